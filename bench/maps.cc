@@ -1,0 +1,105 @@
+// Times every map and its gradient beside oneDNN's softmax and memcpy, in one run; bench/report.py makes the table.
+//
+// Names are operation/scores/rows x cols. One thread. The shapes keep a batch in cache but for 256 x 131072.
+
+#include <benchmark/benchmark.h>
+#include <omp.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "bench/baselines/onednn.h"
+#include "entropic/entropic.h"
+#include "tests/oracle/maps.h"
+
+namespace {
+
+using entropic::MatrixView;
+
+struct Shape {
+  std::size_t rows, cols;
+};
+constexpr Shape kShapes[] = {{1024, 64}, {64, 1024}, {2, 32768}, {1, 131072}, {256, 131072}};
+
+// Memory for a batch, aligned to cache lines as PyTorch aligns; kept until the program ends.
+MatrixView<float> allocate(Shape shape) {
+  void* memory = std::aligned_alloc(64, (shape.rows * shape.cols * sizeof(float) + 63) / 64 * 64);
+  std::memset(memory, 0, shape.rows * shape.cols * sizeof(float));
+  return {static_cast<float*>(memory), shape.rows, shape.cols};
+}
+
+MatrixView<float> normal_scores(Shape shape, double scale) {
+  std::mt19937 generator(1);
+  std::normal_distribution<float> normal(0, static_cast<float>(scale));
+  const auto x = allocate(shape);
+  for (std::size_t i = 0; i < shape.rows * shape.cols; ++i) x.data[i] = normal(generator);
+  return x;
+}
+
+// A benchmark of a wrong result is worth nothing: compares the first row with the definition.
+void check(const std::string& name, const oracle::Row& want, const float* got) {
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    if (!(std::abs(want[i] - got[i]) <= 1e-5L)) {
+      std::fprintf(stderr, "%s: entry %zu is %g, should be %Lg\n", name.c_str(), i, static_cast<double>(got[i]), want[i]);
+      std::exit(1);
+    }
+  }
+}
+
+template <class Run>
+void add(const std::string& name, Shape shape, Run run) {
+  benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
+    for (auto _ : state) {
+      run();
+      benchmark::ClobberMemory();
+    }
+    state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations() * shape.rows * shape.cols));
+  });
+}
+
+void add_shape(Shape shape, double scale, const std::string& scores) {
+  // Shared by all benchmarks of the shape, so that all of them meet the same state of the cache.
+  const MatrixView<const float> x = normal_scores(shape, scale), g = normal_scores(shape, 1);
+  const MatrixView<float> p = allocate(shape), dx = allocate(shape);
+  const std::string where = "/" + scores + "/" + std::to_string(shape.rows) + "x" + std::to_string(shape.cols);
+  const oracle::Row row(x.data, x.data + shape.cols), gradient(g.data, g.data + shape.cols);
+
+  add("memcpy" + where, shape, [=] { std::memcpy(p.data, x.data, shape.rows * shape.cols * sizeof(float)); });
+  auto* onednn = new baseline::OneDnnSoftmax(shape.rows, shape.cols);
+  onednn->forward(x.data, p.data);
+  check("onednn" + where, oracle::map(entropic::Softmax{}, row), p.data);
+  add("onednn" + where, shape, [=] { onednn->forward(x.data, p.data); });
+
+  entropic::for_each_operation<entropic::Map>([&]<class Op>(std::type_identity<Op>) {
+    const std::string name(Op::kDescription.name);
+    entropic::apply(Op{}, x, p);
+    check(name + where, oracle::map(Op{}, row), p.data);
+    add(name + where, shape, [=] { entropic::apply(Op{}, x, p); });
+
+    // The gradient reads p: give every map its own.
+    const MatrixView<float> y = allocate(shape);
+    entropic::apply(Op{}, x, y);
+    entropic::apply_vjp(Op{}, x, y, g, dx);
+    check(name + "_vjp" + where, oracle::vjp(Op{}, row, gradient), dx.data);
+    add(name + "_vjp" + where, shape, [=] { entropic::apply_vjp(Op{}, x, y, g, dx); });
+  });
+  add("log_softmax" + where, shape, [=] { entropic::log_softmax(x, p); });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  omp_set_num_threads(1);  // oneDNN's
+  benchmark::Initialize(&argc, argv);
+  entropic::set_num_threads(1);
+  for (const Shape shape : kShapes) {
+    add_shape(shape, 1, "normal");
+    if (shape.rows * shape.cols < (1u << 20)) add_shape(shape, 0.01, "flat");
+  }
+  benchmark::RunSpecifiedBenchmarks();
+}

@@ -1,0 +1,86 @@
+// Asking the terminal and the locale, and measuring text as they would show it.
+#include "terminal.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <clocale>
+#include <cstdlib>
+#include <cstring>
+#include <cwchar>
+
+namespace {
+
+// Makes mbrtowc and wcwidth understand UTF-8; numbers are never formatted by the locale here.
+void use_utf8() {
+  static const bool done = std::setlocale(LC_CTYPE, "C.UTF-8") != nullptr;
+  static_cast<void>(done);
+}
+
+// Calls f(character, width) for each character of `text`; what cannot be shown is replaced.
+template <class F>
+void for_each_character(std::string_view text, F f) {
+  use_utf8();
+  std::mbstate_t state{};
+  while (!text.empty()) {
+    wchar_t wide = 0;
+    const std::size_t length = std::mbrtowc(&wide, text.data(), text.size(), &state);
+    if (length == 0 || length > text.size()) {  // NUL or not UTF-8
+      state = {};
+      f(std::string_view("?"), 1);
+      text.remove_prefix(1);
+      continue;
+    }
+    const int width = wcwidth(wide);
+    f(width < 0 ? std::string_view("?") : text.substr(0, length), width < 0 ? 1 : width);
+    text.remove_prefix(length);
+  }
+}
+
+}  // namespace
+
+std::size_t terminal_width() {
+  std::size_t width = 0;
+  if (const char* columns = std::getenv("COLUMNS")) std::from_chars(columns, columns + std::strlen(columns), width);
+  winsize size{};
+  if (width == 0 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) width = size.ws_col;
+  return width == 0 ? 80 : std::clamp<std::size_t>(width, 40, 160);
+}
+
+bool locale_is_utf8() {
+  for (const char* variable : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* value = std::getenv(variable);
+    if (value == nullptr || *value == '\0') continue;
+    std::string name = value;
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+    return name.find("utf-8") != name.npos || name.find("utf8") != name.npos;
+  }
+  return false;
+}
+
+std::size_t display_width(std::string_view text) {
+  std::size_t total = 0;
+  for_each_character(text, [&](std::string_view, int width) { total += static_cast<std::size_t>(width); });
+  return total;
+}
+
+std::string fit(std::string_view text, std::size_t width) {
+  const bool cut = display_width(text) > width;
+  const std::size_t room = cut && width > 2 ? width - 2 : width;
+  std::string shown;
+  std::size_t used = 0;
+  bool full = false;
+  for_each_character(text, [&](std::string_view character, int columns) {
+    full = full || used + static_cast<std::size_t>(columns) > room;
+    if (full) return;
+    shown += character;
+    used += static_cast<std::size_t>(columns);
+  });
+  if (cut && width > 2) {
+    shown += "..";
+    used += 2;
+  }
+  return shown.append(width - used, ' ');
+}

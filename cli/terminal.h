@@ -1,0 +1,19 @@
+// What can be shown where the output goes: its width and whether it knows more than ASCII.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+// Columns of the terminal on standard output (COLUMNS, if set); 80 where there is none.
+std::size_t terminal_width();
+
+// Whether the user's locale is a UTF-8 one, by LC_ALL, LC_CTYPE or LANG, even if this machine has not installed it.
+bool locale_is_utf8();
+
+// `text` as one line in exactly `width` columns: cut or filled with blanks, control characters replaced. Wide characters
+// count as two columns.
+std::string fit(std::string_view text, std::size_t width);
+
+// Columns that `text` takes.
+std::size_t display_width(std::string_view text);

@@ -1,0 +1,10 @@
+// Everything: scores in, distributions out.
+#pragma once
+
+#include "entropic/maps.h"
+#include "entropic/matrix_view.h"
+#include "entropic/operation.h"
+#include "entropic/simd.h"
+#include "entropic/threads.h"
+
+#define ENTROPIC_VERSION "0.1.0"

@@ -1,0 +1,33 @@
+// A batch of rows in memory that somebody else owns.
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+namespace entropic {
+
+// rows x cols numbers; row r starts at data + r * row_stride and its entries are contiguous.
+// row_stride counts elements, not bytes, and is at least cols where there is more than one row.
+template <class T>
+struct MatrixView {
+  T* data = nullptr;
+  std::size_t rows = 0;
+  std::size_t cols = 0;
+  std::size_t row_stride = 0;
+
+  MatrixView() = default;
+  MatrixView(T* data, std::size_t rows, std::size_t cols, std::size_t row_stride)
+      : data(data), rows(rows), cols(cols), row_stride(row_stride) {}
+  MatrixView(T* data, std::size_t rows, std::size_t cols)
+      : MatrixView(data, rows, cols, cols) {}
+
+  // A view that may write is also one that may read.
+  template <class U>
+    requires(std::is_same_v<T, const U>)
+  MatrixView(const MatrixView<U>& other)  // NOLINT(google-explicit-constructor)
+      : MatrixView(other.data, other.rows, other.cols, other.row_stride) {}
+
+  T* row(std::size_t r) const { return data + r * row_stride; }
+};
+
+}  // namespace entropic

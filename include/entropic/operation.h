@@ -1,0 +1,52 @@
+// How an operation describes itself: the one place from which argument checks, the command line,
+// Python signatures, documentation, benchmarks and property tests are derived.
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <variant>
+
+namespace entropic {
+
+struct Description {
+  std::string_view name;     // what users type in C++, Python and on the command line
+  std::string_view summary;  // one sentence
+  std::string_view formula;
+  std::string_view gradient;  // J^T g
+  std::string_view source;    // the paper to read
+
+  // Laws that hold exactly; the property tests assert each that is true.
+  bool shift = true;           // p(x + c) = p(x)
+  bool order = true;           // x_i > x_j implies p_i >= p_j
+  bool ties_by_index = false;  // equal scores may be cut apart, the lower index first
+  bool sparse = false;         // p may hold exact zeros for finite scores
+};
+
+// One parameter of the operation Op: a data member with its name and the open-closed range (above, up_to].
+template <class Op, class Value = double>
+struct Param {
+  std::string_view name;
+  std::string_view meaning;
+  Value Op::*member;
+  Value above = std::numeric_limits<Value>::lowest();  // exclusive
+  Value up_to = std::numeric_limits<Value>::max();     // inclusive
+};
+
+// Calls f(param) for each parameter that Op declares.
+template <class Op, class F>
+constexpr void for_each_param(F&& f) {
+  std::apply([&](const auto&... param) { (f(param), ...); }, Op::kParams);
+}
+
+// Calls f(std::type_identity<Op>{}) for each alternative of a family such as Map.
+template <class Family, class F>
+constexpr void for_each_operation(F&& f) {
+  [&]<std::size_t... i>(std::index_sequence<i...>) {
+    (f(std::type_identity<std::variant_alternative_t<i, Family>>{}), ...);
+  }(std::make_index_sequence<std::variant_size_v<Family>>{});
+}
+
+}  // namespace entropic

@@ -1,0 +1,12 @@
+// How many threads work on a batch. Rows are shared out, a row is never split: results do not depend on the number.
+#pragma once
+
+#include <cstddef>
+
+namespace entropic {
+
+// At most n threads for every later call; 0 returns to the default, one per processor this process may use.
+void set_num_threads(std::size_t n);
+std::size_t get_num_threads();
+
+}  // namespace entropic

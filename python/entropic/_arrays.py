@@ -1,0 +1,156 @@
+"""Any array in, the same kind out: what stands between a public function and _core, which knows float32 and float64 in NumPy.
+
+Each function below takes an operation (see _functions.Operation) and first tries the common case, a plain array.
+"""
+
+import sys
+
+import numpy as np
+
+from entropic import _core
+
+FLOAT16 = np.dtype(np.float16)
+FLOAT32 = np.dtype(np.float32)
+FLOAT64 = np.dtype(np.float64)
+
+# DLPack's numbers for memory that a processor can read: CPU, and host memory pinned for CUDA or ROCm.
+HOST_DEVICES = (1, 3, 11)
+
+ndarray = np.ndarray
+empty_like = np.empty_like
+
+
+def run_map(operation, x, axis, out, params):
+    """operation(x) in x's shape, into out where given."""
+    if out is None and type(x) is ndarray:
+        dtype = x.dtype
+        if dtype is FLOAT32 or dtype is FLOAT64:
+            y = empty_like(x)
+            operation.forward(x, y, axis, params)
+            return y
+
+    name = operation.name
+    array = _to_numpy(name, "x", x)
+    values, dtype = _to_floats(name, "x", array)
+    if out is None:
+        y = empty_like(values)
+        operation.forward(values, y, axis, params)
+        return _same_kind(x, _cast(y, dtype))
+    target = _writable(name, out, array.shape, dtype)
+    if not _same_memory(array, target) and np.may_share_memory(array, target):
+        # Exact, but not at any price.
+        if np.may_share_memory(array, target, max_work=100_000):
+            raise ValueError(f"{name}: out must be x itself or share no memory with it, got arrays that overlap in part")
+        values = values.copy()  # interleaved: legal, but no business of the library
+    y = target if target.dtype == values.dtype else empty_like(values)
+    operation.forward(values, y, axis, params)
+    if y is not target:
+        with np.errstate(all="ignore"):
+            target[...] = y
+    return out
+
+
+def run_reduction(operation, x, axis, keepdims, params):
+    """operation(x), one number per row."""
+    name = operation.name
+    values, dtype = _to_floats(name, "x", _to_numpy(name, "x", x))
+    shape = list(values.shape)
+    position = _core.normalize_axis(name, axis, values.ndim)
+    if keepdims:
+        shape[position] = 1
+    else:
+        del shape[position]
+    y = np.empty(shape, values.dtype)
+    operation.forward(values, y, axis, params)
+    result = _same_kind(x, _cast(y, dtype))
+    return result[()] if isinstance(result, ndarray) else result  # a number where no axis is left, as NumPy's sums
+
+
+def run_vjp(operation, x, y, grad, axis, params):
+    """J^T grad in x's shape."""
+    if type(x) is ndarray and type(y) is ndarray and type(grad) is ndarray:
+        dtype = x.dtype
+        if (dtype is FLOAT32 or dtype is FLOAT64) and y.dtype is dtype and grad.dtype is dtype:
+            dx = empty_like(x)
+            operation.vjp(x, y, grad, dx, axis, params)
+            return dx
+
+    name = operation.name + "_vjp"
+    values, dtype = _to_floats(name, "x", _to_numpy(name, "x", x))
+    others = [
+        _cast(_to_floats(name, argument, _to_numpy(name, argument, array))[0], values.dtype)
+        for argument, array in (("y", y), ("grad", grad))
+    ]
+    dx = empty_like(values)
+    operation.vjp(values, *others, dx, axis, params)
+    return _same_kind(x, _cast(dx, dtype))
+
+
+def _cast(array, dtype):
+    with np.errstate(all="ignore"):  # beyond float16's range is inf, without a word
+        return array.astype(dtype, copy=False)
+
+
+def _to_numpy(operation, argument, x):
+    """x as a plain ndarray of whatever dtype, without a copy where it is an array."""
+    if isinstance(x, ndarray):
+        if isinstance(x, np.ma.MaskedArray):
+            raise TypeError(f"{operation}: {argument} is a masked array; fill it first, with -inf for entries to leave out: "
+                            f"{argument}.filled(-numpy.inf)")
+        return np.asarray(x)
+    if isinstance(x, (list, tuple)):
+        array = np.asarray(x)
+        return array.astype(np.float64) if array.dtype.kind in "f" else array
+    if not hasattr(x, "__dlpack__"):
+        return np.asarray(x)
+
+    kind = type(x).__name__
+    if getattr(x, "requires_grad", False):
+        raise TypeError(f"{operation}: {argument} is a {kind} that requires grad, and entropic.torch, with differentiable "
+                        f"functions, is not there yet; pass {argument}.detach() and use the _vjp function for the gradient")
+    device = getattr(x, "device", None)
+    if hasattr(x, "__dlpack_device__") and x.__dlpack_device__()[0] not in HOST_DEVICES:
+        raise TypeError(f"{operation}: {argument} is a {kind} on device {device}, and entropic computes on the CPU; pass {argument}.cpu()")
+    try:
+        return np.from_dlpack(x)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise TypeError(f"{operation}: {argument} is a {kind} of dtype {getattr(x, 'dtype', None)} that NumPy cannot read: "
+                        f"{error}") from error
+
+
+def _to_floats(operation, argument, array):
+    """(array in the type to compute in, dtype of the result)."""
+    dtype = array.dtype
+    if dtype.kind in "biu":
+        return array.astype(FLOAT64), FLOAT64
+    if dtype.kind == "f" and dtype.itemsize <= 8:
+        native = (FLOAT16, FLOAT32, FLOAT64)[dtype.itemsize // 4]
+        return array.astype(FLOAT32 if native is FLOAT16 else native, copy=False), native
+    raise TypeError(f"{operation}: {argument} must be of float16, float32, float64, an integer type or bool, got dtype {dtype}")
+
+
+def _writable(operation, out, shape, dtype):
+    """out as a plain ndarray over the same memory, of this shape and dtype."""
+    if not (isinstance(out, ndarray) or hasattr(out, "__dlpack__")):
+        raise TypeError(f"{operation}: out must be an array, got {type(out).__name__}")
+    target = _to_numpy(operation, "out", out)
+    if target.shape != shape:
+        raise ValueError(f"{operation}: out must have the shape of x, {shape}, got {target.shape}")
+    if target.dtype != dtype:
+        raise ValueError(f"{operation}: out must be of dtype {dtype}, as the result is, got {target.dtype}")
+    if not target.flags.writeable:
+        raise ValueError(f"{operation}: out must be writable, got a read-only array")
+    return target
+
+
+def _same_memory(a, b):
+    return a.ctypes.data == b.ctypes.data and a.strides == b.strides and a.shape == b.shape
+
+
+def _same_kind(x, result):
+    """result as the kind of array that x is, over the same memory."""
+    if isinstance(x, ndarray) or not hasattr(x, "__dlpack__"):
+        return result
+    if hasattr(x, "__array_namespace__"):
+        return x.__array_namespace__().from_dlpack(result)
+    return sys.modules[type(x).__module__.partition(".")[0]].from_dlpack(result)  # torch

@@ -1,0 +1,448 @@
+// The extension module entropic._core: every registered operation as a Python dict with a forward and a vjp function.
+// Arrays arrive by the buffer protocol, all of one type, float32 or float64; entropic/_arrays.py brings others to that.
+
+#include <entropic/entropic.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <concepts>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace nb = nanobind;
+
+namespace entropic {
+namespace {
+
+// Called like maps, although what they give is no distribution.
+using LogMap = std::variant<LogSoftmax>;
+using Reduction = std::variant<LogSumExp>;
+
+template <class Op>
+constexpr bool kReduces = std::is_same_v<Op, LogSumExp>;
+
+template <class Op, class T>
+void forward(const Op& op, const std::array<MatrixView<T>, 2>& a) {
+  const auto& [x, y] = a;
+  if constexpr (std::is_same_v<Op, LogSoftmax>) {
+    log_softmax<T>(x, y, op);
+  } else if constexpr (std::is_same_v<Op, LogSumExp>) {
+    logsumexp<T>(x, y, op);
+  } else {
+    apply<T>(op, x, y);
+  }
+}
+
+template <class Op, class T>
+void vjp(const Op& op, const std::array<MatrixView<T>, 4>& a) {
+  const auto& [x, y, g, dx] = a;
+  if constexpr (std::is_same_v<Op, LogSoftmax>) {
+    log_softmax_vjp<T>(x, y, g, dx, op);
+  } else if constexpr (std::is_same_v<Op, LogSumExp>) {
+    logsumexp_vjp<T>(x, y, g, dx, op);
+  } else {
+    apply_vjp<T>(op, x, y, g, dx);
+  }
+}
+
+// ---- Parameters -----------------------------------------------------------------------------------------------------
+
+[[noreturn]] void wrong_type(std::string_view where, std::string_view what, std::string_view expected, nb::handle got) {
+  throw nb::type_error((std::string(where) + ": " + std::string(what) + " must be " + std::string(expected) + ", got " +
+                        Py_TYPE(got.ptr())->tp_name).c_str());
+}
+
+double to_double(std::string_view where, std::string_view what, nb::handle value) {
+  const double number = PyFloat_AsDouble(value.ptr());
+  if (number == -1 && PyErr_Occurred()) {
+    const bool overflow = PyErr_ExceptionMatches(PyExc_OverflowError);
+    PyErr_Clear();
+    if (!overflow) wrong_type(where, what, "a number", value);
+    return std::numeric_limits<double>::infinity();  // the library says what is allowed
+  }
+  return number;
+}
+
+// Beyond 64 bits: the nearest that there is.
+std::int64_t to_int(std::string_view where, std::string_view what, nb::handle value, std::string_view expected = "an integer") {
+  const nb::object integer = nb::steal(PyNumber_Index(value.ptr()));
+  if (!integer.is_valid()) {
+    PyErr_Clear();
+    wrong_type(where, what, expected, value);
+  }
+  int overflow = 0;
+  const long long number = PyLong_AsLongLongAndOverflow(integer.ptr(), &overflow);
+  if (overflow > 0) return std::numeric_limits<std::int64_t>::max();
+  if (overflow < 0) return std::numeric_limits<std::int64_t>::min();
+  return number;
+}
+
+template <class Value>
+constexpr bool kIsOptional = std::is_same_v<Value, std::optional<double>>;
+
+template <class Op, class Param>
+using ValueOf = std::remove_cvref_t<decltype(std::declval<Op&>().*std::declval<const Param&>().member)>;
+
+template <class Op, class Param>
+ValueOf<Op, Param> to_value(const Param& param, nb::handle value) {
+  using Value = ValueOf<Op, Param>;
+  constexpr std::string_view kWhere = Op::kDescription.name;
+  if constexpr (kIsOptional<Value>) {
+    if (value.is_none()) return std::nullopt;
+    return to_double(kWhere, param.name, value);
+  } else if constexpr (std::is_enum_v<Value>) {
+    std::string names;
+    std::size_t i = 0;
+    const bool is_string = nb::isinstance<nb::str>(value);
+    if (!is_string) wrong_type(kWhere, param.name, "a string", value);
+    const std::string given = nb::cast<std::string>(value);
+    for (const std::string_view name : param.names) {
+      if (name == given) return static_cast<Value>(i);
+      names += (i++ == 0 ? "" : ", ") + std::string(name);
+    }
+    throw nb::value_error((std::string(kWhere) + ": " + std::string(param.name) + " must be one of " + names + ", got '" +
+                           given + "'").c_str());
+  } else if constexpr (std::floating_point<Value>) {
+    return to_double(kWhere, param.name, value);
+  } else {
+    return to_int(kWhere, param.name, value);
+  }
+}
+
+// The operation with the values of its parameters in the order of kParams.
+template <class Op>
+Op with_params(nb::tuple values) {
+  Op op;
+  std::size_t i = 0;
+  for_each_param<Op>([&]<class Param>(const Param& param) { op.*param.member = to_value<Op>(param, values[i++]); });
+  return op;
+}
+
+// ---- Arrays as rows -------------------------------------------------------------------------------------------------
+
+class Buffer {
+ public:
+  Buffer(nb::handle array, bool writable) {
+    if (PyObject_GetBuffer(array.ptr(), &view_, PyBUF_STRIDES | (writable ? PyBUF_WRITABLE : 0)) != 0) throw nb::python_error();
+  }
+  ~Buffer() { PyBuffer_Release(&view_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  const Py_buffer* operator->() const { return &view_; }
+
+ private:
+  Py_buffer view_;
+};
+
+constexpr int kMaxDims = 64;  // NumPy's own limit
+
+// N arrays of the same batch axes, each with its rows along one axis or with one number per row. Strides are in bytes.
+template <std::size_t N>
+struct Rows {
+  struct Axis {
+    std::size_t size;
+    std::array<std::ptrdiff_t, N> stride;
+  };
+  std::array<char*, N> data;
+  std::array<std::size_t, N> cols;
+  std::array<std::ptrdiff_t, N> col_stride;
+  std::size_t rows = 1;
+  std::array<Axis, kMaxDims> batch;  // what is left of the other axes when those that continue each other are joined
+  int batch_dims = 0;
+};
+
+std::string shape_text(const Py_buffer& a) {
+  std::string text = "(";
+  for (int d = 0; d < a.ndim; ++d) text += std::to_string(a.shape[d]) + (d + 1 < a.ndim ? ", " : a.ndim == 1 ? "," : "");
+  return text + ")";
+}
+
+int to_axis(std::string_view where, nb::handle axis, int dims) {
+  const std::int64_t given =
+      to_int(where, "axis", axis, "one integer (to map over several axes at once, reshape them into one first)");
+  if (dims == 0) {
+    throw nb::value_error((std::string(where) + ": x must have at least one axis, got a single number").c_str());
+  }
+  if (given < -dims || given >= dims) {
+    const nb::object type = nb::module_::import_("numpy.exceptions").attr("AxisError");
+    const nb::object error = type(axis, dims, nb::str(where.data(), where.size()));
+    PyErr_SetObject(type.ptr(), error.ptr());
+    throw nb::python_error();
+  }
+  return static_cast<int>(given < 0 ? given + dims : given);
+}
+
+// arrays[0] is x; the others have its shape or, where reduced, its shape without the axis or with 1 for it.
+template <std::size_t N>
+Rows<N> to_rows(std::string_view where, const std::array<const Py_buffer*, N>& arrays, const std::array<std::string_view, N>& names,
+                const std::array<bool, N>& reduced, nb::handle given_axis) {
+  const Py_buffer& x = *arrays[0];
+  const int axis = to_axis(where, given_axis, x.ndim);
+  Rows<N> rows;
+  for (int d = 0; d < x.ndim; ++d) {
+    if (d == axis) continue;
+    rows.rows *= static_cast<std::size_t>(x.shape[d]);
+    if (x.shape[d] != 1) rows.batch[rows.batch_dims++].size = static_cast<std::size_t>(x.shape[d]);
+  }
+  for (std::size_t k = 0; k < N; ++k) {
+    const Py_buffer& a = *arrays[k];
+    const bool removed = reduced[k] && a.ndim == x.ndim - 1;
+    bool same = a.itemsize == x.itemsize && a.ndim == x.ndim - removed;
+    for (int d = 0, e = 0, b = 0; same && d < x.ndim; ++d) {
+      if (d == axis && removed) continue;
+      same = a.shape[e] == (d == axis && reduced[k] ? 1 : x.shape[d]);
+      if (d != axis && x.shape[d] != 1) rows.batch[b++].stride[k] = a.strides[e];
+      ++e;
+    }
+    if (!same) {
+      throw nb::value_error((std::string(where) + ": " + std::string(names[k]) + " must have the shape of x" +
+                             (reduced[k] ? " without axis " + std::to_string(axis) : "") + ", where x is " + shape_text(x) +
+                             ", got " + shape_text(a)).c_str());
+    }
+    rows.data[k] = static_cast<char*>(a.buf);
+    rows.cols[k] = reduced[k] ? 1 : static_cast<std::size_t>(x.shape[axis]);
+    rows.col_stride[k] = removed ? a.itemsize : a.strides[axis];
+  }
+
+  // The order of the rows is free: slowest axis of x first, then joins are found whatever the layout.
+  const auto end = rows.batch.begin() + rows.batch_dims;
+  std::stable_sort(rows.batch.begin(), end, [](const auto& a, const auto& b) { return std::abs(a.stride[0]) > std::abs(b.stride[0]); });
+  int joined = 0;
+  for (auto next = rows.batch.begin(); next != end; ++next) {
+    bool continues = joined > 0;
+    for (std::size_t k = 0; continues && k < N; ++k) {
+      continues = rows.batch[joined - 1].stride[k] == next->stride[k] * static_cast<std::ptrdiff_t>(next->size);
+    }
+    if (continues) {
+      rows.batch[joined - 1] = {rows.batch[joined - 1].size * next->size, next->stride};
+    } else {
+      rows.batch[joined++] = *next;
+    }
+  }
+  rows.batch_dims = joined;
+  return rows;
+}
+
+// Whether the library can be handed array k as it lies.
+template <class T, std::size_t N>
+bool is_matrix(const Rows<N>& rows, std::size_t k) {
+  constexpr std::ptrdiff_t kSize = sizeof(T);
+  if (reinterpret_cast<std::uintptr_t>(rows.data[k]) % alignof(T) != 0) return false;
+  if (rows.cols[k] > 1 && rows.col_stride[k] != kSize) return false;
+  if (rows.rows <= 1) return true;
+  const std::ptrdiff_t stride = rows.batch[0].stride[k];
+  return rows.batch_dims == 1 && stride % kSize == 0 && stride >= static_cast<std::ptrdiff_t>(rows.cols[k]) * kSize;
+}
+
+// Copies between rows anywhere, each entry col_stride bytes after the last, and a block of contiguous ones.
+// Where the rows are columns of memory, a few side by side use what one cache line brings.
+template <bool kGather, class T>
+void copy_rows(const std::vector<std::ptrdiff_t>& offset, char* data, std::size_t rows, std::size_t cols, std::ptrdiff_t col_stride,
+               T* block, std::size_t block_stride) {
+  constexpr std::size_t kSideBySide = 16;
+  const auto copy = [](char* outside, T* inside, std::size_t n) {
+    if constexpr (kGather) {
+      std::memcpy(inside, outside, n * sizeof(T));
+    } else {
+      std::memcpy(outside, inside, n * sizeof(T));
+    }
+  };
+  if (cols == 0) return;
+  if (col_stride == static_cast<std::ptrdiff_t>(sizeof(T))) {
+    for (std::size_t r = 0; r < rows; ++r) copy(data + offset[r], block + r * block_stride, cols);
+    return;
+  }
+  for (std::size_t begin = 0; begin < rows; begin += kSideBySide) {
+    const std::size_t end = std::min(rows, begin + kSideBySide);
+    for (std::size_t c = 0; c < cols; ++c) {
+      for (std::size_t r = begin; r < end; ++r) {
+        copy(data + offset[r] + static_cast<std::ptrdiff_t>(c) * col_stride, block + r * block_stride + c, 1);
+      }
+    }
+  }
+}
+
+// Calls run(views) once where every array is a matrix in memory; otherwise for blocks of rows, those arrays that are not
+// copied to and fro. The last array is the output.
+template <class T, std::size_t N, class Run>
+void for_blocks(const Rows<N>& rows, const Run& run) {
+  constexpr std::size_t kBlock = 1 << 17;  // entries: enough for several threads, little enough for the cache
+  std::array<MatrixView<T>, N> views;
+  std::array<bool, N> direct;
+  for (std::size_t k = 0; k < N; ++k) {
+    direct[k] = rows.rows == 0 || is_matrix<T>(rows, k);
+    const bool has_stride = rows.rows > 1 && direct[k];
+    views[k] = {reinterpret_cast<T*>(rows.data[k]), rows.rows, rows.cols[k],
+                has_stride ? static_cast<std::size_t>(rows.batch[0].stride[k]) / sizeof(T) : rows.cols[k]};
+  }
+  if (std::ranges::all_of(direct, std::identity())) return run(views);
+
+  // Not a multiple of a power of two: rows side by side would compete for the same cache sets.
+  const std::size_t cols = rows.cols[0];
+  const std::size_t block_stride = cols + 16;
+  const std::size_t block_rows = std::clamp<std::size_t>(kBlock / block_stride, 1, rows.rows);
+  std::array<std::unique_ptr<T[]>, N> blocks;
+  std::array<std::vector<std::ptrdiff_t>, N> offsets;
+  for (std::size_t k = 0; k < N; ++k) {
+    if (direct[k]) continue;
+    blocks[k] = std::make_unique_for_overwrite<T[]>(block_rows * block_stride);
+    offsets[k].resize(block_rows);
+  }
+  std::array<std::size_t, kMaxDims> index{};
+  std::array<std::ptrdiff_t, N> position{};
+  for (std::size_t begin = 0; begin < rows.rows; begin += block_rows) {
+    const std::size_t count = std::min(block_rows, rows.rows - begin);
+    for (std::size_t r = 0; r < count; ++r) {
+      for (std::size_t k = 0; k < N; ++k) {
+        if (!direct[k]) offsets[k][r] = position[k];
+      }
+      for (int d = rows.batch_dims - 1; d >= 0; --d) {
+        const bool wraps = ++index[d] == rows.batch[d].size;
+        const auto steps = wraps ? 1 - static_cast<std::ptrdiff_t>(rows.batch[d].size) : 1;
+        for (std::size_t k = 0; k < N; ++k) position[k] += steps * rows.batch[d].stride[k];
+        if (!wraps) break;
+        index[d] = 0;
+      }
+    }
+    std::array<MatrixView<T>, N> part;
+    for (std::size_t k = 0; k < N; ++k) {
+      part[k] = direct[k] ? MatrixView<T>(views[k].row(begin), count, views[k].cols, views[k].row_stride)
+                          : MatrixView<T>(blocks[k].get(), count, rows.cols[k], block_stride);
+      if (!direct[k] && k + 1 < N) {
+        copy_rows<true>(offsets[k], rows.data[k], count, rows.cols[k], rows.col_stride[k], blocks[k].get(), block_stride);
+      }
+    }
+    run(part);
+    if (!direct[N - 1]) {
+      copy_rows<false>(offsets[N - 1], rows.data[N - 1], count, rows.cols[N - 1], rows.col_stride[N - 1], blocks[N - 1].get(),
+                       block_stride);
+    }
+  }
+}
+
+// run(views of float) or run(views of double), by the type of x, without the GIL.
+template <std::size_t N, class Run>
+void on_rows(std::string_view where, const std::array<nb::handle, N>& arrays, const std::array<std::string_view, N>& names,
+             const std::array<bool, N>& reduced, nb::handle axis, const Run& run) {
+  const auto acquire = [&]<std::size_t... k>(std::index_sequence<k...>) {
+    return std::array<Buffer, N>{Buffer(arrays[k], k + 1 == N)...};
+  };
+  const std::array<Buffer, N> buffers = acquire(std::make_index_sequence<N>{});
+  std::array<const Py_buffer*, N> raw;
+  for (std::size_t k = 0; k < N; ++k) raw[k] = buffers[k].operator->();
+  const Rows<N> rows = to_rows(where, raw, names, reduced, axis);
+  const nb::gil_scoped_release release;
+  if (raw[0]->itemsize == sizeof(float)) {
+    for_blocks<float>(rows, run);
+  } else {
+    for_blocks<double>(rows, run);
+  }
+}
+
+// ---- The registry ---------------------------------------------------------------------------------------------------
+
+nb::str to_str(std::string_view text) { return nb::str(text.data(), text.size()); }
+
+// A number as Python knows it; None for no value and for a bound that does not bind.
+template <class Value>
+nb::object to_object(const Value& value) {
+  if constexpr (kIsOptional<Value>) {
+    return value ? to_object(*value) : nb::none();
+  } else {
+    const bool binds = value != std::numeric_limits<Value>::lowest() && value != std::numeric_limits<Value>::max();
+    return binds ? nb::cast(value) : nb::none();
+  }
+}
+
+template <class Op, class Param>
+nb::dict describe_param(const Param& param) {
+  using Value = ValueOf<Op, Param>;
+  nb::dict d;
+  d["name"] = to_str(param.name);
+  d["meaning"] = to_str(param.meaning);
+  d["required"] = false;
+  if constexpr (requires { param.required; }) d["required"] = param.required;
+  const Value value = Op{}.*param.member;
+  if constexpr (std::is_enum_v<Value>) {
+    d["kind"] = "name";
+    nb::list names;
+    for (const std::string_view name : param.names) names.append(to_str(name));
+    d["names"] = names;
+    d["default"] = names[static_cast<std::size_t>(value)];
+  } else {
+    d["kind"] = kIsOptional<Value> ? "optional float" : std::floating_point<Value> ? "float" : "int";
+    d["default"] = to_object(value);
+    d["above"] = to_object(param.above);
+    d["up_to"] = to_object(param.up_to);
+  }
+  return d;
+}
+
+template <class Op>
+nb::dict describe(const char* family) {
+  constexpr const Description& kText = Op::kDescription;
+  nb::dict d;
+  d["family"] = family;
+  d["name"] = to_str(kText.name);
+  d["summary"] = to_str(kText.summary);
+  d["formula"] = to_str(kText.formula);
+  d["gradient"] = to_str(kText.gradient);
+  d["source"] = to_str(kText.source);
+  d["reduces"] = kReduces<Op>;
+  nb::dict laws;
+  laws["shift"] = kText.shift;
+  laws["order"] = kText.order;
+  laws["ties_by_index"] = kText.ties_by_index;
+  laws["sparse"] = kText.sparse;
+  d["laws"] = laws;
+  nb::list params;
+  for_each_param<Op>([&](const auto& param) { params.append(describe_param<Op>(param)); });
+  d["params"] = params;
+
+  d["forward"] = nb::cpp_function([](nb::handle x, nb::handle y, nb::handle axis, nb::tuple params) {
+    const Op op = with_params<Op>(params);
+    on_rows<2>(Op::kDescription.name, {x, y}, {"x", "out"}, {false, kReduces<Op>}, axis,
+               [&]<class T>(const std::array<MatrixView<T>, 2>& views) { forward(op, views); });
+  });
+  d["vjp"] = nb::cpp_function([](nb::handle x, nb::handle y, nb::handle g, nb::handle dx, nb::handle axis, nb::tuple params) {
+    const Op op = with_params<Op>(params);
+    on_rows<4>(std::string(Op::kDescription.name) + "_vjp", {x, y, g, dx}, {"x", "y", "grad", "dx"},
+               {false, kReduces<Op>, kReduces<Op>, false}, axis,
+               [&]<class T>(const std::array<MatrixView<T>, 4>& views) { vjp(op, views); });
+  });
+  return d;
+}
+
+nb::list operations() {
+  nb::list all;
+  for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) { all.append(describe<Op>("map")); });
+  for_each_operation<LogMap>([&]<class Op>(std::type_identity<Op>) { all.append(describe<Op>("log_map")); });
+  for_each_operation<Reduction>([&]<class Op>(std::type_identity<Op>) { all.append(describe<Op>("reduction")); });
+  return all;
+}
+
+}  // namespace
+}  // namespace entropic
+
+NB_MODULE(_core, m) {
+  m.attr("__version__") = ENTROPIC_VERSION;
+  m.def("operations", &entropic::operations);
+  m.def("normalize_axis", [](const std::string& where, nb::handle axis, int dims) { return entropic::to_axis(where, axis, dims); });
+  m.def("simd_targets", &entropic::simd_targets);
+  m.def("simd_target", &entropic::simd_target);
+  m.def("force_simd_target", &entropic::force_simd_target);
+  m.def("set_num_threads", [](nb::handle n) {
+    const std::int64_t count = entropic::to_int("set_num_threads", "n", n);
+    if (count < 0) throw nb::value_error(("set_num_threads: n must be 0 or more, got " + std::to_string(count)).c_str());
+    entropic::set_num_threads(static_cast<std::size_t>(count));
+  });
+  m.def("get_num_threads", &entropic::get_num_threads);
+}

@@ -1,0 +1,68 @@
+"""Writes entropic/__init__.pyi from the registry of the built module: python stubs.py DIRECTORY_OF_THE_MODULE."""
+
+import importlib.util
+import pathlib
+import sys
+
+HEADER = '''\
+# Written by python/stubs.py from the registry of operations.
+from typing import Any, Literal, Protocol, Sequence, SupportsFloat, SupportsIndex, TypeAlias, TypeVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__: list[str]
+__version__: str
+
+class _DLPack(Protocol):
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+# Arrays of integers become float64, every other array keeps its kind and dtype.
+_Array = TypeVar("_Array", bound=_DLPack)
+_Integers: TypeAlias = NDArray[np.integer[Any]] | NDArray[np.bool_]
+_Lists: TypeAlias = Sequence[float] | Sequence[Sequence[float]] | Sequence[Sequence[Any]]
+
+def simd_targets() -> list[str]: ...
+def simd_target() -> str: ...
+def force_simd_target(name: str) -> None: ...
+def set_num_threads(n: SupportsIndex) -> None: ...
+def get_num_threads() -> int: ...
+'''
+
+
+def declare(param):
+    if param["kind"] == "name":
+        kind = f"Literal[{', '.join(map(repr, param['names']))}]"
+    else:
+        kind = {"float": "SupportsFloat", "int": "SupportsIndex", "optional float": "SupportsFloat | None"}[param["kind"]]
+    return f"{param['name']}: {kind}" + ("" if param["required"] else f" = {param['default']!r}")
+
+
+def stub(operation):
+    name = operation["name"]
+    params = [declare(param) for param in operation["params"]] + ["axis: SupportsIndex = -1"]
+    lines = []
+    for x, result in (("_Integers", "NDArray[np.float64]"), ("_Array", "_Array"), ("_Lists", "NDArray[np.float64]")):
+        if operation["reduces"]:
+            keywords = [*params, "keepdims: bool = False"]
+            forward = "Any" if x != "_Array" else "_Array"
+        else:
+            keywords = [*params, f"out: {'_Array' if x == '_Array' else result} | None = None"]
+            forward = result
+        lines += [
+            f"@overload\ndef {name}(x: {x}, *, {', '.join(keywords)}) -> {forward}: ...",
+            f"@overload\ndef {name}_vjp(x: {x}, y: Any, grad: Any, /, *, {', '.join(params)}) -> {result}: ...",
+        ]
+    return "\n".join(sorted(lines, key=lambda line: f"{name}_vjp" in line))
+
+
+def main(directory):
+    (module_file,) = directory.glob("_core.*")
+    spec = importlib.util.spec_from_file_location("_core", module_file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    text = HEADER + "".join(f"\n{stub(operation)}\n" for operation in module.operations())
+    (directory / "__init__.pyi").write_text(text)
+
+
+main(pathlib.Path(sys.argv[1]))

@@ -1,0 +1,13 @@
+// Every map's kernels.
+
+#if defined(ENTROPIC_MAPS_ALL_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ENTROPIC_MAPS_ALL_INL_H_
+#undef ENTROPIC_MAPS_ALL_INL_H_
+#else
+#define ENTROPIC_MAPS_ALL_INL_H_
+#endif
+
+#include "src/maps/softmax-inl.h"
+#include "src/maps/sparsemax-inl.h"
+
+#endif  // ENTROPIC_MAPS_ALL_INL_H_

@@ -1,0 +1,284 @@
+// Maps, dispatched: for every SIMD target the loops over rows that call the kernels; then, once, checks and threads.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/maps/maps.cc"
+#include "hwy/foreach_target.h"  // before the kernels
+#include "src/maps/all-inl.h"
+
+#ifndef ENTROPIC_MAPS_MAPS_CC_
+#define ENTROPIC_MAPS_MAPS_CC_
+
+namespace entropic {
+
+// One thread's share of a batch: rows [begin, end), and working memory for one row at a time.
+template <class T>
+struct Share {
+  std::size_t begin, end;
+  double* scratch;  // of the kernel: n + 16
+  T* rescaled;      // of PrepareRow: n
+};
+
+// What one SIMD target has for one element type.
+template <class T>
+struct MapKernels {
+  using In = MatrixView<const T>;
+  using Out = MatrixView<T>;
+  void (*map)(const Map&, In x, Out p, Share<T>);
+  void (*vjp)(const Map&, In x, In p, In g, Out dx, Share<T>);
+  void (*log_softmax)(const LogSoftmax&, In x, Out y, Share<T>);
+  void (*log_softmax_vjp)(const LogSoftmax&, In x, In y, In g, Out dx, Share<T>);
+  void (*logsumexp)(const LogSumExp&, In x, Out y, Share<T>);
+  void (*logsumexp_vjp)(const LogSumExp&, In x, In g, Out dx, Share<T>);
+};
+
+}  // namespace entropic
+
+#endif  // ENTROPIC_MAPS_MAPS_CC_
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic {
+namespace HWY_NAMESPACE {
+
+template <class T>
+void MapRows(const Map& map, MatrixView<const T> x, MatrixView<T> p, Share<T> share) {
+  const RowTag<T> d;
+  const size_t n = x.cols;
+  std::visit(
+      [&](const auto& op) HWY_ATTR {
+        for (size_t r = share.begin; r < share.end; ++r) {
+          const auto row = PrepareRow(d, op, x.row(r), n, share.rescaled);
+          if (IsFinite(row.max)) {
+            MapRow(d, row.op, row.x, n, row.max, p.row(r), share.scratch);
+          } else {
+            NonFiniteRow(d, x.row(r), n, p.row(r));
+          }
+        }
+      },
+      map);
+}
+
+template <class T>
+void VjpRows(const Map& map, MatrixView<const T> x, MatrixView<const T> p, MatrixView<const T> g, MatrixView<T> dx,
+             Share<T> share) {
+  const RowTag<T> d;
+  std::visit(
+      [&](const auto& op) HWY_ATTR {
+        for (size_t r = share.begin; r < share.end; ++r) {
+          if (HasInfiniteScore(x.row(r), p.row(r), x.cols, T(0))) {
+            FillRow(d, T(0), x.cols, dx.row(r));
+          } else {
+            VjpRow(d, op, p.row(r), g.row(r), x.cols, dx.row(r));
+          }
+        }
+      },
+      map);
+}
+
+template <class T>
+void LogSoftmaxRows(const LogSoftmax& op, MatrixView<const T> x, MatrixView<T> y, Share<T> share) {
+  const RowTag<T> d;
+  const size_t n = x.cols;
+  for (size_t r = share.begin; r < share.end; ++r) {
+    const auto row = PrepareRow(d, op, x.row(r), n, share.rescaled);
+    if (IsFinite(row.max)) {
+      LogSoftmaxRow(d, row.op, row.x, n, row.max, y.row(r));
+    } else {
+      NonFiniteRow(d, x.row(r), n, y.row(r));
+      ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+        StoreUpTo(Log(d, LoadUpTo(d, y.row(r) + i, count, T(1))), d, count, y.row(r) + i);
+      });
+    }
+  }
+}
+
+template <class T>
+void LogSoftmaxVjpRows(const LogSoftmax& op, MatrixView<const T> x, MatrixView<const T> y, MatrixView<const T> g,
+                       MatrixView<T> dx, Share<T> share) {
+  const RowTag<T> d;
+  for (size_t r = share.begin; r < share.end; ++r) {
+    if (HasInfiniteScore(x.row(r), y.row(r), x.cols, -kInfinity<T>)) {
+      FillRow(d, T(0), x.cols, dx.row(r));
+    } else {
+      LogSoftmaxVjpRow(d, op, y.row(r), g.row(r), x.cols, dx.row(r));
+    }
+  }
+}
+
+template <class T>
+void LogSumExpRows(const LogSumExp& op, MatrixView<const T> x, MatrixView<T> y, Share<T> share) {
+  const RowTag<T> d;
+  const size_t n = x.cols;
+  for (size_t r = share.begin; r < share.end; ++r) {
+    const auto row = PrepareRow(d, op, x.row(r), n, share.rescaled);
+    *y.row(r) = IsFinite(row.max) ? static_cast<T>(static_cast<double>(row.original_max) +
+                                                   op.temperature * LogSumExpRow(d, row.op, row.x, n, row.max))
+                                  : NonFiniteLogSumExp(x.row(r), n);
+  }
+}
+
+// dx = g softmax(x/T): the map itself, into dx, then the factor.
+template <class T>
+void LogSumExpVjpRows(const LogSumExp& op, MatrixView<const T> x, MatrixView<const T> g, MatrixView<T> dx, Share<T> share) {
+  const RowTag<T> d;
+  const size_t n = x.cols;
+  for (size_t r = share.begin; r < share.end; ++r) {
+    const auto row = PrepareRow(d, Softmax{.temperature = op.temperature}, x.row(r), n, share.rescaled);
+    if (IsFinite(row.max)) {
+      MapRow(d, row.op, row.x, n, row.max, dx.row(r), share.scratch);
+      ScaleRow(d, *g.row(r), n, dx.row(r));
+    } else {
+      // The gradient is 0 at -inf scores and in rows with +inf.
+      FillRow(d, NonFiniteLogSumExp(x.row(r), n) == row.max ? T(0) : kNaN<T>, n, dx.row(r));
+    }
+  }
+}
+
+template <class T>
+MapKernels<T> Kernels() {
+  return {MapRows<T>, VjpRows<T>, LogSoftmaxRows<T>, LogSoftmaxVjpRows<T>, LogSumExpRows<T>, LogSumExpVjpRows<T>};
+}
+
+// One exported name for each element type: Highway's tables hold functions, not templates.
+MapKernels<float> KernelsF32() { return Kernels<float>(); }
+MapKernels<double> KernelsF64() { return Kernels<double>(); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+#include "src/check.h"
+#include "src/parallel.h"
+#include "src/scratch.h"
+
+namespace entropic {
+namespace {
+
+HWY_EXPORT(KernelsF32);
+HWY_EXPORT(KernelsF64);
+
+template <class T>
+MapKernels<T> kernels() {
+  if constexpr (sizeof(T) == 4) {
+    return HWY_DYNAMIC_DISPATCH(KernelsF32)();
+  } else {
+    return HWY_DYNAMIC_DISPATCH(KernelsF64)();
+  }
+}
+
+// Shares the rows of x out and calls rows(share) for each piece.
+template <class T, class Rows>
+void for_shares(MatrixView<const T> x, const Rows& rows) {
+  if (x.cols == 0) return;
+  parallel_rows(x.rows, x.cols, [&](std::size_t begin, std::size_t end) {
+    const std::size_t padded = (x.cols + 31) / 16 * 16;
+    double* memory = scratch(2 * padded);
+    rows(Share<T>{begin, end, memory, reinterpret_cast<T*>(memory + padded)});
+  });
+}
+
+template <class T>
+void check_map(std::string_view name, const MatrixView<const T>& x, std::string_view out_name, const MatrixView<T>& out) {
+  check_layout(name, "x", x);
+  check_shape(name, out_name, out, "x", x.rows, x.cols);
+  check_overlap(name, out_name, out, "x", x);
+}
+
+template <class T>
+void check_vjp(std::string_view name, const MatrixView<const T>& x, std::string_view y_name, const MatrixView<const T>& y,
+               const MatrixView<const T>& g, const MatrixView<T>& dx) {
+  check_map(name, x, "dx", dx);
+  check_shape(name, y_name, y, "x", x.rows, x.cols);
+  check_shape(name, "g", g, "x", x.rows, x.cols);
+  check_overlap(name, "dx", dx, y_name, y);
+  check_overlap(name, "dx", dx, "g", g);
+}
+
+std::string_view name_of(const Map& map) {
+  return std::visit([](const auto& op) { return op.kDescription.name; }, map);
+}
+
+}  // namespace
+
+template <class T>
+void apply(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p) {
+  std::visit([](const auto& op) { check_params(op); }, map);
+  check_map(name_of(map), x, "p", p);
+  const auto rows = kernels<T>().map;
+  for_shares<T>(x, [&](Share<T> share) { rows(map, x, p, share); });
+}
+
+template <class T>
+void apply_vjp(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixView<const std::type_identity_t<T>> p,
+               MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx) {
+  std::visit([](const auto& op) { check_params(op); }, map);
+  check_vjp(name_of(map), x, "p", p, g, dx);
+  const auto rows = kernels<T>().vjp;
+  for_shares<T>(x, [&](Share<T> share) { rows(map, x, p, g, dx, share); });
+}
+
+template <class T>
+void log_softmax(MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y, const LogSoftmax& options) {
+  check_params(options);
+  check_map("log_softmax", x, "y", y);
+  const auto rows = kernels<T>().log_softmax;
+  for_shares<T>(x, [&](Share<T> share) { rows(options, x, y, share); });
+}
+
+template <class T>
+void log_softmax_vjp(MatrixView<const std::type_identity_t<T>> x, MatrixView<const std::type_identity_t<T>> y,
+                     MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx, const LogSoftmax& options) {
+  check_params(options);
+  check_vjp("log_softmax", x, "y", y, g, dx);
+  const auto rows = kernels<T>().log_softmax_vjp;
+  for_shares<T>(x, [&](Share<T> share) { rows(options, x, y, g, dx, share); });
+}
+
+template <class T>
+void logsumexp(MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y, const LogSumExp& options) {
+  check_params(options);
+  check_layout("logsumexp", "x", x);
+  check_shape("logsumexp", "y", y, "a column with x's rows", x.rows, std::size_t{1});
+  if (overlap(x, MatrixView<const T>(y))) fail("logsumexp: y must share no memory with x");
+  // The sum of nothing is 0; there are no rows to share out.
+  if (x.cols == 0) {
+    for (std::size_t r = 0; r < y.rows; ++r) *y.row(r) = -std::numeric_limits<T>::infinity();
+  }
+  const auto rows = kernels<T>().logsumexp;
+  for_shares<T>(x, [&](Share<T> share) { rows(options, x, y, share); });
+}
+
+template <class T>
+void logsumexp_vjp(MatrixView<const std::type_identity_t<T>> x, MatrixView<const std::type_identity_t<T>> y,
+                   MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx, const LogSumExp& options) {
+  check_params(options);
+  check_map("logsumexp", x, "dx", dx);
+  check_shape("logsumexp", "y", y, "a column with x's rows", x.rows, std::size_t{1});
+  check_shape("logsumexp", "g", g, "a column with x's rows", x.rows, std::size_t{1});
+  if (overlap(g, MatrixView<const T>(dx))) fail("logsumexp: dx must share no memory with g");
+  const auto rows = kernels<T>().logsumexp_vjp;
+  for_shares<T>(x, [&](Share<T> share) { rows(options, x, g, dx, share); });
+}
+
+template void apply(const Map&, MatrixView<const float>, MatrixView<float>);
+template void apply(const Map&, MatrixView<const double>, MatrixView<double>);
+template void apply_vjp(const Map&, MatrixView<const float>, MatrixView<const float>, MatrixView<const float>, MatrixView<float>);
+template void apply_vjp(const Map&, MatrixView<const double>, MatrixView<const double>, MatrixView<const double>,
+                        MatrixView<double>);
+template void log_softmax(MatrixView<const float>, MatrixView<float>, const LogSoftmax&);
+template void log_softmax(MatrixView<const double>, MatrixView<double>, const LogSoftmax&);
+template void log_softmax_vjp(MatrixView<const float>, MatrixView<const float>, MatrixView<const float>, MatrixView<float>,
+                              const LogSoftmax&);
+template void log_softmax_vjp(MatrixView<const double>, MatrixView<const double>, MatrixView<const double>, MatrixView<double>,
+                              const LogSoftmax&);
+template void logsumexp(MatrixView<const float>, MatrixView<float>, const LogSumExp&);
+template void logsumexp(MatrixView<const double>, MatrixView<double>, const LogSumExp&);
+template void logsumexp_vjp(MatrixView<const float>, MatrixView<const float>, MatrixView<const float>, MatrixView<float>,
+                            const LogSumExp&);
+template void logsumexp_vjp(MatrixView<const double>, MatrixView<const double>, MatrixView<const double>, MatrixView<double>,
+                            const LogSumExp&);
+
+}  // namespace entropic
+
+#endif  // HWY_ONCE

@@ -1,0 +1,115 @@
+// What the maps share: scores relative to their maximum, and rows that have no finite maximum.
+
+#if defined(ENTROPIC_MAPS_SCORES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ENTROPIC_MAPS_SCORES_INL_H_
+#undef ENTROPIC_MAPS_SCORES_INL_H_
+#else
+#define ENTROPIC_MAPS_SCORES_INL_H_
+#endif
+
+#include <limits>
+
+#include "src/rows/reduce-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic {
+namespace HWY_NAMESPACE {
+
+template <class T>
+inline constexpr T kInfinity = std::numeric_limits<T>::infinity();
+template <class T>
+inline constexpr T kNaN = std::numeric_limits<T>::quiet_NaN();
+
+// z = (x - max) / T. Subtracting first loses nothing that the scores still had, whatever their common offset; the product
+// with the rounded 1/T adds two roundings, and none at T = 1. -inf stays -inf.
+template <class D, class T = hn::TFromD<D>>
+class RelativeScores {
+ public:
+  HWY_INLINE RelativeScores(D d, T max, double temperature)
+      : max_(hn::Set(d, max)), inverse_(hn::Set(d, static_cast<T>(1 / temperature))) {}
+
+  HWY_INLINE hn::Vec<D> operator()(hn::Vec<D> x) const { return hn::Mul(hn::Sub(x, max_), inverse_); }
+
+ private:
+  hn::Vec<D> max_, inverse_;
+};
+
+// 1/T for gradients, kept finite so that 0/T stays 0 however small T is.
+template <class T>
+HWY_INLINE T ClampedInverse(double temperature) {
+  constexpr double kLargest = std::numeric_limits<T>::max();
+  return static_cast<T>(1 / temperature < kLargest ? 1 / temperature : kLargest);
+}
+
+template <class T>
+HWY_INLINE bool IsFinite(T value) {
+  return value - value == T(0);
+}
+
+// A row as its kernel wants it: an operation whose 1/T is a normal number of type T, scores to match, their maximum.
+template <class Op, class T>
+struct PreparedRow {
+  Op op;
+  const T* x;
+  T max, original_max;
+};
+
+// x/T is (s x)/(s T) for any s. Where 1/T would overflow or lose digits, s is a power of two that prevents it. Temperatures
+// beyond s^-2 and s^2 act like these: already there every score that is not the maximum is infinitely far, or none is.
+template <class D, class Op, class T = hn::TFromD<D>>
+HWY_INLINE PreparedRow<Op, T> PrepareRow(D d, const Op& op, const T* x, size_t n, T* rescaled) {
+  const T max = RowMax(d, x, n);
+  PreparedRow<Op, T> row = {op, x, max, max};
+  if constexpr (requires { op.temperature; }) {
+    constexpr double kLimit = sizeof(T) == 4 ? 0x1p100 : 0x1p900;
+    const bool hot = op.temperature > kLimit;
+    if (HWY_UNLIKELY((hot || op.temperature < 1 / kLimit) && IsFinite(max))) {
+      const T s = static_cast<T>(hot ? 1 / kLimit : kLimit);
+      for (size_t i = 0; i < n; ++i) rescaled[i] = hot ? x[i] * s : (x[i] - max) * s;
+      row.op.temperature = hot ? HWY_MIN(op.temperature / kLimit, kLimit) : HWY_MAX(op.temperature * kLimit, 1 / kLimit);
+      row.x = rescaled;
+      row.max = hot ? max * s : T(0);
+    }
+  }
+  return row;
+}
+
+// The distribution of a row whose maximum is not finite: +inf scores share the mass; without them there is none.
+template <class D, class T = hn::TFromD<D>>
+HWY_NOINLINE void NonFiniteRow(D d, const T* x, size_t n, T* p) {
+  size_t infinite = 0;
+  bool nan = false;
+  for (size_t i = 0; i < n; ++i) {
+    infinite += x[i] == kInfinity<T>;
+    nan |= x[i] != x[i];
+  }
+  if (nan || infinite == 0) return FillRow(d, kNaN<T>, n, p);
+  const T share = static_cast<T>(1.0 / static_cast<double>(infinite));
+  for (size_t i = 0; i < n; ++i) p[i] = x[i] == kInfinity<T> ? share : T(0);
+}
+
+// logsumexp of a row whose maximum is not finite: that maximum, unless a NaN hides behind it.
+template <class T>
+HWY_NOINLINE T NonFiniteLogSumExp(const T* x, size_t n) {
+  T max = -kInfinity<T>;
+  for (size_t i = 0; i < n; ++i) {
+    if (x[i] != x[i]) return kNaN<T>;
+    if (x[i] > max) max = x[i];
+  }
+  return max;
+}
+
+// Whether the row has a +inf score, told from one entry: the first that has mass is +inf or none is.
+template <class T>
+HWY_INLINE bool HasInfiniteScore(const T* x, const T* y, size_t n, T no_mass) {
+  for (size_t i = 0; i < n; ++i) {
+    if (y[i] != no_mass) return x[i] == kInfinity<T>;
+  }
+  return false;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic
+HWY_AFTER_NAMESPACE();
+
+#endif  // ENTROPIC_MAPS_SCORES_INL_H_

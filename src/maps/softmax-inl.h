@@ -1,0 +1,121 @@
+// softmax, log_softmax and logsumexp of one row.
+
+#if defined(ENTROPIC_MAPS_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ENTROPIC_MAPS_SOFTMAX_INL_H_
+#undef ENTROPIC_MAPS_SOFTMAX_INL_H_
+#else
+#define ENTROPIC_MAPS_SOFTMAX_INL_H_
+#endif
+
+#include "entropic/maps.h"
+#include "src/maps/scores-inl.h"
+#include "src/rows/exp_log-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic {
+namespace HWY_NAMESPACE {
+
+// Three sweeps over a row that is in cache after the first: maximum, exp and sum, scale. The terms are at most 1 and the
+// largest is 1, so the sum is in [1, n]: no overflow, no division by 0. A NaN score makes it NaN.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void MapRow(D d, const Softmax& op, const T* x, size_t n, T max, T* p, double* /*scratch*/) {
+  const ExpScaled<D> exp(d, op.temperature);
+  const auto shift = hn::Set(d, max);
+  const double sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto e = exp(d, hn::Sub(LoadUpTo(d, x + i, count, max), shift));
+    StoreUpTo(e, d, count, p + i);
+    return e;
+  });
+  if (sum != sum) return FillRow(d, kNaN<T>, n, p);
+  const auto inverse = hn::Set(d, static_cast<T>(1 / sum));
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    StoreUpTo(hn::Mul(LoadUpTo(d, p + i, count, T(0)), inverse), d, count, p + i);
+  });
+}
+
+// dx = p (g - <g, p>) / T. Where p is 0 the product is replaced by 0, so that g may hold anything there.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void VjpRow(D d, const Softmax& op, const T* p, const T* g, size_t n, T* dx) {
+  const double dot = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto pi = LoadUpTo(d, p + i, count, T(0));
+    return hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d)), hn::Mul(pi, LoadUpTo(d, g + i, count, T(0))));
+  });
+  const auto mean = hn::Set(d, static_cast<T>(dot));
+  const auto inverse = hn::Set(d, ClampedInverse<T>(op.temperature));
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto pi = LoadUpTo(d, p + i, count, T(0));
+    const auto gi = LoadUpTo(d, g + i, count, T(0));
+    const auto v = hn::Mul(hn::Mul(pi, hn::Sub(gi, mean)), inverse);
+    StoreUpTo(hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d)), v), d, count, dx + i);
+  });
+}
+
+// log sum exp(z) for z = (x - max)/T, accurate also where the maximum has nearly all the mass: log(1 + rest), with the
+// rest summed alone, keeps the digits that 1 + rest would round away.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE double LogSum(D d, double temperature, const T* x, size_t n, T max) {
+  const ExpScaled<D> exp(d, temperature);
+  const auto shift = hn::Set(d, max);
+  const double sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    return exp(d, hn::Sub(LoadUpTo(d, x + i, count, max), shift));
+  });
+  const RowTag<double> d64;
+  if (!(sum < 1.001)) return hn::GetLane(Log(d64, hn::Set(d64, sum)));
+  const double rest = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto xi = LoadUpTo(d, x + i, count, max);
+    return hn::IfThenZeroElse(hn::Eq(xi, shift), exp(d, hn::Sub(xi, shift)));
+  });
+  // rest < 0.001: five terms of the series leave less than 1e-16 of the value.
+  return rest * (1 - rest * (1.0 / 2 - rest * (1.0 / 3 - rest * (1.0 / 4 - rest / 5))));
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void LogSoftmaxRow(D d, const LogSoftmax& op, const T* x, size_t n, T max, T* y) {
+  const RelativeScores<D> relative(d, max, op.temperature);
+  const double log_sum = LogSum(d, op.temperature, x, n, max);
+  if (log_sum != log_sum) return FillRow(d, kNaN<T>, n, y);
+  const auto shift = hn::Set(d, static_cast<T>(log_sum));
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    StoreUpTo(hn::Sub(relative(LoadUpTo(d, x + i, count, max)), shift), d, count, y + i);
+  });
+}
+
+// log sum exp((x - max)/T).
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE double LogSumExpRow(D d, const LogSumExp& op, const T* x, size_t n, T max) {
+  return LogSum(d, op.temperature, x, n, max);
+}
+
+// p *= factor, but 0 stays 0 whatever the factor is.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void ScaleRow(D d, T factor, size_t n, T* p) {
+  const auto f = hn::Set(d, factor);
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto pi = LoadUpTo(d, p + i, count, T(0));
+    StoreUpTo(hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d)), hn::Mul(pi, f)), d, count, p + i);
+  });
+}
+
+// dx = (g - p sum g) / T with p = exp(y), g left out of the sum and dx = 0 where y = -inf.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void LogSoftmaxVjpRow(D d, const LogSoftmax& op, const T* y, const T* g, size_t n, T* dx) {
+  const auto absent = hn::Set(d, -kInfinity<T>);
+  const double total = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    return hn::IfThenZeroElse(hn::Eq(LoadUpTo(d, y + i, count, T(0)), absent), LoadUpTo(d, g + i, count, T(0)));
+  });
+  const ExpScaled<D> exp(d, 1);
+  const auto sum = hn::Set(d, static_cast<T>(total));
+  const auto inverse = hn::Set(d, ClampedInverse<T>(op.temperature));
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto yi = LoadUpTo(d, y + i, count, T(0));
+    const auto gi = LoadUpTo(d, g + i, count, T(0));
+    const auto v = hn::Mul(hn::NegMulAdd(exp(d, yi), sum, gi), inverse);
+    StoreUpTo(hn::IfThenZeroElse(hn::Eq(yi, absent), v), d, count, dx + i);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic
+HWY_AFTER_NAMESPACE();
+
+#endif  // ENTROPIC_MAPS_SOFTMAX_INL_H_

@@ -1,0 +1,79 @@
+// Walking along a row: whole vectors, and the one partial vector at its end.
+
+#if defined(ENTROPIC_ROWS_LOOP_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ENTROPIC_ROWS_LOOP_INL_H_
+#undef ENTROPIC_ROWS_LOOP_INL_H_
+#else
+#define ENTROPIC_ROWS_LOOP_INL_H_
+#endif
+
+#include <cstddef>
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// The vector type of every kernel. At most 16 lanes, because the order of sums is defined on 16 (sum-inl.h).
+template <class T>
+using RowTag = hn::CappedTag<T, 16>;
+
+// Loads x[0, count) and `fill` beyond; never touches memory beyond x[count - 1].
+// Kernels pass count = Lanes(d) for whole vectors, which the compiler sees through.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> LoadUpTo(D d, const T* HWY_RESTRICT x, size_t count, T fill) {
+  if (count >= hn::Lanes(d)) return hn::LoadU(d, x);
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  const auto exists = hn::FirstN(d, count);
+  return hn::IfThenElse(exists, hn::MaskedLoad(exists, d, x), hn::Set(d, fill));
+#else
+  // Without masked instructions MaskedLoad reads the whole vector, which could cross into an unmapped page.
+  HWY_ALIGN T buffer[16];
+  hn::Store(hn::Set(d, fill), d, buffer);
+  for (size_t i = 0; i < count; ++i) buffer[i] = x[i];
+  return hn::Load(d, buffer);
+#endif
+}
+
+// Stores the first `count` lanes.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void StoreUpTo(hn::Vec<D> v, D d, size_t count, T* p) {
+  if (count >= hn::Lanes(d)) return hn::StoreU(v, d, p);
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  hn::BlendedStore(v, hn::FirstN(d, count), d, p);
+#else
+  HWY_ALIGN T buffer[16];
+  hn::Store(v, d, buffer);
+  for (size_t i = 0; i < count; ++i) p[i] = buffer[i];
+#endif
+}
+
+// visit(i, count) for each vector of a row of n: the elements i .. i + count - 1.
+template <class D, class Visit>
+HWY_INLINE void ForEachVector(D d, size_t n, Visit&& visit) {
+  const size_t N = hn::Lanes(d);
+  size_t i = 0;
+  for (; i + 4 * N <= n; i += 4 * N) {
+    visit(i, N);
+    visit(i + N, N);
+    visit(i + 2 * N, N);
+    visit(i + 3 * N, N);
+  }
+  for (; i + N <= n; i += N) visit(i, N);
+  if (i < n) visit(i, n - i);
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void FillRow(D d, T value, size_t n, T* p) {
+  const auto v = hn::Set(d, value);
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR { StoreUpTo(v, d, count, p + i); });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic
+HWY_AFTER_NAMESPACE();
+
+#endif  // ENTROPIC_ROWS_LOOP_INL_H_

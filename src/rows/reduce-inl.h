@@ -1,0 +1,154 @@
+// Sums and maxima along a row, the sums in an order that depends on n alone.
+//
+// The order is defined on 16 virtual lanes, whatever the vector width: element i belongs to lane i mod 16 and, inside a
+// block of 256, to one of four accumulators, (i / 16) mod 4. Each accumulator takes at most four terms in the element
+// type, the four are folded as (0 + 2) + (1 + 3), and the 16 lanes are added to 16 float64 totals; these are folded last,
+// lane i with lane i + half. A float32 sum thus rounds five times at most before it is in float64, for any n, and every
+// target with FMA gets the same bits. On AVX-512 the 16 lanes are one register, on AVX2 two, and so on.
+
+#if defined(ENTROPIC_ROWS_REDUCE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ENTROPIC_ROWS_REDUCE_INL_H_
+#undef ENTROPIC_ROWS_REDUCE_INL_H_
+#else
+#define ENTROPIC_ROWS_REDUCE_INL_H_
+#endif
+
+#include <limits>
+
+#include "src/rows/loop-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic {
+namespace HWY_NAMESPACE {
+
+// The largest entry, or -inf if n = 0. Where the row holds a NaN the result is the maximum of some of the others or NaN:
+// callers find NaN by what follows (exp of it, or a sum).
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE T RowMax(D d, const T* HWY_RESTRICT x, size_t n) {
+  constexpr T kLowest = -std::numeric_limits<T>::infinity();
+  const size_t N = hn::Lanes(d);
+  const auto lowest = hn::Set(d, kLowest);
+  auto m0 = lowest, m1 = lowest, m2 = lowest, m3 = lowest;
+  size_t i = 0;
+  // On x86 Max returns its second argument if either is NaN, which drops NaN here.
+  for (; i + 4 * N <= n; i += 4 * N) {
+    m0 = hn::Max(hn::LoadU(d, x + i), m0);
+    m1 = hn::Max(hn::LoadU(d, x + i + N), m1);
+    m2 = hn::Max(hn::LoadU(d, x + i + 2 * N), m2);
+    m3 = hn::Max(hn::LoadU(d, x + i + 3 * N), m3);
+  }
+  for (; i + N <= n; i += N) m0 = hn::Max(hn::LoadU(d, x + i), m0);
+  if (i < n) m1 = hn::Max(LoadUpTo(d, x + i, n - i, kLowest), m1);
+  return hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(m0, m1), hn::Max(m2, m3))));
+}
+
+// Sum of all lanes by the fixed tree lane i + lane (i + half).
+template <class D>
+HWY_INLINE hn::TFromD<D> FoldLanes(D d, hn::Vec<D> v) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (hn::MaxLanes(D()) > 1) {
+    const hn::Half<D> half;
+    return FoldLanes(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  } else
+#endif
+  {
+    (void)d;
+    return hn::GetLane(v);
+  }
+}
+
+// The 16 float64 lanes, as vectors.
+struct Totals {
+  using D = RowTag<double>;
+  static constexpr size_t kVectors = 16 / hn::MaxLanes(D());
+  hn::Vec<D> v[kVectors];
+
+  HWY_INLINE Totals() {
+    for (auto& lane : v) lane = hn::Zero(D());
+  }
+
+  // Adds the terms of virtual lanes [N g, N (g + 1)).
+  HWY_INLINE void Add(RowTag<double> d, size_t g, hn::Vec<RowTag<double>> terms) {
+    (void)d;
+    v[g] = hn::Add(v[g], terms);
+  }
+  HWY_INLINE void Add(RowTag<float> d, size_t g, hn::Vec<RowTag<float>> terms) {
+#if HWY_TARGET == HWY_SCALAR
+    (void)d;
+    v[g] = hn::Add(v[g], hn::PromoteTo(D(), terms));
+#else
+    const hn::Half<decltype(d)> half;
+    v[2 * g] = hn::Add(v[2 * g], hn::PromoteTo(D(), hn::LowerHalf(half, terms)));
+    v[2 * g + 1] = hn::Add(v[2 * g + 1], hn::PromoteTo(D(), hn::UpperHalf(half, terms)));
+#endif
+  }
+
+  HWY_INLINE double Fold() const {
+    auto folded = *this;
+    for (size_t half = kVectors / 2; half > 0; half /= 2) {
+      for (size_t i = 0; i < half; ++i) folded.v[i] = hn::Add(folded.v[i], folded.v[i + half]);
+    }
+    return FoldLanes(D(), folded.v[0]);
+  }
+};
+
+// sums[k] = sum over the row of term k, in the fixed order. visit(i, count, terms) computes the K terms of the elements
+// i .. i + count - 1; it sees each element once. Lanes beyond count are ignored.
+template <size_t K, class D, class Visit>
+HWY_INLINE void Sums(D d, size_t n, double (&sums)[K], Visit&& visit) {
+  using V = hn::Vec<D>;
+  constexpr size_t N = hn::MaxLanes(D());
+  constexpr size_t kGroups = 16 / N;
+  Totals totals[K];
+
+  // Adds `terms` whole terms to each accumulator of the block at `base`, then what is left of the row, if this is its end.
+  const auto block = [&](size_t base, size_t terms, size_t rest) HWY_ATTR {
+    for (size_t g = 0; g < kGroups; ++g) {
+      V acc[4][K];
+      for (size_t a = 0; a < 4; ++a) {
+        for (size_t k = 0; k < K; ++k) acc[a][k] = hn::Zero(d);
+      }
+      size_t i = base + g * N;
+      for (size_t term = 0; term < terms; ++term, i += 64) {
+        for (size_t a = 0; a < 4; ++a) {
+          V t[K];
+          visit(i + a * 16, N, t);
+          for (size_t k = 0; k < K; ++k) acc[a][k] = hn::Add(acc[a][k], t[k]);
+        }
+      }
+      if (rest != 0) {
+        for (size_t a = 0; a < 4; ++a) {
+          const size_t offset = a * 16 + g * N;
+          if (offset >= rest) break;
+          V t[K];
+          const size_t count = HWY_MIN(N, rest - offset);
+          visit(i + a * 16, count, t);
+          const auto exists = hn::FirstN(d, count);
+          for (size_t k = 0; k < K; ++k) acc[a][k] = hn::Add(acc[a][k], hn::IfThenElseZero(exists, t[k]));
+        }
+      }
+      for (size_t k = 0; k < K; ++k) {
+        totals[k].Add(d, g, hn::Add(hn::Add(acc[0][k], acc[2][k]), hn::Add(acc[1][k], acc[3][k])));
+      }
+    }
+  };
+
+  size_t base = 0;
+  for (; base + 256 <= n; base += 256) block(base, 4, 0);
+  if (base < n) block(base, (n - base) / 64, n % 64);
+  for (size_t k = 0; k < K; ++k) sums[k] = totals[k].Fold();
+}
+
+// The same for one sum: term(i, count) returns the terms.
+template <class D, class Term>
+HWY_INLINE double Sum(D d, size_t n, Term&& term) {
+  double sums[1];
+  Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* t) HWY_ATTR { t[0] = term(i, count); });
+  return sums[0];
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic
+HWY_AFTER_NAMESPACE();
+
+#endif  // ENTROPIC_ROWS_REDUCE_INL_H_

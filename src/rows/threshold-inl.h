@@ -1,0 +1,80 @@
+// The threshold tau of a sparse map: the root of sum p(tau) = 1.
+
+#if defined(ENTROPIC_ROWS_THRESHOLD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ENTROPIC_ROWS_THRESHOLD_INL_H_
+#undef ENTROPIC_ROWS_THRESHOLD_INL_H_
+#else
+#define ENTROPIC_ROWS_THRESHOLD_INL_H_
+#endif
+
+#include "src/rows/reduce-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic {
+namespace HWY_NAMESPACE {
+
+// Writes the scores z = relative(x) that are above `bound` to `survivors` as float64, in order, and returns how many.
+// NaN survives, so that whatever is computed from the survivors is NaN. Needs room for n + 16.
+template <class T, class Relative>
+HWY_INLINE size_t FilterAbove(RowTag<T> d, const Relative& relative, const T* x, size_t n, T bound, double* survivors) {
+  const auto limit = hn::Set(d, bound);
+  const RowTag<double> d64;
+  size_t kept = 0;
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto z = relative(LoadUpTo(d, x + i, count, -std::numeric_limits<T>::infinity()));
+    const auto out = hn::Le(z, limit);
+    if (hn::AllTrue(d, out)) return;
+    const auto in = hn::Not(out);
+    const auto packed = hn::Compress(z, in);
+    if constexpr (sizeof(T) == 8) {
+      hn::StoreU(packed, d64, survivors + kept);
+    } else {
+#if HWY_TARGET == HWY_SCALAR
+      hn::StoreU(hn::PromoteTo(d64, packed), d64, survivors + kept);
+#else
+      const hn::Half<RowTag<T>> half;
+      hn::StoreU(hn::PromoteTo(d64, hn::LowerHalf(half, packed)), d64, survivors + kept);
+      hn::StoreU(hn::PromoteTo(d64, hn::UpperHalf(half, packed)), d64, survivors + kept + hn::Lanes(d64));
+#endif
+    }
+    kept += hn::CountTrue(d, in);
+  });
+  return kept;
+}
+
+// tau = high + low, twice the precision of float64: with n entries in the support an error of tau enters the sum n times.
+struct Threshold {
+  double high, low;
+};
+
+// tau with sum max(z_i - tau, 0) = 1, for z <= 0 with maximum 0.
+//
+// Newton's iteration on that sum, which is convex, decreasing and piecewise linear: from tau = -1, where the sum is at
+// least 1, it ascends to the root and reaches it in finitely many steps, the support shrinking (Michelot 1986). The
+// residual is summed, not the scores: near the root it is small, and so is its rounding. The last step, which no longer
+// changes the support, is kept apart as the low part.
+HWY_INLINE Threshold SimplexThreshold(const double* z, size_t n) {
+  const RowTag<double> d;
+  double tau = -1;
+  double support = static_cast<double>(n) + 1;
+  for (;;) {
+    const auto threshold = hn::Set(d, tau);
+    double sums[2];
+    Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<RowTag<double>>* terms) HWY_ATTR {
+      const auto above = hn::Sub(LoadUpTo(d, z + i, count, -1.0), threshold);
+      const auto out = hn::Le(above, hn::Zero(d));
+      terms[0] = hn::IfThenZeroElse(out, above);
+      terms[1] = hn::IfThenZeroElse(out, hn::Set(d, 1.0));
+    });
+    const double step = (sums[0] - 1) / sums[1];
+    if (!(sums[1] < support)) return {tau, step};
+    support = sums[1];
+    tau += step;
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic
+HWY_AFTER_NAMESPACE();
+
+#endif  // ENTROPIC_ROWS_THRESHOLD_INL_H_
