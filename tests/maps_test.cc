@@ -1,0 +1,536 @@
+// Properties of every map, for every element type, SIMD target and generated row.
+
+#include "entropic/maps.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "entropic/threads.h"
+#include "tests/oracle/maps.h"
+#include "tests/support/cases.h"
+#include "tests/support/guarded.h"
+#include "tests/support/targets.h"
+
+namespace entropic {
+namespace {
+
+using support::Case;
+
+template <class T>
+constexpr double kEpsilon = sizeof(T) == 4 ? 0x1p-24 : 0x1p-53;
+template <class T>
+constexpr T kInfinity = std::numeric_limits<T>::infinity();
+template <class T>
+constexpr T kNaN = std::numeric_limits<T>::quiet_NaN();
+
+// Values of every declared parameter: the default and others across its range. A parameter that a kernel ignores, or
+// that only its default tests, would show in the comparison with the oracle.
+template <class Op>
+std::vector<Op> variants() {
+  std::vector<Op> ops = {Op{}};
+  for_each_param<Op>([&]<class Value>(const Param<Op, Value>& param) {
+    for (const double value : {0.25, 0.7, 3.0, 150.0}) {
+      Op op{};
+      op.*param.member = static_cast<Value>(value);
+      if (value > static_cast<double>(param.above) && value <= static_cast<double>(param.up_to)) ops.push_back(op);
+    }
+  });
+  return ops;
+}
+
+// body(op, type tag) for every map, variant and element type, on every target.
+template <class Body>
+void for_each_map(Body&& body) {
+  support::for_each_target([&](const std::string&) {
+    for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
+      SCOPED_TRACE(std::string(Op::kDescription.name));
+      for (const Op& op : variants<Op>()) {
+        body(op, float{});
+        body(op, double{});
+      }
+    });
+  });
+}
+
+template <class T, class Op>
+std::vector<T> run(const Op& op, const std::vector<T>& x) {
+  support::Guarded<T> in(x.size()), out(x.size());
+  std::copy(x.begin(), x.end(), in.data());
+  apply(op, MatrixView<const T>(in.data(), 1, x.size()), MatrixView<T>(out.data(), 1, x.size()));
+  EXPECT_TRUE(std::equal(x.begin(), x.end(), in.data(), [](T a, T b) { return a == b || (a != a && b != b); })) << "input changed";
+  return {out.data(), out.data() + x.size()};
+}
+
+template <class T, class Op>
+std::vector<T> run_vjp(const Op& op, const std::vector<T>& x, const std::vector<T>& p, const std::vector<T>& g) {
+  support::Guarded<T> dx(x.size());
+  const auto view = [](const std::vector<T>& v) { return MatrixView<const T>(v.data(), 1, v.size()); };
+  apply_vjp(op, view(x), view(p), view(g), MatrixView<T>(dx.data(), 1, x.size()));
+  return {dx.data(), dx.data() + x.size()};
+}
+
+oracle::Row wide(const auto& x) { return oracle::Row(x.begin(), x.end()); }
+
+// The stated error of each entry: relative for maps with full support, absolute for those with zeros.
+template <class T, class Op>
+oracle::Row tolerances(const Op& op, const oracle::Row& x, const oracle::Row& p) {
+  const long double max = *std::max_element(x.begin(), x.end());
+  const auto distance = [&](std::size_t i) { return p[i] > 0 ? (max - x[i]) / op.temperature : 0; };
+  long double mean = 0;
+  for (std::size_t i = 0; i < p.size(); ++i) mean += p[i] * distance(i);
+  oracle::Row bounds;
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    const long double relative = (8 + 3 * (distance(i) + mean)) * p[i] + std::numeric_limits<T>::min() / kEpsilon<T>;
+    bounds.push_back((Op::kDescription.sparse ? 4 : relative) * kEpsilon<T>);
+  }
+  return bounds;
+}
+
+TEST(Maps, AgreeWithTheDefinition) {
+  for_each_map([]<class Op, class T>(const Op& op, T) {
+    for (const Case<T>& c : support::finite_cases<T>()) {
+      const oracle::Row x = wide(c.x), want = oracle::map(op, x), bounds = tolerances<T>(op, x, want);
+      const std::vector<T> got = run(op, c.x);
+      for (std::size_t i = 0; i < want.size(); ++i) {
+        ASSERT_LE(std::abs(got[i] - want[i]), bounds[i]) << c.name << " entry " << i << " is " << got[i];
+      }
+    }
+  });
+}
+
+TEST(Maps, AreDistributions) {
+  for_each_map([]<class Op, class T>(const Op& op, T) {
+    for (const Case<T>& c : support::finite_cases<T>()) {
+      double sum = 0;
+      for (const T mass : run(op, c.x)) {
+        ASSERT_GE(mass, T(0)) << c.name;
+        ASSERT_FALSE(std::signbit(mass)) << c.name;
+        sum += mass;
+      }
+      const double bound = sizeof(T) == 4 ? 1e-6 : 1e-14 * std::max(1.0, std::log2(c.x.size()));
+      ASSERT_NEAR(sum, 1, bound) << c.name;
+    }
+  });
+}
+
+TEST(Maps, KeepWhatTheirLawsSay) {
+  for_each_map([]<class Op, class T>(const Op& op, T) {
+    for (const Case<T>& c : support::finite_cases<T>()) {
+      const std::vector<T> p = run(op, c.x);
+      if (Op::kDescription.order) {
+        for (std::size_t i = 0; i + 1 < p.size(); ++i) {
+          const T lower = c.x[i] < c.x[i + 1] ? p[i] : p[i + 1], higher = c.x[i] < c.x[i + 1] ? p[i + 1] : p[i];
+          ASSERT_LE(lower, higher) << c.name << " entry " << i;
+        }
+      }
+      for (std::size_t i = 0; i + 1 < p.size() && !Op::kDescription.ties_by_index; ++i) {
+        ASSERT_TRUE(c.x[i] != c.x[i + 1] || p[i] == p[i + 1]) << c.name << " entry " << i;
+      }
+      if (Op::kDescription.shift) {
+        // A shift that is exact in T: multiples of 1/16 below 2^12, moved by 2^10.
+        std::vector<T> coarse = c.x, moved;
+        for (T& score : coarse) score = std::isfinite(score) ? std::round(std::clamp(score, T(-2048), T(2048)) * 16) / 16 : score;
+        for (const T score : coarse) moved.push_back(score + 1024);
+        ASSERT_EQ(run(op, coarse), run(op, moved)) << c.name;
+      }
+    }
+  });
+}
+
+TEST(Maps, PermuteWithTheirInput) {
+  for_each_map([]<class Op, class T>(const Op& op, T) {
+    for (const std::size_t n : support::kLengths) {
+      std::vector<T> x = support::normal_row<T>(n, 1, 0, 3), reversed(x.rbegin(), x.rend());
+      const std::vector<T> p = run(op, x), q = run(op, reversed);
+      for (std::size_t i = 0; i < n; ++i) ASSERT_NEAR(p[i], q[n - 1 - i], 4 * kEpsilon<T>) << n;
+    }
+  });
+}
+
+// A power of two, so that x / T is exact.
+TEST(Maps, TemperatureDividesTheScores) {
+  for_each_map([]<class Op, class T>(const Op& op, T) {
+    if constexpr (requires { op.temperature; }) {
+      for (const double temperature : {0.25, 8.0}) {
+        Op hot = op, plain = op;
+        hot.temperature = temperature;
+        plain.temperature = 1;
+        const std::vector<T> x = support::normal_row<T>(300, 3, 0, 4);
+        std::vector<T> divided;
+        for (const T score : x) divided.push_back(static_cast<T>(score / temperature));
+        ASSERT_EQ(run(hot, x), run(plain, divided));
+      }
+    }
+  });
+}
+
+TEST(Maps, ExtremeTemperatures) {
+  for_each_map([]<class Op, class T>(Op op, T) {
+    if constexpr (requires { op.temperature; }) {
+      const T big = std::numeric_limits<T>::max();
+      for (const double temperature : {5e-324, 1e-300, 1e-200, 1e-39, 1e-30}) {
+        op.temperature = temperature;
+        ASSERT_EQ(run(op, std::vector<T>{1, 3, 3, T(2.999)}), (std::vector<T>{0, T(0.5), T(0.5), 0})) << temperature;
+      }
+      for (const double temperature : {1e30, 1e39, 1e200, 1e300, 1.7e308}) {
+        op.temperature = temperature;
+        const std::vector<T> p = run(op, std::vector<T>{1, -2, 3});
+        for (const T mass : p) ASSERT_NEAR(mass, 1 / 3.0, 1e-6) << temperature;
+      }
+      // The scores' difference overflows, their quotient by T does not.
+      op.temperature = static_cast<double>(big);
+      const oracle::Row want = oracle::map(op, oracle::Row{-big, big});
+      const std::vector<T> got = run(op, std::vector<T>{-big, big});
+      ASSERT_NEAR(got[0], want[0], 30 * kEpsilon<T>);
+    }
+  });
+}
+
+TEST(Maps, NaNStaysInItsRow) {
+  for_each_map([]<class Op, class T>(const Op& op, T) {
+    for (const std::size_t n : support::kLengths) {
+      for (const std::size_t at : {std::size_t{0}, n / 2, n - 1}) {
+        // Three rows, the middle one with a NaN of each sign and another payload.
+        std::vector<T> x = support::normal_row<T>(3 * n, 1, 0, 5), p(3 * n);
+        x[n + at] = at % 2 == 0 ? kNaN<T> : -std::numeric_limits<T>::signaling_NaN();
+        apply(op, MatrixView<const T>(x.data(), 3, n), MatrixView<T>(p.data(), 3, n));
+        for (std::size_t i = 0; i < 3 * n; ++i) {
+          if (i / n == 1) {
+            ASSERT_TRUE(std::isnan(p[i])) << n << " entry " << i;
+          } else {
+            ASSERT_TRUE(std::isfinite(p[i])) << n << " entry " << i;
+          }
+        }
+        const std::vector<T> row(x.begin() + n, x.begin() + 2 * n), y(p.begin() + n, p.begin() + 2 * n), g(n, 1);
+        for (const T entry : run_vjp(op, row, y, g)) ASSERT_TRUE(std::isnan(entry)) << n;
+      }
+    }
+  });
+}
+
+TEST(Maps, Infinities) {
+  for_each_map([]<class Op, class T>(const Op& op, T) {
+    constexpr T inf = kInfinity<T>;
+    const std::vector<T> two = {1, inf, -inf, inf, 2};
+    EXPECT_EQ(run(op, two), (std::vector<T>{0, T(0.5), 0, T(0.5), 0}));
+    EXPECT_EQ(run_vjp(op, two, run(op, two), {1, 2, 3, 4, 5}), std::vector<T>(5, 0));
+    EXPECT_EQ(run(op, std::vector<T>{inf}), std::vector<T>{1});
+    for (const T mass : run(op, std::vector<T>{inf, kNaN<T>, 0})) EXPECT_TRUE(std::isnan(mass));
+    for (const std::size_t n : {1, 2, 20, 70, 300}) {
+      for (const T mass : run(op, std::vector<T>(n, -inf))) EXPECT_TRUE(std::isnan(mass));
+    }
+  });
+}
+
+// A -inf score acts as if its entry were not there: same bits for the rest would need the same sums, so to rounding.
+TEST(Maps, MinusInfinityIsAbsent) {
+  for_each_map([]<class Op, class T>(const Op& op, T) {
+    for (const std::size_t n : support::kLengths) {
+      const std::vector<T> x = support::normal_row<T>(n, 1, 0, 6), g = support::normal_row<T>(n, 1, 0, 7);
+      std::vector<T> masked(2 * n, -kInfinity<T>), masked_g(2 * n, kNaN<T>);
+      for (std::size_t i = 0; i < n; ++i) masked[2 * i] = x[i], masked_g[2 * i] = g[i];
+      const std::vector<T> p = run(op, x), q = run(op, masked);
+      const std::vector<T> dx = run_vjp(op, x, p, g), dq = run_vjp(op, masked, q, masked_g);
+      for (std::size_t i = 0; i < n; ++i) {
+        ASSERT_NEAR(q[2 * i], p[i], 4 * kEpsilon<T>) << n;
+        ASSERT_EQ(q[2 * i + 1], T(0)) << n;
+        ASSERT_NEAR(dq[2 * i], dx[i], 16 * kEpsilon<T> / op.temperature) << n;
+        ASSERT_EQ(dq[2 * i + 1], T(0)) << n;
+      }
+    }
+  });
+}
+
+TEST(Maps, OneScoreHasAllTheMass) {
+  for_each_map([]<class Op, class T>(const Op& op, T) {
+    for (const T score : {T(0), T(-1e30), T(1e30), T(3.7)}) EXPECT_EQ(run(op, std::vector<T>{score}), std::vector<T>{1});
+  });
+}
+
+TEST(Maps, GradientsAgreeWithTheDefinition) {
+  for_each_map([]<class Op, class T>(const Op& op, T) {
+    for (const Case<T>& c : support::finite_cases<T>()) {
+      const std::vector<T> g = support::normal_row<T>(c.x.size(), 1, 0, 11);
+      const oracle::Row x = wide(c.x), p = oracle::map(op, x), want = oracle::vjp(op, x, wide(g));
+      const std::vector<T> y(p.begin(), p.end());
+      // Given the oracle's p, so that only the gradient's own error shows: each is at most |g| <= 5 away from the mean.
+      const std::vector<T> got = run_vjp(op, c.x, y, g);
+      for (std::size_t i = 0; i < want.size(); ++i) {
+        ASSERT_NEAR(got[i], want[i], 40 * kEpsilon<T> / op.temperature) << c.name << " entry " << i;
+      }
+    }
+  });
+}
+
+// The definition's gradient itself, against central differences of the definition.
+TEST(Maps, OracleGradientsAreDerivatives) {
+  for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
+    for (const Op& op : variants<Op>()) {
+      const oracle::Row x = wide(support::normal_row<double>(7, 0.4 * op.temperature, 0, 12));
+      const oracle::Row g = wide(support::normal_row<double>(7, 1, 0, 13));
+      const oracle::Row dx = oracle::vjp(op, x, g);
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const long double h = 1e-7L * op.temperature;
+        oracle::Row up = x, down = x;
+        up[i] += h, down[i] -= h;
+        const oracle::Row p = oracle::map(op, up), q = oracle::map(op, down);
+        long double slope = 0;
+        for (std::size_t j = 0; j < x.size(); ++j) slope += g[j] * (p[j] - q[j]) / (2 * h);
+        ASSERT_NEAR(slope * op.temperature, dx[i] * op.temperature, 1e-9) << Op::kDescription.name;
+      }
+    }
+  });
+}
+
+// Padding stays as it was, views may interleave, the output may be the input.
+TEST(Maps, Layouts) {
+  for_each_map([]<class Op, class T>(const Op& op, T) {
+    for (const std::size_t n : {1, 5, 16, 64, 67, 300}) {
+      const std::size_t rows = 19, stride = 2 * n + 3;
+      std::vector<T> memory = support::normal_row<T>(rows * stride, 1, 0, 14);
+      const std::vector<T> before = memory;
+      const MatrixView<T> x(memory.data(), rows, n, stride), p(memory.data() + n + 1, rows, n, stride);
+      apply(op, x, p);
+      for (std::size_t r = 0; r < rows; ++r) {
+        const std::vector<T> want = run(op, std::vector<T>(before.begin() + r * stride, before.begin() + r * stride + n));
+        for (std::size_t i = 0; i < stride; ++i) {
+          const bool written = i >= n + 1 && i < 2 * n + 1;
+          ASSERT_EQ(memory[r * stride + i], written ? want[i - n - 1] : before[r * stride + i]) << "row " << r << " column " << i;
+        }
+      }
+      std::vector<T> in_place = before;
+      apply(op, MatrixView<const T>(in_place.data(), rows, n, stride), MatrixView<T>(in_place.data(), rows, n, stride));
+      for (std::size_t r = 0; r < rows; ++r) {
+        for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(in_place[r * stride + i], memory[r * stride + n + 1 + i]);
+      }
+      // The gradient over g, over p and over x.
+      const std::vector<T> px(memory.begin() + n + 1, memory.begin() + 2 * n + 1), row(before.begin(), before.begin() + n);
+      const std::vector<T> g = support::normal_row<T>(n, 1, 0, 15), want = run_vjp(op, row, px, g);
+      for (int which = 0; which < 3; ++which) {
+        std::vector<T> xs = row, ps = px, gs = g;
+        std::vector<T>& out = which == 0 ? xs : which == 1 ? ps : gs;
+        const auto view = [&](std::vector<T>& v) { return MatrixView<T>(v.data(), 1, n); };
+        apply_vjp(op, view(xs), view(ps), view(gs), view(out));
+        ASSERT_EQ(out, want) << "dx over argument " << which;
+      }
+    }
+  });
+}
+
+template <class T>
+std::vector<T> reproducibility_batch(std::size_t rows, std::size_t n) {
+  std::vector<T> x = support::normal_row<T>(rows * n, 2, 0, 16);
+  for (std::size_t i = 0; i < x.size(); i += 37) x[i] = -kInfinity<T>;
+  return x;
+}
+
+// The same bits for any number of threads, any batch, any place in it, and every target with FMA.
+TEST(Maps, BitsDependOnTheRowAlone) {
+  const std::vector<std::string> targets = support::fma_targets();
+  for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
+    for (const Op& op : variants<Op>()) {
+      const auto check = [&]<class T>(T) {
+        for (const std::size_t n : {2, 3, 10, 16, 33, 64, 65, 100, 256, 700, 5000}) {
+          const std::size_t rows = 23;
+          const std::vector<T> x = reproducibility_batch<T>(rows, n);
+          const std::vector<T> g = support::normal_row<T>(rows * n, 1, 0, 17);
+          std::vector<T> want(rows * n), want_dx(rows * n);
+          force_simd_target("");
+          for (std::size_t r = 0; r < rows; ++r) {
+            const MatrixView<const T> row(x.data() + r * n, 1, n), gr(g.data() + r * n, 1, n);
+            const MatrixView<T> p(want.data() + r * n, 1, n);
+            apply(op, row, p);
+            apply_vjp(op, row, p, gr, MatrixView<T>(want_dx.data() + r * n, 1, n));
+          }
+          for (const std::string& target : targets) {
+            force_simd_target(target);
+            for (const std::size_t threads : {1, 2, 5}) {
+              set_num_threads(threads);
+              // Enough rows that they are shared out: the batch again and again, at another place each time.
+              const std::size_t copies = 1 + 200000 / (rows * n);
+              std::vector<T> many, many_g, p(copies * rows * n), dx(copies * rows * n);
+              for (std::size_t c = 0; c < copies; ++c) {
+                many.insert(many.end(), x.begin(), x.end());
+                many_g.insert(many_g.end(), g.begin(), g.end());
+              }
+              apply(op, MatrixView<const T>(many.data(), copies * rows, n), MatrixView<T>(p.data(), copies * rows, n));
+              apply_vjp(op, MatrixView<const T>(many.data(), copies * rows, n), MatrixView<const T>(p.data(), copies * rows, n),
+                        MatrixView<const T>(many_g.data(), copies * rows, n), MatrixView<T>(dx.data(), copies * rows, n));
+              for (std::size_t c = 0; c < copies; ++c) {
+                ASSERT_EQ(std::memcmp(&p[c * rows * n], want.data(), rows * n * sizeof(T)), 0)
+                    << Op::kDescription.name << " n=" << n << " " << target << " threads=" << threads;
+                ASSERT_EQ(std::memcmp(&dx[c * rows * n], want_dx.data(), rows * n * sizeof(T)), 0)
+                    << Op::kDescription.name << "_vjp n=" << n << " " << target << " threads=" << threads;
+              }
+            }
+          }
+        }
+      };
+      check(float{});
+      check(double{});
+    }
+  });
+  set_num_threads(0);
+  force_simd_target("");
+}
+
+TEST(Maps, LongRows) {
+  for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
+    for (const double scale : {0.0, 1e-2, 1.0, 8.0}) {
+      const std::vector<float> x = support::normal_row<float>(131072, scale, 0, 18);
+      const oracle::Row want = oracle::map(Op{}, wide(x)), bounds = tolerances<float>(Op{}, wide(x), want);
+      const std::vector<float> got = run(Op{}, x);
+      double sum = 0;
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        ASSERT_LE(std::abs(got[i] - want[i]), bounds[i]) << i;
+        sum += got[i];
+      }
+      EXPECT_NEAR(sum, 1, 1e-6) << Op::kDescription.name << " scale " << scale;
+    }
+  });
+}
+
+TEST(Maps, EmptyBatches) {
+  for_each_map([]<class Op, class T>(const Op& op, T) {
+    apply(op, MatrixView<const T>(nullptr, 0, 5), MatrixView<T>(nullptr, 0, 5));
+    apply(op, MatrixView<const T>(nullptr, 5, 0), MatrixView<T>(nullptr, 5, 0));
+    apply_vjp(op, MatrixView<const T>(nullptr, 5, 0), MatrixView<const T>(nullptr, 5, 0), MatrixView<const T>(nullptr, 5, 0),
+              MatrixView<T>(nullptr, 5, 0));
+  });
+}
+
+// What a call says when it refuses, with nothing written.
+template <class Call>
+void expect_error(const std::string& text, Call call) {
+  try {
+    call();
+    FAIL() << "accepted, expected: " << text;
+  } catch (const std::invalid_argument& error) {
+    EXPECT_EQ(error.what(), text);
+  }
+}
+
+TEST(Maps, RefusesBadArguments) {
+  std::vector<double> memory(64, 3.0);
+  const auto view = [&](std::size_t at, std::size_t rows, std::size_t cols, std::size_t stride) {
+    return MatrixView<double>(memory.data() + at, rows, cols, stride);
+  };
+  const auto x = view(0, 2, 4, 4), p = view(16, 2, 4, 4);
+  expect_error("softmax: temperature must be above 0 and finite, got 0", [&] { apply(Softmax{.temperature = 0}, x, p); });
+  expect_error("softmax: temperature must be above 0 and finite, got -1", [&] { apply(Softmax{.temperature = -1}, x, p); });
+  expect_error("sparsemax: temperature must be above 0 and finite, got nan",
+               [&] { apply(Sparsemax{.temperature = std::nan("")}, x, p); });
+  expect_error("sparsemax: temperature must be above 0 and finite, got inf", [&] { apply(Sparsemax{.temperature = kInfinity<double>}, x, p); });
+  expect_error("softmax: p must have the shape of x, 2 x 4, got 2 x 3", [&] { apply(Softmax{}, x, view(16, 2, 3, 4)); });
+  expect_error("softmax: row_stride of x must be at least its cols, 4, got 3", [&] { apply(Softmax{}, view(0, 2, 4, 3), p); });
+  expect_error("softmax: p must be x itself or share no memory with it, got views that overlap in part",
+               [&] { apply(Softmax{}, x, view(1, 2, 4, 4)); });
+  expect_error("softmax: p must be x itself or share no memory with it, got views that overlap in part",
+               [&] { apply(Softmax{}, x, view(0, 2, 4, 5)); });
+  expect_error("softmax: x must point to 2 x 4 numbers, got a null pointer",
+               [&] { apply(Softmax{}, MatrixView<const double>(nullptr, 2, 4), p); });
+  expect_error("sparsemax: g must have the shape of x, 2 x 4, got 1 x 4", [&] { apply_vjp(Sparsemax{}, x, p, view(32, 1, 4, 4), p); });
+  expect_error("log_softmax: y must have the shape of x, 2 x 4, got 1 x 4", [&] { log_softmax(x, view(16, 1, 4, 4)); });
+  expect_error("logsumexp: y must have the shape of a column with x's rows, 2 x 1, got 2 x 4", [&] { logsumexp(x, p); });
+  EXPECT_EQ(memory, std::vector<double>(64, 3.0));
+}
+
+TEST(Logarithms, AgreeWithTheDefinition) {
+  support::for_each_target([&](const std::string&) {
+    const auto check = [&]<class T>(T) {
+      for (const Case<T>& c : support::finite_cases<T>()) {
+        for (const double temperature : {1.0, 0.3, 20.0}) {
+          const oracle::Row x = wide(c.x);
+          const std::size_t n = x.size();
+          const long double max = *std::max_element(x.begin(), x.end());
+          const MatrixView<const T> view(c.x.data(), 1, n);
+          std::vector<T> y(n);
+          log_softmax(view, MatrixView<T>(y.data(), 1, n), {.temperature = temperature});
+          const oracle::Row want = oracle::log_softmax({.temperature = temperature}, x);
+          for (std::size_t i = 0; i < n; ++i) {
+            if (max - x[i] > std::numeric_limits<T>::max()) {  // the difference alone overflows T
+              ASSERT_EQ(y[i], -kInfinity<T>) << c.name;
+            } else {
+              const long double bound = (4 + 3 * (max - x[i]) / temperature + 2 * std::abs(want[i])) * kEpsilon<T>;
+              ASSERT_NEAR(y[i], want[i], bound) << c.name << " entry " << i;
+            }
+          }
+          T sum;
+          logsumexp(view, MatrixView<T>(&sum, 1, 1), {.temperature = temperature});
+          const long double want_sum = oracle::logsumexp({.temperature = temperature}, x);
+          ASSERT_NEAR(sum, want_sum, 2 * kEpsilon<T> * std::abs(want_sum) + 8 * kEpsilon<T> * temperature) << c.name;
+        }
+      }
+    };
+    check(float{});
+    check(double{});
+  });
+}
+
+// A confident row: log p of the winner is -1e-10, not 0.
+TEST(Logarithms, KeepSmallDigits) {
+  std::vector<double> x(300, -60.0), y(300);
+  x[200] = 0;
+  log_softmax(MatrixView<const double>(x.data(), 1, 300), MatrixView<double>(y.data(), 1, 300));
+  EXPECT_NEAR(y[200] / (299 * std::exp(-60.0)), -1, 1e-15);
+}
+
+TEST(Logarithms, Gradients) {
+  support::for_each_target([&](const std::string&) {
+    for (const double temperature : {1.0, 0.3}) {
+      for (const std::size_t n : support::kLengths) {
+        std::vector<double> x = support::normal_row<double>(n, 1, 0, 20), g = support::normal_row<double>(n, 1, 0, 21);
+        if (n > 3) x[1] = -kInfinity<double>, g[1] = kNaN<double>;
+        std::vector<double> y(n), dx(n);
+        const auto view = [&](std::vector<double>& v) { return MatrixView<double>(v.data(), 1, n); };
+        log_softmax(view(x), view(y), {.temperature = temperature});
+        log_softmax_vjp(view(x), view(y), view(g), view(dx), {.temperature = temperature});
+        double total = 0;
+        for (std::size_t i = 0; i < n; ++i) total += x[i] == -kInfinity<double> ? 0 : g[i];
+        for (std::size_t i = 0; i < n; ++i) {
+          const double want = x[i] == -kInfinity<double> ? 0 : (g[i] - std::exp(y[i]) * total) / temperature;
+          ASSERT_NEAR(dx[i], want, 1e-13 * (1 + std::abs(total))) << n;
+        }
+        double sum, weight = 2.5;
+        logsumexp(view(x), MatrixView<double>(&sum, 1, 1), {.temperature = temperature});
+        logsumexp_vjp(view(x), MatrixView<const double>(&sum, 1, 1), MatrixView<const double>(&weight, 1, 1), view(dx),
+                      {.temperature = temperature});
+        for (std::size_t i = 0; i < n; ++i) ASSERT_NEAR(dx[i], weight * std::exp(y[i]), 1e-14 * weight) << n;
+      }
+    }
+  });
+}
+
+TEST(Logarithms, Infinities) {
+  constexpr float inf = kInfinity<float>;
+  std::vector<float> x = {1, inf, -inf, inf}, y(4), dx(4), g = {1, 2, 3, 4};
+  const auto view = [](std::vector<float>& v) { return MatrixView<float>(v.data(), 1, v.size()); };
+  log_softmax(view(x), view(y));
+  EXPECT_EQ(y, (std::vector<float>{-inf, std::log(0.5f), -inf, std::log(0.5f)}));
+  log_softmax_vjp(view(x), view(y), view(g), view(dx));
+  EXPECT_EQ(dx, std::vector<float>(4, 0));
+
+  const auto sum_of = [&](std::vector<float> row) {
+    float sum = 7;
+    logsumexp(view(row), MatrixView<float>(&sum, 1, 1));
+    return sum;
+  };
+  EXPECT_EQ(sum_of({1, inf}), inf);
+  EXPECT_EQ(sum_of({-inf, -inf}), -inf);
+  EXPECT_TRUE(std::isnan(sum_of({inf, kNaN<float>})));
+  EXPECT_TRUE(std::isnan(sum_of({-inf, kNaN<float>})));
+  EXPECT_TRUE(std::isnan(sum_of({1, kNaN<float>})));
+  float empty = 7;
+  logsumexp(MatrixView<const float>(nullptr, 1, 0), MatrixView<float>(&empty, 1, 1));
+  EXPECT_EQ(empty, -inf);
+
+  std::vector<float> masked(5, -inf), lonely(5);
+  log_softmax(view(masked), view(lonely));
+  for (const float entry : lonely) EXPECT_TRUE(std::isnan(entry));
+}
+
+}  // namespace
+}  // namespace entropic
