@@ -197,6 +197,7 @@ class CsvReader {
         if (c == table_.label_column) {
           table_.label_header = first[c].text();
         } else {
+          if (first[c].text().empty()) not_a_number(first[c], c);
           table_.header.emplace_back(first[c].text());
         }
       }
@@ -234,12 +235,7 @@ class CsvReader {
       std::erase(words, options_.labels - 1);
       --width;
     }
-    if (words.size() == width) {
-      if (std::all_of(words.begin(), words.end(), [&](std::size_t c) { return first[c].text().empty(); })) {
-        not_a_number(first[words[0]], words[0]);
-      }
-      return true;
-    }
+    if (words.size() == width) return true;
     if (words.empty()) return false;
     if (options_.labels == 0) {
       if (words.size() == 1) return false;  // that one is the label
@@ -342,7 +338,8 @@ void append_number(fmt::memory_buffer& out, T number) {
 
 // One line: `append_cell(c)` for each column of numbers, and the label at its old place among them.
 template <class AppendCell>
-void append_line(fmt::memory_buffer& out, const Table& table, const std::string* label, char separator, AppendCell append_cell) {
+void append_line(fmt::memory_buffer& out, const Table& table, const std::string* label, char separator,
+                 AppendCell append_cell) {
   bool first = true;
   const auto separate = [&] {
     if (!std::exchange(first, false)) out.push_back(separator);

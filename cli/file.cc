@@ -8,10 +8,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 namespace {
-
-bool is_standard(const std::string& path) { return path.empty() || path == "-"; }
 
 [[noreturn]] void system_failure(std::string_view name) { bad_input("{}: {}", name, std::strerror(errno)); }
 
@@ -85,7 +84,15 @@ class Temporary {
 
 }  // namespace
 
+bool is_standard(const std::string& path) { return path.empty() || path == "-"; }
+
 std::string input_name(const std::string& path) { return is_standard(path) ? "standard input" : path; }
+
+bool is_stream(const std::string& path) {
+  struct stat status;
+  return is_standard(path) ||
+         (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode));
+}
 
 std::string read_bytes(const std::string& path) {
   const std::string name = input_name(path);
@@ -121,7 +128,7 @@ void write_output(const std::string& path, const std::function<void(const Sink&)
   struct stat status;
   const bool exists = ::stat(path.c_str(), &status) == 0;
   if (exists && S_ISDIR(status.st_mode)) bad_input("{}: {}", path, std::strerror(EISDIR));
-  if (exists && !S_ISREG(status.st_mode)) {
+  if (is_stream(path)) {
     Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC), true);
     if (file.number() < 0) system_failure(path);
     write(sink_to(file, path));

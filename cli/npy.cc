@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -170,9 +171,9 @@ std::vector<Number> read_values(const Header& header, const Body& body) {
   const bool empty = std::find(header.shape.begin(), header.shape.end(), std::size_t{0}) != header.shape.end();
   const std::size_t expected = empty ? 0 : size;
   if (body.bytes.size() != expected) {
-    bad_input("{}: the file is {}: shape ({}) needs {} bytes of numbers, there are {}", body.name,
-              body.bytes.size() < expected ? "cut short" : "longer than its header says", fmt::join(header.shape, ", "), expected,
-              body.bytes.size());
+    const std::string_view how = body.bytes.size() < expected ? "cut short" : "longer than its header says";
+    bad_input("{}: the file is {}: shape ({}) needs {} bytes of numbers, there are {}", body.name, how,
+              fmt::join(header.shape, ", "), expected, body.bytes.size());
   }
   std::vector<Number> values(expected / sizeof(Stored));
   for_each_element(header.shape, values.size(), header.fortran_order, [&](std::size_t from, std::size_t to) {
@@ -207,8 +208,9 @@ std::variant<std::vector<float>, std::vector<double>> read_any(const Header& hea
   if (type == "u4") return read_values<std::uint32_t, double>(header, body);
   if (type == "u8") return read_values<std::uint64_t, double>(header, body);
   if (type.starts_with('O')) bad_input("{}: the array holds Python objects; numbers are needed", body.name);
-  bad_input("{}: the array's type is '{}'; float32, float64, integers and booleans can be read", body.name,
-            fmt::join(header.dtype.substr(0, 20) | std::views::transform([](char c) { return c >= 0x20 && c < 0x7F ? c : '?'; }), ""));
+  std::string shown = header.dtype.substr(0, 20);
+  std::replace_if(shown.begin(), shown.end(), [](char c) { return c < 0x20 || c > 0x7E; }, '?');
+  bad_input("{}: the array's type is '{}'; float32, float64, integers and booleans can be read", body.name, shown);
 }
 
 }  // namespace
@@ -240,8 +242,8 @@ Table read_npy(std::string_view bytes, std::string_view name, const ReadOptions&
 void write_npy(const Table& table, const Sink& sink) {
   std::visit(
       [&](const auto& values) {
-        const bool is_float32 = sizeof(values[0]) == sizeof(float);
-        std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", is_float32 ? "<f4" : "<f8",
+        const std::string_view dtype = sizeof(values[0]) == sizeof(float) ? "<f4" : "<f8";
+        std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", dtype,
                                          fmt::join(table.shape, ", "), table.shape.size() == 1 ? "," : "");
         // The numbers start at a multiple of 64 bytes, the header ends with a new line.
         constexpr std::size_t kBefore = 10;

@@ -130,8 +130,10 @@ Op with_params(nb::tuple values) {
 
 class Buffer {
  public:
-  Buffer(nb::handle array, bool writable) {
-    if (PyObject_GetBuffer(array.ptr(), &view_, PyBUF_STRIDES | (writable ? PyBUF_WRITABLE : 0)) != 0) throw nb::python_error();
+  Buffer(std::string_view where, nb::handle array, bool writable) {
+    if (PyObject_GetBuffer(array.ptr(), &view_, PyBUF_STRIDES | (writable ? PyBUF_WRITABLE : 0)) == 0) return;
+    PyErr_Clear();
+    throw nb::value_error((std::string(where) + ": out must be writable, got a read-only array").c_str());
   }
   ~Buffer() { PyBuffer_Release(&view_); }
   Buffer(const Buffer&) = delete;
@@ -333,7 +335,7 @@ template <std::size_t N, class Run>
 void on_rows(std::string_view where, const std::array<nb::handle, N>& arrays, const std::array<std::string_view, N>& names,
              const std::array<bool, N>& reduced, nb::handle axis, const Run& run) {
   const auto acquire = [&]<std::size_t... k>(std::index_sequence<k...>) {
-    return std::array<Buffer, N>{Buffer(arrays[k], k + 1 == N)...};
+    return std::array<Buffer, N>{Buffer(where, arrays[k], k + 1 == N)...};
   };
   const std::array<Buffer, N> buffers = acquire(std::make_index_sequence<N>{});
   std::array<const Py_buffer*, N> raw;

@@ -4,7 +4,7 @@ import importlib.util
 import pathlib
 import sys
 
-HEADER = '''\
+HEADER = """\
 # Written by python/stubs.py from the registry of operations.
 from typing import Any, Literal, Protocol, Sequence, SupportsFloat, SupportsIndex, TypeAlias, TypeVar, overload
 
@@ -20,14 +20,15 @@ class _DLPack(Protocol):
 # Arrays of integers become float64, every other array keeps its kind and dtype.
 _Array = TypeVar("_Array", bound=_DLPack)
 _Integers: TypeAlias = NDArray[np.integer[Any]] | NDArray[np.bool_]
-_Lists: TypeAlias = Sequence[float] | Sequence[Sequence[float]] | Sequence[Sequence[Any]]
+_Number: TypeAlias = float | np.floating[Any] | np.integer[Any]
+_Lists: TypeAlias = Sequence[_Number | _Lists]
 
 def simd_targets() -> list[str]: ...
 def simd_target() -> str: ...
 def force_simd_target(name: str) -> None: ...
 def set_num_threads(n: SupportsIndex) -> None: ...
 def get_num_threads() -> int: ...
-'''
+"""
 
 
 def declare(param):

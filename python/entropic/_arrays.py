@@ -18,16 +18,23 @@ HOST_DEVICES = (1, 3, 11)
 
 ndarray = np.ndarray
 empty_like = np.empty_like
+may_share_memory = np.may_share_memory
 
 
 def run_map(operation, x, axis, out, params):
     """operation(x) in x's shape, into out where given."""
-    if out is None and type(x) is ndarray:
+    if type(x) is ndarray:
         dtype = x.dtype
         if dtype is FLOAT32 or dtype is FLOAT64:
-            y = empty_like(x)
-            operation.forward(x, y, axis, params)
-            return y
+            if out is None:
+                y = empty_like(x)
+                operation.forward(x, y, axis, params)
+                return y
+            if out is x or (
+                type(out) is ndarray and out.dtype is dtype and out.shape == x.shape and not may_share_memory(x, out)
+            ):
+                operation.forward(x, out, axis, params)
+                return out
 
     name = operation.name
     array = _to_numpy(name, "x", x)
@@ -37,9 +44,9 @@ def run_map(operation, x, axis, out, params):
         operation.forward(values, y, axis, params)
         return _same_kind(x, _cast(y, dtype))
     target = _writable(name, out, array.shape, dtype)
-    if not _same_memory(array, target) and np.may_share_memory(array, target):
+    if not _same_memory(array, target) and may_share_memory(array, target):
         # Exact, but not at any price.
-        if np.may_share_memory(array, target, max_work=100_000):
+        if may_share_memory(array, target, max_work=100_000):
             raise ValueError(f"{name}: out must be x itself or share no memory with it, got arrays that overlap in part")
         values = values.copy()  # interleaved: legal, but no business of the library
     y = target if target.dtype == values.dtype else empty_like(values)
@@ -87,16 +94,22 @@ def run_vjp(operation, x, y, grad, axis, params):
 
 
 def _cast(array, dtype):
+    if array.dtype == dtype:
+        return array
     with np.errstate(all="ignore"):  # beyond float16's range is inf, without a word
-        return array.astype(dtype, copy=False)
+        return array.astype(dtype)
 
 
 def _to_numpy(operation, argument, x):
     """x as a plain ndarray of whatever dtype, without a copy where it is an array."""
+    if type(x) is ndarray:
+        return x
     if isinstance(x, ndarray):
         if isinstance(x, np.ma.MaskedArray):
-            raise TypeError(f"{operation}: {argument} is a masked array; fill it first, with -inf for entries to leave out: "
-                            f"{argument}.filled(-numpy.inf)")
+            raise TypeError(
+                f"{operation}: {argument} is a masked array; fill it first, with -inf for entries to leave out: "
+                f"{argument}.filled(-numpy.inf)"
+            )
         return np.asarray(x)
     if isinstance(x, (list, tuple)):
         array = np.asarray(x)
@@ -106,21 +119,29 @@ def _to_numpy(operation, argument, x):
 
     kind = type(x).__name__
     if getattr(x, "requires_grad", False):
-        raise TypeError(f"{operation}: {argument} is a {kind} that requires grad, and entropic.torch, with differentiable "
-                        f"functions, is not there yet; pass {argument}.detach() and use the _vjp function for the gradient")
-    device = getattr(x, "device", None)
-    if hasattr(x, "__dlpack_device__") and x.__dlpack_device__()[0] not in HOST_DEVICES:
-        raise TypeError(f"{operation}: {argument} is a {kind} on device {device}, and entropic computes on the CPU; pass {argument}.cpu()")
+        raise TypeError(
+            f"{operation}: {argument} is a {kind} that requires grad, and entropic.torch, with differentiable "
+            f"functions, is not there yet; pass {argument}.detach() and use the _vjp function for the gradient"
+        )
     try:
-        return np.from_dlpack(x)
+        on_host = x.__dlpack_device__()[0] in HOST_DEVICES
+        if on_host:
+            return np.from_dlpack(x)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        raise TypeError(f"{operation}: {argument} is a {kind} of dtype {getattr(x, 'dtype', None)} that NumPy cannot read: "
-                        f"{error}") from error
+        raise TypeError(
+            f"{operation}: {argument} is a {kind} of dtype {getattr(x, 'dtype', None)} that NumPy cannot read: {error}"
+        ) from error
+    raise TypeError(
+        f"{operation}: {argument} is a {kind} on device {getattr(x, 'device', None)}, and entropic computes on the CPU; "
+        f"pass {argument}.cpu()"
+    )
 
 
 def _to_floats(operation, argument, array):
     """(array in the type to compute in, dtype of the result)."""
     dtype = array.dtype
+    if dtype is FLOAT32 or dtype is FLOAT64:
+        return array, dtype
     if dtype.kind in "biu":
         return array.astype(FLOAT64), FLOAT64
     if dtype.kind == "f" and dtype.itemsize <= 8:

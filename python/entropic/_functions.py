@@ -5,8 +5,6 @@ from typing import NamedTuple
 
 from entropic import _arrays
 
-ARRAY = "NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists"
-
 
 class Operation(NamedTuple):
     """What _arrays needs of an operation: its name, for errors, and _core's two functions."""
@@ -20,35 +18,45 @@ def build(operations):
     """The public functions by name: NAME and NAME_vjp for each operation that _core.operations() lists."""
     functions = {}
     for description in operations:
-        name = description["name"]
-        params = description["params"]
-        values = "(" + "".join(param["name"] + ", " for param in params) + ")"
-        if description["reduces"]:
-            tail, run = ["axis=-1", "keepdims=False"], f"_run_reduction(_operation, x, axis, keepdims, {values})"
-        else:
-            tail, run = ["axis=-1", "out=None"], f"_run_map(_operation, x, axis, out, {values})"
-        keywords = [declare(param) for param in params]
-        heads = {
-            name: (f"(x, *, {', '.join(keywords + tail)})", run, forward_doc(description)),
-            f"{name}_vjp": (
-                f"(x, y, grad, /, *, {', '.join([*keywords, 'axis=-1'])})",
+        operation = Operation(description["name"], description["forward"], description["vjp"])
+        params = [declare(param) for param in description["params"]]
+        values = "(" + "".join(param["name"] + ", " for param in description["params"]) + ")"
+        run, last = ("run_reduction", "keepdims") if description["reduces"] else ("run_map", "out")
+        default = {"keepdims": "False", "out": "None"}[last]
+        for function in (
+            define(
+                operation.name,
+                f"(x, *, {', '.join([*params, 'axis=-1', f'{last}={default}'])})",
+                f"_{run}(_operation, x, axis, {last}, {values})",
+                operation,
+                forward_doc(description),
+            ),
+            define(
+                f"{operation.name}_vjp",
+                f"(x, y, grad, /, *, {', '.join([*params, 'axis=-1'])})",
                 f"_run_vjp(_operation, x, y, grad, axis, {values})",
+                operation,
                 vjp_doc(description),
             ),
-        }
-        for function, (signature, body, doc) in heads.items():
-            namespace = {
-                "__name__": "entropic",
-                "inf": math.inf,
-                "_operation": Operation(name, description["forward"], description["vjp"]),
-                "_run_map": _arrays.run_map,
-                "_run_reduction": _arrays.run_reduction,
-                "_run_vjp": _arrays.run_vjp,
-            }
-            exec(f"def {function}{signature}:\n    return {body}\n", namespace)
-            namespace[function].__doc__ = doc
-            functions[function] = namespace[function]
+        ):
+            functions[function.__name__] = function
     return functions
+
+
+def define(name, signature, result, operation, doc):
+    """The function `name` of the package, made from source so that its signature is as real as a written one."""
+    namespace = {
+        "__name__": "entropic",
+        "inf": math.inf,
+        "_operation": operation,
+        "_run_map": _arrays.run_map,
+        "_run_reduction": _arrays.run_reduction,
+        "_run_vjp": _arrays.run_vjp,
+    }
+    exec(f"def {name}{signature}:\n    return {result}\n", namespace)
+    function = namespace[name]
+    function.__doc__ = doc
+    return function
 
 
 def declare(param):
@@ -71,10 +79,6 @@ def kind(param):
     return words + (", required" if param["required"] else f", default {param['default']!r}")
 
 
-def param_lines(description):
-    return [f"{param['name']} : {kind(param)}\n    {param['meaning']}." for param in description["params"]]
-
-
 def example_value(param):
     """Some allowed value, for the example."""
     if not param["required"]:
@@ -84,90 +88,130 @@ def example_value(param):
     return int(middle) + 1 if param["kind"] == "int" else float(middle)
 
 
-def example(description, arguments):
-    return ", ".join([arguments, *(f"{param['name']}={example_value(param)!r}" for param in description["params"])])
+def assignments(description):
+    """Every parameter with an allowed value, for the example."""
+    return "".join(f", {param['name']}={example_value(param)!r}" for param in description["params"])
 
 
 def laws(description):
     """What holds exactly, in words."""
     held = description["laws"]
-    said = [
-        "adding a constant to a row changes nothing" if held["shift"] else "",
-        "a higher score never gets less" if held["order"] else "",
-        "of equal scores at a cut the lower index stays" if held["ties_by_index"] else "",
-        "finite scores may get exactly 0" if held["sparse"] else "",
-    ]
-    return "; ".join(law for law in said if law)
+    said = {
+        "adding a constant to a row changes nothing": held["shift"],
+        "a higher score never gets less": held["order"],
+        "of equal scores at a cut the lower index stays": held["ties_by_index"],
+        "finite scores may get exactly 0": held["sparse"],
+    }
+    return "; ".join(law for law, holds in said.items() if holds)
 
 
-def sections(description, lead, parameters, returns, raises, notes, line):
-    blocks = [
-        f"{lead}\n\n    {description['formula']}",
-        "Parameters\n----------\n" + "\n".join(parameters),
-        "Returns\n-------\n" + returns,
-        "Raises\n------\n" + "\n".join(raises),
-        "Notes\n-----\n" + "\n\n".join(note for note in notes if note),
-        "Examples\n--------\n" + line,
-    ]
-    return "\n\n".join(blocks) + "\n"
-
-
-RAISES_TYPE = ("TypeError\n    A masked array, a tensor that requires grad or is not in host memory, a dtype that is no real number, "
-               "a parameter of the wrong type.")
+def param_doc(description):
+    return "".join(f"{param['name']} : {kind(param)}\n    {param['meaning']}.\n" for param in description["params"])
 
 
 def forward_doc(description):
     name = description["name"]
-    reduces = description["reduces"]
-    parameters = [
-        f"x : {ARRAY}\n    Scores, of any shape with at least one axis. Integers, bools and lists are read as float64; float16 is\n"
-        "    computed in float32. Never changed.",
-        *param_lines(description),
-        "axis : int, default -1\n    The axis along which scores compete; every other axis counts rows.",
-    ]
-    if reduces:
-        parameters.append("keepdims : bool, default False\n    Keep the axis, with size 1.")
-        returns = "array\n    Of the kind and dtype of x, in its shape without the axis; a NumPy number where no axis is left."
+    if description["reduces"]:
+        last = "keepdims : bool, default False\n    Keep the axis, with size 1."
+        returns = "Of the kind and dtype of x, in its shape without the axis; a NumPy number where no axis is left."
+        value_error = "A parameter is out of its range, or x has no axis."
+        special = "A row with NaN gives NaN; -inf scores count as absent; a row without other scores gives -inf."
     else:
-        parameters.append("out : array, default None\n    Where to write: x's shape, the result's dtype, any strides; may be x itself. Returned.")
-        returns = "array\n    Of the kind, shape and dtype of x (float64 where x is of integers or a list)."
-    notes = [
-        "A row with NaN gives NaN; -inf scores count as absent; cols = 0 or rows = 0 gives an empty result."
-        if not reduces
-        else "A row with NaN gives NaN; -inf scores count as absent; a row without finite scores gives -inf.",
-        f"Laws: {laws(description)}." if description["family"] == "map" else "",
-        f"Gradient, J^T g: {description['gradient']}; see {name}_vjp.",
-        f"Source: {description['source']}.",
-    ]
-    raises = [
-        "ValueError\n    A parameter out of its range, x without an axis"
-        + ("." if reduces else ", out of another shape or dtype or overlapping x in part."),
-        "numpy.exceptions.AxisError\n    axis is not an axis of x.",
-        RAISES_TYPE,
-    ]
-    line = f">>> y = entropic.{name}({example(description, '[0.0, 1.0, 2.0]')})"
-    return sections(description, description["summary"], parameters, returns, raises, notes, line)
+        last = (
+            "out : array, default None\n"
+            "    Where to write: of x's shape and the result's dtype, any strides; may be x itself. It is returned."
+        )
+        returns = "Of the kind, shape and dtype of x; float64 where x is of integers or bools or a list."
+        value_error = "A parameter is out of its range, x has no axis, out is unfit or overlaps x in part."
+        special = "A row with NaN gives NaN; -inf scores count as absent; a row without other scores gives NaN."
+    if description["family"] == "map":
+        special += f"\nLaws: {laws(description)}."
+    return f"""{description["summary"]}
+
+    {description["formula"]}
+
+Parameters
+----------
+x : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
+    Scores, of any shape with at least one axis; never changed. Integers, bools and lists are read as
+    float64; float16 is computed in float32.
+{param_doc(description)}axis : int, default -1
+    The axis along which scores compete; all others count rows.
+{last}
+
+Returns
+-------
+array
+    {returns}
+
+Raises
+------
+ValueError
+    {value_error}
+numpy.exceptions.AxisError
+    axis is no axis of x.
+TypeError
+    {TYPE_ERROR}
+
+Notes
+-----
+{special}
+Gradient, J^T g: {description["gradient"]}; computed by {name}_vjp.
+Source: {description["source"]}.
+
+Examples
+--------
+>>> y = entropic.{name}([0.0, 1.0, 2.0]{assignments(description)})
+"""
 
 
 def vjp_doc(description):
     name = description["name"]
     shape = "x's shape without the axis, or with size 1 for it" if description["reduces"] else "x's shape"
-    parameters = [
-        f"x : {ARRAY}\n    The scores given to {name}.",
-        f"y : array\n    {name}(x) with the same parameters; {shape}.",
-        f"grad : array\n    The gradient with respect to y; {shape}. y and grad are read in x's dtype.",
-        *param_lines(description),
-        f"axis : int, default -1\n    As given to {name}.",
-    ]
-    notes = [f"J^T g = {description['gradient']}", "The gradient at a -inf score is 0.", f"Source: {description['source']}."]
-    raises = [
-        "ValueError\n    A parameter out of its range, y or grad of another shape.",
-        "numpy.exceptions.AxisError\n    axis is not an axis of x.",
-        RAISES_TYPE,
-    ]
-    arguments = "x, y, grad"
-    line = (f">>> x, grad = [0.0, 1.0, 2.0], {'1.0' if description['reduces'] else '[1.0, 0.0, 0.0]'}\n"
-            f">>> y = entropic.{name}({example(description, 'x')})\n"
-            f">>> dx = entropic.{name}_vjp({example(description, arguments)})")
-    lead = f"The gradient of <grad, {name}(x)> with respect to x: J^T grad."
-    return sections(description, lead, parameters, "array\n    Of the kind, shape and dtype of x.", raises, notes, line)
+    grad = "1.0" if description["reduces"] else "[1.0, 0.0, 0.0]"
+    return f"""The gradient of <grad, {name}(x)> with respect to x: J^T grad.
+
+    J^T g = {description["gradient"]}, where {description["formula"]}
+
+Parameters
+----------
+x : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
+    The scores given to {name}.
+y : array
+    {name}(x) with the same parameters, in {shape}.
+grad : array
+    The gradient with respect to y, in {shape}. y and grad are read in x's dtype.
+{param_doc(description)}axis : int, default -1
+    As given to {name}.
+
+Returns
+-------
+array
+    Of the kind, shape and dtype of x; float64 where x is of integers or bools or a list.
+
+Raises
+------
+ValueError
+    A parameter is out of its range, x has no axis, y or grad is of another shape.
+numpy.exceptions.AxisError
+    axis is no axis of x.
+TypeError
+    {TYPE_ERROR}
+
+Notes
+-----
+The gradient at a -inf score is 0, and what grad holds there is not read.
+Source: {description["source"]}.
+
+Examples
+--------
+>>> x, grad = [0.0, 1.0, 2.0], {grad}
+>>> y = entropic.{name}(x{assignments(description)})
+>>> dx = entropic.{name}_vjp(x, y, grad{assignments(description)})
+"""
+
+
+TYPE_ERROR = """\
+An array is masked, of complex numbers or no numbers at all, on another device or requires grad; a
+    parameter is of the wrong type.\
+"""

@@ -14,7 +14,7 @@ namespace entropic {
 template <class T>
 struct Share {
   std::size_t begin, end;
-  double* scratch;  // of the kernel: n + 16
+  double* scratch;  // of the kernel: n + 32
   T* rescaled;      // of PrepareRow: n
 };
 
@@ -39,12 +39,43 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic {
 namespace HWY_NAMESPACE {
 
+// Rows of at most ShortRows::kLongest, a group at a time.
+template <class Op, class T>
+HWY_INLINE void MapShortGroups(const Op& op, MatrixView<const T> x, MatrixView<T> p, Share<T> share) {
+  constexpr size_t kRows = ShortRows<T>::kRows;
+  const RowTag<T> d;
+  for (size_t begin = share.begin; begin < share.end; begin += kRows) {
+    const size_t count = HWY_MIN(kRows, share.end - begin);
+    const T* in[kRows];
+    T* out[kRows];
+    for (size_t r = 0; r < kRows; ++r) {
+      in[r] = x.row(begin + HWY_MIN(r, count - 1));
+      out[r] = p.row(begin + HWY_MIN(r, count - 1));
+    }
+    ShortRows<T> rows(x.cols);
+    rows.Load(in, -kInfinity<T>);
+    HWY_ALIGN T max[kRows];
+    rows.Max(max);
+    bool finite = true;
+    for (size_t r = 0; r < count; ++r) finite &= IsFinite(max[r]);
+    if (HWY_UNLIKELY(!finite)) {
+      for (size_t r = 0; r < count; ++r) {
+        if (IsFinite(max[r])) continue;
+        NonFiniteRow(d, in[r], x.cols, out[r]);
+        out[r] = share.rescaled;  // what the kernel makes of it
+      }
+    }
+    MapShortRows(op, max, rows, out, count);
+  }
+}
+
 template <class T>
 void MapRows(const Map& map, MatrixView<const T> x, MatrixView<T> p, Share<T> share) {
   const RowTag<T> d;
   const size_t n = x.cols;
   std::visit(
       [&](const auto& op) HWY_ATTR {
+        if (n <= ShortRows<T>::kLongest && !HasExtremeTemperature<T>(op)) return MapShortGroups(op, x, p, share);
         for (size_t r = share.begin; r < share.end; ++r) {
           const auto row = PrepareRow(d, op, x.row(r), n, share.rescaled);
           if (IsFinite(row.max)) {
@@ -172,7 +203,7 @@ template <class T, class Rows>
 void for_shares(MatrixView<const T> x, const Rows& rows) {
   if (x.cols == 0) return;
   parallel_rows(x.rows, x.cols, [&](std::size_t begin, std::size_t end) {
-    const std::size_t padded = (x.cols + 31) / 16 * 16;
+    const std::size_t padded = (x.cols + 47) / 16 * 16;
     double* memory = scratch(2 * padded);
     rows(Share<T>{begin, end, memory, reinterpret_cast<T*>(memory + padded)});
   });

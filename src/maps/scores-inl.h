@@ -25,8 +25,8 @@ inline constexpr T kNaN = std::numeric_limits<T>::quiet_NaN();
 template <class D, class T = hn::TFromD<D>>
 class RelativeScores {
  public:
-  HWY_INLINE RelativeScores(D d, T max, double temperature)
-      : max_(hn::Set(d, max)), inverse_(hn::Set(d, static_cast<T>(1 / temperature))) {}
+  HWY_INLINE RelativeScores(hn::Vec<D> max, double temperature)
+      : max_(max), inverse_(hn::Set(D(), static_cast<T>(1 / temperature))) {}
 
   HWY_INLINE hn::Vec<D> operator()(hn::Vec<D> x) const { return hn::Mul(hn::Sub(x, max_), inverse_); }
 
@@ -54,6 +54,18 @@ struct PreparedRow {
   T max, original_max;
 };
 
+// Whether 1/T is no normal number of type T, or nearly so.
+template <class T>
+inline constexpr double kExtremeTemperature = sizeof(T) == 4 ? 0x1p100 : 0x1p900;
+
+template <class T, class Op>
+HWY_INLINE bool HasExtremeTemperature(const Op& op) {
+  if constexpr (requires { op.temperature; }) {
+    return op.temperature > kExtremeTemperature<T> || op.temperature < 1 / kExtremeTemperature<T>;
+  }
+  return false;
+}
+
 // x/T is (s x)/(s T) for any s. Where 1/T would overflow or lose digits, s is a power of two that prevents it. Temperatures
 // beyond s^-2 and s^2 act like these: already there every score that is not the maximum is infinitely far, or none is.
 template <class D, class Op, class T = hn::TFromD<D>>
@@ -61,9 +73,9 @@ HWY_INLINE PreparedRow<Op, T> PrepareRow(D d, const Op& op, const T* x, size_t n
   const T max = RowMax(d, x, n);
   PreparedRow<Op, T> row = {op, x, max, max};
   if constexpr (requires { op.temperature; }) {
-    constexpr double kLimit = sizeof(T) == 4 ? 0x1p100 : 0x1p900;
-    const bool hot = op.temperature > kLimit;
-    if (HWY_UNLIKELY((hot || op.temperature < 1 / kLimit) && IsFinite(max))) {
+    if (HWY_UNLIKELY(HasExtremeTemperature<T>(op) && IsFinite(max))) {
+      constexpr double kLimit = kExtremeTemperature<T>;
+      const bool hot = op.temperature > 1;
       const T s = static_cast<T>(hot ? 1 / kLimit : kLimit);
       for (size_t i = 0; i < n; ++i) rescaled[i] = hot ? x[i] * s : (x[i] - max) * s;
       row.op.temperature = hot ? HWY_MIN(op.temperature / kLimit, kLimit) : HWY_MAX(op.temperature * kLimit, 1 / kLimit);

@@ -10,6 +10,7 @@
 #include "entropic/maps.h"
 #include "src/maps/scores-inl.h"
 #include "src/rows/exp_log-inl.h"
+#include "src/rows/short-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic {
@@ -31,6 +32,20 @@ HWY_INLINE void MapRow(D d, const Softmax& op, const T* x, size_t n, T max, T* p
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
     StoreUpTo(hn::Mul(LoadUpTo(d, p + i, count, T(0)), inverse), d, count, p + i);
   });
+}
+
+// The same for a group of short rows. A NaN score makes the sum NaN, and with it every product.
+template <class T>
+HWY_INLINE void MapShortRows(const Softmax& op, const T* max, ShortRows<T>& rows, T* const* p, size_t count) {
+  const RowTag<T> d;
+  const ExpScaled<RowTag<T>> exp(d, op.temperature);
+  const auto shift = rows.Spread(max);
+  double sums[ShortRows<T>::kRows];
+  rows.TransformAndSum(sums, [&](hn::Vec<RowTag<T>> x) HWY_ATTR { return exp(d, hn::Sub(x, shift)); });
+  HWY_ALIGN T inverse[ShortRows<T>::kRows];
+  for (size_t r = 0; r < ShortRows<T>::kRows; ++r) inverse[r] = static_cast<T>(1 / sums[r]);
+  const auto factor = rows.Spread(inverse);
+  rows.Store(p, count, [&](hn::Vec<RowTag<T>> e) HWY_ATTR { return hn::Mul(e, factor); });
 }
 
 // dx = p (g - <g, p>) / T. Where p is 0 the product is replaced by 0, so that g may hold anything there.
@@ -71,7 +86,7 @@ HWY_INLINE double LogSum(D d, double temperature, const T* x, size_t n, T max) {
 
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void LogSoftmaxRow(D d, const LogSoftmax& op, const T* x, size_t n, T max, T* y) {
-  const RelativeScores<D> relative(d, max, op.temperature);
+  const RelativeScores<D> relative(hn::Set(d, max), op.temperature);
   const double log_sum = LogSum(d, op.temperature, x, n, max);
   if (log_sum != log_sum) return FillRow(d, kNaN<T>, n, y);
   const auto shift = hn::Set(d, static_cast<T>(log_sum));

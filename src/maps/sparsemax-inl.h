@@ -9,6 +9,7 @@
 
 #include "entropic/maps.h"
 #include "src/maps/scores-inl.h"
+#include "src/rows/short-inl.h"
 #include "src/rows/threshold-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -20,7 +21,7 @@ namespace HWY_NAMESPACE {
 // difference is exact, so p has a relative error of two roundings and the row sums to 1 for any n.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void MapRow(D d, const Sparsemax& op, const T* x, size_t n, T max, T* p, double* scratch) {
-  const RelativeScores<D> relative(d, max, op.temperature);
+  const RelativeScores<D> relative(hn::Set(d, max), op.temperature);
   const size_t kept = FilterAbove(d, relative, x, n, T(-1), scratch);
   const Threshold tau = SimplexThreshold(scratch, kept);
   if (tau.low != tau.low) return FillRow(d, kNaN<T>, n, p);
@@ -31,6 +32,72 @@ HWY_INLINE void MapRow(D d, const Sparsemax& op, const T* x, size_t n, T max, T*
     const auto z = relative(LoadUpTo(d, x + i, count, max));
     StoreUpTo(hn::Max(hn::Sub(hn::Sub(z, tau_high), tau_low), hn::Zero(d)), d, count, p + i);
   });
+}
+
+// Thresholds of float32 rows in float64: Newton's iteration again, from just below by more than a float32's rounding. Where
+// it meets the support that the float32 iteration ended with, one step reaches the root; where it does not, because scores
+// lie within that rounding of the threshold, it goes on.
+HWY_INLINE void RefineThresholds(const ShortRows<float>& rows, const float* float_support, float* high, float* low) {
+  constexpr size_t kRows = ShortRows<float>::kRows;
+  const RowTag<double> d64;
+  double tau[kRows], step[kRows], support[kRows], sums[2][kRows];
+  for (size_t r = 0; r < kRows; ++r) tau[r] = static_cast<double>(high[r]) - 0x1p-20, support[r] = float_support[r];
+  bool first = true;
+  for (bool moved = true; moved; first = false) {
+    rows.WideSums<2>(tau, sums, [&](auto z, auto threshold, auto* terms) HWY_ATTR {
+      const auto above = hn::Sub(z, threshold);
+      const auto out = hn::Le(above, hn::Zero(d64));
+      terms[0] = hn::IfThenZeroElse(out, above);
+      terms[1] = hn::IfThenZeroElse(out, hn::Set(d64, 1.0));
+    });
+    moved = false;
+    for (size_t r = 0; r < kRows; ++r) {
+      step[r] = (sums[0][r] - 1) / sums[1][r];
+      const bool moves = first ? sums[1][r] != support[r] : sums[1][r] < support[r];
+      tau[r] += moves ? step[r] : 0;
+      support[r] = sums[1][r];
+      moved |= moves;
+    }
+  }
+  for (size_t r = 0; r < kRows; ++r) {
+    high[r] = static_cast<float>(tau[r]);
+    low[r] = static_cast<float>((tau[r] - static_cast<double>(high[r])) + step[r]);
+  }
+}
+
+// The same for a group of short rows, all entries taken as survivors, until no row's support shrinks. A row that is done
+// repeats its last step from the same tau.
+template <class T>
+HWY_INLINE void MapShortRows(const Sparsemax& op, const T* max, ShortRows<T>& rows, T* const* p, size_t count) {
+  using V = hn::Vec<RowTag<T>>;
+  const RowTag<T> d;
+  const RelativeScores<RowTag<T>> relative(rows.Spread(max), op.temperature);
+  rows.Transform([&](V x) HWY_ATTR { return relative(x); });
+
+  const V one = hn::Set(d, T(1));
+  V tau = hn::Set(d, T(-1)), support = hn::Set(d, T(ShortRows<T>::kLongest + 1)), step;
+  for (;;) {
+    V sums[2];
+    rows.template Sums<2>(sums, [&](V z, V* terms) HWY_ATTR {
+      const auto above = hn::Sub(z, tau);
+      const auto out = hn::Le(above, hn::Zero(d));
+      terms[0] = hn::IfThenZeroElse(out, above);
+      terms[1] = hn::IfThenZeroElse(out, one);
+    });
+    step = hn::Div(hn::Sub(sums[0], one), sums[1]);
+    const auto shrank = hn::Lt(sums[1], support);
+    if (hn::AllFalse(d, shrank)) break;
+    tau = hn::Add(tau, hn::IfThenElseZero(shrank, step));
+    support = hn::IfThenElse(shrank, sums[1], support);
+  }
+
+  HWY_ALIGN T high[ShortRows<T>::kLanes], low[ShortRows<T>::kLanes], supports[ShortRows<T>::kLanes];
+  hn::Store(tau, d, high);
+  hn::Store(step, d, low);
+  hn::Store(support, d, supports);
+  if constexpr (sizeof(T) == 4) RefineThresholds(rows, supports, high, low);
+  const auto tau_high = rows.Spread(high), tau_low = rows.Spread(low);
+  rows.Store(p, count, [&](V z) HWY_ATTR { return MaxKeepNaN(hn::Zero(d), hn::Sub(hn::Sub(z, tau_high), tau_low)); });
 }
 
 // On the support dx = (g - mean of g there) / T, elsewhere 0: the Jacobian projects onto vectors of sum 0.

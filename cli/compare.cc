@@ -1,0 +1,300 @@
+// The comparison: computing it, and laying it out as bars or as JSON.
+#include "compare.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "families.h"
+#include "format.h"
+#include "terminal.h"
+
+namespace {
+
+constexpr std::size_t kMostClasses = 20;  // shown in a text, the largest scores if there are more
+constexpr std::size_t kMostBar = 24;
+constexpr std::size_t kLeastBar = 8;
+constexpr std::size_t kNumber = 6;  // columns of a probability
+constexpr std::size_t kGap = 2;
+
+std::string_view name_of(const entropic::Map& map) {
+  return std::visit([]<class Op>(const Op&) { return Op::kDescription.name; }, map);
+}
+
+std::vector<entropic::Map> every_map() {
+  std::vector<entropic::Map> maps;
+  entropic::for_each_operation<entropic::Map>([&]<class Op>(std::type_identity<Op>) { maps.emplace_back(Op{}); });
+  return maps;
+}
+
+Comparison::Column measured(std::string_view map, std::vector<double> p) {
+  Comparison::Column column{std::string(map), std::move(p), 0, 0, 0, 0};
+  for (const double value : column.p) {
+    if (value == 0) {
+      ++column.zeros;
+    } else {
+      column.entropy -= value * std::log(value);
+    }
+    // A NaN, once found, stays.
+    if (!(value <= column.maximum)) column.maximum = std::isnan(column.maximum) ? column.maximum : value;
+  }
+  column.effective_support = column.p.empty() ? 0 : std::exp(column.entropy);
+  return column;
+}
+
+std::string probability_text(double p) {
+  if (p == 0 || p == 1 || std::isnan(p)) return fmt::format("{}", std::isnan(p) ? std::abs(p) : p);
+  return p < 0.00005 ? fmt::format("{:.0e}", p) : fmt::format("{:.4f}", p);
+}
+
+// A part of `width` columns; whatever is above 0 shows at least a trace.
+std::string bar(double part, std::size_t width, bool utf8) {
+  if (!(part > 0)) return "";
+  const double length = part * static_cast<double>(width);
+  if (!utf8) {
+    const auto full = static_cast<std::size_t>(std::lround(length));
+    return full == 0 ? "." : std::string(full, '#');
+  }
+  static constexpr std::string_view kEighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+  const auto eighths = static_cast<std::size_t>(std::max(1L, std::lround(8 * length)));
+  std::string text;
+  for (std::size_t i = 0; i < eighths / 8; ++i) text += "█";
+  return text.append(kEighths[eighths % 8]);
+}
+
+// Which classes to show: all in their order or, of many, those of the largest scores first.
+std::vector<std::size_t> shown_classes(const std::vector<double>& x) {
+  std::vector<std::size_t> order(x.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  if (x.size() <= kMostClasses) return order;
+  const auto rank = [&](std::size_t i) { return std::isnan(x[i]) ? std::numeric_limits<double>::infinity() : x[i]; };
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return rank(a) > rank(b); });
+  order.resize(kMostClasses);
+  return order;
+}
+
+// The lines of the text: at the left the classes and their scores, then one column for each map of a block.
+class Layout {
+ public:
+  Layout(const Comparison& comparison, std::size_t width, bool utf8)
+      : comparison_(comparison), utf8_(utf8), shown_(shown_classes(comparison.x)) {
+    for (const std::size_t i : shown_) {
+      class_width_ = std::max(class_width_, display_width(comparison.classes[i]));
+      score_width_ = std::max(score_width_, score_text(i).size());
+    }
+    class_width_ = std::min<std::size_t>(class_width_, 24);
+    left_ = std::max(class_width_ + kGap + score_width_, std::string_view("effective support").size());
+    class_width_ = left_ - kGap - score_width_;
+
+    std::size_t name_width = 0;
+    for (const auto& column : comparison.columns) {
+      name_width = std::max(name_width, column.map.size());
+      for (const std::size_t i : shown_) {
+        if (column.p[i] > full_bar_) full_bar_ = column.p[i];
+      }
+    }
+    const std::size_t room = width - std::min(width, left_);
+    const std::size_t least = kGap + std::max(name_width, kNumber + 1 + kLeastBar);
+    const std::size_t maps = std::max<std::size_t>(comparison.columns.size(), 1);
+    const std::size_t most_at_once = std::clamp<std::size_t>(room / least, 1, maps);
+    const std::size_t blocks = (maps + most_at_once - 1) / most_at_once;
+    at_once_ = (maps + blocks - 1) / blocks;
+    column_ = std::max(room / at_once_, least);
+    bar_ = std::min(column_ - kGap - kNumber - 1, kMostBar);
+    column_ = kGap + std::max(name_width, kNumber + 1 + bar_);
+  }
+
+  std::string text() {
+    const std::string label = comparison_.label.empty() ? "" : fmt::format(" ({})", on_one_line(comparison_.label));
+    const std::string file = on_one_line(comparison_.file);
+    text_ = fmt::format("{}, row {}{}: {} classes\n", file, comparison_.row, label, comparison_.x.size());
+    for (std::size_t begin = 0; begin < comparison_.columns.size(); begin += at_once_) {
+      text_ += '\n';
+      block(begin, std::min(begin + at_once_, comparison_.columns.size()));
+    }
+    if (full_bar_ > 0) text_ += fmt::format("\nA full bar is {}.\n", probability_text(full_bar_));
+    return text_;
+  }
+
+ private:
+  static std::string on_one_line(std::string_view text) { return fit(text, display_width(text)); }
+
+  std::string score_text(std::size_t i) const {
+    const double x = comparison_.x[i];
+    return fmt::format("{:.4g}", std::isnan(x) ? std::abs(x) : x);
+  }
+
+  // One line: `left` and, for each column of the block, cell(column).
+  template <class Cell>
+  void line(std::size_t begin, std::size_t end, std::string_view left, Cell cell) {
+    std::string result = fit(left, left_);
+    for (std::size_t c = begin; c < end; ++c) {
+      result += std::string(kGap, ' ') + fit(cell(comparison_.columns[c]), column_ - kGap);
+    }
+    text_ += result.substr(0, result.find_last_not_of(' ') + 1) + '\n';
+  }
+
+  void block(std::size_t begin, std::size_t end) {
+    using Column = Comparison::Column;
+    const std::size_t score_column = kGap + score_width_;
+    line(begin, end, fit("class", class_width_) + fmt::format("{:>{}}", "score", score_column),
+         [](const Column& c) { return c.map; });
+    for (const std::size_t i : shown_) {
+      line(begin, end, fit(comparison_.classes[i], class_width_) + fmt::format("{:>{}}", score_text(i), score_column),
+           [&](const Column& c) {
+             return fmt::format("{:>{}} {}", probability_text(c.p[i]), kNumber, bar(c.p[i] / full_bar_, bar_, utf8_));
+           });
+    }
+    if (shown_.size() < comparison_.x.size()) {
+      line(begin, end, fmt::format("{} more", comparison_.x.size() - shown_.size()), [&](const Column& c) {
+        double rest = std::accumulate(c.p.begin(), c.p.end(), 0.0);
+        for (const std::size_t i : shown_) rest -= c.p[i];
+        if (c.zeros + shown_above_zero(c) == c.p.size() || rest < 0) rest = 0;  // rounding may leave a little
+        return fmt::format("{:>{}} together", probability_text(rest), kNumber);
+      });
+    }
+    text_ += '\n';
+    line(begin, end, "entropy (nats)", [](const Column& c) { return fmt::format("{:>{}.4f}", c.entropy, kNumber); });
+    line(begin, end, "effective support", [](const Column& c) {
+      return fmt::format("{:>{}.{}f}", c.effective_support, kNumber, c.effective_support < 100 ? 2 : 0);
+    });
+    line(begin, end, "zeros", [](const Column& c) { return fmt::format("{:>{}}", c.zeros, kNumber); });
+    line(begin, end, "maximum", [](const Column& c) { return fmt::format("{:>{}}", probability_text(c.maximum), kNumber); });
+  }
+
+  std::size_t shown_above_zero(const Comparison::Column& column) const {
+    const auto above_zero = [&](std::size_t i) { return column.p[i] != 0; };
+    return static_cast<std::size_t>(std::count_if(shown_.begin(), shown_.end(), above_zero));
+  }
+
+  const Comparison& comparison_;
+  bool utf8_;
+  std::vector<std::size_t> shown_;
+  std::size_t class_width_ = 5;
+  std::size_t score_width_ = 5;
+  std::size_t left_ = 0;
+  std::size_t at_once_ = 1;
+  std::size_t column_ = 0;  // the gap before it included
+  std::size_t bar_ = 0;
+  double full_bar_ = 0;
+  std::string text_;
+};
+
+std::string json_number(double value) {
+  if (std::isnan(value)) return "\"nan\"";
+  return std::isinf(value) ? fmt::format("\"{}\"", value) : fmt::format("{}", value);
+}
+
+// Length of the UTF-8 character at the start of `text`, 0 if there is none.
+std::size_t utf8_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
+  const auto tail = [&](std::size_t i) { return (byte(i) & 0xC0) == 0x80; };
+  const unsigned lead = byte(0);
+  if (lead < 0x80) return 1;
+  if (lead >= 0xC2 && lead < 0xE0) return tail(1) ? 2 : 0;
+  if (lead >= 0xE0 && lead < 0xF0) {
+    const bool overlong = lead == 0xE0 && byte(1) < 0xA0;
+    const bool surrogate = lead == 0xED && byte(1) >= 0xA0;
+    return tail(1) && tail(2) && !overlong && !surrogate ? 3 : 0;
+  }
+  const bool in_range = (lead == 0xF0 && byte(1) >= 0x90) || (lead > 0xF0 && lead < 0xF4) || (lead == 0xF4 && byte(1) < 0x90);
+  return in_range && tail(1) && tail(2) && tail(3) ? 4 : 0;
+}
+
+std::string json_string(std::string_view text) {
+  std::string json = "\"";
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    const char c = text[0];
+    if (length == 0) {
+      json += "\\ufffd";
+    } else if (c == '"' || c == '\\') {
+      json += {'\\', c};
+    } else if (length == 1 && static_cast<unsigned char>(c) < 0x20) {
+      json += fmt::format("\\u{:04x}", c);
+    } else {
+      json += text.substr(0, length);
+    }
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return json + '"';
+}
+
+template <class Range, class F>
+std::string json_array(const Range& range, F element) {
+  std::string json = "[";
+  for (const auto& item : range) json += (json.size() > 1 ? ", " : "") + element(item);
+  return json + "]";
+}
+
+}  // namespace
+
+std::vector<entropic::Map> maps_by_name(const std::string& names) {
+  const std::vector<entropic::Map> every = every_map();
+  if (names.empty()) return every;
+  std::vector<entropic::Map> chosen;
+  for (std::size_t begin = 0; begin <= names.size();) {
+    const std::size_t end = std::min(names.find(',', begin), names.size());
+    const std::string name = names.substr(begin, end - begin);
+    const auto found = std::find_if(every.begin(), every.end(), [&](const entropic::Map& map) { return name_of(map) == name; });
+    if (found == every.end()) {
+      std::vector<std::string_view> known;
+      for (const entropic::Map& map : every) known.push_back(name_of(map));
+      bad_input("--maps: '{}' is not a map; there are {}", name, fmt::join(known, ", "));
+    }
+    chosen.push_back(*found);
+    begin = end + 1;
+  }
+  return chosen;
+}
+
+Comparison compare(const Table& table, std::string_view file, std::size_t row, const std::vector<entropic::Map>& maps) {
+  if (table.rows == 0) bad_input("{}: there are no rows to compare", file);
+  if (row >= table.rows) bad_input("{}: there is no row {}; the rows are 0 to {}", file, row, table.rows - 1);
+  Comparison comparison;
+  comparison.file = file;
+  comparison.row = row;
+  if (!table.labels.empty()) comparison.label = table.labels[row];
+  comparison.classes = table.header;
+  if (comparison.classes.empty()) {
+    for (std::size_t i = 0; i < table.cols; ++i) comparison.classes.push_back(fmt::format("{}", i));
+  }
+  std::visit(
+      [&]<class T>(const std::vector<T>& values) {
+        const auto begin = values.begin() + static_cast<std::ptrdiff_t>(row * table.cols);
+        const std::vector<T> x(begin, begin + static_cast<std::ptrdiff_t>(table.cols));
+        comparison.x.assign(x.begin(), x.end());
+        for (const entropic::Map& map : maps) {
+          std::vector<T> p(x.size());
+          entropic::apply(map, {x.data(), 1, x.size()}, entropic::MatrixView<T>(p.data(), 1, p.size()));
+          comparison.columns.push_back(measured(name_of(map), {p.begin(), p.end()}));
+        }
+      },
+      table.values);
+  return comparison;
+}
+
+std::string comparison_text(const Comparison& comparison, std::size_t width, bool utf8) {
+  return Layout(comparison, width, utf8).text();
+}
+
+std::string comparison_json(const Comparison& comparison) {
+  const auto text = [](const std::string& value) { return json_string(value); };
+  std::string json = "{\n";
+  json += fmt::format("  \"file\": {},\n  \"row\": {},\n", json_string(comparison.file), comparison.row);
+  if (!comparison.label.empty()) json += fmt::format("  \"label\": {},\n", json_string(comparison.label));
+  json += fmt::format("  \"classes\": {},\n", json_array(comparison.classes, text));
+  json += fmt::format("  \"scores\": {},\n  \"maps\": [", json_array(comparison.x, json_number));
+  std::string_view separator = "\n";
+  for (const Comparison::Column& column : comparison.columns) {
+    json += fmt::format(
+        "{}    {{\n      \"name\": {},\n      \"probabilities\": {},\n"
+        "      \"entropy\": {},\n      \"effective_support\": {},\n"
+        "      \"zeros\": {},\n      \"maximum\": {}\n    }}",
+        separator, json_string(column.map), json_array(column.p, json_number), json_number(column.entropy),
+        json_number(column.effective_support), column.zeros, json_number(column.maximum));
+    separator = ",\n";
+  }
+  return json + "\n  ]\n}\n";
+}

@@ -1,0 +1,42 @@
+// The operations that are commands, by family, and their parameters in words: everything the command line says about an
+// operation is derived here from its own description.
+#pragma once
+
+#include <entropic/entropic.h>
+#include <fmt/format.h>
+
+#include <limits>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <variant>
+
+using Logarithms = std::variant<entropic::LogSoftmax, entropic::LogSumExp>;
+
+struct FamilyTitle {
+  std::string_view name;
+  std::string_view meaning;
+};
+
+// Calls f(title, std::type_identity<Family>{}) for each family, in the order they are listed.
+template <class F>
+void for_each_family(F&& f) {
+  f(FamilyTitle{"Maps", "rows of scores in, rows of probabilities out"}, std::type_identity<entropic::Map>{});
+  f(FamilyTitle{"Logarithms", "softmax where its logarithm is wanted"}, std::type_identity<Logarithms>{});
+}
+
+// The range of a parameter as a reader says it: "above 0", "above 0, at most 1", "any number".
+template <class Op, class Value>
+std::string range_text(const entropic::Param<Op, Value>& param) {
+  const bool bounded_below = param.above != std::numeric_limits<Value>::lowest();
+  const bool bounded_above = param.up_to != std::numeric_limits<Value>::max();
+  if (bounded_below && bounded_above) return fmt::format("above {}, at most {}", param.above, param.up_to);
+  if (bounded_below) return fmt::format("above {}", param.above);
+  if (bounded_above) return fmt::format("at most {}", param.up_to);
+  return "any number";
+}
+
+template <class Op, class Value>
+std::string default_text(const entropic::Param<Op, Value>& param) {
+  return fmt::format("{}", Op{}.*param.member);
+}

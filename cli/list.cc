@@ -1,0 +1,73 @@
+// The table of operations as text and as Markdown.
+#include "list.h"
+
+#include <utility>
+
+#include "families.h"
+
+namespace {
+
+using entropic::for_each_operation;
+using entropic::for_each_param;
+
+std::string laws_text(const entropic::Description& description) {
+  std::string laws;
+  const auto add = [&](bool holds, std::string_view law) {
+    if (holds) laws += fmt::format("{}{}", laws.empty() ? "" : "; ", law);
+  };
+  add(description.shift, "shift: adding a constant to all scores changes nothing");
+  add(description.order, "order: a higher score never gets less");
+  add(description.ties_by_index, "equal scores may be cut apart, the lower index first");
+  add(description.sparse, "sparse: low scores may get exactly 0");
+  return laws.empty() ? "none" : laws;
+}
+
+}  // namespace
+
+std::string list_text() {
+  std::string text;
+  const auto add = [&]<class... Args>(fmt::format_string<Args...> line, Args&&... args) {
+    fmt::format_to(std::back_inserter(text), line, std::forward<Args>(args)...);
+  };
+  for_each_family([&]<class Family>(FamilyTitle title, std::type_identity<Family>) {
+    add("{}: {}\n", title.name, title.meaning);
+    for_each_operation<Family>([&]<class Op>(std::type_identity<Op>) {
+      add("\n  {}\n", Op::kDescription.name);
+      add("      {}\n", Op::kDescription.summary);
+      add("      {}\n", Op::kDescription.formula);
+      for_each_param<Op>([&](const auto& param) {
+        add("      --{:<16} {} ({}; default {})\n", param.name, param.meaning, range_text(param), default_text(param));
+      });
+    });
+    add("\n");
+  });
+  add("entropic NAME --help shows how to run one.\n");
+  return text;
+}
+
+std::string list_markdown() {
+  std::string text =
+      "# Operations\n\n"
+      "Every operation with its definition, as `entropic list --markdown` prints it from the library's own descriptions.\n"
+      "x are scores, p probabilities, y other results, g the gradient that comes back; T is the temperature.\n";
+  const auto add = [&]<class... Args>(fmt::format_string<Args...> line, Args&&... args) {
+    fmt::format_to(std::back_inserter(text), line, std::forward<Args>(args)...);
+  };
+  for_each_family([&]<class Family>(FamilyTitle title, std::type_identity<Family>) {
+    add("\n## {}: {}\n", title.name, title.meaning);
+    for_each_operation<Family>([&]<class Op>(std::type_identity<Op>) {
+      const entropic::Description& description = Op::kDescription;
+      add("\n### `{}`\n\n{}\n\n", description.name, description.summary);
+      add("- Formula: `{}`\n", description.formula);
+      add("- Gradient: `{}`\n", description.gradient);
+      add("- Laws: {}\n", laws_text(description));
+      add("- Source: {}\n", description.source);
+      bool first = true;
+      for_each_param<Op>([&](const auto& param) {
+        if (std::exchange(first, false)) add("\n| parameter | default | range | meaning |\n|---|---|---|---|\n");
+        add("| `{}` | {} | {} | {} |\n", param.name, default_text(param), range_text(param), param.meaning);
+      });
+    });
+  });
+  return text;
+}

@@ -1,0 +1,293 @@
+// The command line: which command, on which file, with which parameters.
+
+#include <entropic/entropic.h>
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <new>
+
+#include "compare.h"
+#include "families.h"
+#include "file.h"
+#include "format.h"
+#include "list.h"
+#include "terminal.h"
+
+namespace {
+
+// Where a command reads and writes.
+struct Files {
+  std::string in;
+  std::string in_format;
+  std::string out;
+  ReadOptions reading;
+  bool quiet = false;
+};
+
+// The format that the name of a file ends in, or nullptr.
+const Format* format_by_ending(std::string_view path) {
+  const std::size_t dot = path.rfind('.');
+  if (dot == path.npos) return nullptr;
+  std::string ending(path.substr(dot + 1));
+  std::transform(ending.begin(), ending.end(), ending.begin(), [](unsigned char c) { return std::tolower(c); });
+  const auto* found = std::find_if(std::begin(kFormats), std::end(kFormats), [&](const Format& f) { return f.name == ending; });
+  return found == std::end(kFormats) ? nullptr : found;
+}
+
+std::vector<std::string> format_names() {
+  std::vector<std::string> names;
+  for (const Format& format : kFormats) names.emplace_back(format.name);
+  return names;
+}
+
+std::string format_endings() { return fmt::format(".{}", fmt::join(format_names(), ", .")); }
+
+const Format& output_format(const Files& files) {
+  if (is_stream(files.out)) return kFormats[0];
+  const Format* format = format_by_ending(files.out);
+  if (format == nullptr) bad_input("{}: the name must end in one of {}", files.out, format_endings());
+  return *format;
+}
+
+Table read_table(const Files& files) {
+  if (is_standard(files.in) && !files.quiet && ::isatty(STDIN_FILENO)) {
+    fmt::print(stderr, "entropic: reading scores from the keyboard; Ctrl-D ends them\n");
+  }
+  const std::string bytes = read_bytes(files.in);
+  const Format* format = !files.in_format.empty() ? format_by_ending("." + files.in_format) : format_by_ending(files.in);
+  if (format == nullptr && is_stream(files.in)) format = &kFormats[0];
+  if (format == nullptr) {
+    bad_input("{}: the name ends in none of {}; say which it is with --format-in", files.in, format_endings());
+  }
+  return format->read(bytes, input_name(files.in), files.reading);
+}
+
+template <class T>
+entropic::MatrixView<T> view(std::vector<T>& values, std::size_t rows, std::size_t cols) {
+  return {values.data(), rows, cols};
+}
+
+// What each kind of operation makes of a table. Results stand where the scores stood, unless they have another shape.
+Table evaluated(const entropic::Map& map, Table table) {
+  std::visit(
+      [&](auto& values) {
+        const auto x = view(values, table.rows, table.cols);
+        entropic::apply(map, x, x);
+      },
+      table.values);
+  return table;
+}
+
+Table evaluated(const entropic::LogSoftmax& options, Table table) {
+  std::visit(
+      [&](auto& values) {
+        const auto x = view(values, table.rows, table.cols);
+        entropic::log_softmax(x, x, options);
+      },
+      table.values);
+  return table;
+}
+
+Table evaluated(const entropic::LogSumExp& options, Table table) {
+  std::visit(
+      [&]<class T>(std::vector<T>& values) {
+        std::vector<T> y(table.rows);
+        entropic::logsumexp(view(values, table.rows, table.cols), view(y, table.rows, 1), options);
+        values = std::move(y);
+      },
+      table.values);
+  table.cols = 1;
+  table.shape.pop_back();
+  if (!table.header.empty()) table.header = {std::string(entropic::LogSumExp::kDescription.name)};
+  return table;
+}
+
+void set_number(std::size_t& value, std::string_view option, const std::string& text) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    bad_input("{} must be a whole number of at least 0, got '{}'", option, text);
+  }
+}
+
+void set_number(double& value, std::string_view option, const std::string& text) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) bad_input("{} must be a number, got '{}'", option, text);
+}
+
+// An option that takes a number. CLI11's own conversion lets -2 wrap around and reads 010 as eight.
+template <class Value>
+CLI::Option* add_number(CLI::App& command, const std::string& name, Value& value, const std::string& meaning) {
+  return command.add_option_function<std::string>(
+      name, [&value, name](const std::string& text) { set_number(value, name, text); }, meaning)
+      ->option_text("NUMBER");
+}
+
+void add_input_options(CLI::App& command, Files& files) {
+  command.add_option("FILE", files.in, fmt::format("Scores: {}; - or nothing is standard input, as CSV", format_endings()))
+      ->option_text(" ");
+  command.add_option("--format-in", files.in_format, "What FILE is, whatever its name")
+      ->check(CLI::IsMember(format_names()))
+      ->option_text(fmt::format("{}", fmt::join(format_names(), "|")));
+  command
+      .add_option_function<std::string>(
+          "--labels",
+          [&files](const std::string& text) {
+            set_number(files.reading.labels, "--labels", text);
+            if (files.reading.labels == 0) bad_input("--labels counts columns from 1, got 0");
+          },
+          "Column of labels, counted from 1 (default: the one without a number in the first row of scores)")
+      ->option_text("NUMBER");
+}
+
+constexpr std::string_view kEverywhere = "--threads, --simd and --quiet work here too: entropic --help";
+
+// What the parsed arguments ask for.
+using Action = std::function<void()>;
+
+template <class Op>
+void add_operation(CLI::App& app, std::string_view family, Files& files, Action& action) {
+  const auto op = std::make_shared<Op>();
+  const entropic::Description& description = Op::kDescription;
+  CLI::App& command = *app.add_subcommand(std::string(description.name), std::string(description.summary));
+  command.group(std::string(family));
+  entropic::for_each_param<Op>([&](const auto& param) {
+    add_number(command, fmt::format("--{}", param.name), (*op).*(param.member),
+               fmt::format("{} ({}; default {})", param.meaning, range_text(param), default_text(param)))
+        ->group("Parameters");
+  });
+  add_input_options(command, files);
+  command.add_option("-o", files.out, fmt::format("File to write: {} (default: standard output, as CSV)", format_endings()))
+      ->option_text("OUT");
+  command.footer(fmt::format("{}\n\nExample: entropic {} scores.csv -o result.npy\n{}", description.formula, description.name,
+                             kEverywhere));
+  command.callback([op, &files, &action] {
+    action = [op, &files] {
+      const Format& format = output_format(files);
+      const Table result = evaluated(*op, read_table(files));
+      write_output(files.out, [&](const Sink& sink) { format.write(result, sink); });
+    };
+  });
+}
+
+void add_list(CLI::App& app, Action& action) {
+  CLI::App& command = *app.add_subcommand("list", "Every operation with its parameters.");
+  const auto markdown = std::make_shared<bool>(false);
+  command.add_flag("--markdown", *markdown, "As docs/operations.md has it");
+  command.footer("Example: entropic list");
+  command.callback([markdown, &action] {
+    action = [markdown] { write_output("", [&](const Sink& sink) { sink(*markdown ? list_markdown() : list_text()); }); };
+  });
+}
+
+void add_compare(CLI::App& app, Files& files, Action& action) {
+  struct Options {
+    std::size_t row = 0;
+    std::string maps;
+    std::string format = "text";
+  };
+  const auto options = std::make_shared<Options>();
+  CLI::App& command = *app.add_subcommand("compare", "One row of scores under the maps side by side, as bars.");
+  add_input_options(command, files);
+  add_number(command, "--row", options->row, "The row, counted from 0 (default 0)");
+  command.add_option("--maps", options->maps, "Names of maps, separated by commas (default: all)")->option_text("NAME,...");
+  command.add_option("--format", options->format, "Bars to read, or the numbers to process (default text)")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->option_text("text|json");
+  command.add_option("-o", files.out, "File to write (default: standard output)")->option_text("OUT");
+  command.footer("Example: entropic compare scores.csv --row 3 --maps softmax,sparsemax\n" + std::string(kEverywhere));
+  command.callback([options, &files, &action] {
+    action = [options, &files] {
+      const std::vector<entropic::Map> maps = maps_by_name(options->maps);
+      const Comparison comparison = compare(read_table(files), input_name(files.in), options->row, maps);
+      const std::size_t width = is_standard(files.out) ? terminal_width() : 80;
+      const std::string report = options->format == "json" ? comparison_json(comparison)
+                                                           : comparison_text(comparison, width, locale_is_utf8());
+      write_output(files.out, [&](const Sink& sink) { sink(report); });
+    };
+  });
+}
+
+// Turns what the parser found into a sentence that names the argument.
+[[noreturn]] void explain(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<CLI::App*> commands = app.get_subcommands();
+  const std::string help = commands.empty() ? "entropic --help" : fmt::format("entropic {} --help", commands[0]->get_name());
+  std::vector<std::string> rest = app.remaining(true);
+  std::stable_partition(rest.begin(), rest.end(), [](const std::string& argument) { return argument.starts_with("--"); });
+  if (commands.empty()) {
+    if (rest.empty()) bad_input("which command? See {}", help);
+    bad_input("there is no command '{}'; see {}", rest[0], help);
+  }
+  if (!rest.empty()) bad_input("{}: unexpected argument '{}'; see {}", commands[0]->get_name(), rest[0], help);
+  bad_input("{}; see {}", error.what(), help);
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Scores to distributions: softmax, sparsemax and other maps over the rows of a file.", "entropic");
+  app.set_version_flag("--version", "entropic " ENTROPIC_VERSION);
+  app.require_subcommand(1);
+  app.fallthrough();
+  app.get_formatter()->column_width(28);
+  app.footer(
+      "Examples:\n"
+      "  entropic softmax scores.csv --temperature 0.5 -o probabilities.csv\n"
+      "  entropic compare scores.npy --row 3\n"
+      "  cat scores.csv | entropic sparsemax | head\n\n"
+      "A row is the last axis of an .npy, a line of a .csv or .tsv. Messages name a place as file:line:cell, from 1.\n"
+      "Exit status: 0 done, 1 impossible with this data, 2 bad input or usage.");
+
+  Files files;
+  Action action;
+  std::size_t threads = 0;
+  std::string simd;
+  add_number(app, "--threads", threads, "At most so many threads; 0: one per processor. Results do not depend on it");
+  app.add_option("--simd", simd, "Run on this SIMD target, for comparing")
+      ->check(CLI::IsMember(entropic::simd_targets()))
+      ->option_text(fmt::format("{}", fmt::join(entropic::simd_targets(), "|")));
+  app.add_flag("--quiet", files.quiet, "Nothing but errors on standard error");
+
+  add_list(app, action);
+  add_compare(app, files, action);
+  for_each_family([&]<class Family>(FamilyTitle title, std::type_identity<Family>) {
+    entropic::for_each_operation<Family>(
+        [&]<class Op>(std::type_identity<Op>) { add_operation<Op>(app, title.name, files, action); });
+  });
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& asked) {  // --help, --version
+    return app.exit(asked);
+  } catch (const CLI::ParseError& error) {
+    explain(app, error);
+  }
+  if (threads > 0) entropic::set_num_threads(threads);
+  if (!simd.empty()) entropic::force_simd_target(simd);
+  action();
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const BadInput& error) {
+    fmt::print(stderr, "entropic: {}\n", error.what());
+    return 2;
+  } catch (const std::invalid_argument& error) {
+    fmt::print(stderr, "entropic: {}\n", error.what());
+    return 2;
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "entropic: not enough memory\n");
+  } catch (const std::length_error&) {  // a size beyond what a container can hold
+    fmt::print(stderr, "entropic: not enough memory\n");
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "entropic: {}\n", error.what());
+  }
+  return 1;
+}

@@ -1,0 +1,288 @@
+// Short rows, several side by side in the lanes.
+//
+// A row of 64 is four vectors: alone, it would spend most of its time in sums across lanes and in waiting for them. Here
+// as many rows as a 128-bit block has lanes (4 of float32, 2 of float64) are transposed inside the blocks, so that every
+// lane belongs to one row and a sum over a row is a sum of vectors; across blocks it is folded once for all rows.
+//
+// Column i of a row is in block (i mod 16) / rows, vector i mod rows; a sum adds the columns of equal i mod 16 in
+// order, then folds these 16. The layout, and so every bit, depends on n alone: a last group is filled with copies.
+
+#if defined(ENTROPIC_ROWS_SHORT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ENTROPIC_ROWS_SHORT_INL_H_
+#undef ENTROPIC_ROWS_SHORT_INL_H_
+#else
+#define ENTROPIC_ROWS_SHORT_INL_H_
+#endif
+
+#include "src/rows/loop-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic {
+namespace HWY_NAMESPACE {
+
+// Transposes the 128-bit blocks of 4 (float32) or 2 (float64) vectors. Its own inverse.
+HWY_INLINE void TransposeBlocks(RowTag<float> d, hn::Vec<RowTag<float>>* v) {
+#if HWY_TARGET == HWY_SCALAR
+  (void)d, (void)v;
+#else
+  const auto t0 = hn::InterleaveLower(d, v[0], v[2]);
+  const auto t1 = hn::InterleaveLower(d, v[1], v[3]);
+  const auto t2 = hn::InterleaveUpper(d, v[0], v[2]);
+  const auto t3 = hn::InterleaveUpper(d, v[1], v[3]);
+  v[0] = hn::InterleaveLower(d, t0, t1);
+  v[1] = hn::InterleaveUpper(d, t0, t1);
+  v[2] = hn::InterleaveLower(d, t2, t3);
+  v[3] = hn::InterleaveUpper(d, t2, t3);
+#endif
+}
+HWY_INLINE void TransposeBlocks(RowTag<double> d, hn::Vec<RowTag<double>>* v) {
+#if HWY_TARGET == HWY_SCALAR
+  (void)d, (void)v;
+#else
+  const auto t = hn::InterleaveLower(d, v[0], v[1]);
+  v[1] = hn::InterleaveUpper(d, v[0], v[1]);
+  v[0] = t;
+#endif
+}
+
+template <class T>
+class ShortRows {
+ public:
+  using D = RowTag<T>;
+  using V = hn::Vec<D>;
+  using D64 = RowTag<double>;
+  using V64 = hn::Vec<D64>;
+  static constexpr size_t kLongest = 64;
+  static constexpr size_t kLanes = hn::MaxLanes(D());
+  static constexpr size_t kLanes64 = hn::MaxLanes(D64());
+  // Rows in a group. The scalar target has lanes for one.
+  static constexpr size_t kRows = HWY_MIN(16 / sizeof(T), kLanes);
+  // A chunk is 16 columns of all rows; a span of it, kRows vectors, has kLanes columns.
+  static constexpr size_t kSpans = 16 / kLanes;
+  static constexpr size_t kVectors = kSpans * kRows;
+  static constexpr size_t kWide = 16 * kRows / kLanes64;  // float64 vectors in a chunk
+
+  HWY_INLINE explicit ShortRows(size_t n) : n_(n), chunks_((n + 15) / 16) {}
+
+  // rows[i] for i < kRows may repeat. Columns beyond n become `fill`.
+  HWY_INLINE void Load(const T* const* rows, T fill) {
+    for (size_t column = 0; column < chunks_ * 16; column += kLanes) {
+      V v[kRows];
+      for (size_t r = 0; r < kRows; ++r) {
+        v[r] = column + kLanes <= n_ ? hn::LoadU(d_, rows[r] + column)
+               : column < n_         ? LoadUpTo(d_, rows[r] + column, n_ - column, fill)
+                                     : hn::Set(d_, fill);
+      }
+      TransposeBlocks(d_, v);
+      for (size_t j = 0; j < kRows; ++j) hn::Store(v[j], d_, entries_ + column * kRows + j * kLanes);
+    }
+  }
+
+  // Writes f(entry) to the first `count` rows.
+  template <class F>
+  HWY_INLINE void Store(T* const* rows, size_t count, F&& f) const {
+    for (size_t column = 0; column < n_; column += kLanes) {
+      V v[kRows];
+      for (size_t j = 0; j < kRows; ++j) v[j] = f(hn::Load(d_, entries_ + column * kRows + j * kLanes));
+      TransposeBlocks(d_, v);
+      if (column + kLanes <= n_ && count == kRows) {
+        for (size_t r = 0; r < kRows; ++r) hn::StoreU(v[r], d_, rows[r] + column);
+      } else {
+        for (size_t r = 0; r < count; ++r) StoreUpTo(v[r], d_, n_ - column, rows[r] + column);
+      }
+    }
+  }
+
+  // The maximum of each row; NaN as in RowMax.
+  HWY_INLINE void Max(T* max) const {
+    V m = hn::Load(d_, entries_);
+    for (size_t chunk = 0; chunk < chunks_; ++chunk) {
+      for (size_t v = 0; v < kVectors; ++v) m = hn::Max(hn::Load(d_, entries_ + (chunk * kVectors + v) * kLanes), m);
+    }
+    MaxBlocks(d_, m, max);
+  }
+
+  // entry = f(entry) for all.
+  template <class F>
+  HWY_INLINE void Transform(F&& f) {
+    for (size_t chunk = 0; chunk < chunks_; ++chunk) {
+      for (size_t v = 0; v < kVectors; ++v) {
+        T* const at = entries_ + (chunk * kVectors + v) * kLanes;
+        hn::Store(f(hn::Load(d_, at)), d_, at);
+      }
+    }
+  }
+
+  // The same, and sums[r] = the sum of the results in row r.
+  template <class F>
+  HWY_INLINE void TransformAndSum(double* sums, F&& f) {
+    V acc[kVectors];
+    for (size_t v = 0; v < kVectors; ++v) acc[v] = hn::Zero(d_);
+    for (size_t chunk = 0; chunk < chunks_; ++chunk) {
+      for (size_t v = 0; v < kVectors; ++v) {
+        T* const at = entries_ + (chunk * kVectors + v) * kLanes;
+        const V y = f(hn::Load(d_, at));
+        hn::Store(y, d_, at);
+        acc[v] = hn::Add(acc[v], y);
+      }
+    }
+    Fold(acc, sums);
+  }
+
+  // sums[k] = in every lane of a row the sum over the row of term k, in T: visit(entries, terms) gives K vectors of terms.
+  template <size_t K, class Visit>
+  HWY_INLINE void Sums(V (&sums)[K], Visit&& visit) const {
+    V acc[K][kVectors];
+    for (size_t k = 0; k < K; ++k) {
+      for (size_t v = 0; v < kVectors; ++v) acc[k][v] = hn::Zero(d_);
+    }
+    for (size_t chunk = 0; chunk < chunks_; ++chunk) {
+      for (size_t v = 0; v < kVectors; ++v) {
+        V terms[K];
+        visit(hn::Load(d_, entries_ + (chunk * kVectors + v) * kLanes), terms);
+        for (size_t k = 0; k < K; ++k) acc[k][v] = hn::Add(acc[k][v], terms[k]);
+      }
+    }
+    for (size_t k = 0; k < K; ++k) sums[k] = FoldSpread(acc[k]);
+  }
+
+  // sums[k][r] = the sum over row r of term k, with entries and terms in float64: visit(entries, per_row in their lanes,
+  // terms).
+  template <size_t K, class Visit>
+  HWY_INLINE void WideSums(const double* per_row, double (*sums)[kRows], Visit&& visit) const {
+    const D64 d64;
+    HWY_ALIGN double spread[16];
+    for (size_t i = 0; i < 16; ++i) spread[i] = per_row[i % kRows];
+    V64 acc[K][kWide];
+    for (size_t k = 0; k < K; ++k) {
+      for (size_t w = 0; w < kWide; ++w) acc[k][w] = hn::Zero(d64);
+    }
+    for (size_t chunk = 0; chunk < chunks_; ++chunk) {
+      for (size_t w = 0; w < kWide; ++w) {
+        const size_t at = w * kLanes64;
+        V64 terms[K];
+        visit(LoadWide(entries_ + chunk * 16 * kRows + at), hn::Load(d64, spread + at % 16), terms);
+        for (size_t k = 0; k < K; ++k) acc[k][w] = hn::Add(acc[k][w], terms[k]);
+      }
+    }
+    for (size_t k = 0; k < K; ++k) FoldWide(acc[k], sums[k]);
+  }
+
+  // One number for each row, in the lanes of that row.
+  HWY_INLINE V Spread(const T* per_row) const {
+#if HWY_TARGET == HWY_SCALAR
+    return hn::Set(d_, per_row[0]);
+#else
+    return hn::LoadDup128(d_, per_row);
+#endif
+  }
+
+ private:
+  static HWY_INLINE V64 LoadWide(const T* entries) {
+    if constexpr (sizeof(T) == 8) {
+      return hn::Load(D(), entries);
+    } else {
+      const hn::Rebind<float, D64> narrow;
+      return hn::PromoteTo(D64(), hn::Load(narrow, entries));
+    }
+  }
+
+  template <class DD>
+  static HWY_INLINE void MaxBlocks(DD d, hn::Vec<DD> m, T* max) {
+#if HWY_TARGET != HWY_SCALAR
+    if constexpr (hn::MaxLanes(DD()) > kRows) {
+      const hn::Half<DD> half;
+      return MaxBlocks(half, hn::Max(hn::LowerHalf(half, m), hn::UpperHalf(half, m)), max);
+    } else
+#endif
+    {
+      hn::StoreU(m, d, max);
+    }
+  }
+
+  // Folds the 16 columns of a chunk, with the result in every lane of the row: first the vectors of a span, then spans,
+  // then blocks, whose halves are swapped rather than dropped. The same pairs meet on every target.
+  static HWY_INLINE V FoldSpread(const V* acc) {
+    V span[kSpans];
+    for (size_t g = 0; g < kSpans; ++g) span[g] = FoldSpan(acc + g * kRows);
+    for (size_t half = kSpans / 2; half > 0; half /= 2) {
+      for (size_t g = 0; g < half; ++g) span[g] = hn::Add(span[g], span[g + half]);
+    }
+    V sum = span[0];
+#if HWY_TARGET != HWY_SCALAR
+    if constexpr (kLanes / kRows >= 4) sum = hn::Add(sum, hn::ConcatLowerUpper(D(), sum, sum));
+    if constexpr (kLanes / kRows >= 2) sum = hn::Add(sum, hn::SwapAdjacentBlocks(sum));
+#endif
+    return sum;
+  }
+
+  template <class W>
+  static HWY_INLINE W FoldSpan(const W* v) {
+    if constexpr (kRows == 4) {
+      return hn::Add(hn::Add(v[0], v[2]), hn::Add(v[1], v[3]));
+    } else if constexpr (kRows == 2) {
+      return hn::Add(v[0], v[1]);
+    } else {
+      return v[0];
+    }
+  }
+
+  static HWY_INLINE void Fold(const V* acc, double* sums) {
+    V64 wide[kWide];
+    for (size_t v = 0; v < kVectors; ++v) {
+      if constexpr (sizeof(T) == 8) {
+        wide[v] = acc[v];
+      } else {
+#if HWY_TARGET == HWY_SCALAR
+        wide[v] = hn::PromoteTo(D64(), acc[v]);
+#else
+        const hn::Half<D> half;
+        wide[2 * v] = hn::PromoteTo(D64(), hn::LowerHalf(half, acc[v]));
+        wide[2 * v + 1] = hn::PromoteTo(D64(), hn::UpperHalf(half, acc[v]));
+#endif
+      }
+    }
+    FoldWide(wide, sums);
+  }
+
+  // The same fold in float64, where a vector of T is one or two, and the result one number for each row.
+  static HWY_INLINE void FoldWide(const V64* wide, double* sums) {
+    constexpr size_t kParts = kWide / kVectors;
+    V64 part[kSpans * kParts];
+    for (size_t g = 0; g < kSpans; ++g) {
+      for (size_t i = 0; i < kParts; ++i) {
+        V64 v[kRows];
+        for (size_t j = 0; j < kRows; ++j) v[j] = wide[(g * kRows + j) * kParts + i];
+        part[g * kParts + i] = FoldSpan(v);
+      }
+    }
+    size_t parts = kSpans * kParts;
+    for (; parts > 1 && parts * kLanes64 > kRows; parts /= 2) {
+      for (size_t i = 0; i < parts / 2; ++i) part[i] = hn::Add(part[i], part[i + parts / 2]);
+    }
+    for (size_t i = 0; i < parts; ++i) FoldBlocks(D64(), part[i], sums + i * kLanes64);
+  }
+
+  template <class DD>
+  static HWY_INLINE void FoldBlocks(DD d, hn::Vec<DD> v, double* out) {
+#if HWY_TARGET != HWY_SCALAR
+    if constexpr (hn::MaxLanes(DD()) > kRows) {
+      const hn::Half<DD> half;
+      return FoldBlocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)), out);
+    } else
+#endif
+    {
+      hn::StoreU(v, d, out);
+    }
+  }
+
+  D d_;
+  size_t n_, chunks_;
+  HWY_ALIGN T entries_[kLongest * kRows];
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic
+HWY_AFTER_NAMESPACE();
+
+#endif  // ENTROPIC_ROWS_SHORT_INL_H_

@@ -1,0 +1,75 @@
+"""Runs the `entropic` that the environment variable ENTROPIC_CLI names, in an empty directory of its own."""
+
+import os
+import subprocess
+
+import numpy as np
+import pytest
+
+
+class Cli:
+    """The program, and a directory for its files."""
+
+    def __init__(self, program, directory):
+        self.program = program
+        self.directory = directory
+
+    def __call__(self, *arguments, stdin=b"", environment=None):
+        return subprocess.run(
+            [self.program, *map(str, arguments)],
+            input=stdin,
+            cwd=self.directory,
+            capture_output=True,
+            timeout=60,
+            env={"PATH": os.environ["PATH"], **(environment or {})},
+        )
+
+    def output(self, *arguments, **options):
+        """Standard output of a run that must succeed without a word on standard error."""
+        done = self(*arguments, **options)
+        assert (done.returncode, done.stderr.decode()) == (0, "")
+        return done.stdout.decode()
+
+    def error(self, *arguments, status=2, **options):
+        """The message of a run that must fail without a result, nor a new file."""
+        before = self.files()
+        done = self(*arguments, **options)
+        assert done.returncode == status, done.stderr.decode()
+        assert done.stdout == b""
+        assert self.files() == before
+        message = done.stderr.decode()
+        assert message.startswith("entropic: ") and message.count("\n") == 1
+        return message.removeprefix("entropic: ").removesuffix("\n")
+
+    def files(self):
+        return {path.name: path.read_bytes() for path in self.directory.iterdir() if path.is_file()}
+
+    def write(self, name, content):
+        data = content.encode() if isinstance(content, str) else content
+        (self.directory / name).write_bytes(data)
+        return name
+
+    def save(self, name, array):
+        np.save(self.directory / name, array)
+        return name
+
+    def load(self, name):
+        return np.load(self.directory / name, allow_pickle=False)
+
+
+@pytest.fixture
+def cli(tmp_path):
+    program = os.environ.get("ENTROPIC_CLI")
+    if not program:
+        pytest.fail("ENTROPIC_CLI must be the path of the entropic program")
+    return Cli(os.path.abspath(program), tmp_path)
+
+
+def parsed(text, separator=","):
+    """The numbers of a CSV without names."""
+    return np.array([[float(cell) for cell in line.split(separator)] for line in text.splitlines()])
+
+
+def softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)

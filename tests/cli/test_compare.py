@@ -1,0 +1,138 @@
+"""`entropic compare`: the numbers of the report, and that it fits where it is read."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from conftest import softmax
+
+UTF8 = {"LANG": "C.UTF-8"}
+PAIR = ("--maps", "softmax,sparsemax")
+FILE = "name,cat,dog,größe\nfirst,2,1,-1\nsecond,0,0,0\n"
+
+
+def test_text(cli):
+    file = cli.write("x.csv", "name,cat,dog,eel\nfirst,0,-inf,0\n")
+    out = cli.output("compare", file, *PAIR, environment={**UTF8, "COLUMNS": "60"})
+    assert out.splitlines() == [
+        "x.csv, row 0 (first): 3 classes",
+        "",
+        "class       score  softmax              sparsemax",
+        "cat             0  0.5000 ████████████  0.5000 ████████████",
+        "dog          -inf       0                    0",
+        "eel             0  0.5000 ████████████  0.5000 ████████████",
+        "",
+        "entropy (nats)     0.6931               0.6931",
+        "effective support    2.00                 2.00",
+        "zeros                   1                    1",
+        "maximum            0.5000               0.5000",
+        "",
+        "A full bar is 0.5000.",
+    ]
+
+
+def test_ascii_without_utf8(cli):
+    file = cli.write("x.csv", "0,-1,-30\n")
+    out = cli.output("compare", file, environment={"LC_ALL": "C", "LANG": "en_US.UTF-8"})
+    assert out.isascii() and "####" in out
+    assert out.splitlines()[5].split()[:4] == ["2", "-30", "7e-14", "."]
+    assert "█" in cli.output("compare", file, environment={"LANG": "de_AT.utf8"})
+
+
+def test_json(cli):
+    report = json.loads(cli.output("compare", cli.write("x.csv", FILE), *PAIR, "--row", 0, "--format", "json"))
+    assert (report["file"], report["row"], report["label"]) == ("x.csv", 0, "first")
+    assert report["classes"] == ["cat", "dog", "größe"]
+    assert report["scores"] == [2, 1, -1]
+    assert [column["name"] for column in report["maps"]] == ["softmax", "sparsemax"]
+    for column in report["maps"]:
+        p = np.array(column["probabilities"])
+        first_row = cli.output(column["name"], "x.csv").splitlines()[1]
+        assert p.tolist() == [float(cell) for cell in first_row.split(",")[1:]]
+        entropy = -sum(q * math.log(q) for q in p if q > 0)
+        assert column["entropy"] == pytest.approx(entropy, abs=1e-15)
+        assert column["effective_support"] == pytest.approx(math.exp(entropy))
+        assert column["zeros"] == (p == 0).sum()
+        assert column["maximum"] == p.max()
+    assert report["maps"][1]["probabilities"] == [1, 0, 0]
+
+
+def test_json_writes_any_text_and_number(cli):
+    file = cli.write("x.csv", b'"a ""b"" \\ \n\xff",\xc3\xa9\nnan,inf\n-inf,0\n')
+    report = json.loads(cli.output("compare", file, "--format", "json"))
+    assert report["classes"] == ['a "b" \\ \n\ufffd', "é"]
+    assert report["scores"] == ["nan", "inf"]
+    assert report["maps"][0]["probabilities"] == ["nan", "nan"]
+    assert report["maps"][0]["entropy"] == report["maps"][0]["maximum"] == "nan"
+    assert json.loads(cli.output("compare", file, "--row", 1, "--format", "json"))["scores"] == ["-inf", 0]
+
+
+def test_row_and_maps(cli):
+    cli.write("x.csv", FILE)
+    out = cli.output("compare", "x.csv", "--row", 1, "--maps", "sparsemax")
+    assert "row 1 (second)" in out and "softmax" not in out.replace("sparsemax", "")
+    report = json.loads(cli.output("compare", "x.csv", "--maps", "sparsemax,softmax", "--format", "json"))
+    assert [column["name"] for column in report["maps"]] == ["sparsemax", "softmax"]
+
+
+def test_all_maps_without_a_choice(cli):
+    report = json.loads(cli.output("compare", cli.write("x.csv", FILE), "--format", "json"))
+    assert [column["name"] for column in report["maps"]][:2] == ["softmax", "sparsemax"]
+
+
+def test_many_maps_fit_the_terminal(cli):
+    cli.write("x.csv", "one,two\n1,2\n")
+    for width in [60, 80, 100]:
+        maps = ",".join(["softmax", "sparsemax"] * 5)
+        out = cli.output("compare", "x.csv", "--maps", maps, environment={**UTF8, "COLUMNS": str(width)})
+        assert out.count("softmax") == 5 and out.count("entropy (nats)") > 1
+        assert max(map(len, out.splitlines())) <= width
+
+
+def test_many_classes(cli):
+    x = np.random.default_rng(5).normal(size=(1, 1000))
+    out = cli.output("compare", cli.save("x.npy", x), *PAIR, environment=UTF8)
+    lines = out.splitlines()
+    assert len(lines) < 40 and max(map(len, lines)) <= 80
+    assert [int(line.split()[0]) for line in lines[3:23]] == np.argsort(-x[0])[:20].tolist()
+    rest = 1 - np.sort(softmax(x)[0])[-20:].sum()
+    assert lines[23].split() == ["980", "more", f"{rest:.4f}", "together", "0", "together"]
+
+
+def test_long_and_strange_names(cli):
+    file = cli.write("x.csv", '"' + "long " * 30 + '",寸寸寸,"e\x1b[31m\nf"\n1,2,3\n')
+    lines = cli.output("compare", file, environment=UTF8).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "\x1b" not in "".join(lines)
+    assert lines[3].startswith("long long") and ".. " in lines[3]
+
+
+def test_rows_without_a_distribution(cli):
+    for row in ["nan,1", "-inf,-inf"]:
+        out = cli.output("compare", cli.write("x.csv", row + "\n"))
+        assert "entropy (nats)        nan" in out and "-nan" not in out
+
+
+def test_output_file(cli):
+    cli.output("compare", cli.write("x.csv", FILE), "-o", "report.txt", environment={"COLUMNS": "150"})
+    assert max(map(len, (cli.directory / "report.txt").read_text().splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--row", "2"], "x.csv: there is no row 2; the rows are 0 to 1"),
+        (["--row", "-1"], "--row must be a whole number of at least 0, got '-1'"),
+        (["--maps", "softmax,hardmax"], "--maps: 'hardmax' is not a map; there are softmax, sparsemax*"),
+        (["--maps", "softmax,"], "--maps: '' is not a map; there are softmax, sparsemax*"),
+        (["--format", "xml"], "--format: xml not in {text,json}; see entropic compare --help"),
+    ],
+)
+def test_bad_arguments(cli, arguments, message):
+    found = cli.error("compare", cli.write("x.csv", FILE), *arguments, "-o", "report.txt")
+    assert found == message or (message.endswith("*") and found.startswith(message[:-1]))
+
+
+def test_no_rows(cli):
+    assert cli.error("compare", cli.write("x.csv", "a,b\n")) == "x.csv: there are no rows to compare"

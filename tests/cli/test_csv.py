@@ -1,0 +1,127 @@
+"""CSV and TSV: what is read, what is carried through, and the place of everything that is wrong."""
+
+import numpy as np
+import pytest
+from conftest import parsed, softmax
+
+
+def test_rows_of_numbers(cli):
+    out = cli.output("softmax", cli.write("x.csv", "1,2,3\n-4,5e-1,+6\n"))
+    np.testing.assert_allclose(parsed(out), softmax(np.array([[1, 2, 3], [-4, 0.5, 6]])), rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a\n7\n", "a\n1\n"),
+        ("name,a\ncat,7\ndog,8\n", "name,a\ncat,1\ndog,1\n"),
+        ("cat,7\ndog,8\n", "cat,1\ndog,1\n"),
+        ("7,cat\n8,dog\n", "1,cat\n1,dog\n"),
+        (",a\ncat,7\n", '"",a\ncat,1\n'),  # pandas leaves the corner empty
+        ("2024,a,b\ncat,inf,0\n", "2024,a,b\ncat,1,0\n"),
+        ("cat,7\n12,8\n", "cat,1\n12,1\n"),
+        ("cat,7\n,8\n", 'cat,1\n"",1\n'),
+        ('"a ""b"", c"\n7\n', '"a ""b"", c"\n1\n'),
+        ('"two\nlines",7\n', '"two\nlines",1\n'),
+        ('"7"\n', "1\n"),
+        (" a \n 7 \n", "a\n1\n"),
+        ("7", "1\n"),
+        ("7\n\n \n\n", "1\n"),
+        ("name,a\r\ncat,7\r\n", "name,a\ncat,1\n"),
+        ("\ufeffname,a\ncat,7\n", "name,a\ncat,1\n"),
+        ("größe,寸\nklein,7\n", "größe,寸\nklein,1\n"),
+        ("a,b\n", "a,b\n"),
+        ("inf,0\n-inf,0\nINFINITY,Inf\n+inf,0\n", "1,0\n0,1\n0.5,0.5\n1,0\n"),
+        ("nan,0\n0,-NaN\n-inf,-inf\n7,7\n", "nan,nan\nnan,nan\nnan,nan\n0.5,0.5\n"),
+        ("1e-400,-1e-400\n", "0.5,0.5\n"),
+    ],
+)
+def test_what_is_kept(cli, text, expected):
+    """One score per row becomes probability 1, so that the rest of the file shows."""
+    assert cli.output("softmax", cli.write("x.csv", text)) == expected
+
+
+def test_labels_where_the_caller_says(cli):
+    file = cli.write("x.csv", "7,1,3\n9,2,3\n")
+    out = cli.output("softmax", file, "--labels", 1)
+    assert [line.split(",")[0] for line in out.splitlines()] == ["7", "9"]
+    assert cli.output("softmax", cli.write("y.csv", "id,a\n3,4\n"), "--labels", 1) == "id,a\n3,1\n"
+    assert cli.output("logsumexp", cli.write("z.csv", "1,2,7\n"), "--labels", 3).endswith(",7\n")
+
+
+def test_tsv(cli):
+    file = cli.write("x.tsv", "name\ta, b\tc\ncat\tinf\t0\n")
+    assert cli.output("softmax", file) == 'name,"a, b",c\ncat,1,0\n'
+    cli.output("softmax", file, "-o", "y.tsv")
+    assert cli.files()["y.tsv"] == b"name\ta, b\tc\ncat\t1\t0\n"
+
+
+def test_every_bit_survives(cli):
+    numbers = np.random.default_rng(1).integers(0, 2**63, 3000, dtype=np.int64).view(np.float64)
+    x = numbers[np.isfinite(numbers) & (abs(numbers) < 1e300)][:2000].reshape(-1, 1)
+    cli.save("x.npy", x)
+    cli.output("logsumexp", "x.npy", "-o", "y.csv")  # of one score: the score
+    assert np.array_equal(parsed(cli.files()["y.csv"].decode()), x)
+    cli.output("logsumexp", "y.csv", "-o", "z.npy")
+    assert np.array_equal(cli.load("z.npy"), x[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1,2,3,4\n" * 16 + "1,2,3,abc\n", "x.csv:17:4: 'abc' is not a number"),
+        ("name,a\ncat,1\ndog,1x\n", "x.csv:3:2: '1x' is not a number"),
+        ("1,2\n3,\n", "x.csv:2:2: empty cell"),
+        (",1,2\n", "x.csv:1:1: empty cell"),
+        ("a,,c\n1,2,3\n", "x.csv:1:2: empty cell"),
+        ("1,2\n3\n", "x.csv:2:2: the line ends after 1 of 2 cells"),
+        ("1,2\n3,4,5\n", "x.csv:2:3: the line has 3 cells, the first one has 2"),
+        ("a,b\n1\n", "x.csv:2:2: the line ends after 1 of 2 cells"),
+        ("1,2\n\n3,4\n", "x.csv:2:1: empty line"),
+        ("\n1,2\n", "x.csv:1:1: empty line"),
+        ("1\na\nb\n", "x.csv:2:1: 'a' is not a number"),
+        ("a\nb\n", "x.csv:2:1: 'b' is not a number"),
+        (
+            "id,1,abc,3\nx,4,5,6\n",
+            "x.csv:1:3: 'abc' is not a number, though other cells of this first line are (a header holds no numbers)",
+        ),
+        (
+            "1,abc,3\n4,5,6\n",
+            "x.csv:1:2: 'abc' is not a number, but line 2 has one there (if these are labels: --labels 2)",
+        ),
+        ('1,"2\n3,4\n', "x.csv:1:2: a quote is opened and never closed"),
+        ('1,"2"3\n', "x.csv:1:2: there is text after the closing quote"),
+        ('"a\nb",1\nc,d\n', "x.csv:3:2: 'd' is not a number"),
+        ("1,1e309\n", "x.csv:1:2: '1e309' is too large for float64"),
+        ("1,2\n1,0x10\n", "x.csv:2:2: '0x10' is not a number"),
+        ("1,2\n1,+-2\n", "x.csv:2:2: '+-2' is not a number"),
+        ("1,2\n1,nan(3)\n", "x.csv:2:2: 'nan(3)' is not a number"),
+        ("1,2\n1,a\tb\x1b[31m\n", "x.csv:2:2: 'a\\x09b\\x1b[31m' is not a number"),
+        ("1,2\n1," + "é" * 30 + "\n", "x.csv:2:2: '" + "é" * 20 + "...' is not a number"),
+        ("", "x.csv: the file is empty"),
+        ("\n\n", "x.csv: the file is empty"),
+        ("1,\0\n", "x.csv: this is not text"),
+        ("1,2\n".encode("utf-16"), "x.csv: this is UTF-16 text; save it as UTF-8"),
+        (b"\x93NUMPY\x01\x00", "x.csv: this is a NumPy file; read it with --format-in npy"),
+    ],
+)
+def test_bad_input(cli, text, message):
+    assert cli.error("softmax", cli.write("x.csv", text), "-o", "y.csv") == message
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (3, "x.csv: labels are to be in column 3, but there are only 2 columns"),
+        (0, "--labels counts columns from 1, got 0"),
+        ("-1", "--labels must be a whole number of at least 0, got '-1'"),
+        ("b", "--labels must be a whole number of at least 0, got 'b'"),
+    ],
+)
+def test_bad_labels(cli, labels, message):
+    assert cli.error("softmax", cli.write("x.csv", "1,2\n"), "--labels", labels) == message
+
+
+def test_labels_alone_are_no_scores(cli):
+    message = "x.csv: the only column holds labels, so there are no scores"
+    assert cli.error("softmax", cli.write("x.csv", "1\n2\n"), "--labels", 1) == message

@@ -1,0 +1,110 @@
+"""Where scores come from and results go: names, pipes, devices, and nothing left behind after a failure."""
+
+import os
+import stat
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+X = "0,0\n"
+P = "0.5,0.5\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["-"], ["-", "-o", "-"], ["/dev/stdin"]])
+def test_standard_input_is_csv(cli, arguments):
+    assert cli.output("softmax", *arguments, stdin=X.encode()) == P
+
+
+def test_format_in(cli):
+    cli.save("x.npy", np.zeros((1, 2)))
+    assert cli.output("softmax", "--format-in", "npy", stdin=cli.files()["x.npy"]) == P
+    assert cli.output("softmax", "--format-in", "tsv", stdin=b"0\t0\n") == P
+    cli.write("x.dat", X)
+    assert cli.output("softmax", "x.dat", "--format-in", "csv") == P
+    assert cli.output("softmax", cli.write("X.CSV", X)) == P
+
+
+def test_messages_name_standard_input(cli):
+    assert cli.error("softmax", stdin=b"1,2\n3,abc\n") == "standard input:2:2: 'abc' is not a number"
+    assert cli.error("softmax", stdin=b"") == "standard input: the file is empty"
+
+
+def test_what_cannot_be_read(cli):
+    (cli.directory / "folder.csv").mkdir()
+    assert cli.error("softmax", "no.csv") == "no.csv: No such file or directory"
+    assert cli.error("softmax", "folder.csv") == "folder.csv: Is a directory"
+    ending = "x.dat: the name ends in none of .csv, .tsv, .npy; say which it is with --format-in"
+    assert cli.error("softmax", cli.write("x.dat", X)) == ending
+    if os.geteuid() != 0:
+        (cli.directory / cli.write("secret.csv", X)).chmod(0)
+        assert cli.error("softmax", "secret.csv") == "secret.csv: Permission denied"
+
+
+def test_what_cannot_be_written(cli):
+    cli.write("x.csv", X)
+    (cli.directory / "folder.csv").mkdir()
+    assert cli.error("softmax", "x.csv", "-o", "y.dat") == "y.dat: the name must end in one of .csv, .tsv, .npy"
+    assert cli.error("softmax", "x.csv", "-o", "no/y.csv") == "no/y.csv: No such file or directory"
+    assert cli.error("softmax", "x.csv", "-o", "folder.csv") == "folder.csv: Is a directory"
+    assert cli.error("softmax", "x.csv", "-o", "x.csv/y.csv") == "x.csv/y.csv: Not a directory"
+
+
+def test_full_disk(cli):
+    cli.write("x.csv", X)
+    assert cli.error("softmax", "x.csv", "-o", "/dev/full") == "/dev/full: No space left on device"
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([cli.program, "softmax", cli.directory / "x.csv"], stdout=full, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (2, b"entropic: standard output: No space left on device\n")
+
+
+def test_file_too_large_leaves_nothing(cli):
+    cli.save("x.npy", np.zeros((1000, 100)))
+    before = cli.files()
+    # A limit on the size of files stands in for a full disk; the signal it sends is ignored, so that write fails.
+    limited = (
+        "import resource, signal, os, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); "
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    for out in ["p.csv", "p.npy", "x.npy"]:
+        command = [sys.executable, "-c", limited, cli.program, "softmax", "x.npy", "-o", out]
+        done = subprocess.run(command, cwd=cli.directory, capture_output=True)
+        assert (done.returncode, done.stderr.decode()) == (2, f"entropic: {out}: File too large\n")
+        assert cli.files() == before
+
+
+def test_failure_keeps_the_old_file(cli):
+    cli.write("p.csv", "old")
+    cli.error("softmax", cli.write("x.csv", "1,2\n3,x\n"), "-o", "p.csv")
+    cli.error("softmax", cli.write("x.csv", X), "-o", "p.csv", "--temperature", 0)
+    assert cli.files()["p.csv"] == b"old"
+
+
+def test_file_is_replaced_in_place(cli):
+    cli.write("x.csv", X)
+    os.chmod(cli.directory / "x.csv", 0o640)
+    os.symlink("x.csv", cli.directory / "link.csv")
+    cli.output("softmax", "link.csv", "-o", "link.csv")
+    assert os.path.islink(cli.directory / "link.csv")
+    assert (cli.directory / "x.csv").read_text() == P
+    assert stat.S_IMODE(os.stat(cli.directory / "x.csv").st_mode) == 0o640
+    assert sorted(cli.files()) == ["link.csv", "x.csv"]
+
+
+def test_new_file_has_ordinary_permissions(cli):
+    cli.output("softmax", cli.write("x.csv", X), "-o", "p.csv")
+    assert os.stat(cli.directory / "p.csv").st_mode == os.stat(cli.directory / "x.csv").st_mode
+
+
+def test_devices_are_not_replaced(cli):
+    assert cli.output("softmax", cli.write("x.csv", X), "-o", "/dev/stdout") == P
+    assert cli.output("softmax", "x.csv", "-o", "/dev/null") == ""
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+def test_closed_pipe(cli):
+    cli.save("x.npy", np.zeros((10000, 100)))
+    done = subprocess.run(f"{cli.program} softmax x.npy | head -n 1", shell=True, cwd=cli.directory, capture_output=True)
+    assert done.stderr == b""
+    assert done.stdout.count(b"\n") == 1

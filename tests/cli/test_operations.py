@@ -1,0 +1,117 @@
+"""The maps and logarithms as commands: parameters, what runs them, what they refuse, and their list."""
+
+import math
+
+import numpy as np
+import pytest
+from conftest import parsed, softmax
+
+X = np.random.default_rng(3).normal(size=(40, 33)) * 3
+MAPS = ["softmax", "sparsemax"]
+OPERATIONS = [*MAPS, "log_softmax", "logsumexp"]
+
+
+@pytest.mark.parametrize("temperature", [0.3, 1, 7])
+def test_definitions(cli, temperature):
+    cli.save("x.npy", X)
+    results = {}
+    for name in OPERATIONS:
+        cli.output(name, "x.npy", "--temperature", temperature, "-o", "y.npy")
+        results[name] = cli.load("y.npy")
+    z = X / temperature
+    top = z.max(axis=1, keepdims=True)
+    normalizer = top + np.log(np.exp(z - top).sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(results["softmax"], softmax(z), rtol=1e-12)
+    np.testing.assert_allclose(results["log_softmax"], z - normalizer, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(results["logsumexp"], temperature * normalizer[:, 0], rtol=1e-12)
+    p = results["sparsemax"]
+    tau = ((z * (p > 0)).sum(axis=1) - 1) / (p > 0).sum(axis=1)
+    np.testing.assert_allclose(p, np.maximum(z - tau[:, None], 0), atol=1e-13)
+    np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-13)
+
+
+def test_formats_agree_to_the_bit(cli):
+    cli.save("x.npy", X)
+    cli.write("x.csv", "\n".join(",".join(map(repr, row)) for row in X.tolist()))
+    for name in OPERATIONS:
+        cli.output(name, "x.npy", "-o", "y.npy")
+        y = cli.load("y.npy").reshape(len(X), -1)
+        assert np.array_equal(parsed(cli.output(name, "x.csv")), y)
+        assert np.array_equal(parsed(cli.output(name, "x.npy")), y)
+
+
+def test_extreme_scores(cli):
+    file = cli.write("x.csv", "1e300,-1e300\n1e6,1000001\n-1e300,-1e300\n")
+    out = parsed(cli.output("softmax", file))
+    np.testing.assert_allclose(out, [[1, 0], [1 / (1 + math.e), math.e / (1 + math.e)], [0.5, 0.5]], rtol=1e-14)
+    assert parsed(cli.output("sparsemax", file)).tolist() == [[1, 0], [0, 1], [0.5, 0.5]]
+
+
+def test_special_scores(cli):
+    file = cli.write("x.csv", "-inf,0,0\ninf,0,inf\nnan,0,0\n-inf,-inf,-inf\n")
+    for name in MAPS:
+        assert cli.output(name, file) == "0,0.5,0.5\n0.5,0,0.5\nnan,nan,nan\nnan,nan,nan\n"
+    assert cli.output("logsumexp", file).splitlines()[1:] == ["inf", "nan", "-inf"]
+
+
+def test_names_of_logsumexp(cli):
+    file = cli.write("x.csv", "a,name,b\n3,cat,-inf\n")
+    assert cli.output("logsumexp", file) == "logsumexp,name\n3,cat\n"
+    assert cli.output("logsumexp", cli.write("y.csv", "3,-inf,cat\n")) == "3,cat\n"
+
+
+def test_threads_and_targets(cli):
+    cli.save("x.npy", np.random.default_rng(4).normal(size=(3000, 64)))
+    expected = cli.output("softmax", "x.npy", "--threads", 1)
+    for threads in [0, 2, 3, 16]:
+        assert cli.output("softmax", "x.npy", "--threads", threads) == expected
+        assert cli.output("--threads", threads, "softmax", "x.npy") == expected
+    targets = cli.error("softmax", "x.npy", "--simd", "ABACUS").split("{")[1].split("}")[0].split(",")
+    assert len(targets) > 1
+    for target in targets:
+        out = cli.output("softmax", "x.npy", "--simd", target, "--quiet")
+        np.testing.assert_allclose(parsed(out), parsed(expected), rtol=1e-13)
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf"])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_parameter_out_of_range(cli, name, value):
+    message = cli.error(name, cli.write("x.csv", "1,2\n"), "--temperature", value, "-o", "y.csv")
+    assert "temperature" in message and value in message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "which command? See entropic --help"),
+        (["--quiet"], "which command? See entropic --help"),
+        (["sparsmax", "x.csv"], "there is no command 'sparsmax'; see entropic --help"),
+        (["softmax", "x.csv", "--temperatur", "2"], "softmax: unexpected argument '--temperatur'; see entropic softmax --help"),
+        (["softmax", "x.csv", "y.csv"], "softmax: unexpected argument 'y.csv'; see entropic softmax --help"),
+        (["softmax", "x.csv", "--temperature", "warm"], "--temperature must be a number, got 'warm'"),
+        (["softmax", "x.csv", "--threads", "-2"], "--threads must be a whole number of at least 0, got '-2'"),
+        (["softmax", "x.csv", "--threads", "1.5"], "--threads must be a whole number of at least 0, got '1.5'"),
+        (["softmax", "x.csv", "--format-in", "xls"], "--format-in: xls not in {csv,tsv,npy}; see entropic softmax --help"),
+    ],
+)
+def test_usage(cli, arguments, message):
+    cli.write("x.csv", "1,2\n")
+    assert cli.error(*arguments) == message
+
+
+def test_help_and_version(cli):
+    assert cli.output("--version").startswith("entropic ")
+    for command in ["list", "compare", *OPERATIONS]:
+        assert command in cli.output("--help")
+        assert f"Example: entropic {command}" in cli.output(command, "--help")
+    assert "--temperature" in cli.output("softmax", "--help")
+
+
+def test_list(cli):
+    text, markdown = cli.output("list"), cli.output("list", "--markdown")
+    for name in OPERATIONS:
+        assert f"\n  {name}\n" in text
+        assert f"\n### `{name}`\n" in markdown
+    assert "--temperature" in text
+    assert "| `temperature` | 1 | above 0 |" in markdown
+    assert markdown.startswith("# Operations\n")

@@ -1,0 +1,226 @@
+"""Writes golden.jsonl: results of every map with 25 digits, straight from the definitions, for rows that are hard.
+
+    python tests/golden/make_golden.py
+
+Needs mpmath alone and gives the same file each time. Two kinds of lines:
+
+    {"row": NAME, "x": [...], "g": [...]}                      scores and the gradient that comes back, exact hex floats
+    {"map": NAME, "row": NAME, "params": {...}, "at": [...], "y": [...], "dx": [...], "support": COUNT}
+
+y and dx hold the results at the indices `at` of a row (a map with one result for each row: y has one entry, and its
+gradient is g[0]). `support` counts the entries of the whole row that are not 0, where the map is sparse.
+
+A further map is one entry in MAPS.
+"""
+
+import json
+import pathlib
+import random
+import struct
+from typing import Callable, NamedTuple
+
+import mpmath
+from mpmath import mpf
+
+mpmath.mp.dps = 400  # 60 and what 1 + exp(-740) needs, so that the definitions may be written as they are
+
+DIGITS = 25
+KEPT = 16  # entries of a long row
+INFINITY = float("inf")
+
+
+# Definitions. x and g are lists of mpf, -inf stands for an absent entry.
+
+
+def softmax(x, temperature):
+    weights = exponentials(x, temperature)
+    total = mpmath.fsum(weights)
+    return [w / total for w in weights]
+
+
+def softmax_vjp(x, g, temperature):
+    p = softmax(x, temperature)
+    mean = mpmath.fdot(p, g)
+    return [pi * (gi - mean) / temperature for pi, gi in zip(p, g, strict=True)]
+
+
+def sparsemax(x, temperature):
+    """max(x/T - tau, 0), tau from the largest k with 1 + k z_(k) > z_(1) + ... + z_(k)."""
+    z = [xi / temperature for xi in x]
+    descending = sorted((zi for zi in z if zi > -INFINITY), reverse=True)
+    total, tau = mpf(0), None
+    for k, zk in enumerate(descending, start=1):
+        total += zk
+        if 1 + k * zk > total:
+            tau = (total - 1) / k
+    return [max(zi - tau, mpf(0)) for zi in z]
+
+
+def sparsemax_vjp(x, g, temperature):
+    support = [pi > 0 for pi in sparsemax(x, temperature)]
+    mean = mpmath.fsum(gi for gi, inside in zip(g, support, strict=True) if inside) / sum(support)
+    return [(gi - mean) / temperature if inside else mpf(0) for gi, inside in zip(g, support, strict=True)]
+
+
+def logsumexp(x, temperature):
+    """T log sum exp(x/T)."""
+    return [max(x) + temperature * mpmath.log(mpmath.fsum(exponentials(x, temperature)))]
+
+
+def logsumexp_vjp(x, g, temperature):
+    return [g[0] * pi for pi in softmax(x, temperature)]
+
+
+def log_softmax(x, temperature):
+    (total,) = logsumexp(x, temperature)
+    return [(xi - total) / temperature for xi in x]
+
+
+def log_softmax_vjp(x, g, temperature):
+    total = mpmath.fsum(gi for gi, xi in zip(g, x, strict=True) if xi > -INFINITY)
+    return [
+        (gi - pi * total) / temperature if xi > -INFINITY else mpf(0)
+        for gi, pi, xi in zip(g, softmax(x, temperature), x, strict=True)
+    ]
+
+
+def exponentials(x, temperature):
+    top = max(x)
+    return [mpmath.exp((xi - top) / temperature) if xi > -INFINITY else mpf(0) for xi in x]
+
+
+class Definition(NamedTuple):
+    map: Callable
+    vjp: Callable
+    params: Callable  # of a row's length: the parameter values to try
+    sparse: bool = False
+
+
+def temperatures(n):
+    return [{"temperature": t} for t in ((0.05, 0.7, 1.0, 50.0) if n <= 3 else (0.05, 1.0, 50.0) if n <= 10 else (0.3, 1.0))]
+
+
+MAPS = {
+    "softmax": Definition(softmax, softmax_vjp, temperatures),
+    "sparsemax": Definition(sparsemax, sparsemax_vjp, temperatures, sparse=True),
+    "log_softmax": Definition(log_softmax, log_softmax_vjp, temperatures),
+    "logsumexp": Definition(logsumexp, logsumexp_vjp, temperatures),
+}
+
+
+# Rows. All are exact in float32 unless their name says float64.
+
+
+def float32(value):
+    return struct.unpack("f", struct.pack("f", value))[0]
+
+
+def normal(n, scale, seed, offset=0.0):
+    generator = random.Random(seed)
+    return [float32(offset + scale * generator.gauss(0, 1)) for _ in range(n)]
+
+
+def masked(x, keep):
+    return [xi if keep(i) else -INFINITY for i, xi in enumerate(x)]
+
+
+def rows():
+    tiny = 2.0**-20
+    return {
+        "one score": [3.25],
+        "one score, far away": [-1e6],
+        "two equal": [2.0, 2.0],
+        "[2, 0]": [2.0, 0.0],
+        "the edge of the support": [1.0, 0.0],
+        "inside the edge by 2^-15": [1.0, 2.0**-15],
+        "inside the edge by 2^-24": [1.0, 2.0**-24],
+        "outside the edge by 2^-24": [1.0, -(2.0**-24)],
+        "[4, 2, 0]": [4.0, 2.0, 0.0],
+        "two equal and the threshold": [0.5, 0.5, 0.0],
+        "subnormal float32 results": [0.0, -87.5, -100.0],
+        "subnormal float64 results": [0.0, -708.75, -740.0],
+        "two tie above a third": [1e6 + 0.25, 1e6, 1e6 + 0.25],
+        # tau = -3/8 at T = 1, with four scores on it.
+        "ties on the threshold": [0.0, -0.375, -0.125, -0.25, -0.5, -0.375, -0.375, -0.125, -1.0, -0.375],
+        "ten equal": [-7.5] * 10,
+        "near equal": [1 + k * 2.0**-23 for k in (0, 3, 1, 1, 7, 2, 0, 5, 4, 6)],
+        "near equal float64": [1 + k * 2.0**-52 for k in (0, 3, 1, 1, 7, 2, 0, 5, 4, 6)],
+        "offset 1e6": [1e6 + k / 16 for k in (0, 3, 16, -9, 7, 16, 0, 40, -40, 15)],
+        "offset -1e6": [-1e6 + k / 16 for k in (0, 3, 16, -9, 7, 16, 0, 40, 39, 15)],
+        "offset 1e12 float64": [1e12 + k / 1024 for k in (0, 3, 16, -900, 7, 16, 0, 1000, -40, 15)],
+        "spread 1e4": normal(10, 1e4, 1),
+        "spread 1e4, two close": [*normal(8, 1e4, 2), 30000.0, 30000.001953125],
+        "masked at both ends": masked(normal(10, 1, 3), lambda i: i % 3 == 1),
+        "edge within rounding": [0.0, -0.5, -0.75 + tiny, -0.75, -0.75 - tiny, -3.0, -0.9, -1.0, -2.0, -0.75],
+        "normal 64": normal(64, 1, 4),
+        "normal 64 float64": [random.Random(5 + i).gauss(0, 2) for i in range(64)],
+        "normal 64, scale 30": normal(64, 30, 6),
+        "all but one masked": masked(normal(64, 1, 7), lambda i: i == 40),
+        "masked 64": masked(normal(64, 2, 8), lambda i: i % 2 == 0),
+        "offset 1e6, 100": normal(100, 3, 9, offset=1e6),
+        "zipf 100": [float32(-float(mpmath.log1p(i))) for i in range(100)],
+        "spike": [-20.0] * 57 + [40.0] + [-20.0] * 42,
+        "steps of 1/16": [-(i * 37 % 100) / 16 for i in range(100)],
+        "flat 1000": [2.5] * 1000,
+        "near equal 1000": [float32(1 + (i * 7919 % 1009) * 2.0**-20) for i in range(1000)],
+        "rounded to halves 1000": [round(2 * v) / 2 for v in normal(1000, 3, 10)],
+    }
+
+
+def gradient(n):
+    generator = random.Random(1000 + n)
+    return [generator.randrange(-32, 33) / 8 for _ in range(n)]
+
+
+def indices(x, y):
+    """All of a short row; of a long one its ends, its largest scores, the smallest positive results and some others."""
+    n = len(x)
+    if n <= KEPT:
+        return list(range(n))
+    by_score = sorted(range(n), key=lambda i: -x[i])
+    positive = sorted((i for i in range(n) if 0 < y[i]), key=lambda i: y[i]) if len(y) == n else []
+    chosen = dict.fromkeys([0, n - 1, *by_score[:4], *positive[:4]])
+    generator = random.Random(n)
+    while len(chosen) < KEPT:
+        chosen.setdefault(generator.randrange(n))
+    return sorted(chosen)
+
+
+def digits(value):
+    if value == 0 or mpmath.isinf(value):
+        return "0" if value == 0 else str(float(value))
+    return mpmath.nstr(value, DIGITS, min_fixed=0, max_fixed=0, strip_zeros=True)
+
+
+def short_hex(value):
+    """float.hex without the zeros at its end."""
+    mantissa, p, exponent = value.hex().partition("p")
+    return mantissa.rstrip("0").rstrip(".") + p + exponent if p and "." in mantissa else value.hex()
+
+
+def line(record):
+    return json.dumps(record, separators=(",", ":")) + "\n"
+
+
+def main():
+    with open(pathlib.Path(__file__).with_name("golden.jsonl"), "w", encoding="ascii") as out:
+        for row, x in rows().items():
+            g = gradient(len(x))
+            out.write(line({"row": row, "x": [short_hex(v) for v in x], "g": [short_hex(v) for v in g]}))
+            exact_x, exact_g = [mpf(v) for v in x], [mpf(v) for v in g]
+            for name, definition in MAPS.items():
+                for params in definition.params(len(x)):
+                    exact_params = {key: mpf(value) for key, value in params.items()}
+                    y = definition.map(exact_x, **exact_params)
+                    dx = definition.vjp(exact_x, exact_g, **exact_params)
+                    at = indices(x, y)
+                    record = {"map": name, "row": row, "params": params, "at": at}
+                    record["y"] = [digits(y[i]) for i in at] if len(y) == len(x) else [digits(v) for v in y]
+                    record["dx"] = [digits(dx[i]) for i in at]
+                    if definition.sparse:
+                        record["support"] = sum(v > 0 for v in y)
+                    out.write(line(record))
+
+
+if __name__ == "__main__":
+    main()

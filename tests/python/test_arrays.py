@@ -1,0 +1,268 @@
+"""Arrays of every kind: any axis and layout, out, dtypes, lists, DLPack; the input never changes."""
+
+import array
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import entropic
+from cases import FLOATS, OPERATIONS, SHAPED, call, call_vjp, each, laid_out, reshaped, scores, torch_or_skip
+
+
+def reference(operation, x, axis):
+    """By way of a contiguous copy with the axis last, which needs no gathering."""
+    y = call(operation, np.ascontiguousarray(np.moveaxis(x, axis, -1)))
+    return y if operation["reduces"] else np.moveaxis(y, -1, axis)
+
+
+@each(OPERATIONS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@given(data=st.data())
+def test_any_axis_and_layout_gives_the_bits_of_the_contiguous_one(operation, dtype, data):
+    x, axis = data.draw(laid_out(dtype))
+    before = x.copy()
+    y = call(operation, x, axis=axis)
+    np.testing.assert_array_equal(y, reference(operation, x, axis))
+    assert y.dtype == dtype
+    np.testing.assert_array_equal(x, before)
+
+
+@each(OPERATIONS)
+@given(data=st.data())
+def test_vjp_of_any_axis_and_layout(operation, data):
+    x, axis = data.draw(laid_out())
+    y = call(operation, x, axis=axis)
+    grad = np.asfortranarray(scores(np.random.default_rng(0), y.shape))
+    dx = call_vjp(operation, x, y, grad, axis=axis)
+    last = [np.ascontiguousarray(np.moveaxis(a, axis, -1)) if a.ndim == x.ndim else a for a in (x, y, grad)]
+    np.testing.assert_array_equal(dx, np.moveaxis(call_vjp(operation, *last), -1, axis))
+
+
+@each(SHAPED)
+@given(data=st.data())
+def test_out_of_any_layout(operation, data):
+    x, axis = data.draw(laid_out())
+    memory = np.full([3 * size for size in x.shape], 7.0)
+    order = data.draw(st.permutations(range(x.ndim)))
+    out = memory.transpose(order).transpose(np.argsort(order))[tuple(slice(1, 3 * size, 3) for size in x.shape)]
+    assert call(operation, x, axis=axis, out=out) is out
+    np.testing.assert_array_equal(out, reference(operation, x, axis))
+    assert (memory == 7.0).sum() == memory.size - out.size  # nothing beside it was written
+
+
+@each(SHAPED)
+@given(data=st.data())
+def test_in_place(operation, data):
+    x, axis = data.draw(laid_out())
+    x = x if x.flags.writeable else x.copy()
+    want = reference(operation, x, axis)
+    assert call(operation, x, axis=axis, out=x) is x
+    np.testing.assert_array_equal(x, want)
+
+
+@each(SHAPED)
+@pytest.mark.parametrize("shape", [(3000, 100), (70, 5000), (2, 200_000), (200_000, 2)])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_more_than_one_block_of_gathered_rows(operation, shape, axis):
+    x = scores(np.random.default_rng(5), shape, np.float32)
+    want = reference(operation, x, axis)
+    np.testing.assert_array_equal(call(operation, x, axis=axis), want)
+    out = np.empty((shape[0], shape[1] * 2), np.float32)[:, ::2]
+    np.testing.assert_array_equal(call(operation, x, axis=axis, out=out), want)
+
+
+@each(SHAPED)
+def test_windows_and_interleaved_columns(operation):
+    memory = scores(np.random.default_rng(2), 40)
+    windows = np.lib.stride_tricks.sliding_window_view(memory, 8)  # rows that share entries
+    np.testing.assert_array_equal(call(operation, windows), call(operation, windows.copy()))
+    both = scores(np.random.default_rng(2), (8, 8))
+    for x, out in (
+        (both[:, ::2], both[:, 1::2]),
+        (both[:, :4], both[:, 4:]),
+        (both[:4, :4], both[::2, 4:]),
+    ):
+        want = call(operation, x.copy())
+        np.testing.assert_array_equal(call(operation, x, out=out), want)
+
+
+@each(SHAPED)
+def test_out_that_overlaps_in_part_is_refused(operation):
+    memory = np.zeros(20)
+    before = memory.copy()
+    for x, out in ((memory[:10], memory[1:11]), (memory[:10], memory[9::-1]), (memory[::2], memory[:10])):
+        with pytest.raises(ValueError, match="out must be x itself or share no memory with it"):
+            call(operation, x, out=out)
+    np.testing.assert_array_equal(memory, before)
+
+
+@each(OPERATIONS)
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 3), (0, 0)])
+@pytest.mark.parametrize("axis", [0, -1])
+def test_empty(operation, shape, axis):
+    x = np.empty(shape, np.float32)
+    y = call(operation, x, axis=axis)
+    want = np.delete(shape, axis) if operation["reduces"] else shape
+    assert y.shape == tuple(want) and y.dtype == np.float32
+    if operation["reduces"]:
+        assert (y == -np.inf).all()
+    assert call_vjp(operation, x, y, np.ones_like(y), axis=axis).shape == shape
+
+
+@each(OPERATIONS)
+def test_dtypes(operation):
+    x = np.array([[0, 1, 2], [3, 3, 0]])
+    want = call(operation, x.astype(np.float64))
+    for dtype in (bool, *np.typecodes["AllInteger"]):
+        y = call(operation, x.astype(dtype))
+        assert y.dtype == np.float64
+        if dtype is not bool:
+            np.testing.assert_array_equal(y, want)
+    for dtype in FLOATS:
+        y = call(operation, x.astype(dtype))
+        assert y.dtype == dtype
+        swapped = x.astype(np.dtype(dtype).newbyteorder())
+        np.testing.assert_array_equal(call(operation, swapped), y)
+        dx = call_vjp(operation, x.astype(dtype), y, y)
+        assert dx.dtype == dtype
+        np.testing.assert_array_equal(call_vjp(operation, swapped, y, y.astype(np.float64)), dx)
+
+
+@each(OPERATIONS)
+def test_float16_is_float32_rounded(operation):
+    x = scores(np.random.default_rng(3), (9, 40), np.float16, 20000.0)  # log_softmax leaves float16's range
+    with np.errstate(over="ignore"):
+        want = call(operation, x.astype(np.float32)).astype(np.float16)
+    with np.errstate(all="raise"):
+        np.testing.assert_array_equal(call(operation, x), want)
+        if not operation["reduces"]:
+            out = np.empty_like(x)
+            assert call(operation, x, out=out) is out
+            np.testing.assert_array_equal(out, want)
+
+
+@each(OPERATIONS)
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+def test_lists_and_other_arrays(operation):
+    x = [[0.0, 1.0, 2.0], [3.0, 3.0, 0.0]]
+    want = call(operation, np.array(x))
+    for given_x in (x, tuple(map(tuple, x)), [np.array(row, np.float32) for row in x], [[0, 1, 2], [3, 3, 0]]):
+        y = call(operation, given_x)
+        assert type(y) is np.ndarray
+        np.testing.assert_array_equal(y, want, strict=True)
+    assert call_vjp(operation, x, want.tolist(), want.tolist()).dtype == np.float64
+    assert call(operation, array.array("f", x[0])).dtype == np.float32
+    assert call(operation, np.asmatrix(x)).__class__ is np.ndarray
+
+
+@each(OPERATIONS)
+def test_read_only_input(operation):
+    x = scores(np.random.default_rng(3), (3, 4))
+    x.flags.writeable = False
+    call(operation, x)
+    y = call(operation, x)
+    call_vjp(operation, x, y, y)
+
+
+@each(SHAPED)
+def test_layout_of_the_result_follows_x(operation):
+    x = np.asfortranarray(scores(np.random.default_rng(3), (3, 4)))
+    assert call(operation, x).flags.f_contiguous
+
+
+def test_logsumexp_keeps_or_drops_the_axis():
+    x = scores(np.random.default_rng(3), (2, 3, 4), np.float32)
+    for axis in (0, 1, 2, -2):
+        y = entropic.logsumexp(x, axis=axis)
+        kept = entropic.logsumexp(x, axis=axis, keepdims=True)
+        assert y.shape == np.delete(x.shape, axis).tolist() or y.shape == tuple(np.delete(x.shape, axis))
+        np.testing.assert_array_equal(np.squeeze(kept, axis), y, strict=True)
+        dx = entropic.logsumexp_vjp(x, y, y, axis=axis)
+        np.testing.assert_array_equal(entropic.logsumexp_vjp(x, kept, kept, axis=axis), dx)
+    y = entropic.logsumexp(x[0, 0])
+    assert type(y) is np.float32
+    assert entropic.logsumexp_vjp(x[0, 0], y, 1.0).shape == (4,)
+
+
+class OnlyDLPack:
+    """An array of a library that knows nothing but DLPack."""
+
+    def __init__(self, values, device=(1, 0)):
+        self.values, self.where = values, device
+
+    def __dlpack__(self, **options):
+        return self.values.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.where
+
+    def __array_namespace__(self):
+        return OnlyDLPack
+
+    @staticmethod
+    def from_dlpack(values):
+        return OnlyDLPack(np.from_dlpack(values))
+
+
+@each(OPERATIONS)
+def test_dlpack_in_dlpack_out(operation):
+    x = scores(np.random.default_rng(3), (3, 4), np.float32)
+    y = call(operation, OnlyDLPack(x))
+    assert type(y) is OnlyDLPack
+    np.testing.assert_array_equal(y.values, call(operation, x))
+
+
+def test_dlpack_of_another_device_names_cpu():
+    for wrong in (OnlyDLPack(np.zeros(3), (2, 0)), OnlyDLPack(np.zeros(3), (10, 0))):
+        with pytest.raises(TypeError, match=r"softmax: x is a OnlyDLPack on device .* pass x.cpu\(\)"):
+            entropic.softmax(wrong)
+
+
+@each(OPERATIONS)
+def test_torch(operation):
+    torch = torch_or_skip()
+    for dtype in (torch.float16, torch.float32, torch.float64, torch.int32, torch.bool):
+        x = (torch.arange(24).reshape(2, 3, 4) % 5).to(dtype)
+        for axis in range(3):
+            y = call(operation, x.transpose(0, 2), axis=axis)
+            assert isinstance(y, torch.Tensor)
+            assert y.dtype == (dtype if dtype.is_floating_point else torch.float64)
+            np.testing.assert_array_equal(y.numpy(), call(operation, x.transpose(0, 2).numpy(), axis=axis))
+            dx = call_vjp(operation, x.transpose(0, 2), y, y, axis=axis)
+            assert isinstance(dx, torch.Tensor) and dx.shape == (4, 3, 2)
+
+
+@each(SHAPED)
+def test_torch_out(operation):
+    torch = torch_or_skip()
+    x = torch.randn(3, 5)
+    want = call(operation, x)
+    out = torch.empty(3, 10)[:, ::2]
+    assert call(operation, x, out=out) is out
+    assert torch.equal(out, want)
+    assert call(operation, x, out=x) is x
+    assert torch.equal(x, want)
+
+
+def test_torch_that_cannot_be_read_says_what_to_do():
+    torch = torch_or_skip()
+    with pytest.raises(TypeError, match=r"x is a Tensor that requires grad.*entropic.torch.*x.detach\(\)"):
+        entropic.softmax(torch.zeros(3, requires_grad=True))
+    with pytest.raises(TypeError, match=r"softmax_vjp: grad is a Tensor that requires grad"):
+        entropic.softmax_vjp(torch.zeros(3), torch.zeros(3), torch.zeros(3, requires_grad=True))
+    with pytest.raises(TypeError, match="bfloat16"):
+        entropic.softmax(torch.zeros(3, dtype=torch.bfloat16))
+    with pytest.raises(TypeError, match="complex64"):
+        entropic.softmax(torch.zeros(3, dtype=torch.complex64))
+    with pytest.raises(TypeError, match="softmax: x is a Tensor"):
+        entropic.softmax(torch.zeros(3, device="meta"))
+    with pytest.raises(TypeError, match="softmax: x is a Tensor"):
+        entropic.softmax(torch.zeros(3, 3).to_sparse())
+
+
+@each(OPERATIONS)
+def test_shape_of_result(operation):
+    x = scores(np.random.default_rng(3), (2, 3, 4))
+    assert call(operation, x).shape == reshaped(operation, x)

@@ -1,0 +1,233 @@
+"""The package as a whole: signatures, docstrings, stubs, import, SIMD targets, threads, the GIL, fork."""
+
+import inspect
+import multiprocessing
+import os
+import pathlib
+import pickle
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import entropic
+from cases import OPERATIONS, call, call_vjp, each, scores
+
+
+def parameter(param):
+    default = inspect.Parameter.empty if param["required"] else param["default"]
+    return inspect.Parameter(param["name"], inspect.Parameter.KEYWORD_ONLY, default=default)
+
+
+def keyword(name, default):
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
+
+
+@each(OPERATIONS)
+def test_signatures(operation):
+    last = keyword("keepdims", False) if operation["reduces"] else keyword("out", None)
+    x = inspect.Parameter("x", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    params = [parameter(param) for param in operation["params"]]
+    assert inspect.signature(getattr(entropic, operation["name"])) == inspect.Signature([x, *params, keyword("axis", -1), last])
+    arrays = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in ("x", "y", "grad")]
+    vjp = getattr(entropic, operation["name"] + "_vjp")
+    assert inspect.signature(vjp) == inspect.Signature([*arrays, *params, keyword("axis", -1)])
+
+
+def test_signature_as_printed():
+    assert str(inspect.signature(entropic.softmax)) == "(x, *, temperature=1.0, axis=-1, out=None)"
+    assert str(inspect.signature(entropic.softmax_vjp)) == "(x, y, grad, /, *, temperature=1.0, axis=-1)"
+    assert str(inspect.signature(entropic.logsumexp)) == "(x, *, temperature=1.0, axis=-1, keepdims=False)"
+
+
+@each(OPERATIONS)
+def test_docstrings(operation):
+    for function in (getattr(entropic, operation["name"]), getattr(entropic, operation["name"] + "_vjp")):
+        text = function.__doc__
+        for said in ("formula", "gradient", "source"):
+            assert operation[said] in text, said
+        for name, param in inspect.signature(function).parameters.items():
+            assert f"\n{name} : " in text, name
+            if param.default is not inspect.Parameter.empty:
+                assert f"default {param.default!r}" in text
+        for param in operation["params"]:
+            assert param["meaning"] in text
+            if param["kind"] == "float" and param["above"] is not None:
+                assert f"above {param['above']}" in text
+        for section in ("Parameters", "Returns", "Raises", "Notes", "Examples"):
+            assert f"\n{section}\n{'-' * len(section)}\n" in text
+        assert max(map(len, text.splitlines())) <= 120
+        lines = [line[4:] for line in text.splitlines() if line.startswith(">>> ")]
+        assert lines
+        exec("\n".join(lines), {"entropic": entropic})
+
+
+@each(OPERATIONS)
+def test_functions_are_public_and_pickle(operation):
+    for name in (operation["name"], operation["name"] + "_vjp"):
+        function = getattr(entropic, name)
+        assert name in entropic.__all__
+        assert (function.__name__, function.__qualname__, function.__module__) == (name, name, "entropic")
+        assert pickle.loads(pickle.dumps(function)) is function
+
+
+def python(*arguments, cwd=None):
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=cwd, capture_output=True, text=True, env=os.environ | {"MYPYPATH": ""}
+    )
+
+
+def test_import_is_quiet_and_leaves_torch_alone():
+    code = "import sys, entropic; entropic.softmax([1.0]); assert 'torch' not in sys.modules; print(entropic.__version__)"
+    ran = python("-W", "error", "-X", "dev", "-c", code)
+    assert (ran.returncode, ran.stdout.strip(), ran.stderr) == (0, entropic.__version__, "")
+
+
+def test_errors_leave_nothing_behind():
+    """nanobind reports objects that leak when the interpreter ends."""
+    code = "import entropic\ntry: entropic.softmax([1.0], temperature=-1)\nexcept ValueError as e: kept = e"
+    ran = python("-W", "error", "-X", "dev", "-c", code)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+USER_CODE = """
+    from typing import assert_type
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    import entropic
+
+    x32: NDArray[np.float32] = np.zeros((2, 3), np.float32)
+    assert_type(entropic.softmax(x32, temperature=2, axis=0), NDArray[np.float32])
+    assert_type(entropic.softmax(x32, out=x32), NDArray[np.float32])
+    assert_type(entropic.sparsemax([[1.0, 2.0], [3, 4]]), NDArray[np.float64])
+    assert_type(entropic.sparsemax([1, 2]), NDArray[np.float64])
+    assert_type(entropic.log_softmax(np.zeros(3, np.int64)), NDArray[np.float64])
+    assert_type(entropic.softmax_vjp(x32, x32, x32, temperature=np.float32(2)), NDArray[np.float32])
+    assert_type(entropic.simd_targets(), list[str])
+    assert_type(entropic.get_num_threads(), int)
+    total: NDArray[np.float32] = entropic.logsumexp(x32, keepdims=True)
+    entropic.softmax(x32, temprature=1.0)  # type: ignore[call-overload]
+    entropic.softmax(x32, temperature="hot")  # type: ignore[call-overload]
+    entropic.softmax(None)  # type: ignore[type-var]
+"""
+
+
+def test_stubs_by_mypy(tmp_path):
+    (tmp_path / "user.py").write_text(textwrap.dedent(USER_CODE))
+    package = pathlib.Path(entropic.__file__).parent
+    assert (package / "py.typed").exists()
+    ran = python("-m", "mypy", "--strict", "user.py", cwd=tmp_path)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    ran = python("-m", "mypy", "--strict", str(package / "__init__.pyi"), cwd=tmp_path)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_stubs_say_what_the_functions_are(tmp_path):
+    (tmp_path / "allowed").write_text(r"entropic\._core\..*")  # nanobind's functions are no Python functions
+    ran = python("-m", "mypy.stubtest", "entropic", "--ignore-missing-stub", "--allowlist", "allowed", cwd=tmp_path)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_stubs_know_torch(tmp_path):
+    pytest.importorskip("torch")
+    (tmp_path / "user.py").write_text(
+        "import torch\nimport entropic\nt: torch.Tensor = entropic.softmax(torch.zeros(3), out=torch.zeros(3))\n"
+    )
+    ran = python("-m", "mypy", "--strict", "--follow-imports=silent", "user.py", cwd=tmp_path)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.fixture
+def restored():
+    yield
+    entropic.force_simd_target("")
+    entropic.set_num_threads(0)
+
+
+HAVE_FMA = ("AVX2", "AVX3", "AVX3_DL", "AVX3_ZEN4", "AVX3_SPR", "NEON", "SVE", "SVE2", "SVE_256", "SVE2_128")
+
+
+@each(OPERATIONS)
+def test_bits_are_the_same_on_targets_with_fma_and_any_number_of_threads(operation, restored):
+    x = scores(np.random.default_rng(4), (500, 333), np.float32)
+    want = call(operation, x)
+    want_dx = call_vjp(operation, x, want, want)
+    targets = entropic.simd_targets()
+    assert entropic.simd_target() == targets[0]
+    for target in targets:
+        entropic.force_simd_target(target)
+        assert entropic.simd_target() == target
+        for threads in (1, 2, 5):
+            entropic.set_num_threads(threads)
+            assert entropic.get_num_threads() == threads
+            y, dx = call(operation, x), call_vjp(operation, x, want, want)
+            if target in HAVE_FMA:
+                np.testing.assert_array_equal(y, want)
+                np.testing.assert_array_equal(dx, want_dx)
+            np.testing.assert_allclose(y, want, rtol=1e-5, atol=1e-6)
+    entropic.force_simd_target("")
+    assert entropic.simd_target() == targets[0]
+
+
+@pytest.mark.parametrize("axis", [1, 0])
+def test_the_gil_is_released(axis, restored):
+    """A second thread runs in the middle of a call, not only before and after it."""
+    entropic.set_num_threads(1)
+    x = np.zeros((3000, 4096))
+    span = []
+
+    def work():
+        out = np.empty_like(x)
+        for _ in range(20):  # until one call is long enough to tell
+            begin = time.perf_counter()
+            entropic.log_softmax(x, axis=axis, out=out)
+            span[:] = [begin, time.perf_counter()]
+
+    worker = threading.Thread(target=work)
+    ticks = []
+    worker.start()
+    while worker.is_alive():
+        ticks.append(time.perf_counter())
+        time.sleep(0.0005)
+    begin, end = span
+    margin = (end - begin) / 4
+    assert sum(begin + margin < tick < end - margin for tick in ticks) >= 2
+
+
+def in_child(x):
+    return entropic.softmax(x)
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_works_in_a_forked_child(restored):
+    entropic.set_num_threads(2)
+    x = scores(np.random.default_rng(6), (2000, 500))
+    want = entropic.softmax(x)  # has started threads
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        for got in pool.map_async(in_child, [x, x, x]).get(timeout=60):
+            np.testing.assert_array_equal(got, want)
+
+
+def test_many_threads_at_once():
+    x = [scores(np.random.default_rng(i), (300, 200)) for i in range(8)]
+    want = [entropic.sparsemax(a, axis=0) for a in x]
+    got = [None] * len(x)
+
+    def work(i):
+        for _ in range(20):
+            got[i] = entropic.sparsemax(x[i], axis=0)
+
+    workers = [threading.Thread(target=work, args=(i,)) for i in range(len(x))]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -1,0 +1,674 @@
+// Tests of the parts that every kernel is built from: exp and log, the walk along a row, sums, maxima, thresholds.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tests/rows_test.cc"
+#include "hwy/foreach_target.h"  // before the kernels
+#include "src/rows/exp_log-inl.h"
+#include "src/rows/threshold-inl.h"
+
+#ifndef ENTROPIC_TESTS_ROWS_TEST_CC_
+#define ENTROPIC_TESTS_ROWS_TEST_CC_
+
+namespace entropic {
+
+// The parts of src/rows as functions of arrays, for one SIMD target and one element type.
+template <class T>
+struct RowParts {
+  std::size_t lanes;
+  void (*exp)(const T* x, std::size_t n, T* y);
+  void (*exp_scaled)(double temperature, const T* x, std::size_t n, T* y);
+  void (*log)(const T* x, std::size_t n, T* y);
+  void (*load)(const T* x, std::size_t count, T fill, T* lanes);
+  void (*store)(const T* lanes, std::size_t count, T* p);
+  void (*count_visits)(std::size_t n, int* visits);
+  void (*fill)(T value, std::size_t n, T* p);
+  void (*sums)(const T* x, std::size_t n, double (&sums)[2]);  // of x and of 1
+  T (*max)(const T* x, std::size_t n);
+  std::size_t (*filter)(const T* x, std::size_t n, T bound, double* survivors);
+};
+
+struct HighLow {
+  double high, low;
+};
+using ThresholdFunction = HighLow (*)(const double* z, std::size_t n);
+
+}  // namespace entropic
+
+#endif  // ENTROPIC_TESTS_ROWS_TEST_CC_
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic {
+namespace HWY_NAMESPACE {
+
+// y = function(d, x) along an array.
+template <class T, class Function>
+void TransformArray(const T* x, size_t n, T* y, const Function& function) {
+  const RowTag<T> d;
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    StoreUpTo(function(d, LoadUpTo(d, x + i, count, T(0))), d, count, y + i);
+  });
+}
+
+template <class T>
+RowParts<T> RowPartsOf() {
+  using D = RowTag<T>;
+  RowParts<T> parts;
+  parts.lanes = hn::Lanes(D());
+  parts.exp = [](const T* x, size_t n, T* y) HWY_ATTR {
+    TransformArray(x, n, y, [](D d, hn::Vec<D> v) HWY_ATTR { return Exp(d, v); });
+  };
+  parts.exp_scaled = [](double temperature, const T* x, size_t n, T* y) HWY_ATTR {
+    const ExpScaled<D> exp(D(), temperature);
+    TransformArray(x, n, y, [&](D d, hn::Vec<D> v) HWY_ATTR { return exp(d, v); });
+  };
+  parts.log = [](const T* x, size_t n, T* y) HWY_ATTR {
+    TransformArray(x, n, y, [](D d, hn::Vec<D> v) HWY_ATTR { return Log(d, v); });
+  };
+  parts.load = [](const T* x, size_t count, T fill, T* lanes) HWY_ATTR {
+    hn::StoreU(LoadUpTo(D(), x, count, fill), D(), lanes);
+  };
+  parts.store = [](const T* lanes, size_t count, T* p) HWY_ATTR { StoreUpTo(hn::LoadU(D(), lanes), D(), count, p); };
+  parts.count_visits = [](size_t n, int* visits) HWY_ATTR {
+    ForEachVector(D(), n, [&](size_t i, size_t count) HWY_ATTR {
+      for (size_t j = 0; j < count; ++j) ++visits[i + j];
+    });
+  };
+  parts.fill = [](T value, size_t n, T* p) HWY_ATTR { FillRow(D(), value, n, p); };
+  parts.sums = [](const T* x, size_t n, double(&sums)[2]) HWY_ATTR {
+    Sums(D(), n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
+      // What lies beyond count must not count.
+      terms[0] = LoadUpTo(D(), x + i, count, std::numeric_limits<T>::quiet_NaN());
+      terms[1] = hn::Set(D(), T(1));
+    });
+  };
+  parts.max = [](const T* x, size_t n) HWY_ATTR { return RowMax(D(), x, n); };
+  parts.filter = [](const T* x, size_t n, T bound, double* survivors) HWY_ATTR {
+    const auto same = [](hn::Vec<D> v) HWY_ATTR { return v; };
+    return FilterAbove(D(), same, x, n, bound, survivors);
+  };
+  return parts;
+}
+
+RowParts<float> RowPartsF32() { return RowPartsOf<float>(); }
+RowParts<double> RowPartsF64() { return RowPartsOf<double>(); }
+
+HighLow ThresholdOf(const double* z, size_t n) {
+  const Threshold tau = SimplexThreshold(z, n);
+  return {tau.high, tau.low};
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include "tests/support/cases.h"
+#include "tests/support/guarded.h"
+#include "tests/support/targets.h"
+
+namespace entropic {
+namespace {
+
+HWY_EXPORT(RowPartsF32);
+HWY_EXPORT(RowPartsF64);
+HWY_EXPORT(ThresholdOf);
+
+template <class T>
+constexpr T kInfinity = std::numeric_limits<T>::infinity();
+template <class T>
+constexpr T kNaN = std::numeric_limits<T>::quiet_NaN();
+template <class T>
+using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+
+// The parts on the active target.
+template <class T>
+RowParts<T> parts() {
+  if constexpr (sizeof(T) == 4) {
+    return HWY_DYNAMIC_DISPATCH(RowPartsF32)();
+  } else {
+    return HWY_DYNAMIC_DISPATCH(RowPartsF64)();
+  }
+}
+
+bool has_fma(const std::string& target) {
+  const std::vector<std::string> names = support::fma_targets();
+  return std::find(names.begin(), names.end(), target) != names.end();
+}
+
+// body(target, type tag) for both element types on every target.
+template <class Body>
+void for_each_target_and_type(const Body& body) {
+  support::for_each_target([&](const std::string& target) {
+    body(target, float{});
+    body(target, double{});
+  });
+}
+
+// body(type tag) for both element types.
+template <class Body>
+void for_each_type(const Body& body) {
+  body(float{});
+  body(double{});
+}
+
+template <class T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  const auto bits = [](T x, T y) { return std::bit_cast<Bits<T>>(x) == std::bit_cast<Bits<T>>(y); };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), bits);
+}
+
+template <class T, class Function, class... Arguments>
+std::vector<T> transformed(const Function& function, const std::vector<T>& x, Arguments... arguments) {
+  std::vector<T> y(x.size());
+  function(arguments..., x.data(), x.size(), y.data());
+  return y;
+}
+
+// exp and log ---------------------------------------------------------------------------------------------------------
+
+const std::vector<double> kTemperatures = {1, 0.3, 7, 1e-20, 1e20};
+
+// Largest error in units of the last place, as exp_log-inl.h states it; `slope` is what ExpScaled adds for each unit of
+// |x/T| on targets without FMA, where the product with 1/T is rounded.
+struct Bounds {
+  long double exp, exp_scaled, slope, log;
+};
+template <class T>
+Bounds bounds(bool fma) {
+  if (sizeof(T) == 4) return {.exp = 1.0, .exp_scaled = fma ? 1.2 : 1.7, .slope = fma ? 0 : 0.6L, .log = 0.9};
+  return {.exp = 1.0, .exp_scaled = fma ? 1.4 : 1.9, .slope = fma ? 0 : 0.6L, .log = 0.9};
+}
+
+// |got - want| in units of the last place of T at `want`. Infinity counts as the number that comes after the largest.
+template <class T>
+long double error_in_ulp(T got, long double want) {
+  constexpr T kLargest = std::numeric_limits<T>::max();
+  if (std::isnan(got) || std::isnan(want)) return std::isnan(got) && std::isnan(want) ? 0 : HUGE_VALL;
+  if (std::isinf(want) || want == 0) return got == static_cast<T>(want) ? 0 : HUGE_VALL;
+  if (got == kInfinity<T> && want > kLargest) return 0;
+  const long double value = std::isinf(got) ? std::copysign(std::ldexp(1.0L, std::numeric_limits<T>::max_exponent), got) : got;
+  int exponent;
+  std::frexp(want, &exponent);
+  exponent = std::max(exponent, std::numeric_limits<T>::min_exponent);
+  return std::ldexp(std::abs(value - want), std::numeric_limits<T>::digits - exponent);
+}
+
+// Evenly spaced bit patterns, every sign and exponent among them; for float64 also an even spread over what exp can take.
+template <class T>
+std::vector<T> sample() {
+  constexpr std::size_t kCount = sizeof(T) == 4 ? std::size_t{1} << 20 : std::size_t{1} << 17;
+  constexpr Bits<T> kStep = static_cast<Bits<T>>(~Bits<T>{0} / kCount) | 1;
+  std::vector<T> x;
+  for (std::size_t i = 0; i < kCount; ++i) x.push_back(std::bit_cast<T>(static_cast<Bits<T>>(i * kStep)));
+  if (sizeof(T) == 8) {
+    std::mt19937_64 random(1);
+    std::uniform_real_distribution<double> wide(-746, 710), around_one(0.5, 2);
+    for (std::size_t i = 0; i < kCount; ++i) x.push_back(static_cast<T>(i % 4 == 0 ? around_one(random) : wide(random)));
+  }
+  return x;
+}
+
+template <class T>
+std::vector<T> nans() {
+  constexpr Bits<T> kSign = Bits<T>{1} << (sizeof(T) * 8 - 1);
+  const Bits<T> infinity = std::bit_cast<Bits<T>>(kInfinity<T>), quiet = std::bit_cast<Bits<T>>(kNaN<T>);
+  std::vector<T> values;
+  for (const Bits<T> payload : {infinity + 1, infinity + 0x1234, quiet, quiet + 1, quiet + 0x2a2a2, kSign - 1}) {
+    values.push_back(std::bit_cast<T>(payload));
+    values.push_back(std::bit_cast<T>(payload | kSign));
+  }
+  return values;
+}
+
+TEST(ExpLog, KeepNaN) {
+  for_each_target_and_type([]<class T>(const std::string&, T) {
+    const std::vector<T> x = nans<T>();
+    for (const T y : transformed(parts<T>().exp, x)) ASSERT_TRUE(std::isnan(y));
+    for (const T y : transformed(parts<T>().log, x)) ASSERT_TRUE(std::isnan(y));
+    for (const double temperature : kTemperatures) {
+      for (const T y : transformed(parts<T>().exp_scaled, x, temperature)) ASSERT_TRUE(std::isnan(y)) << "temperature " << temperature;
+    }
+  });
+}
+
+// Exact results, zeros with their sign.
+template <class T>
+void expect_values(const char* name, const std::vector<std::pair<T, T>>& table, const std::function<std::vector<T>(const std::vector<T>&)>& f) {
+  std::vector<T> x, want;
+  for (const auto& [argument, value] : table) x.push_back(argument), want.push_back(value);
+  const std::vector<T> got = f(x);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    EXPECT_TRUE(got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i]))) << name << "(" << x[i] << ") is " << got[i];
+    EXPECT_TRUE(std::isnan(want[i]) || std::signbit(got[i]) == std::signbit(want[i])) << name << "(" << x[i] << ") is " << got[i];
+  }
+}
+
+TEST(ExpLog, SpecialValues) {
+  for_each_target_and_type([]<class T>(const std::string&, T) {
+    constexpr T kLargest = std::numeric_limits<T>::max(), kTiny = std::numeric_limits<T>::denorm_min();
+    // The smallest argument with an infinite result, and the largest with the result 0.
+    const T over = sizeof(T) == 4 ? static_cast<T>(0x1.62e43p6) : static_cast<T>(0x1.62e42fefa39fp9);
+    const T under = sizeof(T) == 4 ? static_cast<T>(-0x1.9fe36ap6) : static_cast<T>(-0x1.74910d52d3053p9);
+    const RowParts<T> on = parts<T>();
+    expect_values<T>("Exp", {{0, 1}, {-T(0), 1}, {kTiny, 1}, {-kTiny, 1}, {kInfinity<T>, kInfinity<T>}, {-kInfinity<T>, 0},
+                             {over, kInfinity<T>}, {kLargest, kInfinity<T>}, {200 * over, kInfinity<T>}, {under, 0}, {2 * under, 0}, {-kLargest, 0}},
+                     [&](const std::vector<T>& x) { return transformed(on.exp, x); });
+    expect_values<T>("Log", {{0, -kInfinity<T>}, {-T(0), -kInfinity<T>}, {1, 0}, {kInfinity<T>, kInfinity<T>}, {-kInfinity<T>, kNaN<T>},
+                             {-kTiny, kNaN<T>}, {-1, kNaN<T>}, {-kLargest, kNaN<T>}},
+                     [&](const std::vector<T>& x) { return transformed(on.log, x); });
+    for (const double temperature : kTemperatures) {
+      SCOPED_TRACE(temperature);
+      const T far = static_cast<T>(2 * std::abs(static_cast<double>(under)) * temperature);
+      expect_values<T>("ExpScaled", {{0, 1}, {-T(0), 1}, {-kInfinity<T>, 0}, {-kLargest, 0}, {-far, 0}},
+                       [&](const std::vector<T>& x) { return transformed(on.exp_scaled, x, temperature); });
+    }
+  });
+}
+
+// Around every argument where something changes: overflow, the first subnormal result, the first 0.
+TEST(ExpLog, KeepTheirErrorAtTheEnds) {
+  for_each_target_and_type([]<class T>(const std::string& target, T) {
+    constexpr T kSmallest = std::numeric_limits<T>::min(), kTiny = std::numeric_limits<T>::denorm_min();
+    std::vector<T> ends, positive;
+    for (const T x : {std::numeric_limits<T>::max(), kSmallest, kTiny}) {
+      const Bits<T> at = std::bit_cast<Bits<T>>(static_cast<T>(std::log(static_cast<long double>(x))));
+      for (Bits<T> bits = at - 1000; bits < at + 1000; ++bits) ends.push_back(std::bit_cast<T>(bits));
+    }
+    for (const T x : {kSmallest, T(1), static_cast<T>(std::sqrt(0.5L)), static_cast<T>(std::sqrt(2.0L))}) {
+      const Bits<T> at = std::bit_cast<Bits<T>>(x);
+      for (Bits<T> bits = at - 1000; bits < at + 1000; ++bits) positive.push_back(std::bit_cast<T>(bits));
+    }
+    for (Bits<T> bits = 1; bits < 1000; ++bits) positive.push_back(std::bit_cast<T>(bits));
+    const Bounds bound = bounds<T>(has_fma(target));
+    const std::vector<T> exp = transformed(parts<T>().exp, ends), log = transformed(parts<T>().log, positive);
+    for (std::size_t i = 0; i < ends.size(); ++i) {
+      const long double want = std::exp(static_cast<long double>(ends[i]));
+      ASSERT_LE(error_in_ulp(exp[i], want), bound.exp) << "Exp(" << ends[i] << ") is " << exp[i];
+    }
+    for (std::size_t i = 0; i < positive.size(); ++i) {
+      const long double want = std::log(static_cast<long double>(positive[i]));
+      ASSERT_LE(error_in_ulp(log[i], want), bound.log) << "Log(" << positive[i] << ") is " << log[i];
+    }
+  });
+}
+
+TEST(ExpLog, ErrorIsAsStated) {
+  for_each_type([]<class T>(T) {
+    const std::vector<T> x = sample<T>();
+    std::vector<long double> exp, log;
+    for (const T v : x) {
+      exp.push_back(std::exp(static_cast<long double>(v)));
+      log.push_back(std::log(static_cast<long double>(v)));
+    }
+    support::for_each_target([&](const std::string& target) {
+      const Bounds bound = bounds<T>(has_fma(target));
+      const std::vector<T> got_exp = transformed(parts<T>().exp, x), got_log = transformed(parts<T>().log, x);
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        ASSERT_LE(error_in_ulp(got_exp[i], exp[i]), bound.exp) << "Exp(" << x[i] << ") is " << got_exp[i];
+        ASSERT_LE(error_in_ulp(got_log[i], log[i]), bound.log) << "Log(" << x[i] << ") is " << got_log[i];
+      }
+    });
+  });
+}
+
+TEST(ExpScaled, ErrorIsAsStated) {
+  for_each_type([]<class T>(T) {
+    constexpr T kSmallest = std::numeric_limits<T>::min();
+    for (const double temperature : kTemperatures) {
+      SCOPED_TRACE(temperature);
+      const double farthest = 1.1 * std::log(static_cast<double>(kSmallest)) * temperature;
+      std::mt19937_64 random(2);
+      std::uniform_real_distribution<double> uniform(farthest, 0), exponent(-40, 0);
+      std::vector<T> x;
+      std::vector<long double> want;
+      for (int i = 0; i < 1 << 16; ++i) {
+        x.push_back(static_cast<T>(i % 2 == 0 ? uniform(random) : farthest * std::exp2(exponent(random))));
+        // x/T to more digits than long double has: the quotient and its remainder.
+        const long double z = x.back() / static_cast<long double>(temperature);
+        const long double rest = std::fma(-z, static_cast<long double>(temperature), static_cast<long double>(x.back())) / temperature;
+        want.push_back(std::exp(z) * (1 + rest));
+      }
+      support::for_each_target([&](const std::string& target) {
+        const Bounds bound = bounds<T>(has_fma(target));
+        const std::vector<T> got = transformed(parts<T>().exp_scaled, x, temperature);
+        for (std::size_t i = 0; i < x.size(); ++i) {
+          if (want[i] < kSmallest) {
+            ASSERT_TRUE(got[i] >= 0 && got[i] <= kSmallest) << "ExpScaled(" << x[i] << ") is " << got[i];
+          } else {
+            ASSERT_LE(error_in_ulp(got[i], want[i]), bound.exp_scaled - bound.slope * std::log(want[i]))
+                << "ExpScaled(" << x[i] << ") is " << got[i];
+          }
+        }
+      });
+    }
+  });
+}
+
+// What "x_i > x_j implies p_i >= p_j" rests on. Numbers that follow each other, around every power of two and every place
+// where the exponent of the result changes, and elsewhere.
+TEST(ExpScaled, NeverFalls) {
+  for_each_target_and_type([]<class T>(const std::string&, T) {
+    constexpr Bits<T> kRun = 512;
+    for (const double temperature : {1.0, 0.3, 7.0}) {
+      std::vector<double> places;
+      for (int k = 0; k < 126; ++k) places.push_back(-(k + 0.5) * std::log(2.0) * temperature);
+      for (int e = -40; e < 7; ++e) places.push_back(-std::ldexp(temperature, e));
+      std::mt19937_64 random(3);
+      std::uniform_real_distribution<double> exponent(-12, 6);
+      for (int i = 0; i < 200; ++i) places.push_back(-std::exp2(exponent(random)) * temperature);
+      std::size_t falls = 0, pairs = 0;
+      T first = 0;
+      for (const double place : places) {
+        const Bits<T> at = std::bit_cast<Bits<T>>(static_cast<T>(place));
+        std::vector<T> x;
+        for (Bits<T> bits = at - kRun; bits < at + kRun; ++bits) x.push_back(std::bit_cast<T>(bits));
+        const std::vector<T> y = transformed(parts<T>().exp_scaled, x, temperature);
+        for (std::size_t i = 0; i + 1 < x.size(); ++i, ++pairs) {
+          if (y[i + 1] > y[i] && falls++ == 0) first = x[i + 1];  // x[i + 1] < x[i]: the bits of negative numbers grow downwards
+        }
+      }
+      EXPECT_EQ(falls, 0u) << "of " << pairs << " pairs, the first at x = " << std::hexfloat << first << std::defaultfloat
+                           << ", temperature " << temperature << ", float" << 8 * sizeof(T);
+    }
+  });
+}
+
+TEST(ExpLog, SameBitsOnTargetsWithFma) {
+  for_each_type([]<class T>(T) {
+    const std::vector<T> x = sample<T>();
+    std::vector<T> non_positive;
+    for (const T v : x) {
+      if (v <= 0) non_positive.push_back(v);
+    }
+    std::vector<std::vector<T>> first;
+    support::for_each_target([&](const std::string& target) {
+      if (!has_fma(target)) return;
+      std::vector<std::vector<T>> results = {transformed(parts<T>().exp, x), transformed(parts<T>().log, x)};
+      for (const double temperature : kTemperatures) results.push_back(transformed(parts<T>().exp_scaled, non_positive, temperature));
+      // Which NaN it is may differ.
+      for (std::vector<T>& result : results) {
+        for (T& y : result) y = std::isnan(y) ? kNaN<T> : y;
+      }
+      if (first.empty()) first = results;
+      for (std::size_t i = 0; i < results.size(); ++i) ASSERT_TRUE(same_bits(results[i], first[i])) << "function " << i;
+    });
+  });
+}
+
+// The walk along a row ------------------------------------------------------------------------------------------------
+
+// Rows end at an unmapped page: one element too far stops the test.
+TEST(Loop, LoadsWhatIsThereAndFillsTheRest) {
+  for_each_target_and_type([]<class T>(const std::string&, T) {
+    const RowParts<T> on = parts<T>();
+    for (std::size_t count = 0; count <= 16; ++count) {
+      const support::Guarded<T> x(count);
+      for (std::size_t i = 0; i < count; ++i) x.data()[i] = static_cast<T>(i + 1);
+      for (const T fill : {T(0), T(-7), -kInfinity<T>}) {
+        T lanes[16];
+        on.load(x.data(), count, fill, lanes);
+        for (std::size_t i = 0; i < on.lanes; ++i) ASSERT_EQ(lanes[i], i < count ? T(i + 1) : fill) << "count " << count << " lane " << i;
+      }
+    }
+  });
+}
+
+TEST(Loop, StoresWhatItIsToldAndNothingElse) {
+  for_each_target_and_type([]<class T>(const std::string&, T) {
+    const RowParts<T> on = parts<T>();
+    T lanes[16];
+    for (std::size_t i = 0; i < 16; ++i) lanes[i] = static_cast<T>(i + 1);
+    for (std::size_t count = 0; count <= 16; ++count) {
+      const support::Guarded<T> p(count);
+      on.store(lanes, count, p.data());
+      std::vector<T> padded(48, T(-5));
+      on.store(lanes, count, padded.data() + 16);
+      const std::size_t stored = std::min(count, on.lanes);
+      for (std::size_t i = 0; i < stored; ++i) ASSERT_EQ(p.data()[i], T(i + 1)) << "count " << count;
+      for (std::size_t i = 0; i < padded.size(); ++i) {
+        ASSERT_EQ(padded[i], i >= 16 && i < 16 + stored ? T(i - 15) : T(-5)) << "count " << count << " entry " << i;
+      }
+    }
+  });
+}
+
+TEST(Loop, VisitsEachElementOnce) {
+  for_each_target_and_type([]<class T>(const std::string&, T) {
+    for (std::size_t n = 0; n <= 200; ++n) {
+      const support::Guarded<int> visits(n);
+      std::fill_n(visits.data(), n, 0);
+      parts<T>().count_visits(n, visits.data());
+      for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(visits.data()[i], 1) << "n " << n << " element " << i;
+      const support::Guarded<T> row(n);
+      parts<T>().fill(T(3), n, row.data());
+      for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(row.data()[i], T(3)) << "n " << n << " element " << i;
+    }
+  });
+}
+
+// Sums and maxima -----------------------------------------------------------------------------------------------------
+
+// The order of sums as reduce-inl.h defines it, one element after the other.
+template <class T>
+double sum_in_order(const T* x, std::size_t n) {
+  double totals[16] = {};
+  for (std::size_t base = 0; base < n; base += 256) {
+    T accumulators[4][16] = {};
+    for (std::size_t i = base; i < std::min(n, base + 256); ++i) accumulators[i / 16 % 4][i % 16] += x[i];
+    for (std::size_t lane = 0; lane < 16; ++lane) {
+      const T even = accumulators[0][lane] + accumulators[2][lane], odd = accumulators[1][lane] + accumulators[3][lane];
+      totals[lane] += static_cast<double>(even + odd);
+    }
+  }
+  for (std::size_t half = 8; half > 0; half /= 2) {
+    for (std::size_t lane = 0; lane < half; ++lane) totals[lane] += totals[lane + half];
+  }
+  return totals[0];
+}
+
+// No multiplication, so the same bits even where there is no FMA.
+TEST(Sums, AreInTheStatedOrderOnEveryTarget) {
+  for_each_target_and_type([]<class T>(const std::string&, T) {
+    for (std::size_t n = 0; n <= 600; ++n) {
+      const std::vector<T> values = support::normal_row<T>(n, 100, 3, static_cast<unsigned>(n));
+      const support::Guarded<T> x(n);
+      std::copy(values.begin(), values.end(), x.data());
+      double sums[2];
+      parts<T>().sums(x.data(), n, sums);
+      ASSERT_EQ(sums[0], sum_in_order(values.data(), n)) << "n " << n;
+      ASSERT_EQ(sums[1], static_cast<double>(n));
+    }
+  });
+}
+
+TEST(Sums, AreExactForIntegers) {
+  for_each_target_and_type([]<class T>(const std::string&, T) {
+    for (const std::size_t n : {1u, 15u, 17u, 100u, 255u, 256u, 257u, 600u, 4099u, 100000u}) {
+      std::vector<T> x(n);
+      double want = 0;
+      for (std::size_t i = 0; i < n; ++i) want += x[i] = static_cast<T>(static_cast<double>(i * 7919 % 200003) - 100001);
+      double sums[2];
+      parts<T>().sums(x.data(), n, sums);
+      ASSERT_EQ(sums[0], want) << "n " << n;
+      ASSERT_EQ(sums[1], static_cast<double>(n));
+    }
+  });
+}
+
+TEST(Sums, SeeEveryNaN) {
+  for_each_target_and_type([]<class T>(const std::string&, T) {
+    for (const std::size_t n : {1u, 5u, 16u, 63u, 65u, 300u}) {
+      for (std::size_t i = 0; i < n; ++i) {
+        std::vector<T> x(n, T(1));
+        x[i] = kNaN<T>;
+        double sums[2];
+        parts<T>().sums(x.data(), n, sums);
+        ASSERT_TRUE(std::isnan(sums[0])) << "n " << n << " element " << i;
+        ASSERT_EQ(sums[1], static_cast<double>(n));
+      }
+    }
+  });
+}
+
+TEST(RowMax, FindsTheLargestWhereverItIs) {
+  for_each_target_and_type([]<class T>(const std::string&, T) {
+    const auto max = parts<T>().max;
+    ASSERT_EQ(max(nullptr, 0), -kInfinity<T>);
+    for (std::size_t n = 1; n <= 150; ++n) {
+      const support::Guarded<T> x(n);
+      for (const T others : {T(-3), -kInfinity<T>, -std::numeric_limits<T>::max()}) {
+        for (const T largest : {T(-2), T(0), std::numeric_limits<T>::max(), kInfinity<T>}) {
+          for (std::size_t i = 0; i < n; ++i) {
+            std::fill_n(x.data(), n, others);
+            x.data()[i] = largest;
+            ASSERT_EQ(max(x.data(), n), largest) << "n " << n << " element " << i;
+          }
+        }
+        std::fill_n(x.data(), n, others);
+        ASSERT_EQ(max(x.data(), n), others) << "n " << n;
+      }
+    }
+  });
+}
+
+// A NaN anywhere: the maximum of some of the others, or NaN.
+TEST(RowMax, OfARowWithNaNIsOneOfTheRowOrMinusInfinity) {
+  for_each_target_and_type([]<class T>(const std::string&, T) {
+    for (std::size_t n = 1; n <= 100; ++n) {
+      std::vector<T> x = support::normal_row<T>(n, 1, 0, static_cast<unsigned>(n));
+      const T largest = *std::max_element(x.begin(), x.end());
+      for (std::size_t i = 0; i < n; ++i) {
+        std::vector<T> with_nan = x;
+        with_nan[i] = kNaN<T>;
+        const T max = parts<T>().max(with_nan.data(), n);
+        ASSERT_TRUE(!(max > largest)) << "n " << n << " element " << i << " is " << max;
+      }
+    }
+  });
+}
+
+// Thresholds ----------------------------------------------------------------------------------------------------------
+
+TEST(FilterAbove, KeepsOrderAndNaN) {
+  for_each_target_and_type([]<class T>(const std::string&, T) {
+    for (std::size_t n = 0; n <= 200; ++n) {
+      for (const double share : {0.0, 0.1, 0.5, 1.0}) {
+        std::vector<T> row = support::normal_row<T>(n, 1, 0, static_cast<unsigned>(n));
+        std::mt19937 random(static_cast<unsigned>(n));
+        std::bernoulli_distribution above(share), nan(0.05), absent(0.05);
+        std::vector<double> want;
+        for (T& z : row) {
+          z = above(random) ? std::abs(z) : -1 - std::abs(z);
+          if (nan(random)) z = kNaN<T>;
+          if (absent(random)) z = -kInfinity<T>;
+          if (!(z <= T(-1))) want.push_back(z);
+        }
+        const support::Guarded<T> x(n);
+        std::copy(row.begin(), row.end(), x.data());
+        const support::Guarded<double> survivors(n + 16);
+        const std::size_t kept = parts<T>().filter(x.data(), n, T(-1), survivors.data());
+        ASSERT_EQ(kept, want.size()) << "n " << n << " share " << share;
+        for (std::size_t i = 0; i < kept; ++i) {
+          ASSERT_TRUE(survivors.data()[i] == want[i] || (std::isnan(survivors.data()[i]) && std::isnan(want[i]))) << "n " << n << " entry " << i;
+        }
+      }
+    }
+  });
+}
+
+TEST(FilterAbove, LeavesTheBoundItselfOut) {
+  for_each_target_and_type([]<class T>(const std::string&, T) {
+    const std::vector<T> x = {T(-1), std::nextafter(T(-1), T(0)), std::nextafter(T(-1), T(-2)), T(-1), T(0)};
+    std::vector<double> survivors(x.size() + 16);
+    ASSERT_EQ(parts<T>().filter(x.data(), x.size(), T(-1), survivors.data()), 2u);
+    ASSERT_EQ(survivors[0], static_cast<double>(x[1]));
+    ASSERT_EQ(survivors[1], 0);
+  });
+}
+
+// tau by sorting: the largest k with z_(k) > (z_(1) + ... + z_(k) - 1) / k.
+long double sorted_threshold(std::vector<double> z) {
+  std::sort(z.begin(), z.end(), std::greater<>());
+  long double tau = 0, sum = 0;
+  for (std::size_t k = 0; k < z.size(); ++k) {
+    sum += z[k];
+    const long double candidate = (sum - 1) / static_cast<long double>(k + 1);
+    if (z[k] > candidate) tau = candidate;
+  }
+  return tau;
+}
+
+// Scores z <= 0 with maximum 0.
+std::map<std::string, std::vector<double>> threshold_cases() {
+  std::map<std::string, std::vector<double>> cases;
+  cases["one score"] = {0};
+  cases["two equal"] = {0, 0};
+  cases["on the edge of the support"] = {0, -1};
+  cases["just inside"] = {0, -1 + 0x1p-53};
+  cases["three on the edge"] = {0, -0.5, -0.75};
+  cases["below the bound too"] = {0, -0.25, -2, -1e300};
+  for (const std::size_t n : {3u, 7u, 16u, 17u, 64u, 100u, 257u, 1000u, 5000u}) {
+    for (const double scale : {1e-9, 1e-3, 0.1, 1.0, 10.0}) {
+      std::vector<double> z = support::normal_row<double>(n, scale, 0, static_cast<unsigned>(n));
+      const double max = *std::max_element(z.begin(), z.end());
+      for (double& score : z) score -= max;
+      cases["normal " + std::to_string(n) + " scale " + std::to_string(scale)] = z;
+    }
+    cases["equal " + std::to_string(n)] = std::vector<double>(n, 0.0);
+    std::vector<double> steps(n);
+    for (std::size_t i = 0; i < n; ++i) steps[i] = -static_cast<double>(i) / 16;
+    cases["steps " + std::to_string(n)] = steps;
+  }
+  for (const double scale : {0.0, 1e-12, 1e-6, 1e-5, 1e-4}) {
+    std::vector<double> flat(100000);
+    for (std::size_t i = 1; i < flat.size(); ++i) flat[i] = -scale * static_cast<double>(i * 7919 % 100003) / 100003;
+    cases["flat 100000, spread " + std::to_string(scale)] = flat;
+  }
+  return cases;
+}
+
+TEST(SimplexThreshold, AgreesWithSorting) {
+  for (const auto& [name, z] : threshold_cases()) {
+    const long double want = sorted_threshold(z);
+    std::vector<double> first;
+    support::for_each_target([&](const std::string& target) {
+      const support::Guarded<double> guarded(z.size());
+      std::copy(z.begin(), z.end(), guarded.data());
+      const HighLow tau = HWY_DYNAMIC_DISPATCH(ThresholdOf)(guarded.data(), z.size());
+      const long double both = static_cast<long double>(tau.high) + tau.low;
+      ASSERT_LE(std::abs(both - want), 0x1p-53) << name;
+      ASSERT_LE(std::abs(tau.low), 1e-12) << name;
+      long double sum = 0;
+      for (const double score : z) sum += std::max(score - both, 0.0L);
+      ASSERT_LE(std::abs(sum - 1), 1e-13L) << name;
+      if (!has_fma(target)) return;
+      if (first.empty()) first = {tau.high, tau.low};
+      ASSERT_EQ(first, (std::vector<double>{tau.high, tau.low})) << name;
+    });
+  }
+}
+
+TEST(SimplexThreshold, IsNaNWhereAScoreIs) {
+  support::for_each_target([](const std::string&) {
+    for (const std::size_t n : {1u, 2u, 17u, 300u}) {
+      for (std::size_t i = 0; i < n; ++i) {
+        std::vector<double> z(n, 0.0);
+        z[i] = kNaN<double>;
+        ASSERT_TRUE(std::isnan(HWY_DYNAMIC_DISPATCH(ThresholdOf)(z.data(), n).low)) << "n " << n << " element " << i;
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace entropic
+
+#endif  // HWY_ONCE
