@@ -3,6 +3,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/maps/maps.cc"
 #include "hwy/foreach_target.h"  // before the kernels
+#include "hwy/cache_control.h"
 #include "src/maps/all-inl.h"
 
 #ifndef ENTROPIC_MAPS_MAPS_CC_
@@ -16,6 +17,7 @@ struct Share {
   std::size_t begin, end;
   double* scratch;  // of the kernel: n + 32
   T* rescaled;      // of PrepareRow: n
+  bool stream;      // the output is too large for the cache
 };
 
 // What one SIMD target has for one element type.
@@ -53,16 +55,14 @@ HWY_INLINE void MapShortGroups(const Op& op, MatrixView<const T> x, MatrixView<T
       out[r] = p.row(begin + HWY_MIN(r, count - 1));
     }
     ShortRows<T> rows(x.cols);
-    rows.Load(in, -kInfinity<T>);
-    HWY_ALIGN T max[kRows];
-    rows.Max(max);
-    bool finite = true;
-    for (size_t r = 0; r < count; ++r) finite &= IsFinite(max[r]);
-    if (HWY_UNLIKELY(!finite)) {
+    const auto max = rows.Load(in, -kInfinity<T>);
+    if (HWY_UNLIKELY(!hn::AllTrue(d, hn::IsFinite(max)))) {
+      HWY_ALIGN T row_max[ShortRows<T>::kLanes];
+      hn::Store(max, d, row_max);
       for (size_t r = 0; r < count; ++r) {
-        if (IsFinite(max[r])) continue;
+        if (IsFinite(row_max[r])) continue;
         NonFiniteRow(d, in[r], x.cols, out[r]);
-        out[r] = share.rescaled;  // what the kernel makes of it
+        out[r] = share.rescaled;  // takes what the kernel makes of it
       }
     }
     MapShortRows(op, max, rows, out, count);
@@ -79,11 +79,12 @@ void MapRows(const Map& map, MatrixView<const T> x, MatrixView<T> p, Share<T> sh
         for (size_t r = share.begin; r < share.end; ++r) {
           const auto row = PrepareRow(d, op, x.row(r), n, share.rescaled);
           if (IsFinite(row.max)) {
-            MapRow(d, row.op, row.x, n, row.max, p.row(r), share.scratch);
+            MapRow(d, row.op, row.x, n, row.max, p.row(r), {share.scratch, share.stream});
           } else {
             NonFiniteRow(d, x.row(r), n, p.row(r));
           }
         }
+        if (share.stream) hwy::FlushStream();
       },
       map);
 }
@@ -98,9 +99,10 @@ void VjpRows(const Map& map, MatrixView<const T> x, MatrixView<const T> p, Matri
           if (HasInfiniteScore(x.row(r), p.row(r), x.cols, T(0))) {
             FillRow(d, T(0), x.cols, dx.row(r));
           } else {
-            VjpRow(d, op, p.row(r), g.row(r), x.cols, dx.row(r));
+            VjpRow(d, op, p.row(r), g.row(r), x.cols, dx.row(r), {share.scratch, share.stream});
           }
         }
+        if (share.stream) hwy::FlushStream();
       },
       map);
 }
@@ -155,7 +157,7 @@ void LogSumExpVjpRows(const LogSumExp& op, MatrixView<const T> x, MatrixView<con
   for (size_t r = share.begin; r < share.end; ++r) {
     const auto row = PrepareRow(d, Softmax{.temperature = op.temperature}, x.row(r), n, share.rescaled);
     if (IsFinite(row.max)) {
-      MapRow(d, row.op, row.x, n, row.max, dx.row(r), share.scratch);
+      MapRow(d, row.op, row.x, n, row.max, dx.row(r), {share.scratch, false});
       ScaleRow(d, *g.row(r), n, dx.row(r));
     } else {
       // The gradient is 0 at -inf scores and in rows with +inf.
@@ -199,13 +201,18 @@ MapKernels<T> kernels() {
 }
 
 // Shares the rows of x out and calls rows(share) for each piece.
+// A batch of at least this many bytes is written around the caches: more than a core's share of the last level.
+constexpr std::size_t kStreamedBytes = std::size_t{16} << 20;
+
 template <class T, class Rows>
-void for_shares(MatrixView<const T> x, const Rows& rows) {
+void for_shares(MatrixView<const T> x, const T* out, const Rows& rows) {
   if (x.cols == 0) return;
+  // Not over the input: its lines are in cache already.
+  const bool stream = out != x.data && x.rows * x.cols * sizeof(T) >= kStreamedBytes;
   parallel_rows(x.rows, x.cols, [&](std::size_t begin, std::size_t end) {
     const std::size_t padded = (x.cols + 47) / 16 * 16;
     double* memory = scratch(2 * padded);
-    rows(Share<T>{begin, end, memory, reinterpret_cast<T*>(memory + padded)});
+    rows(Share<T>{begin, end, memory, reinterpret_cast<T*>(memory + padded), stream});
   });
 }
 
@@ -237,7 +244,7 @@ void apply(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixVi
   std::visit([](const auto& op) { check_params(op); }, map);
   check_map(name_of(map), x, "p", p);
   const auto rows = kernels<T>().map;
-  for_shares<T>(x, [&](Share<T> share) { rows(map, x, p, share); });
+  for_shares<T>(x, p.data, [&](Share<T> share) { rows(map, x, p, share); });
 }
 
 template <class T>
@@ -246,7 +253,7 @@ void apply_vjp(const Map& map, MatrixView<const std::type_identity_t<T>> x, Matr
   std::visit([](const auto& op) { check_params(op); }, map);
   check_vjp(name_of(map), x, "p", p, g, dx);
   const auto rows = kernels<T>().vjp;
-  for_shares<T>(x, [&](Share<T> share) { rows(map, x, p, g, dx, share); });
+  for_shares<T>(x, dx.data, [&](Share<T> share) { rows(map, x, p, g, dx, share); });
 }
 
 template <class T>
@@ -254,7 +261,7 @@ void log_softmax(MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y, c
   check_params(options);
   check_map("log_softmax", x, "y", y);
   const auto rows = kernels<T>().log_softmax;
-  for_shares<T>(x, [&](Share<T> share) { rows(options, x, y, share); });
+  for_shares<T>(x, y.data, [&](Share<T> share) { rows(options, x, y, share); });
 }
 
 template <class T>
@@ -263,7 +270,7 @@ void log_softmax_vjp(MatrixView<const std::type_identity_t<T>> x, MatrixView<con
   check_params(options);
   check_vjp("log_softmax", x, "y", y, g, dx);
   const auto rows = kernels<T>().log_softmax_vjp;
-  for_shares<T>(x, [&](Share<T> share) { rows(options, x, y, g, dx, share); });
+  for_shares<T>(x, dx.data, [&](Share<T> share) { rows(options, x, y, g, dx, share); });
 }
 
 template <class T>
@@ -277,7 +284,7 @@ void logsumexp(MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y, con
     for (std::size_t r = 0; r < y.rows; ++r) *y.row(r) = -std::numeric_limits<T>::infinity();
   }
   const auto rows = kernels<T>().logsumexp;
-  for_shares<T>(x, [&](Share<T> share) { rows(options, x, y, share); });
+  for_shares<T>(x, y.data, [&](Share<T> share) { rows(options, x, y, share); });
 }
 
 template <class T>
@@ -289,7 +296,7 @@ void logsumexp_vjp(MatrixView<const std::type_identity_t<T>> x, MatrixView<const
   check_shape("logsumexp", "g", g, "a column with x's rows", x.rows, std::size_t{1});
   if (overlap(g, MatrixView<const T>(dx))) fail("logsumexp: dx must share no memory with g");
   const auto rows = kernels<T>().logsumexp_vjp;
-  for_shares<T>(x, [&](Share<T> share) { rows(options, x, g, dx, share); });
+  for_shares<T>(x, dx.data, [&](Share<T> share) { rows(options, x, g, dx, share); });
 }
 
 template void apply(const Map&, MatrixView<const float>, MatrixView<float>);

@@ -15,6 +15,12 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic {
 namespace HWY_NAMESPACE {
 
+// What a kernel is given besides its row.
+struct Workspace {
+  double* scratch;  // n + 32 numbers
+  bool stream;      // the output is too large for the cache: write around it
+};
+
 template <class T>
 inline constexpr T kInfinity = std::numeric_limits<T>::infinity();
 template <class T>

@@ -17,9 +17,10 @@ namespace entropic {
 namespace HWY_NAMESPACE {
 
 // Three sweeps over a row that is in cache after the first: maximum, exp and sum, scale. The terms are at most 1 and the
-// largest is 1, so the sum is in [1, n]: no overflow, no division by 0. A NaN score makes it NaN.
+// largest is 1, so the sum is in [1, n]: no overflow, no division by 0. A NaN score makes it NaN. The terms wait in p; to
+// keep them elsewhere and stream p out was no faster, since nothing then overlaps with the streaming.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void MapRow(D d, const Softmax& op, const T* x, size_t n, T max, T* p, double* /*scratch*/) {
+HWY_INLINE void MapRow(D d, const Softmax& op, const T* x, size_t n, T max, T* p, Workspace /*workspace*/) {
   const ExpScaled<D> exp(d, op.temperature);
   const auto shift = hn::Set(d, max);
   const double sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
@@ -36,12 +37,11 @@ HWY_INLINE void MapRow(D d, const Softmax& op, const T* x, size_t n, T max, T* p
 
 // The same for a group of short rows. A NaN score makes the sum NaN, and with it every product.
 template <class T>
-HWY_INLINE void MapShortRows(const Softmax& op, const T* max, ShortRows<T>& rows, T* const* p, size_t count) {
+HWY_INLINE void MapShortRows(const Softmax& op, hn::Vec<RowTag<T>> max, ShortRows<T>& rows, T* const* p, size_t count) {
   const RowTag<T> d;
   const ExpScaled<RowTag<T>> exp(d, op.temperature);
-  const auto shift = rows.Spread(max);
   double sums[ShortRows<T>::kRows];
-  rows.TransformAndSum(sums, [&](hn::Vec<RowTag<T>> x) HWY_ATTR { return exp(d, hn::Sub(x, shift)); });
+  rows.TransformAndSum(sums, [&](hn::Vec<RowTag<T>> x) HWY_ATTR { return exp(d, hn::Sub(x, max)); });
   HWY_ALIGN T inverse[ShortRows<T>::kRows];
   for (size_t r = 0; r < ShortRows<T>::kRows; ++r) inverse[r] = static_cast<T>(1 / sums[r]);
   const auto factor = rows.Spread(inverse);
@@ -50,18 +50,18 @@ HWY_INLINE void MapShortRows(const Softmax& op, const T* max, ShortRows<T>& rows
 
 // dx = p (g - <g, p>) / T. Where p is 0 the product is replaced by 0, so that g may hold anything there.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void VjpRow(D d, const Softmax& op, const T* p, const T* g, size_t n, T* dx) {
+HWY_INLINE void VjpRow(D d, const Softmax& op, const T* p, const T* g, size_t n, T* dx, Workspace workspace) {
   const double dot = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto pi = LoadUpTo(d, p + i, count, T(0));
     return hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d)), hn::Mul(pi, LoadUpTo(d, g + i, count, T(0))));
   });
   const auto mean = hn::Set(d, static_cast<T>(dot));
   const auto inverse = hn::Set(d, ClampedInverse<T>(op.temperature));
-  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+  WriteRow(d, workspace.stream, n, dx, [&](size_t i, size_t count) HWY_ATTR {
     const auto pi = LoadUpTo(d, p + i, count, T(0));
     const auto gi = LoadUpTo(d, g + i, count, T(0));
     const auto v = hn::Mul(hn::Mul(pi, hn::Sub(gi, mean)), inverse);
-    StoreUpTo(hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d)), v), d, count, dx + i);
+    return hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d)), v);
   });
 }
 

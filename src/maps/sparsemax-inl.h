@@ -20,17 +20,17 @@ namespace HWY_NAMESPACE {
 // sweep writes. z - tau is taken in two steps, tau's upper part being exact in T: near the threshold the first
 // difference is exact, so p has a relative error of two roundings and the row sums to 1 for any n.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void MapRow(D d, const Sparsemax& op, const T* x, size_t n, T max, T* p, double* scratch) {
+HWY_INLINE void MapRow(D d, const Sparsemax& op, const T* x, size_t n, T max, T* p, Workspace workspace) {
   const RelativeScores<D> relative(hn::Set(d, max), op.temperature);
-  const size_t kept = FilterAbove(d, relative, x, n, T(-1), scratch);
-  const Threshold tau = SimplexThreshold(scratch, kept);
+  const size_t kept = FilterAbove(d, relative, x, n, T(-1), workspace.scratch);
+  const Threshold tau = SimplexThreshold(workspace.scratch, kept);
   if (tau.low != tau.low) return FillRow(d, kNaN<T>, n, p);
   const T high = static_cast<T>(tau.high);
   const auto tau_high = hn::Set(d, high);
   const auto tau_low = hn::Set(d, static_cast<T>((tau.high - static_cast<double>(high)) + tau.low));
-  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+  WriteRow(d, workspace.stream, n, p, [&](size_t i, size_t count) HWY_ATTR {
     const auto z = relative(LoadUpTo(d, x + i, count, max));
-    StoreUpTo(hn::Max(hn::Sub(hn::Sub(z, tau_high), tau_low), hn::Zero(d)), d, count, p + i);
+    return hn::Max(hn::Sub(hn::Sub(z, tau_high), tau_low), hn::Zero(d));
   });
 }
 
@@ -46,9 +46,8 @@ HWY_INLINE void RefineThresholds(const ShortRows<float>& rows, const float* floa
   for (bool moved = true; moved; first = false) {
     rows.WideSums<2>(tau, sums, [&](auto z, auto threshold, auto* terms) HWY_ATTR {
       const auto above = hn::Sub(z, threshold);
-      const auto out = hn::Le(above, hn::Zero(d64));
-      terms[0] = hn::IfThenZeroElse(out, above);
-      terms[1] = hn::IfThenZeroElse(out, hn::Set(d64, 1.0));
+      terms[0] = MaxKeepNaN(hn::Zero(d64), above);
+      terms[1] = hn::IfThenElseZero(hn::Gt(above, hn::Zero(d64)), hn::Set(d64, 1.0));
     });
     moved = false;
     for (size_t r = 0; r < kRows; ++r) {
@@ -68,10 +67,10 @@ HWY_INLINE void RefineThresholds(const ShortRows<float>& rows, const float* floa
 // The same for a group of short rows, all entries taken as survivors, until no row's support shrinks. A row that is done
 // repeats its last step from the same tau.
 template <class T>
-HWY_INLINE void MapShortRows(const Sparsemax& op, const T* max, ShortRows<T>& rows, T* const* p, size_t count) {
+HWY_INLINE void MapShortRows(const Sparsemax& op, hn::Vec<RowTag<T>> max, ShortRows<T>& rows, T* const* p, size_t count) {
   using V = hn::Vec<RowTag<T>>;
   const RowTag<T> d;
-  const RelativeScores<RowTag<T>> relative(rows.Spread(max), op.temperature);
+  const RelativeScores<RowTag<T>> relative(max, op.temperature);
   rows.Transform([&](V x) HWY_ATTR { return relative(x); });
 
   const V one = hn::Set(d, T(1));
@@ -80,9 +79,8 @@ HWY_INLINE void MapShortRows(const Sparsemax& op, const T* max, ShortRows<T>& ro
     V sums[2];
     rows.template Sums<2>(sums, [&](V z, V* terms) HWY_ATTR {
       const auto above = hn::Sub(z, tau);
-      const auto out = hn::Le(above, hn::Zero(d));
-      terms[0] = hn::IfThenZeroElse(out, above);
-      terms[1] = hn::IfThenZeroElse(out, one);
+      terms[0] = MaxKeepNaN(hn::Zero(d), above);
+      terms[1] = hn::IfThenElseZero(hn::Gt(above, hn::Zero(d)), one);
     });
     step = hn::Div(hn::Sub(sums[0], one), sums[1]);
     const auto shrank = hn::Lt(sums[1], support);
@@ -102,7 +100,7 @@ HWY_INLINE void MapShortRows(const Sparsemax& op, const T* max, ShortRows<T>& ro
 
 // On the support dx = (g - mean of g there) / T, elsewhere 0: the Jacobian projects onto vectors of sum 0.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void VjpRow(D d, const Sparsemax& op, const T* p, const T* g, size_t n, T* dx) {
+HWY_INLINE void VjpRow(D d, const Sparsemax& op, const T* p, const T* g, size_t n, T* dx, Workspace workspace) {
   double sums[2];
   Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
     const auto pi = LoadUpTo(d, p + i, count, T(0));
@@ -113,10 +111,10 @@ HWY_INLINE void VjpRow(D d, const Sparsemax& op, const T* p, const T* g, size_t 
   });
   const auto mean = hn::Set(d, static_cast<T>(sums[0] / sums[1]));
   const auto inverse = hn::Set(d, ClampedInverse<T>(op.temperature));
-  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+  WriteRow(d, workspace.stream, n, dx, [&](size_t i, size_t count) HWY_ATTR {
     const auto out = hn::Eq(LoadUpTo(d, p + i, count, T(0)), hn::Zero(d));
     const auto v = hn::Mul(hn::Sub(LoadUpTo(d, g + i, count, T(0)), mean), inverse);
-    StoreUpTo(hn::IfThenZeroElse(out, v), d, count, dx + i);
+    return hn::IfThenZeroElse(out, v);
   });
 }
 

@@ -18,23 +18,11 @@
 #include <cmath>
 #include <limits>
 
-#include "hwy/highway.h"
+#include "src/rows/loop-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic {
 namespace HWY_NAMESPACE {
-
-namespace hn = hwy::HWY_NAMESPACE;
-
-// max(low, x), but NaN where x is. On x86 the instruction returns its second operand if either is NaN.
-template <class V>
-HWY_INLINE V MaxKeepNaN(V low, V x) {
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_SSSE3
-  return hn::Max(low, x);
-#else
-  return hn::IfThenElse(hn::IsNaN(x), x, hn::Max(low, x));
-#endif
-}
 
 // Constants of the two precisions.
 template <class T>
@@ -131,14 +119,17 @@ template <class D, class T = hn::TFromD<D>>
 class ExpScaled {
  public:
   HWY_INLINE ExpScaled(D d, double temperature) {
-    const double c = kLog2e / temperature;
+    double c = kLog2e, left_over = kLog2eLow;
+    if (temperature != 1) {  // three divisions, which short rows would wait for
+      c = kLog2e / temperature;
+      left_over = (kLog2eLow + std::fma(-c, temperature, kLog2e)) / temperature;
+    }
     const T high = static_cast<T>(c);
-    // What T's rounding and, in float64, that of log2(e) and of the division left over.
-    const double low = (kLog2eLow + std::fma(-c, temperature, kLog2e)) / temperature + (c - static_cast<double>(high));
     high_ = hn::Set(d, high);
-    low_ = hn::Set(d, static_cast<T>(low));
+    low_ = hn::Set(d, static_cast<T>(left_over + (c - static_cast<double>(high))));
     // c x = -bias: there the exponent field of 2^k is 0, and so is the number.
-    lowest_ = hn::Set(d, static_cast<T>(-ExpConstants<T>::kBias / c));
+    constexpr double kLowest = -ExpConstants<T>::kBias / kLog2e;
+    lowest_ = hn::Set(d, static_cast<T>(kLowest * temperature));
   }
 
   HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> x) const {

@@ -8,6 +8,7 @@
 #endif
 
 #include <cstddef>
+#include <cstdint>
 
 #include "hwy/highway.h"
 
@@ -20,6 +21,16 @@ namespace hn = hwy::HWY_NAMESPACE;
 // The vector type of every kernel. At most 16 lanes, because the order of sums is defined on 16 (sum-inl.h).
 template <class T>
 using RowTag = hn::CappedTag<T, 16>;
+
+// max(low, x), but NaN where x is. On x86 the instruction returns its second operand if either is NaN.
+template <class V>
+HWY_INLINE V MaxKeepNaN(V low, V x) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_SSSE3
+  return hn::Max(low, x);
+#else
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::Max(low, x));
+#endif
+}
 
 // Loads x[0, count) and `fill` beyond; never touches memory beyond x[count - 1].
 // Kernels pass count = Lanes(d) for whole vectors, which the compiler sees through.
@@ -64,6 +75,23 @@ HWY_INLINE void ForEachVector(D d, size_t n, Visit&& visit) {
   }
   for (; i + N <= n; i += N) visit(i, N);
   if (i < n) visit(i, n - i);
+}
+
+// p[i] = value(i, count) for each vector of a row of n; `stream` writes around the caches.
+//
+// An ordinary store first reads the line that it will overwrite: where the batch is too large for the cache that read is
+// a third of the traffic. Streaming stores want aligned vectors, so the first one is partial.
+template <class D, class T = hn::TFromD<D>, class Value>
+HWY_INLINE void WriteRow(D d, bool stream, size_t n, T* p, Value&& value) {
+  if (!stream) {
+    return ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR { StoreUpTo(value(i, count), d, count, p + i); });
+  }
+  const size_t N = hn::Lanes(d);
+  const size_t past = reinterpret_cast<uintptr_t>(p) / sizeof(T) % N;
+  size_t i = past == 0 ? 0 : HWY_MIN(N - past, n);
+  if (i != 0) StoreUpTo(value(0, i), d, i, p);
+  for (; i + N <= n; i += N) hn::Stream(value(i, N), d, p + i);
+  if (i < n) StoreUpTo(value(i, n - i), d, n - i, p + i);
 }
 
 template <class D, class T = hn::TFromD<D>>

@@ -64,8 +64,10 @@ class ShortRows {
 
   HWY_INLINE explicit ShortRows(size_t n) : n_(n), chunks_((n + 15) / 16) {}
 
-  // rows[i] for i < kRows may repeat. Columns beyond n become `fill`.
-  HWY_INLINE void Load(const T* const* rows, T fill) {
+  // rows[i] for i < kRows may repeat. Columns beyond n become `fill`, a lower bound. Returns the maximum of each row in all
+  // its lanes; NaN as in RowMax.
+  HWY_INLINE V Load(const T* const* rows, T fill) {
+    V max = hn::Set(d_, fill);
     for (size_t column = 0; column < chunks_ * 16; column += kLanes) {
       V v[kRows];
       for (size_t r = 0; r < kRows; ++r) {
@@ -74,8 +76,16 @@ class ShortRows {
                                      : hn::Set(d_, fill);
       }
       TransposeBlocks(d_, v);
-      for (size_t j = 0; j < kRows; ++j) hn::Store(v[j], d_, entries_ + column * kRows + j * kLanes);
+      for (size_t j = 0; j < kRows; ++j) {
+        max = hn::Max(v[j], max);
+        hn::Store(v[j], d_, entries_ + column * kRows + j * kLanes);
+      }
     }
+#if HWY_TARGET != HWY_SCALAR
+    if constexpr (kLanes / kRows >= 4) max = hn::Max(max, hn::ConcatLowerUpper(d_, max, max));
+    if constexpr (kLanes / kRows >= 2) max = hn::Max(max, hn::SwapAdjacentBlocks(max));
+#endif
+    return max;
   }
 
   // Writes f(entry) to the first `count` rows.
@@ -91,15 +101,6 @@ class ShortRows {
         for (size_t r = 0; r < count; ++r) StoreUpTo(v[r], d_, n_ - column, rows[r] + column);
       }
     }
-  }
-
-  // The maximum of each row; NaN as in RowMax.
-  HWY_INLINE void Max(T* max) const {
-    V m = hn::Load(d_, entries_);
-    for (size_t chunk = 0; chunk < chunks_; ++chunk) {
-      for (size_t v = 0; v < kVectors; ++v) m = hn::Max(hn::Load(d_, entries_ + (chunk * kVectors + v) * kLanes), m);
-    }
-    MaxBlocks(d_, m, max);
   }
 
   // entry = f(entry) for all.
@@ -184,19 +185,6 @@ class ShortRows {
     } else {
       const hn::Rebind<float, D64> narrow;
       return hn::PromoteTo(D64(), hn::Load(narrow, entries));
-    }
-  }
-
-  template <class DD>
-  static HWY_INLINE void MaxBlocks(DD d, hn::Vec<DD> m, T* max) {
-#if HWY_TARGET != HWY_SCALAR
-    if constexpr (hn::MaxLanes(DD()) > kRows) {
-      const hn::Half<DD> half;
-      return MaxBlocks(half, hn::Max(hn::LowerHalf(half, m), hn::UpperHalf(half, m)), max);
-    } else
-#endif
-    {
-      hn::StoreU(m, d, max);
     }
   }
 

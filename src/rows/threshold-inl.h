@@ -68,9 +68,8 @@ HWY_INLINE Threshold SimplexThreshold(const double* z, size_t n) {
     for (size_t i = 0; i < n; i += 16) {
       for (size_t v = 0; v < kVectors; ++v) {
         const V above = hn::Sub(hn::LoadU(d, z + i + v * hn::Lanes(d)), threshold);
-        const auto out = hn::Le(above, hn::Zero(d));
-        sum.Add(d, v, hn::IfThenZeroElse(out, above));
-        count.Add(d, v, hn::IfThenZeroElse(out, hn::Set(d, 1.0)));
+        sum.Add(d, v, MaxKeepNaN(hn::Zero(d), above));
+        count.Add(d, v, hn::IfThenElseZero(hn::Gt(above, hn::Zero(d)), hn::Set(d, 1.0)));
       }
     }
     const double left = count.Fold();
