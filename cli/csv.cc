@@ -282,8 +282,11 @@ class CsvReader {
       }
       double number = 0;
       switch (read_number(cell.text(), number)) {
-        case Reading::kNumber: values_.push_back(number); break;
-        case Reading::kNotNumber: not_a_number(cell, c);
+        case Reading::kNumber:
+          values_.push_back(number);
+          break;
+        case Reading::kNotNumber:
+          not_a_number(cell, c);
         case Reading::kTooLarge:
           bad_input("{}:{}:{}: {} is too large for float64", name_, cell.line, c + 1, quoted(cell.text()));
       }

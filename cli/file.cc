@@ -90,8 +90,7 @@ std::string input_name(const std::string& path) { return is_standard(path) ? "st
 
 bool is_stream(const std::string& path) {
   struct stat status;
-  return is_standard(path) ||
-         (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode));
+  return is_standard(path) || (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode));
 }
 
 std::string read_bytes(const std::string& path) {

@@ -123,8 +123,9 @@ void set_number(double& value, std::string_view option, const std::string& text)
 // An option that takes a number. CLI11's own conversion lets -2 wrap around and reads 010 as eight.
 template <class Value>
 CLI::Option* add_number(CLI::App& command, const std::string& name, Value& value, const std::string& meaning) {
-  return command.add_option_function<std::string>(
-      name, [&value, name](const std::string& text) { set_number(value, name, text); }, meaning)
+  return command
+      .add_option_function<std::string>(
+          name, [&value, name](const std::string& text) { set_number(value, name, text); }, meaning)
       ->option_text("NUMBER");
 }
 
@@ -206,8 +207,8 @@ void add_compare(CLI::App& app, Files& files, Action& action) {
       const std::vector<entropic::Map> maps = maps_by_name(options->maps);
       const Comparison comparison = compare(read_table(files), input_name(files.in), options->row, maps);
       const std::size_t width = is_standard(files.out) ? terminal_width() : 80;
-      const std::string report = options->format == "json" ? comparison_json(comparison)
-                                                           : comparison_text(comparison, width, locale_is_utf8());
+      const std::string report =
+          options->format == "json" ? comparison_json(comparison) : comparison_text(comparison, width, locale_is_utf8());
       write_output(files.out, [&](const Sink& sink) { sink(report); });
     };
   });

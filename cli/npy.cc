@@ -209,7 +209,8 @@ std::variant<std::vector<float>, std::vector<double>> read_any(const Header& hea
   if (type == "u8") return read_values<std::uint64_t, double>(header, body);
   if (type.starts_with('O')) bad_input("{}: the array holds Python objects; numbers are needed", body.name);
   std::string shown = header.dtype.substr(0, 20);
-  std::replace_if(shown.begin(), shown.end(), [](char c) { return c < 0x20 || c > 0x7E; }, '?');
+  std::replace_if(
+      shown.begin(), shown.end(), [](char c) { return c < 0x20 || c > 0x7E; }, '?');
   bad_input("{}: the array's type is '{}'; float32, float64, integers and booleans can be read", body.name, shown);
 }
 

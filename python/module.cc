@@ -53,11 +53,10 @@ void vjp(const Op& op, const std::array<MatrixView<T>, 4>& a) {
   }
 }
 
-// ---- Parameters -----------------------------------------------------------------------------------------------------
-
 [[noreturn]] void wrong_type(std::string_view where, std::string_view what, std::string_view expected, nb::handle got) {
   throw nb::type_error((std::string(where) + ": " + std::string(what) + " must be " + std::string(expected) + ", got " +
-                        Py_TYPE(got.ptr())->tp_name).c_str());
+                        Py_TYPE(got.ptr())->tp_name)
+                           .c_str());
 }
 
 double to_double(std::string_view where, std::string_view what, nb::handle value) {
@@ -108,8 +107,8 @@ ValueOf<Op, Param> to_value(const Param& param, nb::handle value) {
       if (name == given) return static_cast<Value>(i);
       names += (i++ == 0 ? "" : ", ") + std::string(name);
     }
-    throw nb::value_error((std::string(kWhere) + ": " + std::string(param.name) + " must be one of " + names + ", got '" +
-                           given + "'").c_str());
+    throw nb::value_error(
+        (std::string(kWhere) + ": " + std::string(param.name) + " must be one of " + names + ", got '" + given + "'").c_str());
   } else if constexpr (std::floating_point<Value>) {
     return to_double(kWhere, param.name, value);
   } else {
@@ -125,8 +124,6 @@ Op with_params(nb::tuple values) {
   for_each_param<Op>([&]<class Param>(const Param& param) { op.*param.member = to_value<Op>(param, values[i++]); });
   return op;
 }
-
-// ---- Arrays as rows -------------------------------------------------------------------------------------------------
 
 class Buffer {
  public:
@@ -184,8 +181,8 @@ int to_axis(std::string_view where, nb::handle axis, int dims) {
 
 // arrays[0] is x; the others have its shape or, where reduced, its shape without the axis or with 1 for it.
 template <std::size_t N>
-Rows<N> to_rows(std::string_view where, const std::array<const Py_buffer*, N>& arrays, const std::array<std::string_view, N>& names,
-                const std::array<bool, N>& reduced, nb::handle given_axis) {
+Rows<N> to_rows(std::string_view where, const std::array<const Py_buffer*, N>& arrays,
+                const std::array<std::string_view, N>& names, const std::array<bool, N>& reduced, nb::handle given_axis) {
   const Py_buffer& x = *arrays[0];
   const int axis = to_axis(where, given_axis, x.ndim);
   Rows<N> rows;
@@ -207,7 +204,8 @@ Rows<N> to_rows(std::string_view where, const std::array<const Py_buffer*, N>& a
     if (!same) {
       throw nb::value_error((std::string(where) + ": " + std::string(names[k]) + " must have the shape of x" +
                              (reduced[k] ? " without axis " + std::to_string(axis) : "") + ", where x is " + shape_text(x) +
-                             ", got " + shape_text(a)).c_str());
+                             ", got " + shape_text(a))
+                                .c_str());
     }
     rows.data[k] = static_cast<char*>(a.buf);
     rows.cols[k] = reduced[k] ? 1 : static_cast<std::size_t>(x.shape[axis]);
@@ -216,7 +214,8 @@ Rows<N> to_rows(std::string_view where, const std::array<const Py_buffer*, N>& a
 
   // The order of the rows is free: slowest axis of x first, then joins are found whatever the layout.
   const auto end = rows.batch.begin() + rows.batch_dims;
-  std::stable_sort(rows.batch.begin(), end, [](const auto& a, const auto& b) { return std::abs(a.stride[0]) > std::abs(b.stride[0]); });
+  std::stable_sort(rows.batch.begin(), end,
+                   [](const auto& a, const auto& b) { return std::abs(a.stride[0]) > std::abs(b.stride[0]); });
   int joined = 0;
   for (auto next = rows.batch.begin(); next != end; ++next) {
     bool continues = joined > 0;
@@ -247,8 +246,8 @@ bool is_matrix(const Rows<N>& rows, std::size_t k) {
 // Copies between rows anywhere, each entry col_stride bytes after the last, and a block of contiguous ones.
 // Where the rows are columns of memory, a few side by side use what one cache line brings.
 template <bool kGather, class T>
-void copy_rows(const std::vector<std::ptrdiff_t>& offset, char* data, std::size_t rows, std::size_t cols, std::ptrdiff_t col_stride,
-               T* block, std::size_t block_stride) {
+void copy_rows(const std::vector<std::ptrdiff_t>& offset, char* data, std::size_t rows, std::size_t cols,
+               std::ptrdiff_t col_stride, T* block, std::size_t block_stride) {
   constexpr std::size_t kSideBySide = 16;
   const auto copy = [](char* outside, T* inside, std::size_t n) {
     if constexpr (kGather) {
@@ -349,8 +348,6 @@ void on_rows(std::string_view where, const std::array<nb::handle, N>& arrays, co
   }
 }
 
-// ---- The registry ---------------------------------------------------------------------------------------------------
-
 nb::str to_str(std::string_view text) { return nb::str(text.data(), text.size()); }
 
 // A number as Python knows it; None for no value and for a bound that does not bind.
@@ -409,17 +406,21 @@ nb::dict describe(const char* family) {
   for_each_param<Op>([&](const auto& param) { params.append(describe_param<Op>(param)); });
   d["params"] = params;
 
-  d["forward"] = nb::cpp_function([](nb::handle x, nb::handle y, nb::handle axis, nb::tuple params) {
-    const Op op = with_params<Op>(params);
-    on_rows<2>(Op::kDescription.name, {x, y}, {"x", "out"}, {false, kReduces<Op>}, axis,
-               [&]<class T>(const std::array<MatrixView<T>, 2>& views) { forward(op, views); });
-  });
-  d["vjp"] = nb::cpp_function([](nb::handle x, nb::handle y, nb::handle g, nb::handle dx, nb::handle axis, nb::tuple params) {
-    const Op op = with_params<Op>(params);
-    on_rows<4>(std::string(Op::kDescription.name) + "_vjp", {x, y, g, dx}, {"x", "y", "grad", "dx"},
-               {false, kReduces<Op>, kReduces<Op>, false}, axis,
-               [&]<class T>(const std::array<MatrixView<T>, 4>& views) { vjp(op, views); });
-  });
+  d["forward"] = nb::cpp_function(
+      [](nb::handle x, nb::handle y, nb::handle axis, nb::tuple params) {
+        const Op op = with_params<Op>(params);
+        on_rows<2>(Op::kDescription.name, {x, y}, {"x", "out"}, {false, kReduces<Op>}, axis,
+                   [&]<class T>(const std::array<MatrixView<T>, 2>& views) { forward(op, views); });
+      },
+      nb::arg("x"), nb::arg("y"), nb::arg("axis").none(), nb::arg("params"));
+  d["vjp"] = nb::cpp_function(
+      [](nb::handle x, nb::handle y, nb::handle g, nb::handle dx, nb::handle axis, nb::tuple params) {
+        const Op op = with_params<Op>(params);
+        on_rows<4>(std::string(Op::kDescription.name) + "_vjp", {x, y, g, dx}, {"x", "y", "grad", "dx"},
+                   {false, kReduces<Op>, kReduces<Op>, false}, axis,
+                   [&]<class T>(const std::array<MatrixView<T>, 4>& views) { vjp(op, views); });
+      },
+      nb::arg("x"), nb::arg("y"), nb::arg("grad"), nb::arg("dx"), nb::arg("axis").none(), nb::arg("params"));
   return d;
 }
 
@@ -437,14 +438,20 @@ nb::list operations() {
 NB_MODULE(_core, m) {
   m.attr("__version__") = ENTROPIC_VERSION;
   m.def("operations", &entropic::operations);
-  m.def("normalize_axis", [](const std::string& where, nb::handle axis, int dims) { return entropic::to_axis(where, axis, dims); });
+  m.def(
+      "normalize_axis",
+      [](const std::string& where, nb::handle axis, int dims) { return entropic::to_axis(where, axis, dims); },
+      nb::arg("where"), nb::arg("axis").none(), nb::arg("dims"));
   m.def("simd_targets", &entropic::simd_targets);
   m.def("simd_target", &entropic::simd_target);
   m.def("force_simd_target", &entropic::force_simd_target);
-  m.def("set_num_threads", [](nb::handle n) {
-    const std::int64_t count = entropic::to_int("set_num_threads", "n", n);
-    if (count < 0) throw nb::value_error(("set_num_threads: n must be 0 or more, got " + std::to_string(count)).c_str());
-    entropic::set_num_threads(static_cast<std::size_t>(count));
-  });
+  m.def(
+      "set_num_threads",
+      [](nb::handle n) {
+        const std::int64_t count = entropic::to_int("set_num_threads", "n", n);
+        if (count < 0) throw nb::value_error(("set_num_threads: n must be 0 or more, got " + std::to_string(count)).c_str());
+        entropic::set_num_threads(static_cast<std::size_t>(count));
+      },
+      nb::arg("n").none());
   m.def("get_num_threads", &entropic::get_num_threads);
 }

@@ -1,4 +1,4 @@
-"""Writes entropic/__init__.pyi from the registry of the built module: python stubs.py DIRECTORY_OF_THE_MODULE."""
+"""Writes entropic/__init__.pyi from the registry of the built module: python stubs.py MODULE OUTPUT."""
 
 import importlib.util
 import pathlib
@@ -57,13 +57,12 @@ def stub(operation):
     return "\n".join(sorted(lines, key=lambda line: f"{name}_vjp" in line))
 
 
-def main(directory):
-    (module_file,) = directory.glob("_core.*")
+def main(module_file, output):
     spec = importlib.util.spec_from_file_location("_core", module_file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     text = HEADER + "".join(f"\n{stub(operation)}\n" for operation in module.operations())
-    (directory / "__init__.pyi").write_text(text)
+    pathlib.Path(output).write_text(text)
 
 
-main(pathlib.Path(sys.argv[1]))
+main(*sys.argv[1:])

@@ -65,7 +65,8 @@ bool overlap(const MatrixView<A>& a, const MatrixView<B>& b) {
   if (end_a <= begin_b || end_b <= begin_a) return false;
   if (a.rows == 1 || b.rows == 1 || a.row_stride != b.row_stride) return true;
   const std::size_t stride = a.row_stride * sizeof(A);
-  const std::size_t offset = begin_a <= begin_b ? (begin_b - begin_a) % stride : (stride - (begin_a - begin_b) % stride) % stride;
+  const std::size_t offset =
+      begin_a <= begin_b ? (begin_b - begin_a) % stride : (stride - (begin_a - begin_b) % stride) % stride;
   return offset < a.cols * sizeof(A) || offset + b.cols * sizeof(B) > stride;
 }
 
@@ -73,8 +74,8 @@ bool overlap(const MatrixView<A>& a, const MatrixView<B>& b) {
 template <class T>
 void check_overlap(std::string_view operation, std::string_view out_name, const MatrixView<T>& out, std::string_view in_name,
                    const MatrixView<const T>& in) {
-  const bool same = out.data == in.data && out.rows == in.rows && out.cols == in.cols &&
-                    (out.row_stride == in.row_stride || out.rows <= 1);
+  const bool same =
+      out.data == in.data && out.rows == in.rows && out.cols == in.cols && (out.row_stride == in.row_stride || out.rows <= 1);
   if (!same && overlap(in, MatrixView<const T>(out))) {
     fail("{}: {} must be {} itself or share no memory with it, got views that overlap in part", operation, out_name, in_name);
   }

@@ -60,7 +60,8 @@ std::vector<T> run(const Op& op, const std::vector<T>& x) {
   support::Guarded<T> in(x.size()), out(x.size());
   std::copy(x.begin(), x.end(), in.data());
   apply(op, MatrixView<const T>(in.data(), 1, x.size()), MatrixView<T>(out.data(), 1, x.size()));
-  EXPECT_TRUE(std::equal(x.begin(), x.end(), in.data(), [](T a, T b) { return a == b || (a != a && b != b); })) << "input changed";
+  EXPECT_TRUE(std::equal(x.begin(), x.end(), in.data(), [](T a, T b) { return a == b || (a != a && b != b); }))
+      << "input changed";
   return {out.data(), out.data() + x.size()};
 }
 
@@ -132,7 +133,8 @@ TEST(Maps, KeepWhatTheirLawsSay) {
       if (Op::kDescription.shift) {
         // A shift that is exact in T: multiples of 1/16 below 2^12, moved by 2^10.
         std::vector<T> coarse = c.x, moved;
-        for (T& score : coarse) score = std::isfinite(score) ? std::round(std::clamp(score, T(-2048), T(2048)) * 16) / 16 : score;
+        for (T& score : coarse)
+          score = std::isfinite(score) ? std::round(std::clamp(score, T(-2048), T(2048)) * 16) / 16 : score;
         for (const T score : coarse) moved.push_back(score + 1024);
         ASSERT_EQ(run(op, coarse), run(op, moved)) << c.name;
       }
@@ -298,7 +300,8 @@ TEST(Maps, Layouts) {
         const std::vector<T> want = run(op, std::vector<T>(before.begin() + r * stride, before.begin() + r * stride + n));
         for (std::size_t i = 0; i < stride; ++i) {
           const bool written = i >= n + 1 && i < 2 * n + 1;
-          ASSERT_EQ(memory[r * stride + i], written ? want[i - n - 1] : before[r * stride + i]) << "row " << r << " column " << i;
+          ASSERT_EQ(memory[r * stride + i], written ? want[i - n - 1] : before[r * stride + i])
+              << "row " << r << " column " << i;
         }
       }
       std::vector<T> in_place = before;
@@ -423,7 +426,8 @@ TEST(Maps, RefusesBadArguments) {
   expect_error("softmax: temperature must be above 0 and finite, got -1", [&] { apply(Softmax{.temperature = -1}, x, p); });
   expect_error("sparsemax: temperature must be above 0 and finite, got nan",
                [&] { apply(Sparsemax{.temperature = std::nan("")}, x, p); });
-  expect_error("sparsemax: temperature must be above 0 and finite, got inf", [&] { apply(Sparsemax{.temperature = kInfinity<double>}, x, p); });
+  expect_error("sparsemax: temperature must be above 0 and finite, got inf",
+               [&] { apply(Sparsemax{.temperature = kInfinity<double>}, x, p); });
   expect_error("softmax: p must have the shape of x, 2 x 4, got 2 x 3", [&] { apply(Softmax{}, x, view(16, 2, 3, 4)); });
   expect_error("softmax: row_stride of x must be at least its cols, 4, got 3", [&] { apply(Softmax{}, view(0, 2, 4, 3), p); });
   expect_error("softmax: p must be x itself or share no memory with it, got views that overlap in part",
@@ -432,7 +436,8 @@ TEST(Maps, RefusesBadArguments) {
                [&] { apply(Softmax{}, x, view(0, 2, 4, 5)); });
   expect_error("softmax: x must point to 2 x 4 numbers, got a null pointer",
                [&] { apply(Softmax{}, MatrixView<const double>(nullptr, 2, 4), p); });
-  expect_error("sparsemax: g must have the shape of x, 2 x 4, got 1 x 4", [&] { apply_vjp(Sparsemax{}, x, p, view(32, 1, 4, 4), p); });
+  expect_error("sparsemax: g must have the shape of x, 2 x 4, got 1 x 4",
+               [&] { apply_vjp(Sparsemax{}, x, p, view(32, 1, 4, 4), p); });
   expect_error("log_softmax: y must have the shape of x, 2 x 4, got 1 x 4", [&] { log_softmax(x, view(16, 1, 4, 4)); });
   expect_error("logsumexp: y must have the shape of a column with x's rows, 2 x 1, got 2 x 4", [&] { logsumexp(x, p); });
   EXPECT_EQ(memory, std::vector<double>(64, 3.0));

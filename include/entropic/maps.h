@@ -42,8 +42,8 @@ struct Sparsemax {
       .source = "Martins, Astudillo, ICML 2016",
       .sparse = true,
   };
-  static constexpr auto kParams = std::tuple{
-      Param<Sparsemax>{.name = "temperature", .meaning = "T, divides the scores", .member = &Sparsemax::temperature, .above = 0}};
+  static constexpr auto kParams = std::tuple{Param<Sparsemax>{
+      .name = "temperature", .meaning = "T, divides the scores", .member = &Sparsemax::temperature, .above = 0}};
 };
 
 // Every map there is.
@@ -89,9 +89,11 @@ struct LogSumExp {
       .formula = "y = T log sum_i exp(x_i/T)",
       .gradient = "g softmax(x/T)",
       .source = "see softmax",
+      .shift = false,
+      .order = false,
   };
-  static constexpr auto kParams = std::tuple{
-      Param<LogSumExp>{.name = "temperature", .meaning = "T, divides the scores", .member = &LogSumExp::temperature, .above = 0}};
+  static constexpr auto kParams = std::tuple{Param<LogSumExp>{
+      .name = "temperature", .meaning = "T, divides the scores", .member = &LogSumExp::temperature, .above = 0}};
 };
 
 // y = log softmax(x / T). -inf scores give -inf, their gradient is 0 and their g is left out of the sum.

@@ -18,12 +18,10 @@ struct MatrixView {
   MatrixView() = default;
   MatrixView(T* data, std::size_t rows, std::size_t cols, std::size_t row_stride)
       : data(data), rows(rows), cols(cols), row_stride(row_stride) {}
-  MatrixView(T* data, std::size_t rows, std::size_t cols)
-      : MatrixView(data, rows, cols, cols) {}
+  MatrixView(T* data, std::size_t rows, std::size_t cols) : MatrixView(data, rows, cols, cols) {}
 
   // A view that may write is also one that may read.
-  template <class U>
-    requires(std::is_same_v<T, const U>)
+  template <class U, class = std::enable_if_t<std::is_same_v<T, const U>>>
   MatrixView(const MatrixView<U>& other)  // NOLINT(google-explicit-constructor)
       : MatrixView(other.data, other.rows, other.cols, other.row_stride) {}
 

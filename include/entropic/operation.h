@@ -44,9 +44,8 @@ constexpr void for_each_param(F&& f) {
 // Calls f(std::type_identity<Op>{}) for each alternative of a family such as Map.
 template <class Family, class F>
 constexpr void for_each_operation(F&& f) {
-  [&]<std::size_t... i>(std::index_sequence<i...>) {
-    (f(std::type_identity<std::variant_alternative_t<i, Family>>{}), ...);
-  }(std::make_index_sequence<std::variant_size_v<Family>>{});
+  [&]<std::size_t... i>(std::index_sequence<i...>) { (f(std::type_identity<std::variant_alternative_t<i, Family>>{}), ...); }
+  (std::make_index_sequence<std::variant_size_v<Family>>{});
 }
 
 }  // namespace entropic

@@ -159,6 +159,9 @@ def _writable(operation, out, shape, dtype):
         raise ValueError(f"{operation}: out must have the shape of x, {shape}, got {target.shape}")
     if target.dtype != dtype:
         raise ValueError(f"{operation}: out must be of dtype {dtype}, as the result is, got {target.dtype}")
+    if not target.flags.writeable and hasattr(out, "__array__"):
+        same = np.asarray(out)  # NumPy before 2.1 reads all of DLPack as read-only
+        target = same if _same_memory(same, target) else target
     if not target.flags.writeable:
         raise ValueError(f"{operation}: out must be writable, got a read-only array")
     return target

@@ -171,7 +171,8 @@ def vjp_doc(description):
     grad = "1.0" if description["reduces"] else "[1.0, 0.0, 0.0]"
     return f"""The gradient of <grad, {name}(x)> with respect to x: J^T grad.
 
-    J^T g = {description["gradient"]}, where {description["formula"]}
+    {description["formula"]}
+    J^T g = {description["gradient"]}
 
 Parameters
 ----------
@@ -180,7 +181,8 @@ x : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lis
 y : array
     {name}(x) with the same parameters, in {shape}.
 grad : array
-    The gradient with respect to y, in {shape}. y and grad are read in x's dtype.
+    The gradient with respect to y, in {shape}.
+    Like y it is read in x's dtype.
 {param_doc(description)}axis : int, default -1
     As given to {name}.
 

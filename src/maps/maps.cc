@@ -2,8 +2,8 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/maps/maps.cc"
-#include "hwy/foreach_target.h"  // before the kernels
 #include "hwy/cache_control.h"
+#include "hwy/foreach_target.h"  // before the kernels
 #include "src/maps/all-inl.h"
 
 #ifndef ENTROPIC_MAPS_MAPS_CC_
@@ -301,7 +301,8 @@ void logsumexp_vjp(MatrixView<const std::type_identity_t<T>> x, MatrixView<const
 
 template void apply(const Map&, MatrixView<const float>, MatrixView<float>);
 template void apply(const Map&, MatrixView<const double>, MatrixView<double>);
-template void apply_vjp(const Map&, MatrixView<const float>, MatrixView<const float>, MatrixView<const float>, MatrixView<float>);
+template void apply_vjp(const Map&, MatrixView<const float>, MatrixView<const float>, MatrixView<const float>,
+                        MatrixView<float>);
 template void apply_vjp(const Map&, MatrixView<const double>, MatrixView<const double>, MatrixView<const double>,
                         MatrixView<double>);
 template void log_softmax(MatrixView<const float>, MatrixView<float>, const LogSoftmax&);

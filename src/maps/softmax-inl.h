@@ -71,9 +71,8 @@ template <class D, class T = hn::TFromD<D>>
 HWY_INLINE double LogSum(D d, double temperature, const T* x, size_t n, T max) {
   const ExpScaled<D> exp(d, temperature);
   const auto shift = hn::Set(d, max);
-  const double sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    return exp(d, hn::Sub(LoadUpTo(d, x + i, count, max), shift));
-  });
+  const double sum =
+      Sum(d, n, [&](size_t i, size_t count) HWY_ATTR { return exp(d, hn::Sub(LoadUpTo(d, x + i, count, max), shift)); });
   const RowTag<double> d64;
   if (!(sum < 1.001)) return hn::GetLane(Log(d64, hn::Set(d64, sum)));
   const double rest = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {

@@ -54,9 +54,7 @@ struct ExpConstants<double> {
 };
 
 // exp(r) for |r| <= ln(2)/2. The last step adds the small part r + r^2 q to 1, so that only its rounding counts.
-template <class D>
-  requires(sizeof(hn::TFromD<D>) == 4)
-HWY_INLINE hn::Vec<D> ExpReduced(D d, hn::Vec<D> r) {
+HWY_INLINE hn::Vec<RowTag<float>> ExpReduced(RowTag<float> d, hn::Vec<RowTag<float>> r) {
   const auto r2 = hn::Mul(r, r);
   const auto low = hn::MulAdd(hn::Set(d, 0x1.555492p-3f), r, hn::Set(d, 0x1.fffffap-2f));
   auto q = hn::MulAdd(hn::Set(d, 0x1.12397cp-7f), r, hn::Set(d, 0x1.555a26p-5f));
@@ -66,9 +64,7 @@ HWY_INLINE hn::Vec<D> ExpReduced(D d, hn::Vec<D> r) {
   return hn::Add(q, hn::Set(d, 1.0f));
 }
 
-template <class D>
-  requires(sizeof(hn::TFromD<D>) == 8)
-HWY_INLINE hn::Vec<D> ExpReduced(D d, hn::Vec<D> r) {
+HWY_INLINE hn::Vec<RowTag<double>> ExpReduced(RowTag<double> d, hn::Vec<RowTag<double>> r) {
   auto q = hn::Set(d, 0x1.ad92c5db98d61p-26);
   q = hn::MulAdd(q, r, hn::Set(d, 0x1.28adf7b4c048cp-22));
   q = hn::MulAdd(q, r, hn::Set(d, 0x1.71df18fd0c532p-19));
@@ -84,9 +80,7 @@ HWY_INLINE hn::Vec<D> ExpReduced(D d, hn::Vec<D> r) {
 }
 
 // 2^r for |r| <= 1/2, as 1 + r P(r) with P in Estrin's order: half the latency of Horner's for as many operations.
-template <class D>
-  requires(sizeof(hn::TFromD<D>) == 4)
-HWY_INLINE hn::Vec<D> Exp2Reduced(D d, hn::Vec<D> r) {
+HWY_INLINE hn::Vec<RowTag<float>> Exp2Reduced(RowTag<float> d, hn::Vec<RowTag<float>> r) {
   const auto r2 = hn::Mul(r, r);
   const auto p0 = hn::MulAdd(hn::Set(d, 0x1.ebfbd8p-3f), r, hn::Set(d, 0x1.62e43p-1f));
   const auto p2 = hn::MulAdd(hn::Set(d, 0x1.3b309p-7f), r, hn::Set(d, 0x1.c6af72p-5f));
@@ -94,9 +88,7 @@ HWY_INLINE hn::Vec<D> Exp2Reduced(D d, hn::Vec<D> r) {
   return hn::MulAdd(hn::MulAdd(hn::MulAdd(p4, r2, p2), r2, p0), r, hn::Set(d, 1.0f));
 }
 
-template <class D>
-  requires(sizeof(hn::TFromD<D>) == 8)
-HWY_INLINE hn::Vec<D> Exp2Reduced(D d, hn::Vec<D> r) {
+HWY_INLINE hn::Vec<RowTag<double>> Exp2Reduced(RowTag<double> d, hn::Vec<RowTag<double>> r) {
   const auto r2 = hn::Mul(r, r);
   const auto r4 = hn::Mul(r2, r2);
   const auto p0 = hn::MulAdd(hn::Set(d, 0x1.ebfbdff82c5a6p-3), r, hn::Set(d, 0x1.62e42fefa39efp-1));
@@ -174,9 +166,7 @@ HWY_INLINE hn::Vec<D> Exp(D d, hn::Vec<D> x) {
 }
 
 // log(1 + f) - f for f in [sqrt(1/2) - 1, sqrt(2) - 1].
-template <class D>
-  requires(sizeof(hn::TFromD<D>) == 4)
-HWY_INLINE hn::Vec<D> LogTail(D d, hn::Vec<D> f) {
+HWY_INLINE hn::Vec<RowTag<float>> LogTail(RowTag<float> d, hn::Vec<RowTag<float>> f) {
   auto q = hn::Set(d, 0x1.2cdbf8p-4f);
   q = hn::MulAdd(q, f, hn::Set(d, -0x1.de2032p-4f));
   q = hn::MulAdd(q, f, hn::Set(d, 0x1.dc979ep-4f));
@@ -192,9 +182,7 @@ HWY_INLINE hn::Vec<D> LogTail(D d, hn::Vec<D> f) {
 
 // With s = f / (2 + f): log(1 + f) = log((1 + s) / (1 - s)) = 2 s + s^3 Q(s^2), and 2 s = f - s f.
 // Written as f - (f^2/2 - s (f^2/2 + s^2 Q)) the rounding of s counts only through the small second part.
-template <class D>
-  requires(sizeof(hn::TFromD<D>) == 8)
-HWY_INLINE hn::Vec<D> LogTail(D d, hn::Vec<D> f) {
+HWY_INLINE hn::Vec<RowTag<double>> LogTail(RowTag<double> d, hn::Vec<RowTag<double>> f) {
   const auto s = hn::Div(f, hn::Add(f, hn::Set(d, 2.0)));
   const auto z = hn::Mul(s, s);
   auto q = hn::Set(d, 0x1.101e9893d4cedp-3);

@@ -155,6 +155,8 @@ def test_threads_and_targets():
         entropic.set_num_threads(-1)
     with pytest.raises(TypeError, match="set_num_threads: n must be an integer, got str"):
         entropic.set_num_threads("2")
+    with pytest.raises(TypeError, match="set_num_threads: n must be an integer, got NoneType"):
+        entropic.set_num_threads(None)
     with pytest.raises(ValueError, match=r"force_simd_target: name must be one of .*, got 'MMX'"):
         entropic.force_simd_target("MMX")
     with pytest.raises(TypeError, match="force_simd_target: name must be a string, got int"):

@@ -18,8 +18,8 @@ struct Case {
 };
 
 // Around every vector width, one block of 256 and the change from short rows to long ones.
-inline const std::vector<std::size_t> kLengths = {1,  2,  3,  4,  5,  7,  8,   9,   15,  16,  17,  31,   32,  33,
-                                                  47, 48, 63, 64, 65, 79, 100, 127, 128, 255, 256, 257, 1000, 1031, 4099};
+inline const std::vector<std::size_t> kLengths = {1,  2,  3,  4,  5,  7,   8,   9,   15,  16,  17,  31,   32,   33,  47,
+                                                  48, 63, 64, 65, 79, 100, 127, 128, 255, 256, 257, 1000, 1031, 4099};
 
 inline const std::vector<double> kScales = {1e-3, 1, 30, 1e4};
 
