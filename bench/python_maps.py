@@ -1,0 +1,73 @@
+"""Times the maps from Python beside torch and SciPy, one thread each, medians of interleaved repetitions.
+
+python bench/python_maps.py   (needs torch and scipy)
+"""
+
+import statistics
+import time
+
+import numpy as np
+import scipy.special
+import torch
+
+import entropic
+
+SHAPES = [(1, 16), (1024, 64), (64, 1024), (128, 32000), (256, 131072)]
+
+
+def torch_sparsemax(x):
+    """Sparsemax by sorting, as torch users write it."""
+    z, _ = torch.sort(x, dim=-1, descending=True)
+    cumsum = z.cumsum(-1) - 1
+    k = torch.arange(1, x.shape[-1] + 1, dtype=x.dtype)
+    support = (z * k > cumsum).sum(-1, keepdim=True)
+    return (x - cumsum.gather(-1, support - 1) / support).clamp(min=0)
+
+
+def median_times(calls, repetitions):
+    times = {name: [] for name in calls}
+    for _ in range(repetitions):
+        for name, call in calls.items():
+            count = 1
+            while True:
+                start = time.perf_counter()
+                for _ in range(count):
+                    call()
+                elapsed = time.perf_counter() - start
+                if elapsed > 0.01:
+                    break
+                count *= 4
+            times[name].append(elapsed / count)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def main():
+    torch.set_num_threads(1)
+    entropic.set_num_threads(1)
+    print("| rows x n | torch.softmax | ratio | scipy softmax | ratio | sparsemax by torch.sort | ratio |")
+    print("|---|---|---|---|---|---|---|")
+    for rows, n in SHAPES:
+        x = np.random.default_rng(0).standard_normal((rows, n), dtype=np.float32)
+        t = torch.from_numpy(x)
+        np.testing.assert_allclose(entropic.softmax(x), torch.softmax(t, -1).numpy(), atol=1e-6)
+        np.testing.assert_allclose(entropic.sparsemax(x), torch_sparsemax(t).numpy(), atol=1e-5)
+        out = np.empty_like(x)
+        torch_out = torch.empty_like(t)
+        times = median_times(
+            {
+                "softmax": lambda x=x, out=out: entropic.softmax(x, out=out),
+                "torch": lambda t=t, out=torch_out: torch.softmax(t, -1, out=out),
+                "scipy": lambda x=x: scipy.special.softmax(x, axis=-1),
+                "sparsemax": lambda x=x, out=out: entropic.sparsemax(x, out=out),
+                "torch_sparsemax": lambda t=t: torch_sparsemax(t),
+            },
+            5 if rows * n > 10**6 else 15,
+        )
+        cells = []
+        for ours, theirs in (("softmax", "torch"), ("softmax", "scipy"), ("sparsemax", "torch_sparsemax")):
+            cells += [f"{times[theirs] * 1e6:.4g} us", f"{times[ours] / times[theirs]:.3f}"]
+        print(f"| {rows} x {n} | " + " | ".join(cells) + " |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""Runs bench_maps and prints its results as ratios against the targets: python bench/report.py build/bench/bench/bench_maps
+
+All times of a ratio come from one run, repetitions interleaved at random, medians.
+"""
+
+import json
+import subprocess
+import sys
+
+# operation, scores, shape, against, must, aim; the factor is what "against" is multiplied by.
+TARGETS = [
+    ("softmax", "normal", "1024x64", "onednn", 1, 0.60, None),
+    ("softmax", "normal", "64x1024", "onednn", 1, 0.60, None),
+    ("softmax", "normal", "2x32768", "onednn", 1, 0.60, None),
+    ("softmax", "normal", "1x131072", "onednn", 1, 0.60, None),
+    ("softmax", "normal", "256x131072", "memcpy", 1, 1.4, 1.15),
+    ("softmax_vjp", "normal", "256x131072", "memcpy", 1.5, 1.2, 1.1),  # three streams to memcpy's two
+    ("sparsemax", "normal", "1024x64", "softmax", 1, 2.5, 1.2),
+    ("sparsemax", "normal", "64x1024", "softmax", 1, 1.0, 0.6),
+    ("sparsemax", "normal", "2x32768", "softmax", 1, 1.0, 0.6),
+    ("sparsemax", "normal", "1x131072", "softmax", 1, 1.0, 0.6),
+    ("sparsemax_vjp", "normal", "256x131072", "memcpy", 1.5, None, None),
+]
+
+
+def main(program):
+    command = [program, "--benchmark_repetitions=7", "--benchmark_min_time=0.1", "--benchmark_enable_random_interleaving=true"]
+    out = subprocess.run([*command, "--benchmark_format=json"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    medians = {b["run_name"]: b["real_time"] for b in json.loads(out)["benchmarks"] if b.get("aggregate_name") == "median"}
+
+    print("| operation | scores, rows x n | against | ratio | must | aim |\n|---|---|---|---|---|---|")
+    for operation, scores, shape, against, factor, must, aim in TARGETS:
+        ratio = medians[f"{operation}/{scores}/{shape}"] / (factor * medians[f"{against}/{scores}/{shape}"])
+        said = f"{factor} x {against}" if factor != 1 else against
+        print(f"| {operation} | {scores}, {shape} | {said} | {ratio:.2f} | {must or ''} | {aim or ''} |")
+
+    print("\nns per element:\n\n| operation | " + " | ".join(shapes := shapes_of(medians)) + " |\n|" + "---|" * (len(shapes) + 1))
+    for operation in dict.fromkeys(name.split("/")[0] for name in medians):
+        cells = []
+        for shape in shapes:
+            time = medians.get(f"{operation}/{shape}")
+            rows, cols = shape.split("/")[1].split("x")
+            cells.append(f"{time / (int(rows) * int(cols)):.3f}" if time else "")
+        print(f"| {operation} | " + " | ".join(cells) + " |")
+
+
+def shapes_of(medians):
+    return list(dict.fromkeys(name.split("/", 1)[1] for name in medians))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,42 @@
+"""Draws docs/figures/maps.svg: one row of real scores under every map. Needs matplotlib: python docs/figures/maps.py"""
+
+import csv
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("svg")
+import matplotlib.pyplot as plt
+import numpy as np
+
+import entropic
+from entropic import _core
+
+HERE = Path(__file__).parent
+ROW = 299  # a three that might be something else
+
+with (HERE / "../../examples/data/digits_scores.csv").open() as file:
+    names, *rows = list(csv.reader(file))
+scores = np.array(rows[ROW][1:], dtype=float)
+names = names[1:]
+maps = [operation for operation in _core.operations() if operation["family"] == "map"]
+
+plt.rcParams.update({"svg.hashsalt": "entropic", "font.size": 9})
+figure, axes = plt.subplots(1, 1 + len(maps), figsize=(2.6 * (1 + len(maps)), 2.8), sharey=True)
+places = np.arange(len(names))
+axes[0].barh(places, scores, color="0.6")
+axes[0].set_title("scores x")
+axes[0].set_yticks(places, names)
+axes[0].invert_yaxis()
+for axis, operation in zip(axes[1:], maps, strict=True):
+    p = getattr(entropic, operation["name"])(scores)
+    axis.barh(places, p, color="tab:blue")
+    for place, mass in zip(places, p, strict=True):
+        axis.text(mass + 0.02, place, f"{mass:.2g}" if mass > 0 else "0", va="center", fontsize=7)
+    axis.set_xlim(0, 1.18)
+    entropy = -np.sum(p[p > 0] * np.log(p[p > 0]))
+    axis.set_title(f"{operation['name']}\nentropy {entropy:.2f}, zeros {np.sum(p == 0)}")
+for axis in axes:
+    axis.spines[["top", "right"]].set_visible(False)
+figure.tight_layout()
+figure.savefig(HERE / "maps.svg", metadata={"Date": None})

@@ -1,0 +1,71 @@
+"""What the documents show is what happens: commands and examples run, printed pages are up to date, links lead somewhere."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CLI = Path(os.environ["ENTROPIC_CLI"]).resolve()
+BUILD = Path(os.environ["ENTROPIC_BUILD"]).resolve()
+ENVIRONMENT = {**os.environ, "PATH": f"{CLI.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}", "LC_ALL": "C.UTF-8"}
+DOCUMENTS = sorted(path for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("bench/*.md")])
+
+
+def run(*command, **kwargs):
+    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, cwd=ROOT, check=False, **kwargs)
+    assert done.returncode == 0, f"{command}: {done.stderr}"
+    return done.stdout
+
+
+def numbers(text):
+    return [float(number) for number in re.findall(r"-?\d+\.\d*", text)]
+
+
+def test_operations_page_is_what_the_command_prints():
+    assert (ROOT / "docs/operations.md").read_text() == run("entropic", "list", "--markdown"), (
+        "entropic list --markdown > docs/operations.md"
+    )
+
+
+def test_examples_agree():
+    from_python = run(sys.executable, "examples/first_steps.py")
+    from_cpp = run(str(BUILD / "examples/first_steps"))
+    assert numbers(from_python) == numbers(from_cpp)
+    assert len(numbers(from_cpp)) == 15
+    from_shell = run("bash", "examples/first_steps.sh")
+    assert [round(number, 4) for number in numbers(from_shell)[:5]] == numbers(from_cpp)[:5]
+
+
+def blocks(document, language):
+    return re.findall(rf"```{language}\n(.*?)```", document.read_text(), flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_python_blocks_run(document):
+    for block in blocks(document, "python"):
+        run(sys.executable, "-c", block)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(document):
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text()):
+        if "://" not in target:
+            assert (document.parent / target).exists(), f"{document.name} points to {target}"
+
+
+def test_readme_commands_exist():
+    for block in blocks(ROOT / "README.md", "sh"):
+        for line in block.splitlines():
+            if line.startswith("scripts/"):
+                assert os.access(ROOT / line.split()[0], os.X_OK), line
+
+
+def test_version_is_one():
+    version = re.search(r'ENTROPIC_VERSION "([^"]+)"', (ROOT / "include/entropic/entropic.h").read_text()).group(1)
+    assert f"VERSION {version} " in (ROOT / "CMakeLists.txt").read_text()
+    assert run("entropic", "--version").split()[-1] == version
+    assert f"## {version}" in (ROOT / "CHANGELOG.md").read_text()
