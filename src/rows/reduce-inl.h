@@ -21,6 +21,22 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic {
 namespace HWY_NAMESPACE {
 
+// All lanes folded by the fixed tree lane i with lane i + half: the order is defined, which SumOfLanes leaves to the target,
+// and -inf is a number, which MaxOfLanes of the emulated target forgets.
+template <class D, class Fold>
+HWY_INLINE hn::TFromD<D> FoldLanes(D d, hn::Vec<D> v, Fold&& fold) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (hn::MaxLanes(D()) > 1) {
+    const hn::Half<D> half;
+    return FoldLanes(half, fold(hn::LowerHalf(half, v), hn::UpperHalf(half, v)), fold);
+  } else
+#endif
+  {
+    (void)d, (void)fold;
+    return hn::GetLane(v);
+  }
+}
+
 // The largest entry, or -inf if n = 0. Where the row holds a NaN the result is the maximum of some of the others or NaN:
 // callers find NaN by what follows (exp of it, or a sum).
 template <class D, class T = hn::TFromD<D>>
@@ -39,22 +55,7 @@ HWY_INLINE T RowMax(D d, const T* HWY_RESTRICT x, size_t n) {
   }
   for (; i + N <= n; i += N) m0 = hn::Max(hn::LoadU(d, x + i), m0);
   if (i < n) m1 = hn::Max(LoadUpTo(d, x + i, n - i, kLowest), m1);
-  return hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(m0, m1), hn::Max(m2, m3))));
-}
-
-// Sum of all lanes by the fixed tree lane i + lane (i + half).
-template <class D>
-HWY_INLINE hn::TFromD<D> FoldLanes(D d, hn::Vec<D> v) {
-#if HWY_TARGET != HWY_SCALAR
-  if constexpr (hn::MaxLanes(D()) > 1) {
-    const hn::Half<D> half;
-    return FoldLanes(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
-  } else
-#endif
-  {
-    (void)d;
-    return hn::GetLane(v);
-  }
+  return FoldLanes(d, hn::Max(hn::Max(m0, m1), hn::Max(m2, m3)), [](auto a, auto b) HWY_ATTR { return hn::Max(a, b); });
 }
 
 // The 16 float64 lanes, as vectors.
@@ -88,7 +89,7 @@ struct Totals {
     for (size_t half = kVectors / 2; half > 0; half /= 2) {
       for (size_t i = 0; i < half; ++i) folded.v[i] = hn::Add(folded.v[i], folded.v[i + half]);
     }
-    return FoldLanes(D(), folded.v[0]);
+    return FoldLanes(D(), folded.v[0], [](auto a, auto b) HWY_ATTR { return hn::Add(a, b); });
   }
 };
 
