@@ -79,49 +79,47 @@ HWY_INLINE hn::Vec<RowTag<double>> ExpReduced(RowTag<double> d, hn::Vec<RowTag<d
   return hn::Add(q, hn::Set(d, 1.0));
 }
 
-// 2^r for |r| <= 1/2, as 1 + r P(r) with P in Estrin's order: half the latency of Horner's for as many operations.
+// 2^r for |r| <= 1/2, as 1 + r (ln 2 + r q(r)), q in Estrin's order: half the latency of Horner's for as many operations.
 HWY_INLINE hn::Vec<RowTag<float>> Exp2Reduced(RowTag<float> d, hn::Vec<RowTag<float>> r) {
   const auto r2 = hn::Mul(r, r);
-  const auto p0 = hn::MulAdd(hn::Set(d, 0x1.ebfbd8p-3f), r, hn::Set(d, 0x1.62e43p-1f));
-  const auto p2 = hn::MulAdd(hn::Set(d, 0x1.3b309p-7f), r, hn::Set(d, 0x1.c6af72p-5f));
-  const auto p4 = hn::MulAdd(hn::Set(d, 0x1.3fb5e6p-13f), r, hn::Set(d, 0x1.5f0e1p-10f));
-  return hn::MulAdd(hn::MulAdd(hn::MulAdd(p4, r2, p2), r2, p0), r, hn::Set(d, 1.0f));
+  const auto q0 = hn::MulAdd(hn::Set(d, 0x1.c6af72p-5f), r, hn::Set(d, 0x1.ebfbd8p-3f));
+  const auto q2 = hn::MulAdd(hn::Set(d, 0x1.5f0e1p-10f), r, hn::Set(d, 0x1.3b309p-7f));
+  const auto q = hn::MulAdd(hn::MulAdd(hn::Set(d, 0x1.3fb5e6p-13f), r2, q2), r2, q0);
+  return hn::MulAdd(hn::MulAdd(q, r, hn::Set(d, 0x1.62e43p-1f)), r, hn::Set(d, 1.0f));
 }
 
 HWY_INLINE hn::Vec<RowTag<double>> Exp2Reduced(RowTag<double> d, hn::Vec<RowTag<double>> r) {
   const auto r2 = hn::Mul(r, r);
   const auto r4 = hn::Mul(r2, r2);
-  const auto p0 = hn::MulAdd(hn::Set(d, 0x1.ebfbdff82c5a6p-3), r, hn::Set(d, 0x1.62e42fefa39efp-1));
-  const auto p2 = hn::MulAdd(hn::Set(d, 0x1.3b2ab6fb9fd4dp-7), r, hn::Set(d, 0x1.c6b08d704a128p-5));
-  const auto p4 = hn::MulAdd(hn::Set(d, 0x1.4309130f8a928p-13), r, hn::Set(d, 0x1.5d87fe789f8b8p-10));
-  const auto p6 = hn::MulAdd(hn::Set(d, 0x1.62bfc5f76660cp-20), r, hn::Set(d, 0x1.ffcbfc61b6f63p-17));
-  const auto p8 = hn::MulAdd(hn::Set(d, 0x1.e61e0cd88f2dbp-28), r, hn::Set(d, 0x1.b5252c8b2c6fdp-24));
-  const auto low = hn::MulAdd(p2, r2, p0);
-  const auto high = hn::MulAdd(hn::MulAdd(hn::Set(d, 0x1.e9651a8abab3dp-32), r2, p8), r4, hn::MulAdd(p6, r2, p4));
-  return hn::MulAdd(hn::MulAdd(high, r4, low), r, hn::Set(d, 1.0));
+  const auto q0 = hn::MulAdd(hn::Set(d, 0x1.c6b08d704a128p-5), r, hn::Set(d, 0x1.ebfbdff82c5a6p-3));
+  const auto q2 = hn::MulAdd(hn::Set(d, 0x1.5d87fe789f8b8p-10), r, hn::Set(d, 0x1.3b2ab6fb9fd4dp-7));
+  const auto q4 = hn::MulAdd(hn::Set(d, 0x1.ffcbfc61b6f63p-17), r, hn::Set(d, 0x1.4309130f8a928p-13));
+  const auto q6 = hn::MulAdd(hn::Set(d, 0x1.b5252c8b2c6fdp-24), r, hn::Set(d, 0x1.62bfc5f76660cp-20));
+  const auto q8 = hn::MulAdd(hn::Set(d, 0x1.e9651a8abab3dp-32), r, hn::Set(d, 0x1.e61e0cd88f2dbp-28));
+  const auto low = hn::MulAdd(q2, r2, q0);
+  const auto high = hn::MulAdd(q8, r4, hn::MulAdd(q6, r2, q4));
+  const auto q = hn::MulAdd(high, r4, low);
+  return hn::MulAdd(hn::MulAdd(q, r, hn::Set(d, 0x1.62e42fefa39efp-1)), r, hn::Set(d, 1.0));
 }
 
 // exp(x / T) for x <= 0 and a T that is the same for a whole row: what every shifted softmax needs. Results below about
-// 2^-126 (2^-1022 in float64) are 0.
+// 2^-126 (2^-1022 in float64) are 0. Never falls as x rises, and T costs no operation.
 //
-// exp(x/T) = 2^(c x) with c = log2(e)/T = high + low. k = round(c x) and the remainder r = c x - k come from two FMAs, so
-// that neither the product nor the rounding of c costs accuracy, and T costs no operation: the error is that of the
-// polynomial and of one rounding, 1.1 eps, whatever x and T are.
+// exp(x/T) = 2^(c x) with c = log2(e)/T, rounded once; k = round(c x) and the remainder r = c x - k come from two FMAs. The
+// error is (2 + |x|/T) eps: c's rounding, and that of r, of the polynomial and of the result.
+//
+// r is rounded to multiples of 2 eps (2^-23 in float32). From one to the next 2^r grows by at least 0.98 eps, while the
+// factor of r in Exp2Reduced is wrong by at most 0.67 eps (a rounding in [1/2, 1), q's below 1/4), so that two products with
+// |r| <= 1/2 that should rise differ by at most 0.67 eps too much: they never fall, nor does what is rounded from them. From
+// one k to the next, r jumps from 1/2 to -1/2, and Exp2Reduced(1/2) <= 2 Exp2Reduced(-1/2).
 template <class D, class T = hn::TFromD<D>>
 class ExpScaled {
  public:
   HWY_INLINE ExpScaled(D d, double temperature) {
-    double c = kLog2e, left_over = kLog2eLow;
-    if (temperature != 1) {  // three divisions, which short rows would wait for
-      c = kLog2e / temperature;
-      left_over = (kLog2eLow + std::fma(-c, temperature, kLog2e)) / temperature;
-    }
-    const T high = static_cast<T>(c);
-    high_ = hn::Set(d, high);
-    low_ = hn::Set(d, static_cast<T>(left_over + (c - static_cast<double>(high))));
+    constexpr double kLog2e = 0x1.71547652b82fep+0;
+    c_ = hn::Set(d, static_cast<T>(kLog2e / temperature));
     // c x = -bias: there the exponent field of 2^k is 0, and so is the number.
-    constexpr double kLowest = -ExpConstants<T>::kBias / kLog2e;
-    lowest_ = hn::Set(d, static_cast<T>(kLowest * temperature));
+    lowest_ = hn::Set(d, static_cast<T>(-ExpConstants<T>::kBias / kLog2e * temperature));
   }
 
   HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> x) const {
@@ -130,17 +128,16 @@ class ExpScaled {
     x = MaxKeepNaN(lowest_, x);
     // The exponent bias rides on the rounding constant: shifted left, the sum is the number 2^k itself.
     const auto magic = hn::Set(d, C::kMagic + C::kBias);
-    const auto t = hn::MulAdd(x, high_, magic);
-    const auto k = hn::Sub(t, magic);
-    const auto r = hn::MulAdd(x, low_, hn::MulSub(x, high_, k));
+    const auto t = hn::MulAdd(x, c_, magic);
+    // 1.5 + r lies in [1, 2], where numbers are 2 eps apart.
+    const auto grid = hn::Set(d, T(1.5));
+    const auto r = hn::Sub(hn::MulAdd(x, c_, hn::Sub(grid, hn::Sub(t, magic))), grid);
     const auto power = hn::BitCast(d, hn::ShiftLeft<C::kMantissaBits>(hn::BitCast(di, t)));
     return hn::Mul(Exp2Reduced(d, r), power);
   }
 
  private:
-  static constexpr double kLog2e = 0x1.71547652b82fep+0;
-  static constexpr double kLog2eLow = 0x1.777d0ffda0d24p-56;
-  hn::Vec<D> high_, low_, lowest_;
+  hn::Vec<D> c_, lowest_;
 };
 
 // exp(x) for any x.

@@ -17,7 +17,8 @@ import json
 import pathlib
 import random
 import struct
-from typing import Callable, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import mpmath
 from mpmath import mpf
@@ -178,7 +179,7 @@ def indices(x, y):
     if n <= KEPT:
         return list(range(n))
     by_score = sorted(range(n), key=lambda i: -x[i])
-    positive = sorted((i for i in range(n) if 0 < y[i]), key=lambda i: y[i]) if len(y) == n else []
+    positive = sorted((i for i in range(n) if y[i] > 0), key=lambda i: y[i]) if len(y) == n else []
     chosen = dict.fromkeys([0, n - 1, *by_score[:4], *positive[:4]])
     generator = random.Random(n)
     while len(chosen) < KEPT:
