@@ -34,7 +34,9 @@ def main(program):
         said = f"{factor} x {against}" if factor != 1 else against
         print(f"| {operation} | {scores}, {shape} | {said} | {ratio:.2f} | {must or ''} | {aim or ''} |")
 
-    print("\nns per element:\n\n| operation | " + " | ".join(shapes := shapes_of(medians)) + " |\n|" + "---|" * (len(shapes) + 1))
+    print(
+        "\nns per element:\n\n| operation | " + " | ".join(shapes := shapes_of(medians)) + " |\n|" + "---|" * (len(shapes) + 1)
+    )
     for operation in dict.fromkeys(name.split("/")[0] for name in medians):
         cells = []
         for shape in shapes:
@@ -42,10 +44,6 @@ def main(program):
             rows, cols = shape.split("/")[1].split("x")
             cells.append(f"{time / (int(rows) * int(cols)):.3f}" if time else "")
         print(f"| {operation} | " + " | ".join(cells) + " |")
-
-
-def shapes_of(medians):
-    return list(dict.fromkeys(name.split("/", 1)[1] for name in medians))
 
 
 if __name__ == "__main__":

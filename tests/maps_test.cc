@@ -396,6 +396,26 @@ TEST(Maps, LongRows) {
   });
 }
 
+// Batches that are written around the caches, at every alignment of a row, against the same rows alone.
+TEST(Maps, LargeBatches) {
+  for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
+    const std::size_t rows = 1100, n = 4099;
+    const std::vector<float> x = support::normal_row<float>(rows * n, 1, 0, 22),
+                             g = support::normal_row<float>(rows * n, 1, 0, 23);
+    std::vector<float> p(rows * n), dx(rows * n), row(n);
+    apply(Op{}, MatrixView<const float>(x.data(), rows, n), MatrixView<float>(p.data(), rows, n));
+    apply_vjp(Op{}, MatrixView<const float>(x.data(), rows, n), MatrixView<const float>(p.data(), rows, n),
+              MatrixView<const float>(g.data(), rows, n), MatrixView<float>(dx.data(), rows, n));
+    for (std::size_t r = 0; r < rows; r += 7) {
+      const auto at = [&](const std::vector<float>& batch) { return MatrixView<const float>(batch.data() + r * n, 1, n); };
+      apply(Op{}, at(x), MatrixView<float>(row.data(), 1, n));
+      ASSERT_TRUE(std::equal(row.begin(), row.end(), p.begin() + r * n)) << Op::kDescription.name << " row " << r;
+      apply_vjp(Op{}, at(x), at(p), at(g), MatrixView<float>(row.data(), 1, n));
+      ASSERT_TRUE(std::equal(row.begin(), row.end(), dx.begin() + r * n)) << Op::kDescription.name << "_vjp row " << r;
+    }
+  });
+}
+
 TEST(Maps, EmptyBatches) {
   for_each_map([]<class Op, class T>(const Op& op, T) {
     apply(op, MatrixView<const T>(nullptr, 0, 5), MatrixView<T>(nullptr, 0, 5));

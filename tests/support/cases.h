@@ -68,6 +68,12 @@ std::vector<Case<T>> finite_cases() {
     extreme[0] = std::numeric_limits<T>::max();
     cases.push_back({"largest and smallest" + length, extreme});
 
+    // Neighbours, where exp's argument reduction goes from one exponent to the next: rounding must not swap them.
+    std::vector<T> neighbours(n, T(-0.34657359027997264));
+    neighbours[0] = 0;
+    for (std::size_t i = 2; i < n; ++i) neighbours[i] = std::nextafter(neighbours[i - 1], T(i % 64 == 0 ? -10 : 0));
+    cases.push_back({"neighbours" + length, neighbours});
+
     std::vector<T> tiny(n, std::numeric_limits<T>::denorm_min());
     tiny[n - 1] = 0;
     cases.push_back({"subnormal" + length, tiny});
