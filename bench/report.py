@@ -34,9 +34,8 @@ def main(program):
         said = f"{factor} x {against}" if factor != 1 else against
         print(f"| {operation} | {scores}, {shape} | {said} | {ratio:.2f} | {must or ''} | {aim or ''} |")
 
-    print(
-        "\nns per element:\n\n| operation | " + " | ".join(shapes := shapes_of(medians)) + " |\n|" + "---|" * (len(shapes) + 1)
-    )
+    shapes = list(dict.fromkeys(name.split("/", 1)[1] for name in medians))
+    print("\nns per element:\n\n| operation | " + " | ".join(shapes) + " |\n|" + "---|" * (len(shapes) + 1))
     for operation in dict.fromkeys(name.split("/")[0] for name in medians):
         cells = []
         for shape in shapes:
