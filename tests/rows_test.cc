@@ -175,7 +175,7 @@ const std::vector<double> kTemperatures = {1, 0.3, 7, 1e-20, 1e20};
 struct Bounds {
   long double exp, exp_scaled, slope, log;
 };
-Bounds bounds(bool fma) { return {.exp = 1.05L, .exp_scaled = 2.0L, .slope = fma ? 1.0L : 2.0L, .log = 0.9L}; }
+Bounds bounds(bool fma) { return {.exp = 1.05L, .exp_scaled = 2.0L, .slope = fma ? 1.0L : 2.0L, .log = fma ? 0.9L : 0.91L}; }
 
 // |got - want| in units of the last place of T at `want`. Infinity counts as the number that comes after the largest.
 template <class T>
