@@ -77,16 +77,17 @@ void add_shape(Shape shape, double scale, const std::string& scores) {
 
   entropic::for_each_operation<entropic::Map>([&]<class Op>(std::type_identity<Op>) {
     const std::string name(Op::kDescription.name);
-    entropic::apply(Op{}, x, p);
-    check(name + where, oracle::map(Op{}, row), p.data);
-    add(name + where, shape, [=] { entropic::apply(Op{}, x, p); });
+    const Op op = entropic::typical<Op>();
+    entropic::apply(op, x, p);
+    check(name + where, oracle::map(op, row), p.data);
+    add(name + where, shape, [=] { entropic::apply(op, x, p); });
 
     // The gradient reads p: give every map its own.
     const MatrixView<float> y = allocate(shape);
-    entropic::apply(Op{}, x, y);
-    entropic::apply_vjp(Op{}, x, y, g, dx);
-    check(name + "_vjp" + where, oracle::vjp(Op{}, row, gradient), dx.data);
-    add(name + "_vjp" + where, shape, [=] { entropic::apply_vjp(Op{}, x, y, g, dx); });
+    entropic::apply(op, x, y);
+    entropic::apply_vjp(op, x, y, g, dx);
+    check(name + "_vjp" + where, oracle::vjp(op, row, gradient), dx.data);
+    add(name + "_vjp" + where, shape, [=] { entropic::apply_vjp(op, x, y, g, dx); });
   });
   add("log_softmax" + where, shape, [=] { entropic::log_softmax(x, p); });
 }

@@ -24,7 +24,7 @@ std::string_view name_of(const entropic::Map& map) {
 
 std::vector<entropic::Map> every_map() {
   std::vector<entropic::Map> maps;
-  entropic::for_each_operation<entropic::Map>([&]<class Op>(std::type_identity<Op>) { maps.emplace_back(Op{}); });
+  entropic::for_each_operation<entropic::Map>([&]<class Op>(std::type_identity<Op>) { maps.emplace_back(entropic::typical<Op>()); });
   return maps;
 }
 

@@ -38,5 +38,5 @@ std::string range_text(const entropic::Param<Op, Value>& param) {
 
 template <class Op, class Value>
 std::string default_text(const entropic::Param<Op, Value>& param) {
-  return fmt::format("{}", Op{}.*param.member);
+  return param.required ? std::string("none, required") : fmt::format("{}", Op{}.*param.member);
 }

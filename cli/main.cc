@@ -115,6 +115,11 @@ void set_number(std::size_t& value, std::string_view option, const std::string& 
   }
 }
 
+void set_number(std::int64_t& value, std::string_view option, const std::string& text) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) bad_input("{} must be a whole number, got '{}'", option, text);
+}
+
 void set_number(double& value, std::string_view option, const std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) bad_input("{} must be a number, got '{}'", option, text);
@@ -160,7 +165,8 @@ void add_operation(CLI::App& app, std::string_view family, Files& files, Action&
   entropic::for_each_param<Op>([&](const auto& param) {
     add_number(command, fmt::format("--{}", param.name), (*op).*(param.member),
                fmt::format("{} ({}; default {})", param.meaning, range_text(param), default_text(param)))
-        ->group("Parameters");
+        ->group("Parameters")
+        ->required(param.required);
   });
   add_input_options(command, files);
   command.add_option("-o", files.out, fmt::format("File to write: {} (default: standard output, as CSV)", format_endings()))

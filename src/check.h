@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "entropic/maps.h"
 #include "entropic/matrix_view.h"
 #include "entropic/operation.h"
 
@@ -19,19 +20,28 @@ template <class... Args>
   throw std::invalid_argument(fmt::format(text, std::forward<Args>(args)...));
 }
 
-// Every parameter of op inside the range that it declares.
+// Rules beyond the range of one parameter, overloaded for the operations that have some.
+inline void check(const TaylorSoftmax& op) {
+  if (op.order % 2 != 0) fail("taylor_softmax: order must be even, got {}", op.order);
+}
+
+// Every parameter of op inside the range that it declares, and whatever op demands of them together.
 template <class Op>
 void check_params(const Op& op) {
   for_each_param<Op>([&]<class Value>(const Param<Op, Value>& param) {
     const Value value = op.*param.member;
     // Written so that NaN fails.
     if (value > param.above && value <= param.up_to) return;
-    constexpr Value kLowest = std::numeric_limits<Value>::lowest();
-    constexpr Value kMost = std::numeric_limits<Value>::max();
-    const std::string lower = param.above == kLowest ? std::string() : fmt::format("above {}", param.above);
-    const std::string upper = param.up_to == kMost ? std::string("finite") : fmt::format("at most {}", param.up_to);
-    fail("{}: {} must be {}{}{}, got {}", Op::kDescription.name, param.name, lower, lower.empty() ? "" : " and ", upper, value);
+    std::string allowed;
+    if (param.above != std::numeric_limits<Value>::lowest()) allowed = fmt::format("above {}", param.above);
+    if (param.up_to != std::numeric_limits<Value>::max()) {
+      allowed += fmt::format("{}at most {}", allowed.empty() ? "" : " and ", param.up_to);
+    } else if (!std::is_integral_v<Value>) {
+      allowed += allowed.empty() ? "finite" : " and finite";
+    }
+    fail("{}: {} must be {}, got {}", Op::kDescription.name, param.name, allowed, value);
   });
+  if constexpr (requires { check(op); }) check(op);
 }
 
 template <class T>

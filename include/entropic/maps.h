@@ -3,13 +3,15 @@
 // Rules for every map:
 //   a NaN anywhere in a row    that row is all NaN, no other row changes
 //   -inf score                 probability exactly 0, gradient exactly 0: as if the entry were absent
-//   +inf scores                they share the mass equally, everything else gets 0, the gradient is 0
+//   +inf scores                they share the mass equally (top_k_softmax: the first k of them), everything else gets 0,
+//                              the gradient is 0
 //   all scores -inf            no distribution exists: the row is NaN
 //   rows = 0 or cols = 0       nothing happens
 //   sum                        |sum p - 1| <= 1e-6 (float), 1e-14 max(1, log2 n) (double)
 //   reproducible               the same bits for any number of threads, any batch, any SIMD target with FMA
 #pragma once
 
+#include <cstdint>
 #include <variant>
 
 #include "entropic/matrix_view.h"
@@ -41,13 +43,92 @@ struct Sparsemax {
       .gradient = "(g - mean of g over the support) / T on the support, 0 elsewhere",
       .source = "Martins, Astudillo, ICML 2016",
       .sparse = true,
+      .absolute_error = 4,
   };
   static constexpr auto kParams = std::tuple{Param<Sparsemax>{
       .name = "temperature", .meaning = "T, divides the scores", .member = &Sparsemax::temperature, .above = 0}};
 };
 
+struct TaylorSoftmax {
+  std::int64_t order = 2;
+
+  static constexpr Description kDescription = {
+      .name = "taylor_softmax",
+      .summary =
+          "Softmax with exp replaced by its Taylor polynomial, positive for an even order: a longer tail. Below its "
+          "minimum (x = -1 for order 2) a lower score gets more mass, not less.",
+      .formula = "p_i = f(x_i) / sum_j f(x_j), f(x) = sum_{m <= order} x^m / m!",
+      .gradient = "r p (g - <g,p>), r = f'(x) / f(x)",
+      .source = "de Brebisson, Vincent, ICLR 2016",
+      .shift = false,
+      .order = false,
+  };
+  static constexpr auto kParams = std::tuple{Param<TaylorSoftmax, std::int64_t>{
+      .name = "order", .meaning = "degree of the polynomial, even", .member = &TaylorSoftmax::order, .above = 0, .up_to = 64}};
+};
+
+struct SigSoftmax {
+  static constexpr Description kDescription = {
+      .name = "sigsoftmax",
+      .summary = "Softmax with every term multiplied by the logistic function s: not limited by the rank of the scores.",
+      .formula = "p_i = exp(x_i) s(x_i) / sum_j exp(x_j) s(x_j), s(x) = 1 / (1 + exp(-x))",
+      .gradient = "(2 - s(x)) p (g - <g,p>)",
+      .source = "Kanai, Fujiwara, Yamanaka, Adachi, NeurIPS 2018",
+      .shift = false,
+  };
+  static constexpr auto kParams = std::tuple{};
+};
+
+struct TopKSoftmax {
+  std::int64_t k = 0;
+  double temperature = 1;
+
+  static constexpr Description kDescription = {
+      .name = "top_k_softmax",
+      .summary = "Softmax over the k largest scores, 0 elsewhere; of equal scores at the cut the lower index stays.",
+      .formula = "p_i = exp(x_i/T) / sum_{j in K} exp(x_j/T) for i in K, K the k largest",
+      .gradient = "p (g - <g,p>) / T",
+      .source = "Fan, Lewis, Dauphin, ACL 2018",
+      .ties_by_index = true,
+      .sparse = true,
+  };
+  static constexpr auto kParams = std::tuple{
+      Param<TopKSoftmax, std::int64_t>{.name = "k",
+                                       .meaning = "how many scores keep mass; more than there are keeps all",
+                                       .member = &TopKSoftmax::k,
+                                       .above = 0,
+                                       .required = true,
+                                       .typical = 3},
+      Param<TopKSoftmax>{
+          .name = "temperature", .meaning = "T, divides the scores", .member = &TopKSoftmax::temperature, .above = 0}};
+};
+
+struct MinPSoftmax {
+  double p = 0;
+  double temperature = 1;
+
+  static constexpr Description kDescription = {
+      .name = "min_p_softmax",
+      .summary = "Softmax over the scores whose softmax probability is at least p times the largest, 0 elsewhere.",
+      .formula = "p_i = exp(x_i/T) / sum_{j in K} exp(x_j/T) for i in K = {x_i/T >= max x/T + log p}",
+      .gradient = "p (g - <g,p>) / T",
+      .source = "Nguyen et al., ICLR 2025",
+      .sparse = true,
+  };
+  static constexpr auto kParams = std::tuple{
+      Param<MinPSoftmax>{.name = "p",
+                         .meaning = "least share of the largest probability that keeps mass",
+                         .member = &MinPSoftmax::p,
+                         .above = 0,
+                         .up_to = 1,
+                         .required = true,
+                         .typical = 0.1},
+      Param<MinPSoftmax>{
+          .name = "temperature", .meaning = "T, divides the scores", .member = &MinPSoftmax::temperature, .above = 0}};
+};
+
 // Every map there is.
-using Map = std::variant<Softmax, Sparsemax>;
+using Map = std::variant<Softmax, Sparsemax, TaylorSoftmax, SigSoftmax, TopKSoftmax, MinPSoftmax>;
 
 // p = map(x), row by row.
 //

@@ -23,6 +23,10 @@ struct Description {
   bool order = true;           // x_i > x_j implies p_i >= p_j
   bool ties_by_index = false;  // equal scores may be cut apart, the lower index first
   bool sparse = false;         // p may hold exact zeros for finite scores
+
+  // Largest error of an entry in eps (2^-24 for float, 2^-53 for double): absolute, or where 0 relative to p,
+  // 8 + 3 (d + mean of d under p) with d = log(max p / p).
+  double absolute_error = 0;
 };
 
 // One parameter of the operation Op: a data member with its name and the open-closed range (above, up_to].
@@ -33,12 +37,24 @@ struct Param {
   Value Op::*member;
   Value above = std::numeric_limits<Value>::lowest();  // exclusive
   Value up_to = std::numeric_limits<Value>::max();     // inclusive
+  bool required = false;                               // the member's initial value is no value
+  Value typical = {};                                  // of a required one: to show and to test the operation with
 };
 
 // Calls f(param) for each parameter that Op declares.
 template <class Op, class F>
 constexpr void for_each_param(F&& f) {
   std::apply([&](const auto&... param) { (f(param), ...); }, Op::kParams);
+}
+
+// The operation with its defaults, and typical values where it has none.
+template <class Op>
+constexpr Op typical() {
+  Op op;
+  for_each_param<Op>([&](const auto& param) {
+    if (param.required) op.*param.member = param.typical;
+  });
+  return op;
 }
 
 // Calls f(std::type_identity<Op>{}) for each alternative of a family such as Map.

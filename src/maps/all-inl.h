@@ -7,7 +7,10 @@
 #define ENTROPIC_MAPS_ALL_INL_H_
 #endif
 
+#include "src/maps/cut_softmax-inl.h"
+#include "src/maps/sigsoftmax-inl.h"
 #include "src/maps/softmax-inl.h"
 #include "src/maps/sparsemax-inl.h"
+#include "src/maps/taylor_softmax-inl.h"
 
 #endif  // ENTROPIC_MAPS_ALL_INL_H_

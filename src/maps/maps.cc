@@ -15,7 +15,7 @@ namespace entropic {
 template <class T>
 struct Share {
   std::size_t begin, end;
-  double* scratch;  // of the kernel: n + 32
+  double* scratch;  // of the kernel: n + n / 64 + 64
   T* rescaled;      // of PrepareRow: n
   bool stream;      // the output is too large for the cache
 };
@@ -61,7 +61,7 @@ HWY_INLINE void MapShortGroups(const Op& op, MatrixView<const T> x, MatrixView<T
       hn::Store(max, d, row_max);
       for (size_t r = 0; r < count; ++r) {
         if (IsFinite(row_max[r])) continue;
-        NonFiniteRow(d, in[r], x.cols, out[r]);
+        NonFiniteRow(d, in[r], x.cols, x.cols, out[r]);
         out[r] = share.rescaled;  // takes what the kernel makes of it
       }
     }
@@ -75,13 +75,15 @@ void MapRows(const Map& map, MatrixView<const T> x, MatrixView<T> p, Share<T> sh
   const size_t n = x.cols;
   std::visit(
       [&](const auto& op) HWY_ATTR {
-        if (n <= ShortRows<T>::kLongest && !HasExtremeTemperature<T>(op)) return MapShortGroups(op, x, p, share);
+        if constexpr (requires(ShortRows<T> & rows, T* const* out) { MapShortRows(op, hn::Zero(d), rows, out, n); }) {
+          if (n <= ShortRows<T>::kLongest && !HasExtremeTemperature<T>(op)) return MapShortGroups(op, x, p, share);
+        }
         for (size_t r = share.begin; r < share.end; ++r) {
           const auto row = PrepareRow(d, op, x.row(r), n, share.rescaled);
           if (IsFinite(row.max)) {
             MapRow(d, row.op, row.x, n, row.max, p.row(r), {share.scratch, share.stream});
           } else {
-            NonFiniteRow(d, x.row(r), n, p.row(r));
+            NonFiniteRow(d, x.row(r), n, MostInfinite(op, n), p.row(r));
           }
         }
         if (share.stream) hwy::FlushStream();
@@ -99,7 +101,7 @@ void VjpRows(const Map& map, MatrixView<const T> x, MatrixView<const T> p, Matri
           if (HasInfiniteScore(x.row(r), p.row(r), x.cols, T(0))) {
             FillRow(d, T(0), x.cols, dx.row(r));
           } else {
-            VjpRow(d, op, p.row(r), g.row(r), x.cols, dx.row(r), {share.scratch, share.stream});
+            VjpRow(d, op, x.row(r), p.row(r), g.row(r), x.cols, dx.row(r), {share.scratch, share.stream});
           }
         }
         if (share.stream) hwy::FlushStream();
@@ -116,7 +118,7 @@ void LogSoftmaxRows(const LogSoftmax& op, MatrixView<const T> x, MatrixView<T> y
     if (IsFinite(row.max)) {
       LogSoftmaxRow(d, row.op, row.x, n, row.max, y.row(r));
     } else {
-      NonFiniteRow(d, x.row(r), n, y.row(r));
+      NonFiniteRow(d, x.row(r), n, n, y.row(r));
       ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
         StoreUpTo(Log(d, LoadUpTo(d, y.row(r) + i, count, T(1))), d, count, y.row(r) + i);
       });
@@ -210,7 +212,7 @@ void for_shares(MatrixView<const T> x, const T* out, const Rows& rows) {
   // Not over the input: its lines are in cache already.
   const bool stream = out != x.data && x.rows * x.cols * sizeof(T) >= kStreamedBytes;
   parallel_rows(x.rows, x.cols, [&](std::size_t begin, std::size_t end) {
-    const std::size_t padded = (x.cols + 47) / 16 * 16;
+    const std::size_t padded = (x.cols + x.cols / 64 + 79) / 16 * 16;
     double* memory = scratch(2 * padded);
     rows(Share<T>{begin, end, memory, reinterpret_cast<T*>(memory + padded), stream});
   });

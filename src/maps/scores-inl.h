@@ -17,7 +17,7 @@ namespace HWY_NAMESPACE {
 
 // What a kernel is given besides its row.
 struct Workspace {
-  double* scratch;  // n + 32 numbers
+  double* scratch;  // n + n / 64 + 64 numbers
   bool stream;      // the output is too large for the cache: write around it
 };
 
@@ -92,9 +92,10 @@ HWY_INLINE PreparedRow<Op, T> PrepareRow(D d, const Op& op, const T* x, size_t n
   return row;
 }
 
-// The distribution of a row whose maximum is not finite: +inf scores share the mass; without them there is none.
+// The distribution of a row whose maximum is not finite: +inf scores share the mass, the first `most` of them; without them
+// there is none.
 template <class D, class T = hn::TFromD<D>>
-HWY_NOINLINE void NonFiniteRow(D d, const T* x, size_t n, T* p) {
+HWY_NOINLINE void NonFiniteRow(D d, const T* x, size_t n, size_t most, T* p) {
   size_t infinite = 0;
   bool nan = false;
   for (size_t i = 0; i < n; ++i) {
@@ -102,8 +103,19 @@ HWY_NOINLINE void NonFiniteRow(D d, const T* x, size_t n, T* p) {
     nan |= x[i] != x[i];
   }
   if (nan || infinite == 0) return FillRow(d, kNaN<T>, n, p);
-  const T share = static_cast<T>(1.0 / static_cast<double>(infinite));
-  for (size_t i = 0; i < n; ++i) p[i] = x[i] == kInfinity<T> ? share : T(0);
+  size_t left = HWY_MIN(infinite, most);
+  const T share = static_cast<T>(1.0 / static_cast<double>(left));
+  for (size_t i = 0; i < n; ++i) {
+    const bool has_mass = x[i] == kInfinity<T> && left > 0;
+    left -= has_mass;
+    p[i] = has_mass ? share : T(0);
+  }
+}
+
+// How many +inf scores may share the mass, overloaded for maps that cut.
+template <class Op>
+HWY_INLINE size_t MostInfinite(const Op& /*op*/, size_t n) {
+  return n;
 }
 
 // logsumexp of a row whose maximum is not finite: that maximum, unless a NaN hides behind it.

@@ -16,6 +16,16 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic {
 namespace HWY_NAMESPACE {
 
+// p *= factor, but 0 stays 0 whatever the factor is.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void ScaleRow(D d, T factor, size_t n, T* p) {
+  const auto f = hn::Set(d, factor);
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto pi = LoadUpTo(d, p + i, count, T(0));
+    StoreUpTo(hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d)), hn::Mul(pi, f)), d, count, p + i);
+  });
+}
+
 // Three sweeps over a row that is in cache after the first: maximum, exp and sum, scale. The terms are at most 1 and the
 // largest is 1, so the sum is in [1, n]: no overflow, no division by 0. A NaN score makes it NaN. The terms wait in p; to
 // keep them elsewhere and stream p out was no faster, since nothing then overlaps with the streaming.
@@ -35,7 +45,7 @@ HWY_INLINE void MapRow(D d, const Softmax& op, const T* x, size_t n, T max, T* p
   });
 }
 
-// The same for a group of short rows. A NaN score makes the sum NaN, and with it every product.
+// The same for a group of rows of at most ShortRows::kLongest. A NaN score makes the sum NaN, and with it every product.
 template <class T>
 HWY_INLINE void MapShortRows(const Softmax& op, hn::Vec<RowTag<T>> max, ShortRows<T>& rows, T* const* p, size_t count) {
   const RowTag<T> d;
@@ -48,14 +58,19 @@ HWY_INLINE void MapShortRows(const Softmax& op, hn::Vec<RowTag<T>> max, ShortRow
   rows.Store(p, count, [&](hn::Vec<RowTag<T>> e) HWY_ATTR { return hn::Mul(e, factor); });
 }
 
-// dx = p (g - <g, p>) / T. Where p is 0 the product is replaced by 0, so that g may hold anything there.
+// <g, p>. Where p is 0 the product is replaced by 0, so that g may hold anything there.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void VjpRow(D d, const Softmax& op, const T* p, const T* g, size_t n, T* dx, Workspace workspace) {
-  const double dot = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+HWY_INLINE double DotWithDistribution(D d, const T* p, const T* g, size_t n) {
+  return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto pi = LoadUpTo(d, p + i, count, T(0));
     return hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d)), hn::Mul(pi, LoadUpTo(d, g + i, count, T(0))));
   });
-  const auto mean = hn::Set(d, static_cast<T>(dot));
+}
+
+// dx = p (g - <g, p>) / T.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void VjpRow(D d, const Softmax& op, const T* /*x*/, const T* p, const T* g, size_t n, T* dx, Workspace workspace) {
+  const auto mean = hn::Set(d, static_cast<T>(DotWithDistribution(d, p, g, n)));
   const auto inverse = hn::Set(d, ClampedInverse<T>(op.temperature));
   WriteRow(d, workspace.stream, n, dx, [&](size_t i, size_t count) HWY_ATTR {
     const auto pi = LoadUpTo(d, p + i, count, T(0));
@@ -98,16 +113,6 @@ HWY_INLINE void LogSoftmaxRow(D d, const LogSoftmax& op, const T* x, size_t n, T
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE double LogSumExpRow(D d, const LogSumExp& op, const T* x, size_t n, T max) {
   return LogSum(d, op.temperature, x, n, max);
-}
-
-// p *= factor, but 0 stays 0 whatever the factor is.
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void ScaleRow(D d, T factor, size_t n, T* p) {
-  const auto f = hn::Set(d, factor);
-  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const auto pi = LoadUpTo(d, p + i, count, T(0));
-    StoreUpTo(hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d)), hn::Mul(pi, f)), d, count, p + i);
-  });
 }
 
 // dx = (g - p sum g) / T with p = exp(y), g left out of the sum and dx = 0 where y = -inf.

@@ -100,7 +100,7 @@ HWY_INLINE void MapShortRows(const Sparsemax& op, hn::Vec<RowTag<T>> max, ShortR
 
 // On the support dx = (g - mean of g there) / T, elsewhere 0: the Jacobian projects onto vectors of sum 0.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void VjpRow(D d, const Sparsemax& op, const T* p, const T* g, size_t n, T* dx, Workspace workspace) {
+HWY_INLINE void VjpRow(D d, const Sparsemax& op, const T* /*x*/, const T* p, const T* g, size_t n, T* dx, Workspace workspace) {
   double sums[2];
   Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
     const auto pi = LoadUpTo(d, p + i, count, T(0));

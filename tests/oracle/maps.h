@@ -24,6 +24,62 @@ inline Row map(const entropic::Softmax& op, const Row& x) {
   return p;
 }
 
+// Terms that are to be divided by their sum.
+inline Row normalized(Row terms) {
+  long double sum = 0;
+  for (const long double term : terms) sum += term;
+  for (long double& term : terms) term /= sum;
+  return terms;
+}
+
+// sum_{m <= degree} x^m / m!, in steps that add what the rounding of the last one lost.
+inline long double taylor(long double x, std::int64_t degree) {
+  long double term = 1, sum = 1, lost = 0;
+  for (std::int64_t m = 1; m <= degree; ++m) {
+    term *= x / static_cast<long double>(m);
+    const long double next = sum + term, part = next - sum;
+    lost += (sum - (next - part)) + (term - part);
+    sum = next;
+  }
+  return sum + lost;
+}
+
+inline Row map(const entropic::TaylorSoftmax& op, const Row& x) {
+  Row terms;
+  for (const long double score : x) terms.push_back(std::isinf(score) ? 0 : taylor(score, op.order));
+  return normalized(terms);
+}
+
+inline Row map(const entropic::SigSoftmax&, const Row& x) {
+  const long double max = *std::max_element(x.begin(), x.end());
+  const auto log_sigmoid_rest = [](long double score) { return -std::log1p(std::exp(-std::abs(score))); };
+  Row terms;
+  for (const long double score : x) {
+    // log of exp(x) s(x), less that of the maximum.
+    const long double log_term = (score - max) + (std::min(score, 0.0L) - std::min(max, 0.0L)) + log_sigmoid_rest(score);
+    terms.push_back(std::exp(log_term));
+  }
+  return normalized(terms);
+}
+
+inline Row map(const entropic::TopKSoftmax& op, const Row& x) {
+  std::vector<std::size_t> order(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t i, std::size_t j) { return x[i] > x[j]; });
+  Row kept = x;
+  for (std::size_t i = static_cast<std::size_t>(op.k); i < x.size(); ++i) kept[order[i]] = -HUGE_VALL;
+  return map(entropic::Softmax{.temperature = op.temperature}, kept);
+}
+
+inline Row map(const entropic::MinPSoftmax& op, const Row& x) {
+  const long double max = *std::max_element(x.begin(), x.end());
+  Row kept = x;
+  for (long double& score : kept) {
+    if (score - max < op.temperature * std::log(static_cast<long double>(op.p))) score = -HUGE_VALL;
+  }
+  return map(entropic::Softmax{.temperature = op.temperature}, kept);
+}
+
 inline Row map(const entropic::Sparsemax& op, const Row& x) {
   const long double max = *std::max_element(x.begin(), x.end());
   Row z;
@@ -41,12 +97,18 @@ inline Row map(const entropic::Sparsemax& op, const Row& x) {
 }
 
 // J^T g, from the oracle's own p.
-inline Row vjp(const entropic::Softmax& op, const Row& x, const Row& g) {
-  Row p = map(op, x);
+
+// p (g - <g, p>) with every entry multiplied by factor(i).
+template <class Factor>
+Row softmax_like_vjp(Row p, const Row& g, const Factor& factor) {
   long double dot = 0;
   for (std::size_t i = 0; i < p.size(); ++i) dot += p[i] * g[i];
-  for (std::size_t i = 0; i < p.size(); ++i) p[i] *= (g[i] - dot) / op.temperature;
+  for (std::size_t i = 0; i < p.size(); ++i) p[i] = p[i] > 0 ? p[i] * (g[i] - dot) * factor(i) : 0;
   return p;
+}
+
+inline Row vjp(const entropic::Softmax& op, const Row& x, const Row& g) {
+  return softmax_like_vjp(map(op, x), g, [&](std::size_t) { return 1 / op.temperature; });
 }
 
 inline Row vjp(const entropic::Sparsemax& op, const Row& x, const Row& g) {
@@ -57,6 +119,22 @@ inline Row vjp(const entropic::Sparsemax& op, const Row& x, const Row& g) {
   }
   for (std::size_t i = 0; i < p.size(); ++i) p[i] = p[i] > 0 ? (g[i] - sum / support) / op.temperature : 0;
   return p;
+}
+
+inline Row vjp(const entropic::TaylorSoftmax& op, const Row& x, const Row& g) {
+  return softmax_like_vjp(map(op, x), g, [&](std::size_t i) { return taylor(x[i], op.order - 1) / taylor(x[i], op.order); });
+}
+
+inline Row vjp(const entropic::SigSoftmax& op, const Row& x, const Row& g) {
+  return softmax_like_vjp(map(op, x), g, [&](std::size_t i) { return 1 + 1 / (1 + std::exp(x[i])); });
+}
+
+inline Row vjp(const entropic::TopKSoftmax& op, const Row& x, const Row& g) {
+  return softmax_like_vjp(map(op, x), g, [&](std::size_t) { return 1 / op.temperature; });
+}
+
+inline Row vjp(const entropic::MinPSoftmax& op, const Row& x, const Row& g) {
+  return softmax_like_vjp(map(op, x), g, [&](std::size_t) { return 1 / op.temperature; });
 }
 
 inline long double logsumexp(const entropic::LogSumExp& op, const Row& x) {

@@ -1,0 +1,61 @@
+// sigsoftmax of one row.
+
+#if defined(ENTROPIC_MAPS_SIGSOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ENTROPIC_MAPS_SIGSOFTMAX_INL_H_
+#undef ENTROPIC_MAPS_SIGSOFTMAX_INL_H_
+#else
+#define ENTROPIC_MAPS_SIGSOFTMAX_INL_H_
+#endif
+
+#include "entropic/maps.h"
+#include "src/maps/softmax-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic {
+namespace HWY_NAMESPACE {
+
+// exp(x) s(x) relative to the largest: exp(x - max) / (exp(b) + exp(b - x)), b = min(max, 0). Neither factor overflows, the
+// largest term is between 1/2 and 1, and since one rounded factor never falls with x and the other divisor never rises, the
+// order of the scores is kept. exp of what may be positive is taken as the reciprocal of exp of its opposite.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void MapRow(D d, const SigSoftmax& /*op*/, const T* x, size_t n, T max, T* p, Workspace /*workspace*/) {
+  const ExpScaled<D> exp(d, 1);
+  const auto shift = hn::Set(d, max), one = hn::Set(d, T(1));
+  const auto base = hn::Set(d, HWY_MIN(max, T(0)));
+  const auto exp_base = exp(d, base);
+  const double sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto xi = LoadUpTo(d, x + i, count, max);
+    const auto rise = hn::Sub(base, xi);
+    const auto fallen = exp(d, hn::Neg(hn::Abs(rise)));
+    const auto grown = hn::IfThenElse(hn::Gt(rise, hn::Zero(d)), hn::Div(one, fallen), fallen);
+    const auto e = hn::Div(exp(d, hn::Sub(xi, shift)), hn::Add(exp_base, grown));
+    StoreUpTo(e, d, count, p + i);
+    return e;
+  });
+  if (sum != sum) return FillRow(d, kNaN<T>, n, p);
+  ScaleRow(d, static_cast<T>(1 / sum), n, p);
+}
+
+// dx = (2 - s(x)) p (g - <g, p>), and 2 - s(x) = 1 + s(-x).
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void VjpRow(D d, const SigSoftmax& /*op*/, const T* x, const T* p, const T* g, size_t n, T* dx,
+                       Workspace workspace) {
+  const ExpScaled<D> exp(d, 1);
+  const auto one = hn::Set(d, T(1));
+  const auto mean = hn::Set(d, static_cast<T>(DotWithDistribution(d, p, g, n)));
+  WriteRow(d, workspace.stream, n, dx, [&](size_t i, size_t count) HWY_ATTR {
+    const auto xi = LoadUpTo(d, x + i, count, T(0));
+    const auto pi = LoadUpTo(d, p + i, count, T(0));
+    const auto fallen = exp(d, hn::Neg(hn::Abs(xi)));
+    // s(-x) = e/(1 + e) for x >= 0 and 1/(1 + e) below, e = exp(-|x|).
+    const auto s = hn::Div(hn::IfThenElse(hn::Lt(xi, hn::Zero(d)), one, fallen), hn::Add(one, fallen));
+    const auto v = hn::Mul(hn::Mul(pi, hn::Sub(LoadUpTo(d, g + i, count, T(0)), mean)), hn::Add(one, s));
+    return hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d)), v);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic
+HWY_AFTER_NAMESPACE();
+
+#endif  // ENTROPIC_MAPS_SIGSOFTMAX_INL_H_

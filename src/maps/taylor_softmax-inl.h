@@ -1,0 +1,130 @@
+// taylor_softmax of one row.
+
+#if defined(ENTROPIC_MAPS_TAYLOR_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ENTROPIC_MAPS_TAYLOR_SOFTMAX_INL_H_
+#undef ENTROPIC_MAPS_TAYLOR_SOFTMAX_INL_H_
+#else
+#define ENTROPIC_MAPS_TAYLOR_SOFTMAX_INL_H_
+#endif
+
+#include "entropic/maps.h"
+#include "src/maps/softmax-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic {
+namespace HWY_NAMESPACE {
+
+// f(x) = sum_{m <= order} x^m / m!, and f' the same without the last term, divided by one power of two that keeps every term
+// of the row finite: with |x| <= s = 2^e, f(x) / s^order = sum c_m y^m, y = x/s, c_m = s^(m - order) / m!.
+//
+// For x < 0 the terms alternate and may cancel, all but exp(-|x|) of exp(|x|): Horner's scheme therefore carries the
+// rounding errors of its steps along (Graillat, Langlois, Louvet 2009), which gives the result as if it were computed in
+// twice float64's precision and then rounded.
+class TaylorPolynomial {
+ public:
+  using D = RowTag<double>;
+  using V = hn::Vec<D>;
+
+  HWY_INLINE TaylorPolynomial(int order, double largest) : order_(order) {
+    // Below 2^8 no x^order of order <= 64 overflows.
+    int e = 0;
+    if (largest > 256) std::frexp(largest, &e);
+    scale_ = std::ldexp(1.0, -e);
+    double factorial = 1;
+    for (int m = 0; m <= order; ++m) {
+      if (m > 1) factorial *= m;
+      coefficient_[m] = std::ldexp(1 / factorial, e * (m - order));
+      // The part of 1/m! that float64 does not hold.
+      rest_[m] = std::ldexp(std::fma(-1 / factorial, factorial, 1.0) / factorial, e * (m - order));
+    }
+  }
+
+  HWY_INLINE V operator()(V x) const { return Evaluate(x, coefficient_[order_], rest_[order_]); }
+  // f'(x) = f without its term of the highest order.
+  HWY_INLINE V Derivative(V x) const { return Evaluate(x, 0, 0); }
+
+ private:
+  HWY_INLINE V Evaluate(V x, double first, double first_rest) const {
+    const D d;
+    const V y = hn::Mul(x, hn::Set(d, scale_));
+    V sum = hn::Set(d, first), error = hn::Set(d, first_rest);
+    for (int m = order_ - 1; m >= 0; --m) {
+      const V c = hn::Set(d, coefficient_[m]);
+      const V product = hn::Mul(sum, y);
+      const V product_error = hn::MulSub(sum, y, product);
+      const V next = hn::Add(product, c);
+      // What the addition lost, exactly, whichever operand is larger (Knuth).
+      const V c_part = hn::Sub(next, product);
+      const V sum_error = hn::Add(hn::Sub(product, hn::Sub(next, c_part)), hn::Sub(c, c_part));
+      error = hn::MulAdd(error, y, hn::Add(hn::Add(product_error, sum_error), hn::Set(d, rest_[m])));
+      sum = next;
+    }
+    return hn::Add(sum, error);
+  }
+
+  int order_;
+  double scale_;
+  double coefficient_[65], rest_[65];
+};
+
+// Widens the scores of a row: visit(i, count, float64 scores) in order. -inf scores become 0; `is_absent` finds them.
+template <class T, class Visit>
+HWY_INLINE void ForEachWide(RowTag<T> /*d*/, const T* x, size_t n, Visit&& visit) {
+  const RowTag<double> d64;
+  const hn::Rebind<T, RowTag<double>> narrow;
+  ForEachVector(d64, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto xi = LoadUpTo(narrow, x + i, count, T(0));
+    if constexpr (sizeof(T) == 8) {
+      visit(i, count, xi);
+    } else {
+      visit(i, count, hn::PromoteTo(d64, xi));
+    }
+  });
+}
+
+// The largest |x| among finite scores.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE double LargestMagnitude(D d, const T* x, size_t n) {
+  auto largest = hn::Zero(d);
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto xi = hn::Abs(LoadUpTo(d, x + i, count, T(0)));
+    largest = hn::Max(hn::IfThenZeroElse(hn::Eq(xi, hn::Set(d, kInfinity<T>)), xi), largest);
+  });
+  return FoldLanes(d, largest, [](auto a, auto b) HWY_ATTR { return hn::Max(a, b); });
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void MapRow(D d, const TaylorSoftmax& op, const T* x, size_t n, T /*max*/, T* p, Workspace workspace) {
+  const RowTag<double> d64;
+  const TaylorPolynomial f(static_cast<int>(op.order), LargestMagnitude(d, x, n));
+  const auto absent = hn::Set(d64, -kInfinity<double>);
+  ForEachWide(d, x, n, [&](size_t i, size_t count, hn::Vec<RowTag<double>> xi) HWY_ATTR {
+    const auto v = hn::IfThenZeroElse(hn::Eq(xi, absent), f(xi));
+    StoreUpTo(v, d64, count, workspace.scratch + i);
+  });
+  const double sum =
+      Sum(d64, n, [&](size_t i, size_t count) HWY_ATTR { return LoadUpTo(d64, workspace.scratch + i, count, 0.0); });
+  if (sum != sum) return FillRow(d, kNaN<T>, n, p);
+  for (size_t i = 0; i < n; ++i) p[i] = static_cast<T>(workspace.scratch[i] / sum);
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void VjpRow(D d, const TaylorSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace) {
+  const RowTag<double> d64;
+  const TaylorPolynomial f(static_cast<int>(op.order), LargestMagnitude(d, x, n));
+  const double mean = DotWithDistribution(d, p, g, n);
+  ForEachWide(d, x, n, [&](size_t i, size_t count, hn::Vec<RowTag<double>> xi) HWY_ATTR {
+    StoreUpTo(hn::Div(f.Derivative(xi), f(xi)), d64, count, workspace.scratch + i);
+  });
+  for (size_t i = 0; i < n; ++i) {
+    dx[i] = p[i] == T(0)
+                ? T(0)
+                : static_cast<T>(workspace.scratch[i] * (static_cast<double>(p[i]) * (static_cast<double>(g[i]) - mean)));
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic
+HWY_AFTER_NAMESPACE();
+
+#endif  // ENTROPIC_MAPS_TAYLOR_SOFTMAX_INL_H_
