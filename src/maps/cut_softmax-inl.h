@@ -15,25 +15,32 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic {
 namespace HWY_NAMESPACE {
 
-// Softmax over the scores that `cut` keeps. A vector without any costs a comparison instead of an exp.
+// Softmax over the scores that `cut` keeps. A vector without any costs a comparison instead of an exp, and is written once.
+// One with a NaN does not compare as below: it is looked at, and the NaN makes the sum NaN.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void SoftmaxOfKept(D d, double temperature, Cut<T> cut, const T* x, size_t n, T max, T* p) {
   const ExpScaled<D> exp(d, temperature);
-  const auto shift = hn::Set(d, max);
+  const auto shift = hn::Set(d, max), least = hn::Set(d, cut.least);
   const double sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto xi = LoadUpTo(d, x + i, count, -kInfinity<T>);
-    const auto kept = cut.Keeps(d, xi, i);
     auto e = hn::Zero(d);
-    if (!hn::AllFalse(d, kept)) e = hn::IfThenElseZero(kept, exp(d, hn::Sub(xi, shift)));
+    if (!hn::AllTrue(d, hn::Lt(xi, least))) {
+      const auto kept = hn::Or(cut.Keeps(d, xi, i), hn::IsNaN(xi));
+      e = hn::IfThenElseZero(kept, exp(d, hn::Sub(xi, shift)));
+    }
     StoreUpTo(e, d, count, p + i);
     return e;
   });
-  ScaleRow(d, static_cast<T>(1 / sum), n, p);
+  if (sum != sum) return FillRow(d, kNaN<T>, n, p);
+  const auto inverse = hn::Set(d, static_cast<T>(1 / sum));
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto e = LoadUpTo(d, p + i, count, T(0));
+    if (!hn::AllTrue(d, hn::Eq(e, hn::Zero(d)))) StoreUpTo(hn::Mul(e, inverse), d, count, p + i);
+  });
 }
 
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void MapRow(D d, const TopKSoftmax& op, const T* x, size_t n, T max, T* p, Workspace workspace) {
-  if (HasNaN(d, x, n)) return FillRow(d, kNaN<T>, n, p);
   const size_t k = static_cast<size_t>(HWY_MIN(op.k, static_cast<std::int64_t>(n)));
   SoftmaxOfKept(d, op.temperature, LargestK(d, x, n, k, reinterpret_cast<T*>(workspace.scratch)), x, n, max, p);
 }
@@ -45,7 +52,6 @@ HWY_INLINE size_t MostInfinite(const TopKSoftmax& op, size_t n) {
 // exp((x - max)/T) >= p is x - max >= T log p: no exp decides.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void MapRow(D d, const MinPSoftmax& op, const T* x, size_t n, T max, T* p, Workspace /*workspace*/) {
-  if (HasNaN(d, x, n)) return FillRow(d, kNaN<T>, n, p);
   const RowTag<double> d64;
   const double reach = op.temperature * hn::GetLane(Log(d64, hn::Set(d64, op.p)));
   SoftmaxOfKept(d, op.temperature, Within(max, reach), x, n, max, p);

@@ -134,7 +134,7 @@ void LogSoftmaxVjpRows(const LogSoftmax& op, MatrixView<const T> x, MatrixView<c
     if (HasInfiniteScore(x.row(r), y.row(r), x.cols, -kInfinity<T>)) {
       FillRow(d, T(0), x.cols, dx.row(r));
     } else {
-      LogSoftmaxVjpRow(d, op, y.row(r), g.row(r), x.cols, dx.row(r));
+      LogSoftmaxVjpRow(d, op, x.row(r), y.row(r), g.row(r), x.cols, dx.row(r));
     }
   }
 }
@@ -202,10 +202,10 @@ MapKernels<T> kernels() {
   }
 }
 
-// Shares the rows of x out and calls rows(share) for each piece.
 // A batch of at least this many bytes is written around the caches: more than a core's share of the last level.
 constexpr std::size_t kStreamedBytes = std::size_t{16} << 20;
 
+// Shares the rows of x out and calls rows(share) for each piece.
 template <class T, class Rows>
 void for_shares(MatrixView<const T> x, const T* out, const Rows& rows) {
   if (x.cols == 0) return;
@@ -297,6 +297,7 @@ void logsumexp_vjp(MatrixView<const std::type_identity_t<T>> x, MatrixView<const
   check_shape("logsumexp", "y", y, "a column with x's rows", x.rows, std::size_t{1});
   check_shape("logsumexp", "g", g, "a column with x's rows", x.rows, std::size_t{1});
   if (overlap(g, MatrixView<const T>(dx))) fail("logsumexp: dx must share no memory with g");
+  if (overlap(y, MatrixView<const T>(dx))) fail("logsumexp: dx must share no memory with y");
   const auto rows = kernels<T>().logsumexp_vjp;
   for_shares<T>(x, dx.data, [&](Share<T> share) { rows(options, x, g, dx, share); });
 }

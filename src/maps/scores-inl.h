@@ -7,6 +7,7 @@
 #define ENTROPIC_MAPS_SCORES_INL_H_
 #endif
 
+#include <cmath>
 #include <limits>
 
 #include "src/rows/reduce-inl.h"
@@ -40,12 +41,25 @@ class RelativeScores {
   hn::Vec<D> max_, inverse_;
 };
 
-// 1/T for gradients, kept finite so that 0/T stays 0 however small T is.
-template <class T>
-HWY_INLINE T ClampedInverse(double temperature) {
-  constexpr double kLargest = std::numeric_limits<T>::max();
-  return static_cast<T>(1 / temperature < kLargest ? 1 / temperature : kLargest);
-}
+// v / T for gradients, as two products: 1/T may be no normal number where the quotient is one.
+template <class D, class T = hn::TFromD<D>>
+class DividedBy {
+ public:
+  HWY_INLINE explicit DividedBy(double temperature) {
+    int exponent;
+    const double mantissa = std::frexp(temperature, &exponent);
+    constexpr int kMost = std::numeric_limits<T>::max_exponent - 2;
+    const auto power = [](int e) { return static_cast<T>(std::ldexp(1.0, e < -kMost ? -kMost : e > kMost ? kMost : e)); };
+    const int half = exponent / 2;
+    power_ = hn::Set(D(), power(-half));
+    rest_ = hn::Set(D(), static_cast<T>(power(half - exponent) / mantissa));
+  }
+
+  HWY_INLINE hn::Vec<D> operator()(hn::Vec<D> v) const { return hn::Mul(hn::Mul(v, power_), rest_); }
+
+ private:
+  hn::Vec<D> power_, rest_;
+};
 
 template <class T>
 HWY_INLINE bool IsFinite(T value) {
@@ -129,11 +143,12 @@ HWY_NOINLINE T NonFiniteLogSumExp(const T* x, size_t n) {
   return max;
 }
 
-// Whether the row has a +inf score, told from one entry: the first that has mass is +inf or none is.
+// Whether the row has a +inf score and no NaN, told from one entry: the first that has mass is +inf or none is. A NaN row is
+// NaN in y from the first.
 template <class T>
 HWY_INLINE bool HasInfiniteScore(const T* x, const T* y, size_t n, T no_mass) {
   for (size_t i = 0; i < n; ++i) {
-    if (y[i] != no_mass) return x[i] == kInfinity<T>;
+    if (y[i] != no_mass) return x[i] == kInfinity<T> && y[i] == y[i];
   }
   return false;
 }

@@ -71,31 +71,33 @@ HWY_INLINE double DotWithDistribution(D d, const T* p, const T* g, size_t n) {
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void VjpRow(D d, const Softmax& op, const T* /*x*/, const T* p, const T* g, size_t n, T* dx, Workspace workspace) {
   const auto mean = hn::Set(d, static_cast<T>(DotWithDistribution(d, p, g, n)));
-  const auto inverse = hn::Set(d, ClampedInverse<T>(op.temperature));
+  const DividedBy<D> divided(op.temperature);
   WriteRow(d, workspace.stream, n, dx, [&](size_t i, size_t count) HWY_ATTR {
     const auto pi = LoadUpTo(d, p + i, count, T(0));
     const auto gi = LoadUpTo(d, g + i, count, T(0));
-    const auto v = hn::Mul(hn::Mul(pi, hn::Sub(gi, mean)), inverse);
+    const auto v = divided(hn::Mul(pi, hn::Sub(gi, mean)));
     return hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d)), v);
   });
 }
 
-// log sum exp(z) for z = (x - max)/T, accurate also where the maximum has nearly all the mass: log(1 + rest), with the
-// rest summed alone, keeps the digits that 1 + rest would round away.
+// log sum exp(z) for z = (x - max)/T, accurate relative to itself also where the maximum has most of the mass: log(1 + rest),
+// with the rest summed alone, keeps the digits that 1 + rest would round away.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE double LogSum(D d, double temperature, const T* x, size_t n, T max) {
   const ExpScaled<D> exp(d, temperature);
   const auto shift = hn::Set(d, max);
+  const RowTag<double> d64;
   const double sum =
       Sum(d, n, [&](size_t i, size_t count) HWY_ATTR { return exp(d, hn::Sub(LoadUpTo(d, x + i, count, max), shift)); });
-  const RowTag<double> d64;
-  if (!(sum < 1.001)) return hn::GetLane(Log(d64, hn::Set(d64, sum)));
+  if (!(sum < 2)) return hn::GetLane(Log(d64, hn::Set(d64, sum)));
+  // Below 2 there is one maximum.
   const double rest = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto xi = LoadUpTo(d, x + i, count, max);
     return hn::IfThenZeroElse(hn::Eq(xi, shift), exp(d, hn::Sub(xi, shift)));
   });
-  // rest < 0.001: five terms of the series leave less than 1e-16 of the value.
-  return rest * (1 - rest * (1.0 / 2 - rest * (1.0 / 3 - rest * (1.0 / 4 - rest / 5))));
+  // log(u) for the rounded u = 1 + rest, and the part of rest that u lost, to first order.
+  const double u = 1 + rest;
+  return hn::GetLane(Log(d64, hn::Set(d64, u))) + (rest - (u - 1)) / u;
 }
 
 template <class D, class T = hn::TFromD<D>>
@@ -115,21 +117,22 @@ HWY_INLINE double LogSumExpRow(D d, const LogSumExp& op, const T* x, size_t n, T
   return LogSum(d, op.temperature, x, n, max);
 }
 
-// dx = (g - p sum g) / T with p = exp(y), g left out of the sum and dx = 0 where y = -inf.
+// dx = (g - p sum g) / T with p = exp(y), g left out of the sum and dx = 0 where x = -inf.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void LogSoftmaxVjpRow(D d, const LogSoftmax& op, const T* y, const T* g, size_t n, T* dx) {
+HWY_INLINE void LogSoftmaxVjpRow(D d, const LogSoftmax& op, const T* x, const T* y, const T* g, size_t n, T* dx) {
   const auto absent = hn::Set(d, -kInfinity<T>);
   const double total = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    return hn::IfThenZeroElse(hn::Eq(LoadUpTo(d, y + i, count, T(0)), absent), LoadUpTo(d, g + i, count, T(0)));
+    return hn::IfThenZeroElse(hn::Eq(LoadUpTo(d, x + i, count, T(0)), absent), LoadUpTo(d, g + i, count, T(0)));
   });
   const ExpScaled<D> exp(d, 1);
   const auto sum = hn::Set(d, static_cast<T>(total));
-  const auto inverse = hn::Set(d, ClampedInverse<T>(op.temperature));
+  const DividedBy<D> divided(op.temperature);
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto yi = LoadUpTo(d, y + i, count, T(0));
     const auto gi = LoadUpTo(d, g + i, count, T(0));
-    const auto v = hn::Mul(hn::NegMulAdd(exp(d, yi), sum, gi), inverse);
-    StoreUpTo(hn::IfThenZeroElse(hn::Eq(yi, absent), v), d, count, dx + i);
+    const auto v = divided(hn::NegMulAdd(exp(d, yi), sum, gi));
+    const auto out = hn::Eq(LoadUpTo(d, x + i, count, T(0)), absent);
+    StoreUpTo(hn::IfThenZeroElse(out, v), d, count, dx + i);
   });
 }
 

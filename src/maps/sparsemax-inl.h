@@ -34,38 +34,9 @@ HWY_INLINE void MapRow(D d, const Sparsemax& op, const T* x, size_t n, T max, T*
   });
 }
 
-// Thresholds of float32 rows in float64: Newton's iteration again, from just below by more than a float32's rounding. Where
-// it meets the support that the float32 iteration ended with, one step reaches the root; where it does not, because scores
-// lie within that rounding of the threshold, it goes on.
-HWY_INLINE void RefineThresholds(const ShortRows<float>& rows, const float* float_support, float* high, float* low) {
-  constexpr size_t kRows = ShortRows<float>::kRows;
-  const RowTag<double> d64;
-  double tau[kRows], step[kRows], support[kRows], sums[2][kRows];
-  for (size_t r = 0; r < kRows; ++r) tau[r] = static_cast<double>(high[r]) - 0x1p-20, support[r] = float_support[r];
-  bool first = true;
-  for (bool moved = true; moved; first = false) {
-    rows.WideSums<2>(tau, sums, [&](auto z, auto threshold, auto* terms) HWY_ATTR {
-      const auto above = hn::Sub(z, threshold);
-      terms[0] = MaxKeepNaN(hn::Zero(d64), above);
-      terms[1] = hn::IfThenElseZero(hn::Gt(above, hn::Zero(d64)), hn::Set(d64, 1.0));
-    });
-    moved = false;
-    for (size_t r = 0; r < kRows; ++r) {
-      step[r] = (sums[0][r] - 1) / sums[1][r];
-      const bool moves = first ? sums[1][r] != support[r] : sums[1][r] < support[r];
-      tau[r] += moves ? step[r] : 0;
-      support[r] = sums[1][r];
-      moved |= moves;
-    }
-  }
-  for (size_t r = 0; r < kRows; ++r) {
-    high[r] = static_cast<float>(tau[r]);
-    low[r] = static_cast<float>((tau[r] - static_cast<double>(high[r])) + step[r]);
-  }
-}
-
-// The same for a group of short rows, all entries taken as survivors, until no row's support shrinks. A row that is done
-// repeats its last step from the same tau.
+// The same for a group of rows of at most ShortRows::kLongest, all entries taken as survivors, until no row's support
+// shrinks; a row that is done repeats its last step from the same tau. So few terms can be summed in T: near the root they
+// sum to 1, and the last step, a residual, mends what the rounding of tau left.
 template <class T>
 HWY_INLINE void MapShortRows(const Sparsemax& op, hn::Vec<RowTag<T>> max, ShortRows<T>& rows, T* const* p, size_t count) {
   using V = hn::Vec<RowTag<T>>;
@@ -89,11 +60,9 @@ HWY_INLINE void MapShortRows(const Sparsemax& op, hn::Vec<RowTag<T>> max, ShortR
     support = hn::IfThenElse(shrank, sums[1], support);
   }
 
-  HWY_ALIGN T high[ShortRows<T>::kLanes], low[ShortRows<T>::kLanes], supports[ShortRows<T>::kLanes];
+  HWY_ALIGN T high[ShortRows<T>::kLanes], low[ShortRows<T>::kLanes];
   hn::Store(tau, d, high);
   hn::Store(step, d, low);
-  hn::Store(support, d, supports);
-  if constexpr (sizeof(T) == 4) RefineThresholds(rows, supports, high, low);
   const auto tau_high = rows.Spread(high), tau_low = rows.Spread(low);
   rows.Store(p, count, [&](V z) HWY_ATTR { return MaxKeepNaN(hn::Zero(d), hn::Sub(hn::Sub(z, tau_high), tau_low)); });
 }
@@ -110,10 +79,10 @@ HWY_INLINE void VjpRow(D d, const Sparsemax& op, const T* /*x*/, const T* p, con
     terms[1] = hn::IfThenZeroElse(out, hn::Set(d, T(1)));
   });
   const auto mean = hn::Set(d, static_cast<T>(sums[0] / sums[1]));
-  const auto inverse = hn::Set(d, ClampedInverse<T>(op.temperature));
+  const DividedBy<D> divided(op.temperature);
   WriteRow(d, workspace.stream, n, dx, [&](size_t i, size_t count) HWY_ATTR {
     const auto out = hn::Eq(LoadUpTo(d, p + i, count, T(0)), hn::Zero(d));
-    const auto v = hn::Mul(hn::Sub(LoadUpTo(d, g + i, count, T(0)), mean), inverse);
+    const auto v = divided(hn::Sub(LoadUpTo(d, g + i, count, T(0)), mean));
     return hn::IfThenZeroElse(out, v);
   });
 }

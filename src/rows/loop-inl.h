@@ -18,7 +18,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The vector type of every kernel. At most 16 lanes, because the order of sums is defined on 16 (sum-inl.h).
+// The vector type of every kernel. At most 16 lanes, because the order of sums is defined on 16 (reduce-inl.h).
 template <class T>
 using RowTag = hn::CappedTag<T, 16>;
 

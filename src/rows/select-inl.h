@@ -32,13 +32,6 @@ struct Cut {
   }
 };
 
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE bool HasNaN(D d, const T* x, size_t n) {
-  auto nan = hn::FirstN(d, 0);
-  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR { nan = hn::Or(nan, hn::IsNaN(LoadUpTo(d, x + i, count, T(0)))); });
-  return !hn::AllFalse(d, nan);
-}
-
 // The scores x with x - max >= reach, reach <= 0.
 template <class T>
 HWY_INLINE Cut<T> Within(T max, double reach) {
@@ -76,7 +69,7 @@ struct Ordered {
   }
 };
 
-// The kth largest of x, k from 1 to n, without NaN and with a finite maximum: the largest number that k scores reach.
+// The kth largest of x, k from 1 to n, with a finite maximum: the largest number that k scores reach. NaN counts as none.
 // Each halving of the interval is one sweep that counts.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE T KthLargest(D d, const T* x, size_t n, size_t k, T least, T max) {
@@ -92,7 +85,8 @@ HWY_INLINE T KthLargest(D d, const T* x, size_t n, size_t k, T least, T max) {
   return O::To(low);
 }
 
-// The k largest of n scores, of equal ones those with the lower index. No NaN, a finite maximum. Scratch for n + n / 256 + 32.
+// The k largest of n scores, of equal ones those with the lower index, NaN as if it were not there. A finite maximum. Scratch
+// for n + n / 256 + 32.
 //
 // Where k is small against n, blocks of 256 are looked at through their maxima: the kth largest of these is reached by k
 // scores at least, so the blocks whose maximum is below it hold none of the k largest, and the others few that reach it.
@@ -148,11 +142,9 @@ HWY_INLINE Cut<T> LargestK(D d, const T* x, size_t n, size_t k, T* scratch) {
     equal += hn::CountTrue(d, hn::Eq(xi, limit));
   });
   if (equal <= left) return {kth, n};
-  size_t i = 0;
-  for (;; ++i) {
-    if (x[i] == kth && --left == 0) break;
-  }
-  return {kth, i + 1};
+  size_t end = 0;
+  while (end < n && left > 0) left -= x[end++] == kth;
+  return {kth, end};
 }
 
 }  // namespace HWY_NAMESPACE

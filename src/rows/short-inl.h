@@ -147,28 +147,6 @@ class ShortRows {
     for (size_t k = 0; k < K; ++k) sums[k] = FoldSpread(acc[k]);
   }
 
-  // sums[k][r] = the sum over row r of term k, with entries and terms in float64: visit(entries, per_row in their lanes,
-  // terms).
-  template <size_t K, class Visit>
-  HWY_INLINE void WideSums(const double* per_row, double (*sums)[kRows], Visit&& visit) const {
-    const D64 d64;
-    HWY_ALIGN double spread[16];
-    for (size_t i = 0; i < 16; ++i) spread[i] = per_row[i % kRows];
-    V64 acc[K][kWide];
-    for (size_t k = 0; k < K; ++k) {
-      for (size_t w = 0; w < kWide; ++w) acc[k][w] = hn::Zero(d64);
-    }
-    for (size_t chunk = 0; chunk < chunks_; ++chunk) {
-      for (size_t w = 0; w < kWide; ++w) {
-        const size_t at = w * kLanes64;
-        V64 terms[K];
-        visit(LoadWide(entries_ + chunk * 16 * kRows + at), hn::Load(d64, spread + at % 16), terms);
-        for (size_t k = 0; k < K; ++k) acc[k][w] = hn::Add(acc[k][w], terms[k]);
-      }
-    }
-    for (size_t k = 0; k < K; ++k) FoldWide(acc[k], sums[k]);
-  }
-
   // One number for each row, in the lanes of that row.
   HWY_INLINE V Spread(const T* per_row) const {
 #if HWY_TARGET == HWY_SCALAR
@@ -179,15 +157,6 @@ class ShortRows {
   }
 
  private:
-  static HWY_INLINE V64 LoadWide(const T* entries) {
-    if constexpr (sizeof(T) == 8) {
-      return hn::Load(D(), entries);
-    } else {
-      const hn::Rebind<float, D64> narrow;
-      return hn::PromoteTo(D64(), hn::Load(narrow, entries));
-    }
-  }
-
   // Folds the 16 columns of a chunk, with the result in every lane of the row: first the vectors of a span, then spans,
   // then blocks, whose halves are swapped rather than dropped. The same pairs meet on every target.
   static HWY_INLINE V FoldSpread(const V* acc) {
