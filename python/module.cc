@@ -367,8 +367,8 @@ nb::dict describe_param(const Param& param) {
   nb::dict d;
   d["name"] = to_str(param.name);
   d["meaning"] = to_str(param.meaning);
-  d["required"] = false;
-  if constexpr (requires { param.required; }) d["required"] = param.required;
+  d["required"] = param.required;
+  d["typical"] = to_object(param.required ? param.typical : ValueOf<Op, Param>());
   const Value value = Op{}.*param.member;
   if constexpr (std::is_enum_v<Value>) {
     d["kind"] = "name";
@@ -381,6 +381,7 @@ nb::dict describe_param(const Param& param) {
     d["default"] = to_object(value);
     d["above"] = to_object(param.above);
     d["up_to"] = to_object(param.up_to);
+    d["multiple_of"] = to_object(param.multiple_of);
   }
   return d;
 }

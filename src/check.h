@@ -9,7 +9,6 @@
 
 #include <fmt/format.h>
 
-#include "entropic/maps.h"
 #include "entropic/matrix_view.h"
 #include "entropic/operation.h"
 
@@ -20,18 +19,15 @@ template <class... Args>
   throw std::invalid_argument(fmt::format(text, std::forward<Args>(args)...));
 }
 
-// Rules beyond the range of one parameter, overloaded for the operations that have some.
-inline void check(const TaylorSoftmax& op) {
-  if (op.order % 2 != 0) fail("taylor_softmax: order must be even, got {}", op.order);
-}
-
-// Every parameter of op inside the range that it declares, and whatever op demands of them together.
+// Every parameter of op inside the range that it declares.
 template <class Op>
 void check_params(const Op& op) {
   for_each_param<Op>([&]<class Value>(const Param<Op, Value>& param) {
     const Value value = op.*param.member;
     // Written so that NaN fails.
-    if (value > param.above && value <= param.up_to) return;
+    bool good = value > param.above && value <= param.up_to;
+    if constexpr (std::is_integral_v<Value>) good &= param.multiple_of == 0 || value % param.multiple_of == 0;
+    if (good) return;
     std::string allowed;
     if (param.above != std::numeric_limits<Value>::lowest()) allowed = fmt::format("above {}", param.above);
     if (param.up_to != std::numeric_limits<Value>::max()) {
@@ -39,9 +35,9 @@ void check_params(const Op& op) {
     } else if (!std::is_integral_v<Value>) {
       allowed += allowed.empty() ? "finite" : " and finite";
     }
+    if (param.multiple_of != Value{}) allowed += fmt::format(" and a multiple of {}", param.multiple_of);
     fail("{}: {} must be {}, got {}", Op::kDescription.name, param.name, allowed, value);
   });
-  if constexpr (requires { check(op); }) check(op);
 }
 
 template <class T>

@@ -54,17 +54,19 @@ struct TaylorSoftmax {
 
   static constexpr Description kDescription = {
       .name = "taylor_softmax",
-      .summary =
-          "Softmax with exp replaced by its Taylor polynomial, positive for an even order: a longer tail. Below its "
-          "minimum (x = -1 for order 2) a lower score gets more mass, not less.",
+      .summary = "Softmax of exp's Taylor polynomial: a longer tail; below x = -1 (order 2) a lower score gets more mass.",
       .formula = "p_i = f(x_i) / sum_j f(x_j), f(x) = sum_{m <= order} x^m / m!",
       .gradient = "r p (g - <g,p>), r = f'(x) / f(x)",
       .source = "de Brebisson, Vincent, ICLR 2016",
       .shift = false,
       .order = false,
   };
-  static constexpr auto kParams = std::tuple{Param<TaylorSoftmax, std::int64_t>{
-      .name = "order", .meaning = "degree of the polynomial, even", .member = &TaylorSoftmax::order, .above = 0, .up_to = 64}};
+  static constexpr auto kParams = std::tuple{Param<TaylorSoftmax, std::int64_t>{.name = "order",
+                                                                                .meaning = "degree of the polynomial, even",
+                                                                                .member = &TaylorSoftmax::order,
+                                                                                .above = 0,
+                                                                                .up_to = 64,
+                                                                                .multiple_of = 2}};
 };
 
 struct SigSoftmax {

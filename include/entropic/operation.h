@@ -37,6 +37,7 @@ struct Param {
   Value Op::*member;
   Value above = std::numeric_limits<Value>::lowest();  // exclusive
   Value up_to = std::numeric_limits<Value>::max();     // inclusive
+  Value multiple_of = {};                              // of an integer; 0: of anything
   bool required = false;                               // the member's initial value is no value
   Value typical = {};                                  // of a required one: to show and to test the operation with
 };

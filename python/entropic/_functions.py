@@ -1,6 +1,7 @@
 """The public functions, made from the registry as dataclasses make __init__: signature and docstring are its words."""
 
 import math
+import textwrap
 from typing import NamedTuple
 
 from entropic import _arrays
@@ -76,21 +77,15 @@ def kind(param):
             words += f", at most {param['up_to']}"
         elif param["kind"] != "int":
             words += ", finite"
+        if param["multiple_of"]:
+            words += f", a multiple of {param['multiple_of']}"
     return words + (", required" if param["required"] else f", default {param['default']!r}")
-
-
-def example_value(param):
-    """Some allowed value, for the example."""
-    if not param["required"]:
-        return param["default"]
-    low = 0 if param["above"] is None else param["above"]
-    middle = low + 1 if param["up_to"] is None else (low + param["up_to"]) / 2
-    return int(middle) + 1 if param["kind"] == "int" else float(middle)
 
 
 def assignments(description):
     """Every parameter with an allowed value, for the example."""
-    return "".join(f", {param['name']}={example_value(param)!r}" for param in description["params"])
+    values = {p["name"]: p["typical"] if p["required"] else p["default"] for p in description["params"]}
+    return "".join(f", {name}={value!r}" for name, value in values.items())
 
 
 def laws(description):
@@ -125,7 +120,7 @@ def forward_doc(description):
         value_error = "A parameter is out of its range, x has no axis, out is unfit or overlaps x in part."
         special = "A row with NaN gives NaN; -inf scores count as absent; a row without other scores gives NaN."
     if description["family"] == "map":
-        special += f"\nLaws: {laws(description)}."
+        special += "\n" + textwrap.fill(f"Laws: {laws(description)}.", 100)
     return f"""{description["summary"]}
 
     {description["formula"]}

@@ -23,12 +23,17 @@ def each(operations):
     return pytest.mark.parametrize("operation", operations, ids=lambda operation: operation["name"])
 
 
+def typical(operation):
+    """Values for the parameters that have none of their own."""
+    return {param["name"]: param["typical"] for param in operation["params"] if param["required"]}
+
+
 def call(operation, *args, **kwargs):
-    return getattr(entropic, operation["name"])(*args, **kwargs)
+    return getattr(entropic, operation["name"])(*args, **{**typical(operation), **kwargs})
 
 
 def call_vjp(operation, *args, **kwargs):
-    return getattr(entropic, operation["name"] + "_vjp")(*args, **kwargs)
+    return getattr(entropic, operation["name"] + "_vjp")(*args, **{**typical(operation), **kwargs})
 
 
 def reshaped(operation, x):
@@ -47,7 +52,8 @@ def param_values(draw, operation):
         low = 0 if param["above"] is None else param["above"]
         high = low + 8 if param["up_to"] is None else param["up_to"]
         if param["kind"] == "int":
-            values[param["name"]] = draw(st.integers(int(low) + 1, int(high)))
+            step = param["multiple_of"] or 1
+            values[param["name"]] = step * draw(st.integers(int(low) // step + 1, int(high) // step))
         else:
             values[param["name"]] = low + (high - low) * draw(st.sampled_from([0.0625, 0.125, 0.3, 0.5, 1.0]))
     return values

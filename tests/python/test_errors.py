@@ -18,7 +18,7 @@ def test_parameter_out_of_range(operation):
         wrong = [np.nan] + ([] if param["above"] is None else [param["above"], param["above"] - 1])
         wrong += [np.inf, 10**400] if param["up_to"] is None else [np.nextafter(param["up_to"], np.inf)]
         for value in wrong:
-            got = "inf" if value == 10**400 else str(float(value)).removesuffix(".0")
+            got = "inf" if isinstance(value, int) and value > 10**300 else str(float(value)).removesuffix(".0")
             expected = f"^{name}: {param['name']} must be .*, got {got}"
             with pytest.raises(ValueError, match=expected):
                 call(operation, X, **{param["name"]: value})
