@@ -22,14 +22,28 @@ std::string_view name_of(const entropic::Map& map) {
   return std::visit([]<class Op>(const Op&) { return Op::kDescription.name; }, map);
 }
 
+// The parameters without a default: what they are is nowhere else to be seen.
+std::string required_parameters(const entropic::Map& map) {
+  std::string text;
+  std::visit(
+      [&]<class Op>(const Op& op) {
+        entropic::for_each_param<Op>([&](const auto& param) {
+          if (param.required) text += fmt::format("{}{} = {}", text.empty() ? "" : ", ", param.name, op.*param.member);
+        });
+      },
+      map);
+  return text;
+}
+
 std::vector<entropic::Map> every_map() {
   std::vector<entropic::Map> maps;
-  entropic::for_each_operation<entropic::Map>([&]<class Op>(std::type_identity<Op>) { maps.emplace_back(entropic::typical<Op>()); });
+  entropic::for_each_operation<entropic::Map>(
+      [&]<class Op>(std::type_identity<Op>) { maps.emplace_back(entropic::typical<Op>()); });
   return maps;
 }
 
-Comparison::Column measured(std::string_view map, std::vector<double> p) {
-  Comparison::Column column{std::string(map), std::move(p), 0, 0, 0, 0};
+Comparison::Column measured(const entropic::Map& map, std::vector<double> p) {
+  Comparison::Column column{std::string(name_of(map)), required_parameters(map), std::move(p), 0, 0, 0, 0};
   for (const double value : column.p) {
     if (value == 0) {
       ++column.zeros;
@@ -114,6 +128,9 @@ class Layout {
       block(begin, std::min(begin + at_once_, comparison_.columns.size()));
     }
     if (full_bar_ > 0) text_ += fmt::format("\nA full bar is {}.\n", probability_text(full_bar_));
+    for (const auto& column : comparison_.columns) {
+      if (!column.parameters.empty()) text_ += fmt::format("{} is shown with {}.\n", column.map, column.parameters);
+    }
     return text_;
   }
 
@@ -241,7 +258,7 @@ std::vector<entropic::Map> maps_by_name(const std::string& names) {
     if (found == every.end()) {
       std::vector<std::string_view> known;
       for (const entropic::Map& map : every) known.push_back(name_of(map));
-      bad_input("--maps: '{}' is not a map; there are {}", name, fmt::join(known, ", "));
+      bad_input("compare: --maps must be among {}, got '{}'", fmt::join(known, ", "), name);
     }
     chosen.push_back(*found);
     begin = end + 1;
@@ -268,7 +285,7 @@ Comparison compare(const Table& table, std::string_view file, std::size_t row, c
         for (const entropic::Map& map : maps) {
           std::vector<T> p(x.size());
           entropic::apply(map, {x.data(), 1, x.size()}, entropic::MatrixView<T>(p.data(), 1, p.size()));
-          comparison.columns.push_back(measured(name_of(map), {p.begin(), p.end()}));
+          comparison.columns.push_back(measured(map, {p.begin(), p.end()}));
         }
       },
       table.values);

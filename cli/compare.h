@@ -12,6 +12,7 @@
 struct Comparison {
   struct Column {
     std::string map;
+    std::string parameters;  // "k = 50": the values shown where the map has no defaults, or nothing
     std::vector<double> p;
     double entropy;            // nats
     double effective_support;  // e^entropy: as many equal probabilities have the same entropy

@@ -1,7 +1,8 @@
 // Comma- and tab-separated values: float64 in, the fewest digits that give the same number back out.
 //
 // A header is a first line without a number (its cell above the labels aside). A label column is one that is not a number
-// in the first data row, or the one the caller names. Positions in messages are line:cell, both counted from 1.
+// in the first data row nor in any other, or the one the caller names. Positions in messages are line:cell, both counted
+// from 1.
 
 #include <algorithm>
 #include <charconv>
@@ -188,7 +189,10 @@ class CsvReader {
     if (options_.labels > 0) {
       table_.label_column = options_.labels - 1;
     } else if (!has_header || has_second) {
-      table_.label_column = find_labels(first_data);
+      table_.label_column = find_labels(first_data, has_second);
+      first_label_line_ = first_data.front().line;
+      first_label_ = table_.label_column ? first_data[*table_.label_column].text() : "";
+      label_hint_ = has_header ? "" : "; a header holds no numbers";
     }
 
     table_.cols = width_ - (table_.label_column ? 1 : 0);
@@ -249,14 +253,14 @@ class CsvReader {
     not_a_number(first[bad], bad, ", though other cells of this first line are (a header holds no numbers)");
   }
 
-  std::optional<std::size_t> find_labels(const std::vector<Cell>& first_data) {
+  std::optional<std::size_t> find_labels(const std::vector<Cell>& first_data, bool has_second) const {
     const std::vector<std::size_t> words = columns_without_number(first_data);
     if (words.empty() || width_ == 1) return std::nullopt;
     const Cell& cell = first_data[words[0]];
     if (cell.text().empty()) not_a_number(cell, words[0]);
-    if (words[0] != 0) {
-      doubtful_line_ = cell.line;
-      doubtful_text_ = cell.text();
+    // Nothing else in a file of one line tells a label from a typing error, unless it stands where labels usually do.
+    if (!has_second && words[0] != 0) {
+      not_a_number(cell, words[0], fmt::format(" (if it is a label: --labels {})", words[0] + 1));
     }
     return words[0];
   }
@@ -272,10 +276,10 @@ class CsvReader {
     for (std::size_t c = 0; c < width_; ++c) {
       const Cell& cell = cells[c];
       if (c == table_.label_column) {
-        // A typing error in the first row must not turn a column of scores into labels.
-        if (options_.labels == 0 && doubtful_line_ != 0 && is_number(cell.text())) {
-          bad_input("{}:{}:{}: {} is not a number, but line {} has one there (if these are labels: --labels {})", name_,
-                    doubtful_line_, c + 1, quoted(doubtful_text_), cell.line, c + 1);
+        // Neither a typing error in the first row nor a header with numbers may turn a column of scores into labels.
+        if (options_.labels == 0 && is_number(cell.text())) {
+          bad_input("{}:{}:{}: {} is not a number, but line {} has one there (if these are labels: --labels {}{})", name_,
+                    first_label_line_, c + 1, quoted(first_label_), cell.line, c + 1, label_hint_);
         }
         table_.labels.emplace_back(cell.text());
         continue;
@@ -298,8 +302,9 @@ class CsvReader {
   Lines lines_;
   ReadOptions options_;
   std::size_t width_ = 0;
-  std::size_t doubtful_line_ = 0;  // where a label column other than the first began, else 0
-  std::string doubtful_text_;
+  std::size_t first_label_line_ = 0;  // of a label column that was found, not named
+  std::string first_label_;
+  std::string_view label_hint_;
   std::vector<double> values_;
   Table table_;
 };

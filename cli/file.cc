@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -53,33 +55,60 @@ std::string resolved(const std::string& path) {
   return result;
 }
 
-// Creates a file beside its final place and removes it unless it was moved there.
+// The name of the unfinished output, or nothing. Static, so that a signal handler can read it at any time.
+char unfinished[PATH_MAX];
+
+extern "C" void remove_unfinished_and_die(int signal) {
+  ::unlink(unfinished);
+  // The handler is gone (SA_RESETHAND), so the signal raised again ends the program when this returns.
+  ::raise(signal);
+}
+
+// A signal that is ignored, as SIGHUP is under nohup, stays so.
+void remove_unfinished_on_signals() {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction action = {};
+    if (::sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) continue;
+    action.sa_handler = remove_unfinished_and_die;
+    action.sa_flags = SA_RESETHAND;
+    ::sigaction(signal, &action, nullptr);
+  }
+}
+
+// Creates a file beside its final place and removes it, signals or not, unless it was moved there. One at a time.
 class Temporary {
  public:
   explicit Temporary(const std::string& final_path) : final_path_(final_path) {
     const std::size_t slash = final_path.rfind('/');
     const std::size_t name_at = slash == final_path.npos ? 0 : slash + 1;
-    path_ = final_path.substr(0, name_at) + "." + final_path.substr(name_at, 100) + ".XXXXXX";
-    number_ = ::mkstemp(path_.data());
+    const std::string path = final_path.substr(0, name_at) + "." + final_path.substr(name_at, 100) + ".XXXXXX";
+    if (path.size() >= sizeof(unfinished)) {
+      errno = ENAMETOOLONG;
+      return;
+    }
+    // mkstemp chooses the name in place before it creates the file, so that the handler knows it in time.
+    unfinished[path.copy(unfinished, path.size())] = '\0';
+    remove_unfinished_on_signals();
+    number_ = ::mkstemp(unfinished);
   }
   Temporary(const Temporary&) = delete;
   Temporary& operator=(const Temporary&) = delete;
   ~Temporary() {
-    if (!path_.empty() && number_ >= 0) ::unlink(path_.c_str());
+    if (number_ >= 0) ::unlink(unfinished);
+    unfinished[0] = '\0';
   }
 
   int number() const { return number_; }
 
   bool move_to_final_path() {
-    if (::rename(path_.c_str(), final_path_.c_str()) != 0) return false;
-    path_.clear();
+    if (::rename(unfinished, final_path_.c_str()) != 0) return false;
+    unfinished[0] = '\0';
     return true;
   }
 
  private:
   std::string final_path_;
-  std::string path_;
-  int number_;
+  int number_ = -1;
 };
 
 }  // namespace
@@ -120,6 +149,7 @@ std::string read_bytes(const std::string& path) {
 }
 
 void write_output(const std::string& path, const std::function<void(const Sink&)>& write) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is an error of write like any other
   if (is_standard(path)) {
     const Descriptor file(STDOUT_FILENO, false);
     return write(sink_to(file, "standard output"));

@@ -19,5 +19,6 @@ bool is_stream(const std::string& path);
 std::string read_bytes(const std::string& path);
 
 // Lets `write` write the file at `path`, beside it first and renamed at the end, so that the file is either the old one or
-// complete. Standard output, devices and pipes are written to directly. Throws BadInput.
+// complete, and nothing stays beside it even if SIGINT, SIGTERM or SIGHUP ends the program. Standard output, devices and pipes
+// are written to directly. Throws BadInput.
 void write_output(const std::string& path, const std::function<void(const Sink&)>& write);

@@ -134,12 +134,37 @@ CLI::Option* add_number(CLI::App& command, const std::string& name, Value& value
       ->option_text("NUMBER");
 }
 
+// An option that takes one of some words.
+CLI::Option* add_choice(CLI::App& command, const std::string& name, std::string& value, const std::vector<std::string>& choices,
+                        const std::string& meaning) {
+  const std::string of_command = command.get_parent() == nullptr ? "" : command.get_name() + ": ";
+  const auto set = [&value, name, choices, of_command](const std::string& text) {
+    if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
+      const auto last = choices.end() - 1;
+      const std::string all_but_last = fmt::format("{}", fmt::join(choices.begin(), last, ", "));
+      bad_input("{}{} must be {}{}{}, got '{}'", of_command, name, all_but_last, all_but_last.empty() ? "" : " or ", *last,
+                text);
+    }
+    value = text;
+  };
+  return command.add_option_function<std::string>(name, set, meaning)->option_text(fmt::format("{}", fmt::join(choices, "|")));
+}
+
+// An option that takes the name of a file, or - for `standard`. An empty name is what a forgotten variable in a script gives.
+CLI::Option* add_path(CLI::App& command, const std::string& name, std::string& path, std::string_view standard,
+                      const std::string& meaning) {
+  const auto set = [&path, &command, name, standard](const std::string& text) {
+    if (text.empty()) bad_input("{}: {} must be the name of a file, or - for {}, got ''", command.get_name(), name, standard);
+    path = text;
+  };
+  return command.add_option_function<std::string>(name, set, meaning);
+}
+
 void add_input_options(CLI::App& command, Files& files) {
-  command.add_option("FILE", files.in, fmt::format("Scores: {}; - or nothing is standard input, as CSV", format_endings()))
+  add_path(command, "FILE", files.in, "standard input",
+           fmt::format("Scores: {}; - or nothing is standard input, as CSV", format_endings()))
       ->option_text(" ");
-  command.add_option("--format-in", files.in_format, "What FILE is, whatever its name")
-      ->check(CLI::IsMember(format_names()))
-      ->option_text(fmt::format("{}", fmt::join(format_names(), "|")));
+  add_choice(command, "--format-in", files.in_format, format_names(), "What FILE is, whatever its name");
   command
       .add_option_function<std::string>(
           "--labels",
@@ -169,7 +194,8 @@ void add_operation(CLI::App& app, std::string_view family, Files& files, Action&
         ->required(param.required);
   });
   add_input_options(command, files);
-  command.add_option("-o", files.out, fmt::format("File to write: {} (default: standard output, as CSV)", format_endings()))
+  add_path(command, "-o", files.out, "standard output",
+           fmt::format("File to write: {} (default: standard output, as CSV); .npy drops header and labels", format_endings()))
       ->option_text("OUT");
   command.footer(fmt::format("{}\n\nExample: entropic {} scores.csv -o result.npy\n{}", description.formula, description.name,
                              kEverywhere));
@@ -203,10 +229,8 @@ void add_compare(CLI::App& app, Files& files, Action& action) {
   add_input_options(command, files);
   add_number(command, "--row", options->row, "The row, counted from 0 (default 0)");
   command.add_option("--maps", options->maps, "Names of maps, separated by commas (default: all)")->option_text("NAME,...");
-  command.add_option("--format", options->format, "Bars to read, or the numbers to process (default text)")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->option_text("text|json");
-  command.add_option("-o", files.out, "File to write (default: standard output)")->option_text("OUT");
+  add_choice(command, "--format", options->format, {"text", "json"}, "Bars to read, or the numbers to process (default text)");
+  add_path(command, "-o", files.out, "standard output", "File to write (default: standard output)")->option_text("OUT");
   command.footer("Example: entropic compare scores.csv --row 3 --maps softmax,sparsemax\n" + std::string(kEverywhere));
   command.callback([options, &files, &action] {
     action = [options, &files] {
@@ -224,6 +248,19 @@ void add_compare(CLI::App& app, Files& files, Action& action) {
 [[noreturn]] void explain(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<CLI::App*> commands = app.get_subcommands();
   const std::string help = commands.empty() ? "entropic --help" : fmt::format("entropic {} --help", commands[0]->get_name());
+  // CLI11's words start with the option's name and a colon.
+  const std::string_view what = error.what();
+  const std::string option(what.substr(0, what.find(':')));
+  const std::string of_command = commands.empty() ? "" : commands[0]->get_name() + ": ";
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+    const CLI::Option* found = commands.empty() ? nullptr : commands[0]->get_option_no_throw(option);
+    if (found == nullptr) found = app.get_option_no_throw(option);
+    const bool repeated = found != nullptr && found->count() > 1;
+    bad_input("{}{} {}; see {}", of_command, option, repeated ? "is given more than once" : "needs a value", help);
+  }
+  if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {
+    bad_input("{}flags such as --quiet take no value; see {}", of_command, help);  // all else converts by itself
+  }
   std::vector<std::string> rest = app.remaining(true);
   std::stable_partition(rest.begin(), rest.end(), [](const std::string& argument) { return argument.starts_with("--"); });
   if (commands.empty()) {
@@ -253,9 +290,7 @@ int run(int argc, char** argv) {
   std::size_t threads = 0;
   std::string simd;
   add_number(app, "--threads", threads, "At most so many threads; 0: one per processor. Results do not depend on it");
-  app.add_option("--simd", simd, "Run on this SIMD target, for comparing")
-      ->check(CLI::IsMember(entropic::simd_targets()))
-      ->option_text(fmt::format("{}", fmt::join(entropic::simd_targets(), "|")));
+  add_choice(app, "--simd", simd, entropic::simd_targets(), "Run on this SIMD target, for comparing");
   app.add_flag("--quiet", files.quiet, "Nothing but errors on standard error");
 
   add_list(app, action);

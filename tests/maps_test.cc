@@ -243,6 +243,34 @@ TEST(Maps, Infinities) {
   });
 }
 
+// NaN wins over +inf, also where +inf comes first.
+TEST(Maps, GradientsOfRowsWithInfinityAndNaN) {
+  for_each_map([]<class Op, class T>(const Op& op, T) {
+    for (const std::size_t n : {2, 3, 72, 300}) {
+      std::vector<T> x(n, T(1));
+      x[0] = kInfinity<T>, x[n - 1] = kNaN<T>;
+      for (const T entry : run_vjp(op, x, run(op, x), std::vector<T>(n, 1))) ASSERT_TRUE(std::isnan(entry)) << n;
+    }
+  });
+}
+
+// 1/T is no normal number, the gradient is one: in units of 1/T it does not depend on T where the scores are equal.
+TEST(Maps, GradientsAtExtremeTemperatures) {
+  for_each_map([]<class Op, class T>(Op op, T) {
+    if constexpr (requires { op.temperature; }) {
+      const std::vector<T> x = {2, 2, 2};
+      for (const double temperature : {1e-44, 1e-40, 1e40, 1e44, 1e46}) {
+        op.temperature = temperature;
+        const std::vector<T> p = run(op, x);
+        const T unit = static_cast<T>(temperature > 1 ? 1e20 : 1e-20);
+        const std::vector<T> dx = run_vjp(op, x, p, {unit, 2 * unit, 5 * unit});
+        const oracle::Row want = oracle::vjp(op, {2, 2, 2}, {unit, 2 * unit, 5 * unit});
+        for (std::size_t i = 0; i < 3; ++i) ASSERT_NEAR(dx[i], want[i], 1e-5 * std::abs(want[i])) << temperature;
+      }
+    }
+  });
+}
+
 // A -inf score acts as if its entry were not there: same bits for the rest would need the same sums, so to rounding.
 TEST(Maps, MinusInfinityIsAbsent) {
   for_each_map([]<class Op, class T>(const Op& op, T) {
@@ -472,6 +500,15 @@ TEST(Maps, RefusesBadArguments) {
                [&] { apply(Softmax{}, x, view(1, 2, 4, 4)); });
   expect_error("softmax: p must be x itself or share no memory with it, got views that overlap in part",
                [&] { apply(Softmax{}, x, view(0, 2, 4, 5)); });
+  // Columns 3 and 4 of one row, 0 and 1 of the next: views of one stride, of which one wraps around into the other.
+  expect_error("softmax: p must be x itself or share no memory with it, got views that overlap in part",
+               [&] { apply(Softmax{}, view(0, 3, 2, 5), view(4, 3, 2, 5)); });
+  apply(Softmax{}, MatrixView<const double>(memory.data(), 3, 2, 5), view(2, 3, 2, 5));  // side by side
+  memory.assign(64, 3.0);
+  expect_error("top_k_softmax: k must be above 0, got 0", [&] { apply(TopKSoftmax{}, x, p); });
+  expect_error("min_p_softmax: p must be above 0 and at most 1, got 1.5", [&] { apply(MinPSoftmax{.p = 1.5}, x, p); });
+  expect_error("taylor_softmax: order must be above 0 and at most 64 and a multiple of 2, got 3",
+               [&] { apply(TaylorSoftmax{.order = 3}, x, p); });
   expect_error("softmax: x must point to 2 x 4 numbers, got a null pointer",
                [&] { apply(Softmax{}, MatrixView<const double>(nullptr, 2, 4), p); });
   expect_error("sparsemax: g must have the shape of x, 2 x 4, got 1 x 4",
@@ -545,6 +582,41 @@ TEST(Logarithms, Gradients) {
       }
     }
   });
+}
+
+TEST(Logarithms, ExtremeTemperatures) {
+  support::for_each_target([&](const std::string&) {
+    const auto check = [&]<class T>(T) {
+      const std::vector<T> x = {T(-7), T(3), T(3), T(-2)};
+      const MatrixView<const T> view(x.data(), 1, x.size());
+      for (const double temperature : {1e-300, 1e-39, 1e-31, 1e31, 1e37}) {
+        const oracle::Row want = oracle::log_softmax({.temperature = temperature}, wide(x));
+        std::vector<T> y(x.size());
+        log_softmax(view, MatrixView<T>(y.data(), 1, x.size()), {.temperature = temperature});
+        for (std::size_t i = 0; i < x.size(); ++i) {
+          if (std::abs(want[i]) < std::numeric_limits<T>::max()) {
+            ASSERT_NEAR(y[i] / want[i], 1, 8 * kEpsilon<T>) << temperature;
+          } else {
+            ASSERT_LE(y[i], -std::numeric_limits<T>::max() / 8) << temperature;
+          }
+        }
+        T sum;
+        logsumexp(view, MatrixView<T>(&sum, 1, 1), {.temperature = temperature});
+        ASSERT_NEAR(sum / oracle::logsumexp({.temperature = temperature}, wide(x)), 1, 8 * kEpsilon<T>) << temperature;
+      }
+    };
+    check(float{});
+    check(double{});
+  });
+}
+
+// Differences that overflow to -inf are not scores of -inf.
+TEST(Logarithms, GradientOfOverflow) {
+  std::vector<float> x = {3e38f, -3e38f}, y(2), g = {0, 1e-3f}, dx(2);
+  const auto view = [](std::vector<float>& v) { return MatrixView<float>(v.data(), 1, v.size()); };
+  log_softmax(view(x), view(y));
+  log_softmax_vjp(view(x), view(y), view(g), view(dx));
+  EXPECT_EQ(dx, (std::vector<float>{-1e-3f, 1e-3f}));
 }
 
 TEST(Logarithms, Infinities) {

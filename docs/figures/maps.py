@@ -22,20 +22,27 @@ names = names[1:]
 maps = [operation for operation in _core.operations() if operation["family"] == "map"]
 
 plt.rcParams.update({"svg.hashsalt": "entropic", "font.size": 9})
-figure, axes = plt.subplots(1, 1 + len(maps), figsize=(2.6 * (1 + len(maps)), 2.8), sharey=True)
+columns = 4
+lines = -(-(1 + len(maps)) // columns)
+figure, grid = plt.subplots(lines, columns, figsize=(2.7 * columns, 2.7 * lines), sharey=True, squeeze=False)
+axes = grid.flat[: 1 + len(maps)]
+for unused in grid.flat[1 + len(maps) :]:
+    unused.set_visible(False)
 places = np.arange(len(names))
 axes[0].barh(places, scores, color="0.6")
 axes[0].set_title("scores x")
 axes[0].set_yticks(places, names)
 axes[0].invert_yaxis()
 for axis, operation in zip(axes[1:], maps, strict=True):
-    p = getattr(entropic, operation["name"])(scores)
+    required = {param["name"]: param["typical"] for param in operation["params"] if param["required"]}
+    p = getattr(entropic, operation["name"])(scores, **required)
     axis.barh(places, p, color="tab:blue")
     for place, mass in zip(places, p, strict=True):
         axis.text(mass + 0.02, place, f"{mass:.2g}" if mass > 0 else "0", va="center", fontsize=7)
     axis.set_xlim(0, 1.18)
     entropy = -np.sum(p[p > 0] * np.log(p[p > 0]))
-    axis.set_title(f"{operation['name']}\nentropy {entropy:.2f}, zeros {np.sum(p == 0)}")
+    name = operation["name"] + "".join(f", {parameter} = {value:g}" for parameter, value in required.items())
+    axis.set_title(f"{name}\nentropy {entropy:.2f}, zeros {np.sum(p == 0)}")
 for axis in axes:
     axis.spines[["top", "right"]].set_visible(False)
 figure.tight_layout()

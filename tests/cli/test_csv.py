@@ -19,7 +19,8 @@ def test_rows_of_numbers(cli):
         ("7,cat\n8,dog\n", "1,cat\n1,dog\n"),
         (",a\ncat,7\n", '"",a\ncat,1\n'),  # pandas leaves the corner empty
         ("2024,a,b\ncat,inf,0\n", "2024,a,b\ncat,1,0\n"),
-        ("cat,7\n12,8\n", "cat,1\n12,1\n"),
+        ("cat,7\n", "cat,1\n"),
+        ("1,cat\n2,dog\n", "1,cat\n1,dog\n"),
         ("cat,7\n,8\n", 'cat,1\n"",1\n'),
         ('"a ""b"", c"\n7\n', '"a ""b"", c"\n1\n'),
         ('"two\nlines",7\n', '"two\nlines",1\n'),
@@ -47,6 +48,8 @@ def test_labels_where_the_caller_says(cli):
     assert [line.split(",")[0] for line in out.splitlines()] == ["7", "9"]
     assert cli.output("softmax", cli.write("y.csv", "id,a\n3,4\n"), "--labels", 1) == "id,a\n3,1\n"
     assert cli.output("logsumexp", cli.write("z.csv", "1,2,7\n"), "--labels", 3).endswith(",7\n")
+    assert cli.output("softmax", cli.write("cat.csv", "cat,7\n12,8\n"), "--labels", 1) == "cat,1\n12,1\n"
+    assert cli.output("softmax", cli.write("word.csv", "7,cat\n"), "--labels", 2) == "1,cat\n"
 
 
 def test_tsv(cli):
@@ -87,8 +90,29 @@ def test_every_bit_survives(cli):
         ),
         (
             "1,abc,3\n4,5,6\n",
-            "x.csv:1:2: 'abc' is not a number, but line 2 has one there (if these are labels: --labels 2)",
+            "x.csv:1:2: 'abc' is not a number, but line 2 has one there "
+            "(if these are labels: --labels 2; a header holds no numbers)",
         ),
+        (
+            "id,2019,2020\n1,3,4\n",
+            "x.csv:1:1: 'id' is not a number, but line 2 has one there "
+            "(if these are labels: --labels 1; a header holds no numbers)",
+        ),
+        (
+            "cat,7\ndog,8\n12,9\n",
+            "x.csv:1:1: 'cat' is not a number, but line 3 has one there "
+            "(if these are labels: --labels 1; a header holds no numbers)",
+        ),
+        (
+            "name,a\ncat,7\n12,8\n",
+            "x.csv:2:1: 'cat' is not a number, but line 3 has one there (if these are labels: --labels 1)",
+        ),
+        (
+            "a,name,b\n1,cat,7\n2,12,8\n",
+            "x.csv:2:2: 'cat' is not a number, but line 3 has one there (if these are labels: --labels 2)",
+        ),
+        ("1,abc\n", "x.csv:1:2: 'abc' is not a number (if it is a label: --labels 2)"),
+        ("1,abc,3\n\n", "x.csv:1:2: 'abc' is not a number (if it is a label: --labels 2)"),
         ('1,"2\n3,4\n', "x.csv:1:2: a quote is opened and never closed"),
         ('1,"2"3\n', "x.csv:1:2: there is text after the closing quote"),
         ('"a\nb",1\nc,d\n', "x.csv:3:2: 'd' is not a number"),

@@ -1,9 +1,10 @@
 """Where scores come from and results go: names, pipes, devices, and nothing left behind after a failure."""
 
 import os
+import signal
 import stat
 import subprocess
-import sys
+import time
 
 import numpy as np
 import pytest
@@ -62,16 +63,62 @@ def test_full_disk(cli):
 def test_file_too_large_leaves_nothing(cli):
     cli.save("x.npy", np.zeros((1000, 100)))
     before = cli.files()
-    # A limit on the size of files stands in for a full disk; the signal it sends is ignored, so that write fails.
-    limited = (
-        "import resource, signal, os, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); "
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
-    )
+    # A limit on the size of files stands in for a full disk. The signal that it sends would end the program.
+    limited = 'ulimit -f 8; exec "$@"'
     for out in ["p.csv", "p.npy", "x.npy"]:
-        command = [sys.executable, "-c", limited, cli.program, "softmax", "x.npy", "-o", out]
+        command = ["sh", "-c", limited, "sh", cli.program, "softmax", "x.npy", "-o", out]
         done = subprocess.run(command, cwd=cli.directory, capture_output=True)
         assert (done.returncode, done.stderr.decode()) == (2, f"entropic: {out}: File too large\n")
         assert cli.files() == before
+    with open(cli.directory / "p.csv", "wb") as out:
+        command = ["sh", "-c", limited, "sh", cli.program, "softmax", "x.npy"]
+        done = subprocess.run(command, cwd=cli.directory, stdout=out, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (2, b"entropic: standard output: File too large\n")
+
+
+def start_writing(cli, *command):
+    """The program, in the midst of writing p.csv."""
+    cli.save("x.npy", np.random.default_rng(6).normal(size=(1500, 1000)))
+    process = subprocess.Popen(
+        [*command, cli.program, "softmax", "x.npy", "-o", "p.csv"], cwd=cli.directory, stderr=subprocess.PIPE
+    )
+    while len(os.listdir(cli.directory)) == 1:
+        assert process.poll() is None
+        time.sleep(0.001)
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_leave_nothing(cli, number):
+    process = start_writing(cli)
+    [temporary] = set(os.listdir(cli.directory)) - {"x.npy"}
+    assert temporary.startswith(".p.csv.")
+    process.send_signal(number)
+    assert process.communicate(timeout=60)[1] == b""
+    assert process.returncode == -number
+    assert os.listdir(cli.directory) == ["x.npy"]
+
+
+def test_signals_keep_the_old_file(cli):
+    cli.write("old.csv", X)
+    os.symlink("old.csv", cli.directory / "p.csv")
+    cli.save("x.npy", np.random.default_rng(6).normal(size=(1500, 1000)))
+    process = subprocess.Popen([cli.program, "softmax", "x.npy", "-o", "p.csv"], cwd=cli.directory)
+    while len(os.listdir(cli.directory)) == 3:
+        assert process.poll() is None
+        time.sleep(0.001)
+    process.terminate()
+    assert process.wait(timeout=60) == -signal.SIGTERM
+    assert sorted(os.listdir(cli.directory)) == ["old.csv", "p.csv", "x.npy"]
+    assert (cli.directory / "p.csv").read_text() == X
+
+
+def test_ignored_signals_stay_ignored(cli):
+    process = start_writing(cli, "sh", "-c", 'trap "" HUP; exec "$@"', "sh")
+    process.send_signal(signal.SIGHUP)
+    assert process.communicate(timeout=60)[1] == b""
+    assert process.returncode == 0
+    assert sorted(os.listdir(cli.directory)) == ["p.csv", "x.npy"]
 
 
 def test_failure_keeps_the_old_file(cli):
