@@ -92,6 +92,20 @@ void add_shape(Shape shape, double scale, const std::string& scores) {
   add("log_softmax" + where, shape, [=] { entropic::log_softmax(x, p); });
 }
 
+// One batch in cache on one thread and on two.
+void add_threads() {
+  const Shape shape = {256, 1024};
+  const MatrixView<const float> x = normal_scores(shape, 1);
+  const MatrixView<float> p = allocate(shape);
+  for (const std::size_t threads : {1, 2}) {
+    add("softmax_" + std::to_string(threads) + "_threads/normal/256x1024", shape, [=] {
+      entropic::set_num_threads(threads);
+      entropic::apply(entropic::Softmax{}, x, p);
+      entropic::set_num_threads(1);
+    });
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -102,5 +116,6 @@ int main(int argc, char** argv) {
     add_shape(shape, 1, "normal");
     if (shape.rows * shape.cols < (1u << 20)) add_shape(shape, 0.01, "flat");
   }
+  add_threads();
   benchmark::RunSpecifiedBenchmarks();
 }

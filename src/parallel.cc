@@ -79,19 +79,22 @@ void parallel_rows(std::size_t rows, std::size_t cost_per_row, const std::functi
   run();
   for (auto& thread : others) thread.join();
 #else
-  std::unique_ptr<tbb::global_control> more_than_processors;
-  if (threads > default_threads()) {
-    more_than_processors = std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism, threads);
-  }
-  tbb::task_arena arena(static_cast<int>(threads));
-  arena.execute([&] {
+  const auto run = [&] {
     tbb::parallel_for(
         tbb::blocked_range<std::size_t>(0, pieces, 1),
         [&](const tbb::blocked_range<std::size_t>& range) {
           for (std::size_t piece = range.begin(); piece < range.end(); ++piece) work(begin_of(piece), begin_of(piece + 1));
         },
         tbb::simple_partitioner());
-  });
+  };
+  // The caller's own arena has as many threads as there are processors, awake if they worked a moment ago; another number
+  // takes an arena of its own, whose threads have to be found first.
+  if (get_num_threads() == default_threads()) return run();
+  std::unique_ptr<tbb::global_control> more_than_processors;
+  if (threads > default_threads()) {
+    more_than_processors = std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism, threads);
+  }
+  tbb::task_arena(static_cast<int>(threads)).execute(run);
 #endif
 }
 

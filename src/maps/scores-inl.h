@@ -41,23 +41,37 @@ class RelativeScores {
   hn::Vec<D> max_, inverse_;
 };
 
+// Beyond this, and below its inverse, 1/T is no normal number of type T, or nearly so.
+template <class T>
+inline constexpr double kExtremeTemperature = sizeof(T) == 4 ? 0x1p100 : 0x1p900;
+
 // v / T for gradients, as two products: 1/T may be no normal number where the quotient is one.
 template <class D, class T = hn::TFromD<D>>
 class DividedBy {
  public:
   HWY_INLINE explicit DividedBy(double temperature) {
-    int exponent;
-    const double mantissa = std::frexp(temperature, &exponent);
-    constexpr int kMost = std::numeric_limits<T>::max_exponent - 2;
-    const auto power = [](int e) { return static_cast<T>(std::ldexp(1.0, e < -kMost ? -kMost : e > kMost ? kMost : e)); };
-    const int half = exponent / 2;
-    power_ = hn::Set(D(), power(-half));
-    rest_ = hn::Set(D(), static_cast<T>(power(half - exponent) / mantissa));
+    T factors[2] = {T(1), static_cast<T>(1 / temperature)};
+    if (HWY_UNLIKELY(!(temperature < kExtremeTemperature<T> && temperature > 1 / kExtremeTemperature<T>))) {
+      Split(temperature, factors);
+    }
+    power_ = hn::Set(D(), factors[0]);
+    rest_ = hn::Set(D(), factors[1]);
   }
 
   HWY_INLINE hn::Vec<D> operator()(hn::Vec<D> v) const { return hn::Mul(hn::Mul(v, power_), rest_); }
 
  private:
+  // 1/T as a power of two and the rest, each half of the exponent, or as much of it as a normal number has.
+  static HWY_NOINLINE void Split(double temperature, T* factors) {
+    int exponent;
+    const double mantissa = std::frexp(temperature, &exponent);
+    constexpr int kMost = std::numeric_limits<T>::max_exponent - 2;
+    const auto power = [](int e) { return static_cast<T>(std::ldexp(1.0, e < -kMost ? -kMost : e > kMost ? kMost : e)); };
+    const int half = exponent / 2;
+    factors[0] = power(-half);
+    factors[1] = static_cast<T>(power(half - exponent) / mantissa);
+  }
+
   hn::Vec<D> power_, rest_;
 };
 
@@ -74,10 +88,7 @@ struct PreparedRow {
   T max, original_max;
 };
 
-// Whether 1/T is no normal number of type T, or nearly so.
-template <class T>
-inline constexpr double kExtremeTemperature = sizeof(T) == 4 ? 0x1p100 : 0x1p900;
-
+// Whether the temperature of op, if it has one, is beyond.
 template <class T, class Op>
 HWY_INLINE bool HasExtremeTemperature(const Op& op) {
   if constexpr (requires { op.temperature; }) {
