@@ -45,15 +45,18 @@ class RelativeScores {
 template <class T>
 inline constexpr double kExtremeTemperature = sizeof(T) == 4 ? 0x1p100 : 0x1p900;
 
+template <class T>
+HWY_INLINE bool IsExtremeTemperature(double temperature) {
+  return temperature > kExtremeTemperature<T> || temperature < 1 / kExtremeTemperature<T>;
+}
+
 // v / T for gradients, as two products: 1/T may be no normal number where the quotient is one.
 template <class D, class T = hn::TFromD<D>>
 class DividedBy {
  public:
   HWY_INLINE explicit DividedBy(double temperature) {
     T factors[2] = {T(1), static_cast<T>(1 / temperature)};
-    if (HWY_UNLIKELY(!(temperature < kExtremeTemperature<T> && temperature > 1 / kExtremeTemperature<T>))) {
-      Split(temperature, factors);
-    }
+    if (HWY_UNLIKELY(IsExtremeTemperature<T>(temperature))) Split(temperature, factors);
     power_ = hn::Set(D(), factors[0]);
     rest_ = hn::Set(D(), factors[1]);
   }
@@ -88,11 +91,11 @@ struct PreparedRow {
   T max, original_max;
 };
 
-// Whether the temperature of op, if it has one, is beyond.
+// The same of op's temperature, if it has one.
 template <class T, class Op>
 HWY_INLINE bool HasExtremeTemperature(const Op& op) {
   if constexpr (requires { op.temperature; }) {
-    return op.temperature > kExtremeTemperature<T> || op.temperature < 1 / kExtremeTemperature<T>;
+    return IsExtremeTemperature<T>(op.temperature);
   }
   return false;
 }

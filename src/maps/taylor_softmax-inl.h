@@ -67,7 +67,7 @@ class TaylorPolynomial {
   double coefficient_[65], rest_[65];
 };
 
-// Widens the scores of a row: visit(i, count, float64 scores) in order. -inf scores become 0; `is_absent` finds them.
+// Widens the scores of a row: visit(i, count, float64 scores) in order.
 template <class T, class Visit>
 HWY_INLINE void ForEachWide(RowTag<T> /*d*/, const T* x, size_t n, Visit&& visit) {
   const RowTag<double> d64;
