@@ -4,8 +4,10 @@
 
 #include <entropic/entropic.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -25,18 +27,31 @@ void for_each_family(F&& f) {
   f(FamilyTitle{"Logarithms", "softmax where its logarithm is wanted"}, std::type_identity<Logarithms>{});
 }
 
-// The range of a parameter as a reader says it: "above 0", "above 0, at most 1", "any number".
+// What a parameter may be, as a reader says it: "above 0", "above 0, at most 1", "any number", "gumbel or normal".
 template <class Op, class Value>
 std::string range_text(const entropic::Param<Op, Value>& param) {
-  const bool bounded_below = param.above != std::numeric_limits<Value>::lowest();
-  const bool bounded_above = param.up_to != std::numeric_limits<Value>::max();
-  if (bounded_below && bounded_above) return fmt::format("above {}, at most {}", param.above, param.up_to);
-  if (bounded_below) return fmt::format("above {}", param.above);
-  if (bounded_above) return fmt::format("at most {}", param.up_to);
-  return "any number";
+  using Bound = typename entropic::Param<Op, Value>::Bound;
+  if constexpr (std::is_enum_v<Value>) {
+    return fmt::format("{}", fmt::join(param.names, ", "));
+  } else {
+    const bool bounded_below = param.above != std::numeric_limits<Bound>::lowest();
+    const bool bounded_above = param.up_to != std::numeric_limits<Bound>::max();
+    if (bounded_below && bounded_above) return fmt::format("above {}, at most {}", param.above, param.up_to);
+    if (bounded_below) return fmt::format("above {}", param.above);
+    if (bounded_above) return fmt::format("at most {}", param.up_to);
+    return "any number";
+  }
 }
 
 template <class Op, class Value>
 std::string default_text(const entropic::Param<Op, Value>& param) {
-  return param.required ? std::string("none, required") : fmt::format("{}", Op{}.*param.member);
+  if (param.required) return "none, required";
+  const Value value = Op{}.*param.member;
+  if constexpr (std::is_enum_v<Value>) {
+    return std::string(param.names[static_cast<std::size_t>(value)]);
+  } else if constexpr (std::is_same_v<Value, std::optional<double>>) {
+    return value ? fmt::format("{}", *value) : std::string("none");
+  } else {
+    return fmt::format("{}", value);
+  }
 }

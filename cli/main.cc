@@ -134,20 +134,41 @@ CLI::Option* add_number(CLI::App& command, const std::string& name, Value& value
       ->option_text("NUMBER");
 }
 
-// An option that takes one of some words.
-CLI::Option* add_choice(CLI::App& command, const std::string& name, std::string& value, const std::vector<std::string>& choices,
-                        const std::string& meaning) {
+// An option that takes one of some words: choose(index of the word).
+CLI::Option* add_choice(CLI::App& command, const std::string& name, const std::vector<std::string>& choices,
+                        const std::string& meaning, std::function<void(std::size_t)> choose) {
   const std::string of_command = command.get_parent() == nullptr ? "" : command.get_name() + ": ";
-  const auto set = [&value, name, choices, of_command](const std::string& text) {
-    if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
+  const auto set = [choose, name, choices, of_command](const std::string& text) {
+    const auto found = std::find(choices.begin(), choices.end(), text);
+    if (found == choices.end()) {
       const auto last = choices.end() - 1;
       const std::string all_but_last = fmt::format("{}", fmt::join(choices.begin(), last, ", "));
       bad_input("{}{} must be {}{}{}, got '{}'", of_command, name, all_but_last, all_but_last.empty() ? "" : " or ", *last,
                 text);
     }
-    value = text;
+    choose(static_cast<std::size_t>(found - choices.begin()));
   };
   return command.add_option_function<std::string>(name, set, meaning)->option_text(fmt::format("{}", fmt::join(choices, "|")));
+}
+
+// The same where the word itself is wanted.
+CLI::Option* add_choice(CLI::App& command, const std::string& name, std::string& value, const std::vector<std::string>& choices,
+                        const std::string& meaning) {
+  return add_choice(command, name, choices, meaning, [&value, choices](std::size_t i) { value = choices[i]; });
+}
+
+// An option for a parameter of an operation.
+template <class Op, class Value>
+CLI::Option* add_param(CLI::App& command, const entropic::Param<Op, Value>& param, Value& value) {
+  const std::string name = fmt::format("--{}", param.name);
+  if constexpr (std::is_enum_v<Value>) {
+    return add_choice(command, name, {param.names.begin(), param.names.end()},
+                      fmt::format("{} (default {})", param.meaning, default_text(param)),
+                      [&value](std::size_t i) { value = static_cast<Value>(i); });
+  } else {
+    return add_number(command, name, value,
+                      fmt::format("{} ({}; default {})", param.meaning, range_text(param), default_text(param)));
+  }
 }
 
 // An option that takes the name of a file, or - for `standard`. An empty name is what a forgotten variable in a script gives.
@@ -188,10 +209,7 @@ void add_operation(CLI::App& app, std::string_view family, Files& files, Action&
   CLI::App& command = *app.add_subcommand(std::string(description.name), std::string(description.summary));
   command.group(std::string(family));
   entropic::for_each_param<Op>([&](const auto& param) {
-    add_number(command, fmt::format("--{}", param.name), (*op).*(param.member),
-               fmt::format("{} ({}; default {})", param.meaning, range_text(param), default_text(param)))
-        ->group("Parameters")
-        ->required(param.required);
+    add_param(command, param, (*op).*(param.member))->group("Parameters")->required(param.required);
   });
   add_input_options(command, files);
   add_path(command, "-o", files.out, "standard output",

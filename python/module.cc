@@ -353,7 +353,7 @@ nb::str to_str(std::string_view text) { return nb::str(text.data(), text.size())
 // A number as Python knows it; None for no value and for a bound that does not bind.
 template <class Value>
 nb::object to_object(const Value& value) {
-  if constexpr (kIsOptional<Value>) {
+  if constexpr (requires { value.has_value(); }) {
     return value ? to_object(*value) : nb::none();
   } else {
     const bool binds = value != std::numeric_limits<Value>::lowest() && value != std::numeric_limits<Value>::max();
@@ -368,17 +368,19 @@ nb::dict describe_param(const Param& param) {
   d["name"] = to_str(param.name);
   d["meaning"] = to_str(param.meaning);
   d["required"] = param.required;
-  d["typical"] = to_object(param.required ? param.typical : ValueOf<Op, Param>());
+  d["per_row"] = param.per_row;
   const Value value = Op{}.*param.member;
   if constexpr (std::is_enum_v<Value>) {
     d["kind"] = "name";
     nb::list names;
     for (const std::string_view name : param.names) names.append(to_str(name));
     d["names"] = names;
+    d["typical"] = nb::none();
     d["default"] = names[static_cast<std::size_t>(value)];
   } else {
     d["kind"] = kIsOptional<Value> ? "optional float" : std::floating_point<Value> ? "float" : "int";
     d["default"] = to_object(value);
+    d["typical"] = to_object(param.typical);
     d["above"] = to_object(param.above);
     d["up_to"] = to_object(param.up_to);
     d["multiple_of"] = to_object(param.multiple_of);

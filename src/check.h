@@ -8,9 +8,11 @@
 #include <string_view>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "entropic/matrix_view.h"
 #include "entropic/operation.h"
+#include "src/per_row.h"
 
 namespace entropic {
 
@@ -19,25 +21,69 @@ template <class... Args>
   throw std::invalid_argument(fmt::format(text, std::forward<Args>(args)...));
 }
 
-// Every parameter of op inside the range that it declares.
-template <class Op>
-void check_params(const Op& op) {
-  for_each_param<Op>([&]<class Value>(const Param<Op, Value>& param) {
-    const Value value = op.*param.member;
-    // Written so that NaN fails.
-    bool good = value > param.above && value <= param.up_to;
-    if constexpr (std::is_integral_v<Value>) good &= param.multiple_of == 0 || value % param.multiple_of == 0;
-    if (good) return;
+// What a parameter may be, as a reader says it: "above 0 and at most 1".
+template <class Op, class Value>
+std::string allowed_values(const Param<Op, Value>& param) {
+  using Bound = typename Param<Op, Value>::Bound;
+  if constexpr (std::is_enum_v<Value>) {
+    return fmt::format("one of {}", fmt::join(param.names, ", "));
+  } else {
     std::string allowed;
-    if (param.above != std::numeric_limits<Value>::lowest()) allowed = fmt::format("above {}", param.above);
-    if (param.up_to != std::numeric_limits<Value>::max()) {
+    if (param.above != std::numeric_limits<Bound>::lowest()) allowed = fmt::format("above {}", param.above);
+    if (param.up_to != std::numeric_limits<Bound>::max()) {
       allowed += fmt::format("{}at most {}", allowed.empty() ? "" : " and ", param.up_to);
-    } else if (!std::is_integral_v<Value>) {
+    } else if (!std::is_integral_v<Bound>) {
       allowed += allowed.empty() ? "finite" : " and finite";
     }
-    if (param.multiple_of != Value{}) allowed += fmt::format(" and a multiple of {}", param.multiple_of);
-    fail("{}: {} must be {}, got {}", Op::kDescription.name, param.name, allowed, value);
+    if (param.multiple_of != Bound{}) allowed += fmt::format(" and a multiple of {}", param.multiple_of);
+    return allowed;
+  }
+}
+
+// Every parameter of op inside the range that it declares; `row` is named where the values are that row's own.
+template <class Op>
+void check_params(const Op& op, std::optional<std::size_t> row = {}) {
+  for_each_param<Op>([&]<class Value>(const Param<Op, Value>& param) {
+    using Bound = typename Param<Op, Value>::Bound;
+    const Value value = op.*param.member;
+    if constexpr (std::is_enum_v<Value>) {
+      const auto index = static_cast<std::size_t>(value);
+      if (index >= param.names.size()) {
+        fail("{}: {} must be {}, got number {}", Op::kDescription.name, param.name, allowed_values(param), index);
+      }
+    } else {
+      Bound number = {};
+      if constexpr (std::is_same_v<Value, std::optional<double>>) {
+        if (!value) return;
+        number = *value;
+      } else {
+        number = value;
+      }
+      // Written so that NaN fails.
+      bool good = number > param.above && number <= param.up_to;
+      if constexpr (std::is_integral_v<Bound>) good &= param.multiple_of == 0 || number % param.multiple_of == 0;
+      if (good) return;
+      const std::string where = row ? fmt::format(" of row {}", *row) : "";
+      fail("{}: {}{} must be {}, got {}", Op::kDescription.name, param.name, where, allowed_values(param), number);
+    }
   });
+}
+
+// A parameter that is per_row and one number for each row.
+template <class Op>
+void check_per_row(std::string_view parameter, std::size_t count, std::size_t rows) {
+  bool found = false;
+  for_each_param<Op>([&](const auto& param) { found |= param.per_row && param.name == parameter; });
+  if (!found) fail("{}: there is no parameter '{}' with a value for each row", Op::kDescription.name, parameter);
+  if (count != rows)
+    fail("{}: {} must have one value for each of {} rows, got {}", Op::kDescription.name, parameter, rows, count);
+}
+
+template <class Op>
+void check_params(const Op& op, std::span<const PerRow> per_row, std::size_t rows) {
+  for (const PerRow& given : per_row) check_per_row<Op>(given.parameter, given.values.size(), rows);
+  if (per_row.empty()) return check_params(op);
+  for (std::size_t r = 0; r < rows; ++r) check_params(at_row(op, per_row, r), r);
 }
 
 template <class T>

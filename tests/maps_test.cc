@@ -32,6 +32,10 @@ template <class Op>
 std::vector<Op> variants() {
   std::vector<Op> ops = {typical<Op>()};
   for_each_param<Op>([&]<class Value>(const Param<Op, Value>& param) {
+    if constexpr (std::is_enum_v<Value>) {
+      for (std::size_t i = 1; i < param.names.size(); ++i) ops.emplace_back().*param.member = static_cast<Value>(i);
+      return;
+    }
     for (const double value : {0.25, 0.7, 1.0, 3.0, 6.0, 150.0}) {
       Op op = typical<Op>();
       op.*param.member = static_cast<Value>(value);

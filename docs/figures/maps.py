@@ -34,7 +34,7 @@ axes[0].set_title("scores x")
 axes[0].set_yticks(places, names)
 axes[0].invert_yaxis()
 for axis, operation in zip(axes[1:], maps, strict=True):
-    required = {param["name"]: param["typical"] for param in operation["params"] if param["required"]}
+    required = {param["name"]: param["typical"] for param in operation["params"] if param["typical"] is not None}
     p = getattr(entropic, operation["name"])(scores, **required)
     axis.barh(places, p, color="tab:blue")
     for place, mass in zip(places, p, strict=True):

@@ -132,20 +132,21 @@ struct MinPSoftmax {
 // Every map there is.
 using Map = std::variant<Softmax, Sparsemax, TaylorSoftmax, SigSoftmax, TopKSoftmax, MinPSoftmax>;
 
-// p = map(x), row by row.
+// p = map(x), row by row; `per_row` gives parameters that are per_row a value for each row, in place of the map's own.
 //
-// Shapes: x and p rows x cols; p may be x itself, other overlaps are refused.
+// Shapes: x and p rows x cols; p may be x itself, other overlaps are refused. Values of per_row: rows.
 // Throws: std::invalid_argument naming the argument, before anything is written.
 template <class T>
-void apply(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p);
+void apply(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p, std::span<const PerRow> per_row = {});
 
-// dx = J^T g at the scores x, where p = map(x): the gradient of <g, p> in x.
+// dx = J^T g at the scores x, where p = map(x): the gradient of <g, p> in x. `gradients` takes that in parameters.
 //
 // Shapes: all rows x cols; dx may be x, p or g, other overlaps are refused. Where p is 0 by a -inf score, g is not read.
 // Throws: std::invalid_argument naming the argument, before anything is written.
 template <class T>
 void apply_vjp(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixView<const std::type_identity_t<T>> p,
-               MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx);
+               MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx, std::span<const PerRow> per_row = {},
+               std::span<const ParamGradient> gradients = {});
 
 // The two below are not distributions and so not maps, but share softmax's arithmetic.
 

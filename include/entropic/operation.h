@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <limits>
+#include <optional>
+#include <span>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
@@ -30,16 +32,33 @@ struct Description {
 };
 
 // One parameter of the operation Op: a data member with its name and the open-closed range (above, up_to].
+// Value is double, std::int64_t, std::optional<double> (not given unless set) or an enum, whose values are named in order.
 template <class Op, class Value = double>
 struct Param {
+  using Bound = std::conditional_t<std::is_same_v<Value, std::optional<double>>, double, Value>;
+
   std::string_view name;
   std::string_view meaning;
   Value Op::*member;
-  Value above = std::numeric_limits<Value>::lowest();  // exclusive
-  Value up_to = std::numeric_limits<Value>::max();     // inclusive
-  Value multiple_of = {};                              // of an integer; 0: of anything
+  Bound above = std::numeric_limits<Bound>::lowest();  // exclusive
+  Bound up_to = std::numeric_limits<Bound>::max();     // inclusive
+  Bound multiple_of = {};                              // of an integer; 0: of anything
+  std::span<const std::string_view> names = {};        // of an enum
   bool required = false;                               // the member's initial value is no value
-  Value typical = {};                                  // of a required one: to show and to test the operation with
+  std::optional<Bound> typical = {};                   // to show and to test the operation with, where it has no default
+  bool per_row = false;                                // each row may have its own value, and there is a gradient in it
+};
+
+// Values of a parameter that is per_row, one for each row.
+struct PerRow {
+  std::string_view parameter;
+  std::span<const double> values;
+};
+
+// Where to put the gradient in a parameter that is per_row, one number for each row.
+struct ParamGradient {
+  std::string_view parameter;
+  std::span<double> values;
 };
 
 // Calls f(param) for each parameter that Op declares.
@@ -53,7 +72,7 @@ template <class Op>
 constexpr Op typical() {
   Op op;
   for_each_param<Op>([&](const auto& param) {
-    if (param.required) op.*param.member = param.typical;
+    if (param.typical) op.*param.member = *param.typical;
   });
   return op;
 }

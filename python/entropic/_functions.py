@@ -84,7 +84,7 @@ def kind(param):
 
 def assignments(description):
     """Every parameter with an allowed value, for the example."""
-    values = {p["name"]: p["typical"] if p["required"] else p["default"] for p in description["params"]}
+    values = {p["name"]: p["default"] if p["typical"] is None else p["typical"] for p in description["params"]}
     return "".join(f", {name}={value!r}" for name, value in values.items())
 
 

@@ -5,6 +5,7 @@
 #include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // before the kernels
 #include "src/maps/all-inl.h"
+#include "src/per_row.h"
 
 #ifndef ENTROPIC_MAPS_MAPS_CC_
 #define ENTROPIC_MAPS_MAPS_CC_
@@ -18,6 +19,7 @@ struct Share {
   double* scratch;  // of the kernel: n + n / 64 + 64
   T* rescaled;      // of PrepareRow: n
   bool stream;      // the output is too large for the cache
+  std::span<const PerRow> per_row;
 };
 
 // What one SIMD target has for one element type.
@@ -26,7 +28,7 @@ struct MapKernels {
   using In = MatrixView<const T>;
   using Out = MatrixView<T>;
   void (*map)(const Map&, In x, Out p, Share<T>);
-  void (*vjp)(const Map&, In x, In p, In g, Out dx, Share<T>);
+  void (*vjp)(const Map&, In x, In p, In g, Out dx, std::span<const ParamGradient>, Share<T>);
   void (*log_softmax)(const LogSoftmax&, In x, Out y, Share<T>);
   void (*log_softmax_vjp)(const LogSoftmax&, In x, In y, In g, Out dx, Share<T>);
   void (*logsumexp)(const LogSumExp&, In x, Out y, Share<T>);
@@ -41,13 +43,14 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic {
 namespace HWY_NAMESPACE {
 
-// Rows of at most ShortRows::kLongest, a group at a time.
+// Rows of at most ShortRows::kLongest, a group at a time; where a row has parameters of its own, it is a group.
 template <class Op, class T>
 HWY_INLINE void MapShortGroups(const Op& op, MatrixView<const T> x, MatrixView<T> p, Share<T> share) {
   constexpr size_t kRows = ShortRows<T>::kRows;
   const RowTag<T> d;
-  for (size_t begin = share.begin; begin < share.end; begin += kRows) {
-    const size_t count = HWY_MIN(kRows, share.end - begin);
+  const size_t most = share.per_row.empty() ? kRows : 1;
+  for (size_t begin = share.begin; begin < share.end; begin += most) {
+    const size_t count = HWY_MIN(most, share.end - begin);
     const T* in[kRows];
     T* out[kRows];
     for (size_t r = 0; r < kRows; ++r) {
@@ -65,7 +68,7 @@ HWY_INLINE void MapShortGroups(const Op& op, MatrixView<const T> x, MatrixView<T
         out[r] = share.rescaled;  // takes what the kernel makes of it
       }
     }
-    MapShortRows(op, max, rows, out, count);
+    MapShortRows(share.per_row.empty() ? op : at_row(op, share.per_row, begin), max, rows, out, count);
   }
 }
 
@@ -79,7 +82,7 @@ void MapRows(const Map& map, MatrixView<const T> x, MatrixView<T> p, Share<T> sh
           if (n <= ShortRows<T>::kLongest && !HasExtremeTemperature<T>(op)) return MapShortGroups(op, x, p, share);
         }
         for (size_t r = share.begin; r < share.end; ++r) {
-          const auto row = PrepareRow(d, op, x.row(r), n, share.rescaled);
+          const auto row = PrepareRow(d, at_row(op, share.per_row, r), x.row(r), n, share.rescaled);
           if (IsFinite(row.max)) {
             MapRow(d, row.op, row.x, n, row.max, p.row(r), {share.scratch, share.stream});
           } else {
@@ -93,16 +96,27 @@ void MapRows(const Map& map, MatrixView<const T> x, MatrixView<T> p, Share<T> sh
 
 template <class T>
 void VjpRows(const Map& map, MatrixView<const T> x, MatrixView<const T> p, MatrixView<const T> g, MatrixView<T> dx,
-             Share<T> share) {
+             std::span<const ParamGradient> gradients, Share<T> share) {
   const RowTag<T> d;
+  const size_t n = x.cols;
   std::visit(
-      [&](const auto& op) HWY_ATTR {
+      [&]<class Op>(const Op& common) HWY_ATTR {
         for (size_t r = share.begin; r < share.end; ++r) {
-          if (HasInfiniteScore(x.row(r), p.row(r), x.cols, T(0))) {
-            FillRow(d, T(0), x.cols, dx.row(r));
-          } else {
-            VjpRow(d, op, x.row(r), p.row(r), g.row(r), x.cols, dx.row(r), {share.scratch, share.stream});
+          const Op op = at_row(common, share.per_row, r);
+          const bool infinite = HasInfiniteScore(x.row(r), p.row(r), n, T(0));
+          // Before dx, which may stand where an input does.
+          ParamValues<Op> dparams = {};
+          if constexpr (has_per_row<Op>()) {
+            if (!gradients.empty() && !infinite) {
+              dparams = ParamVjpRow(d, op, x.row(r), p.row(r), g.row(r), n, {share.scratch, share.stream});
+            }
           }
+          if (infinite) {
+            FillRow(d, T(0), n, dx.row(r));
+          } else {
+            VjpRow(d, op, x.row(r), p.row(r), g.row(r), n, dx.row(r), {share.scratch, share.stream});
+          }
+          for (const ParamGradient& gradient : gradients) gradient.values[r] = value_of<Op>(dparams, gradient.parameter);
         }
         if (share.stream) hwy::FlushStream();
       },
@@ -183,6 +197,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
+#include <algorithm>
+
 #include "src/check.h"
 #include "src/parallel.h"
 #include "src/scratch.h"
@@ -207,14 +223,14 @@ constexpr std::size_t kStreamedBytes = std::size_t{16} << 20;
 
 // Shares the rows of x out and calls rows(share) for each piece.
 template <class T, class Rows>
-void for_shares(MatrixView<const T> x, const T* out, const Rows& rows) {
+void for_shares(MatrixView<const T> x, const T* out, const Rows& rows, std::span<const PerRow> per_row = {}) {
   if (x.cols == 0) return;
   // Not over the input: its lines are in cache already.
   const bool stream = out != x.data && x.rows * x.cols * sizeof(T) >= kStreamedBytes;
   parallel_rows(x.rows, x.cols, [&](std::size_t begin, std::size_t end) {
     const std::size_t padded = (x.cols + x.cols / 64 + 79) / 16 * 16;
     double* memory = scratch(2 * padded);
-    rows(Share<T>{begin, end, memory, reinterpret_cast<T*>(memory + padded), stream});
+    rows(Share<T>{begin, end, memory, reinterpret_cast<T*>(memory + padded), stream, per_row});
   });
 }
 
@@ -242,20 +258,31 @@ std::string_view name_of(const Map& map) {
 }  // namespace
 
 template <class T>
-void apply(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p) {
-  std::visit([](const auto& op) { check_params(op); }, map);
+void apply(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p, std::span<const PerRow> per_row) {
+  std::visit([&](const auto& op) { check_params(op, per_row, x.rows); }, map);
   check_map(name_of(map), x, "p", p);
   const auto rows = kernels<T>().map;
-  for_shares<T>(x, p.data, [&](Share<T> share) { rows(map, x, p, share); });
+  for_shares<T>(
+      x, p.data, [&](Share<T> share) { rows(map, x, p, share); }, per_row);
 }
 
 template <class T>
 void apply_vjp(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixView<const std::type_identity_t<T>> p,
-               MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx) {
-  std::visit([](const auto& op) { check_params(op); }, map);
+               MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx, std::span<const PerRow> per_row,
+               std::span<const ParamGradient> gradients) {
+  std::visit(
+      [&]<class Op>(const Op& op) {
+        check_params(op, per_row, x.rows);
+        for (const ParamGradient& asked : gradients) check_per_row<Op>(asked.parameter, asked.values.size(), x.rows);
+      },
+      map);
   check_vjp(name_of(map), x, "p", p, g, dx);
+  if (x.cols == 0) {
+    for (const ParamGradient& asked : gradients) std::fill(asked.values.begin(), asked.values.end(), 0.0);
+  }
   const auto rows = kernels<T>().vjp;
-  for_shares<T>(x, dx.data, [&](Share<T> share) { rows(map, x, p, g, dx, share); });
+  for_shares<T>(
+      x, dx.data, [&](Share<T> share) { rows(map, x, p, g, dx, gradients, share); }, per_row);
 }
 
 template <class T>
@@ -302,12 +329,12 @@ void logsumexp_vjp(MatrixView<const std::type_identity_t<T>> x, MatrixView<const
   for_shares<T>(x, dx.data, [&](Share<T> share) { rows(options, x, g, dx, share); });
 }
 
-template void apply(const Map&, MatrixView<const float>, MatrixView<float>);
-template void apply(const Map&, MatrixView<const double>, MatrixView<double>);
+template void apply(const Map&, MatrixView<const float>, MatrixView<float>, std::span<const PerRow>);
+template void apply(const Map&, MatrixView<const double>, MatrixView<double>, std::span<const PerRow>);
 template void apply_vjp(const Map&, MatrixView<const float>, MatrixView<const float>, MatrixView<const float>,
-                        MatrixView<float>);
+                        MatrixView<float>, std::span<const PerRow>, std::span<const ParamGradient>);
 template void apply_vjp(const Map&, MatrixView<const double>, MatrixView<const double>, MatrixView<const double>,
-                        MatrixView<double>);
+                        MatrixView<double>, std::span<const PerRow>, std::span<const ParamGradient>);
 template void log_softmax(MatrixView<const float>, MatrixView<float>, const LogSoftmax&);
 template void log_softmax(MatrixView<const double>, MatrixView<double>, const LogSoftmax&);
 template void log_softmax_vjp(MatrixView<const float>, MatrixView<const float>, MatrixView<const float>, MatrixView<float>,

@@ -25,7 +25,7 @@ def each(operations):
 
 def typical(operation):
     """Values for the parameters that have none of their own."""
-    return {param["name"]: param["typical"] for param in operation["params"] if param["required"]}
+    return {param["name"]: param["typical"] for param in operation["params"] if param["typical"] is not None}
 
 
 def call(operation, *args, **kwargs):

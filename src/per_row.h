@@ -1,0 +1,51 @@
+// Parameters with a value for each row.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <tuple>
+
+#include "entropic/operation.h"
+
+namespace entropic {
+
+// op as row r has it.
+template <class Op>
+inline Op at_row(Op op, std::span<const PerRow> per_row, std::size_t r) {
+  for_each_param<Op>([&](const auto& param) {
+    if constexpr (requires { op.*param.member = 1.0; }) {
+      for (const PerRow& given : per_row) {
+        if (given.parameter == param.name) op.*param.member = given.values[r];
+      }
+    }
+  });
+  return op;
+}
+
+// One number for each parameter of Op, in their order.
+template <class Op>
+using ParamValues = std::array<double, std::tuple_size_v<decltype(Op::kParams)>>;
+
+// That of the parameter with this name.
+template <class Op>
+inline double value_of(const ParamValues<Op>& values, std::string_view name) {
+  double value = 0;
+  std::size_t i = 0;
+  for_each_param<Op>([&](const auto& param) {
+    if (param.name == name) value = values[i];
+    ++i;
+  });
+  return value;
+}
+
+// Whether a parameter of Op may have a value for each row.
+template <class Op>
+constexpr bool has_per_row() {
+  bool found = false;
+  for_each_param<Op>([&](const auto& param) { found |= param.per_row; });
+  return found;
+}
+
+}  // namespace entropic
