@@ -49,6 +49,30 @@ struct Sparsemax {
       .name = "temperature", .meaning = "T, divides the scores", .member = &Sparsemax::temperature, .above = 0}};
 };
 
+struct Entmax {
+  double alpha = 1.5;
+  double temperature = 1;
+
+  static constexpr Description kDescription = {
+      .name = "entmax",
+      .summary =
+          "Between softmax (alpha = 1) and sparsemax (2): the distribution that Tsallis' entropy of order alpha chooses.",
+      .formula =
+          "p = argmax_p <p, x/T> + (1 - sum p^alpha) / (alpha (alpha - 1)) = max((alpha - 1) x/T - tau, 0)^(1/(alpha - 1))",
+      .gradient = "s (g - <s,g> / sum s) / T, s = p^(2 - alpha) on the support",
+      .source = "Peters, Niculae, Martins, ACL 2019; alpha's gradient: Correia, Niculae, Martins, EMNLP 2019",
+      .sparse = true,
+      .absolute_error = 8,
+  };
+  static constexpr auto kParams = std::tuple{
+      Param<Entmax>{.name = "alpha",
+                    .meaning = "order of the entropy: 1 is softmax, 2 sparsemax, larger sparser",
+                    .member = &Entmax::alpha,
+                    .above = 0,
+                    .per_row = true},
+      Param<Entmax>{.name = "temperature", .meaning = "T, divides the scores", .member = &Entmax::temperature, .above = 0}};
+};
+
 struct TaylorSoftmax {
   std::int64_t order = 2;
 
@@ -130,7 +154,7 @@ struct MinPSoftmax {
 };
 
 // Every map there is.
-using Map = std::variant<Softmax, Sparsemax, TaylorSoftmax, SigSoftmax, TopKSoftmax, MinPSoftmax>;
+using Map = std::variant<Softmax, Sparsemax, Entmax, TaylorSoftmax, SigSoftmax, TopKSoftmax, MinPSoftmax>;
 
 // p = map(x), row by row; `per_row` gives parameters that are per_row a value for each row, in place of the map's own.
 //

@@ -19,7 +19,6 @@ struct Share {
   double* scratch;  // of the kernel: n + n / 64 + 64
   T* rescaled;      // of PrepareRow: n
   bool stream;      // the output is too large for the cache
-  std::span<const PerRow> per_row;
 };
 
 // What one SIMD target has for one element type.
@@ -27,8 +26,8 @@ template <class T>
 struct MapKernels {
   using In = MatrixView<const T>;
   using Out = MatrixView<T>;
-  void (*map)(const Map&, In x, Out p, Share<T>);
-  void (*vjp)(const Map&, In x, In p, In g, Out dx, std::span<const ParamGradient>, Share<T>);
+  void (*map)(const Map&, In x, Out p, std::span<const PerRow>, Share<T>);
+  void (*vjp)(const Map&, In x, In p, In g, Out dx, std::span<const PerRow>, std::span<const ParamGradient>, Share<T>);
   void (*log_softmax)(const LogSoftmax&, In x, Out y, Share<T>);
   void (*log_softmax_vjp)(const LogSoftmax&, In x, In y, In g, Out dx, Share<T>);
   void (*logsumexp)(const LogSumExp&, In x, Out y, Share<T>);
@@ -43,14 +42,13 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic {
 namespace HWY_NAMESPACE {
 
-// Rows of at most ShortRows::kLongest, a group at a time; where a row has parameters of its own, it is a group.
+// Rows of at most ShortRows::kLongest, a group at a time.
 template <class Op, class T>
 HWY_INLINE void MapShortGroups(const Op& op, MatrixView<const T> x, MatrixView<T> p, Share<T> share) {
   constexpr size_t kRows = ShortRows<T>::kRows;
   const RowTag<T> d;
-  const size_t most = share.per_row.empty() ? kRows : 1;
-  for (size_t begin = share.begin; begin < share.end; begin += most) {
-    const size_t count = HWY_MIN(most, share.end - begin);
+  for (size_t begin = share.begin; begin < share.end; begin += kRows) {
+    const size_t count = HWY_MIN(kRows, share.end - begin);
     const T* in[kRows];
     T* out[kRows];
     for (size_t r = 0; r < kRows; ++r) {
@@ -68,25 +66,40 @@ HWY_INLINE void MapShortGroups(const Op& op, MatrixView<const T> x, MatrixView<T
         out[r] = share.rescaled;  // takes what the kernel makes of it
       }
     }
-    MapShortRows(share.per_row.empty() ? op : at_row(op, share.per_row, begin), max, rows, out, count);
+    MapShortRows(op, max, rows, out, count);
+  }
+}
+
+// Rows [share.begin, share.end) by one op.
+template <class Op, class T>
+HWY_INLINE void MapRowsBy(const Op& op, MatrixView<const T> x, MatrixView<T> p, Share<T> share) {
+  const RowTag<T> d;
+  const size_t n = x.cols;
+  if constexpr (requires(ShortRows<T> & rows, T* const* out) { MapShortRows(op, hn::Zero(d), rows, out, n); }) {
+    if (n <= ShortRows<T>::kLongest && HasShortRows(op) && !HasExtremeTemperature<T>(op)) {
+      return MapShortGroups(op, x, p, share);
+    }
+  }
+  for (size_t r = share.begin; r < share.end; ++r) {
+    const auto row = PrepareRow(d, op, x.row(r), n, share.rescaled);
+    if (IsFinite(row.max)) {
+      MapRow(d, row.op, row.x, n, row.max, p.row(r), {share.scratch, share.stream});
+    } else {
+      NonFiniteRow(d, x.row(r), n, MostInfinite(op, n), p.row(r));
+    }
   }
 }
 
 template <class T>
-void MapRows(const Map& map, MatrixView<const T> x, MatrixView<T> p, Share<T> share) {
-  const RowTag<T> d;
-  const size_t n = x.cols;
+void MapRows(const Map& map, MatrixView<const T> x, MatrixView<T> p, std::span<const PerRow> per_row, Share<T> share) {
   std::visit(
       [&](const auto& op) HWY_ATTR {
-        if constexpr (requires(ShortRows<T> & rows, T* const* out) { MapShortRows(op, hn::Zero(d), rows, out, n); }) {
-          if (n <= ShortRows<T>::kLongest && !HasExtremeTemperature<T>(op)) return MapShortGroups(op, x, p, share);
-        }
-        for (size_t r = share.begin; r < share.end; ++r) {
-          const auto row = PrepareRow(d, at_row(op, share.per_row, r), x.row(r), n, share.rescaled);
-          if (IsFinite(row.max)) {
-            MapRow(d, row.op, row.x, n, row.max, p.row(r), {share.scratch, share.stream});
-          } else {
-            NonFiniteRow(d, x.row(r), n, MostInfinite(op, n), p.row(r));
+        if (per_row.empty()) {
+          MapRowsBy(op, x, p, share);
+        } else {
+          for (Share<T> row = share; row.begin < share.end; ++row.begin) {
+            row.end = row.begin + 1;
+            MapRowsBy(at_row(op, per_row, row.begin), x, p, row);
           }
         }
         if (share.stream) hwy::FlushStream();
@@ -96,13 +109,13 @@ void MapRows(const Map& map, MatrixView<const T> x, MatrixView<T> p, Share<T> sh
 
 template <class T>
 void VjpRows(const Map& map, MatrixView<const T> x, MatrixView<const T> p, MatrixView<const T> g, MatrixView<T> dx,
-             std::span<const ParamGradient> gradients, Share<T> share) {
+             std::span<const PerRow> per_row, std::span<const ParamGradient> gradients, Share<T> share) {
   const RowTag<T> d;
   const size_t n = x.cols;
   std::visit(
       [&]<class Op>(const Op& common) HWY_ATTR {
         for (size_t r = share.begin; r < share.end; ++r) {
-          const Op op = at_row(common, share.per_row, r);
+          const Op op = at_row(common, per_row, r);
           const bool infinite = HasInfiniteScore(x.row(r), p.row(r), n, T(0));
           // Before dx, which may stand where an input does.
           ParamValues<Op> dparams = {};
@@ -223,14 +236,14 @@ constexpr std::size_t kStreamedBytes = std::size_t{16} << 20;
 
 // Shares the rows of x out and calls rows(share) for each piece.
 template <class T, class Rows>
-void for_shares(MatrixView<const T> x, const T* out, const Rows& rows, std::span<const PerRow> per_row = {}) {
+void for_shares(MatrixView<const T> x, const T* out, const Rows& rows) {
   if (x.cols == 0) return;
   // Not over the input: its lines are in cache already.
   const bool stream = out != x.data && x.rows * x.cols * sizeof(T) >= kStreamedBytes;
   parallel_rows(x.rows, x.cols, [&](std::size_t begin, std::size_t end) {
     const std::size_t padded = (x.cols + x.cols / 64 + 79) / 16 * 16;
     double* memory = scratch(2 * padded);
-    rows(Share<T>{begin, end, memory, reinterpret_cast<T*>(memory + padded), stream, per_row});
+    rows(Share<T>{begin, end, memory, reinterpret_cast<T*>(memory + padded), stream});
   });
 }
 
@@ -262,8 +275,7 @@ void apply(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixVi
   std::visit([&](const auto& op) { check_params(op, per_row, x.rows); }, map);
   check_map(name_of(map), x, "p", p);
   const auto rows = kernels<T>().map;
-  for_shares<T>(
-      x, p.data, [&](Share<T> share) { rows(map, x, p, share); }, per_row);
+  for_shares<T>(x, p.data, [&](Share<T> share) { rows(map, x, p, per_row, share); });
 }
 
 template <class T>
@@ -281,8 +293,7 @@ void apply_vjp(const Map& map, MatrixView<const std::type_identity_t<T>> x, Matr
     for (const ParamGradient& asked : gradients) std::fill(asked.values.begin(), asked.values.end(), 0.0);
   }
   const auto rows = kernels<T>().vjp;
-  for_shares<T>(
-      x, dx.data, [&](Share<T> share) { rows(map, x, p, g, dx, gradients, share); }, per_row);
+  for_shares<T>(x, dx.data, [&](Share<T> share) { rows(map, x, p, g, dx, per_row, gradients, share); });
 }
 
 template <class T>

@@ -146,6 +146,12 @@ HWY_INLINE size_t MostInfinite(const Op& /*op*/, size_t n) {
   return n;
 }
 
+// Whether MapShortRows, where there is one, takes this op: overloaded for maps of which it takes some.
+template <class Op>
+HWY_INLINE bool HasShortRows(const Op& /*op*/) {
+  return true;
+}
+
 // logsumexp of a row whose maximum is not finite: that maximum, unless a NaN hides behind it.
 template <class T>
 HWY_NOINLINE T NonFiniteLogSumExp(const T* x, size_t n) {

@@ -67,21 +67,6 @@ class TaylorPolynomial {
   double coefficient_[65], rest_[65];
 };
 
-// Widens the scores of a row: visit(i, count, float64 scores) in order.
-template <class T, class Visit>
-HWY_INLINE void ForEachWide(RowTag<T> /*d*/, const T* x, size_t n, Visit&& visit) {
-  const RowTag<double> d64;
-  const hn::Rebind<T, RowTag<double>> narrow;
-  ForEachVector(d64, n, [&](size_t i, size_t count) HWY_ATTR {
-    const auto xi = LoadUpTo(narrow, x + i, count, T(0));
-    if constexpr (sizeof(T) == 8) {
-      visit(i, count, xi);
-    } else {
-      visit(i, count, hn::PromoteTo(d64, xi));
-    }
-  });
-}
-
 // The largest |x| among finite scores.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE double LargestMagnitude(D d, const T* x, size_t n) {
@@ -98,7 +83,8 @@ HWY_INLINE void MapRow(D d, const TaylorSoftmax& op, const T* x, size_t n, T /*m
   const RowTag<double> d64;
   const TaylorPolynomial f(static_cast<int>(op.order), LargestMagnitude(d, x, n));
   const auto absent = hn::Set(d64, -kInfinity<double>);
-  ForEachWide(d, x, n, [&](size_t i, size_t count, hn::Vec<RowTag<double>> xi) HWY_ATTR {
+  ForEachVector(d64, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto xi = LoadWide(d64, x + i, count, T(0));
     const auto v = hn::IfThenZeroElse(hn::Eq(xi, absent), f(xi));
     StoreUpTo(v, d64, count, workspace.scratch + i);
   });
@@ -113,7 +99,8 @@ HWY_INLINE void VjpRow(D d, const TaylorSoftmax& op, const T* x, const T* p, con
   const RowTag<double> d64;
   const TaylorPolynomial f(static_cast<int>(op.order), LargestMagnitude(d, x, n));
   const double mean = DotWithDistribution(d, p, g, n);
-  ForEachWide(d, x, n, [&](size_t i, size_t count, hn::Vec<RowTag<double>> xi) HWY_ATTR {
+  ForEachVector(d64, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto xi = LoadWide(d64, x + i, count, T(0));
     StoreUpTo(hn::Div(f.Derivative(xi), f(xi)), d64, count, workspace.scratch + i);
   });
   for (size_t i = 0; i < n; ++i) {

@@ -248,6 +248,39 @@ HWY_INLINE hn::Vec<D> Log(D d, hn::Vec<D> x) {
   return hn::IfThenElse(hn::IsNaN(x), x, y);
 }
 
+// log(1 + v) for v > -1, accurate relative to itself; +inf gives a number above the logarithm of every finite one. Never
+// falls as v rises.
+//
+// As in Log, 1 + v = 2^k (1 + f), and where k = 0 f is v itself, which 1 + v would round. f is a multiple of half the last
+// place of 1 + v, so from one value to the next f grows by at least 2^-25 (in float32), while what is added to it, LogTail of
+// at most 0.07 in size, is rounded to multiples of 2^-27 and less: the sum cannot fall. From one k to the next the roundings
+// are 2^-26 at most on either side, the growth again at least 2^-25.
+template <class D>
+HWY_INLINE hn::Vec<D> Log1p(D d, hn::Vec<D> v) {
+  using T = hn::TFromD<D>;
+  using C = LogConstants<T>;
+  constexpr int kMantissaBits = ExpConstants<T>::kMantissaBits;
+  const hn::RebindToSigned<D> di;
+  const hn::RebindToUnsigned<D> du;
+  const auto one = hn::Set(d, T(1));
+  const auto moved = hn::Add(hn::BitCast(di, hn::Add(v, one)), hn::Set(di, C::kOneBits - C::kSqrtHalfBits));
+  const auto exponent = hn::BitCast(di, hn::ShiftRight<kMantissaBits>(hn::BitCast(du, moved)));
+  const auto m = hn::BitCast(d, hn::Add(hn::And(moved, hn::Set(di, C::kMantissaMask)), hn::Set(di, C::kSqrtHalfBits)));
+  const auto magic = hn::Set(d, ExpConstants<T>::kMagic);
+  auto k = hn::Sub(hn::BitCast(d, hn::Add(exponent, hn::BitCast(di, magic))), magic);
+  k = hn::Sub(k, hn::Set(d, T(ExpConstants<T>::kBias)));
+  const auto f = hn::IfThenElse(hn::Eq(k, hn::Zero(d)), v, hn::Sub(m, one));
+  const auto tail = hn::MulAdd(k, hn::Set(d, ExpConstants<T>::kLn2Low), LogTail(d, f));
+  const auto y = hn::MulAdd(k, hn::Set(d, ExpConstants<T>::kLn2High), hn::Add(f, tail));
+  return hn::IfThenElse(hn::IsNaN(v), v, y);
+}
+
+// base^exponent of one float64 number, base > 0: the same bits wherever the kernels give the same.
+HWY_INLINE double Power(double base, double exponent) {
+  const RowTag<double> d;
+  return hn::GetLane(Exp(d, hn::Mul(hn::Set(d, exponent), Log(d, hn::Set(d, base)))));
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace entropic
 HWY_AFTER_NAMESPACE();

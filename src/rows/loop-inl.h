@@ -62,6 +62,26 @@ HWY_INLINE void StoreUpTo(hn::Vec<D> v, D d, size_t count, T* p) {
 #endif
 }
 
+// The same as float64, whatever the row's type.
+template <class T>
+HWY_INLINE hn::Vec<RowTag<double>> LoadWide(RowTag<double> d, const T* HWY_RESTRICT x, size_t count, T fill) {
+  const hn::Rebind<T, RowTag<double>> narrow;
+  if constexpr (sizeof(T) == 8) {
+    return LoadUpTo(d, x, count, fill);
+  } else {
+    return hn::PromoteTo(d, LoadUpTo(narrow, x, count, fill));
+  }
+}
+template <class T>
+HWY_INLINE void StoreNarrow(hn::Vec<RowTag<double>> v, RowTag<double> d, size_t count, T* p) {
+  const hn::Rebind<T, RowTag<double>> narrow;
+  if constexpr (sizeof(T) == 8) {
+    StoreUpTo(v, d, count, p);
+  } else {
+    StoreUpTo(hn::DemoteTo(narrow, v), narrow, count, p);
+  }
+}
+
 // visit(i, count) for each vector of a row of n: the elements i .. i + count - 1.
 template <class D, class Visit>
 HWY_INLINE void ForEachVector(D d, size_t n, Visit&& visit) {

@@ -96,6 +96,45 @@ inline Row map(const entropic::Sparsemax& op, const Row& x) {
   return z;
 }
 
+// p = (c + b z)^(1/b) with c = p_max^b, by bisection of p_max's logarithm: every alpha > 0 in one formula, (1 + b z/c)^(1/b)
+// p_max, whose limit at b = 0 is softmax.
+inline Row map(const entropic::Entmax& op, const Row& x) {
+  const long double max = *std::max_element(x.begin(), x.end());
+  const long double b = static_cast<long double>(op.alpha) - 1;
+  const auto probabilities = [&](long double s) {  // s = -log p_max
+    Row p;
+    for (const long double score : x) {
+      const long double z = (score - max) / op.temperature;
+      const long double v = z == 0 ? 0 : b * z * std::exp(b * s);
+      const long double log_ratio = b == 0 ? z : v <= -1 ? -HUGE_VALL : std::log1p(v) / b;
+      p.push_back(std::isinf(score) ? 0 : std::exp(log_ratio - s));
+    }
+    return p;
+  };
+  const auto log_sum = [&](long double s) {
+    long double total = 0;
+    for (const long double mass : probabilities(s)) total += mass;
+    return std::log(total);
+  };
+  // False position between s with a sum of at least and at most 1; a bisection where an end has stayed for three steps.
+  long double low = 0, high = std::log(static_cast<long double>(x.size())) + 1;
+  long double at_low = log_sum(low), at_high = log_sum(high);
+  bool was_low = false;
+  for (int stayed = 0; at_low > 0 && high - low > 0x1p-63L * high;) {
+    long double middle = at_low > at_high ? low + (high - low) * (at_low / (at_low - at_high)) : low;
+    if (stayed >= 3 || !(middle > low && middle < high)) middle = (low + high) / 2, stayed = 0;
+    if (middle == low || middle == high) break;
+    const long double value = log_sum(middle);
+    const bool is_low = value > 0;
+    stayed = is_low == was_low ? stayed + 1 : 0;
+    was_low = is_low;
+    (is_low ? low : high) = middle;
+    (is_low ? at_low : at_high) = value;
+    if (value == 0) low = high = middle;
+  }
+  return normalized(probabilities(high));
+}
+
 // J^T g, from the oracle's own p.
 
 // p (g - <g, p>) with every entry multiplied by factor(i).
@@ -119,6 +158,22 @@ inline Row vjp(const entropic::Sparsemax& op, const Row& x, const Row& g) {
   }
   for (std::size_t i = 0; i < p.size(); ++i) p[i] = p[i] > 0 ? (g[i] - sum / support) / op.temperature : 0;
   return p;
+}
+
+inline Row vjp(const entropic::Entmax& op, const Row& x, const Row& g) {
+  const Row p = map(op, x);
+  Row s;
+  std::size_t pivot = 0;  // where s is largest: there g is taken as 0, so that nothing is lost beside it
+  for (const long double mass : p) {
+    s.push_back(mass > 0 ? std::pow(mass, 2 - static_cast<long double>(op.alpha)) : 0);
+    if (s.back() > s[pivot]) pivot = s.size() - 1;
+  }
+  long double dot = 0, total = 0;
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    if (p[i] > 0) dot += s[i] * (g[i] - g[pivot]), total += s[i];
+  }
+  for (std::size_t i = 0; i < p.size(); ++i) s[i] = p[i] > 0 ? s[i] * ((g[i] - g[pivot]) - dot / total) / op.temperature : 0;
+  return s;
 }
 
 inline Row vjp(const entropic::TaylorSoftmax& op, const Row& x, const Row& g) {

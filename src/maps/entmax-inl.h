@@ -1,0 +1,415 @@
+// entmax of one row, for every alpha.
+//
+// With b = alpha - 1, z = (x - max)/T <= 0 and c = p_max^b, all cases are p = (c + b z)^(1/b), 0 where the base is negative;
+// c is the root of sum p = 1. Three ways to it:
+//   alpha >= 1.25  the terms u = b z above -1 are packed in float64 and c solved on those few; one sweep writes (c + u)^(1/b).
+//   alpha > 2      the same, but (c + u)^(1/b) is infinitely steep at the edge of the support: solved in p at the edge.
+//   alpha < 1.25   where b is small, c is near 1 and the rounding of c + u would be magnified by 1/b. Hence
+//                  p = p_max (1 + v)^(1/b), v = b z/c, by log(1 + v) of a small v, divided by its sum as softmax is:
+//                  a softmax at inverse temperature 1/c whose exp is bent by b. Also for alpha < 1, where all have mass.
+// alpha = 1 and alpha = 2 are softmax and sparsemax themselves.
+
+#if defined(ENTROPIC_MAPS_ENTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ENTROPIC_MAPS_ENTMAX_INL_H_
+#undef ENTROPIC_MAPS_ENTMAX_INL_H_
+#else
+#define ENTROPIC_MAPS_ENTMAX_INL_H_
+#endif
+
+#include "entropic/maps.h"
+#include "src/maps/softmax-inl.h"
+#include "src/maps/sparsemax-inl.h"
+#include "src/per_row.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic {
+namespace HWY_NAMESPACE {
+
+// b = alpha - 1. Nearer to 0 than 2^-26 (2^-55) entmax differs from softmax by less than a tenth of eps, and b/T is a normal
+// number for every T that PrepareRow lets through. Beyond 2^26 (2^60) only scores that share the maximum's last bits have mass.
+template <class T>
+HWY_INLINE double EntmaxPower(const Entmax& op) {
+  const double b = op.alpha - 1;
+  if (std::abs(b) <= (sizeof(T) == 4 ? 0x1p-26 : 0x1p-55)) return 0;
+  return HWY_MIN(b, sizeof(T) == 4 ? 0x1p26 : 0x1p60);
+}
+
+// q^(1/b) for q > 0, 0 below: rising, since Log and ExpScaled are. b = 1/2 needs neither.
+template <class D>
+class RootOf {
+ public:
+  HWY_INLINE RootOf(D d, double b) : exp_(d, b) {}
+  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> q) const {
+    return hn::IfThenZeroElse(hn::Le(q, hn::Zero(d)), exp_(d, Log(d, q)));
+  }
+  // The same and q^(1/b - 1).
+  HWY_INLINE void WithDerivative(D d, hn::Vec<D> q, hn::Vec<D>* terms) const {
+    terms[0] = (*this)(d, q);
+    terms[1] = hn::IfThenZeroElse(hn::Le(q, hn::Zero(d)), hn::Div(terms[0], q));
+  }
+  static HWY_INLINE double Inverse(double sum, double b) { return Power(sum, -b); }
+
+ private:
+  ExpScaled<D> exp_;
+};
+
+template <class D>
+class Square {
+ public:
+  HWY_INLINE Square(D /*d*/, double /*b*/) {}
+  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> q) const {
+    q = MaxKeepNaN(hn::Zero(d), q);
+    return hn::Mul(q, q);
+  }
+  HWY_INLINE void WithDerivative(D d, hn::Vec<D> q, hn::Vec<D>* terms) const {
+    terms[1] = MaxKeepNaN(hn::Zero(d), q);
+    terms[0] = hn::Mul(terms[1], terms[1]);
+  }
+  static HWY_INLINE double Inverse(double sum, double /*b*/) { return 1 / std::sqrt(sum); }
+};
+
+// c, as high + low, with sum max(c + u_i, 0)^(1/b) = 1 for n numbers u <= 0 with maximum 0, filled up with -1 to a multiple
+// of 16; 1/4 <= b <= 1.
+//
+// Newton's iteration on the norm (sum (c + u)^(1/b))^b: as a norm of a positive part it is convex in c, so that from c = 1
+// the iteration falls to the root and never passes it; and it is linear in c where all terms are equal, so that flat scores
+// take a step or two. At b = 1 it is Michelot's.
+template <template <class> class Root>
+HWY_INLINE Threshold PowerThreshold(double b, const double* u, size_t n) {
+  const RowTag<double> d;
+  const Root<RowTag<double>> root(d, b);
+  double c = 1;
+  for (;;) {
+    const auto at = hn::Set(d, c);
+    double sums[2];
+    Sums(d, n, sums, [&](size_t i, size_t /*count*/, hn::Vec<RowTag<double>>* terms) HWY_ATTR {
+      root.WithDerivative(d, hn::Add(hn::LoadU(d, u + i), at), terms);
+    });
+    const double step = (1 - root.Inverse(sums[0], b)) * sums[0] / sums[1];
+    // The error after this step is of the order of its square. A NaN ends the search.
+    if (!(std::abs(step) > 0x1p-44 * c)) return {c, -step};
+    c -= step;
+  }
+}
+
+// For b > 1: the root as p at the edge of the support. Entries equal to `edge`, the lowest that have mass, get `p`; those
+// above it (u - edge + p^b)^(1/b).
+struct Edge {
+  double edge, p;
+};
+
+// sum_i (u_i - edge + p^b)^(1/b) = 1 for b > 1. First the edge: the lowest u such that the terms above it sum to at most 1,
+// by narrowing an interval of c = -u at the mean of the candidates inside. Then p: each term is the b-norm of p and a constant,
+// so their sum is convex in p, and Newton's iteration from 1 (no rounding of c can hide a small p from it) falls to the root.
+HWY_INLINE Edge EdgeThreshold(double b, const double* u, size_t n) {
+  const RowTag<double> d;
+  using V = hn::Vec<RowTag<double>>;
+  const RootOf<RowTag<double>> root(d, b);
+  const auto sum_at = [&](double c) HWY_ATTR {
+    const auto at = hn::Set(d, c);
+    return Sum(d, n, [&](size_t i, size_t) HWY_ATTR { return root(d, hn::Add(hn::LoadU(d, u + i), at)); });
+  };
+  double low = 0, high = 1;
+  for (;;) {
+    const V from = hn::Set(d, -high), to = hn::Set(d, -low);
+    double sums[2];
+    Sums(d, n, sums, [&](size_t i, size_t, V* terms) HWY_ATTR {
+      const V ui = hn::LoadU(d, u + i);
+      const auto inside = hn::And(hn::Gt(ui, from), hn::Lt(ui, to));
+      terms[0] = hn::IfThenElseZero(inside, ui);
+      terms[1] = hn::IfThenElseZero(inside, hn::Set(d, 1.0));
+    });
+    if (sums[1] == 0) break;
+    double middle = -sums[0] / sums[1];
+    if (!(middle < high)) middle = std::nextafter(high, 0);
+    const double sum = sum_at(middle);
+    if (sum != sum) return {0, sum};
+    (sum > 1 ? high : low) = middle;
+  }
+  const V bound = hn::Set(d, -low);
+  V lowest = hn::Zero(d);
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const V ui = LoadUpTo(d, u + i, count, 0.0);
+    lowest = hn::Min(lowest, hn::IfThenElseZero(hn::Ge(ui, bound), ui));
+  });
+  const double edge = FoldLanes(d, lowest, [](auto a, auto c) HWY_ATTR { return hn::Min(a, c); });
+
+  const V at_edge = hn::Set(d, edge);
+  double p = 1;
+  for (;;) {
+    const double lift = p > 0 ? Power(p, b) : 0;
+    double sums[3];
+    Sums(d, n, sums, [&](size_t i, size_t, V* terms) HWY_ATTR {
+      const V ui = hn::LoadU(d, u + i);
+      const auto above = hn::Gt(ui, at_edge);
+      root.WithDerivative(d, hn::Add(hn::Sub(ui, at_edge), hn::Set(d, lift)), terms);
+      terms[0] = hn::IfThenElseZero(above, terms[0]);
+      terms[1] = hn::IfThenElseZero(above, terms[1]);
+      terms[2] = hn::IfThenElseZero(hn::Eq(ui, at_edge), hn::Set(d, 1.0));
+    });
+    const double slope = sums[2] + (lift > 0 ? lift / p * sums[1] : 0);
+    const double step = (sums[0] + sums[2] * p - 1) / slope;
+    if (step != step) return {edge, step};
+    p = HWY_MAX(p - step, 0.0);
+    if (!(std::abs(step) > 0x1p-44)) return {edge, p};
+  }
+}
+
+// p = (c + u)^(1/b) from c's upper part, exact in T, and the rest: near the edge the first sum is exact.
+template <template <class> class Root, class D, class T = hn::TFromD<D>>
+HWY_INLINE void WriteRoots(D d, double b, const RelativeScores<D>& relative, Threshold c, const T* x, size_t n, T max, T* p,
+                           bool stream) {
+  if (c.low != c.low) return FillRow(d, kNaN<T>, n, p);
+  const T high = static_cast<T>(c.high);
+  const auto c_high = hn::Set(d, high);
+  const auto c_low = hn::Set(d, static_cast<T>((c.high - static_cast<double>(high)) + c.low));
+  const Root<D> root(d, b);
+  WriteRow(d, stream, n, p, [&](size_t i, size_t count) HWY_ATTR {
+    const auto q = hn::Add(hn::Add(relative(LoadUpTo(d, x + i, count, max)), c_high), c_low);
+    if (hn::AllTrue(d, hn::Le(q, hn::Zero(d)))) return hn::Zero(d);
+    return root(d, q);
+  });
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void WriteAboveEdge(D d, double b, const RelativeScores<D>& relative, Edge edge, const T* x, size_t n, T max, T* p,
+                               bool stream) {
+  if (edge.p != edge.p) return FillRow(d, kNaN<T>, n, p);
+  // The edge is one of the u, exact in T.
+  const auto at_edge = hn::Set(d, static_cast<T>(edge.edge)), p_edge = hn::Set(d, static_cast<T>(edge.p));
+  const auto lift = hn::Set(d, static_cast<T>(edge.p > 0 ? Power(edge.p, b) : 0));
+  const RootOf<D> root(d, b);
+  WriteRow(d, stream, n, p, [&](size_t i, size_t count) HWY_ATTR {
+    const auto u = relative(LoadUpTo(d, x + i, count, max));
+    const auto out = hn::Lt(u, at_edge);
+    if (hn::AllTrue(d, out)) return hn::Zero(d);
+    const auto above = hn::Max(root(d, hn::Add(hn::Sub(u, at_edge), lift)), p_edge);
+    return hn::IfThenZeroElse(out, hn::IfThenElse(hn::Eq(u, at_edge), p_edge, above));
+  });
+}
+
+// (1 + v)^(1/b), v = b (x - max)/(T c), for b < 1/4: exp bent by b, with its value 1 at the maximum. 0 where v <= -1 and at
+// -inf. b/(T c) goes as two numbers: its rounding would be the same for all scores and move as much mass as they have.
+template <class D, class T = hn::TFromD<D>>
+class BentExp {
+ public:
+  HWY_INLINE BentExp(D d, double b, double temperature, double c, T max)
+      : exp_(d, std::abs(b)), max_(hn::Set(d, max)), rising_(b > 0) {
+    const double factor = b / (temperature * c);
+    const T high = static_cast<T>(factor);
+    high_ = hn::Set(d, high);
+    low_ = hn::Set(d, static_cast<T>(factor - static_cast<double>(high)));
+    // Farther scores are out of the support, or at the end of the type's range: no infinity meets one of the other sign.
+    constexpr double kFar = static_cast<double>(std::numeric_limits<T>::max()) / 4;
+    lowest_ = hn::Set(d, static_cast<T>(rising_ ? -HWY_MIN(2 / factor, kFar) : -kFar / HWY_MAX(-factor, 1.0)));
+  }
+
+  // Also gives 1 + v.
+  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> x, hn::Vec<D>* base) const {
+    const auto z = MaxKeepNaN(lowest_, hn::Sub(x, max_));
+    const auto v = hn::MulAdd(z, high_, hn::Mul(z, low_));
+    *base = hn::Add(v, hn::Set(d, T(1)));
+    auto out = hn::Le(v, hn::Set(d, T(-1)));
+    if (rising_) {
+      if (hn::AllTrue(d, out)) return hn::Zero(d);
+      return hn::IfThenZeroElse(out, exp_(d, Log1p(d, v)));
+    }
+    out = hn::Eq(x, hn::Set(d, -kInfinity<T>));
+    return hn::IfThenZeroElse(out, exp_(d, hn::Neg(Log1p(d, v))));
+  }
+
+ private:
+  ExpScaled<D> exp_;
+  hn::Vec<D> max_, high_, low_, lowest_;
+  bool rising_;
+};
+
+// One step of the same Newton iteration as PowerThreshold's, in v: with S = sum (1 + v)^(1/b) and S1 = sum (1 + v)^(1/b - 1)
+// the next c is c - (c - S^-b) S/S1. For b < 0 the norm is concave, and c rises to the root. `weight`: each score counts so
+// often.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE double NextC(D d, double b, double temperature, double c, const T* x, size_t n, T max, double weight) {
+  const BentExp<D> exp(d, b, temperature, c, max);
+  double sums[2];
+  Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
+    hn::Vec<D> base;
+    terms[0] = exp(d, LoadUpTo(d, x + i, count, -kInfinity<T>), &base);
+    terms[1] = hn::IfThenZeroElse(hn::Eq(terms[0], hn::Zero(d)), hn::Div(terms[0], base));
+  });
+  return c - (c - Power(weight * sums[0], -b)) * sums[0] / sums[1];
+}
+
+// c for b < 1/4, to where one more step would not be seen.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE double BentC(D d, double b, double temperature, double c, const T* x, size_t n, T max, double weight) {
+  const double enough = (sizeof(T) == 4 ? 0x1p-12 : 0x1p-27) * std::abs(b);
+  for (int i = 0; i < 100; ++i) {
+    double next = NextC(d, b, temperature, c, x, n, max, weight);
+    // A start on the wrong side of the root may overshoot: c <= 1 where b > 0, c >= 1 where b < 0.
+    if (b > 0 ? next > 1 : next < 1) next = 1;
+    const bool done = !(std::abs(next - c) > enough * c);
+    c = next;
+    if (done) break;
+  }
+  return c;
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void MapRowNearSoftmax(D d, double b, double temperature, const T* x, size_t n, T max, T* p, double* scratch) {
+  // Each step on a long row is a sweep over it: start from the c of every so manieth score, which stand for the others.
+  constexpr size_t kSample = 512;
+  double c = 1;
+  if (n >= 4 * kSample) {
+    T* const sample = reinterpret_cast<T*>(scratch);
+    const size_t stride = n / kSample;
+    for (size_t i = 0; i < kSample; ++i) sample[i] = x[i * stride];
+    c = BentC(d, b, temperature, c, sample, kSample, max, static_cast<double>(n) / kSample);
+    // A sample without a score near the maximum says nothing.
+    if (!(c > 0 && IsFinite(c))) c = 1;
+  }
+  c = BentC(d, b, temperature, c, x, n, max, 1);
+  if (c != c) return FillRow(d, kNaN<T>, n, p);
+  const BentExp<D> exp(d, b, temperature, c, max);
+  const double sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    hn::Vec<D> base;
+    const auto e = exp(d, LoadUpTo(d, x + i, count, -kInfinity<T>), &base);
+    StoreUpTo(e, d, count, p + i);
+    return e;
+  });
+  ScaleRow(d, static_cast<T>(1 / sum), n, p);
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void MapRow(D d, const Entmax& op, const T* x, size_t n, T max, T* p, Workspace workspace) {
+  const double b = EntmaxPower<T>(op);
+  if (b == 0) return MapRow(d, Softmax{.temperature = op.temperature}, x, n, max, p, workspace);
+  if (b == 1) return MapRow(d, Sparsemax{.temperature = op.temperature}, x, n, max, p, workspace);
+  if (b < 0.25) return MapRowNearSoftmax(d, b, op.temperature, x, n, max, p, workspace.scratch);
+
+  // Only u = b z above -1 can have mass.
+  const RelativeScores<D> relative(hn::Set(d, max), op.temperature / b);
+  const size_t kept = FilterAbove(d, relative, x, n, T(-1), workspace.scratch);
+  if (b > 1) {
+    const Edge edge = EdgeThreshold(b, workspace.scratch, kept);
+    WriteAboveEdge(d, b, relative, edge, x, n, max, p, workspace.stream);
+  } else if (b == 0.5) {
+    WriteRoots<Square>(d, b, relative, PowerThreshold<Square>(b, workspace.scratch, kept), x, n, max, p, workspace.stream);
+  } else {
+    WriteRoots<RootOf>(d, b, relative, PowerThreshold<RootOf>(b, workspace.scratch, kept), x, n, max, p, workspace.stream);
+  }
+}
+
+HWY_INLINE bool HasShortRows(const Entmax& op) { return op.alpha == 1 || op.alpha == 1.5 || op.alpha == 2; }
+
+// alpha = 1.5 for a group of rows of at most ShortRows::kLongest: PowerThreshold's steps on all entries in T, each row until
+// its own step is small. The last step is the low part of c.
+template <class T>
+HWY_INLINE void MapShortRows(const Entmax& op, hn::Vec<RowTag<T>> max, ShortRows<T>& rows, T* const* p, size_t count) {
+  using V = hn::Vec<RowTag<T>>;
+  if (op.alpha == 1) return MapShortRows(Softmax{.temperature = op.temperature}, max, rows, p, count);
+  if (op.alpha == 2) return MapShortRows(Sparsemax{.temperature = op.temperature}, max, rows, p, count);
+  const RowTag<T> d;
+  const RelativeScores<RowTag<T>> relative(max, op.temperature * 2);
+  rows.Transform([&](V x) HWY_ATTR { return relative(x); });
+
+  const V zero = hn::Zero(d);
+  // 64 squares of it are below the error of the sum.
+  const V enough = hn::Set(d, T(sizeof(T) == 4 ? 0x1p-14 : 0x1p-29));
+  V c = hn::Set(d, T(1)), step;
+  for (;;) {
+    V sums[2];
+    rows.template Sums<2>(sums, [&](V u, V* terms) HWY_ATTR {
+      terms[1] = MaxKeepNaN(zero, hn::Add(u, c));
+      terms[0] = hn::Mul(terms[1], terms[1]);
+    });
+    // (1 - 1/norm) sum/slope = (sum - norm)/slope.
+    step = hn::Div(hn::Sub(sums[0], hn::Sqrt(sums[0])), sums[1]);
+    const auto far = hn::Gt(hn::Abs(step), hn::Mul(c, enough));
+    if (hn::AllFalse(d, far)) break;
+    c = hn::Sub(c, hn::IfThenElseZero(far, step));
+  }
+
+  HWY_ALIGN T high[ShortRows<T>::kLanes], low[ShortRows<T>::kLanes];
+  hn::Store(c, d, high);
+  hn::Store(step, d, low);
+  const auto c_high = rows.Spread(high), c_low = rows.Spread(low);
+  rows.Store(p, count, [&](V u) HWY_ATTR {
+    const V q = MaxKeepNaN(hn::Zero(d), hn::Sub(hn::Add(u, c_high), c_low));
+    return hn::Mul(q, q);
+  });
+}
+
+// dx = s (g - <s,g>/sum s) / T with s = p^(2 - alpha) on the support, in float64: for alpha > 2 s may be large, and so may the
+// gradient. g enters as its difference to that where s is largest, so that <s,g> does not lose the others' part.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void VjpRow(D d, const Entmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace) {
+  const double b = EntmaxPower<T>(op);
+  if (b == 0) return VjpRow(d, Softmax{.temperature = op.temperature}, x, p, g, n, dx, workspace);
+  if (b == 1) return VjpRow(d, Sparsemax{.temperature = op.temperature}, x, p, g, n, dx, workspace);
+  const RowTag<double> d64;
+  using V = hn::Vec<RowTag<double>>;
+  size_t pivot = 0;
+  for (size_t i = 1; i < n; ++i) {
+    if (p[i] > T(0) && (!(p[pivot] > T(0)) || (b < 1 ? p[i] > p[pivot] : p[i] < p[pivot]))) pivot = i;
+  }
+  const V pivot_g = hn::Set(d64, static_cast<double>(g[pivot]));
+  const auto difference = [&](size_t i, size_t count) HWY_ATTR { return hn::Sub(LoadWide(d64, g + i, count, T(0)), pivot_g); };
+  const bool is_root = b == 0.5;
+  double sums[2];
+  Sums(d64, n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
+    const V pi = LoadWide(d64, p + i, count, T(0));
+    const auto out = hn::Eq(pi, hn::Zero(d64));
+    terms[0] = terms[1] = hn::Zero(d64);
+    if (!hn::AllTrue(d64, out)) {
+      const V s = is_root ? hn::Sqrt(pi) : Exp(d64, hn::Mul(hn::Set(d64, 1 - b), Log(d64, pi)));
+      terms[0] = hn::IfThenZeroElse(out, s);
+      terms[1] = hn::IfThenZeroElse(out, hn::Mul(s, difference(i, count)));
+    }
+    StoreUpTo(terms[0], d64, count, workspace.scratch + i);
+  });
+  const V mean = hn::Set(d64, sums[1] / sums[0]);
+  const DividedBy<RowTag<double>> divided(op.temperature);
+  ForEachVector(d64, n, [&](size_t i, size_t count) HWY_ATTR {
+    const V s = LoadUpTo(d64, workspace.scratch + i, count, 0.0);
+    const V v = divided(hn::Mul(s, hn::Sub(difference(i, count), mean)));
+    StoreNarrow(hn::IfThenZeroElse(hn::Eq(s, hn::Zero(d64)), v), d64, count, dx + i);
+  });
+}
+
+// <g, dp/d alpha>. With L = log p, h = -p L, y = -b L and r = p L^2 psi(y), psi(y) = 2 (e^y - 1 - y)/y^2, the formula of
+// Correia, Niculae and Martins, which divides differences by b and b^2, is without any rest
+//   dp/d alpha = (p R - r + b (h R - r H)) / (2 sum s),   R = sum r, H = sum h, s = p e^y = p^(2 - alpha):
+// nothing cancels as alpha goes through 1.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE ParamValues<Entmax> ParamVjpRow(D /*d*/, const Entmax& op, const T* /*x*/, const T* p, const T* g, size_t n,
+                                           Workspace /*workspace*/) {
+  const RowTag<double> d;
+  using V = hn::Vec<RowTag<double>>;
+  const double b = op.alpha - 1;
+  const V one = hn::Set(d, 1.0);
+  double sums[6];
+  Sums(d, n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
+    const V pi = LoadWide(d, p + i, count, T(0)), gi = LoadWide(d, g + i, count, T(0));
+    const auto out = hn::Eq(pi, hn::Zero(d));
+    const V log_p = Log(d, pi);
+    // e^600 and its sums are numbers; where y is larger, alpha moves nothing that is left.
+    const V y = hn::Min(hn::Mul(log_p, hn::Set(d, -b)), hn::Set(d, 600.0));
+    const V exp_y = Exp(d, y);
+    V series = hn::Zero(d);
+    for (int k = 15; k >= 2; --k) series = hn::MulAdd(series, hn::Mul(y, hn::Set(d, 1.0 / (k + 1))), one);
+    const V closed = hn::Div(hn::Sub(hn::Sub(exp_y, one), y), hn::Mul(hn::Mul(y, y), hn::Set(d, 0.5)));
+    const V psi = hn::IfThenElse(hn::Lt(hn::Abs(y), one), series, closed);
+    const V h = hn::Neg(hn::Mul(pi, log_p));
+    const V r = hn::Neg(hn::Mul(h, hn::Mul(log_p, psi)));
+    const V values[6] = {hn::Mul(pi, exp_y), h, r, hn::Mul(gi, pi), hn::Mul(gi, h), hn::Mul(gi, r)};
+    for (size_t k = 0; k < 6; ++k) terms[k] = hn::IfThenZeroElse(out, values[k]);
+  });
+  const auto [s, h, r, gp, gh, gr] = sums;
+  return {(r * (gp + b * gh) - gr * (1 + b * h)) / (2 * s)};
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic
+HWY_AFTER_NAMESPACE();
+
+#endif  // ENTROPIC_MAPS_ENTMAX_INL_H_
