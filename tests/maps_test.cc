@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <set>
 
 #include "entropic/threads.h"
@@ -110,16 +111,33 @@ oracle::Row tolerances(const Op&, const oracle::Row& p) {
   return bounds;
 }
 
+// Where rounding may decide between results, those that agree with the definition.
+template <class T, class Op>
+std::vector<oracle::Row> conforming(const Op& op, const oracle::Row& x) {
+  return oracle::conforming(op, x, sizeof(T) == 4 ? 0x1p-20L : 0x1p-40L);
+}
+
+// Whether every entry of `got` is within the stated error of one of them; if not, where it leaves the first.
+template <class T, class Op>
+testing::AssertionResult is_one_of(const Op& op, const std::vector<oracle::Row>& rows, const std::vector<T>& got) {
+  testing::AssertionResult result = testing::AssertionSuccess();
+  for (const oracle::Row& want : rows) {
+    const oracle::Row bounds = tolerances<T>(op, want);
+    std::size_t i = 0;
+    while (i < want.size() && std::abs(got[i] - want[i]) <= bounds[i]) ++i;
+    if (i == want.size()) return testing::AssertionSuccess();
+    if (result) {
+      result = testing::AssertionFailure() << "entry " << i << " is " << got[i] << ", should be " << want[i];
+    }
+  }
+  return result;
+}
+
 TEST(Maps, AgreeWithTheDefinition) {
   for_each_variant([]<class Op, class T>(const Op& op, T) {
     for (const Case<T>& c : support::finite_cases<T>()) {
-      const oracle::Row x = wide(c.x), want = oracle::map(op, x), bounds = tolerances<T>(op, want);
-      support::for_each_target([&](const std::string&) {
-        const std::vector<T> got = run(op, c.x);
-        for (std::size_t i = 0; i < want.size(); ++i) {
-          ASSERT_LE(std::abs(got[i] - want[i]), bounds[i]) << c.name << " entry " << i << " is " << got[i];
-        }
-      });
+      const std::vector<oracle::Row> want = conforming<T>(op, wide(c.x));
+      support::for_each_target([&](const std::string&) { ASSERT_TRUE(is_one_of(op, want, run(op, c.x))) << c.name; });
     }
   });
 }
@@ -434,14 +452,9 @@ TEST(Maps, LongRows) {
   for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
     for (const double scale : {0.0, 1e-2, 1.0, 8.0}) {
       const std::vector<float> x = support::normal_row<float>(131072, scale, 0, 18);
-      const oracle::Row want = oracle::map(typical<Op>(), wide(x)), bounds = tolerances<float>(Op{}, want);
       const std::vector<float> got = run(typical<Op>(), x);
-      double sum = 0;
-      for (std::size_t i = 0; i < x.size(); ++i) {
-        ASSERT_LE(std::abs(got[i] - want[i]), bounds[i]) << i;
-        sum += got[i];
-      }
-      EXPECT_NEAR(sum, 1, 1e-6) << Op::kDescription.name << " scale " << scale;
+      EXPECT_TRUE(is_one_of(Op{}, conforming<float>(typical<Op>(), wide(x)), got));
+      EXPECT_NEAR(std::accumulate(got.begin(), got.end(), 0.0), 1, 1e-6) << Op::kDescription.name << " scale " << scale;
     }
   });
 }

@@ -62,13 +62,36 @@ inline Row map(const entropic::SigSoftmax&, const Row& x) {
   return normalized(terms);
 }
 
-inline Row map(const entropic::TopKSoftmax& op, const Row& x) {
+// Indices by falling score, of equal ones the lower first.
+inline std::vector<std::size_t> falling(const Row& x) {
   std::vector<std::size_t> order(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(), [&](std::size_t i, std::size_t j) { return x[i] > x[j]; });
+  return order;
+}
+
+inline Row map(const entropic::TopKSoftmax& op, const Row& x) {
+  const std::vector<std::size_t> order = falling(x);
   Row kept = x;
   for (std::size_t i = static_cast<std::size_t>(op.k); i < x.size(); ++i) kept[order[i]] = -HUGE_VALL;
   return map(entropic::Softmax{.temperature = op.temperature}, kept);
+}
+
+// How many of the largest scores it takes to have the part p of the mass.
+inline std::int64_t count_to_reach(long double p, double temperature, const Row& x) {
+  const Row mass = map(entropic::Softmax{.temperature = temperature}, x);
+  std::int64_t count = 0;
+  long double sum = 0;
+  for (const std::size_t i : falling(x)) {
+    if (sum >= p) break;
+    sum += mass[i], ++count;
+  }
+  return std::max<std::int64_t>(count, 1);
+}
+
+inline Row map(const entropic::TopPSoftmax& op, const Row& x) {
+  if (op.p == 1) return map(entropic::Softmax{.temperature = op.temperature}, x);
+  return map(entropic::TopKSoftmax{.k = count_to_reach(op.p, op.temperature, x), .temperature = op.temperature}, x);
 }
 
 inline Row map(const entropic::MinPSoftmax& op, const Row& x) {
@@ -94,6 +117,23 @@ inline Row map(const entropic::Sparsemax& op, const Row& x) {
   }
   for (long double& mass : z) mass = std::max(mass - tau, 0.0L);
   return z;
+}
+
+// Every result that agrees with the definition. `ambiguity` is how far a comparison of masses may be off.
+template <class Op>
+std::vector<Row> conforming(const Op& op, const Row& x, long double /*ambiguity*/) {
+  return {map(op, x)};
+}
+
+inline std::vector<Row> conforming(const entropic::TopPSoftmax& op, const Row& x, long double ambiguity) {
+  std::vector<Row> rows = {map(op, x)};
+  if (op.p == 1) return rows;
+  const std::int64_t least = count_to_reach(op.p - ambiguity, op.temperature, x);
+  const std::int64_t most = count_to_reach(op.p + ambiguity, op.temperature, x);
+  for (std::int64_t k = least; k <= most && least < most; ++k) {
+    rows.push_back(map(entropic::TopKSoftmax{.k = k, .temperature = op.temperature}, x));
+  }
+  return rows;
 }
 
 // J^T g, from the oracle's own p.
@@ -130,6 +170,10 @@ inline Row vjp(const entropic::SigSoftmax& op, const Row& x, const Row& g) {
 }
 
 inline Row vjp(const entropic::TopKSoftmax& op, const Row& x, const Row& g) {
+  return softmax_like_vjp(map(op, x), g, [&](std::size_t) { return 1 / op.temperature; });
+}
+
+inline Row vjp(const entropic::TopPSoftmax& op, const Row& x, const Row& g) {
   return softmax_like_vjp(map(op, x), g, [&](std::size_t) { return 1 / op.temperature; });
 }
 
