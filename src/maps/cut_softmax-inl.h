@@ -48,7 +48,7 @@ HWY_INLINE Cut<T> LargestOfEqualMass(D d, const T* x, const T* e, size_t n, Mass
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto in = hn::Eq(LoadUpTo(d, e + i, count, T(0)), least);
     if (hn::AllFalse(d, in)) return;
-    hn::StoreU(hn::Compress(LoadUpTo(d, x + i, count, T(0)), in), d, scratch + m);
+    hn::StoreU(CompressLanes(d, LoadUpTo(d, x + i, count, T(0)), in), d, scratch + m);
     m += hn::CountTrue(d, in);
   });
   T low = scratch[0], high = scratch[0];
@@ -85,18 +85,21 @@ HWY_INLINE void MapRow(D d, const TopPSoftmax& op, const T* x, size_t n, T max, 
   if (total != total) return FillRow(d, kNaN<T>, n, p);
 
   const MassCut<T> found = CutRowByMass(d, e, n, total, op.p, scratch);
-  Cut<T> cut = {found.least, n};
-  const T* decides = e;
-  if (found.kept < found.equal) {
-    cut = LargestOfEqualMass(d, x, e, n, found, scratch);
-    decides = x;
-  }
   const double sum = found.above + static_cast<double>(found.kept) * static_cast<double>(found.least);
   const auto inverse = hn::Set(d, static_cast<T>(1 / sum));
-  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const auto kept = cut.Keeps(d, LoadUpTo(d, decides + i, count, -kInfinity<T>), i);
-    StoreUpTo(hn::IfThenElseZero(kept, hn::Mul(LoadUpTo(d, e + i, count, T(0)), inverse)), d, count, p + i);
-  });
+  if (found.kept == found.equal) {
+    const auto least = hn::Set(d, found.least);
+    ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+      const auto ei = LoadUpTo(d, e + i, count, T(0));
+      StoreUpTo(hn::IfThenElseZero(hn::Ge(ei, least), hn::Mul(ei, inverse)), d, count, p + i);
+    });
+  } else {
+    const Cut<T> cut = LargestOfEqualMass(d, x, e, n, found, scratch);
+    ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+      const auto kept = cut.Keeps(d, LoadUpTo(d, x + i, count, -kInfinity<T>), i);
+      StoreUpTo(hn::IfThenElseZero(kept, hn::Mul(LoadUpTo(d, e + i, count, T(0)), inverse)), d, count, p + i);
+    });
+  }
 }
 
 // ceil(p m), exactly: the sign of an FMA is right. p <= 1 and m fits a double.

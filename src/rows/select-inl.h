@@ -143,7 +143,7 @@ HWY_INLINE Cut<T> LargestK(D d, const T* x, size_t n, size_t k, T* scratch) {
         const auto xi = LoadUpTo(d, block + i, count, kLowest);
         const auto in = hn::Ge(xi, limit);
         if (hn::AllFalse(d, in)) return;
-        hn::StoreU(hn::Compress(xi, in), d, packed + m);
+        hn::StoreU(CompressLanes(d, xi, in), d, packed + m);
         m += hn::CountTrue(d, in);
       });
     }
@@ -173,21 +173,6 @@ HWY_INLINE Cut<T> LargestK(D d, const T* x, size_t n, size_t k, T* scratch) {
   return {kth, EndOfFirst(d, x, n, kth, left)};
 }
 
-// Copies the entries in (low, high], 0 <= low, to `packed` in order and returns how many. `packed` may be e; room for n + 16.
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE size_t PackBetween(D d, const T* e, size_t n, T low, T high, T* packed) {
-  const auto above = hn::Set(d, low), limit = hn::Set(d, high);
-  size_t m = 0;
-  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const auto ei = LoadUpTo(d, e + i, count, T(0));
-    const auto in = hn::And(hn::Gt(ei, above), hn::Le(ei, limit));
-    if (hn::AllFalse(d, in)) return;
-    hn::StoreU(hn::Compress(ei, in), d, packed + m);
-    m += hn::CountTrue(d, in);
-  });
-  return m;
-}
-
 // The mass of the entries above `low`.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE double MassAbove(D d, const T* e, size_t n, T low) {
@@ -196,6 +181,63 @@ HWY_INLINE double MassAbove(D d, const T* e, size_t n, T low) {
     const auto ei = LoadUpTo(d, e + i, count, T(0));
     return hn::IfThenElseZero(hn::Gt(ei, limit), ei);
   });
+}
+
+// Copies the masses in (low, high], 0 <= low, to `packed` in order and returns how many. `packed` may be e; room for n + 16.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE size_t Pack(D d, const T* e, size_t n, T low, T high, T* packed) {
+  const auto above = hn::Set(d, low), limit = hn::Set(d, high);
+  size_t m = 0;
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto ei = LoadUpTo(d, e + i, count, T(0));
+    const auto in = hn::And(hn::Gt(ei, above), hn::Le(ei, limit));
+    hn::StoreU(CompressLanes(d, ei, in), d, packed + m);
+    m += hn::CountTrue(d, in);
+  });
+  return m;
+}
+
+// The same of a long row with few masses in the interval, and the mass of those above `high`: the same sum as MassAbove. Most
+// groups of 64 have none in the interval, and one branch passes over them.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE double PackFew(D d, const T* e, size_t n, T low, T high, T* packed, size_t& m) {
+  constexpr size_t N = hn::MaxLanes(D()), kVectors = 64 / N, kPart = kVectors / 4;
+  const auto above = hn::Set(d, low), limit = hn::Set(d, high);
+  Totals total;
+  size_t packed_count = 0;
+  const auto block = [&](const T* at, size_t groups) HWY_ATTR {
+    hn::Vec<D> acc[kVectors];
+    for (auto& sum : acc) sum = hn::Zero(d);
+    for (size_t g = 0; g < groups; ++g, at += 64) {
+      auto any = hn::Gt(limit, limit);
+      for (size_t v = 0; v < kVectors; ++v) {
+        const auto ei = hn::LoadU(d, at + v * N);
+        acc[v] = hn::Add(acc[v], hn::IfThenElseZero(hn::Gt(ei, limit), ei));
+        any = hn::Or(any, hn::And(hn::Gt(ei, above), hn::Le(ei, limit)));
+      }
+      if (hn::AllFalse(d, any)) continue;
+      for (size_t v = 0; v < kVectors; ++v) {
+        const auto ei = hn::LoadU(d, at + v * N);
+        const auto in = hn::And(hn::Gt(ei, above), hn::Le(ei, limit));
+        hn::StoreU(CompressLanes(d, ei, in), d, packed + packed_count);
+        packed_count += hn::CountTrue(d, in);
+      }
+    }
+    for (size_t v = 0; v < kPart; ++v) {
+      total.Add(d, v, hn::Add(hn::Add(acc[v], acc[v + 2 * kPart]), hn::Add(acc[v + kPart], acc[v + 3 * kPart])));
+    }
+  };
+  size_t i = 0;
+  for (; i + 256 <= n; i += 256) block(e + i, 4);
+  if (i < n) {
+    HWY_ALIGN T rest[256];
+    const size_t groups = (n - i + 63) / 64;
+    FillRow(d, T(0), groups * 64, rest);
+    std::memcpy(rest, e + i, (n - i) * sizeof(T));
+    block(rest, groups);
+  }
+  m = packed_count;
+  return total.Fold();
 }
 
 // A cut through masses: entries above `least` stay, they have mass `above`; of the `equal` entries equal to it `kept` stay.
@@ -209,9 +251,9 @@ struct MassCut {
 // The cut that keeps the fewest of the largest masses e such that `above` and theirs reach `target`, or all. Masses are
 // positive; e is overwritten; room for n + 16.
 //
-// Every sweep decides one half of the interval of numbers that is left and drops the other's entries: with masses that are
-// exponentials of scores, whose bits are nearly linear in the score, about half of them. It ends when all that are left are
-// equal.
+// A bisection over the numbers between the smallest and the largest: with masses that are exponentials of scores, whose bits
+// are nearly linear in the score, every step about halves the entries left. A sum is cheap and packing is not, so the entries
+// that have fallen out are dropped after every third step. It ends when all that are left are equal.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE MassCut<T> CutByMass(D d, T* e, size_t n, double above, double target) {
   using O = Ordered<T>;
@@ -223,67 +265,100 @@ HWY_INLINE MassCut<T> CutByMass(D d, T* e, size_t n, double above, double target
       const size_t kept = needed < 1 ? 1 : needed < static_cast<double>(n) ? static_cast<size_t>(needed) : n;
       return {low, n, kept, above};
     }
-    const T middle = O::To(O::From(low) + (O::From(high) - O::From(low)) / 2);
-    const double upper = MassAbove(d, e, n, middle);
-    if (above + upper >= target) {
-      low = middle;
-    } else {
-      above += upper;
-      high = middle;
-      low = T(0);
+    auto from = O::From(low) - 1, to = O::From(high);
+    double dropped = 0;
+    for (int step = 0; step < 3 && to - from > 1; ++step) {
+      const auto middle = from + (to - from) / 2;
+      const double upper = MassAbove(d, e, n, O::To(middle));
+      if (above + upper >= target) {
+        from = middle;
+      } else {
+        dropped = upper;
+        to = middle;
+      }
     }
-    n = PackBetween(d, e, n, low, high, e);
+    above += dropped;
+    n = Pack(d, e, n, O::To(from), O::To(to), e);
   }
 }
 
-// The same for all masses of a row with sum `total` and maximum 1, of which the part p < 1 is to stay. Leaves e as it is;
+// An interval of masses (low, high], as ordered integers.
+template <class T>
+struct MassBracket {
+  typename Ordered<T>::Bits low, high;
+};
+
+// Where the cut of CutRowByMass is, by a sample of 16 entries of every 1024 and one sweep: a guess, and (0, 1] without one.
+//
+// The masses that are to go are many and none of them is large: so the sample knows well how much of them is below a given
+// mass, also where a few large ones that it missed make most of the total. It says where the cut is to an eighth of what is
+// to go, the sum over the whole row in the middle of that corrects it, and what is left is a few hundred entries.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE MassBracket<T> GuessBracket(D d, const T* e, size_t n, double total, double p, T* scratch) {
+  using O = Ordered<T>;
+  constexpr size_t kSampled = 16, kEvery = 1024;
+  MassBracket<T> bracket = {0, O::From(T(1))};
+  size_t m = 0;
+  for (size_t i = 0; i + kSampled <= n; i += kEvery, m += kSampled) std::memcpy(scratch + m, e + i, kSampled * sizeof(T));
+  m = Pack(d, scratch, m, T(0), T(1), scratch);
+  if (m == 0) return bracket;
+  const double sampled = MassAbove(d, scratch, m, T(0));
+  const double tail = (1 - p) * total * static_cast<double>(kSampled) / static_cast<double>(kEvery), margin = tail / 8;
+  T* const copy = scratch + m + 16;
+  if (sampled > tail - margin) {
+    std::memcpy(copy, scratch, m * sizeof(T));
+    bracket.low = O::From(CutByMass(d, copy, m, 0, sampled - tail + margin).least) - 1;
+  }
+  if (sampled > tail + margin) {
+    bracket.high = O::From(CutByMass(d, scratch, m, 0, sampled - tail - margin).least);
+    const auto middle = bracket.low + (bracket.high - bracket.low) / 2;
+    const double missing = p * total - MassAbove(d, e, n, O::To(middle));
+    // How far from the middle the cut is if the mass between the ends is spread evenly.
+    const double between = 2 * margin * static_cast<double>(kEvery) / static_cast<double>(kSampled);
+    const double width = static_cast<double>(bracket.high - bracket.low);
+    const double shift = -missing / between * width, doubt = std::abs(shift) / 4 + width / 64;
+    if (std::abs(shift) < width / 2) {
+      bracket.low = HWY_MAX(bracket.low, middle + static_cast<typename O::Bits>(shift - doubt) - 1);
+      bracket.high = HWY_MIN(bracket.high, middle + static_cast<typename O::Bits>(shift + doubt) + 1);
+    }
+  }
+  return bracket;
+}
+
+// The cut through the masses e of a row with sum `total` and maximum 1, of which the part p < 1 is to stay. Leaves e as it is;
 // scratch for n + 16.
 //
-// A long row is first looked at through a sample, 16 entries of every 512: what it says of the small masses that are to go,
-// many and none of them large, brackets the cut well, and only the few masses in the bracket are compared closely. One sweep
-// of the row finds them, and whether the bracket was right.
+// A long row is swept for the few masses in a bracket that was guessed. Only these are compared closely. The sweep shows also
+// whether the guess was right, and if not on which side to look, with a wider one.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE MassCut<T> CutRowByMass(D d, const T* e, size_t n, double total, double p, T* scratch) {
-  constexpr size_t kChunk = 4096, kSampled = 16, kEvery = 512;
+  using O = Ordered<T>;
   const double target = p * total;
-  T low = 0, high = 1;
-  if (n >= 4 * kChunk) {
-    const auto sample = [&]() HWY_ATTR {
-      size_t m = 0;
-      for (size_t i = 0; i + kSampled <= n; i += kEvery, m += kSampled) {
-        for (size_t j = 0; j < kSampled; j += hn::Lanes(d)) hn::StoreU(hn::LoadU(d, e + i + j), d, scratch + m + j);
-      }
-      return PackBetween(d, scratch, m, T(0), T(1), scratch);
-    };
-    const double tail = (1 - p) * total * static_cast<double>(kSampled) / static_cast<double>(kEvery);
-    size_t m = sample();
-    if (m > 0) {
-      const double sampled = MassAbove(d, scratch, m, T(0));
-      const double margin = tail / 8;
-      if (sampled > tail + margin) high = CutByMass(d, scratch, m, 0, sampled - tail - margin).least;
-      m = sample();
-      if (sampled > tail - margin) low = CutByMass(d, scratch, m, 0, sampled - tail + margin).least;
-    }
-  }
-  double above = 0;
+  const auto one = O::From(T(1));
+  MassBracket<T> bracket = {0, one};
+  if (n >= 16384) bracket = GuessBracket(d, e, n, total, p, scratch);
   size_t m = 0;
-  for (size_t i = 0; i < n; i += kChunk) {
-    const size_t count = HWY_MIN(kChunk, n - i);
-    if (high < T(1)) above += MassAbove(d, e + i, count, high);
-    m += PackBetween(d, e + i, count, low, high, scratch + m);
-  }
-  if (above >= target) {
-    // The cut is above the bracket.
-    low = high, high = 1, above = 0;
-    m = PackBetween(d, e, n, low, high, scratch);
-  } else if (low > T(0)) {
-    const double reached = above + (m > 0 ? MassAbove(d, scratch, m, T(0)) : 0);
-    if (reached < target) {
-      // It is below.
-      above = reached, high = low, low = 0;
-      m = PackBetween(d, e, n, low, high, scratch);
+  double above = 0;
+  int moved = 0;  // a bracket that has moved moves on the same way: rounding must not send it back
+  for (auto width = bracket.high - bracket.low; bracket.low > 0 || bracket.high < one;) {
+    above = PackFew(d, e, n, O::To(bracket.low), O::To(bracket.high), scratch, m);
+    if (moved >= 0 && above >= target) {
+      moved = 1;
+    } else if (moved <= 0 && bracket.low > 0 && above + MassAbove(d, scratch, m, T(0)) < target) {
+      moved = -1;
+    } else {
+      break;
+    }
+    width = width < one / 8 ? width * 8 : one;
+    if (moved > 0) {
+      bracket.low = bracket.high;
+      bracket.high = one - bracket.low > width ? bracket.low + width : one;
+    } else {
+      bracket.high = bracket.low;
+      bracket.low = bracket.high > width ? bracket.high - width : 0;
     }
   }
+  if (bracket.low == 0 && bracket.high == one) m = Pack(d, e, n, T(0), T(1), scratch);
   // By rounding, all that there is does not quite reach the target.
   if (m == 0) return {std::numeric_limits<T>::min(), 0, 0, above};
   return CutByMass(d, scratch, m, above, target);
