@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <random>
 #include <set>
 
 #include "entropic/threads.h"
@@ -479,6 +480,75 @@ TEST(Maps, LargeBatches) {
   });
 }
 
+// Random rows full of ties, and long ones that mislead whoever looks at a part of them.
+TEST(TopPSoftmax, KeepsTheFewestThatReachP) {
+  const auto check = [&]<class T>(T) {
+    const auto expect = [](const std::vector<T>& x, double temperature, const std::string& name) {
+      for (const double p : {1e-9, 0.1, 0.5, 0.9, 0.95, 0.999999, 1.0}) {
+        const TopPSoftmax op = {.p = p, .temperature = temperature};
+        const std::vector<oracle::Row> want = conforming<T>(op, wide(x));
+        support::for_each_target([&](const std::string& target) {
+          ASSERT_TRUE(is_one_of(op, want, run(op, x))) << name << " n=" << x.size() << " p=" << p << " " << target;
+        });
+        std::set<std::vector<T>> results;
+        for (const std::string& target : support::fma_targets()) {
+          force_simd_target(target);
+          results.insert(run(op, x));
+        }
+        force_simd_target("");
+        ASSERT_LE(results.size(), 1u) << name << " n=" << x.size() << " p=" << p;
+      }
+    };
+    std::mt19937 generator(24);
+    for (int round = 0; round < 400; ++round) {
+      const std::size_t n = 1 + generator() % (round % 8 == 0 ? 700 : 40);
+      const double step = round % 3 == 0 ? 1 : round % 3 == 1 ? 0.25 : 1e-5;
+      std::vector<T> x(n);
+      for (T& score : x) score = static_cast<T>(std::round(std::normal_distribution<double>(0, 2)(generator) / step) * step);
+      expect(x, round % 5 == 0 ? 1e30 : 1, "ties of " + std::to_string(step));
+    }
+    for (const std::size_t n : {16384, 20001, 33000}) {
+      const std::vector<T> normal = support::normal_row<T>(n, 1, 0, 25);
+      std::vector<T> sorted = normal, rounded = normal, hidden = normal, shown = normal, two(n, -4), wide_range = normal;
+      std::sort(sorted.begin(), sorted.end());
+      for (std::size_t i = 0; i < n; ++i) {
+        rounded[i] = std::round(rounded[i] * 4) / 4;
+        // The sample sees none of the large ones, or only these.
+        hidden[i] += i % 1024 >= 16 ? 8 : 0;
+        shown[i] += i % 1024 < 16 ? 8 : 0;
+        two[i] = i % 7 == 3 ? 0 : -4;
+        wide_range[i] *= 60;
+      }
+      expect(normal, 1, "normal");
+      expect(normal, 1e30, "hot");
+      expect(sorted, 1, "sorted");
+      expect(std::vector<T>(sorted.rbegin(), sorted.rend()), 3, "falling");
+      expect(rounded, 1, "rounded");
+      expect(hidden, 1, "hidden");
+      expect(shown, 1, "shown");
+      expect(two, 1, "two values");
+      expect(wide_range, 1, "wide range");
+      std::vector<T> spike = support::normal_row<T>(n, 0.1, -3, 26);
+      spike[n / 2 + 20] = 8;
+      expect(spike, 1, "spike");
+    }
+  };
+  check(float{});
+  check(double{});
+}
+
+// Of m infinite scores the first ceil(p m) stay: of 10, with a p that is a little more than 1/10 in binary, 2.
+TEST(TopPSoftmax, CutsInfiniteScores) {
+  std::vector<double> x(10, kInfinity<double>), want(10, 0.0);
+  want[0] = want[1] = 0.5;
+  EXPECT_EQ(run(TopPSoftmax{.p = 0.1}, x), want);
+  want[1] = 0, want[0] = 1;
+  EXPECT_EQ(run(TopPSoftmax{.p = std::nextafter(0.1, 0)}, x), want);
+  EXPECT_EQ(run(TopPSoftmax{.p = 5e-324}, x), want);
+  EXPECT_EQ(run(TopPSoftmax{.p = 0.5}, std::vector<double>(4, kInfinity<double>)), (std::vector<double>{0.5, 0.5, 0, 0}));
+  EXPECT_EQ(run(TopPSoftmax{.p = 1}, x), std::vector<double>(10, 0.1));
+}
+
 TEST(Maps, EmptyBatches) {
   for_each_map([]<class Op, class T>(const Op& op, T) {
     apply(op, MatrixView<const T>(nullptr, 0, 5), MatrixView<T>(nullptr, 0, 5));
@@ -523,6 +593,7 @@ TEST(Maps, RefusesBadArguments) {
   apply(Softmax{}, MatrixView<const double>(memory.data(), 3, 2, 5), view(2, 3, 2, 5));  // side by side
   memory.assign(64, 3.0);
   expect_error("top_k_softmax: k must be above 0, got 0", [&] { apply(TopKSoftmax{}, x, p); });
+  expect_error("top_p_softmax: p must be above 0 and at most 1, got 0", [&] { apply(TopPSoftmax{}, x, p); });
   expect_error("min_p_softmax: p must be above 0 and at most 1, got 1.5", [&] { apply(MinPSoftmax{.p = 1.5}, x, p); });
   expect_error("taylor_softmax: order must be above 0 and at most 64 and a multiple of 2, got 3",
                [&] { apply(TaylorSoftmax{.order = 3}, x, p); });

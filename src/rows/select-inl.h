@@ -114,22 +114,22 @@ HWY_INLINE size_t EndOfFirst(D d, const T* x, size_t n, T value, size_t count) {
 }
 
 // The k largest of n scores, of equal ones those with the lower index, NaN as if it were not there. A finite maximum. Scratch
-// for n + n / 256 + 32.
+// for n + n / 64 + 32.
 //
-// Where k is small against n, blocks of 256 are looked at through their maxima: the kth largest of these is reached by k
-// scores at least, so the blocks whose maximum is below it hold none of the k largest, and the others few that reach it.
+// Where k is small against n, blocks of 256, or 64, are looked at through their maxima: the kth largest of these is reached by
+// k scores at least, so the blocks whose maximum is below it hold none of the k largest, and the others few that reach it.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE Cut<T> LargestK(D d, const T* x, size_t n, size_t k, T* scratch) {
   constexpr T kLowest = -std::numeric_limits<T>::infinity();
-  constexpr size_t kBlock = 256;
   if (k >= n) return {kLowest, 0};
+  const size_t size = k <= n / 256 / 4 ? 256 : 64;
   const T* candidates = x;
   size_t m = n;
-  const size_t blocks = (n + kBlock - 1) / kBlock;
+  const size_t blocks = (n + size - 1) / size;
   T max = kLowest, least = std::numeric_limits<T>::lowest();
   if (k <= blocks / 4) {
     for (size_t b = 0; b < blocks; ++b) {
-      scratch[b] = RowMax(d, x + b * kBlock, HWY_MIN(kBlock, n - b * kBlock));
+      scratch[b] = RowMax(d, x + b * size, HWY_MIN(size, n - b * size));
       max = HWY_MAX(max, scratch[b]);
     }
     const T bound = KthLargest(d, scratch, blocks, k, kLowest, max);
@@ -138,8 +138,8 @@ HWY_INLINE Cut<T> LargestK(D d, const T* x, size_t n, size_t k, T* scratch) {
     const auto limit = hn::Set(d, bound);
     for (size_t b = 0; b < blocks && bound > kLowest; ++b) {
       if (scratch[b] < bound) continue;
-      const T* const block = x + b * kBlock;
-      ForEachVector(d, HWY_MIN(kBlock, n - b * kBlock), [&](size_t i, size_t count) HWY_ATTR {
+      const T* const block = x + b * size;
+      ForEachVector(d, HWY_MIN(size, n - b * size), [&](size_t i, size_t count) HWY_ATTR {
         const auto xi = LoadUpTo(d, block + i, count, kLowest);
         const auto in = hn::Ge(xi, limit);
         if (hn::AllFalse(d, in)) return;
@@ -229,12 +229,10 @@ HWY_INLINE double PackFew(D d, const T* e, size_t n, T low, T high, T* packed, s
   };
   size_t i = 0;
   for (; i + 256 <= n; i += 256) block(e + i, 4);
-  if (i < n) {
-    HWY_ALIGN T rest[256];
-    const size_t groups = (n - i + 63) / 64;
-    FillRow(d, T(0), groups * 64, rest);
-    std::memcpy(rest, e + i, (n - i) * sizeof(T));
-    block(rest, groups);
+  if (const size_t left = n % 256; left > 0) {
+    HWY_ALIGN T rest[256] = {};
+    std::memcpy(rest, e + i, left * sizeof(T));
+    block(rest, (left + 63) / 64);
   }
   m = packed_count;
   return total.Fold();
