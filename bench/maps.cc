@@ -5,6 +5,7 @@
 #include <benchmark/benchmark.h>
 #include <omp.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -41,6 +42,20 @@ MatrixView<float> normal_scores(Shape shape, double scale) {
   return x;
 }
 
+// Scores as a language model gives to its vocabulary: few large, a long tail. Softmax of them is about rank^-1.2.
+MatrixView<float> language_scores(Shape shape) {
+  std::mt19937 generator(1);
+  std::normal_distribution<float> normal(0, 0.5f);
+  const auto x = allocate(shape);
+  for (std::size_t r = 0; r < shape.rows; ++r) {
+    for (std::size_t i = 0; i < shape.cols; ++i) {
+      x.row(r)[i] = normal(generator) - 1.2f * std::log(static_cast<float>(i + 1));
+    }
+    std::shuffle(x.row(r), x.row(r) + shape.cols, generator);
+  }
+  return x;
+}
+
 // A benchmark of a wrong result is worth nothing: compares the first row with the definition.
 void check(const std::string& name, const oracle::Row& want, const float* got) {
   for (std::size_t i = 0; i < want.size(); ++i) {
@@ -62,9 +77,10 @@ void add(const std::string& name, Shape shape, Run run) {
   });
 }
 
-void add_shape(Shape shape, double scale, const std::string& scores) {
+void add_shape(const std::string& scores, MatrixView<const float> x) {
   // Shared by all benchmarks of the shape, so that all of them meet the same state of the cache.
-  const MatrixView<const float> x = normal_scores(shape, scale), g = normal_scores(shape, 1);
+  const Shape shape = {x.rows, x.cols};
+  const MatrixView<const float> g = normal_scores(shape, 1);
   const MatrixView<float> p = allocate(shape), dx = allocate(shape);
   const std::string where = "/" + scores + "/" + std::to_string(shape.rows) + "x" + std::to_string(shape.cols);
   const oracle::Row row(x.data, x.data + shape.cols), gradient(g.data, g.data + shape.cols);
@@ -89,6 +105,10 @@ void add_shape(Shape shape, double scale, const std::string& scores) {
     check(name + "_vjp" + where, oracle::vjp(op, row, gradient), dx.data);
     add(name + "_vjp" + where, shape, [=] { entropic::apply_vjp(op, x, y, g, dx); });
   });
+  const entropic::TopKSoftmax fifty = {.k = 50};
+  entropic::apply(fifty, x, p);
+  check("top_50_softmax" + where, oracle::map(fifty, row), p.data);
+  add("top_50_softmax" + where, shape, [=] { entropic::apply(fifty, x, p); });
   add("log_softmax" + where, shape, [=] { entropic::log_softmax(x, p); });
 }
 
@@ -113,9 +133,10 @@ int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   entropic::set_num_threads(1);
   for (const Shape shape : kShapes) {
-    add_shape(shape, 1, "normal");
-    if (shape.rows * shape.cols < (1u << 20)) add_shape(shape, 0.01, "flat");
+    add_shape("normal", normal_scores(shape, 1));
+    if (shape.rows * shape.cols < (1u << 20)) add_shape("flat", normal_scores(shape, 0.01));
   }
+  add_shape("language", language_scores({1, 131072}));
   add_threads();
   benchmark::RunSpecifiedBenchmarks();
 }

@@ -20,7 +20,12 @@ TARGETS = [
     ("sparsemax", "normal", "2x32768", "softmax", 1, 1.0, 0.6),
     ("sparsemax", "normal", "1x131072", "softmax", 1, 1.0, 0.6),
     ("sparsemax_vjp", "normal", "256x131072", "memcpy", 1.5, None, None),
-    ("top_k_softmax", "normal", "1x131072", "softmax", 1, 0.8, 0.3),
+    ("top_50_softmax", "normal", "1x131072", "softmax", 1, 0.8, 0.3),
+    ("top_50_softmax", "language", "1x131072", "softmax", 1, 0.8, 0.3),
+    ("top_p_softmax", "normal", "1x131072", "softmax", 1, 2.0, 1.2),
+    ("top_p_softmax", "language", "1x131072", "softmax", 1, 2.0, 1.2),
+    ("top_p_softmax", "normal", "64x1024", "softmax", 1, None, None),
+    ("top_p_softmax", "normal", "1024x64", "softmax", 1, None, None),
     ("softmax_2_threads", "normal", "256x1024", "softmax_1_threads", 1, 0.56, 0.51),  # 1.8 and 1.95 times as fast
 ]
 

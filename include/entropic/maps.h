@@ -3,8 +3,8 @@
 // Rules for every map:
 //   a NaN anywhere in a row    that row is all NaN, no other row changes
 //   -inf score                 probability exactly 0, gradient exactly 0: as if the entry were absent
-//   +inf scores                they share the mass equally (top_k_softmax: the first k of them), everything else gets 0,
-//                              the gradient is 0
+//   +inf scores                they share the mass equally (top_k_softmax: the first k of them, top_p_softmax: the first
+//                              ceil(p m) of m), everything else gets 0, the gradient is 0
 //   all scores -inf            no distribution exists: the row is NaN
 //   rows = 0 or cols = 0       nothing happens
 //   sum                        |sum p - 1| <= 1e-6 (float), 1e-14 max(1, log2 n) (double)
@@ -129,6 +129,35 @@ struct TopKSoftmax {
           .name = "temperature", .meaning = "T, divides the scores", .member = &TopKSoftmax::temperature, .above = 0}};
 };
 
+// Where the mass of the largest scores comes within 2^-20 (float) or 2^-40 (double) of p, rounding decides whether one more
+// stays.
+struct TopPSoftmax {
+  double p = 0;
+  double temperature = 1;
+
+  static constexpr Description kDescription = {
+      .name = "top_p_softmax",
+      .summary =
+          "Softmax over the fewest largest scores whose softmax probabilities reach p together, 0 elsewhere; of equal "
+          "scores at the cut the lower index stays.",
+      .formula = "p_i = exp(x_i/T) / sum_{j in K} exp(x_j/T) for i in K, K the fewest largest with softmax mass >= p",
+      .gradient = "p (g - <g,p>) / T",
+      .source = "Holtzman et al., ICLR 2020",
+      .ties_by_index = true,
+      .sparse = true,
+  };
+  static constexpr auto kParams = std::tuple{
+      Param<TopPSoftmax>{.name = "p",
+                         .meaning = "mass to reach; 1 keeps all",
+                         .member = &TopPSoftmax::p,
+                         .above = 0,
+                         .up_to = 1,
+                         .required = true,
+                         .typical = 0.9},
+      Param<TopPSoftmax>{
+          .name = "temperature", .meaning = "T, divides the scores", .member = &TopPSoftmax::temperature, .above = 0}};
+};
+
 struct MinPSoftmax {
   double p = 0;
   double temperature = 1;
@@ -154,7 +183,7 @@ struct MinPSoftmax {
 };
 
 // Every map there is.
-using Map = std::variant<Softmax, Sparsemax, Entmax, TaylorSoftmax, SigSoftmax, TopKSoftmax, MinPSoftmax>;
+using Map = std::variant<Softmax, Sparsemax, Entmax, TaylorSoftmax, SigSoftmax, TopKSoftmax, TopPSoftmax, MinPSoftmax>;
 
 // p = map(x), row by row; `per_row` gives parameters that are per_row a value for each row, in place of the map's own.
 //

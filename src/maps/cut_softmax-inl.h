@@ -1,4 +1,4 @@
-// Softmax over the scores that a cut leaves: top_k_softmax and min_p_softmax of one row.
+// Softmax over the scores that a cut leaves: top_k_softmax, top_p_softmax and min_p_softmax of one row.
 
 #if defined(ENTROPIC_MAPS_CUT_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_MAPS_CUT_SOFTMAX_INL_H_
@@ -39,14 +39,76 @@ HWY_INLINE void SoftmaxOfKept(D d, double temperature, Cut<T> cut, const T* x, s
   });
 }
 
+// The cut in the scores x that agrees with `found` in their terms e: of the scores whose term is `found.least` the largest
+// stay, of equal ones those with the lower index. Scratch for n + 16.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE Cut<T> LargestOfEqualMass(D d, const T* x, const T* e, size_t n, MassCut<T> found, T* scratch) {
+  const auto least = hn::Set(d, found.least);
+  size_t m = 0;
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto in = hn::Eq(LoadUpTo(d, e + i, count, T(0)), least);
+    if (hn::AllFalse(d, in)) return;
+    hn::StoreU(CompressLanes(d, LoadUpTo(d, x + i, count, T(0)), in), d, scratch + m);
+    m += hn::CountTrue(d, in);
+  });
+  T low = scratch[0], high = scratch[0];
+  RowRange(d, scratch, m, low, high);
+  const T kth = KthLargest(d, scratch, m, found.kept, low, high);
+  const size_t above = kth < high ? CountAtLeast(d, scratch, m, std::nextafter(kth, high)) : 0;
+  return {kth, EndOfFirst(d, x, n, kth, found.kept - above)};
+}
+
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void MapRow(D d, const TopKSoftmax& op, const T* x, size_t n, T max, T* p, Workspace workspace) {
   const size_t k = static_cast<size_t>(HWY_MIN(op.k, static_cast<std::int64_t>(n)));
   SoftmaxOfKept(d, op.temperature, LargestK(d, x, n, k, reinterpret_cast<T*>(workspace.scratch)), x, n, max, p);
 }
 
-HWY_INLINE size_t MostInfinite(const TopKSoftmax& op, size_t n) {
-  return static_cast<size_t>(HWY_MIN(op.k, static_cast<std::int64_t>(n)));
+HWY_INLINE size_t MostInfinite(const TopKSoftmax& op, size_t infinite) {
+  return static_cast<size_t>(HWY_MIN(op.k, static_cast<std::int64_t>(infinite)));
+}
+
+// The terms of softmax wait in p, or in scratch where p is x; the cut is found among them. Terms of different scores may be
+// equal: where some of those at the cut stay and some go, the scores decide. The rest of the work is one product.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void MapRow(D d, const TopPSoftmax& op, const T* x, size_t n, T max, T* p, Workspace workspace) {
+  if (op.p == 1) return MapRow(d, Softmax{.temperature = op.temperature}, x, n, max, p, workspace);
+  T* const scratch = reinterpret_cast<T*>(workspace.scratch);
+  T* const e = p == x ? scratch + n + 16 : p;
+  const ExpScaled<D> exp(d, op.temperature);
+  const auto shift = hn::Set(d, max);
+  const double total = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto ei = exp(d, hn::Sub(LoadUpTo(d, x + i, count, max), shift));
+    StoreUpTo(ei, d, count, e + i);
+    return ei;
+  });
+  if (total != total) return FillRow(d, kNaN<T>, n, p);
+
+  const MassCut<T> found = CutRowByMass(d, e, n, total, op.p, scratch);
+  const double sum = found.above + static_cast<double>(found.kept) * static_cast<double>(found.least);
+  const auto inverse = hn::Set(d, static_cast<T>(1 / sum));
+  if (found.kept == found.equal) {
+    const auto least = hn::Set(d, found.least);
+    ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+      const auto ei = LoadUpTo(d, e + i, count, T(0));
+      StoreUpTo(hn::IfThenElseZero(hn::Ge(ei, least), hn::Mul(ei, inverse)), d, count, p + i);
+    });
+  } else {
+    const Cut<T> cut = LargestOfEqualMass(d, x, e, n, found, scratch);
+    ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+      const auto kept = cut.Keeps(d, LoadUpTo(d, x + i, count, -kInfinity<T>), i);
+      StoreUpTo(hn::IfThenElseZero(kept, hn::Mul(LoadUpTo(d, e + i, count, T(0)), inverse)), d, count, p + i);
+    });
+  }
+}
+
+// ceil(p m), exactly: the sign of an FMA is right. p <= 1 and m fits a double.
+HWY_INLINE size_t MostInfinite(const TopPSoftmax& op, size_t infinite) {
+  const double m = static_cast<double>(infinite);
+  double count = std::ceil(op.p * m);
+  if (std::fma(op.p, m, -count) > 0) count += 1;
+  if (std::fma(op.p, m, 1 - count) <= 0) count -= 1;
+  return static_cast<size_t>(HWY_MAX(count, 1.0));
 }
 
 // exp((x - max)/T) >= p is x - max >= T log p: no exp decides.
@@ -60,6 +122,11 @@ HWY_INLINE void MapRow(D d, const MinPSoftmax& op, const T* x, size_t n, T max, 
 // On the support, softmax's.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void VjpRow(D d, const TopKSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace) {
+  VjpRow(d, Softmax{.temperature = op.temperature}, x, p, g, n, dx, workspace);
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void VjpRow(D d, const TopPSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace) {
   VjpRow(d, Softmax{.temperature = op.temperature}, x, p, g, n, dx, workspace);
 }
 

@@ -141,7 +141,7 @@ HWY_INLINE Edge EdgeThreshold(double b, const double* u, size_t n) {
     double sums[3];
     Sums(d, n, sums, [&](size_t i, size_t, V* terms) HWY_ATTR {
       const V ui = hn::LoadU(d, u + i);
-      const auto above = hn::Gt(ui, at_edge);
+      const auto above = hn::Not(hn::Le(ui, at_edge));  // or NaN
       root.WithDerivative(d, hn::Add(hn::Sub(ui, at_edge), hn::Set(d, lift)), terms);
       terms[0] = hn::IfThenElseZero(above, terms[0]);
       terms[1] = hn::IfThenElseZero(above, terms[1]);
@@ -171,21 +171,26 @@ HWY_INLINE void WriteRoots(D d, double b, const RelativeScores<D>& relative, Thr
   });
 }
 
+// The sum is taken once more: p^b may be so small a number that it has lost digits.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void WriteAboveEdge(D d, double b, const RelativeScores<D>& relative, Edge edge, const T* x, size_t n, T max, T* p,
-                               bool stream) {
+HWY_INLINE void WriteAboveEdge(D d, double b, const RelativeScores<D>& relative, Edge edge, const T* x, size_t n, T max, T* p) {
   if (edge.p != edge.p) return FillRow(d, kNaN<T>, n, p);
   // The edge is one of the u, exact in T.
   const auto at_edge = hn::Set(d, static_cast<T>(edge.edge)), p_edge = hn::Set(d, static_cast<T>(edge.p));
   const auto lift = hn::Set(d, static_cast<T>(edge.p > 0 ? Power(edge.p, b) : 0));
   const RootOf<D> root(d, b);
-  WriteRow(d, stream, n, p, [&](size_t i, size_t count) HWY_ATTR {
+  const double sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto u = relative(LoadUpTo(d, x + i, count, max));
     const auto out = hn::Lt(u, at_edge);
-    if (hn::AllTrue(d, out)) return hn::Zero(d);
-    const auto above = hn::Max(root(d, hn::Add(hn::Sub(u, at_edge), lift)), p_edge);
-    return hn::IfThenZeroElse(out, hn::IfThenElse(hn::Eq(u, at_edge), p_edge, above));
+    auto v = hn::Zero(d);
+    if (!hn::AllTrue(d, out)) {
+      const auto above = hn::Max(root(d, hn::Add(hn::Sub(u, at_edge), lift)), p_edge);
+      v = hn::IfThenZeroElse(out, hn::IfThenElse(hn::Eq(u, at_edge), p_edge, above));
+    }
+    StoreUpTo(v, d, count, p + i);
+    return v;
   });
+  ScaleRow(d, static_cast<T>(1 / sum), n, p);
 }
 
 // (1 + v)^(1/b), v = b (x - max)/(T c), for b < 1/4: exp bent by b, with its value 1 at the maximum. 0 where v <= -1 and at
@@ -291,7 +296,7 @@ HWY_INLINE void MapRow(D d, const Entmax& op, const T* x, size_t n, T max, T* p,
   const size_t kept = FilterAbove(d, relative, x, n, T(-1), workspace.scratch);
   if (b > 1) {
     const Edge edge = EdgeThreshold(b, workspace.scratch, kept);
-    WriteAboveEdge(d, b, relative, edge, x, n, max, p, workspace.stream);
+    WriteAboveEdge(d, b, relative, edge, x, n, max, p);
   } else if (b == 0.5) {
     WriteRoots<Square>(d, b, relative, PowerThreshold<Square>(b, workspace.scratch, kept), x, n, max, p, workspace.stream);
   } else {
@@ -339,41 +344,77 @@ HWY_INLINE void MapShortRows(const Entmax& op, hn::Vec<RowTag<T>> max, ShortRows
   });
 }
 
-// dx = s (g - <s,g>/sum s) / T with s = p^(2 - alpha) on the support, in float64: for alpha > 2 s may be large, and so may the
-// gradient. g enters as its difference to that where s is largest, so that <s,g> does not lose the others' part.
+// dx = s (g - <s,g>/sum s) / T on the support, s = p^(1/2) at alpha = 1.5.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void VjpRowOfSquare(D d, double temperature, const T* p, const T* g, size_t n, T* dx, Workspace workspace) {
+  double sums[2];
+  Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
+    terms[0] = hn::Sqrt(LoadUpTo(d, p + i, count, T(0)));
+    const auto out = hn::Eq(terms[0], hn::Zero(d));
+    terms[1] = hn::IfThenZeroElse(out, hn::Mul(terms[0], LoadUpTo(d, g + i, count, T(0))));
+  });
+  const auto mean = hn::Set(d, static_cast<T>(sums[1] / sums[0]));
+  const DividedBy<D> divided(temperature);
+  WriteRow(d, workspace.stream, n, dx, [&](size_t i, size_t count) HWY_ATTR {
+    const auto s = hn::Sqrt(LoadUpTo(d, p + i, count, T(0)));
+    const auto v = divided(hn::Mul(s, hn::Sub(LoadUpTo(d, g + i, count, T(0)), mean)));
+    return hn::IfThenZeroElse(hn::Eq(s, hn::Zero(d)), v);
+  });
+}
+
+// The same for every alpha, s = p^(2 - alpha), in float64. For alpha > 2 s may differ by more than all numbers do, and rightly
+// the gradient with it. So s enters the mean relative to its largest, each entry by the two halves of its own, and g as its
+// difference to g at the largest; what that entry itself gets, where it outweighs the rest, is all that the others lose.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void VjpRow(D d, const Entmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace) {
   const double b = EntmaxPower<T>(op);
   if (b == 0) return VjpRow(d, Softmax{.temperature = op.temperature}, x, p, g, n, dx, workspace);
   if (b == 1) return VjpRow(d, Sparsemax{.temperature = op.temperature}, x, p, g, n, dx, workspace);
+  if (b == 0.5) return VjpRowOfSquare(d, op.temperature, p, g, n, dx, workspace);
   const RowTag<double> d64;
   using V = hn::Vec<RowTag<double>>;
   size_t pivot = 0;
   for (size_t i = 1; i < n; ++i) {
     if (p[i] > T(0) && (!(p[pivot] > T(0)) || (b < 1 ? p[i] > p[pivot] : p[i] < p[pivot]))) pivot = i;
   }
+  const V log_pivot = Log(d64, hn::Set(d64, static_cast<double>(p[pivot]))), power = hn::Set(d64, 1 - b);
   const V pivot_g = hn::Set(d64, static_cast<double>(g[pivot]));
-  const auto difference = [&](size_t i, size_t count) HWY_ATTR { return hn::Sub(LoadWide(d64, g + i, count, T(0)), pivot_g); };
-  const bool is_root = b == 0.5;
+  double* const dx64 = workspace.scratch;
   double sums[2];
   Sums(d64, n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
     const V pi = LoadWide(d64, p + i, count, T(0));
     const auto out = hn::Eq(pi, hn::Zero(d64));
     terms[0] = terms[1] = hn::Zero(d64);
+    V log_p = terms[0];
     if (!hn::AllTrue(d64, out)) {
-      const V s = is_root ? hn::Sqrt(pi) : Exp(d64, hn::Mul(hn::Set(d64, 1 - b), Log(d64, pi)));
-      terms[0] = hn::IfThenZeroElse(out, s);
-      terms[1] = hn::IfThenZeroElse(out, hn::Mul(s, difference(i, count)));
+      log_p = Log(d64, pi);
+      terms[0] = hn::IfThenZeroElse(out, Exp(d64, hn::Mul(power, hn::Sub(log_p, log_pivot))));
+      const V difference = hn::Sub(LoadWide(d64, g + i, count, T(0)), pivot_g);
+      terms[1] = hn::IfThenZeroElse(out, hn::Mul(terms[0], difference));
     }
-    StoreUpTo(terms[0], d64, count, workspace.scratch + i);
+    StoreUpTo(log_p, d64, count, dx64 + i);
   });
   const V mean = hn::Set(d64, sums[1] / sums[0]);
   const DividedBy<RowTag<double>> divided(op.temperature);
-  ForEachVector(d64, n, [&](size_t i, size_t count) HWY_ATTR {
-    const V s = LoadUpTo(d64, workspace.scratch + i, count, 0.0);
-    const V v = divided(hn::Mul(s, hn::Sub(difference(i, count), mean)));
-    StoreNarrow(hn::IfThenZeroElse(hn::Eq(s, hn::Zero(d64)), v), d64, count, dx + i);
+  const bool dominates = sums[0] < 2;
+  const double others = Sum(d64, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto out = hn::Eq(LoadWide(d64, p + i, count, T(0)), hn::Zero(d64));
+    V v = hn::Zero(d64);
+    if (!hn::AllTrue(d64, out)) {
+      const V half = Exp(d64, hn::Mul(hn::Set(d64, 0.5 * (1 - b)), LoadUpTo(d64, dx64 + i, count, 0.0)));
+      const V difference = hn::Sub(LoadWide(d64, g + i, count, T(0)), pivot_g);
+      v = hn::IfThenZeroElse(out, divided(hn::Mul(hn::Mul(hn::Sub(difference, mean), half), half)));
+      if (dominates) {
+        const V index = hn::Iota(d64, static_cast<double>(i));
+        v = hn::IfThenZeroElse(hn::Eq(index, hn::Set(d64, static_cast<double>(pivot))), v);
+      }
+    }
+    StoreUpTo(v, d64, count, dx64 + i);
+    return v;
   });
+  ForEachVector(d64, n,
+                [&](size_t i, size_t count) HWY_ATTR { StoreNarrow(LoadUpTo(d64, dx64 + i, count, 0.0), d64, count, dx + i); });
+  if (dominates) dx[pivot] = static_cast<T>(-others);
 }
 
 // <g, dp/d alpha>. With L = log p, h = -p L, y = -b L and r = p L^2 psi(y), psi(y) = 2 (e^y - 1 - y)/y^2, the formula of

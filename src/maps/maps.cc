@@ -16,7 +16,7 @@ namespace entropic {
 template <class T>
 struct Share {
   std::size_t begin, end;
-  double* scratch;  // of the kernel: n + n / 64 + 64
+  double* scratch;  // of the kernel: 2 n + 64
   T* rescaled;      // of PrepareRow: n
   bool stream;      // the output is too large for the cache
 };
@@ -85,7 +85,7 @@ HWY_INLINE void MapRowsBy(const Op& op, MatrixView<const T> x, MatrixView<T> p, 
     if (IsFinite(row.max)) {
       MapRow(d, row.op, row.x, n, row.max, p.row(r), {share.scratch, share.stream});
     } else {
-      NonFiniteRow(d, x.row(r), n, MostInfinite(op, n), p.row(r));
+      NonFiniteRow(d, x.row(r), n, MostInfinite(op, CountInfinite(x.row(r), n)), p.row(r));
     }
   }
 }
@@ -241,9 +241,9 @@ void for_shares(MatrixView<const T> x, const T* out, const Rows& rows) {
   // Not over the input: its lines are in cache already.
   const bool stream = out != x.data && x.rows * x.cols * sizeof(T) >= kStreamedBytes;
   parallel_rows(x.rows, x.cols, [&](std::size_t begin, std::size_t end) {
-    const std::size_t padded = (x.cols + x.cols / 64 + 79) / 16 * 16;
-    double* memory = scratch(2 * padded);
-    rows(Share<T>{begin, end, memory, reinterpret_cast<T*>(memory + padded), stream});
+    const std::size_t padded = (x.cols + 15) / 16 * 16;
+    double* memory = scratch(3 * padded + 64);
+    rows(Share<T>{begin, end, memory, reinterpret_cast<T*>(memory + 2 * padded + 64), stream});
   });
 }
 

@@ -18,7 +18,7 @@ namespace HWY_NAMESPACE {
 
 // What a kernel is given besides its row.
 struct Workspace {
-  double* scratch;  // n + n / 64 + 64 numbers
+  double* scratch;  // 2 n + 64 numbers
   bool stream;      // the output is too large for the cache: write around it
 };
 
@@ -120,16 +120,20 @@ HWY_INLINE PreparedRow<Op, T> PrepareRow(D d, const Op& op, const T* x, size_t n
   return row;
 }
 
+template <class T>
+HWY_NOINLINE size_t CountInfinite(const T* x, size_t n) {
+  size_t infinite = 0;
+  for (size_t i = 0; i < n; ++i) infinite += x[i] == kInfinity<T>;
+  return infinite;
+}
+
 // The distribution of a row whose maximum is not finite: +inf scores share the mass, the first `most` of them; without them
 // there is none.
 template <class D, class T = hn::TFromD<D>>
 HWY_NOINLINE void NonFiniteRow(D d, const T* x, size_t n, size_t most, T* p) {
-  size_t infinite = 0;
+  const size_t infinite = CountInfinite(x, n);
   bool nan = false;
-  for (size_t i = 0; i < n; ++i) {
-    infinite += x[i] == kInfinity<T>;
-    nan |= x[i] != x[i];
-  }
+  for (size_t i = 0; i < n; ++i) nan |= x[i] != x[i];
   if (nan || infinite == 0) return FillRow(d, kNaN<T>, n, p);
   size_t left = HWY_MIN(infinite, most);
   const T share = static_cast<T>(1.0 / static_cast<double>(left));
@@ -140,10 +144,10 @@ HWY_NOINLINE void NonFiniteRow(D d, const T* x, size_t n, size_t most, T* p) {
   }
 }
 
-// How many +inf scores may share the mass, overloaded for maps that cut.
+// How many of `infinite` +inf scores share the mass, overloaded for maps that cut.
 template <class Op>
-HWY_INLINE size_t MostInfinite(const Op& /*op*/, size_t n) {
-  return n;
+HWY_INLINE size_t MostInfinite(const Op& /*op*/, size_t infinite) {
+  return infinite;
 }
 
 // Whether MapShortRows, where there is one, takes this op: overloaded for maps of which it takes some.

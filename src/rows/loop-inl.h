@@ -7,6 +7,7 @@
 #define ENTROPIC_ROWS_LOOP_INL_H_
 #endif
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -21,6 +22,21 @@ namespace hn = hwy::HWY_NAMESPACE;
 // The vector type of every kernel. At most 16 lanes, because the order of sums is defined on 16 (reduce-inl.h).
 template <class T>
 using RowTag = hn::CappedTag<T, 16>;
+
+// For 8 mask bits the lanes that are set, in order.
+struct alignas(8) LaneList {
+  uint8_t lane[8];
+};
+inline constexpr auto kCompressedLanes = [] {
+  std::array<LaneList, 256> lists = {};
+  for (size_t bits = 0; bits < 256; ++bits) {
+    size_t count = 0;
+    for (uint8_t lane = 0; lane < 8; ++lane) {
+      if (bits >> lane & 1) lists[bits].lane[count++] = lane;
+    }
+  }
+  return lists;
+}();
 
 // max(low, x), but NaN where x is. On x86 the instruction returns its second operand if either is NaN.
 template <class V>
@@ -80,6 +96,23 @@ HWY_INLINE void StoreNarrow(hn::Vec<RowTag<double>> v, RowTag<double> d, size_t 
   } else {
     StoreUpTo(hn::DemoteTo(narrow, v), narrow, count, p);
   }
+}
+
+// The lanes of v that are in `mask`, moved to the front in order; those behind them hold anything.
+template <class D>
+HWY_INLINE hn::Vec<D> CompressLanes(D d, hn::Vec<D> v, hn::Mask<D> mask) {
+#if HWY_TARGET == HWY_AVX2
+  // By g++ Highway's own copies its table to the stack in every call, which takes longer than all the rest.
+  if constexpr (sizeof(hn::TFromD<D>) == 4 && hn::MaxLanes(D()) == 8) {
+    const hn::Rebind<uint8_t, D> d8;
+    const hn::Rebind<uint32_t, D> d32;
+    uint8_t bits[8] = {};
+    hn::StoreMaskBits(d, mask, bits);
+    return hn::TableLookupLanes(v, hn::IndicesFromVec(d, hn::PromoteTo(d32, hn::Load(d8, kCompressedLanes[bits[0]].lane))));
+  }
+#endif
+  (void)d;
+  return hn::Compress(v, mask);
 }
 
 // visit(i, count) for each vector of a row of n: the elements i .. i + count - 1.

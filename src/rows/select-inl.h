@@ -1,4 +1,4 @@
-// Which scores a cut keeps: the k largest, or those near the maximum. Nothing is sorted.
+// Which scores a cut keeps: the k largest, those near the maximum, or the largest that have a given mass. Nothing is sorted.
 
 #if defined(ENTROPIC_ROWS_SELECT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_ROWS_SELECT_INL_H_
@@ -39,6 +39,19 @@ HWY_INLINE Cut<T> Within(T max, double reach) {
   T least = static_cast<T>(static_cast<double>(max) + reach);
   if (static_cast<double>(least) < static_cast<double>(max) + reach) least = std::nextafter(least, max);
   return {least, ~size_t{0}};
+}
+
+// Lowers `low` and raises `high` to the smallest and the largest entry.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void RowRange(D d, const T* x, size_t n, T& low, T& high) {
+  auto least = hn::Set(d, low), most = hn::Set(d, high);
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto xi = LoadUpTo(d, x + i, count, x[i]);
+    least = hn::Min(least, xi);
+    most = hn::Max(most, xi);
+  });
+  low = FoldLanes(d, least, [](auto a, auto b) HWY_ATTR { return hn::Min(a, b); });
+  high = FoldLanes(d, most, [](auto a, auto b) HWY_ATTR { return hn::Max(a, b); });
 }
 
 // How many scores are at least `least`.
@@ -85,23 +98,38 @@ HWY_INLINE T KthLargest(D d, const T* x, size_t n, size_t k, T least, T max) {
   return O::To(low);
 }
 
+// The end of the shortest beginning of x that has `count` entries equal to `value`, n if there are no more.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE size_t EndOfFirst(D d, const T* x, size_t n, T value, size_t count) {
+  const size_t N = hn::Lanes(d);
+  const auto v = hn::Set(d, value);
+  size_t i = 0;
+  for (; i + N <= n; i += N) {
+    const size_t here = hn::CountTrue(d, hn::Eq(hn::LoadU(d, x + i), v));
+    if (here >= count) break;
+    count -= here;
+  }
+  while (i < n && count > 0) count -= x[i++] == value;
+  return i;
+}
+
 // The k largest of n scores, of equal ones those with the lower index, NaN as if it were not there. A finite maximum. Scratch
-// for n + n / 256 + 32.
+// for n + n / 64 + 32.
 //
-// Where k is small against n, blocks of 256 are looked at through their maxima: the kth largest of these is reached by k
-// scores at least, so the blocks whose maximum is below it hold none of the k largest, and the others few that reach it.
+// Where k is small against n, blocks of 256, or 64, are looked at through their maxima: the kth largest of these is reached by
+// k scores at least, so the blocks whose maximum is below it hold none of the k largest, and the others few that reach it.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE Cut<T> LargestK(D d, const T* x, size_t n, size_t k, T* scratch) {
   constexpr T kLowest = -std::numeric_limits<T>::infinity();
-  constexpr size_t kBlock = 256;
   if (k >= n) return {kLowest, 0};
+  const size_t size = k <= n / 256 / 4 ? 256 : 64;
   const T* candidates = x;
   size_t m = n;
-  const size_t blocks = (n + kBlock - 1) / kBlock;
+  const size_t blocks = (n + size - 1) / size;
   T max = kLowest, least = std::numeric_limits<T>::lowest();
   if (k <= blocks / 4) {
     for (size_t b = 0; b < blocks; ++b) {
-      scratch[b] = RowMax(d, x + b * kBlock, HWY_MIN(kBlock, n - b * kBlock));
+      scratch[b] = RowMax(d, x + b * size, HWY_MIN(size, n - b * size));
       max = HWY_MAX(max, scratch[b]);
     }
     const T bound = KthLargest(d, scratch, blocks, k, kLowest, max);
@@ -110,12 +138,12 @@ HWY_INLINE Cut<T> LargestK(D d, const T* x, size_t n, size_t k, T* scratch) {
     const auto limit = hn::Set(d, bound);
     for (size_t b = 0; b < blocks && bound > kLowest; ++b) {
       if (scratch[b] < bound) continue;
-      const T* const block = x + b * kBlock;
-      ForEachVector(d, HWY_MIN(kBlock, n - b * kBlock), [&](size_t i, size_t count) HWY_ATTR {
+      const T* const block = x + b * size;
+      ForEachVector(d, HWY_MIN(size, n - b * size), [&](size_t i, size_t count) HWY_ATTR {
         const auto xi = LoadUpTo(d, block + i, count, kLowest);
         const auto in = hn::Ge(xi, limit);
         if (hn::AllFalse(d, in)) return;
-        hn::StoreU(hn::Compress(xi, in), d, packed + m);
+        hn::StoreU(CompressLanes(d, xi, in), d, packed + m);
         m += hn::CountTrue(d, in);
       });
     }
@@ -142,9 +170,196 @@ HWY_INLINE Cut<T> LargestK(D d, const T* x, size_t n, size_t k, T* scratch) {
     equal += hn::CountTrue(d, hn::Eq(xi, limit));
   });
   if (equal <= left) return {kth, n};
-  size_t end = 0;
-  while (end < n && left > 0) left -= x[end++] == kth;
-  return {kth, end};
+  return {kth, EndOfFirst(d, x, n, kth, left)};
+}
+
+// The mass of the entries above `low`.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE double MassAbove(D d, const T* e, size_t n, T low) {
+  const auto limit = hn::Set(d, low);
+  return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto ei = LoadUpTo(d, e + i, count, T(0));
+    return hn::IfThenElseZero(hn::Gt(ei, limit), ei);
+  });
+}
+
+// Copies the masses in (low, high], 0 <= low, to `packed` in order and returns how many. `packed` may be e; room for n + 16.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE size_t Pack(D d, const T* e, size_t n, T low, T high, T* packed) {
+  const auto above = hn::Set(d, low), limit = hn::Set(d, high);
+  size_t m = 0;
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto ei = LoadUpTo(d, e + i, count, T(0));
+    const auto in = hn::And(hn::Gt(ei, above), hn::Le(ei, limit));
+    hn::StoreU(CompressLanes(d, ei, in), d, packed + m);
+    m += hn::CountTrue(d, in);
+  });
+  return m;
+}
+
+// The same of a long row with few masses in the interval, and the mass of those above `high`: the same sum as MassAbove. Most
+// groups of 64 have none in the interval, and one branch passes over them.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE double PackFew(D d, const T* e, size_t n, T low, T high, T* packed, size_t& m) {
+  constexpr size_t N = hn::MaxLanes(D()), kVectors = 64 / N, kPart = kVectors / 4;
+  const auto above = hn::Set(d, low), limit = hn::Set(d, high);
+  Totals total;
+  size_t packed_count = 0;
+  const auto block = [&](const T* at, size_t groups) HWY_ATTR {
+    hn::Vec<D> acc[kVectors];
+    for (auto& sum : acc) sum = hn::Zero(d);
+    for (size_t g = 0; g < groups; ++g, at += 64) {
+      auto any = hn::Gt(limit, limit);
+      for (size_t v = 0; v < kVectors; ++v) {
+        const auto ei = hn::LoadU(d, at + v * N);
+        acc[v] = hn::Add(acc[v], hn::IfThenElseZero(hn::Gt(ei, limit), ei));
+        any = hn::Or(any, hn::And(hn::Gt(ei, above), hn::Le(ei, limit)));
+      }
+      if (hn::AllFalse(d, any)) continue;
+      for (size_t v = 0; v < kVectors; ++v) {
+        const auto ei = hn::LoadU(d, at + v * N);
+        const auto in = hn::And(hn::Gt(ei, above), hn::Le(ei, limit));
+        hn::StoreU(CompressLanes(d, ei, in), d, packed + packed_count);
+        packed_count += hn::CountTrue(d, in);
+      }
+    }
+    for (size_t v = 0; v < kPart; ++v) {
+      total.Add(d, v, hn::Add(hn::Add(acc[v], acc[v + 2 * kPart]), hn::Add(acc[v + kPart], acc[v + 3 * kPart])));
+    }
+  };
+  size_t i = 0;
+  for (; i + 256 <= n; i += 256) block(e + i, 4);
+  if (const size_t left = n % 256; left > 0) {
+    HWY_ALIGN T rest[256] = {};
+    std::memcpy(rest, e + i, left * sizeof(T));
+    block(rest, (left + 63) / 64);
+  }
+  m = packed_count;
+  return total.Fold();
+}
+
+// A cut through masses: entries above `least` stay, they have mass `above`; of the `equal` entries equal to it `kept` stay.
+template <class T>
+struct MassCut {
+  T least;
+  size_t equal, kept;
+  double above;
+};
+
+// The cut that keeps the fewest of the largest masses e such that `above` and theirs reach `target`, or all. Masses are
+// positive; e is overwritten; room for n + 16.
+//
+// A bisection over the numbers between the smallest and the largest: with masses that are exponentials of scores, whose bits
+// are nearly linear in the score, every step about halves the entries left. A sum is cheap and packing is not, so the entries
+// that have fallen out are dropped after every third step. It ends when all that are left are equal.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE MassCut<T> CutByMass(D d, T* e, size_t n, double above, double target) {
+  using O = Ordered<T>;
+  for (;;) {
+    T low = e[0], high = e[0];
+    RowRange(d, e, n, low, high);
+    if (low == high) {
+      const double needed = std::ceil((target - above) / static_cast<double>(low));
+      const size_t kept = needed < 1 ? 1 : needed < static_cast<double>(n) ? static_cast<size_t>(needed) : n;
+      return {low, n, kept, above};
+    }
+    auto from = O::From(low) - 1, to = O::From(high);
+    double dropped = 0;
+    for (int step = 0; step < 3 && to - from > 1; ++step) {
+      const auto middle = from + (to - from) / 2;
+      const double upper = MassAbove(d, e, n, O::To(middle));
+      if (above + upper >= target) {
+        from = middle;
+      } else {
+        dropped = upper;
+        to = middle;
+      }
+    }
+    above += dropped;
+    n = Pack(d, e, n, O::To(from), O::To(to), e);
+  }
+}
+
+// An interval of masses (low, high], as ordered integers.
+template <class T>
+struct MassBracket {
+  typename Ordered<T>::Bits low, high;
+};
+
+// Where the cut of CutRowByMass is, by a sample of 16 entries of every 1024 and one sweep: a guess, and (0, 1] without one.
+//
+// The masses that are to go are many and none of them is large: so the sample knows well how much of them is below a given
+// mass, also where a few large ones that it missed make most of the total. It says where the cut is to an eighth of what is
+// to go, the sum over the whole row in the middle of that corrects it, and what is left is a few hundred entries.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE MassBracket<T> GuessBracket(D d, const T* e, size_t n, double total, double p, T* scratch) {
+  using O = Ordered<T>;
+  constexpr size_t kSampled = 16, kEvery = 1024;
+  MassBracket<T> bracket = {0, O::From(T(1))};
+  size_t m = 0;
+  for (size_t i = 0; i + kSampled <= n; i += kEvery, m += kSampled) std::memcpy(scratch + m, e + i, kSampled * sizeof(T));
+  m = Pack(d, scratch, m, T(0), T(1), scratch);
+  if (m == 0) return bracket;
+  const double sampled = MassAbove(d, scratch, m, T(0));
+  const double tail = (1 - p) * total * static_cast<double>(kSampled) / static_cast<double>(kEvery), margin = tail / 8;
+  T* const copy = scratch + m + 16;
+  if (sampled > tail - margin) {
+    std::memcpy(copy, scratch, m * sizeof(T));
+    bracket.low = O::From(CutByMass(d, copy, m, 0, sampled - tail + margin).least) - 1;
+  }
+  if (sampled > tail + margin) {
+    bracket.high = O::From(CutByMass(d, scratch, m, 0, sampled - tail - margin).least);
+    const auto middle = bracket.low + (bracket.high - bracket.low) / 2;
+    const double missing = p * total - MassAbove(d, e, n, O::To(middle));
+    // How far from the middle the cut is if the mass between the ends is spread evenly.
+    const double between = 2 * margin * static_cast<double>(kEvery) / static_cast<double>(kSampled);
+    const double width = static_cast<double>(bracket.high - bracket.low);
+    const double shift = -missing / between * width, doubt = std::abs(shift) / 4 + width / 64;
+    if (std::abs(shift) < width / 2) {
+      bracket.low = HWY_MAX(bracket.low, middle + static_cast<typename O::Bits>(shift - doubt) - 1);
+      bracket.high = HWY_MIN(bracket.high, middle + static_cast<typename O::Bits>(shift + doubt) + 1);
+    }
+  }
+  return bracket;
+}
+
+// The cut through the masses e of a row with sum `total` and maximum 1, of which the part p < 1 is to stay. Leaves e as it is;
+// scratch for n + 16.
+//
+// A long row is swept for the few masses in a bracket that was guessed. Only these are compared closely. The sweep shows also
+// whether the guess was right, and if not on which side to look, with a wider one.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE MassCut<T> CutRowByMass(D d, const T* e, size_t n, double total, double p, T* scratch) {
+  using O = Ordered<T>;
+  const double target = p * total;
+  const auto one = O::From(T(1));
+  MassBracket<T> bracket = {0, one};
+  if (n >= 16384) bracket = GuessBracket(d, e, n, total, p, scratch);
+  size_t m = 0;
+  double above = 0;
+  int moved = 0;  // a bracket that has moved moves on the same way: rounding must not send it back
+  for (auto width = bracket.high - bracket.low; bracket.low > 0 || bracket.high < one;) {
+    above = PackFew(d, e, n, O::To(bracket.low), O::To(bracket.high), scratch, m);
+    if (moved >= 0 && above >= target) {
+      moved = 1;
+    } else if (moved <= 0 && bracket.low > 0 && above + MassAbove(d, scratch, m, T(0)) < target) {
+      moved = -1;
+    } else {
+      break;
+    }
+    width = width < one / 8 ? width * 8 : one;
+    if (moved > 0) {
+      bracket.low = bracket.high;
+      bracket.high = one - bracket.low > width ? bracket.low + width : one;
+    } else {
+      bracket.high = bracket.low;
+      bracket.low = bracket.high > width ? bracket.high - width : 0;
+    }
+  }
+  if (bracket.low == 0 && bracket.high == one) m = Pack(d, e, n, T(0), T(1), scratch);
+  // By rounding, all that there is does not quite reach the target.
+  if (m == 0) return {std::numeric_limits<T>::min(), 0, 0, above};
+  return CutByMass(d, scratch, m, above, target);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -26,7 +26,7 @@ HWY_INLINE size_t FilterAbove(RowTag<T> d, const Relative& relative, const T* x,
     const auto out = hn::Le(z, limit);
     if (hn::AllTrue(d, out)) return;
     const auto in = hn::Not(out);
-    const auto packed = hn::Compress(z, in);
+    const auto packed = CompressLanes(d, z, in);
     if constexpr (sizeof(T) == 8) {
       hn::StoreU(packed, d64, survivors + kept);
     } else {

@@ -62,13 +62,36 @@ inline Row map(const entropic::SigSoftmax&, const Row& x) {
   return normalized(terms);
 }
 
-inline Row map(const entropic::TopKSoftmax& op, const Row& x) {
+// Indices by falling score, of equal ones the lower first.
+inline std::vector<std::size_t> falling(const Row& x) {
   std::vector<std::size_t> order(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(), [&](std::size_t i, std::size_t j) { return x[i] > x[j]; });
+  return order;
+}
+
+inline Row map(const entropic::TopKSoftmax& op, const Row& x) {
+  const std::vector<std::size_t> order = falling(x);
   Row kept = x;
   for (std::size_t i = static_cast<std::size_t>(op.k); i < x.size(); ++i) kept[order[i]] = -HUGE_VALL;
   return map(entropic::Softmax{.temperature = op.temperature}, kept);
+}
+
+// How many of the largest scores it takes to have the part p of the mass.
+inline std::int64_t count_to_reach(long double p, double temperature, const Row& x) {
+  const Row mass = map(entropic::Softmax{.temperature = temperature}, x);
+  std::int64_t count = 0;
+  long double sum = 0;
+  for (const std::size_t i : falling(x)) {
+    if (sum >= p) break;
+    sum += mass[i], ++count;
+  }
+  return std::max<std::int64_t>(count, 1);
+}
+
+inline Row map(const entropic::TopPSoftmax& op, const Row& x) {
+  if (op.p == 1) return map(entropic::Softmax{.temperature = op.temperature}, x);
+  return map(entropic::TopKSoftmax{.k = count_to_reach(op.p, op.temperature, x), .temperature = op.temperature}, x);
 }
 
 inline Row map(const entropic::MinPSoftmax& op, const Row& x) {
@@ -96,9 +119,40 @@ inline Row map(const entropic::Sparsemax& op, const Row& x) {
   return z;
 }
 
+// For b > 1: p = (u - edge + t^b)^(1/b), u = b x/T, with t what the lowest entry that has mass gets. No c in the place of t
+// would do: next to u it could not show the t^b that a t of, say, 0.01 is.
+inline Row map_beyond_2(const entropic::Entmax& op, const Row& x) {
+  const long double b = static_cast<long double>(op.alpha) - 1, max = *std::max_element(x.begin(), x.end());
+  Row u, sorted;
+  for (const long double score : x) u.push_back(b * ((score - max) / op.temperature));
+  sorted = u;
+  std::sort(sorted.begin(), sorted.end(), std::greater<>());
+  const auto sum_above = [&](std::size_t k, long double t) {  // the first k + 1 with the last of them at t
+    long double sum = 0;
+    for (std::size_t j = 0; j <= k; ++j) sum += std::pow(sorted[j] - sorted[k] + std::pow(t, b), 1 / b);
+    return sum;
+  };
+  // The sum at t = 0 rises with k.
+  std::size_t low_k = 0, high_k = sorted.size();
+  while (high_k - low_k > 1) {
+    const std::size_t middle = (low_k + high_k) / 2;
+    (sum_above(middle, 0) <= 1 ? low_k : high_k) = middle;
+  }
+  long double low = 0, high = 1;
+  for (int step = 0; step < 70; ++step) {
+    const long double t = (low + high) / 2;
+    (sum_above(low_k, t) <= 1 ? low : high) = t;
+  }
+  for (long double& mass : u) {
+    mass = mass < sorted[low_k] ? 0 : mass == sorted[low_k] ? low : std::pow(mass - sorted[low_k] + std::pow(low, b), 1 / b);
+  }
+  return u;
+}
+
 // p = (c + b z)^(1/b) with c = p_max^b, by bisection of p_max's logarithm: every alpha > 0 in one formula, (1 + b z/c)^(1/b)
 // p_max, whose limit at b = 0 is softmax.
 inline Row map(const entropic::Entmax& op, const Row& x) {
+  if (op.alpha > 2) return map_beyond_2(op, x);
   const long double max = *std::max_element(x.begin(), x.end());
   const long double b = static_cast<long double>(op.alpha) - 1;
   const auto probabilities = [&](long double s) {  // s = -log p_max
@@ -135,7 +189,57 @@ inline Row map(const entropic::Entmax& op, const Row& x) {
   return normalized(probabilities(high));
 }
 
-// J^T g, from the oracle's own p.
+// Every result that agrees with the definition. `ambiguity` is how far a comparison of masses may be off.
+template <class Op>
+std::vector<Row> conforming(const Op& op, const Row& x, long double /*ambiguity*/) {
+  return {map(op, x)};
+}
+
+inline std::vector<Row> conforming(const entropic::TopPSoftmax& op, const Row& x, long double ambiguity) {
+  std::vector<Row> rows = {map(op, x)};
+  if (op.p == 1) return rows;
+  const std::int64_t least = count_to_reach(op.p - ambiguity, op.temperature, x);
+  const std::int64_t most = count_to_reach(op.p + ambiguity, op.temperature, x);
+  for (std::int64_t k = least; k <= most && least < most; ++k) {
+    rows.push_back(map(entropic::TopKSoftmax{.k = k, .temperature = op.temperature}, x));
+  }
+  return rows;
+}
+
+// How far each entry moves where every score is off by 8 eps (1 + its distance from the maximum): what a map may be off by
+// whose definition is too steep for a stated error of its own.
+template <class Op>
+Row spread(const Op&, const Row& x, long double /*eps*/) {
+  return Row(x.size(), 0);
+}
+
+// Beyond alpha = 2 p rises with infinite slope at the edge of the support. With tau of the scores all moved down and all moved
+// up, (b (x + error)/T - tau)^(1/b) bounds p from either side.
+inline Row spread(const entropic::Entmax& op, const Row& x, long double eps) {
+  if (op.alpha <= 2) return Row(x.size(), 0);
+  const long double b = static_cast<long double>(op.alpha) - 1, max = *std::max_element(x.begin(), x.end());
+  const Row p = map(op, x);
+  Row result(x.size(), 0);
+  for (const int sign : {-1, 1}) {
+    Row moved = x, other = x;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const long double error = 8 * eps * (op.temperature + max - x[i]);
+      moved[i] += static_cast<long double>(sign) * error;
+      other[i] -= static_cast<long double>(sign) * error;
+    }
+    const Row q = map(op, other);
+    // tau from any entry that has mass, best from the least of them.
+    std::size_t edge = std::max_element(q.begin(), q.end()) - q.begin();
+    for (std::size_t i = 0; i < q.size(); ++i) edge = q[i] > 0 && q[i] < q[edge] ? i : edge;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const long double base = b * ((moved[i] - other[edge]) / op.temperature) + std::pow(q[edge], b);
+      result[i] = std::max(result[i], std::abs((base > 0 ? std::pow(base, 1 / b) : 0) - p[i]));
+    }
+  }
+  return result;
+}
+
+// J^T g, from the oracle's own p, or from one that is given: beyond alpha = 2 the rounding of p shows.
 
 // p (g - <g, p>) with every entry multiplied by factor(i).
 template <class Factor>
@@ -160,8 +264,7 @@ inline Row vjp(const entropic::Sparsemax& op, const Row& x, const Row& g) {
   return p;
 }
 
-inline Row vjp(const entropic::Entmax& op, const Row& x, const Row& g) {
-  const Row p = map(op, x);
+inline Row vjp(const entropic::Entmax& op, const Row& /*x*/, const Row& p, const Row& g) {
   Row s;
   std::size_t pivot = 0;  // where s is largest: there g is taken as 0, so that nothing is lost beside it
   for (const long double mass : p) {
@@ -188,8 +291,19 @@ inline Row vjp(const entropic::TopKSoftmax& op, const Row& x, const Row& g) {
   return softmax_like_vjp(map(op, x), g, [&](std::size_t) { return 1 / op.temperature; });
 }
 
+inline Row vjp(const entropic::TopPSoftmax& op, const Row& x, const Row& g) {
+  return softmax_like_vjp(map(op, x), g, [&](std::size_t) { return 1 / op.temperature; });
+}
+
 inline Row vjp(const entropic::MinPSoftmax& op, const Row& x, const Row& g) {
   return softmax_like_vjp(map(op, x), g, [&](std::size_t) { return 1 / op.temperature; });
+}
+
+inline Row vjp(const entropic::Entmax& op, const Row& x, const Row& g) { return vjp(op, x, map(op, x), g); }
+
+template <class Op>
+Row vjp(const Op& op, const Row& x, const Row& /*p*/, const Row& g) {
+  return vjp(op, x, g);
 }
 
 inline long double logsumexp(const entropic::LogSumExp& op, const Row& x) {
