@@ -24,6 +24,20 @@ def torch_sparsemax(x):
     return (x - cumsum.gather(-1, support - 1) / support).clamp(min=0)
 
 
+def torch_top_p_softmax(x, p):
+    """Top-p by sorting, as samplers write it."""
+    z, order = torch.sort(x, dim=-1, descending=True)
+    mass = torch.softmax(z, dim=-1)
+    drop = mass.cumsum(-1) - mass >= p
+    drop = torch.zeros_like(drop).scatter_(-1, order, drop)
+    return torch.softmax(x.masked_fill(drop, -torch.inf), dim=-1)
+
+
+def torch_top_k_softmax(x, k):
+    least = torch.topk(x, k, dim=-1).values[..., -1:]
+    return torch.softmax(x.masked_fill(x < least, -torch.inf), dim=-1)
+
+
 def median_times(calls, repetitions):
     times = {name: [] for name in calls}
     for _ in range(repetitions):
@@ -44,13 +58,16 @@ def median_times(calls, repetitions):
 def main():
     torch.set_num_threads(1)
     entropic.set_num_threads(1)
-    print("| rows x n | torch.softmax | ratio | scipy softmax | ratio | sparsemax by torch.sort | ratio |")
-    print("|---|---|---|---|---|---|---|")
+    theirs = ["torch.softmax", "scipy softmax", "sparsemax by torch.sort", "top-p 0.9 by torch.sort", "top-k 50 by torch.topk"]
+    print("| rows x n | " + " | ratio | ".join(theirs) + " | ratio |\n" + "|---" * (1 + 2 * len(theirs)) + "|")
     for rows, n in SHAPES:
         x = np.random.default_rng(0).standard_normal((rows, n), dtype=np.float32)
         t = torch.from_numpy(x)
         np.testing.assert_allclose(entropic.softmax(x), torch.softmax(t, -1).numpy(), atol=1e-6)
         np.testing.assert_allclose(entropic.sparsemax(x), torch_sparsemax(t).numpy(), atol=1e-5)
+        k = min(50, n)
+        np.testing.assert_allclose(entropic.top_p_softmax(x, p=0.9), torch_top_p_softmax(t, 0.9).numpy(), atol=1e-3)
+        np.testing.assert_allclose(entropic.top_k_softmax(x, k=k), torch_top_k_softmax(t, k).numpy(), atol=1e-6)
         out = np.empty_like(x)
         torch_out = torch.empty_like(t)
         times = median_times(
@@ -60,11 +77,17 @@ def main():
                 "scipy": lambda x=x: scipy.special.softmax(x, axis=-1),
                 "sparsemax": lambda x=x, out=out: entropic.sparsemax(x, out=out),
                 "torch_sparsemax": lambda t=t: torch_sparsemax(t),
+                "top_p": lambda x=x, out=out: entropic.top_p_softmax(x, p=0.9, out=out),
+                "torch_top_p": lambda t=t: torch_top_p_softmax(t, 0.9),
+                "top_k": lambda x=x, k=k, out=out: entropic.top_k_softmax(x, k=k, out=out),
+                "torch_top_k": lambda t=t, k=k: torch_top_k_softmax(t, k),
             },
             5 if rows * n > 10**6 else 15,
         )
         cells = []
-        for ours, theirs in (("softmax", "torch"), ("softmax", "scipy"), ("sparsemax", "torch_sparsemax")):
+        pairs = [("softmax", "torch"), ("softmax", "scipy")]
+        pairs += [(name, "torch_" + name) for name in ("sparsemax", "top_p", "top_k")]
+        for ours, theirs in pairs:
             cells += [f"{times[theirs] * 1e6:.4g} us", f"{times[ours] / times[theirs]:.3f}"]
         print(f"| {rows} x {n} | " + " | ".join(cells) + " |")
 

@@ -137,9 +137,7 @@ struct TopPSoftmax {
 
   static constexpr Description kDescription = {
       .name = "top_p_softmax",
-      .summary =
-          "Softmax over the fewest largest scores whose softmax probabilities reach p together, 0 elsewhere; of equal "
-          "scores at the cut the lower index stays.",
+      .summary = "Softmax over the fewest largest scores whose probabilities reach p together; of ties the lower index stays.",
       .formula = "p_i = exp(x_i/T) / sum_{j in K} exp(x_j/T) for i in K, K the fewest largest with softmax mass >= p",
       .gradient = "p (g - <g,p>) / T",
       .source = "Holtzman et al., ICLR 2020",
