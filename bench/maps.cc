@@ -105,10 +105,18 @@ void add_shape(const std::string& scores, MatrixView<const float> x) {
     check(name + "_vjp" + where, oracle::vjp(op, row, gradient), dx.data);
     add(name + "_vjp" + where, shape, [=] { entropic::apply_vjp(op, x, y, g, dx); });
   });
-  const entropic::TopKSoftmax fifty = {.k = 50};
-  entropic::apply(fifty, x, p);
-  check("top_50_softmax" + where, oracle::map(fifty, row), p.data);
-  add("top_50_softmax" + where, shape, [=] { entropic::apply(fifty, x, p); });
+  // Other parameters, by names of their own.
+  const auto add_named = [&](const std::string& name, const auto& op) {
+    entropic::apply(op, x, p);
+    check(name + where, oracle::map(op, row), p.data);
+    add(name + where, shape, [=] { entropic::apply(op, x, p); });
+  };
+  add_named("top_50_softmax", entropic::TopKSoftmax{.k = 50});
+  add_named("entmax_1.2", entropic::Entmax{.alpha = 1.2});
+  add_named("entmax_1.7", entropic::Entmax{.alpha = 1.7});
+  add_named("entmax_1.05", entropic::Entmax{.alpha = 1.05});
+  add_named("entmax_0.8", entropic::Entmax{.alpha = 0.8});
+  add_named("entmax_3", entropic::Entmax{.alpha = 3});
   add("log_softmax" + where, shape, [=] { entropic::log_softmax(x, p); });
 }
 

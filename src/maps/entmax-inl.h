@@ -19,6 +19,7 @@
 #include "entropic/maps.h"
 #include "src/maps/softmax-inl.h"
 #include "src/maps/sparsemax-inl.h"
+#include "src/maps/threshold_start-inl.h"
 #include "src/per_row.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -34,60 +35,15 @@ HWY_INLINE double EntmaxPower(const Entmax& op) {
   return HWY_MIN(b, sizeof(T) == 4 ? 0x1p26 : 0x1p60);
 }
 
-// q^(1/b) for q > 0, 0 below: rising, since Log and ExpScaled are. b = 1/2 needs neither.
-template <class D>
-class RootOf {
- public:
-  HWY_INLINE RootOf(D d, double b) : exp_(d, b) {}
-  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> q) const {
-    return hn::IfThenZeroElse(hn::Le(q, hn::Zero(d)), exp_(d, Log(d, q)));
-  }
-  // The same and q^(1/b - 1).
-  HWY_INLINE void WithDerivative(D d, hn::Vec<D> q, hn::Vec<D>* terms) const {
-    terms[0] = (*this)(d, q);
-    terms[1] = hn::IfThenZeroElse(hn::Le(q, hn::Zero(d)), hn::Div(terms[0], q));
-  }
-  static HWY_INLINE double Inverse(double sum, double b) { return Power(sum, -b); }
-
- private:
-  ExpScaled<D> exp_;
-};
-
-template <class D>
-class Square {
- public:
-  HWY_INLINE Square(D /*d*/, double /*b*/) {}
-  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> q) const {
-    q = MaxKeepNaN(hn::Zero(d), q);
-    return hn::Mul(q, q);
-  }
-  HWY_INLINE void WithDerivative(D d, hn::Vec<D> q, hn::Vec<D>* terms) const {
-    terms[1] = MaxKeepNaN(hn::Zero(d), q);
-    terms[0] = hn::Mul(terms[1], terms[1]);
-  }
-  static HWY_INLINE double Inverse(double sum, double /*b*/) { return 1 / std::sqrt(sum); }
-};
-
-// c, as high + low, with sum max(c + u_i, 0)^(1/b) = 1 for n numbers u <= 0 with maximum 0, filled up with -1 to a multiple
-// of 16; 1/4 <= b <= 1.
-//
-// Newton's iteration on the norm (sum (c + u)^(1/b))^b: as a norm of a positive part it is convex in c, so that from c = 1
-// the iteration falls to the root and never passes it; and it is linear in c where all terms are equal, so that flat scores
-// take a step or two. At b = 1 it is Michelot's.
+// c, as high + low, with sum max(c + u_i, 0)^(1/b) = 1 for n numbers u <= 0 with maximum 0, filled up with numbers below -c to
+// a multiple of 16; 1/4 <= b <= 1. `c` is a start; `enough` the last step, relative to c.
 template <template <class> class Root>
-HWY_INLINE Threshold PowerThreshold(double b, const double* u, size_t n) {
+HWY_INLINE Threshold PowerThreshold(double b, double c, double enough, const double* u, size_t n) {
   const RowTag<double> d;
-  const Root<RowTag<double>> root(d, b);
-  double c = 1;
   for (;;) {
-    const auto at = hn::Set(d, c);
-    double sums[2];
-    Sums(d, n, sums, [&](size_t i, size_t /*count*/, hn::Vec<RowTag<double>>* terms) HWY_ATTR {
-      root.WithDerivative(d, hn::Add(hn::LoadU(d, u + i), at), terms);
-    });
-    const double step = (1 - root.Inverse(sums[0], b)) * sums[0] / sums[1];
+    const double step = NormStep<Root>(d, b, c, n, [&](size_t i, size_t /*count*/) HWY_ATTR { return hn::LoadU(d, u + i); });
     // The error after this step is of the order of its square. A NaN ends the search.
-    if (!(std::abs(step) > 0x1p-44 * c)) return {c, -step};
+    if (!(std::abs(step) > enough * c)) return {c, -step};
     c -= step;
   }
 }
@@ -169,6 +125,26 @@ HWY_INLINE void WriteRoots(D d, double b, const RelativeScores<D>& relative, Thr
     if (hn::AllTrue(d, hn::Le(q, hn::Zero(d)))) return hn::Zero(d);
     return root(d, q);
   });
+}
+
+template <template <class> class Root, class D, class T = hn::TFromD<D>>
+HWY_INLINE void MapRowByThreshold(D d, double b, const RelativeScores<D>& relative, const T* x, size_t n, T max, T* p,
+                                  Workspace workspace) {
+  const T least = LeastThreshold<Root>(d, b, relative, x, n);
+  const size_t kept = FilterAbove(d, relative, x, n, least, workspace.scratch);
+  double c = -least;
+  // Where most have mass, sweeps in T come first: they cost less than those in float64, which are few then.
+  if (sizeof(T) == 4 && kept > n / 4 && kept > 256) {
+    for (int i = 0; i < 20; ++i) {
+      const double step = NormStep<Root>(
+          d, b, c, n, [&](size_t at, size_t count) HWY_ATTR { return relative(LoadUpTo(d, x + at, count, -kInfinity<T>)); });
+      if (!(std::abs(step) < c)) break;
+      c -= step;
+      if (std::abs(step) < 0x1p-13 * c) break;
+    }
+  }
+  const double enough = sizeof(T) == 4 ? 0x1p-26 : 0x1p-44;
+  WriteRoots<Root>(d, b, relative, PowerThreshold<Root>(b, c, enough, workspace.scratch, kept), x, n, max, p, workspace.stream);
 }
 
 // The sum is taken once more: p^b may be so small a number that it has lost digits.
@@ -291,16 +267,15 @@ HWY_INLINE void MapRow(D d, const Entmax& op, const T* x, size_t n, T max, T* p,
   if (b == 1) return MapRow(d, Sparsemax{.temperature = op.temperature}, x, n, max, p, workspace);
   if (b < 0.25) return MapRowNearSoftmax(d, b, op.temperature, x, n, max, p, workspace.scratch);
 
-  // Only u = b z above -1 can have mass.
   const RelativeScores<D> relative(hn::Set(d, max), op.temperature / b);
-  const size_t kept = FilterAbove(d, relative, x, n, T(-1), workspace.scratch);
   if (b > 1) {
-    const Edge edge = EdgeThreshold(b, workspace.scratch, kept);
-    WriteAboveEdge(d, b, relative, edge, x, n, max, p);
+    // Only u = b z above -1 can have mass.
+    const size_t kept = FilterAbove(d, relative, x, n, T(-1), workspace.scratch);
+    WriteAboveEdge(d, b, relative, EdgeThreshold(b, workspace.scratch, kept), x, n, max, p);
   } else if (b == 0.5) {
-    WriteRoots<Square>(d, b, relative, PowerThreshold<Square>(b, workspace.scratch, kept), x, n, max, p, workspace.stream);
+    MapRowByThreshold<Square>(d, b, relative, x, n, max, p, workspace);
   } else {
-    WriteRoots<RootOf>(d, b, relative, PowerThreshold<RootOf>(b, workspace.scratch, kept), x, n, max, p, workspace.stream);
+    MapRowByThreshold<RootOf>(d, b, relative, x, n, max, p, workspace);
   }
 }
 

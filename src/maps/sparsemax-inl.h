@@ -9,8 +9,8 @@
 
 #include "entropic/maps.h"
 #include "src/maps/scores-inl.h"
+#include "src/maps/threshold_start-inl.h"
 #include "src/rows/short-inl.h"
-#include "src/rows/threshold-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic {
@@ -22,8 +22,9 @@ namespace HWY_NAMESPACE {
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void MapRow(D d, const Sparsemax& op, const T* x, size_t n, T max, T* p, Workspace workspace) {
   const RelativeScores<D> relative(hn::Set(d, max), op.temperature);
-  const size_t kept = FilterAbove(d, relative, x, n, T(-1), workspace.scratch);
-  const Threshold tau = SimplexThreshold(workspace.scratch, kept);
+  const T least = LeastThreshold<Linear>(d, 1, relative, x, n);
+  const size_t kept = FilterAbove(d, relative, x, n, least, workspace.scratch);
+  const Threshold tau = SimplexThreshold(workspace.scratch, kept, least);
   if (tau.low != tau.low) return FillRow(d, kNaN<T>, n, p);
   const T high = static_cast<T>(tau.high);
   const auto tau_high = hn::Set(d, high);

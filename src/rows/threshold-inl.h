@@ -45,22 +45,39 @@ HWY_INLINE size_t FilterAbove(RowTag<T> d, const Relative& relative, const T* x,
   return kept;
 }
 
+// The largest of 64 parts of the row: maxima[l] of the scores x[i] with i mod 64 = l, NaN left out.
+template <class T>
+HWY_INLINE void PartMaxima(RowTag<T> d, const T* x, size_t n, T* maxima) {
+  constexpr size_t kVectors = 64 / hn::MaxLanes(RowTag<T>());
+  constexpr T kLowest = -std::numeric_limits<T>::infinity();
+  const size_t N = hn::Lanes(d);
+  hn::Vec<RowTag<T>> max[kVectors];
+  for (auto& v : max) v = hn::Set(d, kLowest);
+  size_t i = 0;
+  for (; i + 64 <= n; i += 64) {
+    for (size_t v = 0; v < kVectors; ++v) max[v] = hn::Max(hn::LoadU(d, x + i + v * N), max[v]);
+  }
+  for (size_t v = 0; i + v * N < n; ++v) max[v] = hn::Max(LoadUpTo(d, x + i + v * N, n - i - v * N, kLowest), max[v]);
+  for (size_t v = 0; v < kVectors; ++v) hn::StoreU(max[v], d, maxima + v * N);
+}
+
 // tau = high + low, twice the precision of float64: with n entries in the support an error of tau enters the sum n times.
 struct Threshold {
   double high, low;
 };
 
-// tau with sum max(z_i - tau, 0) = 1, for z <= 0 with maximum 0, filled up with -1 to a multiple of 16.
+// tau with sum max(z_i - tau, 0) = 1, for z <= 0 with maximum 0, filled up with -1 to a multiple of 16, from a start that is
+// not above it; -1 never is.
 //
-// Newton's iteration on that sum, which is convex, decreasing and piecewise linear: from tau = -1, where the sum is at
+// Newton's iteration on that sum, which is convex, decreasing and piecewise linear: from the start, where the sum is at
 // least 1, it ascends to the root and reaches it in finitely many steps, the support shrinking (Michelot 1986). The
 // residual is summed, not the scores: near the root it is small, and so is its rounding. The last step, which no longer
 // changes the support, is kept apart as the low part. The order of the sums is that of 16 lanes, on every target.
-HWY_INLINE Threshold SimplexThreshold(const double* z, size_t n) {
+HWY_INLINE Threshold SimplexThreshold(const double* z, size_t n, double start = -1) {
   const RowTag<double> d;
   using V = hn::Vec<RowTag<double>>;
   constexpr size_t kVectors = 16 / hn::MaxLanes(RowTag<double>());
-  double tau = -1;
+  double tau = start;
   double support = static_cast<double>(n) + 1;
   for (;;) {
     const V threshold = hn::Set(d, tau);

@@ -1,0 +1,98 @@
+// The sum that a sparse map's threshold solves, sum max(c + u, 0)^(1/b) = 1, and a start for it from a part of the row.
+
+#if defined(ENTROPIC_MAPS_THRESHOLD_START_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ENTROPIC_MAPS_THRESHOLD_START_INL_H_
+#undef ENTROPIC_MAPS_THRESHOLD_START_INL_H_
+#else
+#define ENTROPIC_MAPS_THRESHOLD_START_INL_H_
+#endif
+
+#include "src/maps/scores-inl.h"
+#include "src/rows/exp_log-inl.h"
+#include "src/rows/threshold-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic {
+namespace HWY_NAMESPACE {
+
+// q^(1/b) for q > 0, 0 below: rising, since Log and ExpScaled are. b = 1/2 and b = 1 need neither.
+template <class D>
+class RootOf {
+ public:
+  HWY_INLINE RootOf(D d, double b) : exp_(d, b) {}
+  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> q) const {
+    return hn::IfThenZeroElse(hn::Le(q, hn::Zero(d)), exp_(d, Log(d, q)));
+  }
+  // The same and q^(1/b - 1).
+  HWY_INLINE void WithDerivative(D d, hn::Vec<D> q, hn::Vec<D>* terms) const {
+    terms[0] = (*this)(d, q);
+    terms[1] = hn::IfThenZeroElse(hn::Le(q, hn::Zero(d)), hn::Div(terms[0], q));
+  }
+  static HWY_INLINE double InverseNorm(double sum, double b) { return Power(sum, -b); }
+
+ private:
+  ExpScaled<D> exp_;
+};
+
+template <class D>
+class Square {
+ public:
+  HWY_INLINE Square(D /*d*/, double /*b*/) {}
+  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> q) const {
+    q = MaxKeepNaN(hn::Zero(d), q);
+    return hn::Mul(q, q);
+  }
+  HWY_INLINE void WithDerivative(D d, hn::Vec<D> q, hn::Vec<D>* terms) const {
+    terms[1] = MaxKeepNaN(hn::Zero(d), q);
+    terms[0] = hn::Mul(terms[1], terms[1]);
+  }
+  static HWY_INLINE double InverseNorm(double sum, double /*b*/) { return 1 / std::sqrt(sum); }
+};
+
+template <class D>
+class Linear {
+ public:
+  HWY_INLINE Linear(D /*d*/, double /*b*/) {}
+  HWY_INLINE void WithDerivative(D d, hn::Vec<D> q, hn::Vec<D>* terms) const {
+    terms[0] = MaxKeepNaN(hn::Zero(d), q);
+    terms[1] = hn::IfThenElseZero(hn::Gt(q, hn::Zero(d)), hn::Set(d, hn::TFromD<D>(1)));
+  }
+  static HWY_INLINE double InverseNorm(double sum, double /*b*/) { return 1 / sum; }
+};
+
+// One step of Newton's iteration on the norm (sum max(c + u, 0)^(1/b))^b = 1, to be taken off c. As a norm of a positive part
+// it is convex in c, so that from above the iteration falls to the root and never passes it; and it is linear in c where all
+// terms are equal, so that flat scores take a step or two. At b = 1 it is Michelot's. load(i, count) gives u, -inf beyond.
+template <template <class> class Root, class D, class Load>
+HWY_INLINE double NormStep(D d, double b, double c, size_t n, const Load& load) {
+  const Root<D> root(d, b);
+  const auto at = hn::Set(d, static_cast<hn::TFromD<D>>(c));
+  double sums[2];
+  Sums(d, n, sums,
+       [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR { root.WithDerivative(d, hn::Add(load(i, count), at), terms); });
+  return (1 - Root<D>::InverseNorm(sums[0], b)) * (sums[0] / sums[1]);
+}
+
+// A number that -c is above, at least -1: the sum over a part of the row is less than that over all, and so is the c that
+// makes it 1 more. The part is the maxima of 64 parts, which hold most of the mass where it is in few scores.
+template <template <class> class Root, class D, class Relative, class T = hn::TFromD<D>>
+HWY_INLINE T LeastThreshold(D d, double b, const Relative& relative, const T* x, size_t n) {
+  if (n < 256) return T(-1);
+  HWY_ALIGN T u[64];
+  PartMaxima(d, x, n, u);
+  for (size_t i = 0; i < 64; i += hn::Lanes(d)) hn::Store(relative(hn::Load(d, u + i)), d, u + i);
+  double c = 1;
+  for (int i = 0; i < 4; ++i) {
+    const double step = NormStep<Root>(d, b, c, 64, [&](size_t at, size_t) HWY_ATTR { return hn::Load(d, u + at); });
+    // What its rounding may be off by.
+    if (!(step > 0x1p-12 * c)) break;
+    c -= step;
+  }
+  return static_cast<T>(-HWY_MIN(c * (1 + 0x1p-10), 1.0));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic
+HWY_AFTER_NAMESPACE();
+
+#endif  // ENTROPIC_MAPS_THRESHOLD_START_INL_H_
