@@ -36,12 +36,13 @@ HWY_INLINE double EntmaxPower(const Entmax& op) {
 }
 
 // c, as high + low, with sum max(c + u_i, 0)^(1/b) = 1 for n numbers u <= 0 with maximum 0, filled up with numbers below -c to
-// a multiple of 16; 1/4 <= b <= 1. `c` is a start; `enough` the last step, relative to c.
+// a multiple of 16 and at least 64; 1/4 <= b <= 1. `c` is a start; `enough` the last step, relative to c.
 template <template <class> class Root>
 HWY_INLINE Threshold PowerThreshold(double b, double c, double enough, const double* u, size_t n) {
   const RowTag<double> d;
   for (;;) {
-    const double step = NormStep<Root>(d, b, c, n, [&](size_t i, size_t /*count*/) HWY_ATTR { return hn::LoadU(d, u + i); });
+    const double step = n <= 64 ? NormStepOf64<Root>(d, b, c, u)
+                                : NormStep<Root>(d, b, c, n, [&](size_t i, size_t) HWY_ATTR { return hn::LoadU(d, u + i); });
     // The error after this step is of the order of its square. A NaN ends the search.
     if (!(std::abs(step) > enough * c)) return {c, -step};
     c -= step;

@@ -14,8 +14,8 @@ namespace entropic {
 namespace HWY_NAMESPACE {
 
 // Writes the scores z = relative(x) that are above `bound` to `survivors` as float64, in order, and returns how many.
-// NaN survives, so that whatever is computed from the survivors is NaN. The last group of 16 is filled up with `bound`.
-// Needs room for n + 32.
+// NaN survives, so that whatever is computed from the survivors is NaN. 64 numbers `bound`
+// follow the last. Needs room for n + 64.
 template <class T, class Relative>
 HWY_INLINE size_t FilterAbove(RowTag<T> d, const Relative& relative, const T* x, size_t n, T bound, double* survivors) {
   const auto limit = hn::Set(d, bound);
@@ -41,7 +41,7 @@ HWY_INLINE size_t FilterAbove(RowTag<T> d, const Relative& relative, const T* x,
     kept += hn::CountTrue(d, in);
   });
   const auto filler = hn::Set(d64, static_cast<double>(bound));
-  for (size_t i = 0; i < 16; i += hn::Lanes(d64)) hn::StoreU(filler, d64, survivors + kept + i);
+  for (size_t i = 0; i < 64; i += hn::Lanes(d64)) hn::StoreU(filler, d64, survivors + kept + i);
   return kept;
 }
 
