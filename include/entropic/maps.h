@@ -129,8 +129,35 @@ struct MinPSoftmax {
           .name = "temperature", .meaning = "T, divides the scores", .member = &MinPSoftmax::temperature, .above = 0}};
 };
 
+// See perturb_max.h for noise of another kind.
+struct PerturbMax {
+  enum class Noise { gumbel, normal, logistic, laplace, exponential, uniform };
+  static constexpr std::string_view kNoises[] = {"gumbel", "normal", "logistic", "laplace", "exponential", "uniform"};
+
+  Noise noise = Noise::gumbel;
+  double scale = 1;
+
+  static constexpr Description kDescription = {
+      .name = "perturb_max",
+      .summary = "How likely each score is the largest once noise is added to all; by quadrature, nothing is drawn.",
+      .formula = "p_i = P(argmax_j (x_j + scale e_j) = i), e_j independent; gumbel noise gives softmax(x/scale)",
+      .gradient = "p'_j = int h_j (g_j sum_i h_i - sum_i g_i h_i) prod F du / scale, h = f/F, f density, F its integral",
+      .source = "McFadden 1974; Papandreou, Yuille, ICCV 2011",
+      .sparse = true,
+      .float_error = 1e-6,
+      .double_error = 1e-10,
+      .cost = 100,
+  };
+  static constexpr auto kParams =
+      std::tuple{Param<PerturbMax, Noise>{.name = "noise",
+                                          .meaning = "distribution of the noise, in its standard form; uniform is on [0, 1]",
+                                          .member = &PerturbMax::noise,
+                                          .names = kNoises},
+                 Param<PerturbMax>{.name = "scale", .meaning = "multiplies the noise", .member = &PerturbMax::scale, .above = 0}};
+};
+
 // Every map there is.
-using Map = std::variant<Softmax, Sparsemax, TaylorSoftmax, SigSoftmax, TopKSoftmax, MinPSoftmax>;
+using Map = std::variant<Softmax, Sparsemax, TaylorSoftmax, SigSoftmax, TopKSoftmax, MinPSoftmax, PerturbMax>;
 
 // p = map(x), row by row; `per_row` gives parameters that are per_row a value for each row, in place of the map's own.
 //
