@@ -64,15 +64,17 @@ struct Accuracy {
   double length;   // of an interval, for laplace noise
   double few;      // 4 Gauss points do where log e^G falls by less in the interval
   bool gradient;
-  // For uniform noise with m keys inside an interval of width w, what m w^2 may be, for the gradient m w; 0: no key inside.
+  // For uniform noise with m keys inside an interval of width w, what m w^2 may be, for the gradient m w; and with how many
+  // scores in all there may be any.
   double merged;
+  double merged_from;
 };
 
 template <class T>
-HWY_INLINE Accuracy AccuracyOf(size_t n, bool gradient) {
-  const double merged = gradient ? 1e-3 : 4e-7;
-  if (sizeof(T) == 4) return {1e-8, 18.420680743952367, 4, 1, gradient, merged};
-  return {1e-12, 27.631021115928547, 2, 0.3, gradient, n <= 1000 ? 0 : merged};
+HWY_INLINE Accuracy AccuracyOf(bool gradient) {
+  const double merged = gradient ? 5e-5 : 4e-7;
+  if (sizeof(T) == 4) return {1e-8, 18.420680743952367, 4, 1, gradient, merged, 0};
+  return {1e-12, 27.631021115928547, 2, 0.3, gradient, merged, 1001};
 }
 
 // The products over the row of F at each node, 16 virtual lanes in the order of reduce-inl.h.
@@ -365,6 +367,7 @@ struct UniformNoise {
 
   template <class Visit>
   HWY_INLINE void ForEachInterval(const double* keys, size_t n, const Accuracy& accuracy, Visit&& visit) {
+    const bool merges = Look(keys, n, 1.0, 1.0).up_to >= accuracy.merged_from;
     for (begin_ = 0; begin_ < 1; begin_ = end_) {
       const Near near = Look(keys, n, begin_, begin_);
       // e^G falls at least like exp(-active (s - begin)): behind `reach` there is nothing.
@@ -372,7 +375,7 @@ struct UniformNoise {
       double slope = active;
       end_ = HWY_MIN(near.next, reach);
       merged_ = false;
-      if (accuracy.merged > 0) {
+      if (merges) {
         double width = 0.05 / active;
         const double inside = Look(keys, n, begin_, begin_ + width).between;
         if (inside > 0) {
@@ -579,7 +582,7 @@ HWY_NOINLINE void PerturbRow(Noise noise, double scale, const T* x, size_t n, T 
   double* const keys = scratch;
   double* const mass = scratch + padded;
   if (!Keys(noise, scale, x, n, max, keys)) return FillRow(RowTag<T>(), kNaN<T>, n, p);
-  const Accuracy accuracy = AccuracyOf<T>(n, false);
+  const Accuracy accuracy = AccuracyOf<T>(false);
   Fit(noise, keys, padded, accuracy, mass);
   FillRow(D64(), 0.0, padded, mass);
   noise.ForEachInterval(keys, padded, accuracy,
@@ -602,7 +605,7 @@ HWY_NOINLINE void PerturbVjpRow(Noise noise, double scale, const T* x, const T* 
   bool nan = !IsFinite(max) || !Keys(noise, scale, x, n, max, keys);
   for (size_t i = 0; i < n; ++i) nan |= p[i] != p[i];
   if (nan) return FillRow(d, kNaN<T>, n, dx);
-  const Accuracy accuracy = AccuracyOf<T>(n, true);
+  const Accuracy accuracy = AccuracyOf<T>(true);
   Fit(noise, keys, padded, accuracy, slopes);
   const double mean = DotWithDistribution(d, p, g, n);
   for (size_t i = 0; i < padded; ++i) {
