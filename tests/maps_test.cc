@@ -58,7 +58,10 @@ std::vector<Op> variants() {
 
 // What divides the scores.
 template <class Op>
-constexpr bool kHasTemperature = requires(Op op) { op.temperature; } || requires(Op op) { op.scale; };
+constexpr bool kHasTemperature = requires(Op op) {
+  op.temperature;
+}
+|| requires(Op op) { op.scale; };
 template <class Op>
 auto& temperature(Op& op) {
   if constexpr (requires { op.temperature; }) {
@@ -127,7 +130,8 @@ oracle::Row tolerances(const Op&, const oracle::Row& p) {
   oracle::Row bounds;
   for (std::size_t i = 0; i < p.size(); ++i) {
     const long double relative = (8 + 3 * (distance(i) + mean)) * p[i] + std::numeric_limits<T>::min() / kEpsilon<T>;
-    const long double rounding = (Op::kDescription.absolute_error > 0 ? Op::kDescription.absolute_error : relative) * kEpsilon<T>;
+    const long double rounding =
+        (Op::kDescription.absolute_error > 0 ? Op::kDescription.absolute_error : relative) * kEpsilon<T>;
     const long double method = method_error<Op, T>(p.size());
     bounds.push_back(method > 0 ? method : rounding);
   }

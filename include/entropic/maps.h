@@ -148,12 +148,12 @@ struct PerturbMax {
       .double_error = 1e-10,
       .cost = 100,
   };
-  static constexpr auto kParams =
-      std::tuple{Param<PerturbMax, Noise>{.name = "noise",
-                                          .meaning = "distribution of the noise, in its standard form; uniform is on [0, 1]",
-                                          .member = &PerturbMax::noise,
-                                          .names = kNoises},
-                 Param<PerturbMax>{.name = "scale", .meaning = "multiplies the noise", .member = &PerturbMax::scale, .above = 0}};
+  static constexpr auto kParams = std::tuple{
+      Param<PerturbMax, Noise>{.name = "noise",
+                               .meaning = "distribution of the noise, in its standard form; uniform is on [0, 1]",
+                               .member = &PerturbMax::noise,
+                               .names = kNoises},
+      Param<PerturbMax>{.name = "scale", .meaning = "multiplies the noise", .member = &PerturbMax::scale, .above = 0}};
 };
 
 // Every map there is.

@@ -27,15 +27,14 @@ struct NoiseFunctions {
 
 template <NoiseDistribution Noise>
 NoiseFunctions functions_of(const Noise& noise) {
-  NoiseFunctions functions = {
-      &noise,
-      [](const void* self, const double* t, std::size_t n, double* y) {
-        for (std::size_t i = 0; i < n; ++i) y[i] = static_cast<const Noise*>(self)->log_cdf(t[i]);
-      },
-      [](const void* self, const double* t, std::size_t n, double* y) {
-        for (std::size_t i = 0; i < n; ++i) y[i] = static_cast<const Noise*>(self)->pdf(t[i]);
-      },
-      {}};
+  NoiseFunctions functions = {&noise,
+                              [](const void* self, const double* t, std::size_t n, double* y) {
+                                for (std::size_t i = 0; i < n; ++i) y[i] = static_cast<const Noise*>(self)->log_cdf(t[i]);
+                              },
+                              [](const void* self, const double* t, std::size_t n, double* y) {
+                                for (std::size_t i = 0; i < n; ++i) y[i] = static_cast<const Noise*>(self)->pdf(t[i]);
+                              },
+                              {}};
   if constexpr (requires { std::span<const double>(noise.kinks); }) functions.kinks = noise.kinks;
   return functions;
 }
@@ -50,8 +49,8 @@ void perturb_max_vjp(const NoiseFunctions& noise, double scale, MatrixView<const
 // p_i = P(argmax_j (x_j + scale e_j) = i), the e_j independent draws of `noise`, by quadrature: nothing is drawn.
 //
 // Shapes: x and p rows x cols; p may be x itself.
-// Error: intervals are halved until p changes by less than 1e-8 (float), 1e-12 (double), at most 7 times; for kinks that
-//     lie inside an interval of the 4096th part of the line that matters, to what that leaves.
+// Error: intervals are halved until p changes by less than 1e-8 (float), 1e-12 (double), at most 7 times. Kinks end intervals;
+//     where a row has more than 4096, those that follow another within the 4096th part of the line that matters do not.
 // Threads: the noise is called from several at once, and must not throw.
 // Throws: std::invalid_argument naming the argument, before anything is written.
 template <NoiseDistribution Noise, class T>

@@ -196,7 +196,8 @@ void LogSumExpVjpRows(const LogSumExp& op, MatrixView<const T> x, MatrixView<con
 
 template <class T>
 MapKernels<T> Kernels() {
-  return {AnyMapRows<T>, AnyVjpRows<T>, MapRows<CustomPerturbMax, T>, CustomPerturbMaxVjpRows<T>, LogSoftmaxRows<T>, LogSoftmaxVjpRows<T>, LogSumExpRows<T>, LogSumExpVjpRows<T>};
+  return {AnyMapRows<T>,        AnyVjpRows<T>,    MapRows<CustomPerturbMax, T>, CustomPerturbMaxVjpRows<T>, LogSoftmaxRows<T>,
+          LogSoftmaxVjpRows<T>, LogSumExpRows<T>, LogSumExpVjpRows<T>};
 }
 
 // One exported name for each element type: Highway's tables hold functions, not templates.

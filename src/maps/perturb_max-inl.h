@@ -46,11 +46,11 @@ struct Nodes {
     weight[count++] = times;
   }
 
-  // The Gauss-Legendre nodes of [begin, end], 4 or 16, from begin to end.
+  // The Gauss-Legendre nodes of [begin, end], 2, 4 or 16, from begin to end.
   template <class Place>
-  HWY_INLINE void AddGauss(bool few, double begin, double end, Place&& place) {
-    const GaussPoint* const points = few ? kGauss4 : kGauss16;
-    const size_t half = few ? 2 : 8;
+  HWY_INLINE void AddGauss(size_t nodes, double begin, double end, Place&& place) {
+    const GaussPoint* const points = nodes == 2 ? kGauss2 : nodes == 4 ? kGauss4 : kGauss16;
+    const size_t half = nodes / 2;
     const double middle = 0.5 * (begin + end), reach = 0.5 * (end - begin);
     for (size_t i = 0; i < half; ++i) place(middle - reach * points[i].node, reach * points[i].weight);
     for (size_t i = half; i-- > 0;) place(middle + reach * points[i].node, reach * points[i].weight);
@@ -191,7 +191,7 @@ struct NormalNoise {
   HWY_INLINE V64 Hazard(V64 key, V64 u) const {
     const D64 d;
     const V64 t = hn::Sub(u, key);
-    if (hn::AllTrue(d, hn::Gt(t, hn::Set(d, 39.0)))) return hn::Zero(d);
+    if (hn::AllTrue(d, hn::Gt(t, hn::Set(d, kInverseMillsEnd)))) return hn::Zero(d);
     return InverseMills(d, t);
   }
 
@@ -238,8 +238,8 @@ struct LogisticNoise {
   template <class Visit>
   HWY_INLINE void ForEachInterval(const double* keys, size_t n, const Accuracy& accuracy, Visit&& visit) const {
     const D64 d;
-    const double total = Sum(
-        d, n, [&](size_t i, size_t /*count*/) HWY_ATTR { return hn::Div(hn::Set(d, 1.0), hn::Load(d, keys + i)); });
+    const double total =
+        Sum(d, n, [&](size_t i, size_t /*count*/) HWY_ATTR { return hn::Div(hn::Set(d, 1.0), hn::Load(d, keys + i)); });
     // 1 - F(b - z) <= e^z e^-b.
     const double b = accuracy.log_cut + ScalarLog(total), step = 9.8696044010893586 / accuracy.log_cut;
     ForEachTrapezoid(
@@ -265,7 +265,7 @@ struct ExponentialTail {
     const double end = accuracy.log_cut / (c * total);
     Nodes nodes;
     // du = dv / v.
-    nodes.AddGauss(false, 0, HWY_MIN(end, 1.0), [&](double v, double weight) HWY_ATTR { nodes.Add(v, weight / v); });
+    nodes.AddGauss(16, 0, HWY_MIN(end, 1.0), [&](double v, double weight) HWY_ATTR { nodes.Add(v, weight / v); });
     CdfOfMaximum(noise, keys, n, nodes);
     visit(nodes);
     return end < 1;
@@ -317,7 +317,7 @@ struct LaplaceNoise : ExponentialTail {
         const double lower = HWY_MAX(kink, upper - accuracy.length);
         Nodes nodes;
         // u downwards, so that the last node has the smallest e^G, whose logarithm has a slope below 100 here.
-        nodes.AddGauss(upper - lower < 0.01, upper, lower,
+        nodes.AddGauss(upper - lower < 0.01 ? 4 : 16, upper, lower,
                        [&](double u, double weight) HWY_ATTR { nodes.Add(ScalarExp(-u), -weight); });
         CdfOfMaximum(*this, keys, n, nodes);
         visit(nodes);
@@ -372,7 +372,7 @@ struct UniformNoise {
       const Near near = Look(keys, n, begin_, begin_);
       // e^G falls at least like exp(-active (s - begin)): behind `reach` there is nothing.
       const double active = near.up_to, reach = HWY_MIN(1.0, begin_ + accuracy.log_cut / active);
-      double slope = active;
+      const double slope = active;
       end_ = HWY_MIN(near.next, reach);
       merged_ = false;
       if (merges) {
@@ -381,18 +381,15 @@ struct UniformNoise {
         if (inside > 0) {
           width = HWY_MIN(width, accuracy.gradient ? accuracy.merged / inside : std::sqrt(accuracy.merged / inside));
           merged_ = begin_ + width > end_ && end_ < reach;
-          if (merged_) {
-            end_ = HWY_MIN(begin_ + width, 1.0);
-            slope += inside;
-          }
+          if (merged_) end_ = HWY_MIN(begin_ + width, 1.0);
         }
       }
       Nodes nodes;
-      nodes.AddGauss((end_ - begin_) * slope < accuracy.few, begin_, end_,
-                     [&](double s, double weight) HWY_ATTR { nodes.Add(s, weight); });
-      const size_t count = nodes.count;
+      const size_t count = merged_ ? 2 : (end_ - begin_) * slope < accuracy.few ? 4 : 16;
+      nodes.AddGauss(count, begin_, end_, [&](double s, double weight) HWY_ATTR { nodes.Add(s, weight); });
       if (merged_) {
-        for (const double s : {begin_, end_, end_, end_}) nodes.Add(s, 0);
+        nodes.Add(begin_, 0);
+        nodes.Add(end_, 0);
       }
       CdfOfMaximum(*this, keys, n, nodes);
       if (merged_) {
@@ -467,10 +464,11 @@ class CustomNoise {
     }
   }
 
-  // A kink in u lies at each z + kink. Those less than the 4096th part of the line away from the last end are not ends.
+  // A kink in u lies at each z + kink. Where they are many, those close behind the last end are no ends.
   template <class Visit>
   HWY_INLINE void ForEachInterval(const double* keys, size_t n, const Accuracy& /*accuracy*/, Visit&& visit) const {
-    const double length = (last_ - first_) / pieces_, least = (last_ - first_) / 4096;
+    const double line = last_ - first_, length = line / pieces_;
+    const double least = line / (n * functions_.kinks.size() <= kMostKinks ? 0x1p40 : static_cast<double>(kMostKinks));
     for (double begin = first_, end; begin < last_; begin = end) {
       end = HWY_MIN(begin + length, last_);
       for (const double kink : functions_.kinks) {
@@ -482,13 +480,15 @@ class CustomNoise {
       // What is left is no interval of its own.
       if (last_ - end < 1e-9 * length) end = last_;
       Nodes nodes;
-      nodes.AddGauss(false, begin, end, [&](double u, double weight) HWY_ATTR { nodes.Add(u, weight); });
+      nodes.AddGauss(16, begin, end, [&](double u, double weight) HWY_ATTR { nodes.Add(u, weight); });
       CdfOfMaximum(*this, keys, n, nodes);
       visit(nodes);
     }
   }
 
  private:
+  static constexpr size_t kMostKinks = 4096;
+
   static HWY_INLINE hn::Mask<D64> Absent(V64 key) { return hn::Eq(key, hn::Set(D64(), -kInfinity<double>)); }
 
   HWY_INLINE V64 Values(void (*function)(const void*, const double*, size_t, double*), V64 t) const {
@@ -552,7 +552,8 @@ class CustomNoise {
 // keys = Key((x - max)/scale), filled up with absent entries to a multiple of 16. Returns whether there is no NaN.
 //
 // The difference in float64 loses nothing that the scores had; above 1 the scale is halved with the scores, so that the
-// difference of the largest and the smallest number does not overflow. Infinite quotients are absent entries, as they should be.
+// difference of the largest and the smallest number does not overflow. Infinite quotients are absent entries, as they should
+// be.
 template <class Noise, class T>
 HWY_INLINE bool Keys(const Noise& noise, double scale, const T* x, size_t n, T max, double* keys) {
   const D64 d;
@@ -623,11 +624,16 @@ HWY_NOINLINE void PerturbVjpRow(Noise noise, double scale, const T* x, const T* 
 template <class Visit>
 HWY_INLINE void WithNoise(PerturbMax::Noise noise, Visit&& visit) {
   switch (noise) {
-    case PerturbMax::Noise::normal: return visit(NormalNoise());
-    case PerturbMax::Noise::logistic: return visit(LogisticNoise());
-    case PerturbMax::Noise::laplace: return visit(LaplaceNoise());
-    case PerturbMax::Noise::exponential: return visit(ExponentialNoise());
-    default: return visit(UniformNoise());
+    case PerturbMax::Noise::normal:
+      return visit(NormalNoise());
+    case PerturbMax::Noise::logistic:
+      return visit(LogisticNoise());
+    case PerturbMax::Noise::laplace:
+      return visit(LaplaceNoise());
+    case PerturbMax::Noise::exponential:
+      return visit(ExponentialNoise());
+    default:
+      return visit(UniformNoise());
   }
 }
 

@@ -7,6 +7,7 @@ struct GaussPoint {
   double node, weight;
 };
 
+inline constexpr GaussPoint kGauss2[1] = {{0x1.279a74590331dp-1, 1}};
 inline constexpr GaussPoint kGauss4[2] = {{0x1.b8e6dbcf63985p-1, 0x1.64340f7e7b66bp-2},
                                           {0x1.5c23fd9dd3dfcp-2, 0x1.4de5f840c24cap-1}};
 inline constexpr GaussPoint kGauss16[8] = {

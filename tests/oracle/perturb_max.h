@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <vector>
@@ -12,53 +13,64 @@ namespace oracle {
 
 using Row = std::vector<long double>;
 
-// A noise by its CDF and density. Below `low` the CDF, beyond `high` what it lacks of 1, is under 1e-20.
-template <class Real>
-struct Noise {
-  Real (*cdf)(Real);
-  Real (*density)(Real);
-  std::vector<Real> kinks;
-  Real low, high;
+// The noises by CDF and density. Below kLow the CDF, beyond kHigh what it lacks of 1, is under 1e-20.
+struct Gumbel {
+  static constexpr long double kLow = -4, kHigh = 47;
+  static constexpr std::array<long double, 0> kKinks = {};
+  static auto cdf(auto t) { return std::exp(-std::exp(-t)); }
+  static auto density(auto t) { return std::exp(-t - std::exp(-t)); }
 };
-
-template <class Real>
-Noise<Real> noise_of(entropic::PerturbMax::Noise noise) {
-  using Kind = entropic::PerturbMax::Noise;
-  switch (noise) {
-    case Kind::gumbel:
-      return {[](Real t) { return std::exp(-std::exp(-t)); }, [](Real t) { return std::exp(-t - std::exp(-t)); }, {}, -4, 47};
-    case Kind::normal:
-      return {[](Real t) { return std::erfc(-t * std::sqrt(Real(0.5))) / 2; },
-              [](Real t) { return std::exp(-t * t / 2) * Real(0.398942280401432677939946059934L); },
-              {},
-              -9.5,
-              9.5};
-    case Kind::logistic:
-      return {[](Real t) { return 1 / (1 + std::exp(-t)); },
-              [](Real t) { return std::exp(-std::abs(t)) / std::pow(1 + std::exp(-std::abs(t)), Real(2)); },
-              {},
-              -47,
-              47};
-    case Kind::laplace:
-      return {[](Real t) { return t < 0 ? std::exp(t) / 2 : 1 - std::exp(-t) / 2; },
-              [](Real t) { return std::exp(-std::abs(t)) / 2; },
-              {0},
-              -47,
-              47};
-    case Kind::exponential:
-      return {[](Real t) { return t < 0 ? Real(0) : -std::expm1(-t); },
-              [](Real t) { return t < 0 ? Real(0) : std::exp(-t); },
-              {0},
-              0,
-              47};
-    default:
-      return {[](Real t) { return std::clamp(t, Real(0), Real(1)); },
-              [](Real t) { return t < 0 || t > 1 ? Real(0) : Real(1); },
-              {0, 1},
-              0,
-              1};
+struct Normal {
+  static constexpr long double kLow = -9.5, kHigh = 9.5;
+  static constexpr std::array<long double, 0> kKinks = {};
+  template <class Real>
+  static Real cdf(Real t) {
+    return std::erfc(-t * std::sqrt(Real(0.5))) / 2;
   }
-}
+  template <class Real>
+  static Real density(Real t) {
+    return std::exp(-t * t / 2) * Real(0.398942280401432677939946059934L);
+  }
+};
+struct Logistic {
+  static constexpr long double kLow = -47, kHigh = 47;
+  static constexpr std::array<long double, 0> kKinks = {};
+  static auto cdf(auto t) { return 1 / (1 + std::exp(-t)); }
+  static auto density(auto t) {
+    const auto e = std::exp(-std::abs(t));
+    return e / ((1 + e) * (1 + e));
+  }
+};
+struct Laplace {
+  static constexpr long double kLow = -47, kHigh = 47;
+  static constexpr std::array<long double, 1> kKinks = {0};
+  static auto cdf(auto t) { return t < 0 ? std::exp(t) / 2 : 1 - std::exp(-t) / 2; }
+  static auto density(auto t) { return std::exp(-std::abs(t)) / 2; }
+};
+struct Exponential {
+  static constexpr long double kLow = 0, kHigh = 47;
+  static constexpr std::array<long double, 1> kKinks = {0};
+  template <class Real>
+  static Real cdf(Real t) {
+    return t < 0 ? Real(0) : -std::expm1(-t);
+  }
+  template <class Real>
+  static Real density(Real t) {
+    return t < 0 ? Real(0) : std::exp(-t);
+  }
+};
+struct Uniform {
+  static constexpr long double kLow = 0, kHigh = 1;
+  static constexpr std::array<long double, 2> kKinks = {0, 1};
+  template <class Real>
+  static Real cdf(Real t) {
+    return std::clamp(t, Real(0), Real(1));
+  }
+  template <class Real>
+  static Real density(Real t) {
+    return t < 0 || t > 1 ? Real(0) : Real(1);
+  }
+};
 
 // Nodes and weights of n points on [-1, 1], by Newton's method on the Legendre polynomial.
 template <class Real>
@@ -82,9 +94,8 @@ std::vector<std::pair<Real, Real>> gauss_points(int n) {
 
 // p and, in units of 1/scale, the gradient of <g, p>: sums over points u of weight times
 //   f_i prod_{j != i} F_j   and   h_j (g_j sum_i h_i - sum_i g_i h_i) prod_k F_k,  h = f/F.
-template <class Real>
-void perturb_max_integrals(const entropic::PerturbMax& op, const Row& x, const Row& g, Row& p, Row& dx) {
-  const Noise<Real> noise = noise_of<Real>(op.noise);
+template <class Real, class Noise>
+void perturb_max_integrals(Noise noise, double scale, const Row& x, const Row& g, Row& p, Row& dx) {
   const long double max = *std::max_element(x.begin(), x.end());
 
   // Equal scores have equal integrals: those of a score, and how many there are, from the largest down.
@@ -93,7 +104,7 @@ void perturb_max_integrals(const entropic::PerturbMax& op, const Row& x, const R
   };
   std::map<long double, Entry, std::greater<>> groups;
   for (std::size_t i = 0; i < x.size(); ++i) {
-    const long double z = (x[i] - max) / op.scale;
+    const long double z = (x[i] - max) / scale;
     if (z < -1e4L) continue;
     Entry& entry = groups.try_emplace(z, Entry{static_cast<Real>(z), 0, 0}).first->second;
     entry.count += 1;
@@ -105,25 +116,25 @@ void perturb_max_integrals(const entropic::PerturbMax& op, const Row& x, const R
   // Only entries up to high below u differ from F = 1, h = 0.
   const auto prepare = [&](Real u, std::size_t& end) {
     Real product = 1;
-    for (end = 0; end < entries.size() && u - entries[end].z <= noise.high; ++end) {
+    for (end = 0; end < entries.size() && u - entries[end].z <= Real(noise.kHigh); ++end) {
       Entry& entry = entries[end];
       entry.cdf = noise.cdf(u - entry.z);
       product *= entry.count == 1 ? entry.cdf : std::pow(entry.cdf, entry.count);
-      if (product < Real(1e-22L)) return Real(0);
+      if (product < (sizeof(Real) == 8 ? Real(1e-16L) : Real(1e-22L))) return Real(0);
     }
     return product;
   };
 
-  const Real top = noise.high + (noise.high > 10 ? std::log(static_cast<Real>(x.size())) : 0);
-  std::vector<Real> ends = {noise.low, top};
-  for (const Real kink : noise.kinks) {
-    for (const Entry& entry : entries) ends.push_back(entry.z + kink);
+  const Real top = Real(noise.kHigh) + (Real(noise.kHigh) > 10 ? std::log(static_cast<Real>(x.size())) : 0);
+  std::vector<Real> ends = {Real(noise.kLow), top};
+  for (const long double kink : noise.kKinks) {
+    for (const Entry& entry : entries) ends.push_back(entry.z + static_cast<Real>(kink));
   }
   std::sort(ends.begin(), ends.end(), std::greater<>());
 
-  static const auto kMany = gauss_points<Real>(14), kFew = gauss_points<Real>(3);
+  static const auto kMany = gauss_points<Real>(14), kFew = gauss_points<Real>(4);
   Real upper = top;
-  for (std::size_t next = 0; next < ends.size() && upper > noise.low;) {
+  for (std::size_t next = 0; next < ends.size() && upper > Real(noise.kLow);) {
     std::size_t end;
     if (prepare(upper, end) == 0) break;
     while (next < ends.size() && ends[next] > upper - Real(1e-13L)) ++next;
@@ -136,11 +147,16 @@ void perturb_max_integrals(const entropic::PerturbMax& op, const Row& x, const R
       return sum;
     };
     // Where several kinks are taken as one, below all of them.
+    // Where several kinks are taken as one, below all of them. At the left end the logarithm is infinite.
     const Real steepness = slope(upper - Real(2e-13L));
     Real width = 2;
-    while (width > Real(1e-9L) && width * steepness > 1 && width * slope(upper - width) > 4) width /= 2;
+    while (width > Real(1e-9L)) {
+      const Real at_lower = slope(upper - width);
+      if (std::isinf(at_lower) ? width * steepness <= Real(0.05L) : width * at_lower <= 4) break;
+      width /= 2;
+    }
     const Real lower = std::max(ends[next], upper - width);
-    const bool few = (upper - lower) * (steepness + 1) < Real(1e-3L);
+    const bool few = (upper - lower) * (steepness + 1) < Real(0.05L);
     for (const auto& [node, weight] : few ? kFew : kMany) {
       const Real u = (upper + lower) / 2 + node * (upper - lower) / 2;
       const Real product = prepare(u, end) * weight * (upper - lower) / 2;
@@ -167,7 +183,7 @@ void perturb_max_integrals(const entropic::PerturbMax& op, const Row& x, const R
   p.assign(x.size(), 0);
   dx.assign(x.size(), 0);
   for (std::size_t i = 0; i < x.size(); ++i) {
-    const auto found = groups.find((x[i] - max) / op.scale);
+    const auto found = groups.find((x[i] - max) / scale);
     if (found == groups.end()) continue;
     p[i] = found->second.p;
     dx[i] = g[i] * found->second.per_g - found->second.constant;
@@ -179,10 +195,26 @@ inline void perturb_max(const entropic::PerturbMax& op, const Row& x, Row g, Row
   for (std::size_t i = 0; i < x.size(); ++i) {
     if (std::isinf(x[i])) g[i] = 0;
   }
-  if (x.size() > 300) {
-    perturb_max_integrals<double>(op, x, g, p, dx);
-  } else {
-    perturb_max_integrals<long double>(op, x, g, p, dx);
+  const auto with = [&](auto noise) {
+    if (x.size() > 100) {
+      perturb_max_integrals<double>(noise, op.scale, x, g, p, dx);
+    } else {
+      perturb_max_integrals<long double>(noise, op.scale, x, g, p, dx);
+    }
+  };
+  switch (op.noise) {
+    case entropic::PerturbMax::Noise::gumbel:
+      return with(Gumbel());
+    case entropic::PerturbMax::Noise::normal:
+      return with(Normal());
+    case entropic::PerturbMax::Noise::logistic:
+      return with(Logistic());
+    case entropic::PerturbMax::Noise::laplace:
+      return with(Laplace());
+    case entropic::PerturbMax::Noise::exponential:
+      return with(Exponential());
+    case entropic::PerturbMax::Noise::uniform:
+      return with(Uniform());
   }
 }
 
