@@ -140,8 +140,8 @@ struct PerturbMax {
   static constexpr Description kDescription = {
       .name = "perturb_max",
       .summary = "How likely each score is the largest once noise is added to all; by quadrature, nothing is drawn.",
-      .formula = "p_i = P(argmax_j (x_j + scale e_j) = i), e_j independent; gumbel noise gives softmax(x/scale)",
-      .gradient = "p'_j = int h_j (g_j sum_i h_i - sum_i g_i h_i) prod F du / scale, h = f/F, f density, F its integral",
+      .formula = "p_i = P(argmax_j (x_j + scale e_j) = i), e_j independent; softmax if gumbel",
+      .gradient = "(1/scale) int h_j (g_j sum h - <g,h>) prod F du, h = f/F at u - x/scale",
       .source = "McFadden 1974; Papandreou, Yuille, ICCV 2011",
       .sparse = true,
       .float_error = 1e-6,
