@@ -141,6 +141,20 @@ TEST(PerturbMax, LongRowsOfManyDifferentScores) {
   }
 }
 
+// Scores closer together than the rounding of what is computed from them.
+TEST(PerturbMax, KeepsTheOrderOfScoresThatAreNearlyEqual) {
+  for_each_noise([]<class T>(Noise noise, T) {
+    for (const double start : {0.0, -0.1, -0.7, -1.0, -3.0, -8.0}) {
+      for (const double step : {0x1p-53, 0x1p-50, 3e-15, 0x1p-45, 1e-13, 1e-12, 3e-11}) {
+        std::vector<T> x = {0};
+        for (int i = 0; i < 800; ++i) x.push_back(static_cast<T>(start - step * i));
+        const std::vector<T> p = masses(PerturbMax{.noise = noise}, x);
+        for (std::size_t i = 1; i < x.size(); ++i) ASSERT_LE(p[i], p[i - 1]) << start << " " << step << " entry " << i;
+      }
+    }
+  });
+}
+
 // The Jacobian's columns sum to 0, and a constant in g does nothing, however large.
 TEST(PerturbMax, GradientsSumToZero) {
   for_each_noise([]<class T>(Noise noise, T) {
