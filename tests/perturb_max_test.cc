@@ -152,6 +152,17 @@ TEST(PerturbMax, KeepsTheOrderOfScoresThatAreNearlyEqual) {
         for (std::size_t i = 1; i < x.size(); ++i) ASSERT_LE(p[i], p[i - 1]) << start << " " << step << " entry " << i;
       }
     }
+    // In short rows the points lie where the noise's functions are flattest.
+    for (const double step : {0x1p-53, 0x1p-50, 3e-15, 1e-14}) {
+      constexpr std::size_t rows = 2000;
+      std::vector<T> x, p(3 * rows);
+      for (std::size_t r = 0; r < rows; ++r) {
+        const double start = -1.5 * static_cast<double>(r) / rows;
+        x.insert(x.end(), {T(0), static_cast<T>(start), static_cast<T>(start - step)});
+      }
+      apply(PerturbMax{.noise = noise}, MatrixView<const T>(x.data(), rows, 3), MatrixView<T>(p.data(), rows, 3));
+      for (std::size_t r = 0; r < rows; ++r) ASSERT_LE(p[3 * r + 2], p[3 * r + 1]) << x[3 * r + 1] << " " << step;
+    }
   });
 }
 
