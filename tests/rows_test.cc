@@ -1,9 +1,11 @@
-// Tests of the parts that every kernel is built from: exp and log, the walk along a row, sums, maxima, thresholds.
+// Tests of the parts that every kernel is built from: exp and log, the normal distribution, the walk along a row, sums,
+// maxima, thresholds.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tests/rows_test.cc"
 #include "hwy/foreach_target.h"  // before the kernels
 #include "src/rows/exp_log-inl.h"
+#include "src/rows/normal-inl.h"
 #include "src/rows/threshold-inl.h"
 
 #ifndef ENTROPIC_TESTS_ROWS_TEST_CC_
@@ -30,6 +32,7 @@ struct RowParts {
 struct HighLow {
   double high, low;
 };
+using DoubleFunction = void (*)(const double* x, std::size_t n, double* y);
 using ThresholdFunction = HighLow (*)(const double* z, std::size_t n);
 
 }  // namespace entropic
@@ -88,6 +91,13 @@ RowParts<T> RowPartsOf() {
 RowParts<float> RowPartsF32() { return RowPartsOf<float>(); }
 RowParts<double> RowPartsF64() { return RowPartsOf<double>(); }
 
+void NormalCdfOf(const double* x, size_t n, double* y) {
+  TransformArray(x, n, y, [](RowTag<double> d, hn::Vec<RowTag<double>> t) HWY_ATTR { return NormalCdf(d, t); });
+}
+void InverseMillsOf(const double* x, size_t n, double* y) {
+  TransformArray(x, n, y, [](RowTag<double> d, hn::Vec<RowTag<double>> t) HWY_ATTR { return InverseMills(d, t); });
+}
+
 HighLow ThresholdOf(const double* z, size_t n) {
   const Threshold tau = SimplexThreshold(z, n);
   return {tau.high, tau.low};
@@ -116,6 +126,8 @@ namespace {
 HWY_EXPORT(RowPartsF32);
 HWY_EXPORT(RowPartsF64);
 HWY_EXPORT(ThresholdOf);
+HWY_EXPORT(NormalCdfOf);
+HWY_EXPORT(InverseMillsOf);
 
 template <class T>
 constexpr T kInfinity = std::numeric_limits<T>::infinity();
@@ -440,6 +452,75 @@ TEST(ExpLog, SameBitsOnTargetsWithFma) {
       if (first.empty()) first = results;
       for (std::size_t i = 0; i < results.size(); ++i) ASSERT_TRUE(same_bits(results[i], first[i])) << "function " << i;
     });
+  });
+}
+
+// Phi and phi/Phi in long double; far below 0 by the continued fraction 1/(s + 1/(s + 2/(s + 3/...))) of Mills' ratio.
+long double normal_density(long double t) { return std::exp(-t * t / 2) * 0.398942280401432677939946059934L; }
+long double mills_ratio(long double s) {
+  long double tail = s;
+  for (int k = 200; k > 0; --k) tail = s + static_cast<long double>(k) / tail;
+  return 1 / tail;
+}
+long double normal_cdf(long double t) {
+  return t < -8 ? normal_density(t) * mills_ratio(-t) : std::erfc(-t * std::sqrt(0.5L)) / 2;
+}
+long double inverse_mills(long double t) { return t < -8 ? 1 / mills_ratio(-t) : normal_density(t) / normal_cdf(t); }
+
+std::vector<double> normal_points() {
+  std::vector<double> t;
+  for (double at = -38.5; at < 40; at += 1.0 / 512) t.push_back(at + 1e-4 * std::sin(1e3 * at));
+  for (double at = 1e-300; at < 1e-2; at *= 1e3) t.push_back(at), t.push_back(-at);
+  return t;
+}
+
+TEST(Normal, AgreesWithLongDouble) {
+  support::for_each_target([](const std::string& target) {
+    const std::vector<double> t = normal_points();
+    const std::vector<double> cdf = transformed(HWY_DYNAMIC_DISPATCH(NormalCdfOf), t);
+    const std::vector<double> ratio = transformed(HWY_DYNAMIC_DISPATCH(InverseMillsOf), t);
+    double worst_cdf = 0, worst_ratio = 0;
+    for (std::size_t i = 0; i < t.size(); ++i) {
+      const long double want_cdf = normal_cdf(t[i]), want_ratio = inverse_mills(t[i]);
+      // Without FMA the rounding of t^2 / 2 is an absolute error of an exponent.
+      const double square = has_fma(target) ? 0 : t[i] * t[i] * 0x1p-53;
+      const double cdf_error = static_cast<double>(std::abs(cdf[i] - want_cdf) / want_cdf);
+      const double ratio_error = static_cast<double>(std::abs(ratio[i] - want_ratio) / want_ratio);
+      if (t[i] > -37) {
+        ASSERT_LE(cdf_error, 2e-15 + square) << t[i];
+        worst_cdf = std::max(worst_cdf, cdf_error);
+      }
+      if (t[i] < 37) {
+        ASSERT_LE(ratio_error, 2e-15 + square) << t[i];
+        worst_ratio = std::max(worst_ratio, ratio_error);
+      }
+    }
+    RecordProperty("NormalCdf " + target, std::to_string(worst_cdf * 1e16));
+    RecordProperty("InverseMills " + target, std::to_string(worst_ratio * 1e16));
+  });
+}
+
+TEST(Normal, EndsOfTheLine) {
+  support::for_each_target([](const std::string&) {
+    const std::vector<double> t = {-kInfinity<double>, -1e308, -1e10, -1e3, 0, 50, 1e308, kInfinity<double>};
+    const std::vector<double> cdf = transformed(HWY_DYNAMIC_DISPATCH(NormalCdfOf), t);
+    const std::vector<double> ratio = transformed(HWY_DYNAMIC_DISPATCH(InverseMillsOf), t);
+    const std::vector<double> want = {0, 0, 0, 0, 0.5, 1, 1, 1};
+    for (std::size_t i = 0; i < t.size(); ++i) EXPECT_NEAR(cdf[i], want[i], 0x1p-52 * want[i]);
+    for (std::size_t i = 1; i < 4; ++i) EXPECT_NEAR(ratio[i] / -t[i], 1, 2e-6);
+    for (std::size_t i = 5; i < 8; ++i) EXPECT_EQ(ratio[i], 0);
+  });
+}
+
+// On multiples of 2^-40 no step goes the wrong way: perturb_max keeps the order of scores by that.
+TEST(Normal, InverseMillsFallsFromStepToStep) {
+  support::for_each_target([](const std::string&) {
+    for (double start = -9; start < 38; start += 0.37) {
+      std::vector<double> t;
+      for (double k = 0; k < 500; ++k) t.push_back(std::ldexp(std::round(std::ldexp(start, 40)) + k, -40));
+      const std::vector<double> ratio = transformed(HWY_DYNAMIC_DISPATCH(InverseMillsOf), t);
+      for (std::size_t i = 1; i < t.size(); ++i) ASSERT_TRUE(ratio[i] < ratio[i - 1] || (t[i] > 37.5 && ratio[i] == 0)) << t[i];
+    }
   });
 }
 

@@ -4,6 +4,7 @@
 #include "entropic/maps.h"
 #include "entropic/matrix_view.h"
 #include "entropic/operation.h"
+#include "entropic/perturb_max.h"
 #include "entropic/simd.h"
 #include "entropic/threads.h"
 

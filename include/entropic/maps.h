@@ -180,8 +180,36 @@ struct MinPSoftmax {
           .name = "temperature", .meaning = "T, divides the scores", .member = &MinPSoftmax::temperature, .above = 0}};
 };
 
+// See perturb_max.h for noise of another kind.
+struct PerturbMax {
+  enum class Noise { gumbel, normal, logistic, laplace, exponential, uniform };
+  static constexpr std::string_view kNoises[] = {"gumbel", "normal", "logistic", "laplace", "exponential", "uniform"};
+
+  Noise noise = Noise::gumbel;
+  double scale = 1;
+
+  static constexpr Description kDescription = {
+      .name = "perturb_max",
+      .summary = "How likely each score is the largest once noise is added to all; by quadrature, nothing is drawn.",
+      .formula = "p_i = P(argmax_j (x_j + scale e_j) = i), e_j independent; softmax if gumbel",
+      .gradient = "(1/scale) int h_j (g_j sum h - <g,h>) prod F du, h = f/F at u - x/scale",
+      .source = "McFadden 1974; Papandreou, Yuille, ICCV 2011",
+      .sparse = true,
+      .float_error = 1e-6,
+      .double_error = 1e-10,
+      .cost = 100,
+  };
+  static constexpr auto kParams = std::tuple{
+      Param<PerturbMax, Noise>{.name = "noise",
+                               .meaning = "distribution of the noise, in its standard form; uniform is on [0, 1]",
+                               .member = &PerturbMax::noise,
+                               .names = kNoises},
+      Param<PerturbMax>{.name = "scale", .meaning = "multiplies the noise", .member = &PerturbMax::scale, .above = 0}};
+};
+
 // Every map there is.
-using Map = std::variant<Softmax, Sparsemax, Entmax, TaylorSoftmax, SigSoftmax, TopKSoftmax, TopPSoftmax, MinPSoftmax>;
+using Map =
+    std::variant<Softmax, Sparsemax, Entmax, TaylorSoftmax, SigSoftmax, TopKSoftmax, TopPSoftmax, MinPSoftmax, PerturbMax>;
 
 // p = map(x), row by row; `per_row` gives parameters that are per_row a value for each row, in place of the map's own.
 //

@@ -5,6 +5,7 @@
 #include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // before the kernels
 #include "src/maps/all-inl.h"
+#include "src/maps/custom_perturb_max.h"
 #include "src/per_row.h"
 
 #ifndef ENTROPIC_MAPS_MAPS_CC_
@@ -16,7 +17,7 @@ namespace entropic {
 template <class T>
 struct Share {
   std::size_t begin, end;
-  double* scratch;  // of the kernel: 2 n + 64
+  double* scratch;  // of the kernel: 3 n + 64
   T* rescaled;      // of PrepareRow: n
   bool stream;      // the output is too large for the cache
 };
@@ -28,6 +29,8 @@ struct MapKernels {
   using Out = MatrixView<T>;
   void (*map)(const Map&, In x, Out p, std::span<const PerRow>, Share<T>);
   void (*vjp)(const Map&, In x, In p, In g, Out dx, std::span<const PerRow>, std::span<const ParamGradient>, Share<T>);
+  void (*perturb_max)(const CustomPerturbMax&, In x, Out p, Share<T>);
+  void (*perturb_max_vjp)(const CustomPerturbMax&, In x, In p, In g, Out dx, Share<T>);
   void (*log_softmax)(const LogSoftmax&, In x, Out y, Share<T>);
   void (*log_softmax_vjp)(const LogSoftmax&, In x, In y, In g, Out dx, Share<T>);
   void (*logsumexp)(const LogSumExp&, In x, Out y, Share<T>);
@@ -90,50 +93,65 @@ HWY_INLINE void MapRowsBy(const Op& op, MatrixView<const T> x, MatrixView<T> p, 
   }
 }
 
-template <class T>
-void MapRows(const Map& map, MatrixView<const T> x, MatrixView<T> p, std::span<const PerRow> per_row, Share<T> share) {
-  std::visit(
-      [&](const auto& op) HWY_ATTR {
-        if (per_row.empty()) {
-          MapRowsBy(op, x, p, share);
-        } else {
-          for (Share<T> row = share; row.begin < share.end; ++row.begin) {
-            row.end = row.begin + 1;
-            MapRowsBy(at_row(op, per_row, row.begin), x, p, row);
-          }
-        }
-        if (share.stream) hwy::FlushStream();
-      },
-      map);
+// All rows by one op, or each by its own.
+template <class Op, class T>
+void MapRows(const Op& op, MatrixView<const T> x, MatrixView<T> p, std::span<const PerRow> per_row, Share<T> share) {
+  if (per_row.empty()) {
+    MapRowsBy(op, x, p, share);
+  } else {
+    for (Share<T> row = share; row.begin < share.end; ++row.begin) {
+      row.end = row.begin + 1;
+      MapRowsBy(at_row(op, per_row, row.begin), x, p, row);
+    }
+  }
+  if (share.stream) hwy::FlushStream();
 }
 
-template <class T>
-void VjpRows(const Map& map, MatrixView<const T> x, MatrixView<const T> p, MatrixView<const T> g, MatrixView<T> dx,
+template <class Op, class T>
+void VjpRows(const Op& common, MatrixView<const T> x, MatrixView<const T> p, MatrixView<const T> g, MatrixView<T> dx,
              std::span<const PerRow> per_row, std::span<const ParamGradient> gradients, Share<T> share) {
   const RowTag<T> d;
   const size_t n = x.cols;
-  std::visit(
-      [&]<class Op>(const Op& common) HWY_ATTR {
-        for (size_t r = share.begin; r < share.end; ++r) {
-          const Op op = at_row(common, per_row, r);
-          const bool infinite = HasInfiniteScore(x.row(r), p.row(r), n, T(0));
-          // Before dx, which may stand where an input does.
-          ParamValues<Op> dparams = {};
-          if constexpr (has_per_row<Op>()) {
-            if (!gradients.empty() && !infinite) {
-              dparams = ParamVjpRow(d, op, x.row(r), p.row(r), g.row(r), n, {share.scratch, share.stream});
-            }
-          }
-          if (infinite) {
-            FillRow(d, T(0), n, dx.row(r));
-          } else {
-            VjpRow(d, op, x.row(r), p.row(r), g.row(r), n, dx.row(r), {share.scratch, share.stream});
-          }
-          for (const ParamGradient& gradient : gradients) gradient.values[r] = value_of<Op>(dparams, gradient.parameter);
-        }
-        if (share.stream) hwy::FlushStream();
-      },
-      map);
+  for (size_t r = share.begin; r < share.end; ++r) {
+    const Op op = at_row(common, per_row, r);
+    const bool infinite = HasInfiniteScore(x.row(r), p.row(r), n, T(0));
+    // Before dx, which may stand where an input does.
+    ParamValues<Op> dparams = {};
+    if constexpr (has_per_row<Op>()) {
+      if (!gradients.empty() && !infinite) {
+        dparams = ParamVjpRow(d, op, x.row(r), p.row(r), g.row(r), n, {share.scratch, share.stream});
+      }
+    }
+    if (infinite) {
+      FillRow(d, T(0), n, dx.row(r));
+    } else {
+      VjpRow(d, op, x.row(r), p.row(r), g.row(r), n, dx.row(r), {share.scratch, share.stream});
+    }
+    for (const ParamGradient& gradient : gradients) gradient.values[r] = value_of<Op>(dparams, gradient.parameter);
+  }
+  if (share.stream) hwy::FlushStream();
+}
+
+template <class T>
+void AnyMapRows(const Map& map, MatrixView<const T> x, MatrixView<T> p, std::span<const PerRow> per_row, Share<T> share) {
+  std::visit([&](const auto& op) { MapRows(op, x, p, per_row, share); }, map);
+}
+
+template <class T>
+void AnyVjpRows(const Map& map, MatrixView<const T> x, MatrixView<const T> p, MatrixView<const T> g, MatrixView<T> dx,
+                std::span<const PerRow> per_row, std::span<const ParamGradient> gradients, Share<T> share) {
+  std::visit([&](const auto& op) { VjpRows(op, x, p, g, dx, per_row, gradients, share); }, map);
+}
+
+template <class T>
+void CustomPerturbMaxRows(const CustomPerturbMax& op, MatrixView<const T> x, MatrixView<T> p, Share<T> share) {
+  MapRows(op, x, p, {}, share);
+}
+
+template <class T>
+void CustomPerturbMaxVjpRows(const CustomPerturbMax& op, MatrixView<const T> x, MatrixView<const T> p, MatrixView<const T> g,
+                             MatrixView<T> dx, Share<T> share) {
+  VjpRows(op, x, p, g, dx, {}, {}, share);
 }
 
 template <class T>
@@ -197,7 +215,8 @@ void LogSumExpVjpRows(const LogSumExp& op, MatrixView<const T> x, MatrixView<con
 
 template <class T>
 MapKernels<T> Kernels() {
-  return {MapRows<T>, VjpRows<T>, LogSoftmaxRows<T>, LogSoftmaxVjpRows<T>, LogSumExpRows<T>, LogSumExpVjpRows<T>};
+  return {AnyMapRows<T>,     AnyVjpRows<T>,        CustomPerturbMaxRows<T>, CustomPerturbMaxVjpRows<T>,
+          LogSoftmaxRows<T>, LogSoftmaxVjpRows<T>, LogSumExpRows<T>,        LogSumExpVjpRows<T>};
 }
 
 // One exported name for each element type: Highway's tables hold functions, not templates.
@@ -234,16 +253,16 @@ MapKernels<T> kernels() {
 // A batch of at least this many bytes is written around the caches: more than a core's share of the last level.
 constexpr std::size_t kStreamedBytes = std::size_t{16} << 20;
 
-// Shares the rows of x out and calls rows(share) for each piece.
+// Shares the rows of x out and calls rows(share) for each piece. `cost` is the operation's, see Description.
 template <class T, class Rows>
-void for_shares(MatrixView<const T> x, const T* out, const Rows& rows) {
+void for_shares(MatrixView<const T> x, const T* out, const Rows& rows, std::size_t cost = 1) {
   if (x.cols == 0) return;
   // Not over the input: its lines are in cache already.
   const bool stream = out != x.data && x.rows * x.cols * sizeof(T) >= kStreamedBytes;
-  parallel_rows(x.rows, x.cols, [&](std::size_t begin, std::size_t end) {
-    const std::size_t padded = (x.cols + 15) / 16 * 16;
-    double* memory = scratch(3 * padded + 64);
-    rows(Share<T>{begin, end, memory, reinterpret_cast<T*>(memory + 2 * padded + 64), stream});
+  parallel_rows(x.rows, x.cols * cost, [&](std::size_t begin, std::size_t end) {
+    const std::size_t kernel = (3 * x.cols + 79) / 16 * 16;
+    double* memory = scratch(kernel + x.cols);
+    rows(Share<T>{begin, end, memory, reinterpret_cast<T*>(memory + kernel), stream});
   });
 }
 
@@ -264,8 +283,15 @@ void check_vjp(std::string_view name, const MatrixView<const T>& x, std::string_
   check_overlap(name, "dx", dx, "g", g);
 }
 
-std::string_view name_of(const Map& map) {
-  return std::visit([](const auto& op) { return op.kDescription.name; }, map);
+const Description& description_of(const Map& map) {
+  return std::visit([](const auto& op) -> const Description& { return op.kDescription; }, map);
+}
+
+// What has two names has one kernel: the largest of scores with gumbel noise has softmax's law.
+Map kernel_map(const Map& map) {
+  const auto* const op = std::get_if<PerturbMax>(&map);
+  if (op != nullptr && op->noise == PerturbMax::Noise::gumbel) return Softmax{.temperature = op->scale};
+  return map;
 }
 
 }  // namespace
@@ -273,9 +299,11 @@ std::string_view name_of(const Map& map) {
 template <class T>
 void apply(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p, std::span<const PerRow> per_row) {
   std::visit([&](const auto& op) { check_params(op, per_row, x.rows); }, map);
-  check_map(name_of(map), x, "p", p);
+  check_map(description_of(map).name, x, "p", p);
   const auto rows = kernels<T>().map;
-  for_shares<T>(x, p.data, [&](Share<T> share) { rows(map, x, p, per_row, share); });
+  const Map same = kernel_map(map);
+  for_shares<T>(
+      x, p.data, [&](Share<T> share) { rows(same, x, p, per_row, share); }, description_of(same).cost);
 }
 
 template <class T>
@@ -288,12 +316,36 @@ void apply_vjp(const Map& map, MatrixView<const std::type_identity_t<T>> x, Matr
         for (const ParamGradient& asked : gradients) check_per_row<Op>(asked.parameter, asked.values.size(), x.rows);
       },
       map);
-  check_vjp(name_of(map), x, "p", p, g, dx);
+  check_vjp(description_of(map).name, x, "p", p, g, dx);
   if (x.cols == 0) {
     for (const ParamGradient& asked : gradients) std::fill(asked.values.begin(), asked.values.end(), 0.0);
   }
   const auto rows = kernels<T>().vjp;
-  for_shares<T>(x, dx.data, [&](Share<T> share) { rows(map, x, p, g, dx, per_row, gradients, share); });
+  const Map same = kernel_map(map);
+  for_shares<T>(
+      x, dx.data, [&](Share<T> share) { rows(same, x, p, g, dx, per_row, gradients, share); }, description_of(same).cost);
+}
+
+template <class T>
+void perturb_max(const NoiseFunctions& noise, double scale, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p) {
+  const CustomPerturbMax op = {noise, scale};
+  check_params(op);
+  check_map(op.kDescription.name, x, "p", p);
+  const auto rows = kernels<T>().perturb_max;
+  for_shares<T>(
+      x, p.data, [&](Share<T> share) { rows(op, x, p, share); }, op.kDescription.cost);
+}
+
+template <class T>
+void perturb_max_vjp(const NoiseFunctions& noise, double scale, MatrixView<const std::type_identity_t<T>> x,
+                     MatrixView<const std::type_identity_t<T>> p, MatrixView<const std::type_identity_t<T>> g,
+                     MatrixView<T> dx) {
+  const CustomPerturbMax op = {noise, scale};
+  check_params(op);
+  check_vjp(op.kDescription.name, x, "p", p, g, dx);
+  const auto rows = kernels<T>().perturb_max_vjp;
+  for_shares<T>(
+      x, dx.data, [&](Share<T> share) { rows(op, x, p, g, dx, share); }, op.kDescription.cost);
 }
 
 template <class T>
@@ -346,6 +398,12 @@ template void apply_vjp(const Map&, MatrixView<const float>, MatrixView<const fl
                         MatrixView<float>, std::span<const PerRow>, std::span<const ParamGradient>);
 template void apply_vjp(const Map&, MatrixView<const double>, MatrixView<const double>, MatrixView<const double>,
                         MatrixView<double>, std::span<const PerRow>, std::span<const ParamGradient>);
+template void perturb_max(const NoiseFunctions&, double, MatrixView<const float>, MatrixView<float>);
+template void perturb_max(const NoiseFunctions&, double, MatrixView<const double>, MatrixView<double>);
+template void perturb_max_vjp(const NoiseFunctions&, double, MatrixView<const float>, MatrixView<const float>,
+                              MatrixView<const float>, MatrixView<float>);
+template void perturb_max_vjp(const NoiseFunctions&, double, MatrixView<const double>, MatrixView<const double>,
+                              MatrixView<const double>, MatrixView<double>);
 template void log_softmax(MatrixView<const float>, MatrixView<float>, const LogSoftmax&);
 template void log_softmax(MatrixView<const double>, MatrixView<double>, const LogSoftmax&);
 template void log_softmax_vjp(MatrixView<const float>, MatrixView<const float>, MatrixView<const float>, MatrixView<float>,

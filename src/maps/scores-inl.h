@@ -18,7 +18,7 @@ namespace HWY_NAMESPACE {
 
 // What a kernel is given besides its row.
 struct Workspace {
-  double* scratch;  // 2 n + 64 numbers
+  double* scratch;  // 3 n + 64 numbers
   bool stream;      // the output is too large for the cache: write around it
 };
 

@@ -7,10 +7,9 @@
 #include <vector>
 
 #include "entropic/maps.h"
+#include "tests/oracle/perturb_max.h"
 
 namespace oracle {
-
-using Row = std::vector<long double>;
 
 inline Row map(const entropic::Softmax& op, const Row& x) {
   const long double max = *std::max_element(x.begin(), x.end());
@@ -101,6 +100,18 @@ inline Row map(const entropic::MinPSoftmax& op, const Row& x) {
     if (score - max < op.temperature * std::log(static_cast<long double>(op.p))) score = -HUGE_VALL;
   }
   return map(entropic::Softmax{.temperature = op.temperature}, kept);
+}
+
+// In long rows gumbel noise is taken at its closed form, softmax; in short ones by its definition, like the others.
+inline bool is_softmax(const entropic::PerturbMax& op, const Row& x) {
+  return op.noise == entropic::PerturbMax::Noise::gumbel && x.size() > 300;
+}
+
+inline Row map(const entropic::PerturbMax& op, const Row& x) {
+  if (is_softmax(op, x)) return map(entropic::Softmax{.temperature = op.scale}, x);
+  Row p, dx;
+  perturb_max(op, x, Row(x.size(), 0), p, dx);
+  return p;
 }
 
 inline Row map(const entropic::Sparsemax& op, const Row& x) {
@@ -297,6 +308,14 @@ inline Row vjp(const entropic::TopPSoftmax& op, const Row& x, const Row& g) {
 
 inline Row vjp(const entropic::MinPSoftmax& op, const Row& x, const Row& g) {
   return softmax_like_vjp(map(op, x), g, [&](std::size_t) { return 1 / op.temperature; });
+}
+
+inline Row vjp(const entropic::PerturbMax& op, const Row& x, const Row& g) {
+  if (is_softmax(op, x)) return vjp(entropic::Softmax{.temperature = op.scale}, x, g);
+  Row p, dx;
+  perturb_max(op, x, g, p, dx);
+  for (long double& slope : dx) slope /= op.scale;
+  return dx;
 }
 
 inline Row vjp(const entropic::Entmax& op, const Row& x, const Row& g) { return vjp(op, x, map(op, x), g); }

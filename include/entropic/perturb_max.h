@@ -1,0 +1,69 @@
+// perturb_max with a noise of your own: any type that has a log_cdf and a pdf.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <span>
+
+#include "entropic/matrix_view.h"
+
+namespace entropic {
+
+// A distribution on the line. log_cdf(-infinity) is -infinity. It may also have `kinks`, a range of doubles: the points where
+// the density is not smooth, the ends of its support included.
+template <class Noise>
+concept NoiseDistribution = requires(const Noise& noise, double t) {
+  { noise.log_cdf(t) } -> std::convertible_to<double>;
+  { noise.pdf(t) } -> std::convertible_to<double>;
+};
+
+// A noise as the library sees it, whatever its type: functions of n points at a time.
+struct NoiseFunctions {
+  const void* noise;
+  void (*log_cdf)(const void* noise, const double* t, std::size_t n, double* y);
+  void (*pdf)(const void* noise, const double* t, std::size_t n, double* y);
+  std::span<const double> kinks;
+};
+
+template <NoiseDistribution Noise>
+NoiseFunctions functions_of(const Noise& noise) {
+  NoiseFunctions functions = {&noise,
+                              [](const void* self, const double* t, std::size_t n, double* y) {
+                                for (std::size_t i = 0; i < n; ++i) y[i] = static_cast<const Noise*>(self)->log_cdf(t[i]);
+                              },
+                              [](const void* self, const double* t, std::size_t n, double* y) {
+                                for (std::size_t i = 0; i < n; ++i) y[i] = static_cast<const Noise*>(self)->pdf(t[i]);
+                              },
+                              {}};
+  if constexpr (requires { std::span<const double>(noise.kinks); }) functions.kinks = noise.kinks;
+  return functions;
+}
+
+template <class T>
+void perturb_max(const NoiseFunctions& noise, double scale, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p);
+template <class T>
+void perturb_max_vjp(const NoiseFunctions& noise, double scale, MatrixView<const std::type_identity_t<T>> x,
+                     MatrixView<const std::type_identity_t<T>> p, MatrixView<const std::type_identity_t<T>> g,
+                     MatrixView<T> dx);
+
+// p_i = P(argmax_j (x_j + scale e_j) = i), the e_j independent draws of `noise`, by quadrature: nothing is drawn.
+//
+// Shapes: x and p rows x cols; p may be x itself.
+// Error: intervals are halved until p changes by less than 1e-8 (float), 1e-12 (double), at most 7 times. Kinks end intervals;
+//     where a row has more than 4096, those that follow another within the 4096th part of the line that matters do not.
+// Threads: the noise is called from several at once, and must not throw.
+// Throws: std::invalid_argument naming the argument, before anything is written.
+template <NoiseDistribution Noise, class T>
+void perturb_max(const Noise& noise, double scale, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p) {
+  perturb_max(functions_of(noise), scale, MatrixView<const T>(x), p);
+}
+
+// dx = J^T g at the scores x, where p = perturb_max(noise, scale, x). dx may be x, p or g.
+template <NoiseDistribution Noise, class T>
+void perturb_max_vjp(const Noise& noise, double scale, MatrixView<const std::type_identity_t<T>> x,
+                     MatrixView<const std::type_identity_t<T>> p, MatrixView<const std::type_identity_t<T>> g,
+                     MatrixView<T> dx) {
+  perturb_max_vjp(functions_of(noise), scale, MatrixView<const T>(x), MatrixView<const T>(p), MatrixView<const T>(g), dx);
+}
+
+}  // namespace entropic

@@ -1,0 +1,18 @@
+// perturb_max with a noise of the caller's, as the kernels see it.
+#pragma once
+
+#include "entropic/maps.h"
+#include "entropic/perturb_max.h"
+
+namespace entropic {
+
+struct CustomPerturbMax {
+  NoiseFunctions noise;
+  double scale;
+
+  static constexpr Description kDescription = PerturbMax::kDescription;
+  static constexpr auto kParams = std::tuple{Param<CustomPerturbMax>{
+      .name = "scale", .meaning = "multiplies the noise", .member = &CustomPerturbMax::scale, .above = 0}};
+};
+
+}  // namespace entropic

@@ -1,0 +1,666 @@
+// perturb_max of one row by quadrature. With z = (x - max)/scale, F the noise's CDF, f its density, h = f/F and
+// e^G(u) = prod_j F(u - z_j), the CDF of the largest perturbed score:
+//
+//   p_i = int h(u - z_i) e^G(u) du,   vjp_j = (1/scale) int h(u - z_j) (g_j R - S) e^G du,  R = sum_i h_i, S = sum_i g_i h_i.
+//
+// All entries share the points u, so a point costs one sweep over the row for e^G and one for h. What lies left of a and
+// right of b is at most e^G(a) + 1 - e^G(b); there the line is cut. e^G is a plain product: its factors are at most 1 and
+// at any point that counts it is above the cut, so no part of it underflows.
+//
+// The order of the scores is kept to the bit: each entry's mass is a sum, in one order, of positive multiples of h, and every
+// h here is a computed function that never falls as z rises. Where that is not so by construction (each operation rounds
+// monotonely), z is first rounded to multiples of 2^-40: from one to the next h grows by more than its rounding error.
+
+#if defined(ENTROPIC_MAPS_PERTURB_MAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ENTROPIC_MAPS_PERTURB_MAX_INL_H_
+#undef ENTROPIC_MAPS_PERTURB_MAX_INL_H_
+#else
+#define ENTROPIC_MAPS_PERTURB_MAX_INL_H_
+#endif
+
+#include <cmath>
+
+#include "src/maps/custom_perturb_max.h"
+#include "src/maps/softmax-inl.h"
+#include "src/rows/gauss_legendre.h"
+#include "src/rows/normal-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic {
+namespace HWY_NAMESPACE {
+
+using D64 = RowTag<double>;
+using V64 = hn::Vec<D64>;
+
+HWY_INLINE double ScalarExp(double x) { return hn::GetLane(Exp(D64(), hn::Set(D64(), x))); }
+HWY_INLINE double ScalarLog(double x) { return hn::GetLane(Log(D64(), hn::Set(D64(), x))); }
+
+// Points of the line with their weights in the integral. What `at` says of u is the noise's own choice.
+struct Nodes {
+  static constexpr size_t kMost = 16;
+  size_t count = 0;  // a multiple of 4
+  double at[kMost], weight[kMost], cdf[kMost];
+
+  void Add(double where, double times) {
+    at[count] = where;
+    weight[count++] = times;
+  }
+
+  // The Gauss-Legendre nodes of [begin, end], 2, 4 or 16, from begin to end.
+  template <class Place>
+  HWY_INLINE void AddGauss(size_t nodes, double begin, double end, Place&& place) {
+    const GaussPoint* const points = nodes == 2 ? kGauss2 : nodes == 4 ? kGauss4 : kGauss16;
+    const size_t half = nodes / 2;
+    const double middle = 0.5 * (begin + end), reach = 0.5 * (end - begin);
+    for (size_t i = 0; i < half; ++i) place(middle - reach * points[i].node, reach * points[i].weight);
+    for (size_t i = half; i-- > 0;) place(middle + reach * points[i].node, reach * points[i].weight);
+  }
+};
+
+// How exact a row has to be.
+struct Accuracy {
+  double cut;      // mass that may be lost at either end of the line
+  double log_cut;  // -log(cut)
+  double length;   // of an interval, for laplace noise
+  double few;      // 4 Gauss points do where log e^G falls by less in the interval
+  bool gradient;
+  // For uniform noise with m keys inside an interval of width w, what m w^2 may be, for the gradient m w; and with how many
+  // scores in all there may be any.
+  double merged;
+  double merged_from;
+};
+
+template <class T>
+HWY_INLINE Accuracy AccuracyOf(bool gradient) {
+  const double merged = gradient ? 5e-5 : 4e-7;
+  if (sizeof(T) == 4) return {1e-8, 18.420680743952367, 4, 1, gradient, merged, 0};
+  return {1e-12, 27.631021115928547, 2, 0.3, gradient, merged, 1001};
+}
+
+// The products over the row of F at each node, 16 virtual lanes in the order of reduce-inl.h.
+template <class Noise>
+HWY_INLINE void CdfOfMaximum(const Noise& noise, const double* keys, size_t n, Nodes& nodes) {
+  const D64 d;
+  constexpr size_t N = hn::MaxLanes(D64()), kVectors = 16 / N;
+  for (size_t q = 0; q < nodes.count; q += 4) {
+    V64 folded[4][kVectors];
+    const V64 at0 = hn::Set(d, nodes.at[q]), at1 = hn::Set(d, nodes.at[q + 1]), at2 = hn::Set(d, nodes.at[q + 2]),
+              at3 = hn::Set(d, nodes.at[q + 3]);
+    for (size_t v = 0; v < kVectors; ++v) {
+      V64 p0 = hn::Set(d, 1.0), p1 = p0, p2 = p0, p3 = p0;
+      for (size_t i = v * N; i < n; i += 16) {
+        const V64 key = hn::Load(d, keys + i);
+        p0 = hn::Mul(p0, noise.Cdf(key, at0));
+        p1 = hn::Mul(p1, noise.Cdf(key, at1));
+        p2 = hn::Mul(p2, noise.Cdf(key, at2));
+        p3 = hn::Mul(p3, noise.Cdf(key, at3));
+      }
+      folded[0][v] = p0, folded[1][v] = p1, folded[2][v] = p2, folded[3][v] = p3;
+    }
+    const auto times = [](auto a, auto b) HWY_ATTR { return hn::Mul(a, b); };
+    for (size_t k = 0; k < 4; ++k) {
+      for (size_t half = kVectors / 2; half > 0; half /= 2) {
+        for (size_t v = 0; v < half; ++v) folded[k][v] = times(folded[k][v], folded[k][v + half]);
+      }
+      nodes.cdf[q + k] = FoldLanes(d, folded[k][0], times);
+    }
+  }
+}
+
+// mass_i += sum over the nodes of factor h_i.
+template <class Noise>
+HWY_INLINE void AddHazards(const Noise& noise, const double* keys, size_t n, const Nodes& nodes, double* mass) {
+  const D64 d;
+  double factor[Nodes::kMost];
+  for (size_t q = 0; q < nodes.count; ++q) factor[q] = nodes.weight[q] * nodes.cdf[q];
+  for (size_t i = 0; i < n; i += hn::Lanes(d)) {
+    const V64 key = hn::Load(d, keys + i);
+    V64 sum = hn::Load(d, mass + i);
+    for (size_t q = 0; q < nodes.count; ++q) {
+      sum = hn::MulAdd(noise.Hazard(key, hn::Set(d, nodes.at[q])), hn::Set(d, factor[q]), sum);
+    }
+    hn::Store(sum, d, mass + i);
+  }
+}
+
+// dx_j += sum over the nodes of weight e^G h_j (g_j R - S). Returns what the nodes add to the sum of p: weight e^G R.
+template <class Noise>
+HWY_INLINE double AddGradients(const Noise& noise, const double* keys, const double* g, size_t n, const Nodes& nodes,
+                               double* dx) {
+  const D64 d;
+  double times_g[Nodes::kMost], constant[Nodes::kMost], mass = 0;
+  for (size_t q = 0; q < nodes.count; ++q) {
+    const V64 at = hn::Set(d, nodes.at[q]);
+    double sums[2];
+    Sums(d, n, sums, [&](size_t i, size_t /*count*/, V64* terms) HWY_ATTR {
+      terms[0] = noise.Hazard(hn::Load(d, keys + i), at);
+      terms[1] = hn::Mul(terms[0], hn::Load(d, g + i));
+    });
+    const double weight = nodes.weight[q] * nodes.cdf[q];
+    times_g[q] = weight * sums[0];
+    constant[q] = weight * sums[1];
+    mass += times_g[q];
+  }
+  for (size_t i = 0; i < n; i += hn::Lanes(d)) {
+    const V64 key = hn::Load(d, keys + i), gi = hn::Load(d, g + i);
+    V64 sum = hn::Load(d, dx + i);
+    for (size_t q = 0; q < nodes.count; ++q) {
+      const V64 slope = hn::MulSub(gi, hn::Set(d, times_g[q]), hn::Set(d, constant[q]));
+      sum = hn::MulAdd(noise.Hazard(key, hn::Set(d, nodes.at[q])), slope, sum);
+    }
+    hn::Store(sum, d, dx + i);
+  }
+  return mass;
+}
+
+// z to the nearest multiple of 2^-40, from -1024 on: adding 6144 leaves 40 bits behind the point. Below -1024 no noise
+// that is rounded here has mass in float64.
+HWY_INLINE V64 OnGrid(V64 z) {
+  const D64 d;
+  const V64 magic = hn::Set(d, 6144.0);
+  return hn::Sub(hn::Add(hn::Max(z, hn::Set(d, -1024.0)), magic), magic);
+}
+HWY_INLINE double OnGrid(double z) { return (z + 6144.0) - 6144.0; }
+
+// The noises. A key stands for an entry, and is what Key makes of its z; -inf for one that is absent (F = 1, h = 0).
+// ForEachInterval calls visit(nodes) with the nodes' cdf filled in, interval by interval, over all of the line that matters.
+
+// Equally spaced points converge geometrically where the integrand is analytic in a strip of half-width w and decays: the
+// error is exp(-2 pi w / step). Right to left from the b where sum_j (1 - F(b - z_j)) is the cut, to where e^G is.
+template <class Noise, class Place, class Visit>
+HWY_INLINE void ForEachTrapezoid(const Noise& noise, const double* keys, size_t n, const Accuracy& accuracy, double b,
+                                 double step, Place&& place, Visit&& visit) {
+  for (size_t k = 0;; k += 8) {
+    Nodes nodes;
+    for (size_t q = 0; q < 8; ++q) nodes.Add(place(b - static_cast<double>(k + q) * step), step);
+    CdfOfMaximum(noise, keys, n, nodes);
+    visit(nodes);
+    if (!(nodes.cdf[7] > accuracy.cut)) return;
+  }
+}
+
+struct NormalNoise {
+  HWY_INLINE V64 Key(V64 z) const { return OnGrid(z); }
+  HWY_INLINE V64 Cdf(V64 key, V64 u) const {
+    const D64 d;
+    const V64 t = hn::Sub(u, key);
+    // From here on it rounds to 1.
+    if (hn::AllTrue(d, hn::Gt(t, hn::Set(d, 9.0)))) return hn::Set(d, 1.0);
+    return NormalCdf(d, t);
+  }
+  HWY_INLINE V64 Hazard(V64 key, V64 u) const {
+    const D64 d;
+    const V64 t = hn::Sub(u, key);
+    if (hn::AllTrue(d, hn::Gt(t, hn::Set(d, kInverseMillsEnd)))) return hn::Zero(d);
+    return InverseMills(d, t);
+  }
+
+  // In the strip |Im u| <= w, log F(t + iy) is about -Q(t) e^(y^2/2) e^(-i t y), Q = 1 - F, whose real part turns positive at
+  // t y = pi/2: scores whose t is above sqrt(2 log n) have n Q(t) < 1 and do no harm, so w = pi / (2 sqrt(2 log n)). The 1
+  // keeps w below that of phi itself where n is small.
+  template <class Visit>
+  HWY_INLINE void ForEachInterval(const double* keys, size_t n, const Accuracy& accuracy, Visit&& visit) const {
+    const D64 d;
+    const ExpScaled<D64> exp(d, 1);
+    double sums[2];
+    Sums(d, n, sums, [&](size_t i, size_t /*count*/, V64* terms) HWY_ATTR {
+      const V64 key = hn::Load(d, keys + i);
+      terms[0] = exp(d, key);
+      terms[1] = hn::IfThenElseZero(hn::Gt(key, hn::Set(d, -20.0)), hn::Set(d, 1.0));
+    });
+    // Q(b - z) <= Q(b) e^z for b >= 1, and Q(b) < phi(b)/b.
+    const double exponent = accuracy.log_cut + ScalarLog(sums[0]);
+    double b = std::sqrt(2 * exponent);
+    b = std::sqrt(2 * (exponent - ScalarLog(2.5 * b)));
+    const double step = 9.8696044010893586 / (accuracy.log_cut * std::sqrt(2 * ScalarLog(sums[1]) + 1));
+    ForEachTrapezoid(
+        *this, keys, n, accuracy, OnGrid(b), OnGrid(step), [](double u) HWY_ATTR { return u; }, visit);
+  }
+};
+
+// The key is e^-z, a node e^u, and h = 1 - F = 1 / (1 + e^(u - z)).
+struct LogisticNoise {
+  HWY_INLINE V64 Key(V64 z) const {
+    const D64 d;
+    return hn::Div(hn::Set(d, 1.0), ExpScaled<D64>(d, 1)(d, z));
+  }
+  HWY_INLINE V64 Cdf(V64 key, V64 node) const {
+    const D64 d;
+    return hn::Sub(hn::Set(d, 1.0), Hazard(key, node));
+  }
+  HWY_INLINE V64 Hazard(V64 key, V64 node) const {
+    const D64 d;
+    const V64 one = hn::Set(d, 1.0);
+    return hn::Div(one, hn::MulAdd(key, node, one));
+  }
+
+  // Where |Im u| <= pi/2, |1 + e^-t| >= 1, so no product of F is above 1, whatever n and the scores are.
+  template <class Visit>
+  HWY_INLINE void ForEachInterval(const double* keys, size_t n, const Accuracy& accuracy, Visit&& visit) const {
+    const D64 d;
+    const double total =
+        Sum(d, n, [&](size_t i, size_t /*count*/) HWY_ATTR { return hn::Div(hn::Set(d, 1.0), hn::Load(d, keys + i)); });
+    // 1 - F(b - z) <= e^z e^-b.
+    const double b = accuracy.log_cut + ScalarLog(total), step = 9.8696044010893586 / accuracy.log_cut;
+    ForEachTrapezoid(
+        *this, keys, n, accuracy, b, step, [](double u) HWY_ATTR { return ScalarExp(u); }, visit);
+  }
+};
+
+// Noise whose right tail is c e^-t: with v = e^-u, a node, and w = e^z, the key, e^G is a polynomial in v there. 16 Gauss
+// points integrate it up to where it is below the cut: it is less than e^(-c v W), W = sum w, and grows no faster than
+// e^(c |v| W) in the complex plane, so their error is that for an exponential, 1e-14 over e^-28.
+struct ExponentialTail {
+  HWY_INLINE V64 Key(V64 z) const {
+    const D64 d;
+    return ExpScaled<D64>(d, 1)(d, z);
+  }
+
+  // From u = -log(min(1, .)) to infinity. Returns whether that was all.
+  template <class Noise, class Visit>
+  HWY_INLINE bool VisitTail(const Noise& noise, double c, const double* keys, size_t n, const Accuracy& accuracy,
+                            Visit&& visit) const {
+    const D64 d;
+    const double total = Sum(d, n, [&](size_t i, size_t /*count*/) HWY_ATTR { return hn::Load(d, keys + i); });
+    const double end = accuracy.log_cut / (c * total);
+    Nodes nodes;
+    // du = dv / v.
+    nodes.AddGauss(16, 0, HWY_MIN(end, 1.0), [&](double v, double weight) HWY_ATTR { nodes.Add(v, weight / v); });
+    CdfOfMaximum(noise, keys, n, nodes);
+    visit(nodes);
+    return end < 1;
+  }
+};
+
+// F = 1 - r with r = e^-t = w v, for t >= 0.
+struct ExponentialNoise : ExponentialTail {
+  HWY_INLINE V64 Cdf(V64 key, V64 node) const {
+    const D64 d;
+    return hn::NegMulAdd(key, node, hn::Set(d, 1.0));
+  }
+  HWY_INLINE V64 Hazard(V64 key, V64 node) const {
+    const D64 d;
+    const V64 r = hn::Mul(key, node);
+    return hn::Div(r, hn::Sub(hn::Set(d, 1.0), r));
+  }
+
+  // Left of the largest score e^G is 0.
+  template <class Visit>
+  HWY_INLINE void ForEachInterval(const double* keys, size_t n, const Accuracy& accuracy, Visit&& visit) const {
+    VisitTail(*this, 1.0, keys, n, accuracy, visit);
+  }
+};
+
+// F = 1 - r/2 for t >= 0, 1/(2 r) below; h = r/(2 - r) and 1.
+struct LaplaceNoise : ExponentialTail {
+  HWY_INLINE V64 Cdf(V64 key, V64 node) const {
+    const D64 d;
+    const V64 one = hn::Set(d, 1.0), r = hn::Mul(key, node);
+    return hn::Div(hn::NegMulAdd(hn::Min(r, one), hn::Set(d, 0.5), one), hn::Max(r, one));
+  }
+  HWY_INLINE V64 Hazard(V64 key, V64 node) const {
+    const D64 d;
+    const V64 r = hn::Min(hn::Mul(key, node), hn::Set(d, 1.0));
+    return hn::Div(r, hn::Sub(hn::Set(d, 2.0), r));
+  }
+
+  // Right of the largest score there are no kinks. To its left there is one at each score, but few that matter: each score
+  // that u has passed halves e^G at least, so that the cut comes before the 40th. Between kinks the integrand is entire.
+  template <class Visit>
+  HWY_INLINE void ForEachInterval(const double* keys, size_t n, const Accuracy& accuracy, Visit&& visit) const {
+    if (VisitTail(*this, 0.5, keys, n, accuracy, visit)) return;
+    double upper = 0, kink_key = 1;
+    while (upper > -accuracy.log_cut) {
+      kink_key = LargestBelow(keys, n, kink_key);
+      const double kink = kink_key > 0 ? HWY_MAX(ScalarLog(kink_key), -accuracy.log_cut) : -accuracy.log_cut;
+      while (upper > kink) {
+        const double lower = HWY_MAX(kink, upper - accuracy.length);
+        Nodes nodes;
+        // u downwards, so that the last node has the smallest e^G, whose logarithm has a slope below 100 here.
+        nodes.AddGauss(upper - lower < 0.01 ? 4 : 16, upper, lower,
+                       [&](double u, double weight) HWY_ATTR { nodes.Add(ScalarExp(-u), -weight); });
+        CdfOfMaximum(*this, keys, n, nodes);
+        visit(nodes);
+        if (!(nodes.cdf[nodes.count - 1] > accuracy.cut)) return;
+        upper = lower;
+      }
+    }
+  }
+
+ private:
+  static HWY_INLINE double LargestBelow(const double* keys, size_t n, double bound) {
+    const D64 d;
+    V64 best = hn::Zero(d);
+    for (size_t i = 0; i < n; i += hn::Lanes(d)) {
+      const V64 key = hn::Load(d, keys + i);
+      best = hn::Max(best, hn::IfThenElseZero(hn::Lt(key, hn::Set(d, bound)), key));
+    }
+    return FoldLanes(d, best, [](auto a, auto b) HWY_ATTR { return hn::Max(a, b); });
+  }
+};
+
+// With s = 1 - u in [0, 1], a node, and the key c = -z: F = 1 - (s - c) and h = 1/F where s >= c, F = 1 and h = 0 elsewhere.
+// The density jumps, so that the integral for an entry starts at s = c.
+//
+// Where many keys lie close together an interval [begin, end] may hold some inside. Such an entry's share of it is
+// int_c^end e^G over int_begin^end e^G, e^G taken as linear: m keys inside bend it by m (end - begin)^2 / 8 at most. The share
+// falls from 1 at begin to 0 at end, so the order is kept, and all uses of h agree on it, so sums are.
+struct UniformNoise {
+  HWY_INLINE V64 Key(V64 z) const {
+    const D64 d;
+    return hn::Neg(OnGrid(hn::Max(z, hn::Set(d, -2.0))));
+  }
+  HWY_INLINE V64 Cdf(V64 key, V64 s) const {
+    const D64 d;
+    return hn::Sub(hn::Set(d, 1.0), hn::Max(hn::Sub(s, key), hn::Zero(d)));
+  }
+  HWY_INLINE V64 Hazard(V64 key, V64 s) const {
+    const D64 d;
+    const V64 one = hn::Set(d, 1.0), first = hn::Set(d, begin_);
+    const V64 rate = hn::Div(one, hn::Sub(one, hn::Sub(s, hn::Min(key, first))));
+    const auto active = hn::Le(key, first);
+    if (!merged_) return hn::IfThenElseZero(active, rate);
+    const V64 left = hn::Max(hn::Sub(hn::Set(d, end_), key), hn::Zero(d));
+    const V64 share = hn::Mul(left, hn::MulAdd(left, hn::Set(d, slope_), hn::Set(d, level_)));
+    return hn::Mul(hn::IfThenElse(active, one, share), rate);
+  }
+
+  template <class Visit>
+  HWY_INLINE void ForEachInterval(const double* keys, size_t n, const Accuracy& accuracy, Visit&& visit) {
+    const bool merges = Look(keys, n, 1.0, 1.0).up_to >= accuracy.merged_from;
+    for (begin_ = 0; begin_ < 1; begin_ = end_) {
+      const Near near = Look(keys, n, begin_, begin_);
+      // e^G falls at least like exp(-active (s - begin)): behind `reach` there is nothing.
+      const double active = near.up_to, reach = HWY_MIN(1.0, begin_ + accuracy.log_cut / active);
+      const double slope = active;
+      end_ = HWY_MIN(near.next, reach);
+      merged_ = false;
+      if (merges) {
+        double width = 0.05 / active;
+        const double inside = Look(keys, n, begin_, begin_ + width).between;
+        if (inside > 0) {
+          width = HWY_MIN(width, accuracy.gradient ? accuracy.merged / inside : std::sqrt(accuracy.merged / inside));
+          merged_ = begin_ + width > end_ && end_ < reach;
+          if (merged_) end_ = HWY_MIN(begin_ + width, 1.0);
+        }
+      }
+      Nodes nodes;
+      const size_t count = merged_ ? 2 : (end_ - begin_) * slope < accuracy.few ? 4 : 16;
+      nodes.AddGauss(count, begin_, end_, [&](double s, double weight) HWY_ATTR { nodes.Add(s, weight); });
+      if (merged_) {
+        nodes.Add(begin_, 0);
+        nodes.Add(end_, 0);
+      }
+      CdfOfMaximum(*this, keys, n, nodes);
+      if (merged_) {
+        const double at_begin = nodes.cdf[count], at_end = nodes.cdf[count + 1], width = end_ - begin_;
+        const double whole = width * (at_begin + at_end);
+        level_ = 2 * at_end / whole;
+        slope_ = (at_begin - at_end) / width / whole;
+        nodes.count = count;
+      }
+      visit(nodes);
+      if (!(nodes.cdf[count - 1] > accuracy.cut)) return;
+    }
+  }
+
+ private:
+  // How many keys are at most `begin`, how many between the two, and the next one after `begin`.
+  struct Near {
+    double up_to, between, next;
+  };
+  static HWY_INLINE Near Look(const double* keys, size_t n, double begin, double end) {
+    const D64 d;
+    size_t up_to = 0, between = 0;
+    V64 next = hn::Set(d, 2.0);
+    for (size_t i = 0; i < n; i += hn::Lanes(d)) {
+      const V64 key = hn::Load(d, keys + i);
+      const auto reached = hn::Le(key, hn::Set(d, begin));
+      up_to += hn::CountTrue(d, reached);
+      between += hn::CountTrue(d, hn::Lt(key, hn::Set(d, end)));
+      next = hn::Min(next, hn::IfThenElse(reached, next, key));
+    }
+    const double least = FoldLanes(d, next, [](auto a, auto b) HWY_ATTR { return hn::Min(a, b); });
+    return {static_cast<double>(up_to), between > up_to ? static_cast<double>(between - up_to) : 0, least};
+  }
+
+  double begin_ = 0, end_ = 0;
+  bool merged_ = false;
+  double level_ = 0, slope_ = 0;
+};
+
+// A noise of the caller's: its functions are called on a vector at a time. No order of the scores can be promised.
+class CustomNoise {
+ public:
+  HWY_INLINE explicit CustomNoise(const NoiseFunctions& functions) : functions_(functions) {}
+
+  HWY_INLINE V64 Key(V64 z) const { return z; }
+  HWY_INLINE V64 Cdf(V64 key, V64 u) const {
+    const D64 d;
+    const V64 cdf = Exp(d, Values(functions_.log_cdf, hn::Sub(u, key)));
+    return hn::IfThenElse(Absent(key), hn::Set(d, 1.0), cdf);
+  }
+  HWY_INLINE V64 Hazard(V64 key, V64 u) const {
+    const D64 d;
+    const V64 t = hn::Sub(u, key), cdf = Exp(d, Values(functions_.log_cdf, t));
+    // Where F is 0, so is e^G.
+    const auto none = hn::Or(hn::Eq(cdf, hn::Zero(d)), Absent(key));
+    return hn::IfThenZeroElse(none, hn::Div(Values(functions_.pdf, t), cdf));
+  }
+
+  // Finds the part of the line that matters, and into how many pieces it has to be cut, by halving them until p, without
+  // its normalisation, no longer changes. Two rows of working memory.
+  void Fit(const double* keys, size_t n, const Accuracy& accuracy, double* mass, double* previous) {
+    FindEnds(keys, n, accuracy);
+    for (pieces_ = 4; pieces_ <= 512; pieces_ *= 2) {
+      for (size_t i = 0; i < n; ++i) mass[i] = 0;
+      ForEachInterval(keys, n, accuracy, [&](const Nodes& nodes) HWY_ATTR { AddHazards(*this, keys, n, nodes, mass); });
+      double change = pieces_ == 4 ? 1 : 0;
+      for (size_t i = 0; i < n; ++i) {
+        if (pieces_ > 4) change = HWY_MAX(change, std::abs(mass[i] - previous[i]));
+        previous[i] = mass[i];
+      }
+      if (change <= accuracy.cut) return;
+    }
+  }
+
+  // A kink in u lies at each z + kink. Where they are many, those close behind the last end are no ends.
+  template <class Visit>
+  HWY_INLINE void ForEachInterval(const double* keys, size_t n, const Accuracy& /*accuracy*/, Visit&& visit) const {
+    const double line = last_ - first_, length = line / pieces_;
+    const double least = line / (n * functions_.kinks.size() <= kMostKinks ? 0x1p40 : static_cast<double>(kMostKinks));
+    for (double begin = first_, end; begin < last_; begin = end) {
+      end = HWY_MIN(begin + length, last_);
+      for (const double kink : functions_.kinks) {
+        for (size_t i = 0; i < n; ++i) {
+          const double place = keys[i] + kink;
+          if (place > begin + least && place < end) end = place;
+        }
+      }
+      // What is left is no interval of its own.
+      if (last_ - end < 1e-9 * length) end = last_;
+      Nodes nodes;
+      nodes.AddGauss(16, begin, end, [&](double u, double weight) HWY_ATTR { nodes.Add(u, weight); });
+      CdfOfMaximum(*this, keys, n, nodes);
+      visit(nodes);
+    }
+  }
+
+ private:
+  static constexpr size_t kMostKinks = 4096;
+
+  static HWY_INLINE hn::Mask<D64> Absent(V64 key) { return hn::Eq(key, hn::Set(D64(), -kInfinity<double>)); }
+
+  HWY_INLINE V64 Values(void (*function)(const void*, const double*, size_t, double*), V64 t) const {
+    const D64 d;
+    HWY_ALIGN double in[hn::MaxLanes(D64())], out[hn::MaxLanes(D64())];
+    hn::Store(t, d, in);
+    function(functions_.noise, in, hn::Lanes(d), out);
+    return hn::Load(d, out);
+  }
+
+  // first_ and last_ by the values of e^G: outwards by doubling, then each between the last two, four points at a time.
+  void FindEnds(const double* keys, size_t n, const Accuracy& accuracy) {
+    const auto inside = [&](double cdf, bool right) { return right ? 1 - cdf > accuracy.cut : cdf > accuracy.cut; };
+    double in[2], out[2];
+    for (const bool right : {false, true}) {
+      const double sign = right ? 1 : -1;
+      double distance = 1;
+      in[right] = -sign, out[right] = sign;
+      for (size_t round = 0; round < 64; ++round) {
+        Nodes nodes;
+        for (; nodes.count < 4; distance *= 2) nodes.Add(sign * distance, 0);
+        CdfOfMaximum(*this, keys, n, nodes);
+        size_t k = 0;
+        for (; k < 4 && inside(nodes.cdf[k], right); ++k) in[right] = nodes.at[k];
+        out[right] = nodes.at[HWY_MIN(k, size_t{3})];
+        if (k < 4) break;
+      }
+      // The inner end of a bracket that has not been left need not be inside: go back over the line.
+      if (out[right] == sign) {
+        distance = 1;
+        for (size_t round = 0; round < 64; ++round) {
+          Nodes nodes;
+          for (; nodes.count < 4; distance *= 2) nodes.Add(-sign * distance, 0);
+          CdfOfMaximum(*this, keys, n, nodes);
+          size_t k = 0;
+          for (; k < 4 && !inside(nodes.cdf[k], right); ++k) out[right] = nodes.at[k];
+          in[right] = nodes.at[HWY_MIN(k, size_t{3})];
+          if (k < 4) break;
+        }
+      }
+    }
+    for (size_t round = 0; round < 400; ++round) {
+      const double line = out[1] - out[0];
+      const bool right = std::abs(out[1] - in[1]) > std::abs(out[0] - in[0]);
+      const double step = (out[right] - in[right]) / 5;
+      if (std::abs(step) < 2e-3 * line) break;
+      Nodes nodes;
+      for (size_t k = 1; k <= 4; ++k) nodes.Add(in[right] + static_cast<double>(k) * step, 0);
+      CdfOfMaximum(*this, keys, n, nodes);
+      size_t k = 0;
+      for (; k < 4 && inside(nodes.cdf[k], right); ++k) in[right] = nodes.at[k];
+      if (k < 4) out[right] = nodes.at[k];
+    }
+    first_ = out[0], last_ = out[1];
+  }
+
+  const NoiseFunctions& functions_;
+  double first_ = 0, last_ = 0, pieces_ = 4;
+};
+
+// keys = Key((x - max)/scale), filled up with absent entries to a multiple of 16. Returns whether there is no NaN.
+//
+// The difference in float64 loses nothing that the scores had; above 1 the scale is halved with the scores, so that the
+// difference of the largest and the smallest number does not overflow. Infinite quotients are absent entries, as they should
+// be.
+template <class Noise, class T>
+HWY_INLINE bool Keys(const Noise& noise, double scale, const T* x, size_t n, T max, double* keys) {
+  const D64 d;
+  const double half = scale > 1 ? 0.5 : 1, divisor = scale * half, shift = static_cast<double>(max) * half;
+  bool nan = false;
+  for (size_t i = 0; i < n; ++i) {
+    nan |= x[i] != x[i];
+    keys[i] = (static_cast<double>(x[i]) * half - shift) / divisor;
+  }
+  size_t padded = n;
+  while (padded % 16 != 0) keys[padded++] = -kInfinity<double>;
+  for (size_t i = 0; i < padded; i += hn::Lanes(d)) hn::Store(noise.Key(hn::Load(d, keys + i)), d, keys + i);
+  return !nan;
+}
+
+HWY_INLINE size_t PaddedTo16(size_t n) { return (n + 15) / 16 * 16; }
+
+// Noises that have nothing to find out.
+template <class Noise>
+HWY_INLINE void Fit(Noise& noise, const double* keys, size_t n, const Accuracy& accuracy, double* memory) {
+  if constexpr (requires { noise.Fit(keys, n, accuracy, memory, memory); }) noise.Fit(keys, n, accuracy, memory, memory + n);
+}
+
+template <class Noise, class T>
+HWY_NOINLINE void PerturbRow(Noise noise, double scale, const T* x, size_t n, T max, T* p, double* scratch) {
+  const size_t padded = PaddedTo16(n);
+  double* const keys = scratch;
+  double* const mass = scratch + padded;
+  if (!Keys(noise, scale, x, n, max, keys)) return FillRow(RowTag<T>(), kNaN<T>, n, p);
+  const Accuracy accuracy = AccuracyOf<T>(false);
+  Fit(noise, keys, padded, accuracy, mass);
+  FillRow(D64(), 0.0, padded, mass);
+  noise.ForEachInterval(keys, padded, accuracy,
+                        [&](const Nodes& nodes) HWY_ATTR { AddHazards(noise, keys, padded, nodes, mass); });
+  const D64 d;
+  const double sum = Sum(d, padded, [&](size_t i, size_t /*count*/) HWY_ATTR { return hn::Load(d, mass + i); });
+  for (size_t i = 0; i < n; ++i) p[i] = static_cast<T>(mass[i] / sum);
+}
+
+// g is taken relative to its mean under p: the gradient does not change, and it is not lost in a large common part of g.
+template <class Noise, class T>
+HWY_NOINLINE void PerturbVjpRow(Noise noise, double scale, const T* x, const T* p, const T* g, size_t n, T* dx,
+                                double* scratch) {
+  const RowTag<T> d;
+  const size_t padded = PaddedTo16(n);
+  double* const keys = scratch;
+  double* const slopes = scratch + padded;
+  double* const gradient = scratch + 2 * padded;
+  const T max = RowMax(d, x, n);
+  bool nan = !IsFinite(max) || !Keys(noise, scale, x, n, max, keys);
+  for (size_t i = 0; i < n; ++i) nan |= p[i] != p[i];
+  if (nan) return FillRow(d, kNaN<T>, n, dx);
+  const Accuracy accuracy = AccuracyOf<T>(true);
+  Fit(noise, keys, padded, accuracy, slopes);
+  const double mean = DotWithDistribution(d, p, g, n);
+  for (size_t i = 0; i < padded; ++i) {
+    slopes[i] = i < n && p[i] != 0 ? static_cast<double>(g[i]) - mean : 0;
+    gradient[i] = 0;
+  }
+  double sum = 0;
+  noise.ForEachInterval(keys, padded, accuracy, [&](const Nodes& nodes) HWY_ATTR {
+    sum += AddGradients(noise, keys, slopes, padded, nodes, gradient);
+  });
+  for (size_t i = 0; i < n; ++i) dx[i] = p[i] == 0 ? T(0) : static_cast<T>(gradient[i] / sum / scale);
+}
+
+// Calls visit(noise) with the type that stands for the word. Gumbel noise is softmax and does not come here.
+template <class Visit>
+HWY_INLINE void WithNoise(PerturbMax::Noise noise, Visit&& visit) {
+  switch (noise) {
+    case PerturbMax::Noise::normal:
+      return visit(NormalNoise());
+    case PerturbMax::Noise::logistic:
+      return visit(LogisticNoise());
+    case PerturbMax::Noise::laplace:
+      return visit(LaplaceNoise());
+    case PerturbMax::Noise::exponential:
+      return visit(ExponentialNoise());
+    default:
+      return visit(UniformNoise());
+  }
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void MapRow(D /*d*/, const PerturbMax& op, const T* x, size_t n, T max, T* p, Workspace workspace) {
+  WithNoise(op.noise, [&](auto noise) HWY_ATTR { PerturbRow(noise, op.scale, x, n, max, p, workspace.scratch); });
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void VjpRow(D /*d*/, const PerturbMax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
+                       Workspace workspace) {
+  WithNoise(op.noise, [&](auto noise) HWY_ATTR { PerturbVjpRow(noise, op.scale, x, p, g, n, dx, workspace.scratch); });
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void MapRow(D /*d*/, const CustomPerturbMax& op, const T* x, size_t n, T max, T* p, Workspace workspace) {
+  PerturbRow(CustomNoise(op.noise), op.scale, x, n, max, p, workspace.scratch);
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void VjpRow(D /*d*/, const CustomPerturbMax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
+                       Workspace workspace) {
+  PerturbVjpRow(CustomNoise(op.noise), op.scale, x, p, g, n, dx, workspace.scratch);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic
+HWY_AFTER_NAMESPACE();
+
+#endif  // ENTROPIC_MAPS_PERTURB_MAX_INL_H_
