@@ -604,6 +604,112 @@ TEST(TopPSoftmax, CutsInfiniteScores) {
   EXPECT_EQ(run(TopPSoftmax{.p = 1}, x), std::vector<double>(10, 0.1));
 }
 
+// The ends that have names of their own, and no jump on the way through them.
+TEST(Entmax, IsSoftmaxAtOneAndSparsemaxAtTwo) {
+  support::for_each_target([](const std::string&) {
+    const auto check = [&]<class T>(T) {
+      for (const Case<T>& c : support::finite_cases<T>()) {
+        for (const double temperature : {1.0, 0.3}) {
+          const std::vector<T> softmax = run(Softmax{temperature}, c.x), sparsemax = run(Sparsemax{temperature}, c.x);
+          ASSERT_EQ(run(Entmax{1, temperature}, c.x), softmax) << c.name;
+          ASSERT_EQ(run(Entmax{2, temperature}, c.x), sparsemax) << c.name;
+          for (const double off : {-1e-7, -1e-12, 1e-12, 1e-7}) {
+            const std::vector<T> near_softmax = run(Entmax{1 + off, temperature}, c.x);
+            const std::vector<T> near_sparsemax = run(Entmax{2 + off, temperature}, c.x);
+            for (std::size_t i = 0; i < c.x.size(); ++i) {
+              ASSERT_NEAR(near_softmax[i], softmax[i], 1e-6) << c.name << " alpha - 1 = " << off;
+              ASSERT_NEAR(near_sparsemax[i], sparsemax[i], 1e-5) << c.name << " alpha - 2 = " << off;
+            }
+          }
+        }
+      }
+    };
+    check(float{});
+    check(double{});
+  });
+}
+
+// Rows on which published code for alpha = 1.5 finds no threshold, as it compares strictly where scores lie on it: [2, 0],
+// [4, 2, 0] and rows of half-integers. And the same rows far from 0, where it loses its digits by not moving the maximum to 0.
+TEST(Entmax, ScoresOnTheThreshold) {
+  support::for_each_target([](const std::string&) {
+    EXPECT_EQ(run(Entmax{}, std::vector<double>{2, 0}), (std::vector<double>{1, 0}));
+    EXPECT_EQ(run(Entmax{}, std::vector<double>{4, 2, 0}), (std::vector<double>{1, 0, 0}));
+    std::mt19937 generator(31);
+    for (int round = 0; round < 2000; ++round) {
+      std::vector<float> x(2 + generator() % 10);
+      for (float& score : x) score = static_cast<float>(generator() % 17) / 2 - 4;
+      const oracle::Row want = oracle::map(Entmax{}, wide(x));
+      for (const float offset : {0.0f, 1e4f, 1e6f}) {
+        std::vector<float> moved = x;
+        for (float& score : moved) score += offset;
+        const std::vector<float> got = run(Entmax{}, moved);
+        for (std::size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(got[i], want[i], 4 * kEpsilon<float>) << "offset " << offset;
+      }
+    }
+  });
+}
+
+// Below x = -1 a lower score gets more mass: what the description says by order = false.
+TEST(TaylorSoftmax, IsNotMonotone) {
+  const std::vector<double> p = run(TaylorSoftmax{}, std::vector<double>{-1, -3});
+  EXPECT_LT(p[0], p[1]);
+}
+
+// A value for each row does what the same value for all does, to the bit.
+TEST(PerRow, RowsHaveTheirOwnAlpha) {
+  support::for_each_target([](const std::string&) {
+    const auto check = []<class T>(T) {
+      const std::vector<double> alphas = {0.3, 1, 1.2, 1.5, 1.5, 2, 2.7, 1 + 1e-9, 1.5};
+      const std::size_t rows = alphas.size();
+      for (const std::size_t n : {1, 5, 64, 65, 300}) {
+        const std::vector<T> x = support::normal_row<T>(rows * n, 1, 0, 32), g = support::normal_row<T>(rows * n, 1, 0, 33);
+        std::vector<T> p(rows * n), dx(rows * n);
+        std::vector<double> dalpha(rows, 7);
+        const auto view = [&](auto& v) { return MatrixView(v.data(), rows, n); };
+        const PerRow per_row[] = {{"alpha", alphas}};
+        const ParamGradient gradients[] = {{"alpha", dalpha}};
+        apply(Entmax{}, view(x), view(p), per_row);
+        apply_vjp(Entmax{}, view(x), view(p), view(g), view(dx), per_row, gradients);
+        for (std::size_t r = 0; r < rows; ++r) {
+          const auto row = [&](const std::vector<T>& v) { return std::vector<T>(v.begin() + r * n, v.begin() + (r + 1) * n); };
+          ASSERT_EQ(run(Entmax{alphas[r]}, row(x)), row(p)) << n << " row " << r;
+          ASSERT_EQ(run_vjp(Entmax{alphas[r]}, row(x), row(p), row(g)), row(dx)) << n << " row " << r;
+          // Differences of the definition; of a support that changes between them nothing is asked.
+          const long double h = 1e-6L;
+          const auto at = [&](long double alpha) { return oracle::map(Entmax{static_cast<double>(alpha)}, wide(row(x))); };
+          const oracle::Row up = at(alphas[r] + h), down = at(alphas[r] - h);
+          long double slope = 0;
+          bool same = true;
+          for (std::size_t i = 0; i < n; ++i) {
+            slope += row(g)[i] * (up[i] - down[i]) / (2 * h);
+            same &= (up[i] > 0) == (down[i] > 0);
+          }
+          if (same) ASSERT_NEAR(dalpha[r], slope, 2e-5 * std::max(1.0L, std::abs(slope))) << n << " row " << r;
+        }
+      }
+    };
+    check(float{});
+    check(double{});
+  });
+}
+
+TEST(PerRow, RefusesBadValues) {
+  std::vector<double> x(6, 1), p(6, 7), alphas = {1, -1, 2}, few = {1, 2};
+  const auto message = [&](const Map& map, PerRow given) {
+    try {
+      apply(map, MatrixView<const double>(x.data(), 3, 2), MatrixView<double>(p.data(), 3, 2), std::span(&given, 1));
+    } catch (const std::invalid_argument& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(message(Entmax{}, {"alpha", alphas}), "entmax: alpha of row 1 must be above 0 and finite, got -1");
+  EXPECT_EQ(message(Entmax{}, {"alpha", few}), "entmax: alpha must have one value for each of 3 rows, got 2");
+  EXPECT_EQ(message(Softmax{}, {"alpha", alphas}), "softmax: there is no parameter 'alpha' with a value for each row");
+  EXPECT_EQ(p, std::vector<double>(6, 7));
+}
+
 TEST(Maps, EmptyBatches) {
   for_each_map([]<class Op, class T>(const Op& op, T) {
     apply(op, MatrixView<const T>(nullptr, 0, 5), MatrixView<T>(nullptr, 0, 5));
