@@ -69,17 +69,16 @@ def run_reduction(operation, x, axis, keepdims, params):
         del shape[position]
     y = np.empty(shape, values.dtype)
     operation.forward(values, y, axis, params)
-    result = _same_kind(x, _cast(y, dtype))
-    return result[()] if isinstance(result, ndarray) else result  # a number where no axis is left, as NumPy's sums
+    return _number_or_array(_same_kind(x, _cast(y, dtype)))
 
 
-def run_vjp(operation, x, y, grad, axis, params):
-    """J^T grad in x's shape."""
-    if type(x) is ndarray and type(y) is ndarray and type(grad) is ndarray:
+def run_vjp(operation, x, y, grad, axis, params, param_grad=False):
+    """J^T grad in x's shape; with param_grad also the gradient in each parameter per row that is given, one number per row."""
+    if type(x) is ndarray and type(y) is ndarray and type(grad) is ndarray and not param_grad:
         dtype = x.dtype
         if (dtype is FLOAT32 or dtype is FLOAT64) and y.dtype is dtype and grad.dtype is dtype:
             dx = empty_like(x)
-            operation.vjp(x, y, grad, dx, axis, params)
+            operation.vjp(x, y, grad, dx, axis, params, ())
             return dx
 
     name = operation.name + "_vjp"
@@ -89,8 +88,29 @@ def run_vjp(operation, x, y, grad, axis, params):
         for argument, array in (("y", y), ("grad", grad))
     ]
     dx = empty_like(values)
-    operation.vjp(values, *others, dx, axis, params)
-    return _same_kind(x, _cast(dx, dtype))
+    if not param_grad:
+        operation.vjp(values, *others, dx, axis, params, ())
+        return _same_kind(x, _cast(dx, dtype))
+
+    shape = list(values.shape)
+    del shape[_core.normalize_axis(name, axis, values.ndim)]
+    asked = tuple(
+        (param, np.empty(shape)) for param, value in zip(operation.per_row, params, strict=True) if param and value is not None
+    )
+    operation.vjp(values, *others, dx, axis, params, asked)
+    dparams = tuple(_number_or_array(_same_kind(x, _cast(dparam, dtype))) for _, dparam in asked)
+    return _same_kind(x, _cast(dx, dtype)), dparams[0] if len(dparams) == 1 else dparams
+
+
+def per_row(function, argument, value):
+    """A parameter that may have a value for each row: an array as float64, anything else as it is."""
+    if isinstance(value, (ndarray, list, tuple)) or hasattr(value, "__dlpack__"):
+        return _to_floats(function, argument, _to_numpy(function, argument, value))[0].astype(FLOAT64, copy=False)
+    return value
+
+
+def _number_or_array(result):
+    return result[()] if isinstance(result, ndarray) else result  # a number where no axis is left, as NumPy's sums
 
 
 def _cast(array, dtype):
@@ -106,10 +126,8 @@ def _to_numpy(operation, argument, x):
         return x
     if isinstance(x, ndarray):
         if isinstance(x, np.ma.MaskedArray):
-            raise TypeError(
-                f"{operation}: {argument} is a masked array; fill it first, with -inf for entries to leave out: "
-                f"{argument}.filled(-numpy.inf)"
-            )
+            how = ", with -inf for entries to leave out: x.filled(-numpy.inf)" if argument == "x" else ""
+            raise TypeError(f"{operation}: {argument} is a masked array; fill it first{how}")
         return np.asarray(x)
     if isinstance(x, (list, tuple)):
         array = np.asarray(x)
