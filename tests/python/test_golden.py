@@ -78,15 +78,15 @@ def relative_bounds(factor):
 
 
 def entmax_bounds(row, result, y):
-    """8 eps; beyond alpha = 2 what scores that are off by 8 eps (1 + distance) do to p, and they move tau as far again."""
+    """4 eps; beyond alpha = 2 what scores that are off by 8 eps (1 + distance) do to p, and they move tau as far again."""
     alpha, want = row.params["alpha"], np.array(result["y"], np.float64)
 
     def error(p):
         b = alpha - 1
         if b <= 1:
-            return np.full(p.shape, 8 * row.eps)
+            return np.full(p.shape, 4 * row.eps)
         moved = [np.maximum(p**b + sign * 16 * (1 + b) * row.eps, 0) ** (1 / b) for sign in (-1, 1)]
-        return 8 * row.eps + np.maximum(*abs(moved - p))
+        return 4 * row.eps + np.maximum(*abs(moved - p))
 
     # How far the gradients move if each entry of y is off by its error.
     p, present = y.astype(np.float64), row.present
