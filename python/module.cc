@@ -463,6 +463,18 @@ void on_rows(std::string_view where, Params<Op>& params, bool has_gradients, con
   }
 }
 
+template <class Op>
+void run_vjp(const std::array<nb::handle, 4>& arrays, nb::handle axis, nb::tuple values,
+             const std::vector<ParamGradient>& gradients) {
+  Params<Op> params = to_params<Op>(values);
+  on_rows<4>(std::string(Op::kDescription.name) + "_vjp", params, !gradients.empty(), arrays, {"x", "y", "grad", "dx"},
+             {false, kReduces<Op>, kReduces<Op>, false}, axis,
+             [&]<class T>(const std::array<MatrixView<T>, 4>& views, std::size_t begin) {
+               const std::size_t count = views[0].rows;
+               vjp(params.op, views, part(params.per_row, begin, count), part(gradients, begin, count));
+             });
+}
+
 nb::str to_str(std::string_view text) { return nb::str(text.data(), text.size()); }
 
 // A number as Python knows it; None for no value and for a bound that does not bind.
@@ -533,10 +545,14 @@ nb::dict describe(const char* family) {
                    });
       },
       nb::arg("x"), nb::arg("y"), nb::arg("axis").none(), nb::arg("params"));
-  // gradients: for each parameter whose gradient is asked for, its name and an array of float64, one number for each row.
   d["vjp"] = nb::cpp_function(
+      [](nb::handle x, nb::handle y, nb::handle g, nb::handle dx, nb::handle axis, nb::tuple values) {
+        run_vjp<Op>({x, y, g, dx}, axis, values, {});
+      },
+      nb::arg("x"), nb::arg("y"), nb::arg("grad"), nb::arg("dx"), nb::arg("axis").none(), nb::arg("params"));
+  // gradients: for each parameter whose gradient is asked for, its name and an array of float64, one number for each row.
+  d["param_vjp"] = nb::cpp_function(
       [](nb::handle x, nb::handle y, nb::handle g, nb::handle dx, nb::handle axis, nb::tuple values, nb::tuple asked) {
-        Params<Op> params = to_params<Op>(values);
         std::list<Buffer> arrays;
         std::vector<ParamGradient> gradients;
         for (const nb::handle pair : asked) {
@@ -544,12 +560,7 @@ nb::dict describe(const char* family) {
           const std::span numbers(static_cast<double*>(array->buf), static_cast<std::size_t>(array->len) / sizeof(double));
           gradients.push_back({nb::cast<std::string_view>(pair[0]), numbers});
         }
-        on_rows<4>(std::string(Op::kDescription.name) + "_vjp", params, !gradients.empty(), {x, y, g, dx},
-                   {"x", "y", "grad", "dx"}, {false, kReduces<Op>, kReduces<Op>, false}, axis,
-                   [&]<class T>(const std::array<MatrixView<T>, 4>& views, std::size_t begin) {
-                     const std::size_t count = views[0].rows;
-                     vjp(params.op, views, part(params.per_row, begin, count), part(gradients, begin, count));
-                   });
+        run_vjp<Op>({x, y, g, dx}, axis, values, gradients);
       },
       nb::arg("x"), nb::arg("y"), nb::arg("grad"), nb::arg("dx"), nb::arg("axis").none(), nb::arg("params"),
       nb::arg("gradients"));

@@ -72,34 +72,44 @@ def run_reduction(operation, x, axis, keepdims, params):
     return _number_or_array(_same_kind(x, _cast(y, dtype)))
 
 
-def run_vjp(operation, x, y, grad, axis, params, param_grad=False):
-    """J^T grad in x's shape; with param_grad also the gradient in each parameter per row that is given, one number per row."""
-    if type(x) is ndarray and type(y) is ndarray and type(grad) is ndarray and not param_grad:
+def run_vjp(operation, x, y, grad, axis, params):
+    """J^T grad in x's shape."""
+    if type(x) is ndarray and type(y) is ndarray and type(grad) is ndarray:
         dtype = x.dtype
         if (dtype is FLOAT32 or dtype is FLOAT64) and y.dtype is dtype and grad.dtype is dtype:
             dx = empty_like(x)
-            operation.vjp(x, y, grad, dx, axis, params, ())
+            operation.vjp(x, y, grad, dx, axis, params)
             return dx
 
+    values, others, dtype = _vjp_arrays(operation, x, y, grad)
+    dx = empty_like(values)
+    operation.vjp(values, *others, dx, axis, params)
+    return _same_kind(x, _cast(dx, dtype))
+
+
+def run_param_vjp(operation, x, y, grad, axis, params):
+    """J^T grad, and the gradient in each parameter per row that is given, one number per row."""
+    values, others, dtype = _vjp_arrays(operation, x, y, grad)
+    dx = empty_like(values)
+    shape = list(values.shape)
+    del shape[_core.normalize_axis(operation.name + "_vjp", axis, values.ndim)]
+    asked = tuple(
+        (param, np.empty(shape)) for param, value in zip(operation.per_row, params, strict=True) if param and value is not None
+    )
+    operation.param_vjp(values, *others, dx, axis, params, asked)
+    dparams = tuple(_number_or_array(_same_kind(x, _cast(dparam, dtype))) for _, dparam in asked)
+    return _same_kind(x, _cast(dx, dtype)), dparams[0] if len(dparams) == 1 else dparams
+
+
+def _vjp_arrays(operation, x, y, grad):
+    """(x, [y, grad], dtype of the result), all in the type to compute in."""
     name = operation.name + "_vjp"
     values, dtype = _to_floats(name, "x", _to_numpy(name, "x", x))
     others = [
         _cast(_to_floats(name, argument, _to_numpy(name, argument, array))[0], values.dtype)
         for argument, array in (("y", y), ("grad", grad))
     ]
-    dx = empty_like(values)
-    if not param_grad:
-        operation.vjp(values, *others, dx, axis, params, ())
-        return _same_kind(x, _cast(dx, dtype))
-
-    shape = list(values.shape)
-    del shape[_core.normalize_axis(name, axis, values.ndim)]
-    asked = tuple(
-        (param, np.empty(shape)) for param, value in zip(operation.per_row, params, strict=True) if param and value is not None
-    )
-    operation.vjp(values, *others, dx, axis, params, asked)
-    dparams = tuple(_number_or_array(_same_kind(x, _cast(dparam, dtype))) for _, dparam in asked)
-    return _same_kind(x, _cast(dx, dtype)), dparams[0] if len(dparams) == 1 else dparams
+    return values, others, dtype
 
 
 def per_row(function, argument, value):

@@ -8,11 +8,12 @@ from entropic import _arrays
 
 
 class Operation(NamedTuple):
-    """What _arrays needs of an operation: its name, for errors, _core's two functions, and what has a value for each row."""
+    """What _arrays needs of an operation: its name, for errors, _core's functions, and what has a value for each row."""
 
     name: str
     forward: object
     vjp: object
+    param_vjp: object
     per_row: tuple  # for each parameter its name, or None where all rows have the same value
 
 
@@ -22,9 +23,12 @@ def build(operations):
     for description in operations:
         name = description["name"]
         per_row = tuple(param["name"] if param["per_row"] else None for param in description["params"])
-        operation = Operation(name, description["forward"], description["vjp"], per_row)
+        operation = Operation(name, description["forward"], description["vjp"], description["param_vjp"], per_row)
         params = [declare(param) for param in description["params"]]
-        asks = has_per_row(description)
+        run_vjp, keywords = "_run_vjp", [*params, "axis=-1"]
+        if has_per_row(description):
+            run_vjp = "(_run_param_vjp if param_grad else _run_vjp)"
+            keywords.append("param_grad=False")
         run, last = ("run_reduction", "keepdims") if description["reduces"] else ("run_map", "out")
         default = {"keepdims": "False", "out": "None"}[last]
         for function in (
@@ -37,8 +41,8 @@ def build(operations):
             ),
             define(
                 f"{name}_vjp",
-                f"(x, y, grad, /, *, {', '.join([*params, 'axis=-1', *(['param_grad=False'] if asks else [])])})",
-                f"_run_vjp(_operation, x, y, grad, axis, {values(name + '_vjp', description)}{', param_grad' if asks else ''})",
+                f"(x, y, grad, /, *, {', '.join(keywords)})",
+                f"{run_vjp}(_operation, x, y, grad, axis, {values(name + '_vjp', description)})",
                 operation,
                 vjp_doc(description),
             ),
@@ -55,6 +59,7 @@ def define(name, signature, result, operation, doc):
         "_operation": operation,
         "_per_row": _arrays.per_row,
         "_run_map": _arrays.run_map,
+        "_run_param_vjp": _arrays.run_param_vjp,
         "_run_reduction": _arrays.run_reduction,
         "_run_vjp": _arrays.run_vjp,
     }
