@@ -13,9 +13,12 @@
 #include <concepts>
 #include <cstring>
 #include <limits>
+#include <list>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace nb = nanobind;
 
@@ -29,27 +32,35 @@ using Reduction = std::variant<LogSumExp>;
 template <class Op>
 constexpr bool kReduces = std::is_same_v<Op, LogSumExp>;
 
+template <class Op>
+constexpr bool has_per_row() {
+  bool found = false;
+  for_each_param<Op>([&](const auto& param) { found |= param.per_row; });
+  return found;
+}
+
 template <class Op, class T>
-void forward(const Op& op, const std::array<MatrixView<T>, 2>& a) {
+void forward(const Op& op, const std::array<MatrixView<T>, 2>& a, std::span<const PerRow> per_row) {
   const auto& [x, y] = a;
   if constexpr (std::is_same_v<Op, LogSoftmax>) {
     log_softmax<T>(x, y, op);
   } else if constexpr (std::is_same_v<Op, LogSumExp>) {
     logsumexp<T>(x, y, op);
   } else {
-    apply<T>(op, x, y);
+    apply<T>(op, x, y, per_row);
   }
 }
 
 template <class Op, class T>
-void vjp(const Op& op, const std::array<MatrixView<T>, 4>& a) {
+void vjp(const Op& op, const std::array<MatrixView<T>, 4>& a, std::span<const PerRow> per_row,
+         std::span<const ParamGradient> gradients) {
   const auto& [x, y, g, dx] = a;
   if constexpr (std::is_same_v<Op, LogSoftmax>) {
     log_softmax_vjp<T>(x, y, g, dx, op);
   } else if constexpr (std::is_same_v<Op, LogSumExp>) {
     logsumexp_vjp<T>(x, y, g, dx, op);
   } else {
-    apply_vjp<T>(op, x, y, g, dx);
+    apply_vjp<T>(op, x, y, g, dx, per_row, gradients);
   }
 }
 
@@ -59,12 +70,14 @@ void vjp(const Op& op, const std::array<MatrixView<T>, 4>& a) {
                            .c_str());
 }
 
-double to_double(std::string_view where, std::string_view what, nb::handle value) {
+constexpr std::string_view expected_number(bool per_row) { return per_row ? "a number or an array of numbers" : "a number"; }
+
+double to_double(std::string_view where, std::string_view what, nb::handle value, std::string_view expected) {
   const double number = PyFloat_AsDouble(value.ptr());
   if (number == -1 && PyErr_Occurred()) {
     const bool overflow = PyErr_ExceptionMatches(PyExc_OverflowError);
     PyErr_Clear();
-    if (!overflow) wrong_type(where, what, "a number", value);
+    if (!overflow) wrong_type(where, what, expected, value);
     return std::numeric_limits<double>::infinity();  // the library says what is allowed
   }
   return number;
@@ -96,7 +109,7 @@ ValueOf<Op, Param> to_value(const Param& param, nb::handle value) {
   constexpr std::string_view kWhere = Op::kDescription.name;
   if constexpr (kIsOptional<Value>) {
     if (value.is_none()) return std::nullopt;
-    return to_double(kWhere, param.name, value);
+    return to_double(kWhere, param.name, value, expected_number(param.per_row));
   } else if constexpr (std::is_enum_v<Value>) {
     std::string names;
     std::size_t i = 0;
@@ -110,19 +123,10 @@ ValueOf<Op, Param> to_value(const Param& param, nb::handle value) {
     throw nb::value_error(
         (std::string(kWhere) + ": " + std::string(param.name) + " must be one of " + names + ", got '" + given + "'").c_str());
   } else if constexpr (std::floating_point<Value>) {
-    return to_double(kWhere, param.name, value);
+    return to_double(kWhere, param.name, value, expected_number(param.per_row));
   } else {
     return to_int(kWhere, param.name, value);
   }
-}
-
-// The operation with the values of its parameters in the order of kParams.
-template <class Op>
-Op with_params(nb::tuple values) {
-  Op op;
-  std::size_t i = 0;
-  for_each_param<Op>([&]<class Param>(const Param& param) { op.*param.member = to_value<Op>(param, values[i++]); });
-  return op;
 }
 
 class Buffer {
@@ -136,10 +140,55 @@ class Buffer {
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
   const Py_buffer* operator->() const { return &view_; }
+  const Py_buffer& operator*() const { return view_; }
 
  private:
   Py_buffer view_;
 };
+
+// The parameters of one call. Those given as arrays keep the operation's default beside a value for each row of x.
+template <class Op>
+struct Params {
+  struct Array {
+    Array(std::string_view parameter, nb::handle array) : parameter(parameter), buffer(Op::kDescription.name, array, false) {}
+
+    std::string_view parameter;
+    Buffer buffer;
+    std::vector<double> values;
+  };
+  Op op;
+  std::list<Array> arrays;
+  std::vector<PerRow> per_row;
+};
+
+// An array of float64; a number, also NumPy's, has no axes.
+bool is_array(nb::handle value) {
+  if (PyFloat_Check(value.ptr()) || PyLong_Check(value.ptr())) return false;
+  Py_buffer view;
+  if (PyObject_GetBuffer(value.ptr(), &view, PyBUF_FULL_RO) != 0) {
+    PyErr_Clear();
+    return false;
+  }
+  const bool result = view.ndim > 0 && view.format != nullptr && std::string_view(view.format) == "d";
+  PyBuffer_Release(&view);
+  return result;
+}
+
+// Values in the order of kParams.
+template <class Op>
+Params<Op> to_params(nb::tuple values) {
+  Params<Op> params;
+  std::size_t i = 0;
+  for_each_param<Op>([&]<class Param>(const Param& param) {
+    const nb::handle value = values[i++];
+    if (param.per_row && is_array(value)) {
+      params.arrays.emplace_back(param.name, value);
+    } else {
+      params.op.*param.member = to_value<Op>(param, value);
+    }
+  });
+  return params;
+}
 
 constexpr int kMaxDims = 64;  // NumPy's own limit
 
@@ -158,11 +207,18 @@ struct Rows {
   int batch_dims = 0;
 };
 
-std::string shape_text(const Py_buffer& a) {
+// In which order the rows of x are taken.
+enum class Order { kByStride, kByIndex };
+
+std::string shape_text(std::span<const std::ptrdiff_t> shape) {
   std::string text = "(";
-  for (int d = 0; d < a.ndim; ++d) text += std::to_string(a.shape[d]) + (d + 1 < a.ndim ? ", " : a.ndim == 1 ? "," : "");
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    text += std::to_string(shape[d]) + (d + 1 < shape.size() ? ", " : shape.size() == 1 ? "," : "");
+  }
   return text + ")";
 }
+
+std::span<const std::ptrdiff_t> shape_of(const Py_buffer& a) { return {a.shape, static_cast<std::size_t>(a.ndim)}; }
 
 int to_axis(std::string_view where, nb::handle axis, int dims) {
   const std::int64_t given =
@@ -182,9 +238,8 @@ int to_axis(std::string_view where, nb::handle axis, int dims) {
 // arrays[0] is x; the others have its shape or, where reduced, its shape without the axis or with 1 for it.
 template <std::size_t N>
 Rows<N> to_rows(std::string_view where, const std::array<const Py_buffer*, N>& arrays,
-                const std::array<std::string_view, N>& names, const std::array<bool, N>& reduced, nb::handle given_axis) {
+                const std::array<std::string_view, N>& names, const std::array<bool, N>& reduced, int axis, Order order) {
   const Py_buffer& x = *arrays[0];
-  const int axis = to_axis(where, given_axis, x.ndim);
   Rows<N> rows;
   for (int d = 0; d < x.ndim; ++d) {
     if (d == axis) continue;
@@ -203,8 +258,8 @@ Rows<N> to_rows(std::string_view where, const std::array<const Py_buffer*, N>& a
     }
     if (!same) {
       throw nb::value_error((std::string(where) + ": " + std::string(names[k]) + " must have the shape of x" +
-                             (reduced[k] ? " without axis " + std::to_string(axis) : "") + ", where x is " + shape_text(x) +
-                             ", got " + shape_text(a))
+                             (reduced[k] ? " without axis " + std::to_string(axis) : "") + ", where x is " +
+                             shape_text(shape_of(x)) + ", got " + shape_text(shape_of(a)))
                                 .c_str());
     }
     rows.data[k] = static_cast<char*>(a.buf);
@@ -212,10 +267,12 @@ Rows<N> to_rows(std::string_view where, const std::array<const Py_buffer*, N>& a
     rows.col_stride[k] = removed ? a.itemsize : a.strides[axis];
   }
 
-  // The order of the rows is free: slowest axis of x first, then joins are found whatever the layout.
+  // Where the order of the rows is free: slowest axis of x first, then joins are found whatever the layout.
   const auto end = rows.batch.begin() + rows.batch_dims;
-  std::stable_sort(rows.batch.begin(), end,
-                   [](const auto& a, const auto& b) { return std::abs(a.stride[0]) > std::abs(b.stride[0]); });
+  if (order == Order::kByStride) {
+    std::stable_sort(rows.batch.begin(), end,
+                     [](const auto& a, const auto& b) { return std::abs(a.stride[0]) > std::abs(b.stride[0]); });
+  }
   int joined = 0;
   for (auto next = rows.batch.begin(); next != end; ++next) {
     bool continues = joined > 0;
@@ -230,6 +287,42 @@ Rows<N> to_rows(std::string_view where, const std::array<const Py_buffer*, N>& a
   }
   rows.batch_dims = joined;
   return rows;
+}
+
+// One value for each row of x, by index, from an array that broadcasts with x and has size 1 along its axis.
+std::vector<double> spread(std::string_view where, std::string_view name, const Py_buffer& a, const Py_buffer& x, int axis) {
+  const int missing = x.ndim - a.ndim;
+  bool fits = missing >= 0;
+  std::size_t rows = 1;
+  std::array<std::ptrdiff_t, kMaxDims> size, stride;
+  for (int d = 0; fits && d < x.ndim; ++d) {
+    size[d] = d == axis ? 1 : x.shape[d];
+    const std::ptrdiff_t own_size = d < missing ? 1 : a.shape[d - missing];
+    fits = own_size == 1 || own_size == size[d];
+    stride[d] = own_size == 1 ? 0 : a.strides[d - missing];
+    rows *= static_cast<std::size_t>(size[d]);
+  }
+  if (!fits) {
+    std::vector<std::ptrdiff_t> wanted(x.shape, x.shape + x.ndim);
+    wanted[axis] = 1;
+    throw nb::value_error((std::string(where) + ": " + std::string(name) + " must be a number or an array that broadcasts to " +
+                           shape_text(wanted) + ", x's shape with 1 for axis " + std::to_string(axis) + ", got shape " +
+                           shape_text(shape_of(a)))
+                              .c_str());
+  }
+  std::vector<double> values(rows);
+  std::array<std::ptrdiff_t, kMaxDims> index{};
+  const char* from = static_cast<const char*>(a.buf);
+  for (double& value : values) {
+    std::memcpy(&value, from, sizeof(double));
+    for (int d = x.ndim - 1; d >= 0; --d) {
+      from += stride[d];
+      if (++index[d] < size[d]) break;
+      from -= stride[d] * size[d];
+      index[d] = 0;
+    }
+  }
+  return values;
 }
 
 // Whether the library can be handed array k as it lies.
@@ -271,8 +364,8 @@ void copy_rows(const std::vector<std::ptrdiff_t>& offset, char* data, std::size_
   }
 }
 
-// Calls run(views) once where every array is a matrix in memory; otherwise for blocks of rows, those arrays that are not
-// copied to and fro. The last array is the output.
+// Calls run(views, 0) once where every array is a matrix in memory; otherwise run(views, first row) for blocks of rows, those
+// arrays that are not copied to and fro. The last array is the output.
 template <class T, std::size_t N, class Run>
 void for_blocks(const Rows<N>& rows, const Run& run) {
   constexpr std::size_t kBlock = 1 << 17;  // entries: enough for several threads, little enough for the cache
@@ -284,7 +377,7 @@ void for_blocks(const Rows<N>& rows, const Run& run) {
     views[k] = {reinterpret_cast<T*>(rows.data[k]), rows.rows, rows.cols[k],
                 has_stride ? static_cast<std::size_t>(rows.batch[0].stride[k]) / sizeof(T) : rows.cols[k]};
   }
-  if (std::ranges::all_of(direct, std::identity())) return run(views);
+  if (std::ranges::all_of(direct, std::identity())) return run(views, 0);
 
   // Not a multiple of a power of two: rows side by side would compete for the same cache sets.
   const std::size_t cols = rows.cols[0];
@@ -321,7 +414,7 @@ void for_blocks(const Rows<N>& rows, const Run& run) {
         copy_rows<true>(offsets[k], rows.data[k], count, rows.cols[k], rows.col_stride[k], blocks[k].get(), block_stride);
       }
     }
-    run(part);
+    run(part, begin);
     if (!direct[N - 1]) {
       copy_rows<false>(offsets[N - 1], rows.data[N - 1], count, rows.cols[N - 1], rows.col_stride[N - 1], blocks[N - 1].get(),
                        block_stride);
@@ -329,23 +422,57 @@ void for_blocks(const Rows<N>& rows, const Run& run) {
   }
 }
 
-// run(views of float) or run(views of double), by the type of x, without the GIL.
-template <std::size_t N, class Run>
-void on_rows(std::string_view where, const std::array<nb::handle, N>& arrays, const std::array<std::string_view, N>& names,
-             const std::array<bool, N>& reduced, nb::handle axis, const Run& run) {
+// What belongs to rows [begin, begin + count).
+template <class Numbers>
+std::vector<Numbers> part(const std::vector<Numbers>& all, std::size_t begin, std::size_t count) {
+  std::vector<Numbers> parts = all;
+  for (Numbers& numbers : parts) numbers.values = numbers.values.subspan(begin, count);
+  return parts;
+}
+
+// run(views of float, first row) or run(views of double, first row), by the type of x, without the GIL. Fills in
+// params.per_row.
+template <std::size_t N, class Op, class Run>
+void on_rows(std::string_view where, Params<Op>& params, bool has_gradients, const std::array<nb::handle, N>& arrays,
+             const std::array<std::string_view, N>& names, const std::array<bool, N>& reduced, nb::handle given_axis,
+             const Run& run) {
   const auto acquire = [&]<std::size_t... k>(std::index_sequence<k...>) {
     return std::array<Buffer, N>{Buffer(where, arrays[k], k + 1 == N)...};
   };
   const std::array<Buffer, N> buffers = acquire(std::make_index_sequence<N>{});
   std::array<const Py_buffer*, N> raw;
-  for (std::size_t k = 0; k < N; ++k) raw[k] = buffers[k].operator->();
-  const Rows<N> rows = to_rows(where, raw, names, reduced, axis);
+  for (std::size_t k = 0; k < N; ++k) raw[k] = &*buffers[k];
+  const int axis = to_axis(where, given_axis, raw[0]->ndim);
+  for (auto& array : params.arrays) {
+    array.values = spread(where, array.parameter, *array.buffer, *raw[0], axis);
+    params.per_row.push_back({array.parameter, array.values});
+  }
+  const Order order = params.arrays.empty() && !has_gradients ? Order::kByStride : Order::kByIndex;
+  const Rows<N> rows = to_rows(where, raw, names, reduced, axis, order);
   const nb::gil_scoped_release release;
+  // Checks all rows before any is written, and with the numbers that the caller knows them by, not those in a block.
+  if (!params.per_row.empty()) {
+    if constexpr (has_per_row<Op>()) {
+      apply<float>(params.op, {nullptr, rows.rows, 0}, {nullptr, rows.rows, 0}, params.per_row);
+    }
+  }
   if (raw[0]->itemsize == sizeof(float)) {
     for_blocks<float>(rows, run);
   } else {
     for_blocks<double>(rows, run);
   }
+}
+
+template <class Op>
+void run_vjp(const std::array<nb::handle, 4>& arrays, nb::handle axis, nb::tuple values,
+             const std::vector<ParamGradient>& gradients) {
+  Params<Op> params = to_params<Op>(values);
+  on_rows<4>(std::string(Op::kDescription.name) + "_vjp", params, !gradients.empty(), arrays, {"x", "y", "grad", "dx"},
+             {false, kReduces<Op>, kReduces<Op>, false}, axis,
+             [&]<class T>(const std::array<MatrixView<T>, 4>& views, std::size_t begin) {
+               const std::size_t count = views[0].rows;
+               vjp(params.op, views, part(params.per_row, begin, count), part(gradients, begin, count));
+             });
 }
 
 nb::str to_str(std::string_view text) { return nb::str(text.data(), text.size()); }
@@ -410,20 +537,33 @@ nb::dict describe(const char* family) {
   d["params"] = params;
 
   d["forward"] = nb::cpp_function(
-      [](nb::handle x, nb::handle y, nb::handle axis, nb::tuple params) {
-        const Op op = with_params<Op>(params);
-        on_rows<2>(Op::kDescription.name, {x, y}, {"x", "out"}, {false, kReduces<Op>}, axis,
-                   [&]<class T>(const std::array<MatrixView<T>, 2>& views) { forward(op, views); });
+      [](nb::handle x, nb::handle y, nb::handle axis, nb::tuple values) {
+        Params<Op> params = to_params<Op>(values);
+        on_rows<2>(Op::kDescription.name, params, false, {x, y}, {"x", "out"}, {false, kReduces<Op>}, axis,
+                   [&]<class T>(const std::array<MatrixView<T>, 2>& views, std::size_t begin) {
+                     forward(params.op, views, part(params.per_row, begin, views[0].rows));
+                   });
       },
       nb::arg("x"), nb::arg("y"), nb::arg("axis").none(), nb::arg("params"));
   d["vjp"] = nb::cpp_function(
-      [](nb::handle x, nb::handle y, nb::handle g, nb::handle dx, nb::handle axis, nb::tuple params) {
-        const Op op = with_params<Op>(params);
-        on_rows<4>(std::string(Op::kDescription.name) + "_vjp", {x, y, g, dx}, {"x", "y", "grad", "dx"},
-                   {false, kReduces<Op>, kReduces<Op>, false}, axis,
-                   [&]<class T>(const std::array<MatrixView<T>, 4>& views) { vjp(op, views); });
+      [](nb::handle x, nb::handle y, nb::handle g, nb::handle dx, nb::handle axis, nb::tuple values) {
+        run_vjp<Op>({x, y, g, dx}, axis, values, {});
       },
       nb::arg("x"), nb::arg("y"), nb::arg("grad"), nb::arg("dx"), nb::arg("axis").none(), nb::arg("params"));
+  // gradients: for each parameter whose gradient is asked for, its name and an array of float64, one number for each row.
+  d["param_vjp"] = nb::cpp_function(
+      [](nb::handle x, nb::handle y, nb::handle g, nb::handle dx, nb::handle axis, nb::tuple values, nb::tuple asked) {
+        std::list<Buffer> arrays;
+        std::vector<ParamGradient> gradients;
+        for (const nb::handle pair : asked) {
+          const Buffer& array = arrays.emplace_back(Op::kDescription.name, pair[1], true);
+          const std::span numbers(static_cast<double*>(array->buf), static_cast<std::size_t>(array->len) / sizeof(double));
+          gradients.push_back({nb::cast<std::string_view>(pair[0]), numbers});
+        }
+        run_vjp<Op>({x, y, g, dx}, axis, values, gradients);
+      },
+      nb::arg("x"), nb::arg("y"), nb::arg("grad"), nb::arg("dx"), nb::arg("axis").none(), nb::arg("params"),
+      nb::arg("gradients"));
   return d;
 }
 

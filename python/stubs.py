@@ -35,8 +35,21 @@ def declare(param):
     if param["kind"] == "name":
         kind = f"Literal[{', '.join(map(repr, param['names']))}]"
     else:
-        kind = {"float": "SupportsFloat", "int": "SupportsIndex", "optional float": "SupportsFloat | None"}[param["kind"]]
+        number = "SupportsFloat | _DLPack | _Lists" if param["per_row"] else "SupportsFloat"
+        kind = {"float": number, "int": "SupportsIndex", "optional float": f"{number} | None"}[param["kind"]]
     return f"{param['name']}: {kind}" + ("" if param["required"] else f" = {param['default']!r}")
+
+
+def vjp_returns(operation, result):
+    """(further parameters, type returned) of each overload. In how many parameters there is a gradient is seen at run time."""
+    per_row = sum(param["per_row"] for param in operation["params"])
+    if not per_row:
+        return [([], result)]
+    dparam = "_Array" if per_row == 1 and result == "_Array" else "Any"
+    return [
+        (["param_grad: Literal[False] = False"], result),
+        (["param_grad: Literal[True]"], f"tuple[{result}, {dparam}]"),
+    ]
 
 
 def stub(operation):
@@ -50,10 +63,11 @@ def stub(operation):
         else:
             keywords = [*params, f"out: {'_Array' if x == '_Array' else result} | None = None"]
             forward = result
-        lines += [
-            f"@overload\ndef {name}(x: {x}, *, {', '.join(keywords)}) -> {forward}: ...",
-            f"@overload\ndef {name}_vjp(x: {x}, y: Any, grad: Any, /, *, {', '.join(params)}) -> {result}: ...",
-        ]
+        lines.append(f"@overload\ndef {name}(x: {x}, *, {', '.join(keywords)}) -> {forward}: ...")
+        for asked, returned in vjp_returns(operation, result):
+            lines.append(
+                f"@overload\ndef {name}_vjp(x: {x}, y: Any, grad: Any, /, *, {', '.join(params + asked)}) -> {returned}: ..."
+            )
     return "\n".join(sorted(lines, key=lambda line: f"{name}_vjp" in line))
 
 

@@ -69,8 +69,7 @@ def run_reduction(operation, x, axis, keepdims, params):
         del shape[position]
     y = np.empty(shape, values.dtype)
     operation.forward(values, y, axis, params)
-    result = _same_kind(x, _cast(y, dtype))
-    return result[()] if isinstance(result, ndarray) else result  # a number where no axis is left, as NumPy's sums
+    return _number_or_array(_same_kind(x, _cast(y, dtype)))
 
 
 def run_vjp(operation, x, y, grad, axis, params):
@@ -82,15 +81,46 @@ def run_vjp(operation, x, y, grad, axis, params):
             operation.vjp(x, y, grad, dx, axis, params)
             return dx
 
+    values, others, dtype = _vjp_arrays(operation, x, y, grad)
+    dx = empty_like(values)
+    operation.vjp(values, *others, dx, axis, params)
+    return _same_kind(x, _cast(dx, dtype))
+
+
+def run_param_vjp(operation, x, y, grad, axis, params):
+    """J^T grad, and the gradient in each parameter per row that is given, one number per row."""
+    values, others, dtype = _vjp_arrays(operation, x, y, grad)
+    dx = empty_like(values)
+    shape = list(values.shape)
+    del shape[_core.normalize_axis(operation.name + "_vjp", axis, values.ndim)]
+    asked = tuple(
+        (param, np.empty(shape)) for param, value in zip(operation.per_row, params, strict=True) if param and value is not None
+    )
+    operation.param_vjp(values, *others, dx, axis, params, asked)
+    dparams = tuple(_number_or_array(_same_kind(x, _cast(dparam, dtype))) for _, dparam in asked)
+    return _same_kind(x, _cast(dx, dtype)), dparams[0] if len(dparams) == 1 else dparams
+
+
+def _vjp_arrays(operation, x, y, grad):
+    """(x, [y, grad], dtype of the result), all in the type to compute in."""
     name = operation.name + "_vjp"
     values, dtype = _to_floats(name, "x", _to_numpy(name, "x", x))
     others = [
         _cast(_to_floats(name, argument, _to_numpy(name, argument, array))[0], values.dtype)
         for argument, array in (("y", y), ("grad", grad))
     ]
-    dx = empty_like(values)
-    operation.vjp(values, *others, dx, axis, params)
-    return _same_kind(x, _cast(dx, dtype))
+    return values, others, dtype
+
+
+def per_row(function, argument, value):
+    """A parameter that may have a value for each row: an array as float64, anything else as it is."""
+    if isinstance(value, (ndarray, list, tuple)) or hasattr(value, "__dlpack__"):
+        return _to_floats(function, argument, _to_numpy(function, argument, value))[0].astype(FLOAT64, copy=False)
+    return value
+
+
+def _number_or_array(result):
+    return result[()] if isinstance(result, ndarray) else result  # a number where no axis is left, as NumPy's sums
 
 
 def _cast(array, dtype):
@@ -106,10 +136,8 @@ def _to_numpy(operation, argument, x):
         return x
     if isinstance(x, ndarray):
         if isinstance(x, np.ma.MaskedArray):
-            raise TypeError(
-                f"{operation}: {argument} is a masked array; fill it first, with -inf for entries to leave out: "
-                f"{argument}.filled(-numpy.inf)"
-            )
+            how = ", with -inf for entries to leave out: x.filled(-numpy.inf)" if argument == "x" else ""
+            raise TypeError(f"{operation}: {argument} is a masked array; fill it first{how}")
         return np.asarray(x)
     if isinstance(x, (list, tuple)):
         array = np.asarray(x)

@@ -8,34 +8,41 @@ from entropic import _arrays
 
 
 class Operation(NamedTuple):
-    """What _arrays needs of an operation: its name, for errors, and _core's two functions."""
+    """What _arrays needs of an operation: its name, for errors, _core's functions, and what has a value for each row."""
 
     name: str
     forward: object
     vjp: object
+    param_vjp: object
+    per_row: tuple  # for each parameter its name, or None where all rows have the same value
 
 
 def build(operations):
     """The public functions by name: NAME and NAME_vjp for each operation that _core.operations() lists."""
     functions = {}
     for description in operations:
-        operation = Operation(description["name"], description["forward"], description["vjp"])
+        name = description["name"]
+        per_row = tuple(param["name"] if param["per_row"] else None for param in description["params"])
+        operation = Operation(name, description["forward"], description["vjp"], description["param_vjp"], per_row)
         params = [declare(param) for param in description["params"]]
-        values = "(" + "".join(param["name"] + ", " for param in description["params"]) + ")"
+        run_vjp, keywords = "_run_vjp", [*params, "axis=-1"]
+        if has_per_row(description):
+            run_vjp = "(_run_param_vjp if param_grad else _run_vjp)"
+            keywords.append("param_grad=False")
         run, last = ("run_reduction", "keepdims") if description["reduces"] else ("run_map", "out")
         default = {"keepdims": "False", "out": "None"}[last]
         for function in (
             define(
-                operation.name,
+                name,
                 f"(x, *, {', '.join([*params, 'axis=-1', f'{last}={default}'])})",
-                f"_{run}(_operation, x, axis, {last}, {values})",
+                f"_{run}(_operation, x, axis, {last}, {values(name, description)})",
                 operation,
                 forward_doc(description),
             ),
             define(
-                f"{operation.name}_vjp",
-                f"(x, y, grad, /, *, {', '.join([*params, 'axis=-1'])})",
-                f"_run_vjp(_operation, x, y, grad, axis, {values})",
+                f"{name}_vjp",
+                f"(x, y, grad, /, *, {', '.join(keywords)})",
+                f"{run_vjp}(_operation, x, y, grad, axis, {values(name + '_vjp', description)})",
                 operation,
                 vjp_doc(description),
             ),
@@ -50,7 +57,9 @@ def define(name, signature, result, operation, doc):
         "__name__": "entropic",
         "inf": math.inf,
         "_operation": operation,
+        "_per_row": _arrays.per_row,
         "_run_map": _arrays.run_map,
+        "_run_param_vjp": _arrays.run_param_vjp,
         "_run_reduction": _arrays.run_reduction,
         "_run_vjp": _arrays.run_vjp,
     }
@@ -58,6 +67,16 @@ def define(name, signature, result, operation, doc):
     function = namespace[name]
     function.__doc__ = doc
     return function
+
+
+def values(function, description):
+    """The tuple of the parameters' values, as source. A number goes the short way."""
+    return "(" + "".join(f"{value(function, param)}, " for param in description["params"]) + ")"
+
+
+def value(function, param):
+    name = param["name"]
+    return f"{name} if type({name}) is float else _per_row({function!r}, {name!r}, {name})" if param["per_row"] else name
 
 
 def declare(param):
@@ -79,6 +98,8 @@ def kind(param):
             words += ", finite"
         if param["multiple_of"]:
             words += f", a multiple of {param['multiple_of']}"
+        if param["per_row"]:
+            words = words.replace("float", "float or array", 1)
     return words + (", required" if param["required"] else f", default {param['default']!r}")
 
 
@@ -101,7 +122,18 @@ def laws(description):
 
 
 def param_doc(description):
-    return "".join(f"{param['name']} : {kind(param)}\n    {param['meaning']}.\n" for param in description["params"])
+    return "".join(f"{param['name']} : {kind(param)}\n{meaning(param)}" for param in description["params"])
+
+
+def meaning(param):
+    text = f"    {param['meaning']}.\n"
+    if param["per_row"]:
+        text += "    An array gives each row its own: it broadcasts with x and has size 1 along axis.\n"
+    return text
+
+
+def has_per_row(description):
+    return any(param["per_row"] for param in description["params"])
 
 
 def forward_doc(description):
@@ -164,6 +196,15 @@ def vjp_doc(description):
     name = description["name"]
     shape = "x's shape without the axis, or with size 1 for it" if description["reduces"] else "x's shape"
     grad = "1.0" if description["reduces"] else "[1.0, 0.0, 0.0]"
+    asking = also = ""
+    if has_per_row(description):
+        names = " and ".join(param["name"] for param in description["params"] if param["per_row"])
+        asking = f"param_grad : bool, default False\n    Return also the gradient with respect to {names}.\n"
+        also = f"""
+array, or a tuple of arrays where several of these parameters are given
+    With param_grad=True: the gradient with respect to {names}, of the kind and dtype of dx.
+    It is one number per row, in x's shape without the axis (a NumPy number where no axis is left), also where
+    rows share a value: the gradient in that is the sum of theirs."""
     return f"""The gradient of <grad, {name}(x)> with respect to x: J^T grad.
 
     {description["formula"]}
@@ -180,11 +221,11 @@ grad : array
     Like y it is read in x's dtype.
 {param_doc(description)}axis : int, default -1
     As given to {name}.
-
+{asking}
 Returns
 -------
 array
-    Of the kind, shape and dtype of x; float64 where x is of integers or bools or a list.
+    Of the kind, shape and dtype of x; float64 where x is of integers or bools or a list.{also}
 
 Raises
 ------

@@ -413,7 +413,7 @@ HWY_INLINE ParamValues<Entmax> ParamVjpRow(D /*d*/, const Entmax& op, const T* /
     const V y = hn::Min(hn::Mul(log_p, hn::Set(d, -b)), hn::Set(d, 600.0));
     const V exp_y = Exp(d, y);
     V series = hn::Zero(d);
-    for (int k = 15; k >= 2; --k) series = hn::MulAdd(series, hn::Mul(y, hn::Set(d, 1.0 / (k + 1))), one);
+    for (int k = 18; k >= 2; --k) series = hn::MulAdd(series, hn::Mul(y, hn::Set(d, 1.0 / (k + 1))), one);
     const V closed = hn::Div(hn::Sub(hn::Sub(exp_y, one), y), hn::Mul(hn::Mul(y, y), hn::Set(d, 0.5)));
     const V psi = hn::IfThenElse(hn::Lt(hn::Abs(y), one), series, closed);
     const V h = hn::Neg(hn::Mul(pi, log_p));

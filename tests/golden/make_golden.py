@@ -5,18 +5,24 @@
 Needs mpmath alone and gives the same file each time. Two kinds of lines:
 
     {"row": NAME, "x": [...], "g": [...]}                      scores and the gradient that comes back, exact hex floats
-    {"map": NAME, "row": NAME, "params": {...}, "at": [...], "y": [...], "dx": [...], "support": COUNT}
+    {"map": NAME, "row": NAME, "params": {...}, "at": [...], "y": [...], "dx": [...]}
 
 y and dx hold the results at the indices `at` of a row (a map with one result for each row: y has one entry, and its
-gradient is g[0]). `support` counts the entries of the whole row that are not 0, where the map is sparse.
+gradient is g[0]). Beside them, where they apply,
+
+    "support"        how many entries of the whole row are not 0, of a sparse map
+    "mean_distance"  sum p log(max p / p), on which the error of a map like softmax depends
+    "dparam"         the gradient in the parameter that may vary per row
 
 A further map is one entry in MAPS.
 """
 
+import functools
 import json
 import pathlib
 import random
 import struct
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -28,6 +34,12 @@ mpmath.mp.dps = 400  # 60 and what 1 + exp(-740) needs, so that the definitions 
 DIGITS = 25
 KEPT = 16  # entries of a long row
 INFINITY = float("inf")
+EXACT = mpf(10) ** -50  # what is nearer is equal
+AMBIGUOUS = 1e-5  # where a cut is nearer to an entry, rounding decides
+
+
+class Undecided(Exception):
+    """Rounding decides this result: nothing to compare with."""
 
 
 # Definitions. x and g are lists of mpf, -inf stands for an absent entry.
@@ -85,6 +97,129 @@ def log_softmax_vjp(x, g, temperature):
     ]
 
 
+def taylor(x, order):
+    """sum_{m <= order} x^m / m!."""
+    return mpmath.fsum(x**m / mpmath.factorial(m) for m in range(order + 1))
+
+
+def taylor_softmax(x, order):
+    return normalized([taylor(xi, order) if xi > -INFINITY else mpf(0) for xi in x])
+
+
+def taylor_softmax_vjp(x, g, order):
+    ratios = [taylor(xi, order - 1) / taylor(xi, order) if xi > -INFINITY else mpf(0) for xi in x]
+    return weighted_vjp(taylor_softmax(x, order), g, ratios)
+
+
+def sigsoftmax(x):
+    """exp(x) s(x) / sum, s the logistic function."""
+    return normalized([mpmath.exp(xi) / (1 + mpmath.exp(-xi)) if xi > -INFINITY else mpf(0) for xi in x])
+
+
+def sigsoftmax_vjp(x, g):
+    return weighted_vjp(sigsoftmax(x), g, [2 - 1 / (1 + mpmath.exp(-xi)) if xi > -INFINITY else mpf(0) for xi in x])
+
+
+def softmax_over(chosen):
+    """The map and the vjp of softmax over the indices chosen(x, ..., temperature), 0 elsewhere."""
+
+    def cut(x, temperature, **params):
+        kept = set(chosen(x, temperature=temperature, **params))
+        return softmax([xi if i in kept else -INFINITY for i, xi in enumerate(x)], temperature)
+
+    def vjp(x, g, temperature, **params):
+        return weighted_vjp(cut(x, temperature, **params), g, [1 / temperature] * len(x))
+
+    return cut, vjp
+
+
+def falling(x):
+    """Indices by falling score, of equal ones the lower first."""
+    return sorted((i for i, xi in enumerate(x) if xi > -INFINITY), key=lambda i: -x[i])
+
+
+def top_k(x, k, temperature):
+    return falling(x)[:k]
+
+
+def top_p(x, p, temperature):
+    """The fewest largest whose mass reaches p."""
+    mass, total, kept = softmax(x, temperature), mpf(0), []
+    for i in falling(x):
+        if total >= p:
+            break
+        if abs(total - p) < AMBIGUOUS:
+            raise Undecided
+        total += mass[i]
+        kept.append(i)
+    if p < 1 and abs(total - p) < AMBIGUOUS:
+        raise Undecided
+    return kept
+
+
+def min_p(x, p, temperature):
+    cut = max(x) + temperature * mpmath.log(p)
+    if any(0 < abs(xi - cut) < AMBIGUOUS * (temperature + max(x) - xi) for xi in x if xi > -INFINITY):
+        raise Undecided
+    return [i for i, xi in enumerate(x) if xi >= cut]
+
+
+@functools.lru_cache(maxsize=1)
+def entmax(x, alpha, temperature):
+    """(b x/T - tau)^(1/b), b = alpha - 1, where the base is positive; tau such that the sum is 1."""
+    b = alpha - 1
+    if b == 0:
+        return softmax(x, temperature)
+    with mpmath.workdps(60):  # as nothing is to be told apart from 1
+        z = [(xi - max(x)) / temperature for xi in x]
+        count = Counter(z)
+
+        def mass(zi, c):  # c = (max p)^b; a score on the edge is not inside by rounding
+            return (c + b * zi) ** (1 / b) if zi > -INFINITY and c + b * zi > EXACT else mpf(0)
+
+        def excess(log_top):
+            c = mpmath.exp(b * log_top)
+            return mpmath.fsum(times * mass(zi, c) for zi, times in count.items()) - 1
+
+        # The largest p is between 1/n and 1, and the sum rises with it.
+        bracket = (-mpmath.log(len(x)) - 1, mpf(1))
+        c = mpmath.exp(b * mpmath.findroot(excess, bracket, solver="anderson", tol=EXACT, maxsteps=1000))
+        each = {zi: mass(zi, c) for zi in count}
+        return [each[zi] for zi in z]
+
+
+def entmax_vjp(x, g, alpha, temperature):
+    p = entmax(x, alpha, temperature)
+    s = [pi ** (2 - alpha) if pi > 0 else mpf(0) for pi in p]
+    mean = mpmath.fdot(s, g) / mpmath.fsum(s)
+    return [si * (gi - mean) / temperature for si, gi in zip(s, g, strict=True)]
+
+
+def entmax_dalpha(x, g, alpha, temperature):
+    """<g, dp/d alpha>: with h = -p log p, q = s / sum s it is (p - q) / b^2 + (h - q sum h) / b, and its limit at b = 0."""
+    p, b = entmax(x, alpha, temperature), alpha - 1
+    support = [(pi, gi) for pi, gi in zip(p, g, strict=True) if pi > 0]
+    if b == 0:
+        squares = [pi * mpmath.log(pi) ** 2 for pi, _ in support]
+        total = mpmath.fsum(squares)
+        return mpmath.fsum(gi * (pi * total - square) for (pi, gi), square in zip(support, squares, strict=True)) / 2
+    h = [-pi * mpmath.log(pi) for pi, _ in support]
+    q = normalized([pi ** (2 - alpha) for pi, _ in support])
+    total = mpmath.fsum(h)
+    return mpmath.fsum(gi * ((pi - qi) / b**2 + (hi - qi * total) / b) for (pi, gi), qi, hi in zip(support, q, h, strict=True))
+
+
+def weighted_vjp(p, g, factors):
+    """factor p (g - <g, p>)."""
+    mean = mpmath.fdot(p, g)
+    return [factor * pi * (gi - mean) for factor, pi, gi in zip(factors, p, g, strict=True)]
+
+
+def normalized(weights):
+    total = mpmath.fsum(weights)
+    return [w / total for w in weights]
+
+
 def exponentials(x, temperature):
     top = max(x)
     return [mpmath.exp((xi - top) / temperature) if xi > -INFINITY else mpf(0) for xi in x]
@@ -95,15 +230,38 @@ class Definition(NamedTuple):
     vjp: Callable
     params: Callable  # of a row's length: the parameter values to try
     sparse: bool = False
+    relative: bool = False  # the error is relative to p, as softmax's
+    dparam: Callable | None = None
 
 
 def temperatures(n):
     return [{"temperature": t} for t in ((0.05, 0.7, 1.0, 50.0) if n <= 3 else (0.05, 1.0, 50.0) if n <= 10 else (0.3, 1.0))]
 
 
+def orders(n):
+    return [{"order": order} for order in (2, 6)]
+
+
+def cuts(parameter, values):
+    return lambda n: [{parameter: value, "temperature": t} for value, t in zip(values, (1.0, 0.3, 1.0), strict=True)]
+
+
+def alphas(n):
+    plain = [{"alpha": a, "temperature": 1.0} for a in (0.5, 1.0, 1 + 1e-7, 1.05, 1.25, 1.5, 1.9, 2.0, 3.0)]
+    return plain + (
+        [{"alpha": a, "temperature": t} for a, t in ((0.5, 0.05), (1.05, 50.0), (1.5, 0.05), (1.9, 50.0))] if n <= 10 else []
+    )
+
+
 MAPS = {
     "softmax": Definition(softmax, softmax_vjp, temperatures),
     "sparsemax": Definition(sparsemax, sparsemax_vjp, temperatures, sparse=True),
+    "entmax": Definition(entmax, entmax_vjp, alphas, sparse=True, dparam=entmax_dalpha),
+    "taylor_softmax": Definition(taylor_softmax, taylor_softmax_vjp, orders, relative=True),
+    "sigsoftmax": Definition(sigsoftmax, sigsoftmax_vjp, lambda n: [{}], relative=True),
+    "top_k_softmax": Definition(*softmax_over(top_k), cuts("k", (1, 3, 20)), sparse=True, relative=True),
+    "top_p_softmax": Definition(*softmax_over(top_p), cuts("p", (0.3337, 0.8503, 1.0)), sparse=True, relative=True),
+    "min_p_softmax": Definition(*softmax_over(min_p), cuts("p", (0.05, 0.3, 1.0)), sparse=True, relative=True),
     "log_softmax": Definition(log_softmax, log_softmax_vjp, temperatures),
     "logsumexp": Definition(logsumexp, logsumexp_vjp, temperatures),
 }
@@ -208,11 +366,14 @@ def main():
         for row, x in rows().items():
             g = gradient(len(x))
             out.write(line({"row": row, "x": [short_hex(v) for v in x], "g": [short_hex(v) for v in g]}))
-            exact_x, exact_g = [mpf(v) for v in x], [mpf(v) for v in g]
+            exact_x, exact_g = tuple(mpf(v) for v in x), [mpf(v) for v in g]
             for name, definition in MAPS.items():
                 for params in definition.params(len(x)):
-                    exact_params = {key: mpf(value) for key, value in params.items()}
-                    y = definition.map(exact_x, **exact_params)
+                    exact_params = {key: value if isinstance(value, int) else mpf(value) for key, value in params.items()}
+                    try:
+                        y = definition.map(exact_x, **exact_params)
+                    except Undecided:
+                        continue
                     dx = definition.vjp(exact_x, exact_g, **exact_params)
                     at = indices(x, y)
                     record = {"map": name, "row": row, "params": params, "at": at}
@@ -220,6 +381,11 @@ def main():
                     record["dx"] = [digits(dx[i]) for i in at]
                     if definition.sparse:
                         record["support"] = sum(v > 0 for v in y)
+                    if definition.relative:
+                        mean = mpmath.fsum(v * mpmath.log(max(y) / v) for v in y if v > 0)
+                        record["mean_distance"] = float(f"{float(mean):.4g}")
+                    if definition.dparam:
+                        record["dparam"] = digits(definition.dparam(exact_x, exact_g, **exact_params))
                     out.write(line(record))
 
 

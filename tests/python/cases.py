@@ -49,6 +49,10 @@ def param_values(draw, operation):
         if param["kind"] == "name":
             values[param["name"]] = draw(st.sampled_from(param["names"]))
             continue
+        if param["kind"] == "optional float":
+            if param["typical"] is not None:
+                values[param["name"]] = param["typical"] * draw(st.sampled_from([0.75, 1.0, 1.25]))
+            continue
         low = 0 if param["above"] is None else param["above"]
         high = low + 8 if param["up_to"] is None else param["up_to"]
         if param["kind"] == "int":

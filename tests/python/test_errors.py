@@ -38,7 +38,9 @@ def test_parameter_out_of_range(operation):
 def test_parameter_of_wrong_type(operation):
     for param in operation["params"]:
         expected = {"float": "a number", "int": "an integer", "optional float": "a number", "name": "a string"}[param["kind"]]
-        for value in ([], object(), 1j, "1" if param["kind"] != "name" else 1):
+        if param["per_row"]:
+            expected += " or an array of numbers"
+        for value in (object(), 1j, "1" if param["kind"] != "name" else 1, *([] if param["per_row"] else [[], [1.0]])):
             with pytest.raises(TypeError, match=f"^{operation['name']}: {param['name']} must be {expected}, got "):
                 call(operation, X, **{param["name"]: value})
 

@@ -35,12 +35,16 @@ def test_signatures(operation):
     assert inspect.signature(getattr(entropic, operation["name"])) == inspect.Signature([x, *params, keyword("axis", -1), last])
     arrays = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in ("x", "y", "grad")]
     vjp = getattr(entropic, operation["name"] + "_vjp")
-    assert inspect.signature(vjp) == inspect.Signature([*arrays, *params, keyword("axis", -1)])
+    asks = [keyword("param_grad", False)] if any(param["per_row"] for param in operation["params"]) else []
+    assert inspect.signature(vjp) == inspect.Signature([*arrays, *params, keyword("axis", -1), *asks])
 
 
 def test_signature_as_printed():
     assert str(inspect.signature(entropic.softmax)) == "(x, *, temperature=1.0, axis=-1, out=None)"
     assert str(inspect.signature(entropic.softmax_vjp)) == "(x, y, grad, /, *, temperature=1.0, axis=-1)"
+    assert str(inspect.signature(entropic.entmax)) == "(x, *, alpha=1.5, temperature=1.0, axis=-1, out=None)"
+    vjp = "(x, y, grad, /, *, alpha=1.5, temperature=1.0, axis=-1, param_grad=False)"
+    assert str(inspect.signature(entropic.entmax_vjp)) == vjp
     assert str(inspect.signature(entropic.logsumexp)) == "(x, *, temperature=1.0, axis=-1, keepdims=False)"
 
 
@@ -109,11 +113,16 @@ USER_CODE = """
     assert_type(entropic.sparsemax([1, 2]), NDArray[np.float64])
     assert_type(entropic.log_softmax(np.zeros(3, np.int64)), NDArray[np.float64])
     assert_type(entropic.softmax_vjp(x32, x32, x32, temperature=np.float32(2)), NDArray[np.float32])
+    assert_type(entropic.entmax(x32, alpha=x32[:, :1]), NDArray[np.float32])
+    assert_type(entropic.entmax(x32, alpha=[[1.5], [2]]), NDArray[np.float32])
+    assert_type(entropic.entmax_vjp(x32, x32, x32), NDArray[np.float32])
+    assert_type(entropic.entmax_vjp(x32, x32, x32, param_grad=True), tuple[NDArray[np.float32], NDArray[np.float32]])
     assert_type(entropic.simd_targets(), list[str])
     assert_type(entropic.get_num_threads(), int)
     total: NDArray[np.float32] = entropic.logsumexp(x32, keepdims=True)
     entropic.softmax(x32, temprature=1.0)  # type: ignore[call-overload]
     entropic.softmax(x32, temperature="hot")  # type: ignore[call-overload]
+    entropic.softmax_vjp(x32, x32, x32, param_grad=True)  # type: ignore[call-overload]
     entropic.softmax(None)  # type: ignore[call-overload]
 """
 

@@ -34,7 +34,7 @@ class Row:
         # g is never read where a score is absent.
         self.g[np.isneginf(x)] = np.nan
         self.present = np.where(np.isneginf(x), 0, g)
-        self.temperature = params["temperature"]
+        self.params, self.temperature = params, params.get("temperature", 1.0)
         self.d = (x.max() - x) / self.temperature
         self.log_sum = np.log(np.exp(-self.d).sum())
         self.p = np.exp(-self.d - self.log_sum)
@@ -44,44 +44,102 @@ class Row:
         self.relative = 8 + 3 * (self.d + self.mean_d)  # softmax's error in units of eps p
 
 
-# The error of each entry of a map and of its gradient, for SPEC 2.2. Gradients start from the library's own result, so
-# that result's error comes in beside the rounding of a few operations.
+# The error of each kept entry of a map, of its gradient and of the gradient in its parameter, for SPEC 2.2. `result` is the
+# line of golden.jsonl, y what the library gave for the whole row. Gradients start from y, so that its error comes in beside
+# the rounding of a few operations.
 
 
-def softmax_bounds(row, y):
+def softmax_bounds(row, result, y):
     mean = row.p @ row.present
     mean_error = row.p * abs(row.present) @ (row.relative + 5)
     own = row.p * ((row.relative + 6) * abs(row.present - mean) + mean_error + abs(row.present) + abs(mean))
-    return row.relative * row.eps * row.p + row.tiny, own * row.eps / row.temperature + row.tiny * 16 / row.temperature
+    bounds = row.relative * row.eps * row.p + row.tiny, own * row.eps / row.temperature + row.tiny * 16 / row.temperature
+    return [bound[result["at"]] for bound in bounds]
 
 
-def sparsemax_bounds(row, y):
-    largest = abs(row.present).max()
-    return np.full(row.x.size, 4 * row.eps), np.full(row.x.size, 16 * largest * row.eps / row.temperature)
+def sparsemax_bounds(row, result, y):
+    return 4 * row.eps, 16 * abs(row.present).max() * row.eps / row.temperature
 
 
-def log_softmax_bounds(row, y):
+def relative_bounds(factor):
+    """For maps like softmax, whose gradient has the factor besides p (g - <g, p>): relative to p, by its distance to max p."""
+
+    def bounds(row, result, y):
+        p, mean_distance = np.array(result["y"], np.float64), result["mean_distance"]
+        distance = np.log(y.max()) - np.log(p, where=p > 0, out=np.full(len(p), np.log(y.max())))
+        relative = 8 + 3 * (distance + mean_distance)
+        largest = abs(row.present).max()
+        mean_error = largest * (13 + 6 * mean_distance)  # sum p (relative + 5) |g|
+        own = p * ((relative + 6) * np.ptp(row.present) + mean_error + 2 * largest)
+        slope = factor / row.temperature
+        return relative * row.eps * p + row.tiny, slope * (own * row.eps + row.tiny * 16)
+
+    return bounds
+
+
+def entmax_bounds(row, result, y):
+    """4 eps; beyond alpha = 2 what scores that are off by 8 eps (1 + distance) do to p, and they move tau as far again."""
+    alpha, want = row.params["alpha"], np.array(result["y"], np.float64)
+
+    def error(p):
+        b = alpha - 1
+        if b <= 1:
+            return np.full(p.shape, 4 * row.eps)
+        moved = [np.maximum(p**b + sign * 16 * (1 + b) * row.eps, 0) ** (1 / b) for sign in (-1, 1)]
+        return 4 * row.eps + np.maximum(*abs(moved - p))
+
+    # How far the gradients move if each entry of y is off by its error.
+    p, present = y.astype(np.float64), row.present
+    x = row.x.astype(np.float64)
+    dx, dparam = entropic.entmax_vjp(x, p, present, **row.params, param_grad=True)
+    inside = np.flatnonzero(y)
+    moves = np.zeros((inside.size, y.size))
+    moves[np.arange(inside.size), inside] = error(p)[inside]
+    dx_error, dparam_error = 0.0, 0.0
+    for q in (p + moves, np.maximum(p - moves, 0)):
+        moved_dx, moved_dparam = entropic.entmax_vjp(
+            np.broadcast_to(x, q.shape), q, np.broadcast_to(present, q.shape), **row.params, param_grad=True
+        )
+        dx_error += abs(moved_dx - dx).sum(axis=0)
+        dparam_error += abs(moved_dparam - dparam).sum()
+    dx_error += 40 * row.eps * max(alpha, 1) * np.maximum(1 / row.temperature, abs(dx).max())
+    return error(want), dx_error[result["at"]], dparam_error + 8 * row.eps
+
+
+def log_softmax_bounds(row, result, y):
     error = (4 + 3 * row.d + 2 * (row.d + row.log_sum)) * row.eps  # |y| = d + log sum
     total = abs(row.present).sum()
     own = row.p * (total * (error + 10 * row.eps)) + 4 * row.eps * abs(row.present)
-    return error, own / row.temperature + row.tiny * total / row.temperature
+    return error[result["at"]], (own / row.temperature + row.tiny * total / row.temperature)[result["at"]]
 
 
-def logsumexp_bounds(row, y):
+def logsumexp_bounds(row, result, y):
     own = ((row.relative + 2) * row.eps * row.p + row.tiny) * abs(row.weight)
-    return 2 * row.eps * abs(y) + 8 * row.eps * row.temperature, own
+    return 2 * row.eps * abs(y) + 8 * row.eps * row.temperature, own[result["at"]]
 
 
 BOUNDS = {
     "softmax": softmax_bounds,
     "sparsemax": sparsemax_bounds,
+    "entmax": entmax_bounds,
+    "taylor_softmax": relative_bounds(2),
+    "sigsoftmax": relative_bounds(2),
+    "top_k_softmax": relative_bounds(1),
+    "top_p_softmax": relative_bounds(1),
+    "min_p_softmax": relative_bounds(1),
     "log_softmax": log_softmax_bounds,
     "logsumexp": logsumexp_bounds,
 }
 
 
+def reach(params):
+    """The distance from the maximum, over T, beyond which a score is outside the support for certain."""
+    return 1 / max(params.get("alpha", 2) - 1, 1e-300)
+
+
 def check(got, want, bound, what):
     got, want = np.asarray(got, np.float64), np.asarray(want, np.float64)
+    bound = np.broadcast_to(bound, want.shape)
     infinite = np.isinf(want)
     np.testing.assert_array_equal(got[infinite], want[infinite], err_msg=what)
     error = np.abs(np.where(infinite, 0, got) - np.where(infinite, 0, want))
@@ -105,26 +163,29 @@ def test_golden(result, x, g, dtype):
     row = Row(x, g, dtype, params)
     y = getattr(entropic, name)(row.x, **params)
     reduces = np.ndim(y) == 0
-    dx = getattr(entropic, name + "_vjp")(row.x, y, dtype(g[0]) if reduces else row.g, **params)
+    asks = {"param_grad": True} if "dparam" in result else {}
+    dx = getattr(entropic, name + "_vjp")(row.x, y, dtype(g[0]) if reduces else row.g, **params, **asks)
+    dparams = []
+    if asks:
+        dx, *dparams = dx
     assert np.asarray(y).dtype == dtype
     assert dx.dtype == dtype
     assert dx.shape == row.x.shape
 
     want_y, want_dx = np.array(result["y"], np.float64), np.array(result["dx"], np.float64)
-    y_bound, dx_bound = BOUNDS[name](row, want_y)
-    if reduces:
-        check([y], want_y, y_bound, "result")
-    else:
-        check(y[at], want_y, y_bound[at], "result")
+    y_bound, dx_bound, *dparam_bound = BOUNDS[name](row, result, y)
+    check([y] if reduces else y[at], want_y, y_bound, "result")
+    masked = np.isneginf(x)
+    assert (dx[masked] == 0).all()
+    if not reduces:
+        assert (y[masked] == (-np.inf if name == "log_softmax" else 0)).all()
     if "support" in result:
         assert (y[at][want_y >= 1e-6] > 0).all()
-        assert (y[row.d > 1 + 1e-6] == 0).all()  # d is the distance from the maximum, so these are outside for certain
+        if name in ("sparsemax", "entmax"):
+            assert (y[row.d > reach(params) + 1e-6] == 0).all()
         # An entry whose exact probability is below 1e-6 may fall on either side of the edge: then so does the gradient.
         if np.count_nonzero(y) != result["support"]:
             return
-    check(dx[at], want_dx, dx_bound[at], "gradient")
-    # Masked entries are as if absent.
-    masked = np.isneginf(x)
-    assert (dx[masked] == 0).all()
-    if name != "logsumexp":
-        assert (y[masked] == (-np.inf if name == "log_softmax" else 0)).all()
+    check(dx[at], want_dx, dx_bound, "gradient")
+    if asks:
+        check(dparams, [float(result["dparam"])], dparam_bound, "gradient in the parameter")

@@ -1,0 +1,249 @@
+"""Parameters with a value for each row, given as arrays, and the gradient in them."""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import entropic
+from cases import OPERATIONS, call, call_vjp, laid_out, scores, torch_or_skip, typical
+
+
+def usual(param):
+    return param["default"] if param["typical"] is None else param["typical"]
+
+
+PARAMS = [
+    pytest.param(operation, param["name"], usual(param), id=f"{operation['name']}-{param['name']}")
+    for operation in OPERATIONS
+    for param in operation["params"]
+    if param["per_row"] and usual(param) is not None
+]
+each_param = pytest.mark.parametrize(("operation", "name", "value"), PARAMS)
+
+
+def one_number_per_row(shape, axis):
+    return [1 if d == axis % len(shape) else size for d, size in enumerate(shape)]
+
+
+def values_around(value, shape, seed=0):
+    return value * np.random.default_rng(seed).uniform(0.7, 1.3, shape)
+
+
+def row_by_row(x, values, axis, run):
+    """run(row of x, its value) for each row, the rows put where they were."""
+    y = np.empty(x.shape, x.dtype)
+    rows, results = np.moveaxis(x, axis, -1), np.moveaxis(y, axis, -1)
+    values = np.broadcast_to(np.asarray(values, np.float64), one_number_per_row(x.shape, axis))
+    for i in np.ndindex(rows.shape[:-1]):
+        results[i] = run(i, np.ascontiguousarray(rows[i]), float(np.moveaxis(values, axis, -1)[i][0]))
+    return y
+
+
+@st.composite
+def broadcast_values(draw, value, shape, axis):
+    """An array of any layout that broadcasts with x: some axes of size 1, some in front left out."""
+    full = one_number_per_row(shape, axis)
+    own = [draw(st.sampled_from([1, size])) for size in full]
+    while own and own[0] == 1 and draw(st.booleans()):
+        own = own[1:]
+    order = draw(st.permutations(range(len(own))))
+    values = values_around(value, [own[d] for d in order]).transpose(np.argsort(order)) if own else np.array(value)
+    return values[tuple(slice(None, None, draw(st.sampled_from([1, -1]))) for _ in own)]
+
+
+@each_param
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@given(data=st.data())
+def test_bits_of_the_same_number_for_each_row_alone(operation, name, value, dtype, data):
+    x, axis = data.draw(laid_out(dtype))
+    values = data.draw(broadcast_values(value, x.shape, axis))
+    before = values.copy()
+    y = call(operation, x, axis=axis, **{name: values})
+    want = row_by_row(x, values, axis, lambda i, row, number: call(operation, row, **{name: number}))
+    np.testing.assert_array_equal(y, want, strict=True)
+    out = np.full([2 * size for size in x.shape], 7.0, dtype)[tuple(slice(None, None, 2) for _ in x.shape)]
+    assert call(operation, x, axis=axis, out=out, **{name: values}) is out
+    np.testing.assert_array_equal(out, want)
+
+    grad = np.asfortranarray(scores(np.random.default_rng(1), x.shape, dtype))
+    grads, ys = np.moveaxis(grad, axis, -1), np.moveaxis(y, axis, -1)
+    slopes = np.empty(grads.shape[:-1], dtype)
+
+    def vjp(i, row, number):
+        dx, dparam = call_vjp(operation, row, ys[i], grads[i], param_grad=True, **{name: number})
+        slopes[i] = dparam[given_params(operation).index(name)] if type(dparam) is tuple else dparam
+        return dx
+
+    dx = call_vjp(operation, x, y, grad, axis=axis, **{name: values})
+    np.testing.assert_array_equal(dx, row_by_row(x, values, axis, vjp), strict=True)
+    dx_again, dparam = call_vjp(operation, x, y, grad, axis=axis, param_grad=True, **{name: values})
+    np.testing.assert_array_equal(dx_again, dx)
+    dparam = dparam[given_params(operation).index(name)] if type(dparam) is tuple else dparam
+    np.testing.assert_array_equal(dparam, slopes)
+    assert dparam.dtype == dtype and np.shape(dparam) == tuple(np.delete(x.shape, axis))
+    np.testing.assert_array_equal(values, before)
+
+
+def given_params(operation):
+    """The parameters per row that `call` gives."""
+    values = typical(operation)
+    return [p["name"] for p in operation["params"] if p["per_row"] and values.get(p["name"], p["default"]) is not None]
+
+
+@each_param
+@pytest.mark.parametrize(("shape", "axis"), [((3000, 100), 0), ((20_000, 2), 1), ((2, 3, 20_000), 1)])
+def test_more_than_one_block_of_gathered_rows(operation, name, value, shape, axis):
+    x = np.asfortranarray(scores(np.random.default_rng(5), shape, np.float32))
+    values = values_around(value, one_number_per_row(shape, axis))
+    last, column = np.moveaxis(x, axis, -1).copy(), np.moveaxis(values, axis, -1).copy()
+    y, want = call(operation, x, axis=axis, **{name: values}), call(operation, last, **{name: column})
+    np.testing.assert_array_equal(y, np.moveaxis(want, -1, axis))
+    got = call_vjp(operation, x, y, x, axis=axis, param_grad=True, **{name: values})
+    want = call_vjp(operation, last, want, last, param_grad=True, **{name: column})
+    np.testing.assert_array_equal(got[0], np.moveaxis(want[0], -1, axis))
+    np.testing.assert_array_equal(got[1], want[1])
+
+
+@each_param
+def test_arrays_of_every_kind(operation, name, value):
+    x = scores(np.random.default_rng(2), (3, 5))
+    values = np.array([[1.25], [1.5], [1.75]], np.float32)  # exact in float16
+    want = call(operation, x, **{name: values})
+    for same in (
+        values.astype(float),
+        values.astype(np.float16),
+        values.astype(">f4"),
+        values.tolist(),
+        tuple(values.tolist()),
+    ):
+        np.testing.assert_array_equal(call(operation, x, **{name: same}), want)
+    counts = [[1], [1], [1]]
+    for same in (np.array(counts), np.array(counts, np.uint8), np.array(counts, bool), counts, [1], np.array([[1]]), [[1.0]]):
+        np.testing.assert_array_equal(call(operation, x, **{name: same}), call(operation, x, **{name: 1.0}))
+    for number in (np.array(value), np.float64(value), np.array([value]), [value]):
+        np.testing.assert_array_equal(call(operation, x, **{name: number}), call(operation, x, **{name: value}))
+    third = np.float32(1) + np.float32(1) / 3  # read as it is, not as 4/3
+    np.testing.assert_array_equal(call(operation, x, **{name: [third]}), call(operation, x, **{name: float(third)}))
+    np.testing.assert_array_equal(call(operation, x[0], **{name: values[0]}), want[0])
+    np.testing.assert_array_equal(call(operation, x.tolist(), **{name: values}), want)
+    y = call(operation, x.astype(np.float16), **{name: values})
+    dx, dparam = call_vjp(operation, x.astype(np.float16), y, y, param_grad=True, **{name: values})
+    assert (y.dtype, dx.dtype) == (np.float16, np.float16)
+    assert all(d.dtype == np.float16 for d in (dparam if type(dparam) is tuple else [dparam]))
+
+
+@each_param
+def test_torch(operation, name, value):
+    torch = torch_or_skip()
+    x, values = torch.randn(3, 4), torch.tensor([[1.2], [1.5], [1.7]])
+    y = call(operation, x, **{name: values})
+    assert isinstance(y, torch.Tensor)
+    np.testing.assert_array_equal(y.numpy(), call(operation, x.numpy(), **{name: values.numpy()}))
+    dx, dparam = call_vjp(operation, x, y, x, param_grad=True, **{name: values})
+    assert isinstance(dx, torch.Tensor)
+    for one in dparam if type(dparam) is tuple else [dparam]:
+        assert isinstance(one, torch.Tensor) and one.shape == (3,) and one.dtype == torch.float32
+    y = call(operation, x, **{name: torch.tensor(value)})
+    np.testing.assert_array_equal(y.numpy(), call(operation, x.numpy(), **{name: value}))
+    with pytest.raises(TypeError, match=rf"{name} is a Tensor that requires grad.*pass {name}.detach\(\)"):
+        call(operation, x, **{name: values.requires_grad_()})
+
+
+@each_param
+def test_wrong_shape(operation, name, value):
+    x = np.zeros((2, 3, 4))
+    y = call(operation, x)
+    for shape in ((3,), (2,), (0,), (2, 3), (2, 3, 4), (2, 1, 4), (1, 2, 3, 1), (3, 2, 1)):
+        text = f"{name} must be a number or an array that broadcasts to (2, 3, 1), x's shape with 1 for axis 2, got shape"
+        for function, run in (
+            ("", lambda values: call(operation, x, **{name: values})),
+            ("_vjp", lambda values: call_vjp(operation, x, y, y, **{name: values})),
+        ):
+            with pytest.raises(ValueError, match=re.escape(f"{operation['name']}{function}: {text} {shape}")):
+                run(np.full(shape, value))
+    with pytest.raises(ValueError, match=re.escape("broadcasts to (1,), x's shape with 1 for axis 0, got shape (4,)")):
+        call(operation, x[0, 0], **{name: np.full(4, value)})
+    with pytest.raises(np.exceptions.AxisError):
+        call(operation, x, axis=3, **{name: [value]})
+
+
+@each_param
+def test_wrong_type(operation, name, value):
+    x = np.zeros((2, 3))
+    for values in ([[1j]], ["a"], np.array([None]), np.array(["a"])):
+        with pytest.raises(TypeError, match=f"^{operation['name']}: {name} must be of float16, .* got dtype"):
+            call(operation, x, **{name: values})
+    with pytest.raises(TypeError, match=f"^{operation['name']}: {name} is a masked array; fill it first$"):
+        call(operation, x, **{name: np.ma.masked_array([[1.0], [2.0]])})
+    for values in (b"1.5", "1.5"):
+        with pytest.raises(TypeError, match=f"^{operation['name']}: {name} must be a number or an array of numbers, got"):
+            call(operation, x, **{name: values})
+
+
+@each_param
+@pytest.mark.parametrize("wrong", [np.nan, -1.0, np.inf])
+def test_value_out_of_range_names_the_row_and_nothing_is_written(operation, name, value, wrong):
+    """Also where rows are gathered in blocks: the row is counted in the order of x's other axes."""
+    x = np.asfortranarray(np.zeros((2000, 100, 3)))
+    for i, j in ((0, 0), (3, 7), (1999, 99)):
+        values = np.full((2000, 100, 1), value)
+        values[i, j] = wrong
+        out = np.full_like(x, 7.0)
+        with pytest.raises(ValueError, match=f"^{operation['name']}: {name} of row {100 * i + j} must be .*, got "):
+            call(operation, x, out=out, **{name: values})
+        assert (out == 7.0).all()
+        with pytest.raises(ValueError, match=f"^{operation['name']}: {name} of row {100 * i + j} must be .*, got "):
+            call_vjp(operation, x, x, x, param_grad=True, **{name: values})
+
+
+@each_param
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 3)])
+def test_empty(operation, name, value, shape):
+    x = np.empty(shape)
+    values = np.full(one_number_per_row(shape, -1), value)
+    y = call(operation, x, **{name: values})
+    dx, dparam = call_vjp(operation, x, y, y, param_grad=True, **{name: values})
+    assert y.shape == dx.shape == shape
+    for one in dparam if type(dparam) is tuple else [dparam]:
+        assert one.shape == shape[:-1] and (one == 0).all()
+
+
+@each_param
+@given(data=st.data())
+def test_param_grad_against_central_differences(operation, name, value, data):
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    x = scores(rng, (4, data.draw(st.sampled_from([2, 5, 16, 19]))), scale=1.0)
+    values, grad = values_around(value, (4, 1), 3), rng.standard_normal(x.shape)
+    h = 1e-6
+    above, below = (call(operation, x, **{name: values + s * h}) for s in (1, -1))
+    same_support = ((above == 0) == (below == 0)).all(axis=-1)
+    want = (grad * (above - below)).sum(axis=-1) / (2 * h)
+    y = call(operation, x, **{name: values})
+    _, dparam = call_vjp(operation, x, y, grad, param_grad=True, **{name: values})
+    dparam = dparam[given_params(operation).index(name)] if type(dparam) is tuple else dparam
+    np.testing.assert_allclose(dparam[same_support], want[same_support], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_entmax_at_its_ends(dtype):
+    x = scores(np.random.default_rng(7), (6, 40), dtype)
+    alpha = np.array([1, 2, 1, 2, 1.5, 1])[:, None]
+    y = entropic.entmax(x, alpha=alpha, temperature=0.7)
+    for one, same in ((1, entropic.softmax), (2, entropic.sparsemax)):
+        rows = alpha[:, 0] == one
+        np.testing.assert_array_equal(y[rows], same(x[rows], temperature=0.7))
+    np.testing.assert_array_equal(entropic.entmax(x, alpha=np.ones((6, 1))), entropic.softmax(x))
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1 + 1e-7, 1.5, 2.0])
+def test_entmax_param_grad_of_special_rows(alpha):
+    x = np.array([[0.0, 1.0, -np.inf], [np.inf, 1.0, 0.0], [np.nan, 1.0, 0.0], [-np.inf, -np.inf, -np.inf]])
+    grad = np.array([[1.0, 2.0, np.nan]] + [[1.0, 2.0, 3.0]] * 3)
+    y = entropic.entmax(x, alpha=alpha)
+    _, dalpha = entropic.entmax_vjp(x, y, grad, alpha=alpha, param_grad=True)
+    _, present = entropic.entmax_vjp(x[0, :2], y[0, :2], grad[0, :2], alpha=alpha, param_grad=True)
+    assert type(present) is np.float64
+    np.testing.assert_array_equal(dalpha, [present, 0.0, np.nan, np.nan])
