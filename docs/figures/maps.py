@@ -1,18 +1,13 @@
-"""Draws docs/figures/maps.svg: one row of real scores under every map. Needs matplotlib: python docs/figures/maps.py"""
+"""Draws docs/figures/maps.svg: one row of real scores under every map."""
 
 import csv
-from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("svg")
-import matplotlib.pyplot as plt
 import numpy as np
+from _style import HERE, plt, save
 
 import entropic
 from entropic import _core
 
-HERE = Path(__file__).parent
 ROW = 299  # a three that might be something else
 
 with (HERE / "../../examples/data/digits_scores.csv").open() as file:
@@ -21,7 +16,6 @@ scores = np.array(rows[ROW][1:], dtype=float)
 names = names[1:]
 maps = [operation for operation in _core.operations() if operation["family"] == "map"]
 
-plt.rcParams.update({"svg.hashsalt": "entropic", "font.size": 9})
 columns = 4
 lines = -(-(1 + len(maps)) // columns)
 figure, grid = plt.subplots(lines, columns, figsize=(2.7 * columns, 2.7 * lines), sharey=True, squeeze=False)
@@ -43,7 +37,5 @@ for axis, operation in zip(axes[1:], maps, strict=True):
     entropy = -np.sum(p[p > 0] * np.log(p[p > 0]))
     name = operation["name"] + "".join(f", {parameter} = {value:g}" for parameter, value in required.items())
     axis.set_title(f"{name}\nentropy {entropy:.2f}, zeros {np.sum(p == 0)}")
-for axis in axes:
-    axis.spines[["top", "right"]].set_visible(False)
 figure.tight_layout()
-figure.savefig(HERE / "maps.svg", metadata={"Date": None})
+save(figure, "maps")
