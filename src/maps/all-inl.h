@@ -8,6 +8,7 @@
 #endif
 
 #include "src/maps/cut_softmax-inl.h"
+#include "src/maps/entropy_normalize-inl.h"
 #include "src/maps/sigsoftmax-inl.h"
 #include "src/maps/softmax-inl.h"
 #include "src/maps/sparsemax-inl.h"
