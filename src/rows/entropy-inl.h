@@ -1,4 +1,6 @@
 // The gamma at which softmax(gamma x) has a given entropy.
+#include <cstdio>
+#include <cstdlib>
 //
 // With a = gamma (x - max), e = exp(a) and the mean, variance v and third central moment of a under p = e / sum e:
 // H = log sum e - mean, dH / d log gamma = -v, d^2H / d (log gamma)^2 = -(2 v + third).
@@ -211,6 +213,7 @@ HWY_INLINE GammaOfRow FindGamma(EntropyTarget target, GammaLimits limits, Entrop
     const double next = hn::GetLane(search.Next(hn::Set(d, gamma), at));
     const double entropy = hn::GetLane(search.entropy());
     const double error = std::abs(entropy - goal) / scale;
+    if (getenv("DBG")) fprintf(stderr, "gamma %g H %g goal %g next %g sums %g %g %g %g\n", gamma, entropy, goal, next, sums[0], sums[1], sums[2], sums[3]);
     const auto result = [&](EntropyStatus status) { return GammaOfRow{gamma, entropy, status, used}; };
     if (error <= tolerance.met || (error <= tolerance.noise && last <= tolerance.near) || used >= limits.evaluations ||
         next == gamma) {
@@ -228,24 +231,28 @@ template <class T>
 struct RowSurvey {
   T max, least;         // of the finite scores
   double finite, ties;  // how many there are, and how many equal the maximum
+  double variance;      // of the finite scores; not finite where their squares overflow T
   bool nan;
 };
 
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE RowSurvey<T> Survey(D d, const T* x, size_t n, T max) {
-  const auto absent = hn::Set(d, -std::numeric_limits<T>::infinity());
-  const auto top = hn::Set(d, max), one = hn::Set(d, T(1));
+  const auto absent = hn::Set(d, -std::numeric_limits<T>::infinity()), top = hn::Set(d, max), one = hn::Set(d, T(1));
   auto least = top;
-  double sums[3];
+  double sums[4];
   Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
     const auto xi = LoadUpTo(d, x + i, count, max);
     const auto out = hn::Eq(xi, absent);
-    least = hn::Min(hn::IfThenElse(out, top, xi), least);
-    terms[0] = hn::IfThenZeroElse(out, one);
-    terms[1] = hn::IfThenElseZero(hn::Eq(xi, top), one);
-    terms[2] = hn::IfThenElseZero(hn::IsNaN(xi), one);
+    const auto score = hn::IfThenElse(out, top, xi);
+    least = hn::Min(score, least);
+    terms[0] = hn::Sub(score, top);
+    terms[1] = hn::Mul(terms[0], terms[0]);
+    terms[2] = hn::IfThenZeroElse(out, one);
+    terms[3] = hn::IfThenElseZero(hn::Eq(xi, top), one);
   });
-  return {max, FoldLanes(d, least, [](auto a, auto b) HWY_ATTR { return hn::Min(a, b); }), sums[0], sums[1], sums[2] != 0};
+  const double mean = sums[0] / sums[2];
+  const T smallest = FoldLanes(d, least, [](auto a, auto b) HWY_ATTR { return hn::Min(a, b); });
+  return {max, smallest, sums[2], sums[3], sums[1] / sums[2] - mean * mean, sums[0] != sums[0]};
 }
 
 // gamma of a row of scores with a finite maximum, all in float64: for any scores there are. e has room for n and takes
@@ -283,6 +290,78 @@ HWY_INLINE GammaOfRow FindGammaWide(const RowSurvey<T>& row, const T* x, size_t 
   GammaOfRow found = FindGamma(target, limits.Scaled(relative.exponent), {2e-15, 1e-5, 2e-13}, LogOf(row.ties),
                                LogOf(row.finite), variance, one, evaluate);
   found.gamma = std::ldexp(found.gamma, -relative.exponent);
+  return found;
+}
+
+// exp(gamma z) in float32 for z <= 0, gamma > 0 known to more digits than float32 has, and the exponent itself, exactly the
+// one taken, so that an entropy computed from the two is that of the results. Results below 2^-126 are 0.
+//
+// As ExpScaled, with gamma log2(e) in two parts. The upper is rounded towards 0, so that both have one sign: z high + z low,
+// each rounded, then never falls as z rises. r lies a little below -1/2 at times, and in steps of 2^-22: 3 + r is in [2, 4).
+class ExpOfGamma {
+ public:
+  using D = RowTag<float>;
+  using V = hn::Vec<D>;
+
+  HWY_INLINE explicit ExpOfGamma(double gamma) {
+    const D d;
+    const double c = gamma * 0x1.71547652b82fep+0;
+    float high = static_cast<float>(c);
+    if (static_cast<double>(high) > c) high = std::nextafter(high, 0.0f);
+    high_ = hn::Set(d, high);
+    low_ = hn::Set(d, static_cast<float>(c - static_cast<double>(high)));
+    lowest_ = hn::Set(d, static_cast<float>(-ExpConstants<float>::kBias / c));
+  }
+
+  // log2 of the result goes to `exponent`.
+  HWY_INLINE V operator()(V z, V* exponent) const {
+    using C = ExpConstants<float>;
+    const D d;
+    const hn::RebindToSigned<D> di;
+    z = hn::Max(z, lowest_);
+    const V magic = hn::Set(d, C::kMagic + C::kBias), grid = hn::Set(d, 3.0f);
+    const V t = hn::MulAdd(z, high_, magic);
+    const V k = hn::Sub(t, magic);
+    const V r = hn::Sub(hn::MulAdd(z, low_, hn::MulAdd(z, high_, hn::Sub(grid, k))), grid);
+    *exponent = hn::Add(k, r);
+    const V power = hn::BitCast(d, hn::ShiftLeft<C::kMantissaBits>(hn::BitCast(di, t)));
+    return hn::Mul(Exp2Reduced(d, r), power);
+  }
+
+ private:
+  V high_, low_, lowest_;
+};
+
+// Whether FindGammaNarrow may be tried: no difference of scores overflows, and so few terms that float32 ones will do.
+HWY_INLINE bool IsNarrow(const RowSurvey<float>& row, size_t n) {
+  return n <= size_t{1} << 18 && row.max - row.least <= std::numeric_limits<float>::max() && row.variance < 0x1p80 &&
+         row.variance > 0x1p-80;
+}
+
+// The same in float32, with sums in float64, for the rows that there are. Fails, with kInvalid, where gamma comes near the
+// ends of float32's range.
+HWY_INLINE GammaOfRow FindGammaNarrow(const RowSurvey<float>& row, const float* x, size_t n, EntropyTarget target, float* e,
+                                      double* sum) {
+  const RowTag<float> d;
+  using V = hn::Vec<RowTag<float>>;
+  const V top = hn::Set(d, row.max);
+  const auto evaluate = [&](double gamma, double(&sums)[4]) HWY_ATTR {
+    const ExpOfGamma exp(gamma);
+    Sums(d, n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
+      V exponent;
+      terms[0] = exp(hn::Sub(LoadUpTo(d, x + i, count, row.max), top), &exponent);
+      StoreUpTo(terms[0], d, count, e + i);
+      terms[1] = hn::Mul(terms[0], exponent);
+      terms[2] = hn::Mul(terms[1], exponent);
+      terms[3] = hn::Mul(terms[2], exponent);
+    });
+    *sum = sums[0];
+    constexpr double kLn2 = 0x1.62e42fefa39efp-1;
+    sums[1] *= kLn2, sums[2] *= kLn2 * kLn2, sums[3] *= kLn2 * kLn2 * kLn2;
+  };
+  constexpr GammaLimits kNormal = {0x1p-90, 0x1p90};
+  GammaOfRow found = FindGamma(target, kNormal, {1e-7, 0, 0}, LogOf(row.ties), LogOf(row.finite), row.variance, 1, evaluate);
+  if (found.status != EntropyStatus::kOk) found.status = EntropyStatus::kInvalid;
   return found;
 }
 
