@@ -7,6 +7,8 @@
 #define ENTROPIC_MAPS_ENTROPY_NORMALIZE_INL_H_
 #endif
 
+#include <cstring>
+
 #include "entropic/maps.h"
 #include "src/maps/softmax-inl.h"
 #include "src/per_row.h"
@@ -37,22 +39,24 @@ HWY_INLINE void UniformRow(D d, const T* x, size_t n, T least, double count, T* 
 // finite scores or over those at the maximum.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void EntropyRow(D d, EntropyTarget target, const T* x, size_t n, T max, T* p, Workspace workspace) {
-  const RowSurvey<T> row = Survey(d, x, n, max);
-    if (getenv("DBG")) fprintf(stderr, "survey max %g least %g finite %g ties %g var %g nan %d sum\n", row.max, row.least, row.finite,row.ties,row.variance,row.nan);
+  RowSurvey<T> row = {};
+  if constexpr (sizeof(T) == 4) {
+    T* const memory = reinterpret_cast<T*>(workspace.scratch);
+    T* const out = p == x ? memory : p;
+    Condensed few = {memory, 0, nullptr, 0, 0};
+    if (n >= kLongRow) few = Condense(x, n, max, memory + n, &row);
+    if (few.top_count == 0) row = Survey(d, x, n, max);
+    if (!row.nan && row.least < max && target.low < LogOf(row.finite) && target.high > LogOf(row.ties) &&
+        FindGammaNarrow(row, few, x, n, target, out).status == EntropyStatus::kOk) {
+      if (p == x) std::memcpy(p, memory, n * sizeof(T));
+      return;
+    }
+  }
+  row = Survey(d, x, n, max);
   if (row.nan) return FillRow(d, kNaN<T>, n, p);
   if (row.least == max || target.low >= LogOf(row.finite)) return UniformRow(d, x, n, row.least, row.finite, p);
   if (target.high <= LogOf(row.ties)) return UniformRow(d, x, n, max, row.ties, p);
   double sum;
-  if constexpr (sizeof(T) == 4) {
-    // The terms wait in p, unless x is there.
-    T* const e = p == x ? reinterpret_cast<T*>(workspace.scratch) : p;
-    if (IsNarrow(row, n) && FindGammaNarrow(row, x, n, target, e, &sum).status == EntropyStatus::kOk) {
-      const auto inverse = hn::Set(d, static_cast<T>(1 / sum));
-      return ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-        StoreUpTo(hn::Mul(LoadUpTo(d, e + i, count, T(0)), inverse), d, count, p + i);
-      });
-    }
-  }
   FindGammaWide(row, x, n, target, {}, workspace.scratch, &sum);
   const double inverse = 1 / sum;
   for (size_t i = 0; i < n; ++i) p[i] = static_cast<T>(workspace.scratch[i] * inverse);

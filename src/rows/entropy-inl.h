@@ -1,6 +1,4 @@
 // The gamma at which softmax(gamma x) has a given entropy.
-#include <cstdio>
-#include <cstdlib>
 //
 // With a = gamma (x - max), e = exp(a) and the mean, variance v and third central moment of a under p = e / sum e:
 // H = log sum e - mean, dH / d log gamma = -v, d^2H / d (log gamma)^2 = -(2 v + third).
@@ -13,6 +11,12 @@
 #endif
 
 #include <cmath>
+#ifdef TR
+#include <cstdio>
+#define TRACE(...) fprintf(stderr, __VA_ARGS__)
+#else
+#define TRACE(...)
+#endif
 #include <limits>
 
 #include "src/rows/exp_log-inl.h"
@@ -64,8 +68,11 @@ class EntropySearch {
     const V inverse = hn::Div(one, sums[0]);
     const V mean = hn::Mul(sums[1], inverse), square = hn::Mul(sums[2], inverse), cube = hn::Mul(sums[3], inverse);
     const V v = hn::NegMulAdd(mean, mean, square);
-    const V third = hn::NegMulAdd(mean, hn::NegMulAdd(hn::Mul(two, mean), mean, hn::Mul(hn::Set(d, 3.0), square)), cube);
-    entropy_ = hn::Sub(Log(d, sums[0]), mean);
+    mean_ = mean, variance_ = v;
+    const V third = third_ =
+        hn::NegMulAdd(mean, hn::NegMulAdd(hn::Mul(two, mean), mean, hn::Mul(hn::Set(d, 3.0), square)), cube);
+    log_sum_ = Log(d, sums[0]);
+    entropy_ = hn::Sub(log_sum_, mean);
 
     const auto above = hn::Gt(entropy_, target_);
     low_ = hn::IfThenElse(above, gamma, low_);
@@ -74,7 +81,12 @@ class EntropySearch {
     // log(rest / goal) = 0 for rest = log n - H, a function of log gamma, or H - log ties, one of gamma.
     const V rest = hn::Max(hn::IfThenElse(near_n_, hn::Sub(log_n_, entropy_), hn::Sub(entropy_, log_ties_)),
                            hn::Set(d, std::numeric_limits<double>::min()));
-    const V f = Log(d, hn::Div(rest, goal_));
+    // For log(r), s = (r - 1) / (r + 1): 2 s + 2 s^3/3 + 2 s^5/5 is enough where the step's own order is three.
+    const V ratio = hn::Div(hn::Sub(rest, goal_), hn::Add(rest, goal_)), ratio2 = hn::Mul(ratio, ratio);
+    V f = hn::Mul(hn::Add(ratio, ratio),
+                  hn::MulAdd(hn::MulAdd(hn::Set(d, 0.2), ratio2, hn::Set(d, 1.0 / 3)), ratio2, one));
+    if (!hn::AllTrue(d, hn::Lt(ratio2, hn::Set(d, 0.1)))) f = Log(d, hn::Div(rest, goal_));
+    residual_ = f;
     const V slope = hn::Div(rest, v);  // 1 over that of f
     const V curvature = hn::Div(hn::Mul(hn::Add(hn::IfThenElse(near_n_, hn::Add(v, v), v), third), slope), v);
     const V signed_f = hn::IfThenElse(near_n_, hn::Neg(f), f);
@@ -98,12 +110,23 @@ class EntropySearch {
     return hn::IfThenElse(slow ? hn::And(inside, hn::Not(bounded)) : inside, next, hn::IfThenElse(bounded, middle, search));
   }
 
+  // At the gamma that Next was given: the entropy, log(rest / goal), and the first three cumulants of a.
   HWY_INLINE V entropy() const { return entropy_; }
+  HWY_INLINE V residual() const { return residual_; }
+  HWY_INLINE V variance() const { return variance_; }
+
+  // log sum e at gamma (1 + step).
+  HWY_INLINE V LogSumAfter(V step) const {
+    const D d;
+    const V terms =
+        hn::MulAdd(hn::MulAdd(hn::Mul(third_, hn::Set(d, 1.0 / 3)), step, variance_), hn::Mul(hn::Set(d, 0.5), step), mean_);
+    return hn::MulAdd(terms, step, log_sum_);
+  }
 
  private:
   V target_, log_ties_, log_n_;
   hn::Mask<D> near_n_;
-  V goal_, entropy_ = hn::Zero(D());
+  V goal_, entropy_, residual_, log_sum_, mean_, variance_, third_;
   V low_ = hn::Zero(D()), high_ = hn::Set(D(), std::numeric_limits<double>::max());
   int steps_ = 0;
 };
@@ -213,7 +236,6 @@ HWY_INLINE GammaOfRow FindGamma(EntropyTarget target, GammaLimits limits, Entrop
     const double next = hn::GetLane(search.Next(hn::Set(d, gamma), at));
     const double entropy = hn::GetLane(search.entropy());
     const double error = std::abs(entropy - goal) / scale;
-    if (getenv("DBG")) fprintf(stderr, "gamma %g H %g goal %g next %g sums %g %g %g %g\n", gamma, entropy, goal, next, sums[0], sums[1], sums[2], sums[3]);
     const auto result = [&](EntropyStatus status) { return GammaOfRow{gamma, entropy, status, used}; };
     if (error <= tolerance.met || (error <= tolerance.noise && last <= tolerance.near) || used >= limits.evaluations ||
         next == gamma) {
@@ -293,11 +315,12 @@ HWY_INLINE GammaOfRow FindGammaWide(const RowSurvey<T>& row, const T* x, size_t 
   return found;
 }
 
-// exp(gamma z) in float32 for z <= 0, gamma > 0 known to more digits than float32 has, and the exponent itself, exactly the
-// one taken, so that an entropy computed from the two is that of the results. Results below 2^-126 are 0.
+// exp(gamma z) in float32 for z <= 0 and gamma known to more digits than float32 has. Results below 2^-126 are 0.
 //
 // As ExpScaled, with gamma log2(e) in two parts. The upper is rounded towards 0, so that both have one sign: z high + z low,
 // each rounded, then never falls as z rises. r lies a little below -1/2 at times, and in steps of 2^-22: 3 + r is in [2, 4).
+// From one k to the next the result may fall only where r is 6 such steps below, which needs |z gamma| > 8, where two z
+// differ by more.
 class ExpOfGamma {
  public:
   using D = RowTag<float>;
@@ -313,56 +336,286 @@ class ExpOfGamma {
     lowest_ = hn::Set(d, static_cast<float>(-ExpConstants<float>::kBias / c));
   }
 
-  // log2 of the result goes to `exponent`.
-  HWY_INLINE V operator()(V z, V* exponent) const {
+  // Below this z the result is 0.
+  HWY_INLINE V Clamp(V z) const { return MaxKeepNaN(lowest_, z); }
+
+  // For a z that is clamped.
+  HWY_INLINE V operator()(V z) const {
     using C = ExpConstants<float>;
     const D d;
     const hn::RebindToSigned<D> di;
-    z = hn::Max(z, lowest_);
     const V magic = hn::Set(d, C::kMagic + C::kBias), grid = hn::Set(d, 3.0f);
     const V t = hn::MulAdd(z, high_, magic);
-    const V k = hn::Sub(t, magic);
-    const V r = hn::Sub(hn::MulAdd(z, low_, hn::MulAdd(z, high_, hn::Sub(grid, k))), grid);
-    *exponent = hn::Add(k, r);
+    const V r = hn::Sub(hn::MulAdd(z, low_, hn::MulAdd(z, high_, hn::Sub(grid, hn::Sub(t, magic)))), grid);
     const V power = hn::BitCast(d, hn::ShiftLeft<C::kMantissaBits>(hn::BitCast(di, t)));
     return hn::Mul(Exp2Reduced(d, r), power);
   }
+
+  // The same by the upper part alone, and not in order.
+  HWY_INLINE V Rough(V z) const {
+    using C = ExpConstants<float>;
+    const D d;
+    const hn::RebindToSigned<D> di;
+    const V magic = hn::Set(d, C::kMagic + C::kBias);
+    const V t = hn::MulAdd(z, high_, magic);
+    const V r = hn::MulSub(z, high_, hn::Sub(t, magic));
+    const V power = hn::BitCast(d, hn::ShiftLeft<C::kMantissaBits>(hn::BitCast(di, t)));
+    return hn::Mul(Exp2Reduced(d, r), power);
+  }
+
+  // gamma as Rough has it.
+  HWY_INLINE double RoughGamma() const { return static_cast<double>(hn::GetLane(high_)) * 0x1.62e42fefa39efp-1; }
 
  private:
   V high_, low_, lowest_;
 };
 
-// Whether FindGammaNarrow may be tried: no difference of scores overflows, and so few terms that float32 ones will do.
-HWY_INLINE bool IsNarrow(const RowSurvey<float>& row, size_t n) {
-  return n <= size_t{1} << 18 && row.max - row.least <= std::numeric_limits<float>::max() && row.variance < 0x1p80 &&
-         row.variance > 0x1p-80;
-}
-
-// The same in float32, with sums in float64, for the rows that there are. Fails, with kInvalid, where gamma comes near the
-// ends of float32's range.
-HWY_INLINE GammaOfRow FindGammaNarrow(const RowSurvey<float>& row, const float* x, size_t n, EntropyTarget target, float* e,
-                                      double* sum) {
+// sums[k] = sum of e a^k for scores z = x - shift; gamma is rounded to what they are taken at.
+//
+// One accumulator for each sum and lane, as few registers as there are, takes 16 terms before it is added in float64; the
+// order is that of 16 lanes on every target. What is found with these sums is confirmed with better ones.
+HWY_INLINE void MomentsNarrow(const float* x, size_t n, float shift, double& gamma, double (&sums)[4]) {
   const RowTag<float> d;
   using V = hn::Vec<RowTag<float>>;
-  const V top = hn::Set(d, row.max);
-  const auto evaluate = [&](double gamma, double(&sums)[4]) HWY_ATTR {
-    const ExpOfGamma exp(gamma);
-    Sums(d, n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
-      V exponent;
-      terms[0] = exp(hn::Sub(LoadUpTo(d, x + i, count, row.max), top), &exponent);
-      StoreUpTo(terms[0], d, count, e + i);
-      terms[1] = hn::Mul(terms[0], exponent);
-      terms[2] = hn::Mul(terms[1], exponent);
-      terms[3] = hn::Mul(terms[2], exponent);
-    });
-    *sum = sums[0];
-    constexpr double kLn2 = 0x1.62e42fefa39efp-1;
-    sums[1] *= kLn2, sums[2] *= kLn2 * kLn2, sums[3] *= kLn2 * kLn2 * kLn2;
+  constexpr size_t N = hn::MaxLanes(RowTag<float>());
+  const V top = hn::Set(d, shift);
+  const ExpOfGamma exp(gamma);
+  Totals totals[4];
+  const auto add = [&](V score, V* acc) HWY_ATTR {
+    const V z = exp.Clamp(hn::Sub(score, top));
+    const V e = exp.Rough(z);
+    const V first = hn::Mul(e, z), second = hn::Mul(first, z);
+    acc[0] = hn::Add(acc[0], e);
+    acc[1] = hn::Add(acc[1], first);
+    acc[2] = hn::Add(acc[2], second);
+    acc[3] = hn::MulAdd(second, z, acc[3]);
   };
-  constexpr GammaLimits kNormal = {0x1p-90, 0x1p90};
-  GammaOfRow found = FindGamma(target, kNormal, {1e-7, 0, 0}, LogOf(row.ties), LogOf(row.finite), row.variance, 1, evaluate);
-  if (found.status != EntropyStatus::kOk) found.status = EntropyStatus::kInvalid;
-  return found;
+  for (size_t base = 0; base < n; base += 256) {
+    const size_t rest = HWY_MIN(n - base, size_t{256});
+    for (size_t g = 0; g < 16 / N; ++g) {
+      V acc[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+      size_t i = g * N;
+      for (; i + N <= rest; i += 16) add(hn::LoadU(d, x + base + i), acc);
+      // An absent score adds nothing.
+      if (i < rest) add(LoadUpTo(d, x + base + i, rest - i, -std::numeric_limits<float>::infinity()), acc);
+      for (size_t k = 0; k < 4; ++k) totals[k].Add(d, g, acc[k]);
+    }
+  }
+  gamma = exp.RoughGamma();
+  double power = 1;
+  for (size_t k = 0; k < 4; ++k, power *= gamma) sums[k] = totals[k].Fold() * power;
+}
+
+// p = factor e, and the sums of e and e a.
+HWY_INLINE void WriteNarrow(const float* x, size_t n, float shift, double gamma, double factor, float* p, double (&sums)[2]) {
+  const RowTag<float> d;
+  using V = hn::Vec<RowTag<float>>;
+  const V top = hn::Set(d, shift), scale = hn::Set(d, static_cast<float>(factor));
+  const ExpOfGamma exp(gamma);
+  Sums(d, n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
+    const V z = exp.Clamp(hn::Sub(LoadUpTo(d, x + i, count, shift), top));
+    terms[0] = exp(z);
+    StoreUpTo(hn::Mul(terms[0], scale), d, count, p + i);
+    terms[1] = hn::Mul(terms[0], z);
+  });
+  sums[1] *= gamma;
+}
+
+// A few scores that stand for a row, to find nearly its gamma: all those that matter most, and a sample of the others, each
+// with a weight. Scores relative to the maximum.
+struct Condensed {
+  float* top;
+  size_t top_count;
+  float* bulk;
+  size_t bulk_count;
+  double weight;
+
+  // gamma is rounded to what the sums are taken at, the same for both.
+  HWY_INLINE void Moments(double& gamma, double (&sums)[4]) const {
+    MomentsNarrow(top, top_count, 0, gamma, sums);
+    if (bulk_count == 0) return;
+    double rest[4];
+    MomentsNarrow(bulk, bulk_count, 0, gamma, rest);
+    for (int k = 0; k < 4; ++k) sums[k] += weight * rest[k];
+  }
+};
+
+// Packs x - shift for the scores x >= least, at most `most` of them and a vector more; returns how many there are, or what
+// made it more than `most`. `lowest` becomes the least of all scores.
+HWY_INLINE size_t PackAbove(const float* x, size_t n, float least, float shift, size_t most, float* packed, float* lowest) {
+  const RowTag<float> d;
+  const auto limit = hn::Set(d, least), top = hn::Set(d, shift);
+  auto min = top;
+  size_t kept = 0;
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto xi = LoadUpTo(d, x + i, count, shift);
+    min = hn::Min(xi, min);
+    auto in = hn::Ge(xi, limit);
+    if (hn::AllFalse(d, in) || kept > most) return;
+    if (count < hn::Lanes(d)) in = hn::And(in, hn::FirstN(d, count));
+    hn::StoreU(hn::Compress(hn::Sub(xi, top), in), d, packed + kept);
+    kept += hn::CountTrue(d, in);
+  });
+  *lowest = FoldLanes(d, min, [](auto a, auto b) HWY_ATTR { return hn::Min(a, b); });
+  return kept;
+}
+
+// The 8th largest of 16.
+HWY_INLINE float MiddleOf16(const float* v) {
+  for (size_t i = 0; i < 16; ++i) {
+    size_t above = 0, equal = 0;
+    for (size_t j = 0; j < 16; ++j) above += v[j] > v[i], equal += v[j] == v[i];
+    if (above < 8 && above + equal >= 8) return v[i];
+  }
+  return v[0];
+}
+
+// A long row condensed, and its survey. A sample of every 16th score or fewer, in vectors of 16, stands for the bulk. The
+// threshold of the top is the median of the 16 maxima that the sample's columns have: with m scores in a column about
+// 0.7 / m of the row is above. Empty where that is more than a quarter of the row.
+HWY_INLINE Condensed Condense(const float* x, size_t n, float max, float* memory, RowSurvey<float>* row) {
+  const RowTag<float> d;
+  constexpr size_t N = hn::MaxLanes(RowTag<float>());
+  constexpr float kAbsent = -std::numeric_limits<float>::infinity();
+  const size_t blocks = HWY_MIN(n / 256, size_t{256}), bulk_count = 16 * blocks;
+  float* const bulk = memory;
+  HWY_ALIGN float column_max[16];
+  for (size_t i = 0; i < 16; ++i) column_max[i] = kAbsent;
+  for (size_t b = 0; b < blocks; ++b) {
+    const float* const from = x + b * (n / 16) / blocks * 16;
+    for (size_t i = 0; i < 16; i += N) {
+      const auto xi = hn::LoadU(d, from + i);
+      hn::StoreU(xi, d, bulk + b * 16 + i);
+      hn::Store(hn::Max(xi, hn::Load(d, column_max + i)), d, column_max + i);
+    }
+  }
+  const float least = MiddleOf16(column_max);
+  Condensed few = {bulk + bulk_count, 0, bulk, bulk_count, 0};
+  const size_t most = n / 4;
+  few.top_count = PackAbove(x, n, HWY_MAX(least, -std::numeric_limits<float>::max()), max, most, few.top, &row->least);
+
+  // What the top holds already is absent from the bulk.
+  const auto limit = hn::Set(d, least), top = hn::Set(d, max), absent = hn::Set(d, kAbsent), one = hn::Set(d, 1.0f);
+  double sums[4];
+  Sums(d, bulk_count, sums, [&](size_t i, size_t count, hn::Vec<RowTag<float>>* terms) HWY_ATTR {
+    const auto xi = LoadUpTo(d, bulk + i, count, max);
+    const auto z = hn::Sub(xi, top);
+    const auto finite = hn::Ne(xi, absent), below = hn::Lt(xi, limit);
+    terms[0] = hn::IfThenElseZero(below, one);
+    terms[1] = hn::IfThenElseZero(finite, one);
+    terms[2] = hn::IfThenElseZero(finite, z);
+    terms[3] = hn::Mul(terms[2], terms[2]);
+    StoreUpTo(hn::IfThenElse(below, z, absent), d, count, bulk + i);
+  });
+  const double mean = sums[2] / sums[1];
+  row->max = max;
+  row->variance = sums[3] / sums[1] - mean * mean;
+  row->nan = sums[2] != sums[2];
+  row->ties = 0;
+  row->finite = static_cast<double>(n);
+  if (few.top_count > most || few.top_count == 0) return {memory, 0, nullptr, 0, 0};
+  few.weight = sums[0] > 0 ? static_cast<double>(n - few.top_count) / sums[0] : 0;
+  row->ties = Sum(d, few.top_count, [&](size_t i, size_t count) HWY_ATTR {
+    return hn::IfThenElseZero(hn::Eq(LoadUpTo(d, few.top + i, count, -1.0f), hn::Zero(d)), one);
+  });
+  if (row->least == kAbsent) {
+    row->finite = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+      return hn::IfThenElseZero(hn::Ne(LoadUpTo(d, x + i, count, kAbsent), absent), one);
+    });
+  }
+  return few;
+}
+
+// Where an approach to the root stands: `gamma` is the next to try, the others are known from the evaluation before it.
+struct Approach {
+  double gamma, variance;
+  double log_sum;   // at gamma, to third order
+  double residual;  // log(rest / goal), before the last step
+};
+
+// Steps from gamma until the residual is below `near`, or for so many evaluations.
+template <class Moments>
+HWY_INLINE Approach ApproachRoot(double goal, double log_ties, double log_n, double gamma, double near, int evaluations,
+                                 Moments&& moments) {
+  const RowTag<double> d;
+  using V = hn::Vec<RowTag<double>>;
+  EntropySearch search(hn::Set(d, goal), hn::Set(d, log_ties), hn::Set(d, log_n));
+  for (;;) {
+    double sums[4];
+    moments(gamma, sums);
+    const V at[4] = {hn::Set(d, sums[0]), hn::Set(d, sums[1]), hn::Set(d, sums[2]), hn::Set(d, sums[3])};
+    const double next = hn::GetLane(search.Next(hn::Set(d, gamma), at));
+    const double residual = std::abs(hn::GetLane(search.residual()));
+    TRACE("   A g %.8g H %.9g f %.3g next %.8g\n", gamma, hn::GetLane(search.entropy()), residual, next);
+    if (!(residual > near) || --evaluations == 0) {
+      return {next, hn::GetLane(search.variance()), hn::GetLane(search.LogSumAfter(hn::Set(d, next / gamma - 1))), residual};
+    }
+    gamma = next;
+  }
+}
+
+// From here on a row is condensed before its first pass.
+inline constexpr size_t kLongRow = 8192;
+
+// gamma of a row in float32, with sums in float64, where no difference of scores overflows and gamma stays in float32's
+// range; kInvalid elsewhere. p takes the distribution; it is not x. memory: n + 96 numbers.
+//
+// What costs is a pass over the row. gamma is therefore found on a few scores first; then comes one pass for the moments,
+// whose third order step leaves the third power of what was wrong, and one that writes p and confirms its entropy.
+HWY_INLINE GammaOfRow FindGammaNarrow(const RowSurvey<float>& row, const Condensed& few, const float* x, size_t n,
+                                      EntropyTarget target, float* p) {
+  const RowTag<float> d;
+  constexpr double kLeast = 0x1p-30, kMost = 0x1p30;
+  const GammaOfRow fails = {0, 0, EntropyStatus::kInvalid, 0};
+  const float lowest = row.least == -std::numeric_limits<float>::infinity() ? 0 : row.least;
+  if (n > size_t{1} << 18 || !(row.max - lowest <= std::numeric_limits<float>::max()) || !(row.variance < 0x1p60) ||
+      !(row.variance > 0x1p-60)) {
+    return fails;
+  }
+  const auto scale_by = [&](double factor) HWY_ATTR {
+    const auto f = hn::Set(d, static_cast<float>(factor));
+    ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+      StoreUpTo(hn::Mul(LoadUpTo(d, p + i, count, 0.0f), f), d, count, p + i);
+    });
+  };
+  double goal = target.low, sums[2];
+  if (target.low < target.high) {
+    WriteNarrow(x, n, row.max, 1, 1, p, sums);
+    const double entropy = LogOf(sums[0]) - sums[1] / sums[0];
+    if (entropy >= target.low && entropy <= target.high) {
+      scale_by(1 / sums[0]);
+      return {1, entropy, EntropyStatus::kOk, 1};
+    }
+    if (entropy > target.high) goal = target.high;
+  }
+  const double log_ties = LogOf(row.ties), log_n = LogOf(row.finite);
+  Approach at = {std::sqrt(2 * (log_n - goal) / row.variance), 0, 0, 0};
+  TRACE("row n %zu goal %.6g start %.6g top %zu bulk %zu weight %g\n", n, goal, at.gamma, few.top_count, few.bulk_count, few.weight);
+  if (few.top_count > 0) {
+    at = ApproachRoot(goal, log_ties, log_n, at.gamma, 0.03, 12, [&](double& g, double(&m)[4]) HWY_ATTR { few.Moments(g, m); });
+  }
+  if (!(at.gamma > kLeast && at.gamma < kMost)) return fails;
+  const double scale = HWY_MAX(1.0, goal);
+  at = ApproachRoot(goal, log_ties, log_n, at.gamma, 0.1, 20,
+                    [&](double& g, double(&m)[4]) HWY_ATTR { MomentsNarrow(x, n, row.max, g, m); });
+  const RowTag<double> d64;
+  for (int tries = 0; tries < 6; ++tries) {
+    if (!(at.gamma > kLeast && at.gamma < kMost)) return fails;
+    const double factor = hn::GetLane(Exp(d64, hn::Set(d64, -at.log_sum)));
+    WriteNarrow(x, n, row.max, at.gamma, factor, p, sums);
+    const double mean = sums[1] / sums[0], log_sum = LogOf(sums[0]), entropy = log_sum - mean, excess = entropy - goal;
+    TRACE("   B g %.8g excess %.3g total-1 %.3g v %.4g\n", at.gamma, excess, sums[0]*factor-1, at.variance);
+    if (std::abs(excess) <= 3e-7 * HWY_MAX(1.0, 2 * goal)) {
+      const double total = sums[0] * factor;
+      if (std::abs(total - 1) > 1e-7) scale_by(1 / total);
+      return {at.gamma, entropy, EntropyStatus::kOk, 0};
+    }
+    const double step = excess / at.variance;
+    if (!(std::abs(step) < 0.5)) return fails;
+    at.gamma *= 1 + step;
+    at.log_sum = log_sum + step * mean;
+  }
+  return fails;
 }
 
 }  // namespace HWY_NAMESPACE
