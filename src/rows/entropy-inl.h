@@ -83,8 +83,7 @@ class EntropySearch {
                            hn::Set(d, std::numeric_limits<double>::min()));
     // For log(r), s = (r - 1) / (r + 1): 2 s + 2 s^3/3 + 2 s^5/5 is enough where the step's own order is three.
     const V ratio = hn::Div(hn::Sub(rest, goal_), hn::Add(rest, goal_)), ratio2 = hn::Mul(ratio, ratio);
-    V f = hn::Mul(hn::Add(ratio, ratio),
-                  hn::MulAdd(hn::MulAdd(hn::Set(d, 0.2), ratio2, hn::Set(d, 1.0 / 3)), ratio2, one));
+    V f = hn::Mul(hn::Add(ratio, ratio), hn::MulAdd(hn::MulAdd(hn::Set(d, 0.2), ratio2, hn::Set(d, 1.0 / 3)), ratio2, one));
     if (!hn::AllTrue(d, hn::Lt(ratio2, hn::Set(d, 0.1)))) f = Log(d, hn::Div(rest, goal_));
     residual_ = f;
     const V slope = hn::Div(rest, v);  // 1 over that of f
@@ -315,7 +314,7 @@ HWY_INLINE GammaOfRow FindGammaWide(const RowSurvey<T>& row, const T* x, size_t 
   return found;
 }
 
-// exp(gamma z) in float32 for z <= 0 and gamma known to more digits than float32 has. Results below 2^-126 are 0.
+// exp(gamma z) in float32 for z <= 0 and gamma known to more digits than float32 has.
 //
 // As ExpScaled, with gamma log2(e) in two parts. The upper is rounded towards 0, so that both have one sign: z high + z low,
 // each rounded, then never falls as z rises. r lies a little below -1/2 at times, and in steps of 2^-22: 3 + r is in [2, 4).
@@ -333,13 +332,9 @@ class ExpOfGamma {
     if (static_cast<double>(high) > c) high = std::nextafter(high, 0.0f);
     high_ = hn::Set(d, high);
     low_ = hn::Set(d, static_cast<float>(c - static_cast<double>(high)));
-    lowest_ = hn::Set(d, static_cast<float>(-ExpConstants<float>::kBias / c));
   }
 
-  // Below this z the result is 0.
-  HWY_INLINE V Clamp(V z) const { return MaxKeepNaN(lowest_, z); }
-
-  // For a z that is clamped.
+  // For z gamma > -87, where the result is a normal number.
   HWY_INLINE V operator()(V z) const {
     using C = ExpConstants<float>;
     const D d;
@@ -367,22 +362,28 @@ class ExpOfGamma {
   HWY_INLINE double RoughGamma() const { return static_cast<double>(hn::GetLane(high_)) * 0x1.62e42fefa39efp-1; }
 
  private:
-  V high_, low_, lowest_;
+  V high_, low_;
 };
 
-// sums[k] = sum of e a^k for scores z = x - shift; gamma is rounded to what they are taken at.
+// The largest |gamma z| there may be for MomentsNarrow and WriteNarrow to leave out the comparison with their bounds.
+inline constexpr double kNearReach = 69;
+
+// sums[k] = sum of e a^k for scores z = x - shift; gamma is rounded to what they are taken at. kFar: gamma z may be below -69:
+// there e is taken as 2^-100, nothing beside 1. Smaller ones have subnormal products, which slow the processor down.
 //
 // One accumulator for each sum and lane, as few registers as there are, takes 16 terms before it is added in float64; the
 // order is that of 16 lanes on every target. What is found with these sums is confirmed with better ones.
+template <bool kFar>
 HWY_INLINE void MomentsNarrow(const float* x, size_t n, float shift, double& gamma, double (&sums)[4]) {
   const RowTag<float> d;
   using V = hn::Vec<RowTag<float>>;
   constexpr size_t N = hn::MaxLanes(RowTag<float>());
-  const V top = hn::Set(d, shift);
+  const V top = hn::Set(d, shift), lowest = hn::Set(d, static_cast<float>(-kNearReach / gamma));
   const ExpOfGamma exp(gamma);
   Totals totals[4];
   const auto add = [&](V score, V* acc) HWY_ATTR {
-    const V z = exp.Clamp(hn::Sub(score, top));
+    V z = hn::Sub(score, top);
+    if constexpr (kFar) z = MaxKeepNaN(lowest, z);
     const V e = exp.Rough(z);
     const V first = hn::Mul(e, z), second = hn::Mul(first, z);
     acc[0] = hn::Add(acc[0], e);
@@ -396,8 +397,12 @@ HWY_INLINE void MomentsNarrow(const float* x, size_t n, float shift, double& gam
       V acc[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
       size_t i = g * N;
       for (; i + N <= rest; i += 16) add(hn::LoadU(d, x + base + i), acc);
-      // An absent score adds nothing.
-      if (i < rest) add(LoadUpTo(d, x + base + i, rest - i, -std::numeric_limits<float>::infinity()), acc);
+      if (i < rest) {
+        V last[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+        add(LoadUpTo(d, x + base + i, rest - i, shift), last);
+        const auto exists = hn::FirstN(d, rest - i);
+        for (size_t k = 0; k < 4; ++k) acc[k] = hn::Add(acc[k], hn::IfThenElseZero(exists, last[k]));
+      }
       for (size_t k = 0; k < 4; ++k) totals[k].Add(d, g, acc[k]);
     }
   }
@@ -406,15 +411,25 @@ HWY_INLINE void MomentsNarrow(const float* x, size_t n, float shift, double& gam
   for (size_t k = 0; k < 4; ++k, power *= gamma) sums[k] = totals[k].Fold() * power;
 }
 
-// p = factor e, and the sums of e and e a.
+// p = factor e, and the sums of e and e a. kFar: gamma z may be below -69: where p would be no normal number it is 0.
+template <bool kFar>
 HWY_INLINE void WriteNarrow(const float* x, size_t n, float shift, double gamma, double factor, float* p, double (&sums)[2]) {
   const RowTag<float> d;
   using V = hn::Vec<RowTag<float>>;
+  // factor e = 2^-126, and a little more: log factor >= -log n.
+  const double reach = 87.3 + LogOf(factor);
   const V top = hn::Set(d, shift), scale = hn::Set(d, static_cast<float>(factor));
+  const V lowest = hn::Set(d, static_cast<float>(-reach / gamma));
   const ExpOfGamma exp(gamma);
   Sums(d, n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
-    const V z = exp.Clamp(hn::Sub(LoadUpTo(d, x + i, count, shift), top));
-    terms[0] = exp(z);
+    V z = hn::Sub(LoadUpTo(d, x + i, count, shift), top);
+    if constexpr (kFar) {
+      const auto out = hn::Lt(z, lowest);
+      z = MaxKeepNaN(lowest, z);
+      terms[0] = hn::IfThenZeroElse(out, exp(z));
+    } else {
+      terms[0] = exp(z);
+    }
     StoreUpTo(hn::Mul(terms[0], scale), d, count, p + i);
     terms[1] = hn::Mul(terms[0], z);
   });
@@ -432,10 +447,10 @@ struct Condensed {
 
   // gamma is rounded to what the sums are taken at, the same for both.
   HWY_INLINE void Moments(double& gamma, double (&sums)[4]) const {
-    MomentsNarrow(top, top_count, 0, gamma, sums);
+    MomentsNarrow<true>(top, top_count, 0, gamma, sums);
     if (bulk_count == 0) return;
     double rest[4];
-    MomentsNarrow(bulk, bulk_count, 0, gamma, rest);
+    MomentsNarrow<true>(bulk, bulk_count, 0, gamma, rest);
     for (int k = 0; k < 4; ++k) sums[k] += weight * rest[k];
   }
 };
@@ -579,8 +594,14 @@ HWY_INLINE GammaOfRow FindGammaNarrow(const RowSurvey<float>& row, const Condens
     });
   };
   double goal = target.low, sums[2];
+  const double range = row.least == -std::numeric_limits<float>::infinity() ? std::numeric_limits<double>::infinity()
+                                                                            : static_cast<double>(row.max - row.least);
+  const auto write = [&](double gamma, double factor) HWY_ATTR {
+    gamma* range < kNearReach ? WriteNarrow<false>(x, n, row.max, gamma, factor, p, sums)
+                              : WriteNarrow<true>(x, n, row.max, gamma, factor, p, sums);
+  };
   if (target.low < target.high) {
-    WriteNarrow(x, n, row.max, 1, 1, p, sums);
+    write(1, 1);
     const double entropy = LogOf(sums[0]) - sums[1] / sums[0];
     if (entropy >= target.low && entropy <= target.high) {
       scale_by(1 / sums[0]);
@@ -590,21 +611,23 @@ HWY_INLINE GammaOfRow FindGammaNarrow(const RowSurvey<float>& row, const Condens
   }
   const double log_ties = LogOf(row.ties), log_n = LogOf(row.finite);
   Approach at = {std::sqrt(2 * (log_n - goal) / row.variance), 0, 0, 0};
-  TRACE("row n %zu goal %.6g start %.6g top %zu bulk %zu weight %g\n", n, goal, at.gamma, few.top_count, few.bulk_count, few.weight);
+  TRACE("row n %zu goal %.6g start %.6g top %zu bulk %zu weight %g\n", n, goal, at.gamma, few.top_count, few.bulk_count,
+        few.weight);
   if (few.top_count > 0) {
     at = ApproachRoot(goal, log_ties, log_n, at.gamma, 0.03, 12, [&](double& g, double(&m)[4]) HWY_ATTR { few.Moments(g, m); });
   }
   if (!(at.gamma > kLeast && at.gamma < kMost)) return fails;
   const double scale = HWY_MAX(1.0, goal);
-  at = ApproachRoot(goal, log_ties, log_n, at.gamma, 0.1, 20,
-                    [&](double& g, double(&m)[4]) HWY_ATTR { MomentsNarrow(x, n, row.max, g, m); });
+  at = ApproachRoot(goal, log_ties, log_n, at.gamma, 0.1, 20, [&](double& g, double(&m)[4]) HWY_ATTR {
+    g* range < kNearReach ? MomentsNarrow<false>(x, n, row.max, g, m) : MomentsNarrow<true>(x, n, row.max, g, m);
+  });
   const RowTag<double> d64;
   for (int tries = 0; tries < 6; ++tries) {
     if (!(at.gamma > kLeast && at.gamma < kMost)) return fails;
     const double factor = hn::GetLane(Exp(d64, hn::Set(d64, -at.log_sum)));
-    WriteNarrow(x, n, row.max, at.gamma, factor, p, sums);
+    write(at.gamma, factor);
     const double mean = sums[1] / sums[0], log_sum = LogOf(sums[0]), entropy = log_sum - mean, excess = entropy - goal;
-    TRACE("   B g %.8g excess %.3g total-1 %.3g v %.4g\n", at.gamma, excess, sums[0]*factor-1, at.variance);
+    TRACE("   B g %.8g excess %.3g total-1 %.3g v %.4g\n", at.gamma, excess, sums[0] * factor - 1, at.variance);
     if (std::abs(excess) <= 3e-7 * HWY_MAX(1.0, 2 * goal)) {
       const double total = sums[0] * factor;
       if (std::abs(total - 1) > 1e-7) scale_by(1 / total);
