@@ -38,7 +38,7 @@ HWY_INLINE void UniformRow(D d, const T* x, size_t n, T least, double count, T* 
 // softmax(gamma x). A target that cannot be met, or only by gamma = 0 or infinity, is met by the limits: uniform over the
 // finite scores or over those at the maximum.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void EntropyRow(D d, EntropyTarget target, const T* x, size_t n, T max, T* p, Workspace workspace) {
+HWY_NOINLINE void EntropyRow(D d, EntropyTarget target, const T* x, size_t n, T max, T* p, Workspace workspace) {
   RowSurvey<T> row = {};
   if constexpr (sizeof(T) == 4) {
     T* const memory = reinterpret_cast<T*>(workspace.scratch);
@@ -70,6 +70,176 @@ HWY_INLINE void MapRow(D d, const EntropyNormalize& op, const T* x, size_t n, T 
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void MapRow(D d, const EntropyClip& op, const T* x, size_t n, T max, T* p, Workspace workspace) {
   EntropyRow(d, TargetOf(op), x, n, max, p, workspace);
+}
+
+// Side by side, the rows' searches wait for each other's results and not for their own.
+template <>
+inline constexpr size_t kShortGroups<EntropyNormalize> = 4;
+template <>
+inline constexpr size_t kShortGroups<EntropyClip> = 4;
+
+// The same for groups of rows of at most ShortRows::kLongest in float32. A row that has its entropy keeps its gamma while the
+// others go on. One that is out of the ordinary is done alone afterwards.
+class EntropyShortRows {
+ public:
+  using D = RowTag<float>;
+  using V = hn::Vec<D>;
+  using D64 = RowTag<double>;
+  using V64 = hn::Vec<D64>;
+  static constexpr size_t kGroup = ShortRows<float>::kRows, kLanes = hn::MaxLanes(D64());
+  static constexpr size_t kRows = 4 * kGroup;
+  static constexpr size_t kSearches = (kRows + kLanes - 1) / kLanes;
+
+  HWY_INLINE EntropyShortRows(const V* max, const ShortRows<float>* rows, size_t count)
+      : max_(max), rows_(rows), groups_((count + kGroup - 1) / kGroup), count_(count) {
+    for (size_t g = 0; g < groups_; ++g) masses_[g].Resize(rows[g].size());
+  }
+
+  HWY_NOINLINE void Map(EntropyTarget target, float* const* p) {
+    const D64 d64;
+    HWY_ALIGN double survey[4][kStride] = {}, log_n[kStride], log_ties[kStride], goal[kStride], next[kStride], entropy[kStride];
+    bool done[kRows], alone[kRows];
+    Survey(survey);
+    for (size_t r = 0; r < kRows; r += kLanes) {
+      hn::Store(Log(d64, hn::Load(d64, survey[0] + r)), d64, log_n + r);
+      hn::Store(Log(d64, hn::Load(d64, survey[1] + r)), d64, log_ties + r);
+    }
+    for (size_t r = 0; r < kStride; ++r) goal[r] = target.low, gamma_[r] = 1;
+    for (size_t r = 0; r < kRows; ++r) {
+      done[r] = alone[r] = r < count_ && !(target.low < log_n[r] && target.high > log_ties[r]);
+      done[r] |= r >= count_;
+    }
+    const bool clips = target.low < target.high;
+    if (clips) {
+      for (size_t g = 0; g < groups_; ++g) Evaluate(g);
+      for (size_t r = 0; r < count_; ++r) {
+        const double h = LogOf(sums_[0][r]) - sums_[1][r] / sums_[0][r];
+        done[r] |= h >= target.low && h <= target.high;
+        if (h > target.high) goal[r] = target.high;
+      }
+    }
+    EntropySearch search[kSearches];
+    for (size_t s = 0; s < kSearches; ++s) {
+      const size_t r = s * kLanes;
+      const V64 finite = hn::Load(d64, survey[0] + r), mean = hn::Div(hn::Load(d64, survey[2] + r), finite);
+      const V64 variance = hn::NegMulAdd(mean, mean, hn::Div(hn::Load(d64, survey[3] + r), finite));
+      search[s] = EntropySearch(hn::Load(d64, goal + r), hn::Load(d64, log_ties + r), hn::Load(d64, log_n + r));
+      hn::Store(search[s].Start(variance), d64, next + r);
+    }
+    // What stays out of reach of so many evaluations is done alone.
+    for (int evaluations = 0; evaluations < 20; ++evaluations) {
+      bool all = true, fresh[kRows / kGroup] = {};
+      for (size_t r = 0; r < count_; ++r) {
+        if (done[r]) continue;
+        gamma_[r] = next[r];
+        // Where gamma, or a square of a score, leaves float32's range; NaN too.
+        if (!(gamma_[r] > 0x1p-30 && gamma_[r] < 0x1p30)) {
+          gamma_[r] = 1, done[r] = alone[r] = true;
+          continue;
+        }
+        all = false, fresh[r / kGroup] = true;
+      }
+      if (all) break;
+      for (size_t g = 0; g < groups_; ++g) {
+        if (fresh[g]) Evaluate(g);
+      }
+      for (size_t s = 0; s < kSearches; ++s) {
+        const size_t r = s * kLanes;
+        const V64 at[4] = {hn::Load(d64, sums_[0] + r), hn::Load(d64, sums_[1] + r), hn::Load(d64, sums_[2] + r),
+                           hn::Load(d64, sums_[3] + r)};
+        hn::Store(search[s].Next(hn::Load(d64, gamma_ + r), at), d64, next + r);
+        hn::Store(search[s].entropy(), d64, entropy + r);
+      }
+      for (size_t r = 0; r < count_; ++r) done[r] |= std::abs(entropy[r] - goal[r]) <= 1e-7 * HWY_MAX(1.0, 2 * goal[r]);
+    }
+    for (size_t g = 0; g < groups_; ++g) {
+      HWY_ALIGN float inverse[16];
+      for (size_t r = 0; r < kGroup; ++r) inverse[r] = static_cast<float>(1 / sums_[0][g * kGroup + r]);
+      const V factor = rows_[g].Spread(inverse);
+      masses_[g].Store(p + g * kGroup, HWY_MIN(kGroup, count_ - g * kGroup), [&](V e) HWY_ATTR { return hn::Mul(e, factor); });
+    }
+    for (size_t r = 0; r < count_; ++r) {
+      if (!done[r] || alone[r]) MapAlone(target, r, p[r]);
+    }
+  }
+
+ private:
+  // Rows and what a vector of the last ones may reach beyond.
+  static constexpr size_t kStride = 32;
+
+  HWY_INLINE void Survey(double (&survey)[4][kStride]) {
+    const V absent = hn::Set(D(), -kInfinity<float>), one = hn::Set(D(), 1.0f);
+    for (size_t g = 0; g < groups_; ++g) {
+      const V max = max_[g];
+      double sums[4][16];
+      rows_[g].SumsInto<4>(masses_[g], sums, [&](V x, V* terms) HWY_ATTR {
+        const auto finite = hn::Ne(x, absent);
+        terms[0] = hn::IfThenElseZero(finite, one);
+        terms[1] = hn::IfThenElseZero(hn::Eq(x, max), one);
+        terms[2] = hn::IfThenElseZero(finite, hn::Sub(x, max));
+        terms[3] = hn::Mul(terms[2], terms[2]);
+      });
+      for (size_t k = 0; k < 4; ++k) {
+        for (size_t r = 0; r < kGroup; ++r) survey[k][g * kGroup + r] = sums[k][r];
+      }
+    }
+  }
+
+  // The masses of a group at gamma_, and their moments.
+  HWY_INLINE void Evaluate(size_t g) {
+    HWY_ALIGN float high[16], low[16], factor[16], lowest[16];
+    for (size_t r = 0; r < kGroup; ++r) {
+      const double gamma = gamma_[g * kGroup + r];
+      ExpOfGamma::Split(gamma, high + r, low + r);
+      factor[r] = static_cast<float>(gamma);
+      lowest[r] = static_cast<float>(-87.336 / gamma);
+    }
+    const ShortRows<float>& rows = rows_[g];
+    const ExpOfGamma exp(rows.Spread(high), rows.Spread(low));
+    const V scale = rows.Spread(factor), bound = rows.Spread(lowest), max = max_[g];
+    double sums[4][16];
+    rows.SumsInto<4>(masses_[g], sums, [&](V x, V* terms) HWY_ATTR {
+      V z = hn::Sub(x, max);
+      const auto out = hn::Lt(z, bound);
+      z = MaxKeepNaN(bound, z);
+      const V a = hn::Mul(z, scale);
+      terms[0] = hn::IfThenZeroElse(out, exp(z));
+      terms[1] = hn::Mul(terms[0], a);
+      terms[2] = hn::Mul(terms[1], a);
+      terms[3] = hn::Mul(terms[2], a);
+    });
+    for (size_t k = 0; k < 4; ++k) {
+      for (size_t r = 0; r < kGroup; ++r) sums_[k][g * kGroup + r] = sums[k][r];
+    }
+  }
+
+  HWY_NOINLINE void MapAlone(EntropyTarget target, size_t r, float* p) const {
+    constexpr size_t kLongest = ShortRows<float>::kLongest;
+    const D d;
+    const ShortRows<float>& rows = rows_[r / kGroup];
+    HWY_ALIGN float row_max[16];
+    hn::Store(max_[r / kGroup], d, row_max);
+    float x[kLongest];
+    double scratch[2 * kLongest + 1];
+    for (size_t i = 0; i < rows.size(); ++i) x[i] = rows.At(r % kGroup, i);
+    EntropyRow(d, target, x, rows.size(), row_max[r % kGroup], p, {scratch, false});
+  }
+
+  const V* max_;
+  const ShortRows<float>* rows_;
+  size_t groups_, count_;
+  ShortRows<float> masses_[kRows / kGroup];
+  HWY_ALIGN double gamma_[kStride], sums_[4][kStride] = {};
+};
+
+HWY_INLINE void MapShortRows(const EntropyNormalize& op, const hn::Vec<RowTag<float>>* max, ShortRows<float>* rows,
+                             float* const* p, size_t count) {
+  EntropyShortRows(max, rows, count).Map(TargetOf(op), p);
+}
+
+HWY_INLINE void MapShortRows(const EntropyClip& op, const hn::Vec<RowTag<float>>* max, ShortRows<float>* rows, float* const* p,
+                             size_t count) {
+  EntropyShortRows(max, rows, count).Map(TargetOf(op), p);
 }
 
 // What the gradients need of a row, in float64.

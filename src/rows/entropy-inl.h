@@ -47,6 +47,7 @@ class EntropySearch {
   using D = RowTag<double>;
   using V = hn::Vec<D>;
 
+  HWY_INLINE EntropySearch() = default;
   // The target lies inside (log_ties, log_n).
   HWY_INLINE EntropySearch(V target, V log_ties, V log_n)
       : target_(target),
@@ -84,7 +85,8 @@ class EntropySearch {
     // For log(r), s = (r - 1) / (r + 1): 2 s + 2 s^3/3 + 2 s^5/5 is enough where the step's own order is three.
     const V ratio = hn::Div(hn::Sub(rest, goal_), hn::Add(rest, goal_)), ratio2 = hn::Mul(ratio, ratio);
     V f = hn::Mul(hn::Add(ratio, ratio), hn::MulAdd(hn::MulAdd(hn::Set(d, 0.2), ratio2, hn::Set(d, 1.0 / 3)), ratio2, one));
-    if (!hn::AllTrue(d, hn::Lt(ratio2, hn::Set(d, 0.1)))) f = Log(d, hn::Div(rest, goal_));
+    const auto close = hn::Lt(ratio2, hn::Set(d, 0.1));
+    if (!hn::AllTrue(d, close)) f = hn::IfThenElse(close, f, Log(d, hn::Div(rest, goal_)));
     residual_ = f;
     const V slope = hn::Div(rest, v);  // 1 over that of f
     const V curvature = hn::Div(hn::Mul(hn::Add(hn::IfThenElse(near_n_, hn::Add(v, v), v), third), slope), v);
@@ -257,7 +259,7 @@ struct RowSurvey {
 };
 
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE RowSurvey<T> Survey(D d, const T* x, size_t n, T max) {
+HWY_NOINLINE RowSurvey<T> Survey(D d, const T* x, size_t n, T max) {
   const auto absent = hn::Set(d, -std::numeric_limits<T>::infinity()), top = hn::Set(d, max), one = hn::Set(d, T(1));
   auto least = top;
   double sums[4];
@@ -279,7 +281,7 @@ HWY_INLINE RowSurvey<T> Survey(D d, const T* x, size_t n, T max) {
 // gamma of a row of scores with a finite maximum, all in float64: for any scores there are. e has room for n and takes
 // exp(gamma (x - max)), `sum` their sum.
 template <class T>
-HWY_INLINE GammaOfRow FindGammaWide(const RowSurvey<T>& row, const T* x, size_t n, EntropyTarget target, GammaLimits limits,
+HWY_NOINLINE GammaOfRow FindGammaWide(const RowSurvey<T>& row, const T* x, size_t n, EntropyTarget target, GammaLimits limits,
                                     double* e, double* sum) {
   const RowTag<double> d;
   using V = hn::Vec<RowTag<double>>;
@@ -326,12 +328,19 @@ class ExpOfGamma {
   using V = hn::Vec<D>;
 
   HWY_INLINE explicit ExpOfGamma(double gamma) {
-    const D d;
+    float high, low;
+    Split(gamma, &high, &low);
+    high_ = hn::Set(D(), high);
+    low_ = hn::Set(D(), low);
+  }
+  // A gamma for each lane, as Split has it.
+  HWY_INLINE ExpOfGamma(V high, V low) : high_(high), low_(low) {}
+
+  // gamma log2(e) = high + low, rounded towards 0: a little less rounds to no more.
+  static HWY_INLINE void Split(double gamma, float* high, float* low) {
     const double c = gamma * 0x1.71547652b82fep+0;
-    float high = static_cast<float>(c);
-    if (static_cast<double>(high) > c) high = std::nextafter(high, 0.0f);
-    high_ = hn::Set(d, high);
-    low_ = hn::Set(d, static_cast<float>(c - static_cast<double>(high)));
+    *high = static_cast<float>(c * (1 - 0x1p-24));
+    *low = static_cast<float>(c - static_cast<double>(*high));
   }
 
   // For z gamma > -87, where the result is a normal number.
@@ -374,7 +383,7 @@ inline constexpr double kNearReach = 69;
 // One accumulator for each sum and lane, as few registers as there are, takes 16 terms before it is added in float64; the
 // order is that of 16 lanes on every target. What is found with these sums is confirmed with better ones.
 template <bool kFar>
-HWY_INLINE void MomentsNarrow(const float* x, size_t n, float shift, double& gamma, double (&sums)[4]) {
+HWY_NOINLINE void MomentsNarrow(const float* x, size_t n, float shift, double& gamma, double (&sums)[4]) {
   const RowTag<float> d;
   using V = hn::Vec<RowTag<float>>;
   constexpr size_t N = hn::MaxLanes(RowTag<float>());
@@ -413,11 +422,11 @@ HWY_INLINE void MomentsNarrow(const float* x, size_t n, float shift, double& gam
 
 // p = factor e, and the sums of e and e a. kFar: gamma z may be below -69: where p would be no normal number it is 0.
 template <bool kFar>
-HWY_INLINE void WriteNarrow(const float* x, size_t n, float shift, double gamma, double factor, float* p, double (&sums)[2]) {
+HWY_NOINLINE void WriteNarrow(const float* x, size_t n, float shift, double gamma, double factor, float* p, double (&sums)[2]) {
   const RowTag<float> d;
   using V = hn::Vec<RowTag<float>>;
-  // factor e = 2^-126, and a little more: log factor >= -log n.
-  const double reach = 87.3 + LogOf(factor);
+  // factor e = 2^-126 = exp(-87.3365).
+  const double reach = 87.336 + LogOf(factor);
   const V top = hn::Set(d, shift), scale = hn::Set(d, static_cast<float>(factor));
   const V lowest = hn::Set(d, static_cast<float>(-reach / gamma));
   const ExpOfGamma exp(gamma);
@@ -457,7 +466,7 @@ struct Condensed {
 
 // Packs x - shift for the scores x >= least, at most `most` of them and a vector more; returns how many there are, or what
 // made it more than `most`. `lowest` becomes the least of all scores.
-HWY_INLINE size_t PackAbove(const float* x, size_t n, float least, float shift, size_t most, float* packed, float* lowest) {
+inline HWY_NOINLINE size_t PackAbove(const float* x, size_t n, float least, float shift, size_t most, float* packed, float* lowest) {
   const RowTag<float> d;
   const auto limit = hn::Set(d, least), top = hn::Set(d, shift);
   auto min = top;
@@ -488,7 +497,7 @@ HWY_INLINE float MiddleOf16(const float* v) {
 // A long row condensed, and its survey. A sample of every 16th score or fewer, in vectors of 16, stands for the bulk. The
 // threshold of the top is the median of the 16 maxima that the sample's columns have: with m scores in a column about
 // 0.7 / m of the row is above. Empty where that is more than a quarter of the row.
-HWY_INLINE Condensed Condense(const float* x, size_t n, float max, float* memory, RowSurvey<float>* row) {
+inline HWY_NOINLINE Condensed Condense(const float* x, size_t n, float max, float* memory, RowSurvey<float>* row) {
   const RowTag<float> d;
   constexpr size_t N = hn::MaxLanes(RowTag<float>());
   constexpr float kAbsent = -std::numeric_limits<float>::infinity();
@@ -577,7 +586,7 @@ inline constexpr size_t kLongRow = 8192;
 //
 // What costs is a pass over the row. gamma is therefore found on a few scores first; then comes one pass for the moments,
 // whose third order step leaves the third power of what was wrong, and one that writes p and confirms its entropy.
-HWY_INLINE GammaOfRow FindGammaNarrow(const RowSurvey<float>& row, const Condensed& few, const float* x, size_t n,
+inline HWY_NOINLINE GammaOfRow FindGammaNarrow(const RowSurvey<float>& row, const Condensed& few, const float* x, size_t n,
                                       EntropyTarget target, float* p) {
   const RowTag<float> d;
   constexpr double kLeast = 0x1p-30, kMost = 0x1p30;
@@ -594,8 +603,8 @@ HWY_INLINE GammaOfRow FindGammaNarrow(const RowSurvey<float>& row, const Condens
     });
   };
   double goal = target.low, sums[2];
-  const double range = row.least == -std::numeric_limits<float>::infinity() ? std::numeric_limits<double>::infinity()
-                                                                            : static_cast<double>(row.max - row.least);
+  const bool all_finite = row.finite == static_cast<double>(n);
+  const double range = all_finite ? static_cast<double>(row.max - row.least) : std::numeric_limits<double>::infinity();
   const auto write = [&](double gamma, double factor) HWY_ATTR {
     gamma* range < kNearReach ? WriteNarrow<false>(x, n, row.max, gamma, factor, p, sums)
                               : WriteNarrow<true>(x, n, row.max, gamma, factor, p, sums);
@@ -617,7 +626,6 @@ HWY_INLINE GammaOfRow FindGammaNarrow(const RowSurvey<float>& row, const Condens
     at = ApproachRoot(goal, log_ties, log_n, at.gamma, 0.03, 12, [&](double& g, double(&m)[4]) HWY_ATTR { few.Moments(g, m); });
   }
   if (!(at.gamma > kLeast && at.gamma < kMost)) return fails;
-  const double scale = HWY_MAX(1.0, goal);
   at = ApproachRoot(goal, log_ties, log_n, at.gamma, 0.1, 20, [&](double& g, double(&m)[4]) HWY_ATTR {
     g* range < kNearReach ? MomentsNarrow<false>(x, n, row.max, g, m) : MomentsNarrow<true>(x, n, row.max, g, m);
   });
