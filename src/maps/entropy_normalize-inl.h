@@ -150,7 +150,7 @@ class EntropyShortRows {
         hn::Store(search[s].Next(hn::Load(d64, gamma_ + r), at), d64, next + r);
         hn::Store(search[s].entropy(), d64, entropy + r);
       }
-      for (size_t r = 0; r < count_; ++r) done[r] |= std::abs(entropy[r] - goal[r]) <= 1e-7 * HWY_MAX(1.0, 2 * goal[r]);
+      for (size_t r = 0; r < count_; ++r) done[r] |= std::abs(entropy[r] - goal[r]) <= NarrowTolerance(goal[r], 1);
     }
     for (size_t g = 0; g < groups_; ++g) {
       HWY_ALIGN float inverse[16];
@@ -192,7 +192,7 @@ class EntropyShortRows {
       const double gamma = gamma_[g * kGroup + r];
       ExpOfGamma::Split(gamma, high + r, low + r);
       factor[r] = static_cast<float>(gamma);
-      lowest[r] = static_cast<float>(-87.336 / gamma);
+      lowest[r] = static_cast<float>(-kSmallestNormal / gamma);
     }
     const ShortRows<float>& rows = rows_[g];
     const ExpOfGamma exp(rows.Spread(high), rows.Spread(low));

@@ -282,7 +282,7 @@ HWY_NOINLINE RowSurvey<T> Survey(D d, const T* x, size_t n, T max) {
 // exp(gamma (x - max)), `sum` their sum.
 template <class T>
 HWY_NOINLINE GammaOfRow FindGammaWide(const RowSurvey<T>& row, const T* x, size_t n, EntropyTarget target, GammaLimits limits,
-                                    double* e, double* sum) {
+                                      double* e, double* sum) {
   const RowTag<double> d;
   using V = hn::Vec<RowTag<double>>;
   const WideScores<T> relative(row.max, row.least);
@@ -374,6 +374,16 @@ class ExpOfGamma {
   V high_, low_;
 };
 
+// 2^-126 = exp(-87.33654...).
+inline constexpr double kSmallestNormal = 87.33654;
+
+// From here on a row is condensed before its first pass.
+inline constexpr size_t kLongRow = 8192;
+
+// The error of the entropy that will do in float32, of what the contract allows: a fifth, so that large entries keep their
+// last digits; half where another pass would cost much and entries are small.
+HWY_INLINE double NarrowTolerance(double goal, size_t n) { return (n < kLongRow ? 2e-7 : 5e-7) * HWY_MAX(1.0, goal); }
+
 // The largest |gamma z| there may be for MomentsNarrow and WriteNarrow to leave out the comparison with their bounds.
 inline constexpr double kNearReach = 69;
 
@@ -425,8 +435,8 @@ template <bool kFar>
 HWY_NOINLINE void WriteNarrow(const float* x, size_t n, float shift, double gamma, double factor, float* p, double (&sums)[2]) {
   const RowTag<float> d;
   using V = hn::Vec<RowTag<float>>;
-  // factor e = 2^-126 = exp(-87.3365).
-  const double reach = 87.336 + LogOf(factor);
+  // factor e = 2^-126.
+  const double reach = kSmallestNormal + LogOf(factor);
   const V top = hn::Set(d, shift), scale = hn::Set(d, static_cast<float>(factor));
   const V lowest = hn::Set(d, static_cast<float>(-reach / gamma));
   const ExpOfGamma exp(gamma);
@@ -466,7 +476,8 @@ struct Condensed {
 
 // Packs x - shift for the scores x >= least, at most `most` of them and a vector more; returns how many there are, or what
 // made it more than `most`. `lowest` becomes the least of all scores.
-inline HWY_NOINLINE size_t PackAbove(const float* x, size_t n, float least, float shift, size_t most, float* packed, float* lowest) {
+inline HWY_NOINLINE size_t PackAbove(const float* x, size_t n, float least, float shift, size_t most, float* packed,
+                                     float* lowest) {
   const RowTag<float> d;
   const auto limit = hn::Set(d, least), top = hn::Set(d, shift);
   auto min = top;
@@ -578,16 +589,13 @@ HWY_INLINE Approach ApproachRoot(double goal, double log_ties, double log_n, dou
   }
 }
 
-// From here on a row is condensed before its first pass.
-inline constexpr size_t kLongRow = 8192;
-
 // gamma of a row in float32, with sums in float64, where no difference of scores overflows and gamma stays in float32's
 // range; kInvalid elsewhere. p takes the distribution; it is not x. memory: n + 96 numbers.
 //
 // What costs is a pass over the row. gamma is therefore found on a few scores first; then comes one pass for the moments,
 // whose third order step leaves the third power of what was wrong, and one that writes p and confirms its entropy.
 inline HWY_NOINLINE GammaOfRow FindGammaNarrow(const RowSurvey<float>& row, const Condensed& few, const float* x, size_t n,
-                                      EntropyTarget target, float* p) {
+                                               EntropyTarget target, float* p) {
   const RowTag<float> d;
   constexpr double kLeast = 0x1p-30, kMost = 0x1p30;
   const GammaOfRow fails = {0, 0, EntropyStatus::kInvalid, 0};
@@ -636,7 +644,7 @@ inline HWY_NOINLINE GammaOfRow FindGammaNarrow(const RowSurvey<float>& row, cons
     write(at.gamma, factor);
     const double mean = sums[1] / sums[0], log_sum = LogOf(sums[0]), entropy = log_sum - mean, excess = entropy - goal;
     TRACE("   B g %.8g excess %.3g total-1 %.3g v %.4g\n", at.gamma, excess, sums[0] * factor - 1, at.variance);
-    if (std::abs(excess) <= 3e-7 * HWY_MAX(1.0, 2 * goal)) {
+    if (std::abs(excess) <= NarrowTolerance(goal, n)) {
       const double total = sums[0] * factor;
       if (std::abs(total - 1) > 1e-7) scale_by(1 / total);
       return {at.gamma, entropy, EntropyStatus::kOk, 0};
