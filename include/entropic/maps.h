@@ -132,7 +132,7 @@ struct MinPSoftmax {
 };
 
 struct EntropyNormalize {
-  std::optional<double> entropy, perplexity;  // exactly one
+  std::optional<double> entropy = {}, perplexity = {};  // exactly one
 
   static constexpr Description kDescription = {
       .name = "entropy_normalize",
@@ -161,7 +161,7 @@ struct EntropyNormalize {
 };
 
 struct EntropyClip {
-  std::optional<double> min_entropy, max_entropy;
+  std::optional<double> min_entropy = {}, max_entropy = {};
 
   static constexpr Description kDescription = {
       .name = "entropy_clip",

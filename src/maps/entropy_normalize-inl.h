@@ -47,7 +47,7 @@ HWY_NOINLINE void EntropyRow(D d, EntropyTarget target, const T* x, size_t n, T 
     if (n >= kLongRow) few = Condense(x, n, max, memory + n, &row);
     if (few.top_count == 0) row = Survey(d, x, n, max);
     if (!row.nan && row.least < max && target.low < LogOf(row.finite) && target.high > LogOf(row.ties) &&
-        FindGammaNarrow(row, few, x, n, target, out).status == EntropyStatus::kOk) {
+        FindGammaNarrow(row, few, x, n, target, out).status == GammaStatus::kOk) {
       if (p == x) std::memcpy(p, memory, n * sizeof(T));
       return;
     }
@@ -245,19 +245,21 @@ HWY_INLINE void MapShortRows(const EntropyClip& op, const hn::Vec<RowTag<float>>
 // What the gradients need of a row, in float64.
 struct EntropyGradient {
   double gamma;           // times 2^exponent of the relative scores
-  double mean_z, mean_g;  // under p
+  double mean_z, mean_g;  // under p, of g less that at the maximum
+  double top_g;           // g there
   double slope;           // the regression of g on gamma z: -d <g, p> / d H
   bool fixed;             // p does not change with x: the target is out of reach, or the scores are equal
 };
 
 // gamma is the regression of log p on z under p: a rounding of p changes it by eps / sd(log p), which is as well as p knows
-// it. Means first, then centred products: the scores may lie far from 0 against their spread. log p waits in scratch.
+// it. Means first, then centred products: the scores may lie far from 0 against their spread. Where nearly all mass is at the
+// maximum, z and g relative to it keep the digits of the little that remains. log p waits in scratch.
 template <class T>
-HWY_INLINE EntropyGradient GradientOf(const WideScores<T>& relative, const T* x, const T* p, const T* g, size_t n,
+HWY_INLINE EntropyGradient GradientOf(const WideScores<T>& relative, const T* x, const T* p, const T* g, size_t n, double top_g,
                                       double* scratch) {
   const RowTag<double> d;
   using V = hn::Vec<RowTag<double>>;
-  const V zero = hn::Zero(d);
+  const V zero = hn::Zero(d), shift_g = hn::Set(d, top_g);
   const auto z_of = [&](size_t i, size_t count, hn::Mask<RowTag<double>> absent)
                         HWY_ATTR { return hn::IfThenZeroElse(absent, relative(LoadWide(x + i, count, T(0)))); };
   double means[4];
@@ -269,7 +271,7 @@ HWY_INLINE EntropyGradient GradientOf(const WideScores<T>& relative, const T* x,
     terms[0] = pi;
     terms[1] = hn::Mul(pi, z_of(i, count, absent));
     terms[2] = hn::Mul(pi, log_p);
-    terms[3] = hn::IfThenZeroElse(absent, hn::Mul(pi, LoadWide(g + i, count, T(0))));
+    terms[3] = hn::IfThenZeroElse(absent, hn::Mul(pi, hn::Sub(LoadWide(g + i, count, T(0)), shift_g)));
   });
   const double mean_z = means[1] / means[0], mean_log = means[2] / means[0], mean_g = means[3] / means[0];
   const V center_z = hn::Set(d, mean_z), center_log = hn::Set(d, mean_log), center_g = hn::Set(d, mean_g);
@@ -281,10 +283,10 @@ HWY_INLINE EntropyGradient GradientOf(const WideScores<T>& relative, const T* x,
     const V weighted = hn::IfThenZeroElse(absent, hn::Mul(pi, z));
     terms[0] = hn::Mul(weighted, z);
     terms[1] = hn::Mul(weighted, hn::Sub(LoadUpTo(d, scratch + i, count, 0.0), center_log));
-    terms[2] = hn::IfThenZeroElse(absent, hn::Mul(weighted, hn::Sub(LoadWide(g + i, count, T(0)), center_g)));
+    terms[2] = hn::IfThenZeroElse(absent, hn::Mul(weighted, hn::Sub(hn::Sub(LoadWide(g + i, count, T(0)), shift_g), center_g)));
   });
   const double gamma = products[1] / products[0];
-  return {gamma, mean_z, mean_g, products[2] / products[0] / gamma, !(products[0] > 0)};
+  return {gamma, mean_z, mean_g, top_g, products[2] / products[0] / gamma, !(products[0] > 0)};
 }
 
 // The smallest and largest p > 0, and the smallest score that has one.
@@ -308,6 +310,15 @@ HWY_INLINE SupportRange<T> RangeOfSupport(D d, const T* x, const T* p, size_t n)
   return {FoldLanes(d, least_p, min), FoldLanes(d, most_p, max), FoldLanes(d, least_x, min)};
 }
 
+// g at the first score that equals the maximum.
+template <class T>
+HWY_INLINE double GradientAtMax(const T* x, const T* g, size_t n, T max) {
+  for (size_t i = 0; i < n; ++i) {
+    if (x[i] == max) return static_cast<double>(g[i]);
+  }
+  return 0;
+}
+
 // dx = gamma p ((g - mean g) - slope gamma (z - mean z)).
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void EntropyVjpRow(D d, const T* x, const T* p, const T* g, size_t n, T* dx, double* scratch) {
@@ -318,14 +329,14 @@ HWY_INLINE void EntropyVjpRow(D d, const T* x, const T* p, const T* g, size_t n,
   const T max = RowMax(d, x, n);
   if (!(range.least_p < range.most_p) || !(range.least_x < max)) return FillRow(d, T(0), n, dx);
   const WideScores<T> relative(max, range.least_x);
-  const EntropyGradient row = GradientOf(relative, x, p, g, n, scratch);
+  const EntropyGradient row = GradientOf(relative, x, p, g, n, GradientAtMax(x, g, n, max), scratch);
   if (row.fixed) return FillRow(d, T(0), n, dx);
   const V gamma = hn::Set(d64, row.gamma), slope = hn::Set(d64, row.slope * row.gamma);
-  const V mean_z = hn::Set(d64, row.mean_z), mean_g = hn::Set(d64, row.mean_g);
+  const V mean_z = hn::Set(d64, row.mean_z), mean_g = hn::Set(d64, row.mean_g), top_g = hn::Set(d64, row.top_g);
   ForEachVector(d64, n, [&](size_t i, size_t count) HWY_ATTR {
     const V pi = LoadWide(p + i, count, T(0));
     const V z = hn::Sub(relative(LoadWide(x + i, count, T(0))), mean_z);
-    const V rest = hn::NegMulAdd(slope, z, hn::Sub(LoadWide(g + i, count, T(0)), mean_g));
+    const V rest = hn::NegMulAdd(slope, z, hn::Sub(hn::Sub(LoadWide(g + i, count, T(0)), top_g), mean_g));
     const V v = relative.Scale(hn::Mul(gamma, hn::Mul(pi, rest)));
     StoreUpTo(hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d64)), v), d64, count, scratch + i);
   });
@@ -339,7 +350,7 @@ HWY_INLINE double EntropyTargetVjpRow(D d, const T* x, const T* p, const T* g, s
   const SupportRange<T> range = RangeOfSupport(d, x, p, n);
   const T max = RowMax(d, x, n);
   if (!(range.least_p < range.most_p) || !(range.least_x < max)) return 0;
-  const EntropyGradient row = GradientOf(WideScores<T>(max, range.least_x), x, p, g, n, scratch);
+  const EntropyGradient row = GradientOf(WideScores<T>(max, range.least_x), x, p, g, n, GradientAtMax(x, g, n, max), scratch);
   return row.fixed ? 0 : -row.slope;
 }
 

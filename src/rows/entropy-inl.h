@@ -19,16 +19,9 @@
 #endif
 #include <limits>
 
+#include "entropic/entropy_control.h"
 #include "src/rows/exp_log-inl.h"
 #include "src/rows/reduce-inl.h"
-
-#ifndef ENTROPIC_ROWS_ENTROPY_STATUS_
-#define ENTROPIC_ROWS_ENTROPY_STATUS_
-namespace entropic {
-// How a row met a target.
-enum class EntropyStatus { kOk, kClampedLow, kClampedHigh, kConstant, kInvalid };
-}  // namespace entropic
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic {
@@ -197,7 +190,7 @@ struct GammaLimits {
 
 struct GammaOfRow {
   double gamma, entropy;
-  EntropyStatus status;
+  GammaStatus status;
   int evaluations;
 };
 
@@ -221,7 +214,7 @@ HWY_INLINE GammaOfRow FindGamma(EntropyTarget target, GammaLimits limits, Entrop
     evaluate(one, sums);
     ++used;
     const double entropy = LogOf(sums[0]) - sums[1] / sums[0];
-    if (entropy >= target.low && entropy <= target.high) return {one, entropy, EntropyStatus::kOk, used};
+    if (entropy >= target.low && entropy <= target.high) return {one, entropy, GammaStatus::kOk, used};
     if (entropy > target.high) goal = target.high;
   }
   const double scale = HWY_MAX(1.0, goal);
@@ -237,13 +230,13 @@ HWY_INLINE GammaOfRow FindGamma(EntropyTarget target, GammaLimits limits, Entrop
     const double next = hn::GetLane(search.Next(hn::Set(d, gamma), at));
     const double entropy = hn::GetLane(search.entropy());
     const double error = std::abs(entropy - goal) / scale;
-    const auto result = [&](EntropyStatus status) { return GammaOfRow{gamma, entropy, status, used}; };
+    const auto result = [&](GammaStatus status) { return GammaOfRow{gamma, entropy, status, used}; };
     if (error <= tolerance.met || (error <= tolerance.noise && last <= tolerance.near) || used >= limits.evaluations ||
         next == gamma) {
-      return result(EntropyStatus::kOk);
+      return result(GammaStatus::kOk);
     }
-    if (gamma >= limits.high && entropy > goal) return result(EntropyStatus::kClampedLow);
-    if (gamma <= limits.low && entropy < goal) return result(EntropyStatus::kClampedHigh);
+    if (gamma >= limits.high && entropy > goal) return result(GammaStatus::kClampedLow);
+    if (gamma <= limits.low && entropy < goal) return result(GammaStatus::kClampedHigh);
     last = error;
     gamma = next;
   }
@@ -598,7 +591,7 @@ inline HWY_NOINLINE GammaOfRow FindGammaNarrow(const RowSurvey<float>& row, cons
                                                EntropyTarget target, float* p) {
   const RowTag<float> d;
   constexpr double kLeast = 0x1p-30, kMost = 0x1p30;
-  const GammaOfRow fails = {0, 0, EntropyStatus::kInvalid, 0};
+  const GammaOfRow fails = {0, 0, GammaStatus::kInvalid, 0};
   const float lowest = row.least == -std::numeric_limits<float>::infinity() ? 0 : row.least;
   if (n > size_t{1} << 18 || !(row.max - lowest <= std::numeric_limits<float>::max()) || !(row.variance < 0x1p60) ||
       !(row.variance > 0x1p-60)) {
@@ -622,7 +615,7 @@ inline HWY_NOINLINE GammaOfRow FindGammaNarrow(const RowSurvey<float>& row, cons
     const double entropy = LogOf(sums[0]) - sums[1] / sums[0];
     if (entropy >= target.low && entropy <= target.high) {
       scale_by(1 / sums[0]);
-      return {1, entropy, EntropyStatus::kOk, 1};
+      return {1, entropy, GammaStatus::kOk, 1};
     }
     if (entropy > target.high) goal = target.high;
   }
@@ -647,7 +640,7 @@ inline HWY_NOINLINE GammaOfRow FindGammaNarrow(const RowSurvey<float>& row, cons
     if (std::abs(excess) <= NarrowTolerance(goal, n)) {
       const double total = sums[0] * factor;
       if (std::abs(total - 1) > 1e-7) scale_by(1 / total);
-      return {at.gamma, entropy, EntropyStatus::kOk, 0};
+      return {at.gamma, entropy, GammaStatus::kOk, 0};
     }
     const double step = excess / at.variance;
     if (!(std::abs(step) < 0.5)) return fails;
