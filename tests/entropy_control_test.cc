@@ -145,7 +145,7 @@ void check_generated_rows(unsigned seed, int rows) {
     }
     constexpr double kLeast = std::numeric_limits<T>::min() * 1e9, kMost = std::numeric_limits<T>::max() / 1e9;
     if (!(size > kLeast && size < kMost)) continue;
-    ASSERT_LE(std::abs(sum), 8 * std::numeric_limits<T>::epsilon() * size)
+    ASSERT_LE(std::abs(sum), 32 * std::numeric_limits<T>::epsilon() * size)
         << "row " << row << " n " << n << " target " << target;
     if (!(length > kLeast && length < kMost)) continue;
     ASSERT_LE(std::abs(product), 64 * std::numeric_limits<T>::epsilon() * length)

@@ -124,7 +124,7 @@ class EntropyShortRows {
       const V64 finite = hn::Load(d64, survey[0] + r), mean = hn::Div(hn::Load(d64, survey[2] + r), finite);
       const V64 variance = hn::NegMulAdd(mean, mean, hn::Div(hn::Load(d64, survey[3] + r), finite));
       search[s] = EntropySearch(hn::Load(d64, goal + r), hn::Load(d64, log_ties + r), hn::Load(d64, log_n + r));
-      hn::Store(search[s].Start(variance), d64, next + r);
+      hn::Store(search[s].Start(variance, hn::Zero(d64)), d64, next + r);
     }
     // What stays out of reach of so many evaluations is done alone.
     for (int evaluations = 0; evaluations < 20; ++evaluations) {

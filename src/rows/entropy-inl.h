@@ -49,10 +49,21 @@ class EntropySearch {
         near_n_(hn::Lt(hn::Sub(log_n, target), hn::Sub(target, log_ties))),
         goal_(hn::IfThenElse(near_n_, hn::Sub(log_n, target), hn::Sub(target, log_ties))) {}
 
-  // The first gamma to try, for scores of this variance.
-  HWY_INLINE V Start(V variance) const {
+  // The first gamma to try, for scores of these cumulants: where log n - H = gamma^2 variance / 2 + gamma^3 third / 3, the
+  // beginning of its series, if the long tail is above and matters; by the variance alone otherwise.
+  HWY_INLINE V Start(V variance, V third) const {
     const D d;
-    return hn::Sqrt(hn::Div(hn::Mul(hn::Set(d, 2.0), hn::Sub(log_n_, target_)), variance));
+    const V one = hn::Set(d, 1.0), distance = hn::Sub(log_n_, target_);
+    const V by_variance = hn::Sqrt(hn::Div(hn::Add(distance, distance), variance));
+    // In units of that gamma: x^2 + c x^3 = 1.
+    const V cube = hn::Mul(hn::Mul(by_variance, by_variance), by_variance);
+    const V c = hn::Div(hn::Mul(third, cube), hn::Mul(hn::Set(d, 3.0), distance));
+    V x = hn::Div(one, hn::Sqrt(hn::Add(one, c)));
+    for (int i = 0; i < 2; ++i) {
+      const V slope = hn::Mul(x, hn::MulAdd(hn::Mul(hn::Set(d, 3.0), c), x, hn::Set(d, 2.0)));
+      x = hn::Sub(x, hn::Div(hn::MulSub(hn::Mul(x, x), hn::MulAdd(c, x, one), one), slope));
+    }
+    return hn::IfThenElse(hn::Gt(c, hn::Zero(d)), hn::Mul(by_variance, x), by_variance);
   }
 
   // Takes the sums of e, e a, e a^2, e a^3 at gamma; the entropy there is then entropy(). Returns the next gamma.
@@ -62,6 +73,7 @@ class EntropySearch {
     const V inverse = hn::Div(one, sums[0]);
     const V mean = hn::Mul(sums[1], inverse), square = hn::Mul(sums[2], inverse), cube = hn::Mul(sums[3], inverse);
     const V v = hn::NegMulAdd(mean, mean, square);
+    const V inverse_v = hn::Div(one, v);
     mean_ = mean, variance_ = v;
     const V third = third_ =
         hn::NegMulAdd(mean, hn::NegMulAdd(hn::Mul(two, mean), mean, hn::Mul(hn::Set(d, 3.0), square)), cube);
@@ -81,18 +93,22 @@ class EntropySearch {
     const auto close = hn::Lt(ratio2, hn::Set(d, 0.1));
     if (!hn::AllTrue(d, close)) f = hn::IfThenElse(close, f, Log(d, hn::Div(rest, goal_)));
     residual_ = f;
-    const V slope = hn::Div(rest, v);  // 1 over that of f
-    const V curvature = hn::Div(hn::Mul(hn::Add(hn::IfThenElse(near_n_, hn::Add(v, v), v), third), slope), v);
+    const V slope = hn::Mul(rest, inverse_v);  // 1 over that of f
+    const V curvature = hn::Mul(hn::Mul(hn::Add(hn::IfThenElse(near_n_, hn::Add(v, v), v), third), slope), inverse_v);
     const V signed_f = hn::IfThenElse(near_n_, hn::Neg(f), f);
     const V bend =
         hn::MulAdd(hn::Mul(hn::Set(d, 0.5), signed_f), hn::Add(curvature, hn::IfThenElse(near_n_, hn::Neg(one), one)), one);
     const V step = hn::Div(hn::Mul(signed_f, slope), hn::Max(hn::Min(bend, hn::Set(d, 3.0)), hn::Set(d, 0.3)));
-    // exp(step) to second order, all that a third order step needs.
+    // exp(step) to third order where it is small; what only grows with it elsewhere.
+    V scaled = hn::MulAdd(hn::MulAdd(hn::MulAdd(hn::Set(d, 1.0 / 6), step, hn::Set(d, 0.5)), step, one), step, one);
     const V size = hn::Abs(step);
-    const V grown = hn::MulAdd(hn::MulAdd(hn::Set(d, 0.5), size, one), size, one);
-    const V scaled = hn::Mul(gamma, hn::IfThenElse(hn::Gt(step, hn::Zero(d)), grown, hn::Div(one, grown)));
-    const V moved = hn::Mul(gamma, hn::Max(hn::Add(one, step), hn::Set(d, 0.1)));
-    const V next = hn::IfThenElse(near_n_, scaled, moved);
+    const auto small = hn::Lt(size, one);
+    if (!hn::AllTrue(d, small)) {
+      const V grown = hn::MulAdd(hn::MulAdd(hn::Set(d, 0.5), size, one), size, one);
+      scaled = hn::IfThenElse(small, scaled, hn::IfThenElse(hn::Gt(step, hn::Zero(d)), grown, hn::Div(one, grown)));
+    }
+    const V moved = hn::Max(hn::Add(one, step), hn::Set(d, 0.1));
+    const V next = hn::Mul(gamma, hn::IfThenElse(near_n_, scaled, moved));
 
     // Outside the bracket, or NaN, or too slow: halve it, in log gamma, or look for its end.
     ++steps_;
@@ -205,7 +221,7 @@ struct EntropyTolerance {
 
 template <class Evaluate>
 HWY_INLINE GammaOfRow FindGamma(EntropyTarget target, GammaLimits limits, EntropyTolerance tolerance, double log_ties,
-                                double log_n, double variance, double one, Evaluate&& evaluate) {
+                                double log_n, double variance, double third, double one, Evaluate&& evaluate) {
   const RowTag<double> d;
   using V = hn::Vec<RowTag<double>>;
   double sums[4], goal = target.low;
@@ -219,7 +235,7 @@ HWY_INLINE GammaOfRow FindGamma(EntropyTarget target, GammaLimits limits, Entrop
   }
   const double scale = HWY_MAX(1.0, goal);
   EntropySearch search(hn::Set(d, goal), hn::Set(d, log_ties), hn::Set(d, log_n));
-  double gamma = hn::GetLane(search.Start(hn::Set(d, variance)));
+  double gamma = hn::GetLane(search.Start(hn::Set(d, variance), hn::Set(d, third)));
   double last = std::numeric_limits<double>::infinity();
   for (;;) {
     // The limits are normal numbers: 0 or NaN becomes one of them.
@@ -242,12 +258,41 @@ HWY_INLINE GammaOfRow FindGamma(EntropyTarget target, GammaLimits limits, Entrop
   }
 }
 
+// sums[k] = sum over the row of term k, for many k: one accumulator for each sum and lane, as few registers as there are,
+// takes 16 terms before it is added in float64, where Sums has four that take four each. The order is that of 16 lanes on
+// every target. visit(i, count, terms) as there; what it finds is a start, or is confirmed later.
+template <size_t K, class D, class Visit>
+HWY_INLINE void RoughSums(D d, size_t n, double (&sums)[K], Visit&& visit) {
+  using V = hn::Vec<D>;
+  constexpr size_t N = hn::MaxLanes(D());
+  Totals totals[K];
+  for (size_t base = 0; base < n; base += 256) {
+    const size_t rest = HWY_MIN(n - base, size_t{256});
+    for (size_t g = 0; g < 16 / N; ++g) {
+      V acc[K], terms[K];
+      for (size_t k = 0; k < K; ++k) acc[k] = hn::Zero(d);
+      size_t i = g * N;
+      for (; i + N <= rest; i += 16) {
+        visit(base + i, N, terms);
+        for (size_t k = 0; k < K; ++k) acc[k] = hn::Add(acc[k], terms[k]);
+      }
+      if (i < rest) {
+        visit(base + i, rest - i, terms);
+        const auto exists = hn::FirstN(d, rest - i);
+        for (size_t k = 0; k < K; ++k) acc[k] = hn::Add(acc[k], hn::IfThenElseZero(exists, terms[k]));
+      }
+      for (size_t k = 0; k < K; ++k) totals[k].Add(d, g, acc[k]);
+    }
+  }
+  for (size_t k = 0; k < K; ++k) sums[k] = totals[k].Fold();
+}
+
 // What a first sweep over a row with a finite maximum finds.
 template <class T>
 struct RowSurvey {
-  T max, least;         // of the finite scores
-  double finite, ties;  // how many there are, and how many equal the maximum
-  double variance;      // of the finite scores; not finite where their squares overflow T
+  T max, least;            // of the finite scores
+  double finite, ties;     // how many there are, and how many equal the maximum
+  double variance, third;  // central moments of the finite scores; not finite where powers overflow T
   bool nan;
 };
 
@@ -255,8 +300,8 @@ template <class D, class T = hn::TFromD<D>>
 HWY_NOINLINE RowSurvey<T> Survey(D d, const T* x, size_t n, T max) {
   const auto absent = hn::Set(d, -std::numeric_limits<T>::infinity()), top = hn::Set(d, max), one = hn::Set(d, T(1));
   auto least = top;
-  double sums[4];
-  Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
+  double sums[5];
+  RoughSums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
     const auto xi = LoadUpTo(d, x + i, count, max);
     const auto out = hn::Eq(xi, absent);
     const auto score = hn::IfThenElse(out, top, xi);
@@ -265,10 +310,17 @@ HWY_NOINLINE RowSurvey<T> Survey(D d, const T* x, size_t n, T max) {
     terms[1] = hn::Mul(terms[0], terms[0]);
     terms[2] = hn::IfThenZeroElse(out, one);
     terms[3] = hn::IfThenElseZero(hn::Eq(xi, top), one);
+    terms[4] = hn::Mul(terms[1], terms[0]);
   });
-  const double mean = sums[0] / sums[2];
+  const double mean = sums[0] / sums[2], square = sums[1] / sums[2];
   const T smallest = FoldLanes(d, least, [](auto a, auto b) HWY_ATTR { return hn::Min(a, b); });
-  return {max, smallest, sums[2], sums[3], sums[1] / sums[2] - mean * mean, sums[0] != sums[0]};
+  return {max,
+          smallest,
+          sums[2],
+          sums[3],
+          square - mean * mean,
+          sums[4] / sums[2] - mean * (3 * square - 2 * mean * mean),
+          sums[0] != sums[0]};
 }
 
 // gamma of a row of scores with a finite maximum, all in float64: for any scores there are. e has room for n and takes
@@ -280,14 +332,15 @@ HWY_NOINLINE GammaOfRow FindGammaWide(const RowSurvey<T>& row, const T* x, size_
   using V = hn::Vec<RowTag<double>>;
   const WideScores<T> relative(row.max, row.least);
   const V absent = hn::Set(d, -std::numeric_limits<double>::infinity());
-  double moments[2];
+  double moments[3];
   Sums(d, n, moments, [&](size_t i, size_t count, V* terms) HWY_ATTR {
     const V z = relative(LoadWide(x + i, count, row.max));
     terms[0] = hn::IfThenZeroElse(hn::Eq(z, absent), z);
     terms[1] = hn::Mul(terms[0], terms[0]);
+    terms[2] = hn::Mul(terms[1], terms[0]);
   });
-  const double mean = moments[0] / row.finite;
-  const double variance = moments[1] / row.finite - mean * mean;
+  const double mean = moments[0] / row.finite, square = moments[1] / row.finite;
+  const double variance = square - mean * mean, third = moments[2] / row.finite - mean * (3 * square - 2 * mean * mean);
   const ExpScaled<RowTag<double>> exp(d, 1);
   const auto evaluate = [&](double gamma, double(&sums)[4]) HWY_ATTR {
     const V factor = hn::Set(d, gamma), lowest = hn::Set(d, -800.0);
@@ -304,7 +357,7 @@ HWY_NOINLINE GammaOfRow FindGammaWide(const RowSurvey<T>& row, const T* x, size_
   };
   const double one = HWY_MIN(std::ldexp(1.0, relative.exponent), std::numeric_limits<double>::max());
   GammaOfRow found = FindGamma(target, limits.Scaled(relative.exponent), {2e-15, 1e-5, 2e-13}, LogOf(row.ties),
-                               LogOf(row.finite), variance, one, evaluate);
+                               LogOf(row.finite), variance, third, one, evaluate);
   found.gamma = std::ldexp(found.gamma, -relative.exponent);
   return found;
 }
@@ -382,45 +435,23 @@ inline constexpr double kNearReach = 69;
 
 // sums[k] = sum of e a^k for scores z = x - shift; gamma is rounded to what they are taken at. kFar: gamma z may be below -69:
 // there e is taken as 2^-100, nothing beside 1. Smaller ones have subnormal products, which slow the processor down.
-//
-// One accumulator for each sum and lane, as few registers as there are, takes 16 terms before it is added in float64; the
-// order is that of 16 lanes on every target. What is found with these sums is confirmed with better ones.
 template <bool kFar>
 HWY_NOINLINE void MomentsNarrow(const float* x, size_t n, float shift, double& gamma, double (&sums)[4]) {
   const RowTag<float> d;
   using V = hn::Vec<RowTag<float>>;
-  constexpr size_t N = hn::MaxLanes(RowTag<float>());
   const V top = hn::Set(d, shift), lowest = hn::Set(d, static_cast<float>(-kNearReach / gamma));
   const ExpOfGamma exp(gamma);
-  Totals totals[4];
-  const auto add = [&](V score, V* acc) HWY_ATTR {
-    V z = hn::Sub(score, top);
+  RoughSums(d, n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
+    V z = hn::Sub(LoadUpTo(d, x + i, count, shift), top);
     if constexpr (kFar) z = MaxKeepNaN(lowest, z);
-    const V e = exp.Rough(z);
-    const V first = hn::Mul(e, z), second = hn::Mul(first, z);
-    acc[0] = hn::Add(acc[0], e);
-    acc[1] = hn::Add(acc[1], first);
-    acc[2] = hn::Add(acc[2], second);
-    acc[3] = hn::MulAdd(second, z, acc[3]);
-  };
-  for (size_t base = 0; base < n; base += 256) {
-    const size_t rest = HWY_MIN(n - base, size_t{256});
-    for (size_t g = 0; g < 16 / N; ++g) {
-      V acc[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
-      size_t i = g * N;
-      for (; i + N <= rest; i += 16) add(hn::LoadU(d, x + base + i), acc);
-      if (i < rest) {
-        V last[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
-        add(LoadUpTo(d, x + base + i, rest - i, shift), last);
-        const auto exists = hn::FirstN(d, rest - i);
-        for (size_t k = 0; k < 4; ++k) acc[k] = hn::Add(acc[k], hn::IfThenElseZero(exists, last[k]));
-      }
-      for (size_t k = 0; k < 4; ++k) totals[k].Add(d, g, acc[k]);
-    }
-  }
+    terms[0] = exp.Rough(z);
+    terms[1] = hn::Mul(terms[0], z);
+    terms[2] = hn::Mul(terms[1], z);
+    terms[3] = hn::Mul(terms[2], z);
+  });
   gamma = exp.RoughGamma();
   double power = 1;
-  for (size_t k = 0; k < 4; ++k, power *= gamma) sums[k] = totals[k].Fold() * power;
+  for (size_t k = 0; k < 4; ++k, power *= gamma) sums[k] *= power;
 }
 
 // p = factor e, and the sums of e and e a. kFar: gamma z may be below -69: where p would be no normal number it is 0.
@@ -538,6 +569,7 @@ inline HWY_NOINLINE Condensed Condense(const float* x, size_t n, float max, floa
   const double mean = sums[2] / sums[1];
   row->max = max;
   row->variance = sums[3] / sums[1] - mean * mean;
+  row->third = 0;
   row->nan = sums[2] != sums[2];
   row->ties = 0;
   row->finite = static_cast<double>(n);
@@ -620,7 +652,9 @@ inline HWY_NOINLINE GammaOfRow FindGammaNarrow(const RowSurvey<float>& row, cons
     if (entropy > target.high) goal = target.high;
   }
   const double log_ties = LogOf(row.ties), log_n = LogOf(row.finite);
-  Approach at = {std::sqrt(2 * (log_n - goal) / row.variance), 0, 0, 0};
+  const auto all = [](double v) HWY_ATTR { return hn::Set(RowTag<double>(), v); };
+  const EntropySearch start(all(goal), all(log_ties), all(log_n));
+  Approach at = {hn::GetLane(start.Start(all(row.variance), all(row.third))), 0, 0, 0};
   TRACE("row n %zu goal %.6g start %.6g top %zu bulk %zu weight %g\n", n, goal, at.gamma, few.top_count, few.bulk_count,
         few.weight);
   if (few.top_count > 0) {
