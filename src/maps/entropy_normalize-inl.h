@@ -43,7 +43,7 @@ HWY_NOINLINE void EntropyRow(D d, EntropyTarget target, const T* x, size_t n, T 
   if constexpr (sizeof(T) == 4) {
     T* const memory = reinterpret_cast<T*>(workspace.scratch);
     T* const out = p == x ? memory : p;
-    Condensed few = {memory, 0, nullptr, 0, 0};
+    Condensed few = {memory + n, 0, nullptr, 0, 0};
     if (n >= kLongRow) few = Condense(x, n, max, memory + n, &row);
     if (few.top_count == 0) row = Survey(d, x, n, max);
     if (!row.nan && row.least < max && target.low < LogOf(row.finite) && target.high > LogOf(row.ties) &&

@@ -296,31 +296,42 @@ struct RowSurvey {
   bool nan;
 };
 
-template <class D, class T = hn::TFromD<D>>
-HWY_NOINLINE RowSurvey<T> Survey(D d, const T* x, size_t n, T max) {
+// kAbsent: there may be scores of -inf.
+template <bool kAbsent, class D, class T = hn::TFromD<D>>
+HWY_NOINLINE RowSurvey<T> SurveyRow(D d, const T* x, size_t n, T max) {
   const auto absent = hn::Set(d, -std::numeric_limits<T>::infinity()), top = hn::Set(d, max), one = hn::Set(d, T(1));
   auto least = top;
-  double sums[5];
+  double sums[kAbsent ? 5 : 4];
   RoughSums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
-    const auto xi = LoadUpTo(d, x + i, count, max);
-    const auto out = hn::Eq(xi, absent);
-    const auto score = hn::IfThenElse(out, top, xi);
-    least = hn::Min(score, least);
-    terms[0] = hn::Sub(score, top);
+    auto xi = LoadUpTo(d, x + i, count, max);
+    if constexpr (kAbsent) {
+      const auto out = hn::Eq(xi, absent);
+      xi = hn::IfThenElse(out, top, xi);
+      terms[4] = hn::IfThenElseZero(out, one);
+    }
+    least = hn::Min(xi, least);
+    terms[0] = hn::Sub(xi, top);
     terms[1] = hn::Mul(terms[0], terms[0]);
-    terms[2] = hn::IfThenZeroElse(out, one);
+    terms[2] = hn::Mul(terms[1], terms[0]);
     terms[3] = hn::IfThenElseZero(hn::Eq(xi, top), one);
-    terms[4] = hn::Mul(terms[1], terms[0]);
   });
-  const double mean = sums[0] / sums[2], square = sums[1] / sums[2];
+  const double out = kAbsent ? sums[kAbsent ? 4 : 0] : 0, finite = static_cast<double>(n) - out;
+  const double mean = sums[0] / finite, square = sums[1] / finite;
   const T smallest = FoldLanes(d, least, [](auto a, auto b) HWY_ATTR { return hn::Min(a, b); });
+  // The absent ones were counted as the maximum.
   return {max,
           smallest,
-          sums[2],
-          sums[3],
+          finite,
+          sums[3] - out,
           square - mean * mean,
-          sums[4] / sums[2] - mean * (3 * square - 2 * mean * mean),
+          sums[2] / finite - mean * (3 * square - 2 * mean * mean),
           sums[0] != sums[0]};
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE RowSurvey<T> Survey(D d, const T* x, size_t n, T max) {
+  const RowSurvey<T> row = SurveyRow<false>(d, x, n, max);
+  return row.least == -std::numeric_limits<T>::infinity() ? SurveyRow<true>(d, x, n, max) : row;
 }
 
 // gamma of a row of scores with a finite maximum, all in float64: for any scores there are. e has room for n and takes
@@ -651,7 +662,7 @@ inline HWY_NOINLINE GammaOfRow FindGammaNarrow(const RowSurvey<float>& row, cons
     }
     if (entropy > target.high) goal = target.high;
   }
-  const double log_ties = LogOf(row.ties), log_n = LogOf(row.finite);
+  const double log_ties = row.ties == 1 ? 0 : LogOf(row.ties), log_n = LogOf(row.finite);
   const auto all = [](double v) HWY_ATTR { return hn::Set(RowTag<double>(), v); };
   const EntropySearch start(all(goal), all(log_ties), all(log_n));
   Approach at = {hn::GetLane(start.Start(all(row.variance), all(row.third))), 0, 0, 0};
@@ -661,9 +672,26 @@ inline HWY_NOINLINE GammaOfRow FindGammaNarrow(const RowSurvey<float>& row, cons
     at = ApproachRoot(goal, log_ties, log_n, at.gamma, 0.03, 12, [&](double& g, double(&m)[4]) HWY_ATTR { few.Moments(g, m); });
   }
   if (!(at.gamma > kLeast && at.gamma < kMost)) return fails;
-  at = ApproachRoot(goal, log_ties, log_n, at.gamma, 0.1, 20, [&](double& g, double(&m)[4]) HWY_ATTR {
+  const auto all_scores = [&](double& g, double(&m)[4]) HWY_ATTR {
     g* range < kNearReach ? MomentsNarrow<false>(x, n, row.max, g, m) : MomentsNarrow<true>(x, n, row.max, g, m);
-  });
+  };
+  const double near = n < kLongRow ? 0.03 : 0.1;
+  at = ApproachRoot(goal, log_ties, log_n, at.gamma, near, few.top_count > 0 ? 20 : 1, all_scores);
+  if (!(at.residual <= near)) {
+    // What has less than e^-17 / n of the largest mass can wait for the end, if that is most of the row.
+    Condensed rest = {few.top, 0, nullptr, 0, 0};
+    const double reach = (log_n + 17) / at.gamma;
+    float lowest;
+    if (reach < 0.6 * range) {
+      rest.top_count = PackAbove(x, n, static_cast<float>(row.max - reach), row.max, n / 2, rest.top, &lowest);
+    }
+    if (rest.top_count > row.ties && rest.top_count <= n / 2) {
+      at = ApproachRoot(goal, log_ties, log_n, at.gamma, near, 20,
+                        [&](double& g, double(&m)[4]) HWY_ATTR { rest.Moments(g, m); });
+    } else {
+      at = ApproachRoot(goal, log_ties, log_n, at.gamma, near, 20, all_scores);
+    }
+  }
   const RowTag<double> d64;
   for (int tries = 0; tries < 6; ++tries) {
     if (!(at.gamma > kLeast && at.gamma < kMost)) return fails;
