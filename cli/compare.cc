@@ -27,8 +27,11 @@ std::string required_parameters(const entropic::Map& map) {
   std::string text;
   std::visit(
       [&]<class Op>(const Op& op) {
-        entropic::for_each_param<Op>([&](const auto& param) {
-          if (param.required) text += fmt::format("{}{} = {}", text.empty() ? "" : ", ", param.name, op.*param.member);
+        entropic::for_each_param<Op>([&]<class Value>(const entropic::Param<Op, Value>& param) {
+          // A word has a default, and what is optional may be left out.
+          if constexpr (std::is_arithmetic_v<Value>) {
+            if (param.required) text += fmt::format("{}{} = {}", text.empty() ? "" : ", ", param.name, op.*param.member);
+          }
         });
       },
       map);

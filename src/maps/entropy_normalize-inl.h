@@ -171,39 +171,55 @@ class EntropyShortRows {
     const V absent = hn::Set(D(), -kInfinity<float>), one = hn::Set(D(), 1.0f);
     for (size_t g = 0; g < groups_; ++g) {
       const V max = max_[g];
+      V least = hn::Zero(D());
       double sums[4][16];
       rows_[g].SumsInto<4>(masses_[g], sums, [&](V x, V* terms) HWY_ATTR {
         const auto finite = hn::Ne(x, absent);
+        const V z = hn::Sub(x, max);
+        least = hn::Min(z, least);
         terms[0] = hn::IfThenElseZero(finite, one);
         terms[1] = hn::IfThenElseZero(hn::Eq(x, max), one);
-        terms[2] = hn::IfThenElseZero(finite, hn::Sub(x, max));
+        terms[2] = hn::IfThenElseZero(finite, z);
         terms[3] = hn::Mul(terms[2], terms[2]);
       });
+      range_[g] = -FoldLanes(D(), least, [](auto a, auto b) HWY_ATTR { return hn::Min(a, b); });
       for (size_t k = 0; k < 4; ++k) {
         for (size_t r = 0; r < kGroup; ++r) survey[k][g * kGroup + r] = sums[k][r];
       }
     }
   }
 
-  // The masses of a group at gamma_, and their moments.
+  // The masses of a group at gamma_, and their moments. Where none comes near 2^-126, comparisons with that are left out; the
+  // results are the same.
+  HWY_INLINE void Evaluate(size_t g) {
+    double most = 0;
+    for (size_t r = 0; r < kGroup; ++r) most = HWY_MAX(most, gamma_[g * kGroup + r]);
+    most* range_[g] < kNearReach ? Evaluate<false>(g) : Evaluate<true>(g);
+  }
+
+  template <bool kFar>
   HWY_INLINE void Evaluate(size_t g) {
     HWY_ALIGN float high[16], low[16], factor[16], lowest[16];
     for (size_t r = 0; r < kGroup; ++r) {
       const double gamma = gamma_[g * kGroup + r];
       ExpOfGamma::Split(gamma, high + r, low + r);
       factor[r] = static_cast<float>(gamma);
-      lowest[r] = static_cast<float>(-kSmallestNormal / gamma);
+      if constexpr (kFar) lowest[r] = static_cast<float>(-kSmallestNormal / gamma);
     }
     const ShortRows<float>& rows = rows_[g];
     const ExpOfGamma exp(rows.Spread(high), rows.Spread(low));
-    const V scale = rows.Spread(factor), bound = rows.Spread(lowest), max = max_[g];
+    const V scale = rows.Spread(factor), bound = kFar ? rows.Spread(lowest) : scale, max = max_[g];
     double sums[4][16];
     rows.SumsInto<4>(masses_[g], sums, [&](V x, V* terms) HWY_ATTR {
       V z = hn::Sub(x, max);
-      const auto out = hn::Lt(z, bound);
-      z = MaxKeepNaN(bound, z);
+      if constexpr (kFar) {
+        const auto out = hn::Lt(z, bound);
+        z = MaxKeepNaN(bound, z);
+        terms[0] = hn::IfThenZeroElse(out, exp(z));
+      } else {
+        terms[0] = exp(z);
+      }
       const V a = hn::Mul(z, scale);
-      terms[0] = hn::IfThenZeroElse(out, exp(z));
       terms[1] = hn::Mul(terms[0], a);
       terms[2] = hn::Mul(terms[1], a);
       terms[3] = hn::Mul(terms[2], a);
@@ -229,6 +245,7 @@ class EntropyShortRows {
   const ShortRows<float>* rows_;
   size_t groups_, count_;
   ShortRows<float> masses_[kRows / kGroup];
+  double range_[kRows / kGroup];  // of the scores, infinite where one is absent
   HWY_ALIGN double gamma_[kStride], sums_[4][kStride] = {};
 };
 

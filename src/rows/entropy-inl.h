@@ -11,12 +11,6 @@
 #endif
 
 #include <cmath>
-#ifdef TR
-#include <cstdio>
-#define TRACE(...) fprintf(stderr, __VA_ARGS__)
-#else
-#define TRACE(...)
-#endif
 #include <limits>
 
 #include "entropic/entropy_control.h"
@@ -33,8 +27,8 @@ HWY_INLINE double LogOf(double x) { return hn::GetLane(Log(RowTag<double>(), hn:
 //
 // Newton's iteration on H itself is slow where H is nearly flat, and leaves the bracket. Near log n the distance log n - H
 // grows as gamma^2, near the entropy of the ties H falls as exp(-gamma): their logarithms are nearly straight lines, in
-// log gamma and in gamma. The nearer of the two, with Halley's third order step, needs 3 to 5 evaluations from the first
-// guess, which is exact for normal scores: H = log n - gamma^2 variance / 2. A bracket catches every other case.
+// log gamma and in gamma. The nearer of the two, with Halley's third order step, needs 2 to 5 evaluations from the first
+// guess, which is exact for many normal scores: H = log n - gamma^2 variance / 2. A bracket catches every other case.
 class EntropySearch {
  public:
   using D = RowTag<double>;
@@ -617,7 +611,6 @@ HWY_INLINE Approach ApproachRoot(double goal, double log_ties, double log_n, dou
     const V at[4] = {hn::Set(d, sums[0]), hn::Set(d, sums[1]), hn::Set(d, sums[2]), hn::Set(d, sums[3])};
     const double next = hn::GetLane(search.Next(hn::Set(d, gamma), at));
     const double residual = std::abs(hn::GetLane(search.residual()));
-    TRACE("   A g %.8g H %.9g f %.3g next %.8g\n", gamma, hn::GetLane(search.entropy()), residual, next);
     if (!(residual > near) || --evaluations == 0) {
       return {next, hn::GetLane(search.variance()), hn::GetLane(search.LogSumAfter(hn::Set(d, next / gamma - 1))), residual};
     }
@@ -626,7 +619,7 @@ HWY_INLINE Approach ApproachRoot(double goal, double log_ties, double log_n, dou
 }
 
 // gamma of a row in float32, with sums in float64, where no difference of scores overflows and gamma stays in float32's
-// range; kInvalid elsewhere. p takes the distribution; it is not x. memory: n + 96 numbers.
+// range; kInvalid elsewhere. p takes the distribution; it is not x. few.top has room for n numbers, or what is left of them.
 //
 // What costs is a pass over the row. gamma is therefore found on a few scores first; then comes one pass for the moments,
 // whose third order step leaves the third power of what was wrong, and one that writes p and confirms its entropy.
@@ -666,8 +659,6 @@ inline HWY_NOINLINE GammaOfRow FindGammaNarrow(const RowSurvey<float>& row, cons
   const auto all = [](double v) HWY_ATTR { return hn::Set(RowTag<double>(), v); };
   const EntropySearch start(all(goal), all(log_ties), all(log_n));
   Approach at = {hn::GetLane(start.Start(all(row.variance), all(row.third))), 0, 0, 0};
-  TRACE("row n %zu goal %.6g start %.6g top %zu bulk %zu weight %g\n", n, goal, at.gamma, few.top_count, few.bulk_count,
-        few.weight);
   if (few.top_count > 0) {
     at = ApproachRoot(goal, log_ties, log_n, at.gamma, 0.03, 12, [&](double& g, double(&m)[4]) HWY_ATTR { few.Moments(g, m); });
   }
@@ -698,7 +689,6 @@ inline HWY_NOINLINE GammaOfRow FindGammaNarrow(const RowSurvey<float>& row, cons
     const double factor = hn::GetLane(Exp(d64, hn::Set(d64, -at.log_sum)));
     write(at.gamma, factor);
     const double mean = sums[1] / sums[0], log_sum = LogOf(sums[0]), entropy = log_sum - mean, excess = entropy - goal;
-    TRACE("   B g %.8g excess %.3g total-1 %.3g v %.4g\n", at.gamma, excess, sums[0] * factor - 1, at.variance);
     if (std::abs(excess) <= NarrowTolerance(goal, n)) {
       const double total = sums[0] * factor;
       if (std::abs(total - 1) > 1e-7) scale_by(1 / total);
