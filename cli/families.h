@@ -34,12 +34,13 @@ std::string range_text(const entropic::Param<Op, Value>& param) {
   if constexpr (std::is_enum_v<Value>) {
     return fmt::format("{}", fmt::join(param.names, ", "));
   } else {
-    const bool bounded_below = param.above != std::numeric_limits<Bound>::lowest();
-    const bool bounded_above = param.up_to != std::numeric_limits<Bound>::max();
-    if (bounded_below && bounded_above) return fmt::format("above {}, at most {}", param.above, param.up_to);
-    if (bounded_below) return fmt::format("above {}", param.above);
-    if (bounded_above) return fmt::format("at most {}", param.up_to);
-    return "any number";
+    std::string text;
+    if (param.above != std::numeric_limits<Bound>::lowest()) text = fmt::format("above {}", param.above);
+    if (param.at_least != std::numeric_limits<Bound>::lowest()) text = fmt::format("at least {}", param.at_least);
+    if (param.up_to != std::numeric_limits<Bound>::max()) {
+      text += fmt::format("{}at most {}", text.empty() ? "" : ", ", param.up_to);
+    }
+    return text.empty() ? "any number" : text;
   }
 }
 

@@ -125,6 +125,10 @@ void set_number(double& value, std::string_view option, const std::string& text)
   if (error != std::errc() || end != text.data() + text.size()) bad_input("{} must be a number, got '{}'", option, text);
 }
 
+void set_number(std::optional<double>& value, std::string_view option, const std::string& text) {
+  set_number(value.emplace(), option, text);
+}
+
 // An option that takes a number. CLI11's own conversion lets -2 wrap around and reads 010 as eight.
 template <class Value>
 CLI::Option* add_number(CLI::App& command, const std::string& name, Value& value, const std::string& meaning) {

@@ -30,6 +30,7 @@ std::string allowed_values(const Param<Op, Value>& param) {
   } else {
     std::string allowed;
     if (param.above != std::numeric_limits<Bound>::lowest()) allowed = fmt::format("above {}", param.above);
+    if (param.at_least != std::numeric_limits<Bound>::lowest()) allowed = fmt::format("at least {}", param.at_least);
     if (param.up_to != std::numeric_limits<Bound>::max()) {
       allowed += fmt::format("{}at most {}", allowed.empty() ? "" : " and ", param.up_to);
     } else if (!std::is_integral_v<Bound>) {
@@ -40,9 +41,11 @@ std::string allowed_values(const Param<Op, Value>& param) {
   }
 }
 
-// Every parameter of op inside the range that it declares; `row` is named where the values are that row's own.
+// Every parameter of op inside the range that it declares, and together as op wants them; `row` is named where the values
+// are that row's own.
 template <class Op>
 void check_params(const Op& op, std::optional<std::size_t> row = {}) {
+  const std::string where = row ? fmt::format(" of row {}", *row) : "";
   for_each_param<Op>([&]<class Value>(const Param<Op, Value>& param) {
     using Bound = typename Param<Op, Value>::Bound;
     const Value value = op.*param.member;
@@ -60,13 +63,15 @@ void check_params(const Op& op, std::optional<std::size_t> row = {}) {
         number = value;
       }
       // Written so that NaN fails.
-      bool good = number > param.above && number <= param.up_to;
+      bool good = number > param.above && number >= param.at_least && number <= param.up_to;
       if constexpr (std::is_integral_v<Bound>) good &= param.multiple_of == 0 || number % param.multiple_of == 0;
       if (good) return;
-      const std::string where = row ? fmt::format(" of row {}", *row) : "";
       fail("{}: {}{} must be {}, got {}", Op::kDescription.name, param.name, where, allowed_values(param), number);
     }
   });
+  if constexpr (requires { op.check(); }) {
+    if (const std::string_view wrong = op.check(); !wrong.empty()) fail("{}: {}{}", Op::kDescription.name, wrong, where);
+  }
 }
 
 // A parameter that is per_row and one number for each row.

@@ -137,6 +137,16 @@ oracle::Row tolerances(const Op&, const oracle::Row& p) {
     const long double method = method_error<Op, T>(p.size());
     bounds.push_back(method > 0 ? method : rounding);
   }
+  if (Op::kDescription.entropy_target) {
+    // p ~ p^(1 + c): dH = -c Var(log p) to first order, and near the uniform distribution H = log n - Var(log p) / 2.
+    const long double h = oracle::entropy(p), error = (sizeof(T) == 4 ? 1e-6L : 1e-12L) * std::max(1.0L, h);
+    long double variance = 0;
+    for (const long double mass : p) variance += mass > 0 ? mass * (std::log(mass) + h) * (std::log(mass) + h) : 0;
+    for (std::size_t i = 0; i < p.size() && variance > 0; ++i) {
+      const long double c = std::min(error / variance, std::sqrt(2 * error / variance));
+      if (p[i] > 0) bounds[i] += c * std::abs(std::log(p[i]) + h) * p[i];
+    }
+  }
   return bounds;
 }
 
@@ -173,9 +183,16 @@ testing::AssertionResult is_one_of(const Expected& results, const std::vector<T>
   return result;
 }
 
+// Definitions that cost much are asked for shorter rows here; the tests of such a map have longer ones.
+template <class Op>
+bool is_too_long(std::size_t n) {
+  return Op::kDescription.cost > 1 && n > 300;
+}
+
 TEST(Maps, AgreeWithTheDefinition) {
   for_each_variant([]<class Op, class T>(const Op& op, T) {
     for (const Case<T>& c : support::finite_cases<T>()) {
+      if (is_too_long<Op>(c.x.size())) continue;
       const Expected want = expected<T>(op, wide(c.x));
       support::for_each_target([&](const std::string&) { ASSERT_TRUE(is_one_of(want, run(op, c.x))) << c.name; });
     }
@@ -185,14 +202,14 @@ TEST(Maps, AgreeWithTheDefinition) {
 TEST(Maps, AreDistributions) {
   for_each_map([]<class Op, class T>(const Op& op, T) {
     for (const Case<T>& c : support::finite_cases<T>()) {
-      double sum = 0;
+      long double sum = 0;  // the sum's own rounding is not the map's
       for (const T mass : run(op, c.x)) {
         ASSERT_GE(mass, T(0)) << c.name;
         ASSERT_FALSE(std::signbit(mass)) << c.name;
         sum += mass;
       }
       const double bound = sizeof(T) == 4 ? 1e-6 : 1e-14 * std::max(1.0, std::log2(c.x.size()));
-      ASSERT_NEAR(sum, 1, bound) << c.name;
+      ASSERT_LE(std::abs(sum - 1), bound) << c.name;
     }
   });
 }
@@ -350,10 +367,11 @@ TEST(Maps, MinusInfinityIsAbsent) {
       for (std::size_t i = 0; i < n; ++i) masked[2 * i] = x[i], masked_g[2 * i] = g[i];
       const std::vector<T> p = run(op, x), q = run(op, masked);
       const std::vector<T> dx = run_vjp(op, x, p, g), dq = run_vjp(op, masked, q, masked_g);
+      const double gamma = static_cast<double>(oracle::gamma(op, wide(x)));
       for (std::size_t i = 0; i < n; ++i) {
         ASSERT_NEAR(q[2 * i], p[i], 4 * kEpsilon<T>) << n;
         ASSERT_EQ(q[2 * i + 1], T(0)) << n;
-        ASSERT_NEAR(dq[2 * i], dx[i], 16 * kEpsilon<T> / temperature_of(op)) << n;
+        ASSERT_NEAR(dq[2 * i], dx[i], 16 * kEpsilon<T> * gamma) << n;
         ASSERT_EQ(dq[2 * i + 1], T(0)) << n;
       }
     }
@@ -369,12 +387,15 @@ TEST(Maps, OneScoreHasAllTheMass) {
 TEST(Maps, GradientsAgreeWithTheDefinition) {
   for_each_variant([]<class Op, class T>(const Op& op, T) {
     for (const Case<T>& c : support::finite_cases<T>()) {
+      if (is_too_long<Op>(c.x.size())) continue;
       const std::vector<T> g = support::normal_row<T>(c.x.size(), 1, 0, 11);
       const oracle::Row x = wide(c.x), p = oracle::map(op, x);
       const std::vector<T> y(p.begin(), p.end());
       const oracle::Row want = oracle::vjp(op, x, wide(y), wide(g));
+      const long double gamma = oracle::gamma(op, x);
+      if (gamma > std::numeric_limits<T>::max() / 16) continue;  // and so would be the gradient
       long double largest = 1;
-      for (const long double entry : want) largest = std::max(largest, std::abs(entry) * temperature_of(op));
+      for (const long double entry : want) largest = std::max(largest, std::abs(entry) / gamma);
       if constexpr (requires { op.alpha; }) largest *= std::max(op.alpha, 1.0);  // the error of p^(2 - alpha)
       support::for_each_target([&](const std::string&) {
         // Given the oracle's p, so that only the gradient's own error shows: each is at most |g| <= 5 away from the mean.
@@ -382,7 +403,7 @@ TEST(Maps, GradientsAgreeWithTheDefinition) {
         const double bound = 40 * std::max(kEpsilon<T>, method_error<Op, T>(c.x.size()));
         for (std::size_t i = 0; i < want.size(); ++i) {
           if (std::isinf(static_cast<T>(want[i])) && got[i] == static_cast<T>(want[i])) continue;
-          ASSERT_NEAR(got[i], want[i], bound * largest / temperature_of(op)) << c.name << " entry " << i;
+          ASSERT_LE(std::abs(got[i] - want[i]), bound * largest * gamma) << c.name << " entry " << i;
         }
       });
     }
@@ -685,7 +706,8 @@ TEST(PerRow, RowsHaveTheirOwnAlpha) {
             slope += row(g)[i] * (up[i] - down[i]) / (2 * h);
             same &= (up[i] > 0) == (down[i] > 0);
           }
-          if (same) ASSERT_NEAR(dalpha[r], slope, 2e-5 * std::max(1.0L, std::abs(slope))) << n << " row " << r;
+          if (!same) continue;
+          ASSERT_NEAR(dalpha[r], slope, 2e-5 * std::max(1.0L, std::abs(slope))) << n << " row " << r;
         }
       }
     };

@@ -12,6 +12,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string_view>
 #include <variant>
 
 #include "entropic/matrix_view.h"
@@ -207,9 +209,66 @@ struct PerturbMax {
       Param<PerturbMax>{.name = "scale", .meaning = "multiplies the noise", .member = &PerturbMax::scale, .above = 0}};
 };
 
+struct EntropyNormalize {
+  std::optional<double> entropy = {}, perplexity = {};  // exactly one
+
+  static constexpr Description kDescription = {
+      .name = "entropy_normalize",
+      .summary = "Softmax at the temperature that gives the distribution a chosen entropy; the scale of the scores is lost.",
+      .formula = "p = softmax(gamma x), gamma > 0 such that -sum p log p is the entropy, or exp of it the perplexity",
+      .gradient = "gamma (p (g - <g,p>) - u <g,u> / Var x), u = p (x - <x,p>), Var x = <p, (x - <x,p>)^2>",
+      .source = "Su, kexue.fm 8829, 2021; the perplexity of Hinton, Roweis, NIPS 2002",
+      .entropy_target = true,
+  };
+  static constexpr auto kParams = std::tuple{
+      Param<EntropyNormalize, std::optional<double>>{
+          .name = "entropy",
+          .meaning = "in nats; out of reach, the nearest: uniform over the largest scores, or over all",
+          .member = &EntropyNormalize::entropy,
+          .at_least = 0,
+          .typical = 1,
+          .per_row = true},
+      Param<EntropyNormalize, std::optional<double>>{.name = "perplexity",
+                                                     .meaning = "exp(entropy), the number of equal scores that have it",
+                                                     .member = &EntropyNormalize::perplexity,
+                                                     .at_least = 1,
+                                                     .per_row = true}};
+  constexpr std::string_view check() const {
+    return entropy.has_value() == perplexity.has_value() ? "exactly one of entropy and perplexity must be given" : "";
+  }
+};
+
+struct EntropyClip {
+  std::optional<double> min_entropy = {}, max_entropy = {};
+
+  static constexpr Description kDescription = {
+      .name = "entropy_clip",
+      .summary = "Softmax, or where its entropy is outside an interval entropy_normalize to the nearer end.",
+      .formula = "p = softmax(gamma x), gamma = 1 where min_entropy <= -sum p log p <= max_entropy for that p",
+      .gradient = "softmax's inside the interval, entropy_normalize's outside",
+      .source = "see entropy_normalize",
+      .entropy_target = true,
+  };
+  static constexpr auto kParams = std::tuple{Param<EntropyClip, std::optional<double>>{.name = "min_entropy",
+                                                                                       .meaning = "in nats",
+                                                                                       .member = &EntropyClip::min_entropy,
+                                                                                       .at_least = 0,
+                                                                                       .typical = 1,
+                                                                                       .per_row = true},
+                                             Param<EntropyClip, std::optional<double>>{.name = "max_entropy",
+                                                                                       .meaning = "in nats",
+                                                                                       .member = &EntropyClip::max_entropy,
+                                                                                       .at_least = 0,
+                                                                                       .typical = 2,
+                                                                                       .per_row = true}};
+  constexpr std::string_view check() const {
+    return min_entropy && max_entropy && !(*min_entropy <= *max_entropy) ? "min_entropy must be at most max_entropy" : "";
+  }
+};
+
 // Every map there is.
-using Map =
-    std::variant<Softmax, Sparsemax, Entmax, TaylorSoftmax, SigSoftmax, TopKSoftmax, TopPSoftmax, MinPSoftmax, PerturbMax>;
+using Map = std::variant<Softmax, Sparsemax, Entmax, TaylorSoftmax, SigSoftmax, TopKSoftmax, TopPSoftmax, MinPSoftmax,
+                         PerturbMax, EntropyNormalize, EntropyClip>;
 
 // p = map(x), row by row; `per_row` gives parameters that are per_row a value for each row, in place of the map's own.
 //

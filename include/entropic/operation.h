@@ -30,6 +30,10 @@ struct Description {
   // 8 + 3 (d + mean of d under p) with d = log(max p / p).
   double absolute_error = 0;
 
+  // A target fixes the entropy, met to 1e-6 (float) or 1e-12 (double) of max(1, H); what that leaves open of the scale of
+  // the scores comes on top of the error above.
+  bool entropy_target = false;
+
   // Largest absolute error of an entry where it is a method's own, the same whatever the type could hold: of float, and of
   // double in rows of at most 1000 scores. 0: as above.
   double float_error = 0;
@@ -38,7 +42,8 @@ struct Description {
   std::size_t cost = 1;  // roughly, what an entry takes in units of softmax's: when is another thread worth its while
 };
 
-// One parameter of the operation Op: a data member with its name and the open-closed range (above, up_to].
+// One parameter of the operation Op: a data member with its name and its range, (above, up_to] or [at_least, up_to].
+// Rules across parameters are the operation's member `std::string_view check() const`: what is wrong, empty if nothing is.
 // Value is double, std::int64_t, std::optional<double> (not given unless set) or an enum, whose values are named in order.
 template <class Op, class Value = double>
 struct Param {
@@ -48,12 +53,13 @@ struct Param {
   std::string_view meaning;
   Value Op::*member;
   Bound above = std::numeric_limits<Bound>::lowest();  // exclusive
-  Bound up_to = std::numeric_limits<Bound>::max();     // inclusive
-  Bound multiple_of = {};                              // of an integer; 0: of anything
-  std::span<const std::string_view> names = {};        // of an enum
-  bool required = false;                               // the member's initial value is no value
-  std::optional<Bound> typical = {};                   // to show and to test the operation with, where it has no default
-  bool per_row = false;                                // each row may have its own value, and there is a gradient in it
+  Bound at_least = std::numeric_limits<Bound>::lowest();
+  Bound up_to = std::numeric_limits<Bound>::max();  // inclusive
+  Bound multiple_of = {};                           // of an integer; 0: of anything
+  std::span<const std::string_view> names = {};     // of an enum
+  bool required = false;                            // the member's initial value is no value
+  std::optional<Bound> typical = {};                // to show and to test the operation with, where it has no default
+  bool per_row = false;                             // each row may have its own value, and there is a gradient in it
 };
 
 // Values of a parameter that is per_row, one for each row.

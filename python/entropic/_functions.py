@@ -92,6 +92,8 @@ def kind(param):
         words = {"float": "float", "int": "int", "optional float": "float or None"}[param["kind"]]
         if param["above"] is not None:
             words += f", above {param['above']}"
+        if param["at_least"] is not None:
+            words += f", at least {param['at_least']}"
         if param["up_to"] is not None:
             words += f", at most {param['up_to']}"
         elif param["kind"] != "int":

@@ -9,6 +9,7 @@
 
 #include "src/maps/cut_softmax-inl.h"
 #include "src/maps/entmax-inl.h"
+#include "src/maps/entropy_normalize-inl.h"
 #include "src/maps/perturb_max-inl.h"
 #include "src/maps/sigsoftmax-inl.h"
 #include "src/maps/softmax-inl.h"

@@ -45,31 +45,53 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic {
 namespace HWY_NAMESPACE {
 
-// Rows of at most ShortRows::kLongest, a group at a time.
+// Whether Op has a kernel for short rows.
+template <class Op, class T>
+constexpr bool HasShortKernel() {
+  return requires(const Op& op, hn::Vec<RowTag<T>> max, ShortRows<T>& rows, T* const* out) {
+    MapShortRows(op, max, rows, out, size_t{});
+  }
+  || requires(const Op& op, hn::Vec<RowTag<T>>* max, ShortRows<T>* rows, T* const* out) {
+    MapShortRows(op, max, rows, out, size_t{});
+  };
+}
+
+// Rows of at most ShortRows::kLongest, a few groups at a time.
 template <class Op, class T>
 HWY_INLINE void MapShortGroups(const Op& op, MatrixView<const T> x, MatrixView<T> p, Share<T> share) {
-  constexpr size_t kRows = ShortRows<T>::kRows;
+  constexpr size_t kGroups = kShortGroups<Op>, kRows = ShortRows<T>::kRows;
   const RowTag<T> d;
-  for (size_t begin = share.begin; begin < share.end; begin += kRows) {
-    const size_t count = HWY_MIN(kRows, share.end - begin);
-    const T* in[kRows];
-    T* out[kRows];
-    for (size_t r = 0; r < kRows; ++r) {
-      in[r] = x.row(begin + HWY_MIN(r, count - 1));
-      out[r] = p.row(begin + HWY_MIN(r, count - 1));
-    }
-    ShortRows<T> rows(x.cols);
-    const auto max = rows.Load(in, -kInfinity<T>);
-    if (HWY_UNLIKELY(!hn::AllTrue(d, hn::IsFinite(max)))) {
-      HWY_ALIGN T row_max[ShortRows<T>::kLanes];
-      hn::Store(max, d, row_max);
-      for (size_t r = 0; r < count; ++r) {
-        if (IsFinite(row_max[r])) continue;
-        NonFiniteRow(d, in[r], x.cols, x.cols, out[r]);
-        out[r] = share.rescaled;  // takes what the kernel makes of it
+  const size_t most = kGroups * kRows;
+  for (size_t begin = share.begin; begin < share.end; begin += most) {
+    const size_t count = HWY_MIN(most, share.end - begin);
+    T* out[kGroups * kRows];
+    ShortRows<T> rows[kGroups];
+    hn::Vec<RowTag<T>> max[kGroups];
+    for (size_t first = 0; first < count; first += kRows) {
+      const T* in[kRows];
+      for (size_t r = 0; r < kRows; ++r) {
+        const size_t row = begin + HWY_MIN(first + r, count - 1);
+        in[r] = x.row(row);
+        out[first + r] = p.row(row);
+      }
+      const size_t g = first / kRows;
+      rows[g].Resize(x.cols);
+      max[g] = rows[g].Load(in, -kInfinity<T>);
+      if (HWY_UNLIKELY(!hn::AllTrue(d, hn::IsFinite(max[g])))) {
+        HWY_ALIGN T row_max[ShortRows<T>::kLanes];
+        hn::Store(max[g], d, row_max);
+        for (size_t r = 0; r < HWY_MIN(kRows, count - first); ++r) {
+          if (IsFinite(row_max[r])) continue;
+          NonFiniteRow(d, in[r], x.cols, x.cols, out[first + r]);
+          out[first + r] = share.rescaled;  // takes what the kernel makes of it
+        }
       }
     }
-    MapShortRows(op, max, rows, out, count);
+    if constexpr (kGroups == 1) {
+      MapShortRows(op, max[0], rows[0], out, count);
+    } else {
+      MapShortRows(op, max, rows, out, count);
+    }
   }
 }
 
@@ -78,7 +100,7 @@ template <class Op, class T>
 HWY_INLINE void MapRowsBy(const Op& op, MatrixView<const T> x, MatrixView<T> p, Share<T> share) {
   const RowTag<T> d;
   const size_t n = x.cols;
-  if constexpr (requires(ShortRows<T> & rows, T* const* out) { MapShortRows(op, hn::Zero(d), rows, out, n); }) {
+  if constexpr (HasShortKernel<Op, T>()) {
     if (n <= ShortRows<T>::kLongest && HasShortRows(op) && !HasExtremeTemperature<T>(op)) {
       return MapShortGroups(op, x, p, share);
     }

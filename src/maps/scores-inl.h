@@ -41,6 +41,11 @@ class RelativeScores {
   hn::Vec<D> max_, inverse_;
 };
 
+// How many groups of short rows an operation's kernel wants at once: more than one where it waits for its own results. It is
+// then given arrays of rows and maxima, and `count` is that of all rows together.
+template <class Op>
+inline constexpr size_t kShortGroups = 1;
+
 // Beyond this, and below its inverse, 1/T is no normal number of type T, or nearly so.
 template <class T>
 inline constexpr double kExtremeTemperature = sizeof(T) == 4 ? 0x1p100 : 0x1p900;

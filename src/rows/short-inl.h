@@ -62,7 +62,11 @@ class ShortRows {
   static constexpr size_t kVectors = kSpans * kRows;
   static constexpr size_t kWide = 16 * kRows / kLanes64;  // float64 vectors in a chunk
 
+  HWY_INLINE ShortRows() = default;
   HWY_INLINE explicit ShortRows(size_t n) : n_(n), chunks_((n + 15) / 16) {}
+
+  HWY_INLINE size_t size() const { return n_; }
+  HWY_INLINE void Resize(size_t n) { n_ = n, chunks_ = (n + 15) / 16; }
 
   // rows[i] for i < kRows may repeat. Columns beyond n become `fill`, a lower bound. Returns the maximum of each row in all
   // its lanes; NaN as in RowMax.
@@ -145,6 +149,32 @@ class ShortRows {
       }
     }
     for (size_t k = 0; k < K; ++k) sums[k] = FoldSpread(acc[k]);
+  }
+
+  // sums[k][r] = the sum over row r of term k, added in float64 across columns of different i mod 16; the first terms become
+  // the entries of `first`. One vector of a chunk after the other, as few accumulators as there are terms.
+  template <size_t K, class Visit>
+  HWY_INLINE void SumsInto(ShortRows& first, double (&sums)[K][16], Visit&& visit) const {
+    V acc[K][kVectors];
+    for (size_t v = 0; v < kVectors; ++v) {
+      V sum[K];
+      for (size_t k = 0; k < K; ++k) sum[k] = hn::Zero(d_);
+      for (size_t chunk = 0; chunk < chunks_; ++chunk) {
+        const size_t at = (chunk * kVectors + v) * kLanes;
+        V terms[K];
+        visit(hn::Load(d_, entries_ + at), terms);
+        hn::Store(terms[0], d_, first.entries_ + at);
+        for (size_t k = 0; k < K; ++k) sum[k] = hn::Add(sum[k], terms[k]);
+      }
+      for (size_t k = 0; k < K; ++k) acc[k][v] = sum[k];
+    }
+    for (size_t k = 0; k < K; ++k) Fold(acc[k], sums[k]);
+  }
+
+  // Entry i of row r.
+  HWY_INLINE T At(size_t r, size_t i) const {
+    const size_t in_span = i % kLanes;
+    return entries_[i / kLanes * kLanes * kRows + in_span % kRows * kLanes + in_span / kRows * kRows + r];
   }
 
   // One number for each row, in the lanes of that row.
@@ -234,7 +264,7 @@ class ShortRows {
   }
 
   D d_;
-  size_t n_, chunks_;
+  size_t n_ = 0, chunks_ = 0;
   HWY_ALIGN T entries_[kLongest * kRows];
 };
 

@@ -200,6 +200,93 @@ inline Row map(const entropic::Entmax& op, const Row& x) {
   return normalized(probabilities(high));
 }
 
+// softmax(gamma x) of a given entropy, in reach or at the nearest end of it.
+struct EntropyNormalized {
+  Row p;
+  long double gamma;  // 0 where p does not change with x
+};
+
+inline long double entropy(const Row& p) {
+  long double sum = 0;
+  for (const long double mass : p) sum -= mass > 0 ? mass * std::log(mass) : 0;
+  return sum;
+}
+
+inline EntropyNormalized normalize_entropy(const Row& x, long double target) {
+  const long double max = *std::max_element(x.begin(), x.end());
+  Row z;
+  long double ties = 0, finite = 0, least = 0, gap = HUGE_VALL;
+  for (const long double score : x) {
+    z.push_back(score - max);
+    ties += z.back() == 0;
+    if (std::isinf(score)) continue;
+    finite += 1;
+    least = std::min(least, z.back());
+    if (z.back() < 0) gap = std::min(gap, -z.back());
+  }
+  EntropyNormalized result{Row(x.size()), 0};
+  if (target <= std::log(ties) || target >= std::log(finite) || ties == finite) {
+    const bool all = ties == finite || target >= std::log(finite);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      result.p[i] = all ? (std::isinf(x[i]) ? 0 : 1 / finite) : z[i] == 0 ? 1 / ties : 0;
+    }
+    return result;
+  }
+  // Newton's iteration for log gamma where it stays in the bracket and gains on halving it.
+  long double low = std::log(1e-12L / -least), high = std::log(1e5L / gap), t = (low + high) / 2, last = high - low;
+  for (int step = 0; step < 300; ++step) {
+    const long double gamma = std::exp(t);
+    long double sum = 0, mean = 0, variance = 0;
+    for (std::size_t i = 0; i < z.size(); ++i) sum += result.p[i] = std::exp(gamma * z[i]);
+    for (std::size_t i = 0; i < z.size(); ++i) {
+      result.p[i] /= sum;
+      if (result.p[i] > 0) mean += result.p[i] * gamma * z[i];
+    }
+    for (std::size_t i = 0; i < z.size(); ++i) {
+      if (result.p[i] > 0) variance += result.p[i] * (gamma * z[i] - mean) * (gamma * z[i] - mean);
+    }
+    result.gamma = gamma;
+    const long double excess = std::log(sum) - mean - target;
+    (excess > 0 ? low : high) = t;
+    long double next = t + excess / variance;
+    const bool newton = next > low && next < high && std::abs(next - t) < last / 2;
+    if (!newton) next = (low + high) / 2;
+    last = newton ? std::abs(next - t) : high - low;
+    if (last < 1e-18L) break;
+    t = next;
+  }
+  return result;
+}
+
+inline EntropyNormalized solve(const entropic::EntropyNormalize& op, const Row& x) {
+  return normalize_entropy(x, op.entropy ? *op.entropy : std::log(static_cast<long double>(*op.perplexity)));
+}
+
+inline EntropyNormalized solve(const entropic::EntropyClip& op, const Row& x) {
+  const Row p = map(entropic::Softmax{}, x);
+  const long double h = entropy(p);
+  if (op.min_entropy && h < *op.min_entropy) return normalize_entropy(x, *op.min_entropy);
+  if (op.max_entropy && h > *op.max_entropy) return normalize_entropy(x, *op.max_entropy);
+  return {p, 1};
+}
+
+inline Row map(const entropic::EntropyNormalize& op, const Row& x) { return solve(op, x).p; }
+inline Row map(const entropic::EntropyClip& op, const Row& x) { return solve(op, x).p; }
+
+// The factor of the scores in an exponential, which gradients are proportional to.
+template <class Op>
+long double gamma(const Op& op, const Row& x) {
+  if constexpr (requires { solve(op, x); }) {
+    return std::max(solve(op, x).gamma, 1e-300L);
+  } else if constexpr (requires { op.temperature; }) {
+    return 1 / op.temperature;
+  } else if constexpr (requires { op.scale; }) {
+    return 1 / op.scale;
+  } else {
+    return 1;
+  }
+}
+
 // Every result that agrees with the definition. `ambiguity` is how far a comparison of masses may be off.
 template <class Op>
 std::vector<Row> conforming(const Op& op, const Row& x, long double /*ambiguity*/) {
@@ -308,6 +395,38 @@ inline Row vjp(const entropic::TopPSoftmax& op, const Row& x, const Row& g) {
 
 inline Row vjp(const entropic::MinPSoftmax& op, const Row& x, const Row& g) {
   return softmax_like_vjp(map(op, x), g, [&](std::size_t) { return 1 / op.temperature; });
+}
+
+// gamma p (g - mean g - (a - mean a) cov(g, a) / var a), a = gamma x.
+inline Row entropy_held_vjp(const EntropyNormalized& row, const Row& x, const Row& g) {
+  const Row& p = row.p;
+  const long double max = *std::max_element(x.begin(), x.end());
+  long double mean_a = 0, mean_g = 0, variance = 0, covariance = 0;
+  const auto a = [&](std::size_t i) { return row.gamma * (x[i] - max); };
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    if (p[i] > 0) mean_a += p[i] * a(i), mean_g += p[i] * g[i];
+  }
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    if (p[i] > 0) {
+      variance += p[i] * (a(i) - mean_a) * (a(i) - mean_a);
+      covariance += p[i] * (a(i) - mean_a) * (g[i] - mean_g);
+    }
+  }
+  Row dx(p.size());
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    if (p[i] > 0 && variance > 0) dx[i] = row.gamma * p[i] * (g[i] - mean_g - (a(i) - mean_a) * covariance / variance);
+  }
+  return dx;
+}
+
+inline Row vjp(const entropic::EntropyNormalize& op, const Row& x, const Row& g) {
+  return entropy_held_vjp(solve(op, x), x, g);
+}
+
+inline Row vjp(const entropic::EntropyClip& op, const Row& x, const Row& g) {
+  const EntropyNormalized row = solve(op, x);
+  const bool inside = row.gamma == 1;
+  return inside ? vjp(entropic::Softmax{}, x, g) : entropy_held_vjp(row, x, g);
 }
 
 inline Row vjp(const entropic::PerturbMax& op, const Row& x, const Row& g) {

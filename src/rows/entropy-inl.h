@@ -1,0 +1,709 @@
+// The gamma at which softmax(gamma x) has a given entropy.
+//
+// With a = gamma (x - max), e = exp(a) and the mean, variance v and third central moment of a under p = e / sum e:
+// H = log sum e - mean, dH / d log gamma = -v, d^2H / d (log gamma)^2 = -(2 v + third).
+
+#if defined(ENTROPIC_ROWS_ENTROPY_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ENTROPIC_ROWS_ENTROPY_INL_H_
+#undef ENTROPIC_ROWS_ENTROPY_INL_H_
+#else
+#define ENTROPIC_ROWS_ENTROPY_INL_H_
+#endif
+
+#include <cmath>
+#include <limits>
+
+#include "entropic/entropy_control.h"
+#include "src/rows/exp_log-inl.h"
+#include "src/rows/reduce-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic {
+namespace HWY_NAMESPACE {
+
+HWY_INLINE double LogOf(double x) { return hn::GetLane(Log(RowTag<double>(), hn::Set(RowTag<double>(), x))); }
+
+// The search for the root, a row in each lane; the arithmetic is the same in every lane and on every target.
+//
+// Newton's iteration on H itself is slow where H is nearly flat, and leaves the bracket. Near log n the distance log n - H
+// grows as gamma^2, near the entropy of the ties H falls as exp(-gamma): their logarithms are nearly straight lines, in
+// log gamma and in gamma. The nearer of the two, with Halley's third order step, needs 2 to 5 evaluations from the first
+// guess, which is exact for many normal scores: H = log n - gamma^2 variance / 2. A bracket catches every other case.
+class EntropySearch {
+ public:
+  using D = RowTag<double>;
+  using V = hn::Vec<D>;
+
+  HWY_INLINE EntropySearch() = default;
+  // The target lies inside (log_ties, log_n).
+  HWY_INLINE EntropySearch(V target, V log_ties, V log_n)
+      : target_(target),
+        log_ties_(log_ties),
+        log_n_(log_n),
+        near_n_(hn::Lt(hn::Sub(log_n, target), hn::Sub(target, log_ties))),
+        goal_(hn::IfThenElse(near_n_, hn::Sub(log_n, target), hn::Sub(target, log_ties))) {}
+
+  // The first gamma to try, for scores of these cumulants: where log n - H = gamma^2 variance / 2 + gamma^3 third / 3, the
+  // beginning of its series, if the long tail is above and matters; by the variance alone otherwise.
+  HWY_INLINE V Start(V variance, V third) const {
+    const D d;
+    const V one = hn::Set(d, 1.0), distance = hn::Sub(log_n_, target_);
+    const V by_variance = hn::Sqrt(hn::Div(hn::Add(distance, distance), variance));
+    // In units of that gamma: x^2 + c x^3 = 1.
+    const V cube = hn::Mul(hn::Mul(by_variance, by_variance), by_variance);
+    const V c = hn::Div(hn::Mul(third, cube), hn::Mul(hn::Set(d, 3.0), distance));
+    V x = hn::Div(one, hn::Sqrt(hn::Add(one, c)));
+    for (int i = 0; i < 2; ++i) {
+      const V slope = hn::Mul(x, hn::MulAdd(hn::Mul(hn::Set(d, 3.0), c), x, hn::Set(d, 2.0)));
+      x = hn::Sub(x, hn::Div(hn::MulSub(hn::Mul(x, x), hn::MulAdd(c, x, one), one), slope));
+    }
+    return hn::IfThenElse(hn::Gt(c, hn::Zero(d)), hn::Mul(by_variance, x), by_variance);
+  }
+
+  // Takes the sums of e, e a, e a^2, e a^3 at gamma; the entropy there is then entropy(). Returns the next gamma.
+  HWY_INLINE V Next(V gamma, const V (&sums)[4]) {
+    const D d;
+    const V one = hn::Set(d, 1.0), two = hn::Set(d, 2.0);
+    const V inverse = hn::Div(one, sums[0]);
+    const V mean = hn::Mul(sums[1], inverse), square = hn::Mul(sums[2], inverse), cube = hn::Mul(sums[3], inverse);
+    const V v = hn::NegMulAdd(mean, mean, square);
+    const V inverse_v = hn::Div(one, v);
+    mean_ = mean, variance_ = v;
+    const V third = third_ =
+        hn::NegMulAdd(mean, hn::NegMulAdd(hn::Mul(two, mean), mean, hn::Mul(hn::Set(d, 3.0), square)), cube);
+    log_sum_ = Log(d, sums[0]);
+    entropy_ = hn::Sub(log_sum_, mean);
+
+    const auto above = hn::Gt(entropy_, target_);
+    low_ = hn::IfThenElse(above, gamma, low_);
+    high_ = hn::IfThenElse(above, high_, gamma);
+
+    // log(rest / goal) = 0 for rest = log n - H, a function of log gamma, or H - log ties, one of gamma.
+    const V rest = hn::Max(hn::IfThenElse(near_n_, hn::Sub(log_n_, entropy_), hn::Sub(entropy_, log_ties_)),
+                           hn::Set(d, std::numeric_limits<double>::min()));
+    // For log(r), s = (r - 1) / (r + 1): 2 s + 2 s^3/3 + 2 s^5/5 is enough where the step's own order is three.
+    const V ratio = hn::Div(hn::Sub(rest, goal_), hn::Add(rest, goal_)), ratio2 = hn::Mul(ratio, ratio);
+    V f = hn::Mul(hn::Add(ratio, ratio), hn::MulAdd(hn::MulAdd(hn::Set(d, 0.2), ratio2, hn::Set(d, 1.0 / 3)), ratio2, one));
+    const auto close = hn::Lt(ratio2, hn::Set(d, 0.1));
+    if (!hn::AllTrue(d, close)) f = hn::IfThenElse(close, f, Log(d, hn::Div(rest, goal_)));
+    residual_ = f;
+    const V slope = hn::Mul(rest, inverse_v);  // 1 over that of f
+    const V curvature = hn::Mul(hn::Mul(hn::Add(hn::IfThenElse(near_n_, hn::Add(v, v), v), third), slope), inverse_v);
+    const V signed_f = hn::IfThenElse(near_n_, hn::Neg(f), f);
+    const V bend =
+        hn::MulAdd(hn::Mul(hn::Set(d, 0.5), signed_f), hn::Add(curvature, hn::IfThenElse(near_n_, hn::Neg(one), one)), one);
+    const V step = hn::Div(hn::Mul(signed_f, slope), hn::Max(hn::Min(bend, hn::Set(d, 3.0)), hn::Set(d, 0.3)));
+    // exp(step) to third order where it is small; what only grows with it elsewhere.
+    V scaled = hn::MulAdd(hn::MulAdd(hn::MulAdd(hn::Set(d, 1.0 / 6), step, hn::Set(d, 0.5)), step, one), step, one);
+    const V size = hn::Abs(step);
+    const auto small = hn::Lt(size, one);
+    if (!hn::AllTrue(d, small)) {
+      const V grown = hn::MulAdd(hn::MulAdd(hn::Set(d, 0.5), size, one), size, one);
+      scaled = hn::IfThenElse(small, scaled, hn::IfThenElse(hn::Gt(step, hn::Zero(d)), grown, hn::Div(one, grown)));
+    }
+    const V moved = hn::Max(hn::Add(one, step), hn::Set(d, 0.1));
+    const V next = hn::Mul(gamma, hn::IfThenElse(near_n_, scaled, moved));
+
+    // Outside the bracket, or NaN, or too slow: halve it, in log gamma, or look for its end.
+    ++steps_;
+    const auto inside = hn::And(hn::Gt(next, low_), hn::Lt(next, high_));
+    const auto bounded = hn::And(hn::Gt(low_, hn::Zero(d)), hn::Lt(high_, hn::Set(d, std::numeric_limits<double>::max())));
+    const V middle = hn::Mul(hn::Sqrt(low_), hn::Sqrt(high_));
+    const V search = hn::Mul(gamma, hn::IfThenElse(above, hn::Set(d, 0x1p20), hn::Set(d, 0x1p-20)));
+    const bool slow = steps_ > 12 && steps_ % 2 == 0;
+    return hn::IfThenElse(slow ? hn::And(inside, hn::Not(bounded)) : inside, next, hn::IfThenElse(bounded, middle, search));
+  }
+
+  // At the gamma that Next was given: the entropy, log(rest / goal), and the first three cumulants of a.
+  HWY_INLINE V entropy() const { return entropy_; }
+  HWY_INLINE V residual() const { return residual_; }
+  HWY_INLINE V variance() const { return variance_; }
+
+  // log sum e at gamma (1 + step).
+  HWY_INLINE V LogSumAfter(V step) const {
+    const D d;
+    const V terms =
+        hn::MulAdd(hn::MulAdd(hn::Mul(third_, hn::Set(d, 1.0 / 3)), step, variance_), hn::Mul(hn::Set(d, 0.5), step), mean_);
+    return hn::MulAdd(terms, step, log_sum_);
+  }
+
+ private:
+  V target_, log_ties_, log_n_;
+  hn::Mask<D> near_n_;
+  V goal_, entropy_, residual_, log_sum_, mean_, variance_, third_;
+  V low_ = hn::Zero(D()), high_ = hn::Set(D(), std::numeric_limits<double>::max());
+  int steps_ = 0;
+};
+
+// x[0, count) in float64, `fill` beyond.
+template <class T>
+HWY_INLINE hn::Vec<RowTag<double>> LoadWide(const T* x, size_t count, T fill) {
+  const RowTag<double> d;
+  const hn::Rebind<T, RowTag<double>> narrow;
+  if constexpr (sizeof(T) == 8) {
+    return LoadUpTo(d, x, count, fill);
+  } else {
+    return hn::PromoteTo(d, LoadUpTo(narrow, x, count, fill));
+  }
+}
+
+// z = x - max in float64, times 2^-exponent so that the smallest finite one is in (-2, -1]: neither a difference beyond the
+// largest number nor one below the smallest normal is lost. Never rounds but where T is double. -inf stays.
+template <class T>
+class WideScores {
+ public:
+  using D = RowTag<double>;
+  using V = hn::Vec<D>;
+
+  // least < max.
+  HWY_INLINE WideScores(T max, T least) {
+    const D d;
+    // Where the difference overflows, half of each score is taken, exactly.
+    const double range = static_cast<double>(max) - static_cast<double>(least);
+    const bool large = range > std::numeric_limits<double>::max();
+    const double factor = large ? 0.5 : 1.0;
+    const int rest = std::ilogb(large ? static_cast<double>(max) * 0.5 - static_cast<double>(least) * 0.5 : range);
+    exponent = rest + large;
+    factor_ = hn::Set(d, factor);
+    max_ = hn::Set(d, static_cast<double>(max) * factor);
+    // 2^-exponent itself may be no number.
+    first_ = hn::Set(d, std::ldexp(1.0, -(rest / 2)));
+    second_ = hn::Set(d, std::ldexp(1.0, rest / 2 - rest));
+  }
+
+  HWY_INLINE V operator()(V x) const { return hn::Mul(hn::Mul(hn::Sub(hn::Mul(x, factor_), max_), first_), second_); }
+
+  // v 2^-exponent.
+  HWY_INLINE V Scale(V v) const { return hn::Mul(hn::Mul(v, first_), hn::Mul(second_, factor_)); }
+
+  int exponent;
+
+ private:
+  V factor_, max_, first_, second_;
+};
+
+// What is asked of softmax(gamma x): an entropy in [low, high], by gamma = 1 if that has it, else the nearer end.
+struct EntropyTarget {
+  double low, high;
+};
+
+// gamma stays in [low, high], and the search ends after so many evaluations.
+struct GammaLimits {
+  double low = 0, high = std::numeric_limits<double>::infinity();
+  int evaluations = 100;
+
+  // Of gamma 2^exponent, and inside numbers whose products with scores overflow nowhere.
+  HWY_INLINE GammaLimits Scaled(int exponent) const {
+    return {HWY_MAX(std::ldexp(low, exponent), 0x1p-1000), HWY_MIN(std::ldexp(high, exponent), 0x1p1000), evaluations};
+  }
+};
+
+struct GammaOfRow {
+  double gamma, entropy;
+  GammaStatus status;
+  int evaluations;
+};
+
+// Calls evaluate(gamma, sums) until the entropy is the target's. The last call is at the gamma that is returned, in the
+// units of `one`, the gamma that stands for 1. The target can be reached: high > log_ties, low < log_n.
+//
+// An error below `met` ends the search, and so does one below `noise` after one below `near`: the third order step between
+// them leaves nothing but the rounding of the sums.
+struct EntropyTolerance {
+  double met, near, noise;
+};
+
+template <class Evaluate>
+HWY_INLINE GammaOfRow FindGamma(EntropyTarget target, GammaLimits limits, EntropyTolerance tolerance, double log_ties,
+                                double log_n, double variance, double third, double one, Evaluate&& evaluate) {
+  const RowTag<double> d;
+  using V = hn::Vec<RowTag<double>>;
+  double sums[4], goal = target.low;
+  int used = 0;
+  if (target.low < target.high) {
+    evaluate(one, sums);
+    ++used;
+    const double entropy = LogOf(sums[0]) - sums[1] / sums[0];
+    if (entropy >= target.low && entropy <= target.high) return {one, entropy, GammaStatus::kOk, used};
+    if (entropy > target.high) goal = target.high;
+  }
+  const double scale = HWY_MAX(1.0, goal);
+  EntropySearch search(hn::Set(d, goal), hn::Set(d, log_ties), hn::Set(d, log_n));
+  double gamma = hn::GetLane(search.Start(hn::Set(d, variance), hn::Set(d, third)));
+  double last = std::numeric_limits<double>::infinity();
+  for (;;) {
+    // The limits are normal numbers: 0 or NaN becomes one of them.
+    gamma = gamma > limits.low ? HWY_MIN(gamma, limits.high) : limits.low;
+    evaluate(gamma, sums);
+    ++used;
+    const V at[4] = {hn::Set(d, sums[0]), hn::Set(d, sums[1]), hn::Set(d, sums[2]), hn::Set(d, sums[3])};
+    const double next = hn::GetLane(search.Next(hn::Set(d, gamma), at));
+    const double entropy = hn::GetLane(search.entropy());
+    const double error = std::abs(entropy - goal) / scale;
+    const auto result = [&](GammaStatus status) { return GammaOfRow{gamma, entropy, status, used}; };
+    if (error <= tolerance.met || (error <= tolerance.noise && last <= tolerance.near) || used >= limits.evaluations ||
+        next == gamma) {
+      return result(GammaStatus::kOk);
+    }
+    if (gamma >= limits.high && entropy > goal) return result(GammaStatus::kClampedLow);
+    if (gamma <= limits.low && entropy < goal) return result(GammaStatus::kClampedHigh);
+    last = error;
+    gamma = next;
+  }
+}
+
+// sums[k] = sum over the row of term k, for many k: one accumulator for each sum and lane, as few registers as there are,
+// takes 16 terms before it is added in float64, where Sums has four that take four each. The order is that of 16 lanes on
+// every target. visit(i, count, terms) as there; what it finds is a start, or is confirmed later.
+template <size_t K, class D, class Visit>
+HWY_INLINE void RoughSums(D d, size_t n, double (&sums)[K], Visit&& visit) {
+  using V = hn::Vec<D>;
+  constexpr size_t N = hn::MaxLanes(D());
+  Totals totals[K];
+  for (size_t base = 0; base < n; base += 256) {
+    const size_t rest = HWY_MIN(n - base, size_t{256});
+    for (size_t g = 0; g < 16 / N; ++g) {
+      V acc[K], terms[K];
+      for (size_t k = 0; k < K; ++k) acc[k] = hn::Zero(d);
+      size_t i = g * N;
+      for (; i + N <= rest; i += 16) {
+        visit(base + i, N, terms);
+        for (size_t k = 0; k < K; ++k) acc[k] = hn::Add(acc[k], terms[k]);
+      }
+      if (i < rest) {
+        visit(base + i, rest - i, terms);
+        const auto exists = hn::FirstN(d, rest - i);
+        for (size_t k = 0; k < K; ++k) acc[k] = hn::Add(acc[k], hn::IfThenElseZero(exists, terms[k]));
+      }
+      for (size_t k = 0; k < K; ++k) totals[k].Add(d, g, acc[k]);
+    }
+  }
+  for (size_t k = 0; k < K; ++k) sums[k] = totals[k].Fold();
+}
+
+// What a first sweep over a row with a finite maximum finds.
+template <class T>
+struct RowSurvey {
+  T max, least;            // of the finite scores
+  double finite, ties;     // how many there are, and how many equal the maximum
+  double variance, third;  // central moments of the finite scores; not finite where powers overflow T
+  bool nan;
+};
+
+// kAbsent: there may be scores of -inf.
+template <bool kAbsent, class D, class T = hn::TFromD<D>>
+HWY_NOINLINE RowSurvey<T> SurveyRow(D d, const T* x, size_t n, T max) {
+  const auto absent = hn::Set(d, -std::numeric_limits<T>::infinity()), top = hn::Set(d, max), one = hn::Set(d, T(1));
+  auto least = top;
+  double sums[kAbsent ? 5 : 4];
+  RoughSums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
+    auto xi = LoadUpTo(d, x + i, count, max);
+    if constexpr (kAbsent) {
+      const auto out = hn::Eq(xi, absent);
+      xi = hn::IfThenElse(out, top, xi);
+      terms[4] = hn::IfThenElseZero(out, one);
+    }
+    least = hn::Min(xi, least);
+    terms[0] = hn::Sub(xi, top);
+    terms[1] = hn::Mul(terms[0], terms[0]);
+    terms[2] = hn::Mul(terms[1], terms[0]);
+    terms[3] = hn::IfThenElseZero(hn::Eq(xi, top), one);
+  });
+  const double out = kAbsent ? sums[kAbsent ? 4 : 0] : 0, finite = static_cast<double>(n) - out;
+  const double mean = sums[0] / finite, square = sums[1] / finite;
+  const T smallest = FoldLanes(d, least, [](auto a, auto b) HWY_ATTR { return hn::Min(a, b); });
+  // The absent ones were counted as the maximum.
+  return {max,
+          smallest,
+          finite,
+          sums[3] - out,
+          square - mean * mean,
+          sums[2] / finite - mean * (3 * square - 2 * mean * mean),
+          sums[0] != sums[0]};
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE RowSurvey<T> Survey(D d, const T* x, size_t n, T max) {
+  const RowSurvey<T> row = SurveyRow<false>(d, x, n, max);
+  return row.least == -std::numeric_limits<T>::infinity() ? SurveyRow<true>(d, x, n, max) : row;
+}
+
+// gamma of a row of scores with a finite maximum, all in float64: for any scores there are. e has room for n and takes
+// exp(gamma (x - max)), `sum` their sum.
+template <class T>
+HWY_NOINLINE GammaOfRow FindGammaWide(const RowSurvey<T>& row, const T* x, size_t n, EntropyTarget target, GammaLimits limits,
+                                      double* e, double* sum) {
+  const RowTag<double> d;
+  using V = hn::Vec<RowTag<double>>;
+  const WideScores<T> relative(row.max, row.least);
+  const V absent = hn::Set(d, -std::numeric_limits<double>::infinity());
+  double moments[3];
+  Sums(d, n, moments, [&](size_t i, size_t count, V* terms) HWY_ATTR {
+    const V z = relative(LoadWide(x + i, count, row.max));
+    terms[0] = hn::IfThenZeroElse(hn::Eq(z, absent), z);
+    terms[1] = hn::Mul(terms[0], terms[0]);
+    terms[2] = hn::Mul(terms[1], terms[0]);
+  });
+  const double mean = moments[0] / row.finite, square = moments[1] / row.finite;
+  const double variance = square - mean * mean, third = moments[2] / row.finite - mean * (3 * square - 2 * mean * mean);
+  const ExpScaled<RowTag<double>> exp(d, 1);
+  const auto evaluate = [&](double gamma, double(&sums)[4]) HWY_ATTR {
+    const V factor = hn::Set(d, gamma), lowest = hn::Set(d, -800.0);
+    Sums(d, n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
+      // Below -800 exp is 0, and 0 times the bound is 0.
+      const V a = hn::Max(hn::Mul(relative(LoadWide(x + i, count, row.max)), factor), lowest);
+      terms[0] = exp(d, a);
+      StoreUpTo(terms[0], d, count, e + i);
+      terms[1] = hn::Mul(terms[0], a);
+      terms[2] = hn::Mul(terms[1], a);
+      terms[3] = hn::Mul(terms[2], a);
+    });
+    *sum = sums[0];
+  };
+  const double one = HWY_MIN(std::ldexp(1.0, relative.exponent), std::numeric_limits<double>::max());
+  GammaOfRow found = FindGamma(target, limits.Scaled(relative.exponent), {2e-15, 1e-5, 2e-13}, LogOf(row.ties),
+                               LogOf(row.finite), variance, third, one, evaluate);
+  found.gamma = std::ldexp(found.gamma, -relative.exponent);
+  return found;
+}
+
+// exp(gamma z) in float32 for z <= 0 and gamma known to more digits than float32 has.
+//
+// As ExpScaled, with gamma log2(e) in two parts. The upper is rounded towards 0, so that both have one sign: z high + z low,
+// each rounded, then never falls as z rises. r lies a little below -1/2 at times, and in steps of 2^-22: 3 + r is in [2, 4).
+// From one k to the next the result may fall only where r is 6 such steps below, which needs |z gamma| > 8, where two z
+// differ by more.
+class ExpOfGamma {
+ public:
+  using D = RowTag<float>;
+  using V = hn::Vec<D>;
+
+  HWY_INLINE explicit ExpOfGamma(double gamma) {
+    float high, low;
+    Split(gamma, &high, &low);
+    high_ = hn::Set(D(), high);
+    low_ = hn::Set(D(), low);
+  }
+  // A gamma for each lane, as Split has it.
+  HWY_INLINE ExpOfGamma(V high, V low) : high_(high), low_(low) {}
+
+  // gamma log2(e) = high + low, rounded towards 0: a little less rounds to no more.
+  static HWY_INLINE void Split(double gamma, float* high, float* low) {
+    const double c = gamma * 0x1.71547652b82fep+0;
+    *high = static_cast<float>(c * (1 - 0x1p-24));
+    *low = static_cast<float>(c - static_cast<double>(*high));
+  }
+
+  // For z gamma > -87, where the result is a normal number.
+  HWY_INLINE V operator()(V z) const {
+    using C = ExpConstants<float>;
+    const D d;
+    const hn::RebindToSigned<D> di;
+    const V magic = hn::Set(d, C::kMagic + C::kBias), grid = hn::Set(d, 3.0f);
+    const V t = hn::MulAdd(z, high_, magic);
+    const V r = hn::Sub(hn::MulAdd(z, low_, hn::MulAdd(z, high_, hn::Sub(grid, hn::Sub(t, magic)))), grid);
+    const V power = hn::BitCast(d, hn::ShiftLeft<C::kMantissaBits>(hn::BitCast(di, t)));
+    return hn::Mul(Exp2Reduced(d, r), power);
+  }
+
+  // The same by the upper part alone, and not in order.
+  HWY_INLINE V Rough(V z) const {
+    using C = ExpConstants<float>;
+    const D d;
+    const hn::RebindToSigned<D> di;
+    const V magic = hn::Set(d, C::kMagic + C::kBias);
+    const V t = hn::MulAdd(z, high_, magic);
+    const V r = hn::MulSub(z, high_, hn::Sub(t, magic));
+    const V power = hn::BitCast(d, hn::ShiftLeft<C::kMantissaBits>(hn::BitCast(di, t)));
+    return hn::Mul(Exp2Reduced(d, r), power);
+  }
+
+  // gamma as Rough has it.
+  HWY_INLINE double RoughGamma() const { return static_cast<double>(hn::GetLane(high_)) * 0x1.62e42fefa39efp-1; }
+
+ private:
+  V high_, low_;
+};
+
+// 2^-126 = exp(-87.33654...).
+inline constexpr double kSmallestNormal = 87.33654;
+
+// From here on a row is condensed before its first pass.
+inline constexpr size_t kLongRow = 8192;
+
+// The error of the entropy that will do in float32, of what the contract allows: a fifth, so that large entries keep their
+// last digits; half where another pass would cost much and entries are small.
+HWY_INLINE double NarrowTolerance(double goal, size_t n) { return (n < kLongRow ? 2e-7 : 5e-7) * HWY_MAX(1.0, goal); }
+
+// The largest |gamma z| there may be for MomentsNarrow and WriteNarrow to leave out the comparison with their bounds.
+inline constexpr double kNearReach = 69;
+
+// sums[k] = sum of e a^k for scores z = x - shift; gamma is rounded to what they are taken at. kFar: gamma z may be below -69:
+// there e is taken as 2^-100, nothing beside 1. Smaller ones have subnormal products, which slow the processor down.
+template <bool kFar>
+HWY_NOINLINE void MomentsNarrow(const float* x, size_t n, float shift, double& gamma, double (&sums)[4]) {
+  const RowTag<float> d;
+  using V = hn::Vec<RowTag<float>>;
+  const V top = hn::Set(d, shift), lowest = hn::Set(d, static_cast<float>(-kNearReach / gamma));
+  const ExpOfGamma exp(gamma);
+  RoughSums(d, n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
+    V z = hn::Sub(LoadUpTo(d, x + i, count, shift), top);
+    if constexpr (kFar) z = MaxKeepNaN(lowest, z);
+    terms[0] = exp.Rough(z);
+    terms[1] = hn::Mul(terms[0], z);
+    terms[2] = hn::Mul(terms[1], z);
+    terms[3] = hn::Mul(terms[2], z);
+  });
+  gamma = exp.RoughGamma();
+  double power = 1;
+  for (size_t k = 0; k < 4; ++k, power *= gamma) sums[k] *= power;
+}
+
+// p = factor e, and the sums of e and e a. kFar: gamma z may be below -69: where p would be no normal number it is 0.
+template <bool kFar>
+HWY_NOINLINE void WriteNarrow(const float* x, size_t n, float shift, double gamma, double factor, float* p, double (&sums)[2]) {
+  const RowTag<float> d;
+  using V = hn::Vec<RowTag<float>>;
+  // factor e = 2^-126.
+  const double reach = kSmallestNormal + LogOf(factor);
+  const V top = hn::Set(d, shift), scale = hn::Set(d, static_cast<float>(factor));
+  const V lowest = hn::Set(d, static_cast<float>(-reach / gamma));
+  const ExpOfGamma exp(gamma);
+  Sums(d, n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
+    V z = hn::Sub(LoadUpTo(d, x + i, count, shift), top);
+    if constexpr (kFar) {
+      const auto out = hn::Lt(z, lowest);
+      z = MaxKeepNaN(lowest, z);
+      terms[0] = hn::IfThenZeroElse(out, exp(z));
+    } else {
+      terms[0] = exp(z);
+    }
+    StoreUpTo(hn::Mul(terms[0], scale), d, count, p + i);
+    terms[1] = hn::Mul(terms[0], z);
+  });
+  sums[1] *= gamma;
+}
+
+// A few scores that stand for a row, to find nearly its gamma: all those that matter most, and a sample of the others, each
+// with a weight. Scores relative to the maximum.
+struct Condensed {
+  float* top;
+  size_t top_count;
+  float* bulk;
+  size_t bulk_count;
+  double weight;
+
+  // gamma is rounded to what the sums are taken at, the same for both.
+  HWY_INLINE void Moments(double& gamma, double (&sums)[4]) const {
+    MomentsNarrow<true>(top, top_count, 0, gamma, sums);
+    if (bulk_count == 0) return;
+    double rest[4];
+    MomentsNarrow<true>(bulk, bulk_count, 0, gamma, rest);
+    for (int k = 0; k < 4; ++k) sums[k] += weight * rest[k];
+  }
+};
+
+// Packs x - shift for the scores x >= least, at most `most` of them and a vector more; returns how many there are, or what
+// made it more than `most`. `lowest` becomes the least of all scores.
+inline HWY_NOINLINE size_t PackAbove(const float* x, size_t n, float least, float shift, size_t most, float* packed,
+                                     float* lowest) {
+  const RowTag<float> d;
+  const auto limit = hn::Set(d, least), top = hn::Set(d, shift);
+  auto min = top;
+  size_t kept = 0;
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto xi = LoadUpTo(d, x + i, count, shift);
+    min = hn::Min(xi, min);
+    auto in = hn::Ge(xi, limit);
+    if (hn::AllFalse(d, in) || kept > most) return;
+    if (count < hn::Lanes(d)) in = hn::And(in, hn::FirstN(d, count));
+    hn::StoreU(hn::Compress(hn::Sub(xi, top), in), d, packed + kept);
+    kept += hn::CountTrue(d, in);
+  });
+  *lowest = FoldLanes(d, min, [](auto a, auto b) HWY_ATTR { return hn::Min(a, b); });
+  return kept;
+}
+
+// The 8th largest of 16.
+HWY_INLINE float MiddleOf16(const float* v) {
+  for (size_t i = 0; i < 16; ++i) {
+    size_t above = 0, equal = 0;
+    for (size_t j = 0; j < 16; ++j) above += v[j] > v[i], equal += v[j] == v[i];
+    if (above < 8 && above + equal >= 8) return v[i];
+  }
+  return v[0];
+}
+
+// A long row condensed, and its survey. A sample of every 16th score or fewer, in vectors of 16, stands for the bulk. The
+// threshold of the top is the median of the 16 maxima that the sample's columns have: with m scores in a column about
+// 0.7 / m of the row is above. Empty where that is more than a quarter of the row.
+inline HWY_NOINLINE Condensed Condense(const float* x, size_t n, float max, float* memory, RowSurvey<float>* row) {
+  const RowTag<float> d;
+  constexpr size_t N = hn::MaxLanes(RowTag<float>());
+  constexpr float kAbsent = -std::numeric_limits<float>::infinity();
+  const size_t blocks = HWY_MIN(n / 256, size_t{256}), bulk_count = 16 * blocks;
+  float* const bulk = memory;
+  HWY_ALIGN float column_max[16];
+  for (size_t i = 0; i < 16; ++i) column_max[i] = kAbsent;
+  for (size_t b = 0; b < blocks; ++b) {
+    const float* const from = x + b * (n / 16) / blocks * 16;
+    for (size_t i = 0; i < 16; i += N) {
+      const auto xi = hn::LoadU(d, from + i);
+      hn::StoreU(xi, d, bulk + b * 16 + i);
+      hn::Store(hn::Max(xi, hn::Load(d, column_max + i)), d, column_max + i);
+    }
+  }
+  const float least = MiddleOf16(column_max);
+  Condensed few = {bulk + bulk_count, 0, bulk, bulk_count, 0};
+  const size_t most = n / 4;
+  few.top_count = PackAbove(x, n, HWY_MAX(least, -std::numeric_limits<float>::max()), max, most, few.top, &row->least);
+
+  // What the top holds already is absent from the bulk.
+  const auto limit = hn::Set(d, least), top = hn::Set(d, max), absent = hn::Set(d, kAbsent), one = hn::Set(d, 1.0f);
+  double sums[4];
+  Sums(d, bulk_count, sums, [&](size_t i, size_t count, hn::Vec<RowTag<float>>* terms) HWY_ATTR {
+    const auto xi = LoadUpTo(d, bulk + i, count, max);
+    const auto z = hn::Sub(xi, top);
+    const auto finite = hn::Ne(xi, absent), below = hn::Lt(xi, limit);
+    terms[0] = hn::IfThenElseZero(below, one);
+    terms[1] = hn::IfThenElseZero(finite, one);
+    terms[2] = hn::IfThenElseZero(finite, z);
+    terms[3] = hn::Mul(terms[2], terms[2]);
+    StoreUpTo(hn::IfThenElse(below, z, absent), d, count, bulk + i);
+  });
+  const double mean = sums[2] / sums[1];
+  row->max = max;
+  row->variance = sums[3] / sums[1] - mean * mean;
+  row->third = 0;
+  row->nan = sums[2] != sums[2];
+  row->ties = 0;
+  row->finite = static_cast<double>(n);
+  if (few.top_count > most || few.top_count == 0) return {memory, 0, nullptr, 0, 0};
+  few.weight = sums[0] > 0 ? static_cast<double>(n - few.top_count) / sums[0] : 0;
+  row->ties = Sum(d, few.top_count, [&](size_t i, size_t count) HWY_ATTR {
+    return hn::IfThenElseZero(hn::Eq(LoadUpTo(d, few.top + i, count, -1.0f), hn::Zero(d)), one);
+  });
+  if (row->least == kAbsent) {
+    row->finite = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+      return hn::IfThenElseZero(hn::Ne(LoadUpTo(d, x + i, count, kAbsent), absent), one);
+    });
+  }
+  return few;
+}
+
+// Where an approach to the root stands: `gamma` is the next to try, the others are known from the evaluation before it.
+struct Approach {
+  double gamma, variance;
+  double log_sum;   // at gamma, to third order
+  double residual;  // log(rest / goal), before the last step
+};
+
+// Steps from gamma until the residual is below `near`, or for so many evaluations.
+template <class Moments>
+HWY_INLINE Approach ApproachRoot(double goal, double log_ties, double log_n, double gamma, double near, int evaluations,
+                                 Moments&& moments) {
+  const RowTag<double> d;
+  using V = hn::Vec<RowTag<double>>;
+  EntropySearch search(hn::Set(d, goal), hn::Set(d, log_ties), hn::Set(d, log_n));
+  for (;;) {
+    double sums[4];
+    moments(gamma, sums);
+    const V at[4] = {hn::Set(d, sums[0]), hn::Set(d, sums[1]), hn::Set(d, sums[2]), hn::Set(d, sums[3])};
+    const double next = hn::GetLane(search.Next(hn::Set(d, gamma), at));
+    const double residual = std::abs(hn::GetLane(search.residual()));
+    if (!(residual > near) || --evaluations == 0) {
+      return {next, hn::GetLane(search.variance()), hn::GetLane(search.LogSumAfter(hn::Set(d, next / gamma - 1))), residual};
+    }
+    gamma = next;
+  }
+}
+
+// gamma of a row in float32, with sums in float64, where no difference of scores overflows and gamma stays in float32's
+// range; kInvalid elsewhere. p takes the distribution; it is not x. few.top has room for n numbers, or what is left of them.
+//
+// What costs is a pass over the row. gamma is therefore found on a few scores first; then comes one pass for the moments,
+// whose third order step leaves the third power of what was wrong, and one that writes p and confirms its entropy.
+inline HWY_NOINLINE GammaOfRow FindGammaNarrow(const RowSurvey<float>& row, const Condensed& few, const float* x, size_t n,
+                                               EntropyTarget target, float* p) {
+  const RowTag<float> d;
+  constexpr double kLeast = 0x1p-30, kMost = 0x1p30;
+  const GammaOfRow fails = {0, 0, GammaStatus::kInvalid, 0};
+  const float lowest = row.least == -std::numeric_limits<float>::infinity() ? 0 : row.least;
+  if (n > size_t{1} << 18 || !(row.max - lowest <= std::numeric_limits<float>::max()) || !(row.variance < 0x1p60) ||
+      !(row.variance > 0x1p-60)) {
+    return fails;
+  }
+  const auto scale_by = [&](double factor) HWY_ATTR {
+    const auto f = hn::Set(d, static_cast<float>(factor));
+    ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+      StoreUpTo(hn::Mul(LoadUpTo(d, p + i, count, 0.0f), f), d, count, p + i);
+    });
+  };
+  double goal = target.low, sums[2];
+  const bool all_finite = row.finite == static_cast<double>(n);
+  const double range = all_finite ? static_cast<double>(row.max - row.least) : std::numeric_limits<double>::infinity();
+  const auto write = [&](double gamma, double factor) HWY_ATTR {
+    gamma* range < kNearReach ? WriteNarrow<false>(x, n, row.max, gamma, factor, p, sums)
+                              : WriteNarrow<true>(x, n, row.max, gamma, factor, p, sums);
+  };
+  if (target.low < target.high) {
+    write(1, 1);
+    const double entropy = LogOf(sums[0]) - sums[1] / sums[0];
+    if (entropy >= target.low && entropy <= target.high) {
+      scale_by(1 / sums[0]);
+      return {1, entropy, GammaStatus::kOk, 1};
+    }
+    if (entropy > target.high) goal = target.high;
+  }
+  const double log_ties = row.ties == 1 ? 0 : LogOf(row.ties), log_n = LogOf(row.finite);
+  const auto all = [](double v) HWY_ATTR { return hn::Set(RowTag<double>(), v); };
+  const EntropySearch start(all(goal), all(log_ties), all(log_n));
+  Approach at = {hn::GetLane(start.Start(all(row.variance), all(row.third))), 0, 0, 0};
+  if (few.top_count > 0) {
+    at = ApproachRoot(goal, log_ties, log_n, at.gamma, 0.03, 12, [&](double& g, double(&m)[4]) HWY_ATTR { few.Moments(g, m); });
+  }
+  if (!(at.gamma > kLeast && at.gamma < kMost)) return fails;
+  const auto all_scores = [&](double& g, double(&m)[4]) HWY_ATTR {
+    g* range < kNearReach ? MomentsNarrow<false>(x, n, row.max, g, m) : MomentsNarrow<true>(x, n, row.max, g, m);
+  };
+  const double near = n < kLongRow ? 0.03 : 0.1;
+  at = ApproachRoot(goal, log_ties, log_n, at.gamma, near, few.top_count > 0 ? 20 : 1, all_scores);
+  if (!(at.residual <= near)) {
+    // What has less than e^-17 / n of the largest mass can wait for the end, if that is most of the row.
+    Condensed rest = {few.top, 0, nullptr, 0, 0};
+    const double reach = (log_n + 17) / at.gamma;
+    float lowest;
+    if (reach < 0.6 * range) {
+      rest.top_count = PackAbove(x, n, static_cast<float>(row.max - reach), row.max, n / 2, rest.top, &lowest);
+    }
+    if (rest.top_count > row.ties && rest.top_count <= n / 2) {
+      at = ApproachRoot(goal, log_ties, log_n, at.gamma, near, 20,
+                        [&](double& g, double(&m)[4]) HWY_ATTR { rest.Moments(g, m); });
+    } else {
+      at = ApproachRoot(goal, log_ties, log_n, at.gamma, near, 20, all_scores);
+    }
+  }
+  const RowTag<double> d64;
+  for (int tries = 0; tries < 6; ++tries) {
+    if (!(at.gamma > kLeast && at.gamma < kMost)) return fails;
+    const double factor = hn::GetLane(Exp(d64, hn::Set(d64, -at.log_sum)));
+    write(at.gamma, factor);
+    const double mean = sums[1] / sums[0], log_sum = LogOf(sums[0]), entropy = log_sum - mean, excess = entropy - goal;
+    if (std::abs(excess) <= NarrowTolerance(goal, n)) {
+      const double total = sums[0] * factor;
+      if (std::abs(total - 1) > 1e-7) scale_by(1 / total);
+      return {at.gamma, entropy, GammaStatus::kOk, 0};
+    }
+    const double step = excess / at.variance;
+    if (!(std::abs(step) < 0.5)) return fails;
+    at.gamma *= 1 + step;
+    at.log_sum = log_sum + step * mean;
+  }
+  return fails;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic
+HWY_AFTER_NAMESPACE();
+
+#endif  // ENTROPIC_ROWS_ENTROPY_INL_H_
