@@ -22,15 +22,14 @@ std::string_view name_of(const entropic::Map& map) {
   return std::visit([]<class Op>(const Op&) { return Op::kDescription.name; }, map);
 }
 
-// The parameters without a default: what they are is nowhere else to be seen.
-std::string required_parameters(const entropic::Map& map) {
+// The parameters that have a typical value in place of a default: what they are is nowhere else to be seen.
+std::string typical_parameters(const entropic::Map& map) {
   std::string text;
   std::visit(
-      [&]<class Op>(const Op& op) {
+      [&]<class Op>(const Op&) {
         entropic::for_each_param<Op>([&]<class Value>(const entropic::Param<Op, Value>& param) {
-          // A word has a default, and what is optional may be left out.
-          if constexpr (std::is_arithmetic_v<Value>) {
-            if (param.required) text += fmt::format("{}{} = {}", text.empty() ? "" : ", ", param.name, op.*param.member);
+          if constexpr (!std::is_enum_v<Value>) {
+            if (param.typical) text += fmt::format("{}{} = {}", text.empty() ? "" : ", ", param.name, *param.typical);
           }
         });
       },
@@ -46,7 +45,7 @@ std::vector<entropic::Map> every_map() {
 }
 
 Comparison::Column measured(const entropic::Map& map, std::vector<double> p) {
-  Comparison::Column column{std::string(name_of(map)), required_parameters(map), std::move(p), 0, 0, 0, 0};
+  Comparison::Column column{std::string(name_of(map)), typical_parameters(map), std::move(p), 0, 0, 0, 0};
   for (const double value : column.p) {
     if (value == 0) {
       ++column.zeros;
