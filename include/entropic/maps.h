@@ -216,7 +216,7 @@ struct EntropyNormalize {
       .name = "entropy_normalize",
       .summary = "Softmax at the temperature that gives the distribution a chosen entropy; the scale of the scores is lost.",
       .formula = "p = softmax(gamma x), gamma > 0 such that -sum p log p is the entropy, or exp of it the perplexity",
-      .gradient = "gamma (p (g - <g,p>) - u <g,u> / Var x), u = p (x - <x,p>), Var x = <p, (x - <x,p>)^2>",
+      .gradient = "gamma (p (g - <g,p>) - u <g,u> / <u,x>), u = p (x - <x,p>)",
       .source = "Su, kexue.fm 8829, 2021; the perplexity of Hinton, Roweis, NIPS 2002",
       .entropy_target = true,
   };
