@@ -1,5 +1,6 @@
 """What the documents show is what happens: commands and examples run, printed pages are up to date, links lead somewhere."""
 
+import doctest
 import os
 import re
 import subprocess
@@ -7,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from entropic import _core
 
 ROOT = Path(__file__).resolve().parents[2]
 CLI = Path(os.environ["ENTROPIC_CLI"]).resolve()
@@ -57,11 +60,39 @@ def test_python_blocks_give_what_their_comments_say(document):
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_sessions_print_what_they_say(document):
+    session = doctest.DocTestParser().get_doctest("".join(blocks(document, "pycon")), {}, document.name, str(document), 0)
+    said = []
+    assert doctest.DocTestRunner().run(session, out=said.append).failed == 0, "".join(said)
+
+
+def headings(document):
+    """The anchors that GitHub gives a document's headings."""
+    text = re.sub(r"```.*?```", "", document.read_text(), flags=re.DOTALL)
+    titles = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(document):
     prose = re.sub(r"```.*?```", "", document.read_text(), flags=re.DOTALL)
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", prose):
+    for target, anchor in re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", prose):
         if "://" not in target:
-            assert (document.parent / target).exists(), f"{document.name} points to {target}"
+            there = document.parent / target if target else document
+            assert there.exists(), f"{document.name} points to {target}"
+            assert not anchor or anchor in headings(there), f"{document.name} points to {target}#{anchor}"
+
+
+def test_table_of_laws_is_what_the_maps_declare():
+    rows = re.findall(r"^\| \[`(\w+)`\]\S* \| (.*?) \|$", (ROOT / "docs/math/maps.md").read_text(), flags=re.MULTILINE)
+    said = {name: cells.split(" | ")[:4] for name, cells in rows}
+    for operation in _core.operations():
+        if operation["name"] in said:
+            laws = operation["laws"]
+            words = ["yes" if laws[law] else "no" for law in ("shift", "order", "sparse")]
+            words.insert(2, "by index" if laws["ties_by_index"] else "equal")
+            assert said[operation["name"]] == words, operation["name"]
+    assert len(said) > 7
 
 
 def test_readme_commands_exist():
