@@ -35,7 +35,7 @@ for axis, operation in zip(axes[1:], maps, strict=True):
         axis.text(mass + 0.02, place, f"{mass:.2g}" if mass > 0 else "0", va="center", fontsize=7)
     axis.set_xlim(0, 1.18)
     entropy = -np.sum(p[p > 0] * np.log(p[p > 0]))
-    name = operation["name"] + "".join(f", {parameter} = {value:g}" for parameter, value in required.items())
-    axis.set_title(f"{name}\nentropy {entropy:.2f}, zeros {np.sum(p == 0)}")
+    values = ", ".join(f"{parameter} = {value:g}" for parameter, value in required.items()) or "defaults"
+    axis.set_title(f"{operation['name']}\n{values}\nentropy {entropy:.2f}, zeros {np.sum(p == 0)}", fontsize=9)
 figure.tight_layout()
 save(figure, "maps")
