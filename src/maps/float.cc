@@ -1,0 +1,32 @@
+// The maps of float, for every SIMD target. A file of its own, since it takes minutes to compile.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/maps/float.cc"
+#include "hwy/foreach_target.h"  // before the kernels
+#include "src/maps/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic {
+namespace HWY_NAMESPACE {
+
+// Highway's tables hold functions, not templates.
+MapKernels<float> KernelsOfFloat() { return Kernels<float>(); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+namespace entropic {
+
+HWY_EXPORT(KernelsOfFloat);
+
+template <>
+MapKernels<float> kernels() {
+  return HWY_DYNAMIC_DISPATCH(KernelsOfFloat)();
+}
+
+}  // namespace entropic
+
+#endif  // HWY_ONCE
