@@ -94,7 +94,15 @@ HWY_INLINE void StoreNarrow(hn::Vec<RowTag<double>> v, RowTag<double> d, size_t 
   if constexpr (sizeof(T) == 8) {
     StoreUpTo(v, d, count, p);
   } else {
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+    // There DemoteTo gives the largest number in place of an infinity.
+    HWY_ALIGN double wide[hn::MaxLanes(RowTag<double>())];
+    hn::Store(v, d, wide);
+    for (size_t i = 0; i < HWY_MIN(count, hn::Lanes(d)); ++i) p[i] = static_cast<T>(wide[i]);
+    (void)narrow;
+#else
     StoreUpTo(hn::DemoteTo(narrow, v), narrow, count, p);
+#endif
   }
 }
 
