@@ -112,14 +112,14 @@ class Header {
   std::string_view name_;
 };
 
-// Product of the lengths, zeros left out: what has no elements must still have a shape that can be counted.
+// Product of the lengths, zeros left out: what has no elements must still have a shape that can be counted, also after it was
+// read, when an element takes item_size bytes.
 std::size_t checked_product(const std::vector<std::size_t>& shape, std::size_t item_size, std::string_view name) {
-  std::size_t product = item_size;
+  const std::size_t most = std::size_t(std::numeric_limits<std::int64_t>::max()) / item_size;
+  std::size_t product = 1;
   for (const std::size_t length : shape) {
     if (length == 0) continue;
-    if (product > std::size_t(std::numeric_limits<std::int64_t>::max()) / length) {
-      bad_input("{}: the shape ({}) is larger than any memory", name, fmt::join(shape, ", "));
-    }
+    if (product > most / length) bad_input("{}: the shape ({}) is larger than any memory", name, fmt::join(shape, ", "));
     product *= length;
   }
   return product;
@@ -167,16 +167,16 @@ struct Body {
 // The numbers behind the header, stored as Stored, for the library as Number.
 template <class Stored, class Number>
 std::vector<Number> read_values(const Header& header, const Body& body) {
-  const std::size_t size = checked_product(header.shape, sizeof(Stored), body.name);
+  const std::size_t product = checked_product(header.shape, std::max(sizeof(Stored), sizeof(Number)), body.name);
   const bool empty = std::find(header.shape.begin(), header.shape.end(), std::size_t{0}) != header.shape.end();
-  const std::size_t expected = empty ? 0 : size;
+  const std::size_t count = empty ? 0 : product, expected = count * sizeof(Stored);
   if (body.bytes.size() != expected) {
     const std::string_view how = body.bytes.size() < expected ? "cut short" : "longer than its header says";
     bad_input("{}: the file is {}: shape ({}) needs {} bytes of numbers, there are {}", body.name, how,
               fmt::join(header.shape, ", "), expected, body.bytes.size());
   }
-  std::vector<Number> values(expected / sizeof(Stored));
-  for_each_element(header.shape, values.size(), header.fortran_order, [&](std::size_t from, std::size_t to) {
+  std::vector<Number> values(count);
+  for_each_element(header.shape, count, header.fortran_order, [&](std::size_t from, std::size_t to) {
     values[to] = static_cast<Number>(load<Stored>(body.bytes.data() + from * sizeof(Stored), body.big_endian));
   });
   return values;

@@ -102,7 +102,7 @@ void PowerRow(double gamma, const T* p, size_t n, T* q, double* scratch) {
   const ExpScaled<RowTag<double>> exp(d64, 1);
   double sums[2];
   Sums(d64, n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
-    const V pi = LoadWide(p + i, count, T(0));
+    const V pi = LoadWide(RowTag<double>(), p + i, count, T(0));
     const auto absent = hn::Eq(pi, zero);
     // -inf where gamma is infinite times less than the maximum; at the maximum 0.
     const V log_ratio = hn::IfThenElse(absent, zero, hn::Sub(Log(d64, pi), log_most));

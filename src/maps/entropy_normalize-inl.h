@@ -277,30 +277,32 @@ HWY_INLINE EntropyGradient GradientOf(const WideScores<T>& relative, const T* x,
   const RowTag<double> d;
   using V = hn::Vec<RowTag<double>>;
   const V zero = hn::Zero(d), shift_g = hn::Set(d, top_g);
-  const auto z_of = [&](size_t i, size_t count, hn::Mask<RowTag<double>> absent)
-                        HWY_ATTR { return hn::IfThenZeroElse(absent, relative(LoadWide(x + i, count, T(0)))); };
+  const auto z_of = [&](size_t i, size_t count, hn::Mask<RowTag<double>> absent) HWY_ATTR {
+    return hn::IfThenZeroElse(absent, relative(LoadWide(RowTag<double>(), x + i, count, T(0))));
+  };
   double means[4];
   Sums(d, n, means, [&](size_t i, size_t count, V* terms) HWY_ATTR {
-    const V pi = LoadWide(p + i, count, T(0));
+    const V pi = LoadWide(RowTag<double>(), p + i, count, T(0));
     const auto absent = hn::Eq(pi, zero);
     const V log_p = hn::IfThenZeroElse(absent, Log(d, pi));
     StoreUpTo(log_p, d, count, scratch + i);
     terms[0] = pi;
     terms[1] = hn::Mul(pi, z_of(i, count, absent));
     terms[2] = hn::Mul(pi, log_p);
-    terms[3] = hn::IfThenZeroElse(absent, hn::Mul(pi, hn::Sub(LoadWide(g + i, count, T(0)), shift_g)));
+    terms[3] = hn::IfThenZeroElse(absent, hn::Mul(pi, hn::Sub(LoadWide(RowTag<double>(), g + i, count, T(0)), shift_g)));
   });
   const double mean_z = means[1] / means[0], mean_log = means[2] / means[0], mean_g = means[3] / means[0];
   const V center_z = hn::Set(d, mean_z), center_log = hn::Set(d, mean_log), center_g = hn::Set(d, mean_g);
   double products[3];
   Sums(d, n, products, [&](size_t i, size_t count, V* terms) HWY_ATTR {
-    const V pi = LoadWide(p + i, count, T(0));
+    const V pi = LoadWide(RowTag<double>(), p + i, count, T(0));
     const auto absent = hn::Eq(pi, zero);
     const V z = hn::Sub(z_of(i, count, absent), center_z);
     const V weighted = hn::IfThenZeroElse(absent, hn::Mul(pi, z));
     terms[0] = hn::Mul(weighted, z);
     terms[1] = hn::Mul(weighted, hn::Sub(LoadUpTo(d, scratch + i, count, 0.0), center_log));
-    terms[2] = hn::IfThenZeroElse(absent, hn::Mul(weighted, hn::Sub(hn::Sub(LoadWide(g + i, count, T(0)), shift_g), center_g)));
+    terms[2] = hn::IfThenZeroElse(
+        absent, hn::Mul(weighted, hn::Sub(hn::Sub(LoadWide(RowTag<double>(), g + i, count, T(0)), shift_g), center_g)));
   });
   const double gamma = products[1] / products[0];
   return {gamma, mean_z, mean_g, top_g, products[2] / products[0] / gamma, !(products[0] > 0)};
@@ -351,9 +353,9 @@ HWY_INLINE void EntropyVjpRow(D d, const T* x, const T* p, const T* g, size_t n,
   const V gamma = hn::Set(d64, row.gamma), slope = hn::Set(d64, row.slope * row.gamma);
   const V mean_z = hn::Set(d64, row.mean_z), mean_g = hn::Set(d64, row.mean_g), top_g = hn::Set(d64, row.top_g);
   ForEachVector(d64, n, [&](size_t i, size_t count) HWY_ATTR {
-    const V pi = LoadWide(p + i, count, T(0));
-    const V z = hn::Sub(relative(LoadWide(x + i, count, T(0))), mean_z);
-    const V rest = hn::NegMulAdd(slope, z, hn::Sub(hn::Sub(LoadWide(g + i, count, T(0)), top_g), mean_g));
+    const V pi = LoadWide(RowTag<double>(), p + i, count, T(0));
+    const V z = hn::Sub(relative(LoadWide(RowTag<double>(), x + i, count, T(0))), mean_z);
+    const V rest = hn::NegMulAdd(slope, z, hn::Sub(hn::Sub(LoadWide(RowTag<double>(), g + i, count, T(0)), top_g), mean_g));
     const V v = relative.Scale(hn::Mul(gamma, hn::Mul(pi, rest)));
     StoreUpTo(hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d64)), v), d64, count, scratch + i);
   });
@@ -393,7 +395,7 @@ template <class T>
 HWY_INLINE IntervalEnd HoldingEnd(const EntropyClip& op, const T* p, size_t n) {
   const RowTag<double> d;
   const double entropy = -Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const auto pi = LoadWide(p + i, count, T(0));
+    const auto pi = LoadWide(RowTag<double>(), p + i, count, T(0));
     return hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d)), hn::Mul(pi, Log(d, pi)));
   });
   constexpr double kTolerance = sizeof(T) == 4 ? 1e-6 : 1e-12;

@@ -29,9 +29,6 @@ class RootOf {
     terms[1] = hn::IfThenZeroElse(hn::Le(q, hn::Zero(d)), hn::Div(terms[0], q));
   }
   static HWY_INLINE double InverseNorm(double sum, double b) { return Power(sum, -b); }
-  // The last step, relative to c, where the row is of type T. For b near 1 what enters with it is of its own order.
-  template <class T>
-  static constexpr double kEnough = sizeof(T) == 4 ? 0x1p-26 : 0x1p-44;
 
  private:
   ExpScaled<D> exp_;
@@ -50,9 +47,6 @@ class Square {
     terms[0] = hn::Mul(terms[1], terms[1]);
   }
   static HWY_INLINE double InverseNorm(double sum, double /*b*/) { return 1 / std::sqrt(sum); }
-  // The sum is then off by the square of the step for each entry, and the squares of c by a few.
-  template <class T>
-  static constexpr double kEnough = sizeof(T) == 4 ? 0x1p-14 : 0x1p-29;
 };
 
 template <class D>

@@ -135,18 +135,6 @@ class EntropySearch {
   int steps_ = 0;
 };
 
-// x[0, count) in float64, `fill` beyond.
-template <class T>
-HWY_INLINE hn::Vec<RowTag<double>> LoadWide(const T* x, size_t count, T fill) {
-  const RowTag<double> d;
-  const hn::Rebind<T, RowTag<double>> narrow;
-  if constexpr (sizeof(T) == 8) {
-    return LoadUpTo(d, x, count, fill);
-  } else {
-    return hn::PromoteTo(d, LoadUpTo(narrow, x, count, fill));
-  }
-}
-
 // z = x - max in float64, times 2^-exponent so that the smallest finite one is in (-2, -1]: neither a difference beyond the
 // largest number nor one below the smallest normal is lost. Never rounds but where T is double. -inf stays.
 template <class T>
@@ -339,7 +327,7 @@ HWY_NOINLINE GammaOfRow FindGammaWide(const RowSurvey<T>& row, const T* x, size_
   const V absent = hn::Set(d, -std::numeric_limits<double>::infinity());
   double moments[3];
   Sums(d, n, moments, [&](size_t i, size_t count, V* terms) HWY_ATTR {
-    const V z = relative(LoadWide(x + i, count, row.max));
+    const V z = relative(LoadWide(RowTag<double>(), x + i, count, row.max));
     terms[0] = hn::IfThenZeroElse(hn::Eq(z, absent), z);
     terms[1] = hn::Mul(terms[0], terms[0]);
     terms[2] = hn::Mul(terms[1], terms[0]);
@@ -351,7 +339,7 @@ HWY_NOINLINE GammaOfRow FindGammaWide(const RowSurvey<T>& row, const T* x, size_
     const V factor = hn::Set(d, gamma), lowest = hn::Set(d, -800.0);
     Sums(d, n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
       // Below -800 exp is 0, and 0 times the bound is 0.
-      const V a = hn::Max(hn::Mul(relative(LoadWide(x + i, count, row.max)), factor), lowest);
+      const V a = hn::Max(hn::Mul(relative(LoadWide(RowTag<double>(), x + i, count, row.max)), factor), lowest);
       terms[0] = exp(d, a);
       StoreUpTo(terms[0], d, count, e + i);
       terms[1] = hn::Mul(terms[0], a);
@@ -517,7 +505,7 @@ inline HWY_NOINLINE size_t PackAbove(const float* x, size_t n, float least, floa
     auto in = hn::Ge(xi, limit);
     if (hn::AllFalse(d, in) || kept > most) return;
     if (count < hn::Lanes(d)) in = hn::And(in, hn::FirstN(d, count));
-    hn::StoreU(hn::Compress(hn::Sub(xi, top), in), d, packed + kept);
+    hn::StoreU(CompressLanes(d, hn::Sub(xi, top), in), d, packed + kept);
     kept += hn::CountTrue(d, in);
   });
   *lowest = FoldLanes(d, min, [](auto a, auto b) HWY_ATTR { return hn::Min(a, b); });

@@ -96,6 +96,10 @@ def described(descr="'<f8'", order="False", shape="(2,)", body=b"\0" * 16):
             described(shape="(4294967296, 4294967296, 0)", body=b""),
             "the shape (4294967296, 4294967296, 0) is larger than any memory",
         ),
+        (  # what takes a byte in the file takes eight once it is read
+            described("'|b1'", shape="(1152921504606846976, 0)", body=b""),
+            "the shape (1152921504606846976, 0) is larger than any memory",
+        ),
         (
             described(shape="(1152921504606846975,)"),
             "the file is cut short: shape (1152921504606846975) needs 9223372036854775800 bytes of numbers, there are 16",
