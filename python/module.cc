@@ -1,5 +1,5 @@
 // The extension module entropic._core: every registered operation as a Python dict with a forward and a vjp function.
-// Arrays arrive by the buffer protocol, all of one type, float32 or float64; entropic/_arrays.py brings others to that.
+// Arrays arrive all of one type, one that the library has; entropic/_arrays.py and torch.py bring others to that.
 
 #include <entropic/entropic.h>
 #include <nanobind/nanobind.h>
@@ -129,21 +129,63 @@ ValueOf<Op, Param> to_value(const Param& param, nb::handle value) {
   }
 }
 
+constexpr int kMaxDims = 64;  // NumPy's own limit
+
+enum class Type { kFloat32, kFloat64, kFloat16, kBfloat16 };
+constexpr std::ptrdiff_t kItemSize[] = {4, 8, 2, 2};
+
+// An array of somebody else's: an object with the buffer protocol or, what a torch tensor has more quickly than that, a tuple
+// (address, shape, strides in items, number of its Type). Strides here are in bytes.
+struct Array {
+  char* data;
+  int ndim;
+  const std::ptrdiff_t* shape;
+  const std::ptrdiff_t* strides;
+  Type type;
+
+  std::ptrdiff_t item_size() const { return kItemSize[static_cast<int>(type)]; }
+};
+
 class Buffer {
  public:
   Buffer(std::string_view where, nb::handle array, bool writable) {
-    if (PyObject_GetBuffer(array.ptr(), &view_, PyBUF_STRIDES | (writable ? PyBUF_WRITABLE : 0)) == 0) return;
-    PyErr_Clear();
-    throw nb::value_error((std::string(where) + ": out must be writable, got a read-only array").c_str());
+    if (PyTuple_Check(array.ptr())) {
+      read_tuple(array.ptr());
+      return;
+    }
+    if (PyObject_GetBuffer(array.ptr(), &view_, PyBUF_FORMAT | PyBUF_STRIDES | (writable ? PyBUF_WRITABLE : 0)) != 0) {
+      PyErr_Clear();
+      throw nb::value_error((std::string(where) + ": out must be writable, got a read-only array").c_str());
+    }
+    const char letter = view_.format[std::strlen(view_.format) - 1];
+    const Type type = letter == 'd' ? Type::kFloat64 : letter == 'e' ? Type::kFloat16 : Type::kFloat32;
+    array_ = {static_cast<char*>(view_.buf), view_.ndim, view_.shape, view_.strides, type};
   }
-  ~Buffer() { PyBuffer_Release(&view_); }
+  ~Buffer() {
+    if (view_.obj != nullptr) PyBuffer_Release(&view_);
+  }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
-  const Py_buffer* operator->() const { return &view_; }
-  const Py_buffer& operator*() const { return view_; }
+  const Array* operator->() const { return &array_; }
+  const Array& operator*() const { return array_; }
 
  private:
-  Py_buffer view_;
+  void read_tuple(PyObject* tuple) {
+    PyObject* const shape = PyTuple_GET_ITEM(tuple, 1);
+    PyObject* const strides = PyTuple_GET_ITEM(tuple, 2);
+    const int ndim = static_cast<int>(PyTuple_GET_SIZE(shape));
+    if (ndim > kMaxDims) throw nb::value_error("an array must have at most 64 axes");
+    array_ = {static_cast<char*>(PyLong_AsVoidPtr(PyTuple_GET_ITEM(tuple, 0))), ndim, shape_, strides_,
+              static_cast<Type>(PyLong_AsLong(PyTuple_GET_ITEM(tuple, 3)))};
+    for (int d = 0; d < ndim; ++d) {
+      shape_[d] = PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, d));
+      strides_[d] = PyLong_AsSsize_t(PyTuple_GET_ITEM(strides, d)) * array_.item_size();
+    }
+  }
+
+  Py_buffer view_{};
+  std::ptrdiff_t shape_[kMaxDims], strides_[kMaxDims];
+  Array array_;
 };
 
 // The parameters of one call. Those given as arrays keep the operation's default beside a value for each row of x.
@@ -190,8 +232,6 @@ Params<Op> to_params(nb::tuple values) {
   return params;
 }
 
-constexpr int kMaxDims = 64;  // NumPy's own limit
-
 // N arrays of the same batch axes, each with its rows along one axis or with one number per row. Strides are in bytes.
 template <std::size_t N>
 struct Rows {
@@ -218,7 +258,7 @@ std::string shape_text(std::span<const std::ptrdiff_t> shape) {
   return text + ")";
 }
 
-std::span<const std::ptrdiff_t> shape_of(const Py_buffer& a) { return {a.shape, static_cast<std::size_t>(a.ndim)}; }
+std::span<const std::ptrdiff_t> shape_of(const Array& a) { return {a.shape, static_cast<std::size_t>(a.ndim)}; }
 
 int to_axis(std::string_view where, nb::handle axis, int dims) {
   const std::int64_t given =
@@ -237,9 +277,9 @@ int to_axis(std::string_view where, nb::handle axis, int dims) {
 
 // arrays[0] is x; the others have its shape or, where reduced, its shape without the axis or with 1 for it.
 template <std::size_t N>
-Rows<N> to_rows(std::string_view where, const std::array<const Py_buffer*, N>& arrays,
-                const std::array<std::string_view, N>& names, const std::array<bool, N>& reduced, int axis, Order order) {
-  const Py_buffer& x = *arrays[0];
+Rows<N> to_rows(std::string_view where, const std::array<const Array*, N>& arrays, const std::array<std::string_view, N>& names,
+                const std::array<bool, N>& reduced, int axis, Order order) {
+  const Array& x = *arrays[0];
   Rows<N> rows;
   for (int d = 0; d < x.ndim; ++d) {
     if (d == axis) continue;
@@ -247,9 +287,9 @@ Rows<N> to_rows(std::string_view where, const std::array<const Py_buffer*, N>& a
     if (x.shape[d] != 1) rows.batch[rows.batch_dims++].size = static_cast<std::size_t>(x.shape[d]);
   }
   for (std::size_t k = 0; k < N; ++k) {
-    const Py_buffer& a = *arrays[k];
+    const Array& a = *arrays[k];
     const bool removed = reduced[k] && a.ndim == x.ndim - 1;
-    bool same = a.itemsize == x.itemsize && a.ndim == x.ndim - removed;
+    bool same = a.type == x.type && a.ndim == x.ndim - removed;
     for (int d = 0, e = 0, b = 0; same && d < x.ndim; ++d) {
       if (d == axis && removed) continue;
       same = a.shape[e] == (d == axis && reduced[k] ? 1 : x.shape[d]);
@@ -262,9 +302,9 @@ Rows<N> to_rows(std::string_view where, const std::array<const Py_buffer*, N>& a
                              shape_text(shape_of(x)) + ", got " + shape_text(shape_of(a)))
                                 .c_str());
     }
-    rows.data[k] = static_cast<char*>(a.buf);
+    rows.data[k] = a.data;
     rows.cols[k] = reduced[k] ? 1 : static_cast<std::size_t>(x.shape[axis]);
-    rows.col_stride[k] = removed ? a.itemsize : a.strides[axis];
+    rows.col_stride[k] = removed ? a.item_size() : a.strides[axis];
   }
 
   // Where the order of the rows is free: slowest axis of x first, then joins are found whatever the layout.
@@ -290,7 +330,7 @@ Rows<N> to_rows(std::string_view where, const std::array<const Py_buffer*, N>& a
 }
 
 // One value for each row of x, by index, from an array that broadcasts with x and has size 1 along its axis.
-std::vector<double> spread(std::string_view where, std::string_view name, const Py_buffer& a, const Py_buffer& x, int axis) {
+std::vector<double> spread(std::string_view where, std::string_view name, const Array& a, const Array& x, int axis) {
   const int missing = x.ndim - a.ndim;
   bool fits = missing >= 0;
   std::size_t rows = 1;
@@ -312,7 +352,7 @@ std::vector<double> spread(std::string_view where, std::string_view name, const 
   }
   std::vector<double> values(rows);
   std::array<std::ptrdiff_t, kMaxDims> index{};
-  const char* from = static_cast<const char*>(a.buf);
+  const char* from = a.data;
   for (double& value : values) {
     std::memcpy(&value, from, sizeof(double));
     for (int d = x.ndim - 1; d >= 0; --d) {
@@ -430,8 +470,7 @@ std::vector<Numbers> part(const std::vector<Numbers>& all, std::size_t begin, st
   return parts;
 }
 
-// run(views of float, first row) or run(views of double, first row), by the type of x, without the GIL. Fills in
-// params.per_row.
+// run(views, first row), views of the type of x, without the GIL. Fills in params.per_row.
 template <std::size_t N, class Op, class Run>
 void on_rows(std::string_view where, Params<Op>& params, bool has_gradients, const std::array<nb::handle, N>& arrays,
              const std::array<std::string_view, N>& names, const std::array<bool, N>& reduced, nb::handle given_axis,
@@ -440,7 +479,7 @@ void on_rows(std::string_view where, Params<Op>& params, bool has_gradients, con
     return std::array<Buffer, N>{Buffer(where, arrays[k], k + 1 == N)...};
   };
   const std::array<Buffer, N> buffers = acquire(std::make_index_sequence<N>{});
-  std::array<const Py_buffer*, N> raw;
+  std::array<const Array*, N> raw;
   for (std::size_t k = 0; k < N; ++k) raw[k] = &*buffers[k];
   const int axis = to_axis(where, given_axis, raw[0]->ndim);
   for (auto& array : params.arrays) {
@@ -456,10 +495,15 @@ void on_rows(std::string_view where, Params<Op>& params, bool has_gradients, con
       apply<float>(params.op, {nullptr, rows.rows, 0}, {nullptr, rows.rows, 0}, params.per_row);
     }
   }
-  if (raw[0]->itemsize == sizeof(float)) {
-    for_blocks<float>(rows, run);
-  } else {
-    for_blocks<double>(rows, run);
+  switch (raw[0]->type) {
+    case Type::kFloat32:
+      return for_blocks<float>(rows, run);
+    case Type::kFloat64:
+      return for_blocks<double>(rows, run);
+    case Type::kFloat16:
+      return for_blocks<float16>(rows, run);
+    case Type::kBfloat16:
+      return for_blocks<bfloat16>(rows, run);
   }
 }
 
@@ -558,7 +602,9 @@ nb::dict describe(const char* family) {
         std::vector<ParamGradient> gradients;
         for (const nb::handle pair : asked) {
           const Buffer& array = arrays.emplace_back(Op::kDescription.name, pair[1], true);
-          const std::span numbers(static_cast<double*>(array->buf), static_cast<std::size_t>(array->len) / sizeof(double));
+          std::size_t count = 1;
+          for (const std::ptrdiff_t length : shape_of(*array)) count *= static_cast<std::size_t>(length);
+          const std::span numbers(reinterpret_cast<double*>(array->data), count);
           gradients.push_back({nb::cast<std::string_view>(pair[0]), numbers});
         }
         run_vjp<Op>({x, y, g, dx}, axis, values, gradients);

@@ -9,6 +9,7 @@
 //   rows = 0 or cols = 0       nothing happens
 //   sum                        |sum p - 1| <= 1e-6 (float), 1e-14 max(1, log2 n) (double)
 //   reproducible               the same bits for any number of threads, any batch, any SIMD target with FMA
+//   float16, bfloat16          the float result, rounded; gradients compute p again and do not read what is given
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,7 @@
 #include <string_view>
 #include <variant>
 
+#include "entropic/half.h"
 #include "entropic/matrix_view.h"
 #include "entropic/operation.h"
 

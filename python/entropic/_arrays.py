@@ -1,4 +1,4 @@
-"""Any array in, the same kind out: what stands between a public function and _core, which knows float32 and float64 in NumPy.
+"""Any array in, the same kind out: what stands between a public function and _core, which knows floating-point NumPy arrays.
 
 Each function below takes an operation (see _functions.Operation) and first tries the common case, a plain array.
 """
@@ -25,7 +25,7 @@ def run_map(operation, x, axis, out, params):
     """operation(x) in x's shape, into out where given."""
     if type(x) is ndarray:
         dtype = x.dtype
-        if dtype is FLOAT32 or dtype is FLOAT64:
+        if dtype is FLOAT32 or dtype is FLOAT64 or dtype is FLOAT16:
             if out is None:
                 y = empty_like(x)
                 operation.forward(x, y, axis, params)
@@ -76,7 +76,7 @@ def run_vjp(operation, x, y, grad, axis, params):
     """J^T grad in x's shape."""
     if type(x) is ndarray and type(y) is ndarray and type(grad) is ndarray:
         dtype = x.dtype
-        if (dtype is FLOAT32 or dtype is FLOAT64) and y.dtype is dtype and grad.dtype is dtype:
+        if (dtype is FLOAT32 or dtype is FLOAT64 or dtype is FLOAT16) and y.dtype is dtype and grad.dtype is dtype:
             dx = empty_like(x)
             operation.vjp(x, y, grad, dx, axis, params)
             return dx
@@ -168,13 +168,13 @@ def _to_numpy(operation, argument, x):
 def _to_floats(operation, argument, array):
     """(array in the type to compute in, dtype of the result)."""
     dtype = array.dtype
-    if dtype is FLOAT32 or dtype is FLOAT64:
+    if dtype is FLOAT32 or dtype is FLOAT64 or dtype is FLOAT16:
         return array, dtype
     if dtype.kind in "biu":
         return array.astype(FLOAT64), FLOAT64
     if dtype.kind == "f" and dtype.itemsize <= 8:
         native = (FLOAT16, FLOAT32, FLOAT64)[dtype.itemsize // 4]
-        return array.astype(FLOAT32 if native is FLOAT16 else native, copy=False), native
+        return array.astype(native, copy=False), native
     raise TypeError(f"{operation}: {argument} must be of float16, float32, float64, an integer type or bool, got dtype {dtype}")
 
 

@@ -3,9 +3,12 @@
 #include "entropic/maps.h"
 
 #include <algorithm>
+#include <array>
+#include <vector>
 
 #include "entropic/perturb_max.h"
 #include "src/check.h"
+#include "src/half.h"
 #include "src/maps/kernels.h"
 #include "src/parallel.h"
 #include "src/scratch.h"
@@ -16,17 +19,56 @@ namespace {
 // A batch of at least this many bytes is written around the caches: more than a core's share of the last level.
 constexpr std::size_t kStreamedBytes = std::size_t{16} << 20;
 
-// Shares the rows of x out and calls rows(share) for each piece. `cost` is the operation's, see Description.
-template <class T, class Rows>
-void for_shares(MatrixView<const T> x, const T* out, const Rows& rows, std::size_t cost = 1) {
+// Numbers that are halves in memory and float in cache at a time: enough rows for the kernels of short ones.
+constexpr std::size_t kHalfBlock = 32768;
+
+// What rows of T are computed in.
+template <class T>
+using Working = std::conditional_t<kIsHalf<T>, float, T>;
+
+// Shares the rows of in[0] out and calls rows(in, out, first, share) for each piece: share.begin .. share.end count from row
+// `first`, and views of halves are handed on as float. `cost` is the operation's, see Description.
+template <class T, std::size_t N, class Rows>
+void for_shares(const std::array<MatrixView<const T>, N>& in, MatrixView<T> out, std::size_t cost, const Rows& rows) {
+  const auto& x = in[0];
   if (x.cols == 0) return;
-  // Not over the input: its lines are in cache already.
-  const bool stream = out != x.data && x.rows * x.cols * sizeof(T) >= kStreamedBytes;
-  parallel_rows(x.rows, x.cols * cost, [&](std::size_t begin, std::size_t end) {
-    const std::size_t kernel = (3 * x.cols + 79) / 16 * 16;
-    double* memory = scratch(kernel + x.cols);
-    rows(Share<T>{begin, end, memory, reinterpret_cast<T*>(memory + kernel), stream});
-  });
+  const std::size_t kernel = (3 * x.cols + 79) / 16 * 16;
+  if constexpr (kIsHalf<T>) {
+    std::size_t row_size = out.cols;
+    for (const auto& view : in) row_size += view.cols;
+    const std::size_t block = std::clamp<std::size_t>(kHalfBlock / row_size, 1, std::max<std::size_t>(x.rows, 1));
+    parallel_rows(x.rows, x.cols * cost, [&](std::size_t begin, std::size_t end) {
+      double* memory = scratch(kernel + x.cols + block * row_size);
+      float* rescaled = reinterpret_cast<float*>(memory + kernel);
+      for (std::size_t first = begin; first < end; first += block) {
+        const std::size_t count = std::min(block, end - first);
+        float* at = rescaled + x.cols;
+        std::array<MatrixView<const float>, N> wide;
+        for (std::size_t k = 0; k < N; ++k) {
+          wide[k] = {at, count, in[k].cols};
+          for (std::size_t r = 0; r < count; ++r, at += in[k].cols) widen(in[k].row(first + r), in[k].cols, at);
+        }
+        const MatrixView<float> wide_out(at, count, out.cols);
+        rows(wide, wide_out, first, Share<float>{0, count, memory, rescaled, false});
+        for (std::size_t r = 0; r < count; ++r) narrow(wide_out.row(r), out.cols, out.row(first + r));
+      }
+    });
+  } else {
+    // Not over the input: its lines are in cache already.
+    const bool stream = out.data != x.data && x.rows * x.cols * sizeof(T) >= kStreamedBytes;
+    parallel_rows(x.rows, x.cols * cost, [&](std::size_t begin, std::size_t end) {
+      double* memory = scratch(kernel + x.cols);
+      rows(in, out, 0, Share<T>{begin, end, memory, reinterpret_cast<T*>(memory + kernel), stream});
+    });
+  }
+}
+
+// Numbers for each row, from row `first` on.
+template <class Numbers>
+std::vector<Numbers> from_row(std::span<const Numbers> all, std::size_t first) {
+  std::vector<Numbers> parts(all.begin(), all.end());
+  for (Numbers& numbers : parts) numbers.values = numbers.values.subspan(first);
+  return parts;
 }
 
 template <class T>
@@ -63,10 +105,11 @@ template <class T>
 void apply(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p, std::span<const PerRow> per_row) {
   std::visit([&](const auto& op) { check_params(op, per_row, x.rows); }, map);
   check_map(description_of(map).name, x, "p", p);
-  const auto rows = kernels<T>().map;
+  const auto rows = kernels<Working<T>>().map;
   const Map same = kernel_map(map);
-  for_shares<T>(
-      x, p.data, [&](Share<T> share) { rows(same, x, p, per_row, share); }, description_of(same).cost);
+  for_shares<T, 1>({x}, p, description_of(same).cost, [&](const auto& in, auto out, std::size_t first, auto share) {
+    rows(same, in[0], out, from_row(per_row, first), share);
+  });
 }
 
 template <class T>
@@ -83,10 +126,21 @@ void apply_vjp(const Map& map, MatrixView<const std::type_identity_t<T>> x, Matr
   if (x.cols == 0) {
     for (const ParamGradient& asked : gradients) std::fill(asked.values.begin(), asked.values.end(), 0.0);
   }
-  const auto rows = kernels<T>().vjp;
+  const MapKernels kernel = kernels<Working<T>>();
   const Map same = kernel_map(map);
-  for_shares<T>(
-      x, dx.data, [&](Share<T> share) { rows(same, x, p, g, dx, per_row, gradients, share); }, description_of(same).cost);
+  const std::size_t cost = description_of(same).cost;
+  if constexpr (kIsHalf<T>) {
+    // What p lost when it was rounded, its entropy and its small entries, is computed again.
+    for_shares<T, 2>({x, g}, dx, 2 * cost, [&](const auto& in, auto out, std::size_t first, auto share) {
+      const std::vector<PerRow> values = from_row(per_row, first);
+      kernel.map(same, in[0], out, values, share);
+      kernel.vjp(same, in[0], out, in[1], out, values, from_row(gradients, first), share);
+    });
+  } else {
+    for_shares<T, 3>({x, p, g}, dx, cost, [&](const auto& in, auto out, std::size_t first, auto share) {
+      kernel.vjp(same, in[0], in[1], in[2], out, from_row(per_row, first), from_row(gradients, first), share);
+    });
+  }
 }
 
 template <class T>
@@ -95,8 +149,8 @@ void perturb_max(const NoiseFunctions& noise, double scale, MatrixView<const std
   check_params(op);
   check_map(op.kDescription.name, x, "p", p);
   const auto rows = kernels<T>().perturb_max;
-  for_shares<T>(
-      x, p.data, [&](Share<T> share) { rows(op, x, p, share); }, op.kDescription.cost);
+  for_shares<T, 1>({x}, p, op.kDescription.cost,
+                   [&](const auto& in, auto out, std::size_t, auto share) { rows(op, in[0], out, share); });
 }
 
 template <class T>
@@ -107,16 +161,16 @@ void perturb_max_vjp(const NoiseFunctions& noise, double scale, MatrixView<const
   check_params(op);
   check_vjp(op.kDescription.name, x, "p", p, g, dx);
   const auto rows = kernels<T>().perturb_max_vjp;
-  for_shares<T>(
-      x, dx.data, [&](Share<T> share) { rows(op, x, p, g, dx, share); }, op.kDescription.cost);
+  for_shares<T, 3>({x, p, g}, dx, op.kDescription.cost,
+                   [&](const auto& in, auto out, std::size_t, auto share) { rows(op, in[0], in[1], in[2], out, share); });
 }
 
 template <class T>
 void log_softmax(MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y, const LogSoftmax& options) {
   check_params(options);
   check_map("log_softmax", x, "y", y);
-  const auto rows = kernels<T>().log_softmax;
-  for_shares<T>(x, y.data, [&](Share<T> share) { rows(options, x, y, share); });
+  const auto rows = kernels<Working<T>>().log_softmax;
+  for_shares<T, 1>({x}, y, 1, [&](const auto& in, auto out, std::size_t, auto share) { rows(options, in[0], out, share); });
 }
 
 template <class T>
@@ -124,8 +178,17 @@ void log_softmax_vjp(MatrixView<const std::type_identity_t<T>> x, MatrixView<con
                      MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx, const LogSoftmax& options) {
   check_params(options);
   check_vjp("log_softmax", x, "y", y, g, dx);
-  const auto rows = kernels<T>().log_softmax_vjp;
-  for_shares<T>(x, dx.data, [&](Share<T> share) { rows(options, x, y, g, dx, share); });
+  const MapKernels kernel = kernels<Working<T>>();
+  if constexpr (kIsHalf<T>) {
+    for_shares<T, 2>({x, g}, dx, 2, [&](const auto& in, auto out, std::size_t, auto share) {
+      kernel.log_softmax(options, in[0], out, share);
+      kernel.log_softmax_vjp(options, in[0], out, in[1], out, share);
+    });
+  } else {
+    for_shares<T, 3>({x, y, g}, dx, 1, [&](const auto& in, auto out, std::size_t, auto share) {
+      kernel.log_softmax_vjp(options, in[0], in[1], in[2], out, share);
+    });
+  }
 }
 
 template <class T>
@@ -136,10 +199,10 @@ void logsumexp(MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y, con
   if (overlap(x, MatrixView<const T>(y))) fail("logsumexp: y must share no memory with x");
   // The sum of nothing is 0; there are no rows to share out.
   if (x.cols == 0) {
-    for (std::size_t r = 0; r < y.rows; ++r) *y.row(r) = -std::numeric_limits<T>::infinity();
+    for (std::size_t r = 0; r < y.rows; ++r) *y.row(r) = T(-std::numeric_limits<Working<T>>::infinity());
   }
-  const auto rows = kernels<T>().logsumexp;
-  for_shares<T>(x, y.data, [&](Share<T> share) { rows(options, x, y, share); });
+  const auto rows = kernels<Working<T>>().logsumexp;
+  for_shares<T, 1>({x}, y, 1, [&](const auto& in, auto out, std::size_t, auto share) { rows(options, in[0], out, share); });
 }
 
 template <class T>
@@ -151,16 +214,23 @@ void logsumexp_vjp(MatrixView<const std::type_identity_t<T>> x, MatrixView<const
   check_shape("logsumexp", "g", g, "a column with x's rows", x.rows, std::size_t{1});
   if (overlap(g, MatrixView<const T>(dx))) fail("logsumexp: dx must share no memory with g");
   if (overlap(y, MatrixView<const T>(dx))) fail("logsumexp: dx must share no memory with y");
-  const auto rows = kernels<T>().logsumexp_vjp;
-  for_shares<T>(x, dx.data, [&](Share<T> share) { rows(options, x, g, dx, share); });
+  const auto rows = kernels<Working<T>>().logsumexp_vjp;
+  for_shares<T, 2>({x, g}, dx, 1,
+                   [&](const auto& in, auto out, std::size_t, auto share) { rows(options, in[0], in[1], out, share); });
 }
 
 template void apply(const Map&, MatrixView<const float>, MatrixView<float>, std::span<const PerRow>);
 template void apply(const Map&, MatrixView<const double>, MatrixView<double>, std::span<const PerRow>);
+template void apply(const Map&, MatrixView<const float16>, MatrixView<float16>, std::span<const PerRow>);
+template void apply(const Map&, MatrixView<const bfloat16>, MatrixView<bfloat16>, std::span<const PerRow>);
 template void apply_vjp(const Map&, MatrixView<const float>, MatrixView<const float>, MatrixView<const float>,
                         MatrixView<float>, std::span<const PerRow>, std::span<const ParamGradient>);
 template void apply_vjp(const Map&, MatrixView<const double>, MatrixView<const double>, MatrixView<const double>,
                         MatrixView<double>, std::span<const PerRow>, std::span<const ParamGradient>);
+template void apply_vjp(const Map&, MatrixView<const float16>, MatrixView<const float16>, MatrixView<const float16>,
+                        MatrixView<float16>, std::span<const PerRow>, std::span<const ParamGradient>);
+template void apply_vjp(const Map&, MatrixView<const bfloat16>, MatrixView<const bfloat16>, MatrixView<const bfloat16>,
+                        MatrixView<bfloat16>, std::span<const PerRow>, std::span<const ParamGradient>);
 template void perturb_max(const NoiseFunctions&, double, MatrixView<const float>, MatrixView<float>);
 template void perturb_max(const NoiseFunctions&, double, MatrixView<const double>, MatrixView<double>);
 template void perturb_max_vjp(const NoiseFunctions&, double, MatrixView<const float>, MatrixView<const float>,
@@ -169,15 +239,27 @@ template void perturb_max_vjp(const NoiseFunctions&, double, MatrixView<const do
                               MatrixView<const double>, MatrixView<double>);
 template void log_softmax(MatrixView<const float>, MatrixView<float>, const LogSoftmax&);
 template void log_softmax(MatrixView<const double>, MatrixView<double>, const LogSoftmax&);
+template void log_softmax(MatrixView<const float16>, MatrixView<float16>, const LogSoftmax&);
+template void log_softmax(MatrixView<const bfloat16>, MatrixView<bfloat16>, const LogSoftmax&);
 template void log_softmax_vjp(MatrixView<const float>, MatrixView<const float>, MatrixView<const float>, MatrixView<float>,
                               const LogSoftmax&);
 template void log_softmax_vjp(MatrixView<const double>, MatrixView<const double>, MatrixView<const double>, MatrixView<double>,
                               const LogSoftmax&);
+template void log_softmax_vjp(MatrixView<const float16>, MatrixView<const float16>, MatrixView<const float16>,
+                              MatrixView<float16>, const LogSoftmax&);
+template void log_softmax_vjp(MatrixView<const bfloat16>, MatrixView<const bfloat16>, MatrixView<const bfloat16>,
+                              MatrixView<bfloat16>, const LogSoftmax&);
 template void logsumexp(MatrixView<const float>, MatrixView<float>, const LogSumExp&);
 template void logsumexp(MatrixView<const double>, MatrixView<double>, const LogSumExp&);
+template void logsumexp(MatrixView<const float16>, MatrixView<float16>, const LogSumExp&);
+template void logsumexp(MatrixView<const bfloat16>, MatrixView<bfloat16>, const LogSumExp&);
 template void logsumexp_vjp(MatrixView<const float>, MatrixView<const float>, MatrixView<const float>, MatrixView<float>,
                             const LogSumExp&);
 template void logsumexp_vjp(MatrixView<const double>, MatrixView<const double>, MatrixView<const double>, MatrixView<double>,
                             const LogSumExp&);
+template void logsumexp_vjp(MatrixView<const float16>, MatrixView<const float16>, MatrixView<const float16>,
+                            MatrixView<float16>, const LogSumExp&);
+template void logsumexp_vjp(MatrixView<const bfloat16>, MatrixView<const bfloat16>, MatrixView<const bfloat16>,
+                            MatrixView<bfloat16>, const LogSumExp&);
 
 }  // namespace entropic
