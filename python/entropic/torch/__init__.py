@@ -1,0 +1,21 @@
+"""entropic's operations on torch tensors: differentiable functions and modules.
+
+Every function is ``entropic.torch.NAME(x, *, parameters, dim=-1)``, of ``torch.float32``, ``float64``, ``float16`` or
+``bfloat16`` tensors of any strides; ``axis`` may stand for ``dim``. Parameters that ``entropic`` takes per row may be tensors
+that broadcast with x and have size 1 along dim, and have gradients. Works under ``torch.compile``, ``torch.func.grad``,
+``vmap`` and ``jacrev``, and with double backward; not under forward-mode differentiation. On the CPU the library's kernels
+run, on other devices an equivalent composition of torch's operations.
+"""
+
+import torch
+
+from entropic import _core
+from entropic.torch import _functions, _modules
+
+functions = _functions.build(_core.operations())
+modules = _modules.build(_core.operations(), functions)
+globals().update(functions)
+globals().update(modules)
+
+__all__ = [*functions, *modules]
+del functions, modules, torch

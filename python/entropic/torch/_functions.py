@@ -1,0 +1,162 @@
+"""The public functions, made from the registry like those of entropic."""
+
+from math import inf  # noqa: F401  a default in signatures
+
+import torch
+
+from entropic import _functions as numpy_functions
+from entropic.torch._ops import CODES, OPERATORS, in_transform  # noqa: F401  functions made below use OPERATORS
+
+Tensor = torch.Tensor
+_is_compiling = torch.compiler.is_compiling
+_modes = torch._C._len_torch_dispatch_stack
+_function_modes = torch._C._len_torch_function_stack
+_tracing = torch._C._get_tracing_state
+_grad_enabled = torch.is_grad_enabled
+_empty_like = torch.empty_like
+_CONTIGUOUS = torch.contiguous_format
+_STRIDED = torch.strided
+_code = CODES.get
+
+
+def build(descriptions):
+    return {description["name"]: _build(description) for description in descriptions}
+
+
+def _build(description):
+    name = description["name"]
+    params = [numpy_functions.declare(param) for param in description["params"]]
+    values = "".join(f"{param['name']}, " for param in description["params"])
+    last, tail = ("keepdim=False", ", keepdim") if description["reduces"] else ("", "")
+    signature = ", ".join(part for part in ["x", "*", *params, "dim=None", "axis=None", last] if part)
+    call = "_call_reduction" if description["reduces"] else "_call"
+    given = [f"isinstance({param['name']}, Tensor)" for param in description["params"] if param["per_row"]]
+    if given:
+        tail = f", not ({' or '.join(given)})"
+    namespace = {}
+    # In this module's globals, where a compiler's guards look for what a function uses.
+    exec(
+        f"def {name}({signature}):\n    return {call}(OPERATORS[{name!r}], x, ({values}), dim, axis{tail})\n",
+        globals(),
+        namespace,
+    )
+    function = namespace[name]
+    function.__module__ = "entropic.torch"
+    function.__doc__ = _doc(description)
+    return function
+
+
+def _call(operator, x, values, dim, axis, numbers=True):
+    if dim is None:
+        dim = -1 if axis is None else axis
+    elif axis is not None:
+        raise TypeError(f"{operator.name}: give one of dim and axis, got dim={dim!r} and axis={axis!r}")
+    # Straight to the kernel where nobody looks on: no compiler, no transform, no mode, no gradient.
+    if (
+        not _is_compiling()
+        and type(x) is Tensor
+        and numbers
+        and x.is_cpu
+        and not (x.requires_grad and _grad_enabled())
+        and not in_transform()
+        and not _modes()
+        and not _function_modes()
+        and x.layout is _STRIDED
+        and not x.is_neg()
+        and _tracing() is None
+    ):
+        code = _code(x.dtype)
+        if code is not None:
+            y = _empty_like(x) if x.is_contiguous() else _empty_like(x, memory_format=_CONTIGUOUS)
+            shape = x.shape
+            operator.forward((x.data_ptr(), shape, x.stride(), code), (y.data_ptr(), shape, y.stride(), code), dim, values)
+            return y
+    return _call_operator(operator, x, values, dim)
+
+
+def _call_reduction(operator, x, values, dim, axis, keepdim):
+    if dim is None:
+        dim = -1 if axis is None else axis
+    elif axis is not None:
+        raise TypeError(f"{operator.name}: give one of dim and axis, got dim={dim!r} and axis={axis!r}")
+    y = _call_operator(operator, x, values, dim)
+    return y if keepdim else y.squeeze(dim)
+
+
+def _call_operator(operator, x, values, dim):
+    """Through torch's dispatcher."""
+    name = operator.name
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name}: x must be a torch.Tensor, got {type(x).__name__}; entropic.{name} takes other arrays")
+    if x.dtype not in CODES:
+        raise TypeError(f"{name}: x must be of float16, bfloat16, float32 or float64, got dtype {x.dtype}; pass x.float()")
+    if not isinstance(dim, int):
+        raise TypeError(f"{name}: dim must be one integer, got {dim!r}")
+    if x.dim() == 0:
+        raise ValueError(f"{name}: x must have at least one axis, got a single number")
+    if not -x.dim() <= dim < x.dim():
+        raise IndexError(f"{name}: dim {dim} is out of bounds for a tensor of {x.dim()} dimensions")
+    dim %= x.dim()
+    if x.device.type not in ("cpu", "cuda", "meta"):
+        raise TypeError(f"{name}: x is on device {x.device}, where this operation has no implementation; pass x.cpu()")
+    if x.is_cuda and torch.is_autocast_enabled("cuda") and x.dtype in (torch.float16, torch.bfloat16):
+        x = x.float()  # as torch.softmax
+    numbers, rows = [], []
+    for param, value in zip(operator.params, values, strict=True):
+        given = isinstance(value, Tensor)
+        if param in operator.per_row:
+            rows.append(_spread(name, param, value, x, dim) if given else None)
+        elif given:
+            value, given = value.item(), False
+        numbers.append(operator.defaults[param] if given else value)
+    return operator(x, *numbers, *rows, dim)
+
+
+def _spread(name, param, value, x, dim):
+    """A value for each row in float64: of x's shape with 1 for dim."""
+    shape = list(x.shape)
+    shape[dim] = 1
+    try:
+        return value.to(device=x.device, dtype=torch.float64).expand(shape)
+    except RuntimeError:
+        raise ValueError(
+            f"{name}: {param} must be a number or a tensor that broadcasts to {tuple(shape)}, x's shape with 1 for dim {dim}, "
+            f"got shape {tuple(value.shape)}"
+        ) from None
+
+
+def _doc(description):
+    name = description["name"]
+    result = "keepdim : bool, default False\n    Keep dim, with size 1.\n" if description["reduces"] else ""
+    shape = "One number per row" if description["reduces"] else "Of x's shape and dtype, contiguous"
+    return f"""{description["summary"]}
+
+    {description["formula"]}
+
+Parameters
+----------
+x : torch.Tensor
+    Scores of float32, float64, float16 or bfloat16, of any shape with at least one axis and any strides. Halves are
+    computed in float32.
+{numpy_functions.param_doc(description).replace("array", "tensor").replace("along axis", "along dim")}dim : int, default -1
+    The axis along which scores compete; axis is another name for it.
+{result}
+Returns
+-------
+torch.Tensor
+    {shape}. Differentiable, twice.
+
+Raises
+------
+ValueError, TypeError, IndexError
+    Naming the argument.
+
+Notes
+-----
+Gradient, J^T g: {description["gradient"]}. See entropic.{name} for the rules on NaN and infinities.
+Source: {description["source"]}.
+
+Examples
+--------
+>>> y = entropic.torch.{name}(torch.tensor([0.0, 1.0, 2.0]){numpy_functions.assignments(description)})
+"""

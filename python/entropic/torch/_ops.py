@@ -1,0 +1,225 @@
+"""Every operation of the registry as torch operators: ``torch.ops.entropic.NAME`` and ``NAME_vjp``, with rules for autograd,
+fake tensors and vmap. On the CPU they run the library's kernels, elsewhere _compositions.
+
+A parameter that may be per row has two arguments: its number, and ``NAME_rows``, a float64 tensor of x's shape with 1 for dim
+or None. Where there are such, NAME_vjp returns also the gradient in those that are given, stacked.
+"""
+
+import torch
+
+from entropic import _core
+from entropic.torch import _compositions
+
+Tensor = torch.Tensor
+
+# _core's numbers for the types.
+CODES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
+
+SCHEMA = {"float": "float", "optional float": "float?", "int": "int", "name": "str"}
+
+CONTIGUOUS = torch.contiguous_format
+
+_library = torch.library.Library("entropic", "DEF")
+
+
+def place(tensor):
+    """A tensor as _core reads it."""
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), CODES[tensor.dtype]
+
+
+# Whether torch.func is at work.
+in_transform = torch._C._are_functorch_transforms_active
+
+
+def _as_function(op, setup, backward, batched):
+    """The operator for torch.func: what torch.library makes of an autograd rule does not work below another transform."""
+    members = {"forward": op, "setup_context": setup, "backward": backward, "vmap": batched}
+    return type(op.__name__, (torch.autograd.Function,), {name: staticmethod(member) for name, member in members.items()})
+
+
+class Operator:
+    """An operation as its two operators know it."""
+
+    def __init__(self, description):
+        self.name = description["name"]
+        self.reduces = description["reduces"]
+        self.forward = description["forward"]
+        self.vjp = description["vjp"]
+        self.param_vjp = description["param_vjp"]
+        self.params = [param["name"] for param in description["params"]]
+        self.per_row = [param["name"] for param in description["params"] if param["per_row"]]
+        # In the place of a number where rows are given.
+        self.defaults = {param["name"]: param["default"] for param in description["params"]}
+        arguments = [f"{SCHEMA[param['kind']]} {param['name']}" for param in description["params"]]
+        arguments += [f"Tensor? {name}_rows" for name in self.per_row]
+        arguments = ", ".join([*arguments, "int dim"])
+        result = "(Tensor, Tensor)" if self.per_row else "Tensor"
+        _library.define(f"{self.name}(Tensor x, {arguments}) -> Tensor")
+        _library.define(f"{self.name}_vjp(Tensor x, Tensor y, Tensor grad, {arguments}) -> {result}")
+        for suffix, on_cpu, composed, fake, setup, backward, batched in (
+            ("", self._map, self._composed_map, self._fake_map, self._setup, self._backward, self._batched),
+            (
+                "_vjp",
+                self._map_vjp,
+                self._composed_vjp,
+                self._fake_vjp,
+                self._setup_vjp,
+                self._backward_vjp,
+                self._batched_vjp,
+            ),
+        ):
+            name = self.name + suffix
+            _library.impl(name, on_cpu, "CPU")
+            _library.impl(name, composed, "CUDA")
+            torch.library.register_fake(f"entropic::{name}", fake, lib=_library)
+            torch.library.register_autograd(f"entropic::{name}", backward, setup_context=setup, lib=_library)
+            torch.library.register_vmap(f"entropic::{name}", batched, lib=_library)
+        self.op = getattr(torch.ops.entropic, self.name).default
+        self.op_vjp = getattr(torch.ops.entropic, self.name + "_vjp").default
+        self.function = _as_function(self.op, self._setup, self._backward, self._batched)
+        self.function_vjp = _as_function(self.op_vjp, self._setup_vjp, self._backward_vjp, self._batched_vjp)
+
+    def __call__(self, *arguments):
+        return (self.function.apply if in_transform() else self.op)(*arguments)
+
+    def call_vjp(self, *arguments):
+        return (self.function_vjp.apply if in_transform() else self.op_vjp)(*arguments)
+
+    def _split(self, arguments):
+        """(values of the parameters, their rows, dim) of what follows the tensors."""
+        count = len(self.params)
+        return arguments[:count], arguments[count:-1], arguments[-1]
+
+    def _values(self, values, rows):
+        """What _core takes: numbers, or where given an array of float64."""
+        if not any(row is not None for row in rows):
+            return values
+        by_name = {name: row for name, row in zip(self.per_row, rows, strict=True) if row is not None}
+        return tuple(
+            by_name[name].numpy() if name in by_name else value for name, value in zip(self.params, values, strict=True)
+        )
+
+    def _named(self, values, rows):
+        """What the compositions take."""
+        params = dict(zip(self.params, values, strict=True))
+        params.update({name: row for name, row in zip(self.per_row, rows, strict=True) if row is not None})
+        return params
+
+    def _row_shape(self, x, dim):
+        shape = list(x.shape)
+        shape[dim] = 1
+        return shape
+
+    # What an operator does.
+
+    def _map(self, x, *arguments):
+        values, rows, dim = self._split(arguments)
+        y = x.new_empty(self._row_shape(x, dim)) if self.reduces else torch.empty_like(x, memory_format=CONTIGUOUS)
+        self.forward(place(x), place(y), dim, self._values(values, rows))
+        return y
+
+    def _map_vjp(self, x, y, grad, *arguments):
+        values, rows, dim = self._split(arguments)
+        dx = torch.empty_like(x, memory_format=CONTIGUOUS)
+        places = place(x), place(y), place(grad), place(dx)
+        if not self.per_row:
+            self.vjp(*places, dim, self._values(values, rows))
+            return dx
+        asked = [name for name, row in zip(self.per_row, rows, strict=True) if row is not None]
+        drows = torch.empty((len(asked), *self._row_shape(x, dim)), dtype=torch.float64)
+        self.param_vjp(*places, dim, self._values(values, rows), tuple(zip(asked, drows.numpy(), strict=True)))
+        return dx, drows
+
+    def _composed_map(self, x, *arguments):
+        values, rows, dim = self._split(arguments)
+        y = _compositions.FORWARD[self.name](_compositions.working(x), dim, self._named(values, rows))
+        return y.to(x.dtype).contiguous()
+
+    def _composed_vjp(self, x, y, grad, *arguments):
+        values, rows, dim = self._split(arguments)
+        tensors = (_compositions.working(tensor) for tensor in (x, y, grad))
+        result = _compositions.VJP[self.name](*tensors, dim, self._named(values, rows))
+        if self.per_row:
+            return result[0].to(x.dtype).contiguous(), result[1].contiguous()
+        return result.to(x.dtype).contiguous()
+
+    # What it gives, without doing it.
+
+    def _fake_map(self, x, *arguments):
+        return x.new_empty(self._row_shape(x, arguments[-1]) if self.reduces else x.shape)
+
+    def _fake_vjp(self, x, y, grad, *arguments):
+        _, rows, dim = self._split(arguments)
+        dx = x.new_empty(x.shape)
+        if not self.per_row:
+            return dx
+        count = sum(row is not None for row in rows)
+        return dx, x.new_empty((count, *self._row_shape(x, dim)), dtype=torch.float64)
+
+    # Its derivatives.
+
+    def _keep(self, ctx, tensors, arguments):
+        values, rows, dim = self._split(arguments)
+        ctx.save_for_backward(*tensors, *rows)
+        ctx.values, ctx.dim = values, dim
+
+    def _setup(self, ctx, inputs, output):
+        x, *arguments = inputs
+        self._keep(ctx, (x, output), tuple(arguments))
+
+    def _backward(self, ctx, grad):
+        x, y, *rows = ctx.saved_tensors
+        result = self.call_vjp(x, y, grad, *ctx.values, *rows, ctx.dim)
+        dx, drows = result if self.per_row else (result, ())
+        return (dx, *self._align(ctx, rows, drows))
+
+    def _setup_vjp(self, ctx, inputs, output):
+        x, y, grad, *arguments = inputs
+        self._keep(ctx, (x, y, grad), tuple(arguments))
+
+    def _backward_vjp(self, ctx, *grads):
+        x, y, grad, *rows = ctx.saved_tensors
+        given = [row for row in rows if row is not None]
+
+        def composed(x, y, grad, *given):
+            filled = iter(given)
+            rows_now = [None if row is None else next(filled) for row in rows]
+            working = (_compositions.working(tensor) for tensor in (x, y, grad))
+            return _compositions.VJP[self.name](*working, ctx.dim, self._named(ctx.values, rows_now))
+
+        outputs, pullback = torch.func.vjp(composed, x, y, grad, *given)
+        if self.per_row:
+            pairs = zip(grads, outputs, strict=True)
+            cotangents = tuple(torch.zeros_like(out) if g is None else g.to(out.dtype) for g, out in pairs)
+        else:
+            cotangents = grads[0].to(outputs.dtype)
+        dx, dy, dgrad, *drows = pullback(cotangents)
+        return (dx, dy, dgrad, *self._align(ctx, rows, drows))
+
+    def _align(self, ctx, rows, drows):
+        """None for numbers and dim, the gradient for rows that are given."""
+        filled = iter(drows)
+        return (*(None for _ in ctx.values), *(None if row is None else next(filled) for row in rows), None)
+
+    # A batch of it: along a new first axis.
+
+    def _batch(self, info, in_dims, inputs):
+        """The inputs, every tensor with the batch first."""
+        moved = []
+        for value, batched in zip(inputs[:-1], in_dims[:-1], strict=True):
+            if isinstance(value, Tensor):
+                new = value.unsqueeze(0).expand(info.batch_size, *value.shape) if batched is None else value.movedim(batched, 0)
+                moved.append(new)
+            else:
+                moved.append(value)
+        return (*moved, inputs[-1] + 1)
+
+    def _batched(self, info, in_dims, *inputs):
+        return self(*self._batch(info, in_dims, inputs)), 0
+
+    def _batched_vjp(self, info, in_dims, *inputs):
+        result = self.call_vjp(*self._batch(info, in_dims, inputs))
+        return result, ((0, 1) if self.per_row else 0)
+
+
+OPERATORS = {description["name"]: Operator(description) for description in _core.operations()}
