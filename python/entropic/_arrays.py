@@ -148,8 +148,8 @@ def _to_numpy(operation, argument, x):
     kind = type(x).__name__
     if getattr(x, "requires_grad", False):
         raise TypeError(
-            f"{operation}: {argument} is a {kind} that requires grad, and entropic.torch, with differentiable "
-            f"functions, is not there yet; pass {argument}.detach() and use the _vjp function for the gradient"
+            f"{operation}: {argument} is a {kind} that requires grad; entropic.torch has differentiable functions, or pass "
+            f"{argument}.detach()"
         )
     try:
         on_host = x.__dlpack_device__()[0] in HOST_DEVICES
@@ -157,7 +157,8 @@ def _to_numpy(operation, argument, x):
             return np.from_dlpack(x)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise TypeError(
-            f"{operation}: {argument} is a {kind} of dtype {getattr(x, 'dtype', None)} that NumPy cannot read: {error}"
+            f"{operation}: {argument} is a {kind} of dtype {getattr(x, 'dtype', None)} that NumPy cannot read"
+            f"{'; entropic.torch can' if kind == 'Tensor' else ''}: {error}"
         ) from error
     raise TypeError(
         f"{operation}: {argument} is a {kind} on device {getattr(x, 'device', None)}, and entropic computes on the CPU; "

@@ -7,7 +7,10 @@ that broadcast with x and have size 1 along dim, and have gradients. Works under
 run, on other devices an equivalent composition of torch's operations.
 """
 
-import torch
+try:
+    import torch
+except ImportError as error:
+    raise ImportError("entropic.torch needs PyTorch: pip install torch") from error
 
 from entropic import _core
 from entropic.torch import _functions, _modules

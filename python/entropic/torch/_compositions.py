@@ -1,9 +1,9 @@
 """Every map and its gradient composed of torch's own operations: for tensors that are not on the CPU, and for second
 derivatives, since what is composed can be differentiated again.
 
-``FORWARD[name](x, dim, params)`` is the map. ``VJP[name](x, y, grad, dim, params)`` is J^T grad, and where parameters are
-per row also the gradient in those: a pair, the second of shape (how many are given, x's with 1 for dim). ``params`` holds
-values by name: a number, a string, None, or a float64 tensor of x's shape with 1 for dim.
+``forward(name, x, dim, params)`` is the map. ``vjp(name, x, y, grad, dim, params)`` is J^T grad, and where parameters are per
+row also the gradient in those: a pair, the second of shape (how many are given, x's with 1 for dim). ``params`` holds values
+by name: a number, a string, None, or a float64 tensor of x's shape with 1 for dim.
 """
 
 import math
@@ -12,6 +12,14 @@ import numpy as np
 import torch
 
 INF = math.inf
+
+
+def forward(name, x, dim, params):
+    return FORWARD[name](working(x), dim, params)
+
+
+def vjp(name, x, y, grad, dim, params):
+    return VJP[name](working(x), working(y), working(grad), dim, params)
 
 
 def canonical(x, dim):
@@ -35,8 +43,8 @@ def xlogy(p):
 
 
 def finite(x, y):
-    """x where y has mass, 0 elsewhere."""
-    return torch.where(y > 0, x, torch.zeros_like(x))
+    """x where y has mass, 0 elsewhere; NaN where y is."""
+    return torch.where(y > 0, x, y * 0)
 
 
 # Forward
@@ -167,43 +175,44 @@ NOISES = {
 PANELS, NODES = 24, 24
 
 
-def perturb_max(x, dim, params):
-    """p_i = int f(u - x_i) prod_{j != i} F(u - x_j) du by Gauss-Legendre between the kinks, in float64. O(n^2) with kinks."""
-    if params["noise"] == "gumbel":
-        return softmax(x, dim, {"temperature": params["scale"]})
+def _integrand(x, dim, params):
+    """At Gauss-Legendre points u between the kinks, in float64 with dim last: h = f/F at u - x, and the product of all F times
+    the point's weight. O(n^2) points with kinks."""
     log_cdf, log_density, kinks, low, high = NOISES[params["noise"]]
-    x = canonical(x, dim)
-    nan = x.isnan().any(dim, keepdim=True) | (x == -INF).all(dim, keepdim=True)
     z = (x.movedim(dim, -1).double() / params["scale"]).nan_to_num(nan=0.0, posinf=0.0)
-    absent = z <= torch.finfo(torch.float64).min
-    z = torch.where(absent, -1e300, z)
+    present = z > torch.finfo(torch.float64).min
+    z = torch.where(present, z, -1e300)
     most = z.amax(-1, keepdim=True)
-    # What is 100 below the largest and has no kink there is out of reach, and stays finite.
-    near = torch.maximum(z, most - 1000)
+    near = torch.maximum(z, most - 1000)  # out of reach all the same
     top = most + high + (math.log(z.shape[-1]) if high > 10 else 0.0)
     bottom = most + low
-    ends = [bottom, top] + [bottom + (top - bottom) * k / PANELS for k in range(1, PANELS)]
-    for kink in kinks:
-        ends.append(torch.maximum(torch.minimum(near + kink, top), bottom))
+    ends = [bottom + (top - bottom) * k / PANELS for k in range(PANELS + 1)]
+    ends += [torch.maximum(torch.minimum(near + kink, top), bottom) for kink in kinks]
     ends = torch.cat(ends, -1).sort(-1).values
     nodes, weights = (torch.as_tensor(a, device=x.device) for a in np.polynomial.legendre.leggauss(NODES))
     left, right = ends[..., :-1, None], ends[..., 1:, None]
     u = ((left + right) / 2 + (right - left) / 2 * nodes).flatten(-2)
-    w = ((right - left) / 2 * weights).flatten(-2)
+    weight = ((right - left) / 2 * weights).flatten(-2)
     t = u[..., None, :] - near[..., :, None]
     inside = t > low
-    if kinks == (0.0, 1.0):
-        held = t.clamp(max=1.0)
-        log_f = torch.where(inside, torch.log(torch.where(inside, held, 1.0)), -1e4)
+    if params["noise"] == "uniform":
+        log_f = torch.where(inside, torch.log(torch.where(inside, t.clamp(max=1.0), 1.0)), -1e4)
         ratio = torch.where(inside & (t < 1), torch.exp(-log_f), 0.0)
     else:
         safe = torch.where(inside, t, 1.0)
         log_f = torch.where(inside, log_cdf(safe), -1e4)
         ratio = torch.where(inside, torch.exp(log_density(safe) - log_f), 0.0)
-    counts = ~absent[..., :, None]
-    product = torch.exp(torch.where(counts, log_f, 0.0).sum(-2))
-    p = torch.where(counts, ratio, 0.0) @ (product * w).unsqueeze(-1)
-    p = p.squeeze(-1)
+    present = present[..., None]
+    return torch.where(present, ratio, 0.0), torch.exp(torch.where(present, log_f, 0.0).sum(-2)) * weight
+
+
+def perturb_max(x, dim, params):
+    if params["noise"] == "gumbel":
+        return softmax(x, dim, {"temperature": params["scale"]})
+    x = canonical(x, dim)
+    nan = x.isnan().any(dim, keepdim=True) | (x == -INF).all(dim, keepdim=True)
+    ratio, product = _integrand(x, dim, params)
+    p = (ratio @ product.unsqueeze(-1)).squeeze(-1)
     p = (p / p.sum(-1, keepdim=True)).movedim(-1, dim)
     return torch.where(nan, math.nan, p).to(x.dtype)
 
@@ -288,13 +297,13 @@ def softmax_vjp(x, y, grad, dim, params):
 
 
 def log_softmax_vjp(x, y, grad, dim, params):
-    present = y > -INF
+    present = x > -INF
     grad = torch.where(present, grad, torch.zeros_like(grad))
     return torch.where(present, grad - torch.exp(y) * grad.sum(dim, keepdim=True), 0.0) / params["temperature"]
 
 
 def logsumexp_vjp(x, y, grad, dim, params):
-    return grad * softmax(x, dim, params)
+    return torch.where(y == -INF, 0.0, grad * softmax(x, dim, params))
 
 
 def _threshold_vjp(y, s, grad, dim, temperature):
@@ -360,16 +369,15 @@ def sigsoftmax_vjp(x, y, grad, dim, params):
 def perturb_max_vjp(x, y, grad, dim, params):
     if params["noise"] == "gumbel":
         return softmax_vjp(x, y, grad, dim, {"temperature": params["scale"]})
-    _, pullback = torch.func.vjp(lambda scores: perturb_max(scores, dim, params), x)
-    return pullback(finite(grad, y))[0]
-
-
-def _rows_of(params, names):
-    return [params[name] for name in names if isinstance(params[name], torch.Tensor)]
+    ratio, product = _integrand(x, dim, params)
+    grad = finite(grad, y).movedim(dim, -1).double().unsqueeze(-1)
+    pairs = ratio * (grad * ratio.sum(-2, keepdim=True) - (grad * ratio).sum(-2, keepdim=True))
+    dx = (pairs @ product.unsqueeze(-1)).squeeze(-1).movedim(-1, dim) / params["scale"]
+    return torch.where(x.isinf(), y * 0, dx).to(x.dtype)
 
 
 def _entropy_parts(x, y, grad, dim):
-    """(gradient in x, gradient in the entropy, gamma), zero where no gamma is."""
+    """(gradient in x, gradient in the entropy), zero where the row cannot move."""
     present = y > 0
     p = torch.where(present, y, 0.0).double()
     log_p = torch.log(torch.where(present, y, 1.0)).double()
@@ -383,11 +391,11 @@ def _entropy_parts(x, y, grad, dim):
     gamma = torch.where(fixed, 1.0, dot(u, log_p, dim) / variance)
     slope = dot(u, grad, dim) / variance
     dx = gamma * (p * (grad - dot(p, grad, dim)) - u * slope)
-    return torch.where(fixed, 0.0, dx), torch.where(fixed, 0.0, -slope / gamma), gamma
+    return torch.where(fixed, y.double() * 0, dx), torch.where(fixed, 0.0, -slope / gamma)
 
 
 def entropy_normalize_vjp(x, y, grad, dim, params):
-    dx, dentropy, _ = _entropy_parts(_scores(x, params), y, grad, dim)
+    dx, dentropy = _entropy_parts(_scores(x, params), y, grad, dim)
     rows = []
     if isinstance(params["entropy"], torch.Tensor):
         rows.append(dentropy)
@@ -401,7 +409,7 @@ def entropy_clip_vjp(x, y, grad, dim, params):
     p = softmax(scores, dim, {"temperature": 1.0})
     entropy = -xlogy(p.double()).sum(dim, keepdim=True)
     dx = softmax_vjp(scores, y, grad, dim, {"temperature": 1.0}).double()
-    held, dentropy, _ = _entropy_parts(scores, y, grad, dim)
+    held, dentropy = _entropy_parts(scores, y, grad, dim)
     rows = []
     for name, outside in (("min_entropy", entropy.__lt__), ("max_entropy", entropy.__gt__)):
         end = params[name]

@@ -92,7 +92,7 @@ class Operator:
 
     def _values(self, values, rows):
         """What _core takes: numbers, or where given an array of float64."""
-        if not any(row is not None for row in rows):
+        if rows.count(None) == len(rows):
             return values
         by_name = {name: row for name, row in zip(self.per_row, rows, strict=True) if row is not None}
         return tuple(
@@ -132,13 +132,12 @@ class Operator:
 
     def _composed_map(self, x, *arguments):
         values, rows, dim = self._split(arguments)
-        y = _compositions.FORWARD[self.name](_compositions.working(x), dim, self._named(values, rows))
+        y = _compositions.forward(self.name, x, dim, self._named(values, rows))
         return y.to(x.dtype).contiguous()
 
     def _composed_vjp(self, x, y, grad, *arguments):
         values, rows, dim = self._split(arguments)
-        tensors = (_compositions.working(tensor) for tensor in (x, y, grad))
-        result = _compositions.VJP[self.name](*tensors, dim, self._named(values, rows))
+        result = _compositions.vjp(self.name, x, y, grad, dim, self._named(values, rows))
         if self.per_row:
             return result[0].to(x.dtype).contiguous(), result[1].contiguous()
         return result.to(x.dtype).contiguous()
@@ -184,8 +183,7 @@ class Operator:
         def composed(x, y, grad, *given):
             filled = iter(given)
             rows_now = [None if row is None else next(filled) for row in rows]
-            working = (_compositions.working(tensor) for tensor in (x, y, grad))
-            return _compositions.VJP[self.name](*working, ctx.dim, self._named(ctx.values, rows_now))
+            return _compositions.vjp(self.name, x, y, grad, ctx.dim, self._named(ctx.values, rows_now))
 
         outputs, pullback = torch.func.vjp(composed, x, y, grad, *given)
         if self.per_row:
