@@ -1,9 +1,9 @@
 """TemperatureScaler and EntropyScaler for entropic.calibration: scikit-learn is imported here and nowhere else."""
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin  # type: ignore[import-untyped]
+from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped]
+from sklearn.utils.validation import check_is_fitted, validate_data  # type: ignore[import-untyped]
 
 import entropic
 from entropic import _core
@@ -30,15 +30,17 @@ class _Scaler(ClassifierMixin, TransformerMixin, BaseEstimator):
         if self.classes is not None:
             self.classes_ = np.asarray(self.classes)
             if self.classes_.shape != (columns,) or len(np.unique(self.classes_)) != columns:
-                raise ValueError(f"classes must name {columns} different classes, one for each column of X, got {self.classes!r}")
+                raise ValueError(
+                    f"classes must name {columns} different classes, one for each column of X, got {self.classes!r}"
+                )
             unknown = found[~np.isin(found, self.classes_)]
             if len(unknown) > 0:
-                raise ValueError(f"y has the class {unknown[0]!r}, which is not in classes")
+                raise ValueError(f"y has the class {unknown[:1].tolist()[0]!r}, which is not in classes")
             order = np.argsort(self.classes_)
             labels = order[np.searchsorted(self.classes_, found, sorter=order)][labels]
         elif len(found) == columns:
             self.classes_ = found
-        elif found.dtype.kind in "iub" and found[0] >= 0 and found[-1] < columns:
+        elif found.dtype.kind in "iubf" and (found == found.astype(np.int64)).all() and 0 <= found[0] <= found[-1] < columns:
             self.classes_ = np.arange(columns)
             labels = y.astype(np.int64)
         else:
@@ -55,7 +57,8 @@ class _Scaler(ClassifierMixin, TransformerMixin, BaseEstimator):
 
     def predict(self, X):
         """The class with the largest score: calibration does not change it. The first of equal ones."""
-        return self.classes_[_with_zeros(self._checked(X)).argmax(axis=1)]
+        scores = _with_zeros(self._checked(X))
+        return self.classes_[scores.argmax(axis=1)]
 
     def _checked(self, X):
         check_is_fitted(self)
@@ -88,7 +91,7 @@ class TemperatureScaler(_Scaler):
     ----------
     classes : array of shape (n_classes,), default None
         The class of each column of X, such as classifier.classes_. None: the classes in y if there are as many as columns,
-        else, if y holds integers in [0, n_classes), the columns' numbers.
+        else, if y holds whole numbers in [0, n_classes), the columns' numbers.
 
     Attributes
     ----------

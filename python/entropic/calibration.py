@@ -3,6 +3,7 @@
 ``TemperatureScaler`` and ``EntropyScaler`` are these choices as scikit-learn estimators; only they need scikit-learn.
 """
 
+import importlib.util
 import math
 import operator
 import warnings
@@ -12,9 +13,7 @@ import numpy as np
 from entropic import _arrays, _core
 
 __all__ = [
-    "EntropyScaler",
     "TemperatureClampedWarning",
-    "TemperatureScaler",
     "entropy_invariant_scale",
     "expected_calibration_error",
     "fit_target_entropy",
@@ -31,21 +30,23 @@ class TemperatureClampedWarning(UserWarning):
     """
 
 
+_ESTIMATORS = ("EntropyScaler", "TemperatureScaler")
+
+
 def __getattr__(name):
-    if name not in ("EntropyScaler", "TemperatureScaler"):
+    if name not in _ESTIMATORS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
         from entropic import _estimators
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "sklearn":
             raise
-        # What from ... import shows, and hasattr takes for no.
-        raise AttributeError(f"entropic.calibration.{name} needs scikit-learn: pip install scikit-learn") from error
+        raise ImportError(f"entropic.calibration.{name} needs scikit-learn: pip install scikit-learn") from error
     return getattr(_estimators, name)
 
 
 def __dir__():
-    return __all__
+    return [*globals(), *(_ESTIMATORS if importlib.util.find_spec("sklearn") else ())]
 
 
 def fit_temperature(x, labels):
@@ -93,7 +94,9 @@ def fit_temperature(x, labels):
     temperature, clamped = _core.fit_temperature(*_labelled("fit_temperature", "x", x, labels))
     if clamped:
         why = (
-            "(nearly) every label has the largest score of its row" if temperature < 1 else "the scores do not favour the labels"
+            "(nearly) every label has the largest score of its row"
+            if temperature < 1
+            else "the scores do not favour the labels"
         )
         warnings.warn(
             f"fit_temperature: T = {temperature:g} is an end of what is allowed, and the loss falls on beyond it: {why}",
@@ -308,5 +311,7 @@ def _labelled(name, argument, x, labels):
     if classes.dtype.kind not in "iub" and classes.size > 0:
         raise TypeError(f"{name}: labels must be of an integer type, got dtype {classes.dtype}")
     if classes.shape != shape:
-        raise ValueError(f"{name}: labels must have the shape of {argument} without its last axis, {shape}, got {classes.shape}")
+        raise ValueError(
+            f"{name}: labels must have the shape of {argument} without its last axis, {shape}, got {classes.shape}"
+        )
     return matrix, np.require(classes, np.int64, ["C", "A"]).reshape(-1)

@@ -1,12 +1,11 @@
-from typing import Any, Literal, Protocol, Sequence, SupportsFloat, SupportsIndex, TypeAlias, TypeVar, overload
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol, SupportsFloat, SupportsIndex, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
-    "EntropyScaler",
     "TemperatureClampedWarning",
-    "TemperatureScaler",
     "entropy_invariant_scale",
     "expected_calibration_error",
     "fit_target_entropy",
