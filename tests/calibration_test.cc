@@ -256,6 +256,26 @@ TEST(FitTargetEntropy, IsWhereTheSlopeVanishes) {
   }
 }
 
+// More rows than are surveyed, and one wrong label among them that the survey need not see.
+TEST(FitTargetEntropy, ManyRows) {
+  Data rare = drawn(9000, 4, 3, 2, 9), common = rare;
+  for (std::size_t r = 0; r < rare.rows; ++r) {
+    const oracle::Row x = rare.row(r);
+    rare.labels[r] = std::max_element(x.begin(), x.end()) - x.begin();
+  }
+  rare.labels[4321] = (rare.labels[4321] + 1) % 4;
+  for (const Data& data : {common, rare}) {
+    const double top = std::log(4), got = data.target();
+    const long double loss = loss_at(data, got);
+    for (int k = 0; k < 8; ++k) EXPECT_LE(loss, loss_at(data, top * k / 8.0L)) << k;
+    const double h = got / 100;
+    EXPECT_LE(loss, loss_at(data, got - h));
+    EXPECT_LE(loss, loss_at(data, got + h));
+  }
+  EXPECT_LT(rare.target(), 1e-2);
+  EXPECT_GT(rare.target(), 0);
+}
+
 TEST(FitTargetEntropy, Edges) {
   const auto check = [](Data data, double want) { EXPECT_NEAR(data.target(), want, 1e-12); };
   check({2, 3, {0, 1, 2, 5, 4, 3}, {2, 0}}, 0);  // all right

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <optional>
 #include <vector>
 
 #include "entropic/entropy_control.h"
@@ -111,16 +112,27 @@ class Labelled {
         fail("{}: label of row {} is class {}, whose score is -inf: the loss is infinite", name, r, labels[r]);
       }
     }
-    block_rows_ = std::clamp<std::size_t>(kBlock / x.cols, 1, x.rows);
-    block_.resize(block_rows_ * x.cols);
+    make_block();
   }
 
+  // Some of its rows, of all parts alike: multiples of the golden ratio, which fall in step with no period that rows may have.
+  Labelled sample(std::size_t count) const {
+    Labelled part(x_, labels_, tops_);
+    for (std::size_t k = 0; k < count; ++k) {
+      const double turn = static_cast<double>(k) * std::numbers::phi;
+      part.chosen_.push_back(static_cast<std::size_t>((turn - std::floor(turn)) * static_cast<double>(x_.rows)));
+    }
+    part.make_block();
+    return part;
+  }
+
+  std::size_t rows() const { return chosen_.empty() ? x_.rows : chosen_.size(); }
   std::size_t cols() const { return x_.cols; }
   bool constant() const {
     return std::ranges::all_of(tops_, [](const Top& top) { return top.ties == top.present; });
   }
   bool all_right() const {
-    for (std::size_t r = 0; r < x_.rows; ++r) {
+    for (std::size_t r = 0; r < rows(); ++r) {
       if (label_score(r) < 0) return false;
     }
     return true;
@@ -133,7 +145,7 @@ class Labelled {
     for (std::size_t k = 1; k <= std::min<std::size_t>(16, x_.cols); ++k) counts.push_back(k);
     for (const Top& top : tops_) counts.push_back(top.ties), counts.push_back(top.present);
     std::ranges::sort(counts);
-    counts.erase(std::ranges::unique(counts).begin(), counts.end());
+    counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
     std::vector<double> result;
     const std::size_t every = counts.size() / 64 + 1;
     for (std::size_t i = 0; i < counts.size(); i += every) result.push_back(std::log(static_cast<double>(counts[i])));
@@ -148,10 +160,10 @@ class Labelled {
     double operator()(std::size_t i) const { return half * static_cast<double>(x[i]) - max; }
   };
   Row row(std::size_t r) const {
-    const double max = tops_[r].max, half = max > 1e290 ? 0.5 : 1;
-    return {x_.row(r), half, half * max};
+    const double max = tops_[source(r)].max, half = max > 1e290 ? 0.5 : 1;
+    return {x_.row(source(r)), half, half * max};
   }
-  double label_score(std::size_t r) const { return row(r)(static_cast<std::size_t>(labels_[r])); }
+  double label_score(std::size_t r) const { return row(r)(static_cast<std::size_t>(labels_[source(r)])); }
 
   // The sum over all rows of term(r, p of the row), where prepare(first row, block) has put into each block scores of which p
   // is the softmax at this temperature. The order of the sum is that of the rows, first within each block.
@@ -159,8 +171,8 @@ class Labelled {
   Sum sum(double temperature, const Prepare& prepare, const Term& term) {
     Sum total{};
     std::vector<Sum> terms(block_rows_);
-    for (std::size_t begin = 0; begin < x_.rows; begin += block_rows_) {
-      const std::size_t count = std::min(block_rows_, x_.rows - begin);
+    for (std::size_t begin = 0; begin < rows(); begin += block_rows_) {
+      const std::size_t count = std::min(block_rows_, rows() - begin);
       const MatrixView<double> block(block_.data(), count, x_.cols);
       for_rows(count, [&](std::size_t r) {
         const Row z = row(begin + r);
@@ -183,14 +195,23 @@ class Labelled {
     });
   }
 
-  double mean(double sum) const { return sum / static_cast<double>(x_.rows); }
+  double mean(double sum) const { return sum / static_cast<double>(rows()); }
 
  private:
   static constexpr std::size_t kBlock = 1 << 17;  // numbers: enough for several threads, little enough for the cache
 
+  Labelled(MatrixView<const T> x, std::span<const std::int64_t> labels, const std::vector<Top>& tops)
+      : x_(x), labels_(labels), tops_(tops) {}
+  void make_block() {
+    block_rows_ = std::clamp<std::size_t>(kBlock / x_.cols, 1, rows());
+    block_.resize(block_rows_ * x_.cols);
+  }
+  std::size_t source(std::size_t r) const { return chosen_.empty() ? r : chosen_[r]; }
+
   MatrixView<const T> x_;
   std::span<const std::int64_t> labels_;
   std::vector<Top> tops_;
+  std::vector<std::size_t> chosen_;  // none: all
   std::size_t block_rows_ = 0;
   std::vector<double> block_;
 };
@@ -262,6 +283,9 @@ Point point_at(Labelled<T>& data, double entropy) {
   });
   return {entropy, data.mean(sum.loss), data.mean(sum.slope)};
 }
+
+// Rows whose loss is surveyed at a hundred entropies.
+constexpr std::size_t kSurveyRows = 4096;
 
 // Of less loss, or of as much and larger.
 bool better(const Point& a, const Point& b) { return a.loss < b.loss || (a.loss == b.loss && a.entropy > b.entropy); }
@@ -337,17 +361,44 @@ double fit_target_entropy(MatrixView<const T> x, std::span<const std::int64_t> l
   for (int k = 0; k < kIntervals; ++k) entropies.push_back(0.5 * largest * (1 - std::cos(std::numbers::pi * k / kIntervals)));
   for (const double kink : data.kinks()) entropies.push_back(kink), entropies.push_back(kink * (1 - 1e-9));
   std::ranges::sort(entropies);
-  entropies.erase(std::ranges::unique(entropies).begin(), entropies.end());
-  std::vector<Point> grid;
-  for (const double entropy : entropies) grid.push_back(at(entropy));
-  Point best = grid[0];
-  for (const Point& point : grid) best = better(point, best) ? point : best;
-  for (std::size_t k = 0; k + 1 < grid.size(); ++k) {
-    if (grid[k].slope > 0 || !(grid[k + 1].slope > 0)) continue;
-    const Point turn = turning_point(at, grid[k], grid[k + 1], 1e-13 * largest);
-    best = better(turn, best) ? turn : best;
+  entropies.erase(std::unique(entropies.begin(), entropies.end()), entropies.end());
+
+  // Where there are many rows, some of them say near which entropies to look; the rest is done with all.
+  const bool many = x.rows > 2 * kSurveyRows;
+  Labelled<T> part = data.sample(many ? kSurveyRows : 1);
+  std::vector<Point> survey;
+  for (const double entropy : entropies) survey.push_back(point_at(many ? part : data, entropy));
+  std::vector<std::optional<Point>> known(survey.size());
+  if (!many) known.assign(survey.begin(), survey.end());
+  const auto at_grid = [&](std::size_t k) {
+    if (!known[k]) known[k] = at(entropies[k]);
+    return *known[k];
+  };
+
+  // The left ends of intervals with a valley, and the lowest point; of a survey that is only a part, those with least loss.
+  std::vector<std::size_t> starts = {0};
+  for (std::size_t k = 1; k < survey.size(); ++k) starts[0] = better(survey[k], survey[starts[0]]) ? k : starts[0];
+  for (std::size_t k = 0; k + 1 < survey.size(); ++k) {
+    if (!(survey[k].slope > 0) && survey[k + 1].slope > 0) starts.push_back(k);
   }
-  return best.entropy;
+  const auto loss = [&](std::size_t k) { return std::min(survey[k].loss, survey[std::min(k + 1, survey.size() - 1)].loss); };
+  std::ranges::stable_sort(starts, {}, loss);
+  if (many) starts.resize(std::min<std::size_t>(starts.size(), 4));
+
+  std::vector<bool> done(survey.size());
+  std::optional<Point> best;
+  const auto consider = [&](const Point& point) { best = !best || better(point, *best) ? point : best; };
+  for (std::size_t k : starts) {
+    // Downhill, until the slope is falling at k and rising at k + 1.
+    while (at_grid(k).slope > 0) --k;
+    while (k + 1 < survey.size() && !(at_grid(k + 1).slope > 0)) ++k;
+    if (k + 1 < survey.size() && !done[k]) consider(turning_point(at, at_grid(k), at_grid(k + 1), 1e-13 * largest));
+    done[k] = true;
+  }
+  for (const std::optional<Point>& point : known) {
+    if (point) consider(*point);
+  }
+  return best->entropy;
 }
 
 template <class T>
