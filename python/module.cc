@@ -623,11 +623,15 @@ nb::list operations() {
 }
 
 }  // namespace
+
+void bind_calibration(nb::module_& m);  // calibration.cc
+
 }  // namespace entropic
 
 NB_MODULE(_core, m) {
   m.attr("__version__") = ENTROPIC_VERSION;
   m.def("operations", &entropic::operations);
+  entropic::bind_calibration(m);
   m.def(
       "normalize_axis",
       [](const std::string& where, nb::handle axis, int dims) { return entropic::to_axis(where, axis, dims); },

@@ -11,6 +11,13 @@ from typing import Any, Literal, Protocol, Sequence, SupportsFloat, SupportsInde
 import numpy as np
 from numpy.typing import NDArray
 
+from entropic.calibration import TemperatureClampedWarning as TemperatureClampedWarning
+from entropic.calibration import entropy_invariant_scale as entropy_invariant_scale
+from entropic.calibration import expected_calibration_error as expected_calibration_error
+from entropic.calibration import fit_target_entropy as fit_target_entropy
+from entropic.calibration import fit_temperature as fit_temperature
+from entropic.calibration import match_entropy as match_entropy
+
 __all__: list[str]
 __version__: str
 

@@ -6,6 +6,14 @@ NumPy arrays, anything with DLPack (torch CPU tensors) or nested lists in; the s
 
 from entropic import _core, _functions
 from entropic._core import __version__
+from entropic.calibration import (
+    TemperatureClampedWarning,
+    entropy_invariant_scale,
+    expected_calibration_error,
+    fit_target_entropy,
+    fit_temperature,
+    match_entropy,
+)
 
 
 def simd_targets():
@@ -42,9 +50,15 @@ _registered = _functions.build(_core.operations())
 globals().update(_registered)
 
 __all__ = [
+    "TemperatureClampedWarning",
     "__version__",
+    "entropy_invariant_scale",
+    "expected_calibration_error",
+    "fit_target_entropy",
+    "fit_temperature",
     "force_simd_target",
     "get_num_threads",
+    "match_entropy",
     "set_num_threads",
     "simd_target",
     "simd_targets",

@@ -1,0 +1,123 @@
+// Choosing the entropy or the temperature: by labels, by a reference, or by the length of the row.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "entropic/matrix_view.h"
+#include "entropic/operation.h"
+
+namespace entropic {
+
+inline constexpr double kLeastTemperature = 1e-3, kLargestTemperature = 1e3;
+
+struct FittedTemperature {
+  double temperature;
+  bool clamped;  // the loss falls on beyond the end of [1e-3, 1e3] at which the temperature stands
+};
+
+// The T at which softmax(x / T) gives the labels the least mean negative log-likelihood, mean_r -log softmax(x_r / T)_{y_r}.
+// In beta = 1/T this is convex: safeguarded Newton finds its one minimum. T = 1 where no row has two different finite scores,
+// as then every T is as good. A -inf score is an absent class.
+//
+// Shapes: x rows x cols, labels rows, each in [0, cols). Error of T: about 1e-14 relative, times what the labels leave open.
+// The scores are computed in float64; the result does not depend on threads.
+// Throws: std::invalid_argument naming the row: NaN or +inf among its scores, a label that is no class or has score -inf.
+// Source: Guo, Pleiss, Sun, Weinberger, ICML 2017.
+template <class T>
+FittedTemperature fit_temperature(MatrixView<const T> x, std::span<const std::int64_t> labels);
+
+// The entropy H in [0, log cols] at which p = entropy_normalize(x, entropy = H) gives the labels the least mean negative
+// log-likelihood. Not convex in H: 65 values of H and those at which rows may become uniform, then every interval in which the
+// slope turns from falling to rising is narrowed by bracketed root finding, and the best is taken; of equal ones the largest.
+// Of more than 8192 rows 4096 say in which intervals, at most four, to look with all. A minimum between two values of the 65,
+// at most log(cols) / 40 apart, may be missed if the slope turns twice there.
+//
+// Shapes, Throws: as fit_temperature. Units: nats. Error of H: 1e-12 log cols, times what the labels leave open.
+template <class T>
+double fit_target_entropy(MatrixView<const T> x, std::span<const std::int64_t> labels);
+
+// The mean over rows of the entropy of softmax(x): the target that gives other scores the entropy of these.
+//
+// Shapes: x rows x cols. Units: nats. Error: 1e-14 max(1, log cols).
+// Throws: std::invalid_argument naming a row with NaN or without a score above -inf; no rows.
+template <class T>
+double match_entropy(MatrixView<const T> x_reference);
+
+struct ExpectedCalibrationError {
+  enum class Strategy { uniform, quantile };
+  static constexpr std::string_view kStrategies[] = {"uniform", "quantile"};
+
+  std::int64_t bins = 15;
+  Strategy strategy = Strategy::uniform;
+  std::optional<double> sum_tolerance = {};  // of a row's sum; 1e-4 for float, 1e-6 for double
+
+  static constexpr Description kDescription = {
+      .name = "expected_calibration_error",
+      .summary = "How far confidence is from accuracy, over bins of confidence.",
+      .formula = "sum_b |sum_{r in b} (1[argmax p_r = y_r] - max p_r)| / rows",
+      .gradient = "none: a sum over bins",
+      .source = "Naeini, Cooper, Hauskrecht, AAAI 2015; Guo, Pleiss, Sun, Weinberger, ICML 2017",
+  };
+  static constexpr auto kParams =
+      std::tuple{Param<ExpectedCalibrationError, std::int64_t>{.name = "bins",
+                                                               .meaning = "how many there are",
+                                                               .member = &ExpectedCalibrationError::bins,
+                                                               .above = 0,
+                                                               .up_to = 1'000'000},
+                 Param<ExpectedCalibrationError, Strategy>{.name = "strategy",
+                                                           .meaning = "bins of equal width, or of equally many rows",
+                                                           .member = &ExpectedCalibrationError::strategy,
+                                                           .names = kStrategies},
+                 Param<ExpectedCalibrationError, std::optional<double>>{.name = "sum_tolerance",
+                                                                        .meaning = "how far a row's sum may be from 1",
+                                                                        .member = &ExpectedCalibrationError::sum_tolerance,
+                                                                        .at_least = 0}};
+};
+
+// sum_b (n_b / rows) |accuracy in b - mean confidence in b|: the confidence of a row is its largest entry, its prediction the
+// first entry that has it.
+//   uniform   bin b holds confidences in [b/bins, (b+1)/bins), the last one also 1
+//   quantile  a row goes by the number k of rows with a lower confidence into bin floor(k bins / rows): equally many in each,
+//             but equal confidences stay together
+// Empty bins add nothing.
+//
+// Shapes: p rows x cols, labels rows, each in [0, cols).
+// Throws: std::invalid_argument naming row and entry where p is no distribution (negative, NaN, infinite, sum not 1).
+template <class T>
+double expected_calibration_error(MatrixView<const T> p, std::span<const std::int64_t> labels,
+                                  const ExpectedCalibrationError& options = {});
+
+struct EntropyInvariantScale {
+  double train_length = 512;
+  std::optional<double> kappa = {};
+
+  static constexpr Description kDescription = {
+      .name = "entropy_invariant_scale",
+      .summary = "The factor of scores q.k that keeps attention's entropy from growing with the number n of keys.",
+      .formula = "log n / (log(train_length) sqrt(d)), or where kappa is given kappa log n / d",
+      .gradient = "1 / (n log(train_length) sqrt(d)), or kappa / (n d)",
+      .source = "Su, kexue.fm 8823, 2021, and 9034, 2022",
+  };
+  static constexpr auto kParams =
+      std::tuple{Param<EntropyInvariantScale>{.name = "train_length",
+                                              .meaning = "the n at which the scale is 1/sqrt(d); not used where kappa is given",
+                                              .member = &EntropyInvariantScale::train_length,
+                                              .above = 1},
+                 Param<EntropyInvariantScale, std::optional<double>>{
+                     .name = "kappa", .meaning = "factor of log n / d", .member = &EntropyInvariantScale::kappa, .above = 0}};
+};
+
+// log n / (log(train_length) sqrt(d)), the usual 1/sqrt(d) at n = train_length; or where kappa is given kappa log n / d.
+// 0 at n = 1, where the one key gets everything at any scale.
+//
+// Throws: std::invalid_argument unless n >= 1 and d > 0, both finite.
+double entropy_invariant_scale(double n, double d, const EntropyInvariantScale& options = {});
+
+// The same for many n: n and scale are of one size and may be the same.
+void entropy_invariant_scale(std::span<const double> n, double d, std::span<double> scale,
+                             const EntropyInvariantScale& options = {});
+
+}  // namespace entropic

@@ -1,0 +1,180 @@
+"""TemperatureScaler and EntropyScaler for entropic.calibration: scikit-learn is imported here and nowhere else."""
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin  # type: ignore[import-untyped]
+from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped]
+from sklearn.utils.validation import check_is_fitted, validate_data  # type: ignore[import-untyped]
+
+import entropic
+from entropic import _core
+
+
+class _Scaler(ClassifierMixin, TransformerMixin, BaseEstimator):
+    """What both share: scores in, classes out. One column of scores, as decision_function gives for two classes, stands
+    for the scores (0, s)."""
+
+    def __init__(self, *, classes=None):
+        self.classes = classes
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+    def fit(self, X, y):
+        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_all_finite=False)
+        check_classification_targets(y)
+        self._check(X)
+        columns = max(2, X.shape[1])
+        found, labels = np.unique(y, return_inverse=True)
+        if self.classes is not None:
+            self.classes_ = np.asarray(self.classes)
+            if self.classes_.shape != (columns,) or len(np.unique(self.classes_)) != columns:
+                raise ValueError(
+                    f"classes must name {columns} different classes, one for each column of X, got {self.classes!r}"
+                )
+            unknown = found[~np.isin(found, self.classes_)]
+            if len(unknown) > 0:
+                raise ValueError(f"y has the class {unknown[:1].tolist()[0]!r}, which is not in classes")
+            order = np.argsort(self.classes_)
+            labels = order[np.searchsorted(self.classes_, found, sorter=order)][labels]
+        elif len(found) == columns:
+            self.classes_ = found
+        elif found.dtype.kind in "iubf" and (found == found.astype(np.int64)).all() and 0 <= found[0] <= found[-1] < columns:
+            self.classes_ = np.arange(columns)
+            labels = y.astype(np.int64)
+        else:
+            raise ValueError(
+                f"y has {len(found)} classes and X scores for {columns}: pass classes=, the class of each column, "
+                "such as classifier.classes_"
+            )
+        self._fit(_with_zeros(X), labels)
+        return self
+
+    def predict_proba(self, X):
+        """The calibrated probabilities, of shape (n_samples, n_classes), columns as in classes_."""
+        return self._probabilities(_with_zeros(self._checked(X)))
+
+    def predict(self, X):
+        """The class with the largest score: calibration does not change it. The first of equal ones."""
+        scores = _with_zeros(self._checked(X))
+        return self.classes_[scores.argmax(axis=1)]
+
+    def _checked(self, X):
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_all_finite=False, reset=False)
+        self._check(X)
+        return X
+
+    def _check(self, X):
+        # -inf stands for an absent class, and scikit-learn's own check knows no half of infinity.
+        wrong = np.isnan(X).any(axis=1) | np.isposinf(X).any(axis=1)
+        if wrong.any():
+            raise ValueError(
+                f"Input X of {type(self).__name__} contains NaN or infinity in row {wrong.argmax()}; -inf, an absent class, "
+                "is allowed"
+            )
+        if X.shape[1] > 1 and np.isneginf(X).all(axis=1).any():
+            raise ValueError(f"Input X of {type(self).__name__} has a row of nothing but -infinity")
+
+
+def _with_zeros(X):
+    return np.hstack([np.zeros_like(X), X]) if X.shape[1] == 1 else X
+
+
+class TemperatureScaler(_Scaler):
+    """Temperature scaling: divides scores by the one number T that makes softmax likeliest to give the labels.
+
+    Fit it on scores (decision_function, logits, or log-probabilities) of data that the classifier was not trained on.
+
+    Parameters
+    ----------
+    classes : array of shape (n_classes,), default None
+        The class of each column of X, such as classifier.classes_. None: the classes in y if there are as many as columns,
+        else, if y holds whole numbers in [0, n_classes), the columns' numbers.
+
+    Attributes
+    ----------
+    temperature_ : float
+        T, see entropic.fit_temperature.
+    classes_ : array of shape (n_classes,)
+        The class of each column of predict_proba.
+    n_features_in_ : int
+        The number of columns of X: the number of classes, or 1 for the scores s of two classes, which stand for (0, s).
+
+    Examples
+    --------
+    >>> scaler = TemperatureScaler().fit([[1, 0], [1, 0], [1, 0], [0, 1]], ["a", "a", "b", "b"])
+    >>> p = scaler.predict_proba([[1, 0]])  # 3/4, 1/4
+    """
+
+    def fit(self, X, y):
+        """Find T for scores X of shape (n_samples, n_classes), or (n_samples, 1) for two classes, and classes y.
+
+        Warns with entropic.TemperatureClampedWarning where T is an end of [1e-3, 1e3].
+        """
+        return super().fit(X, y)
+
+    def _fit(self, X, labels):
+        self.temperature_ = entropic.fit_temperature(X, labels)
+
+    def transform(self, X):
+        """The scaled scores X / temperature_, in X's shape: softmax of them is predict_proba."""
+        X = self._checked(X)
+        return X / X.dtype.type(self.temperature_)
+
+    def _probabilities(self, X):
+        return entropic.softmax(X, temperature=self.temperature_)
+
+
+class EntropyScaler(_Scaler):
+    """Gives every row of scores the same entropy, the one that makes it likeliest to give the labels.
+
+    Where TemperatureScaler keeps what the size of a row's scores says about how sure it is, this discards it: for scores
+    whose size means nothing, or differs between sources.
+
+    Parameters
+    ----------
+    classes : array of shape (n_classes,), default None
+        As for TemperatureScaler.
+
+    Attributes
+    ----------
+    entropy_ : float
+        In nats, see entropic.fit_target_entropy.
+    classes_, n_features_in_
+        As for TemperatureScaler.
+
+    Examples
+    --------
+    >>> scaler = EntropyScaler().fit([[1, 0], [20, 0], [300, 0], [0, 4000]], ["a", "a", "b", "b"])
+    >>> p = scaler.predict_proba([[1, 0]])  # 3/4, 1/4
+    """
+
+    def fit(self, X, y):
+        """Find the entropy for scores X of shape (n_samples, n_classes), or (n_samples, 1) for two classes, and classes y."""
+        return super().fit(X, y)
+
+    def _fit(self, X, labels):
+        self.entropy_ = entropic.fit_target_entropy(X, labels)
+
+    def transform(self, X):
+        """The scores times each row's gamma, in X's shape: softmax of them is predict_proba.
+
+        Less the row's largest where there are several columns. -inf and 0, where gamma would be infinite, say the same.
+        """
+        X = self._checked(X)
+        scores = np.ascontiguousarray(_with_zeros(X), np.float64)
+        gamma = np.empty(len(scores))
+        _core.calibrated_gamma(scores, self.entropy_, gamma)
+        below = (scores if X.shape[1] > 1 else X) - (scores.max(axis=1, keepdims=True) if X.shape[1] > 1 else 0)
+        with np.errstate(invalid="ignore", over="ignore"):
+            scaled = np.where((below == 0) | np.isneginf(below), below, below * gamma[:, None])
+        return scaled.astype(X.dtype, copy=False)
+
+    def _probabilities(self, X):
+        return entropic.entropy_normalize(X, entropy=self.entropy_)
+
+
+# Where users find them, and where pickle does.
+TemperatureScaler.__module__ = EntropyScaler.__module__ = "entropic.calibration"

@@ -1,0 +1,524 @@
+// Calibration: one-dimensional minimisation over blocks of rows, with softmax and gamma from the library's own maps.
+
+#include "entropic/calibration.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <optional>
+#include <vector>
+
+#include "entropic/entropy_control.h"
+#include "entropic/maps.h"
+#include "src/check.h"
+#include "src/parallel.h"
+
+namespace entropic {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
+
+// The sum of term(i) over i < n, in lanes that the compiler can put side by side.
+template <class Term>
+double sum_of(std::size_t n, const Term& term) {
+  constexpr std::size_t kLanes = 8;
+  std::array<double, kLanes> lanes{};
+  std::size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (std::size_t k = 0; k < kLanes; ++k) lanes[k] += term(i + k);
+  }
+  for (std::size_t k = 0; i + k < n; ++k) lanes[k] += term(i + k);
+  for (std::size_t half = kLanes / 2; half > 0; half /= 2) {
+    for (std::size_t k = 0; k < half; ++k) lanes[k] += lanes[k + half];
+  }
+  return lanes[0];
+}
+
+// Mean and variance under p of numbers z, of which some with p = 0 may be -inf.
+struct Moments {
+  double mean, variance;
+};
+
+template <class Z>
+Moments moments(const double* p, std::size_t n, const Z& z) {
+  const double mean = sum_of(n, [&](std::size_t i) { return p[i] == 0 ? 0 : p[i] * z(i); });
+  const double variance = sum_of(n, [&](std::size_t i) {
+    const double d = z(i) - mean;
+    return p[i] == 0 ? 0 : p[i] * d * d;
+  });
+  return {mean, variance};
+}
+
+// What is known of a row before any temperature.
+struct Top {
+  double max = -kInfinity;
+  bool nan = false;
+  std::size_t ties = 0;     // entries that are the maximum
+  std::size_t present = 0;  // entries above -inf
+};
+
+template <class T>
+std::vector<Top> tops(MatrixView<const T> x) {
+  std::vector<Top> result(x.rows);
+  parallel_rows(x.rows, 2 * x.cols, [&](std::size_t begin, std::size_t end) {
+    constexpr T kLowest = -std::numeric_limits<T>::infinity();
+    for (std::size_t r = begin; r < end; ++r) {
+      const T* row = x.row(r);
+      T max = kLowest;
+      bool nan = false;
+      std::size_t ties = 0, present = 0;
+      for (std::size_t i = 0; i < x.cols; ++i) {
+        max = row[i] > max ? row[i] : max;
+        nan |= row[i] != row[i];
+      }
+      for (std::size_t i = 0; i < x.cols; ++i) {
+        ties += row[i] == max;
+        present += row[i] > kLowest;
+      }
+      result[r] = {max, nan, ties, present};
+    }
+  });
+  return result;
+}
+
+template <class T>
+void check_labels(std::string_view name, std::string_view matrix, MatrixView<const T> x, std::span<const std::int64_t> labels) {
+  check_layout(name, matrix, x);
+  if (x.rows == 0) fail("{}: {} must have at least one row", name, matrix);
+  if (labels.size() != x.rows) {
+    fail("{}: labels must have one entry for each of {} rows, got {}", name, x.rows, labels.size());
+  }
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    if (labels[r] < 0 || static_cast<std::uint64_t>(labels[r]) >= x.cols) {
+      fail("{}: label of row {} must be at least 0 and below the number of classes, {}, got {}", name, r, x.cols, labels[r]);
+    }
+  }
+}
+
+// Scores and their labels, from which every label can be reached; and blocks of them in float64.
+template <class T>
+class Labelled {
+ public:
+  Labelled(std::string_view name, MatrixView<const T> x, std::span<const std::int64_t> labels) : x_(x), labels_(labels) {
+    check_labels(name, "x", x, labels);
+    tops_ = tops(x);
+    for (std::size_t r = 0; r < x.rows; ++r) {
+      if (tops_[r].nan) fail("{}: scores of row {} must not be NaN", name, r);
+      if (tops_[r].max == kInfinity) fail("{}: scores of row {} must be finite or -inf, got +inf", name, r);
+      if (x.row(r)[labels[r]] == -std::numeric_limits<T>::infinity()) {
+        fail("{}: label of row {} is class {}, whose score is -inf: the loss is infinite", name, r, labels[r]);
+      }
+    }
+    make_block();
+  }
+
+  // Some of its rows, of all parts alike: multiples of the golden ratio, which fall in step with no period that rows may have.
+  Labelled sample(std::size_t count) const {
+    Labelled part(x_, labels_, tops_);
+    for (std::size_t k = 0; k < count; ++k) {
+      const double turn = static_cast<double>(k) * std::numbers::phi;
+      part.chosen_.push_back(static_cast<std::size_t>((turn - std::floor(turn)) * static_cast<double>(x_.rows)));
+    }
+    part.make_block();
+    return part;
+  }
+
+  std::size_t rows() const { return chosen_.empty() ? x_.rows : chosen_.size(); }
+  std::size_t cols() const { return x_.cols; }
+  bool constant() const {
+    return std::ranges::all_of(tops_, [](const Top& top) { return top.ties == top.present; });
+  }
+  bool all_right() const {
+    for (std::size_t r = 0; r < rows(); ++r) {
+      if (label_score(r) < 0) return false;
+    }
+    return true;
+  }
+
+  // The entropies at which the loss may have a kink. A row stops following the target where it is uniform over its largest
+  // scores or over all; and where k scores are far above the others, it all but stops at log k. If there are very many, some.
+  std::vector<double> kinks() const {
+    std::vector<std::size_t> counts;
+    for (std::size_t k = 1; k <= std::min<std::size_t>(16, x_.cols); ++k) counts.push_back(k);
+    for (const Top& top : tops_) counts.push_back(top.ties), counts.push_back(top.present);
+    std::ranges::sort(counts);
+    counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
+    std::vector<double> result;
+    const std::size_t every = counts.size() / 64 + 1;
+    for (std::size_t i = 0; i < counts.size(); i += every) result.push_back(std::log(static_cast<double>(counts[i])));
+    return result;
+  }
+
+  // The scores of a row less the largest. Where that could overflow, everything is halved: that changes no entropy, and at
+  // such distances every temperature of the range gives the same.
+  struct Row {
+    const T* x;
+    double half, max;
+    double operator()(std::size_t i) const { return half * static_cast<double>(x[i]) - max; }
+  };
+  Row row(std::size_t r) const {
+    const double max = tops_[source(r)].max, half = max > 1e290 ? 0.5 : 1;
+    return {x_.row(source(r)), half, half * max};
+  }
+  double label_score(std::size_t r) const { return row(r)(static_cast<std::size_t>(labels_[source(r)])); }
+
+  // The sum over all rows of term(r, p of the row), where prepare(first row, block) has put into each block scores of which p
+  // is the softmax at this temperature. The order of the sum is that of the rows, first within each block.
+  template <class Sum, class Prepare, class Term>
+  Sum sum(double temperature, const Prepare& prepare, const Term& term) {
+    Sum total{};
+    std::vector<Sum> terms(block_rows_);
+    for (std::size_t begin = 0; begin < rows(); begin += block_rows_) {
+      const std::size_t count = std::min(block_rows_, rows() - begin);
+      const MatrixView<double> block(block_.data(), count, x_.cols);
+      for_rows(count, [&](std::size_t r) {
+        const Row z = row(begin + r);
+        for (std::size_t i = 0; i < x_.cols; ++i) block.row(r)[i] = z(i);
+      });
+      prepare(begin, block);
+      apply(Softmax{.temperature = temperature}, block, block);
+      for_rows(count, [&](std::size_t r) { terms[r] = term(begin + r, block.row(r)); });
+      Sum part{};
+      for (std::size_t r = 0; r < count; ++r) part += terms[r];
+      total += part;
+    }
+    return total;
+  }
+
+  template <class Work>
+  void for_rows(std::size_t count, const Work& work) const {
+    parallel_rows(count, x_.cols, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t r = begin; r < end; ++r) work(r);
+    });
+  }
+
+  double mean(double sum) const { return sum / static_cast<double>(rows()); }
+
+ private:
+  static constexpr std::size_t kBlock = 1 << 17;  // numbers: enough for several threads, little enough for the cache
+
+  Labelled(MatrixView<const T> x, std::span<const std::int64_t> labels, const std::vector<Top>& tops)
+      : x_(x), labels_(labels), tops_(tops) {}
+  void make_block() {
+    block_rows_ = std::clamp<std::size_t>(kBlock / x_.cols, 1, rows());
+    block_.resize(block_rows_ * x_.cols);
+  }
+  std::size_t source(std::size_t r) const { return chosen_.empty() ? r : chosen_[r]; }
+
+  MatrixView<const T> x_;
+  std::span<const std::int64_t> labels_;
+  std::vector<Top> tops_;
+  std::vector<std::size_t> chosen_;  // none: all
+  std::size_t block_rows_ = 0;
+  std::vector<double> block_;
+};
+
+// The loss as a function of beta = 1/T: sums over rows of its first two derivatives, E z - z_y and Var z, and of the size of
+// what the first is the difference of.
+struct Slopes {
+  double first = 0, second = 0, size = 0;
+  Slopes& operator+=(const Slopes& other) {
+    first += other.first, second += other.second, size += other.size;
+    return *this;
+  }
+};
+
+template <class T>
+Slopes slopes_at(Labelled<T>& data, double beta) {
+  return data.template sum<Slopes>(
+      1 / beta, [](std::size_t, MatrixView<double>) {},
+      [&](std::size_t r, const double* p) -> Slopes {
+        const auto [mean, variance] = moments(p, data.cols(), data.row(r));
+        const double label = data.label_score(r);
+        return {mean - label, variance, -mean - label};
+      });
+}
+
+// Sums over rows of the loss and of its derivative in the target entropy.
+struct LossOfTarget {
+  double loss = 0, slope = 0;
+  LossOfTarget& operator+=(const LossOfTarget& other) {
+    loss += other.loss, slope += other.slope;
+    return *this;
+  }
+};
+
+struct Point {
+  double entropy, loss, slope;
+};
+
+// With u = gamma z, d log p_y / d gamma = z_y - E z and d gamma / dH = -1 / (gamma Var z) give
+// d loss / dH = (u_y - E u) / Var u, which the scale of the scores has left.
+template <class T>
+Point point_at(Labelled<T>& data, double entropy) {
+  std::vector<double> gamma, reached;
+  std::vector<GammaStatus> status;
+  std::size_t first = 0;
+  const auto prepare = [&](std::size_t begin, MatrixView<double> block) {
+    first = begin;
+    gamma.resize(block.rows), reached.resize(block.rows), status.resize(block.rows);
+    gamma_for_entropy(MatrixView<const double>(block), gamma, reached, status, {.entropy = entropy});
+    data.for_rows(block.rows, [&](std::size_t r) {
+      // Where gamma is 0 or infinite p is not asked for.
+      const double factor = std::isinf(gamma[r]) || gamma[r] == 0 ? 1 : gamma[r];
+      for (std::size_t i = 0; i < data.cols(); ++i) block.row(r)[i] *= factor;
+    });
+  };
+  const auto sum = data.template sum<LossOfTarget>(1, prepare, [&](std::size_t r, const double* p) -> LossOfTarget {
+    const double scale = gamma[r - first];
+    const bool uniform = scale == 0 || status[r - first] == GammaStatus::kConstant;
+    const bool at_top = data.label_score(r) == 0;
+    // The distribution does not move with the target: uniform over all scores, or over the largest.
+    if (uniform || (std::isinf(scale) && at_top)) return {reached[r - first], 0};
+    if (std::isinf(scale)) return {kInfinity, -kInfinity};
+    const double label = scale * data.label_score(r);
+    const auto [mean, variance] = moments(p, data.cols(), [scale, z = data.row(r)](std::size_t i) { return scale * z(i); });
+    const double largest = *std::max_element(p, p + data.cols());
+    // Var u = 0: what is below the top has underflowed.
+    const double slope = variance > 0 ? (label - mean) / variance : at_top ? 0 : -kInfinity;
+    return {-(label + std::log(largest)), slope};
+  });
+  return {entropy, data.mean(sum.loss), data.mean(sum.slope)};
+}
+
+// Rows whose loss is surveyed at a hundred entropies.
+constexpr std::size_t kSurveyRows = 4096;
+
+// Of less loss, or of as much and larger.
+bool better(const Point& a, const Point& b) { return a.loss < b.loss || (a.loss == b.loss && a.entropy > b.entropy); }
+
+// Where between low and high the slope turns from not positive to positive, to within the tolerance: inverse quadratic
+// interpolation where three points allow it, else bisection (Chandrupatla 1997).
+template <class At>
+Point turning_point(const At& at, const Point& low, const Point& high, double tolerance) {
+  Point a = high, b = low, c = low;
+  double share = 0.5;
+  for (int step = 0; step < 200; ++step) {
+    const Point next = at(a.entropy + share * (b.entropy - a.entropy));
+    if ((next.slope > 0) == (a.slope > 0)) {
+      c = a;
+    } else {
+      c = b;
+      b = a;
+    }
+    a = next;
+    const double limit = tolerance / std::abs(b.entropy - a.entropy);
+    if (!(limit < 0.5)) break;
+    const double xi = (a.entropy - b.entropy) / (c.entropy - b.entropy), phi = (a.slope - b.slope) / (c.slope - b.slope);
+    share = 0.5;
+    // A slope that is exactly 0 is flat ground, which has no root to aim at.
+    if (a.slope != 0 && b.slope != 0 && phi * phi < xi && (1 - phi) * (1 - phi) < 1 - xi) {
+      share = a.slope / (b.slope - a.slope) * c.slope / (b.slope - c.slope) +
+              (c.entropy - a.entropy) / (b.entropy - a.entropy) * a.slope / (c.slope - a.slope) * b.slope / (c.slope - b.slope);
+      share = std::clamp(share, limit, 1 - limit);
+    }
+  }
+  return better(a, b) ? a : b;
+}
+
+}  // namespace
+
+template <class T>
+FittedTemperature fit_temperature(MatrixView<const T> x, std::span<const std::int64_t> labels) {
+  Labelled<T> data("fit_temperature", x, labels);
+  if (data.constant()) return {1, false};
+  // Every label on a largest score: the loss falls in beta for ever, at large beta by less than float64 can tell.
+  if (data.all_right()) return {kLeastTemperature, true};
+  double low = 1 / kLargestTemperature, high = 1 / kLeastTemperature;
+  if (slopes_at(data, low).first >= 0) return {kLargestTemperature, true};
+  if (slopes_at(data, high).first <= 0) return {kLeastTemperature, true};
+
+  double beta = 1, step = high - low, last_step = step;
+  for (int i = 0; i < 200; ++i) {
+    const Slopes slopes = slopes_at(data, beta);
+    if (std::abs(slopes.first) <= kEpsilon * slopes.size) break;
+    (slopes.first > 0 ? high : low) = beta;
+    // Newton where it stays between the two and at least halves the step of two steps ago, else the geometric middle.
+    double next = beta - slopes.first / slopes.second;
+    const bool fast = std::abs(next - beta) <= 0.5 * std::abs(last_step);
+    if (!(next > low && next < high && fast)) next = std::sqrt(low) * std::sqrt(high);
+    last_step = step;
+    step = next - beta;
+    beta = next;
+    if (std::abs(step) <= 2 * kEpsilon * beta) break;
+  }
+  return {std::clamp(1 / beta, kLeastTemperature, kLargestTemperature), false};
+}
+
+template <class T>
+double fit_target_entropy(MatrixView<const T> x, std::span<const std::int64_t> labels) {
+  Labelled<T> data("fit_target_entropy", x, labels);
+  const double largest = std::log(static_cast<double>(x.cols));
+  if (x.cols == 1) return 0;
+  const auto at = [&](double entropy) { return point_at(data, entropy); };
+  // Close together at both ends: near 0 rows go over to their largest score, and near log n gamma is as sqrt(log n - H). The
+  // point just below an entropy at which rows become uniform sees which way the loss goes there.
+  constexpr int kIntervals = 64;
+  std::vector<double> entropies = {largest, largest * (1 - 1e-9)};
+  for (int k = 0; k < kIntervals; ++k) entropies.push_back(0.5 * largest * (1 - std::cos(std::numbers::pi * k / kIntervals)));
+  for (const double kink : data.kinks()) entropies.push_back(kink), entropies.push_back(kink * (1 - 1e-9));
+  std::ranges::sort(entropies);
+  entropies.erase(std::unique(entropies.begin(), entropies.end()), entropies.end());
+
+  // Where there are many rows, some of them say near which entropies to look; the rest is done with all.
+  const bool many = x.rows > 2 * kSurveyRows;
+  Labelled<T> part = data.sample(many ? kSurveyRows : 1);
+  std::vector<Point> survey;
+  for (const double entropy : entropies) survey.push_back(point_at(many ? part : data, entropy));
+  std::vector<std::optional<Point>> known(survey.size());
+  if (!many) known.assign(survey.begin(), survey.end());
+  const auto at_grid = [&](std::size_t k) {
+    if (!known[k]) known[k] = at(entropies[k]);
+    return *known[k];
+  };
+
+  // The left ends of intervals with a valley, and the lowest point; of a survey that is only a part, those with least loss.
+  std::vector<std::size_t> starts = {0};
+  for (std::size_t k = 1; k < survey.size(); ++k) starts[0] = better(survey[k], survey[starts[0]]) ? k : starts[0];
+  for (std::size_t k = 0; k + 1 < survey.size(); ++k) {
+    if (!(survey[k].slope > 0) && survey[k + 1].slope > 0) starts.push_back(k);
+  }
+  const auto loss = [&](std::size_t k) { return std::min(survey[k].loss, survey[std::min(k + 1, survey.size() - 1)].loss); };
+  std::ranges::stable_sort(starts, {}, loss);
+  if (many) starts.resize(std::min<std::size_t>(starts.size(), 4));
+
+  std::vector<bool> done(survey.size());
+  std::optional<Point> best;
+  const auto consider = [&](const Point& point) { best = !best || better(point, *best) ? point : best; };
+  for (std::size_t k : starts) {
+    // Downhill, until the slope is falling at k and rising at k + 1.
+    while (at_grid(k).slope > 0) --k;
+    while (k + 1 < survey.size() && !(at_grid(k + 1).slope > 0)) ++k;
+    if (k + 1 < survey.size() && !done[k]) consider(turning_point(at, at_grid(k), at_grid(k + 1), 1e-13 * largest));
+    done[k] = true;
+  }
+  for (const std::optional<Point>& point : known) {
+    if (point) consider(*point);
+  }
+  return best->entropy;
+}
+
+template <class T>
+double match_entropy(MatrixView<const T> x_reference) {
+  const MatrixView<const T>& x = x_reference;
+  check_layout("match_entropy", "x_reference", x);
+  if (x.rows == 0) fail("match_entropy: x_reference must have at least one row");
+  const std::vector<Top> top = tops(x);
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    if (top[r].nan) fail("match_entropy: scores of row {} must not be NaN", r);
+    if (top[r].max == -kInfinity) fail("match_entropy: scores of row {} are all -inf: there is no distribution", r);
+  }
+  // log sum exp(z) - E z, z = x - max x; softmax itself gives the sum as 1 / max p.
+  std::vector<double> entropies(x.rows);
+  parallel_rows(x.rows, 4 * x.cols, [&](std::size_t begin, std::size_t end) {
+    std::vector<double> p(x.cols);
+    for (std::size_t r = begin; r < end; ++r) {
+      if (top[r].max == kInfinity) {
+        entropies[r] = std::log(static_cast<double>(top[r].ties));
+        continue;
+      }
+      const auto z = [&](std::size_t i) { return static_cast<double>(x.row(r)[i]) - top[r].max; };
+      for (std::size_t i = 0; i < x.cols; ++i) p[i] = z(i);
+      const MatrixView<double> row(p.data(), 1, x.cols);
+      apply(Softmax{}, row, row);
+      const double log_sum = -std::log(*std::max_element(p.begin(), p.end()));
+      entropies[r] = std::max(0.0, log_sum - moments(p.data(), x.cols, z).mean);
+    }
+  });
+  return sum_of(x.rows, [&](std::size_t r) { return entropies[r]; }) / static_cast<double>(x.rows);
+}
+
+template <class T>
+double expected_calibration_error(MatrixView<const T> p, std::span<const std::int64_t> labels,
+                                  const ExpectedCalibrationError& options) {
+  constexpr std::string_view kName = ExpectedCalibrationError::kDescription.name;
+  check_params(options);
+  check_labels(kName, "p", p, labels);
+  const double tolerance = options.sum_tolerance.value_or(sizeof(T) == 4 ? 1e-4 : 1e-6);
+  struct Row {
+    double confidence;
+    double excess;  // 1[right] - confidence
+  };
+  std::vector<Row> rows(p.rows);
+  for (std::size_t r = 0; r < p.rows; ++r) {
+    const T* row = p.row(r);
+    std::size_t prediction = 0;
+    for (std::size_t i = 0; i < p.cols; ++i) {
+      if (!(row[i] >= 0 && row[i] <= std::numeric_limits<T>::max())) {
+        fail("{}: entry {} of row {} of p must be at least 0 and finite, got {}", kName, i, r, row[i]);
+      }
+      if (row[i] > row[prediction]) prediction = i;
+    }
+    const double sum = sum_of(p.cols, [&](std::size_t i) { return static_cast<double>(row[i]); });
+    if (!(std::abs(sum - 1) <= tolerance)) fail("{}: row {} of p must have sum 1 within {}, got {}", kName, r, tolerance, sum);
+    const double confidence = row[prediction];
+    rows[r] = {confidence, (static_cast<std::size_t>(labels[r]) == prediction ? 1 : 0) - confidence};
+  }
+
+  const auto bins = static_cast<std::size_t>(options.bins);
+  const double width = static_cast<double>(options.bins);
+  std::vector<double> excess(bins);
+  if (options.strategy == ExpectedCalibrationError::Strategy::uniform) {
+    for (const Row& row : rows) {
+      auto bin = std::min(bins - 1, static_cast<std::size_t>(row.confidence * width));
+      // The product is rounded; the rule is about the quotients b / bins.
+      if (row.confidence < static_cast<double>(bin) / width) --bin;
+      if (bin + 1 < bins && row.confidence >= static_cast<double>(bin + 1) / width) ++bin;
+      excess[bin] += row.excess;
+    }
+  } else {
+    // Rows of one confidence by their excess, so that the sum does not depend on the order of the rows.
+    std::ranges::sort(rows, [](const Row& a, const Row& b) {
+      return a.confidence < b.confidence || (a.confidence == b.confidence && a.excess < b.excess);
+    });
+    std::size_t lower = 0;
+    for (std::size_t k = 0; k < rows.size(); ++k) {
+      if (rows[k].confidence > rows[lower].confidence) lower = k;
+      excess[static_cast<std::size_t>(static_cast<unsigned __int128>(lower) * bins / rows.size())] += rows[k].excess;
+    }
+  }
+  double sum = 0;
+  for (const double bin : excess) sum += std::abs(bin);
+  return sum / static_cast<double>(rows.size());
+}
+
+double entropy_invariant_scale(double n, double d, const EntropyInvariantScale& options) {
+  double scale = 0;
+  entropy_invariant_scale({&n, 1}, d, {&scale, 1}, options);
+  return scale;
+}
+
+void entropy_invariant_scale(std::span<const double> n, double d, std::span<double> scale,
+                             const EntropyInvariantScale& options) {
+  check_params(options);
+  if (!(d > 0 && d < kInfinity)) fail("entropy_invariant_scale: d must be above 0 and finite, got {}", d);
+  if (scale.size() != n.size()) {
+    fail("entropy_invariant_scale: scale must have the size of n, {}, got {}", n.size(), scale.size());
+  }
+  for (const double length : n) {
+    if (!(length >= 1 && length < kInfinity)) {
+      fail("entropy_invariant_scale: n must be at least 1 and finite, got {}", length);
+    }
+  }
+  const double log_length = std::log(options.train_length), root = std::sqrt(d);
+  for (std::size_t i = 0; i < n.size(); ++i) {
+    const double log_n = std::log(n[i]);
+    scale[i] = options.kappa ? *options.kappa * log_n / d : log_n / log_length / root;
+  }
+}
+
+template FittedTemperature fit_temperature(MatrixView<const float>, std::span<const std::int64_t>);
+template FittedTemperature fit_temperature(MatrixView<const double>, std::span<const std::int64_t>);
+template double fit_target_entropy(MatrixView<const float>, std::span<const std::int64_t>);
+template double fit_target_entropy(MatrixView<const double>, std::span<const std::int64_t>);
+template double match_entropy(MatrixView<const float>);
+template double match_entropy(MatrixView<const double>);
+template double expected_calibration_error(MatrixView<const float>, std::span<const std::int64_t>,
+                                           const ExpectedCalibrationError&);
+template double expected_calibration_error(MatrixView<const double>, std::span<const std::int64_t>,
+                                           const ExpectedCalibrationError&);
+
+}  // namespace entropic

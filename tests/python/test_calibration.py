@@ -1,0 +1,513 @@
+"""Calibration: the functions against scipy's optimisers and dense grids, every kind of array, every error."""
+
+import doctest
+import math
+import os
+import pickle
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import optimize, special
+
+import entropic
+from cases import torch_or_skip
+
+INF = np.inf
+FITS = [entropic.fit_temperature, entropic.fit_target_entropy]
+LABELLED = [*FITS, entropic.expected_calibration_error]
+X = np.array([[0.0, 1.0, 2.0], [3.0, 1.0, 0.0], [1.0, 1.5, 1.0], [0.0, 2.0, 1.0]])
+LABELS = np.array([2, 0, 1, 2])
+
+
+def named(functions):
+    return pytest.mark.parametrize("function", functions, ids=lambda function: function.__name__)
+
+
+def quietly(function, *args, **kwargs):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", entropic.TemperatureClampedWarning)
+        return function(*args, **kwargs)
+
+
+def drawn(rng, shape, scale=2.0, temperature=1.0):
+    """Scores, and labels that have the law softmax(scores / temperature)."""
+    x = rng.standard_normal(shape) * scale
+    cumulated = special.softmax(x / temperature, axis=-1).cumsum(axis=-1)
+    return x, (cumulated > rng.random((*shape[:-1], 1))).argmax(axis=-1)
+
+
+def loss(x, labels, temperature):
+    return -np.take_along_axis(special.log_softmax(x / temperature, axis=-1), labels[:, None], axis=-1).mean()
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    rows=st.integers(1, 300),
+    n=st.integers(2, 20),
+    scale=st.floats(-2, 3),
+    ratio=st.floats(-1.5, 1.5),
+)
+def test_temperature_is_the_minimum(seed, rows, n, scale, ratio):
+    scale, ratio = 10**scale, 10**ratio
+    x, labels = drawn(np.random.default_rng(seed), (rows, n), scale, scale * ratio)
+    got = quietly(entropic.fit_temperature, x, labels)
+    assert 1e-3 <= got <= 1e3
+    best = optimize.minimize_scalar(
+        lambda t: loss(x, labels, math.exp(t)), bounds=(math.log(1e-3), math.log(1e3)), method="bounded"
+    )
+    assert loss(x, labels, got) <= best.fun * (1 + 1e-12) + 1e-15
+
+
+@given(seed=st.integers(0, 2**32), rows=st.integers(1, 100), n=st.integers(2, 20))
+def test_target_entropy_is_the_minimum_of_a_grid(seed, rows, n):
+    x, labels = drawn(np.random.default_rng(seed), (rows, n), 3.0, 2.0)
+
+    def target_loss(entropy):
+        p = entropic.entropy_normalize(x, entropy=entropy)
+        with np.errstate(divide="ignore"):
+            return -np.log(np.take_along_axis(p, labels[:, None], axis=-1)).mean()
+
+    got = entropic.fit_target_entropy(x, labels)
+    assert target_loss(got) <= min(target_loss(h) for h in np.linspace(0, math.log(n), 200)) * (1 + 1e-9) + 1e-12
+
+
+@pytest.mark.parametrize("temperature", [20.0, 0.3])
+def test_temperatures_far_from_1_are_found(temperature):
+    x, labels = drawn(np.random.default_rng(0), (20000, 10), 2 * temperature, temperature)
+    assert entropic.fit_temperature(x, labels) == pytest.approx(temperature, rel=0.03)
+    assert entropic.fit_temperature(x + 1e6, labels) == pytest.approx(entropic.fit_temperature(x, labels), rel=1e-7)
+
+
+def test_clamped_temperatures_warn():
+    for labels, temperature, why in (([2, 0, 1, 1], 1e-3, "largest score"), ([0, 2, 0, 0], 1e3, "do not favour")):
+        with pytest.warns(entropic.TemperatureClampedWarning, match=f"T = {temperature:g} is an end .*{why}") as caught:
+            assert entropic.fit_temperature(X, labels) == temperature
+        assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert entropic.fit_temperature(np.zeros((3, 4)), [0, 1, 2]) == 1.0
+        assert isinstance(entropic.fit_temperature(X, LABELS), float)
+    assert issubclass(entropic.TemperatureClampedWarning, UserWarning)
+
+
+def test_edges():
+    assert quietly(entropic.fit_temperature, [[1e4, 0], [0, 1e4]], [0, 1]) == 1e-3
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rows = [[1e3, 0], [1e3, 0], [1e3, 0], [1e3, 0], [2, 2], [-INF, 7]]
+        assert entropic.fit_temperature(rows, [0, 0, 0, 1, 1, 1]) == pytest.approx(1e3 / math.log(3), rel=1e-14)
+    assert entropic.fit_target_entropy([[0, 1], [5, 4]], [1, 0]) == 0
+    assert entropic.fit_target_entropy([[0, 1], [5, 4]], [0, 1]) == math.log(2)
+    assert entropic.match_entropy([[0.0, 0.0, -INF], [INF, 1, INF], [1, -INF, -INF]]) == pytest.approx(math.log(4) / 3)
+
+
+def test_match_entropy_is_the_mean():
+    x = np.random.default_rng(0).standard_normal((50, 30)) * 4
+    assert entropic.match_entropy(x) == pytest.approx(special.entr(special.softmax(x, axis=1)).sum(axis=1).mean(), rel=1e-14)
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    rows=st.integers(1, 200),
+    bins=st.integers(1, 20),
+    digits=st.sampled_from([1, 2, 16]),
+    strategy=st.sampled_from(["uniform", "quantile"]),
+)
+def test_calibration_error_is_the_definition(seed, rows, bins, digits, strategy):
+    rng = np.random.default_rng(seed)
+    first = rng.random(rows).round(digits)
+    p, labels = np.stack([first, 1 - first], axis=1), rng.integers(0, 2, rows)
+    confidence, right = p.max(axis=1), p.argmax(axis=1) == labels
+    want = 0.0
+    for b in range(bins):
+        if strategy == "uniform":
+            inside = (confidence >= b / bins) & ((confidence < (b + 1) / bins) | (b == bins - 1))
+        else:
+            inside = (confidence < confidence[:, None]).sum(axis=1) * bins // rows == b
+        if inside.any():
+            want += inside.mean() * abs(right[inside].mean() - confidence[inside].mean())
+    assert entropic.expected_calibration_error(p, labels, bins=bins, strategy=strategy) == pytest.approx(want, abs=1e-12)
+
+
+@named(LABELLED)
+def test_every_kind_of_array(function):
+    scores, labels = drawn(np.random.default_rng(1), (40, 5))
+    x = entropic.softmax(scores)
+    want = function(x, labels)
+    assert type(want) is float
+    kept = x.copy()
+    wide = np.zeros((80, 10))
+    wide[::2, ::2] = x
+    misaligned = np.zeros(x.nbytes + 1, np.uint8)[1:].view(np.float64).reshape(x.shape)
+    misaligned[...] = x
+    frozen = x.copy()
+    frozen.flags.writeable = False
+    for same in (wide[::2, ::2], np.asfortranarray(x), misaligned, frozen, x.tolist(), x.astype(">f8")):
+        assert function(same, labels) == want
+    for same in (labels.tolist(), labels.astype(np.int8), labels.astype(np.uint64), labels.astype(">i4"), labels[::-1][::-1]):
+        assert function(x, same) == want
+    assert function(x.reshape(2, 20, 5), labels.reshape(2, 20)) == want
+    assert quietly(function, x[0], labels[0]) == quietly(function, x[:1], labels[:1])
+    assert function(x.astype(np.float32), labels) == pytest.approx(want, rel=1e-3)
+    half = x.astype(np.float16)
+    assert function(half, labels) == pytest.approx(want, rel=0.1)
+    np.testing.assert_array_equal(x, kept)
+
+
+@named(LABELLED)
+def test_torch(function):
+    torch = torch_or_skip()
+    scores, labels = drawn(np.random.default_rng(2), (40, 5))
+    x = entropic.softmax(scores)
+    assert function(torch.from_numpy(x), torch.from_numpy(labels)) == function(x, labels)
+    assert function(torch.from_numpy(x).half(), torch.from_numpy(labels)) == function(x.astype(np.float16), labels)
+    assert entropic.match_entropy(torch.from_numpy(x)) == entropic.match_entropy(x)
+
+
+def test_entropy_invariant_scale():
+    scale = entropic.entropy_invariant_scale
+    assert scale(512, 64) == 0.125 and type(scale(512, 64)) is float
+    assert scale(1, 64) == 0
+    assert scale(100, 16, train_length=10) == pytest.approx(0.5)
+    assert scale(100, 16, kappa=2) == pytest.approx(math.log(100) / 8)
+    n = np.array([[2, 512], [3, 131072]])
+    want = np.log(n) / math.log(512) / 8
+    np.testing.assert_allclose(scale(n, 64), want, rtol=1e-15)
+    assert scale(n, 64).dtype == np.float64
+    assert scale(n.tolist(), 64).shape == (2, 2)
+    np.testing.assert_allclose(scale(n[::-1, ::-1], 64), want[::-1, ::-1], rtol=1e-15)
+    assert scale(n.astype(np.float32), 64).dtype == np.float32
+    assert type(scale(np.float32(512), 64)) is np.float32
+    assert scale(np.zeros((0, 3)), 64).shape == (0, 3)
+    torch = torch_or_skip()
+    np.testing.assert_array_equal(scale(torch.from_numpy(n), 64).numpy(), scale(n, 64))
+
+
+def changed(array, index, value):
+    array = np.array(array)
+    array[index] = value
+    return array
+
+
+ERRORS = [
+    (ValueError, "{name}: labels must have the shape of {x} without its last axis, (4,), got (3,)", X, LABELS[:3]),
+    (ValueError, "{name}: labels must have the shape of {x} without its last axis, (4,), got (4, 1)", X, LABELS[:, None]),
+    (ValueError, "{name}: {x} must have at least one axis, got a single number", 1.0, 0),
+    (ValueError, "{name}: {x} must have at least one row", X[:0], LABELS[:0]),
+    (ValueError, "{name}: {x} must have at least one row", X[:0], []),
+    (ValueError, "{name}: label of row 1 must be at least 0 and below the number of classes, 3, got 3", X, [2, 3, 1, 2]),
+    (ValueError, "{name}: label of row 0 must be at least 0 and below the number of classes, 3, got -1", X, [-1, 0, 1, 2]),
+    (ValueError, "{name}: label of row 0 must be at least 0 and below the number of classes, 0, got 2", X[:, :0], LABELS),
+    (TypeError, "{name}: labels must be of an integer type, got dtype float64", X, [2.0, 0.0, 1.0, 2.0]),
+    (TypeError, "{name}: labels must be of an integer type, got dtype <U1", X, ["a", "b", "c", "d"]),
+    (
+        TypeError,
+        "{name}: {x} must be of float16, float32, float64, an integer type or bool, got dtype complex128",
+        1j * X,
+        LABELS,
+    ),
+]
+SCORE_ERRORS = [
+    ("{name}: scores of row 1 must not be NaN", changed(X, (1, 0), np.nan)),
+    ("{name}: scores of row 3 must be finite or -inf, got +inf", changed(X, (3, 0), INF)),
+    ("{name}: label of row 2 is class 1, whose score is -inf: the loss is infinite", changed(X, (2, 1), -INF)),
+]
+
+
+def expect(error, text, function, *args, **kwargs):
+    with pytest.raises(error) as caught:
+        function(*args, **kwargs)
+    assert str(caught.value) == text
+
+
+@named(LABELLED)
+@pytest.mark.parametrize(("error", "text", "x", "labels"), ERRORS)
+def test_errors_of_labels(function, error, text, x, labels):
+    argument = "p" if function is entropic.expected_calibration_error else "x"
+    expect(error, text.format(name=function.__name__, x=argument), function, x, labels)
+
+
+@named(FITS)
+@pytest.mark.parametrize(("text", "x"), SCORE_ERRORS)
+def test_errors_of_scores(function, text, x):
+    for dtype in (np.float64, np.float32):
+        expect(ValueError, text.format(name=function.__name__), function, x.astype(dtype), LABELS)
+
+
+def test_errors_of_match_entropy():
+    expect(ValueError, "match_entropy: scores of row 1 must not be NaN", entropic.match_entropy, [[0, 1], [0, np.nan]])
+    expect(
+        ValueError,
+        "match_entropy: scores of row 0 are all -inf: there is no distribution",
+        entropic.match_entropy,
+        [[-INF, -INF], [0, 1]],
+    )
+    expect(ValueError, "match_entropy: x_reference must have at least one row", entropic.match_entropy, np.zeros((0, 3)))
+
+
+def test_errors_of_the_calibration_error():
+    p = entropic.softmax(X)
+    name, function = "expected_calibration_error", entropic.expected_calibration_error
+    for value, got in ((-0.25, "-0.25"), (np.nan, "nan"), (INF, "inf")):
+        expect(
+            ValueError,
+            f"{name}: entry 0 of row 2 of p must be at least 0 and finite, got {got}",
+            function,
+            changed(p, (2, 0), value),
+            LABELS,
+        )
+    half = np.full((4, 2), 0.5)
+    for dtype, tolerance, text in ((np.float64, 1e-6, "1e-06"), (np.float32, 1e-4, "0.0001"), (np.float16, 1e-2, "0.01")):
+        function(half.astype(dtype), [0] * 4)
+        function(changed(half, (1, 0), 0.5 + 0.75 * tolerance).astype(dtype), [0] * 4)
+        with pytest.raises(ValueError, match=rf"^{name}: row 1 of p must have sum 1 within {text}, got 1\.0"):
+            function(changed(half, (1, 0), 0.5 + 1.5 * tolerance).astype(dtype), [0] * 4)
+    for bins in (0, -3, 10**7, 10**30):
+        with pytest.raises(ValueError, match=f"^{name}: bins must be above 0 and at most 1000000, got "):
+            function(p, LABELS, bins=bins)
+    for bins in (1.5, "15", None):
+        expect(TypeError, f"{name}: bins must be an integer, got {type(bins).__name__}", function, p, LABELS, bins=bins)
+    assert function(p, LABELS, bins=np.int64(3)) == function(p, LABELS, bins=3)
+    expect(ValueError, f"{name}: strategy must be one of uniform, quantile, got 'other'", function, p, LABELS, strategy="other")
+    expect(TypeError, f"{name}: strategy must be a string, got int", function, p, LABELS, strategy=1)
+    with pytest.raises(TypeError, match="positional"):
+        function(p, LABELS, 10)
+
+
+def test_errors_of_the_scale():
+    name, function = "entropy_invariant_scale", entropic.entropy_invariant_scale
+    expect(ValueError, f"{name}: n must be at least 1 and finite, got 0", function, 0, 64)
+    expect(ValueError, f"{name}: n must be at least 1 and finite, got 0.5", function, [2, 0.5], 64)
+    expect(ValueError, f"{name}: n must be at least 1 and finite, got nan", function, np.nan, 64)
+    expect(ValueError, f"{name}: d must be above 0 and finite, got 0", function, 2, 0)
+    expect(ValueError, f"{name}: d must be above 0 and finite, got inf", function, 2, 10**400)
+    expect(ValueError, f"{name}: train_length must be above 1 and finite, got 1", function, 2, 64, train_length=1)
+    expect(ValueError, f"{name}: kappa must be above 0 and finite, got 0", function, 2, 64, kappa=0)
+    expect(TypeError, f"{name}: d must be a number, got str", function, 2, "large")
+    expect(TypeError, f"{name}: train_length must be a number, got NoneType", function, 2, 64, train_length=None)
+    expect(TypeError, f"{name}: kappa must be a number, got list", function, 2, 64, kappa=[1.0])
+
+
+def test_masked_arrays_and_tensors_that_require_grad_are_refused():
+    with pytest.raises(TypeError, match=r"^fit_temperature: x is a masked array"):
+        entropic.fit_temperature(np.ma.masked_array(X), LABELS)
+    with pytest.raises(TypeError, match=r"^fit_temperature: labels is a masked array"):
+        entropic.fit_temperature(X, np.ma.masked_array(LABELS))
+    torch = torch_or_skip()
+    with pytest.raises(TypeError, match=r"^match_entropy: x_reference is a Tensor that requires grad"):
+        entropic.match_entropy(torch.zeros(2, 3, requires_grad=True))
+
+
+FUNCTIONS = [*LABELLED, entropic.match_entropy, entropic.entropy_invariant_scale]
+
+
+@named(FUNCTIONS)
+def test_public_and_documented(function):
+    assert function.__name__ in entropic.__all__
+    assert function.__name__ in entropic.calibration.__all__
+    assert pickle.loads(pickle.dumps(function)) is function
+    run_examples(function)
+
+
+def run_examples(documented):
+    names = {"entropic": entropic, "math": math, **vars(entropic.calibration)}
+    names.update({name: getattr(entropic.calibration, name) for name in ("TemperatureScaler", "EntropyScaler")})
+    tests = [test for test in doctest.DocTestFinder(recurse=False).find(documented, documented.__name__, globs=names)]
+    assert sum(len(test.examples) for test in tests) > 0
+    for test in tests:
+        said = []
+        assert doctest.DocTestRunner().run(test, out=said.append).failed == 0, "".join(said)
+
+
+# The estimators.
+
+SCALERS = ["TemperatureScaler", "EntropyScaler"]
+
+
+@pytest.fixture(params=SCALERS)
+def scaler(request):
+    sklearn_or_skip()
+    return getattr(entropic.calibration, request.param)
+
+
+def sklearn_or_skip():
+    try:
+        import sklearn
+    except ImportError:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip("SKIPPED: scikit-learn is not installed, and the tests of the estimators were NOT run")
+    return sklearn
+
+
+COLUMNS = "the columns of X are scores of classes, and this check has two columns and three classes"
+NOT_APPLICABLE = {
+    "check_estimators_overwrite_params": COLUMNS,
+    "check_estimators_fit_returns_self": COLUMNS,
+    "check_readonly_memmap_input": COLUMNS,
+    "check_classifiers_classes": COLUMNS,
+    "check_classifiers_one_label": "which classes there are is known from the columns, also when y has only one",
+    "check_classifiers_train": "features are taken for scores: what they predict has nothing to do with y",
+}
+
+
+def test_check_estimator(scaler):
+    from sklearn.utils.estimator_checks import check_estimator
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = check_estimator(scaler(), expected_failed_checks=NOT_APPLICABLE, on_fail=None, on_skip=None)
+    failed = {result["check_name"]: result["exception"] for result in results if result["status"] == "failed"}
+    assert not failed
+    assert {result["check_name"] for result in results if result["status"] == "xfail"} == NOT_APPLICABLE.keys()
+    assert sum(result["status"] == "passed" for result in results) > 45
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """(scores to fit on, their classes, scores to test on, their classes): ten classes, of a logistic regression."""
+    sklearn_or_skip()
+    from sklearn.datasets import load_digits
+    from sklearn.linear_model import LogisticRegression
+
+    x, y = load_digits(return_X_y=True)
+    rows = np.random.default_rng(0).permutation(len(x))
+    train, fit, test = rows[:300], rows[300:1000], rows[1000:]
+    classifier = LogisticRegression(C=100.0, max_iter=5000).fit(x[train], y[train])
+    return classifier.decision_function(x[fit]), y[fit], classifier.decision_function(x[test]), y[test]
+
+
+def negative_log_likelihood(p, labels):
+    return -np.log(np.maximum(p[np.arange(len(p)), labels], 1e-300)).mean()
+
+
+def test_scores_probabilities_and_classes_agree(scaler, digits):
+    fit_scores, fit_labels, scores, labels = digits
+    fitted = scaler().fit(fit_scores, fit_labels)
+    assert fitted.n_features_in_ == 10
+    np.testing.assert_array_equal(fitted.classes_, np.arange(10))
+    np.testing.assert_array_equal(fitted.predict(scores), scores.argmax(axis=1))
+    np.testing.assert_allclose(entropic.softmax(fitted.transform(scores)), fitted.predict_proba(scores), rtol=1e-9, atol=1e-15)
+    assert fitted.score(scores, labels) == (scores.argmax(axis=1) == labels).mean()
+
+
+def test_temperature_lowers_loss_and_error(digits):
+    fit_scores, fit_labels, scores, labels = digits
+    for factor in (1, 20, 0.05):
+        fitted = entropic.calibration.TemperatureScaler().fit(factor * fit_scores, fit_labels)
+        before, after = entropic.softmax(factor * scores), fitted.predict_proba(factor * scores)
+        assert negative_log_likelihood(after, labels) < 0.8 * negative_log_likelihood(before, labels)
+        error = entropic.expected_calibration_error
+        assert error(after, labels) < 0.6 * error(before, labels)
+
+
+def test_entropy_is_for_rows_of_different_scales(digits):
+    fit_scores, fit_labels, scores, labels = digits
+    rng = np.random.default_rng(4)
+    scale, fit_scale = (10 ** rng.uniform(-2, 2, (len(x), 1)) for x in (scores, fit_scores))
+    entropy, temperature = (
+        negative_log_likelihood(scaler().fit(fit_scale * fit_scores, fit_labels).predict_proba(scale * scores), labels)
+        for scaler in (entropic.calibration.EntropyScaler, entropic.calibration.TemperatureScaler)
+    )
+    assert entropy < 0.5 * temperature
+
+
+def test_fitted_numbers_are_the_functions(digits):
+    x, y = digits[:2]
+    assert entropic.calibration.TemperatureScaler().fit(x, y).temperature_ == entropic.fit_temperature(x, y)
+    assert entropic.calibration.EntropyScaler().fit(x, y).entropy_ == entropic.fit_target_entropy(x, y)
+
+
+def test_classes(scaler, digits):
+    x, y = digits[:2]
+    names = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
+    plain = scaler().fit(x, y)
+    told = scaler(classes=names).fit(x, names[y])
+    np.testing.assert_array_equal(told.classes_, names)
+    np.testing.assert_array_equal(told.predict_proba(x), plain.predict_proba(x))
+    np.testing.assert_array_equal(told.predict(x), names[plain.predict(x)])
+    few = y < 7
+    np.testing.assert_array_equal(scaler().fit(x[few], y[few]).classes_, np.arange(10))
+    with pytest.raises(ValueError, match="y has 7 classes and X scores for 10: pass classes="):
+        scaler().fit(x[few], names[y[few]])
+    assert list(scaler(classes=names).fit(x[few], names[y[few]]).classes_) == list(names)
+    with pytest.raises(ValueError, match="y has the class 'ten', which is not in classes"):
+        scaler(classes=names).fit(x, changed(names[y], 3, "ten"))
+    for wrong in (names[:9], [*names[:9], "one"], "zero"):
+        with pytest.raises(ValueError, match="classes must name 10 different classes"):
+            scaler(classes=wrong).fit(x, names[y])
+
+
+def test_one_column_stands_for_two_classes(scaler):
+    rng = np.random.default_rng(3)
+    x, labels = drawn(rng, (500, 2), 3.0, 2.0)
+    s = (x[:, 1] - x[:, 0])[:, None]
+    one, two = scaler().fit(s, labels), scaler().fit(np.hstack([0 * s, s]), labels)
+    assert one.n_features_in_ == 1 and one.predict_proba(s).shape == (500, 2)
+    np.testing.assert_array_equal(one.predict_proba(s), two.predict_proba(np.hstack([0 * s, s])))
+    transformed = one.transform(s)
+    assert transformed.shape == s.shape
+    np.testing.assert_allclose(special.expit(transformed[:, 0]), one.predict_proba(s)[:, 1], rtol=1e-9)
+    names = scaler().fit(s, np.array(["no", "yes"])[labels])
+    np.testing.assert_array_equal(names.predict(s) == "yes", s[:, 0] > 0)
+
+
+def test_masked_classes_and_ties(scaler):
+    x = np.array([[0.0, 1.0, -INF], [2.0, 2.0, 0.0], [1.0, -INF, 0.0], [3.0, 0.0, 1.0]])
+    fitted = scaler().fit(x, [1, 0, 2, 0])
+    p = fitted.predict_proba(x)
+    assert (p[np.isneginf(x)] == 0).all() and p[1, 0] == p[1, 1]
+    np.testing.assert_allclose(entropic.softmax(fitted.transform(x)), p, atol=1e-12)
+    for low in (0.0, math.log(3)):
+        if hasattr(fitted, "entropy_"):
+            fitted.entropy_ = low  # beyond what rows reach
+            np.testing.assert_allclose(
+                entropic.softmax(fitted.transform(x)), entropic.entropy_normalize(x, entropy=low), atol=1e-12
+            )
+    for wrong in (np.nan, INF):
+        with pytest.raises(ValueError, match="contains NaN or infinity in row 2"):
+            fitted.transform(changed(x, (2, 0), wrong))
+    with pytest.raises(ValueError, match="a row of nothing but -infinity"):
+        fitted.predict(np.full((1, 3), -INF))
+
+
+def test_float32_stays(scaler, digits):
+    x, y = digits[0].astype(np.float32), digits[1]
+    fitted = scaler().fit(x, y)
+    assert fitted.transform(x).dtype == np.float32 and fitted.predict_proba(x).dtype == np.float32
+
+
+def test_clone_and_pickle(scaler, digits):
+    from sklearn.base import clone
+
+    fitted = scaler().fit(*digits[:2])
+    copied = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(copied.predict_proba(digits[2]), fitted.predict_proba(digits[2]))
+    assert not hasattr(clone(fitted), "classes_")
+    assert repr(scaler(classes=[1, 2])) == f"{scaler.__name__}(classes=[1, 2])"
+    assert scaler.__module__ == "entropic.calibration"
+    run_examples(scaler)
+
+
+def python(code):
+    return subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+
+
+def test_sklearn_is_not_needed():
+    ran = python("import sys, entropic, entropic.calibration; assert 'sklearn' not in sys.modules")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    without = "import sys; sys.modules['sklearn'] = None; import entropic.calibration as c; "
+    ran = python(without + "print(c.fit_temperature([[0, 1]] * 4, [1, 1, 1, 0]))")
+    assert float(ran.stdout) == pytest.approx(1 / math.log(3))
+    for line in ("c.TemperatureScaler", "from entropic.calibration import TemperatureScaler"):
+        ran = python(without + line)
+        expected = "ImportError: entropic.calibration.TemperatureScaler needs scikit-learn: pip install scikit-learn"
+        assert ran.stderr.strip().splitlines()[-1] == expected
+    assert {"TemperatureScaler", "EntropyScaler"} <= set(dir(entropic.calibration))
+    with pytest.raises(AttributeError, match="no attribute 'other'"):
+        entropic.calibration.other  # noqa: B018
