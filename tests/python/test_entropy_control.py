@@ -184,7 +184,7 @@ def test_targets_for_each_row():
         "entropy must be a number or an array that broadcasts to (2, 3, 1), x's shape with 1 for axis 2, got shape "
     )
     for wrong in ((2,), (3,), (2, 3), (2, 3, 20)):
-        with pytest.raises(ValueError, match=f"^gamma_for_entropy: {shown}shape {re.escape(str(wrong))}"):
+        with pytest.raises(ValueError, match=f"^gamma_for_entropy: {shown}{re.escape(str(wrong))}"):
             entropic.gamma_for_entropy(x, entropy=np.ones(wrong))
     with pytest.raises(ValueError, match=r"^gamma_for_entropy: entropy of row 5 must be at least 0 and finite, got -1"):
         entropic.gamma_for_entropy(x, entropy=np.array([[[1.0]] * 3, [[1.0], [1.0], [-1.0]]]))
