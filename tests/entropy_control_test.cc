@@ -372,6 +372,26 @@ TEST(PowerTransform, IsThePower) {
   });
 }
 
+TEST(PowerTransform, KeepsTheOrder) {
+  support::for_each_target([](const std::string&) {
+    std::mt19937 random(11);
+    const auto uniform = [&](double low, double high) { return std::uniform_real_distribution<double>(low, high)(random); };
+    for (int trial = 0; trial < 2000; ++trial) {
+      const double top = std::pow(10, uniform(-300, 300));
+      // Neighbours around the places where another formula takes over, and anything.
+      const double start = trial % 3 == 0 ? top / 2 : trial % 3 == 1 ? top * 0x1p-1000 : top * uniform(0, 1);
+      std::vector<double> p(40, start), q(40);
+      for (std::size_t i = 1; i < 39; ++i) p[i] = std::nextafter(p[i - 1], top);
+      for (std::size_t i = 0; i < 10; ++i) p[i] = start - static_cast<double>(10 - i) * (p[20] - p[19]);
+      p[39] = std::max(top, p[38]);
+      if (p[0] < 0) continue;
+      power_transform(MatrixView<const double>(p.data(), 1, 40), MatrixView<double>(q.data(), 1, 40),
+                      {.gamma = std::pow(10, uniform(-3, 3))});
+      for (std::size_t i = 0; i + 1 < 40; ++i) ASSERT_TRUE(p[i] == p[i + 1] ? q[i] == q[i + 1] : q[i] <= q[i + 1]) << trial;
+    }
+  });
+}
+
 TEST(PowerTransform, GammaForEachRow) {
   const std::vector<float> p = {1, 2, 3, 1, 2, 3};
   const std::vector<double> gammas = {0.5, 3};

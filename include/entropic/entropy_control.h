@@ -193,7 +193,7 @@ struct MeanFieldEntropy {
       .summary = "An estimate from below of the entropy of softmax(gamma x), by the largest score and the mean alone.",
       .formula = "H = log n - gamma (max x - mean x), over the n finite scores",
       .gradient = "gamma (1 / n - 1[i = argmax])",
-      .source = "Su, kexue.fm 8823, 2021",
+      .source = "Su, kexue.fm 9034, 2022",
       .order = false,
   };
   static constexpr auto kParams = std::tuple{Param<MeanFieldEntropy>{

@@ -301,7 +301,7 @@ def mean_field_entropy(x, *, gamma=1.0, axis=-1):
     -----
     With H the entropy of softmax(gamma x) and R = max x - min x,
     0 <= H - estimate <= gamma^2 R^2 / 8 + min(gamma (max x - mean x), log n). It may be negative.
-    Source: Su, kexue.fm 8823, 2021.
+    Source: Su, kexue.fm 9034, 2022.
 
     Examples
     --------

@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <utility>
 
 #include "entropic/entropy_control.h"
 #include "src/rows/entropy-inl.h"
@@ -24,13 +23,16 @@ namespace entropic {
 namespace HWY_NAMESPACE {
 
 // log(p / top), accurate relative to itself, for numbers of any size; -inf for p = 0. The quotient is rounded, which its
-// logarithm near 0 would show: there the difference, which is exact, is divided.
+// logarithm near 0 would show: from top / 2 on the difference, which is exact, is divided. Never falls as p rises, as all steps
+// are monotone, both formulas give log(1/2) at top / 2, and what has too small a quotient stays below those that have not.
 HWY_INLINE hn::Vec<RowTag<double>> LogRatio(RowTag<double> d, hn::Vec<RowTag<double>> p, hn::Vec<RowTag<double>> top,
                                             hn::Vec<RowTag<double>> log_top) {
   const auto ratio = hn::Div(p, top);
   const auto near = Log1p(d, hn::Div(hn::Sub(p, top), top));
-  const auto far = hn::IfThenElse(hn::Lt(ratio, hn::Set(d, 0x1p-1000)), hn::Sub(Log(d, p), log_top), Log(d, ratio));
-  return hn::IfThenElse(hn::Lt(ratio, hn::Set(d, 0.5)), far, near);
+  const auto small = hn::Set(d, 0x1p-1000);
+  const auto farthest = hn::Min(hn::Sub(Log(d, p), log_top), Log(d, small));
+  const auto far = hn::IfThenElse(hn::Lt(ratio, small), farthest, Log(d, ratio));
+  return hn::IfThenElse(hn::Lt(hn::Add(p, p), top), far, near);
 }
 
 // exp(gamma z) for z <= 0: 0 where z is -inf also for gamma = 0, 1 where z is 0 also for gamma = inf. Never falls as z rises.
@@ -146,7 +148,7 @@ HWY_INLINE PowerReach ReachOfPower(const LogRow& row) {
 template <class Moments>
 HWY_INLINE Normalized FindPower(double target, const PowerReach& reach, Moments&& moments) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const auto [least, most] = std::pair(reach.least, reach.most);
+  const double least = reach.least, most = reach.most;
   // What is as near as the contract asks for is met.
   const double scale = HWY_MAX(1.0, std::abs(target)), near = 1e-12 * scale;
   const auto status = [&](double entropy) {
