@@ -1,6 +1,8 @@
 """The numbers in docs/math/entropy.md: the published iteration against the safeguarded one. Run as a program it prints them."""
 
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -194,6 +196,30 @@ def test_the_sign_of_the_derivative(seed):
     up, down = (entropy(entropic.power_transform(p, gamma=1 + s * h)) for s in (1, -1))
     assert (up - down) / (2 * h) == pytest.approx(-variance, rel=1e-6)
     assert variance > 0
+
+
+def test_command_line_and_python_agree_to_the_bit(tmp_path):
+    x = np.random.default_rng(2).standard_normal((40, 33)).astype(np.float32)
+    x[3] = 1
+    x[4, 7] = np.nan
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "p.npy", entropic.softmax(x))
+
+    def run(*arguments):
+        subprocess.run([os.path.abspath(os.environ["ENTROPIC_CLI"]), *arguments], cwd=tmp_path, check=True)
+
+    run("gamma", "x.npy", "--entropy", "2.5", "-o", "gamma.csv")
+    header, *lines = [line.split(",") for line in (tmp_path / "gamma.csv").read_text().splitlines()]
+    assert header == ["gamma", "entropy", "status"]
+    gamma, reached, status = entropic.gamma_for_entropy(x.astype(np.float64), entropy=2.5)
+    # The command has float64 from the same float32 scores; Python's float32 is that, rounded.
+    found = np.array([line[:2] for line in lines], np.float64).T
+    in_python = entropic.gamma_for_entropy(x, entropy=2.5)
+    np.testing.assert_array_equal(found.astype(np.float32), [in_python.gamma, in_python.entropy])
+    np.testing.assert_allclose(found, [gamma, reached], rtol=1e-12)
+    assert [line[2] for line in lines] == status.tolist() == in_python.status.tolist()
+    run("power_transform", "p.npy", "--gamma", "0.3", "-o", "q.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "q.npy"), entropic.power_transform(np.load(tmp_path / "p.npy"), gamma=0.3))
 
 
 def main():
