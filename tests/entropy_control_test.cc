@@ -372,6 +372,21 @@ TEST(PowerTransform, IsThePower) {
   });
 }
 
+// Differences that the logarithm of a rounded quotient, or of p itself, would lose.
+TEST(PowerTransform, NearlyUniform) {
+  support::for_each_target([](const std::string&) {
+    for (const double scale : {1.0, 0x1p-900, 0x1p900, 0.7}) {
+      const std::vector<double> p = {scale, scale * (1 - 0x1p-50), scale * (1 - 0x1p-51), scale};
+      std::vector<double> q(4);
+      power_transform(MatrixView<const double>(p.data(), 1, 4), MatrixView<double>(q.data(), 1, 4), {.gamma = 0x1p50});
+      for (std::size_t i = 0; i < 3; ++i) {
+        const long double difference = static_cast<long double>(p[i]) - scale;
+        EXPECT_NEAR(q[i] / q[3], static_cast<double>(std::exp(0x1p50L * difference / scale)), 1e-14);
+      }
+    }
+  });
+}
+
 TEST(PowerTransform, KeepsTheOrder) {
   support::for_each_target([](const std::string&) {
     std::mt19937 random(11);
@@ -574,6 +589,14 @@ TEST(NormalizeDensity, RowsOfBothTypesOnEveryTarget) {
   });
 }
 
+TEST(NormalizeDensity, NodesOfNoWeightAreLeftOut) {
+  const Density got({1, 9, 2, 3, 0}, {1, 0, 0.5, 2, 1}, 1.1), without({1, 2, 3, 0}, {1, 0.5, 2, 1}, 1.1);
+  EXPECT_EQ(got.q[1], 0);
+  EXPECT_NEAR(got.q[3], without.q[2], 1e-12);
+  EXPECT_NEAR(got.found.gamma, without.found.gamma, 1e-11);
+  EXPECT_NEAR(got.found.most, without.found.most, 1e-15);
+}
+
 struct Joint {
   std::vector<double> q;
   Normalized found;
@@ -675,6 +698,22 @@ TEST(NormalizeJoint, OneGammaForAllRows) {
     EXPECT_TRUE(std::isnan(Joint({1, -1, 2, 2}, 2, {.joint = 1}).q[3]));
     EXPECT_TRUE(std::isnan(Joint({0, 0, 0, 0}, 2, {.marginal = 1}).q[0]));
   });
+}
+
+TEST(NormalizeJoint, MassesFarApart) {
+  constexpr double kMost = std::numeric_limits<double>::max();
+  for (const NormalizeJoint& to : {NormalizeJoint{.joint = 1.2}, {.marginal = 0.65}, {.conditional = 0.6}}) {
+    // Sums that overflow, and where nothing but ratios counts.
+    const Joint large({kMost, 0.4 * kMost, 0.5 * kMost, 0.1 * kMost}, 2, to), plain({1, 0.4, 0.5, 0.1}, 2, to);
+    const Joint tiny({1000 * 0x1p-1074, 400 * 0x1p-1074, 500 * 0x1p-1074, 100 * 0x1p-1074}, 2, to);
+    for (std::size_t i = 0; i < 4; ++i) {
+      EXPECT_NEAR(large.q[i], plain.q[i], 1e-14);
+      EXPECT_NEAR(tiny.q[i], plain.q[i], 1e-14);
+    }
+  }
+  // A row whose share is below the least number is empty.
+  EXPECT_EQ(Joint({1e200, 3e200, 1e-300, 2e-300}, 2, {.conditional = 0.6}).q[3], 0);
+  EXPECT_NEAR(Joint({1e200, 3e200, 1e-300, 2e-300}, 2, {.conditional = 0.6}).found.entropy, 0.6, 1e-14);
 }
 
 TEST(MeanFieldEntropy, IsBelowByLessThanTheBound) {

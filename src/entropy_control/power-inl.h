@@ -150,7 +150,8 @@ HWY_INLINE Normalized FindPower(double target, const PowerReach& reach, Moments&
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const double least = reach.least, most = reach.most;
   // What is as near as the contract asks for is met.
-  const double scale = HWY_MAX(1.0, std::abs(target)), near = 1e-12 * scale;
+  const double scale = HWY_MAX(1.0, std::abs(target));
+  const double near = 1e-12 * scale;
   const auto status = [&](double entropy) {
     return entropy > target + near   ? GammaStatus::kClampedLow
            : entropy < target - near ? GammaStatus::kClampedHigh
