@@ -22,14 +22,22 @@ std::string_view name_of(const entropic::Map& map) {
   return std::visit([]<class Op>(const Op&) { return Op::kDescription.name; }, map);
 }
 
-// The parameters that have a typical value in place of a default: what they are is nowhere else to be seen.
-std::string typical_parameters(const entropic::Map& map) {
+// The parameters that differ from their defaults: what they are is nowhere else to be seen.
+std::string chosen_parameters(const entropic::Map& map) {
   std::string text;
   std::visit(
-      [&]<class Op>(const Op&) {
+      [&]<class Op>(const Op& op) {
+        const Op defaults;
         entropic::for_each_param<Op>([&]<class Value>(const entropic::Param<Op, Value>& param) {
-          if constexpr (!std::is_enum_v<Value>) {
-            if (param.typical) text += fmt::format("{}{} = {}", text.empty() ? "" : ", ", param.name, *param.typical);
+          const Value& value = op.*param.member;
+          if (value == defaults.*param.member) return;
+          text += fmt::format("{}{} = ", text.empty() ? "" : ", ", param.name);
+          if constexpr (std::is_enum_v<Value>) {
+            text += param.names[static_cast<std::size_t>(value)];
+          } else if constexpr (std::is_same_v<Value, std::optional<double>>) {
+            text += value ? fmt::format("{}", *value) : "none";
+          } else {
+            text += fmt::format("{}", value);
           }
         });
       },
@@ -45,7 +53,7 @@ std::vector<entropic::Map> every_map() {
 }
 
 Comparison::Column measured(const entropic::Map& map, std::vector<double> p) {
-  Comparison::Column column{std::string(name_of(map)), typical_parameters(map), std::move(p), 0, 0, 0, 0};
+  Comparison::Column column{std::string(name_of(map)), chosen_parameters(map), std::move(p), 0, 0, 0, 0};
   for (const double value : column.p) {
     if (value == 0) {
       ++column.zeros;
@@ -249,8 +257,11 @@ std::string json_array(const Range& range, F element) {
 
 }  // namespace
 
-std::vector<entropic::Map> maps_by_name(const std::string& names) {
-  const std::vector<entropic::Map> every = every_map();
+std::vector<entropic::Map> maps_by_name(const std::string& names, std::optional<double> entropy) {
+  std::vector<entropic::Map> every = every_map();
+  const entropic::Map normalized = entropic::EntropyNormalize{.entropy = entropy};
+  const auto is_normalized = [&](const entropic::Map& map) { return map.index() == normalized.index(); };
+  if (entropy) std::replace_if(every.begin(), every.end(), is_normalized, normalized);
   if (names.empty()) return every;
   std::vector<entropic::Map> chosen;
   for (std::size_t begin = 0; begin <= names.size();) {
@@ -265,6 +276,7 @@ std::vector<entropic::Map> maps_by_name(const std::string& names) {
     chosen.push_back(*found);
     begin = end + 1;
   }
+  if (entropy && std::none_of(chosen.begin(), chosen.end(), is_normalized)) chosen.push_back(normalized);
   return chosen;
 }
 

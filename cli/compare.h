@@ -3,6 +3,7 @@
 
 #include <entropic/entropic.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,7 +13,7 @@
 struct Comparison {
   struct Column {
     std::string map;
-    std::string parameters;  // "k = 50": the values shown where the map has no defaults, or nothing
+    std::string parameters;  // "k = 50": the values shown that are no defaults, or nothing
     std::vector<double> p;
     double entropy;            // nats
     double effective_support;  // e^entropy: as many equal probabilities have the same entropy
@@ -28,8 +29,9 @@ struct Comparison {
   std::vector<Column> columns;
 };
 
-// The maps that `names` lists, separated by commas; all of them if it is empty. Throws BadInput.
-std::vector<entropic::Map> maps_by_name(const std::string& names);
+// The maps that `names` lists, separated by commas; all of them if it is empty. With an entropy, entropy_normalize has that,
+// also if it is not listed. Throws BadInput.
+std::vector<entropic::Map> maps_by_name(const std::string& names, std::optional<double> entropy);
 
 // Throws BadInput if the table has no such row.
 Comparison compare(const Table& table, std::string_view file, std::size_t row, const std::vector<entropic::Map>& maps);

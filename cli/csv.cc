@@ -344,9 +344,9 @@ void append_number(fmt::memory_buffer& out, T number) {
   }
 }
 
-// One line: `append_cell(c)` for each column of numbers, and the label at its old place among them.
+// One line: `append_cell(c)` for each column of numbers, the label at its old place among them, and at the end the note.
 template <class AppendCell>
-void append_line(fmt::memory_buffer& out, const Table& table, const std::string* label, char separator,
+void append_line(fmt::memory_buffer& out, const Table& table, const std::string* label, const std::string* note, char separator,
                  AppendCell append_cell) {
   bool first = true;
   const auto separate = [&] {
@@ -363,6 +363,10 @@ void append_line(fmt::memory_buffer& out, const Table& table, const std::string*
       append_cell(c);
     }
   }
+  if (note) {
+    separate();
+    append_text(out, *note, separator);
+  }
   out.push_back('\n');
 }
 
@@ -373,16 +377,16 @@ void write_separated(const Table& table, const Sink& sink, char separator) {
     sink({out.data(), out.size()});
     out.clear();
   };
-  const bool labelled = table.label_column.has_value();
+  const bool labelled = table.label_column.has_value(), noted = !table.note_header.empty();
   if (!table.header.empty()) {
-    append_line(out, table, labelled ? &table.label_header : nullptr, separator,
+    append_line(out, table, labelled ? &table.label_header : nullptr, noted ? &table.note_header : nullptr, separator,
                 [&](std::size_t c) { append_text(out, table.header[c], separator); });
   }
   if (table.cols > 0) {
     std::visit(
         [&](const auto& values) {
           for (std::size_t r = 0; r < table.rows; ++r) {
-            append_line(out, table, labelled ? &table.labels[r] : nullptr, separator,
+            append_line(out, table, labelled ? &table.labels[r] : nullptr, noted ? &table.notes[r] : nullptr, separator,
                         [&](std::size_t c) { append_number(out, values[r * table.cols + c]); });
             if (out.size() >= kFlushAt) flush();
           }

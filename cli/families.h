@@ -14,6 +14,7 @@
 #include <variant>
 
 using Logarithms = std::variant<entropic::LogSoftmax, entropic::LogSumExp>;
+using EntropyControl = std::variant<entropic::GammaForEntropy, entropic::PowerTransform>;
 
 struct FamilyTitle {
   std::string_view name;
@@ -25,6 +26,14 @@ template <class F>
 void for_each_family(F&& f) {
   f(FamilyTitle{"Maps", "rows of scores in, rows of probabilities out"}, std::type_identity<entropic::Map>{});
   f(FamilyTitle{"Logarithms", "softmax where its logarithm is wanted"}, std::type_identity<Logarithms>{});
+  f(FamilyTitle{"Entropy control", "the scale of scores that gives a chosen entropy, and powers of distributions"},
+    std::type_identity<EntropyControl>{});
+}
+
+// What an operation is called here: its own name or a shorter one, which then is its other name.
+template <class Op>
+std::string command_name() {
+  return std::is_same_v<Op, entropic::GammaForEntropy> ? "gamma" : std::string(Op::kDescription.name);
 }
 
 // What a parameter may be, as a reader says it: "above 0", "above 0, at most 1", "any number", "gumbel or normal".

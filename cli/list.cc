@@ -32,7 +32,7 @@ std::string list_text() {
   for_each_family([&]<class Family>(FamilyTitle title, std::type_identity<Family>) {
     add("{}: {}\n", title.name, title.meaning);
     for_each_operation<Family>([&]<class Op>(std::type_identity<Op>) {
-      add("\n  {}\n", Op::kDescription.name);
+      add("\n  {}\n", command_name<Op>());
       add("      {}\n", Op::kDescription.summary);
       add("      {}\n", Op::kDescription.formula);
       for_each_param<Op>([&](const auto& param) {
@@ -58,6 +58,7 @@ std::string list_markdown() {
     for_each_operation<Family>([&]<class Op>(std::type_identity<Op>) {
       const entropic::Description& description = Op::kDescription;
       add("\n### `{}`\n\n{}\n\n", description.name, description.summary);
+      if (command_name<Op>() != description.name) add("- Command: `entropic {}`\n", command_name<Op>());
       add("- Formula: `{}`\n", description.formula);
       add("- Gradient: `{}`\n", description.gradient);
       add("- Laws: {}\n", laws_text(description));

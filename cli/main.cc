@@ -108,6 +108,39 @@ Table evaluated(const entropic::LogSumExp& options, Table table) {
   return table;
 }
 
+// gamma, the entropy reached and the status, with a header whether or not the scores have one.
+Table evaluated(const entropic::GammaForEntropy& options, Table table) {
+  std::vector<double> gamma(table.rows), entropy(table.rows), columns;
+  std::vector<entropic::GammaStatus> status(table.rows);
+  std::visit(
+      [&]<class T>(std::vector<T>& values) {
+        const entropic::MatrixView<const T> x = view(values, table.rows, table.cols);
+        entropic::gamma_for_entropy(x, gamma, entropy, status, options);
+      },
+      table.values);
+  for (std::size_t r = 0; r < table.rows; ++r) {
+    columns.push_back(gamma[r]);
+    columns.push_back(entropy[r]);
+    table.notes.emplace_back(entropic::kGammaStatusNames[static_cast<std::size_t>(status[r])]);
+  }
+  table.values = std::move(columns);
+  table.cols = table.shape.back() = 2;
+  if (table.header.empty() && table.label_column) table.label_header = "label";
+  table.header = {"gamma", "entropy"};
+  table.note_header = "status";
+  return table;
+}
+
+Table evaluated(const entropic::PowerTransform& options, Table table) {
+  std::visit(
+      [&](auto& values) {
+        const auto p = view(values, table.rows, table.cols);
+        entropic::power_transform(p, p, options);
+      },
+      table.values);
+  return table;
+}
+
 void set_number(std::size_t& value, std::string_view option, const std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) {
@@ -129,12 +162,19 @@ void set_number(std::optional<double>& value, std::string_view option, const std
   set_number(value.emplace(), option, text);
 }
 
+// The name of an option and, where it has underscores, the same with dashes.
+std::string spellings(const std::string& name) {
+  std::string dashed = name;
+  std::replace(dashed.begin(), dashed.end(), '_', '-');
+  return dashed == name ? name : name + "," + dashed;
+}
+
 // An option that takes a number. CLI11's own conversion lets -2 wrap around and reads 010 as eight.
 template <class Value>
 CLI::Option* add_number(CLI::App& command, const std::string& name, Value& value, const std::string& meaning) {
   return command
       .add_option_function<std::string>(
-          name, [&value, name](const std::string& text) { set_number(value, name, text); }, meaning)
+          spellings(name), [&value, name](const std::string& text) { set_number(value, name, text); }, meaning)
       ->option_text("NUMBER");
 }
 
@@ -206,11 +246,24 @@ constexpr std::string_view kEverywhere = "--threads, --simd and --quiet work her
 // What the parsed arguments ask for.
 using Action = std::function<void()>;
 
+// What must be given besides the file, for the example.
+template <class Op>
+std::string example_parameters() {
+  std::string text;
+  entropic::for_each_param<Op>([&]<class Value>(const entropic::Param<Op, Value>& param) {
+    if constexpr (!std::is_enum_v<Value>) {
+      if (param.typical) text += fmt::format(" --{} {}", param.name, *param.typical);
+    }
+  });
+  return text;
+}
+
 template <class Op>
 void add_operation(CLI::App& app, std::string_view family, Files& files, Action& action) {
   const auto op = std::make_shared<Op>();
   const entropic::Description& description = Op::kDescription;
-  CLI::App& command = *app.add_subcommand(std::string(description.name), std::string(description.summary));
+  CLI::App& command = *app.add_subcommand(command_name<Op>(), std::string(description.summary));
+  if (command.get_name() != description.name) command.alias(std::string(description.name));
   command.group(std::string(family));
   entropic::for_each_param<Op>([&](const auto& param) {
     add_param(command, param, (*op).*(param.member))->group("Parameters")->required(param.required);
@@ -219,8 +272,13 @@ void add_operation(CLI::App& app, std::string_view family, Files& files, Action&
   add_path(command, "-o", files.out, "standard output",
            fmt::format("File to write: {} (default: standard output, as CSV); .npy drops header and labels", format_endings()))
       ->option_text("OUT");
-  command.footer(fmt::format("{}\n\nExample: entropic {} scores.csv -o result.npy\n{}", description.formula, description.name,
-                             kEverywhere));
+  constexpr bool kPowers = std::is_same_v<Op, entropic::PowerTransform>,
+                 kGammas = std::is_same_v<Op, entropic::GammaForEntropy>;
+  command.footer(
+      fmt::format("{}\n{}\nExample: entropic {} {}.csv{} -o result.{}\n{}", description.formula,
+                  kGammas ? "Out come gamma, the entropy reached and a status; an .npy has no place for the status.\n" : "",
+                  command.get_name(), kPowers ? "probabilities" : "scores", example_parameters<Op>(), kGammas ? "csv" : "npy",
+                  kEverywhere));
   command.callback([op, &files, &action] {
     action = [op, &files] {
       const Format& format = output_format(files);
@@ -244,6 +302,7 @@ void add_compare(CLI::App& app, Files& files, Action& action) {
   struct Options {
     std::size_t row = 0;
     std::string maps;
+    std::optional<double> entropy;
     std::string format = "text";
   };
   const auto options = std::make_shared<Options>();
@@ -251,12 +310,13 @@ void add_compare(CLI::App& app, Files& files, Action& action) {
   add_input_options(command, files);
   add_number(command, "--row", options->row, "The row, counted from 0 (default 0)");
   command.add_option("--maps", options->maps, "Names of maps, separated by commas (default: all)")->option_text("NAME,...");
+  add_number(command, "--entropy", options->entropy, "Show entropy_normalize at this entropy, in nats");
   add_choice(command, "--format", options->format, {"text", "json"}, "Bars to read, or the numbers to process (default text)");
   add_path(command, "-o", files.out, "standard output", "File to write (default: standard output)")->option_text("OUT");
   command.footer("Example: entropic compare scores.csv --row 3 --maps softmax,sparsemax\n" + std::string(kEverywhere));
   command.callback([options, &files, &action] {
     action = [options, &files] {
-      const std::vector<entropic::Map> maps = maps_by_name(options->maps);
+      const std::vector<entropic::Map> maps = maps_by_name(options->maps, options->entropy);
       const Comparison comparison = compare(read_table(files), input_name(files.in), options->row, maps);
       const std::size_t width = is_standard(files.out) ? terminal_width() : 80;
       const std::string report =

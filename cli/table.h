@@ -22,4 +22,8 @@ struct Table {
   std::optional<std::size_t> label_column;
   std::string label_header;
   std::vector<std::string> labels;
+
+  // A word for each row of a result, after its numbers: what a command says about the row.
+  std::string note_header;
+  std::vector<std::string> notes;
 };

@@ -3,24 +3,20 @@
 
 #include <entropic/entropic.h>
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <concepts>
 #include <cstring>
-#include <limits>
 #include <list>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-namespace nb = nanobind;
+#include "entropy_control.h"
+#include "params.h"
 
 namespace entropic {
 namespace {
@@ -62,174 +58,6 @@ void vjp(const Op& op, const std::array<MatrixView<T>, 4>& a, std::span<const Pe
   } else {
     apply_vjp<T>(op, x, y, g, dx, per_row, gradients);
   }
-}
-
-[[noreturn]] void wrong_type(std::string_view where, std::string_view what, std::string_view expected, nb::handle got) {
-  throw nb::type_error((std::string(where) + ": " + std::string(what) + " must be " + std::string(expected) + ", got " +
-                        Py_TYPE(got.ptr())->tp_name)
-                           .c_str());
-}
-
-constexpr std::string_view expected_number(bool per_row) { return per_row ? "a number or an array of numbers" : "a number"; }
-
-double to_double(std::string_view where, std::string_view what, nb::handle value, std::string_view expected) {
-  const double number = PyFloat_AsDouble(value.ptr());
-  if (number == -1 && PyErr_Occurred()) {
-    const bool overflow = PyErr_ExceptionMatches(PyExc_OverflowError);
-    PyErr_Clear();
-    if (!overflow) wrong_type(where, what, expected, value);
-    return std::numeric_limits<double>::infinity();  // the library says what is allowed
-  }
-  return number;
-}
-
-// Beyond 64 bits: the nearest that there is.
-std::int64_t to_int(std::string_view where, std::string_view what, nb::handle value, std::string_view expected = "an integer") {
-  const nb::object integer = nb::steal(PyNumber_Index(value.ptr()));
-  if (!integer.is_valid()) {
-    PyErr_Clear();
-    wrong_type(where, what, expected, value);
-  }
-  int overflow = 0;
-  const long long number = PyLong_AsLongLongAndOverflow(integer.ptr(), &overflow);
-  if (overflow > 0) return std::numeric_limits<std::int64_t>::max();
-  if (overflow < 0) return std::numeric_limits<std::int64_t>::min();
-  return number;
-}
-
-template <class Value>
-constexpr bool kIsOptional = std::is_same_v<Value, std::optional<double>>;
-
-template <class Op, class Param>
-using ValueOf = std::remove_cvref_t<decltype(std::declval<Op&>().*std::declval<const Param&>().member)>;
-
-template <class Op, class Param>
-ValueOf<Op, Param> to_value(const Param& param, nb::handle value) {
-  using Value = ValueOf<Op, Param>;
-  constexpr std::string_view kWhere = Op::kDescription.name;
-  if constexpr (kIsOptional<Value>) {
-    if (value.is_none()) return std::nullopt;
-    return to_double(kWhere, param.name, value, expected_number(param.per_row));
-  } else if constexpr (std::is_enum_v<Value>) {
-    std::string names;
-    std::size_t i = 0;
-    const bool is_string = nb::isinstance<nb::str>(value);
-    if (!is_string) wrong_type(kWhere, param.name, "a string", value);
-    const std::string given = nb::cast<std::string>(value);
-    for (const std::string_view name : param.names) {
-      if (name == given) return static_cast<Value>(i);
-      names += (i++ == 0 ? "" : ", ") + std::string(name);
-    }
-    throw nb::value_error(
-        (std::string(kWhere) + ": " + std::string(param.name) + " must be one of " + names + ", got '" + given + "'").c_str());
-  } else if constexpr (std::floating_point<Value>) {
-    return to_double(kWhere, param.name, value, expected_number(param.per_row));
-  } else {
-    return to_int(kWhere, param.name, value);
-  }
-}
-
-constexpr int kMaxDims = 64;  // NumPy's own limit
-
-enum class Type { kFloat32, kFloat64, kFloat16, kBfloat16 };
-constexpr std::ptrdiff_t kItemSize[] = {4, 8, 2, 2};
-
-// An array of somebody else's: an object with the buffer protocol or, what a torch tensor has more quickly than that, a tuple
-// (address, shape, strides in items, number of its Type). Strides here are in bytes.
-struct Array {
-  char* data;
-  int ndim;
-  const std::ptrdiff_t* shape;
-  const std::ptrdiff_t* strides;
-  Type type;
-
-  std::ptrdiff_t item_size() const { return kItemSize[static_cast<int>(type)]; }
-};
-
-class Buffer {
- public:
-  Buffer(std::string_view where, nb::handle array, bool writable) {
-    if (PyTuple_Check(array.ptr())) {
-      read_tuple(array.ptr());
-      return;
-    }
-    if (PyObject_GetBuffer(array.ptr(), &view_, PyBUF_FORMAT | PyBUF_STRIDES | (writable ? PyBUF_WRITABLE : 0)) != 0) {
-      PyErr_Clear();
-      throw nb::value_error((std::string(where) + ": out must be writable, got a read-only array").c_str());
-    }
-    const char letter = view_.format[std::strlen(view_.format) - 1];
-    const Type type = letter == 'd' ? Type::kFloat64 : letter == 'e' ? Type::kFloat16 : Type::kFloat32;
-    array_ = {static_cast<char*>(view_.buf), view_.ndim, view_.shape, view_.strides, type};
-  }
-  ~Buffer() {
-    if (view_.obj != nullptr) PyBuffer_Release(&view_);
-  }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-  const Array* operator->() const { return &array_; }
-  const Array& operator*() const { return array_; }
-
- private:
-  void read_tuple(PyObject* tuple) {
-    PyObject* const shape = PyTuple_GET_ITEM(tuple, 1);
-    PyObject* const strides = PyTuple_GET_ITEM(tuple, 2);
-    const int ndim = static_cast<int>(PyTuple_GET_SIZE(shape));
-    if (ndim > kMaxDims) throw nb::value_error("an array must have at most 64 axes");
-    array_ = {static_cast<char*>(PyLong_AsVoidPtr(PyTuple_GET_ITEM(tuple, 0))), ndim, shape_, strides_,
-              static_cast<Type>(PyLong_AsLong(PyTuple_GET_ITEM(tuple, 3)))};
-    for (int d = 0; d < ndim; ++d) {
-      shape_[d] = PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, d));
-      strides_[d] = PyLong_AsSsize_t(PyTuple_GET_ITEM(strides, d)) * array_.item_size();
-    }
-  }
-
-  Py_buffer view_{};
-  std::ptrdiff_t shape_[kMaxDims], strides_[kMaxDims];
-  Array array_;
-};
-
-// The parameters of one call. Those given as arrays keep the operation's default beside a value for each row of x.
-template <class Op>
-struct Params {
-  struct Array {
-    Array(std::string_view parameter, nb::handle array) : parameter(parameter), buffer(Op::kDescription.name, array, false) {}
-
-    std::string_view parameter;
-    Buffer buffer;
-    std::vector<double> values;
-  };
-  Op op;
-  std::list<Array> arrays;
-  std::vector<PerRow> per_row;
-};
-
-// An array of float64; a number, also NumPy's, has no axes.
-bool is_array(nb::handle value) {
-  if (PyFloat_Check(value.ptr()) || PyLong_Check(value.ptr())) return false;
-  Py_buffer view;
-  if (PyObject_GetBuffer(value.ptr(), &view, PyBUF_FULL_RO) != 0) {
-    PyErr_Clear();
-    return false;
-  }
-  const bool result = view.ndim > 0 && view.format != nullptr && std::string_view(view.format) == "d";
-  PyBuffer_Release(&view);
-  return result;
-}
-
-// Values in the order of kParams.
-template <class Op>
-Params<Op> to_params(nb::tuple values) {
-  Params<Op> params;
-  std::size_t i = 0;
-  for_each_param<Op>([&]<class Param>(const Param& param) {
-    const nb::handle value = values[i++];
-    if (param.per_row && is_array(value)) {
-      params.arrays.emplace_back(param.name, value);
-    } else {
-      params.op.*param.member = to_value<Op>(param, value);
-    }
-  });
-  return params;
 }
 
 // N arrays of the same batch axes, each with its rows along one axis or with one number per row. Strides are in bytes.
@@ -519,57 +347,11 @@ void run_vjp(const std::array<nb::handle, 4>& arrays, nb::handle axis, nb::tuple
              });
 }
 
-nb::str to_str(std::string_view text) { return nb::str(text.data(), text.size()); }
-
-// A number as Python knows it; None for no value and for a bound that does not bind.
-template <class Value>
-nb::object to_object(const Value& value) {
-  if constexpr (requires { value.has_value(); }) {
-    return value ? to_object(*value) : nb::none();
-  } else {
-    const bool binds = value != std::numeric_limits<Value>::lowest() && value != std::numeric_limits<Value>::max();
-    return binds ? nb::cast(value) : nb::none();
-  }
-}
-
-template <class Op, class Param>
-nb::dict describe_param(const Param& param) {
-  using Value = ValueOf<Op, Param>;
-  nb::dict d;
-  d["name"] = to_str(param.name);
-  d["meaning"] = to_str(param.meaning);
-  d["required"] = param.required;
-  d["per_row"] = param.per_row;
-  const Value value = Op{}.*param.member;
-  if constexpr (std::is_enum_v<Value>) {
-    d["kind"] = "name";
-    nb::list names;
-    for (const std::string_view name : param.names) names.append(to_str(name));
-    d["names"] = names;
-    d["typical"] = nb::none();
-    d["default"] = names[static_cast<std::size_t>(value)];
-  } else {
-    d["kind"] = kIsOptional<Value> ? "optional float" : std::floating_point<Value> ? "float" : "int";
-    d["default"] = to_object(value);
-    d["typical"] = to_object(param.typical);
-    d["above"] = to_object(param.above);
-    d["at_least"] = to_object(param.at_least);
-    d["up_to"] = to_object(param.up_to);
-    d["multiple_of"] = to_object(param.multiple_of);
-  }
-  return d;
-}
-
 template <class Op>
 nb::dict describe(const char* family) {
   constexpr const Description& kText = Op::kDescription;
-  nb::dict d;
+  nb::dict d = describe_operation<Op>();
   d["family"] = family;
-  d["name"] = to_str(kText.name);
-  d["summary"] = to_str(kText.summary);
-  d["formula"] = to_str(kText.formula);
-  d["gradient"] = to_str(kText.gradient);
-  d["source"] = to_str(kText.source);
   d["reduces"] = kReduces<Op>;
   nb::dict laws;
   laws["shift"] = kText.shift;
@@ -577,9 +359,6 @@ nb::dict describe(const char* family) {
   laws["ties_by_index"] = kText.ties_by_index;
   laws["sparse"] = kText.sparse;
   d["laws"] = laws;
-  nb::list params;
-  for_each_param<Op>([&](const auto& param) { params.append(describe_param<Op>(param)); });
-  d["params"] = params;
 
   d["forward"] = nb::cpp_function(
       [](nb::handle x, nb::handle y, nb::handle axis, nb::tuple values) {
@@ -602,9 +381,7 @@ nb::dict describe(const char* family) {
         std::vector<ParamGradient> gradients;
         for (const nb::handle pair : asked) {
           const Buffer& array = arrays.emplace_back(Op::kDescription.name, pair[1], true);
-          std::size_t count = 1;
-          for (const std::ptrdiff_t length : shape_of(*array)) count *= static_cast<std::size_t>(length);
-          const std::span numbers(reinterpret_cast<double*>(array->data), count);
+          const std::span numbers(reinterpret_cast<double*>(array->data), array->count());
           gradients.push_back({nb::cast<std::string_view>(pair[0]), numbers});
         }
         run_vjp<Op>({x, y, g, dx}, axis, values, gradients);
@@ -632,6 +409,7 @@ NB_MODULE(_core, m) {
   m.attr("__version__") = ENTROPIC_VERSION;
   m.def("operations", &entropic::operations);
   entropic::bind_calibration(m);
+  entropic::bind_entropy_control(m);
   m.def(
       "normalize_axis",
       [](const std::string& where, nb::handle axis, int dims) { return entropic::to_axis(where, axis, dims); },

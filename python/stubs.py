@@ -6,7 +6,7 @@ import sys
 
 HEADER = """\
 # Written by python/stubs.py from the registry of operations.
-from typing import Any, Literal, Protocol, Sequence, SupportsFloat, SupportsIndex, TypeAlias, TypeVar, overload
+from typing import Any, Literal, NamedTuple, Protocol, Sequence, SupportsFloat, SupportsIndex, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,24 @@ def simd_target() -> str: ...
 def force_simd_target(name: str) -> None: ...
 def set_num_threads(n: SupportsIndex) -> None: ...
 def get_num_threads() -> int: ...
+
+_Target: TypeAlias = SupportsFloat | _DLPack | _Lists
+
+class GammaResult(NamedTuple):
+    gamma: Any
+    entropy: Any
+    status: Any
 """
+
+# Functions that are no maps: those with an array of x's kind, for each kind of x.
+CONTROL = """def power_transform(p: {x}, *, gamma: _Target, axis: SupportsIndex = -1) -> {y}: ...
+def normalize_density(p: {x}, weights: Any, *, entropy: _Target, axis: SupportsIndex = -1) -> tuple[{y}, Any]: ...
+def normalize_joint(
+    pxy: {x}, *, joint: _Target | None = None, marginal: _Target | None = None, conditional: _Target | None = None
+) -> {y}: ...
+def mean_field_entropy(x: {x}, *, gamma: SupportsFloat = 1.0, axis: SupportsIndex = -1) -> {numbers}: ...
+"""
+KINDS = (("_Integers", "NDArray[np.float64]"), ("_Array", "_Array"), ("_Lists", "NDArray[np.float64]"))
 
 
 def declare(param):
@@ -63,7 +80,7 @@ def stub(operation):
     name = operation["name"]
     params = [declare(param) for param in operation["params"]] + ["axis: SupportsIndex = -1"]
     lines = []
-    for x, result in (("_Integers", "NDArray[np.float64]"), ("_Array", "_Array"), ("_Lists", "NDArray[np.float64]")):
+    for x, result in KINDS:
         if operation["reduces"]:
             keywords = [*params, "keepdims: bool = False"]
             forward = "Any" if x != "_Array" else "_Array"
@@ -78,12 +95,29 @@ def stub(operation):
     return "\n".join(sorted(lines, key=lambda line: f"{name}_vjp" in line))
 
 
+def control_stubs(operations):
+    """Of entropy control: gamma_for_entropy's parameters from its description, the others as written above."""
+    overloads = {}
+    for x, y in KINDS:
+        text = CONTROL.format(x=x, y=y, numbers="_Array" if x == "_Array" else "Any")
+        for function in text.replace(": ...\n", ": ...\n\0").split("\0")[:-1]:
+            overloads.setdefault(function[4 : function.index("(")], []).append("@overload\n" + function)
+    params = next(operation["params"] for operation in operations if operation["name"] == "gamma_for_entropy")
+    words = [
+        "gamma_range: tuple[SupportsFloat, SupportsFloat] = ..." if param["name"] == "min_gamma" else declare(param)
+        for param in params
+        if param["name"] != "max_gamma"
+    ]
+    gamma = f"def gamma_for_entropy(x: _DLPack | _Lists, *, {', '.join(words)}, axis: SupportsIndex = -1) -> GammaResult: ...\n"
+    return gamma + "".join("".join(one) for one in overloads.values())
+
+
 def main(module_file, output):
     spec = importlib.util.spec_from_file_location("_core", module_file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     text = HEADER + "".join(f"\n{stub(operation)}\n" for operation in module.operations())
-    pathlib.Path(output).write_text(text)
+    pathlib.Path(output).write_text(text + "\n" + control_stubs(module.control_operations()))
 
 
 main(*sys.argv[1:])

@@ -335,7 +335,7 @@ TEST(EntropyControl, RefusesBadArguments) {
                [&] { gamma_for_entropy(view, std::span(gamma).first(1), entropy, status, {.entropy = 1}); });
   expect_error("gamma_for_entropy: min_gamma must be at most max_gamma",
                [&] { gamma_for_entropy(view, gamma, entropy, status, {.entropy = 1, .min_gamma = 2, .max_gamma = 1}); });
-  expect_error("power_transform: gamma must be at least 0 and finite, got -1",
+  expect_error("power_transform: gamma must be at least 0 and at most inf, got -1",
                [&] { power_transform(view, out, {.gamma = -1}); });
   EXPECT_EQ(p, std::vector<double>(8, 5.0));
 }
@@ -370,6 +370,438 @@ TEST(PowerTransform, IsThePower) {
     check(float{});
     check(double{});
   });
+}
+
+// Differences that the logarithm of a rounded quotient, or of p itself, would lose.
+TEST(PowerTransform, NearlyUniform) {
+  support::for_each_target([](const std::string&) {
+    for (const double scale : {1.0, 0x1p-900, 0x1p900, 0.7}) {
+      const std::vector<double> p = {scale, scale * (1 - 0x1p-50), scale * (1 - 0x1p-51), scale};
+      std::vector<double> q(4);
+      power_transform(MatrixView<const double>(p.data(), 1, 4), MatrixView<double>(q.data(), 1, 4), {.gamma = 0x1p50});
+      for (std::size_t i = 0; i < 3; ++i) {
+        const long double difference = static_cast<long double>(p[i]) - scale;
+        EXPECT_NEAR(q[i] / q[3], static_cast<double>(std::exp(0x1p50L * difference / scale)), 1e-14);
+      }
+    }
+  });
+}
+
+TEST(PowerTransform, KeepsTheOrder) {
+  support::for_each_target([](const std::string&) {
+    std::mt19937 random(11);
+    const auto uniform = [&](double low, double high) { return std::uniform_real_distribution<double>(low, high)(random); };
+    for (int trial = 0; trial < 2000; ++trial) {
+      const double top = std::pow(10, uniform(-300, 300));
+      // Neighbours around the places where another formula takes over, and anything.
+      const double start = trial % 3 == 0 ? top / 2 : trial % 3 == 1 ? top * 0x1p-1000 : top * uniform(0, 1);
+      std::vector<double> p(40, start), q(40);
+      for (std::size_t i = 1; i < 39; ++i) p[i] = std::nextafter(p[i - 1], top);
+      for (std::size_t i = 0; i < 10; ++i) p[i] = start - static_cast<double>(10 - i) * (p[20] - p[19]);
+      p[39] = std::max(top, p[38]);
+      if (p[0] < 0) continue;
+      power_transform(MatrixView<const double>(p.data(), 1, 40), MatrixView<double>(q.data(), 1, 40),
+                      {.gamma = std::pow(10, uniform(-3, 3))});
+      for (std::size_t i = 0; i + 1 < 40; ++i) ASSERT_TRUE(p[i] == p[i + 1] ? q[i] == q[i + 1] : q[i] <= q[i + 1]) << trial;
+    }
+  });
+}
+
+TEST(PowerTransform, GammaForEachRow) {
+  const std::vector<float> p = {1, 2, 3, 1, 2, 3};
+  const std::vector<double> gammas = {0.5, 3};
+  std::vector<float> q(6), one(3);
+  const PerRow per_row = {"gamma", gammas};
+  power_transform(MatrixView<const float>(p.data(), 2, 3), MatrixView<float>(q.data(), 2, 3), {}, {&per_row, 1});
+  for (std::size_t r = 0; r < 2; ++r) {
+    power_transform(MatrixView<const float>(p.data(), 1, 3), MatrixView<float>(one.data(), 1, 3), {.gamma = gammas[r]});
+    EXPECT_TRUE(std::equal(one.begin(), one.end(), q.begin() + static_cast<std::ptrdiff_t>(r) * 3));
+  }
+}
+
+long double entropy_of(const std::vector<double>& q, const std::vector<double>& weights) {
+  long double sum = 0;
+  for (std::size_t i = 0; i < q.size(); ++i) {
+    if (q[i] > 0) sum -= static_cast<long double>(weights[i]) * q[i] * std::log(static_cast<long double>(q[i]));
+  }
+  return sum;
+}
+
+struct Density {
+  std::vector<double> q;
+  Normalized found;
+
+  Density(const std::vector<double>& p, const std::vector<double>& weights, double target) : q(p.size()) {
+    normalize_density(MatrixView<const double>(p.data(), 1, p.size()),
+                      MatrixView<const double>(weights.data(), 1, weights.size()), MatrixView<double>(q.data(), 1, q.size()),
+                      {&found, 1}, {.entropy = target});
+  }
+};
+
+// Densities and weights of every kind, targets near the ends and far from them.
+TEST(NormalizeDensity, ReachesTheEntropy) {
+  std::mt19937 random(7);
+  const auto uniform = [&](double low, double high) { return std::uniform_real_distribution<double>(low, high)(random); };
+  std::normal_distribution<double> normal;
+  double worst = 0;
+  for (int trial = 0; trial < 6000; ++trial) {
+    const std::size_t n = 1 + random() % 80;
+    std::vector<double> p(n), w(n);
+    const int kind = static_cast<int>(random() % 7), weights = static_cast<int>(random() % 4);
+    const double scale = std::pow(10, uniform(-6, 2));
+    for (std::size_t i = 0; i < n; ++i) {
+      switch (kind) {
+        case 0:
+          p[i] = std::exp(scale * normal(random));
+          break;
+        case 1:  // nearly uniform, to the last digits
+          p[i] = 1 + std::pow(10, uniform(-16, -6));
+          break;
+        case 2:  // one spike
+          p[i] = i == n / 2 ? 1e6 : uniform(0, 1e-6);
+          break;
+        case 3:  // ties at the maximum, zeros
+          p[i] = static_cast<double>(random() % 4);
+          break;
+        case 4:  // magnitudes of every size
+          p[i] = std::pow(10, uniform(-300, 300));
+          break;
+        case 5:  // subnormal
+          p[i] = std::numeric_limits<double>::denorm_min() * static_cast<double>(random() % 1000);
+          break;
+        default:  // a normal density
+          p[i] = std::exp(-0.5 * (static_cast<double>(i) - 30) * (static_cast<double>(i) - 30) / (1 + scale));
+      }
+      w[i] = weights == 0   ? 1
+             : weights == 1 ? uniform(1e-3, 1)
+                            : std::pow(10, weights == 2 ? uniform(-8, 8) : uniform(-60, 60));
+    }
+    p[random() % n] = std::max(*std::max_element(p.begin(), p.end()), std::numeric_limits<double>::denorm_min());
+    const double top = *std::max_element(p.begin(), p.end());
+    double ties = 0, sum = 0;
+    bool equal = true;
+    for (std::size_t i = 0; i < n; ++i) {
+      ties += p[i] == top ? w[i] : 0, sum += p[i] > 0 ? w[i] : 0;
+      equal &= p[i] == top || p[i] == 0;
+    }
+    const double low = std::log(ties), high = std::log(sum), small = std::pow(10, uniform(-13, -1));
+    const double share = trial % 3 == 0 ? small : trial % 3 == 1 ? 1 - small : uniform(-0.2, 1.2);
+    const double target = low + share * (high - low), goal = std::clamp(target, low, high);
+    const Density got(p, w, target);
+    const auto describe = [&] { return ::testing::Message() << "trial " << trial << " kind " << kind << " n " << n; };
+    const double size = std::max({1.0, std::abs(target), std::abs(low), std::abs(high)});
+    ASSERT_NEAR(got.found.least, low, 1e-13 * size) << describe();
+    ASSERT_NEAR(got.found.most, high, 1e-13 * size) << describe();
+    long double mass = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      ASSERT_EQ(got.q[i] == 0 && p[i] > 0 && got.found.gamma < 0.1, false) << describe();
+      ASSERT_TRUE(p[i] > 0 || got.q[i] == 0) << describe();
+      mass += static_cast<long double>(w[i]) * got.q[i];
+    }
+    ASSERT_NEAR(static_cast<double>(mass), 1, 1e-14 * std::max(1.0, std::log2(n))) << describe();
+    if (equal) {
+      ASSERT_EQ(got.found.status, GammaStatus::kConstant) << describe();
+      ASSERT_EQ(got.found.gamma, 1) << describe();
+      continue;
+    }
+    const double error = static_cast<double>(std::abs(entropy_of(got.q, w) - goal)) / size;
+    worst = std::max(worst, error);
+    ASSERT_LE(error, 1e-12) << describe() << " target " << target << " of " << low << " to " << high;
+    ASSERT_NEAR(got.found.entropy, goal, 1e-12 * size) << describe();
+    const auto expected = target > high + 1e-11 * size  ? GammaStatus::kClampedHigh
+                          : target < low - 1e-11 * size ? GammaStatus::kClampedLow
+                                                        : GammaStatus::kOk;
+    if (std::min(std::abs(target - low), std::abs(target - high)) > 1e-11 * size) {
+      ASSERT_EQ(got.found.status, expected) << describe();
+    }
+  }
+  std::printf("densities: largest error of the entropy %.2g\n", worst);
+}
+
+// gamma against closed forms, by quadrature fine enough for 1e-10.
+TEST(NormalizeDensity, ClosedForms) {
+  const std::size_t n = 4001;
+  const double step = 0.03;
+  std::vector<double> t(n), w(n, step), p(n);
+  for (std::size_t i = 0; i < n; ++i) t[i] = step * (static_cast<double>(i) - 2000);
+  const auto normal_entropy = [](double s) { return std::log(s) + 0.5 * std::log(2 * 3.141592653589793) + 0.5; };
+  for (const double s : {1.0, 3.0}) {
+    for (const double wanted : {0.15, 0.5, 4.0}) {
+      for (std::size_t i = 0; i < n; ++i) p[i] = 17 * std::exp(-0.5 * t[i] * t[i] / (s * s));  // normalised by itself
+      const Density got(p, w, normal_entropy(wanted));
+      EXPECT_EQ(got.found.status, GammaStatus::kOk);
+      EXPECT_NEAR(got.found.gamma * wanted * wanted / (s * s), 1, 1e-10) << s << " " << wanted;
+      EXPECT_NEAR(got.q[2000] * wanted * std::sqrt(2 * 3.141592653589793), 1, 1e-10);
+    }
+  }
+  // The exponential density: entropy 1 - log rate, and its power is one of rate gamma. Simpson's rule.
+  std::vector<double> e(n), simpson(n);
+  const double h = 0.005;
+  for (std::size_t i = 0; i < n; ++i) {
+    e[i] = std::exp(-2 * h * static_cast<double>(i));
+    simpson[i] = h / 3 * (i == 0 || i == n - 1 ? 1 : i % 2 == 1 ? 4 : 2);
+  }
+  EXPECT_NEAR(Density(e, simpson, 1 - std::log(5.0)).found.gamma, 2.5, 1e-6);
+  // A mixture, whose power has no closed form: the target is the entropy of a power by finer quadrature in long double.
+  const double gamma = 0.6;
+  const auto mixture = [](long double x) {
+    return 0.3L * std::exp(-0.5L * (x + 3) * (x + 3)) + 0.7L * std::exp(-0.5L * (x - 2) * (x - 2) / 4) / 2;
+  };
+  long double sum = 0, mean = 0;
+  for (int i = -24000; i <= 24000; ++i) {
+    const long double x = 0.0025L * i, power = std::pow(mixture(x), static_cast<long double>(gamma));
+    sum += 0.0025L * power;
+    mean += 0.0025L * power * gamma * std::log(mixture(x));
+  }
+  for (std::size_t i = 0; i < n; ++i) p[i] = static_cast<double>(mixture(t[i]));
+  const Density got(p, w, static_cast<double>(std::log(sum) - mean / sum));
+  EXPECT_NEAR(got.found.gamma, gamma, 1e-11);
+}
+
+TEST(NormalizeDensity, RowsOfBothTypesOnEveryTarget) {
+  std::vector<double> want;
+  support::for_each_target([&](const std::string& target) {
+    const std::vector<double> x = support::normal_row<double>(3 * 37, 1, 0, 8);
+    std::vector<double> p(x.size()), w(37), q(x.size(), -1);
+    for (std::size_t i = 0; i < x.size(); ++i) p[i] = std::exp(x[i]);
+    for (std::size_t i = 0; i < 37; ++i) w[i] = 0.1 + 0.01 * static_cast<double>(i);
+    const std::vector<double> targets = {0.5, -0.5, 1.5};
+    std::vector<Normalized> found(3);
+    const PerRow per_row = {"entropy", targets};
+    // 35 of 37 columns: what is beside them stays.
+    normalize_density(MatrixView<const double>(p.data(), 3, 35, 37), MatrixView<const double>(w.data(), 1, 35),
+                      MatrixView<double>(q.data(), 3, 35, 37), found, {}, {&per_row, 1});
+    std::vector<float> p32(p.begin(), p.end()), q32 = p32;
+    normalize_density(MatrixView<const float>(q32.data(), 3, 35, 37), MatrixView<const double>(w.data(), 1, 35),
+                      MatrixView<float>(q32.data(), 3, 35, 37), found, {}, {&per_row, 1});  // in place
+    for (std::size_t r = 0; r < 3; ++r) {
+      const std::vector<double> row(q.begin() + r * 37, q.begin() + r * 37 + 35);
+      EXPECT_NEAR(static_cast<double>(entropy_of(row, w)), targets[r], 1e-12) << target;
+      EXPECT_EQ(q[r * 37 + 35], -1);
+      EXPECT_EQ(q32[r * 37 + 36], p32[r * 37 + 36]);
+      for (std::size_t i = 0; i < 35; ++i) EXPECT_NEAR(q32[r * 37 + i] / q[r * 37 + i], 1, 1e-6);
+    }
+    const std::vector<std::string> same_bits = support::fma_targets();
+    if (std::find(same_bits.begin(), same_bits.end(), target) != same_bits.end()) {
+      if (want.empty()) want = q;
+      EXPECT_EQ(q, want) << target;
+    }
+  });
+}
+
+TEST(NormalizeDensity, NodesOfNoWeightAreLeftOut) {
+  const Density got({1, 9, 2, 3, 0}, {1, 0, 0.5, 2, 1}, 1.1), without({1, 2, 3, 0}, {1, 0.5, 2, 1}, 1.1);
+  EXPECT_EQ(got.q[1], 0);
+  EXPECT_NEAR(got.q[3], without.q[2], 1e-12);
+  EXPECT_NEAR(got.found.gamma, without.found.gamma, 1e-11);
+  EXPECT_NEAR(got.found.most, without.found.most, 1e-15);
+}
+
+struct Joint {
+  std::vector<double> q;
+  Normalized found;
+
+  Joint(const std::vector<double>& p, std::size_t rows, const NormalizeJoint& options) : q(p.size()) {
+    const std::size_t cols = p.size() / rows;
+    found = normalize_joint(MatrixView<const double>(p.data(), rows, cols), MatrixView<double>(q.data(), rows, cols), options);
+  }
+  long double marginal(std::size_t rows) const {
+    std::vector<double> sums(rows);
+    for (std::size_t i = 0; i < q.size(); ++i) sums[i / (q.size() / rows)] += q[i];
+    return entropy_of(sums);
+  }
+};
+
+TEST(NormalizeJoint, ReachesTheEntropy) {
+  std::mt19937 random(9);
+  const auto uniform = [&](double low, double high) { return std::uniform_real_distribution<double>(low, high)(random); };
+  double worst = 0;
+  for (int trial = 0; trial < 3000; ++trial) {
+    const std::size_t rows = 1 + random() % 9, cols = 1 + random() % 9;
+    std::vector<double> p(rows * cols);
+    const int kind = static_cast<int>(random() % 6);
+    const double scale = std::pow(10, uniform(-12, 2.5));
+    for (double& entry : p) {
+      entry = kind == 0   ? uniform(0, 1)
+              : kind == 1 ? std::exp(scale * uniform(-1, 1))
+              : kind == 2 ? static_cast<double>(random() % 3)
+              : kind == 3 ? std::pow(10, uniform(-300, 300))
+              : kind == 4 ? std::numeric_limits<double>::denorm_min() * static_cast<double>(random() % 9)
+                          : std::exp(static_cast<double>(&entry - p.data() < 4 ? 1e-9 : 300) * uniform(-1, 1));
+    }
+    if (kind == 2 && rows > 1) std::fill(p.begin(), p.begin() + static_cast<std::ptrdiff_t>(cols), 0.0);
+    p[p.size() - 1] = std::max(p[p.size() - 1], std::numeric_limits<double>::denorm_min());
+    for (int which = 0; which < 3; ++which) {
+      const auto target = [&](double entropy) {
+        return which == 0   ? NormalizeJoint{.joint = entropy}
+               : which == 1 ? NormalizeJoint{.marginal = entropy}
+                            : NormalizeJoint{.conditional = entropy};
+      };
+      const Normalized reach = Joint(p, rows, target(1)).found;
+      const double share = trial % 3 == 0 ? std::pow(10, uniform(-13, 0)) : uniform(-0.1, 1.1);
+      const double wanted = std::max(0.0, reach.least + share * (reach.most - reach.least));
+      const double goal = std::clamp(wanted, reach.least, reach.most);
+      const Joint got(p, rows, target(wanted));
+      long double mass = 0;
+      for (std::size_t i = 0; i < p.size(); ++i) {
+        ASSERT_TRUE(got.q[i] >= 0 && (p[i] > 0 || got.q[i] == 0));
+        mass += got.q[i];
+      }
+      ASSERT_NEAR(static_cast<double>(mass), 1, 1e-14);
+      const long double of_all = entropy_of(got.q), of_rows = got.marginal(rows);
+      const double error = std::abs(static_cast<double>((which == 0   ? of_all
+                                                         : which == 1 ? of_rows
+                                                                      : of_all - of_rows) -
+                                                        goal));
+      worst = std::max(worst, error / std::max(1.0, goal));
+      ASSERT_LE(error, 1e-12 * std::max(1.0, goal)) << "trial " << trial << " kind " << kind << " which " << which;
+      ASSERT_EQ(got.found.least == got.found.most, got.found.status == GammaStatus::kConstant) << trial;
+    }
+  }
+  std::printf("tables: largest error of the entropy %.2g\n", worst);
+}
+
+// H(Y|X) by one gamma: what it is at a given gamma is the target.
+TEST(NormalizeJoint, OneGammaForAllRows) {
+  support::for_each_target([](const std::string&) {
+    const std::vector<double> p = {0.4, 0.1, 0, 0.02, 0.03, 0.05, 0, 0, 0, 0.1, 0.1, 0.2};
+    for (const double gamma : {0.01, 0.5, 1.0, 3.0, 50.0}) {
+      long double target = 0;
+      std::vector<long double> want(12);
+      for (std::size_t x = 0; x < 4; ++x) {
+        long double mass = 0, sum = 0;
+        for (std::size_t y = 0; y < 3; ++y) mass += p[3 * x + y];
+        if (mass == 0) continue;
+        for (std::size_t y = 0; y < 3; ++y)
+          sum += want[3 * x + y] = p[3 * x + y] == 0 ? 0 : std::pow(p[3 * x + y] / mass, gamma);
+        for (std::size_t y = 0; y < 3; ++y) {
+          long double& entry = want[3 * x + y];
+          entry /= sum;
+          if (entry > 0) target -= mass * entry * std::log(entry);
+          entry *= mass;
+        }
+      }
+      const Joint got(p, 4, {.conditional = static_cast<double>(target)});
+      EXPECT_NEAR(got.found.gamma / gamma, 1, gamma < 10 ? 1e-11 : 1e-5);
+      for (std::size_t i = 0; i < 12; ++i) EXPECT_NEAR(got.q[i], static_cast<double>(want[i]), 1e-11);
+    }
+    EXPECT_NEAR(Joint(p, 4, {.conditional = 0.1}).found.least, 0, 1e-15);
+    const std::vector<double> ties = {2, 2, 1, 3, 1, 1};  // p(x) = 1/2, 1/2
+    const Normalized low = Joint(ties, 2, {.conditional = 0.1}).found;
+    EXPECT_EQ(low.status, GammaStatus::kClampedLow);
+    EXPECT_NEAR(low.least, 0.5 * std::log(2), 1e-15);
+    EXPECT_NEAR(low.most, std::log(3), 1e-15);
+    EXPECT_EQ(low.gamma, kInfinity<double>);
+    EXPECT_EQ(Joint(ties, 2, {.conditional = 2}).found.status, GammaStatus::kClampedHigh);
+    EXPECT_EQ(Joint(ties, 2, {.marginal = 0.2}).found.status, GammaStatus::kConstant);
+    EXPECT_EQ(Joint({1, -1, 2, 2}, 2, {.joint = 1}).found.status, GammaStatus::kInvalid);
+    EXPECT_TRUE(std::isnan(Joint({1, -1, 2, 2}, 2, {.joint = 1}).q[3]));
+    EXPECT_TRUE(std::isnan(Joint({0, 0, 0, 0}, 2, {.marginal = 1}).q[0]));
+  });
+}
+
+TEST(NormalizeJoint, MassesFarApart) {
+  constexpr double kMost = std::numeric_limits<double>::max();
+  for (const NormalizeJoint& to : {NormalizeJoint{.joint = 1.2}, {.marginal = 0.65}, {.conditional = 0.6}}) {
+    // Sums that overflow, and where nothing but ratios counts.
+    const Joint large({kMost, 0.4 * kMost, 0.5 * kMost, 0.1 * kMost}, 2, to), plain({1, 0.4, 0.5, 0.1}, 2, to);
+    const Joint tiny({1000 * 0x1p-1074, 400 * 0x1p-1074, 500 * 0x1p-1074, 100 * 0x1p-1074}, 2, to);
+    for (std::size_t i = 0; i < 4; ++i) {
+      EXPECT_NEAR(large.q[i], plain.q[i], 1e-14);
+      EXPECT_NEAR(tiny.q[i], plain.q[i], 1e-14);
+    }
+  }
+  // A row whose share is below the least number is empty.
+  EXPECT_EQ(Joint({1e200, 3e200, 1e-300, 2e-300}, 2, {.conditional = 0.6}).q[3], 0);
+  EXPECT_NEAR(Joint({1e200, 3e200, 1e-300, 2e-300}, 2, {.conditional = 0.6}).found.entropy, 0.6, 1e-14);
+}
+
+TEST(MeanFieldEntropy, IsBelowByLessThanTheBound) {
+  support::for_each_target([](const std::string&) {
+    std::mt19937 random(10);
+    for (int trial = 0; trial < 3000; ++trial) {
+      const std::vector<double> x = generated_row<double>(random);
+      const double gamma = std::pow(10, std::uniform_real_distribution<double>(-8, 1)(random));
+      double estimate;
+      mean_field_entropy(MatrixView<const double>(x.data(), 1, x.size()), {&estimate, 1}, {.gamma = gamma});
+      const long double max = *std::max_element(x.begin(), x.end());
+      long double least = max, sum = 0, count = 0, normalizer = 0, first = 0;
+      for (const double score : x) {
+        if (!std::isfinite(score)) continue;
+        least = std::min(least, static_cast<long double>(score)), sum += max - score, ++count;
+        const long double a = gamma * (score - max), e = std::exp(a);
+        normalizer += e, first += e * a;
+      }
+      const long double distance = gamma * (sum / count), entropy = std::log(normalizer) - first / normalizer;
+      const long double gap = entropy - estimate, range = gamma * (max - least), rounding = 1e-13L * (10 + distance);
+      ASSERT_GE(gap, -rounding) << trial;
+      ASSERT_LE(gap, range * range / 8 + std::min(distance, std::log(count)) + rounding) << trial;
+      ASSERT_NEAR(static_cast<double>(std::log(count) - distance), estimate, static_cast<double>(rounding)) << trial;
+    }
+  });
+}
+
+TEST(MeanFieldEntropy, SpecialRows) {
+  const double inf = kInfinity<double>, nan = std::nan("");
+  const std::vector<double> x = {2,   2, -inf, 2, 0,     nan,    1,     2,     -inf, -inf, -inf, -inf,
+                                 inf, 0, inf,  1, 1e308, -1e308, 1e308, 1e308, 7,    -inf, -inf, -inf};
+  std::vector<double> estimate(6);
+  mean_field_entropy(MatrixView<const double>(x.data(), 6, 4), estimate, {.gamma = 1e-308});
+  EXPECT_NEAR(estimate[0], std::log(3), 1e-15);
+  EXPECT_TRUE(std::isnan(estimate[1]) && std::isnan(estimate[2]));
+  EXPECT_NEAR(estimate[3], std::log(2), 1e-15);
+  EXPECT_NEAR(estimate[4], std::log(4) - 0.5, 1e-15);
+  EXPECT_EQ(estimate[5], 0);
+}
+
+TEST(EntropyControl, RefusesBadDensitiesAndTables) {
+  std::vector<double> p(8, 1.0), q(8, 5.0), w(8, 1.0), estimate(2, 5.0);
+  std::vector<Normalized> found(2, Normalized{5, 5, 5, 5, GammaStatus::kOk});
+  const MatrixView<const double> view(p.data(), 2, 4), weights(w.data(), 1, 4);
+  const MatrixView<double> out(q.data(), 2, 4);
+  const auto density = [&](double entropy) { normalize_density(view, weights, out, found, {.entropy = entropy}); };
+  expect_error("normalize_density: entropy must be finite, got nan", [&] { density(std::nan("")); });
+  expect_error("normalize_density: weights must have the shape of p, or one row for all, 1 x 4, got 1 x 3", [&] {
+    normalize_density(view, {w.data(), 1, 3}, out, found, {.entropy = 1});
+  });
+  expect_error("normalize_density: q must have the shape of p, 2 x 4, got 1 x 4",
+               [&] { normalize_density(view, weights, MatrixView<double>(q.data(), 1, 4), found, {.entropy = 1}); });
+  expect_error("normalize_density: result must have one entry for each of 2 rows, got 1",
+               [&] { normalize_density(view, weights, out, std::span(found).first(1), {.entropy = 1}); });
+  expect_error("normalize_density: q must be p itself or share no memory with it, got views that overlap in part", [&] {
+    normalize_density(MatrixView<const double>(p.data(), 2, 3, 4), {w.data(), 1, 3}, MatrixView<double>(p.data() + 1, 2, 3, 4),
+                      found, {.entropy = 1});
+  });
+  expect_error("normalize_density: q must share no memory with weights, got views that overlap",
+               [&] { normalize_density(view, weights, MatrixView<double>(w.data(), 2, 4), found, {.entropy = 1}); });
+  const std::vector<double> targets = {1, std::nan("")};
+  const PerRow per_row = {"entropy", targets};
+  expect_error("normalize_density: entropy of row 1 must be finite, got nan", [&] {
+    normalize_density(view, weights, out, found, {.entropy = 1}, {&per_row, 1});
+  });
+  w[2] = -1;
+  expect_error("normalize_density: weights must be at least 0 and finite, got -1 at 2", [&] { density(1); });
+  w[2] = 1, w[5] = kInfinity<double>;
+  expect_error("normalize_density: weights must be at least 0 and finite, got inf at 1 in row 1", [&] {
+    normalize_density(view, {w.data(), 2, 4}, out, found, {.entropy = 1});
+  });
+  std::fill(w.begin(), w.end(), 0.0);
+  expect_error("normalize_density: weights must not all be 0, as they are", [&] { density(1); });
+
+  expect_error("normalize_joint: exactly one of joint, marginal and conditional must be given",
+               [&] { normalize_joint(view, out, {.joint = 1, .conditional = 1}); });
+  expect_error("normalize_joint: marginal must be at least 0 and finite, got -1",
+               [&] { normalize_joint(view, out, {.marginal = -1}); });
+  expect_error("normalize_joint: table must have the shape of pxy, 2 x 4, got 4 x 2",
+               [&] { normalize_joint(view, MatrixView<double>(q.data(), 4, 2), {.joint = 1}); });
+  expect_error("mean_field_entropy: gamma must be at least 0 and finite, got -1",
+               [&] { mean_field_entropy(view, estimate, {.gamma = -1}); });
+  expect_error("mean_field_entropy: estimate must have one entry for each of 2 rows, got 1",
+               [&] { mean_field_entropy(view, std::span(estimate).first(1), {}); });
+  EXPECT_EQ(q, std::vector<double>(8, 5.0));
+  EXPECT_EQ(p, std::vector<double>(8, 1.0));
+  EXPECT_EQ(estimate, std::vector<double>(2, 5.0));
+  EXPECT_EQ(found[0].gamma, 5);
 }
 
 }  // namespace

@@ -36,6 +36,7 @@ struct GammaForEntropy {
       .formula = "gamma > 0 such that -sum p log p, p = softmax(gamma x), is the entropy, or exp of it the perplexity",
       .gradient = "d gamma / dx = -gamma u / Var x, d gamma / d entropy = -1 / (gamma Var x), u = p (x - <x,p>)",
       .source = "see entropy_normalize",
+      .order = false,
   };
   static constexpr auto kParams = std::tuple{
       Param<GammaForEntropy, std::optional<double>>{.name = "entropy",
@@ -87,8 +88,15 @@ struct PowerTransform {
       .source = "Su, kexue.fm 8829, 2021",
       .shift = false,
   };
-  static constexpr auto kParams = std::tuple{Param<PowerTransform>{
-      .name = "gamma", .meaning = "exponent; 0 is uniform over p > 0", .member = &PowerTransform::gamma, .at_least = 0}};
+  static constexpr auto kParams =
+      std::tuple{Param<PowerTransform>{.name = "gamma",
+                                       .meaning = "exponent; 0 is uniform over p > 0, inf over its maxima",
+                                       .member = &PowerTransform::gamma,
+                                       .at_least = 0,
+                                       .up_to = std::numeric_limits<double>::infinity(),
+                                       .required = true,
+                                       .typical = 2,
+                                       .per_row = true}};
 };
 
 // q = p^gamma / sum p^gamma for each row. p need not sum to 1; a row with a negative entry, NaN, +inf or no mass gives NaN.
@@ -96,6 +104,109 @@ struct PowerTransform {
 // Shapes: p and q rows x cols; q may be p itself, other overlaps are refused.
 // Throws: std::invalid_argument naming the argument, before anything is written.
 template <class T>
-void power_transform(MatrixView<const std::type_identity_t<T>> p, MatrixView<T> q, const PowerTransform& options);
+void power_transform(MatrixView<const std::type_identity_t<T>> p, MatrixView<T> q, const PowerTransform& options,
+                     std::span<const PerRow> per_row = {});
+
+// How a density or a table met its target: by the power `gamma`, which gave it `entropy`. What powers of it reach is
+// [least, most]; clamped_low and clamped_high are the nearer end of that, constant is where the ends are one and gamma 1.
+// NaN throughout for invalid.
+struct Normalized {
+  double gamma, entropy;
+  double least, most;
+  GammaStatus status;
+};
+
+struct NormalizeDensity {
+  double entropy = std::numeric_limits<double>::quiet_NaN();
+
+  static constexpr Description kDescription = {
+      .name = "normalize_density",
+      .summary =
+          "A density, known at the nodes of a quadrature, raised to the power that gives it a chosen differential entropy.",
+      .formula = "q_i = p_i^gamma / sum_j w_j p_j^gamma, gamma > 0 such that -sum w q log q is the entropy",
+      .gradient = "with u = w q (log p - sum w q log p): d gamma / d entropy = -1 / (gamma sum u log p)",
+      .source = "Su, kexue.fm 8829, 2021, for a sum in place of the integral",
+      .shift = false,
+  };
+  static constexpr auto kParams = std::tuple{Param<NormalizeDensity>{.name = "entropy",
+                                                                     .meaning = "in nats; of a density it may be negative",
+                                                                     .member = &NormalizeDensity::entropy,
+                                                                     .required = true,
+                                                                     .typical = 0,
+                                                                     .per_row = true}};
+};
+
+// q = p^gamma / sum w p^gamma for each row, of the entropy asked for. p need not be normalised; a row with a negative entry,
+// NaN, +inf or no mass gives NaN and status invalid. The entropies that powers reach: log of the weight at the maximum, or
+// of its sum over equal ones, to log sum w over p > 0. A node of weight 0 is left out: q is 0 there.
+//
+// Shapes: p and q rows x cols, q may be p itself; weights rows x cols or 1 x cols; result: rows. Units: nats.
+// Error of the entropy: 1e-12 max(1, |H|), and what rounding q to T adds.
+// Throws: std::invalid_argument naming the argument, also for a weight that is negative, infinite or NaN, or a row of
+// nothing but 0, before anything is written.
+template <class T>
+void normalize_density(MatrixView<const std::type_identity_t<T>> p, MatrixView<const double> weights, MatrixView<T> q,
+                       std::span<Normalized> result, const NormalizeDensity& options, std::span<const PerRow> per_row = {});
+
+struct NormalizeJoint {
+  std::optional<double> joint = {}, marginal = {}, conditional = {};  // exactly one
+
+  static constexpr Description kDescription = {
+      .name = "normalize_joint",
+      .summary = "A joint table p(x, y), x in rows, with a chosen entropy H(X, Y), H(X) or H(Y|X).",
+      .formula = "joint: p(x,y)^gamma / Z; marginal: p(x)^gamma / Z p(y|x); conditional: p(x) p(y|x)^gamma / Z(x), one gamma",
+      .gradient = "joint and marginal: power_transform's; conditional: that for each p(y|x)",
+      .source = "Su, kexue.fm 8829, 2021; the entropies of Shannon 1948",
+      .shift = false,
+  };
+  static constexpr auto kParams = std::tuple{
+      Param<NormalizeJoint, std::optional<double>>{
+          .name = "joint", .meaning = "H(X, Y) in nats", .member = &NormalizeJoint::joint, .at_least = 0, .typical = 1},
+      Param<NormalizeJoint, std::optional<double>>{
+          .name = "marginal", .meaning = "H(X) in nats, p(y|x) kept", .member = &NormalizeJoint::marginal, .at_least = 0},
+      Param<NormalizeJoint, std::optional<double>>{.name = "conditional",
+                                                   .meaning = "H(Y|X) in nats, p(x) kept",
+                                                   .member = &NormalizeJoint::conditional,
+                                                   .at_least = 0}};
+  constexpr std::string_view check() const {
+    return joint.has_value() + marginal.has_value() + conditional.has_value() == 1
+               ? ""
+               : "exactly one of joint, marginal and conditional must be given";
+  }
+};
+
+// The table with the entropy asked for; its sum is 1 and zeros stay zeros. pxy need not sum to 1; one with a negative entry,
+// NaN, +inf or no mass gives NaN and status invalid. A target out of reach is met by the nearest table, and the result says so.
+// H(Y|X) reaches from sum p(x) log(number of y at the maximum of p(y|x)) to sum p(x) log(number of y with p(y|x) > 0).
+//
+// Shapes: pxy and table rows (x) x cols (y); table may be pxy itself, other overlaps are refused. Units: nats.
+// Error of the entropy: 1e-12 max(1, H), and what rounding the table to T adds.
+// Throws: std::invalid_argument naming the argument, before anything is written.
+template <class T>
+Normalized normalize_joint(MatrixView<const std::type_identity_t<T>> pxy, MatrixView<T> table, const NormalizeJoint& options);
+
+struct MeanFieldEntropy {
+  double gamma = 1;
+
+  static constexpr Description kDescription = {
+      .name = "mean_field_entropy",
+      .summary = "An estimate from below of the entropy of softmax(gamma x), by the largest score and the mean alone.",
+      .formula = "H = log n - gamma (max x - mean x), over the n finite scores",
+      .gradient = "gamma (1 / n - 1[i = argmax])",
+      .source = "Su, kexue.fm 9034, 2022",
+      .order = false,
+  };
+  static constexpr auto kParams = std::tuple{Param<MeanFieldEntropy>{
+      .name = "gamma", .meaning = "scale of the scores, 1/T", .member = &MeanFieldEntropy::gamma, .at_least = 0}};
+};
+
+// The estimate for each row: 0 <= H - estimate <= gamma^2 R^2 / 8 + min(gamma (max x - mean x), log n), where H is the entropy
+// of softmax(gamma x) and R the range of the finite scores. It may be negative. +inf scores share the mass: the log of their
+// number. A row with NaN, or without a score above -inf, gives NaN.
+//
+// Shapes: x rows x cols; estimate: rows. Units: nats.
+// Throws: std::invalid_argument naming the argument, before anything is written.
+template <class T>
+void mean_field_entropy(MatrixView<const T> x, std::span<double> estimate, const MeanFieldEntropy& options);
 
 }  // namespace entropic

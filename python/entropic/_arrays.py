@@ -3,6 +3,7 @@
 Each function below takes an operation (see _functions.Operation) and first tries the common case, a plain array.
 """
 
+import math
 import sys
 
 import numpy as np
@@ -110,6 +111,54 @@ def _vjp_arrays(operation, x, y, grad):
         for argument, array in (("y", y), ("grad", grad))
     ]
     return values, others, dtype
+
+
+class Rows:
+    """An array along an axis as contiguous rows in .values, and the way back: what functions that are no maps are built on."""
+
+    def __init__(self, function, argument, x, axis):
+        array = _to_numpy(function, argument, x)
+        values, self._dtype = _to_floats(function, argument, array)
+        if values.ndim == 0:
+            raise ValueError(f"{function}: {argument} must have at least one axis, got a single number")
+        self._function, self._argument, self._x = function, argument, x
+        self.axis = _core.normalize_axis(function, axis, values.ndim)
+        moved = np.moveaxis(values, self.axis, -1)
+        self.lead = moved.shape[:-1]
+        self.shape = values.shape
+        self.values = np.ascontiguousarray(moved).reshape(math.prod(self.lead), moved.shape[-1])
+
+    def per_row(self, argument, value):
+        """A parameter that may have a value for each row: an array as one float64 for each, anything else as it is."""
+        value = per_row(self._function, argument, value)
+        if not isinstance(value, ndarray) or value.ndim == 0:
+            return value
+        wanted = (*self.shape[: self.axis], 1, *self.shape[self.axis + 1 :])
+        try:
+            return np.ascontiguousarray(np.broadcast_to(value, wanted)).reshape(-1)
+        except ValueError:
+            raise ValueError(
+                f"{self._function}: {argument} must be a number or an array that broadcasts to {wanted}, {self._argument}'s "
+                f"shape with 1 for axis {self.axis}, got shape {value.shape}"
+            ) from None
+
+    def back(self, rows):
+        """Rows of results in the kind, shape and dtype of the array."""
+        shaped = np.moveaxis(rows.reshape(*self.lead, rows.shape[-1]), -1, self.axis)
+        return _same_kind(self._x, _cast(shaped, self._dtype))
+
+    def numbers(self, numbers):
+        """One number for each row, in the kind and dtype of the array and its shape without the axis."""
+        return _number_or_array(_same_kind(self._x, _cast(numbers.reshape(self.lead), self._dtype)))
+
+    def strings(self, strings):
+        """The same for strings, which only NumPy has."""
+        return strings.reshape(self.lead)[()]
+
+    def index(self, row):
+        """Where a row is, for messages: " of row 3", " of row (0, 2)", or nothing where there is no other axis."""
+        at = tuple(map(int, np.unravel_index(row, self.lead)))
+        return f" of row {at[0] if len(at) == 1 else at}" if at else ""
 
 
 def per_row(function, argument, value):

@@ -51,9 +51,13 @@ def build(operations):
     return functions
 
 
-def define(name, signature, result, operation, doc):
-    """The function `name` of the package, made from source so that its signature is as real as a written one."""
+def define(name, signature, result, operation, doc, **names):
+    """The function `name` of the package, made from source so that its signature is as real as a written one.
+
+    `names` are what the source may use besides.
+    """
     namespace = {
+        **names,
         "__name__": "entropic",
         "inf": math.inf,
         "_operation": operation,

@@ -4,6 +4,7 @@
 #define HWY_TARGET_INCLUDE "src/entropy_control/entropy_control.cc"
 #include "entropic/entropy_control.h"
 #include "hwy/foreach_target.h"  // before the kernels
+#include "src/entropy_control/power-inl.h"
 #include "src/per_row.h"
 #include "src/rows/entropy-inl.h"
 
@@ -27,7 +28,11 @@ struct GammaResult {
 template <class T>
 struct ControlKernels {
   void (*gamma)(const GammaForEntropy&, std::span<const PerRow>, MatrixView<const T> x, GammaResult, ControlShare);
-  void (*power)(const PowerTransform&, MatrixView<const T> p, MatrixView<T> q, ControlShare);
+  void (*power)(const PowerTransform&, std::span<const PerRow>, MatrixView<const T> p, MatrixView<T> q, ControlShare);
+  void (*density)(const NormalizeDensity&, std::span<const PerRow>, MatrixView<const T> p, MatrixView<const double> weights,
+                  MatrixView<T> q, std::span<Normalized> result, ControlShare);
+  void (*mean_field)(const MeanFieldEntropy&, MatrixView<const T> x, std::span<double> estimate, ControlShare);
+  Normalized (*table)(const NormalizeJoint&, std::size_t rows, std::size_t cols, double* table, double* marginal);
 };
 
 }  // namespace entropic
@@ -45,12 +50,8 @@ GammaOfRow GammaRow(const GammaForEntropy& op, const T* x, size_t n, double* scr
   const GammaOfRow invalid = {kNaN, kNaN, GammaStatus::kInvalid, 0};
   const T max = RowMax(d, x, n);
   if (!(max - max == T(0))) {
-    double infinite = 0;
-    for (size_t i = 0; i < n; ++i) {
-      if (x[i] != x[i]) return invalid;
-      infinite += x[i] == std::numeric_limits<T>::infinity();
-    }
-    return infinite == 0 ? invalid : GammaOfRow{1, LogOf(infinite), GammaStatus::kConstant, 0};
+    const double infinite = CountInfinite(x, n);
+    return infinite > 0 ? GammaOfRow{1, LogOf(infinite), GammaStatus::kConstant, 0} : invalid;
   }
   const RowSurvey<T> row = Survey(d, x, n, max);
   if (row.nan) return invalid;
@@ -90,48 +91,58 @@ void GammaRows(const GammaForEntropy& common, std::span<const PerRow> per_row, M
   }
 }
 
-// p^gamma = exp(gamma (log p - log max p)), in float64.
+// p^gamma = exp(gamma log(p / max p)), in float64.
 template <class T>
-void PowerRow(double gamma, const T* p, size_t n, T* q, double* scratch) {
-  const RowTag<T> d;
-  const RowTag<double> d64;
-  using V = hn::Vec<RowTag<double>>;
-  const V zero = hn::Zero(d64), largest = hn::Set(d64, std::numeric_limits<double>::max());
-  const V most = hn::Set(d64, static_cast<double>(RowMax(d, p, n)));
-  const V log_most = Log(d64, most), exponent = hn::Set(d64, gamma), lowest = hn::Set(d64, -800.0);
-  const ExpScaled<RowTag<double>> exp(d64, 1);
-  double sums[2];
-  Sums(d64, n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
-    const V pi = LoadWide(RowTag<double>(), p + i, count, T(0));
-    const auto absent = hn::Eq(pi, zero);
-    // -inf where gamma is infinite times less than the maximum; at the maximum 0.
-    const V log_ratio = hn::IfThenElse(absent, zero, hn::Sub(Log(d64, pi), log_most));
-    const V e = hn::IfThenZeroElse(absent, exp(d64, MaxKeepNaN(lowest, hn::Mul(log_ratio, exponent))));
-    StoreUpTo(e, d64, count, scratch + i);
-    terms[0] = e;
-    terms[1] = hn::IfThenElseZero(hn::And(hn::Ge(pi, zero), hn::Le(pi, largest)), hn::Set(d64, 1.0));
-  });
-  const bool valid = sums[1] == static_cast<double>(n) && sums[0] > 0;
-  const double inverse = 1 / sums[0];
-  for (size_t i = 0; i < n; ++i) {
-    q[i] = valid ? static_cast<T>(scratch[i] * inverse) : std::numeric_limits<T>::quiet_NaN();
+void PowerRow(double gamma, const T* p, size_t n, T* q, double* z) {
+  bool valid = true;
+  for (size_t i = 0; i < n; ++i) valid &= p[i] >= T(0) && p[i] <= std::numeric_limits<T>::max();
+  const double top = valid ? static_cast<double>(RowMax(RowTag<T>(), p, n)) : 0;
+  if (!(top > 0)) {
+    std::fill(q, q + n, std::numeric_limits<T>::quiet_NaN());
+    return;
+  }
+  LogRatios(p, n, top, z);
+  ExpToMass(gamma, 1, n, z);
+  for (size_t i = 0; i < n; ++i) q[i] = static_cast<T>(z[i]);
+}
+
+template <class T>
+void PowerRows(const PowerTransform& common, std::span<const PerRow> per_row, MatrixView<const T> p, MatrixView<T> q,
+               ControlShare share) {
+  for (size_t r = share.begin; r < share.end; ++r) {
+    PowerRow(at_row(common, per_row, r).gamma, p.row(r), p.cols, q.row(r), share.scratch);
   }
 }
 
 template <class T>
-void PowerRows(const PowerTransform& op, MatrixView<const T> p, MatrixView<T> q, ControlShare share) {
-  for (size_t r = share.begin; r < share.end; ++r) PowerRow(op.gamma, p.row(r), p.cols, q.row(r), share.scratch);
+void DensityRows(const NormalizeDensity& common, std::span<const PerRow> per_row, MatrixView<const T> p,
+                 MatrixView<const double> weights, MatrixView<T> q, std::span<Normalized> result, ControlShare share) {
+  for (size_t r = share.begin; r < share.end; ++r) {
+    const double* const w = weights.row(weights.rows == 1 ? 0 : r);
+    result[r] = DensityRow(at_row(common, per_row, r).entropy, p.row(r), w, p.cols, q.row(r), share.scratch);
+  }
+}
+
+template <class T>
+void MeanFieldRows(const MeanFieldEntropy& op, MatrixView<const T> x, std::span<double> estimate, ControlShare share) {
+  for (size_t r = share.begin; r < share.end; ++r) estimate[r] = MeanFieldRow(op.gamma, x.row(r), x.cols);
 }
 
 // One exported name for each element type: Highway's tables hold functions, not templates.
-ControlKernels<float> ControlF32() { return {GammaRows<float>, PowerRows<float>}; }
-ControlKernels<double> ControlF64() { return {GammaRows<double>, PowerRows<double>}; }
+ControlKernels<float> ControlF32() {
+  return {GammaRows<float>, PowerRows<float>, DensityRows<float>, MeanFieldRows<float>, NormalizeTable};
+}
+ControlKernels<double> ControlF64() {
+  return {GammaRows<double>, PowerRows<double>, DensityRows<double>, MeanFieldRows<double>, NormalizeTable};
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace entropic
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+
+#include <vector>
 
 #include "src/check.h"
 #include "src/parallel.h"
@@ -152,8 +163,24 @@ ControlKernels<T> kernels() {
   }
 }
 
-void check_rows(std::string_view name, std::size_t size, std::size_t rows) {
-  if (size != rows) fail("gamma_for_entropy: {} must have one entry for each of {} rows, got {}", name, rows, size);
+void check_rows(std::string_view operation, std::string_view name, std::size_t size, std::size_t rows) {
+  if (size != rows) fail("{}: {} must have one entry for each of {} rows, got {}", operation, name, rows, size);
+}
+
+// Finite, not negative, and not all 0.
+void check_weights(std::string_view operation, const MatrixView<const double>& weights) {
+  for (std::size_t r = 0; r < weights.rows; ++r) {
+    const std::string where = weights.rows == 1 ? "" : fmt::format(" in row {}", r);
+    double largest = weights.cols == 0;
+    for (std::size_t i = 0; i < weights.cols; ++i) {
+      const double w = weights.row(r)[i];
+      if (!(w >= 0 && w <= std::numeric_limits<double>::max())) {
+        fail("{}: weights must be at least 0 and finite, got {} at {}{}", operation, w, i, where);
+      }
+      largest = std::max(largest, w);
+    }
+    if (largest == 0) fail("{}: weights must not all be 0, as they are{}", operation, where);
+  }
 }
 
 }  // namespace
@@ -163,9 +190,9 @@ void gamma_for_entropy(MatrixView<const T> x, std::span<double> gamma, std::span
                        const GammaForEntropy& options, std::span<const PerRow> per_row) {
   check_params(options, per_row, x.rows);
   check_layout("gamma_for_entropy", "x", x);
-  check_rows("gamma", gamma.size(), x.rows);
-  check_rows("entropy", entropy.size(), x.rows);
-  check_rows("status", status.size(), x.rows);
+  check_rows("gamma_for_entropy", "gamma", gamma.size(), x.rows);
+  check_rows("gamma_for_entropy", "entropy", entropy.size(), x.rows);
+  check_rows("gamma_for_entropy", "status", status.size(), x.rows);
   const auto rows = kernels<T>().gamma;
   parallel_rows(x.rows, x.cols, [&](std::size_t begin, std::size_t end) {
     rows(options, per_row, x, {gamma, entropy, status}, {begin, end, scratch(x.cols + 16)});
@@ -173,24 +200,90 @@ void gamma_for_entropy(MatrixView<const T> x, std::span<double> gamma, std::span
 }
 
 template <class T>
-void power_transform(MatrixView<const std::type_identity_t<T>> p, MatrixView<T> q, const PowerTransform& options) {
-  check_params(options);
+void power_transform(MatrixView<const std::type_identity_t<T>> p, MatrixView<T> q, const PowerTransform& options,
+                     std::span<const PerRow> per_row) {
+  check_params(options, per_row, p.rows);
   check_layout("power_transform", "p", p);
   check_shape("power_transform", "q", q, "p", p.rows, p.cols);
   check_overlap("power_transform", "q", q, "p", p);
   if (p.cols == 0) return;
   const auto rows = kernels<T>().power;
   parallel_rows(p.rows, p.cols, [&](std::size_t begin, std::size_t end) {
-    rows(options, p, q, {begin, end, scratch(p.cols + 16)});
+    rows(options, per_row, p, q, {begin, end, scratch(p.cols + 16)});
   });
+}
+
+template <class T>
+void normalize_density(MatrixView<const std::type_identity_t<T>> p, MatrixView<const double> weights, MatrixView<T> q,
+                       std::span<Normalized> result, const NormalizeDensity& options, std::span<const PerRow> per_row) {
+  constexpr std::string_view kName = NormalizeDensity::kDescription.name;
+  check_params(options, per_row, p.rows);
+  check_layout(kName, "p", p);
+  check_shape(kName, "weights", weights, "p, or one row for all", weights.rows == 1 ? 1 : p.rows, p.cols);
+  check_shape(kName, "q", q, "p", p.rows, p.cols);
+  check_overlap(kName, "q", q, "p", p);
+  if (overlap(q, weights)) fail("{}: q must share no memory with weights, got views that overlap", kName);
+  check_rows(kName, "result", result.size(), p.rows);
+  check_weights(kName, weights);
+  const auto rows = kernels<T>().density;
+  parallel_rows(p.rows, 4 * p.cols, [&](std::size_t begin, std::size_t end) {
+    rows(options, per_row, p, weights, q, result, {begin, end, scratch(2 * p.cols + 16)});
+  });
+}
+
+template <class T>
+Normalized normalize_joint(MatrixView<const std::type_identity_t<T>> pxy, MatrixView<T> table, const NormalizeJoint& options) {
+  constexpr std::string_view kName = NormalizeJoint::kDescription.name;
+  check_params(options);
+  check_layout(kName, "pxy", pxy);
+  check_shape(kName, "table", table, "pxy", pxy.rows, pxy.cols);
+  check_overlap(kName, "table", table, "pxy", pxy);
+  const std::size_t rows = pxy.rows, cols = pxy.cols;
+  std::vector<double> values(rows * cols), marginal(rows);
+  bool valid = true, mass = false;
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t c = 0; c < cols; ++c) {
+      const double value = values[r * cols + c] = pxy.row(r)[c];
+      valid &= value >= 0 && value <= std::numeric_limits<double>::max();
+      mass |= value > 0;
+    }
+  }
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  Normalized result = {kNaN, kNaN, kNaN, kNaN, GammaStatus::kInvalid};
+  if (valid && mass) {
+    result = kernels<T>().table(options, rows, cols, values.data(), marginal.data());
+  } else {
+    std::fill(values.begin(), values.end(), kNaN);
+  }
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t c = 0; c < cols; ++c) table.row(r)[c] = static_cast<T>(values[r * cols + c]);
+  }
+  return result;
+}
+
+template <class T>
+void mean_field_entropy(MatrixView<const T> x, std::span<double> estimate, const MeanFieldEntropy& options) {
+  check_params(options);
+  check_layout("mean_field_entropy", "x", x);
+  check_rows("mean_field_entropy", "estimate", estimate.size(), x.rows);
+  const auto rows = kernels<T>().mean_field;
+  parallel_rows(x.rows, x.cols, [&](std::size_t begin, std::size_t end) { rows(options, x, estimate, {begin, end, nullptr}); });
 }
 
 template void gamma_for_entropy(MatrixView<const float>, std::span<double>, std::span<double>, std::span<GammaStatus>,
                                 const GammaForEntropy&, std::span<const PerRow>);
 template void gamma_for_entropy(MatrixView<const double>, std::span<double>, std::span<double>, std::span<GammaStatus>,
                                 const GammaForEntropy&, std::span<const PerRow>);
-template void power_transform(MatrixView<const float>, MatrixView<float>, const PowerTransform&);
-template void power_transform(MatrixView<const double>, MatrixView<double>, const PowerTransform&);
+template void power_transform(MatrixView<const float>, MatrixView<float>, const PowerTransform&, std::span<const PerRow>);
+template void normalize_density(MatrixView<const float>, MatrixView<const double>, MatrixView<float>, std::span<Normalized>,
+                                const NormalizeDensity&, std::span<const PerRow>);
+template Normalized normalize_joint(MatrixView<const float>, MatrixView<float>, const NormalizeJoint&);
+template void mean_field_entropy(MatrixView<const float>, std::span<double>, const MeanFieldEntropy&);
+template void power_transform(MatrixView<const double>, MatrixView<double>, const PowerTransform&, std::span<const PerRow>);
+template void normalize_density(MatrixView<const double>, MatrixView<const double>, MatrixView<double>, std::span<Normalized>,
+                                const NormalizeDensity&, std::span<const PerRow>);
+template Normalized normalize_joint(MatrixView<const double>, MatrixView<double>, const NormalizeJoint&);
+template void mean_field_entropy(MatrixView<const double>, std::span<double>, const MeanFieldEntropy&);
 
 }  // namespace entropic
 

@@ -1,0 +1,394 @@
+"""Entropy control: what follows from changing the scale of scores, or the power of a distribution."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from entropic import _arrays, _core, _functions
+
+STATUS = np.array(_core.gamma_status_names)
+
+
+class GammaResult(NamedTuple):
+    """What gamma_for_entropy found: one entry for each row."""
+
+    gamma: Any
+    entropy: Any
+    status: Any
+
+
+def _gamma_for_entropy(x, axis, gamma_range, params):
+    name = "gamma_for_entropy"
+    rows = _arrays.Rows(name, "x", x, axis)
+    params["min_gamma"], params["max_gamma"] = _range(name, gamma_range)
+    gamma, entropy = np.empty(len(rows.values)), np.empty(len(rows.values))
+    status = np.empty(len(rows.values), np.uint8)
+    _core.gamma_for_entropy(
+        rows.values, gamma, entropy, status, tuple(rows.per_row(param, value) for param, value in params.items())
+    )
+    return GammaResult(rows.numbers(gamma), rows.numbers(entropy), rows.strings(STATUS[status]))
+
+
+def _range(name, gamma_range):
+    try:
+        low, high = map(float, gamma_range)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}: gamma_range must be a pair of numbers (least, largest), got {gamma_range!r}") from None
+    if not (0 <= low < math.inf and low <= high > 0):
+        raise ValueError(f"{name}: gamma_range must be (least, largest) with 0 <= least <= largest > 0, got {gamma_range!r}")
+    return low, high
+
+
+def power_transform(p, *, gamma, axis=-1):
+    """A distribution sharpened (gamma > 1) or flattened (gamma < 1); zeros stay zeros.
+
+        q_i = p_i^gamma / sum_j p_j^gamma
+
+    Parameters
+    ----------
+    p : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
+        Non-negative numbers, of any shape with at least one axis; they need not sum to 1. Never changed.
+    gamma : float or array, at least 0, required
+        0 gives the uniform distribution over p > 0, inf that over the maxima of p. An array gives each row its own: it
+        broadcasts with p and has size 1 along axis.
+    axis : int, default -1
+        The axis along which p is a distribution; all others count rows.
+
+    Returns
+    -------
+    array
+        Of the kind, shape and dtype of p; float64 where p is of integers or bools or a list. A row with a negative entry,
+        NaN, inf or no mass is NaN.
+
+    Raises
+    ------
+    ValueError
+        gamma is out of its range, p has no axis.
+    numpy.exceptions.AxisError
+        axis is no axis of p.
+    TypeError
+        An array is masked, of complex numbers or no numbers at all, on another device or requires grad; a parameter is of
+        the wrong type.
+
+    Notes
+    -----
+    With p = softmax(x) it is softmax(gamma x): gamma is 1/T. Source: Su, kexue.fm 8829, 2021.
+
+    Examples
+    --------
+    >>> entropic.power_transform([0.8, 0.2, 0.0], gamma=0.5)
+    array([0.66666667, 0.33333333, 0.        ])
+    """
+    rows = _arrays.Rows("power_transform", "p", p, axis)
+    q = np.empty_like(rows.values)
+    _core.power_transform(rows.values, q, (rows.per_row("gamma", gamma),))
+    return rows.back(q)
+
+
+def normalize_density(p, weights, *, entropy, axis=-1):
+    """A density, known at the nodes of a quadrature, raised to the power that gives it a chosen differential entropy.
+
+        q_i = p_i^gamma / sum_j w_j p_j^gamma, gamma > 0 such that -sum w q log q is the entropy
+
+    Parameters
+    ----------
+    p : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
+        The density at the nodes, up to a factor: non-negative and finite. Zeros stay zeros. Never changed.
+    weights : array
+        The weights of the quadrature, at least 0: one for each node along axis, or in a shape that broadcasts to p's. A node
+        of weight 0 is left out, its density 0.
+    entropy : float or array, finite, required
+        In nats; of a density it may be negative. An array gives each row its own: it broadcasts with p and has size 1 along
+        axis.
+    axis : int, default -1
+        The axis of the nodes; all others count rows.
+
+    Returns
+    -------
+    density : array
+        With sum(weights * density) = 1, of the kind, shape and dtype of p; float64 where p is of integers or a list.
+    gamma : array
+        The power of each row, in p's shape without the axis: inf or 0 where the entropy is an end of what is reached, 1 for
+        a constant density.
+
+    Raises
+    ------
+    ValueError
+        The entropy cannot be met: powers of p reach from the log of the weight at the maximum of p to log sum w over p > 0.
+        A row of p is no density, a weight is negative or not finite, shapes do not fit. The message names the row.
+    numpy.exceptions.AxisError
+        axis is no axis of p.
+    TypeError
+        An array is masked, of complex numbers or no numbers at all, on another device or requires grad; a parameter is of
+        the wrong type.
+
+    Notes
+    -----
+    The entropy of the result differs from the target by at most 1e-12 max(1, abs(entropy)), and by what rounding it to
+    float32 or float16 adds. Source: Su, kexue.fm 8829, 2021, for a sum in place of the integral.
+
+    Examples
+    --------
+    A normal density of variance 1 gets the entropy of one of variance 4:
+
+    >>> t = np.linspace(-40, 40, 2001)
+    >>> density, gamma = entropic.normalize_density(
+    ...     np.exp(-t * t / 2), np.full(2001, t[1] - t[0]), entropy=0.5 * np.log(2 * np.pi * np.e * 4)
+    ... )
+    >>> round(float(gamma), 9)
+    0.25
+    """
+    name = "normalize_density"
+    rows = _arrays.Rows(name, "p", p, axis)
+    q = np.empty_like(rows.values)
+    targets = rows.per_row("entropy", entropy)
+    found = _core.normalize_density(rows.values, _weights(name, weights, rows), q, (targets,))
+    if q.size > 0:
+        for row, (wanted, result) in enumerate(zip(np.broadcast_to(targets, len(found)), found, strict=True)):
+            _raise_unless_met(name, "p", "entropy", float(wanted), rows.values[row], rows.index(row), result)
+    return rows.back(q), rows.numbers(np.array([result[0] for result in found]))
+
+
+def _weights(name, weights, rows):
+    """Rows of weights, or one row for all."""
+    given, _ = _arrays._to_floats(name, "weights", _arrays._to_numpy(name, "weights", weights))
+    given = given.astype(np.float64, copy=False)
+    nodes = rows.values.shape[1]
+    if given.shape == (nodes,):
+        return np.ascontiguousarray(given)[np.newaxis]
+    try:
+        if given.ndim < 2:
+            raise ValueError
+        spread = np.broadcast_to(given, rows.shape)
+    except ValueError:
+        raise ValueError(
+            f"{name}: weights must have an entry for each of {nodes} nodes along axis {rows.axis}, or broadcast to the shape "
+            f"of p, {rows.shape}, got shape {given.shape}"
+        ) from None
+    return np.ascontiguousarray(np.moveaxis(spread, rows.axis, -1)).reshape(rows.values.shape)
+
+
+def normalize_joint(pxy, *, joint=None, marginal=None, conditional=None):
+    """A joint table p(x, y), x in rows, with a chosen entropy H(X, Y), H(X) or H(Y|X).
+
+        joint: p(x,y)^gamma / Z; marginal: p(x)^gamma / Z p(y|x); conditional: p(x) p(y|x)^gamma / Z(x), one gamma
+
+    Parameters
+    ----------
+    pxy : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
+        Non-negative numbers with x along the last axis but one and y along the last, any factor of a distribution; further
+        axes in front count tables. Zeros stay zeros. Never changed.
+    joint : float or array, at least 0, finite, default None
+        H(X, Y) in nats, by a power of the whole table.
+    marginal : float or array, at least 0, finite, default None
+        H(X) in nats, by a power of the row sums p(x); every p(y|x) is kept.
+    conditional : float or array, at least 0, finite, default None
+        H(Y|X) in nats, by one power of all p(y|x); p(x) is kept.
+
+    Exactly one of them is given, as a number or as an array that broadcasts to the axes that count tables.
+
+    Returns
+    -------
+    array
+        Tables of sum 1, of the kind, shape and dtype of pxy; float64 where pxy is of integers or bools or a list.
+
+    Raises
+    ------
+    ValueError
+        The target cannot be met: H(X, Y) and H(X) are reached from the log of the number of maxima to the log of the number
+        of entries above 0, of the table or of p(x); H(Y|X) over the mean of both under p(x). A table has a negative entry,
+        NaN, inf or no mass; not exactly one target is given, or it is out of its range. The message names the table.
+    TypeError
+        An array is masked, of complex numbers or no numbers at all, on another device or requires grad; a parameter is of
+        the wrong type.
+
+    Notes
+    -----
+    The entropy of the result differs from the target by at most 1e-12 max(1, target), and by what rounding it to float32 or
+    float16 adds. Columns are p(y): to change H(Y) or H(X|Y), transpose. Source: Su, kexue.fm 8829, 2021.
+
+    Examples
+    --------
+    >>> entropic.normalize_joint([[3, 1], [1, 3]], conditional=np.log(2)).tolist()
+    [[0.25, 0.25], [0.25, 0.25]]
+    """
+    name = "normalize_joint"
+    array = _arrays._to_numpy(name, "pxy", pxy)
+    values, dtype = _arrays._to_floats(name, "pxy", array)
+    if values.ndim < 2:
+        raise ValueError(f"{name}: pxy must have at least two axes, x in rows and y in columns, got shape {values.shape}")
+    *lead, rows, cols = values.shape
+    targets = {"joint": joint, "marginal": marginal, "conditional": conditional}
+    spread = {target: _spread(name, target, value, tuple(lead)) for target, value in targets.items()}
+    tables = np.ascontiguousarray(values).reshape(math.prod(lead), rows, cols)
+    result = np.empty_like(tables)
+    if tables.size == 0:  # nothing to meet, but parameters are checked
+        at_first = tuple(value if value is None or np.ndim(value) == 0 else 0.0 for value in spread.values())
+        _core.normalize_joint(np.empty((0, 0)), np.empty((0, 0)), at_first)
+    else:
+        for i, table in enumerate(tables):
+            params = tuple(value if np.ndim(value) == 0 else float(value[i]) for value in spread.values())
+            found = _core.normalize_joint(table, result[i], params)
+            target, wanted = next((t, v) for t, v in zip(spread, params, strict=True) if v is not None)
+            at = np.unravel_index(i, lead)
+            where = f" of table {at[0] if len(at) == 1 else tuple(map(int, at))}" if lead else ""
+            _raise_unless_met(name, "pxy", target, wanted, table, where, found)
+    return _arrays._same_kind(pxy, _arrays._cast(result.reshape(values.shape), dtype))
+
+
+def _spread(name, target, value, lead):
+    """A target as it is, or as one number for each table."""
+    value = _arrays.per_row(name, target, value)
+    if not isinstance(value, np.ndarray):
+        return value
+    try:
+        return np.broadcast_to(value, lead).reshape(-1) if lead else float(value.reshape(()))
+    except ValueError:
+        raise ValueError(
+            f"{name}: {target} must be a number or an array that broadcasts to {lead}, the axes of pxy that count tables, "
+            f"got shape {value.shape}"
+        ) from None
+
+
+def _raise_unless_met(name, argument, target, wanted, values, where, result):
+    _, entropy, least, most, status = result
+    if status == "invalid":
+        wrong = np.argwhere(~((values >= 0) & (values < np.inf)))
+        if len(wrong) == 0:
+            raise ValueError(f"{name}: {argument}{where} must have an entry above 0, got none")
+        at = tuple(map(int, wrong[0]))
+        raise ValueError(
+            f"{name}: {argument}{where} must be at least 0 and finite, got {values[at]} at {at[0] if len(at) == 1 else at}"
+        )
+    if status != "ok" and not abs(entropy - wanted) <= 1e-12 * max(1.0, abs(wanted)):
+        raise ValueError(
+            f"{name}: {target}{where} must be in [{least:.9g}, {most:.9g}], what powers of {argument} reach, got {wanted:.9g}"
+        )
+
+
+def mean_field_entropy(x, *, gamma=1.0, axis=-1):
+    """An estimate from below of the entropy of softmax(gamma x), by the largest score and the mean alone.
+
+        H = log n - gamma (max x - mean x), over the n finite scores
+
+    Parameters
+    ----------
+    x : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
+        Scores, of any shape with at least one axis; -inf counts as absent. Never changed.
+    gamma : float, at least 0, finite, default 1.0
+        Scale of the scores, 1/T.
+    axis : int, default -1
+        The axis along which scores compete; all others count rows.
+
+    Returns
+    -------
+    array
+        In nats, of the kind and dtype of x, in its shape without the axis; a NumPy number where no axis is left. A row with
+        NaN, or without a score above -inf, gives NaN; one with +inf the log of their number.
+
+    Raises
+    ------
+    ValueError
+        gamma is out of its range, x has no axis.
+    numpy.exceptions.AxisError
+        axis is no axis of x.
+    TypeError
+        An array is masked, of complex numbers or no numbers at all, on another device or requires grad; a parameter is of
+        the wrong type.
+
+    Notes
+    -----
+    With H the entropy of softmax(gamma x) and R = max x - min x,
+    0 <= H - estimate <= gamma^2 R^2 / 8 + min(gamma (max x - mean x), log n). It may be negative.
+    Source: Su, kexue.fm 9034, 2022.
+
+    Examples
+    --------
+    >>> round(float(entropic.mean_field_entropy([0.0, 0.5, 1.0, 0.5])), 9)  # of 1.325
+    0.886294361
+    """
+    rows = _arrays.Rows("mean_field_entropy", "x", x, axis)
+    estimate = np.empty(len(rows.values))
+    _core.mean_field_entropy(rows.values, estimate, (gamma,))
+    return rows.numbers(estimate)
+
+
+def _gamma_signature(description):
+    """Parameters as they stand in the signature, and as they are handed on."""
+    declared, handed = [], []
+    for param in description["params"]:
+        if param["name"] == "min_gamma":
+            declared.append("gamma_range=(0.0, inf)")
+        elif param["name"] != "max_gamma":
+            declared.append(_functions.declare(param))
+        handed.append(f"{param['name']!r}: {'None' if param['name'].endswith('_gamma') else param['name']}")
+    return f"(x, *, {', '.join(declared)}, axis=-1)", f"{{{', '.join(handed)}}}"
+
+
+def _gamma_doc(description):
+    params = ""
+    for param in description["params"]:
+        if param["name"] == "min_gamma":
+            params += "gamma_range : pair of floats, default (0.0, inf)\n    The least and the largest gamma allowed.\n"
+        elif param["name"] != "max_gamma":
+            params += _functions.param_doc({"params": [param]})
+    return f"""{description["summary"]}
+
+    {description["formula"]}
+
+Parameters
+----------
+x : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
+    Scores, of any shape with at least one axis; -inf counts as absent. Never changed.
+{params}axis : int, default -1
+    The axis along which scores compete; all others count rows.
+
+Returns
+-------
+GammaResult
+    A named tuple of arrays in x's shape without the axis, or of single values where no axis is left.
+    gamma and entropy, the entropy in nats that softmax(gamma x) has, are of the kind and dtype of x.
+    status is a NumPy array of strings: "ok"; "clamped_low", the target is below what any gamma reaches (gamma
+    inf), or any in gamma_range (its end); "clamped_high", above (gamma 0, or the other end); "constant", equal
+    scores or +inf present (gamma 1); "invalid", NaN in the row or no score above -inf (gamma NaN).
+
+Raises
+------
+ValueError
+    A parameter is out of its range, not exactly one target is given, x has no axis.
+numpy.exceptions.AxisError
+    axis is no axis of x.
+TypeError
+    {_functions.TYPE_ERROR}
+
+Notes
+-----
+The entropy that was found differs from the target by at most 1e-12 max(1, target), before it is rounded to x's dtype.
+Gradients: {description["gradient"]}.
+Source: {description["source"]}.
+
+Examples
+--------
+>>> gamma, reached, status = entropic.gamma_for_entropy([0.0, 1.0, 2.0], entropy=1.0)
+>>> str(status), round(float(gamma), 9), round(float(reached), 9)
+('ok', 0.565276381, 1.0)
+"""
+
+
+def build(operations):
+    """The public functions and classes by name."""
+    description = next(operation for operation in operations if operation["name"] == "gamma_for_entropy")
+    signature, params = _gamma_signature(description)
+    gamma_for_entropy = _functions.define(
+        "gamma_for_entropy",
+        signature,
+        f"_run(x, axis, gamma_range, {params})",
+        None,
+        _gamma_doc(description),
+        _run=_gamma_for_entropy,
+    )
+    public = [GammaResult, gamma_for_entropy, power_transform, normalize_density, normalize_joint, mean_field_entropy]
+    for one in public:
+        one.__module__ = "entropic"
+    return {one.__name__: one for one in public}

@@ -1,0 +1,122 @@
+// Entropy control for Python: functions on arrays that entropic/_arrays.py has brought to rows without gaps.
+
+#include "entropy_control.h"
+
+#include <entropic/entropic.h>
+#include <nanobind/ndarray.h>
+
+#include <span>
+#include <vector>
+
+#include "params.h"
+
+namespace entropic {
+namespace {
+
+template <class T>
+using Matrix = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Vector = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+template <class T>
+MatrixView<T> view(const Matrix<T>& a) {
+  return {a.data(), a.shape(0), a.shape(1)};
+}
+
+template <class T>
+std::span<T> span(const Vector<T>& a) {
+  return {a.data(), a.shape(0)};
+}
+
+// Parameters as Python gives them, where arrays have one number for each row already.
+template <class Op>
+struct RowParams : Params<Op> {
+  explicit RowParams(nb::tuple values) : Params<Op>(to_params<Op>(values)) {
+    for (const auto& array : this->arrays) {
+      const Array& numbers = *array.buffer;
+      this->per_row.push_back({array.parameter, {reinterpret_cast<const double*>(numbers.data), numbers.count()}});
+    }
+  }
+};
+
+template <class T>
+void gamma(Matrix<const T> x, Vector<double> gamma, Vector<double> entropy, Vector<std::uint8_t> status, nb::tuple values) {
+  const RowParams<GammaForEntropy> params(values);
+  const nb::gil_scoped_release release;
+  std::vector<GammaStatus> found(status.shape(0));
+  gamma_for_entropy(view(x), span(gamma), span(entropy), found, params.op, params.per_row);
+  for (std::size_t r = 0; r < found.size(); ++r) status.data()[r] = static_cast<std::uint8_t>(found[r]);
+}
+
+template <class T>
+void power(Matrix<const T> p, Matrix<T> q, nb::tuple values) {
+  const RowParams<PowerTransform> params(values);
+  const nb::gil_scoped_release release;
+  power_transform(view(p), view(q), params.op, params.per_row);
+}
+
+template <class T>
+void mean_field(Matrix<const T> x, Vector<double> estimate, nb::tuple values) {
+  const RowParams<MeanFieldEntropy> params(values);
+  const nb::gil_scoped_release release;
+  mean_field_entropy(view(x), span(estimate), params.op);
+}
+
+// (gamma, entropy, least, most, name of the status).
+nb::tuple to_tuple(const Normalized& result) {
+  const auto status = kGammaStatusNames[static_cast<std::size_t>(result.status)];
+  return nb::make_tuple(result.gamma, result.entropy, result.least, result.most, to_str(status));
+}
+
+template <class T>
+nb::list density(Matrix<const T> p, Matrix<const double> weights, Matrix<T> q, nb::tuple values) {
+  const RowParams<NormalizeDensity> params(values);
+  std::vector<Normalized> found(p.shape(0));
+  {
+    const nb::gil_scoped_release release;
+    normalize_density(view(p), view(weights), view(q), found, params.op, params.per_row);
+  }
+  nb::list results;
+  for (const Normalized& result : found) results.append(to_tuple(result));
+  return results;
+}
+
+template <class T>
+nb::tuple joint(Matrix<const T> pxy, Matrix<T> table, nb::tuple values) {
+  const RowParams<NormalizeJoint> params(values);
+  Normalized result;
+  {
+    const nb::gil_scoped_release release;
+    result = normalize_joint(view(pxy), view(table), params.op);
+  }
+  return to_tuple(result);
+}
+
+template <class T>
+void bind(nb::module_& m) {
+  m.def("gamma_for_entropy", &gamma<T>, nb::arg("x").noconvert(), nb::arg("gamma").noconvert(), nb::arg("entropy").noconvert(),
+        nb::arg("status").noconvert(), nb::arg("params"));
+  m.def("power_transform", &power<T>, nb::arg("p").noconvert(), nb::arg("q").noconvert(), nb::arg("params"));
+  m.def("normalize_density", &density<T>, nb::arg("p").noconvert(), nb::arg("weights").noconvert(), nb::arg("q").noconvert(),
+        nb::arg("params"));
+  m.def("normalize_joint", &joint<T>, nb::arg("pxy").noconvert(), nb::arg("table").noconvert(), nb::arg("params"));
+  m.def("mean_field_entropy", &mean_field<T>, nb::arg("x").noconvert(), nb::arg("estimate").noconvert(), nb::arg("params"));
+}
+
+}  // namespace
+
+void bind_entropy_control(nb::module_& m) {
+  bind<float>(m);
+  bind<double>(m);
+  nb::list names;
+  for (const std::string_view name : kGammaStatusNames) names.append(to_str(name));
+  m.attr("gamma_status_names") = nb::tuple(names);
+  m.def("control_operations", [] {
+    nb::list all;
+    const auto add = [&]<class... Op>(std::type_identity<std::tuple<Op...>>) { (all.append(describe_operation<Op>()), ...); };
+    add(std::type_identity<std::tuple<GammaForEntropy, PowerTransform, NormalizeDensity, NormalizeJoint, MeanFieldEntropy>>());
+    return all;
+  });
+}
+
+}  // namespace entropic

@@ -1,0 +1,374 @@
+// Powers of densities and tables: the gamma at which they have a given entropy.
+//
+// With u the weight of an entry and z = log(p / top) its logarithm, p^gamma is exp(gamma z) up to a factor, and the entropy
+// of p^gamma / sum u p^gamma under u is log sum u e - mean of a, for e = exp(a) and a = gamma z: what entropy-inl.h has, with
+// weights. log sum u over p > 0 stands for log n there, and that over the ties of the maximum for log_ties.
+
+#if defined(ENTROPIC_ENTROPY_CONTROL_POWER_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ENTROPIC_ENTROPY_CONTROL_POWER_INL_H_
+#undef ENTROPIC_ENTROPY_CONTROL_POWER_INL_H_
+#else
+#define ENTROPIC_ENTROPY_CONTROL_POWER_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "entropic/entropy_control.h"
+#include "src/rows/entropy-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic {
+namespace HWY_NAMESPACE {
+
+// log(p / top), accurate relative to itself, for numbers of any size; -inf for p = 0. The quotient is rounded, which its
+// logarithm near 0 would show: from top / 2 on the difference, which is exact, is divided. Never falls as p rises, as all steps
+// are monotone, both formulas give log(1/2) at top / 2, and what has too small a quotient stays below those that have not.
+HWY_INLINE hn::Vec<RowTag<double>> LogRatio(RowTag<double> d, hn::Vec<RowTag<double>> p, hn::Vec<RowTag<double>> top,
+                                            hn::Vec<RowTag<double>> log_top) {
+  const auto ratio = hn::Div(p, top);
+  const auto near = Log1p(d, hn::Div(hn::Sub(p, top), top));
+  const auto small = hn::Set(d, 0x1p-1000);
+  const auto farthest = hn::Min(hn::Sub(Log(d, p), log_top), Log(d, small));
+  const auto far = hn::IfThenElse(hn::Lt(ratio, small), farthest, Log(d, ratio));
+  return hn::IfThenElse(hn::Lt(hn::Add(p, p), top), far, near);
+}
+
+// exp(gamma z) for z <= 0: 0 where z is -inf also for gamma = 0, 1 where z is 0 also for gamma = inf. Never falls as z rises.
+class ExpOfLogRatio {
+ public:
+  using D = RowTag<double>;
+  using V = hn::Vec<D>;
+
+  HWY_INLINE explicit ExpOfLogRatio(double gamma)
+      : exp_(D(), 1), gamma_(hn::Set(D(), HWY_MIN(gamma, std::numeric_limits<double>::max()))) {}
+
+  HWY_INLINE V operator()(V z) const {
+    const D d;
+    const V e = exp_(d, hn::Max(hn::Mul(gamma_, z), hn::Set(d, -800.0)));
+    return hn::IfThenZeroElse(hn::Eq(z, hn::Set(d, -std::numeric_limits<double>::infinity())), e);
+  }
+
+ private:
+  ExpScaled<D> exp_;
+  V gamma_;
+};
+
+// Logarithms of a row relative to its maximum, with their weights.
+struct LogRow {
+  const double* z;
+  const double* weights;  // nullptr: all 1
+  size_t n;
+
+  HWY_INLINE hn::Vec<RowTag<double>> Weights(size_t i, size_t count) const {
+    const RowTag<double> d;
+    return weights == nullptr ? hn::Set(d, 1.0) : LoadUpTo(d, weights + i, count, 0.0);
+  }
+};
+
+// An entropy and how it falls, by the central moments of a: dH / d log gamma = -variance.
+struct PowerMoments {
+  double entropy, variance, third;
+
+  HWY_INLINE void Add(double weight, const PowerMoments& other) {
+    entropy += weight * other.entropy, variance += weight * other.variance, third += weight * other.third;
+  }
+};
+
+// e has no number below 2^-1022, the bound on a; 0 times the bound is 0.
+HWY_INLINE hn::Vec<RowTag<double>> Scaled(hn::Vec<RowTag<double>> z, double gamma) {
+  const RowTag<double> d;
+  return hn::Max(hn::Mul(z, hn::Set(d, gamma)), hn::Set(d, -800.0));
+}
+
+// Of p^gamma. In two sweeps: where the maximum has little weight the moments of a itself are all mean.
+HWY_INLINE PowerMoments MomentsOfPower(const LogRow& row, double gamma) {
+  const RowTag<double> d;
+  using V = hn::Vec<RowTag<double>>;
+  const ExpScaled<RowTag<double>> exp(d, 1);
+  double sums[2], central[2];
+  Sums(d, row.n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
+    const V a = Scaled(LoadUpTo(d, row.z + i, count, 0.0), gamma);
+    terms[0] = hn::Mul(exp(d, a), row.Weights(i, count));
+    terms[1] = hn::Mul(terms[0], a);
+  });
+  const double inverse = 1 / sums[0], mean = sums[1] * inverse;
+  const V middle = hn::Set(d, mean);
+  Sums(d, row.n, central, [&](size_t i, size_t count, V* terms) HWY_ATTR {
+    const V a = Scaled(LoadUpTo(d, row.z + i, count, 0.0), gamma), difference = hn::Sub(a, middle);
+    terms[0] = hn::Mul(hn::Mul(exp(d, a), row.Weights(i, count)), hn::Mul(difference, difference));
+    terms[1] = hn::Mul(terms[0], difference);
+  });
+  return {LogOf(sums[0]) - mean, central[0] * inverse, central[1] * inverse};
+}
+
+// What a row reaches: at gamma = infinity and 0.
+struct PowerReach {
+  double least = 0, most = 0;          // entropies
+  double farthest = 0, nearest = 800;  // |z| of what is not the maximum
+  PowerMoments at_zero = {0, 0, 0};    // of z in place of a
+  bool equal = true;                   // nothing but the maximum has mass
+};
+
+HWY_INLINE PowerReach ReachOfPower(const LogRow& row) {
+  const RowTag<double> d;
+  using V = hn::Vec<RowTag<double>>;
+  const V zero = hn::Zero(d), absent = hn::Set(d, -std::numeric_limits<double>::infinity());
+  const auto weights = [&](V z, size_t i, size_t count)
+                           HWY_ATTR { return hn::IfThenZeroElse(hn::Eq(z, absent), row.Weights(i, count)); };
+  const auto finite = [&](V z) HWY_ATTR { return hn::IfThenZeroElse(hn::Eq(z, absent), z); };
+  PowerReach reach;
+  double sums[3], central[2];
+  Sums(d, row.n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
+    const V z = LoadUpTo(d, row.z + i, count, 0.0);
+    terms[0] = weights(z, i, count);
+    terms[1] = hn::IfThenElseZero(hn::Eq(z, zero), terms[0]);
+    terms[2] = hn::Mul(terms[0], finite(z));
+  });
+  const double mean = sums[2] / sums[0];
+  Sums(d, row.n, central, [&](size_t i, size_t count, V* terms) HWY_ATTR {
+    const V z = LoadUpTo(d, row.z + i, count, 0.0), difference = hn::Sub(finite(z), hn::Set(d, mean));
+    terms[0] = hn::Mul(weights(z, i, count), hn::Mul(difference, difference));
+    terms[1] = hn::Mul(terms[0], difference);
+  });
+  for (size_t i = 0; i < row.n; ++i) {
+    const double size = -row.z[i];
+    if (!(size > 0 && size <= std::numeric_limits<double>::max())) continue;
+    reach.farthest = HWY_MAX(reach.farthest, size);
+    reach.nearest = HWY_MIN(reach.nearest, size);
+    reach.equal = false;
+  }
+  reach.least = LogOf(sums[1]), reach.most = LogOf(sums[0]);
+  reach.at_zero = {reach.most, central[0] / sums[0], central[1] / sums[0]};
+  return reach;
+}
+
+// Meets `target` where it is reached, or the nearer end; moments(gamma) gives PowerMoments.
+template <class Moments>
+HWY_INLINE Normalized FindPower(double target, const PowerReach& reach, Moments&& moments) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const double least = reach.least, most = reach.most;
+  // What is as near as the contract asks for is met.
+  const double scale = HWY_MAX(1.0, std::abs(target));
+  const double near = 1e-12 * scale;
+  const auto status = [&](double entropy) {
+    return entropy > target + near   ? GammaStatus::kClampedLow
+           : entropy < target - near ? GammaStatus::kClampedHigh
+                                     : GammaStatus::kOk;
+  };
+  if (reach.equal) return {1, most, most, most, GammaStatus::kConstant};
+  if (target >= most) return {0, most, least, most, status(most)};
+  if (target <= least) return {kInfinity, least, least, most, status(least)};
+  // The search takes the sums of a row; these are of one with that variance and third moment, mean 0 and so the entropy
+  // log(sums[0]), which is taken relative to the target: neither cancels.
+  const RowTag<double> d;
+  double entropy = 0;
+  const auto sums_of_row = [&](double gamma, double(&sums)[4]) HWY_ATTR {
+    const PowerMoments at = moments(gamma);
+    entropy = at.entropy;
+    sums[0] = hn::GetLane(Exp(d, hn::Set(d, HWY_MAX(-600.0, HWY_MIN(entropy - target, 600.0)))));
+    sums[1] = 0;
+    sums[2] = at.variance * sums[0];
+    sums[3] = at.third * sums[0];
+  };
+  // Beyond these limits all a are 0 to the last bit, or e.
+  const GammaLimits limits = {0x1p-80 / reach.farthest, 0x1p12 / reach.nearest, 200};
+  const double gamma = FindGamma({0, 0}, limits, {2e-15 * scale, 1e-5 * scale, 2e-13 * scale}, least - target, most - target,
+                                 reach.at_zero.variance, reach.at_zero.third, 1, sums_of_row)
+                           .gamma;
+  return {gamma, entropy, least, most, status(entropy)};
+}
+
+// How many scores are +inf; NaN if there is one.
+template <class T>
+HWY_INLINE double CountInfinite(const T* x, size_t n) {
+  double infinite = 0;
+  for (size_t i = 0; i < n; ++i) {
+    if (x[i] != x[i]) return std::numeric_limits<double>::quiet_NaN();
+    infinite += x[i] == std::numeric_limits<T>::infinity();
+  }
+  return infinite;
+}
+
+inline constexpr Normalized kNotNormalized = {
+    std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::quiet_NaN(),
+    std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::quiet_NaN(), GammaStatus::kInvalid};
+
+// z = log(p / top). z may be p.
+template <class T>
+HWY_INLINE void LogRatios(const T* p, size_t n, double top, double* z) {
+  const RowTag<double> d;
+  const auto most = hn::Set(d, top), log_most = Log(d, most);
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    StoreUpTo(LogRatio(d, LoadWide(d, p + i, count, T(0)), most, log_most), d, count, z + i);
+  });
+}
+
+// work has room for 2 n numbers.
+template <class T>
+Normalized DensityRow(double target, const T* p, const double* w, size_t n, T* q, double* work) {
+  double top = 0, heaviest = 0;
+  bool valid = true;
+  for (size_t i = 0; i < n; ++i) {
+    valid &= p[i] >= T(0) && p[i] <= std::numeric_limits<T>::max();
+    if (w[i] > 0) top = HWY_MAX(top, static_cast<double>(p[i]));
+    heaviest = HWY_MAX(heaviest, w[i]);
+  }
+  if (!valid || !(top > 0)) {
+    std::fill(q, q + n, std::numeric_limits<T>::quiet_NaN());
+    return kNotNormalized;
+  }
+  // Weights in units of a power of two: what is multiplied with them overflows nowhere, and entropies are less by `unit`.
+  const int exponent = std::ilogb(heaviest);
+  const double unit = exponent * 0x1.62e42fefa39efp-1;
+  double* const z = work;
+  double* const u = work + n;
+  LogRatios(p, n, top, z);
+  for (size_t i = 0; i < n; ++i) {
+    u[i] = std::ldexp(w[i], -exponent);
+    if (w[i] == 0) z[i] = -std::numeric_limits<double>::infinity();
+  }
+  const LogRow row = {z, u, n};
+  Normalized found =
+      FindPower(target - unit, ReachOfPower(row), [&](double gamma) HWY_ATTR { return MomentsOfPower(row, gamma); });
+  found.entropy += unit, found.least += unit, found.most += unit;
+
+  const RowTag<double> d;
+  const ExpOfLogRatio exp(found.gamma);
+  const double sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    return hn::Mul(exp(LoadUpTo(d, z + i, count, 0.0)), LoadUpTo(d, u + i, count, 0.0));
+  });
+  const auto scale = hn::Set(d, std::ldexp(1 / sum, -exponent));
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    StoreNarrow(hn::Mul(exp(LoadUpTo(d, z + i, count, 0.0)), scale), d, count, q + i);
+  });
+  return found;
+}
+
+// z becomes exp(gamma z), scaled to a sum of `mass`.
+HWY_INLINE void ExpToMass(double gamma, double mass, size_t n, double* z) {
+  const RowTag<double> d;
+  const ExpOfLogRatio exp(gamma);
+  const double sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto e = exp(LoadUpTo(d, z + i, count, 0.0));
+    StoreUpTo(e, d, count, z + i);
+    return e;
+  });
+  const auto scale = hn::Set(d, mass / sum);
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    StoreUpTo(hn::Mul(LoadUpTo(d, z + i, count, 0.0), scale), d, count, z + i);
+  });
+}
+
+HWY_INLINE Normalized NormalizeWhole(double target, size_t n, double* table) {
+  const double top = RowMax(RowTag<double>(), table, n);
+  LogRatios(table, n, top, table);
+  const LogRow row = {table, nullptr, n};
+  const Normalized found =
+      FindPower(target, ReachOfPower(row), [&](double gamma) HWY_ATTR { return MomentsOfPower(row, gamma); });
+  ExpToMass(found.gamma, 1, n, table);
+  return found;
+}
+
+HWY_INLINE void ScaleRow(double factor, size_t n, double* row) {
+  const RowTag<double> d;
+  const auto scale = hn::Set(d, factor);
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    StoreUpTo(hn::Mul(LoadUpTo(d, row + i, count, 0.0), scale), d, count, row + i);
+  });
+}
+
+HWY_INLINE double SumRow(const double* row, size_t n) {
+  const RowTag<double> d;
+  return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR { return LoadUpTo(d, row + i, count, 0.0); });
+}
+
+// marginal holds the masses of the rows; 1 over one of them may be no number.
+HWY_INLINE Normalized NormalizeMarginal(double target, size_t rows, size_t cols, double* table, double* marginal) {
+  for (size_t x = 0; x < rows; ++x) {
+    if (!(marginal[x] > 0)) continue;
+    for (size_t y = 0; y < cols; ++y) table[x * cols + y] /= marginal[x];
+  }
+  const Normalized found = NormalizeWhole(target, rows, marginal);
+  for (size_t x = 0; x < rows; ++x) ScaleRow(marginal[x], cols, table + x * cols);
+  return found;
+}
+
+// H(Y|X) = sum p(x) H_x falls in gamma as each H_x does, and so do its derivatives add up, weighted by p(x).
+HWY_INLINE Normalized NormalizeConditional(double target, size_t rows, size_t cols, double* table, double* marginal) {
+  const RowTag<double> d;
+  ScaleRow(1 / SumRow(marginal, rows), rows, marginal);
+  PowerReach reach;
+  const auto row = [&](size_t x) { return LogRow{table + x * cols, nullptr, cols}; };
+  for (size_t x = 0; x < rows; ++x) {
+    if (!(marginal[x] > 0)) continue;
+    double* const z = table + x * cols;
+    LogRatios(z, cols, RowMax(d, z, cols), z);
+    const PowerReach of_row = ReachOfPower(row(x));
+    reach.least += marginal[x] * of_row.least;
+    reach.most += marginal[x] * of_row.most;
+    reach.farthest = HWY_MAX(reach.farthest, of_row.farthest);
+    reach.nearest = HWY_MIN(reach.nearest, of_row.nearest);
+    reach.at_zero.Add(marginal[x], of_row.at_zero);
+    reach.equal &= of_row.equal;
+  }
+  const Normalized found = FindPower(target, reach, [&](double gamma) HWY_ATTR {
+    PowerMoments mean = {0, 0, 0};
+    for (size_t x = 0; x < rows; ++x) {
+      if (marginal[x] > 0) mean.Add(marginal[x], MomentsOfPower(row(x), gamma));
+    }
+    return mean;
+  });
+  for (size_t x = 0; x < rows; ++x) {
+    double* const z = table + x * cols;
+    if (marginal[x] > 0) {
+      ExpToMass(found.gamma, marginal[x], cols, z);
+    } else {
+      std::fill(z, z + cols, 0.0);
+    }
+  }
+  return found;
+}
+
+// The estimate of a row of scores.
+template <class T>
+double MeanFieldRow(double gamma, const T* x, size_t n) {
+  const RowTag<T> d;
+  const RowTag<double> d64;
+  const T max = RowMax(d, x, n);
+  if (!(max - max == T(0))) {
+    const double infinite = CountInfinite(x, n);
+    return infinite > 0 ? LogOf(infinite) : std::numeric_limits<double>::quiet_NaN();
+  }
+  const RowSurvey<T> row = Survey(d, x, n, max);
+  if (row.nan) return std::numeric_limits<double>::quiet_NaN();
+  const double log_n = LogOf(row.finite);
+  if (row.ties == row.finite) return log_n;
+  const WideScores<T> relative(max, row.least);
+  const auto absent = hn::Set(d64, -std::numeric_limits<double>::infinity());
+  const double sum = Sum(d64, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto z = relative(LoadWide(d64, x + i, count, max));
+    return hn::IfThenZeroElse(hn::Eq(z, absent), z);
+  });
+  return log_n + std::ldexp(gamma * (sum / row.finite), relative.exponent);
+}
+
+// table: rows x cols without gaps, non-negative, finite and of some mass; it becomes the result. marginal has room for a number
+// for each row.
+inline Normalized NormalizeTable(const NormalizeJoint& op, size_t rows, size_t cols, double* table, double* marginal) {
+  if (op.joint) return NormalizeWhole(*op.joint, rows * cols, table);
+  // Sums of rows may overflow, or be too small to divide by; by how much a table is multiplied does not matter.
+  const double top = RowMax(RowTag<double>(), table, rows * cols);
+  if (top > 0x1p800) ScaleRow(0x1p-200, rows * cols, table);
+  if (top < 0x1p-800) ScaleRow(0x1p200, rows * cols, table);
+  for (size_t x = 0; x < rows; ++x) marginal[x] = SumRow(table + x * cols, cols);
+  return op.marginal ? NormalizeMarginal(*op.marginal, rows, cols, table, marginal)
+                     : NormalizeConditional(*op.conditional, rows, cols, table, marginal);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic
+HWY_AFTER_NAMESPACE();
+
+#endif  // ENTROPIC_ENTROPY_CONTROL_POWER_INL_H_
