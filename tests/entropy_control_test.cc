@@ -285,6 +285,37 @@ TEST(GammaForEntropy, Statuses) {
   EXPECT_EQ(Gammas<float>({1, 1, 0}, 3, {.perplexity = 3}).status[0], kOk);
 }
 
+// gamma is an exponent of the distribution, also where its entries differ in the last digits only.
+TEST(GammaForEntropy, OfProbabilities) {
+  support::for_each_target([](const std::string&) {
+    const auto check = []<class T>(T) {
+      for (const std::size_t n : {5, 64, 300, 5000}) {
+        for (const double spread : {1.0, 1e-3, sizeof(T) == 4 ? 1e-5 : 1e-9}) {
+          std::vector<T> q = support::normal_row<T>(n, spread, 0, 7);
+          for (T& mass : q) mass = static_cast<T>(std::exp(static_cast<double>(mass)) / static_cast<double>(n));
+          const double target = 0.6 * std::log(n);
+          const Gammas<T> got(q, n, {.entropy = target, .input = Input::probs});
+          const oracle::EntropyNormalized want =
+              oracle::solve(EntropyNormalize{.entropy = target, .input = Input::probs}, oracle::Row(q.begin(), q.end()));
+          EXPECT_EQ(got.status[0], GammaStatus::kOk);
+          EXPECT_NEAR(got.entropy[0], target, 1e-12 * std::max(1.0, target));
+          EXPECT_NEAR(static_cast<double>(got.gamma[0] / want.gamma), 1, 1e-11) << n << " " << spread;
+        }
+      }
+      const T nan = std::numeric_limits<T>::quiet_NaN();
+      const std::vector<T> bad = {T(0.5), T(-0.1), T(1), nan, T(1), kInfinity<T>, 0, 0, T(0.5), T(0.5), T(0.7), 0};
+      using enum GammaStatus;
+      const Gammas<T> got(bad, 2, {.entropy = 0.1, .input = Input::probs});
+      EXPECT_EQ(got.status, (std::vector<GammaStatus>{kInvalid, kInvalid, kInvalid, kInvalid, kConstant, kConstant}));
+      const Gammas<T> logs({0, -1, T(0.5), T(0.25)}, 2, {.entropy = 0.3, .input = Input::log_probs});
+      const Gammas<T> scores({0, -1, T(0.5), T(0.25)}, 2, {.entropy = 0.3});
+      EXPECT_EQ(logs.gamma, scores.gamma);
+    };
+    check(float{});
+    check(double{});
+  });
+}
+
 TEST(GammaForEntropy, LimitsAndRoughness) {
   const std::vector<double> x = support::normal_row<double>(100, 1, 0, 6);
   const double gamma = Gammas<double>(x, 100, {.entropy = 3}).gamma[0];

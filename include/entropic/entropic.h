@@ -2,6 +2,7 @@
 #pragma once
 
 #include "entropic/entropy_control.h"
+#include "entropic/input.h"
 #include "entropic/maps.h"
 #include "entropic/matrix_view.h"
 #include "entropic/operation.h"

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <variant>
 
+#include "entropic/input.h"
 #include "entropic/matrix_view.h"
 #include "entropic/operation.h"
 
@@ -211,12 +212,13 @@ struct PerturbMax {
 
 struct EntropyNormalize {
   std::optional<double> entropy = {}, perplexity = {};  // exactly one
+  Input input = Input::scores;
 
   static constexpr Description kDescription = {
       .name = "entropy_normalize",
       .summary = "Softmax at the temperature that gives the distribution a chosen entropy; the scale of the scores is lost.",
       .formula = "p = softmax(gamma x), gamma > 0 such that -sum p log p is the entropy, or exp of it the perplexity",
-      .gradient = "gamma (p (g - <g,p>) - u <g,u> / <u,x>), u = p (x - <x,p>)",
+      .gradient = "gamma (p (g - <g,p>) - u <g,u> / <u,x>), u = p (x - <x,p>); where x = log q is given as q, that / q",
       .source = "Su, kexue.fm 8829, 2021; the perplexity of Hinton, Roweis, NIPS 2002",
       .entropy_target = true,
   };
@@ -232,7 +234,11 @@ struct EntropyNormalize {
                                                      .meaning = "exp(entropy), the number of equal scores that have it",
                                                      .member = &EntropyNormalize::perplexity,
                                                      .at_least = 1,
-                                                     .per_row = true}};
+                                                     .per_row = true},
+      Param<EntropyNormalize, Input>{.name = "input",
+                                     .meaning = "what x is; the scores of probs are their logarithms, so p = probs^gamma / sum",
+                                     .member = &EntropyNormalize::input,
+                                     .names = kInputs}};
   constexpr std::string_view check() const {
     return entropy.has_value() == perplexity.has_value() ? "exactly one of entropy and perplexity must be given" : "";
   }
@@ -240,27 +246,33 @@ struct EntropyNormalize {
 
 struct EntropyClip {
   std::optional<double> min_entropy = {}, max_entropy = {};
+  Input input = Input::scores;
 
   static constexpr Description kDescription = {
       .name = "entropy_clip",
       .summary = "Softmax, or where its entropy is outside an interval entropy_normalize to the nearer end.",
       .formula = "p = softmax(gamma x), gamma = 1 where min_entropy <= -sum p log p <= max_entropy for that p",
-      .gradient = "softmax's inside the interval, entropy_normalize's outside",
+      .gradient = "softmax's inside the interval, entropy_normalize's outside; where x = log q is given as q, that / q",
       .source = "see entropy_normalize",
       .entropy_target = true,
   };
-  static constexpr auto kParams = std::tuple{Param<EntropyClip, std::optional<double>>{.name = "min_entropy",
-                                                                                       .meaning = "in nats",
-                                                                                       .member = &EntropyClip::min_entropy,
-                                                                                       .at_least = 0,
-                                                                                       .typical = 1,
-                                                                                       .per_row = true},
-                                             Param<EntropyClip, std::optional<double>>{.name = "max_entropy",
-                                                                                       .meaning = "in nats",
-                                                                                       .member = &EntropyClip::max_entropy,
-                                                                                       .at_least = 0,
-                                                                                       .typical = 2,
-                                                                                       .per_row = true}};
+  static constexpr auto kParams =
+      std::tuple{Param<EntropyClip, std::optional<double>>{.name = "min_entropy",
+                                                           .meaning = "in nats",
+                                                           .member = &EntropyClip::min_entropy,
+                                                           .at_least = 0,
+                                                           .typical = 1,
+                                                           .per_row = true},
+                 Param<EntropyClip, std::optional<double>>{.name = "max_entropy",
+                                                           .meaning = "in nats",
+                                                           .member = &EntropyClip::max_entropy,
+                                                           .at_least = 0,
+                                                           .typical = 2,
+                                                           .per_row = true},
+                 Param<EntropyClip, Input>{.name = "input",
+                                           .meaning = "what x is; the scores of probs are their logarithms",
+                                           .member = &EntropyClip::input,
+                                           .names = kInputs}};
   constexpr std::string_view check() const {
     return min_entropy && max_entropy && !(*min_entropy <= *max_entropy) ? "min_entropy must be at most max_entropy" : "";
   }

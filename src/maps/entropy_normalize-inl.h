@@ -72,6 +72,10 @@ HWY_INLINE void MapRow(D d, const EntropyClip& op, const T* x, size_t n, T max, 
   EntropyRow(d, TargetOf(op), x, n, max, p, workspace);
 }
 
+// Probabilities become scores row by row.
+HWY_INLINE bool HasShortRows(const EntropyNormalize& op) { return op.input != Input::probs; }
+HWY_INLINE bool HasShortRows(const EntropyClip& op) { return op.input != Input::probs; }
+
 // Side by side, the rows' searches wait for each other's results and not for their own.
 template <>
 inline constexpr size_t kShortGroups<EntropyNormalize> = 4;
@@ -338,9 +342,18 @@ HWY_INLINE double GradientAtMax(const T* x, const T* g, size_t n, T max) {
   return 0;
 }
 
-// dx = gamma p ((g - mean g) - slope gamma (z - mean z)).
+// The gradients' numbers, 0 where p is. Where x = log q is given as q, they become gradients in q: divided by it.
+template <class T>
+HWY_INLINE void StoreGradient(const T* p, const T* q, const double* gradient, size_t n, T* dx) {
+  for (size_t i = 0; i < n; ++i) {
+    const double divided = q == nullptr ? gradient[i] : gradient[i] / static_cast<double>(q[i]);
+    dx[i] = p[i] == 0 ? T(0) : static_cast<T>(divided);
+  }
+}
+
+// dx = gamma p ((g - mean g) - slope gamma (z - mean z)), by q if it is given.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void EntropyVjpRow(D d, const T* x, const T* p, const T* g, size_t n, T* dx, double* scratch) {
+HWY_INLINE void EntropyVjpRow(D d, const T* x, const T* q, const T* p, const T* g, size_t n, T* dx, double* scratch) {
   const RowTag<double> d64;
   using V = hn::Vec<RowTag<double>>;
   if (p[0] != p[0]) return FillRow(d, kNaN<T>, n, dx);
@@ -356,10 +369,9 @@ HWY_INLINE void EntropyVjpRow(D d, const T* x, const T* p, const T* g, size_t n,
     const V pi = LoadWide(RowTag<double>(), p + i, count, T(0));
     const V z = hn::Sub(relative(LoadWide(RowTag<double>(), x + i, count, T(0))), mean_z);
     const V rest = hn::NegMulAdd(slope, z, hn::Sub(hn::Sub(LoadWide(RowTag<double>(), g + i, count, T(0)), top_g), mean_g));
-    const V v = relative.Scale(hn::Mul(gamma, hn::Mul(pi, rest)));
-    StoreUpTo(hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d64)), v), d64, count, scratch + i);
+    StoreUpTo(relative.Scale(hn::Mul(gamma, hn::Mul(pi, rest))), d64, count, scratch + i);
   });
-  for (size_t i = 0; i < n; ++i) dx[i] = static_cast<T>(scratch[i]);
+  StoreGradient(p, q, scratch, n, dx);
 }
 
 // d <g, p> / dH; dp / dH = -u / (gamma Var x).
@@ -373,17 +385,32 @@ HWY_INLINE double EntropyTargetVjpRow(D d, const T* x, const T* p, const T* g, s
   return row.fixed ? 0 : -row.slope;
 }
 
+// The scores of a row, which wait behind the scratch of the gradients where x holds probabilities: q is then x, else null.
+template <class T>
+struct GradientInput {
+  const T *x, *q;
+
+  template <class Op>
+  HWY_INLINE GradientInput(const Op& op, const T* given, size_t n, Workspace workspace) : x(given), q(nullptr) {
+    if (op.input != Input::probs) return;
+    T* const scores = reinterpret_cast<T*>(workspace.scratch + n + 16);
+    ScoresOfProbs(given, n, scores);
+    x = scores, q = given;
+  }
+};
+
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void VjpRow(D d, const EntropyNormalize& /*op*/, const T* x, const T* p, const T* g, size_t n, T* dx,
+HWY_INLINE void VjpRow(D d, const EntropyNormalize& op, const T* x, const T* p, const T* g, size_t n, T* dx,
                        Workspace workspace) {
-  EntropyVjpRow(d, x, p, g, n, dx, workspace.scratch);
+  const GradientInput<T> in(op, x, n, workspace);
+  EntropyVjpRow(d, in.x, in.q, p, g, n, dx, workspace.scratch);
 }
 
 // dH / d perplexity = 1 / perplexity.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE ParamValues<EntropyNormalize> ParamVjpRow(D d, const EntropyNormalize& op, const T* x, const T* p, const T* g,
                                                      size_t n, Workspace workspace) {
-  const double by_entropy = EntropyTargetVjpRow(d, x, p, g, n, workspace.scratch);
+  const double by_entropy = EntropyTargetVjpRow(d, GradientInput<T>(op, x, n, workspace).x, p, g, n, workspace.scratch);
   if (op.perplexity) return {0, by_entropy / *op.perplexity};
   return {by_entropy, 0};
 }
@@ -406,8 +433,13 @@ HWY_INLINE IntervalEnd HoldingEnd(const EntropyClip& op, const T* p, size_t n) {
 
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void VjpRow(D d, const EntropyClip& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace) {
-  if (HoldingEnd(op, p, n) == IntervalEnd::kNone) return VjpRow(d, Softmax{}, x, p, g, n, dx, workspace);
-  EntropyVjpRow(d, x, p, g, n, dx, workspace.scratch);
+  const bool free = HoldingEnd(op, p, n) == IntervalEnd::kNone;
+  if (free && op.input != Input::probs) return VjpRow(d, Softmax{}, x, p, g, n, dx, workspace);
+  const GradientInput<T> in(op, x, n, workspace);
+  if (!free) return EntropyVjpRow(d, in.x, in.q, p, g, n, dx, workspace.scratch);
+  const double mean = DotWithDistribution(d, p, g, n);
+  for (size_t i = 0; i < n; ++i) workspace.scratch[i] = static_cast<double>(p[i]) * (static_cast<double>(g[i]) - mean);
+  StoreGradient(p, in.q, workspace.scratch, n, dx);
 }
 
 template <class D, class T = hn::TFromD<D>>
@@ -415,7 +447,7 @@ HWY_INLINE ParamValues<EntropyClip> ParamVjpRow(D d, const EntropyClip& op, cons
                                                 Workspace workspace) {
   const IntervalEnd end = HoldingEnd(op, p, n);
   if (end == IntervalEnd::kNone) return {};
-  const double by_entropy = EntropyTargetVjpRow(d, x, p, g, n, workspace.scratch);
+  const double by_entropy = EntropyTargetVjpRow(d, GradientInput<T>(op, x, n, workspace).x, p, g, n, workspace.scratch);
   if (end == IntervalEnd::kMin) return {by_entropy, 0};
   return {0, by_entropy};
 }

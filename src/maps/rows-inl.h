@@ -81,7 +81,7 @@ HWY_INLINE void MapRowsBy(const Op& op, MatrixView<const T> x, MatrixView<T> p, 
     if (IsFinite(row.max)) {
       MapRow(d, row.op, row.x, n, row.max, p.row(r), {share.scratch, share.stream});
     } else {
-      NonFiniteRow(d, x.row(r), n, MostInfinite(op, CountInfinite(x.row(r), n)), p.row(r));
+      NonFiniteRow(d, row.x, n, MostInfinite(op, CountInfinite(row.x, n)), p.row(r));
     }
   }
 }
