@@ -324,7 +324,7 @@ class EntropyShortRows {
       const V64 at[4] = {Wide(rough_[0], s), hn::Mul(Wide(rough_[1], s), gamma), hn::Mul(Wide(rough_[2], s), gamma2),
                          hn::Mul(Wide(rough_[3], s), hn::Mul(gamma2, gamma))};
       const V64 next = search_[s].Next(gamma, at);
-      const auto far = hn::Eq(state, Number(kFar)), close = hn::Le(hn::Abs(search_[s].residual()), Number(0.03));
+      const auto far = hn::Eq(state, Number(kFar)), close = hn::Le(hn::Abs(search_[s].residual()), Number(0.015));
       const auto near = hn::Or(close, search_[s].IsLost());
       Put(hn::IfThenElse(hn::And(far, hn::Or(close, hn::Not(near))), next, At(gamma_, s)), gamma_, s);
       Put(hn::IfThenElse(far, search_[s].variance(), At(variance_, s)), variance_, s);
