@@ -151,7 +151,7 @@ class EntropyShortRows {
       HWY_ALIGN float inverse[16];
       for (size_t r = 0; r < kGroup; ++r) inverse[r] = static_cast<float>(1 / sums_[0][g * kGroup + r]);
       const V factor = rows_[g].Spread(inverse);
-      masses_[g].Store(p + g * kGroup, HWY_MIN(kGroup, count_ - g * kGroup), [&](V e) HWY_ATTR { return hn::Mul(e, factor); });
+      masses_[g].Store(p + g * kGroup, RowsOf(g), [&](V e) HWY_ATTR { return hn::Mul(e, factor); });
     }
     for (size_t r = 0; r < count_; ++r) {
       if (state_[r] != kThere) MapAlone(target, r, p[r]);
@@ -262,6 +262,8 @@ class EntropyShortRows {
     return hn::Mul(high, Number(0x1.62e42fefa39efp-1));
   }
 
+  HWY_INLINE size_t RowsOf(size_t g) const { return HWY_MIN(kGroup, count_ - g * kGroup); }
+
   HWY_INLINE bool AnyIs(double state, size_t g) const {
     bool any = false;
     for (size_t r = 0; r < kGroup; ++r) any |= state_[g * kGroup + r] == state;
@@ -283,6 +285,7 @@ class EntropyShortRows {
     for (size_t g = 0; g < groups_; ++g) {
       if (!AnyIs(kFar, g)) continue;
       found = true;
+      scores_read += RowsOf(g) * rows_[g].size();
       Reach(g) < kNearReach ? Moments<false>(g) : Moments<true>(g);
     }
     return found;
@@ -344,7 +347,10 @@ class EntropyShortRows {
     return found;
   }
 
-  HWY_INLINE void Masses(size_t g) { Reach(g) < kNearReach ? Masses<false>(g) : Masses<true>(g); }
+  HWY_INLINE void Masses(size_t g) {
+    scores_read += RowsOf(g) * rows_[g].size();
+    Reach(g) < kNearReach ? Masses<false>(g) : Masses<true>(g);
+  }
 
   template <bool kBounded>
   HWY_INLINE void Masses(size_t g) {

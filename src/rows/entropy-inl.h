@@ -16,6 +16,7 @@
 #include "entropic/entropy_control.h"
 #include "src/rows/exp_log-inl.h"
 #include "src/rows/reduce-inl.h"
+#include "src/rows/scores_read.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic {
@@ -81,9 +82,8 @@ class EntropySearch {
     // log(rest / goal) = 0 for rest = log n - H, a function of log gamma, or H - log ties, one of gamma.
     const V rest = hn::Max(hn::IfThenElse(near_n_, hn::Sub(log_n_, entropy_), hn::Sub(entropy_, log_ties_)),
                            hn::Set(d, std::numeric_limits<double>::min()));
-    // For log(r), s = (r - 1) / (r + 1): 2 s + 2 s^3/3 + 2 s^5/5 is enough where the step's own order is three.
     const V ratio = hn::Div(hn::Sub(rest, goal_), hn::Add(rest, goal_)), ratio2 = hn::Mul(ratio, ratio);
-    V f = hn::Mul(hn::Add(ratio, ratio), hn::MulAdd(hn::MulAdd(hn::Set(d, 0.2), ratio2, hn::Set(d, 1.0 / 3)), ratio2, one));
+    V f = LogOfQuotient(ratio, ratio2);
     const auto close = hn::Lt(ratio2, hn::Set(d, 0.1));
     if (!hn::AllTrue(d, close)) f = hn::IfThenElse(close, f, Log(d, hn::Div(rest, goal_)));
     residual_ = f;
@@ -94,8 +94,9 @@ class EntropySearch {
         hn::MulAdd(hn::Mul(hn::Set(d, 0.5), signed_f), hn::Add(curvature, hn::IfThenElse(near_n_, hn::Neg(one), one)), one);
     V step = hn::Div(hn::Mul(signed_f, slope), hn::Max(hn::Min(bend, hn::Set(d, 3.0)), hn::Set(d, 0.3)));
     step = hn::Add(step, Correction(gamma, f, hn::Mul(v, hn::Div(one, rest)), curvature, step));
-    // exp(step) to third order where it is small; what only grows with it elsewhere.
-    V scaled = hn::MulAdd(hn::MulAdd(hn::MulAdd(hn::Set(d, 1.0 / 6), step, hn::Set(d, 0.5)), step, one), step, one);
+    // exp(step) to fourth order where it is small; what only grows with it elsewhere.
+    const V cubic = hn::MulAdd(hn::Set(d, 1.0 / 24), step, hn::Set(d, 1.0 / 6));
+    V scaled = hn::MulAdd(hn::MulAdd(hn::MulAdd(cubic, step, hn::Set(d, 0.5)), step, one), step, one);
     const V size = hn::Abs(step);
     const auto small = hn::Lt(size, one);
     if (!hn::AllTrue(d, small)) {
@@ -145,6 +146,13 @@ class EntropySearch {
   }
 
  private:
+  // log((1 + w) / (1 - w)) = 2 w + 2 w^3/3 + 2 w^5/5 + .., near 0.
+  static HWY_INLINE V LogOfQuotient(V w, V w2) {
+    const D d;
+    const V cubic = hn::MulAdd(hn::MulAdd(hn::Set(d, 1.0 / 7), w2, hn::Set(d, 0.2)), w2, hn::Set(d, 1.0 / 3));
+    return hn::Mul(hn::Add(w, w), hn::MulAdd(cubic, w2, hn::Set(d, 1.0)));
+  }
+
   // What the third derivative of f adds to Halley's step, whose own model of f has one of 3 f''^2 / (2 f'). The polynomial of
   // degree 5 through f, f' and f'' here and at the gamma before has it nearly; after a restart the last one stands in. With it
   // one more evaluation is seldom needed: what is left of a step from f = 0.03 is 1e-6 and not 1e-5.
@@ -156,15 +164,16 @@ class EntropySearch {
     const V bend = hn::IfThenElse(near_n_, hn::Sub(curvature, one), hn::Neg(hn::Add(curvature, one)));
     const V second = hn::Mul(hn::Mul(first, first), bend);
 
+    if (steps_ == 0) {
+      last_gamma_ = gamma, last_f_ = f, last_first_ = first, last_second_ = second;
+      return hn::Zero(d);
+    }
     const V ratio = hn::Div(gamma, last_gamma_);
     const auto usable = hn::And(hn::And(hn::Gt(ratio, hn::Set(d, 0.4)), hn::Lt(ratio, hn::Set(d, 2.5))),
                                 hn::Gt(hn::Abs(hn::Sub(ratio, one)), hn::Set(d, 1e-4)));
-    // log(ratio) = 2 w + 2 w^3/3 + 2 w^5/5 + ..
-    const V w = hn::Div(hn::Sub(ratio, one), hn::Add(ratio, one)), w2 = hn::Mul(w, w);
-    const V series =
-        hn::MulAdd(hn::MulAdd(hn::MulAdd(hn::Set(d, 1.0 / 7), w2, hn::Set(d, 0.2)), w2, hn::Set(d, 1.0 / 3)), w2, one);
-    const V inverse_h =
-        hn::Div(one, hn::IfThenElse(near_n_, hn::Mul(hn::Add(w, w), series), hn::Sub(one, hn::Div(one, ratio))));
+    const V w = hn::Div(hn::Sub(ratio, one), hn::Add(ratio, one));
+    const V step_before = hn::IfThenElse(near_n_, LogOfQuotient(w, hn::Mul(w, w)), hn::Sub(one, hn::Div(one, ratio)));
+    const V inverse_h = hn::Div(one, step_before);
     const V unit = hn::IfThenElse(near_n_, one, ratio);
     const V last_first = hn::Mul(last_first_, unit), last_second = hn::Mul(hn::Mul(last_second_, unit), unit);
     const V rise = hn::Mul(hn::Mul(hn::Set(d, 60.0), hn::Sub(f, last_f_)), inverse_h);
@@ -405,6 +414,7 @@ HWY_NOINLINE GammaOfRow FindGammaWide(const RowSurvey<T>& row, const T* x, size_
       terms[3] = hn::Mul(terms[2], a);
     });
     *sum = sums[0];
+    scores_read += n;
   };
   const double one = HWY_MIN(std::ldexp(1.0, relative.exponent), std::numeric_limits<double>::max());
   GammaOfRow found = FindGamma(target, limits.Scaled(relative.exponent), {2e-15, 1e-5, 2e-13}, LogOf(row.ties),
@@ -683,9 +693,6 @@ class NarrowRows {
     }
   }
 
-  // Of a row: how many scores were read in evaluations, in rows.
-  HWY_INLINE double passes() const { return static_cast<double>(visited_) / static_cast<double>(n_); }
-
  private:
   using D = RowTag<double>;
   using V = hn::Vec<D>;
@@ -768,12 +775,12 @@ class NarrowRows {
         case Stage::kFew:
         case Stage::kRest:
           row.few.Moments(gamma_[r], sums);
-          visited_ += row.few.top_count + row.few.bulk_count;
+          scores_read += row.few.top_count + row.few.bulk_count;
           break;
         case Stage::kAll:
           gamma_[r] * row.range < kNearReach ? MomentsNarrow<false>(row.x, n_, row.survey.max, gamma_[r], sums)
                                              : MomentsNarrow<true>(row.x, n_, row.survey.max, gamma_[r], sums);
-          visited_ += n_;
+          scores_read += n_;
           break;
         case Stage::kWrite:
           Write(row, r, inverse_s_[r]);
@@ -792,7 +799,7 @@ class NarrowRows {
         ? WriteNarrow<false>(row.x, n_, row.survey.max, gamma_[r], inverse_s, log_s_[r], row.p, sums)
         : WriteNarrow<true>(row.x, n_, row.survey.max, gamma_[r], inverse_s, log_s_[r], row.p, sums);
     sums_[0][r] = sums[0], sums_[1][r] = sums[1];
-    visited_ += n_;
+    scores_read += n_;
   }
 
   HWY_INLINE void ScaleBy(const NarrowRow& row, double factor) const {
@@ -871,12 +878,12 @@ class NarrowRows {
     row.few = {row.memory, 0, nullptr, 0, 0};
     row.few.top_count =
         PackAbove(row.x, n_, static_cast<float>(row.survey.max - reach), row.survey.max, n_ / 2, row.few.top, &lowest);
-    visited_ += n_;
+    scores_read += n_;
     return row.few.top_count > row.survey.ties && row.few.top_count <= n_ / 2;
   }
 
   NarrowRow* rows_;
-  size_t count_, n_, visited_ = 0;
+  size_t count_, n_;
   bool writing_, searching_;
   EntropySearch search_[kSearches];
   HWY_ALIGN double finite_[kRows], ties_[kRows], log_n_[kRows], log_ties_[kRows], goal_[kRows], third_[kRows];
