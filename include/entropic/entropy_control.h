@@ -64,7 +64,7 @@ struct GammaForEntropy {
                                            .above = 0,
                                            .up_to = 1000},
       Param<GammaForEntropy, Input>{.name = "input",
-                                    .meaning = "what x is; the scores of probs are their logarithms, so gamma is an exponent",
+                                    .meaning = "what x is; the scores of probs q are log q, so that gamma is an exponent of q",
                                     .member = &GammaForEntropy::input,
                                     .names = kInputs}};
   constexpr std::string_view check() const {

@@ -218,7 +218,7 @@ struct EntropyNormalize {
       .name = "entropy_normalize",
       .summary = "Softmax at the temperature that gives the distribution a chosen entropy; the scale of the scores is lost.",
       .formula = "p = softmax(gamma x), gamma > 0 such that -sum p log p is the entropy, or exp of it the perplexity",
-      .gradient = "gamma (p (g - <g,p>) - u <g,u> / <u,x>), u = p (x - <x,p>); where x = log q is given as q, that / q",
+      .gradient = "gamma (p (g - <g,p>) - u <g,u> / <u,x>), u = p (x - <x,p>)",
       .source = "Su, kexue.fm 8829, 2021; the perplexity of Hinton, Roweis, NIPS 2002",
       .entropy_target = true,
   };
@@ -235,10 +235,11 @@ struct EntropyNormalize {
                                                      .member = &EntropyNormalize::perplexity,
                                                      .at_least = 1,
                                                      .per_row = true},
-      Param<EntropyNormalize, Input>{.name = "input",
-                                     .meaning = "what x is; the scores of probs are their logarithms, so p = probs^gamma / sum",
-                                     .member = &EntropyNormalize::input,
-                                     .names = kInputs}};
+      Param<EntropyNormalize, Input>{
+          .name = "input",
+          .meaning = "what x is; the scores of probs q are log q, and gradients in q those in log q over q",
+          .member = &EntropyNormalize::input,
+          .names = kInputs}};
   constexpr std::string_view check() const {
     return entropy.has_value() == perplexity.has_value() ? "exactly one of entropy and perplexity must be given" : "";
   }
@@ -252,7 +253,7 @@ struct EntropyClip {
       .name = "entropy_clip",
       .summary = "Softmax, or where its entropy is outside an interval entropy_normalize to the nearer end.",
       .formula = "p = softmax(gamma x), gamma = 1 where min_entropy <= -sum p log p <= max_entropy for that p",
-      .gradient = "softmax's inside the interval, entropy_normalize's outside; where x = log q is given as q, that / q",
+      .gradient = "softmax's inside the interval, entropy_normalize's outside",
       .source = "see entropy_normalize",
       .entropy_target = true,
   };
@@ -269,10 +270,11 @@ struct EntropyClip {
                                                            .at_least = 0,
                                                            .typical = 2,
                                                            .per_row = true},
-                 Param<EntropyClip, Input>{.name = "input",
-                                           .meaning = "what x is; the scores of probs are their logarithms",
-                                           .member = &EntropyClip::input,
-                                           .names = kInputs}};
+                 Param<EntropyClip, Input>{
+                     .name = "input",
+                     .meaning = "what x is; the scores of probs q are log q, and gradients in q those in log q over q",
+                     .member = &EntropyClip::input,
+                     .names = kInputs}};
   constexpr std::string_view check() const {
     return min_entropy && max_entropy && !(*min_entropy <= *max_entropy) ? "min_entropy must be at most max_entropy" : "";
   }

@@ -104,14 +104,18 @@ class EntropySearch {
       scaled = hn::IfThenElse(small, scaled, hn::IfThenElse(hn::Gt(step, hn::Zero(d)), grown, hn::Div(one, grown)));
     }
     const V moved = hn::Max(hn::Add(one, step), hn::Set(d, 0.1));
-    const V next = hn::Mul(gamma, hn::IfThenElse(near_n_, scaled, moved));
+    // Where H is flat, below or above a sudden fall, a step means nothing: the first go 8 times as far at most, each of the
+    // next the square of that.
+    const double far = std::ldexp(1.0, 3 << HWY_MIN(steps_, 8));
+    const V most = hn::Set(d, far), least = hn::Set(d, 1 / far);
+    const V next = hn::Mul(gamma, hn::Max(hn::Min(hn::IfThenElse(near_n_, scaled, moved), most), least));
 
     // Outside the bracket, or NaN, or too slow: halve it, in log gamma, or look for its end.
     ++steps_;
     const auto inside = hn::And(hn::Gt(next, low_), hn::Lt(next, high_));
     const auto bounded = hn::And(hn::Gt(low_, hn::Zero(d)), hn::Lt(high_, hn::Set(d, std::numeric_limits<double>::max())));
     const V middle = hn::Mul(hn::Sqrt(low_), hn::Sqrt(high_));
-    const V search = hn::Mul(gamma, hn::IfThenElse(above, hn::Set(d, 0x1p20), hn::Set(d, 0x1p-20)));
+    const V search = hn::Mul(gamma, hn::IfThenElse(above, most, least));
     const bool slow = steps_ > 12 && steps_ % 2 == 0;
     return hn::IfThenElse(slow ? hn::And(inside, hn::Not(bounded)) : inside, next, hn::IfThenElse(bounded, middle, search));
   }
