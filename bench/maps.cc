@@ -16,6 +16,7 @@
 
 #include "bench/baselines/onednn.h"
 #include "entropic/entropic.h"
+#include "src/rows/scores_read.h"
 #include "tests/oracle/maps.h"
 
 namespace {
@@ -66,13 +67,17 @@ void check(const std::string& name, const oracle::Row& want, const float* got) {
   }
 }
 
+// Of operations that search for an entropy also the passes over a row that this takes.
 template <class Run>
 void add(const std::string& name, Shape shape, Run run) {
   benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
+    const std::uint64_t before = entropic::scores_read;
     for (auto _ : state) {
       run();
       benchmark::ClobberMemory();
     }
+    const auto read = static_cast<double>(entropic::scores_read - before);
+    if (read > 0) state.counters["passes"] = read / static_cast<double>(state.iterations() * shape.rows * shape.cols);
     state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations() * shape.rows * shape.cols));
   });
 }
@@ -117,6 +122,12 @@ void add_shape(const std::string& scores, MatrixView<const float> x) {
   add_named("entmax_1.05", entropic::Entmax{.alpha = 1.05});
   add_named("entmax_0.8", entropic::Entmax{.alpha = 0.8});
   add_named("entmax_3", entropic::Entmax{.alpha = 3});
+  // Targets far below softmax's own entropy, near it and above, half of the way to the largest.
+  const double own = static_cast<double>(oracle::entropy(oracle::map(entropic::Softmax{}, row))), most = std::log(shape.cols);
+  add_named("entropy_normalize_0.3", entropic::EntropyNormalize{.entropy = 0.3});
+  add_named("entropy_normalize_half", entropic::EntropyNormalize{.entropy = 0.5 * own});
+  add_named("entropy_normalize_near", entropic::EntropyNormalize{.entropy = 0.95 * own});
+  add_named("entropy_normalize_above", entropic::EntropyNormalize{.entropy = 0.5 * (own + most)});
   add("log_softmax" + where, shape, [=] { entropic::log_softmax(x, p); });
 }
 
@@ -144,7 +155,7 @@ int main(int argc, char** argv) {
     add_shape("normal", normal_scores(shape, 1));
     if (shape.rows * shape.cols < (1u << 20)) add_shape("flat", normal_scores(shape, 0.01));
   }
-  add_shape("language", language_scores({1, 131072}));
+  for (const Shape shape : {Shape{1024, 64}, Shape{64, 1024}, Shape{1, 131072}}) add_shape("language", language_scores(shape));
   add_threads();
   benchmark::RunSpecifiedBenchmarks();
 }

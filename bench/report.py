@@ -36,6 +36,12 @@ TARGETS = [
     ("top_p_softmax", "language", "1x131072", "softmax", 1, 2.0, 1.2),
     ("top_p_softmax", "normal", "64x1024", "softmax", 1, None, None),
     ("top_p_softmax", "normal", "1024x64", "softmax", 1, None, None),
+    *(
+        (f"entropy_normalize_{target}", scores, shape, "softmax", 1, must, aim)
+        for shape, must, aim in (("1024x64", 8, 4), ("64x1024", 5, 3), ("1x131072", 4, 2))
+        for scores in ("normal", "language")
+        for target in ("0.3", "half", "near", "above")
+    ),
     ("softmax_2_threads", "normal", "256x1024", "softmax_1_threads", 1, 0.56, 0.51),  # 1.8 and 1.95 times as fast
 ]
 
@@ -43,13 +49,16 @@ TARGETS = [
 def main(program):
     command = [program, "--benchmark_repetitions=7", "--benchmark_min_time=0.1", "--benchmark_enable_random_interleaving=true"]
     out = subprocess.run([*command, "--benchmark_format=json"], stdout=subprocess.PIPE, text=True, check=True).stdout
-    medians = {b["run_name"]: b["real_time"] for b in json.loads(out)["benchmarks"] if b.get("aggregate_name") == "median"}
+    results = {b["run_name"]: b for b in json.loads(out)["benchmarks"] if b.get("aggregate_name") == "median"}
+    medians = {name: result["real_time"] for name, result in results.items()}
 
-    print("| operation | scores, rows x n | against | ratio | must | aim |\n|---|---|---|---|---|---|")
+    print("| operation | scores, rows x n | against | ratio | must | aim | passes |\n|---|---|---|---|---|---|---|")
     for operation, scores, shape, against, factor, must, aim in TARGETS:
         ratio = medians[f"{operation}/{scores}/{shape}"] / (factor * medians[f"{against}/{scores}/{shape}"])
         said = f"{factor} x {against}" if factor != 1 else against
-        print(f"| {operation} | {scores}, {shape} | {said} | {ratio:.2f} | {must or ''} | {aim or ''} |")
+        passes = results[f"{operation}/{scores}/{shape}"].get("passes")
+        cells = [operation, f"{scores}, {shape}", said, f"{ratio:.2f}", must or "", aim or "", f"{passes:.2f}" if passes else ""]
+        print("| " + " | ".join(map(str, cells)) + " |")
 
     shapes = list(dict.fromkeys(name.split("/", 1)[1] for name in medians))
     print("\nns per element:\n\n| operation | " + " | ".join(shapes) + " |\n|" + "---|" * (len(shapes) + 1))

@@ -27,19 +27,27 @@ long double entropy_of(const std::vector<T>& p) {
 
 // Scores of every kind that has broken an entropy normalisation somewhere.
 template <class T>
-std::vector<T> generated_row(std::mt19937& random) {
+std::vector<T> generated_row(std::mt19937& random, std::size_t length = 0) {
   const auto uniform = [&](double low, double high) { return std::uniform_real_distribution<double>(low, high)(random); };
   std::normal_distribution<double> normal;
-  const int size = std::uniform_int_distribution<int>(0, 199)(random);
-  const std::size_t n = size < 100   ? 1 + random() % 64
-                        : size < 190 ? 65 + random() % 300
-                        : size < 198 ? 500 + random() % 3000
-                                     : 8192 + random() % 10000;
+  const int size = std::uniform_int_distribution<int>(0, 1999)(random);
+  const std::size_t n = length > 0    ? length
+                        : size < 1000 ? 1 + random() % 64
+                        : size < 1900 ? 65 + random() % 300
+                        : size < 1980 ? 500 + random() % 3000
+                        : size < 1999 ? 8192 + random() % 10000
+                                      : 131072 + random() % 131073;
   const double scale = std::pow(10, uniform(-6, 6));
   std::vector<T> x(n);
-  switch (random() % 9) {
+  switch (random() % 11) {
     case 0:  // normal, perhaps far from 0
       for (T& score : x) score = static_cast<T>(scale * normal(random) + (size % 2 == 0 ? 0 : 1e6));
+      break;
+    case 9:  // nearly uniform: equal but for the last digits
+      for (T& score : x) score = 1 + std::numeric_limits<T>::epsilon() * static_cast<T>(random() % 3);
+      break;
+    case 10:  // ties at the top, the rest a little below or far
+      for (T& score : x) score = static_cast<T>(random() % 5 == 0 ? 3 : 3 - std::pow(10, uniform(-5, 3)));
       break;
     case 1:  // a few large, a long tail
       for (std::size_t i = 0; i < n; ++i) x[i] = static_cast<T>(i < 4 ? 5 + 4 * normal(random) : -5 + 2 * normal(random));
@@ -68,6 +76,19 @@ std::vector<T> generated_row(std::mt19937& random) {
       for (T& score : x) score = std::numeric_limits<T>::denorm_min() * static_cast<T>(random() % 50);
   }
   return x;
+}
+
+// The entropy of softmax(gamma x).
+template <class T>
+double entropy_at(double gamma, const std::vector<T>& x) {
+  const long double max = *std::max_element(x.begin(), x.end());
+  long double sum = 0, mean = 0;
+  for (const T score : x) {
+    const long double a = gamma * (score - max);
+    if (!(a > -11000)) continue;
+    sum += std::exp(a), mean += std::exp(a) * a;
+  }
+  return static_cast<double>(std::log(sum) - mean / sum);
 }
 
 struct Reach {
@@ -126,6 +147,11 @@ void check_generated_rows(unsigned seed, int rows) {
     double gamma, reached;
     GammaStatus status;
     gamma_for_entropy(view(x), {&gamma, 1}, {&reached, 1}, {&status, 1}, {.entropy = op.entropy, .perplexity = op.perplexity});
+    ASSERT_LE(std::abs(reached - goal), 1e-12 * std::max(1.0, goal)) << "row " << row << " n " << n << " target " << target;
+    if (status == GammaStatus::kOk && gamma > 0 && gamma < 1e300) {
+      ASSERT_NEAR(entropy_at(gamma, x), reached, 1e-12 * std::max(1.0, goal))
+          << "row " << row << " n " << n << " target " << target;
+    }
     if (status == GammaStatus::kOk && gamma == kInfinity<double>) continue;  // beyond float64
     if (status != GammaStatus::kOk || gamma == 0) {
       for (const T entry : dx) ASSERT_EQ(entry, T(0));
@@ -163,6 +189,34 @@ TEST(EntropyNormalize, FewRowsOnEveryTarget) {
   support::for_each_target([](const std::string&) {
     check_generated_rows<float>(3, 300);
     check_generated_rows<double>(4, 300);
+  });
+}
+
+// Rows that are searched together are as they are alone, whatever the others are.
+TEST(EntropyNormalize, HardRowsTogether) {
+  std::mt19937 random(8);
+  support::for_each_target([&](const std::string&) {
+    const auto check = [&]<class T>(T) {
+      for (const std::size_t n : {2, 33, 64, 65, 100, 1000}) {
+        const std::size_t rows = 50;
+        std::vector<T> x, p(rows * n), q(n);
+        for (std::size_t r = 0; r < rows; ++r) {
+          const std::vector<T> row = generated_row<T>(random, n);
+          x.insert(x.end(), row.begin(), row.end());
+        }
+        for (const Map& op :
+             {Map(EntropyNormalize{.entropy = 0.3 * std::log(n)}), Map(EntropyNormalize{.entropy = 0.999 * std::log(n)}),
+              Map(EntropyClip{.min_entropy = 0.3 * std::log(n), .max_entropy = 0.7 * std::log(n)})}) {
+          apply(op, MatrixView<const T>(x.data(), rows, n), MatrixView<T>(p.data(), rows, n));
+          for (std::size_t r = 0; r < rows; ++r) {
+            apply(op, MatrixView<const T>(x.data() + r * n, 1, n), MatrixView<T>(q.data(), 1, n));
+            ASSERT_TRUE(std::equal(q.begin(), q.end(), p.begin() + static_cast<std::ptrdiff_t>(r * n))) << n << " row " << r;
+          }
+        }
+      }
+    };
+    check(float{});
+    check(double{});
   });
 }
 
@@ -283,6 +337,37 @@ TEST(GammaForEntropy, Statuses) {
   check(1.2, {kClampedHigh, kConstant, kConstant, kInvalid, kInvalid}, 0, std::log(3));
   check(std::log(3), {kOk, kConstant, kConstant, kInvalid, kInvalid}, 0, std::log(3));
   EXPECT_EQ(Gammas<float>({1, 1, 0}, 3, {.perplexity = 3}).status[0], kOk);
+}
+
+// gamma is an exponent of the distribution, also where its entries differ in the last digits only.
+TEST(GammaForEntropy, OfProbabilities) {
+  support::for_each_target([](const std::string&) {
+    const auto check = []<class T>(T) {
+      for (const std::size_t n : {5, 64, 300, 5000}) {
+        for (const double spread : {1.0, 1e-3, sizeof(T) == 4 ? 1e-5 : 1e-9}) {
+          std::vector<T> q = support::normal_row<T>(n, spread, 0, 7);
+          for (T& mass : q) mass = static_cast<T>(std::exp(static_cast<double>(mass)) / static_cast<double>(n));
+          const double target = 0.6 * std::log(n);
+          const Gammas<T> got(q, n, {.entropy = target, .input = Input::probs});
+          const oracle::EntropyNormalized want =
+              oracle::solve(EntropyNormalize{.entropy = target, .input = Input::probs}, oracle::Row(q.begin(), q.end()));
+          EXPECT_EQ(got.status[0], GammaStatus::kOk);
+          EXPECT_NEAR(got.entropy[0], target, 1e-12 * std::max(1.0, target));
+          EXPECT_NEAR(static_cast<double>(got.gamma[0] / want.gamma), 1, 1e-11) << n << " " << spread;
+        }
+      }
+      const T nan = std::numeric_limits<T>::quiet_NaN();
+      const std::vector<T> bad = {T(0.5), T(-0.1), T(1), nan, T(1), kInfinity<T>, 0, 0, T(0.5), T(0.5), T(0.7), 0};
+      using enum GammaStatus;
+      const Gammas<T> got(bad, 2, {.entropy = 0.1, .input = Input::probs});
+      EXPECT_EQ(got.status, (std::vector<GammaStatus>{kInvalid, kInvalid, kInvalid, kInvalid, kConstant, kConstant}));
+      const Gammas<T> logs({0, -1, T(0.5), T(0.25)}, 2, {.entropy = 0.3, .input = Input::log_probs});
+      const Gammas<T> scores({0, -1, T(0.5), T(0.25)}, 2, {.entropy = 0.3});
+      EXPECT_EQ(logs.gamma, scores.gamma);
+    };
+    check(float{});
+    check(double{});
+  });
 }
 
 TEST(GammaForEntropy, LimitsAndRoughness) {

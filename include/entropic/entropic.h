@@ -4,6 +4,7 @@
 #include "entropic/calibration.h"
 #include "entropic/entropy_control.h"
 #include "entropic/half.h"
+#include "entropic/input.h"
 #include "entropic/maps.h"
 #include "entropic/matrix_view.h"
 #include "entropic/operation.h"

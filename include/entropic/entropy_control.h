@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 
+#include "entropic/input.h"
 #include "entropic/matrix_view.h"
 #include "entropic/operation.h"
 
@@ -19,7 +20,7 @@ enum class GammaStatus {
   kClampedLow,   // the target is below what any gamma reaches, or any that is allowed
   kClampedHigh,  // above
   kConstant,     // equal scores, or +inf present: the same distribution for every gamma
-  kInvalid,      // NaN in the row, or no finite score
+  kInvalid,      // NaN in the row, or no finite score; of probs also a negative entry or +inf
 };
 inline constexpr std::array<std::string_view, 5> kGammaStatusNames = {"ok", "clamped_low", "clamped_high", "constant",
                                                                       "invalid"};
@@ -29,6 +30,7 @@ struct GammaForEntropy {
   double min_gamma = 0;
   double max_gamma = std::numeric_limits<double>::infinity();
   std::int64_t max_iterations = 100;
+  Input input = Input::scores;
 
   static constexpr Description kDescription = {
       .name = "gamma_for_entropy",
@@ -61,7 +63,11 @@ struct GammaForEntropy {
                                            .meaning = "evaluations of the entropy; fewer give a rough gamma",
                                            .member = &GammaForEntropy::max_iterations,
                                            .above = 0,
-                                           .up_to = 1000}};
+                                           .up_to = 1000},
+      Param<GammaForEntropy, Input>{.name = "input",
+                                    .meaning = "what x is; the scores of probs q are log q, so that gamma is an exponent of q",
+                                    .member = &GammaForEntropy::input,
+                                    .names = kInputs}};
   constexpr std::string_view check() const {
     if (entropy.has_value() == perplexity.has_value()) return "exactly one of entropy and perplexity must be given";
     return min_gamma <= max_gamma ? "" : "min_gamma must be at most max_gamma";

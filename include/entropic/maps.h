@@ -18,6 +18,7 @@
 #include <variant>
 
 #include "entropic/half.h"
+#include "entropic/input.h"
 #include "entropic/matrix_view.h"
 #include "entropic/operation.h"
 
@@ -213,6 +214,7 @@ struct PerturbMax {
 
 struct EntropyNormalize {
   std::optional<double> entropy = {}, perplexity = {};  // exactly one
+  Input input = Input::scores;
 
   static constexpr Description kDescription = {
       .name = "entropy_normalize",
@@ -234,7 +236,12 @@ struct EntropyNormalize {
                                                      .meaning = "exp(entropy), the number of equal scores that have it",
                                                      .member = &EntropyNormalize::perplexity,
                                                      .at_least = 1,
-                                                     .per_row = true}};
+                                                     .per_row = true},
+      Param<EntropyNormalize, Input>{
+          .name = "input",
+          .meaning = "what x is; the scores of probs q are log q, and gradients in q those in log q over q",
+          .member = &EntropyNormalize::input,
+          .names = kInputs}};
   constexpr std::string_view check() const {
     return entropy.has_value() == perplexity.has_value() ? "exactly one of entropy and perplexity must be given" : "";
   }
@@ -242,6 +249,7 @@ struct EntropyNormalize {
 
 struct EntropyClip {
   std::optional<double> min_entropy = {}, max_entropy = {};
+  Input input = Input::scores;
 
   static constexpr Description kDescription = {
       .name = "entropy_clip",
@@ -251,18 +259,24 @@ struct EntropyClip {
       .source = "see entropy_normalize",
       .entropy_target = true,
   };
-  static constexpr auto kParams = std::tuple{Param<EntropyClip, std::optional<double>>{.name = "min_entropy",
-                                                                                       .meaning = "in nats",
-                                                                                       .member = &EntropyClip::min_entropy,
-                                                                                       .at_least = 0,
-                                                                                       .typical = 1,
-                                                                                       .per_row = true},
-                                             Param<EntropyClip, std::optional<double>>{.name = "max_entropy",
-                                                                                       .meaning = "in nats",
-                                                                                       .member = &EntropyClip::max_entropy,
-                                                                                       .at_least = 0,
-                                                                                       .typical = 2,
-                                                                                       .per_row = true}};
+  static constexpr auto kParams =
+      std::tuple{Param<EntropyClip, std::optional<double>>{.name = "min_entropy",
+                                                           .meaning = "in nats",
+                                                           .member = &EntropyClip::min_entropy,
+                                                           .at_least = 0,
+                                                           .typical = 1,
+                                                           .per_row = true},
+                 Param<EntropyClip, std::optional<double>>{.name = "max_entropy",
+                                                           .meaning = "in nats",
+                                                           .member = &EntropyClip::max_entropy,
+                                                           .at_least = 0,
+                                                           .typical = 2,
+                                                           .per_row = true},
+                 Param<EntropyClip, Input>{
+                     .name = "input",
+                     .meaning = "what x is; the scores of probs q are log q, and gradients in q those in log q over q",
+                     .member = &EntropyClip::input,
+                     .names = kInputs}};
   constexpr std::string_view check() const {
     return min_entropy && max_entropy && !(*min_entropy <= *max_entropy) ? "min_entropy must be at most max_entropy" : "";
   }

@@ -7,13 +7,14 @@
 #include "src/entropy_control/power-inl.h"
 #include "src/per_row.h"
 #include "src/rows/entropy-inl.h"
+#include "src/rows/input-inl.h"
 
 #ifndef ENTROPIC_ENTROPY_CONTROL_CC_
 #define ENTROPIC_ENTROPY_CONTROL_CC_
 
 namespace entropic {
 
-// One thread's share of a batch: rows [begin, end), and n numbers of working memory.
+// One thread's share of a batch: rows [begin, end), and 2 n + 32 numbers of working memory.
 struct ControlShare {
   std::size_t begin, end;
   double* scratch;
@@ -84,7 +85,15 @@ template <class T>
 void GammaRows(const GammaForEntropy& common, std::span<const PerRow> per_row, MatrixView<const T> x, GammaResult result,
                ControlShare share) {
   for (size_t r = share.begin; r < share.end; ++r) {
-    const GammaOfRow row = GammaRow(at_row(common, per_row, r), x.row(r), x.cols, share.scratch);
+    const GammaForEntropy op = at_row(common, per_row, r);
+    GammaOfRow row;
+    if (op.input == Input::probs) {
+      double* const scores = share.scratch + x.cols + 16;
+      ScoresOfProbs(x.row(r), x.cols, scores);
+      row = GammaRow(op, scores, x.cols, share.scratch);
+    } else {
+      row = GammaRow(op, x.row(r), x.cols, share.scratch);
+    }
     result.gamma[r] = row.gamma;
     result.entropy[r] = row.entropy;
     result.status[r] = row.status;
@@ -195,7 +204,7 @@ void gamma_for_entropy(MatrixView<const T> x, std::span<double> gamma, std::span
   check_rows("gamma_for_entropy", "status", status.size(), x.rows);
   const auto rows = kernels<T>().gamma;
   parallel_rows(x.rows, x.cols, [&](std::size_t begin, std::size_t end) {
-    rows(options, per_row, x, {gamma, entropy, status}, {begin, end, scratch(x.cols + 16)});
+    rows(options, per_row, x, {gamma, entropy, status}, {begin, end, scratch(2 * x.cols + 32)});
   });
 }
 
@@ -209,7 +218,7 @@ void power_transform(MatrixView<const std::type_identity_t<T>> p, MatrixView<T> 
   if (p.cols == 0) return;
   const auto rows = kernels<T>().power;
   parallel_rows(p.rows, p.cols, [&](std::size_t begin, std::size_t end) {
-    rows(options, per_row, p, q, {begin, end, scratch(p.cols + 16)});
+    rows(options, per_row, p, q, {begin, end, scratch(2 * p.cols + 32)});
   });
 }
 

@@ -35,24 +35,11 @@ HWY_INLINE void UniformRow(D d, const T* x, size_t n, T least, double count, T* 
   });
 }
 
-// softmax(gamma x). A target that cannot be met, or only by gamma = 0 or infinity, is met by the limits: uniform over the
-// finite scores or over those at the maximum.
+// softmax(gamma x) by sums in float64. A target that cannot be met, or only by gamma = 0 or infinity, is met by the limits:
+// uniform over the finite scores or over those at the maximum.
 template <class D, class T = hn::TFromD<D>>
-HWY_NOINLINE void EntropyRow(D d, EntropyTarget target, const T* x, size_t n, T max, T* p, Workspace workspace) {
-  RowSurvey<T> row = {};
-  if constexpr (sizeof(T) == 4) {
-    T* const memory = reinterpret_cast<T*>(workspace.scratch);
-    T* const out = p == x ? memory : p;
-    Condensed few = {memory + n, 0, nullptr, 0, 0};
-    if (n >= kLongRow) few = Condense(x, n, max, memory + n, &row);
-    if (few.top_count == 0) row = Survey(d, x, n, max);
-    if (!row.nan && row.least < max && target.low < LogOf(row.finite) && target.high > LogOf(row.ties) &&
-        FindGammaNarrow(row, few, x, n, target, out).status == GammaStatus::kOk) {
-      if (p == x) std::memcpy(p, memory, n * sizeof(T));
-      return;
-    }
-  }
-  row = Survey(d, x, n, max);
+HWY_NOINLINE void WideEntropyRow(D d, EntropyTarget target, const T* x, size_t n, T max, T* p, Workspace workspace) {
+  const RowSurvey<T> row = Survey(d, x, n, max);
   if (row.nan) return FillRow(d, kNaN<T>, n, p);
   if (row.least == max || target.low >= LogOf(row.finite)) return UniformRow(d, x, n, row.least, row.finite, p);
   if (target.high <= LogOf(row.ties)) return UniformRow(d, x, n, max, row.ties, p);
@@ -60,6 +47,41 @@ HWY_NOINLINE void EntropyRow(D d, EntropyTarget target, const T* x, size_t n, T 
   FindGammaWide(row, x, n, target, {}, workspace.scratch, &sum);
   const double inverse = 1 / sum;
   for (size_t i = 0; i < n; ++i) p[i] = static_cast<T>(workspace.scratch[i] * inverse);
+}
+
+// Up to NarrowRows::kRows rows with finite maxima; p[r] may be x[r] where there is one.
+HWY_INLINE void NarrowEntropyRows(EntropyTarget target, const float* const* x, size_t n, const float* max, float* const* p,
+                                  size_t count, Workspace workspace) {
+  const RowTag<float> d;
+  float* const memory = reinterpret_cast<float*>(workspace.scratch);
+  const bool in_place = p[0] == x[0];
+  NarrowRow rows[NarrowRows::kRows];
+  for (size_t r = 0; r < count; ++r) {
+    NarrowRow& row = rows[r];
+    row.x = x[r], row.p = in_place ? memory : p[r], row.memory = count == 1 ? memory + n : p[r];
+    row.few = {row.memory, 0, nullptr, 0, 0};
+    if (n >= kLongRow) row.few = Condense(x[r], n, max[r], row.memory, &row.survey);
+    if (row.few.top_count == 0) row.survey = Survey(d, x[r], n, max[r]);
+    row.survey.variance = row.survey.nan ? -1 : row.survey.variance;  // not for them
+  }
+  NarrowRows(rows, count, n).Map(target);
+  for (size_t r = 0; r < count; ++r) {
+    if (rows[r].stage != NarrowRow::Stage::kDone) {
+      WideEntropyRow(d, target, x[r], n, max[r], p[r], workspace);
+    } else if (in_place) {
+      std::memcpy(p[r], memory, n * sizeof(float));
+    }
+  }
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void EntropyRow(D d, EntropyTarget target, const T* x, size_t n, T max, T* p, Workspace workspace) {
+  if constexpr (sizeof(T) == 4) {
+    (void)d;
+    NarrowEntropyRows(target, &x, n, &max, &p, 1, workspace);
+  } else {
+    WideEntropyRow(d, target, x, n, max, p, workspace);
+  }
 }
 
 template <class D, class T = hn::TFromD<D>>
@@ -72,14 +94,36 @@ HWY_INLINE void MapRow(D d, const EntropyClip& op, const T* x, size_t n, T max, 
   EntropyRow(d, TargetOf(op), x, n, max, p, workspace);
 }
 
+// Long rows gain nothing by others.
+template <class Op>
+requires std::is_same_v<Op, EntropyNormalize> || std::is_same_v<Op, EntropyClip> HWY_INLINE size_t RowsAtOnce(const Op& op,
+                                                                                                              size_t n) {
+  return n < kLongRow && op.input != Input::probs ? NarrowRows::kRows : 1;
+}
+
+HWY_INLINE void MapRowsAtOnce(const EntropyNormalize& op, const float* const* x, size_t n, const float* max, float* const* p,
+                              size_t count, Workspace workspace) {
+  NarrowEntropyRows(TargetOf(op), x, n, max, p, count, workspace);
+}
+
+HWY_INLINE void MapRowsAtOnce(const EntropyClip& op, const float* const* x, size_t n, const float* max, float* const* p,
+                              size_t count, Workspace workspace) {
+  NarrowEntropyRows(TargetOf(op), x, n, max, p, count, workspace);
+}
+
+// Probabilities become scores row by row.
+HWY_INLINE bool HasShortRows(const EntropyNormalize& op) { return op.input != Input::probs; }
+HWY_INLINE bool HasShortRows(const EntropyClip& op) { return op.input != Input::probs; }
+
 // Side by side, the rows' searches wait for each other's results and not for their own.
 template <>
 inline constexpr size_t kShortGroups<EntropyNormalize> = 4;
 template <>
 inline constexpr size_t kShortGroups<EntropyClip> = 4;
 
-// The same for groups of rows of at most ShortRows::kLongest in float32. A row that has its entropy keeps its gamma while the
-// others go on. One that is out of the ordinary is done alone afterwards.
+// The same for groups of rows of at most ShortRows::kLongest in float32, in step: first evaluations for the moments, rounded
+// as float32 sums are, until every row is near; then those that confirm the entropy. A row that is there keeps its gamma while
+// the others go on. One that is out of the ordinary is done alone afterwards.
 class EntropyShortRows {
  public:
   using D = RowTag<float>;
@@ -87,7 +131,7 @@ class EntropyShortRows {
   using D64 = RowTag<double>;
   using V64 = hn::Vec<D64>;
   static constexpr size_t kGroup = ShortRows<float>::kRows, kLanes = hn::MaxLanes(D64());
-  static constexpr size_t kRows = 4 * kGroup;
+  static constexpr size_t kGroups = 4, kRows = kGroups * kGroup;
   static constexpr size_t kSearches = (kRows + kLanes - 1) / kLanes;
 
   HWY_INLINE EntropyShortRows(const V* max, const ShortRows<float>* rows, size_t count)
@@ -96,136 +140,254 @@ class EntropyShortRows {
   }
 
   HWY_NOINLINE void Map(EntropyTarget target, float* const* p) {
-    const D64 d64;
-    HWY_ALIGN double survey[4][kStride] = {}, log_n[kStride], log_ties[kStride], goal[kStride], next[kStride], entropy[kStride];
-    bool done[kRows], alone[kRows];
-    Survey(survey);
-    for (size_t r = 0; r < kRows; r += kLanes) {
-      hn::Store(Log(d64, hn::Load(d64, survey[0] + r)), d64, log_n + r);
-      hn::Store(Log(d64, hn::Load(d64, survey[1] + r)), d64, log_ties + r);
-    }
-    for (size_t r = 0; r < kStride; ++r) goal[r] = target.low, gamma_[r] = 1;
-    for (size_t r = 0; r < kRows; ++r) {
-      done[r] = alone[r] = r < count_ && !(target.low < log_n[r] && target.high > log_ties[r]);
-      done[r] |= r >= count_;
-    }
-    const bool clips = target.low < target.high;
-    if (clips) {
-      for (size_t g = 0; g < groups_; ++g) Evaluate(g);
-      for (size_t r = 0; r < count_; ++r) {
-        const double h = LogOf(sums_[0][r]) - sums_[1][r] / sums_[0][r];
-        done[r] |= h >= target.low && h <= target.high;
-        if (h > target.high) goal[r] = target.high;
-      }
-    }
-    EntropySearch search[kSearches];
-    for (size_t s = 0; s < kSearches; ++s) {
-      const size_t r = s * kLanes;
-      const V64 finite = hn::Load(d64, survey[0] + r), mean = hn::Div(hn::Load(d64, survey[2] + r), finite);
-      const V64 variance = hn::NegMulAdd(mean, mean, hn::Div(hn::Load(d64, survey[3] + r), finite));
-      search[s] = EntropySearch(hn::Load(d64, goal + r), hn::Load(d64, log_ties + r), hn::Load(d64, log_n + r));
-      hn::Store(search[s].Start(variance, hn::Zero(d64)), d64, next + r);
-    }
+    Survey();
+    Begin(target);
+    if (target.low < target.high) Try(target);
+    Start();
     // What stays out of reach of so many evaluations is done alone.
-    for (int evaluations = 0; evaluations < 20; ++evaluations) {
-      bool all = true, fresh[kRows / kGroup] = {};
-      for (size_t r = 0; r < count_; ++r) {
-        if (done[r]) continue;
-        gamma_[r] = next[r];
-        // Where gamma, or a square of a score, leaves float32's range; NaN too.
-        if (!(gamma_[r] > 0x1p-30 && gamma_[r] < 0x1p30)) {
-          gamma_[r] = 1, done[r] = alone[r] = true;
-          continue;
-        }
-        all = false, fresh[r / kGroup] = true;
-      }
-      if (all) break;
-      for (size_t g = 0; g < groups_; ++g) {
-        if (fresh[g]) Evaluate(g);
-      }
-      for (size_t s = 0; s < kSearches; ++s) {
-        const size_t r = s * kLanes;
-        const V64 at[4] = {hn::Load(d64, sums_[0] + r), hn::Load(d64, sums_[1] + r), hn::Load(d64, sums_[2] + r),
-                           hn::Load(d64, sums_[3] + r)};
-        hn::Store(search[s].Next(hn::Load(d64, gamma_ + r), at), d64, next + r);
-        hn::Store(search[s].entropy(), d64, entropy + r);
-      }
-      for (size_t r = 0; r < count_; ++r) done[r] |= std::abs(entropy[r] - goal[r]) <= NarrowTolerance(goal[r], 1);
-    }
+    for (int evaluations = 0; evaluations < 20 && FindMoments(); ++evaluations) Approach();
+    for (int evaluations = 0; evaluations < 6 && FindMasses(); ++evaluations) Confirm();
     for (size_t g = 0; g < groups_; ++g) {
       HWY_ALIGN float inverse[16];
       for (size_t r = 0; r < kGroup; ++r) inverse[r] = static_cast<float>(1 / sums_[0][g * kGroup + r]);
       const V factor = rows_[g].Spread(inverse);
-      masses_[g].Store(p + g * kGroup, HWY_MIN(kGroup, count_ - g * kGroup), [&](V e) HWY_ATTR { return hn::Mul(e, factor); });
+      masses_[g].Store(p + g * kGroup, RowsOf(g), [&](V e) HWY_ATTR { return hn::Mul(e, factor); });
     }
     for (size_t r = 0; r < count_; ++r) {
-      if (!done[r] || alone[r]) MapAlone(target, r, p[r]);
+      if (state_[r] != kThere) MapAlone(target, r, p[r]);
     }
   }
 
  private:
-  // Rows and what a vector of the last ones may reach beyond.
-  static constexpr size_t kStride = 32;
+  // Where a row's search stands; a number, for it is kept in lanes.
+  static constexpr double kAlone = 0, kFar = 1, kNear = 2, kThere = 3;
 
-  HWY_INLINE void Survey(double (&survey)[4][kStride]) {
-    const V absent = hn::Set(D(), -kInfinity<float>), one = hn::Set(D(), 1.0f);
+  static HWY_INLINE V64 At(const double* values, size_t s) { return hn::Load(D64(), values + s * kLanes); }
+  static HWY_INLINE V64 Wide(const float* values, size_t s) {
+    return hn::PromoteTo(D64(), hn::LoadU(hn::Rebind<float, D64>(), values + s * kLanes));
+  }
+  static HWY_INLINE void Put(V64 v, double* values, size_t s) { hn::Store(v, D64(), values + s * kLanes); }
+  static HWY_INLINE void PutNarrow(V64 v, float* values, size_t s) {
+    hn::StoreU(hn::DemoteTo(hn::Rebind<float, D64>(), v), hn::Rebind<float, D64>(), values + s * kLanes);
+  }
+  static HWY_INLINE V64 Number(double x) { return hn::Set(D64(), x); }
+
+  // Sums of a group to rough_. Every block of 128 bits has all rows: what is stored beyond them is the next group's to replace.
+  template <size_t K>
+  HWY_INLINE void Keep(const V (&sums)[K], size_t g) {
+    for (size_t k = 0; k < K; ++k) hn::StoreU(sums[k], D(), rough_[k] + g * kGroup);
+  }
+
+  // A row's finite scores, those equal to the maximum, and sums of powers.
+  HWY_INLINE void Survey() {
     for (size_t g = 0; g < groups_; ++g) {
-      const V max = max_[g];
-      V least = hn::Zero(D());
-      double sums[4][16];
-      rows_[g].SumsInto<4>(masses_[g], sums, [&](V x, V* terms) HWY_ATTR {
-        const auto finite = hn::Ne(x, absent);
-        const V z = hn::Sub(x, max);
-        least = hn::Min(z, least);
-        terms[0] = hn::IfThenElseZero(finite, one);
-        terms[1] = hn::IfThenElseZero(hn::Eq(x, max), one);
-        terms[2] = hn::IfThenElseZero(finite, z);
-        terms[3] = hn::Mul(terms[2], terms[2]);
-      });
-      range_[g] = -FoldLanes(D(), least, [](auto a, auto b) HWY_ATTR { return hn::Min(a, b); });
-      for (size_t k = 0; k < 4; ++k) {
-        for (size_t r = 0; r < kGroup; ++r) survey[k][g * kGroup + r] = sums[k][r];
-      }
+      const bool whole = rows_[g].size() % 16 == 0;
+      double least = whole ? Survey<false>(g) : Survey<true>(g);
+      if (least == -std::numeric_limits<double>::infinity() && whole) least = Survey<true>(g);
+      range_[g] = -least;
     }
   }
 
-  // The masses of a group at gamma_, and their moments. Where none comes near 2^-126, comparisons with that are left out; the
-  // results are the same.
-  HWY_INLINE void Evaluate(size_t g) {
+  template <bool kAbsent>
+  HWY_INLINE double Survey(size_t g) {
+    const D d;
+    const V absent = hn::Set(d, -kInfinity<float>), one = hn::Set(d, 1.0f), max = max_[g], zero = hn::Zero(d);
+    V least = zero, sums[5];
+    rows_[g].FusedSums(sums, [&](V x, V* acc) HWY_ATTR {
+      V z = hn::Sub(x, max);
+      least = hn::Min(z, least);
+      if constexpr (kAbsent) {
+        const auto out = hn::Eq(x, absent);
+        z = hn::IfThenZeroElse(out, z);
+        acc[4] = hn::Add(acc[4], hn::IfThenZeroElse(out, one));
+      }
+      const V z2 = hn::Mul(z, z);
+      acc[0] = hn::Add(acc[0], z);
+      acc[1] = hn::Add(acc[1], z2);
+      acc[2] = hn::MulAdd(z2, z, acc[2]);
+      acc[3] = hn::Add(acc[3], hn::IfThenElseZero(hn::Eq(x, max), one));
+    });
+    if constexpr (!kAbsent) sums[4] = hn::Set(d, static_cast<float>(rows_[g].size()));
+    Keep(sums, g);
+    return static_cast<double>(FoldLanes(d, least, [](auto a, auto b) HWY_ATTR { return hn::Min(a, b); }));
+  }
+
+  HWY_INLINE void Begin(EntropyTarget target) {
+    const D64 d;
+    const V64 low = Number(target.low), high = Number(target.high);
+    for (size_t s = 0; s < kSearches; ++s) {
+      const V64 n = Wide(rough_[4], s), inverse = hn::Div(Number(1), n), mean = hn::Mul(Wide(rough_[0], s), inverse);
+      const V64 square = hn::Mul(Wide(rough_[1], s), inverse), cube = hn::Mul(Wide(rough_[2], s), inverse);
+      const V64 rest = hn::NegMulAdd(hn::Mul(Number(2), mean), mean, hn::Mul(Number(3), square));
+      const V64 log_n = Log(d, n), log_ties = Log(d, Wide(rough_[3], s));
+      Put(hn::NegMulAdd(mean, mean, square), variance_, s);
+      Put(hn::NegMulAdd(mean, rest, cube), third_, s);
+      Put(log_n, log_n_, s);
+      Put(log_ties, log_ties_, s);
+      Put(low, goal_, s);
+      Put(Number(1), gamma_, s);
+      const auto inside = hn::And(hn::Lt(low, log_n), hn::Gt(high, log_ties));
+      Put(hn::IfThenElse(inside, Number(kFar), Number(kAlone)), state_, s);
+    }
+    // Rows that are not there take no part.
+    for (size_t r = count_; r < kRows; ++r) state_[r] = kThere, sums_[0][r] = 1, sums_[1][r] = 0;
+  }
+
+  // What has an entropy in the interval as it is, is there.
+  HWY_INLINE void Try(EntropyTarget target) {
+    for (size_t s = 0; s < kSearches; ++s) Split(At(gamma_, s), s);
+    for (size_t g = 0; g < groups_; ++g) Masses(g);
+    for (size_t r = 0; r < count_; ++r) {
+      const double h = LogOf(sums_[0][r]) - sums_[1][r] / sums_[0][r];
+      if (h >= target.low && h <= target.high && state_[r] == kFar) state_[r] = kThere;
+      if (h > target.high) goal_[r] = target.high;
+    }
+  }
+
+  HWY_INLINE void Start() {
+    for (size_t s = 0; s < kSearches; ++s) {
+      search_[s] = EntropySearch(At(goal_, s), At(log_ties_, s), At(log_n_, s));
+      const V64 start = search_[s].Start(At(variance_, s), At(third_, s));
+      Put(hn::IfThenElse(hn::Eq(At(state_, s), Number(kFar)), start, At(gamma_, s)), gamma_, s);
+    }
+  }
+
+  // gamma log2(e) in two parts, see ExpOfGamma. Returns that of the upper alone.
+  HWY_INLINE V64 Split(V64 gamma, size_t s) {
+    const V64 c = hn::Mul(gamma, Number(0x1.71547652b82fep+0));
+    PutNarrow(hn::Mul(c, Number(1 - 0x1p-24)), high_, s);
+    const V64 high = Wide(high_, s);
+    PutNarrow(hn::Sub(c, high), low_, s);
+    PutNarrow(gamma, narrow_gamma_, s);
+    return hn::Mul(high, Number(0x1.62e42fefa39efp-1));
+  }
+
+  HWY_INLINE size_t RowsOf(size_t g) const { return HWY_MIN(kGroup, count_ - g * kGroup); }
+
+  HWY_INLINE bool AnyIs(double state, size_t g) const {
+    bool any = false;
+    for (size_t r = 0; r < kGroup; ++r) any |= state_[g * kGroup + r] == state;
+    return any;
+  }
+
+  // Moments of the groups with a row that is far; false if none is.
+  HWY_INLINE bool FindMoments() {
+    for (size_t s = 0; s < kSearches; ++s) {
+      // Where gamma, or a power of a score, leaves float32's range; NaN too.
+      const V64 gamma = At(gamma_, s), state = At(state_, s);
+      const auto good = hn::And(hn::Gt(gamma, Number(0x1p-30)), hn::Lt(gamma, Number(0x1p30)));
+      const V64 used = hn::IfThenElse(good, gamma, Number(1));
+      Put(hn::IfThenElse(good, state, Number(kAlone)), state_, s);
+      Put(used, gamma_, s);
+      Put(Split(used, s), rough_gamma_, s);
+    }
+    bool found = false;
+    for (size_t g = 0; g < groups_; ++g) {
+      if (!AnyIs(kFar, g)) continue;
+      found = true;
+      scores_read += RowsOf(g) * rows_[g].size();
+      Reach(g) < kNearReach ? Moments<false>(g) : Moments<true>(g);
+    }
+    return found;
+  }
+
+  // The largest |gamma z| of a group. Where none comes near 2^-126, comparisons with that are left out; the results are the
+  // same.
+  HWY_INLINE double Reach(size_t g) const {
     double most = 0;
     for (size_t r = 0; r < kGroup; ++r) most = HWY_MAX(most, gamma_[g * kGroup + r]);
-    most* range_[g] < kNearReach ? Evaluate<false>(g) : Evaluate<true>(g);
+    return most * range_[g];
   }
 
-  template <bool kFar>
-  HWY_INLINE void Evaluate(size_t g) {
-    HWY_ALIGN float high[16], low[16], factor[16], lowest[16];
-    for (size_t r = 0; r < kGroup; ++r) {
-      const double gamma = gamma_[g * kGroup + r];
-      ExpOfGamma::Split(gamma, high + r, low + r);
-      factor[r] = static_cast<float>(gamma);
-      if constexpr (kFar) lowest[r] = static_cast<float>(-kSmallestNormal / gamma);
-    }
+  // As MomentsNarrow.
+  template <bool kBounded>
+  HWY_INLINE void Moments(size_t g) {
     const ShortRows<float>& rows = rows_[g];
-    const ExpOfGamma exp(rows.Spread(high), rows.Spread(low));
-    const V scale = rows.Spread(factor), bound = kFar ? rows.Spread(lowest) : scale, max = max_[g];
-    double sums[4][16];
-    rows.SumsInto<4>(masses_[g], sums, [&](V x, V* terms) HWY_ATTR {
+    const V high = rows.Spread(high_ + g * kGroup), max = max_[g];
+    const ExpOfGamma exp(high, high);
+    V lowest = max;
+    if constexpr (kBounded) lowest = hn::Div(hn::Set(D(), static_cast<float>(-kNearReach * 0x1.71547652b82fep+0)), high);
+    V sums[4];
+    rows.FusedSums(sums, [&](V x, V* acc) HWY_ATTR {
       V z = hn::Sub(x, max);
-      if constexpr (kFar) {
+      if constexpr (kBounded) z = MaxKeepNaN(lowest, z);
+      const V e = exp.Rough(z), ez = hn::Mul(e, z), z2 = hn::Mul(z, z);
+      acc[0] = hn::Add(acc[0], e);
+      acc[1] = hn::Add(acc[1], ez);
+      acc[2] = hn::MulAdd(e, z2, acc[2]);
+      acc[3] = hn::MulAdd(ez, z2, acc[3]);
+    });
+    Keep(sums, g);
+  }
+
+  // The next gamma of every row that was far.
+  HWY_INLINE void Approach() {
+    for (size_t s = 0; s < kSearches; ++s) {
+      const V64 gamma = At(rough_gamma_, s), gamma2 = hn::Mul(gamma, gamma), state = At(state_, s);
+      const V64 at[4] = {Wide(rough_[0], s), hn::Mul(Wide(rough_[1], s), gamma), hn::Mul(Wide(rough_[2], s), gamma2),
+                         hn::Mul(Wide(rough_[3], s), hn::Mul(gamma2, gamma))};
+      const V64 next = search_[s].Next(gamma, at);
+      const auto far = hn::Eq(state, Number(kFar)), close = hn::Le(hn::Abs(search_[s].residual()), Number(0.015));
+      const auto near = hn::Or(close, search_[s].IsLost());
+      Put(hn::IfThenElse(hn::And(far, hn::Or(close, hn::Not(near))), next, At(gamma_, s)), gamma_, s);
+      Put(hn::IfThenElse(far, search_[s].variance(), At(variance_, s)), variance_, s);
+      Put(hn::IfThenElse(hn::And(far, near), Number(kNear), state), state_, s);
+    }
+  }
+
+  // Masses of the groups with a row that is near; false if none is.
+  HWY_INLINE bool FindMasses() {
+    for (size_t s = 0; s < kSearches; ++s) Split(At(gamma_, s), s);
+    bool found = false;
+    for (size_t g = 0; g < groups_; ++g) {
+      if (!AnyIs(kNear, g)) continue;
+      found = true;
+      Masses(g);
+    }
+    return found;
+  }
+
+  HWY_INLINE void Masses(size_t g) {
+    scores_read += RowsOf(g) * rows_[g].size();
+    Reach(g) < kNearReach ? Masses<false>(g) : Masses<true>(g);
+  }
+
+  template <bool kBounded>
+  HWY_INLINE void Masses(size_t g) {
+    const ShortRows<float>& rows = rows_[g];
+    const ExpOfGamma exp(rows.Spread(high_ + g * kGroup), rows.Spread(low_ + g * kGroup));
+    const V gamma = rows.Spread(narrow_gamma_ + g * kGroup), max = max_[g];
+    V bound = max;
+    if constexpr (kBounded) bound = hn::Div(hn::Set(D(), static_cast<float>(-kSmallestNormal)), gamma);
+    double sums[2][16];
+    rows.SumsInto<2>(masses_[g], sums, [&](V x, V* terms) HWY_ATTR {
+      V z = hn::Sub(x, max);
+      if constexpr (kBounded) {
         const auto out = hn::Lt(z, bound);
         z = MaxKeepNaN(bound, z);
         terms[0] = hn::IfThenZeroElse(out, exp(z));
       } else {
         terms[0] = exp(z);
       }
-      const V a = hn::Mul(z, scale);
-      terms[1] = hn::Mul(terms[0], a);
-      terms[2] = hn::Mul(terms[1], a);
-      terms[3] = hn::Mul(terms[2], a);
+      terms[1] = hn::Mul(terms[0], hn::Mul(z, gamma));
     });
-    for (size_t k = 0; k < 4; ++k) {
+    for (size_t k = 0; k < 2; ++k) {
       for (size_t r = 0; r < kGroup; ++r) sums_[k][g * kGroup + r] = sums[k][r];
+    }
+  }
+
+  // Accepts the masses of a row that was near, or takes a last small step.
+  HWY_INLINE void Confirm() {
+    const D64 d;
+    for (size_t s = 0; s < kSearches; ++s) {
+      const V64 gamma = At(gamma_, s), state = At(state_, s), sum = At(sums_[0], s), goal = At(goal_, s);
+      const V64 excess = hn::Sub(hn::Sub(Log(d, sum), hn::Div(At(sums_[1], s), sum)), goal);
+      const V64 step = hn::Div(excess, At(variance_, s)), tolerance = hn::Mul(Number(2e-7), hn::Max(goal, Number(1)));
+      const auto near = hn::Eq(state, Number(kNear)), there = hn::Le(hn::Abs(excess), tolerance);
+      const auto small = hn::Lt(hn::Abs(step), Number(0.5));
+      const V64 after = hn::IfThenElse(there, Number(kThere), hn::IfThenElse(small, state, Number(kAlone)));
+      Put(hn::IfThenElse(near, after, state), state_, s);
+      Put(hn::IfThenElse(hn::Eq(after, Number(kNear)), hn::MulAdd(gamma, step, gamma), gamma), gamma_, s);
     }
   }
 
@@ -238,15 +400,19 @@ class EntropyShortRows {
     float x[kLongest];
     double scratch[2 * kLongest + 1];
     for (size_t i = 0; i < rows.size(); ++i) x[i] = rows.At(r % kGroup, i);
-    EntropyRow(d, target, x, rows.size(), row_max[r % kGroup], p, {scratch, false});
+    WideEntropyRow(d, target, x, rows.size(), row_max[r % kGroup], p, {scratch, false});
   }
 
   const V* max_;
   const ShortRows<float>* rows_;
   size_t groups_, count_;
-  ShortRows<float> masses_[kRows / kGroup];
-  double range_[kRows / kGroup];  // of the scores, infinite where one is absent
-  HWY_ALIGN double gamma_[kStride], sums_[4][kStride] = {};
+  ShortRows<float> masses_[kGroups];
+  double range_[kGroups];  // of the scores, infinite where one is absent
+  EntropySearch search_[kSearches];
+  HWY_ALIGN double gamma_[kRows], rough_gamma_[kRows], goal_[kRows], log_n_[kRows], log_ties_[kRows];
+  HWY_ALIGN double variance_[kRows], third_[kRows], state_[kRows], sums_[2][kRows] = {};
+  HWY_ALIGN float high_[kRows], low_[kRows], narrow_gamma_[kRows];
+  HWY_ALIGN float rough_[5][kRows + 16] = {};
 };
 
 HWY_INLINE void MapShortRows(const EntropyNormalize& op, const hn::Vec<RowTag<float>>* max, ShortRows<float>* rows,
@@ -338,9 +504,18 @@ HWY_INLINE double GradientAtMax(const T* x, const T* g, size_t n, T max) {
   return 0;
 }
 
-// dx = gamma p ((g - mean g) - slope gamma (z - mean z)).
+// The gradients' numbers, 0 where p is. Where x = log q is given as q, they become gradients in q: divided by it.
+template <class T>
+HWY_INLINE void StoreGradient(const T* p, const T* q, const double* gradient, size_t n, T* dx) {
+  for (size_t i = 0; i < n; ++i) {
+    const double divided = q == nullptr ? gradient[i] : gradient[i] / static_cast<double>(q[i]);
+    dx[i] = p[i] == 0 ? T(0) : static_cast<T>(divided);
+  }
+}
+
+// dx = gamma p ((g - mean g) - slope gamma (z - mean z)), by q if it is given.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void EntropyVjpRow(D d, const T* x, const T* p, const T* g, size_t n, T* dx, double* scratch) {
+HWY_INLINE void EntropyVjpRow(D d, const T* x, const T* q, const T* p, const T* g, size_t n, T* dx, double* scratch) {
   const RowTag<double> d64;
   using V = hn::Vec<RowTag<double>>;
   if (p[0] != p[0]) return FillRow(d, kNaN<T>, n, dx);
@@ -356,10 +531,9 @@ HWY_INLINE void EntropyVjpRow(D d, const T* x, const T* p, const T* g, size_t n,
     const V pi = LoadWide(RowTag<double>(), p + i, count, T(0));
     const V z = hn::Sub(relative(LoadWide(RowTag<double>(), x + i, count, T(0))), mean_z);
     const V rest = hn::NegMulAdd(slope, z, hn::Sub(hn::Sub(LoadWide(RowTag<double>(), g + i, count, T(0)), top_g), mean_g));
-    const V v = relative.Scale(hn::Mul(gamma, hn::Mul(pi, rest)));
-    StoreUpTo(hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d64)), v), d64, count, scratch + i);
+    StoreUpTo(relative.Scale(hn::Mul(gamma, hn::Mul(pi, rest))), d64, count, scratch + i);
   });
-  for (size_t i = 0; i < n; ++i) dx[i] = static_cast<T>(scratch[i]);
+  StoreGradient(p, q, scratch, n, dx);
 }
 
 // d <g, p> / dH; dp / dH = -u / (gamma Var x).
@@ -373,17 +547,32 @@ HWY_INLINE double EntropyTargetVjpRow(D d, const T* x, const T* p, const T* g, s
   return row.fixed ? 0 : -row.slope;
 }
 
+// The scores of a row, which wait behind the scratch of the gradients where x holds probabilities: q is then x, else null.
+template <class T>
+struct GradientInput {
+  const T *x, *q;
+
+  template <class Op>
+  HWY_INLINE GradientInput(const Op& op, const T* given, size_t n, Workspace workspace) : x(given), q(nullptr) {
+    if (op.input != Input::probs) return;
+    T* const scores = reinterpret_cast<T*>(workspace.scratch + n + 16);
+    ScoresOfProbs(given, n, scores);
+    x = scores, q = given;
+  }
+};
+
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void VjpRow(D d, const EntropyNormalize& /*op*/, const T* x, const T* p, const T* g, size_t n, T* dx,
+HWY_INLINE void VjpRow(D d, const EntropyNormalize& op, const T* x, const T* p, const T* g, size_t n, T* dx,
                        Workspace workspace) {
-  EntropyVjpRow(d, x, p, g, n, dx, workspace.scratch);
+  const GradientInput<T> in(op, x, n, workspace);
+  EntropyVjpRow(d, in.x, in.q, p, g, n, dx, workspace.scratch);
 }
 
 // dH / d perplexity = 1 / perplexity.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE ParamValues<EntropyNormalize> ParamVjpRow(D d, const EntropyNormalize& op, const T* x, const T* p, const T* g,
                                                      size_t n, Workspace workspace) {
-  const double by_entropy = EntropyTargetVjpRow(d, x, p, g, n, workspace.scratch);
+  const double by_entropy = EntropyTargetVjpRow(d, GradientInput<T>(op, x, n, workspace).x, p, g, n, workspace.scratch);
   if (op.perplexity) return {0, by_entropy / *op.perplexity};
   return {by_entropy, 0};
 }
@@ -406,8 +595,13 @@ HWY_INLINE IntervalEnd HoldingEnd(const EntropyClip& op, const T* p, size_t n) {
 
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void VjpRow(D d, const EntropyClip& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace) {
-  if (HoldingEnd(op, p, n) == IntervalEnd::kNone) return VjpRow(d, Softmax{}, x, p, g, n, dx, workspace);
-  EntropyVjpRow(d, x, p, g, n, dx, workspace.scratch);
+  const bool free = HoldingEnd(op, p, n) == IntervalEnd::kNone;
+  if (free && op.input != Input::probs) return VjpRow(d, Softmax{}, x, p, g, n, dx, workspace);
+  const GradientInput<T> in(op, x, n, workspace);
+  if (!free) return EntropyVjpRow(d, in.x, in.q, p, g, n, dx, workspace.scratch);
+  const double mean = DotWithDistribution(d, p, g, n);
+  for (size_t i = 0; i < n; ++i) workspace.scratch[i] = static_cast<double>(p[i]) * (static_cast<double>(g[i]) - mean);
+  StoreGradient(p, in.q, workspace.scratch, n, dx);
 }
 
 template <class D, class T = hn::TFromD<D>>
@@ -415,7 +609,7 @@ HWY_INLINE ParamValues<EntropyClip> ParamVjpRow(D d, const EntropyClip& op, cons
                                                 Workspace workspace) {
   const IntervalEnd end = HoldingEnd(op, p, n);
   if (end == IntervalEnd::kNone) return {};
-  const double by_entropy = EntropyTargetVjpRow(d, x, p, g, n, workspace.scratch);
+  const double by_entropy = EntropyTargetVjpRow(d, GradientInput<T>(op, x, n, workspace).x, p, g, n, workspace.scratch);
   if (end == IntervalEnd::kMin) return {by_entropy, 0};
   return {0, by_entropy};
 }

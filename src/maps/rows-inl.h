@@ -66,6 +66,33 @@ HWY_INLINE void MapShortGroups(const Op& op, MatrixView<const T> x, MatrixView<T
   }
 }
 
+// Whether Op has a kernel for several rows at once that are not short.
+template <class Op, class T>
+constexpr bool HasKernelForRowsAtOnce() {
+  return requires(const Op& op, const T* const* x, const T* max, T* const* p, Workspace workspace) {
+    MapRowsAtOnce(op, x, size_t{}, max, p, size_t{}, workspace);
+  };
+}
+
+// The rows from share.begin on, up to RowsAtOnce, that have finite maxima, where p is not x; returns how many there were.
+template <class Op, class T>
+HWY_INLINE size_t MapSomeRows(const Op& op, MatrixView<const T> x, MatrixView<T> p, Share<T> share) {
+  constexpr size_t kMost = 16;
+  if (x.data == p.data) return 0;
+  const size_t n = x.cols, most = HWY_MIN(RowsAtOnce(op, n), kMost);
+  const T* in[kMost];
+  T* out[kMost];
+  T max[kMost];
+  size_t count = 0;
+  for (; count < HWY_MIN(most, share.end - share.begin); ++count) {
+    in[count] = x.row(share.begin + count), out[count] = p.row(share.begin + count);
+    max[count] = RowMax(RowTag<T>(), in[count], n);
+    if (!IsFinite(max[count])) break;
+  }
+  if (count > 1) MapRowsAtOnce(op, in, n, max, out, count, {share.scratch, share.stream});
+  return count > 1 ? count : 0;
+}
+
 // Rows [share.begin, share.end) by one op.
 template <class Op, class T>
 HWY_INLINE void MapRowsBy(const Op& op, MatrixView<const T> x, MatrixView<T> p, Share<T> share) {
@@ -77,11 +104,19 @@ HWY_INLINE void MapRowsBy(const Op& op, MatrixView<const T> x, MatrixView<T> p, 
     }
   }
   for (size_t r = share.begin; r < share.end; ++r) {
+    if constexpr (HasKernelForRowsAtOnce<Op, T>()) {
+      Share<T> rest = share;
+      rest.begin = r;
+      if (const size_t count = MapSomeRows(op, x, p, rest); count > 0) {
+        r += count - 1;
+        continue;
+      }
+    }
     const auto row = PrepareRow(d, op, x.row(r), n, share.rescaled);
     if (IsFinite(row.max)) {
       MapRow(d, row.op, row.x, n, row.max, p.row(r), {share.scratch, share.stream});
     } else {
-      NonFiniteRow(d, x.row(r), n, MostInfinite(op, CountInfinite(x.row(r), n)), p.row(r));
+      NonFiniteRow(d, row.x, n, MostInfinite(op, CountInfinite(row.x, n)), p.row(r));
     }
   }
 }

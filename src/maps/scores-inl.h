@@ -10,6 +10,8 @@
 #include <cmath>
 #include <limits>
 
+#include "entropic/input.h"
+#include "src/rows/input-inl.h"
 #include "src/rows/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -88,7 +90,7 @@ HWY_INLINE bool IsFinite(T value) {
   return value - value == T(0);
 }
 
-// A row as its kernel wants it: an operation whose 1/T is a normal number of type T, scores to match, their maximum.
+// A row as its kernel wants it: scores, an operation to match whose 1/T is a normal number of type T, their maximum.
 template <class Op, class T>
 struct PreparedRow {
   Op op;
@@ -107,6 +109,7 @@ HWY_INLINE bool HasExtremeTemperature(const Op& op) {
 
 // x/T is (s x)/(s T) for any s. Where 1/T would overflow or lose digits, s is a power of two that prevents it. Temperatures
 // beyond s^-2 and s^2 act like these: already there every score that is not the maximum is infinitely far, or none is.
+// Probabilities become scores.
 template <class D, class Op, class T = hn::TFromD<D>>
 HWY_INLINE PreparedRow<Op, T> PrepareRow(D d, const Op& op, const T* x, size_t n, T* rescaled) {
   const T max = RowMax(d, x, n);
@@ -120,6 +123,12 @@ HWY_INLINE PreparedRow<Op, T> PrepareRow(D d, const Op& op, const T* x, size_t n
       row.op.temperature = hot ? HWY_MIN(op.temperature / kLimit, kLimit) : HWY_MAX(op.temperature * kLimit, 1 / kLimit);
       row.x = rescaled;
       row.max = hot ? max * s : T(0);
+    }
+  }
+  if constexpr (requires { op.input; }) {
+    if (op.input == Input::probs) {
+      row.max = row.original_max = ScoresOfProbs(x, n, rescaled);
+      row.x = rescaled;
     }
   }
   return row;

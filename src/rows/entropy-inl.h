@@ -16,6 +16,7 @@
 #include "entropic/entropy_control.h"
 #include "src/rows/exp_log-inl.h"
 #include "src/rows/reduce-inl.h"
+#include "src/rows/scores_read.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic {
@@ -81,9 +82,8 @@ class EntropySearch {
     // log(rest / goal) = 0 for rest = log n - H, a function of log gamma, or H - log ties, one of gamma.
     const V rest = hn::Max(hn::IfThenElse(near_n_, hn::Sub(log_n_, entropy_), hn::Sub(entropy_, log_ties_)),
                            hn::Set(d, std::numeric_limits<double>::min()));
-    // For log(r), s = (r - 1) / (r + 1): 2 s + 2 s^3/3 + 2 s^5/5 is enough where the step's own order is three.
     const V ratio = hn::Div(hn::Sub(rest, goal_), hn::Add(rest, goal_)), ratio2 = hn::Mul(ratio, ratio);
-    V f = hn::Mul(hn::Add(ratio, ratio), hn::MulAdd(hn::MulAdd(hn::Set(d, 0.2), ratio2, hn::Set(d, 1.0 / 3)), ratio2, one));
+    V f = LogOfQuotient(ratio, ratio2);
     const auto close = hn::Lt(ratio2, hn::Set(d, 0.1));
     if (!hn::AllTrue(d, close)) f = hn::IfThenElse(close, f, Log(d, hn::Div(rest, goal_)));
     residual_ = f;
@@ -92,9 +92,11 @@ class EntropySearch {
     const V signed_f = hn::IfThenElse(near_n_, hn::Neg(f), f);
     const V bend =
         hn::MulAdd(hn::Mul(hn::Set(d, 0.5), signed_f), hn::Add(curvature, hn::IfThenElse(near_n_, hn::Neg(one), one)), one);
-    const V step = hn::Div(hn::Mul(signed_f, slope), hn::Max(hn::Min(bend, hn::Set(d, 3.0)), hn::Set(d, 0.3)));
-    // exp(step) to third order where it is small; what only grows with it elsewhere.
-    V scaled = hn::MulAdd(hn::MulAdd(hn::MulAdd(hn::Set(d, 1.0 / 6), step, hn::Set(d, 0.5)), step, one), step, one);
+    V step = hn::Div(hn::Mul(signed_f, slope), hn::Max(hn::Min(bend, hn::Set(d, 3.0)), hn::Set(d, 0.3)));
+    step = hn::Add(step, Correction(gamma, f, hn::Mul(v, hn::Div(one, rest)), curvature, step));
+    // exp(step) to fourth order where it is small; what only grows with it elsewhere.
+    const V cubic = hn::MulAdd(hn::Set(d, 1.0 / 24), step, hn::Set(d, 1.0 / 6));
+    V scaled = hn::MulAdd(hn::MulAdd(hn::MulAdd(cubic, step, hn::Set(d, 0.5)), step, one), step, one);
     const V size = hn::Abs(step);
     const auto small = hn::Lt(size, one);
     if (!hn::AllTrue(d, small)) {
@@ -102,22 +104,42 @@ class EntropySearch {
       scaled = hn::IfThenElse(small, scaled, hn::IfThenElse(hn::Gt(step, hn::Zero(d)), grown, hn::Div(one, grown)));
     }
     const V moved = hn::Max(hn::Add(one, step), hn::Set(d, 0.1));
-    const V next = hn::Mul(gamma, hn::IfThenElse(near_n_, scaled, moved));
+    // Where H is flat, below or above a sudden fall, a step means nothing: the first go 8 times as far at most, each of the
+    // next the square of that.
+    const double far = std::ldexp(1.0, 3 << HWY_MIN(steps_, 8));
+    const V most = hn::Set(d, far), least = hn::Set(d, 1 / far);
+    const V next = hn::Mul(gamma, hn::Max(hn::Min(hn::IfThenElse(near_n_, scaled, moved), most), least));
 
     // Outside the bracket, or NaN, or too slow: halve it, in log gamma, or look for its end.
     ++steps_;
     const auto inside = hn::And(hn::Gt(next, low_), hn::Lt(next, high_));
     const auto bounded = hn::And(hn::Gt(low_, hn::Zero(d)), hn::Lt(high_, hn::Set(d, std::numeric_limits<double>::max())));
     const V middle = hn::Mul(hn::Sqrt(low_), hn::Sqrt(high_));
-    const V search = hn::Mul(gamma, hn::IfThenElse(above, hn::Set(d, 0x1p20), hn::Set(d, 0x1p-20)));
+    const V search = hn::Mul(gamma, hn::IfThenElse(above, most, least));
     const bool slow = steps_ > 12 && steps_ % 2 == 0;
     return hn::IfThenElse(slow ? hn::And(inside, hn::Not(bounded)) : inside, next, hn::IfThenElse(bounded, middle, search));
+  }
+
+  // Forgets the bracket of a row, of a lane where `which` is not 0: what was evaluated so far stood for the row only.
+  HWY_INLINE void Restart(V which) {
+    const auto same = hn::Eq(which, hn::Zero(D()));
+    low_ = hn::IfThenElseZero(same, low_);
+    high_ = hn::IfThenElse(same, high_, hn::Set(D(), std::numeric_limits<double>::max()));
+    last_gamma_ = hn::IfThenElseZero(same, last_gamma_);
   }
 
   // At the gamma that Next was given: the entropy, log(rest / goal), and the first three cumulants of a.
   HWY_INLINE V entropy() const { return entropy_; }
   HWY_INLINE V residual() const { return residual_; }
   HWY_INLINE V variance() const { return variance_; }
+  HWY_INLINE V log_sum() const { return log_sum_; }
+
+  // Where H is as near as float32 sums tell, but they do not tell how far it is from an end of its reach: there the next gamma
+  // would be noise.
+  HWY_INLINE hn::Mask<D> IsLost() const {
+    const D d;
+    return hn::Le(hn::Abs(hn::Sub(entropy_, target_)), hn::Mul(hn::Set(d, 1e-7), hn::Max(target_, hn::Set(d, 1.0))));
+  }
 
   // log sum e at gamma (1 + step).
   HWY_INLINE V LogSumAfter(V step) const {
@@ -128,10 +150,58 @@ class EntropySearch {
   }
 
  private:
+  // log((1 + w) / (1 - w)) = 2 w + 2 w^3/3 + 2 w^5/5 + .., near 0.
+  static HWY_INLINE V LogOfQuotient(V w, V w2) {
+    const D d;
+    const V cubic = hn::MulAdd(hn::MulAdd(hn::Set(d, 1.0 / 7), w2, hn::Set(d, 0.2)), w2, hn::Set(d, 1.0 / 3));
+    return hn::Mul(hn::Add(w, w), hn::MulAdd(cubic, w2, hn::Set(d, 1.0)));
+  }
+
+  // What the third derivative of f adds to Halley's step, whose own model of f has one of 3 f''^2 / (2 f'). The polynomial of
+  // degree 5 through f, f' and f'' here and at the gamma before has it nearly; after a restart the last one stands in. With it
+  // one more evaluation is seldom needed: what is left of a step from f = 0.03 is 1e-6 and not 1e-5.
+  HWY_INLINE V Correction(V gamma, V f, V size, V curvature, V step) {
+    const D d;
+    const V one = hn::Set(d, 1.0);
+    // Of f in log gamma, or in gamma over its present value.
+    const V first = hn::IfThenElse(near_n_, size, hn::Neg(size));
+    const V bend = hn::IfThenElse(near_n_, hn::Sub(curvature, one), hn::Neg(hn::Add(curvature, one)));
+    const V second = hn::Mul(hn::Mul(first, first), bend);
+
+    if (steps_ == 0) {
+      last_gamma_ = gamma, last_f_ = f, last_first_ = first, last_second_ = second;
+      return hn::Zero(d);
+    }
+    const V ratio = hn::Div(gamma, last_gamma_);
+    const auto usable = hn::And(hn::And(hn::Gt(ratio, hn::Set(d, 0.4)), hn::Lt(ratio, hn::Set(d, 2.5))),
+                                hn::Gt(hn::Abs(hn::Sub(ratio, one)), hn::Set(d, 1e-4)));
+    const V w = hn::Div(hn::Sub(ratio, one), hn::Add(ratio, one));
+    const V step_before = hn::IfThenElse(near_n_, LogOfQuotient(w, hn::Mul(w, w)), hn::Sub(one, hn::Div(one, ratio)));
+    const V inverse_h = hn::Div(one, step_before);
+    const V unit = hn::IfThenElse(near_n_, one, ratio);
+    const V last_first = hn::Mul(last_first_, unit), last_second = hn::Mul(hn::Mul(last_second_, unit), unit);
+    const V rise = hn::Mul(hn::Mul(hn::Set(d, 60.0), hn::Sub(f, last_f_)), inverse_h);
+    const V slopes = hn::MulAdd(hn::Set(d, 36.0), first, hn::Mul(hn::Set(d, 24.0), last_first));
+    const V bends = hn::NegMulAdd(hn::Set(d, 3.0), last_second, hn::Mul(hn::Set(d, 9.0), second));
+    const V found = hn::Mul(hn::MulAdd(hn::Sub(rise, slopes), inverse_h, bends), inverse_h);
+    third_derivative_ = hn::IfThenElse(usable, found, third_derivative_);
+    last_gamma_ = gamma, last_f_ = f, last_first_ = first, last_second_ = second;
+
+    const V implied = hn::Mul(hn::Mul(hn::Set(d, 1.5), second), hn::Mul(bend, first));
+    const V size2 = hn::Mul(step, step);
+    const V part = hn::Mul(hn::Div(hn::Sub(implied, third_derivative_), hn::Mul(hn::Set(d, 6.0), first)), size2);
+    const V limit = hn::Set(d, 0.25);
+    const V bounded = hn::Max(hn::Min(part, limit), hn::Neg(limit));
+    // No third derivative yet: NaN.
+    return hn::IfThenElse(hn::Eq(part, part), hn::Mul(bounded, step), hn::Zero(d));
+  }
+
   V target_, log_ties_, log_n_;
   hn::Mask<D> near_n_;
   V goal_, entropy_, residual_, log_sum_, mean_, variance_, third_;
   V low_ = hn::Zero(D()), high_ = hn::Set(D(), std::numeric_limits<double>::max());
+  V last_gamma_ = hn::Zero(D()), last_f_ = hn::Zero(D()), last_first_ = hn::Zero(D()), last_second_ = hn::Zero(D());
+  V third_derivative_ = hn::Set(D(), std::numeric_limits<double>::quiet_NaN());
   int steps_ = 0;
 };
 
@@ -240,28 +310,28 @@ HWY_INLINE GammaOfRow FindGamma(EntropyTarget target, GammaLimits limits, Entrop
   }
 }
 
-// sums[k] = sum over the row of term k, for many k: one accumulator for each sum and lane, as few registers as there are,
-// takes 16 terms before it is added in float64, where Sums has four that take four each. The order is that of 16 lanes on
-// every target. visit(i, count, terms) as there; what it finds is a start, or is confirmed later.
-template <size_t K, class D, class Visit>
-HWY_INLINE void RoughSums(D d, size_t n, double (&sums)[K], Visit&& visit) {
+// sums[k] = a sum over the row, for many k: one accumulator for each sum and lane, as few registers as there are, takes 16
+// terms before it is added in float64, where Sums has four that take four each. The order is that of 16 lanes on every
+// target. add(i, count, acc) adds the terms of the elements i .. i + count - 1 to the K accumulators, by fused operations
+// where a term is a product; lanes beyond count are ignored. What it finds is a start, or is confirmed later.
+template <size_t K, class D, class Add>
+HWY_INLINE void RoughSums(D d, size_t n, double (&sums)[K], Add&& add) {
   using V = hn::Vec<D>;
   constexpr size_t N = hn::MaxLanes(D());
   Totals totals[K];
   for (size_t base = 0; base < n; base += 256) {
     const size_t rest = HWY_MIN(n - base, size_t{256});
     for (size_t g = 0; g < 16 / N; ++g) {
-      V acc[K], terms[K];
+      V acc[K];
       for (size_t k = 0; k < K; ++k) acc[k] = hn::Zero(d);
       size_t i = g * N;
-      for (; i + N <= rest; i += 16) {
-        visit(base + i, N, terms);
-        for (size_t k = 0; k < K; ++k) acc[k] = hn::Add(acc[k], terms[k]);
-      }
+      for (; i + N <= rest; i += 16) add(base + i, N, acc);
       if (i < rest) {
-        visit(base + i, rest - i, terms);
+        V more[K];
+        for (size_t k = 0; k < K; ++k) more[k] = acc[k];
+        add(base + i, rest - i, more);
         const auto exists = hn::FirstN(d, rest - i);
-        for (size_t k = 0; k < K; ++k) acc[k] = hn::Add(acc[k], hn::IfThenElseZero(exists, terms[k]));
+        for (size_t k = 0; k < K; ++k) acc[k] = hn::IfThenElse(exists, more[k], acc[k]);
       }
       for (size_t k = 0; k < K; ++k) totals[k].Add(d, g, acc[k]);
     }
@@ -284,18 +354,19 @@ HWY_NOINLINE RowSurvey<T> SurveyRow(D d, const T* x, size_t n, T max) {
   const auto absent = hn::Set(d, -std::numeric_limits<T>::infinity()), top = hn::Set(d, max), one = hn::Set(d, T(1));
   auto least = top;
   double sums[kAbsent ? 5 : 4];
-  RoughSums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
+  RoughSums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* acc) HWY_ATTR {
     auto xi = LoadUpTo(d, x + i, count, max);
     if constexpr (kAbsent) {
       const auto out = hn::Eq(xi, absent);
       xi = hn::IfThenElse(out, top, xi);
-      terms[4] = hn::IfThenElseZero(out, one);
+      acc[4] = hn::Add(acc[4], hn::IfThenElseZero(out, one));
     }
     least = hn::Min(xi, least);
-    terms[0] = hn::Sub(xi, top);
-    terms[1] = hn::Mul(terms[0], terms[0]);
-    terms[2] = hn::Mul(terms[1], terms[0]);
-    terms[3] = hn::IfThenElseZero(hn::Eq(xi, top), one);
+    const auto z = hn::Sub(xi, top), z2 = hn::Mul(z, z);
+    acc[0] = hn::Add(acc[0], z);
+    acc[1] = hn::Add(acc[1], z2);
+    acc[2] = hn::MulAdd(z2, z, acc[2]);
+    acc[3] = hn::Add(acc[3], hn::IfThenElseZero(hn::Eq(xi, top), one));
   });
   const double out = kAbsent ? sums[kAbsent ? 4 : 0] : 0, finite = static_cast<double>(n) - out;
   const double mean = sums[0] / finite, square = sums[1] / finite;
@@ -347,6 +418,7 @@ HWY_NOINLINE GammaOfRow FindGammaWide(const RowSurvey<T>& row, const T* x, size_
       terms[3] = hn::Mul(terms[2], a);
     });
     *sum = sums[0];
+    scores_read += n;
   };
   const double one = HWY_MIN(std::ldexp(1.0, relative.exponent), std::numeric_limits<double>::max());
   GammaOfRow found = FindGamma(target, limits.Scaled(relative.exponent), {2e-15, 1e-5, 2e-13}, LogOf(row.ties),
@@ -434,30 +506,34 @@ HWY_NOINLINE void MomentsNarrow(const float* x, size_t n, float shift, double& g
   using V = hn::Vec<RowTag<float>>;
   const V top = hn::Set(d, shift), lowest = hn::Set(d, static_cast<float>(-kNearReach / gamma));
   const ExpOfGamma exp(gamma);
-  RoughSums(d, n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
+  RoughSums(d, n, sums, [&](size_t i, size_t count, V* acc) HWY_ATTR {
     V z = hn::Sub(LoadUpTo(d, x + i, count, shift), top);
     if constexpr (kFar) z = MaxKeepNaN(lowest, z);
-    terms[0] = exp.Rough(z);
-    terms[1] = hn::Mul(terms[0], z);
-    terms[2] = hn::Mul(terms[1], z);
-    terms[3] = hn::Mul(terms[2], z);
+    const V e = exp.Rough(z), ez = hn::Mul(e, z), z2 = hn::Mul(z, z);
+    acc[0] = hn::Add(acc[0], e);
+    acc[1] = hn::Add(acc[1], ez);
+    acc[2] = hn::MulAdd(e, z2, acc[2]);
+    acc[3] = hn::MulAdd(ez, z2, acc[3]);
   });
   gamma = exp.RoughGamma();
   double power = 1;
   for (size_t k = 0; k < 4; ++k, power *= gamma) sums[k] *= power;
 }
 
-// p = factor e, and the sums of e and e a. kFar: gamma z may be below -69: where p would be no normal number it is 0.
+// p = e / s, for an s and its logarithm, and the sums of e and e a. kFar: gamma z may be below -69: where p would be no normal
+// number it is 0.
 template <bool kFar>
-HWY_NOINLINE void WriteNarrow(const float* x, size_t n, float shift, double gamma, double factor, float* p, double (&sums)[2]) {
+HWY_NOINLINE void WriteNarrow(const float* x, size_t n, float shift, double gamma, double inverse_s, double log_s, float* p,
+                              double (&sums)[4]) {
   const RowTag<float> d;
   using V = hn::Vec<RowTag<float>>;
-  // factor e = 2^-126.
-  const double reach = kSmallestNormal + LogOf(factor);
-  const V top = hn::Set(d, shift), scale = hn::Set(d, static_cast<float>(factor));
+  // There e / s = 2^-126.
+  const double reach = kSmallestNormal - log_s;
+  const V top = hn::Set(d, shift), scale = hn::Set(d, static_cast<float>(inverse_s));
   const V lowest = hn::Set(d, static_cast<float>(-reach / gamma));
   const ExpOfGamma exp(gamma);
-  Sums(d, n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
+  double found[2];
+  Sums(d, n, found, [&](size_t i, size_t count, V* terms) HWY_ATTR {
     V z = hn::Sub(LoadUpTo(d, x + i, count, shift), top);
     if constexpr (kFar) {
       const auto out = hn::Lt(z, lowest);
@@ -469,7 +545,7 @@ HWY_NOINLINE void WriteNarrow(const float* x, size_t n, float shift, double gamm
     StoreUpTo(hn::Mul(terms[0], scale), d, count, p + i);
     terms[1] = hn::Mul(terms[0], z);
   });
-  sums[1] *= gamma;
+  sums[0] = found[0], sums[1] = found[1] * gamma;
 }
 
 // A few scores that stand for a row, to find nearly its gamma: all those that matter most, and a sample of the others, each
@@ -579,116 +655,245 @@ inline HWY_NOINLINE Condensed Condense(const float* x, size_t n, float max, floa
   return few;
 }
 
-// Where an approach to the root stands: `gamma` is the next to try, the others are known from the evaluation before it.
-struct Approach {
-  double gamma, variance;
-  double log_sum;   // at gamma, to third order
-  double residual;  // log(rest / goal), before the last step
+// One row on its way to its entropy.
+struct NarrowRow {
+  // What the next evaluation is of: gamma = 1, to see whether that has the entropy; the few that stand for the row; all scores;
+  // those that matter; all scores, for the result.
+  enum class Stage { kTry, kFew, kAll, kRest, kWrite, kDone, kFailed };
+
+  const float* x;
+  float *p, *memory;  // the distribution, which is not x; room for what is condensed, or n / 2 + 16 scores: if n > 32, may be p
+  RowSurvey<float> survey;
+  Condensed few;
+  double range;
+  Stage stage;
+  int evaluations;
 };
 
-// Steps from gamma until the residual is below `near`, or for so many evaluations.
-template <class Moments>
-HWY_INLINE Approach ApproachRoot(double goal, double log_ties, double log_n, double gamma, double near, int evaluations,
-                                 Moments&& moments) {
-  const RowTag<double> d;
-  using V = hn::Vec<RowTag<double>>;
-  EntropySearch search(hn::Set(d, goal), hn::Set(d, log_ties), hn::Set(d, log_n));
-  for (;;) {
-    double sums[4];
-    moments(gamma, sums);
-    const V at[4] = {hn::Set(d, sums[0]), hn::Set(d, sums[1]), hn::Set(d, sums[2]), hn::Set(d, sums[3])};
-    const double next = hn::GetLane(search.Next(hn::Set(d, gamma), at));
-    const double residual = std::abs(hn::GetLane(search.residual()));
-    if (!(residual > near) || --evaluations == 0) {
-      return {next, hn::GetLane(search.variance()), hn::GetLane(search.LogSumAfter(hn::Set(d, next / gamma - 1))), residual};
-    }
-    gamma = next;
-  }
-}
-
-// gamma of a row in float32, with sums in float64, where no difference of scores overflows and gamma stays in float32's
-// range; kInvalid elsewhere. p takes the distribution; it is not x. few.top has room for n numbers, or what is left of them.
+// Distributions of a given entropy in float32, with sums in float64, for rows where no difference of scores overflows and
+// gamma stays in float32's range; kFailed elsewhere.
 //
-// What costs is a pass over the row. gamma is therefore found on a few scores first; then comes one pass for the moments,
-// whose third order step leaves the third power of what was wrong, and one that writes p and confirms its entropy.
-inline HWY_NOINLINE GammaOfRow FindGammaNarrow(const RowSurvey<float>& row, const Condensed& few, const float* x, size_t n,
-                                               EntropyTarget target, float* p) {
-  const RowTag<float> d;
-  constexpr double kLeast = 0x1p-30, kMost = 0x1p30;
-  const GammaOfRow fails = {0, 0, GammaStatus::kInvalid, 0};
-  const float lowest = row.least == -std::numeric_limits<float>::infinity() ? 0 : row.least;
-  if (n > size_t{1} << 18 || !(row.max - lowest <= std::numeric_limits<float>::max()) || !(row.variance < 0x1p60) ||
-      !(row.variance > 0x1p-60)) {
-    return fails;
+// What costs is a pass over a row, and, where rows are short, the search between two passes: a chain of divisions and
+// logarithms that takes as long as a pass over 300 scores. A few rows therefore wait for it together, each in a lane, and each
+// as if it were alone. gamma is found on a few scores first where the row is long; then comes a pass for the moments, whose
+// third order step leaves the third power of what was wrong, perhaps more of them, over the scores that matter where these are
+// few; and one that writes p and confirms its entropy.
+class NarrowRows {
+ public:
+  static constexpr size_t kRows = 8;
+  using Stage = NarrowRow::Stage;
+
+  HWY_INLINE NarrowRows(NarrowRow* rows, size_t count, size_t n) : rows_(rows), count_(count), n_(n) {}
+
+  // Rows have x, p, memory, survey and few.
+  HWY_NOINLINE void Map(EntropyTarget target) {
+    Begin(target);
+    for (size_t r = 0; r < kRows; ++r) gamma_[r] = 1, log_s_[r] = 0;
+    if (target.low < target.high) Try(target);
+    Start();
+    while (Evaluate()) {
+      if (writing_) AfterWriting();
+      if (searching_) AfterMoments();
+    }
   }
-  const auto scale_by = [&](double factor) HWY_ATTR {
+
+ private:
+  using D = RowTag<double>;
+  using V = hn::Vec<D>;
+  static constexpr size_t kLanes = hn::MaxLanes(D()), kSearches = (kRows + kLanes - 1) / kLanes;
+
+  static HWY_INLINE V At(const double* values, size_t s) { return hn::Load(D(), values + s * kLanes); }
+  static HWY_INLINE void Put(V v, double* values, size_t s) { hn::Store(v, D(), values + s * kLanes); }
+
+  HWY_INLINE void Begin(EntropyTarget target) {
+    for (size_t r = 0; r < kRows; ++r) {
+      finite_[r] = static_cast<double>(n_), ties_[r] = 1, goal_[r] = target.low, variance_[r] = third_[r] = 1;
+      sums_[0][r] = 1, sums_[1][r] = sums_[2][r] = sums_[3][r] = 0;
+    }
+    for (size_t r = 0; r < count_; ++r) {
+      NarrowRow& row = rows_[r];
+      const RowSurvey<float>& survey = row.survey;
+      const bool all_finite = survey.finite == static_cast<double>(n_);
+      const float lowest = all_finite ? survey.least : 0;
+      finite_[r] = survey.finite, ties_[r] = survey.ties, variance_[r] = survey.variance, third_[r] = survey.third;
+      row.range = all_finite ? static_cast<double>(survey.max - survey.least) : std::numeric_limits<double>::infinity();
+      row.evaluations = 0;
+      const bool ordinary = n_ <= size_t{1} << 18 && survey.max - lowest <= std::numeric_limits<float>::max() &&
+                            survey.variance < 0x1p60 && survey.variance > 0x1p-60;
+      row.stage = ordinary ? (row.few.top_count > 0 ? Stage::kFew : Stage::kAll) : Stage::kFailed;
+    }
+    const D d;
+    for (size_t s = 0; s < kSearches; ++s) {
+      Put(Log(d, At(finite_, s)), log_n_, s);
+      Put(Log(d, At(ties_, s)), log_ties_, s);
+    }
+    for (size_t r = 0; r < count_; ++r) {
+      if (!(target.low < log_n_[r] && target.high > log_ties_[r])) rows_[r].stage = Stage::kFailed;
+    }
+  }
+
+  // What has an entropy in the interval as it is, is done.
+  HWY_INLINE void Try(EntropyTarget target) {
+    for (size_t r = 0; r < count_; ++r) {
+      NarrowRow& row = rows_[r];
+      if (row.stage == Stage::kFailed) continue;
+      Write(row, r, 1);
+      const double entropy = LogOf(sums_[0][r]) - sums_[1][r] / sums_[0][r];
+      if (entropy >= target.low && entropy <= target.high) {
+        ScaleBy(row, 1 / sums_[0][r]);
+        row.stage = Stage::kDone;
+      } else if (entropy > target.high) {
+        goal_[r] = target.high;
+      }
+    }
+  }
+
+  HWY_INLINE void Start() {
+    for (size_t s = 0; s < kSearches; ++s) {
+      search_[s] = EntropySearch(At(goal_, s), At(log_ties_, s), At(log_n_, s));
+      Put(search_[s].Start(At(variance_, s), At(third_, s)), gamma_, s);
+    }
+  }
+
+  // One evaluation of each row that goes on; false if none does.
+  HWY_INLINE bool Evaluate() {
+    constexpr double kLeast = 0x1p-30, kMost = 0x1p30;
+    writing_ = searching_ = false;
+    for (size_t r = 0; r < count_; ++r) {
+      NarrowRow& row = rows_[r];
+      if (row.stage == Stage::kDone || row.stage == Stage::kFailed) continue;
+      if (!(gamma_[r] > kLeast && gamma_[r] < kMost)) {
+        row.stage = Stage::kFailed;
+        continue;
+      }
+      ++row.evaluations;
+      (row.stage == Stage::kWrite ? writing_ : searching_) = true;
+    }
+    if (writing_) {
+      for (size_t s = 0; s < kSearches; ++s) Put(Exp(D(), hn::Neg(At(log_s_, s))), inverse_s_, s);
+    }
+    for (size_t r = 0; r < count_; ++r) {
+      NarrowRow& row = rows_[r];
+      double sums[4];
+      switch (row.stage) {
+        case Stage::kFew:
+        case Stage::kRest:
+          row.few.Moments(gamma_[r], sums);
+          scores_read += row.few.top_count + row.few.bulk_count;
+          break;
+        case Stage::kAll:
+          gamma_[r] * row.range < kNearReach ? MomentsNarrow<false>(row.x, n_, row.survey.max, gamma_[r], sums)
+                                             : MomentsNarrow<true>(row.x, n_, row.survey.max, gamma_[r], sums);
+          scores_read += n_;
+          break;
+        case Stage::kWrite:
+          Write(row, r, inverse_s_[r]);
+          continue;
+        default:
+          continue;
+      }
+      for (size_t k = 0; k < 4; ++k) sums_[k][r] = sums[k];
+    }
+    return writing_ || searching_;
+  }
+
+  HWY_INLINE void Write(const NarrowRow& row, size_t r, double inverse_s) {
+    double sums[4];
+    gamma_[r] * row.range < kNearReach
+        ? WriteNarrow<false>(row.x, n_, row.survey.max, gamma_[r], inverse_s, log_s_[r], row.p, sums)
+        : WriteNarrow<true>(row.x, n_, row.survey.max, gamma_[r], inverse_s, log_s_[r], row.p, sums);
+    sums_[0][r] = sums[0], sums_[1][r] = sums[1];
+    scores_read += n_;
+  }
+
+  HWY_INLINE void ScaleBy(const NarrowRow& row, double factor) const {
+    const RowTag<float> d;
     const auto f = hn::Set(d, static_cast<float>(factor));
-    ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-      StoreUpTo(hn::Mul(LoadUpTo(d, p + i, count, 0.0f), f), d, count, p + i);
+    ForEachVector(d, n_, [&](size_t i, size_t count) HWY_ATTR {
+      StoreUpTo(hn::Mul(LoadUpTo(d, row.p + i, count, 0.0f), f), d, count, row.p + i);
     });
-  };
-  double goal = target.low, sums[2];
-  const bool all_finite = row.finite == static_cast<double>(n);
-  const double range = all_finite ? static_cast<double>(row.max - row.least) : std::numeric_limits<double>::infinity();
-  const auto write = [&](double gamma, double factor) HWY_ATTR {
-    gamma* range < kNearReach ? WriteNarrow<false>(x, n, row.max, gamma, factor, p, sums)
-                              : WriteNarrow<true>(x, n, row.max, gamma, factor, p, sums);
-  };
-  if (target.low < target.high) {
-    write(1, 1);
-    const double entropy = LogOf(sums[0]) - sums[1] / sums[0];
-    if (entropy >= target.low && entropy <= target.high) {
-      scale_by(1 / sums[0]);
-      return {1, entropy, GammaStatus::kOk, 1};
+  }
+
+  // Accepts what is written, or takes a last small step.
+  HWY_INLINE void AfterWriting() {
+    const D d;
+    for (size_t s = 0; s < kSearches; ++s) {
+      const V sum = At(sums_[0], s), mean = hn::Div(At(sums_[1], s), sum), log_sum = Log(d, sum);
+      const V excess = hn::Sub(hn::Sub(log_sum, mean), At(goal_, s)), step = hn::Div(excess, At(variance_, s));
+      Put(excess, excess_, s);
+      Put(step, step_, s);
+      Put(hn::MulAdd(At(gamma_, s), step, At(gamma_, s)), next_, s);
+      Put(hn::MulAdd(step, mean, log_sum), next_log_s_, s);
     }
-    if (entropy > target.high) goal = target.high;
+    for (size_t r = 0; r < count_; ++r) {
+      NarrowRow& row = rows_[r];
+      if (row.stage != Stage::kWrite) continue;
+      if (std::abs(excess_[r]) <= NarrowTolerance(goal_[r], n_)) {
+        const double total = sums_[0][r] * inverse_s_[r];
+        if (std::abs(total - 1) > 1e-7) ScaleBy(row, 1 / total);
+        row.stage = Stage::kDone;
+      } else if (!(std::abs(step_[r]) < 0.5) || row.evaluations > 60) {
+        row.stage = Stage::kFailed;
+      } else {
+        gamma_[r] = next_[r], log_s_[r] = next_log_s_[r];
+      }
+    }
   }
-  const double log_ties = row.ties == 1 ? 0 : LogOf(row.ties), log_n = LogOf(row.finite);
-  const auto all = [](double v) HWY_ATTR { return hn::Set(RowTag<double>(), v); };
-  const EntropySearch start(all(goal), all(log_ties), all(log_n));
-  Approach at = {hn::GetLane(start.Start(all(row.variance), all(row.third))), 0, 0, 0};
-  if (few.top_count > 0) {
-    at = ApproachRoot(goal, log_ties, log_n, at.gamma, 0.03, 12, [&](double& g, double(&m)[4]) HWY_ATTR { few.Moments(g, m); });
+
+  // The next gamma, and what it is for.
+  HWY_INLINE void AfterMoments() {
+    const double near = n_ < kLongRow ? 0.03 : 0.1;
+    HWY_ALIGN double residual[kRows], restart[kRows] = {};
+    for (size_t s = 0; s < kSearches; ++s) {
+      const V at[4] = {At(sums_[0], s), At(sums_[1], s), At(sums_[2], s), At(sums_[3], s)};
+      const V gamma = At(gamma_, s), next = search_[s].Next(gamma, at), off = hn::Abs(search_[s].residual());
+      const V log_sum = search_[s].LogSumAfter(hn::Sub(hn::Div(next, gamma), hn::Set(D(), 1.0)));
+      const auto stays = hn::And(hn::Gt(off, hn::Set(D(), near)), search_[s].IsLost());
+      Put(hn::IfThenElse(stays, gamma, next), next_, s);
+      Put(hn::IfThenElse(stays, search_[s].log_sum(), log_sum), next_log_s_, s);
+      Put(hn::IfThenZeroElse(stays, off), residual, s);
+      Put(search_[s].variance(), excess_, s);
+    }
+    bool restarts = false;
+    for (size_t r = 0; r < count_; ++r) {
+      NarrowRow& row = rows_[r];
+      if (row.stage != Stage::kFew && row.stage != Stage::kAll && row.stage != Stage::kRest) continue;
+      gamma_[r] = next_[r], log_s_[r] = next_log_s_[r], variance_[r] = excess_[r];
+      if (row.stage == Stage::kFew) {
+        if (residual[r] > 0.03 && row.evaluations < 12) continue;
+        row.stage = Stage::kAll;
+        restart[r] = 1, restarts = true;
+      } else if (!(residual[r] > near) || row.evaluations > 40) {
+        row.stage = Stage::kWrite;
+      } else if (row.stage == Stage::kAll && PackRest(row, r)) {
+        row.stage = Stage::kRest;
+        restart[r] = 1, restarts = true;
+      }
+    }
+    if (!restarts) return;
+    for (size_t s = 0; s < kSearches; ++s) search_[s].Restart(At(restart, s));
   }
-  if (!(at.gamma > kLeast && at.gamma < kMost)) return fails;
-  const auto all_scores = [&](double& g, double(&m)[4]) HWY_ATTR {
-    g* range < kNearReach ? MomentsNarrow<false>(x, n, row.max, g, m) : MomentsNarrow<true>(x, n, row.max, g, m);
-  };
-  const double near = n < kLongRow ? 0.03 : 0.1;
-  at = ApproachRoot(goal, log_ties, log_n, at.gamma, near, few.top_count > 0 ? 20 : 1, all_scores);
-  if (!(at.residual <= near)) {
-    // What has less than e^-17 / n of the largest mass can wait for the end, if that is most of the row.
-    Condensed rest = {few.top, 0, nullptr, 0, 0};
-    const double reach = (log_n + 17) / at.gamma;
+
+  // What has less than e^-17 / n of the largest mass can wait for the end, if that is most of the row.
+  HWY_INLINE bool PackRest(NarrowRow& row, size_t r) {
+    const double reach = (log_n_[r] + 17) / gamma_[r];
+    if (!(reach < 0.6 * row.range)) return false;
     float lowest;
-    if (reach < 0.6 * range) {
-      rest.top_count = PackAbove(x, n, static_cast<float>(row.max - reach), row.max, n / 2, rest.top, &lowest);
-    }
-    if (rest.top_count > row.ties && rest.top_count <= n / 2) {
-      at = ApproachRoot(goal, log_ties, log_n, at.gamma, near, 20,
-                        [&](double& g, double(&m)[4]) HWY_ATTR { rest.Moments(g, m); });
-    } else {
-      at = ApproachRoot(goal, log_ties, log_n, at.gamma, near, 20, all_scores);
-    }
+    row.few = {row.memory, 0, nullptr, 0, 0};
+    row.few.top_count =
+        PackAbove(row.x, n_, static_cast<float>(row.survey.max - reach), row.survey.max, n_ / 2, row.few.top, &lowest);
+    scores_read += n_;
+    return row.few.top_count > row.survey.ties && row.few.top_count <= n_ / 2;
   }
-  const RowTag<double> d64;
-  for (int tries = 0; tries < 6; ++tries) {
-    if (!(at.gamma > kLeast && at.gamma < kMost)) return fails;
-    const double factor = hn::GetLane(Exp(d64, hn::Set(d64, -at.log_sum)));
-    write(at.gamma, factor);
-    const double mean = sums[1] / sums[0], log_sum = LogOf(sums[0]), entropy = log_sum - mean, excess = entropy - goal;
-    if (std::abs(excess) <= NarrowTolerance(goal, n)) {
-      const double total = sums[0] * factor;
-      if (std::abs(total - 1) > 1e-7) scale_by(1 / total);
-      return {at.gamma, entropy, GammaStatus::kOk, 0};
-    }
-    const double step = excess / at.variance;
-    if (!(std::abs(step) < 0.5)) return fails;
-    at.gamma *= 1 + step;
-    at.log_sum = log_sum + step * mean;
-  }
-  return fails;
-}
+
+  NarrowRow* rows_;
+  size_t count_, n_;
+  bool writing_, searching_;
+  EntropySearch search_[kSearches];
+  HWY_ALIGN double finite_[kRows], ties_[kRows], log_n_[kRows], log_ties_[kRows], goal_[kRows], third_[kRows];
+  HWY_ALIGN double gamma_[kRows], log_s_[kRows], inverse_s_[kRows], variance_[kRows], sums_[4][kRows];
+  HWY_ALIGN double next_[kRows], next_log_s_[kRows], excess_[kRows], step_[kRows];
+};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace entropic

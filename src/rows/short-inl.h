@@ -151,6 +151,20 @@ class ShortRows {
     for (size_t k = 0; k < K; ++k) sums[k] = FoldSpread(acc[k]);
   }
 
+  // The same where add(entries, acc) adds the terms to the K accumulators itself, by fused operations where a term is a
+  // product. One vector of a chunk after the other, as few accumulators as there are terms.
+  template <size_t K, class Add>
+  HWY_INLINE void FusedSums(V (&sums)[K], Add&& add) const {
+    V acc[K][kVectors];
+    for (size_t v = 0; v < kVectors; ++v) {
+      V sum[K];
+      for (size_t k = 0; k < K; ++k) sum[k] = hn::Zero(d_);
+      for (size_t chunk = 0; chunk < chunks_; ++chunk) add(hn::Load(d_, entries_ + (chunk * kVectors + v) * kLanes), sum);
+      for (size_t k = 0; k < K; ++k) acc[k][v] = sum[k];
+    }
+    for (size_t k = 0; k < K; ++k) sums[k] = FoldSpread(acc[k]);
+  }
+
   // sums[k][r] = the sum over row r of term k, added in float64 across columns of different i mod 16; the first terms become
   // the entries of `first`. One vector of a chunk after the other, as few accumulators as there are terms.
   template <size_t K, class Visit>

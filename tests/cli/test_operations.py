@@ -30,6 +30,20 @@ def test_definitions(cli, temperature):
     np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-13)
 
 
+def test_input_says_what_rows_are(cli):
+    q = softmax(X)
+    cli.save("x.npy", X)
+    cli.save("q.npy", q)
+    cli.save("log_q.npy", np.log(q))
+    results = []
+    for file, kind in ("x.npy", "scores"), ("q.npy", "probs"), ("log_q.npy", "log_probs"):
+        cli.output("entropy_normalize", file, "--entropy", 2, "--input", kind, "-o", "y.npy")
+        results.append(cli.load("y.npy"))
+    np.testing.assert_allclose(-(results[1] * np.log(results[1])).sum(axis=1), 2, rtol=1e-11)
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(results[2], results[0], rtol=1e-10, atol=1e-13)
+
+
 def test_formats_agree_to_the_bit(cli):
     cli.save("x.npy", X)
     cli.write("x.csv", "\n".join(",".join(map(repr, row)) for row in X.tolist()))

@@ -258,12 +258,23 @@ inline EntropyNormalized normalize_entropy(const Row& x, long double target) {
   return result;
 }
 
-inline EntropyNormalized solve(const entropic::EntropyNormalize& op, const Row& x) {
-  return normalize_entropy(x, op.entropy ? *op.entropy : std::log(static_cast<long double>(*op.perplexity)));
+// The scores of a row, but for a common shift: log(q / max q) where it holds a distribution q. Their digits are those of q,
+// also where all are nearly equal.
+inline Row scores_of(entropic::Input input, const Row& x) {
+  if (input != entropic::Input::probs) return x;
+  const long double max = *std::max_element(x.begin(), x.end());
+  Row z;
+  for (const long double q : x) z.push_back(q > max / 2 ? std::log1p((q - max) / max) : std::log(q) - std::log(max));
+  return z;
 }
 
-inline EntropyNormalized solve(const entropic::EntropyClip& op, const Row& x) {
-  const Row p = map(entropic::Softmax{}, x);
+inline EntropyNormalized solve(const entropic::EntropyNormalize& op, const Row& x) {
+  return normalize_entropy(scores_of(op.input, x),
+                           op.entropy ? *op.entropy : std::log(static_cast<long double>(*op.perplexity)));
+}
+
+inline EntropyNormalized solve(const entropic::EntropyClip& op, const Row& given) {
+  const Row x = scores_of(op.input, given), p = map(entropic::Softmax{}, x);
   const long double h = entropy(p);
   if (op.min_entropy && h < *op.min_entropy) return normalize_entropy(x, *op.min_entropy);
   if (op.max_entropy && h > *op.max_entropy) return normalize_entropy(x, *op.max_entropy);
@@ -419,14 +430,21 @@ inline Row entropy_held_vjp(const EntropyNormalized& row, const Row& x, const Ro
   return dx;
 }
 
+// d log q = dq / q.
+inline Row gradient_in_input(entropic::Input input, const Row& x, Row dx) {
+  for (std::size_t i = 0; i < x.size() && input == entropic::Input::probs; ++i) dx[i] = x[i] > 0 ? dx[i] / x[i] : 0;
+  return dx;
+}
+
 inline Row vjp(const entropic::EntropyNormalize& op, const Row& x, const Row& g) {
-  return entropy_held_vjp(solve(op, x), x, g);
+  return gradient_in_input(op.input, x, entropy_held_vjp(solve(op, x), scores_of(op.input, x), g));
 }
 
 inline Row vjp(const entropic::EntropyClip& op, const Row& x, const Row& g) {
   const EntropyNormalized row = solve(op, x);
+  const Row scores = scores_of(op.input, x);
   const bool inside = row.gamma == 1;
-  return inside ? vjp(entropic::Softmax{}, x, g) : entropy_held_vjp(row, x, g);
+  return gradient_in_input(op.input, x, inside ? vjp(entropic::Softmax{}, scores, g) : entropy_held_vjp(row, scores, g));
 }
 
 inline Row vjp(const entropic::PerturbMax& op, const Row& x, const Row& g) {
