@@ -35,17 +35,25 @@ HWY_INLINE double EntmaxPower(const Entmax& op) {
   return HWY_MIN(b, sizeof(T) == 4 ? 0x1p26 : 0x1p60);
 }
 
-// c, as high + low, with sum max(c + u_i, 0)^(1/b) = 1 for n numbers u <= 0 with maximum 0, filled up with numbers below -c to
-// a multiple of 16 and at least 64; 1/4 <= b <= 1. `c` is a start; `enough` the last step, relative to c.
-template <template <class> class Root>
-HWY_INLINE Threshold PowerThreshold(double b, double c, double enough, const double* u, size_t n) {
-  const RowTag<double> d;
+// c, as high + low, with sum max(c + u_i, 0)^(1/b) = 1 for n numbers u <= 0 with maximum 0, -inf 64 times behind them;
+// 1/4 <= b <= 1. From c = `start`, which is not below the root. The steps are taken in Number, and c is one.
+//
+// With r = min(1/b, 2) each |max(q - e, 0)^(1/b) - (q^(1/b) - e q^(1/b - 1)/b)| is at most K e^r, K = max(1, (1/b) (1/b - 1)/2)
+// for q <= 1: after a step of e the sum is off by no more than n K e^r, however the scores lie.
+template <template <class> class Root, class Number, class T>
+HWY_INLINE Threshold PowerThreshold(double b, double start, const T* u, size_t n) {
+  const RowTag<Number> d;
+  const double curvature = HWY_MAX(1.0, (1 / b) * (1 / b - 1) / 2);
+  const double most = (sizeof(T) == 4 ? 0x1p-24 : 0x1p-52) / (static_cast<double>(n) * curvature);
+  const double enough = b <= 0.5 ? std::sqrt(most) : Power(most, b);
+  Number c = static_cast<Number>(start);
   for (;;) {
-    const double step = n <= 64 ? NormStepOf64<Root>(d, b, c, u)
-                                : NormStep<Root>(d, b, c, n, [&](size_t i, size_t) HWY_ATTR { return hn::LoadU(d, u + i); });
-    // The error after this step is of the order of its square. A NaN ends the search.
-    if (!(std::abs(step) > enough * c)) return {c, -step};
-    c -= step;
+    const double step = n <= 64 ? static_cast<double>(NormStepOf64<Root>(d, b, c, u))
+                                : NormStep<Root>(d, b, c, n, [&](size_t i, size_t count) HWY_ATTR { return LoadAs(d, u + i); });
+    const Number next = static_cast<Number>(static_cast<double>(c) - step);
+    // c falls, until rounding has it rise or stay. A NaN ends the search.
+    if (!(step > enough && next < c)) return {static_cast<double>(c), -step};
+    c = next;
   }
 }
 
@@ -58,20 +66,21 @@ struct Edge {
 // sum_i (u_i - edge + p^b)^(1/b) = 1 for b > 1. First the edge: the lowest u such that the terms above it sum to at most 1,
 // by narrowing an interval of c = -u at the mean of the candidates inside. Then p: each term is the b-norm of p and a constant,
 // so their sum is convex in p, and Newton's iteration from 1 (no rounding of c can hide a small p from it) falls to the root.
-HWY_INLINE Edge EdgeThreshold(double b, const double* u, size_t n) {
+template <class T>
+HWY_INLINE Edge EdgeThreshold(double b, const T* u, size_t n) {
   const RowTag<double> d;
   using V = hn::Vec<RowTag<double>>;
   const RootOf<RowTag<double>> root(d, b);
   const auto sum_at = [&](double c) HWY_ATTR {
     const auto at = hn::Set(d, c);
-    return Sum(d, n, [&](size_t i, size_t) HWY_ATTR { return root(d, hn::Add(hn::LoadU(d, u + i), at)); });
+    return Sum(d, n, [&](size_t i, size_t) HWY_ATTR { return root(d, hn::Add(LoadAs(d, u + i), at)); });
   };
   double low = 0, high = 1;
   for (;;) {
     const V from = hn::Set(d, -high), to = hn::Set(d, -low);
     double sums[2];
     Sums(d, n, sums, [&](size_t i, size_t, V* terms) HWY_ATTR {
-      const V ui = hn::LoadU(d, u + i);
+      const V ui = LoadAs(d, u + i);
       const auto inside = hn::And(hn::Gt(ui, from), hn::Lt(ui, to));
       terms[0] = hn::IfThenElseZero(inside, ui);
       terms[1] = hn::IfThenElseZero(inside, hn::Set(d, 1.0));
@@ -86,7 +95,7 @@ HWY_INLINE Edge EdgeThreshold(double b, const double* u, size_t n) {
   const V bound = hn::Set(d, -low);
   V lowest = hn::Zero(d);
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const V ui = LoadUpTo(d, u + i, count, 0.0);
+    const V ui = LoadWide(d, u + i, count, T(0));
     lowest = hn::Min(lowest, hn::IfThenElseZero(hn::Ge(ui, bound), ui));
   });
   const double edge = FoldLanes(d, lowest, [](auto a, auto c) HWY_ATTR { return hn::Min(a, c); });
@@ -97,11 +106,11 @@ HWY_INLINE Edge EdgeThreshold(double b, const double* u, size_t n) {
     const double lift = p > 0 ? Power(p, b) : 0;
     double sums[3];
     Sums(d, n, sums, [&](size_t i, size_t, V* terms) HWY_ATTR {
-      const V ui = hn::LoadU(d, u + i);
+      const V ui = LoadAs(d, u + i);
       const auto above = hn::Not(hn::Le(ui, at_edge));  // or NaN
-      root.WithDerivative(d, hn::Add(hn::Sub(ui, at_edge), hn::Set(d, lift)), terms);
-      terms[0] = hn::IfThenElseZero(above, terms[0]);
-      terms[1] = hn::IfThenElseZero(above, terms[1]);
+      const V q = hn::Add(hn::Sub(ui, at_edge), hn::Set(d, lift));
+      terms[0] = hn::IfThenElseZero(above, root(d, q));
+      terms[1] = hn::IfThenElseZero(above, hn::Div(terms[0], q));
       terms[2] = hn::IfThenElseZero(hn::Eq(ui, at_edge), hn::Set(d, 1.0));
     });
     const double slope = sums[2] + (lift > 0 ? lift / p * sums[1] : 0);
@@ -112,40 +121,77 @@ HWY_INLINE Edge EdgeThreshold(double b, const double* u, size_t n) {
   }
 }
 
-// p = (c + u)^(1/b) from c's upper part, exact in T, and the rest: near the edge the first sum is exact.
+// (c + u)^(1/b) from c's upper part, exact in T, and the rest: near the edge the first sum is exact.
 template <template <class> class Root, class D, class T = hn::TFromD<D>>
-HWY_INLINE void WriteRoots(D d, double b, const RelativeScores<D>& relative, Threshold c, const T* x, size_t n, T max, T* p,
-                           bool stream) {
-  if (c.low != c.low) return FillRow(d, kNaN<T>, n, p);
-  const T high = static_cast<T>(c.high);
-  const auto c_high = hn::Set(d, high);
-  const auto c_low = hn::Set(d, static_cast<T>((c.high - static_cast<double>(high)) + c.low));
-  const Root<D> root(d, b);
-  WriteRow(d, stream, n, p, [&](size_t i, size_t count) HWY_ATTR {
-    const auto q = hn::Add(hn::Add(relative(LoadUpTo(d, x + i, count, max)), c_high), c_low);
-    if (hn::AllTrue(d, hn::Le(q, hn::Zero(d)))) return hn::Zero(d);
-    return root(d, q);
-  });
+class RootAbove {
+ public:
+  HWY_INLINE RootAbove(D d, double b, Threshold c) : root_(d, b), high_(hn::Set(d, static_cast<T>(c.high))) {
+    const double high = static_cast<double>(static_cast<T>(c.high));
+    low_ = hn::Set(d, static_cast<T>((c.high - high) + c.low));
+  }
+  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> u) const { return root_(d, hn::Add(hn::Add(u, high_), low_)); }
+
+ private:
+  Root<D> root_;
+  hn::Vec<D> high_, low_;
+};
+
+// p = the masses of the survivors at their places, divided by `sum`, and 0 elsewhere.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void Scatter(D d, const T* masses, const hwy::MakeSigned<T>* places, size_t kept, double sum, size_t n, T* p,
+                        bool stream) {
+  WriteRow(d, stream, n, p, [&](size_t, size_t) HWY_ATTR { return hn::Zero(d); });
+  const T factor = static_cast<T>(1 / sum);
+  for (size_t k = 0; k < kept; ++k) p[places[k]] = masses[k] * factor;
 }
 
-template <template <class> class Root, class D, class T = hn::TFromD<D>>
-HWY_INLINE void MapRowByThreshold(D d, double b, const RelativeScores<D>& relative, const T* x, size_t n, T max, T* p,
-                                  Workspace workspace) {
-  const T least = LeastThreshold<Root>(d, b, relative, x, n);
-  const size_t kept = FilterAbove(d, relative, x, n, least, workspace.scratch);
-  double c = -least;
-  // Where most have mass, sweeps in T come first: they cost less than those in float64, which are few then.
-  if (sizeof(T) == 4 && kept > n / 4 && kept > 256) {
+// alpha = 1.5: every step is a few operations, so float64 costs little, and so does writing the row as if all had mass.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void MapRowBySquares(D d, const RelativeScores<D>& relative, const T* x, size_t n, T max, T* p,
+                                Workspace workspace) {
+  const T least = LeastThreshold<Square>(d, 0.5, relative, x, n);
+  const Survivors<T> survivors(workspace.scratch, n);
+  const size_t kept = FilterAbove<false>(d, relative, x, n, least, survivors);
+  const T* const u = survivors.z;
+  double start = -static_cast<double>(least);
+  // Where most have mass sweeps in T come first: they cost half of those in float64.
+  if (sizeof(T) == 4 && kept > 256) {
     for (int i = 0; i < 20; ++i) {
-      const double step = NormStep<Root>(
-          d, b, c, n, [&](size_t at, size_t count) HWY_ATTR { return relative(LoadUpTo(d, x + at, count, -kInfinity<T>)); });
-      if (!(std::abs(step) < c)) break;
-      c -= step;
-      if (std::abs(step) < 0x1p-13 * c) break;
+      const double step = NormStep<Square>(d, 0.5, start, kept, [&](size_t at, size_t) HWY_ATTR { return LoadAs(d, u + at); });
+      if (!(step > 0x1p-13 * start)) break;
+      start -= step;
     }
   }
-  const double enough = sizeof(T) == 4 ? 0x1p-26 : 0x1p-44;
-  WriteRoots<Root>(d, b, relative, PowerThreshold<Root>(b, c, enough, workspace.scratch, kept), x, n, max, p, workspace.stream);
+  const Threshold c = PowerThreshold<Square, T>(0.5, start, u, kept);
+  if (c.low != c.low) return FillRow(d, kNaN<T>, n, p);
+  const RootAbove<Square, D> mass(d, 0.5, c);
+  WriteRow(d, workspace.stream, n, p,
+           [&](size_t i, size_t count) HWY_ATTR { return mass(d, relative(LoadUpTo(d, x + i, count, max))); });
+}
+
+// Any other alpha: a power costs some 20 operations, so the few survivors' are taken once each and put in their places.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void MapRowByThreshold(D d, double b, const RelativeScores<D>& relative, const T* x, size_t n, T max, T* p,
+                                  Workspace workspace) {
+  // Of terms q <= 1 a higher power is less, and c more.
+  const T least = b > 0.5 ? LeastThreshold<Square>(d, 0.5, relative, x, n) : LeastThreshold<FourthPower>(d, 0.25, relative, x, n);
+  const Survivors<T> survivors(workspace.scratch, n);
+  const size_t kept = FilterAbove<true>(d, relative, x, n, least, survivors);
+  T* const u = survivors.z;
+  const Threshold c = PowerThreshold<RootOf, T>(b, -static_cast<double>(least), u, kept);
+  if (c.low != c.low) return FillRow(d, kNaN<T>, n, p);
+  const RootAbove<RootOf, D> mass(d, b, c);
+  if (kept > n / 2 && kept > 64) {
+    return WriteRow(d, workspace.stream, n, p, [&](size_t i, size_t count) HWY_ATTR {
+      return mass(d, relative(LoadUpTo(d, x + i, count, max)));
+    });
+  }
+  const double sum = Sum(d, kept <= 64 ? 64 : kept, [&](size_t i, size_t) HWY_ATTR {
+    const auto v = mass(d, LoadAs(d, u + i));
+    hn::StoreU(v, d, u + i);
+    return v;
+  });
+  Scatter(d, u, survivors.places, kept, sum, n, p, workspace.stream);
 }
 
 // The sum is taken once more: p^b may be so small a number that it has lost digits.
@@ -271,12 +317,13 @@ HWY_INLINE void MapRow(D d, const Entmax& op, const T* x, size_t n, T max, T* p,
   const RelativeScores<D> relative(hn::Set(d, max), op.temperature / b);
   if (b > 1) {
     // Only u = b z above -1 can have mass.
-    const size_t kept = FilterAbove(d, relative, x, n, T(-1), workspace.scratch);
-    WriteAboveEdge(d, b, relative, EdgeThreshold(b, workspace.scratch, kept), x, n, max, p);
+    const Survivors<T> survivors(workspace.scratch, n);
+    const size_t kept = FilterAbove<false>(d, relative, x, n, T(-1), survivors);
+    WriteAboveEdge(d, b, relative, EdgeThreshold(b, survivors.z, kept), x, n, max, p);
   } else if (b == 0.5) {
-    MapRowByThreshold<Square>(d, b, relative, x, n, max, p, workspace);
+    MapRowBySquares(d, relative, x, n, max, p, workspace);
   } else {
-    MapRowByThreshold<RootOf>(d, b, relative, x, n, max, p, workspace);
+    MapRowByThreshold(d, b, relative, x, n, max, p, workspace);
   }
 }
 
