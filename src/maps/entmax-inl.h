@@ -149,7 +149,7 @@ HWY_INLINE void Scatter(D d, const T* masses, const hwy::MakeSigned<T>* places, 
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void MapRowBySquares(D d, const RelativeScores<D>& relative, const T* x, size_t n, T max, T* p,
                                 Workspace workspace) {
-  const T least = LeastThreshold<Square>(d, 0.5, relative, x, n);
+  const T least = LeastThreshold(d, 0.5, relative, x, n);
   const Survivors<T> survivors(workspace.scratch, n);
   const size_t kept = FilterAbove<false>(d, relative, x, n, least, survivors);
   const T* const u = survivors.z;
@@ -173,8 +173,7 @@ HWY_INLINE void MapRowBySquares(D d, const RelativeScores<D>& relative, const T*
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void MapRowByThreshold(D d, double b, const RelativeScores<D>& relative, const T* x, size_t n, T max, T* p,
                                   Workspace workspace) {
-  // Of terms q <= 1 a higher power is less, and c more.
-  const T least = b > 0.5 ? LeastThreshold<Square>(d, 0.5, relative, x, n) : LeastThreshold<FourthPower>(d, 0.25, relative, x, n);
+  const T least = LeastThreshold(d, b, relative, x, n);
   const Survivors<T> survivors(workspace.scratch, n);
   const size_t kept = FilterAbove<true>(d, relative, x, n, least, survivors);
   T* const u = survivors.z;
@@ -222,7 +221,7 @@ template <class D, class T = hn::TFromD<D>>
 class BentExp {
  public:
   HWY_INLINE BentExp(D d, double b, double temperature, double c, T max)
-      : exp_(d, std::abs(b)), max_(hn::Set(d, max)), rising_(b > 0) {
+      : exp_(d, std::abs(b)), exp_slope_(d, std::abs(b) / (1 - b)), max_(hn::Set(d, max)), rising_(b > 0) {
     const double factor = b / (temperature * c);
     const T high = static_cast<T>(factor);
     high_ = hn::Set(d, high);
@@ -232,22 +231,33 @@ class BentExp {
     lowest_ = hn::Set(d, static_cast<T>(rising_ ? -HWY_MIN(2 / factor, kFar) : -kFar / HWY_MAX(-factor, 1.0)));
   }
 
-  // Also gives 1 + v.
-  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> x, hn::Vec<D>* base) const {
-    const auto z = MaxKeepNaN(lowest_, hn::Sub(x, max_));
-    const auto v = hn::MulAdd(z, high_, hn::Mul(z, low_));
-    *base = hn::Add(v, hn::Set(d, T(1)));
-    auto out = hn::Le(v, hn::Set(d, T(-1)));
-    if (rising_) {
-      if (hn::AllTrue(d, out)) return hn::Zero(d);
-      return hn::IfThenZeroElse(out, exp_(d, Log1p(d, v)));
-    }
-    out = hn::Eq(x, hn::Set(d, -kInfinity<T>));
-    return hn::IfThenZeroElse(out, exp_(d, hn::Neg(Log1p(d, v))));
+  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> x) const { return Raise(d, x, V(d, x), exp_); }
+
+  // The same and (1 + v)^(1/b - 1).
+  HWY_INLINE void WithDerivative(D d, hn::Vec<D> x, hn::Vec<D>* terms) const {
+    const auto v = V(d, x);
+    terms[1] = Raise(d, x, v, exp_slope_);
+    const auto base = hn::Add(v, hn::Set(d, T(1)));
+    terms[0] = hn::IfThenZeroElse(hn::Eq(terms[1], hn::Zero(d)), hn::Mul(terms[1], base));
   }
 
  private:
-  ExpScaled<D> exp_;
+  HWY_INLINE hn::Vec<D> V(D /*d*/, hn::Vec<D> x) const {
+    const auto z = MaxKeepNaN(lowest_, hn::Sub(x, max_));
+    return hn::MulAdd(z, high_, hn::Mul(z, low_));
+  }
+
+  HWY_INLINE hn::Vec<D> Raise(D d, hn::Vec<D> x, hn::Vec<D> v, const ExpScaled<D>& exp) const {
+    if (rising_) {
+      const auto out = hn::Le(v, hn::Set(d, T(-1)));
+      if (hn::AllTrue(d, out)) return hn::Zero(d);
+      return hn::IfThenZeroElse(out, exp(d, Log1p(d, v)));
+    }
+    const auto out = hn::Eq(x, hn::Set(d, -kInfinity<T>));
+    return hn::IfThenZeroElse(out, exp(d, hn::Neg(Log1p(d, v))));
+  }
+
+  ExpScaled<D> exp_, exp_slope_;
   hn::Vec<D> max_, high_, low_, lowest_;
   bool rising_;
 };
@@ -260,50 +270,77 @@ HWY_INLINE double NextC(D d, double b, double temperature, double c, const T* x,
   const BentExp<D> exp(d, b, temperature, c, max);
   double sums[2];
   Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
-    hn::Vec<D> base;
-    terms[0] = exp(d, LoadUpTo(d, x + i, count, -kInfinity<T>), &base);
-    terms[1] = hn::IfThenZeroElse(hn::Eq(terms[0], hn::Zero(d)), hn::Div(terms[0], base));
+    exp.WithDerivative(d, LoadUpTo(d, x + i, count, -kInfinity<T>), terms);
   });
   return c - (c - Power(weight * sums[0], -b)) * sums[0] / sums[1];
 }
 
-// c for b < 1/4, to where one more step would not be seen.
+// c for b < 1/4 and how fast the search for it converged: an error of e is followed by one of about `curvature` e^2.
+struct BentC {
+  double c = 1, curvature = kInfinity<double>;
+};
+
+// From start.c to where one more step would not be seen.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE double BentC(D d, double b, double temperature, double c, const T* x, size_t n, T max, double weight) {
-  const double enough = (sizeof(T) == 4 ? 0x1p-12 : 0x1p-27) * std::abs(b);
+HWY_INLINE BentC FindC(D d, double b, double temperature, BentC start, const T* x, size_t n, T max, double weight) {
+  constexpr double kEnough = sizeof(T) == 4 ? 0x1p-24 : 0x1p-53;
+  auto [c, curvature] = start;
+  double last = 0;
   for (int i = 0; i < 100; ++i) {
     double next = NextC(d, b, temperature, c, x, n, max, weight);
     // A start on the wrong side of the root may overshoot: c <= 1 where b > 0, c >= 1 where b < 0.
     if (b > 0 ? next > 1 : next < 1) next = 1;
-    const bool done = !(std::abs(next - c) > enough * c);
+    const double step = std::abs(next - c);
+    if (last > 0) curvature = step / (last * last);
+    last = step;
     c = next;
-    if (done) break;
+    if (!(step > kEnough * c && curvature * step * step > kEnough * c)) break;
   }
-  return c;
+  return {c, curvature};
+}
+
+// Writes exp of n scores to `terms` and returns their sum.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE double WriteBentExp(D d, const BentExp<D>& exp, const T* x, size_t n, T* terms) {
+  return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto e = exp(d, LoadUpTo(d, x + i, count, -kInfinity<T>));
+    StoreUpTo(e, d, count, terms + i);
+    return e;
+  });
 }
 
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void MapRowNearSoftmax(D d, double b, double temperature, const T* x, size_t n, T max, T* p, double* scratch) {
+HWY_INLINE void MapRowNearSoftmax(D d, double b, double temperature, const T* x, size_t n, T max, T* p, Workspace workspace) {
+  BentC at;
+  // Where few have mass, they are solved alone.
+  if (b >= 0.0625) {
+    const RelativeScores<D> relative(hn::Set(d, max), temperature / b);
+    const T least = LeastThreshold(d, b, relative, x, n);
+    const Survivors<T> survivors(workspace.scratch, n);
+    const size_t kept = FilterAbove<true>(d, relative, x, n, least, survivors);
+    at.c = -static_cast<double>(least);
+    if (kept <= n / 4) {
+      T* const masses = survivors.z;
+      for (size_t k = 0; k < kept; ++k) masses[k] = x[survivors.places[k]];
+      const double c = FindC(d, b, temperature, at, masses, kept, max, 1).c;
+      if (c != c) return FillRow(d, kNaN<T>, n, p);
+      const double sum = WriteBentExp(d, BentExp<D>(d, b, temperature, c, max), masses, kept, masses);
+      return Scatter(d, masses, survivors.places, kept, sum, n, p, workspace.stream);
+    }
+  }
   // Each step on a long row is a sweep over it: start from the c of every so manieth score, which stand for the others.
   constexpr size_t kSample = 512;
-  double c = 1;
   if (n >= 4 * kSample) {
-    T* const sample = reinterpret_cast<T*>(scratch);
+    T* const sample = reinterpret_cast<T*>(workspace.scratch);
     const size_t stride = n / kSample;
     for (size_t i = 0; i < kSample; ++i) sample[i] = x[i * stride];
-    c = BentC(d, b, temperature, c, sample, kSample, max, static_cast<double>(n) / kSample);
+    const BentC start = FindC(d, b, temperature, at, sample, kSample, max, static_cast<double>(n) / kSample);
     // A sample without a score near the maximum says nothing.
-    if (!(c > 0 && IsFinite(c))) c = 1;
+    if (start.c > 0 && IsFinite(start.c)) at = start;
   }
-  c = BentC(d, b, temperature, c, x, n, max, 1);
+  const double c = FindC(d, b, temperature, at, x, n, max, 1).c;
   if (c != c) return FillRow(d, kNaN<T>, n, p);
-  const BentExp<D> exp(d, b, temperature, c, max);
-  const double sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    hn::Vec<D> base;
-    const auto e = exp(d, LoadUpTo(d, x + i, count, -kInfinity<T>), &base);
-    StoreUpTo(e, d, count, p + i);
-    return e;
-  });
+  const double sum = WriteBentExp(d, BentExp<D>(d, b, temperature, c, max), x, n, p);
   ScaleRow(d, static_cast<T>(1 / sum), n, p);
 }
 
@@ -312,7 +349,7 @@ HWY_INLINE void MapRow(D d, const Entmax& op, const T* x, size_t n, T max, T* p,
   const double b = EntmaxPower<T>(op);
   if (b == 0) return MapRow(d, Softmax{.temperature = op.temperature}, x, n, max, p, workspace);
   if (b == 1) return MapRow(d, Sparsemax{.temperature = op.temperature}, x, n, max, p, workspace);
-  if (b < 0.25) return MapRowNearSoftmax(d, b, op.temperature, x, n, max, p, workspace.scratch);
+  if (b < 0.25) return MapRowNearSoftmax(d, b, op.temperature, x, n, max, p, workspace);
 
   const RelativeScores<D> relative(hn::Set(d, max), op.temperature / b);
   if (b > 1) {

@@ -22,7 +22,7 @@ namespace HWY_NAMESPACE {
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void MapRow(D d, const Sparsemax& op, const T* x, size_t n, T max, T* p, Workspace workspace) {
   const RelativeScores<D> relative(hn::Set(d, max), op.temperature);
-  const T least = LeastThreshold<Linear>(d, 1, relative, x, n);
+  const T least = LeastThreshold(d, 1, relative, x, n);
   const Survivors<T> survivors(workspace.scratch, n);
   const size_t kept = FilterAbove<false>(d, relative, x, n, least, survivors);
   const Threshold tau = SimplexThreshold(survivors.z, kept, least);

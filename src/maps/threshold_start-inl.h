@@ -50,15 +50,22 @@ class Square {
   static HWY_INLINE double InverseNorm(double sum, double /*b*/) { return 1 / std::sqrt(sum); }
 };
 
+// b = 1/2, 1/4, ... 1/16, by squaring.
 template <class D>
-class FourthPower {
+class RepeatedSquare {
  public:
-  HWY_INLINE FourthPower(D /*d*/, double /*b*/) {}
+  HWY_INLINE RepeatedSquare(D /*d*/, double b) : exponent_(static_cast<int>(1 / b)) {}
   HWY_INLINE void WithDerivative(D d, hn::Vec<D> q, hn::Vec<D>* terms) const {
-    q = MaxKeepNaN(hn::Zero(d), q);
-    terms[1] = hn::Mul(hn::Mul(q, q), q);
-    terms[0] = hn::Mul(terms[1], q);
+    terms[0] = terms[1] = MaxKeepNaN(hn::Zero(d), q);
+    for (int power = 2;; power *= 2) {
+      terms[0] = hn::Mul(terms[0], terms[0]);
+      if (power == exponent_) break;
+      terms[1] = hn::Mul(terms[1], terms[0]);
+    }
   }
+
+ private:
+  int exponent_;
 };
 
 template <class D>
@@ -112,15 +119,22 @@ HWY_INLINE N NormStepOf64(D d, double b, N c, const T* u) {
 
 // A number that -c is above, at least -1: the sum over a part of the row is less than that over all, and so is the c that
 // makes it 1 more. The part is the maxima of 64 parts, which hold most of the mass where it is in few scores. c is raised by
-// more than the rounding of their sums.
-template <template <class> class Root, class D, class Relative, class T = hn::TFromD<D>>
+// more than the rounding of their sums. For 1/16 <= b <= 1; between powers of 2 the next lower serves, since of terms
+// c + u <= 1 a higher power is less.
+template <class D, class Relative, class T = hn::TFromD<D>>
 HWY_INLINE T LeastThreshold(D d, double b, const Relative& relative, const T* x, size_t n) {
   if (n < 256) return T(-1);
   HWY_ALIGN T u[64];
   PartMaxima(d, x, n, u);
   for (size_t i = 0; i < 64; i += hn::Lanes(d)) hn::Store(relative(hn::Load(d, u + i)), d, u + i);
   T c = 1;
-  for (int i = 0; i < KSTEPS; ++i) c -= NormStepOf64<Root>(d, b, c, u);
+  for (int i = 0; i < 2; ++i) {
+    if (b == 1) {
+      c -= NormStepOf64<Linear>(d, 1, c, u);
+    } else {
+      c -= NormStepOf64<RepeatedSquare>(d, b >= 0.5 ? 0.5 : b >= 0.25 ? 0.25 : b >= 0.125 ? 0.125 : 0.0625, c, u);
+    }
+  }
   return -HWY_MIN(c * T(1 + 0x1p-12), T(1));
 }
 
