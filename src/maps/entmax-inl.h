@@ -169,6 +169,32 @@ HWY_INLINE void MapRowBySquares(D d, const RelativeScores<D>& relative, const T*
            [&](size_t i, size_t count) HWY_ATTR { return mass(d, relative(LoadUpTo(d, x + i, count, max))); });
 }
 
+// The same where kCount numbers hold all n: u becomes (c + u)^(1/b), and their sum, 1 but for rounding, is returned.
+template <size_t kCount, class T>
+HWY_INLINE double PowerMasses(double b, T c, T* u) {
+  const RowTag<T> d;
+  const RootOf<RowTag<T>> root(d, b);
+  HWY_ALIGN T masses[kCount];
+  T sum;
+  for (;;) {
+    const auto at = hn::Set(d, c);
+    const T step = NormStepOf<kCount>(
+        d, b,
+        [&](size_t i, hn::Vec<RowTag<T>>* terms) HWY_ATTR {
+          const auto q = hn::Add(hn::LoadU(d, u + i), at);
+          root.WithDerivative(d, q, terms);
+          terms[0] = root(d, q);
+          hn::Store(terms[0], d, masses + i);
+        },
+        &sum);
+    const T next = c - step;
+    if (!(sum - 1 > T(sizeof(T) == 4 ? 0x1p-22 : 0x1p-51) && next < c)) break;
+    c = next;
+  }
+  for (size_t i = 0; i < kCount; i += hn::Lanes(d)) hn::StoreU(hn::Load(d, masses + i), d, u + i);
+  return static_cast<double>(sum);
+}
+
 // Any other alpha: a power costs some 20 operations, so the few survivors' are taken once each and put in their places.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void MapRowByThreshold(D d, double b, const RelativeScores<D>& relative, const T* x, size_t n, T max, T* p,
@@ -177,15 +203,19 @@ HWY_INLINE void MapRowByThreshold(D d, double b, const RelativeScores<D>& relati
   const Survivors<T> survivors(workspace.scratch, n);
   const size_t kept = FilterAbove<true>(d, relative, x, n, least, survivors);
   T* const u = survivors.z;
+  if (kept <= 64) {
+    const double sum = kept <= 16 ? PowerMasses<16>(b, -least, u) : PowerMasses<64>(b, -least, u);
+    if (sum != sum) return FillRow(d, kNaN<T>, n, p);
+    return Scatter(d, u, survivors.places, kept, sum, n, p, workspace.stream);
+  }
   const Threshold c = PowerThreshold<RootOf, T>(b, -static_cast<double>(least), u, kept);
   if (c.low != c.low) return FillRow(d, kNaN<T>, n, p);
   const RootAbove<RootOf, D> mass(d, b, c);
-  if (kept > n / 2 && kept > 64) {
-    return WriteRow(d, workspace.stream, n, p, [&](size_t i, size_t count) HWY_ATTR {
-      return mass(d, relative(LoadUpTo(d, x + i, count, max)));
-    });
+  if (kept > n / 2) {
+    return WriteRow(d, workspace.stream, n, p,
+                    [&](size_t i, size_t count) HWY_ATTR { return mass(d, relative(LoadUpTo(d, x + i, count, max))); });
   }
-  const double sum = Sum(d, kept <= 64 ? 64 : kept, [&](size_t i, size_t) HWY_ATTR {
+  const double sum = Sum(d, kept, [&](size_t i, size_t) HWY_ATTR {
     const auto v = mass(d, LoadAs(d, u + i));
     hn::StoreU(v, d, u + i);
     return v;

@@ -23,7 +23,7 @@ class RootOf {
   HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> q) const {
     return hn::IfThenZeroElse(hn::Le(q, hn::Zero(d)), exp_(d, Log(d, q)));
   }
-  // The same and q^(1/b - 1), for b < 1.
+  // The same but for rounding, and q^(1/b - 1), for b < 1.
   HWY_INLINE void WithDerivative(D d, hn::Vec<D> q, hn::Vec<D>* terms) const {
     const auto out = hn::Le(q, hn::Zero(d));
     terms[1] = hn::IfThenZeroElse(out, exp_slope_(d, Log(d, q)));
@@ -92,29 +92,35 @@ HWY_INLINE double NormStep(D d, double b, double c, size_t n, const Load& load) 
   return (1 - Root<D>::InverseNorm(sums[0], b)) * (sums[0] / sums[1]);
 }
 
-// The same for 64 numbers, in registers: the sums in D's type, lane i with lane i + 32, + 16 and so on.
+// The same for kCount numbers, in registers: the sums in D's type, lane i with lane i + kCount/2, + kCount/4 and so on.
 //
 // Nearly all of its time is waiting for its own results, so there is no power in it: with t = sum - 1 the step's
 // 1 - (1 + t)^-b is taken as b t/(1 + (1 + b) t/2), the second convergent of its continued fraction. Its positive terms
 // make that one a lower bound: the iteration still falls and never passes the root, and at b = 1 it is the same.
-template <template <class> class Root, class D, class T, class N = hn::TFromD<D>>
-HWY_INLINE N NormStepOf64(D d, double b, N c, const T* u) {
-  constexpr size_t kVectors = 64 / hn::MaxLanes(D());
-  const Root<D> root(d, b);
-  const auto at = hn::Set(d, c);
+template <size_t kCount, class D, class Terms, class N = hn::TFromD<D>>
+HWY_INLINE N NormStepOf(D d, double b, const Terms& terms_at, N* sum) {
+  constexpr size_t kVectors = HWY_MAX(kCount / hn::MaxLanes(D()), 1);
   hn::Vec<D> terms[kVectors][2];
-  for (size_t v = 0; v < kVectors; ++v) {
-    root.WithDerivative(d, hn::Add(LoadAs(d, u + v * hn::Lanes(d)), at), terms[v]);
-  }
+  for (size_t v = 0; v < kVectors; ++v) terms_at(v * hn::Lanes(d), terms[v]);
   for (size_t half = kVectors / 2; half > 0; half /= 2) {
     for (size_t v = 0; v < half; ++v) {
       for (size_t k = 0; k < 2; ++k) terms[v][k] = hn::Add(terms[v][k], terms[v + half][k]);
     }
   }
   const auto add = [](auto x, auto y) HWY_ATTR { return hn::Add(x, y); };
-  const N sum = FoldLanes(d, terms[0][0], add), slope = FoldLanes(d, terms[0][1], add);
-  const N t = sum - 1;
-  return (static_cast<N>(b) * t) * sum / (slope + slope * (static_cast<N>((1 + b) / 2) * t));
+  const N slope = FoldLanes(d, terms[0][1], add);
+  *sum = FoldLanes(d, terms[0][0], add);
+  const N t = *sum - 1;
+  return (static_cast<N>(b) * t) * *sum / (slope + slope * (static_cast<N>((1 + b) / 2) * t));
+}
+
+template <template <class> class Root, class D, class T, class N = hn::TFromD<D>>
+HWY_INLINE N NormStepOf64(D d, double b, N c, const T* u) {
+  const Root<D> root(d, b);
+  const auto at = hn::Set(d, c);
+  N sum;
+  return NormStepOf<64>(
+      d, b, [&](size_t i, hn::Vec<D>* terms) HWY_ATTR { root.WithDerivative(d, hn::Add(LoadAs(d, u + i), at), terms); }, &sum);
 }
 
 // A number that -c is above, at least -1: the sum over a part of the row is less than that over all, and so is the c that

@@ -29,12 +29,14 @@ struct Survivors {
 };
 
 // Writes the scores z = relative(x) that are above `bound` to `survivors`, in order, with their places in the row if those are
-// wanted, and -inf 64 times behind them. Returns how many. NaN survives, so that whatever is computed from the survivors is NaN.
+// wanted, and -inf 64 times behind them. Returns how many. NaN survives, so that whatever is computed from the survivors is
+// NaN.
 //
 // One sweep without a branch notes a bit for each score. Survivors are few: they are taken one by one where the bits are set,
 // which costs less than to pack vectors, until some 10 of 64 survive.
 template <bool kPlaces, class T, class Relative>
-HWY_INLINE size_t FilterAbove(RowTag<T> d, const Relative& relative, const T* x, size_t n, T bound, const Survivors<T>& survivors) {
+HWY_INLINE size_t FilterAbove(RowTag<T> d, const Relative& relative, const T* x, size_t n, T bound,
+                              const Survivors<T>& survivors) {
   using TI = hwy::MakeSigned<T>;
   const hn::RebindToSigned<RowTag<T>> di;
   constexpr T kLowest = -std::numeric_limits<T>::infinity();
