@@ -2,7 +2,8 @@
 //
 // With b = alpha - 1, z = (x - max)/T <= 0 and c = p_max^b, all cases are p = (c + b z)^(1/b), 0 where the base is negative;
 // c is the root of sum p = 1. Three ways to it:
-//   alpha >= 1.25  the terms u = b z above -1 are packed in float64 and c solved on those few; one sweep writes (c + u)^(1/b).
+//   alpha >= 1.25  the terms u = b z above a bound of -c are packed and c solved on those few; where they are few indeed each
+//                  power is taken once, and the masses put in their places in a row of zeros.
 //   alpha > 2      the same, but (c + u)^(1/b) is infinitely steep at the edge of the support: solved in p at the edge.
 //   alpha < 1.25   where b is small, c is near 1 and the rounding of c + u would be magnified by 1/b. Hence
 //                  p = p_max (1 + v)^(1/b), v = b z/c, by log(1 + v) of a small v, divided by its sum as softmax is:
@@ -36,21 +37,21 @@ HWY_INLINE double EntmaxPower(const Entmax& op) {
 }
 
 // c, as high + low, with sum max(c + u_i, 0)^(1/b) = 1 for n numbers u <= 0 with maximum 0, -inf 64 times behind them;
-// 1/4 <= b <= 1. From c = `start`, which is not below the root. The steps are taken in Number, and c is one.
+// 1/4 <= b <= 1. From a c that is not below the root. The steps are taken in T, sums of more than 64 terms in float64.
 //
 // With r = min(1/b, 2) each |max(q - e, 0)^(1/b) - (q^(1/b) - e q^(1/b - 1)/b)| is at most K e^r, K = max(1, (1/b) (1/b - 1)/2)
 // for q <= 1: after a step of e the sum is off by no more than n K e^r, however the scores lie.
-template <template <class> class Root, class Number, class T>
-HWY_INLINE Threshold PowerThreshold(double b, double start, const T* u, size_t n) {
-  const RowTag<Number> d;
+template <template <class> class Root, class T>
+HWY_INLINE Threshold PowerThreshold(double b, T c, const T* u, size_t n) {
+  const RowTag<T> d;
   const double curvature = HWY_MAX(1.0, (1 / b) * (1 / b - 1) / 2);
   const double most = (sizeof(T) == 4 ? 0x1p-24 : 0x1p-52) / (static_cast<double>(n) * curvature);
   const double enough = b <= 0.5 ? std::sqrt(most) : Power(most, b);
-  Number c = static_cast<Number>(start);
   for (;;) {
-    const double step = n <= 64 ? static_cast<double>(NormStepOf64<Root>(d, b, c, u))
-                                : NormStep<Root>(d, b, c, n, [&](size_t i, size_t count) HWY_ATTR { return LoadAs(d, u + i); });
-    const Number next = static_cast<Number>(static_cast<double>(c) - step);
+    const double step =
+        n <= 64 ? static_cast<double>(NormStepOf64<Root>(d, b, c, u))
+                : NormStep<Root>(d, b, c, n, [&](size_t i, size_t /*count*/) HWY_ATTR { return hn::LoadU(d, u + i); });
+    const T next = static_cast<T>(static_cast<double>(c) - step);
     // c falls, until rounding has it rise or stay. A NaN ends the search.
     if (!(step > enough && next < c)) return {static_cast<double>(c), -step};
     c = next;
@@ -140,29 +141,19 @@ class RootAbove {
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void Scatter(D d, const T* masses, const hwy::MakeSigned<T>* places, size_t kept, double sum, size_t n, T* p,
                         bool stream) {
-  WriteRow(d, stream, n, p, [&](size_t, size_t) HWY_ATTR { return hn::Zero(d); });
+  WriteRow(d, stream, n, p, [&](size_t /*i*/, size_t /*count*/) HWY_ATTR { return hn::Zero(d); });
   const T factor = static_cast<T>(1 / sum);
   for (size_t k = 0; k < kept; ++k) p[places[k]] = masses[k] * factor;
 }
 
-// alpha = 1.5: every step is a few operations, so float64 costs little, and so does writing the row as if all had mass.
+// alpha = 1.5: a mass is a few operations, so the row is written as if all scores had some.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void MapRowBySquares(D d, const RelativeScores<D>& relative, const T* x, size_t n, T max, T* p,
                                 Workspace workspace) {
   const T least = LeastThreshold(d, 0.5, relative, x, n);
   const Survivors<T> survivors(workspace.scratch, n);
   const size_t kept = FilterAbove<false>(d, relative, x, n, least, survivors);
-  const T* const u = survivors.z;
-  double start = -static_cast<double>(least);
-  // Where most have mass sweeps in T come first: they cost half of those in float64.
-  if (sizeof(T) == 4 && kept > 256) {
-    for (int i = 0; i < 20; ++i) {
-      const double step = NormStep<Square>(d, 0.5, start, kept, [&](size_t at, size_t) HWY_ATTR { return LoadAs(d, u + at); });
-      if (!(step > 0x1p-13 * start)) break;
-      start -= step;
-    }
-  }
-  const Threshold c = PowerThreshold<Square, T>(0.5, start, u, kept);
+  const Threshold c = PowerThreshold<Square>(0.5, -least, survivors.z, kept);
   if (c.low != c.low) return FillRow(d, kNaN<T>, n, p);
   const RootAbove<Square, D> mass(d, 0.5, c);
   WriteRow(d, workspace.stream, n, p,
@@ -208,7 +199,7 @@ HWY_INLINE void MapRowByThreshold(D d, double b, const RelativeScores<D>& relati
     if (sum != sum) return FillRow(d, kNaN<T>, n, p);
     return Scatter(d, u, survivors.places, kept, sum, n, p, workspace.stream);
   }
-  const Threshold c = PowerThreshold<RootOf, T>(b, -static_cast<double>(least), u, kept);
+  const Threshold c = PowerThreshold<RootOf>(b, -least, u, kept);
   if (c.low != c.low) return FillRow(d, kNaN<T>, n, p);
   const RootAbove<RootOf, D> mass(d, b, c);
   if (kept > n / 2) {
@@ -216,7 +207,7 @@ HWY_INLINE void MapRowByThreshold(D d, double b, const RelativeScores<D>& relati
                     [&](size_t i, size_t count) HWY_ATTR { return mass(d, relative(LoadUpTo(d, x + i, count, max))); });
   }
   const double sum = Sum(d, kept, [&](size_t i, size_t) HWY_ATTR {
-    const auto v = mass(d, LoadAs(d, u + i));
+    const auto v = mass(d, hn::LoadU(d, u + i));
     hn::StoreU(v, d, u + i);
     return v;
   });

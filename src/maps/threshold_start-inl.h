@@ -114,13 +114,14 @@ HWY_INLINE N NormStepOf(D d, double b, const Terms& terms_at, N* sum) {
   return (static_cast<N>(b) * t) * *sum / (slope + slope * (static_cast<N>((1 + b) / 2) * t));
 }
 
-template <template <class> class Root, class D, class T, class N = hn::TFromD<D>>
-HWY_INLINE N NormStepOf64(D d, double b, N c, const T* u) {
+template <template <class> class Root, class D, class T = hn::TFromD<D>>
+HWY_INLINE T NormStepOf64(D d, double b, T c, const T* u) {
   const Root<D> root(d, b);
   const auto at = hn::Set(d, c);
-  N sum;
+  T sum;
   return NormStepOf<64>(
-      d, b, [&](size_t i, hn::Vec<D>* terms) HWY_ATTR { root.WithDerivative(d, hn::Add(LoadAs(d, u + i), at), terms); }, &sum);
+      d, b, [&](size_t i, hn::Vec<D>* terms) HWY_ATTR { root.WithDerivative(d, hn::Add(hn::LoadU(d, u + i), at), terms); },
+      &sum);
 }
 
 // A number that -c is above, at least -1: the sum over a part of the row is less than that over all, and so is the c that
