@@ -26,7 +26,8 @@ struct RowParts {
   void (*fill)(T value, std::size_t n, T* p);
   void (*sums)(const T* x, std::size_t n, double (&sums)[2]);  // of x and of 1
   T (*max)(const T* x, std::size_t n);
-  std::size_t (*filter)(const T* x, std::size_t n, T bound, double* survivors);
+  // Survivors are written from the beginning of the scratch.
+  std::size_t (*filter)(const T* x, std::size_t n, T bound, double* scratch, const hwy::MakeSigned<T>** places);
 };
 
 struct HighLow {
@@ -81,9 +82,12 @@ RowParts<T> RowPartsOf() {
     });
   };
   parts.max = [](const T* x, size_t n) HWY_ATTR { return RowMax(D(), x, n); };
-  parts.filter = [](const T* x, size_t n, T bound, double* survivors) HWY_ATTR {
+  parts.filter = [](const T* x, size_t n, T bound, double* scratch, const hwy::MakeSigned<T>** places) HWY_ATTR {
     const auto same = [](hn::Vec<D> v) HWY_ATTR { return v; };
-    return FilterAbove(D(), same, x, n, bound, survivors);
+    const Survivors<T> survivors(scratch, n);
+    if (places == nullptr) return FilterAbove<false>(D(), same, x, n, bound, survivors);
+    *places = survivors.places;
+    return FilterAbove<true>(D(), same, x, n, bound, survivors);
   };
   return parts;
 }
@@ -675,28 +679,37 @@ TEST(RowMax, OfARowWithNaNIsOneOfTheRowOrMinusInfinity) {
 
 TEST(FilterAbove, KeepsOrderAndNaN) {
   for_each_target_and_type([]<class T>(const std::string&, T) {
-    for (std::size_t n = 0; n <= 200; ++n) {
+    for (std::size_t n = 1; n <= 200; ++n) {
       for (const double share : {0.0, 0.1, 0.5, 1.0}) {
         std::vector<T> row = support::normal_row<T>(n, 1, 0, static_cast<unsigned>(n));
         std::mt19937 random(static_cast<unsigned>(n));
         std::bernoulli_distribution above(share), nan(0.05), absent(0.05);
-        std::vector<double> want;
-        for (T& z : row) {
+        std::vector<std::size_t> want;
+        for (std::size_t i = 0; i < n; ++i) {
+          T& z = row[i];
           z = above(random) ? std::abs(z) : -1 - std::abs(z);
           if (nan(random)) z = kNaN<T>;
           if (absent(random)) z = -kInfinity<T>;
-          if (!(z <= T(-1))) want.push_back(z);
+          if (!(z <= T(-1))) want.push_back(i);
         }
         const support::Guarded<T> x(n);
         std::copy(row.begin(), row.end(), x.data());
-        const support::Guarded<double> survivors(n + 64);
-        const std::size_t kept = parts<T>().filter(x.data(), n, T(-1), survivors.data());
-        ASSERT_EQ(kept, want.size()) << "n " << n << " share " << share;
-        for (std::size_t i = 0; i < kept; ++i) {
-          ASSERT_TRUE(survivors.data()[i] == want[i] || (std::isnan(survivors.data()[i]) && std::isnan(want[i])))
-              << "n " << n << " entry " << i;
+        // As much as the maps give.
+        const support::Guarded<double> scratch((3 * n + 79) / 16 * 16);
+        const T* const survivors = reinterpret_cast<const T*>(scratch.data());
+        const hwy::MakeSigned<T>* places;
+        for (const bool with_places : {false, true}) {
+          const std::size_t kept = parts<T>().filter(x.data(), n, T(-1), scratch.data(), with_places ? &places : nullptr);
+          ASSERT_EQ(kept, want.size()) << "n " << n << " share " << share;
+          for (std::size_t i = 0; i < kept; ++i) {
+            const T z = row[want[i]];
+            ASSERT_TRUE(survivors[i] == z || (std::isnan(survivors[i]) && std::isnan(z))) << "n " << n << " entry " << i;
+            if (with_places) {
+              ASSERT_EQ(static_cast<std::size_t>(places[i]), want[i]) << "n " << n << " entry " << i;
+            }
+          }
+          for (std::size_t i = kept; i < kept + 64; ++i) ASSERT_EQ(survivors[i], -kInfinity<T>) << "n " << n << " filler " << i;
         }
-        for (std::size_t i = kept; i < kept + 64; ++i) ASSERT_EQ(survivors.data()[i], -1) << "n " << n << " filler " << i;
       }
     }
   });
@@ -705,10 +718,11 @@ TEST(FilterAbove, KeepsOrderAndNaN) {
 TEST(FilterAbove, LeavesTheBoundItselfOut) {
   for_each_target_and_type([]<class T>(const std::string&, T) {
     const std::vector<T> x = {T(-1), std::nextafter(T(-1), T(0)), std::nextafter(T(-1), T(-2)), T(-1), T(0)};
-    std::vector<double> survivors(x.size() + 64);
-    ASSERT_EQ(parts<T>().filter(x.data(), x.size(), T(-1), survivors.data()), 2u);
-    ASSERT_EQ(survivors[0], static_cast<double>(x[1]));
-    ASSERT_EQ(survivors[1], 0);
+    std::vector<double> scratch(3 * x.size() + 79);
+    ASSERT_EQ(parts<T>().filter(x.data(), x.size(), T(-1), scratch.data(), nullptr), 2u);
+    const T* const survivors = reinterpret_cast<const T*>(scratch.data());
+    ASSERT_EQ(survivors[0], x[1]);
+    ASSERT_EQ(survivors[1], T(0));
   });
 }
 

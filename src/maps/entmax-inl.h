@@ -2,7 +2,8 @@
 //
 // With b = alpha - 1, z = (x - max)/T <= 0 and c = p_max^b, all cases are p = (c + b z)^(1/b), 0 where the base is negative;
 // c is the root of sum p = 1. Three ways to it:
-//   alpha >= 1.25  the terms u = b z above -1 are packed in float64 and c solved on those few; one sweep writes (c + u)^(1/b).
+//   alpha >= 1.25  the terms u = b z above a bound of -c are packed and c solved on those few; where they are few indeed each
+//                  power is taken once, and the masses put in their places in a row of zeros.
 //   alpha > 2      the same, but (c + u)^(1/b) is infinitely steep at the edge of the support: solved in p at the edge.
 //   alpha < 1.25   where b is small, c is near 1 and the rounding of c + u would be magnified by 1/b. Hence
 //                  p = p_max (1 + v)^(1/b), v = b z/c, by log(1 + v) of a small v, divided by its sum as softmax is:
@@ -35,17 +36,25 @@ HWY_INLINE double EntmaxPower(const Entmax& op) {
   return HWY_MIN(b, sizeof(T) == 4 ? 0x1p26 : 0x1p60);
 }
 
-// c, as high + low, with sum max(c + u_i, 0)^(1/b) = 1 for n numbers u <= 0 with maximum 0, filled up with numbers below -c to
-// a multiple of 16 and at least 64; 1/4 <= b <= 1. `c` is a start; `enough` the last step, relative to c.
-template <template <class> class Root>
-HWY_INLINE Threshold PowerThreshold(double b, double c, double enough, const double* u, size_t n) {
-  const RowTag<double> d;
+// c, as high + low, with sum max(c + u_i, 0)^(1/b) = 1 for n numbers u <= 0 with maximum 0, -inf 64 times behind them;
+// 1/4 <= b <= 1. From a c that is not below the root. The steps are taken in T, sums of more than 64 terms in float64.
+//
+// With r = min(1/b, 2) each |max(q - e, 0)^(1/b) - (q^(1/b) - e q^(1/b - 1)/b)| is at most K e^r, K = max(1, (1/b) (1/b - 1)/2)
+// for q <= 1: after a step of e the sum is off by no more than n K e^r, however the scores lie.
+template <template <class> class Root, class T>
+HWY_INLINE Threshold PowerThreshold(double b, T c, const T* u, size_t n) {
+  const RowTag<T> d;
+  const double curvature = HWY_MAX(1.0, (1 / b) * (1 / b - 1) / 2);
+  const double most = (sizeof(T) == 4 ? 0x1p-24 : 0x1p-52) / (static_cast<double>(n) * curvature);
+  const double enough = b <= 0.5 ? std::sqrt(most) : Power(most, b);
   for (;;) {
-    const double step = n <= 64 ? NormStepOf64<Root>(d, b, c, u)
-                                : NormStep<Root>(d, b, c, n, [&](size_t i, size_t) HWY_ATTR { return hn::LoadU(d, u + i); });
-    // The error after this step is of the order of its square. A NaN ends the search.
-    if (!(std::abs(step) > enough * c)) return {c, -step};
-    c -= step;
+    const double step =
+        n <= 64 ? static_cast<double>(NormStepOf64<Root>(d, b, c, u))
+                : NormStep<Root>(d, b, c, n, [&](size_t i, size_t /*count*/) HWY_ATTR { return hn::LoadU(d, u + i); });
+    const T next = static_cast<T>(static_cast<double>(c) - step);
+    // c falls, until rounding has it rise or stay. A NaN ends the search.
+    if (!(step > enough && next < c)) return {static_cast<double>(c), -step};
+    c = next;
   }
 }
 
@@ -58,20 +67,21 @@ struct Edge {
 // sum_i (u_i - edge + p^b)^(1/b) = 1 for b > 1. First the edge: the lowest u such that the terms above it sum to at most 1,
 // by narrowing an interval of c = -u at the mean of the candidates inside. Then p: each term is the b-norm of p and a constant,
 // so their sum is convex in p, and Newton's iteration from 1 (no rounding of c can hide a small p from it) falls to the root.
-HWY_INLINE Edge EdgeThreshold(double b, const double* u, size_t n) {
+template <class T>
+HWY_INLINE Edge EdgeThreshold(double b, const T* u, size_t n) {
   const RowTag<double> d;
   using V = hn::Vec<RowTag<double>>;
   const RootOf<RowTag<double>> root(d, b);
   const auto sum_at = [&](double c) HWY_ATTR {
     const auto at = hn::Set(d, c);
-    return Sum(d, n, [&](size_t i, size_t) HWY_ATTR { return root(d, hn::Add(hn::LoadU(d, u + i), at)); });
+    return Sum(d, n, [&](size_t i, size_t) HWY_ATTR { return root(d, hn::Add(LoadAs(d, u + i), at)); });
   };
   double low = 0, high = 1;
   for (;;) {
     const V from = hn::Set(d, -high), to = hn::Set(d, -low);
     double sums[2];
     Sums(d, n, sums, [&](size_t i, size_t, V* terms) HWY_ATTR {
-      const V ui = hn::LoadU(d, u + i);
+      const V ui = LoadAs(d, u + i);
       const auto inside = hn::And(hn::Gt(ui, from), hn::Lt(ui, to));
       terms[0] = hn::IfThenElseZero(inside, ui);
       terms[1] = hn::IfThenElseZero(inside, hn::Set(d, 1.0));
@@ -86,7 +96,7 @@ HWY_INLINE Edge EdgeThreshold(double b, const double* u, size_t n) {
   const V bound = hn::Set(d, -low);
   V lowest = hn::Zero(d);
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const V ui = LoadUpTo(d, u + i, count, 0.0);
+    const V ui = LoadWide(d, u + i, count, T(0));
     lowest = hn::Min(lowest, hn::IfThenElseZero(hn::Ge(ui, bound), ui));
   });
   const double edge = FoldLanes(d, lowest, [](auto a, auto c) HWY_ATTR { return hn::Min(a, c); });
@@ -97,11 +107,11 @@ HWY_INLINE Edge EdgeThreshold(double b, const double* u, size_t n) {
     const double lift = p > 0 ? Power(p, b) : 0;
     double sums[3];
     Sums(d, n, sums, [&](size_t i, size_t, V* terms) HWY_ATTR {
-      const V ui = hn::LoadU(d, u + i);
+      const V ui = LoadAs(d, u + i);
       const auto above = hn::Not(hn::Le(ui, at_edge));  // or NaN
-      root.WithDerivative(d, hn::Add(hn::Sub(ui, at_edge), hn::Set(d, lift)), terms);
-      terms[0] = hn::IfThenElseZero(above, terms[0]);
-      terms[1] = hn::IfThenElseZero(above, terms[1]);
+      const V q = hn::Add(hn::Sub(ui, at_edge), hn::Set(d, lift));
+      terms[0] = hn::IfThenElseZero(above, root(d, q));
+      terms[1] = hn::IfThenElseZero(above, hn::Div(terms[0], q));
       terms[2] = hn::IfThenElseZero(hn::Eq(ui, at_edge), hn::Set(d, 1.0));
     });
     const double slope = sums[2] + (lift > 0 ? lift / p * sums[1] : 0);
@@ -112,40 +122,96 @@ HWY_INLINE Edge EdgeThreshold(double b, const double* u, size_t n) {
   }
 }
 
-// p = (c + u)^(1/b) from c's upper part, exact in T, and the rest: near the edge the first sum is exact.
+// (c + u)^(1/b) from c's upper part, exact in T, and the rest: near the edge the first sum is exact.
 template <template <class> class Root, class D, class T = hn::TFromD<D>>
-HWY_INLINE void WriteRoots(D d, double b, const RelativeScores<D>& relative, Threshold c, const T* x, size_t n, T max, T* p,
-                           bool stream) {
-  if (c.low != c.low) return FillRow(d, kNaN<T>, n, p);
-  const T high = static_cast<T>(c.high);
-  const auto c_high = hn::Set(d, high);
-  const auto c_low = hn::Set(d, static_cast<T>((c.high - static_cast<double>(high)) + c.low));
-  const Root<D> root(d, b);
-  WriteRow(d, stream, n, p, [&](size_t i, size_t count) HWY_ATTR {
-    const auto q = hn::Add(hn::Add(relative(LoadUpTo(d, x + i, count, max)), c_high), c_low);
-    if (hn::AllTrue(d, hn::Le(q, hn::Zero(d)))) return hn::Zero(d);
-    return root(d, q);
-  });
+class RootAbove {
+ public:
+  HWY_INLINE RootAbove(D d, double b, Threshold c) : root_(d, b), high_(hn::Set(d, static_cast<T>(c.high))) {
+    const double high = static_cast<double>(static_cast<T>(c.high));
+    low_ = hn::Set(d, static_cast<T>((c.high - high) + c.low));
+  }
+  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> u) const { return root_(d, hn::Add(hn::Add(u, high_), low_)); }
+
+ private:
+  Root<D> root_;
+  hn::Vec<D> high_, low_;
+};
+
+// p = the masses of the survivors at their places, divided by `sum`, and 0 elsewhere.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void Scatter(D d, const T* masses, const hwy::MakeSigned<T>* places, size_t kept, double sum, size_t n, T* p,
+                        bool stream) {
+  WriteRow(d, stream, n, p, [&](size_t /*i*/, size_t /*count*/) HWY_ATTR { return hn::Zero(d); });
+  const T factor = static_cast<T>(1 / sum);
+  for (size_t k = 0; k < kept; ++k) p[places[k]] = masses[k] * factor;
 }
 
-template <template <class> class Root, class D, class T = hn::TFromD<D>>
+// alpha = 1.5: a mass is a few operations, so the row is written as if all scores had some.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void MapRowBySquares(D d, const RelativeScores<D>& relative, const T* x, size_t n, T max, T* p,
+                                Workspace workspace) {
+  const T least = LeastThreshold(d, 0.5, relative, x, n);
+  const Survivors<T> survivors(workspace.scratch, n);
+  const size_t kept = FilterAbove<false>(d, relative, x, n, least, survivors);
+  const Threshold c = PowerThreshold<Square>(0.5, -least, survivors.z, kept);
+  if (c.low != c.low) return FillRow(d, kNaN<T>, n, p);
+  const RootAbove<Square, D> mass(d, 0.5, c);
+  WriteRow(d, workspace.stream, n, p,
+           [&](size_t i, size_t count) HWY_ATTR { return mass(d, relative(LoadUpTo(d, x + i, count, max))); });
+}
+
+// The same where kCount numbers hold all n: u becomes (c + u)^(1/b), and their sum, 1 but for rounding, is returned.
+template <size_t kCount, class T>
+HWY_INLINE double PowerMasses(double b, T c, T* u) {
+  const RowTag<T> d;
+  const RootOf<RowTag<T>> root(d, b);
+  HWY_ALIGN T masses[kCount];
+  T sum;
+  for (;;) {
+    const auto at = hn::Set(d, c);
+    const T step = NormStepOf<kCount>(
+        d, b,
+        [&](size_t i, hn::Vec<RowTag<T>>* terms) HWY_ATTR {
+          const auto q = hn::Add(hn::LoadU(d, u + i), at);
+          root.WithDerivative(d, q, terms);
+          terms[0] = root(d, q);
+          hn::Store(terms[0], d, masses + i);
+        },
+        &sum);
+    const T next = c - step;
+    if (!(sum - 1 > T(sizeof(T) == 4 ? 0x1p-22 : 0x1p-51) && next < c)) break;
+    c = next;
+  }
+  for (size_t i = 0; i < kCount; i += hn::Lanes(d)) hn::StoreU(hn::Load(d, masses + i), d, u + i);
+  return static_cast<double>(sum);
+}
+
+// Any other alpha: a power costs some 20 operations, so the few survivors' are taken once each and put in their places.
+template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void MapRowByThreshold(D d, double b, const RelativeScores<D>& relative, const T* x, size_t n, T max, T* p,
                                   Workspace workspace) {
-  const T least = LeastThreshold<Root>(d, b, relative, x, n);
-  const size_t kept = FilterAbove(d, relative, x, n, least, workspace.scratch);
-  double c = -least;
-  // Where most have mass, sweeps in T come first: they cost less than those in float64, which are few then.
-  if (sizeof(T) == 4 && kept > n / 4 && kept > 256) {
-    for (int i = 0; i < 20; ++i) {
-      const double step = NormStep<Root>(
-          d, b, c, n, [&](size_t at, size_t count) HWY_ATTR { return relative(LoadUpTo(d, x + at, count, -kInfinity<T>)); });
-      if (!(std::abs(step) < c)) break;
-      c -= step;
-      if (std::abs(step) < 0x1p-13 * c) break;
-    }
+  const T least = LeastThreshold(d, b, relative, x, n);
+  const Survivors<T> survivors(workspace.scratch, n);
+  const size_t kept = FilterAbove<true>(d, relative, x, n, least, survivors);
+  T* const u = survivors.z;
+  if (kept <= 64) {
+    const double sum = kept <= 16 ? PowerMasses<16>(b, -least, u) : PowerMasses<64>(b, -least, u);
+    if (sum != sum) return FillRow(d, kNaN<T>, n, p);
+    return Scatter(d, u, survivors.places, kept, sum, n, p, workspace.stream);
   }
-  const double enough = sizeof(T) == 4 ? 0x1p-26 : 0x1p-44;
-  WriteRoots<Root>(d, b, relative, PowerThreshold<Root>(b, c, enough, workspace.scratch, kept), x, n, max, p, workspace.stream);
+  const Threshold c = PowerThreshold<RootOf>(b, -least, u, kept);
+  if (c.low != c.low) return FillRow(d, kNaN<T>, n, p);
+  const RootAbove<RootOf, D> mass(d, b, c);
+  if (kept > n / 2) {
+    return WriteRow(d, workspace.stream, n, p,
+                    [&](size_t i, size_t count) HWY_ATTR { return mass(d, relative(LoadUpTo(d, x + i, count, max))); });
+  }
+  const double sum = Sum(d, kept, [&](size_t i, size_t) HWY_ATTR {
+    const auto v = mass(d, hn::LoadU(d, u + i));
+    hn::StoreU(v, d, u + i);
+    return v;
+  });
+  Scatter(d, u, survivors.places, kept, sum, n, p, workspace.stream);
 }
 
 // The sum is taken once more: p^b may be so small a number that it has lost digits.
@@ -176,7 +242,7 @@ template <class D, class T = hn::TFromD<D>>
 class BentExp {
  public:
   HWY_INLINE BentExp(D d, double b, double temperature, double c, T max)
-      : exp_(d, std::abs(b)), max_(hn::Set(d, max)), rising_(b > 0) {
+      : exp_(d, std::abs(b)), exp_slope_(d, std::abs(b) / (1 - b)), max_(hn::Set(d, max)), rising_(b > 0) {
     const double factor = b / (temperature * c);
     const T high = static_cast<T>(factor);
     high_ = hn::Set(d, high);
@@ -186,22 +252,33 @@ class BentExp {
     lowest_ = hn::Set(d, static_cast<T>(rising_ ? -HWY_MIN(2 / factor, kFar) : -kFar / HWY_MAX(-factor, 1.0)));
   }
 
-  // Also gives 1 + v.
-  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> x, hn::Vec<D>* base) const {
-    const auto z = MaxKeepNaN(lowest_, hn::Sub(x, max_));
-    const auto v = hn::MulAdd(z, high_, hn::Mul(z, low_));
-    *base = hn::Add(v, hn::Set(d, T(1)));
-    auto out = hn::Le(v, hn::Set(d, T(-1)));
-    if (rising_) {
-      if (hn::AllTrue(d, out)) return hn::Zero(d);
-      return hn::IfThenZeroElse(out, exp_(d, Log1p(d, v)));
-    }
-    out = hn::Eq(x, hn::Set(d, -kInfinity<T>));
-    return hn::IfThenZeroElse(out, exp_(d, hn::Neg(Log1p(d, v))));
+  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> x) const { return Raise(d, x, V(d, x), exp_); }
+
+  // The same and (1 + v)^(1/b - 1).
+  HWY_INLINE void WithDerivative(D d, hn::Vec<D> x, hn::Vec<D>* terms) const {
+    const auto v = V(d, x);
+    terms[1] = Raise(d, x, v, exp_slope_);
+    const auto base = hn::Add(v, hn::Set(d, T(1)));
+    terms[0] = hn::IfThenZeroElse(hn::Eq(terms[1], hn::Zero(d)), hn::Mul(terms[1], base));
   }
 
  private:
-  ExpScaled<D> exp_;
+  HWY_INLINE hn::Vec<D> V(D /*d*/, hn::Vec<D> x) const {
+    const auto z = MaxKeepNaN(lowest_, hn::Sub(x, max_));
+    return hn::MulAdd(z, high_, hn::Mul(z, low_));
+  }
+
+  HWY_INLINE hn::Vec<D> Raise(D d, hn::Vec<D> x, hn::Vec<D> v, const ExpScaled<D>& exp) const {
+    if (rising_) {
+      const auto out = hn::Le(v, hn::Set(d, T(-1)));
+      if (hn::AllTrue(d, out)) return hn::Zero(d);
+      return hn::IfThenZeroElse(out, exp(d, Log1p(d, v)));
+    }
+    const auto out = hn::Eq(x, hn::Set(d, -kInfinity<T>));
+    return hn::IfThenZeroElse(out, exp(d, hn::Neg(Log1p(d, v))));
+  }
+
+  ExpScaled<D> exp_, exp_slope_;
   hn::Vec<D> max_, high_, low_, lowest_;
   bool rising_;
 };
@@ -214,50 +291,77 @@ HWY_INLINE double NextC(D d, double b, double temperature, double c, const T* x,
   const BentExp<D> exp(d, b, temperature, c, max);
   double sums[2];
   Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
-    hn::Vec<D> base;
-    terms[0] = exp(d, LoadUpTo(d, x + i, count, -kInfinity<T>), &base);
-    terms[1] = hn::IfThenZeroElse(hn::Eq(terms[0], hn::Zero(d)), hn::Div(terms[0], base));
+    exp.WithDerivative(d, LoadUpTo(d, x + i, count, -kInfinity<T>), terms);
   });
   return c - (c - Power(weight * sums[0], -b)) * sums[0] / sums[1];
 }
 
-// c for b < 1/4, to where one more step would not be seen.
+// c for b < 1/4 and how fast the search for it converged: an error of e is followed by one of about `curvature` e^2.
+struct BentC {
+  double c = 1, curvature = kInfinity<double>;
+};
+
+// From start.c to where one more step would not be seen.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE double BentC(D d, double b, double temperature, double c, const T* x, size_t n, T max, double weight) {
-  const double enough = (sizeof(T) == 4 ? 0x1p-12 : 0x1p-27) * std::abs(b);
+HWY_INLINE BentC FindC(D d, double b, double temperature, BentC start, const T* x, size_t n, T max, double weight) {
+  constexpr double kEnough = sizeof(T) == 4 ? 0x1p-24 : 0x1p-53;
+  auto [c, curvature] = start;
+  double last = 0;
   for (int i = 0; i < 100; ++i) {
     double next = NextC(d, b, temperature, c, x, n, max, weight);
     // A start on the wrong side of the root may overshoot: c <= 1 where b > 0, c >= 1 where b < 0.
     if (b > 0 ? next > 1 : next < 1) next = 1;
-    const bool done = !(std::abs(next - c) > enough * c);
+    const double step = std::abs(next - c);
+    if (last > 0) curvature = step / (last * last);
+    last = step;
     c = next;
-    if (done) break;
+    if (!(step > kEnough * c && curvature * step * step > kEnough * c)) break;
   }
-  return c;
+  return {c, curvature};
+}
+
+// Writes exp of n scores to `terms` and returns their sum.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE double WriteBentExp(D d, const BentExp<D>& exp, const T* x, size_t n, T* terms) {
+  return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto e = exp(d, LoadUpTo(d, x + i, count, -kInfinity<T>));
+    StoreUpTo(e, d, count, terms + i);
+    return e;
+  });
 }
 
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void MapRowNearSoftmax(D d, double b, double temperature, const T* x, size_t n, T max, T* p, double* scratch) {
+HWY_INLINE void MapRowNearSoftmax(D d, double b, double temperature, const T* x, size_t n, T max, T* p, Workspace workspace) {
+  BentC at;
+  // Where few have mass, they are solved alone.
+  if (b >= 0.0625) {
+    const RelativeScores<D> relative(hn::Set(d, max), temperature / b);
+    const T least = LeastThreshold(d, b, relative, x, n);
+    const Survivors<T> survivors(workspace.scratch, n);
+    const size_t kept = FilterAbove<true>(d, relative, x, n, least, survivors);
+    at.c = -static_cast<double>(least);
+    if (kept <= n / 4) {
+      T* const masses = survivors.z;
+      for (size_t k = 0; k < kept; ++k) masses[k] = x[survivors.places[k]];
+      const double c = FindC(d, b, temperature, at, masses, kept, max, 1).c;
+      if (c != c) return FillRow(d, kNaN<T>, n, p);
+      const double sum = WriteBentExp(d, BentExp<D>(d, b, temperature, c, max), masses, kept, masses);
+      return Scatter(d, masses, survivors.places, kept, sum, n, p, workspace.stream);
+    }
+  }
   // Each step on a long row is a sweep over it: start from the c of every so manieth score, which stand for the others.
   constexpr size_t kSample = 512;
-  double c = 1;
   if (n >= 4 * kSample) {
-    T* const sample = reinterpret_cast<T*>(scratch);
+    T* const sample = reinterpret_cast<T*>(workspace.scratch);
     const size_t stride = n / kSample;
     for (size_t i = 0; i < kSample; ++i) sample[i] = x[i * stride];
-    c = BentC(d, b, temperature, c, sample, kSample, max, static_cast<double>(n) / kSample);
+    const BentC start = FindC(d, b, temperature, at, sample, kSample, max, static_cast<double>(n) / kSample);
     // A sample without a score near the maximum says nothing.
-    if (!(c > 0 && IsFinite(c))) c = 1;
+    if (start.c > 0 && IsFinite(start.c)) at = start;
   }
-  c = BentC(d, b, temperature, c, x, n, max, 1);
+  const double c = FindC(d, b, temperature, at, x, n, max, 1).c;
   if (c != c) return FillRow(d, kNaN<T>, n, p);
-  const BentExp<D> exp(d, b, temperature, c, max);
-  const double sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    hn::Vec<D> base;
-    const auto e = exp(d, LoadUpTo(d, x + i, count, -kInfinity<T>), &base);
-    StoreUpTo(e, d, count, p + i);
-    return e;
-  });
+  const double sum = WriteBentExp(d, BentExp<D>(d, b, temperature, c, max), x, n, p);
   ScaleRow(d, static_cast<T>(1 / sum), n, p);
 }
 
@@ -266,17 +370,18 @@ HWY_INLINE void MapRow(D d, const Entmax& op, const T* x, size_t n, T max, T* p,
   const double b = EntmaxPower<T>(op);
   if (b == 0) return MapRow(d, Softmax{.temperature = op.temperature}, x, n, max, p, workspace);
   if (b == 1) return MapRow(d, Sparsemax{.temperature = op.temperature}, x, n, max, p, workspace);
-  if (b < 0.25) return MapRowNearSoftmax(d, b, op.temperature, x, n, max, p, workspace.scratch);
+  if (b < 0.25) return MapRowNearSoftmax(d, b, op.temperature, x, n, max, p, workspace);
 
   const RelativeScores<D> relative(hn::Set(d, max), op.temperature / b);
   if (b > 1) {
     // Only u = b z above -1 can have mass.
-    const size_t kept = FilterAbove(d, relative, x, n, T(-1), workspace.scratch);
-    WriteAboveEdge(d, b, relative, EdgeThreshold(b, workspace.scratch, kept), x, n, max, p);
+    const Survivors<T> survivors(workspace.scratch, n);
+    const size_t kept = FilterAbove<false>(d, relative, x, n, T(-1), survivors);
+    WriteAboveEdge(d, b, relative, EdgeThreshold(b, survivors.z, kept), x, n, max, p);
   } else if (b == 0.5) {
-    MapRowByThreshold<Square>(d, b, relative, x, n, max, p, workspace);
+    MapRowBySquares(d, relative, x, n, max, p, workspace);
   } else {
-    MapRowByThreshold<RootOf>(d, b, relative, x, n, max, p, workspace);
+    MapRowByThreshold(d, b, relative, x, n, max, p, workspace);
   }
 }
 

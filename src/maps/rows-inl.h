@@ -123,7 +123,8 @@ HWY_INLINE void MapRowsBy(const Op& op, MatrixView<const T> x, MatrixView<T> p, 
 
 // All rows by one op, or each by its own.
 template <class Op, class T>
-void MapRows(const Op& op, MatrixView<const T> x, MatrixView<T> p, std::span<const PerRow> per_row, Share<T> share) {
+HWY_FLATTEN void MapRows(const Op& op, MatrixView<const T> x, MatrixView<T> p, std::span<const PerRow> per_row,
+                         Share<T> share) {
   if (per_row.empty()) {
     MapRowsBy(op, x, p, share);
   } else {

@@ -22,9 +22,10 @@ namespace HWY_NAMESPACE {
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void MapRow(D d, const Sparsemax& op, const T* x, size_t n, T max, T* p, Workspace workspace) {
   const RelativeScores<D> relative(hn::Set(d, max), op.temperature);
-  const T least = LeastThreshold<Linear>(d, 1, relative, x, n);
-  const size_t kept = FilterAbove(d, relative, x, n, least, workspace.scratch);
-  const Threshold tau = SimplexThreshold(workspace.scratch, kept, least);
+  const T least = LeastThreshold(d, 1, relative, x, n);
+  const Survivors<T> survivors(workspace.scratch, n);
+  const size_t kept = FilterAbove<false>(d, relative, x, n, least, survivors);
+  const Threshold tau = SimplexThreshold(survivors.z, kept, least);
   if (tau.low != tau.low) return FillRow(d, kNaN<T>, n, p);
   const T high = static_cast<T>(tau.high);
   const auto tau_high = hn::Set(d, high);

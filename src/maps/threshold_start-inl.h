@@ -19,19 +19,20 @@ namespace HWY_NAMESPACE {
 template <class D>
 class RootOf {
  public:
-  HWY_INLINE RootOf(D d, double b) : exp_(d, b) {}
+  HWY_INLINE RootOf(D d, double b) : exp_(d, b), exp_slope_(d, b < 1 ? b / (1 - b) : 1) {}
   HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> q) const {
     return hn::IfThenZeroElse(hn::Le(q, hn::Zero(d)), exp_(d, Log(d, q)));
   }
-  // The same and q^(1/b - 1).
+  // The same but for rounding, and q^(1/b - 1), for b < 1.
   HWY_INLINE void WithDerivative(D d, hn::Vec<D> q, hn::Vec<D>* terms) const {
-    terms[0] = (*this)(d, q);
-    terms[1] = hn::IfThenZeroElse(hn::Le(q, hn::Zero(d)), hn::Div(terms[0], q));
+    const auto out = hn::Le(q, hn::Zero(d));
+    terms[1] = hn::IfThenZeroElse(out, exp_slope_(d, Log(d, q)));
+    terms[0] = hn::IfThenZeroElse(out, hn::Mul(terms[1], q));
   }
   static HWY_INLINE double InverseNorm(double sum, double b) { return Power(sum, -b); }
 
  private:
-  ExpScaled<D> exp_;
+  ExpScaled<D> exp_, exp_slope_;
 };
 
 template <class D>
@@ -47,6 +48,24 @@ class Square {
     terms[0] = hn::Mul(terms[1], terms[1]);
   }
   static HWY_INLINE double InverseNorm(double sum, double /*b*/) { return 1 / std::sqrt(sum); }
+};
+
+// b = 1/2, 1/4, ... 1/16, by squaring.
+template <class D>
+class RepeatedSquare {
+ public:
+  HWY_INLINE RepeatedSquare(D /*d*/, double b) : exponent_(static_cast<int>(1 / b)) {}
+  HWY_INLINE void WithDerivative(D d, hn::Vec<D> q, hn::Vec<D>* terms) const {
+    terms[0] = terms[1] = MaxKeepNaN(hn::Zero(d), q);
+    for (int power = 2;; power *= 2) {
+      terms[0] = hn::Mul(terms[0], terms[0]);
+      if (power == exponent_) break;
+      terms[1] = hn::Mul(terms[1], terms[0]);
+    }
+  }
+
+ private:
+  int exponent_;
 };
 
 template <class D>
@@ -73,40 +92,57 @@ HWY_INLINE double NormStep(D d, double b, double c, size_t n, const Load& load) 
   return (1 - Root<D>::InverseNorm(sums[0], b)) * (sums[0] / sums[1]);
 }
 
-// The same for 64 numbers, in registers: the sums in the numbers' type, lane i with lane i + 32, + 16 and so on.
-template <template <class> class Root, class D>
-HWY_INLINE double NormStepOf64(D d, double b, double c, const hn::TFromD<D>* u) {
-  constexpr size_t kVectors = 64 / hn::MaxLanes(D());
-  const Root<D> root(d, b);
-  const auto at = hn::Set(d, static_cast<hn::TFromD<D>>(c));
+// The same for kCount numbers, in registers: the sums in D's type, lane i with lane i + kCount/2, + kCount/4 and so on.
+//
+// Nearly all of its time is waiting for its own results, so there is no power in it: with t = sum - 1 the step's
+// 1 - (1 + t)^-b is taken as b t/(1 + (1 + b) t/2), the second convergent of its continued fraction. Its positive terms
+// make that one a lower bound: the iteration still falls and never passes the root, and at b = 1 it is the same.
+template <size_t kCount, class D, class Terms, class N = hn::TFromD<D>>
+HWY_INLINE N NormStepOf(D d, double b, const Terms& terms_at, N* sum) {
+  constexpr size_t kVectors = HWY_MAX(kCount / hn::MaxLanes(D()), 1);
   hn::Vec<D> terms[kVectors][2];
-  for (size_t v = 0; v < kVectors; ++v) root.WithDerivative(d, hn::Add(hn::LoadU(d, u + v * hn::Lanes(d)), at), terms[v]);
+  for (size_t v = 0; v < kVectors; ++v) terms_at(v * hn::Lanes(d), terms[v]);
   for (size_t half = kVectors / 2; half > 0; half /= 2) {
     for (size_t v = 0; v < half; ++v) {
       for (size_t k = 0; k < 2; ++k) terms[v][k] = hn::Add(terms[v][k], terms[v + half][k]);
     }
   }
   const auto add = [](auto x, auto y) HWY_ATTR { return hn::Add(x, y); };
-  const double sum = FoldLanes(d, terms[0][0], add), slope = FoldLanes(d, terms[0][1], add);
-  return (1 - Root<D>::InverseNorm(sum, b)) * (sum / slope);
+  const N slope = FoldLanes(d, terms[0][1], add);
+  *sum = FoldLanes(d, terms[0][0], add);
+  const N t = *sum - 1;
+  return (static_cast<N>(b) * t) * *sum / (slope + slope * (static_cast<N>((1 + b) / 2) * t));
+}
+
+template <template <class> class Root, class D, class T = hn::TFromD<D>>
+HWY_INLINE T NormStepOf64(D d, double b, T c, const T* u) {
+  const Root<D> root(d, b);
+  const auto at = hn::Set(d, c);
+  T sum;
+  return NormStepOf<64>(
+      d, b, [&](size_t i, hn::Vec<D>* terms) HWY_ATTR { root.WithDerivative(d, hn::Add(hn::LoadU(d, u + i), at), terms); },
+      &sum);
 }
 
 // A number that -c is above, at least -1: the sum over a part of the row is less than that over all, and so is the c that
 // makes it 1 more. The part is the maxima of 64 parts, which hold most of the mass where it is in few scores. c is raised by
-// more than the rounding of their sums.
-template <template <class> class Root, class D, class Relative, class T = hn::TFromD<D>>
+// more than the rounding of their sums. For 1/16 <= b <= 1; between powers of 2 the next lower serves, since of terms
+// c + u <= 1 a higher power is less.
+template <class D, class Relative, class T = hn::TFromD<D>>
 HWY_INLINE T LeastThreshold(D d, double b, const Relative& relative, const T* x, size_t n) {
   if (n < 256) return T(-1);
   HWY_ALIGN T u[64];
   PartMaxima(d, x, n, u);
   for (size_t i = 0; i < 64; i += hn::Lanes(d)) hn::Store(relative(hn::Load(d, u + i)), d, u + i);
-  double c = 1;
-  for (int i = 0; i < 4; ++i) {
-    const double step = NormStepOf64<Root>(d, b, c, u);
-    if (!(step > 0x1p-7 * c)) break;
-    c -= step;
+  T c = 1;
+  for (int i = 0; i < 2; ++i) {
+    if (b == 1) {
+      c -= NormStepOf64<Linear>(d, 1, c, u);
+    } else {
+      c -= NormStepOf64<RepeatedSquare>(d, b >= 0.5 ? 0.5 : b >= 0.25 ? 0.25 : b >= 0.125 ? 0.125 : 0.0625, c, u);
+    }
   }
-  return static_cast<T>(-HWY_MIN(c * (1 + 0x1p-12), 1.0));
+  return -HWY_MIN(c * T(1 + 0x1p-12), T(1));
 }
 
 }  // namespace HWY_NAMESPACE

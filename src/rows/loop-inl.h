@@ -88,6 +88,14 @@ HWY_INLINE hn::Vec<RowTag<double>> LoadWide(RowTag<double> d, const T* HWY_RESTR
     return hn::PromoteTo(d, LoadUpTo(narrow, x, count, fill));
   }
 }
+
+// A whole vector as it is, or as float64.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadAs(D d, const hn::TFromD<D>* x) {
+  return hn::LoadU(d, x);
+}
+HWY_INLINE hn::Vec<RowTag<double>> LoadAs(RowTag<double> d, const float* x) { return LoadWide(d, x, hn::Lanes(d), 0.0f); }
+
 template <class T>
 HWY_INLINE void StoreNarrow(hn::Vec<RowTag<double>> v, RowTag<double> d, size_t count, T* p) {
   const hn::Rebind<T, RowTag<double>> narrow;

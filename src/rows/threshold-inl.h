@@ -7,41 +7,77 @@
 #define ENTROPIC_ROWS_THRESHOLD_INL_H_
 #endif
 
+#include <cstring>
+
 #include "src/rows/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic {
 namespace HWY_NAMESPACE {
 
-// Writes the scores z = relative(x) that are above `bound` to `survivors` as float64, in order, and returns how many.
-// NaN survives, so that whatever is computed from the survivors is NaN. 64 numbers `bound`
-// follow the last. Needs room for n + 64.
-template <class T, class Relative>
-HWY_INLINE size_t FilterAbove(RowTag<T> d, const Relative& relative, const T* x, size_t n, T bound, double* survivors) {
+// Room for what FilterAbove finds in a row of n, in 3 n + 64 numbers.
+template <class T>
+struct Survivors {
+  T* z;                        // n + 64
+  hwy::MakeSigned<T>* places;  // n in whole vectors
+  uint8_t* above;              // a bit for each score
+
+  HWY_INLINE Survivors(double* scratch, size_t n) : z(reinterpret_cast<T*>(scratch)) {
+    places = reinterpret_cast<hwy::MakeSigned<T>*>(z + n + 64);
+    above = reinterpret_cast<uint8_t*>(places + n + 4);
+  }
+};
+
+// Writes the scores z = relative(x) that are above `bound` to `survivors`, in order, with their places in the row if those are
+// wanted, and -inf 64 times behind them. Returns how many. NaN survives, so that whatever is computed from the survivors is
+// NaN.
+//
+// One sweep without a branch notes a bit for each score. Survivors are few: they are taken one by one where the bits are set,
+// which costs less than to pack vectors, until some 10 of 64 survive.
+template <bool kPlaces, class T, class Relative>
+HWY_INLINE size_t FilterAbove(RowTag<T> d, const Relative& relative, const T* x, size_t n, T bound,
+                              const Survivors<T>& survivors) {
+  using TI = hwy::MakeSigned<T>;
+  const hn::RebindToSigned<RowTag<T>> di;
+  constexpr T kLowest = -std::numeric_limits<T>::infinity();
+  // A byte has the bits of 8 lanes, or of all that there are.
+  constexpr size_t kLanes = hn::MaxLanes(RowTag<T>()), kBits = HWY_MIN(kLanes, 8);
   const auto limit = hn::Set(d, bound);
-  const RowTag<double> d64;
-  size_t kept = 0;
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const auto z = relative(LoadUpTo(d, x + i, count, -std::numeric_limits<T>::infinity()));
-    const auto out = hn::Le(z, limit);
-    if (hn::AllTrue(d, out)) return;
-    const auto in = hn::Not(out);
-    const auto packed = CompressLanes(d, z, in);
-    if constexpr (sizeof(T) == 8) {
-      hn::StoreU(packed, d64, survivors + kept);
-    } else {
-#if HWY_TARGET == HWY_SCALAR
-      hn::StoreU(hn::PromoteTo(d64, packed), d64, survivors + kept);
-#else
-      const hn::Half<RowTag<T>> half;
-      hn::StoreU(hn::PromoteTo(d64, hn::LowerHalf(half, packed)), d64, survivors + kept);
-      hn::StoreU(hn::PromoteTo(d64, hn::UpperHalf(half, packed)), d64, survivors + kept + hn::Lanes(d64));
-#endif
-    }
-    kept += hn::CountTrue(d, in);
+    const auto in = hn::Not(hn::Le(relative(LoadUpTo(d, x + i, count, kLowest)), limit));
+    hn::StoreMaskBits(d, in, survivors.above + i / kBits);
   });
-  const auto filler = hn::Set(d64, static_cast<double>(bound));
-  for (size_t i = 0; i < 64; i += hn::Lanes(d64)) hn::StoreU(filler, d64, survivors + kept + i);
+  const size_t bytes = (n + kLanes - 1) / kLanes * (kLanes / kBits);
+  std::memset(survivors.above + bytes, 0, 8);
+
+  T* const z = survivors.z;
+  const auto lane = hn::Iota(di, 0);
+  size_t kept = 0;
+  for (size_t byte = 0; byte < bytes; byte += 8) {
+    uint64_t bits;
+    std::memcpy(&bits, survivors.above + byte, 8);
+    const size_t begin = byte * kBits, end = begin + 8 * kBits;
+    if (hwy::PopCount(bits) > 10 && end <= n) {
+      for (size_t i = begin; i < end; i += kLanes) {
+        const auto in = hn::LoadMaskBits(d, survivors.above + i / kBits);
+        hn::StoreU(CompressLanes(d, hn::LoadU(d, x + i), in), d, z + kept);
+        if constexpr (kPlaces) {
+          const auto at = hn::BitCast(d, hn::Add(lane, hn::Set(di, static_cast<TI>(i))));
+          hn::StoreU(hn::BitCast(di, CompressLanes(d, at, in)), di, survivors.places + kept);
+        }
+        kept += hn::CountTrue(d, in);
+      }
+    } else {
+      for (; bits != 0; bits &= bits - 1, ++kept) {
+        const size_t bit = hwy::Num0BitsBelowLS1Bit_Nonzero64(bits);
+        const size_t at = begin + bit / 8 * kBits + bit % 8;
+        if constexpr (kPlaces) survivors.places[kept] = static_cast<TI>(at);
+        z[kept] = x[at];
+      }
+    }
+  }
+  for (size_t i = 0; i < 64; i += kLanes) hn::StoreU(hn::Set(d, kLowest), d, z + kept + i);
+  for (size_t i = 0; i < kept + 64 - kLanes; i += kLanes) hn::StoreU(relative(hn::LoadU(d, z + i)), d, z + i);
   return kept;
 }
 
@@ -66,14 +102,15 @@ struct Threshold {
   double high, low;
 };
 
-// tau with sum max(z_i - tau, 0) = 1, for z <= 0 with maximum 0, filled up with -1 to a multiple of 16, from a start that is
+// tau with sum max(z_i - tau, 0) = 1, for z <= 0 with maximum 0, filled up with -inf to a multiple of 16, from a start that is
 // not above it; -1 never is.
 //
 // Newton's iteration on that sum, which is convex, decreasing and piecewise linear: from the start, where the sum is at
 // least 1, it ascends to the root and reaches it in finitely many steps, the support shrinking (Michelot 1986). The
 // residual is summed, not the scores: near the root it is small, and so is its rounding. The last step, which no longer
 // changes the support, is kept apart as the low part. The order of the sums is that of 16 lanes, on every target.
-HWY_INLINE Threshold SimplexThreshold(const double* z, size_t n, double start = -1) {
+template <class T>
+HWY_INLINE Threshold SimplexThreshold(const T* z, size_t n, double start = -1) {
   const RowTag<double> d;
   using V = hn::Vec<RowTag<double>>;
   constexpr size_t kVectors = 16 / hn::MaxLanes(RowTag<double>());
@@ -84,7 +121,7 @@ HWY_INLINE Threshold SimplexThreshold(const double* z, size_t n, double start = 
     Totals sum, count;
     for (size_t i = 0; i < n; i += 16) {
       for (size_t v = 0; v < kVectors; ++v) {
-        const V above = hn::Sub(hn::LoadU(d, z + i + v * hn::Lanes(d)), threshold);
+        const V above = hn::Sub(LoadWide(d, z + i + v * hn::Lanes(d), hn::Lanes(d), T(0)), threshold);
         sum.Add(d, v, MaxKeepNaN(hn::Zero(d), above));
         count.Add(d, v, hn::IfThenElseZero(hn::Gt(above, hn::Zero(d)), hn::Set(d, 1.0)));
       }
