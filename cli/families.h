@@ -15,6 +15,7 @@
 
 using Logarithms = std::variant<entropic::LogSoftmax, entropic::LogSumExp>;
 using EntropyControl = std::variant<entropic::GammaForEntropy, entropic::PowerTransform>;
+using LibraryOnly = std::variant<entropic::NormalizeDensity, entropic::NormalizeJoint, entropic::MeanFieldEntropy>;
 
 struct FamilyTitle {
   std::string_view name;
@@ -28,6 +29,13 @@ void for_each_family(F&& f) {
   f(FamilyTitle{"Logarithms", "softmax where its logarithm is wanted"}, std::type_identity<Logarithms>{});
   f(FamilyTitle{"Entropy control", "the scale of scores that gives a chosen entropy, and powers of distributions"},
     std::type_identity<EntropyControl>{});
+}
+
+// The same with what is no command, to be listed.
+template <class F>
+void for_each_listed_family(F&& f) {
+  for_each_family(f);
+  f(FamilyTitle{"In C++ and Python only", "densities, tables and an estimate"}, std::type_identity<LibraryOnly>{});
 }
 
 // What an operation is called here: its own name or a shorter one, which then is its other name.

@@ -22,6 +22,13 @@ std::string laws_text(const entropic::Description& description) {
   return laws.empty() ? "none" : laws;
 }
 
+// A cell of a table: | would end it.
+std::string cell(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) escaped += c == '|' ? "\\|" : std::string(1, c);
+  return escaped;
+}
+
 }  // namespace
 
 std::string list_text() {
@@ -29,14 +36,15 @@ std::string list_text() {
   const auto add = [&]<class... Args>(fmt::format_string<Args...> line, Args&&... args) {
     fmt::format_to(std::back_inserter(text), line, std::forward<Args>(args)...);
   };
-  for_each_family([&]<class Family>(FamilyTitle title, std::type_identity<Family>) {
+  for_each_listed_family([&]<class Family>(FamilyTitle title, std::type_identity<Family>) {
     add("{}: {}\n", title.name, title.meaning);
     for_each_operation<Family>([&]<class Op>(std::type_identity<Op>) {
       add("\n  {}\n", command_name<Op>());
       add("      {}\n", Op::kDescription.summary);
       add("      {}\n", Op::kDescription.formula);
       for_each_param<Op>([&](const auto& param) {
-        add("      --{:<16} {} ({}; default {})\n", param.name, param.meaning, range_text(param), default_text(param));
+        const std::string_view dashes = std::is_same_v<Family, LibraryOnly> ? "  " : "--";
+        add("      {}{:<16} {} ({}; default {})\n", dashes, param.name, param.meaning, range_text(param), default_text(param));
       });
     });
     add("\n");
@@ -53,7 +61,7 @@ std::string list_markdown() {
   const auto add = [&]<class... Args>(fmt::format_string<Args...> line, Args&&... args) {
     fmt::format_to(std::back_inserter(text), line, std::forward<Args>(args)...);
   };
-  for_each_family([&]<class Family>(FamilyTitle title, std::type_identity<Family>) {
+  for_each_listed_family([&]<class Family>(FamilyTitle title, std::type_identity<Family>) {
     add("\n## {}: {}\n", title.name, title.meaning);
     for_each_operation<Family>([&]<class Op>(std::type_identity<Op>) {
       const entropic::Description& description = Op::kDescription;
@@ -66,7 +74,7 @@ std::string list_markdown() {
       bool first = true;
       for_each_param<Op>([&](const auto& param) {
         if (std::exchange(first, false)) add("\n| parameter | default | range | meaning |\n|---|---|---|---|\n");
-        add("| `{}` | {} | {} | {} |\n", param.name, default_text(param), range_text(param), param.meaning);
+        add("| `{}` | {} | {} | {} |\n", param.name, default_text(param), range_text(param), cell(param.meaning));
       });
     });
   });

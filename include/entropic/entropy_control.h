@@ -164,6 +164,7 @@ struct NormalizeJoint {
       .gradient = "joint and marginal: power_transform's; conditional: that for each p(y|x)",
       .source = "Su, kexue.fm 8829, 2021; the entropies of Shannon 1948",
       .shift = false,
+      .order = false,
   };
   static constexpr auto kParams = std::tuple{
       Param<NormalizeJoint, std::optional<double>>{

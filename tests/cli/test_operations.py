@@ -169,6 +169,9 @@ def test_list(cli):
     for name in OPERATIONS:
         assert f"\n  {name}\n" in text
         assert f"\n### `{name}`\n" in markdown
-    assert "--temperature" in text
+    for name in ("normalize_density", "normalize_joint", "mean_field_entropy"):  # no commands, but operations
+        assert f"\n  {name}\n" in text
+        assert f"\n### `{name}`\n" in markdown
+    assert "--joint" not in text and "--temperature" in text
     assert "| `temperature` | 1 | above 0 |" in markdown
     assert markdown.startswith("# Operations\n")
