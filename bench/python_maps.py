@@ -145,13 +145,18 @@ def entropy_normalization():
                 }
                 with np.errstate(all="ignore"):
                     missed = {
-                        name: int((~(abs(entropies(np.asarray(call())) - entropy) <= 1e-4)).sum()) for name, call in calls.items()
+                        name: int((~(abs(entropies(np.asarray(call())) - entropy) <= 1e-4)).sum())
+                        for name, call in calls.items()
                     }
                     assert missed["ours"] == 0
                     times = least_times(calls)
                 cells = [scores, f"{rows} x {n}", target, f"{times['ours'] / rows * 1e6:.3g} us"]
                 for name in ("numpy", "sklearn", "torch"):
-                    cells += [f"{times[name] / rows * 1e6:.3g} us", f"{times[name] / times['ours']:.0f}", f"{missed[name]} of {rows}"]
+                    cells += [
+                        f"{times[name] / rows * 1e6:.3g} us",
+                        f"{times[name] / times['ours']:.0f}",
+                        f"{missed[name]} of {rows}",
+                    ]
                 print("| " + " | ".join(cells) + " |", flush=True)
 
 

@@ -57,7 +57,15 @@ def main(program):
         ratio = medians[f"{operation}/{scores}/{shape}"] / (factor * medians[f"{against}/{scores}/{shape}"])
         said = f"{factor} x {against}" if factor != 1 else against
         passes = results[f"{operation}/{scores}/{shape}"].get("passes")
-        cells = [operation, f"{scores}, {shape}", said, f"{ratio:.2f}", must or "", aim or "", f"{passes:.2f}" if passes else ""]
+        cells = [
+            operation,
+            f"{scores}, {shape}",
+            said,
+            f"{ratio:.2f}",
+            must or "",
+            aim or "",
+            f"{passes:.2f}" if passes else "",
+        ]
         print("| " + " | ".join(map(str, cells)) + " |")
 
     shapes = list(dict.fromkeys(name.split("/", 1)[1] for name in medians))
