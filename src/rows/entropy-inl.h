@@ -116,8 +116,8 @@ class EntropySearch {
     const auto bounded = hn::And(hn::Gt(low_, hn::Zero(d)), hn::Lt(high_, hn::Set(d, std::numeric_limits<double>::max())));
     const V middle = hn::Mul(hn::Sqrt(low_), hn::Sqrt(high_));
     const V search = hn::Mul(gamma, hn::IfThenElse(above, most, least));
-    const bool slow = steps_ > 12 && steps_ % 2 == 0;
-    return hn::IfThenElse(slow ? hn::And(inside, hn::Not(bounded)) : inside, next, hn::IfThenElse(bounded, middle, search));
+    const V elsewhere = hn::IfThenElse(bounded, middle, search);
+    return steps_ > 12 && steps_ % 2 == 0 ? elsewhere : hn::IfThenElse(inside, next, elsewhere);
   }
 
   // Forgets the bracket of a row, of a lane where `which` is not 0: what was evaluated so far stood for the row only.
