@@ -1,0 +1,58 @@
+"""The public interface of the package ``entmax`` 1.3, computed by ``entropic.torch``.
+
+Code written for it runs unchanged after ``sys.modules["entmax"] = entropic.compat.entmax``. ``k``, ``n_iter`` and
+``ensure_sum_one`` are accepted everywhere and have no influence: results are exact to rounding, whatever they are. What
+differs on purpose is in docs/coming_from_entmax.md.
+"""
+
+from entropic.compat.entmax.activations import Entmax15, Sparsemax, entmax15, sparsemax
+from entropic.compat.entmax.losses import (
+    Entmax15Loss,
+    EntmaxBisectLoss,
+    NormmaxBisectLoss,
+    SparsemaxBisectLoss,
+    SparsemaxLoss,
+    entmax15_loss,
+    entmax_bisect_loss,
+    normmax_bisect_loss,
+    sparsemax_bisect_loss,
+    sparsemax_loss,
+)
+from entropic.compat.entmax.root_finding import (
+    BudgetBisect,
+    EntmaxBisect,
+    NormmaxBisect,
+    SparsemaxBisect,
+    budget_bisect,
+    entmax_bisect,
+    normmax_bisect,
+    sparsemax_bisect,
+)
+
+# Of the package that this stands for.
+__version__ = "1.3"
+
+__all__ = [
+    "BudgetBisect",
+    "Entmax15",
+    "Entmax15Loss",
+    "EntmaxBisect",
+    "EntmaxBisectLoss",
+    "NormmaxBisect",
+    "NormmaxBisectLoss",
+    "Sparsemax",
+    "SparsemaxBisect",
+    "SparsemaxBisectLoss",
+    "SparsemaxLoss",
+    "budget_bisect",
+    "entmax15",
+    "entmax15_loss",
+    "entmax_bisect",
+    "entmax_bisect_loss",
+    "normmax_bisect",
+    "normmax_bisect_loss",
+    "sparsemax",
+    "sparsemax_bisect",
+    "sparsemax_bisect_loss",
+    "sparsemax_loss",
+]

@@ -1,0 +1,348 @@
+"""The maps of ``entmax``: sparsemax and entmax are entropic's, normmax is entmax of other scores, budget one threshold."""
+
+import math
+
+import torch
+
+import entropic.torch as maps
+
+INF = math.inf
+
+
+def floating(X):
+    """X, or where it is of integers, X in torch's default dtype."""
+    return X if X.is_floating_point() else X.to(torch.get_default_dtype())
+
+
+def per_row(value, X, dim):
+    """A number or a tensor as a float64 tensor of X's shape with 1 for dim."""
+    shape = list(X.shape)
+    shape[dim] = 1
+    return torch.as_tensor(value, dtype=torch.float64, device=X.device).expand(shape)
+
+
+def from_largest(x, dim):
+    """x - max x. Where a row has +inf, these entries are 0 and all others -inf; a row with NaN, or of -inf alone, is NaN.
+
+    The maximum counts as a constant: for maps that a shift does not change, that is the derivative.
+    """
+    most = x.detach().amax(dim, keepdim=True)
+    return torch.where(most == INF, torch.where(x == INF, 0.0, -INF).to(x.dtype), x - most)
+
+
+def support_size(p, dim):
+    return (p > 0).sum(dim, keepdim=True)
+
+
+def _with_support(p, dim, return_support_size):
+    return (p, support_size(p, dim)) if return_support_size else p
+
+
+def sparsemax(X, dim=-1, k=None, return_support_size=False):
+    """argmin_p |X - p|^2 over distributions p: the projection onto the simplex.
+
+    Parameters
+    ----------
+    X : torch.Tensor
+        Scores of any shape and floating dtype; integers are taken in torch's default dtype.
+    dim : int, default -1
+        The axis along which scores compete.
+    k : int, optional
+        Accepted and without influence: nothing is sorted. May be larger than the axis is long.
+    return_support_size : bool, default False
+        Also return how many entries are positive, as int64, with size 1 along dim.
+
+    Returns
+    -------
+    torch.Tensor
+        Of X's shape. Differentiable, twice. A row with NaN, or of -inf alone, is NaN; an entry of -inf gets 0; entries of
+        +inf share the mass.
+
+    Raises
+    ------
+    IndexError
+        If X has no such dim.
+
+    Notes
+    -----
+    Source: Martins, Astudillo, "From Softmax to Sparsemax", ICML 2016. The same as entropic.torch.sparsemax.
+
+    Examples
+    --------
+    >>> p = entropic.compat.entmax.sparsemax(torch.tensor([0.0, 1.0, 1.5]))
+    """
+    return _with_support(maps.sparsemax(floating(X), dim=dim), dim, return_support_size)
+
+
+def entmax15(X, dim=-1, k=None, return_support_size=False):
+    """argmax_p <X, p> + H_1.5(p) over distributions p, with Tsallis entropy H_1.5(p) = (1 - sum p^1.5) / 0.75.
+
+    Parameters, result and errors are those of sparsemax.
+
+    Notes
+    -----
+    Source: Peters, Niculae, Martins, "Sparse Sequence-to-Sequence Models", ACL 2019. The same as
+    entropic.torch.entmax(X, alpha=1.5).
+    """
+    return _with_support(maps.entmax(floating(X), alpha=1.5, dim=dim), dim, return_support_size)
+
+
+def sparsemax_bisect(X, dim=-1, n_iter=50, ensure_sum_one=True):
+    """sparsemax. n_iter and ensure_sum_one are accepted and without influence: rows sum to 1 to rounding."""
+    return sparsemax(X, dim)
+
+
+def entmax_bisect(X, alpha=1.5, dim=-1, n_iter=50, ensure_sum_one=True):
+    """argmax_p <X, p> + H_alpha(p) over distributions p, H_alpha(p) = (1 - sum p^alpha) / (alpha (alpha - 1)).
+
+    Parameters
+    ----------
+    X : torch.Tensor
+        Scores of any shape and floating dtype; integers are taken in torch's default dtype.
+    alpha : float or torch.Tensor, default 1.5
+        Above 0: 1 is softmax, 2 sparsemax. A tensor broadcasts to X's shape with 1 for dim and has a gradient, also at 1.
+    dim : int, default -1
+        The axis along which scores compete.
+    n_iter, ensure_sum_one
+        Accepted and without influence: the solution is exact to rounding, and so is the sum 1.
+
+    Returns
+    -------
+    torch.Tensor
+        Of X's shape. Differentiable in X and alpha, twice.
+
+    Raises
+    ------
+    ValueError, IndexError
+        Naming the argument.
+
+    Notes
+    -----
+    Sources: Peters, Niculae, Martins, "Sparse Sequence-to-Sequence Models", ACL 2019; the gradient in alpha: Correia,
+    Niculae, Martins, "Adaptively Sparse Transformers", EMNLP 2019. The same as entropic.torch.entmax.
+
+    Examples
+    --------
+    >>> p = entropic.compat.entmax.entmax_bisect(torch.randn(4, 6), alpha=torch.full((4, 1), 1.3))
+    """
+    alpha = alpha if isinstance(alpha, torch.Tensor) else float(alpha)
+    return maps.entmax(floating(X), alpha=alpha, dim=dim)
+
+
+def normmax_bisect(X, alpha=2, dim=-1, n_iter=50):
+    """argmax_p <X, p> - (sum p^alpha)^(1/alpha) over distributions p.
+
+    Parameters
+    ----------
+    X : torch.Tensor
+        Scores of any shape and floating dtype; integers are taken in torch's default dtype.
+    alpha : float or torch.Tensor, default 2
+        A tensor broadcasts to X's shape with 1 for dim and has a gradient. At most 1, the largest scores share the mass.
+    dim : int, default -1
+        The axis along which scores compete.
+    n_iter : int
+        Accepted and without influence.
+
+    Returns
+    -------
+    torch.Tensor
+        Of X's shape, computed in float64. Differentiable in X and alpha, twice.
+
+    Notes
+    -----
+    On the support, X_i - tau = (p_i / |p|)^(alpha - 1), |p| the alpha-norm. With q = p / |p|, whose q^alpha sum to 1, that
+    is q_i^alpha = [X_i - tau]_+^(alpha / (alpha - 1)): entmax of alpha' = 2 - 1/alpha of X alpha / (alpha - 1). Then p is
+    q / sum q. For alpha <= 1, |p| >= sum p = 1 with equality where one entry has all: the largest score is best.
+    Source: Blondel, Martins, Niculae, "Learning with Fenchel-Young Losses", JMLR 2020.
+    """
+    X = floating(X)
+    if X.numel() == 0:
+        return X.clone()
+    alpha = per_row(alpha, X, dim).clamp(1.0, 1e300)
+    hard = alpha == 1.0
+    inverse = 1.0 / torch.where(hard, 2.0, alpha)
+    z = from_largest(X.double(), dim)
+    present = z > -INF
+    scores = torch.where(present, torch.where(present, z, 0.0) / (1.0 - inverse), -INF)
+    powers = maps.entmax(scores, alpha=2.0 - inverse, dim=dim)
+    positive = powers > 0
+    q = torch.where(positive, torch.exp(torch.log(torch.where(positive, powers, 1.0)) * inverse), 0.0)
+    q = torch.where(hard, (z == 0).double(), q)
+    return (q / q.sum(dim, keepdim=True)).to(X.dtype)
+
+
+def _budget_threshold(w, wanted):
+    """t in [0, 1] with sum_i clip(t - w_i, 0, 1) = wanted, w ascending in [-1, 1] along the last axis; at 1 it is at least that."""
+    sums = torch.cat([torch.zeros_like(w[..., :1]), w.cumsum(-1)], -1)
+    low, high = torch.zeros_like(wanted), torch.ones_like(wanted)
+    for _ in range(54):
+        t = (low + high) / 2
+        full, begun = torch.searchsorted(w, t - 1, right=True), torch.searchsorted(w, t)
+        mass = full + (begun - full) * t - (sums.gather(-1, begun) - sums.gather(-1, full))
+        enough = mass >= wanted
+        low, high = torch.where(enough, low, t), torch.where(enough, t, high)
+    return high
+
+
+def budget_bisect(X, budget=2, dim=-1, n_iter=50):
+    """argmin_p |X - p|^2 over 0 <= p <= 1 with sum p = budget: p = clip(X - tau, 0, 1).
+
+    Parameters
+    ----------
+    X : torch.Tensor
+        Scores of any shape and floating dtype; integers are taken in torch's default dtype.
+    budget : float or torch.Tensor, default 2
+        A tensor broadcasts to X's shape with 1 for dim and has a gradient. More than there are entries gives each 1, less
+        than 0 gives each 0.
+    dim : int, default -1
+        The axis along which scores compete.
+    n_iter : int
+        Accepted and without influence: tau is found to rounding, in float64.
+
+    Returns
+    -------
+    torch.Tensor
+        Of X's shape. Differentiable in X and budget; where p is 0 or 1, the gradient is 0. A row with NaN, or of -inf alone,
+        is NaN; an entry of -inf gets 0; entries of +inf are served first.
+
+    Examples
+    --------
+    >>> p = entropic.compat.entmax.budget_bisect(torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0]), budget=2)
+    """
+    X = floating(X)
+    if X.numel() == 0:
+        return X.clone()
+    x = X.double().movedim(dim, -1)
+    budget = per_row(budget, X, dim).movedim(dim, -1)
+    present = (x > -INF).sum(-1, keepdim=True).double()
+    wanted = torch.minimum(budget.clamp(min=0.0), present)
+    with torch.no_grad():
+        # Of c = ceil(wanted) entries that have mass, the last has x = r: r - 1 <= tau <= r, since at r - 1 all c are full.
+        # Scores farther than 1 from r are surely full or empty, and how far they are does not matter.
+        sorted_x = X.movedim(dim, -1).sort(descending=True).values.double()
+        last = (wanted.nan_to_num().ceil().long() - 1).clamp(min=0)
+        r = sorted_x.gather(-1, last)
+        t = _budget_threshold(torch.where(sorted_x == r, 0.0, r - sorted_x).clamp(-1.0, 1.0), wanted)
+        w = torch.where(x == r, 0.0, r - x).clamp(-1.0, 1.0)
+        full = w <= t - 1
+        between = (w < t) & ~full
+        r = torch.where(r.isinf(), 0.0, r)
+    # tau - r from the sum, as what is between is x - tau.
+    z = torch.where(between, torch.where(x.isinf(), 0.0, x) - r, 0.0)
+    tau = (full.sum(-1, keepdim=True) + z.sum(-1, keepdim=True) - wanted) / between.sum(-1, keepdim=True).clamp(min=1)
+    p = torch.where(between, (z - tau).clamp(0.0, 1.0), full.double())
+    undefined = x.isnan().any(-1, keepdim=True) | (present == 0) | budget.isnan()
+    return torch.where(undefined, math.nan, p).movedim(-1, dim).to(X.dtype).contiguous()
+
+
+def _sparsemax_threshold_and_support(X, dim=-1, k=None):
+    """(tau, support size), each with size 1 along dim: sparsemax(X) is [X - tau]_+. k has no influence."""
+    p = sparsemax(X, dim)
+    return floating(X).amax(dim, keepdim=True) - p.amax(dim, keepdim=True), support_size(p, dim)
+
+
+def _entmax_threshold_and_support(X, dim=-1, k=None):
+    """(tau, support size), each with size 1 along dim: entmax15(2 X) is [X - tau]_+^2. k has no influence."""
+    X = floating(X)
+    p = maps.entmax(X, alpha=1.5, temperature=0.5, dim=dim)
+    return X.amax(dim, keepdim=True) - p.amax(dim, keepdim=True).sqrt(), support_size(p, dim)
+
+
+class _Map(torch.nn.Module):
+    def extra_repr(self):
+        return ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if name in ("dim", "alpha", "budget"))
+
+
+class Sparsemax(_Map):
+    """The module of sparsemax, with its parameters."""
+
+    def __init__(self, dim=-1, k=None, return_support_size=False):
+        super().__init__()
+        self.dim, self.k, self.return_support_size = dim, k, return_support_size
+
+    def forward(self, X):
+        return sparsemax(X, self.dim, self.k, self.return_support_size)
+
+
+class Entmax15(_Map):
+    """The module of entmax15, with its parameters."""
+
+    def __init__(self, dim=-1, k=None, return_support_size=False):
+        super().__init__()
+        self.dim, self.k, self.return_support_size = dim, k, return_support_size
+
+    def forward(self, X):
+        return entmax15(X, self.dim, self.k, self.return_support_size)
+
+
+class SparsemaxBisect(_Map):
+    """The module of sparsemax_bisect, with its parameters."""
+
+    def __init__(self, dim=-1, n_iter=None):
+        super().__init__()
+        self.dim, self.n_iter = dim, n_iter
+
+    def forward(self, X):
+        return sparsemax_bisect(X, self.dim, self.n_iter)
+
+
+class EntmaxBisect(_Map):
+    """The module of entmax_bisect, with its parameters. An nn.Parameter as alpha is learned."""
+
+    def __init__(self, alpha=1.5, dim=-1, n_iter=50):
+        super().__init__()
+        self.alpha, self.dim, self.n_iter = alpha, dim, n_iter
+
+    def forward(self, X):
+        return entmax_bisect(X, self.alpha, self.dim, self.n_iter)
+
+
+class NormmaxBisect(_Map):
+    """The module of normmax_bisect, with its parameters. An nn.Parameter as alpha is learned."""
+
+    def __init__(self, alpha=2, dim=-1, n_iter=50):
+        super().__init__()
+        self.alpha, self.dim, self.n_iter = alpha, dim, n_iter
+
+    def forward(self, X):
+        return normmax_bisect(X, self.alpha, self.dim, self.n_iter)
+
+
+class BudgetBisect(_Map):
+    """The module of budget_bisect, with its parameters. An nn.Parameter as budget is learned."""
+
+    def __init__(self, budget=2, dim=-1, n_iter=50):
+        super().__init__()
+        self.budget, self.dim, self.n_iter = budget, dim, n_iter
+
+    def forward(self, X):
+        return budget_bisect(X, self.budget, self.dim, self.n_iter)
+
+
+# What code calls that goes below the functions: their `apply`.
+
+
+class SparsemaxFunction:
+    apply = staticmethod(sparsemax)
+
+
+class Entmax15Function:
+    @staticmethod
+    def apply(X, dim=0, k=None):
+        return entmax15(X, dim, k)
+
+
+class SparsemaxBisectFunction:
+    apply = staticmethod(sparsemax_bisect)
+
+
+class EntmaxBisectFunction:
+    apply = staticmethod(entmax_bisect)
+
+
+class NormmaxBisectFunction:
+    apply = staticmethod(normmax_bisect)
+
+
+class BudgetBisectFunction:
+    apply = staticmethod(budget_bisect)

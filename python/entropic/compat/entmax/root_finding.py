@@ -1,0 +1,32 @@
+"""The maps that the package finds by bisection: names only, so that a second import as ``entmax.root_finding`` gives the same
+objects."""
+
+from entropic.compat.entmax._maps import (
+    BudgetBisect,
+    BudgetBisectFunction,
+    EntmaxBisect,
+    EntmaxBisectFunction,
+    NormmaxBisect,
+    NormmaxBisectFunction,
+    SparsemaxBisect,
+    SparsemaxBisectFunction,
+    budget_bisect,
+    entmax_bisect,
+    normmax_bisect,
+    sparsemax_bisect,
+)
+
+__all__ = [
+    "BudgetBisect",
+    "BudgetBisectFunction",
+    "EntmaxBisect",
+    "EntmaxBisectFunction",
+    "NormmaxBisect",
+    "NormmaxBisectFunction",
+    "SparsemaxBisect",
+    "SparsemaxBisectFunction",
+    "budget_bisect",
+    "entmax_bisect",
+    "normmax_bisect",
+    "sparsemax_bisect",
+]
