@@ -250,7 +250,7 @@ def _target(params):
 
 
 def _scores(x, params):
-    return torch.log(x) if params.get("input") == "probs" else x
+    return torch.log(torch.where(x == INF, math.nan, x)) if params["input"] == "probs" else x
 
 
 def entropy_normalize(x, dim, params):
@@ -424,7 +424,7 @@ def entropy_clip_vjp(x, y, grad, dim, params):
 
 def _in_input(dx, x, params):
     """A gradient in scores as one in what was given."""
-    if params.get("input") == "probs":
+    if params["input"] == "probs":
         dx = torch.where(x > 0, dx / torch.where(x > 0, x, 1.0), 0.0)
     return dx.to(x.dtype)
 
