@@ -409,6 +409,18 @@ def test_losses_are_never_negative(name):
         assert value.min() >= 0
         assert (value[(x.sort(-1).values.diff(dim=-1)[:, -1] > 2.5)] == 0).all()
     assert (getattr(ours, name)(torch.zeros(2, 5), torch.tensor([0, 4])) > 0).all()
+    x = scores(5000, 9, dtype=torch.float32) + 1e3
+    y = x.argmax(-1)
+    assert (getattr(ours, name)(x, y) - getattr(ours, name)(x.double(), y)).abs().max() < 5e-7
+    assert name == "sparsemax_loss" or getattr(package, name)(x, y).min() < -1e-5
+
+
+@every_module
+@pytest.mark.parametrize("map_name", MAPS)
+def test_shapes_on_any_device(name, map_name):
+    x = torch.empty(4, 6, device="meta")
+    assert getattr(ours, map_name)(x).shape == (4, 6)
+    assert getattr(ours, name)(reduction="none")(x, torch.empty(4, dtype=torch.long, device="meta")).shape == (4,)
 
 
 @pytest.mark.parametrize("name", ["sparsemax", "entmax15"])
