@@ -172,7 +172,7 @@ def normmax_bisect(X, alpha=2, dim=-1, n_iter=50):
 
 
 def _budget_threshold(w, wanted):
-    """t in [0, 1] with sum_i clip(t - w_i, 0, 1) = wanted, w ascending in [-1, 1] along the last axis; at 1 it is at least that."""
+    """t in [0, 1] with sum_i clip(t - w_i, 0, 1) = wanted, which the sum at t = 1 reaches; w is ascending, within [-1, 1]."""
     sums = torch.cat([torch.zeros_like(w[..., :1]), w.cumsum(-1)], -1)
     low, high = torch.zeros_like(wanted), torch.ones_like(wanted)
     for _ in range(54):
@@ -219,7 +219,7 @@ def budget_bisect(X, budget=2, dim=-1, n_iter=50):
     with torch.no_grad():
         # Of c = ceil(wanted) entries that have mass, the last has x = r: r - 1 <= tau <= r, since at r - 1 all c are full.
         # Scores farther than 1 from r are surely full or empty, and how far they are does not matter.
-        sorted_x = X.movedim(dim, -1).sort(descending=True).values.double()
+        sorted_x = X.movedim(dim, -1).contiguous().sort(descending=True).values.double()
         last = (wanted.nan_to_num().ceil().long() - 1).clamp(min=0)
         r = sorted_x.gather(-1, last)
         t = _budget_threshold(torch.where(sorted_x == r, 0.0, r - sorted_x).clamp(-1.0, 1.0), wanted)

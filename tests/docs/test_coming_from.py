@@ -1,0 +1,214 @@
+"""docs/coming_from.md and coming_from_entmax.md: what the tables set side by side is equal, and the traps are there."""
+
+import importlib
+import math
+import re
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.spatial.distance
+import scipy.special
+import scipy.stats
+import torch
+
+import entropic
+import entropic.torch
+from entropic.compat import entmax as compat
+
+try:
+    import entmax as package  # now: a session in the documents puts another in its place
+except ImportError:
+    package = None
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+X = np.array([[[0.0, 1.0, 2.5], [2.0, 0.5, -1.0]], [[1.0, 1.0, 0.5], [0.3, -2.0, 0.4]]])
+P, Q = np.array([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]]), np.array([[0.1, 0.1, 0.8], [0.3, 0.3, 0.4]])
+KL = (P * np.log(P / Q)).sum(-1)
+
+
+def rows_of(document):
+    lines = [line for line in (DOCS / document).read_text().splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+def snippets(cell):
+    return re.findall(r"`([^`]+)`", cell)
+
+
+PAIRS = [
+    (theirs, snippets(row[1])[0])
+    for row in rows_of("coming_from.md")
+    for theirs in snippets(row[0])
+    if len(row) == 3 and row[0].startswith("`") and "*" not in row[0]
+]
+
+
+def value(expression, x):
+    """What a snippet of the table gives for x, as an array."""
+    names = {"x": x, "T": 0.5, "s": 3.0, "dim": -2, "k": 2, "alpha": 1.3, "n_iter": 50, "scipy": scipy, "torch": torch}
+    names["entropic"] = entropic
+    first = expression.split(".")[0]
+    if first == "entmax":
+        names[first] = package or pytest.skip("entmax is not installed")
+    elif first in ("jax", "optax"):
+        names[first] = pytest.importorskip(first)
+        importlib.import_module("jax.nn")
+    result = eval(expression, names)
+    return np.asarray(result(x) if isinstance(result, torch.nn.Module) else result)
+
+
+def test_the_table_is_found():
+    assert len(PAIRS) == 17
+    assert {theirs.split(".")[0] for theirs, _ in PAIRS} == {"scipy", "torch", "jax", "optax", "entmax"}
+
+
+@pytest.mark.parametrize(("theirs", "ours"), PAIRS)
+def test_what_stands_side_by_side_is_equal(theirs, ours):
+    x = X[0] if "dim=" not in ours else X
+    x = np.array([0.0, 1.0, 2.5]) if "projection_simplex" in theirs else x
+    here = torch.from_numpy(x) if "torch." in ours else x
+    there = torch.from_numpy(x) if theirs.startswith(("torch", "entmax")) else x
+    np.testing.assert_allclose(value(ours, here), value(theirs, there), rtol=2e-6, atol=1e-9)
+
+
+def test_defaults_of_an_axis():
+    assert scipy.special.softmax(X).sum() == pytest.approx(1)
+    assert scipy.special.log_softmax(X).shape == X.shape
+    assert np.exp(scipy.special.log_softmax(X)).sum() == pytest.approx(1)
+    assert np.ndim(scipy.special.logsumexp(X)) == 0
+    weights = np.array([1.0, 2.0, 3.0])
+    np.testing.assert_allclose(entropic.logsumexp(X + np.log(weights)), scipy.special.logsumexp(X, axis=-1, b=weights))
+    x = torch.from_numpy(X)
+    for implicit, dim in ((x[0, 0], 0), (x[0], 1), (x, 0), (x[None], 1)):
+        with pytest.warns(UserWarning, match="Implicit dimension"):
+            got = torch.nn.functional.softmax(implicit)
+        assert torch.equal(got, torch.softmax(implicit, dim))
+    with pytest.raises(TypeError):
+        torch.softmax(x)
+    with pytest.raises(TypeError):
+        torch.log_softmax(x)
+    with pytest.raises(TypeError):
+        torch.logsumexp(x)
+    np.testing.assert_allclose(entropic.softmax(X).sum(-1), 1)
+    np.testing.assert_allclose(entropic.torch.softmax(x).sum(-1), 1)
+    assert entropic.logsumexp(X, keepdims=True).shape == entropic.torch.logsumexp(x, keepdim=True).shape == (2, 2, 1)
+
+
+def test_projection_simplex_takes_the_whole_array():
+    optax, jax = pytest.importorskip("optax"), pytest.importorskip("jax")
+    x = X[0].astype(np.float32)
+    assert float(optax.projections.projection_simplex(x).sum()) == pytest.approx(1)
+    rows = jax.vmap(optax.projections.projection_simplex)(x)
+    np.testing.assert_allclose(entropic.sparsemax(x), rows, atol=1e-6)
+    assert np.ndim(jax.nn.logsumexp(x)) == 0
+    labels = np.array([0, 2])
+    np.testing.assert_allclose(
+        optax.losses.multiclass_sparsemax_loss(x, labels),
+        compat.sparsemax_loss(torch.from_numpy(x), torch.from_numpy(labels)),
+        rtol=1e-6,
+    )
+    np.testing.assert_allclose(optax.losses.kl_divergence(np.log(Q), P), KL, rtol=1e-5)
+
+
+def test_rows_that_are_not_finite():
+    infinite, absent = np.array([np.inf, 0.0, np.inf]), np.full(3, -np.inf)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for x in (infinite, absent):
+            assert np.isnan(scipy.special.softmax(x)).any()
+            assert torch.softmax(torch.from_numpy(x), -1).isnan().any()
+    assert entropic.softmax(infinite).tolist() == [0.5, 0, 0.5]
+    assert np.isnan(entropic.softmax(absent)).all()
+
+
+def test_cuts_keep_the_lower_index():
+    ties = np.array([1.0, 2.0, 2.0, 2.0])
+    assert (entropic.top_k_softmax(ties, k=2) > 0).tolist() == [False, True, True, False]
+    assert (entropic.top_p_softmax(ties, p=0.5) > 0).tolist() == [False, True, True, False]
+    assert (entropic.min_p_softmax(ties, p=1.0) > 0).tolist() == [False, True, True, True]
+
+
+def test_perplexity_is_that_of_t_sne():
+    points = np.random.default_rng(0).standard_normal((50, 3))
+    scores = -((points[0] - points[1:]) ** 2).sum(-1)
+    p = entropic.entropy_normalize(scores, perplexity=30)
+    assert math.exp(-(p * np.log(p)).sum()) == pytest.approx(30)
+    assert 2 ** -(p * np.log2(p)).sum() == pytest.approx(30)
+
+
+def test_traps_of_what_is_not_there_yet():
+    log_q, p = torch.from_numpy(np.log(Q)), torch.from_numpy(P)
+    entropies = -(P * np.log(P)).sum(-1)
+    np.testing.assert_allclose(scipy.stats.entropy(3 * P, axis=-1), entropies)
+    np.testing.assert_allclose(scipy.stats.entropy(P.T), entropies)  # axis 0
+    np.testing.assert_allclose(scipy.stats.entropy(P, base=2, axis=-1), entropies / math.log(2))
+    np.testing.assert_allclose(scipy.stats.entropy(3 * P, 5 * Q, axis=-1), KL)
+    np.testing.assert_allclose(scipy.special.rel_entr(P, Q).sum(-1), KL)
+    np.testing.assert_allclose(scipy.special.kl_div(P, Q), scipy.special.rel_entr(P, Q) - P + Q)
+    np.testing.assert_allclose(scipy.special.kl_div(P, Q).sum(-1), KL)
+    kl_div = torch.nn.functional.kl_div
+    assert kl_div(log_q, p, reduction="sum").item() == pytest.approx(KL.sum())
+    assert kl_div(log_q, p, reduction="batchmean").item() == pytest.approx(KL.sum() / 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert kl_div(log_q, p).item() == pytest.approx(KL.sum() / 6)
+    categorical = torch.distributions.Categorical
+    got = torch.distributions.kl_divergence(categorical(p), categorical(torch.from_numpy(Q)))
+    np.testing.assert_allclose(got, KL)
+    middle = (P + Q) / 2
+    js = (P * np.log(P / middle) + Q * np.log(Q / middle)).sum(-1) / 2
+    np.testing.assert_allclose(scipy.spatial.distance.jensenshannon(3 * P.T, Q.T) ** 2, js)  # axis 0
+    x, target = torch.from_numpy(X[0]), torch.tensor([2, 1])
+    loss = torch.nn.functional.cross_entropy(x, target, reduction="none")
+    np.testing.assert_allclose(compat.entmax_bisect_loss(x, target, alpha=1.0), loss)
+    images = torch.from_numpy(X)
+    got = torch.nn.functional.cross_entropy(images, torch.zeros(2, 3, dtype=torch.long), reduction="none")
+    np.testing.assert_allclose(got, -torch.log_softmax(images, 1)[:, 0])
+    places = np.array([0.0, 1.0, 2.0])
+    cumulated = np.abs(np.cumsum(P[0] - Q[0]))[:-1].sum()
+    assert scipy.stats.wasserstein_distance(places, places, P[0], Q[0]) == pytest.approx(cumulated)
+    draws = [torch.nn.functional.gumbel_softmax(x) for _ in range(2)]
+    assert not torch.equal(*draws)
+    np.testing.assert_allclose(draws[0].sum(-1), 1)
+
+
+def test_tests_that_the_entmax_page_names_exist():
+    tests = (DOCS.parent / "tests/python/test_compat_entmax.py").read_text()
+    named = set(re.findall(r"`(test_\w+)`", (DOCS / "coming_from_entmax.md").read_text()))
+    assert len(named) > 12
+    for name in named:
+        assert f"def {name}(" in tests, name
+
+
+def test_numbers_of_the_entmax_page():
+    """The evidence that stands in its table."""
+    if package is None:
+        pytest.skip("entmax is not installed")
+    third = torch.full((3,), 1 / 3)
+    assert torch.allclose(package.entmax_bisect(torch.tensor([0.0, 1.0, 2.0]), 1.0), third)
+    assert torch.allclose(package.entmax_bisect(torch.tensor([1, 2, 3])), third)
+    slopes = {}
+    for module in (package, compat):
+        for alpha in (1.0, 1.00001):
+            leaf = torch.tensor(alpha, requires_grad=True)
+            p = module.entmax_bisect(torch.tensor([0.0, 1.0, 2.0]), leaf)
+            slopes[module, alpha] = torch.autograd.grad(p[2], leaf)[0].item()
+    assert math.isnan(slopes[package, 1.0])
+    assert abs(slopes[package, 1.00001]) > 10
+    assert slopes[compat, 1.0] == pytest.approx(0.31637, abs=2e-5)
+    assert slopes[compat, 1.00001] == pytest.approx(0.31637, abs=2e-5)
+    x = torch.randn(1000, 10, generator=torch.Generator().manual_seed(0)) + 1e6
+    want = compat.entmax_bisect(x.double())
+    assert (package.entmax_bisect(x) - want).abs().max() > 0.02
+    assert (compat.entmax_bisect(x) - want).abs().max() < 3e-7
+    x = torch.tensor([0.0, 1.0, 2.5], dtype=torch.float64)
+    for name in ("entmax15", "entmax_bisect"):
+        theirs, ours = getattr(package, name), getattr(compat, name)
+        assert torch.autograd.functional.hessian(lambda x, f=theirs: f(x)[2], x).isnan().all()
+        assert torch.autograd.functional.hessian(lambda x, f=ours: f(x)[2], x)[2, 2].item() == pytest.approx(-0.2652, abs=1e-4)
+    flat = 0.01 * torch.randn(4, 32000, generator=torch.Generator().manual_seed(0))
+    sums = package.entmax15(flat.bfloat16()).float().sum(-1)
+    assert (sums - 1).abs().max() > 0.05
+    assert (compat.entmax15(flat.bfloat16()).float().sum(-1) - 1).abs().max() < 1e-3
