@@ -118,7 +118,7 @@ class Rows:
 
     def __init__(self, function, argument, x, axis):
         array = _to_numpy(function, argument, x)
-        values, self._dtype = _to_floats(function, argument, array)
+        values, self._dtype = to_wide_floats(function, argument, array)
         if values.ndim == 0:
             raise ValueError(f"{function}: {argument} must have at least one axis, got a single number")
         self._function, self._argument, self._x = function, argument, x
@@ -226,6 +226,12 @@ def _to_floats(operation, argument, array):
         native = (FLOAT16, FLOAT32, FLOAT64)[dtype.itemsize // 4]
         return array.astype(native, copy=False), native
     raise TypeError(f"{operation}: {argument} must be of float16, float32, float64, an integer type or bool, got dtype {dtype}")
+
+
+def to_wide_floats(operation, argument, array):
+    """The same where float16 is none to compute in."""
+    values, dtype = _to_floats(operation, argument, array)
+    return values.astype(FLOAT32) if values.dtype == FLOAT16 else values, dtype
 
 
 def _writable(operation, out, shape, dtype):

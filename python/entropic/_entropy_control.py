@@ -152,7 +152,7 @@ def normalize_density(p, weights, *, entropy, axis=-1):
 
 def _weights(name, weights, rows):
     """Rows of weights, or one row for all."""
-    given, _ = _arrays._to_floats(name, "weights", _arrays._to_numpy(name, "weights", weights))
+    given, _ = _arrays.to_wide_floats(name, "weights", _arrays._to_numpy(name, "weights", weights))
     given = given.astype(np.float64, copy=False)
     nodes = rows.values.shape[1]
     if given.shape == (nodes,):
@@ -215,7 +215,7 @@ def normalize_joint(pxy, *, joint=None, marginal=None, conditional=None):
     """
     name = "normalize_joint"
     array = _arrays._to_numpy(name, "pxy", pxy)
-    values, dtype = _arrays._to_floats(name, "pxy", array)
+    values, dtype = _arrays.to_wide_floats(name, "pxy", array)
     if values.ndim < 2:
         raise ValueError(f"{name}: pxy must have at least two axes, x in rows and y in columns, got shape {values.shape}")
     *lead, rows, cols = values.shape

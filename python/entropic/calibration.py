@@ -273,7 +273,7 @@ def entropy_invariant_scale(n, d, *, train_length=512, kappa=None):
     >>> scale = entropic.entropy_invariant_scale([512, 512 * 512], 64)  # 0.125, 0.25
     """
     name = "entropy_invariant_scale"
-    values, dtype = _arrays._to_floats(name, "n", _arrays._to_numpy(name, "n", n))
+    values, dtype = _arrays.to_wide_floats(name, "n", _arrays._to_numpy(name, "n", n))
     flat = np.ascontiguousarray(values, np.float64).reshape(-1)
     scale = np.empty_like(flat)
     _core.entropy_invariant_scale(
@@ -299,7 +299,7 @@ def _number(name, argument, value):
 
 def _matrix(name, argument, x):
     """(x as a contiguous matrix of float32 or float64, the shape of its rows)."""
-    array, _ = _arrays._to_floats(name, argument, _arrays._to_numpy(name, argument, x))
+    array, _ = _arrays.to_wide_floats(name, argument, _arrays._to_numpy(name, argument, x))
     if array.ndim == 0:
         raise ValueError(f"{name}: {argument} must have at least one axis, got a single number")
     shape = array.shape[:-1]

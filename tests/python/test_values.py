@@ -174,10 +174,12 @@ def test_vjp_against_central_differences(operation, data):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     x = scores(rng, (3, data.draw(st.sampled_from([1, 2, 5, 16, 19]))), scale=1.0)
     direction, grad = rng.standard_normal(x.shape), rng.standard_normal(reshaped(operation, x))
-    h = 1e-5
-    above, below = (call(operation, x + s * h * direction, **params) for s in (1, -1))
-    assume(((above == 0) == (below == 0)).all())  # no kink in between
-    want = (grad * (above - below)).sum() / (2 * h)
+    slopes = []
+    for h in (1e-5, 2e-5):
+        above, below = (call(operation, x + s * h * direction, **params) for s in (1, -1))
+        assume(((above == 0) == (below == 0)).all())  # no kink in between
+        slopes.append((grad * (above - below)).sum() / (2 * h))
+    want = (4 * slopes[0] - slopes[1]) / 3  # near the edge of entmax's support the curvature is large
     dx = call_vjp(operation, x, call(operation, x, **params), grad, **params)
     assert dx.shape == x.shape
     slowest = max([1.0, *(1 / v for v in params.values() if isinstance(v, float))])
