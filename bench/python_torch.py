@@ -56,13 +56,14 @@ def main():
     x = torch.randn(1, 16, generator=generator)
     tracked, grad = x.clone().requires_grad_(), torch.randn(1, 16, generator=generator)
     rows = torch.full((1, 1), 1.5)
+    array = x.numpy()
     operator = torch.ops.entropic.softmax.default
     calls = {
         "torch.softmax": lambda: torch.softmax(x, -1),
         "softmax, straight to the kernel": lambda: entropic.torch.softmax(x),
         "entmax, straight to the kernel": lambda: entropic.torch.entmax(x),
         "torch.ops.entropic.softmax": lambda: operator(x, 1.0, 1),
-        "softmax of entropic, given NumPy": lambda x=x.numpy(): entropic.softmax(x),
+        "softmax of entropic, given NumPy": lambda: entropic.softmax(array),
         "entmax, alpha a tensor": lambda: entropic.torch.entmax(x, alpha=rows),
         "torch.softmax, forward with gradient": lambda: torch.softmax(tracked, -1),
         "softmax, forward with gradient": lambda: entropic.torch.softmax(tracked),
