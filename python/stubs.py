@@ -1,4 +1,7 @@
-"""Writes entropic/__init__.pyi from the registry of the built module: python stubs.py MODULE OUTPUT."""
+"""Writes the package's __init__.pyi and torch/__init__.pyi from the registry of the built module: stubs.py MODULE PACKAGE.
+
+Needs no torch: the package is built where there is none.
+"""
 
 import importlib.util
 import pathlib
@@ -53,6 +56,22 @@ def normalize_joint(
 def mean_field_entropy(x: {x}, *, gamma: SupportsFloat = 1.0, axis: SupportsIndex = -1) -> {numbers}: ...
 """
 KINDS = (("_Integers", "NDArray[np.float64]"), ("_Array", "_Array"), ("_Lists", "NDArray[np.float64]"))
+TORCH_HEADER = """\
+# Written by python/stubs.py from the registry of operations.
+from typing import Literal
+
+from torch import Tensor, nn
+
+__all__: list[str]
+
+class _Map(nn.Module):
+    def forward(self, x: Tensor) -> Tensor: ...
+    def __call__(self, x: Tensor) -> Tensor: ...
+    def extra_repr(self) -> str: ...
+"""
+
+# The modules whose names are not those of their functions in capitals.
+MODULES = {"sigsoftmax": "SigSoftmax", "logsumexp": "LogSumExp"}
 
 
 def declare(param):
@@ -112,12 +131,41 @@ def control_stubs(operations):
     return gamma + "".join("".join(one) for one in overloads.values())
 
 
-def main(module_file, output):
+def torch_kind(param):
+    if param["kind"] == "name":
+        return f"Literal[{', '.join(map(repr, param['names']))}]"
+    number = "float | Tensor" if param["per_row"] else "float"
+    return {"float": number, "int": "int", "optional float": f"{number} | None"}[param["kind"]]
+
+
+def torch_stub(operation):
+    """The function and the module, which keeps its parameters under their names."""
+    name = operation["name"]
+    kinds = {param["name"]: torch_kind(param) for param in operation["params"]}
+    params = [
+        f"{param['name']}: {kinds[param['name']]}" + ("" if param["required"] else f" = {param['default']!r}")
+        for param in operation["params"]
+    ]
+    keywords = [*params, "dim: int | None = None", "axis: int | None = None"]
+    if operation["reduces"]:
+        keywords.append("keepdim: bool = False")
+    lines = [f"def {name}(x: Tensor, *, {', '.join(keywords)}) -> Tensor: ...", ""]
+    lines.append(f"class {MODULES.get(name, name.title().replace('_', ''))}(_Map):")
+    lines += [f"    {param}: {kind}" for param, kind in kinds.items()]
+    lines.append("    dim: int")
+    lines.append(f"    def __init__(self, {', '.join([*params, 'dim: int = -1'])}) -> None: ...")
+    return "\n".join(lines)
+
+
+def main(module_file, package):
     spec = importlib.util.spec_from_file_location("_core", module_file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    text = HEADER + "".join(f"\n{stub(operation)}\n" for operation in module.operations())
-    pathlib.Path(output).write_text(text + "\n" + control_stubs(module.control_operations()))
+    maps = module.operations()
+    functions = HEADER + "".join(f"\n{stub(operation)}\n" for operation in maps)
+    on_tensors = TORCH_HEADER + "".join(f"\n{torch_stub(operation)}\n" for operation in maps)
+    (pathlib.Path(package) / "__init__.pyi").write_text(functions + "\n" + control_stubs(module.control_operations()))
+    (pathlib.Path(package) / "torch" / "__init__.pyi").write_text(on_tensors)
 
 
 main(*sys.argv[1:])

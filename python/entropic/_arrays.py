@@ -197,8 +197,8 @@ def _to_numpy(operation, argument, x):
     kind = type(x).__name__
     if getattr(x, "requires_grad", False):
         raise TypeError(
-            f"{operation}: {argument} is a {kind} that requires grad; entropic.torch has differentiable functions, or pass "
-            f"{argument}.detach()"
+            f"{operation}: {argument} is a {kind} that requires grad; the functions of entropic.torch are differentiable, "
+            f"or pass {argument}.detach() and use the _vjp function for the gradient"
         )
     try:
         on_host = x.__dlpack_device__()[0] in HOST_DEVICES

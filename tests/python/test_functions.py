@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import entropic
-from cases import OPERATIONS, call, call_vjp, each, scores
+from cases import OPERATIONS, call, call_vjp, each, scores, torch_or_skip
 
 
 def parameter(param):
@@ -138,17 +138,47 @@ def test_stubs_by_mypy(tmp_path):
 
 
 def test_stubs_say_what_the_functions_are(tmp_path):
-    # nanobind's functions are no Python functions, and torch says nothing of what its Functions take.
-    (tmp_path / "allowed").write_text("entropic\\._core\\..*\nentropic\\.compat\\..*Function\\.apply\n")
+    # nanobind's functions are no Python functions, torch says nothing of what its Functions take, and what is private has no
+    # stubs.
+    allowed = (
+        r"entropic\._core\..*",
+        r"entropic\.torch\._.*",
+        r"entropic\.compat\.entmax\._.*",
+        r"entropic\..*Function\.apply",
+    )
+    (tmp_path / "allowed").write_text("\n".join(allowed))
     ran = python("-m", "mypy.stubtest", "entropic", "--ignore-missing-stub", "--allowlist", "allowed", cwd=tmp_path)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
+TORCH_CODE = """
+    from typing import assert_type
+
+    import torch
+    from torch import Tensor, nn
+
+    import entropic.torch
+    from entropic.torch import EntropyClip, softmax
+
+    x = torch.zeros(2, 3)
+    t: Tensor = entropic.softmax(x, out=x)
+    assert_type(softmax(x, temperature=2, dim=0), Tensor)
+    assert_type(entropic.torch.entmax(x, alpha=torch.ones(2, 1), axis=-1), Tensor)
+    assert_type(entropic.torch.logsumexp(x, keepdim=True), Tensor)
+    assert_type(entropic.torch.Entmax(alpha=nn.Parameter(torch.ones(2, 1)))(x), Tensor)
+    assert_type(entropic.torch.TopKSoftmax(2).k, int)
+    model: nn.Module = nn.Sequential(EntropyClip(max_entropy=0.5), entropic.torch.PerturbMax("normal", scale=2))
+    entropic.torch.softmax([1.0])  # type: ignore[arg-type]
+    entropic.torch.softmax(x, temprature=1.0)  # type: ignore[call-arg]
+    entropic.torch.top_k_softmax(x)  # type: ignore[call-arg]
+    entropic.torch.perturb_max(x, noise="loud")  # type: ignore[arg-type]
+    entropic.torch.Softmax(alpha=1.5)  # type: ignore[call-arg]
+"""
+
+
 def test_stubs_know_torch(tmp_path):
-    pytest.importorskip("torch")
-    (tmp_path / "user.py").write_text(
-        "import torch\nimport entropic\nt: torch.Tensor = entropic.softmax(torch.zeros(3), out=torch.zeros(3))\n"
-    )
+    torch_or_skip()
+    (tmp_path / "user.py").write_text(textwrap.dedent(TORCH_CODE))
     ran = python("-m", "mypy", "--strict", "--follow-imports=silent", "user.py", cwd=tmp_path)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
