@@ -1,5 +1,6 @@
 """What the documents show is what happens: commands and examples run, printed pages are up to date, links lead somewhere."""
 
+import ast
 import doctest
 import os
 import re
@@ -49,14 +50,15 @@ def blocks(document, language):
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_python_blocks_give_what_their_comments_say(document):
+    names = {}
     for block in blocks(document, "python"):
-        names = {}
-        for line in block.splitlines():
-            code, _, said = line.partition("  # ")
-            exec(code, names)
+        lines = block.splitlines()
+        for statement in ast.parse(block).body:
+            exec(ast.unparse(statement), names)
+            code, _, said = lines[statement.end_lineno - 1].partition("  # ")
             if said.strip().startswith("["):
                 shown = eval(code.split(" = ")[-1], names)
-                assert [round(float(number), 4) for number in shown] == numbers(said), line
+                assert [round(float(number), 4) for number in shown] == numbers(said), code
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
