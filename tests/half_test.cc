@@ -112,7 +112,7 @@ TYPED_TEST(Half, MapsAreThoseOfFloatRounded) {
       std::vector<TypeParam> p(x.halves.size()), dx = g.halves;
       std::vector<float> want(p.size()), want_dx(p.size());
       for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
-        if (Op::kDescription.cost > 1 && cols > 1000) return;
+        if (Op::kDescription.cost > 1 && x.cols > 1000) return;
         const Op op = typical<Op>();
         apply(op, x.narrow(), MatrixView<TypeParam>(p.data(), x.rows, x.cols));
         apply(op, x.wide(), MatrixView<float>(want.data(), x.rows, x.cols));

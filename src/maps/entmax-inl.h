@@ -425,38 +425,52 @@ HWY_INLINE void MapShortRows(const Entmax& op, hn::Vec<RowTag<T>> max, ShortRows
   });
 }
 
-// dx = s (g - <s,g>/sum s) / T on the support, s = p^(1/2) at alpha = 1.5.
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void VjpRowOfSquare(D d, double temperature, const T* p, const T* g, size_t n, T* dx, Workspace workspace) {
+// s (g - <s,g> / sum s) / T with s = slope(p) in [0, 1]: nothing is lost in the row's own type. 0 where p is.
+template <class D, class Slope, class T = hn::TFromD<D>>
+HWY_INLINE void VjpRowBySlope(D d, double temperature, const T* p, const T* g, size_t n, T* dx, Workspace workspace,
+                              const Slope& slope) {
+  T* const s = reinterpret_cast<T*>(workspace.scratch);
   double sums[2];
   Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
-    terms[0] = hn::Sqrt(LoadUpTo(d, p + i, count, T(0)));
-    const auto out = hn::Eq(terms[0], hn::Zero(d));
-    terms[1] = hn::IfThenZeroElse(out, hn::Mul(terms[0], LoadUpTo(d, g + i, count, T(0))));
+    const auto pi = LoadUpTo(d, p + i, count, T(0));
+    const auto out = hn::Eq(pi, hn::Zero(d));
+    terms[0] = terms[1] = hn::Zero(d);
+    if (!hn::AllTrue(d, out)) {
+      terms[0] = hn::IfThenZeroElse(out, slope(pi));
+      terms[1] = hn::IfThenZeroElse(out, hn::Mul(terms[0], LoadUpTo(d, g + i, count, T(0))));
+    }
+    StoreUpTo(terms[0], d, count, s + i);
   });
   const auto mean = hn::Set(d, static_cast<T>(sums[1] / sums[0]));
   const DividedBy<D> divided(temperature);
   WriteRow(d, workspace.stream, n, dx, [&](size_t i, size_t count) HWY_ATTR {
-    const auto s = hn::Sqrt(LoadUpTo(d, p + i, count, T(0)));
-    const auto v = divided(hn::Mul(s, hn::Sub(LoadUpTo(d, g + i, count, T(0)), mean)));
-    return hn::IfThenZeroElse(hn::Eq(s, hn::Zero(d)), v);
+    const auto si = LoadUpTo(d, s + i, count, T(0));
+    const auto v = divided(hn::Mul(si, hn::Sub(LoadUpTo(d, g + i, count, T(0)), mean)));
+    return hn::IfThenZeroElse(hn::Eq(si, hn::Zero(d)), v);
   });
 }
 
-// The same for every alpha, s = p^(2 - alpha), in float64. For alpha > 2 s may differ by more than all numbers do, and rightly
-// the gradient with it. So s enters the mean relative to its largest, each entry by the two halves of its own, and g as its
-// difference to g at the largest; what that entry itself gets, where it outweighs the rest, is all that the others lose.
+// s = p^(2 - alpha). For alpha > 2 it may differ by more than all numbers do, and rightly the gradient with it. So, in float64,
+// s enters the mean relative to its largest, each entry by the two halves of its own, and g as its difference to g at the
+// largest; what that entry itself gets, where it outweighs the rest, is all that the others lose.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void VjpRow(D d, const Entmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace) {
   const double b = EntmaxPower<T>(op);
   if (b == 0) return VjpRow(d, Softmax{.temperature = op.temperature}, x, p, g, n, dx, workspace);
   if (b == 1) return VjpRow(d, Sparsemax{.temperature = op.temperature}, x, p, g, n, dx, workspace);
-  if (b == 0.5) return VjpRowOfSquare(d, op.temperature, p, g, n, dx, workspace);
+  if (b == 0.5) {
+    return VjpRowBySlope(d, op.temperature, p, g, n, dx, workspace, [](auto pi) HWY_ATTR { return hn::Sqrt(pi); });
+  }
+  if (b < 1) {
+    const auto exponent = hn::Set(d, static_cast<T>(1 - b));
+    return VjpRowBySlope(d, op.temperature, p, g, n, dx, workspace,
+                         [&](auto pi) HWY_ATTR { return Exp(d, hn::Mul(exponent, Log(d, pi))); });
+  }
   const RowTag<double> d64;
   using V = hn::Vec<RowTag<double>>;
   size_t pivot = 0;
   for (size_t i = 1; i < n; ++i) {
-    if (p[i] > T(0) && (!(p[pivot] > T(0)) || (b < 1 ? p[i] > p[pivot] : p[i] < p[pivot]))) pivot = i;
+    if (p[i] > T(0) && (!(p[pivot] > T(0)) || p[i] < p[pivot])) pivot = i;
   }
   const V log_pivot = Log(d64, hn::Set(d64, static_cast<double>(p[pivot]))), power = hn::Set(d64, 1 - b);
   const V pivot_g = hn::Set(d64, static_cast<double>(g[pivot]));
