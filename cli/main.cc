@@ -73,25 +73,28 @@ entropic::MatrixView<T> view(std::vector<T>& values, std::size_t rows, std::size
   return {values.data(), rows, cols};
 }
 
-// What each kind of operation makes of a table. Results stand where the scores stood, unless they have another shape.
-Table evaluated(const entropic::Map& map, Table table) {
+// The table with its rows x replaced by what calculate(x, x) puts there.
+Table in_place(Table table, const auto& calculate) {
   std::visit(
       [&](auto& values) {
         const auto x = view(values, table.rows, table.cols);
-        entropic::apply(map, x, x);
+        calculate(x, x);
       },
       table.values);
   return table;
 }
 
+// What each kind of operation makes of a table. Results stand where the scores stood, unless they have another shape.
+Table evaluated(const entropic::Map& map, Table table) {
+  return in_place(std::move(table), [&](auto x, auto p) { entropic::apply(map, x, p); });
+}
+
 Table evaluated(const entropic::LogSoftmax& options, Table table) {
-  std::visit(
-      [&](auto& values) {
-        const auto x = view(values, table.rows, table.cols);
-        entropic::log_softmax(x, x, options);
-      },
-      table.values);
-  return table;
+  return in_place(std::move(table), [&](auto x, auto y) { entropic::log_softmax(x, y, options); });
+}
+
+Table evaluated(const entropic::PowerTransform& options, Table table) {
+  return in_place(std::move(table), [&](auto p, auto q) { entropic::power_transform(p, q, options); });
 }
 
 Table evaluated(const entropic::LogSumExp& options, Table table) {
@@ -128,16 +131,6 @@ Table evaluated(const entropic::GammaForEntropy& options, Table table) {
   if (table.header.empty() && table.label_column) table.label_header = "label";
   table.header = {"gamma", "entropy"};
   table.note_header = "status";
-  return table;
-}
-
-Table evaluated(const entropic::PowerTransform& options, Table table) {
-  std::visit(
-      [&](auto& values) {
-        const auto p = view(values, table.rows, table.cols);
-        entropic::power_transform(p, p, options);
-      },
-      table.values);
   return table;
 }
 

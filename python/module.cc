@@ -1,5 +1,5 @@
 // The extension module entropic._core: every registered operation as a Python dict with a forward and a vjp function.
-// Arrays arrive all of one type, one that the library has; entropic/_arrays.py and torch.py bring others to that.
+// Arrays arrive all of one type, one that the library has; entropic/_arrays.py and torch/ bring others to that.
 
 #include <entropic/entropic.h>
 #include <nanobind/nanobind.h>

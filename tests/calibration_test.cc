@@ -12,10 +12,13 @@
 #include "entropic/threads.h"
 #include "tests/oracle/maps.h"
 #include "tests/support/cases.h"
+#include "tests/support/expect_error.h"
 #include "tests/support/targets.h"
 
 namespace entropic {
 namespace {
+
+using support::expect_error;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -406,16 +409,6 @@ TEST(EntropyInvariantScale, IsTheFormula) {
   for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(scale[i], entropy_invariant_scale(n[i], 32, {.kappa = 3}));
   entropy_invariant_scale(n, 32, n, {.kappa = 3});
   EXPECT_EQ(n, scale);
-}
-
-template <class Call>
-void expect_error(const std::string& text, Call call) {
-  try {
-    call();
-    FAIL() << "accepted, expected: " << text;
-  } catch (const std::invalid_argument& error) {
-    EXPECT_EQ(error.what(), text);
-  }
 }
 
 TEST(Calibration, RefusesBadArguments) {

@@ -10,10 +10,13 @@
 #include "entropic/maps.h"
 #include "tests/oracle/maps.h"
 #include "tests/support/cases.h"
+#include "tests/support/expect_error.h"
 #include "tests/support/targets.h"
 
 namespace entropic {
 namespace {
+
+using support::expect_error;
 
 template <class T>
 constexpr T kInfinity = std::numeric_limits<T>::infinity();
@@ -384,16 +387,6 @@ TEST(GammaForEntropy, LimitsAndRoughness) {
   EXPECT_EQ(Gammas<double>(x, 100, {.entropy = 0, .max_gamma = 8}).gamma[0], 8);
   EXPECT_EQ(Gammas<double>(x, 100, {.entropy = 9, .min_gamma = 0.25}).gamma[0], 0.25);
   EXPECT_NEAR(Gammas<double>(x, 100, {.entropy = 3, .max_iterations = 1}).entropy[0], 3, 0.5);
-}
-
-template <class Call>
-void expect_error(const std::string& text, Call call) {
-  try {
-    call();
-    FAIL() << "accepted, expected: " << text;
-  } catch (const std::invalid_argument& error) {
-    EXPECT_EQ(error.what(), text);
-  }
 }
 
 TEST(EntropyControl, RefusesBadArguments) {

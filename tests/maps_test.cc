@@ -13,6 +13,7 @@
 #include "entropic/threads.h"
 #include "tests/oracle/maps.h"
 #include "tests/support/cases.h"
+#include "tests/support/expect_error.h"
 #include "tests/support/guarded.h"
 #include "tests/support/targets.h"
 
@@ -20,6 +21,7 @@ namespace entropic {
 namespace {
 
 using support::Case;
+using support::expect_error;
 
 template <class T>
 constexpr double kEpsilon = sizeof(T) == 4 ? 0x1p-24 : 0x1p-53;
@@ -919,17 +921,6 @@ TEST(Maps, EmptyBatches) {
     apply_vjp(op, MatrixView<const T>(nullptr, 5, 0), MatrixView<const T>(nullptr, 5, 0), MatrixView<const T>(nullptr, 5, 0),
               MatrixView<T>(nullptr, 5, 0));
   });
-}
-
-// What a call says when it refuses, with nothing written.
-template <class Call>
-void expect_error(const std::string& text, Call call) {
-  try {
-    call();
-    FAIL() << "accepted, expected: " << text;
-  } catch (const std::invalid_argument& error) {
-    EXPECT_EQ(error.what(), text);
-  }
 }
 
 TEST(Maps, RefusesBadArguments) {

@@ -28,6 +28,11 @@ def canonical(x, dim):
     return torch.where(infinite.any(dim, keepdim=True), torch.where(infinite, 0.0, -INF).to(x.dtype), x)
 
 
+def has_none(x, dim):
+    """Whether a row has no distribution."""
+    return x.isnan().any(dim, keepdim=True) | (x == -INF).all(dim, keepdim=True)
+
+
 def working(x):
     """x in the type to compute in."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
@@ -70,7 +75,7 @@ def sparsemax(x, dim, params):
 def entmax(x, dim, params):
     """p_i = m (1 + b z_i m^-b)^(1/b), z = (x - max)/T, by bisection in log m, m the largest p_i."""
     x = canonical(x, dim)
-    nan = (x.isnan().any(dim, keepdim=True)) | (x == -INF).all(dim, keepdim=True)
+    nan = has_none(x, dim)
     z = ((x - x.amax(dim, keepdim=True)) / params["temperature"]).double()
     b = torch.as_tensor(params["alpha"], dtype=torch.float64, device=x.device) - 1.0
     small = b.abs() < 1e-9
@@ -210,7 +215,7 @@ def perturb_max(x, dim, params):
     if params["noise"] == "gumbel":
         return softmax(x, dim, {"temperature": params["scale"]})
     x = canonical(x, dim)
-    nan = x.isnan().any(dim, keepdim=True) | (x == -INF).all(dim, keepdim=True)
+    nan = has_none(x, dim)
     ratio, product = _integrand(x, dim, params)
     p = (ratio @ product.unsqueeze(-1)).squeeze(-1)
     p = (p / p.sum(-1, keepdim=True)).movedim(-1, dim)
@@ -218,7 +223,7 @@ def perturb_max(x, dim, params):
 
 
 def _with_entropy(x, dim, target):
-    """softmax(gamma x) of an entropy, by bisection in log gamma, and gamma."""
+    """softmax(gamma x) of an entropy, by bisection in log gamma."""
     x = canonical(x, dim)
     z = (x - x.amax(dim, keepdim=True)).double()
     present = z > -INF
@@ -238,7 +243,7 @@ def _with_entropy(x, dim, target):
     ties, count = (z == 0).sum(dim, keepdim=True), present.sum(dim, keepdim=True)
     p = torch.where(target <= torch.log(ties.double()), (z == 0) / ties, p)
     p = torch.where(target >= torch.log(count.double()), present / count, p)
-    nan = x.isnan().any(dim, keepdim=True) | (x == -INF).all(dim, keepdim=True)
+    nan = has_none(x, dim)
     return torch.where(nan, math.nan, p).to(x.dtype)
 
 

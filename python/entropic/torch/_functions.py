@@ -47,10 +47,10 @@ def _build(description):
 
 
 def _call(operator, x, values, dim, axis, numbers=True):
-    if dim is None:
-        dim = -1 if axis is None else axis
-    elif axis is not None:
-        raise TypeError(f"{operator.name}: give one of dim and axis, got dim={dim!r} and axis={axis!r}")
+    if axis is not None:
+        dim = _axis_as_dim(operator, dim, axis)
+    elif dim is None:
+        dim = -1
     # Straight to the kernel where nobody looks on: no compiler, no transform, no mode, no gradient.
     if (
         not _is_compiling()
@@ -74,11 +74,17 @@ def _call(operator, x, values, dim, axis, numbers=True):
     return _call_operator(operator, x, values, dim)
 
 
-def _call_reduction(operator, x, values, dim, axis, keepdim):
-    if dim is None:
-        dim = -1 if axis is None else axis
-    elif axis is not None:
+def _axis_as_dim(operator, dim, axis):
+    if dim is not None:
         raise TypeError(f"{operator.name}: give one of dim and axis, got dim={dim!r} and axis={axis!r}")
+    return axis
+
+
+def _call_reduction(operator, x, values, dim, axis, keepdim):
+    if axis is not None:
+        dim = _axis_as_dim(operator, dim, axis)
+    elif dim is None:
+        dim = -1
     y = _call_operator(operator, x, values, dim)
     return y if keepdim else y.squeeze(dim)
 
@@ -103,12 +109,15 @@ def _call_operator(operator, x, values, dim):
         x = x.float()  # as torch.softmax
     numbers, rows = [], []
     for param, value in zip(operator.params, values, strict=True):
-        given = isinstance(value, Tensor)
+        row = None
+        if isinstance(value, Tensor):
+            if param in operator.per_row:
+                row, value = _spread(name, param, value, x, dim), operator.defaults[param]
+            else:
+                value = value.item()
+        numbers.append(value)
         if param in operator.per_row:
-            rows.append(_spread(name, param, value, x, dim) if given else None)
-        elif given:
-            value, given = value.item(), False
-        numbers.append(operator.defaults[param] if given else value)
+            rows.append(row)
     return operator(x, *numbers, *rows, dim)
 
 
