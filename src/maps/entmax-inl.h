@@ -36,25 +36,100 @@ HWY_INLINE double EntmaxPower(const Entmax& op) {
   return HWY_MIN(b, sizeof(T) == 4 ? 0x1p26 : 0x1p60);
 }
 
-// c, as high + low, with sum max(c + u_i, 0)^(1/b) = 1 for n numbers u <= 0 with maximum 0, -inf 64 times behind them;
-// 1/4 <= b <= 1. From a c that is not below the root. The steps are taken in T, sums of more than 64 terms in float64.
+// A row of which only the scores above a bound are left, as u = b (x - max)/T.
+template <class T>
+struct Filtered {
+  T least;  // the bound: -c is not below it
+  Survivors<T> survivors;
+  size_t kept;
+};
+
+// Rows that go side by side: the search of one alone waits for its own results.
+template <class T>
+inline constexpr size_t kSearches = 16 / sizeof(T);
+
+// The relative scores u of a row.
+template <class T>
+HWY_INLINE RelativeScores<RowTag<T>> Bent(double b, double temperature, T max) {
+  return RelativeScores<RowTag<T>>(hn::Set(RowTag<T>(), max), temperature / b);
+}
+
+template <bool kPlaces, class T>
+HWY_INLINE void FilterRows(double b, double temperature, const T* const* x, size_t n, const T* max, size_t rows,
+                           double* scratch, Filtered<T>* filtered) {
+  const RowTag<T> d;
+  for (size_t r = 0; r < rows; ++r) filtered[r].least = LeastThreshold(d, b, Bent(b, temperature, max[r]), x[r], n);
+  for (size_t r = 0; r < rows; ++r) {
+    filtered[r].survivors = Survivors<T>(scratch + r * Survivors<T>::Room(n), n);
+    filtered[r].kept = FilterAbove<kPlaces>(d, Bent(b, temperature, max[r]), x[r], n, filtered[r].least, filtered[r].survivors);
+  }
+}
+
+template <class T>
+HWY_INLINE size_t MostKept(const Filtered<T>* filtered, size_t rows) {
+  size_t most = 0;
+  for (size_t r = 0; r < rows; ++r) most = HWY_MAX(most, filtered[r].kept);
+  return most;
+}
+
+// Steps of less do not matter in the search for c, sum max(c + u_i, 0)^(1/b) = 1 over n numbers u <= 0 with maximum 0;
+// 1/4 <= b <= 1.
 //
 // With r = min(1/b, 2) each |max(q - e, 0)^(1/b) - (q^(1/b) - e q^(1/b - 1)/b)| is at most K e^r, K = max(1, (1/b) (1/b - 1)/2)
 // for q <= 1: after a step of e the sum is off by no more than n K e^r, however the scores lie.
-template <template <class> class Root, class T>
-HWY_INLINE Threshold PowerThreshold(double b, T c, const T* u, size_t n) {
-  const RowTag<T> d;
+template <class T>
+HWY_INLINE double SmallStep(double b, size_t n) {
   const double curvature = HWY_MAX(1.0, (1 / b) * (1 / b - 1) / 2);
   const double most = (sizeof(T) == 4 ? 0x1p-24 : 0x1p-52) / (static_cast<double>(n) * curvature);
-  const double enough = b <= 0.5 ? std::sqrt(most) : Power(most, b);
+  return b <= 0.5 ? std::sqrt(most) : Power(most, b);
+}
+
+// That c, as high + low, from one that is not below it, with -inf 64 times behind u. The steps are taken in T, sums in float64.
+template <template <class> class Root, class T>
+HWY_INLINE Threshold PowerThreshold(double b, const Filtered<T>& row) {
+  const RowTag<T> d;
+  const T* const u = row.survivors.z;
+  const double enough = SmallStep<T>(b, row.kept);
+  T c = -row.least;
   for (;;) {
     const double step =
-        n <= 64 ? static_cast<double>(NormStepOf64<Root>(d, b, c, u))
-                : NormStep<Root>(d, b, c, n, [&](size_t i, size_t /*count*/) HWY_ATTR { return hn::LoadU(d, u + i); });
+        NormStep<Root>(d, b, c, row.kept, [&](size_t i, size_t /*count*/) HWY_ATTR { return hn::LoadU(d, u + i); });
     const T next = static_cast<T>(static_cast<double>(c) - step);
     // c falls, until rounding has it rise or stay. A NaN ends the search.
     if (!(step > enough && next < c)) return {static_cast<double>(c), -step};
     c = next;
+  }
+}
+
+// The same for rows of at most kCount survivors, sums in T too. Where a row's c is found, its last step is taken again, with
+// the same result, while the others go on: no row's depends on another's.
+template <template <class> class Root, size_t kCount, class T>
+HWY_INLINE void FewThresholds(double b, const Filtered<T>* filtered, size_t rows, Threshold* found) {
+  const RowTag<T> d;
+  const Root<RowTag<T>> root(d, b);
+  T c[kSearches<T>];
+  double enough[kSearches<T>];
+  for (size_t r = 0; r < rows; ++r) {
+    c[r] = -filtered[r].least;
+    enough[r] = SmallStep<T>(b, filtered[r].kept);
+  }
+  for (bool far = true; far;) {
+    far = false;
+    for (size_t r = 0; r < rows; ++r) {
+      const T* const u = filtered[r].survivors.z;
+      const auto at = hn::Set(d, c[r]);
+      T sum;
+      const T step = NormStepOf<kCount>(
+          d, b,
+          [&](size_t i, hn::Vec<RowTag<T>>* terms)
+              HWY_ATTR { root.WithDerivative(d, hn::Add(hn::LoadU(d, u + i), at), terms); },
+          &sum);
+      found[r] = {static_cast<double>(c[r]), -static_cast<double>(step)};
+      const T next = c[r] - step;
+      const bool goes = static_cast<double>(step) > enough[r] && next < c[r];
+      c[r] = goes ? next : c[r];
+      far |= goes;
+    }
   }
 }
 
@@ -146,72 +221,118 @@ HWY_INLINE void Scatter(D d, const T* masses, const hwy::MakeSigned<T>* places, 
   for (size_t k = 0; k < kept; ++k) p[places[k]] = masses[k] * factor;
 }
 
-// alpha = 1.5: a mass is a few operations, so the row is written as if all scores had some.
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void MapRowBySquares(D d, const RelativeScores<D>& relative, const T* x, size_t n, T max, T* p,
-                                Workspace workspace) {
-  const T least = LeastThreshold(d, 0.5, relative, x, n);
-  const Survivors<T> survivors(workspace.scratch, n);
-  const size_t kept = FilterAbove<false>(d, relative, x, n, least, survivors);
-  const Threshold c = PowerThreshold<Square>(0.5, -least, survivors.z, kept);
-  if (c.low != c.low) return FillRow(d, kNaN<T>, n, p);
-  const RootAbove<Square, D> mass(d, 0.5, c);
-  WriteRow(d, workspace.stream, n, p,
-           [&](size_t i, size_t count) HWY_ATTR { return mass(d, relative(LoadUpTo(d, x + i, count, max))); });
+// alpha = 1.5: a mass is a few operations, so a row is written as if all scores had some.
+template <class T>
+HWY_INLINE void MapRowsBySquares(double temperature, const T* const* x, size_t n, const T* max, T* const* p, size_t rows,
+                                 Workspace workspace) {
+  const RowTag<T> d;
+  Filtered<T> filtered[kSearches<T>];
+  FilterRows<false>(0.5, temperature, x, n, max, rows, workspace.scratch, filtered);
+  Threshold c[kSearches<T>];
+  if (MostKept(filtered, rows) <= 32) {
+    FewThresholds<Square, 32>(0.5, filtered, rows, c);
+  } else {
+    for (size_t r = 0; r < rows; ++r) {
+      if (filtered[r].kept <= 64) {
+        FewThresholds<Square, 64>(0.5, filtered + r, 1, c + r);
+      } else {
+        c[r] = PowerThreshold<Square>(0.5, filtered[r]);
+      }
+    }
+  }
+  for (size_t r = 0; r < rows; ++r) {
+    if (c[r].low != c[r].low) {
+      FillRow(d, kNaN<T>, n, p[r]);
+      continue;
+    }
+    const auto relative = Bent(0.5, temperature, max[r]);
+    const RootAbove<Square, RowTag<T>> mass(d, 0.5, c[r]);
+    WriteRow(d, workspace.stream, n, p[r],
+             [&](size_t i, size_t count) HWY_ATTR { return mass(d, relative(LoadUpTo(d, x[r] + i, count, max[r]))); });
+  }
 }
 
-// The same where kCount numbers hold all n: u becomes (c + u)^(1/b), and their sum, 1 but for rounding, is returned.
+// For rows of at most kCount survivors: u becomes (c + u)^(1/b), and their sum, 1 but for rounding, is left in `sums`. As in
+// FewThresholds no row's depends on another's.
 template <size_t kCount, class T>
-HWY_INLINE double PowerMasses(double b, T c, T* u) {
+HWY_INLINE void PowerMasses(double b, const Filtered<T>* filtered, size_t rows, T* sums) {
   const RowTag<T> d;
   const RootOf<RowTag<T>> root(d, b);
-  HWY_ALIGN T masses[kCount];
-  T sum;
-  for (;;) {
-    const auto at = hn::Set(d, c);
-    const T step = NormStepOf<kCount>(
-        d, b,
-        [&](size_t i, hn::Vec<RowTag<T>>* terms) HWY_ATTR {
-          const auto q = hn::Add(hn::LoadU(d, u + i), at);
-          root.WithDerivative(d, q, terms);
-          terms[0] = root(d, q);
-          hn::Store(terms[0], d, masses + i);
-        },
-        &sum);
-    const T next = c - step;
-    if (!(sum - 1 > T(sizeof(T) == 4 ? 0x1p-22 : 0x1p-51) && next < c)) break;
-    c = next;
+  HWY_ALIGN T masses[kSearches<T>][kCount];
+  T c[kSearches<T>];
+  for (size_t r = 0; r < rows; ++r) c[r] = -filtered[r].least;
+  for (bool far = true; far;) {
+    far = false;
+    for (size_t r = 0; r < rows; ++r) {
+      const T* const u = filtered[r].survivors.z;
+      T* const row = masses[r];
+      const auto at = hn::Set(d, c[r]);
+      const T step = NormStepOf<kCount>(
+          d, b,
+          [&](size_t i, hn::Vec<RowTag<T>>* terms) HWY_ATTR {
+            const auto q = hn::Add(hn::LoadU(d, u + i), at);
+            root.WithDerivative(d, q, terms);
+            terms[0] = root(d, q);
+            hn::Store(terms[0], d, row + i);
+          },
+          sums + r);
+      const T next = c[r] - step;
+      const bool goes = sums[r] - 1 > T(sizeof(T) == 4 ? 0x1p-22 : 0x1p-51) && next < c[r];
+      c[r] = goes ? next : c[r];
+      far |= goes;
+    }
   }
-  for (size_t i = 0; i < kCount; i += hn::Lanes(d)) hn::StoreU(hn::Load(d, masses + i), d, u + i);
-  return static_cast<double>(sum);
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t i = 0; i < kCount; i += hn::Lanes(d)) hn::StoreU(hn::Load(d, masses[r] + i), d, filtered[r].survivors.z + i);
+  }
 }
 
 // Any other alpha: a power costs some 20 operations, so the few survivors' are taken once each and put in their places.
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void MapRowByThreshold(D d, double b, const RelativeScores<D>& relative, const T* x, size_t n, T max, T* p,
-                                  Workspace workspace) {
-  const T least = LeastThreshold(d, b, relative, x, n);
-  const Survivors<T> survivors(workspace.scratch, n);
-  const size_t kept = FilterAbove<true>(d, relative, x, n, least, survivors);
-  T* const u = survivors.z;
-  if (kept <= 64) {
-    const double sum = kept <= 16 ? PowerMasses<16>(b, -least, u) : PowerMasses<64>(b, -least, u);
-    if (sum != sum) return FillRow(d, kNaN<T>, n, p);
-    return Scatter(d, u, survivors.places, kept, sum, n, p, workspace.stream);
+template <class T>
+HWY_INLINE void WriteFew(const Filtered<T>& row, T sum, size_t n, T* p, bool stream) {
+  const RowTag<T> d;
+  if (sum != sum) return FillRow(d, kNaN<T>, n, p);
+  Scatter(d, row.survivors.z, row.survivors.places, row.kept, static_cast<double>(sum), n, p, stream);
+}
+
+template <class T>
+HWY_INLINE void MapFilteredRow(double b, double temperature, const Filtered<T>& row, const T* x, size_t n, T max, T* p,
+                               Workspace workspace) {
+  const RowTag<T> d;
+  T* const u = row.survivors.z;
+  if (row.kept <= 64) {
+    T sum;
+    PowerMasses<64>(b, &row, 1, &sum);
+    return WriteFew(row, sum, n, p, workspace.stream);
   }
-  const Threshold c = PowerThreshold<RootOf>(b, -least, u, kept);
+  const Threshold c = PowerThreshold<RootOf>(b, row);
   if (c.low != c.low) return FillRow(d, kNaN<T>, n, p);
-  const RootAbove<RootOf, D> mass(d, b, c);
-  if (kept > n / 2) {
+  const RootAbove<RootOf, RowTag<T>> mass(d, b, c);
+  if (row.kept > n / 2) {
+    const auto relative = Bent(b, temperature, max);
     return WriteRow(d, workspace.stream, n, p,
                     [&](size_t i, size_t count) HWY_ATTR { return mass(d, relative(LoadUpTo(d, x + i, count, max))); });
   }
-  const double sum = Sum(d, kept, [&](size_t i, size_t) HWY_ATTR {
+  const double sum = Sum(d, row.kept, [&](size_t i, size_t) HWY_ATTR {
     const auto v = mass(d, hn::LoadU(d, u + i));
     hn::StoreU(v, d, u + i);
     return v;
   });
-  Scatter(d, u, survivors.places, kept, sum, n, p, workspace.stream);
+  Scatter(d, u, row.survivors.places, row.kept, sum, n, p, workspace.stream);
+}
+
+template <class T>
+HWY_INLINE void MapRowsByThreshold(double b, double temperature, const T* const* x, size_t n, const T* max, T* const* p,
+                                   size_t rows, Workspace workspace) {
+  Filtered<T> filtered[kSearches<T>];
+  FilterRows<true>(b, temperature, x, n, max, rows, workspace.scratch, filtered);
+  if (MostKept(filtered, rows) <= 16) {
+    T sums[kSearches<T>];
+    PowerMasses<16>(b, filtered, rows, sums);
+    for (size_t r = 0; r < rows; ++r) WriteFew(filtered[r], sums[r], n, p[r], workspace.stream);
+  } else {
+    for (size_t r = 0; r < rows; ++r) MapFilteredRow(b, temperature, filtered[r], x[r], n, max[r], p[r], workspace);
+  }
 }
 
 // The sum is taken once more: p^b may be so small a number that it has lost digits.
@@ -379,9 +500,26 @@ HWY_INLINE void MapRow(D d, const Entmax& op, const T* x, size_t n, T max, T* p,
     const size_t kept = FilterAbove<false>(d, relative, x, n, T(-1), survivors);
     WriteAboveEdge(d, b, relative, EdgeThreshold(b, survivors.z, kept), x, n, max, p);
   } else if (b == 0.5) {
-    MapRowBySquares(d, relative, x, n, max, p, workspace);
+    MapRowsBySquares(op.temperature, &x, n, &max, &p, 1, workspace);
   } else {
-    MapRowByThreshold(d, b, relative, x, n, max, p, workspace);
+    MapRowsByThreshold(b, op.temperature, &x, n, &max, &p, 1, workspace);
+  }
+}
+
+// Long rows gain nothing by others.
+template <class T, class Op>
+requires std::is_same_v<Op, Entmax> HWY_INLINE size_t RowsAtOnce(const Op& op, size_t n) {
+  const bool few = op.alpha >= 1.25 && op.alpha < 2 && n >= 256 && n <= 4096;
+  return few && !HasExtremeTemperature<T>(op) ? kSearches<T> : 1;
+}
+
+template <class T>
+HWY_INLINE void MapRowsAtOnce(const Entmax& op, const T* const* x, size_t n, const T* max, T* const* p, size_t count,
+                              Workspace workspace) {
+  if (op.alpha == 1.5) {
+    MapRowsBySquares(op.temperature, x, n, max, p, count, workspace);
+  } else {
+    MapRowsByThreshold(op.alpha - 1, op.temperature, x, n, max, p, count, workspace);
   }
 }
 

@@ -95,7 +95,7 @@ HWY_INLINE void MapRow(D d, const EntropyClip& op, const T* x, size_t n, T max, 
 }
 
 // Long rows gain nothing by others.
-template <class Op>
+template <class T, class Op>
 requires std::is_same_v<Op, EntropyNormalize> || std::is_same_v<Op, EntropyClip> HWY_INLINE size_t RowsAtOnce(const Op& op,
                                                                                                               size_t n) {
   return n < kLongRow && op.input != Input::probs ? NarrowRows::kRows : 1;

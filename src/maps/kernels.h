@@ -13,7 +13,7 @@ namespace entropic {
 template <class T>
 struct Share {
   std::size_t begin, end;
-  double* scratch;  // of the kernel: 3 n + 64
+  double* scratch;  // of the kernel: 5 n + 256
   T* rescaled;      // of PrepareRow: n
   bool stream;      // the output is too large for the cache
 };

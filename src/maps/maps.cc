@@ -32,7 +32,7 @@ template <class T, std::size_t N, class Rows>
 void for_shares(const std::array<MatrixView<const T>, N>& in, MatrixView<T> out, std::size_t cost, const Rows& rows) {
   const auto& x = in[0];
   if (x.cols == 0) return;
-  const std::size_t kernel = (3 * x.cols + 79) / 16 * 16;
+  const std::size_t kernel = (5 * x.cols + 271) / 16 * 16;
   if constexpr (kIsHalf<T>) {
     std::size_t row_size = out.cols;
     for (const auto& view : in) row_size += view.cols;

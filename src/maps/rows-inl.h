@@ -79,7 +79,7 @@ template <class Op, class T>
 HWY_INLINE size_t MapSomeRows(const Op& op, MatrixView<const T> x, MatrixView<T> p, Share<T> share) {
   constexpr size_t kMost = 16;
   if (x.data == p.data) return 0;
-  const size_t n = x.cols, most = HWY_MIN(RowsAtOnce(op, n), kMost);
+  const size_t n = x.cols, most = HWY_MIN(RowsAtOnce<T>(op, n), kMost);
   const T* in[kMost];
   T* out[kMost];
   T max[kMost];

@@ -15,13 +15,17 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic {
 namespace HWY_NAMESPACE {
 
-// Room for what FilterAbove finds in a row of n, in 3 n + 64 numbers.
+// Room for what FilterAbove finds in a row of n.
 template <class T>
 struct Survivors {
   T* z;                        // n + 64
   hwy::MakeSigned<T>* places;  // n in whole vectors
   uint8_t* above;              // a bit for each score
 
+  // In float64 numbers, at most 5 n + 256 for 16 / sizeof(T) rows.
+  static constexpr size_t Room(size_t n) { return ((2 * n + 68) * sizeof(T) + n + 16 + 127) / 128 * 16; }
+
+  Survivors() = default;
   HWY_INLINE Survivors(double* scratch, size_t n) : z(reinterpret_cast<T*>(scratch)) {
     places = reinterpret_cast<hwy::MakeSigned<T>*>(z + n + 64);
     above = reinterpret_cast<uint8_t*>(places + n + 4);
