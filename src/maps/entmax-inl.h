@@ -86,7 +86,7 @@ HWY_INLINE double SmallStep(double b, size_t n) {
 
 // That c, as high + low, from one that is not below it, with -inf 64 times behind u. The steps are taken in T, sums in float64.
 template <template <class> class Root, class T>
-HWY_INLINE Threshold PowerThreshold(double b, const Filtered<T>& row) {
+HWY_NOINLINE HWY_FLATTEN Threshold PowerThreshold(double b, const Filtered<T>& row) {
   const RowTag<T> d;
   const T* const u = row.survivors.z;
   const double enough = SmallStep<T>(b, row.kept);
@@ -104,7 +104,7 @@ HWY_INLINE Threshold PowerThreshold(double b, const Filtered<T>& row) {
 // The same for rows of at most kCount survivors, sums in T too. Where a row's c is found, its last step is taken again, with
 // the same result, while the others go on: no row's depends on another's.
 template <template <class> class Root, size_t kCount, class T>
-HWY_INLINE void FewThresholds(double b, const Filtered<T>* filtered, size_t rows, Threshold* found) {
+HWY_NOINLINE HWY_FLATTEN void FewThresholds(double b, const Filtered<T>* filtered, size_t rows, Threshold* found) {
   const RowTag<T> d;
   const Root<RowTag<T>> root(d, b);
   T c[kSearches<T>];
@@ -143,7 +143,7 @@ struct Edge {
 // by narrowing an interval of c = -u at the mean of the candidates inside. Then p: each term is the b-norm of p and a constant,
 // so their sum is convex in p, and Newton's iteration from 1 (no rounding of c can hide a small p from it) falls to the root.
 template <class T>
-HWY_INLINE Edge EdgeThreshold(double b, const T* u, size_t n) {
+HWY_NOINLINE HWY_FLATTEN Edge EdgeThreshold(double b, const T* u, size_t n) {
   const RowTag<double> d;
   using V = hn::Vec<RowTag<double>>;
   const RootOf<RowTag<double>> root(d, b);
@@ -255,7 +255,7 @@ HWY_INLINE void MapRowsBySquares(double temperature, const T* const* x, size_t n
 // For rows of at most kCount survivors: u becomes (c + u)^(1/b), and their sum, 1 but for rounding, is left in `sums`. As in
 // FewThresholds no row's depends on another's.
 template <size_t kCount, class T>
-HWY_INLINE void PowerMasses(double b, const Filtered<T>* filtered, size_t rows, T* sums) {
+HWY_NOINLINE HWY_FLATTEN void PowerMasses(double b, const Filtered<T>* filtered, size_t rows, T* sums) {
   const RowTag<T> d;
   const RootOf<RowTag<T>> root(d, b);
   HWY_ALIGN T masses[kSearches<T>][kCount];
@@ -326,9 +326,14 @@ HWY_INLINE void MapRowsByThreshold(double b, double temperature, const T* const*
                                    size_t rows, Workspace workspace) {
   Filtered<T> filtered[kSearches<T>];
   FilterRows<true>(b, temperature, x, n, max, rows, workspace.scratch, filtered);
-  if (MostKept(filtered, rows) <= 16) {
+  const size_t most = MostKept(filtered, rows);
+  if (most <= 32) {
     T sums[kSearches<T>];
-    PowerMasses<16>(b, filtered, rows, sums);
+    if (most <= 16) {
+      PowerMasses<16>(b, filtered, rows, sums);
+    } else {
+      PowerMasses<32>(b, filtered, rows, sums);
+    }
     for (size_t r = 0; r < rows; ++r) WriteFew(filtered[r], sums[r], n, p[r], workspace.stream);
   } else {
     for (size_t r = 0; r < rows; ++r) MapFilteredRow(b, temperature, filtered[r], x[r], n, max[r], p[r], workspace);
@@ -408,7 +413,7 @@ class BentExp {
 // the next c is c - (c - S^-b) S/S1. For b < 0 the norm is concave, and c rises to the root. `weight`: each score counts so
 // often.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE double NextC(D d, double b, double temperature, double c, const T* x, size_t n, T max, double weight) {
+HWY_NOINLINE HWY_FLATTEN double NextC(D d, double b, double temperature, double c, const T* x, size_t n, T max, double weight) {
   const BentExp<D> exp(d, b, temperature, c, max);
   double sums[2];
   Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
@@ -443,7 +448,7 @@ HWY_INLINE BentC FindC(D d, double b, double temperature, BentC start, const T* 
 
 // Writes exp of n scores to `terms` and returns their sum.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE double WriteBentExp(D d, const BentExp<D>& exp, const T* x, size_t n, T* terms) {
+HWY_NOINLINE HWY_FLATTEN double WriteBentExp(D d, const BentExp<D>& exp, const T* x, size_t n, T* terms) {
   return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto e = exp(d, LoadUpTo(d, x + i, count, -kInfinity<T>));
     StoreUpTo(e, d, count, terms + i);
