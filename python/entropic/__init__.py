@@ -14,6 +14,7 @@ from entropic.calibration import (
     fit_temperature,
     match_entropy,
 )
+from entropic._transport import TransportResult, optimal_transport
 
 
 def simd_targets():
@@ -52,6 +53,7 @@ globals().update(_registered)
 
 __all__ = [
     "TemperatureClampedWarning",
+    "TransportResult",
     "__version__",
     "entropy_invariant_scale",
     "expected_calibration_error",
@@ -60,6 +62,7 @@ __all__ = [
     "force_simd_target",
     "get_num_threads",
     "match_entropy",
+    "optimal_transport",
     "set_num_threads",
     "simd_target",
     "simd_targets",
