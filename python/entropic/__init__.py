@@ -6,6 +6,7 @@ NumPy arrays, anything with DLPack (torch CPU tensors) or nested lists in; the s
 
 from entropic import _core, _entropy_control, _functions
 from entropic._core import __version__
+from entropic._transport import TransportResult, optimal_transport
 from entropic.calibration import (
     TemperatureClampedWarning,
     entropy_invariant_scale,
@@ -14,7 +15,6 @@ from entropic.calibration import (
     fit_temperature,
     match_entropy,
 )
-from entropic._transport import TransportResult, optimal_transport
 
 
 def simd_targets():

@@ -22,7 +22,7 @@ class TransportResult(NamedTuple):
 
 
 class _Together:
-    """Several arrays in one type to compute in, with leading axes broadcast, and the way back to the kind of the first array."""
+    """Several arrays in one type to compute in, leading axes broadcast, and the way back to the kind of the first array."""
 
     def __init__(self, function, **arrays):
         self.function = function
@@ -50,9 +50,8 @@ class _Together:
         try:
             return np.broadcast_shapes(*shapes.values())
         except ValueError:
-            names = " and ".join(own)
             raise ValueError(
-                f"{self.function}: the leading axes of {names} must broadcast, got shapes "
+                f"{self.function}: the leading axes of {', '.join(own)} must broadcast, got shapes "
                 + ", ".join(str(self.given[argument].shape) for argument in own)
             ) from None
 
