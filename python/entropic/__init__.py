@@ -4,9 +4,8 @@ Every map is ``entropic.NAME(x, *, parameters, axis=-1, out=None)`` and has its 
 NumPy arrays, anything with DLPack (torch CPU tensors) or nested lists in; the same kind, shape and dtype out.
 """
 
-from entropic import _core, _entropy_control, _functions
+from entropic import _core, _entropy_control, _functions, _transport
 from entropic._core import __version__
-from entropic._transport import TransportResult, optimal_transport
 from entropic.calibration import (
     TemperatureClampedWarning,
     entropy_invariant_scale,
@@ -49,11 +48,11 @@ def get_num_threads():
 
 _registered = _functions.build(_core.operations())
 _registered |= _entropy_control.build(_core.control_operations())
+_registered |= {one.__name__: one for one in _transport.PUBLIC}
 globals().update(_registered)
 
 __all__ = [
     "TemperatureClampedWarning",
-    "TransportResult",
     "__version__",
     "entropy_invariant_scale",
     "expected_calibration_error",
@@ -62,7 +61,6 @@ __all__ = [
     "force_simd_target",
     "get_num_threads",
     "match_entropy",
-    "optimal_transport",
     "set_num_threads",
     "simd_target",
     "simd_targets",
