@@ -110,6 +110,17 @@ from torch import Tensor, nn
 
 __all__: list[str]
 
+def gumbel_softmax(
+    x: Tensor,
+    *,
+    temperature: float = 1.0,
+    hard: bool = False,
+    seed: int,
+    stream: int = 0,
+    dim: int | None = None,
+    axis: int | None = None,
+) -> Tensor: ...
+
 class _Map(nn.Module):
     def forward(self, x: Tensor) -> Tensor: ...
     def __call__(self, x: Tensor) -> Tensor: ...

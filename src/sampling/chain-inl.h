@@ -66,51 +66,32 @@ class Survivors {
 
   HWY_INLINE void Apply(const step::MinP& op) { Keep(Within(max_, temperature_ * LogOf(op.p))); }
 
-  // |-log p - H| is the distance of a score from the mean score under p, over the temperature. Of a total order by distance and
-  // index the shortest beginning that reaches the mass stays; halving finds it.
+  // |-log p - H| is the distance of a score from the mean score under p, over the temperature. The least distance within which
+  // there is the mass is found by halving an interval of numbers; of the scores at that distance the first few stay.
   HWY_NOINLINE void Apply(const step::TypicalP& op) {
     if (op.p == 1) return;
-    double* const mass = scratch_;
-    double* const distance = scratch_ + n_ + 16;
-    Index* const order = reinterpret_cast<Index*>(scratch_ + 2 * (n_ + 16));
-    const double total = Terms(D64(), mass);
-    const V64 max = hn::Set(D64(), static_cast<double>(max_));
-    const double mean = Sum(D64(), n_, [&](size_t i, size_t count) HWY_ATTR {
-      const V64 e = LoadUpTo(D64(), mass + i, count, 0.0);
-      return hn::IfThenZeroElse(hn::Eq(e, hn::Zero(D64())), hn::Mul(e, hn::Sub(Load(D64(), x_ + i, count, max_), max)));
+    const D d;
+    T* const mass = reinterpret_cast<T*>(scratch_);
+    T* const distance = mass + n_ + 32;
+    T* const all = distance + n_ + 32;  // distances, for after the search has packed the others
+    const double total = Terms(d, mass), mean = MeanScore(mass) / total;
+    const RowTag<double> d64;
+    const V64 center = hn::Set(d64, static_cast<double>(max_) + mean);
+    ForEachVector(d64, n_, [&](size_t i, size_t count) HWY_ATTR {
+      const V64 away = hn::Abs(hn::Sub(Load(d64, x_ + i, count, T(0)), center));
+      StoreNarrow(away, d64, count, all + i);
     });
-    for (size_t i = 0; i < n_; ++i) {
-      distance[i] = std::abs(static_cast<double>(x_[i]) - static_cast<double>(max_) - mean / total);
-      order[i] = static_cast<Index>(i);
-    }
-    const auto before = [distance](Index a, Index b) {
-      return distance[a] < distance[b] || (distance[a] == distance[b] && a < b);
-    };
-    size_t begin = 0, end = n_;  // the last one to stay is in here
-    double reached = 0;
-    while (end - begin > 1) {
-      const size_t middle = begin + (end - begin) / 2;
-      std::nth_element(order + begin, order + middle, order + end, before);
-      double nearer = 0;
-      for (size_t i = begin; i < middle; ++i) nearer += mass[order[i]];
-      if (reached + nearer >= op.p * total) {
-        end = middle;
-      } else {
-        reached += nearer;
-        begin = middle;
-      }
-    }
-    const Index last = order[begin];
-    size_t kept = 0;
-    T top = -kInfinity<T>;
-    for (size_t i = 0; i < n_; ++i) {
-      if (before(last, static_cast<Index>(i)) || mass[i] == 0) continue;
-      packed_index_[kept] = index_ == nullptr ? static_cast<Index>(i) : index_[i];
-      packed_[kept++] = x_[i];
-      top = HWY_MAX(top, x_[i]);
-    }
-    max_ = top;
-    Pack(kept);
+    std::copy(all, all + n_, distance);
+    const auto [within, ties] = WithinMass(mass, distance, n_, op.p * total);
+    // The last of the scores at that distance which stays.
+    const size_t end = EndOfFirst(d, all, n_, within, ties);
+    const auto limit = hn::Set(d, within);
+    Keep(-kInfinity<T>, [&](hn::Vec<D> x, size_t i, size_t count) HWY_ATTR {
+      const auto away = LoadUpTo(d, all + i, count, kInfinity<T>);
+      const auto tie = hn::And(hn::Eq(away, limit), hn::FirstN(d, i < end ? HWY_MIN(end - i, hn::Lanes(d)) : 0));
+      return hn::And(hn::Or(hn::Lt(away, limit), tie), hn::Gt(x, hn::Set(d, -kInfinity<T>)));
+    });
+    max_ = RowMax(d, x_, n_);
   }
 
   HWY_INLINE void Apply(const step::Entropy& op) { Normalize(op.entropy); }
@@ -259,7 +240,11 @@ class Survivors {
     n_ = kept;
   }
 
-  HWY_INLINE void Keep(Cut<T> cut) {
+  // Packs what `keeps(x, i)` says, a mask of a vector. `least`: what is below it does not stay.
+  //
+  // Where most blocks of a row have survivors, these stay in their places and what goes becomes absent: no index is needed.
+  template <class Keeps>
+  HWY_INLINE void Keep(T least, Keeps&& keeps) {
     const D d;
     const hn::RebindToUnsigned<D> u;
     size_t kept = 0;
@@ -267,7 +252,7 @@ class Survivors {
       ForEachVector(d, size, [&](size_t offset, size_t count) HWY_ATTR {
         const size_t i = begin + offset;
         const auto xi = LoadUpTo(d, x_ + i, count, -kInfinity<T>);
-        const auto in = cut.Keeps(d, xi, i);
+        const auto in = keeps(xi, i, count);
         if (hn::AllFalse(d, in)) return;
         const auto at = index_ == nullptr ? hn::Iota(u, static_cast<Index>(i)) : LoadUpTo(u, index_ + i, count, Index{0});
         hn::StoreU(CompressLanes(d, xi, in), d, packed_ + kept);
@@ -277,12 +262,33 @@ class Survivors {
     };
     if (index_ != nullptr) {
       pack(0, n_);
-    } else {
-      for (size_t b = 0, begin = 0; begin < n_; ++b, begin += kNoiseBlock) {
-        if (block_max_[b] >= cut.least) pack(begin, HWY_MIN(kNoiseBlock, n_ - begin));
+      return Pack(kept);
+    }
+    const size_t blocks = (n_ + kNoiseBlock - 1) / kNoiseBlock;
+    const size_t alive = n_ <= kFew ? 0 : CountAtLeast(d, block_max_, blocks, least);
+    if (alive > blocks / 2) {
+      for (size_t b = 0, begin = 0; b < blocks; ++b, begin += kNoiseBlock) {
+        auto max = hn::Set(d, -kInfinity<T>);
+        ForEachVector(d, HWY_MIN(kNoiseBlock, n_ - begin), [&](size_t offset, size_t count) HWY_ATTR {
+          const size_t i = begin + offset;
+          const auto xi = LoadUpTo(d, x_ + i, count, -kInfinity<T>);
+          const auto left = hn::IfThenElse(keeps(xi, i, count), xi, hn::Set(d, -kInfinity<T>));
+          max = hn::Max(left, max);
+          StoreUpTo(left, d, count, packed_ + i);
+        });
+        block_max_[b] = FoldLanes(d, max, [](auto p, auto q) HWY_ATTR { return hn::Max(p, q); });
       }
+      x_ = packed_;
+      return;
+    }
+    for (size_t b = 0, begin = 0; b < blocks; ++b, begin += kNoiseBlock) {
+      if (block_max_[b] >= least) pack(begin, HWY_MIN(kNoiseBlock, n_ - begin));
     }
     Pack(kept);
+  }
+
+  HWY_INLINE void Keep(Cut<T> cut) {
+    Keep(cut.least, [&](hn::Vec<D> x, size_t i, size_t /*count*/) HWY_ATTR { return cut.Keeps(D(), x, i); });
   }
 
   // Scores that the temperature would take out of T's range are brought into it.
@@ -313,6 +319,73 @@ class Survivors {
       StoreUpTo(ei, d, count, e + i);
       return ei;
     });
+  }
+
+  // The sum of e (x - max).
+  HWY_INLINE double MeanScore(const T* e) const {
+    const D64 d;
+    const V64 max = hn::Set(d, static_cast<double>(max_));
+    return Sum(d, n_, [&](size_t i, size_t count) HWY_ATTR {
+      const V64 ei = LoadWide(d, e + i, count, T(0));
+      return hn::IfThenZeroElse(hn::Eq(ei, hn::Zero(d)), hn::Mul(ei, hn::Sub(Load(d, x_ + i, count, max_), max)));
+    });
+  }
+
+  struct Distance {
+    T within;
+    size_t ties;  // how many at that distance are needed, in order
+  };
+
+  // The least distance within which masses reach `target`, and how many at it. Both arrays are overwritten; room for n + 16.
+  static HWY_INLINE Distance WithinMass(T* mass, T* distance, size_t n, double target) {
+    const D d;
+    using O = Ordered<T>;
+    double reached = 0;
+    // What has no mass is not needed.
+    n = PackPairs(mass, distance, n, -1, std::numeric_limits<T>::max());
+    for (;;) {
+      T low = distance[0], high = distance[0];
+      RowRange(d, distance, n, low, high);
+      if (low == high) {
+        size_t ties = 0;
+        while (ties < n && (ties == 0 || reached < target)) reached += static_cast<double>(mass[ties++]);
+        return {low, ties};
+      }
+      auto from = O::From(low) - 1, to = O::From(high);
+      double nearer = 0;
+      for (int step = 0; step < 3 && to - from > 1; ++step) {
+        const auto middle = from + (to - from) / 2;
+        const auto limit = hn::Set(d, O::To(middle));
+        const double inside = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+          const auto m = LoadUpTo(d, mass + i, count, T(0));
+          return hn::IfThenElseZero(hn::Le(LoadUpTo(d, distance + i, count, T(0)), limit), m);
+        });
+        if (reached + inside >= target) {
+          to = middle;
+        } else {
+          nearer = inside;
+          from = middle;
+        }
+      }
+      reached += nearer;
+      n = PackPairs(mass, distance, n, O::To(from), O::To(to));
+    }
+  }
+
+  // Those with a mass and a distance in (low, high], to the front; how many there are.
+  static HWY_INLINE size_t PackPairs(T* mass, T* distance, size_t n, T low, T high) {
+    const D d;
+    const auto above = hn::Set(d, low), limit = hn::Set(d, high);
+    size_t kept = 0;
+    ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+      const auto m = LoadUpTo(d, mass + i, count, T(0)), away = LoadUpTo(d, distance + i, count, T(0));
+      const auto in = hn::And(hn::Gt(m, hn::Zero(d)), hn::And(hn::Gt(away, above), hn::Le(away, limit)));
+      if (hn::AllFalse(d, in)) return;
+      hn::StoreU(CompressLanes(d, m, in), d, mass + kept);
+      hn::StoreU(CompressLanes(d, away, in), d, distance + kept);
+      kept += hn::CountTrue(d, in);
+    });
+    return kept;
   }
 
   HWY_INLINE double CurrentEntropy() const {
