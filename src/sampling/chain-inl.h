@@ -147,7 +147,7 @@ class Survivors {
     const hn::RebindToUnsigned<D64> u;
     ForEachVector(D64(), blocks, [&](size_t i, size_t count) HWY_ATTR {
       HWY_ALIGN uint64_t number[hn::MaxLanes(D64())] = {};
-      auto block = hn::Iota(u, i);
+      auto block = hn::Add(hn::Iota(u, 0), hn::Set(u, i));
       if (index_ != nullptr) {
         for (size_t k = 0; k < count; ++k) number[k] = index_[block_begin_[i + k]] / kNoiseBlock;
         block = hn::Load(u, number);
@@ -254,7 +254,8 @@ class Survivors {
         const auto xi = LoadUpTo(d, x_ + i, count, -kInfinity<T>);
         const auto in = keeps(xi, i, count);
         if (hn::AllFalse(d, in)) return;
-        const auto at = index_ == nullptr ? hn::Iota(u, static_cast<Index>(i)) : LoadUpTo(u, index_ + i, count, Index{0});
+        const auto at = index_ == nullptr ? hn::Add(hn::Iota(u, Index{0}), hn::Set(u, static_cast<Index>(i)))
+                                          : LoadUpTo(u, index_ + i, count, Index{0});
         hn::StoreU(CompressLanes(d, xi, in), d, packed_ + kept);
         hn::StoreU(hn::BitCast(u, CompressLanes(d, hn::BitCast(d, at), in)), u, packed_index_ + kept);
         kept += hn::CountTrue(d, in);
@@ -469,7 +470,7 @@ class Survivors {
 
   HWY_INLINE hn::Vec<hn::RebindToUnsigned<D64>> IndexOf(size_t i, size_t count) const {
     const hn::RebindToUnsigned<D64> u;
-    if (index_ == nullptr) return hn::Iota(u, i);
+    if (index_ == nullptr) return hn::Add(hn::Iota(u, 0), hn::Set(u, i));
     if constexpr (sizeof(T) == 8) {
       return LoadUpTo(u, index_ + i, count, Index{0});
     } else {
