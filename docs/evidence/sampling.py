@@ -1,4 +1,4 @@
-"""A small language model of the King James Bible, and what seven ways of sampling make of it at equal mean entropy:
+"""A small language model of the King James Bible, and what eight ways of sampling make of it at equal mean entropy:
 `sampling.py TEXT [--seed S]` prints the tables of sampling.md and draws docs/figures/sampling.svg; `--slice` writes
 examples/data/language_scores.csv instead.
 
@@ -30,6 +30,7 @@ METHODS = {  # name: (step of x, from, to) where the mean entropy rises from one
     "typical_p": (lambda v: [("typical_p", float(1 / (1 + np.exp(-v))))], -8, 12),
     "entropy_clip": (lambda v: [("entropy_clip", (None, float(v)))], 0, np.log(VOCABULARY)),
     "entropy": (lambda v: [("entropy", float(v))], 0, np.log(VOCABULARY)),
+    "min_p 0.01, entropy": (lambda v: [("min_p", 0.01), ("entropy", float(v))], 0, np.log(VOCABULARY)),
 }
 
 
@@ -90,7 +91,7 @@ class Model:
 
 
 def entropies(p):
-    return -(p * np.log(np.where(p > 0, p, 1))).sum(axis=1, dtype=np.float64)
+    return -(p * np.log(np.where(p > 0, p, 1))).sum(axis=1, dtype=np.float64) + 0.0
 
 
 def calibrated(make, low, high, scores, target):
@@ -134,9 +135,10 @@ def repetition(texts, n=4):
 
 
 def shown(steps):
-    name, value = steps[0]
-    value = value[1] if isinstance(value, tuple) else value
-    return f"{name} {value:.4g}" + (" at most" if name == "entropy_clip" else "")
+    words = []
+    for name, value in steps:
+        words.append(f"{name} at most {value[1]:.4g}" if isinstance(value, tuple) else f"{name} {value:.4g}")
+    return ", ".join(words)
 
 
 def compare(model, test, target, seed):
@@ -198,7 +200,7 @@ def draw(found, target, model_entropy):
     import _style
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(2, 4, figsize=(10, 4.2), sharex=True, constrained_layout=True)
+    figure, axes = plt.subplots(3, 3, figsize=(9, 5.4), sharex=True, constrained_layout=True)
     panels = {"softmax, the model's own": model_entropy, **found}
     for axis, (name, h) in zip(axes.flat, panels.items(), strict=True):
         axis.hist(h, np.linspace(0, 9, 55), color=_style.BLUE)

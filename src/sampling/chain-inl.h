@@ -242,7 +242,7 @@ class Survivors {
 
   // Packs what `keeps(x, i)` says, a mask of a vector. `least`: what is below it does not stay.
   //
-  // Where most blocks of a row have survivors, these stay in their places and what goes becomes absent: no index is needed.
+  // Where many of a row's scores survive, they stay in their places and what goes becomes absent: no index is needed.
   template <class Keeps>
   HWY_INLINE void Keep(T least, Keeps&& keeps) {
     const D d;
@@ -267,7 +267,7 @@ class Survivors {
     }
     const size_t blocks = (n_ + kNoiseBlock - 1) / kNoiseBlock;
     const size_t alive = n_ <= kFew ? 0 : CountAtLeast(d, block_max_, blocks, least);
-    if (alive > blocks / 2) {
+    if (alive > blocks / 2 && CountAtLeast(d, x_, n_, least) > n_ / 8) {
       for (size_t b = 0, begin = 0; b < blocks; ++b, begin += kNoiseBlock) {
         auto max = hn::Set(d, -kInfinity<T>);
         ForEachVector(d, HWY_MIN(kNoiseBlock, n_ - begin), [&](size_t offset, size_t count) HWY_ATTR {
