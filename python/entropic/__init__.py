@@ -5,6 +5,7 @@ NumPy arrays, anything with DLPack (torch CPU tensors) or nested lists in; the s
 """
 
 from entropic import _core, _entropy_control, _functions
+from entropic._attention import attention, attention_vjp, linear_attention
 from entropic._core import __version__
 from entropic.calibration import (
     TemperatureClampedWarning,
@@ -53,12 +54,15 @@ globals().update(_registered)
 __all__ = [
     "TemperatureClampedWarning",
     "__version__",
+    "attention",
+    "attention_vjp",
     "entropy_invariant_scale",
     "expected_calibration_error",
     "fit_target_entropy",
     "fit_temperature",
     "force_simd_target",
     "get_num_threads",
+    "linear_attention",
     "match_entropy",
     "set_num_threads",
     "simd_target",
