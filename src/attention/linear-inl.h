@@ -22,37 +22,36 @@ namespace HWY_NAMESPACE {
 // a causal chunk takes kLinearTile queries at a time.
 inline constexpr size_t kLinearChunk = 256, kLinearTile = 64;
 
-// The memory of one head, carved from doubles.
+// At least so many products x_a x_b at a time, for whole a.
+inline constexpr size_t kLinearFeatures = 128;
+
+// The memory of one head, carved from doubles. Rows of x and y have room for one more vector.
 template <class T>
 struct LinearMemory {
-  size_t e, dv, pairs;  // e = d + 1
-  double *state, *gram, *sum;
-  T *state_t, *gram_t;  // rounded to T, for queries
-  T *x, *y;             // chunks of (1, scale q) and (1, k)
-  T* weighted;          // chunk rows of dv or e
-  T* part;              // e rows of dv or e
-  T *packed, *s;        // keys of the chunk in panels; scores of a tile
-
-  static size_t Doubles(size_t e, size_t dv) {
-    LinearMemory memory;
-    return memory.Carve(e, dv, nullptr);
-  }
+  size_t e, dv, pairs, row;  // e = d + 1; row: from one of x or y to the next
+  T *state, *lost;           // pairs x dv, and what rounding has kept from it
+  double *gram, *sum;
+  T* gram_t;      // rounded to T, for queries
+  T *x, *y;       // chunks of (1, scale q) and (1, k)
+  T* features;    // of a chunk
+  T* part;        // of the state
+  T *packed, *s;  // keys of the chunk in panels; scores of a tile
 
   // Returns how much is needed; null: only that.
   size_t Carve(size_t e_, size_t dv_, double* at) {
     size_t used = 0;
-    e = e_, dv = dv_, pairs = e * (e + 1) / 2;
+    e = e_, dv = dv_, pairs = e * (e + 1) / 2, row = (e + 31) / 16 * 16;
     const auto take = [&](size_t count, size_t size) {
       double* const begin = at == nullptr ? nullptr : at + used;
       used += (count * size / sizeof(double) + 8) / 8 * 8;
       return begin;
     };
     const auto numbers = [&](size_t count) { return reinterpret_cast<T*>(take(count, sizeof(T))); };
-    const size_t wide = HWY_MAX(e, dv);
-    state = take(pairs * dv, sizeof(double)), gram = take(e * e, sizeof(double)), sum = take(dv, sizeof(double));
-    state_t = numbers(pairs * dv), gram_t = numbers(e * e);
-    x = numbers(kLinearChunk * e), y = numbers(kLinearChunk * e);
-    weighted = numbers(kLinearChunk * wide), part = numbers(e * wide);
+    const size_t most = kLinearFeatures + e;
+    state = numbers(pairs * dv), lost = numbers(pairs * dv);
+    gram = take(e * e, sizeof(double)), sum = take(dv, sizeof(double)), gram_t = numbers(e * e);
+    x = numbers(kLinearChunk * row), y = numbers(kLinearChunk * row);
+    features = numbers(kLinearChunk * most + 16), part = numbers(most * HWY_MAX(e, dv));
     packed = numbers(kLinearChunk * e), s = numbers(kLinearTile * (kLinearChunk + 16));
     return used;
   }
@@ -60,52 +59,64 @@ struct LinearMemory {
 
 // Rows (1, factor x) of a chunk.
 template <class T>
-HWY_INLINE void Augment(const T* x, ptrdiff_t x_row, size_t rows, size_t d, T factor, T* out) {
-  for (size_t r = 0; r < rows; ++r, out += d + 1) {
+HWY_INLINE void Augment(const LinearMemory<T>& memory, const T* x, ptrdiff_t x_row, size_t rows, T factor, T* out) {
+  for (size_t r = 0; r < rows; ++r, out += memory.row) {
     const T* const from = x + static_cast<ptrdiff_t>(r) * x_row;
     out[0] = T(1);
-    for (size_t c = 0; c < d; ++c) out[c + 1] = factor * from[c];
+    for (size_t c = 0; c + 1 < memory.e; ++c) out[c + 1] = factor * from[c];
+    for (size_t c = memory.e; c < memory.row; ++c) out[c] = T(0);
   }
 }
 
+// x_a x_b for a <= b of the next a from *first on, side by side for each row, times c_ab for queries. Returns how many.
+template <bool kQueries, class T>
+HWY_INLINE size_t Features(const LinearMemory<T>& memory, const T* x, size_t rows, size_t* first) {
+  const RowTag<T> d;
+  const size_t e = memory.e, N = hn::Lanes(d), begin = *first;
+  size_t count = 0;
+  for (; *first < e && count < kLinearFeatures; ++*first) count += e - *first;
+  for (size_t r = 0; r < rows; ++r, x += memory.row) {
+    T* to = memory.features + r * count;
+    for (size_t a = begin; a < *first; to += e - a, ++a) {
+      const auto xa = hn::Set(d, kQueries ? T(2) * x[a] : x[a]);
+      // Whole vectors: the next a writes over what is too much.
+      for (size_t b = 0; b < e - a; b += N) hn::StoreU(hn::Mul(xa, hn::LoadU(d, x + a + b)), d, to + b);
+      if (kQueries) to[0] = x[a] * x[a];
+    }
+  }
+  return count;
+}
+
+// to += part, with the rounding errors carried on to the next time (Kahan).
 template <class T>
-HWY_INLINE void AddTo(double* to, const T* part, size_t n) {
-  for (size_t i = 0; i < n; ++i) to[i] += static_cast<double>(part[i]);
+HWY_INLINE void AddTo(T* HWY_RESTRICT to, T* HWY_RESTRICT lost, const T* HWY_RESTRICT part, size_t n) {
+  const RowTag<T> d;
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto old = LoadUpTo(d, to + i, count, T(0));
+    const auto more = hn::Add(LoadUpTo(d, part + i, count, T(0)), LoadUpTo(d, lost + i, count, T(0)));
+    const auto sum = hn::Add(old, more);
+    StoreUpTo(sum, d, count, to + i);
+    StoreUpTo(hn::Sub(more, hn::Sub(sum, old)), d, count, lost + i);
+  });
 }
 
 // The keys of a chunk, in memory.y, and their values into the state.
 template <class T>
 HWY_INLINE void AddKeys(const LinearMemory<T>& memory, size_t rows, const T* v, ptrdiff_t v_row) {
   const size_t e = memory.e, dv = memory.dv;
-  const auto step = static_cast<ptrdiff_t>(e), width = static_cast<ptrdiff_t>(dv);
-  double* state = memory.state;
-  for (size_t a = 0; a < e; ++a) {
-    for (size_t r = 0; r < rows; ++r) {
-      const T factor = memory.y[r * e + a];
-      for (size_t c = 0; c < dv; ++c)
-        memory.weighted[r * dv + c] = factor * v[static_cast<ptrdiff_t>(r) * v_row + static_cast<ptrdiff_t>(c)];
-    }
-    Product(false, Factor<T>{memory.y + a, 1, step}, e - a, memory.weighted, width, rows, memory.part, width, dv);
-    AddTo(state, memory.part, (e - a) * dv);
-    state += (e - a) * dv;
+  const auto width = static_cast<ptrdiff_t>(dv);
+  for (size_t a = 0, at = 0; a < e;) {
+    const size_t count = Features<false>(memory, memory.y, rows, &a);
+    Product(false, Factor<T>{memory.features, 1, static_cast<ptrdiff_t>(count)}, count, v, v_row, rows, memory.part, width, dv);
+    AddTo(memory.state + at, memory.lost + at, memory.part, count * dv);
+    at += count * dv;
   }
-  Product(false, Factor<T>{memory.y, 1, step}, e, memory.y, step, rows, memory.part, step, e);
-  AddTo(memory.gram, memory.part, e * e);
-  for (size_t r = 0; r < rows; ++r) AddTo(memory.sum, v + static_cast<ptrdiff_t>(r) * v_row, dv);
-}
-
-// The state as queries read it, with c_ab in it.
-template <class T>
-HWY_INLINE void RoundState(const LinearMemory<T>& memory) {
-  const size_t e = memory.e, dv = memory.dv;
-  size_t i = 0;
-  for (size_t a = 0; a < e; ++a) {
-    for (size_t b = a; b < e; ++b) {
-      const double factor = a == b ? 1 : 2;
-      for (const size_t end = i + dv; i < end; ++i) memory.state_t[i] = static_cast<T>(factor * memory.state[i]);
-    }
+  const auto row = static_cast<ptrdiff_t>(memory.row);
+  Product(false, Factor<T>{memory.y, 1, row}, e, memory.y, row, rows, memory.part, static_cast<ptrdiff_t>(e), e);
+  for (size_t i = 0; i < e * e; ++i) memory.gram[i] += static_cast<double>(memory.part[i]);
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t c = 0; c < dv; ++c) memory.sum[c] += static_cast<double>((v + static_cast<ptrdiff_t>(r) * v_row)[c]);
   }
-  for (size_t j = 0; j < e * e; ++j) memory.gram_t[j] = static_cast<T>(memory.gram[j]);
 }
 
 // For the queries of a chunk, in memory.x: twice the sum of weighted values, into out, and twice that of weights, of `keys`
@@ -113,26 +124,27 @@ HWY_INLINE void RoundState(const LinearMemory<T>& memory) {
 template <class T>
 HWY_INLINE void ReadState(const LinearMemory<T>& memory, size_t rows, double keys, T* out, ptrdiff_t out_row, double* mass) {
   const size_t e = memory.e, dv = memory.dv;
-  const auto step = static_cast<ptrdiff_t>(e), width = static_cast<ptrdiff_t>(dv);
   for (size_t r = 0; r < rows; ++r) {
-    for (size_t c = 0; c < dv; ++c)
-      out[static_cast<ptrdiff_t>(r) * out_row + static_cast<ptrdiff_t>(c)] = static_cast<T>(memory.sum[c]);
+    T* const to = out + static_cast<ptrdiff_t>(r) * out_row;
+    for (size_t c = 0; c < dv; ++c) to[c] = static_cast<T>(memory.sum[c]);
   }
-  const T* state = memory.state_t;
-  for (size_t a = 0; a < e; ++a) {
-    const size_t terms = e - a;
-    for (size_t r = 0; r < rows; ++r) {
-      const T* const x = memory.x + r * e;
-      for (size_t b = 0; b < terms; ++b) memory.weighted[r * terms + b] = x[a] * x[a + b];
-    }
-    Product(true, Factor<T>{memory.weighted, static_cast<ptrdiff_t>(terms), 1}, rows, state, width, terms, out, out_row, dv);
-    state += terms * dv;
+  const T* state = memory.state;
+  for (size_t a = 0; a < e;) {
+    const size_t count = Features<true>(memory, memory.x, rows, &a);
+    Product(true, Factor<T>{memory.features, static_cast<ptrdiff_t>(count), 1}, rows, state, static_cast<ptrdiff_t>(dv), count,
+            out, out_row, dv);
+    state += count * dv;
   }
-  Product(false, Factor<T>{memory.x, step, 1}, rows, memory.gram_t, step, e, memory.weighted, step, e);
+  // <x, G x>
+  for (size_t i = 0; i < e * e; ++i) memory.gram_t[i] = static_cast<T>(memory.gram[i]);
+  const auto step = static_cast<ptrdiff_t>(e);
+  Product(false, Factor<T>{memory.x, static_cast<ptrdiff_t>(memory.row), 1}, rows, memory.gram_t, step, e, memory.features,
+          step, e);
   for (size_t r = 0; r < rows; ++r) {
     mass[r] = keys;
-    for (size_t b = 0; b < e; ++b)
-      mass[r] += static_cast<double>(memory.weighted[r * e + b]) * static_cast<double>(memory.x[r * e + b]);
+    for (size_t b = 0; b < e; ++b) {
+      mass[r] += static_cast<double>(memory.features[r * e + b]) * static_cast<double>(memory.x[r * memory.row + b]);
+    }
   }
 }
 
@@ -141,11 +153,11 @@ template <class T>
 HWY_INLINE void AddDiagonal(const LinearMemory<T>& memory, size_t rows, const T* v, ptrdiff_t v_row, T* out, ptrdiff_t out_row,
                             double* mass) {
   const size_t e = memory.e, stride = kLinearChunk + 16;
-  PackTransposed(memory.y, static_cast<ptrdiff_t>(e), rows, e, memory.packed);
+  PackTransposed(memory.y, static_cast<ptrdiff_t>(memory.row), rows, e, memory.packed);
   for (size_t first = 0; first < rows; first += kLinearTile) {
     const size_t count = HWY_MIN(kLinearTile, rows - first), cols = first + count;
-    ProductWithPanels(Factor<T>{memory.x + first * e, static_cast<ptrdiff_t>(e), 1}, count, memory.packed, e, cols, memory.s,
-                      static_cast<ptrdiff_t>(stride));
+    ProductWithPanels(Factor<T>{memory.x + first * memory.row, static_cast<ptrdiff_t>(memory.row), 1}, count, memory.packed, e,
+                      cols, memory.s, static_cast<ptrdiff_t>(stride));
     for (size_t r = 0; r < count; ++r) {
       T* const s = memory.s + r * stride;
       double total = 0;
@@ -163,7 +175,8 @@ HWY_INLINE void AddDiagonal(const LinearMemory<T>& memory, size_t rows, const T*
 
 template <class T>
 size_t LinearDoubles(size_t d, size_t dv) {
-  return LinearMemory<T>::Doubles(d + 1, dv);
+  LinearMemory<T> memory;
+  return memory.Carve(d + 1, dv, nullptr);
 }
 
 template <class T>
@@ -171,7 +184,8 @@ HWY_FLATTEN void LinearHeadRows(const LinearHead<T>& head, double* at) {
   LinearMemory<T> memory;
   memory.Carve(head.d + 1, head.dv, at);
   const auto row = [](auto* data, ptrdiff_t stride, size_t r) { return data + static_cast<ptrdiff_t>(r) * stride; };
-  std::fill(memory.state, memory.state + memory.pairs * head.dv, 0.0);
+  std::fill(memory.state, memory.state + memory.pairs * head.dv, T(0));
+  std::fill(memory.lost, memory.lost + memory.pairs * head.dv, T(0));
   std::fill(memory.gram, memory.gram + memory.e * memory.e, 0.0);
   std::fill(memory.sum, memory.sum + head.dv, 0.0);
   // A query that sees nothing, of more queries than keys.
@@ -181,21 +195,19 @@ HWY_FLATTEN void LinearHeadRows(const LinearHead<T>& head, double* at) {
   // Keys that every query sees, then for causal those of each chunk after its queries.
   const size_t common = head.causal ? head.n - (head.m - none) : head.n;
   const auto add_keys = [&](size_t first, size_t count) {
-    Augment(row(head.k, head.k_row, first), head.k_row, count, head.d, T(1), memory.y);
+    Augment(memory, row(head.k, head.k_row, first), head.k_row, count, T(1), memory.y);
     AddKeys(memory, count, row(head.v, head.v_row, first), head.v_row);
   };
   for (size_t j = 0; j < common; j += kLinearChunk) add_keys(j, HWY_MIN(kLinearChunk, common - j));
-  if (!head.causal) RoundState(memory);
   for (size_t i = none; i < head.m; i += kLinearChunk) {
     const size_t count = HWY_MIN(kLinearChunk, head.m - i);
     const size_t key = common + (i - none);  // of a causal chunk its first
-    if (head.causal) RoundState(memory);
-    Augment(row(head.q, head.q_row, i), head.q_row, count, head.d, static_cast<T>(head.scale), memory.x);
+    Augment(memory, row(head.q, head.q_row, i), head.q_row, count, static_cast<T>(head.scale), memory.x);
     T* const out = row(head.out, head.out_row, i);
     double mass[kLinearChunk];
     ReadState(memory, count, static_cast<double>(head.causal ? key : head.n), out, head.out_row, mass);
     if (head.causal) {
-      Augment(row(head.k, head.k_row, key), head.k_row, count, head.d, T(1), memory.y);
+      Augment(memory, row(head.k, head.k_row, key), head.k_row, count, T(1), memory.y);
       const T* const v = row(head.v, head.v_row, key);
       AddDiagonal(memory, count, v, head.v_row, out, head.out_row, mass);
       if (i + count < head.m) AddKeys(memory, count, v, head.v_row);
