@@ -122,9 +122,7 @@ def accuracies(model, test):
     result = {}
     for n in TEST_LENGTHS:
         right = 0
-        for part, places, tokens in zip(
-            *(t.reshape(-1, n).split(4096 // n) for t in (hidden, where, test)), strict=True
-        ):
+        for part, places, tokens in zip(*(t.reshape(-1, n).split(4096 // n) for t in (hidden, where, test)), strict=True):
             right += (model(part, places).argmax(-1) == tokens[places]).sum().item()
         result[n] = 100 * right / where.sum().item()
     return result

@@ -92,9 +92,8 @@ def shape_of(function, q, k, v):
         ) from None
     if heads == 1:
         heads = kv_heads
-    if kv_heads == 0 or heads % kv_heads:
-        if heads != kv_heads:
-            raise ValueError(f"{function}: q must have a multiple of the heads of k, {kv_heads}, got shape {tuple(q)}")
+    if heads != kv_heads and (kv_heads == 0 or heads % kv_heads):
+        raise ValueError(f"{function}: q must have a multiple of the heads of k, {kv_heads}, got shape {tuple(q)}")
     lead = (*batch, heads) if max(map(len, (q, k, v))) > 2 else ()
     return Shape(batch, heads, kv_heads, q[-2], k[-2], lead)
 
@@ -114,7 +113,8 @@ def _mask(function, mask, shape, dtype):
     mask = _arrays._to_numpy(function, "mask", mask)
     if mask.dtype.kind not in "bf":
         raise TypeError(
-            f"{function}: mask must be of bools (True: the key is seen) or of floats (added to the scores), got dtype {mask.dtype}"
+            f"{function}: mask must be of bools (True: the key is seen) or of floats (added to the scores), "
+            f"got dtype {mask.dtype}"
         )
     wanted = (*shape.lead, shape.queries, shape.keys)
     try:
