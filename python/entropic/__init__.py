@@ -7,6 +7,7 @@ NumPy arrays, anything with DLPack (torch CPU tensors) or nested lists in; the s
 from entropic import _core, _entropy_control, _functions
 from entropic._attention import attention, attention_vjp, linear_attention
 from entropic._core import __version__
+from entropic._transport import TransportResult, optimal_transport
 from entropic.calibration import (
     TemperatureClampedWarning,
     entropy_invariant_scale,
@@ -53,6 +54,7 @@ globals().update(_registered)
 
 __all__ = [
     "TemperatureClampedWarning",
+    "TransportResult",
     "__version__",
     "attention",
     "attention_vjp",
@@ -64,6 +66,7 @@ __all__ = [
     "get_num_threads",
     "linear_attention",
     "match_entropy",
+    "optimal_transport",
     "set_num_threads",
     "simd_target",
     "simd_targets",
