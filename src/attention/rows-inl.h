@@ -19,11 +19,11 @@ namespace HWY_NAMESPACE {
 template <class T>
 inline constexpr T kHidden = -std::numeric_limits<T>::infinity();
 
-// -sum p log p.
+// -sum p log p; 0, not -0, where all mass is in one place.
 template <class T>
 HWY_INLINE double EntropyOfRow(const T* p, size_t n) {
   const RowTag<T> d;
-  return -Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+  return 0 - Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto pi = LoadUpTo(d, p + i, count, T(0));
     return hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d)), hn::Mul(pi, Log(d, pi)));
   });
