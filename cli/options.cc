@@ -88,9 +88,7 @@ void add_input_options(CLI::App& command, Files& files) {
 }
 
 void add_output_option(CLI::App& command, Files& files) {
-  add_path(
-      command, "-o", files.out, "standard output",
-      fmt::format("File to write: {} (default: standard output, as CSV); arrays drop header and labels",
-                  format_endings()))
+  add_path(command, "-o", files.out, "standard output",
+           fmt::format("File to write: {} (default: standard output, as CSV); arrays drop header and labels", format_endings()))
       ->option_text("OUT");
 }

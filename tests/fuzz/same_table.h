@@ -1,5 +1,5 @@
-// What a fuzzer holds a reader and its writer to: numbers, names and labels that were read are written and read again alike, and
-// it makes no difference whether a file is read at once or row by row.
+// What a fuzzer holds a reader and its writer to: numbers, names and labels that were read are written and read again alike,
+// and it makes no difference whether a file is read at once or row by row.
 #pragma once
 
 #include <cmath>
