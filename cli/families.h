@@ -16,8 +16,8 @@
 using Logarithms = std::variant<entropic::LogSoftmax, entropic::LogSumExp>;
 using EntropyControl = std::variant<entropic::GammaForEntropy, entropic::PowerTransform>;
 using Sampling = std::variant<entropic::Sample>;
-using LibraryOnly =
-    std::variant<entropic::NormalizeDensity, entropic::NormalizeJoint, entropic::MeanFieldEntropy, entropic::GumbelSoftmax>;
+using LibraryOnly = std::variant<entropic::NormalizeDensity, entropic::NormalizeJoint, entropic::MeanFieldEntropy,
+                                 entropic::GumbelSoftmax, entropic::Attention, entropic::LinearAttention>;
 
 struct FamilyTitle {
   std::string_view name;
@@ -30,7 +30,8 @@ inline constexpr FamilyTitle kEntropyControl = {"Entropy control",
                                                 "the scale of scores that gives a chosen entropy, and powers of distributions"};
 inline constexpr FamilyTitle kSampling = {"Sampling", "indices drawn from rows of scores"};
 inline constexpr FamilyTitle kSteps = {"Steps of a sampler", "each acts on what the steps before it left"};
-inline constexpr FamilyTitle kLibraryOnly = {"In C++ and Python only", "densities, tables, an estimate and a relaxed draw"};
+inline constexpr FamilyTitle kLibraryOnly = {"In C++ and Python only",
+                                             "densities, tables, an estimate, a relaxed draw and attention"};
 
 // Whether the operations of a family are commands of their own.
 template <class Family>
