@@ -261,7 +261,7 @@ int run(int argc, char** argv) {
     return 2;
   }
   const std::string target = simd_target();
-  const bool fma = target != "SSE4" && target != "SSSE3" && target != "SCALAR" && target != "EMU128";
+  const bool fma = target != "SSE4" && target != "SCALAR" && target != "EMU128";
   std::printf("target %s\n", target.c_str());
   bool good = true;
   for (const Row& row : kRows) {

@@ -7,7 +7,7 @@
 
 namespace entropic {
 
-// Compiled in and supported by this processor, best first; for example {"AVX3", "AVX2", "SSE4", "SSSE3", "SCALAR"}.
+// Compiled in and supported by this processor, best first; for example {"AVX3", "AVX2", "SSE4", "SCALAR"}.
 std::vector<std::string> simd_targets();
 
 // The one that the next call runs on.

@@ -4,7 +4,8 @@ Every map is ``entropic.NAME(x, *, parameters, axis=-1, out=None)`` and has its 
 NumPy arrays, anything with DLPack (torch CPU tensors) or nested lists in; the same kind, shape and dtype out.
 """
 
-from entropic import _core, _entropy_control, _functions
+from entropic import _core, _entropy_control, _functions, _sampling, _transport
+from entropic._attention import attention, attention_vjp, linear_attention
 from entropic._core import __version__
 from entropic.calibration import (
     TemperatureClampedWarning,
@@ -17,7 +18,7 @@ from entropic.calibration import (
 
 
 def simd_targets():
-    """The SIMD targets that this machine can run, best first, for example ["AVX3", "AVX2", "SSE4", "SSSE3", "SCALAR"]."""
+    """The SIMD targets that this machine can run, best first, for example ["AVX3", "AVX2", "SSE4", "SCALAR"]."""
     return _core.simd_targets()
 
 
@@ -48,17 +49,22 @@ def get_num_threads():
 
 _registered = _functions.build(_core.operations())
 _registered |= _entropy_control.build(_core.control_operations())
+_registered |= _sampling.build()
+_registered |= {one.__name__: one for one in _transport.PUBLIC}
 globals().update(_registered)
 
 __all__ = [
     "TemperatureClampedWarning",
     "__version__",
+    "attention",
+    "attention_vjp",
     "entropy_invariant_scale",
     "expected_calibration_error",
     "fit_target_entropy",
     "fit_temperature",
     "force_simd_target",
     "get_num_threads",
+    "linear_attention",
     "match_entropy",
     "set_num_threads",
     "simd_target",

@@ -28,7 +28,7 @@ void for_each_target(Body&& body) {
 inline std::vector<std::string> fma_targets() {
   std::vector<std::string> names;
   for (const std::string& target : entropic::simd_targets()) {
-    const bool without_fma = target == "SSE4" || target == "SSSE3" || target == "SCALAR" || target == "EMU128";
+    const bool without_fma = target == "SSE4" || target == "SCALAR" || target == "EMU128";
     if (!without_fma) names.push_back(target);
   }
   return names;
