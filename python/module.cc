@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "entropy_control.h"
+#include "files.h"
 #include "params.h"
 #include "transport.h"
 
@@ -411,6 +412,7 @@ NB_MODULE(_core, m) {
   m.def("operations", &entropic::operations);
   entropic::bind_calibration(m);
   entropic::bind_entropy_control(m);
+  entropic::bind_files(m);
   entropic::bind_transport(m);
   m.def(
       "normalize_axis",

@@ -6,6 +6,7 @@ NumPy arrays, anything with DLPack (torch CPU tensors) or nested lists in; the s
 
 from entropic import _core, _entropy_control, _functions
 from entropic._core import __version__
+from entropic._files import read, write
 from entropic._transport import TransportResult, optimal_transport
 from entropic.calibration import (
     TemperatureClampedWarning,
@@ -63,8 +64,10 @@ __all__ = [
     "get_num_threads",
     "match_entropy",
     "optimal_transport",
+    "read",
     "set_num_threads",
     "simd_target",
     "simd_targets",
+    "write",
     *_registered,
 ]
