@@ -15,9 +15,11 @@
 #include <string>
 #include <vector>
 
+#include "attention.h"
 #include "entropy_control.h"
 #include "files.h"
 #include "params.h"
+#include "sampling.h"
 #include "transport.h"
 
 namespace entropic {
@@ -410,9 +412,11 @@ void bind_calibration(nb::module_& m);  // calibration.cc
 NB_MODULE(_core, m) {
   m.attr("__version__") = ENTROPIC_VERSION;
   m.def("operations", &entropic::operations);
+  entropic::bind_attention(m);
   entropic::bind_calibration(m);
   entropic::bind_entropy_control(m);
   entropic::bind_files(m);
+  entropic::bind_sampling(m);
   entropic::bind_transport(m);
   m.def(
       "normalize_axis",

@@ -1,6 +1,7 @@
 // Everything: scores in, distributions out.
 #pragma once
 
+#include "entropic/attention.h"
 #include "entropic/calibration.h"
 #include "entropic/entropy_control.h"
 #include "entropic/half.h"
@@ -9,6 +10,7 @@
 #include "entropic/matrix_view.h"
 #include "entropic/operation.h"
 #include "entropic/perturb_max.h"
+#include "entropic/sampling.h"
 #include "entropic/simd.h"
 #include "entropic/threads.h"
 #include "entropic/transport.h"

@@ -4,7 +4,8 @@ Every map is ``entropic.NAME(x, *, parameters, axis=-1, out=None)`` and has its 
 NumPy arrays, anything with DLPack (torch CPU tensors) or nested lists in; the same kind, shape and dtype out.
 """
 
-from entropic import _core, _entropy_control, _functions
+from entropic import _core, _entropy_control, _functions, _sampling
+from entropic._attention import attention, attention_vjp, linear_attention
 from entropic._core import __version__
 from entropic._files import read, write
 from entropic._transport import TransportResult, optimal_transport
@@ -50,18 +51,22 @@ def get_num_threads():
 
 _registered = _functions.build(_core.operations())
 _registered |= _entropy_control.build(_core.control_operations())
+_registered |= _sampling.build()
 globals().update(_registered)
 
 __all__ = [
     "TemperatureClampedWarning",
     "TransportResult",
     "__version__",
+    "attention",
+    "attention_vjp",
     "entropy_invariant_scale",
     "expected_calibration_error",
     "fit_target_entropy",
     "fit_temperature",
     "force_simd_target",
     "get_num_threads",
+    "linear_attention",
     "match_entropy",
     "optimal_transport",
     "read",
