@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "entropy_control.h"
+#include "losses.h"
 #include "params.h"
 
 namespace entropic {
@@ -410,6 +411,7 @@ NB_MODULE(_core, m) {
   m.def("operations", &entropic::operations);
   entropic::bind_calibration(m);
   entropic::bind_entropy_control(m);
+  entropic::bind_losses(m);
   m.def(
       "normalize_axis",
       [](const std::string& where, nb::handle axis, int dims) { return entropic::to_axis(where, axis, dims); },
