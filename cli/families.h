@@ -26,6 +26,7 @@ inline constexpr FamilyTitle kMaps = {"Maps", "rows of scores in, rows of probab
 inline constexpr FamilyTitle kLogarithms = {"Logarithms", "softmax where its logarithm is wanted"};
 inline constexpr FamilyTitle kEntropyControl = {"Entropy control",
                                                 "the scale of scores that gives a chosen entropy, and powers of distributions"};
+inline constexpr FamilyTitle kLosses = {"Losses (in C++ and Python)", "one number for each row of scores against a target"};
 inline constexpr FamilyTitle kLibraryOnly = {"In C++ and Python only", "densities, tables and an estimate"};
 
 // Calls f(title, std::type_identity<Family>{}) for each family, in the order they are listed.
@@ -34,6 +35,7 @@ void for_each_family(F&& f) {
   f(kMaps, std::type_identity<entropic::Map>{});
   f(kLogarithms, std::type_identity<Logarithms>{});
   f(kEntropyControl, std::type_identity<EntropyControl>{});
+  f(kLosses, std::type_identity<entropic::Loss>{});
   f(kLibraryOnly, std::type_identity<LibraryOnly>{});
 }
 
