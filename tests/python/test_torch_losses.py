@@ -96,7 +96,8 @@ def test_gradcheck_and_gradgradcheck(name, params):
 def test_alpha_is_learned():
     x, alpha = scores("", 3, 5).requires_grad_(), torch.tensor([[1.2], [1.5], [0.8]], dtype=torch.float64, requires_grad=True)
     for soft in (False, True):
-        function = lambda x, a, t=target_of("entmax_loss", x, soft=soft): et.entmax_loss(x, t, alpha=a)  # noqa: E731
+        target = target_of("entmax_loss", x, soft=soft)
+        function = lambda x, a, t=target: et.entmax_loss(x, t, alpha=a)  # noqa: E731
         assert torch.autograd.gradcheck(function, (x, alpha))
         assert torch.autograd.gradgradcheck(function, (x, alpha), rtol=1e-3, atol=1e-5)
     module = et.EntmaxLoss(alpha=torch.nn.Parameter(torch.tensor(1.0)))

@@ -76,13 +76,16 @@ class _Loss(torch.nn.Module):
         return ", ".join(f"{name}={tuple(v.shape) if isinstance(v, Tensor) else repr(v)}" for name, v in shown)
 
 
-class SurrogateLoss(_Loss):
-    __doc__ = f"""The gradient p - q for any map: the module of entropic.torch.surrogate_loss. Its value means nothing.
+_MAP = f"""
 
 Parameters
 ----------
 map : str, or (str, dict), default "softmax"
     The map, its parameters as further keywords or in the dict.{_COMMON}"""
+
+
+class SurrogateLoss(_Loss):
+    __doc__ = f"The gradient p - q for any map: the module of entropic.torch.surrogate_loss. Its value means nothing.{_MAP}"
 
     _function = staticmethod(_losses.build()["surrogate_loss"])
 
@@ -95,10 +98,8 @@ map : str, or (str, dict), default "softmax"
 
 
 class SmoothAccuracyLoss(SurrogateLoss):
-    __doc__ = SurrogateLoss.__doc__.replace(
-        "The gradient p - q for any map: the module of entropic.torch.surrogate_loss. Its value means nothing.",
-        "Minus the probability that a map gives to the target: the module of entropic.torch.smooth_accuracy_loss.",
-    )
+    __doc__ = f"Minus the probability that a map gives to the target: the module of entropic.torch.smooth_accuracy_loss.{_MAP}"
+
     _function = staticmethod(_losses.build()["smooth_accuracy_loss"])
 
 
