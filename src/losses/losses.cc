@@ -238,11 +238,6 @@ double MappedRow(const SurrogateLoss& /*op*/, const T* x, size_t n, T max, Targe
   return (static_cast<double>(max) - static_cast<double>(x[target.t])) - own;
 }
 
-template <class Op>
-HWY_INLINE ParamValues<Op> DistributionSlope(const Op& /*op*/, double /*of_p*/) {
-  return {};
-}
-
 // Rows whose p their map has made, in `p`.
 template <class Op, class T>
 void MappedRows(const Op& common, const LossBatch<T>& batch, MatrixView<T> p, const LossScratch<T>& scratch) {
@@ -329,14 +324,15 @@ void MappedRows(const SmoothAccuracyLoss& op, const LossBatch<T>& batch, MatrixV
 template <class T>
 void LossRows(const Loss& loss, const LossBatch<T>& batch, const LossScratch<T>& scratch) {
   const size_t rows = batch.x.rows, n = batch.x.cols;
-  const bool in_place = batch.dx.data != nullptr && batch.dx.data != batch.x.data;
+  // p goes where the gradient will be, unless the scores are there still.
+  const bool in_dx = batch.dx.data != nullptr && batch.dx.data != batch.x.data;
   std::visit(
       [&](const auto& op) {
         if constexpr (requires { map_of(op); }) {
           const Map map = map_of(op);
           for (size_t begin = 0; begin < rows; begin += scratch.block_rows) {
             const LossBatch<T> part = batch.rows(begin, HWY_MIN(scratch.block_rows, rows - begin));
-            const MatrixView<T> p = in_place ? part.dx : MatrixView<T>(scratch.block, part.x.rows, n);
+            const MatrixView<T> p = in_dx ? part.dx : MatrixView<T>(scratch.block, part.x.rows, n);
             scratch.maps.map(map, part.x, p, part.per_row,
                              {0, part.x.rows, scratch.kernel, reinterpret_cast<T*>(scratch.row), false});
             MappedRows(op, part, p, scratch);
@@ -384,16 +380,11 @@ constexpr std::size_t kBlock = 32768;
 template <class T>
 using WorkingType = std::conditional_t<kIsHalf<T>, float, T>;
 
-template <class T>
-double to_number(T value) {
-  return static_cast<double>(static_cast<WorkingType<T>>(value));
-}
-
 const Description& description_of(const Loss& loss) {
   return std::visit([](const auto& op) -> const Description& { return op.kDescription; }, loss);
 }
 
-// Margins that their kind cannot take: SPEC of the parameter alone does not say.
+// Margins that their kind cannot take.
 void check_margin(const MarginSoftmaxLoss& op) {
   if (!op.margin) return;
   const double m = *op.margin;
@@ -416,18 +407,33 @@ void check_loss(const Op& op, std::span<const PerRow> per_row, std::span<const P
   if constexpr (std::is_same_v<Op, MarginSoftmaxLoss>) check_margin(op);
 }
 
+// Whether every entry of a row is good, without a branch for each.
+template <class T, class Good>
+bool all_of_row(const T* row, std::size_t n, const Good& good) {
+  bool all = true;
+  for (std::size_t i = 0; i < n; ++i) all &= good(static_cast<WorkingType<T>>(row[i]));
+  return all;
+}
+
+// Refuses the first entry that is not good: `wanted` is what the argument must be.
+template <class T, class Good>
+void check_entries(std::string_view name, std::string_view wanted, const MatrixView<const T>& a, const Good& good) {
+  for (std::size_t r = 0; r < a.rows; ++r) {
+    if (all_of_row(a.row(r), a.cols, good)) continue;
+    for (std::size_t i = 0; i < a.cols; ++i) {
+      const auto value = static_cast<WorkingType<T>>(a.row(r)[i]);
+      if (!good(value)) fail("{}: {}, got {} at {} of row {}", name, wanted, value, i, r);
+    }
+  }
+}
+
 // Entries of a cosine are at most 1 but for rounding; -inf is an absent class, NaN the row's own affair.
 template <class T>
 void check_cosines(std::string_view name, const MatrixView<const T>& x) {
-  constexpr double kMost = 1.01;
-  for (std::size_t r = 0; r < x.rows; ++r) {
-    for (std::size_t i = 0; i < x.cols; ++i) {
-      const double c = to_number(x.row(r)[i]);
-      if (std::abs(c) > kMost && c != -std::numeric_limits<double>::infinity()) {
-        fail("{}: cosines must be from -1 to 1, got {} at {} of row {}", name, c, i, r);
-      }
-    }
-  }
+  check_entries(name, "cosines must be from -1 to 1", x, [](auto c) {
+    constexpr decltype(c) kMost = 1.01f;
+    return !(std::abs(c) > kMost) | (c == -std::numeric_limits<decltype(c)>::infinity());
+  });
 }
 
 void check_classes(std::string_view name, std::span<const std::int64_t> classes, std::size_t rows, std::size_t cols,
@@ -446,23 +452,17 @@ void check_classes(std::string_view name, std::span<const std::int64_t> classes,
 template <class T>
 void check_distributions(std::string_view name, const MatrixView<const T>& q) {
   constexpr double kTolerance = kIsHalf<T> ? 1e-2 : sizeof(T) == 4 ? 1e-4 : 1e-6;
-  for (std::size_t r = 0; r < q.rows; ++r) {
+  check_entries(name, "target must be at least 0 in every entry", q, [](auto value) { return value >= 0; });
+  for (std::size_t r = 0; r < q.rows && q.cols > 0; ++r) {
     const T* const row = q.row(r);
     double sums[8] = {};
-    bool good = true;
-    for (std::size_t i = 0; i < q.cols; ++i) {
-      const double value = to_number(row[i]);
-      good &= value >= 0;
-      sums[i % 8] += value;
+    std::size_t i = 0;
+    for (; i + 8 <= q.cols; i += 8) {
+      for (std::size_t k = 0; k < 8; ++k) sums[k] += static_cast<double>(static_cast<WorkingType<T>>(row[i + k]));
     }
-    if (!good) {
-      for (std::size_t i = 0; i < q.cols; ++i) {
-        const double value = to_number(row[i]);
-        if (!(value >= 0)) fail("{}: target must be at least 0 in every entry, got {} at {} of row {}", name, value, i, r);
-      }
-    }
+    for (; i < q.cols; ++i) sums[0] += static_cast<double>(static_cast<WorkingType<T>>(row[i]));
     const double sum = ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
-    if (!(std::abs(sum - 1) <= kTolerance) && q.cols > 0) {
+    if (!(std::abs(sum - 1) <= kTolerance)) {
       fail("{}: target must be a distribution in every row, got a sum of {} in row {}", name, sum, r);
     }
   }
@@ -470,13 +470,7 @@ void check_distributions(std::string_view name, const MatrixView<const T>& q) {
 
 template <class T>
 void check_labels(std::string_view name, const MatrixView<const T>& labels) {
-  for (std::size_t r = 0; r < labels.rows; ++r) {
-    for (std::size_t i = 0; i < labels.cols; ++i) {
-      const double value = to_number(labels.row(r)[i]);
-      if (!(value == 0 || value == 1))
-        fail("{}: target must be 0 or 1 in every entry, got {} at {} of row {}", name, value, i, r);
-    }
-  }
+  check_entries(name, "target must be 0 or 1 in every entry", labels, [](auto value) { return (value == 0) | (value == 1); });
 }
 
 // Everything but the target.

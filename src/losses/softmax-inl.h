@@ -233,23 +233,26 @@ HWY_INLINE double MarginRow(D d, const MarginSoftmaxLoss& op, const T* x, size_t
 // Two logsumexps with a 0 among their terms: of x where there is no label, of -x where there is one.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE double MultilabelRow(D d, const T* x, size_t n, const T* labels, T* dx) {
-  const auto zero = hn::Zero(d), absent = hn::Set(d, -kInfinity<T>);
-  T max[2] = {T(0), T(0)};
-  bool nan = false, masked_label = false;
-  for (size_t i = 0; i < n; ++i) {
-    const bool label = labels[i] != T(0);
-    const T y = label ? -x[i] : x[i];
-    nan |= y != y;
-    if (label && y == kInfinity<T>) {
-      masked_label = true;
-    } else if (y > max[label]) {
-      max[label] = y;
-    }
-  }
-  if (nan) {
+  const auto zero = hn::Zero(d), absent = hn::Set(d, -kInfinity<T>), one = hn::Set(d, T(1));
+  auto highest = zero, label_highest = zero, odd = zero;  // odd: 1 for a label that is absent, 2 for a NaN
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto xi = LoadUpTo(d, x + i, count, -kInfinity<T>);
+    const auto label = hn::Ne(LoadUpTo(d, labels + i, count, T(0)), zero);
+    const auto out = hn::Eq(xi, absent), nan = hn::IsNaN(xi);
+    odd = hn::Max(odd, hn::IfThenElseZero(hn::And(label, out), one));
+    odd = hn::Max(odd, hn::IfThenElseZero(nan, hn::Set(d, T(2))));
+    const auto safe = hn::IfThenElse(nan, absent, xi);
+    highest = hn::Max(highest, hn::IfThenElse(label, absent, safe));
+    label_highest = hn::Max(label_highest, hn::IfThenElseZero(hn::AndNot(out, label), hn::Neg(xi)));
+  });
+  const auto largest = [](auto a, auto b) HWY_ATTR { return hn::Max(a, b); };
+  const T oddest = FoldLanes(d, odd, largest);
+  if (oddest == T(2)) {
     if (dx != nullptr) FillRow(d, kNaN<T>, n, dx);
     return kNaN<double>;
   }
+  const bool masked_label = oddest == T(1);
+  const T max[2] = {FoldLanes(d, highest, largest), FoldLanes(d, label_highest, largest)};
   // A class of +inf that is no label: the value is +inf and no gradient comes from it or beside it.
   const bool infinite = max[0] == kInfinity<T>;
   const ExpScaled<D> exp(d, 1);
