@@ -43,6 +43,7 @@ struct SoftmaxLoss {
       .formula = "log sum_j exp(x_j) - x_t; of a distribution q: log sum_j exp(x_j) - <q,x>",
       .gradient = "p - q",
       .source = "Bridle, NATO ASI F68, 1990; label smoothing: Szegedy et al., CVPR 2016",
+      .order = false,
   };
   static constexpr auto kParams =
       std::tuple{Param<SoftmaxLoss>{.name = "label_smoothing",
@@ -60,6 +61,7 @@ struct SparsemaxLoss {
       .formula = "|q|^2/2 - <q,x> + sum_{p > 0} (x_i^2 - tau^2)/2, p = sparsemax(x); q = e_t for a class",
       .gradient = "p - q",
       .source = "Martins, Astudillo, ICML 2016",
+      .order = false,
   };
   static constexpr auto kParams = std::tuple{};
 };
@@ -74,6 +76,7 @@ struct EntmaxLoss {
       .formula = "max_p (<x,p> + H(p)) - <x,q> - H(q), H(p) = (1 - sum p^alpha) / (alpha (alpha - 1))",
       .gradient = "p - q, p = entmax(x); in alpha: d H(p) / d alpha - d H(q) / d alpha at fixed p and q",
       .source = "Peters, Niculae, Martins, ACL 2019; Blondel, Martins, Niculae, JMLR 2020",
+      .order = false,
   };
   static constexpr auto kParams =
       std::tuple{Param<EntmaxLoss>{.name = "alpha",
@@ -94,6 +97,7 @@ struct TopKSoftmaxLoss {
       .formula = "log sum_{j in K} exp(x_j) - <q,x>, K the k largest; q = e_t for a class",
       .gradient = "p - q, p = top_k_softmax(x)",
       .source = "Su, kexue.fm 10145, 2024",
+      .order = false,
       .ties_by_index = true,
   };
   static constexpr auto kParams =
@@ -116,6 +120,7 @@ struct TopPSoftmaxLoss {
       .formula = "log sum_{j in K} exp(x_j) - <q,x>, K the fewest largest with softmax mass >= p; q = e_t for a class",
       .gradient = "p - q, p = top_p_softmax(x)",
       .source = "Su, kexue.fm 10145, 2024",
+      .order = false,
       .ties_by_index = true,
   };
   static constexpr auto kParams = std::tuple{Param<TopPSoftmaxLoss>{.name = "p",
@@ -138,6 +143,7 @@ struct SmoothAccuracyLoss {
       .formula = "-<q,p>, p = map(x); -p_t for a class",
       .gradient = "-J^T q; of softmax -p_t (1[i = t] - p_i)",
       .source = "Su, kexue.fm 6620, 2019",
+      .order = false,
   };
   static constexpr auto kParams = std::tuple{};
 };
@@ -163,6 +169,7 @@ struct MarginSoftmaxLoss {
       .gradient = "scale p_i; of the target scale psi'(c) (p_t - 1)",
       .source = "Wang et al., SPL 2018 (am); Deng et al., CVPR 2019 (arc); Liu et al., CVPR 2017 (sphere)",
       .shift = false,
+      .order = false,
   };
   static constexpr auto kParams =
       std::tuple{Param<MarginSoftmaxLoss, Kind>{.name = "kind",
@@ -187,6 +194,7 @@ struct MultilabelSoftmaxLoss {
       .gradient = "exp(x) / (1 + sum_{no label} exp(x)); of a label -exp(-x) / (1 + sum_{label} exp(-x))",
       .source = "Su, kexue.fm 7359, 2020; Su et al., arXiv 2208.02955, 2022",
       .shift = false,
+      .order = false,
   };
   static constexpr auto kParams = std::tuple{};
 };
@@ -202,6 +210,7 @@ struct SurrogateLoss {
       .formula = "<p - q, x> with x held fixed, p = map(x); q = e_t for a class",
       .gradient = "p - q",
       .source = "Su, kexue.fm 10145, 2024",
+      .order = false,
   };
   static constexpr auto kParams = std::tuple{};
 };
@@ -216,6 +225,7 @@ struct DistillationLoss {
       .formula = "T^2 KL(softmax(teacher/T), softmax(student/T))",
       .gradient = "T (p_student - p_teacher), in the student",
       .source = "Hinton, Vinyals, Dean, arXiv 1503.02531, 2015",
+      .order = false,
   };
   static constexpr auto kParams = std::tuple{Param<DistillationLoss>{
       .name = "temperature", .meaning = "T, divides both scores", .member = &DistillationLoss::temperature, .above = 0}};
@@ -231,6 +241,7 @@ struct JsdLoss {
       .formula = "beta KL(t, m) + (1 - beta) KL(s, m), m = beta t + (1 - beta) s, t and s the softmax of teacher and student",
       .gradient = "(1 - beta) s (log(s/m) - KL(s, m)), in the student",
       .source = "Lin, IEEE TIT 1991; Agarwal et al., ICLR 2024",
+      .order = false,
   };
   static constexpr auto kParams =
       std::tuple{Param<JsdLoss>{.name = "beta",

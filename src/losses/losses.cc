@@ -432,7 +432,7 @@ template <class T>
 void check_cosines(std::string_view name, const MatrixView<const T>& x) {
   check_entries(name, "cosines must be from -1 to 1", x, [](auto c) {
     constexpr decltype(c) kMost = 1.01f;
-    return !(std::abs(c) > kMost) | (c == -std::numeric_limits<decltype(c)>::infinity());
+    return !(std::abs(c) > kMost) || c == -std::numeric_limits<decltype(c)>::infinity();
   });
 }
 
@@ -470,7 +470,7 @@ void check_distributions(std::string_view name, const MatrixView<const T>& q) {
 
 template <class T>
 void check_labels(std::string_view name, const MatrixView<const T>& labels) {
-  check_entries(name, "target must be 0 or 1 in every entry", labels, [](auto value) { return (value == 0) | (value == 1); });
+  check_entries(name, "target must be 0 or 1 in every entry", labels, [](auto value) { return value == 0 || value == 1; });
 }
 
 // Everything but the target.

@@ -13,7 +13,7 @@ except ImportError as error:
     raise ImportError("entropic.torch needs PyTorch: pip install torch") from error
 
 from entropic import _core
-from entropic.torch import _functions, _loss_modules, _losses, _modules
+from entropic.torch import _functions, _loss_modules, _losses, _modules, _sampling
 from entropic.torch._attention import Attention, LinearAttention, attention, linear_attention
 
 functions = _functions.build(_core.operations())
@@ -22,6 +22,7 @@ functions |= _losses.build()
 modules |= _loss_modules.build()
 globals().update(functions)
 globals().update(modules)
+gumbel_softmax = _sampling.gumbel_softmax
 
-__all__ = ["Attention", "LinearAttention", "attention", "linear_attention", *functions, *modules]
+__all__ = ["Attention", "LinearAttention", "attention", "gumbel_softmax", "linear_attention", *functions, *modules]
 del functions, modules, torch
