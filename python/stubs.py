@@ -15,14 +15,23 @@ from typing import Any, Literal, NamedTuple, Protocol, Sequence, SupportsFloat, 
 import numpy as np
 from numpy.typing import NDArray
 
+from entropic._transport import SinkhornResult as SinkhornResult
+from entropic._transport import TransportResult as TransportResult
+from entropic._transport import c_transform as c_transform
+from entropic._transport import dual_value as dual_value
+from entropic._transport import lipschitz_constant as lipschitz_constant
+from entropic._transport import optimal_transport as optimal_transport
+from entropic._transport import sinkhorn as sinkhorn
+from entropic._transport import sinkhorn_divergence as sinkhorn_divergence
+from entropic._transport import wasserstein as wasserstein
+from entropic._transport import wasserstein_1d as wasserstein_1d
+from entropic._transport import wasserstein_histogram as wasserstein_histogram
 from entropic.calibration import TemperatureClampedWarning as TemperatureClampedWarning
 from entropic.calibration import entropy_invariant_scale as entropy_invariant_scale
 from entropic.calibration import expected_calibration_error as expected_calibration_error
 from entropic.calibration import fit_target_entropy as fit_target_entropy
 from entropic.calibration import fit_temperature as fit_temperature
 from entropic.calibration import match_entropy as match_entropy
-from entropic._transport import TransportResult as TransportResult
-from entropic._transport import optimal_transport as optimal_transport
 
 __all__: list[str]
 __version__: str
