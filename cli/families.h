@@ -50,6 +50,8 @@ std::string range_text(const entropic::Param<Op, Value>& param) {
   using Bound = typename entropic::Param<Op, Value>::Bound;
   if constexpr (std::is_enum_v<Value>) {
     return fmt::format("{}", fmt::join(param.names, ", "));
+  } else if constexpr (std::is_same_v<Value, bool>) {
+    return "true, false";
   } else {
     std::string text;
     if (param.above != std::numeric_limits<Bound>::lowest()) text = fmt::format("above {}", param.above);

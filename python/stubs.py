@@ -79,7 +79,7 @@ def declare(param):
         kind = f"Literal[{', '.join(map(repr, param['names']))}]"
     else:
         number = "SupportsFloat | _DLPack | _Lists" if param["per_row"] else "SupportsFloat"
-        kind = {"float": number, "int": "SupportsIndex", "optional float": f"{number} | None"}[param["kind"]]
+        kind = {"float": number, "int": "SupportsIndex", "bool": "bool", "optional float": f"{number} | None"}[param["kind"]]
     return f"{param['name']}: {kind}" + ("" if param["required"] else f" = {param['default']!r}")
 
 

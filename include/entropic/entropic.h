@@ -7,6 +7,7 @@
 #include "entropic/input.h"
 #include "entropic/maps.h"
 #include "entropic/matrix_view.h"
+#include "entropic/measures.h"
 #include "entropic/operation.h"
 #include "entropic/perturb_max.h"
 #include "entropic/simd.h"
