@@ -4,10 +4,14 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <numeric>
 
+#include "commands.h"
 #include "families.h"
+#include "file.h"
 #include "format.h"
+#include "rows.h"
 #include "terminal.h"
 
 namespace {
@@ -328,4 +332,32 @@ std::string comparison_json(const Comparison& comparison) {
     separator = ",\n";
   }
   return json + "\n  ]\n}\n";
+}
+
+void add_compare(CLI::App& app, Program& program) {
+  struct Options {
+    std::size_t row = 0;
+    std::string maps;
+    std::optional<double> entropy;
+    std::string format = "text";
+  };
+  const auto options = std::make_shared<Options>();
+  CLI::App& command = *app.add_subcommand("compare", "One row of scores under the maps side by side, as bars.");
+  add_input_options(command, program.files);
+  add_number(command, "--row", options->row, "The row, counted from 0 (default 0)");
+  command.add_option("--maps", options->maps, "Names of maps, separated by commas (default: all)")->option_text("NAME,...");
+  add_number(command, "--entropy", options->entropy, "Show entropy_normalize at this entropy, in nats");
+  add_choice(command, "--format", options->format, {"text", "json"}, "Bars to read, or the numbers to process (default text)");
+  add_path(command, "-o", program.files.out, "standard output", "File to write (default: standard output)")->option_text("OUT");
+  command.footer("Example: entropic compare scores.csv --row 3 --maps softmax,sparsemax\n" + std::string(kEverywhere));
+  command.callback([options, &program] {
+    program.action = [options, &files = program.files] {
+      const std::vector<entropic::Map> maps = maps_by_name(options->maps, options->entropy);
+      const Comparison comparison = compare(read_table(files), input_name(files.in), options->row, maps);
+      const std::size_t width = is_standard(files.out) ? terminal_width() : 80;
+      const std::string report =
+          options->format == "json" ? comparison_json(comparison) : comparison_text(comparison, width, locale_is_utf8());
+      write_output(files.out, [&](const Sink& sink) { sink(report); });
+    };
+  });
 }

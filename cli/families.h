@@ -1,4 +1,4 @@
-// The operations that are commands, by family, and their parameters in words: everything the command line says about an
+// The operations by family, and their parameters in words: everything the command line says about an
 // operation is derived here from its own description.
 #pragma once
 
@@ -22,20 +22,19 @@ struct FamilyTitle {
   std::string_view meaning;
 };
 
+inline constexpr FamilyTitle kMaps = {"Maps", "rows of scores in, rows of probabilities out"};
+inline constexpr FamilyTitle kLogarithms = {"Logarithms", "softmax where its logarithm is wanted"};
+inline constexpr FamilyTitle kEntropyControl = {"Entropy control",
+                                                "the scale of scores that gives a chosen entropy, and powers of distributions"};
+inline constexpr FamilyTitle kLibraryOnly = {"In C++ and Python only", "densities, tables and an estimate"};
+
 // Calls f(title, std::type_identity<Family>{}) for each family, in the order they are listed.
 template <class F>
 void for_each_family(F&& f) {
-  f(FamilyTitle{"Maps", "rows of scores in, rows of probabilities out"}, std::type_identity<entropic::Map>{});
-  f(FamilyTitle{"Logarithms", "softmax where its logarithm is wanted"}, std::type_identity<Logarithms>{});
-  f(FamilyTitle{"Entropy control", "the scale of scores that gives a chosen entropy, and powers of distributions"},
-    std::type_identity<EntropyControl>{});
-}
-
-// The same with what is no command, to be listed.
-template <class F>
-void for_each_listed_family(F&& f) {
-  for_each_family(f);
-  f(FamilyTitle{"In C++ and Python only", "densities, tables and an estimate"}, std::type_identity<LibraryOnly>{});
+  f(kMaps, std::type_identity<entropic::Map>{});
+  f(kLogarithms, std::type_identity<Logarithms>{});
+  f(kEntropyControl, std::type_identity<EntropyControl>{});
+  f(kLibraryOnly, std::type_identity<LibraryOnly>{});
 }
 
 // What an operation is called here: its own name or a shorter one, which then is its other name.

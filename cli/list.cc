@@ -1,9 +1,10 @@
 // The table of operations as text and as Markdown.
-#include "list.h"
-
+#include <memory>
 #include <utility>
 
+#include "commands.h"
 #include "families.h"
+#include "file.h"
 
 namespace {
 
@@ -29,14 +30,13 @@ std::string cell(std::string_view text) {
   return escaped;
 }
 
-}  // namespace
-
+// For a terminal.
 std::string list_text() {
   std::string text;
   const auto add = [&]<class... Args>(fmt::format_string<Args...> line, Args&&... args) {
     fmt::format_to(std::back_inserter(text), line, std::forward<Args>(args)...);
   };
-  for_each_listed_family([&]<class Family>(FamilyTitle title, std::type_identity<Family>) {
+  for_each_family([&]<class Family>(FamilyTitle title, std::type_identity<Family>) {
     add("{}: {}\n", title.name, title.meaning);
     for_each_operation<Family>([&]<class Op>(std::type_identity<Op>) {
       add("\n  {}\n", command_name<Op>());
@@ -53,6 +53,7 @@ std::string list_text() {
   return text;
 }
 
+// docs/operations.md.
 std::string list_markdown() {
   std::string text =
       "# Operations\n\n"
@@ -61,7 +62,7 @@ std::string list_markdown() {
   const auto add = [&]<class... Args>(fmt::format_string<Args...> line, Args&&... args) {
     fmt::format_to(std::back_inserter(text), line, std::forward<Args>(args)...);
   };
-  for_each_listed_family([&]<class Family>(FamilyTitle title, std::type_identity<Family>) {
+  for_each_family([&]<class Family>(FamilyTitle title, std::type_identity<Family>) {
     add("\n## {}: {}\n", title.name, title.meaning);
     for_each_operation<Family>([&]<class Op>(std::type_identity<Op>) {
       const entropic::Description& description = Op::kDescription;
@@ -79,4 +80,18 @@ std::string list_markdown() {
     });
   });
   return text;
+}
+
+}  // namespace
+
+void add_list(CLI::App& app, Program& program) {
+  CLI::App& command = *app.add_subcommand("list", "Every operation with its parameters.");
+  const auto markdown = std::make_shared<bool>(false);
+  command.add_flag("--markdown", *markdown, "As docs/operations.md has it");
+  command.footer("Example: entropic list");
+  command.callback([markdown, &program] {
+    program.action = [markdown] {
+      write_output("", [&](const Sink& sink) { sink(*markdown ? list_markdown() : list_text()); });
+    };
+  });
 }

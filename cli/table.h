@@ -12,6 +12,7 @@ struct Table {
   std::variant<std::vector<float>, std::vector<double>> values;
   std::size_t rows = 0;
   std::size_t cols = 0;
+  std::size_t first_row = 0;  // of these rows, in the file
 
   // The array as its file had it: rows is the product of all but the last. Results of one number per row lack the last.
   std::vector<std::size_t> shape;

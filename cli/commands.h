@@ -1,0 +1,11 @@
+// The groups of commands, one function and one file for each; main.cc calls them in the order of the help.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "options.h"
+
+void add_list(CLI::App& app, Program& program);
+void add_compare(CLI::App& app, Program& program);
+void add_maps(CLI::App& app, Program& program);
+void add_entropy_control(CLI::App& app, Program& program);

@@ -1,0 +1,43 @@
+// Entropy control as commands: the gamma of each row, and powers of distributions.
+#include "commands.h"
+#include "operation.h"
+
+namespace {
+
+// gamma, the entropy reached and the status, with a header whether or not the scores have one.
+Table evaluated(const entropic::GammaForEntropy& options, Table table) {
+  std::vector<double> gamma(table.rows), entropy(table.rows), columns;
+  std::vector<entropic::GammaStatus> status(table.rows);
+  std::visit(
+      [&]<class T>(std::vector<T>& values) {
+        const entropic::MatrixView<const T> x = view(values, table.rows, table.cols);
+        entropic::gamma_for_entropy(x, gamma, entropy, status, options);
+      },
+      table.values);
+  for (std::size_t r = 0; r < table.rows; ++r) {
+    columns.push_back(gamma[r]);
+    columns.push_back(entropy[r]);
+    table.notes.emplace_back(entropic::kGammaStatusNames[static_cast<std::size_t>(status[r])]);
+  }
+  table.values = std::move(columns);
+  table.cols = table.shape.back() = 2;
+  if (table.header.empty() && table.label_column) table.label_header = "label";
+  table.header = {"gamma", "entropy"};
+  table.note_header = "status";
+  return table;
+}
+
+Table evaluated(const entropic::PowerTransform& options, Table table) {
+  return in_place(std::move(table), [&](auto p, auto q) { entropic::power_transform(p, q, options); });
+}
+
+}  // namespace
+
+void add_entropy_control(CLI::App& app, Program& program) {
+  const auto evaluate = [](const auto& op, Table table) { return evaluated(op, std::move(table)); };
+  add_operation<entropic::GammaForEntropy>(
+      app, kEntropyControl.name, program, evaluate,
+      {.output = "result.csv",
+       .remark = "Out come gamma, the entropy reached and a status; an .npy has no place for the status.\n"});
+  add_operation<entropic::PowerTransform>(app, kEntropyControl.name, program, evaluate, {.input = "probabilities"});
+}

@@ -1,0 +1,54 @@
+// A command for an operation that describes itself.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "families.h"
+#include "options.h"
+#include "rows.h"
+
+// What must be given besides the file, for the example.
+template <class Op>
+std::string example_parameters() {
+  std::string text;
+  entropic::for_each_param<Op>([&]<class Value>(const entropic::Param<Op, Value>& param) {
+    if constexpr (!std::is_enum_v<Value>) {
+      if (param.typical) text += fmt::format(" --{} {}", param.name, *param.typical);
+    }
+  });
+  return text;
+}
+
+// What an operation's help says besides its formula and an example.
+struct Footnotes {
+  std::string_view input = "scores";  // the name of the example's file
+  std::string_view output = "result.npy";
+  std::string_view remark = "";  // ends with a new line
+};
+
+// The command of Op, listed under `group`: writes evaluate(op, table) for the rows of FILE, by stream_rows.
+template <class Op, class Evaluate>
+void add_operation(CLI::App& app, std::string_view group, Program& program, Evaluate evaluate, Footnotes footnotes = {}) {
+  const auto op = std::make_shared<Op>();
+  const entropic::Description& description = Op::kDescription;
+  CLI::App& command = *app.add_subcommand(command_name<Op>(), std::string(description.summary));
+  if (command.get_name() != description.name) command.alias(std::string(description.name));
+  command.group(std::string(group));
+  entropic::for_each_param<Op>([&](const auto& param) {
+    add_param(command, param, (*op).*(param.member))->group("Parameters")->required(param.required);
+  });
+  add_input_options(command, program.files);
+  add_output_option(command, program.files);
+  command.footer(fmt::format("{}\n{}\nExample: entropic {} {}.csv{} -o {}\n{}", description.formula, footnotes.remark,
+                             command.get_name(), footnotes.input, example_parameters<Op>(), footnotes.output, kEverywhere));
+  command.callback([op, evaluate, &program] {
+    program.action = [op, evaluate, &files = program.files] {
+      stream_rows(files, [&](Table table) { return evaluate(*op, std::move(table)); });
+    };
+  });
+}

@@ -1,0 +1,85 @@
+// What the commands' options have in common: numbers, words, files, and the parameters of an operation.
+#pragma once
+
+#include <entropic/entropic.h>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "families.h"
+#include "format.h"
+
+// Where a command reads and writes.
+struct Files {
+  std::string in;
+  std::string in_format;
+  std::string out;
+  ReadOptions reading;
+  bool quiet = false;
+};
+
+// What the arguments ask for: the options that every command has, and what to do once all are parsed.
+struct Program {
+  Files files;
+  std::function<void()> action;
+};
+
+// A whole `text` as a number; `option` is named where it is none. Throw BadInput.
+void set_number(std::size_t& value, std::string_view option, const std::string& text);
+void set_number(std::int64_t& value, std::string_view option, const std::string& text);
+void set_number(double& value, std::string_view option, const std::string& text);
+void set_number(std::optional<double>& value, std::string_view option, const std::string& text);
+
+// The name of an option and, where it has underscores, the same with dashes.
+std::string spellings(const std::string& name);
+
+// An option that takes a number. CLI11's own conversion lets -2 wrap around and reads 010 as eight.
+template <class Value>
+CLI::Option* add_number(CLI::App& command, const std::string& name, Value& value, const std::string& meaning) {
+  return command
+      .add_option_function<std::string>(
+          spellings(name), [&value, name](const std::string& text) { set_number(value, name, text); }, meaning)
+      ->option_text("NUMBER");
+}
+
+// An option that takes one of some words: choose(index of the word).
+CLI::Option* add_choice(CLI::App& command, const std::string& name, const std::vector<std::string>& choices,
+                        const std::string& meaning, std::function<void(std::size_t)> choose);
+
+// The same where the word itself is wanted.
+CLI::Option* add_choice(CLI::App& command, const std::string& name, std::string& value, const std::vector<std::string>& choices,
+                        const std::string& meaning);
+
+// An option for a parameter of an operation.
+template <class Op, class Value>
+CLI::Option* add_param(CLI::App& command, const entropic::Param<Op, Value>& param, Value& value) {
+  const std::string name = fmt::format("--{}", param.name);
+  if constexpr (std::is_enum_v<Value>) {
+    return add_choice(command, name, {param.names.begin(), param.names.end()},
+                      fmt::format("{} (default {})", param.meaning, default_text(param)),
+                      [&value](std::size_t i) { value = static_cast<Value>(i); });
+  } else {
+    return add_number(command, name, value,
+                      fmt::format("{} ({}; default {})", param.meaning, range_text(param), default_text(param)));
+  }
+}
+
+// An option that takes the name of a file, or - for `standard`. An empty name is what a forgotten variable in a script gives.
+CLI::Option* add_path(CLI::App& command, const std::string& name, std::string& path, std::string_view standard,
+                      const std::string& meaning);
+
+// FILE and how to read it.
+void add_input_options(CLI::App& command, Files& files);
+
+// -o, for commands whose result is a table.
+void add_output_option(CLI::App& command, Files& files);
+
+// Ends every command's help.
+inline constexpr std::string_view kEverywhere = "--threads, --simd and --quiet work here too: entropic --help";
