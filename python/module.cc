@@ -402,6 +402,7 @@ nb::list operations() {
 }  // namespace
 
 void bind_calibration(nb::module_& m);  // calibration.cc
+void bind_measures(nb::module_& m);     // measures.cc
 
 }  // namespace entropic
 
@@ -410,6 +411,7 @@ NB_MODULE(_core, m) {
   m.def("operations", &entropic::operations);
   entropic::bind_calibration(m);
   entropic::bind_entropy_control(m);
+  entropic::bind_measures(m);
   m.def(
       "normalize_axis",
       [](const std::string& where, nb::handle axis, int dims) { return entropic::to_axis(where, axis, dims); },

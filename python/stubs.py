@@ -131,6 +131,37 @@ def control_stubs(operations):
     return gamma + "".join("".join(one) for one in overloads.values())
 
 
+COUNTS = """class Counts:
+    def __init__(self, *outcomes: SupportsIndex) -> None: ...
+    @property
+    def weights(self) -> NDArray[np.float64]: ...
+    def add(self, *outcomes: Any) -> Counts: ...
+    def merge(self, other: Counts) -> Counts: ...
+    def __add__(self, other: Counts) -> Counts: ...
+    def entropy(self, *, base: SupportsFloat | None = None) -> np.float64: ...
+    def kl_divergence(self, other: Counts, *, base: SupportsFloat | None = None) -> np.float64: ...
+    def js_divergence(self, other: Counts, *, base: SupportsFloat | None = None) -> np.float64: ...
+    def mutual_information(self, *, base: SupportsFloat | None = None) -> np.float64: ...
+"""
+MEASURED = {"measure": "p: _DLPack | _Lists", "divergence": "p: _DLPack | _Lists, q: _DLPack | _Lists",
+            "table": "pxy: _DLPack | _Lists", "entry": "p: _DLPack | _Lists | _Number"}  # fmt: skip
+
+
+def measure_stub(operation):
+    """With one number for each row: of the kind of p, which is an array or a number."""
+    name, family = operation["name"], operation["family"]
+    words = [declare(param) for param in operation["params"]]
+    if family != "table" and name != "binary_entropy":
+        words.append("axis: SupportsIndex = -1")
+    gradients = ", ".join(["Any"] * (3 if family == "divergence" else 2))
+    lines = []
+    for asked, returned in (("Literal[False] = False", "Any"), ("Literal[True]", f"tuple[{gradients}]")):
+        lines.append(
+            f"@overload\ndef {name}({MEASURED[family]}, *, {', '.join([*words, f'return_grad: {asked}'])}) -> {returned}: ..."
+        )
+    return "\n".join(lines) + "\n"
+
+
 def torch_kind(param):
     if param["kind"] == "name":
         return f"Literal[{', '.join(map(repr, param['names']))}]"
@@ -164,7 +195,9 @@ def main(module_file, package):
     maps = module.operations()
     functions = HEADER + "".join(f"\n{stub(operation)}\n" for operation in maps)
     on_tensors = TORCH_HEADER + "".join(f"\n{torch_stub(operation)}\n" for operation in maps)
-    (pathlib.Path(package) / "__init__.pyi").write_text(functions + "\n" + control_stubs(module.control_operations()))
+    functions += "\n" + control_stubs(module.control_operations())
+    functions += "\n" + "\n".join(map(measure_stub, module.measure_operations())) + "\n" + COUNTS
+    (pathlib.Path(package) / "__init__.pyi").write_text(functions)
     (pathlib.Path(package) / "torch" / "__init__.pyi").write_text(on_tensors)
 
 

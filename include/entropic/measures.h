@@ -347,4 +347,25 @@ template <class T>
 void measure(const EntryMeasure& op, MatrixView<const T> p, MatrixView<std::type_identity_t<T>> value,
              MatrixView<std::type_identity_t<T>> dp = {});
 
+// Counts of outcomes that arrive in chunks, of one variable, or of two as a table with x in rows. What was counted in parts
+// is merged. weights() are one row, or the table, for measures with `normalize`: measure(Entropy{.normalize = true}, ...).
+//
+// Throws: std::invalid_argument for outcomes that are none of 0 .. outcomes - 1, before any is counted.
+class Counts {
+ public:
+  explicit Counts(std::size_t outcomes) : Counts(1, outcomes) {}
+  Counts(std::size_t x_outcomes, std::size_t y_outcomes);
+
+  void add(std::span<const std::int64_t> outcomes);  // of one variable
+  void add(std::span<const std::int64_t> x, std::span<const std::int64_t> y);
+  void merge(const Counts& other);
+
+  // Exact up to 2^53 each.
+  MatrixView<const double> weights() const { return {weights_.data(), rows_, cols_}; }
+
+ private:
+  std::size_t rows_, cols_;
+  std::vector<double> weights_;
+};
+
 }  // namespace entropic

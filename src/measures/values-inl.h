@@ -101,9 +101,15 @@ inline Powers PowersOf(double alpha, const Distribution& row) {
   const double log_max = LogMax(row);
   // An infinite order leaves the maxima: 0 times infinity is 0 there.
   const double finite = std::min(alpha, std::numeric_limits<double>::max());
-  const double sum = Sum(
-      d, row.n, [&](size_t i, size_t count) HWY_ATTR { return Exp(d, ScaledLog(d, finite, log_max, row.LogP(d, i, count))); });
-  return {log_max, LogOne(sum)};
+  // The largest one's own term, 1, is kept apart, as in OfScores.
+  double sums[2];
+  Sums(d, row.n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
+    const V z = ScaledLog(d, finite, log_max, row.LogP(d, i, count));
+    const auto top = hn::Ge(z, hn::Zero(d));
+    terms[0] = ZeroWhere(top, Exp(d, z));
+    terms[1] = hn::IfThenElseZero(top, hn::Set(d, 1.0));
+  });
+  return {log_max, Log1pOne(sums[0] + (sums[1] - 1))};
 }
 
 inline double ValueOf(const RenyiEntropy& op, const Distribution& row) {
