@@ -5,7 +5,14 @@ from math import inf  # noqa: F401  a default in signatures
 import torch
 
 from entropic import _functions as numpy_functions
-from entropic.torch._ops import CODES, OPERATORS, in_transform  # noqa: F401  functions made below use OPERATORS
+from entropic.torch._ops import (
+    CODES,
+    OPERATORS,  # noqa: F401  functions made below use it
+    checked_dim,
+    in_transform,
+    one_dim,
+    spread,
+)
 
 Tensor = torch.Tensor
 _is_compiling = torch.compiler.is_compiling
@@ -47,10 +54,7 @@ def _build(description):
 
 
 def _call(operator, x, values, dim, axis, numbers=True):
-    if axis is not None:
-        dim = _axis_as_dim(operator, dim, axis)
-    elif dim is None:
-        dim = -1
+    dim = one_dim(operator.name, dim, axis)
     # Straight to the kernel where nobody looks on: no compiler, no transform, no mode, no gradient.
     if (
         not _is_compiling()
@@ -74,17 +78,8 @@ def _call(operator, x, values, dim, axis, numbers=True):
     return _call_operator(operator, x, values, dim)
 
 
-def _axis_as_dim(operator, dim, axis):
-    if dim is not None:
-        raise TypeError(f"{operator.name}: give one of dim and axis, got dim={dim!r} and axis={axis!r}")
-    return axis
-
-
 def _call_reduction(operator, x, values, dim, axis, keepdim):
-    if axis is not None:
-        dim = _axis_as_dim(operator, dim, axis)
-    elif dim is None:
-        dim = -1
+    dim = one_dim(operator.name, dim, axis)
     y = _call_operator(operator, x, values, dim)
     return y if keepdim else y.squeeze(dim)
 
@@ -92,19 +87,7 @@ def _call_reduction(operator, x, values, dim, axis, keepdim):
 def _call_operator(operator, x, values, dim):
     """Through torch's dispatcher."""
     name = operator.name
-    if not isinstance(x, Tensor):
-        raise TypeError(f"{name}: x must be a torch.Tensor, got {type(x).__name__}; entropic.{name} takes other arrays")
-    if x.dtype not in CODES:
-        raise TypeError(f"{name}: x must be of float16, bfloat16, float32 or float64, got dtype {x.dtype}; pass x.float()")
-    if not isinstance(dim, int):
-        raise TypeError(f"{name}: dim must be one integer, got {dim!r}")
-    if x.dim() == 0:
-        raise ValueError(f"{name}: x must have at least one axis, got a single number")
-    if not -x.dim() <= dim < x.dim():
-        raise IndexError(f"{name}: dim {dim} is out of bounds for a tensor of {x.dim()} dimensions")
-    dim %= x.dim()
-    if x.device.type not in ("cpu", "cuda", "meta"):
-        raise TypeError(f"{name}: x is on device {x.device}, where this operation has no implementation; pass x.cpu()")
+    dim = checked_dim(name, "x", x, dim)
     if x.is_cuda and torch.is_autocast_enabled("cuda") and x.dtype in (torch.float16, torch.bfloat16):
         x = x.float()  # as torch.softmax
     numbers, rows = [], []
@@ -112,26 +95,13 @@ def _call_operator(operator, x, values, dim):
         row = None
         if isinstance(value, Tensor):
             if param in operator.per_row:
-                row, value = _spread(name, param, value, x, dim), operator.defaults[param]
+                row, value = spread(name, param, value, "x", x, dim), operator.defaults[param]
             else:
                 value = value.item()
         numbers.append(value)
         if param in operator.per_row:
             rows.append(row)
     return operator(x, *numbers, *rows, dim)
-
-
-def _spread(name, param, value, x, dim):
-    """A value for each row in float64: of x's shape with 1 for dim."""
-    shape = list(x.shape)
-    shape[dim] = 1
-    try:
-        return value.to(device=x.device, dtype=torch.float64).expand(shape)
-    except RuntimeError:
-        raise ValueError(
-            f"{name}: {param} must be a number or a tensor that broadcasts to {tuple(shape)}, x's shape with 1 for dim {dim}, "
-            f"got shape {tuple(value.shape)}"
-        ) from None
 
 
 def _doc(description):

@@ -37,6 +37,51 @@ def _as_function(op, setup, backward, batched):
     return type(op.__name__, (torch.autograd.Function,), {name: staticmethod(member) for name, member in members.items()})
 
 
+def one_dim(name, dim, axis):
+    """dim, of which axis is another name."""
+    if axis is None:
+        return -1 if dim is None else dim
+    if dim is not None:
+        raise TypeError(f"{name}: give one of dim and axis, got dim={dim!r} and axis={axis!r}")
+    return axis
+
+
+def checked_dim(name, argument, x, dim):
+    """dim counted from 0, of a tensor that these operators take."""
+    if not isinstance(x, Tensor):
+        raise TypeError(
+            f"{name}: {argument} must be a torch.Tensor, got {type(x).__name__}; entropic.{name} takes other arrays"
+        )
+    if x.dtype not in CODES:
+        raise TypeError(
+            f"{name}: {argument} must be of float16, bfloat16, float32 or float64, got dtype {x.dtype}; pass {argument}.float()"
+        )
+    if not isinstance(dim, int):
+        raise TypeError(f"{name}: dim must be one integer, got {dim!r}")
+    if x.dim() == 0:
+        raise ValueError(f"{name}: {argument} must have at least one axis, got a single number")
+    if not -x.dim() <= dim < x.dim():
+        raise IndexError(f"{name}: dim {dim} is out of bounds for a tensor of {x.dim()} dimensions")
+    if x.device.type not in ("cpu", "cuda", "meta"):
+        raise TypeError(
+            f"{name}: {argument} is on device {x.device}, where this operation has no implementation; pass {argument}.cpu()"
+        )
+    return dim % x.dim()
+
+
+def spread(name, param, value, argument, x, dim):
+    """A value for each row in float64: of x's shape with 1 for dim."""
+    shape = list(x.shape)
+    shape[dim] = 1
+    try:
+        return value.to(device=x.device, dtype=torch.float64).expand(shape)
+    except RuntimeError:
+        raise ValueError(
+            f"{name}: {param} must be a number or a tensor that broadcasts to {tuple(shape)}, {argument}'s shape with 1 for "
+            f"dim {dim}, got shape {tuple(value.shape)}"
+        ) from None
+
+
 class Operator:
     """An operation as its two operators know it."""
 
