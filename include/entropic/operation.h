@@ -44,8 +44,7 @@ struct Description {
 
 // One parameter of the operation Op: a data member with its name and its range, (above, up_to] or [at_least, up_to].
 // Rules across parameters are the operation's member `std::string_view check() const`: what is wrong, empty if nothing is.
-// Value is double, std::int64_t, bool, std::optional<double> (not given unless set) or an enum, whose values are named in
-// order.
+// Value is double, std::int64_t, std::optional<double> (not given unless set) or an enum, whose values are named in order.
 template <class Op, class Value = double>
 struct Param {
   using Bound = std::conditional_t<std::is_same_v<Value, std::optional<double>>, double, Value>;

@@ -21,7 +21,7 @@ void EntryRow(const SelfInformation& op, const T* x, size_t n, double sum, doubl
     const Distribution row = DistributionOf(op.input, op.normalize, x, n, sum, true, scratch, scratch + n + 16);
     if (!row.exists) return std::fill(value, value + n, std::numeric_limits<T>::quiet_NaN());
     ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-      StoreNarrow(hn::Mul(scale, hn::Sub(hn::Zero(d), row.LogP(d, i, count))), d, count, value + i);
+      StoreNarrow(hn::Div(hn::Sub(hn::Zero(d), row.LogP(d, i, count)), scale), d, count, value + i);
     });
     return;
   }
@@ -30,8 +30,8 @@ void EntryRow(const SelfInformation& op, const T* x, size_t n, double sum, doubl
     const bool probs = op.input == Input::probs;
     const V nats = hn::Sub(hn::Zero(d), probs ? Log(d, xi) : xi);
     const V slope = probs ? hn::Div(hn::Set(d, -1.0), xi) : hn::Set(d, -1.0);
-    StoreNarrow(hn::Mul(scale, nats), d, count, value + i);
-    if (dp != nullptr) StoreNarrow(hn::Mul(scale, slope), d, count, dp + i);
+    StoreNarrow(hn::Div(nats, scale), d, count, value + i);
+    if (dp != nullptr) StoreNarrow(hn::Div(slope, scale), d, count, dp + i);
   });
 }
 
@@ -68,8 +68,8 @@ void EntryRow(const BinaryEntropy& op, const T* x, size_t n, double, double unit
           zero, hn::Add(ZeroWhere(hn::Eq(p, zero), hn::Mul(p, log_p)), ZeroWhere(hn::Eq(rest, zero), hn::Mul(rest, log_rest))));
       slope = logs ? ZeroWhere(hn::Eq(p, zero), hn::Mul(p, hn::Sub(log_rest, log_p))) : LogOdds(d, p);
     }
-    StoreNarrow(hn::Mul(scale, nats), d, count, value + i);
-    if (dp != nullptr) StoreNarrow(hn::Mul(scale, slope), d, count, dp + i);
+    StoreNarrow(hn::Div(nats, scale), d, count, value + i);
+    if (dp != nullptr) StoreNarrow(hn::Div(slope, scale), d, count, dp + i);
   });
 }
 

@@ -97,29 +97,38 @@ void OneRows(const Measure& measure, MatrixView<const T> p, const double* sums, 
       measure);
 }
 
+// What a divergence is computed as: the distance by what it is the root of.
+template <class Op>
+using Rooted = std::conditional_t<std::is_same_v<Op, JsDistance>, JsDivergence, Op>;
+
 template <class Op, class T>
 void TwoRow(const Op& op, const Pair& rows, double* value, T* dp, T* dq) {
   constexpr bool kDistance = std::is_same_v<Op, JsDistance>;
-  constexpr bool kBounded = kDistance || std::is_same_v<Op, JsDivergence>;
   const bool exists = rows.p.exists && rows.q.exists;
-  const double nats = exists ? ValueOf(op, rows) : std::numeric_limits<double>::quiet_NaN();
-  *value = kDistance && op.base ? std::sqrt(InUnit(nats * nats, op.base)) : InUnit(nats, op.base);
-  if constexpr (kBounded) {
-    const double bound = InUnit(0x1.62e42fefa39efp-1, op.base);
-    *value = RoundedTo<T>(*value, kDistance ? std::sqrt(bound) : bound);
+  const double nats = exists ? ValueOf(Rooted<Op>{}, rows) : std::numeric_limits<double>::quiet_NaN();
+  *value = InUnit(nats, op.base);
+  double factor = UnitOf(op.base);
+  if constexpr (std::is_same_v<Rooted<Op>, JsDivergence>) {
+    double bound = InUnit(0x1.62e42fefa39efp-1, op.base);
+    if (kDistance) {
+      *value = std::sqrt(*value);
+      bound = std::sqrt(bound);
+      factor = *value > 0 ? factor / (2 * *value) : 0;
+    }
+    *value = RoundedTo<T>(*value, bound);
   }
-  const double unit = kDistance ? std::sqrt(UnitOf(op.base)) : UnitOf(op.base);
-  const double factor = !kDistance ? unit : nats > 0 ? unit / (2 * nats) : 0;
   const Through through = ThroughOf(op.input, op.normalize);
   Distribution p = rows.p, q = rows.q;
   p.exists = q.exists = exists;
   if (dp != nullptr) {
     WriteGradient(
-        through, p, factor, 0, [&](size_t i, size_t count) HWY_ATTR { return FirstPartialOf(op, rows, i, count); }, dp);
+        through, p, factor, 0, [&](size_t i, size_t count) HWY_ATTR { return FirstPartialOf(Rooted<Op>{}, rows, i, count); },
+        dp);
   }
   if (dq != nullptr) {
     WriteGradient(
-        through, q, factor, 0, [&](size_t i, size_t count) HWY_ATTR { return SecondPartialOf(op, rows, i, count); }, dq);
+        through, q, factor, 0, [&](size_t i, size_t count) HWY_ATTR { return SecondPartialOf(Rooted<Op>{}, rows, i, count); },
+        dq);
   }
 }
 
@@ -137,10 +146,11 @@ void TwoRows(const Divergence& divergence, MatrixView<const T> p, MatrixView<con
   double* const s = share.scratch;
   const bool gradients = dp.data != nullptr || dq.data != nullptr;
   std::visit(
-      [&](const auto& op) {
+      [&]<class Op>(const Op& op) {
+        constexpr bool kLogs = std::is_same_v<Op, CrossEntropy>;
         const auto distribution = [&](MatrixView<const T> x, const double* sums, size_t r, double* to) {
           const double sum = sums == nullptr ? 1 : sums[r];
-          const Distribution row = DistributionOf(op.input, op.normalize, x.row(r), n, sum, false, to, to + step);
+          const Distribution row = DistributionOf(op.input, op.normalize, x.row(r), n, sum, kLogs, to, to + step);
           return gradients ? Apart(row, to) : row;
         };
         Distribution second = {};
@@ -188,7 +198,7 @@ void EntryRows(const EntryMeasure& measure, MatrixView<const T> p, const double*
   std::visit(
       [&](const auto& op) {
         for (size_t r = share.begin; r < share.end; ++r) {
-          EntryRow(op, p.row(r), n, sums == nullptr ? 1 : sums[r], UnitOf(op.base), value.row(r),
+          EntryRow(op, p.row(r), n, sums == nullptr ? 1 : sums[r], op.base ? LogOne(*op.base) : 1, value.row(r),
                    dp.data == nullptr ? nullptr : dp.row(r), share.scratch);
         }
       },

@@ -177,7 +177,7 @@ inline Partial PartialOf(const RenyiEntropy& op, const Distribution& row, double
 struct Pair {
   const Distribution &p, &q;
 
-  HWY_INLINE bool has_logs() const { return p.z != nullptr; }
+  HWY_INLINE bool has_logs() const { return p.z != nullptr && q.z != nullptr; }
   // log q - log p. The difference of the z comes first: where they are near it is exact.
   HWY_INLINE V Difference(Wide d, size_t i, size_t count) const {
     return hn::Sub(hn::Sub(q.Z(d, i, count), p.Z(d, i, count)), hn::Set(d, q.shift - p.shift));
@@ -233,8 +233,6 @@ inline double ValueOf(const JsDivergence&, const Pair& rows) {
   return std::min(sum, 0x1.62e42fefa39efp-1);
 }
 
-inline double ValueOf(const JsDistance&, const Pair& rows) { return std::sqrt(ValueOf(JsDivergence{}, rows)); }
-
 // Partial derivatives in the first distribution and in the second. What is 0 in both has none.
 
 inline Partial FirstPartialOf(const CrossEntropy&, const Pair& rows, size_t i, size_t count) {
@@ -283,13 +281,6 @@ inline Partial FirstPartialOf(const JsDivergence&, const Pair& rows, size_t i, s
 
 inline Partial SecondPartialOf(const JsDivergence& op, const Pair& rows, size_t i, size_t count) {
   return FirstPartialOf(op, rows.Swapped(), i, count);
-}
-
-inline Partial FirstPartialOf(const JsDistance&, const Pair& rows, size_t i, size_t count) {
-  return FirstPartialOf(JsDivergence{}, rows, i, count);
-}
-inline Partial SecondPartialOf(const JsDistance&, const Pair& rows, size_t i, size_t count) {
-  return FirstPartialOf(JsDivergence{}, rows.Swapped(), i, count);
 }
 
 // What gradients are in, whose chain rule follows from p, g and p g.
