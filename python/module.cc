@@ -17,6 +17,7 @@
 
 #include "entropy_control.h"
 #include "params.h"
+#include "transport.h"
 
 namespace entropic {
 namespace {
@@ -412,6 +413,7 @@ NB_MODULE(_core, m) {
   entropic::bind_calibration(m);
   entropic::bind_entropy_control(m);
   entropic::bind_measures(m);
+  entropic::bind_transport(m);
   m.def(
       "normalize_axis",
       [](const std::string& where, nb::handle axis, int dims) { return entropic::to_axis(where, axis, dims); },

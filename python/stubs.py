@@ -20,6 +20,8 @@ from entropic.calibration import expected_calibration_error as expected_calibrat
 from entropic.calibration import fit_target_entropy as fit_target_entropy
 from entropic.calibration import fit_temperature as fit_temperature
 from entropic.calibration import match_entropy as match_entropy
+from entropic._transport import TransportResult as TransportResult
+from entropic._transport import optimal_transport as optimal_transport
 
 __all__: list[str]
 __version__: str

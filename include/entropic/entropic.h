@@ -12,5 +12,6 @@
 #include "entropic/perturb_max.h"
 #include "entropic/simd.h"
 #include "entropic/threads.h"
+#include "entropic/transport.h"
 
 #define ENTROPIC_VERSION "0.1.0"

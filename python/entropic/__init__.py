@@ -6,6 +6,7 @@ NumPy arrays, anything with DLPack (torch CPU tensors) or nested lists in; the s
 
 from entropic import _core, _entropy_control, _functions, _measures
 from entropic._core import __version__
+from entropic._transport import TransportResult, optimal_transport
 from entropic.calibration import (
     TemperatureClampedWarning,
     entropy_invariant_scale,
@@ -53,6 +54,7 @@ globals().update(_registered)
 
 __all__ = [
     "TemperatureClampedWarning",
+    "TransportResult",
     "__version__",
     "entropy_invariant_scale",
     "expected_calibration_error",
@@ -61,6 +63,7 @@ __all__ = [
     "force_simd_target",
     "get_num_threads",
     "match_entropy",
+    "optimal_transport",
     "set_num_threads",
     "simd_target",
     "simd_targets",

@@ -1,0 +1,46 @@
+// The kernels of transport, compiled for every SIMD target, and the choice of one.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/transport/kernels.cc"
+#include "src/transport/kernels.h"
+#include "hwy/foreach_target.h"  // before the kernels
+#include "src/transport/scan-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic {
+namespace HWY_NAMESPACE {
+
+template <class T>
+TransportKernels<T> Transport() {
+  return {LeastSum<T>, FindSum<T>, SumsBelow<T>, Price, ColumnMinima<T>, LargestSize<T>, FindInvalid<T>};
+}
+
+TransportKernels<float> TransportF32() { return Transport<float>(); }
+TransportKernels<double> TransportF64() { return Transport<double>(); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+namespace entropic {
+namespace {
+
+HWY_EXPORT(TransportF32);
+HWY_EXPORT(TransportF64);
+
+}  // namespace
+
+template <>
+TransportKernels<float> transport_kernels() {
+  return HWY_DYNAMIC_DISPATCH(TransportF32)();
+}
+template <>
+TransportKernels<double> transport_kernels() {
+  return HWY_DYNAMIC_DISPATCH(TransportF64)();
+}
+
+}  // namespace entropic
+
+#endif  // HWY_ONCE

@@ -1,0 +1,59 @@
+// What every SIMD target has for transport: passes over the rows of a cost matrix.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace entropic {
+
+// Which arcs may enter the basis of the network simplex, and at what cost.
+struct Pricing {
+  enum class Kind {
+    kCost,         // every arc at its cost; +inf never enters
+    kFeasibility,  // arcs of cost at most `limit`, for nothing
+    kMasked,       // of these the ones that join nodes of one level, at their cost
+  };
+  Kind kind = Kind::kCost;
+  double limit = 0;
+  const double* levels = nullptr;  // of the columns
+  double level = 0;                // of this row
+};
+
+// Arcs that are likely to enter, in pieces of kPiece, of which each row has `pieces`.
+struct Shortlists {
+  static constexpr std::size_t kPiece = 24;
+  const double* cost;
+  const std::int32_t* column;
+  std::size_t pieces;
+};
+
+struct EnteringArc {
+  double reduced;
+  std::int32_t row, column;  // row -1: none
+};
+
+template <class T>
+struct TransportKernels {
+  // The least c_j + p_j, +inf where there is none.
+  double (*least)(const Pricing&, const T* c, const double* p, std::size_t m);
+  // The first j with c_j + p_j = sum, or m.
+  std::size_t (*find)(const Pricing&, const T* c, const double* p, std::size_t m, double sum);
+  // Each j with c_j + p_j <= limit and its sum, in order; returns how many.
+  std::size_t (*below)(const Pricing&, const T* c, const double* p, std::size_t m, double limit, double* sums,
+                       std::int32_t* columns);
+  // The smallest reduced cost, if below -tolerance, in pieces [begin, end).
+  EnteringArc (*price)(const Shortlists&, const double* row_potentials, const double* p, std::size_t begin, std::size_t end,
+                       double tolerance);
+  // minima_j = min(minima_j, c_j - shift).
+  void (*column_minima)(const T* c, double shift, std::size_t m, double* minima);
+  // The largest |c_j| below +inf, or 0.
+  double (*largest_size)(const T* c, std::size_t m);
+  // The first c_j that is NaN or -inf, or m.
+  std::size_t (*find_invalid)(const T* c, std::size_t m);
+};
+
+// The functions of the best target, or of the one that is forced.
+template <class T>
+TransportKernels<T> transport_kernels();
+
+}  // namespace entropic

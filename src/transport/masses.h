@@ -1,0 +1,100 @@
+// Masses of transportation problems: checked, and as whole numbers.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "entropic/matrix_view.h"
+#include "src/check.h"
+#include "src/transport/network_simplex.h"
+
+namespace entropic {
+
+// A sum in twice the precision: Neumaier 1974.
+class CompensatedSum {
+ public:
+  void add(double term) {
+    const double next = sum_ + term;
+    low_ += std::abs(sum_) >= std::abs(term) ? (sum_ - next) + term : (term - next) + sum_;
+    sum_ = next;
+  }
+  void add_product(double x, double y) {
+    const double product = x * y;
+    add(product);
+    if (std::isfinite(product)) low_ += std::fma(x, y, -product);
+  }
+  double value() const { return sum_ + low_; }
+
+ private:
+  double sum_ = 0, low_ = 0;
+};
+
+// "in problem 3", where there are several.
+inline std::string in_problem(std::size_t problem, std::size_t problems) {
+  return problems == 1 ? "" : fmt::format(" in problem {}", problem);
+}
+
+// The sum of a row of masses, each of which is finite and at least 0 and not all 0.
+template <class T>
+double check_masses(std::string_view operation, std::string_view name, const MatrixView<const T>& masses, std::size_t row) {
+  CompensatedSum sum;
+  for (std::size_t i = 0; i < masses.cols; ++i) {
+    const double mass = masses.row(row)[i];
+    if (!(mass >= 0 && mass <= std::numeric_limits<T>::max())) {
+      fail("{}: {} must be at least 0 and finite, got {} at {}{}", operation, name, mass, i, in_problem(row, masses.rows));
+    }
+    sum.add(mass);
+  }
+  if (!(sum.value() > 0 && sum.value() <= std::numeric_limits<double>::max())) {
+    fail("{}: {} must have a finite sum above 0, got {}{}", operation, name, sum.value(), in_problem(row, masses.rows));
+  }
+  return sum.value();
+}
+
+// How far sums may differ, relative, that are meant to be equal.
+template <class T>
+constexpr double kSumTolerance = sizeof(T) == 4 ? 1e-4 : 1e-6;
+
+// a and b in units of 2^-shift, b scaled to the sum of a.
+struct WholeMasses {
+  std::vector<Mass> a, b;
+  int shift = 0;
+
+  double number(Mass mass) const { return std::ldexp(static_cast<double>(mass), -shift); }
+
+  template <class T>
+  void set(std::span<const T> from_a, double sum_a, std::span<const T> from_b, double sum_b) {
+    // 2^100 units or a few more in all: a double with 53 bits that is no less than 2^-47 of the sum is whole.
+    shift = 100 - std::ilogb(std::max(sum_a, sum_b));
+    const auto whole = [&](double mass) {
+      if (mass == 0) return Mass{0};
+      int exponent;
+      const auto digits = static_cast<Mass>(std::ldexp(std::frexp(mass, &exponent), 53));
+      const int by = exponent - 53 + shift;
+      return by >= 0 ? digits << by : by < -60 ? Mass{0} : digits >> -by;
+    };
+    a.resize(from_a.size());
+    b.resize(from_b.size());
+    Mass rest = 0, total_b = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) rest += a[i] = whole(from_a[i]);
+    for (std::size_t j = 0; j < b.size(); ++j) total_b += b[j] = whole(from_b[j]);
+    rest -= total_b;
+    if (rest == 0) return;
+    // In proportion, what is left after rounding to the largest.
+    const double factor = static_cast<double>(rest) / static_cast<double>(total_b);
+    for (Mass& mass : b) {
+      const auto more = static_cast<Mass>(static_cast<double>(mass) * factor);
+      mass += more;
+      rest -= more;
+    }
+    *std::max_element(b.begin(), b.end()) += rest;
+  }
+};
+
+}  // namespace entropic

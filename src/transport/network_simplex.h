@@ -1,0 +1,108 @@
+// The network simplex for one transportation problem: flows and potentials of a dense cost matrix.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "entropic/matrix_view.h"
+#include "src/transport/kernels.h"
+
+namespace entropic {
+
+// An amount in units so small that every mass is a whole number of them: flows are exact, and an empty arc is known to be.
+__extension__ typedef __int128 Mass;
+
+// The method: Dantzig 1951; the tree that cannot cycle: Cunningham, Math. Programming 11, 1976; pricing of a short list for
+// each row: Gottschlich and Schuhmacher, PLoS ONE 9(10), 2014.
+//
+// A basis is a tree that joins rows and columns; an arc belongs to its lower node. Potentials are kept as f_i for rows and
+// -g_j for columns, so that a subtree moves by one number; the reduced cost of an arc is c_ij - f_i + (-g_j) >= 0 at the
+// optimum. The tree is strongly feasible: an arc without flow always points from a row up to a column, which makes endless
+// sequences of pivots without flow impossible.
+//
+// An object is working memory that many problems in turn may use.
+template <class T>
+class NetworkSimplex {
+ public:
+  enum class Status { kOptimal, kInfeasible, kPivotLimit };
+
+  // The masses of rows and of columns have equal sums above 0; costs are finite or +inf.
+  Status solve(MatrixView<const T> cost, std::span<const Mass> row_masses, std::span<const Mass> column_masses);
+
+  // After kOptimal and kPivotLimit: potentials with f_i + g_j <= c_ij to rounding, also of nodes without mass.
+  std::span<const double> f() const { return f_; }
+  std::span<const double> g() const { return g_; }
+
+  // visit(i, j, flow) for each arc that has flow.
+  template <class Visit>
+  void for_each_flow(Visit&& visit) const {
+    for (std::size_t k = 0; k < order_.size(); ++k) {
+      const int v = order_[k];
+      if (parent_[v] < 0 || flow_[v] == 0) continue;
+      const int up = parent_[v];
+      visit(static_cast<std::size_t>(v < rows_ ? v : up), static_cast<std::size_t>((v < rows_ ? up : v) - rows_), flow_[v]);
+    }
+  }
+
+ private:
+  struct Arc {
+    double cost;
+    int row, column;
+  };
+  struct Edge {
+    int row, column;
+    Mass flow;
+  };
+
+  const T* row(int i) const { return cost_.row(static_cast<std::size_t>(i)); }
+  Pricing pricing(int i) const;
+  double tree_cost(int i, int j) const;
+
+  void start(std::span<const Mass> row_masses, std::span<const Mass> column_masses);
+  void choose_shortlist(int i);
+  void refresh_shortlist(int i, double limit);
+  void set_shortlist_costs(bool nothing);
+  void link_components();
+  void grow_tree();
+  std::vector<double> cost_gaps() const;
+
+  void recompute_potentials();
+  void pivot(int i, int j, double reduced);
+  bool optimize();
+  bool scan_all();
+  void finish();
+  int find(std::vector<int>& sets, int v);
+  void join(int before, int after) {
+    next_[before] = after;
+    prev_[after] = before;
+  }
+
+  TransportKernels<T> kernels_;
+  MatrixView<const T> cost_;
+  int rows_ = 0, columns_ = 0, nodes_ = 0;  // nodes_: of the tree, those with mass
+  Pricing rule_;
+  double tolerance_ = 0;
+  std::int64_t pivots_left_ = 0;
+  int moved_ = 0;  // nodes whose potential a pivot changes, on average of late
+
+  // The tree. Nodes of a subtree follow each other in the circle next_, from v to last_[v].
+  int root_ = 0;
+  std::vector<int> parent_, next_, prev_, last_, size_;
+  std::vector<Mass> flow_;  // of the arc to the parent
+  std::vector<double> potential_;
+  std::vector<int> order_;  // the nodes, as they were when the tree was made
+
+  std::vector<double> list_cost_;
+  std::vector<int> list_column_;
+  std::size_t list_length_ = 0;
+
+  std::vector<double> f_, g_, levels_, sums_, ceiling_;
+  std::vector<int> columns_found_, row_list_, column_list_, stem_, component_, sets_, begin_, fill_, neighbour_, mark_;
+  std::vector<Arc> arcs_, candidates_;
+  std::vector<Edge> edges_;
+  std::vector<Mass> row_rest_, column_rest_;
+};
+
+}  // namespace entropic

@@ -1,0 +1,372 @@
+// Transport: against LEMON in whole numbers, by what proves an optimum, and by what may not change it.
+
+#include "entropic/transport.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "entropic/threads.h"
+#include "tests/oracle/transport.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/targets.h"
+
+namespace entropic {
+namespace {
+
+using support::expect_error;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+template <class T>
+struct Problem {
+  std::size_t n, m;
+  std::vector<T> a, b, cost;
+};
+
+template <class T>
+struct Solution {
+  std::vector<T> plan, f, g;
+  std::vector<TransportResult> results;
+
+  const TransportResult& only() const { return results.front(); }
+};
+
+// Problems one after the other in a, b and cost.
+template <class T>
+Solution<T> solve(const Problem<T>& p, std::size_t problems = 1, const OptimalTransport& options = {}) {
+  Solution<T> s = {std::vector<T>(problems * p.n * p.m, T(7)), std::vector<T>(problems * p.n), std::vector<T>(problems * p.m),
+                   std::vector<TransportResult>(problems)};
+  const std::size_t cost_rows = p.m == 0 ? p.n : p.cost.size() / p.m;
+  optimal_transport<T>({p.a.data(), problems, p.n}, {p.b.data(), problems, p.m}, {p.cost.data(), cost_rows, p.m},
+                       {s.plan.data(), problems * p.n, p.m}, {s.f.data(), problems, p.n}, {s.g.data(), problems, p.m},
+                       s.results, options);
+  return s;
+}
+
+// A plan with the masses, potentials below the costs, and one value of both: that is the optimum.
+template <class T>
+void expect_optimal(const Problem<T>& p, const Solution<T>& s) {
+  ASSERT_EQ(s.only().status, TransportStatus::kOptimal);
+  constexpr double kEps = std::numeric_limits<T>::epsilon();
+  long double cost = 0, dual = 0, sum = 0, used = 0, potential = 0;
+  for (std::size_t i = 0; i < p.n; ++i) {
+    long double mass = 0;
+    for (std::size_t j = 0; j < p.m; ++j) {
+      const T x = s.plan[i * p.m + j];
+      ASSERT_GE(x, 0);
+      if (x == 0) continue;
+      mass += x;
+      cost += static_cast<long double>(x) * p.cost[i * p.m + j];
+      used = std::max<long double>(used, std::abs(p.cost[i * p.m + j]));
+    }
+    sum += p.a[i];
+    ASSERT_NEAR(mass, p.a[i], kEps * p.a[i] * std::sqrt(p.m) + 1e-300) << i;
+    dual += static_cast<long double>(p.a[i]) * s.f[i];
+    potential = std::max<long double>(potential, std::abs(s.f[i]));
+  }
+  long double sum_b = 0;
+  for (std::size_t j = 0; j < p.m; ++j) sum_b += p.b[j];
+  for (std::size_t j = 0; j < p.m; ++j) {
+    long double mass = 0;
+    for (std::size_t i = 0; i < p.n; ++i) mass += s.plan[i * p.m + j];
+    const long double wanted = p.b[j] * sum / sum_b;
+    ASSERT_NEAR(mass, wanted, 2 * kEps * wanted * std::sqrt(p.n) + 1e-300) << j;
+    dual += wanted * s.g[j];
+    potential = std::max<long double>(potential, std::abs(s.g[j]));
+  }
+  const long double rounding = 4 * kEps * potential;
+  for (std::size_t i = 0; i < p.n; ++i) {
+    for (std::size_t j = 0; j < p.m; ++j) {
+      ASSERT_LE(static_cast<long double>(s.f[i]) + s.g[j], p.cost[i * p.m + j] + rounding) << i << " " << j;
+    }
+  }
+  ASSERT_GE(s.only().gap, 0);
+  ASSERT_LE(s.only().gap, 1e-9L * used * sum);
+  ASSERT_NEAR(s.only().cost, cost, 8 * kEps * used * sum);
+  ASSERT_NEAR(dual, cost, 1e-9L * used * sum + 4 * rounding * sum);
+}
+
+// Whole masses of equal sums, in which `zeros` of ten are 0, and whole costs, of which `forbidden` of ten are +inf.
+Problem<double> whole_problem(std::mt19937& random, std::size_t n, std::size_t m, int largest, int zeros, int forbidden) {
+  Problem<double> p = {n, m, std::vector<double>(n), std::vector<double>(m), std::vector<double>(n * m)};
+  const int mass = random() % 3 == 0 ? 1 : 20;
+  double left = 0;
+  for (double& x : p.a) left += x = static_cast<int>(random() % 10) < zeros ? 0 : static_cast<double>(1 + random() % mass);
+  if (left == 0) left = p.a[0] = 5;
+  while (left > 0) {
+    const double more = std::min(left, static_cast<double>(1 + random() % mass));
+    if (static_cast<int>(random() % 10) >= zeros) p.b[random() % m] += more, left -= more;
+  }
+  for (double& c : p.cost) {
+    c = static_cast<int>(random() % 10) < forbidden ? kInfinity : static_cast<double>(random() % (largest + 1));
+  }
+  return p;
+}
+
+std::optional<std::int64_t> exact_cost(const Problem<double>& p) {
+  std::vector<std::int64_t> cost;
+  for (const double c : p.cost) cost.push_back(c == kInfinity ? -1 : static_cast<std::int64_t>(c));
+  return oracle::transport({p.a.begin(), p.a.end()}, {p.b.begin(), p.b.end()}, cost);
+}
+
+template <class T>
+Problem<T> as(const Problem<double>& p) {
+  return {p.n, p.m, {p.a.begin(), p.a.end()}, {p.b.begin(), p.b.end()}, {p.cost.begin(), p.cost.end()}};
+}
+
+TEST(OptimalTransport, WholeNumbersHaveTheOptimumOfWholeNumbers) {
+  support::for_each_target([](const std::string&) {
+    std::mt19937 random(1);
+    int infeasible = 0;
+    for (int k = 0; k < 600; ++k) {
+      const bool large = k % 100 == 0;
+      const std::size_t n = large ? 100 + random() % 60 : 1 + random() % 24, m = large ? 1 + random() % 200 : 1 + random() % 24;
+      const int largest = std::vector<int>{0, 1, 5, 1000, 1'000'000}[random() % 5];
+      const auto p = whole_problem(random, n, m, largest, k % 4 == 0 ? 3 : 0, k % 3 == 0 ? static_cast<int>(random() % 10) : 0);
+      SCOPED_TRACE(testing::Message() << "problem " << k << ", " << n << " x " << m);
+      const auto exact = exact_cost(p);
+      const auto s = solve(p);
+      if (!exact) {
+        ++infeasible;
+        ASSERT_EQ(s.only().status, TransportStatus::kInfeasible);
+        ASSERT_EQ(s.only().cost, kInfinity);
+        ASSERT_TRUE(std::isnan(s.plan[0]) && std::isnan(s.f[0]) && std::isnan(s.g[0]));
+        continue;
+      }
+      ASSERT_EQ(s.only().cost, static_cast<double>(*exact));
+      expect_optimal(p, s);
+      const auto single = as<float>(p);
+      const auto t = solve(single);
+      ASSERT_EQ(t.only().cost, static_cast<double>(*exact));
+      expect_optimal(single, t);
+    }
+    EXPECT_GT(infeasible, 20);
+  });
+}
+
+template <class T>
+Problem<T> points_problem(std::mt19937& random, std::size_t n, std::size_t m, bool equal, double order) {
+  std::normal_distribution<double> normal;
+  std::uniform_real_distribution<double> uniform;
+  Problem<T> p = {n, m, std::vector<T>(n), std::vector<T>(m), std::vector<T>(n * m)};
+  double sum = 0;
+  std::vector<double> a(n), b(m), x(2 * n), y(2 * m);
+  for (double& v : a) sum += v = equal ? 1 : uniform(random);
+  for (std::size_t i = 0; i < n; ++i) p.a[i] = static_cast<T>(a[i] / sum);
+  sum = 0;
+  for (double& v : b) sum += v = equal ? 1 : uniform(random);
+  for (std::size_t j = 0; j < m; ++j) p.b[j] = static_cast<T>(b[j] / sum);
+  for (double& v : x) v = normal(random);
+  for (double& v : y) v = normal(random);
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t j = 0; j < m; ++j) {
+      p.cost[i * m + j] = static_cast<T>(std::pow(std::hypot(x[2 * i] - y[2 * j], x[2 * i + 1] - y[2 * j + 1]), order));
+    }
+  }
+  return p;
+}
+
+template <class T>
+class OptimalTransportOf : public testing::Test {};
+using Types = testing::Types<float, double>;
+TYPED_TEST_SUITE(OptimalTransportOf, Types);
+
+TYPED_TEST(OptimalTransportOf, PointsAreProvedOptimal) {
+  std::mt19937 random(2);
+  for (const auto& [n, m] : std::vector<std::pair<std::size_t, std::size_t>>{
+           {1, 1}, {1, 50}, {50, 1}, {2, 3}, {17, 17}, {64, 64}, {300, 300}, {30, 700}, {700, 30}, {9, 3}}) {
+    for (const bool equal : {true, false}) {
+      for (const double order : {1.0, 2.0, 10.0}) {
+        SCOPED_TRACE(testing::Message() << n << " x " << m << ", equal " << equal << ", order " << order);
+        const auto p = points_problem<TypeParam>(random, n, m, equal, order);
+        expect_optimal(p, solve(p));
+      }
+    }
+  }
+}
+
+TYPED_TEST(OptimalTransportOf, EveryTargetAndAnyNumberOfThreadsGivesTheSameBits) {
+  std::mt19937 random(3);
+  // 40 problems, at once and one by one.
+  Problem<TypeParam> all = {20, 25, {}, {}, {}};
+  std::vector<Problem<TypeParam>> each;
+  for (int k = 0; k < 40; ++k) {
+    each.push_back(points_problem<TypeParam>(random, 20, 25, k % 2 == 0, 2));
+    all.a.insert(all.a.end(), each.back().a.begin(), each.back().a.end());
+    all.b.insert(all.b.end(), each.back().b.begin(), each.back().b.end());
+    all.cost.insert(all.cost.end(), each.back().cost.begin(), each.back().cost.end());
+  }
+  const auto first = solve(all, 40);
+  for (std::size_t k = 0; k < 40; ++k) {
+    const auto one = solve(each[k]);
+    EXPECT_EQ(one.only().cost, first.results[k].cost);
+    EXPECT_EQ(one.only().gap, first.results[k].gap);
+    EXPECT_TRUE(std::equal(one.plan.begin(), one.plan.end(), first.plan.begin() + static_cast<std::ptrdiff_t>(k * 500)));
+    EXPECT_TRUE(std::equal(one.f.begin(), one.f.end(), first.f.begin() + static_cast<std::ptrdiff_t>(k * 20)));
+  }
+  support::for_each_target([&](const std::string&) {
+    for (const std::size_t threads : {1, 3}) {
+      set_num_threads(threads);
+      const auto again = solve(all, 40);
+      set_num_threads(0);
+      EXPECT_EQ(again.plan, first.plan);
+      EXPECT_EQ(again.f, first.f);
+      EXPECT_EQ(again.g, first.g);
+    }
+  });
+}
+
+TEST(OptimalTransport, OneCostForManyProblems) {
+  std::mt19937 random(4);
+  auto p = points_problem<double>(random, 12, 9, false, 1);
+  const auto q = points_problem<double>(random, 12, 9, false, 1);
+  const auto first = solve(p);
+  auto second = q;
+  second.cost = p.cost;
+  const auto alone = solve(second);
+  p.a.insert(p.a.end(), q.a.begin(), q.a.end());
+  p.b.insert(p.b.end(), q.b.begin(), q.b.end());
+  const auto both = solve(p, 2);
+  EXPECT_EQ(both.results[0].cost, first.only().cost);
+  EXPECT_EQ(both.results[1].cost, alone.only().cost);
+}
+
+TEST(OptimalTransport, ScaleOfCostsChangesNothing) {
+  std::mt19937 random(5);
+  for (const bool equal : {true, false}) {
+    const auto p = points_problem<double>(random, 120, 120, equal, 2);
+    const auto s = solve(p);
+    for (const double scale : {1e-300, 1e-200, 1e-30, 1e-14, 1e14, 1e200, 1e298}) {
+      SCOPED_TRACE(scale);
+      auto scaled = p;
+      for (double& c : scaled.cost) c *= scale;
+      const auto t = solve(scaled);
+      expect_optimal(scaled, t);
+      EXPECT_NEAR(t.only().cost / scale, s.only().cost, 1e-14 * s.only().cost);
+    }
+    for (const int power : {-960, -300, 300, 960}) {
+      auto scaled = p;
+      for (double& c : scaled.cost) c = std::ldexp(c, power);
+      EXPECT_EQ(std::ldexp(solve(scaled).only().cost, -power), s.only().cost);
+      EXPECT_EQ(solve(scaled).plan, s.plan);
+    }
+    // One number more for every arc of a row or a column changes the cost and nothing else.
+    auto shifted = p;
+    for (std::size_t k = 0; k < shifted.cost.size(); ++k) shifted.cost[k] -= 3 + 0.25 * static_cast<double>(k % 120 % 7);
+    expect_optimal(shifted, solve(shifted));
+  }
+}
+
+TEST(OptimalTransport, ScaleOfMassesChangesNothing) {
+  std::mt19937 random(6);
+  const auto p = points_problem<double>(random, 60, 50, false, 2);
+  const auto s = solve(p);
+  for (const int power : {-1000, -100, 100, 900}) {
+    auto scaled = p;
+    for (double& v : scaled.a) v = std::ldexp(v, power);
+    for (double& v : scaled.b) v = std::ldexp(v, power);
+    EXPECT_EQ(std::ldexp(solve(scaled).only().cost, -power), s.only().cost);
+  }
+}
+
+// Costs of the size of what others use for forbidden, and one huge entry: as exact as without.
+TEST(OptimalTransport, DearArcsThatAreNotNeededCostNoAccuracy) {
+  std::mt19937 random(7);
+  for (const double dear : {1e9, 1e12, 1e15, 1e18, 1e100, 1e290}) {
+    for (int k = 0; k < 60; ++k) {
+      SCOPED_TRACE(testing::Message() << dear << ", problem " << k);
+      const std::size_t n = 2 + random() % 30, m = 2 + random() % 30;
+      const int tenths = k % 4 == 0 ? 0 : k % 10;
+      auto p = whole_problem(random, n, m, 1000, 0, tenths);
+      for (double& c : p.cost) c += c < kInfinity ? 1 : 0;  // no cost 0: they would be left alone
+      if (tenths == 0) p.cost[random() % p.cost.size()] = kInfinity;
+      const auto exact = exact_cost(p);
+      if (!exact) continue;
+      for (double& c : p.cost) c = c == kInfinity ? dear : c;
+      const auto s = solve(p);
+      ASSERT_EQ(s.only().cost, static_cast<double>(*exact));
+      ASSERT_EQ(s.only().status, TransportStatus::kOptimal);
+      ASSERT_LE(s.only().gap, 1e-9 * 1001 * std::accumulate(p.a.begin(), p.a.end(), 0.0));
+    }
+  }
+}
+
+TEST(OptimalTransport, EqualMassesGiveAPermutation) {
+  std::mt19937 random(8);
+  for (const std::size_t n : {3, 7, 49, 201}) {
+    auto p = points_problem<double>(random, n, n, true, 1);
+    const auto s = solve(p);
+    for (std::size_t i = 0; i < n; ++i) {
+      int taken = 0;
+      for (std::size_t j = 0; j < n; ++j) {
+        if (s.plan[i * n + j] == 0) continue;
+        ++taken;
+        EXPECT_EQ(s.plan[i * n + j], p.a[i]);
+      }
+      EXPECT_EQ(taken, 1);
+    }
+  }
+}
+
+TEST(OptimalTransport, OrderOfRowsAndColumnsChangesTheCostNotAtAll) {
+  std::mt19937 random(9);
+  const auto p = points_problem<double>(random, 40, 55, false, 1);
+  std::vector<std::size_t> rows(p.n), columns(p.m);
+  std::iota(rows.begin(), rows.end(), 0);
+  std::iota(columns.begin(), columns.end(), 0);
+  std::shuffle(rows.begin(), rows.end(), random);
+  std::shuffle(columns.begin(), columns.end(), random);
+  auto q = p;
+  Problem<double> transposed = {p.m, p.n, p.b, p.a, std::vector<double>(p.cost.size())};
+  for (std::size_t i = 0; i < p.n; ++i) {
+    q.a[i] = p.a[rows[i]];
+    for (std::size_t j = 0; j < p.m; ++j) {
+      q.cost[i * p.m + j] = p.cost[rows[i] * p.m + columns[j]];
+      transposed.cost[j * p.n + i] = p.cost[i * p.m + j];
+    }
+  }
+  for (std::size_t j = 0; j < p.m; ++j) q.b[j] = p.b[columns[j]];
+  const double cost = solve(p).only().cost;
+  EXPECT_NEAR(solve(q).only().cost, cost, 1e-14 * cost);
+  EXPECT_NEAR(solve(transposed).only().cost, cost, 1e-14 * cost);
+}
+
+TEST(OptimalTransport, PlanIsOptional) {
+  const Problem<double> p = {2, 2, {0.5, 0.5}, {0.25, 0.75}, {0, 1, 2, 0}};
+  std::vector<double> f(2), g(2);
+  std::vector<TransportResult> result(1);
+  optimal_transport<double>({p.a.data(), 1, 2}, {p.b.data(), 1, 2}, {p.cost.data(), 2, 2}, {}, {f.data(), 1, 2},
+                            {g.data(), 1, 2}, result);
+  EXPECT_EQ(result[0].cost, 0.25);
+}
+
+TEST(OptimalTransport, RefusesWhatIsNoProblem) {
+  const Problem<double> good = {2, 2, {0.5, 0.5}, {0.25, 0.75}, {0, 1, 2, 0}};
+  const auto refuse = [&](const std::string& text, auto change) {
+    auto bad = good;
+    change(bad);
+    expect_error("optimal_transport: " + text, [&] { solve(bad); });
+  };
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  refuse("a must be at least 0 and finite, got -0.5 at 1", [](auto& p) { p.a[1] = -0.5; });
+  refuse("b must be at least 0 and finite, got nan at 0", [](auto& p) { p.b[0] = kNaN; });
+  refuse("a must be at least 0 and finite, got inf at 0", [](auto& p) { p.a[0] = kInfinity; });
+  refuse("a must have a finite sum above 0, got 0", [](auto& p) { p.a = {0, 0}; });
+  refuse("cost must be finite or +inf, got nan at row 1, column 0", [](auto& p) { p.cost[2] = kNaN; });
+  refuse("cost must be finite or +inf, got -inf at row 0, column 1", [](auto& p) { p.cost[1] = -kInfinity; });
+  refuse("a and b must have equal sums within 1e-06 of them, got 1 and 1.25", [](auto& p) { p.b[1] = 1; });
+  refuse("cost must be 2 x 2, or that for each of 1 problems, got 3 x 2", [](auto& p) { p.cost.resize(6); });
+  expect_error("optimal_transport: mass_tolerance must be at least 0 and at most 1, got 2",
+               [&] { solve(good, 1, {.mass_tolerance = 2}); });
+  auto looser = good;
+  looser.b[1] = 1;
+  EXPECT_EQ(solve(looser, 1, {.mass_tolerance = 0.5}).only().cost, 0.5 * 1 + 0.25 * 0 - 0.2);
+}
+
+}  // namespace
+}  // namespace entropic
