@@ -30,6 +30,11 @@ def _of_two(operation, p, q, axis, return_grad, params):
     (first, p_type), (second, q_type) = (
         _arrays._to_floats(name, argument, array) for argument, array in zip("pq", given, strict=True)
     )
+    # A list or integers go along with the other's type.
+    if isinstance(p, (list, tuple)) or given[0].dtype.kind in "biu":
+        p_type = q_type
+    elif isinstance(q, (list, tuple)) or given[1].dtype.kind in "biu":
+        q_type = p_type
     dtype = np.promote_types(p_type, q_type)
     try:
         shape = np.broadcast_shapes(first.shape, second.shape)

@@ -89,9 +89,11 @@ Distribution OfScores(const T* x, size_t n, double* p, double* z) {
     row.exists = false;
     return row;
   }
-  const V top = hn::Set(d, max);
+  const V top = hn::Set(d, max), absent = hn::Set(d, -kInfinity), lowest = hn::Set(d, std::numeric_limits<double>::lowest());
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const V zi = hn::Sub(LoadWide(d, x + i, count, T(0)), top);
+    // A score that is finite stays so.
+    const V xi = LoadWide(d, x + i, count, T(0));
+    const V zi = hn::IfThenElse(hn::Eq(xi, absent), absent, MaxKeepNaN(lowest, hn::Sub(xi, top)));
     StoreUpTo(zi, d, count, z + i);
     StoreUpTo(Exp(d, zi), d, count, p + i);
   });

@@ -44,14 +44,6 @@ void SumRows(Input input, bool normalize, MatrixView<const T> p, double* sums, M
   for (size_t r = share.begin; r < share.end; ++r) sums[r] = GivenSum(input, normalize, p.row(r), p.cols);
 }
 
-// The largest T that is not above the bound, where rounding to T would go beyond.
-template <class T>
-double RoundedTo(double value, double bound) {
-  const T rounded = static_cast<T>(value);
-  const bool beyond = static_cast<double>(rounded) > bound && value <= bound;
-  return beyond ? static_cast<double>(std::nextafter(rounded, T(0))) : value;
-}
-
 inline double UnitOf(const std::optional<double>& base) { return base ? 1 / LogOne(*base) : 1; }
 // A division, so that log 2 is 1 in base 2.
 inline double InUnit(double nats, const std::optional<double>& base) { return base ? nats / LogOne(*base) : nats; }
@@ -108,14 +100,9 @@ void TwoRow(const Op& op, const Pair& rows, double* value, T* dp, T* dq) {
   const double nats = exists ? ValueOf(Rooted<Op>{}, rows) : std::numeric_limits<double>::quiet_NaN();
   *value = InUnit(nats, op.base);
   double factor = UnitOf(op.base);
-  if constexpr (std::is_same_v<Rooted<Op>, JsDivergence>) {
-    double bound = InUnit(0x1.62e42fefa39efp-1, op.base);
-    if (kDistance) {
-      *value = std::sqrt(*value);
-      bound = std::sqrt(bound);
-      factor = *value > 0 ? factor / (2 * *value) : 0;
-    }
-    *value = RoundedTo<T>(*value, bound);
+  if constexpr (kDistance) {
+    *value = std::sqrt(*value);
+    factor = *value > 0 ? factor / (2 * *value) : 0;
   }
   const Through through = ThroughOf(op.input, op.normalize);
   Distribution p = rows.p, q = rows.q;
@@ -261,6 +248,28 @@ double to_double(T number) {
     return static_cast<float>(number);
   } else {
     return number;
+  }
+}
+
+// Not above what the measure can be, where rounding to T would go beyond: the next T below it.
+template <class T>
+void keep_bound(const Divergence& op, std::span<double> value) {
+  double bound = 0x1.62e42fefa39efp-1;
+  std::visit([&](const auto& one) { bound /= one.base ? std::log(*one.base) : 1; }, op);
+  if (std::holds_alternative<JsDistance>(op)) {
+    bound = std::sqrt(bound);
+  } else if (!std::holds_alternative<JsDivergence>(op)) {
+    return;
+  }
+  for (double& one : value) {
+    T rounded = static_cast<T>(one);
+    if (!(to_double(rounded) > bound)) continue;
+    if constexpr (kIsHalf<T>) {
+      --rounded.bits;
+    } else {
+      rounded = std::nextafter(rounded, T(0));
+    }
+    one = to_double(rounded);
   }
 }
 
@@ -433,6 +442,7 @@ void measure(const Divergence& op, MatrixView<const T> p, MatrixView<const std::
       run(op, in[0], in[1], data_of(p_sums), data_of(q_sums), value.data(), out[0], out[1], share);
     });
   });
+  keep_bound<T>(op, value);
 }
 
 template <class T>
