@@ -9,8 +9,7 @@
 
 #include "commands.h"
 #include "families.h"
-#include "file.h"
-#include "format.h"
+#include "files/text.h"
 #include "rows.h"
 #include "terminal.h"
 
@@ -56,6 +55,15 @@ std::vector<entropic::Map> every_map() {
   return maps;
 }
 
+template <class T>
+double wide(T number) {
+  if constexpr (sizeof(T) == 2) {
+    return static_cast<float>(number);
+  } else {
+    return number;
+  }
+}
+
 Comparison::Column measured(const entropic::Map& map, std::vector<double> p) {
   Comparison::Column column{std::string(name_of(map)), chosen_parameters(map), std::move(p), 0, 0, 0, 0};
   for (const double value : column.p) {
@@ -74,21 +82,6 @@ Comparison::Column measured(const entropic::Map& map, std::vector<double> p) {
 std::string probability_text(double p) {
   if (p == 0 || p == 1 || std::isnan(p)) return fmt::format("{}", std::isnan(p) ? std::abs(p) : p);
   return p < 0.00005 ? fmt::format("{:.0e}", p) : fmt::format("{:.4f}", p);
-}
-
-// A part of `width` columns; whatever is above 0 shows at least a trace.
-std::string bar(double part, std::size_t width, bool utf8) {
-  if (!(part > 0)) return "";
-  const double length = part * static_cast<double>(width);
-  if (!utf8) {
-    const auto full = static_cast<std::size_t>(std::lround(length));
-    return full == 0 ? "." : std::string(full, '#');
-  }
-  static constexpr std::string_view kEighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
-  const auto eighths = static_cast<std::size_t>(std::max(1L, std::lround(8 * length)));
-  std::string text;
-  for (std::size_t i = 0; i < eighths / 8; ++i) text += "█";
-  return text.append(kEighths[eighths % 8]);
 }
 
 // Which classes to show: all in their order or, of many, those of the largest scores first.
@@ -217,41 +210,6 @@ std::string json_number(double value) {
   return std::isinf(value) ? fmt::format("\"{}\"", value) : fmt::format("{}", value);
 }
 
-// Length of the UTF-8 character at the start of `text`, 0 if there is none.
-std::size_t utf8_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
-  const auto tail = [&](std::size_t i) { return (byte(i) & 0xC0) == 0x80; };
-  const unsigned lead = byte(0);
-  if (lead < 0x80) return 1;
-  if (lead >= 0xC2 && lead < 0xE0) return tail(1) ? 2 : 0;
-  if (lead >= 0xE0 && lead < 0xF0) {
-    const bool overlong = lead == 0xE0 && byte(1) < 0xA0;
-    const bool surrogate = lead == 0xED && byte(1) >= 0xA0;
-    return tail(1) && tail(2) && !overlong && !surrogate ? 3 : 0;
-  }
-  const bool in_range = (lead == 0xF0 && byte(1) >= 0x90) || (lead > 0xF0 && lead < 0xF4) || (lead == 0xF4 && byte(1) < 0x90);
-  return in_range && tail(1) && tail(2) && tail(3) ? 4 : 0;
-}
-
-std::string json_string(std::string_view text) {
-  std::string json = "\"";
-  while (!text.empty()) {
-    const std::size_t length = utf8_length(text);
-    const char c = text[0];
-    if (length == 0) {
-      json += "\\ufffd";
-    } else if (c == '"' || c == '\\') {
-      json += {'\\', c};
-    } else if (length == 1 && static_cast<unsigned char>(c) < 0x20) {
-      json += fmt::format("\\u{:04x}", c);
-    } else {
-      json += text.substr(0, length);
-    }
-    text.remove_prefix(std::max<std::size_t>(length, 1));
-  }
-  return json + '"';
-}
-
 template <class Range, class F>
 std::string json_array(const Range& range, F element) {
   std::string json = "[";
@@ -299,11 +257,13 @@ Comparison compare(const Table& table, std::string_view file, std::size_t row, c
       [&]<class T>(const std::vector<T>& values) {
         const auto begin = values.begin() + static_cast<std::ptrdiff_t>(row * table.cols);
         const std::vector<T> x(begin, begin + static_cast<std::ptrdiff_t>(table.cols));
-        comparison.x.assign(x.begin(), x.end());
+        for (const T score : x) comparison.x.push_back(wide(score));
         for (const entropic::Map& map : maps) {
           std::vector<T> p(x.size());
           entropic::apply(map, {x.data(), 1, x.size()}, entropic::MatrixView<T>(p.data(), 1, p.size()));
-          comparison.columns.push_back(measured(map, {p.begin(), p.end()}));
+          std::vector<double> wide_p;
+          for (const T value : p) wide_p.push_back(wide(value));
+          comparison.columns.push_back(measured(map, std::move(wide_p)));
         }
       },
       table.values);
@@ -315,10 +275,10 @@ std::string comparison_text(const Comparison& comparison, std::size_t width, boo
 }
 
 std::string comparison_json(const Comparison& comparison) {
-  const auto text = [](const std::string& value) { return json_string(value); };
+  const auto text = [](const std::string& value) { return files::json_string(value); };
   std::string json = "{\n";
-  json += fmt::format("  \"file\": {},\n  \"row\": {},\n", json_string(comparison.file), comparison.row);
-  if (!comparison.label.empty()) json += fmt::format("  \"label\": {},\n", json_string(comparison.label));
+  json += fmt::format("  \"file\": {},\n  \"row\": {},\n", files::json_string(comparison.file), comparison.row);
+  if (!comparison.label.empty()) json += fmt::format("  \"label\": {},\n", files::json_string(comparison.label));
   json += fmt::format("  \"classes\": {},\n", json_array(comparison.classes, text));
   json += fmt::format("  \"scores\": {},\n  \"maps\": [", json_array(comparison.x, json_number));
   std::string_view separator = "\n";
@@ -327,7 +287,7 @@ std::string comparison_json(const Comparison& comparison) {
         "{}    {{\n      \"name\": {},\n      \"probabilities\": {},\n"
         "      \"entropy\": {},\n      \"effective_support\": {},\n"
         "      \"zeros\": {},\n      \"maximum\": {}\n    }}",
-        separator, json_string(column.map), json_array(column.p, json_number), json_number(column.entropy),
+        separator, files::json_string(column.map), json_array(column.p, json_number), json_number(column.entropy),
         json_number(column.effective_support), column.zeros, json_number(column.maximum));
     separator = ",\n";
   }
@@ -353,11 +313,11 @@ void add_compare(CLI::App& app, Program& program) {
   command.callback([options, &program] {
     program.action = [options, &files = program.files] {
       const std::vector<entropic::Map> maps = maps_by_name(options->maps, options->entropy);
-      const Comparison comparison = compare(read_table(files), input_name(files.in), options->row, maps);
-      const std::size_t width = is_standard(files.out) ? terminal_width() : 80;
+      const Comparison comparison = compare(read_table(files), files::input_name(files.in), options->row, maps);
+      const std::size_t width = files::is_standard(files.out) ? terminal_width() : 80;
       const std::string report =
           options->format == "json" ? comparison_json(comparison) : comparison_text(comparison, width, locale_is_utf8());
-      write_output(files.out, [&](const Sink& sink) { sink(report); });
+      files::write_output(files.out, report);
     };
   });
 }

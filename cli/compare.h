@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "table.h"
+#include "files/table.h"
 
 struct Comparison {
   struct Column {
@@ -34,7 +34,7 @@ struct Comparison {
 std::vector<entropic::Map> maps_by_name(const std::string& names, std::optional<double> entropy);
 
 // Throws BadInput if the table has no such row.
-Comparison compare(const Table& table, std::string_view file, std::size_t row, const std::vector<entropic::Map>& maps);
+Comparison compare(const files::Table& table, std::string_view file, std::size_t row, const std::vector<entropic::Map>& maps);
 
 // At most `width` columns wide unless a single map needs more; bars of block characters or, without utf8, of #.
 std::string comparison_text(const Comparison& comparison, std::size_t width, bool utf8);

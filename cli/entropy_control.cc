@@ -8,12 +8,10 @@ namespace {
 Table evaluated(const entropic::GammaForEntropy& options, Table table) {
   std::vector<double> gamma(table.rows), entropy(table.rows), columns;
   std::vector<entropic::GammaStatus> status(table.rows);
-  std::visit(
-      [&]<class T>(std::vector<T>& values) {
-        const entropic::MatrixView<const T> x = view(values, table.rows, table.cols);
-        entropic::gamma_for_entropy(x, gamma, entropy, status, options);
-      },
-      table.values);
+  visit_wide(table, [&]<class T>(std::vector<T>& values) {
+    const entropic::MatrixView<const T> x = view(values, table.rows, table.cols);
+    entropic::gamma_for_entropy(x, gamma, entropy, status, options);
+  });
   for (std::size_t r = 0; r < table.rows; ++r) {
     columns.push_back(gamma[r]);
     columns.push_back(entropy[r]);
@@ -28,7 +26,11 @@ Table evaluated(const entropic::GammaForEntropy& options, Table table) {
 }
 
 Table evaluated(const entropic::PowerTransform& options, Table table) {
-  return in_place(std::move(table), [&](auto p, auto q) { entropic::power_transform(p, q, options); });
+  visit_wide(table, [&](auto& values) {
+    const auto p = view(values, table.rows, table.cols);
+    entropic::power_transform(p, p, options);
+  });
+  return table;
 }
 
 }  // namespace

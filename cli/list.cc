@@ -4,7 +4,7 @@
 
 #include "commands.h"
 #include "families.h"
-#include "file.h"
+#include "files/file.h"
 
 namespace {
 
@@ -90,8 +90,6 @@ void add_list(CLI::App& app, Program& program) {
   command.add_flag("--markdown", *markdown, "As docs/operations.md has it");
   command.footer("Example: entropic list");
   command.callback([markdown, &program] {
-    program.action = [markdown] {
-      write_output("", [&](const Sink& sink) { sink(*markdown ? list_markdown() : list_text()); });
-    };
+    program.action = [markdown] { files::write_output("", *markdown ? list_markdown() : list_text()); };
   });
 }

@@ -10,7 +10,7 @@
 #include <new>
 
 #include "commands.h"
-#include "format.h"
+#include "files/file.h"
 
 namespace {
 
@@ -52,7 +52,8 @@ int run(int argc, char** argv) {
       "  entropic softmax scores.csv --temperature 0.5 -o probabilities.csv\n"
       "  entropic compare scores.npy --row 3\n"
       "  cat scores.csv | entropic sparsemax | head\n\n"
-      "A row is the last axis of an .npy, a line of a .csv or .tsv. Messages name a place as file:line:cell, from 1.\n"
+      "A row is a line of a .csv, .tsv or .jsonl, the last axis of an .npy, .npz or .safetensors. Messages name a place as "
+      "file:line:cell, from 1.\n"
       "Exit status: 0 done, 1 impossible with this data, 2 bad input or usage.");
 
   Program program;
@@ -76,6 +77,7 @@ int run(int argc, char** argv) {
   }
   if (threads > 0) entropic::set_num_threads(threads);
   if (!simd.empty()) entropic::force_simd_target(simd);
+  files::clean_up_on_signals();
   program.action();
   return 0;
 }

@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <charconv>
 
-#include "rows.h"
+#include "files/format.h"
+
+using files::format_endings;
+using files::format_names;
 
 void set_number(std::size_t& value, std::string_view option, const std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -70,6 +73,11 @@ void add_input_options(CLI::App& command, Files& files) {
   add_choice(command, "--format-in", files.in_format, format_names(), "What FILE is, whatever its name");
   command
       .add_option_function<std::string>(
+          "--key", [&files](const std::string& text) { files.reading.key = text; },
+          "Which array of FILE, where an .npz, .jsonl or .safetensors has several")
+      ->option_text("NAME");
+  command
+      .add_option_function<std::string>(
           "--labels",
           [&files](const std::string& text) {
             set_number(files.reading.labels, "--labels", text);
@@ -81,6 +89,6 @@ void add_input_options(CLI::App& command, Files& files) {
 
 void add_output_option(CLI::App& command, Files& files) {
   add_path(command, "-o", files.out, "standard output",
-           fmt::format("File to write: {} (default: standard output, as CSV); .npy drops header and labels", format_endings()))
+           fmt::format("File to write: {} (default: standard output, as CSV); arrays drop header and labels", format_endings()))
       ->option_text("OUT");
 }

@@ -14,14 +14,18 @@
 #include <vector>
 
 #include "families.h"
-#include "format.h"
+#include "files/format.h"
+
+using files::bad_input;
+using files::BadInput;
+using files::Table;
 
 // Where a command reads and writes.
 struct Files {
   std::string in;
   std::string in_format;
   std::string out;
-  ReadOptions reading;
+  files::ReadOptions reading;
   bool quiet = false;
 };
 

@@ -11,23 +11,36 @@
 #include <vector>
 
 #include "options.h"
-#include "table.h"
-
-// ".csv, .tsv, ..." and the same words without dots.
-std::string format_endings();
-std::vector<std::string> format_names();
 
 // All of the input.
 Table read_table(const Files& files);
 
-// Reads the input, writes result(its rows) to the output: nothing, if anything fails. The rows may come in several tables,
-// one after the other, and then the results of all have to have the same names and number of columns; the rows of one
-// table start at its first_row. For this, what result makes of a row may depend on nothing but the row and its number.
+// Reads the input, writes result(its rows) to the output: no file, if anything fails. A file larger than memory comes in parts,
+// and several threads call result at once. So what it makes of a row may depend on nothing but the row and its number, which is
+// first_row for the first of a table, and all results must have the same names, type and number of columns.
 void stream_rows(const Files& files, const std::function<Table(Table)>& result);
 
 template <class T>
 entropic::MatrixView<T> view(std::vector<T>& values, std::size_t rows, std::size_t cols) {
   return {values.data(), rows, cols};
+}
+
+// Calls f(values) with float16 and bfloat16 as float: for operations that have no such types.
+void visit_wide(Table& table, const auto& f) {
+  std::visit(
+      [&]<class T>(std::vector<T>& values) {
+        if constexpr (entropic::kIsHalf<T>) {
+          std::vector<float> wide;
+          wide.reserve(values.size());
+          for (const T value : values) wide.push_back(static_cast<float>(value));
+          f(wide);
+          values.clear();
+          for (const float value : wide) values.push_back(T(value));
+        } else {
+          f(values);
+        }
+      },
+      table.values);
 }
 
 // The table with its rows x replaced by what calculate(x, x) puts there.

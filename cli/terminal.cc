@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <clocale>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <cwchar>
@@ -84,3 +85,19 @@ std::string fit(std::string_view text, std::size_t width) {
   }
   return shown.append(width - used, ' ');
 }
+
+std::string bar(double part, std::size_t width, bool utf8) {
+  if (!(part > 0)) return "";
+  const double length = part * static_cast<double>(width);
+  if (!utf8) {
+    const auto full = static_cast<std::size_t>(std::lround(length));
+    return full == 0 ? "." : std::string(full, '#');
+  }
+  static constexpr std::string_view kEighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+  const auto eighths = static_cast<std::size_t>(std::max(1L, std::lround(8 * length)));
+  std::string text;
+  for (std::size_t i = 0; i < eighths / 8; ++i) text += "█";
+  return text.append(kEighths[eighths % 8]);
+}
+
+std::string bar_text(double part, std::size_t width, bool utf8) { return fit(bar(part, width, utf8), width); }

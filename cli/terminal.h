@@ -17,3 +17,8 @@ std::string fit(std::string_view text, std::size_t width);
 
 // Columns that `text` takes.
 std::size_t display_width(std::string_view text);
+
+// A bar of block characters or, without utf8, of #, that is `part` of `width` columns long; whatever is above 0 shows at least
+// a trace. bar_text is filled with blanks.
+std::string bar(double part, std::size_t width, bool utf8);
+std::string bar_text(double part, std::size_t width, bool utf8);

@@ -36,7 +36,7 @@ def test_what_cannot_be_read(cli):
     (cli.directory / "folder.csv").mkdir()
     assert cli.error("softmax", "no.csv") == "no.csv: No such file or directory"
     assert cli.error("softmax", "folder.csv") == "folder.csv: Is a directory"
-    ending = "x.dat: the name ends in none of .csv, .tsv, .npy; say which it is with --format-in"
+    ending = "x.dat: the name ends in none of .csv, .tsv, .npy, .npz, .jsonl, .safetensors; say which it is with --format-in"
     assert cli.error("softmax", cli.write("x.dat", X)) == ending
     if os.geteuid() != 0:
         (cli.directory / cli.write("secret.csv", X)).chmod(0)
@@ -46,7 +46,10 @@ def test_what_cannot_be_read(cli):
 def test_what_cannot_be_written(cli):
     cli.write("x.csv", X)
     (cli.directory / "folder.csv").mkdir()
-    assert cli.error("softmax", "x.csv", "-o", "y.dat") == "y.dat: the name must end in one of .csv, .tsv, .npy"
+    assert (
+        cli.error("softmax", "x.csv", "-o", "y.dat")
+        == "y.dat: the name must end in one of .csv, .tsv, .npy, .npz, .jsonl, .safetensors"
+    )
     assert cli.error("softmax", "x.csv", "-o", "no/y.csv") == "no/y.csv: No such file or directory"
     assert cli.error("softmax", "x.csv", "-o", "folder.csv") == "folder.csv: Is a directory"
     assert cli.error("softmax", "x.csv", "-o", "x.csv/y.csv") == "x.csv/y.csv: Not a directory"

@@ -4,6 +4,6 @@
 #include "same_table.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  check_round_trip({"npy", read_npy, write_npy}, {reinterpret_cast<const char*>(data), size}, {});
+  check_round_trip(files::kFormats[2], {reinterpret_cast<const char*>(data), size}, {});
   return 0;
 }

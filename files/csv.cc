@@ -5,17 +5,16 @@
 // from 1.
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <cstdlib>
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "format.h"
+#include "text.h"
 
+namespace files {
 namespace {
-
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
 
@@ -32,28 +31,50 @@ struct Cell {
   std::size_t line = 0;
 
   std::string_view text() const { return escaped ? std::string_view(unescaped) : plain; }
+
+  // Lets the cell outlive the text that it was read from.
+  void keep() {
+    if (!std::exchange(escaped, true)) unescaped = plain;
+  }
 };
 
 // The cells of a file, line by line.
 class Lines {
  public:
-  Lines(std::string_view bytes, std::string_view name, char separator) : bytes_(bytes), name_(name), separator_(separator) {}
+  Lines(std::shared_ptr<Input> input, char separator) : text_(std::move(input)), separator_(separator) {}
 
-  // Reads the next line that is not blank; false at the end. Lines of blanks are allowed at the end only.
+  // Reads the next line that is not blank; false at the end. Lines of blanks are allowed at the end only. The cells are valid
+  // until the next call.
   bool next(std::vector<Cell>& cells) {
     std::size_t first_blank_line = 0;
-    while (at_ < bytes_.size()) {
+    while (true) {
+      if (at_ == bytes_.size() && !more()) return false;
       if (!skip_blank_line()) {
-        if (first_blank_line != 0) bad_input("{}:{}:1: empty line", name_, first_blank_line);
-        read_line(cells);
+        if (first_blank_line != 0) bad_input("{}:{}:1: empty line", text_.name(), first_blank_line);
+        // A quoted cell may go on behind the lines that are in memory.
+        const std::size_t at = at_, line = line_;
+        while (!read_line(cells)) {
+          at_ = at;
+          line_ = line;
+          if (!more()) bad_input("{}:{}:{}: a quote is opened and never closed", text_.name(), quote_line_, quote_column_);
+          at_ = 0;
+        }
         return true;
       }
       if (first_blank_line == 0) first_blank_line = line_ - 1;
     }
-    return false;
   }
 
  private:
+  // More text behind the place at_, which then is 0.
+  bool more() {
+    text_.skip(at_);
+    const bool got = text_.more();
+    bytes_ = text_.ahead();
+    at_ = 0;
+    return got;
+  }
+
   bool at_line_end() const { return at_ == bytes_.size() || bytes_[at_] == '\n' || bytes_.substr(at_, 2) == "\r\n"; }
 
   void skip_line_end() {
@@ -77,20 +98,22 @@ class Lines {
     return false;
   }
 
-  void read_line(std::vector<Cell>& cells) {
+  // These three return whether the text was enough.
+  bool read_line(std::vector<Cell>& cells) {
     std::size_t count = 0;
     while (true) {
       if (cells.size() == count) cells.emplace_back();
-      read_cell(cells[count], count + 1);
+      if (!read_cell(cells[count], count + 1)) return false;
       ++count;
       if (at_line_end()) break;
       ++at_;  // the separator
     }
     cells.resize(count);
     skip_line_end();
+    return true;
   }
 
-  void read_cell(Cell& cell, std::size_t column) {
+  bool read_cell(Cell& cell, std::size_t column) {
     cell.line = line_;
     cell.escaped = false;
     skip_blanks();
@@ -98,15 +121,21 @@ class Lines {
     const std::size_t start = at_;
     while (!at_line_end() && bytes_[at_] != separator_) ++at_;
     cell.plain = trimmed(bytes_.substr(start, at_ - start));
+    return true;
   }
 
-  void read_quoted(Cell& cell, std::size_t column) {
+  bool read_quoted(Cell& cell, std::size_t column) {
     const std::size_t start = ++at_;
+    bool doubled = false;
     while (true) {
-      if (at_ == bytes_.size()) bad_input("{}:{}:{}: a quote is opened and never closed", name_, cell.line, column);
+      if (at_ == bytes_.size()) {
+        quote_line_ = cell.line;
+        quote_column_ = column;
+        return false;
+      }
       if (bytes_[at_] == '"') {
         if (bytes_.substr(at_, 2) != "\"\"") break;
-        cell.escaped = true;
+        doubled = true;
         ++at_;
       } else if (bytes_[at_] == '\n') {
         ++line_;
@@ -117,111 +146,108 @@ class Lines {
     ++at_;
     skip_blanks();
     if (!at_line_end() && bytes_[at_] != separator_) {
-      bad_input("{}:{}:{}: there is text after the closing quote", name_, cell.line, column);
+      bad_input("{}:{}:{}: there is text after the closing quote", text_.name(), cell.line, column);
     }
-    if (!cell.escaped) return;
+    if (!doubled) return true;
+    cell.escaped = true;
     cell.unescaped.clear();
     for (std::size_t i = 0; i < cell.plain.size(); ++i) {
       cell.unescaped += cell.plain[i];
       if (cell.plain[i] == '"') ++i;
     }
+    return true;
   }
 
-  std::string_view bytes_;
-  std::string_view name_;
+  Text text_;
+  std::string_view bytes_;  // text_.ahead()
   char separator_;
   std::size_t at_ = 0;
   std::size_t line_ = 1;
+  std::size_t quote_line_ = 0;  // where the quote is that was not closed
+  std::size_t quote_column_ = 0;
 };
-
-enum class Reading { kNumber, kNotNumber, kTooLarge };
-
-Reading read_number(std::string_view text, double& number) {
-  if (text.starts_with('+')) {
-    text.remove_prefix(1);
-    if (text.starts_with('-')) return Reading::kNotNumber;
-  }
-  if (text.ends_with(')')) return Reading::kNotNumber;  // from_chars knows nan(1)
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (end != text.data() + text.size() || error == std::errc::invalid_argument) return Reading::kNotNumber;
-  if (error == std::errc::result_out_of_range) {
-    number = std::strtod(std::string(text).c_str(), nullptr);
-    if (std::isinf(number)) return Reading::kTooLarge;
-  }
-  return Reading::kNumber;
-}
 
 bool is_number(std::string_view text) {
   double number = 0;
   return read_number(text, number) != Reading::kNotNumber;
 }
 
-// A cell as a message shows it: one line, not too long, not cut inside a UTF-8 character.
-std::string quoted(std::string_view text) {
-  std::size_t end = std::min<std::size_t>(text.size(), 40);
-  while (end > 0 && end < text.size() && (text[end] & 0xC0) == 0x80) --end;
-  std::string shown = "'";
-  for (const char c : text.substr(0, end)) {
-    const bool control = static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
-    shown += control ? fmt::format("\\x{:02x}", c) : std::string(1, c);
-  }
-  return shown + (end < text.size() ? "...'" : "'");
-}
-
 class CsvReader {
  public:
-  CsvReader(std::string_view bytes, std::string_view name, char separator, const ReadOptions& options)
-      : name_(name), lines_(bytes, name, separator), options_(options) {}
+  CsvReader(std::shared_ptr<Input> input, char separator, const ReadOptions& options)
+      : name_(input->name()), lines_(input, separator), options_(options) {
+    if (!options.key.empty()) bad_input("{}: only .npz, .jsonl and .safetensors files have a key", name_);
+  }
 
-  Table read() {
-    std::vector<Cell> cells;
-    if (!lines_.next(cells)) bad_input("{}: the file is empty", name_);
-    width_ = cells.size();
-    if (options_.labels > width_) {
-      bad_input("{}: labels are to be in column {}, but there are only {} columns", name_, options_.labels, width_);
-    }
-    if (options_.labels == 1 && width_ == 1) bad_input("{}: the only column holds labels, so there are no scores", name_);
-
-    const std::vector<Cell> first = std::exchange(cells, {});
-    const bool has_second = lines_.next(cells);
-    const bool has_header = find_header(first, has_second ? &cells : nullptr);
-    const std::vector<Cell>& first_data = has_header ? cells : first;
-    if (options_.labels > 0) {
-      table_.label_column = options_.labels - 1;
-    } else if (!has_header || has_second) {
-      table_.label_column = find_labels(first_data, has_second);
-      first_label_line_ = first_data.front().line;
-      first_label_ = table_.label_column ? first_data[*table_.label_column].text() : "";
-      label_hint_ = has_header ? "" : "; a header holds no numbers";
-    }
-
-    table_.cols = width_ - (table_.label_column ? 1 : 0);
-    if (has_header) {
-      for (std::size_t c = 0; c < width_; ++c) {
-        if (c == table_.label_column) {
-          table_.label_header = first[c].text();
-        } else {
-          if (first[c].text().empty()) not_a_number(first[c], c);
-          table_.header.emplace_back(first[c].text());
-        }
-      }
+  bool next(Table& table, std::size_t numbers) {
+    table.first_row = rows_;
+    table.values = std::vector<double>();
+    table.labels.clear();
+    table.rows = 0;
+    if (!begun_) {
+      begin(table);
+      begun_ = true;
+    } else if (!lines_.next(cells_)) {
+      return false;
     } else {
-      add_row(first);
+      add_row(table, cells_);
     }
-    if (has_second) {
-      do {
-        add_row(cells);
-      } while (lines_.next(cells));
-    }
-    table_.shape = {table_.rows, table_.cols};
-    table_.values = std::move(values_);
-    return std::move(table_);
+    while (table.rows < std::max<std::size_t>(1, numbers / width_) && lines_.next(cells_)) add_row(table, cells_);
+    rows_ += table.rows;
+    names_on(table);
+    return true;
   }
 
  private:
   [[noreturn]] void not_a_number(const Cell& cell, std::size_t column, std::string_view hint = "") const {
     if (cell.text().empty()) bad_input("{}:{}:{}: empty cell{}", name_, cell.line, column + 1, hint);
-    bad_input("{}:{}:{}: {} is not a number{}", name_, cell.line, column + 1, quoted(cell.text()), hint);
+    bad_input("{}:{}:{}: {} is not a number{}", name_, cell.line, column + 1, in_quotes(cell.text()), hint);
+  }
+
+  // The first line or two, and what they say about names and labels.
+  void begin(Table& table) {
+    std::vector<Cell> first;
+    if (!lines_.next(first)) bad_input("{}: the file is empty", name_);
+    for (Cell& cell : first) cell.keep();
+    width_ = first.size();
+    if (options_.labels > width_) {
+      bad_input("{}: labels are to be in column {}, but there are only {} columns", name_, options_.labels, width_);
+    }
+    if (options_.labels == 1 && width_ == 1) bad_input("{}: the only column holds labels, so there are no scores", name_);
+
+    const bool has_second = lines_.next(cells_);
+    const bool has_header = find_header(first, has_second ? &cells_ : nullptr);
+    const std::vector<Cell>& first_data = has_header ? cells_ : first;
+    if (options_.labels > 0) {
+      label_column_ = options_.labels - 1;
+    } else if (!has_header || has_second) {
+      label_column_ = find_labels(first_data, has_second);
+      first_label_line_ = first_data.front().line;
+      first_label_ = label_column_ ? first_data[*label_column_].text() : "";
+      label_hint_ = has_header ? "" : "; a header holds no numbers";
+    }
+
+    if (has_header) {
+      for (std::size_t c = 0; c < width_; ++c) {
+        if (c == label_column_) {
+          label_header_ = first[c].text();
+        } else {
+          if (first[c].text().empty()) not_a_number(first[c], c);
+          header_.emplace_back(first[c].text());
+        }
+      }
+    } else {
+      add_row(table, first);
+    }
+    if (has_second) add_row(table, cells_);
+  }
+
+  void names_on(Table& table) const {
+    table.cols = width_ - (label_column_ ? 1 : 0);
+    table.shape = {table.rows, table.cols};
+    table.header = header_;
+    table.label_column = label_column_;
+    table.label_header = label_header_;
   }
 
   std::vector<std::size_t> columns_without_number(const std::vector<Cell>& cells) const {
@@ -265,7 +291,8 @@ class CsvReader {
     return words[0];
   }
 
-  void add_row(const std::vector<Cell>& cells) {
+  void add_row(Table& table, const std::vector<Cell>& cells) {
+    std::vector<double>& values = std::get<std::vector<double>>(table.values);
     const std::size_t line = cells.front().line;
     if (cells.size() < width_) {
       bad_input("{}:{}:{}: the line ends after {} of {} cells", name_, line, cells.size() + 1, cells.size(), width_);
@@ -275,48 +302,47 @@ class CsvReader {
     }
     for (std::size_t c = 0; c < width_; ++c) {
       const Cell& cell = cells[c];
-      if (c == table_.label_column) {
+      if (c == label_column_) {
         // Neither a typing error in the first row nor a header with numbers may turn a column of scores into labels.
         if (options_.labels == 0 && is_number(cell.text())) {
           bad_input("{}:{}:{}: {} is not a number, but line {} has one there (if these are labels: --labels {}{})", name_,
-                    first_label_line_, c + 1, quoted(first_label_), cell.line, c + 1, label_hint_);
+                    first_label_line_, c + 1, in_quotes(first_label_), cell.line, c + 1, label_hint_);
         }
-        table_.labels.emplace_back(cell.text());
+        table.labels.emplace_back(cell.text());
         continue;
       }
       double number = 0;
       switch (read_number(cell.text(), number)) {
         case Reading::kNumber:
-          values_.push_back(number);
+          values.push_back(number);
           break;
         case Reading::kNotNumber:
           not_a_number(cell, c);
         case Reading::kTooLarge:
-          bad_input("{}:{}:{}: {} is too large for float64", name_, cell.line, c + 1, quoted(cell.text()));
+          bad_input("{}:{}:{}: {} is too large for float64", name_, cell.line, c + 1, in_quotes(cell.text()));
       }
     }
-    ++table_.rows;
+    ++table.rows;
   }
 
-  std::string_view name_;
+  std::string name_;
   Lines lines_;
   ReadOptions options_;
+  bool begun_ = false;
+  std::vector<Cell> cells_;
   std::size_t width_ = 0;
+  std::size_t rows_ = 0;
+  std::optional<std::size_t> label_column_;
+  std::string label_header_;
+  std::vector<std::string> header_;
   std::size_t first_label_line_ = 0;  // of a label column that was found, not named
   std::string first_label_;
   std::string_view label_hint_;
-  std::vector<double> values_;
-  Table table_;
 };
 
-Table read_separated(std::string_view bytes, std::string_view name, char separator, const ReadOptions& options) {
-  if (bytes.starts_with("\xFF\xFE") || bytes.starts_with("\xFE\xFF")) {
-    bad_input("{}: this is UTF-16 text; save it as UTF-8", name);
-  }
-  if (bytes.starts_with("\x93NUMPY")) bad_input("{}: this is a NumPy file; read it with --format-in npy", name);
-  if (bytes.find('\0') != bytes.npos) bad_input("{}: this is not text", name);
-  if (bytes.starts_with(kByteOrderMark)) bytes.remove_prefix(kByteOrderMark.size());
-  return CsvReader(bytes, name, separator, options).read();
+Reader open_separated(std::shared_ptr<Input> input, char separator, const ReadOptions& options) {
+  const auto reader = std::make_shared<CsvReader>(std::move(input), separator, options);
+  return {.next = [reader](Table& table, std::size_t numbers) { return reader->next(table, numbers); }};
 }
 
 void append_text(fmt::memory_buffer& out, std::string_view text, char separator) {
@@ -333,15 +359,6 @@ void append_text(fmt::memory_buffer& out, std::string_view text, char separator)
     out.push_back(c);
   }
   out.push_back('"');
-}
-
-template <class T>
-void append_number(fmt::memory_buffer& out, T number) {
-  if (std::isnan(number)) {
-    out.append(std::string_view("nan"));  // whatever its sign
-  } else {
-    fmt::format_to(std::back_inserter(out), "{}", number);
-  }
 }
 
 // One line: `append_cell(c)` for each column of numbers, the label at its old place among them, and at the end the note.
@@ -370,42 +387,44 @@ void append_line(fmt::memory_buffer& out, const Table& table, const std::string*
   out.push_back('\n');
 }
 
-void write_separated(const Table& table, const Sink& sink, char separator) {
-  constexpr std::size_t kFlushAt = 1 << 16;
+std::string encode_separated(const Table& table, char separator) {
+  if (table.cols == 0) return "";
   fmt::memory_buffer out;
-  const auto flush = [&] {
-    sink({out.data(), out.size()});
-    out.clear();
-  };
   const bool labelled = table.label_column.has_value(), noted = !table.note_header.empty();
-  if (!table.header.empty()) {
-    append_line(out, table, labelled ? &table.label_header : nullptr, noted ? &table.note_header : nullptr, separator,
-                [&](std::size_t c) { append_text(out, table.header[c], separator); });
+  std::visit(
+      [&](const auto& values) {
+        for (std::size_t r = 0; r < table.rows; ++r) {
+          append_line(out, table, labelled ? &table.labels[r] : nullptr, noted ? &table.notes[r] : nullptr, separator,
+                      [&](std::size_t c) { append_number(out, values[r * table.cols + c]); });
+        }
+      },
+      table.values);
+  return fmt::to_string(out);
+}
+
+Writer create_separated(Output& output, const Table& first, char separator) {
+  if (!first.header.empty()) {
+    fmt::memory_buffer out;
+    append_line(out, first, first.label_column ? &first.label_header : nullptr,
+                first.note_header.empty() ? nullptr : &first.note_header, separator,
+                [&](std::size_t c) { append_text(out, first.header[c], separator); });
+    output.write({out.data(), out.size()});
   }
-  if (table.cols > 0) {
-    std::visit(
-        [&](const auto& values) {
-          for (std::size_t r = 0; r < table.rows; ++r) {
-            append_line(out, table, labelled ? &table.labels[r] : nullptr, noted ? &table.notes[r] : nullptr, separator,
-                        [&](std::size_t c) { append_number(out, values[r * table.cols + c]); });
-            if (out.size() >= kFlushAt) flush();
-          }
-        },
-        table.values);
-  }
-  flush();
+  return {.append = [&output](std::string_view encoded) { output.write(encoded); }};
 }
 
 }  // namespace
 
-Table read_csv(std::string_view bytes, std::string_view name, const ReadOptions& options) {
-  return read_separated(bytes, name, ',', options);
-}
+Reader open_csv(std::shared_ptr<Input> input, const ReadOptions& options) { return open_separated(input, ',', options); }
 
-Table read_tsv(std::string_view bytes, std::string_view name, const ReadOptions& options) {
-  return read_separated(bytes, name, '\t', options);
-}
+Reader open_tsv(std::shared_ptr<Input> input, const ReadOptions& options) { return open_separated(input, '\t', options); }
 
-void write_csv(const Table& table, const Sink& sink) { write_separated(table, sink, ','); }
+std::string encode_csv(const Table& table) { return encode_separated(table, ','); }
 
-void write_tsv(const Table& table, const Sink& sink) { write_separated(table, sink, '\t'); }
+std::string encode_tsv(const Table& table) { return encode_separated(table, '\t'); }
+
+Writer create_csv(Output& output, const Table& first, bool) { return create_separated(output, first, ','); }
+
+Writer create_tsv(Output& output, const Table& first, bool) { return create_separated(output, first, '\t'); }
+
+}  // namespace files

@@ -1,5 +1,7 @@
-// What a file of scores holds once it is in memory: numbers in rows, and the names that came with them.
+// What a file of scores holds once it is in memory, all of it or some of its rows: numbers, and the names that came with them.
 #pragma once
+
+#include <entropic/half.h>
 
 #include <cstddef>
 #include <optional>
@@ -7,16 +9,20 @@
 #include <variant>
 #include <vector>
 
+namespace files {
+
 struct Table {
   // rows x cols without gaps, in the precision of the file.
-  std::variant<std::vector<float>, std::vector<double>> values;
+  std::variant<std::vector<float>, std::vector<double>, std::vector<entropic::float16>, std::vector<entropic::bfloat16>> values;
   std::size_t rows = 0;
   std::size_t cols = 0;
   std::size_t first_row = 0;  // of these rows, in the file
 
-  // The array as its file had it: rows is the product of all but the last. Results of one number per row lack the last.
+  // The array as its file has it: the product of all but the last is the number of rows there. Results of one number per row
+  // lack the last. Files that do not say how many rows they have, such as a .csv, have two axes and here the rows so far known.
   std::vector<std::size_t> shape;
 
+  std::string key;                  // what the file calls the array, or nothing
   std::vector<std::string> header;  // a name for each column of numbers, or empty: the file has no header
 
   // Text beside each row, where the file has such a column: its place among all columns, its name if there is a header.
@@ -28,3 +34,5 @@ struct Table {
   std::string note_header;
   std::vector<std::string> notes;
 };
+
+}  // namespace files

@@ -1,0 +1,53 @@
+// The bar, the rate and the time that is left.
+#include "progress.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+#include "terminal.h"
+
+namespace {
+
+std::string size_text(double bytes) {
+  static constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB"};
+  int unit = 0;
+  for (; bytes >= 1000 && unit < 4; ++unit) bytes /= 1000;
+  return fmt::format("{:.{}f} {}", bytes, unit == 0 || bytes >= 100 ? 0 : 1, kUnits[unit]);
+}
+
+std::string time_text(double seconds) {
+  const auto whole = static_cast<long>(std::min(seconds + 0.5, 1e9));
+  if (whole >= 3600) return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+  return fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+}  // namespace
+
+Progress::Progress(const files::Input& input, bool wanted) : input_(input), wanted_(wanted && ::isatty(STDERR_FILENO)) {}
+
+Progress::~Progress() {
+  if (shown_) fmt::print(stderr, "\r\x1b[K");
+}
+
+void Progress::update() {
+  if (!wanted_) return;
+  const Clock::time_point now = Clock::now();
+  const auto seconds = [](Clock::duration time) { return std::chrono::duration<double>(time).count(); };
+  if (seconds(now - start_) < 1 || (shown_ && seconds(now - last_) < 0.1)) return;
+  last_ = now;
+  shown_ = true;
+  const double elapsed = seconds(now - start_), done = static_cast<double>(input_.position()), rate = done / elapsed;
+  if (!input_.size()) {
+    fmt::print(stderr, "\r\x1b[K{}  {}/s  {}", size_text(done), size_text(rate), time_text(elapsed));
+  } else {
+    const double part = std::min(1.0, done / static_cast<double>(std::max<std::uint64_t>(1, *input_.size())));
+    constexpr std::size_t kWidth = 24;
+    fmt::print(stderr, "\r\x1b[K{:3.0f} % [{}]  {}/s  {} left", 100 * part, bar_text(part, kWidth, locale_is_utf8()),
+               size_text(rate), time_text(elapsed * (1 - part) / std::max(part, 1e-9)));
+  }
+  std::fflush(stderr);
+}

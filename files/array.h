@@ -1,0 +1,60 @@
+// Arrays of numbers as bytes: what .npy, .npz and .safetensors share.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "format.h"
+
+namespace files {
+
+// The types of numbers that a file may have. float64, float32, float16 and bfloat16 stay what they are, others become float64.
+enum class Stored {
+  kFloat64,
+  kFloat32,
+  kFloat16,
+  kBfloat16,
+  kInt8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kUint8,
+  kUint16,
+  kUint32,
+  kUint64,
+  kBool
+};
+
+struct Array {
+  Stored type = Stored::kFloat64;
+  bool big_endian = false;
+  bool fortran_order = false;
+  std::vector<std::size_t> shape;
+  std::string key;
+};
+
+// The next bytes of an array; fewer than asked for only at its end.
+using ReadBytes = std::function<std::size_t(char* to, std::size_t count)>;
+
+// The rows of an array whose numbers `read` gives, `available` bytes if that is known. A shape is not believed until the bytes
+// agree with it.
+Reader array_reader(Array array, std::string name, ReadBytes read, std::optional<std::uint64_t> available);
+
+// An array of .npy in its own bytes, header first.
+Reader npy_reader(std::string key, std::string name, ReadBytes read, std::optional<std::uint64_t> available);
+
+// The header of an .npy for a table's array: always as long, with `rows` in place of the first length where given.
+std::string npy_header(const Table& table, std::optional<std::size_t> rows);
+
+// Which of the arrays in a file is meant: that called `key` or, without one, the only one.
+std::size_t chosen_key(const std::vector<std::string_view>& keys, const std::string& key, std::string_view name);
+
+// The table's shape, with `rows` in place of the first length where given.
+std::vector<std::size_t> final_shape(const Table& table, std::optional<std::size_t> rows);
+
+}  // namespace files

@@ -1,0 +1,135 @@
+// Bytes of files, in and out: whole files or nothing.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace files {
+
+// A file, its contents or an argument is not what it should be.
+struct BadInput : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+template <class... Args>
+[[noreturn]] void bad_input(fmt::format_string<Args...> message, Args&&... args) {
+  throw BadInput(fmt::format(message, std::forward<Args>(args)...));
+}
+
+// Whether `path` is "-" or nothing: standard input, or standard output.
+bool is_standard(const std::string& path);
+
+// How messages call the file that is read from `path`.
+std::string input_name(const std::string& path);
+
+// Whether `path` is standard input or output, a device or a pipe: its name does not say what it holds.
+bool is_stream(const std::string& path);
+
+class Descriptor {
+ public:
+  Descriptor() = default;
+  Descriptor(int number, bool owned) : number_(number), owned_(owned) {}
+  Descriptor(Descriptor&& other) noexcept : number_(other.number_), owned_(std::exchange(other.owned_, false)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept;
+  ~Descriptor() { close(); }
+
+  int number() const { return number_; }
+
+  // A full disk may be reported as late as here.
+  bool close();
+
+ private:
+  int number_ = -1;
+  bool owned_ = false;
+};
+
+// The bytes of a file from its first to its last, or of memory. Throws BadInput.
+class Input {
+ public:
+  // The file at `path`; "-" or nothing is standard input.
+  explicit Input(const std::string& path);
+
+  // `bytes` stay where they are.
+  Input(std::string_view bytes, std::string name);
+
+  // How messages call it.
+  const std::string& name() const { return name_; }
+
+  // The next bytes, as many as asked for unless the input ends.
+  std::size_t read(char* to, std::size_t count);
+
+  // How many there are, where that is known beforehand.
+  std::optional<std::uint64_t> size() const { return size_; }
+
+  // How many have been read. May be asked by another thread.
+  std::uint64_t position() const { return position_; }
+
+  // Goes elsewhere. What comes through a pipe is brought to memory for it.
+  void seek(std::uint64_t position);
+  void bring_to_memory();  // unless it has a size
+
+ private:
+  std::string name_;
+  Descriptor file_;
+  std::vector<char> held_;
+  std::string_view memory_;
+  bool in_memory_ = false;
+  std::optional<std::uint64_t> size_;
+  std::atomic<std::uint64_t> position_{0};
+};
+
+// A file that is written beside its place and put there at the end, so that it is either the old one or complete. Standard
+// output, devices and pipes are written to directly. Throws BadInput.
+class Output {
+ public:
+  explicit Output(const std::string& path);
+
+  // Memory instead of a file.
+  explicit Output(std::string* memory);
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+  ~Output();
+
+  void write(std::string_view bytes);
+
+  // From here on bytes may be changed after they were written; what goes to a pipe waits in memory for it.
+  void allow_changes();
+  void change(std::uint64_t position, std::string_view bytes);
+  std::uint64_t position() const { return position_; }
+
+  // Only now the file is there.
+  void finish();
+
+ private:
+  void write_now(std::string_view bytes);
+
+  std::string name_;
+  std::string path_;             // its place, or nothing where it is written to directly
+  std::vector<char> temporary_;  // its name until then, ending with 0
+  Descriptor file_;
+  unsigned mode_ = 0;
+  std::string* memory_ = nullptr;
+  bool hold_ = false;
+  std::string held_;
+  std::uint64_t position_ = 0;
+};
+
+// All of a file at once.
+void write_output(const std::string& path, std::string_view text);
+
+// Lets SIGINT, SIGTERM and SIGHUP, unless they are ignored, remove the unfinished output before they end the program, and makes
+// a limit on the size of files an error of writing. For programs that have these signals to themselves and one output.
+void clean_up_on_signals();
+
+}  // namespace files

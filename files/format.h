@@ -1,0 +1,96 @@
+// The file formats: what each is called, how bytes become tables and tables become bytes.
+//
+// To add a format: its file with the three functions, and its line in kFormats.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "file.h"
+#include "table.h"
+
+namespace files {
+
+struct ReadOptions {
+  std::size_t labels = 0;  // the column that holds labels, counted from 1; 0: found by itself
+  std::string key;         // the array to read where a file holds several; empty: the only one
+};
+
+// The rows of a file, some at a time.
+struct Reader {
+  // Whether the shape of every table is that of the whole file.
+  bool counted = false;
+
+  // Puts the next rows into the table, as many as have about `numbers` numbers but at least one, or false at the end. The first
+  // call gives a table even of a file without rows. Throws BadInput, never anything else but std::bad_alloc, whatever the
+  // bytes.
+  std::function<bool(Table& table, std::size_t numbers)> next;
+};
+
+// Puts encoded tables into a file, one after the other.
+struct Writer {
+  std::function<void(std::string_view encoded)> append;
+  std::function<void(std::size_t rows)> end = [](std::size_t) {};  // all that there were
+};
+
+struct Format {
+  std::string_view name;  // for --format-in and, after a dot, the end of a file's name
+  Reader (*open)(std::shared_ptr<Input> input, const ReadOptions& options);
+
+  // The numbers of a table and the names of its rows. Depends on nothing else: tables may be encoded in any order.
+  std::string (*encode)(const Table& table);
+
+  // Begins a file of tables like `first`; `counted` says that its shape is that of all of them together.
+  Writer (*create)(Output& output, const Table& first, bool counted);
+};
+
+Reader open_csv(std::shared_ptr<Input> input, const ReadOptions& options);
+Reader open_tsv(std::shared_ptr<Input> input, const ReadOptions& options);
+Reader open_npy(std::shared_ptr<Input> input, const ReadOptions& options);
+Reader open_npz(std::shared_ptr<Input> input, const ReadOptions& options);
+Reader open_jsonl(std::shared_ptr<Input> input, const ReadOptions& options);
+Reader open_safetensors(std::shared_ptr<Input> input, const ReadOptions& options);
+
+std::string encode_csv(const Table& table);
+std::string encode_tsv(const Table& table);
+std::string encode_jsonl(const Table& table);
+std::string encode_binary(const Table& table);
+
+Writer create_csv(Output& output, const Table& first, bool counted);
+Writer create_tsv(Output& output, const Table& first, bool counted);
+Writer create_npy(Output& output, const Table& first, bool counted);
+Writer create_npz(Output& output, const Table& first, bool counted);
+Writer create_jsonl(Output& output, const Table& first, bool counted);
+Writer create_safetensors(Output& output, const Table& first, bool counted);
+
+inline constexpr Format kFormats[] = {
+    {"csv", open_csv, encode_csv, create_csv},  // the first is that of standard input and output
+    {"tsv", open_tsv, encode_tsv, create_tsv},
+    {"npy", open_npy, encode_binary, create_npy},
+    {"npz", open_npz, encode_binary, create_npz},
+    {"jsonl", open_jsonl, encode_jsonl, create_jsonl},
+    {"safetensors", open_safetensors, encode_binary, create_safetensors},
+};
+
+// ".csv, .tsv, ...", and the names without dots.
+std::string format_endings();
+std::vector<std::string> format_names();
+
+// The format called `name` or, without one, that which the name of a file ends in; standard input, standard output, pipes and
+// devices are CSV. Throw BadInput.
+const Format& input_format(const std::string& path, const std::string& name);
+const Format& output_format(const std::string& path);
+
+// All rows in one table.
+Table read_all(const Reader& reader);
+
+// One table as a whole file.
+void write_all(const Format& format, Output& output, const Table& table);
+
+}  // namespace files

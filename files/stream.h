@@ -1,0 +1,16 @@
+// From a file to a file in bounded memory: reading, calculating and writing at the same time.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "format.h"
+
+namespace files {
+
+// Writes result(rows) for all rows of the reader, some at a time, in their order. `result` is called by several threads at
+// once, `written` after every part by one. What fails first in the order of the rows is thrown, and no file is left.
+void stream(const Reader& reader, const Format& format, const std::string& path, const std::function<Table(Table)>& result,
+            std::size_t threads, const std::function<void()>& written);
+
+}  // namespace files

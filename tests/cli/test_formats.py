@@ -1,0 +1,307 @@
+"""Formats besides .csv and .npy: files as NumPy, pandas, safetensors, json and jq write them, and broken ones."""
+
+import json
+import struct
+import subprocess
+import zipfile
+
+import numpy as np
+import pandas
+import pytest
+import safetensors.numpy
+from conftest import parsed
+
+X = (np.random.default_rng(11).normal(size=(7, 5)) * 3).astype(np.float32)
+ENDINGS = ["csv", "tsv", "npy", "npz", "jsonl", "safetensors"]
+
+
+def softmax_of(cli, array):
+    cli.save("expected.npy", array)
+    cli.output("softmax", "expected.npy", "-o", "expected_p.npy")
+    return cli.load("expected_p.npy")
+
+
+def load(cli, name):
+    path = cli.directory / name
+    if name.endswith(".npy"):
+        return np.load(path)
+    if name.endswith(".npz"):
+        with np.load(path) as file:
+            [key] = file
+            return file[key]
+    if name.endswith(".safetensors"):
+        [array] = safetensors.numpy.load_file(path).values()
+        return array
+    if name.endswith(".jsonl"):
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        return np.array([next(iter(row.values())) if isinstance(row, dict) else row for row in rows])
+    return parsed(path.read_text(), "\t" if name.endswith(".tsv") else ",")
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_npz(cli, save):
+    save(cli.directory / "x.npz", logits=X, other=X[:2], text=np.array(["a"]))
+    cli.output("softmax", "x.npz", "--key", "logits", "-o", "p.npy")
+    assert np.array_equal(cli.load("p.npy"), softmax_of(cli, X))
+    assert cli.error("softmax", "x.npz") == "x.npz: there are several arrays: 'logits', 'other', 'text'; choose one with --key"
+    assert cli.error("softmax", "x.npz", "--key", "no") == "x.npz: there is no array 'no', but 'logits', 'other', 'text'"
+    assert "the array's type is '<U1'" in cli.error("softmax", "x.npz", "--key", "text")
+    save(cli.directory / "one.npz", X)
+    assert np.array_equal(parsed(cli.output("softmax", "one.npz")).astype(np.float32), softmax_of(cli, X))
+    with open(cli.directory / "one.npz", "rb") as file:
+        piped = cli.output("softmax", "--format-in", "npz", stdin=file.read())
+    assert np.array_equal(parsed(piped).astype(np.float32), softmax_of(cli, X))
+
+
+def test_npz_that_is_written(cli):
+    np.savez(cli.directory / "x.npz", logits=X)
+    cli.output("softmax", "x.npz", "-o", "p.npz")
+    with np.load(cli.directory / "p.npz") as file:
+        assert list(file) == ["logits"]
+        assert np.array_equal(file["logits"], softmax_of(cli, X))
+    with zipfile.ZipFile(cli.directory / "p.npz") as archive:
+        assert archive.testzip() is None
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.int8, np.uint64, np.bool_])
+def test_safetensors(cli, dtype):
+    x = (X > 0 if dtype is np.bool_ else np.abs(X)).astype(dtype)
+    safetensors.numpy.save_file({"a": x, "b": x[:1]}, cli.directory / "x.safetensors", metadata={"format": "np"})
+    cli.output("softmax", "x.safetensors", "--key", "a", "-o", "p.safetensors")
+    [(key, p)] = safetensors.numpy.load_file(cli.directory / "p.safetensors").items()
+    assert key == "a"
+    expected = softmax_of(cli, x)
+    assert p.dtype == expected.dtype and np.array_equal(p, expected)
+    for key in "a", "b":  # through a pipe nothing can be skipped but by reading
+        piped = cli.output("softmax", "--format-in", "safetensors", "--key", key, stdin=cli.files()["x.safetensors"])
+        assert len(piped.splitlines()) == (7 if key == "a" else 1)
+
+
+@pytest.mark.parametrize("ending", ["npy", "npz", "safetensors"])
+def test_bfloat16(cli, ending):
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import load_file, save_file
+
+    x = torch.tensor(X).bfloat16()
+    save_file({"x": x}, cli.directory / "x.safetensors")
+    cli.output("softmax", "x.safetensors", "-o", f"y.{ending}")
+    cli.output("log_softmax", f"y.{ending}", "-o", "z.safetensors")
+    [p] = load_file(cli.directory / "z.safetensors").values()
+    assert p.dtype == torch.bfloat16
+    expected = torch.log_softmax(torch.softmax(x.float(), 1).bfloat16().float(), 1)
+    assert (p.float() - expected).abs().max() < 0.02
+
+
+def test_float16_is_computed_as_float32(cli):
+    x = X.astype(np.float16)
+    cli.save("x.npy", x)
+    for name in "softmax", "sparsemax", "power_transform":
+        source = "x.npy" if name != "power_transform" else "softmax.npy"
+        parameters = ["--gamma", 2] if name == "power_transform" else []
+        cli.output(name, source, *parameters, "-o", f"{name}.npy")
+        cli.save("wide.npy", cli.load(source).astype(np.float32))
+        cli.output(name, "wide.npy", *parameters, "-o", "wide_p.npy")
+        p = cli.load(f"{name}.npy")
+        assert p.dtype == np.float16 and np.array_equal(p, cli.load("wide_p.npy").astype(np.float16))
+
+
+def test_jsonl_of_arrays(cli):
+    x = X.astype(np.float64)
+    cli.write("x.jsonl", "".join(json.dumps(row) + "\n" for row in x.tolist()))
+    cli.output("softmax", "x.jsonl", "-o", "p.jsonl")
+    assert np.array_equal(load(cli, "p.jsonl"), softmax_of(cli, x))
+
+
+def test_jsonl_of_pandas(cli):
+    frame = pandas.DataFrame(X.astype(np.float64), columns=["a", "b b", 'c"', "größe", "e"])
+    frame.insert(2, "name", ["x", "y\n", "z,", "", "w", "'", '"'])
+    frame.to_json(cli.directory / "x.jsonl", orient="records", lines=True)
+    frame = pandas.read_json(cli.directory / "x.jsonl", lines=True)
+    cli.output("softmax", "x.jsonl", "-o", "p.jsonl")
+    cli.output("softmax", "x.jsonl", "-o", "p.csv")
+    numbers = [name for name in frame.columns if name != "name"]
+    expected = softmax_of(cli, frame[numbers].to_numpy())
+    for p in (
+        pandas.read_json(cli.directory / "p.jsonl", lines=True, precise_float=True),
+        pandas.read_csv(cli.directory / "p.csv"),
+    ):
+        assert list(p.columns) == list(frame.columns)
+        assert p["name"].fillna("").tolist() == frame["name"].tolist()
+        np.testing.assert_allclose(p[numbers].to_numpy(), expected, rtol=1e-15)
+
+
+def test_jsonl_of_jq(cli):
+    cli.write("x.json", json.dumps([{"id": f"r{i}", "n": i, "scores": row, "w": [1]} for i, row in enumerate(X.tolist())]))
+    lines = subprocess.run(["jq", "-c", ".[]", cli.directory / "x.json"], capture_output=True, check=True).stdout
+    cli.write("x.jsonl", lines)
+    message = "x.jsonl:1: there are several arrays: 'scores', 'w'; choose one with --key"
+    assert cli.error("softmax", "x.jsonl") == message
+    cli.output("softmax", "x.jsonl", "--key", "scores", "-o", "p.jsonl")
+    rows = [json.loads(line) for line in (cli.directory / "p.jsonl").read_text().splitlines()]
+    assert [row["id"] for row in rows] == [f"r{i}" for i in range(len(X))]
+    assert np.array_equal([row["scores"] for row in rows], softmax_of(cli, X.astype(np.float64)))
+    assert subprocess.run(["jq", "-c", ".scores|add", cli.directory / "p.jsonl"], capture_output=True).stdout.count(b"\n") == 7
+
+
+def test_numbers_that_json_lacks(cli):
+    cli.write("x.jsonl", '[1, NaN]\n[1, -Infinity]\n["inf", null]\n["-inf", 1e-400]\n')
+    lines = cli.output("log_softmax", "x.jsonl", "-o", "/dev/stdout").splitlines()
+    assert lines[:2] == ["nan,nan", "0,-inf"]
+    cli.output("log_softmax", "x.jsonl", "-o", "y.jsonl")
+    assert (cli.directory / "y.jsonl").read_text().splitlines()[:2] == ['["nan", "nan"]', '[0, "-inf"]']
+    assert (
+        cli.output("softmax", cli.write("y.jsonl", '{"a": NaN, "b": "NaN, \\"Infinity"}\n')) == 'a,b\nnan,"NaN, ""Infinity"\n'
+    )
+
+
+def test_results_with_words(cli):
+    cli.write("x.csv", "name,a,b\ncat,0,1\ndog,2,2\n")
+    cli.output("gamma", "x.csv", "--entropy", 0.5, "-o", "g.jsonl")
+    rows = [json.loads(line) for line in (cli.directory / "g.jsonl").read_text().splitlines()]
+    assert [list(row) for row in rows] == [["name", "gamma", "entropy", "status"]] * 2
+    assert [row["status"] for row in rows] == ["ok", "constant"]
+
+
+@pytest.mark.parametrize("source", ENDINGS)
+@pytest.mark.parametrize("target", ENDINGS)
+def test_any_format_to_any(cli, source, target):
+    x = X.astype(np.float64)
+    cli.save("x.npy", x)
+    cli.output("log_softmax", "x.npy", "-o", "a.npy")
+    cli.output("log_softmax", "x.npy", "-o", f"b.{source}")
+    cli.output("softmax", f"b.{source}", "-o", f"c.{target}")
+    cli.output("softmax", "a.npy", "-o", "d.npy")
+    assert np.array_equal(load(cli, f"c.{target}"), cli.load("d.npy"))
+    cli.output("logsumexp", f"b.{source}", "-o", f"e.{target}")
+    assert np.abs(load(cli, f"e.{target}")).max() < 1e-14
+
+
+def zipped(*changes):
+    def content(cli):
+        np.savez(cli.directory / "good.npz", x=X)
+        data = bytearray((cli.directory / "good.npz").read_bytes())
+        (cli.directory / "good.npz").unlink()
+        for change in changes:
+            change(data)
+        return bytes(data)
+
+    return content
+
+
+def flip(place):
+    def change(data):
+        data[place] ^= 0xFF
+
+    return change
+
+
+def cut(length):
+    def change(data):
+        del data[length:]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (lambda cli: b"", "the file is empty"),
+        (lambda cli: b"1,2\n", "this is not an .npz file, or cut short"),
+        (zipped(cut(100)), "this is not an .npz file, or cut short"),
+        (zipped(flip(250)), "the zip archive is broken: a checksum is wrong"),
+        (zipped(flip(1)), "the zip archive is broken or cut short"),
+    ],
+)
+def test_broken_npz(cli, content, message):
+    assert cli.error("softmax", cli.write("x.npz", content(cli)), "-o", "p.npz") == f"x.npz: {message}"
+
+
+def test_zip_without_arrays(cli):
+    with zipfile.ZipFile(cli.directory / "x.npz", "w") as archive:
+        archive.writestr("readme.txt", "nothing")
+    assert cli.error("softmax", "x.npz") == "x.npz: there is no array in the file"
+
+
+def tensors(header, body=b"", length=None):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text) if length is None else length) + text + body
+
+
+def tensor(dtype="F64", shape=(1, 2), offsets=(0, 16)):
+    return {"x": {"dtype": dtype, "shape": list(shape), "data_offsets": list(offsets)}}
+
+
+NOT = "this is not a .safetensors file, or cut short within its header"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "the file is empty"),
+        (b"1,2\n", NOT),
+        (tensors(tensor(), length=2**63), NOT),
+        (tensors(tensor(), length=1000), NOT),
+        (tensors(b"{nonsense}"), "the header is not a JSON object"),
+        (tensors(b"[1]"), "the header is not a JSON object"),
+        (tensors({}), "there is no array in the file"),
+        (tensors({"x": {"dtype": "F64"}}), "the header lacks dtype, shape or data_offsets for 'x'"),
+        (tensors(tensor(shape=("a",))), "the header has a shape that is not of numbers for 'x'"),
+        (tensors(tensor(offsets=(8, 0)), b"\0" * 16), "the header has data_offsets that are no range for 'x'"),
+        (tensors(tensor(offsets=(0, 8, 16)), b"\0" * 16), "the header has data_offsets that are no range for 'x'"),
+        (tensors(tensor(), b"\0" * 15), "the file is cut short: 'x' ends at byte 16, the file at 15"),
+        (
+            tensors(tensor(offsets=(0, 8)), b"\0" * 16),
+            "the file is cut short: shape (1, 2) needs 16 bytes of numbers, there are 8",
+        ),
+        (tensors(tensor(shape=())), "the file is cut short: 'x' ends at byte 16, the file at 0"),
+        (
+            tensors(tensor("F8_E4M3"), b"\0" * 16),
+            "the array's type is 'F8_E4M3'; floats of 16, 32 and 64 bits, integers and booleans can be read",
+        ),
+    ],
+)
+def test_broken_safetensors(cli, content, message):
+    assert cli.error("softmax", cli.write("x.safetensors", content), "-o", "p.safetensors") == f"x.safetensors: {message}"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "x.jsonl: the file is empty"),
+        ("\n", "x.jsonl: the file is empty"),
+        ("[1]\n\n[2]\n", "x.jsonl:2: empty line"),
+        ("[1, 2]\n[1]\n", "x.jsonl:2: the line has 1 number, the first one has 2"),
+        ("[1, 2]\n[1, 2\n", "x.jsonl:2: this is not a line of JSON: *"),
+        ("[1, 2] [3]\n", "x.jsonl:1: there is text behind the row"),
+        ("[1, true]\n", "x.jsonl:1:2: this is not a number"),
+        ('[1, "abc"]\n', "x.jsonl:1:2: 'abc' is not a number"),
+        ("[1, [2]]\n", "x.jsonl:1:2: this is not a number"),
+        ("[1, 1e400]\n", "x.jsonl:1:2: '1e400' is too large for float64"),
+        ("7\n", "x.jsonl:1: a line must be an array of numbers or an object"),
+        ('[1]\n{"a": 1}\n', "x.jsonl:2: the line is an object, the first one is none"),
+        ('{"a": 1}\n[1]\n', "x.jsonl:2: the line is an array, the first one is none"),
+        ('{"a": 1, "b": 2}\n{"a": 1}\n', "x.jsonl:2: 'b' is missing"),
+        ('{"a": 1, "b": 2}\n{"b": 1, "c": 2}\n', "x.jsonl:2: 'c' is not in the first line"),
+        ('{"a": 1, "a": 2}\n', "x.jsonl:1: 'a' is there twice"),
+        ('{"a": "x"}\n', "x.jsonl:1: there are no numbers"),
+        ('{"x": [1], "s": "a"}\n{"x": [1]}\n', "x.jsonl:2: 's' is missing"),
+        ('{"x": [1]}\n{"y": [1]}\n', "x.jsonl:2: 'x' is missing"),
+        ('{"x": [1]}\n{"x": 1}\n', "x.jsonl:2: 'x' is not an array of numbers"),
+        ("[1]\0\n", "x.jsonl: this is not text"),
+    ],
+)
+def test_broken_jsonl(cli, content, message):
+    found = cli.error("softmax", cli.write("x.jsonl", content), "-o", "p.jsonl")
+    assert found == message if "*" not in message else found.startswith(message.partition("*")[0])
+
+
+def test_keys_swap_places(cli):
+    file = cli.write("x.jsonl", '{"a": 0, "b": 1}\n{"b": 0, "a": 1}\n')
+    assert cli.output("sparsemax", file) == "a,b\n0,1\n1,0\n"
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.npy"])
+def test_no_key(cli, name):
+    cli.save("x.npy", X)
+    cli.write("x.csv", "1,2\n")
+    assert cli.error("softmax", name, "--key", "a") == f"{name}: only .npz, .jsonl and .safetensors files have a key"

@@ -1,0 +1,127 @@
+"""Files larger than memory: the same results in parts, in bounded memory, with a bar that shows how far it is."""
+
+import os
+import pty
+import resource
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pytest
+from conftest import parsed
+
+
+@pytest.fixture(scope="module")
+def x():
+    return np.random.default_rng(12).normal(size=(30_000, 61)).astype(np.float32)  # several parts, the last one shorter
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("ending", ["csv", "npy", "npz", "jsonl", "safetensors"])
+def test_parts_give_the_whole(cli, x, ending, threads):
+    cli.save("x.npy", x)
+    cli.output("log_softmax", "x.npy", "--threads", threads, "-o", f"y.{ending}")
+    cli.output("softmax", f"y.{ending}", "--threads", threads, "-o", "p.npy")
+    e = np.exp(x.astype(np.float64))
+    np.testing.assert_allclose(cli.load("p.npy"), e / e.sum(axis=1, keepdims=True), rtol=2e-5)
+    cli.output("logsumexp", f"y.{ending}", "-o", "l.npz")
+    with np.load(cli.directory / "l.npz") as file:
+        [key] = file
+        assert file[key].shape == (len(x),) and np.abs(file[key]).max() < 2e-6
+
+
+def test_labels_stay_with_their_rows(cli):
+    rows = 200_000
+    cli.write("x.csv", "name,a,b\n" + "".join(f"row{i},{i % 7},{i % 5}\n" for i in range(rows)))
+    lines = cli.output("log_softmax", "x.csv").splitlines()
+    assert lines[0] == "name,a,b" and len(lines) == rows + 1
+    assert all(line.startswith(f"row{i},") for i, line in enumerate(lines[1:]))
+
+
+def test_long_quoted_cell_between_parts(cli):
+    text = "x\n" * 600_000  # longer than what is read at once
+    file = cli.write("x.csv", f'a,b\n1,"{text}"\n2,"{text}"\n')
+    assert cli.output("softmax", file) == f'a,b\n1,"{text}"\n1,"{text}"\n'
+    message = cli.error("softmax", cli.write("x.csv", f'1,"{text}\n'))
+    assert message == "x.csv:1:2: a quote is opened and never closed"
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_first_mistake_is_reported(cli, threads):
+    lines = ["1,2\n"] * 900_000
+    lines[899_000] = lines[895_000] = "1,x\n"
+    cli.write("x.csv", "".join(lines))
+    for _ in range(3):
+        message = cli.error("softmax", "x.csv", "--threads", threads, "-o", "p.csv")
+        assert message == "x.csv:895001:2: 'x' is not a number"
+
+
+def sparse(path, rows, cols):
+    header = {"descr": "<f4", "fortran_order": False, "shape": (rows, cols)}
+    with open(path, "wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        file.truncate(file.tell() + 4 * rows * cols)
+
+
+@pytest.mark.parametrize("command", [["logsumexp", "-o", "y.npy"], ["softmax", "-o", "p.npy"]])
+def test_ten_times_the_memory(cli, command):
+    limit, rows, cols = 51 * 2**20, 2**12, 2**15  # a file of 512 MiB
+    sparse(cli.directory / "x.npy", rows, cols)
+    name, *rest = command
+    done = subprocess.run(
+        [cli.program, name, "x.npy", *rest, "--threads", "2"],
+        cwd=cli.directory,
+        capture_output=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)),
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    if name == "logsumexp":
+        y = cli.load("y.npy")
+        assert y.shape == (rows,) and np.allclose(y, np.log(cols))
+
+
+def in_terminal(cli, *arguments, seconds=None):
+    """What the program shows on a terminal; ended by Ctrl-C after so many seconds."""
+    terminal, other = pty.openpty()
+    process = subprocess.Popen(
+        [cli.program, *arguments], cwd=cli.directory, stdin=subprocess.DEVNULL, stdout=other, stderr=other
+    )
+    os.close(other)
+    shown = b""
+    end = time.monotonic() + (60 if seconds is None else seconds)
+    while time.monotonic() < end:
+        try:
+            piece = os.read(terminal, 4096)
+        except OSError:
+            break
+        if not piece:
+            break
+        shown += piece
+        if seconds is not None and b"left" in shown:
+            break
+    if seconds is not None:
+        process.send_signal(signal.SIGINT)
+    status = process.wait(timeout=60)
+    os.close(terminal)
+    return status, shown.decode()
+
+
+def test_progress_and_interruption(cli):
+    sparse(cli.directory / "x.npy", 2**17, 2**15)  # 16 GiB: longer than a second anywhere
+    status, shown = in_terminal(cli, "softmax", "x.npy", "-o", "p.npz", "--threads", "1", seconds=50)
+    assert status == -signal.SIGINT
+    assert "% [" in shown and "B/s" in shown and "left" in shown
+    assert os.listdir(cli.directory) == ["x.npy"]
+
+
+def test_no_progress_when_quick_or_quiet(cli):
+    cli.write("x.csv", "1,2\n")
+    assert in_terminal(cli, "softmax", "x.csv", "-o", "p.csv") == (0, "")
+
+
+def test_pipes(cli):
+    cli.write("x.csv", "1,1\n0,0\n")
+    command = f"{cli.program} softmax x.csv | {cli.program} logsumexp -"
+    done = subprocess.run(command, shell=True, cwd=cli.directory, capture_output=True)
+    assert (done.stderr, np.round(parsed(done.stdout.decode()), 12).tolist()) == (b"", [[1.193147180560]] * 2)
