@@ -1,4 +1,4 @@
-"""Times the measures beside SciPy, one thread each, least processor time of interleaved repetitions: python bench/python_measures.py
+"""Times the measures beside SciPy, one thread each: python bench/python_measures.py
 
 Needs SciPy. SciPy divides every row by its sum; ours checks the sum instead, and the last column has it divide as well.
 """

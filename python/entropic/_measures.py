@@ -2,7 +2,7 @@
 
 import math
 import operator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -105,7 +105,7 @@ def has_axis(description):
     return description["family"] != "table" and description["name"] != "binary_entropy"
 
 
-_functions_by_name = {}  # what Counts calls
+_functions_by_name: dict[str, Any] = {}  # what Counts calls
 
 
 def build(operations):
