@@ -15,7 +15,8 @@
 
 using Logarithms = std::variant<entropic::LogSoftmax, entropic::LogSumExp>;
 using EntropyControl = std::variant<entropic::GammaForEntropy, entropic::PowerTransform>;
-using LibraryOnly = std::variant<entropic::NormalizeDensity, entropic::NormalizeJoint, entropic::MeanFieldEntropy>;
+using LibraryOnly = std::variant<entropic::NormalizeDensity, entropic::NormalizeJoint, entropic::MeanFieldEntropy,
+                                 entropic::Attention, entropic::LinearAttention>;
 
 struct FamilyTitle {
   std::string_view name;
@@ -26,7 +27,7 @@ inline constexpr FamilyTitle kMaps = {"Maps", "rows of scores in, rows of probab
 inline constexpr FamilyTitle kLogarithms = {"Logarithms", "softmax where its logarithm is wanted"};
 inline constexpr FamilyTitle kEntropyControl = {"Entropy control",
                                                 "the scale of scores that gives a chosen entropy, and powers of distributions"};
-inline constexpr FamilyTitle kLibraryOnly = {"In C++ and Python only", "densities, tables and an estimate"};
+inline constexpr FamilyTitle kLibraryOnly = {"In C++ and Python only", "densities, tables, an estimate and attention"};
 
 // Calls f(title, std::type_identity<Family>{}) for each family, in the order they are listed.
 template <class F>

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "attention.h"
 #include "entropy_control.h"
 #include "params.h"
 #include "transport.h"
@@ -410,6 +411,7 @@ void bind_measures(nb::module_& m);     // measures.cc
 NB_MODULE(_core, m) {
   m.attr("__version__") = ENTROPIC_VERSION;
   m.def("operations", &entropic::operations);
+  entropic::bind_attention(m);
   entropic::bind_calibration(m);
   entropic::bind_entropy_control(m);
   entropic::bind_measures(m);

@@ -47,6 +47,47 @@ class GammaResult(NamedTuple):
     gamma: Any
     entropy: Any
     status: Any
+
+_Map: TypeAlias = str | tuple[str, dict[str, Any]]
+
+def attention(
+    q: _DLPack | _Lists,
+    k: _DLPack | _Lists,
+    v: _DLPack | _Lists,
+    *,
+    map: _Map = "softmax",
+    scale: Literal["sqrt", "entropy_invariant"] | SupportsFloat = "sqrt",
+    causal: bool = False,
+    mask: Any = None,
+    train_length: SupportsFloat = 512,
+    kappa: SupportsFloat | None = None,
+    return_weights: bool = False,
+    return_entropy: bool = False,
+    **map_params: Any,
+) -> Any: ...
+def attention_vjp(
+    q: _DLPack | _Lists,
+    k: _DLPack | _Lists,
+    v: _DLPack | _Lists,
+    grad: Any,
+    *,
+    map: _Map = "softmax",
+    scale: Literal["sqrt", "entropy_invariant"] | SupportsFloat = "sqrt",
+    causal: bool = False,
+    mask: Any = None,
+    train_length: SupportsFloat = 512,
+    kappa: SupportsFloat | None = None,
+    param_grad: bool = False,
+    **map_params: Any,
+) -> tuple[Any, ...]: ...
+def linear_attention(
+    q: _DLPack | _Lists,
+    k: _DLPack | _Lists,
+    v: _DLPack | _Lists,
+    *,
+    causal: bool = False,
+    scale: Literal["sqrt"] | SupportsFloat = "sqrt",
+) -> Any: ...
 """
 
 # Functions that are no maps: those with an array of x's kind, for each kind of x.
@@ -60,7 +101,7 @@ def mean_field_entropy(x: {x}, *, gamma: SupportsFloat = 1.0, axis: SupportsInde
 KINDS = (("_Integers", "NDArray[np.float64]"), ("_Array", "_Array"), ("_Lists", "NDArray[np.float64]"))
 TORCH_HEADER = """\
 # Written by python/stubs.py from the registry of operations.
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
@@ -70,6 +111,41 @@ class _Map(nn.Module):
     def forward(self, x: Tensor) -> Tensor: ...
     def __call__(self, x: Tensor) -> Tensor: ...
     def extra_repr(self) -> str: ...
+
+_MapName = str | tuple[str, dict[str, Any]]
+
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    map: _MapName = "softmax",
+    scale: Literal["sqrt", "entropy_invariant"] | float = "sqrt",
+    causal: bool = False,
+    mask: Tensor | None = None,
+    train_length: float = 512,
+    kappa: float | None = None,
+    **map_params: Any,
+) -> Tensor: ...
+def linear_attention(
+    q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, scale: Literal["sqrt"] | float = "sqrt"
+) -> Tensor: ...
+
+class Attention(nn.Module):
+    def __init__(
+        self,
+        map: _MapName = "softmax",
+        scale: Literal["sqrt", "entropy_invariant"] | float = "sqrt",
+        causal: bool = False,
+        train_length: float = 512,
+        kappa: float | None = None,
+        **map_params: Any,
+    ) -> None: ...
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor: ...
+
+class LinearAttention(nn.Module):
+    def __init__(self, causal: bool = False, scale: Literal["sqrt"] | float = "sqrt") -> None: ...
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor: ...
 """
 
 # The modules whose names are not those of their functions in capitals.

@@ -1,6 +1,7 @@
 // Everything: scores in, distributions out.
 #pragma once
 
+#include "entropic/attention.h"
 #include "entropic/calibration.h"
 #include "entropic/entropy_control.h"
 #include "entropic/half.h"

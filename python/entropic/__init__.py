@@ -5,6 +5,7 @@ NumPy arrays, anything with DLPack (torch CPU tensors) or nested lists in; the s
 """
 
 from entropic import _core, _entropy_control, _functions, _measures
+from entropic._attention import attention, attention_vjp, linear_attention
 from entropic._core import __version__
 from entropic._transport import TransportResult, optimal_transport
 from entropic.calibration import (
@@ -56,12 +57,15 @@ __all__ = [
     "TemperatureClampedWarning",
     "TransportResult",
     "__version__",
+    "attention",
+    "attention_vjp",
     "entropy_invariant_scale",
     "expected_calibration_error",
     "fit_target_entropy",
     "fit_temperature",
     "force_simd_target",
     "get_num_threads",
+    "linear_attention",
     "match_entropy",
     "optimal_transport",
     "set_num_threads",

@@ -9,6 +9,7 @@
 #include "entropic/perturb_max.h"
 #include "src/check.h"
 #include "src/half.h"
+#include "src/maps/kernel_map.h"
 #include "src/maps/kernels.h"
 #include "src/parallel.h"
 #include "src/scratch.h"
@@ -90,13 +91,6 @@ void check_vjp(std::string_view name, const MatrixView<const T>& x, std::string_
 
 const Description& description_of(const Map& map) {
   return std::visit([](const auto& op) -> const Description& { return op.kDescription; }, map);
-}
-
-// What has two names has one kernel: the largest of scores with gumbel noise has softmax's law.
-Map kernel_map(const Map& map) {
-  const auto* const op = std::get_if<PerturbMax>(&map);
-  if (op != nullptr && op->noise == PerturbMax::Noise::gumbel) return Softmax{.temperature = op->scale};
-  return map;
 }
 
 }  // namespace

@@ -14,11 +14,12 @@ except ImportError as error:
 
 from entropic import _core
 from entropic.torch import _functions, _modules
+from entropic.torch._attention import Attention, LinearAttention, attention, linear_attention
 
 functions = _functions.build(_core.operations())
 modules = _modules.build(_core.operations(), functions)
 globals().update(functions)
 globals().update(modules)
 
-__all__ = [*functions, *modules]
+__all__ = ["Attention", "LinearAttention", "attention", "linear_attention", *functions, *modules]
 del functions, modules, torch

@@ -1,0 +1,144 @@
+"""Times attention beside torch's scaled_dot_product_attention: one thread each, medians of interleaved repetitions, results
+compared first; peak memory of each in a process of its own; and where linear attention overtakes.
+
+python bench/python_attention.py            the tables (needs torch)
+python bench/python_attention.py crossover  times over lengths, and docs/figures/attention_crossover.svg (needs matplotlib)
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from python_maps import median_times
+
+import entropic
+
+HEADS, WIDTH = 8, 64
+sdpa = torch.nn.functional.scaled_dot_product_attention
+
+
+def problem(n, heads=HEADS):
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(1, heads, n, WIDTH, generator=generator) for _ in range(3)]
+
+
+def calls_for(n, causal):
+    q, k, v = problem(n)
+    arrays = [x.numpy() for x in (q, k, v)]
+    return {
+        "torch": lambda: sdpa(q, k, v, is_causal=causal),
+        "softmax": lambda: entropic.attention(*arrays, causal=causal),
+        "entmax 1.5": lambda: entropic.attention(*arrays, causal=causal, map="entmax"),
+        "sparsemax": lambda: entropic.attention(*arrays, causal=causal, map="sparsemax"),
+        "entropy_normalize": lambda: entropic.attention(*arrays, causal=causal, map="entropy_normalize", entropy=3.0),
+        "linear": lambda: entropic.linear_attention(*arrays, causal=causal),
+    }
+
+
+def backward_calls(n, causal):
+    q, k, v = (x.requires_grad_() for x in problem(n))
+    grad = torch.ones(1, HEADS, n, WIDTH)
+    out = sdpa(q, k, v, is_causal=causal)
+    arrays = [x.detach().numpy() for x in (q, k, v, grad)]
+    return {
+        "torch": lambda: torch.autograd.grad(out, (q, k, v), grad, retain_graph=True),
+        "softmax": lambda: entropic.attention_vjp(*arrays, causal=causal),
+        "entmax 1.5": lambda: entropic.attention_vjp(*arrays, causal=causal, map="entmax"),
+    }
+
+
+def check(n, causal):
+    calls = calls_for(n, causal)
+    np.testing.assert_allclose(calls["softmax"](), calls["torch"]().numpy(), atol=5e-6)
+    q, k, v = (x.double().numpy()[:, :1] for x in problem(n))
+    want = entropic.attention(q, k, v, map="taylor_softmax", causal=causal)
+    np.testing.assert_allclose(calls["linear"]()[:, :1], want, atol=2e-5)
+    want = entropic.attention(q, k, v, map="entmax", causal=causal)
+    np.testing.assert_allclose(calls["entmax 1.5"]()[:, :1], want, atol=1e-5)
+    for ours, theirs in zip(backward_calls(n, causal)["softmax"](), backward_calls(n, causal)["torch"](), strict=True):
+        np.testing.assert_allclose(ours, theirs.numpy(), atol=1e-4)
+
+
+def table(title, make, repeats):
+    names = list(make(64, False))
+    print(f"\n| {title} | torch, ms | " + " | ".join(names[1:]) + " |")
+    print("|---|---|" + "---|" * (len(names) - 1))
+    for n in (1024, 4096):
+        for causal in (False, True):
+            times = median_times(make(n, causal), repeats)
+            ratios = " | ".join(f"{times[name] / times['torch']:.2f}" for name in names[1:])
+            print(f"| {n}{', causal' if causal else ''} | {times['torch'] * 1e3:.1f} | {ratios} |", flush=True)
+
+
+def peak(which, n):
+    """MiB that one call adds to the largest size of a fresh process."""
+    code = f"""
+import resource, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import python_attention as bench
+bench.torch.set_num_threads(1); bench.entropic.set_num_threads(1)
+bench.calls_for(64, False)[{which!r}]()
+call = bench.calls_for({n}, False)[{which!r}]
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+out = call()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return int(done.stdout) / 1024
+
+
+def memory():
+    print("\n| peak above the inputs, MiB | torch | softmax | entmax 1.5 | linear | the result | all scores |")
+    print("|---|---|---|---|---|---|---|")
+    for n in (4096, 16384):
+        values = [f"{peak(which, n):.1f}" for which in ("torch", "softmax", "entmax 1.5", "linear")]
+        result, scores = HEADS * n * WIDTH * 4 / 2**20, HEADS * n * n * 4 / 2**20
+        print(f"| {n} keys | {' | '.join(values)} | {result:.1f} | {scores:.0f} |", flush=True)
+
+
+def crossover():
+    sys.path.append(str(Path(__file__).parents[1] / "docs/figures"))
+    from _style import BLUE, GREY, ORANGE, plt, save
+
+    lengths = [512, 1024, 1448, 2048, 2896, 4096, 5792, 8192, 11585]
+    figure, axes = plt.subplots(1, 2, figsize=(8, 3), sharey=True, layout="constrained")
+    print("| us a token and head | " + " | ".join(map(str, lengths)) + " |\n|---|" + "---|" * len(lengths))
+    for causal, ax in zip((False, True), axes, strict=True):
+        curves = {}
+        for n in lengths:
+            q, k, v = problem(n, 1)
+            arrays = [x.numpy() for x in (q, k, v)]
+            calls = {
+                "torch, softmax": lambda q=q, k=k, v=v, causal=causal: sdpa(q, k, v, is_causal=causal),
+                "softmax": lambda arrays=arrays, causal=causal: entropic.attention(*arrays, causal=causal),
+                "linear": lambda arrays=arrays, causal=causal: entropic.linear_attention(*arrays, causal=causal),
+            }
+            for name, seconds in median_times(calls, 9).items():
+                curves.setdefault(name, []).append(seconds / n * 1e6)
+        for (name, values), color in zip(curves.items(), (GREY, BLUE, ORANGE), strict=True):
+            ax.loglog(lengths, values, color=color, marker="o", markersize=3, label=name)
+            print(f"| {name}{', causal' if causal else ''} | " + " | ".join(f"{x:.2f}" for x in values) + " |", flush=True)
+        ax.set_title("causal" if causal else "all keys")
+        ax.set_xlabel("keys")
+    axes[0].set_ylabel("us a query")
+    axes[0].legend()
+    save(figure, "attention_crossover")
+
+
+def main():
+    torch.set_num_threads(1)
+    entropic.set_num_threads(1)
+    if sys.argv[1:] == ["crossover"]:
+        return crossover()
+    print(f"torch {torch.__version__}, {HEADS} heads of {WIDTH}, {entropic.simd_target()}")
+    for causal in (False, True):
+        check(1024, causal)
+    table("forward, keys", calls_for, 7)
+    table("gradient, keys", backward_calls, 5)
+    memory()
+
+
+if __name__ == "__main__":
+    main()

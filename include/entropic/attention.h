@@ -1,0 +1,161 @@
+// Attention with any map in place of softmax, and attention in time linear in the length.
+//
+// out_i = sum_j p_ij v_j,  p_i = map(scale_i <q_i, k_j> + additive_ij over the keys j that query i sees)
+//
+// Rules:
+//   a query that sees no key   out, weights, entropy and gradients are 0
+//   a key that is not seen     is as if absent, whatever it and its value hold, NaN too
+//   a NaN among seen scores    that query's out is all NaN
+//   heads                      q has a multiple of the heads of k and v: consecutive ones share theirs
+//   reproducible               the same bits for any number of threads, any batch and heads, any SIMD target with FMA
+//   memory                     for each thread 64 rows of scores and one head of k and v, never all scores
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "entropic/maps.h"
+#include "entropic/operation.h"
+
+namespace entropic {
+
+// batch x heads x rows x cols numbers that somebody else owns; those of a row are contiguous, strides count elements.
+template <class T>
+struct HeadsView {
+  T* data = nullptr;
+  std::size_t batch = 0, heads = 0, rows = 0, cols = 0;
+  std::ptrdiff_t batch_stride = 0, head_stride = 0, row_stride = 0;
+
+  HeadsView() = default;
+  HeadsView(T* data, std::size_t batch, std::size_t heads, std::size_t rows, std::size_t cols)
+      : data(data), batch(batch), heads(heads), rows(rows), cols(cols) {
+    row_stride = static_cast<std::ptrdiff_t>(cols);
+    head_stride = row_stride * static_cast<std::ptrdiff_t>(rows);
+    batch_stride = head_stride * static_cast<std::ptrdiff_t>(heads);
+  }
+
+  // A view that may write is also one that may read.
+  template <class U, class = std::enable_if_t<std::is_same_v<T, const U>>>
+  HeadsView(const HeadsView<U>& other)  // NOLINT(google-explicit-constructor)
+      : HeadsView(other.data, other.batch, other.heads, other.rows, other.cols) {
+    batch_stride = other.batch_stride, head_stride = other.head_stride, row_stride = other.row_stride;
+  }
+
+  T* row(std::size_t b, std::size_t h, std::size_t r) const {
+    return data + static_cast<std::ptrdiff_t>(b) * batch_stride + static_cast<std::ptrdiff_t>(h) * head_stride +
+           static_cast<std::ptrdiff_t>(r) * row_stride;
+  }
+};
+
+// A number for every (batch, head, query, key): a stride of 0 repeats it along an axis.
+template <class T>
+struct MaskView {
+  const T* data = nullptr;  // null: no mask
+  std::ptrdiff_t batch_stride = 0, head_stride = 0, row_stride = 0, col_stride = 0;
+
+  const T* row(std::size_t b, std::size_t h, std::size_t r) const {
+    return data + static_cast<std::ptrdiff_t>(b) * batch_stride + static_cast<std::ptrdiff_t>(h) * head_stride +
+           static_cast<std::ptrdiff_t>(r) * row_stride;
+  }
+};
+
+// Beside causal: a key is seen where `visible` is true and `additive`, which is added to its score, is not -inf.
+template <class T>
+struct AttentionMask {
+  MaskView<bool> visible;
+  MaskView<T> additive;
+};
+
+// What else may be asked for.
+template <class T>
+struct AttentionDetails {
+  HeadsView<T> weights = {};  // p: batch x heads x queries x keys
+  std::span<T> entropy = {};  // -sum p log p of each query, in nats: batch x heads x queries
+};
+
+struct Attention {
+  enum class Scale { sqrt, entropy_invariant, number };
+  static constexpr std::string_view kScales[] = {"sqrt", "entropy_invariant", "number"};
+
+  Map map = Softmax{};
+  Scale scale = Scale::sqrt;
+  double number = 1;
+  double train_length = 512;
+  std::optional<double> kappa = {};
+  bool causal = false;  // query i of m sees keys j <= i + n - m: the queries are the last m positions
+
+  static constexpr Description kDescription = {
+      .name = "attention",
+      .summary = "Attention with any map in place of softmax, and a scale that may follow the number of keys a query sees.",
+      .formula = "out_i = sum_j p_ij v_j, p_i = map(scale_i <q_i, k_j> + mask_ij)",
+      .gradient =
+          "dv_j = sum_i p_ij g_i; with ds_i the map's gradient of p_i for <g_i, v_j>: dq_i = scale_i sum_j ds_ij k_j, "
+          "dk_j = sum_i scale_i ds_ij q_i",
+      .source = "Vaswani et al., NeurIPS 2017; the scale: Su, kexue.fm 8823, 2021",
+  };
+  static constexpr auto kParams = std::tuple{
+      Param<Attention, Scale>{.name = "scale",
+                              .meaning = "1/sqrt(d); by the number n of keys that the query sees, log n / (log(train_length) "
+                                         "sqrt(d)) or kappa log n / d; or a number",
+                              .member = &Attention::scale,
+                              .names = kScales},
+      Param<Attention>{.name = "number", .meaning = "the scale where it is a number", .member = &Attention::number},
+      Param<Attention>{.name = "train_length",
+                       .meaning = "the n at which the entropy-invariant scale is 1/sqrt(d)",
+                       .member = &Attention::train_length,
+                       .above = 1},
+      Param<Attention, std::optional<double>>{
+          .name = "kappa", .meaning = "factor of log n / d in its place", .member = &Attention::kappa, .above = 0}};
+};
+
+// out = the sum of values weighted by p, and what `details` asks for. `per_row` gives parameters of the map a value for each
+// query, batch x heads x queries of them.
+//
+// Shapes: q batch x heads x m x d; k batch x kv_heads x n x d, v batch x kv_heads x n x dv; out batch x heads x m x dv.
+// Causal needs m <= n. Units: scores have none; entropy is in nats.
+// Error: that of a product of d terms in T for a score, the map's for p, of a product of n terms in T (added in blocks of 128)
+// for out.
+// Throws: std::invalid_argument naming the argument, before anything is written.
+template <class T>
+void attention(HeadsView<const std::type_identity_t<T>> q, HeadsView<const std::type_identity_t<T>> k,
+               HeadsView<const std::type_identity_t<T>> v, HeadsView<T> out, const Attention& options = {},
+               const AttentionMask<T>& mask = {}, std::span<const PerRow> per_row = {},
+               const AttentionDetails<T>& details = {});
+
+// The gradient of sum <g, out> with respect to q, k, v; scores are computed again. `gradients` asks for those in the map's
+// parameters, batch x heads x queries numbers each.
+//
+// Shapes: g as out; dq, dk, dv as q, k, v. Throws: as attention.
+template <class T>
+void attention_vjp(HeadsView<const std::type_identity_t<T>> q, HeadsView<const std::type_identity_t<T>> k,
+                   HeadsView<const std::type_identity_t<T>> v, HeadsView<const std::type_identity_t<T>> g, HeadsView<T> dq,
+                   HeadsView<T> dk, HeadsView<T> dv, const Attention& options = {}, const AttentionMask<T>& mask = {},
+                   std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {});
+
+struct LinearAttention {
+  std::optional<double> scale = {};  // 1/sqrt(d) where it is not given
+  bool causal = false;
+
+  static constexpr Description kDescription = {
+      .name = "linear_attention",
+      .summary = "Attention with taylor_softmax of order 2, in time linear in the length.",
+      .formula = "out_i = sum_j f(s_ij) v_j / sum_j f(s_ij), f(s) = 1 + s + s^2/2 = <phi(q_i), phi(k_j)>, s = scale <q, k>",
+      .gradient = "as attention with taylor_softmax",
+      .source = "Arora et al., ICML 2024 (Based); Katharopoulos et al., ICML 2020",
+  };
+  static constexpr auto kParams = std::tuple{Param<LinearAttention, std::optional<double>>{
+      .name = "scale", .meaning = "factor of <q, k>; 1/sqrt(d) where it is not given", .member = &LinearAttention::scale}};
+};
+
+// attention with the map taylor_softmax of order 2, by phi(x) = (1, x, x_a x_b for a < b, x_a^2 / sqrt 2), which has
+// (d + 1) (d + 2) / 2 entries: O(n d^2 dv) time. Sums over keys are kept in float64.
+//
+// Shapes, Throws: as attention without masks.
+// Error: as attention's, in units of sum_j (1 + t + t^2/2) |v_j| with t = scale sum_c |q_c k_c| in place of s.
+template <class T>
+void linear_attention(HeadsView<const std::type_identity_t<T>> q, HeadsView<const std::type_identity_t<T>> k,
+                      HeadsView<const std::type_identity_t<T>> v, HeadsView<T> out, const LinearAttention& options = {});
+
+}  // namespace entropic

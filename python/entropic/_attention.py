@@ -1,0 +1,412 @@
+"""Attention: arrays of any batch axes as (batch, heads, rows, columns) and back."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from entropic import _arrays, _core
+
+FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+
+_MAPS = {description["name"]: description for description in _core.operations() if description["family"] == "map"}
+
+
+class MapCall(NamedTuple):
+    """A map and its parameters in the order that _core wants; None where a parameter is the same for all."""
+
+    name: str
+    values: tuple
+    per_row: tuple
+
+
+def map_call(function, given, params):
+    """A map by name, or (name, {parameter: value}), with parameters beside it. Arrays stay as they are."""
+    more = {}
+    if isinstance(given, (tuple, list)):
+        if len(given) != 2 or not isinstance(given[1], dict):
+            raise TypeError(f"{function}: map must be a name or (name, {{parameter: value}}), got {given!r}")
+        given, more = given
+    if not isinstance(given, str):
+        raise TypeError(f"{function}: map must be a name or (name, {{parameter: value}}), got {type(given).__name__}")
+    if given not in _MAPS:
+        raise ValueError(f"{function}: map must be one of {', '.join(_MAPS)}, got {given!r}")
+    params = {**params, **more}
+    values = []
+    for param in _MAPS[given]["params"]:
+        if param["required"] and param["name"] not in params:
+            raise TypeError(f"{function}: map {given!r} needs the parameter {param['name']!r}")
+        values.append(params.pop(param["name"], param["default"]))
+    if params:
+        raise TypeError(f"{function}: map {given!r} has no parameter {next(iter(params))!r}")
+    per_row = tuple(param["name"] if param["per_row"] else None for param in _MAPS[given]["params"])
+    return MapCall(given, tuple(values), per_row)
+
+
+def scale_values(function, scale, train_length, kappa):
+    """(scale, number, train_length, kappa) as _core wants them."""
+    if isinstance(scale, str):
+        if scale not in ("sqrt", "entropy_invariant"):
+            raise ValueError(f"{function}: scale must be 'sqrt', 'entropy_invariant' or a number, got {scale!r}")
+        return scale, 1.0, train_length, kappa
+    return "number", _number(function, scale), train_length, kappa
+
+
+def _number(function, scale):
+    try:
+        return float(scale)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{function}: scale must be 'sqrt', 'entropy_invariant' or a number, got {type(scale).__name__}"
+        ) from None
+
+
+class Shape(NamedTuple):
+    """What q, k and v are together."""
+
+    batch: tuple  # the axes before the heads
+    heads: int
+    kv_heads: int
+    queries: int
+    keys: int
+    lead: tuple  # the axes of the result before the last two
+
+
+def shape_of(function, q, k, v):
+    """The common shape of shapes (..., m, d), (..., n, d), (..., n, dv)."""
+    for argument, shape in (("q", q), ("k", k), ("v", v)):
+        if len(shape) < 2:
+            raise ValueError(f"{function}: {argument} must have at least two axes, got shape {tuple(shape)}")
+    if k[-1] != q[-1]:
+        raise ValueError(f"{function}: k must have the last axis of q, {q[-1]}, got shape {tuple(k)}")
+    if v[-2] != k[-2]:
+        raise ValueError(f"{function}: v must have as many rows as k, {k[-2]}, got shape {tuple(v)}")
+    heads, k_heads, v_heads = ((1, *shape)[-3] for shape in (q, k, v)) if max(map(len, (q, k, v))) > 2 else (1, 1, 1)
+    try:
+        batch = np.broadcast_shapes(tuple(q[:-3]), tuple(k[:-3]), tuple(v[:-3]))
+        (kv_heads,) = np.broadcast_shapes((k_heads,), (v_heads,))
+    except ValueError:
+        raise ValueError(
+            f"{function}: the axes before the last two of q, k and v must broadcast, heads apart, got shapes {tuple(q)}, "
+            f"{tuple(k)} and {tuple(v)}"
+        ) from None
+    if heads == 1:
+        heads = kv_heads
+    if heads != kv_heads and (kv_heads == 0 or heads % kv_heads):
+        raise ValueError(f"{function}: q must have a multiple of the heads of k, {kv_heads}, got shape {tuple(q)}")
+    lead = (*batch, heads) if max(map(len, (q, k, v))) > 2 else ()
+    return Shape(batch, heads, kv_heads, q[-2], k[-2], lead)
+
+
+def _four_axes(x, batch, heads):
+    """x as (batch, heads, rows, columns), the last without gaps, and where it can be without a copy."""
+    whole = np.broadcast_to(x, (*batch, heads, *x.shape[-2:])).reshape(math.prod(batch), heads, *x.shape[-2:])
+    if whole.shape[-1] > 1 and whole.strides[-1] != whole.itemsize:
+        whole = np.ascontiguousarray(whole)
+    return whole
+
+
+def _mask(function, mask, shape, dtype):
+    """(visible, additive), of which at most one is there."""
+    if mask is None:
+        return None, None
+    mask = _arrays._to_numpy(function, "mask", mask)
+    if mask.dtype.kind not in "bf":
+        raise TypeError(
+            f"{function}: mask must be of bools (True: the key is seen) or of floats (added to the scores), "
+            f"got dtype {mask.dtype}"
+        )
+    wanted = (*shape.lead, shape.queries, shape.keys)
+    try:
+        whole = np.broadcast_to(mask, wanted)
+    except ValueError:
+        raise ValueError(f"{function}: mask must broadcast to {wanted}, got shape {mask.shape}") from None
+    whole = whole.reshape(math.prod(shape.batch), shape.heads, shape.queries, shape.keys)
+    if mask.dtype.kind == "b":
+        return whole, None
+    return None, whole.astype(dtype, copy=False)
+
+
+class _Call:
+    """q, k and v as _core takes them."""
+
+    def __init__(self, function, q, k, v, *others):
+        arrays = [
+            _arrays._to_floats(function, name, _arrays._to_numpy(function, name, x))
+            for name, x in (("q", q), ("k", k), ("v", v), *others)
+        ]
+        self.dtype = np.result_type(*(dtype for _, dtype in arrays[:3]))
+        self.work = FLOAT64 if self.dtype == FLOAT64 else FLOAT32
+        values = [_arrays._cast(array, self.work) for array, _ in arrays]
+        self.function, self.kinds, self.shapes = function, (q, k, v), [value.shape for value in values[:3]]
+        self.shape = shape = shape_of(function, *self.shapes)
+        heads = (shape.heads, shape.kv_heads, shape.kv_heads)
+        self.arrays = [_four_axes(x, shape.batch, h) for x, h in zip(values[:3], heads, strict=True)]
+        self.others = values[3:]
+        self.out_shape = (*shape.lead, shape.queries, self.shapes[2][-1])
+
+    def map(self, given, params):
+        """The map's name and values, those per row as one number for each query."""
+        call = map_call(self.function, given, params)
+        wanted = (*self.shape.lead, self.shape.queries, 1)
+        values = []
+        for name, value in zip(call.per_row, call.values, strict=True):
+            if name is not None:
+                value = _arrays.per_row(self.function, name, value)
+                if isinstance(value, np.ndarray) and value.ndim > 0:
+                    try:
+                        value = np.ascontiguousarray(np.broadcast_to(value, wanted)).reshape(-1)
+                    except ValueError:
+                        raise ValueError(
+                            f"{self.function}: {name} must be a number or an array that broadcasts to {wanted}, "
+                            f"got shape {value.shape}"
+                        ) from None
+            values.append(value)
+        return call._replace(values=tuple(values))
+
+    def empty(self, *shape):
+        return np.empty(shape, self.work)
+
+    def back(self, like, result, *shape):
+        return _arrays._number_or_array(_arrays._same_kind(like, _arrays._cast(result.reshape(shape), self.dtype)))
+
+
+def attention(
+    q,
+    k,
+    v,
+    *,
+    map="softmax",
+    scale="sqrt",
+    causal=False,
+    mask=None,
+    train_length=512,
+    kappa=None,
+    return_weights=False,
+    return_entropy=False,
+    **map_params,
+):
+    """Attention with any map in place of softmax, and a scale that may follow the number of keys a query sees.
+
+        out_i = sum_j p_ij v_j, p_i = map(scale_i <q_i, k_j> + mask_ij over the keys j that query i sees)
+
+    Parameters
+    ----------
+    q, k, v : NumPy arrays, anything with DLPack (such as torch CPU tensors) or nested lists
+        Queries (..., m, d), keys (..., n, d) and values (..., n, dv). Axes before these broadcast, but q may have a multiple
+        of the heads (the third axis from the end) of k and v: consecutive heads then share theirs.
+    map : str or (str, dict), default "softmax"
+        A map by name, or (name, {parameter: value}) where a parameter has the name of one of attention's.
+    scale : "sqrt", "entropy_invariant" or float, default "sqrt"
+        1/sqrt(d); log n / (log(train_length) sqrt(d)), or kappa log n / d where kappa is given, with n the number of keys that
+        the query sees; or the factor itself.
+    causal : bool, default False
+        Query i sees keys j <= i + n - m: the queries are the last m positions, as in decoding with a cache.
+        (PyTorch's is_causal differs where m is not n: there query i sees keys j <= i.)
+    mask : array of bools or floats, default None
+        Broadcasts to (..., m, n). True: the key is seen. Floats are added to the scaled scores; -inf hides.
+    train_length : float, above 1, default 512
+        The n at which the entropy-invariant scale is 1/sqrt(d).
+    kappa : float or None, above 0, default None
+        Factor of log n / d in its place.
+    return_weights : bool, default False
+        Return also p, (..., m, n).
+    return_entropy : bool, default False
+        Return also -sum_j p_ij log p_ij in nats, (..., m).
+    **map_params
+        Parameters of the map. Those that may be per row: an array that broadcasts with (..., m, 1).
+
+    Returns
+    -------
+    array, or a tuple of arrays
+        out, (..., m, dv), of the kind of q and the common dtype; then the weights and the entropy where asked for.
+
+    Raises
+    ------
+    ValueError
+        Shapes do not fit, the map is unknown, a parameter is out of its range.
+    TypeError
+        A parameter is missing, unknown or of the wrong type; an array is masked, of complex numbers or no numbers at all, on
+        another device or requires grad.
+
+    Notes
+    -----
+    A query that sees no key gives zeros (weights and entropy too). What a key that is not seen holds, and its value, does not
+    matter, NaN neither. A query whose scores hold a NaN gives NaN, no other.
+    Only a tile of at most 48 queries has its scores in memory at a time. The same bits for any number of threads, any batch
+    and on every SIMD target with FMA. float16 is computed in float32.
+    Source: Vaswani et al., NeurIPS 2017; the scale: Su, kexue.fm 8823, 2021.
+
+    Examples
+    --------
+    >>> q = k = v = np.eye(3)
+    >>> out, entropy = entropic.attention(q, k, v, map="entmax", alpha=1.5, scale=2.0, return_entropy=True)
+    """
+    call = _Call("attention", q, k, v)
+    shape, chosen = call.shape, call.map(map, map_params)
+    visible, additive = _mask("attention", mask, shape, call.work)
+    batch = math.prod(shape.batch)
+    out = call.empty(batch, shape.heads, shape.queries, call.shapes[2][-1])
+    weights = call.empty(batch, shape.heads, shape.queries, shape.keys) if return_weights else None
+    entropy = call.empty(batch * shape.heads * shape.queries) if return_entropy else None
+    _core.attention(
+        *call.arrays,
+        out,
+        chosen.name,
+        chosen.values,
+        scale_values("attention", scale, train_length, kappa),
+        bool(causal),
+        visible,
+        additive,
+        weights,
+        entropy,
+    )
+    results = [call.back(q, out, *call.out_shape)]
+    if return_weights:
+        results.append(call.back(q, weights, *shape.lead, shape.queries, shape.keys))
+    if return_entropy:
+        results.append(call.back(q, entropy, *shape.lead, shape.queries))
+    return tuple(results) if len(results) > 1 else results[0]
+
+
+def attention_vjp(
+    q,
+    k,
+    v,
+    grad,
+    *,
+    map="softmax",
+    scale="sqrt",
+    causal=False,
+    mask=None,
+    train_length=512,
+    kappa=None,
+    param_grad=False,
+    **map_params,
+):
+    """The gradient of <grad, attention(q, k, v)> with respect to q, k and v.
+
+        dv_j = sum_i p_ij g_i; with ds_i the map's gradient of p_i for <g_i, v_j>: dq_i = scale_i sum_j ds_ij k_j,
+        dk_j = sum_i scale_i ds_ij q_i
+
+    Parameters
+    ----------
+    q, k, v, map, scale, causal, mask, train_length, kappa, **map_params
+        As given to attention.
+    grad : array
+        The gradient with respect to out, (..., m, dv).
+    param_grad : bool, default False
+        Return also the gradient in each parameter of the map that may be per row and is given (as entmax's alpha).
+
+    Returns
+    -------
+    dq, dk, dv : arrays
+        In the shapes of q, k and v, of their kinds and the common dtype; with param_grad then one array (..., m) for each of
+        these parameters.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As attention.
+
+    Notes
+    -----
+    The scores are computed again, a tile of queries at a time. A query that sees no key, and a key that no query sees, has
+    gradient 0.
+
+    Examples
+    --------
+    >>> q = k = v = np.eye(3)
+    >>> dq, dk, dv = entropic.attention_vjp(q, k, v, np.ones((3, 3)), causal=True)
+    """
+    call = _Call("attention_vjp", q, k, v, ("grad", grad))
+    shape, chosen = call.shape, call.map(map, map_params)
+    visible, additive = _mask("attention_vjp", mask, shape, call.work)
+    (g,) = call.others
+    if g.shape != call.out_shape:
+        raise ValueError(f"attention_vjp: grad must have the shape of out, {call.out_shape}, got {g.shape}")
+    g = _four_axes(g, shape.batch, shape.heads)
+    grads = [call.empty(*x.shape) for x in call.arrays]
+    queries = math.prod(shape.lead) * shape.queries
+    asked = ()
+    if param_grad:
+        given = zip(chosen.per_row, chosen.values, strict=True)
+        asked = tuple((name, np.empty(queries)) for name, value in given if name is not None and value is not None)
+    _core.attention_vjp(
+        *call.arrays,
+        g,
+        *grads,
+        chosen.name,
+        chosen.values,
+        scale_values("attention_vjp", scale, train_length, kappa),
+        bool(causal),
+        visible,
+        additive,
+        asked,
+    )
+    results = []
+    for like, d, wanted in zip(call.kinds, grads, call.shapes, strict=True):
+        whole = d.reshape(*shape.batch, *d.shape[1:])
+        results.append(call.back(like, sum_to(whole, wanted), *wanted))
+    results += [call.back(q, numbers, *shape.lead, shape.queries) for _, numbers in asked]
+    return tuple(results)
+
+
+def sum_to(x, shape):
+    """x summed over the axes along which an array of this shape was repeated."""
+    x = x.sum(tuple(range(x.ndim - len(shape)))) if x.ndim > len(shape) else x
+    repeated = tuple(i for i, (own, size) in enumerate(zip(shape, x.shape, strict=True)) if own == 1 and size != 1)
+    return x.sum(repeated, keepdims=True) if repeated else x
+
+
+def linear_attention(q, k, v, *, causal=False, scale="sqrt"):
+    """Attention with taylor_softmax of order 2, in time linear in the length.
+
+        out_i = sum_j f(s_ij) v_j / sum_j f(s_ij), f(s) = 1 + s + s^2/2, s_ij = scale <q_i, k_j>
+
+    Parameters
+    ----------
+    q, k, v : arrays
+        As given to attention.
+    causal : bool, default False
+        Query i sees keys j <= i + n - m.
+    scale : "sqrt" or float, default "sqrt"
+        1/sqrt(d), or the factor itself.
+
+    Returns
+    -------
+    array
+        out, (..., m, dv), of the kind of q and the common dtype.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As attention.
+
+    Notes
+    -----
+    f(s) = (1 + <(1, scale q), (1, k)>^2) / 2, so that all keys fit in sums of (d + 1) (d + 2) / 2 products times dv, kept in
+    float64: O(n d^2 dv) time. attention with map="taylor_softmax" gives the same to rounding in O(n^2 (d + dv)), which for
+    d = dv = 64 is slower from some thousand keys on.
+    Source: Arora et al., ICML 2024; Katharopoulos et al., ICML 2020.
+
+    Examples
+    --------
+    >>> q = k = v = np.eye(3)
+    >>> out = entropic.linear_attention(q, k, v, causal=True)
+    """
+    call = _Call("linear_attention", q, k, v)
+    if isinstance(scale, str):
+        if scale != "sqrt":
+            raise ValueError(f"linear_attention: scale must be 'sqrt' or a number, got {scale!r}")
+        factor = None
+    else:
+        factor = _number("linear_attention", scale)
+    shape = call.shape
+    out = call.empty(math.prod(shape.batch), shape.heads, shape.queries, call.shapes[2][-1])
+    _core.linear_attention(*call.arrays, out, (factor,), bool(causal))
+    return call.back(q, out, *call.out_shape)
+
+
+for _function in (attention, attention_vjp, linear_attention):
+    _function.__module__ = "entropic"

@@ -1,0 +1,340 @@
+// Attention, dispatched: kernels for every SIMD target; then, once, checks, memory and threads.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/attention/attention.cc"
+#include "entropic/attention.h"
+#include "hwy/foreach_target.h"  // before the kernels
+#include "src/attention/kernels.h"
+#include "src/attention/linear-inl.h"
+#include "src/attention/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic {
+namespace HWY_NAMESPACE {
+
+// One exported name for each element type: Highway's tables hold functions, not templates.
+AttentionKernels<float> AttentionF32() {
+  return {PackHead<float>, AttentionTile<float>, AttentionVjpTile<float>, LinearDoubles<float>, LinearHeadRows<float>};
+}
+AttentionKernels<double> AttentionF64() {
+  return {PackHead<double>, AttentionTile<double>, AttentionVjpTile<double>, LinearDoubles<double>, LinearHeadRows<double>};
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "src/check.h"
+#include "src/maps/kernel_map.h"
+#include "src/parallel.h"
+#include "src/scratch.h"
+
+namespace entropic {
+namespace {
+
+HWY_EXPORT(AttentionF32);
+HWY_EXPORT(AttentionF64);
+
+template <class T>
+AttentionKernels<T> attention_kernels() {
+  if constexpr (sizeof(T) == 4) {
+    return HWY_DYNAMIC_DISPATCH(AttentionF32)();
+  } else {
+    return HWY_DYNAMIC_DISPATCH(AttentionF64)();
+  }
+}
+
+// The largest tile: whole blocks of the product's rows. Fewer queries where rows are long, so that scores stay in the cache.
+constexpr std::size_t kTileRows = 48, kTileBytes = std::size_t{768} << 10, kPanelCols = 64;
+
+template <class T>
+std::string shape_text(const HeadsView<T>& a) {
+  return fmt::format("{} x {} x {} x {}", a.batch, a.heads, a.rows, a.cols);
+}
+
+template <class T>
+void check_heads(std::string_view name, std::string_view argument, const HeadsView<T>& a, std::size_t batch, std::size_t heads,
+                 std::size_t rows, std::size_t cols, std::string_view like) {
+  if (a.batch != batch || a.heads != heads || a.rows != rows || a.cols != cols) {
+    fail("{}: {} must be {} x {} x {} x {}, {}, got {}", name, argument, batch, heads, rows, cols, like, shape_text(a));
+  }
+  if (a.data == nullptr && batch * heads * rows * cols > 0) {
+    fail("{}: {} must point to {} numbers, got a null pointer", name, argument, shape_text(a));
+  }
+}
+
+// Addresses from the first to the last number.
+template <class T>
+std::pair<std::uintptr_t, std::uintptr_t> extent(const HeadsView<T>& a) {
+  if (a.batch * a.heads * a.rows * a.cols == 0) return {0, 0};
+  std::ptrdiff_t low = 0, high = static_cast<std::ptrdiff_t>(a.cols);
+  for (const auto& [size, stride] :
+       {std::pair(a.batch, a.batch_stride), std::pair(a.heads, a.head_stride), std::pair(a.rows, a.row_stride)}) {
+    const std::ptrdiff_t reach = static_cast<std::ptrdiff_t>(size - 1) * stride;
+    (reach < 0 ? low : high) += reach;
+  }
+  const auto at = reinterpret_cast<std::uintptr_t>(a.data);
+  return {at + static_cast<std::uintptr_t>(low * static_cast<std::ptrdiff_t>(sizeof(T))),
+          at + static_cast<std::uintptr_t>(high * static_cast<std::ptrdiff_t>(sizeof(T)))};
+}
+
+template <class Out, class In>
+void check_apart(std::string_view name, std::string_view out_name, const HeadsView<Out>& out, std::string_view in_name,
+                 const HeadsView<In>& in) {
+  const auto [out_begin, out_end] = extent(out);
+  const auto [in_begin, in_end] = extent(in);
+  if (out_begin < in_end && in_begin < out_end) {
+    fail("{}: {} must share no memory with {}, got views that overlap", name, out_name, in_name);
+  }
+}
+
+template <class T>
+void check_inputs(std::string_view name, const HeadsView<const T>& q, const HeadsView<const T>& k,
+                  const HeadsView<const T>& v) {
+  check_heads(name, "q", q, q.batch, q.heads, q.rows, q.cols, "");
+  if (k.cols != q.cols) fail("{}: k must have the columns of q, {}, got {}", name, q.cols, k.cols);
+  check_heads(name, "k", k, q.batch, k.heads, k.rows, q.cols, "with the batch and the columns of q");
+  check_heads(name, "v", v, q.batch, k.heads, k.rows, v.cols, "with the batch, the heads and the rows of k");
+  if (q.heads > 0 && (k.heads == 0 || q.heads % k.heads != 0)) {
+    fail("{}: q must have a multiple of the heads of k, {}, got {}", name, k.heads, q.heads);
+  }
+}
+
+const Description& description_of(const Map& map) {
+  return std::visit([](const auto& op) -> const Description& { return op.kDescription; }, map);
+}
+
+void check_map(const Attention& options, std::span<const PerRow> per_row, std::span<const ParamGradient> gradients,
+               std::size_t queries) {
+  check_params(options);
+  std::visit(
+      [&]<class Op>(const Op& op) {
+        check_params(op, per_row, queries);
+        for (const ParamGradient& asked : gradients) check_per_row<Op>(asked.parameter, asked.values.size(), queries);
+      },
+      options.map);
+}
+
+// Whether the map wants its result beside its input: several rows at once are faster then.
+bool wants_two_tiles(const Map& map) {
+  return std::holds_alternative<EntropyNormalize>(map) || std::holds_alternative<EntropyClip>(map);
+}
+
+// The memory of one thread, and what a tile of it is.
+template <class T>
+class Workplace {
+ public:
+  Workplace(const AttentionCall<T>& call, std::size_t tile_rows, bool vjp, bool two_tiles) {
+    const std::size_t d = call.q.cols, n = call.k.rows, dv = call.v.cols;
+    const std::size_t panels = (n + kPanelCols - 1) / kPanelCols * kPanelCols;
+    stride_ = panels + 16;  // not a multiple of a power of two: rows would compete for the same cache sets
+    const std::size_t scores = tile_rows * stride_;
+    for (int pass = 0; pass < 2; ++pass) {
+      std::size_t used = 0;
+      double* const memory = pass == 0 ? nullptr : scratch(size_);
+      const auto take = [&](std::size_t count, std::size_t size) {
+        double* const at = pass == 0 ? nullptr : memory + used;
+        used += (count * size / sizeof(double) + 8) / 8 * 8;
+        return at;
+      };
+      const auto numbers = [&](std::size_t count) { return reinterpret_cast<T*>(take(count, sizeof(T))); };
+      keys_ = numbers(panels * d);
+      values_ = numbers(vjp ? panels * dv : 0);
+      q_ = numbers(tile_rows * d);
+      out_ = numbers(vjp ? tile_rows * dv : 0);
+      s_ = numbers(scores);
+      p_ = vjp || two_tiles ? numbers(scores) : s_;
+      g_ = numbers(vjp ? scores : 0);
+      rescaled_ = numbers(n);
+      seen_ = reinterpret_cast<std::size_t*>(take(tile_rows, sizeof(std::size_t)));
+      scale_ = take(tile_rows, sizeof(double));
+      kernel_ = take((3 * n + 79) / 16 * 16, sizeof(double));
+      size_ = used;
+    }
+  }
+
+  // Queries [first, first + count) of a head whose keys, and values, were packed.
+  Tile<T> tile(const AttentionCall<T>& call, std::size_t b, std::size_t h, std::size_t first, std::size_t count) const {
+    return {b,       h,         first,   count, call.keys_before(first + count),
+            stride_, keys_,     values_, q_,    out_,
+            s_,      p_,        g_,      seen_, scale_,
+            kernel_, rescaled_, {},      {}};
+  }
+
+  T* keys() const { return keys_; }
+  T* values() const { return values_; }
+
+ private:
+  std::size_t stride_ = 0, size_ = 0;
+  T *keys_, *values_, *q_, *out_, *s_, *p_, *g_, *rescaled_;
+  std::size_t* seen_;
+  double *scale_, *kernel_;
+};
+
+// Numbers for the queries of a tile, of all.
+template <class Numbers>
+std::vector<Numbers> of_tile(std::span<const Numbers> all, std::size_t first, std::size_t count) {
+  std::vector<Numbers> parts(all.begin(), all.end());
+  for (Numbers& numbers : parts) numbers.values = numbers.values.subspan(first, count);
+  return parts;
+}
+
+template <class T>
+std::size_t tile_rows_for(const AttentionCall<T>& call, std::size_t tiles) {
+  const std::size_t row = (call.k.rows + 80) * sizeof(T) * tiles;
+  return std::clamp<std::size_t>(kTileBytes / row / 6 * 6, 6, kTileRows);
+}
+
+// In elements that take as long to touch.
+template <class T>
+std::size_t cost_of_query(const AttentionCall<T>& call) {
+  return call.k.rows * ((call.q.cols + call.v.cols) / 16 + description_of(call.kernel_map).cost) + 1;
+}
+
+double sqrt_scale(std::size_t d) { return 1 / std::sqrt(static_cast<double>(d)); }
+
+}  // namespace
+
+template <class T>
+void attention(HeadsView<const std::type_identity_t<T>> q, HeadsView<const std::type_identity_t<T>> k,
+               HeadsView<const std::type_identity_t<T>> v, HeadsView<T> out, const Attention& options,
+               const AttentionMask<T>& mask, std::span<const PerRow> per_row, const AttentionDetails<T>& details) {
+  constexpr std::string_view kName = Attention::kDescription.name;
+  const std::size_t queries = q.batch * q.heads * q.rows;
+  check_map(options, per_row, {}, queries);
+  check_inputs(kName, q, k, v);
+  check_heads(kName, "out", out, q.batch, q.heads, q.rows, v.cols, "as q with the columns of v");
+  if (details.weights.data != nullptr) {
+    check_heads(kName, "weights", details.weights, q.batch, q.heads, q.rows, k.rows, "as q with a column for each key");
+  }
+  if (!details.entropy.empty() && details.entropy.size() != queries) {
+    fail("{}: entropy must have one entry for each of {} queries, got {}", kName, queries, details.entropy.size());
+  }
+  check_apart(kName, "out", out, "q", q);
+  check_apart(kName, "out", out, "k", k);
+  check_apart(kName, "out", out, "v", v);
+
+  const auto kernel = attention_kernels<T>();
+  const AttentionCall<T> call = {
+      q, k, v, out, options, mask, details, kernel_map(options.map), kernels<T>(), k.heads == 0 ? 1 : q.heads / k.heads};
+  const bool two_tiles = wants_two_tiles(call.kernel_map);
+  const std::size_t rows = tile_rows_for(call, two_tiles ? 2 : 1), tiles = (q.rows + rows - 1) / rows;
+  parallel_rows(q.batch * q.heads * tiles, rows * cost_of_query(call), [&](std::size_t begin, std::size_t end) {
+    const Workplace<T> workplace(call, rows, false, two_tiles);
+    std::size_t packed = q.batch * q.heads;  // which head's keys lie ready: none
+    for (std::size_t i = begin; i < end; ++i) {
+      const std::size_t b = i / tiles / q.heads, h = i / tiles % q.heads, first = i % tiles * rows;
+      const std::size_t count = std::min(rows, q.rows - first), kv = b * k.heads + h / call.group;
+      if (packed != kv) kernel.pack(k, b, h / call.group, workplace.keys());
+      packed = kv;
+      Tile<T> tile = workplace.tile(call, b, h, first, count);
+      const auto values = of_tile(per_row, (b * q.heads + h) * q.rows + first, count);
+      tile.per_row = values;
+      kernel.tile(call, tile);
+    }
+  });
+}
+
+template <class T>
+void attention_vjp(HeadsView<const std::type_identity_t<T>> q, HeadsView<const std::type_identity_t<T>> k,
+                   HeadsView<const std::type_identity_t<T>> v, HeadsView<const std::type_identity_t<T>> g, HeadsView<T> dq,
+                   HeadsView<T> dk, HeadsView<T> dv, const Attention& options, const AttentionMask<T>& mask,
+                   std::span<const PerRow> per_row, std::span<const ParamGradient> gradients) {
+  constexpr std::string_view kName = "attention_vjp";
+  check_map(options, per_row, gradients, q.batch * q.heads * q.rows);
+  check_inputs(kName, q, k, v);
+  check_heads(kName, "g", g, q.batch, q.heads, q.rows, v.cols, "as q with the columns of v");
+  check_heads(kName, "dq", dq, q.batch, q.heads, q.rows, q.cols, "as q");
+  check_heads(kName, "dk", dk, k.batch, k.heads, k.rows, k.cols, "as k");
+  check_heads(kName, "dv", dv, v.batch, v.heads, v.rows, v.cols, "as v");
+  for (const auto& [out_name, d] : {std::pair("dq", dq), std::pair("dk", dk), std::pair("dv", dv)}) {
+    for (const auto& [in_name, x] : {std::pair("q", q), std::pair("k", k), std::pair("v", v), std::pair("g", g)}) {
+      check_apart(kName, out_name, d, in_name, x);
+    }
+  }
+  check_apart(kName, "dk", dk, "dq", dq);
+  check_apart(kName, "dv", dv, "dq", dq);
+  check_apart(kName, "dv", dv, "dk", dk);
+
+  const auto kernel = attention_kernels<T>();
+  const AttentionDetails<T> none;
+  const AttentionCall<T> call = {
+      q, k, v, {}, options, mask, none, kernel_map(options.map), kernels<T>(), k.heads == 0 ? 1 : q.heads / k.heads};
+  const VjpCall<T> vjp = {g, dq, dk, dv};
+  const std::size_t rows = tile_rows_for(call, 3);
+  // Queries of one head add to the same dk and dv: a head is one thread's.
+  parallel_rows(k.batch * k.heads, 4 * q.rows * call.group * cost_of_query(call), [&](std::size_t begin, std::size_t end) {
+    const Workplace<T> workplace(call, rows, true, true);
+    for (std::size_t i = begin; i < end; ++i) {
+      const std::size_t b = i / k.heads, kv = i % k.heads;
+      for (std::size_t j = 0; j < k.rows; ++j) {
+        std::fill_n(dk.row(b, kv, j), dk.cols, T(0));
+        std::fill_n(dv.row(b, kv, j), dv.cols, T(0));
+      }
+      kernel.pack(k, b, kv, workplace.keys());
+      kernel.pack(v, b, kv, workplace.values());
+      for (std::size_t h = kv * call.group; h < (kv + 1) * call.group; ++h) {
+        for (std::size_t first = 0; first < q.rows; first += rows) {
+          const std::size_t count = std::min(rows, q.rows - first), query = (b * q.heads + h) * q.rows + first;
+          Tile<T> tile = workplace.tile(call, b, h, first, count);
+          const auto values = of_tile(per_row, query, count);
+          const auto asked = of_tile(gradients, query, count);
+          tile.per_row = values;
+          tile.gradients = asked;
+          kernel.vjp_tile(call, vjp, tile);
+        }
+      }
+    }
+  });
+}
+
+template <class T>
+void linear_attention(HeadsView<const std::type_identity_t<T>> q, HeadsView<const std::type_identity_t<T>> k,
+                      HeadsView<const std::type_identity_t<T>> v, HeadsView<T> out, const LinearAttention& options) {
+  constexpr std::string_view kName = LinearAttention::kDescription.name;
+  check_params(options);
+  check_inputs(kName, q, k, v);
+  check_heads(kName, "out", out, q.batch, q.heads, q.rows, v.cols, "as q with the columns of v");
+  check_apart(kName, "out", out, "q", q);
+  check_apart(kName, "out", out, "k", k);
+  check_apart(kName, "out", out, "v", v);
+  const auto kernel = attention_kernels<T>();
+  const std::size_t group = k.heads == 0 ? 1 : q.heads / k.heads, d = q.cols, dv = v.cols;
+  const double scale = options.scale ? *options.scale : sqrt_scale(d);
+  const std::size_t memory = kernel.linear_memory(d, dv);
+  parallel_rows(q.batch * q.heads, (q.rows + k.rows) * (d * d * dv / 64 + 1), [&](std::size_t begin, std::size_t end) {
+    double* const at = scratch(memory);
+    for (std::size_t i = begin; i < end; ++i) {
+      const std::size_t b = i / q.heads, h = i % q.heads;
+      kernel.linear({q.rows, k.rows, d, dv, scale, options.causal, q.row(b, h, 0), k.row(b, h / group, 0),
+                     v.row(b, h / group, 0), q.row_stride, k.row_stride, v.row_stride, out.row_stride, out.row(b, h, 0)},
+                    at);
+    }
+  });
+}
+
+template void attention(HeadsView<const float>, HeadsView<const float>, HeadsView<const float>, HeadsView<float>,
+                        const Attention&, const AttentionMask<float>&, std::span<const PerRow>, const AttentionDetails<float>&);
+template void attention(HeadsView<const double>, HeadsView<const double>, HeadsView<const double>, HeadsView<double>,
+                        const Attention&, const AttentionMask<double>&, std::span<const PerRow>,
+                        const AttentionDetails<double>&);
+template void attention_vjp(HeadsView<const float>, HeadsView<const float>, HeadsView<const float>, HeadsView<const float>,
+                            HeadsView<float>, HeadsView<float>, HeadsView<float>, const Attention&, const AttentionMask<float>&,
+                            std::span<const PerRow>, std::span<const ParamGradient>);
+template void attention_vjp(HeadsView<const double>, HeadsView<const double>, HeadsView<const double>, HeadsView<const double>,
+                            HeadsView<double>, HeadsView<double>, HeadsView<double>, const Attention&,
+                            const AttentionMask<double>&, std::span<const PerRow>, std::span<const ParamGradient>);
+template void linear_attention(HeadsView<const float>, HeadsView<const float>, HeadsView<const float>, HeadsView<float>,
+                               const LinearAttention&);
+template void linear_attention(HeadsView<const double>, HeadsView<const double>, HeadsView<const double>, HeadsView<double>,
+                               const LinearAttention&);
+
+}  // namespace entropic
+
+#endif  // HWY_ONCE

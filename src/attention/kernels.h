@@ -1,0 +1,92 @@
+// What a call of attention is to its kernels.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "entropic/attention.h"
+#include "src/maps/kernels.h"
+
+namespace entropic {
+
+template <class T>
+struct AttentionCall {
+  HeadsView<const T> q, k, v;
+  HeadsView<T> out;
+  const Attention& options;
+  const AttentionMask<T>& mask;
+  const AttentionDetails<T>& details;
+  Map kernel_map;
+  MapKernels<T> map;
+  std::size_t group;  // heads of q that share one of k
+
+  // How many keys the queries below `query` see at most.
+  std::size_t keys_before(std::size_t query) const {
+    const std::size_t m = q.rows, n = k.rows;
+    if (!options.causal) return n;
+    return query + n < m ? 0 : query + n - m;
+  }
+
+  // The factor of <q, k> for a query that sees so many keys.
+  double scale_of(std::size_t seen) const {
+    const auto d = static_cast<double>(q.cols);
+    switch (options.scale) {
+      case Attention::Scale::number:
+        return options.number;
+      case Attention::Scale::entropy_invariant: {
+        const double log_n = std::log(static_cast<double>(seen));
+        if (options.kappa) return *options.kappa * log_n / d;
+        return log_n / (std::log(options.train_length) * std::sqrt(d));
+      }
+      default:
+        return 1 / std::sqrt(d);
+    }
+  }
+};
+
+template <class T>
+struct VjpCall {
+  HeadsView<const T> g;
+  HeadsView<T> dq, dk, dv;
+};
+
+// Consecutive queries of one head, and memory to compute them in.
+template <class T>
+struct Tile {
+  std::size_t batch, head, first, count;
+  std::size_t cols;        // keys that any of them may see
+  std::size_t stride;      // of rows of scores: whole panels
+  const T *keys, *values;  // of this head, in panels
+  T *q, *out;              // count rows of d and of dv
+  T *s, *p, *g;            // count rows of scores, of distributions (perhaps the same) and of gradients
+  std::size_t* seen;
+  double* scale;
+  double* scratch;  // of the map's kernel
+  T* rescaled;
+  std::span<const PerRow> per_row;  // of these queries
+  std::span<const ParamGradient> gradients;
+};
+
+// One head of linear attention.
+template <class T>
+struct LinearHead {
+  std::size_t m, n, d, dv;
+  double scale;
+  bool causal;
+  const T *q, *k, *v;
+  std::ptrdiff_t q_row, k_row, v_row, out_row;
+  T* out;
+};
+
+template <class T>
+struct AttentionKernels {
+  void (*pack)(HeadsView<const T>, std::size_t b, std::size_t h, T* packed);
+  void (*tile)(const AttentionCall<T>&, const Tile<T>&);
+  void (*vjp_tile)(const AttentionCall<T>&, const VjpCall<T>&, const Tile<T>&);
+  std::size_t (*linear_memory)(std::size_t d, std::size_t dv);  // in doubles
+  void (*linear)(const LinearHead<T>&, double* memory);
+};
+
+}  // namespace entropic

@@ -1,0 +1,147 @@
+// Products of small matrices: what attention does between the rows of scores.
+
+#if defined(ENTROPIC_ATTENTION_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ENTROPIC_ATTENTION_PRODUCT_INL_H_
+#undef ENTROPIC_ATTENTION_PRODUCT_INL_H_
+#else
+#define ENTROPIC_ATTENTION_PRODUCT_INL_H_
+#endif
+
+#include "src/rows/loop-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic {
+namespace HWY_NAMESPACE {
+
+// A block of C has kBlockRows x kBlockVectors vectors, all in registers: 24 of 32, or 12 of 16.
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_SSSE3
+inline constexpr size_t kBlockVectors = 2;
+#else
+inline constexpr size_t kBlockVectors = 4;
+#endif
+inline constexpr size_t kBlockRows = 6;
+
+// Terms of a sum that are added one after the other before they are added to C.
+inline constexpr size_t kTermsAtOnce = 128;
+
+// A matrix whose entry (i, k) is data[i * row + k * col].
+template <class T>
+struct Factor {
+  const T* data;
+  ptrdiff_t row, col;
+
+  HWY_INLINE Factor At(size_t i, size_t k) const {
+    return {data + static_cast<ptrdiff_t>(i) * row + static_cast<ptrdiff_t>(k) * col, row, col};
+  }
+};
+
+// One block: C = A B or C += A B, each entry one sum over k in order, by FMA: the same bits whatever the vector width.
+// count: how many lanes of the last vector exist.
+template <size_t kRows, size_t kVectors, bool kAdd, class D, class T = hn::TFromD<D>>
+HWY_INLINE void ProductBlock(D d, Factor<T> a, const T* HWY_RESTRICT b, ptrdiff_t b_row, size_t terms, T* HWY_RESTRICT c,
+                             ptrdiff_t c_row, size_t count) {
+  const size_t N = hn::Lanes(d);
+  hn::Vec<D> sum[kRows][kVectors];
+  for (size_t i = 0; i < kRows; ++i) {
+    for (size_t j = 0; j < kVectors; ++j) sum[i][j] = hn::Zero(d);
+  }
+  for (size_t k = 0; k < terms; ++k) {
+    hn::Vec<D> bk[kVectors];
+    for (size_t j = 0; j + 1 < kVectors; ++j) bk[j] = hn::LoadU(d, b + j * N);
+    bk[kVectors - 1] = LoadUpTo(d, b + (kVectors - 1) * N, count, T(0));
+    for (size_t i = 0; i < kRows; ++i) {
+      const auto ai = hn::Set(d, a.data[static_cast<ptrdiff_t>(i) * a.row]);
+      for (size_t j = 0; j < kVectors; ++j) sum[i][j] = hn::MulAdd(ai, bk[j], sum[i][j]);
+    }
+    a.data += a.col;
+    b += b_row;
+  }
+  for (size_t i = 0; i < kRows; ++i) {
+    for (size_t j = 0; j < kVectors; ++j) {
+      T* const to = c + static_cast<ptrdiff_t>(i) * c_row + j * N;
+      const size_t lanes = j + 1 < kVectors ? N : count;
+      StoreUpTo(kAdd ? hn::Add(LoadUpTo(d, to, lanes, T(0)), sum[i][j]) : sum[i][j], d, lanes, to);
+    }
+  }
+}
+
+template <size_t kVectors, bool kAdd, class D, class T = hn::TFromD<D>>
+HWY_INLINE void ProductColumns(D d, Factor<T> a, size_t rows, const T* b, ptrdiff_t b_row, size_t terms, T* c, ptrdiff_t c_row,
+                               size_t count) {
+  size_t i = 0;
+  const auto at = [&](size_t row) { return c + static_cast<ptrdiff_t>(row) * c_row; };
+  for (; i + kBlockRows <= rows; i += kBlockRows) {
+    ProductBlock<kBlockRows, kVectors, kAdd>(d, a.At(i, 0), b, b_row, terms, at(i), c_row, count);
+  }
+  for (; i + 2 <= rows; i += 2) ProductBlock<2, kVectors, kAdd>(d, a.At(i, 0), b, b_row, terms, at(i), c_row, count);
+  if (i < rows) ProductBlock<1, kVectors, kAdd>(d, a.At(i, 0), b, b_row, terms, at(i), c_row, count);
+}
+
+// C = A B or C += A B, rows x cols, over `terms` terms. B's and C's rows are contiguous.
+template <bool kAdd, class T>
+HWY_INLINE void ProductPart(Factor<T> a, size_t rows, const T* b, ptrdiff_t b_row, size_t terms, T* c, ptrdiff_t c_row,
+                            size_t cols) {
+  const RowTag<T> d;
+  const size_t N = hn::Lanes(d), block = kBlockVectors * N;
+  size_t j = 0;
+  for (; j + block <= cols; j += block) {
+    ProductColumns<kBlockVectors, kAdd>(d, a, rows, b + j, b_row, terms, c + j, c_row, N);
+  }
+  for (; j < cols; j += N) {
+    ProductColumns<1, kAdd>(d, a, rows, b + j, b_row, terms, c + j, c_row, HWY_MIN(N, cols - j));
+  }
+}
+
+// The same in blocks of terms, so that the error grows with their number and B's block stays in the cache.
+template <class T>
+HWY_NOINLINE void Product(bool add, Factor<T> a, size_t rows, const T* b, ptrdiff_t b_row, size_t terms, T* c, ptrdiff_t c_row,
+                          size_t cols) {
+  if (terms == 0 && !add) {
+    for (size_t i = 0; i < rows; ++i) FillRow(RowTag<T>(), T(0), cols, c + static_cast<ptrdiff_t>(i) * c_row);
+  }
+  for (size_t k = 0; k < terms; k += kTermsAtOnce) {
+    const size_t count = HWY_MIN(kTermsAtOnce, terms - k);
+    const T* const part = b + static_cast<ptrdiff_t>(k) * b_row;
+    if (add || k > 0) {
+      ProductPart<true>(a.At(0, k), rows, part, b_row, count, c, c_row, cols);
+    } else {
+      ProductPart<false>(a.At(0, k), rows, part, b_row, count, c, c_row, cols);
+    }
+  }
+}
+
+// Columns of a block of B, whatever its vectors.
+inline constexpr size_t kPanel = 64;
+
+// The transpose of x, n x d, in panels of kPanel columns: panel j / kPanel has d rows of kPanel, zeros beyond n.
+template <class T>
+HWY_NOINLINE void PackTransposed(const T* x, ptrdiff_t x_row, size_t n, size_t d, T* packed) {
+  for (size_t j0 = 0; j0 < n; j0 += kPanel, packed += d * kPanel) {
+    const size_t cols = HWY_MIN(kPanel, n - j0);
+    // A few entries of each row at a time: they share a cache line.
+    for (size_t c0 = 0; c0 < d; c0 += 16) {
+      const size_t c1 = HWY_MIN(c0 + 16, d);
+      for (size_t j = 0; j < cols; ++j) {
+        const T* const from = x + static_cast<ptrdiff_t>(j0 + j) * x_row;
+        for (size_t c = c0; c < c1; ++c) packed[c * kPanel + j] = from[c];
+      }
+    }
+    for (size_t c = 0; c < d && cols < kPanel; ++c) {
+      for (size_t j = cols; j < kPanel; ++j) packed[c * kPanel + j] = T(0);
+    }
+  }
+}
+
+// C = A x^T for x in panels: rows x n, with room for whole panels.
+template <class T>
+HWY_INLINE void ProductWithPanels(Factor<T> a, size_t rows, const T* packed, size_t d, size_t n, T* c, ptrdiff_t c_row) {
+  for (size_t j = 0; j < n; j += kPanel, packed += d * kPanel) {
+    Product(false, a, rows, packed, static_cast<ptrdiff_t>(kPanel), d, c + j, c_row, kPanel);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic
+HWY_AFTER_NAMESPACE();
+
+#endif  // ENTROPIC_ATTENTION_PRODUCT_INL_H_

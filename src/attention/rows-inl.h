@@ -1,0 +1,196 @@
+// Attention of a tile of queries: scores, their map, the values' mean, and the way back.
+
+#if defined(ENTROPIC_ATTENTION_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ENTROPIC_ATTENTION_ROWS_INL_H_
+#undef ENTROPIC_ATTENTION_ROWS_INL_H_
+#else
+#define ENTROPIC_ATTENTION_ROWS_INL_H_
+#endif
+
+#include "src/attention/kernels.h"
+#include "src/attention/product-inl.h"
+#include "src/rows/exp_log-inl.h"
+#include "src/rows/reduce-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic {
+namespace HWY_NAMESPACE {
+
+template <class T>
+inline constexpr T kHidden = -std::numeric_limits<T>::infinity();
+
+// -sum p log p; 0, not -0, where all mass is in one place.
+template <class T>
+HWY_INLINE double EntropyOfRow(const T* p, size_t n) {
+  const RowTag<T> d;
+  return 0 - Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto pi = LoadUpTo(d, p + i, count, T(0));
+    return hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d)), hn::Mul(pi, Log(d, pi)));
+  });
+}
+
+// How many of the first n keys the masks leave.
+template <class T>
+HWY_INLINE size_t CountSeen(const AttentionMask<T>& mask, size_t b, size_t h, size_t query, size_t n) {
+  const bool* visible = mask.visible.data == nullptr ? nullptr : mask.visible.row(b, h, query);
+  const T* additive = mask.additive.data == nullptr ? nullptr : mask.additive.row(b, h, query);
+  if (visible == nullptr && additive == nullptr) return n;
+  size_t count = 0;
+  for (size_t j = 0; j < n; ++j) {
+    const bool seen = (visible == nullptr || *visible) && (additive == nullptr || *additive != kHidden<T>);
+    count += seen;
+    if (visible != nullptr) visible += mask.visible.col_stride;
+    if (additive != nullptr) additive += mask.additive.col_stride;
+  }
+  return count;
+}
+
+// Masks on the scores of one query. What is hidden is -inf whatever the score was.
+template <class T>
+HWY_INLINE void MaskRow(const AttentionMask<T>& mask, size_t b, size_t h, size_t query, size_t n, T* s) {
+  if (mask.additive.data != nullptr) {
+    const T* const a = mask.additive.row(b, h, query);
+    const ptrdiff_t step = mask.additive.col_stride;
+    const auto at = [&](size_t j, T value) { s[j] = value == kHidden<T> ? value : s[j] + value; };
+    if (step == 1) {
+      for (size_t j = 0; j < n; ++j) at(j, a[j]);
+    } else {
+      for (size_t j = 0; j < n; ++j) at(j, a[static_cast<ptrdiff_t>(j) * step]);
+    }
+  }
+  if (mask.visible.data != nullptr) {
+    const bool* const seen = mask.visible.row(b, h, query);
+    const ptrdiff_t step = mask.visible.col_stride;
+    if (step == 1) {
+      for (size_t j = 0; j < n; ++j) s[j] = seen[j] ? s[j] : kHidden<T>;
+    } else {
+      for (size_t j = 0; j < n; ++j) s[j] = seen[static_cast<ptrdiff_t>(j) * step] ? s[j] : kHidden<T>;
+    }
+  }
+}
+
+// tile.seen and tile.scale for each query, and the queries times their scale. A query that sees nothing is 0.
+template <class T>
+HWY_INLINE void ScaleQueries(const AttentionCall<T>& call, const Tile<T>& tile) {
+  const size_t d = call.q.cols;
+  for (size_t r = 0; r < tile.count; ++r) {
+    const size_t query = tile.first + r;
+    tile.seen[r] = CountSeen(call.mask, tile.batch, tile.head, query, call.keys_before(query + 1));
+    tile.scale[r] = call.scale_of(tile.seen[r]);
+    const T scale = static_cast<T>(tile.scale[r]);
+    const T* const from = call.q.row(tile.batch, tile.head, query);
+    for (size_t c = 0; c < d; ++c) tile.q[r * d + c] = tile.seen[r] == 0 ? T(0) : scale * from[c];
+  }
+}
+
+// The scores of the tile, masked, and the distributions.
+template <class T>
+HWY_INLINE void MapTile(const AttentionCall<T>& call, const Tile<T>& tile) {
+  const size_t d = call.q.cols, stride = tile.stride;
+  ScaleQueries(call, tile);
+  ProductWithPanels(Factor<T>{tile.q, static_cast<ptrdiff_t>(d), 1}, tile.count, tile.keys, d, tile.cols, tile.s,
+                    static_cast<ptrdiff_t>(stride));
+  for (size_t r = 0; r < tile.count; ++r) {
+    const size_t before = call.keys_before(tile.first + r + 1);
+    MaskRow(call.mask, tile.batch, tile.head, tile.first + r, before, tile.s + r * stride);
+    FillRow(RowTag<T>(), kHidden<T>, tile.cols - before, tile.s + r * stride + before);
+  }
+  call.map.map(call.kernel_map, {tile.s, tile.count, tile.cols, stride}, {tile.p, tile.count, tile.cols, stride}, tile.per_row,
+               {0, tile.count, tile.scratch, tile.rescaled, false});
+  for (size_t r = 0; r < tile.count; ++r) {
+    if (tile.seen[r] == 0) FillRow(RowTag<T>(), T(0), tile.cols, tile.p + r * stride);
+  }
+}
+
+// rows of out = weights x. Where that is not finite, again without the products of which a weight is 0: x may hold anything
+// for keys that are not seen.
+template <class T>
+HWY_INLINE void WeightedSums(const T* weights, size_t stride, size_t count, size_t n, const T* x, ptrdiff_t x_row, size_t cols,
+                             T* out, ptrdiff_t out_row) {
+  Product(false, Factor<T>{weights, static_cast<ptrdiff_t>(stride), 1}, count, x, x_row, n, out, out_row, cols);
+  for (size_t r = 0; r < count; ++r) {
+    T* const to = out + static_cast<ptrdiff_t>(r) * out_row;
+    T zero = 0;  // NaN if any is not finite
+    for (size_t c = 0; c < cols; ++c) zero += to[c] * T(0);
+    if (zero == 0) continue;
+    const T* const w = weights + r * stride;
+    for (size_t c = 0; c < cols; ++c) {
+      double sum = 0;
+      for (size_t j = 0; j < n; ++j) {
+        if (w[j] != 0)
+          sum +=
+              static_cast<double>(w[j]) * static_cast<double>(x[static_cast<ptrdiff_t>(j) * x_row + static_cast<ptrdiff_t>(c)]);
+      }
+      to[c] = static_cast<T>(sum);
+    }
+  }
+}
+
+template <class T>
+HWY_FLATTEN void PackHead(HeadsView<const T> x, size_t b, size_t h, T* packed) {
+  PackTransposed(x.row(b, h, 0), x.row_stride, x.rows, x.cols, packed);
+}
+
+template <class T>
+HWY_FLATTEN void AttentionTile(const AttentionCall<T>& call, const Tile<T>& tile) {
+  MapTile(call, tile);
+  const size_t b = tile.batch, h = tile.head;
+  WeightedSums(tile.p, tile.stride, tile.count, tile.cols, call.v.row(b, h / call.group, 0), call.v.row_stride, call.v.cols,
+               call.out.row(b, h, tile.first), call.out.row_stride);
+  for (size_t r = 0; r < tile.count; ++r) {
+    const T* const p = tile.p + r * tile.stride;
+    if (call.details.weights.data != nullptr) {
+      T* const to = call.details.weights.row(b, h, tile.first + r);
+      std::copy(p, p + tile.cols, to);
+      std::fill(to + tile.cols, to + call.k.rows, tile.cols > 0 && p[0] != p[0] ? p[0] : T(0));
+    }
+    if (!call.details.entropy.empty()) {
+      call.details.entropy[(b * call.q.heads + h) * call.q.rows + tile.first + r] = static_cast<T>(EntropyOfRow(p, tile.cols));
+    }
+  }
+}
+
+// The tile's part of the gradients: dq is written, dk and dv are added to. tile.g: as many rows of scores again.
+template <class T>
+HWY_FLATTEN void AttentionVjpTile(const AttentionCall<T>& call, const VjpCall<T>& vjp, const Tile<T>& tile) {
+  const size_t d = call.q.cols, dv = call.v.cols, b = tile.batch, h = tile.head, kv = h / call.group, stride = tile.stride;
+  const auto step = static_cast<ptrdiff_t>(stride);
+  MapTile(call, tile);
+  for (size_t r = 0; r < tile.count; ++r) {
+    const T* const g = vjp.g.row(b, h, tile.first + r);
+    for (size_t c = 0; c < dv; ++c) tile.out[r * dv + c] = tile.seen[r] == 0 ? T(0) : g[c];
+  }
+  ProductWithPanels(Factor<T>{tile.out, static_cast<ptrdiff_t>(dv), 1}, tile.count, tile.values, dv, tile.cols, tile.g, step);
+  const MatrixView<T> ds(tile.g, tile.count, tile.cols, stride);
+  call.map.vjp(call.kernel_map, {tile.s, tile.count, tile.cols, stride}, {tile.p, tile.count, tile.cols, stride}, ds, ds,
+               tile.per_row, tile.gradients, {0, tile.count, tile.scratch, tile.rescaled, false});
+  for (size_t r = 0; r < tile.count; ++r) {
+    T *const p = tile.p + r * stride, *const g = tile.g + r * stride;
+    if (tile.seen[r] == 0) {
+      FillRow(RowTag<T>(), T(0), tile.cols, g);
+      for (const ParamGradient& gradient : tile.gradients) gradient.values[r] = 0;
+    } else if (p[0] != p[0]) {  // what a query does not see has nothing of its NaN
+      for (size_t j = 0; j < tile.cols; ++j) {
+        if (tile.s[r * stride + j] == kHidden<T>) p[j] = g[j] = 0;
+      }
+    }
+  }
+
+  T* const dq = vjp.dq.row(b, h, tile.first);
+  WeightedSums(tile.g, stride, tile.count, tile.cols, call.k.row(b, kv, 0), call.k.row_stride, d, dq, vjp.dq.row_stride);
+  for (size_t r = 0; r < tile.count; ++r) {
+    T* const row = vjp.dq.row(b, h, tile.first + r);
+    const T scale = static_cast<T>(tile.scale[r]);
+    for (size_t c = 0; c < d; ++c) row[c] = tile.seen[r] == 0 ? T(0) : scale * row[c];
+  }
+  Product(true, Factor<T>{tile.g, 1, step}, tile.cols, tile.q, static_cast<ptrdiff_t>(d), tile.count, vjp.dk.row(b, kv, 0),
+          vjp.dk.row_stride, d);
+  Product(true, Factor<T>{tile.p, 1, step}, tile.cols, tile.out, static_cast<ptrdiff_t>(dv), tile.count, vjp.dv.row(b, kv, 0),
+          vjp.dv.row_stride, dv);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic
+HWY_AFTER_NAMESPACE();
+
+#endif  // ENTROPIC_ATTENTION_ROWS_INL_H_

@@ -1,0 +1,500 @@
+// Attention against its definition: every map, mask, scale and shape; gradients by differences; what does not change the bits.
+
+#include "entropic/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "entropic/threads.h"
+#include "tests/oracle/attention.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/targets.h"
+
+namespace entropic {
+namespace {
+
+using support::expect_error;
+
+template <class T>
+constexpr T kInfinity = std::numeric_limits<T>::infinity();
+template <class T>
+constexpr T kNaN = std::numeric_limits<T>::quiet_NaN();
+template <class T>
+constexpr double kEps = std::numeric_limits<T>::epsilon() / 2;
+
+// Numbers with a gap after each row, so that strides count.
+template <class T>
+struct Heads {
+  std::size_t batch, heads, rows, cols, gap = 3;
+  std::vector<T> values;
+
+  Heads(std::size_t batch, std::size_t heads, std::size_t rows, std::size_t cols)
+      : batch(batch), heads(heads), rows(rows), cols(cols), values(batch * heads * (rows + 1) * (cols + gap), T(-77)) {}
+  template <class U>
+  HeadsView<U> view_as(U* data) const {
+    HeadsView<U> view(data, batch, heads, rows, cols);
+    view.row_stride = static_cast<std::ptrdiff_t>(cols + gap);
+    view.head_stride = view.row_stride * static_cast<std::ptrdiff_t>(rows + 1);
+    view.batch_stride = view.head_stride * static_cast<std::ptrdiff_t>(heads);
+    return view;
+  }
+  HeadsView<T> view() { return view_as(values.data()); }
+  HeadsView<const T> view() const { return view_as(values.data()); }
+  T& at(std::size_t b, std::size_t h, std::size_t r, std::size_t c) { return view().row(b, h, r)[c]; }
+  T at(std::size_t b, std::size_t h, std::size_t r, std::size_t c) const { return view().row(b, h, r)[c]; }
+  template <class F>
+  void for_each(F&& f) {
+    for (std::size_t b = 0; b < batch; ++b) {
+      for (std::size_t h = 0; h < heads; ++h) {
+        for (std::size_t r = 0; r < rows; ++r) {
+          for (std::size_t c = 0; c < cols; ++c) f(b, h, r, c);
+        }
+      }
+    }
+  }
+  oracle::Heads exact() const {
+    oracle::Heads result(batch, heads, rows, cols);
+    const_cast<Heads*>(this)->for_each(
+        [&](auto b, auto h, auto r, auto c) { result.at(b, h, r, c) = static_cast<long double>(at(b, h, r, c)); });
+    return result;
+  }
+};
+
+template <class T>
+Heads<T> normal(std::size_t batch, std::size_t heads, std::size_t rows, std::size_t cols, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<double> normal;
+  Heads<T> x(batch, heads, rows, cols);
+  x.for_each([&](auto b, auto h, auto r, auto c) { x.at(b, h, r, c) = static_cast<T>(normal(random)); });
+  return x;
+}
+
+// bool has no vector of its own memory.
+struct Visible {
+  std::unique_ptr<bool[]> values;
+  MaskView<bool> view;
+};
+
+template <class T>
+struct Problem {
+  Heads<T> q, k, v;
+  Attention options;
+  AttentionMask<T> mask;
+  oracle::AttentionMask exact_mask;
+  Visible visible;
+  std::vector<T> additive;
+
+  Problem(std::size_t batch, std::size_t heads, std::size_t kv_heads, std::size_t m, std::size_t n, std::size_t d,
+          std::size_t dv, unsigned seed)
+      : q(normal<T>(batch, heads, m, d, seed)),
+        k(normal<T>(batch, kv_heads, n, d, seed + 1)),
+        v(normal<T>(batch, kv_heads, n, dv, seed + 2)) {}
+
+  // Each key seen with probability 0.7, the first query of each head sees none. Repeated along heads where shared.
+  void add_visible(bool shared, unsigned seed) {
+    std::mt19937 random(seed);
+    const std::size_t b = q.batch, h = shared ? 1 : q.heads, m = q.rows, n = k.rows;
+    visible.values = std::make_unique<bool[]>(b * h * m * n);
+    for (std::size_t i = 0; i < b * h * m * n; ++i) visible.values[i] = random() % 10 < 7 && i / n % m != 0;
+    const auto size = static_cast<std::ptrdiff_t>(m * n);
+    mask.visible = {visible.values.get(), size * static_cast<std::ptrdiff_t>(h), shared ? 0 : size,
+                    static_cast<std::ptrdiff_t>(n), 1};
+    exact_mask.visible.emplace(b, q.heads, m, n);
+    q.for_each([&](auto bi, auto hi, auto i, auto) {
+      for (std::size_t j = 0; j < n; ++j) exact_mask.visible->at(bi, hi, i, j) = mask.visible.row(bi, hi, i)[j];
+    });
+  }
+
+  // One row of numbers for all queries of a head, some -inf: key padding and a bias.
+  void add_additive(unsigned seed) {
+    std::mt19937 random(seed);
+    std::normal_distribution<double> normal;
+    const std::size_t n = k.rows;
+    additive.resize(q.batch * q.heads * n * 2);  // columns two apart
+    for (T& a : additive) a = random() % 5 == 0 ? -kInfinity<T> : static_cast<T>(normal(random));
+    const auto row = static_cast<std::ptrdiff_t>(2 * n);
+    mask.additive = {additive.data(), row * static_cast<std::ptrdiff_t>(q.heads), row, 0, 2};
+    exact_mask.additive.emplace(q.batch, q.heads, q.rows, n);
+    q.for_each([&](auto b, auto h, auto i, auto) {
+      for (std::size_t j = 0; j < n; ++j) {
+        exact_mask.additive->at(b, h, i, j) = static_cast<long double>(mask.additive.row(b, h, i)[2 * j]);
+      }
+    });
+  }
+
+  Heads<T> out() const { return {q.batch, q.heads, q.rows, v.cols}; }
+  Heads<T> attend() const {
+    Heads<T> result = out();
+    attention(q.view(), k.view(), v.view(), result.view(), options, mask);
+    return result;
+  }
+};
+
+template <class T>
+void expect_near(Heads<T>& got, const oracle::Heads& want, double bound, const std::string& what) {
+  double worst = 0;
+  got.for_each([&](auto b, auto h, auto r, auto c) {
+    const double error = std::fabs(static_cast<double>(static_cast<long double>(got.at(b, h, r, c)) - want.at(b, h, r, c)));
+    worst = error <= worst ? worst : error;  // NaN stays
+  });
+  EXPECT_LE(worst, bound) << what;
+  const auto gap = got.view().row(0, 0, 0) + got.cols;
+  if (got.rows > 0) {
+    EXPECT_EQ(*gap, T(-77)) << what << ": wrote between rows";
+  }
+}
+
+struct Shape {
+  std::size_t batch, heads, kv_heads, m, n, d, dv;
+};
+
+const Shape kShapes[] = {{1, 1, 1, 1, 1, 1, 1},    {2, 2, 1, 5, 7, 3, 2},     {1, 4, 2, 3, 130, 16, 5},
+                         {1, 1, 1, 50, 50, 8, 17}, {1, 2, 2, 49, 65, 64, 64}, {1, 1, 1, 100, 131, 33, 70},
+                         {1, 2, 1, 7, 3, 4, 4},    {1, 1, 1, 6, 64, 20, 48}};
+
+// How much a map makes of an error of its scores: those whose parameter is solved for make more.
+template <class Op>
+double sensitivity() {
+  return Op::kDescription.entropy_target ? 30 : 2;
+}
+
+template <class T>
+class AttentionTest : public ::testing::Test {};
+using Types = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(AttentionTest, Types);
+
+TYPED_TEST(AttentionTest, EveryMapMaskScaleAndShape) {
+  using T = TypeParam;
+  unsigned seed = 0;
+  for (const Shape& shape : kShapes) {
+    for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
+      for (int kind = 0; kind < 6; ++kind, ++seed) {
+        if (shape.m * shape.n > 1000 && (seed / 6 + static_cast<unsigned>(kind)) % 3 != 0) continue;  // the oracle takes long
+        Problem<T> problem(shape.batch, shape.heads, shape.kv_heads, shape.m, shape.n, shape.d, shape.dv, seed);
+        problem.options.map = typical<Op>();
+        problem.options.causal = kind % 2 == 1;
+        problem.options.scale = static_cast<Attention::Scale>(kind % 3);
+        problem.options.number = 0.3;
+        problem.options.train_length = 20;
+        if (kind == 4) problem.options.kappa = 0.9;
+        if (kind == 2 || kind == 3) problem.add_visible(kind == 3, seed);
+        if (kind == 3 || kind == 4) problem.add_additive(seed);
+        // Discontinuous in the scores: what rounding them does to a cut is no error.
+        constexpr bool kCuts =
+            std::is_same_v<Op, TopKSoftmax> || std::is_same_v<Op, TopPSoftmax> || std::is_same_v<Op, MinPSoftmax>;
+        if (kCuts && sizeof(T) == 4 && shape.n > 60) continue;
+        const auto exact = oracle::attention_scores(problem.options, problem.q.exact(), problem.k.exact(), problem.exact_mask);
+        const oracle::Heads want = oracle::attention(exact, problem.v.exact());
+        // Scores up to 4 sqrt(d), each a sum of d products.
+        const double scores = kEps<T> * static_cast<double>(shape.d + 8) * 4;
+        const double own = sizeof(T) == 4 ? Op::kDescription.float_error : Op::kDescription.double_error;
+        const double bound = 4 * (scores * sensitivity<Op>() + 40 * kEps<T>)+8 * own;
+        const std::string what = std::string(Op::kDescription.name) + " kind " + std::to_string(kind) + " n " +
+                                 std::to_string(shape.n) + " m " + std::to_string(shape.m) + " d " + std::to_string(shape.d);
+        support::for_each_target([&](const std::string&) {
+          Heads<T> got = problem.attend();
+          expect_near(got, want, bound, what);
+          Heads<T> weights(shape.batch, shape.heads, shape.m, shape.n);
+          std::vector<T> entropy(shape.batch * shape.heads * shape.m);
+          Heads<T> again = problem.out();
+          attention(problem.q.view(), problem.k.view(), problem.v.view(), again.view(), problem.options, problem.mask, {},
+                    {weights.view(), entropy});
+          EXPECT_EQ(got.values, again.values) << what;
+          expect_near(weights, exact.p, bound, what + " weights");
+          for (std::size_t i = 0; i < entropy.size(); ++i) {
+            EXPECT_NEAR(entropy[i], static_cast<double>(exact.entropy.values[i]), 20 * bound) << what;
+          }
+        });
+      }
+    });
+  }
+}
+
+// <g, out> by central differences in long double, against the gradient.
+TYPED_TEST(AttentionTest, GradientsByDifferences) {
+  using T = TypeParam;
+  unsigned seed = 1000;
+  for (const Shape& shape : {Shape{2, 2, 1, 5, 6, 3, 2}, Shape{1, 1, 1, 50, 5, 4, 3}}) {
+    for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
+      for (int kind = shape.m > 10 ? 2 : 0; kind < (shape.m > 10 ? 3 : 4); ++kind, ++seed) {
+        Problem<T> problem(shape.batch, shape.heads, shape.kv_heads, shape.m, shape.n, shape.d, shape.dv, seed);
+        problem.options.map = typical<Op>();
+        problem.options.causal = kind == 1;
+        problem.options.scale = kind == 2 ? Attention::Scale::entropy_invariant : Attention::Scale::sqrt;
+        if (kind == 2) problem.add_visible(false, seed);
+        if (kind == 3) problem.add_additive(seed);
+        const Heads<T> g = normal<T>(shape.batch, shape.heads, shape.m, shape.dv, seed + 3);
+        Heads<T> dq(shape.batch, shape.heads, shape.m, shape.d), dk(shape.batch, shape.kv_heads, shape.n, shape.d),
+            dv(shape.batch, shape.kv_heads, shape.n, shape.dv);
+        attention_vjp(problem.q.view(), problem.k.view(), problem.v.view(), g.view(), dq.view(), dk.view(), dv.view(),
+                      problem.options, problem.mask);
+        oracle::Heads q = problem.q.exact(), k = problem.k.exact(), v = problem.v.exact();
+        const oracle::Heads weight = g.exact();
+        const auto value = [&] {
+          const auto scores = oracle::attention_scores(problem.options, q, k, problem.exact_mask);
+          const oracle::Heads out = oracle::attention(scores, v);
+          long double sum = 0;
+          for (std::size_t i = 0; i < out.values.size(); ++i) sum += out.values[i] * weight.values[i];
+          return sum;
+        };
+        const auto check = [&](oracle::Heads& x, Heads<T>& dx, const char* name) {
+          std::mt19937 random(seed);
+          for (int sample = 0; sample < 3; ++sample) {
+            const std::size_t b = random() % dx.batch, h = random() % dx.heads, r = random() % dx.rows, c = random() % dx.cols;
+            long double& entry = x.at(b, h, r, c);
+            const long double before = entry, step = 1e-6L;
+            entry = before + step;
+            const long double above = value();
+            entry = before - step;
+            const long double below = value();
+            entry = before;
+            const double want = static_cast<double>((above - below) / (2 * step));
+            EXPECT_NEAR(dx.at(b, h, r, c), want, (sizeof(T) == 4 ? 2e-4 : 2e-7) * (1 + std::fabs(want)))
+                << Op::kDescription.name << " " << name << " kind " << kind << " m " << shape.m;
+          }
+        };
+        check(q, dq, "dq"), check(k, dk, "dk"), check(v, dv, "dv");
+      }
+    });
+  }
+}
+
+TYPED_TEST(AttentionTest, AlphaForEachQueryAndItsGradient) {
+  using T = TypeParam;
+  Problem<T> problem(1, 2, 1, 60, 9, 4, 3, 5);
+  problem.options.map = Entmax{};
+  std::vector<double> alpha(120), dalpha(120);
+  for (std::size_t i = 0; i < alpha.size(); ++i) alpha[i] = 1.1 + 0.007 * static_cast<double>(i);
+  const std::vector<PerRow> per_row = {{"alpha", alpha}};
+  Heads<T> out = problem.out();
+  attention(problem.q.view(), problem.k.view(), problem.v.view(), out.view(), problem.options, problem.mask, per_row);
+  const Heads<T> g = normal<T>(1, 2, 60, 3, 6);
+  Heads<T> dq(1, 2, 60, 4), dk(1, 1, 9, 4), dv(1, 1, 9, 3);
+  const std::vector<ParamGradient> gradients = {{"alpha", dalpha}};
+  attention_vjp(problem.q.view(), problem.k.view(), problem.v.view(), g.view(), dq.view(), dk.view(), dv.view(),
+                problem.options, problem.mask, per_row, gradients);
+  for (const std::size_t i : {0u, 7u, 47u, 48u, 61u, 119u}) {
+    const std::size_t h = i / 60, r = i % 60;
+    const auto value = [&](double a) {
+      Attention options = problem.options;
+      options.map = Entmax{.alpha = a};
+      const auto exact = oracle::attention_scores(options, problem.q.exact(), problem.k.exact(), {});
+      return oracle::attention(exact, problem.v.exact());
+    };
+    const auto here = value(alpha[i]), above = value(alpha[i] + 1e-6), below = value(alpha[i] - 1e-6);
+    long double want = 0;
+    for (std::size_t c = 0; c < 3; ++c) {
+      EXPECT_NEAR(out.at(0, h, r, c), static_cast<double>(here.at(0, h, r, c)), 200 * kEps<T>);
+      want += (above.at(0, h, r, c) - below.at(0, h, r, c)) / 2e-6L * static_cast<long double>(g.at(0, h, r, c));
+    }
+    EXPECT_NEAR(dalpha[i], static_cast<double>(want), sizeof(T) == 4 ? 1e-4 : 1e-6);
+  }
+}
+
+// What is hidden may hold anything, and a NaN stays with its query.
+TYPED_TEST(AttentionTest, HiddenKeysAndNaN) {
+  using T = TypeParam;
+  for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
+    Problem<T> problem(1, 1, 1, 60, 60, 5, 6, 9);
+    problem.options.map = typical<Op>();
+    problem.options.causal = true;
+    const Heads<T> g = normal<T>(1, 1, 60, 6, 10);
+    const auto gradients = [&] {
+      std::vector<Heads<T>> d = {{1, 1, 60, 5}, {1, 1, 60, 5}, {1, 1, 60, 6}};
+      attention_vjp(problem.q.view(), problem.k.view(), problem.v.view(), g.view(), d[0].view(), d[1].view(), d[2].view(),
+                    problem.options, problem.mask);
+      return d;
+    };
+    Heads<T> clean = problem.attend();
+    const auto clean_gradients = gradients();
+    for (std::size_t c = 0; c < 5; ++c) problem.k.at(0, 0, 40, c) = kNaN<T>;
+    for (std::size_t c = 0; c < 6; ++c) problem.v.at(0, 0, 40, c) = c % 2 == 0 ? kNaN<T> : kInfinity<T>;
+    Heads<T> got = problem.attend();
+    const auto got_gradients = gradients();
+    got.for_each([&](auto, auto, auto r, auto c) {
+      if (r >= 40) {
+        EXPECT_TRUE(std::isnan(got.at(0, 0, r, c))) << Op::kDescription.name << r;
+      } else {
+        EXPECT_NEAR(got.at(0, 0, r, c), clean.at(0, 0, r, c), 20 * kEps<T>) << Op::kDescription.name << r;
+      }
+    });
+    for (std::size_t r = 0; r < 40; ++r) {
+      EXPECT_NEAR(got_gradients[0].at(0, 0, r, 1), clean_gradients[0].at(0, 0, r, 1), 1e3 * kEps<T>) << Op::kDescription.name;
+    }
+    // Key 59 is seen by a query that is NaN, key 39 too.
+    EXPECT_TRUE(std::isnan(got_gradients[2].at(0, 0, 39, 0)));
+  });
+}
+
+TYPED_TEST(AttentionTest, QueriesThatSeeNothing) {
+  using T = TypeParam;
+  Problem<T> problem(1, 1, 1, 3, 4, 2, 2, 1);
+  const T hidden[4] = {-kInfinity<T>, -kInfinity<T>, -kInfinity<T>, -kInfinity<T>};
+  problem.mask.additive = {hidden, 0, 0, 0, 1};
+  problem.q.at(0, 0, 1, 0) = kNaN<T>;
+  problem.v.at(0, 0, 2, 1) = kNaN<T>;
+  const Heads<T> got = problem.attend();
+  Heads<T> g = normal<T>(1, 1, 3, 2, 3), dq(1, 1, 3, 2), dk(1, 1, 4, 2), dv(1, 1, 4, 2);
+  g.at(0, 0, 0, 0) = kInfinity<T>;
+  attention_vjp(problem.q.view(), problem.k.view(), problem.v.view(), g.view(), dq.view(), dk.view(), dv.view(),
+                problem.options, problem.mask);
+  for (const auto* x :
+       {&got, static_cast<const Heads<T>*>(&dq), static_cast<const Heads<T>*>(&dk), static_cast<const Heads<T>*>(&dv)}) {
+    for (std::size_t r = 0; r < x->rows; ++r) {
+      for (std::size_t c = 0; c < x->cols; ++c) EXPECT_EQ(x->at(0, 0, r, c), 0);
+    }
+  }
+  // More queries than keys: the first see nothing.
+  Problem<T> causal(1, 1, 1, 5, 2, 2, 2, 1);
+  causal.options.causal = true;
+  const Heads<T> few = causal.attend();
+  for (std::size_t r = 0; r < 3; ++r) EXPECT_EQ(few.at(0, 0, r, 0), 0);
+  EXPECT_EQ(few.at(0, 0, 3, 0), causal.v.at(0, 0, 0, 0));
+  // No keys, no queries, no columns.
+  Problem<T> none(1, 2, 1, 2, 0, 3, 2, 1);
+  EXPECT_EQ(none.attend().at(0, 1, 1, 1), 0);
+  Problem<T>(1, 2, 1, 0, 3, 3, 2, 1).attend();
+  Problem<T>(0, 2, 1, 2, 3, 3, 2, 1).attend();
+  Problem<T>(1, 2, 1, 2, 3, 3, 0, 1).attend();
+}
+
+// One key: weight 1 whatever the scale, which is 0 as log 1 is.
+TYPED_TEST(AttentionTest, OneKey) {
+  using T = TypeParam;
+  for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
+    Problem<T> problem(1, 1, 1, 4, 1, 3, 2, 1);
+    problem.options.map = typical<Op>();
+    problem.options.scale = Attention::Scale::entropy_invariant;
+    const Heads<T> got = problem.attend();
+    for (std::size_t r = 0; r < 4; ++r) EXPECT_EQ(got.at(0, 0, r, 1), problem.v.at(0, 0, 0, 1)) << Op::kDescription.name;
+  });
+}
+
+TYPED_TEST(AttentionTest, SameBits) {
+  using T = TypeParam;
+  for (const Map& map : {Map(Softmax{}), Map(Entmax{}), Map(EntropyNormalize{.entropy = 2.0})}) {
+    Problem<T> problem(2, 4, 2, 150, 170, 40, 50, 2);
+    problem.options.map = map;
+    problem.options.causal = true;
+    problem.options.scale = Attention::Scale::entropy_invariant;
+    problem.add_visible(false, 3);
+    const Heads<T> g = normal<T>(2, 4, 150, 50, 8);
+    const auto all = [&] {
+      std::vector<Heads<T>> d = {{2, 4, 150, 40},  {2, 2, 170, 40}, {2, 2, 170, 50},
+                                 problem.attend(), problem.out(),   problem.out()};
+      attention_vjp(problem.q.view(), problem.k.view(), problem.v.view(), g.view(), d[0].view(), d[1].view(), d[2].view(),
+                    problem.options, problem.mask);
+      linear_attention(problem.q.view(), problem.k.view(), problem.v.view(), d[4].view(), {.causal = true});
+      linear_attention(problem.q.view(), problem.k.view(), problem.v.view(), d[5].view());
+      return d;
+    };
+    const auto want = all();
+    const auto expect_same = [&](const std::string& what) {
+      const auto got = all();
+      for (std::size_t i = 0; i < want.size(); ++i) {
+        EXPECT_EQ(std::memcmp(got[i].values.data(), want[i].values.data(), want[i].values.size() * sizeof(T)), 0)
+            << what << ", result " << i;
+      }
+    };
+    for (const std::string& target : support::fma_targets()) {
+      force_simd_target(target);
+      expect_same("target " + target);
+    }
+    force_simd_target("");
+    for (const std::size_t threads : {1, 2, 3}) {
+      set_num_threads(threads);
+      expect_same("threads " + std::to_string(threads));
+    }
+    set_num_threads(0);
+    // One head of them alone.
+    Heads<T> out(1, 1, 150, 50);
+    const auto one = [&](const Heads<T>& x, std::size_t h) {
+      HeadsView<const T> view = x.view();
+      view.data = view.row(1, h, 0), view.batch = view.heads = 1;
+      return view;
+    };
+    AttentionMask<T> mask = problem.mask;
+    mask.visible.data = mask.visible.row(1, 3, 0);
+    attention(one(problem.q, 3), one(problem.k, 1), one(problem.v, 1), out.view(), problem.options, mask);
+    for (std::size_t r = 0; r < 150; ++r) {
+      for (std::size_t c = 0; c < 50; ++c) EXPECT_EQ(out.at(0, 0, r, c), want[3].at(1, 3, r, c));
+    }
+  }
+}
+
+TYPED_TEST(AttentionTest, LinearIsTaylorSoftmax) {
+  using T = TypeParam;
+  support::for_each_target([&](const std::string& target) {
+    unsigned seed = 0;
+    for (const Shape& shape : {Shape{1, 1, 1, 1, 1, 1, 1}, Shape{2, 4, 2, 5, 7, 3, 2}, Shape{1, 1, 1, 300, 600, 8, 5},
+                               Shape{1, 1, 1, 257, 257, 20, 33}, Shape{1, 1, 1, 9, 4, 3, 3}, Shape{1, 1, 1, 4, 0, 3, 3},
+                               Shape{1, 1, 1, 30, 1000, 64, 64}}) {
+      if (target != simd_targets()[0] && shape.n > 300) continue;
+      for (const bool causal : {false, true}) {
+        for (const std::optional<double> scale : {std::optional<double>(), std::optional<double>(-0.7)}) {
+          Problem<T> problem(shape.batch, shape.heads, shape.kv_heads, shape.m, shape.n, shape.d, shape.dv, ++seed);
+          problem.options.map = TaylorSoftmax{};
+          problem.options.causal = causal;
+          if (scale) problem.options.scale = Attention::Scale::number, problem.options.number = *scale;
+          const auto exact = oracle::attention_scores(problem.options, problem.q.exact(), problem.k.exact(), {});
+          Heads<T> got = problem.out();
+          linear_attention(problem.q.view(), problem.k.view(), problem.v.view(), got.view(),
+                           {.scale = scale, .causal = causal});
+          // t of the header, for normal q and k.
+          const double t = (scale ? 0.7 : 1 / std::sqrt(shape.d)) * static_cast<double>(shape.d) * 0.64 + 1;
+          expect_near(got, oracle::attention(exact, problem.v.exact()), 60 * kEps<T> * (1 + t + t * t),
+                      "n " + std::to_string(shape.n) + " d " + std::to_string(shape.d) + (causal ? " causal" : ""));
+        }
+      }
+    }
+  });
+}
+
+TEST(Attention, RefusesBadArguments) {
+  Problem<float> problem(1, 4, 2, 3, 5, 2, 2, 1);
+  Heads<float> out = problem.out();
+  const std::vector<float> before = out.values;
+  const auto call = [&](auto change) {
+    return [&, change] {
+      Problem<float> changed(1, 4, 2, 3, 5, 2, 2, 1);
+      Heads<float> to = changed.out();
+      HeadsView<float> view = to.view();
+      AttentionDetails<float> details;
+      change(changed, view, details);
+      attention(changed.q.view(), changed.k.view(), changed.v.view(), view, changed.options, changed.mask, {}, details);
+    };
+  };
+  expect_error("attention: k must have the columns of q, 2, got 3",
+               call([](auto& p, auto&, auto&) { p.k = normal<float>(1, 2, 5, 3, 1); }));
+  expect_error("attention: q must have a multiple of the heads of k, 3, got 4", call([](auto& p, auto&, auto&) {
+                 p.k = normal<float>(1, 3, 5, 2, 1);
+                 p.v = normal<float>(1, 3, 5, 2, 1);
+               }));
+  expect_error("attention: v must be 1 x 2 x 5 x 2, with the batch, the heads and the rows of k, got 1 x 2 x 4 x 2",
+               call([](auto& p, auto&, auto&) { p.v = normal<float>(1, 2, 4, 2, 1); }));
+  expect_error("attention: out must be 1 x 4 x 3 x 2, as q with the columns of v, got 1 x 4 x 2 x 2",
+               call([](auto&, auto& view, auto&) { view.rows = 2; }));
+  expect_error("attention: train_length must be above 1 and finite, got 1",
+               call([](auto& p, auto&, auto&) { p.options.train_length = 1; }));
+  expect_error("attention: number must be finite, got nan",
+               call([](auto& p, auto&, auto&) { p.options.number = std::nan(""); }));
+  expect_error("entmax: alpha must be above 0 and finite, got 0",
+               call([](auto& p, auto&, auto&) { p.options.map = Entmax{.alpha = 0}; }));
+  std::vector<float> entropy(3);
+  expect_error("attention: entropy must have one entry for each of 12 queries, got 3",
+               call([&](auto&, auto&, auto& details) { details.entropy = entropy; }));
+  expect_error("attention: out must share no memory with q, got views that overlap",
+               [&] { attention(problem.q.view(), problem.k.view(), problem.v.view(), problem.q.view()); });
+  expect_error("attention: out must point to 1 x 4 x 3 x 2 numbers, got a null pointer",
+               call([](auto&, auto& view, auto&) { view.data = nullptr; }));
+  expect_error("linear_attention: scale must be finite, got inf", [&] {
+    linear_attention(problem.q.view(), problem.k.view(), problem.v.view(), out.view(), {.scale = INFINITY});
+  });
+  EXPECT_EQ(out.values, before);
+}
+
+}  // namespace
+}  // namespace entropic

@@ -1,0 +1,283 @@
+"""Attention: against its definition in NumPy and PyTorch's own, for arrays of every kind, and what is refused."""
+
+import doctest
+import inspect
+import math
+
+import numpy as np
+import pytest
+
+import entropic
+from cases import torch_or_skip
+
+MAPS = {
+    "softmax": {},
+    "sparsemax": {"temperature": 0.7},
+    "entmax": {"alpha": 1.3},
+    "taylor_softmax": {},
+    "sigsoftmax": {},
+    "top_k_softmax": {"k": 3},
+    "top_p_softmax": {"p": 0.8},
+    "min_p_softmax": {"p": 0.1},
+    "perturb_max": {"noise": "normal", "scale": 0.5},
+    "entropy_normalize": {"entropy": 0.6},
+    "entropy_clip": {"max_entropy": 0.6},
+}
+each_map = pytest.mark.parametrize("name", MAPS)
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def visible_of(shape, causal, mask):
+    m, n = shape[-2:]
+    seen = np.ones(shape, bool)
+    if causal:
+        seen &= np.arange(n) <= np.arange(m)[:, None] + n - m
+    if mask is not None:
+        seen &= mask if mask.dtype == bool else mask > -np.inf
+    return seen
+
+
+def definition(q, k, v, name="softmax", params=None, scale="sqrt", causal=False, mask=None, train_length=512, kappa=None):
+    """(out, weights), by the maps of entropic on whole matrices."""
+    d = q.shape[-1]
+    group = q.shape[-3] // k.shape[-3] if q.ndim > 2 and k.ndim > 2 else 1
+    k, v = (np.repeat(x, group, -3) if group > 1 else x for x in (k, v))
+    s = q @ np.swapaxes(k, -1, -2)
+    seen = visible_of(s.shape, causal, mask)
+    count = seen.sum(-1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        log_n = np.log(count)
+    if scale == "sqrt":
+        factor = 1 / math.sqrt(d)
+    elif scale == "entropy_invariant":
+        factor = log_n / math.log(train_length) / math.sqrt(d) if kappa is None else kappa * log_n / d
+        factor = np.where(count > 0, factor, 0)
+    else:
+        factor = scale
+    s = s * factor + (mask if mask is not None and mask.dtype != bool else 0)
+    p = getattr(entropic, name)(np.where(seen, s, -np.inf), **(params or {}))
+    p = np.where(count > 0, p, 0)
+    return p @ v, p
+
+
+def masks(shape):
+    generator = np.random.default_rng(3)
+    seen = generator.random(shape) < 0.6
+    seen[..., 1, :] = False  # a query that sees nothing
+    added = np.where(generator.random(shape[-2:]) < 0.2, -np.inf, generator.standard_normal(shape[-2:]))
+    return {"none": None, "visible": seen, "additive": added}
+
+
+@each_map
+@pytest.mark.parametrize("scale", ["sqrt", "entropy_invariant", -0.4])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("kind", ["none", "visible", "additive"])
+def test_definition(name, scale, causal, kind):
+    q, k, v = normal(2, 4, 60, 5), normal(2, 2, 70, 5, seed=1), normal(2, 2, 70, 6, seed=2)
+    mask = masks((2, 4, 60, 70))[kind]
+    options = {"scale": scale, "causal": causal, "mask": mask, "train_length": 30}
+    want, weights = definition(q, k, v, name, MAPS[name], **options)
+    got, p, h = entropic.attention(q, k, v, map=(name, MAPS[name]), return_weights=True, return_entropy=True, **options)
+    tolerance = 1e-8 if name == "perturb_max" else 1e-11
+    np.testing.assert_allclose(got, want, atol=tolerance)
+    np.testing.assert_allclose(p, weights, atol=tolerance)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        entropy = -np.where(weights > 0, weights * np.log(weights), 0).sum(-1)
+    np.testing.assert_allclose(h, entropy, atol=10 * tolerance)
+    kappa = definition(q, k, v, scale="entropy_invariant", kappa=1.5)[0]
+    np.testing.assert_allclose(entropic.attention(q, k, v, scale="entropy_invariant", kappa=1.5), kappa, atol=1e-12)
+
+
+@each_map
+@pytest.mark.parametrize("kind", ["none", "visible", "additive"])
+def test_gradient_by_differences(name, kind):
+    if name in ("top_k_softmax", "top_p_softmax", "min_p_softmax"):
+        generator = np.random.default_rng(5)  # away from the cuts
+    else:
+        generator = np.random.default_rng(6)
+    q, k, v = (generator.standard_normal(shape) for shape in ((2, 5, 3), (1, 6, 3), (1, 6, 2)))
+    g = generator.standard_normal((2, 5, 2))
+    options = {"map": (name, MAPS[name]), "mask": masks((2, 5, 6))[kind], "scale": "entropy_invariant", "train_length": 4}
+    gradients = entropic.attention_vjp(q, k, v, g, **options)
+    direction = [generator.standard_normal(x.shape) for x in (q, k, v)]
+    step = 1e-6
+    above, below = (
+        (g * entropic.attention(*(x + sign * step * d for x, d in zip((q, k, v), direction, strict=True)), **options)).sum()
+        for sign in (1, -1)
+    )
+    slope = sum((x * d).sum() for x, d in zip(gradients, direction, strict=True))
+    assert slope == pytest.approx((above - below) / (2 * step), rel=1e-5, abs=1e-5)
+    for x, d in zip((q, k, v), gradients, strict=True):
+        assert x.shape == d.shape and x.dtype == d.dtype
+
+
+def test_pytorch_agrees():
+    torch = torch_or_skip()
+    q, k, v = (torch.randn(2, 3, 65, 16, generator=torch.Generator().manual_seed(i)) for i in range(3))
+    for causal in (False, True):
+        want = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+        torch.testing.assert_close(entropic.attention(q, k, v, causal=causal), want, atol=1e-6, rtol=1e-5)
+    mask = torch.rand(3, 65, 65) < 0.5
+    mask[..., 0] = True
+    want = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=0.3)
+    torch.testing.assert_close(entropic.attention(q, k, v, mask=mask, scale=0.3), want, atol=1e-6, rtol=1e-5)
+    want = torch.nn.functional.scaled_dot_product_attention(q, k[:, :1], v[:, :1].expand(2, 1, 65, 16), enable_gqa=True)
+    torch.testing.assert_close(entropic.attention(q, k[:, :1], v[:, :1]), want, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int32])
+def test_kinds_and_shapes(dtype):
+    q, k, v = (np.round(4 * normal(*shape)).astype(dtype) for shape in ((3, 1, 2, 4, 5), (2, 7, 5), (1, 7, 3)))
+    out, weights, entropy = entropic.attention(q, k, v, return_weights=True, return_entropy=True)
+    assert out.shape == (3, 1, 2, 4, 3) and weights.shape == (3, 1, 2, 4, 7) and entropy.shape == (3, 1, 2, 4)
+    assert out.dtype == (np.float64 if dtype is np.int32 else dtype)
+    wide = [x.astype(np.float64) for x in (q, k, np.broadcast_to(v, (2, 7, 3)))]
+    np.testing.assert_allclose(out, definition(*wide)[0], atol={np.float16: 1e-2, np.float32: 1e-5}.get(dtype, 1e-12))
+    # Strides: transposed, reversed, every other.
+    big = [np.asfortranarray(np.repeat(x, 2, -1))[..., ::2] for x in (q, k, v)]
+    np.testing.assert_array_equal(entropic.attention(*big), out)
+    dq, dk, dv = entropic.attention_vjp(q, k, v, np.ones(out.shape, dtype))
+    assert dq.shape == q.shape and dk.shape == k.shape and dv.shape == v.shape
+    if dtype is not np.int32:
+        np.testing.assert_array_equal(entropic.attention(q[0, 0, 0].tolist(), k[0].tolist(), v[0].tolist()).shape, (4, 3))
+
+
+def test_broadcast_gradients_are_sums():
+    q, k, v, g = normal(3, 2, 4, 5), normal(1, 7, 5, seed=1), normal(3, 1, 7, 2, seed=2), normal(3, 2, 4, 2, seed=3)
+    dq, dk, dv = entropic.attention_vjp(q, k, v, g)
+    whole = [np.broadcast_to(x, (3, 2, *x.shape[-2:])).copy() for x in (q, k, v)]
+    eq, ek, ev = entropic.attention_vjp(*whole, g)
+    np.testing.assert_allclose(dq, eq, atol=1e-13)
+    np.testing.assert_allclose(dk, ek.sum((0, 1))[None], atol=1e-13)
+    np.testing.assert_allclose(dv, ev.sum(1, keepdims=True), atol=1e-13)
+
+
+def test_alpha_for_each_head():
+    q, k, v, g = (normal(2, 3, 50, 4, seed=i) for i in range(4))
+    alpha = np.array([1.2, 1.5, 2.0])[:, None, None]
+    out = entropic.attention(q, k, v, map="entmax", alpha=alpha)
+    for h in range(3):
+        one = entropic.attention(q[:, h], k[:, h], v[:, h], map="entmax", alpha=alpha[h, 0, 0])
+        np.testing.assert_allclose(out[:, h], one, atol=1e-13)
+    *_, dalpha = entropic.attention_vjp(q, k, v, g, map="entmax", alpha=alpha, param_grad=True)
+    assert dalpha.shape == (2, 3, 50)
+    above, below = (
+        (g * entropic.attention(q, k, v, map="entmax", alpha=alpha + step)).sum((0, 2, 3)) for step in (1e-6, -1e-6)
+    )
+    np.testing.assert_allclose(dalpha.sum((0, 2)), (above - below) / 2e-6, atol=1e-5)
+
+
+def test_what_is_hidden_does_not_matter():
+    q, k, v = normal(70, 4), normal(70, 4, seed=1), normal(70, 3, seed=2)
+    want = entropic.attention(q, k, v, causal=True)
+    k[50:], v[50:] = np.nan, np.inf
+    got = entropic.attention(q, k, v, causal=True)
+    np.testing.assert_allclose(got[:50], want[:50], atol=1e-14)
+    assert np.isnan(got[50:]).all()
+    dq, _, _ = entropic.attention_vjp(q[:50], k, v, np.ones((50, 3)), mask=np.tri(50, 70, dtype=bool))
+    assert np.isfinite(dq).all()
+
+
+def test_no_keys():
+    nothing = np.zeros((2, 3), bool)
+    out, p, h = entropic.attention(*(normal(n, 4) for n in (2, 3, 3)), mask=nothing, return_weights=True, return_entropy=True)
+    assert not out.any() and not p.any() and not h.any()
+    assert not entropic.attention(normal(2, 4), normal(0, 4), normal(0, 3)).any()
+    assert not entropic.linear_attention(normal(2, 4), normal(0, 4), normal(0, 3)).any()
+    assert entropic.attention(normal(0, 4), normal(2, 4), normal(2, 3)).shape == (0, 3)
+    # More queries than keys, causal: the first see nothing.
+    few = entropic.attention(normal(5, 4), normal(2, 4), normal(2, 3), causal=True)
+    assert not few[:3].any() and few[3:].all()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (5, 9, 3, 2), (300, 300, 8, 5), (260, 600, 16, 17), (4, 2, 3, 3)])
+def test_linear_attention(shape, causal):
+    m, n, d, dv = shape
+    q, k, v = normal(2, 2, m, d), normal(2, 1, n, d, seed=1), normal(2, 1, n, dv, seed=2)
+    for scale in ("sqrt", -0.3):
+        want = entropic.attention(q, k, v, map="taylor_softmax", scale=scale, causal=causal)
+        np.testing.assert_allclose(entropic.linear_attention(q, k, v, scale=scale, causal=causal), want, atol=1e-12)
+        single = (x.astype(np.float32) for x in (q, k, v))
+        got = entropic.linear_attention(*single, scale=scale, causal=causal)
+        assert got.dtype == np.float32
+        np.testing.assert_allclose(got, want, atol=2e-5)
+
+
+def test_threads_and_batch_do_not_change_bits():
+    q, k, v, g = (normal(3, 4, 100, 32, seed=i).astype(np.float32) for i in range(4))
+
+    def results(q, k, v, g):
+        options = {"map": "entmax", "causal": True, "scale": "entropy_invariant"}
+        return (
+            entropic.attention(q, k, v, **options),
+            *entropic.attention_vjp(q, k, v, g, **options),
+            entropic.linear_attention(q, k, v, causal=True),
+        )
+
+    want = results(q, k, v, g)
+    try:
+        for threads in (1, 2, 5):
+            entropic.set_num_threads(threads)
+            for got, expected in zip(results(q, k, v, g), want, strict=True):
+                np.testing.assert_array_equal(got, expected)
+    finally:
+        entropic.set_num_threads(0)
+    for got, expected in zip(results(*(x[1, 2] for x in (q, k, v, g))), want, strict=True):
+        np.testing.assert_array_equal(got, expected[1, 2])
+
+
+Q, K, V = normal(4, 6, 3), normal(2, 5, 3), normal(2, 5, 2)
+REFUSED = {
+    "attention: map must be one of softmax, sparsemax, entmax, taylor_softmax, sigsoftmax, top_k_softmax, top_p_softmax, "
+    "min_p_softmax, perturb_max, entropy_normalize, entropy_clip, got 'soft'": lambda: entropic.attention(Q, K, V, map="soft"),
+    "attention: map must be a name or (name, {parameter: value}), got int": lambda: entropic.attention(Q, K, V, map=3),
+    "attention: map 'top_k_softmax' needs the parameter 'k'": lambda: entropic.attention(Q, K, V, map="top_k_softmax"),
+    "attention: map 'softmax' has no parameter 'alpha'": lambda: entropic.attention(Q, K, V, alpha=1.5),
+    "entmax: alpha must be above 0 and finite, got -1": lambda: entropic.attention(Q, K, V, map="entmax", alpha=-1.0),
+    "attention: scale must be 'sqrt', 'entropy_invariant' or a number, got 'log'": lambda: entropic.attention(
+        Q, K, V, scale="log"
+    ),
+    "attention: scale must be 'sqrt', 'entropy_invariant' or a number, got NoneType": lambda: entropic.attention(
+        Q, K, V, scale=None
+    ),
+    "attention: number must be finite, got nan": lambda: entropic.attention(Q, K, V, scale=math.nan),
+    "attention: train_length must be above 1 and finite, got 1": lambda: entropic.attention(Q, K, V, train_length=1),
+    "attention: kappa must be above 0 and finite, got 0": lambda: entropic.attention(Q, K, V, kappa=0),
+    "attention: k must have the last axis of q, 3, got shape (2, 5, 2)": lambda: entropic.attention(Q, V, V),
+    "attention: v must have as many rows as k, 5, got shape (2, 4, 2)": lambda: entropic.attention(Q, K, V[:, 1:]),
+    "attention: q must have a multiple of the heads of k, 2, got shape (3, 6, 3)": lambda: entropic.attention(Q[:3], K, V),
+    "attention: q must have at least two axes, got shape (3,)": lambda: entropic.attention(Q[0, 0], K, V),
+    "attention: mask must broadcast to (4, 6, 5), got shape (5, 6)": lambda: entropic.attention(
+        Q, K, V, mask=np.ones((5, 6), bool)
+    ),
+    "attention: mask must be of bools (True: the key is seen) or of floats (added to the scores), got dtype int64": (
+        lambda: entropic.attention(Q, K, V, mask=np.ones((6, 5), np.int64))
+    ),
+    "attention_vjp: grad must have the shape of out, (4, 6, 2), got (4, 6, 3)": lambda: entropic.attention_vjp(Q, K, V, Q),
+    "linear_attention: scale must be 'sqrt' or a number, got 'entropy_invariant'": lambda: entropic.linear_attention(
+        Q, K, V, scale="entropy_invariant"
+    ),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_refused(message):
+    with pytest.raises((TypeError, ValueError)) as error:
+        REFUSED[message]()
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize("name", ["attention", "attention_vjp", "linear_attention"])
+def test_documented(name):
+    function = getattr(entropic, name)
+    assert name in entropic.__all__ and function.__module__ == "entropic"
+    for parameter in inspect.signature(function).parameters:
+        assert parameter in function.__doc__
+    said = []
+    test = doctest.DocTestParser().get_doctest(function.__doc__, {"entropic": entropic, "np": np}, name, None, 0)
+    assert test.examples
+    assert doctest.DocTestRunner().run(test, out=said.append).failed == 0, "".join(said)

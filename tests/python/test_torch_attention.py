@@ -1,0 +1,184 @@
+"""entropic.torch.attention: gradients, first and second; torch.compile, torch.func, modules, other devices' composition."""
+
+import copy
+import os
+
+import numpy as np
+import pytest
+
+import entropic
+
+try:
+    import torch
+except ImportError:
+    if os.environ.get("CI"):
+        raise
+    pytest.skip("torch is not installed: pip install torch==2.13.0", allow_module_level=True)
+
+import entropic.torch as et
+from entropic.torch import _attention
+
+MAPS = {
+    "softmax": {},
+    "sparsemax": {},
+    "entmax": {"alpha": 1.5},
+    "taylor_softmax": {},
+    "sigsoftmax": {},
+    "top_k_softmax": {"k": 3},
+    "entropy_normalize": {"entropy": 0.6},
+    "entropy_clip": {"max_entropy": 0.6},
+}
+
+
+def tensors(*shapes, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(sum(map(sum, shapes)))
+    return [torch.randn(shape, generator=generator, dtype=dtype).requires_grad_() for shape in shapes]
+
+
+@pytest.mark.parametrize("name", MAPS)
+@pytest.mark.parametrize(
+    "options", [{}, {"causal": True, "scale": "entropy_invariant", "train_length": 5}], ids=["plain", "causal"]
+)
+def test_gradcheck(name, options):
+    q, k, v = tensors((2, 2, 4, 3), (2, 1, 5, 3), (1, 5, 2))
+    torch.autograd.gradcheck(lambda *x: et.attention(*x, map=(name, MAPS[name]), **options), (q, k, v), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["softmax", "entmax", "taylor_softmax"])
+def test_second_gradient(name):
+    q, k, v = tensors((2, 3, 3), (2, 4, 3), (2, 4, 2))
+    mask = torch.tensor([True, False, True, True])
+    torch.autograd.gradgradcheck(lambda *x: et.attention(*x, map=(name, MAPS[name]), mask=mask), (q, k, v), atol=1e-5)
+
+
+def test_learned_alpha():
+    q, k, v, alpha = *tensors((2, 3, 4, 3), (2, 3, 5, 3), (2, 3, 5, 2)), torch.tensor([[[1.3]], [[1.5]], [[1.9]]]).double()
+    alpha.requires_grad_()
+    torch.autograd.gradcheck(lambda *x: et.attention(*x[:3], map="entmax", alpha=x[3]), (q, k, v, alpha), atol=1e-5)
+    torch.autograd.gradgradcheck(lambda *x: et.attention(*x[:3], map="entmax", alpha=x[3]), (q, k, v, alpha), atol=1e-4)
+    least = torch.full((3, 1, 1), 0.4).double().requires_grad_()
+
+    def clip(least):
+        return et.attention(q, k, v, map="entropy_clip", min_entropy=least, max_entropy=0.9)
+
+    torch.autograd.gradcheck(clip, least)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_same_as_entropic(dtype):
+    q, k, v = (x.detach() for x in tensors((2, 4, 60, 8), (2, 2, 70, 8), (2, 2, 70, 6), dtype=dtype))
+    out = et.attention(q, k, v, causal=True, scale="entropy_invariant")
+    assert out.dtype == dtype and out.shape == (2, 4, 60, 6)
+    arrays = [(x if dtype in (torch.float32, torch.float64) else x.float()).numpy() for x in (q, k, v)]
+    want = entropic.attention(*arrays, causal=True, scale="entropy_invariant")
+    torch.testing.assert_close(out, torch.from_numpy(np.asarray(want)).to(dtype), atol=0, rtol=0)
+    # Transposed storage, as heads split from a projection.
+    turned = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v))
+    assert torch.equal(et.attention(*turned, causal=True, scale="entropy_invariant"), out)
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_composition_is_the_same(name):
+    """What runs on other devices."""
+    q, k, v, g = (x.detach() for x in tensors((2, 4, 6, 3), (2, 2, 7, 3), (2, 2, 7, 2), (2, 4, 6, 2)))
+    mask = torch.rand(6, 7, generator=torch.Generator().manual_seed(1)) < 0.6
+    mask[2] = False
+    text = "{" + ", ".join(f"{key!r}: {value!r}" for key, value in {"temperature": 1.0, **MAPS[name]}.items()) + "}"
+    if name in ("taylor_softmax", "sigsoftmax", "entropy_normalize", "entropy_clip"):
+        text = repr(MAPS[name])
+    for causal, scale in ((False, "sqrt"), (True, "entropy_invariant")):
+        arguments = (mask, None, name, text, scale, 1.0, 9.0, None, causal)
+        torch.testing.assert_close(
+            _attention._composed(q, k, v, *arguments), torch.ops.entropic.attention(q, k, v, *arguments), atol=1e-9, rtol=1e-9
+        )
+        theirs, ours = (
+            _attention._composed_vjp(q, k, v, g, *arguments),
+            torch.ops.entropic.attention_vjp(q, k, v, g, *arguments),
+        )
+        for a, b in zip(theirs, ours, strict=True):
+            torch.testing.assert_close(a, b, atol=1e-8, rtol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["softmax", "entmax"])
+def test_compile(name):
+    q, k, v = tensors((2, 4, 6, 8), (2, 2, 7, 8), (2, 2, 7, 8), dtype=torch.float32)
+    module = et.Attention(map=name, causal=True, scale="entropy_invariant")
+
+    def loss(q, k, v):
+        return (module(q, k, v) ** 2).sum() + (et.linear_attention(q, k, v) ** 2).sum()
+
+    want = torch.autograd.grad(loss(q, k, v), (q, k, v))
+    got = torch.autograd.grad(torch.compile(loss, fullgraph=True, backend="aot_eager")(q, k, v), (q, k, v))
+    for a, b in zip(got, want, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_opcheck():
+    q, k, v = tensors((2, 4, 6, 8), (2, 2, 7, 8), (2, 2, 7, 8))
+    arguments = (torch.rand(6, 7) < 0.9, None, "entmax", "{'alpha': 1.5, 'temperature': 1.0}", "sqrt", 1.0, 512.0, None, False)
+    torch.library.opcheck(torch.ops.entropic.attention.default, (q, k, v, *arguments))
+    torch.library.opcheck(torch.ops.entropic.linear_attention.default, (q, k, v, None, True))
+
+
+@pytest.mark.parametrize("axes", [2, 3, 4])
+def test_torch_func(axes):
+    lead = (2, 3)[: axes - 2]
+    q, k, v = (x.detach() for x in tensors((5, *lead, 4, 3), (*lead, 6, 3), (5, *lead, 6, 2)))
+    alpha = torch.full((5, *([1] * axes)), 1.4, dtype=torch.float64) + torch.arange(5).reshape(5, *([1] * axes)) / 10
+
+    def attend(q, k, v, alpha):
+        return et.attention(q, k, v, map="entmax", alpha=alpha, causal=True)
+
+    got = torch.func.vmap(attend, (0, None, 0, 0))(q, k, v, alpha)
+    want = torch.stack([attend(q[i], k, v[i], alpha[i]) for i in range(5)])
+    torch.testing.assert_close(got, want)
+    linear = torch.func.vmap(et.linear_attention, (0, None, 0))(q, k, v)
+    torch.testing.assert_close(linear, torch.stack([et.linear_attention(q[i], k, v[i]) for i in range(5)]))
+
+    def loss(q, k, v, alpha):
+        return (attend(q, k, v, alpha) ** 2).sum()
+
+    each = torch.func.vmap(torch.func.grad(loss, (0, 1, 2, 3)), (0, None, 0, 0))(q, k, v, alpha)
+    for i in range(5):
+        one = torch.func.grad(loss, (0, 1, 2, 3))(q[i], k, v[i], alpha[i])
+        for a, b in zip(each, one, strict=True):
+            torch.testing.assert_close(a[i], b)
+    jacobian = torch.func.jacrev(lambda q: attend(q, k, v[0], alpha[0]))(q[0])
+    assert jacobian.shape == (*lead, 4, 2, *lead, 4, 3)
+
+
+def test_linear_gradient():
+    q, k, v = tensors((2, 4, 3), (1, 5, 3), (1, 5, 2))
+    torch.autograd.gradcheck(lambda *x: et.linear_attention(*x, causal=True, scale=0.4), (q, k, v))
+    torch.autograd.gradgradcheck(lambda *x: et.linear_attention(*x, causal=True), (q, k, v), atol=1e-5)
+
+
+def test_modules():
+    q, k, v = tensors((2, 3, 4, 8), (2, 3, 5, 8), (2, 3, 5, 8), dtype=torch.float32)
+    module = et.Attention(map="entmax", alpha=torch.nn.Parameter(torch.full((3, 1, 1), 1.5)), causal=True)
+    assert [name for name, _ in module.named_parameters()] == ["map_alpha"]
+    optimizer = torch.optim.SGD(module.parameters(), lr=1e-3)
+    before = module(q, k, v)
+    (before**2).sum().backward()
+    optimizer.step()
+    assert not torch.equal(module(q, k, v), before)
+    assert module.map_alpha.grad.shape == (3, 1, 1) and module.map_alpha.grad.any()
+    twin = copy.deepcopy(module)
+    twin.load_state_dict(module.state_dict())
+    assert torch.equal(twin(q, k, v), module(q, k, v))
+    assert "map='entmax'" in repr(module) and "alpha=(3, 1, 1)" in repr(module)
+    assert et.LinearAttention(causal=True)(q, k, v).shape == (2, 3, 4, 8)
+    mask = torch.zeros(4, 5, dtype=torch.bool)
+    assert not et.Attention()(q, k, v, mask=mask).any()
+
+
+def test_refused():
+    q, k, v = tensors((2, 4, 3), (2, 5, 3), (2, 5, 2))
+    with pytest.raises(TypeError, match="q, k and v must be of one dtype, got "):
+        et.attention(q.float(), k, v)
+    with pytest.raises(ValueError, match="no gradient flows into the mask"):
+        et.attention(q, k, v, mask=torch.zeros(4, 5, requires_grad=True))
+    with pytest.raises(ValueError, match=r"alpha must be a number or a tensor that broadcasts to \(2, 4, 1\), got \(3, 1, 1\)"):
+        et.attention(q, k, v, map="entmax", alpha=torch.ones(3, 1, 1))
+    with pytest.raises(TypeError, match="map 'softmax' has no parameter 'alpha'"):
+        et.Attention(alpha=1.5)
