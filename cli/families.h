@@ -27,6 +27,11 @@ inline constexpr FamilyTitle kMaps = {"Maps", "rows of scores in, rows of probab
 inline constexpr FamilyTitle kLogarithms = {"Logarithms", "softmax where its logarithm is wanted"};
 inline constexpr FamilyTitle kEntropyControl = {"Entropy control",
                                                 "the scale of scores that gives a chosen entropy, and powers of distributions"};
+inline constexpr FamilyTitle kMeasures = {"Measures", "how uncertain a distribution is"};
+inline constexpr FamilyTitle kMeasuresOfTwo = {"Measures of two", "how far distributions p and q are apart"};
+inline constexpr FamilyTitle kMeasuresOfTables = {"Measures of tables",
+                                                  "what the variables x, in rows, and y say of each other"};
+inline constexpr FamilyTitle kMeasuresOfEntries = {"Measures of entries", "of each probability by itself"};
 inline constexpr FamilyTitle kLibraryOnly = {"In C++ and Python only", "densities, tables, an estimate and attention"};
 
 // Calls f(title, std::type_identity<Family>{}) for each family, in the order they are listed.
@@ -35,6 +40,10 @@ void for_each_family(F&& f) {
   f(kMaps, std::type_identity<entropic::Map>{});
   f(kLogarithms, std::type_identity<Logarithms>{});
   f(kEntropyControl, std::type_identity<EntropyControl>{});
+  f(kMeasures, std::type_identity<entropic::Measure>{});
+  f(kMeasuresOfTwo, std::type_identity<entropic::Divergence>{});
+  f(kMeasuresOfTables, std::type_identity<entropic::TableMeasure>{});
+  f(kMeasuresOfEntries, std::type_identity<entropic::EntryMeasure>{});
   f(kLibraryOnly, std::type_identity<LibraryOnly>{});
 }
 

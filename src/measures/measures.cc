@@ -19,13 +19,14 @@ struct MeasureShare {
   double* scratch;
 };
 
-// What one SIMD target has for one element type. `sums` are the rows' GivenSum; gradients without data are not wanted.
+// What one SIMD target has for one element type. `sums` are the rows' GivenSum, null for scores; gradients without data are
+// not wanted. Where nothing but values is, `one` and `two` sum the rows themselves, while they have them at hand.
 template <class T>
 struct MeasureKernels {
   void (*sums)(Input, bool normalize, MatrixView<const T> p, double* sums, MeasureShare);
-  void (*one)(const Measure&, MatrixView<const T> p, const double* sums, double* value, MatrixView<T> dp, MeasureShare);
-  void (*two)(const Divergence&, MatrixView<const T> p, MatrixView<const T> q, const double* p_sums, const double* q_sums,
-              double* value, MatrixView<T> dp, MatrixView<T> dq, MeasureShare);
+  void (*one)(const Measure&, MatrixView<const T> p, double* sums, double* value, MatrixView<T> dp, MeasureShare);
+  void (*two)(const Divergence&, MatrixView<const T> p, MatrixView<const T> q, double* p_sums, double* q_sums, double* value,
+              MatrixView<T> dp, MatrixView<T> dq, MeasureShare);
   double (*table)(const TableMeasure&, const T* pxy, TableShape, double sum, double* scratch, T* dp);
   void (*entries)(const EntryMeasure&, MatrixView<const T> p, const double* sums, MatrixView<T> value, MatrixView<T> dp,
                   MeasureShare);
@@ -75,12 +76,20 @@ void OneRow(const Op& op, const Distribution& row, double* value, T* dp) {
 }
 
 template <class T>
-void OneRows(const Measure& measure, MatrixView<const T> p, const double* sums, double* value, MatrixView<T> dp,
-             MeasureShare share) {
+void OneRows(const Measure& measure, MatrixView<const T> p, double* sums, double* value, MatrixView<T> dp, MeasureShare share) {
   const size_t n = p.cols;
   std::visit(
-      [&](const auto& op) {
+      [&]<class Op>(const Op& op) {
         for (size_t r = share.begin; r < share.end; ++r) {
+          if (sums != nullptr && dp.data == nullptr && p.rows > 1) sums[r] = GivenSum(op.input, op.normalize, p.row(r), n);
+          if constexpr (std::is_same_v<Op, Entropy> && sizeof(T) == 4) {
+            // Terms in float, unless they are so small that float would lose them.
+            const double nats = op.input == Input::probs && !op.normalize && dp.data == nullptr ? FloatEntropy(p.row(r), n) : 0;
+            if (nats > 0x1p-60) {
+              value[r] = InUnit(nats, op.base);
+              continue;
+            }
+          }
           const double sum = sums == nullptr ? 1 : sums[r];
           OneRow(op, DistributionOf(op.input, op.normalize, p.row(r), n, sum, true, share.scratch, share.scratch + n + 16),
                  value + r, dp.data == nullptr ? nullptr : dp.row(r));
@@ -127,15 +136,16 @@ inline Distribution Apart(Distribution row, double* p) {
 }
 
 template <class T>
-void TwoRows(const Divergence& divergence, MatrixView<const T> p, MatrixView<const T> q, const double* p_sums,
-             const double* q_sums, double* value, MatrixView<T> dp, MatrixView<T> dq, MeasureShare share) {
+void TwoRows(const Divergence& divergence, MatrixView<const T> p, MatrixView<const T> q, double* p_sums, double* q_sums,
+             double* value, MatrixView<T> dp, MatrixView<T> dq, MeasureShare share) {
   const size_t n = p.cols, step = n + 16;
   double* const s = share.scratch;
   const bool gradients = dp.data != nullptr || dq.data != nullptr;
   std::visit(
       [&]<class Op>(const Op& op) {
         constexpr bool kLogs = std::is_same_v<Op, CrossEntropy>;
-        const auto distribution = [&](MatrixView<const T> x, const double* sums, size_t r, double* to) {
+        const auto distribution = [&](MatrixView<const T> x, double* sums, size_t r, double* to) {
+          if (sums != nullptr && !gradients && x.rows > 1) sums[r] = GivenSum(op.input, op.normalize, x.row(r), n);
           const double sum = sums == nullptr ? 1 : sums[r];
           const Distribution row = DistributionOf(op.input, op.normalize, x.row(r), n, sum, kLogs, to, to + step);
           return gradients ? Apart(row, to) : row;
@@ -294,35 +304,44 @@ void refuse_entry(std::string_view operation, std::string_view name, Input input
 
 // `sum` is that of a row, or with `table` that of all.
 void check_sum(std::string_view operation, std::string_view name, Input input, bool normalize, double sum, double tolerance,
-               const std::string& where) {
-  const std::string_view of_exp = input == Input::log_probs ? "exp of " : "";
-  if (normalize && !(sum > 0))
-    fail("{}: {} must have an entry above {}{}, got none", operation, name, input == Input::log_probs ? "-inf" : "0", where);
-  if (!normalize && !(std::abs(sum - 1) <= tolerance)) {
-    fail("{}: {}{} must sum to 1 within {}{}, got {} (normalize divides by the sum)", operation, of_exp, name, tolerance, where,
-         sum);
+               std::optional<std::size_t> row = {}) {
+  if (normalize ? sum > 0 : std::abs(sum - 1) <= tolerance) return;
+  const std::string where = row ? fmt::format(" in row {}", *row) : "";
+  const bool logs = input == Input::log_probs;
+  if (normalize) fail("{}: {} must have an entry above {}{}, got none", operation, name, logs ? "-inf" : "0", where);
+  fail("{}: {}{} must sum to 1 within {}{}, got {} (normalize divides by the sum)", operation, logs ? "exp of " : "", name,
+       tolerance, where, sum);
+}
+
+// Refuses the first row that is no distribution.
+template <class T>
+void check_sums(std::string_view operation, std::string_view name, Input input, bool normalize, MatrixView<const T> p,
+                const std::vector<double>& sums, double tolerance) {
+  for (std::size_t r = 0; r < sums.size(); ++r) {
+    if (sums[r] != sums[r]) refuse_entry(operation, name, input, p.row(r), p.cols, false, r);
+    check_sum(operation, name, input, normalize, sums[r], tolerance, r);
   }
 }
 
-// Every row a distribution. Returns the sums; of scores, of which nothing is refused, nothing.
+// Room for the sums of rows; none for scores, of which nothing is refused.
+template <class T>
+std::vector<double> room_for_sums(Input input, MatrixView<const T> p) {
+  return std::vector<double>(input == Input::scores || p.cols == 0 ? 0 : p.rows);
+}
+
+// The sums of rows, all of them distributions.
 template <class T>
 std::vector<double> checked_sums(std::string_view operation, std::string_view name, Input input, bool normalize,
                                  MatrixView<const T> p, double tolerance) {
-  if (input == Input::scores || p.cols == 0) return {};
-  std::vector<double> sums(p.rows);
+  std::vector<double> sums = room_for_sums(input, p);
+  if (sums.empty()) return sums;
   const auto run = kernels<T>().sums;
   for_shares(p.rows, p.cols, 1, [&](MeasureShare share) { run(input, normalize, p, sums.data(), share); });
-  for (std::size_t r = 0; r < p.rows; ++r) {
-    if (sums[r] != sums[r]) refuse_entry(operation, name, input, p.row(r), p.cols, false, r);
-    check_sum(operation, name, input, normalize, sums[r], tolerance, fmt::format(" in row {}", r));
-  }
+  check_sums(operation, name, input, normalize, p, sums, tolerance);
   return sums;
 }
 
-template <class T>
-const double* data_of(const std::vector<T>& sums) {
-  return sums.empty() ? nullptr : sums.data();
-}
+double* data_of(std::vector<double>& sums) { return sums.empty() ? nullptr : sums.data(); }
 
 // The gradient, where it is wanted, in p's shape and at most in p's place.
 template <class T>
@@ -410,9 +429,13 @@ void measure(const Measure& op, MatrixView<const T> p, std::span<double> value, 
   check_gradient(name, "dp", dp, p.rows, p.cols);
   check_overlap(name, "dp", dp, "p", p);
   computed<T, 1, 1>({p}, {dp}, [&, name = name, input = input, normalize = normalize](const auto& in, const auto& out) {
-    const auto sums = checked_sums(name, "p", input, normalize, in[0], kTolerance<T>);
+    const bool ahead = dp.data != nullptr || p.rows == 1;
+    auto sums = ahead ? checked_sums(name, "p", input, normalize, in[0], kTolerance<T>) : room_for_sums(input, in[0]);
+    std::vector<double> found(p.rows);
     const auto run = kernels<Computed<T>>().one;
-    for_shares(p.rows, p.cols, 4, [&](MeasureShare share) { run(op, in[0], data_of(sums), value.data(), out[0], share); });
+    for_shares(p.rows, p.cols, 4, [&](MeasureShare share) { run(op, in[0], data_of(sums), found.data(), out[0], share); });
+    check_sums(name, "p", input, normalize, in[0], sums, kTolerance<T>);
+    std::copy(found.begin(), found.end(), value.begin());
   });
 }
 
@@ -435,12 +458,19 @@ void measure(const Divergence& op, MatrixView<const T> p, MatrixView<const std::
   }
   check_apart(name, "dp", dp, "dq", MatrixView<const T>(dq));
   computed<T, 2, 2>({p, q}, {dp, dq}, [&, name = name, input = input, normalize = normalize](const auto& in, const auto& out) {
-    const auto p_sums = checked_sums(name, "p", input, normalize, in[0], kTolerance<T>);
-    const auto q_sums = checked_sums(name, "q", input, normalize, in[1], kTolerance<T>);
+    const bool ahead = dp.data != nullptr || dq.data != nullptr;
+    const auto sums = [&](std::string_view which, const auto& x) {
+      return ahead || x.rows == 1 ? checked_sums(name, which, input, normalize, x, kTolerance<T>) : room_for_sums(input, x);
+    };
+    auto p_sums = sums("p", in[0]), q_sums = sums("q", in[1]);
+    std::vector<double> found(p.rows);
     const auto run = kernels<Computed<T>>().two;
     for_shares(p.rows, p.cols, 6, [&](MeasureShare share) {
-      run(op, in[0], in[1], data_of(p_sums), data_of(q_sums), value.data(), out[0], out[1], share);
+      run(op, in[0], in[1], data_of(p_sums), data_of(q_sums), found.data(), out[0], out[1], share);
     });
+    check_sums(name, "p", input, normalize, in[0], p_sums, kTolerance<T>);
+    check_sums(name, "q", input, normalize, in[1], q_sums, kTolerance<T>);
+    std::copy(found.begin(), found.end(), value.begin());
   });
   keep_bound<T>(op, value);
 }
@@ -462,7 +492,7 @@ double measure(const TableMeasure& op, MatrixView<const T> pxy, MatrixView<std::
     if (input != Input::scores) {
       kernels<C>().sums(input, normalize, {table.data(), 1, n}, &sum, {0, 1, nullptr});
       for (std::size_t r = 0; sum != sum && r < rows; ++r) refuse_entry(name, "pxy", input, in[0].row(r), cols, true, r);
-      check_sum(name, "pxy", input, normalize, sum, kTolerance<T>, "");
+      check_sum(name, "pxy", input, normalize, sum, kTolerance<T>);
     }
     std::vector<double> memory(4 * n + 4 * (rows + cols) + 256);
     value =
@@ -500,7 +530,7 @@ void measure(const EntryMeasure& op, MatrixView<const T> p, MatrixView<std::type
     }
   }
   computed<T, 1, 2>({p}, {value, dp}, [&, name = name, input = input, normalize = normalize](const auto& in, const auto& out) {
-    const auto sums = of_rows ? checked_sums(name, "p", input, normalize, in[0], kTolerance<T>) : std::vector<double>();
+    auto sums = of_rows ? checked_sums(name, "p", input, normalize, in[0], kTolerance<T>) : std::vector<double>();
     const auto run = kernels<Computed<T>>().entries;
     for_shares(p.rows, p.cols, 4, [&](MeasureShare share) { run(op, in[0], data_of(sums), out[0], out[1], share); });
   });

@@ -31,15 +31,20 @@ HWY_INLINE Partial WeightedPartial(Wide d, V p, V g) { return {g, ZeroWhere(hn::
 inline double ValueOf(const Entropy&, const Distribution& row) {
   const Wide d;
   if (row.z == nullptr) {
-    return Sum(d, row.n, [&](size_t i, size_t count) HWY_ATTR {
-      const V p = row.P(d, i, count);
-      return ZeroWhere(hn::Eq(p, hn::Zero(d)), hn::Mul(p, hn::Sub(hn::Zero(d), Log(d, p))));
-    });
+    return Sum(d, row.n, [&](size_t i, size_t count) HWY_ATTR { return Surprise(d, row.P(d, i, count)); });
   }
   const V shift = hn::Set(d, row.shift);
   return Sum(d, row.n, [&](size_t i, size_t count) HWY_ATTR {
     const V p = row.P(d, i, count);
     return ZeroWhere(hn::Eq(p, hn::Zero(d)), hn::Mul(p, hn::Sub(shift, row.Z(d, i, count))));
+  });
+}
+
+inline double FloatEntropy(const float* p, size_t n) {
+  const RowTag<float> d;
+  return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto pi = LoadUpTo(d, p + i, count, 0.0f);
+    return hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d)), hn::Mul(pi, hn::Sub(hn::Zero(d), Log(d, pi))));
   });
 }
 
