@@ -266,6 +266,20 @@ def torch_stub(operation):
     return "\n".join(lines)
 
 
+def torch_measure_stub(operation):
+    names = {"measure": "p", "divergence": "p, q", "table": "pxy"}[operation["family"]]
+    kinds = {"bool": "bool"}
+    words = [
+        f"{param['name']}: {kinds.get(param['kind']) or torch_kind(param)}"
+        + ("" if param["required"] else f" = {param['default']!r}")
+        for param in operation["params"]
+    ]
+    if operation["family"] != "table":
+        words += ["dim: int | None = None", "axis: int | None = None"]
+    arrays = ", ".join(f"{name}: Tensor" for name in names.split(", "))
+    return f"def {operation['name']}({arrays}, *, {', '.join(words)}) -> Tensor: ..."
+
+
 def main(module_file, package):
     spec = importlib.util.spec_from_file_location("_core", module_file)
     module = importlib.util.module_from_spec(spec)
@@ -273,8 +287,10 @@ def main(module_file, package):
     maps = module.operations()
     functions = HEADER + "".join(f"\n{stub(operation)}\n" for operation in maps)
     on_tensors = TORCH_HEADER + "".join(f"\n{torch_stub(operation)}\n" for operation in maps)
+    measures = module.measure_operations()
+    on_tensors += "".join(f"\n{torch_measure_stub(operation)}\n" for operation in measures if operation["family"] != "entry")
     functions += "\n" + control_stubs(module.control_operations())
-    functions += "\n" + "\n".join(map(measure_stub, module.measure_operations())) + "\n" + COUNTS
+    functions += "\n" + "\n".join(map(measure_stub, measures)) + "\n" + COUNTS
     (pathlib.Path(package) / "__init__.pyi").write_text(functions)
     (pathlib.Path(package) / "torch" / "__init__.pyi").write_text(on_tensors)
 

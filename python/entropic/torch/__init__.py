@@ -13,13 +13,15 @@ except ImportError as error:
     raise ImportError("entropic.torch needs PyTorch: pip install torch") from error
 
 from entropic import _core
-from entropic.torch import _functions, _modules
+from entropic.torch import _functions, _measures, _modules
 from entropic.torch._attention import Attention, LinearAttention, attention, linear_attention
 
 functions = _functions.build(_core.operations())
 modules = _modules.build(_core.operations(), functions)
 globals().update(functions)
 globals().update(modules)
+functions |= _measures.functions
+globals().update(functions)
 
 __all__ = ["Attention", "LinearAttention", "attention", "linear_attention", *functions, *modules]
 del functions, modules, torch
