@@ -15,8 +15,9 @@
 
 using Logarithms = std::variant<entropic::LogSoftmax, entropic::LogSumExp>;
 using EntropyControl = std::variant<entropic::GammaForEntropy, entropic::PowerTransform>;
+using Sampling = std::variant<entropic::Sample>;
 using LibraryOnly = std::variant<entropic::NormalizeDensity, entropic::NormalizeJoint, entropic::MeanFieldEntropy,
-                                 entropic::Attention, entropic::LinearAttention>;
+                                 entropic::GumbelSoftmax, entropic::Attention, entropic::LinearAttention>;
 
 struct FamilyTitle {
   std::string_view name;
@@ -32,7 +33,14 @@ inline constexpr FamilyTitle kMeasuresOfTwo = {"Measures of two", "how far distr
 inline constexpr FamilyTitle kMeasuresOfTables = {"Measures of tables",
                                                   "what the variables x, in rows, and y say of each other"};
 inline constexpr FamilyTitle kMeasuresOfEntries = {"Measures of entries", "of each probability by itself"};
-inline constexpr FamilyTitle kLibraryOnly = {"In C++ and Python only", "densities, tables, an estimate and attention"};
+inline constexpr FamilyTitle kSampling = {"Sampling", "indices drawn from rows of scores"};
+inline constexpr FamilyTitle kSteps = {"Steps of a sampler", "each acts on what the steps before it left"};
+inline constexpr FamilyTitle kLibraryOnly = {"In C++ and Python only",
+                                             "densities, tables, an estimate, a relaxed draw and attention"};
+
+// Whether the operations of a family are commands of their own.
+template <class Family>
+inline constexpr bool kHasCommands = !std::is_same_v<Family, LibraryOnly> && !std::is_same_v<Family, entropic::Step>;
 
 // Calls f(title, std::type_identity<Family>{}) for each family, in the order they are listed.
 template <class F>
@@ -44,6 +52,8 @@ void for_each_family(F&& f) {
   f(kMeasuresOfTwo, std::type_identity<entropic::Divergence>{});
   f(kMeasuresOfTables, std::type_identity<entropic::TableMeasure>{});
   f(kMeasuresOfEntries, std::type_identity<entropic::EntryMeasure>{});
+  f(kSampling, std::type_identity<Sampling>{});
+  f(kSteps, std::type_identity<entropic::Step>{});
   f(kLibraryOnly, std::type_identity<LibraryOnly>{});
 }
 

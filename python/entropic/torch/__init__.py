@@ -13,7 +13,7 @@ except ImportError as error:
     raise ImportError("entropic.torch needs PyTorch: pip install torch") from error
 
 from entropic import _core
-from entropic.torch import _functions, _measures, _modules
+from entropic.torch import _functions, _measures, _modules, _sampling
 from entropic.torch._attention import Attention, LinearAttention, attention, linear_attention
 
 functions = _functions.build(_core.operations())
@@ -22,6 +22,7 @@ globals().update(functions)
 globals().update(modules)
 functions |= _measures.functions
 globals().update(functions)
+gumbel_softmax = _sampling.gumbel_softmax
 
-__all__ = ["Attention", "LinearAttention", "attention", "linear_attention", *functions, *modules]
+__all__ = ["Attention", "LinearAttention", "attention", "gumbel_softmax", "linear_attention", *functions, *modules]
 del functions, modules, torch
