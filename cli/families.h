@@ -33,6 +33,7 @@ inline constexpr FamilyTitle kMeasuresOfTwo = {"Measures of two", "how far distr
 inline constexpr FamilyTitle kMeasuresOfTables = {"Measures of tables",
                                                   "what the variables x, in rows, and y say of each other"};
 inline constexpr FamilyTitle kMeasuresOfEntries = {"Measures of entries", "of each probability by itself"};
+inline constexpr FamilyTitle kLosses = {"Losses (in C++ and Python)", "one number for each row of scores against a target"};
 inline constexpr FamilyTitle kSampling = {"Sampling", "indices drawn from rows of scores"};
 inline constexpr FamilyTitle kSteps = {"Steps of a sampler", "each acts on what the steps before it left"};
 inline constexpr FamilyTitle kLibraryOnly = {"In C++ and Python only",
@@ -40,7 +41,8 @@ inline constexpr FamilyTitle kLibraryOnly = {"In C++ and Python only",
 
 // Whether the operations of a family are commands of their own.
 template <class Family>
-inline constexpr bool kHasCommands = !std::is_same_v<Family, LibraryOnly> && !std::is_same_v<Family, entropic::Step>;
+inline constexpr bool kHasCommands =
+    !std::is_same_v<Family, LibraryOnly> && !std::is_same_v<Family, entropic::Step> && !std::is_same_v<Family, entropic::Loss>;
 
 // Calls f(title, std::type_identity<Family>{}) for each family, in the order they are listed.
 template <class F>
@@ -52,6 +54,7 @@ void for_each_family(F&& f) {
   f(kMeasuresOfTwo, std::type_identity<entropic::Divergence>{});
   f(kMeasuresOfTables, std::type_identity<entropic::TableMeasure>{});
   f(kMeasuresOfEntries, std::type_identity<entropic::EntryMeasure>{});
+  f(kLosses, std::type_identity<entropic::Loss>{});
   f(kSampling, std::type_identity<Sampling>{});
   f(kSteps, std::type_identity<entropic::Step>{});
   f(kLibraryOnly, std::type_identity<LibraryOnly>{});

@@ -129,6 +129,15 @@ class Rows:
         self.shape = values.shape
         self.values = np.ascontiguousarray(moved).reshape(math.prod(self.lead), moved.shape[-1])
 
+    def alike(self, argument, array):
+        """Another array of the same shape as rows of the same dtype."""
+        if array.shape != self.shape:
+            raise ValueError(
+                f"{self._function}: {argument} must have the shape of {self._argument}, {self.shape}, got {array.shape}"
+            )
+        values = _cast(_to_floats(self._function, argument, array)[0], self.values.dtype)
+        return np.ascontiguousarray(np.moveaxis(values, self.axis, -1)).reshape(self.values.shape)
+
     def per_row(self, argument, value):
         """A parameter that may have a value for each row: an array as one float64 for each, anything else as it is."""
         value = per_row(self._function, argument, value)
