@@ -89,24 +89,17 @@ Table of_pairs(const Op& op, Others& others, const Files& files, Table p) {
     from.in = others.path;
     from.in_format.clear();
     others.table = read_table(from);
+    if (others.table.values.index() != p.values.index()) others.table.values = wide(others.table);
   });
-  Table& q = others.table;
+  const Table& q = others.table;
   if (q.cols != p.cols) {
-    files::bad_input("{}: {} has {} columns and {} {}", others.path, Op::kDescription.name, q.cols, files::input_name(files.in),
-                     p.cols);
+    files::bad_input("{}: {} columns, and {} has {}", others.path, q.cols, files::input_name(files.in), p.cols);
   }
   if (q.rows != 1 && q.rows < p.first_row + p.rows) {
     files::bad_input("{}: {} rows, fewer than {}; one row is compared with all", others.path, q.rows,
                      files::input_name(files.in));
   }
-  if (p.values.index() != q.values.index()) {
-    p.values = wide(p);
-    if (!std::holds_alternative<std::vector<double>>(q.values)) {
-      static std::mutex widening;
-      const std::lock_guard lock(widening);
-      if (!std::holds_alternative<std::vector<double>>(q.values)) q.values = wide(q);
-    }
-  }
+  if (p.values.index() != q.values.index()) p.values = wide(p);
   const std::size_t first_row = p.first_row;
   return one_per_row(std::move(p), Op::kDescription.name, [&]<class T>(entropic::MatrixView<const T> x, auto y) {
     const T* const all = std::get<std::vector<T>>(q.values).data();

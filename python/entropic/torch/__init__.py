@@ -20,10 +20,9 @@ functions = _functions.build(_core.operations())
 modules = _modules.build(_core.operations(), functions)
 functions |= _losses.build()
 modules |= _loss_modules.build()
-globals().update(functions)
-globals().update(modules)
 functions |= _measures.functions
 globals().update(functions)
+globals().update(modules)
 gumbel_softmax = _sampling.gumbel_softmax
 
 __all__ = ["Attention", "LinearAttention", "attention", "gumbel_softmax", "linear_attention", *functions, *modules]
