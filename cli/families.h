@@ -15,8 +15,9 @@
 
 using Logarithms = std::variant<entropic::LogSoftmax, entropic::LogSumExp>;
 using EntropyControl = std::variant<entropic::GammaForEntropy, entropic::PowerTransform>;
+using Sampling = std::variant<entropic::Sample>;
 using LibraryOnly = std::variant<entropic::NormalizeDensity, entropic::NormalizeJoint, entropic::MeanFieldEntropy,
-                                 entropic::Attention, entropic::LinearAttention>;
+                                 entropic::GumbelSoftmax, entropic::Attention, entropic::LinearAttention>;
 
 struct FamilyTitle {
   std::string_view name;
@@ -27,7 +28,14 @@ inline constexpr FamilyTitle kMaps = {"Maps", "rows of scores in, rows of probab
 inline constexpr FamilyTitle kLogarithms = {"Logarithms", "softmax where its logarithm is wanted"};
 inline constexpr FamilyTitle kEntropyControl = {"Entropy control",
                                                 "the scale of scores that gives a chosen entropy, and powers of distributions"};
-inline constexpr FamilyTitle kLibraryOnly = {"In C++ and Python only", "densities, tables, an estimate and attention"};
+inline constexpr FamilyTitle kSampling = {"Sampling", "indices drawn from rows of scores"};
+inline constexpr FamilyTitle kSteps = {"Steps of a sampler", "each acts on what the steps before it left"};
+inline constexpr FamilyTitle kLibraryOnly = {"In C++ and Python only",
+                                             "densities, tables, an estimate, a relaxed draw and attention"};
+
+// Whether the operations of a family are commands of their own.
+template <class Family>
+inline constexpr bool kHasCommands = !std::is_same_v<Family, LibraryOnly> && !std::is_same_v<Family, entropic::Step>;
 
 // Calls f(title, std::type_identity<Family>{}) for each family, in the order they are listed.
 template <class F>
@@ -35,6 +43,8 @@ void for_each_family(F&& f) {
   f(kMaps, std::type_identity<entropic::Map>{});
   f(kLogarithms, std::type_identity<Logarithms>{});
   f(kEntropyControl, std::type_identity<EntropyControl>{});
+  f(kSampling, std::type_identity<Sampling>{});
+  f(kSteps, std::type_identity<entropic::Step>{});
   f(kLibraryOnly, std::type_identity<LibraryOnly>{});
 }
 

@@ -43,7 +43,7 @@ std::string list_text() {
       add("      {}\n", Op::kDescription.summary);
       add("      {}\n", Op::kDescription.formula);
       for_each_param<Op>([&](const auto& param) {
-        const std::string_view dashes = std::is_same_v<Family, LibraryOnly> ? "  " : "--";
+        const std::string_view dashes = kHasCommands<Family> ? "--" : "  ";
         add("      {}{:<16} {} ({}; default {})\n", dashes, param.name, param.meaning, range_text(param), default_text(param));
       });
     });

@@ -67,6 +67,7 @@ int run(int argc, char** argv) {
   add_compare(app, program);
   add_maps(app, program);
   add_entropy_control(app, program);
+  add_sample(app, program);
 
   try {
     app.parse(argc, argv);

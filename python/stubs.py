@@ -48,6 +48,42 @@ class GammaResult(NamedTuple):
     entropy: Any
     status: Any
 
+_Step: TypeAlias = (
+    tuple[Literal["top_k"], SupportsIndex]
+    | tuple[Literal["temperature", "top_p", "min_p", "typical_p", "entropy"], SupportsFloat]
+    | tuple[Literal["entropy_clip"], tuple[SupportsFloat | None, SupportsFloat | None]]
+)
+
+class Sampler:
+    steps: list[_Step]
+    seed: int
+    def __init__(self, steps: Sequence[_Step], *, seed: SupportsIndex = 0) -> None: ...
+    @overload
+    def probs(self, x: _Integers, *, axis: SupportsIndex = -1) -> NDArray[np.float64]: ...
+    @overload
+    def probs(self, x: _Array, *, axis: SupportsIndex = -1) -> _Array: ...
+    @overload
+    def probs(self, x: _Lists, *, axis: SupportsIndex = -1) -> NDArray[np.float64]: ...
+    def sample(
+        self,
+        x: _DLPack | _Lists,
+        *,
+        size: SupportsIndex | None = None,
+        stream: SupportsIndex | _DLPack | Sequence[SupportsIndex] = 0,
+        position: SupportsIndex = 0,
+        axis: SupportsIndex = -1,
+    ) -> Any: ...
+
+def sample(
+    x: _DLPack | _Lists,
+    *,
+    size: SupportsIndex | None = None,
+    temperature: SupportsFloat = 1.0,
+    seed: SupportsIndex,
+    stream: SupportsIndex | _DLPack | Sequence[SupportsIndex] = 0,
+    position: SupportsIndex = 0,
+    axis: SupportsIndex = -1,
+) -> Any: ...
 _Map: TypeAlias = str | tuple[str, dict[str, Any]]
 
 def attention(
@@ -90,13 +126,22 @@ def linear_attention(
 ) -> Any: ...
 """
 
-# Functions that are no maps: those with an array of x's kind, for each kind of x.
+# Functions that are no maps, of entropy control and sampling: those with an array of x's kind, for each kind of x.
 CONTROL = """def power_transform(p: {x}, *, gamma: _Target, axis: SupportsIndex = -1) -> {y}: ...
 def normalize_density(p: {x}, weights: Any, *, entropy: _Target, axis: SupportsIndex = -1) -> tuple[{y}, Any]: ...
 def normalize_joint(
     pxy: {x}, *, joint: _Target | None = None, marginal: _Target | None = None, conditional: _Target | None = None
 ) -> {y}: ...
 def mean_field_entropy(x: {x}, *, gamma: SupportsFloat = 1.0, axis: SupportsIndex = -1) -> {numbers}: ...
+def gumbel_softmax(
+    x: {x},
+    *,
+    temperature: SupportsFloat = 1.0,
+    hard: bool = False,
+    seed: SupportsIndex,
+    stream: SupportsIndex | _DLPack | Sequence[SupportsIndex] = 0,
+    axis: SupportsIndex = -1,
+) -> {y}: ...
 """
 KINDS = (("_Integers", "NDArray[np.float64]"), ("_Array", "_Array"), ("_Lists", "NDArray[np.float64]"))
 TORCH_HEADER = """\
@@ -106,6 +151,17 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 __all__: list[str]
+
+def gumbel_softmax(
+    x: Tensor,
+    *,
+    temperature: float = 1.0,
+    hard: bool = False,
+    seed: int,
+    stream: int = 0,
+    dim: int | None = None,
+    axis: int | None = None,
+) -> Tensor: ...
 
 class _Map(nn.Module):
     def forward(self, x: Tensor) -> Tensor: ...

@@ -10,6 +10,7 @@
 #include "entropic/matrix_view.h"
 #include "entropic/operation.h"
 #include "entropic/perturb_max.h"
+#include "entropic/sampling.h"
 #include "entropic/simd.h"
 #include "entropic/threads.h"
 #include "entropic/transport.h"

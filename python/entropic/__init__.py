@@ -4,7 +4,7 @@ Every map is ``entropic.NAME(x, *, parameters, axis=-1, out=None)`` and has its 
 NumPy arrays, anything with DLPack (torch CPU tensors) or nested lists in; the same kind, shape and dtype out.
 """
 
-from entropic import _core, _entropy_control, _functions
+from entropic import _core, _entropy_control, _functions, _sampling
 from entropic._attention import attention, attention_vjp, linear_attention
 from entropic._core import __version__
 from entropic._transport import TransportResult, optimal_transport
@@ -50,6 +50,7 @@ def get_num_threads():
 
 _registered = _functions.build(_core.operations())
 _registered |= _entropy_control.build(_core.control_operations())
+_registered |= _sampling.build()
 globals().update(_registered)
 
 __all__ = [

@@ -144,9 +144,12 @@ def test_stubs_say_what_the_functions_are(tmp_path):
         r"entropic\._core\..*",
         r"entropic\.torch\._.*",
         r"entropic\.compat\.entmax\._.*",
+        # Where transformers is not installed.
+        r"entropic\.transformers.*",
     )
     (tmp_path / "allowed").write_text("\n".join(allowed))
-    ran = python("-m", "mypy.stubtest", "entropic", "--ignore-missing-stub", "--allowlist", "allowed", cwd=tmp_path)
+    flags = ["--ignore-missing-stub", "--ignore-unused-allowlist", "--allowlist", "allowed"]
+    ran = python("-m", "mypy.stubtest", "entropic", *flags, cwd=tmp_path)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 

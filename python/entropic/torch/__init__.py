@@ -13,13 +13,14 @@ except ImportError as error:
     raise ImportError("entropic.torch needs PyTorch: pip install torch") from error
 
 from entropic import _core
-from entropic.torch import _functions, _modules
+from entropic.torch import _functions, _modules, _sampling
 from entropic.torch._attention import Attention, LinearAttention, attention, linear_attention
 
 functions = _functions.build(_core.operations())
 modules = _modules.build(_core.operations(), functions)
 globals().update(functions)
 globals().update(modules)
+gumbel_softmax = _sampling.gumbel_softmax
 
-__all__ = ["Attention", "LinearAttention", "attention", "linear_attention", *functions, *modules]
+__all__ = ["Attention", "LinearAttention", "attention", "gumbel_softmax", "linear_attention", *functions, *modules]
 del functions, modules, torch

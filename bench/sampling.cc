@@ -1,0 +1,100 @@
+// Times draws through chains of steps beside softmax of the same row, in one run; the ratio to softmax is what counts.
+
+#include <benchmark/benchmark.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "entropic/entropic.h"
+
+namespace {
+
+using entropic::MatrixView;
+using entropic::Step;
+namespace step = entropic::step;
+
+constexpr std::size_t kCols = 131072;
+
+std::vector<float> normal_scores(double scale) {
+  std::mt19937 generator(1);
+  std::normal_distribution<float> normal(0, static_cast<float>(scale));
+  std::vector<float> x(kCols);
+  for (float& score : x) score = normal(generator);
+  return x;
+}
+
+// Scores as a language model gives to its vocabulary: few large, a long tail. Softmax of them is about rank^-1.2.
+std::vector<float> language_scores() {
+  std::mt19937 generator(1);
+  std::normal_distribution<float> normal(0, 0.5f);
+  std::vector<float> x(kCols);
+  for (std::size_t i = 0; i < kCols; ++i) x[i] = normal(generator) - 1.2f * std::log(static_cast<float>(i + 1));
+  std::shuffle(x.begin(), x.end(), generator);
+  return x;
+}
+
+// A benchmark of a wrong draw is worth nothing: what is drawn has mass, and often what has most.
+void check(const entropic::Sampler& sampler, const std::vector<float>& x) {
+  std::vector<float> p(kCols);
+  std::vector<std::int64_t> drawn(64);
+  const MatrixView<const float> in(x.data(), 1, kCols);
+  sampler.probs(in, MatrixView<float>(p.data(), 1, kCols));
+  sampler.sample(in, MatrixView<std::int64_t>(drawn.data(), 1, drawn.size()));
+  for (const std::int64_t i : drawn) {
+    if (i >= 0 && p[static_cast<std::size_t>(i)] > 0) continue;
+    std::fprintf(stderr, "drawn without mass: %ld\n", static_cast<long>(i));
+    std::exit(1);
+  }
+}
+
+void add(const std::string& name, const std::vector<float>& x, const std::vector<Step>& steps) {
+  const entropic::Sampler sampler(steps, 1);
+  check(sampler, x);
+  benchmark::RegisterBenchmark(name.c_str(), [&x, sampler](benchmark::State& state) {
+    std::uint64_t position = 0;
+    std::int64_t index;
+    for (auto _ : state) {
+      sampler.sample(MatrixView<const float>(x.data(), 1, kCols), MatrixView<std::int64_t>(&index, 1, 1),
+                     {.position = position++});
+      benchmark::DoNotOptimize(index);
+    }
+  });
+}
+
+void add_map(const std::string& name, const std::vector<float>& x, const entropic::Map& map) {
+  benchmark::RegisterBenchmark(name.c_str(), [&x, map](benchmark::State& state) {
+    std::vector<float> p(kCols);
+    for (auto _ : state) {
+      entropic::apply(map, MatrixView<const float>(x.data(), 1, kCols), MatrixView<float>(p.data(), 1, kCols));
+      benchmark::DoNotOptimize(p.data());
+    }
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  entropic::set_num_threads(1);
+  const std::pair<std::string, std::vector<float>> rows[] = {
+      {"language", language_scores()}, {"normal2", normal_scores(2)}, {"normal6", normal_scores(6)}};
+  for (const auto& [scores, x] : rows) {
+    const auto name = [&](const std::string& of) { return of + "/" + scores; };
+    add_map(name("softmax"), x, entropic::Softmax{});
+    add(name("sample"), x, {});
+    add(name("temperature,top_k50,top_p.95"), x, {step::Temperature{0.8}, step::TopK{50}, step::TopP{0.95}});
+    add(name("top_k50"), x, {step::TopK{50}});
+    add(name("top_p.95"), x, {step::TopP{0.95}});
+    add(name("min_p.05"), x, {step::MinP{0.05}});
+    add(name("typical_p.9"), x, {step::TypicalP{0.9}});
+    add(name("entropy3.4"), x, {step::Entropy{3.4}});
+    add_map(name("entropy_normalize3.4"), x, entropic::EntropyNormalize{.entropy = 3.4});
+    add(name("min_p.01,entropy2"), x, {step::MinP{0.01}, step::Entropy{2}});
+    add(name("entropy_clip1-3"), x, {step::EntropyClip{1, 3}});
+  }
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+}

@@ -1,0 +1,129 @@
+// entropic sample: indices drawn from each row through a chain of steps, or the distribution that the chain leaves.
+#include <memory>
+#include <vector>
+
+#include "commands.h"
+#include "rows.h"
+
+namespace {
+
+using entropic::Step;
+
+struct Options {
+  std::vector<Step> steps;
+  std::size_t seed = 0, count = 1, stream = 0, position = 0;
+  bool probs = false;
+};
+
+// The parts of text between separators.
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts(1);
+  for (const char c : text) {
+    if (c == separator) {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+std::string step_names() {
+  std::vector<std::string_view> names;
+  entropic::for_each_operation<Step>([&]<class Op>(std::type_identity<Op>) { names.push_back(Op::kDescription.name); });
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+// A step with the values of its parameters, separated by colons; one that is left out keeps its default.
+template <class Op>
+Op to_step(const std::vector<std::string>& values) {
+  constexpr std::string_view kName = Op::kDescription.name;
+  Op op;
+  std::size_t i = 0;
+  entropic::for_each_param<Op>([&](const auto& param) {
+    const std::string what = fmt::format("sample: --steps: {} of {}", param.name, kName);
+    if (i < values.size() && !(values[i].empty() && !param.required)) set_number(op.*param.member, what, values[i]);
+    ++i;
+  });
+  if (values.size() != i) bad_input("sample: --steps: {} takes {} value{}, got {}", kName, i, i == 1 ? "" : "s", values.size());
+  return op;
+}
+
+// "temperature=0.8,top_p=0.95".
+std::vector<Step> to_steps(const std::string& text) {
+  std::vector<Step> steps;
+  for (const std::string& part : split(text, ',')) {
+    const std::size_t equals = part.find('=');
+    const std::string name = part.substr(0, equals);
+    bool found = false;
+    entropic::for_each_operation<Step>([&]<class Op>(std::type_identity<Op>) {
+      if (name != Op::kDescription.name) return;
+      if (equals == part.npos) bad_input("sample: --steps: {} needs a value, as in {}=1", name, name);
+      steps.push_back(to_step<Op>(split(part.substr(equals + 1), ':')));
+      found = true;
+    });
+    if (!found) bad_input("sample: --steps must be of {}, got '{}'", step_names(), name);
+  }
+  return steps;
+}
+
+// A column of indices for each draw. Row r of the file has stream + r, however the file is read.
+Table drawn(const entropic::Sampler& sampler, const Options& options, Table table) {
+  std::vector<std::int64_t> indices(table.rows * options.count);
+  const entropic::Noise noise = {.stream = options.stream + table.first_row, .position = options.position};
+  std::visit(
+      [&]<class T>(std::vector<T>& values) {
+        const entropic::MatrixView<const T> x = view(values, table.rows, table.cols);
+        sampler.sample(x, view(indices, table.rows, options.count), noise);
+      },
+      table.values);
+  table.values = std::vector<double>(indices.begin(), indices.end());
+  table.cols = options.count;
+  if (options.count == 1) {
+    table.shape.pop_back();
+  } else {
+    table.shape.back() = options.count;
+  }
+  if (!table.header.empty()) {
+    table.header.clear();
+    for (std::size_t c = 0; c < options.count; ++c) table.header.push_back(fmt::format("draw{}", c + 1));
+  }
+  return table;
+}
+
+}  // namespace
+
+void add_sample(CLI::App& app, Program& program) {
+  const auto options = std::make_shared<Options>();
+  CLI::App& command =
+      *app.add_subcommand("sample", "Indices drawn from each row's softmax, or what a chain of steps leaves of it.");
+  command.group(std::string(kSampling.name));
+  command
+      .add_option_function<std::string>(
+          "--steps", [options](const std::string& text) { options->steps = to_steps(text); },
+          fmt::format("What acts on the distribution before the draw, in this order: name=value,... of {}; "
+                      "entropy_clip=LOW:HIGH",
+                      step_names()))
+      ->option_text("STEPS");
+  add_number(command, "--seed", options->seed, "The same seed gives the same draws")->required();
+  add_number(command, "--count", options->count, "How many draws from each row (default 1)");
+  add_number(command, "--stream", options->stream, "Row r, from 0, has stream r + NUMBER (default 0)");
+  add_number(command, "--position", options->position, "Of the first draw in its stream (default 0)");
+  command.add_flag("--probs", options->probs, "Write the distribution that is drawn from and draw nothing");
+  add_input_options(command, program.files);
+  add_output_option(command, program.files);
+  command.footer(
+      fmt::format("Out come indices counted from 0; -1 for a row with NaN or without a score above -inf.\n"
+                  "Example: entropic sample scores.csv --steps temperature=0.8,top_p=0.95 --seed 1 --count 3\n{}",
+                  kEverywhere));
+  command.callback([options, &program] {
+    program.action = [options, &files = program.files] {
+      if (options->count == 0) bad_input("sample: --count must be at least 1, got 0");
+      const entropic::Sampler sampler(options->steps, options->seed);
+      stream_rows(files, [&](Table table) {
+        if (!options->probs) return drawn(sampler, *options, std::move(table));
+        return in_place(std::move(table), [&](auto x, auto p) { sampler.probs(x, p); });
+      });
+    };
+  });
+}

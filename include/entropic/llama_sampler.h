@@ -1,0 +1,93 @@
+// Chains of steps as samplers of llama.cpp. Header only: include it beside llama.cpp's own llama.h, and link both libraries.
+#pragma once
+
+#include <llama.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "entropic/sampling.h"
+
+namespace entropic {
+
+// What a sampler of llama.cpp keeps. Its candidates are a row of scores by token: their order means nothing, and a draw is the
+// same whatever samplers sorted or dropped before.
+class LlamaChain {
+ public:
+  LlamaChain(std::vector<Step> steps, std::uint64_t seed, std::uint64_t stream, bool draws)
+      : sampler_(std::move(steps), seed), stream_(stream), draws_(draws) {}
+
+  void Apply(llama_token_data_array* candidates) {
+    llama_token most = -1;
+    for (std::size_t i = 0; i < candidates->size; ++i) most = std::max(most, candidates->data[i].id);
+    const std::size_t n = static_cast<std::size_t>(most + 1);
+    scores_.assign(n, -std::numeric_limits<float>::infinity());
+    for (std::size_t i = 0; i < candidates->size; ++i) scores_[candidates->data[i].id] = candidates->data[i].logit;
+    probs_.resize(n);
+    const MatrixView<const float> row(scores_.data(), 1, n);
+    sampler_.probs(row, MatrixView<float>(probs_.data(), 1, n));
+    std::int64_t drawn = -1;
+    if (draws_) {
+      sampler_.sample(row, MatrixView<std::int64_t>(&drawn, 1, 1), {.stream = stream_, .position = position_++});
+      candidates->selected = -1;
+    }
+    if (n == 0 || std::isnan(probs_[0])) return;  // no distribution: nothing to drop by, nothing drawn
+
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < candidates->size; ++i) {
+      llama_token_data candidate = candidates->data[i];
+      candidate.p = probs_[candidate.id];
+      if (!(candidate.p > 0) && candidate.id != drawn) continue;
+      candidate.logit = std::log(std::max(candidate.p, std::numeric_limits<float>::min()));
+      if (candidate.id == drawn) candidates->selected = static_cast<std::int64_t>(kept);
+      candidates->data[kept++] = candidate;
+    }
+    candidates->size = kept;
+  }
+
+  void Reset() { position_ = 0; }
+
+ private:
+  Sampler sampler_;
+  std::uint64_t stream_, position_ = 0;
+  bool draws_;
+  std::vector<float> scores_, probs_;
+};
+
+inline llama_sampler* llama_sampler_of(LlamaChain* chain) {
+  // Fields by name: later versions of the interface have more, and null pointers say that they are not used.
+  static llama_sampler_i interface = [] {
+    llama_sampler_i calls = {};
+    calls.name = [](const llama_sampler*) { return "entropic"; };
+    calls.apply = [](llama_sampler* self, llama_token_data_array* candidates) {
+      static_cast<LlamaChain*>(self->ctx)->Apply(candidates);
+    };
+    calls.reset = [](llama_sampler* self) { static_cast<LlamaChain*>(self->ctx)->Reset(); };
+    calls.clone = [](const llama_sampler* self) {
+      return llama_sampler_of(new LlamaChain(*static_cast<const LlamaChain*>(self->ctx)));
+    };
+    calls.free = [](llama_sampler* self) { delete static_cast<LlamaChain*>(self->ctx); };
+    return calls;
+  }();
+  return llama_sampler_init(&interface, chain);
+}
+
+// A sampler that shapes: tokens that the steps drop are gone, and the logits of the others are their log-probabilities. What
+// draws comes after it, such as llama_sampler_init_dist. Candidates without a distribution, with a NaN, stay as they are.
+//
+// Throws: std::invalid_argument if a parameter is out of its range.
+inline llama_sampler* llama_sampler_init_steps(std::vector<Step> steps) {
+  return llama_sampler_of(new LlamaChain(std::move(steps), 0, 0, false));
+}
+
+// The same, and last in a chain: it selects the token that Sampler::sample draws with this seed and stream, at a position that
+// counts the draws since the last reset. Candidates without a distribution are left with none selected.
+inline llama_sampler* llama_sampler_init_draw(std::vector<Step> steps, std::uint64_t seed, std::uint64_t stream = 0) {
+  return llama_sampler_of(new LlamaChain(std::move(steps), seed, stream, true));
+}
+
+}  // namespace entropic

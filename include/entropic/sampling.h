@@ -1,0 +1,264 @@
+// Draws from distributions over scores, through a chain of steps: reproducible, and from exactly the law that `probs` gives.
+//
+// A draw is the largest of x_i/T + G_i with independent Gumbel noise G, which has softmax's law (Gumbel 1954). The noise of a
+// score is a function of (seed, stream, position, index) alone: a draw does not depend on the batch, the order of rows, the
+// number of threads, what the other scores are, or the SIMD target. Rows that are equal draw differently, since each has a
+// stream of its own; successive draws from one row are its positions.
+//
+// Rules for every draw:
+//   NaN in a row               index -1; probs: NaN throughout
+//   all scores -inf, cols = 0  index -1; probs: NaN
+//   -inf score                 never drawn
+//   +inf scores                equally likely, everything else is never drawn; steps cut among them
+//   equal scores at a cut      the lower index stays
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "entropic/matrix_view.h"
+#include "entropic/operation.h"
+
+namespace entropic {
+
+// The steps of a chain. Each acts on the distribution that the steps before it left, renormalised; the first on softmax(x).
+namespace step {
+
+struct Temperature {
+  double temperature = 1;
+
+  static constexpr Description kDescription = {
+      .name = "temperature",
+      .summary = "Flattens (T > 1) or sharpens (T < 1) what is left.",
+      .formula = "q_i = p_i^(1/T) / sum_j p_j^(1/T)",
+      .gradient = "none: it is for drawing",
+      .source = "Ackley, Hinton, Sejnowski, Cognitive Science 9, 1985",
+  };
+  static constexpr auto kParams = std::tuple{Param<Temperature>{.name = "temperature",
+                                                                .meaning = "T, divides the scores",
+                                                                .member = &Temperature::temperature,
+                                                                .above = 0,
+                                                                .required = true,
+                                                                .typical = 0.8}};
+};
+
+struct TopK {
+  std::int64_t k = 0;
+
+  static constexpr Description kDescription = {
+      .name = "top_k",
+      .summary = "Keeps the k most likely.",
+      .formula = "q_i = p_i / sum_{j in K} p_j for i in K, K the k largest",
+      .gradient = "none: it is for drawing",
+      .source = "Fan, Lewis, Dauphin, ACL 2018",
+      .ties_by_index = true,
+      .sparse = true,
+  };
+  static constexpr auto kParams =
+      std::tuple{Param<TopK, std::int64_t>{.name = "k",
+                                           .meaning = "how many stay; more than there are keeps all",
+                                           .member = &TopK::k,
+                                           .above = 0,
+                                           .required = true,
+                                           .typical = 50}};
+};
+
+// Where the mass of the largest comes within 2^-20 (float) or 2^-40 (double) of p, rounding decides whether one more stays.
+struct TopP {
+  double p = 0;
+
+  static constexpr Description kDescription = {
+      .name = "top_p",
+      .summary = "Keeps the fewest of the most likely that reach the mass p together.",
+      .formula = "q_i = p_i / sum_{j in K} p_j for i in K, K the fewest largest with mass >= p",
+      .gradient = "none: it is for drawing",
+      .source = "Holtzman et al., ICLR 2020",
+      .ties_by_index = true,
+      .sparse = true,
+  };
+  static constexpr auto kParams = std::tuple{Param<TopP>{.name = "p",
+                                                         .meaning = "mass to reach; 1 keeps all",
+                                                         .member = &TopP::p,
+                                                         .above = 0,
+                                                         .up_to = 1,
+                                                         .required = true,
+                                                         .typical = 0.95}};
+};
+
+struct MinP {
+  double p = 0;
+
+  static constexpr Description kDescription = {
+      .name = "min_p",
+      .summary = "Keeps what is at least p times as likely as the most likely.",
+      .formula = "q_i = p_i / sum_{j in K} p_j for i in K = {p_i >= p max p}",
+      .gradient = "none: it is for drawing",
+      .source = "Nguyen et al., ICLR 2025",
+      .sparse = true,
+  };
+  static constexpr auto kParams = std::tuple{Param<MinP>{.name = "p",
+                                                         .meaning = "least share of the largest probability that stays",
+                                                         .member = &MinP::p,
+                                                         .above = 0,
+                                                         .up_to = 1,
+                                                         .required = true,
+                                                         .typical = 0.05}};
+};
+
+struct TypicalP {
+  double p = 0;
+
+  static constexpr Description kDescription = {
+      .name = "typical_p",
+      .summary = "Keeps the fewest whose surprise is nearest to the entropy that reach the mass p together.",
+      .formula = "q_i = p_i / sum_{j in K} p_j for i in K, K the fewest by |-log p - H| with mass >= p",
+      .gradient = "none: it is for drawing",
+      .source = "Meister, Pimentel, Wiher, Cotterell, TACL 2023",
+      .order = false,
+      .ties_by_index = true,
+      .sparse = true,
+  };
+  static constexpr auto kParams = std::tuple{Param<TypicalP>{.name = "p",
+                                                             .meaning = "mass to reach; 1 keeps all",
+                                                             .member = &TypicalP::p,
+                                                             .above = 0,
+                                                             .up_to = 1,
+                                                             .required = true,
+                                                             .typical = 0.9}};
+};
+
+struct Entropy {
+  double entropy = std::numeric_limits<double>::quiet_NaN();
+
+  static constexpr Description kDescription = {
+      .name = "entropy",
+      .summary = "Gives what is left an entropy, by the temperature that does it; out of reach, the nearest.",
+      .formula = "q_i = p_i^gamma / sum_j p_j^gamma, gamma > 0 such that -sum q log q is the entropy",
+      .gradient = "none: it is for drawing",
+      .source = "Su, kexue.fm 8829, 2021",
+      .entropy_target = true,
+  };
+  static constexpr auto kParams = std::tuple{Param<Entropy>{
+      .name = "entropy", .meaning = "in nats", .member = &Entropy::entropy, .at_least = 0, .required = true, .typical = 2}};
+};
+
+struct EntropyClip {
+  double min_entropy = 0;
+  double max_entropy = std::numeric_limits<double>::infinity();
+
+  static constexpr Description kDescription = {
+      .name = "entropy_clip",
+      .summary = "Leaves a distribution whose entropy is in an interval, and gives another the nearer end.",
+      .formula = "as entropy where -sum p log p is outside [min_entropy, max_entropy]",
+      .gradient = "none: it is for drawing",
+      .source = "see entropy",
+      .entropy_target = true,
+  };
+  static constexpr auto kParams = std::tuple{
+      Param<EntropyClip>{
+          .name = "min_entropy", .meaning = "in nats", .member = &EntropyClip::min_entropy, .at_least = 0, .typical = 1},
+      Param<EntropyClip>{.name = "max_entropy",
+                         .meaning = "in nats",
+                         .member = &EntropyClip::max_entropy,
+                         .at_least = 0,
+                         .up_to = std::numeric_limits<double>::infinity(),
+                         .typical = 3}};
+  constexpr std::string_view check() const {
+    return min_entropy <= max_entropy ? "" : "min_entropy must be at most max_entropy";
+  }
+};
+
+}  // namespace step
+
+// Every step there is.
+using Step =
+    std::variant<step::Temperature, step::TopK, step::TopP, step::MinP, step::TypicalP, step::Entropy, step::EntropyClip>;
+
+// Which noise the draws from a batch see: row r that of streams[r] or, where there are none, of stream + r (modulo 2^64);
+// column c of what is drawn that of position + c.
+struct Noise {
+  std::uint64_t seed = 0;
+  std::uint64_t stream = 0;
+  std::uint64_t position = 0;
+  std::span<const std::uint64_t> streams = {};
+};
+
+struct Sample {
+  double temperature = 1;
+
+  static constexpr Description kDescription = {
+      .name = "sample",
+      .summary = "Indices drawn from softmax(x/T).",
+      .formula = "argmax_i x_i/T + G_i, G_i = -log(-log u_i) the noise of (seed, stream, position, index)",
+      .gradient = "none: it is for drawing",
+      .source = "Gumbel 1954; Yellott 1977",
+  };
+  static constexpr auto kParams = std::tuple{
+      Param<Sample>{.name = "temperature", .meaning = "T, divides the scores", .member = &Sample::temperature, .above = 0}};
+};
+
+// Draws from each row: indices(r, c) is the draw at noise.position + c from row r, or -1 where the row has no distribution.
+//
+// Shapes: x rows x cols, fewer than 2^32 columns; indices rows x any number; noise.streams rows, or none.
+// Throws: std::invalid_argument naming the argument, before anything is written.
+template <class T>
+void sample(MatrixView<const T> x, MatrixView<std::int64_t> indices, const Sample& options, const Noise& noise);
+
+// A chain of steps, and draws from the distribution that it leaves.
+class Sampler {
+ public:
+  // Throws: std::invalid_argument if a parameter is out of its range.
+  explicit Sampler(std::vector<Step> steps, std::uint64_t seed = 0);
+
+  const std::vector<Step>& steps() const { return steps_; }
+  std::uint64_t seed() const { return seed_; }
+
+  // The distribution that `sample` draws from, row by row.
+  //
+  // Shapes: x and p rows x cols; p may be x itself, other overlaps are refused.
+  // Throws: std::invalid_argument naming the argument, before anything is written.
+  template <class T>
+  void probs(MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p) const;
+
+  // As the function sample, which is this with one temperature; noise.seed is not read, the sampler's is.
+  template <class T>
+  void sample(MatrixView<const T> x, MatrixView<std::int64_t> indices, Noise noise = {}) const;
+
+ private:
+  std::vector<Step> steps_;
+  std::uint64_t seed_;
+};
+
+struct GumbelSoftmax {
+  double temperature = 1;
+  bool hard = false;  // the row's largest entry becomes 1 and the others 0
+
+  static constexpr Description kDescription = {
+      .name = "gumbel_softmax",
+      .summary = "A relaxed draw from softmax(x): a distribution that tends to a single 1 as T falls.",
+      .formula = "p = softmax((x + G) / T), G the noise of sample",
+      .gradient = "softmax's at (x + G) / T; hard: the same, straight through",
+      .source = "Jang, Gu, Poole, ICLR 2017; Maddison, Mnih, Teh, ICLR 2017",
+  };
+  static constexpr auto kParams = std::tuple{Param<GumbelSoftmax>{
+      .name = "temperature", .meaning = "T, divides the noisy scores", .member = &GumbelSoftmax::temperature, .above = 0}};
+};
+
+// p = softmax((x + G) / T) for each row, G the noise at noise.position; hard: 1 at the index that sample draws at temperature 1
+// with the same noise, 0 elsewhere. A row without a distribution is NaN.
+//
+// Shapes: x and p rows x cols; p may be x itself, other overlaps are refused.
+// Throws: std::invalid_argument naming the argument, before anything is written.
+template <class T>
+void gumbel_softmax(MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p, const GumbelSoftmax& options,
+                    const Noise& noise);
+
+// The noise itself: g(r, i) = -log(-log u) for index i of row r.
+template <class T>
+void gumbel_noise(MatrixView<T> g, const Noise& noise);
+
+}  // namespace entropic

@@ -1,0 +1,306 @@
+"""Sampling: indices drawn from distributions over scores, reproducibly, and chains of steps that shape what is drawn from."""
+
+import math
+import operator
+
+import numpy as np
+
+from entropic import _arrays, _core
+
+STEPS = {description["name"]: description for description in _core.sampling_steps()}
+
+
+def sample(x, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1):
+    """Indices drawn from softmax(x/T).
+
+        argmax_i x_i/T + G_i, G_i = -log(-log u_i) the noise of (seed, stream, position, index)
+
+    Parameters
+    ----------
+    x : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
+        Scores, of any shape with at least one axis; -inf counts as absent. Never changed.
+    size : int or None, default None
+        How many draws from each row: at position, position + 1, and so on, along a new last axis. None: one, and no such axis.
+    temperature : float, above 0, finite, default 1.0
+        T, divides the scores.
+    seed : int in [0, 2**64), required
+        The same seed, stream and position give the same draw, whatever else is in the batch.
+    stream : int or array of integers, default 0
+        Row r, counted as in x.reshape(-1, n) with axis last, has stream + r; an array that broadcasts to x's shape without axis
+        gives each row its own.
+    position : int, default 0
+        Counts successive draws from a stream, such as the tokens of a text.
+    axis : int, default -1
+        The axis along which scores compete; all others count rows.
+
+    Returns
+    -------
+    array
+        int64 indices along axis, of the kind of x, in its shape without axis, and with size as last axis where given; a NumPy
+        number where no axis is left. -1 for a row that has no distribution: with NaN, or without a score above -inf.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of its range, x has no axis, stream does not fit.
+    numpy.exceptions.AxisError
+        axis is no axis of x.
+    TypeError
+        An array is masked, of complex numbers or no numbers at all, on another device or requires grad; a parameter is of the
+        wrong type.
+
+    Notes
+    -----
+    +inf scores are equally likely, and nothing beside them is drawn. Source: Gumbel 1954; Yellott 1977.
+
+    Examples
+    --------
+    >>> x = [[0.0, 1.0, 2.0], [0.0, 1.0, 2.0]]
+    >>> entropic.sample(x, seed=1, size=4).shape
+    (2, 4)
+    """
+    name = "sample"
+    rows = _arrays.Rows(name, "x", x, axis)
+    indices, count = _indices(name, rows, size)
+    _core.sample(
+        rows.values,
+        indices,
+        (temperature,),
+        _integer(name, "seed", seed),
+        _streams(name, rows, stream),
+        _position(name, position, count),
+    )
+    return _shaped(rows, x, indices, size)
+
+
+def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
+    """A relaxed draw from softmax(x): a distribution that tends to a single 1 as the temperature falls.
+
+        p = softmax((x + G) / T), G the noise of sample at position 0
+
+    Parameters
+    ----------
+    x : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
+        Scores, of any shape with at least one axis; -inf counts as absent. Never changed.
+    temperature : float, above 0, finite, default 1.0
+        T, divides the noisy scores.
+    hard : bool, default False
+        Give 1 at the index that sample(x, seed=seed, stream=stream) draws, 0 elsewhere.
+    seed : int in [0, 2**64), required
+        As in sample.
+    stream : int or array of integers, default 0
+        As in sample.
+    axis : int, default -1
+        The axis along which scores compete; all others count rows.
+
+    Returns
+    -------
+    array
+        Of the kind, shape and dtype of x; float64 where x is of integers or bools or a list. A row with NaN, or without a score
+        above -inf, is NaN.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of its range, x has no axis, stream does not fit.
+    numpy.exceptions.AxisError
+        axis is no axis of x.
+    TypeError
+        An array is masked, of complex numbers or no numbers at all, on another device or requires grad; a parameter is of the
+        wrong type.
+
+    Notes
+    -----
+    entropic.torch.gumbel_softmax has its gradient, straight through where hard. Source: Jang, Gu, Poole, ICLR 2017; Maddison,
+    Mnih, Teh, ICLR 2017.
+
+    Examples
+    --------
+    >>> entropic.gumbel_softmax([0.0, 1.0, -np.inf], hard=True, seed=3).sum()
+    np.float64(1.0)
+    """
+    name = "gumbel_softmax"
+    rows = _arrays.Rows(name, "x", x, axis)
+    p = np.empty_like(rows.values)
+    _core.gumbel_softmax(rows.values, p, (temperature,), bool(hard), _integer(name, "seed", seed), _streams(name, rows, stream))
+    return rows.back(p)
+
+
+class Sampler:
+    """A chain of steps, and draws from the distribution that it leaves.
+
+    Each step acts on the distribution that the steps before it left, renormalised; the first on softmax(x). So
+    ("temperature", 2.0) before ("top_p", 0.9) flattens first and keeps more, and after it spreads what was kept.
+
+    Parameters
+    ----------
+    steps : list of (name, value)
+        In the order applied, of
+
+        ("temperature", T)             p^(1/T), T > 0
+        ("top_k", k)                   the k most likely, k >= 1
+        ("top_p", p)                   the fewest of the most likely that reach the mass p, 0 < p <= 1
+        ("min_p", p)                   what is at least p times as likely as the most likely, 0 < p <= 1
+        ("typical_p", p)               the fewest whose surprise is nearest to the entropy that reach the mass p, 0 < p <= 1
+        ("entropy", H)                 the temperature that gives an entropy of H nats; out of reach, the nearest
+        ("entropy_clip", (low, high))  the nearer end where the entropy is outside; None leaves an end open
+
+        Of equal scores at a cut the lower index stays.
+    seed : int in [0, 2**64), default 0
+        The same seed, stream and position give the same draw, whatever else is in the batch.
+
+    Examples
+    --------
+    >>> chain = entropic.Sampler([("temperature", 0.8), ("top_k", 2)], seed=1)
+    >>> chain.probs([0.0, 1.0, 2.0]).round(3)
+    array([0.   , 0.223, 0.777])
+    >>> int(chain.sample([0.0, 1.0, 2.0], position=5)) in (1, 2)
+    True
+    """
+
+    __slots__ = ("_core", "seed", "steps")
+
+    def __init__(self, steps, *, seed=0):
+        self.steps = [_step(step) for step in _list(steps)]
+        self.seed = _integer("Sampler", "seed", seed)
+        self._core = _core.Sampler([(name, _values(name, value)) for name, value in self.steps], self.seed)
+
+    def __repr__(self):
+        return f"Sampler({self.steps!r}, seed={self.seed})"
+
+    def __reduce__(self):
+        return _sampler, (self.steps, self.seed)
+
+    def probs(self, x, *, axis=-1):
+        """The distribution that sample draws from.
+
+        Parameters
+        ----------
+        x : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
+            Scores, of any shape with at least one axis; -inf counts as absent. Never changed.
+        axis : int, default -1
+            The axis along which scores compete; all others count rows.
+
+        Returns
+        -------
+        array
+            Of the kind, shape and dtype of x; float64 where x is of integers or bools or a list. A row with NaN, or without a
+            score above -inf, is NaN.
+        """
+        rows = _arrays.Rows("Sampler.probs", "x", x, axis)
+        p = np.empty_like(rows.values)
+        self._core.probs(rows.values, p)
+        return rows.back(p)
+
+    def sample(self, x, *, size=None, stream=0, position=0, axis=-1):
+        """Indices drawn from probs(x), as the function sample draws them from softmax.
+
+        Parameters
+        ----------
+        x : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
+            Scores, of any shape with at least one axis; -inf counts as absent. Never changed.
+        size : int or None, default None
+            How many draws from each row: at position, position + 1, and so on, along a new last axis. None: one, no such axis.
+        stream : int or array of integers, default 0
+            Row r has stream + r; an array that broadcasts to x's shape without axis gives each row its own.
+        position : int, default 0
+            Counts successive draws from a stream.
+        axis : int, default -1
+            The axis along which scores compete; all others count rows.
+
+        Returns
+        -------
+        array
+            int64 indices along axis, -1 for a row that has no distribution; of the kind of x, in its shape without axis, and
+            with size as last axis where given; a NumPy number where no axis is left.
+        """
+        name = "Sampler.sample"
+        rows = _arrays.Rows(name, "x", x, axis)
+        indices, count = _indices(name, rows, size)
+        self._core.sample(rows.values, indices, _streams(name, rows, stream), _position(name, position, count))
+        return _shaped(rows, x, indices, size)
+
+
+def _sampler(steps, seed):
+    return Sampler(steps, seed=seed)
+
+
+def _list(steps):
+    if isinstance(steps, (str, dict)) or not hasattr(steps, "__iter__"):
+        raise TypeError(f'Sampler: steps must be a list of (name, value) pairs such as ("top_k", 50), got {steps!r}')
+    return list(steps)
+
+
+def _step(step):
+    if not (isinstance(step, (tuple, list)) and len(step) == 2 and isinstance(step[0], str)):
+        raise TypeError(f'Sampler: a step must be a pair of name and value such as ("top_k", 50), got {step!r}')
+    return tuple(step)
+
+
+def _values(name, value):
+    """The values of a step's parameters."""
+    params = STEPS[name]["params"] if name in STEPS else [None]
+    if len(params) == 1:
+        return (value,)
+    if not (isinstance(value, (tuple, list)) and len(value) == len(params)):
+        names = ", ".join(param["name"] for param in params)
+        raise TypeError(f"Sampler: {name} must have a pair ({names}), got {value!r}")
+    # No bound is no number that _core would name.
+    open_end = {"min_entropy": 0.0, "max_entropy": math.inf}
+    return tuple(open_end[param["name"]] if v is None else v for param, v in zip(params, value, strict=True))
+
+
+def _integer(function, name, value, below=1 << 64):
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{function}: {name} must be an integer, got {type(value).__name__}") from None
+    if not 0 <= number < below:
+        limit = "2**64" if below == 1 << 64 else below
+        raise ValueError(f"{function}: {name} must be at least 0 and below {limit}, got {number}")
+    return number
+
+
+def _position(function, position, count):
+    return _integer(function, "position", position, (1 << 64) - count + 1 if count else 1 << 64)
+
+
+def _streams(function, rows, stream):
+    """A stream for each row."""
+    count = len(rows.values)
+    if not isinstance(stream, (np.ndarray, list, tuple)) and not hasattr(stream, "__dlpack__"):
+        first = _integer(function, "stream", stream)
+        return np.uint64(first) + np.arange(count, dtype=np.uint64)  # modulo 2**64
+    given = np.asarray(stream)
+    if given.dtype.kind not in "iu":
+        raise TypeError(f"{function}: stream must be of integers, got dtype {given.dtype}")
+    if given.dtype.kind == "i" and given.size and given.min() < 0:
+        raise ValueError(f"{function}: stream must be at least 0, got {given.min()}")
+    if given.ndim == 0:
+        return _streams(function, rows, int(given))
+    try:
+        return np.ascontiguousarray(np.broadcast_to(given.astype(np.uint64), rows.lead)).reshape(-1)
+    except ValueError:
+        raise ValueError(
+            f"{function}: stream must be an integer or an array that broadcasts to {rows.lead}, x's shape without axis "
+            f"{rows.axis}, got shape {given.shape}"
+        ) from None
+
+
+def _indices(function, rows, size):
+    """Room for the draws, and how many there are of each row."""
+    count = 1 if size is None else _integer(function, "size", size, 1 << 62)
+    return np.empty((len(rows.values), count), np.int64), count
+
+
+def _shaped(rows, x, indices, size):
+    shape = rows.lead if size is None else (*rows.lead, indices.shape[1])
+    return _arrays._number_or_array(_arrays._same_kind(x, indices.reshape(shape)))
+
+
+def build():
+    """The public functions and the class by name."""
+    public = [sample, gumbel_softmax, Sampler]
+    for one in public:
+        one.__module__ = "entropic"
+    return {one.__name__: one for one in public}

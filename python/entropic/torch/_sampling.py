@@ -1,0 +1,136 @@
+"""gumbel_softmax on tensors: the library's noise, and a gradient through what is made of it."""
+
+import math
+
+import numpy as np
+import torch
+
+from entropic import _core
+from entropic._sampling import _integer
+
+Tensor = torch.Tensor
+
+
+def _on_rows(x, dim, seed, stream, run):
+    """run(rows of x, rows of the result, seed, streams) on the CPU, in float32 or float64, and the result in x's shape."""
+    wide = x.detach().to(device="cpu", dtype=torch.float64 if x.dtype == torch.float64 else torch.float32)
+    moved = wide.movedim(dim, -1).contiguous()
+    rows = moved.reshape(math.prod(moved.shape[:-1]), moved.shape[-1]).numpy()
+    result = np.empty_like(rows)
+    # Both came as int64.
+    streams = np.uint64(stream % (1 << 64)) + np.arange(len(rows), dtype=np.uint64)
+    run(rows, result, seed % (1 << 64), streams)
+    return torch.from_numpy(result).reshape(moved.shape).movedim(-1, dim).contiguous().to(device=x.device)
+
+
+@torch.library.custom_op("entropic::gumbel_noise", mutates_args=())
+def _noise(x: Tensor, seed: int, stream: int, dim: int) -> Tensor:
+    """The noise for x, in float64 or float32."""
+    return _on_rows(x, dim, seed, stream, lambda rows, result, *key: _core.gumbel_noise(result, *key))
+
+
+@_noise.register_fake
+def _(x, seed, stream, dim):
+    return x.new_empty(x.shape, dtype=torch.float64 if x.dtype == torch.float64 else torch.float32)
+
+
+@torch.library.custom_op("entropic::gumbel_hard", mutates_args=())
+def _one_hot(x: Tensor, seed: int, stream: int, dim: int) -> Tensor:
+    """1 at what is drawn, in float64 or float32."""
+    return _on_rows(x, dim, seed, stream, lambda rows, result, *key: _core.gumbel_softmax(rows, result, (1.0,), True, *key))
+
+
+@_one_hot.register_fake
+def _(x, seed, stream, dim):
+    return x.new_empty(x.shape, dtype=torch.float64 if x.dtype == torch.float64 else torch.float32)
+
+
+class _StraightThrough(torch.autograd.Function):
+    """The value of one tensor with the gradient of another."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(value, differentiated):
+        return value.clone()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, grad):
+        return None, grad
+
+
+def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, dim=None, axis=None):
+    """A relaxed draw from softmax(x): a distribution that tends to a single 1 as the temperature falls.
+
+        p = softmax((x + G) / T), G the noise of entropic.sample at position 0
+
+    Parameters
+    ----------
+    x : torch.Tensor
+        Scores of float32, float64, float16 or bfloat16, of any shape with at least one axis and any strides.
+    temperature : float, above 0, finite, default 1.0
+        T, divides the noisy scores.
+    hard : bool, default False
+        Give 1 at the index that entropic.sample(x, seed=seed, stream=stream) draws and 0 elsewhere, with the gradient of the
+        relaxed draw (straight through).
+    seed : int in [0, 2**64), required
+        The same seed and stream give the same noise.
+    stream : int, default 0
+        Row r, counted with dim last, has stream + r.
+    dim : int, default -1
+        The axis along which scores compete; axis is another name for it.
+
+    Returns
+    -------
+    torch.Tensor
+        Of x's shape and dtype. Differentiable, twice. On another device than the CPU the noise is made on the CPU.
+
+    Raises
+    ------
+    ValueError, TypeError, IndexError
+        Naming the argument.
+
+    Notes
+    -----
+    Source: Jang, Gu, Poole, ICLR 2017; Maddison, Mnih, Teh, ICLR 2017.
+
+    Examples
+    --------
+    >>> y = entropic.torch.gumbel_softmax(torch.tensor([0.0, 1.0, 2.0]), hard=True, seed=1)
+    """
+    from entropic.torch import softmax
+
+    name = "gumbel_softmax"
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name}: x must be a torch.Tensor, got {type(x).__name__}; entropic.{name} takes other arrays")
+    if not x.is_floating_point():
+        raise TypeError(f"{name}: x must be of float16, bfloat16, float32 or float64, got dtype {x.dtype}; pass x.float()")
+    if x.dim() == 0:
+        raise ValueError(f"{name}: x must have at least one axis, got a single number")
+    if axis is not None:
+        if dim is not None:
+            raise TypeError(f"{name}: give one of dim and axis, got dim={dim!r} and axis={axis!r}")
+        dim = axis
+    dim = -1 if dim is None else dim
+    if not -x.dim() <= dim < x.dim():
+        raise IndexError(f"{name}: dim {dim} is out of bounds for a tensor of {x.dim()} dimensions")
+    key = _signed(_integer(name, "seed", seed)), _signed(_integer(name, "stream", stream)), dim % x.dim()
+
+    # +inf scores are equally likely, and nothing beside them is.
+    infinite = x == math.inf
+    scores = torch.where(infinite.any(dim, keepdim=True), torch.where(infinite, 0.0, -math.inf), x)
+    scores = scores - scores.amax(dim, keepdim=True).detach()
+    p = softmax((scores + _noise(x.detach(), *key)), temperature=temperature, dim=dim).to(x.dtype)
+    return _StraightThrough.apply(_one_hot(x.detach(), *key).to(x.dtype), p) if hard else p
+
+
+def _signed(number):
+    """64 bits as torch's schemas have them."""
+    return number - (1 << 64) if number >= 1 << 63 else number
+
+
+gumbel_softmax.__module__ = "entropic.torch"

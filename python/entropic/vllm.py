@@ -1,0 +1,122 @@
+"""Chains of steps in vLLM, for each request its own. vLLM takes the class by its name:
+
+    LLM(model, logits_processors=["entropic.vllm:SamplerLogitsProcessor"])
+
+and the steps of a request from its SamplingParams:
+
+    SamplingParams(temperature=1.0, extra_args={"entropic": {"steps": [["entropy", 2.0]], "seed": 1, "stream": 0}})
+
+seed and stream may be left out: then vLLM draws from the distribution that the chain leaves. Requests without "entropic" are
+left alone. vLLM applies its temperature, min_p, top_k and top_p afterwards: keep them off for these requests.
+SamplerLogitsProcessorV2 is the same for vLLM's second model runner, whose interface is another.
+"""
+
+import numpy as np
+
+from entropic._log_probs import Chain
+
+
+def _chain(sampling_params):
+    """The chain that a request asks for, or None. Raises ValueError, as vLLM wants it."""
+    given = (getattr(sampling_params, "extra_args", None) or {}).get("entropic")
+    if given is None:
+        return None
+    if not isinstance(given, dict) or not set(given) <= {"steps", "seed", "stream"} or "steps" not in given:
+        raise ValueError(f"entropic: must be a dict of steps and, if wanted, seed and stream, got {given!r}")
+    steps = given["steps"]
+    try:
+        return Chain(steps, given.get("seed"), given.get("stream", 0))
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+
+
+def _replace(logits, row, chain, position):
+    values = np.ascontiguousarray(logits[row].detach().float().cpu().numpy()).reshape(1, -1)
+    logits[row] = logits.new_tensor(chain(values, position)[0])
+
+
+def _make(base):
+    class SamplerLogitsProcessor(base):
+        """Of vLLM's first interface, vllm.v1.sample.logits_processor."""
+
+        @classmethod
+        def validate_params(cls, sampling_params):
+            _chain(sampling_params)
+
+        def __init__(self, vllm_config, device, is_pin_memory):
+            self._requests = {}  # row: (chain, length of the prompt, the tokens so far, a list that grows)
+
+        def is_argmax_invariant(self):
+            return False  # a step may drop the likeliest token, and a seed draws another
+
+        def update_state(self, batch_update):
+            if batch_update is None:
+                return
+            for row in batch_update.removed:
+                self._requests.pop(row, None)
+            for row, params, prompt, output in batch_update.added:
+                chain = _chain(params)
+                self._requests.pop(row, None)
+                if chain is not None:
+                    self._requests[row] = chain, len(prompt or ()), output
+            for one, other, direction in batch_update.moved:
+                first, second = self._requests.pop(one, None), self._requests.pop(other, None)
+                if first is not None:
+                    self._requests[other] = first
+                if direction.name == "SWAP" and second is not None:
+                    self._requests[one] = second
+
+        def apply(self, logits):
+            for row, (chain, prompt, output) in self._requests.items():
+                _replace(logits, row, chain, prompt + len(output))
+            return logits
+
+    return SamplerLogitsProcessor
+
+
+def _make_v2(base):
+    class SamplerLogitsProcessorV2(base):
+        """Of the interface of vLLM's second model runner, vllm.v1.worker.gpu.sample.logits_processor."""
+
+        @classmethod
+        def validate_params(cls, sampling_params):
+            _chain(sampling_params)
+
+        def __init__(self, vllm_config, req_states):
+            super().__init__(vllm_config, req_states)
+            self._requests = {}  # slot: chain
+
+        def add_request(self, req_idx, sampling_params):
+            self._requests.pop(req_idx, None)
+            chain = _chain(sampling_params)
+            if chain is not None:
+                self._requests[req_idx] = chain
+            return chain is not None
+
+        def apply(self, logits, ctx):
+            if not self._requests:
+                return logits
+            slots, positions = ctx.expanded_idx_mapping.tolist(), ctx.pos.tolist()
+            for row, (slot, position) in enumerate(zip(slots, positions, strict=True)):
+                if slot in self._requests:
+                    _replace(logits, row, self._requests[slot], position + 1)
+            return logits
+
+    return SamplerLogitsProcessorV2
+
+
+def __getattr__(name):
+    """Each class when it is asked for: a version of vLLM may have one interface only."""
+    if name == "SamplerLogitsProcessor":
+        from vllm.v1.sample.logits_processor import LogitsProcessor
+
+        made = _make(LogitsProcessor)
+    elif name == "SamplerLogitsProcessorV2":
+        from vllm.v1.worker.gpu.sample.logits_processor import LogitsProcessor
+
+        made = _make_v2(LogitsProcessor)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    made.__module__, made.__qualname__ = __name__, name
+    globals()[name] = made
+    return made

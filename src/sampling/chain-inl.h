@@ -1,0 +1,524 @@
+// A chain of steps over one row: what each leaves is softmax(x / temperature) over the scores that survive, and so a step
+// changes the temperature or packs the survivors closer. They stay in the order of their indices: of equal scores the first
+// one has the lowest index, and every step works on them as on a row.
+
+#if defined(ENTROPIC_SAMPLING_CHAIN_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ENTROPIC_SAMPLING_CHAIN_INL_H_
+#undef ENTROPIC_SAMPLING_CHAIN_INL_H_
+#else
+#define ENTROPIC_SAMPLING_CHAIN_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "entropic/sampling.h"
+#include "src/maps/cut_softmax-inl.h"
+#include "src/rows/entropy-inl.h"
+#include "src/rows/select-inl.h"
+#include "src/sampling/kernels.h"
+#include "src/sampling/noise-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic {
+namespace HWY_NAMESPACE {
+
+template <class T>
+class Survivors {
+ public:
+  using D = RowTag<T>;
+  using D64 = RowTag<double>;
+  using V64 = hn::Vec<D64>;
+  // Of the width of a score, so that both are packed alike.
+  using Index = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+
+  // All of a row of n scores; SamplingMemory(n) numbers of memory.
+  HWY_INLINE Survivors(const T* x, size_t n, double* memory) : x_(x), n_(n) {
+    packed_ = reinterpret_cast<T*>(memory);
+    packed_index_ = reinterpret_cast<Index*>(memory + n + 32);
+    block_max_ = reinterpret_cast<T*>(memory + 2 * (n + 32));
+    scratch_ = memory + 2 * (n + 32) + n / kNoiseBlock + 32;
+    Survey();
+  }
+
+  // Whether there is a distribution.
+  HWY_INLINE bool exist() const { return n_ > 0; }
+
+  HWY_INLINE void Apply(const step::Temperature& op) {
+    temperature_ *= op.temperature;
+    Rescale();
+  }
+
+  HWY_INLINE void Apply(const step::TopK& op) {
+    if (static_cast<uint64_t>(op.k) >= n_) return;
+    Keep(LargestK(D(), x_, n_, static_cast<size_t>(op.k), reinterpret_cast<T*>(scratch_)));
+  }
+
+  HWY_INLINE void Apply(const step::TopP& op) {
+    if (op.p == 1) return;
+    T* const scratch = reinterpret_cast<T*>(scratch_);
+    T* const e = scratch + n_ + 16;
+    const double total = Terms(D(), e);
+    const MassCut<T> found = CutRowByMass(D(), e, n_, total, op.p, scratch);
+    if (found.kept > 0) Keep(LargestOfEqualMass(D(), x_, e, n_, found, scratch));
+  }
+
+  HWY_INLINE void Apply(const step::MinP& op) { Keep(Within(max_, temperature_ * LogOf(op.p))); }
+
+  // |-log p - H| is the distance of a score from the mean score under p, over the temperature. The least distance within which
+  // there is the mass is found by halving an interval of numbers; of the scores at that distance the first few stay.
+  HWY_NOINLINE void Apply(const step::TypicalP& op) {
+    if (op.p == 1) return;
+    const D d;
+    T* const mass = reinterpret_cast<T*>(scratch_);
+    T* const distance = mass + n_ + 32;
+    T* const all = distance + n_ + 32;  // distances, for after the search has packed the others
+    const double total = Terms(d, mass), mean = MeanScore(mass) / total;
+    const RowTag<double> d64;
+    const V64 center = hn::Set(d64, static_cast<double>(max_) + mean);
+    ForEachVector(d64, n_, [&](size_t i, size_t count) HWY_ATTR {
+      const V64 away = hn::Abs(hn::Sub(Load(d64, x_ + i, count, T(0)), center));
+      StoreNarrow(away, d64, count, all + i);
+    });
+    std::copy(all, all + n_, distance);
+    const auto [within, ties] = WithinMass(mass, distance, n_, op.p * total);
+    // The last of the scores at that distance which stays.
+    const size_t end = EndOfFirst(d, all, n_, within, ties);
+    const auto limit = hn::Set(d, within);
+    Keep(-kInfinity<T>, [&](hn::Vec<D> x, size_t i, size_t count) HWY_ATTR {
+      const auto away = LoadUpTo(d, all + i, count, kInfinity<T>);
+      const auto tie = hn::And(hn::Eq(away, limit), hn::FirstN(d, i < end ? HWY_MIN(end - i, hn::Lanes(d)) : 0));
+      return hn::And(hn::Or(hn::Lt(away, limit), tie), hn::Gt(x, hn::Set(d, -kInfinity<T>)));
+    });
+    max_ = RowMax(d, x_, n_);
+  }
+
+  HWY_INLINE void Apply(const step::Entropy& op) { Normalize(op.entropy); }
+
+  HWY_INLINE void Apply(const step::EntropyClip& op) {
+    const double entropy = CurrentEntropy();
+    if (entropy < op.min_entropy) {
+      Normalize(op.min_entropy);
+    } else if (entropy > op.max_entropy) {
+      Normalize(op.max_entropy);
+    }
+  }
+
+  // The distribution over the row of n scores.
+  HWY_INLINE void Write(size_t n, T* p) {
+    const double inverse = 1 / Terms(D64(), scratch_);
+    if (index_ == nullptr) {
+      for (size_t i = 0; i < n; ++i) p[i] = static_cast<T>(scratch_[i] * inverse);
+      return;
+    }
+    FillRow(D(), T(0), n, p);
+    for (size_t i = 0; i < n_; ++i) p[index_[i]] = static_cast<T>(scratch_[i] * inverse);
+  }
+
+  // Before draws: survivors of a block of noise are looked at through their maximum.
+  HWY_INLINE void FindBlocks() {
+    if (index_ == nullptr || n_ <= kFew) return;
+    block_begin_ = reinterpret_cast<size_t*>(scratch_);
+    blocks_ = 0;
+    for (size_t i = 0; i < n_; ++i) {
+      if (blocks_ == 0 || index_[i] / kNoiseBlock != index_[i - 1] / kNoiseBlock) {
+        block_begin_[blocks_] = i;
+        block_max_[blocks_++] = x_[i];
+      } else {
+        block_max_[blocks_ - 1] = HWY_MAX(block_max_[blocks_ - 1], x_[i]);
+      }
+    }
+    block_begin_[blocks_] = n_;
+  }
+
+  // The largest of x / temperature - log E, of equal ones that with the lowest index. -log of the least E of a block and its
+  // largest score bound what it can reach: most blocks are passed over, and the noise in them never found.
+  HWY_INLINE int64_t Draw(NoiseKey key) const {
+    const ExponentialNoise noise(key);
+    Best best;
+    if (n_ <= kFew) {
+      Look(noise, 0, n_, best);
+      return best.index;
+    }
+    const size_t blocks = index_ == nullptr ? (n_ + kNoiseBlock - 1) / kNoiseBlock : blocks_;
+    double* const bounds = scratch_ + (index_ == nullptr ? 0 : blocks + 1);
+    const V64 max = hn::Set(D64(), static_cast<double>(max_)), scale = hn::Set(D64(), 1 / temperature_);
+    const hn::RebindToUnsigned<D64> u;
+    ForEachVector(D64(), blocks, [&](size_t i, size_t count) HWY_ATTR {
+      HWY_ALIGN uint64_t number[hn::MaxLanes(D64())] = {};
+      auto block = hn::Add(hn::Iota(u, 0), hn::Set(u, i));
+      if (index_ != nullptr) {
+        for (size_t k = 0; k < count; ++k) number[k] = index_[block_begin_[i + k]] / kNoiseBlock;
+        block = hn::Load(u, number);
+      }
+      const V64 z = hn::Mul(hn::Sub(LoadWide(D64(), block_max_ + i, count, -kInfinity<T>), max), scale);
+      StoreUpTo(hn::Sub(z, Log(D64(), noise.SmallestOf(block))), D64(), count, bounds + i);
+    });
+    const auto look = [&](size_t block) HWY_ATTR {
+      const size_t begin = index_ == nullptr ? block * kNoiseBlock : block_begin_[block];
+      const size_t end = index_ == nullptr ? HWY_MIN(begin + kNoiseBlock, n_) : block_begin_[block + 1];
+      Look(noise, begin, end, best);
+    };
+    // The most promising first: it leaves few others.
+    const double highest = RowMax(D64(), bounds, blocks);
+    const size_t first = static_cast<size_t>(std::find(bounds, bounds + blocks, highest) - bounds);
+    look(first);
+    for (size_t b = 0; b < blocks; ++b) {
+      // Logarithms are rounded: a bound that is a little too low must not decide.
+      if (b != first && bounds[b] >= best.key - 1e-12 * (1 + std::abs(best.key))) look(b);
+    }
+    return best.index;
+  }
+
+ private:
+  static constexpr size_t kFew = 256;
+
+  struct Best {
+    double key = -kInfinity<double>;
+    int64_t index = -1;
+  };
+
+  // The maximum of the row, and what is extraordinary about it.
+  HWY_INLINE void Survey() {
+    const bool nan = BlockMaxima();
+    max_ = RowMax(D(), block_max_, (n_ + kNoiseBlock - 1) / kNoiseBlock);
+    if (HWY_UNLIKELY(nan || !IsFinite(max_))) {
+      if (nan || max_ < 0) {
+        n_ = 0;
+      } else {
+        KeepInfinite();
+      }
+    }
+  }
+
+  // The maximum of each block; whether there is a NaN.
+  HWY_INLINE bool BlockMaxima() {
+    const D d;
+    auto nan = hn::Lt(hn::Zero(d), hn::Zero(d));
+    for (size_t b = 0, begin = 0; begin < n_; ++b, begin += kNoiseBlock) {
+      auto max = hn::Set(d, -kInfinity<T>);
+      ForEachVector(d, HWY_MIN(kNoiseBlock, n_ - begin), [&](size_t i, size_t count) HWY_ATTR {
+        const auto xi = LoadUpTo(d, x_ + begin + i, count, -kInfinity<T>);
+        nan = hn::Or(nan, hn::IsNaN(xi));
+        max = hn::Max(xi, max);
+      });
+      block_max_[b] = FoldLanes(d, max, [](auto a, auto c) HWY_ATTR { return hn::Max(a, c); });
+    }
+    return !hn::AllFalse(d, nan);
+  }
+
+  // +inf scores are equally likely: equal scores.
+  HWY_NOINLINE void KeepInfinite() {
+    size_t kept = 0;
+    for (size_t i = 0; i < n_; ++i) {
+      if (x_[i] != kInfinity<T>) continue;
+      packed_index_[kept] = static_cast<Index>(i);
+      packed_[kept++] = 0;
+    }
+    max_ = 0;
+    Pack(kept);
+  }
+
+  // All finite scores, as equal ones.
+  HWY_NOINLINE void Flatten() {
+    size_t kept = 0;
+    for (size_t i = 0; i < n_; ++i) {
+      if (x_[i] == -kInfinity<T>) continue;
+      packed_index_[kept] = index_ == nullptr ? static_cast<Index>(i) : index_[i];
+      packed_[kept++] = 0;
+    }
+    max_ = 0;
+    temperature_ = 1;
+    Pack(kept);
+  }
+
+  // From here on they are where they have been packed.
+  HWY_INLINE void Pack(size_t kept) {
+    x_ = packed_;
+    index_ = packed_index_;
+    n_ = kept;
+  }
+
+  // Packs what `keeps(x, i)` says, a mask of a vector. `least`: what is below it does not stay.
+  //
+  // Where many of a row's scores survive, they stay in their places and what goes becomes absent: no index is needed.
+  template <class Keeps>
+  HWY_INLINE void Keep(T least, Keeps&& keeps) {
+    const D d;
+    const hn::RebindToUnsigned<D> u;
+    size_t kept = 0;
+    const auto pack = [&](size_t begin, size_t size) HWY_ATTR {
+      ForEachVector(d, size, [&](size_t offset, size_t count) HWY_ATTR {
+        const size_t i = begin + offset;
+        const auto xi = LoadUpTo(d, x_ + i, count, -kInfinity<T>);
+        const auto in = keeps(xi, i, count);
+        if (hn::AllFalse(d, in)) return;
+        const auto at = index_ == nullptr ? hn::Add(hn::Iota(u, Index{0}), hn::Set(u, static_cast<Index>(i)))
+                                          : LoadUpTo(u, index_ + i, count, Index{0});
+        hn::StoreU(CompressLanes(d, xi, in), d, packed_ + kept);
+        hn::StoreU(hn::BitCast(u, CompressLanes(d, hn::BitCast(d, at), in)), u, packed_index_ + kept);
+        kept += hn::CountTrue(d, in);
+      });
+    };
+    if (index_ != nullptr) {
+      pack(0, n_);
+      return Pack(kept);
+    }
+    const size_t blocks = (n_ + kNoiseBlock - 1) / kNoiseBlock;
+    const size_t alive = n_ <= kFew ? 0 : CountAtLeast(d, block_max_, blocks, least);
+    if (alive > blocks / 2 && CountAtLeast(d, x_, n_, least) > n_ / 8) {
+      for (size_t b = 0, begin = 0; b < blocks; ++b, begin += kNoiseBlock) {
+        auto max = hn::Set(d, -kInfinity<T>);
+        ForEachVector(d, HWY_MIN(kNoiseBlock, n_ - begin), [&](size_t offset, size_t count) HWY_ATTR {
+          const size_t i = begin + offset;
+          const auto xi = LoadUpTo(d, x_ + i, count, -kInfinity<T>);
+          const auto left = hn::IfThenElse(keeps(xi, i, count), xi, hn::Set(d, -kInfinity<T>));
+          max = hn::Max(left, max);
+          StoreUpTo(left, d, count, packed_ + i);
+        });
+        block_max_[b] = FoldLanes(d, max, [](auto p, auto q) HWY_ATTR { return hn::Max(p, q); });
+      }
+      x_ = packed_;
+      return;
+    }
+    for (size_t b = 0, begin = 0; b < blocks; ++b, begin += kNoiseBlock) {
+      if (block_max_[b] >= least) pack(begin, HWY_MIN(kNoiseBlock, n_ - begin));
+    }
+    Pack(kept);
+  }
+
+  HWY_INLINE void Keep(Cut<T> cut) {
+    Keep(cut.least, [&](hn::Vec<D> x, size_t i, size_t /*count*/) HWY_ATTR { return cut.Keeps(D(), x, i); });
+  }
+
+  // Scores that the temperature would take out of T's range are brought into it.
+  HWY_INLINE void Rescale() {
+    if (HWY_LIKELY(!IsExtremeTemperature<T>(temperature_))) return;
+    temperature_ =
+        HWY_MAX(std::numeric_limits<double>::denorm_min(), HWY_MIN(temperature_, std::numeric_limits<double>::max()));
+    const auto row = PrepareRow(D(), Softmax{.temperature = temperature_}, x_, n_, packed_);
+    x_ = row.x;
+    max_ = row.max;
+    temperature_ = row.op.temperature;
+    if (index_ == nullptr) BlockMaxima();
+  }
+
+  static HWY_INLINE hn::Vec<D64> Load(D64 d, const float* x, size_t count, float fill) { return LoadWide(d, x, count, fill); }
+  template <class DX, class X>
+  static HWY_INLINE hn::Vec<DX> Load(DX d, const X* x, size_t count, X fill) {
+    return LoadUpTo(d, x, count, fill);
+  }
+
+  // e = exp((x - max) / temperature), in T or in float64, and the sum.
+  template <class DX>
+  HWY_INLINE double Terms(DX d, hn::TFromD<DX>* e) const {
+    const ExpScaled<DX> exp(d, temperature_);
+    const auto max = hn::Set(d, static_cast<hn::TFromD<DX>>(max_));
+    return Sum(d, n_, [&](size_t i, size_t count) HWY_ATTR {
+      const auto ei = exp(d, hn::Sub(Load(d, x_ + i, count, max_), max));
+      StoreUpTo(ei, d, count, e + i);
+      return ei;
+    });
+  }
+
+  // The sum of e (x - max).
+  HWY_INLINE double MeanScore(const T* e) const {
+    const D64 d;
+    const V64 max = hn::Set(d, static_cast<double>(max_));
+    return Sum(d, n_, [&](size_t i, size_t count) HWY_ATTR {
+      const V64 ei = LoadWide(d, e + i, count, T(0));
+      return hn::IfThenZeroElse(hn::Eq(ei, hn::Zero(d)), hn::Mul(ei, hn::Sub(Load(d, x_ + i, count, max_), max)));
+    });
+  }
+
+  struct Distance {
+    T within;
+    size_t ties;  // how many at that distance are needed, in order
+  };
+
+  // The least distance within which masses reach `target`, and how many at it. Both arrays are overwritten; room for n + 16.
+  static HWY_INLINE Distance WithinMass(T* mass, T* distance, size_t n, double target) {
+    const D d;
+    using O = Ordered<T>;
+    double reached = 0;
+    // What has no mass is not needed.
+    n = PackPairs(mass, distance, n, -1, std::numeric_limits<T>::max());
+    for (;;) {
+      T low = distance[0], high = distance[0];
+      RowRange(d, distance, n, low, high);
+      if (low == high) {
+        size_t ties = 0;
+        while (ties < n && (ties == 0 || reached < target)) reached += static_cast<double>(mass[ties++]);
+        return {low, ties};
+      }
+      auto from = O::From(low) - 1, to = O::From(high);
+      double nearer = 0;
+      for (int step = 0; step < 3 && to - from > 1; ++step) {
+        const auto middle = from + (to - from) / 2;
+        const auto limit = hn::Set(d, O::To(middle));
+        const double inside = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+          const auto m = LoadUpTo(d, mass + i, count, T(0));
+          return hn::IfThenElseZero(hn::Le(LoadUpTo(d, distance + i, count, T(0)), limit), m);
+        });
+        if (reached + inside >= target) {
+          to = middle;
+        } else {
+          nearer = inside;
+          from = middle;
+        }
+      }
+      reached += nearer;
+      n = PackPairs(mass, distance, n, O::To(from), O::To(to));
+    }
+  }
+
+  // Those with a mass and a distance in (low, high], to the front; how many there are.
+  static HWY_INLINE size_t PackPairs(T* mass, T* distance, size_t n, T low, T high) {
+    const D d;
+    const auto above = hn::Set(d, low), limit = hn::Set(d, high);
+    size_t kept = 0;
+    ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+      const auto m = LoadUpTo(d, mass + i, count, T(0)), away = LoadUpTo(d, distance + i, count, T(0));
+      const auto in = hn::And(hn::Gt(m, hn::Zero(d)), hn::And(hn::Gt(away, above), hn::Le(away, limit)));
+      if (hn::AllFalse(d, in)) return;
+      hn::StoreU(CompressLanes(d, m, in), d, mass + kept);
+      hn::StoreU(CompressLanes(d, away, in), d, distance + kept);
+      kept += hn::CountTrue(d, in);
+    });
+    return kept;
+  }
+
+  HWY_INLINE double CurrentEntropy() const {
+    const D d;
+    const ExpScaled<D> exp(d, temperature_);
+    const auto max = hn::Set(d, max_), scale = hn::Set(d, static_cast<T>(1 / temperature_));
+    double sums[2];
+    Sums(d, n_, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
+      const auto z = hn::Sub(LoadUpTo(d, x_ + i, count, max_), max);
+      terms[0] = exp(d, z);
+      terms[1] = hn::IfThenZeroElse(hn::Eq(terms[0], hn::Zero(d)), hn::Mul(terms[0], hn::Mul(z, scale)));
+    });
+    return LogOf(sums[0]) - sums[1] / sums[0];
+  }
+
+  // Sets the temperature that gives the entropy, or takes the nearest there is: equal scores, or the largest alone.
+  HWY_NOINLINE void Normalize(double entropy) {
+    RowSurvey<T> row;
+    Condensed few = {nullptr, 0, nullptr, 0, 0};
+    if constexpr (sizeof(T) == 4) {
+      if (n_ >= kLongRow) few = Condense(x_, n_, max_, reinterpret_cast<float*>(scratch_), &row);
+    }
+    if (few.top_count == 0) row = entropic::HWY_NAMESPACE::Survey(D(), x_, n_, max_);
+    if (row.least == max_) return;
+    if (entropy >= LogOf(row.finite)) return Flatten();
+    if (entropy <= LogOf(row.ties)) return Keep({max_, n_});
+    double gamma = 0;
+    if constexpr (sizeof(T) == 4) gamma = NarrowGamma(row, few, entropy);
+    if (gamma == 0) {
+      if (few.top_count != 0) row = entropic::HWY_NAMESPACE::Survey(D(), x_, n_, max_);
+      double sum;
+      gamma = FindGammaWide(row, x_, n_, {entropy, entropy}, {}, scratch_, &sum).gamma;
+      // Only of scores whose differences are no normal numbers, or nearly so: log p in their place.
+      if (!(gamma > 0x1p-1000 && gamma < 0x1p1000)) {
+        for (size_t i = 0; i < n_; ++i) {
+          packed_index_[i] = index_ == nullptr ? static_cast<Index>(i) : index_[i];
+          packed_[i] = static_cast<T>(LogOf(scratch_[i]));
+        }
+        max_ = 0;
+        gamma = 1;
+        Pack(n_);
+      }
+    }
+    temperature_ = 1 / gamma;
+    Rescale();
+  }
+
+  // gamma by sums in float, first over the few scores that stand for a long row; 0 where float does not do. The third order
+  // step from where the logarithm of what is to go is within 0.01 leaves less than the sums are wrong by, 2e-7 or so.
+  HWY_NOINLINE double NarrowGamma(const RowSurvey<float>& row, Condensed few, double entropy) const {
+    const D64 d;
+    EntropySearch search(hn::Set(d, entropy), hn::Set(d, LogOf(row.ties)), hn::Set(d, LogOf(row.finite)));
+    if (!(row.max - row.least <= std::numeric_limits<float>::max() || row.finite < static_cast<double>(n_)) ||
+        !(row.variance < 0x1p60 && row.variance > 0x1p-60)) {
+      return 0;
+    }
+    double gamma = hn::GetLane(search.Start(hn::Set(d, row.variance), hn::Set(d, row.third)));
+    for (int evaluations = 0; evaluations < 40; ++evaluations) {
+      if (!(gamma > 0x1p-60 && gamma < 0x1p60)) return 0;
+      double sums[4];
+      if (few.top_count > 0) {
+        few.Moments(gamma, sums);
+      } else {
+        MomentsNarrow<true>(x_, n_, max_, gamma, sums);
+      }
+      const V64 at[4] = {hn::Set(d, sums[0]), hn::Set(d, sums[1]), hn::Set(d, sums[2]), hn::Set(d, sums[3])};
+      const double next = hn::GetLane(search.Next(hn::Set(d, gamma), at));
+      const double off = std::abs(hn::GetLane(search.residual()));
+      const bool lost = std::abs(hn::GetLane(search.entropy()) - entropy) <= 1e-7 * HWY_MAX(1.0, entropy);
+      gamma = lost ? gamma : next;
+      if (few.top_count > 0) {
+        if (!lost && off > 0.03 && evaluations < 12) continue;
+        few.top_count = 0;
+        search.Restart(hn::Set(d, 1.0));
+      } else if (lost || off < 0.01) {
+        return gamma;
+      }
+    }
+    return 0;
+  }
+
+  HWY_INLINE hn::Vec<hn::RebindToUnsigned<D64>> IndexOf(size_t i, size_t count) const {
+    const hn::RebindToUnsigned<D64> u;
+    if (index_ == nullptr) return hn::Add(hn::Iota(u, 0), hn::Set(u, i));
+    if constexpr (sizeof(T) == 8) {
+      return LoadUpTo(u, index_ + i, count, Index{0});
+    } else {
+      return hn::PromoteTo(u, LoadUpTo(hn::Rebind<uint32_t, D64>(), index_ + i, count, Index{0}));
+    }
+  }
+
+  // The best of the survivors [begin, end).
+  HWY_INLINE void Look(const ExponentialNoise& noise, size_t begin, size_t end, Best& best) const {
+    const D64 d;
+    const V64 max = hn::Set(d, static_cast<double>(max_)), scale = hn::Set(d, 1 / temperature_);
+    ForEachVector(d, end - begin, [&](size_t offset, size_t count) HWY_ATTR {
+      const size_t i = begin + offset;
+      const auto index = IndexOf(i, count);
+      const V64 z = hn::Mul(hn::Sub(LoadWide(d, x_ + i, count, -kInfinity<T>), max), scale);
+      HWY_ALIGN double keys[hn::MaxLanes(D64())];
+      hn::Store(hn::Sub(z, Log(d, noise.Of(index))), d, keys);
+      for (size_t k = 0; k < count; ++k) {
+        const auto at = static_cast<int64_t>(index_ == nullptr ? i + k : index_[i + k]);
+        if (keys[k] > best.key || (keys[k] == best.key && at < best.index)) best = {keys[k], at};
+      }
+    });
+  }
+
+  const T* x_;
+  const Index* index_ = nullptr;  // null: all of the row
+  size_t n_;
+  T max_;
+  double temperature_ = 1;
+  T *packed_, *block_max_;
+  Index* packed_index_;
+  double* scratch_;
+  size_t* block_begin_ = nullptr;
+  size_t blocks_ = 0;
+};
+
+template <class T>
+HWY_INLINE Survivors<T> SurvivorsOf(std::span<const Step> steps, const T* x, size_t n, double* memory) {
+  Survivors<T> left(x, n, memory);
+  for (const Step& step : steps) {
+    if (!left.exist()) break;
+    std::visit([&](const auto& op) HWY_ATTR { left.Apply(op); }, step);
+  }
+  return left;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic
+HWY_AFTER_NAMESPACE();
+
+#endif  // ENTROPIC_SAMPLING_CHAIN_INL_H_

@@ -1,0 +1,245 @@
+// Sampling, dispatched: for every SIMD target the kernels of a row; then, once, checks and threads.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/sampling/sampling.cc"
+#include "entropic/sampling.h"
+#include "hwy/foreach_target.h"  // before the kernels
+#include "src/sampling/chain-inl.h"
+#include "src/sampling/kernels.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic {
+namespace HWY_NAMESPACE {
+
+template <class T>
+void DrawRow(std::span<const Step> steps, const T* x, size_t n, uint64_t seed, uint64_t stream, uint64_t position,
+             int64_t* indices, size_t count, double* memory) {
+  Survivors<T> left = SurvivorsOf(steps, x, n, memory);
+  if (!left.exist()) {
+    std::fill(indices, indices + count, -1);
+    return;
+  }
+  left.FindBlocks();
+  for (size_t c = 0; c < count; ++c) indices[c] = left.Draw(NoiseKey::Of(seed, stream, position + c));
+}
+
+template <class T>
+void ProbsRow(std::span<const Step> steps, const T* x, size_t n, T* p, double* memory) {
+  Survivors<T> left = SurvivorsOf(steps, x, n, memory);
+  if (left.exist()) {
+    left.Write(n, p);
+  } else {
+    FillRow(RowTag<T>(), kNaN<T>, n, p);
+  }
+}
+
+template <class T>
+void AddNoiseRow(const T* x, size_t n, NoiseKey key, T* y) {
+  const RowTag<double> d;
+  const ExponentialNoise noise(key);
+  const T max = x == nullptr ? T(0) : RowMax(RowTag<T>(), x, n);
+  if (!IsFinite(max)) {
+    // Without a distribution all -inf or NaN; else what is +inf is equally likely, and nothing else is.
+    bool nan = false;
+    for (size_t i = 0; i < n; ++i) nan |= x[i] != x[i];
+    for (size_t i = 0; i < n; ++i) y[i] = nan ? kNaN<T> : x[i] == kInfinity<T> ? T(0) : -kInfinity<T>;
+    if (nan || max < 0) return;
+    x = y;
+  }
+  const auto shift = hn::Set(d, IsFinite(max) ? static_cast<double>(max) : 0);
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto gumbel = hn::Neg(Log(d, noise.Of(hn::Iota(hn::RebindToUnsigned<RowTag<double>>(), i))));
+    const auto z = x == nullptr ? hn::Zero(d) : hn::Sub(LoadWide(d, x + i, count, T(0)), shift);
+    StoreNarrow(hn::Add(z, gumbel), d, count, y + i);
+  });
+}
+
+// One exported name for each element type: Highway's tables hold functions, not templates.
+SamplingKernels<float> SamplingF32() { return {DrawRow<float>, ProbsRow<float>, AddNoiseRow<float>}; }
+SamplingKernels<double> SamplingF64() { return {DrawRow<double>, ProbsRow<double>, AddNoiseRow<double>}; }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+#include "entropic/maps.h"
+#include "src/check.h"
+#include "src/half.h"
+#include "src/parallel.h"
+#include "src/scratch.h"
+
+namespace entropic {
+namespace {
+
+HWY_EXPORT(SamplingF32);
+HWY_EXPORT(SamplingF64);
+
+template <class T>
+SamplingKernels<T> sampling_kernels() {
+  if constexpr (sizeof(T) == 4) {
+    return HWY_DYNAMIC_DISPATCH(SamplingF32)();
+  } else {
+    return HWY_DYNAMIC_DISPATCH(SamplingF64)();
+  }
+}
+
+template <class T>
+using WorkingType = std::conditional_t<kIsHalf<T>, float, T>;
+
+void check_noise(std::string_view name, const Noise& noise, std::size_t rows) {
+  if (!noise.streams.empty() && noise.streams.size() != rows) {
+    fail("{}: streams must have one entry for each of {} rows, got {}", name, rows, noise.streams.size());
+  }
+}
+
+// Indices are packed in the width of a score.
+template <class T>
+void check_scores(std::string_view name, const MatrixView<const T>& x) {
+  check_layout(name, "x", x);
+  if (x.cols > 0xffffffff) fail("{}: x must have fewer than 2^32 columns, got {}", name, x.cols);
+}
+
+std::uint64_t stream_of(const Noise& noise, std::size_t r) {
+  return noise.streams.empty() ? noise.stream + r : noise.streams[r];
+}
+
+// work(r, x of row r in the type to compute in, memory) for each row.
+template <class T, class Work>
+void for_rows(MatrixView<const T> x, std::size_t cost, const Work& work) {
+  parallel_rows(x.rows, x.cols * cost, [&](std::size_t begin, std::size_t end) {
+    const std::size_t kernel = sampling_memory(x.cols);
+    double* const memory = scratch(kernel + (kIsHalf<T> ? x.cols + 16 : 0));
+    for (std::size_t r = begin; r < end; ++r) {
+      if constexpr (kIsHalf<T>) {
+        float* const wide = reinterpret_cast<float*>(memory + kernel);
+        widen(x.row(r), x.cols, wide);
+        work(r, wide, memory);
+      } else {
+        work(r, x.row(r), memory);
+      }
+    }
+  });
+}
+
+template <class T>
+void draw(std::string_view name, std::span<const Step> steps, MatrixView<const T> x, MatrixView<std::int64_t> indices,
+          const Noise& noise) {
+  check_scores(name, x);
+  check_layout(name, "indices", indices);
+  if (indices.rows != x.rows) fail("{}: indices must have a row for each of {} rows, got {}", name, x.rows, indices.rows);
+  check_noise(name, noise, x.rows);
+  const auto row = sampling_kernels<WorkingType<T>>().draw;
+  for_rows(x, 1, [&](std::size_t r, const auto* scores, double* memory) {
+    row(steps, scores, x.cols, noise.seed, stream_of(noise, r), noise.position, indices.row(r), indices.cols, memory);
+  });
+}
+
+template <class T>
+void add_noise(MatrixView<const T> x, MatrixView<T> y, const Noise& noise) {
+  const auto row = sampling_kernels<T>().add_noise;
+  parallel_rows(y.rows, 8 * y.cols, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t r = begin; r < end; ++r) {
+      const NoiseKey key = NoiseKey::Of(noise.seed, stream_of(noise, r), noise.position);
+      row(x.data == nullptr ? nullptr : x.row(r), y.cols, key, y.row(r));
+    }
+  });
+}
+
+}  // namespace
+
+template <class T>
+void sample(MatrixView<const T> x, MatrixView<std::int64_t> indices, const Sample& options, const Noise& noise) {
+  check_params(options);
+  const Step step = step::Temperature{options.temperature};
+  draw(Sample::kDescription.name, std::span(&step, 1), x, indices, noise);
+}
+
+Sampler::Sampler(std::vector<Step> steps, std::uint64_t seed) : steps_(std::move(steps)), seed_(seed) {
+  for (const Step& step : steps_) std::visit([](const auto& op) { check_params(op); }, step);
+}
+
+template <class T>
+void Sampler::probs(MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p) const {
+  constexpr std::string_view kName = "Sampler::probs";
+  check_scores(kName, x);
+  check_shape(kName, "p", p, "x", x.rows, x.cols);
+  check_overlap(kName, "p", p, "x", x);
+  const auto row = sampling_kernels<WorkingType<T>>().probs;
+  for_rows(x, 2, [&](std::size_t r, const auto* scores, double* memory) {
+    if constexpr (kIsHalf<T>) {
+      float* const wide = const_cast<float*>(scores);  // its own copy
+      row(steps_, scores, x.cols, wide, memory);
+      narrow(wide, x.cols, p.row(r));
+    } else {
+      row(steps_, scores, x.cols, p.row(r), memory);
+    }
+  });
+}
+
+template <class T>
+void Sampler::sample(MatrixView<const T> x, MatrixView<std::int64_t> indices, Noise noise) const {
+  noise.seed = seed_;
+  draw("Sampler::sample", steps_, x, indices, noise);
+}
+
+template <class T>
+void gumbel_softmax(MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p, const GumbelSoftmax& options,
+                    const Noise& noise) {
+  constexpr std::string_view kName = GumbelSoftmax::kDescription.name;
+  check_params(options);
+  check_scores(kName, x);
+  check_shape(kName, "p", p, "x", x.rows, x.cols);
+  check_overlap(kName, "p", p, "x", x);
+  check_noise(kName, noise, x.rows);
+  if (options.hard) {
+    std::vector<std::int64_t> index(x.rows);
+    sample(x, MatrixView<std::int64_t>(index.data(), x.rows, 1), Sample{}, noise);
+    for (std::size_t r = 0; r < x.rows; ++r) {
+      const float elsewhere = index[r] < 0 ? std::numeric_limits<float>::quiet_NaN() : 0.0f;
+      std::fill(p.row(r), p.row(r) + p.cols, static_cast<T>(elsewhere));
+      if (index[r] >= 0) p.row(r)[index[r]] = static_cast<T>(1.0f);
+    }
+  } else if constexpr (kIsHalf<T>) {
+    std::vector<float> wide(x.rows * x.cols);
+    const MatrixView<float> rows(wide.data(), x.rows, x.cols);
+    for (std::size_t r = 0; r < x.rows; ++r) widen(x.row(r), x.cols, rows.row(r));
+    gumbel_softmax<float>(rows, rows, options, noise);
+    for (std::size_t r = 0; r < x.rows; ++r) narrow(rows.row(r), x.cols, p.row(r));
+  } else {
+    add_noise<T>(x, p, noise);
+    apply<T>(Softmax{.temperature = options.temperature}, p, p);
+  }
+}
+
+template <class T>
+void gumbel_noise(MatrixView<T> g, const Noise& noise) {
+  constexpr std::string_view kName = "gumbel_noise";
+  check_layout(kName, "g", g);
+  check_noise(kName, noise, g.rows);
+  add_noise<T>({}, g, noise);
+}
+
+template void sample(MatrixView<const float>, MatrixView<std::int64_t>, const Sample&, const Noise&);
+template void sample(MatrixView<const double>, MatrixView<std::int64_t>, const Sample&, const Noise&);
+template void sample(MatrixView<const float16>, MatrixView<std::int64_t>, const Sample&, const Noise&);
+template void sample(MatrixView<const bfloat16>, MatrixView<std::int64_t>, const Sample&, const Noise&);
+template void Sampler::probs(MatrixView<const float>, MatrixView<float>) const;
+template void Sampler::probs(MatrixView<const double>, MatrixView<double>) const;
+template void Sampler::probs(MatrixView<const float16>, MatrixView<float16>) const;
+template void Sampler::probs(MatrixView<const bfloat16>, MatrixView<bfloat16>) const;
+template void Sampler::sample(MatrixView<const float>, MatrixView<std::int64_t>, Noise) const;
+template void Sampler::sample(MatrixView<const double>, MatrixView<std::int64_t>, Noise) const;
+template void Sampler::sample(MatrixView<const float16>, MatrixView<std::int64_t>, Noise) const;
+template void Sampler::sample(MatrixView<const bfloat16>, MatrixView<std::int64_t>, Noise) const;
+template void gumbel_softmax(MatrixView<const float>, MatrixView<float>, const GumbelSoftmax&, const Noise&);
+template void gumbel_softmax(MatrixView<const double>, MatrixView<double>, const GumbelSoftmax&, const Noise&);
+template void gumbel_softmax(MatrixView<const float16>, MatrixView<float16>, const GumbelSoftmax&, const Noise&);
+template void gumbel_softmax(MatrixView<const bfloat16>, MatrixView<bfloat16>, const GumbelSoftmax&, const Noise&);
+template void gumbel_noise(MatrixView<float>, const Noise&);
+template void gumbel_noise(MatrixView<double>, const Noise&);
+
+}  // namespace entropic
+
+#endif  // HWY_ONCE

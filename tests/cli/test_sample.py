@@ -1,0 +1,84 @@
+"""`entropic sample`: what it draws, what it carries through and what it refuses."""
+
+import numpy as np
+import pytest
+from conftest import parsed
+
+import entropic
+
+X = np.random.default_rng(4).normal(size=(30, 40)) * 2
+STEPS = "temperature=0.8,top_k=20,top_p=0.95,min_p=0.01,typical_p=0.99,entropy=2,entropy_clip=1:3"
+CHAIN = [
+    ("temperature", 0.8),
+    ("top_k", 20),
+    ("top_p", 0.95),
+    ("min_p", 0.01),
+    ("typical_p", 0.99),
+    ("entropy", 2),
+    ("entropy_clip", (1, 3)),
+]
+
+
+def test_draws_are_those_of_python(cli):
+    cli.save("x.npy", X)
+    cli.save("x32.npy", X.astype(np.float32))
+    for name, x in ("x.npy", X), ("x32.npy", X.astype(np.float32)):
+        got = parsed(cli.output("sample", name, "--steps", STEPS, "--seed", 7, "--count", 5))
+        np.testing.assert_array_equal(got, entropic.Sampler(CHAIN, seed=7).sample(x, size=5))
+        got = parsed(cli.output("sample", name, "--seed", 7, "--stream", 3, "--position", 11))
+        np.testing.assert_array_equal(got[:, 0], entropic.sample(x, seed=7, stream=3, position=11))
+        got = parsed(cli.output("sample", name, "--steps", STEPS, "--seed", 0, "--probs"))
+        np.testing.assert_array_equal(got.astype(x.dtype), entropic.Sampler(CHAIN).probs(x))
+    one_sided = parsed(cli.output("sample", "x.npy", "--steps", "entropy_clip=:1.5", "--seed", 1, "--probs"))
+    np.testing.assert_array_equal(one_sided, entropic.Sampler([("entropy_clip", (None, 1.5))]).probs(X))
+
+
+def test_files(cli):
+    cli.save("x.npy", X.reshape(5, 6, 40))
+    cli.output("sample", "x.npy", "--seed", 1, "-o", "y.npy")
+    cli.output("sample", "x.npy", "--seed", 1, "--count", 3, "-o", "z.npy")
+    assert cli.load("y.npy").shape == (5, 6) and cli.load("z.npy").shape == (5, 6, 3)
+    np.testing.assert_array_equal(cli.load("y.npy"), cli.load("z.npy")[..., 0])
+    file = cli.write("x.csv", "name,a,b,c\ncat,-inf,0,-inf\neel,nan,1,2\nfly,-inf,-inf,-inf\nowl,0,inf,0\n")
+    lines = cli.output("sample", file, "--seed", 1, "--count", 2).splitlines()
+    assert lines == ["name,draw1,draw2", "cat,1,1", "eel,-1,-1", "fly,-1,-1", "owl,1,1"]
+    assert cli.output("sample", "-", "--seed", 5, stdin=b"0,-inf\n") == "0\n"
+
+
+def test_threads_and_targets_do_not_matter(cli):
+    cli.save("x.npy", X.astype(np.float32))
+    want = cli.output("sample", "x.npy", "--steps", STEPS, "--seed", 3, "--count", 4)
+    assert cli.output("sample", "x.npy", "--steps", STEPS, "--seed", 3, "--count", 4, "--threads", 3) == want
+    for target in entropic.simd_targets():
+        assert cli.output("sample", "x.npy", "--steps", STEPS, "--seed", 3, "--count", 4, "--simd", target) == want
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--seed", 1, "--steps", "top_k=0"], "top_k: k must be above 0, got 0"),
+        (["--seed", 1, "--steps", "top_k"], "sample: --steps: top_k needs a value, as in top_k=1"),
+        (["--seed", 1, "--steps", "top_k=many"], "sample: --steps: k of top_k must be a whole number, got 'many'"),
+        (["--seed", 1, "--steps", "top_k="], "sample: --steps: k of top_k must be a whole number, got ''"),
+        (["--seed", 1, "--steps", "entropy_clip=1"], "sample: --steps: entropy_clip takes 2 values, got 1"),
+        (["--seed", 1, "--steps", "top_p=0.5:3"], "sample: --steps: top_p takes 1 value, got 2"),
+        (
+            ["--seed", 1, "--steps", "topk=3"],
+            "sample: --steps must be of temperature, top_k, top_p, min_p, typical_p, entropy, entropy_clip, got 'topk'",
+        ),
+        (["--seed", -1], "--seed must be a whole number of at least 0, got '-1'"),
+        (["--seed", 1, "--count", 0], "sample: --count must be at least 1, got 0"),
+    ],
+)
+def test_refusals(cli, arguments, message):
+    cli.save("x.npy", X)
+    assert cli.error("sample", "x.npy", *arguments) == message
+
+
+def test_seed_is_required(cli):
+    cli.save("x.npy", X)
+    assert "--seed is required" in cli.error("sample", "x.npy")
+    help_text = cli.output("sample", "--help")
+    assert "entropic sample scores.csv --steps" in help_text
+    listed = cli.output("list")
+    assert "typical_p" in listed and "gumbel_softmax" in listed

@@ -1,0 +1,348 @@
+"""The adapters to language models: against the packages themselves where they are installed, on random models."""
+
+import enum
+import math
+import os
+import sys
+import types
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+import entropic
+import entropic.llama_cpp
+from cases import torch_or_skip
+
+STEPS = [("min_p", 0.02), ("entropy", 1.5)]
+
+
+def entropies(logits):
+    logits = np.asarray(logits, np.float64)
+    p = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    p /= p.sum(axis=-1, keepdims=True)
+    return -(p * np.log(np.where(p > 0, p, 1))).sum(axis=-1)
+
+
+def log_probs(steps, scores):
+    with np.errstate(divide="ignore"):
+        return np.log(entropic.Sampler(steps).probs(scores))
+
+
+# Hugging Face transformers.
+
+
+@pytest.fixture(scope="module")
+def transformers():
+    torch_or_skip()
+    return pytest.importorskip("transformers", reason="transformers is not installed", exc_type=ImportError)
+
+
+@pytest.fixture(scope="module")
+def tiny(transformers):
+    import torch
+
+    torch.manual_seed(1)
+    config = transformers.LlamaConfig(
+        vocab_size=200,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        initializer_range=0.3,
+        bos_token_id=None,
+        eos_token_id=None,
+        pad_token_id=0,
+    )
+    return transformers.LlamaForCausalLM(config).eval()
+
+
+def generate(tiny, prompts, *processors, **options):
+    import torch
+
+    return tiny.generate(
+        torch.tensor(prompts),
+        attention_mask=torch.ones(len(prompts), len(prompts[0]), dtype=torch.long),
+        logits_processor=list(processors),
+        max_new_tokens=8,
+        return_dict_in_generate=True,
+        output_scores=True,
+        **{"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0, **options},
+    )
+
+
+def test_every_step_of_generate_has_the_entropy(tiny):
+    from entropic.transformers import EntropyLogitsProcessor
+
+    out = generate(tiny, [[5, 6, 7], [8, 9, 10]], EntropyLogitsProcessor(2.5))
+    for scores in out.scores:
+        np.testing.assert_allclose(entropies(scores), 2.5, atol=1e-5)
+    out = generate(tiny, [[5, 6, 7]], EntropyLogitsProcessor(perplexity=math.exp(1.5)))
+    np.testing.assert_allclose(entropies(out.scores[3]), 1.5, atol=1e-5)
+
+
+@pytest.mark.parametrize("do_sample", [True, False])
+def test_a_seed_draws_the_same_in_any_batch(tiny, do_sample):
+    from entropic.transformers import SamplerLogitsProcessor
+
+    prompts = [[5, 6, 7], [8, 9, 10], [5, 6, 7]]
+    batch = generate(tiny, prompts, SamplerLogitsProcessor(STEPS, seed=3), do_sample=do_sample).sequences.tolist()
+    for r, prompt in enumerate(prompts):
+        alone = generate(tiny, [prompt], SamplerLogitsProcessor(STEPS, seed=3, stream=r), do_sample=do_sample)
+        assert alone.sequences.tolist() == [batch[r]]
+    assert batch[0] != batch[2]
+
+
+def test_steps_are_those_of_transformers(transformers):
+    import torch
+    from transformers.generation import logits_process as theirs
+
+    from entropic.transformers import SamplerLogitsProcessor
+
+    scores = torch.randn(50, 300, generator=torch.Generator().manual_seed(2)) * 2
+    for step, warper in [
+        (("temperature", 0.7), theirs.TemperatureLogitsWarper(0.7)),
+        (("top_k", 12), theirs.TopKLogitsWarper(12)),
+        (("top_p", 0.83), theirs.TopPLogitsWarper(0.83)),
+        (("min_p", 0.04), theirs.MinPLogitsWarper(0.04)),
+        (("typical_p", 0.6), theirs.TypicalLogitsWarper(0.6)),
+    ]:
+        want = torch.log_softmax(warper(None, scores.clone()), dim=-1)
+        got = SamplerLogitsProcessor([step])(torch.zeros(50, 3), scores)
+        np.testing.assert_array_equal(np.isinf(got), np.isinf(want), err_msg=step[0])
+        kept = ~np.isinf(want.numpy())
+        np.testing.assert_allclose(got.numpy()[kept], want.numpy()[kept], atol=1e-5, err_msg=step[0])
+
+
+def test_transformers_types_and_rows_without_a_distribution(transformers):
+    import torch
+
+    from entropic.transformers import EntropyLogitsProcessor, SamplerLogitsProcessor
+
+    scores = torch.randn(2, 40, generator=torch.Generator().manual_seed(3)).to(torch.float16)
+    before = scores.clone()
+    got = SamplerLogitsProcessor(STEPS)(torch.zeros(2, 3), scores)
+    assert got.dtype == torch.float16 and torch.equal(scores, before)
+    scores[1, 3] = float("nan")
+    assert torch.equal(SamplerLogitsProcessor(STEPS)(torch.zeros(2, 3), scores)[1], scores[1]) is False  # NaN is not NaN
+    assert SamplerLogitsProcessor(STEPS, seed=1)(torch.zeros(2, 3), scores)[1].isnan().sum() == 1
+    for wrong in ({}, {"entropy": 1.0, "perplexity": 2.0}):
+        with pytest.raises(ValueError, match="exactly one of entropy and perplexity"):
+            EntropyLogitsProcessor(**wrong)
+    with pytest.raises(ValueError, match=r"perplexity must be at least 1, got 0\.5"):
+        EntropyLogitsProcessor(perplexity=0.5)
+
+
+# llama-cpp-python.
+
+
+def test_llama_cpp_processor():
+    scores = np.random.default_rng(1).normal(size=500).astype(np.float32) * 2
+    before = scores.copy()
+    ids = np.array([1, 2, 3], np.intc)
+    got = entropic.llama_cpp.logits_processor(STEPS)(ids, scores)
+    np.testing.assert_array_equal(got, log_probs(STEPS, scores))
+    np.testing.assert_array_equal(scores, before)
+    assert got.dtype == np.float32 and got.shape == scores.shape
+    drawn = entropic.llama_cpp.logits_processor(STEPS, seed=4, stream=2)(ids, scores)
+    assert np.isfinite(drawn).sum() == 1
+    assert drawn.argmax() == entropic.Sampler(STEPS, seed=4).sample(scores, stream=2, position=3)
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory):
+    """A random model of one layer, of llama.cpp's own kind."""
+    llama_cpp = pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    gguf = pytest.importorskip("gguf", reason="gguf is not installed")
+    path = tmp_path_factory.mktemp("llama") / "tiny.gguf"
+    width, vocabulary, random = 32, 300, np.random.default_rng(1)
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_context_length(64)
+    writer.add_embedding_length(width)
+    writer.add_block_count(1)
+    writer.add_feed_forward_length(width)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(4)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_dimension_count(8)
+    writer.add_vocab_size(vocabulary)
+    writer.add_tokenizer_model("llama")
+    pieces = [f"<0x{i - 3:02X}>" if 3 <= i < 259 else f"t{i}" for i in range(vocabulary)]
+    writer.add_token_list([b"<unk>", b"<s>", b"</s>", *(piece.encode() for piece in pieces[3:])])
+    writer.add_token_scores([0.0] * vocabulary)
+    writer.add_token_types([2, 3, 3, *(6 if 3 <= i < 259 else 1 for i in range(3, vocabulary))])
+    shapes = {"token_embd": (vocabulary, width), "output": (vocabulary, width)}
+    shapes |= {f"blk.0.attn_{name}": (width, width) for name in ("q", "k", "v", "output")}
+    shapes |= {f"blk.0.ffn_{name}": (width, width) for name in ("gate", "up", "down")}
+    for name, shape in shapes.items():
+        writer.add_tensor(f"{name}.weight", random.normal(size=shape).astype(np.float32))
+    for name in ("output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"):
+        writer.add_tensor(f"{name}.weight", np.ones(width, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return llama_cpp.Llama(str(path), n_ctx=64, n_threads=1, verbose=False, logits_all=False)
+
+
+def test_llama_cpp_generates_with_the_entropy(llama):
+    from llama_cpp import LogitsProcessorList
+
+    found, processor = [], entropic.llama_cpp.logits_processor([("entropy", 2.0)])
+
+    def watched(ids, scores):
+        logits = processor(ids, scores)
+        found.append(entropies(logits))
+        return logits
+
+    options = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "temp": 1.0, "repeat_penalty": 1.0}
+    llama.reset()
+    tokens = llama.generate([1, 5, 9], logits_processor=LogitsProcessorList([watched]), **options)
+    assert len([token for token, _ in zip(tokens, range(6))]) == 6  # noqa: B905  an endless generator
+    np.testing.assert_allclose(found, 2.0, atol=1e-5)
+
+    texts = []
+    for _ in range(2):
+        llama.reset()
+        seeded = LogitsProcessorList([entropic.llama_cpp.logits_processor(STEPS, seed=6)])
+        tokens = llama.generate([1, 5, 9], logits_processor=seeded, **{**options, "temp": 0.0})
+        texts.append([token for token, _ in zip(tokens, range(8))])  # noqa: B905
+    assert texts[0] == texts[1]
+
+
+# vLLM, by modules of the same interface: the package itself is too large for a test.
+
+
+class Move(enum.Enum):
+    UNIDIRECTIONAL = enum.auto()
+    SWAP = enum.auto()
+
+
+@dataclass
+class Update:
+    batch_size: int
+    removed: list = field(default_factory=list)
+    added: list = field(default_factory=list)
+    moved: list = field(default_factory=list)
+
+
+@dataclass
+class Params:
+    extra_args: dict | None = None
+
+
+@pytest.fixture
+def vllm(monkeypatch):
+    torch_or_skip()
+
+    class First:
+        pass
+
+    class Second:
+        def __init__(self, vllm_config, req_states):
+            pass
+
+    for name, base in ("vllm.v1.sample.logits_processor", First), ("vllm.v1.worker.gpu.sample.logits_processor", Second):
+        module = types.ModuleType(name)
+        module.LogitsProcessor = base
+        parts = name.split(".")
+        for i in range(1, len(parts)):
+            monkeypatch.setitem(sys.modules, ".".join(parts[:i]), types.ModuleType(".".join(parts[:i])))
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.delitem(sys.modules, "entropic.vllm", raising=False)
+    import entropic.vllm
+
+    yield entropic.vllm
+    sys.modules.pop("entropic.vllm", None)
+
+
+def asks(steps=STEPS, **more):
+    return Params({"entropic": {"steps": [list(step) for step in steps], **more}})
+
+
+def test_vllm_first_interface(vllm):
+    import torch
+
+    processor = vllm.SamplerLogitsProcessor(None, torch.device("cpu"), False)
+    assert not processor.is_argmax_invariant()
+    logits = torch.randn(4, 100, generator=torch.Generator().manual_seed(1))
+    output = [7]
+    processor.update_state(None)
+    processor.update_state(Update(3, added=[(0, asks(), [1, 2], []), (1, Params(), [3], []), (2, asks(seed=5), [4], output)]))
+    got = processor.apply(logits.clone())
+    np.testing.assert_array_equal(got[0], log_probs(STEPS, logits[0].numpy()))
+    assert torch.equal(got[1], logits[1]) and torch.equal(got[3], logits[3])
+    drawn = entropic.Sampler(STEPS, seed=5)
+    assert int(got[2].argmax()) == drawn.sample(logits[2].numpy(), position=2) and got[2].isfinite().sum() == 1
+    output.append(8)  # vLLM appends in place
+    assert int(processor.apply(logits.clone())[2].argmax()) == drawn.sample(logits[2].numpy(), position=3)
+    # Rows move, swap and end.
+    processor.update_state(Update(3, removed=[0], moved=[(2, 0, Move.UNIDIRECTIONAL)]))
+    got = processor.apply(logits.clone())
+    assert got[0].isfinite().sum() == 1 and torch.equal(got[2], logits[2])
+    processor.update_state(Update(3, moved=[(0, 1, Move.SWAP)]))
+    got = processor.apply(logits.clone())
+    assert got[1].isfinite().sum() == 1 and torch.equal(got[0], logits[0])
+    processor.update_state(Update(1, added=[(1, Params(), None, [])]))
+    assert torch.equal(processor.apply(logits.clone()), logits)
+
+
+def test_vllm_second_interface(vllm):
+    import torch
+
+    processor = vllm.SamplerLogitsProcessorV2(None, None)
+    logits = torch.randn(3, 100, generator=torch.Generator().manual_seed(1))
+    context = types.SimpleNamespace(expanded_idx_mapping=torch.tensor([4, 4, 1]), pos=torch.tensor([10, 11, 5]))
+    assert torch.equal(processor.apply(logits.clone(), context), logits)
+    assert processor.add_request(4, asks(seed=2)) and not processor.add_request(1, Params())
+    got = processor.apply(logits.clone(), context)
+    drawn = entropic.Sampler(STEPS, seed=2)
+    assert [int(row.argmax()) for row in got[:2]] == [drawn.sample(logits[r].numpy(), position=11 + r) for r in range(2)]
+    assert torch.equal(got[2], logits[2])
+    assert not processor.add_request(4, Params({}))  # the slot of another request now
+    assert torch.equal(processor.apply(logits.clone(), context), logits)
+
+
+def test_vllm_refuses_at_admission(vllm):
+    validate = vllm.SamplerLogitsProcessor.validate_params
+    validate(Params())
+    validate(asks())
+    for given, message in [
+        ({"steps": [["top_k", 0]]}, "top_k: k must be above 0, got 0"),
+        ({"steps": "top_k"}, "steps must be a list"),
+        ({"seed": 1}, "must be a dict of steps"),
+        ({"steps": [], "sead": 1}, "must be a dict of steps"),
+        ({"steps": [["top_k", "5"]]}, "k must be an integer, got str"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            validate(Params({"entropic": given}))
+    with pytest.raises(AttributeError):
+        vllm.Sampler  # noqa: B018
+
+
+# llama.cpp itself, from C++.
+
+
+def test_llama_sampler_header(tmp_path):
+    """Compiles tests/llama_sampler.cc against llama.cpp's headers, which LLAMA_CPP_INCLUDE names, and runs it with the library
+    of llama-cpp-python."""
+    import subprocess
+    from pathlib import Path
+
+    include, build = os.environ.get("LLAMA_CPP_INCLUDE"), os.environ.get("ENTROPIC_BUILD")
+    if not include or not build:
+        pytest.skip("LLAMA_CPP_INCLUDE (llama.cpp's headers) and ENTROPIC_BUILD are not both given")
+    llama_cpp = pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    lib = Path(llama_cpp.__file__).parent / "lib"
+    root = Path(__file__).parents[2]
+    program = tmp_path / "llama_sampler"
+    flags = ["-std=c++20", "-O1", f"-I{root / 'include'}", *(f"-I{path}" for path in include.split(":"))]
+    libraries = [f"-L{lib}", f"-Wl,-rpath,{lib}", "-lllama", "-lggml", "-lggml-base", "-lhwy", "-ltbb", "-lfmt"]
+    source = str(root / "tests/llama_sampler.cc")
+    subprocess.run(
+        ["g++", *flags, "-o", str(program), source, str(Path(build) / "libentropic.a"), *libraries],
+        check=True,
+        timeout=300,
+    )
+    ran = subprocess.run([str(program)], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stdout + ran.stderr

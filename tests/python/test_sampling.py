@@ -1,0 +1,296 @@
+"""Sampling: arrays of every kind, draws that depend on nothing but their noise and their row, laws, and what is refused."""
+
+import doctest
+import inspect
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import entropic
+from cases import FLOATS, laid_out, torch_or_skip
+
+CHAIN = [("temperature", 0.8), ("top_k", 20), ("top_p", 0.95)]
+STEPS = [
+    ("temperature", 0.5),
+    ("top_k", 5),
+    ("top_p", 0.8),
+    ("min_p", 0.1),
+    ("typical_p", 0.7),
+    ("entropy", 1.0),
+    ("entropy_clip", (0.5, 1.5)),
+]
+each_step = pytest.mark.parametrize("step", STEPS, ids=lambda step: step[0])
+
+
+def softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def entropy(p):
+    return -(p * np.log(np.where(p > 0, p, 1))).sum(axis=-1)
+
+
+def after(step, p):
+    """What a step leaves of a distribution, from its definition."""
+    name, value = step
+    if name == "temperature":
+        q = p ** (1 / value)
+    elif name == "min_p":
+        q = np.where(p >= value * p.max(), p, 0)
+    elif name in ("top_k", "top_p", "typical_p"):
+        surprise = -np.log(np.where(p > 0, p, 1e-300))
+        order = np.argsort(np.abs(surprise - entropy(p)) if name == "typical_p" else -p, kind="stable")
+        count = value if name == "top_k" else np.searchsorted(np.cumsum(p[order]), value) + 1
+        q = np.zeros_like(p)
+        q[order[:count]] = p[order[:count]]
+    else:
+        low, high = value if name == "entropy_clip" else (value, value)
+        target = np.clip(entropy(p), low, high)
+        if target == entropy(p):
+            return p
+        log_p = np.log(np.where(p > 0, p, 1))
+        a, b = -20, 20
+        for _ in range(80):
+            power = np.where(p > 0, np.exp(np.exp((a + b) / 2) * np.minimum(log_p - log_p[p > 0].max(), 0)), 0)
+            a, b = ((a + b) / 2, b) if entropy(power / power.sum()) > target else (a, (a + b) / 2)
+        q = power
+    return q / q.sum()
+
+
+@each_step
+@pytest.mark.parametrize("second", [None, *STEPS], ids=lambda step: step and step[0])
+def test_probs_are_the_definition(step, second):
+    x = np.random.default_rng(1).normal(size=40) * 2
+    steps = [step] if second is None else [step, second]
+    want = softmax(x)
+    for one in steps:
+        want = after(one, want)
+    got = entropic.Sampler(steps).probs(x)
+    np.testing.assert_allclose(got, want, atol=1e-11)
+    np.testing.assert_array_equal(got > 0, want > 0)
+
+
+def chi_square(counts, p):
+    kept = p > 0
+    expected = counts.sum() * p[kept]
+    assert counts[~kept].sum() == 0
+    return ((counts[kept] - expected) ** 2 / expected).sum(), kept.sum() - 1
+
+
+@each_step
+def test_draws_have_the_law(step):
+    x = np.random.default_rng(2).normal(size=30)
+    sampler = entropic.Sampler([step], seed=5)
+    p = sampler.probs(x)
+    draws = sampler.sample(x, size=20000)
+    chi, freedom = chi_square(np.bincount(draws, minlength=30), p)
+    assert chi < freedom + 4.5 * np.sqrt(2 * freedom) + 8
+    rows = sampler.sample(np.tile(x, (20000, 1)))
+    chi, freedom = chi_square(np.bincount(rows, minlength=30), p)
+    assert chi < freedom + 4.5 * np.sqrt(2 * freedom) + 8
+    assert abs((draws == rows).mean() - (p**2).sum()) < 0.02
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@given(data=st.data())
+def test_any_axis_and_layout_draws_alike(dtype, data):
+    x, axis = data.draw(laid_out(dtype))
+    before = x.copy()
+    moved = np.ascontiguousarray(np.moveaxis(x, axis, -1))
+    sampler = entropic.Sampler(CHAIN, seed=3)
+    for call in (
+        lambda x, axis: entropic.sample(x, seed=1, stream=4, axis=axis),
+        lambda x, axis: sampler.sample(x, stream=4, axis=axis),
+        lambda x, axis: sampler.sample(x, size=2, axis=axis),
+    ):
+        got = call(x, axis)
+        np.testing.assert_array_equal(got, call(moved, -1))
+        assert got.dtype == np.int64
+    for call in (
+        lambda x, axis: sampler.probs(x, axis=axis),
+        lambda x, axis: entropic.gumbel_softmax(x, seed=2, axis=axis),
+    ):
+        got = call(x, axis)
+        assert got.dtype == dtype and got.shape == x.shape
+        np.testing.assert_array_equal(got, np.moveaxis(call(moved, -1), -1, axis))
+    np.testing.assert_array_equal(x, before)
+
+
+def test_draws_depend_on_their_row_alone():
+    x = np.random.default_rng(3).normal(size=(6, 500)).astype(np.float32) * 2
+    sampler = entropic.Sampler(CHAIN, seed=9)
+    for draw in (sampler.sample, lambda *a, **k: entropic.sample(*a, seed=9, **k)):
+        batch = draw(x, stream=2, position=7, size=3)
+        for r in range(6):
+            for c in range(3):
+                assert draw(x[r], stream=2 + r, position=7 + c) == batch[r, c]
+        order = [3, 0, 5]
+        np.testing.assert_array_equal(draw(x[order], stream=np.add(order, 2), position=7), batch[order, 0])
+        for target in entropic.simd_targets():
+            entropic.force_simd_target(target)
+            np.testing.assert_array_equal(draw(x, stream=2, position=7, size=3), batch)
+        entropic.force_simd_target("")
+    # What a cut takes away changes nothing for what stays.
+    cut = np.where(x < np.sort(x, axis=1)[:, -50:-49], -np.inf, x)
+    full = entropic.sample(x, seed=1, size=50)
+    masked = entropic.sample(cut, seed=1, size=50)
+    stays = np.isfinite(np.take_along_axis(cut, full, axis=1))
+    np.testing.assert_array_equal(full[stays], masked[stays])
+
+
+def test_streams_wrap_and_seeds_are_64_bits():
+    x = np.zeros((2, 1000))
+    top = 2**64 - 1
+    draws = entropic.sample(x, seed=top, stream=top)
+    assert draws[1] == entropic.sample(x[0], seed=top, stream=0)
+    assert entropic.sample(x[0], seed=0, position=top) >= 0
+    assert len(set(entropic.sample(x[0], seed=1, size=40).tolist())) > 30
+
+
+def test_shapes():
+    x = np.zeros((2, 3, 4))
+    assert entropic.sample(x, seed=1).shape == (2, 3)
+    assert entropic.sample(x, seed=1, axis=1, size=5).shape == (2, 4, 5)
+    assert entropic.sample(x, seed=1, size=0).shape == (2, 3, 0)
+    assert entropic.sample(np.zeros((0, 4)), seed=1).shape == (0,)
+    assert entropic.sample(x, seed=1, stream=[[1], [2]]).shape == (2, 3)
+    one = entropic.sample([0.0, 1.0], seed=1)
+    assert isinstance(one, np.int64)
+    assert entropic.sample(np.zeros((2, 0)), seed=1).tolist() == [-1, -1]
+
+
+def test_rows_out_of_the_ordinary():
+    inf, nan = np.inf, np.nan
+    x = np.array([[1, nan, 2], [-inf, -inf, -inf], [-inf, 3, -inf], [inf, 0, -inf]])
+    for sampler in [entropic.Sampler([step], seed=1) for step in STEPS] + [entropic.Sampler([])]:
+        assert sampler.sample(x).tolist() == [-1, -1, 1, 0]
+        p = sampler.probs(x)
+        assert np.isnan(p[:2]).all()
+        assert p[2:].tolist() == [[0, 1, 0], [1, 0, 0]]
+    assert entropic.sample(x, seed=0).tolist() == [-1, -1, 1, 0]
+    both = entropic.sample([inf, 0, inf], seed=0, size=1000)
+    assert set(both.tolist()) == {0, 2} and abs((both == 0).mean() - 0.5) < 0.1
+
+
+def test_gumbel_softmax():
+    x = np.random.default_rng(4).normal(size=(5, 30))
+    hard = entropic.gumbel_softmax(x, hard=True, seed=3, stream=8)
+    np.testing.assert_array_equal(hard.argmax(axis=1), entropic.sample(x, seed=3, stream=8))
+    assert hard.sum() == 5
+    cold = entropic.gumbel_softmax(x, temperature=1e-3, seed=3, stream=8)
+    np.testing.assert_array_equal(cold.argmax(axis=1), hard.argmax(axis=1))
+    warm = entropic.gumbel_softmax(x, temperature=2.0, seed=3, stream=8)
+    np.testing.assert_allclose(warm.sum(axis=1), 1)
+    # The same noise: twice the logarithms differ by the same.
+    log_cold = np.log(entropic.gumbel_softmax(x, temperature=1.0, seed=3, stream=8))
+    np.testing.assert_allclose(2 * np.log(warm) - log_cold, (2 * np.log(warm) - log_cold)[:, :1].repeat(30, 1), atol=1e-12)
+
+
+def test_sampler_is_a_value():
+    sampler = entropic.Sampler([["top_k", 3], ("entropy_clip", (None, 2))], seed=4)
+    assert repr(sampler) == "Sampler([('top_k', 3), ('entropy_clip', (None, 2))], seed=4)"
+    x = np.arange(9.0)
+    again = pickle.loads(pickle.dumps(sampler))
+    assert again.sample(x, size=9).tolist() == sampler.sample(x, size=9).tolist()
+    assert entropic.Sampler([]).probs([0.0, 0.0]).tolist() == [0.5, 0.5]
+
+
+def refuses(kind, message, call):
+    with pytest.raises(kind) as caught:
+        call()
+    assert str(caught.value) == message
+
+
+def test_refusals():
+    x = np.zeros((2, 3))
+    sampler = entropic.Sampler
+    refuses(ValueError, "top_k: k must be above 0, got 0", lambda: sampler([("top_k", 0)]))
+    refuses(TypeError, "top_k: k must be an integer, got float", lambda: sampler([("top_k", 1.5)]))
+    refuses(ValueError, "top_p: p must be above 0 and at most 1, got 0", lambda: sampler([("top_p", 0)]))
+    refuses(
+        ValueError, "temperature: temperature must be above 0 and finite, got inf", lambda: sampler([("temperature", np.inf)])
+    )
+    refuses(ValueError, "entropy: entropy must be at least 0 and finite, got nan", lambda: sampler([("entropy", np.nan)]))
+    refuses(ValueError, "entropy_clip: min_entropy must be at most max_entropy", lambda: sampler([("entropy_clip", (2, 1))]))
+    names = "temperature, top_k, top_p, min_p, typical_p, entropy, entropy_clip"
+    refuses(ValueError, f"Sampler: a step must be one of {names}, got 'topk'", lambda: sampler([("topk", 1)]))
+    pair = 'a step must be a pair of name and value such as ("top_k", 50)'
+    refuses(TypeError, f"Sampler: {pair}, got 'top_k'", lambda: sampler(["top_k"]))
+    refuses(
+        TypeError,
+        "Sampler: entropy_clip must have a pair (min_entropy, max_entropy), got 1",
+        lambda: sampler([("entropy_clip", 1)]),
+    )
+    steps = 'Sampler: steps must be a list of (name, value) pairs such as ("top_k", 50)'
+    refuses(TypeError, steps + ", got {'top_k': 1}", lambda: sampler({"top_k": 1}))
+    refuses(ValueError, "Sampler: seed must be at least 0 and below 2**64, got -1", lambda: sampler([], seed=-1))
+    refuses(TypeError, "sample: seed must be an integer, got float", lambda: entropic.sample(x, seed=1.0))
+    with pytest.raises(TypeError, match="seed"):
+        entropic.sample(x)
+    refuses(ValueError, "sample: size must be at least 0 and below 4611686018427387904, got -1",
+            lambda: entropic.sample(x, seed=1, size=-1))  # fmt: skip
+    refuses(ValueError, "sample: stream must be at least 0, got -2", lambda: entropic.sample(x, seed=1, stream=[1, -2]))
+    refuses(
+        ValueError,
+        "sample: stream must be an integer or an array that broadcasts to (2,), x's shape without axis 1, got shape (3,)",
+        lambda: entropic.sample(x, seed=1, stream=[1, 2, 3]),
+    )
+    refuses(
+        ValueError, "sample: temperature must be above 0 and finite, got 0", lambda: entropic.sample(x, seed=1, temperature=0)
+    )
+    refuses(
+        ValueError,
+        "gumbel_softmax: temperature must be above 0 and finite, got -1",
+        lambda: entropic.gumbel_softmax(x, seed=1, temperature=-1),
+    )
+    refuses(ValueError, "sample: x must have at least one axis, got a single number", lambda: entropic.sample(1.0, seed=1))
+
+
+def test_documentation():
+    for one in (entropic.sample, entropic.gumbel_softmax, entropic.Sampler, entropic.Sampler.probs, entropic.Sampler.sample):
+        documented = inspect.getdoc(one)
+        assert documented
+        target = one.__init__ if inspect.isclass(one) else one
+        for name in inspect.signature(target).parameters:
+            assert name in ("self",) or f"{name} : " in documented, (one, name)
+    finder = doctest.DocTestFinder(recurse=True)
+    runner = doctest.DocTestRunner()
+    for one in (entropic.sample, entropic.gumbel_softmax, entropic.Sampler):
+        for test in finder.find(one, one.__name__, globs={"entropic": entropic, "np": np}):
+            runner.run(test)
+    assert runner.failures == 0 and runner.tries > 4
+
+
+def test_torch():
+    torch = torch_or_skip()
+    import entropic.torch
+
+    x = torch.randn(4, 30, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    drawn = entropic.sample(x, seed=3)
+    assert isinstance(drawn, torch.Tensor) and drawn.dtype == torch.int64 and drawn.shape == (4,)
+    assert drawn.tolist() == entropic.sample(x.numpy(), seed=3).tolist()
+    p = entropic.torch.gumbel_softmax(x, temperature=0.7, seed=3)
+    np.testing.assert_allclose(p.numpy(), entropic.gumbel_softmax(x.numpy(), temperature=0.7, seed=3), atol=1e-14)
+
+    x.requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: entropic.torch.gumbel_softmax(x, temperature=0.7, seed=3, dim=0), x)
+    hard = entropic.torch.gumbel_softmax(x, temperature=0.7, hard=True, seed=3)
+    assert hard.argmax(dim=1).tolist() == drawn.tolist() and set(hard.detach().flatten().tolist()) == {0.0, 1.0}
+    weight = torch.arange(30.0, dtype=torch.float64)
+    (straight,) = torch.autograd.grad((hard * weight).sum(), x)
+    (relaxed,) = torch.autograd.grad((entropic.torch.gumbel_softmax(x, temperature=0.7, seed=3) * weight).sum(), x)
+    assert torch.equal(straight, relaxed) and straight.abs().sum() > 0
+
+    half = x.detach().to(torch.bfloat16)
+    assert entropic.torch.gumbel_softmax(half, seed=1).dtype == torch.bfloat16
+    odd = torch.tensor([[0.0, float("inf"), float("inf")], [float("nan"), 0, 0], [0, -float("inf"), 1]])
+    p = entropic.torch.gumbel_softmax(odd, seed=1)
+    assert p[0, 0] == 0 and abs(p[0].sum() - 1) < 1e-6 and p[1].isnan().all() and p[2, 1] == 0
+    with pytest.raises(TypeError, match=r"gumbel_softmax: x must be a torch\.Tensor"):
+        entropic.torch.gumbel_softmax([1.0], seed=1)
+    with pytest.raises(IndexError, match="dim 2 is out of bounds"):
+        entropic.torch.gumbel_softmax(x, seed=1, dim=2)
