@@ -285,6 +285,16 @@ def test_torch():
     (relaxed,) = torch.autograd.grad((entropic.torch.gumbel_softmax(x, temperature=0.7, seed=3) * weight).sum(), x)
     assert torch.equal(straight, relaxed) and straight.abs().sum() > 0
 
+    for hard_too in (False, True):
+
+        def drawn_once(x, hard=hard_too):
+            return entropic.torch.gumbel_softmax(x, temperature=0.5, hard=hard, seed=3)
+
+        compiled = torch.compile(drawn_once, fullgraph=True, backend="aot_eager")(x)
+        assert torch.equal(compiled, drawn_once(x))
+        (want,) = torch.autograd.grad(drawn_once(x).pow(2).sum(), x)
+        assert torch.equal(torch.autograd.grad(compiled.pow(2).sum(), x)[0], want)
+
     half = x.detach().to(torch.bfloat16)
     assert entropic.torch.gumbel_softmax(half, seed=1).dtype == torch.bfloat16
     odd = torch.tensor([[0.0, float("inf"), float("inf")], [float("nan"), 0, 0], [0, -float("inf"), 1]])
