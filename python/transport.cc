@@ -43,7 +43,86 @@ void exact(Matrix<const T> a, Matrix<const T> b, Matrix<const T> cost, Matrix<T>
 }
 
 template <class T>
+void entropic_plan(Matrix<const T> a, Matrix<const T> b, Matrix<const T> cost, Matrix<T> plan, Matrix<T> f, Matrix<T> g,
+                   Matrix<double> numbers, Vector<std::int64_t> iterations, Vector<bool> converged, nb::tuple values) {
+  const Sinkhorn options = to_params<Sinkhorn>(values).op;
+  const nb::gil_scoped_release release;
+  std::vector<SinkhornResult> results(a.shape(0));
+  sinkhorn<T>(view(a), view(b), view(cost), view(plan), view(f), view(g), results, options);
+  for (std::size_t k = 0; k < results.size(); ++k) {
+    const SinkhornResult& r = results[k];
+    double* const row = numbers.data() + 4 * k;
+    row[0] = r.cost, row[1] = r.marginal_error, row[2] = r.lower_bound, row[3] = r.upper_bound;
+    iterations.data()[k] = r.iterations;
+    converged.data()[k] = r.converged;
+  }
+}
+
+template <class T>
+void on_the_line(Matrix<const T> u, Matrix<const T> v, Matrix<const T> u_weights, Matrix<const T> v_weights,
+                 Vector<double> distance, Matrix<T> du, Matrix<T> dv, nb::tuple values) {
+  const Wasserstein1d options = to_params<Wasserstein1d>(values).op;
+  const nb::gil_scoped_release release;
+  wasserstein_1d<T>(view(u), view(v), view(u_weights), view(v_weights), span(distance), options, view(du), view(dv));
+}
+
+template <class T>
+void of_histograms(Matrix<const T> p, Matrix<const T> q, Vector<const double> support, Vector<double> distance, Matrix<T> dp,
+                   Matrix<T> dq, nb::tuple values) {
+  const WassersteinHistogram options = to_params<WassersteinHistogram>(values).op;
+  const nb::gil_scoped_release release;
+  wasserstein_histogram<T>(view(p), view(q), span(support), span(distance), options, view(dp), view(dq));
+}
+
+template <class T>
+double of_points(Matrix<const T> x, Matrix<const T> y, Vector<const T> a, Vector<const T> b, Matrix<T> plan, nb::tuple values) {
+  const Wasserstein options = to_params<Wasserstein>(values).op;
+  const nb::gil_scoped_release release;
+  return wasserstein<T>(view(x), view(y), span(a), span(b), options, view(plan));
+}
+
+template <class T>
+double divergence(Matrix<const T> x, Matrix<const T> y, Vector<const T> a, Vector<const T> b, nb::tuple values) {
+  const SinkhornDivergence options = to_params<SinkhornDivergence>(values).op;
+  const nb::gil_scoped_release release;
+  return sinkhorn_divergence<T>(view(x), view(y), span(a), span(b), options);
+}
+
+template <class T>
 void bind(nb::module_& m) {
+  m.def("sinkhorn", &entropic_plan<T>, nb::arg("a").noconvert(), nb::arg("b").noconvert(), nb::arg("cost").noconvert(),
+        nb::arg("plan").noconvert(), nb::arg("f").noconvert(), nb::arg("g").noconvert(), nb::arg("numbers").noconvert(),
+        nb::arg("iterations").noconvert(), nb::arg("converged").noconvert(), nb::arg("params"));
+  m.def("wasserstein_1d", &on_the_line<T>, nb::arg("u").noconvert(), nb::arg("v").noconvert(), nb::arg("u_weights").noconvert(),
+        nb::arg("v_weights").noconvert(), nb::arg("distance").noconvert(), nb::arg("du").noconvert(), nb::arg("dv").noconvert(),
+        nb::arg("params"));
+  m.def("wasserstein_histogram", &of_histograms<T>, nb::arg("p").noconvert(), nb::arg("q").noconvert(),
+        nb::arg("support").noconvert(), nb::arg("distance").noconvert(), nb::arg("dp").noconvert(), nb::arg("dq").noconvert(),
+        nb::arg("params"));
+  m.def("wasserstein", &of_points<T>, nb::arg("x").noconvert(), nb::arg("y").noconvert(), nb::arg("a").noconvert(),
+        nb::arg("b").noconvert(), nb::arg("plan").noconvert(), nb::arg("params"));
+  m.def("sinkhorn_divergence", &divergence<T>, nb::arg("x").noconvert(), nb::arg("y").noconvert(), nb::arg("a").noconvert(),
+        nb::arg("b").noconvert(), nb::arg("params"));
+  m.def(
+      "c_transform",
+      [](Vector<const T> f, Matrix<const T> cost, Vector<T> g) {
+        const nb::gil_scoped_release release;
+        c_transform<T>(span(f), view(cost), span(g));
+      },
+      nb::arg("f").noconvert(), nb::arg("cost").noconvert(), nb::arg("g").noconvert());
+  m.def(
+      "dual_value",
+      [](Vector<const T> f, Vector<const T> g, Vector<const T> a, Vector<const T> b) {
+        return dual_value<T>(span(f), span(g), span(a), span(b));
+      },
+      nb::arg("f").noconvert(), nb::arg("g").noconvert(), nb::arg("a").noconvert(), nb::arg("b").noconvert());
+  m.def(
+      "lipschitz_constant",
+      [](Vector<const T> f, Matrix<const T> distance) {
+        const nb::gil_scoped_release release;
+        return lipschitz_constant<T>(span(f), view(distance));
+      },
+      nb::arg("f").noconvert(), nb::arg("distance").noconvert());
   m.def("optimal_transport", &exact<T>, nb::arg("a").noconvert(), nb::arg("b").noconvert(), nb::arg("cost").noconvert(),
         nb::arg("plan").noconvert(), nb::arg("f").noconvert(), nb::arg("g").noconvert(), nb::arg("costs").noconvert(),
         nb::arg("gaps").noconvert(), nb::arg("status").noconvert(), nb::arg("params"));

@@ -368,5 +368,78 @@ TEST(OptimalTransport, RefusesWhatIsNoProblem) {
   EXPECT_EQ(solve(looser, 1, {.mass_tolerance = 0.5}).only().cost, 0.5 * 1 + 0.25 * 0 - 0.2);
 }
 
+// The other functions, whose values tests/python/test_transport.py compares with definitions: the same on every target.
+
+TYPED_TEST(OptimalTransportOf, EntropicPlansHaveTheSameBitsOnTargetsWithFma) {
+  std::mt19937 random(10);
+  const std::size_t n = 70, m = 45;
+  auto p = points_problem<TypeParam>(random, n, m, false, 2);
+  p.cost[7] = std::numeric_limits<TypeParam>::infinity();
+  const auto run = [&] {
+    Solution<TypeParam> s = {std::vector<TypeParam>(n * m), std::vector<TypeParam>(n), std::vector<TypeParam>(m), {}};
+    std::vector<SinkhornResult> result(1);
+    sinkhorn<TypeParam>({p.a.data(), 1, n}, {p.b.data(), 1, m}, {p.cost.data(), n, m}, {s.plan.data(), n, m},
+                        {s.f.data(), 1, n}, {s.g.data(), 1, m}, result, {.epsilon = 0.1});
+    EXPECT_TRUE(result[0].converged);
+    const double exact = solve(p).only().cost;
+    EXPECT_LE(result[0].lower_bound, exact * (1 + 1e-6));
+    EXPECT_GE(result[0].upper_bound, exact * (1 - 1e-6));
+    // <P, C> + epsilon KL is what the potentials say it is.
+    double objective = 0;
+    for (std::size_t k = 0; k < n * m; ++k) {
+      const double x = s.plan[k];
+      if (x > 0) objective += x * (p.cost[k] + 0.1 * std::log(x / (static_cast<double>(p.a[k / m]) * p.b[k % m])));
+    }
+    EXPECT_NEAR(result[0].value, objective, 1e-5);
+    return s.plan;
+  };
+  const auto expected = run();
+  for (const std::string& target : support::fma_targets()) {
+    force_simd_target(target);
+    EXPECT_EQ(run(), expected) << target;
+  }
+  support::for_each_target([&](const std::string&) {
+    const auto plan = run();
+    for (std::size_t k = 0; k < plan.size(); ++k) ASSERT_NEAR(plan[k], expected[k], 1e-7);
+  });
+}
+
+TYPED_TEST(OptimalTransportOf, LinePointsAndDualityAgreeOnEveryTarget) {
+  using T = TypeParam;
+  std::mt19937 random(11);
+  std::normal_distribution<double> normal;
+  std::vector<T> u(3000), v(3000);
+  for (T& x : u) x = static_cast<T>(normal(random));
+  for (T& x : v) x = static_cast<T>(normal(random) + 0.5);
+  support::for_each_target([&](const std::string&) {
+    double whole, distance;
+    wasserstein_1d<T>({u.data(), 1, u.size()}, {v.data(), 1, v.size()}, {}, {}, {&whole, 1});
+    auto a = u, b = v;
+    std::sort(a.begin(), a.end());
+    std::sort(b.begin(), b.end());
+    long double sum = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) sum += std::abs(static_cast<long double>(a[i]) - b[i]);
+    EXPECT_NEAR(whole, sum / a.size(), 1e-15);
+
+    const std::size_t n = 40, m = 60;
+    wasserstein_1d<T>({u.data(), 1, n}, {v.data(), 1, m}, {}, {}, {&distance, 1}, {.order = 2});
+    std::vector<T> x(2 * n), y(2 * m), plan(n * m);
+    for (std::size_t i = 0; i < n; ++i) x[2 * i] = u[i];
+    for (std::size_t j = 0; j < m; ++j) y[2 * j] = v[j];
+    EXPECT_NEAR(wasserstein<T>({x.data(), n, 2}, {y.data(), m, 2}, {}, {}, {.order = 2}, {plan.data(), n, m}), distance, 1e-12);
+    EXPECT_NEAR(std::accumulate(plan.begin(), plan.end(), 0.0), 1, 1e-6);
+
+    std::vector<T> cost(n * m), f(n), g(m);
+    for (std::size_t k = 0; k < n * m; ++k) cost[k] = std::abs(u[k / m] - v[k % m]);
+    for (std::size_t i = 0; i < n; ++i) f[i] = u[i];
+    c_transform<T>(f, {cost.data(), n, m}, g);
+    for (std::size_t j = 0; j < m; ++j) {
+      T least = std::numeric_limits<T>::infinity();
+      for (std::size_t i = 0; i < n; ++i) least = std::min(least, static_cast<T>(static_cast<double>(cost[i * m + j]) - f[i]));
+      ASSERT_EQ(g[j], least);
+    }
+  });
+}
+
 }  // namespace
 }  // namespace entropic

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -11,6 +12,99 @@
 #include "entropic/operation.h"
 
 namespace entropic {
+
+struct Wasserstein1d {
+  double order = 1;
+
+  static constexpr Description kDescription = {
+      .name = "wasserstein_1d",
+      .summary = "The Wasserstein distance of samples on the line.",
+      .formula = "(int_0^1 |F_u^-1(t) - F_v^-1(t)|^order dt)^(1/order)",
+      .gradient = "in u_i: W^(1-order) times the sum over what sample i is moved of mass |u_i - v_j|^(order-1) sign(u_i - v_j)",
+      .source = "Vallender 1974; Santambrogio, Optimal Transport for Applied Mathematicians, 2015, 2.1",
+  };
+  static constexpr auto kParams = std::tuple{Param<Wasserstein1d>{.name = "order",
+                                                                  .meaning = "the power of distances; inf is their maximum",
+                                                                  .member = &Wasserstein1d::order,
+                                                                  .at_least = 1,
+                                                                  .up_to = std::numeric_limits<double>::infinity()}};
+};
+
+// W_p = (int_0^1 |F_u^-1(t) - F_v^-1(t)|^p dt)^(1/p) for each row of samples, by merging their quantile functions: W_p, not its
+// power. Weights are scaled to sum 1; without any, samples weigh the same. A sample of +-inf is infinitely far from all others
+// and at no distance from its equal; a row with NaN gives NaN, also in du and dv.
+//
+// du and dv, where wanted, get the gradient in the samples: where the distance is 0 or samples coincide, one of the possible.
+//
+// Shapes: u k x n, v k x m, n and m above 0; weights of the same shape, of one row for all, or of none; distance k; du as u, dv
+// as v, or of no rows. Units: those of the samples. Error: 4 eps of float64, relative, and masses as in optimal_transport.
+// Throws: std::invalid_argument naming row and entry of a weight that is negative, NaN or infinite, or of a row without weight.
+template <class T>
+void wasserstein_1d(MatrixView<const T> u, MatrixView<const T> v, std::type_identity_t<MatrixView<const T>> u_weights,
+                    std::type_identity_t<MatrixView<const T>> v_weights, std::span<double> distance,
+                    const Wasserstein1d& options = {}, std::type_identity_t<MatrixView<T>> du = {},
+                    std::type_identity_t<MatrixView<T>> dv = {});
+
+// The same of distributions over one support, whose points may come in any order: p and q are masses, scaled to sum 1.
+// dp and dq, where wanted, get the gradient of the distance with that scaling, <p, dp> = <q, dq> = 0. Where it has a kink, as
+// at p = q, it is the mean of two sides; 0 where order > 1 and the distance is 0.
+//
+// Shapes: p, q k x n; support n; distance k; dp, dq as p, or of no rows.
+// Throws: std::invalid_argument naming row and entry: a mass that is negative, NaN or infinite, a row without, or of a sum that
+// is not 1 within 1e-6 (double), 1e-4 (float) or sum_tolerance; a point of the support that is not finite.
+struct WassersteinHistogram {
+  double order = 1;
+  std::optional<double> sum_tolerance = {};
+
+  static constexpr Description kDescription = {
+      .name = "wasserstein_histogram",
+      .summary = "The Wasserstein distance of distributions over a common support on the line.",
+      .formula = "(int_0^1 |F_p^-1(t) - F_q^-1(t)|^order dt)^(1/order); order 1: int |F_p - F_q|",
+      .gradient = "W^(1-order) / order times the Kantorovich potentials, less their mean under p and q",
+      .source = "as wasserstein_1d",
+  };
+  static constexpr auto kParams =
+      std::tuple{Param<WassersteinHistogram>{.name = "order",
+                                             .meaning = "the power of distances; inf is their maximum",
+                                             .member = &WassersteinHistogram::order,
+                                             .at_least = 1,
+                                             .up_to = std::numeric_limits<double>::infinity()},
+                 Param<WassersteinHistogram, std::optional<double>>{.name = "sum_tolerance",
+                                                                    .meaning = "how far a row's sum may be from 1",
+                                                                    .member = &WassersteinHistogram::sum_tolerance,
+                                                                    .at_least = 0}};
+};
+
+template <class T>
+void wasserstein_histogram(MatrixView<const T> p, MatrixView<const T> q, std::span<const double> support,
+                           std::span<double> distance, const WassersteinHistogram& options = {},
+                           std::type_identity_t<MatrixView<T>> dp = {}, std::type_identity_t<MatrixView<T>> dq = {});
+
+struct Wasserstein {
+  double order = 1;
+
+  static constexpr Description kDescription = {
+      .name = "wasserstein",
+      .summary = "The Wasserstein distance of weighted points in any dimension, exactly.",
+      .formula = "(min <P, |x_i - y_j|^order> over plans P)^(1/order)",
+      .gradient = "in x_i: W^(1-order) sum_j P_ij |x_i - y_j|^(order-2) (x_i - y_j)",
+      .source = "Villani, Optimal Transport, 2009",
+  };
+  static constexpr auto kParams = std::tuple{
+      Param<Wasserstein>{.name = "order", .meaning = "the power of distances", .member = &Wasserstein::order, .at_least = 1}};
+};
+
+// W_p between points with weights a and b, which are scaled to sum 1: the root of the optimal cost for Euclidean distances to
+// the power p. In one dimension by wasserstein_1d, else by optimal_transport's method, in n m numbers of memory. Distances to
+// the power are taken relative to those that matter: nothing overflows.
+//
+// Shapes: x n x d, y m x d; a n and b m, or empty for equal weights; plan n x m, or of no rows.
+// Error: as optimal_transport, of the cost before the root.
+// Throws: std::invalid_argument naming the entry: a coordinate that is not finite, a weight as in wasserstein_1d.
+template <class T>
+double wasserstein(MatrixView<const T> x, MatrixView<const T> y, std::span<const std::type_identity_t<T>> a,
+                   std::span<const std::type_identity_t<T>> b, const Wasserstein& options = {},
+                   std::type_identity_t<MatrixView<T>> plan = {});
 
 enum class TransportStatus {
   kOptimal,
@@ -60,5 +154,117 @@ void optimal_transport(MatrixView<const std::type_identity_t<T>> a, MatrixView<c
                        MatrixView<const std::type_identity_t<T>> cost, MatrixView<std::type_identity_t<T>> plan,
                        MatrixView<T> f, MatrixView<T> g, std::span<TransportResult> result,
                        const OptimalTransport& options = {});
+
+struct Sinkhorn {
+  double epsilon = std::numeric_limits<double>::quiet_NaN();
+  double tolerance = 1e-6;
+  std::int64_t max_iterations = 10000;
+  std::optional<double> mass_tolerance = {};
+
+  static constexpr Description kDescription = {
+      .name = "sinkhorn",
+      .summary = "The plan that is cheap and spread out: optimal transport with entropy.",
+      .formula = "argmin <P, C> + epsilon KL(P, a b^T); P_ij = a_i b_j exp((f_i + g_j - C_ij) / epsilon)",
+      .gradient = "of the minimum: P in C, f and g in a and b up to constants",
+      .source =
+          "Cuturi, NeurIPS 2013; Altschuler, Weed, Rigollet, NeurIPS 2017, for the rounding; Schmitzer 2019 for the scaling",
+  };
+  static constexpr auto kParams = std::tuple{
+      Param<Sinkhorn>{.name = "epsilon",
+                      .meaning = "weight of the entropy, in units of the cost",
+                      .member = &Sinkhorn::epsilon,
+                      .above = 0,
+                      .required = true,
+                      .typical = 0.1},
+      Param<Sinkhorn>{
+          .name = "tolerance",
+          .meaning = "sum of the errors of P's column sums to stop at, relative to the mass; its row sums are exact",
+          .member = &Sinkhorn::tolerance,
+          .at_least = 0},
+      Param<Sinkhorn, std::int64_t>{
+          .name = "max_iterations", .meaning = "passes over the matrix", .member = &Sinkhorn::max_iterations, .above = 0},
+      Param<Sinkhorn, std::optional<double>>{.name = "mass_tolerance",
+                                             .meaning = "how far the sums of a and b may differ, relative",
+                                             .member = &Sinkhorn::mass_tolerance,
+                                             .at_least = 0,
+                                             .up_to = 1}};
+};
+
+struct SinkhornResult {
+  double cost;            // <P, C>
+  double value;           // <a, f> + <b, g>: at convergence the minimum, <P, C> + epsilon KL(P, a b^T)
+  double marginal_error;  // sum of |column sum - b| over the sum of a
+  double lower_bound;     // of the optimum without entropy: the value of potentials that no cost is below
+  double upper_bound;     // the cost of a plan with the very masses; +inf if it needs forbidden arcs
+  std::int64_t iterations;
+  bool converged;
+};
+
+// Sinkhorn's iteration on potentials, that is in the log domain: nothing underflows, whatever epsilon. It starts from a larger
+// epsilon and lowers it. Each iteration is one pass that makes the row sums exact and then corrects the columns.
+//
+// Shapes: as optimal_transport. C_ij = +inf forbids the arc. Rounding of the bounds: some eps times the largest cost used.
+// Throws: as optimal_transport; also where all arcs of a row or column with mass are forbidden.
+template <class T>
+void sinkhorn(MatrixView<const std::type_identity_t<T>> a, MatrixView<const std::type_identity_t<T>> b,
+              MatrixView<const std::type_identity_t<T>> cost, MatrixView<std::type_identity_t<T>> plan, MatrixView<T> f,
+              MatrixView<T> g, std::span<SinkhornResult> result, const Sinkhorn& options);
+
+struct SinkhornDivergence {
+  double epsilon = std::numeric_limits<double>::quiet_NaN();
+  double order = 2;
+  double tolerance = 1e-9;
+  std::int64_t max_iterations = 10000;
+
+  static constexpr Description kDescription = {
+      .name = "sinkhorn_divergence",
+      .summary = "A distance of weighted points that is smooth: entropic transport without its bias.",
+      .formula = "S(x, y) - (S(x, x) + S(y, y)) / 2, S(x, y) = min <P, |x_i - y_j|^order> + epsilon KL(P, a b^T)",
+      .gradient = "by the envelope theorem that of the costs under the three plans",
+      .source = "Genevay, Peyre, Cuturi, AISTATS 2018; Feydy et al., AISTATS 2019",
+  };
+  static constexpr auto kParams =
+      std::tuple{Param<SinkhornDivergence>{.name = "epsilon",
+                                           .meaning = "weight of the entropy, in units of distance to the power",
+                                           .member = &SinkhornDivergence::epsilon,
+                                           .above = 0,
+                                           .required = true,
+                                           .typical = 0.1},
+                 Param<SinkhornDivergence>{
+                     .name = "order", .meaning = "the power of distances", .member = &SinkhornDivergence::order, .at_least = 1},
+                 Param<SinkhornDivergence>{.name = "tolerance",
+                                           .meaning = "sum of the errors of column sums to stop at",
+                                           .member = &SinkhornDivergence::tolerance,
+                                           .at_least = 0},
+                 Param<SinkhornDivergence, std::int64_t>{.name = "max_iterations",
+                                                         .meaning = "passes over each matrix",
+                                                         .member = &SinkhornDivergence::max_iterations,
+                                                         .above = 0}};
+};
+
+// At least 0, and 0 where x = y and a = b. Units: distance to the power `order`; no root is taken.
+//
+// Shapes, Throws: as wasserstein.
+template <class T>
+double sinkhorn_divergence(MatrixView<const T> x, MatrixView<const T> y, std::span<const std::type_identity_t<T>> a,
+                           std::span<const std::type_identity_t<T>> b, const SinkhornDivergence& options);
+
+// g_j = min_i (C_ij - f_i): the largest g with f_i + g_j <= C_ij. +inf where all C_ij are, and -inf counts in f as absent.
+//
+// Shapes: f n, cost n x m, g m. Throws: std::invalid_argument on NaN, a cost of -inf, f of +inf.
+template <class T>
+void c_transform(std::span<const std::type_identity_t<T>> f, MatrixView<const T> cost, std::span<std::type_identity_t<T>> g);
+
+// <a, f> + <b, g>: no more than the cost of any plan, if f_i + g_j <= C_ij. A mass of 0 counts for nothing, whatever the
+// potential. Shapes: f and a n, g and b m.
+template <class T>
+double dual_value(std::span<const T> f, std::span<const T> g, std::span<const T> a, std::span<const T> b);
+
+// max |f_i - f_j| / D_ij over i != j: the Lipschitz constant of f on points at these distances. +inf where two points at
+// distance 0 have different values, 0 for one point. W_1 >= |<a - b, f>| / it.
+//
+// Shapes: f n, distance n x n. Throws: std::invalid_argument: a distance that is negative or NaN, an f that is not finite.
+template <class T>
+double lipschitz_constant(std::span<const std::type_identity_t<T>> f, MatrixView<const T> distance);
 
 }  // namespace entropic

@@ -5,6 +5,7 @@
 #include "src/transport/kernels.h"
 #include "hwy/foreach_target.h"  // before the kernels
 #include "src/transport/scan-inl.h"
+#include "src/transport/sinkhorn-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic {
@@ -12,7 +13,8 @@ namespace HWY_NAMESPACE {
 
 template <class T>
 TransportKernels<T> Transport() {
-  return {LeastSum<T>, FindSum<T>, SumsBelow<T>, Price, ColumnMinima<T>, LargestSize<T>, FindInvalid<T>};
+  return {LeastSum<T>,    FindSum<T>,      SumsBelow<T>, Price,         ColumnMinima<T>,
+          LargestSize<T>, Exponentials<T>, Accumulate,   FindInvalid<T>};
 }
 
 TransportKernels<float> TransportF32() { return Transport<float>(); }

@@ -48,6 +48,10 @@ struct TransportKernels {
   void (*column_minima)(const T* c, double shift, std::size_t m, double* minima);
   // The largest |c_j| below +inf, or 0.
   double (*largest_size)(const T* c, std::size_t m);
+  // exponentials_j = exp((p_j - c_j - max) / epsilon) and their sum; returns the maximum of p_j - c_j, which must be finite.
+  double (*exponentials)(const T* c, const double* p, std::size_t m, double epsilon, double* exponentials, double* sum);
+  // to_j += factor from_j.
+  void (*accumulate)(const double* from, double factor, std::size_t m, double* to);
   // The first c_j that is NaN or -inf, or m.
   std::size_t (*find_invalid)(const T* c, std::size_t m);
 };

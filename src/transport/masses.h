@@ -21,7 +21,7 @@ class CompensatedSum {
  public:
   void add(double term) {
     const double next = sum_ + term;
-    low_ += std::abs(sum_) >= std::abs(term) ? (sum_ - next) + term : (term - next) + sum_;
+    if (std::isfinite(next)) low_ += std::abs(sum_) >= std::abs(term) ? (sum_ - next) + term : (term - next) + sum_;
     sum_ = next;
   }
   void add_product(double x, double y) {

@@ -11,6 +11,7 @@
 #include "src/parallel.h"
 #include "src/transport/masses.h"
 #include "src/transport/network_simplex.h"
+#include "src/transport/problems.h"
 
 namespace entropic {
 namespace {
@@ -19,12 +20,6 @@ constexpr std::string_view kName = OptimalTransport::kDescription.name;
 
 // Potentials of exponents beyond these might overflow in sums along the tree, or lose digits as subnormal numbers do.
 constexpr double kLargestCost = 0x1p+900, kLeastCost = 0x1p-900;
-
-template <class T>
-MatrixView<const T> cost_of(const MatrixView<const T>& cost, std::size_t problem, std::size_t n) {
-  const std::size_t first = cost.rows == n ? 0 : problem * n;
-  return {cost.data + first * cost.row_stride, n, cost.cols, cost.row_stride};
-}
 
 // What one thread uses for one problem after the other.
 template <class T>
@@ -79,51 +74,19 @@ void optimal_transport(MatrixView<const std::type_identity_t<T>> a, MatrixView<c
                        MatrixView<const std::type_identity_t<T>> cost, MatrixView<std::type_identity_t<T>> plan,
                        MatrixView<T> f, MatrixView<T> g, std::span<TransportResult> result, const OptimalTransport& options) {
   check_params(options);
+  const std::vector<MassSums> sums = check_problems<T>(kName, a, b, cost, plan, f, g, result.size(), options.mass_tolerance);
   const std::size_t problems = a.rows, n = a.cols, m = b.cols;
-  check_layout(kName, "a", a);
-  check_layout(kName, "b", b);
-  check_layout(kName, "cost", cost);
-  if (b.rows != problems) fail("{}: b must have one row for each of {} problems, got {}", kName, problems, b.rows);
-  if (cost.cols != m || (cost.rows != n && cost.rows != problems * n)) {
-    fail("{}: cost must be {} x {}, or that for each of {} problems, got {} x {}", kName, n, m, problems, cost.rows, cost.cols);
-  }
-  if (n > (1u << 30) || m > (1u << 30)) fail("{}: a and b must have at most 2^30 entries, got {} and {}", kName, n, m);
-  if (plan.rows != 0) check_shape(kName, "plan", plan, "cost for each problem", problems * n, m);
-  check_shape(kName, "f", f, "a", problems, n);
-  check_shape(kName, "g", g, "b", problems, m);
-  if (result.size() != problems) {
-    fail("{}: result must have one entry for each of {} problems, got {}", kName, problems, result.size());
-  }
-  if (problems == 0) return;
-  const double tolerance = options.mass_tolerance.value_or(kSumTolerance<T>);
   const TransportKernels<T> kernels = transport_kernels<T>();
-  for (std::size_t r = 0; r < cost.rows; ++r) {
-    const std::size_t wrong = kernels.find_invalid(cost.row(r), m);
-    if (wrong != m) {
-      fail("{}: cost must be finite or +inf, got {} at row {}, column {}{}", kName, cost.row(r)[wrong], r % n, wrong,
-           in_problem(r / n, cost.rows / n));
-    }
-  }
-  std::vector<double> sums_a(problems), sums_b(problems);
-  for (std::size_t k = 0; k < problems; ++k) {
-    sums_a[k] = check_masses(kName, "a", a, k);
-    sums_b[k] = check_masses(kName, "b", b, k);
-    if (std::abs(sums_a[k] - sums_b[k]) > tolerance * std::max(sums_a[k], sums_b[k])) {
-      fail("{}: a and b must have equal sums within {} of them, got {} and {}{}", kName, tolerance, sums_a[k], sums_b[k],
-           in_problem(k, problems));
-    }
-  }
-
   parallel_rows(problems, 64 * n * m, [&](std::size_t begin, std::size_t end) {
     Worker<T> worker;
     for (std::size_t k = begin; k < end; ++k) {
-      worker.masses.set(std::span(a.row(k), n), sums_a[k], std::span(b.row(k), m), sums_b[k]);
+      worker.masses.set(std::span(a.row(k), n), sums[k].a, std::span(b.row(k), m), sums[k].b);
       const MatrixView<const T> own = cost_of(cost, k, n);
       const MatrixView<T> own_plan = plan.rows == 0 ? plan : MatrixView<T>{plan.row(k * n), n, m, plan.row_stride};
       double largest = 0;
       for (std::size_t i = 0; i < n; ++i) largest = std::max(largest, kernels.largest_size(own.row(i), m));
       if (largest == 0 || (largest >= kLeastCost && largest <= kLargestCost)) {
-        result[k] = solve(worker.simplex, worker.masses, own, 0, sums_a[k], own_plan, f.row(k), g.row(k));
+        result[k] = solve(worker.simplex, worker.masses, own, 0, sums[k].a, own_plan, f.row(k), g.row(k));
       } else {
         const int exponent = -std::ilogb(largest);
         worker.scaled.resize(n * m);
@@ -131,7 +94,7 @@ void optimal_transport(MatrixView<const std::type_identity_t<T>> a, MatrixView<c
           for (std::size_t j = 0; j < m; ++j) worker.scaled[i * m + j] = std::ldexp(own.row(i)[j], exponent);
         }
         result[k] = solve(worker.scaled_simplex, worker.masses, MatrixView<const double>(worker.scaled.data(), n, m), exponent,
-                          sums_a[k], own_plan, f.row(k), g.row(k));
+                          sums[k].a, own_plan, f.row(k), g.row(k));
       }
     }
   });

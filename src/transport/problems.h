@@ -1,0 +1,68 @@
+// Batches of transportation problems: their shapes, masses and costs, checked.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "entropic/matrix_view.h"
+#include "src/check.h"
+#include "src/transport/kernels.h"
+#include "src/transport/masses.h"
+
+namespace entropic {
+
+// The cost of one problem: its own part, or what all have in common.
+template <class T>
+MatrixView<const T> cost_of(const MatrixView<const T>& cost, std::size_t problem, std::size_t n) {
+  const std::size_t first = cost.rows == n ? 0 : problem * n;
+  return {cost.data + first * cost.row_stride, n, cost.cols, cost.row_stride};
+}
+
+struct MassSums {
+  double a, b;
+};
+
+// The sums of each problem's masses, after all arguments have been found right.
+template <class T>
+std::vector<MassSums> check_problems(std::string_view name, const MatrixView<const T>& a, const MatrixView<const T>& b,
+                                     const MatrixView<const T>& cost, const MatrixView<T>& plan, const MatrixView<T>& f,
+                                     const MatrixView<T>& g, std::size_t results, std::optional<double> mass_tolerance) {
+  const std::size_t problems = a.rows, n = a.cols, m = b.cols;
+  check_layout(name, "a", a);
+  check_layout(name, "b", b);
+  check_layout(name, "cost", cost);
+  if (b.rows != problems) fail("{}: b must have one row for each of {} problems, got {}", name, problems, b.rows);
+  if (cost.cols != m || (cost.rows != n && cost.rows != problems * n)) {
+    fail("{}: cost must be {} x {}, or that for each of {} problems, got {} x {}", name, n, m, problems, cost.rows, cost.cols);
+  }
+  if (n > (1u << 30) || m > (1u << 30)) fail("{}: a and b must have at most 2^30 entries, got {} and {}", name, n, m);
+  if (plan.rows != 0) check_shape(name, "plan", plan, "cost for each problem", problems * n, m);
+  check_shape(name, "f", f, "a", problems, n);
+  check_shape(name, "g", g, "b", problems, m);
+  if (results != problems) fail("{}: result must have one entry for each of {} problems, got {}", name, problems, results);
+  std::vector<MassSums> sums(problems);
+  if (problems == 0) return sums;
+  const TransportKernels<T> kernels = transport_kernels<T>();
+  for (std::size_t r = 0; r < cost.rows; ++r) {
+    const std::size_t wrong = kernels.find_invalid(cost.row(r), m);
+    if (wrong != m) {
+      fail("{}: cost must be finite or +inf, got {} at row {}, column {}{}", name, cost.row(r)[wrong], r % n, wrong,
+           in_problem(r / n, cost.rows / n));
+    }
+  }
+  const double tolerance = mass_tolerance.value_or(kSumTolerance<T>);
+  for (std::size_t k = 0; k < problems; ++k) {
+    sums[k] = {check_masses(name, "a", a, k), check_masses(name, "b", b, k)};
+    if (std::abs(sums[k].a - sums[k].b) > tolerance * std::max(sums[k].a, sums[k].b)) {
+      fail("{}: a and b must have equal sums within {} of them, got {} and {}{}", name, tolerance, sums[k].a, sums[k].b,
+           in_problem(k, problems));
+    }
+  }
+  return sums;
+}
+
+}  // namespace entropic

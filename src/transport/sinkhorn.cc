@@ -1,0 +1,288 @@
+// Entropic optimal transport: Sinkhorn's iteration on potentials, bounds of the optimum without entropy, the divergence.
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "entropic/transport.h"
+#include "src/check.h"
+#include "src/parallel.h"
+#include "src/transport/kernels.h"
+#include "src/transport/masses.h"
+#include "src/transport/points.h"
+#include "src/transport/problems.h"
+
+namespace entropic {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Each stage divides epsilon by this and ends when its marginals are about right, or do not get so quickly.
+constexpr double kStageFactor = 4, kStageError = 0.05;
+constexpr int kStageIterations = 20;
+
+template <class T>
+class Solver {
+ public:
+  Solver(MatrixView<const T> cost, std::vector<double> a, std::vector<double> b, double mass)
+      : kernels_(transport_kernels<T>()), cost_(cost), a_(std::move(a)), b_(std::move(b)), mass_(mass) {
+    const std::size_t n = cost.rows, m = cost.cols;
+    f_.assign(n, 0);
+    g_.assign(m, 0);
+    p_.resize(m);
+    column_sums_.resize(m);
+    // Column sums are made in blocks of rows whose number depends on n alone: threads share them, and bits stay the same.
+    block_rows_ = std::max<std::size_t>(64, (n + 15) / 16);
+    blocks_ = (n + block_rows_ - 1) / block_rows_;
+    partial_.resize(blocks_ * m);
+    exponentials_.resize(blocks_ * m);
+  }
+
+  SinkhornResult run(const Sinkhorn& options) {
+    double largest = 0;
+    for (std::size_t i = 0; i < cost_.rows; ++i) largest = std::max(largest, kernels_.largest_size(cost_.row(i), cost_.cols));
+    SinkhornResult result = {};
+    double epsilon = std::max(options.epsilon, largest);
+    int in_stage = 0;
+    for (;;) {
+      epsilon_ = epsilon;
+      const double error = sweep();
+      ++result.iterations;
+      const bool last_stage = epsilon == options.epsilon;
+      result.marginal_error = error;
+      if (last_stage && error <= options.tolerance) {
+        result.converged = true;
+        break;
+      }
+      if (result.iterations >= options.max_iterations) break;
+      correct_columns();
+      if (!last_stage && (error <= kStageError || ++in_stage >= kStageIterations)) {
+        epsilon = std::max(options.epsilon, epsilon / kStageFactor);
+        in_stage = 0;
+      }
+    }
+    if (epsilon_ != options.epsilon) {  // stopped on the way: the plan is that of the epsilon asked for
+      epsilon_ = options.epsilon;
+      result.marginal_error = sweep();
+    }
+    return result;
+  }
+
+  // The cost of the plan and what bounds the optimum; writes the plan.
+  void finish(SinkhornResult& result, MatrixView<T> plan) {
+    const std::size_t n = cost_.rows, m = cost_.cols;
+    // Rounding to a feasible plan: columns that are too full give, and what rows and columns then lack is spread.
+    std::vector<double> keep(m), lack(m), row(m);
+    CompensatedSum lacking;
+    for (std::size_t j = 0; j < m; ++j) {
+      keep[j] = column_sums_[j] > b_[j] ? b_[j] / column_sums_[j] : 1;
+      lack[j] = std::max(0.0, b_[j] - column_sums_[j]);
+      lacking.add(lack[j]);
+    }
+    CompensatedSum cost, kept, spread;
+    for (std::size_t i = 0; i < n; ++i) {
+      const T* const c = cost_.row(i);
+      double sum;
+      kernels_.exponentials(c, p_.data(), m, epsilon_, row.data(), &sum);
+      const double factor = a_[i] / sum;
+      double paid = 0, paid_kept = 0, amount = 0, spread_cost = 0;
+      for (std::size_t j = 0; j < m; ++j) {
+        const double x = factor * row[j];
+        if (plan.rows != 0) plan.row(i)[j] = static_cast<T>(x);
+        amount += x * keep[j];
+        if (x > 0) paid += x * c[j], paid_kept += x * keep[j] * c[j];
+        if (lack[j] > 0) spread_cost += lack[j] * c[j];
+      }
+      cost.add(paid);
+      kept.add(paid_kept);
+      const double missing = std::max(0.0, a_[i] - amount);
+      // Less than rounding is no reason to use a forbidden arc.
+      if (missing > 0x1p-50 * a_[i] && lacking.value() > 0) spread.add(missing * spread_cost / lacking.value());
+    }
+    result.cost = cost.value();
+    result.upper_bound = kept.value() + spread.value();
+    CompensatedSum value, lower;
+    for (std::size_t i = 0; i < n; ++i) {
+      if (a_[i] > 0) value.add_product(a_[i], f_[i]);
+    }
+    for (std::size_t j = 0; j < m; ++j) {
+      if (b_[j] > 0) value.add_product(b_[j], g_[j]);
+    }
+    result.value = value.value();
+
+    // Potentials that no cost is below: g of f, and f of that g.
+    std::vector<double> g(m, kInfinity);
+    for (std::size_t i = 0; i < n; ++i) {
+      if (a_[i] > 0) kernels_.column_minima(cost_.row(i), f_[i], m, g.data());
+    }
+    for (std::size_t j = 0; j < m; ++j) {
+      if (b_[j] > 0) lower.add_product(b_[j], g[j]);
+      g[j] = b_[j] > 0 ? -g[j] : kInfinity;
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      if (a_[i] > 0) lower.add_product(a_[i], kernels_.least({}, cost_.row(i), g.data(), m));
+    }
+    result.lower_bound = lower.value();
+    for (std::size_t j = 0; j < m; ++j) {
+      if (b_[j] == 0) g_[j] = column_potential(j);
+    }
+  }
+
+  const std::vector<double>& f() const { return f_; }
+  const std::vector<double>& g() const { return g_; }
+
+ private:
+  // f from g, so that row sums are exact, and the column sums that result; returns how far they are off.
+  double sweep() {
+    const std::size_t n = cost_.rows, m = cost_.cols;
+    for (std::size_t j = 0; j < m; ++j) p_[j] = b_[j] > 0 ? g_[j] + epsilon_ * std::log(b_[j]) : -kInfinity;
+    parallel_rows(blocks_, 16 * block_rows_ * m, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t block = begin; block < end; ++block) {
+        double* const sums = partial_.data() + block * m;
+        double* const e = exponentials_.data() + block * m;
+        std::fill(sums, sums + m, 0);
+        for (std::size_t i = block * block_rows_; i < std::min(n, (block + 1) * block_rows_); ++i) {
+          double sum;
+          const double max = kernels_.exponentials(cost_.row(i), p_.data(), m, epsilon_, e, &sum);
+          f_[i] = -(max + epsilon_ * std::log(sum));
+          if (a_[i] > 0) kernels_.accumulate(e, a_[i] / sum, m, sums);
+        }
+      }
+    });
+    CompensatedSum error;
+    for (std::size_t j = 0; j < m; ++j) {
+      double sum = 0;
+      for (std::size_t block = 0; block < blocks_; ++block) sum += partial_[block * m + j];
+      column_sums_[j] = sum;
+      error.add(std::abs(sum - b_[j]));
+    }
+    return error.value() / mass_;
+  }
+
+  void correct_columns() {
+    for (std::size_t j = 0; j < cost_.cols; ++j) {
+      if (b_[j] == 0) continue;
+      // A column whose sum vanished, as far too low a g makes it, is computed by itself.
+      if (column_sums_[j] > 1e-280 * b_[j]) {
+        g_[j] -= epsilon_ * std::log(column_sums_[j] / b_[j]);
+      } else {
+        g_[j] = column_potential(j);
+      }
+    }
+  }
+
+  double column_potential(std::size_t j) const {
+    double max = -kInfinity, sum = 0;
+    const auto exponent = [&](std::size_t i) { return f_[i] + epsilon_ * std::log(a_[i]) - cost_.row(i)[j]; };
+    for (std::size_t i = 0; i < cost_.rows; ++i) {
+      if (a_[i] > 0) max = std::max(max, exponent(i));
+    }
+    if (max == -kInfinity) return kInfinity;  // no arc: only where there is no mass
+    for (std::size_t i = 0; i < cost_.rows; ++i) {
+      if (a_[i] > 0) sum += std::exp((exponent(i) - max) / epsilon_);
+    }
+    return -(max + epsilon_ * std::log(sum));
+  }
+
+  TransportKernels<T> kernels_;
+  MatrixView<const T> cost_;
+  std::vector<double> a_, b_;
+  double mass_, epsilon_ = 0;
+  std::vector<double> f_, g_, p_, column_sums_, partial_, exponentials_;
+  std::size_t block_rows_, blocks_;
+};
+
+// Every row and column with mass has an arc.
+template <class T>
+void check_arcs(std::string_view name, const MatrixView<const T>& cost, const T* a, const T* b, std::size_t problem,
+                std::size_t problems) {
+  std::vector<char> column(cost.cols);
+  for (std::size_t i = 0; i < cost.rows; ++i) {
+    bool any = false;
+    for (std::size_t j = 0; j < cost.cols; ++j) {
+      if (cost.row(i)[j] > std::numeric_limits<T>::max()) continue;
+      any |= b[j] > 0;
+      column[j] |= a[i] > 0;
+    }
+    if (!any) fail("{}: cost must be below +inf somewhere in row {}{}", name, i, in_problem(problem, problems));
+  }
+  for (std::size_t j = 0; j < cost.cols; ++j) {
+    if (!column[j] && b[j] > 0) {
+      fail("{}: cost must be below +inf somewhere in column {}, which has mass{}", name, j, in_problem(problem, problems));
+    }
+  }
+}
+
+}  // namespace
+
+template <class T>
+void sinkhorn(MatrixView<const std::type_identity_t<T>> a, MatrixView<const std::type_identity_t<T>> b,
+              MatrixView<const std::type_identity_t<T>> cost, MatrixView<std::type_identity_t<T>> plan, MatrixView<T> f,
+              MatrixView<T> g, std::span<SinkhornResult> result, const Sinkhorn& options) {
+  constexpr std::string_view kName = Sinkhorn::kDescription.name;
+  check_params(options);
+  const std::vector<MassSums> sums = check_problems<T>(kName, a, b, cost, plan, f, g, result.size(), options.mass_tolerance);
+  const std::size_t problems = a.rows, n = a.cols, m = b.cols;
+  for (std::size_t k = 0; k < problems; ++k) check_arcs(kName, cost_of(cost, k, n), a.row(k), b.row(k), k, problems);
+  parallel_rows(problems, 1000 * n * m, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t k = begin; k < end; ++k) {
+      std::vector<double> masses_a(a.row(k), a.row(k) + n), masses_b(b.row(k), b.row(k) + m);
+      for (double& mass : masses_b) mass *= sums[k].a / sums[k].b;
+      Solver<T> solver(cost_of(cost, k, n), std::move(masses_a), std::move(masses_b), sums[k].a);
+      result[k] = solver.run(options);
+      solver.finish(result[k], plan.rows == 0 ? plan : MatrixView<T>(plan.row(k * n), n, m, plan.row_stride));
+      for (std::size_t i = 0; i < n; ++i) f.row(k)[i] = static_cast<T>(solver.f()[i]);
+      for (std::size_t j = 0; j < m; ++j) g.row(k)[j] = static_cast<T>(solver.g()[j]);
+    }
+  });
+}
+
+template <class T>
+double sinkhorn_divergence(MatrixView<const T> x, MatrixView<const T> y, std::span<const std::type_identity_t<T>> a,
+                           std::span<const std::type_identity_t<T>> b, const SinkhornDivergence& options) {
+  constexpr std::string_view kName = SinkhornDivergence::kDescription.name;
+  check_params(options);
+  check_points(kName, x, y);
+  const auto weights = [&](std::string_view name, std::span<const T> given, std::size_t count) {
+    std::vector<double> normal(count, 1 / static_cast<double>(count));
+    if (given.empty()) return normal;
+    if (given.size() != count)
+      fail("{}: {} must have one weight for each of {} points, got {}", kName, name, count, given.size());
+    const double sum = check_masses(kName, name, MatrixView<const T>(given.data(), 1, count), 0);
+    for (std::size_t i = 0; i < count; ++i) normal[i] = given[i] / sum;
+    return normal;
+  };
+  const std::vector<double> weights_x = weights("a", a, x.rows), weights_y = weights("b", b, y.rows);
+  std::vector<double> cost;
+  const auto value = [&](const MatrixView<const T>& u, const MatrixView<const T>& v, const std::vector<double>& from,
+                         const std::vector<double>& to) {
+    cost.resize(u.rows * v.rows);
+    const double unit = distances(u, v, cost.data());
+    for (double& c : cost) {
+      c = options.order == 2 ? (c * unit) * (c * unit) : options.order == 1 ? c * unit : std::pow(c * unit, options.order);
+      if (!std::isfinite(c)) fail("{}: distances to the power {} must be finite", kName, options.order);
+    }
+    Solver<double> solver({cost.data(), u.rows, v.rows}, from, to, 1);
+    SinkhornResult result = solver.run({.epsilon = options.epsilon,
+                                        .tolerance = options.tolerance,
+                                        .max_iterations = options.max_iterations,
+                                        .mass_tolerance = {}});
+    solver.finish(result, {});
+    return result.value;
+  };
+  const double between = value(x, y, weights_x, weights_y);
+  return std::max(0.0, between - 0.5 * (value(x, x, weights_x, weights_x) + value(y, y, weights_y, weights_y)));
+}
+
+template void sinkhorn(MatrixView<const float>, MatrixView<const float>, MatrixView<const float>, MatrixView<float>,
+                       MatrixView<float>, MatrixView<float>, std::span<SinkhornResult>, const Sinkhorn&);
+template void sinkhorn(MatrixView<const double>, MatrixView<const double>, MatrixView<const double>, MatrixView<double>,
+                       MatrixView<double>, MatrixView<double>, std::span<SinkhornResult>, const Sinkhorn&);
+template double sinkhorn_divergence(MatrixView<const float>, MatrixView<const float>, std::span<const float>,
+                                    std::span<const float>, const SinkhornDivergence&);
+template double sinkhorn_divergence(MatrixView<const double>, MatrixView<const double>, std::span<const double>,
+                                    std::span<const double>, const SinkhornDivergence&);
+
+}  // namespace entropic
