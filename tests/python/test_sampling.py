@@ -158,6 +158,8 @@ def test_shapes():
     assert entropic.sample(x, seed=1, size=0).shape == (2, 3, 0)
     assert entropic.sample(np.zeros((0, 4)), seed=1).shape == (0,)
     assert entropic.sample(x, seed=1, stream=[[1], [2]]).shape == (2, 3)
+    own = entropic.sample(x, seed=1, stream=[9, 8, 7, 6, 5, 4])
+    assert own[1, 0] == entropic.sample(x[1, 0], seed=1, stream=[6])
     one = entropic.sample([0.0, 1.0], seed=1)
     assert isinstance(one, np.int64)
     assert entropic.sample(np.zeros((2, 0)), seed=1).tolist() == [-1, -1]
