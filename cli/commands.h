@@ -6,6 +6,7 @@
 #include "options.h"
 
 void add_list(CLI::App& app, Program& program);
+void add_shell(CLI::App& app, Program& program);
 void add_compare(CLI::App& app, Program& program);
 void add_maps(CLI::App& app, Program& program);
 void add_entropy_control(CLI::App& app, Program& program);

@@ -32,6 +32,8 @@ from entropic.calibration import expected_calibration_error as expected_calibrat
 from entropic.calibration import fit_target_entropy as fit_target_entropy
 from entropic.calibration import fit_temperature as fit_temperature
 from entropic.calibration import match_entropy as match_entropy
+from entropic._files import read as read
+from entropic._files import write as write
 
 __all__: list[str]
 __version__: str

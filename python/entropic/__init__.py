@@ -7,6 +7,7 @@ NumPy arrays, anything with DLPack (torch CPU tensors) or nested lists in; the s
 from entropic import _core, _entropy_control, _functions, _losses, _sampling, _transport
 from entropic._attention import attention, attention_vjp, linear_attention
 from entropic._core import __version__
+from entropic._files import read, write
 from entropic.calibration import (
     TemperatureClampedWarning,
     entropy_invariant_scale,
@@ -67,8 +68,10 @@ __all__ = [
     "get_num_threads",
     "linear_attention",
     "match_entropy",
+    "read",
     "set_num_threads",
     "simd_target",
     "simd_targets",
+    "write",
     *_registered,
 ]

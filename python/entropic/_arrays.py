@@ -200,7 +200,14 @@ def _to_numpy(operation, argument, x):
     if isinstance(x, (list, tuple)):
         array = np.asarray(x)
         return array.astype(np.float64) if array.dtype.kind in "f" else array
-    if not hasattr(x, "__dlpack__"):
+    if not hasattr(x, "__dlpack__") or type(x).__module__.startswith("pyarrow"):
+        # Arrow's arrays without a copy, as lists of one length; pandas' frames have both interfaces, and NumPy's knows more.
+        if (hasattr(x, "__arrow_c_array__") or hasattr(x, "__arrow_c_stream__")) and not type(x).__module__.startswith(
+            "pandas"
+        ):
+            from entropic import _files
+
+            return _files.from_arrow(x)
         return np.asarray(x)
 
     kind = type(x).__name__
@@ -266,7 +273,7 @@ def _same_memory(a, b):
 
 def _same_kind(x, result):
     """result as the kind of array that x is, over the same memory."""
-    if isinstance(x, ndarray) or not hasattr(x, "__dlpack__"):
+    if isinstance(x, ndarray) or not hasattr(x, "__dlpack__") or type(x).__module__.startswith("pyarrow"):
         return result
     if hasattr(x, "__array_namespace__"):
         return x.__array_namespace__().from_dlpack(result)
