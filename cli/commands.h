@@ -10,4 +10,5 @@ void add_shell(CLI::App& app, Program& program);
 void add_compare(CLI::App& app, Program& program);
 void add_maps(CLI::App& app, Program& program);
 void add_entropy_control(CLI::App& app, Program& program);
+void add_measures(CLI::App& app, Program& program);
 void add_sample(CLI::App& app, Program& program);

@@ -70,6 +70,7 @@ int run(int argc, char** argv) {
   add_compare(app, program);
   add_maps(app, program);
   add_entropy_control(app, program);
+  add_measures(app, program);
   add_sample(app, program);
   add_shell(app, program);
 

@@ -116,12 +116,13 @@ def _vjp_arrays(operation, x, y, grad):
 class Rows:
     """An array along an axis as contiguous rows in .values, and the way back: what functions that are no maps are built on."""
 
-    def __init__(self, function, argument, x, axis, halves=False):
+    def __init__(self, function, argument, x, axis, *, halves=False, like=None):
+        """`halves`: float16 stays so. `like`: whose kind results have, if not that of x."""
         array = _to_numpy(function, argument, x)
         values, self._dtype = (_to_floats if halves else to_wide_floats)(function, argument, array)
         if values.ndim == 0:
             raise ValueError(f"{function}: {argument} must have at least one axis, got a single number")
-        self._function, self._argument, self._x = function, argument, x
+        self._function, self._argument, self._x = function, argument, x if like is None else like
         self.axis = _core.normalize_axis(function, axis, values.ndim)
         moved = np.moveaxis(values, self.axis, -1)
         self.lead = moved.shape[:-1]
