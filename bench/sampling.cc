@@ -81,8 +81,9 @@ int main(int argc, char** argv) {
   entropic::set_num_threads(1);
   const std::pair<std::string, std::vector<float>> rows[] = {
       {"language", language_scores()}, {"normal2", normal_scores(2)}, {"normal6", normal_scores(6)}};
-  for (const auto& [scores, x] : rows) {
-    const auto name = [&](const std::string& of) { return of + "/" + scores; };
+  for (const auto& row : rows) {
+    const std::vector<float>& x = row.second;
+    const auto name = [&row](const std::string& of) { return of + "/" + row.first; };
     add_map(name("softmax"), x, entropic::Softmax{});
     add(name("sample"), x, {});
     add(name("temperature,top_k50,top_p.95"), x, {step::Temperature{0.8}, step::TopK{50}, step::TopP{0.95}});

@@ -26,8 +26,8 @@ def sample(x, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1
     seed : int in [0, 2**64), required
         The same seed, stream and position give the same draw, whatever else is in the batch.
     stream : int or array of integers, default 0
-        Row r, counted as in x.reshape(-1, n) with axis last, has stream + r; an array that broadcasts to x's shape without axis
-        gives each row its own.
+        Row r, counted as in x.reshape(-1, n) with axis last, has stream + r. An array gives each row its own: one for
+        each row, or any that broadcasts to x's shape without axis.
     position : int, default 0
         Counts successive draws from a stream, such as the tokens of a text.
     axis : int, default -1
@@ -278,6 +278,8 @@ def _streams(function, rows, stream):
         raise ValueError(f"{function}: stream must be at least 0, got {given.min()}")
     if given.ndim == 0:
         return _streams(function, rows, int(given))
+    if given.ndim == 1 and given.size == count:
+        return np.ascontiguousarray(given.astype(np.uint64))
     try:
         return np.ascontiguousarray(np.broadcast_to(given.astype(np.uint64), rows.lead)).reshape(-1)
     except ValueError:

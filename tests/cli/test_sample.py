@@ -1,5 +1,7 @@
 """`entropic sample`: what it draws, what it carries through and what it refuses."""
 
+import pathlib
+
 import numpy as np
 import pytest
 from conftest import parsed
@@ -43,6 +45,14 @@ def test_files(cli):
     lines = cli.output("sample", file, "--seed", 1, "--count", 2).splitlines()
     assert lines == ["name,draw1,draw2", "cat,1,1", "eel,-1,-1", "fly,-1,-1", "owl,1,1"]
     assert cli.output("sample", "-", "--seed", 5, stdin=b"0,-inf\n") == "0\n"
+
+
+def test_scores_of_a_language_model(cli):
+    file = pathlib.Path(__file__).parents[2] / "examples/data/language_scores.csv"
+    lines = cli.output("sample", file, "--steps", "entropy=2", "--seed", 1, "--probs").splitlines()
+    assert lines[0].startswith("context,the,and,") and lines[0].endswith(",other") and len(lines) == 65
+    p = np.array([[float(cell) for cell in line.split(",")[1:]] for line in lines[1:]])
+    np.testing.assert_allclose(-(p * np.log(np.where(p > 0, p, 1))).sum(axis=1), 2, atol=1e-11)
 
 
 def test_threads_and_targets_do_not_matter(cli):

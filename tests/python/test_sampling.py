@@ -158,6 +158,8 @@ def test_shapes():
     assert entropic.sample(x, seed=1, size=0).shape == (2, 3, 0)
     assert entropic.sample(np.zeros((0, 4)), seed=1).shape == (0,)
     assert entropic.sample(x, seed=1, stream=[[1], [2]]).shape == (2, 3)
+    own = entropic.sample(x, seed=1, stream=[9, 8, 7, 6, 5, 4])
+    assert own[1, 0] == entropic.sample(x[1, 0], seed=1, stream=[6])
     one = entropic.sample([0.0, 1.0], seed=1)
     assert isinstance(one, np.int64)
     assert entropic.sample(np.zeros((2, 0)), seed=1).tolist() == [-1, -1]
@@ -284,6 +286,16 @@ def test_torch():
     (straight,) = torch.autograd.grad((hard * weight).sum(), x)
     (relaxed,) = torch.autograd.grad((entropic.torch.gumbel_softmax(x, temperature=0.7, seed=3) * weight).sum(), x)
     assert torch.equal(straight, relaxed) and straight.abs().sum() > 0
+
+    for hard_too in (False, True):
+
+        def drawn_once(x, hard=hard_too):
+            return entropic.torch.gumbel_softmax(x, temperature=0.5, hard=hard, seed=3)
+
+        compiled = torch.compile(drawn_once, fullgraph=True, backend="aot_eager")(x)
+        assert torch.equal(compiled, drawn_once(x))
+        (want,) = torch.autograd.grad(drawn_once(x).pow(2).sum(), x)
+        assert torch.equal(torch.autograd.grad(compiled.pow(2).sum(), x)[0], want)
 
     half = x.detach().to(torch.bfloat16)
     assert entropic.torch.gumbel_softmax(half, seed=1).dtype == torch.bfloat16

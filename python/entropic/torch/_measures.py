@@ -240,7 +240,7 @@ def build(descriptions):
     return functions
 
 
-operators = {}
+operators: dict[str, RowReduction] = {}
 
 
 def _call(name, tensors, values, dim, axis):
