@@ -24,9 +24,9 @@ template <class T>
 HWY_INLINE double EntropyOfRow(const T* p, size_t n) {
   const RowTag<T> d;
   return 0 - Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const auto pi = LoadUpTo(d, p + i, count, T(0));
-    return hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d)), hn::Mul(pi, Log(d, pi)));
-  });
+           const auto pi = LoadUpTo(d, p + i, count, T(0));
+           return hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d)), hn::Mul(pi, Log(d, pi)));
+         });
 }
 
 // How many of the first n keys the masks leave.

@@ -75,6 +75,17 @@ void OneRow(const Op& op, const Distribution& row, double* value, T* dp) {
   }
 }
 
+// Shannon's entropy of floats from terms in float, or 0 where that does not serve or would lose what is small.
+template <class Op, class T>
+double EntropyInFloat(const Op& op, const T* p, size_t n) {
+  if constexpr (std::is_same_v<Op, Entropy> && sizeof(T) == 4) {
+    const double nats = op.input == Input::probs && !op.normalize ? FloatEntropy(p, n) : 0;
+    if (nats > 0x1p-60) return nats;
+  }
+  (void)op, (void)p, (void)n;
+  return 0;
+}
+
 template <class T>
 void OneRows(const Measure& measure, MatrixView<const T> p, double* sums, double* value, MatrixView<T> dp, MeasureShare share) {
   const size_t n = p.cols;
@@ -82,13 +93,9 @@ void OneRows(const Measure& measure, MatrixView<const T> p, double* sums, double
       [&]<class Op>(const Op& op) {
         for (size_t r = share.begin; r < share.end; ++r) {
           if (sums != nullptr && dp.data == nullptr && p.rows > 1) sums[r] = GivenSum(op.input, op.normalize, p.row(r), n);
-          if constexpr (std::is_same_v<Op, Entropy> && sizeof(T) == 4) {
-            // Terms in float, unless they are so small that float would lose them.
-            const double nats = op.input == Input::probs && !op.normalize && dp.data == nullptr ? FloatEntropy(p.row(r), n) : 0;
-            if (nats > 0x1p-60) {
-              value[r] = InUnit(nats, op.base);
-              continue;
-            }
+          if (const double nats = dp.data == nullptr ? EntropyInFloat(op, p.row(r), n) : 0; nats > 0) {
+            value[r] = InUnit(nats, op.base);
+            continue;
           }
           const double sum = sums == nullptr ? 1 : sums[r];
           OneRow(op, DistributionOf(op.input, op.normalize, p.row(r), n, sum, true, share.scratch, share.scratch + n + 16),
