@@ -28,6 +28,7 @@ inline constexpr FamilyTitle kMaps = {"Maps", "rows of scores in, rows of probab
 inline constexpr FamilyTitle kLogarithms = {"Logarithms", "softmax where its logarithm is wanted"};
 inline constexpr FamilyTitle kEntropyControl = {"Entropy control",
                                                 "the scale of scores that gives a chosen entropy, and powers of distributions"};
+inline constexpr FamilyTitle kLosses = {"Losses (in C++ and Python)", "one number for each row of scores against a target"};
 inline constexpr FamilyTitle kSampling = {"Sampling", "indices drawn from rows of scores"};
 inline constexpr FamilyTitle kSteps = {"Steps of a sampler", "each acts on what the steps before it left"};
 inline constexpr FamilyTitle kLibraryOnly = {"In C++ and Python only",
@@ -35,7 +36,8 @@ inline constexpr FamilyTitle kLibraryOnly = {"In C++ and Python only",
 
 // Whether the operations of a family are commands of their own.
 template <class Family>
-inline constexpr bool kHasCommands = !std::is_same_v<Family, LibraryOnly> && !std::is_same_v<Family, entropic::Step>;
+inline constexpr bool kHasCommands =
+    !std::is_same_v<Family, LibraryOnly> && !std::is_same_v<Family, entropic::Step> && !std::is_same_v<Family, entropic::Loss>;
 
 // Calls f(title, std::type_identity<Family>{}) for each family, in the order they are listed.
 template <class F>
@@ -43,6 +45,7 @@ void for_each_family(F&& f) {
   f(kMaps, std::type_identity<entropic::Map>{});
   f(kLogarithms, std::type_identity<Logarithms>{});
   f(kEntropyControl, std::type_identity<EntropyControl>{});
+  f(kLosses, std::type_identity<entropic::Loss>{});
   f(kSampling, std::type_identity<Sampling>{});
   f(kSteps, std::type_identity<entropic::Step>{});
   f(kLibraryOnly, std::type_identity<LibraryOnly>{});

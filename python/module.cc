@@ -17,6 +17,7 @@
 
 #include "attention.h"
 #include "entropy_control.h"
+#include "losses.h"
 #include "params.h"
 #include "sampling.h"
 #include "transport.h"
@@ -414,6 +415,7 @@ NB_MODULE(_core, m) {
   entropic::bind_attention(m);
   entropic::bind_calibration(m);
   entropic::bind_entropy_control(m);
+  entropic::bind_losses(m);
   entropic::bind_sampling(m);
   entropic::bind_transport(m);
   m.def(

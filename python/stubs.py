@@ -9,6 +9,7 @@ import sys
 
 HEADER = """\
 # Written by python/stubs.py from the registry of operations.
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Protocol, Sequence, SupportsFloat, SupportsIndex, TypeAlias, TypeVar, overload
 
 import numpy as np
@@ -177,6 +178,15 @@ class _Map(nn.Module):
     def __call__(self, x: Tensor) -> Tensor: ...
     def extra_repr(self) -> str: ...
 
+class _Loss(nn.Module):
+    weight: Tensor | None
+    ignore_index: int | None
+    reduction: str
+    dim: int
+    def forward(self, x: Tensor, target: Tensor) -> Tensor: ...
+    def __call__(self, x: Tensor, target: Tensor) -> Tensor: ...
+    def extra_repr(self) -> str: ...
+
 _MapName = str | tuple[str, dict[str, Any]]
 
 def attention(
@@ -274,6 +284,95 @@ def control_stubs(operations):
     return gamma + "".join("".join(one) for one in overloads.values())
 
 
+LOSS_ARGUMENTS = {
+    "margin_softmax_loss": ("cosines", "target"),
+    "distillation_loss": ("student", "teacher"),
+    "jsd_loss": ("student", "teacher"),
+}
+LOSS_MODULES = {"jsd_loss": "JSDLoss", "top_k_softmax_loss": "TopKSoftmaxLoss", "top_p_softmax_loss": "TopPSoftmaxLoss"}
+LOSS_MODULES |= {"sparsemax_loss": "SparsemaxLoss"}
+
+
+def loss_stub(loss):
+    keywords = [declare(param) for param in loss["params"]]
+    keywords += ["map: str | tuple[str, dict[str, Any]] = 'softmax'"] if loss["has_map"] else []
+    keywords += ["ignore_index: SupportsIndex | None = None"] if loss["target"].startswith("class") else []
+    keywords += ["axis: SupportsIndex = -1", "return_grad: bool = False"]
+    keywords += ["param_grad: bool = False"] if any(param["per_row"] for param in loss["params"]) else []
+    keywords += ["**params: Any"] if loss["has_map"] else []
+    x, target = LOSS_ARGUMENTS.get(loss["name"], ("x", "target"))
+    return f"def {loss['name']}({x}: _DLPack | _Lists, {target}: Any, *, {', '.join(keywords)}) -> Any: ...\n"
+
+
+RATIO_MAP = "def ratio_map(x: _DLPack | _Lists, f: Callable[[Any], Any], *, axis: SupportsIndex = -1) -> Any: ...\n"
+
+
+def torch_loss_stub(loss):
+    """The function, and the module where it is its function's parameters and what all have."""
+    name, classes = loss["name"], loss["target"].startswith("class")
+    kinds = {param["name"]: torch_kind(param) for param in loss["params"]}
+    params = [
+        f"{param['name']}: {kinds[param['name']]}" + ("" if param["required"] else f" = {param['default']!r}")
+        for param in loss["params"]
+    ]
+    keywords = list(params)
+    keywords += ["map: str | tuple[str, dict[str, Any]] = 'softmax'"] if loss["has_map"] else []
+    keywords += ["ignore_index: int | None = None"] if classes else []
+    keywords += ["dim: int | None = None", "axis: int | None = None"]
+    keywords += ["**params: Any"] if loss["has_map"] else []
+    x, target = LOSS_ARGUMENTS.get(name, ("x", "target"))
+    lines = [f"def {name}({x}: Tensor, {target}: Tensor, *, {', '.join(keywords)}) -> Tensor: ..."]
+    if not loss["has_map"] and loss["target"] != "class":
+        common = ["weight: Tensor | None = None", "ignore_index: int = -100"] if classes else []
+        common += ["reduction: str = 'mean'", "dim: int = -1"]
+        lines.append(f"\nclass {LOSS_MODULES.get(name, name.title().replace('_', ''))}(_Loss):")
+        lines += [f"    {param}: {kind}" for param, kind in kinds.items()]
+        lines.append(f"    def __init__(self, {', '.join(params + common)}) -> None: ...")
+    return "\n".join(lines)
+
+
+TORCH_LOSSES = """
+class SurrogateLoss(_Loss):
+    def __init__(
+        self,
+        map: str | tuple[str, dict[str, Any]] = "softmax",
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        dim: int = -1,
+        **params: Any,
+    ) -> None: ...
+
+class SmoothAccuracyLoss(SurrogateLoss): ...
+"""
+TORCH_MARGIN_LOSS = """
+class {name}(_Loss):
+    margin: float
+    scale: float
+    classes: nn.Parameter
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        margin: float = {margin},
+        scale: float = 30.0,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None: ...
+    def reset_parameters(self) -> None: ...
+    def cosines(self, x: Tensor) -> Tensor: ...
+"""
+MARGIN_LOSSES = (("AMSoftmaxLoss", 0.35), ("ArcFaceLoss", 0.5), ("SphereFaceLoss", 4))
+
+
+def torch_losses(losses):
+    text = "".join(f"\n{torch_loss_stub(loss)}\n" for loss in losses) + TORCH_LOSSES
+    return text + "".join(TORCH_MARGIN_LOSS.format(name=name, margin=margin) for name, margin in MARGIN_LOSSES)
+
+
 def torch_kind(param):
     if param["kind"] == "name":
         return f"Literal[{', '.join(map(repr, param['names']))}]"
@@ -306,7 +405,8 @@ def main(module_file, package):
     spec.loader.exec_module(module)
     maps = module.operations()
     functions = HEADER + "".join(f"\n{stub(operation)}\n" for operation in maps)
-    on_tensors = TORCH_HEADER + "".join(f"\n{torch_stub(operation)}\n" for operation in maps)
+    functions += "\n" + "".join(map(loss_stub, module.losses())) + RATIO_MAP
+    on_tensors = TORCH_HEADER + "".join(f"\n{torch_stub(operation)}\n" for operation in maps) + torch_losses(module.losses())
     (pathlib.Path(package) / "__init__.pyi").write_text(functions + "\n" + control_stubs(module.control_operations()))
     (pathlib.Path(package) / "torch" / "__init__.pyi").write_text(on_tensors)
 

@@ -6,6 +6,7 @@
 #include "entropic/entropy_control.h"
 #include "entropic/half.h"
 #include "entropic/input.h"
+#include "entropic/losses.h"
 #include "entropic/maps.h"
 #include "entropic/matrix_view.h"
 #include "entropic/operation.h"

@@ -4,7 +4,7 @@ Every map is ``entropic.NAME(x, *, parameters, axis=-1, out=None)`` and has its 
 NumPy arrays, anything with DLPack (torch CPU tensors) or nested lists in; the same kind, shape and dtype out.
 """
 
-from entropic import _core, _entropy_control, _functions, _sampling, _transport
+from entropic import _core, _entropy_control, _functions, _losses, _sampling, _transport
 from entropic._attention import attention, attention_vjp, linear_attention
 from entropic._core import __version__
 from entropic.calibration import (
@@ -49,6 +49,7 @@ def get_num_threads():
 
 _registered = _functions.build(_core.operations())
 _registered |= _entropy_control.build(_core.control_operations())
+_registered |= _losses.build(_core.losses())
 _registered |= _sampling.build()
 _registered |= {one.__name__: one for one in _transport.PUBLIC}
 globals().update(_registered)

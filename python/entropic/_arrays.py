@@ -116,9 +116,9 @@ def _vjp_arrays(operation, x, y, grad):
 class Rows:
     """An array along an axis as contiguous rows in .values, and the way back: what functions that are no maps are built on."""
 
-    def __init__(self, function, argument, x, axis):
+    def __init__(self, function, argument, x, axis, halves=False):
         array = _to_numpy(function, argument, x)
-        values, self._dtype = to_wide_floats(function, argument, array)
+        values, self._dtype = (_to_floats if halves else to_wide_floats)(function, argument, array)
         if values.ndim == 0:
             raise ValueError(f"{function}: {argument} must have at least one axis, got a single number")
         self._function, self._argument, self._x = function, argument, x
@@ -127,6 +127,15 @@ class Rows:
         self.lead = moved.shape[:-1]
         self.shape = values.shape
         self.values = np.ascontiguousarray(moved).reshape(math.prod(self.lead), moved.shape[-1])
+
+    def alike(self, argument, array):
+        """Another array of the same shape as rows of the same dtype."""
+        if array.shape != self.shape:
+            raise ValueError(
+                f"{self._function}: {argument} must have the shape of {self._argument}, {self.shape}, got {array.shape}"
+            )
+        values = _cast(_to_floats(self._function, argument, array)[0], self.values.dtype)
+        return np.ascontiguousarray(np.moveaxis(values, self.axis, -1)).reshape(self.values.shape)
 
     def per_row(self, argument, value):
         """A parameter that may have a value for each row: an array as one float64 for each, anything else as it is."""

@@ -1,0 +1,293 @@
+"""Losses: one number for each row of scores against a target, and its gradient."""
+
+import operator
+
+import numpy as np
+
+from entropic import _arrays, _core, _functions
+
+# Where an argument is not called x or target.
+ARGUMENTS = {
+    "margin_softmax_loss": ("cosines", "target"),
+    "distillation_loss": ("student", "teacher"),
+    "jsd_loss": ("student", "teacher"),
+}
+
+MAPS = {operation["name"]: operation for operation in _core.operations() if operation["family"] == "map"}
+
+
+def _run(description, x, target, params, named_map, ignore_index, axis, return_grad, param_grad):
+    name = description["name"]
+    scores, against = ARGUMENTS.get(name, ("x", "target"))
+    rows = _arrays.Rows(name, scores, x, axis, halves=True)
+    prepared = _target(name, against, description["target"], target, rows)
+    if named_map is not None:
+        named_map = named_map[0], tuple(rows.per_row(param, value) for param, value in named_map[1].items())
+    value = np.empty(len(rows.values))
+    dx = np.empty_like(rows.values) if return_grad else None
+    slope = np.empty(len(rows.values)) if param_grad else None
+    values = tuple(
+        rows.per_row(param["name"], params[param["name"]]) if param["per_row"] else params[param["name"]]
+        for param in description["params"]
+    )
+    _core.loss(
+        name,
+        rows.values,
+        prepared,
+        value,
+        dx,
+        values,
+        named_map,
+        ignore_index,
+        None if slope is None else (next(iter(params)), slope),
+    )
+    results = [rows.numbers(value)]
+    results += [rows.back(dx)] if return_grad else []
+    results += [rows.numbers(slope)] if param_grad else []
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _target(name, argument, kind, target, rows):
+    """One int64 for each row, or rows of x's dtype."""
+    array = _arrays._to_numpy(name, argument, target)
+    if kind in ("labels", "scores"):
+        return rows.alike(argument, array)
+    if array.dtype.kind in "iu":
+        if array.shape != rows.lead:
+            also = "; a distribution is of floating-point numbers" if array.shape == rows.shape else ""
+            raise ValueError(
+                f"{name}: {argument} must have one class for each row, of shape {rows.lead}, got integers of shape "
+                f"{array.shape}{also}"
+            )
+        if array.dtype == np.uint64:
+            array = np.minimum(array, np.uint64(2**63 - 1))
+        return np.ascontiguousarray(array, np.int64).reshape(-1)
+    if kind == "class" or array.dtype.kind != "f":
+        wanted = "integers, one class for each row" + ("" if kind == "class" else ", or floating-point numbers, a distribution")
+        raise TypeError(f"{name}: {argument} must be {wanted}, got dtype {array.dtype}")
+    return rows.alike(argument, array)
+
+
+def _map_and_params(name, given, params):
+    """(name of the map, its parameters by name) of map="entmax", alpha=1.2 or map=("entmax", {"alpha": 1.2})."""
+    if isinstance(given, (tuple, list)) and len(given) == 2 and isinstance(given[1], dict):
+        given, params = given[0], {**given[1], **params}
+    if not isinstance(given, str):
+        raise TypeError(f"{name}: map must be the name of a map, or (name, its parameters), got {given!r}")
+    if given not in MAPS:
+        raise ValueError(f"{name}: map must be one of {', '.join(MAPS)}, got {given!r}")
+    values = {}
+    for param in MAPS[given]["params"]:
+        if param["name"] in params:
+            values[param["name"]] = params[param["name"]]
+        elif param["required"]:
+            raise TypeError(f"{name}: map {given!r} needs the parameter {param['name']}")
+        else:
+            values[param["name"]] = param["default"]
+    unknown = [param for param in params if param not in values]
+    if unknown:
+        raise TypeError(f"{name}: map {given!r} has no parameter {unknown[0]!r}")
+    return given, values
+
+
+def _index_or_none(name, ignore_index):
+    if ignore_index is None:
+        return None
+    try:
+        return min(max(operator.index(ignore_index), -(2**63)), 2**63 - 1)
+    except TypeError:
+        raise TypeError(f"{name}: ignore_index must be an integer or None, got {type(ignore_index).__name__}") from None
+
+
+def takes_classes(description):
+    return description["target"].startswith("class")
+
+
+def signature(description, further=""):
+    """(as it stands in def, how params, map and ignore_index are handed on), `further` behind the parameters."""
+    name = description["name"]
+    keywords = [_functions.declare(param) for param in description["params"]]
+    keywords += ['map="softmax"'] if description["has_map"] else []
+    keywords += ["ignore_index=None"] if takes_classes(description) else []
+    keywords += [part for part in [further] if part]
+    keywords += ["**params"] if description["has_map"] else []
+    params = ", ".join(f"{param['name']!r}: {param['name']}" for param in description["params"])
+    named_map = f"_map_and_params({name!r}, map, params)" if description["has_map"] else "None"
+    ignored = f"_index_or_none({name!r}, ignore_index)" if takes_classes(description) else "None"
+    scores, target = ARGUMENTS.get(name, ("x", "target"))
+    return f"({scores}, {target}, *, {', '.join(keywords)})", (f"{scores}, {target}, {{{params}}}, {named_map}, {ignored}")
+
+
+TARGET_DOC = {
+    "class or distribution": """\
+{target} : array of integers or of floating-point numbers
+    Integers: the right class of each row, in {scores}'s shape without axis. Floating-point numbers: a distribution over the
+    classes, in {scores}'s shape.
+""",
+    "class": "{target} : array of integers\n    The right class of each row, in {scores}'s shape without axis.\n",
+    "labels": "{target} : array of bools, or of 0 and 1\n    Which classes are labels of the row, in {scores}'s shape.\n",
+    "scores": "{target} : array\n    The teacher's scores, in {scores}'s shape; no gradient is taken in them.\n",
+}
+
+
+def common_doc(description, arrays):
+    """What the docstrings here and in entropic.torch share: up to the parameters. `arrays` names the kind of x."""
+    name = description["name"]
+    scores, target = ARGUMENTS.get(name, ("x", "target"))
+    what = "Cosines of the angles to the classes, from -1 to 1" if scores == "cosines" else "Scores"
+    text = f"""{description["summary"]}
+
+    {description["formula"]}
+
+Parameters
+----------
+{scores} : {arrays}
+    {what}, of any shape with at least one axis; a class of -inf counts as absent. Never changed.
+{TARGET_DOC[description["target"]].format(scores=scores, target=target)}{_functions.param_doc(description)}"""
+    if description["has_map"]:
+        text += """map : str, or (str, dict), default "softmax"
+    The map by its name, its parameters as further keywords or in the dict.
+"""
+    if takes_classes(description):
+        text += """ignore_index : int or None, default None
+    Rows of this class give 0 and have no gradient, whatever they hold.
+"""
+    return text
+
+
+def _doc(description):
+    name = description["name"]
+    per_row = _functions.has_per_row(description)
+    scores, target = ARGUMENTS.get(name, ("x", "target"))
+    example = {
+        "class or distribution": "[0.0, 1.0, 2.0], 2",
+        "class": "[0.1, -0.3, 0.8], 2",
+        "labels": "[0.5, -1.0, 2.0], [0, 0, 1]",
+        "scores": "[0.0, 1.0, 2.0], [0.0, 2.0, 1.0]",
+    }[description["target"]]
+    asking = also = ""
+    if per_row:
+        param = description["params"][0]["name"]
+        asking = f"param_grad : bool, default False\n    Return also the gradient in {param}.\n"
+        also = f" and, with param_grad=True, that in {param}"
+    head = common_doc(description, "NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists")
+    return f"""{head}axis : int, default -1
+    The axis of the classes; all others count rows.
+return_grad : bool, default False
+    Return also the gradient in {scores}.
+{asking}
+Returns
+-------
+array, or a tuple of arrays
+    One number for each row in nats, of the kind and dtype of {scores}, in its shape without the axis (a NumPy number where no
+    axis is left). With return_grad=True also the gradient, in {scores}'s shape{also}.
+
+Raises
+------
+ValueError
+    A parameter is out of its range, shapes do not fit, {target} is none; the message names row and entry.
+numpy.exceptions.AxisError
+    axis is no axis of {scores}.
+TypeError
+    {_functions.TYPE_ERROR}
+
+Notes
+-----
+A row with NaN, or of -inf alone, gives NaN; a target of -inf gives inf where the loss is not bounded.
+Gradient: {description["gradient"]}.
+Source: {description["source"]}.
+
+Examples
+--------
+>>> value, grad = entropic.{name}({example}{_functions.assignments(description)}, return_grad=True)
+"""
+
+
+def ratio_map(x, f, *, axis=-1):
+    """Any function that is not negative as a map: f of each score over the sum of all.
+
+        p_i = f(x_i) / sum_j f(x_j)
+
+    Parameters
+    ----------
+    x : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
+        Scores, of any shape with at least one axis. Never changed.
+    f : callable
+        Takes a NumPy array of floats, of any shape, and gives as many numbers, at least 0: np.square, or one's own.
+    axis : int, default -1
+        The axis along which scores compete; all others count rows.
+
+    Returns
+    -------
+    array
+        Of the kind, shape and dtype of x; float64 where x is of integers or bools or a list.
+
+    Raises
+    ------
+    ValueError
+        f gives a negative number, NaN or inf for a finite score, nothing but 0 for a row, or another shape.
+    numpy.exceptions.AxisError
+        axis is no axis of x.
+    TypeError
+        An array is masked, of complex numbers or no numbers at all, on another device or requires grad; f is not callable.
+
+    Notes
+    -----
+    A row with NaN gives NaN; -inf scores count as absent; +inf scores share the mass; a row of -inf alone gives NaN. Rising f
+    keep the order of the scores; only f = exp makes adding a constant change nothing.
+
+    Examples
+    --------
+    >>> entropic.ratio_map([1.0, 2.0, -1.0], np.square)
+    array([0.16666667, 0.66666667, 0.16666667])
+    """
+    name = "ratio_map"
+    if not callable(f):
+        raise TypeError(f"{name}: f must be callable, got {type(f).__name__}")
+    rows = _arrays.Rows(name, "x", x, axis)
+    scores = rows.values
+    finite = np.isfinite(scores)
+    weights = np.asarray(f(np.where(finite, scores, 0)))
+    if weights.shape != scores.shape:
+        raise ValueError(f"{name}: f must give an array of the shape that it gets, {scores.shape}, got {weights.shape}")
+    weights = np.where(finite, weights, 0).astype(np.float64)
+    bad = ~((weights >= 0) & (weights < np.inf))
+    if bad.any():
+        row, entry = np.argwhere(bad)[0]
+        raise ValueError(
+            f"{name}: f must be at least 0 and finite, got {weights[row, entry]} of {scores[row, entry]} at {entry}"
+            f"{rows.index(row)}"
+        )
+    infinite = scores == np.inf
+    weights = np.where(infinite.any(1, keepdims=True), infinite, weights)
+    none = np.isnan(scores).any(1) | (scores == -np.inf).all(1)
+    most = weights.max(1, initial=0)
+    empty = (most == 0) & ~none & (scores.shape[1] > 0)
+    if empty.any():
+        raise ValueError(f"{name}: f must give a positive number somewhere, got nothing but 0{rows.index(np.argmax(empty))}")
+    weights /= np.where(most > 0, most, 1)[:, None]
+    total = weights.sum(1, keepdims=True)
+    p = np.where(none[:, None], np.nan, weights / np.where(total > 0, total, 1))
+    return rows.back(p)
+
+
+def build(operations):
+    """The public functions by name."""
+    functions = {}
+    for description in operations:
+        name = description["name"]
+        per_row = _functions.has_per_row(description)
+        keywords, handed = signature(description, "axis=-1, return_grad=False" + (", param_grad=False" if per_row else ""))
+        functions[name] = _functions.define(
+            name,
+            keywords,
+            f"_run(_operation, {handed}, axis, return_grad, {'param_grad' if per_row else 'False'})",
+            description,
+            _doc(description),
+            _run=_run,
+            _map_and_params=_map_and_params,
+            _index_or_none=_index_or_none,
+        )
+    functions["ratio_map"] = ratio_map
+    ratio_map.__module__ = "entropic"
+    return functions

@@ -1,0 +1,133 @@
+// Losses between a student's softmax and a teacher's, in float64: where the two are nearly equal all is in small differences.
+
+#if defined(ENTROPIC_LOSSES_DIVERGENCE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ENTROPIC_LOSSES_DIVERGENCE_INL_H_
+#undef ENTROPIC_LOSSES_DIVERGENCE_INL_H_
+#else
+#define ENTROPIC_LOSSES_DIVERGENCE_INL_H_
+#endif
+
+#include "src/losses/fenchel_young-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic {
+namespace HWY_NAMESPACE {
+
+// (e^y - 1 - y) / y^2 for |y| < 1.
+HWY_INLINE V64 RelativeExpm2(RowTag<double> d, V64 y) {
+  const V64 one = hn::Set(d, 1.0);
+  V64 series = one;
+  for (int k = 19; k >= 3; --k) series = hn::MulAdd(series, hn::Mul(y, hn::Set(d, 1.0 / k)), one);
+  return hn::Mul(series, hn::Set(d, 0.5));
+}
+
+// u - log(1 + u) for u >= -1, by log(1 + u) = 2 artanh(s), s = u / (2 + u), where u is small: u s - 2 (s^3/3 + s^5/5 + ...).
+HWY_INLINE V64 LogGap(RowTag<double> d, V64 u) {
+  const auto near = hn::Le(hn::Abs(u), hn::Set(d, 0.5));
+  const V64 s = hn::Div(u, hn::Add(u, hn::Set(d, 2.0))), s2 = hn::Mul(s, s);
+  V64 series = hn::Set(d, 1.0 / 37);
+  for (int k = 35; k >= 3; k -= 2) series = hn::MulAdd(series, s2, hn::Set(d, 1.0 / k));
+  const V64 small = hn::NegMulAdd(hn::Mul(hn::Set(d, 2.0), hn::Mul(s, s2)), series, hn::Mul(u, s));
+  return hn::IfThenElse(near, small, hn::Sub(u, Log1p(d, u)));
+}
+
+// z = (x - max)/T of a row with a finite maximum, or of its +inf scores alone, and the log of the sum of e^z, which is NaN
+// where the row has no distribution.
+template <class T>
+HWY_INLINE double LogTermsRow(double temperature, const T* x, size_t n, double* z) {
+  const RowTag<double> d;
+  const T max = RowMax(RowTag<T>(), x, n);
+  const bool infinite = max == kInfinity<T>;
+  if (!infinite && !IsFinite(max)) return kNaN<double>;
+  const V64 shift = hn::Set(d, infinite ? 0.0 : static_cast<double>(max)), factor = hn::Set(d, temperature);
+  const V64 positive = hn::Set(d, kInfinity<double>), absent = hn::Set(d, -kInfinity<double>);
+  const double sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const V64 xi = LoadWide(d, x + i, count, -kInfinity<T>);
+    V64 zi = hn::Div(hn::Sub(xi, shift), factor);
+    if (infinite) {
+      zi = hn::IfThenElse(hn::Eq(xi, positive), hn::Zero(d), hn::IfThenElse(hn::IsNaN(xi), xi, absent));
+    }
+    StoreUpTo(zi, d, count, z + i);
+    return Exp(d, zi);
+  });
+  return LogNumber(sum);
+}
+
+// One pass over both: visit(i, count, log s, log t, y) with y = log s - log t, +inf where only t is 0, 0 where both are.
+template <class Visit>
+HWY_INLINE double PairSum(const double* zs, double log_s, const double* zt, double log_t, size_t n, const Visit& visit) {
+  const RowTag<double> d;
+  const V64 shift_s = hn::Set(d, log_s), shift_t = hn::Set(d, log_t), absent = hn::Set(d, -kInfinity<double>);
+  return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const V64 s = LoadUpTo(d, zs + i, count, -kInfinity<double>), t = LoadUpTo(d, zt + i, count, -kInfinity<double>);
+    const auto none = hn::And(hn::Eq(s, absent), hn::Eq(t, absent));
+    const V64 y = hn::IfThenZeroElse(none, hn::Sub(hn::Sub(s, t), hn::Sub(shift_s, shift_t)));
+    return visit(i, count, hn::Sub(s, shift_s), hn::Sub(t, shift_t), y);
+  });
+}
+
+// T^2 sum t (e^y - 1 - y): of small y by its series, in T y so that no large T loses it, else as s - t - t y.
+HWY_INLINE double DistillationRow(double temperature, const double* zs, double log_s, const double* zt, double log_t, size_t n,
+                                  double* dx) {
+  const RowTag<double> d;
+  const V64 one = hn::Set(d, 1.0), factor = hn::Set(d, temperature);
+  return PairSum(zs, log_s, zt, log_t, n, [&](size_t i, size_t count, V64 ls, V64 lt, V64 y) HWY_ATTR {
+    const V64 s = Exp(d, ls), t = Exp(d, lt);
+    const auto near = hn::Lt(hn::Abs(y), one), no_target = hn::Eq(t, hn::Zero(d));
+    const V64 near_y = hn::IfThenElseZero(near, y), scaled = hn::Mul(factor, near_y);
+    const V64 expm2 = RelativeExpm2(d, near_y);
+    const V64 small = hn::Mul(t, hn::Mul(hn::Mul(scaled, scaled), expm2));
+    const V64 t_y = hn::IfThenZeroElse(no_target, hn::Mul(t, hn::IfThenZeroElse(no_target, y)));
+    const V64 large = hn::Mul(factor, hn::Mul(factor, hn::Sub(hn::Sub(s, t), t_y)));
+    if (dx != nullptr) {
+      const V64 close = hn::Mul(t, hn::MulAdd(hn::Mul(scaled, near_y), expm2, scaled));
+      const V64 far = hn::Mul(factor, hn::Sub(s, t));
+      const auto absent = hn::Eq(ls, hn::Set(d, -kInfinity<double>));
+      StoreUpTo(hn::IfThenZeroElse(absent, hn::IfThenElse(near, close, far)), d, count, dx + i);
+    }
+    return hn::IfThenElse(near, small, hn::Max(large, hn::Zero(d)));
+  });
+}
+
+// beta sum t (u - log(1 + u)) + (1 - beta) sum s (v - log(1 + v)), u = m/t - 1 = (1 - beta)(s/t - 1), v = m/s - 1 =
+// beta (t/s - 1), no term of which is negative. log(s/m) = -log(1 + v) waits in dx for its mean.
+HWY_INLINE double JsdRow(double beta, const double* zs, double log_s, const double* zt, double log_t, size_t n, double* dx) {
+  const RowTag<double> d;
+  const V64 zero = hn::Zero(d), one = hn::Set(d, 1.0), bt = hn::Set(d, beta), bs = hn::Set(d, 1 - beta);
+  // p (w - log(1 + w)), where p w = mixed - p also for p = 0 or an infinite w.
+  const auto half = [&](V64 p, V64 w, V64 p_w) HWY_ATTR {
+    const auto near = hn::Le(hn::Abs(w), hn::Set(d, 0.5)), none = hn::Eq(p, zero);
+    const V64 log = Log1p(d, hn::IfThenZeroElse(none, w));
+    return hn::IfThenElse(near, hn::Mul(p, LogGap(d, hn::IfThenElseZero(near, w))), hn::Max(hn::NegMulAdd(p, log, p_w), zero));
+  };
+  const auto expm1 = [&](V64 y) HWY_ATTR {
+    const auto near = hn::Lt(hn::Abs(y), one);
+    const V64 small = hn::IfThenElseZero(near, y);
+    return hn::IfThenElse(near, hn::MulAdd(hn::Mul(small, small), RelativeExpm2(d, small), small), hn::Sub(Exp(d, y), one));
+  };
+  const double value = PairSum(zs, log_s, zt, log_t, n, [&](size_t i, size_t count, V64 ls, V64 lt, V64 y) HWY_ATTR {
+    const V64 s = Exp(d, ls), t = Exp(d, lt);
+    const V64 u = hn::Mul(bs, expm1(y)), v = hn::Mul(bt, expm1(hn::Neg(y)));
+    if (dx != nullptr) StoreUpTo(hn::IfThenZeroElse(hn::Eq(s, zero), hn::Neg(Log1p(d, v))), d, count, dx + i);
+    const V64 difference = hn::Sub(s, t);
+    return hn::MulAdd(bt, half(t, u, hn::Mul(bs, difference)), hn::Mul(bs, half(s, v, hn::Mul(bt, hn::Neg(difference)))));
+  });
+  if (dx == nullptr) return value;
+  const V64 shift = hn::Set(d, log_s);
+  const auto student = [&](size_t i, size_t count)
+                           HWY_ATTR { return Exp(d, hn::Sub(LoadUpTo(d, zs + i, count, -kInfinity<double>), shift)); };
+  const V64 mean = hn::Set(d, Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+                             return hn::Mul(student(i, count), LoadUpTo(d, dx + i, count, 0.0));
+                           }));
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const V64 s = hn::Mul(bs, student(i, count));
+    StoreUpTo(hn::Mul(s, hn::Sub(LoadUpTo(d, dx + i, count, 0.0), mean)), d, count, dx + i);
+  });
+  return value;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic
+HWY_AFTER_NAMESPACE();
+
+#endif  // ENTROPIC_LOSSES_DIVERGENCE_INL_H_

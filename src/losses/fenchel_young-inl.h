@@ -1,0 +1,213 @@
+// Losses by way of a map's result p: those of sparsemax and entmax, of softmax over what a cut keeps, and the surrogate.
+//
+// With phi(t) = (t^alpha - t) / (alpha b), b = alpha - 1, and z = x - max, entmax's p has p^b = c + b z where it is not 0, and
+// c = (max p)^b. Its loss is then a sum of terms of which none is negative,
+//   phi(q) - phi(p) - phi'(p) (q - p)     over all entries, and
+//   q (-c/b - z)                          over those with p = 0, which lie that far below the threshold,
+// so that no small loss is a difference of large numbers. For b = 0 it is KL's sum q log(q/p) - q + p.
+
+#if defined(ENTROPIC_LOSSES_FENCHEL_YOUNG_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ENTROPIC_LOSSES_FENCHEL_YOUNG_INL_H_
+#undef ENTROPIC_LOSSES_FENCHEL_YOUNG_INL_H_
+#else
+#define ENTROPIC_LOSSES_FENCHEL_YOUNG_INL_H_
+#endif
+
+#include "src/losses/softmax-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic {
+namespace HWY_NAMESPACE {
+
+using V64 = hn::Vec<RowTag<double>>;
+
+// sum_k y^k / (k + 1)!, (e^y - 1) / y, and its like of second order, (y e^y - e^y + 1) / y^2: by their series for |y| < 1.
+HWY_INLINE V64 RelativeExpm1(RowTag<double> d, V64 y, V64 exp_y) {
+  const V64 one = hn::Set(d, 1.0);
+  V64 series = one;
+  for (int k = 19; k >= 2; --k) series = hn::MulAdd(series, hn::Mul(y, hn::Set(d, 1.0 / k)), one);
+  return hn::IfThenElse(hn::Lt(hn::Abs(y), one), series, hn::Div(hn::Sub(exp_y, one), y));
+}
+HWY_INLINE V64 RelativeSlope(RowTag<double> d, V64 y, V64 exp_y) {
+  // sum_k y^k / (k! (k + 2)).
+  const V64 one = hn::Set(d, 1.0);
+  V64 series = hn::Set(d, 1.0 / 21);
+  for (int k = 19; k >= 1; --k) series = hn::MulAdd(series, hn::Mul(y, hn::Set(d, 1.0 / k)), hn::Set(d, 1.0 / (k + 1)));
+  const V64 closed = hn::Div(hn::Add(hn::MulSub(y, exp_y, exp_y), one), hn::Mul(y, y));
+  return hn::IfThenElse(hn::Lt(hn::Abs(y), one), series, closed);
+}
+
+// (t^b - 1) / b, the logarithm at b = 0, from log t.
+HWY_INLINE V64 TsallisLog(RowTag<double> d, double b, V64 log_t) {
+  const V64 y = hn::Mul(log_t, hn::Set(d, b));
+  return hn::Mul(log_t, RelativeExpm1(d, y, Exp(d, y)));
+}
+HWY_INLINE double TsallisLogNumber(double b, double log_t) {
+  return hn::GetLane(TsallisLog(RowTag<double>(), b, hn::Set(RowTag<double>(), log_t)));
+}
+
+// p^alpha, 0 where p is.
+template <class D>
+HWY_INLINE hn::Vec<D> PowerOf(D d, double alpha, hn::Vec<D> p) {
+  if (alpha == 1) return p;
+  if (alpha == 2) return hn::Mul(p, p);
+  if (alpha == 1.5) return hn::Mul(p, hn::Sqrt(p));
+  const auto out = hn::Eq(p, hn::Zero(d));
+  if (hn::AllTrue(d, out)) return p;
+  return hn::IfThenZeroElse(out, Exp(d, hn::Mul(hn::Set(d, static_cast<hn::TFromD<D>>(alpha)), Log(d, p))));
+}
+
+// entmax's loss against the class t, from p, of which p[t] becomes the gradient, -(sum of the others).
+//
+// The term of the target alone is an integral over w = 1 - p_t: int_0^w s (1 - s)^(b - 1) ds, by its series where w is small.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE double EntmaxClassRow(D d, double alpha, const T* x, size_t n, T max, size_t t, T* p) {
+  const double b = alpha - 1, z = static_cast<double>(x[t]) - static_cast<double>(max);
+  const T own = p[t];
+  p[t] = T(0);
+  const double most = static_cast<double>(HWY_MAX(RowMax(d, p, n), own));
+  double sums[2];
+  Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
+    terms[0] = LoadUpTo(d, p + i, count, T(0));
+    terms[1] = PowerOf(d, alpha, terms[0]);
+  });
+  const double w = sums[0];
+  if (x[t] == -kInfinity<T>) return kInfinity<double>;
+  p[t] = static_cast<T>(-w);
+  double target;
+  if (w * std::max(1.0, std::abs(b)) < 0.25) {
+    double term = 1, sum = 0.5;
+    for (int k = 1; k < 40; ++k) {
+      term *= (k - b) / k * w;
+      sum += term / (k + 2);
+    }
+    return sums[1] / alpha + w * w * sum;
+  }
+  const double log_most = LogNumber(most), lead = -TsallisLogNumber(b, log_most);  // (1 - c) / b
+  const double power = (1 - b * lead) + b * z;                                     // p_t^b, or how far below the threshold
+  if (b > 0 && power <= 0) {
+    target = 1 / (alpha * b) - power / b;
+  } else {
+    target = ((lead - z) - power * w) / alpha;
+  }
+  return sums[1] / alpha + std::max(target, 0.0);
+}
+
+// The same against probabilities q. For q near p, t = (q - p)/p, the term is p^alpha (t^2/2 + ...), by its series.
+template <class T>
+HWY_INLINE double EntmaxDistributionRow(double alpha, const T* x, size_t n, T max, const T* q, const T* p) {
+  const RowTag<double> d;
+  const double b = alpha - 1;
+  const double log_most = LogNumber(static_cast<double>(RowMax(RowTag<T>(), p, n)));
+  const double lead = -TsallisLogNumber(b, log_most);
+  const V64 zero = hn::Zero(d), one = hn::Set(d, 1.0), shift = hn::Set(d, static_cast<double>(max));
+  const V64 vb = hn::Set(d, b), c = hn::Set(d, 1 - b * lead), va = hn::Set(d, alpha);
+  const V64 inverse_alpha = hn::Set(d, 1 / alpha), near = hn::Set(d, 0.25 / std::max(1.0, std::abs(alpha - 2)));
+  return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const V64 xi = LoadWide(d, x + i, count, -kInfinity<T>), pi = LoadWide(d, p + i, count, T(0));
+    const V64 qi = LoadWide(d, q + i, count, T(0));
+    const auto absent = hn::Eq(xi, hn::Set(d, -kInfinity<double>));
+    const auto no_target = hn::Eq(qi, zero), no_mass = hn::Eq(pi, zero);
+    if (hn::AllTrue(d, hn::And(no_target, no_mass))) return zero;
+    const V64 p_safe = hn::IfThenElse(no_mass, one, pi), q_safe = hn::IfThenElse(no_target, one, qi);
+    const V64 z = hn::IfThenZeroElse(absent, hn::Sub(xi, shift));
+    const V64 p_power = hn::IfThenZeroElse(no_mass, Exp(d, hn::Mul(va, Log(d, p_safe))));
+
+    const V64 above = hn::MulAdd(vb, z, c);  // p^b
+    const V64 log_q = Log(d, q_safe), y = hn::Mul(log_q, vb), q_to_b = Exp(d, y);
+    const V64 log_b = hn::Mul(log_q, RelativeExpm1(d, y, q_to_b));
+    const auto inside = hn::Gt(above, zero);
+    const V64 difference = hn::IfThenElse(inside, hn::Add(log_b, hn::Sub(hn::Set(d, lead), z)),
+                                          b == 0 ? zero : hn::Div(q_to_b, vb));  // (q^b - p^b) / b
+    const V64 p_to_b = hn::Max(above, zero);
+    V64 term = hn::Mul(inverse_alpha, hn::Sub(hn::Mul(qi, difference), hn::Mul(p_to_b, hn::Sub(qi, pi))));
+    if (b > 0) term = hn::IfThenElse(inside, term, hn::Sub(term, hn::Mul(qi, hn::Div(above, vb))));
+    term = hn::IfThenElse(no_target, hn::Mul(inverse_alpha, p_power), hn::Max(term, zero));
+    term = hn::IfThenElse(hn::AndNot(no_target, absent), hn::Set(d, kInfinity<double>), term);
+
+    const V64 t = hn::Div(hn::Sub(qi, p_safe), p_safe);
+    const auto is_near = hn::AndNot(no_mass, hn::Le(hn::Abs(t), near));
+    if (!hn::AllFalse(d, is_near)) {
+      // sum_k C(alpha, k) t^k / (alpha b) from k = 2 on, over t^2/2: the factor from one term to the next is (alpha - k)/(k +
+      // 1) t.
+      V64 series = one;
+      for (int k = 28; k >= 2; --k) {
+        series = hn::MulAdd(series, hn::Mul(t, hn::Set(d, (alpha - k) / (k + 1))), one);
+      }
+      const V64 value = hn::Mul(p_power, hn::Mul(hn::Mul(hn::Set(d, 0.5), hn::Mul(t, t)), series));
+      term = hn::IfThenElse(is_near, value, term);
+    }
+    return term;
+  });
+}
+
+// d H(p) / d alpha of Tsallis' entropy at a p that is held: with L = log p it is
+// sum p L (e^y - 1)/(y alpha^2) - p L^2 (y e^y - e^y + 1)/(y^2 alpha), y = b L, in which nothing cancels.
+template <class T>
+HWY_INLINE double EntropySlope(double alpha, const T* p, size_t n) {
+  const RowTag<double> d;
+  const V64 zero = hn::Zero(d), vb = hn::Set(d, alpha - 1), first = hn::Set(d, 1 / (alpha * alpha));
+  const V64 second = hn::Set(d, 1 / alpha);
+  return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const V64 pi = LoadWide(d, p + i, count, T(0));
+    const auto out = hn::Eq(pi, zero);
+    if (hn::AllTrue(d, out)) return zero;
+    const V64 log_p = Log(d, hn::IfThenElse(out, hn::Set(d, 1.0), pi)), y = hn::Mul(log_p, vb), exp_y = Exp(d, y);
+    const V64 p_log = hn::Mul(pi, log_p);
+    const V64 one_term = hn::Mul(first, hn::Mul(p_log, RelativeExpm1(d, y, exp_y)));
+    return hn::NegMulAdd(hn::Mul(second, hn::Mul(p_log, log_p)), RelativeSlope(d, y, exp_y), one_term);
+  });
+}
+
+// sum q (max - x), over q above 0.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE double MeanBelow(D d, const T* x, size_t n, T max, const T* q) {
+  const auto shift = hn::Set(d, max);
+  return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto qi = LoadUpTo(d, q + i, count, T(0));
+    return hn::IfThenZeroElse(hn::Eq(qi, hn::Zero(d)), hn::Mul(qi, hn::Sub(shift, LoadUpTo(d, x + i, count, max))));
+  });
+}
+
+// Cross-entropy of softmax over some of the scores, from its p: the sum of their e^(x - max) is 1 / max p.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE double CutClassRow(D d, const T* x, size_t n, T max, size_t t, T* p) {
+  const T own = p[t];
+  p[t] = T(0);
+  const double others = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR { return LoadUpTo(d, p + i, count, T(0)); });
+  const T most = HWY_MAX(RowMax(d, p, n), own);
+  if (x[t] == -kInfinity<T>) return kInfinity<double>;
+  p[t] = own == T(0) ? T(-1) : static_cast<T>(-others);
+  const double log_sum = own > T(0.5) ? -Log1pNumber(-others) : -LogNumber(static_cast<double>(most));
+  return log_sum + (static_cast<double>(max) - static_cast<double>(x[t]));
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE double CutDistributionRow(D d, const T* x, size_t n, T max, const T* q, const T* p) {
+  const T most = RowMax(d, p, n);
+  const auto top = hn::Set(d, most);
+  double sums[2];
+  Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
+    const auto pi = LoadUpTo(d, p + i, count, T(0));
+    const auto tie = hn::Eq(pi, top);
+    terms[0] = hn::IfThenZeroElse(tie, pi);
+    terms[1] = hn::IfThenElseZero(tie, hn::Set(d, T(1)));
+  });
+  return LogOfTies(sums[1], sums[0] / static_cast<double>(most)) + MeanBelow(d, x, n, max, q);
+}
+
+// p - q at all classes that are there.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void SubtractTarget(D d, const T* x, size_t n, const T* q, const T* p, T* dx) {
+  const auto absent = hn::Set(d, -kInfinity<T>);
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto v = hn::Sub(LoadUpTo(d, p + i, count, T(0)), LoadUpTo(d, q + i, count, T(0)));
+    StoreUpTo(hn::IfThenZeroElse(hn::Eq(LoadUpTo(d, x + i, count, T(0)), absent), v), d, count, dx + i);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic
+HWY_AFTER_NAMESPACE();
+
+#endif  // ENTROPIC_LOSSES_FENCHEL_YOUNG_INL_H_

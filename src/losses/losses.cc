@@ -1,0 +1,613 @@
+// Losses, dispatched: for every SIMD target the loops over rows; then, once, checks and threads.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/losses/losses.cc"
+#include "entropic/losses.h"
+#include "hwy/foreach_target.h"  // before the kernels
+#include "src/losses/divergence-inl.h"
+#include "src/losses/fenchel_young-inl.h"
+#include "src/losses/softmax-inl.h"
+#include "src/maps/kernels.h"
+#include "src/per_row.h"
+
+#ifndef ENTROPIC_LOSSES_CC_
+#define ENTROPIC_LOSSES_CC_
+
+#include <algorithm>
+#include <vector>
+
+namespace entropic {
+
+// A batch as its kernels get it: classes or a matrix of targets; dx has no data where no gradient is wanted.
+template <class T>
+struct LossBatch {
+  MatrixView<const T> x;
+  std::span<const std::int64_t> classes;
+  MatrixView<const T> target;
+  std::span<double> value;
+  MatrixView<T> dx;
+  std::vector<PerRow> per_row;
+  std::vector<ParamGradient> gradients;
+  std::optional<std::int64_t> ignored;
+
+  bool is_ignored(std::size_t r) const { return ignored && !classes.empty() && classes[r] == *ignored; }
+
+  // Rows [begin, begin + count).
+  LossBatch rows(std::size_t begin, std::size_t count) const {
+    LossBatch part = *this;
+    part.x = {x.row(begin), count, x.cols, x.row_stride};
+    if (!classes.empty()) part.classes = classes.subspan(begin, count);
+    if (target.data != nullptr) part.target = {target.row(begin), count, target.cols, target.row_stride};
+    part.value = value.subspan(begin, count);
+    if (dx.data != nullptr) part.dx = {dx.row(begin), count, dx.cols, dx.row_stride};
+    for (PerRow& numbers : part.per_row) numbers.values = numbers.values.subspan(begin, count);
+    for (ParamGradient& numbers : part.gradients) numbers.values = numbers.values.subspan(begin, count);
+    return part;
+  }
+};
+
+// Working memory: of the maps' kernels, and beside it room for a row of float64 and a block of rows of T.
+template <class T>
+struct LossScratch {
+  MapKernels<T> maps;
+  double* kernel;  // 3 n + 64
+  double* row;     // n
+  T* block;        // block_rows x n
+  std::size_t block_rows;
+};
+
+// The map that a loss starts from.
+inline Map map_of(const SparsemaxLoss& /*op*/) { return Sparsemax{}; }
+inline Map map_of(const EntmaxLoss& op) { return Entmax{.alpha = op.alpha}; }
+inline Map map_of(const TopKSoftmaxLoss& op) { return TopKSoftmax{.k = op.k}; }
+inline Map map_of(const TopPSoftmaxLoss& op) { return TopPSoftmax{.p = op.p}; }
+inline Map map_of(const SmoothAccuracyLoss& op) { return op.map; }
+inline Map map_of(const SurrogateLoss& op) { return op.map; }
+
+// What one SIMD target has for one element type.
+template <class T>
+using LossKernel = void (*)(const Loss&, const LossBatch<T>&, const LossScratch<T>&);
+
+}  // namespace entropic
+
+#endif  // ENTROPIC_LOSSES_CC_
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic {
+namespace HWY_NAMESPACE {
+
+template <class T>
+void FillGradient(const LossBatch<T>& batch, size_t r, T value) {
+  if (batch.dx.data != nullptr) FillRow(RowTag<T>(), value, batch.x.cols, batch.dx.row(r));
+}
+
+// A row of +inf scores as one without: these at 0, all else absent.
+template <class T>
+void Canonical(const T* x, size_t n, T* out) {
+  for (size_t i = 0; i < n; ++i) out[i] = x[i] == kInfinity<T> ? T(0) : -kInfinity<T>;
+}
+
+// The value of one row, whose maximum is finite; its gradient goes to dx, where there is one.
+
+template <class T>
+double LossRow(const SoftmaxLoss& op, const T* x, size_t n, T max, TargetOfRow<T> target, T* dx) {
+  const RowTag<T> d;
+  if (target.q != nullptr) return SoftmaxDistributionRow(d, op.label_smoothing, x, n, max, target.q, dx);
+  if (op.label_smoothing == 0) return SoftmaxClassRow<false>(d, 0, x, n, max, target.t, dx);
+  return SoftmaxClassRow<true>(d, op.label_smoothing, x, n, max, target.t, dx);
+}
+
+// Rows of scores with a softmax of their own: no map is called.
+template <class T>
+void FusedRows(const SoftmaxLoss& op, const LossBatch<T>& batch, const LossScratch<T>& scratch) {
+  const RowTag<T> d;
+  const size_t n = batch.x.cols;
+  T* const canonical = reinterpret_cast<T*>(scratch.row);
+  for (size_t r = 0; r < batch.x.rows; ++r) {
+    if (batch.is_ignored(r)) {
+      batch.value[r] = 0;
+      FillGradient(batch, r, T(0));
+      continue;
+    }
+    const T* x = batch.x.row(r);
+    T* const dx = batch.dx.data == nullptr ? nullptr : batch.dx.row(r);
+    const TargetOfRow<T> target = {batch.target.data == nullptr ? nullptr : batch.target.row(r),
+                                   batch.classes.empty() ? 0 : static_cast<size_t>(batch.classes[r])};
+    const T max = RowMax(d, x, n);
+    if (IsFinite(max)) {
+      batch.value[r] = LossRow(op, x, n, max, target, dx);
+      continue;
+    }
+    if (NonFiniteLogSumExp(x, n) == kInfinity<T>) {
+      Canonical(x, n, canonical);
+      batch.value[r] = LossRow<T>(op, canonical, n, T(0), target, nullptr);
+      FillGradient(batch, r, T(0));
+    } else {
+      batch.value[r] = kNaN<double>;
+      FillGradient(batch, r, kNaN<T>);
+    }
+  }
+}
+
+template <class T>
+void FusedRows(const MarginSoftmaxLoss& op, const LossBatch<T>& batch, const LossScratch<T>& scratch) {
+  const RowTag<T> d;
+  for (size_t r = 0; r < batch.x.rows; ++r) {
+    if (batch.is_ignored(r)) {
+      batch.value[r] = 0;
+      FillGradient(batch, r, T(0));
+      continue;
+    }
+    const bool gradient = batch.dx.data != nullptr;
+    T* const row = gradient ? batch.dx.row(r) : reinterpret_cast<T*>(scratch.row);
+    batch.value[r] = MarginRow(d, op, batch.x.row(r), batch.x.cols, static_cast<size_t>(batch.classes[r]), row, gradient);
+  }
+}
+
+template <class T>
+void FusedRows(const MultilabelSoftmaxLoss& /*op*/, const LossBatch<T>& batch, const LossScratch<T>& /*scratch*/) {
+  const RowTag<T> d;
+  for (size_t r = 0; r < batch.x.rows; ++r) {
+    T* const dx = batch.dx.data == nullptr ? nullptr : batch.dx.row(r);
+    batch.value[r] = MultilabelRow(d, batch.x.row(r), batch.x.cols, batch.target.row(r), dx);
+  }
+}
+
+HWY_INLINE double PairRow(const DistillationLoss& op, const double* zs, double log_s, const double* zt, double log_t, size_t n,
+                          double* dx) {
+  return DistillationRow(op.temperature, zs, log_s, zt, log_t, n, dx);
+}
+HWY_INLINE double PairRow(const JsdLoss& op, const double* zs, double log_s, const double* zt, double log_t, size_t n,
+                          double* dx) {
+  return JsdRow(op.beta, zs, log_s, zt, log_t, n, dx);
+}
+HWY_INLINE double TemperatureOf(const DistillationLoss& op) { return op.temperature; }
+HWY_INLINE double TemperatureOf(const JsdLoss& /*op*/) { return 1; }
+
+template <class Op, class T>
+void PairRows(const Op& op, const LossBatch<T>& batch, const LossScratch<T>& scratch) {
+  const RowTag<double> d;
+  const size_t n = batch.x.cols;
+  double *const zs = scratch.kernel, *const zt = zs + n;
+  for (size_t r = 0; r < batch.x.rows; ++r) {
+    const T* const x = batch.x.row(r);
+    const double log_s = LogTermsRow(TemperatureOf(op), x, n, zs);
+    const double log_t = LogTermsRow(TemperatureOf(op), batch.target.row(r), n, zt);
+    if (log_s != log_s || log_t != log_t) {
+      batch.value[r] = kNaN<double>;
+      FillGradient(batch, r, kNaN<T>);
+      continue;
+    }
+    const bool gradient = batch.dx.data != nullptr, infinite = RowMax(RowTag<T>(), x, n) == kInfinity<T>;
+    batch.value[r] = PairRow(op, zs, log_s, zt, log_t, n, gradient ? scratch.row : nullptr);
+    if (infinite) {
+      FillGradient(batch, r, T(0));
+    } else if (gradient) {
+      ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+        StoreNarrow(LoadUpTo(d, scratch.row + i, count, 0.0), d, count, batch.dx.row(r) + i);
+      });
+    }
+  }
+}
+
+template <class T>
+void FusedRows(const DistillationLoss& op, const LossBatch<T>& batch, const LossScratch<T>& scratch) {
+  PairRows(op, batch, scratch);
+}
+template <class T>
+void FusedRows(const JsdLoss& op, const LossBatch<T>& batch, const LossScratch<T>& scratch) {
+  PairRows(op, batch, scratch);
+}
+
+// The value of one row from its map's p. Against a class p becomes the gradient; against probabilities it stays.
+
+template <class T>
+double MappedRow(const EntmaxLoss& op, const T* x, size_t n, T max, TargetOfRow<T> target, T* p) {
+  if (target.q != nullptr) return EntmaxDistributionRow(op.alpha, x, n, max, target.q, p);
+  return EntmaxClassRow(RowTag<T>(), op.alpha, x, n, max, target.t, p);
+}
+
+template <class T>
+double MappedRow(const SparsemaxLoss& /*op*/, const T* x, size_t n, T max, TargetOfRow<T> target, T* p) {
+  return MappedRow(EntmaxLoss{.alpha = 2}, x, n, max, target, p);
+}
+
+template <class T>
+double CutRow(const T* x, size_t n, T max, TargetOfRow<T> target, T* p) {
+  const RowTag<T> d;
+  return target.q != nullptr ? CutDistributionRow(d, x, n, max, target.q, p) : CutClassRow(d, x, n, max, target.t, p);
+}
+
+template <class T>
+double MappedRow(const TopKSoftmaxLoss& /*op*/, const T* x, size_t n, T max, TargetOfRow<T> target, T* p) {
+  return CutRow(x, n, max, target, p);
+}
+
+template <class T>
+double MappedRow(const TopPSoftmaxLoss& /*op*/, const T* x, size_t n, T max, TargetOfRow<T> target, T* p) {
+  return CutRow(x, n, max, target, p);
+}
+
+template <class T>
+double MappedRow(const SurrogateLoss& /*op*/, const T* x, size_t n, T max, TargetOfRow<T> target, T* p) {
+  const RowTag<T> d;
+  const double own = MeanBelow(d, x, n, max, p);
+  if (target.q != nullptr) return MeanBelow(d, x, n, max, target.q) - own;
+  const bool is_absent = x[target.t] == -kInfinity<T>;
+  p[target.t] = is_absent ? T(0) : p[target.t] - T(1);
+  return (static_cast<double>(max) - static_cast<double>(x[target.t])) - own;
+}
+
+// Rows whose p their map has made, in `p`.
+template <class Op, class T>
+void MappedRows(const Op& common, const LossBatch<T>& batch, MatrixView<T> p, const LossScratch<T>& scratch) {
+  const RowTag<T> d;
+  const size_t n = batch.x.cols;
+  T* const canonical = reinterpret_cast<T*>(scratch.row);
+  for (size_t r = 0; r < batch.x.rows; ++r) {
+    const Op op = at_row(common, batch.per_row, r);
+    const T* const x = batch.x.row(r);
+    T* const pr = p.row(r);
+    const TargetOfRow<T> target = {batch.target.data == nullptr ? nullptr : batch.target.row(r),
+                                   batch.classes.empty() ? 0 : static_cast<size_t>(batch.classes[r])};
+    double slope = 0;
+    if (batch.is_ignored(r)) {
+      batch.value[r] = 0;
+      FillGradient(batch, r, T(0));
+    } else if (pr[0] != pr[0]) {
+      batch.value[r] = slope = kNaN<double>;
+      FillGradient(batch, r, kNaN<T>);
+    } else {
+      const T max = RowMax(d, x, n);
+      const bool infinite = !IsFinite(max);
+      if (infinite) Canonical(x, n, canonical);
+      if constexpr (std::is_same_v<Op, EntmaxLoss>) {
+        if (!batch.gradients.empty() && !infinite) {
+          slope = EntropySlope(op.alpha, pr, n) - (target.q == nullptr ? 0 : EntropySlope(op.alpha, target.q, n));
+        }
+      }
+      batch.value[r] = MappedRow(op, infinite ? canonical : x, n, infinite ? T(0) : max, target, pr);
+      if (infinite) {
+        FillGradient(batch, r, T(0));
+      } else if (batch.dx.data != nullptr) {
+        T* const dx = batch.dx.row(r);
+        if (target.q != nullptr) {
+          SubtractTarget(d, x, n, target.q, pr, dx);
+        } else if (dx != pr) {
+          std::copy(pr, pr + n, dx);
+        }
+      }
+    }
+    for (const ParamGradient& gradient : batch.gradients) gradient.values[r] = slope;
+  }
+}
+
+// -<q, p>, and by the map's vjp the gradient. g waits in scratch.
+template <class T>
+void MappedRows(const SmoothAccuracyLoss& op, const LossBatch<T>& batch, MatrixView<T> p, const LossScratch<T>& scratch) {
+  const RowTag<T> d;
+  const size_t n = batch.x.cols;
+  T* const g = reinterpret_cast<T*>(scratch.row);
+  const bool gradient = batch.dx.data != nullptr;
+  for (size_t r = 0; r < batch.x.rows; ++r) {
+    T* const pr = p.row(r);
+    if (batch.is_ignored(r)) {
+      batch.value[r] = 0;
+      FillGradient(batch, r, T(0));
+      continue;
+    }
+    if (pr[0] != pr[0]) {
+      batch.value[r] = kNaN<double>;
+      FillGradient(batch, r, kNaN<T>);
+      continue;
+    }
+    if (batch.target.data != nullptr) {
+      const T* const q = batch.target.row(r);
+      batch.value[r] = 0 - Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+                         return hn::Mul(LoadUpTo(d, pr + i, count, T(0)), LoadUpTo(d, q + i, count, T(0)));
+                       });
+      for (size_t i = 0; gradient && i < n; ++i) g[i] = -q[i];
+    } else {
+      const size_t t = static_cast<size_t>(batch.classes[r]);
+      batch.value[r] = 0 - static_cast<double>(pr[t]);
+      if (gradient) {
+        std::fill(g, g + n, T(0));
+        g[t] = T(-1);
+      }
+    }
+    if (!gradient) continue;
+    const LossBatch<T> row = batch.rows(r, 1);
+    scratch.maps.vjp(op.map, row.x, {pr, 1, n}, {g, 1, n}, row.dx, row.per_row, {}, {0, 1, scratch.kernel, nullptr, false});
+  }
+}
+
+template <class T>
+void LossRows(const Loss& loss, const LossBatch<T>& batch, const LossScratch<T>& scratch) {
+  const size_t rows = batch.x.rows, n = batch.x.cols;
+  // p goes where the gradient will be, unless the scores are there still.
+  const bool in_dx = batch.dx.data != nullptr && batch.dx.data != batch.x.data;
+  std::visit(
+      [&](const auto& op) {
+        if constexpr (requires { map_of(op); }) {
+          const Map map = map_of(op);
+          for (size_t begin = 0; begin < rows; begin += scratch.block_rows) {
+            const LossBatch<T> part = batch.rows(begin, HWY_MIN(scratch.block_rows, rows - begin));
+            const MatrixView<T> p = in_dx ? part.dx : MatrixView<T>(scratch.block, part.x.rows, n);
+            scratch.maps.map(map, part.x, p, part.per_row,
+                             {0, part.x.rows, scratch.kernel, reinterpret_cast<T*>(scratch.row), false});
+            MappedRows(op, part, p, scratch);
+          }
+        } else {
+          FusedRows(op, batch, scratch);
+        }
+      },
+      loss);
+}
+
+// Highway's tables hold functions, not templates.
+LossKernel<float> LossesOfFloat() { return LossRows<float>; }
+LossKernel<double> LossesOfDouble() { return LossRows<double>; }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+#include "src/check.h"
+#include "src/half.h"
+#include "src/parallel.h"
+#include "src/scratch.h"
+
+namespace entropic {
+namespace {
+
+HWY_EXPORT(LossesOfFloat);
+HWY_EXPORT(LossesOfDouble);
+
+template <class T>
+LossKernel<T> loss_kernel() {
+  if constexpr (sizeof(T) == 4) {
+    return HWY_DYNAMIC_DISPATCH(LossesOfFloat)();
+  } else {
+    return HWY_DYNAMIC_DISPATCH(LossesOfDouble)();
+  }
+}
+
+// Numbers of a block of rows that are worked on at a time: what a map gives them is in cache when the loss reads it.
+constexpr std::size_t kBlock = 32768;
+
+template <class T>
+using WorkingType = std::conditional_t<kIsHalf<T>, float, T>;
+
+const Description& description_of(const Loss& loss) {
+  return std::visit([](const auto& op) -> const Description& { return op.kDescription; }, loss);
+}
+
+// Margins that their kind cannot take.
+void check_margin(const MarginSoftmaxLoss& op) {
+  if (!op.margin) return;
+  const double m = *op.margin;
+  if (op.kind == MarginSoftmaxLoss::Kind::arc && m > std::numbers::pi) {
+    fail("margin_softmax_loss: margin must be at most pi for kind arc, got {}", m);
+  }
+  if (op.kind == MarginSoftmaxLoss::Kind::sphere && !(m >= 1 && m == std::floor(m))) {
+    fail("margin_softmax_loss: margin must be an integer of at least 1 for kind sphere, got {}", m);
+  }
+}
+
+template <class Op>
+void check_loss(const Op& op, std::span<const PerRow> per_row, std::span<const ParamGradient> gradients, std::size_t rows) {
+  if constexpr (requires { op.map; }) {
+    std::visit([&](const auto& map) { check_params(map, per_row, rows); }, op.map);
+  } else {
+    check_params(op, per_row, rows);
+  }
+  for (const ParamGradient& asked : gradients) check_per_row<Op>(asked.parameter, asked.values.size(), rows);
+  if constexpr (std::is_same_v<Op, MarginSoftmaxLoss>) check_margin(op);
+}
+
+// Whether every entry of a row is good, without a branch for each.
+template <class T, class Good>
+bool all_of_row(const T* row, std::size_t n, const Good& good) {
+  bool all = true;
+  for (std::size_t i = 0; i < n; ++i) all &= good(static_cast<WorkingType<T>>(row[i]));
+  return all;
+}
+
+// Refuses the first entry that is not good: `wanted` is what the argument must be.
+template <class T, class Good>
+void check_entries(std::string_view name, std::string_view wanted, const MatrixView<const T>& a, const Good& good) {
+  for (std::size_t r = 0; r < a.rows; ++r) {
+    if (all_of_row(a.row(r), a.cols, good)) continue;
+    for (std::size_t i = 0; i < a.cols; ++i) {
+      const auto value = static_cast<WorkingType<T>>(a.row(r)[i]);
+      if (!good(value)) fail("{}: {}, got {} at {} of row {}", name, wanted, value, i, r);
+    }
+  }
+}
+
+// Entries of a cosine are at most 1 but for rounding; -inf is an absent class, NaN the row's own affair.
+template <class T>
+void check_cosines(std::string_view name, const MatrixView<const T>& x) {
+  check_entries(name, "cosines must be from -1 to 1", x, [](auto c) {
+    constexpr decltype(c) kMost = 1.01f;
+    return !(std::abs(c) > kMost) || c == -std::numeric_limits<decltype(c)>::infinity();
+  });
+}
+
+void check_classes(std::string_view name, std::span<const std::int64_t> classes, std::size_t rows, std::size_t cols,
+                   std::optional<std::int64_t> ignored) {
+  if (classes.size() != rows) fail("{}: target must have one class for each of {} rows, got {}", name, rows, classes.size());
+  for (std::size_t r = 0; r < rows; ++r) {
+    const std::int64_t t = classes[r];
+    if (ignored && t == *ignored) continue;
+    if (t < 0 || static_cast<std::uint64_t>(t) >= cols) {
+      fail("{}: target must be a class from 0 to {}, got {} in row {}", name, static_cast<std::int64_t>(cols) - 1, t, r);
+    }
+  }
+}
+
+// Non-negative, of sum 1. The sum in 8 parts, so that it is no chain of additions.
+template <class T>
+void check_distributions(std::string_view name, const MatrixView<const T>& q) {
+  constexpr double kTolerance = kIsHalf<T> ? 1e-2 : sizeof(T) == 4 ? 1e-4 : 1e-6;
+  check_entries(name, "target must be at least 0 in every entry", q, [](auto value) { return value >= 0; });
+  for (std::size_t r = 0; r < q.rows && q.cols > 0; ++r) {
+    const T* const row = q.row(r);
+    double sums[8] = {};
+    std::size_t i = 0;
+    for (; i + 8 <= q.cols; i += 8) {
+      for (std::size_t k = 0; k < 8; ++k) sums[k] += static_cast<double>(static_cast<WorkingType<T>>(row[i + k]));
+    }
+    for (; i < q.cols; ++i) sums[0] += static_cast<double>(static_cast<WorkingType<T>>(row[i]));
+    const double sum = ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
+    if (!(std::abs(sum - 1) <= kTolerance)) {
+      fail("{}: target must be a distribution in every row, got a sum of {} in row {}", name, sum, r);
+    }
+  }
+}
+
+template <class T>
+void check_labels(std::string_view name, const MatrixView<const T>& labels) {
+  check_entries(name, "target must be 0 or 1 in every entry", labels, [](auto value) { return value == 0 || value == 1; });
+}
+
+// Everything but the target.
+template <class T>
+void check_batch(const Loss& loss, const LossBatch<T>& batch) {
+  const std::string_view name = description_of(loss).name;
+  const std::size_t rows = batch.x.rows, cols = batch.x.cols;
+  std::visit([&](const auto& op) { check_loss(op, batch.per_row, batch.gradients, rows); }, loss);
+  check_layout(name, "x", batch.x);
+  if (batch.value.size() != rows)
+    fail("{}: value must have one entry for each of {} rows, got {}", name, rows, batch.value.size());
+  if (batch.dx.data != nullptr || batch.dx.rows != 0 || batch.dx.cols != 0) {
+    check_shape(name, "dx", batch.dx, "x", rows, cols);
+    check_overlap(name, "dx", batch.dx, "x", batch.x);
+  }
+  if (std::holds_alternative<MarginSoftmaxLoss>(loss)) check_cosines(name, batch.x);
+}
+
+// In units of softmax's time for an entry.
+std::size_t cost_of(const Loss& loss) {
+  return std::visit(
+      [](const auto& op) -> std::size_t {
+        if constexpr (requires { map_of(op); }) {
+          return 1 + std::visit([](const auto& map) { return map.kDescription.cost; }, map_of(op));
+        } else {
+          return op.kTarget == TargetKind::kScores ? 8 : 1;
+        }
+      },
+      loss);
+}
+
+// `batch` is checked.
+template <class T>
+void run(const Loss& loss, const LossBatch<T>& batch) {
+  using W = WorkingType<T>;
+  const std::size_t rows = batch.x.rows, n = batch.x.cols;
+  if (n == 0) {
+    const double empty = std::holds_alternative<MultilabelSoftmaxLoss>(loss) ? 0 : std::numeric_limits<double>::quiet_NaN();
+    for (std::size_t r = 0; r < rows; ++r) batch.value[r] = batch.is_ignored(r) ? 0 : empty;
+    for (const ParamGradient& gradient : batch.gradients) std::fill(gradient.values.begin(), gradient.values.end(), 0.0);
+    return;
+  }
+  const LossKernel<W> kernel = loss_kernel<W>();
+  const MapKernels<W> maps = kernels<W>();
+  const std::size_t block_rows = std::clamp<std::size_t>(kBlock / n, 1, std::max<std::size_t>(rows, 1));
+  const std::size_t kernel_size = (3 * n + 79) / 16 * 16, row_size = (n + 15) / 16 * 16;
+  // Halves: a block of x, of targets and of gradients as float besides.
+  const std::size_t blocks = kIsHalf<T> ? 4 : 1;
+  parallel_rows(rows, n * cost_of(loss), [&](std::size_t begin, std::size_t end) {
+    double* const memory = scratch(kernel_size + row_size + blocks * block_rows * n);
+    W* const block = reinterpret_cast<W*>(memory + kernel_size + row_size);
+    const LossScratch<W> working = {maps, memory, memory + kernel_size, block, block_rows};
+    if constexpr (!kIsHalf<T>) {
+      kernel(loss, batch.rows(begin, end - begin), working);
+    } else {
+      float* const wide_x = block + block_rows * n;
+      float* const wide_target = wide_x + block_rows * n;
+      for (std::size_t first = begin; first < end; first += block_rows) {
+        const LossBatch<T> part = batch.rows(first, std::min(block_rows, end - first));
+        const std::size_t count = part.x.rows;
+        for (std::size_t r = 0; r < count; ++r) {
+          widen(part.x.row(r), n, wide_x + r * n);
+          if (part.target.data != nullptr) widen(part.target.row(r), n, wide_target + r * n);
+        }
+        LossBatch<float> wide = {{wide_x, count, n}, part.classes,   {},          part.value, {},
+                                 part.per_row,       part.gradients, part.ignored};
+        if (part.target.data != nullptr) wide.target = {wide_target, count, n};
+        if (part.dx.data != nullptr) wide.dx = {wide_x, count, n};
+        kernel(loss, wide, working);
+        for (std::size_t r = 0; r < count && part.dx.data != nullptr; ++r) narrow(wide.dx.row(r), n, part.dx.row(r));
+      }
+    }
+  });
+}
+
+template <class Numbers>
+std::vector<Numbers> to_vector(std::span<const Numbers> numbers) {
+  return {numbers.begin(), numbers.end()};
+}
+
+}  // namespace
+
+template <class T>
+void loss(const Loss& loss, MatrixView<const T> x, std::span<const std::int64_t> classes, std::span<double> value,
+          MatrixView<std::type_identity_t<T>> dx, std::span<const PerRow> per_row, std::span<const ParamGradient> gradients,
+          std::optional<std::int64_t> ignored) {
+  const LossBatch<T> batch = {x, classes, {}, value, dx, to_vector(per_row), to_vector(gradients), ignored};
+  check_batch(loss, batch);
+  const std::string_view name = description_of(loss).name;
+  const TargetKind kind = std::visit([](const auto& op) { return op.kTarget; }, loss);
+  if (kind != TargetKind::kClass && kind != TargetKind::kClassOrDistribution) {
+    fail("{}: target must be a matrix of x's shape, got a class for each row", name);
+  }
+  check_classes(name, classes, x.rows, x.cols, ignored);
+  run(loss, batch);
+}
+
+template <class T>
+void loss(const Loss& loss, MatrixView<const T> x, MatrixView<const std::type_identity_t<T>> target, std::span<double> value,
+          MatrixView<std::type_identity_t<T>> dx, std::span<const PerRow> per_row, std::span<const ParamGradient> gradients) {
+  const LossBatch<T> batch = {x, {}, target, value, dx, to_vector(per_row), to_vector(gradients), {}};
+  check_batch(loss, batch);
+  const std::string_view name = description_of(loss).name;
+  check_shape(name, "target", target, "x", x.rows, x.cols);
+  if (overlap(target, MatrixView<const T>(dx))) fail("{}: dx must share no memory with target", name);
+  switch (std::visit([](const auto& op) { return op.kTarget; }, loss)) {
+    case TargetKind::kClass:
+      fail("{}: target must be a class for each row, got a matrix", name);
+    case TargetKind::kClassOrDistribution:
+      check_distributions(name, target);
+      break;
+    case TargetKind::kLabels:
+      check_labels(name, target);
+      break;
+    case TargetKind::kScores:
+      break;
+  }
+  run(loss, batch);
+}
+
+template void loss(const Loss&, MatrixView<const float>, std::span<const std::int64_t>, std::span<double>, MatrixView<float>,
+                   std::span<const PerRow>, std::span<const ParamGradient>, std::optional<std::int64_t>);
+template void loss(const Loss&, MatrixView<const double>, std::span<const std::int64_t>, std::span<double>, MatrixView<double>,
+                   std::span<const PerRow>, std::span<const ParamGradient>, std::optional<std::int64_t>);
+template void loss(const Loss&, MatrixView<const float16>, std::span<const std::int64_t>, std::span<double>,
+                   MatrixView<float16>, std::span<const PerRow>, std::span<const ParamGradient>, std::optional<std::int64_t>);
+template void loss(const Loss&, MatrixView<const bfloat16>, std::span<const std::int64_t>, std::span<double>,
+                   MatrixView<bfloat16>, std::span<const PerRow>, std::span<const ParamGradient>, std::optional<std::int64_t>);
+template void loss(const Loss&, MatrixView<const float>, MatrixView<const float>, std::span<double>, MatrixView<float>,
+                   std::span<const PerRow>, std::span<const ParamGradient>);
+template void loss(const Loss&, MatrixView<const double>, MatrixView<const double>, std::span<double>, MatrixView<double>,
+                   std::span<const PerRow>, std::span<const ParamGradient>);
+template void loss(const Loss&, MatrixView<const float16>, MatrixView<const float16>, std::span<double>, MatrixView<float16>,
+                   std::span<const PerRow>, std::span<const ParamGradient>);
+template void loss(const Loss&, MatrixView<const bfloat16>, MatrixView<const bfloat16>, std::span<double>, MatrixView<bfloat16>,
+                   std::span<const PerRow>, std::span<const ParamGradient>);
+
+}  // namespace entropic
+
+#endif  // HWY_ONCE

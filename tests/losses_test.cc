@@ -1,0 +1,383 @@
+// Losses: values and gradients of every one against the definitions, on every target; what is the same bits and what is
+// refused.
+
+#include "entropic/losses.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "entropic/threads.h"
+#include "tests/oracle/losses.h"
+#include "tests/support/cases.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/guarded.h"
+#include "tests/support/targets.h"
+
+namespace entropic {
+namespace {
+
+using support::expect_error;
+
+template <class T>
+constexpr T kInfinity = std::numeric_limits<T>::infinity();
+template <class T>
+constexpr double kEps = sizeof(T) == 4 ? 0x1p-24 : 0x1p-53;
+
+// Every loss with its typical parameters, and some with others.
+std::vector<Loss> variants() {
+  std::vector<Loss> all;
+  for_each_operation<Loss>([&]<class Op>(std::type_identity<Op>) { all.push_back(typical<Op>()); });
+  all.push_back(SoftmaxLoss{.label_smoothing = 0.1});
+  for (const double alpha : {0.7, 1.0, 1.2, 2.0, 3.0}) all.push_back(EntmaxLoss{.alpha = alpha});
+  all.push_back(TopKSoftmaxLoss{.k = 1});
+  all.push_back(SmoothAccuracyLoss{.map = Sparsemax{}});
+  all.push_back(SurrogateLoss{.map = Entmax{.alpha = 1.5}});
+  all.push_back(MarginSoftmaxLoss{.kind = MarginSoftmaxLoss::Kind::arc, .scale = 8});
+  all.push_back(MarginSoftmaxLoss{.kind = MarginSoftmaxLoss::Kind::sphere, .margin = 3, .scale = 8});
+  all.push_back(DistillationLoss{.temperature = 3});
+  all.push_back(JsdLoss{.beta = 0.1});
+  return all;
+}
+
+std::string_view name_of(const Loss& loss) {
+  return std::visit([](const auto& op) { return op.kDescription.name; }, loss);
+}
+TargetKind kind_of(const Loss& loss) {
+  return std::visit([](const auto& op) { return op.kTarget; }, loss);
+}
+
+// Rows of scores with a matrix of targets or a class for each.
+template <class T>
+struct Batch {
+  std::size_t rows, cols;
+  std::vector<T> x, target;
+  std::vector<std::int64_t> classes;
+};
+
+// `soft`: distributions where a loss takes both.
+template <class T>
+Batch<T> random_batch(const Loss& loss, std::size_t rows, std::size_t cols, bool soft, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<double> normal;
+  const bool cosines = kind_of(loss) == TargetKind::kClass;
+  Batch<T> batch = {rows, cols, std::vector<T>(rows * cols), {}, {}};
+  for (T& score : batch.x) score = static_cast<T>(cosines ? std::tanh(normal(random)) : 2 * normal(random));
+  const TargetKind kind = kind_of(loss);
+  if (kind == TargetKind::kClass || (kind == TargetKind::kClassOrDistribution && !soft)) {
+    for (std::size_t r = 0; r < rows; ++r) batch.classes.push_back(static_cast<std::int64_t>(random() % cols));
+    return batch;
+  }
+  batch.target.resize(rows * cols);
+  for (std::size_t r = 0; r < rows; ++r) {
+    double sum = 0;
+    std::vector<double> values(cols);
+    for (double& value : values) {
+      value = kind == TargetKind::kLabels   ? static_cast<double>(random() % 2)
+              : kind == TargetKind::kScores ? normal(random)
+                                            : std::max(0.0, normal(random));
+      sum += value;
+    }
+    if (kind == TargetKind::kClassOrDistribution && sum == 0) sum = values[0] = 1;
+    for (std::size_t i = 0; i < cols; ++i) {
+      batch.target[r * cols + i] = static_cast<T>(kind == TargetKind::kClassOrDistribution ? values[i] / sum : values[i]);
+    }
+  }
+  return batch;
+}
+
+template <class T>
+struct Result {
+  std::vector<double> value;
+  std::vector<T> dx;
+  bool operator==(const Result&) const = default;
+};
+
+template <class T>
+void run(const Loss& op, const Batch<T>& batch, MatrixView<const T> x, std::span<double> value, MatrixView<T> dx) {
+  if (batch.target.empty()) {
+    loss<T>(op, x, batch.classes, value, dx);
+  } else {
+    loss<T>(op, x, MatrixView<const T>(batch.target.data(), batch.rows, batch.cols), value, dx);
+  }
+}
+
+template <class T>
+Result<T> run(const Loss& op, const Batch<T>& batch) {
+  Result<T> result = {std::vector<double>(batch.rows), std::vector<T>(batch.x.size())};
+  run<T>(op, batch, {batch.x.data(), batch.rows, batch.cols}, result.value, {result.dx.data(), batch.rows, batch.cols});
+  return result;
+}
+
+template <class T>
+oracle::Row target_row(const Batch<T>& batch, std::size_t r) {
+  if (!batch.target.empty()) {
+    const auto begin = batch.target.begin() + static_cast<std::ptrdiff_t>(r * batch.cols);
+    return oracle::Row(begin, begin + static_cast<std::ptrdiff_t>(batch.cols));
+  }
+  oracle::Row q(batch.cols, 0);
+  q[static_cast<std::size_t>(batch.classes[r])] = 1;
+  return q;
+}
+
+template <class T>
+void check_against_oracle(const Loss& op, const Batch<T>& batch, const std::string& what) {
+  const Result<T> got = run(op, batch);
+  for (std::size_t r = 0; r < batch.rows; ++r) {
+    const T* const row = batch.x.data() + r * batch.cols;
+    const oracle::Row x(row, row + batch.cols), q = target_row(batch, r);
+    const oracle::LossResult want = std::visit([&](const auto& loss_op) { return oracle::loss(loss_op, x, q); }, op);
+    long double low = HUGE_VALL, high = -HUGE_VALL, largest = 1;
+    for (const long double score : x) {
+      if (!std::isinf(score)) low = std::min(low, score), high = std::max(high, score);
+    }
+    for (const long double d : want.dx) largest = std::max(largest, std::abs(d));
+    const auto* const margin = std::get_if<MarginSoftmaxLoss>(&op);
+    const auto* const entmax = std::get_if<EntmaxLoss>(&op);
+    const double slack = (margin != nullptr ? margin->scale : 1) * (entmax != nullptr && entmax->alpha > 2 ? 1e3 : 1);
+    const double eps = kEps<T> * slack * static_cast<double>(40 + 10 * std::min(high - low, 100.0L));
+    ASSERT_LE(std::abs(got.value[r] - want.value), eps * (1 + std::abs(want.value)))
+        << name_of(op) << " " << what << " row " << r << ": " << got.value[r] << ", not " << static_cast<double>(want.value);
+    for (std::size_t i = 0; i < batch.cols; ++i) {
+      ASSERT_LE(std::abs(got.dx[r * batch.cols + i] - want.dx[i]), eps * largest)
+          << name_of(op) << " " << what << " row " << r << " entry " << i << ": "
+          << static_cast<double>(got.dx[r * batch.cols + i]) << ", not " << static_cast<double>(want.dx[i]);
+    }
+  }
+}
+
+template <class T>
+class Losses : public ::testing::Test {};
+using Types = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(Losses, Types);
+
+TYPED_TEST(Losses, AgreeWithTheDefinitions) {
+  support::for_each_target([&](const std::string&) {
+    for (const Loss& op : variants()) {
+      for (const std::size_t cols : {1, 2, 3, 7, 16, 33, 64, 65, 100, 257}) {
+        for (const bool soft : {false, true}) {
+          check_against_oracle(op, random_batch<TypeParam>(op, 4, cols, soft, static_cast<unsigned>(cols)),
+                               std::to_string(cols));
+        }
+      }
+    }
+  });
+}
+
+// Scores of every kind, against a class and against probabilities: masked, tied, far apart, far from 0.
+TYPED_TEST(Losses, AgreeOnHardRows) {
+  for (const Loss& op : variants()) {
+    if (kind_of(op) != TargetKind::kClassOrDistribution) continue;
+    if (std::holds_alternative<TopPSoftmaxLoss>(op)) continue;  // equal scores at its cut: rounding decides
+    for (const auto& given : support::finite_cases<TypeParam>()) {
+      const std::size_t n = given.x.size();
+      if (n > 130 || n % 2 == 0 || given.name.starts_with("largest")) continue;
+      Batch<TypeParam> batch = {1, n, given.x, {}, {}};
+      std::vector<std::size_t> present;
+      for (std::size_t i = 0; i < n; ++i) {
+        if (given.x[i] > -kInfinity<TypeParam>) present.push_back(i);
+      }
+      for (const std::size_t t : {present.front(), present[present.size() / 2], present.back()}) {
+        batch.classes = {static_cast<std::int64_t>(t)};
+        check_against_oracle(op, batch, given.name);
+      }
+      batch.classes.clear();
+      batch.target.assign(n, 0);
+      batch.target[present.front()] += TypeParam(0.75);
+      batch.target[present.back()] += TypeParam(0.25);
+      check_against_oracle(op, batch, given.name + " soft");
+    }
+  }
+}
+
+TYPED_TEST(Losses, AreTheSameBitsHoweverCalled) {
+  using T = TypeParam;
+  for (const Loss& op : variants()) {
+    for (const bool soft : {false, true}) {
+      const std::size_t rows = 37, cols = 50;
+      const Batch<T> batch = random_batch<T>(op, rows, cols, soft, 5);
+      const Result<T> want = run(op, batch);
+      for (const std::string& target : support::fma_targets()) {
+        force_simd_target(target);
+        for (const std::size_t threads : {1, 3}) {
+          set_num_threads(threads);
+          ASSERT_EQ(run(op, batch), want) << name_of(op) << " on " << target;
+        }
+      }
+      force_simd_target("");
+      set_num_threads(0);
+
+      // In place; without a gradient; padded, the padding untouched; row by row.
+      std::vector<T> inout = batch.x;
+      std::vector<double> value(rows);
+      run<T>(op, batch, {inout.data(), rows, cols}, value, {inout.data(), rows, cols});
+      ASSERT_EQ((Result<T>{value, inout}), want) << name_of(op) << " in place";
+      run<T>(op, batch, {batch.x.data(), rows, cols}, value, {});
+      ASSERT_EQ(value, want.value) << name_of(op) << " without a gradient";
+      std::vector<T> padded(rows * (cols + 3), T(77));
+      run<T>(op, batch, {batch.x.data(), rows, cols}, value, {padded.data(), rows, cols, cols + 3});
+      for (std::size_t r = 0; r < rows; ++r) {
+        for (std::size_t i = 0; i < cols + 3; ++i) {
+          ASSERT_EQ(padded[r * (cols + 3) + i], i < cols ? want.dx[r * cols + i] : T(77)) << name_of(op);
+        }
+        const auto begin = static_cast<std::ptrdiff_t>(r * cols), end = begin + static_cast<std::ptrdiff_t>(cols);
+        Batch<T> one = {1, cols, {batch.x.begin() + begin, batch.x.begin() + end}, {}, {}};
+        if (batch.target.empty()) {
+          one.classes = {batch.classes[r]};
+        } else {
+          one.target = {batch.target.begin() + begin, batch.target.begin() + end};
+        }
+        const Result<T> alone = run(op, one);
+        ASSERT_EQ(alone.value[0], want.value[r]) << name_of(op);
+        ASSERT_TRUE(std::equal(alone.dx.begin(), alone.dx.end(), want.dx.begin() + begin)) << name_of(op);
+      }
+    }
+  }
+}
+
+TYPED_TEST(Losses, StayInsideTheirMemory) {
+  using T = TypeParam;
+  support::for_each_target([&](const std::string&) {
+    for (const Loss& op : variants()) {
+      for (const std::size_t cols : {1, 13, 70}) {
+        const Batch<T> batch = random_batch<T>(op, 2, cols, true, 3);
+        const support::Guarded<T> x(2 * cols), dx(2 * cols), target(2 * cols);
+        std::copy(batch.x.begin(), batch.x.end(), x.data());
+        std::copy(batch.target.begin(), batch.target.end(), target.data());
+        std::vector<double> value(2);
+        if (batch.target.empty()) {
+          loss<T>(op, {x.data(), 2, cols}, batch.classes, value, {dx.data(), 2, cols});
+        } else {
+          loss<T>(op, {x.data(), 2, cols}, MatrixView<const T>(target.data(), 2, cols), value, {dx.data(), 2, cols});
+        }
+        ASSERT_TRUE(std::isfinite(value[1])) << name_of(op);
+      }
+    }
+  });
+}
+
+// A long row takes the sweeps apart: the sum in blocks, the maps' ways for few survivors.
+TYPED_TEST(Losses, AgreeOnLongRows) {
+  for (const Loss& op : {Loss(SoftmaxLoss{}), Loss(SparsemaxLoss{}), Loss(EntmaxLoss{}), Loss(EntmaxLoss{.alpha = 1.2}),
+                         Loss(TopKSoftmaxLoss{.k = 50}), Loss(MultilabelSoftmaxLoss{}), Loss(JsdLoss{})}) {
+    check_against_oracle(op, random_batch<TypeParam>(op, 2, 5000, false, 1), "long");
+    check_against_oracle(op, random_batch<TypeParam>(op, 1, 5000, true, 2), "long soft");
+  }
+}
+
+template <class Half>
+void check_halves() {
+  for (const Loss& op : variants()) {
+    for (const bool soft : {false, true}) {
+      const std::size_t rows = 5, cols = 40;
+      Batch<float> wide = random_batch<float>(op, rows, cols, soft, 8);
+      Batch<Half> batch = {rows, cols, {}, {}, wide.classes};
+      for (float& v : wide.x) batch.x.push_back(Half(v)), v = static_cast<float>(batch.x.back());
+      for (float& v : wide.target) batch.target.push_back(Half(v)), v = static_cast<float>(batch.target.back());
+      if (kind_of(op) == TargetKind::kClassOrDistribution && soft) {
+        // A sum that float would refuse.
+        std::vector<double> value(rows);
+        EXPECT_NO_THROW(run<Half>(op, batch, {batch.x.data(), rows, cols}, value, {}));
+        continue;
+      }
+      std::vector<Half> dx(rows * cols);
+      std::vector<double> value(rows);
+      run<Half>(op, batch, {batch.x.data(), rows, cols}, value, {dx.data(), rows, cols});
+      const Result<float> want = run(op, wide);
+      EXPECT_EQ(value, want.value) << name_of(op);
+      for (std::size_t i = 0; i < dx.size(); ++i) {
+        ASSERT_EQ(static_cast<float>(dx[i]), static_cast<float>(Half(want.dx[i]))) << name_of(op);
+      }
+    }
+  }
+}
+
+TEST(LossesOfHalves, AreThoseOfFloatRounded) {
+  check_halves<float16>();
+  check_halves<bfloat16>();
+}
+
+TEST(LossesWithValuesPerRow, HaveTheirOwn) {
+  const std::vector<double> x = {1, 0.5, -1, 1, 0.5, -1}, alpha = {1.2, 2};
+  const std::vector<std::int64_t> classes = {1, 1};
+  std::vector<double> value(2), dx(6), slope(2), alone(1), alone_dx(3);
+  const PerRow per_row[] = {{"alpha", alpha}};
+  const ParamGradient gradients[] = {{"alpha", slope}};
+  loss<double>(EntmaxLoss{}, {x.data(), 2, 3}, classes, value, {dx.data(), 2, 3}, per_row, gradients);
+  for (std::size_t r = 0; r < 2; ++r) {
+    loss<double>(EntmaxLoss{.alpha = alpha[r]}, {x.data(), 1, 3}, std::span(classes).first(1), alone, {alone_dx.data(), 1, 3});
+    EXPECT_EQ(value[r], alone[0]);
+    const double step = 1e-6;
+    double ends[2];
+    for (const int side : {0, 1}) {
+      loss<double>(EntmaxLoss{.alpha = alpha[r] + (side == 0 ? -step : step)}, {x.data(), 1, 3}, std::span(classes).first(1),
+                   alone, {});
+      ends[side] = alone[0];
+    }
+    EXPECT_NEAR(slope[r], (ends[1] - ends[0]) / (2 * step), 1e-9);
+  }
+  // A parameter of the map.
+  loss<double>(SurrogateLoss{.map = Entmax{}}, {x.data(), 2, 3}, classes, value, {dx.data(), 2, 3}, per_row);
+  std::vector<double> p(6);
+  apply<double>(Entmax{}, {x.data(), 2, 3}, {p.data(), 2, 3}, per_row);
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(dx[i], p[i] - (i % 3 == 1));
+}
+
+TEST(LossesIgnore, Rows) {
+  const double nan = std::nan("");
+  const std::vector<double> x = {nan, nan, 2, 1};
+  const std::vector<std::int64_t> classes = {-100, 0};
+  for (const Loss& op : variants()) {
+    if (kind_of(op) != TargetKind::kClassOrDistribution) continue;
+    std::vector<double> value(2), dx(4);
+    loss<double>(op, {x.data(), 2, 2}, classes, value, {dx.data(), 2, 2}, {}, {}, -100);
+    EXPECT_EQ(value[0], 0) << name_of(op);
+    EXPECT_EQ(dx[0], 0);
+    EXPECT_EQ(dx[1], 0);
+    EXPECT_TRUE(std::isfinite(value[1]));
+  }
+}
+
+TEST(LossesRefuse, WhatTheyCannotTake) {
+  const std::vector<double> x = {0.5, 0.25, 0.25, 0, 0, 0}, far = {0, 2, 0};
+  std::vector<double> value(2, 7), dx(6, 7);
+  const MatrixView<const double> scores(x.data(), 2, 3);
+  const MatrixView<double> gradient(dx.data(), 2, 3);
+  const std::vector<std::int64_t> good = {0, 1}, bad = {0, 3}, one = {0};
+  const auto fails = [&](const std::string& text, const Loss& op, const std::vector<std::int64_t>& classes) {
+    expect_error(text, [&] { loss<double>(op, scores, classes, value, gradient); });
+  };
+  fails("softmax_loss: target must be a class from 0 to 2, got 3 in row 1", SoftmaxLoss{}, bad);
+  fails("softmax_loss: target must have one class for each of 2 rows, got 1", SoftmaxLoss{}, one);
+  fails("softmax_loss: label_smoothing must be at least 0 and at most 1, got -1", SoftmaxLoss{.label_smoothing = -1}, good);
+  fails("top_k_softmax_loss: k must be above 0, got 0", TopKSoftmaxLoss{}, good);
+  fails("margin_softmax_loss: margin must be an integer of at least 1 for kind sphere, got 1.5",
+        MarginSoftmaxLoss{.kind = MarginSoftmaxLoss::Kind::sphere, .margin = 1.5}, good);
+  fails("margin_softmax_loss: margin must be at most pi for kind arc, got 4",
+        MarginSoftmaxLoss{.kind = MarginSoftmaxLoss::Kind::arc, .margin = 4}, good);
+  fails("jsd_loss: beta must be below 1, where the loss is 0 always", JsdLoss{.beta = 1}, good);
+  fails("jsd_loss: target must be a matrix of x's shape, got a class for each row", JsdLoss{}, good);
+  fails("entmax: alpha must be above 0 and finite, got 0", SurrogateLoss{.map = Entmax{.alpha = 0}}, good);
+  expect_error("softmax_loss: target must be a distribution in every row, got a sum of 0 in row 1",
+               [&] { loss<double>(SoftmaxLoss{}, scores, scores, value, gradient); });
+  expect_error("multilabel_softmax_loss: target must be 0 or 1 in every entry, got 0.5 at 0 of row 0",
+               [&] { loss<double>(MultilabelSoftmaxLoss{}, scores, scores, value, gradient); });
+  expect_error("margin_softmax_loss: target must be a class for each row, got a matrix",
+               [&] { loss<double>(MarginSoftmaxLoss{}, scores, scores, value, gradient); });
+  expect_error("margin_softmax_loss: cosines must be from -1 to 1, got 2 at 1 of row 0", [&] {
+    loss<double>(MarginSoftmaxLoss{}, {far.data(), 1, 3}, std::span(good).first(1), std::span(value).first(1), {});
+  });
+  expect_error("softmax_loss: value must have one entry for each of 2 rows, got 1",
+               [&] { loss<double>(SoftmaxLoss{}, scores, good, std::span(value).first(1), gradient); });
+  expect_error("softmax_loss: dx must have the shape of x, 2 x 3, got 1 x 3", [&] {
+    loss<double>(SoftmaxLoss{}, scores, good, value, {dx.data(), 1, 3});
+  });
+  expect_error("jsd_loss: dx must share no memory with target",
+               [&] { loss<double>(JsdLoss{}, scores, MatrixView<const double>(dx.data(), 2, 3), value, gradient); });
+  for (const double v : dx) EXPECT_EQ(v, 7);
+  for (const double v : value) EXPECT_EQ(v, 7);
+}
+
+}  // namespace
+}  // namespace entropic

@@ -1,0 +1,237 @@
+"""entropic.torch's losses: the same numbers as entropic, under everything that torch does to a function."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import entropic
+from entropic import _core
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
+
+import entropic.torch as et  # noqa: E402
+from entropic.torch._losses import REDUCTIONS  # noqa: E402
+
+DESCRIPTIONS = {d["name"]: d for d in _core.losses()}
+KINDS = {name: d["target"] for name, d in DESCRIPTIONS.items()}
+VARIANTS = [
+    ("softmax_loss", {"label_smoothing": 0.1}),
+    ("sparsemax_loss", {}),
+    *(("entmax_loss", {"alpha": alpha}) for alpha in (0.7, 1.0, 1.3, 2.5)),
+    ("top_k_softmax_loss", {"k": 3}),
+    ("top_p_softmax_loss", {"p": 0.8}),
+    ("smooth_accuracy_loss", {"map": "entmax", "alpha": 1.3}),
+    ("surrogate_loss", {"map": "sparsemax"}),
+    *(("margin_softmax_loss", {"kind": kind, "scale": 5.0}) for kind in ("am", "arc", "sphere")),
+    ("multilabel_softmax_loss", {}),
+    ("distillation_loss", {"temperature": 2.0}),
+    ("jsd_loss", {"beta": 0.3}),
+]
+IDS = [f"{name}-{'-'.join(f'{k}={v}' for k, v in params.items())}" for name, params in VARIANTS]
+every_variant = pytest.mark.parametrize(("name", "params"), VARIANTS, ids=IDS)
+FUSED = [(variant, identity) for variant, identity in zip(VARIANTS, IDS, strict=True) if variant[0] in REDUCTIONS]
+fused = pytest.mark.parametrize(("name", "params"), [variant for variant, _ in FUSED], ids=[identity for _, identity in FUSED])
+
+
+def scores(name, *shape, seed=0, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(*shape, generator=generator, dtype=torch.float64)
+    return (torch.tanh(x) * 0.95 if name == "margin_softmax_loss" else x).to(dtype)
+
+
+def target_of(name, x, dim=-1, soft=False):
+    kind, generator = KINDS[name], torch.Generator().manual_seed(9)
+    if kind == "labels":
+        return torch.randint(0, 2, x.shape, generator=generator)
+    if kind == "scores":
+        return torch.randn(x.shape, generator=generator, dtype=torch.float64)
+    if soft:
+        return torch.softmax(torch.randn(x.shape, generator=generator, dtype=torch.float64), dim)
+    return torch.randint(0, x.shape[dim], x.sum(dim).shape, generator=generator)
+
+
+@every_variant
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
+def test_the_numbers_are_those_of_entropic(name, params, dtype):
+    x = scores(name, 4, 3, 6, dtype=dtype)
+    x[0, 0, 1] = torch.nan
+    x[1, :, 2] = -torch.inf
+    for dim in (1, -1):
+        target = target_of(name, x, dim)
+        if KINDS[name] == "labels":
+            target[1, :, 2] = 0
+        moving = x.clone().requires_grad_()
+        got = getattr(et, name)(moving, target, dim=dim, **params)
+        want, want_dx = getattr(entropic, name)(x.numpy(), target.numpy(), axis=dim, return_grad=True, **params)
+        close = {"rtol": 1e-9, "atol": 1e-11} if dtype is torch.float64 else {"rtol": 2e-3, "atol": 2e-3}
+        torch.testing.assert_close(got.detach(), torch.from_numpy(want), equal_nan=True, **close)
+        (dx,) = torch.autograd.grad(got.nan_to_num(posinf=0.0).sum(), moving)
+        usual = ~torch.from_numpy(np.isnan(want) | np.isinf(want)).unsqueeze(dim).expand_as(x)
+        torch.testing.assert_close(dx[usual], torch.from_numpy(want_dx)[usual], **close)
+        assert got.dtype is dtype
+
+
+@every_variant
+def test_gradcheck_and_gradgradcheck(name, params):
+    x = scores(name, 2, 5, seed=3).requires_grad_()
+    for soft in (False, True):
+        if soft and KINDS[name] != "class or distribution":
+            continue
+        target = target_of(name, x, soft=soft)
+        function = lambda x, target=target: getattr(et, name)(x, target, **params)  # noqa: E731
+        if name == "surrogate_loss":  # its value is none of which this is the gradient
+            p = et.sparsemax(x)
+            q = target if soft else torch.nn.functional.one_hot(target, 5)
+            (dx,) = torch.autograd.grad(function(x).sum(), x, create_graph=True)
+            assert torch.allclose(dx, p - q)
+            g = scores(name, 2, 5, seed=4)
+            for a, b in zip(torch.autograd.grad(dx, x, g), torch.autograd.grad(p, x, g), strict=True):
+                assert torch.allclose(a, b)
+            continue
+        assert torch.autograd.gradcheck(function, (x,))
+        assert torch.autograd.gradgradcheck(function, (x,), rtol=1e-3, atol=1e-5)
+
+
+def test_alpha_is_learned():
+    x, alpha = scores("", 3, 5).requires_grad_(), torch.tensor([[1.2], [1.5], [0.8]], dtype=torch.float64, requires_grad=True)
+    for soft in (False, True):
+        target = target_of("entmax_loss", x, soft=soft)
+        function = lambda x, a, t=target: et.entmax_loss(x, t, alpha=a)  # noqa: E731
+        assert torch.autograd.gradcheck(function, (x, alpha))
+        assert torch.autograd.gradgradcheck(function, (x, alpha), rtol=1e-3, atol=1e-5)
+    module = et.EntmaxLoss(alpha=torch.nn.Parameter(torch.tensor(1.0)))
+    module(scores("", 3, 5), torch.tensor([0, 1, 2])).backward()
+    assert module.alpha.grad.isfinite()
+
+
+@fused
+def test_opcheck_and_composed(name, params):
+    reduction = REDUCTIONS[name]
+    x = scores(name, 3, 5)
+    target = target_of(name, x)
+    target = target.to(x.dtype) if KINDS[name] == "labels" else target
+    described = DESCRIPTIONS[name]["params"]
+    values = [params.get(p["name"], p["default"]) for p in described] + ([None] if KINDS[name].startswith("class") else [])
+    rows = [None for p in described if p["per_row"]]
+    for wanted in (False, True):
+        torch.library.opcheck(reduction.op, (x.clone().requires_grad_(wanted), target, *values, *rows, 1, wanted))
+    y = torch.cat([x, scores(name, 2, 5, seed=8)])
+    y[3, 1], y[4, 2] = -torch.inf, torch.nan
+    soft = KINDS[name] == "class or distribution"
+    targets = [target_of(name, y), *([target_of(name, y, soft=True)] if soft else [])]
+    for t in targets:
+        t = t.to(y.dtype) if KINDS[name] == "labels" else t
+        got, want = reduction._composed(y, t, *values, *rows, 1, True), reduction.op(y, t, *values, *rows, 1, True)
+        for a, b in zip(got, want, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-7, atol=1e-9, equal_nan=True)
+
+
+@every_variant
+def test_transforms(name, params):
+    x = scores(name, 3, 4, 5, seed=4)
+    target = target_of(name, x)
+    one = lambda x, t: getattr(et, name)(x, t, **params)  # noqa: E731
+    want = x.clone().requires_grad_()
+    one(want, target).square().sum().backward()
+    assert torch.equal(torch.func.vmap(one)(x, target), one(x, target))
+    grad = torch.func.grad(lambda x, t: one(x, t).square().sum())
+    assert torch.allclose(grad(x, target), want.grad)
+    assert torch.allclose(torch.func.vmap(grad)(x, target), want.grad)
+
+
+@every_variant
+def test_compile_without_graph_breaks(name, params):
+    x = scores(name, 3, 7, dtype=torch.float32)
+    target = target_of(name, x)
+    torch._dynamo.reset()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        function = lambda x, t: getattr(et, name)(x * 0.5, t, **params).mean()  # noqa: E731
+        compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+        left, right = x.clone().requires_grad_(), x.clone().requires_grad_()
+        got, want = compiled(left, target), function(right, target)
+        assert torch.allclose(got, want)
+        got.backward()
+        want.backward()
+        assert torch.allclose(left.grad, right.grad)
+
+
+def test_modules_are_like_cross_entropy():
+    x = scores("", 8, 5).requires_grad_()
+    target = torch.tensor([0, 1, -100, 3, 4, -100, 2, 0])
+    weight = torch.tensor([1.0, 2.0, 0.5, 0.0, 3.0], dtype=torch.float64)
+    for reduction in ("mean", "sum", "none"):
+        for w in (None, weight):
+            theirs = torch.nn.CrossEntropyLoss(weight=w, reduction=reduction)(x, target)
+            assert torch.allclose(et.SoftmaxLoss(weight=w, reduction=reduction)(x, target), theirs)
+    assert et.SoftmaxLoss()(x, torch.full((8,), -100)).isnan()
+    smooth = torch.nn.CrossEntropyLoss(label_smoothing=0.2)(x, target)
+    assert torch.allclose(et.SoftmaxLoss(label_smoothing=0.2)(x, target), smooth)
+    soft = torch.softmax(scores("", 8, 5, seed=1), -1)
+    assert torch.allclose(et.SoftmaxLoss()(x, soft), torch.nn.CrossEntropyLoss()(x, soft))
+    images = scores("", 2, 5, 3, 3)
+    labels = torch.randint(0, 5, (2, 3, 3))
+    assert torch.allclose(et.SoftmaxLoss(dim=1)(images, labels), torch.nn.CrossEntropyLoss()(images, labels))
+
+
+MODULES = [name for name in et.__all__ if name.endswith("Loss")]
+NEEDED = {
+    "TopKSoftmaxLoss": {"k": 2},
+    "TopPSoftmaxLoss": {"p": 0.9},
+    **{name: {"in_features": 4, "num_classes": 3} for name in ("AMSoftmaxLoss", "ArcFaceLoss", "SphereFaceLoss")},
+}
+
+
+@pytest.mark.parametrize("class_name", MODULES)
+def test_modules(class_name):
+    module_class, needed = getattr(et, class_name), NEEDED.get(class_name, {})
+    x = scores("", 6, 4).float().requires_grad_()
+    module = module_class(**needed)
+    target = torch.tensor([0, 1, 2, -100, 1, 0]) if module._takes_classes else (x.detach() > 0).float()
+    value = module(x, target)
+    value.backward()
+    assert x.grad.isfinite().all()
+    assert x.grad[3].any() == (not module._takes_classes)
+    assert class_name in repr(module)
+    if "in_features" in needed:
+        params = {"kind": module._kind, "margin": module.margin, "scale": 30.0, "ignore_index": -100}
+        assert torch.equal(value, et.margin_softmax_loss(module.cosines(x), target, **params).sum() / 5)
+        assert [name for name, _ in module.named_parameters()] == ["classes"]
+        assert module(x[:, None], target[:, None]).isfinite()
+    with pytest.raises(ValueError, match="reduction must be 'mean', 'sum' or 'none'"):
+        module_class(**needed, reduction="all")
+
+
+def test_modules_compile():
+    torch._dynamo.reset()
+    module = et.ArcFaceLoss(4, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
+        x, target = scores("", 6, 4).float(), torch.tensor([0, 1, 2, -100, 1, 0])
+        assert torch.allclose(compiled(x, target), module(x, target))
+
+
+def test_errors_name_the_argument():
+    x = torch.zeros(2, 3)
+    with pytest.raises(
+        TypeError, match=r"softmax_loss: target requires grad, and there is no gradient in it; pass target\.detach"
+    ):
+        et.softmax_loss(x, torch.full((2, 3), 1 / 3, requires_grad=True))
+    with pytest.raises(TypeError, match="distillation_loss: teacher requires grad"):
+        et.distillation_loss(x, x.clone().requires_grad_())
+    with pytest.raises(
+        ValueError, match=r"target must have one class for each row, of shape \(2,\), got integers of shape \(3,\)"
+    ):
+        et.softmax_loss(x, torch.zeros(3, dtype=torch.long))
+    with pytest.raises(ValueError, match="target must be a class from 0 to 2, got 7 in row 1"):
+        et.softmax_loss(x, torch.tensor([0, 7]))
+    with pytest.raises(TypeError, match=r"x must be a torch\.Tensor, got list"):
+        et.softmax_loss([0.0], 0)
+    with pytest.raises(ValueError, match=r"jsd_loss: teacher must have the shape of student, \(2, 3\), got \(2,\)"):
+        et.jsd_loss(x, x[:, 0])
+    with pytest.raises(ValueError, match="weight must have one factor for each of 3 classes, got 2"):
+        et.SoftmaxLoss(weight=torch.ones(2))(x, torch.tensor([0, 1]))
+    with pytest.raises(ValueError, match=r"x must be embeddings of shape \(..., 4\), got \(2, 3\)"):
+        et.ArcFaceLoss(4, 3)(x, torch.tensor([0, 1]))
