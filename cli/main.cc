@@ -68,6 +68,7 @@ int run(int argc, char** argv) {
   add_maps(app, program);
   add_entropy_control(app, program);
   add_sample(app, program);
+  add_transport(app, program);
 
   try {
     app.parse(argc, argv);
