@@ -75,15 +75,18 @@ def table(title, make, repeats):
 def peak(which, n):
     """MiB that one call adds to the largest size of a fresh process."""
     code = f"""
-import resource, sys
+import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 import python_attention as bench
 bench.torch.set_num_threads(1); bench.entropic.set_num_threads(1)
 bench.calls_for(64, False)[{which!r}]()
 call = bench.calls_for({n}, False)[{which!r}]
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def peak():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
+open("/proc/self/clear_refs", "w").write("5")  # the peak counts from here
+before = peak()
 out = call()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+print(peak() - before)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return int(done.stdout) / 1024
@@ -115,7 +118,7 @@ def crossover():
                 "softmax": lambda arrays=arrays, causal=causal: entropic.attention(*arrays, causal=causal),
                 "linear": lambda arrays=arrays, causal=causal: entropic.linear_attention(*arrays, causal=causal),
             }
-            for name, seconds in median_times(calls, 9).items():
+            for name, seconds in median_times(calls, 5).items():
                 curves.setdefault(name, []).append(seconds / n * 1e6)
         for (name, values), color in zip(curves.items(), (GREY, BLUE, ORANGE), strict=True):
             ax.loglog(lengths, values, color=color, marker="o", markersize=3, label=name)

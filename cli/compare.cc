@@ -1,6 +1,8 @@
 // The comparison: computing it, and laying it out as bars or as JSON.
 #include "compare.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -84,17 +86,6 @@ std::string probability_text(double p) {
   return p < 0.00005 ? fmt::format("{:.0e}", p) : fmt::format("{:.4f}", p);
 }
 
-// Which classes to show: all in their order or, of many, those of the largest scores first.
-std::vector<std::size_t> shown_classes(const std::vector<double>& x) {
-  std::vector<std::size_t> order(x.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  if (x.size() <= kMostClasses) return order;
-  const auto rank = [&](std::size_t i) { return std::isnan(x[i]) ? std::numeric_limits<double>::infinity() : x[i]; };
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return rank(a) > rank(b); });
-  order.resize(kMostClasses);
-  return order;
-}
-
 // The lines of the text: at the left the classes and their scores, then one column for each map of a block.
 class Layout {
  public:
@@ -171,12 +162,8 @@ class Layout {
            });
     }
     if (shown_.size() < comparison_.x.size()) {
-      line(begin, end, fmt::format("{} more", comparison_.x.size() - shown_.size()), [&](const Column& c) {
-        double rest = std::accumulate(c.p.begin(), c.p.end(), 0.0);
-        for (const std::size_t i : shown_) rest -= c.p[i];
-        if (c.zeros + shown_above_zero(c) == c.p.size() || rest < 0) rest = 0;  // rounding may leave a little
-        return fmt::format("{:>{}} together", probability_text(rest), kNumber);
-      });
+      line(begin, end, fmt::format("{} more", comparison_.x.size() - shown_.size()),
+           [&](const Column& c) { return fmt::format("{:>{}} together", probability_text(rest_of(c, shown_)), kNumber); });
     }
     text_ += '\n';
     line(begin, end, "entropy (nats)", [](const Column& c) { return fmt::format("{:>{}.4f}", c.entropy, kNumber); });
@@ -185,11 +172,6 @@ class Layout {
     });
     line(begin, end, "zeros", [](const Column& c) { return fmt::format("{:>{}}", c.zeros, kNumber); });
     line(begin, end, "maximum", [](const Column& c) { return fmt::format("{:>{}}", probability_text(c.maximum), kNumber); });
-  }
-
-  std::size_t shown_above_zero(const Comparison::Column& column) const {
-    const auto above_zero = [&](std::size_t i) { return column.p[i] != 0; };
-    return static_cast<std::size_t>(std::count_if(shown_.begin(), shown_.end(), above_zero));
   }
 
   const Comparison& comparison_;
@@ -253,21 +235,93 @@ Comparison compare(const Table& table, std::string_view file, std::size_t row, c
   if (comparison.classes.empty()) {
     for (std::size_t i = 0; i < table.cols; ++i) comparison.classes.push_back(fmt::format("{}", i));
   }
+  comparison.x = scores_of(table, row);
+  comparison.columns = columns_of(table, row, maps);
+  return comparison;
+}
+
+std::vector<double> scores_of(const Table& table, std::size_t row) {
+  std::vector<double> x;
+  std::visit(
+      [&](const auto& values) {
+        for (std::size_t i = 0; i < table.cols; ++i) x.push_back(wide(values[row * table.cols + i]));
+      },
+      table.values);
+  return x;
+}
+
+std::vector<Comparison::Column> columns_of(const Table& table, std::size_t row, const std::vector<entropic::Map>& maps) {
+  std::vector<Comparison::Column> columns;
   std::visit(
       [&]<class T>(const std::vector<T>& values) {
-        const auto begin = values.begin() + static_cast<std::ptrdiff_t>(row * table.cols);
-        const std::vector<T> x(begin, begin + static_cast<std::ptrdiff_t>(table.cols));
-        for (const T score : x) comparison.x.push_back(wide(score));
+        const entropic::MatrixView<const T> x(values.data() + row * table.cols, 1, table.cols);
+        std::vector<T> p(table.cols);
         for (const entropic::Map& map : maps) {
-          std::vector<T> p(x.size());
-          entropic::apply(map, {x.data(), 1, x.size()}, entropic::MatrixView<T>(p.data(), 1, p.size()));
+          entropic::apply(map, x, entropic::MatrixView<T>(p.data(), 1, p.size()));
           std::vector<double> wide_p;
           for (const T value : p) wide_p.push_back(wide(value));
-          comparison.columns.push_back(measured(map, std::move(wide_p)));
+          columns.push_back(measured(map, std::move(wide_p)));
         }
       },
       table.values);
-  return comparison;
+  return columns;
+}
+
+std::vector<Histogram> entropy_histograms(const Table& table, const std::vector<entropic::Map>& maps) {
+  constexpr std::size_t kBins = 24;
+  std::vector<Histogram> histograms;
+  std::visit(
+      [&]<class T>(const std::vector<T>& values) {
+        const std::size_t at_once = std::max<std::size_t>(1, (std::size_t{1} << 20) / std::max<std::size_t>(1, table.cols));
+        std::vector<T> p;
+        for (const entropic::Map& map : maps) {
+          Histogram histogram;
+          histogram.top = std::log(static_cast<double>(std::max<std::size_t>(table.cols, 1)));
+          histogram.counts.resize(kBins);
+          for (std::size_t begin = 0; begin < table.rows; begin += at_once) {
+            const std::size_t rows = std::min(at_once, table.rows - begin);
+            p.resize(rows * table.cols);
+            entropic::apply(map, entropic::MatrixView<const T>(values.data() + begin * table.cols, rows, table.cols),
+                            view(p, rows, table.cols));
+            for (std::size_t r = 0; r < rows; ++r) {
+              double entropy = 0;
+              for (std::size_t i = r * table.cols; i < (r + 1) * table.cols; ++i) {
+                const double q = wide(p[i]);
+                if (q != 0) entropy -= q * std::log(q);
+              }
+              if (std::isnan(entropy)) {
+                ++histogram.undefined;
+              } else {
+                const double place = histogram.top > 0 ? entropy / histogram.top * kBins : 0;
+                ++histogram.counts[static_cast<std::size_t>(std::clamp(place, 0.0, kBins - 1.0))];
+              }
+            }
+          }
+          histograms.push_back(std::move(histogram));
+        }
+      },
+      table.values);
+  return histograms;
+}
+
+std::vector<std::size_t> shown_classes(const std::vector<double>& x) {
+  std::vector<std::size_t> order(x.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  if (x.size() <= kMostClasses) return order;
+  const auto rank = [&](std::size_t i) { return std::isnan(x[i]) ? std::numeric_limits<double>::infinity() : x[i]; };
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return rank(a) > rank(b); });
+  order.resize(kMostClasses);
+  return order;
+}
+
+double rest_of(const Comparison::Column& column, const std::vector<std::size_t>& shown) {
+  double rest = std::accumulate(column.p.begin(), column.p.end(), 0.0);
+  std::size_t above_zero = 0;
+  for (const std::size_t i : shown) {
+    rest -= column.p[i];
+    above_zero += column.p[i] != 0;
+  }
+  return column.zeros + above_zero == column.p.size() || rest < 0 ? 0 : rest;  // rounding may leave a little
 }
 
 std::string comparison_text(const Comparison& comparison, std::size_t width, bool utf8) {
@@ -282,13 +336,20 @@ std::string comparison_json(const Comparison& comparison) {
   json += fmt::format("  \"classes\": {},\n", json_array(comparison.classes, text));
   json += fmt::format("  \"scores\": {},\n  \"maps\": [", json_array(comparison.x, json_number));
   std::string_view separator = "\n";
-  for (const Comparison::Column& column : comparison.columns) {
+  for (std::size_t c = 0; c < comparison.columns.size(); ++c) {
+    const Comparison::Column& column = comparison.columns[c];
     json += fmt::format(
         "{}    {{\n      \"name\": {},\n      \"probabilities\": {},\n"
         "      \"entropy\": {},\n      \"effective_support\": {},\n"
-        "      \"zeros\": {},\n      \"maximum\": {}\n    }}",
+        "      \"zeros\": {},\n      \"maximum\": {}",
         separator, files::json_string(column.map), json_array(column.p, json_number), json_number(column.entropy),
         json_number(column.effective_support), column.zeros, json_number(column.maximum));
+    if (!comparison.histograms.empty()) {
+      const Histogram& histogram = comparison.histograms[c];
+      json += fmt::format(",\n      \"entropy_histogram\": {{\"from\": 0, \"to\": {}, \"counts\": [{}], \"undefined\": {}}}",
+                          json_number(histogram.top), fmt::join(histogram.counts, ", "), histogram.undefined);
+    }
+    json += "\n    }";
     separator = ",\n";
   }
   return json + "\n  ]\n}\n";
@@ -307,17 +368,25 @@ void add_compare(CLI::App& app, Program& program) {
   add_number(command, "--row", options->row, "The row, counted from 0 (default 0)");
   command.add_option("--maps", options->maps, "Names of maps, separated by commas (default: all)")->option_text("NAME,...");
   add_number(command, "--entropy", options->entropy, "Show entropy_normalize at this entropy, in nats");
-  add_choice(command, "--format", options->format, {"text", "json"}, "Bars to read, or the numbers to process (default text)");
+  add_choice(command, "--format", options->format, {"text", "json", "html"},
+             "Bars to read, the numbers to process, or a page that steps through the rows (default text)");
   add_path(command, "-o", program.files.out, "standard output", "File to write (default: standard output)")->option_text("OUT");
-  command.footer("Example: entropic compare scores.csv --row 3 --maps softmax,sparsemax\n" + std::string(kEverywhere));
+  command.footer(
+      "Example: entropic compare scores.csv --row 3 --maps softmax,sparsemax\n"
+      "         entropic compare scores.csv --format html -o report.html\n" +
+      std::string(kEverywhere));
   command.callback([options, &program] {
     program.action = [options, &files = program.files] {
       const std::vector<entropic::Map> maps = maps_by_name(options->maps, options->entropy);
-      const Comparison comparison = compare(read_table(files), files::input_name(files.in), options->row, maps);
+      const Table table = read_table(files);
+      Comparison comparison = compare(table, files::input_name(files.in), options->row, maps);
+      if (options->format != "text") comparison.histograms = entropy_histograms(table, maps);
       const std::size_t width = files::is_standard(files.out) ? terminal_width() : 80;
-      const std::string report =
-          options->format == "json" ? comparison_json(comparison) : comparison_text(comparison, width, locale_is_utf8());
-      files::write_output(files.out, report);
+      const std::string report = options->format == "json"   ? comparison_json(comparison)
+                                 : options->format == "html" ? comparison_html(comparison, table, maps)
+                                                             : comparison_text(comparison, width, locale_is_utf8());
+      const bool colored = options->format == "text" && files::is_standard(files.out) && wants_color(STDOUT_FILENO);
+      files::write_output(files.out, colored ? with_colored_bars(report) : report);
     };
   });
 }

@@ -1,4 +1,4 @@
-// `entropic compare`: one row of scores under several maps, side by side.
+// `entropic compare`: one row of scores under several maps, side by side, and how all rows fare.
 #pragma once
 
 #include <entropic/entropic.h>
@@ -9,6 +9,13 @@
 #include <vector>
 
 #include "files/table.h"
+
+// How many rows have which entropy: counts of equal intervals from 0 to `top`, the largest entropy there can be.
+struct Histogram {
+  double top = 0;
+  std::vector<std::size_t> counts;
+  std::size_t undefined = 0;  // rows without a distribution
+};
 
 struct Comparison {
   struct Column {
@@ -27,6 +34,7 @@ struct Comparison {
   std::vector<std::string> classes;  // a name for each score
   std::vector<double> x;
   std::vector<Column> columns;
+  std::vector<Histogram> histograms;  // of all rows, for each column, or none
 };
 
 // The maps that `names` lists, separated by commas; all of them if it is empty. With an entropy, entropy_normalize has that,
@@ -36,8 +44,26 @@ std::vector<entropic::Map> maps_by_name(const std::string& names, std::optional<
 // Throws BadInput if the table has no such row.
 Comparison compare(const files::Table& table, std::string_view file, std::size_t row, const std::vector<entropic::Map>& maps);
 
+// The row's distributions.
+std::vector<Comparison::Column> columns_of(const files::Table& table, std::size_t row, const std::vector<entropic::Map>& maps);
+
+// The row's scores.
+std::vector<double> scores_of(const files::Table& table, std::size_t row);
+
+// Which classes to show: all in their order or, of many, those of the largest scores first.
+std::vector<std::size_t> shown_classes(const std::vector<double>& x);
+
+// What the classes that are not shown have together.
+double rest_of(const Comparison::Column& column, const std::vector<std::size_t>& shown);
+
+// For each map, over all rows.
+std::vector<Histogram> entropy_histograms(const files::Table& table, const std::vector<entropic::Map>& maps);
+
 // At most `width` columns wide unless a single map needs more; bars of block characters or, without utf8, of #.
 std::string comparison_text(const Comparison& comparison, std::size_t width, bool utf8);
 
 // Numbers that JSON cannot write are the strings "nan", "inf" and "-inf".
 std::string comparison_json(const Comparison& comparison);
+
+// A page of its own that shows the row and lets the reader step through those around it.
+std::string comparison_html(const Comparison& comparison, const files::Table& table, const std::vector<entropic::Map>& maps);

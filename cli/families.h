@@ -28,6 +28,11 @@ inline constexpr FamilyTitle kMaps = {"Maps", "rows of scores in, rows of probab
 inline constexpr FamilyTitle kLogarithms = {"Logarithms", "softmax where its logarithm is wanted"};
 inline constexpr FamilyTitle kEntropyControl = {"Entropy control",
                                                 "the scale of scores that gives a chosen entropy, and powers of distributions"};
+inline constexpr FamilyTitle kMeasures = {"Measures", "how uncertain a distribution is"};
+inline constexpr FamilyTitle kMeasuresOfTwo = {"Measures of two", "how far distributions p and q are apart"};
+inline constexpr FamilyTitle kMeasuresOfTables = {"Measures of tables",
+                                                  "what the variables x, in rows, and y say of each other"};
+inline constexpr FamilyTitle kMeasuresOfEntries = {"Measures of entries", "of each probability by itself"};
 inline constexpr FamilyTitle kLosses = {"Losses (in C++ and Python)", "one number for each row of scores against a target"};
 inline constexpr FamilyTitle kSampling = {"Sampling", "indices drawn from rows of scores"};
 inline constexpr FamilyTitle kSteps = {"Steps of a sampler", "each acts on what the steps before it left"};
@@ -45,6 +50,10 @@ void for_each_family(F&& f) {
   f(kMaps, std::type_identity<entropic::Map>{});
   f(kLogarithms, std::type_identity<Logarithms>{});
   f(kEntropyControl, std::type_identity<EntropyControl>{});
+  f(kMeasures, std::type_identity<entropic::Measure>{});
+  f(kMeasuresOfTwo, std::type_identity<entropic::Divergence>{});
+  f(kMeasuresOfTables, std::type_identity<entropic::TableMeasure>{});
+  f(kMeasuresOfEntries, std::type_identity<entropic::EntryMeasure>{});
   f(kLosses, std::type_identity<entropic::Loss>{});
   f(kSampling, std::type_identity<Sampling>{});
   f(kSteps, std::type_identity<entropic::Step>{});
@@ -63,6 +72,8 @@ std::string range_text(const entropic::Param<Op, Value>& param) {
   using Bound = typename entropic::Param<Op, Value>::Bound;
   if constexpr (std::is_enum_v<Value>) {
     return fmt::format("{}", fmt::join(param.names, ", "));
+  } else if constexpr (std::is_same_v<Value, bool>) {
+    return "true, false";
   } else {
     std::string text;
     if (param.above != std::numeric_limits<Bound>::lowest()) text = fmt::format("above {}", param.above);

@@ -2,6 +2,7 @@
 
 #include <entropic/entropic.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -11,6 +12,7 @@
 
 #include "commands.h"
 #include "files/file.h"
+#include "terminal.h"
 
 namespace {
 
@@ -54,7 +56,8 @@ int run(int argc, char** argv) {
       "  cat scores.csv | entropic sparsemax | head\n\n"
       "A row is a line of a .csv, .tsv or .jsonl, the last axis of an .npy, .npz or .safetensors. Messages name a place as "
       "file:line:cell, from 1.\n"
-      "Exit status: 0 done, 1 impossible with this data, 2 bad input or usage.");
+      "Exit status: 0 done, 1 impossible with this data or on this machine, 2 bad input or usage.\n"
+      "NO_COLOR=1 turns colours off; they are only used on a terminal.");
 
   Program program;
   std::size_t threads = 0;
@@ -67,8 +70,10 @@ int run(int argc, char** argv) {
   add_compare(app, program);
   add_maps(app, program);
   add_entropy_control(app, program);
+  add_measures(app, program);
   add_sample(app, program);
   add_transport(app, program);
+  add_shell(app, program);
 
   try {
     app.parse(argc, argv);
@@ -84,23 +89,28 @@ int run(int argc, char** argv) {
   return 0;
 }
 
+void complain(std::string_view what) {
+  const bool colored = wants_color(STDERR_FILENO);
+  fmt::print(stderr, "{}entropic:{} {}\n", colored ? "\x1b[1;31m" : "", colored ? "\x1b[0m" : "", what);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (const BadInput& error) {
-    fmt::print(stderr, "entropic: {}\n", error.what());
+    complain(error.what());
     return 2;
   } catch (const std::invalid_argument& error) {
-    fmt::print(stderr, "entropic: {}\n", error.what());
+    complain(error.what());
     return 2;
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "entropic: not enough memory\n");
+    complain("not enough memory");
   } catch (const std::length_error&) {  // a size beyond what a container can hold
-    fmt::print(stderr, "entropic: not enough memory\n");
+    complain("not enough memory");
   } catch (const std::exception& error) {
-    fmt::print(stderr, "entropic: {}\n", error.what());
+    complain(error.what());
   }
   return 1;
 }

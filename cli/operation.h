@@ -29,6 +29,7 @@ struct Footnotes {
   std::string_view input = "scores";  // the name of the example's file
   std::string_view output = "result.npy";
   std::string_view remark = "";  // ends with a new line
+  bool whole = false;            // the file at once: its rows belong together
 };
 
 // The command of Op, listed under `group`: writes evaluate(op, table) for the rows of FILE, by stream_rows.
@@ -46,8 +47,9 @@ void add_operation(CLI::App& app, std::string_view group, Program& program, Eval
   add_output_option(command, program.files);
   command.footer(fmt::format("{}\n{}\nExample: entropic {} {}.csv{} -o {}\n{}", description.formula, footnotes.remark,
                              command.get_name(), footnotes.input, example_parameters<Op>(), footnotes.output, kEverywhere));
-  command.callback([op, evaluate, &program] {
-    program.action = [op, evaluate, &files = program.files] {
+  command.callback([op, evaluate, &program, whole = footnotes.whole] {
+    program.action = [op, evaluate, &files = program.files, whole] {
+      if (whole) return write_table(files, evaluate(*op, read_table(files)));
       stream_rows(files, [&](Table table) { return evaluate(*op, std::move(table)); });
     };
   });

@@ -69,6 +69,8 @@ CLI::Option* add_param(CLI::App& command, const entropic::Param<Op, Value>& para
     return add_choice(command, name, {param.names.begin(), param.names.end()},
                       fmt::format("{} (default {})", param.meaning, default_text(param)),
                       [&value](std::size_t i) { value = static_cast<Value>(i); });
+  } else if constexpr (std::is_same_v<Value, bool>) {
+    return command.add_flag(spellings(name), value, std::string(param.meaning));
   } else {
     return add_number(command, name, value,
                       fmt::format("{} ({}; default {})", param.meaning, range_text(param), default_text(param)));

@@ -32,3 +32,15 @@ void stream_rows(const Files& files, const std::function<Table(Table)>& result) 
   files::stream(from.open(input, files.reading), to, files.out, result, entropic::get_num_threads(),
                 [&] { progress.update(); });
 }
+
+void write_table(const Files& files, Table table) {
+  bool read = false;
+  files::Reader from;
+  from.counted = true;
+  from.next = [&](Table& next, std::size_t) {
+    if (read) return false;
+    next = std::move(table);
+    return read = true;
+  };
+  files::stream(std::move(from), files::output_format(files.out), files.out, std::identity(), 1, [] {});
+}

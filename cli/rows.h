@@ -20,6 +20,9 @@ Table read_table(const Files& files);
 // first_row for the first of a table, and all results must have the same names, type and number of columns.
 void stream_rows(const Files& files, const std::function<Table(Table)>& result);
 
+// The table as the output.
+void write_table(const Files& files, Table table);
+
 template <class T>
 entropic::MatrixView<T> view(std::vector<T>& values, std::size_t rows, std::size_t cols) {
   return {values.data(), rows, cols};

@@ -50,6 +50,27 @@ std::size_t terminal_width() {
   return width == 0 ? 80 : std::clamp<std::size_t>(width, 40, 160);
 }
 
+bool wants_color(int descriptor) {
+  const char* refused = std::getenv("NO_COLOR");
+  const char* terminal = std::getenv("TERM");
+  const bool plain = (refused && *refused) || !terminal || std::strcmp(terminal, "dumb") == 0;
+  return !plain && ::isatty(descriptor);
+}
+
+std::string with_colored_bars(std::string_view text) {
+  std::string result;
+  bool in_bar = false;
+  while (!text.empty()) {
+    // U+2580 to U+259F: E2 96 80 to E2 96 9F.
+    const bool block = text.size() >= 3 && text.starts_with("\xE2\x96") && static_cast<unsigned char>(text[2]) < 0xA0;
+    if (block != in_bar) result += block ? "\x1b[34m" : "\x1b[0m";
+    in_bar = block;
+    result += text.substr(0, block ? 3 : 1);
+    text.remove_prefix(block ? 3 : 1);
+  }
+  return in_bar ? result + "\x1b[0m" : result;
+}
+
 bool locale_is_utf8() {
   for (const char* variable : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     const char* value = std::getenv(variable);

@@ -11,6 +11,12 @@ std::size_t terminal_width();
 // Whether the user's locale is a UTF-8 one, by LC_ALL, LC_CTYPE or LANG, even if this machine has not installed it.
 bool locale_is_utf8();
 
+// Whether what is written to the file descriptor may be coloured: a terminal, and NO_COLOR is not set (https://no-color.org).
+bool wants_color(int descriptor);
+
+// The same text with its bars of block characters in colour.
+std::string with_colored_bars(std::string_view text);
+
 // `text` as one line in exactly `width` columns: cut or filled with blanks, control characters replaced. Wide characters
 // count as two columns.
 std::string fit(std::string_view text, std::size_t width);

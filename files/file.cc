@@ -15,7 +15,7 @@
 namespace files {
 namespace {
 
-[[noreturn]] void system_failure(std::string_view name) { bad_input("{}: {}", name, std::strerror(errno)); }
+[[noreturn]] void system_failure(std::string_view name) { throw SystemFailure(std::string(name), errno); }
 
 // Where a link leads, so that the rename replaces the file and not the link.
 std::string resolved(const std::string& path) {
@@ -36,6 +36,9 @@ extern "C" void remove_unfinished_and_die(int signal) {
 }
 
 }  // namespace
+
+SystemFailure::SystemFailure(std::string file, int number)
+    : BadInput(fmt::format("{}: {}", file, std::strerror(number))), file(std::move(file)), number(number) {}
 
 bool is_standard(const std::string& path) { return path.empty() || path == "-"; }
 
@@ -59,7 +62,7 @@ Input::Input(const std::string& path) : name_(input_name(path)) {
   file_ = is_standard(path) ? Descriptor(STDIN_FILENO, false) : Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC), true);
   struct stat status;
   if (file_.number() < 0 || ::fstat(file_.number(), &status) != 0) system_failure(name_);
-  if (S_ISDIR(status.st_mode)) bad_input("{}: {}", name_, std::strerror(EISDIR));
+  if (S_ISDIR(status.st_mode)) throw SystemFailure(name_, EISDIR);
   // Files of /proc say 0; standard input may stand anywhere in its file.
   if (!is_standard(path) && S_ISREG(status.st_mode) && status.st_size > 0) size_ = status.st_size;
   ::posix_fadvise(file_.number(), 0, 0, POSIX_FADV_SEQUENTIAL);
@@ -114,7 +117,7 @@ Output::Output(const std::string& path) : name_(is_standard(path) ? "standard ou
   }
   struct stat status;
   const bool exists = ::stat(path.c_str(), &status) == 0;
-  if (exists && S_ISDIR(status.st_mode)) bad_input("{}: {}", path, std::strerror(EISDIR));
+  if (exists && S_ISDIR(status.st_mode)) throw SystemFailure(path, EISDIR);
   if (is_stream(path)) {
     file_ = Descriptor(::open(path.c_str(), O_WRONLY | O_CLOEXEC), true);
     if (file_.number() < 0) system_failure(path);

@@ -22,6 +22,13 @@ struct BadInput : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// What the system says of a file.
+struct SystemFailure : BadInput {
+  SystemFailure(std::string file, int number);
+  std::string file;
+  int number;
+};
+
 template <class... Args>
 [[noreturn]] void bad_input(fmt::format_string<Args...> message, Args&&... args) {
   throw BadInput(fmt::format(message, std::forward<Args>(args)...));

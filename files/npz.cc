@@ -125,7 +125,7 @@ std::vector<Member> members_of(const Archive& archive) {
       archive.broken();
     }
     member.key.assign(path.data(), std::min<std::size_t>(info.size_filename, path.size()));
-    if (!member.key.ends_with(kEnding)) continue;
+    if (!member.key.ends_with(kEnding) || member.key.find('\0') != member.key.npos) continue;
     member.key.resize(member.key.size() - kEnding.size());
     if (info.flag & 1) bad_input("{}: the zip archive is encrypted", archive.name());
     if (info.compression_method != 0 && info.compression_method != Z_DEFLATED) {
@@ -209,7 +209,7 @@ class Packer {
                                   seek_target, nothing,      nothing,      &target_};
     file_ = zipOpen2_64("", APPEND_STATUS_CREATE, nullptr, &functions);
     check(file_ == nullptr);
-    const std::string member = (first.key.empty() ? "arr_0" : first.key) + std::string(kEnding);
+    const std::string member = (first.key.empty() ? "arr_0" : first.key.c_str()) + std::string(kEnding);
     zip_fileinfo info = {};
     info.tmz_date = {0, 0, 0, 1, 0, 1980};
     constexpr int kStored = 0, kRaw = 1, kZip64 = 1;

@@ -17,6 +17,7 @@
 
 #include "attention.h"
 #include "entropy_control.h"
+#include "files.h"
 #include "losses.h"
 #include "params.h"
 #include "sampling.h"
@@ -406,6 +407,7 @@ nb::list operations() {
 }  // namespace
 
 void bind_calibration(nb::module_& m);  // calibration.cc
+void bind_measures(nb::module_& m);     // measures.cc
 
 }  // namespace entropic
 
@@ -415,6 +417,8 @@ NB_MODULE(_core, m) {
   entropic::bind_attention(m);
   entropic::bind_calibration(m);
   entropic::bind_entropy_control(m);
+  entropic::bind_measures(m);
+  entropic::bind_files(m);
   entropic::bind_losses(m);
   entropic::bind_sampling(m);
   entropic::bind_transport(m);

@@ -82,6 +82,10 @@ ValueOf<Op, Param> to_value(const Param& param, nb::handle value) {
         (std::string(kWhere) + ": " + std::string(param.name) + " must be one of " + names + ", got '" + given + "'").c_str());
   } else if constexpr (std::floating_point<Value>) {
     return to_double(kWhere, param.name, value, expected_number(param.per_row));
+  } else if constexpr (std::is_same_v<Value, bool>) {
+    const bool is_bool = PyBool_Check(value.ptr()) || std::string_view(Py_TYPE(value.ptr())->tp_name).starts_with("numpy.bool");
+    if (!is_bool) wrong_type(kWhere, param.name, "a bool", value);
+    return PyObject_IsTrue(value.ptr()) == 1;
   } else {
     return to_int(kWhere, param.name, value);
   }
@@ -224,6 +228,10 @@ nb::dict describe_param(const Param& param) {
     d["names"] = names;
     d["typical"] = nb::none();
     d["default"] = names[static_cast<std::size_t>(value)];
+  } else if constexpr (std::is_same_v<Value, bool>) {
+    d["kind"] = "bool";
+    d["default"] = value;
+    d["typical"] = nb::none();
   } else {
     d["kind"] = kIsOptional<Value> ? "optional float" : std::floating_point<Value> ? "float" : "int";
     d["default"] = to_object(value);

@@ -32,6 +32,8 @@ from entropic.calibration import expected_calibration_error as expected_calibrat
 from entropic.calibration import fit_target_entropy as fit_target_entropy
 from entropic.calibration import fit_temperature as fit_temperature
 from entropic.calibration import match_entropy as match_entropy
+from entropic._files import read as read
+from entropic._files import write as write
 
 __all__: list[str]
 __version__: str
@@ -232,7 +234,7 @@ def declare(param):
         kind = f"Literal[{', '.join(map(repr, param['names']))}]"
     else:
         number = "SupportsFloat | _DLPack | _Lists" if param["per_row"] else "SupportsFloat"
-        kind = {"float": number, "int": "SupportsIndex", "optional float": f"{number} | None"}[param["kind"]]
+        kind = {"float": number, "int": "SupportsIndex", "bool": "bool", "optional float": f"{number} | None"}[param["kind"]]
     return f"{param['name']}: {kind}" + ("" if param["required"] else f" = {param['default']!r}")
 
 
@@ -282,6 +284,37 @@ def control_stubs(operations):
     ]
     gamma = f"def gamma_for_entropy(x: _DLPack | _Lists, *, {', '.join(words)}, axis: SupportsIndex = -1) -> GammaResult: ...\n"
     return gamma + "".join("".join(one) for one in overloads.values())
+
+
+COUNTS = """class Counts:
+    def __init__(self, *outcomes: SupportsIndex) -> None: ...
+    @property
+    def weights(self) -> NDArray[np.float64]: ...
+    def add(self, *outcomes: Any) -> Counts: ...
+    def merge(self, other: Counts) -> Counts: ...
+    def __add__(self, other: Counts) -> Counts: ...
+    def entropy(self, *, base: SupportsFloat | None = None) -> np.float64: ...
+    def kl_divergence(self, other: Counts, *, base: SupportsFloat | None = None) -> np.float64: ...
+    def js_divergence(self, other: Counts, *, base: SupportsFloat | None = None) -> np.float64: ...
+    def mutual_information(self, *, base: SupportsFloat | None = None) -> np.float64: ...
+"""
+MEASURED = {"measure": "p: _DLPack | _Lists", "divergence": "p: _DLPack | _Lists, q: _DLPack | _Lists",
+            "table": "pxy: _DLPack | _Lists", "entry": "p: _DLPack | _Lists | _Number"}  # fmt: skip
+
+
+def measure_stub(operation):
+    """With one number for each row: of the kind of p, which is an array or a number."""
+    name, family = operation["name"], operation["family"]
+    words = [declare(param) for param in operation["params"]]
+    if family != "table" and name != "binary_entropy":
+        words.append("axis: SupportsIndex = -1")
+    gradients = ", ".join(["Any"] * (3 if family == "divergence" else 2))
+    lines = []
+    for asked, returned in (("Literal[False] = False", "Any"), ("Literal[True]", f"tuple[{gradients}]")):
+        lines.append(
+            f"@overload\ndef {name}({MEASURED[family]}, *, {', '.join([*words, f'return_grad: {asked}'])}) -> {returned}: ..."
+        )
+    return "\n".join(lines) + "\n"
 
 
 LOSS_ARGUMENTS = {
@@ -399,15 +432,33 @@ def torch_stub(operation):
     return "\n".join(lines)
 
 
+def torch_measure_stub(operation):
+    names = {"measure": "p", "divergence": "p, q", "table": "pxy"}[operation["family"]]
+    kinds = {"bool": "bool"}
+    words = [
+        f"{param['name']}: {kinds.get(param['kind']) or torch_kind(param)}"
+        + ("" if param["required"] else f" = {param['default']!r}")
+        for param in operation["params"]
+    ]
+    if operation["family"] != "table":
+        words += ["dim: int | None = None", "axis: int | None = None"]
+    arrays = ", ".join(f"{name}: Tensor" for name in names.split(", "))
+    return f"def {operation['name']}({arrays}, *, {', '.join(words)}) -> Tensor: ..."
+
+
 def main(module_file, package):
     spec = importlib.util.spec_from_file_location("_core", module_file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     maps = module.operations()
     functions = HEADER + "".join(f"\n{stub(operation)}\n" for operation in maps)
-    functions += "\n" + "".join(map(loss_stub, module.losses())) + RATIO_MAP
     on_tensors = TORCH_HEADER + "".join(f"\n{torch_stub(operation)}\n" for operation in maps) + torch_losses(module.losses())
-    (pathlib.Path(package) / "__init__.pyi").write_text(functions + "\n" + control_stubs(module.control_operations()))
+    measures = module.measure_operations()
+    on_tensors += "".join(f"\n{torch_measure_stub(operation)}\n" for operation in measures if operation["family"] != "entry")
+    functions += "\n" + "".join(map(loss_stub, module.losses())) + RATIO_MAP
+    functions += "\n" + control_stubs(module.control_operations())
+    functions += "\n" + "\n".join(map(measure_stub, measures)) + "\n" + COUNTS
+    (pathlib.Path(package) / "__init__.pyi").write_text(functions)
     (pathlib.Path(package) / "torch" / "__init__.pyi").write_text(on_tensors)
 
 

@@ -54,7 +54,7 @@ void check_params(const Op& op, std::optional<std::size_t> row = {}) {
       if (index >= param.names.size()) {
         fail("{}: {} must be {}, got number {}", Op::kDescription.name, param.name, allowed_values(param), index);
       }
-    } else {
+    } else if constexpr (!std::is_same_v<Value, bool>) {
       Bound number = {};
       if constexpr (std::is_same_v<Value, std::optional<double>>) {
         if (!value) return;

@@ -9,6 +9,7 @@
 #include "entropic/losses.h"
 #include "entropic/maps.h"
 #include "entropic/matrix_view.h"
+#include "entropic/measures.h"
 #include "entropic/operation.h"
 #include "entropic/perturb_max.h"
 #include "entropic/sampling.h"

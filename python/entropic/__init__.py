@@ -4,9 +4,10 @@ Every map is ``entropic.NAME(x, *, parameters, axis=-1, out=None)`` and has its 
 NumPy arrays, anything with DLPack (torch CPU tensors) or nested lists in; the same kind, shape and dtype out.
 """
 
-from entropic import _core, _entropy_control, _functions, _losses, _sampling, _transport
+from entropic import _core, _entropy_control, _functions, _losses, _measures, _sampling, _transport
 from entropic._attention import attention, attention_vjp, linear_attention
 from entropic._core import __version__
+from entropic._files import read, write
 from entropic.calibration import (
     TemperatureClampedWarning,
     entropy_invariant_scale,
@@ -49,6 +50,7 @@ def get_num_threads():
 
 _registered = _functions.build(_core.operations())
 _registered |= _entropy_control.build(_core.control_operations())
+_registered |= _measures.build(_core.measure_operations())
 _registered |= _losses.build(_core.losses())
 _registered |= _sampling.build()
 _registered |= {one.__name__: one for one in _transport.PUBLIC}
@@ -67,8 +69,10 @@ __all__ = [
     "get_num_threads",
     "linear_attention",
     "match_entropy",
+    "read",
     "set_num_threads",
     "simd_target",
     "simd_targets",
+    "write",
     *_registered,
 ]

@@ -116,12 +116,13 @@ def _vjp_arrays(operation, x, y, grad):
 class Rows:
     """An array along an axis as contiguous rows in .values, and the way back: what functions that are no maps are built on."""
 
-    def __init__(self, function, argument, x, axis, halves=False):
+    def __init__(self, function, argument, x, axis, *, halves=False, like=None):
+        """`halves`: float16 stays so. `like`: whose kind results have, if not that of x."""
         array = _to_numpy(function, argument, x)
         values, self._dtype = (_to_floats if halves else to_wide_floats)(function, argument, array)
         if values.ndim == 0:
             raise ValueError(f"{function}: {argument} must have at least one axis, got a single number")
-        self._function, self._argument, self._x = function, argument, x
+        self._function, self._argument, self._x = function, argument, x if like is None else like
         self.axis = _core.normalize_axis(function, axis, values.ndim)
         moved = np.moveaxis(values, self.axis, -1)
         self.lead = moved.shape[:-1]
@@ -200,7 +201,14 @@ def _to_numpy(operation, argument, x):
     if isinstance(x, (list, tuple)):
         array = np.asarray(x)
         return array.astype(np.float64) if array.dtype.kind in "f" else array
-    if not hasattr(x, "__dlpack__"):
+    if not hasattr(x, "__dlpack__") or type(x).__module__.startswith("pyarrow"):
+        # Arrow's arrays without a copy, as lists of one length; pandas' frames have both interfaces, and NumPy's knows more.
+        if (hasattr(x, "__arrow_c_array__") or hasattr(x, "__arrow_c_stream__")) and not type(x).__module__.startswith(
+            "pandas"
+        ):
+            from entropic import _files
+
+            return _files.from_arrow(x)
         return np.asarray(x)
 
     kind = type(x).__name__
@@ -266,7 +274,7 @@ def _same_memory(a, b):
 
 def _same_kind(x, result):
     """result as the kind of array that x is, over the same memory."""
-    if isinstance(x, ndarray) or not hasattr(x, "__dlpack__"):
+    if isinstance(x, ndarray) or not hasattr(x, "__dlpack__") or type(x).__module__.startswith("pyarrow"):
         return result
     if hasattr(x, "__array_namespace__"):
         return x.__array_namespace__().from_dlpack(result)

@@ -92,6 +92,8 @@ def kind(param):
     """What a parameter may be, in words."""
     if param["kind"] == "name":
         words = "one of " + ", ".join(f'"{name}"' for name in param["names"])
+    elif param["kind"] == "bool":
+        words = "bool"
     else:
         words = {"float": "float", "int": "int", "optional float": "float or None"}[param["kind"]]
         if param["above"] is not None:

@@ -407,12 +407,12 @@ void check_loss(const Op& op, std::span<const PerRow> per_row, std::span<const P
   if constexpr (std::is_same_v<Op, MarginSoftmaxLoss>) check_margin(op);
 }
 
-// Whether every entry of a row is good, without a branch for each.
+// Whether every entry of a row is good, as numbers 0 and 1 and without a branch for each: the compiler makes vectors of it.
 template <class T, class Good>
 bool all_of_row(const T* row, std::size_t n, const Good& good) {
-  bool all = true;
+  int all = 1;
   for (std::size_t i = 0; i < n; ++i) all &= good(static_cast<WorkingType<T>>(row[i]));
-  return all;
+  return all != 0;
 }
 
 // Refuses the first entry that is not good: `wanted` is what the argument must be.
@@ -422,7 +422,7 @@ void check_entries(std::string_view name, std::string_view wanted, const MatrixV
     if (all_of_row(a.row(r), a.cols, good)) continue;
     for (std::size_t i = 0; i < a.cols; ++i) {
       const auto value = static_cast<WorkingType<T>>(a.row(r)[i]);
-      if (!good(value)) fail("{}: {}, got {} at {} of row {}", name, wanted, value, i, r);
+      if (good(value) == 0) fail("{}: {}, got {} at {} of row {}", name, wanted, value, i, r);
     }
   }
 }
@@ -432,7 +432,7 @@ template <class T>
 void check_cosines(std::string_view name, const MatrixView<const T>& x) {
   check_entries(name, "cosines must be from -1 to 1", x, [](auto c) {
     constexpr decltype(c) kMost = 1.01f;
-    return !(std::abs(c) > kMost) || c == -std::numeric_limits<decltype(c)>::infinity();
+    return static_cast<int>(!(std::abs(c) > kMost)) | static_cast<int>(c == -std::numeric_limits<decltype(c)>::infinity());
   });
 }
 
@@ -452,7 +452,7 @@ void check_classes(std::string_view name, std::span<const std::int64_t> classes,
 template <class T>
 void check_distributions(std::string_view name, const MatrixView<const T>& q) {
   constexpr double kTolerance = kIsHalf<T> ? 1e-2 : sizeof(T) == 4 ? 1e-4 : 1e-6;
-  check_entries(name, "target must be at least 0 in every entry", q, [](auto value) { return value >= 0; });
+  check_entries(name, "target must be at least 0 in every entry", q, [](auto value) { return static_cast<int>(value >= 0); });
   for (std::size_t r = 0; r < q.rows && q.cols > 0; ++r) {
     const T* const row = q.row(r);
     double sums[8] = {};
@@ -470,7 +470,8 @@ void check_distributions(std::string_view name, const MatrixView<const T>& q) {
 
 template <class T>
 void check_labels(std::string_view name, const MatrixView<const T>& labels) {
-  check_entries(name, "target must be 0 or 1 in every entry", labels, [](auto value) { return value == 0 || value == 1; });
+  check_entries(name, "target must be 0 or 1 in every entry", labels,
+                [](auto value) { return static_cast<int>(value == 0) | static_cast<int>(value == 1); });
 }
 
 // Everything but the target.

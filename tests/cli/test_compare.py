@@ -138,7 +138,7 @@ def test_output_file(cli):
         (["--row", "-1"], "--row must be a whole number of at least 0, got '-1'"),
         (["--maps", "softmax,hardmax"], "compare: --maps must be among softmax, sparsemax, *, got 'hardmax'"),
         (["--maps", "softmax,"], "compare: --maps must be among softmax, sparsemax, *, got ''"),
-        (["--format", "xml"], "compare: --format must be text or json, got 'xml'"),
+        (["--format", "xml"], "compare: --format must be text, json or html, got 'xml'"),
     ],
 )
 def test_bad_arguments(cli, arguments, message):

@@ -73,6 +73,26 @@ def test_what_stands_side_by_side_is_equal(theirs, ours):
     np.testing.assert_allclose(value(ours, here), value(theirs, there), rtol=2e-6, atol=1e-9)
 
 
+MEASURES = [
+    (snippets(row[0])[0], snippets(row[1])[0]) for row in rows_of("coming_from.md") if len(row) == 4 and row[0].startswith("`")
+]
+
+
+@pytest.mark.parametrize(("theirs", "ours"), MEASURES)
+def test_measures_side_by_side_are_equal(theirs, ours):
+    names = {"p": P, "q": Q, "x": X[0], "entropic": entropic, "scipy": scipy, "torch": torch, "t": torch.from_numpy}
+    names["log"] = lambda q: torch.from_numpy(np.log(q))
+    np.testing.assert_allclose(eval(ours, names), eval(theirs, names), rtol=1e-12)
+
+
+def test_the_table_of_measures_is_found():
+    assert len(MEASURES) == 9
+    for row in rows_of("coming_from.md"):
+        if len(row) == 4 and row[1].startswith("`entropic."):
+            name = row[1].split("(")[0].removeprefix("`entropic.")
+            assert callable(getattr(entropic, name)), name
+
+
 def test_defaults_of_an_axis():
     assert scipy.special.softmax(X).sum() == pytest.approx(1)
     assert scipy.special.log_softmax(X).shape == X.shape

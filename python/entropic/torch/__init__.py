@@ -13,13 +13,14 @@ except ImportError as error:
     raise ImportError("entropic.torch needs PyTorch: pip install torch") from error
 
 from entropic import _core
-from entropic.torch import _functions, _loss_modules, _losses, _modules, _sampling, _transport
+from entropic.torch import _functions, _loss_modules, _losses, _measures, _modules, _sampling, _transport
 from entropic.torch._attention import Attention, LinearAttention, attention, linear_attention
 
 functions = _functions.build(_core.operations())
 modules = _modules.build(_core.operations(), functions)
 functions |= _losses.build()
 modules |= _loss_modules.build()
+functions |= _measures.functions
 globals().update(functions)
 globals().update(modules)
 gumbel_softmax = _sampling.gumbel_softmax

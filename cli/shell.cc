@@ -1,0 +1,233 @@
+// What shells and man want to know of the commands, told by the commands themselves: completion for bash and zsh, a manual
+// page.
+#include <algorithm>
+#include <cctype>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "commands.h"
+#include "files/file.h"
+
+namespace {
+
+using Options = std::vector<const CLI::Option*>;
+using Commands = std::vector<const CLI::App*>;
+
+Commands commands_of(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App* command) { return !command->get_group().empty(); });
+}
+
+Options options_of(const CLI::App& command, bool positional) {
+  return command.get_options(
+      [=](const CLI::Option* option) { return !option->get_group().empty() && positional == option->get_positional(); });
+}
+
+// --row, or -o where there is no longer name.
+std::string name_of(const CLI::Option& option) {
+  return option.get_lnames().empty() ? "-" + option.get_snames()[0] : "--" + option.get_lnames()[0];
+}
+
+// The words that an option takes, or none.
+std::string words_of(const CLI::Option& option) {
+  std::string text = option.get_option_text();
+  if (text.find('|') == text.npos) return "";
+  std::replace(text.begin(), text.end(), '|', ' ');
+  return text;
+}
+
+std::string joined(const auto& range, const auto& text) {
+  std::string result;
+  for (const auto& item : range) result += (result.empty() ? std::string() : std::string(" ")) + text(item);
+  return result;
+}
+
+// Between single quotes for a shell; zsh's descriptions end names at colons.
+std::string in_shell_quotes(std::string_view text) {
+  std::string result = "'";
+  for (const char c : text) {
+    if (c == '\'') {
+      result += "'\\''";
+    } else {
+      result += c;
+    }
+  }
+  return result + "'";
+}
+
+// Calls f(name of the command or "", its options) for the program and each command.
+void for_each_command(const CLI::App& app, const auto& f) {
+  f(std::string(), options_of(app, false));
+  for (const CLI::App* command : commands_of(app)) {
+    Options options = options_of(*command, false);
+    const Options everywhere = options_of(app, false);
+    for (const CLI::Option* option : everywhere) {
+      if (option != app.get_help_ptr() && name_of(*option) != "--version") options.push_back(option);
+    }
+    f(command->get_name(), options);
+  }
+}
+
+std::string bash_completion(const CLI::App& app) {
+  const std::string names = joined(commands_of(app), [](const CLI::App* command) { return command->get_name(); });
+  std::string options, words;
+  for_each_command(app, [&](const std::string& command, const Options& of_command) {
+    options += fmt::format("    '{}') options='{}' ;;\n", command,
+                           joined(of_command, [](const CLI::Option* option) { return name_of(*option); }));
+    for (const CLI::Option* option : of_command) {
+      if (words_of(*option).empty()) continue;
+      words += fmt::format("    '{} {}') words='{}' ;;\n", command, name_of(*option), words_of(*option));
+    }
+  });
+  return fmt::format(R"(# bash completion for entropic: source <(entropic completion bash)
+_entropic() {{
+  local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}}
+  local commands='{}' command='' options='' words='' word
+  for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
+    case " $commands " in *" $word "*) command=$word; break ;; esac
+  done
+  case "$command $previous" in
+{}  esac
+  case "$command" in
+{}  esac
+  if [ -n "$words" ]; then
+    COMPREPLY=($(compgen -W "$words" -- "$current"))
+  elif [[ $current == -* ]]; then
+    COMPREPLY=($(compgen -W "$options" -- "$current"))
+  elif [ -z "$command" ]; then
+    COMPREPLY=($(compgen -W "$commands" -- "$current"))
+  else
+    COMPREPLY=($(compgen -f -- "$current"))
+    compopt -o filenames 2>/dev/null
+  fi
+}}
+complete -F _entropic entropic
+)",
+                     names, words, options);
+}
+
+std::string zsh_completion(const CLI::App& app) {
+  std::string commands, options, words;
+  for (const CLI::App* command : commands_of(app)) {
+    commands += fmt::format("    {}\n", in_shell_quotes(command->get_name() + ":" + command->get_description()));
+  }
+  for_each_command(app, [&](const std::string& command, const Options& of_command) {
+    options += fmt::format("    '{}')\n      options=(\n", command);
+    for (const CLI::Option* option : of_command) {
+      options += fmt::format("        {}\n", in_shell_quotes(name_of(*option) + ":" + option->get_description()));
+      if (!words_of(*option).empty()) {
+        words += fmt::format("    '{} {}') compadd {}; return ;;\n", command, name_of(*option), words_of(*option));
+      }
+    }
+    options += "      ) ;;\n";
+  });
+  return fmt::format(R"(#compdef entropic
+# zsh completion for entropic: entropic completion zsh > "${{fpath[1]}}/_entropic"
+_entropic() {{
+  local -a commands options
+  local command word
+  commands=(
+{}  )
+  for word in ${{words[2,CURRENT-1]}}; do
+    if (( ${{commands[(I)$word:*]}} )); then
+      command=$word
+      break
+    fi
+  done
+  case "$command $words[CURRENT-1]" in
+{}  esac
+  case "$command" in
+{}  esac
+  if [[ $words[CURRENT] == -* ]]; then
+    _describe option options
+  elif [[ -z $command ]]; then
+    _describe command commands
+  else
+    _files
+  fi
+}}
+if [[ $funcstack[1] == _entropic ]]; then
+  _entropic "$@"
+else
+  compdef _entropic entropic
+fi
+)",
+                     commands, words, options);
+}
+
+// Text for troff: no hyphen that is none, no line that looks like a request.
+std::string roff(std::string_view text) {
+  std::string result;
+  bool at_start = true;
+  for (const char c : text) {
+    if (at_start && (c == '.' || c == '\'')) result += "\\&";
+    at_start = c == '\n';
+    if (c == '-' || c == '\\') {
+      result += c == '-' ? "\\-" : "\\e";
+    } else {
+      result += c;
+    }
+  }
+  return result;
+}
+
+std::string roff_option(const CLI::Option& option, bool positional) {
+  const std::string text = option.get_option_text();
+  const std::string name = positional ? std::string("[FILE]") : option.get_name(false, true);
+  const bool takes = !positional && text.find_first_not_of(' ') != text.npos;
+  return fmt::format(".TP\n.B {}{}\n{}\n", roff(name), takes ? " \\fI" + roff(text) + "\\fR" : "",
+                     roff(option.get_description()));
+}
+
+std::string manual(const CLI::App& app) {
+  std::string page = fmt::format(
+      ".TH ENTROPIC 1 \"\" \"entropic {}\" \"User Commands\"\n.SH NAME\nentropic \\- scores to distributions\n"
+      ".SH SYNOPSIS\n.B entropic\n\\fICOMMAND\\fR [\\fIFILE\\fR] [\\fIOPTIONS\\fR]\n.SH DESCRIPTION\n{}\n"
+      ".SH OPTIONS OF EVERY COMMAND\n",
+      ENTROPIC_VERSION, roff(app.get_description()));
+  for (const CLI::Option* option : options_of(app, false)) page += roff_option(*option, false);
+  std::string group;
+  for (const CLI::App* command : commands_of(app)) {
+    const std::string of_command = command->get_group() == "Subcommands" ? "Commands" : command->get_group();
+    if (of_command != group) {
+      group = of_command;
+      std::string title = group;
+      std::transform(title.begin(), title.end(), title.begin(), [](unsigned char c) { return std::toupper(c); });
+      page += fmt::format(".SH {}\n", roff(title));
+    }
+    page += fmt::format(".SS entropic {}\n{}\n", roff(command->get_name()), roff(command->get_description()));
+    for (const bool positional : {true, false}) {
+      for (const CLI::Option* option : options_of(*command, positional)) {
+        if (option != command->get_help_ptr()) page += roff_option(*option, positional);
+      }
+    }
+    std::string footer = command->get_footer();
+    footer = footer.substr(0, footer.find(kEverywhere));
+    page += fmt::format(".PP\n.nf\n{}\n.fi\n", roff(footer.substr(0, footer.find_last_not_of('\n') + 1)));
+  }
+  page += fmt::format(
+      ".SH EXAMPLES AND EXIT STATUS\n.nf\n{}\n.fi\n.SH ENVIRONMENT\n"
+      ".TP\n.B NO_COLOR\nIf set to anything, nothing is coloured; without it, only what goes to a terminal is.\n"
+      ".TP\n.B COLUMNS\nThe width of the terminal.\n"
+      ".TP\n.B LC_ALL, LC_CTYPE, LANG\nWhether bars are made of block characters (UTF\\-8) or of #.\n",
+      roff(app.get_footer()));
+  return page;
+}
+
+}  // namespace
+
+void add_shell(CLI::App& app, Program& program) {
+  CLI::App& completion = *app.add_subcommand("completion", "Completion of commands and options, for a shell to read.");
+  const auto shell = std::make_shared<std::string>();
+  add_choice(completion, "SHELL", *shell, {"bash", "zsh"}, "bash or zsh")->required()->option_text(" ");
+  completion.footer(
+      "Example: entropic completion bash > ~/.local/share/bash-completion/completions/entropic\n"
+      "         entropic completion zsh > \"${fpath[1]}/_entropic\"");
+  completion.callback([shell, &app, &program] {
+    program.action = [shell, &app] { files::write_output("", *shell == "bash" ? bash_completion(app) : zsh_completion(app)); };
+  });
+  CLI::App& man = *app.add_subcommand("man", "This help as a manual page.");
+  man.footer("Example: entropic man | man -l -");
+  man.callback([&app, &program] { program.action = [&app] { files::write_output("", manual(app)); }; });
+}

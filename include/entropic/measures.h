@@ -1,0 +1,371 @@
+// Measures of distributions: how uncertain one is, how far two are apart, what two variables know of each other.
+//
+// Rules for every measure:
+//   0 log 0             is 0
+//   units               nats; `base` b divides by log b
+//   input               what rows hold: `probs` p, `log_probs` log p, or `scores` x of p = softmax(x)
+//   probs, log_probs    taken as given, not renormalised; an entry that is negative, NaN or infinite, or a sum further from 1
+//                       than 1e-6 (double), 1e-4 (float) or 1e-2 (float16, bfloat16) is refused by its row and entry
+//   normalize           divides by the sum instead: any non-negative row with a positive sum is a distribution
+//   scores              NaN gives NaN, -inf is an absent entry, +inf scores share the mass; nothing is refused
+//   no entries          NaN
+//   gradients           partial derivatives of the formula in the numbers that were given: in p for probs, in log p for
+//                       log_probs, in the scores through the softmax, and with normalize through the division by the sum.
+//                       Infinite where the derivative is, as that of entropy at p = 0; where both p and q are 0 they are 0.
+//                       Of the scores always finite, -inf and +inf have 0; where the value is infinite there is none (NaN).
+//   precision           computed in double, whatever the type; entropy of float adds up terms in float: 1e-6 relative
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "entropic/half.h"
+#include "entropic/input.h"
+#include "entropic/matrix_view.h"
+#include "entropic/operation.h"
+
+namespace entropic {
+
+// The parameters that nearly every measure has.
+template <class Op>
+constexpr auto base_param(std::optional<double> Op::*base) {
+  return Param<Op, std::optional<double>>{
+      .name = "base", .meaning = "unit: 2 for bits, none for nats", .member = base, .above = 1};
+}
+template <class Op>
+constexpr auto input_param(Input Op::*input) {
+  return Param<Op, Input>{.name = "input", .meaning = "what the rows hold", .member = input, .names = kInputs};
+}
+template <class Op>
+constexpr auto measure_params(std::optional<double> Op::*base, Input Op::*input, bool Op::*normalize) {
+  return std::tuple{base_param(base), input_param(input),
+                    Param<Op, bool>{.name = "normalize", .meaning = "divide each row by its sum first", .member = normalize}};
+}
+
+// Of one distribution.
+
+struct Entropy {
+  std::optional<double> base = {};
+  Input input = Input::probs;
+  bool normalize = false;
+
+  static constexpr Description kDescription = {
+      .name = "entropy",
+      .summary = "Shannon's entropy: the surprise to expect.",
+      .formula = "H = -sum p log p",
+      .gradient = "-log p - 1; in scores -p (log p + H)",
+      .source = "Shannon, 1948",
+      .shift = false,
+      .order = false,
+  };
+  static constexpr auto kParams = measure_params(&Entropy::base, &Entropy::input, &Entropy::normalize);
+};
+
+struct RenyiEntropy {
+  double alpha = 1;
+  std::optional<double> base = {};
+  Input input = Input::probs;
+  bool normalize = false;
+
+  static constexpr Description kDescription = {
+      .name = "renyi_entropy",
+      .summary =
+          "Renyi's entropy of order alpha: 0 counts the support, 1 is Shannon's, infinity the surprise of the likeliest.",
+      .formula = "H = log(sum p^alpha) / (1 - alpha); at 1 -sum p log p, at inf -log max p",
+      .gradient = "alpha p^(alpha - 1) / ((1 - alpha) sum p^alpha); within 2^-10 of alpha = 1 of (sum p^alpha - sum p + 1)",
+      .source = "Renyi, Berkeley Symposium, 1961",
+      .shift = false,
+      .order = false,
+  };
+  static constexpr auto kParams =
+      std::tuple_cat(std::tuple{Param<RenyiEntropy>{.name = "alpha",
+                                                    .meaning = "order; inf too",
+                                                    .member = &RenyiEntropy::alpha,
+                                                    .at_least = 0,
+                                                    .up_to = std::numeric_limits<double>::infinity(),
+                                                    .required = true,
+                                                    .typical = 2}},
+                     measure_params(&RenyiEntropy::base, &RenyiEntropy::input, &RenyiEntropy::normalize));
+};
+
+struct TsallisEntropy {
+  double alpha = 1;
+  std::optional<double> base = {};
+  Input input = Input::probs;
+  bool normalize = false;
+
+  static constexpr Description kDescription = {
+      .name = "tsallis_entropy",
+      .summary = "Tsallis' entropy of order alpha, alpha times the one of entmax; at 2 half the L1 norm of softmax's Jacobian.",
+      .formula = "H = (1 - sum p^alpha) / (alpha - 1); at 1 -sum p log p, at inf 0",
+      .gradient = "-alpha p^(alpha - 1) / (alpha - 1); within 2^-10 of alpha = 1 of (sum p - sum p^alpha) / (alpha - 1)",
+      .source = "Tsallis, J. Stat. Phys. 52, 1988; Havrda, Charvat, 1967",
+      .shift = false,
+      .order = false,
+  };
+  static constexpr auto kParams =
+      std::tuple_cat(std::tuple{Param<TsallisEntropy>{.name = "alpha",
+                                                      .meaning = "order; inf too",
+                                                      .member = &TsallisEntropy::alpha,
+                                                      .at_least = 0,
+                                                      .up_to = std::numeric_limits<double>::infinity(),
+                                                      .required = true,
+                                                      .typical = 2}},
+                     measure_params(&TsallisEntropy::base, &TsallisEntropy::input, &TsallisEntropy::normalize));
+};
+
+struct Perplexity {
+  std::optional<double> base = {};
+  Input input = Input::probs;
+  bool normalize = false;
+
+  static constexpr Description kDescription = {
+      .name = "perplexity",
+      .summary = "The number of equally likely outcomes with the same entropy: the effective support. The same in every base.",
+      .formula = "exp(-sum p log p)",
+      .gradient = "-(log p + 1) perplexity; in scores -p (log p + H) perplexity",
+      .source = "Jelinek, Mercer, Bahl, Baker, J. Acoust. Soc. Am. 62, 1977",
+      .shift = false,
+      .order = false,
+  };
+  static constexpr auto kParams = measure_params(&Perplexity::base, &Perplexity::input, &Perplexity::normalize);
+};
+
+using Measure = std::variant<Entropy, RenyiEntropy, TsallisEntropy, Perplexity>;
+
+// Of two distributions.
+
+struct CrossEntropy {
+  std::optional<double> base = {};
+  Input input = Input::probs;
+  bool normalize = false;
+
+  static constexpr Description kDescription = {
+      .name = "cross_entropy",
+      .summary = "The surprise to expect where outcomes come from p and are judged by q: entropy(p) + kl_divergence(p, q).",
+      .formula = "-sum p log q",
+      .gradient = "dp: -log q; dq: -p / q, in scores q - p",
+      .source = "Shannon, 1948; Kerridge, J. R. Stat. Soc. B 23, 1961",
+      .shift = false,
+      .order = false,
+  };
+  static constexpr auto kParams = measure_params(&CrossEntropy::base, &CrossEntropy::input, &CrossEntropy::normalize);
+};
+
+struct KlDivergence {
+  std::optional<double> base = {};
+  Input input = Input::probs;
+  bool normalize = false;
+
+  static constexpr Description kDescription = {
+      .name = "kl_divergence",
+      .summary = "What is lost when q stands for p (Kullback and Leibler): not symmetric, infinite where p > 0 = q.",
+      .formula = "KL(p, q) = sum (p log(p/q) - p + q), each term at least 0",
+      .gradient = "dp: log(p/q), in scores p (log(p/q) - KL); dq: 1 - p/q, in scores q - p",
+      .source = "Kullback, Leibler, Ann. Math. Stat. 22, 1951",
+      .shift = false,
+      .order = false,
+  };
+  static constexpr auto kParams = measure_params(&KlDivergence::base, &KlDivergence::input, &KlDivergence::normalize);
+};
+
+struct JsDivergence {
+  std::optional<double> base = {};
+  Input input = Input::probs;
+  bool normalize = false;
+
+  static constexpr Description kDescription = {
+      .name = "js_divergence",
+      .summary = "The divergence of Jensen and Shannon: symmetric, finite, at most log 2 (1 in base 2).",
+      .formula = "(KL(p, m) + KL(q, m)) / 2, m = (p + q) / 2",
+      .gradient = "dp: log(p/m) / 2; dq: log(q/m) / 2",
+      .source = "Lin, IEEE Trans. Inf. Theory 37, 1991",
+      .shift = false,
+      .order = false,
+  };
+  static constexpr auto kParams = measure_params(&JsDivergence::base, &JsDivergence::input, &JsDivergence::normalize);
+};
+
+struct JsDistance {
+  std::optional<double> base = {};
+  Input input = Input::probs;
+  bool normalize = false;
+
+  static constexpr Description kDescription = {
+      .name = "js_distance",
+      .summary = "The square root of js_divergence, a metric.",
+      .formula = "sqrt((KL(p, m) + KL(q, m)) / 2), m = (p + q) / 2",
+      .gradient = "dp: log(p/m) / (4 distance); dq: log(q/m) / (4 distance); 0 at p = q, where there is none",
+      .source = "Endres, Schindelin, IEEE Trans. Inf. Theory 49, 2003",
+      .shift = false,
+      .order = false,
+  };
+  static constexpr auto kParams = measure_params(&JsDistance::base, &JsDistance::input, &JsDistance::normalize);
+};
+
+using Divergence = std::variant<CrossEntropy, KlDivergence, JsDivergence, JsDistance>;
+
+// Of a table p(x, y), x in rows, which is one distribution.
+
+enum class Given { x, y };
+inline constexpr std::string_view kGiven[] = {"x", "y"};
+
+struct JointEntropy {
+  std::optional<double> base = {};
+  Input input = Input::probs;
+  bool normalize = false;
+
+  static constexpr Description kDescription = {
+      .name = "joint_entropy",
+      .summary = "The entropy of both variables of a table together.",
+      .formula = "H(X, Y) = -sum p(x,y) log p(x,y)",
+      .gradient = "-log p(x,y) - 1; in scores -p (log p + H)",
+      .source = "Shannon, 1948",
+      .shift = false,
+      .order = false,
+  };
+  static constexpr auto kParams = measure_params(&JointEntropy::base, &JointEntropy::input, &JointEntropy::normalize);
+};
+
+struct ConditionalEntropy {
+  Given given = Given::x;
+  std::optional<double> base = {};
+  Input input = Input::probs;
+  bool normalize = false;
+
+  static constexpr Description kDescription = {
+      .name = "conditional_entropy",
+      .summary = "What is uncertain of one variable once the other, the given one, is known.",
+      .formula = "given x: H(Y|X) = -sum p(x,y) log(p(x,y) / p(x)); given y: H(X|Y)",
+      .gradient = "-log(p(x,y) / p(x)); in scores p (that - H(Y|X))",
+      .source = "Shannon, 1948",
+      .shift = false,
+      .order = false,
+  };
+  static constexpr auto kParams = std::tuple_cat(
+      std::tuple{Param<ConditionalEntropy, Given>{
+          .name = "given", .meaning = "the variable that is known", .member = &ConditionalEntropy::given, .names = kGiven}},
+      measure_params(&ConditionalEntropy::base, &ConditionalEntropy::input, &ConditionalEntropy::normalize));
+};
+
+struct MutualInformation {
+  std::optional<double> base = {};
+  Input input = Input::probs;
+  bool normalize = false;
+
+  static constexpr Description kDescription = {
+      .name = "mutual_information",
+      .summary = "What one variable of a table says of the other; also called information gain.",
+      .formula = "I(X; Y) = KL(p(x,y), p(x) p(y)) = H(X) - H(X|Y) = H(Y) - H(Y|X)",
+      .gradient = "log(p(x,y) / (p(x) p(y))); in scores p (that - I)",
+      .source = "Shannon, 1948",
+      .shift = false,
+      .order = false,
+  };
+  static constexpr auto kParams =
+      measure_params(&MutualInformation::base, &MutualInformation::input, &MutualInformation::normalize);
+};
+
+using TableMeasure = std::variant<JointEntropy, ConditionalEntropy, MutualInformation>;
+
+// Of each entry by itself.
+
+struct SelfInformation {
+  std::optional<double> base = {};
+  Input input = Input::probs;
+  bool normalize = false;
+
+  static constexpr Description kDescription = {
+      .name = "self_information",
+      .summary = "The surprise at an outcome of probability p; entropy is its mean.",
+      .formula = "-log p",
+      .gradient = "-1 / p",
+      .source = "Shannon, 1948",
+      .shift = false,
+      .order = false,
+  };
+  static constexpr auto kParams = measure_params(&SelfInformation::base, &SelfInformation::input, &SelfInformation::normalize);
+};
+
+struct BinaryEntropy {
+  std::optional<double> base = {};
+  Input input = Input::probs;
+
+  static constexpr Description kDescription = {
+      .name = "binary_entropy",
+      .summary = "The entropy of a coin that shows heads with probability p; of a score x, p = 1 / (1 + exp(-x)).",
+      .formula = "-p log p - (1 - p) log(1 - p)",
+      .gradient = "log((1 - p) / p); in a score -x p (1 - p)",
+      .source = "Shannon, 1948",
+      .shift = false,
+      .order = false,
+  };
+  static constexpr auto kParams = std::tuple{base_param(&BinaryEntropy::base), input_param(&BinaryEntropy::input)};
+};
+
+using EntryMeasure = std::variant<SelfInformation, BinaryEntropy>;
+
+// value = measure(p) for each row; dp, where it is given, its gradient.
+//
+// Shapes: p and dp rows x cols, value rows; dp may be p itself, other overlaps are refused.
+// Error: a few units in the last place of a double, relative: also for a row that is nearly certain.
+// Throws: std::invalid_argument naming the argument, or the row and entry that is no probability, before anything is written.
+template <class T>
+void measure(const Measure& op, MatrixView<const T> p, std::span<double> value, MatrixView<std::type_identity_t<T>> dp = {});
+
+// The same for two distributions. kl_divergence, js_divergence and js_distance are sums of terms that are not negative and
+// small where p and q are near: never negative, exactly 0 on equal rows, and accurate relative to themselves on nearly equal
+// ones.
+//
+// Shapes: p, dp and dq rows x cols; q the same or 1 x cols, which every row of p is compared with; value rows. dp may be p
+// and dq q itself, where that has as many rows; other overlaps are refused.
+template <class T>
+void measure(const Divergence& op, MatrixView<const T> p, MatrixView<const std::type_identity_t<T>> q, std::span<double> value,
+             MatrixView<std::type_identity_t<T>> dp = {}, MatrixView<std::type_identity_t<T>> dq = {});
+
+// The same for a table, whose entries together are a distribution (sum 1, softmax over all of them). mutual_information is
+// computed as the divergence that it is: never negative, below 1e-28 where the table is a product to rounding.
+//
+// Shapes: pxy and dp rows (x) x cols (y).
+template <class T>
+double measure(const TableMeasure& op, MatrixView<const T> pxy, MatrixView<std::type_identity_t<T>> dp = {});
+
+// The same for each entry. self_information of scores is that of the softmax of the row, and normalize divides by the sum of
+// the row; otherwise entries stand for themselves and need only be in [0, 1].
+//
+// Shapes: p, value and dp rows x cols; value and dp may be p itself, other overlaps are refused. dp holds d value_i / d p_i;
+// of scores and with normalize, where further entries of the row count, self_information has no dp.
+template <class T>
+void measure(const EntryMeasure& op, MatrixView<const T> p, MatrixView<std::type_identity_t<T>> value,
+             MatrixView<std::type_identity_t<T>> dp = {});
+
+// Counts of outcomes that arrive in chunks, of one variable, or of two as a table with x in rows. What was counted in parts
+// is merged. weights() are one row, or the table, for measures with `normalize`: measure(Entropy{.normalize = true}, ...).
+//
+// Throws: std::invalid_argument for outcomes that are none of 0 .. outcomes - 1, before any is counted.
+class Counts {
+ public:
+  explicit Counts(std::size_t outcomes) : Counts(1, outcomes) {}
+  Counts(std::size_t x_outcomes, std::size_t y_outcomes);
+
+  void add(std::span<const std::int64_t> outcomes);  // of one variable
+  void add(std::span<const std::int64_t> x, std::span<const std::int64_t> y);
+  void merge(const Counts& other);
+
+  // Exact up to 2^53 each.
+  MatrixView<const double> weights() const { return {weights_.data(), rows_, cols_}; }
+
+ private:
+  std::size_t rows_, cols_;
+  std::vector<double> weights_;
+};
+
+}  // namespace entropic

@@ -1,0 +1,229 @@
+"""Files of rows: what the command line reads and writes, for Python, and with pyarrow Parquet and Arrow's own files."""
+
+import math
+import os
+import sys
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from entropic import _arrays, _core
+
+ARROW = ("parquet", "arrow", "feather")
+
+
+class Table(NamedTuple):
+    """The numbers of a file and the names that came with them."""
+
+    array: Any
+    columns: list[str]
+    labels: list[str] | None
+
+
+def read(path, *, key=None, labels=None, format=None, names=False):
+    """The array in a file: what the command line reads there.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        A .csv, .tsv, .npy, .npz, .jsonl or .safetensors; with pyarrow also a .parquet, .arrow or .feather.
+    key : str, optional
+        Which array, where a file holds several.
+    labels : int, optional
+        The column that holds labels, counted from 1, of a .csv or .tsv; found by itself unless it looks like numbers.
+    format : str, optional
+        What the file is, whatever its name: "csv", "npy" and so on.
+    names : bool
+        Return names beside the numbers.
+
+    Returns
+    -------
+    ndarray, or Table(array, columns, labels) with `names`
+        float64, float32 and float16 as the file has them, text and integers as float64, bfloat16 as float32.
+
+    Raises
+    ------
+    OSError
+        The file cannot be read.
+    ValueError
+        The file is not what it should be: the message names the place, as "scores.csv:17:4: 'abc' is not a number".
+    """
+    path = os.fsdecode(path)
+    if _format("read", path, format) in ARROW:
+        table = _read_arrow(path, _format("read", path, format), key)
+        return table if names else table.array
+    try:
+        data, kind, shape, columns, row_labels = _core.read_file(path, format or "", key or "", int(labels or 0))
+    except ValueError as error:
+        raise ValueError(_in_python(error)) from None
+    if kind == "bfloat16":
+        array = (data.view(np.uint16).astype(np.uint32) << 16).view(np.float32).reshape(shape)
+    else:
+        array = data.view(kind).reshape(shape)
+    return Table(array, columns, row_labels) if names else array
+
+
+def write(path, array, *, columns=None, labels=None, key=None, format=None):
+    """Write an array to a file, complete or not at all.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        As of `read`.
+    array : array_like
+        Rows along the last axis; of one axis, a number for each row. float64, float32, float16 and torch's or ml_dtypes'
+        bfloat16 stay what they are, anything else becomes float64.
+    columns, labels : sequence of str, optional
+        A name for each column and one for each row, where the format has a place for them: not in .npy, .npz and
+        .safetensors.
+    key : str, optional
+        What the array is called in an .npz, .jsonl, .safetensors, .parquet or .arrow.
+    format : str, optional
+        What the file shall be, whatever its name.
+    """
+    path = os.fsdecode(path)
+    form = _format("write", path, format)
+    values, kind = _numbers(array)
+    if values.ndim == 0:
+        raise ValueError("write: array must have at least one axis, got a single number")
+    cols = 1 if values.ndim == 1 else values.shape[-1]
+    rows = len(values) if values.ndim == 1 else math.prod(values.shape[:-1])
+    columns = [] if columns is None else [str(name) for name in columns]
+    labels = None if labels is None else [str(label) for label in labels]
+    for argument, given, wanted in (("columns", columns or None, cols), ("labels", labels, rows)):
+        if given is not None and len(given) != wanted:
+            raise ValueError(f"write: {argument} must be {wanted} names, one for each, got {len(given)}")
+    if form in ARROW:
+        return _write_arrow(path, form, values.reshape(rows, cols), columns, labels, key)
+    data = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+    _core.write_file(path, form, data, kind, list(values.shape), rows, cols, columns, labels, key or "")
+
+
+def from_arrow(x):
+    """An Arrow array, table or stream as an ndarray: without a copy unless it has several columns or several parts."""
+    if hasattr(x, "__arrow_c_array__"):
+        parts = [_core.from_arrow(*x.__arrow_c_array__())]
+    else:
+        parts = _core.from_arrow_stream(x.__arrow_c_stream__())
+    arrays = [_stacked([data.view(kind).reshape(shape) for _, data, kind, shape in part]) for part in parts]
+    if not arrays:
+        return np.empty((0, 0))
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _stacked(columns):
+    return columns[0] if len(columns) == 1 else np.stack(columns, axis=-1)
+
+
+def _format(function, path, format):
+    name = os.path.splitext(path)[1].lower().removeprefix(".") if format is None else format
+    known = (*_core.file_formats, *ARROW)
+    if name not in known:
+        what = (
+            "path must end in one of ." + ", .".join(known) if format is None else "format must be one of " + ", ".join(known)
+        )
+        raise ValueError(f"{function}: {what}, got {path if format is None else format!r}")
+    return name
+
+
+def _in_python(error):
+    message = str(error)
+    for option, argument in (("--format-in ", "format="), ("--key", "key="), ("--labels ", "labels=")):
+        message = message.replace(option, argument)
+    return message
+
+
+def _numbers(array):
+    """(array, the name of its type) in a type that files have."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(array, torch.Tensor) and array.dtype == torch.bfloat16:
+        return array.detach().cpu().contiguous().view(torch.int16).numpy(), "bfloat16"
+    values = _arrays._to_numpy("write", "array", array)
+    if values.dtype.name == "bfloat16":  # of ml_dtypes
+        return np.ascontiguousarray(values).view(np.uint16), "bfloat16"
+    if values.dtype.kind not in "biuf":
+        raise TypeError(f"write: array must be of numbers, got dtype {values.dtype}")
+    if values.dtype not in (np.float16, np.float32, np.float64):
+        values = values.astype(np.float64)
+    return values.astype(values.dtype.newbyteorder("="), copy=False), values.dtype.name
+
+
+def _pyarrow():
+    try:
+        import pyarrow
+    except ImportError:
+        raise ImportError("reading and writing Parquet and Arrow files needs pyarrow: pip install pyarrow") from None
+    return pyarrow
+
+
+def _read_arrow(path, form, key):
+    pa = _pyarrow()
+    if form == "parquet":
+        import pyarrow.parquet
+
+        table = pyarrow.parquet.read_table(path)
+    else:
+        import pyarrow.feather
+
+        table = pyarrow.feather.read_table(path)
+    lists = [f.name for f in table.schema if pa.types.is_fixed_size_list(f.type) or pa.types.is_list(f.type)]
+    words = [f.name for f in table.schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)]
+    labels = table[words[0]].to_pylist() if words else None
+    if key is not None or lists:
+        if key is None and len(lists) > 1:
+            raise ValueError(f"{path}: there are several arrays: {', '.join(map(repr, lists))}; choose one with key=")
+        name = lists[0] if key is None else key
+        if name not in table.column_names:
+            raise ValueError(f"{path}: there is no array {name!r}, but {', '.join(map(repr, table.column_names))}")
+        return Table(_list_column(path, name, table[name].combine_chunks()), [], labels)
+    columns = [name for name in table.column_names if name not in words[:1]]
+    for name in columns:
+        kind = table.schema.field(name).type
+        if not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+            raise ValueError(f"{path}: the column {name!r} is of {kind}; numbers are needed")
+    arrays = [table[name].to_numpy() for name in columns]
+    dtype = np.result_type(*arrays) if arrays else np.float64
+    if dtype not in (np.float16, np.float32):
+        dtype = np.float64
+    return Table(np.stack(arrays, axis=-1).astype(dtype) if arrays else np.empty((len(table), 0)), columns, labels)
+
+
+def _list_column(path, name, column):
+    pa = _pyarrow()
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if not isinstance(column, pa.FixedSizeListArray):
+        if not isinstance(column, (pa.ListArray, pa.LargeListArray)):
+            raise ValueError(f"{path}: {name!r} is of {column.type}; lists of numbers are needed")
+        lengths = set(np.diff(column.offsets.to_numpy()).tolist())
+        if len(lengths) > 1:
+            raise ValueError(f"{path}: the lists of {name!r} differ in length: {min(lengths)} to {max(lengths)}")
+        width = lengths.pop() if lengths else 0
+        return np.asarray(column.flatten().to_numpy(zero_copy_only=False)).reshape(len(column), width)
+    return from_arrow(column)
+
+
+def _write_arrow(path, form, values, columns, labels, key):
+    pa = _pyarrow()
+    arrays = {} if labels is None else {"label": pa.array(labels)}
+    if columns:
+        arrays |= {name: pa.array(np.ascontiguousarray(values[:, c])) for c, name in enumerate(columns)}
+    else:
+        flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+        arrays[key or "values"] = pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+    table = pa.table(arrays)
+    beside = f"{path}.{os.getpid()}.part"
+    try:
+        if form == "parquet":
+            import pyarrow.parquet
+
+            pyarrow.parquet.write_table(table, beside)
+        else:
+            import pyarrow.feather
+
+            pyarrow.feather.write_feather(table, beside, compression="uncompressed")
+        os.replace(beside, path)
+    except BaseException:
+        if os.path.exists(beside):
+            os.remove(beside)
+        raise

@@ -1,0 +1,32 @@
+import os
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+_Path = str | os.PathLike[str]
+
+class Table(NamedTuple):
+    array: NDArray[np.floating[Any]]
+    columns: list[str]
+    labels: list[str] | None
+
+@overload
+def read(
+    path: _Path, *, key: str | None = None, labels: int | None = None, format: str | None = None, names: Literal[False] = False
+) -> NDArray[np.floating[Any]]: ...
+@overload
+def read(
+    path: _Path, *, key: str | None = None, labels: int | None = None, format: str | None = None, names: Literal[True]
+) -> Table: ...
+def write(
+    path: _Path,
+    array: Any,
+    *,
+    columns: Sequence[str] | None = None,
+    labels: Sequence[str] | None = None,
+    key: str | None = None,
+    format: str | None = None,
+) -> None: ...
+def from_arrow(x: Any) -> NDArray[Any]: ...

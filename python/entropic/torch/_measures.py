@@ -1,0 +1,296 @@
+"""Measures of distributions as torch operators."""
+
+import math
+
+import torch
+
+from entropic import _core
+from entropic import _functions as numpy_functions
+from entropic.torch._ops import checked_dim, one_dim, place
+from entropic.torch._reductions import RowReduction
+
+Tensor = torch.Tensor
+ARGUMENTS = {"measure": ("p",), "divergence": ("p", "q"), "table": ("pxy",)}
+KINDS = {"float": "float", "optional float": "float?", "name": "str", "bool": "bool"}
+
+
+# The same of torch's own operations: for other devices, and for second derivatives.
+
+
+def _where(condition, x, otherwise):
+    return torch.where(condition, x, torch.full_like(x, otherwise))
+
+
+class _Distribution:
+    """p, and log p where p > 0, of what a tensor holds."""
+
+    def __init__(self, x, values, dim):
+        self.dim, self.divisor = dim, None
+        if values["input"] == "probs":
+            if values["normalize"]:
+                self.divisor = x.sum(dim, keepdim=True)
+                x = x / self.divisor
+            self.p = x
+            self.present = x > 0
+            self.log = torch.log(_where(self.present, x, 1.0))
+            self.through = "division" if values["normalize"] else "probs"
+            return
+        softmax = values["input"] == "scores" or values["normalize"]
+        log = torch.log_softmax(x, dim) if softmax else x
+        self.p = log.exp()
+        self.present = log > -math.inf
+        self.log = _where(self.present, log, 0.0)
+        self.through = "softmax" if softmax else "logs"
+
+    def gradient(self, g):
+        """Of a function whose partial derivatives in p are g, where p > 0."""
+        if self.through == "probs":
+            return g
+        weighted = _where(self.present, self.p * g, 0.0)
+        if self.through == "logs":
+            return weighted
+        mean = weighted.sum(self.dim, keepdim=True)
+        return weighted - self.p * mean if self.through == "softmax" else (g - mean) / self.divisor
+
+
+def _entropy(p, values, dim):
+    return -(p.p * p.log).sum(dim), (-p.log - 1,)
+
+
+def _perplexity(p, values, dim):
+    h, (g,) = _entropy(p, values, dim)
+    return h.exp(), (g * h.exp().unsqueeze(dim),)
+
+
+def _renyi_entropy(p, values, dim):
+    alpha = values["alpha"]
+    if alpha == 1:
+        return _entropy(p, values, dim)
+    if alpha == 0:
+        return p.present.sum(dim).to(p.p.dtype).log(), (torch.zeros_like(p.p),)
+    largest = p.p.amax(dim, keepdim=True)
+    if alpha == math.inf:
+        top = (p.p == largest).to(p.p.dtype)
+        return -largest.squeeze(dim).log(), (-top / (largest * top.sum(dim, keepdim=True)),)
+    rest = 1 - alpha
+    if abs(rest) < 2**-10:
+        more = _where(p.present, p.p * torch.expm1(-rest * p.log), 0.0).sum(dim, keepdim=True)
+        return torch.log1p(more).squeeze(dim) / rest, (_near(p, alpha) / (1 + more),)
+    powers = _where(p.present, (alpha * (p.log - largest.log())).exp(), 0.0)
+    log_sum = powers.sum(dim, keepdim=True).log() + alpha * largest.log()
+    g = alpha / rest * _where(p.present, (-rest * p.log - log_sum).exp(), 0.0 if alpha > 1 else math.inf)
+    return log_sum.squeeze(dim) / rest, (g,)
+
+
+def _near(p, alpha):
+    z = (alpha - 1) * p.log
+    return -z.exp() - torch.expm1(z) / (alpha - 1)
+
+
+def _tsallis_entropy(p, values, dim):
+    alpha = values["alpha"]
+    if alpha == 1:
+        return _entropy(p, values, dim)
+    if alpha == 0:
+        return p.present.sum(dim).to(p.p.dtype) - 1, (torch.zeros_like(p.p),)
+    if alpha == math.inf:
+        return torch.zeros_like(p.p.sum(dim)), (torch.zeros_like(p.p),)
+    terms = _where(p.present, p.p * torch.expm1((alpha - 1) * p.log), 0.0).sum(dim)
+    if abs(alpha - 1) < 2**-10:
+        return -terms / (alpha - 1), (_near(p, alpha),)
+    g = _where(p.present, ((alpha - 1) * p.log).exp(), 0.0 if alpha > 1 else math.inf)
+    return (1 - p.p.sum(dim) - terms) / (alpha - 1), (-alpha / (alpha - 1) * g,)
+
+
+def _missing(p, q):
+    return p.present & ~q.present
+
+
+def _cross_entropy(p, q, values, dim):
+    value = _where(~_missing(p, q), -p.p * q.log, math.inf).sum(dim)
+    neither = ~p.present & ~q.present
+    dq = torch.where(p.present, -p.p / torch.where(q.present, q.p, torch.zeros_like(q.p)), torch.zeros_like(p.p))
+    return value, (torch.where(q.present | neither, -q.log, torch.full_like(q.log, math.inf)), dq)
+
+
+def _kl_divergence(p, q, values, dim):
+    difference = p.log - q.log
+    terms = torch.where(p.present, p.p * difference - p.p + q.p, q.p)
+    value = torch.where(_missing(p, q), torch.full_like(terms, math.inf), terms).sum(dim)
+    nothing = torch.zeros_like(terms)
+    dp = torch.where(p.present & q.present, difference, nothing)
+    dp = torch.where(_missing(p, q), torch.full_like(dp, math.inf), dp)
+    dp = torch.where(_missing(q, p), torch.full_like(dp, -math.inf), dp)
+    dq = torch.where(q.present, (q.p - p.p) / _where(q.present, q.p, 1.0), nothing)
+    return value, (dp, torch.where(_missing(p, q), torch.full_like(dq, -math.inf), dq))
+
+
+def _js_divergence(p, q, values, dim):
+    middle = (p.p + q.p) / 2
+    log = torch.log(_where(middle > 0, middle, 1.0))
+    value = (p.p * (p.log - log) + q.p * (q.log - log)).sum(dim) / 2
+    g = [torch.where(one.present, (one.log - log) / 2, torch.where(middle > 0, -math.inf, 0.0)) for one in (p, q)]
+    return value.clamp(0, math.log(2)), tuple(g)
+
+
+def _safe_log(x):
+    return torch.log(_where(x > 0, x, 1.0))
+
+
+def _table(p, values, dim):
+    """(table, log p, the dimensions of x and of y) of a flattened one."""
+    x, y = dim - p.p.dim() - 1, dim - p.p.dim()
+    table, log = (part.unflatten(dim, (-1, values["cols"])) for part in (p.p, p.log))
+    return table, log, x, y
+
+
+def _conditional_entropy(p, values, dim):
+    table, log, x, y = _table(p, values, dim)
+    given = table.sum(y if values["given"] == "x" else x, keepdim=True)
+    g = (_safe_log(given) - log).flatten(x, y)
+    return (p.p * g).sum(dim), (torch.where(p.present, g, _infinite_where(given, table, x, y)),)
+
+
+def _infinite_where(marginal, table, x, y):
+    """What -log p is at p = 0: nothing, where its marginal is 0 too."""
+    return torch.where(marginal.expand_as(table) > 0, math.inf, 0.0).to(table.dtype).flatten(x, y)
+
+
+def _mutual_information(p, values, dim):
+    table, log, x, y = _table(p, values, dim)
+    rows, cols = table.sum(y, keepdim=True), table.sum(x, keepdim=True)
+    both = _safe_log(rows) + _safe_log(cols) - _safe_log(rows.sum(x, keepdim=True))
+    g = (log - both).flatten(x, y)
+    return (p.p * g).sum(dim).clamp(min=0), (torch.where(p.present, g, -_infinite_where(rows * cols, table, x, y)),)
+
+
+COMPOSED = {
+    "entropy": _entropy,
+    "perplexity": _perplexity,
+    "renyi_entropy": _renyi_entropy,
+    "tsallis_entropy": _tsallis_entropy,
+    "cross_entropy": _cross_entropy,
+    "kl_divergence": _kl_divergence,
+    "js_divergence": _js_divergence,
+    "js_distance": _js_divergence,
+    "conditional_entropy": _conditional_entropy,
+    "mutual_information": _mutual_information,
+}
+
+
+def _composition(name):
+    def composed(tensors, values, dim):
+        rows = [_Distribution(x, values, dim) for x in tensors]
+        value, partials = COMPOSED[name](*rows, values, dim)
+        gradients = [row.gradient(g) for row, g in zip(rows, partials, strict=True)]
+        unit = 1.0 if values["base"] is None or name == "perplexity" else math.log(values["base"])
+        value, gradients = value / unit, [g / unit for g in gradients]
+        if name == "js_distance":
+            value = value.sqrt()
+            factor = torch.where(value > 0, 0.5 / _where(value > 0, value, 1.0), torch.zeros_like(value)).unsqueeze(dim)
+            gradients = [g * factor for g in gradients]
+        return (value, *gradients)
+
+    return composed
+
+
+def _as_tables(tensor, cols):
+    return tensor.view(tensor.shape[0], -1 if cols else 0, cols)
+
+
+def _kernel(description):
+    names = [param["name"] for param in description["params"]]
+
+    def kernel(tensors, value, gradients, values):
+        given = tuple(values[name] for name in names)
+        if "cols" in values:
+            tensors = [_as_tables(tensor, values["cols"]) for tensor in tensors]
+            gradients = [None if gradient is None else _as_tables(gradient, values["cols"]) for gradient in gradients]
+        wanted = (None if gradient is None else place(gradient) for gradient in gradients)
+        description["run"](*map(place, tensors), place(value), *wanted, given)
+
+    return kernel
+
+
+def build(descriptions):
+    """The public functions of one and of two distributions by name."""
+    functions = {}
+    for description in descriptions:
+        family, name = description["family"], description["name"]
+        if family == "entry" or name == "joint_entropy":
+            continue
+        arguments = ARGUMENTS[family]
+        params = {param["name"]: KINDS[param["kind"]] for param in description["params"]}
+        if family == "table":
+            params["cols"] = "int"
+        operators[name] = RowReduction(name, arguments, arguments, params, _kernel(description), _composition(name))
+        declared = [numpy_functions.declare(param) for param in description["params"]]
+        given = "".join(f"{param['name']}, " for param in description["params"])
+        if family == "table":
+            source = f"({{}}, *, {', '.join(declared)}):\n    return _call_table({name!r}, pxy, ({given}))\n"
+        else:
+            source = f"({{}}, *, {', '.join(declared)}, dim=None, axis=None):\n"
+            source += f"    return _call({name!r}, ({{}},), ({given}), dim, axis)\n"
+        listed = ", ".join(arguments)
+        namespace = {}
+        exec(f"def {name}{source.replace('{}', listed)}", globals(), namespace)
+        function = functions[name] = namespace[name]
+        function.__module__ = "entropic.torch"
+        function.__doc__ = _doc(description)
+    return functions
+
+
+operators = {}
+
+
+def _call(name, tensors, values, dim, axis):
+    dim = one_dim(name, dim, axis)
+    for argument, x in zip("pq", tensors, strict=False):
+        checked_dim(name, argument, x, dim)
+    if len(tensors) == 2:
+        tensors = torch.broadcast_tensors(*tensors)
+        if tensors[0].dtype != tensors[1].dtype:
+            raise TypeError(f"{name}: q must be of p's dtype, {tensors[0].dtype}, got {tensors[1].dtype}")
+    return operators[name](tensors, values, (), checked_dim(name, "p", tensors[0], dim))
+
+
+def _call_table(name, pxy, values):
+    checked_dim(name, "pxy", pxy, -1)
+    if pxy.dim() < 2:
+        raise ValueError(f"{name}: pxy must have at least two axes, x in rows and y in columns, got shape {tuple(pxy.shape)}")
+    flat = pxy.flatten(-2)
+    return operators[name]((flat,), (*values, pxy.shape[-1]), (), flat.dim() - 1)
+
+
+def joint_entropy(pxy, *, base=None, input="probs", normalize=False):
+    """The entropy of both variables of a table together, of torch tensors: see entropic.joint_entropy."""
+    if pxy.dim() < 2:
+        raise ValueError(f"joint_entropy: pxy must have at least two axes, x in rows and y in columns, got {tuple(pxy.shape)}")
+    return functions["entropy"](pxy.flatten(-2), base=base, input=input, normalize=normalize)
+
+
+def _doc(description):
+    arrays = ", ".join(ARGUMENTS[description["family"]])
+    dim = "dim : int, default -1\n    The dimension along which they are distributions; axis is another name for it.\n"
+    dim = "" if description["family"] == "table" else dim
+    return f"""{description["summary"]}
+
+    {description["formula"]}
+
+As entropic.{description["name"]}, of torch tensors, and differentiable in {arrays}: {description["gradient"]}.
+
+Parameters
+----------
+{arrays} : Tensor
+    What input says, of float32, float64, float16 or bfloat16.
+{numpy_functions.param_doc(description)}{dim}
+Returns
+-------
+Tensor
+    One number for each distribution.
+"""
+
+
+functions = build(_core.measure_operations())
+joint_entropy.__module__ = "entropic.torch"
+functions["joint_entropy"] = joint_entropy

@@ -1,0 +1,249 @@
+// Files and Arrow arrays for Python: numbers travel as bytes without a copy, entropic/_files.py gives them type and shape.
+
+#include "files.h"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "files/format.h"
+
+// The Arrow C data and stream interfaces, word for word as their specification has them.
+// Source: https://arrow.apache.org/docs/format/CDataInterface.html
+extern "C" {
+struct ArrowSchema {
+  const char* format;
+  const char* name;
+  const char* metadata;
+  std::int64_t flags;
+  std::int64_t n_children;
+  ArrowSchema** children;
+  ArrowSchema* dictionary;
+  void (*release)(ArrowSchema*);
+  void* private_data;
+};
+
+struct ArrowArray {
+  std::int64_t length;
+  std::int64_t null_count;
+  std::int64_t offset;
+  std::int64_t n_buffers;
+  std::int64_t n_children;
+  const void** buffers;
+  ArrowArray** children;
+  ArrowArray* dictionary;
+  void (*release)(ArrowArray*);
+  void* private_data;
+};
+
+struct ArrowArrayStream {
+  int (*get_schema)(ArrowArrayStream*, ArrowSchema*);
+  int (*get_next)(ArrowArrayStream*, ArrowArray*);
+  const char* (*get_last_error)(ArrowArrayStream*);
+  void (*release)(ArrowArrayStream*);
+  void* private_data;
+};
+}
+
+namespace entropic {
+namespace {
+
+namespace nb = nanobind;
+using Bytes = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>>;
+
+constexpr const char* kTypes[] = {"float32", "float64", "float16", "bfloat16"};  // in the order of Table::values
+
+// The bytes of something that lives as long as Python needs them.
+template <class Owner>
+Bytes bytes_of(const void* data, std::size_t size, std::shared_ptr<Owner> owner) {
+  auto* kept = new std::shared_ptr<Owner>(std::move(owner));
+  const nb::capsule capsule(kept, [](void* p) noexcept { delete static_cast<std::shared_ptr<Owner>*>(p); });
+  return Bytes(const_cast<void*>(data), {size}, capsule);
+}
+
+// (bytes, type, shape, names of the columns, labels or None).
+nb::tuple read_file(const std::string& path, const std::string& format, const std::string& key, std::size_t labels) {
+  const auto table = std::make_shared<files::Table>();
+  {
+    const nb::gil_scoped_release release;
+    const files::Format& from = files::input_format(path, format);
+    *table = files::read_all(from.open(std::make_shared<files::Input>(path), {.labels = labels, .key = key}));
+  }
+  const auto [data, size] = std::visit(
+      [](const auto& values) { return std::pair<const void*, std::size_t>(values.data(), values.size() * sizeof(values[0])); },
+      table->values);
+  nb::object names = nb::cast(table->header);
+  nb::object row_labels = table->label_column ? nb::cast(table->labels) : nb::none();
+  return nb::make_tuple(bytes_of(data, size, table), kTypes[table->values.index()], nb::tuple(nb::cast(table->shape)), names,
+                        row_labels);
+}
+
+void write_file(const std::string& path, const std::string& format, nb::ndarray<const std::uint8_t, nb::c_contig> bytes,
+                const std::string& type, std::vector<std::size_t> shape, std::size_t rows, std::size_t cols,
+                std::vector<std::string> header, std::optional<std::vector<std::string>> labels, std::string key) {
+  const nb::gil_scoped_release release;
+  const files::Format& to = files::output_format(format.empty() ? path : "." + format);
+  files::Table table;
+  if (type == kTypes[1]) table.values = std::vector<double>();
+  if (type == kTypes[2]) table.values = std::vector<float16>();
+  if (type == kTypes[3]) table.values = std::vector<bfloat16>();
+  std::visit(
+      [&](auto& values) {
+        values.resize(rows * cols);
+        if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(values[0]));
+      },
+      table.values);
+  table.rows = rows;
+  table.cols = cols;
+  table.shape = std::move(shape);
+  table.header = std::move(header);
+  table.key = std::move(key);
+  if (labels) {
+    table.labels = std::move(*labels);
+    table.label_column = 0;
+    table.label_header = "label";
+  }
+  files::Output output(path);
+  files::write_all(to, output, table);
+  output.finish();
+}
+
+// What came from a producer, until nobody needs it.
+template <class T>
+struct Owned {
+  T value{};
+  Owned() = default;
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+  ~Owned() {
+    if (value.release != nullptr) value.release(&value);
+  }
+};
+
+template <class T>
+std::shared_ptr<Owned<T>> taken_from(nb::handle capsule, const char* name) {
+  auto* source = static_cast<T*>(PyCapsule_GetPointer(capsule.ptr(), name));
+  if (source == nullptr) throw nb::python_error();
+  auto owned = std::make_shared<Owned<T>>();
+  owned->value = *source;
+  source->release = nullptr;
+  return owned;
+}
+
+[[noreturn]] void refuse(const std::string& what) { throw nb::value_error(("an Arrow array " + what).c_str()); }
+
+bool has_nulls(const ArrowArray& array) {
+  if (array.null_count == 0 || array.n_buffers == 0 || array.buffers[0] == nullptr) return false;
+  const auto* valid = static_cast<const std::uint8_t*>(array.buffers[0]);
+  for (std::int64_t i = array.offset; i < array.offset + array.length; ++i) {
+    if ((valid[i / 8] >> (i % 8) & 1) == 0) return true;
+  }
+  return false;
+}
+
+// [(name, bytes, type, shape)] of an array of numbers or of lists of one length, or of each column where there are several.
+void append_arrow(nb::list& result, const ArrowSchema& schema, const ArrowArray& array, std::int64_t offset,
+                  std::int64_t length, const std::shared_ptr<Owned<ArrowArray>>& owner, std::vector<std::size_t> shape) {
+  if (has_nulls(array)) refuse("with nulls has no numbers there; fill them first");
+  const std::string_view format = schema.format;
+  shape.push_back(static_cast<std::size_t>(length));
+  if (format.starts_with("+w:")) {
+    const std::int64_t width = std::stoll(std::string(format.substr(3)));
+    const std::int64_t begin = (array.offset + offset) * width;
+    const ArrowArray& child = *array.children[0];
+    // Rows and their length: the child's own length stands for both.
+    std::vector<std::size_t> outer = shape;
+    nb::list inner;
+    append_arrow(inner, *schema.children[0], child, begin, length * width, owner, {});
+    nb::tuple found = nb::cast<nb::tuple>(inner[0]);
+    std::vector<std::size_t> all = outer;
+    all.push_back(static_cast<std::size_t>(width));
+    const auto deeper = nb::cast<std::vector<std::size_t>>(nb::list(found[3]));
+    all.insert(all.end(), deeper.begin() + 1, deeper.end());
+    result.append(nb::make_tuple(schema.name == nullptr ? "" : schema.name, found[1], found[2], nb::tuple(nb::cast(all))));
+    return;
+  }
+  if (format == "+s") {
+    for (std::int64_t c = 0; c < schema.n_children; ++c) {
+      append_arrow(result, *schema.children[c], *array.children[c], array.offset + offset, length, owner, {});
+    }
+    return;
+  }
+  static constexpr std::pair<std::string_view, std::pair<const char*, int>> kNumbers[] = {
+      {"f", {"float32", 4}}, {"g", {"float64", 8}}, {"e", {"float16", 2}}, {"c", {"int8", 1}},
+      {"C", {"uint8", 1}},   {"s", {"int16", 2}},   {"S", {"uint16", 2}},  {"i", {"int32", 4}},
+      {"I", {"uint32", 4}},  {"l", {"int64", 8}},   {"L", {"uint64", 8}}};
+  for (const auto& [known, type] : kNumbers) {
+    if (format != known) continue;
+    const auto* data = static_cast<const char*>(array.buffers[1]) + (array.offset + offset) * type.second;
+    result.append(nb::make_tuple(schema.name == nullptr ? "" : schema.name,
+                                 bytes_of(data, static_cast<std::size_t>(length * type.second), owner), type.first,
+                                 nb::tuple(nb::cast(shape))));
+    return;
+  }
+  refuse("must be of numbers, of lists of one length or of columns of numbers, got the format '" + std::string(format) + "'");
+}
+
+nb::list from_arrow(nb::handle schema_capsule, nb::handle array_capsule) {
+  const auto schema = taken_from<ArrowSchema>(schema_capsule, "arrow_schema");
+  const auto array = taken_from<ArrowArray>(array_capsule, "arrow_array");
+  nb::list result;
+  append_arrow(result, schema->value, array->value, 0, array->value.length, array, {});
+  return result;
+}
+
+// The same for each part of a stream.
+nb::list from_arrow_stream(nb::handle capsule) {
+  const auto stream = taken_from<ArrowArrayStream>(capsule, "arrow_array_stream");
+  const auto check = [&](int status) {
+    if (status == 0) return;
+    const char* why = stream->value.get_last_error(&stream->value);
+    refuse(std::string("stream failed: ") + (why == nullptr ? std::strerror(status) : why));
+  };
+  Owned<ArrowSchema> schema;
+  check(stream->value.get_schema(&stream->value, &schema.value));
+  nb::list parts;
+  while (true) {
+    auto array = std::make_shared<Owned<ArrowArray>>();
+    check(stream->value.get_next(&stream->value, &array->value));
+    if (array->value.release == nullptr) return parts;
+    nb::list part;
+    append_arrow(part, schema.value, array->value, 0, array->value.length, array, {});
+    parts.append(part);
+  }
+}
+
+}  // namespace
+
+void bind_files(nb::module_& m) {
+  nb::register_exception_translator([](const std::exception_ptr& failure, void*) {
+    try {
+      std::rethrow_exception(failure);
+    } catch (const files::SystemFailure& error) {
+      // OSError chooses FileNotFoundError and its like by the number.
+      const nb::object arguments = nb::make_tuple(error.number, std::strerror(error.number), error.file);
+      PyErr_SetObject(PyExc_OSError, arguments.ptr());
+    } catch (const files::BadInput& error) {
+      PyErr_SetString(PyExc_ValueError, error.what());
+    }
+  });
+  m.def("read_file", &read_file, nb::arg("path"), nb::arg("format"), nb::arg("key"), nb::arg("labels"));
+  m.def("write_file", &write_file, nb::arg("path"), nb::arg("format"), nb::arg("bytes"), nb::arg("type"), nb::arg("shape"),
+        nb::arg("rows"), nb::arg("cols"), nb::arg("header"), nb::arg("labels").none(), nb::arg("key"));
+  m.def("from_arrow", &from_arrow, nb::arg("schema"), nb::arg("array"));
+  m.def("from_arrow_stream", &from_arrow_stream, nb::arg("stream"));
+  m.attr("file_formats") = nb::tuple(nb::cast(files::format_names()));
+}
+
+}  // namespace entropic

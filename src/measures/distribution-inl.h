@@ -1,0 +1,172 @@
+// Rows of every kind of input as distributions in double: numbers p, and where the input has them their logarithms.
+
+#if defined(ENTROPIC_MEASURES_DISTRIBUTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ENTROPIC_MEASURES_DISTRIBUTION_INL_H_
+#undef ENTROPIC_MEASURES_DISTRIBUTION_INL_H_
+#else
+#define ENTROPIC_MEASURES_DISTRIBUTION_INL_H_
+#endif
+
+#include <algorithm>
+#include <limits>
+
+#include "entropic/input.h"
+#include "src/measures/terms-inl.h"
+#include "src/rows/input-inl.h"
+#include "src/rows/reduce-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic {
+namespace HWY_NAMESPACE {
+
+// log p = z - shift where z is not null, and otherwise the logarithm of p.
+struct Distribution {
+  const double* p;
+  const double* z;
+  double shift;
+  double sum;      // of p; 1 to rounding unless p was taken as given
+  double divisor;  // what the numbers given were divided by
+  size_t n;
+  bool exists = true;     // false: the row is NaN
+  bool constant = false;  // +inf scores: no gradient
+
+  HWY_INLINE V P(Wide d, size_t i, size_t count) const { return LoadUpTo(d, p + i, count, 0.0); }
+  HWY_INLINE V Z(Wide d, size_t i, size_t count) const {
+    return LoadUpTo(d, z + i, count, -std::numeric_limits<double>::infinity());
+  }
+  // -inf where p is 0.
+  HWY_INLINE V LogP(Wide d, size_t i, size_t count) const {
+    return z == nullptr ? Log(d, P(d, i, count)) : hn::Sub(Z(d, i, count), hn::Set(d, shift));
+  }
+};
+
+// The sum of the distribution that x holds, as it is given; NaN where an entry is none. Of log_probs that are to be
+// normalised, the largest exp(x).
+template <class T>
+double GivenSum(Input input, bool normalize, const T* x, size_t n) {
+  const Wide d;
+  constexpr double kMax = std::numeric_limits<double>::max();
+  const V nan = hn::Set(d, std::numeric_limits<double>::quiet_NaN()), zero = hn::Zero(d), largest = hn::Set(d, kMax);
+  if (input == Input::probs) {
+    return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+      const V p = LoadWide(d, x + i, count, T(0));
+      return hn::IfThenElse(hn::And(hn::Ge(p, zero), hn::Le(p, largest)), p, nan);
+    });
+  }
+  const double sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const V l = LoadWide(d, x + i, count, T(0));
+    const V value = normalize ? zero : Exp(d, l);
+    return hn::IfThenElse(hn::Le(l, largest), value, nan);
+  });
+  if (!normalize || sum != sum) return sum;
+  return RowMax(RowTag<T>(), x, n) > -std::numeric_limits<T>::infinity() ? 1 : 0;
+}
+
+// softmax(x): z = x - max, p = exp(z) / sum, shift = log sum. The largest score's own term, 1, is kept apart, so that
+// shift = log(1 + the others) and with it every logarithm is accurate relative to itself.
+template <class T>
+Distribution OfScores(const T* x, size_t n, double* p, double* z) {
+  const Wide d;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const double max = static_cast<double>(RowMax(RowTag<T>(), x, n));
+  Distribution row = {p, z, 0, 1, 1, n};
+  if (max == kInfinity) {
+    double ties = 0;
+    bool nan = false;
+    for (size_t i = 0; i < n; ++i) {
+      const bool top = x[i] == std::numeric_limits<T>::infinity();
+      nan |= x[i] != x[i];
+      ties += top;
+      z[i] = top ? 0 : -kInfinity;
+    }
+    for (size_t i = 0; i < n; ++i) p[i] = z[i] == 0 ? 1 / ties : 0;
+    row.shift = LogOne(ties);
+    row.exists = !nan;
+    row.constant = true;
+    return row;
+  }
+  if (!(max > -kInfinity)) {
+    row.exists = false;
+    return row;
+  }
+  const V top = hn::Set(d, max), absent = hn::Set(d, -kInfinity), lowest = hn::Set(d, std::numeric_limits<double>::lowest());
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    // A score that is finite stays so.
+    const V xi = LoadWide(d, x + i, count, T(0));
+    const V zi = hn::IfThenElse(hn::Eq(xi, absent), absent, MaxKeepNaN(lowest, hn::Sub(xi, top)));
+    StoreUpTo(zi, d, count, z + i);
+    StoreUpTo(Exp(d, zi), d, count, p + i);
+  });
+  size_t first = 0;
+  while (first < n && static_cast<double>(x[first]) != max) ++first;
+  if (first == n) first = 0;  // NaN
+  const double own = p[first];
+  p[first] = 0;
+  const double others = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR { return LoadUpTo(d, p + i, count, 0.0); });
+  p[first] = own;
+  if (!(others >= 0 && own == 1)) {
+    row.exists = false;
+    return row;
+  }
+  row.shift = Log1pOne(others);
+  const V total = hn::Set(d, 1 + others);
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    StoreUpTo(hn::Div(LoadUpTo(d, p + i, count, 0.0), total), d, count, p + i);
+  });
+  return row;
+}
+
+// p / sum. One entry that holds more than half makes the logarithm of its quotient inaccurate: `logs` asks for logarithms
+// there, by the scores log(p / max).
+template <class T>
+Distribution OfWeights(const T* x, size_t n, double sum, bool logs, double* p, double* z) {
+  const Wide d;
+  const double max = static_cast<double>(RowMax(RowTag<T>(), x, n));
+  Distribution row = {p, nullptr, 0, 1, sum, n};
+  if (logs && max > 0.5 * sum) {
+    ScoresOfProbs(x, n, z);
+    row = OfScores(z, n, p, z);
+    row.divisor = sum;
+  }
+  // A sum beyond double.
+  const double scale = sum <= std::numeric_limits<double>::max() ? 1 : 0x1p-64;
+  const V factor = hn::Set(d, scale);
+  if (scale != 1) {
+    sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR { return hn::Mul(LoadWide(d, x + i, count, T(0)), factor); });
+  }
+  const V total = hn::Set(d, sum);
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    StoreUpTo(hn::Div(hn::Mul(LoadWide(d, x + i, count, T(0)), factor), total), d, count, p + i);
+  });
+  return row;
+}
+
+// The row as a distribution; `sum` is its GivenSum, p and z are n numbers of working memory each, x may be z.
+template <class T>
+Distribution DistributionOf(Input input, bool normalize, const T* x, size_t n, double sum, bool logs, double* p, double* z) {
+  const Wide d;
+  if (n == 0) return {p, z, 0, 0, 1, 0, false};
+  if (input == Input::scores || (input == Input::log_probs && normalize)) return OfScores(x, n, p, z);
+  if (input == Input::probs && normalize) return OfWeights(x, n, sum, logs, p, z);
+  if (input == Input::probs) {
+    if constexpr (sizeof(T) == 8) {
+      return {x, nullptr, 0, sum, 1, n};
+    } else {
+      ForEachVector(d, n,
+                    [&](size_t i, size_t count) HWY_ATTR { StoreUpTo(LoadWide(d, x + i, count, T(0)), d, count, p + i); });
+      return {p, nullptr, 0, sum, 1, n};
+    }
+  }
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const V zi = LoadWide(d, x + i, count, T(0));
+    StoreUpTo(zi, d, count, z + i);
+    StoreUpTo(Exp(d, zi), d, count, p + i);
+  });
+  return {p, z, 0, sum, 1, n};
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic
+HWY_AFTER_NAMESPACE();
+
+#endif  // ENTROPIC_MEASURES_DISTRIBUTION_INL_H_

@@ -1,0 +1,175 @@
+"""`entropic compare --format html`: one file that works without a network, as a browser shows it.
+
+Needs playwright and Debian's chromium.
+"""
+
+import json
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+
+sync_api = pytest.importorskip("playwright.sync_api")
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+MAPS = ["softmax", "sparsemax", "entropy_normalize"]
+SIZES = {"phone": (360, 740), "desk": (1280, 900)}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def report(cli):
+    """A report of 60 rows with names, three of them without a distribution."""
+    x = np.random.default_rng(14).normal(size=(60, 6)) * 3
+    x[7] = -np.inf
+    x[8, 2] = np.nan
+    x[9, 1] = np.inf
+    names = ["cat", "dog", "<b>eel</b>", "größe", "a very long name of a class that does not fit", "x"]
+    lines = [",".join(map(repr, row)) for row in x.tolist()]
+    cli.write("x.csv", "name," + ",".join(names) + "\n" + "".join(f"row</script>{i},{line}\n" for i, line in enumerate(lines)))
+    arguments = ["compare", "x.csv", "--row", 3, "--maps", ",".join(MAPS), "--entropy", 1]
+    cli.output(*arguments, "--format", "html", "-o", "report.html")
+    return cli, json.loads(cli.output(*arguments, "--format", "json"))
+
+
+@pytest.fixture
+def page(browser, report):
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.problems = []
+    page.on("console", lambda message: page.problems.append(message.text))
+    page.on("pageerror", lambda error: page.problems.append(str(error)))
+    page.on("request", lambda request: page.problems.append(request.url) if request.url.startswith("http") else None)
+    page.goto(f"file://{report[0].directory}/report.html")
+    yield page
+    assert page.problems == []
+    page.close()
+
+
+def table(page):
+    rows = page.locator("#numbers tr")
+    return [rows.nth(i).locator("th, td").all_inner_texts() for i in range(rows.count())]
+
+
+def test_numbers_are_those_of_json(page, report):
+    expected = report[1]
+    assert "Row 3 (row</script>3) of 60, 6 classes" in page.locator("#where").inner_text()
+    for cells, column in zip(table(page), expected["maps"], strict=True):
+        assert cells[0] == column["name"]
+        assert [float(cell) for cell in cells[1:]] == pytest.approx(
+            [column["entropy"], column["effective_support"], column["zeros"], column["maximum"]], abs=6e-3
+        )
+    cards = page.locator("#bars .card.map")
+    assert cards.count() == len(MAPS)
+    for i, column in enumerate(expected["maps"]):
+        shown = cards.nth(i).locator(".row > :last-child").all_inner_texts()
+        assert [float(text) for text in shown] == pytest.approx(column["probabilities"], abs=6e-5)
+        widths = cards.nth(i).locator(".track i").evaluate_all("bars => bars.map(bar => bar.getBoundingClientRect().width)")
+        full = max(max(other["probabilities"]) for other in expected["maps"])
+        track = cards.nth(i).locator(".track").first.evaluate("track => track.getBoundingClientRect().width")
+        assert widths == pytest.approx([max(2 * (p > 0), p / full * track) for p in column["probabilities"]], abs=1)
+
+
+def test_histogram_of_json(report):
+    for column in report[1]["maps"]:
+        histogram = column["entropy_histogram"]
+        assert sum(histogram["counts"]) + histogram["undefined"] == 60
+        assert histogram["undefined"] == 2
+        assert histogram["to"] == pytest.approx(np.log(6))
+
+
+def test_histogram_counts(page, report):
+    pictures = page.locator("#histograms svg")
+    for i, column in enumerate(report[1]["maps"]):
+        counts = ", ".join(map(str, column["entropy_histogram"]["counts"]))
+        assert pictures.nth(i).get_attribute("aria-label").endswith(counts)
+    assert page.locator("#histograms .card").first.locator("h3").inner_text().endswith("2 undefined")
+
+
+def test_steps_through_rows(page):
+    where = page.locator("#where")
+    page.keyboard.press("ArrowRight")
+    assert "Row 4 " in where.inner_text()
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    assert "Row 2 " in where.inner_text()
+    page.click("#forth")
+    assert "Row 3 " in where.inner_text()
+    page.keyboard.press("End")
+    assert "Row 59 " in where.inner_text() and page.locator("#forth").is_disabled()
+    page.keyboard.press("ArrowRight")
+    assert "Row 59 " in where.inner_text()
+    page.keyboard.press("Home")
+    assert "Row 0 " in where.inner_text() and page.locator("#back").is_disabled()
+    page.fill("#number", "7")
+    page.locator("#number").press("Enter")
+    assert "Row 7 " in where.inner_text()
+    assert table(page)[0][1:] == ["nan", "nan", "0", "nan"]
+    page.locator("#slider").fill("9")
+    assert "Row 9 " in where.inner_text()
+    assert table(page)[0][1:] == ["0.0000", "1.00", "5", "1"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+def test_fits_and_can_be_read(browser, report, size, scheme):
+    width, height = SIZES[size]
+    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+    page.goto(f"file://{report[0].directory}/report.html")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number).reduce((a, b) => a + b)")
+    assert (light > 600) == (scheme == "light")
+    pairs = page.evaluate(
+        """() => ["h1", "p", ".row > :first-child", ".row > :last-child", "td", "thead th", ".axis"].map((selector) => {
+          const element = document.querySelector(selector);
+          let behind = element;
+          while (getComputedStyle(behind).backgroundColor === "rgba(0, 0, 0, 0)") behind = behind.parentElement;
+          return [getComputedStyle(element).color, getComputedStyle(behind).backgroundColor];
+        })"""
+    )
+
+    def luminance(color):
+        channels = [int(part) / 255 for part in color[4:-1].split(",")]
+        return sum(
+            weight * (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4)
+            for weight, c in zip((0.2126, 0.7152, 0.0722), channels, strict=True)
+        )
+
+    for pair in pairs:  # WCAG 2: at least 4.5 for text
+        low, high = sorted(map(luminance, pair))
+        assert (high + 0.05) / (low + 0.05) >= 4.5
+    assert page.locator("nav button").first.bounding_box()["height"] >= 40  # a thumb's
+    page.close()
+
+
+def test_many_rows_and_classes(browser, cli):
+    cli.save("x.npy", np.random.default_rng(15).normal(size=(3000, 500)))
+    cli.output("compare", "x.npy", "--row", 2990, "--maps", "softmax,sparsemax", "--format", "html", "-o", "report.html")
+    assert pathlib.Path(cli.directory / "report.html").stat().st_size < 2_000_000
+    page = browser.new_page()
+    page.goto(f"file://{cli.directory}/report.html")
+    assert "Row 2,990 of 3,000, 500 classes" in page.locator("#where").inner_text()
+    assert page.locator("#bars .card.map").first.locator(".row").count() == 21
+    assert "480 more" in page.locator("#bars .card.map").first.inner_text()
+    page.keyboard.press("Home")
+    assert "Row 2,600 " in page.locator("#where").inner_text()
+    page.close()
+
+
+def test_single_rows_and_scores(browser, cli):
+    for scores in "1\n", "1,2\n", "-inf,-inf\n":
+        cli.write("x.csv", scores)
+        cli.output("compare", "x.csv", "--format", "html", "-o", "report.html")
+        page = browser.new_page()
+        problems = []
+        page.on("pageerror", lambda error, problems=problems: problems.append(str(error)))
+        page.goto(f"file://{cli.directory}/report.html")
+        assert page.locator("#numbers tr").count() > 10 and problems == []
+        page.close()

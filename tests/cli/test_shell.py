@@ -1,0 +1,90 @@
+"""Shell habits: completion, the manual page, colours only where they are wanted."""
+
+import os
+import pty
+import shutil
+import subprocess
+
+import pytest
+
+
+def completed(cli, *words):
+    """What bash offers for the last of the words."""
+    cli.write("completion.bash", cli.output("completion", "bash"))
+    script = 'source ./completion.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _entropic; printf "%s\\n" "${COMPREPLY[@]}"'
+    done = subprocess.run(["bash", "-c", script, "bash", *words], cwd=cli.directory, capture_output=True)
+    assert done.stderr == b""
+    return done.stdout.decode().split()
+
+
+def test_bash_completion(cli):
+    cli.write("scores.csv", "1\n")
+    assert completed(cli, "entropic", "spar") == ["sparsemax"]
+    assert {"softmax", "compare", "list"} <= set(completed(cli, "entropic", ""))
+    assert completed(cli, "entropic", "softmax", "--temp") == ["--temperature"]
+    assert completed(cli, "entropic", "--quiet", "compare", "--format", "") == ["text", "json", "html"]
+    assert completed(cli, "entropic", "softmax", "sc") == ["scores.csv"]
+    assert "--version" in completed(cli, "entropic", "--")
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_zsh_completion(cli):
+    cli.write("_entropic", cli.output("completion", "zsh"))
+    script = """
+    compdef() { : }
+    _describe() { print -r -- "$1: ${(P)2}" }
+    _files() { print files }
+    source ./_entropic
+    words=("$@") CURRENT=$#
+    _entropic
+    """
+
+    def offered(*words):
+        done = subprocess.run(["zsh", "-fc", script, "zsh", *words], cwd=cli.directory, capture_output=True)
+        assert done.stderr == b""
+        return done.stdout.decode()
+
+    assert offered("entropic", "so").startswith("command: ") and "sparsemax:" in offered("entropic", "so")
+    assert "--temperature:" in offered("entropic", "softmax", "-")
+    assert offered("entropic", "softmax", "x").strip() == "files"
+
+
+def test_completion_of_another_shell(cli):
+    assert cli.error("completion", "fish") == "completion: SHELL must be bash or zsh, got 'fish'"
+
+
+def test_manual_page(cli):
+    page = cli.output("man")
+    for command in ["compare", "softmax", "gamma", "log_softmax"]:
+        assert f".SS entropic {command}\n" in page
+    assert "\\-\\-temperature" in page and "NO_COLOR" in page and "Exit status: 0 done" in page
+    if shutil.which("man"):
+        done = subprocess.run(
+            ["man", "--warnings", "-l", "-"], input=page.encode(), capture_output=True, env={"PATH": os.environ["PATH"]}
+        )
+        assert done.stderr == b"" and b"entropic softmax" in done.stdout
+
+
+def shown(cli, *arguments, **environment):
+    """What a terminal gets."""
+    terminal, other = pty.openpty()
+    environment = {"PATH": os.environ["PATH"], "TERM": "xterm", "LANG": "C.UTF-8", **environment}
+    subprocess.run([cli.program, *arguments], cwd=cli.directory, stdout=other, stderr=other, stdin=other, env=environment)
+    os.close(other)
+    text = b""
+    try:
+        while piece := os.read(terminal, 65536):
+            text += piece
+    except OSError:
+        pass
+    os.close(terminal)
+    return text.decode()
+
+
+def test_colours(cli):
+    cli.write("x.csv", "1,2\n")
+    assert "\x1b[34m█" in shown(cli, "compare", "x.csv")
+    assert "\x1b[1;31mentropic:\x1b[0m no.csv: No such" in shown(cli, "softmax", "no.csv")
+    for plain in {"NO_COLOR": "1"}, {"TERM": "dumb"}:
+        assert "\x1b" not in shown(cli, "compare", "x.csv", **plain) + shown(cli, "softmax", "no.csv", **plain)
+    assert "\x1b" not in cli.output("compare", "x.csv", environment={"TERM": "xterm", "LANG": "C.UTF-8"})

@@ -1,0 +1,579 @@
+// Measures: every one of every input against its definition, what holds exactly, and what is refused.
+
+#include "entropic/measures.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <random>
+
+#include "entropic/threads.h"
+#include "tests/oracle/measures.h"
+#include "tests/support/cases.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/guarded.h"
+#include "tests/support/targets.h"
+
+namespace entropic {
+namespace {
+
+using oracle::Numbers;
+using support::expect_error;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kAlphas[] = {0, 0.01, 0.5, 0.95, 1 - 1e-5, 1, 1 + 1e-9, 1.0005, 1.05, 2, 7, 1e3, kInfinity};
+
+template <class T>
+MatrixView<const T> row(const std::vector<T>& x) {
+  return {x.data(), 1, x.size()};
+}
+template <class T>
+MatrixView<T> row(std::vector<T>& x) {
+  return {x.data(), 1, x.size()};
+}
+template <class T>
+Numbers wide(const std::vector<T>& x) {
+  return {x.begin(), x.end()};
+}
+
+template <class Op, class T>
+double value_of(const Op& op, const std::vector<T>& p) {
+  double value = -7;
+  measure(op, row(p), {&value, 1});
+  return value;
+}
+template <class Op, class T>
+double value_of(const Op& op, const std::vector<T>& p, const std::vector<T>& q) {
+  double value = -7;
+  measure(op, row(p), row(q), {&value, 1});
+  return value;
+}
+
+// Calls f(op) for every measure of the family with every input, with and without normalize, in nats and bits, at each alpha.
+template <class Family, class F>
+void for_each_variant(F&& f) {
+  for_each_operation<Family>([&]<class Op>(std::type_identity<Op>) {
+    for (const Input input : {Input::probs, Input::log_probs, Input::scores}) {
+      for (const bool normalize : {false, true}) {
+        Op op;
+        op.input = input;
+        op.normalize = normalize;
+        if (normalize) op.base = 2;
+        if constexpr (requires { op.alpha; }) {
+          for (const double alpha : kAlphas) {
+            op.alpha = alpha;
+            f(op);
+          }
+        } else if constexpr (requires { op.given; }) {
+          for (const Given given : {Given::x, Given::y}) {
+            op.given = given;
+            f(op);
+          }
+        } else {
+          f(op);
+        }
+      }
+    }
+  });
+}
+
+// Weights of very different sizes, some 0, that are a distribution, or not quite where `normalize` may be asked for.
+template <class T>
+std::vector<T> weights(std::mt19937& random, std::size_t n) {
+  std::uniform_real_distribution<double> uniform(0, 1);
+  const double spread = std::pow(10, 3 * uniform(random) - 2);
+  std::vector<double> x(n);
+  for (double& xi : x) xi = random() % 5 == 0 ? 0 : std::exp(spread * std::normal_distribution<double>()(random));
+  x[random() % n] = 1;
+  const double sum = std::accumulate(x.begin(), x.end(), 0.0);
+  std::vector<T> p(n);
+  for (std::size_t i = 0; i < n; ++i) p[i] = static_cast<T>(x[i] / sum);
+  return p;
+}
+
+// A row as an input has it.
+template <class Op, class T>
+std::vector<T> given(const Op& op, std::vector<T> p) {
+  for (T& pi : p) {
+    if (op.input != Input::probs) pi = std::log(pi);
+    if (op.input == Input::scores) pi += T(3);
+    if (op.input == Input::probs && op.normalize) pi *= T(5);
+  }
+  return p;
+}
+
+// What float32 or a score's rounding makes of the row is the row: the oracle gets the same numbers. Entropies that are nearly
+// 0 and terms nearly 0 in `scale` are compared with it.
+void expect_near(double got, long double want, double scale = 0, double relative = 2e-14) {
+  if (std::isinf(static_cast<double>(want))) {
+    EXPECT_EQ(got, static_cast<double>(want));
+  } else {
+    EXPECT_LE(std::abs(got - want), relative * std::max<long double>(std::abs(want), scale) + 1e-300L) << got << " " << want;
+  }
+}
+
+template <class Op, class T>
+void check_one(const Op& op, const std::vector<T>& p, const std::string& what) {
+  SCOPED_TRACE(std::string(Op::kDescription.name) + " input " + std::string(kInputs[static_cast<int>(op.input)]) +
+               (op.normalize ? " normalized " : " ") + what);
+  const std::vector<T> x = given(op, p);
+  // Where the sum of powers is nearly 1, the definition itself loses digits.
+  double scale = 1e-4;
+  if constexpr (requires { op.alpha; }) {
+    scale = 1;
+    // The oracle's own cancellation.
+    if (op.alpha != 1) scale = std::max(scale, 1e-4 / std::abs(op.alpha - 1));
+    // Powers of numbers that do not quite sum to 1 (float, logarithms): taken as if they did, near 1.
+    const Numbers given_p = oracle::distribution(op.input, op.normalize, wide(x));
+    const long double off = std::abs(std::accumulate(given_p.begin(), given_p.end(), -1.0L));
+    if (op.alpha != 1) scale += static_cast<double>(off) * 1e14 / std::abs(op.alpha - 1) * (off < 1e-12L);
+  }
+  constexpr bool kFloatTerms = std::is_same_v<Op, Entropy> && sizeof(T) == 4;
+  expect_near(value_of(op, x), oracle::value(op, wide(x)), scale, kFloatTerms ? 5e-7 : 2e-14);
+}
+
+TEST(Measures, OfOneDistribution) {
+  support::for_each_target([&](const std::string&) {
+    std::mt19937 random(1);
+    for (const std::size_t n : support::kLengths) {
+      if (n > 300) continue;
+      const auto p = weights<double>(random, n);
+      const auto q = weights<float>(random, n);
+      for_each_variant<Measure>([&](const auto& op) {
+        check_one(op, p, "double n=" + std::to_string(n));
+        check_one(op, q, "float n=" + std::to_string(n));
+      });
+    }
+  });
+}
+
+TEST(Measures, OfTwoDistributions) {
+  support::for_each_target([&](const std::string&) {
+    std::mt19937 random(2);
+    std::normal_distribution<double> normal;
+    for (const std::size_t n : support::kLengths) {
+      if (n > 300) continue;
+      for (const double distance : {0.0, 1e-6, 1e-2, 1.0, 100.0}) {
+        const auto check = [&]<class T>(T) {
+          const std::vector<T> p = weights<T>(random, n);
+          std::vector<T> q = p;
+          if (distance == 100) q = weights<T>(random, n);
+          if (distance > 0 && distance <= 1) {
+            for (T& qi : q) qi *= static_cast<T>(std::exp(distance * normal(random)));
+            const double sum = std::accumulate(q.begin(), q.end(), 0.0);
+            for (T& qi : q) qi = static_cast<T>(qi / sum);
+          }
+          for_each_variant<Divergence>([&]<class Op>(const Op& op) {
+            SCOPED_TRACE(std::string(Op::kDescription.name) + " input " + std::to_string(static_cast<int>(op.input)) +
+                         " n=" + std::to_string(n) + " distance " + std::to_string(distance));
+            const std::vector<T> x = given(op, p), y = given(op, q);
+            const double value = value_of(op, x, y);
+            constexpr bool kCross = std::is_same_v<Op, CrossEntropy>;
+            if (distance == 0 && !kCross) {
+              EXPECT_EQ(value, 0);
+              return;
+            }
+            EXPECT_GE(value, 0);
+            const long double want = oracle::value(op, wide(x), wide(y));
+            // Near ones by way of rounded scores or a rounded sum.
+            const double relative = op.input == Input::probs && !op.normalize ? 1e-14 : distance <= 1e-5 ? 1e-8 : 1e-11;
+            if (std::isinf(static_cast<double>(want))) {
+              EXPECT_EQ(value, kInfinity);
+            } else if (!kCross) {
+              EXPECT_LE(std::abs(value - want), (sizeof(T) == 4 ? 1e-7 : relative) * want + 1e-28L);
+            } else {
+              expect_near(value, want, 1e-2);
+            }
+          });
+        };
+        check(double{});
+        check(float{});
+      }
+    }
+  });
+}
+
+TEST(Measures, OfTables) {
+  support::for_each_target([&](const std::string&) {
+    std::mt19937 random(3);
+    for (const std::size_t rows : {1, 2, 5, 17}) {
+      for (const std::size_t cols : {1, 3, 16, 33}) {
+        const auto check = [&]<class T>(T) {
+          const std::vector<T> p = weights<T>(random, rows * cols);
+          for_each_variant<TableMeasure>([&]<class Op>(const Op& op) {
+            SCOPED_TRACE(std::string(Op::kDescription.name) + std::to_string(static_cast<int>(op.input)));
+            const std::vector<T> x = given(op, p);
+            const double value = measure(op, MatrixView<const T>(x.data(), rows, cols));
+            EXPECT_GE(value, 0);
+            expect_near(value, oracle::table_value(op, wide(x), cols), 1e-2);
+          });
+        };
+        check(double{});
+        check(float{});
+      }
+    }
+  });
+}
+
+TEST(Measures, OfEntries) {
+  support::for_each_target([&](const std::string&) {
+    const std::vector<double> p = {0, 5e-324, 1e-300, 1e-9, 0.1, 0.25, 0.4999, 0.5, 0.5 + 1e-9, 0.75, 0.9, 1 - 1e-12, 1};
+    for_each_operation<EntryMeasure>([&]<class Op>(std::type_identity<Op>) {
+      for (const Input input : {Input::probs, Input::log_probs, Input::scores}) {
+        Op op;
+        op.input = input;
+        if (std::is_same_v<Op, SelfInformation> && input == Input::scores) continue;
+        std::vector<double> x = p, value(p.size()), slope(p.size());
+        for (double& xi : x) {
+          if (input == Input::log_probs) xi = std::log(xi);
+          if (input == Input::scores) xi = std::clamp(std::log(xi / (1 - xi)), -700.0, 700.0);
+        }
+        measure(op, row(std::as_const(x)), row(value), row(slope));
+        for (std::size_t i = 0; i < x.size(); ++i) {
+          SCOPED_TRACE(std::string(Op::kDescription.name) + " " + std::to_string(x[i]));
+          expect_near(value[i], oracle::value(op, static_cast<long double>(x[i])), 1e-300);
+          if (p[i] < 1e-200 || p[i] > 1 - 1e-6) continue;
+          const long double h = 1e-4L * (input == Input::scores ? 1 : std::min(std::abs(x[i]), 1 - p[i]));
+          const long double difference = (oracle::value(op, x[i] + h) - oracle::value(op, x[i] - h)) / (2 * h);
+          EXPECT_NEAR(slope[i], static_cast<double>(difference), 1e-6 * std::abs(slope[i]) + 1e-8);
+        }
+      }
+    });
+    const std::vector<double> scores = {1, 2, -kInfinity};
+    std::vector<double> value(3);
+    measure(SelfInformation{.input = Input::scores}, row(scores), row(value));
+    EXPECT_NEAR(value[0], 1 + std::log1p(std::exp(-1)), 1e-15);
+    EXPECT_EQ(value[2], kInfinity);
+    measure(SelfInformation{.base = 2, .normalize = true}, row(std::vector<double>{3, 1, 4}), row(value));
+    EXPECT_EQ(value[1], 3);
+  });
+}
+
+// Against differences of the oracle, in the numbers given.
+template <class Op, class T, class ValueAt>
+void check_gradient(const Op& op, const std::vector<T>& x, const std::vector<T>& gradient, ValueAt&& value_at) {
+  SCOPED_TRACE(std::string(Op::kDescription.name) + " input " + std::to_string(static_cast<int>(op.input)) +
+               (op.normalize ? " normalized" : ""));
+  double largest = 0;
+  for (const T entry : gradient) largest = std::max(largest, std::abs(static_cast<double>(entry)));
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    long double step = 1e-5L;
+    if constexpr (requires { op.alpha; }) step = op.alpha > 100 ? 1e-6L : step;
+    const long double h = step * (op.input == Input::probs ? std::abs(static_cast<long double>(x[i])) : 1);
+    Numbers above = wide(x), below = wide(x);
+    above[i] += h;
+    below[i] -= h;
+    const long double difference = (value_at(above) - value_at(below)) / (2 * h);
+    EXPECT_LE(std::abs(gradient[i] - difference), (sizeof(T) == 4 ? 1e-6L : 1e-8L) * largest + 3e-8L) << "entry " << i;
+  }
+}
+
+TEST(Measures, Gradients) {
+  support::for_each_target([&](const std::string&) {
+    std::mt19937 random(4);
+    std::uniform_real_distribution<double> uniform(0.2, 1);
+    const std::size_t n = 21;
+    const auto check = [&]<class T>(T) {
+      std::vector<T> p(n), q(n), dp(n), dq(n);
+      double p_sum = 0, q_sum = 0, value;
+      for (std::size_t i = 0; i < n; ++i) {
+        p_sum += p[i] = static_cast<T>(uniform(random));
+        q_sum += q[i] = static_cast<T>(uniform(random));
+      }
+      for (std::size_t i = 0; i < n; ++i) p[i] = static_cast<T>(p[i] / p_sum), q[i] = static_cast<T>(q[i] / q_sum);
+      for_each_variant<Measure>([&]<class Op>(const Op& op) {
+        if constexpr (requires { op.alpha; }) {
+          if (op.alpha == kInfinity) return;  // the oracle has a kink there
+          if (op.alpha == 1 + 1e-9) {         // and here no digits left
+            const std::vector<T> x = given(op, p);
+            Op at_one = op;
+            at_one.alpha = 1;
+            measure(op, row(x), {&value, 1}, row(dp));
+            measure(at_one, row(x), {&value, 1}, row(dq));
+            for (std::size_t i = 0; i < n; ++i) EXPECT_NEAR(dp[i], dq[i], 1e-6 * std::abs(dq[i]) + 1e-7);
+            return;
+          }
+        }
+        const std::vector<T> x = given(op, p);
+        measure(op, row(x), {&value, 1}, row(dp));
+        check_gradient(op, x, dp, [&](const Numbers& at) { return oracle::value(op, at); });
+      });
+      for_each_variant<Divergence>([&]<class Op>(const Op& op) {
+        const std::vector<T> x = given(op, p), y = given(op, q);
+        measure(op, row(x), row(y), {&value, 1}, row(dp), row(dq));
+        check_gradient(op, x, dp, [&](const Numbers& at) { return oracle::value(op, at, wide(y)); });
+        check_gradient(op, y, dq, [&](const Numbers& at) { return oracle::value(op, wide(x), at); });
+      });
+      for_each_variant<TableMeasure>([&]<class Op>(const Op& op) {
+        const std::vector<T> x = given(op, p);
+        measure(op, MatrixView<const T>(x.data(), 3, 7), MatrixView<T>(dp.data(), 3, 7));
+        check_gradient(op, x, dp, [&](const Numbers& at) { return oracle::table_value(op, at, 7); });
+      });
+    };
+    check(double{});
+    check(float{});
+  });
+}
+
+// Finite where the derivative is: at zeros and absent scores, and of a row with one outcome.
+TEST(Measures, GradientsAtZeros) {
+  const std::vector<double> p = {0.5, 0.5, 0}, q = {0.25, 0.75, 0}, x = {1, 2, -kInfinity}, y = {0, 3, -kInfinity};
+  std::vector<double> dp(3), dq(3);
+  double value;
+  for_each_operation<Divergence>([&]<class Op>(std::type_identity<Op>) {
+    Op op;
+    measure(op, row(p), row(q), {&value, 1}, row(dp), row(dq));
+    EXPECT_EQ(dp[2], 0) << Op::kDescription.name;
+    EXPECT_EQ(dq[2], 0) << Op::kDescription.name;
+    op.input = Input::scores;
+    measure(op, row(x), row(y), {&value, 1}, row(dp), row(dq));
+    EXPECT_EQ(dp[2], 0) << Op::kDescription.name;
+    EXPECT_EQ(dq[2], 0) << Op::kDescription.name;
+    EXPECT_NEAR(dp[0] + dp[1], 0, 1e-15) << Op::kDescription.name;
+    measure(op, row(x), row(x), {&value, 1}, row(dp), row(dq));
+    for (const double entry : dp) {
+      EXPECT_TRUE((entry == 0 || std::is_same_v<Op, CrossEntropy>)) << Op::kDescription.name;
+    }
+  });
+  for_each_variant<Measure>([&](auto op) {
+    if (op.input != Input::scores) return;
+    for (const std::vector<double>& scores :
+         {x, std::vector<double>{0, -800, 1e4}, std::vector<double>{kInfinity, 0, kInfinity}}) {
+      measure(op, row(scores), {&value, 1}, row(dp));
+      for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(std::isfinite(dp[i])) << op.kDescription.name;
+    }
+    EXPECT_EQ(dp, std::vector<double>(3, 0.0));
+  });
+  measure(Entropy{}, row(p), {&value, 1}, row(dp));
+  EXPECT_EQ(dp[2], kInfinity);  // so it is
+  measure(Entropy{.input = Input::log_probs}, row(std::vector<double>{std::log(0.5), std::log(0.5), -kInfinity}), {&value, 1},
+          row(dp));
+  EXPECT_EQ(dp[2], 0);
+}
+
+TEST(Measures, JensenShannonIsBounded) {
+  const auto check = [&]<class T>(T) {
+    const std::vector<T> p = {1, 0}, q = {0, 1};
+    EXPECT_LE(static_cast<double>(static_cast<T>(value_of(JsDivergence{}, p, q))), std::log(2.0));
+    EXPECT_NEAR(value_of(JsDivergence{}, p, q), std::log(2.0), sizeof(T) == 4 ? 1e-7 : 1e-16);
+    EXPECT_EQ(value_of(JsDivergence{.base = 2}, p, q), 1);
+    EXPECT_EQ(value_of(JsDistance{.base = 2}, p, q), 1);
+  };
+  check(float{});
+  check(double{});
+  std::mt19937 random(5);
+  for (int i = 0; i < 300; ++i) {
+    const auto p = weights<double>(random, 50), q = weights<double>(random, 50);
+    const double js = value_of(JsDivergence{}, p, q);
+    EXPECT_LE(js, std::log(2.0));
+    EXPECT_EQ(js, value_of(JsDivergence{}, q, p));
+  }
+}
+
+TEST(Measures, ProductsSayNothing) {
+  std::mt19937 random(6);
+  for (const std::size_t rows : {2, 10, 300}) {
+    for (const std::size_t cols : {3, 64, 500}) {
+      const auto x = weights<double>(random, rows), y = weights<double>(random, cols);
+      std::vector<double> table(rows * cols), scores(rows * cols);
+      for (std::size_t i = 0; i < table.size(); ++i) {
+        table[i] = x[i / cols] * y[i % cols];
+        scores[i] = std::log(x[i / cols]) + std::log(y[i % cols]);
+      }
+      const double information = measure(MutualInformation{}, MatrixView<const double>(table.data(), rows, cols));
+      EXPECT_GE(information, 0);
+      EXPECT_LT(information, 1e-28);
+      const double of_scores =
+          measure(MutualInformation{.input = Input::scores}, MatrixView<const double>(scores.data(), rows, cols));
+      EXPECT_LT(of_scores, 1e-28);
+    }
+  }
+  // Mass in one corner whose marginals' product is below any double.
+  const std::vector<double> corner = {1, 0, 0, 1e-200};
+  EXPECT_NEAR(measure(MutualInformation{}, MatrixView<const double>(corner.data(), 2, 2)) / (1e-200 * (std::log(1e200) + 1)), 1,
+              1e-12);
+}
+
+// The same bits on every target with FMA, for any batch, number of threads, and one q for all.
+TEST(Measures, Reproducible) {
+  std::mt19937 random(7);
+  const std::size_t rows = 40, n = 1031;
+  std::vector<double> p, q = weights<double>(random, n);
+  for (std::size_t r = 0; r < rows; ++r) {
+    const auto one = weights<double>(random, n);
+    p.insert(p.end(), one.begin(), one.end());
+  }
+  std::vector<double> repeated;
+  for (std::size_t r = 0; r < rows; ++r) repeated.insert(repeated.end(), q.begin(), q.end());
+  const MatrixView<const double> all(p.data(), rows, n), others(repeated.data(), rows, n);
+  std::vector<std::vector<double>> first;
+  for (const std::string& target : support::fma_targets()) {
+    force_simd_target(target);
+    std::vector<std::vector<double>> results;
+    for_each_variant<Measure>([&](auto op) {
+      op.input = Input::probs;
+      op.normalize = true;
+      std::vector<double> value(rows);
+      measure(op, all, value);
+      for (std::size_t r : {0, 17}) {
+        const std::vector<double> alone(p.begin() + r * n, p.begin() + (r + 1) * n);
+        EXPECT_EQ(value_of(op, alone), value[r]);
+      }
+      results.push_back(value);
+    });
+    for_each_variant<Divergence>([&](auto op) {
+      op.input = op.input == Input::log_probs ? Input::scores : op.input;
+      std::vector<double> value(rows), same(rows), dp(rows * n), dq(rows * n);
+      set_num_threads(1);
+      measure(op, all, row(std::as_const(q)), value, MatrixView<double>(dp.data(), rows, n));
+      set_num_threads(4);
+      measure(op, all, others, same, {}, MatrixView<double>(dq.data(), rows, n));
+      set_num_threads(0);
+      EXPECT_TRUE(value == same);
+      results.insert(results.end(), {value, dp, dq});
+    });
+    if (first.empty()) first = results;
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      EXPECT_EQ(std::memcmp(results[i].data(), first[i].data(), 8 * results[i].size()), 0) << target << " result " << i;
+    }
+  }
+  force_simd_target("");
+}
+
+TEST(Measures, ScoresThatAreNone) {
+  for_each_variant<Measure>([&](auto op) {
+    op.input = Input::scores;
+    EXPECT_TRUE(std::isnan(value_of(op, std::vector<double>{1, kNaN, 2})));
+    EXPECT_TRUE(std::isnan(value_of(op, std::vector<double>{1, kNaN, kInfinity})));
+    EXPECT_TRUE(std::isnan(value_of(op, std::vector<double>(3, -kInfinity))));
+    EXPECT_TRUE(std::isnan(value_of(op, std::vector<double>())));
+    const std::vector<double> ties = {kInfinity, 0, kInfinity, -kInfinity}, two = {3, 3};
+    EXPECT_NEAR(value_of(op, ties), value_of(op, two), 1e-15);
+  });
+  for (const Divergence& op :
+       {Divergence(KlDivergence{.input = Input::scores}), Divergence(JsDistance{.input = Input::scores})}) {
+    EXPECT_TRUE(std::isnan(value_of(op, std::vector<double>{1, kNaN}, std::vector<double>{1, 2})));
+    EXPECT_TRUE(std::isnan(value_of(op, std::vector<double>{1, 2}, std::vector<double>{kNaN, 2})));
+  }
+  // p > 0 = q, although p is too small for a double.
+  const std::vector<double> x = {0, -1e5}, y = {0, -kInfinity};
+  EXPECT_EQ(value_of(KlDivergence{.input = Input::scores}, x, y), kInfinity);
+  EXPECT_EQ(value_of(CrossEntropy{.input = Input::scores}, x, y), kInfinity);
+  EXPECT_EQ(value_of(KlDivergence{.input = Input::scores}, y, x), 0);
+  EXPECT_EQ(value_of(CrossEntropy{.input = Input::scores}, std::vector<double>{0, 0}, std::vector<double>{0, -1e300}), 5e299);
+}
+
+TEST(Measures, HalvesAreFloats) {
+  const std::vector<float> p = {0.5f, 0.25f, 0.125f, 0.125f}, q = {0.25f, 0.25f, 0.25f, 0.25f};
+  const auto check = [&]<class H>(H) {
+    std::vector<H> hp, hq, dp(4), dq(4);
+    for (const float pi : p) hp.emplace_back(pi);
+    for (const float qi : q) hq.emplace_back(qi);
+    EXPECT_NEAR(value_of(Entropy{.base = 2}, hp), 1.75, 1e-6);
+    double value;
+    measure(KlDivergence{.base = 2}, row(std::as_const(hp)), row(std::as_const(hq)), {&value, 1}, row(dp), row(dq));
+    EXPECT_DOUBLE_EQ(value, 0.25);
+    EXPECT_EQ(static_cast<float>(dp[0]), 1);
+    EXPECT_EQ(measure(JointEntropy{.base = 2}, MatrixView<const H>(hp.data(), 2, 2)), 1.75);
+    measure(SelfInformation{.base = 2}, row(std::as_const(hp)), row(dp));
+    EXPECT_EQ(static_cast<float>(dp[2]), 3);
+    hp[0] = H(0.507f);  // within 1e-2
+    EXPECT_GT(value_of(Entropy{}, hp), 1);
+    hp[0] = H(0.53f);
+    EXPECT_THROW(value_of(Entropy{}, hp), std::invalid_argument);
+  };
+  check(float16{});
+  check(bfloat16{});
+}
+
+TEST(Measures, InPlaceAndAtTheEndOfMemory) {
+  for (const std::size_t n : {1, 5, 16, 33}) {
+    std::mt19937 random(8);
+    const auto p = weights<float>(random, n), q = weights<float>(random, n);
+    support::Guarded<float> a(n), b(n);
+    std::vector<float> dp(n), dq(n);
+    double value, same;
+    measure(JsDivergence{}, row(p), row(q), {&value, 1}, row(dp), row(dq));
+    std::copy(p.begin(), p.end(), a.data());
+    std::copy(q.begin(), q.end(), b.data());
+    const MatrixView<float> in_a(a.data(), 1, n), in_b(b.data(), 1, n);
+    measure(JsDivergence{}, MatrixView<const float>(in_a), in_b, {&same, 1}, in_a, in_b);
+    EXPECT_EQ(value, same);
+    EXPECT_TRUE(std::equal(dp.begin(), dp.end(), a.data()));
+    EXPECT_TRUE(std::equal(dq.begin(), dq.end(), b.data()));
+  }
+  std::vector<double> p = {0.5, 0.25, 0.25}, dp(3);
+  double value;
+  measure(Entropy{}, row(std::as_const(p)), {&value, 1}, row(dp));
+  measure(Entropy{}, row(std::as_const(p)), {&value, 1}, row(p));
+  EXPECT_EQ(p, dp);
+}
+
+TEST(Measures, Refused) {
+  const auto of = [](std::vector<double> p) { return [p] { value_of(Entropy{}, p); }; };
+  expect_error("entropy: p must be at least 0 and finite, got -0.5 at row 0, entry 1", of({1.5, -0.5}));
+  expect_error("entropy: p must be at least 0 and finite, got nan at row 0, entry 0", of({kNaN, 1}));
+  expect_error("entropy: p must be at least 0 and finite, got inf at row 0, entry 1", of({1, kInfinity}));
+  expect_error("entropy: p must sum to 1 within 1e-06 in row 0, got 0.75 (normalize divides by the sum)", of({0.5, 0.25}));
+  expect_error("entropy: base must be above 1 and finite, got 1",
+               [&] { value_of(Entropy{.base = 1}, std::vector<double>{1}); });
+  expect_error("entropy: p must have an entry above 0 in row 0, got none", [&] {
+    value_of(Entropy{.normalize = true}, std::vector<double>{0, 0});
+  });
+  expect_error("entropy: exp of p must sum to 1 within 1e-06 in row 0, got 2 (normalize divides by the sum)", [&] {
+    value_of(Entropy{.input = Input::log_probs}, std::vector<double>{0, 0});
+  });
+  expect_error("entropy: p must be a logarithm below inf, got inf at row 0, entry 1", [&] {
+    value_of(Entropy{.input = Input::log_probs}, std::vector<double>{0, kInfinity});
+  });
+  expect_error("renyi_entropy: alpha must be at least 0 and at most inf, got -1",
+               [&] { value_of(RenyiEntropy{.alpha = -1}, std::vector<double>{1}); });
+  expect_error("kl_divergence: q must be at least 0 and finite, got -1 at row 0, entry 0", [&] {
+    value_of(KlDivergence{}, std::vector<double>{0.5, 0.5}, std::vector<double>{-1, 2});
+  });
+  expect_error("kl_divergence: q must have the shape of p, or one row for all, 1 x 2, got 1 x 1", [&] {
+    value_of(KlDivergence{}, std::vector<double>{0.5, 0.5}, std::vector<double>{1});
+  });
+  const std::vector<double> table = {0.5, 0.5, -0.25, 0.25}, p = {1.5};
+  expect_error("mutual_information: pxy must be at least 0 and finite, got -0.25 at row 1, column 0",
+               [&] { measure(MutualInformation{}, MatrixView<const double>(table.data(), 2, 2)); });
+  std::vector<double> value(1), two(2);
+  expect_error("binary_entropy: p must be in [0, 1], got 1.5 at row 0, entry 0",
+               [&] { measure(BinaryEntropy{}, row(p), row(value)); });
+  expect_error("entropy: value must have one entry for each of 1 rows, got 2", [&] { measure(Entropy{}, row(p), two); });
+  // Nothing is written.
+  const std::vector<double> rows = {0.5, 0.5, 0.5, 0.6};
+  std::vector<double> values = {7, 7}, dp(4, 7.0);
+  EXPECT_THROW(measure(Entropy{}, MatrixView<const double>(rows.data(), 2, 2), values, MatrixView<double>(dp.data(), 2, 2)),
+               std::invalid_argument);
+  EXPECT_EQ(values, (std::vector<double>{7, 7}));
+  EXPECT_EQ(dp, std::vector<double>(4, 7.0));
+}
+
+TEST(Counts, ChunksAddUp) {
+  Counts a(3), b(3), all(3);
+  const std::vector<std::int64_t> first = {0, 2, 2}, second = {1, 0, 2, 2};
+  a.add(first);
+  b.add(second);
+  all.add(first);
+  all.add(second);
+  a.merge(b);
+  EXPECT_TRUE(std::equal(a.weights().data, a.weights().data + 3, all.weights().data));
+  double value;
+  measure(Entropy{.normalize = true}, a.weights(), {&value, 1});
+  const std::vector<double> p = {2.0 / 7, 1.0 / 7, 4.0 / 7};
+  EXPECT_NEAR(value, value_of(Entropy{.normalize = true}, p), 1e-15);
+  Counts table(2, 2);
+  const std::vector<std::int64_t> x = {0, 1, 0, 1}, y = {1, 0, 1, 0};
+  table.add(x, y);
+  EXPECT_EQ(measure(MutualInformation{.base = 2, .normalize = true}, table.weights()), 1);
+  expect_error("Counts: outcomes must be at least 0 and below 3, got 3", [&] { a.add(std::vector<std::int64_t>{1, 3}); });
+  expect_error("Counts: y must have as many outcomes as x, 4, got 3", [&] { table.add(x, first); });
+  expect_error("Counts: other must have the same outcomes, 1 x 3, got 2 x 2", [&] { a.merge(table); });
+  EXPECT_TRUE(std::equal(a.weights().data, a.weights().data + 3, all.weights().data));
+}
+
+}  // namespace
+}  // namespace entropic

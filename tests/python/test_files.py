@@ -1,0 +1,174 @@
+"""entropic.read and entropic.write: what the command line reads, in and out of every format, and Arrow's arrays."""
+
+import os
+import threading
+
+import numpy as np
+import pytest
+
+import entropic
+from entropic._files import from_arrow
+
+X = np.random.default_rng(16).normal(size=(7, 5)).astype(np.float32)
+BINARY = ["npy", "npz", "safetensors"]
+TEXT = ["csv", "tsv", "jsonl"]
+ARROW = ["parquet", "arrow", "feather"]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+@pytest.mark.parametrize("ending", [*BINARY, *TEXT, *ARROW])
+def test_round_trip(tmp_path, ending, dtype):
+    if ending in ARROW:
+        pytest.importorskip("pyarrow")
+    x, path = X.astype(dtype), tmp_path / f"x.{ending}"
+    entropic.write(path, x)
+    back = entropic.read(path)
+    assert back.dtype == (np.float64 if ending in TEXT else dtype)
+    assert np.array_equal(back.astype(dtype), x)
+    assert os.listdir(tmp_path) == [path.name]
+
+
+@pytest.mark.parametrize("ending", [*TEXT, *ARROW])
+def test_names(tmp_path, ending):
+    if ending in ARROW:
+        pytest.importorskip("pyarrow")
+    path, columns, labels = tmp_path / f"x.{ending}", ["a", "b,", 'c"', "größe", "e"], list("stuvwxy")
+    entropic.write(path, X, columns=columns, labels=labels)
+    array, found, rows = entropic.read(path, names=True)
+    assert (found, rows) == (columns, labels) and np.array_equal(array.astype(np.float32), X)
+
+
+@pytest.mark.parametrize("ending", BINARY)
+@pytest.mark.parametrize("shape", [(3, 4, 5), (6,), (0, 3), (2, 0)])
+def test_shapes_stay(tmp_path, ending, shape):
+    x = np.zeros(shape)
+    entropic.write(tmp_path / f"x.{ending}", x)
+    assert entropic.read(tmp_path / f"x.{ending}").shape == shape
+
+
+def test_one_number_per_row(tmp_path):
+    entropic.write(tmp_path / "x.csv", np.array([1.0, 2.0]))
+    assert (tmp_path / "x.csv").read_text() == "1\n2\n"
+
+
+def test_key(tmp_path):
+    np.savez(tmp_path / "x.npz", a=X, b=X[:1])
+    assert np.array_equal(entropic.read(tmp_path / "x.npz", key="a"), X)
+    with pytest.raises(ValueError, match="there are several arrays: 'a', 'b'; choose one with key="):
+        entropic.read(tmp_path / "x.npz")
+    entropic.write(tmp_path / "y.safetensors", X, key="logits")
+    assert np.array_equal(entropic.read(tmp_path / "y.safetensors", key="logits"), X)
+
+
+def test_what_others_read(tmp_path):
+    numpy = pytest.importorskip("safetensors.numpy")
+    entropic.write(tmp_path / "x.safetensors", X, key="x")
+    assert np.array_equal(numpy.load_file(tmp_path / "x.safetensors")["x"], X)
+    entropic.write(tmp_path / "x.npz", X, key="x")
+    with np.load(tmp_path / "x.npz") as file:
+        assert np.array_equal(file["x"], X)
+    entropic.write(tmp_path / "x.npy", X.T)
+    assert np.array_equal(np.load(tmp_path / "x.npy"), X.T)
+
+
+def test_bfloat16(tmp_path):
+    torch = pytest.importorskip("torch")
+    x = torch.tensor(X).bfloat16()
+    for ending in BINARY:
+        entropic.write(tmp_path / f"x.{ending}", x)
+        back = entropic.read(tmp_path / f"x.{ending}")
+        assert back.dtype == np.float32 and np.array_equal(back, x.float().numpy())
+
+
+def test_failures(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no\\.csv"):
+        entropic.read(tmp_path / "no.csv")
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(IsADirectoryError):
+        entropic.read(tmp_path / "folder.csv")
+    with pytest.raises(FileNotFoundError):
+        entropic.write(tmp_path / "no" / "x.npy", X)
+    with pytest.raises(ValueError, match=r"path must end in one of \.csv, "):
+        entropic.read("x.xls")
+    with pytest.raises(ValueError, match=r"format must be one of csv, .*, got 'xls'"):
+        entropic.read("x.csv", format="xls")
+    (tmp_path / "x.csv").write_text("1,2\n3,abc\n")
+    with pytest.raises(ValueError, match=r"x\.csv:2:2: 'abc' is not a number$"):
+        entropic.read(tmp_path / "x.csv")
+    with pytest.raises(ValueError, match=r"only \.npz, \.jsonl and \.safetensors files have a key"):
+        entropic.read(tmp_path / "x.csv", key="a")
+    with pytest.raises(ValueError, match="columns must be 5 names, one for each, got 1"):
+        entropic.write(tmp_path / "y.csv", X, columns=["a"])
+    with pytest.raises(ValueError, match="must have at least one axis"):
+        entropic.write(tmp_path / "y.csv", 1.0)
+    with pytest.raises(TypeError, match="must be of numbers"):
+        entropic.write(tmp_path / "y.csv", np.array(["a"]))
+    assert sorted(os.listdir(tmp_path)) == ["folder.csv", "x.csv"]
+
+
+def test_a_failed_write_keeps_the_old_file(tmp_path):
+    entropic.write(tmp_path / "x.npy", X)
+    with pytest.raises(ValueError, match="labels must be"):
+        entropic.write(tmp_path / "x.npy", X, labels=["a"])
+    assert np.array_equal(entropic.read(tmp_path / "x.npy"), X)
+
+
+def test_several_threads(tmp_path):
+    def work(i):
+        for _ in range(20):
+            entropic.write(tmp_path / f"x{i}.npz", X + i)
+            assert np.array_equal(entropic.read(tmp_path / f"x{i}.npz"), X + i)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(os.listdir(tmp_path)) == 4
+
+
+class Producer:
+    """Only the Arrow interface of an Arrow object."""
+
+    def __init__(self, array, stream=False):
+        if stream:
+            self.__arrow_c_stream__ = array.__arrow_c_stream__
+        else:
+            self.__arrow_c_array__ = array.__arrow_c_array__
+
+
+def test_arrow_without_a_copy():
+    pa = pytest.importorskip("pyarrow")
+    flat = pa.array(X.reshape(-1))
+    rows = pa.FixedSizeListArray.from_arrays(flat, 5)
+    array = from_arrow(Producer(rows))
+    assert array.shape == (7, 5) and array.ctypes.data == flat.buffers()[1].address
+    assert np.array_equal(array, X)
+    assert np.array_equal(from_arrow(rows[2:6]), X[2:6])
+    assert np.array_equal(entropic.softmax(rows), entropic.softmax(X))
+    del rows, flat
+    assert np.array_equal(array, X)  # it keeps what it needs
+
+
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64", "int8", "uint64"])
+def test_arrow_types(kind):
+    pa = pytest.importorskip("pyarrow")
+    x = np.arange(6).astype(kind)
+    assert from_arrow(Producer(pa.array(x))).tolist() == list(range(6))
+
+
+def test_arrow_tables_and_streams():
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({str(c): X[:, c] for c in range(5)})
+    assert np.array_equal(entropic.softmax(table), entropic.softmax(X))
+    rows = pa.FixedSizeListArray.from_arrays(pa.array(X.reshape(-1)), 5)
+    chunked = pa.chunked_array([rows[:3], rows[3:]])
+    assert np.array_equal(from_arrow(Producer(chunked, stream=True)), X)
+
+
+def test_arrow_refusals():
+    pa = pytest.importorskip("pyarrow")
+    with pytest.raises(ValueError, match="nulls"):
+        from_arrow(pa.array([1.0, None]))
+    with pytest.raises(ValueError, match="must be of numbers"):
+        from_arrow(pa.array(["a"]))

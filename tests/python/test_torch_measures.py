@@ -1,0 +1,107 @@
+"""Measures in entropic.torch: the numbers of entropic, gradients of every order, compile and vmap."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
+
+import entropic  # noqa: E402
+import entropic.torch as et  # noqa: E402
+
+TWO = ["cross_entropy", "kl_divergence", "js_divergence", "js_distance"]
+TABLE = ["joint_entropy", "conditional_entropy", "mutual_information"]
+NAMES = ["entropy", "perplexity", "renyi_entropy", "tsallis_entropy", *TWO, *TABLE]
+each = pytest.mark.parametrize("name", NAMES)
+
+
+def arrays(name, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(3, 5, generator=generator, dtype=torch.float64).to(dtype) for _ in range(1 + (name in TWO))]
+
+
+def params(name):
+    return {"alpha": 1.7} if name in ("renyi_entropy", "tsallis_entropy") else {}
+
+
+@each
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_same_numbers(name, dtype):
+    x = arrays(name, dtype)
+    got = getattr(et, name)(*x, input="scores", base=2, **params(name))
+    want = getattr(entropic, name)(*(t.numpy() for t in x), input="scores", base=2, **params(name))
+    np.testing.assert_array_equal(got.numpy(), want)
+    if name not in TABLE:
+        got = getattr(et, name)(*x, input="scores", dim=0, **params(name))
+        want = getattr(entropic, name)(*(t.numpy() for t in x), input="scores", axis=0, **params(name))
+        np.testing.assert_array_equal(got.numpy(), want)
+        half = getattr(et, name)(*(t.bfloat16() for t in x), input="scores", **params(name))
+        assert half.dtype == torch.bfloat16 and half.shape == (3,)
+
+
+@each
+@pytest.mark.parametrize(("kind", "normalize"), [("scores", False), ("probs", True), ("log_probs", True)])
+def test_gradients(name, kind, normalize):
+    x = [(t.abs() + 0.1 if kind == "probs" else t).requires_grad_() for t in arrays(name)]
+
+    def function(*x):
+        return getattr(et, name)(*x, input=kind, normalize=normalize, **params(name))
+
+    assert torch.autograd.gradcheck(function, x)
+    assert torch.autograd.gradgradcheck(function, x)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0, 1 + 1e-7, 3.0, float("inf")])
+@pytest.mark.parametrize("name", ["renyi_entropy", "tsallis_entropy"])
+def test_orders(name, alpha):
+    """The composition, which gives second derivatives, beside the kernel."""
+    from entropic.torch._measures import operators
+
+    x = arrays(name)[0]
+    composed = operators[name].composed([x], {"alpha": alpha, "base": None, "input": "scores", "normalize": False}, 1)
+    got, dp = getattr(entropic, name)(x.numpy(), alpha=alpha, input="scores", return_grad=True)
+    np.testing.assert_allclose(composed[0], got, rtol=1e-6)
+    np.testing.assert_allclose(composed[1], dp, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", TWO)
+def test_compositions_at_zeros(name):
+    from entropic.torch._measures import operators
+
+    for p, q in (([0.4, 0.6, 0.0], [0.5, 0.5, 0.0]), ([0.5, 0.5, 0.0], [0.25, 0.25, 0.5]), ([0.5, 0.5, 0.0], [1.0, 0.0, 0.0])):
+        tensors = [torch.tensor([row], dtype=torch.float64) for row in (p, q)]
+        composed = operators[name].composed(tensors, {"base": None, "input": "probs", "normalize": False}, 1)
+        for got, want in zip(composed, getattr(entropic, name)([p], [q], return_grad=True), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-15)
+
+
+def test_masked_scores_have_finite_gradients():
+    x = torch.tensor([[1.0, 2.0, -torch.inf]], requires_grad=True)
+    y = torch.tensor([[0.0, 3.0, -torch.inf]], requires_grad=True)
+    for name in ("entropy", *TWO):
+        given = (x, y) if name in TWO else (x,)
+        grads = torch.autograd.grad(getattr(et, name)(*given, input="scores").sum(), given)
+        assert all(bool(grad.isfinite().all()) and grad[0, 2] == 0 for grad in grads), name
+
+
+def test_vmap_compile_and_broadcast():
+    x, y = arrays("kl_divergence")
+    want = et.kl_divergence(x, y, input="scores")
+    assert torch.equal(torch.func.vmap(lambda a, b: et.kl_divergence(a, b, input="scores"))(x, y), want)
+    jacobian = torch.func.jacrev(lambda a: et.entropy(a, input="scores"))(x[0])
+    np.testing.assert_allclose(jacobian, entropic.entropy(x[0].numpy(), input="scores", return_grad=True)[1])
+    compiled = torch.compile(lambda a, b: 2 * et.kl_divergence(a, b, input="scores"), fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(x, y), 2 * want)
+    torch.library.opcheck(torch.ops.entropic.kl_divergence.default, (x, y, None, "scores", False, 1, True))
+    one = et.js_divergence(x, y[0], input="scores")
+    np.testing.assert_array_equal(one, entropic.js_divergence(x.numpy(), y[0].numpy(), input="scores"))
+
+
+def test_refused():
+    with pytest.raises(ValueError, match=r"^entropy: p must sum to 1 within 1e-06 in row 0"):
+        et.entropy(torch.tensor([0.5, 0.6], dtype=torch.float64))
+    with pytest.raises(TypeError, match=r"^entropy: p must be a torch\.Tensor"):
+        et.entropy([0.5, 0.5])
+    with pytest.raises(TypeError, match=r"^kl_divergence: q must be of p's dtype"):
+        et.kl_divergence(torch.ones(1), torch.ones(1, dtype=torch.float64))
+    with pytest.raises(ValueError, match=r"^mutual_information: pxy must have at least two axes"):
+        et.mutual_information(torch.ones(1))
