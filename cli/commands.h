@@ -12,3 +12,4 @@ void add_maps(CLI::App& app, Program& program);
 void add_entropy_control(CLI::App& app, Program& program);
 void add_measures(CLI::App& app, Program& program);
 void add_sample(CLI::App& app, Program& program);
+void add_transport(CLI::App& app, Program& program);

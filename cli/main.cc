@@ -72,6 +72,7 @@ int run(int argc, char** argv) {
   add_entropy_control(app, program);
   add_measures(app, program);
   add_sample(app, program);
+  add_transport(app, program);
   add_shell(app, program);
 
   try {

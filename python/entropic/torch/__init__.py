@@ -13,7 +13,7 @@ except ImportError as error:
     raise ImportError("entropic.torch needs PyTorch: pip install torch") from error
 
 from entropic import _core
-from entropic.torch import _functions, _loss_modules, _losses, _measures, _modules, _sampling
+from entropic.torch import _functions, _loss_modules, _losses, _measures, _modules, _sampling, _transport
 from entropic.torch._attention import Attention, LinearAttention, attention, linear_attention
 
 functions = _functions.build(_core.operations())
@@ -24,6 +24,8 @@ functions |= _measures.functions
 globals().update(functions)
 globals().update(modules)
 gumbel_softmax = _sampling.gumbel_softmax
+transport = {one.__name__: one for one in _transport.PUBLIC}
+globals().update(transport)
 
-__all__ = ["Attention", "LinearAttention", "attention", "gumbel_softmax", "linear_attention", *functions, *modules]
-del functions, modules, torch
+__all__ = ["Attention", "LinearAttention", "attention", "gumbel_softmax", "linear_attention", *functions, *modules, *transport]
+del functions, modules, torch, transport

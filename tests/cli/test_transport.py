@@ -1,0 +1,61 @@
+"""entropic transport: the library's bits, its words, and files that do not fit."""
+
+import numpy as np
+import pytest
+
+import entropic
+
+
+@pytest.fixture
+def problem(cli):
+    random = np.random.default_rng(0)
+    a, b, cost = random.random(5), random.random(4), random.random((5, 4))
+    a, b = a / a.sum(), b / b.sum()
+    cli.save("a.npy", a[None])
+    cli.save("b.npy", b[:, None])
+    cli.save("cost.npy", cost)
+    return a, b, cost
+
+
+FILES = ("--a", "a.npy", "--b", "b.npy", "--cost", "cost.npy")
+
+
+def test_the_optimum_and_its_plan(cli, problem):
+    want = entropic.optimal_transport(*problem)
+    header, row = cli.output("transport", *FILES, "-o", "plan.npy").splitlines()
+    assert header == "cost,gap,status"
+    cost, gap, status = row.split(",")
+    assert (float(cost), float(gap), status) == (want.cost, want.gap, "optimal")
+    np.testing.assert_array_equal(cli.load("plan.npy"), want.plan)
+    plan = np.loadtxt(cli.output("transport", *FILES, "-o", "-").splitlines(), delimiter=",")
+    np.testing.assert_array_equal(plan, want.plan)
+
+
+def test_with_entropy(cli, problem):
+    want = entropic.sinkhorn(*problem, epsilon=0.1)
+    header, row = cli.output("transport", *FILES, "--epsilon", "0.1", "-o", "plan.csv").splitlines()
+    assert header == "cost,lower_bound,upper_bound,marginal_error,iterations,status"
+    assert [float(cell) for cell in row.split(",")[:5]] == [
+        want.cost,
+        want.lower_bound,
+        want.upper_bound,
+        want.marginal_error,
+        want.iterations,
+    ]
+    assert row.endswith(",converged")
+
+
+def test_what_is_refused(cli, problem):
+    cli.write("a.csv", "0.5,0.5\n")
+    cli.write("b.csv", "0.5\n0.5\n")
+    cli.write("c.csv", "inf,inf\n0,1\n")
+    files = ("--a", "a.csv", "--b", "b.csv", "--cost", "c.csv")
+    message = cli.error("transport", *files, "-o", "plan.csv", status=1)
+    assert message == "transport: infeasible, every plan needs an arc of cost inf"
+    message = cli.error("transport", *files[:4], "--cost", "cost.npy", "-o", "plan.csv")
+    assert message == "transport: cost.npy must be 2 x 2, the masses of --a by those of --b, got 5 x 4"
+    message = cli.error("transport", "--a", "c.csv", *files[2:])
+    assert message == "transport: c.csv must have one row or one column of masses, got 2 x 2"
+    message = cli.error("transport", *files, "--epsilon", "0")
+    assert message == "sinkhorn: epsilon must be above 0 and finite, got 0"
+    assert "--cost" in cli.error("transport", *files[:4])
