@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,11 @@ class Cli:
     def __init__(self, program, directory):
         self.program = program
         self.directory = directory
+
+    @property
+    def sanitized(self):
+        """Whether it has the address sanitizer: then it runs on AVX2 alone and takes memory of its own."""
+        return b"__asan_init" in Path(self.program).read_bytes()
 
     def __call__(self, *arguments, stdin=b"", environment=None):
         return subprocess.run(

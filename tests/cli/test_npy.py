@@ -1,8 +1,5 @@
 """NumPy files: every type, shape and version in, headers that lie refused."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 from conftest import parsed, softmax
@@ -131,7 +128,7 @@ def test_every_cut_is_noticed(cli):
 
 
 def test_what_no_memory_can_hold(cli):
-    if b"__asan_init" in Path(os.environ["ENTROPIC_CLI"]).read_bytes():
+    if cli.sanitized:
         pytest.skip("the address sanitizer ends the program where new throws")
     file = cli.write("x.npy", described("'<f8'", shape="(1152921504606846975, 0)", body=b""))
     assert cli.error("logsumexp", file, status=1) == "not enough memory"
