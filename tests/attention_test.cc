@@ -425,6 +425,23 @@ TYPED_TEST(AttentionTest, SameBits) {
   }
 }
 
+// Maps that take some rows at once do it in memory that was given for that.
+TYPED_TEST(AttentionTest, ManyKeysAndQueriesAsOneQuery) {
+  using T = TypeParam;
+  for (const Map& map : {Map(Entmax{}), Map(Entmax{.alpha = 1.7}), Map(EntropyNormalize{.entropy = 2.0})}) {
+    Problem<T> problem(1, 1, 1, 50, 1000, 16, 8, 4);
+    problem.options.map = map;
+    const Heads<T> all = problem.attend();
+    for (std::size_t r = 0; r < 50; ++r) {
+      HeadsView<const T> q = std::as_const(problem.q).view();
+      q.data = q.row(0, 0, r), q.rows = 1;
+      Heads<T> one(1, 1, 1, 8);
+      attention(q, std::as_const(problem.k).view(), std::as_const(problem.v).view(), one.view(), problem.options);
+      for (std::size_t c = 0; c < 8; ++c) ASSERT_EQ(one.at(0, 0, 0, c), all.at(0, 0, r, c)) << "query " << r;
+    }
+  }
+}
+
 TYPED_TEST(AttentionTest, LinearIsTaylorSoftmax) {
   using T = TypeParam;
   support::for_each_target([&](const std::string& target) {

@@ -30,7 +30,7 @@ std::vector<Loss> variants() {
   std::vector<Loss> all;
   for_each_operation<Loss>([&]<class Op>(std::type_identity<Op>) { all.push_back(typical<Op>()); });
   all.push_back(SoftmaxLoss{.label_smoothing = 0.1});
-  for (const double alpha : {0.7, 1.0, 1.2, 2.0, 3.0}) all.push_back(EntmaxLoss{.alpha = alpha});
+  for (const double alpha : {0.7, 1.0, 1.2, 1.7, 2.0, 3.0}) all.push_back(EntmaxLoss{.alpha = alpha});
   all.push_back(TopKSoftmaxLoss{.k = 1});
   all.push_back(SmoothAccuracyLoss{.map = Sparsemax{}});
   all.push_back(SurrogateLoss{.map = Entmax{.alpha = 1.5}});
@@ -194,8 +194,14 @@ TYPED_TEST(Losses, AgreeOnHardRows) {
 TYPED_TEST(Losses, AreTheSameBitsHoweverCalled) {
   using T = TypeParam;
   for (const Loss& op : variants()) {
-    for (const bool soft : {false, true}) {
-      const std::size_t rows = 37, cols = 50;
+    // Of short rows a group is mapped at once, of long ones a few.
+    struct Case {
+      std::size_t rows, cols;
+      bool soft;
+    };
+    for (const Case& given : {Case{37, 50, false}, Case{37, 50, true}, Case{9, 1000, false}, Case{9, 1000, true}}) {
+      const std::size_t rows = given.rows, cols = given.cols;
+      const bool soft = given.soft;
       const Batch<T> batch = random_batch<T>(op, rows, cols, soft, 5);
       const Result<T> want = run(op, batch);
       for (const std::string& target : support::fma_targets()) {

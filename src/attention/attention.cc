@@ -154,7 +154,7 @@ class Workplace {
       rescaled_ = numbers(n);
       seen_ = reinterpret_cast<std::size_t*>(take(tile_rows, sizeof(std::size_t)));
       scale_ = take(tile_rows, sizeof(double));
-      kernel_ = take((3 * n + 79) / 16 * 16, sizeof(double));
+      kernel_ = take(kernel_memory(n), sizeof(double));
       size_ = used;
     }
   }

@@ -517,7 +517,7 @@ void run(const Loss& loss, const LossBatch<T>& batch) {
   const LossKernel<W> kernel = loss_kernel<W>();
   const MapKernels<W> maps = kernels<W>();
   const std::size_t block_rows = std::clamp<std::size_t>(kBlock / n, 1, std::max<std::size_t>(rows, 1));
-  const std::size_t kernel_size = (3 * n + 79) / 16 * 16, row_size = (n + 15) / 16 * 16;
+  const std::size_t kernel_size = kernel_memory(n), row_size = (n + 15) / 16 * 16;
   // Halves: a block of x, of targets and of gradients as float besides.
   const std::size_t blocks = kIsHalf<T> ? 4 : 1;
   parallel_rows(rows, n * cost_of(loss), [&](std::size_t begin, std::size_t end) {

@@ -9,11 +9,14 @@
 
 namespace entropic {
 
-// One thread's share of a batch: rows [begin, end), and working memory for one row at a time.
+// Numbers of working memory that a kernel wants for rows of n, also for the few that it takes at once.
+constexpr std::size_t kernel_memory(std::size_t n) { return (5 * n + 271) / 16 * 16; }
+
+// One thread's share of a batch: rows [begin, end), and working memory.
 template <class T>
 struct Share {
   std::size_t begin, end;
-  double* scratch;  // of the kernel: 5 n + 256
+  double* scratch;  // of the kernel: kernel_memory(n)
   T* rescaled;      // of PrepareRow: n
   bool stream;      // the output is too large for the cache
 };

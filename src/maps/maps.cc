@@ -33,7 +33,7 @@ template <class T, std::size_t N, class Rows>
 void for_shares(const std::array<MatrixView<const T>, N>& in, MatrixView<T> out, std::size_t cost, const Rows& rows) {
   const auto& x = in[0];
   if (x.cols == 0) return;
-  const std::size_t kernel = (5 * x.cols + 271) / 16 * 16;
+  const std::size_t kernel = kernel_memory(x.cols);
   if constexpr (kIsHalf<T>) {
     std::size_t row_size = out.cols;
     for (const auto& view : in) row_size += view.cols;

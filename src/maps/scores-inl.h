@@ -20,7 +20,7 @@ namespace HWY_NAMESPACE {
 
 // What a kernel is given besides its row.
 struct Workspace {
-  double* scratch;  // 5 n + 256 numbers
+  double* scratch;  // kernel_memory(n) numbers
   bool stream;      // the output is too large for the cache: write around it
 };
 
