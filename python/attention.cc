@@ -4,7 +4,6 @@
 #include "attention.h"
 
 #include <entropic/entropic.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 
 #include <optional>
@@ -12,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "matrices.h"
 #include "params.h"
 
 namespace entropic {
@@ -19,8 +19,6 @@ namespace {
 
 template <class T>
 using Heads = nb::ndarray<T, nb::ndim<4>, nb::device::cpu>;
-template <class T>
-using Vector = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Optional = std::optional<Heads<T>>;
 
@@ -75,7 +73,7 @@ void run(Heads<const T> q, Heads<const T> k, Heads<const T> v, Heads<T> out, con
   const Attention options = to_options(map, values, causal);
   AttentionDetails<T> details;
   if (weights) details.weights = view(*weights);
-  if (entropy) details.entropy = {entropy->data(), entropy->shape(0)};
+  if (entropy) details.entropy = span(*entropy);
   const AttentionMask<T> mask = {mask_view(visible), mask_view(additive)};
   const nb::gil_scoped_release release;
   attention<T>(view(q), view(k), view(v), view(out), options, mask, map.per_row, details);

@@ -3,7 +3,6 @@
 
 #include <entropic/entropic.h>
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 
@@ -11,50 +10,38 @@
 #include <utility>
 #include <vector>
 
-namespace nb = nanobind;
+#include "matrices.h"
 
 namespace entropic {
 namespace {
 
-template <class T>
-using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using Labels = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Numbers = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Output = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-template <class T>
-MatrixView<const T> view(const Matrix<T>& x) {
-  return {x.data(), x.shape(0), x.shape(1)};
-}
-
-template <class Array>
-auto span(const Array& array) {
-  return std::span(array.data(), array.shape(0));
-}
+using Labels = Vector<const std::int64_t>;
+using Numbers = Vector<const double>;
+using Output = Vector<double>;
 
 template <class T>
 void bind(nb::module_& m) {
-  m.def("fit_temperature", [](const Matrix<T>& x, const Labels& labels) {
+  m.def("fit_temperature", [](const Matrix<const T>& x, const Labels& labels) {
     const nb::gil_scoped_release release;
     const FittedTemperature fitted = fit_temperature(view(x), span(labels));
     return std::pair(fitted.temperature, fitted.clamped);
   });
-  m.def("fit_target_entropy", [](const Matrix<T>& x, const Labels& labels) {
+  m.def("fit_target_entropy", [](const Matrix<const T>& x, const Labels& labels) {
     const nb::gil_scoped_release release;
     return fit_target_entropy(view(x), span(labels));
   });
-  m.def("match_entropy", [](const Matrix<T>& x) {
+  m.def("match_entropy", [](const Matrix<const T>& x) {
     const nb::gil_scoped_release release;
     return match_entropy(view(x));
   });
-  m.def("expected_calibration_error",
-        [](const Matrix<T>& p, const Labels& labels, std::int64_t bins, bool quantile, std::optional<double> sum_tolerance) {
-          using Strategy = ExpectedCalibrationError::Strategy;
-          const nb::gil_scoped_release release;
-          return expected_calibration_error(
-              view(p), span(labels),
-              {.bins = bins, .strategy = quantile ? Strategy::quantile : Strategy::uniform, .sum_tolerance = sum_tolerance});
-        });
+  m.def("expected_calibration_error", [](const Matrix<const T>& p, const Labels& labels, std::int64_t bins, bool quantile,
+                                         std::optional<double> sum_tolerance) {
+    using Strategy = ExpectedCalibrationError::Strategy;
+    const nb::gil_scoped_release release;
+    return expected_calibration_error(
+        view(p), span(labels),
+        {.bins = bins, .strategy = quantile ? Strategy::quantile : Strategy::uniform, .sum_tolerance = sum_tolerance});
+  });
 }
 
 }  // namespace
@@ -69,7 +56,7 @@ void bind_calibration(nb::module_& m) {
       },
       nb::arg("n"), nb::arg("d"), nb::arg("scale"), nb::arg("train_length"), nb::arg("kappa").none());
   // The gamma of each row for one entropy, for EntropyScaler.transform.
-  m.def("calibrated_gamma", [](const Matrix<double>& x, double entropy, const Output& gamma) {
+  m.def("calibrated_gamma", [](const Matrix<const double>& x, double entropy, const Output& gamma) {
     const nb::gil_scoped_release release;
     std::vector<double> reached(x.shape(0));
     std::vector<GammaStatus> status(x.shape(0));

@@ -3,41 +3,15 @@
 #include "entropy_control.h"
 
 #include <entropic/entropic.h>
-#include <nanobind/ndarray.h>
 
 #include <span>
 #include <vector>
 
+#include "matrices.h"
 #include "params.h"
 
 namespace entropic {
 namespace {
-
-template <class T>
-using Matrix = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Vector = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-template <class T>
-MatrixView<T> view(const Matrix<T>& a) {
-  return {a.data(), a.shape(0), a.shape(1)};
-}
-
-template <class T>
-std::span<T> span(const Vector<T>& a) {
-  return {a.data(), a.shape(0)};
-}
-
-// Parameters as Python gives them, where arrays have one number for each row already.
-template <class Op>
-struct RowParams : Params<Op> {
-  explicit RowParams(nb::tuple values) : Params<Op>(to_params<Op>(values)) {
-    for (const auto& array : this->arrays) {
-      const Array& numbers = *array.buffer;
-      this->per_row.push_back({array.parameter, {reinterpret_cast<const double*>(numbers.data), numbers.count()}});
-    }
-  }
-};
 
 template <class T>
 void gamma(Matrix<const T> x, Vector<double> gamma, Vector<double> entropy, Vector<std::uint8_t> status, nb::tuple values) {

@@ -22,21 +22,12 @@ MatrixView<T> view(const Array& a) {
   return {reinterpret_cast<T*>(a.data), static_cast<std::size_t>(a.shape[0]), static_cast<std::size_t>(a.shape[1])};
 }
 
-std::span<double> numbers(const Array& a) { return {reinterpret_cast<double*>(a.data), a.count()}; }
-
-template <class Op>
-void give_rows(Params<Op>& params) {
-  for (const auto& array : params.arrays) params.per_row.push_back({array.parameter, numbers(*array.buffer)});
-}
-
 // Calls f(params) with those of the map of this name.
 template <class F>
 void with_map(std::string_view name, nb::tuple values, F&& f) {
   for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
     if (Op::kDescription.name != name) return;
-    Params<Op> params = to_params<Op>(values);
-    give_rows(params);
-    f(params);
+    f(RowParams<Op>(values));
   });
 }
 
@@ -62,7 +53,7 @@ void run(std::string_view name, nb::handle x, nb::handle target, nb::handle valu
   }
   const auto call = [&](const Loss& op, std::span<const PerRow> per_row) {
     const nb::gil_scoped_release release;
-    const auto typed = [&]<class T>(std::type_identity<T>) {
+    on_type(scores->type, [&]<class T>(std::type_identity<T>) {
       const MatrixView<const T> in = view<const T>(*scores);
       const MatrixView<T> to = gradient ? view<T>(**gradient) : MatrixView<T>();
       if (classes) {
@@ -71,17 +62,7 @@ void run(std::string_view name, nb::handle x, nb::handle target, nb::handle valu
       } else {
         loss<T>(op, in, view<const T>(**q), numbers(*out), to, per_row, gradients);
       }
-    };
-    switch (scores->type) {
-      case Type::kFloat32:
-        return typed(std::type_identity<float>{});
-      case Type::kFloat64:
-        return typed(std::type_identity<double>{});
-      case Type::kFloat16:
-        return typed(std::type_identity<float16>{});
-      case Type::kBfloat16:
-        return typed(std::type_identity<bfloat16>{});
-    }
+    });
   };
   for_each_operation<Loss>([&]<class Op>(std::type_identity<Op>) {
     if (Op::kDescription.name != name) return;
@@ -89,8 +70,7 @@ void run(std::string_view name, nb::handle x, nb::handle target, nb::handle valu
       with_map(nb::cast<std::string_view>(map[0]), nb::cast<nb::tuple>(map[1]),
                [&](const auto& params) { call(Op{.map = params.op}, params.per_row); });
     } else {
-      Params<Op> params = to_params<Op>(values);
-      give_rows(params);
+      const RowParams<Op> params(values);
       call(params.op, params.per_row);
     }
   });

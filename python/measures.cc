@@ -21,27 +21,9 @@ MatrixView<T> matrix(const std::optional<Buffer>& buffer) {
   return {reinterpret_cast<T*>(a.data), cols == 0 ? static_cast<std::size_t>(a.shape[0]) : a.count() / cols, cols};
 }
 
-std::span<double> numbers(const Buffer& buffer) { return {reinterpret_cast<double*>(buffer->data), buffer->count()}; }
-
 // An array that may be None.
 void acquire(std::optional<Buffer>& buffer, std::string_view where, nb::handle array, bool writable) {
   if (!array.is_none()) buffer.emplace(where, array, writable);
-}
-
-// run(T()) for the type of an array, without the GIL.
-template <class Run>
-void on_type(Type type, Run&& run) {
-  const nb::gil_scoped_release release;
-  switch (type) {
-    case Type::kFloat32:
-      return run(float());
-    case Type::kFloat64:
-      return run(double());
-    case Type::kFloat16:
-      return run(float16());
-    case Type::kBfloat16:
-      return run(bfloat16());
-  }
 }
 
 // run(arrays, params): values of a family that are one number for each row are float64, everything else is of p's type.
@@ -54,7 +36,9 @@ nb::object runner(std::type_identity<Measure>) {
         acquire(in, Op::kDescription.name, p, false);
         acquire(gradient, Op::kDescription.name, dp, true);
         const Buffer out(Op::kDescription.name, value, true);
-        on_type((*in)->type, [&]<class T>(T) { measure(op, matrix<const T>(in), numbers(out), matrix<T>(gradient)); });
+        const nb::gil_scoped_release release;
+        on_type((*in)->type,
+                [&]<class T>(std::type_identity<T>) { measure(op, matrix<const T>(in), numbers(*out), matrix<T>(gradient)); });
       },
       nb::arg("p"), nb::arg("value"), nb::arg("dp").none(), nb::arg("params"));
 }
@@ -70,8 +54,9 @@ nb::object runner(std::type_identity<Divergence>) {
         acquire(p_gradient, Op::kDescription.name, dp, true);
         acquire(q_gradient, Op::kDescription.name, dq, true);
         const Buffer out(Op::kDescription.name, value, true);
-        on_type((*first)->type, [&]<class T>(T) {
-          measure(op, matrix<const T>(first), matrix<const T>(second), numbers(out), matrix<T>(p_gradient),
+        const nb::gil_scoped_release release;
+        on_type((*first)->type, [&]<class T>(std::type_identity<T>) {
+          measure(op, matrix<const T>(first), matrix<const T>(second), numbers(*out), matrix<T>(p_gradient),
                   matrix<T>(q_gradient));
         });
       },
@@ -91,13 +76,14 @@ nb::object runner(std::type_identity<TableMeasure>) {
         const Array& a = **in;
         const auto tables = static_cast<std::size_t>(a.shape[0]), rows = static_cast<std::size_t>(a.shape[1]),
                    cols = static_cast<std::size_t>(a.shape[2]), size = rows * cols;
-        on_type(a.type, [&]<class T>(T) {
+        const nb::gil_scoped_release release;
+        on_type(a.type, [&]<class T>(std::type_identity<T>) {
           for (std::size_t t = 0; t < tables; ++t) {
             const MatrixView<const T> table(reinterpret_cast<const T*>(a.data) + t * size, rows, cols);
             MatrixView<T> to;
             if (gradient) to = {reinterpret_cast<T*>((*gradient)->data) + t * size, rows, cols};
             try {
-              numbers(out)[t] = measure(op, table, to);
+              numbers(*out)[t] = measure(op, table, to);
             } catch (const std::invalid_argument& error) {
               if (tables == 1) throw;
               throw std::invalid_argument(std::string(error.what()) + ", in table " + std::to_string(t));
@@ -117,7 +103,9 @@ nb::object runner(std::type_identity<EntryMeasure>) {
         acquire(in, Op::kDescription.name, p, false);
         acquire(out, Op::kDescription.name, value, true);
         acquire(gradient, Op::kDescription.name, dp, true);
-        on_type((*in)->type, [&]<class T>(T) { measure(op, matrix<const T>(in), matrix<T>(out), matrix<T>(gradient)); });
+        const nb::gil_scoped_release release;
+        on_type((*in)->type,
+                [&]<class T>(std::type_identity<T>) { measure(op, matrix<const T>(in), matrix<T>(out), matrix<T>(gradient)); });
       },
       nb::arg("p"), nb::arg("value"), nb::arg("dp").none(), nb::arg("params"));
 }

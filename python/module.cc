@@ -328,16 +328,7 @@ void on_rows(std::string_view where, Params<Op>& params, bool has_gradients, con
       apply<float>(params.op, {nullptr, rows.rows, 0}, {nullptr, rows.rows, 0}, params.per_row);
     }
   }
-  switch (raw[0]->type) {
-    case Type::kFloat32:
-      return for_blocks<float>(rows, run);
-    case Type::kFloat64:
-      return for_blocks<double>(rows, run);
-    case Type::kFloat16:
-      return for_blocks<float16>(rows, run);
-    case Type::kBfloat16:
-      return for_blocks<bfloat16>(rows, run);
-  }
+  on_type(raw[0]->type, [&]<class T>(std::type_identity<T>) { for_blocks<T>(rows, run); });
 }
 
 template <class Op>

@@ -13,6 +13,7 @@
 #include <limits>
 #include <list>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -113,6 +114,24 @@ struct Array {
   }
 };
 
+// All numbers of an array of float64 without gaps.
+inline std::span<double> numbers(const Array& a) { return {reinterpret_cast<double*>(a.data), a.count()}; }
+
+// run(std::type_identity<T>{}) for the type of an array.
+template <class Run>
+void on_type(Type type, const Run& run) {
+  switch (type) {
+    case Type::kFloat32:
+      return run(std::type_identity<float>{});
+    case Type::kFloat64:
+      return run(std::type_identity<double>{});
+    case Type::kFloat16:
+      return run(std::type_identity<float16>{});
+    case Type::kBfloat16:
+      return run(std::type_identity<bfloat16>{});
+  }
+}
+
 class Buffer {
  public:
   Buffer(std::string_view where, nb::handle array, bool writable) {
@@ -198,6 +217,14 @@ Params<Op> to_params(nb::tuple values) {
   });
   return params;
 }
+
+// Parameters as Python gives them, where arrays have one number for each row already.
+template <class Op>
+struct RowParams : Params<Op> {
+  explicit RowParams(nb::tuple values) : Params<Op>(to_params<Op>(values)) {
+    for (const auto& array : this->arrays) this->per_row.push_back({array.parameter, numbers(*array.buffer)});
+  }
+};
 
 inline nb::str to_str(std::string_view text) { return nb::str(text.data(), text.size()); }
 

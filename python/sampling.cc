@@ -3,28 +3,21 @@
 #include "sampling.h"
 
 #include <entropic/entropic.h>
-#include <nanobind/ndarray.h>
 
 #include <string>
 #include <vector>
 
+#include "matrices.h"
 #include "params.h"
 
 namespace entropic {
 namespace {
 
-template <class T>
-using Matrix = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using Streams = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-template <class T>
-MatrixView<T> view(const Matrix<T>& a) {
-  return {a.data(), a.shape(0), a.shape(1)};
-}
+using Streams = Vector<const std::uint64_t>;
 
 // streams: one for each row.
 Noise noise_of(std::uint64_t seed, const Streams& streams, std::uint64_t position) {
-  return {.seed = seed, .position = position, .streams = {streams.data(), streams.shape(0)}};
+  return {.seed = seed, .position = position, .streams = span(streams)};
 }
 
 template <class T>

@@ -3,30 +3,15 @@
 #include "transport.h"
 
 #include <entropic/entropic.h>
-#include <nanobind/ndarray.h>
 
 #include <span>
 #include <vector>
 
+#include "matrices.h"
 #include "params.h"
 
 namespace entropic {
 namespace {
-
-template <class T>
-using Matrix = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Vector = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-template <class T>
-MatrixView<T> view(const Matrix<T>& a) {
-  return {a.data(), a.shape(0), a.shape(1)};
-}
-
-template <class T>
-std::span<T> span(const Vector<T>& a) {
-  return {a.data(), a.shape(0)};
-}
 
 template <class T>
 void exact(Matrix<const T> a, Matrix<const T> b, Matrix<const T> cost, Matrix<T> plan, Matrix<T> f, Matrix<T> g,

@@ -377,9 +377,6 @@ LossKernel<T> loss_kernel() {
 // Numbers of a block of rows that are worked on at a time: what a map gives them is in cache when the loss reads it.
 constexpr std::size_t kBlock = 32768;
 
-template <class T>
-using WorkingType = std::conditional_t<kIsHalf<T>, float, T>;
-
 const Description& description_of(const Loss& loss) {
   return std::visit([](const auto& op) -> const Description& { return op.kDescription; }, loss);
 }
@@ -411,7 +408,7 @@ void check_loss(const Op& op, std::span<const PerRow> per_row, std::span<const P
 template <class T, class Good>
 bool all_of_row(const T* row, std::size_t n, const Good& good) {
   int all = 1;
-  for (std::size_t i = 0; i < n; ++i) all &= good(static_cast<WorkingType<T>>(row[i]));
+  for (std::size_t i = 0; i < n; ++i) all &= good(static_cast<Working<T>>(row[i]));
   return all != 0;
 }
 
@@ -421,7 +418,7 @@ void check_entries(std::string_view name, std::string_view wanted, const MatrixV
   for (std::size_t r = 0; r < a.rows; ++r) {
     if (all_of_row(a.row(r), a.cols, good)) continue;
     for (std::size_t i = 0; i < a.cols; ++i) {
-      const auto value = static_cast<WorkingType<T>>(a.row(r)[i]);
+      const auto value = static_cast<Working<T>>(a.row(r)[i]);
       if (good(value) == 0) fail("{}: {}, got {} at {} of row {}", name, wanted, value, i, r);
     }
   }
@@ -451,18 +448,17 @@ void check_classes(std::string_view name, std::span<const std::int64_t> classes,
 // Non-negative, of sum 1. The sum in 8 parts, so that it is no chain of additions.
 template <class T>
 void check_distributions(std::string_view name, const MatrixView<const T>& q) {
-  constexpr double kTolerance = kIsHalf<T> ? 1e-2 : sizeof(T) == 4 ? 1e-4 : 1e-6;
   check_entries(name, "target must be at least 0 in every entry", q, [](auto value) { return static_cast<int>(value >= 0); });
   for (std::size_t r = 0; r < q.rows && q.cols > 0; ++r) {
     const T* const row = q.row(r);
     double sums[8] = {};
     std::size_t i = 0;
     for (; i + 8 <= q.cols; i += 8) {
-      for (std::size_t k = 0; k < 8; ++k) sums[k] += static_cast<double>(static_cast<WorkingType<T>>(row[i + k]));
+      for (std::size_t k = 0; k < 8; ++k) sums[k] += static_cast<double>(static_cast<Working<T>>(row[i + k]));
     }
-    for (; i < q.cols; ++i) sums[0] += static_cast<double>(static_cast<WorkingType<T>>(row[i]));
+    for (; i < q.cols; ++i) sums[0] += static_cast<double>(static_cast<Working<T>>(row[i]));
     const double sum = ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
-    if (!(std::abs(sum - 1) <= kTolerance)) {
+    if (!(std::abs(sum - 1) <= kSumTolerance<T>)) {
       fail("{}: target must be a distribution in every row, got a sum of {} in row {}", name, sum, r);
     }
   }
@@ -506,7 +502,7 @@ std::size_t cost_of(const Loss& loss) {
 // `batch` is checked.
 template <class T>
 void run(const Loss& loss, const LossBatch<T>& batch) {
-  using W = WorkingType<T>;
+  using W = Working<T>;
   const std::size_t rows = batch.x.rows, n = batch.x.cols;
   if (n == 0) {
     const double empty = std::holds_alternative<MultilabelSoftmaxLoss>(loss) ? 0 : std::numeric_limits<double>::quiet_NaN();

@@ -23,10 +23,6 @@ constexpr std::size_t kStreamedBytes = std::size_t{16} << 20;
 // Numbers that are halves in memory and float in cache at a time: enough rows for the kernels of short ones.
 constexpr std::size_t kHalfBlock = 32768;
 
-// What rows of T are computed in.
-template <class T>
-using Working = std::conditional_t<kIsHalf<T>, float, T>;
-
 // Shares the rows of in[0] out and calls rows(in, out, first, share) for each piece: share.begin .. share.end count from row
 // `first`, and views of halves are handed on as float. `cost` is the operation's, see Description.
 template <class T, std::size_t N, class Rows>

@@ -245,12 +245,6 @@ MeasureKernels<T> kernels() {
   }
 }
 
-// How far from 1 a sum may be.
-template <class T>
-constexpr double kTolerance = kIsHalf<T>       ? 1e-2
-                              : sizeof(T) == 4 ? 1e-4
-                                               : 1e-6;
-
 // Runs work(share) for pieces of [0, rows).
 template <class Work>
 void for_shares(std::size_t rows, std::size_t cols, std::size_t cost, Work&& work) {
@@ -261,11 +255,7 @@ void for_shares(std::size_t rows, std::size_t cols, std::size_t cost, Work&& wor
 
 template <class T>
 double to_double(T number) {
-  if constexpr (kIsHalf<T>) {
-    return static_cast<float>(number);
-  } else {
-    return number;
-  }
+  return static_cast<Working<T>>(number);
 }
 
 // Not above what the measure can be, where rounding to T would go beyond: the next T below it.
@@ -401,9 +391,6 @@ struct Widened {
   std::size_t rows, cols;
 };
 
-template <class T>
-using Computed = std::conditional_t<kIsHalf<T>, float, T>;
-
 // run(x as the type to compute in, gradients in that type) for rows of any type. Gradients without data stay so.
 template <class T, std::size_t N, std::size_t M, class Run>
 void computed(const std::array<MatrixView<const T>, N>& in, const std::array<MatrixView<T>, M>& out, Run&& run) {
@@ -437,11 +424,11 @@ void measure(const Measure& op, MatrixView<const T> p, std::span<double> value, 
   check_overlap(name, "dp", dp, "p", p);
   computed<T, 1, 1>({p}, {dp}, [&, name = name, input = input, normalize = normalize](const auto& in, const auto& out) {
     const bool ahead = dp.data != nullptr || p.rows == 1;
-    auto sums = ahead ? checked_sums(name, "p", input, normalize, in[0], kTolerance<T>) : room_for_sums(input, in[0]);
+    auto sums = ahead ? checked_sums(name, "p", input, normalize, in[0], kSumTolerance<T>) : room_for_sums(input, in[0]);
     std::vector<double> found(p.rows);
-    const auto run = kernels<Computed<T>>().one;
+    const auto run = kernels<Working<T>>().one;
     for_shares(p.rows, p.cols, 4, [&](MeasureShare share) { run(op, in[0], data_of(sums), found.data(), out[0], share); });
-    check_sums(name, "p", input, normalize, in[0], sums, kTolerance<T>);
+    check_sums(name, "p", input, normalize, in[0], sums, kSumTolerance<T>);
     std::copy(found.begin(), found.end(), value.begin());
   });
 }
@@ -467,16 +454,16 @@ void measure(const Divergence& op, MatrixView<const T> p, MatrixView<const std::
   computed<T, 2, 2>({p, q}, {dp, dq}, [&, name = name, input = input, normalize = normalize](const auto& in, const auto& out) {
     const bool ahead = dp.data != nullptr || dq.data != nullptr;
     const auto sums = [&](std::string_view which, const auto& x) {
-      return ahead || x.rows == 1 ? checked_sums(name, which, input, normalize, x, kTolerance<T>) : room_for_sums(input, x);
+      return ahead || x.rows == 1 ? checked_sums(name, which, input, normalize, x, kSumTolerance<T>) : room_for_sums(input, x);
     };
     auto p_sums = sums("p", in[0]), q_sums = sums("q", in[1]);
     std::vector<double> found(p.rows);
-    const auto run = kernels<Computed<T>>().two;
+    const auto run = kernels<Working<T>>().two;
     for_shares(p.rows, p.cols, 6, [&](MeasureShare share) {
       run(op, in[0], in[1], data_of(p_sums), data_of(q_sums), found.data(), out[0], out[1], share);
     });
-    check_sums(name, "p", input, normalize, in[0], p_sums, kTolerance<T>);
-    check_sums(name, "q", input, normalize, in[1], q_sums, kTolerance<T>);
+    check_sums(name, "p", input, normalize, in[0], p_sums, kSumTolerance<T>);
+    check_sums(name, "q", input, normalize, in[1], q_sums, kSumTolerance<T>);
     std::copy(found.begin(), found.end(), value.begin());
   });
   keep_bound<T>(op, value);
@@ -488,7 +475,7 @@ double measure(const TableMeasure& op, MatrixView<const T> pxy, MatrixView<std::
   check_layout(name, "pxy", pxy);
   if (dp.data != nullptr) check_shape(name, "dp", dp, "pxy", pxy.rows, pxy.cols);
   check_overlap(name, "dp", dp, "pxy", pxy);
-  using C = Computed<T>;
+  using C = Working<T>;
   const std::size_t rows = pxy.rows, cols = pxy.cols, n = rows * cols;
   if (n == 0) return std::numeric_limits<double>::quiet_NaN();
   double value = 0;
@@ -499,7 +486,7 @@ double measure(const TableMeasure& op, MatrixView<const T> pxy, MatrixView<std::
     if (input != Input::scores) {
       kernels<C>().sums(input, normalize, {table.data(), 1, n}, &sum, {0, 1, nullptr});
       for (std::size_t r = 0; sum != sum && r < rows; ++r) refuse_entry(name, "pxy", input, in[0].row(r), cols, true, r);
-      check_sum(name, "pxy", input, normalize, sum, kTolerance<T>);
+      check_sum(name, "pxy", input, normalize, sum, kSumTolerance<T>);
     }
     std::vector<double> memory(4 * n + 4 * (rows + cols) + 256);
     value =
@@ -526,7 +513,7 @@ void measure(const EntryMeasure& op, MatrixView<const T> p, MatrixView<std::type
   if (of_rows && dp.data != nullptr) fail("{}: dp must not be asked for where value depends on the whole row", name);
   if (p.cols == 0) return;
   // An entry of a distribution whose sum may be a little above 1 may be that too.
-  const double most = binary ? 1 : 1 + kTolerance<T>;
+  const double most = binary ? 1 : 1 + kSumTolerance<T>;
   for (std::size_t r = 0; !of_rows && input != Input::scores && r < p.rows; ++r) {
     for (std::size_t i = 0; i < p.cols; ++i) {
       const double entry = to_double(p.row(r)[i]);
@@ -537,8 +524,8 @@ void measure(const EntryMeasure& op, MatrixView<const T> p, MatrixView<std::type
     }
   }
   computed<T, 1, 2>({p}, {value, dp}, [&, name = name, input = input, normalize = normalize](const auto& in, const auto& out) {
-    auto sums = of_rows ? checked_sums(name, "p", input, normalize, in[0], kTolerance<T>) : std::vector<double>();
-    const auto run = kernels<Computed<T>>().entries;
+    auto sums = of_rows ? checked_sums(name, "p", input, normalize, in[0], kSumTolerance<T>) : std::vector<double>();
+    const auto run = kernels<Working<T>>().entries;
     for_shares(p.rows, p.cols, 4, [&](MeasureShare share) { run(op, in[0], data_of(sums), out[0], out[1], share); });
   });
 }

@@ -85,9 +85,6 @@ SamplingKernels<T> sampling_kernels() {
   }
 }
 
-template <class T>
-using WorkingType = std::conditional_t<kIsHalf<T>, float, T>;
-
 void check_noise(std::string_view name, const Noise& noise, std::size_t rows) {
   if (!noise.streams.empty() && noise.streams.size() != rows) {
     fail("{}: streams must have one entry for each of {} rows, got {}", name, rows, noise.streams.size());
@@ -130,7 +127,7 @@ void draw(std::string_view name, std::span<const Step> steps, MatrixView<const T
   check_layout(name, "indices", indices);
   if (indices.rows != x.rows) fail("{}: indices must have a row for each of {} rows, got {}", name, x.rows, indices.rows);
   check_noise(name, noise, x.rows);
-  const auto row = sampling_kernels<WorkingType<T>>().draw;
+  const auto row = sampling_kernels<Working<T>>().draw;
   for_rows(x, 1, [&](std::size_t r, const auto* scores, double* memory) {
     row(steps, scores, x.cols, noise.seed, stream_of(noise, r), noise.position, indices.row(r), indices.cols, memory);
   });
@@ -166,7 +163,7 @@ void Sampler::probs(MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p
   check_scores(kName, x);
   check_shape(kName, "p", p, "x", x.rows, x.cols);
   check_overlap(kName, "p", p, "x", x);
-  const auto row = sampling_kernels<WorkingType<T>>().probs;
+  const auto row = sampling_kernels<Working<T>>().probs;
   for_rows(x, 2, [&](std::size_t r, const auto* scores, double* memory) {
     if constexpr (kIsHalf<T>) {
       float* const wide = const_cast<float*>(scores);  // its own copy
