@@ -360,7 +360,7 @@ void add_compare(CLI::App& app, Program& program) {
     std::size_t row = 0;
     std::string maps;
     std::optional<double> entropy;
-    std::string format = "text";
+    std::string format;
   };
   const auto options = std::make_shared<Options>();
   CLI::App& command = *app.add_subcommand("compare", "One row of scores under the maps side by side, as bars.");
@@ -368,15 +368,19 @@ void add_compare(CLI::App& app, Program& program) {
   add_number(command, "--row", options->row, "The row, counted from 0 (default 0)");
   command.add_option("--maps", options->maps, "Names of maps, separated by commas (default: all)")->option_text("NAME,...");
   add_number(command, "--entropy", options->entropy, "Show entropy_normalize at this entropy, in nats");
-  add_choice(command, "--format", options->format, {"text", "json", "html"},
-             "Bars to read, the numbers to process, or a page that steps through the rows (default text)");
+  add_choice(
+      command, "--format", options->format, {"text", "json", "html"},
+      "Bars to read, the numbers to process, or a page that steps through the rows (default: by the name of OUT, else text)");
   add_path(command, "-o", program.files.out, "standard output", "File to write (default: standard output)")->option_text("OUT");
   command.footer(
       "Example: entropic compare scores.csv --row 3 --maps softmax,sparsemax\n"
-      "         entropic compare scores.csv --format html -o report.html\n" +
+      "         entropic compare scores.csv -o report.html\n" +
       std::string(kEverywhere));
   command.callback([options, &program] {
     program.action = [options, &files = program.files] {
+      if (options->format.empty()) {
+        options->format = files.out.ends_with(".html") ? "html" : files.out.ends_with(".json") ? "json" : "text";
+      }
       const std::vector<entropic::Map> maps = maps_by_name(options->maps, options->entropy);
       const Table table = read_table(files);
       Comparison comparison = compare(table, files::input_name(files.in), options->row, maps);

@@ -2,19 +2,59 @@
 
 #include <entropic/entropic.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "commands.h"
 #include "files/file.h"
 #include "terminal.h"
 
 namespace {
+
+// How far apart two words are: the fewest letters to insert, remove, replace or swap with the next.
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) {
+    for (std::size_t j = 0; j <= b.size(); ++j) {
+      d[i][j] = i == 0   ? j
+                : j == 0 ? i
+                         : std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+    }
+  }
+  return d[a.size()][b.size()];
+}
+
+// "; did you mean 'softmax'?" for the known words that start with what was typed or are like it, or nothing.
+std::string meant(std::string typed, const std::vector<std::string>& known) {
+  const auto plain = [](std::string word) {
+    std::erase_if(word, [](char c) { return c == '_' || c == '-'; });
+    std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); });
+    return word;
+  };
+  typed = plain(typed.substr(0, typed.find('=')));
+  std::vector<std::string> found;
+  std::size_t nearest = std::max<std::size_t>(1, typed.size() / 3) + 1;
+  for (const std::string& word : known) {
+    const std::string like = plain(word);
+    const std::size_t away = typed.size() > 1 && like.starts_with(typed) ? 0 : distance(typed, like);
+    if (away < nearest) found.clear();
+    if (away <= nearest && away < std::max<std::size_t>(1, typed.size() / 3) + 1) found.push_back(word);
+    nearest = std::min(nearest, away);
+  }
+  if (found.empty()) return "";
+  return fmt::format("; did you mean {}?", fmt::join(found, " or "));
+}
 
 // Turns what the parser found into a sentence that names the argument.
 [[noreturn]] void explain(const CLI::App& app, const CLI::ParseError& error) {
@@ -34,12 +74,34 @@ namespace {
     bad_input("{}flags such as --quiet take no value; see {}", of_command, help);  // all else converts by itself
   }
   std::vector<std::string> rest = app.remaining(true);
-  std::stable_partition(rest.begin(), rest.end(), [](const std::string& argument) { return argument.starts_with("--"); });
+  const auto is_option = [](const std::string& argument) { return argument.starts_with("--"); };
   if (commands.empty()) {
+    std::stable_partition(rest.begin(), rest.end(), [&](const std::string& argument) { return !is_option(argument); });
     if (rest.empty()) bad_input("which command? See {}", help);
-    bad_input("there is no command '{}'; see {}", rest[0], help);
+    if (rest[0].find('.') != rest[0].npos) {
+      bad_input("there is no command '{}'; the command comes before the file, as in entropic softmax {}", rest[0], rest[0]);
+    }
+    std::vector<std::string> names;
+    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+      names.push_back(command->get_name());
+    bad_input("there is no command '{}'{}; see {}", rest[0], meant(rest[0], names), help);
   }
-  if (!rest.empty()) bad_input("{}: unexpected argument '{}'; see {}", commands[0]->get_name(), rest[0], help);
+  std::stable_partition(rest.begin(), rest.end(), is_option);
+  if (!rest.empty()) {
+    std::vector<std::string> names;
+    for (const CLI::App* known : {static_cast<const CLI::App*>(commands[0]), &app}) {
+      for (const CLI::Option* one : known->get_options()) {
+        for (const std::string& name : one->get_lnames()) names.push_back("--" + name);
+      }
+    }
+    std::string hint = is_option(rest[0]) ? meant(rest[0], names) : "";
+    entropic::for_each_operation<entropic::Step>([&]<class Op>(std::type_identity<Op>) {
+      const std::string step(Op::kDescription.name);
+      if (commands[0]->get_name() == "sample" && rest[0] == "--" + step)
+        hint = fmt::format("; it is a step: --steps {}=...", step);
+    });
+    bad_input("{}: unexpected argument '{}'{}; see {}", commands[0]->get_name(), rest[0], hint, help);
+  }
   bad_input("{}; see {}", error.what(), help);
 }
 

@@ -11,14 +11,14 @@
 
 namespace {
 
-// What a row that is no distribution is called where the rows of a file come in parts.
-template <class Calculate>
-void named_from(std::size_t first_row, Calculate&& calculate) {
+// measure(), which tells who gives it scores how to say so.
+void measured(entropic::Input input, const auto& measure) {
   try {
-    calculate();
+    measure();
   } catch (const std::invalid_argument& error) {
-    if (first_row == 0) throw;
-    throw std::invalid_argument(fmt::format("{} (row 0 is row {} of the file)", error.what(), first_row));
+    const std::string_view message = error.what();
+    if (input != entropic::Input::probs || message.find(" row ") == message.npos) throw;
+    throw std::invalid_argument(fmt::format("{}; of scores: --input scores", message));
   }
 }
 
@@ -39,10 +39,9 @@ std::vector<T> narrowed(const std::vector<double>& numbers) {
 
 template <class Op>
 Table of_rows(const Op& op, Table table) {
-  const std::size_t first_row = table.first_row;
   return one_per_row(std::move(table), Op::kDescription.name, [&]<class T>(entropic::MatrixView<const T> x, auto y) {
     std::vector<double> value(x.rows);
-    named_from(first_row, [&] { entropic::measure(op, x, std::span<double>(value)); });
+    measured(op.input, [&] { entropic::measure(op, x, std::span<double>(value)); });
     const std::vector<T> numbers = narrowed<T>(value);
     std::copy(numbers.begin(), numbers.end(), y.data);
   });
@@ -50,9 +49,8 @@ Table of_rows(const Op& op, Table table) {
 
 template <class Op>
 Table of_entries(const Op& op, Table table) {
-  const std::size_t first_row = table.first_row;
   return in_place(std::move(table), [&]<class T>(entropic::MatrixView<T> x, entropic::MatrixView<T> y) {
-    named_from(first_row, [&] { entropic::measure(op, entropic::MatrixView<const T>(x), y); });
+    measured(op.input, [&] { entropic::measure(op, entropic::MatrixView<const T>(x), y); });
   });
 }
 
@@ -105,7 +103,7 @@ Table of_pairs(const Op& op, Others& others, const Files& files, Table p) {
     const T* const all = std::get<std::vector<T>>(q.values).data();
     const entropic::MatrixView<const T> rows(all + (q.rows == 1 ? 0 : first_row * q.cols), q.rows == 1 ? 1 : x.rows, q.cols);
     std::vector<double> value(x.rows);
-    named_from(first_row, [&] { entropic::measure(op, x, rows, std::span<double>(value)); });
+    measured(op.input, [&] { entropic::measure(op, x, rows, std::span<double>(value)); });
     const std::vector<T> numbers = narrowed<T>(value);
     std::copy(numbers.begin(), numbers.end(), y.data);
   });

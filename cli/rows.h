@@ -63,7 +63,7 @@ Table one_per_row(Table table, std::string_view name, const auto& calculate) {
       [&]<class T>(std::vector<T>& values) {
         std::vector<T> y(table.rows);
         calculate(entropic::MatrixView<const T>(view(values, table.rows, table.cols)), view(y, table.rows, 1));
-        values = std::move(y);
+        values.assign(y.begin(), y.end());  // in the memory that the next part will want
       },
       table.values);
   table.cols = 1;

@@ -228,10 +228,10 @@ std::vector<std::size_t> final_shape(const Table& table, std::optional<std::size
   return shape;
 }
 
-std::string encode_binary(const Table& table) {
+std::string_view encode_binary(const Table& table, fmt::memory_buffer&) {
   return std::visit(
       [](const auto& values) {
-        return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0]));
+        return std::string_view(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0]));
       },
       table.values);
 }

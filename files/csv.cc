@@ -5,6 +5,7 @@
 // from 1.
 
 #include <algorithm>
+#include <charconv>
 #include <memory>
 #include <string>
 #include <utility>
@@ -63,6 +64,46 @@ class Lines {
       }
       if (first_blank_line == 0) first_blank_line = line_ - 1;
     }
+  }
+
+  // Reads the next line if it is one of `width` numbers and, where there is a column for it, a label, all without blanks, signs
+  // or quotes before them, as nearly all lines of nearly all files are. Otherwise nothing has happened. The label is valid
+  // until the next call. Twice as fast as `next`.
+  bool next_plain(std::size_t width, std::optional<std::size_t> label_column, bool label_may_be_number,
+                  std::vector<double>& numbers, std::string_view& label) {
+    const char* at = bytes_.data() + at_;
+    const char* const end = bytes_.data() + bytes_.size();
+    const std::size_t before = numbers.size();
+    const auto plain = [&] {
+      for (std::size_t c = 0; c < width; ++c) {
+        double number = 0;
+        if (c == label_column) {
+          const char* const start = at;
+          while (at != end && *at != separator_ && *at != '\n' && *at != '\r' && *at != '"') ++at;
+          label = {start, static_cast<std::size_t>(at - start)};
+          if (label.empty() || is_blank(label.front()) || is_blank(label.back())) return false;
+          if (!label_may_be_number && read_number(label, number) != Reading::kNotNumber) return false;
+        } else {
+          const auto [behind, error] = std::from_chars(at, end, number);
+          if (error != std::errc() || behind[-1] == ')') return false;  // nan(1)
+          numbers.push_back(number);
+          at = behind;
+        }
+        if (c + 1 == width) break;
+        if (at == end || *at != separator_) return false;
+        ++at;
+      }
+      if (at != end && *at == '\r') ++at;
+      if (at == end || *at != '\n') return false;
+      return true;
+    };
+    if (!plain()) {
+      numbers.resize(before);
+      return false;
+    }
+    at_ = static_cast<std::size_t>(at + 1 - bytes_.data());
+    ++line_;
+    return true;
   }
 
  private:
@@ -181,7 +222,8 @@ class CsvReader {
 
   bool next(Table& table, std::size_t numbers) {
     table.first_row = rows_;
-    table.values = std::vector<double>();
+    if (!std::holds_alternative<std::vector<double>>(table.values)) table.values = std::vector<double>();
+    std::get<std::vector<double>>(table.values).clear();
     table.labels.clear();
     table.rows = 0;
     if (!begun_) {
@@ -192,7 +234,17 @@ class CsvReader {
     } else {
       add_row(table, cells_);
     }
-    while (table.rows < std::max<std::size_t>(1, numbers / width_) && lines_.next(cells_)) add_row(table, cells_);
+    std::vector<double>& values = std::get<std::vector<double>>(table.values);
+    while (table.rows < std::max<std::size_t>(1, numbers / width_)) {
+      if (lines_.next_plain(width_, label_column_, options_.labels > 0, values, label_)) {
+        if (label_column_) table.labels.emplace_back(label_);
+        ++table.rows;
+      } else if (lines_.next(cells_)) {
+        add_row(table, cells_);
+      } else {
+        break;
+      }
+    }
     rows_ += table.rows;
     names_on(table);
     return true;
@@ -330,6 +382,7 @@ class CsvReader {
   ReadOptions options_;
   bool begun_ = false;
   std::vector<Cell> cells_;
+  std::string_view label_;
   std::size_t width_ = 0;
   std::size_t rows_ = 0;
   std::optional<std::size_t> label_column_;
@@ -389,9 +442,9 @@ void append_line(fmt::memory_buffer& out, const Table& table, const std::string*
   out.push_back('\n');
 }
 
-std::string encode_separated(const Table& table, char separator) {
+std::string_view encode_separated(const Table& table, char separator, fmt::memory_buffer& out) {
+  out.clear();
   if (table.cols == 0) return "";
-  fmt::memory_buffer out;
   const bool labelled = table.label_column.has_value(), noted = !table.note_header.empty();
   std::visit(
       [&](const auto& values) {
@@ -401,7 +454,7 @@ std::string encode_separated(const Table& table, char separator) {
         }
       },
       table.values);
-  return fmt::to_string(out);
+  return {out.data(), out.size()};
 }
 
 Writer create_separated(Output& output, const Table& first, char separator) {
@@ -421,9 +474,9 @@ Reader open_csv(std::shared_ptr<Input> input, const ReadOptions& options) { retu
 
 Reader open_tsv(std::shared_ptr<Input> input, const ReadOptions& options) { return open_separated(input, '\t', options); }
 
-std::string encode_csv(const Table& table) { return encode_separated(table, ','); }
+std::string_view encode_csv(const Table& table, fmt::memory_buffer& memory) { return encode_separated(table, ',', memory); }
 
-std::string encode_tsv(const Table& table) { return encode_separated(table, '\t'); }
+std::string_view encode_tsv(const Table& table, fmt::memory_buffer& memory) { return encode_separated(table, '\t', memory); }
 
 Writer create_csv(Output& output, const Table& first, bool) { return create_separated(output, first, ','); }
 

@@ -67,7 +67,8 @@ Table read_all(const Reader& reader) {
 
 void write_all(const Format& format, Output& output, const Table& table) {
   const Writer writer = format.create(output, table, true);
-  writer.append(format.encode(table));
+  fmt::memory_buffer memory;
+  writer.append(format.encode(table, memory));
   writer.end(table.rows);
 }
 

@@ -27,7 +27,8 @@ struct Reader {
   // Whether the shape of every table is that of the whole file.
   bool counted = false;
 
-  // Puts the next rows into the table, as many as have about `numbers` numbers but at least one, or false at the end. The first
+  // Puts the next rows into the table, as many as have about `numbers` numbers but at least one, or false at the end. Of what
+  // the table held only the memory of its numbers is used again. The first
   // call gives a table even of a file without rows. Throws BadInput, never anything else but std::bad_alloc, whatever the
   // bytes.
   std::function<bool(Table& table, std::size_t numbers)> next;
@@ -43,8 +44,9 @@ struct Format {
   std::string_view name;  // for --format-in and, after a dot, the end of a file's name
   Reader (*open)(std::shared_ptr<Input> input, const ReadOptions& options);
 
-  // The numbers of a table and the names of its rows. Depends on nothing else: tables may be encoded in any order.
-  std::string (*encode)(const Table& table);
+  // The numbers of a table and the names of its rows, in `memory` or where the table has them. Depends on nothing else: tables
+  // may be encoded in any order.
+  std::string_view (*encode)(const Table& table, fmt::memory_buffer& memory);
 
   // Begins a file of tables like `first`; `counted` says that its shape is that of all of them together.
   Writer (*create)(Output& output, const Table& first, bool counted);
@@ -57,10 +59,10 @@ Reader open_npz(std::shared_ptr<Input> input, const ReadOptions& options);
 Reader open_jsonl(std::shared_ptr<Input> input, const ReadOptions& options);
 Reader open_safetensors(std::shared_ptr<Input> input, const ReadOptions& options);
 
-std::string encode_csv(const Table& table);
-std::string encode_tsv(const Table& table);
-std::string encode_jsonl(const Table& table);
-std::string encode_binary(const Table& table);
+std::string_view encode_csv(const Table& table, fmt::memory_buffer& memory);
+std::string_view encode_tsv(const Table& table, fmt::memory_buffer& memory);
+std::string_view encode_jsonl(const Table& table, fmt::memory_buffer& memory);
+std::string_view encode_binary(const Table& table, fmt::memory_buffer& memory);
 
 Writer create_csv(Output& output, const Table& first, bool counted);
 Writer create_tsv(Output& output, const Table& first, bool counted);

@@ -59,7 +59,9 @@ class JsonlReader {
     table.first_row = rows_;
     table.rows = 0;
     table.labels.clear();
-    values_ = {};
+    auto* last = std::get_if<std::vector<double>>(&table.values);
+    values_ = last ? std::move(*last) : std::vector<double>();
+    values_.clear();
     while (table.rows == 0 || table.rows < numbers / std::max<std::size_t>(1, width_)) {
       std::string_view line;
       if (!next_line(line)) break;
@@ -173,6 +175,7 @@ class JsonlReader {
   void look_at_object(json::object object) {
     std::vector<std::string> arrays, names;
     std::optional<std::size_t> label;
+    std::string other_word;  // the second string
     std::size_t cell = 0;
     for (json::field field : object) {
       ++cell;
@@ -186,18 +189,23 @@ class JsonlReader {
         label = cell - 1;
         label_key_ = name;
       } else {
+        if (word && other_word.empty()) other_word = name;
         names.push_back(name);
       }
     }
     if (!arrays.empty() || !key_.empty()) {
       form_ = Form::kKeyed;
-      if (key_.empty() && arrays.size() == 1) key_ = arrays[0];
-      if (key_.empty()) {
+      if (key_.empty() && arrays.size() > 1) {
         bad_input("{}:{}: there are several arrays: {}; choose one with --key", text_.name(), line_,
                   fmt::format("{}, {}{}", in_quotes(arrays[0]), in_quotes(arrays[1]), arrays.size() > 2 ? ", ..." : ""));
       }
+      if (key_.empty()) key_ = arrays[0];  // which may be called ""
       if (label) label_column_ = 0;
       return;
+    }
+    if (!other_word.empty()) {
+      bad_input("{}:{}: {} is not a number, nor the label, which is {}; to read an array and nothing else: --key", text_.name(),
+                line_, in_quotes(other_word), in_quotes(label_key_));
     }
     form_ = Form::kNamed;
     header_ = std::move(names);
@@ -346,8 +354,8 @@ Reader open_jsonl(std::shared_ptr<Input> input, const ReadOptions& options) {
   return {.next = [reader](Table& table, std::size_t numbers) { return reader->next(table, numbers); }};
 }
 
-std::string encode_jsonl(const Table& table) {
-  fmt::memory_buffer out;
+std::string_view encode_jsonl(const Table& table, fmt::memory_buffer& out) {
+  out.clear();
   const bool named = !table.header.empty(), labelled = table.label_column.has_value(), noted = !table.note_header.empty();
   const bool object = named || labelled || noted || !table.key.empty();
   std::vector<std::string> names;
@@ -392,7 +400,7 @@ std::string encode_jsonl(const Table& table) {
         }
       },
       table.values);
-  return fmt::to_string(out);
+  return {out.data(), out.size()};
 }
 
 Writer create_jsonl(Output& output, const Table&, bool) {

@@ -9,18 +9,18 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace files {
 namespace {
 
 // A part is about as large as keeps the caches warm from one filter to the next; a thread has this part and the next.
-constexpr std::size_t kNumbers = std::size_t{1} << 19;
+constexpr std::size_t kNumbers = std::size_t{1} << 16;
 
 struct Part {
   Table table;
-  Table names;  // of the result, without its numbers: only of the first part
-  std::string encoded;
-  std::size_t rows = 0;
+  fmt::memory_buffer memory;
+  std::string_view encoded;  // in the memory or the table
   std::exception_ptr failure;
 };
 
@@ -28,14 +28,16 @@ struct Part {
 
 void stream(const Reader& reader, const Format& format, const std::string& path, const std::function<Table(Table)>& result,
             std::size_t threads, const std::function<void()>& written) {
-  using PartPtr = std::shared_ptr<Part>;
+  // So many are under way at most, and they end in their order: when one begins, that which had its memory before is written.
+  std::vector<Part> parts(threads + 2);
+  std::size_t begun = 0;
   bool ended = false;
   std::optional<Output> output;
   std::optional<Writer> writer;
   std::size_t rows = 0;
 
-  const auto read = [&](tbb::flow_control& control) -> PartPtr {
-    auto part = std::make_shared<Part>();
+  const auto read = [&](tbb::flow_control& control) -> Part* {
+    Part* part = &parts[begun++ % parts.size()];
     try {
       if (ended || !reader.next(part->table, kNumbers)) {
         control.stop();
@@ -48,39 +50,36 @@ void stream(const Reader& reader, const Format& format, const std::string& path,
     return part;
   };
   // A failure travels on to its turn: which one is reported does not depend on the threads.
-  const auto calculate = [&](PartPtr part) {
+  const auto calculate = [&](Part* part) {
     try {
       if (part->failure) return part;
-      const bool first = part->table.first_row == 0;
-      Table table = result(std::move(part->table));
-      part->encoded = format.encode(table);
-      part->rows = table.rows;
-      if (first) {
-        std::visit([](auto& values) { values.clear(); }, table.values);
-        part->names = std::move(table);
-      }
+      part->table = result(std::move(part->table));
+      part->encoded = format.encode(part->table, part->memory);
     } catch (...) {
       part->failure = std::current_exception();
     }
-    part->table = {};
     return part;
   };
-  const auto write = [&](PartPtr part) {
+  const auto write = [&](Part* part) {
     if (part->failure) std::rethrow_exception(part->failure);
     if (!output) {
       output.emplace(path);
-      writer = format.create(*output, part->names, reader.counted);
+      writer = format.create(*output, part->table, reader.counted);
     }
     writer->append(part->encoded);
-    rows += part->rows;
+    rows += part->table.rows;
+    // Nothing of it but its memory reaches the next part.
+    Table next;
+    next.values = std::move(part->table.values);
+    part->table = std::move(next);
     written();
   };
   using tbb::filter_mode;
   tbb::global_control control(tbb::global_control::max_allowed_parallelism, threads);
   tbb::task_arena(static_cast<int>(threads)).execute([&] {
-    tbb::parallel_pipeline(threads + 2, tbb::make_filter<void, PartPtr>(filter_mode::serial_in_order, read) &
-                                            tbb::make_filter<PartPtr, PartPtr>(filter_mode::parallel, calculate) &
-                                            tbb::make_filter<PartPtr, void>(filter_mode::serial_in_order, write));
+    tbb::parallel_pipeline(parts.size(), tbb::make_filter<void, Part*>(filter_mode::serial_in_order, read) &
+                                             tbb::make_filter<Part*, Part*>(filter_mode::parallel, calculate) &
+                                             tbb::make_filter<Part*, void>(filter_mode::serial_in_order, write));
   });
   writer->end(rows);
   output->finish();

@@ -19,7 +19,8 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 Text::Text(std::shared_ptr<Input> input) : input_(std::move(input)) {}
 
 bool Text::more() {
-  buffer_.erase(0, at_);
+  // The memory stays: what is behind size_ was written once and need not be cleared again.
+  if (at_ > 0 && size_ > at_) std::memmove(buffer_.data(), buffer_.data() + at_, size_ - at_);
   complete_ -= at_;
   size_ -= at_;
   at_ = 0;
@@ -28,8 +29,11 @@ bool Text::more() {
   while (complete_ == before && !ended) {
     if (size_ > kLongestLine) bad_input("{}: a line is longer than 4 GB", name());
     // A long line is read in pieces that double, so that it is searched and moved only a few times.
-    const std::size_t wanted = std::max(kPiece, size_);
-    buffer_.resize(size_ + wanted + kReadableBehind);
+    std::size_t wanted = std::max(kPiece, size_);
+    // One more than there is says that the input has ended.
+    if (const auto size = input_->size())
+      wanted = std::min<std::uint64_t>(wanted, *size - std::min(*size, input_->position()) + 1);
+    if (buffer_.size() < size_ + wanted + kReadableBehind) buffer_.resize(size_ + wanted + kReadableBehind);
     const std::size_t got = input_->read(buffer_.data() + size_, wanted);
     ended = got < wanted;
     const std::string_view piece(buffer_.data() + size_, got);

@@ -9,7 +9,6 @@ import time
 
 import numpy as np
 import pytest
-from conftest import parsed
 
 
 @pytest.fixture(scope="module")
@@ -122,8 +121,37 @@ def test_no_progress_when_quick_or_quiet(cli):
     assert in_terminal(cli, "softmax", "x.csv", "-o", "p.csv") == (0, "")
 
 
-def test_pipes(cli):
-    cli.write("x.csv", "1,1\n0,0\n")
-    command = f"{cli.program} softmax x.csv | {cli.program} logsumexp -"
+@pytest.mark.parametrize("command", ["softmax x.csv | {0} entropy -", "softmax x.csv | {0} entropy"])
+def test_pipes(cli, command):
+    cli.write("x.csv", "name,a,b\ncat,1,1\ndog,0,-inf\n")
+    done = subprocess.run(f"{cli.program} {command.format(cli.program)}", shell=True, cwd=cli.directory, capture_output=True)
+    assert done.stderr == b"" and done.returncode == 0
+    header, *rows = done.stdout.decode().splitlines()
+    assert header == "name,entropy"
+    assert [float(row.split(",")[1]) for row in rows] == pytest.approx([np.log(2), 0], abs=1e-15)
+
+
+@pytest.mark.parametrize("ending", ["npy", "npz", "jsonl", "safetensors"])
+def test_binary_pipes(cli, x, ending):
+    """Both ends: a pipe of a format that does not say how many rows there are, and one of a format that does."""
+    cli.save("x.npy", x)
+    cli.output("softmax", "x.npy", "-o", f"p.{ending}")
+    want = cli.output("entropy", f"p.{ending}")
+    command = f"cat p.{ending} | {cli.program} entropy - --format-in {ending}"
     done = subprocess.run(command, shell=True, cwd=cli.directory, capture_output=True)
-    assert (done.stderr, np.round(parsed(done.stdout.decode()), 12).tolist()) == (b"", [[1.193147180560]] * 2)
+    assert (done.returncode, done.stderr.decode()) == (0, "")
+    assert done.stdout.decode() == want
+
+
+@pytest.mark.parametrize("source", ["x.npy", "x.csv"])
+def test_reader_that_leaves(cli, x, source):
+    """`| head -1` ends the program without a word, and soon."""
+    cli.save("x.npy", x)
+    if source == "x.csv":
+        cli.output("softmax", "x.npy", "-o", "x.csv")
+    command = f'{cli.program} softmax {source} --threads 2 | head -n 1; echo "${{PIPESTATUS[0]}}" >&2'
+    start = time.monotonic()
+    done = subprocess.run(["bash", "-c", command], cwd=cli.directory, capture_output=True)
+    assert done.stdout.count(b"\n") == 1
+    assert done.stderr == b"141\n"  # ended by SIGPIPE, as cat is
+    assert time.monotonic() - start < 30

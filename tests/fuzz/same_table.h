@@ -55,6 +55,8 @@ inline void check_round_trip(const Format& format, std::string_view bytes, ReadO
   const bool columns = format.name == "csv" || format.name == "tsv";
   if (table.label_column && columns) options.labels = *table.label_column + 1;
   if (!columns) options.key = table.key;
+  // What has no name, or the name "", gets one.
+  if (format.name == "jsonl" && table.label_column && table.label_header.empty()) table.label_header = "label";
   std::string written;
   files::Output output(&written);
   files::write_all(format, output, table);

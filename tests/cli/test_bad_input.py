@@ -1,0 +1,248 @@
+"""Bad input for every format and every kind of command: one sentence that names the file and the place, and nothing written."""
+
+import io
+import json
+import os
+import re
+import shutil
+import struct
+import subprocess
+import tempfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ENDINGS = ["csv", "tsv", "npy", "npz", "jsonl", "safetensors"]
+P = np.array([[0.5, 0.25, 0.25], [0.125, 0.375, 0.5], [0.0, 0.5, 0.5]])
+BODY = P.tobytes()
+
+# One command of every group, wherever it takes a file; good.csv is beside it.
+COMMANDS = [
+    ["softmax", "FILE", "-o", "out.npy"],
+    ["logsumexp", "FILE", "-o", "out.csv"],
+    ["gamma", "FILE", "--entropy", "0.5", "-o", "out.csv"],
+    ["power_transform", "FILE", "--gamma", "2", "-o", "out.jsonl"],
+    ["entropy", "FILE"],
+    ["self_information", "FILE", "-o", "out.safetensors"],
+    ["kl_divergence", "FILE", "good.csv", "-o", "out.npz"],
+    ["kl_divergence", "good.csv", "FILE", "--format-in", "csv"],
+    ["mutual_information", "FILE", "-o", "out.csv"],
+    ["sample", "FILE", "--seed", "1", "-o", "out.npy"],
+    ["compare", "FILE", "-o", "out.html", "--format", "html"],
+    ["transport", "--a", "FILE", "--b", "good.csv", "--cost", "good.csv", "-o", "out.csv"],
+    ["transport", "--a", "row.csv", "--b", "row.csv", "--cost", "FILE"],
+]
+NAMES = [" ".join(command[:3]) for command in COMMANDS]
+
+
+def npy(array):
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=True)
+    return file.getvalue()
+
+
+def described(descr="<f8", shape=(3, 3), body=BODY):
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
+    return file.getvalue() + body
+
+
+def npz(**members):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name + ".npy", content)
+    return file.getvalue()
+
+
+def safetensors(dtype="F64", shape=(3, 3), offsets=(0, 72), body=BODY, **more):
+    header = json.dumps({"a": {"dtype": dtype, "shape": shape, "data_offsets": offsets}, **more}).encode()
+    return struct.pack("<Q", len(header)) + header + body
+
+
+def flipped(content, needle):
+    """One bit of the bytes turned around, where they are."""
+    at = content.index(needle)
+    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+
+
+def separated(text, separator):
+    return text.replace(",", separator).encode()
+
+
+def text_cases(separator):
+    return {
+        "word": (separated("0.5,0.5\n0.5,abc\n", separator), r":2:2: 'abc' is not a number"),
+        "bool": (separated("0.5,0.5\n0.5,True\n", separator), r":2:2: 'True' is not a number"),
+        "complex": (separated("0.5,0.5\n0.5,1+2j\n", separator), r":2:2: '1\+2j' is not a number"),
+        "ragged": (separated("0.5,0.5\n1\n", separator), r":2:2: the line ends after 1 of 2 cells"),
+        "wide": (separated("0.5,0.5\n1,0,0\n", separator), r":2:3: the line has 3 cells"),
+        "too large": (separated("0.5,0.5\n1e999,0\n", separator), r":2:1: '1e999' is too large"),
+        "truncated": (separated('0.5,0.5\n0.5,"0.', separator), r":2:2: a quote is opened and never closed"),
+        "binary": (b"0.5\0\n", r": this is not text"),
+    }
+
+
+CASES = {
+    "csv": text_cases(","),
+    "tsv": text_cases("\t"),
+    "jsonl": {
+        "word": (b'[0.5, 0.5]\n[0.5, "abc"]\n', r":2:2: 'abc' is not a number"),
+        "bool": (b"[0.5, 0.5]\n[0.5, true]\n", r":2:2: "),
+        "nested": (b"[0.5, 0.5]\n[0.5, [1]]\n", r":2:2: "),
+        "ragged": (b"[0.5, 0.5]\n[1]\n", r":2: the line has 1 number, the first one has 2"),
+        "truncated": (b"[0.5, 0.5]\n[0.5, 0.", r":2: "),
+        "other form": (b'[0.5, 0.5]\n{"a": [0.5, 0.5]}\n', r":2: the line is an object"),
+        "binary": (b"[0.5]\0\n", r": this is not text"),
+    },
+    "npy": {
+        "strings": (npy(P.astype(str)), r": the array's type is '<U"),
+        "complex": (npy(P.astype(complex)), r": the array's type is '<c16'"),
+        "objects": (npy(P.astype(object)), r": the array holds Python objects"),
+        "records": (npy(np.zeros(3, [("a", "f8")])), r": the array holds records"),
+        "truncated": (npy(P)[:-5], r": the file is cut short: shape \(3, 3\) needs 72 bytes of numbers, there are 67"),
+        "header cut": (npy(P)[:50], r": the file is cut short within its header"),
+        "lying header": (described(shape=(3, 4)), r": the file is cut short: shape \(3, 4\) needs 96 bytes"),
+        "too long": (described(shape=(3, 2)), r": the file is longer than its header says"),
+        "number": (npy(np.float64(1)), r": the array is a single number"),
+        "another": (b"0.5,0.5\n", r": this is not an \.npy file"),
+    },
+    "npz": {
+        "strings": (npz(a=npy(P.astype(str))), r": the array's type is '<U"),
+        "truncated": (npz(a=npy(P))[:-30], r": this is not an \.npz file, or cut short"),
+        "lying header": (npz(a=described(shape=(3, 4))), r": the file is cut short"),
+        "checksum": (flipped(npz(a=npy(P)), BODY), r": the zip archive is broken: a checksum is wrong"),
+        "no array": (npz(), r": there is no array in the file"),
+        "two arrays": (npz(a=npy(P), b=npy(P)), r": there are several arrays: 'a', 'b'; choose one with --key"),
+        "another": (b"0.5,0.5\n", r": this is not an \.npz file"),
+    },
+    "safetensors": {
+        "type": (safetensors(dtype="F8_E5M2"), r": the array's type is 'F8_E5M2'"),
+        "truncated": (safetensors()[:-5], r": the file is cut short: 'a' ends at byte 72, the file at 67"),
+        "header cut": (safetensors()[:30], r": .*cut short within its header"),
+        "lying header": (safetensors(shape=(3, 4)), r": the file is cut short"),
+        "lying length": (b"\xff" * 8 + safetensors()[8:], r": this is not a \.safetensors file"),
+        "no JSON": (struct.pack("<Q", 2) + b"[}", r": the header is not a JSON object"),
+        "two arrays": (
+            safetensors(b={"dtype": "F64", "shape": [0, 3], "data_offsets": [72, 72]}),
+            r": there are several arrays: 'a', 'b'; choose one with --key",
+        ),
+        "another": (b"0.5,0.5\n0.5,0.5\n", r": this is not a \.safetensors file"),
+    },
+}
+
+
+def prepared(cli, command, file):
+    cli.write("good.csv", "0.5,0.25,0.25\n" * 3)
+    cli.write("row.csv", "1,0,0\n")
+    cli.write("out.npy", "what was there before")
+    return [file if word == "FILE" else word for word in command]
+
+
+def refused(cli, command, file, expected):
+    # `sample` and the like may say what they are before the file that is wrong.
+    message = cli.error(*prepared(cli, command, file))
+    assert re.match(rf"(transport: )?{re.escape(file)}{expected}", message), f"{command}: {message}"
+
+
+@pytest.mark.parametrize(("ending", "case"), [(ending, case) for ending in ENDINGS for case in CASES[ending]])
+def test_contents(cli, ending, case):
+    content, expected = CASES[ending][case]
+    file = cli.write(f"x y.{ending}", content)
+    for command in COMMANDS:
+        refused(cli, command, file, expected)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
+def test_files(cli, ending, command):
+    refused(cli, command, f"no.{ending}", ": No such file or directory$")
+    refused(cli, command, cli.write(f"x.{ending}", b""), ": the file is empty$")
+    (cli.directory / f"folder.{ending}").mkdir()
+    refused(cli, command, f"folder.{ending}", ": Is a directory$")
+    os.symlink(f"loop.{ending}", cli.directory / f"loop.{ending}")
+    refused(cli, command, f"loop.{ending}", ": Too many levels of symbolic links$")
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
+def test_without_permission(cli, command):
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        for name in "good.csv", "row.csv", "FILE.csv":
+            Path(folder, name).write_text("0.5,0.5\n")
+        os.chmod(Path(folder, "FILE.csv"), 0)
+        user = {}
+        if os.geteuid() == 0:  # who may read everything: the program runs as nobody
+            user = {"user": 65534}
+            if subprocess.run(["/bin/sh", "-c", f"test -x '{cli.program}'"], **user).returncode != 0:
+                shutil.copy(cli.program, folder)
+                os.chmod(Path(folder, "entropic"), 0o755)
+        program = Path(folder, "entropic") if Path(folder, "entropic").exists() else cli.program
+        words = [f"{word}.csv" if word == "FILE" else word for word in command]
+        words = words[: words.index("-o")] if "-o" in words else words
+        done = subprocess.run([program, *words], cwd=folder, capture_output=True, **user)
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert done.stderr.decode() == "entropic: FILE.csv: Permission denied\n"
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_keys(cli, ending):
+    contents = {"npz": npz(a=npy(P)), "safetensors": safetensors(), "jsonl": b'{"a": [0.5, 0.25, 0.25]}\n', "npy": npy(P)}
+    file = cli.write(f"x.{ending}", contents.get(ending, b"0.5\n"))
+    expected = {"npz": "there is no array 'b', but 'a'", "safetensors": "there is no array 'b', but 'a'"}
+    expected["jsonl"] = "'b' is missing"
+    place = ":1" if ending == "jsonl" else ""
+    for command in COMMANDS:
+        if command[0] == "transport" or command[1] != "FILE":
+            continue
+        what = expected.get(ending, "only .npz, .jsonl and .safetensors files have a key")
+        refused(cli, [*command, "--key", "b"], file, re.escape(f"{place}: {what}"))
+
+
+def encoded(ending, array):
+    """The array as a file of this ending."""
+    if ending in ("csv", "tsv"):
+        separator = "," if ending == "csv" else "\t"
+        return "".join(separator.join(map(repr, row)) + "\n" for row in array.tolist())
+    if ending == "jsonl":
+        return "".join(json.dumps(row) + "\n" for row in array.tolist())
+    if ending == "safetensors":
+        return safetensors(shape=array.shape, offsets=(0, array.nbytes), body=array.tobytes())
+    return npz(a=npy(array)) if ending == "npz" else npy(array)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_nan(cli, ending):
+    """Scores may be NaN, and make their row NaN; probabilities may not."""
+    file = cli.write(f"x.{ending}", encoded(ending, np.array([[0.5, 0.5], [np.nan, 1]])))
+    assert cli.output("softmax", file).splitlines()[-2:] == ["0.5,0.5", "nan,nan"]
+    assert cli.output("sample", file, "--seed", 1).splitlines()[-1] == "-1"
+    assert cli.output("gamma", file, "--entropy", 0.5).splitlines()[2] == "nan,nan,invalid"
+    for command in [["entropy", file], ["kl_divergence", file, file], ["binary_entropy", file]]:
+        message = cli.error(*command, "-o", "y.csv")
+        assert re.match(rf"{command[0]}: p must be .*, got nan at row 1, entry 0", message), message
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_rows_are_those_of_the_file(cli, ending, threads):
+    """Where a file comes in parts, a message counts from the first row of the file."""
+    p = np.full((70_000, 4), 0.25)
+    p[60_001, 2] = 2
+    file = cli.write(f"x.{ending}", encoded(ending, p))
+    cli.write("q.csv", "0.25,0.25,0.25,0.25\n")
+    for command in [["entropy", file], ["kl_divergence", file, "q.csv"]]:
+        message = cli.error(*command, "--threads", threads, "-o", "y.csv")
+        assert message.startswith(f"{command[0]}: p must sum to 1 within 1e-06 in row 60001, got 2.75"), message
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
+def test_full_disk(cli, command):
+    if command[0] == "transport":
+        command = ["transport", "--a", "row.csv", "--b", "row.csv", "--cost", "FILE"]
+    cli.write("P.csv", "\n".join(",".join(map(str, row)) for row in P.tolist()) + "\n")
+    words = prepared(cli, command, "P.csv")
+    words = words[: words.index("-o")] + words[words.index("-o") + 2 :] if "-o" in words else words
+    assert cli.error(*words, "-o", "/dev/full") == "/dev/full: No space left on device"
