@@ -217,8 +217,8 @@ function matrix() {
   const near = data.near, found = near.maps[at("under").value][at("by").value], n = near.count;
   const known = found.filter((d) => d !== null), most = Math.max(...known, 0);
   at("apart").textContent = measures[at("by").value][0] + " of each row from each other: " + measures[at("by").value][1] +
-    ". Rows " + count(near.first) + " to " + count(near.first + n - 1) + ", dark is far" +
-    (most > 0 ? ", darkest " + distance(most) : "") + ".";
+    ". Rows " + count(near.first) + " to " + count(near.first + n - 1) + "; the fuller the colour, the further" +
+    (most > 0 ? ", up to " + distance(most) : "") + ".";
   const picture = document.createElementNS(svg, "svg");
   picture.setAttribute("viewBox", "0 0 " + n + " " + n);
   picture.setAttribute("role", "img");
