@@ -35,7 +35,7 @@ std::size_t distance(std::string_view a, std::string_view b) {
   return d[a.size()][b.size()];
 }
 
-// "; did you mean 'softmax'?" for the known words that start with what was typed or are like it, or nothing.
+// "; did you mean softmax? See" for the known words that start with what was typed or are like it, or only "; see".
 std::string meant(std::string typed, const std::vector<std::string>& known) {
   const auto plain = [](std::string word) {
     std::erase_if(word, [](char c) { return c == '_' || c == '-'; });
@@ -52,8 +52,8 @@ std::string meant(std::string typed, const std::vector<std::string>& known) {
     if (away <= nearest && away < std::max<std::size_t>(1, typed.size() / 3) + 1) found.push_back(word);
     nearest = std::min(nearest, away);
   }
-  if (found.empty()) return "";
-  return fmt::format("; did you mean {}?", fmt::join(found, " or "));
+  if (found.empty()) return "; see";
+  return fmt::format("; did you mean {}? See", fmt::join(found, " or "));
 }
 
 // Turns what the parser found into a sentence that names the argument.
@@ -84,7 +84,7 @@ std::string meant(std::string typed, const std::vector<std::string>& known) {
     std::vector<std::string> names;
     for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
       names.push_back(command->get_name());
-    bad_input("there is no command '{}'{}; see {}", rest[0], meant(rest[0], names), help);
+    bad_input("there is no command '{}'{} {}", rest[0], meant(rest[0], names), help);
   }
   std::stable_partition(rest.begin(), rest.end(), is_option);
   if (!rest.empty()) {
@@ -94,13 +94,13 @@ std::string meant(std::string typed, const std::vector<std::string>& known) {
         for (const std::string& name : one->get_lnames()) names.push_back("--" + name);
       }
     }
-    std::string hint = is_option(rest[0]) ? meant(rest[0], names) : "";
+    std::string hint = is_option(rest[0]) ? meant(rest[0], names) : "; see";
     entropic::for_each_operation<entropic::Step>([&]<class Op>(std::type_identity<Op>) {
       const std::string step(Op::kDescription.name);
       if (commands[0]->get_name() == "sample" && rest[0] == "--" + step)
-        hint = fmt::format("; it is a step: --steps {}=...", step);
+        hint = fmt::format("; it is a step, --steps {}=NUMBER; see", step);
     });
-    bad_input("{}: unexpected argument '{}'{}; see {}", commands[0]->get_name(), rest[0], hint, help);
+    bad_input("{}: unexpected argument '{}'{} {}", commands[0]->get_name(), rest[0], hint, help);
   }
   bad_input("{}; see {}", error.what(), help);
 }

@@ -101,8 +101,16 @@ def test_parameter_out_of_range(cli, name, value):
     [
         ([], "which command? See entropic --help"),
         (["--quiet"], "which command? See entropic --help"),
-        (["sparsmax", "x.csv"], "there is no command 'sparsmax'; see entropic --help"),
-        (["softmax", "x.csv", "--temperatur", "2"], "softmax: unexpected argument '--temperatur'; see entropic softmax --help"),
+        (["sparsmax", "x.csv"], "there is no command 'sparsmax'; did you mean sparsemax? See entropic --help"),
+        (["softmax", "x.csv", "--temperatur", "2"], "softmax: unexpected argument '--temperatur'; did you mean --temperature? See entropic softmax --help"),
+        (["top-p", "x.csv"], "there is no command 'top-p'; did you mean top_p_softmax? See entropic --help"),
+        (["topk", "x.csv", "--k", "2"], "there is no command 'topk'; did you mean top_k_softmax? See entropic --help"),
+        (["zebra"], "there is no command 'zebra'; see entropic --help"),
+        (["x.csv"], "there is no command 'x.csv'; the command comes before the file, as in entropic softmax x.csv"),
+        (
+            ["sample", "x.csv", "--seed", "1", "--temperature", "2"],
+            "sample: unexpected argument '--temperature'; it is a step, --steps temperature=NUMBER; see entropic sample --help",
+        ),
         (["softmax", "x.csv", "y.csv"], "softmax: unexpected argument 'y.csv'; see entropic softmax --help"),
         (["softmax", "x.csv", "--temperature", "warm"], "--temperature must be a number, got 'warm'"),
         (["softmax", "x.csv", "--threads", "-2"], "--threads must be a whole number of at least 0, got '-2'"),
