@@ -102,7 +102,10 @@ def test_parameter_out_of_range(cli, name, value):
         ([], "which command? See entropic --help"),
         (["--quiet"], "which command? See entropic --help"),
         (["sparsmax", "x.csv"], "there is no command 'sparsmax'; did you mean sparsemax? See entropic --help"),
-        (["softmax", "x.csv", "--temperatur", "2"], "softmax: unexpected argument '--temperatur'; did you mean --temperature? See entropic softmax --help"),
+        (
+            ["softmax", "x.csv", "--temperatur", "2"],
+            "softmax: unexpected argument '--temperatur'; did you mean --temperature? See entropic softmax --help",
+        ),
         (["top-p", "x.csv"], "there is no command 'top-p'; did you mean top_p_softmax? See entropic --help"),
         (["topk", "x.csv", "--k", "2"], "there is no command 'topk'; did you mean top_k_softmax? See entropic --help"),
         (["zebra"], "there is no command 'zebra'; see entropic --help"),
