@@ -49,44 +49,6 @@ def test_zsh_completion(cli):
     assert offered("entropic", "softmax", "x").strip() == "files"
 
 
-@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
-def test_zsh_completion_at_the_prompt(cli):
-    """A real zsh in a terminal, its real completion system, a real Tab."""
-    cli.write("_entropic", cli.output("completion", "zsh"))
-    cli.write("scores.csv", "1\n")
-    script = r"""
-    zmodload zsh/zpty
-    zpty shell zsh -f -i
-    zpty -w shell "PROMPT='' RPROMPT=''; fpath=($PWD \$fpath); autoload -Uz compinit; compinit -u -D; LISTMAX=999"
-    zpty -w shell "print -r -- rea''dy"
-    zpty -r shell seen '*ready*'
-    for line in "$@"; do
-      zpty -n -w shell "$line"$'\t'
-      sleep 0.4
-      zpty -n -w shell $'\C-a: \C-e\n'
-      zpty -w shell "print -r -- ne''xt"
-      zpty -r shell seen '*next*'
-      print -r -- "$seen"
-      print -r -- =====
-    done
-    zpty -d shell
-    """
-    lines = [
-        "entropic spar",
-        "entropic softmax --temp",
-        "entropic compare --format js",
-        "entropic softmax sco",
-        "entropic top_",
-    ]
-    done = subprocess.run(["zsh", "-fc", script, "zsh", *lines], cwd=cli.directory, capture_output=True, timeout=50)
-    seen = done.stdout.decode(errors="replace").split("=====")
-    assert "entropic sparsemax" in seen[0]
-    assert "--temperature" in seen[1]
-    assert "--format json" in seen[2]
-    assert "scores.csv" in seen[3]
-    assert "top_k_softmax" in seen[4] and "top_p_softmax" in seen[4]
-
-
 def test_completion_of_another_shell(cli):
     assert cli.error("completion", "fish") == "completion: SHELL must be bash or zsh, got 'fish'"
 
