@@ -266,7 +266,7 @@ void wasserstein_1d(MatrixView<const T> u, MatrixView<const T> v, std::type_iden
         line.masses.template set<T>(line.a, sum_a, line.b, sum_b);
         distance[r] = line_distance(
             line.x, line.y, [&](std::size_t i) { return line.masses.a[i]; }, [&](std::size_t j) { return line.masses.b[j]; },
-            std::ldexp(1.0, -line.masses.shift) / sum_a, options.order, wanted, gradient);
+            line.masses.fraction(sum_a), options.order, wanted, gradient);
       } else if (n == m) {
         const auto one = [](std::size_t) { return Mass{1}; };
         distance[r] = line_distance(line.x, line.y, one, one, 1.0 / static_cast<double>(n), options.order, wanted, gradient);
@@ -340,7 +340,7 @@ void wasserstein_histogram(MatrixView<const T> p, MatrixView<const T> q, std::sp
       line.masses.template set<T>(line.a, sums_p[r], line.b, sums_q[r]);
       const auto mass_a = [&](std::size_t i) { return line.masses.a[i]; };
       const auto mass_b = [&](std::size_t j) { return line.masses.b[j]; };
-      const double unit = std::ldexp(1.0, -line.masses.shift) / sums_p[r];
+      const double unit = line.masses.fraction(sums_p[r]);
       const double w = line_distance(x, x, mass_a, mass_b, unit, options.order, false, [](std::size_t, std::size_t, double) {});
       distance[r] = w;
       if (!wanted) continue;
