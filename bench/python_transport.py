@@ -7,7 +7,6 @@ bench/python_transport.py shapes           optimal_transport of wide and tall ma
 bench/python_transport.py memory N WHOSE   the most memory that one problem of N x N takes; WHOSE is entropic or ot
 """
 
-import resource
 import statistics
 import sys
 import time
@@ -123,14 +122,22 @@ def shapes():
             row(f"{n} x {m}", kind, own, other, own / other)
 
 
+def status(name):
+    """A number of MiB that Linux has of this process."""
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(name))
+
+
 def memory(n, whose):
     a, b, cost = problem("uniform", True, int(n))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    seconds, _ = timed(entropic.optimal_transport if whose == "entropic" else ot.emd, a, b, cost, **(
-        {} if whose == "entropic" else {"numItermax": 10**9}
-    ))  # fmt: skip
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(f"{whose}, n = {n}: {seconds:.1f} s, {(after - before) / 1024:.0f} MiB above {before / 1024:.0f} with the problem")
+    with open("/proc/self/clear_refs", "w") as peak:
+        peak.write("5")  # from here on
+    before = status("VmRSS")
+    if whose == "entropic":
+        entropic.optimal_transport(a, b, cost)
+    else:
+        ot.emd(a, b, cost, numItermax=10**9)
+    print(f"{whose}, n = {n}: {status('VmHWM') - before:.0f} MiB, the plan included, beside {cost.nbytes / 2**20:.0f} of costs")
 
 
 def main(what="1000", *more):
