@@ -323,6 +323,17 @@ TEST(LossesWithValuesPerRow, HaveTheirOwn) {
     }
     EXPECT_NEAR(slope[r], (ends[1] - ends[0]) / (2 * step), 1e-9);
   }
+  // Against probabilities their entropy has a slope too.
+  const std::vector<double> q = {0.2, 0.7, 0.1, 0.2, 0.7, 0.1};
+  const MatrixView<const double> scores(x.data(), 2, 3), target(q.data(), 2, 3);
+  loss<double>(EntmaxLoss{}, scores, target, value, {}, per_row, gradients);
+  std::vector<double> ends[2] = {std::vector<double>(2), std::vector<double>(2)};
+  for (const int side : {0, 1}) {
+    const std::vector<double> moved = {alpha[0] + (side == 0 ? -1e-6 : 1e-6), alpha[1] + (side == 0 ? -1e-6 : 1e-6)};
+    const PerRow moved_alpha[] = {{"alpha", moved}};
+    loss<double>(EntmaxLoss{}, scores, target, ends[side], {}, moved_alpha);
+  }
+  for (std::size_t r = 0; r < 2; ++r) EXPECT_NEAR(slope[r], (ends[1][r] - ends[0][r]) / 2e-6, 1e-9);
   // A parameter of the map.
   loss<double>(SurrogateLoss{.map = Entmax{}}, {x.data(), 2, 3}, classes, value, {dx.data(), 2, 3}, per_row);
   std::vector<double> p(6);

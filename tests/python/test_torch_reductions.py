@@ -90,7 +90,9 @@ def test_backward_may_be_asked_in_every_way():
     torch.autograd.grad(value, p, weights)
     assert torch.equal(dp, before)
     packed = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda one: packed.append(one.clone()) or len(packed) - 1, packed.__getitem__):
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda one: packed.append(one.clone()) or len(packed) - 1, packed.__getitem__
+    ):
         value = cube(p, q, b)
     assert alike(torch.autograd.grad(value, inputs, weights))
     again = torch.utils.checkpoint.checkpoint(cube, p, q, b, use_reentrant=False)

@@ -165,7 +165,9 @@ class RowReduction:
         if grad is not None:
             product = _into if ctx.owned and _never_again(grad) else torch.mul
             grad = grad.unsqueeze(dim)
-            results = [None if one is None else product(gradient, grad) for one, gradient in zip(inputs, gradients, strict=True)]
+            results = [
+                None if one is None else product(gradient, grad) for one, gradient in zip(inputs, gradients, strict=True)
+            ]
         if any(second is not None for second in seconds):
             for k, more in enumerate(self._pullback(ctx.values, dim, tensors, rows, inputs, seconds)):
                 results[k] = more if results[k] is None else results[k] + more if more is not None else results[k]
@@ -216,8 +218,8 @@ class RowReduction:
 
 
 def _never_again(grad):
-    """Whether the saved tensors of the node whose backward runs are freed after it: then the gradient needs no new memory, whose
-    first touch takes longer than the product. Not for what stands for other tensors, as under vmap."""
+    """Whether the saved tensors of the node whose backward runs are freed after it: then the gradient needs no new memory,
+    whose first touch takes longer than the product. Not for what stands for other tensors, as under vmap."""
     plain = torch._C._dispatch_keys(grad).has(torch._C.DispatchKey.CPU) and not in_transform()
     return plain and not (torch.is_grad_enabled() or torch.compiler.is_compiling() or _graph_is_kept())
 
