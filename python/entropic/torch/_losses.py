@@ -161,6 +161,7 @@ def _distillation_loss(x, teacher, params, dim):
     s, t = ls.exp(), lt.exp()
     none = t == 0
     each = torch.where(none, s, t * (torch.where(none, 0.0, lt) - torch.where(none, 0.0, ls)) - t + s)
+    each = torch.where((ls == -INF) & (lt > -INF), INF, each)
     return temperature**2 * each.sum(dim), temperature * (s - t)
 
 
@@ -294,7 +295,11 @@ def _call(description, x, target, params, named_map, ignore_index, dim, axis):
     dim = checked_dim(name, scores, x, one_dim(name, dim, axis))
     target = _checked_target(name, description, x, target, dim)
     if named_map is not None:
-        return _MAPPED[name](x, target, named_map, ignore_index, dim)
+        # Halves only at the end: p - q of a p that is rounded has no digits left where they are near each other.
+        wide = _compositions.working(x)
+        if target.is_floating_point():
+            target = _compositions.working(target)
+        return _MAPPED[name](wide, target, named_map, ignore_index, dim).to(x.dtype)
     rows = []
     for param in description["params"]:
         value = params[param["name"]]
