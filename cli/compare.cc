@@ -304,6 +304,49 @@ std::vector<Histogram> entropy_histograms(const Table& table, const std::vector<
   return histograms;
 }
 
+std::vector<Distances> row_distances(const Table& table, std::size_t row, const std::vector<entropic::Map>& maps) {
+  constexpr std::size_t kMostRows = 40;
+  constexpr double kMostWork = 4e8;  // about a second
+  const std::size_t n = table.cols;
+  const double affordable = std::sqrt(kMostWork / static_cast<double>(std::max<std::size_t>(1, maps.size() * n)));
+  const std::size_t count = std::min(table.rows, static_cast<std::size_t>(std::clamp<double>(affordable, 2, kMostRows)));
+  const std::size_t first = std::min(row - std::min(row, count / 2), table.rows - count);
+  std::vector<double> support(n);
+  std::iota(support.begin(), support.end(), 0.0);
+  std::vector<Distances> all;
+  for (const entropic::Map& map : maps) {
+    std::vector<std::size_t> defined;
+    std::vector<double> p;  // of those, one after the other
+    for (std::size_t r = 0; r < count; ++r) {
+      const std::vector<double> one = std::move(columns_of(table, first + r, {map})[0].p);
+      if (n == 0 || std::any_of(one.begin(), one.end(), [](double value) { return std::isnan(value); })) continue;
+      defined.push_back(r);
+      p.insert(p.end(), one.begin(), one.end());
+    }
+    const std::size_t rows = defined.size();
+    const std::vector<double> nothing(count * count, std::numeric_limits<double>::quiet_NaN());
+    Distances distances{first, count, nothing, nothing, nothing};
+    std::vector<double> js(rows), wasserstein(rows), repeated(rows * n);
+    const entropic::MatrixView<const double> every(p.data(), rows, n);
+    for (std::size_t r = 0; r < rows; ++r) {
+      const double* const q = p.data() + r * n;
+      for (std::size_t s = 0; s < rows; ++s) std::copy(q, q + n, repeated.begin() + static_cast<std::ptrdiff_t>(s * n));
+      entropic::measure(entropic::JsDistance{.normalize = true}, every, {q, 1, n}, std::span<double>(js));
+      entropic::wasserstein_histogram<double>(every, {repeated.data(), rows, n}, support, wasserstein, {.sum_tolerance = 1});
+      for (std::size_t s = 0; s < rows; ++s) {
+        double apart = 0;
+        for (std::size_t i = 0; i < n; ++i) apart += std::abs(p[s * n + i] - q[i]);
+        const std::size_t at = defined[r] * count + defined[s];
+        distances.js_distance[at] = js[s];
+        distances.total_variation[at] = apart / 2;
+        distances.wasserstein[at] = wasserstein[s];
+      }
+    }
+    all.push_back(std::move(distances));
+  }
+  return all;
+}
+
 std::vector<std::size_t> shown_classes(const std::vector<double>& x) {
   std::vector<std::size_t> order(x.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -349,6 +392,18 @@ std::string comparison_json(const Comparison& comparison) {
       json += fmt::format(",\n      \"entropy_histogram\": {{\"from\": 0, \"to\": {}, \"counts\": [{}], \"undefined\": {}}}",
                           json_number(histogram.top), fmt::join(histogram.counts, ", "), histogram.undefined);
     }
+    if (!comparison.distances.empty()) {
+      const Distances& distances = comparison.distances[c];
+      const auto from_row = [&](const std::vector<double>& matrix) {
+        const auto begin = matrix.begin() + static_cast<std::ptrdiff_t>((comparison.row - distances.first) * distances.count);
+        return json_array(std::vector<double>(begin, begin + static_cast<std::ptrdiff_t>(distances.count)), json_number);
+      };
+      json += fmt::format(
+          ",\n      \"distances\": {{\"first_row\": {},\n        \"js_distance\": {},\n"
+          "        \"total_variation\": {},\n        \"wasserstein\": {}}}",
+          distances.first, from_row(distances.js_distance), from_row(distances.total_variation),
+          from_row(distances.wasserstein));
+    }
     json += "\n    }";
     separator = ",\n";
   }
@@ -380,7 +435,10 @@ void add_compare(CLI::App& app, Program& program) {
       const std::vector<entropic::Map> maps = maps_by_name(options->maps, options->entropy);
       const Table table = read_table(files);
       Comparison comparison = compare(table, files::input_name(files.in), options->row, maps);
-      if (options->format != "text") comparison.histograms = entropy_histograms(table, maps);
+      if (options->format != "text") {
+        comparison.histograms = entropy_histograms(table, maps);
+        comparison.distances = row_distances(table, options->row, maps);
+      }
       const std::size_t width = files::is_standard(files.out) ? terminal_width() : 80;
       const std::string report = options->format == "json"   ? comparison_json(comparison)
                                  : options->format == "html" ? comparison_html(comparison, table, maps)

@@ -17,6 +17,15 @@ struct Histogram {
   std::size_t undefined = 0;  // rows without a distribution
 };
 
+// How far the rows around the chosen one are apart under a map, each from each: count x count numbers, NaN where a row has no
+// distribution.
+struct Distances {
+  std::size_t first = 0;  // of these rows, in the file
+  std::size_t count = 0;
+  std::vector<double> js_distance, total_variation;
+  std::vector<double> wasserstein;  // of order 1, the classes at 0, 1, 2 ...
+};
+
 struct Comparison {
   struct Column {
     std::string map;
@@ -35,6 +44,7 @@ struct Comparison {
   std::vector<double> x;
   std::vector<Column> columns;
   std::vector<Histogram> histograms;  // of all rows, for each column, or none
+  std::vector<Distances> distances;   // for each column, or none
 };
 
 // The maps that `names` lists, separated by commas; all of them if it is empty. With an entropy, entropy_normalize has that,
@@ -58,6 +68,9 @@ double rest_of(const Comparison::Column& column, const std::vector<std::size_t>&
 
 // For each map, over all rows.
 std::vector<Histogram> entropy_histograms(const files::Table& table, const std::vector<entropic::Map>& maps);
+
+// For each map, over at most 40 rows, fewer of very long ones.
+std::vector<Distances> row_distances(const files::Table& table, std::size_t row, const std::vector<entropic::Map>& maps);
 
 // At most `width` columns wide unless a single map needs more; bars of block characters or, without utf8, of #.
 std::string comparison_text(const Comparison& comparison, std::size_t width, bool utf8);

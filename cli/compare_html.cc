@@ -74,6 +74,14 @@ th:first-child { text-align: left; }
 svg { display: block; width: 100%; height: 84px; }
 svg rect { fill: var(--bar); }
 svg line { stroke: var(--mark); stroke-width: 2; vector-effect: non-scaling-stroke; }
+.picks { display: flex; flex-wrap: wrap; gap: 8px; margin: 0 0 12px; }
+select { font: inherit; color: inherit; background: var(--card); border: 1px solid var(--line); border-radius: 8px; height: 40px;
+  padding: 0 8px; max-width: 100%; }
+.apart { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 320px), 1fr)); gap: 14px; align-items: start; }
+#matrix svg { height: auto; max-width: 560px; margin: 0 auto; }
+#matrix rect { cursor: pointer; }
+#matrix .none { fill: var(--track); }
+#matrix .here { fill: none; stroke: var(--mark); stroke-width: 2; vector-effect: non-scaling-stroke; pointer-events: none; }
 .axis { display: flex; justify-content: space-between; color: var(--soft); font-size: 12px; border-top: 1px solid var(--line);
   padding-top: 3px; }
 @media (max-width: 560px) {
@@ -106,6 +114,10 @@ svg line { stroke: var(--mark); stroke-width: 2; vector-effect: non-scaling-stro
 class="long">effective support</span><span class="short">support</span></th><th scope="col">zeros</th><th
 scope="col"><span class="long">maximum</span><span class="short">max.</span></th></tr></thead>
 <tbody id="numbers"></tbody></table></div>
+<h2>Distance between rows</h2>
+<p id="apart"></p>
+<div class="picks"><select id="under" aria-label="Map"></select><select id="by" aria-label="Distance"></select></div>
+<div class="apart"><section class="card" id="matrix"></section><section class="card" id="near"></section></div>
 <h2>Entropy of all rows</h2>
 <p id="all"></p>
 <div class="cards" id="histograms"></div>
@@ -187,10 +199,70 @@ function draw() {
     mark.setAttribute("x2", x);
     at("here" + m).textContent = "this row " + fixed(entropy, 2);
   });
+  if (mark) nearest();
+}
+
+const svg = "http://www.w3.org/2000/svg";
+const measures = {
+  js_distance: ["Jensen-Shannon distance", "the root of the divergence in nats: 0 for equal rows, at most 0.83"],
+  total_variation: ["Total variation", "half the sum of differences: 0 for equal rows, 1 where nothing is shared"],
+  wasserstein: ["Wasserstein distance (order 1)",
+    "how far the mass has to move, in classes: for classes whose order means something"],
+};
+const label = (r) => "row " + count(r) + (data.rows[r - data.first]?.label ? " (" + data.rows[r - data.first].label + ")" : "");
+const distance = (d) => d === null ? "nan" : d === 0 ? "0" : d < 0.00005 ? d.toExponential(0) : String(Number(d.toPrecision(4)));
+let mark = null;
+
+function matrix() {
+  const near = data.near, found = near.maps[at("under").value][at("by").value], n = near.count;
+  const known = found.filter((d) => d !== null), most = Math.max(...known, 0);
+  at("apart").textContent = measures[at("by").value][0] + " of each row from each other: " + measures[at("by").value][1] +
+    ". Rows " + count(near.first) + " to " + count(near.first + n - 1) + "; the fuller the colour, the further" +
+    (most > 0 ? ", up to " + distance(most) : "") + ".";
+  const picture = document.createElementNS(svg, "svg");
+  picture.setAttribute("viewBox", "0 0 " + n + " " + n);
+  picture.setAttribute("role", "img");
+  picture.setAttribute("aria-label", measures[at("by").value][0] + " between rows under " + at("under").selectedOptions[0].text);
+  for (let i = 0; i < n; ++i) {
+    for (let j = 0; j < n; ++j) {
+      const d = found[i * n + j], cell = document.createElementNS(svg, "rect"), title = document.createElementNS(svg, "title");
+      for (const [key, value] of Object.entries({x: j + 0.04, y: i + 0.04, width: 0.92, height: 0.92})) cell.setAttribute(key, value);
+      if (d === null) cell.setAttribute("class", "none");
+      else cell.setAttribute("fill-opacity", most > 0 ? 0.06 + 0.94 * d / most : 0.06);
+      title.textContent = label(near.first + i) + ", " + label(near.first + j) + ": " + distance(d);
+      cell.append(title);
+      cell.addEventListener("click", () => go(near.first + j));
+      picture.append(cell);
+    }
+  }
+  mark = document.createElementNS(svg, "rect");
+  mark.setAttribute("class", "here");
+  mark.setAttribute("x", 0);
+  mark.setAttribute("width", n);
+  mark.setAttribute("height", 1);
+  picture.append(mark);
+  at("matrix").replaceChildren(picture);
+  nearest();
+}
+
+function nearest() {
+  const near = data.near, here = row - near.first, inside = here >= 0 && here < near.count;
+  mark.setAttribute("y", inside ? here : -9);
+  if (!inside) {
+    at("near").replaceChildren(make("h3", ["From " + label(row)]), make("p", ["This row is not among those of the matrix."]));
+    return;
+  }
+  const found = near.maps[at("under").value][at("by").value].slice(here * near.count, (here + 1) * near.count);
+  const others = found.map((d, k) => [d, near.first + k]).filter(([d, r]) => d !== null && r !== row).sort((a, b) => a[0] - b[0]);
+  const most = Math.max(...others.map(([d]) => d), 0);
+  const shown = others.length > 12 ? [...others.slice(0, 8), ...others.slice(-4)] : others;
+  const lines = shown.map(([d, r]) => line(label(r), distance(d), 0, most > 0 ? d / most : 0, d === 0));
+  if (others.length > 12) lines.splice(8, 0, line(count(others.length - 12) + " between", "", 0, 0, true));
+  at("near").replaceChildren(make("h3", ["From " + label(row), make("span", ["nearest first"])]),
+    ...(lines.length ? lines : [make("p", ["There is no other row to compare with."])]));
 }
 
 function histograms() {
-  const svg = "http://www.w3.org/2000/svg";
   at("all").textContent = count(data.total) + (data.total === 1 ? " row" : " rows") + ", from 0 to log(" + count(data.cols) +
     ") = " + data.top.toFixed(2) + " nats, the largest entropy there can be. The line is the row above.";
   at("histograms").replaceChildren(...data.maps.map((map, m) => {
@@ -240,14 +312,18 @@ at("number").addEventListener("change", () => go(at("number").value));
 at("back").addEventListener("click", () => go(row - 1));
 at("forth").addEventListener("click", () => go(row + 1));
 document.addEventListener("keydown", (event) => {
-  if (event.target.tagName === "INPUT" || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (["INPUT", "SELECT"].includes(event.target.tagName) || event.ctrlKey || event.metaKey || event.altKey) return;
   const to = {ArrowLeft: row - 1, ArrowRight: row + 1, PageUp: row - 10, PageDown: row + 10, Home: data.first, End: last};
   if (event.key.startsWith("Page") || !(event.key in to)) return;
   event.preventDefault();
   go(to[event.key]);
 });
+at("under").replaceChildren(...data.maps.map((map, m) => make("option", [map.name], {value: m})));
+at("by").replaceChildren(...Object.entries(measures).map(([key, [name]]) => make("option", [name], {value: key})));
+for (const pick of ["under", "by"]) at(pick).addEventListener("change", matrix);
 histograms();
 draw();
+matrix();
 </script>
 </body>
 </html>
@@ -312,11 +388,20 @@ std::string comparison_html(const Comparison& comparison, const files::Table& ta
   }
   std::string names;
   for (const auto& [i, name] : classes) names += fmt::format("{}\"{}\":{}", names.empty() ? "" : ",", i, text(name));
+  std::string near;
+  for (const Distances& distances : comparison.distances) {
+    near += fmt::format("{}{{\"js_distance\":{},\"total_variation\":{},\"wasserstein\":{}}}", near.empty() ? "" : ",",
+                        array(distances.js_distance, number), array(distances.total_variation, number),
+                        array(distances.wasserstein, number));
+  }
+  const Distances none, &any = comparison.distances.empty() ? none : comparison.distances[0];
+  near = fmt::format("{{\"first\":{},\"count\":{},\"maps\":[{}]}}", any.first, any.count, near);
   const std::string data = fmt::format(
       "{{\"file\":{},\"total\":{},\"cols\":{},\"first\":{},\"row\":{},\"top\":{},\"classes\":{{{}}},\"maps\":[{}],\"rows\":[{}]"
-      "}}",
+      ","
+      "\"near\":{}}}",
       text(comparison.file), table.rows, table.cols, first, comparison.row,
-      number(comparison.histograms.empty() ? 0 : comparison.histograms[0].top), names, map_data, row_data);
+      number(comparison.histograms.empty() ? 0 : comparison.histograms[0].top), names, map_data, row_data, near);
   constexpr std::string_view kPlace = "@DATA@";
   const std::size_t place = kPage.find(kPlace);
   return fmt::format("{}{}{}", kPage.substr(0, place), data, kPage.substr(place + kPlace.size()));

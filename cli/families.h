@@ -16,6 +16,8 @@
 using Logarithms = std::variant<entropic::LogSoftmax, entropic::LogSumExp>;
 using EntropyControl = std::variant<entropic::GammaForEntropy, entropic::PowerTransform>;
 using Sampling = std::variant<entropic::Sample>;
+using Transport = std::variant<entropic::OptimalTransport, entropic::Sinkhorn, entropic::Wasserstein1d,
+                               entropic::WassersteinHistogram, entropic::Wasserstein, entropic::SinkhornDivergence>;
 using LibraryOnly = std::variant<entropic::NormalizeDensity, entropic::NormalizeJoint, entropic::MeanFieldEntropy,
                                  entropic::GumbelSoftmax, entropic::Attention, entropic::LinearAttention>;
 
@@ -33,6 +35,7 @@ inline constexpr FamilyTitle kMeasuresOfTwo = {"Measures of two", "how far distr
 inline constexpr FamilyTitle kMeasuresOfTables = {"Measures of tables",
                                                   "what the variables x, in rows, and y say of each other"};
 inline constexpr FamilyTitle kMeasuresOfEntries = {"Measures of entries", "of each probability by itself"};
+inline constexpr FamilyTitle kTransport = {"Transport", "how far masses are apart, and what goes where"};
 inline constexpr FamilyTitle kLosses = {"Losses (in C++ and Python)", "one number for each row of scores against a target"};
 inline constexpr FamilyTitle kSampling = {"Sampling", "indices drawn from rows of scores"};
 inline constexpr FamilyTitle kSteps = {"Steps of a sampler", "each acts on what the steps before it left"};
@@ -54,6 +57,7 @@ void for_each_family(F&& f) {
   f(kMeasuresOfTwo, std::type_identity<entropic::Divergence>{});
   f(kMeasuresOfTables, std::type_identity<entropic::TableMeasure>{});
   f(kMeasuresOfEntries, std::type_identity<entropic::EntryMeasure>{});
+  f(kTransport, std::type_identity<Transport>{});
   f(kLosses, std::type_identity<entropic::Loss>{});
   f(kSampling, std::type_identity<Sampling>{});
   f(kSteps, std::type_identity<entropic::Step>{});
@@ -63,7 +67,10 @@ void for_each_family(F&& f) {
 // What an operation is called here: its own name or a shorter one, which then is its other name.
 template <class Op>
 std::string command_name() {
-  return std::is_same_v<Op, entropic::GammaForEntropy> ? "gamma" : std::string(Op::kDescription.name);
+  if (std::is_same_v<Op, entropic::GammaForEntropy>) return "gamma";
+  if (std::is_same_v<Op, entropic::OptimalTransport>) return "transport";
+  if (std::is_same_v<Op, entropic::Sinkhorn>) return "transport --epsilon";
+  return std::string(Op::kDescription.name);
 }
 
 // What a parameter may be, as a reader says it: "above 0", "above 0, at most 1", "any number", "gumbel or normal".

@@ -1,38 +1,60 @@
-// entropic transport: the cheapest plan from masses to masses, exact or with entropy, and what is known of its cost.
+// Transport as commands: the cheapest plan from masses to masses, exact or with entropy, and distances of samples, histograms
+// and points.
+#include <cmath>
 #include <memory>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "commands.h"
 #include "files/file.h"
+#include "operation.h"
 #include "rows.h"
 
 namespace {
 
-struct Options {
-  std::string a, b, cost;
-  std::optional<double> epsilon;
+// A file's numbers as float64, in the shape of the file, and how far from equal sums of such numbers may be.
+struct Numbers {
+  Table table;
+  double tolerance;
+
+  std::vector<double>& values() { return std::get<std::vector<double>>(table.values); }
+  entropic::MatrixView<const double> rows() { return {values().data(), table.rows, table.cols}; }
 };
 
-// A file's numbers as float64, in the shape of the file.
-Table doubles(Files files, const std::string& path) {
+Numbers doubles(Files files, const std::string& path) {
+  if (path != files.in) files.in_format.clear();  // that is said of the first file
   files.in = path;
   Table table = read_table(files);
+  const double tolerance = std::visit(
+      []<class T>(const std::vector<T>&) { return sizeof(T) == 2   ? 1e-2
+                                                  : sizeof(T) == 4 ? 1e-4
+                                                                   : 1e-6; }, table.values);
   std::vector<double> wide;
   visit_wide(table, [&](const auto& values) { wide.assign(values.begin(), values.end()); });
   table.values = std::move(wide);
-  return table;
+  return {std::move(table), tolerance};
 }
 
-// Masses: one row or one column.
-std::vector<double> masses(const Files& files, const std::string& path) {
-  const Table table = doubles(files, path);
-  if (table.rows != 1 && table.cols != 1) {
-    bad_input("transport: {} must have one row or one column of masses, got {} x {}", files::input_name(path), table.rows,
-              table.cols);
+// One column becomes one row.
+void lay_down(Table& table) {
+  if (table.cols != 1 || table.rows == 1) return;
+  table.cols = std::exchange(table.rows, 1);
+  table.shape = {1, table.cols};
+  table.header.clear();
+  table.label_column.reset();
+  table.labels.clear();
+}
+
+// Numbers in one row or one column.
+Numbers one_line(std::string_view command, std::string_view what, const Files& files, const std::string& path) {
+  Numbers numbers = doubles(files, path);
+  if (numbers.table.rows != 1 && numbers.table.cols != 1) {
+    bad_input("{}: {} must have one row or one column of {}, got {} x {}", command, files::input_name(path), what,
+              numbers.table.rows, numbers.table.cols);
   }
-  return std::get<std::vector<double>>(table.values);
+  return numbers;
 }
 
 void write_table(const std::string& path, const Table& table) {
@@ -53,9 +75,17 @@ Table one_row(std::vector<std::string> names, std::vector<double> numbers, std::
   return table;
 }
 
-void transport(const Options& options, const Files& files) {
-  const std::vector<double> a = masses(files, options.a), b = masses(files, options.b);
-  Table plan = doubles(files, options.cost);
+struct Plan {
+  std::string a, b, cost;
+  std::optional<double> epsilon;
+  entropic::Sinkhorn entropic;
+};
+
+void transport(const Plan& options, const Files& files) {
+  Numbers from = one_line("transport", "masses", files, options.a), to = one_line("transport", "masses", files, options.b);
+  const std::vector<double>&a = from.values(), &b = to.values();
+  const double mass_tolerance = options.entropic.mass_tolerance.value_or(std::max(from.tolerance, to.tolerance));
+  Table plan = doubles(files, options.cost).table;
   const std::size_t n = a.size(), m = b.size();
   if (plan.rows != n || plan.cols != m) {
     bad_input("transport: {} must be {} x {}, the masses of --a by those of --b, got {} x {}", files::input_name(options.cost),
@@ -72,14 +102,17 @@ void transport(const Options& options, const Files& files) {
   Table found;
   if (options.epsilon) {
     std::vector<entropic::SinkhornResult> result(1);
-    run([&](auto... views) { entropic::sinkhorn<double>(views..., result, {.epsilon = *options.epsilon}); });
+    entropic::Sinkhorn op = options.entropic;
+    op.epsilon = *options.epsilon;
+    op.mass_tolerance = mass_tolerance;
+    run([&](auto... views) { entropic::sinkhorn<double>(views..., result, op); });
     const entropic::SinkhornResult& r = result[0];
     found = one_row({"cost", "lower_bound", "upper_bound", "marginal_error", "iterations"},
                     {r.cost, r.lower_bound, r.upper_bound, r.marginal_error, static_cast<double>(r.iterations)}, "status",
                     r.converged ? "converged" : "not converged");
   } else {
     std::vector<entropic::TransportResult> result(1);
-    run([&](auto... views) { entropic::optimal_transport<double>(views..., result); });
+    run([&](auto... views) { entropic::optimal_transport<double>(views..., result, {mass_tolerance}); });
     if (result[0].status == entropic::TransportStatus::kInfeasible) {
       throw std::runtime_error("transport: infeasible, every plan needs an arc of cost inf");
     }
@@ -90,10 +123,131 @@ void transport(const Options& options, const Files& files) {
   if (!files::is_standard(files.out) || files.out.empty()) write_table("", found);
 }
 
+// What the distances have in common: two files, and weights of their samples or points.
+struct Pair {
+  std::string second, weights, second_weights, support;
+};
+
+std::vector<double> weights_of(std::string_view command, const Files& files, const std::string& path) {
+  return path.empty() ? std::vector<double>() : one_line(command, "weights", files, path).values();
+}
+
+entropic::MatrixView<const double> as_row(const std::vector<double>& weights) {
+  return {weights.data(), weights.empty() ? 0u : 1u, weights.size()};
+}
+
+// The rows of the first file against those of the second or its only one: calculate(first, second, distances) for rows as many.
+template <class Op>
+Table of_rows(Numbers first, Numbers second, const Files& files, const std::string& second_path, const auto& calculate) {
+  const Table& others = second.table;
+  if (others.rows != 1 && others.rows != first.table.rows) {
+    bad_input("{}: {} has {} rows and {} has {}; one row is compared with all", Op::kDescription.name,
+              files::input_name(files.in), first.table.rows, files::input_name(second_path), others.rows);
+  }
+  const std::size_t rows = first.table.rows;
+  if (others.rows == 1 && rows != 1) {
+    std::vector<double> repeated;
+    repeated.reserve(rows * others.cols);
+    for (std::size_t r = 0; r < rows; ++r) repeated.insert(repeated.end(), second.values().begin(), second.values().end());
+    second.table.values = std::move(repeated);
+    second.table.rows = rows;
+  }
+  std::vector<double> distance(rows);
+  calculate(first.rows(), second.rows(), std::span<double>(distance));
+  Table table = std::move(first.table);
+  table.values = std::move(distance);
+  table.cols = 1;
+  table.shape.pop_back();
+  if (!table.header.empty()) table.header = {std::string(Op::kDescription.name)};
+  return table;
+}
+
+Table of_samples(const entropic::Wasserstein1d& op, const Pair& pair, const Files& files) {
+  constexpr std::string_view kName = entropic::Wasserstein1d::kDescription.name;
+  Numbers u = doubles(files, files.in), v = doubles(files, pair.second);
+  lay_down(u.table);
+  lay_down(v.table);
+  const auto a = weights_of(kName, files, pair.weights), b = weights_of(kName, files, pair.second_weights);
+  return of_rows<entropic::Wasserstein1d>(std::move(u), std::move(v), files, pair.second, [&](auto x, auto y, auto distance) {
+    entropic::wasserstein_1d<double>(x, y, as_row(a), as_row(b), distance, op);
+  });
+}
+
+Table of_histograms(const entropic::WassersteinHistogram& op, const Pair& pair, const Files& files) {
+  Numbers p = doubles(files, files.in), q = doubles(files, pair.second);
+  if (p.table.cols != q.table.cols) {
+    bad_input("wasserstein_histogram: {} has {} columns and {} has {}", files::input_name(files.in), p.table.cols,
+              files::input_name(pair.second), q.table.cols);
+  }
+  std::vector<double> support(p.table.cols);
+  std::iota(support.begin(), support.end(), 0.0);
+  if (!pair.support.empty()) support = one_line("wasserstein_histogram", "points", files, pair.support).values();
+  entropic::WassersteinHistogram tolerant = op;
+  if (!op.sum_tolerance) tolerant.sum_tolerance = std::max(p.tolerance, q.tolerance);
+  return of_rows<entropic::WassersteinHistogram>(
+      std::move(p), std::move(q), files, pair.second,
+      [&](auto x, auto y, auto distance) { entropic::wasserstein_histogram<double>(x, y, support, distance, tolerant); });
+}
+
+double distance_of(const entropic::Wasserstein& op, auto... arguments) {
+  return entropic::wasserstein<double>(arguments..., op);
+}
+double distance_of(const entropic::SinkhornDivergence& op, auto... arguments) {
+  return entropic::sinkhorn_divergence<double>(arguments..., op);
+}
+
+template <class Op>
+Table of_points(const Op& op, const Pair& pair, const Files& files) {
+  constexpr std::string_view kName = Op::kDescription.name;
+  Numbers x = doubles(files, files.in), y = doubles(files, pair.second);
+  const auto a = weights_of(kName, files, pair.weights), b = weights_of(kName, files, pair.second_weights);
+  Table table;
+  table.rows = table.cols = 1;
+  table.shape = {1};
+  table.values = std::vector<double>{distance_of(op, x.rows(), y.rows(), std::span(a), std::span(b))};
+  return table;
+}
+
+// A command of two files. weights and support are named where it has them.
+template <class Op>
+void add_distance(CLI::App& app, Program& program, Table (*evaluate)(const Op&, const Pair&, const Files&),
+                  const std::array<std::string, 2>& weights, bool support, std::string_view second, std::string_view rows,
+                  std::string_view example) {
+  const auto op = std::make_shared<Op>();
+  const auto pair = std::make_shared<Pair>();
+  const entropic::Description& description = Op::kDescription;
+  CLI::App& command = *app.add_subcommand(std::string(description.name), std::string(description.summary));
+  command.group("Transport");
+  entropic::for_each_param<Op>([&](const auto& param) {
+    add_param(command, param, (*op).*(param.member))->group("Parameters")->required(param.required);
+  });
+  add_input_options(command, program.files);
+  add_path(command, std::string(second), pair->second, "standard input", "What FILE is compared with")
+      ->option_text(" ")
+      ->required();
+  if (!weights[0].empty()) {
+    add_path(command, spellings(weights[0]), pair->weights, "standard input", "Weights of what FILE has (default: equal)")
+        ->option_text("FILE");
+    add_path(command, spellings(weights[1]), pair->second_weights, "standard input",
+             fmt::format("Weights of what {} has (default: equal)", second))
+        ->option_text("FILE");
+  }
+  if (support) {
+    add_path(command, "--support", pair->support, "standard input", "Where the masses are (default: 0, 1, 2 ...)")
+        ->option_text("FILE");
+  }
+  add_output_option(command, program.files);
+  command.footer(
+      fmt::format("{}\n{}\nExample: entropic {} {}\n{}", description.formula, rows, description.name, example, kEverywhere));
+  command.callback([op, pair, evaluate, &program] {
+    program.action = [op, pair, evaluate, &files = program.files] { write_table(files, evaluate(*op, *pair, files)); };
+  });
+}
+
 }  // namespace
 
 void add_transport(CLI::App& app, Program& program) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<Plan>();
   CLI::App& command = *app.add_subcommand("transport", "The cheapest plan that moves masses a to masses b.");
   command.group("Transport");
   add_path(command, "--a", options->a, "standard input", "Masses, one row or column: one for each row of the costs")
@@ -105,12 +259,19 @@ void add_transport(CLI::App& app, Program& program) {
   add_path(command, "--cost", options->cost, "standard input", "Costs of a unit from each to each; inf forbids")
       ->option_text("FILE")
       ->required();
-  command
-      .add_option_function<std::string>(
-          "--epsilon", [options](const std::string& text) { set_number(options->epsilon, "--epsilon", text); },
-          "Weight of the entropy, in units of the costs, above 0: a spread-out plan by Sinkhorn's iteration; without it the "
-          "optimum")
-      ->option_text("NUMBER");
+  CLI::Option* const epsilon =
+      command
+          .add_option_function<std::string>(
+              "--epsilon", [options](const std::string& text) { set_number(options->epsilon, "--epsilon", text); },
+              "Weight of the entropy, in units of the costs, above 0: a spread-out plan by Sinkhorn's iteration; without it "
+              "the "
+              "optimum")
+          ->option_text("NUMBER");
+  entropic::for_each_param<entropic::Sinkhorn>([&](const auto& param) {
+    if (param.name == "epsilon") return;
+    CLI::Option* const option = add_param(command, param, options->entropic.*(param.member));
+    if (param.name != "mass_tolerance") option->needs(epsilon);
+  });
   add_path(command, "-o", program.files.out, "standard output", "File for the plan (default: none); - instead of the result")
       ->option_text("OUT");
   command.footer(fmt::format(
@@ -119,4 +280,17 @@ void add_transport(CLI::App& app, Program& program) {
       "Example: entropic transport --a a.csv --b b.csv --cost cost.npy -o plan.npy\n{}",
       kEverywhere));
   command.callback([options, &program] { program.action = [options, &files = program.files] { transport(*options, files); }; });
+
+  add_distance<entropic::Wasserstein1d>(
+      app, program, of_samples, {"--u_weights", "--v_weights"}, false, "V",
+      "Samples are a row each; a file with one column is one row. A V with one row is\n"
+      "compared with every row of FILE, otherwise row by row. Weights are those of all rows.\n",
+      "before.csv after.csv --order 2");
+  add_distance<entropic::WassersteinHistogram>(app, program, of_histograms, {}, true, "Q",
+                                               "A Q with one row is compared with every row of FILE, otherwise row by row.\n",
+                                               "p.csv q.csv --support ages.csv");
+  add_distance<entropic::Wasserstein>(app, program, of_points<entropic::Wasserstein>, {"--a", "--b"}, false, "Y",
+                                      "Each row is a point; out comes one number.\n", "x.csv y.csv --order 2");
+  add_distance<entropic::SinkhornDivergence>(app, program, of_points<entropic::SinkhornDivergence>, {"--a", "--b"}, false, "Y",
+                                             "Each row is a point; out comes one number.\n", "x.csv y.csv --epsilon 0.1");
 }

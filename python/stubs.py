@@ -158,9 +158,12 @@ def gumbel_softmax(
 KINDS = (("_Integers", "NDArray[np.float64]"), ("_Array", "_Array"), ("_Lists", "NDArray[np.float64]"))
 TORCH_HEADER = """\
 # Written by python/stubs.py from the registry of operations.
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
+
+from entropic import SinkhornResult, TransportResult
 
 __all__: list[str]
 
@@ -433,17 +436,72 @@ def torch_stub(operation):
 
 
 def torch_measure_stub(operation):
-    names = {"measure": "p", "divergence": "p, q", "table": "pxy"}[operation["family"]]
+    names = {"measure": "p", "divergence": "p, q", "table": "pxy", "entry": "p"}[operation["family"]]
     kinds = {"bool": "bool"}
     words = [
         f"{param['name']}: {kinds.get(param['kind']) or torch_kind(param)}"
         + ("" if param["required"] else f" = {param['default']!r}")
         for param in operation["params"]
     ]
-    if operation["family"] != "table":
+    if operation["family"] != "table" and operation["name"] != "binary_entropy":
         words += ["dim: int | None = None", "axis: int | None = None"]
     arrays = ", ".join(f"{name}: Tensor" for name in names.split(", "))
     return f"def {operation['name']}({arrays}, *, {', '.join(words)}) -> Tensor: ..."
+
+
+TORCH_TRANSPORT = """
+def wasserstein_1d(
+    u: Tensor,
+    v: Tensor,
+    *,
+    u_weights: Tensor | None = None,
+    v_weights: Tensor | None = None,
+    order: float = 1.0,
+    dim: int | None = None,
+    axis: int | None = None,
+) -> Tensor: ...
+def wasserstein_histogram(
+    p: Tensor,
+    q: Tensor,
+    *,
+    support: Tensor | None = None,
+    order: float = 1.0,
+    dim: int | None = None,
+    axis: int | None = None,
+) -> Tensor: ...
+def wasserstein(
+    x: Tensor, y: Tensor, *, order: float = 1.0, a: Tensor | None = None, b: Tensor | None = None
+) -> Tensor: ...
+def optimal_transport(a: Tensor, b: Tensor, cost: Tensor) -> TransportResult: ...
+def sinkhorn(
+    a: Tensor, b: Tensor, cost: Tensor, *, epsilon: float, tolerance: float = 1e-6, max_iterations: int = 10000
+) -> SinkhornResult: ...
+def sinkhorn_divergence(
+    x: Tensor,
+    y: Tensor,
+    *,
+    epsilon: float,
+    a: Tensor | None = None,
+    b: Tensor | None = None,
+    order: float = 2,
+    tolerance: float = 1e-9,
+    max_iterations: int = 10000,
+) -> Tensor: ...
+def c_transform(f: Tensor, cost: Tensor) -> Tensor: ...
+def dual_value(f: Tensor, g: Tensor, a: Tensor, b: Tensor) -> Tensor: ...
+def lipschitz_constant(f: Tensor, distance: Tensor) -> Tensor: ...
+def wgan_critic_loss(critic_real: Tensor, critic_fake: Tensor) -> Tensor: ...
+def clip_weights(parameters: nn.Module | Tensor | Iterable[Tensor], bound: float = 0.01) -> None: ...
+def gradient_penalty(
+    critic: Callable[[Tensor], Tensor],
+    real: Tensor,
+    fake: Tensor,
+    *,
+    target: float = 1.0,
+    one_sided: bool = False,
+    generator: Generator | None = None,
+) -> Tensor: ...
+"""
 
 
 def main(module_file, package):
@@ -454,7 +512,7 @@ def main(module_file, package):
     functions = HEADER + "".join(f"\n{stub(operation)}\n" for operation in maps)
     on_tensors = TORCH_HEADER + "".join(f"\n{torch_stub(operation)}\n" for operation in maps) + torch_losses(module.losses())
     measures = module.measure_operations()
-    on_tensors += "".join(f"\n{torch_measure_stub(operation)}\n" for operation in measures if operation["family"] != "entry")
+    on_tensors += "".join(f"\n{torch_measure_stub(operation)}\n" for operation in measures) + TORCH_TRANSPORT
     functions += "\n" + "".join(map(loss_stub, module.losses())) + RATIO_MAP
     functions += "\n" + control_stubs(module.control_operations())
     functions += "\n" + "\n".join(map(measure_stub, measures)) + "\n" + COUNTS

@@ -448,7 +448,7 @@ TYPED_TEST(AttentionTest, LinearIsTaylorSoftmax) {
     unsigned seed = 0;
     for (const Shape& shape : {Shape{1, 1, 1, 1, 1, 1, 1}, Shape{2, 4, 2, 5, 7, 3, 2}, Shape{1, 1, 1, 300, 600, 8, 5},
                                Shape{1, 1, 1, 257, 257, 20, 33}, Shape{1, 1, 1, 9, 4, 3, 3}, Shape{1, 1, 1, 4, 0, 3, 3},
-                               Shape{1, 1, 1, 30, 1000, 64, 64}}) {
+                               Shape{1, 1, 1, 30, 1000, 64, 64}, Shape{1, 1, 1, 1300, 2100, 4, 3}}) {
       if (target != simd_targets()[0] && shape.n > 300) continue;
       for (const bool causal : {false, true}) {
         for (const std::optional<double> scale : {std::optional<double>(), std::optional<double>(-0.7)}) {

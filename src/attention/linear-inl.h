@@ -13,14 +13,16 @@
 
 #include "src/attention/kernels.h"
 #include "src/attention/product-inl.h"
+#include "src/rows/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic {
 namespace HWY_NAMESPACE {
 
-// Keys or queries at a time. Many, as the state passes through the cache once for each chunk; the part below the diagonal of
-// a causal chunk takes kLinearTile queries at a time.
-inline constexpr size_t kLinearChunk = 256, kLinearTile = 64;
+// Queries of a causal chunk: between themselves and its keys they take the quadratic form, kLinearTile at a time, which for
+// d = 64 costs less than the state up to some 2000 keys. Keys into the state and queries from it go kLinearBlock at a time:
+// many, as the state passes through the cache once for each block.
+inline constexpr size_t kLinearChunk = 1024, kLinearBlock = 256, kLinearTile = 64;
 
 // At least so many products x_a x_b at a time, for whole a.
 inline constexpr size_t kLinearFeatures = 128;
@@ -33,7 +35,7 @@ struct LinearMemory {
   double *gram, *sum;
   T* gram_t;      // rounded to T, for queries
   T *x, *y;       // chunks of (1, scale q) and (1, k)
-  T* features;    // of a chunk
+  T* features;    // of a block
   T* part;        // of the state
   T *packed, *s;  // keys of the chunk in panels; scores of a tile
 
@@ -51,7 +53,7 @@ struct LinearMemory {
     state = numbers(pairs * dv), lost = numbers(pairs * dv);
     gram = take(e * e, sizeof(double)), sum = take(dv, sizeof(double)), gram_t = numbers(e * e);
     x = numbers(kLinearChunk * row), y = numbers(kLinearChunk * row);
-    features = numbers(kLinearChunk * most + 16), part = numbers(most * HWY_MAX(e, dv));
+    features = numbers(kLinearBlock * most + 16), part = numbers(most * HWY_MAX(e, dv));
     packed = numbers(kLinearChunk * e), s = numbers(kLinearTile * (kLinearChunk + 16));
     return used;
   }
@@ -100,37 +102,40 @@ HWY_INLINE void AddTo(T* HWY_RESTRICT to, T* HWY_RESTRICT lost, const T* HWY_RES
   });
 }
 
-// The keys of a chunk, in memory.y, and their values into the state.
+// A block of the keys in memory.y, from `first` on, and their values into the state.
 template <class T>
-HWY_INLINE void AddKeys(const LinearMemory<T>& memory, size_t rows, const T* v, ptrdiff_t v_row) {
+HWY_INLINE void AddKeys(const LinearMemory<T>& memory, size_t first, size_t rows, const T* v, ptrdiff_t v_row) {
   const size_t e = memory.e, dv = memory.dv;
+  const T* const y = memory.y + first * memory.row;
   const auto width = static_cast<ptrdiff_t>(dv);
   for (size_t a = 0, at = 0; a < e;) {
-    const size_t count = Features<false>(memory, memory.y, rows, &a);
+    const size_t count = Features<false>(memory, y, rows, &a);
     Product(false, Factor<T>{memory.features, 1, static_cast<ptrdiff_t>(count)}, count, v, v_row, rows, memory.part, width, dv);
     AddTo(memory.state + at, memory.lost + at, memory.part, count * dv);
     at += count * dv;
   }
   const auto row = static_cast<ptrdiff_t>(memory.row);
-  Product(false, Factor<T>{memory.y, 1, row}, e, memory.y, row, rows, memory.part, static_cast<ptrdiff_t>(e), e);
+  Product(false, Factor<T>{y, 1, row}, e, y, row, rows, memory.part, static_cast<ptrdiff_t>(e), e);
   for (size_t i = 0; i < e * e; ++i) memory.gram[i] += static_cast<double>(memory.part[i]);
   for (size_t r = 0; r < rows; ++r) {
     for (size_t c = 0; c < dv; ++c) memory.sum[c] += static_cast<double>((v + static_cast<ptrdiff_t>(r) * v_row)[c]);
   }
 }
 
-// For the queries of a chunk, in memory.x: twice the sum of weighted values, into out, and twice that of weights, of `keys`
-// keys in the state.
+// For a block of the queries in memory.x, from `first` on: twice the sum of weighted values, into out, and twice that of
+// weights, of `keys` keys in the state.
 template <class T>
-HWY_INLINE void ReadState(const LinearMemory<T>& memory, size_t rows, double keys, T* out, ptrdiff_t out_row, double* mass) {
+HWY_INLINE void ReadState(const LinearMemory<T>& memory, size_t first, size_t rows, double keys, T* out, ptrdiff_t out_row,
+                          double* mass) {
   const size_t e = memory.e, dv = memory.dv;
+  const T* const x = memory.x + first * memory.row;
   for (size_t r = 0; r < rows; ++r) {
     T* const to = out + static_cast<ptrdiff_t>(r) * out_row;
     for (size_t c = 0; c < dv; ++c) to[c] = static_cast<T>(memory.sum[c]);
   }
   const T* state = memory.state;
   for (size_t a = 0; a < e;) {
-    const size_t count = Features<true>(memory, memory.x, rows, &a);
+    const size_t count = Features<true>(memory, x, rows, &a);
     Product(true, Factor<T>{memory.features, static_cast<ptrdiff_t>(count), 1}, rows, state, static_cast<ptrdiff_t>(dv), count,
             out, out_row, dv);
     state += count * dv;
@@ -138,12 +143,11 @@ HWY_INLINE void ReadState(const LinearMemory<T>& memory, size_t rows, double key
   // <x, G x>
   for (size_t i = 0; i < e * e; ++i) memory.gram_t[i] = static_cast<T>(memory.gram[i]);
   const auto step = static_cast<ptrdiff_t>(e);
-  Product(false, Factor<T>{memory.x, static_cast<ptrdiff_t>(memory.row), 1}, rows, memory.gram_t, step, e, memory.features,
-          step, e);
+  Product(false, Factor<T>{x, static_cast<ptrdiff_t>(memory.row), 1}, rows, memory.gram_t, step, e, memory.features, step, e);
   for (size_t r = 0; r < rows; ++r) {
     mass[r] = keys;
     for (size_t b = 0; b < e; ++b) {
-      mass[r] += static_cast<double>(memory.features[r * e + b]) * static_cast<double>(memory.x[r * memory.row + b]);
+      mass[r] += static_cast<double>(memory.features[r * e + b]) * static_cast<double>(x[r * memory.row + b]);
     }
   }
 }
@@ -152,6 +156,7 @@ HWY_INLINE void ReadState(const LinearMemory<T>& memory, size_t rows, double key
 template <class T>
 HWY_INLINE void AddDiagonal(const LinearMemory<T>& memory, size_t rows, const T* v, ptrdiff_t v_row, T* out, ptrdiff_t out_row,
                             double* mass) {
+  const RowTag<T> d;
   const size_t e = memory.e, stride = kLinearChunk + 16;
   PackTransposed(memory.y, static_cast<ptrdiff_t>(memory.row), rows, e, memory.packed);
   for (size_t first = 0; first < rows; first += kLinearTile) {
@@ -160,13 +165,14 @@ HWY_INLINE void AddDiagonal(const LinearMemory<T>& memory, size_t rows, const T*
                       cols, memory.s, static_cast<ptrdiff_t>(stride));
     for (size_t r = 0; r < count; ++r) {
       T* const s = memory.s + r * stride;
-      double total = 0;
-      for (size_t j = 0; j <= first + r; ++j) {
-        s[j] = T(1) + s[j] * s[j];
-        total += static_cast<double>(s[j]);
-      }
-      for (size_t j = first + r + 1; j < cols; ++j) s[j] = 0;
-      mass[first + r] += total;
+      const size_t seen = first + r + 1;
+      mass[first + r] += Sum(d, seen, [&](size_t j, size_t lanes) HWY_ATTR {
+        const auto sj = LoadUpTo(d, s + j, lanes, T(0));
+        const auto weight = hn::MulAdd(sj, sj, hn::Set(d, T(1)));
+        StoreUpTo(weight, d, lanes, s + j);
+        return weight;
+      });
+      FillRow(d, T(0), cols - seen, s + seen);
     }
     Product(true, Factor<T>{memory.s, static_cast<ptrdiff_t>(stride), 1}, count, v, v_row, cols,
             out + static_cast<ptrdiff_t>(first) * out_row, out_row, memory.dv);
@@ -194,23 +200,28 @@ HWY_FLATTEN void LinearHeadRows(const LinearHead<T>& head, double* at) {
 
   // Keys that every query sees, then for causal those of each chunk after its queries.
   const size_t common = head.causal ? head.n - (head.m - none) : head.n;
-  const auto add_keys = [&](size_t first, size_t count) {
-    Augment(memory, row(head.k, head.k_row, first), head.k_row, count, T(1), memory.y);
-    AddKeys(memory, count, row(head.v, head.v_row, first), head.v_row);
-  };
-  for (size_t j = 0; j < common; j += kLinearChunk) add_keys(j, HWY_MIN(kLinearChunk, common - j));
+  for (size_t j = 0; j < common; j += kLinearBlock) {
+    const size_t count = HWY_MIN(kLinearBlock, common - j);
+    Augment(memory, row(head.k, head.k_row, j), head.k_row, count, T(1), memory.y);
+    AddKeys(memory, 0, count, row(head.v, head.v_row, j), head.v_row);
+  }
   for (size_t i = none; i < head.m; i += kLinearChunk) {
     const size_t count = HWY_MIN(kLinearChunk, head.m - i);
     const size_t key = common + (i - none);  // of a causal chunk its first
     Augment(memory, row(head.q, head.q_row, i), head.q_row, count, static_cast<T>(head.scale), memory.x);
     T* const out = row(head.out, head.out_row, i);
     double mass[kLinearChunk];
-    ReadState(memory, count, static_cast<double>(head.causal ? key : head.n), out, head.out_row, mass);
+    for (size_t r = 0; r < count; r += kLinearBlock) {
+      ReadState(memory, r, HWY_MIN(kLinearBlock, count - r), static_cast<double>(head.causal ? key : head.n),
+                row(out, head.out_row, r), head.out_row, mass + r);
+    }
     if (head.causal) {
       Augment(memory, row(head.k, head.k_row, key), head.k_row, count, T(1), memory.y);
       const T* const v = row(head.v, head.v_row, key);
       AddDiagonal(memory, count, v, head.v_row, out, head.out_row, mass);
-      if (i + count < head.m) AddKeys(memory, count, v, head.v_row);
+      for (size_t r = 0; i + count < head.m && r < count; r += kLinearBlock) {
+        AddKeys(memory, r, HWY_MIN(kLinearBlock, count - r), row(v, head.v_row, r), head.v_row);
+      }
     }
     for (size_t r = 0; r < count; ++r) {
       T* const to = row(out, head.out_row, r);

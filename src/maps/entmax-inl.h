@@ -223,8 +223,8 @@ HWY_INLINE void Scatter(D d, const T* masses, const hwy::MakeSigned<T>* places, 
 
 // alpha = 1.5: a mass is a few operations, so a row is written as if all scores had some.
 template <class T>
-HWY_INLINE void MapRowsBySquares(double temperature, const T* const* x, size_t n, const T* max, T* const* p, size_t rows,
-                                 Workspace workspace) {
+HWY_NOINLINE HWY_FLATTEN void MapRowsBySquares(double temperature, const T* const* x, size_t n, const T* max, T* const* p,
+                                               size_t rows, Workspace workspace) {
   const RowTag<T> d;
   Filtered<T> filtered[kSearches<T>];
   FilterRows<false>(0.5, temperature, x, n, max, rows, workspace.scratch, filtered);
@@ -322,8 +322,8 @@ HWY_INLINE void MapFilteredRow(double b, double temperature, const Filtered<T>& 
 }
 
 template <class T>
-HWY_INLINE void MapRowsByThreshold(double b, double temperature, const T* const* x, size_t n, const T* max, T* const* p,
-                                   size_t rows, Workspace workspace) {
+HWY_NOINLINE HWY_FLATTEN void MapRowsByThreshold(double b, double temperature, const T* const* x, size_t n, const T* max,
+                                                 T* const* p, size_t rows, Workspace workspace) {
   Filtered<T> filtered[kSearches<T>];
   FilterRows<true>(b, temperature, x, n, max, rows, workspace.scratch, filtered);
   const size_t most = MostKept(filtered, rows);

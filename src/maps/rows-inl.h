@@ -93,9 +93,10 @@ HWY_INLINE size_t MapSomeRows(const Op& op, MatrixView<const T> x, MatrixView<T>
   return count > 1 ? count : 0;
 }
 
-// Rows [share.begin, share.end) by one op.
+// Rows [share.begin, share.end) by one op. Flattened, for what the compiler ceases to inline in a large function is half of
+// its time; a function of its own, for to flatten it into both of its callers takes minutes.
 template <class Op, class T>
-HWY_INLINE void MapRowsBy(const Op& op, MatrixView<const T> x, MatrixView<T> p, Share<T> share) {
+HWY_NOINLINE HWY_FLATTEN void MapRowsBy(const Op& op, MatrixView<const T> x, MatrixView<T> p, Share<T> share) {
   const RowTag<T> d;
   const size_t n = x.cols;
   if constexpr (HasShortKernel<Op, T>()) {
@@ -123,8 +124,7 @@ HWY_INLINE void MapRowsBy(const Op& op, MatrixView<const T> x, MatrixView<T> p, 
 
 // All rows by one op, or each by its own.
 template <class Op, class T>
-HWY_FLATTEN void MapRows(const Op& op, MatrixView<const T> x, MatrixView<T> p, std::span<const PerRow> per_row,
-                         Share<T> share) {
+void MapRows(const Op& op, MatrixView<const T> x, MatrixView<T> p, std::span<const PerRow> per_row, Share<T> share) {
   if (per_row.empty()) {
     MapRowsBy(op, x, p, share);
   } else {

@@ -93,6 +93,57 @@ def test_histogram_counts(page, report):
     assert page.locator("#histograms .card").first.locator("h3").inner_text().endswith("2 undefined")
 
 
+def expected_distances(p, q):
+    middle = (p + q) / 2
+    js = sum(np.sum(one * np.log(one / middle, out=np.zeros_like(one), where=one > 0)) for one in (p, q)) / 2
+    return {
+        "js_distance": np.sqrt(max(js, 0)),
+        "total_variation": np.abs(p - q).sum() / 2,
+        "wasserstein": np.abs(np.cumsum(p - q)).sum(),
+    }
+
+
+def test_distances_of_json(report):
+    cli, row3 = report
+    row20 = json.loads(
+        cli.output("compare", "x.csv", "--row", 20, "--maps", ",".join(MAPS), "--entropy", 1, "--format", "json")
+    )
+    for one, other in zip(row3["maps"], row20["maps"], strict=True):
+        assert one["distances"]["first_row"] == other["distances"]["first_row"] == 0
+        want = expected_distances(*(np.array(column["probabilities"], float) for column in (one, other)))
+        for name, value in want.items():
+            assert len(one["distances"][name]) == 40
+            assert one["distances"][name][20] == pytest.approx(value, rel=1e-9)
+            assert other["distances"][name][3] == pytest.approx(value, rel=1e-9)
+            assert one["distances"][name][3] == 0
+            assert one["distances"][name][7] == "nan"
+    last = json.loads(cli.output("compare", "x.csv", "--row", 59, "--maps", "softmax", "--format", "json"))["maps"][0]
+    assert last["distances"]["first_row"] == 20 and last["distances"]["wasserstein"][39] == 0
+
+
+def test_distances_are_those_of_json(page, report):
+    for m, column in enumerate(report[1]["maps"]):
+        page.select_option("#under", str(m))
+        for name in "js_distance", "total_variation", "wasserstein":
+            page.select_option("#by", name)
+            numbers = {r: d for r, d in enumerate(column["distances"][name]) if d != "nan" and r != 3}
+            order = sorted(numbers, key=numbers.get)
+            lines = page.locator("#near .row")
+            assert lines.count() == 13 and f"{len(numbers) - 12} between" in lines.nth(8).inner_text()
+            for at, r in [*enumerate(order[:8]), *enumerate(order[-4:], 9)]:
+                text, number = lines.nth(at).locator("> :first-child, > :last-child").all_inner_texts()
+                assert float(number) == pytest.approx(numbers[r], rel=1e-3, abs=6e-5)
+            titles = page.locator("#matrix title")
+            assert titles.count() == 1600
+            assert float(titles.nth(3 * 40 + 20).text_content().rsplit(": ", 1)[1]) == pytest.approx(numbers[20], rel=1e-3)
+    page.locator("#matrix rect").nth(20).click()
+    assert "Row 20 " in page.locator("#where").inner_text()
+    assert page.locator("#near h3").inner_text().startswith("From row 20")
+    assert page.locator("#matrix .here").get_attribute("y") == "20"
+    page.keyboard.press("End")
+    assert "not among those of the matrix" in page.locator("#near").inner_text()
+
+
 def test_steps_through_rows(page):
     where = page.locator("#where")
     page.keyboard.press("ArrowRight")
@@ -127,7 +178,7 @@ def test_fits_and_can_be_read(browser, report, size, scheme):
     light = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number).reduce((a, b) => a + b)")
     assert (light > 600) == (scheme == "light")
     pairs = page.evaluate(
-        """() => ["h1", "p", ".row > :first-child", ".row > :last-child", "td", "thead th", ".axis"].map((selector) => {
+        """() => ["h1", "p", ".row > :first-child", ".row > :last-child", "td", "thead th", ".axis", "select", "#apart"].map((selector) => {
           const element = document.querySelector(selector);
           let behind = element;
           while (getComputedStyle(behind).backgroundColor === "rgba(0, 0, 0, 0)") behind = behind.parentElement;
@@ -146,6 +197,7 @@ def test_fits_and_can_be_read(browser, report, size, scheme):
         low, high = sorted(map(luminance, pair))
         assert (high + 0.05) / (low + 0.05) >= 4.5
     assert page.locator("nav button").first.bounding_box()["height"] >= 40  # a thumb's
+    assert page.locator("#under").bounding_box()["height"] >= 40
     page.close()
 
 

@@ -59,3 +59,17 @@ def test_what_is_refused(cli, problem):
     message = cli.error("transport", *files, "--epsilon", "0")
     assert message == "sinkhorn: epsilon must be above 0 and finite, got 0"
     assert "--cost" in cli.error("transport", *files[:4])
+
+
+def test_options_of_the_iteration_and_of_masses(cli, problem):
+    a, b, cost = problem
+    want = entropic.sinkhorn(a, b, cost, epsilon=0.01, tolerance=0, max_iterations=3)
+    row = cli.output("transport", *FILES, "--epsilon", 0.01, "--tolerance", 0, "--max_iterations", 3).splitlines()[1]
+    assert float(row.split(",")[0]) == want.cost and row.endswith(",3,not converged")
+    assert cli.error("transport", *FILES, "--tolerance", 0.1).startswith("--tolerance requires --epsilon")
+    cli.save("a.npy", (a * (1 + 3e-5)).astype(np.float32))  # the sums of a float32 file may be as far off
+    cli.output("transport", *FILES)
+    cli.save("a.npy", a * (1 + 3e-5))
+    message = cli.error("transport", *FILES)
+    assert message.startswith("optimal_transport: a and b must have equal sums within 1e-06 of them")
+    cli.output("transport", *FILES, "--mass_tolerance", 1e-4)

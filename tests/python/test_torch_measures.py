@@ -96,6 +96,66 @@ def test_vmap_compile_and_broadcast():
     np.testing.assert_array_equal(one, entropic.js_divergence(x.numpy(), y[0].numpy(), input="scores"))
 
 
+ENTRIES = [
+    ("self_information", {}),
+    ("self_information", {"normalize": True}),
+    ("self_information", {"input": "log_probs"}),
+    ("self_information", {"input": "log_probs", "normalize": True}),
+    ("self_information", {"input": "scores"}),
+    ("binary_entropy", {}),
+    ("binary_entropy", {"input": "log_probs"}),
+    ("binary_entropy", {"input": "scores"}),
+]
+
+
+@pytest.mark.parametrize("base", [None, 2])
+@pytest.mark.parametrize(("name", "options"), ENTRIES)
+def test_entries(name, options, base):
+    from entropic.torch._measures import operators
+
+    x = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    kind = options.get("input", "probs")
+    x = x.softmax(1) if kind == "probs" else x.log_softmax(1) if kind == "log_probs" else x
+    axis = {} if name == "binary_entropy" else {"dim": 1}
+    numpy_axis = {"axis": 1} if axis else {}
+
+    def function(x):
+        return getattr(et, name)(x, base=base, **options, **axis)
+
+    for one in (x, x.float(), x.bfloat16()):
+        got = function(one)
+        assert got.dtype == one.dtype
+        if one.dtype != torch.bfloat16:
+            want = getattr(entropic, name)(one.numpy(), base=base, **options, **numpy_axis)
+            np.testing.assert_array_equal(got.numpy(), want, strict=True)
+    operator = operators[name]
+    values = tuple({"base": base, "input": kind, "normalize": options.get("normalize", False)}[key] for key in operator.params)
+    np.testing.assert_allclose(operator._composed(x, *values, 1), function(x), rtol=1e-12)
+    torch.library.opcheck(operator.op, (x.clone().requires_grad_(), *values, 1))
+    moving = x.clone().requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: function(x + 0), [moving])
+    assert torch.autograd.gradgradcheck(lambda x: function(x + 0), [moving])
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: 2 * function(x), fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(x), 2 * function(x))
+    rows = x.movedim(1, -1)
+    option = {} if name == "binary_entropy" else {"dim": -1}
+    batched = torch.func.vmap(lambda row: getattr(et, name)(row, base=base, **options, **option))(rows)
+    np.testing.assert_array_equal(batched, getattr(et, name)(rows, base=base, **options, **option))
+
+
+def test_entries_at_the_ends():
+    p = torch.tensor([0.0, 1.0, 0.25], dtype=torch.float64, requires_grad=True)
+    (got,) = torch.autograd.grad(et.binary_entropy(p).sum(), p)
+    np.testing.assert_allclose(got, entropic.binary_entropy(p.detach().numpy(), return_grad=True)[1], rtol=1e-15)
+    x = torch.tensor([-torch.inf, 40.0, torch.inf], dtype=torch.float64, requires_grad=True)
+    et.binary_entropy(x, input="scores").sum().backward()
+    assert x.grad.isfinite().all()
+    assert et.binary_entropy(torch.tensor(0.5), base=2) == 1
+    with pytest.raises(ValueError, match=r"^binary_entropy: p must"):
+        et.binary_entropy(torch.tensor([1.5]))
+
+
 def test_refused():
     with pytest.raises(ValueError, match=r"^entropy: p must sum to 1 within 1e-06 in row 0"):
         et.entropy(torch.tensor([0.5, 0.6], dtype=torch.float64))

@@ -86,9 +86,152 @@ def test_critic():
         et.gradient_penalty(critic, real, fake[:2])
 
 
+def masses(seed, *shapes):
+    return [x.softmax(-1) for x in tensors(seed, *shapes)]
+
+
+def test_plan_with_entropy():
+    a, b = masses(5, (4,), (2, 5))
+    (cost,) = tensors(6, (4, 5))
+    cost = cost.abs()
+    options = {"epsilon": 0.3, "tolerance": 1e-13}
+    got, want = et.sinkhorn(a, b, cost, **options), entropic.sinkhorn(a, b, cost, **options)
+    for mine, theirs in zip(got, want, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-12)
+    assert got.iterations.dtype == torch.int64 and got.converged.dtype == torch.bool
+    leaves = [x.log().requires_grad_() for x in (a, b)] + [cost.requires_grad_()]
+
+    def parts(a, b, cost):
+        result = et.sinkhorn(a.softmax(-1), b.softmax(-1), cost, **options)
+        assert not result.f.requires_grad and not result.lower_bound.requires_grad
+        return result.cost, result.plan
+
+    torch.autograd.gradcheck(parts, leaves, rtol=1e-5, atol=1e-8)
+    # A forbidden arc and a mass of 0 have no part in it.
+    cost = cost.detach().clone()
+    cost[1, 2] = torch.inf
+    a = torch.tensor([0.0, 0.5, 0.25, 0.25], dtype=torch.float64)
+    cost.requires_grad_()
+    result = et.sinkhorn(a, b, cost, **options)
+    result.cost.sum().backward()
+    assert cost.grad.isfinite().all() and (cost.grad[0] == 0).all() and cost.grad[1, 2] == 0
+    narrow = et.sinkhorn(a.float(), b.float(), cost.detach().float(), epsilon=0.3)
+    assert narrow.cost.dtype == narrow.plan.dtype == torch.float32
+
+
+def test_divergence_with_weights():
+    x, y, a, b = tensors(7, (6, 2), (5, 2), (6,), (5,))
+    a, b = a.exp(), b.exp()
+    options = {"epsilon": 0.5, "tolerance": 1e-13}
+    leaves = [one.requires_grad_() for one in (x, y, a, b)]
+
+    def value(x, y, a, b):
+        return et.sinkhorn_divergence(x, y, a=a, b=b, **options)
+
+    want = entropic.sinkhorn_divergence(*(one.detach() for one in (x, y)), a=a.detach(), b=b.detach(), **options)
+    assert value(*leaves).item() == pytest.approx(float(want), rel=1e-10)
+    torch.autograd.gradcheck(value, leaves, rtol=1e-4, atol=1e-7)
+    assert et.sinkhorn_divergence(x, x, epsilon=0.5) == 0
+
+
+def test_duality():
+    cost, f, g, points = tensors(8, (2, 4, 5), (2, 4), (2, 5), (6, 2))
+    a, b = masses(9, (2, 4), (5,))
+    distance = torch.cdist(points, points)
+    distance[0, 1] = distance[1, 0] = 0
+    h = points[:, 0].clone()
+    assert et.lipschitz_constant(h, distance) == torch.inf
+    h[1] = h[0]
+    for name, given in {"c_transform": (f, cost), "dual_value": (f, g, a, b), "lipschitz_constant": (h, distance)}.items():
+        mine = getattr(et, name)
+        np.testing.assert_allclose(mine(*given), getattr(entropic, name)(*given), rtol=1e-14)
+        leaves = [one.clone().requires_grad_() for one in given]
+        if name == "lipschitz_constant":  # distances at 0 and equal values are kinks
+            mine(*leaves).backward()
+            assert all(leaf.grad.isfinite().all() for leaf in leaves)
+        else:
+            torch.autograd.gradcheck(mine, leaves)
+    assert et.lipschitz_constant(h[:1], distance[:1, :1]) == 0
+    absent = torch.tensor([-torch.inf, 1.0], requires_grad=True)
+    mass = torch.tensor([0.0, 1.0])
+    value = et.dual_value(absent, absent, mass, mass)
+    value.backward()
+    assert value == 2 and absent.grad.tolist() == [0, 2]
+    assert et.c_transform(absent.detach(), torch.tensor([[torch.inf, 0.0], [3.0, 1.0]])).tolist() == [2, 0]
+
+
+CALLS = {
+    "wasserstein_1d": (lambda u, v, w: et.wasserstein_1d(u, v, u_weights=w.exp(), order=2), ((7,), (5,), (7,))),
+    "wasserstein_histogram": (lambda p, q: et.wasserstein_histogram(p.softmax(-1), q.softmax(-1)), ((6,), (6,))),
+    "wasserstein_histogram_2": (
+        lambda p, q: et.wasserstein_histogram(p.softmax(-1), q.softmax(-1), order=2),
+        ((6,), (6,)),
+    ),
+    "optimal_transport": (lambda a, b, c: et.optimal_transport(a.softmax(-1), b.softmax(-1), c).cost, ((4,), (5,), (4, 5))),
+    "sinkhorn": (
+        lambda a, b, c: et.sinkhorn(a.softmax(-1), b.softmax(-1), c, epsilon=0.3).plan,
+        ((4,), (5,), (4, 5)),
+    ),
+    "wasserstein": (lambda x, y, a: et.wasserstein(x, y, a=a.exp(), order=2), ((4, 2), (5, 2), (4,))),
+    "sinkhorn_divergence": (
+        lambda x, y, a: et.sinkhorn_divergence(x, y, a=a.exp(), epsilon=0.3),
+        ((4, 2), (5, 2), (4,)),
+    ),
+    "c_transform": (et.c_transform, ((4,), (4, 5))),
+    "dual_value": (et.dual_value, ((4,), (5,), (4,), (5,))),
+    "lipschitz_constant": (lambda f, x: et.lipschitz_constant(f, torch.cdist(x, x).detach()), ((5,), (5, 2))),
+    "wgan_critic_loss": (et.wgan_critic_loss, ((4,), (5,))),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_compile_vmap_and_func(name):
+    """One graph without breaks, batches, and torch.func: the value and the gradient of the plain call."""
+    function, shapes = CALLS[name]
+    batch = tensors(10, *((3, *shape) for shape in shapes))
+
+    def summed(*given):
+        value = function(*given)
+        return (value * torch.arange(1, value.numel() + 1, dtype=value.dtype).view(value.shape)).sum()
+
+    leaves = [one[0].clone().requires_grad_() for one in batch]
+    want = summed(*leaves)
+    gradients = torch.autograd.grad(want, leaves, allow_unused=True)
+    torch._dynamo.reset()
+    compiled = torch.compile(summed, fullgraph=True, backend="aot_eager")
+    got = compiled(*leaves)
+    np.testing.assert_allclose(got.detach(), want.detach(), rtol=1e-13)
+    for mine, theirs in zip(torch.autograd.grad(got, leaves, allow_unused=True), gradients, strict=True):
+        if theirs is not None:
+            np.testing.assert_allclose(mine, theirs, rtol=1e-12, atol=1e-13)
+    each = torch.stack([function(*one) for one in zip(*batch, strict=True)])
+    np.testing.assert_allclose(torch.func.vmap(function)(*batch), each, rtol=1e-13, atol=1e-15)
+    one_fixed = torch.func.vmap(lambda first: function(first, *(one[0] for one in batch[1:])))(batch[0])
+    assert one_fixed.shape == each.shape
+    np.testing.assert_allclose(one_fixed[0], each[0], rtol=1e-13, atol=1e-15)
+    by_func = torch.func.grad(summed)(*(one[0] for one in batch))
+    np.testing.assert_allclose(by_func, gradients[0], rtol=1e-12, atol=1e-13)
+    all_by_func = torch.func.vmap(torch.func.grad(summed))(*batch)
+    np.testing.assert_allclose(all_by_func[0], gradients[0], rtol=1e-9, atol=1e-12)
+
+
+def test_operators():
+    """What torch itself asks of an operator."""
+    a, b = masses(11, (2, 4), (5,))
+    (cost,) = tensors(12, (4, 5))
+    torch.library.opcheck(torch.ops.entropic.optimal_transport.default, (a, b, cost))
+    torch.library.opcheck(torch.ops.entropic.sinkhorn.default, (a, b, cost.abs(), 0.5, 1e-9, 1000))
+    with pytest.raises(RuntimeError, match="optimal_transport: there are no second derivatives"):
+        torch.autograd.functional.hessian(lambda c: et.optimal_transport(a[0], b, c).cost, cost)
+
+
 @pytest.mark.parametrize(
     "name",
     [
+        "c_transform",
+        "dual_value",
+        "lipschitz_constant",
+        "sinkhorn",
         "wasserstein_1d",
         "wasserstein_histogram",
         "optimal_transport",

@@ -464,6 +464,13 @@ def test_two_parallel_segments():
         x = np.stack([np.zeros(32), height], 1)
         y = np.stack([np.full(32, theta), height], 1)
         assert entropic.wasserstein(x, y) == pytest.approx(abs(theta), rel=1e-12, abs=0)
+        cost = np.linalg.norm(x[:, None] - y, axis=-1)
+        plan = entropic.optimal_transport(np.full(32, 1 / 32), np.full(32, 1 / 32), cost)
+        assert plan.cost == pytest.approx(abs(theta), rel=1e-12, abs=0) and np.array_equal(plan.plan, np.eye(32) / 32)
+        points, index = np.unique(np.concatenate([x, y]), axis=0, return_inverse=True)
+        p, q = (np.bincount(part, minlength=len(points)) / 32 for part in np.split(index.ravel(), 2))
+        assert entropic.kl_divergence(p, q) == (0 if theta == 0 else np.inf)
+        assert entropic.js_divergence(p, q) == (0 if theta == 0 else pytest.approx(np.log(2), rel=1e-15))
 
 
 @pytest.mark.parametrize(

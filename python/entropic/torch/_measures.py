@@ -1,16 +1,18 @@
 """Measures of distributions as torch operators."""
 
+import functools
 import math
 
 import torch
 
 from entropic import _core
 from entropic import _functions as numpy_functions
-from entropic.torch._ops import checked_dim, one_dim, place
+from entropic import _measures as numpy_measures
+from entropic.torch._ops import _as_function, _library, checked_dim, in_transform, one_dim, place
 from entropic.torch._reductions import RowReduction
 
 Tensor = torch.Tensor
-ARGUMENTS = {"measure": ("p",), "divergence": ("p", "q"), "table": ("pxy",)}
+ARGUMENTS = {"measure": ("p",), "divergence": ("p", "q"), "table": ("pxy",), "entry": ("p",)}
 KINDS = {"float": "float", "optional float": "float?", "name": "str", "bool": "bool"}
 
 
@@ -212,21 +214,122 @@ def _kernel(description):
     return kernel
 
 
+def _self_information(p, values, dim):
+    return _where(p.present, -p.log, math.inf)
+
+
+def _self_information_pullback(x, grad, values, dim):
+    if values["input"] == "scores" or (values.get("normalize") and values["input"] == "log_probs"):
+        return torch.softmax(x, dim) * grad.sum(dim, keepdim=True) - grad
+    if values["input"] == "log_probs":
+        return -grad
+    through_sum = grad.sum(dim, keepdim=True) / x.sum(dim, keepdim=True) if values["normalize"] else 0
+    return through_sum - grad / x
+
+
+def _binary_entropy(x, values, dim):
+    if values["input"] == "scores":
+        logs = torch.nn.functional.logsigmoid(torch.stack([x, -x]))
+    elif values["input"] == "probs":
+        logs = torch.stack([torch.log(x), torch.log1p(-x)])
+    else:
+        logs = torch.stack([x, torch.log(-torch.expm1(x))])
+    return -torch.where(logs > -math.inf, logs.exp() * logs, 0).sum(0)
+
+
+def _binary_entropy_pullback(x, grad, values, dim):
+    if values["input"] == "scores":
+        steep = torch.sigmoid(x) * torch.sigmoid(-x)
+        return grad * torch.where(steep > 0, -x * steep, 0)
+    if values["input"] == "probs":
+        return grad * (torch.log1p(-x) - torch.log(x))
+    p = x.exp()
+    return grad * torch.where(p > 0, p * (torch.log(-torch.expm1(x)) - torch.where(p > 0, x, 0)), 0)
+
+
+PULLBACKS = {"self_information": _self_information_pullback, "binary_entropy": _binary_entropy_pullback}
+
+
+class _Entries:
+    """``torch.ops.entropic.NAME(p, parameters..., dim)``, a number for each entry, with rules for autograd, fake tensors and
+    vmap. Its derivative is made of torch's operations and so has one itself."""
+
+    def __init__(self, description):
+        self.name, self.run = description["name"], description["run"]
+        self.params = [param["name"] for param in description["params"]]
+        declared = "".join(f"{KINDS[param['kind']]} {param['name']}, " for param in description["params"])
+        _library.define(f"{self.name}(Tensor p, {declared}int dim) -> Tensor")
+        _library.impl(self.name, self._on_cpu, "CPU")
+        _library.impl(self.name, self._composed, "CUDA")
+        torch.library.register_fake(f"entropic::{self.name}", lambda p, *_: p.new_empty(p.shape), lib=_library)
+        torch.library.register_autograd(f"entropic::{self.name}", self._backward, setup_context=self._setup, lib=_library)
+        self.op = getattr(torch.ops.entropic, self.name).default
+        torch.library.register_vmap(f"entropic::{self.name}", functools.partial(self._batched, self.op), lib=_library)
+        self.function = _as_function(self.op, self._setup, self._backward, functools.partial(self._batched, self))
+
+    def __call__(self, *arguments):
+        return (self.function.apply if in_transform() else self.op)(*arguments)
+
+    def _on_cpu(self, p, *arguments):
+        *values, dim = arguments
+        moved = p.movedim(dim, -1)
+        rows = moved.contiguous().view(math.prod(moved.shape[:-1]), p.shape[dim])
+        value = torch.empty_like(rows)
+        self.run(place(rows), place(value), None, tuple(values))
+        return value.view(moved.shape).movedim(-1, dim).contiguous()
+
+    def _composed(self, p, *arguments):
+        *values, dim = arguments
+        named = {"normalize": False, **dict(zip(self.params, values, strict=True))}
+        wide = p.to(torch.promote_types(p.dtype, torch.float32))
+        if self.name == "binary_entropy":
+            value = _binary_entropy(wide, named, dim)
+        else:
+            value = _self_information(_Distribution(wide, named, dim), named, dim)
+        return (value / _unit(named)).to(p.dtype).contiguous()
+
+    def _setup(self, ctx, inputs, output):
+        ctx.save_for_backward(inputs[0])
+        ctx.arguments = inputs[1:]
+
+    def _backward(self, ctx, grad):
+        (x,) = ctx.saved_tensors
+        *values, dim = ctx.arguments
+        named = dict(zip(self.params, values, strict=True))
+        wide = torch.promote_types(x.dtype, torch.float32)
+        dx = PULLBACKS[self.name](x.to(wide), grad.to(wide), named, dim) / _unit(named)
+        return (dx.to(x.dtype), *(None for _ in ctx.arguments))
+
+    def _batched(self, call, info, in_dims, *inputs):
+        return call(inputs[0].movedim(in_dims[0], 0), *inputs[1:-1], inputs[-1] + 1), 0
+
+
+def _unit(values):
+    return 1.0 if values["base"] is None else math.log(values["base"])
+
+
 def build(descriptions):
     """The public functions of one and of two distributions by name."""
     functions = {}
     for description in descriptions:
         family, name = description["family"], description["name"]
-        if family == "entry" or name == "joint_entropy":
+        if name == "joint_entropy":
             continue
         arguments = ARGUMENTS[family]
         params = {param["name"]: KINDS[param["kind"]] for param in description["params"]}
         if family == "table":
             params["cols"] = "int"
-        operators[name] = RowReduction(name, arguments, arguments, params, _kernel(description), _composition(name))
+        if family == "entry":
+            operators[name] = _Entries(description)
+        else:
+            operators[name] = RowReduction(name, arguments, arguments, params, _kernel(description), _composition(name))
         declared = [numpy_functions.declare(param) for param in description["params"]]
         given = "".join(f"{param['name']}, " for param in description["params"])
-        if family == "table":
+        if family == "entry":
+            axis = ", dim=None, axis=None" if numpy_measures.has_axis(description) else ""
+            source = f"({{}}, *, {', '.join(declared)}{axis}):\n"
+            source += f"    return _call_entries({name!r}, {{}}, ({given}), {'dim, axis' if axis else '-1, None'})\n"
+        elif family == "table":
             source = f"({{}}, *, {', '.join(declared)}):\n    return _call_table({name!r}, pxy, ({given}))\n"
         else:
             source = f"({{}}, *, {', '.join(declared)}, dim=None, axis=None):\n"
@@ -254,6 +357,13 @@ def _call(name, tensors, values, dim, axis):
     return operators[name](tensors, values, (), checked_dim(name, "p", tensors[0], dim))
 
 
+def _call_entries(name, p, values, dim, axis):
+    single = isinstance(p, Tensor) and p.dim() == 0
+    p = p.unsqueeze(0) if single else p
+    value = operators[name](p, *values, checked_dim(name, "p", p, one_dim(name, dim, axis)))
+    return value.squeeze(0) if single else value
+
+
 def _call_table(name, pxy, values):
     checked_dim(name, "pxy", pxy, -1)
     if pxy.dim() < 2:
@@ -272,7 +382,7 @@ def joint_entropy(pxy, *, base=None, input="probs", normalize=False):
 def _doc(description):
     arrays = ", ".join(ARGUMENTS[description["family"]])
     dim = "dim : int, default -1\n    The dimension along which they are distributions; axis is another name for it.\n"
-    dim = "" if description["family"] == "table" else dim
+    dim = dim if numpy_measures.has_axis(description) else ""
     return f"""{description["summary"]}
 
     {description["formula"]}
@@ -287,7 +397,7 @@ Parameters
 Returns
 -------
 Tensor
-    One number for each distribution.
+    One number for each {"entry" if description["family"] == "entry" else "distribution"}.
 """
 
 

@@ -1,9 +1,11 @@
 """Transport on torch tensors: distances with gradients, and what a critic of distributions is trained with."""
 
-import numpy as np
+import functools
+
 import torch
 
 import entropic
+from entropic.torch._ops import _as_function, _library, in_transform
 
 Tensor = torch.Tensor
 
@@ -87,22 +89,119 @@ def _norm(distance, mass, order):
     return torch.where(total > 0, unit * torch.where(total > 0, total, 1) ** (1 / order), 0 * total)
 
 
-class _OptimalCost(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, a, b, cost):
-        result = entropic.optimal_transport(*(x.detach().cpu() for x in (a, b, cost)))
-        value, plan, f, g, gap = (torch.as_tensor(x, device=cost.device) for x in result[:5])
-        ctx.save_for_backward(plan, f, g)
-        ctx.shapes = a.shape, b.shape, cost.shape
-        ctx.mark_non_differentiable(plan, f, g, gap)
-        return value, plan, f, g, gap
+class _Problems:
+    """``torch.ops.entropic.NAME(a, b, cost, parameters...)``, of problems whose leading axes broadcast, with rules for
+    autograd, fake tensors and vmap. run and fake take the arguments of the operator and give its outputs, of which the one
+    numbered `moving` has a gradient: backward(a, b, cost, plan, f, g, params, grad) in all three tensors."""
 
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx, grad, *_):
-        plan, f, g = ctx.saved_tensors
-        grads = grad[..., None] * f, grad[..., None] * g, grad[..., None, None] * plan
-        return tuple(x.sum_to_size(shape) for x, shape in zip(grads, ctx.shapes, strict=True))
+    def __init__(self, name, params, outputs, run, moving, backward):
+        self.run, self.moving, self.pullback, self.name = run, moving, backward, name
+        declared = "".join(f", {param}" for param in params)
+        _library.define(f"{name}(Tensor a, Tensor b, Tensor cost{declared}) -> ({', '.join(['Tensor'] * len(outputs))})")
+        self.outputs = outputs
+        for device in ("CPU", "CUDA"):
+            _library.impl(name, self._run, device)
+        torch.library.register_fake(f"entropic::{name}", self._fake, lib=_library)
+        torch.library.register_autograd(f"entropic::{name}", self._backward, setup_context=self._setup, lib=_library)
+        self.op = getattr(torch.ops.entropic, name).default
+        torch.library.register_vmap(f"entropic::{name}", functools.partial(self._batched, self.op), lib=_library)
+        self.function = _as_function(self.op, self._setup, self._backward, functools.partial(self._batched, self))
+
+    def __call__(self, *arguments):
+        return (self.function.apply if in_transform() else self.op)(*arguments)
+
+    def _run(self, a, b, cost, *params):
+        found = self.run(*(x.detach().cpu() for x in (a, b, cost)), *params)
+        given = self._fake(a, b, cost)
+        return tuple(torch.as_tensor(x).to(y).reshape(y.shape) for x, y in zip(found, given, strict=True))
+
+    def _fake(self, a, b, cost, *params):
+        lead = torch.broadcast_shapes(a.shape[:-1], b.shape[:-1], cost.shape[:-2])
+        dtype = torch.promote_types(torch.promote_types(a.dtype, b.dtype), cost.dtype)
+        sizes = {"": (), "n": (a.shape[-1],), "m": (b.shape[-1],), "nm": (a.shape[-1], b.shape[-1])}
+        return tuple(cost.new_empty((*lead, *sizes[size]), dtype=own or dtype) for size, own in self.outputs)
+
+    def _setup(self, ctx, inputs, output):
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*inputs[:3], *output[1:4])
+        ctx.params = inputs[3:]
+
+    def _backward(self, ctx, *grads):
+        if any(grad is not None for k, grad in enumerate(grads) if k != self.moving):
+            raise RuntimeError(f"{self.name}: there are no second derivatives")
+        nothing = [None] * len(ctx.params)
+        grad = grads[self.moving]
+        if grad is None:
+            return (None, None, None, *nothing)
+        inputs = ctx.saved_tensors[:3]
+        results = self.pullback(*ctx.saved_tensors, ctx.params, grad)
+        return (*(x.to(one.dtype).sum_to_size(one.shape) for x, one in zip(results, inputs, strict=True)), *nothing)
+
+    def _batched(self, call, info, in_dims, *inputs):
+        """The batch becomes the first of the leading axes."""
+        own = (1, 1, 2)
+        lead = max(x.dim() - k - (at is not None) for x, k, at in zip(inputs[:3], own, in_dims[:3], strict=True))
+        moved = []
+        for x, k, at in zip(inputs[:3], own, in_dims[:3], strict=True):
+            if at is not None:
+                x = x.movedim(at, 0)
+                x = x.reshape(x.shape[0], *[1] * (lead + k + 1 - x.dim()), *x.shape[1:])
+            moved.append(x)
+        return call(*moved, *inputs[3:]), (0,) * len(self.outputs)
+
+
+def _cost_pullback(a, b, cost, plan, f, g, params, grad):
+    return grad[..., None] * f, grad[..., None] * g, grad[..., None, None] * plan
+
+
+def _plan_pullback(a, b, cost, plan, f, g, params, grad):
+    """Through P_ij = exp((F_i + G_j - C_ij) / epsilon), whose F and G keep the sums of rows and columns: with M = P grad,
+    diag(rows) u + P v = rows of M, P^T u + diag(columns) v = columns of M, by the complement of the columns."""
+    epsilon = params[0]
+    p = plan.to(torch.float64)
+    m = torch.where(p > 0, p * grad.to(torch.float64), 0)
+    rows, columns = p.sum(-1), p.sum(-2)
+    columns = torch.where(columns > 0, columns, 1)
+    by_column = p / columns[..., None, :]
+    right = m.sum(-1) - (by_column * m.sum(-2)[..., None, :]).sum(-1)
+    # u and v are defined up to a constant: the one with <rows, u> = 0.
+    system = torch.diag_embed(torch.where(rows > 0, rows, 1)) - by_column @ p.mT
+    system = system + rows[..., None] * rows[..., None, :] / rows.sum(-1)[..., None, None]
+    u = torch.linalg.solve(system, right[..., None])[..., 0]
+    v = (m.sum(-2) - (p * u[..., None]).sum(-2)) / columns
+    return u, v, (p * (u[..., None] + v[..., None, :]) - m) / epsilon
+
+
+def _sinkhorn(a, b, cost, epsilon, tolerance, max_iterations):
+    return entropic.sinkhorn(a, b, cost, epsilon=epsilon, tolerance=tolerance, max_iterations=max_iterations)
+
+
+_optimal = _Problems(
+    "optimal_transport",
+    (),
+    (("", None), ("nm", None), ("n", None), ("m", None), ("", None)),
+    lambda a, b, cost: entropic.optimal_transport(a, b, cost)[:5],
+    0,
+    _cost_pullback,
+)
+_entropic = _Problems(
+    "sinkhorn",
+    ("float epsilon", "float tolerance", "int max_iterations"),
+    (
+        ("", None),
+        ("nm", None),
+        ("n", None),
+        ("m", None),
+        ("", None),
+        ("", None),
+        ("", None),
+        ("", torch.int64),
+        ("", torch.bool),
+    ),
+    _sinkhorn,
+    1,
+    _plan_pullback,
+)
 
 
 def optimal_transport(a, b, cost):
@@ -117,9 +216,28 @@ def optimal_transport(a, b, cost):
     tensor([[0.2500, 0.2500],
             [0.0000, 0.5000]])
     """
-    value, plan, f, g, gap = _OptimalCost.apply(a, b, cost)
-    status = np.full(tuple(value.shape), "optimal")[()]  # anything else has raised
-    return entropic.TransportResult(value, plan, f, g, gap, status)
+    value, plan, f, g, gap = _optimal(a, b, cost)
+    return entropic.TransportResult(value, *(x.detach() for x in (plan, f, g, gap)), "optimal")  # anything else has raised
+
+
+def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000):
+    """``entropic.sinkhorn`` with a cost <P, C> and a plan that are differentiable in a, b and cost.
+
+    The gradient is that of the exact plan, by the implicit function theorem: a linear system of n equations, so tolerance
+    should be small. Those in a and b count up to a constant: for masses whose sum is fixed. f, g and the bounds have none.
+
+    >>> cost = torch.tensor([[0.0, 1.0], [2.0, 0.0]], dtype=torch.float64, requires_grad=True)
+    >>> half = torch.tensor([0.5, 0.5], dtype=torch.float64)
+    >>> entropic.torch.sinkhorn(half, half, cost, epsilon=1.0, tolerance=1e-12).plan[0, 1].backward()
+    >>> cost.grad.round(decimals=4)
+    tensor([[ 0.0373, -0.0373],
+            [-0.0373,  0.0373]], dtype=torch.float64)
+    """
+    found = entropic.SinkhornResult(*_entropic(a, b, cost, float(epsilon), float(tolerance), max_iterations))
+    plan = found.plan
+    carried = torch.where(plan > 0, plan * torch.where(plan > 0, cost, 0), 0)
+    value = carried.sum((-2, -1), dtype=torch.float64).to(plan.dtype)
+    return entropic.SinkhornResult(value, plan, *(x.detach() for x in found[2:]))
 
 
 def _powers(x, y, order):
@@ -144,39 +262,88 @@ def wasserstein(x, y, *, order=1.0, a=None, b=None):
         for points, w in ((x, a), (y, b))
     )
     square = _powers(x, y, 2)
-    largest = square.detach().max().sqrt()
-    if largest == 0:
-        return 0 * square.sum()
+    largest = square.detach().amax().sqrt()
+    largest = torch.where(largest > 0, largest, 1)
     cost = _powers(x / largest, y / largest, order)
     total = optimal_transport(a, b, cost).cost
     return largest * torch.where(total > 0, torch.where(total > 0, total, 1) ** (1 / order), 0 * total)
 
 
 def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-9, max_iterations=10000):
-    """``entropic.sinkhorn_divergence``, differentiable in the points by the envelope theorem: plans count as constant.
+    """``entropic.sinkhorn_divergence``, differentiable in the points and, where given, the weights.
+
+    By the envelope theorem: plans and potentials count as constant.
 
     >>> x = torch.zeros(1, 2, requires_grad=True)
     >>> entropic.torch.sinkhorn_divergence(x, torch.tensor([[3.0, 4.0]]), epsilon=0.1).backward()
     >>> x.grad
     tensor([[-6., -8.]])
     """
-    x, y = (points[:, None] if points.ndim == 1 else points for points in (x, y))
+    if not order >= 1:
+        raise ValueError(f"sinkhorn_divergence: order must be at least 1, got {order}")
+    dtype = x.dtype
+    x, y = ((points[:, None] if points.ndim == 1 else points).to(torch.float64) for points in (x, y))
     a, b = (
-        torch.full((len(points),), 1 / len(points), dtype=x.dtype, device=x.device) if w is None else w.detach() / w.sum()
+        torch.full((len(points),), 1 / len(points), dtype=x.dtype, device=x.device) if w is None else w.to(x.dtype) / w.sum()
         for points, w in ((x, a), (y, b))
     )
-    options = {"epsilon": epsilon, "tolerance": tolerance, "max_iterations": max_iterations}
 
-    def moved(u, v, from_, to):
+    def entropic_cost(u, v, from_, to):
+        """The minimum, and what has its gradient."""
         cost = _powers(u, v, order)
-        plan = entropic.sinkhorn(*(w.detach().cpu() for w in (from_, to, cost)), **options).plan
-        return (plan.to(cost.device) * cost).sum()
+        given = from_.detach(), to.detach(), cost.detach()
+        _, plan, f, g, *_ = _entropic(*given, float(epsilon), float(tolerance), max_iterations)
+        value = dual_value(f, g, *given[:2])
+        return value, (plan * cost).sum() + dual_value(f, g, from_, to)
 
-    slope = moved(x, y, a, b) - 0.5 * (moved(x, x, a, a) + moved(y, y, b, b))
-    points = [w.detach().cpu() for w in (x, y)]
-    weights = {"a": a.detach().cpu(), "b": b.detach().cpu()}
-    value = entropic.sinkhorn_divergence(*points, **weights, order=order, **options)
-    return torch.as_tensor(value, device=x.device) + (slope - slope.detach())
+    values, slopes = zip(*(entropic_cost(*pair) for pair in ((x, y, a, b), (x, x, a, a), (y, y, b, b))), strict=True)
+    value, slope = (one[0] - 0.5 * (one[1] + one[2]) for one in (values, slopes))
+    return (value.clamp(min=0).detach() + (slope - slope.detach())).to(dtype)
+
+
+def c_transform(f, cost):
+    """min_i (C_ij - f_i), the largest g with f_i + g_j <= C_ij: ``entropic.c_transform``, differentiable in both.
+
+    >>> entropic.torch.c_transform(torch.tensor([0.0, 0.5]), torch.tensor([[0.0, 1.0], [2.0, 0.0]]))
+    tensor([ 0.0000, -0.5000])
+    """
+    if f.shape[-1:] != cost.shape[-2:-1]:
+        raise ValueError(f"c_transform: f must have shape (..., n) for cost (..., n, m), got {f.shape} and {cost.shape}")
+    return (cost - f[..., None]).amin(-2)
+
+
+def dual_value(f, g, a, b):
+    """<a, f> + <b, g>: ``entropic.dual_value``, differentiable in all four.
+
+    >>> f, g = torch.tensor([0.0, 1.0]), torch.tensor([0.5, 0.0])
+    >>> entropic.torch.dual_value(f, g, torch.tensor([0.25, 0.75]), torch.tensor([1.0, 0.0]))
+    tensor(1.2500)
+    """
+
+    def mean(potential, mass):
+        potential = torch.where((mass == 0) & ~potential.isfinite(), 0, potential)
+        return (potential.to(torch.float64) * mass.to(torch.float64)).sum(-1)
+
+    dtype = functools.reduce(torch.promote_types, (x.dtype for x in (f, g, a, b)))
+    return (mean(f, a) + mean(g, b)).to(dtype)
+
+
+def lipschitz_constant(f, distance):
+    """max |f_i - f_j| / D_ij over i != j: ``entropic.lipschitz_constant``, differentiable in both.
+
+    >>> distance = torch.tensor([[0.0, 1.0, 2.0], [1.0, 0.0, 1.0], [2.0, 1.0, 0.0]])
+    >>> entropic.torch.lipschitz_constant(torch.tensor([0.0, 1.0, 4.0]), distance)
+    tensor(3.)
+    """
+    if f.ndim != 1 or tuple(distance.shape) != (len(f), len(f)):
+        raise ValueError(
+            f"lipschitz_constant: f must have shape (n,) and distance (n, n), got {tuple(f.shape)} and {tuple(distance.shape)}"
+        )
+    rise = (f[:, None] - f).abs()
+    apart = distance > 0
+    fast = torch.where(rise > 0, torch.full_like(rise, float("inf")), 0 * rise)
+    slope = torch.where(apart, rise / torch.where(apart, distance, 1), fast)
+    return torch.where(torch.eye(len(f), dtype=torch.bool, device=f.device), 0, slope).amax()
 
 
 def wgan_critic_loss(critic_real, critic_fake):
@@ -237,9 +404,13 @@ def gradient_penalty(critic, real, fake, *, target=1.0, one_sided=False, generat
 
 
 PUBLIC = (
+    c_transform,
     clip_weights,
+    dual_value,
     gradient_penalty,
+    lipschitz_constant,
     optimal_transport,
+    sinkhorn,
     sinkhorn_divergence,
     wasserstein,
     wasserstein_1d,
