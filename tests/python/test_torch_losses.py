@@ -233,6 +233,10 @@ def test_errors_name_the_argument():
         et.softmax_loss(x, torch.full((2, 3), 1 / 3, requires_grad=True))
     with pytest.raises(TypeError, match="distillation_loss: teacher requires grad"):
         et.distillation_loss(x, x.clone().requires_grad_())
+    with pytest.raises(ValueError, match=r"got shape \(2,\); classes are integers: pass target\.long\(\)"):
+        et.softmax_loss(x, torch.tensor([0.0, 1.0]))
+    with pytest.raises(TypeError, match=r"target is on device meta, x on cpu; pass target\.to\(x\.device\)"):
+        et.softmax_loss(x, torch.tensor([0, 1], device="meta"))
     with pytest.raises(
         ValueError, match=r"target must have one class for each row, of shape \(2,\), got integers of shape \(3,\)"
     ):

@@ -271,6 +271,10 @@ def _checked_target(name, description, x, target, dim):
         raise TypeError(f"{name}: {argument} must be a torch.Tensor, got {type(target).__name__}")
     if target.requires_grad:
         raise TypeError(f"{name}: {argument} requires grad, and there is no gradient in it; pass {argument}.detach()")
+    if target.device != x.device:
+        raise TypeError(
+            f"{name}: {argument} is on device {target.device}, {scores} on {x.device}; pass {argument}.to({scores}.device)"
+        )
     kind = description["target"]
     if kind.startswith("class") and not target.is_floating_point():
         if target.dtype is torch.bool or target.is_complex():
@@ -284,6 +288,11 @@ def _checked_target(name, description, x, target, dim):
         return target.long()
     if kind == "class":
         raise TypeError(f"{name}: {argument} must be integers, one class for each row, got dtype {target.dtype}")
+    if kind.startswith("class") and target.shape == (*x.shape[:dim], *x.shape[dim + 1 :]):
+        raise ValueError(
+            f"{name}: {argument} must have one probability for each entry, of shape {tuple(x.shape)}, got shape "
+            f"{tuple(target.shape)}; classes are integers: pass {argument}.long()"
+        )
     if target.shape != x.shape:
         raise ValueError(f"{name}: {argument} must have the shape of {scores}, {tuple(x.shape)}, got {tuple(target.shape)}")
     return target.to(x.dtype)
