@@ -272,6 +272,25 @@ TYPED_TEST(Losses, AgreeOnLongRows) {
   }
 }
 
+// A target that leads: log(1 + rest), and its gradient -rest / (1 + rest), right relative to themselves.
+TYPED_TEST(Losses, OfSoftmaxKeepTheDigitsOfSmallOnes) {
+  using T = TypeParam;
+  for (const std::size_t cols : {2, 10, 64, 65, 300}) {
+    for (const double lead : {8.0, 25.0, 60.0}) {
+      std::vector<T> x(cols, T(0)), dx(cols);
+      for (std::size_t i = 0; i < cols; ++i) x[i] = static_cast<T>(0.01 * static_cast<double>(i));
+      x[1] = static_cast<T>(lead);
+      long double rest = 0;
+      for (std::size_t i = 0; i < cols; ++i) rest += i == 1 ? 0 : std::exp(static_cast<long double>(x[i]) - x[1]);
+      std::vector<double> value(1);
+      loss<T>(SoftmaxLoss{}, {x.data(), 1, cols}, std::vector<std::int64_t>{1}, value, {dx.data(), 1, cols});
+      const double small = static_cast<double>(std::log1p(rest)), tolerance = kEps<T> * (16 + 4 * lead);
+      EXPECT_NEAR(value[0] / small, 1, tolerance) << cols << " led by " << lead;
+      EXPECT_NEAR(dx[1] / static_cast<double>(-rest / (1 + rest)), 1, tolerance) << cols << " led by " << lead;
+    }
+  }
+}
+
 template <class Half>
 void check_halves() {
   for (const Loss& op : variants()) {
