@@ -338,7 +338,7 @@ void linear_attention(HeadsView<const std::type_identity_t<T>> q, HeadsView<cons
   check_apart(kName, "out", out, "k", k);
   check_apart(kName, "out", out, "v", v);
   const auto kernel = attention_kernels<T>();
-  const std::size_t memory = kernel.linear_memory(q.cols, v.cols);
+  const std::size_t memory = kernel.linear_memory(q.rows, q.cols, v.cols);
   parallel_rows(q.batch * q.heads, cost_of_linear(q, k, v), [&](std::size_t begin, std::size_t end) {
     double* const at = scratch(memory);
     for (std::size_t i = begin; i < end; ++i) {

@@ -94,7 +94,7 @@ struct AttentionKernels {
   void (*pack)(HeadsView<const T>, std::size_t b, std::size_t h, T* packed);
   void (*tile)(const AttentionCall<T>&, const Tile<T>&);
   void (*vjp_tile)(const AttentionCall<T>&, const VjpCall<T>&, const Tile<T>&);
-  std::size_t (*linear_memory)(std::size_t d, std::size_t dv);  // in doubles
+  std::size_t (*linear_memory)(std::size_t m, std::size_t d, std::size_t dv);  // in doubles
   void (*linear)(const LinearHead<T>&, double* memory);
   std::size_t (*linear_vjp_memory)(std::size_t m, std::size_t d, std::size_t dv);
   void (*linear_vjp)(const LinearHead<T>&, const LinearVjp<T>&, double* memory);

@@ -19,10 +19,15 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic {
 namespace HWY_NAMESPACE {
 
-// Queries of a causal chunk: between themselves and its keys they take the quadratic form, kLinearTile at a time, which for
-// d = 64 costs less than the state up to some 2000 keys. Keys into the state and queries from it go kLinearBlock at a time:
-// many, as the state passes through the cache once for each block.
-inline constexpr size_t kLinearChunk = 1024, kLinearBlock = 256, kLinearTile = 64;
+// Keys into a state and queries from it go kLinearBlock at a time: many, as the state passes through the cache once for each
+// block. The quadratic form takes kLinearTile queries at a time.
+inline constexpr size_t kLinearBlock = 256, kLinearTile = 64;
+
+// Queries of a causal chunk, which with its keys take the quadratic form, in whole panels. For d = 64 that costs less than the
+// state up to some 2000 keys.
+HWY_INLINE size_t LinearChunk(size_t queries) {
+  return queries <= 2048 ? HWY_MAX((queries + 63) / 64 * 64, kLinearBlock) : 1024;
+}
 
 // At least so many products x_a x_b at a time, for whole a.
 inline constexpr size_t kLinearFeatures = 128;
@@ -38,22 +43,25 @@ struct LinearState {
 template <class T>
 struct LinearMemory {
   size_t e, dv, pairs, row;  // e = d + 1; row: from one of x or y to the next
+  size_t chunk;
   LinearState<T> keys;
   T* gram;        // a state's, rounded to T
   T *x, *y;       // chunks of (1, scale q) and (1, k)
   T* features;    // of a block
   T* part;        // of a state
   T *packed, *s;  // keys of the chunk in panels; scores of a tile
+  double* mass;   // of a chunk of queries
   size_t used;
 
-  LinearMemory(size_t d, size_t dv_, double* at) : used(0), at_(at) {
+  LinearMemory(size_t m, size_t d, size_t dv_, double* at) : chunk(LinearChunk(m)), used(0), at_(at) {
     e = d + 1, dv = dv_, pairs = e * (e + 1) / 2, row = (e + 31) / 16 * 16;
     const size_t most = kLinearFeatures + e;
     keys = State();
     gram = Numbers(e * e);
-    x = Numbers(kLinearChunk * row), y = Numbers(kLinearChunk * row);
+    x = Numbers(chunk * row), y = Numbers(chunk * row);
     features = Numbers(kLinearBlock * most + 16), part = Numbers(most * HWY_MAX(e, dv));
-    packed = Numbers(kLinearChunk * e), s = Numbers(kLinearTile * (kLinearChunk + 16));
+    packed = Numbers(chunk * e), s = Numbers(kLinearTile * (chunk + 16));
+    mass = Take(chunk * sizeof(double));
   }
 
   // From the memory, or null where only `used` is wanted.
@@ -190,7 +198,7 @@ template <class T>
 HWY_INLINE void AddDiagonal(const LinearMemory<T>& memory, size_t rows, const T* v, ptrdiff_t v_row, T* out, ptrdiff_t out_row,
                             double* mass) {
   const RowTag<T> d;
-  const size_t e = memory.e, stride = kLinearChunk + 16;
+  const size_t e = memory.e, stride = memory.chunk + 16;
   PackTransposed(memory.y, static_cast<ptrdiff_t>(memory.row), rows, e, memory.packed);
   for (size_t first = 0; first < rows; first += kLinearTile) {
     const size_t count = HWY_MIN(kLinearTile, rows - first), cols = first + count;
@@ -225,7 +233,7 @@ struct LinearSight {
   size_t none, common;
 };
 
-// Keys [first, first + count) of a head, at most kLinearChunk, into the state.
+// Keys [first, first + count) of a head, at most memory.chunk, into the state.
 template <class T>
 HWY_INLINE void AddKeys(const LinearMemory<T>& memory, const LinearHead<T>& head, size_t first, size_t count) {
   Augment(memory, RowAt(head.k, head.k_row, first), head.k_row, count, T(1), memory.y);
@@ -235,7 +243,7 @@ HWY_INLINE void AddKeys(const LinearMemory<T>& memory, const LinearHead<T>& head
   }
 }
 
-// For queries [first, first + count) of a head, at most kLinearChunk, before whose chunk `keys` keys went into the state:
+// For queries [first, first + count) of a head, at most memory.chunk, before whose chunk `keys` keys went into the state:
 // twice the sum of weighted values, into out, and twice that of weights. Leaves memory.x, and memory.y if causal.
 template <class T>
 HWY_INLINE void QueryChunk(const LinearMemory<T>& memory, const LinearHead<T>& head, size_t first, size_t count, size_t keys,
@@ -259,27 +267,26 @@ HWY_INLINE void QueryChunk(const LinearMemory<T>& memory, const LinearHead<T>& h
 }
 
 template <class T>
-size_t LinearDoubles(size_t d, size_t dv) {
-  return LinearMemory<T>(d, dv, nullptr).used;
+size_t LinearDoubles(size_t m, size_t d, size_t dv) {
+  return LinearMemory<T>(m, d, dv, nullptr).used;
 }
 
 template <class T>
 HWY_FLATTEN void LinearHeadRows(const LinearHead<T>& head, double* at) {
-  const LinearMemory<T> memory(head.d, head.dv, at);
+  const LinearMemory<T> memory(head.m, head.d, head.dv, at);
   Clear(memory, memory.keys);
   const LinearSight sight(head);
   for (size_t r = 0; r < sight.none; ++r) FillRow(RowTag<T>(), T(0), head.dv, RowAt(head.out, head.out_row, r));
 
-  for (size_t j = 0; j < sight.common; j += kLinearChunk) AddKeys(memory, head, j, HWY_MIN(kLinearChunk, sight.common - j));
-  for (size_t i = sight.none; i < head.m; i += kLinearChunk) {
-    const size_t count = HWY_MIN(kLinearChunk, head.m - i);
+  for (size_t j = 0; j < sight.common; j += memory.chunk) AddKeys(memory, head, j, HWY_MIN(memory.chunk, sight.common - j));
+  for (size_t i = sight.none; i < head.m; i += memory.chunk) {
+    const size_t count = HWY_MIN(memory.chunk, head.m - i);
     const size_t keys = head.causal ? sight.common + (i - sight.none) : head.n;
     T* const out = RowAt(head.out, head.out_row, i);
-    double mass[kLinearChunk];
-    QueryChunk(memory, head, i, count, keys, out, head.out_row, mass);
+    QueryChunk(memory, head, i, count, keys, out, head.out_row, memory.mass);
     if (head.causal && i + count < head.m) AddKeys(memory, head, keys, count);
     for (size_t r = 0; r < count; ++r) {
-      const T inverse = static_cast<T>(1 / mass[r]);
+      const T inverse = static_cast<T>(1 / memory.mass[r]);
       for (size_t c = 0; c < head.dv; ++c) RowAt(out, head.out_row, r)[c] *= inverse;
     }
   }

@@ -29,14 +29,14 @@ struct LinearVjpMemory : LinearMemory<T> {
   T *ut, *xt, *mt;  // of a block, transposed: vectors, rows, and M x
   T *values, *dw;   // values of the chunk in panels; a tile of dw, then of ds
 
-  LinearVjpMemory(size_t m, size_t d, size_t dv, double* at) : LinearMemory<T>(d, dv, at) {
-    const size_t e = this->e, row = this->row;
+  LinearVjpMemory(size_t m, size_t d, size_t dv, double* at) : LinearMemory<T>(m, d, dv, at) {
+    const size_t e = this->e, row = this->row, chunk = this->chunk;
     queries = this->State();
     a = this->Numbers(m * dv), c = this->Numbers(m);
     weighted = this->Numbers(kLinearBlock * row);
-    dx = this->Numbers(kLinearChunk * row), dy = this->Numbers(kLinearChunk * row);
+    dx = this->Numbers(chunk * row), dy = this->Numbers(chunk * row);
     ut = this->Numbers(dv * kLinearBlock), xt = this->Numbers(e * kLinearBlock), mt = this->Numbers(e * kLinearBlock);
-    values = this->Numbers(kLinearChunk * dv), dw = this->Numbers(kLinearTile * (kLinearChunk + 16));
+    values = this->Numbers(chunk * dv), dw = this->Numbers(kLinearTile * (chunk + 16));
   }
 };
 
@@ -100,7 +100,7 @@ template <class T>
 HWY_INLINE void DiagonalSlopes(const LinearVjpMemory<T>& memory, size_t rows, const T* v, ptrdiff_t v_row, const T* a,
                                const T* c, T* dv, ptrdiff_t dv_row) {
   const RowTag<T> d;
-  const size_t e = memory.e, stride = kLinearChunk + 16;
+  const size_t e = memory.e, stride = memory.chunk + 16;
   const auto row = static_cast<ptrdiff_t>(memory.row), width = static_cast<ptrdiff_t>(memory.dv);
   PackTransposed(memory.y, row, rows, e, memory.packed);
   PackTransposed(v, v_row, rows, memory.dv, memory.values);
@@ -162,22 +162,21 @@ HWY_FLATTEN void LinearVjpRows(const LinearHead<T>& head, const LinearVjp<T>& vj
   const auto keys_before = [&](size_t query) { return head.causal ? sight.common + (query - sight.none) : head.n; };
 
   Clear(memory, memory.keys);
-  for (size_t j = 0; j < sight.common; j += kLinearChunk) AddKeys(memory, head, j, HWY_MIN(kLinearChunk, sight.common - j));
-  for (size_t i = sight.none; i < head.m; i += kLinearChunk) {
-    const size_t count = HWY_MIN(kLinearChunk, head.m - i), keys = keys_before(i);
+  for (size_t j = 0; j < sight.common; j += memory.chunk) AddKeys(memory, head, j, HWY_MIN(memory.chunk, sight.common - j));
+  for (size_t i = sight.none; i < head.m; i += memory.chunk) {
+    const size_t count = HWY_MIN(memory.chunk, head.m - i), keys = keys_before(i);
     T *const a = memory.a + i * head.dv, *const c = memory.c + i;
-    double mass[kLinearChunk];
-    QueryChunk(memory, head, i, count, keys, a, width, mass);
+    QueryChunk(memory, head, i, count, keys, a, width, memory.mass);
     for (size_t r = 0; r < count; ++r) {
       const T* const g = RowAt(vjp.g, vjp.g_row, i + r);
       T* const ar = a + r * head.dv;
-      const T inverse = static_cast<T>(1 / mass[r]);
+      const T inverse = static_cast<T>(1 / memory.mass[r]);
       double product = 0;
       for (size_t b = 0; b < head.dv; ++b) {
         product += static_cast<double>(g[b]) * static_cast<double>(ar[b] * inverse);
         ar[b] = g[b] * inverse;
       }
-      c[r] = static_cast<T>(-product / mass[r]);
+      c[r] = static_cast<T>(-product / memory.mass[r]);
     }
     for (size_t r = 0; r < count; r += kLinearBlock) {
       const size_t rows = HWY_MIN(kLinearBlock, count - r);
@@ -206,9 +205,9 @@ HWY_FLATTEN void LinearVjpRows(const LinearHead<T>& head, const LinearVjp<T>& vj
 
   if (sight.none == head.m) return;
   Clear(memory, memory.queries);
-  const size_t last = sight.none + (head.m - 1 - sight.none) / kLinearChunk * kLinearChunk;
-  for (size_t i = last;; i -= kLinearChunk) {
-    const size_t count = HWY_MIN(kLinearChunk, head.m - i), keys = keys_before(i);
+  const size_t last = sight.none + (head.m - 1 - sight.none) / memory.chunk * memory.chunk;
+  for (size_t i = last;; i -= memory.chunk) {
+    const size_t count = HWY_MIN(memory.chunk, head.m - i), keys = keys_before(i);
     if (head.causal && i < last) {
       Augment(memory, RowAt(head.k, head.k_row, keys), head.k_row, count, T(1), memory.y);
       KeyChunk(memory, head, vjp, keys, count);
@@ -224,8 +223,8 @@ HWY_FLATTEN void LinearVjpRows(const LinearHead<T>& head, const LinearVjp<T>& vj
     }
     if (i == sight.none) break;
   }
-  for (size_t j = 0; j < sight.common; j += kLinearChunk) {
-    const size_t count = HWY_MIN(kLinearChunk, sight.common - j);
+  for (size_t j = 0; j < sight.common; j += memory.chunk) {
+    const size_t count = HWY_MIN(memory.chunk, sight.common - j);
     Augment(memory, RowAt(head.k, head.k_row, j), head.k_row, count, T(1), memory.y);
     KeyChunk(memory, head, vjp, j, count);
   }
