@@ -46,6 +46,7 @@ def backward_calls(n, causal):
         "torch": lambda: torch.autograd.grad(out, (q, k, v), grad, retain_graph=True),
         "softmax": lambda: entropic.attention_vjp(*arrays, causal=causal),
         "entmax 1.5": lambda: entropic.attention_vjp(*arrays, causal=causal, map="entmax"),
+        "linear": lambda: entropic.linear_attention_vjp(*arrays, causal=causal),
     }
 
 

@@ -1,4 +1,11 @@
-"""optimal_transport beside POT, in one interleaved run: bench/python_transport.py [SIZES]. Costs are compared first."""
+"""Transport beside POT and SciPy, interleaved, one thread; results are compared first.
+
+bench/python_transport.py [SIZES]          optimal_transport beside ot.emd
+bench/python_transport.py sinkhorn         sinkhorn beside ot.bregman.sinkhorn_log
+bench/python_transport.py line             wasserstein_1d beside scipy.stats.wasserstein_distance
+bench/python_transport.py shapes           optimal_transport of wide and tall matrices
+bench/python_transport.py memory N WHOSE   the most memory that one problem of N x N takes; WHOSE is entropic or ot
+"""
 
 import statistics
 import sys
@@ -6,20 +13,24 @@ import time
 
 import numpy as np
 import ot
+import scipy.stats
 
 import entropic
 
 KINDS = ("normal", "uniform", "random")
 
 
-def problem(kind, weights, n):
+def problem(kind, weights, n, m=None):
+    m = m or n
     rng = np.random.default_rng(0)
     if kind == "random":
-        cost = rng.random((n, n))
+        cost = rng.random((n, m))
     else:
-        x, y = rng.standard_normal((2, n, 2)) if kind == "normal" else rng.random((2, n, 2))
-        cost = ((x[:, None] - y[None]) ** 2).sum(-1)
-    a, b = rng.random((2, n)) if weights else np.ones((2, n))
+        draw = rng.standard_normal if kind == "normal" else rng.random
+        x, y = draw((n, 2)), draw((m, 2))
+        cost = np.subtract.outer(x[:, 0], y[:, 0]) ** 2
+        cost += np.subtract.outer(x[:, 1], y[:, 1]) ** 2
+    a, b = (rng.random(n), rng.random(m)) if weights else (np.ones(n), np.ones(m))
     return a / a.sum(), b / b.sum(), cost
 
 
@@ -29,30 +40,114 @@ def timed(function, *arguments, **keywords):
     return time.perf_counter() - start, result
 
 
-def main(sizes):
-    entropic.set_num_threads(1)
-    print("| n | cost | masses | entropic ms | POT ms | ratio |\n|---|---|---|---|---|---|")
+def interleaved(repetitions, ours, theirs):
+    """Median milliseconds of both, and their results."""
+    times, results = [[], []], [None, None]
+    for _ in range(repetitions):
+        for k, function in enumerate((ours, theirs)):
+            seconds, results[k] = timed(function)
+            times[k].append(1e3 * seconds)
+    return *map(statistics.median, times), *results
+
+
+def table(*header):
+    print("| " + " | ".join(header) + " |\n|" + "---|" * len(header), flush=True)
+
+
+def row(*cells):
+    print("| " + " | ".join(f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in cells) + " |", flush=True)
+
+
+def exact(sizes):
+    table("n", "cost", "masses", "entropic ms", "POT ms", "ratio")
     for n in sizes:
         for kind in KINDS:
             for weights in (False, True):
                 a, b, cost = problem(kind, weights, n)
-                times = [[], []]
-                for _ in range(5 if n < 2000 else 3 if n < 5000 else 1):
-                    t, ours = timed(entropic.optimal_transport, a, b, cost)
-                    times[0].append(t)
-                    t, (_, log) = timed(ot.emd, a, b, cost, numItermax=10**9, log=True)
-                    times[1].append(t)
-                assert abs(ours.cost - log["cost"]) <= 1e-9 * log["cost"] and ours.gap <= 1e-12, (
-                    ours.cost,
-                    log["cost"],
-                    ours.gap,
+                own, other, ours, (_, log) = interleaved(
+                    5 if n < 2000 else 3 if n < 5000 else 1,
+                    lambda a=a, b=b, cost=cost: entropic.optimal_transport(a, b, cost),
+                    lambda a=a, b=b, cost=cost: ot.emd(a, b, cost, numItermax=10**9, log=True),
                 )
-                own, other = (1e3 * statistics.median(t) for t in times)
-                print(
-                    f"| {n} | {kind} | {'random' if weights else 'equal'} | {own:.1f} | {other:.1f} | {own / other:.2f} |",
-                    flush=True,
-                )
+                assert abs(ours.cost - log["cost"]) <= 1e-9 * log["cost"] and ours.gap <= 1e-12, (ours.cost, log["cost"])
+                row(n, kind, "random" if weights else "equal", own, other, own / other)
+
+
+def sinkhorn(n=1000):
+    table("n", "cost", "epsilon / largest", "entropic ms", "POT ms", "times as fast", "errors of the sums: ours", "POT")
+    for kind in KINDS:
+        a, b, cost = problem(kind, True, n)
+        epsilon = 0.01 * cost.max()
+
+        def theirs(a=a, b=b, cost=cost, epsilon=epsilon):
+            return ot.bregman.sinkhorn_log(a, b, cost, epsilon, numItermax=10**5, stopThr=1e-7, warn=False)
+
+        own, other, ours, plan = interleaved(
+            3,
+            lambda a=a, b=b, cost=cost, epsilon=epsilon: entropic.sinkhorn(a, b, cost, epsilon=epsilon, tolerance=1e-6),
+            theirs,
+        )
+        assert abs(ours.cost - (plan * cost).sum()) <= 1e-4 * ours.cost
+        errors = [abs(p.sum(0) - b).sum() + abs(p.sum(1) - a).sum() for p in (ours.plan, plan)]
+        row(n, kind, "0.01", own, other, other / own, *map(float, errors))
+
+
+def line(n=10**6):
+    table("samples", "type", "weights", "entropic ms", "SciPy ms", "times as fast")
+    rng = np.random.default_rng(0)
+    for dtype in (np.float64, np.float32):
+        u, v, a, b = (x.astype(dtype) for x in (*rng.normal(size=(2, n)), *rng.random((2, n))))
+        for weights in (None, (a, b)):
+            ours, theirs = ({}, ()) if weights is None else ({"u_weights": a, "v_weights": b}, (a, b))
+            own, other, mine, wanted = interleaved(
+                5,
+                lambda u=u, v=v, ours=ours: entropic.wasserstein_1d(u, v, **ours),
+                lambda u=u, v=v, theirs=theirs: scipy.stats.wasserstein_distance(u, v, *theirs),
+            )
+            assert abs(mine - wanted) <= (1e-9 if dtype == np.float64 else 1e-4) * wanted
+            row(n, np.dtype(dtype).name, "none" if weights is None else "random", own, other, other / own)
+
+
+def shapes():
+    table("shape", "cost", "entropic ms", "POT ms", "ratio")
+    for n, m in ((1, 5000), (3, 5000), (5000, 3), (50, 5000), (5000, 50), (500, 5000), (5000, 500)):
+        for kind in ("normal", "random"):
+            a, b, cost = problem(kind, True, n, m)
+            own, other, ours, (_, log) = interleaved(
+                3,
+                lambda a=a, b=b, cost=cost: entropic.optimal_transport(a, b, cost),
+                lambda a=a, b=b, cost=cost: ot.emd(a, b, cost, numItermax=10**9, log=True),
+            )
+            assert abs(ours.cost - log["cost"]) <= 1e-9 * abs(log["cost"])
+            row(f"{n} x {m}", kind, own, other, own / other)
+
+
+def status(name):
+    """A number of MiB that Linux has of this process."""
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(name))
+
+
+def memory(n, whose):
+    a, b, cost = problem("uniform", True, int(n))
+    with open("/proc/self/clear_refs", "w") as peak:
+        peak.write("5")  # from here on
+    before = status("VmRSS")
+    if whose == "entropic":
+        entropic.optimal_transport(a, b, cost)
+    else:
+        ot.emd(a, b, cost, numItermax=10**9)
+    print(f"{whose}, n = {n}: {status('VmHWM') - before:.0f} MiB, the plan included, beside {cost.nbytes / 2**20:.0f} of costs")
+
+
+def main(what="1000", *more):
+    entropic.set_num_threads(1)
+    named = {"sinkhorn": sinkhorn, "line": line, "shapes": shapes, "memory": memory}
+    if what in named:
+        named[what](*more)
+    else:
+        exact([int(n) for n in (what, *more)])
 
 
 if __name__ == "__main__":
-    main([int(n) for n in sys.argv[1:]] or [1000, 2000, 5000])
+    main(*sys.argv[1:])

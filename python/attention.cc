@@ -108,6 +108,15 @@ void run_linear(Heads<const T> q, Heads<const T> k, Heads<const T> v, Heads<T> o
 }
 
 template <class T>
+void run_linear_vjp(Heads<const T> q, Heads<const T> k, Heads<const T> v, Heads<const T> g, Heads<T> dq, Heads<T> dk,
+                    Heads<T> dv, nb::tuple values, bool causal) {
+  LinearAttention options = to_params<LinearAttention>(values).op;
+  options.causal = causal;
+  const nb::gil_scoped_release release;
+  linear_attention_vjp<T>(view(q), view(k), view(v), view(g), view(dq), view(dk), view(dv), options);
+}
+
+template <class T>
 void bind(nb::module_& m) {
   m.def("attention", &run<T>, nb::arg("q").noconvert(), nb::arg("k").noconvert(), nb::arg("v").noconvert(),
         nb::arg("out").noconvert(), nb::arg("map"), nb::arg("map_params"), nb::arg("params"), nb::arg("causal"),
@@ -119,6 +128,9 @@ void bind(nb::module_& m) {
         nb::arg("additive").noconvert().none(), nb::arg("gradients"));
   m.def("linear_attention", &run_linear<T>, nb::arg("q").noconvert(), nb::arg("k").noconvert(), nb::arg("v").noconvert(),
         nb::arg("out").noconvert(), nb::arg("params"), nb::arg("causal"));
+  m.def("linear_attention_vjp", &run_linear_vjp<T>, nb::arg("q").noconvert(), nb::arg("k").noconvert(),
+        nb::arg("v").noconvert(), nb::arg("grad").noconvert(), nb::arg("dq").noconvert(), nb::arg("dk").noconvert(),
+        nb::arg("dv").noconvert(), nb::arg("params"), nb::arg("causal"));
 }
 
 }  // namespace

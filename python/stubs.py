@@ -136,6 +136,15 @@ def linear_attention(
     causal: bool = False,
     scale: Literal["sqrt"] | SupportsFloat = "sqrt",
 ) -> Any: ...
+def linear_attention_vjp(
+    q: _DLPack | _Lists,
+    k: _DLPack | _Lists,
+    v: _DLPack | _Lists,
+    grad: Any,
+    *,
+    causal: bool = False,
+    scale: Literal["sqrt"] | SupportsFloat = "sqrt",
+) -> tuple[Any, Any, Any]: ...
 """
 
 # Functions that are no maps, of entropy control and sampling: those with an array of x's kind, for each kind of x.

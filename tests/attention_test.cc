@@ -383,12 +383,14 @@ TYPED_TEST(AttentionTest, SameBits) {
     problem.add_visible(false, 3);
     const Heads<T> g = normal<T>(2, 4, 150, 50, 8);
     const auto all = [&] {
-      std::vector<Heads<T>> d = {{2, 4, 150, 40},  {2, 2, 170, 40}, {2, 2, 170, 50},
-                                 problem.attend(), problem.out(),   problem.out()};
+      std::vector<Heads<T>> d = {{2, 4, 150, 40}, {2, 2, 170, 40}, {2, 2, 170, 50}, problem.attend(), problem.out(),
+                                 problem.out(),   {2, 4, 150, 40}, {2, 2, 170, 40}, {2, 2, 170, 50}};
       attention_vjp(problem.q.view(), problem.k.view(), problem.v.view(), g.view(), d[0].view(), d[1].view(), d[2].view(),
                     problem.options, problem.mask);
       linear_attention(problem.q.view(), problem.k.view(), problem.v.view(), d[4].view(), {.causal = true});
       linear_attention(problem.q.view(), problem.k.view(), problem.v.view(), d[5].view());
+      linear_attention_vjp(problem.q.view(), problem.k.view(), problem.v.view(), g.view(), d[6].view(), d[7].view(),
+                           d[8].view(), {.causal = true});
       return d;
     };
     const auto want = all();
@@ -448,7 +450,7 @@ TYPED_TEST(AttentionTest, LinearIsTaylorSoftmax) {
     unsigned seed = 0;
     for (const Shape& shape : {Shape{1, 1, 1, 1, 1, 1, 1}, Shape{2, 4, 2, 5, 7, 3, 2}, Shape{1, 1, 1, 300, 600, 8, 5},
                                Shape{1, 1, 1, 257, 257, 20, 33}, Shape{1, 1, 1, 9, 4, 3, 3}, Shape{1, 1, 1, 4, 0, 3, 3},
-                               Shape{1, 1, 1, 30, 1000, 64, 64}, Shape{1, 1, 1, 1300, 2100, 4, 3}}) {
+                               Shape{1, 1, 1, 30, 1000, 64, 64}, Shape{1, 1, 1, 0, 5, 3, 3}}) {
       if (target != simd_targets()[0] && shape.n > 300) continue;
       for (const bool causal : {false, true}) {
         for (const std::optional<double> scale : {std::optional<double>(), std::optional<double>(-0.7)}) {
@@ -464,6 +466,51 @@ TYPED_TEST(AttentionTest, LinearIsTaylorSoftmax) {
           const double t = (scale ? 0.7 : 1 / std::sqrt(shape.d)) * static_cast<double>(shape.d) * 0.64 + 1;
           expect_near(got, oracle::attention(exact, problem.v.exact()), 60 * kEps<T> * (1 + t + t * t),
                       "n " + std::to_string(shape.n) + " d " + std::to_string(shape.d) + (causal ? " causal" : ""));
+        }
+      }
+    }
+  });
+}
+
+// As attention has it in float64, whose own gradients other tests hold against differences.
+TYPED_TEST(AttentionTest, LinearGradientIsThatOfTaylorSoftmax) {
+  using T = TypeParam;
+  support::for_each_target([&](const std::string& target) {
+    unsigned seed = 50;
+    for (const Shape& shape : {Shape{1, 1, 1, 1, 1, 1, 1}, Shape{2, 4, 2, 5, 7, 3, 2}, Shape{1, 2, 1, 300, 600, 8, 5},
+                               Shape{1, 1, 1, 257, 257, 20, 33}, Shape{1, 1, 1, 9, 4, 3, 3}, Shape{1, 1, 1, 4, 0, 3, 3},
+                               Shape{1, 1, 1, 30, 1000, 64, 64}, Shape{1, 1, 1, 1300, 2100, 4, 3},
+                               Shape{1, 1, 1, 2100, 2100, 3, 4}, Shape{1, 1, 1, 0, 5, 3, 3}}) {
+      if (target != simd_targets()[0] && shape.n > 300) continue;
+      for (const bool causal : {false, true}) {
+        const double scale = causal ? 0.4 : -0.3;
+        const Problem<T> problem(shape.batch, shape.heads, shape.kv_heads, shape.m, shape.n, shape.d, shape.dv, ++seed);
+        const Heads<T> g = normal<T>(shape.batch, shape.heads, shape.m, shape.dv, ++seed);
+        Heads<T> dq = problem.q, dk = problem.k, dv = problem.v;
+        linear_attention_vjp(problem.q.view(), problem.k.view(), problem.v.view(), g.view(), dq.view(), dk.view(), dv.view(),
+                             {.scale = scale, .causal = causal});
+
+        const auto wide = [](const Heads<T>& x) {
+          Heads<double> result(x.batch, x.heads, x.rows, x.cols);
+          result.for_each(
+              [&](auto b, auto h, auto r, auto c) { result.at(b, h, r, c) = static_cast<double>(x.at(b, h, r, c)); });
+          return result;
+        };
+        const Heads<double> q = wide(problem.q), k = wide(problem.k), v = wide(problem.v), g64 = wide(g);
+        Heads<double> dq64 = q, dk64 = k, dv64 = v;
+        const Attention options = {
+            .map = TaylorSoftmax{}, .scale = Attention::Scale::number, .number = scale, .causal = causal};
+        attention_vjp(q.view(), k.view(), v.view(), g64.view(), dq64.view(), dk64.view(), dv64.view(), options);
+        Heads<T> out = problem.out();
+        Heads<double> out64(shape.batch, shape.heads, shape.m, shape.dv);
+        linear_attention(problem.q.view(), problem.k.view(), problem.v.view(), out.view(), {.scale = scale, .causal = causal});
+        attention(q.view(), k.view(), v.view(), out64.view(), options);
+        const double t = std::abs(scale) * static_cast<double>(shape.d) * 0.64 + 1;
+        const std::string where = "n " + std::to_string(shape.n) + " d " + std::to_string(shape.d) + (causal ? " causal" : "");
+        for (auto [got, want] : {std::pair(out, out64), std::pair(dq, dq64), std::pair(dk, dk64), std::pair(dv, dv64)}) {
+          double largest = 0;
+          for (const double x : want.values) largest = std::max(largest, std::abs(x));
+          expect_near(got, want.exact(), 60 * kEps<T> * (1 + t + t * t) * largest, where);
         }
       }
     }

@@ -272,6 +272,25 @@ TYPED_TEST(Losses, AgreeOnLongRows) {
   }
 }
 
+// A target that leads: log(1 + rest), and its gradient -rest / (1 + rest), right relative to themselves.
+TYPED_TEST(Losses, OfSoftmaxKeepTheDigitsOfSmallOnes) {
+  using T = TypeParam;
+  for (const std::size_t cols : {2, 10, 64, 65, 300}) {
+    for (const double lead : {8.0, 25.0, 60.0}) {
+      std::vector<T> x(cols, T(0)), dx(cols);
+      for (std::size_t i = 0; i < cols; ++i) x[i] = static_cast<T>(0.01 * static_cast<double>(i));
+      x[1] = static_cast<T>(lead);
+      long double rest = 0;
+      for (std::size_t i = 0; i < cols; ++i) rest += i == 1 ? 0 : std::exp(static_cast<long double>(x[i]) - x[1]);
+      std::vector<double> value(1);
+      loss<T>(SoftmaxLoss{}, {x.data(), 1, cols}, std::vector<std::int64_t>{1}, value, {dx.data(), 1, cols});
+      const double small = static_cast<double>(std::log1p(rest)), tolerance = kEps<T> * (16 + 4 * lead);
+      EXPECT_NEAR(value[0] / small, 1, tolerance) << cols << " led by " << lead;
+      EXPECT_NEAR(dx[1] / static_cast<double>(-rest / (1 + rest)), 1, tolerance) << cols << " led by " << lead;
+    }
+  }
+}
+
 template <class Half>
 void check_halves() {
   for (const Loss& op : variants()) {
@@ -323,6 +342,17 @@ TEST(LossesWithValuesPerRow, HaveTheirOwn) {
     }
     EXPECT_NEAR(slope[r], (ends[1] - ends[0]) / (2 * step), 1e-9);
   }
+  // Against probabilities their entropy has a slope too.
+  const std::vector<double> q = {0.2, 0.7, 0.1, 0.2, 0.7, 0.1};
+  const MatrixView<const double> scores(x.data(), 2, 3), target(q.data(), 2, 3);
+  loss<double>(EntmaxLoss{}, scores, target, value, {}, per_row, gradients);
+  std::vector<double> ends[2] = {std::vector<double>(2), std::vector<double>(2)};
+  for (const int side : {0, 1}) {
+    const std::vector<double> moved = {alpha[0] + (side == 0 ? -1e-6 : 1e-6), alpha[1] + (side == 0 ? -1e-6 : 1e-6)};
+    const PerRow moved_alpha[] = {{"alpha", moved}};
+    loss<double>(EntmaxLoss{}, scores, target, ends[side], {}, moved_alpha);
+  }
+  for (std::size_t r = 0; r < 2; ++r) EXPECT_NEAR(slope[r], (ends[1][r] - ends[0][r]) / 2e-6, 1e-9);
   // A parameter of the map.
   loss<double>(SurrogateLoss{.map = Entmax{}}, {x.data(), 2, 3}, classes, value, {dx.data(), 2, 3}, per_row);
   std::vector<double> p(6);
@@ -330,18 +360,120 @@ TEST(LossesWithValuesPerRow, HaveTheirOwn) {
   for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(dx[i], p[i] - (i % 3 == 1));
 }
 
-TEST(LossesIgnore, Rows) {
-  const double nan = std::nan("");
-  const std::vector<double> x = {nan, nan, 2, 1};
-  const std::vector<std::int64_t> classes = {-100, 0};
+// Where theta's derivative is infinite: psi is what the definition says, its slope finite, and rounding beyond 1 does nothing.
+template <class T>
+void check_ends_of_margins() {
+  using Kind = MarginSoftmaxLoss::Kind;
+  const double floor = sizeof(T) == 4 ? 0x1p-10 : 0x1p-24;
+  struct Case {
+    Kind kind;
+    double margin, cosine, psi, slope;
+  };
+  const Case cases[] = {
+      {Kind::arc, 0.5, 1, std::cos(0.5), std::sin(0.5) / floor},
+      {Kind::arc, 0.5, -1, -2 + std::cos(0.5), std::sin(0.5) / floor},
+      {Kind::arc, 0, 1, 1, 0},
+      {Kind::sphere, 4, 1, 1, 16},
+      {Kind::sphere, 4, -1, -7, 16},
+      {Kind::sphere, 3, 1, 1, 9},
+      {Kind::sphere, 3, -1, -5, 9},
+  };
+  for (const Case& given : cases) {
+    const MarginSoftmaxLoss op = {.kind = given.kind, .margin = given.margin, .scale = 2};
+    for (const double beyond : {0.0, 1e-3}) {
+      const std::vector<T> x = {static_cast<T>(given.cosine * (1 + beyond)), T(0.25)};
+      std::vector<double> value(1);
+      std::vector<T> dx(2);
+      loss<T>(op, {x.data(), 1, 2}, std::vector<std::int64_t>{0}, value, {dx.data(), 1, 2});
+      const double ahead = 2 * (0.25 - given.psi), missing = 1 / (1 + std::exp(-ahead));
+      EXPECT_NEAR(value[0], std::log1p(std::exp(ahead)), 1e-6) << given.margin << " at " << given.cosine;
+      EXPECT_NEAR(dx[0], -2 * given.slope * missing, 1e-5 * (1 + given.slope)) << given.margin << " at " << given.cosine;
+      EXPECT_NEAR(dx[1], 2 * missing, 1e-6);
+    }
+  }
+}
+
+TEST(LossesOfMargins, AreExactAtTheEnds) {
+  check_ends_of_margins<float>();
+  check_ends_of_margins<double>();
+}
+
+// A target where there is no class is infinite where the loss can be, and pulls at nothing there.
+TEST(LossesOfAbsentClasses, AreInfiniteWithoutAGradient) {
+  const double absent = -kInfinity<double>;
+  const std::vector<double> x = {1, absent, 0.5, 1, absent, 0.5}, q = {0.25, 0.75, 0, 0, 1, 0};
+  const std::vector<std::int64_t> classes = {1, 1};
   for (const Loss& op : variants()) {
     if (kind_of(op) != TargetKind::kClassOrDistribution) continue;
-    std::vector<double> value(2), dx(4);
+    for (const bool soft : {false, true}) {
+      Batch<double> batch = {2, 3, x, {}, classes};
+      if (soft) batch.target = q, batch.classes.clear();
+      const Result<double> got = run(op, batch);
+      const bool bounded = name_of(op) == "smooth_accuracy_loss";
+      for (std::size_t r = 0; r < 2; ++r) {
+        if (name_of(op) != "surrogate_loss") {
+          EXPECT_EQ(std::isinf(got.value[r]), !bounded) << name_of(op) << soft << r;
+        }
+        EXPECT_EQ(got.dx[3 * r + 1], 0) << name_of(op) << soft << r;
+        EXPECT_TRUE(std::isfinite(got.dx[3 * r]) && std::isfinite(got.dx[3 * r + 2])) << name_of(op) << soft << r;
+      }
+    }
+  }
+  // However little mass the teacher has there.
+  const Batch<double> batch = {2, 3, x, {0, -1e4, 0, 0, absent, 0}, {}};
+  const Result<double> got = run(DistillationLoss{}, batch);
+  EXPECT_TRUE(std::isinf(got.value[0]));
+  EXPECT_TRUE(std::isfinite(got.value[1]));
+  EXPECT_EQ(got.dx[1], 0);
+}
+
+TEST(LossesIgnore, Rows) {
+  const double nan = std::nan("");
+  const std::vector<double> x = {nan, nan, 0.5, 0.25};
+  const std::vector<std::int64_t> classes = {-100, 0};
+  for (const Loss& op : variants()) {
+    if (kind_of(op) != TargetKind::kClassOrDistribution && kind_of(op) != TargetKind::kClass) continue;
+    std::vector<double> value(2, 7), dx(4, 7);
     loss<double>(op, {x.data(), 2, 2}, classes, value, {dx.data(), 2, 2}, {}, {}, -100);
     EXPECT_EQ(value[0], 0) << name_of(op);
-    EXPECT_EQ(dx[0], 0);
-    EXPECT_EQ(dx[1], 0);
+    EXPECT_EQ(dx[0], 0) << name_of(op);
+    EXPECT_EQ(dx[1], 0) << name_of(op);
     EXPECT_TRUE(std::isfinite(value[1]));
+  }
+}
+
+// Odd rows among others, of which some share vectors with them: each is as if alone, also in place.
+TYPED_TEST(Losses, OfOddRowsDisturbNoOther) {
+  using T = TypeParam;
+  const T inf = kInfinity<T>, nan = std::numeric_limits<T>::quiet_NaN();
+  for (const Loss& op : variants()) {
+    if (kind_of(op) != TargetKind::kClassOrDistribution) continue;
+    for (const std::size_t cols : {1, 3, 10, 64, 65}) {
+      Batch<T> batch = random_batch<T>(op, 11, cols, false, 4);
+      T* const x = batch.x.data();
+      x[1 * cols] = nan;
+      x[2 * cols + cols - 1] = inf;
+      std::fill(x + 4 * cols, x + 5 * cols, -inf);
+      x[6 * cols + static_cast<std::size_t>(batch.classes[6])] = -inf;
+      x[7 * cols] = -inf;
+      std::fill(x + 8 * cols, x + 9 * cols, nan);
+      batch.classes[8] = batch.classes[9] = -100;
+      std::vector<double> value(11), value_alone(1);
+      std::vector<T> dx = batch.x, alone(cols);
+      loss<T>(op, {dx.data(), 11, cols}, batch.classes, value, {dx.data(), 11, cols}, {}, {}, -100);
+      for (std::size_t r = 0; r < 11; ++r) {
+        loss<T>(op, {x + r * cols, 1, cols}, std::span(batch.classes).subspan(r, 1), value_alone, {alone.data(), 1, cols}, {},
+                {}, -100);
+        const auto same = [](double a, double b) { return a == b || (a != a && b != b); };
+        EXPECT_TRUE(same(value[r], value_alone[0])) << name_of(op) << " " << cols << " row " << r;
+        for (std::size_t i = 0; i < cols; ++i) {
+          EXPECT_TRUE(same(dx[r * cols + i], alone[i])) << name_of(op) << " " << cols << " row " << r << " entry " << i;
+        }
+      }
+      EXPECT_TRUE(std::isnan(value[1]) && std::isnan(dx[1 * cols])) << name_of(op);
+      EXPECT_TRUE(std::isnan(value[4]) && std::isnan(dx[4 * cols])) << name_of(op);
+      EXPECT_EQ(value[8], 0);
+    }
   }
 }
 

@@ -296,6 +296,30 @@ TEST(OptimalTransport, DearArcsThatAreNotNeededCostNoAccuracy) {
   }
 }
 
+// The first row may send to every column, and only it to the last, at the largest of all costs: beyond its short list, so that
+// the scan of whole rows has to find it.
+TEST(OptimalTransport, TheDearestArcIsUsedWhereItIsTheOnlyOne) {
+  support::for_each_target([](const std::string&) {
+    for (const std::size_t n : {2, 30, 41, 100}) {
+      Problem<double> p = {n, n, std::vector<double>(n, 1), std::vector<double>(n, 1), std::vector<double>(n * n, kInfinity)};
+      for (std::size_t i = 1; i < n; ++i) p.cost[i * n + i - 1] = 1;
+      for (std::size_t j = 0; j < n; ++j) p.cost[j] = j + 1 < n ? 0.0 : 7.0;
+      const auto s = solve(p);
+      ASSERT_EQ(s.only().cost, static_cast<double>(n - 1) + 7);
+      expect_optimal(p, s);
+    }
+    // Half of what is not forbidden is the dearest.
+    std::mt19937 random(12);
+    for (int k = 0; k < 40; ++k) {
+      const auto p = whole_problem(random, 100, 100 + k % 20, 1, 0, 5 + k % 4);
+      const auto exact = exact_cost(p);
+      const auto s = solve(p);
+      ASSERT_EQ(s.only().cost, exact ? static_cast<double>(*exact) : kInfinity) << k;
+      if (exact) expect_optimal(p, s);
+    }
+  });
+}
+
 TEST(OptimalTransport, EqualMassesGiveAPermutation) {
   std::mt19937 random(8);
   for (const std::size_t n : {3, 7, 49, 201}) {

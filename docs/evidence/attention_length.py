@@ -163,14 +163,23 @@ def train(text, out, name, seed):
 
 
 def table(out):
-    print("| attention | " + " | ".join(map(str, TEST_LENGTHS)) + " |\n|---" * 1 + "|" + "---|" * (len(TEST_LENGTHS) + 1))
+    """Mean and standard deviation over seeds; then what log n changes for one and the same model."""
+    print("| attention | " + " | ".join(map(str, TEST_LENGTHS)) + " |\n|" + "---|" * (len(TEST_LENGTHS) + 1))
+
+    def runs(name, scale):
+        found = [json.loads(path.read_text())[scale] for path in sorted(Path(out).glob(f"{name}-*.json"))]
+        return torch.tensor([[run[str(n)] for n in TEST_LENGTHS] for run in found])
+
+    def line(row, cells, sign=""):
+        spread = cells.std(0) if len(cells) > 1 else cells[0] * 0
+        print(f"| {row} | " + " | ".join(f"{m:{sign}.2f} ± {s:.2f}" for m, s in zip(cells.mean(0), spread, strict=True)) + " |")
+
     for row, (name, scale) in ROWS.items():
-        runs = [json.loads(path.read_text())[scale] for path in sorted(Path(out).glob(f"{name}-*.json"))]
-        if not runs:
-            continue
-        cells = torch.tensor([[run[str(n)] for n in TEST_LENGTHS] for run in runs])
-        spread = cells.std(0) if len(runs) > 1 else cells[0] * 0
-        print(f"| {row} | " + " | ".join(f"{m:.2f} ± {s:.2f}" for m, s in zip(cells.mean(0), spread, strict=True)) + " |")
+        if len(cells := runs(name, scale)):
+            line(row, cells)
+    for name in dict.fromkeys(name for name, _ in ROWS.values()):
+        if len(cells := runs(name, "log n") - runs(name, "sqrt")):
+            line(f"{name}: by log n", cells, "+")
 
 
 if __name__ == "__main__":

@@ -150,12 +150,20 @@ struct LinearAttention {
 };
 
 // attention with the map taylor_softmax of order 2, by phi(x) = (1, x, x_a x_b for a < b, x_a^2 / sqrt 2), which has
-// (d + 1) (d + 2) / 2 entries: O(n d^2 dv) time. Sums over keys are kept in float64.
+// (d + 1) (d + 2) / 2 entries: O(n d^2 dv) time. Sums over keys carry their rounding errors along.
 //
 // Shapes, Throws: as attention without masks.
 // Error: as attention's, in units of sum_j (1 + t + t^2/2) |v_j| with t = scale sum_c |q_c k_c| in place of s.
 template <class T>
 void linear_attention(HeadsView<const std::type_identity_t<T>> q, HeadsView<const std::type_identity_t<T>> k,
                       HeadsView<const std::type_identity_t<T>> v, HeadsView<T> out, const LinearAttention& options = {});
+
+// The gradient of sum <g, out> with respect to q, k, v, in time linear in the length too.
+//
+// Shapes: g as out; dq, dk, dv as q, k, v. Throws: as linear_attention.
+template <class T>
+void linear_attention_vjp(HeadsView<const std::type_identity_t<T>> q, HeadsView<const std::type_identity_t<T>> k,
+                          HeadsView<const std::type_identity_t<T>> v, HeadsView<const std::type_identity_t<T>> g,
+                          HeadsView<T> dq, HeadsView<T> dk, HeadsView<T> dv, const LinearAttention& options = {});
 
 }  // namespace entropic

@@ -5,7 +5,7 @@ NumPy arrays, anything with DLPack (torch CPU tensors) or nested lists in; the s
 """
 
 from entropic import _core, _entropy_control, _functions, _losses, _measures, _sampling, _transport
-from entropic._attention import attention, attention_vjp, linear_attention
+from entropic._attention import attention, attention_vjp, linear_attention, linear_attention_vjp
 from entropic._core import __version__
 from entropic._files import read, write
 from entropic.calibration import (
@@ -68,6 +68,7 @@ __all__ = [
     "force_simd_target",
     "get_num_threads",
     "linear_attention",
+    "linear_attention_vjp",
     "match_entropy",
     "read",
     "set_num_threads",

@@ -65,6 +65,11 @@ def _target(name, argument, kind, target, rows):
     if kind == "class" or array.dtype.kind != "f":
         wanted = "integers, one class for each row" + ("" if kind == "class" else ", or floating-point numbers, a distribution")
         raise TypeError(f"{name}: {argument} must be {wanted}, got dtype {array.dtype}")
+    if array.shape == rows.lead:
+        raise ValueError(
+            f"{name}: {argument} must have one probability for each entry, of shape {rows.shape}, got shape {array.shape}; "
+            f"classes are integers: pass {argument}.astype(int)"
+        )
     return rows.alike(argument, array)
 
 

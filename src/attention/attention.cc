@@ -6,6 +6,7 @@
 #include "hwy/foreach_target.h"  // before the kernels
 #include "src/attention/kernels.h"
 #include "src/attention/linear-inl.h"
+#include "src/attention/linear_vjp-inl.h"
 #include "src/attention/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -14,10 +15,12 @@ namespace HWY_NAMESPACE {
 
 // One exported name for each element type: Highway's tables hold functions, not templates.
 AttentionKernels<float> AttentionF32() {
-  return {PackHead<float>, AttentionTile<float>, AttentionVjpTile<float>, LinearDoubles<float>, LinearHeadRows<float>};
+  return {PackHead<float>,       AttentionTile<float>,    AttentionVjpTile<float>, LinearDoubles<float>,
+          LinearHeadRows<float>, LinearVjpDoubles<float>, LinearVjpRows<float>};
 }
 AttentionKernels<double> AttentionF64() {
-  return {PackHead<double>, AttentionTile<double>, AttentionVjpTile<double>, LinearDoubles<double>, LinearHeadRows<double>};
+  return {PackHead<double>,       AttentionTile<double>,    AttentionVjpTile<double>, LinearDoubles<double>,
+          LinearHeadRows<double>, LinearVjpDoubles<double>, LinearVjpRows<double>};
 }
 
 }  // namespace HWY_NAMESPACE
@@ -104,6 +107,25 @@ void check_inputs(std::string_view name, const HeadsView<const T>& q, const Head
   if (q.heads > 0 && (k.heads == 0 || q.heads % k.heads != 0)) {
     fail("{}: q must have a multiple of the heads of k, {}, got {}", name, k.heads, q.heads);
   }
+}
+
+// Those of inputs that were checked, and g.
+template <class T>
+void check_gradients(std::string_view name, const HeadsView<const T>& q, const HeadsView<const T>& k,
+                     const HeadsView<const T>& v, const HeadsView<const T>& g, const HeadsView<T>& dq, const HeadsView<T>& dk,
+                     const HeadsView<T>& dv) {
+  check_heads(name, "g", g, q.batch, q.heads, q.rows, v.cols, "as q with the columns of v");
+  check_heads(name, "dq", dq, q.batch, q.heads, q.rows, q.cols, "as q");
+  check_heads(name, "dk", dk, k.batch, k.heads, k.rows, k.cols, "as k");
+  check_heads(name, "dv", dv, v.batch, v.heads, v.rows, v.cols, "as v");
+  for (const auto& [out_name, d] : {std::pair("dq", dq), std::pair("dk", dk), std::pair("dv", dv)}) {
+    for (const auto& [in_name, x] : {std::pair("q", q), std::pair("k", k), std::pair("v", v), std::pair("g", g)}) {
+      check_apart(name, out_name, d, in_name, x);
+    }
+  }
+  check_apart(name, "dk", dk, "dq", dq);
+  check_apart(name, "dv", dv, "dq", dq);
+  check_apart(name, "dv", dv, "dk", dk);
 }
 
 const Description& description_of(const Map& map) {
@@ -197,6 +219,11 @@ std::size_t cost_of_query(const AttentionCall<T>& call) {
   return call.k.rows * ((call.q.cols + call.v.cols) / 16 + description_of(call.kernel_map).cost) + 1;
 }
 
+template <class T>
+void clear_head(const HeadsView<T>& x, std::size_t b, std::size_t h) {
+  for (std::size_t r = 0; r < x.rows; ++r) std::fill_n(x.row(b, h, r), x.cols, T(0));
+}
+
 double sqrt_scale(std::size_t d) { return 1 / std::sqrt(static_cast<double>(d)); }
 
 }  // namespace
@@ -249,18 +276,7 @@ void attention_vjp(HeadsView<const std::type_identity_t<T>> q, HeadsView<const s
   constexpr std::string_view kName = "attention_vjp";
   check_map(options, per_row, gradients, q.batch * q.heads * q.rows);
   check_inputs(kName, q, k, v);
-  check_heads(kName, "g", g, q.batch, q.heads, q.rows, v.cols, "as q with the columns of v");
-  check_heads(kName, "dq", dq, q.batch, q.heads, q.rows, q.cols, "as q");
-  check_heads(kName, "dk", dk, k.batch, k.heads, k.rows, k.cols, "as k");
-  check_heads(kName, "dv", dv, v.batch, v.heads, v.rows, v.cols, "as v");
-  for (const auto& [out_name, d] : {std::pair("dq", dq), std::pair("dk", dk), std::pair("dv", dv)}) {
-    for (const auto& [in_name, x] : {std::pair("q", q), std::pair("k", k), std::pair("v", v), std::pair("g", g)}) {
-      check_apart(kName, out_name, d, in_name, x);
-    }
-  }
-  check_apart(kName, "dk", dk, "dq", dq);
-  check_apart(kName, "dv", dv, "dq", dq);
-  check_apart(kName, "dv", dv, "dk", dk);
+  check_gradients(kName, q, k, v, g, dq, dk, dv);
 
   const auto kernel = attention_kernels<T>();
   const AttentionDetails<T> none;
@@ -273,10 +289,8 @@ void attention_vjp(HeadsView<const std::type_identity_t<T>> q, HeadsView<const s
     const Workplace<T> workplace(call, rows, true, true);
     for (std::size_t i = begin; i < end; ++i) {
       const std::size_t b = i / k.heads, kv = i % k.heads;
-      for (std::size_t j = 0; j < k.rows; ++j) {
-        std::fill_n(dk.row(b, kv, j), dk.cols, T(0));
-        std::fill_n(dv.row(b, kv, j), dv.cols, T(0));
-      }
+      clear_head(dk, b, kv);
+      clear_head(dv, b, kv);
       kernel.pack(k, b, kv, workplace.keys());
       kernel.pack(v, b, kv, workplace.values());
       for (std::size_t h = kv * call.group; h < (kv + 1) * call.group; ++h) {
@@ -294,6 +308,25 @@ void attention_vjp(HeadsView<const std::type_identity_t<T>> q, HeadsView<const s
   });
 }
 
+namespace {
+
+template <class T>
+LinearHead<T> linear_head(const HeadsView<const T>& q, const HeadsView<const T>& k, const HeadsView<const T>& v, std::size_t b,
+                          std::size_t h, const LinearAttention& options) {
+  const std::size_t kv = h / (q.heads / k.heads);
+  return {q.rows,         k.rows,         q.cols,          v.cols,          options.scale ? *options.scale : sqrt_scale(q.cols),
+          options.causal, q.row(b, h, 0), k.row(b, kv, 0), v.row(b, kv, 0), q.row_stride,
+          k.row_stride,   v.row_stride};
+}
+
+// In elements that take as long to touch.
+template <class T>
+std::size_t cost_of_linear(const HeadsView<const T>& q, const HeadsView<const T>& k, const HeadsView<const T>& v) {
+  return (q.rows + k.rows) * (q.cols * q.cols * v.cols / 64 + 1);
+}
+
+}  // namespace
+
 template <class T>
 void linear_attention(HeadsView<const std::type_identity_t<T>> q, HeadsView<const std::type_identity_t<T>> k,
                       HeadsView<const std::type_identity_t<T>> v, HeadsView<T> out, const LinearAttention& options) {
@@ -305,16 +338,42 @@ void linear_attention(HeadsView<const std::type_identity_t<T>> q, HeadsView<cons
   check_apart(kName, "out", out, "k", k);
   check_apart(kName, "out", out, "v", v);
   const auto kernel = attention_kernels<T>();
-  const std::size_t group = k.heads == 0 ? 1 : q.heads / k.heads, d = q.cols, dv = v.cols;
-  const double scale = options.scale ? *options.scale : sqrt_scale(d);
-  const std::size_t memory = kernel.linear_memory(d, dv);
-  parallel_rows(q.batch * q.heads, (q.rows + k.rows) * (d * d * dv / 64 + 1), [&](std::size_t begin, std::size_t end) {
+  const std::size_t memory = kernel.linear_memory(q.rows, q.cols, v.cols);
+  parallel_rows(q.batch * q.heads, cost_of_linear(q, k, v), [&](std::size_t begin, std::size_t end) {
     double* const at = scratch(memory);
     for (std::size_t i = begin; i < end; ++i) {
       const std::size_t b = i / q.heads, h = i % q.heads;
-      kernel.linear({q.rows, k.rows, d, dv, scale, options.causal, q.row(b, h, 0), k.row(b, h / group, 0),
-                     v.row(b, h / group, 0), q.row_stride, k.row_stride, v.row_stride, out.row_stride, out.row(b, h, 0)},
-                    at);
+      LinearHead<T> head = linear_head(q, k, v, b, h, options);
+      head.out = out.row(b, h, 0), head.out_row = out.row_stride;
+      kernel.linear(head, at);
+    }
+  });
+}
+
+template <class T>
+void linear_attention_vjp(HeadsView<const std::type_identity_t<T>> q, HeadsView<const std::type_identity_t<T>> k,
+                          HeadsView<const std::type_identity_t<T>> v, HeadsView<const std::type_identity_t<T>> g,
+                          HeadsView<T> dq, HeadsView<T> dk, HeadsView<T> dv, const LinearAttention& options) {
+  constexpr std::string_view kName = "linear_attention_vjp";
+  check_params(options);
+  check_inputs(kName, q, k, v);
+  check_gradients(kName, q, k, v, g, dq, dk, dv);
+  const auto kernel = attention_kernels<T>();
+  const std::size_t memory = kernel.linear_vjp_memory(q.rows, q.cols, v.cols);
+  // Queries of one head add to the same dk and dv: a head is one thread's.
+  const std::size_t group = k.heads == 0 ? 1 : q.heads / k.heads;
+  parallel_rows(k.batch * k.heads, 4 * group * cost_of_linear(q, k, v), [&](std::size_t begin, std::size_t end) {
+    double* const at = scratch(memory);
+    for (std::size_t i = begin; i < end; ++i) {
+      const std::size_t b = i / k.heads, kv = i % k.heads;
+      clear_head(dk, b, kv);
+      clear_head(dv, b, kv);
+      for (std::size_t h = kv * group; h < (kv + 1) * group; ++h) {
+        kernel.linear_vjp(linear_head(q, k, v, b, h, options),
+                          {g.row(b, h, 0), dq.row(b, h, 0), dk.row(b, kv, 0), dv.row(b, kv, 0), g.row_stride, dq.row_stride,
+                           dk.row_stride, dv.row_stride},
+                          at);
+      }
     }
   });
 }
@@ -334,6 +393,12 @@ template void linear_attention(HeadsView<const float>, HeadsView<const float>, H
                                const LinearAttention&);
 template void linear_attention(HeadsView<const double>, HeadsView<const double>, HeadsView<const double>, HeadsView<double>,
                                const LinearAttention&);
+template void linear_attention_vjp(HeadsView<const float>, HeadsView<const float>, HeadsView<const float>,
+                                   HeadsView<const float>, HeadsView<float>, HeadsView<float>, HeadsView<float>,
+                                   const LinearAttention&);
+template void linear_attention_vjp(HeadsView<const double>, HeadsView<const double>, HeadsView<const double>,
+                                   HeadsView<const double>, HeadsView<double>, HeadsView<double>, HeadsView<double>,
+                                   const LinearAttention&);
 
 }  // namespace entropic
 

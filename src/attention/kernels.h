@@ -76,8 +76,17 @@ struct LinearHead {
   double scale;
   bool causal;
   const T *q, *k, *v;
-  std::ptrdiff_t q_row, k_row, v_row, out_row;
-  T* out;
+  std::ptrdiff_t q_row, k_row, v_row;
+  T* out = nullptr;
+  std::ptrdiff_t out_row = 0;
+};
+
+// Its gradient.
+template <class T>
+struct LinearVjp {
+  const T* g;
+  T *dq, *dk, *dv;
+  std::ptrdiff_t g_row, dq_row, dk_row, dv_row;
 };
 
 template <class T>
@@ -85,8 +94,10 @@ struct AttentionKernels {
   void (*pack)(HeadsView<const T>, std::size_t b, std::size_t h, T* packed);
   void (*tile)(const AttentionCall<T>&, const Tile<T>&);
   void (*vjp_tile)(const AttentionCall<T>&, const VjpCall<T>&, const Tile<T>&);
-  std::size_t (*linear_memory)(std::size_t d, std::size_t dv);  // in doubles
+  std::size_t (*linear_memory)(std::size_t m, std::size_t d, std::size_t dv);  // in doubles
   void (*linear)(const LinearHead<T>&, double* memory);
+  std::size_t (*linear_vjp_memory)(std::size_t m, std::size_t d, std::size_t dv);
+  void (*linear_vjp)(const LinearHead<T>&, const LinearVjp<T>&, double* memory);
 };
 
 }  // namespace entropic

@@ -1,8 +1,8 @@
 // Linear attention of one head.
 //
 // With y = (1, k) and x = (1, scale q): 1 + s + s^2/2 = (1 + <x, y>^2) / 2, and <x, y>^2 = sum_{a <= b} c_ab x_a x_b y_a y_b
-// with c_ab = 1 where a = b, 2 elsewhere. What queries need of all keys is the state sum_j y_a y_b v_j for a <= b, the Gram
-// matrix sum_j y_a y_b, and sum_j v_j; nothing is as large as phi itself.
+// with c_ab = 1 where a = b, 2 elsewhere. What queries need of all keys is sum_j y_a y_b v_j for a <= b, the Gram matrix
+// sum_j y_a y_b, and sum_j v_j.
 
 #if defined(ENTROPIC_ATTENTION_LINEAR_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_ATTENTION_LINEAR_INL_H_
@@ -19,45 +19,82 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic {
 namespace HWY_NAMESPACE {
 
-// Queries of a causal chunk: between themselves and its keys they take the quadratic form, kLinearTile at a time, which for
-// d = 64 costs less than the state up to some 2000 keys. Keys into the state and queries from it go kLinearBlock at a time:
-// many, as the state passes through the cache once for each block.
-inline constexpr size_t kLinearChunk = 1024, kLinearBlock = 256, kLinearTile = 64;
+// Keys into a state and queries from it go kLinearBlock at a time: many, as the state passes through the cache once for each
+// block. The quadratic form takes kLinearTile queries at a time.
+inline constexpr size_t kLinearBlock = 256, kLinearTile = 64;
+
+// Queries of a causal chunk, which with its keys take the quadratic form, in whole panels. For d = 64 that costs less than the
+// state up to some 2000 keys.
+HWY_INLINE size_t LinearChunk(size_t queries) {
+  return queries <= 2048 ? HWY_MAX((queries + 63) / 64 * 64, kLinearBlock) : 1024;
+}
 
 // At least so many products x_a x_b at a time, for whole a.
 inline constexpr size_t kLinearFeatures = 128;
+
+// What rows y with weights and vectors v have added up to: y_a y_b v for a <= b, weight y y^T, and v.
+template <class T>
+struct LinearState {
+  T *products, *lost;  // pairs x dv, and what rounding has kept from them
+  double *gram, *sum;
+};
 
 // The memory of one head, carved from doubles. Rows of x and y have room for one more vector.
 template <class T>
 struct LinearMemory {
   size_t e, dv, pairs, row;  // e = d + 1; row: from one of x or y to the next
-  T *state, *lost;           // pairs x dv, and what rounding has kept from it
-  double *gram, *sum;
-  T* gram_t;      // rounded to T, for queries
+  size_t chunk;
+  LinearState<T> keys;
+  T* gram;        // a state's, rounded to T
   T *x, *y;       // chunks of (1, scale q) and (1, k)
   T* features;    // of a block
-  T* part;        // of the state
+  T* part;        // of a state
   T *packed, *s;  // keys of the chunk in panels; scores of a tile
+  double* mass;   // of a chunk of queries
+  size_t used;
 
-  // Returns how much is needed; null: only that.
-  size_t Carve(size_t e_, size_t dv_, double* at) {
-    size_t used = 0;
-    e = e_, dv = dv_, pairs = e * (e + 1) / 2, row = (e + 31) / 16 * 16;
-    const auto take = [&](size_t count, size_t size) {
-      double* const begin = at == nullptr ? nullptr : at + used;
-      used += (count * size / sizeof(double) + 8) / 8 * 8;
-      return begin;
-    };
-    const auto numbers = [&](size_t count) { return reinterpret_cast<T*>(take(count, sizeof(T))); };
+  LinearMemory(size_t m, size_t d, size_t dv_, double* at) : chunk(LinearChunk(m)), used(0), at_(at) {
+    e = d + 1, dv = dv_, pairs = e * (e + 1) / 2, row = (e + 31) / 16 * 16;
     const size_t most = kLinearFeatures + e;
-    state = numbers(pairs * dv), lost = numbers(pairs * dv);
-    gram = take(e * e, sizeof(double)), sum = take(dv, sizeof(double)), gram_t = numbers(e * e);
-    x = numbers(kLinearChunk * row), y = numbers(kLinearChunk * row);
-    features = numbers(kLinearBlock * most + 16), part = numbers(most * HWY_MAX(e, dv));
-    packed = numbers(kLinearChunk * e), s = numbers(kLinearTile * (kLinearChunk + 16));
-    return used;
+    keys = State();
+    gram = Numbers(e * e);
+    x = Numbers(chunk * row), y = Numbers(chunk * row);
+    features = Numbers(kLinearBlock * most + 16), part = Numbers(most * HWY_MAX(e, dv));
+    packed = Numbers(chunk * e), s = Numbers(kLinearTile * (chunk + 16));
+    mass = Take(chunk * sizeof(double));
   }
+
+  // From the memory, or null where only `used` is wanted.
+  T* Numbers(size_t count) { return reinterpret_cast<T*>(Take(count * sizeof(T))); }
+  LinearState<T> State() {
+    T* const products = Numbers(pairs * dv);
+    T* const lost = Numbers(pairs * dv);
+    double* const squares = Take(e * e * sizeof(double));
+    return {products, lost, squares, Take(dv * sizeof(double))};
+  }
+
+ private:
+  double* Take(size_t bytes) {
+    double* const begin = at_ == nullptr ? nullptr : at_ + used;
+    used += (bytes / sizeof(double) + 8) / 8 * 8;
+    return begin;
+  }
+
+  double* at_;
 };
+
+template <class T>
+HWY_INLINE void Clear(const LinearMemory<T>& memory, const LinearState<T>& state) {
+  std::fill(state.products, state.products + memory.pairs * memory.dv, T(0));
+  std::fill(state.lost, state.lost + memory.pairs * memory.dv, T(0));
+  std::fill(state.gram, state.gram + memory.e * memory.e, 0.0);
+  std::fill(state.sum, state.sum + memory.dv, 0.0);
+}
+
+template <class T>
+HWY_INLINE T* RowAt(T* data, ptrdiff_t stride, size_t r) {
+  return data + static_cast<ptrdiff_t>(r) * stride;
+}
 
 // Rows (1, factor x) of a chunk.
 template <class T>
@@ -70,8 +107,9 @@ HWY_INLINE void Augment(const LinearMemory<T>& memory, const T* x, ptrdiff_t x_r
   }
 }
 
-// x_a x_b for a <= b of the next a from *first on, side by side for each row, times c_ab for queries. Returns how many.
-template <bool kQueries, class T>
+// x_a x_b for a <= b of the next a from *first on, side by side for each row, times c_ab for those that read a state. Returns
+// how many.
+template <bool kReads, class T>
 HWY_INLINE size_t Features(const LinearMemory<T>& memory, const T* x, size_t rows, size_t* first) {
   const RowTag<T> d;
   const size_t e = memory.e, N = hn::Lanes(d), begin = *first;
@@ -80,10 +118,10 @@ HWY_INLINE size_t Features(const LinearMemory<T>& memory, const T* x, size_t row
   for (size_t r = 0; r < rows; ++r, x += memory.row) {
     T* to = memory.features + r * count;
     for (size_t a = begin; a < *first; to += e - a, ++a) {
-      const auto xa = hn::Set(d, kQueries ? T(2) * x[a] : x[a]);
+      const auto xa = hn::Set(d, kReads ? T(2) * x[a] : x[a]);
       // Whole vectors: the next a writes over what is too much.
       for (size_t b = 0; b < e - a; b += N) hn::StoreU(hn::Mul(xa, hn::LoadU(d, x + a + b)), d, to + b);
-      if (kQueries) to[0] = x[a] * x[a];
+      if (kReads) to[0] = x[a] * x[a];
     }
   }
   return count;
@@ -102,50 +140,53 @@ HWY_INLINE void AddTo(T* HWY_RESTRICT to, T* HWY_RESTRICT lost, const T* HWY_RES
   });
 }
 
-// A block of the keys in memory.y, from `first` on, and their values into the state.
+// A block of rows y, weighted_y = weight y, and vectors v into a state.
 template <class T>
-HWY_INLINE void AddKeys(const LinearMemory<T>& memory, size_t first, size_t rows, const T* v, ptrdiff_t v_row) {
+HWY_INLINE void AddRows(const LinearMemory<T>& memory, const LinearState<T>& state, const T* y, const T* weighted_y,
+                        size_t rows, const T* v, ptrdiff_t v_row) {
   const size_t e = memory.e, dv = memory.dv;
-  const T* const y = memory.y + first * memory.row;
   const auto width = static_cast<ptrdiff_t>(dv);
   for (size_t a = 0, at = 0; a < e;) {
     const size_t count = Features<false>(memory, y, rows, &a);
     Product(false, Factor<T>{memory.features, 1, static_cast<ptrdiff_t>(count)}, count, v, v_row, rows, memory.part, width, dv);
-    AddTo(memory.state + at, memory.lost + at, memory.part, count * dv);
+    AddTo(state.products + at, state.lost + at, memory.part, count * dv);
     at += count * dv;
   }
   const auto row = static_cast<ptrdiff_t>(memory.row);
-  Product(false, Factor<T>{y, 1, row}, e, y, row, rows, memory.part, static_cast<ptrdiff_t>(e), e);
-  for (size_t i = 0; i < e * e; ++i) memory.gram[i] += static_cast<double>(memory.part[i]);
+  Product(false, Factor<T>{weighted_y, 1, row}, e, y, row, rows, memory.part, static_cast<ptrdiff_t>(e), e);
+  for (size_t i = 0; i < e * e; ++i) state.gram[i] += static_cast<double>(memory.part[i]);
   for (size_t r = 0; r < rows; ++r) {
-    for (size_t c = 0; c < dv; ++c) memory.sum[c] += static_cast<double>((v + static_cast<ptrdiff_t>(r) * v_row)[c]);
+    for (size_t c = 0; c < dv; ++c) state.sum[c] += static_cast<double>(RowAt(v, v_row, r)[c]);
   }
 }
 
-// For a block of the queries in memory.x, from `first` on: twice the sum of weighted values, into out, and twice that of
-// weights, of `keys` keys in the state.
+// For a block of rows x: the sum of (1 + <x, y>^2) v, into out.
 template <class T>
-HWY_INLINE void ReadState(const LinearMemory<T>& memory, size_t first, size_t rows, double keys, T* out, ptrdiff_t out_row,
-                          double* mass) {
+HWY_INLINE void ReadState(const LinearMemory<T>& memory, const LinearState<T>& state, const T* x, size_t rows, T* out,
+                          ptrdiff_t out_row) {
   const size_t e = memory.e, dv = memory.dv;
-  const T* const x = memory.x + first * memory.row;
   for (size_t r = 0; r < rows; ++r) {
-    T* const to = out + static_cast<ptrdiff_t>(r) * out_row;
-    for (size_t c = 0; c < dv; ++c) to[c] = static_cast<T>(memory.sum[c]);
+    for (size_t c = 0; c < dv; ++c) RowAt(out, out_row, r)[c] = static_cast<T>(state.sum[c]);
   }
-  const T* state = memory.state;
+  const T* products = state.products;
   for (size_t a = 0; a < e;) {
     const size_t count = Features<true>(memory, x, rows, &a);
-    Product(true, Factor<T>{memory.features, static_cast<ptrdiff_t>(count), 1}, rows, state, static_cast<ptrdiff_t>(dv), count,
-            out, out_row, dv);
-    state += count * dv;
+    Product(true, Factor<T>{memory.features, static_cast<ptrdiff_t>(count), 1}, rows, products, static_cast<ptrdiff_t>(dv),
+            count, out, out_row, dv);
+    products += count * dv;
   }
-  // <x, G x>
-  for (size_t i = 0; i < e * e; ++i) memory.gram_t[i] = static_cast<T>(memory.gram[i]);
+}
+
+// For a block of rows x: the sum of 1 + <x, y>^2 over `count` rows y of weight 1.
+template <class T>
+HWY_INLINE void ReadMass(const LinearMemory<T>& memory, const LinearState<T>& state, size_t count, const T* x, size_t rows,
+                         double* mass) {
+  const size_t e = memory.e;
+  for (size_t i = 0; i < e * e; ++i) memory.gram[i] = static_cast<T>(state.gram[i]);
   const auto step = static_cast<ptrdiff_t>(e);
-  Product(false, Factor<T>{x, static_cast<ptrdiff_t>(memory.row), 1}, rows, memory.gram_t, step, e, memory.features, step, e);
+  Product(false, Factor<T>{x, static_cast<ptrdiff_t>(memory.row), 1}, rows, memory.gram, step, e, memory.features, step, e);
   for (size_t r = 0; r < rows; ++r) {
-    mass[r] = keys;
+    mass[r] = static_cast<double>(count);
     for (size_t b = 0; b < e; ++b) {
       mass[r] += static_cast<double>(memory.features[r * e + b]) * static_cast<double>(x[r * memory.row + b]);
     }
@@ -157,7 +198,7 @@ template <class T>
 HWY_INLINE void AddDiagonal(const LinearMemory<T>& memory, size_t rows, const T* v, ptrdiff_t v_row, T* out, ptrdiff_t out_row,
                             double* mass) {
   const RowTag<T> d;
-  const size_t e = memory.e, stride = kLinearChunk + 16;
+  const size_t e = memory.e, stride = memory.chunk + 16;
   PackTransposed(memory.y, static_cast<ptrdiff_t>(memory.row), rows, e, memory.packed);
   for (size_t first = 0; first < rows; first += kLinearTile) {
     const size_t count = HWY_MIN(kLinearTile, rows - first), cols = first + count;
@@ -179,54 +220,74 @@ HWY_INLINE void AddDiagonal(const LinearMemory<T>& memory, size_t rows, const T*
   }
 }
 
+// Which keys the queries of a head see: all of them the first `common`, query `none` + i of a causal head those up to
+// common + i, the first `none` queries none.
+struct LinearSight {
+  template <class T>
+  HWY_INLINE explicit LinearSight(const LinearHead<T>& head)
+      : none(head.causal && head.m > head.n ? head.m - head.n
+             : head.n == 0                  ? head.m
+                                            : 0),
+        common(head.causal ? head.n - (head.m - none) : head.n) {}
+
+  size_t none, common;
+};
+
+// Keys [first, first + count) of a head, at most memory.chunk, into the state.
 template <class T>
-size_t LinearDoubles(size_t d, size_t dv) {
-  LinearMemory<T> memory;
-  return memory.Carve(d + 1, dv, nullptr);
+HWY_INLINE void AddKeys(const LinearMemory<T>& memory, const LinearHead<T>& head, size_t first, size_t count) {
+  Augment(memory, RowAt(head.k, head.k_row, first), head.k_row, count, T(1), memory.y);
+  for (size_t r = 0; r < count; r += kLinearBlock) {
+    const T* const y = memory.y + r * memory.row;
+    AddRows(memory, memory.keys, y, y, HWY_MIN(kLinearBlock, count - r), RowAt(head.v, head.v_row, first + r), head.v_row);
+  }
+}
+
+// For queries [first, first + count) of a head, at most memory.chunk, before whose chunk `keys` keys went into the state:
+// twice the sum of weighted values, into out, and twice that of weights. Leaves memory.x, and memory.y if causal.
+template <class T>
+HWY_INLINE void QueryChunk(const LinearMemory<T>& memory, const LinearHead<T>& head, size_t first, size_t count, size_t keys,
+                           T* out, ptrdiff_t out_row, double* mass) {
+  Augment(memory, RowAt(head.q, head.q_row, first), head.q_row, count, static_cast<T>(head.scale), memory.x);
+  for (size_t r = 0; r < count; r += kLinearBlock) {
+    const size_t rows = HWY_MIN(kLinearBlock, count - r);
+    const T* const x = memory.x + r * memory.row;
+    if (keys == 0) {
+      for (size_t i = r; i < r + rows; ++i) FillRow(RowTag<T>(), T(0), memory.dv, RowAt(out, out_row, i));
+      std::fill(mass + r, mass + r + rows, 0.0);
+    } else {
+      ReadState(memory, memory.keys, x, rows, RowAt(out, out_row, r), out_row);
+      ReadMass(memory, memory.keys, keys, x, rows, mass + r);
+    }
+  }
+  if (head.causal) {
+    Augment(memory, RowAt(head.k, head.k_row, keys), head.k_row, count, T(1), memory.y);
+    AddDiagonal(memory, count, RowAt(head.v, head.v_row, keys), head.v_row, out, out_row, mass);
+  }
+}
+
+template <class T>
+size_t LinearDoubles(size_t m, size_t d, size_t dv) {
+  return LinearMemory<T>(m, d, dv, nullptr).used;
 }
 
 template <class T>
 HWY_FLATTEN void LinearHeadRows(const LinearHead<T>& head, double* at) {
-  LinearMemory<T> memory;
-  memory.Carve(head.d + 1, head.dv, at);
-  const auto row = [](auto* data, ptrdiff_t stride, size_t r) { return data + static_cast<ptrdiff_t>(r) * stride; };
-  std::fill(memory.state, memory.state + memory.pairs * head.dv, T(0));
-  std::fill(memory.lost, memory.lost + memory.pairs * head.dv, T(0));
-  std::fill(memory.gram, memory.gram + memory.e * memory.e, 0.0);
-  std::fill(memory.sum, memory.sum + head.dv, 0.0);
-  // A query that sees nothing, of more queries than keys.
-  const size_t none = head.causal && head.m > head.n ? head.m - head.n : head.n == 0 ? head.m : 0;
-  for (size_t r = 0; r < none; ++r) FillRow(RowTag<T>(), T(0), head.dv, row(head.out, head.out_row, r));
+  const LinearMemory<T> memory(head.m, head.d, head.dv, at);
+  Clear(memory, memory.keys);
+  const LinearSight sight(head);
+  for (size_t r = 0; r < sight.none; ++r) FillRow(RowTag<T>(), T(0), head.dv, RowAt(head.out, head.out_row, r));
 
-  // Keys that every query sees, then for causal those of each chunk after its queries.
-  const size_t common = head.causal ? head.n - (head.m - none) : head.n;
-  for (size_t j = 0; j < common; j += kLinearBlock) {
-    const size_t count = HWY_MIN(kLinearBlock, common - j);
-    Augment(memory, row(head.k, head.k_row, j), head.k_row, count, T(1), memory.y);
-    AddKeys(memory, 0, count, row(head.v, head.v_row, j), head.v_row);
-  }
-  for (size_t i = none; i < head.m; i += kLinearChunk) {
-    const size_t count = HWY_MIN(kLinearChunk, head.m - i);
-    const size_t key = common + (i - none);  // of a causal chunk its first
-    Augment(memory, row(head.q, head.q_row, i), head.q_row, count, static_cast<T>(head.scale), memory.x);
-    T* const out = row(head.out, head.out_row, i);
-    double mass[kLinearChunk];
-    for (size_t r = 0; r < count; r += kLinearBlock) {
-      ReadState(memory, r, HWY_MIN(kLinearBlock, count - r), static_cast<double>(head.causal ? key : head.n),
-                row(out, head.out_row, r), head.out_row, mass + r);
-    }
-    if (head.causal) {
-      Augment(memory, row(head.k, head.k_row, key), head.k_row, count, T(1), memory.y);
-      const T* const v = row(head.v, head.v_row, key);
-      AddDiagonal(memory, count, v, head.v_row, out, head.out_row, mass);
-      for (size_t r = 0; i + count < head.m && r < count; r += kLinearBlock) {
-        AddKeys(memory, r, HWY_MIN(kLinearBlock, count - r), row(v, head.v_row, r), head.v_row);
-      }
-    }
+  for (size_t j = 0; j < sight.common; j += memory.chunk) AddKeys(memory, head, j, HWY_MIN(memory.chunk, sight.common - j));
+  for (size_t i = sight.none; i < head.m; i += memory.chunk) {
+    const size_t count = HWY_MIN(memory.chunk, head.m - i);
+    const size_t keys = head.causal ? sight.common + (i - sight.none) : head.n;
+    T* const out = RowAt(head.out, head.out_row, i);
+    QueryChunk(memory, head, i, count, keys, out, head.out_row, memory.mass);
+    if (head.causal && i + count < head.m) AddKeys(memory, head, keys, count);
     for (size_t r = 0; r < count; ++r) {
-      T* const to = row(out, head.out_row, r);
-      const T inverse = static_cast<T>(1 / mass[r]);
-      for (size_t c = 0; c < head.dv; ++c) to[c] *= inverse;
+      const T inverse = static_cast<T>(1 / memory.mass[r]);
+      for (size_t c = 0; c < head.dv; ++c) RowAt(out, head.out_row, r)[c] *= inverse;
     }
   }
 }

@@ -71,6 +71,7 @@ HWY_INLINE double DistillationRow(double temperature, const double* zs, double l
                                   double* dx) {
   const RowTag<double> d;
   const V64 one = hn::Set(d, 1.0), factor = hn::Set(d, temperature);
+  const V64 infinity = hn::Set(d, kInfinity<double>), none = hn::Set(d, -kInfinity<double>);
   return PairSum(zs, log_s, zt, log_t, n, [&](size_t i, size_t count, V64 ls, V64 lt, V64 y) HWY_ATTR {
     const V64 s = Exp(d, ls), t = Exp(d, lt);
     const auto near = hn::Lt(hn::Abs(y), one), no_target = hn::Eq(t, hn::Zero(d));
@@ -79,13 +80,15 @@ HWY_INLINE double DistillationRow(double temperature, const double* zs, double l
     const V64 small = hn::Mul(t, hn::Mul(hn::Mul(scaled, scaled), expm2));
     const V64 t_y = hn::IfThenZeroElse(no_target, hn::Mul(t, hn::IfThenZeroElse(no_target, y)));
     const V64 large = hn::Mul(factor, hn::Mul(factor, hn::Sub(hn::Sub(s, t), t_y)));
+    const auto absent = hn::Eq(ls, none);
     if (dx != nullptr) {
       const V64 close = hn::Mul(t, hn::MulAdd(hn::Mul(scaled, near_y), expm2, scaled));
       const V64 far = hn::Mul(factor, hn::Sub(s, t));
-      const auto absent = hn::Eq(ls, hn::Set(d, -kInfinity<double>));
       StoreUpTo(hn::IfThenZeroElse(absent, hn::IfThenElse(near, close, far)), d, count, dx + i);
     }
-    return hn::IfThenElse(near, small, hn::Max(large, hn::Zero(d)));
+    // A class that only the teacher has, however little of it: t itself may have underflowed.
+    const V64 term = hn::IfThenElse(near, small, hn::Max(large, hn::Zero(d)));
+    return hn::IfThenElse(hn::AndNot(hn::Eq(lt, none), absent), infinity, term);
   });
 }
 

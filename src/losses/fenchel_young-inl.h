@@ -51,9 +51,9 @@ template <class D>
 HWY_INLINE hn::Vec<D> PowerOf(D d, double alpha, hn::Vec<D> p) {
   if (alpha == 1) return p;
   if (alpha == 2) return hn::Mul(p, p);
-  if (alpha == 1.5) return hn::Mul(p, hn::Sqrt(p));
   const auto out = hn::Eq(p, hn::Zero(d));
   if (hn::AllTrue(d, out)) return p;
+  if (alpha == 1.5) return hn::Mul(p, hn::Sqrt(p));
   return hn::IfThenZeroElse(out, Exp(d, hn::Mul(hn::Set(d, static_cast<hn::TFromD<D>>(alpha)), Log(d, p))));
 }
 
@@ -65,12 +65,14 @@ HWY_INLINE double EntmaxClassRow(D d, double alpha, const T* x, size_t n, T max,
   const double b = alpha - 1, z = static_cast<double>(x[t]) - static_cast<double>(max);
   const T own = p[t];
   p[t] = T(0);
-  const double most = static_cast<double>(HWY_MAX(RowMax(d, p, n), own));
+  auto top = hn::Set(d, own);
   double sums[2];
   Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
     terms[0] = LoadUpTo(d, p + i, count, T(0));
     terms[1] = PowerOf(d, alpha, terms[0]);
+    top = hn::Max(top, terms[0]);
   });
+  const double most = static_cast<double>(FoldLanes(d, top, [](auto a, auto b) HWY_ATTR { return hn::Max(a, b); }));
   const double w = sums[0];
   if (x[t] == -kInfinity<T>) return kInfinity<double>;
   p[t] = static_cast<T>(-w);

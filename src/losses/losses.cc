@@ -97,35 +97,82 @@ double LossRow(const SoftmaxLoss& op, const T* x, size_t n, T max, TargetOfRow<T
   return SoftmaxClassRow<true>(d, op.label_smoothing, x, n, max, target.t, dx);
 }
 
+// One row of any kind, whose maximum was taken.
+template <class T>
+void SoftmaxLossRow(const SoftmaxLoss& op, const LossBatch<T>& batch, const LossScratch<T>& scratch, size_t r, T max) {
+  const size_t n = batch.x.cols;
+  const T* const x = batch.x.row(r);
+  if (batch.is_ignored(r)) {
+    batch.value[r] = 0;
+    FillGradient(batch, r, T(0));
+    return;
+  }
+  const TargetOfRow<T> target = {batch.target.data == nullptr ? nullptr : batch.target.row(r),
+                                 batch.classes.empty() ? 0 : static_cast<size_t>(batch.classes[r])};
+  if (IsFinite(max)) {
+    batch.value[r] = LossRow(op, x, n, max, target, batch.dx.data == nullptr ? nullptr : batch.dx.row(r));
+  } else if (NonFiniteLogSumExp(x, n) == kInfinity<T>) {
+    T* const canonical = reinterpret_cast<T*>(scratch.row);
+    Canonical(x, n, canonical);
+    batch.value[r] = LossRow<T>(op, canonical, n, T(0), target, nullptr);
+    FillGradient(batch, r, T(0));
+  } else {
+    batch.value[r] = kNaN<double>;
+    FillGradient(batch, r, kNaN<T>);
+  }
+}
+
+// Short rows against a class, a group at a time. Those that are ignored or have no finite maximum are dealt with first, and
+// take part without a result.
+template <class T>
+void SoftmaxLossShortRows(const SoftmaxLoss& op, const LossBatch<T>& batch, const LossScratch<T>& scratch) {
+  constexpr size_t kRows = ShortRows<T>::kRows;
+  const RowTag<T> d;
+  const size_t n = batch.x.cols;
+  const bool gradient = batch.dx.data != nullptr;
+  ShortRows<T> others(n);
+  T *const copies = reinterpret_cast<T*>(scratch.kernel), *const nowhere = reinterpret_cast<T*>(scratch.row);
+  for (size_t begin = 0; begin < batch.x.rows; begin += kRows) {
+    const size_t count = HWY_MIN(kRows, batch.x.rows - begin);
+    const T* in[kRows];
+    T* out[kRows];
+    size_t t[kRows];
+    HWY_ALIGN T own[kRows], row_max[ShortRows<T>::kLanes];
+    for (size_t i = 0; i < kRows; ++i) {
+      const size_t r = begin + HWY_MIN(i, count - 1);
+      T* const copy = copies + i * n;
+      std::copy(batch.x.row(r), batch.x.row(r) + n, copy);
+      t[i] = batch.is_ignored(r) ? 0 : static_cast<size_t>(batch.classes[r]);
+      own[i] = copy[t[i]];
+      copy[t[i]] = -kInfinity<T>;
+      in[i] = copy;
+      out[i] = gradient ? batch.dx.row(r) : nowhere;
+    }
+    const auto max = hn::Max(others.Load(in, -kInfinity<T>), others.Spread(own));
+    hn::Store(max, d, row_max);
+    bool done[kRows] = {};
+    for (size_t i = 0; i < count; ++i) {
+      if (IsFinite(row_max[i]) && !batch.is_ignored(begin + i)) continue;
+      SoftmaxLossRow(op, batch, scratch, begin + i, row_max[i]);
+      done[i] = true, out[i] = nowhere;
+    }
+    double value[kRows];
+    SoftmaxClassShortRows(others, t, own, max, value, gradient ? out : nullptr, count);
+    for (size_t i = 0; i < count; ++i) {
+      if (!done[i]) batch.value[begin + i] = value[i];
+    }
+  }
+}
+
 // Rows of scores with a softmax of their own: no map is called.
 template <class T>
 void FusedRows(const SoftmaxLoss& op, const LossBatch<T>& batch, const LossScratch<T>& scratch) {
-  const RowTag<T> d;
   const size_t n = batch.x.cols;
-  T* const canonical = reinterpret_cast<T*>(scratch.row);
+  if (n <= ShortRows<T>::kLongest && op.label_smoothing == 0 && batch.target.data == nullptr) {
+    return SoftmaxLossShortRows(op, batch, scratch);
+  }
   for (size_t r = 0; r < batch.x.rows; ++r) {
-    if (batch.is_ignored(r)) {
-      batch.value[r] = 0;
-      FillGradient(batch, r, T(0));
-      continue;
-    }
-    const T* x = batch.x.row(r);
-    T* const dx = batch.dx.data == nullptr ? nullptr : batch.dx.row(r);
-    const TargetOfRow<T> target = {batch.target.data == nullptr ? nullptr : batch.target.row(r),
-                                   batch.classes.empty() ? 0 : static_cast<size_t>(batch.classes[r])};
-    const T max = RowMax(d, x, n);
-    if (IsFinite(max)) {
-      batch.value[r] = LossRow(op, x, n, max, target, dx);
-      continue;
-    }
-    if (NonFiniteLogSumExp(x, n) == kInfinity<T>) {
-      Canonical(x, n, canonical);
-      batch.value[r] = LossRow<T>(op, canonical, n, T(0), target, nullptr);
-      FillGradient(batch, r, T(0));
-    } else {
-      batch.value[r] = kNaN<double>;
-      FillGradient(batch, r, kNaN<T>);
-    }
+    SoftmaxLossRow(op, batch, scratch, r, batch.is_ignored(r) ? T(0) : RowMax(RowTag<T>(), batch.x.row(r), n));
   }
 }
 

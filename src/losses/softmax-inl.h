@@ -14,6 +14,7 @@
 #include "entropic/losses.h"
 #include "src/maps/scores-inl.h"
 #include "src/rows/exp_log-inl.h"
+#include "src/rows/short-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic {
@@ -100,6 +101,43 @@ HWY_INLINE double SoftmaxClassRow(D d, double smoothing, const T* x, size_t n, T
   });
   dx[t] = is_absent ? T(0) : static_cast<T>((kSmooth ? smoothing - even : 0) - others / total);
   return value;
+}
+
+// The same for a group of rows of at most ShortRows::kLongest: `others` are their scores with -inf in the place of the class
+// t[r], own[r] is the score that was there, `max` the maxima with it. Writes value[r] of all kRows; to dx where gradients are
+// wanted.
+template <class T>
+HWY_INLINE void SoftmaxClassShortRows(ShortRows<T>& others, const size_t* t, const T* own, hn::Vec<RowTag<T>> max,
+                                      double* value, T* const* dx, size_t count) {
+  using D = RowTag<T>;
+  constexpr size_t kRows = ShortRows<T>::kRows;
+  const D d;
+  const RowTag<double> d64;
+  const ExpScaled<D> exp(d, 1);
+  HWY_ALIGN T own_exp[ShortRows<T>::kLanes], row_max[ShortRows<T>::kLanes];
+  hn::Store(exp(d, hn::Sub(others.Spread(own), max)), d, own_exp);
+  hn::Store(max, d, row_max);
+  double rest[kRows], total[kRows], behind[kRows];
+  others.TransformAndSum(rest, [&](hn::Vec<D> x) HWY_ATTR { return exp(d, hn::Sub(x, max)); });
+  for (size_t r = 0; r < kRows; ++r) {
+    total[r] = rest[r] + static_cast<double>(own_exp[r]);
+    behind[r] = static_cast<double>(row_max[r]) - static_cast<double>(own[r]);
+  }
+  for (size_t r = 0; r < kRows; r += hn::Lanes(d64)) {
+    const auto far = LoadUpTo(d64, behind + r, kRows - r, 0.0);
+    const auto leads = Log1p(d64, LoadUpTo(d64, rest + r, kRows - r, 0.0));
+    const auto trails = Log(d64, LoadUpTo(d64, total + r, kRows - r, 1.0));
+    const auto log = hn::IfThenElse(hn::Eq(far, hn::Zero(d64)), leads, trails);
+    StoreUpTo(hn::Add(far, log), d64, kRows - r, value + r);
+  }
+  if (dx == nullptr) return;
+  HWY_ALIGN T inverse[kRows];
+  for (size_t r = 0; r < kRows; ++r) inverse[r] = static_cast<T>(1 / total[r]);
+  const auto factor = others.Spread(inverse);
+  others.Store(dx, count, [&](hn::Vec<D> e) HWY_ATTR { return hn::Mul(e, factor); });
+  for (size_t r = 0; r < count; ++r) {
+    if (own[r] != -kInfinity<T>) dx[r][t[r]] = static_cast<T>(0 - rest[r] / total[r]);
+  }
 }
 
 // log of the sum of e^(x - max) over a row, from how many entries are at the maximum and what the rest sums to: right, relative

@@ -226,7 +226,7 @@ template <class T>
 HWY_NOINLINE HWY_FLATTEN void MapRowsBySquares(double temperature, const T* const* x, size_t n, const T* max, T* const* p,
                                                size_t rows, Workspace workspace) {
   const RowTag<T> d;
-  Filtered<T> filtered[kSearches<T>];
+  Filtered<T> filtered[kSearches<T>] = {};
   FilterRows<false>(0.5, temperature, x, n, max, rows, workspace.scratch, filtered);
   Threshold c[kSearches<T>];
   if (MostKept(filtered, rows) <= 32) {
@@ -324,7 +324,7 @@ HWY_INLINE void MapFilteredRow(double b, double temperature, const Filtered<T>& 
 template <class T>
 HWY_NOINLINE HWY_FLATTEN void MapRowsByThreshold(double b, double temperature, const T* const* x, size_t n, const T* max,
                                                  T* const* p, size_t rows, Workspace workspace) {
-  Filtered<T> filtered[kSearches<T>];
+  Filtered<T> filtered[kSearches<T>] = {};
   FilterRows<true>(b, temperature, x, n, max, rows, workspace.scratch, filtered);
   const size_t most = MostKept(filtered, rows);
   if (most <= 32) {

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <span>
 #include <string>
@@ -61,39 +63,57 @@ double check_masses(std::string_view operation, std::string_view name, const Mat
 template <class T>
 constexpr double kSumTolerance = sizeof(T) == 4 ? 1e-4 : 1e-6;
 
-// a and b in units of 2^-shift, b scaled to the sum of a.
+// a in units of 2^-shift, and b scaled to the sum of a.
 struct WholeMasses {
   std::vector<Mass> a, b;
   int shift = 0;
 
   double number(Mass mass) const { return std::ldexp(static_cast<double>(mass), -shift); }
 
+  // What a unit is of the sum of a.
+  double fraction(double sum_a) const { return 0x1p-100 / std::ldexp(sum_a, shift - 100); }
+
   template <class T>
   void set(std::span<const T> from_a, double sum_a, std::span<const T> from_b, double sum_b) {
-    // 2^100 units or a few more in all: a double with 53 bits that is no less than 2^-47 of the sum is whole.
-    shift = 100 - std::ilogb(std::max(sum_a, sum_b));
-    const auto whole = [&](double mass) {
-      if (mass == 0) return Mass{0};
-      int exponent;
-      const auto digits = static_cast<Mass>(std::ldexp(std::frexp(mass, &exponent), 53));
-      const int by = exponent - 53 + shift;
-      return by >= 0 ? digits << by : by < -60 ? Mass{0} : digits >> -by;
-    };
+    // 2^100 units or a few more in all: a double with 53 bits that is no less than 2^-47 of the sum is whole. Sums that are
+    // nearly equal have one unit, so that equal masses remain equal; others each have their own.
+    int top_a = std::ilogb(sum_a), top_b = std::ilogb(sum_b);
+    if (std::abs(top_a - top_b) <= 1) top_a = top_b = std::max(top_a, top_b);
+    shift = 100 - top_a;
+    const ByPowerOf2 scale_a(-top_a), scale_b(-top_b);
     a.resize(from_a.size());
     b.resize(from_b.size());
     Mass rest = 0, total_b = 0;
-    for (std::size_t i = 0; i < a.size(); ++i) rest += a[i] = whole(from_a[i]);
-    for (std::size_t j = 0; j < b.size(); ++j) total_b += b[j] = whole(from_b[j]);
+    for (std::size_t i = 0; i < a.size(); ++i) rest += a[i] = whole(scale_a(from_a[i]));
+    for (std::size_t j = 0; j < b.size(); ++j) total_b += b[j] = whole(scale_b(from_b[j]));
     rest -= total_b;
     if (rest == 0) return;
     // In proportion, what is left after rounding to the largest.
-    const double factor = static_cast<double>(rest) / static_cast<double>(total_b);
-    for (Mass& mass : b) {
-      const auto more = static_cast<Mass>(static_cast<double>(mass) * factor);
-      mass += more;
-      rest -= more;
+    const bool more = rest > 0;
+    const double factor = std::abs(static_cast<double>(rest)) / static_cast<double>(total_b);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const Mass change = whole(scale_b(from_b[j]) * factor);
+      b[j] += more ? change : -change;
+      rest -= more ? change : -change;
     }
     *std::max_element(b.begin(), b.end()) += rest;
+  }
+
+ private:
+  // Exact products, as long as they are no smaller than a double can be.
+  struct ByPowerOf2 {
+    explicit ByPowerOf2(int power) : half(std::ldexp(1.0, power / 2)), other(std::ldexp(1.0, power - power / 2)) {}
+    double operator()(double x) const { return x * half * other; }
+    double half, other;
+  };
+
+  // x 2^100, at least 0 and below 4, without what is behind the point.
+  static Mass whole(double x) {
+    const auto bits = std::bit_cast<std::uint64_t>(x);
+    const int by = static_cast<int>(bits >> 52) - 1075 + 100;
+    if (by < -60) return 0;
+    const auto digits = static_cast<Mass>((bits & ((std::uint64_t{1} << 52) - 1)) | std::uint64_t{1} << 52);
+    return by >= 0 ? digits << by : digits >> -by;
   }
 };
 

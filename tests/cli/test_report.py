@@ -131,7 +131,7 @@ def test_distances_are_those_of_json(page, report):
             lines = page.locator("#near .row")
             assert lines.count() == 13 and f"{len(numbers) - 12} between" in lines.nth(8).inner_text()
             for at, r in [*enumerate(order[:8]), *enumerate(order[-4:], 9)]:
-                text, number = lines.nth(at).locator("> :first-child, > :last-child").all_inner_texts()
+                _, number = lines.nth(at).locator("> :first-child, > :last-child").all_inner_texts()
                 assert float(number) == pytest.approx(numbers[r], rel=1e-3, abs=6e-5)
             titles = page.locator("#matrix title")
             assert titles.count() == 1600
@@ -178,7 +178,9 @@ def test_fits_and_can_be_read(browser, report, size, scheme):
     light = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number).reduce((a, b) => a + b)")
     assert (light > 600) == (scheme == "light")
     pairs = page.evaluate(
-        """() => ["h1", "p", ".row > :first-child", ".row > :last-child", "td", "thead th", ".axis", "select", "#apart"].map((selector) => {
+        """() => [
+          "h1", "p", ".row > :first-child", ".row > :last-child", "td", "thead th", ".axis", "select", "#apart",
+        ].map((selector) => {
           const element = document.querySelector(selector);
           let behind = element;
           while (getComputedStyle(behind).backgroundColor === "rgba(0, 0, 0, 0)") behind = behind.parentElement;

@@ -232,3 +232,59 @@ def test_numbers_of_the_entmax_page():
     sums = package.entmax15(flat.bfloat16()).float().sum(-1)
     assert (sums - 1).abs().max() > 0.05
     assert (compat.entmax15(flat.bfloat16()).float().sum(-1) - 1).abs().max() < 1e-3
+
+
+# docs/coming_from_transport.md
+
+MOVED = [(snippets(row[0])[0], snippets(row[1])[0]) for row in rows_of("coming_from_transport.md") if row[0].startswith("`")]
+
+
+def transport_names():
+    rng = np.random.default_rng(15)
+    names = {"scipy": scipy, "reg": 0.3, **{name: getattr(entropic, name) for name in dir(entropic) if name[0] != "_"}}
+    names |= {"u": rng.normal(size=6), "v": rng.normal(size=6), "wu": rng.random(6), "wv": rng.random(6)}
+    names |= {"x": rng.normal(size=6), "y": rng.normal(size=6), "M": rng.random((6, 6))}
+    names |= {name: part / part.sum() for name, part in (("a", rng.random(6)), ("b", rng.random(6)))}
+    return names
+
+
+def test_the_table_of_transport_is_found():
+    assert len(MOVED) == 9
+    assert {theirs.split(".")[0] for theirs, _ in MOVED} == {"scipy", "ot"}
+
+
+@pytest.mark.parametrize(("theirs", "ours"), MOVED)
+def test_transport_side_by_side_is_equal(theirs, ours):
+    names = transport_names()
+    if theirs.startswith("ot."):
+        names["ot"] = pytest.importorskip("ot", reason="POT is not installed")
+    if "_nd(" in theirs or "empirical" in theirs:
+        names["x"], names["y"] = (names[name].reshape(3, 2) for name in "xy")
+        names["a"], names["b"] = (names[name][:3] / names[name][:3].sum() for name in "ab")
+    if "empirical" in theirs:  # the value differs by the entropy, as the table says
+        x, y, reg = names["x"], names["y"], names["reg"]
+
+        def plain(x, y):
+            even = np.full(len(x), 1 / len(x)), np.full(len(y), 1 / len(y))
+            return entropic.sinkhorn(*even, ((x[:, None] - y) ** 2).sum(-1), epsilon=reg, tolerance=1e-12).cost
+
+        assert eval(theirs, names) == pytest.approx(plain(x, y) - (plain(x, x) + plain(y, y)) / 2, rel=1e-5)
+        assert eval(theirs, names) != pytest.approx(eval(ours, names), rel=1e-3)
+        return
+    np.testing.assert_allclose(eval(ours, names), eval(theirs, names), rtol=1e-5 if "sinkhorn" in theirs else 1e-9, atol=1e-12)
+
+
+def test_traps_of_transport():
+    ot = pytest.importorskip("ot", reason="POT is not installed")
+    names = transport_names()
+    a, b, M, u, v = (names[name] for name in ("a", "b", "M", "u", "v"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert np.all(ot.emd(a, b * 0.5, M, check_marginals=False, numItermax=1) >= 0)  # a plan, whatever it is worth
+    with pytest.raises(ValueError, match=r"^optimal_transport: a and b must have equal sums"):
+        entropic.optimal_transport(a, b * 0.5, M)
+    forbidden = np.full((6, 6), np.inf)
+    with pytest.raises(ValueError, match=r"^optimal_transport: infeasible"):
+        entropic.optimal_transport(a, b, forbidden)
+    assert ot.wasserstein_1d(u, v, p=2) == pytest.approx(entropic.wasserstein_1d(u, v, order=2) ** 2)
+    assert ot.emd2_1d(u, v) == pytest.approx(entropic.wasserstein_1d(u, v, order=2) ** 2)

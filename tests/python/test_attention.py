@@ -207,6 +207,21 @@ def test_linear_attention(shape, causal):
         np.testing.assert_allclose(got, want, atol=2e-5)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    "shape", [(1, 1, 1, 1), (5, 9, 3, 2), (2100, 2300, 3, 5), (260, 260, 16, 17), (4, 2, 3, 3), (4, 0, 2, 2)]
+)
+def test_linear_attention_vjp(shape, causal):
+    m, n, d, dv = shape
+    q, k, v, g = normal(2, 2, m, d), normal(1, n, d, seed=1), normal(2, 1, n, dv, seed=2), normal(2, 2, m, dv, seed=3)
+    for scale in ("sqrt", -0.3):
+        want = entropic.attention_vjp(q, k, v, g, map="taylor_softmax", scale=scale, causal=causal)
+        got = entropic.linear_attention_vjp(q, k, v, g, scale=scale, causal=causal)
+        for a, b, x in zip(got, want, (q, k, v), strict=True):
+            assert a.shape == x.shape
+            np.testing.assert_allclose(a, b, atol=1e-11)
+
+
 def test_linear_attention_over_many_keys():
     """Sums over keys keep what rounding loses: the error does not grow with their number."""
     q, k, v = (np.abs(normal(*shape, seed=5)).astype(np.float32) for shape in ((8, 2), (1 << 19, 2), (1 << 19, 3)))
@@ -223,6 +238,7 @@ def test_threads_and_batch_do_not_change_bits():
             entropic.attention(q, k, v, **options),
             *entropic.attention_vjp(q, k, v, g, **options),
             entropic.linear_attention(q, k, v, causal=True),
+            *entropic.linear_attention_vjp(q, k, v, g, causal=True),
         )
 
     want = results(q, k, v, g)
@@ -268,6 +284,9 @@ REFUSED = {
     "linear_attention: scale must be 'sqrt' or a number, got 'entropy_invariant'": lambda: entropic.linear_attention(
         Q, K, V, scale="entropy_invariant"
     ),
+    "linear_attention_vjp: grad must have the shape of out, (4, 6, 2), got (4, 6, 3)": (
+        lambda: entropic.linear_attention_vjp(Q, K, V, Q)
+    ),
 }
 
 
@@ -278,7 +297,7 @@ def test_refused(message):
     assert str(error.value) == message
 
 
-@pytest.mark.parametrize("name", ["attention", "attention_vjp", "linear_attention"])
+@pytest.mark.parametrize("name", ["attention", "attention_vjp", "linear_attention", "linear_attention_vjp"])
 def test_documented(name):
     function = getattr(entropic, name)
     assert name in entropic.__all__ and function.__module__ == "entropic"

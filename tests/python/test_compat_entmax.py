@@ -382,7 +382,7 @@ def test_ignored_rows_may_hold_anything(name):
     assert getattr(ours, name)(reduction="sum")(x[1:2], y[1:2]) == 0
     assert getattr(ours, name)()(x[1:2], y[1:2]).isnan()
     y[1] = 6
-    with pytest.raises(RuntimeError):
+    with pytest.raises(RuntimeError if name.startswith("Normmax") else ValueError):
         getattr(ours, name)()(x, y)
 
 

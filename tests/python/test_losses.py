@@ -405,6 +405,7 @@ def test_errors_name_the_argument():
     )
     fails(ValueError, "a distribution is of floating-point numbers", lambda: loss(x, np.eye(3, dtype=int)[:2]))
     fails(ValueError, r"target must have the shape of x, \(2, 3\), got \(3,\)", lambda: loss(x, [0.5, 0.5, 0.0]))
+    fails(ValueError, r"got shape \(2,\); classes are integers: pass target\.astype\(int\)", lambda: loss(x, [0.0, 1.0]))
     fails(
         TypeError, "target must be integers.*or floating-point numbers, a distribution, got dtype bool", lambda: loss(x, x == 0)
     )

@@ -118,6 +118,8 @@ def test_opcheck():
     arguments = (torch.rand(6, 7) < 0.9, None, "entmax", "{'alpha': 1.5, 'temperature': 1.0}", "sqrt", 1.0, 512.0, None, False)
     torch.library.opcheck(torch.ops.entropic.attention.default, (q, k, v, *arguments))
     torch.library.opcheck(torch.ops.entropic.linear_attention.default, (q, k, v, None, True))
+    grad = torch.ones(2, 4, 6, 8, dtype=torch.float64, requires_grad=True)
+    torch.library.opcheck(torch.ops.entropic.linear_attention_vjp.default, (q, k, v, grad, None, True))
 
 
 @pytest.mark.parametrize("axes", [2, 3, 4])
@@ -136,7 +138,7 @@ def test_torch_func(axes):
     torch.testing.assert_close(linear, torch.stack([et.linear_attention(q[i], k, v[i]) for i in range(5)]))
 
     def loss(q, k, v, alpha):
-        return (attend(q, k, v, alpha) ** 2).sum()
+        return (attend(q, k, v, alpha) ** 2).sum() + (et.linear_attention(q, k, v) ** 2).sum()
 
     each = torch.func.vmap(torch.func.grad(loss, (0, 1, 2, 3)), (0, None, 0, 0))(q, k, v, alpha)
     for i in range(5):

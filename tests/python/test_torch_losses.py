@@ -157,6 +157,18 @@ def test_compile_without_graph_breaks(name, params):
         assert torch.allclose(left.grad, right.grad)
 
 
+@pytest.mark.parametrize("name", ["surrogate_loss", "smooth_accuracy_loss"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_losses_of_a_map_are_of_floats_and_then_rounded(name, dtype):
+    q = torch.tensor([[0.5, 0.25, 0.125, 0.125]] * 5)
+    x = (q.log() + 0.02 * scores("", 5, 4).float()).to(dtype).requires_grad_()
+    value = getattr(et, name)(x, q.to(dtype))
+    wide, dx = getattr(entropic, name)(x.detach().float().numpy(), q.numpy(), return_grad=True)
+    (got,) = torch.autograd.grad(value.sum(), x)
+    assert got.dtype is dtype and torch.equal(got, torch.from_numpy(dx).to(dtype))
+    assert torch.allclose(value.detach().float(), torch.from_numpy(wide), rtol=2 * torch.finfo(dtype).eps, atol=1e-6)
+
+
 def test_modules_are_like_cross_entropy():
     x = scores("", 8, 5).requires_grad_()
     target = torch.tensor([0, 1, -100, 3, 4, -100, 2, 0])
@@ -221,6 +233,10 @@ def test_errors_name_the_argument():
         et.softmax_loss(x, torch.full((2, 3), 1 / 3, requires_grad=True))
     with pytest.raises(TypeError, match="distillation_loss: teacher requires grad"):
         et.distillation_loss(x, x.clone().requires_grad_())
+    with pytest.raises(ValueError, match=r"got shape \(2,\); classes are integers: pass target\.long\(\)"):
+        et.softmax_loss(x, torch.tensor([0.0, 1.0]))
+    with pytest.raises(TypeError, match=r"target is on device meta, x on cpu; pass target\.to\(x\.device\)"):
+        et.softmax_loss(x, torch.tensor([0, 1], device="meta"))
     with pytest.raises(
         ValueError, match=r"target must have one class for each row, of shape \(2,\), got integers of shape \(3,\)"
     ):

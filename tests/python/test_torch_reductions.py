@@ -60,6 +60,45 @@ def test_value_and_gradients(dim):
         assert torch.allclose(a, w)
 
 
+def test_backward_may_be_asked_in_every_way():
+    """The saved gradient becomes the result only where nobody can see it again."""
+    p, q, b = (one.requires_grad_() for one in (rows(2, 3), rows(2, 3, seed=1), rows(2, 1, seed=2)))
+    inputs, weights = (p, q, b), rows(2, seed=3)
+    want = torch.autograd.grad((weights * (b * p**3 * q**2).sum(1)).sum(), inputs)
+
+    def alike(got, factor=1.0):
+        return all(torch.allclose(a, factor * w) for a, w in zip(got, want, strict=True))
+
+    kept = cube(p, q, b)
+    for _ in range(2):
+        got = torch.autograd.grad(kept, inputs, weights, retain_graph=True)
+        assert alike(got)
+        for one in got:
+            one.zero_()
+    assert alike(torch.autograd.grad(kept, inputs, 2 * weights), 2)
+    got = torch.autograd.grad(cube(p, q, b), inputs, weights, create_graph=True)
+    assert alike(got) and all(one.requires_grad for one in got)
+    batched = torch.stack([weights, 3 * weights])
+    got = torch.autograd.grad(cube(p, q, b), inputs, batched, is_grads_batched=True)
+    assert alike([one[0] for one in got]) and alike([one[1] for one in got], 3)
+    for _ in range(2):
+        (weights * cube(p, q, b)).sum().backward()
+    assert alike([one.grad for one in inputs], 2) and not any(one.grad.requires_grad for one in inputs)
+
+    value, dp, *_ = CUBE.op(p, q, 2.0, None, 1, True)
+    before = dp.detach().clone()
+    torch.autograd.grad(value, p, weights)
+    assert torch.equal(dp, before)
+    packed = []
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda one: packed.append(one.clone()) or len(packed) - 1, packed.__getitem__
+    ):
+        value = cube(p, q, b)
+    assert alike(torch.autograd.grad(value, inputs, weights))
+    again = torch.utils.checkpoint.checkpoint(cube, p, q, b, use_reentrant=False)
+    assert alike(torch.autograd.grad(again, inputs, weights))
+
+
 def test_gradcheck_and_gradgradcheck():
     p, q, b = rows(2, 3).requires_grad_(), rows(2, 3, seed=1).requires_grad_(), rows(2, 1, seed=2).requires_grad_()
     for inputs, function in (((p, q), cube), ((p, q, b), cube), ((p, b), lambda p, b: cube(p, q.detach(), b))):

@@ -197,6 +197,47 @@ def drawn(case):
     return u, v, a, b
 
 
+def test_scipy_and_pot_values():
+    """What others expect: scipy/stats/tests/test_stats.py, TestWassersteinDistance; the examples of ot.emd and ot.sinkhorn."""
+    for u, v, a, b, want in (
+        ([0, 1], [0], [1, 1], [1], 0.5),
+        ([0, 1], [0], [3, 1], [1], 0.25),
+        ([0, 2], [0], [1, 1], [1], 1),
+        ([0, 1, 2], [1, 2, 3], None, None, 1),
+        ([1, 2, 3], [2, 1, 3], None, None, 0),
+        ([1, 1, 1, 4], [4, 1], [1, 1, 1, 1], [1, 3], 0),
+        ([0], [1], None, None, 1),
+        ([-5], [5], None, None, 10),
+        ([1, 2, 3, 4, 5], [11, 12, 13, 14, 15], None, None, 10),
+        ([4.5, 6.7, 2.1], [4.6, 7, 9.2], [3, 1, 1], [1, 3, 1], 2.5),
+        ([1, 2, np.inf], [1, 1], None, None, np.inf),
+        ([1, 2, np.inf], [-np.inf, 1], None, None, np.inf),
+        ([1, -np.inf, np.inf], [1, 1], None, None, np.inf),
+    ):
+        assert entropic.wasserstein_1d(u, v, u_weights=a, v_weights=b) == pytest.approx(want, rel=1e-14, abs=0)
+        if np.isfinite(want):
+            assert entropic.wasserstein(u, v, a=a, b=b) == pytest.approx(want, rel=1e-14, abs=0)
+    merged = entropic.wasserstein_1d([0, 1, 5], [0, 3, 4], u_weights=[2, 4, 1], v_weights=[1, 4, 2])
+    assert merged == pytest.approx(entropic.wasserstein_1d([0, 0, 1, 1, 1, 1, 5], [0, 3, 3, 3, 3, 4, 4]), rel=1e-15)
+    half, cost = [0.5, 0.5], [[0, 1], [1, 0]]
+    np.testing.assert_array_equal(entropic.optimal_transport(half, half, cost).plan, [[0.5, 0], [0, 0.5]])
+    entropic_plan = entropic.sinkhorn(half, half, cost, epsilon=1, tolerance=1e-12)
+    np.testing.assert_allclose(entropic_plan.plan, [[0.36552929, 0.13447071], [0.13447071, 0.36552929]], rtol=1e-7)
+    assert entropic_plan.cost == pytest.approx(0.26894142136999516)
+
+
+def test_masses_and_distances_near_the_smallest_numbers():
+    tiny = np.array([3, 5, 2]) * 5e-324  # subnormal: whole multiples of the smallest double
+    result = entropic.optimal_transport(tiny, tiny[::-1], [[0.0, 1, 2], [1, 0, 1], [2, 1, 0]])
+    assert result.cost == 1e-323 and result.plan.sum() == tiny.sum()
+    assert entropic.wasserstein_1d([0.0, 1, 2], [0.0, 1, 2], u_weights=tiny, v_weights=[3e300, 5e300, 2e300]) <= 1e-16
+    u = np.array([1.0, 2.0, 5.0])
+    near = u + np.array([0, 2.0**-52, 0])  # one unit in the last place of a sample
+    assert entropic.wasserstein_1d(u, near * 1.0) == pytest.approx(np.abs(near - u).sum() / 3, rel=1e-15, abs=0)
+    p, q = np.array([0.25, 0.5, 0.25]), np.array([0.25 + 2.0**-50, 0.5, 0.25 - 2.0**-50])
+    assert entropic.wasserstein_histogram(p, q) == 2.0**-49
+
+
 @given(samples)
 def test_first_order_is_scipys(case):
     u, v, a, b = drawn(case)
@@ -455,6 +496,23 @@ def test_lipschitz_constant_and_kantorovich_rubinstein():
         assert (a - b) @ f / entropic.lipschitz_constant(f, distance) <= result.cost * (1 + 1e-12)
     assert entropic.lipschitz_constant([1.0], [[0.0]]) == 0
     assert entropic.lipschitz_constant([1.0, 2.0], np.zeros((2, 2))) == np.inf
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-40, 1e-12, 0.3, 1.9, 1e12, 1e40, 1e300])
+def test_scale_of_weights_changes_nothing(scale):
+    """Weights are proportions: those of either side may be of any size beside the other's."""
+    rng = np.random.default_rng(12)
+    u, v, a, b = rng.normal(size=9), rng.normal(size=7), rng.random(9), rng.random(7)
+    x, y = np.stack([u, 0 * u], 1), np.stack([v, 0 * v], 1)
+    for order in 1, 2:
+        want = entropic.wasserstein_1d(u, v, u_weights=a, v_weights=b, order=order)
+        for weights in (a, b * scale), (a * scale, b), (a / scale if 1e-9 < scale < 1e9 else a, b * scale):
+            got = entropic.wasserstein_1d(u, v, u_weights=weights[0], v_weights=weights[1], order=order)
+            assert got == pytest.approx(want, rel=4e-15, abs=0)
+            assert entropic.wasserstein(x, y, a=weights[0], b=weights[1], order=order) == pytest.approx(want, rel=1e-13, abs=0)
+    fraction = a[:7] * (1 + 1e-3)
+    assert entropic.wasserstein_1d(u[:7], u[:7], u_weights=a[:7], v_weights=fraction) < 1e-16
+    assert entropic.wasserstein_1d(u[:7], u[:7], u_weights=a[:7], v_weights=a[:7] * 2.0**700) == 0
 
 
 def test_two_parallel_segments():

@@ -1,4 +1,4 @@
-"""Attention as torch operators: ``torch.ops.entropic.attention``, ``attention_vjp`` and ``linear_attention``.
+"""Attention as torch operators: ``torch.ops.entropic.attention`` and ``linear_attention``, and their ``_vjp``.
 
 A map's parameters travel as text, those with a value for each query as one tensor of them. On the CPU the library runs,
 elsewhere a composition of torch's operations, which second derivatives use everywhere.
@@ -23,6 +23,9 @@ _ARGUMENTS = (
 _library.define(f"attention(Tensor q, Tensor k, Tensor v, {_ARGUMENTS}) -> Tensor")
 _library.define(f"attention_vjp(Tensor q, Tensor k, Tensor v, Tensor grad, {_ARGUMENTS}) -> (Tensor, Tensor, Tensor, Tensor)")
 _library.define("linear_attention(Tensor q, Tensor k, Tensor v, float? scale, bool causal) -> Tensor")
+_library.define(
+    "linear_attention_vjp(Tensor q, Tensor k, Tensor v, Tensor grad, float? scale, bool causal) -> (Tensor, Tensor, Tensor)"
+)
 
 
 def _numpy(x):
@@ -148,18 +151,22 @@ def _setup_vjp(ctx, inputs, output):
 
 def _backward_vjp(ctx, *cotangents):
     q, k, v, grad, mask, rows = ctx.saved_tensors
+    second = _second_derivative(cotangents, q, k, v, grad, mask, rows, *ctx.arguments)
+    return (*second[:4], None, None if rows is None else second[4], *(None for _ in ctx.arguments))
+
+
+def _second_derivative(cotangents, q, k, v, grad, mask, rows, *arguments):
     given = [q, k, v, grad] + ([] if rows is None else [rows])
 
     def gradients(q, k, v, grad, rows=None):
         def out(q, k, v, rows=None):
-            return _composed(q, k, v, mask, rows, *ctx.arguments)
+            return _composed(q, k, v, mask, rows, *arguments)
 
         return torch.func.vjp(out, q, k, v, *([] if rows is None else [rows]))[1](grad)
 
     outputs, pullback = torch.func.vjp(gradients, *given)
     pairs = zip(cotangents, outputs, strict=False)
-    second = pullback(tuple(torch.zeros_like(out) if c is None else c.to(out.dtype) for c, out in pairs))
-    return (*second[:4], None, None if rows is None else second[4], *(None for _ in ctx.arguments))
+    return pullback(tuple(torch.zeros_like(out) if c is None else c.to(out.dtype) for c, out in pairs))
 
 
 def _batch(info, in_dims, tensors):
@@ -196,12 +203,17 @@ def _batched(info, in_dims, q, k, v, mask, rows, *arguments):
     return out.reshape(out.shape[0], *out.shape[-2:]) if max(plain) == 2 else out, 0
 
 
-def _batched_vjp(info, in_dims, q, k, v, grad, mask, rows, *arguments):
-    # Every gradient is each sample's own: nothing may be shared over the batch.
+def _each_own(info, in_dims, tensors):
+    """Every gradient is each sample's own: nothing may be shared over the batch."""
+
     def whole(tensor, batched):
         return tensor.unsqueeze(0).expand(info.batch_size, *tensor.shape) if batched is None else tensor.movedim(batched, 0)
 
-    q, k, v, grad = (whole(t, b) for t, b in zip((q, k, v, grad), in_dims[:4], strict=True))
+    return [whole(t, b) for t, b in zip(tensors, in_dims, strict=True)]
+
+
+def _batched_vjp(info, in_dims, q, k, v, grad, mask, rows, *arguments):
+    q, k, v, grad = _each_own(info, in_dims[:4], (q, k, v, grad))
     shapes = [t.shape for t in (q, k, v)]
     tensors = _batch(info, (0, 0, 0, 0, in_dims[4]), (q, k, v, grad, mask))
     row_shape = None
@@ -217,16 +229,16 @@ def _batched_vjp(info, in_dims, q, k, v, grad, mask, rows, *arguments):
     return (*results, drows.reshape(row_shape)), (0, 0, 0, 1)
 
 
-for _name, _on_cpu, _elsewhere, _shapes, _derivative, _keep, _vmap in (
-    ("attention", _forward, _composed, _fake, _backward, _setup, _batched),
-    ("attention_vjp", _vjp, _composed_vjp, _fake_vjp, _backward_vjp, _setup_vjp, _batched_vjp),
-):
-    _library.impl(_name, _on_cpu, "CPU")
-    _library.impl(_name, _elsewhere, "CUDA")
-    torch.library.register_fake(f"entropic::{_name}", _shapes, lib=_library)
-    torch.library.register_autograd(f"entropic::{_name}", _derivative, setup_context=_keep, lib=_library)
-    torch.library.register_vmap(f"entropic::{_name}", _vmap, lib=_library)
+def _register(name, on_cpu, elsewhere, shapes, derivative, keep, vmap):
+    _library.impl(name, on_cpu, "CPU")
+    _library.impl(name, elsewhere, "CUDA")
+    torch.library.register_fake(f"entropic::{name}", shapes, lib=_library)
+    torch.library.register_autograd(f"entropic::{name}", derivative, setup_context=keep, lib=_library)
+    torch.library.register_vmap(f"entropic::{name}", vmap, lib=_library)
 
+
+_register("attention", _forward, _composed, _fake, _backward, _setup, _batched)
+_register("attention_vjp", _vjp, _composed_vjp, _fake_vjp, _backward_vjp, _setup_vjp, _batched_vjp)
 _op, _op_vjp = torch.ops.entropic.attention.default, torch.ops.entropic.attention_vjp.default
 _function = _as_function(_op, _setup, _backward, _batched)
 _function_vjp = _as_function(_op_vjp, _setup_vjp, _backward_vjp, _batched_vjp)
@@ -240,7 +252,7 @@ def _call_vjp(*arguments):
     return (_function_vjp.apply if in_transform() else _op_vjp)(*arguments)
 
 
-# Linear attention: its gradient is that of attention with taylor_softmax, which is the same function.
+# Linear attention, elsewhere and in second derivatives attention with taylor_softmax, which is the same function.
 
 
 def _linear(q, k, v, scale, causal):
@@ -268,13 +280,31 @@ def _linear_elsewhere(q, k, v, scale, causal):
     return _composed(q, k, v, *_taylor(scale, causal))
 
 
+def _linear_vjp(q, k, v, grad, scale, causal):
+    given = {} if scale is None else {"scale": scale}
+    results = entropic.linear_attention_vjp(_numpy(q), _numpy(k), _numpy(v), _numpy(grad), causal=causal, **given)
+    return tuple(torch.from_numpy(np.ascontiguousarray(d)).to(x.dtype) for d, x in zip(results, (q, k, v), strict=True))
+
+
+def _linear_vjp_elsewhere(q, k, v, grad, scale, causal):
+    return _composed_vjp(q, k, v, grad, *_taylor(scale, causal))[:3]
+
+
+def _fake_linear_vjp(q, k, v, grad, scale, causal):
+    return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
+
+
 def _linear_setup(ctx, inputs, output):
-    q, k, v, ctx.scale, ctx.causal = inputs
-    ctx.save_for_backward(q, k, v)
+    *tensors, ctx.scale, ctx.causal = inputs
+    ctx.save_for_backward(*tensors)
 
 
 def _linear_backward(ctx, grad):
-    return (*_call_vjp(*ctx.saved_tensors, grad, *_taylor(ctx.scale, ctx.causal))[:3], None, None)
+    return (*_call_linear_vjp(*ctx.saved_tensors, grad, ctx.scale, ctx.causal), None, None)
+
+
+def _linear_backward_vjp(ctx, *cotangents):
+    return (*_second_derivative(cotangents, *ctx.saved_tensors, *_taylor(ctx.scale, ctx.causal)), None, None)
 
 
 def _linear_batched(info, in_dims, q, k, v, scale, causal):
@@ -284,17 +314,33 @@ def _linear_batched(info, in_dims, q, k, v, scale, causal):
     return out.reshape(out.shape[0], *out.shape[-2:]) if max(plain) == 2 else out, 0
 
 
-_library.impl("linear_attention", _linear, "CPU")
-_library.impl("linear_attention", _linear_elsewhere, "CUDA")
-torch.library.register_fake("entropic::linear_attention", _fake, lib=_library)
-torch.library.register_autograd("entropic::linear_attention", _linear_backward, setup_context=_linear_setup, lib=_library)
-torch.library.register_vmap("entropic::linear_attention", _linear_batched, lib=_library)
-_op_linear = torch.ops.entropic.linear_attention.default
+def _linear_batched_vjp(info, in_dims, q, k, v, grad, scale, causal):
+    tensors = _each_own(info, in_dims[:4], (q, k, v, grad))
+    gradients = _call_linear_vjp(*_batch(info, (0, 0, 0, 0), tensors), scale, causal)
+    return tuple(d.reshape(t.shape) for d, t in zip(gradients, tensors, strict=False)), (0, 0, 0)
+
+
+_register("linear_attention", _linear, _linear_elsewhere, _fake, _linear_backward, _linear_setup, _linear_batched)
+_register(
+    "linear_attention_vjp",
+    _linear_vjp,
+    _linear_vjp_elsewhere,
+    _fake_linear_vjp,
+    _linear_backward_vjp,
+    _linear_setup,
+    _linear_batched_vjp,
+)
+_op_linear, _op_linear_vjp = torch.ops.entropic.linear_attention.default, torch.ops.entropic.linear_attention_vjp.default
 _function_linear = _as_function(_op_linear, _linear_setup, _linear_backward, _linear_batched)
+_function_linear_vjp = _as_function(_op_linear_vjp, _linear_setup, _linear_backward_vjp, _linear_batched_vjp)
 
 
 def _call_linear(*arguments):
     return (_function_linear.apply if in_transform() else _op_linear)(*arguments)
+
+
+def _call_linear_vjp(*arguments):
+    return (_function_linear_vjp.apply if in_transform() else _op_linear_vjp)(*arguments)
 
 
 def _check(function, **tensors):

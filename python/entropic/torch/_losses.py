@@ -161,6 +161,7 @@ def _distillation_loss(x, teacher, params, dim):
     s, t = ls.exp(), lt.exp()
     none = t == 0
     each = torch.where(none, s, t * (torch.where(none, 0.0, lt) - torch.where(none, 0.0, ls)) - t + s)
+    each = torch.where((ls == -INF) & (lt > -INF), INF, each)
     return temperature**2 * each.sum(dim), temperature * (s - t)
 
 
@@ -270,6 +271,10 @@ def _checked_target(name, description, x, target, dim):
         raise TypeError(f"{name}: {argument} must be a torch.Tensor, got {type(target).__name__}")
     if target.requires_grad:
         raise TypeError(f"{name}: {argument} requires grad, and there is no gradient in it; pass {argument}.detach()")
+    if target.device != x.device:
+        raise TypeError(
+            f"{name}: {argument} is on device {target.device}, {scores} on {x.device}; pass {argument}.to({scores}.device)"
+        )
     kind = description["target"]
     if kind.startswith("class") and not target.is_floating_point():
         if target.dtype is torch.bool or target.is_complex():
@@ -283,6 +288,11 @@ def _checked_target(name, description, x, target, dim):
         return target.long()
     if kind == "class":
         raise TypeError(f"{name}: {argument} must be integers, one class for each row, got dtype {target.dtype}")
+    if kind.startswith("class") and target.shape == (*x.shape[:dim], *x.shape[dim + 1 :]):
+        raise ValueError(
+            f"{name}: {argument} must have one probability for each entry, of shape {tuple(x.shape)}, got shape "
+            f"{tuple(target.shape)}; classes are integers: pass {argument}.long()"
+        )
     if target.shape != x.shape:
         raise ValueError(f"{name}: {argument} must have the shape of {scores}, {tuple(x.shape)}, got {tuple(target.shape)}")
     return target.to(x.dtype)
@@ -294,7 +304,11 @@ def _call(description, x, target, params, named_map, ignore_index, dim, axis):
     dim = checked_dim(name, scores, x, one_dim(name, dim, axis))
     target = _checked_target(name, description, x, target, dim)
     if named_map is not None:
-        return _MAPPED[name](x, target, named_map, ignore_index, dim)
+        # Halves only at the end: p - q of a p that is rounded has no digits left where they are near each other.
+        wide = _compositions.working(x)
+        if target.is_floating_point():
+            target = _compositions.working(target)
+        return _MAPPED[name](wide, target, named_map, ignore_index, dim).to(x.dtype)
     rows = []
     for param in description["params"]:
         value = params[param["name"]]

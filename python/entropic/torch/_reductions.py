@@ -56,6 +56,8 @@ class RowReduction:
         self.op = getattr(torch.ops.entropic, name).default
         torch.library.register_vmap(f"entropic::{name}", functools.partial(self._batched, self.op), lib=_library)
         self.function = _as_function(self.op, self._setup, self._backward, functools.partial(self._batched, self._call))
+        rules = {"forward": staticmethod(self._forward), "backward": staticmethod(self._backward)}
+        self.eager = type(name, (torch.autograd.Function,), rules)
 
     def __call__(self, tensors, values, rows, dim):
         """The value: one number for each row. values: in the order of params; rows: tensors or None; dim counts from 0."""
@@ -66,7 +68,10 @@ class RowReduction:
         return self._call(*tensors, *values, *rows, dim, wanted)[0]
 
     def _call(self, *arguments):
-        return (self.function.apply if in_transform() else self.op)(*arguments)
+        if in_transform():
+            return self.function.apply(*arguments)
+        # A compiler is to see the operator. Otherwise a Function costs half of what torch.library makes of the rules.
+        return (self.op if torch.compiler.is_compiling() else self.eager.apply)(*arguments)
 
     def _split(self, arguments):
         """(tensors, values, rows, dim, whether gradients are wanted)."""
@@ -136,8 +141,15 @@ class RowReduction:
 
     # Its derivatives.
 
+    def _forward(self, ctx, *inputs):
+        output = self.op(*inputs)
+        self._setup(ctx, inputs, output)
+        ctx.owned = True  # nobody but backward sees the gradients; those of the operator itself its caller has too
+        return output
+
     def _setup(self, ctx, inputs, output):
         tensors, values, rows, dim, wanted = self._split(inputs)
+        ctx.owned = False
         ctx.set_materialize_grads(False)  # the gradients' own, but where there is a second backward
         ctx.save_for_backward(*tensors, *rows, *output[1:])
         ctx.values, ctx.dim, ctx.wanted = tuple(values), dim, wanted
@@ -151,8 +163,11 @@ class RowReduction:
         inputs = [*(tensors[k] for k in self.differentiable), *rows]
         results = [None] * len(inputs)
         if grad is not None:
+            product = _into if ctx.owned and _never_again(grad) else torch.mul
             grad = grad.unsqueeze(dim)
-            results = [None if one is None else grad * gradient for one, gradient in zip(inputs, gradients, strict=True)]
+            results = [
+                None if one is None else product(gradient, grad) for one, gradient in zip(inputs, gradients, strict=True)
+            ]
         if any(second is not None for second in seconds):
             for k, more in enumerate(self._pullback(ctx.values, dim, tensors, rows, inputs, seconds)):
                 results[k] = more if results[k] is None else results[k] + more if more is not None else results[k]
@@ -200,6 +215,20 @@ class RowReduction:
         rows = self._split(inputs)[2]
         present = [True] * (1 + len(self.differentiable)) + [row is not None for row in rows]
         return outputs, tuple(0 if k == 0 or (wanted and present[k]) else None for k in range(len(outputs)))
+
+
+def _never_again(grad):
+    """Whether the saved tensors of the node whose backward runs are freed after it: then the gradient needs no new memory,
+    whose first touch takes longer than the product. Not for what stands for other tensors, as under vmap."""
+    plain = torch._C._dispatch_keys(grad).has(torch._C.DispatchKey.CPU) and not in_transform()
+    return plain and not (torch.is_grad_enabled() or torch.compiler.is_compiling() or _graph_is_kept())
+
+
+_graph_is_kept = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
+
+
+def _into(gradient, factor):
+    return gradient.detach().mul_(factor)
 
 
 def _nothing(x, is_row):

@@ -1,25 +1,14 @@
 """The losses of ``entmax``: L(x, t) = max_p (<x, p> + H(p)) - x_t, at least 0, with gradient p - e_t, p the map of x.
 
-H is concave and 0 where one entry has all; p is where the maximum is. The derivative in a parameter of H is that of H at p
-held fixed, since p is a maximum (Danskin). Source: Blondel, Martins, Niculae, "Learning with Fenchel-Young Losses", JMLR 2020.
-
-Where p_i > 0, x_i is tau plus a power of p_i, the largest of them too; put into <x, p>, the scores that remain are max x and
-x_t, so that no -inf is ever multiplied by 0.
+Those of sparsemax and entmax are entropic's. Normmax's is here, H(p) = 1 - |p|: 0 where one entry has all; p is where the
+maximum is. The derivative in a parameter of H is that of H at p held fixed, since p is a maximum (Danskin). Source: Blondel,
+Martins, Niculae, "Learning with Fenchel-Young Losses", JMLR 2020.
 """
-
-import math
 
 import torch
 
-from entropic.compat.entmax._maps import (
-    entmax15,
-    entmax_bisect,
-    floating,
-    normmax_bisect,
-    per_row,
-    sparsemax,
-    support_size,
-)
+import entropic.torch as losses
+from entropic.compat.entmax._maps import entmax15, floating, normmax_bisect, per_row, sparsemax, support_size
 
 
 class _KnownDerivatives(torch.autograd.Function):
@@ -57,63 +46,8 @@ def _checked(X, target):
         raise TypeError(f"target must be of integers, the classes, got dtype {target.dtype}")
 
 
-def _loss(X, target, to_p, conjugate, entropy=None, alpha=None):
-    """One loss for each row of X: to_p(x) is the map, conjugate(p, largest p) is max_p (<x, p> + H(p)) - max x, and
-    entropy(p, alpha) H, where alpha has a gradient."""
-    _checked(X, target)
-    x = floating(X)
-    x = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-    target = target.long().unsqueeze(-1)
-    p = to_p(x)
-    with torch.no_grad():
-        most, own = x.amax(-1), x.gather(-1, target).squeeze(-1)
-        behind = torch.where(own == most, 0.0, most - own)
-        value = (behind + conjugate(p, p.amax(-1))).clamp(min=0.0).to(x.dtype)
-    alpha_slope = None
-    if alpha is not None and alpha.requires_grad:
-        _, pullback = torch.func.vjp(lambda a: entropy(p, a), alpha)
-        (alpha_slope,) = pullback(torch.ones_like(value, dtype=alpha.dtype))
-    return _KnownDerivatives.apply(value, x, p, target, alpha, alpha_slope).to(X.dtype if X.is_floating_point() else x.dtype)
-
-
-def _relative_expm1(t):
-    """(e^t - 1) / t, by its series near 0, so that its derivatives are right there too."""
-    near = t.abs() < 1
-    far = torch.where(near, 1.0, t)
-    inner = torch.where(near, t, 0.0)
-    series = torch.zeros_like(t)
-    for m in range(19, -1, -1):
-        series = series * inner + 1 / math.factorial(m + 1)
-    return torch.where(near, series, torch.expm1(far) / far)
-
-
-# Entmax, b = alpha - 1: x_i - max x = (p_i^b - m^b) / b with m = max p, and <x, p> + H(p) - max x becomes
-# (sum p^alpha - 1) / alpha + (1 - m^b) / b, smoothly through b = 0 where it is -log m.
-
-
-def _conjugate_2(p, m):
-    return ((p * p).sum(-1) - 1) / 2 + (1 - m)
-
-
-def _conjugate_15(p, m):
-    return ((p * p.sqrt()).sum(-1) - 1) / 1.5 + 2 * (1 - m.sqrt())
-
-
-def _conjugate(p, m, alpha):
-    log_m = torch.log(m.double())
-    powers = p.pow(alpha).sum(-1)
-    alpha = alpha.squeeze(-1) if isinstance(alpha, torch.Tensor) else alpha
-    return (powers - 1) / alpha - log_m * _relative_expm1((alpha - 1) * log_m)
-
-
-def _entropy(p, alpha):
-    """Tsallis: sum p (1 - p^b) / (alpha b), smoothly through b = 0 where it is -sum p log p."""
-    log_p = torch.log(torch.where(p > 0, p, 1.0)).double()
-    return -(p * log_p * _relative_expm1((alpha - 1) * log_p)).sum(-1) / alpha.squeeze(-1)
-
-
-# Normmax: x_i - max x = (p_i^b - m^b) / |p|^b, and <x, p> - |p| + 1 - max x becomes 1 - (m / |p|)^b. Below 1, alpha is held
-# at 1 as the map is.
+# x_i - max x = (p_i^b - m^b) / |p|^b where p_i > 0, with b = alpha - 1 and m = max p: put into <x, p> - |p| + 1 - max x, no
+# score remains that could be -inf, only 1 - (m / |p|)^b. Below 1, alpha is held at 1 as the map is.
 
 
 def _held(alpha):
@@ -127,12 +61,13 @@ def _log_norm(p, m, alpha):
     return torch.log(torch.where(positive, torch.exp(alpha * log_ratio), 0.0).sum(-1)) / alpha.squeeze(-1)
 
 
-def _conjugate_of_norm(p, m, alpha):
+def _conjugate(p, m, alpha):
+    """max_p (<x, p> + H(p)) - max x."""
     alpha = _held(alpha)
     return -torch.expm1((1 - alpha.squeeze(-1)) * _log_norm(p, m, alpha))
 
 
-def _entropy_of_norm(p, alpha):
+def _entropy(p, alpha):
     alpha = _held(alpha)
     m = p.amax(-1)
     return 1 - m * torch.exp(_log_norm(p, m, alpha))
@@ -175,13 +110,14 @@ def sparsemax_loss(X, target, k=None, return_support_size=False):
     Raises
     ------
     ValueError, TypeError
-        If the shapes do not fit or the target is not of integers; RuntimeError by torch if a class is out of range.
+        If the shapes do not fit, the target is not of integers or a class is out of range.
 
     Examples
     --------
     >>> loss = entropic.compat.entmax.sparsemax_loss(torch.randn(4, 6), torch.tensor([0, 5, 2, 2]))
     """
-    return _with_support(_loss(X, target, sparsemax, _conjugate_2), X, sparsemax, return_support_size)
+    _checked(X, target)
+    return _with_support(losses.sparsemax_loss(floating(X), target), X, sparsemax, return_support_size)
 
 
 def entmax15_loss(X, target, k=None, return_support_size=False):
@@ -189,7 +125,8 @@ def entmax15_loss(X, target, k=None, return_support_size=False):
 
     Parameters, result and errors are those of sparsemax_loss; it is 0 where the target leads by 2.
     """
-    return _with_support(_loss(X, target, entmax15, _conjugate_15), X, entmax15, return_support_size)
+    _checked(X, target)
+    return _with_support(losses.entmax_loss(floating(X), target, alpha=1.5), X, entmax15, return_support_size)
 
 
 def sparsemax_bisect_loss(X, target, n_iter=50):
@@ -216,25 +153,31 @@ def entmax_bisect_loss(X, target, alpha=1.5, n_iter=50):
     """
     _checked(X, target)
     alpha = _alphas(alpha, X) if isinstance(alpha, torch.Tensor) else float(alpha)
-    rows = alpha if isinstance(alpha, torch.Tensor) else None
-    return _loss(X, target, lambda x: entmax_bisect(x, alpha), lambda p, m: _conjugate(p, m, alpha), _entropy, rows)
+    return losses.entmax_loss(floating(X), target, alpha=alpha)
 
 
 def normmax_bisect_loss(X, target, alpha=2, n_iter=50):
     """The loss of normmax for each row, max_p (<x, p> - |p|) + 1 - x_target, |p| the alpha-norm.
 
-    Parameters and result are those of entmax_bisect_loss. For alpha at most 1 it is max x - x_target.
+    Parameters and result are those of entmax_bisect_loss; a class out of range is torch's RuntimeError. For alpha at most 1
+    it is max x - x_target.
     """
     _checked(X, target)
     alpha = _alphas(alpha, X)
-    return _loss(
-        X,
-        target,
-        lambda x: normmax_bisect(x, alpha),
-        lambda p, m: _conjugate_of_norm(p, m, alpha),
-        _entropy_of_norm,
-        alpha,
-    )
+    x = floating(X)
+    x = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    target = target.long().unsqueeze(-1)
+    p = normmax_bisect(x, alpha)
+    with torch.no_grad():
+        most, own = x.amax(-1), x.gather(-1, target).squeeze(-1)
+        behind = torch.where(own == most, 0.0, most - own)
+        value = (behind + _conjugate(p, p.amax(-1), alpha)).clamp(min=0.0).to(x.dtype)
+    alpha_slope = None
+    if alpha.requires_grad:
+        _, pullback = torch.func.vjp(lambda a: _entropy(p, a), alpha)
+        (alpha_slope,) = pullback(torch.ones_like(value, dtype=alpha.dtype))
+    value = _KnownDerivatives.apply(value, x, p, target, alpha, alpha_slope)
+    return value.to(X.dtype) if X.is_floating_point() else value
 
 
 class _GenericLoss(torch.nn.Module):
