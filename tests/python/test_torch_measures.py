@@ -165,3 +165,12 @@ def test_refused():
         et.kl_divergence(torch.ones(1), torch.ones(1, dtype=torch.float64))
     with pytest.raises(ValueError, match=r"^mutual_information: pxy must have at least two axes"):
         et.mutual_information(torch.ones(1))
+
+
+def test_one_device():
+    """An operator would read memory of one device as another's."""
+    p = torch.full((2, 3), 1 / 3)
+    with pytest.raises(TypeError, match=r"kl_divergence: q is on device meta, p on cpu; pass q\.to\(p\.device\)"):
+        et.kl_divergence(p, p.to("meta"))
+    with pytest.raises(TypeError, match=r"attention: v is on device meta, q on cpu; pass v\.to\(q\.device\)"):
+        et.attention(p, p, p.to("meta"))

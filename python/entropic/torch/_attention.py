@@ -12,7 +12,7 @@ import torch
 
 import entropic
 from entropic import _attention
-from entropic.torch._ops import _as_function, _library, in_transform
+from entropic.torch._ops import _as_function, _library, in_transform, one_device
 
 Tensor = torch.Tensor
 _HALVES = (torch.float16, torch.bfloat16)
@@ -349,6 +349,7 @@ def _check(function, **tensors):
             raise TypeError(f"{function}: {name} must be a torch.Tensor, got {type(x).__name__}")
         if x.dtype not in (torch.float32, torch.float64, *_HALVES):
             raise TypeError(f"{function}: {name} must be of float32, float64, float16 or bfloat16, got {x.dtype}")
+    one_device(function, tensors)
     dtypes = {str(x.dtype) for x in tensors.values()}
     if len(dtypes) > 1:
         raise TypeError(f"{function}: q, k and v must be of one dtype, got {', '.join(sorted(dtypes))}")
@@ -430,7 +431,7 @@ def attention(q, k, v, *, map="softmax", scale="sqrt", causal=False, mask=None, 
 def linear_attention(q, k, v, *, causal=False, scale="sqrt"):
     """Attention with taylor_softmax of order 2 in time linear in the length: see entropic.linear_attention. Differentiable.
 
-    The backward pass is that of attention with map="taylor_softmax", the same function: quadratic in time, not in memory.
+    The backward pass is linear in the length too; a second derivative is that of attention with map="taylor_softmax".
     """
     _check("linear_attention", q=q, k=k, v=v)
     if isinstance(scale, str) and scale != "sqrt":

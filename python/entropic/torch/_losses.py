@@ -9,7 +9,7 @@ from entropic import _core, _functions
 from entropic import _losses as numpy_losses
 from entropic._losses import _index_or_none, _map_and_params  # noqa: F401  functions made below use them
 from entropic.torch import _compositions
-from entropic.torch._ops import OPERATORS, SCHEMA, Tensor, checked_dim, one_dim, place, spread
+from entropic.torch._ops import OPERATORS, SCHEMA, Tensor, checked_dim, one_device, one_dim, place, spread
 from entropic.torch._reductions import RowReduction
 
 INF = math.inf
@@ -271,10 +271,7 @@ def _checked_target(name, description, x, target, dim):
         raise TypeError(f"{name}: {argument} must be a torch.Tensor, got {type(target).__name__}")
     if target.requires_grad:
         raise TypeError(f"{name}: {argument} requires grad, and there is no gradient in it; pass {argument}.detach()")
-    if target.device != x.device:
-        raise TypeError(
-            f"{name}: {argument} is on device {target.device}, {scores} on {x.device}; pass {argument}.to({scores}.device)"
-        )
+    one_device(name, {scores: x, argument: target})
     kind = description["target"]
     if kind.startswith("class") and not target.is_floating_point():
         if target.dtype is torch.bool or target.is_complex():

@@ -8,7 +8,7 @@ import torch
 from entropic import _core
 from entropic import _functions as numpy_functions
 from entropic import _measures as numpy_measures
-from entropic.torch._ops import _as_function, _library, checked_dim, in_transform, one_dim, place
+from entropic.torch._ops import _as_function, _library, checked_dim, in_transform, one_device, one_dim, place
 from entropic.torch._reductions import RowReduction
 
 Tensor = torch.Tensor
@@ -351,6 +351,7 @@ def _call(name, tensors, values, dim, axis):
     for argument, x in zip("pq", tensors, strict=False):
         checked_dim(name, argument, x, dim)
     if len(tensors) == 2:
+        one_device(name, dict(zip("pq", tensors, strict=True)))
         tensors = torch.broadcast_tensors(*tensors)
         if tensors[0].dtype != tensors[1].dtype:
             raise TypeError(f"{name}: q must be of p's dtype, {tensors[0].dtype}, got {tensors[1].dtype}")

@@ -69,6 +69,16 @@ def checked_dim(name, argument, x, dim):
     return dim % x.dim()
 
 
+def one_device(name, tensors):
+    """Refuses tensors, by their arguments' names, on several devices: one kernel would read them all as its own."""
+    first, x = next(iter(tensors.items()))
+    for argument, tensor in tensors.items():
+        if tensor.device != x.device:
+            raise TypeError(
+                f"{name}: {argument} is on device {tensor.device}, {first} on {x.device}; pass {argument}.to({first}.device)"
+            )
+
+
 def spread(name, param, value, argument, x, dim):
     """A value for each row in float64: of x's shape with 1 for dim."""
     shape = list(x.shape)
