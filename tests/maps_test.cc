@@ -500,17 +500,19 @@ TEST(Maps, BitsDependOnTheRowAlone) {
             apply(op, row, p);
             apply_vjp(op, row, p, gr, MatrixView<T>(want_dx.data() + r * n, 1, n));
           }
+          // Enough rows that they are shared out: the batch again and again, at another place each time.
+          const std::size_t copies = 1 + 200000 / Op::kDescription.cost / (rows * n);
+          std::vector<T> many, many_g, p(copies * rows * n), dx(copies * rows * n);
+          for (std::size_t c = 0; c < copies; ++c) {
+            many.insert(many.end(), x.begin(), x.end());
+            many_g.insert(many_g.end(), g.begin(), g.end());
+          }
           for (const std::string& target : targets) {
             force_simd_target(target);
             for (const std::size_t threads : {1, 5}) {
               set_num_threads(threads);
-              // Enough rows that they are shared out: the batch again and again, at another place each time.
-              const std::size_t copies = 1 + 200000 / Op::kDescription.cost / (rows * n);
-              std::vector<T> many, many_g, p(copies * rows * n), dx(copies * rows * n);
-              for (std::size_t c = 0; c < copies; ++c) {
-                many.insert(many.end(), x.begin(), x.end());
-                many_g.insert(many_g.end(), g.begin(), g.end());
-              }
+              std::fill(p.begin(), p.end(), T(-1));
+              std::fill(dx.begin(), dx.end(), T(-1));
               apply(op, MatrixView<const T>(many.data(), copies * rows, n), MatrixView<T>(p.data(), copies * rows, n));
               apply_vjp(op, MatrixView<const T>(many.data(), copies * rows, n), MatrixView<const T>(p.data(), copies * rows, n),
                         MatrixView<const T>(many_g.data(), copies * rows, n), MatrixView<T>(dx.data(), copies * rows, n));

@@ -32,9 +32,8 @@ std::vector<T> normal_row(std::size_t n, double scale, double offset, unsigned s
   return x;
 }
 
-// Finite scores and -inf, at least one finite: rows that have a distribution.
 template <class T>
-std::vector<Case<T>> finite_cases() {
+std::vector<Case<T>> make_finite_cases() {
   constexpr T kInfinity = std::numeric_limits<T>::infinity();
   std::vector<Case<T>> cases;
   for (const std::size_t n : kLengths) {
@@ -78,6 +77,13 @@ std::vector<Case<T>> finite_cases() {
     tiny[n - 1] = 0;
     cases.push_back({"subnormal" + length, tiny});
   }
+  return cases;
+}
+
+// Finite scores and -inf, at least one finite: rows that have a distribution.
+template <class T>
+const std::vector<Case<T>>& finite_cases() {
+  static const std::vector<Case<T>> cases = make_finite_cases<T>();
   return cases;
 }
 

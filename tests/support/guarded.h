@@ -5,21 +5,35 @@
 #include <unistd.h>
 
 #include <cstddef>
+#include <cstring>
+#include <map>
 #include <stdexcept>
+#include <vector>
 
 namespace support {
 
+// Mappings that are not in use, by their size: the system takes longer to make one than most tests to use it.
+inline thread_local std::map<std::size_t, std::vector<char*>> unused_mappings;
+
+// Its numbers are NaN until they are written: what a kernel forgets shows, and is not what another left there.
 template <class T>
 class Guarded {
  public:
   explicit Guarded(std::size_t n) {
     const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     bytes_ = (n * sizeof(T) + page - 1) / page * page + page;
-    base_ = static_cast<char*>(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    if (base_ == MAP_FAILED || mprotect(base_ + bytes_ - page, page, PROT_NONE) != 0) throw std::runtime_error("mmap");
+    std::vector<char*>& unused = unused_mappings[bytes_];
+    if (unused.empty()) {
+      base_ = static_cast<char*>(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+      if (base_ == MAP_FAILED || mprotect(base_ + bytes_ - page, page, PROT_NONE) != 0) throw std::runtime_error("mmap");
+    } else {
+      base_ = unused.back();
+      unused.pop_back();
+    }
     data_ = reinterpret_cast<T*>(base_ + bytes_ - page) - n;
+    std::memset(base_, 0xFF, bytes_ - page);
   }
-  ~Guarded() { munmap(base_, bytes_); }
+  ~Guarded() { unused_mappings[bytes_].push_back(base_); }
   Guarded(const Guarded&) = delete;
   Guarded& operator=(const Guarded&) = delete;
 
