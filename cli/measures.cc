@@ -77,24 +77,44 @@ struct Others {
   std::string path;
   std::once_flag once;
   Table table;
+  std::exception_ptr failure;  // of the one attempt to read them
+};
+
+// Compares rows of P with those of Q.
+struct Pairs {
+  std::shared_ptr<Others> others;
+  const Files& files;
+
+  template <class Op>
+  Table operator()(const Op& op, Table p) const;
+
+  void at_end(std::size_t rows) const {
+    const Table& q = others->table;
+    if (q.rows == 1 || q.rows == rows) return;
+    files::bad_input("{}: {} rows, and {} has {}; one row is compared with all", files::input_name(others->path), q.rows,
+                     files::input_name(files.in), rows);
+  }
 };
 
 template <class Op>
-Table of_pairs(const Op& op, Others& others, const Files& files, Table p) {
-  std::call_once(others.once, [&] {
-    if (others.path.empty()) files::bad_input("{}: Q is missing, the file that P is compared with", Op::kDescription.name);
-    Files from = files;
-    from.in = others.path;
-    from.in_format.clear();
-    others.table = read_table(from);
-    if (others.table.values.index() != p.values.index()) others.table.values = wide(others.table);
+Table Pairs::operator()(const Op& op, Table p) const {
+  std::call_once(others->once, [&] {
+    try {
+      if (others->path.empty()) files::bad_input("{}: Q is missing, the file that P is compared with", Op::kDescription.name);
+      others->table = read_other(files, others->path);
+      if (others->table.values.index() != p.values.index()) others->table.values = wide(others->table);
+    } catch (...) {
+      others->failure = std::current_exception();
+    }
   });
-  const Table& q = others.table;
+  if (others->failure) std::rethrow_exception(others->failure);
+  const Table& q = others->table;
   if (q.cols != p.cols) {
-    files::bad_input("{}: {} columns, and {} has {}", others.path, q.cols, files::input_name(files.in), p.cols);
+    files::bad_input("{}: {} columns, and {} has {}", files::input_name(others->path), q.cols, files::input_name(files.in),
+                     p.cols);
   }
   if (q.rows != 1 && q.rows < p.first_row + p.rows) {
-    files::bad_input("{}: {} rows, fewer than {}; one row is compared with all", others.path, q.rows,
+    files::bad_input("{}: {} rows, fewer than {}; one row is compared with all", files::input_name(others->path), q.rows,
                      files::input_name(files.in));
   }
   if (p.values.index() != q.values.index()) p.values = wide(p);
@@ -143,10 +163,7 @@ void add_measures(CLI::App& app, Program& program) {
   });
   for_each_operation<entropic::Divergence>([&]<class Op>(std::type_identity<Op>) {
     const auto others = std::make_shared<Others>();
-    const auto evaluate = [others, &files = program.files](const Op& op, Table table) {
-      return of_pairs(op, *others, files, std::move(table));
-    };
-    add_operation<Op>(app, group, program, evaluate,
+    add_operation<Op>(app, group, program, Pairs{others, program.files},
                       {.input = "p.csv q",
                        .output = "result.csv",
                        .remark = "A Q with one row is compared with every row of FILE, otherwise row by row.\n"});

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -32,7 +33,8 @@ struct Footnotes {
   bool whole = false;            // the file at once: its rows belong together
 };
 
-// The command of Op, listed under `group`: writes evaluate(op, table) for the rows of FILE, by stream_rows.
+// The command of Op, listed under `group`: writes evaluate(op, table) for the rows of FILE, by stream_rows, whose at_end is
+// evaluate.at_end where it has one.
 template <class Op, class Evaluate>
 void add_operation(CLI::App& app, std::string_view group, Program& program, Evaluate evaluate, Footnotes footnotes = {}) {
   const auto op = std::make_shared<Op>();
@@ -50,7 +52,10 @@ void add_operation(CLI::App& app, std::string_view group, Program& program, Eval
   command.callback([op, evaluate, &program, whole = footnotes.whole] {
     program.action = [op, evaluate, &files = program.files, whole] {
       if (whole) return write_table(files, evaluate(*op, read_table(files)));
-      stream_rows(files, [&](Table table) { return evaluate(*op, std::move(table)); });
+      std::function<void(std::size_t)> at_end;
+      if constexpr (requires { evaluate.at_end(std::size_t{}); }) at_end = [&](std::size_t rows) { evaluate.at_end(rows); };
+      stream_rows(
+          files, [&](Table table) { return evaluate(*op, std::move(table)); }, at_end);
     };
   });
 }

@@ -46,14 +46,26 @@ Table read_table(const Files& files) {
   return files::read_all(format.open(opened(files), files.reading));
 }
 
-void stream_rows(const Files& files, const std::function<Table(Table)>& result) {
+Table read_other(const Files& files, const std::string& path) {
+  if (path == files.in) return read_table(files);
+  Files other;
+  other.in = path;
+  other.quiet = files.quiet;
+  const bool alike = &files::input_format(files.in, files.in_format) == &files::input_format(path, "");
+  if (alike) other.reading.key = files.reading.key;
+  return read_table(other);
+}
+
+void stream_rows(const Files& files, const std::function<Table(Table)>& result,
+                 const std::function<void(std::size_t rows)>& at_end) {
   const files::Format& to = files::output_format(files.out);
   const files::Format& from = files::input_format(files.in, files.in_format);
   const std::shared_ptr<files::Input> input = opened(files);
   Progress progress(*input, !files.quiet && !(files::is_standard(files.out) && ::isatty(STDOUT_FILENO)));
   const auto calculate = [&](Table table) { return with_rows_of_file(result, std::move(table)); };
-  files::stream(from.open(input, files.reading), to, files.out, calculate, entropic::get_num_threads(),
-                [&] { progress.update(); });
+  files::stream(
+      from.open(input, files.reading), to, files.out, calculate, entropic::get_num_threads(), [&] { progress.update(); },
+      at_end);
 }
 
 void write_table(const Files& files, Table table) {

@@ -15,10 +15,15 @@
 // All of the input.
 Table read_table(const Files& files);
 
+// All of another file than FILE, which has FILE's --key if it is of the same format, and nothing else that was said of FILE.
+Table read_other(const Files& files, const std::string& path);
+
 // Reads the input, writes result(its rows) to the output: no file, if anything fails. A file larger than memory comes in parts,
 // and several threads call result at once. So what it makes of a row may depend on nothing but the row and its number, which is
-// first_row for the first of a table, and all results must have the same names, type and number of columns.
-void stream_rows(const Files& files, const std::function<Table(Table)>& result);
+// first_row for the first of a table, and all results must have the same names, type and number of columns. at_end may still
+// refuse all of them.
+void stream_rows(const Files& files, const std::function<Table(Table)>& result,
+                 const std::function<void(std::size_t rows)>& at_end = {});
 
 // The table as the output.
 void write_table(const Files& files, Table table);

@@ -1,5 +1,6 @@
 // entropic sample: indices drawn from each row through a chain of steps, or the distribution that the chain leaves.
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "commands.h"
@@ -69,7 +70,9 @@ std::vector<Step> to_steps(const std::string& text) {
 
 // A column of indices for each draw. Row r of the file has stream + r, however the file is read.
 Table drawn(const entropic::Sampler& sampler, const Options& options, Table table) {
-  std::vector<std::int64_t> indices(table.rows * options.count);
+  std::vector<std::int64_t> indices;
+  if (table.rows > 0 && options.count > indices.max_size() / table.rows) throw std::bad_alloc();
+  indices.resize(table.rows * options.count);
   const entropic::Noise noise = {.stream = options.stream + table.first_row, .position = options.position};
   std::visit(
       [&]<class T>(std::vector<T>& values) {

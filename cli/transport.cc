@@ -23,10 +23,8 @@ struct Numbers {
   entropic::MatrixView<const double> rows() { return {values().data(), table.rows, table.cols}; }
 };
 
-Numbers doubles(Files files, const std::string& path) {
-  if (path != files.in) files.in_format.clear();  // that is said of the first file
-  files.in = path;
-  Table table = read_table(files);
+Numbers doubles(const Files& files, const std::string& path) {
+  Table table = read_other(files, path);
   const double tolerance = std::visit(
       []<class T>(const std::vector<T>&) { return sizeof(T) == 2   ? 1e-2
                                                   : sizeof(T) == 4 ? 1e-4
@@ -119,8 +117,12 @@ void transport(const Plan& options, const Files& files) {
     found = one_row({"cost", "gap"}, {result[0].cost, result[0].gap}, "status",
                     entropic::kTransportStatusNames[static_cast<std::size_t>(result[0].status)]);
   }
-  if (!files.out.empty()) write_table(files.out, plan);
-  if (!files::is_standard(files.out) || files.out.empty()) write_table("", found);
+  if (files.out.empty()) return write_table("", found);
+  // The plan's file is there only once the result is written too.
+  files::Output output(files.out);
+  files::write_all(files::output_format(files.out), output, plan);
+  if (!files::is_standard(files.out)) write_table("", found);
+  output.finish();
 }
 
 // What the distances have in common: two files, and weights of their samples or points.

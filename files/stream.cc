@@ -5,9 +5,10 @@
 #include <oneapi/tbb/parallel_pipeline.h>
 #include <oneapi/tbb/task_arena.h>
 
+#include <algorithm>
 #include <exception>
-#include <memory>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -27,7 +28,9 @@ struct Part {
 }  // namespace
 
 void stream(const Reader& reader, const Format& format, const std::string& path, const std::function<Table(Table)>& result,
-            std::size_t threads, const std::function<void()>& written) {
+            std::size_t threads, const std::function<void()>& written, const std::function<void(std::size_t rows)>& at_end) {
+  // More threads than processors would only hold more parts.
+  threads = std::clamp<std::size_t>(threads, 1, 4 * std::max(1u, std::thread::hardware_concurrency()));
   // So many are under way at most, and they end in their order: when one begins, that which had its memory before is written.
   std::vector<Part> parts(threads + 2);
   std::size_t begun = 0;
@@ -81,6 +84,7 @@ void stream(const Reader& reader, const Format& format, const std::string& path,
                                              tbb::make_filter<Part*, Part*>(filter_mode::parallel, calculate) &
                                              tbb::make_filter<Part*, void>(filter_mode::serial_in_order, write));
   });
+  if (at_end) at_end(rows);
   writer->end(rows);
   output->finish();
 }

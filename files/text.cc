@@ -30,9 +30,10 @@ bool Text::more() {
     if (size_ > kLongestLine) bad_input("{}: a line is longer than 4 GB", name());
     // A long line is read in pieces that double, so that it is searched and moved only a few times.
     std::size_t wanted = std::max(kPiece, size_);
-    // One more than there is says that the input has ended.
-    if (const auto size = input_->size())
-      wanted = std::min<std::uint64_t>(wanted, *size - std::min(*size, input_->position()) + 1);
+    // One more than there is says that the input has ended. A file may grow meanwhile.
+    if (const auto size = input_->size(); size && input_->position() < *size) {
+      wanted = std::min<std::uint64_t>(wanted, *size - input_->position() + 1);
+    }
     if (buffer_.size() < size_ + wanted + kReadableBehind) buffer_.resize(size_ + wanted + kReadableBehind);
     const std::size_t got = input_->read(buffer_.data() + size_, wanted);
     ended = got < wanted;

@@ -517,6 +517,38 @@ TYPED_TEST(AttentionTest, LinearGradientIsThatOfTaylorSoftmax) {
   });
 }
 
+// Later keys may hold anything too.
+TYPED_TEST(AttentionTest, LinearHiddenKeysAndNaN) {
+  using T = TypeParam;
+  for (const bool key : {false, true}) {
+    Problem<T> problem(1, 1, 1, 300, 300, 3, 4, 9);
+    const Heads<T> g = normal<T>(1, 1, 300, 4, 10);
+    const auto results = [&] {
+      std::vector<Heads<T>> d = {problem.out(), {1, 1, 300, 3}, {1, 1, 300, 3}, {1, 1, 300, 4}};
+      linear_attention(problem.q.view(), problem.k.view(), problem.v.view(), d[0].view(), {.causal = true});
+      linear_attention_vjp(problem.q.view(), problem.k.view(), problem.v.view(), g.view(), d[1].view(), d[2].view(),
+                           d[3].view(), {.causal = true});
+      return d;
+    };
+    const auto clean = results();
+    if (key) {
+      problem.k.at(0, 0, 290, 1) = kNaN<T>;
+    } else {
+      problem.v.at(0, 0, 290, 1) = kNaN<T>;
+    }
+    const auto got = results();
+    for (std::size_t r = 0; r < 300; ++r) {
+      if (r >= 290) {
+        EXPECT_TRUE(std::isnan(got[0].at(0, 0, r, 1))) << r;
+        EXPECT_TRUE(std::isnan(got[1].at(0, 0, r, 1))) << r;
+      } else {
+        EXPECT_NEAR(got[0].at(0, 0, r, 1), clean[0].at(0, 0, r, 1), 20 * kEps<T>) << r;
+        EXPECT_NEAR(got[1].at(0, 0, r, 1), clean[1].at(0, 0, r, 1), 100 * kEps<T>) << r;
+      }
+    }
+  }
+}
+
 TEST(Attention, RefusesBadArguments) {
   Problem<float> problem(1, 4, 2, 3, 5, 2, 2, 1);
   Heads<float> out = problem.out();

@@ -275,6 +275,17 @@ TEST(OptimalTransport, ScaleOfMassesChangesNothing) {
 }
 
 // Costs of the size of what others use for forbidden, and one huge entry: as exact as without.
+TEST(OptimalTransport, MinusZeroIsNoMass) {
+  const std::vector<double> u = {0, 1, 2}, v = {0, 1, 5}, weights = {-0.0, 1, 1};
+  std::vector<double> distance(1);
+  const auto row = [](const std::vector<double>& x) { return MatrixView<const double>(x.data(), 1, x.size()); };
+  wasserstein_1d<double>(row(u), row(v), row(weights), {}, distance);
+  EXPECT_DOUBLE_EQ(distance[0], 1.5);
+  const std::vector<double> p = {-0.0, 0.5, 0.5}, q = {0.2, 0.3, 0.5}, support = {0, 1, 2};
+  wasserstein_histogram<double>(row(p), row(q), support, distance);
+  EXPECT_DOUBLE_EQ(distance[0], 0.2);
+}
+
 TEST(OptimalTransport, DearArcsThatAreNotNeededCostNoAccuracy) {
   std::mt19937 random(7);
   for (const double dear : {1e9, 1e12, 1e15, 1e18, 1e100, 1e290}) {

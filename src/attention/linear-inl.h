@@ -193,6 +193,19 @@ HWY_INLINE void ReadMass(const LinearMemory<T>& memory, const LinearState<T>& st
   }
 }
 
+// Whether all numbers are finite: 0 times one that is not would reach the queries of its tile that do not see it.
+template <class T>
+HWY_INLINE bool AreFinite(const T* x, ptrdiff_t stride, size_t rows, size_t cols) {
+  const RowTag<T> d;
+  auto nothing = hn::Zero(d);
+  for (size_t r = 0; r < rows; ++r) {
+    ForEachVector(d, cols, [&](size_t i, size_t count) HWY_ATTR {
+      nothing = hn::MulAdd(LoadUpTo(d, RowAt(x, stride, r) + i, count, T(0)), hn::Zero(d), nothing);
+    });
+  }
+  return hn::AllTrue(d, hn::Eq(nothing, hn::Zero(d)));
+}
+
 // Adds what the queries of a chunk see of its own keys: query r those up to r.
 template <class T>
 HWY_INLINE void AddDiagonal(const LinearMemory<T>& memory, size_t rows, const T* v, ptrdiff_t v_row, T* out, ptrdiff_t out_row,
@@ -200,8 +213,10 @@ HWY_INLINE void AddDiagonal(const LinearMemory<T>& memory, size_t rows, const T*
   const RowTag<T> d;
   const size_t e = memory.e, stride = memory.chunk + 16;
   PackTransposed(memory.y, static_cast<ptrdiff_t>(memory.row), rows, e, memory.packed);
-  for (size_t first = 0; first < rows; first += kLinearTile) {
-    const size_t count = HWY_MIN(kLinearTile, rows - first), cols = first + count;
+  for (size_t first = 0, count; first < rows; first += count) {
+    count = HWY_MIN(kLinearTile, rows - first);
+    if (!AreFinite(RowAt(v, v_row, first), v_row, count, memory.dv)) count = 1;
+    const size_t cols = first + count;
     ProductWithPanels(Factor<T>{memory.x + first * memory.row, static_cast<ptrdiff_t>(memory.row), 1}, count, memory.packed, e,
                       cols, memory.s, static_cast<ptrdiff_t>(stride));
     for (size_t r = 0; r < count; ++r) {

@@ -104,9 +104,14 @@ HWY_INLINE void DiagonalSlopes(const LinearVjpMemory<T>& memory, size_t rows, co
   const auto row = static_cast<ptrdiff_t>(memory.row), width = static_cast<ptrdiff_t>(memory.dv);
   PackTransposed(memory.y, row, rows, e, memory.packed);
   PackTransposed(v, v_row, rows, memory.dv, memory.values);
-  for (size_t first = 0; first < rows; first += kLinearTile) {
-    const size_t count = HWY_MIN(kLinearTile, rows - first), cols = first + count;
+  for (size_t first = 0, count; first < rows; first += count) {
     const T *const x = memory.x + first * memory.row, *const a_tile = a + first * memory.dv;
+    count = HWY_MIN(kLinearTile, rows - first);
+    if (!AreFinite(x, row, count, e) || !AreFinite(memory.y + first * memory.row, row, count, e) ||
+        !AreFinite(a_tile, width, count, memory.dv)) {
+      count = 1;
+    }
+    const size_t cols = first + count;
     const auto step = static_cast<ptrdiff_t>(stride);
     ProductWithPanels(Factor<T>{x, row, 1}, count, memory.packed, e, cols, memory.s, step);
     ProductWithPanels(Factor<T>{a_tile, width, 1}, count, memory.values, memory.dv, cols, memory.dw, step);

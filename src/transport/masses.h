@@ -14,6 +14,7 @@
 
 #include "entropic/matrix_view.h"
 #include "src/check.h"
+#include "src/half.h"
 #include "src/transport/network_simplex.h"
 
 namespace entropic {
@@ -58,10 +59,6 @@ double check_masses(std::string_view operation, std::string_view name, const Mat
   }
   return sum.value();
 }
-
-// How far sums may differ, relative, that are meant to be equal.
-template <class T>
-constexpr double kSumTolerance = sizeof(T) == 4 ? 1e-4 : 1e-6;
 
 // a in units of 2^-shift, and b scaled to the sum of a.
 struct WholeMasses {
@@ -110,7 +107,7 @@ struct WholeMasses {
   // x 2^100, at least 0 and below 4, without what is behind the point.
   static Mass whole(double x) {
     const auto bits = std::bit_cast<std::uint64_t>(x);
-    const int by = static_cast<int>(bits >> 52) - 1075 + 100;
+    const int by = static_cast<int>(bits >> 52 & 0x7FF) - 1075 + 100;  // without the sign of -0
     if (by < -60) return 0;
     const auto digits = static_cast<Mass>((bits & ((std::uint64_t{1} << 52) - 1)) | std::uint64_t{1} << 52);
     return by >= 0 ? digits << by : digits >> -by;

@@ -1,11 +1,16 @@
 """Runs the `entropic` that the environment variable ENTROPIC_CLI names, in an empty directory of its own."""
 
 import os
+import signal
 import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+# What a background job is started with would reach the programs: they are to be interrupted.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 class Cli:

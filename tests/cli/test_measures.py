@@ -73,3 +73,23 @@ def test_refused(cli):
     assert cli.error("kl_divergence", "q.csv", "wide.csv") == "wide.csv: 3 columns, and q.csv has 2"
     assert "base must be above 1" in cli.error("entropy", "q.csv", "--base", 1)
     assert "is required" in cli.error("renyi_entropy", "q.csv")
+
+
+def test_rows_of_q_that_have_no_p(cli):
+    cli.write("p.csv", "0.5,0.5\n0.1,0.9\n")
+    cli.write("q.csv", "0.5,0.5\n" * 3)
+    assert cli.error("kl_divergence", "p.csv", "q.csv", "-o", "d.csv") == (
+        "q.csv: 3 rows, and p.csv has 2; one row is compared with all"
+    )
+
+
+def test_options_are_those_of_the_first_file(cli):
+    """--labels is said of FILE alone, --key of all files like it."""
+    cli.write("p.csv", "1,0.5,0.5\n2,0.2,0.8\n")
+    cli.write("q.csv", "0.5,0.5\n0.1,0.9\n")
+    assert parsed(cli.output("wasserstein_1d", "p.csv", "q.csv", "--labels", 1)) == pytest.approx(np.array([[1, 0], [2, 0.1]]))
+    p, q = np.array([[0.5, 0.5], [0.2, 0.8]]), np.array([[0.5, 0.5], [0.1, 0.9]])
+    np.savez(cli.directory / "p.npz", a=p, b=p[:1])
+    np.savez(cli.directory / "q.npz", a=q, b=p)
+    with_csv = cli.output("kl_divergence", "p.npz", "q.csv", "--key", "a")
+    assert cli.output("kl_divergence", "p.npz", "q.npz", "--key", "a") == with_csv

@@ -92,3 +92,8 @@ def test_seed_is_required(cli):
     assert "entropic sample scores.csv --steps" in help_text
     listed = cli.output("list")
     assert "typical_p" in listed and "gumbel_softmax" in listed
+
+
+def test_more_draws_than_memory(cli):
+    cli.write("x.csv", "1,2\n" * 4)
+    assert "memory" in cli.error("sample", "x.csv", "--seed", 1, "--count", 2**62 + 1, status=1)

@@ -1,5 +1,7 @@
 """entropic transport: the library's bits, its words, and files that do not fit."""
 
+import subprocess
+
 import numpy as np
 import pytest
 
@@ -73,3 +75,12 @@ def test_options_of_the_iteration_and_of_masses(cli, problem):
     message = cli.error("transport", *FILES)
     assert message.startswith("optimal_transport: a and b must have equal sums within 1e-06 of them")
     cli.output("transport", *FILES, "--mass_tolerance", 1e-4)
+
+
+def test_no_plan_without_its_result(cli):
+    cli.write("a.csv", "0.5,0.5\n")
+    cli.write("c.csv", "0,1\n1,0\n")
+    with open("/dev/full", "wb") as full:
+        arguments = [cli.program, "transport", "--a", "a.csv", "--b", "a.csv", "--cost", "c.csv", "-o", "plan.npy"]
+        assert subprocess.run(arguments, cwd=cli.directory, stdout=full, stderr=subprocess.PIPE).returncode == 2
+    assert not (cli.directory / "plan.npy").exists()

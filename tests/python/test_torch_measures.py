@@ -174,3 +174,12 @@ def test_one_device():
         et.kl_divergence(p, p.to("meta"))
     with pytest.raises(TypeError, match=r"attention: v is on device meta, q on cpu; pass v\.to\(q\.device\)"):
         et.attention(p, p, p.to("meta"))
+
+
+def test_slopes_that_nobody_asks_for():
+    """0 in the incoming gradient is 0 in the result, also where the slope is infinite."""
+    p = torch.tensor([0.0, 0.5, 1.0], requires_grad=True)
+    (grad,) = torch.autograd.grad((et.binary_entropy(p) * torch.tensor([0.0, 1.0, 0.0])).sum(), p)
+    assert grad.tolist() == [0.0, 0.0, 0.0]
+    (grad,) = torch.autograd.grad(et.self_information(p)[1], p)
+    assert grad.tolist() == [0.0, -2.0, 0.0]

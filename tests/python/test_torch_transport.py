@@ -247,3 +247,27 @@ def test_docstrings(name):
     for test in doctest.DocTestFinder().find(getattr(et, name), name, globs={"entropic": entropic, "torch": torch}):
         runner.run(test)
     assert runner.failures == 0 and runner.tries > 0
+
+
+def test_integers_and_far_points():
+    """Integers are computed in float64, as from NumPy; points far apart or close together do not overflow."""
+    ones, cost = torch.tensor([1, 1]), torch.tensor([[1, 2], [0, 4]])
+    plan = et.sinkhorn(ones, ones, cost, epsilon=1.0).plan
+    assert plan.dtype is torch.float64
+    want = entropic.sinkhorn(ones.numpy(), ones.numpy(), cost.numpy(), epsilon=1.0).plan
+    np.testing.assert_allclose(plan.numpy(), want, rtol=1e-12)
+    assert et.optimal_transport(ones, ones, cost).cost == 2.0
+    for scale in (1e-25, 1e20):
+        x, y = (torch.tensor([[0.0, 0.0], [far, 0.0]]) * scale for far in (1.0, 3.0))
+        torch.testing.assert_close(et.wasserstein(x, y), torch.tensor(scale), rtol=1e-6, atol=0)
+    with pytest.raises(ValueError, match=r"wasserstein: order must be at least 1 and finite, got 0\.5"):
+        et.wasserstein(torch.zeros(1, 1), torch.ones(1, 1), order=0.5)
+
+
+def test_gradient_of_a_plan_that_hardly_connects():
+    """Two corners that mass rarely changes between: exactly the slope of the well connected ones."""
+    half = torch.full((2,), 0.5, dtype=torch.float64, requires_grad=True)
+    cost, weights = torch.tensor([[0.0, 10.0], [10.0, 0.0]]).double(), torch.tensor([[1.0, 2.0], [5.0, 3.0]]).double()
+    plan = et.sinkhorn(half, half.detach(), cost, epsilon=0.3, tolerance=1e-14).plan
+    (grad,) = torch.autograd.grad((plan * weights).sum(), half)
+    torch.testing.assert_close(grad[0] - grad[1], torch.tensor(-2.5, dtype=torch.float64), rtol=1e-6, atol=0)

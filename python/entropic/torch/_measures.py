@@ -224,7 +224,12 @@ def _self_information_pullback(x, grad, values, dim):
     if values["input"] == "log_probs":
         return -grad
     through_sum = grad.sum(dim, keepdim=True) / x.sum(dim, keepdim=True) if values["normalize"] else 0
-    return through_sum - grad / x
+    return through_sum - _times(grad, 1 / x)
+
+
+def _times(grad, slope):
+    """Their product, 0 where nobody asks for an infinite slope."""
+    return grad * torch.where((grad == 0) & slope.isinf(), 0, slope)
 
 
 def _binary_entropy(x, values, dim):
@@ -242,9 +247,9 @@ def _binary_entropy_pullback(x, grad, values, dim):
         steep = torch.sigmoid(x) * torch.sigmoid(-x)
         return grad * torch.where(steep > 0, -x * steep, 0)
     if values["input"] == "probs":
-        return grad * (torch.log1p(-x) - torch.log(x))
+        return _times(grad, torch.log1p(-x) - torch.log(x))
     p = x.exp()
-    return grad * torch.where(p > 0, p * (torch.log(-torch.expm1(x)) - torch.where(p > 0, x, 0)), 0)
+    return _times(grad, torch.where(p > 0, p * (torch.log(-torch.expm1(x)) - torch.where(p > 0, x, 0)), 0))
 
 
 PULLBACKS = {"self_information": _self_information_pullback, "binary_entropy": _binary_entropy_pullback}

@@ -118,6 +118,7 @@ class _Problems:
     def _fake(self, a, b, cost, *params):
         lead = torch.broadcast_shapes(a.shape[:-1], b.shape[:-1], cost.shape[:-2])
         dtype = torch.promote_types(torch.promote_types(a.dtype, b.dtype), cost.dtype)
+        dtype = dtype if dtype.is_floating_point else torch.float64
         sizes = {"": (), "n": (a.shape[-1],), "m": (b.shape[-1],), "nm": (a.shape[-1], b.shape[-1])}
         return tuple(cost.new_empty((*lead, *sizes[size]), dtype=own or dtype) for size, own in self.outputs)
 
@@ -156,18 +157,25 @@ def _cost_pullback(a, b, cost, plan, f, g, params, grad):
 
 def _plan_pullback(a, b, cost, plan, f, g, params, grad):
     """Through P_ij = exp((F_i + G_j - C_ij) / epsilon), whose F and G keep the sums of rows and columns: with M = P grad,
-    diag(rows) u + P v = rows of M, P^T u + diag(columns) v = columns of M, by the complement of the columns."""
+    diag(rows) u + P v = rows of M, P^T u + diag(columns) v = columns of M, by the complement of the columns. That is a
+    Laplacian with weights S_ik = sum_j P_ij P_kj / columns_j, and right of it sum_k sum_j P_ij P_kj (grad_ij - grad_kj) /
+    columns_j: nothing of size 1 cancels where the plan hardly connects its rows."""
     epsilon = params[0]
-    p = plan.to(torch.float64)
-    m = torch.where(p > 0, p * grad.to(torch.float64), 0)
+    p, grad = plan.to(torch.float64), grad.to(torch.float64)
+    m = torch.where(p > 0, p * grad, 0)
     rows, columns = p.sum(-1), p.sum(-2)
     columns = torch.where(columns > 0, columns, 1)
     by_column = p / columns[..., None, :]
-    right = m.sum(-1) - (by_column * m.sum(-2)[..., None, :]).sum(-1)
-    # u and v are defined up to a constant: the one with <rows, u> = 0.
-    system = torch.diag_embed(torch.where(rows > 0, rows, 1)) - by_column @ p.mT
-    system = system + rows[..., None] * rows[..., None, :] / rows.sum(-1)[..., None, None]
-    u = torch.linalg.solve(system, right[..., None])[..., 0]
+    between = (by_column @ p.mT).tril(-1)
+    between = between + between.mT
+    apart = (m / columns[..., None, :]) @ p.mT - by_column @ m.mT
+    right = (apart.tril(-1) + apart.triu(1)).sum(-1)
+    # u and v are defined up to a constant: first the one with u = 0 at the largest row.
+    free = (torch.arange(rows.shape[-1], device=rows.device) != rows.argmax(-1, keepdim=True)).to(rows.dtype)
+    degree = torch.where(rows > 0, between.sum(-1), 1)
+    system = torch.diag_embed(degree * free + (1 - free)) - between * free[..., None] * free[..., None, :]
+    u = torch.linalg.solve(system, (right * free)[..., None])[..., 0]
+    u = u - (rows * u).sum(-1, keepdim=True) / rows.sum(-1, keepdim=True)
     v = (m.sum(-2) - (p * u[..., None]).sum(-2)) / columns
     return u, v, (p * (u[..., None] + v[..., None, :]) - m) / epsilon
 
@@ -261,8 +269,9 @@ def wasserstein(x, y, *, order=1.0, a=None, b=None):
         torch.full((len(points),), 1 / len(points), dtype=x.dtype, device=x.device) if w is None else w / w.sum()
         for points, w in ((x, a), (y, b))
     )
-    square = _powers(x, y, 2)
-    largest = square.detach().amax().sqrt()
+    if not 1 <= order < float("inf"):
+        raise ValueError(f"wasserstein: order must be at least 1 and finite, got {order}")
+    largest = (x.detach()[:, None] - y.detach()).abs().amax()
     largest = torch.where(largest > 0, largest, 1)
     cost = _powers(x / largest, y / largest, order)
     total = optimal_transport(a, b, cost).cost
