@@ -149,3 +149,13 @@ def test_bad_arguments(cli, arguments, message):
 
 def test_no_rows(cli):
     assert cli.error("compare", cli.write("x.csv", "a,b\n")) == "x.csv: there are no rows to compare"
+
+
+def test_format_by_the_name_of_the_output(cli):
+    cli.write("x.csv", "1,2,3\n")
+    cli.output("compare", "x.csv", "-o", "r.html")
+    cli.output("compare", "x.csv", "-o", "r.json")
+    cli.output("compare", "x.csv", "-o", "text.html", "--format", "text")
+    files = {name: content.decode() for name, content in cli.files().items()}
+    assert files["r.html"].startswith("<!doctype html>") and json.loads(files["r.json"])
+    assert files["text.html"] == cli.output("compare", "x.csv")

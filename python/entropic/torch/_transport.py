@@ -348,6 +348,8 @@ def lipschitz_constant(f, distance):
         raise ValueError(
             f"lipschitz_constant: f must have shape (n,) and distance (n, n), got {tuple(f.shape)} and {tuple(distance.shape)}"
         )
+    if len(f) == 0:
+        return f.new_zeros(())
     rise = (f[:, None] - f).abs()
     apart = distance > 0
     fast = torch.where(rise > 0, torch.full_like(rise, float("inf")), 0 * rise)
