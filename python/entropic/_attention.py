@@ -434,8 +434,8 @@ def linear_attention_vjp(q, k, v, grad, *, causal=False, scale="sqrt"):
 
     Notes
     -----
-    Sums over keys for the queries and, backwards, over queries for the keys: O(n d^2 dv) time, 2.5 times that of
-    linear_attention, and m dv numbers of memory. attention_vjp with map="taylor_softmax" gives the same to rounding.
+    Sums over keys for the queries and, backwards, over queries for the keys: O(n d^2 dv) time, some 3 times that
+    of linear_attention, and m dv numbers of memory. attention_vjp with map="taylor_softmax" gives the same to rounding.
 
     Examples
     --------

@@ -257,6 +257,8 @@ def test_integers_and_far_points():
     want = entropic.sinkhorn(ones.numpy(), ones.numpy(), cost.numpy(), epsilon=1.0).plan
     np.testing.assert_allclose(plan.numpy(), want, rtol=1e-12)
     assert et.optimal_transport(ones, ones, cost).cost == 2.0
+    assert et.optimal_transport(ones, ones, cost).status == "optimal"
+    assert et.optimal_transport(ones, ones, cost.expand(3, 2, 2)).status.tolist() == ["optimal"] * 3
     for scale in (1e-25, 1e20):
         x, y = (torch.tensor([[0.0, 0.0], [far, 0.0]]) * scale for far in (1.0, 3.0))
         torch.testing.assert_close(et.wasserstein(x, y), torch.tensor(scale), rtol=1e-6, atol=0)

@@ -2,6 +2,7 @@
 
 import functools
 
+import numpy as np
 import torch
 
 import entropic
@@ -225,7 +226,10 @@ def optimal_transport(a, b, cost):
             [0.0000, 0.5000]])
     """
     value, plan, f, g, gap = _optimal(a, b, cost)
-    return entropic.TransportResult(value, *(x.detach() for x in (plan, f, g, gap)), "optimal")  # anything else has raised
+    # Anything else has raised. One word for each problem, as from NumPy; a compiler takes no arrays of words.
+    one = value.dim() == 0 or torch.compiler.is_compiling()
+    status = "optimal" if one else np.full(tuple(value.shape), "optimal")
+    return entropic.TransportResult(value, *(x.detach() for x in (plan, f, g, gap)), status)
 
 
 def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000):
