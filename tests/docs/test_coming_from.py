@@ -1,4 +1,4 @@
-"""docs/coming_from.md and coming_from_entmax.md: what the tables set side by side is equal, and the traps are there."""
+"""docs/coming_from.md and coming_from_entmax.md: what stands side by side in the tables is equal, and the traps are there."""
 
 import importlib
 import math
@@ -28,8 +28,12 @@ P, Q = np.array([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]]), np.array([[0.1, 0.1, 0.8], 
 KL = (P * np.log(P / Q)).sum(-1)
 
 
-def rows_of(document):
-    lines = [line for line in (DOCS / document).read_text().splitlines() if line.startswith("| ")]
+def rows_of(section):
+    """The rows of the tables in a section of the page whose first cell is code, each as its cells."""
+    text = re.search(
+        rf"^## {section}\n(.*?)(?=^## |\Z)", (DOCS / "coming_from.md").read_text(), flags=re.MULTILINE | re.DOTALL
+    )[1]
+    lines = [line for line in text.splitlines() if line.startswith("| `")]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
 
 
@@ -37,12 +41,7 @@ def snippets(cell):
     return re.findall(r"`([^`]+)`", cell)
 
 
-PAIRS = [
-    (theirs, snippets(row[1])[0])
-    for row in rows_of("coming_from.md")
-    for theirs in snippets(row[0])
-    if len(row) == 3 and row[0].startswith("`") and "*" not in row[0]
-]
+PAIRS = [(theirs, snippets(row[1])[0]) for row in rows_of("Maps") for theirs in snippets(row[0]) if "*" not in row[0]]
 
 
 def value(expression, x):
@@ -73,9 +72,7 @@ def test_what_stands_side_by_side_is_equal(theirs, ours):
     np.testing.assert_allclose(value(ours, here), value(theirs, there), rtol=2e-6, atol=1e-9)
 
 
-MEASURES = [
-    (snippets(row[0])[0], snippets(row[1])[0]) for row in rows_of("coming_from.md") if len(row) == 4 and row[0].startswith("`")
-]
+MEASURES = [(snippets(row[0])[0], snippets(row[1])[0]) for row in rows_of("Measures")]
 
 
 @pytest.mark.parametrize(("theirs", "ours"), MEASURES)
@@ -87,10 +84,9 @@ def test_measures_side_by_side_are_equal(theirs, ours):
 
 def test_the_table_of_measures_is_found():
     assert len(MEASURES) == 9
-    for row in rows_of("coming_from.md"):
-        if len(row) == 4 and row[1].startswith("`entropic."):
-            name = row[1].split("(")[0].removeprefix("`entropic.")
-            assert callable(getattr(entropic, name)), name
+    named = re.findall(r"`entropic\.(\w+)", (DOCS / "coming_from.md").read_text())
+    assert len(named) > 40
+    assert [name for name in named if not hasattr(entropic, name)] == []
 
 
 def test_defaults_of_an_axis():
@@ -158,7 +154,7 @@ def test_perplexity_is_that_of_t_sne():
     assert 2 ** -(p * np.log2(p)).sum() == pytest.approx(30)
 
 
-def test_traps_of_what_is_not_there_yet():
+def test_traps_of_measures_and_losses():
     log_q, p = torch.from_numpy(np.log(Q)), torch.from_numpy(P)
     entropies = -(P * np.log(P)).sum(-1)
     np.testing.assert_allclose(scipy.stats.entropy(3 * P, axis=-1), entropies)
@@ -234,9 +230,9 @@ def test_numbers_of_the_entmax_page():
     assert (compat.entmax15(flat.bfloat16()).float().sum(-1) - 1).abs().max() < 1e-3
 
 
-# docs/coming_from_transport.md
+# Transport.
 
-MOVED = [(snippets(row[0])[0], snippets(row[1])[0]) for row in rows_of("coming_from_transport.md") if row[0].startswith("`")]
+MOVED = [(snippets(row[0])[0], snippets(row[1])[0]) for row in rows_of("Transport")]
 
 
 def transport_names():
@@ -288,3 +284,137 @@ def test_traps_of_transport():
         entropic.optimal_transport(a, b, forbidden)
     assert ot.wasserstein_1d(u, v, p=2) == pytest.approx(entropic.wasserstein_1d(u, v, order=2) ** 2)
     assert ot.emd2_1d(u, v) == pytest.approx(entropic.wasserstein_1d(u, v, order=2) ** 2)
+
+
+# Losses and attention.
+
+LOSSES = [(snippets(row[0])[0], snippets(row[1])[0]) for row in rows_of("Losses")]
+ATTENTION = [(snippets(row[0])[0], snippets(row[1])[0]) for row in rows_of("Attention")]
+
+
+def test_the_tables_of_losses_and_attention_are_found():
+    assert len(LOSSES) == 7
+    assert len(ATTENTION) == 4
+
+
+@pytest.mark.parametrize(("theirs", "ours"), LOSSES)
+def test_losses_side_by_side_are_equal(theirs, ours):
+    generator = torch.Generator().manual_seed(3)
+    x, s, t = (torch.randn(5, 4, generator=generator, dtype=torch.float64) for _ in range(3))
+    names = {"x": x, "s": s, "t": t, "c": torch.tensor([0, 3, 1, 2, 2]), "T": 2.0, "alpha": 1.3, "torch": torch}
+    names |= {
+        "softmax": lambda x: torch.softmax(x, -1),
+        "log_softmax": lambda x: torch.log_softmax(x, -1),
+        "entropic": entropic,
+    }
+    if theirs.startswith("entmax."):
+        names["entmax"] = package or pytest.skip("entmax is not installed")
+    if theirs.startswith("optax."):
+        names["optax"] = pytest.importorskip("optax")
+        names |= {"x": x.numpy(), "c": names["c"].numpy()}
+    np.testing.assert_allclose(eval(ours, names), eval(theirs, names), rtol=2e-6)
+
+
+@pytest.mark.parametrize(("theirs", "ours"), ATTENTION)
+def test_attention_side_by_side_is_equal(theirs, ours):
+    generator = torch.Generator().manual_seed(4)
+    q, k, v = (torch.randn(2, 3, 6, 4, generator=generator, dtype=torch.float64) for _ in range(3))
+    seen = torch.rand(6, 6, generator=generator) < 0.7
+    seen[:, 2] = True
+    names = {"q": q, "k": k, "v": v, "seen": seen, "torch": torch, "entropic": entropic}
+    np.testing.assert_allclose(eval(ours, names), eval(theirs, names), rtol=1e-10)
+
+
+def test_traps_of_losses_and_attention():
+    x, c = torch.tensor([[1.0, 0.0, -torch.inf]], dtype=torch.float64), torch.tensor([0])
+    smoothed = {"label_smoothing": 0.1}
+    assert torch.nn.functional.cross_entropy(x, c, **smoothed).isinf()
+    assert entropic.torch.softmax_loss(x, c, **smoothed).isfinite().all()
+    q, k = torch.randn(2, 4), torch.randn(5, 4)
+    v = torch.eye(5)
+    theirs = torch.nn.functional.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=True)[0]
+    ours = entropic.torch.attention(q, k, v, causal=True)
+    assert ((theirs > 0).sum(-1)).tolist() == [1, 2]
+    assert ((ours > 0).sum(-1)).tolist() == [4, 5]
+    assert (entropic.torch.attention(q, k, v, mask=torch.zeros(2, 5, dtype=torch.bool)) == 0).all()
+
+
+# Samplers.
+
+STEPS = [[snippets(cell)[0] for cell in row[:4]] for row in rows_of("Samplers") if len(row) == 5]
+LOGITS = np.random.default_rng(8).normal(size=(20, 50)) * 2
+
+
+def softmax(x):
+    p = np.exp(x - x.max())
+    return p / p.sum()
+
+
+def keep(x, indices):
+    kept = np.full_like(x, -np.inf)
+    kept[indices] = x[indices]
+    return softmax(kept)
+
+
+def llama(call, x):
+    """What the sampler of llama.h leaves of one row, from its definition."""
+    name, arguments = re.fullmatch(r"llama_sampler_init_(\w+)\((.*)\)", call).groups()
+    value = float(arguments.split(",")[0])
+    p = softmax(x)
+    falling = np.argsort(-x)
+    if name == "temp":
+        return softmax(x / value)
+    if name == "top_k":
+        return keep(x, falling[: int(value)])
+    if name == "top_p":
+        return keep(x, falling[: np.searchsorted(np.cumsum(p[falling]), value) + 1])
+    if name == "min_p":
+        return keep(x, p >= value * p.max())
+    assert name == "typical"
+    typical = np.argsort(np.abs(-np.log(p) + (p * np.log(p)).sum()))
+    return keep(x, typical[: np.searchsorted(np.cumsum(p[typical]), value) + 1])
+
+
+def test_the_table_of_samplers_is_found():
+    assert [eval(ours)[0] for _, _, _, ours in STEPS] == ["temperature", "top_k", "top_p", "min_p", "typical_p"]
+
+
+@pytest.mark.parametrize(("_", "theirs", "__", "ours"), STEPS)
+def test_steps_are_those_of_llama_cpp(_, theirs, __, ours):
+    left = entropic.Sampler([eval(ours)]).probs(LOGITS)
+    np.testing.assert_allclose(left, [llama(theirs, x) for x in LOGITS], rtol=1e-10)
+
+
+def warped(call, x):
+    logits_process = pytest.importorskip("transformers.generation.logits_process", exc_type=ImportError)
+    return torch.softmax(eval(call, vars(logits_process))(None, torch.from_numpy(x)), -1).numpy()
+
+
+@pytest.mark.parametrize(("theirs", "_", "__", "ours"), STEPS)
+def test_steps_are_those_of_transformers(theirs, _, __, ours):
+    np.testing.assert_allclose(entropic.Sampler([eval(ours)]).probs(LOGITS), warped(theirs, LOGITS), rtol=1e-10)
+
+
+def test_what_comes_before_a_chain():
+    names = {"x": LOGITS, "n": 1.0, "e": 0.01, "inf": np.inf, "numpy": np, "entropic": entropic}
+    sigma, epsilon = (
+        eval(snippets(row[1])[0], names)
+        for row in rows_of("Samplers")
+        if row[0] in ("`llama_sampler_init_top_n_sigma(n)`, `--top-nsigma`", "`EpsilonLogitsWarper(e)`")
+    )
+    for x, left in zip(LOGITS, sigma, strict=True):
+        mean = x.sum() / len(x)
+        deviation = math.sqrt(((x - mean) ** 2).sum() / len(x))
+        assert (np.isfinite(left) == (x >= x.max() - deviation)).all()
+    np.testing.assert_allclose(entropic.softmax(epsilon), warped("EpsilonLogitsWarper(0.01)", LOGITS), rtol=1e-10)
+
+
+def test_traps_of_samplers():
+    with pytest.raises(ValueError, match="temperature must be above 0"):
+        entropic.Sampler([("temperature", 0.0)])
+    ties = np.array([[1.0, 2.0, 2.0, 2.0]])
+    assert (entropic.Sampler([("top_k", 1)]).probs(ties) > 0).tolist() == [[False, True, False, False]]
+    assert ties.argmax(-1).tolist() == [1]
+    assert (warped("TopKLogitsWarper(1)", ties) > 0).tolist() == [[False, True, True, True]]
+    chain = entropic.Sampler([("top_k", 5)], seed=3)
+    np.testing.assert_array_equal(chain.sample(LOGITS, position=4), chain.sample(LOGITS, position=4))
