@@ -4,22 +4,20 @@
 #include <cstdio>
 #include <vector>
 
+void print(const std::vector<double>& row) {
+  for (const double number : row) std::printf("%.4f ", number);
+  std::printf("\n");
+}
+
 int main() {
-  const std::vector<double> x = {2.0, 1.0, 0.1, -1.0, 1.8};
-  std::vector<double> p(x.size()), dx(x.size());
-  const entropic::MatrixView<const double> scores(x.data(), 1, x.size());
-  const entropic::MatrixView<double> masses(p.data(), 1, p.size()), gradient(dx.data(), 1, dx.size());
+  std::vector<double> x = {2.0, 1.0, 0.1, -1.0, 1.8}, p(5), g = {1, 0, 0, 0, 0}, dx(5);
+  auto row = [](std::vector<double>& v) { return entropic::MatrixView<double>(v.data(), 1, v.size()); };
+  entropic::apply(entropic::Softmax{.temperature = 0.5}, row(x), row(p));
+  print(p);
 
-  entropic::apply(entropic::Softmax{.temperature = 0.5}, scores, masses);
-  for (const double mass : p) std::printf("%.4f ", mass);
-  std::printf("\n");
+  entropic::apply(entropic::Sparsemax{}, row(x), row(p));
+  print(p);
 
-  entropic::apply(entropic::Sparsemax{}, scores, masses);
-  for (const double mass : p) std::printf("%.4f ", mass);
-  std::printf("\n");
-
-  const std::vector<double> g = {1, 0, 0, 0, 0};
-  entropic::apply_vjp(entropic::Sparsemax{}, scores, masses, {g.data(), 1, g.size()}, gradient);
-  for (const double slope : dx) std::printf("%.4f ", slope);
-  std::printf("\n");
+  entropic::apply_vjp(entropic::Sparsemax{}, row(x), row(p), row(g), row(dx));
+  print(dx);
 }

@@ -1,13 +1,16 @@
 """What the documents show is what happens: commands and examples run, printed pages are up to date, links lead somewhere."""
 
 import ast
+import contextlib
 import doctest
+import io
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from entropic import _core
@@ -19,10 +22,19 @@ ENVIRONMENT = {**os.environ, "PATH": f"{CLI.parent}:{Path(sys.executable).parent
 DOCUMENTS = sorted(path for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("bench/*.md")])
 
 
-def run(*command, **kwargs):
-    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, cwd=ROOT, check=False, **kwargs)
+def run(*command, cwd=ROOT):
+    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, cwd=cwd, check=False)
     assert done.returncode == 0, f"{command}: {done.stderr}"
     return done.stdout
+
+
+@pytest.fixture
+def clone(tmp_path, monkeypatch):
+    """An empty directory but for the examples, where sessions may write."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    with np.printoptions():  # a session may set them
+        yield tmp_path
 
 
 def numbers(text):
@@ -49,23 +61,60 @@ def blocks(document, language):
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_python_blocks_give_what_their_comments_say(document):
+def test_python_blocks_give_what_their_comments_say(document, clone):
     names = {}
     for block in blocks(document, "python"):
         lines = block.splitlines()
         for statement in ast.parse(block).body:
-            exec(ast.unparse(statement), names)
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                exec(ast.unparse(statement), names)
             code, _, said = lines[statement.end_lineno - 1].partition("  # ")
-            if said.strip().startswith("["):
+            if code.startswith("print("):
+                assert printed.getvalue() == said + "\n", code
+            elif said.strip().startswith("["):
                 shown = eval(code.split(" = ")[-1], names)
                 assert [round(float(number), 4) for number in shown] == numbers(said), code
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_sessions_print_what_they_say(document):
+def test_sessions_print_what_they_say(document, clone):
     session = doctest.DocTestParser().get_doctest("".join(blocks(document, "pycon")), {}, document.name, str(document), 0)
     said = []
     assert doctest.DocTestRunner().run(session, out=said.append).failed == 0, "".join(said)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_commands_print_what_they_say(document, clone):
+    """Three dots stand for any lines, in a line of their own. Blocks that say nothing of what is printed are run too."""
+    for session in blocks(document, "console"):
+        for command, said in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", session, flags=re.MULTILINE):
+            printed = run("bash", "-c", command, cwd=clone)
+            pattern = r"(?:.*\n)*".join(re.escape(part) for part in re.split(r"^\.\.\.\n", said, flags=re.MULTILINE))
+            if not re.fullmatch(pattern, printed):
+                pytest.fail(f"{command} prints\n{printed}")
+    for block in blocks(document, "sh"):
+        for line in block.splitlines():
+            if line.startswith("entropic "):
+                run("bash", "-c", line, cwd=clone)
+
+
+CPP = {path: path.read_text() for path in [*ROOT.glob("examples/*.cc"), ROOT / "tests/llama_sampler.cc"]}
+
+
+def without_indent(text):
+    return re.sub(r"^ +", "", text, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_cpp_blocks_are_part_of_a_program_that_is_run(document):
+    for block in blocks(document, "cpp"):
+        parts = without_indent(block).strip().split("\n\n")
+        assert any(all(part in without_indent(program) for part in parts) for program in CPP.values()), block
+
+
+def test_the_program_of_the_cpp_page_prints_what_it_says():
+    assert run(str(BUILD / "examples/one_of_each")) == blocks(ROOT / "docs/howto/cpp.md", "text")[0]
 
 
 def headings(document):
@@ -102,6 +151,17 @@ def test_readme_commands_exist():
         for line in block.splitlines():
             if line.startswith("scripts/"):
                 assert os.access(ROOT / line.split()[0], os.X_OK), line
+
+
+def test_speeds_in_the_readme_are_results():
+    """Each number of its tables stands in bench/RESULTS.md, perhaps with more digits."""
+    measured = {float(number) for number in re.findall(r"\d+\.\d+", (ROOT / "bench/RESULTS.md").read_text())}
+    section = (ROOT / "README.md").read_text().split("## How fast")[1].split("## ")[0]
+    said = [number for row in re.findall(r"^\| .*", section, flags=re.MULTILINE) for number in re.findall(r"\b\d+\.\d+\b", row)]
+    assert len(said) > 20
+    for number in said:
+        digits = len(number.partition(".")[2])
+        assert any(round(result, digits) == float(number) for result in measured), number
 
 
 def test_version_is_one():

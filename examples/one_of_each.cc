@@ -1,0 +1,69 @@
+// One call of each family, on rows that a program already has.
+#include <entropic/entropic.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+template <class T>
+void print(const char* name, const std::vector<T>& numbers) {
+  std::printf("%-9s", name);
+  for (const T number : numbers) std::printf(" %.4g", static_cast<double>(number));
+  std::printf("\n");
+}
+
+int main() {
+  // Two rows of three scores, in a buffer whose rows are four apart.
+  const std::vector<float> buffer = {2.0f, 1.0f, 0.1f, -1, 0.5f, 0.4f, 3.0f, -1};
+  const entropic::MatrixView<const float> x(buffer.data(), 2, 3, 4);
+  std::vector<float> numbers(6);
+  const entropic::MatrixView<float> p(numbers.data(), 2, 3);
+  entropic::apply(entropic::Entmax{.alpha = 1.3}, x, p);
+  print("entmax", numbers);
+
+  // A parameter that each row has for itself.
+  const std::vector<double> alphas = {1.0, 2.0};
+  const entropic::PerRow each[] = {{"alpha", alphas}};
+  entropic::apply(entropic::Entmax{}, x, p, each);
+  print("per row", numbers);
+
+  // A chosen entropy, in nats, and the scale that gives it.
+  entropic::apply(entropic::EntropyNormalize{.entropy = 0.5}, x, p);
+  std::vector<double> gamma(2), entropy(2);
+  std::vector<entropic::GammaStatus> status(2);
+  entropic::gamma_for_entropy(x, gamma, entropy, status, {.entropy = 0.5});
+  print("gamma", gamma);
+
+  // Measures of the rows: one number each.
+  std::vector<double> value(2);
+  entropic::measure(entropic::Entropy{}, entropic::MatrixView<const float>(p), value);
+  print("entropy", value);
+
+  // A loss against a class for each row, and its gradient.
+  const std::vector<std::int64_t> classes = {0, 1};
+  std::vector<float> gradient(6);
+  const entropic::MatrixView<float> dx(gradient.data(), 2, 3);
+  entropic::loss(entropic::SoftmaxLoss{}, x, classes, value, dx);
+  print("loss", value);
+  print("dx", gradient);
+
+  // Three draws from each row, through a chain of steps.
+  const entropic::Sampler chain({entropic::step::TopK{2}, entropic::step::Temperature{0.7}}, /*seed=*/1);
+  std::vector<std::int64_t> drawn(6);
+  chain.sample(x, entropic::MatrixView<std::int64_t>(drawn.data(), 2, 3));
+  print("drawn", drawn);
+
+  // How far two sets of points are apart: W_2 in the plane, with equal weights.
+  const std::vector<double> a = {0, 0, 1, 0}, b = {0, 1, 1, 1, 2, 1};
+  const entropic::MatrixView<const double> here(a.data(), 2, 2), there(b.data(), 3, 2);
+  std::printf("W_2       %.4g\n", entropic::wasserstein(here, there, {}, {}, {.order = 2}));
+
+  // What cannot be done is refused before anything is written.
+  try {
+    entropic::apply(entropic::Softmax{.temperature = 0}, x, p);
+  } catch (const std::invalid_argument& error) {
+    std::printf("%s\n", error.what());
+  }
+}
