@@ -7,6 +7,17 @@ import importlib.util
 import pathlib
 import sys
 
+
+def load(name, file):
+    spec = importlib.util.spec_from_file_location(name, file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# By its path: the package itself would want torch.
+class_name = load("_names", pathlib.Path(__file__).parent / "entropic/torch/_names.py").class_name
+
 HEADER = """\
 # Written by python/stubs.py from the registry of operations.
 from collections.abc import Callable
@@ -237,9 +248,6 @@ class LinearAttention(nn.Module):
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor: ...
 """
 
-# The modules whose names are not those of their functions in capitals.
-MODULES = {"sigsoftmax": "SigSoftmax", "logsumexp": "LogSumExp"}
-
 
 def declare(param):
     if param["kind"] == "name":
@@ -334,8 +342,6 @@ LOSS_ARGUMENTS = {
     "distillation_loss": ("student", "teacher"),
     "jsd_loss": ("student", "teacher"),
 }
-LOSS_MODULES = {"jsd_loss": "JSDLoss", "top_k_softmax_loss": "TopKSoftmaxLoss", "top_p_softmax_loss": "TopPSoftmaxLoss"}
-LOSS_MODULES |= {"sparsemax_loss": "SparsemaxLoss"}
 
 
 def loss_stub(loss):
@@ -370,7 +376,7 @@ def torch_loss_stub(loss):
     if not loss["has_map"] and loss["target"] != "class":
         common = ["weight: Tensor | None = None", "ignore_index: int = -100"] if classes else []
         common += ["reduction: str = 'mean'", "dim: int = -1"]
-        lines.append(f"\nclass {LOSS_MODULES.get(name, name.title().replace('_', ''))}(_Loss):")
+        lines.append(f"\nclass {class_name(name)}(_Loss):")
         lines += [f"    {param}: {kind}" for param, kind in kinds.items()]
         lines.append(f"    def __init__(self, {', '.join(params + common)}) -> None: ...")
     return "\n".join(lines)
@@ -437,10 +443,12 @@ def torch_stub(operation):
     if operation["reduces"]:
         keywords.append("keepdim: bool = False")
     lines = [f"def {name}(x: Tensor, *, {', '.join(keywords)}) -> Tensor: ...", ""]
-    lines.append(f"class {MODULES.get(name, name.title().replace('_', ''))}(_Map):")
+    lines.append(f"class {class_name(name)}(_Map):")
     lines += [f"    {param}: {kind}" for param, kind in kinds.items()]
     lines.append("    dim: int")
-    lines.append(f"    def __init__(self, {', '.join([*params, 'dim: int = -1'])}) -> None: ...")
+    lines += ["    keepdim: bool"] if operation["reduces"] else []
+    more = ["dim: int = -1"] + (["keepdim: bool = False"] if operation["reduces"] else [])
+    lines.append(f"    def __init__(self, {', '.join(params + more)}) -> None: ...")
     return "\n".join(lines)
 
 
@@ -514,9 +522,7 @@ def gradient_penalty(
 
 
 def main(module_file, package):
-    spec = importlib.util.spec_from_file_location("_core", module_file)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load("_core", module_file)
     maps = module.operations()
     functions = HEADER + "".join(f"\n{stub(operation)}\n" for operation in maps)
     on_tensors = TORCH_HEADER + "".join(f"\n{torch_stub(operation)}\n" for operation in maps) + torch_losses(module.losses())

@@ -76,7 +76,7 @@ def test_the_numbers_are_those_of_entropic(name, params, dtype):
         assert got.is_contiguous()
         assert torch.equal(got.nan_to_num(nan=-7.0), want.nan_to_num(nan=-7.0))
         assert torch.equal(getattr(et, name)(x, axis=dim, **params).nan_to_num(nan=-7.0), want.nan_to_num(nan=-7.0))
-        through = OPERATORS[name].op(x, *values_of(name, params), dim % 3)
+        through = OPERATORS[name].call.op(x, *values_of(name, params), dim % 3)
         assert torch.equal(
             (through.squeeze(dim) if name == "logsumexp" else through).nan_to_num(nan=-7.0), want.nan_to_num(nan=-7.0)
         )
@@ -106,11 +106,11 @@ def test_bfloat16_is_computed_in_float32(name, params):
 def test_opcheck(name, params, dtype):
     operator = OPERATORS[name]
     for x, dim in ((scores(2, 5, dtype=dtype), 1), (scores(5, 2, 3, dtype=dtype)[:, 1:], 0)):
-        torch.library.opcheck(operator.op, (x.clone().requires_grad_(), *values_of(name, params), dim))
-        y = operator.op(x, *values_of(name, params), dim)
+        torch.library.opcheck(operator.call.op, (x.clone().requires_grad_(), *values_of(name, params), dim))
+        y = operator.call.op(x, *values_of(name, params), dim)
         grad = torch.ones_like(y)
         tensors = (tensor.clone().requires_grad_() for tensor in (x, y, grad))
-        torch.library.opcheck(operator.op_vjp, (*tensors, *values_of(name, params), dim))
+        torch.library.opcheck(operator.call_vjp.op, (*tensors, *values_of(name, params), dim))
 
 
 @every_variant
@@ -189,11 +189,11 @@ def test_compositions_are_equivalent(name, params):
     x[6, :, :5] = 4.0
     values = {**{p["name"]: p["default"] for p in DESCRIPTIONS[name]["params"]}, **params}
     for dim in (1, 2):
-        want = OPERATORS[name].op(x, *values_of(name, params), dim)
+        want = OPERATORS[name].call.op(x, *values_of(name, params), dim)
         got = _compositions.forward(name, x, dim, values)
         assert torch.allclose(got, want, rtol=1e-7, atol=1e-9, equal_nan=True)
         grad = scores(*want.shape, seed=6)
-        dx = OPERATORS[name].op_vjp(x, want, grad, *values_of(name, params), dim)
+        dx = OPERATORS[name].call_vjp.op(x, want, grad, *values_of(name, params), dim)
         composed = _compositions.vjp(name, x, want, grad, dim, values)
         dx, composed = (pair[0] if isinstance(pair, tuple) else pair for pair in (dx, composed))
         usual = torch.ones_like(x, dtype=torch.bool)
@@ -210,7 +210,7 @@ def test_distributions_in_place_of_scores(name, params):
     assert torch.equal(function(p.log(), input="log_probs", **params), function(p.log(), **params))
     p[0, 1], p[1, 2], p[2, 3] = 0.0, -0.1, torch.inf
     values = {**{d["name"]: d["default"] for d in DESCRIPTIONS[name]["params"]}, **params, "input": "probs"}
-    got = OPERATORS[name].op(p, *values_of(name, values), 1)
+    got = OPERATORS[name].call.op(p, *values_of(name, values), 1)
     assert torch.allclose(_compositions.forward(name, p, 1, values), got, rtol=1e-7, atol=1e-9, equal_nan=True)
     assert got[1:].isnan().all()
     positive = (x.abs() + 0.1).requires_grad_()
@@ -242,7 +242,10 @@ def test_modules(name):
     assert torch.equal(made(x), getattr(et, name)(x, **params, dim=0))
     assert torch.equal(copy.deepcopy(made)(x), made(x))
     assert class_name in repr(made)
-    assert list(inspect.signature(module).parameters)[-1] == "dim"
+    further = ["dim", "keepdim"] if name == "logsumexp" else ["dim"]
+    assert list(inspect.signature(module).parameters)[len(DESCRIPTIONS[name]["params"]) :] == further
+    if "keepdim" in further:
+        assert torch.equal(module(**params, dim=0, keepdim=True)(x), made(x).unsqueeze(0))
 
 
 def test_modules_learn():

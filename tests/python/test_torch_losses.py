@@ -115,14 +115,14 @@ def test_opcheck_and_composed(name, params):
     values = [params.get(p["name"], p["default"]) for p in described] + ([None] if KINDS[name].startswith("class") else [])
     rows = [None for p in described if p["per_row"]]
     for wanted in (False, True):
-        torch.library.opcheck(reduction.op, (x.clone().requires_grad_(wanted), target, *values, *rows, 1, wanted))
+        torch.library.opcheck(reduction.call.op, (x.clone().requires_grad_(wanted), target, *values, *rows, 1, wanted))
     y = torch.cat([x, scores(name, 2, 5, seed=8)])
     y[3, 1], y[4, 2] = -torch.inf, torch.nan
     soft = KINDS[name] == "class or distribution"
     targets = [target_of(name, y), *([target_of(name, y, soft=True)] if soft else [])]
     for t in targets:
         t = t.to(y.dtype) if KINDS[name] == "labels" else t
-        got, want = reduction._composed(y, t, *values, *rows, 1, True), reduction.op(y, t, *values, *rows, 1, True)
+        got, want = reduction._composed(y, t, *values, *rows, 1, True), reduction.call.op(y, t, *values, *rows, 1, True)
         for a, b in zip(got, want, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-7, atol=1e-9, equal_nan=True)
 

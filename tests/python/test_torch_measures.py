@@ -131,7 +131,7 @@ def test_entries(name, options, base):
     operator = operators[name]
     values = tuple({"base": base, "input": kind, "normalize": options.get("normalize", False)}[key] for key in operator.params)
     np.testing.assert_allclose(operator._composed(x, *values, 1), function(x), rtol=1e-12)
-    torch.library.opcheck(operator.op, (x.clone().requires_grad_(), *values, 1))
+    torch.library.opcheck(operator.call.op, (x.clone().requires_grad_(), *values, 1))
     moving = x.clone().requires_grad_()
     assert torch.autograd.gradcheck(lambda x: function(x + 0), [moving])
     assert torch.autograd.gradgradcheck(lambda x: function(x + 0), [moving])

@@ -85,7 +85,7 @@ def test_backward_may_be_asked_in_every_way():
         (weights * cube(p, q, b)).sum().backward()
     assert alike([one.grad for one in inputs], 2) and not any(one.grad.requires_grad for one in inputs)
 
-    value, dp, *_ = CUBE.op(p, q, 2.0, None, 1, True)
+    value, dp, *_ = CUBE.call.op(p, q, 2.0, None, 1, True)
     before = dp.detach().clone()
     torch.autograd.grad(value, p, weights)
     assert torch.equal(dp, before)
@@ -110,12 +110,12 @@ def test_opcheck():
     p, q, b = rows(2, 3), rows(2, 3, seed=1), rows(2, 1, seed=2)
     for row in (None, b):
         for wanted in (False, True):
-            torch.library.opcheck(CUBE.op, (p, q, 2.0, row, 1, wanted))
+            torch.library.opcheck(CUBE.call.op, (p, q, 2.0, row, 1, wanted))
         inputs = [None if one is None else one.clone().requires_grad_() for one in (p, q, row)]
-        torch.library.opcheck(CUBE.op, (*inputs[:2], 2.0, inputs[2], 1, True))
+        torch.library.opcheck(CUBE.call.op, (*inputs[:2], 2.0, inputs[2], 1, True))
     # Asked for no gradients, it can be differentiated all the same.
     moving = p.clone().requires_grad_()
-    (dp,) = torch.autograd.grad(CUBE.op(moving, q, 2.0, None, 1, False)[0].sum(), moving)
+    (dp,) = torch.autograd.grad(CUBE.call.op(moving, q, 2.0, None, 1, False)[0].sum(), moving)
     assert torch.allclose(dp, 6 * p**2 * q**2)
 
 
@@ -126,7 +126,7 @@ def test_transforms():
         assert torch.equal(torch.func.vmap(cube, in_dims=in_dim)(p, q, b), want)
     want = torch.stack([cube(p[0], one) for one in q])
     assert torch.equal(torch.func.vmap(cube, in_dims=(None, 0))(p[0], q), want)
-    direct = torch.func.vmap(lambda p, q: CUBE.op(p, q, 2.0, None, 1, False)[0])(p, q)
+    direct = torch.func.vmap(lambda p, q: CUBE.call.op(p, q, 2.0, None, 1, False)[0])(p, q)
     assert torch.equal(direct, cube(p, q))
 
     def total(p):
@@ -154,7 +154,7 @@ def test_compile_without_graph_breaks():
 def test_composed_is_equivalent():
     p, q, b = rows(2, 3), rows(2, 3, seed=1), rows(2, 1, seed=2)
     for row in (None, b):
-        for got, want in zip(CUBE._composed(p, q, 2.0, row, 1, True), CUBE.op(p, q, 2.0, row, 1, True), strict=True):
+        for got, want in zip(CUBE._composed(p, q, 2.0, row, 1, True), CUBE.call.op(p, q, 2.0, row, 1, True), strict=True):
             assert got.dtype == want.dtype
             assert got.shape == want.shape
             assert torch.allclose(got, want)

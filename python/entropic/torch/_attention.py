@@ -12,19 +12,13 @@ import torch
 
 import entropic
 from entropic import _attention
-from entropic.torch._ops import _as_function, _library, in_transform, one_device
+from entropic.torch._ops import Registered, one_device
 
 Tensor = torch.Tensor
 _HALVES = (torch.float16, torch.bfloat16)
 
 _ARGUMENTS = (
     "Tensor? mask, Tensor? rows, str map, str params, str scale, float number, float train_length, float? kappa, bool causal"
-)
-_library.define(f"attention(Tensor q, Tensor k, Tensor v, {_ARGUMENTS}) -> Tensor")
-_library.define(f"attention_vjp(Tensor q, Tensor k, Tensor v, Tensor grad, {_ARGUMENTS}) -> (Tensor, Tensor, Tensor, Tensor)")
-_library.define("linear_attention(Tensor q, Tensor k, Tensor v, float? scale, bool causal) -> Tensor")
-_library.define(
-    "linear_attention_vjp(Tensor q, Tensor k, Tensor v, Tensor grad, float? scale, bool causal) -> (Tensor, Tensor, Tensor)"
 )
 
 
@@ -229,27 +223,18 @@ def _batched_vjp(info, in_dims, q, k, v, grad, mask, rows, *arguments):
     return (*results, drows.reshape(row_shape)), (0, 0, 0, 1)
 
 
-def _register(name, on_cpu, elsewhere, shapes, derivative, keep, vmap):
-    _library.impl(name, on_cpu, "CPU")
-    _library.impl(name, elsewhere, "CUDA")
-    torch.library.register_fake(f"entropic::{name}", shapes, lib=_library)
-    torch.library.register_autograd(f"entropic::{name}", derivative, setup_context=keep, lib=_library)
-    torch.library.register_vmap(f"entropic::{name}", vmap, lib=_library)
-
-
-_register("attention", _forward, _composed, _fake, _backward, _setup, _batched)
-_register("attention_vjp", _vjp, _composed_vjp, _fake_vjp, _backward_vjp, _setup_vjp, _batched_vjp)
-_op, _op_vjp = torch.ops.entropic.attention.default, torch.ops.entropic.attention_vjp.default
-_function = _as_function(_op, _setup, _backward, _batched)
-_function_vjp = _as_function(_op_vjp, _setup_vjp, _backward_vjp, _batched_vjp)
-
-
-def _call(*arguments):
-    return (_function.apply if in_transform() else _op)(*arguments)
-
-
-def _call_vjp(*arguments):
-    return (_function_vjp.apply if in_transform() else _op_vjp)(*arguments)
+_call = Registered(
+    f"attention(Tensor q, Tensor k, Tensor v, {_ARGUMENTS}) -> Tensor", _forward, _composed, _fake, _setup, _backward, _batched
+)
+_call_vjp = Registered(
+    f"attention_vjp(Tensor q, Tensor k, Tensor v, Tensor grad, {_ARGUMENTS}) -> (Tensor, Tensor, Tensor, Tensor)",
+    _vjp,
+    _composed_vjp,
+    _fake_vjp,
+    _setup_vjp,
+    _backward_vjp,
+    _batched_vjp,
+)
 
 
 # Linear attention, elsewhere and in second derivatives attention with taylor_softmax, which is the same function.
@@ -320,27 +305,24 @@ def _linear_batched_vjp(info, in_dims, q, k, v, grad, scale, causal):
     return tuple(d.reshape(t.shape) for d, t in zip(gradients, tensors, strict=False)), (0, 0, 0)
 
 
-_register("linear_attention", _linear, _linear_elsewhere, _fake, _linear_backward, _linear_setup, _linear_batched)
-_register(
-    "linear_attention_vjp",
+_call_linear = Registered(
+    "linear_attention(Tensor q, Tensor k, Tensor v, float? scale, bool causal) -> Tensor",
+    _linear,
+    _linear_elsewhere,
+    _fake,
+    _linear_setup,
+    _linear_backward,
+    _linear_batched,
+)
+_call_linear_vjp = Registered(
+    "linear_attention_vjp(Tensor q, Tensor k, Tensor v, Tensor grad, float? scale, bool causal) -> (Tensor, Tensor, Tensor)",
     _linear_vjp,
     _linear_vjp_elsewhere,
     _fake_linear_vjp,
-    _linear_backward_vjp,
     _linear_setup,
+    _linear_backward_vjp,
     _linear_batched_vjp,
 )
-_op_linear, _op_linear_vjp = torch.ops.entropic.linear_attention.default, torch.ops.entropic.linear_attention_vjp.default
-_function_linear = _as_function(_op_linear, _linear_setup, _linear_backward, _linear_batched)
-_function_linear_vjp = _as_function(_op_linear_vjp, _linear_setup, _linear_backward_vjp, _linear_batched_vjp)
-
-
-def _call_linear(*arguments):
-    return (_function_linear.apply if in_transform() else _op_linear)(*arguments)
-
-
-def _call_linear_vjp(*arguments):
-    return (_function_linear_vjp.apply if in_transform() else _op_linear_vjp)(*arguments)
 
 
 def _check(function, **tensors):

@@ -101,7 +101,7 @@ def _call_operator(operator, x, values, dim):
         numbers.append(value)
         if param in operator.per_row:
             rows.append(row)
-    return operator(x, *numbers, *rows, dim)
+    return operator.call(x, *numbers, *rows, dim)
 
 
 def _doc(description):

@@ -4,6 +4,7 @@ import torch
 
 from entropic import _losses as numpy_losses
 from entropic.torch import _losses
+from entropic.torch._names import class_name
 
 Tensor = torch.Tensor
 
@@ -179,12 +180,10 @@ Examples
 
 
 # The others are their functions' parameters and what all have.
-_NAMES = {"jsd_loss": "JSDLoss", "top_k_softmax_loss": "TopKSoftmaxLoss", "top_p_softmax_loss": "TopPSoftmaxLoss"}
 
 
 def _plain_module(description, function):
     name = description["name"]
-    class_name = _NAMES.get(name, name.title().replace("_", ""))
     takes_classes = numpy_losses.takes_classes(description)
     params = [numpy_losses._functions.declare(param) for param in description["params"]]
     values = ", ".join(f"{param['name']!r}: {param['name']}" for param in description["params"])
@@ -212,7 +211,7 @@ def _plain_module(description, function):
         "_function": staticmethod(function),
         "_takes_classes": takes_classes,
     }
-    return type(class_name, (_Loss,), members)
+    return type(class_name(name), (_Loss,), members)
 
 
 def build():

@@ -42,7 +42,7 @@ def _call_map(name, x, params, dim):
     operator = OPERATORS[name]
     numbers = [operator.defaults[p] if isinstance(params[p], Tensor) else params[p] for p in operator.params]
     rows = [params[p] if isinstance(params[p], Tensor) else None for p in operator.per_row]
-    return operator(x, *numbers, *rows, dim)
+    return operator.call(x, *numbers, *rows, dim)
 
 
 def _log_b(b, t):

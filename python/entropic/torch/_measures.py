@@ -1,6 +1,5 @@
 """Measures of distributions as torch operators."""
 
-import functools
 import math
 
 import torch
@@ -8,7 +7,7 @@ import torch
 from entropic import _core
 from entropic import _functions as numpy_functions
 from entropic import _measures as numpy_measures
-from entropic.torch._ops import _as_function, _library, checked_dim, in_transform, one_device, one_dim, place
+from entropic.torch._ops import Registered, checked_dim, one_device, one_dim, place
 from entropic.torch._reductions import RowReduction
 
 Tensor = torch.Tensor
@@ -263,17 +262,15 @@ class _Entries:
         self.name, self.run = description["name"], description["run"]
         self.params = [param["name"] for param in description["params"]]
         declared = "".join(f"{KINDS[param['kind']]} {param['name']}, " for param in description["params"])
-        _library.define(f"{self.name}(Tensor p, {declared}int dim) -> Tensor")
-        _library.impl(self.name, self._on_cpu, "CPU")
-        _library.impl(self.name, self._composed, "CUDA")
-        torch.library.register_fake(f"entropic::{self.name}", lambda p, *_: p.new_empty(p.shape), lib=_library)
-        torch.library.register_autograd(f"entropic::{self.name}", self._backward, setup_context=self._setup, lib=_library)
-        self.op = getattr(torch.ops.entropic, self.name).default
-        torch.library.register_vmap(f"entropic::{self.name}", functools.partial(self._batched, self.op), lib=_library)
-        self.function = _as_function(self.op, self._setup, self._backward, functools.partial(self._batched, self))
-
-    def __call__(self, *arguments):
-        return (self.function.apply if in_transform() else self.op)(*arguments)
+        self.call = Registered(
+            f"{self.name}(Tensor p, {declared}int dim) -> Tensor",
+            self._on_cpu,
+            self._composed,
+            lambda p, *_: p.new_empty(p.shape),
+            self._setup,
+            self._backward,
+            self._batched,
+        )
 
     def _on_cpu(self, p, *arguments):
         *values, dim = arguments
@@ -305,8 +302,8 @@ class _Entries:
         dx = PULLBACKS[self.name](x.to(wide), grad.to(wide), named, dim) / _unit(named)
         return (dx.to(x.dtype), *(None for _ in ctx.arguments))
 
-    def _batched(self, call, info, in_dims, *inputs):
-        return call(inputs[0].movedim(in_dims[0], 0), *inputs[1:-1], inputs[-1] + 1), 0
+    def _batched(self, info, in_dims, *inputs):
+        return self.call(inputs[0].movedim(in_dims[0], 0), *inputs[1:-1], inputs[-1] + 1), 0
 
 
 def _unit(values):

@@ -3,8 +3,7 @@
 import torch
 
 from entropic import _functions as numpy_functions
-
-NAMES = {"sigsoftmax": "SigSoftmax", "logsumexp": "LogSumExp"}
+from entropic.torch._names import class_name
 
 
 def build(descriptions, functions):
@@ -39,12 +38,14 @@ class _Map(torch.nn.Module):
 
 def _build(description, function):
     name = description["name"]
-    class_name = NAMES.get(name, name.title().replace("_", ""))
-    params = [*(numpy_functions.declare(param) for param in description["params"]), "dim=-1"]
-    values = ", ".join(f"{param['name']}={param['name']}" for param in description["params"])
+    params = [numpy_functions.declare(param) for param in description["params"]] + ["dim=-1"]
+    names = [param["name"] for param in description["params"]] + ["dim"]
+    if description["reduces"]:
+        params.append("keepdim=False")
+        names.append("keepdim")
     namespace = {"inf": float("inf")}
     exec(
-        f"def __init__(self, {', '.join(params)}):\n    _Map.__init__(self, {values}{', ' if values else ''}dim=dim)\n",
+        f"def __init__(self, {', '.join(params)}):\n    _Map.__init__(self, {', '.join(f'{n}={n}' for n in names)})\n",
         {"_Map": _Map},
         namespace,
     )
@@ -53,7 +54,7 @@ def _build(description, function):
     if learned:
         doc += f"\n{learned} may be an nn.Parameter that broadcasts with x and has size 1 along dim: it is then learned."
     return type(
-        class_name,
+        class_name(name),
         (_Map,),
         {
             "__init__": namespace["__init__"],

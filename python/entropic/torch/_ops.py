@@ -31,10 +31,28 @@ def place(tensor):
 in_transform = torch._C._are_functorch_transforms_active
 
 
-def _as_function(op, setup, backward, batched):
-    """The operator for torch.func: what torch.library makes of an autograd rule does not work below another transform."""
-    members = {"forward": op, "setup_context": setup, "backward": backward, "vmap": batched}
-    return type(op.__name__, (torch.autograd.Function,), {name: staticmethod(member) for name, member in members.items()})
+class Registered:
+    """``torch.ops.entropic.NAME`` with its rules; schema is "NAME(arguments) -> results".
+
+    on_cpu and elsewhere calculate, fake gives results of the right shape, setup and backward are those of an
+    autograd.Function, and batched(info, in_dims, *inputs) is its vmap.
+    """
+
+    def __init__(self, schema, on_cpu, elsewhere, fake, setup, backward, batched):
+        name = schema.partition("(")[0]
+        _library.define(schema)
+        _library.impl(name, on_cpu, "CPU")
+        _library.impl(name, elsewhere, "CUDA")
+        torch.library.register_fake(f"entropic::{name}", fake, lib=_library)
+        torch.library.register_autograd(f"entropic::{name}", backward, setup_context=setup, lib=_library)
+        torch.library.register_vmap(f"entropic::{name}", batched, lib=_library)
+        self.op = getattr(torch.ops.entropic, name).default
+        # For torch.func: what torch.library makes of an autograd rule does not work below another transform.
+        rules = {"forward": self.op, "setup_context": setup, "backward": backward, "vmap": batched}
+        self.function = type(name, (torch.autograd.Function,), {rule: staticmethod(does) for rule, does in rules.items()})
+
+    def __call__(self, *arguments):
+        return (self.function.apply if in_transform() else self.op)(*arguments)
 
 
 def one_dim(name, dim, axis):
@@ -109,36 +127,24 @@ class Operator:
         arguments += [f"Tensor? {name}_rows" for name in self.per_row]
         arguments = ", ".join([*arguments, "int dim"])
         result = "(Tensor, Tensor)" if self.per_row else "Tensor"
-        _library.define(f"{self.name}(Tensor x, {arguments}) -> Tensor")
-        _library.define(f"{self.name}_vjp(Tensor x, Tensor y, Tensor grad, {arguments}) -> {result}")
-        for suffix, on_cpu, composed, fake, setup, backward, batched in (
-            ("", self._map, self._composed_map, self._fake_map, self._setup, self._backward, self._batched),
-            (
-                "_vjp",
-                self._map_vjp,
-                self._composed_vjp,
-                self._fake_vjp,
-                self._setup_vjp,
-                self._backward_vjp,
-                self._batched_vjp,
-            ),
-        ):
-            name = self.name + suffix
-            _library.impl(name, on_cpu, "CPU")
-            _library.impl(name, composed, "CUDA")
-            torch.library.register_fake(f"entropic::{name}", fake, lib=_library)
-            torch.library.register_autograd(f"entropic::{name}", backward, setup_context=setup, lib=_library)
-            torch.library.register_vmap(f"entropic::{name}", batched, lib=_library)
-        self.op = getattr(torch.ops.entropic, self.name).default
-        self.op_vjp = getattr(torch.ops.entropic, self.name + "_vjp").default
-        self.function = _as_function(self.op, self._setup, self._backward, self._batched)
-        self.function_vjp = _as_function(self.op_vjp, self._setup_vjp, self._backward_vjp, self._batched_vjp)
-
-    def __call__(self, *arguments):
-        return (self.function.apply if in_transform() else self.op)(*arguments)
-
-    def call_vjp(self, *arguments):
-        return (self.function_vjp.apply if in_transform() else self.op_vjp)(*arguments)
+        self.call = Registered(
+            f"{self.name}(Tensor x, {arguments}) -> Tensor",
+            self._map,
+            self._composed_map,
+            self._fake_map,
+            self._setup,
+            self._backward,
+            self._batched,
+        )
+        self.call_vjp = Registered(
+            f"{self.name}_vjp(Tensor x, Tensor y, Tensor grad, {arguments}) -> {result}",
+            self._map_vjp,
+            self._composed_vjp,
+            self._fake_vjp,
+            self._setup_vjp,
+            self._backward_vjp,
+            self._batched_vjp,
+        )
 
     def _split(self, arguments):
         """(values of the parameters, their rows, dim) of what follows the tensors."""
@@ -268,7 +274,7 @@ class Operator:
         return (*moved, inputs[-1] + 1)
 
     def _batched(self, info, in_dims, *inputs):
-        return self(*self._batch(info, in_dims, inputs)), 0
+        return self.call(*self._batch(info, in_dims, inputs)), 0
 
     def _batched_vjp(self, info, in_dims, *inputs):
         result = self.call_vjp(*self._batch(info, in_dims, inputs))

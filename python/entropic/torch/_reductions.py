@@ -3,12 +3,11 @@
 The gradient is an output beside the value: backward multiplies it by what comes back, and a second backward differentiates it.
 """
 
-import functools
 import math
 
 import torch
 
-from entropic.torch._ops import CONTIGUOUS, _as_function, _library, in_transform
+from entropic.torch._ops import CONTIGUOUS, Registered, in_transform
 
 Tensor = torch.Tensor
 
@@ -48,14 +47,15 @@ class RowReduction:
         arguments += [f"{kind} {param}" for param, kind in self.params.items()]
         arguments += [f"Tensor? {row}_rows" for row in self.rows]
         outputs = ", ".join(["Tensor"] * (1 + len(self.differentiable) + len(self.rows)))
-        _library.define(f"{name}({', '.join([*arguments, 'int dim', 'bool gradients'])}) -> ({outputs})")
-        _library.impl(name, self._on_cpu, "CPU")
-        _library.impl(name, self._composed, "CUDA")
-        torch.library.register_fake(f"entropic::{name}", self._fake, lib=_library)
-        torch.library.register_autograd(f"entropic::{name}", self._backward, setup_context=self._setup, lib=_library)
-        self.op = getattr(torch.ops.entropic, name).default
-        torch.library.register_vmap(f"entropic::{name}", functools.partial(self._batched, self.op), lib=_library)
-        self.function = _as_function(self.op, self._setup, self._backward, functools.partial(self._batched, self._call))
+        self.call = Registered(
+            f"{name}({', '.join([*arguments, 'int dim', 'bool gradients'])}) -> ({outputs})",
+            self._on_cpu,
+            self._composed,
+            self._fake,
+            self._setup,
+            self._backward,
+            self._batched,
+        )
         rules = {"forward": staticmethod(self._forward), "backward": staticmethod(self._backward)}
         self.eager = type(name, (torch.autograd.Function,), rules)
 
@@ -65,13 +65,12 @@ class RowReduction:
             torch.is_grad_enabled()
             and any(t is not None and t.requires_grad for t in (*(tensors[k] for k in self.differentiable), *rows))
         )
-        return self._call(*tensors, *values, *rows, dim, wanted)[0]
+        return self._quickest(*tensors, *values, *rows, dim, wanted)[0]
 
-    def _call(self, *arguments):
-        if in_transform():
-            return self.function.apply(*arguments)
+    def _quickest(self, *arguments):
         # A compiler is to see the operator. Otherwise a Function costs half of what torch.library makes of the rules.
-        return (self.op if torch.compiler.is_compiling() else self.eager.apply)(*arguments)
+        plain = not (in_transform() or torch.compiler.is_compiling())
+        return (self.eager.apply if plain else self.call)(*arguments)
 
     def _split(self, arguments):
         """(tensors, values, rows, dim, whether gradients are wanted)."""
@@ -142,7 +141,7 @@ class RowReduction:
     # Its derivatives.
 
     def _forward(self, ctx, *inputs):
-        output = self.op(*inputs)
+        output = self.call.op(*inputs)
         self._setup(ctx, inputs, output)
         ctx.owned = True  # nobody but backward sees the gradients; those of the operator itself its caller has too
         return output
@@ -159,7 +158,7 @@ class RowReduction:
         ends = len(self.tensors), len(self.tensors) + len(self.rows)
         tensors, rows, gradients = saved[: ends[0]], saved[ends[0] : ends[1]], saved[ends[1] :]
         if not ctx.wanted:
-            gradients = self._call(*tensors, *ctx.values, *rows, dim, True)[1:]
+            gradients = self._quickest(*tensors, *ctx.values, *rows, dim, True)[1:]
         inputs = [*(tensors[k] for k in self.differentiable), *rows]
         results = [None] * len(inputs)
         if grad is not None:
@@ -201,7 +200,7 @@ class RowReduction:
 
     # A batch of it: along a new first axis.
 
-    def _batched(self, call, info, in_dims, *inputs):
+    def _batched(self, info, in_dims, *inputs):
         moved = [
             value
             if not isinstance(value, Tensor)
@@ -211,7 +210,7 @@ class RowReduction:
             for value, batched in zip(inputs, in_dims, strict=True)
         ]
         dim, wanted = inputs[-2] + 1, inputs[-1]
-        outputs = call(*moved[:-2], dim, wanted)
+        outputs = self.call(*moved[:-2], dim, wanted)
         rows = self._split(inputs)[2]
         present = [True] * (1 + len(self.differentiable)) + [row is not None for row in rows]
         return outputs, tuple(0 if k == 0 or (wanted and present[k]) else None for k in range(len(outputs)))

@@ -6,15 +6,9 @@ import numpy as np
 import torch
 
 import entropic
-from entropic.torch._ops import _as_function, _library, in_transform
+from entropic.torch._ops import Registered, one_dim
 
 Tensor = torch.Tensor
-
-
-def _axis(dim, axis):
-    if dim is not None and axis is not None:
-        raise TypeError(f"give one of dim and axis, got dim={dim!r} and axis={axis!r}")
-    return -1 if dim is None and axis is None else dim if dim is not None else axis
 
 
 def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, dim=None, axis=None):
@@ -29,7 +23,7 @@ def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, dim=None,
     """
     if not order >= 1:
         raise ValueError(f"wasserstein_1d: order must be at least 1 and at most inf, got {order}")
-    dim = _axis(dim, axis)
+    dim = one_dim("wasserstein_1d", dim, axis)
     u, v = u.movedim(dim, -1), v.movedim(dim, -1)
     weights = [w if w is None else w.movedim(dim, -1) for w in (u_weights, v_weights)]
     lead = torch.broadcast_shapes(u.shape[:-1], v.shape[:-1])
@@ -48,7 +42,7 @@ def wasserstein_histogram(p, q, *, support=None, order=1.0, dim=None, axis=None)
     """
     if not order >= 1:
         raise ValueError(f"wasserstein_histogram: order must be at least 1 and at most inf, got {order}")
-    dim = _axis(dim, axis)
+    dim = one_dim("wasserstein_histogram", dim, axis)
     p, q = torch.broadcast_tensors(p.movedim(dim, -1), q.movedim(dim, -1))
     x = torch.arange(p.shape[-1], dtype=p.dtype, device=p.device) if support is None else support.to(p.dtype)
     if order == 1:
@@ -98,18 +92,16 @@ class _Problems:
     def __init__(self, name, params, outputs, run, moving, backward):
         self.run, self.moving, self.pullback, self.name = run, moving, backward, name
         declared = "".join(f", {param}" for param in params)
-        _library.define(f"{name}(Tensor a, Tensor b, Tensor cost{declared}) -> ({', '.join(['Tensor'] * len(outputs))})")
         self.outputs = outputs
-        for device in ("CPU", "CUDA"):
-            _library.impl(name, self._run, device)
-        torch.library.register_fake(f"entropic::{name}", self._fake, lib=_library)
-        torch.library.register_autograd(f"entropic::{name}", self._backward, setup_context=self._setup, lib=_library)
-        self.op = getattr(torch.ops.entropic, name).default
-        torch.library.register_vmap(f"entropic::{name}", functools.partial(self._batched, self.op), lib=_library)
-        self.function = _as_function(self.op, self._setup, self._backward, functools.partial(self._batched, self))
-
-    def __call__(self, *arguments):
-        return (self.function.apply if in_transform() else self.op)(*arguments)
+        self.call = Registered(
+            f"{name}(Tensor a, Tensor b, Tensor cost{declared}) -> ({', '.join(['Tensor'] * len(outputs))})",
+            self._run,
+            self._run,
+            self._fake,
+            self._setup,
+            self._backward,
+            self._batched,
+        )
 
     def _run(self, a, b, cost, *params):
         found = self.run(*(x.detach().cpu() for x in (a, b, cost)), *params)
@@ -139,7 +131,7 @@ class _Problems:
         results = self.pullback(*ctx.saved_tensors, ctx.params, grad)
         return (*(x.to(one.dtype).sum_to_size(one.shape) for x, one in zip(results, inputs, strict=True)), *nothing)
 
-    def _batched(self, call, info, in_dims, *inputs):
+    def _batched(self, info, in_dims, *inputs):
         """The batch becomes the first of the leading axes."""
         own = (1, 1, 2)
         lead = max(x.dim() - k - (at is not None) for x, k, at in zip(inputs[:3], own, in_dims[:3], strict=True))
@@ -149,7 +141,7 @@ class _Problems:
                 x = x.movedim(at, 0)
                 x = x.reshape(x.shape[0], *[1] * (lead + k + 1 - x.dim()), *x.shape[1:])
             moved.append(x)
-        return call(*moved, *inputs[3:]), (0,) * len(self.outputs)
+        return self.call(*moved, *inputs[3:]), (0,) * len(self.outputs)
 
 
 def _cost_pullback(a, b, cost, plan, f, g, params, grad):
@@ -225,7 +217,7 @@ def optimal_transport(a, b, cost):
     tensor([[0.2500, 0.2500],
             [0.0000, 0.5000]])
     """
-    value, plan, f, g, gap = _optimal(a, b, cost)
+    value, plan, f, g, gap = _optimal.call(a, b, cost)
     # Anything else has raised. One word for each problem, as from NumPy; a compiler takes no arrays of words.
     one = value.dim() == 0 or torch.compiler.is_compiling()
     status = "optimal" if one else np.full(tuple(value.shape), "optimal")
@@ -245,7 +237,7 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000):
     tensor([[ 0.0373, -0.0373],
             [-0.0373,  0.0373]], dtype=torch.float64)
     """
-    found = entropic.SinkhornResult(*_entropic(a, b, cost, float(epsilon), float(tolerance), max_iterations))
+    found = entropic.SinkhornResult(*_entropic.call(a, b, cost, float(epsilon), float(tolerance), max_iterations))
     plan = found.plan
     carried = torch.where(plan > 0, plan * torch.where(plan > 0, cost, 0), 0)
     value = carried.sum((-2, -1), dtype=torch.float64).to(plan.dtype)
@@ -305,7 +297,7 @@ def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-
         """The minimum, and what has its gradient."""
         cost = _powers(u, v, order)
         given = from_.detach(), to.detach(), cost.detach()
-        _, plan, f, g, *_ = _entropic(*given, float(epsilon), float(tolerance), max_iterations)
+        _, plan, f, g, *_ = _entropic.call(*given, float(epsilon), float(tolerance), max_iterations)
         value = dual_value(f, g, *given[:2])
         return value, (plan * cost).sum() + dual_value(f, g, from_, to)
 
