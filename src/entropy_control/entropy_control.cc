@@ -51,8 +51,8 @@ GammaOfRow GammaRow(const GammaForEntropy& op, const T* x, size_t n, double* scr
   const GammaOfRow invalid = {kNaN, kNaN, GammaStatus::kInvalid, 0};
   const T max = RowMax(d, x, n);
   if (!(max - max == T(0))) {
-    const double infinite = CountInfinite(x, n);
-    return infinite > 0 ? GammaOfRow{1, LogOf(infinite), GammaStatus::kConstant, 0} : invalid;
+    const auto [infinite, nan] = FindNonFinite(x, n);
+    return infinite > 0 && !nan ? GammaOfRow{1, LogOf(static_cast<double>(infinite)), GammaStatus::kConstant, 0} : invalid;
   }
   const RowSurvey<T> row = Survey(d, x, n, max);
   if (row.nan) return invalid;

@@ -180,17 +180,6 @@ HWY_INLINE Normalized FindPower(double target, const PowerReach& reach, Moments&
   return {gamma, entropy, least, most, status(entropy)};
 }
 
-// How many scores are +inf; NaN if there is one.
-template <class T>
-HWY_INLINE double CountInfinite(const T* x, size_t n) {
-  double infinite = 0;
-  for (size_t i = 0; i < n; ++i) {
-    if (x[i] != x[i]) return std::numeric_limits<double>::quiet_NaN();
-    infinite += x[i] == std::numeric_limits<T>::infinity();
-  }
-  return infinite;
-}
-
 inline constexpr Normalized kNotNormalized = {
     std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::quiet_NaN(),
     std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::quiet_NaN(), GammaStatus::kInvalid};
@@ -338,8 +327,8 @@ double MeanFieldRow(double gamma, const T* x, size_t n) {
   const RowTag<double> d64;
   const T max = RowMax(d, x, n);
   if (!(max - max == T(0))) {
-    const double infinite = CountInfinite(x, n);
-    return infinite > 0 ? LogOf(infinite) : std::numeric_limits<double>::quiet_NaN();
+    const auto [infinite, nan] = FindNonFinite(x, n);
+    return infinite > 0 && !nan ? LogOf(static_cast<double>(infinite)) : std::numeric_limits<double>::quiet_NaN();
   }
   const RowSurvey<T> row = Survey(d, x, n, max);
   if (row.nan) return std::numeric_limits<double>::quiet_NaN();

@@ -12,7 +12,7 @@
 #include "entropic/maps.h"
 #include "src/maps/softmax-inl.h"
 #include "src/per_row.h"
-#include "src/rows/entropy-inl.h"
+#include "src/rows/narrow_entropy-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic {

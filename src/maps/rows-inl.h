@@ -117,7 +117,7 @@ HWY_NOINLINE HWY_FLATTEN void MapRowsBy(const Op& op, MatrixView<const T> x, Mat
     if (IsFinite(row.max)) {
       MapRow(d, row.op, row.x, n, row.max, p.row(r), {share.scratch, share.stream});
     } else {
-      NonFiniteRow(d, row.x, n, MostInfinite(op, CountInfinite(row.x, n)), p.row(r));
+      NonFiniteRow(d, row.x, n, MostInfinite(op, FindNonFinite(row.x, n).infinite), p.row(r));
     }
   }
 }

@@ -134,20 +134,11 @@ HWY_INLINE PreparedRow<Op, T> PrepareRow(D d, const Op& op, const T* x, size_t n
   return row;
 }
 
-template <class T>
-HWY_NOINLINE size_t CountInfinite(const T* x, size_t n) {
-  size_t infinite = 0;
-  for (size_t i = 0; i < n; ++i) infinite += x[i] == kInfinity<T>;
-  return infinite;
-}
-
 // The distribution of a row whose maximum is not finite: +inf scores share the mass, the first `most` of them; without them
 // there is none.
 template <class D, class T = hn::TFromD<D>>
 HWY_NOINLINE void NonFiniteRow(D d, const T* x, size_t n, size_t most, T* p) {
-  const size_t infinite = CountInfinite(x, n);
-  bool nan = false;
-  for (size_t i = 0; i < n; ++i) nan |= x[i] != x[i];
+  const auto [infinite, nan] = FindNonFinite(x, n);
   if (nan || infinite == 0) return FillRow(d, kNaN<T>, n, p);
   size_t left = HWY_MIN(infinite, most);
   const T share = static_cast<T>(1.0 / static_cast<double>(left));

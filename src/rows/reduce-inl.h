@@ -148,6 +148,22 @@ HWY_INLINE double Sum(D d, size_t n, Term&& term) {
   return sums[0];
 }
 
+// What a row without a finite maximum holds.
+struct NonFinite {
+  size_t infinite;  // scores of +inf
+  bool nan;
+};
+
+template <class T>
+HWY_NOINLINE NonFinite FindNonFinite(const T* x, size_t n) {
+  NonFinite found = {0, false};
+  for (size_t i = 0; i < n; ++i) {
+    found.infinite += x[i] == std::numeric_limits<T>::infinity();
+    found.nan |= x[i] != x[i];
+  }
+  return found;
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace entropic
 HWY_AFTER_NAMESPACE();

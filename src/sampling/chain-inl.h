@@ -15,7 +15,7 @@
 
 #include "entropic/sampling.h"
 #include "src/maps/cut_softmax-inl.h"
-#include "src/rows/entropy-inl.h"
+#include "src/rows/narrow_entropy-inl.h"
 #include "src/rows/select-inl.h"
 #include "src/sampling/kernels.h"
 #include "src/sampling/noise-inl.h"
@@ -414,7 +414,7 @@ class Survivors {
     if (entropy >= LogOf(row.finite)) return Flatten();
     if (entropy <= LogOf(row.ties)) return Keep({max_, n_});
     double gamma = 0;
-    if constexpr (sizeof(T) == 4) gamma = NarrowGamma(row, few, entropy);
+    if constexpr (sizeof(T) == 4) gamma = NarrowGamma(row, few, x_, n_, entropy);
     if (gamma == 0) {
       if (few.top_count != 0) row = entropic::HWY_NAMESPACE::Survey(D(), x_, n_, max_);
       double sum;
@@ -432,40 +432,6 @@ class Survivors {
     }
     temperature_ = 1 / gamma;
     Rescale();
-  }
-
-  // gamma by sums in float, first over the few scores that stand for a long row; 0 where float does not do. The third order
-  // step from where the logarithm of what is to go is within 0.01 leaves less than the sums are wrong by, 2e-7 or so.
-  HWY_NOINLINE double NarrowGamma(const RowSurvey<float>& row, Condensed few, double entropy) const {
-    const D64 d;
-    EntropySearch search(hn::Set(d, entropy), hn::Set(d, LogOf(row.ties)), hn::Set(d, LogOf(row.finite)));
-    if (!(row.max - row.least <= std::numeric_limits<float>::max() || row.finite < static_cast<double>(n_)) ||
-        !(row.variance < 0x1p60 && row.variance > 0x1p-60)) {
-      return 0;
-    }
-    double gamma = hn::GetLane(search.Start(hn::Set(d, row.variance), hn::Set(d, row.third)));
-    for (int evaluations = 0; evaluations < 40; ++evaluations) {
-      if (!(gamma > 0x1p-60 && gamma < 0x1p60)) return 0;
-      double sums[4];
-      if (few.top_count > 0) {
-        few.Moments(gamma, sums);
-      } else {
-        MomentsNarrow<true>(x_, n_, max_, gamma, sums);
-      }
-      const V64 at[4] = {hn::Set(d, sums[0]), hn::Set(d, sums[1]), hn::Set(d, sums[2]), hn::Set(d, sums[3])};
-      const double next = hn::GetLane(search.Next(hn::Set(d, gamma), at));
-      const double off = std::abs(hn::GetLane(search.residual()));
-      const bool lost = std::abs(hn::GetLane(search.entropy()) - entropy) <= 1e-7 * HWY_MAX(1.0, entropy);
-      gamma = lost ? gamma : next;
-      if (few.top_count > 0) {
-        if (!lost && off > 0.03 && evaluations < 12) continue;
-        few.top_count = 0;
-        search.Restart(hn::Set(d, 1.0));
-      } else if (lost || off < 0.01) {
-        return gamma;
-      }
-    }
-    return 0;
   }
 
   HWY_INLINE hn::Vec<hn::RebindToUnsigned<D64>> IndexOf(size_t i, size_t count) const {

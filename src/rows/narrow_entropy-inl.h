@@ -1,0 +1,529 @@
+// The gamma at which softmax(gamma x) has a given entropy, for most rows of float32: terms in float32, their sums in float64.
+// A long row is first solved on a few scores that stand for it.
+
+#if defined(ENTROPIC_ROWS_NARROW_ENTROPY_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ENTROPIC_ROWS_NARROW_ENTROPY_INL_H_
+#undef ENTROPIC_ROWS_NARROW_ENTROPY_INL_H_
+#else
+#define ENTROPIC_ROWS_NARROW_ENTROPY_INL_H_
+#endif
+
+#include <cmath>
+#include <limits>
+
+#include "src/rows/entropy-inl.h"
+#include "src/rows/scores_read.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic {
+namespace HWY_NAMESPACE {
+
+// exp(gamma z) in float32 for z <= 0 and gamma known to more digits than float32 has.
+//
+// As ExpScaled, with gamma log2(e) in two parts. The upper is rounded towards 0, so that both have one sign: z high + z low,
+// each rounded, then never falls as z rises. r lies a little below -1/2 at times, and in steps of 2^-22: 3 + r is in [2, 4).
+// From one k to the next the result may fall only where r is 6 such steps below, which needs |z gamma| > 8, where two z
+// differ by more.
+class ExpOfGamma {
+ public:
+  using D = RowTag<float>;
+  using V = hn::Vec<D>;
+
+  HWY_INLINE explicit ExpOfGamma(double gamma) {
+    float high, low;
+    Split(gamma, &high, &low);
+    high_ = hn::Set(D(), high);
+    low_ = hn::Set(D(), low);
+  }
+  // A gamma for each lane, as Split has it.
+  HWY_INLINE ExpOfGamma(V high, V low) : high_(high), low_(low) {}
+
+  // gamma log2(e) = high + low, rounded towards 0: a little less rounds to no more.
+  static HWY_INLINE void Split(double gamma, float* high, float* low) {
+    const double c = gamma * 0x1.71547652b82fep+0;
+    *high = static_cast<float>(c * (1 - 0x1p-24));
+    *low = static_cast<float>(c - static_cast<double>(*high));
+  }
+
+  // For z gamma > -87, where the result is a normal number.
+  HWY_INLINE V operator()(V z) const {
+    using C = ExpConstants<float>;
+    const D d;
+    const hn::RebindToSigned<D> di;
+    const V magic = hn::Set(d, C::kMagic + C::kBias), grid = hn::Set(d, 3.0f);
+    const V t = hn::MulAdd(z, high_, magic);
+    const V r = hn::Sub(hn::MulAdd(z, low_, hn::MulAdd(z, high_, hn::Sub(grid, hn::Sub(t, magic)))), grid);
+    const V power = hn::BitCast(d, hn::ShiftLeft<C::kMantissaBits>(hn::BitCast(di, t)));
+    return hn::Mul(Exp2Reduced(d, r), power);
+  }
+
+  // The same by the upper part alone, and not in order.
+  HWY_INLINE V Rough(V z) const {
+    using C = ExpConstants<float>;
+    const D d;
+    const hn::RebindToSigned<D> di;
+    const V magic = hn::Set(d, C::kMagic + C::kBias);
+    const V t = hn::MulAdd(z, high_, magic);
+    const V r = hn::MulSub(z, high_, hn::Sub(t, magic));
+    const V power = hn::BitCast(d, hn::ShiftLeft<C::kMantissaBits>(hn::BitCast(di, t)));
+    return hn::Mul(Exp2Reduced(d, r), power);
+  }
+
+  // gamma as Rough has it.
+  HWY_INLINE double RoughGamma() const { return static_cast<double>(hn::GetLane(high_)) * 0x1.62e42fefa39efp-1; }
+
+ private:
+  V high_, low_;
+};
+
+// 2^-126 = exp(-87.33654...).
+inline constexpr double kSmallestNormal = 87.33654;
+
+// From here on a row is condensed before its first pass.
+inline constexpr size_t kLongRow = 8192;
+
+// The error of the entropy that will do in float32, of what the contract allows: a fifth, so that large entries keep their
+// last digits; half where another pass would cost much and entries are small.
+HWY_INLINE double NarrowTolerance(double goal, size_t n) { return (n < kLongRow ? 2e-7 : 5e-7) * HWY_MAX(1.0, goal); }
+
+// The largest |gamma z| there may be for MomentsNarrow and WriteNarrow to leave out the comparison with their bounds.
+inline constexpr double kNearReach = 69;
+
+// sums[k] = sum of e a^k for scores z = x - shift; gamma is rounded to what they are taken at. kFar: gamma z may be below -69:
+// there e is taken as 2^-100, nothing beside 1. Smaller ones have subnormal products, which slow the processor down.
+template <bool kFar>
+HWY_NOINLINE void MomentsNarrow(const float* x, size_t n, float shift, double& gamma, double (&sums)[4]) {
+  const RowTag<float> d;
+  using V = hn::Vec<RowTag<float>>;
+  const V top = hn::Set(d, shift), lowest = hn::Set(d, static_cast<float>(-kNearReach / gamma));
+  const ExpOfGamma exp(gamma);
+  RoughSums(d, n, sums, [&](size_t i, size_t count, V* acc) HWY_ATTR {
+    V z = hn::Sub(LoadUpTo(d, x + i, count, shift), top);
+    if constexpr (kFar) z = MaxKeepNaN(lowest, z);
+    const V e = exp.Rough(z), ez = hn::Mul(e, z), z2 = hn::Mul(z, z);
+    acc[0] = hn::Add(acc[0], e);
+    acc[1] = hn::Add(acc[1], ez);
+    acc[2] = hn::MulAdd(e, z2, acc[2]);
+    acc[3] = hn::MulAdd(ez, z2, acc[3]);
+  });
+  gamma = exp.RoughGamma();
+  double power = 1;
+  for (size_t k = 0; k < 4; ++k, power *= gamma) sums[k] *= power;
+}
+
+// p = e / s, for an s and its logarithm, and the sums of e and e a. kFar: gamma z may be below -69: where p would be no normal
+// number it is 0.
+template <bool kFar>
+HWY_NOINLINE void WriteNarrow(const float* x, size_t n, float shift, double gamma, double inverse_s, double log_s, float* p,
+                              double (&sums)[4]) {
+  const RowTag<float> d;
+  using V = hn::Vec<RowTag<float>>;
+  // There e / s = 2^-126.
+  const double reach = kSmallestNormal - log_s;
+  const V top = hn::Set(d, shift), scale = hn::Set(d, static_cast<float>(inverse_s));
+  const V lowest = hn::Set(d, static_cast<float>(-reach / gamma));
+  const ExpOfGamma exp(gamma);
+  double found[2];
+  Sums(d, n, found, [&](size_t i, size_t count, V* terms) HWY_ATTR {
+    V z = hn::Sub(LoadUpTo(d, x + i, count, shift), top);
+    if constexpr (kFar) {
+      const auto out = hn::Lt(z, lowest);
+      z = MaxKeepNaN(lowest, z);
+      terms[0] = hn::IfThenZeroElse(out, exp(z));
+    } else {
+      terms[0] = exp(z);
+    }
+    StoreUpTo(hn::Mul(terms[0], scale), d, count, p + i);
+    terms[1] = hn::Mul(terms[0], z);
+  });
+  sums[0] = found[0], sums[1] = found[1] * gamma;
+}
+
+// A few scores that stand for a row, to find nearly its gamma: all those that matter most, and a sample of the others, each
+// with a weight. Scores relative to the maximum.
+struct Condensed {
+  float* top;
+  size_t top_count;
+  float* bulk;
+  size_t bulk_count;
+  double weight;
+
+  // gamma is rounded to what the sums are taken at, the same for both.
+  HWY_INLINE void Moments(double& gamma, double (&sums)[4]) const {
+    MomentsNarrow<true>(top, top_count, 0, gamma, sums);
+    if (bulk_count == 0) return;
+    double rest[4];
+    MomentsNarrow<true>(bulk, bulk_count, 0, gamma, rest);
+    for (int k = 0; k < 4; ++k) sums[k] += weight * rest[k];
+  }
+};
+
+// Packs x - shift for the scores x >= least, at most `most` of them and a vector more; returns how many there are, or what
+// made it more than `most`. `lowest` becomes the least of all scores.
+inline HWY_NOINLINE size_t PackAbove(const float* x, size_t n, float least, float shift, size_t most, float* packed,
+                                     float* lowest) {
+  const RowTag<float> d;
+  const auto limit = hn::Set(d, least), top = hn::Set(d, shift);
+  auto min = top;
+  size_t kept = 0;
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto xi = LoadUpTo(d, x + i, count, shift);
+    min = hn::Min(xi, min);
+    auto in = hn::Ge(xi, limit);
+    if (hn::AllFalse(d, in) || kept > most) return;
+    if (count < hn::Lanes(d)) in = hn::And(in, hn::FirstN(d, count));
+    hn::StoreU(CompressLanes(d, hn::Sub(xi, top), in), d, packed + kept);
+    kept += hn::CountTrue(d, in);
+  });
+  *lowest = FoldLanes(d, min, [](auto a, auto b) HWY_ATTR { return hn::Min(a, b); });
+  return kept;
+}
+
+// The 8th largest of 16.
+HWY_INLINE float MiddleOf16(const float* v) {
+  for (size_t i = 0; i < 16; ++i) {
+    size_t above = 0, equal = 0;
+    for (size_t j = 0; j < 16; ++j) above += v[j] > v[i], equal += v[j] == v[i];
+    if (above < 8 && above + equal >= 8) return v[i];
+  }
+  return v[0];
+}
+
+// A long row condensed, and its survey. A sample of every 16th score or fewer, in vectors of 16, stands for the bulk. The
+// threshold of the top is the median of the 16 maxima that the sample's columns have: with m scores in a column about
+// 0.7 / m of the row is above. Empty where that is more than a quarter of the row.
+inline HWY_NOINLINE Condensed Condense(const float* x, size_t n, float max, float* memory, RowSurvey<float>* row) {
+  const RowTag<float> d;
+  constexpr size_t N = hn::MaxLanes(RowTag<float>());
+  constexpr float kAbsent = -std::numeric_limits<float>::infinity();
+  const size_t blocks = HWY_MIN(n / 256, size_t{256}), bulk_count = 16 * blocks;
+  float* const bulk = memory;
+  HWY_ALIGN float column_max[16];
+  for (size_t i = 0; i < 16; ++i) column_max[i] = kAbsent;
+  for (size_t b = 0; b < blocks; ++b) {
+    const float* const from = x + b * (n / 16) / blocks * 16;
+    for (size_t i = 0; i < 16; i += N) {
+      const auto xi = hn::LoadU(d, from + i);
+      hn::StoreU(xi, d, bulk + b * 16 + i);
+      hn::Store(hn::Max(xi, hn::Load(d, column_max + i)), d, column_max + i);
+    }
+  }
+  const float least = MiddleOf16(column_max);
+  Condensed few = {bulk + bulk_count, 0, bulk, bulk_count, 0};
+  const size_t most = n / 4;
+  few.top_count = PackAbove(x, n, HWY_MAX(least, -std::numeric_limits<float>::max()), max, most, few.top, &row->least);
+
+  // What the top holds already is absent from the bulk.
+  const auto limit = hn::Set(d, least), top = hn::Set(d, max), absent = hn::Set(d, kAbsent), one = hn::Set(d, 1.0f);
+  double sums[4];
+  Sums(d, bulk_count, sums, [&](size_t i, size_t count, hn::Vec<RowTag<float>>* terms) HWY_ATTR {
+    const auto xi = LoadUpTo(d, bulk + i, count, max);
+    const auto z = hn::Sub(xi, top);
+    const auto finite = hn::Ne(xi, absent), below = hn::Lt(xi, limit);
+    terms[0] = hn::IfThenElseZero(below, one);
+    terms[1] = hn::IfThenElseZero(finite, one);
+    terms[2] = hn::IfThenElseZero(finite, z);
+    terms[3] = hn::Mul(terms[2], terms[2]);
+    StoreUpTo(hn::IfThenElse(below, z, absent), d, count, bulk + i);
+  });
+  const double mean = sums[2] / sums[1];
+  row->max = max;
+  row->variance = sums[3] / sums[1] - mean * mean;
+  row->third = 0;
+  row->nan = sums[2] != sums[2];
+  row->ties = 0;
+  row->finite = static_cast<double>(n);
+  if (few.top_count > most || few.top_count == 0) return {memory, 0, nullptr, 0, 0};
+  few.weight = sums[0] > 0 ? static_cast<double>(n - few.top_count) / sums[0] : 0;
+  row->ties = Sum(d, few.top_count, [&](size_t i, size_t count) HWY_ATTR {
+    return hn::IfThenElseZero(hn::Eq(LoadUpTo(d, few.top + i, count, -1.0f), hn::Zero(d)), one);
+  });
+  if (row->least == kAbsent) {
+    row->finite = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+      return hn::IfThenElseZero(hn::Ne(LoadUpTo(d, x + i, count, kAbsent), absent), one);
+    });
+  }
+  return few;
+}
+
+// Whether no difference of scores and no power of one leaves float32.
+HWY_INLINE bool IsNarrow(const RowSurvey<float>& row, size_t n) {
+  const float lowest = row.finite < static_cast<double>(n) ? 0 : row.least;  // the least is -inf where scores are absent
+  return row.max - lowest <= std::numeric_limits<float>::max() && row.variance < 0x1p60 && row.variance > 0x1p-60;
+}
+
+// gamma by sums in float, first over the few scores that stand for a long row; 0 where float does not do. The third order
+// step from where the logarithm of what is to go is within 0.01 leaves less than the sums are wrong by, 2e-7 or so.
+inline HWY_NOINLINE double NarrowGamma(const RowSurvey<float>& row, Condensed few, const float* x, size_t n, double entropy) {
+  const RowTag<double> d;
+  using V = hn::Vec<RowTag<double>>;
+  EntropySearch search(hn::Set(d, entropy), hn::Set(d, LogOf(row.ties)), hn::Set(d, LogOf(row.finite)));
+  if (!IsNarrow(row, n)) return 0;
+  double gamma = hn::GetLane(search.Start(hn::Set(d, row.variance), hn::Set(d, row.third)));
+  for (int evaluations = 0; evaluations < 40; ++evaluations) {
+    if (!(gamma > 0x1p-60 && gamma < 0x1p60)) return 0;
+    double sums[4];
+    if (few.top_count > 0) {
+      few.Moments(gamma, sums);
+    } else {
+      MomentsNarrow<true>(x, n, row.max, gamma, sums);
+    }
+    const V at[4] = {hn::Set(d, sums[0]), hn::Set(d, sums[1]), hn::Set(d, sums[2]), hn::Set(d, sums[3])};
+    const double next = hn::GetLane(search.Next(hn::Set(d, gamma), at));
+    const double off = std::abs(hn::GetLane(search.residual()));
+    const bool lost = std::abs(hn::GetLane(search.entropy()) - entropy) <= 1e-7 * HWY_MAX(1.0, entropy);
+    gamma = lost ? gamma : next;
+    if (few.top_count > 0) {
+      if (!lost && off > 0.03 && evaluations < 12) continue;
+      few.top_count = 0;
+      search.Restart(hn::Set(d, 1.0));
+    } else if (lost || off < 0.01) {
+      return gamma;
+    }
+  }
+  return 0;
+}
+
+// One row on its way to its entropy.
+struct NarrowRow {
+  // What the next evaluation is of: gamma = 1, to see whether that has the entropy; the few that stand for the row; all scores;
+  // those that matter; all scores, for the result.
+  enum class Stage { kTry, kFew, kAll, kRest, kWrite, kDone, kFailed };
+
+  const float* x;
+  float *p, *memory;  // the distribution, which is not x; room for what is condensed, or n / 2 + 16 scores: if n > 32, may be p
+  RowSurvey<float> survey;
+  Condensed few;
+  double range;
+  Stage stage;
+  int evaluations;
+};
+
+// Distributions of a given entropy in float32, with sums in float64, for rows where no difference of scores overflows and
+// gamma stays in float32's range; kFailed elsewhere.
+//
+// What costs is a pass over a row, and, where rows are short, the search between two passes: a chain of divisions and
+// logarithms that takes as long as a pass over 300 scores. A few rows therefore wait for it together, each in a lane, and each
+// as if it were alone. gamma is found on a few scores first where the row is long; then comes a pass for the moments, whose
+// third order step leaves the third power of what was wrong, perhaps more of them, over the scores that matter where these are
+// few; and one that writes p and confirms its entropy.
+class NarrowRows {
+ public:
+  static constexpr size_t kRows = 8;
+  using Stage = NarrowRow::Stage;
+
+  HWY_INLINE NarrowRows(NarrowRow* rows, size_t count, size_t n) : rows_(rows), count_(count), n_(n) {}
+
+  // Rows have x, p, memory, survey and few.
+  HWY_NOINLINE void Map(EntropyTarget target) {
+    Begin(target);
+    for (size_t r = 0; r < kRows; ++r) gamma_[r] = 1, log_s_[r] = 0;
+    if (target.low < target.high) Try(target);
+    Start();
+    while (Evaluate()) {
+      if (writing_) AfterWriting();
+      if (searching_) AfterMoments();
+    }
+  }
+
+ private:
+  using D = RowTag<double>;
+  using V = hn::Vec<D>;
+  static constexpr size_t kLanes = hn::MaxLanes(D()), kSearches = (kRows + kLanes - 1) / kLanes;
+
+  static HWY_INLINE V At(const double* values, size_t s) { return hn::Load(D(), values + s * kLanes); }
+  static HWY_INLINE void Put(V v, double* values, size_t s) { hn::Store(v, D(), values + s * kLanes); }
+
+  HWY_INLINE void Begin(EntropyTarget target) {
+    for (size_t r = 0; r < kRows; ++r) {
+      finite_[r] = static_cast<double>(n_), ties_[r] = 1, goal_[r] = target.low, variance_[r] = third_[r] = 1;
+      sums_[0][r] = 1, sums_[1][r] = sums_[2][r] = sums_[3][r] = 0;
+    }
+    for (size_t r = 0; r < count_; ++r) {
+      NarrowRow& row = rows_[r];
+      const RowSurvey<float>& survey = row.survey;
+      const bool all_finite = survey.finite == static_cast<double>(n_);
+      finite_[r] = survey.finite, ties_[r] = survey.ties, variance_[r] = survey.variance, third_[r] = survey.third;
+      row.range = all_finite ? static_cast<double>(survey.max - survey.least) : std::numeric_limits<double>::infinity();
+      row.evaluations = 0;
+      row.stage =
+          n_ <= size_t{1} << 18 && IsNarrow(survey, n_) ? (row.few.top_count > 0 ? Stage::kFew : Stage::kAll) : Stage::kFailed;
+    }
+    const D d;
+    for (size_t s = 0; s < kSearches; ++s) {
+      Put(Log(d, At(finite_, s)), log_n_, s);
+      Put(Log(d, At(ties_, s)), log_ties_, s);
+    }
+    for (size_t r = 0; r < count_; ++r) {
+      if (!(target.low < log_n_[r] && target.high > log_ties_[r])) rows_[r].stage = Stage::kFailed;
+    }
+  }
+
+  // What has an entropy in the interval as it is, is done.
+  HWY_INLINE void Try(EntropyTarget target) {
+    for (size_t r = 0; r < count_; ++r) {
+      NarrowRow& row = rows_[r];
+      if (row.stage == Stage::kFailed) continue;
+      Write(row, r, 1);
+      const double entropy = LogOf(sums_[0][r]) - sums_[1][r] / sums_[0][r];
+      if (entropy >= target.low && entropy <= target.high) {
+        ScaleBy(row, 1 / sums_[0][r]);
+        row.stage = Stage::kDone;
+      } else if (entropy > target.high) {
+        goal_[r] = target.high;
+      }
+    }
+  }
+
+  HWY_INLINE void Start() {
+    for (size_t s = 0; s < kSearches; ++s) {
+      search_[s] = EntropySearch(At(goal_, s), At(log_ties_, s), At(log_n_, s));
+      Put(search_[s].Start(At(variance_, s), At(third_, s)), gamma_, s);
+    }
+  }
+
+  // One evaluation of each row that goes on; false if none does.
+  HWY_INLINE bool Evaluate() {
+    constexpr double kLeast = 0x1p-30, kMost = 0x1p30;
+    writing_ = searching_ = false;
+    for (size_t r = 0; r < count_; ++r) {
+      NarrowRow& row = rows_[r];
+      if (row.stage == Stage::kDone || row.stage == Stage::kFailed) continue;
+      if (!(gamma_[r] > kLeast && gamma_[r] < kMost)) {
+        row.stage = Stage::kFailed;
+        continue;
+      }
+      ++row.evaluations;
+      (row.stage == Stage::kWrite ? writing_ : searching_) = true;
+    }
+    if (writing_) {
+      for (size_t s = 0; s < kSearches; ++s) Put(Exp(D(), hn::Neg(At(log_s_, s))), inverse_s_, s);
+    }
+    for (size_t r = 0; r < count_; ++r) {
+      NarrowRow& row = rows_[r];
+      double sums[4];
+      switch (row.stage) {
+        case Stage::kFew:
+        case Stage::kRest:
+          row.few.Moments(gamma_[r], sums);
+          scores_read += row.few.top_count + row.few.bulk_count;
+          break;
+        case Stage::kAll:
+          gamma_[r] * row.range < kNearReach ? MomentsNarrow<false>(row.x, n_, row.survey.max, gamma_[r], sums)
+                                             : MomentsNarrow<true>(row.x, n_, row.survey.max, gamma_[r], sums);
+          scores_read += n_;
+          break;
+        case Stage::kWrite:
+          Write(row, r, inverse_s_[r]);
+          continue;
+        default:
+          continue;
+      }
+      for (size_t k = 0; k < 4; ++k) sums_[k][r] = sums[k];
+    }
+    return writing_ || searching_;
+  }
+
+  HWY_INLINE void Write(const NarrowRow& row, size_t r, double inverse_s) {
+    double sums[4];
+    gamma_[r] * row.range < kNearReach
+        ? WriteNarrow<false>(row.x, n_, row.survey.max, gamma_[r], inverse_s, log_s_[r], row.p, sums)
+        : WriteNarrow<true>(row.x, n_, row.survey.max, gamma_[r], inverse_s, log_s_[r], row.p, sums);
+    sums_[0][r] = sums[0], sums_[1][r] = sums[1];
+    scores_read += n_;
+  }
+
+  HWY_INLINE void ScaleBy(const NarrowRow& row, double factor) const {
+    const RowTag<float> d;
+    const auto f = hn::Set(d, static_cast<float>(factor));
+    ForEachVector(d, n_, [&](size_t i, size_t count) HWY_ATTR {
+      StoreUpTo(hn::Mul(LoadUpTo(d, row.p + i, count, 0.0f), f), d, count, row.p + i);
+    });
+  }
+
+  // Accepts what is written, or takes a last small step.
+  HWY_INLINE void AfterWriting() {
+    const D d;
+    for (size_t s = 0; s < kSearches; ++s) {
+      const V sum = At(sums_[0], s), mean = hn::Div(At(sums_[1], s), sum), log_sum = Log(d, sum);
+      const V excess = hn::Sub(hn::Sub(log_sum, mean), At(goal_, s)), step = hn::Div(excess, At(variance_, s));
+      Put(excess, excess_, s);
+      Put(step, step_, s);
+      Put(hn::MulAdd(At(gamma_, s), step, At(gamma_, s)), next_, s);
+      Put(hn::MulAdd(step, mean, log_sum), next_log_s_, s);
+    }
+    for (size_t r = 0; r < count_; ++r) {
+      NarrowRow& row = rows_[r];
+      if (row.stage != Stage::kWrite) continue;
+      if (std::abs(excess_[r]) <= NarrowTolerance(goal_[r], n_)) {
+        const double total = sums_[0][r] * inverse_s_[r];
+        if (std::abs(total - 1) > 1e-7) ScaleBy(row, 1 / total);
+        row.stage = Stage::kDone;
+      } else if (!(std::abs(step_[r]) < 0.5) || row.evaluations > 60) {
+        row.stage = Stage::kFailed;
+      } else {
+        gamma_[r] = next_[r], log_s_[r] = next_log_s_[r];
+      }
+    }
+  }
+
+  // The next gamma, and what it is for.
+  HWY_INLINE void AfterMoments() {
+    const double near = n_ < kLongRow ? 0.03 : 0.1;
+    HWY_ALIGN double residual[kRows], restart[kRows] = {};
+    for (size_t s = 0; s < kSearches; ++s) {
+      const V at[4] = {At(sums_[0], s), At(sums_[1], s), At(sums_[2], s), At(sums_[3], s)};
+      const V gamma = At(gamma_, s), next = search_[s].Next(gamma, at), off = hn::Abs(search_[s].residual());
+      const V log_sum = search_[s].LogSumAfter(hn::Sub(hn::Div(next, gamma), hn::Set(D(), 1.0)));
+      const auto stays = hn::And(hn::Gt(off, hn::Set(D(), near)), search_[s].IsLost());
+      Put(hn::IfThenElse(stays, gamma, next), next_, s);
+      Put(hn::IfThenElse(stays, search_[s].log_sum(), log_sum), next_log_s_, s);
+      Put(hn::IfThenZeroElse(stays, off), residual, s);
+      Put(search_[s].variance(), excess_, s);
+    }
+    bool restarts = false;
+    for (size_t r = 0; r < count_; ++r) {
+      NarrowRow& row = rows_[r];
+      if (row.stage != Stage::kFew && row.stage != Stage::kAll && row.stage != Stage::kRest) continue;
+      gamma_[r] = next_[r], log_s_[r] = next_log_s_[r], variance_[r] = excess_[r];
+      if (row.stage == Stage::kFew) {
+        if (residual[r] > 0.03 && row.evaluations < 12) continue;
+        row.stage = Stage::kAll;
+        restart[r] = 1, restarts = true;
+      } else if (!(residual[r] > near) || row.evaluations > 40) {
+        row.stage = Stage::kWrite;
+      } else if (row.stage == Stage::kAll && PackRest(row, r)) {
+        row.stage = Stage::kRest;
+        restart[r] = 1, restarts = true;
+      }
+    }
+    if (!restarts) return;
+    for (size_t s = 0; s < kSearches; ++s) search_[s].Restart(At(restart, s));
+  }
+
+  // What has less than e^-17 / n of the largest mass can wait for the end, if that is most of the row.
+  HWY_INLINE bool PackRest(NarrowRow& row, size_t r) {
+    const double reach = (log_n_[r] + 17) / gamma_[r];
+    if (!(reach < 0.6 * row.range)) return false;
+    float lowest;
+    row.few = {row.memory, 0, nullptr, 0, 0};
+    row.few.top_count =
+        PackAbove(row.x, n_, static_cast<float>(row.survey.max - reach), row.survey.max, n_ / 2, row.few.top, &lowest);
+    scores_read += n_;
+    return row.few.top_count > row.survey.ties && row.few.top_count <= n_ / 2;
+  }
+
+  NarrowRow* rows_;
+  size_t count_, n_;
+  bool writing_, searching_;
+  EntropySearch search_[kSearches];
+  HWY_ALIGN double finite_[kRows], ties_[kRows], log_n_[kRows], log_ties_[kRows], goal_[kRows], third_[kRows];
+  HWY_ALIGN double gamma_[kRows], log_s_[kRows], inverse_s_[kRows], variance_[kRows], sums_[4][kRows];
+  HWY_ALIGN double next_[kRows], next_log_s_[kRows], excess_[kRows], step_[kRows];
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic
+HWY_AFTER_NAMESPACE();
+
+#endif  // ENTROPIC_ROWS_NARROW_ENTROPY_INL_H_
