@@ -43,7 +43,7 @@ struct LinearState {
 template <class T>
 struct LinearMemory {
   size_t e, dv, pairs, row;  // e = d + 1; row: from one of x or y to the next
-  size_t chunk;
+  size_t chunk, stride;      // queries; from one query's scores to the next's
   LinearState<T> keys;
   T* gram;        // a state's, rounded to T
   T *x, *y;       // chunks of (1, scale q) and (1, k)
@@ -53,14 +53,14 @@ struct LinearMemory {
   double* mass;   // of a chunk of queries
   size_t used;
 
-  LinearMemory(size_t m, size_t d, size_t dv_, double* at) : chunk(LinearChunk(m)), used(0), at_(at) {
+  LinearMemory(size_t m, size_t d, size_t dv_, double* at) : chunk(LinearChunk(m)), stride(chunk + 16), used(0), at_(at) {
     e = d + 1, dv = dv_, pairs = e * (e + 1) / 2, row = (e + 31) / 16 * 16;
     const size_t most = kLinearFeatures + e;
     keys = State();
     gram = Numbers(e * e);
     x = Numbers(chunk * row), y = Numbers(chunk * row);
     features = Numbers(kLinearBlock * most + 16), part = Numbers(most * HWY_MAX(e, dv));
-    packed = Numbers(chunk * e), s = Numbers(kLinearTile * (chunk + 16));
+    packed = Numbers(chunk * e), s = Numbers(kLinearTile * stride);
     mass = Take(chunk * sizeof(double));
   }
 
@@ -206,19 +206,30 @@ HWY_INLINE bool AreFinite(const T* x, ptrdiff_t stride, size_t rows, size_t cols
   return hn::AllTrue(d, hn::Eq(nothing, hn::Zero(d)));
 }
 
+// Of the queries of a causal chunk and its own keys: tiles of scores <x, y>, in memory.s, for visit(first, count, cols): of
+// queries from `first` on and all keys up to the last of these. finite(first, count): whether a tile may have many queries.
+template <class T, class Finite, class Visit>
+HWY_INLINE void ForEachDiagonalTile(const LinearMemory<T>& memory, size_t rows, Finite&& finite, Visit&& visit) {
+  const auto row = static_cast<ptrdiff_t>(memory.row);
+  PackTransposed(memory.y, row, rows, memory.e, memory.packed);
+  for (size_t first = 0, count; first < rows; first += count) {
+    count = HWY_MIN(kLinearTile, rows - first);
+    if (!finite(first, count)) count = 1;
+    ProductWithPanels(Factor<T>{memory.x + first * memory.row, row, 1}, count, memory.packed, memory.e, first + count, memory.s,
+                      static_cast<ptrdiff_t>(memory.stride));
+    visit(first, count, first + count);
+  }
+}
+
 // Adds what the queries of a chunk see of its own keys: query r those up to r.
 template <class T>
 HWY_INLINE void AddDiagonal(const LinearMemory<T>& memory, size_t rows, const T* v, ptrdiff_t v_row, T* out, ptrdiff_t out_row,
                             double* mass) {
   const RowTag<T> d;
-  const size_t e = memory.e, stride = memory.chunk + 16;
-  PackTransposed(memory.y, static_cast<ptrdiff_t>(memory.row), rows, e, memory.packed);
-  for (size_t first = 0, count; first < rows; first += count) {
-    count = HWY_MIN(kLinearTile, rows - first);
-    if (!AreFinite(RowAt(v, v_row, first), v_row, count, memory.dv)) count = 1;
-    const size_t cols = first + count;
-    ProductWithPanels(Factor<T>{memory.x + first * memory.row, static_cast<ptrdiff_t>(memory.row), 1}, count, memory.packed, e,
-                      cols, memory.s, static_cast<ptrdiff_t>(stride));
+  const size_t stride = memory.stride;
+  const auto finite = [&](size_t first, size_t count)
+                          HWY_ATTR { return AreFinite(RowAt(v, v_row, first), v_row, count, memory.dv); };
+  ForEachDiagonalTile(memory, rows, finite, [&](size_t first, size_t count, size_t cols) HWY_ATTR {
     for (size_t r = 0; r < count; ++r) {
       T* const s = memory.s + r * stride;
       const size_t seen = first + r + 1;
@@ -232,7 +243,7 @@ HWY_INLINE void AddDiagonal(const LinearMemory<T>& memory, size_t rows, const T*
     }
     Product(true, Factor<T>{memory.s, static_cast<ptrdiff_t>(stride), 1}, count, v, v_row, cols,
             out + static_cast<ptrdiff_t>(first) * out_row, out_row, memory.dv);
-  }
+  });
 }
 
 // Which keys the queries of a head see: all of them the first `common`, query `none` + i of a causal head those up to

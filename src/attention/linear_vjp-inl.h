@@ -36,7 +36,7 @@ struct LinearVjpMemory : LinearMemory<T> {
     weighted = this->Numbers(kLinearBlock * row);
     dx = this->Numbers(chunk * row), dy = this->Numbers(chunk * row);
     ut = this->Numbers(dv * kLinearBlock), xt = this->Numbers(e * kLinearBlock), mt = this->Numbers(e * kLinearBlock);
-    values = this->Numbers(chunk * dv), dw = this->Numbers(kLinearTile * (chunk + 16));
+    values = this->Numbers(chunk * dv), dw = this->Numbers(kLinearTile * this->stride);
   }
 };
 
@@ -100,20 +100,16 @@ template <class T>
 HWY_INLINE void DiagonalSlopes(const LinearVjpMemory<T>& memory, size_t rows, const T* v, ptrdiff_t v_row, const T* a,
                                const T* c, T* dv, ptrdiff_t dv_row) {
   const RowTag<T> d;
-  const size_t e = memory.e, stride = memory.chunk + 16;
+  const size_t e = memory.e, stride = memory.stride;
   const auto row = static_cast<ptrdiff_t>(memory.row), width = static_cast<ptrdiff_t>(memory.dv);
-  PackTransposed(memory.y, row, rows, e, memory.packed);
+  const auto step = static_cast<ptrdiff_t>(stride);
   PackTransposed(v, v_row, rows, memory.dv, memory.values);
-  for (size_t first = 0, count; first < rows; first += count) {
+  const auto finite = [&](size_t first, size_t count) HWY_ATTR {
+    return AreFinite(memory.x + first * memory.row, row, count, e) && AreFinite(memory.y + first * memory.row, row, count, e) &&
+           AreFinite(a + first * memory.dv, width, count, memory.dv);
+  };
+  ForEachDiagonalTile(memory, rows, finite, [&](size_t first, size_t count, size_t cols) HWY_ATTR {
     const T *const x = memory.x + first * memory.row, *const a_tile = a + first * memory.dv;
-    count = HWY_MIN(kLinearTile, rows - first);
-    if (!AreFinite(x, row, count, e) || !AreFinite(memory.y + first * memory.row, row, count, e) ||
-        !AreFinite(a_tile, width, count, memory.dv)) {
-      count = 1;
-    }
-    const size_t cols = first + count;
-    const auto step = static_cast<ptrdiff_t>(stride);
-    ProductWithPanels(Factor<T>{x, row, 1}, count, memory.packed, e, cols, memory.s, step);
     ProductWithPanels(Factor<T>{a_tile, width, 1}, count, memory.values, memory.dv, cols, memory.dw, step);
     for (size_t r = 0; r < count; ++r) {
       T *const s = memory.s + r * stride, *const dw = memory.dw + r * stride;
@@ -131,7 +127,7 @@ HWY_INLINE void DiagonalSlopes(const LinearVjpMemory<T>& memory, size_t rows, co
     Product(true, Factor<T>{memory.dw, step, 1}, count, memory.y, row, cols, memory.dx + first * memory.row, row, e);
     Product(true, Factor<T>{memory.dw, 1, step}, cols, x, row, count, memory.dy, row, e);
     Product(true, Factor<T>{memory.s, 1, step}, cols, a_tile, width, count, dv, dv_row, memory.dv);
-  }
+  });
 }
 
 // What a chunk of keys, in memory.y, has from the state of queries.

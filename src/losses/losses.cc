@@ -50,7 +50,7 @@ struct LossBatch {
 template <class T>
 struct LossScratch {
   MapKernels<T> maps;
-  double* kernel;  // 3 n + 64
+  double* kernel;  // kernel_memory(n)
   double* row;     // n
   T* block;        // block_rows x n
   std::size_t block_rows;

@@ -140,6 +140,8 @@ def test_transforms(name, params):
     for in_dim in (0, 1, 2):
         rows = [mapped(part) for part in x.unbind(in_dim)]
         assert torch.equal(torch.func.vmap(mapped, in_dims=in_dim)(x), torch.stack(rows))
+    plain = torch.func.vmap(lambda x: OPERATORS[name].call.op(x, *values_of(name, params), 1))(x)
+    assert torch.equal(plain.view(mapped(x).shape), mapped(x))
     loss = lambda x: mapped(x).square().sum()  # noqa: E731
     want = x.clone().requires_grad_()
     loss(want).backward()

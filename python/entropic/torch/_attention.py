@@ -183,7 +183,7 @@ def _rows_first(rows, batched):
     return rows.unsqueeze(1) if batched is None else rows.movedim(batched, 1)
 
 
-def _batched(info, in_dims, q, k, v, mask, rows, *arguments):
+def _batched(call, info, in_dims, q, k, v, mask, rows, *arguments):
     tensors = _batch(info, in_dims[:4], (q, k, v, mask))
     plain = [t.dim() - (b is not None) for t, b in zip((q, k, v), in_dims[:3], strict=True)]
     if rows is not None:
@@ -191,7 +191,7 @@ def _batched(info, in_dims, q, k, v, mask, rows, *arguments):
         most = tensors[0].dim()
         rows = rows.reshape(*rows.shape[:2], *(1,) * (most + 1 - rows.dim()), *rows.shape[2:])
         rows = rows.expand(rows.shape[0], info.batch_size, *rows.shape[2:])
-    out = _call(*tensors, rows, *arguments)
+    out = call(*tensors, rows, *arguments)
     if out.shape[0] != info.batch_size:
         out = out.expand(info.batch_size, *out.shape[1:])
     return out.reshape(out.shape[0], *out.shape[-2:]) if max(plain) == 2 else out, 0
@@ -206,7 +206,7 @@ def _each_own(info, in_dims, tensors):
     return [whole(t, b) for t, b in zip(tensors, in_dims, strict=True)]
 
 
-def _batched_vjp(info, in_dims, q, k, v, grad, mask, rows, *arguments):
+def _batched_vjp(call, info, in_dims, q, k, v, grad, mask, rows, *arguments):
     q, k, v, grad = _each_own(info, in_dims[:4], (q, k, v, grad))
     shapes = [t.shape for t in (q, k, v)]
     tensors = _batch(info, (0, 0, 0, 0, in_dims[4]), (q, k, v, grad, mask))
@@ -216,7 +216,7 @@ def _batched_vjp(info, in_dims, q, k, v, grad, mask, rows, *arguments):
         rows = rows.expand(rows.shape[0], info.batch_size, *rows.shape[2:])
         row_shape = rows.shape
         rows = rows.reshape(*rows.shape[:2], *(1,) * (tensors[0].dim() + 1 - rows.dim()), *rows.shape[2:])
-    dq, dk, dv, drows = _call_vjp(*tensors, rows, *arguments)
+    dq, dk, dv, drows = call(*tensors, rows, *arguments)
     results = tuple(d.reshape(shape) for d, shape in zip((dq, dk, dv), shapes, strict=True))
     if row_shape is None:
         return (*results, drows), (0, 0, 0, None)
@@ -292,16 +292,16 @@ def _linear_backward_vjp(ctx, *cotangents):
     return (*_second_derivative(cotangents, *ctx.saved_tensors, *_taylor(ctx.scale, ctx.causal)), None, None)
 
 
-def _linear_batched(info, in_dims, q, k, v, scale, causal):
+def _linear_batched(call, info, in_dims, q, k, v, scale, causal):
     tensors = _batch(info, in_dims[:3], (q, k, v))
     plain = [t.dim() - (b is not None) for t, b in zip((q, k, v), in_dims[:3], strict=True)]
-    out = _call_linear(*tensors, scale, causal)
+    out = call(*tensors, scale, causal)
     return out.reshape(out.shape[0], *out.shape[-2:]) if max(plain) == 2 else out, 0
 
 
-def _linear_batched_vjp(info, in_dims, q, k, v, grad, scale, causal):
+def _linear_batched_vjp(call, info, in_dims, q, k, v, grad, scale, causal):
     tensors = _each_own(info, in_dims[:4], (q, k, v, grad))
-    gradients = _call_linear_vjp(*_batch(info, (0, 0, 0, 0), tensors), scale, causal)
+    gradients = call(*_batch(info, (0, 0, 0, 0), tensors), scale, causal)
     return tuple(d.reshape(t.shape) for d, t in zip(gradients, tensors, strict=False)), (0, 0, 0)
 
 

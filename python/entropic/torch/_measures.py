@@ -302,8 +302,8 @@ class _Entries:
         dx = PULLBACKS[self.name](x.to(wide), grad.to(wide), named, dim) / _unit(named)
         return (dx.to(x.dtype), *(None for _ in ctx.arguments))
 
-    def _batched(self, info, in_dims, *inputs):
-        return self.call(inputs[0].movedim(in_dims[0], 0), *inputs[1:-1], inputs[-1] + 1), 0
+    def _batched(self, call, info, in_dims, *inputs):
+        return call(inputs[0].movedim(in_dims[0], 0), *inputs[1:-1], inputs[-1] + 1), 0
 
 
 def _unit(values):
@@ -363,7 +363,7 @@ def _call(name, tensors, values, dim, axis):
 def _call_entries(name, p, values, dim, axis):
     single = isinstance(p, Tensor) and p.dim() == 0
     p = p.unsqueeze(0) if single else p
-    value = operators[name](p, *values, checked_dim(name, "p", p, one_dim(name, dim, axis)))
+    value = operators[name].call(p, *values, checked_dim(name, "p", p, one_dim(name, dim, axis)))
     return value.squeeze(0) if single else value
 
 

@@ -5,6 +5,8 @@ A parameter that may be per row has two arguments: its number, and ``NAME_rows``
 or None. Where there are such, NAME_vjp returns also the gradient in those that are given, stacked.
 """
 
+import functools
+
 import torch
 
 from entropic import _core
@@ -35,7 +37,7 @@ class Registered:
     """``torch.ops.entropic.NAME`` with its rules; schema is "NAME(arguments) -> results".
 
     on_cpu and elsewhere calculate, fake gives results of the right shape, setup and backward are those of an
-    autograd.Function, and batched(info, in_dims, *inputs) is its vmap.
+    autograd.Function, and batched(call, info, in_dims, *inputs) is the vmap of the latter, which calls `call`.
     """
 
     def __init__(self, schema, on_cpu, elsewhere, fake, setup, backward, batched):
@@ -45,10 +47,11 @@ class Registered:
         _library.impl(name, elsewhere, "CUDA")
         torch.library.register_fake(f"entropic::{name}", fake, lib=_library)
         torch.library.register_autograd(f"entropic::{name}", backward, setup_context=setup, lib=_library)
-        torch.library.register_vmap(f"entropic::{name}", batched, lib=_library)
         self.op = getattr(torch.ops.entropic, name).default
+        torch.library.register_vmap(f"entropic::{name}", functools.partial(batched, self.op), lib=_library)
         # For torch.func: what torch.library makes of an autograd rule does not work below another transform.
-        rules = {"forward": self.op, "setup_context": setup, "backward": backward, "vmap": batched}
+        vmap = functools.partial(batched, self)
+        rules = {"forward": self.op, "setup_context": setup, "backward": backward, "vmap": vmap}
         self.function = type(name, (torch.autograd.Function,), {rule: staticmethod(does) for rule, does in rules.items()})
 
     def __call__(self, *arguments):
@@ -273,11 +276,11 @@ class Operator:
                 moved.append(value)
         return (*moved, inputs[-1] + 1)
 
-    def _batched(self, info, in_dims, *inputs):
-        return self.call(*self._batch(info, in_dims, inputs)), 0
+    def _batched(self, call, info, in_dims, *inputs):
+        return call(*self._batch(info, in_dims, inputs)), 0
 
-    def _batched_vjp(self, info, in_dims, *inputs):
-        result = self.call_vjp(*self._batch(info, in_dims, inputs))
+    def _batched_vjp(self, call, info, in_dims, *inputs):
+        result = call(*self._batch(info, in_dims, inputs))
         return result, ((0, 1) if self.per_row else 0)
 
 

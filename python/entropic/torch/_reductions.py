@@ -200,7 +200,7 @@ class RowReduction:
 
     # A batch of it: along a new first axis.
 
-    def _batched(self, info, in_dims, *inputs):
+    def _batched(self, call, info, in_dims, *inputs):
         moved = [
             value
             if not isinstance(value, Tensor)
@@ -210,7 +210,7 @@ class RowReduction:
             for value, batched in zip(inputs, in_dims, strict=True)
         ]
         dim, wanted = inputs[-2] + 1, inputs[-1]
-        outputs = self.call(*moved[:-2], dim, wanted)
+        outputs = call(*moved[:-2], dim, wanted)
         rows = self._split(inputs)[2]
         present = [True] * (1 + len(self.differentiable)) + [row is not None for row in rows]
         return outputs, tuple(0 if k == 0 or (wanted and present[k]) else None for k in range(len(outputs)))

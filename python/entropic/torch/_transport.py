@@ -131,7 +131,7 @@ class _Problems:
         results = self.pullback(*ctx.saved_tensors, ctx.params, grad)
         return (*(x.to(one.dtype).sum_to_size(one.shape) for x, one in zip(results, inputs, strict=True)), *nothing)
 
-    def _batched(self, info, in_dims, *inputs):
+    def _batched(self, call, info, in_dims, *inputs):
         """The batch becomes the first of the leading axes."""
         own = (1, 1, 2)
         lead = max(x.dim() - k - (at is not None) for x, k, at in zip(inputs[:3], own, in_dims[:3], strict=True))
@@ -141,7 +141,7 @@ class _Problems:
                 x = x.movedim(at, 0)
                 x = x.reshape(x.shape[0], *[1] * (lead + k + 1 - x.dim()), *x.shape[1:])
             moved.append(x)
-        return self.call(*moved, *inputs[3:]), (0,) * len(self.outputs)
+        return call(*moved, *inputs[3:]), (0,) * len(self.outputs)
 
 
 def _cost_pullback(a, b, cost, plan, f, g, params, grad):
