@@ -4,6 +4,7 @@ All times of a ratio come from one run, repetitions interleaved at random, media
 """
 
 import json
+import re
 import subprocess
 import sys
 
@@ -46,10 +47,21 @@ TARGETS = [
 ]
 
 
-def main(program):
+def run(program, names=None):
+    """The median of each benchmark of a program, or of those with these names."""
     command = [program, "--benchmark_repetitions=7", "--benchmark_min_time=0.1", "--benchmark_enable_random_interleaving=true"]
+    if names:
+        command.append("--benchmark_filter=^(" + "|".join(map(re.escape, sorted(names))) + ")$")
     out = subprocess.run([*command, "--benchmark_format=json"], stdout=subprocess.PIPE, text=True, check=True).stdout
-    results = {b["run_name"]: b for b in json.loads(out)["benchmarks"] if b.get("aggregate_name") == "median"}
+    return {b["run_name"]: b for b in json.loads(out)["benchmarks"] if b.get("aggregate_name") == "median"}
+
+
+def medians(program, names=None):
+    return {name: result["real_time"] for name, result in run(program, names).items()}
+
+
+def main(program):
+    results = run(program)
     medians = {name: result["real_time"] for name, result in results.items()}
 
     print("| operation | scores, rows x n | against | ratio | must | aim | passes |\n|---|---|---|---|---|---|---|")
