@@ -105,12 +105,15 @@ def test_bfloat16_is_computed_in_float32(name, params):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_opcheck(name, params, dtype):
     operator = OPERATORS[name]
+    # Tracing by a compiler sees neither the type nor a parameter's value, and takes long.
+    once = dtype is torch.float32 and VARIANTS.index((name, params)) < len(DESCRIPTIONS)
+    which = {} if once else {"test_utils": ("test_schema", "test_autograd_registration", "test_faketensor")}
     for x, dim in ((scores(2, 5, dtype=dtype), 1), (scores(5, 2, 3, dtype=dtype)[:, 1:], 0)):
-        torch.library.opcheck(operator.call.op, (x.clone().requires_grad_(), *values_of(name, params), dim))
+        torch.library.opcheck(operator.call.op, (x.clone().requires_grad_(), *values_of(name, params), dim), **which)
         y = operator.call.op(x, *values_of(name, params), dim)
         grad = torch.ones_like(y)
         tensors = (tensor.clone().requires_grad_() for tensor in (x, y, grad))
-        torch.library.opcheck(operator.call_vjp.op, (*tensors, *values_of(name, params), dim))
+        torch.library.opcheck(operator.call_vjp.op, (*tensors, *values_of(name, params), dim), **which)
 
 
 @every_variant
