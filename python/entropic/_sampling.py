@@ -137,13 +137,13 @@ class Sampler:
     steps : list of (name, value)
         In the order applied, of
 
-        ("temperature", T)             p^(1/T), T > 0
-        ("top_k", k)                   the k most likely, k >= 1
-        ("top_p", p)                   the fewest of the most likely that reach the mass p, 0 < p <= 1
-        ("min_p", p)                   what is at least p times as likely as the most likely, 0 < p <= 1
-        ("typical_p", p)               the fewest whose surprise is nearest to the entropy that reach the mass p, 0 < p <= 1
-        ("entropy", H)                 the temperature that gives an entropy of H nats; out of reach, the nearest
-        ("entropy_clip", (low, high))  the nearer end where the entropy is outside; None leaves an end open
+        ("temperature", T)              p^(1/T), T > 0
+        ("top_k", k)                    the k most likely, k >= 1
+        ("top_p", p)                    the fewest of the most likely that reach the mass p, 0 < p <= 1
+        ("min_p", p)                    what is at least p times as likely as the most likely, 0 < p <= 1
+        ("typical_p", p)                the fewest whose surprise is nearest to the entropy that reach the mass p, 0 < p <= 1
+        ("entropy", H)                  the temperature that gives an entropy of H nats; out of reach, the nearest
+        ("entropy_clip", (low, high))   the nearer end where the entropy is outside; None leaves an end open
 
         Of equal scores at a cut the lower index stays.
     seed : int in [0, 2**64), default 0
