@@ -2,7 +2,7 @@
 compared first; peak memory of each in a process of its own; and where linear attention overtakes.
 
 python bench/python_attention.py            the tables (needs torch)
-python bench/python_attention.py crossover  times over lengths, and docs/figures/attention_crossover.svg (needs matplotlib)
+python bench/python_attention.py crossover  times over lengths; scripts/figures draws them from bench/RESULTS.md
 """
 
 import subprocess
@@ -103,13 +103,9 @@ def memory():
 
 
 def crossover():
-    sys.path.append(str(Path(__file__).parents[1] / "docs/figures"))
-    from _style import BLUE, GREY, ORANGE, plt, save
-
     lengths = [512, 1024, 1448, 2048, 2896, 4096, 5792, 8192, 11585]
-    figure, axes = plt.subplots(1, 2, figsize=(8, 3), sharey=True, layout="constrained")
-    print("| us a token and head | " + " | ".join(map(str, lengths)) + " |\n|---|" + "---|" * len(lengths))
-    for causal, ax in zip((False, True), axes, strict=True):
+    print("| us a query | " + " | ".join(map(str, lengths)) + " |\n|---|" + "---|" * len(lengths))
+    for causal in (False, True):
         curves = {}
         for n in lengths:
             q, k, v = problem(n, 1)
@@ -121,14 +117,8 @@ def crossover():
             }
             for name, seconds in median_times(calls, 5).items():
                 curves.setdefault(name, []).append(seconds / n * 1e6)
-        for (name, values), color in zip(curves.items(), (GREY, BLUE, ORANGE), strict=True):
-            ax.loglog(lengths, values, color=color, marker="o", markersize=3, label=name)
+        for name, values in curves.items():
             print(f"| {name}{', causal' if causal else ''} | " + " | ".join(f"{x:.2f}" for x in values) + " |", flush=True)
-        ax.set_title("causal" if causal else "all keys")
-        ax.set_xlabel("keys")
-    axes[0].set_ylabel("us a query")
-    axes[0].legend()
-    save(figure, "attention_crossover")
 
 
 def main():

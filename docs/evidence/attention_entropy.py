@@ -1,10 +1,9 @@
-"""Entropy of attention against the number of keys, for random and trained queries and keys: prints the table of
-docs/evidence/attention.md and draws docs/figures/attention_entropy.svg. Needs torch and matplotlib; one thread.
+"""Entropy of attention against the number of keys, for random and trained queries and keys: prints the table of attention.md
+and keeps the numbers of its figure, which scripts/figures draws. Needs torch; one thread.
 
 `attention_entropy.py TEXT CHECKPOINT`, both as attention_length.py has them.
 """
 
-import math
 import sys
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import torch
 import entropic
 
 sys.path.append(str(Path(__file__).parents[1] / "figures"))
-from _style import BLUE, GREY, ORANGE, plt, save
+from _numbers import keep
 
 LENGTHS = 64, 256, 1024, 4096, 16384
 QUERIES = 64  # the last ones
@@ -26,7 +25,6 @@ KINDS = {
     "entropy-invariant": {"scale": "entropy_invariant", "train_length": 64},
     f"entropy_normalize, {TARGET} nats": {"map": ("entropy_normalize", {"entropy": TARGET})},
 }
-COLORS = (GREY, BLUE, ORANGE)
 
 
 def random_heads(n):
@@ -71,24 +69,17 @@ def main(text, checkpoint):
     model = attention_length.Model("softmax")
     model.load_state_dict(torch.load(checkpoint))
     sources = {"random": random_heads, "one key matches": matching_heads, "trained": lambda n: trained_heads(model, tokens[:n])}
-    figure, axes = plt.subplots(1, len(sources), figsize=(9, 3), sharey=True, layout="constrained")
     print("| queries and keys | attention | " + " | ".join(map(str, LENGTHS)) + " |")
     print("|---|---|" + "---|" * len(LENGTHS))
-    for (source, make), ax in zip(sources.items(), axes, strict=True):
+    panels = {}
+    for source, make in sources.items():
         heads = [make(n) for n in LENGTHS]
-        for (kind, options), color in zip(KINDS.items(), COLORS, strict=True):
+        panels[source] = {}
+        for kind, options in KINDS.items():
             of_heads = np.array([entropies(q, k, **options).reshape(-1) for q, k in heads])
-            means, low, high = of_heads.mean(1), of_heads.min(1), of_heads.max(1)
-            print(f"| {source} | {kind} | " + " | ".join(f"{h:.2f}" for h in means) + " |")
-            ax.plot(LENGTHS, means, color=color, marker="o", markersize=3, label=kind)
-            ax.fill_between(LENGTHS, low, high, color=color, alpha=0.15, linewidth=0)
-        ax.plot(LENGTHS, [math.log(n) for n in LENGTHS], color="black", linewidth=0.7, linestyle=":", label="log n")
-        ax.set_xscale("log", base=2)
-        ax.set_xlabel("keys")
-        ax.set_title(source)
-    axes[0].set_ylabel("entropy, nats")
-    axes[0].legend()
-    save(figure, "attention_entropy")
+            print(f"| {source} | {kind} | " + " | ".join(f"{h:.2f}" for h in of_heads.mean(1)) + " |")
+            panels[source][kind] = {"mean": of_heads.mean(1), "least": of_heads.min(1), "largest": of_heads.max(1)}
+    keep("attention_entropy", {"keys": LENGTHS, "panels": panels})
 
 
 main(*sys.argv[1:])

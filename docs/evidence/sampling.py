@@ -1,6 +1,6 @@
 """A small language model of the King James Bible, and what eight ways of sampling make of it at equal mean entropy:
-`sampling.py TEXT [--seed S]` prints the tables of sampling.md and draws docs/figures/sampling.svg; `--slice` writes
-examples/data/language_scores.csv instead.
+`sampling.py TEXT [--seed S]` prints the tables of sampling.md and keeps the numbers of its figure, which scripts/figures
+draws; `--slice` writes examples/data/language_scores.csv instead.
 
 TEXT is what the Debian packages bible-kjv and bible-kjv-text print: bible -f "Gen1:1-Rev22:21" > TEXT. The model: trigrams of
 words with interpolated Kneser-Ney smoothing (Kneser, Ney 1995; Chen, Goodman 1999, absolute discounts).
@@ -15,6 +15,9 @@ from pathlib import Path
 import numpy as np
 
 import entropic
+
+sys.path.append(str(Path(__file__).parents[1] / "figures"))
+from _numbers import keep
 
 ROOT = Path(__file__).parents[2]
 VOCABULARY = 8192
@@ -195,22 +198,12 @@ def table(rows):
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
 
 
-def draw(found, target, model_entropy):
-    sys.path.insert(0, str(ROOT / "docs/figures"))
-    import _style
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(3, 3, figsize=(9, 5.4), sharex=True, constrained_layout=True)
+def keep_histograms(found, model_entropy):
+    """How many contexts have which entropy, in bins around the multiples of a sixth of a nat."""
     panels = {"softmax, the model's own": model_entropy, **found}
-    for axis, (name, h) in zip(axes.flat, panels.items(), strict=True):
-        axis.hist(h, np.linspace(0, 9, 55), color=_style.BLUE)
-        axis.axvline(h.mean(), color=_style.RED, linewidth=1)
-        axis.set_title(name)
-        axis.set_yticks([])
-    figure.supxlabel(
-        f"entropy of a step in nats, at the contexts of the test text; red: the mean, {target:g} for all but the first"
-    )
-    _style.save(figure, "sampling")
+    edges = np.arange(55) / 6 - 1 / 12
+    counted = {name: {"mean": h.mean(), "contexts": np.histogram(h, edges)[0]} for name, h in panels.items()}
+    keep("sampling", {"edges": edges, "panels": counted})
 
 
 def cut(model, test, names):
@@ -249,4 +242,4 @@ for target in TARGETS:
     rows, found = compare(model, test, target, arguments.seed)
     print(f"\nMean entropy {target:g}\n\n{table(rows)}\n", flush=True)
     if target == 3.0:
-        draw(found, target, h)
+        keep_histograms(found, h)

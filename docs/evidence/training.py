@@ -1,5 +1,5 @@
-"""Trains a small transformer on digits with each way to normalise attention: prints the tables of docs/evidence/training.md
-and draws docs/figures/training.svg. Needs torch, scikit-learn and matplotlib; one process for each processor, of one thread."""
+"""Trains a small transformer on digits with each way to normalise attention: prints the tables of training.md and keeps the
+numbers of its figure, which scripts/figures draws. Needs torch and scikit-learn; a process of one thread for each processor."""
 
 import math
 import multiprocessing
@@ -15,6 +15,9 @@ from torch import nn
 
 import entropic
 import entropic.torch
+
+sys.path.append(str(Path(__file__).parents[1] / "figures"))
+from _numbers import keep
 
 TOKENS, WIDTH, HEADS, LAYERS, CLASSES = 64, 32, 4, 2, 10
 EPOCHS, BATCH, RATE, SHAPE_RATE = 25, 64, 3e-3, 3e-2
@@ -168,41 +171,15 @@ def print_tables(results):
                 print(f"| {seed} | {' | '.join(cells)} |")
 
 
-def draw(results):
-    sys.path.append(str(Path(__file__).parents[1] / "figures"))
-    from _style import BLACK, BLUE, GREEN, GREY, ORANGE, PINK, RED, plt, save
-
-    figure, axis = plt.subplots(figsize=(7.5, 3.8))
-    epochs = np.arange(1, EPOCHS + 1)
-    for (name, runs), color in zip(results.items(), [GREY, BLACK, BLUE, GREEN, ORANGE, RED, PINK], strict=True):
-        losses = np.array([r["losses"] for r in runs])
-        axis.plot(
-            epochs,
-            np.exp(np.log(losses).mean(0)),
-            color=color,
-            label=name,
-            linestyle="--" if color == GREY else "-",
-            zorder=3 if color == GREY else 2,
-        )
-        axis.fill_between(epochs, losses.min(0), losses.max(0), color=color, alpha=0.1, linewidth=0)
-    axis.set_yscale("log")
-    axis.set_xlim(1, EPOCHS)
-    axis.set_xticks([1, *range(5, EPOCHS + 1, 5)])
-    axis.set_xlabel("epoch")
-    axis.set_ylabel("training loss, nats")
-    axis.set_title(f"Geometric mean of {SEEDS} seeds; bands from the least to the largest")
-    axis.legend(ncols=2)
-    figure.tight_layout()
-    save(figure, "training")
-
-
 def main():
     tasks = [(name, seed) for seed in range(SEEDS) for name in NORMALISATIONS]
     with multiprocessing.get_context("spawn").Pool() as pool:
         found = dict(zip(tasks, pool.map(run, tasks, chunksize=1), strict=True))
     results = {name: [found[name, seed] for seed in range(SEEDS)] for name in NORMALISATIONS}
     print_tables(results)
-    draw(results)
+    losses = {name: np.array([r["losses"] for r in runs]) for name, runs in results.items()}
+    curves = {name: {"mean": np.exp(np.log(x).mean(0)), "least": x.min(0), "largest": x.max(0)} for name, x in losses.items()}
+    keep("training", {"seeds": SEEDS, "losses": curves})
     for name, runs in results.items():
         for r in runs:
             assert r["losses"][-1] < r["losses"][0] / 4, (name, r["losses"])
