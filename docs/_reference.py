@@ -55,7 +55,8 @@ def entries(text):
         name, _, kind = head.partition(" : ")
         about = paragraphs(body).strip() if body.strip() else ""
         about = about.replace("\n", "\n  ")
-        result.append(f"- `{name}`" + (f" ({prose(kind)})" if kind else "") + (f": {about}" if about else ""))
+        name = name if "`" in name else f"`{name}`"
+        result.append(f"- {name}" + (f" ({prose(kind)})" if kind else "") + (f": {about}" if about else ""))
     return "\n".join(result) + "\n"
 
 
@@ -66,7 +67,7 @@ def docstring(doc):
             result.append(f"**{title}**\n")
         if title == "Examples":
             result.append(fence("pycon", text))
-        elif title in ("Parameters", "Raises", "Returns"):
+        elif title in ("Parameters", "Raises", "Returns", "Warns", "Attributes"):
             result.append(entries(text))
         else:
             result.append(paragraphs(text))
@@ -259,14 +260,32 @@ def cpp(folder):
 # Command line.
 
 
+def help_text(text):
+    """What --help prints: options and commands as lists, examples as code."""
+    result = []
+    for block in re.split(r"\n\s*\n", text.strip("\n")):
+        title, _, rest = block.partition("\n")
+        entries = re.findall(r"^  (\S.*?)(?: {2,}|\n {3,})(\S.*(?:\n {3,}.*)*)", rest, flags=re.MULTILINE)
+        if re.fullmatch(r"[A-Z][\w ]*:", title) and entries:
+            result.append(f"**{title[:-1]}**\n")
+            result.append("\n".join(f"- `{name}`: {prose(' '.join(about.split()))}" for name, about in entries))
+        elif match := re.match(r"Examples?:\s+(.*(?:\n +.*)*)", block):
+            result.append(fence("sh", "  " + match[1].lstrip() if match[1][0] == " " else re.sub(r"\n +", "\n", match[1])))
+            result.append(prose(block[match.end() :].strip()))
+        else:
+            result += [
+                fence("sh", line[7:]) if line.startswith("Usage: ") else prose(line) + "\n" for line in block.splitlines()
+            ]
+    return "\n\n".join(part for part in result if part) + "\n"
+
+
 def command_line(run):
     """The help of the program and of each command. `run` takes arguments and gives what is printed."""
     whole = run("--help")
-    result = ["\n## entropic\n", fence("text", whole) + "\n"]
-    for group, names in re.findall(r"^(\w[\w ]*):\n((?:  \S.*\n)+)", whole, flags=re.MULTILINE):
-        if group in ("Options", "Examples", "Positionals"):
-            continue
+    commands = whole[whole.index("\nSubcommands:") : whole.index("\nExamples:")]
+    result = ["\n## entropic\n", help_text(whole.replace(commands, ""))]
+    for group, names in re.findall(r"^(\w[\w ]*):\n((?:  \S.*\n)+)", commands + "\n", flags=re.MULTILINE):
         result.append(f"\n## {'Commands' if group == 'Subcommands' else group}\n")
         for name in re.findall(r"^  (\w+)", names, flags=re.MULTILINE):
-            result += [f"\n### entropic {name}\n", fence("text", run(name, "--help")) + "\n"]
+            result += [f"\n### entropic {name}\n", help_text(run(name, "--help"))]
     return "\n".join(result)

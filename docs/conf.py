@@ -13,6 +13,7 @@ import _reference  # noqa: E402
 
 project = "entropic"
 release = re.search(r'ENTROPIC_VERSION "([^"]+)"', (ROOT / "include/entropic/entropic.h").read_text()).group(1)
+smartquotes = False  # options begin with two hyphens
 html_title = f"entropic {release}"
 
 # The root of the sources is that of the repository, so that links between pages are those of the files.

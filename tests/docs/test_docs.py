@@ -153,6 +153,16 @@ def test_readme_commands_exist():
                 assert os.access(ROOT / line.split()[0], os.X_OK), line
 
 
+def test_every_figure_has_its_script_and_its_page():
+    figures = {path.stem for path in ROOT.glob("docs/figures/*.svg")}
+    assert figures == {path.stem for path in ROOT.glob("docs/figures/[!_]*.py")}
+    pages = "".join(document.read_text() for document in DOCUMENTS)
+    assert [name for name in figures if f"figures/{name}.svg)" not in pages] == []
+    data = {path.stem for path in ROOT.glob("docs/figures/data/*")}
+    assert data == {name for name in figures if f'kept("{name}")' in (ROOT / f"docs/figures/{name}.py").read_text()}
+    assert [name for name in data if not any(f'keep("{name}"' in p.read_text() for p in ROOT.glob("docs/evidence/*.py"))] == []
+
+
 def test_speeds_in_the_readme_are_results():
     """Each number of its tables stands in bench/RESULTS.md, perhaps with more digits."""
     measured = {float(number) for number in re.findall(r"\d+\.\d+", (ROOT / "bench/RESULTS.md").read_text())}
