@@ -1,5 +1,5 @@
 // Streams files from the page cache through an operation, beside reading alone, computing alone and writing alone, interleaved
-// in one run: `bench_files [THREADS]`. What counts is the ratio of the whole to its slowest part.
+// in one run: `bench_files [DIRECTORY [ENDING...]]`. What counts is the ratio of the whole to its slowest part.
 
 #include <entropic/entropic.h>
 #include <fmt/format.h>
@@ -98,10 +98,11 @@ Table scores(std::size_t rows, std::size_t cols) {
 }
 
 // The table as a reader that has it in memory.
-std::function<bool(Table&, std::size_t)> in_parts(const Table& all) {
+files::Reader in_parts(const Table& all) {
   const auto at = std::make_shared<std::size_t>(0);
-  return [&all, at](Table& part, std::size_t numbers) {
+  const auto take = [&all, at](files::Piece& piece, std::size_t numbers) {
     if (*at == all.rows) return false;
+    Table& part = piece.table;
     part.rows = std::min(all.rows - *at, std::max<std::size_t>(1, numbers / all.cols));
     part.cols = all.cols;
     part.first_row = *at;
@@ -116,6 +117,7 @@ std::function<bool(Table&, std::size_t)> in_parts(const Table& all) {
     *at += part.rows;
     return true;
   };
+  return {.counted = true, .take = take};
 }
 
 files::Reader opened(const std::string& path) {
@@ -137,16 +139,15 @@ void compare(const std::string& in, const std::string& ending, const Work& work,
   for (int i = 0; i <= kRepetitions; ++i) {
     const double read = seconds([&] {
       const files::Reader reader = opened(in);
-      Table table;
-      while (reader.next(table, kNumbersAtOnce)) {
+      files::Piece piece;
+      while (reader.next(piece, kNumbersAtOnce)) {
       }
     });
     Table scores = all;
     const double compute = seconds([&] {
       std::visit([&](auto& values) { work.run(values.data(), all.rows, all.cols, sizeof(values[0]) == 4); }, scores.values);
     });
-    const double write =
-        seconds([&] { files::stream({.counted = true, .next = in_parts(result)}, format, out, std::identity(), 1, [] {}); });
+    const double write = seconds([&] { files::stream(in_parts(result), format, out, std::identity(), 1, [] {}); });
     std::filesystem::remove(out);
     const double stream = seconds([&] {
       files::stream(

@@ -72,9 +72,9 @@ void write_table(const Files& files, Table table) {
   bool read = false;
   files::Reader from;
   from.counted = true;
-  from.next = [&](Table& next, std::size_t) {
+  from.take = [&](files::Piece& piece, std::size_t) {
     if (read) return false;
-    next = std::move(table);
+    piece.table = std::move(table);
     return read = true;
   };
   files::stream(std::move(from), files::output_format(files.out), files.out, std::identity(), 1, [] {});

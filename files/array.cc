@@ -118,7 +118,7 @@ class ArrayReader {
     known_ = available.has_value();
   }
 
-  bool next(Table& table, std::size_t numbers) {
+  bool take(Table& table, std::size_t numbers) {
     if (std::exchange(begun_, true) && at_ == rows_) return false;
     std::size_t rows = rows_ - at_;
     // Rows without numbers are many only in number, and columns of a file in Fortran's order are everywhere.
@@ -170,9 +170,7 @@ class ArrayReader {
   void read_rows(Table& table, bool in_order) {
     const std::size_t count = table.rows * table.cols;
     if constexpr (std::is_same_v<In, Out>) {
-      // The memory of the last table, if it was of this type.
-      auto* last = std::get_if<std::vector<Out>>(&table.values);
-      std::vector<In> numbers = read_numbers<In>(last ? std::move(*last) : std::vector<In>(), count);
+      std::vector<In> numbers = read_numbers<In>(reused<In>(table), count);
       if (!in_order) {
         std::vector<Out> ordered(count);
         for_each_element(array_.shape, count, true, [&](std::size_t from, std::size_t to) { ordered[to] = numbers[from]; });
@@ -202,7 +200,7 @@ class ArrayReader {
 
 Reader array_reader(Array array, std::string name, ReadBytes read, std::optional<std::uint64_t> available) {
   const auto reader = std::make_shared<ArrayReader>(std::move(array), std::move(name), std::move(read), available);
-  return {.counted = true, .next = [reader](Table& table, std::size_t numbers) { return reader->next(table, numbers); }};
+  return {.counted = true, .take = [reader](Piece& piece, std::size_t numbers) { return reader->take(piece.table, numbers); }};
 }
 
 std::size_t chosen_key(const std::vector<std::string_view>& keys, const std::string& key, std::string_view name) {
@@ -226,6 +224,13 @@ std::vector<std::size_t> final_shape(const Table& table, std::optional<std::size
   std::vector<std::size_t> shape = table.shape;
   if (rows) shape[0] = *rows;
   return shape;
+}
+
+Table without_numbers(const Table& table) {
+  Table same;
+  std::visit([&]<class T>(const std::vector<T>&) { same.values = std::vector<T>(); }, table.values);
+  same.shape = table.shape;
+  return same;
 }
 
 std::string_view encode_binary(const Table& table, fmt::memory_buffer&) {

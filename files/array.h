@@ -48,6 +48,9 @@ Reader array_reader(Array array, std::string name, ReadBytes read, std::optional
 // An array of .npy in its own bytes, header first.
 Reader npy_reader(std::string key, std::string name, ReadBytes read, std::optional<std::uint64_t> available);
 
+// A table of the same type and shape: all that its header needs.
+Table without_numbers(const Table& table);
+
 // The header of an .npy for a table's array: always as long, with `rows` in place of the first length where given.
 std::string npy_header(const Table& table, std::optional<std::size_t> rows);
 

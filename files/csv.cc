@@ -39,31 +39,28 @@ struct Cell {
   }
 };
 
-// The cells of a file, line by line.
+// The cells of a piece of text, line by line.
 class Lines {
  public:
-  Lines(std::shared_ptr<Input> input, char separator) : text_(std::move(input)), separator_(separator) {}
+  Lines(std::string_view text, std::size_t first_line, char separator, std::string_view name)
+      : bytes_(text), line_(first_line), separator_(separator), name_(name) {}
 
-  // Reads the next line that is not blank; false at the end. Lines of blanks are allowed at the end only. The cells are valid
-  // until the next call.
-  bool next(std::vector<Cell>& cells) {
-    std::size_t first_blank_line = 0;
+  // Where the next line begins, and which it is.
+  std::size_t at() const { return at_; }
+  std::size_t line() const { return line_; }
+
+  // Reads the next line. The cells are valid until the next call.
+  void next(std::vector<Cell>& cells) {
+    std::size_t count = 0;
     while (true) {
-      if (at_ == bytes_.size() && !more()) return false;
-      if (!skip_blank_line()) {
-        if (first_blank_line != 0) bad_input("{}:{}:1: empty line", text_.name(), first_blank_line);
-        // A quoted cell may go on behind the lines that are in memory.
-        const std::size_t at = at_, line = line_;
-        while (!read_line(cells)) {
-          at_ = at;
-          line_ = line;
-          if (!more()) bad_input("{}:{}:{}: a quote is opened and never closed", text_.name(), quote_line_, quote_column_);
-          at_ = 0;
-        }
-        return true;
-      }
-      if (first_blank_line == 0) first_blank_line = line_ - 1;
+      if (cells.size() == count) cells.emplace_back();
+      read_cell(cells[count], count + 1);
+      ++count;
+      if (at_line_end()) break;
+      ++at_;  // the separator
     }
+    cells.resize(count);
+    skip_line_end();
   }
 
   // Reads the next line if it is one of `width` numbers and, where there is a column for it, a label, all without blanks, signs
@@ -107,15 +104,6 @@ class Lines {
   }
 
  private:
-  // More text behind the place at_, which then is 0.
-  bool more() {
-    text_.skip(at_);
-    const bool got = text_.more();
-    bytes_ = text_.ahead();
-    at_ = 0;
-    return got;
-  }
-
   bool at_line_end() const { return at_ == bytes_.size() || bytes_[at_] == '\n' || bytes_.substr(at_, 2) == "\r\n"; }
 
   void skip_line_end() {
@@ -123,38 +111,12 @@ class Lines {
     ++line_;
   }
 
-  // A tab separates in a .tsv, and a line of separators is one of empty cells.
+  // A tab separates in a .tsv.
   void skip_blanks() {
     while (at_ < bytes_.size() && is_blank(bytes_[at_]) && bytes_[at_] != separator_) ++at_;
   }
 
-  bool skip_blank_line() {
-    const std::size_t start = at_;
-    skip_blanks();
-    if (at_line_end()) {
-      skip_line_end();
-      return true;
-    }
-    at_ = start;
-    return false;
-  }
-
-  // These three return whether the text was enough.
-  bool read_line(std::vector<Cell>& cells) {
-    std::size_t count = 0;
-    while (true) {
-      if (cells.size() == count) cells.emplace_back();
-      if (!read_cell(cells[count], count + 1)) return false;
-      ++count;
-      if (at_line_end()) break;
-      ++at_;  // the separator
-    }
-    cells.resize(count);
-    skip_line_end();
-    return true;
-  }
-
-  bool read_cell(Cell& cell, std::size_t column) {
+  void read_cell(Cell& cell, std::size_t column) {
     cell.line = line_;
     cell.escaped = false;
     skip_blanks();
@@ -162,18 +124,13 @@ class Lines {
     const std::size_t start = at_;
     while (!at_line_end() && bytes_[at_] != separator_) ++at_;
     cell.plain = trimmed(bytes_.substr(start, at_ - start));
-    return true;
   }
 
-  bool read_quoted(Cell& cell, std::size_t column) {
+  void read_quoted(Cell& cell, std::size_t column) {
     const std::size_t start = ++at_;
     bool doubled = false;
     while (true) {
-      if (at_ == bytes_.size()) {
-        quote_line_ = cell.line;
-        quote_column_ = column;
-        return false;
-      }
+      if (at_ == bytes_.size()) bad_input("{}:{}:{}: a quote is opened and never closed", name_, cell.line, column);
       if (bytes_[at_] == '"') {
         if (bytes_.substr(at_, 2) != "\"\"") break;
         doubled = true;
@@ -187,26 +144,51 @@ class Lines {
     ++at_;
     skip_blanks();
     if (!at_line_end() && bytes_[at_] != separator_) {
-      bad_input("{}:{}:{}: there is text after the closing quote", text_.name(), cell.line, column);
+      bad_input("{}:{}:{}: there is text after the closing quote", name_, cell.line, column);
     }
-    if (!doubled) return true;
+    if (!doubled) return;
     cell.escaped = true;
     cell.unescaped.clear();
     for (std::size_t i = 0; i < cell.plain.size(); ++i) {
       cell.unescaped += cell.plain[i];
       if (cell.plain[i] == '"') ++i;
     }
-    return true;
   }
 
-  Text text_;
-  std::string_view bytes_;  // text_.ahead()
-  char separator_;
+  std::string_view bytes_;
   std::size_t at_ = 0;
-  std::size_t line_ = 1;
-  std::size_t quote_line_ = 0;  // where the quote is that was not closed
-  std::size_t quote_column_ = 0;
+  std::size_t line_;
+  char separator_;
+  std::string_view name_;
 };
+
+// The first row of a text: a line, or more where a cell in quotes goes on behind its end.
+std::optional<RowText::Extent> first_row(std::string_view text, char separator) {
+  const std::optional<RowText::Extent> line = first_line(text);
+  const std::size_t quote = text.substr(0, line ? line->bytes : text.npos).find('"');
+  if (quote == text.npos) return line;
+  std::size_t lines = 1;
+  bool at_start = true, quoted = false;  // of a cell; in quotes, which open only there
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (quoted) {
+      if (c == '\n') ++lines;
+      if (c == '"' && text.substr(at, 2) == "\"\"") {
+        ++at;
+      } else if (c == '"') {
+        quoted = false;
+      }
+    } else if (c == '\n') {
+      return RowText::Extent{at + 1, lines};
+    } else if (c == separator) {
+      at_start = true;
+    } else if (at_start && !is_blank(c)) {
+      at_start = false;
+      quoted = c == '"';
+    }
+  }
+  return std::nullopt;
+}
 
 bool is_number(std::string_view text) {
   double number = 0;
@@ -216,38 +198,46 @@ bool is_number(std::string_view text) {
 class CsvReader {
  public:
   CsvReader(std::shared_ptr<Input> input, char separator, const ReadOptions& options)
-      : name_(input->name()), lines_(input, separator), options_(options) {
+      : name_(input->name()),
+        text_(input, separator == '\t' ? " \r" : " \t\r",
+              [separator](std::string_view text) { return first_row(text, separator); }),
+        separator_(separator),
+        options_(options) {
     if (!options.key.empty()) bad_input("{}: only .npz, .jsonl and .safetensors files have a key", name_);
   }
 
-  bool next(Table& table, std::size_t numbers) {
+  bool take(Piece& piece, std::size_t numbers) {
+    if (!text_.next(piece, text_size(numbers))) return false;
+    if (!std::exchange(begun_, true)) begin(piece);
+    Table& table = piece.table;
     table.first_row = rows_;
-    if (!std::holds_alternative<std::vector<double>>(table.values)) table.values = std::vector<double>();
-    std::get<std::vector<double>>(table.values).clear();
-    table.labels.clear();
-    table.rows = 0;
-    if (!begun_) {
-      begin(table);
-      begun_ = true;
-    } else if (!lines_.next(cells_)) {
-      return false;
-    } else {
-      add_row(table, cells_);
-    }
-    std::vector<double>& values = std::get<std::vector<double>>(table.values);
-    while (table.rows < std::max<std::size_t>(1, numbers / width_)) {
-      if (lines_.next_plain(width_, label_column_, options_.labels > 0, values, label_)) {
-        if (label_column_) table.labels.emplace_back(label_);
-        ++table.rows;
-      } else if (lines_.next(cells_)) {
-        add_row(table, cells_);
+    rows_ += table.rows;
+    table.cols = width_ - (label_column_ ? 1 : 0);
+    table.shape = {table.rows, table.cols};
+    table.header = header_;
+    table.label_column = label_column_;
+    table.label_header = label_header_;
+    return true;
+  }
+
+  void parse(Piece& piece) const {
+    std::vector<double> values = reused<double>(piece.table);
+    std::vector<std::string>& labels = piece.table.labels;
+    values.clear();
+    labels.clear();
+    Lines lines(piece.text, piece.line, separator_, name_);
+    std::vector<Cell> cells;
+    std::string_view label;
+    for (std::size_t r = 0; r < piece.table.rows; ++r) {
+      if (lines.next_plain(width_, label_column_, options_.labels > 0, values, label)) {
+        if (label_column_) labels.emplace_back(label);
       } else {
-        break;
+        lines.next(cells);
+        add_row(cells, values, labels);
       }
     }
-    rows_ += table.rows;
-    names_on(table);
-    return true;
+    piece.table.values = std::move(values);
+    if (!piece.mistake.empty()) throw BadInput(piece.mistake);
   }
 
  private:
@@ -256,10 +246,11 @@ class CsvReader {
     bad_input("{}:{}:{}: {} is not a number{}", name_, cell.line, column + 1, in_quotes(cell.text()), hint);
   }
 
-  // The first line or two, and what they say about names and labels.
-  void begin(Table& table) {
-    std::vector<Cell> first;
-    if (!lines_.next(first)) bad_input("{}: the file is empty", name_);
+  // The first row or two, and what they say about names and labels. A header is taken from the piece.
+  void begin(Piece& piece) {
+    std::vector<Cell> first, second;
+    Lines lines(piece.text, piece.line, separator_, name_);
+    lines.next(first);
     for (Cell& cell : first) cell.keep();
     width_ = first.size();
     if (options_.labels > width_) {
@@ -267,9 +258,17 @@ class CsvReader {
     }
     if (options_.labels == 1 && width_ == 1) bad_input("{}: the only column holds labels, so there are no scores", name_);
 
-    const bool has_second = lines_.next(cells_);
-    const bool has_header = find_header(first, has_second ? &cells_ : nullptr);
-    const std::vector<Cell>& first_data = has_header ? cells_ : first;
+    Piece more;
+    if (piece.table.rows == 1 && text_.next(more, 1)) {
+      piece.text += more.text;
+      piece.table.rows += more.table.rows;
+      piece.mistake = more.mistake;
+    }
+    const bool has_second = piece.table.rows > 1;
+    const std::size_t header_size = lines.at(), second_line = lines.line();
+    if (has_second) Lines(std::string_view(piece.text).substr(header_size), second_line, separator_, name_).next(second);
+    const bool has_header = find_header(first, has_second ? &second : nullptr);
+    const std::vector<Cell>& first_data = has_header ? second : first;
     if (options_.labels > 0) {
       label_column_ = options_.labels - 1;
     } else if (!has_header || has_second) {
@@ -288,18 +287,10 @@ class CsvReader {
           header_.emplace_back(first[c].text());
         }
       }
-    } else {
-      add_row(table, first);
+      piece.text.erase(0, header_size);
+      piece.line = second_line;
+      --piece.table.rows;
     }
-    if (has_second) add_row(table, cells_);
-  }
-
-  void names_on(Table& table) const {
-    table.cols = width_ - (label_column_ ? 1 : 0);
-    table.shape = {table.rows, table.cols};
-    table.header = header_;
-    table.label_column = label_column_;
-    table.label_header = label_header_;
   }
 
   std::vector<std::size_t> columns_without_number(const std::vector<Cell>& cells) const {
@@ -343,8 +334,7 @@ class CsvReader {
     return words[0];
   }
 
-  void add_row(Table& table, const std::vector<Cell>& cells) {
-    std::vector<double>& values = std::get<std::vector<double>>(table.values);
+  void add_row(const std::vector<Cell>& cells, std::vector<double>& values, std::vector<std::string>& labels) const {
     const std::size_t line = cells.front().line;
     if (cells.size() < width_) {
       bad_input("{}:{}:{}: the line ends after {} of {} cells", name_, line, cells.size() + 1, cells.size(), width_);
@@ -360,7 +350,7 @@ class CsvReader {
           bad_input("{}:{}:{}: {} is not a number, but line {} has one there (if these are labels: --labels {}{})", name_,
                     first_label_line_, c + 1, in_quotes(first_label_), cell.line, c + 1, label_hint_);
         }
-        table.labels.emplace_back(cell.text());
+        labels.emplace_back(cell.text());
         continue;
       }
       double number = 0;
@@ -374,15 +364,13 @@ class CsvReader {
           bad_input("{}:{}:{}: {} is too large for float64", name_, cell.line, c + 1, in_quotes(cell.text()));
       }
     }
-    ++table.rows;
   }
 
   std::string name_;
-  Lines lines_;
+  RowText text_;
+  char separator_;
   ReadOptions options_;
   bool begun_ = false;
-  std::vector<Cell> cells_;
-  std::string_view label_;
   std::size_t width_ = 0;
   std::size_t rows_ = 0;
   std::optional<std::size_t> label_column_;
@@ -395,7 +383,8 @@ class CsvReader {
 
 Reader open_separated(std::shared_ptr<Input> input, char separator, const ReadOptions& options) {
   const auto reader = std::make_shared<CsvReader>(std::move(input), separator, options);
-  return {.next = [reader](Table& table, std::size_t numbers) { return reader->next(table, numbers); }};
+  return {.take = [reader](Piece& piece, std::size_t numbers) { return reader->take(piece, numbers); },
+          .parse = [reader](Piece& piece) { reader->parse(piece); }};
 }
 
 void append_text(fmt::memory_buffer& out, std::string_view text, char separator) {

@@ -47,11 +47,19 @@ const Format& output_format(const std::string& path) {
   return *format;
 }
 
+bool Reader::next(Piece& piece, std::size_t numbers) const {
+  if (!take(piece, numbers)) return false;
+  parse(piece);
+  return true;
+}
+
 Table read_all(const Reader& reader) {
-  Table all;
-  reader.next(all, std::numeric_limits<std::size_t>::max());
-  Table more;
-  while (reader.next(more, std::numeric_limits<std::size_t>::max())) {
+  constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
+  Piece piece;
+  reader.next(piece, kAll);
+  Table all = std::move(piece.table);
+  while (reader.next(piece, kAll)) {
+    Table& more = piece.table;
     std::visit(
         [&]<class T>(std::vector<T>& values) {
           const auto& added = std::get<std::vector<T>>(more.values);

@@ -22,16 +22,29 @@ struct ReadOptions {
   std::string key;         // the array to read where a file holds several; empty: the only one
 };
 
-// The rows of a file, some at a time.
+// Some rows on their way from a file to a table.
+struct Piece {
+  Table table;
+  std::string text;      // of the rows, where the format has one; what becomes of it is still missing in the table
+  std::size_t line = 0;  // of the first of them
+  std::string mistake;   // what is wrong with the file behind them, or nothing
+};
+
+// The rows of a file, some at a time. Throws BadInput, never anything else but std::bad_alloc, whatever the bytes.
 struct Reader {
   // Whether the shape of every table is that of the whole file.
   bool counted = false;
 
-  // Puts the next rows into the table, as many as have about `numbers` numbers but at least one, or false at the end. Of what
-  // the table held only the memory of its numbers is used again. The first
-  // call gives a table even of a file without rows. Throws BadInput, never anything else but std::bad_alloc, whatever the
-  // bytes.
-  std::function<bool(Table& table, std::size_t numbers)> next;
+  // Takes the next rows from the file, as many as have about `numbers` numbers but at least one, or returns false at the end.
+  // Of what the piece held only memory is used again. The first call gives a piece even of a file without rows.
+  std::function<bool(Piece& piece, std::size_t numbers)> take;
+
+  // Completes the table; a mistake behind its rows is thrown after those in them. Pieces may be parsed by several threads at
+  // once, and while others are taken.
+  std::function<void(Piece& piece)> parse = [](Piece&) {};
+
+  // Both.
+  bool next(Piece& piece, std::size_t numbers) const;
 };
 
 // Puts encoded tables into a file, one after the other.

@@ -23,8 +23,6 @@ namespace {
 
 namespace json = simdjson::ondemand;
 
-static_assert(simdjson::SIMDJSON_PADDING <= 64, "Text promises 64 readable bytes");
-
 // NaN and Infinity, as Python writes them, in quotes.
 std::string with_quoted_numbers(std::string_view line) {
   std::string result;
@@ -48,76 +46,63 @@ std::string with_quoted_numbers(std::string_view line) {
   return result;
 }
 
-class JsonlReader {
+enum class Form { kArray, kKeyed, kNamed };
+
+// What the first line says about all.
+struct Layout {
+  Form form = Form::kArray;
+  std::string key;                   // of the array
+  std::optional<std::size_t> width;  // how many numbers, once the line is read
+  std::vector<std::string> header;
+  std::unordered_map<std::string, std::size_t> places;  // of the header
+  std::string label_key;
+  std::optional<std::size_t> label_column;
+};
+
+// Reads one line after the other.
+class Lines {
  public:
-  JsonlReader(std::shared_ptr<Input> input, const ReadOptions& options)
-      : text_(std::move(input)), wanted_key_(options.key), key_(options.key) {
-    if (options.labels > 0) bad_input("{}: the labels of a .jsonl are the first string of each object", text_.name());
+  Lines(std::string_view name, std::size_t first_line) : name_(name), line_(first_line) {}
+
+  // The layout of a file with this first line and, of the arrays there, `key`.
+  Layout layout_of(std::string_view line, const std::string& key) {
+    Layout layout;
+    on_document(line, [&](json::document document) {
+      layout = {};
+      layout.key = key;
+      if (type_of(document) == json::json_type::object) look_at_object(document.get_object(), layout);
+    });
+    next(line, layout);
+    layout.width = values.size();
+    return layout;
   }
 
-  bool next(Table& table, std::size_t numbers) {
-    table.first_row = rows_;
-    table.rows = 0;
-    table.labels.clear();
-    auto* last = std::get_if<std::vector<double>>(&table.values);
-    values_ = last ? std::move(*last) : std::vector<double>();
-    values_.clear();
-    while (table.rows == 0 || table.rows < numbers / std::max<std::size_t>(1, width_)) {
-      std::string_view line;
-      if (!next_line(line)) break;
-      read_line(line, table);
-      ++table.rows;
-    }
-    if (rows_ + table.rows == 0) bad_input("{}: the file is empty", text_.name());
-    rows_ += table.rows;
-    table.values = std::move(values_);
-    table.cols = width_;
-    table.shape = {table.rows, width_};
-    table.header = header_;
-    table.label_header = label_key_;
-    table.label_column = label_column_;
-    if (form_ == Form::kKeyed) table.key = key_;
-    return table.rows > 0;
+  // Reads a line, behind which simdjson may read on.
+  void next(std::string_view line, const Layout& layout) {
+    const std::size_t numbers_before = values.size(), labels_before = labels.size();
+    on_document(line, [&](json::document document) {
+      values.resize(numbers_before);
+      labels.resize(labels_before);
+      read_row(std::move(document), layout);
+    });
+    ++line_;
   }
+
+  std::vector<double> values;
+  std::vector<std::string> labels;
 
  private:
-  enum class Form { kUnknown, kArray, kKeyed, kNamed };
-
-  // The next line that is not blank; blank ones are allowed at the end only.
-  bool next_line(std::string_view& line) {
-    std::size_t first_blank = 0;
-    while (true) {
-      std::string_view ahead = text_.ahead();
-      if (ahead.empty()) {
-        if (!text_.more()) return false;
-        ahead = text_.ahead();
-      }
-      const std::size_t end = std::min(ahead.find('\n'), ahead.size());
-      text_.skip(std::min(end + 1, ahead.size()));
-      ++line_;
-      line = ahead.substr(0, end);
-      if (line.find_first_not_of(" \t\r") != line.npos) break;
-      if (first_blank == 0) first_blank = line_;
-    }
-    if (first_blank != 0) bad_input("{}:{}: empty line", text_.name(), first_blank);
-    return true;
-  }
-
-  void read_line(std::string_view line, Table& table) {
-    const std::size_t have = values_.size();
+  // Calls f(the line as JSON), if that fails once more with NaN and Infinity in quotes.
+  template <class F>
+  void on_document(std::string_view line, F f) {
     try {
-      // Text keeps readable bytes behind the line.
-      read_row(parser_.iterate(line.data(), line.size(), line.size() + simdjson::SIMDJSON_PADDING), table);
-      return;
+      f(parser_.iterate(line.data(), line.size(), line.size() + simdjson::SIMDJSON_PADDING));
     } catch (const simdjson::simdjson_error& error) {
       const std::string changed = with_quoted_numbers(line);
       if (changed == line) not_json(error);
-      values_.resize(have);
-      table.labels.resize(label_column_ ? table.rows : 0);
-      if (rows_ + table.rows == 0) forget_first_line();
       try {
         const simdjson::padded_string padded(changed);
-        read_row(parser_.iterate(padded), table);
+        f(parser_.iterate(padded));
       } catch (const simdjson::simdjson_error& again) {
         not_json(again);
       }
@@ -126,53 +111,48 @@ class JsonlReader {
 
   [[noreturn]] void not_json(const simdjson::simdjson_error& error) const {
     if (error.error() == simdjson::MEMALLOC) throw std::bad_alloc();
-    bad_input("{}:{}: this is not a line of JSON: {}", text_.name(), line_, error.what());
+    wrong("this is not a line of JSON: {}", error.what());
   }
 
-  void forget_first_line() {
-    form_ = Form::kUnknown;
-    key_ = wanted_key_;
-    has_width_ = false;
-    width_ = 0;
-    header_.clear();
-    places_.clear();
-    label_key_.clear();
-    label_column_.reset();
+  // Throws with the line, and with the cell.
+  template <class... Args>
+  [[noreturn]] void wrong(fmt::format_string<Args...> what, Args&&... args) const {
+    bad_input("{}:{}: {}", name_, line_, fmt::format(what, std::forward<Args>(args)...));
+  }
+  template <class... Args>
+  [[noreturn]] void wrong_cell(std::size_t cell, fmt::format_string<Args...> what, Args&&... args) const {
+    bad_input("{}:{}:{}: {}", name_, line_, cell, fmt::format(what, std::forward<Args>(args)...));
   }
 
-  void read_row(json::document document, Table& table) {
-    json::document& line = document;
+  json::json_type type_of(json::document& line) const {
     const json::json_type type = line.type();
     if (type != json::json_type::array && type != json::json_type::object) {
-      bad_input("{}:{}: a line must be an array of numbers or an object", text_.name(), line_);
+      wrong("a line must be an array of numbers or an object");
     }
-    if (form_ == Form::kUnknown) {
-      form_ = Form::kArray;
-      if (type == json::json_type::object) look_at_object(line.get_object());
-      line.rewind();
+    return type;
+  }
+
+  void read_row(json::document line, const Layout& layout) {
+    const bool is_array = type_of(line) == json::json_type::array;
+    if ((layout.form == Form::kArray) != is_array) {
+      wrong("the line is an {}, the first one is none", is_array ? "array" : "object");
     }
-    if ((form_ == Form::kArray) != (type == json::json_type::array)) {
-      bad_input("{}:{}: the line is an {}, the first one is none", text_.name(), line_,
-                type == json::json_type::array ? "array" : "object");
-    }
-    switch (form_) {
-      case Form::kUnknown:
+    switch (layout.form) {
       case Form::kArray:
-        read_array(line.get_array());
+        read_array(line.get_array(), layout);
         break;
       case Form::kKeyed:
-        read_keyed(line.get_object(), table);
+        read_keyed(line.get_object(), layout);
         break;
       case Form::kNamed:
-        read_named(line.get_object(), table);
+        read_named(line.get_object(), layout);
     }
     const char* rest = nullptr;
-    if (line.current_location().get(rest) == simdjson::SUCCESS)
-      bad_input("{}:{}: there is text behind the row", text_.name(), line_);
+    if (line.current_location().get(rest) == simdjson::SUCCESS) wrong("there is text behind the row");
   }
 
   // What the first line says about all.
-  void look_at_object(json::object object) {
+  void look_at_object(json::object object, Layout& layout) const {
     std::vector<std::string> arrays, names;
     std::optional<std::size_t> label;
     std::string other_word;  // the second string
@@ -187,107 +167,103 @@ class JsonlReader {
       const bool word = type == json::json_type::string && !read_special(std::string_view(value.get_string()), number);
       if (word && !label) {
         label = cell - 1;
-        label_key_ = name;
+        layout.label_key = name;
       } else {
         if (word && other_word.empty()) other_word = name;
         names.push_back(name);
       }
     }
-    if (!arrays.empty() || !key_.empty()) {
-      form_ = Form::kKeyed;
-      if (key_.empty() && arrays.size() > 1) {
-        bad_input("{}:{}: there are several arrays: {}; choose one with --key", text_.name(), line_,
-                  fmt::format("{}, {}{}", in_quotes(arrays[0]), in_quotes(arrays[1]), arrays.size() > 2 ? ", ..." : ""));
+    if (!arrays.empty() || !layout.key.empty()) {
+      layout.form = Form::kKeyed;
+      if (layout.key.empty() && arrays.size() > 1) {
+        wrong("there are several arrays: {}, {}{}; choose one with --key", in_quotes(arrays[0]), in_quotes(arrays[1]),
+              arrays.size() > 2 ? ", ..." : "");
       }
-      if (key_.empty()) key_ = arrays[0];  // which may be called ""
-      if (label) label_column_ = 0;
+      if (layout.key.empty()) layout.key = arrays[0];  // which may be called ""
+      if (label) layout.label_column = 0;
       return;
     }
     if (!other_word.empty()) {
-      bad_input("{}:{}: {} is not a number, nor the label, which is {}; to read an array and nothing else: --key", text_.name(),
-                line_, in_quotes(other_word), in_quotes(label_key_));
+      wrong("{} is not a number, nor the label, which is {}; to read an array and nothing else: --key", in_quotes(other_word),
+            in_quotes(layout.label_key));
     }
-    form_ = Form::kNamed;
-    header_ = std::move(names);
-    width_ = header_.size();
-    label_column_ = label;
-    for (std::size_t c = 0; c < header_.size(); ++c) {
-      if (!places_.emplace(header_[c], c).second)
-        bad_input("{}:{}: {} is there twice", text_.name(), line_, in_quotes(header_[c]));
+    layout.form = Form::kNamed;
+    layout.header = std::move(names);
+    layout.label_column = label;
+    for (std::size_t c = 0; c < layout.header.size(); ++c) {
+      if (!layout.places.emplace(layout.header[c], c).second) wrong("{} is there twice", in_quotes(layout.header[c]));
     }
-    if (header_.empty()) bad_input("{}:{}: there are no numbers", text_.name(), line_);
+    if (layout.header.empty()) wrong("there are no numbers");
   }
 
-  void read_array(json::array array) {
-    const std::size_t before = values_.size();
+  void read_array(json::array array, const Layout& layout) {
+    const std::size_t before = values.size();
     std::size_t cell = 0;
-    for (json::value value : array) values_.push_back(number_of(value, ++cell));
-    const std::size_t count = values_.size() - before;
-    if (!std::exchange(has_width_, true)) width_ = count;
-    if (count != width_) {
-      bad_input("{}:{}: the line has {} number{}, the first one has {}", text_.name(), line_, count, count == 1 ? "" : "s",
-                width_);
+    for (json::value value : array) values.push_back(number_of(value, ++cell));
+    const std::size_t count = values.size() - before;
+    if (layout.width && count != layout.width) {
+      wrong("the line has {} number{}, the first one has {}", count, count == 1 ? "" : "s", *layout.width);
     }
   }
 
-  void read_keyed(json::object object, Table& table) {
+  void read_keyed(json::object object, const Layout& layout) {
     bool found = false, labelled = false;
     for (json::field field : object) {
       const std::string_view name = field.unescaped_key();
-      if (name == key_) {
-        if (std::exchange(found, true)) bad_input("{}:{}: {} is there twice", text_.name(), line_, in_quotes(key_));
+      if (name == layout.key) {
+        if (std::exchange(found, true)) wrong("{} is there twice", in_quotes(layout.key));
         json::value value = field.value();
         if (value.type() != json::json_type::array) {
-          bad_input("{}:{}: {} is not an array of numbers", text_.name(), line_, in_quotes(key_));
+          wrong("{} is not an array of numbers", in_quotes(layout.key));
         }
-        read_array(value.get_array());
-      } else if (label_column_ && name == label_key_ && !labelled) {
-        read_label(field.value(), table);
+        read_array(value.get_array(), layout);
+      } else if (layout.label_column && name == layout.label_key && !labelled) {
+        read_label(field.value(), layout);
         labelled = true;
       }
     }
-    if (!found) bad_input("{}:{}: {} is missing", text_.name(), line_, in_quotes(key_));
-    if (label_column_ && !labelled) bad_input("{}:{}: {} is missing", text_.name(), line_, in_quotes(label_key_));
+    if (!found) wrong("{} is missing", in_quotes(layout.key));
+    if (layout.label_column && !labelled) wrong("{} is missing", in_quotes(layout.label_key));
   }
 
-  void read_named(json::object object, Table& table) {
-    const std::size_t before = values_.size();
-    values_.resize(before + width_);
-    seen_.assign(width_, false);
+  void read_named(json::object object, const Layout& layout) {
+    const std::size_t before = values.size(), width = layout.header.size();
+    values.resize(before + width);
+    seen_.assign(width, false);
     bool labelled = false;
     std::size_t cell = 0, count = 0;
     for (json::field field : object) {
       ++cell;
       const std::string_view name = field.unescaped_key();
-      if (label_column_ && name == label_key_ && !labelled) {
-        read_label(field.value(), table);
+      if (layout.label_column && name == layout.label_key && !labelled) {
+        read_label(field.value(), layout);
         labelled = true;
         continue;
       }
       // Nearly always the order of the first line.
       std::size_t place = count;
-      if (place >= width_ || header_[place] != name) {
-        const auto known = places_.find(std::string(name));
-        if (known == places_.end()) bad_input("{}:{}: {} is not in the first line", text_.name(), line_, in_quotes(name));
+      if (place >= width || layout.header[place] != name) {
+        const auto known = layout.places.find(std::string(name));
+        if (known == layout.places.end()) wrong("{} is not in the first line", in_quotes(name));
         place = known->second;
       }
-      if (seen_[place]) bad_input("{}:{}: {} is there twice", text_.name(), line_, in_quotes(name));
+      if (seen_[place]) wrong("{} is there twice", in_quotes(name));
       seen_[place] = true;
-      values_[before + place] = number_of(field.value(), cell);
+      values[before + place] = number_of(field.value(), cell);
       ++count;
     }
-    if (count < width_) {
+    if (count < width) {
       const auto missing = static_cast<std::size_t>(std::find(seen_.begin(), seen_.end(), false) - seen_.begin());
-      bad_input("{}:{}: {} is missing", text_.name(), line_, in_quotes(header_[missing]));
+      wrong("{} is missing", in_quotes(layout.header[missing]));
     }
-    if (label_column_ && !labelled) bad_input("{}:{}: {} is missing", text_.name(), line_, in_quotes(label_key_));
+    if (layout.label_column && !labelled) wrong("{} is missing", in_quotes(layout.label_key));
   }
 
-  void read_label(json::value value, Table& table) {
+  void read_label(json::value value, const Layout& layout) {
     if (value.type() != json::json_type::string) {
-      bad_input("{}:{}: {} is a string in the first line and none here", text_.name(), line_, in_quotes(label_key_));
+      wrong("{} is a string in the first line and none here", in_quotes(layout.label_key));
     }
-    table.labels.emplace_back(std::string_view(value.get_string()));
+    labels.emplace_back(std::string_view(value.get_string()));
   }
 
   // The words that stand for numbers which JSON cannot write.
@@ -306,37 +282,75 @@ class JsonlReader {
           token = token.substr(0, token.find_last_not_of(" \t\r\n") + 1);
           const Reading reading = read_number(token, number);
           if (reading == Reading::kNumber) return number;  // such as -Infinity
-          bad_input("{}:{}:{}: {} is {}", text_.name(), line_, cell, in_quotes(token),
-                    reading == Reading::kTooLarge ? "too large for float64" : "not a number");
+          wrong_cell(cell, "{} is {}", in_quotes(token),
+                     reading == Reading::kTooLarge ? "too large for float64" : "not a number");
         }
       case json::json_type::null:
-        if (!value.is_null()) bad_input("{}:{}:{}: this is not a number", text_.name(), line_, cell);
+        if (!value.is_null()) wrong_cell(cell, "this is not a number");
         return std::numeric_limits<double>::quiet_NaN();
       case json::json_type::string: {
         const std::string_view text = value.get_string();
-        if (!read_special(text, number)) bad_input("{}:{}:{}: {} is not a number", text_.name(), line_, cell, in_quotes(text));
+        if (!read_special(text, number)) wrong_cell(cell, "{} is not a number", in_quotes(text));
         return number;
       }
       default:
-        bad_input("{}:{}:{}: this is not a number", text_.name(), line_, cell);
+        wrong_cell(cell, "this is not a number");
     }
   }
 
-  Text text_;
-  std::string wanted_key_;
-  std::string key_;
+  std::string_view name_;
+  std::size_t line_;
   json::parser parser_;
-  Form form_ = Form::kUnknown;
-  std::size_t line_ = 0;
-  std::size_t rows_ = 0;
-  std::size_t width_ = 0;
-  bool has_width_ = false;  // of arrays
-  std::vector<double> values_;
-  std::vector<std::string> header_;
-  std::unordered_map<std::string, std::size_t> places_;  // of the header
   std::vector<bool> seen_;
-  std::string label_key_;
-  std::optional<std::size_t> label_column_;
+};
+
+class JsonlReader {
+ public:
+  JsonlReader(std::shared_ptr<Input> input, const ReadOptions& options)
+      : text_(std::move(input), " \t\r", first_line), key_(options.key) {
+    if (options.labels > 0) bad_input("{}: the labels of a .jsonl are the first string of each object", text_.name());
+  }
+
+  bool take(Piece& piece, std::size_t numbers) {
+    if (!text_.next(piece, text_size(numbers))) return false;
+    if (!layout_) layout_ = Lines(text_.name(), piece.line).layout_of(line_at(piece.text, 0), key_);
+    Table& table = piece.table;
+    table.first_row = rows_;
+    rows_ += table.rows;
+    table.cols = *layout_->width;
+    table.shape = {table.rows, table.cols};
+    table.header = layout_->header;
+    table.label_header = layout_->label_key;
+    table.label_column = layout_->label_column;
+    if (layout_->form == Form::kKeyed) table.key = layout_->key;
+    return true;
+  }
+
+  void parse(Piece& piece) const {
+    Lines lines(text_.name(), piece.line);
+    lines.values = reused<double>(piece.table);
+    lines.values.clear();
+    for (std::size_t at = 0; at < piece.text.size();) {
+      const std::string_view line = line_at(piece.text, at);
+      lines.next(line, *layout_);
+      at += line.size() + 1;
+    }
+    piece.table.values = std::move(lines.values);
+    piece.table.labels = std::move(lines.labels);
+    if (!piece.mistake.empty()) throw BadInput(piece.mistake);
+  }
+
+ private:
+  // The line that begins at `at`, behind which simdjson may read on.
+  static std::string_view line_at(std::string& text, std::size_t at) {
+    text.reserve(text.size() + simdjson::SIMDJSON_PADDING);
+    return std::string_view(text).substr(at, text.find('\n', at) - at);
+  }
+
+  RowText text_;
+  std::string key_;
+  std::optional<Layout> layout_;
+  std::size_t rows_ = 0;
 };
 
 template <class T>
@@ -351,7 +365,8 @@ void append_json_number(fmt::memory_buffer& out, T number) {
 
 Reader open_jsonl(std::shared_ptr<Input> input, const ReadOptions& options) {
   const auto reader = std::make_shared<JsonlReader>(std::move(input), options);
-  return {.next = [reader](Table& table, std::size_t numbers) { return reader->next(table, numbers); }};
+  return {.take = [reader](Piece& piece, std::size_t numbers) { return reader->take(piece, numbers); },
+          .parse = [reader](Piece& piece) { reader->parse(piece); }};
 }
 
 std::string_view encode_jsonl(const Table& table, fmt::memory_buffer& out) {

@@ -191,11 +191,8 @@ Writer create_npy(Output& output, const Table& first, bool counted) {
   output.write(npy_header(first, std::nullopt));
   const auto append = [&output](std::string_view encoded) { output.write(encoded); };
   if (counted) return {.append = append};
-  Table empty;
-  empty.values = first.values;
-  empty.shape = first.shape;
-  std::visit([](auto& values) { values.clear(); }, empty.values);
-  return {.append = append, .end = [&output, empty](std::size_t rows) { output.change(0, npy_header(empty, rows)); }};
+  return {.append = append,
+          .end = [&output, like = without_numbers(first)](std::size_t rows) { output.change(0, npy_header(like, rows)); }};
 }
 
 }  // namespace files

@@ -201,10 +201,9 @@ long seek_target(voidpf opaque, voidpf, ZPOS64_T offset, int origin) {
 // One stored member, whose header may change at the end: its checksum is put together from those of header and numbers.
 class Packer {
  public:
-  Packer(Output& output, const Table& first, bool counted) : target_{&output, 0, nullptr}, counted_(counted) {
+  Packer(Output& output, const Table& first, bool counted)
+      : target_{&output, 0, nullptr}, counted_(counted), like_(without_numbers(first)) {
     output.allow_changes();
-    first_.shape = first.shape;
-    std::visit([&]<class T>(const std::vector<T>&) { first_.values = std::vector<T>(); }, first.values);
     zlib_filefunc64_def functions{open_target, read_nothing, write_target, tell_target,
                                   seek_target, nothing,      nothing,      &target_};
     file_ = zipOpen2_64("", APPEND_STATUS_CREATE, nullptr, &functions);
@@ -215,7 +214,7 @@ class Packer {
     constexpr int kStored = 0, kRaw = 1, kZip64 = 1;
     check(zipOpenNewFileInZip2_64(file_, member.c_str(), &info, nullptr, 0, nullptr, 0, nullptr, kStored, 0, kRaw, kZip64) !=
           ZIP_OK);
-    header_ = npy_header(first_, std::nullopt);
+    header_ = npy_header(like_, std::nullopt);
     // minizip writes in pieces of its own: only what is known now can be given to it before the end.
     header_at_ = target_.at;
     write(header_);
@@ -233,7 +232,7 @@ class Packer {
   }
 
   void end(std::size_t rows) {
-    if (!counted_) header_ = npy_header(first_, rows);
+    if (!counted_) header_ = npy_header(like_, rows);
     const uLong of_header = crc32_z(0, reinterpret_cast<const Bytef*>(header_.data()), header_.size());
     const uLong all = crc32_combine(of_header, checksum_, static_cast<z_off_t>(size_));
     check(zipCloseFileInZipRaw64(file_, header_.size() + size_, all) != ZIP_OK);
@@ -257,7 +256,7 @@ class Packer {
 
   Target target_;
   bool counted_;
-  Table first_;
+  Table like_;
   zipFile file_ = nullptr;
   std::string header_;
   std::uint64_t header_at_ = 0;

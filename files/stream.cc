@@ -1,4 +1,4 @@
-// A pipeline of three filters by oneTBB: one thread reads, all calculate and encode, one writes.
+// A pipeline of three filters by oneTBB: one thread reads, all parse, calculate and encode, one writes.
 #include "stream.h"
 
 #include <oneapi/tbb/global_control.h>
@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t kNumbers = std::size_t{1} << 16;
 
 struct Part {
-  Table table;
+  Piece piece;
   fmt::memory_buffer memory;
   std::string_view encoded;  // in the memory or the table
   std::exception_ptr failure;
@@ -42,7 +42,7 @@ void stream(const Reader& reader, const Format& format, const std::string& path,
   const auto read = [&](tbb::flow_control& control) -> Part* {
     Part* part = &parts[begun++ % parts.size()];
     try {
-      if (ended || !reader.next(part->table, kNumbers)) {
+      if (ended || !reader.take(part->piece, kNumbers)) {
         control.stop();
         return nullptr;
       }
@@ -56,8 +56,10 @@ void stream(const Reader& reader, const Format& format, const std::string& path,
   const auto calculate = [&](Part* part) {
     try {
       if (part->failure) return part;
-      part->table = result(std::move(part->table));
-      part->encoded = format.encode(part->table, part->memory);
+      reader.parse(part->piece);
+      Table& table = part->piece.table;
+      table = result(std::move(table));
+      part->encoded = format.encode(table, part->memory);
     } catch (...) {
       part->failure = std::current_exception();
     }
@@ -65,16 +67,17 @@ void stream(const Reader& reader, const Format& format, const std::string& path,
   };
   const auto write = [&](Part* part) {
     if (part->failure) std::rethrow_exception(part->failure);
+    Table& table = part->piece.table;
     if (!output) {
       output.emplace(path);
-      writer = format.create(*output, part->table, reader.counted);
+      writer = format.create(*output, table, reader.counted);
     }
     writer->append(part->encoded);
-    rows += part->table.rows;
+    rows += table.rows;
     // Nothing of it but its memory reaches the next part.
     Table next;
-    next.values = std::move(part->table.values);
-    part->table = std::move(next);
+    next.values = std::move(table.values);
+    table = std::move(next);
     written();
   };
   using tbb::filter_mode;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -34,5 +35,12 @@ struct Table {
   std::string note_header;
   std::vector<std::string> notes;
 };
+
+// The memory of a table's numbers for others of type T, as far as they were of this type.
+template <class T>
+std::vector<T> reused(Table& table) {
+  auto* const values = std::get_if<std::vector<T>>(&table.values);
+  return values ? std::move(*values) : std::vector<T>();
+}
 
 }  // namespace files

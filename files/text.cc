@@ -9,54 +9,101 @@
 namespace files {
 namespace {
 
-constexpr std::size_t kPiece = 1 << 20;
-constexpr std::size_t kReadableBehind = 64;
-constexpr std::size_t kLongestLine = std::size_t{1} << 32;
+constexpr std::size_t kLongestRow = std::size_t{1} << 32;
+constexpr std::size_t kLongestMagic = 8;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 }  // namespace
 
-Text::Text(std::shared_ptr<Input> input) : input_(std::move(input)) {}
+RowText::RowText(std::shared_ptr<Input> input, std::string_view blanks, Row row)
+    : input_(std::move(input)), blanks_(blanks), row_(std::move(row)) {}
 
-bool Text::more() {
-  // The memory stays: what is behind size_ was written once and need not be cleared again.
-  if (at_ > 0 && size_ > at_) std::memmove(buffer_.data(), buffer_.data() + at_, size_ - at_);
-  complete_ -= at_;
-  size_ -= at_;
-  at_ = 0;
-  const std::size_t before = complete_;
-  bool ended = false;
-  while (complete_ == before && !ended) {
-    if (size_ > kLongestLine) bad_input("{}: a line is longer than 4 GB", name());
-    // A long line is read in pieces that double, so that it is searched and moved only a few times.
-    std::size_t wanted = std::max(kPiece, size_);
-    // One more than there is says that the input has ended. A file may grow meanwhile.
-    if (const auto size = input_->size(); size && input_->position() < *size) {
-      wanted = std::min<std::uint64_t>(wanted, *size - input_->position() + 1);
-    }
-    if (buffer_.size() < size_ + wanted + kReadableBehind) buffer_.resize(size_ + wanted + kReadableBehind);
-    const std::size_t got = input_->read(buffer_.data() + size_, wanted);
-    ended = got < wanted;
-    const std::string_view piece(buffer_.data() + size_, got);
-    if (std::exchange(first_, false)) {
-      if (piece.empty()) bad_input("{}: the file is empty", name());
-      if (piece.starts_with("\xFF\xFE") || piece.starts_with("\xFE\xFF")) {
-        bad_input("{}: this is UTF-16 text; save it as UTF-8", name());
+bool RowText::next(Piece& piece, std::size_t size) {
+  std::string& text = piece.text;
+  std::size_t& rows = piece.table.rows;
+  piece.mistake.clear();
+  std::size_t blank_line = 0;  // the first
+  for (; read_lines(text, size); size = std::max(size, 2 * rest_.size())) {
+    rows = 0;
+    piece.line = line_;
+    std::size_t line = line_, end = 0;  // line_ is that behind the end
+    for (std::size_t at = 0; at < text.size();) {
+      const std::string_view ahead = std::string_view(text).substr(at);
+      const std::size_t word = ahead.find_first_not_of(blanks_);
+      const bool blank = word == ahead.npos || ahead[word] == '\n';
+      std::optional<Extent> row = blank ? Extent{std::min(word, ahead.size() - 1) + 1, 1} : row_(ahead);
+      if (!row && !ended_) break;
+      if (!row) row = {ahead.size(), 1};  // the last of the file
+      if (blank && blank_line == 0) blank_line = line;
+      if (!blank && blank_line != 0) {
+        piece.mistake = fmt::format("{}:{}: empty line", name(), blank_line);
+        break;
       }
-      if (piece.starts_with("\x93NUMPY")) bad_input("{}: this is a NumPy file; read it with --format-in npy", name());
-      if (piece.starts_with("PK\x03\x04")) bad_input("{}: this is a zip file; read an .npz with --format-in npz", name());
-      if (piece.starts_with(kByteOrderMark)) at_ = complete_ = kByteOrderMark.size();
+      at += row->bytes;
+      line += row->lines;
+      if (!blank) ++rows;
+      if (blank && rows > 0) continue;  // they are looked at again when these rows are gone
+      end = at;
+      line_ = line;
     }
-    if (piece.find('\0') != piece.npos) bad_input("{}: this is not text", name());
-    size_ += got;
-    const std::size_t end = piece.rfind('\n');
-    if (ended) {
-      complete_ = size_;
-    } else if (end != piece.npos) {
-      complete_ = size_ - got + end + 1;
-    }
+    rest_.insert(0, text, end);
+    text.resize(end);
+    if (rows > 0) return begun_ = true;
+    if (!piece.mistake.empty()) throw BadInput(piece.mistake);
   }
-  return complete_ > std::max(before, at_);
+  if (!begun_) bad_input("{}: the file is empty", name());
+  return false;
+}
+
+void RowText::check_magic(std::string_view start) const {
+  if (start.starts_with("\xFF\xFE") || start.starts_with("\xFE\xFF")) {
+    bad_input("{}: this is UTF-16 text; save it as UTF-8", name());
+  }
+  if (start.starts_with("\x93NUMPY")) bad_input("{}: this is a NumPy file; read it with --format-in npy", name());
+  if (start.starts_with("PK\x03\x04")) bad_input("{}: this is a zip file; read an .npz with --format-in npz", name());
+}
+
+// The next lines of about `size` bytes, or one line if that is longer; none at the end.
+bool RowText::read_lines(std::string& text, std::size_t size) {
+  text.swap(rest_);
+  rest_.clear();
+  std::size_t end = 0;  // of the last line
+  while (end == 0 && !ended_) {
+    if (text.size() > kLongestRow) bad_input("{}: a row is longer than 4 GB", name());
+    const std::size_t before = text.size();
+    // A long line is read in pieces that double, so that it is searched and moved only a few times.
+    std::size_t wanted = std::max(size, 2 * before) - before;
+    // One more than there is says that the input has ended. A file may grow meanwhile.
+    if (const auto there = input_->size(); there && input_->position() < *there) {
+      wanted = std::min<std::uint64_t>(wanted, *there - input_->position() + 1);
+    }
+    const bool first = input_->position() == 0;
+    if (first) wanted = std::max(wanted, kLongestMagic);
+    text.resize(before + wanted);
+    const std::size_t got = input_->read(text.data() + before, wanted);
+    text.resize(before + got);
+    ended_ = got < wanted;
+    if (first) check_magic(text);
+    if (text.find('\0', before) != text.npos) bad_input("{}: this is not text", name());
+    if (first && text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+    end = text.rfind('\n') + 1;
+  }
+  if (!ended_) {
+    rest_.assign(text, end);
+    text.resize(end);
+  }
+  return !text.empty();
+}
+
+std::size_t text_size(std::size_t numbers) {
+  constexpr std::size_t kMost = std::size_t{1} << 16, kBytesOfNumber = 4;
+  return std::clamp<std::size_t>(numbers, 1, kMost) * kBytesOfNumber;
+}
+
+std::optional<RowText::Extent> first_line(std::string_view text) {
+  const std::size_t end = text.find('\n');
+  if (end == text.npos) return std::nullopt;
+  return RowText::Extent{end + 1, 1};
 }
 
 Reading read_number(std::string_view text, double& number) {

@@ -1,4 +1,4 @@
-// What formats of lines share: the text of a file in pieces, numbers in words, and words in messages.
+// What formats of lines share: the text of a file in whole rows, numbers in words, and words in messages.
 #pragma once
 
 #include <fmt/compile.h>
@@ -6,38 +6,54 @@
 
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "file.h"
+#include "format.h"
 
 namespace files {
 
-// The text of a file, as much of it in memory as somebody needs at once.
-class Text {
+// The text of a file, some whole rows at a time. A row is a line, or several where the format lets it go on; lines of blanks
+// are allowed at the end only.
+class RowText {
  public:
-  explicit Text(std::shared_ptr<Input> input);
+  // How much of a text is its first row, the line end included.
+  struct Extent {
+    std::size_t bytes, lines;
+  };
 
-  // From the current place to the end of a line or of the file; 64 bytes behind it may be read, whatever they are.
-  std::string_view ahead() const { return {buffer_.data() + at_, complete_ - at_}; }
+  // `row` is asked for the first row of a text, or nothing if that goes on behind the text.
+  using Row = std::function<std::optional<Extent>(std::string_view text)>;
+  RowText(std::shared_ptr<Input> input, std::string_view blanks, Row row);
 
-  // Moves the current place on.
-  void skip(std::size_t bytes) { at_ += bytes; }
-
-  // Makes at least one more line available behind those ahead, or returns false: there is none. Views of the text end.
-  bool more();
+  // Puts the next rows, those of about `size` bytes but at least one, into the piece as text, and how many they are; or returns
+  // false at the end. Of what the piece held only memory is used again.
+  bool next(Piece& piece, std::size_t size);
 
   const std::string& name() const { return input_->name(); }
 
  private:
+  bool read_lines(std::string& text, std::size_t size);
+  void check_magic(std::string_view start) const;
+
   std::shared_ptr<Input> input_;
-  std::string buffer_;
-  std::size_t at_ = 0;
-  std::size_t complete_ = 0;  // the end of the last complete line
-  std::size_t size_ = 0;      // of what was read
-  bool first_ = true;
+  std::string_view blanks_;  // besides the line end
+  Row row_;
+  std::string rest_;  // was read and not yet given out
+  std::size_t line_ = 1;
+  bool begun_ = false;
+  bool ended_ = false;
 };
+
+// The first line of a text.
+std::optional<RowText::Extent> first_line(std::string_view text);
+
+// How many bytes of text to make so many numbers of: enough for the pipeline's parts, and never all of a large file.
+std::size_t text_size(std::size_t numbers);
 
 enum class Reading { kNumber, kNotNumber, kTooLarge };
 

@@ -80,8 +80,8 @@ def test_every_bit_survives(cli):
         ("1,2\n3\n", "x.csv:2:2: the line ends after 1 of 2 cells"),
         ("1,2\n3,4,5\n", "x.csv:2:3: the line has 3 cells, the first one has 2"),
         ("a,b\n1\n", "x.csv:2:2: the line ends after 1 of 2 cells"),
-        ("1,2\n\n3,4\n", "x.csv:2:1: empty line"),
-        ("\n1,2\n", "x.csv:1:1: empty line"),
+        ("1,2\n\n3,4\n", "x.csv:2: empty line"),
+        ("\n1,2\n", "x.csv:1: empty line"),
         ("1\na\nb\n", "x.csv:2:1: 'a' is not a number"),
         ("a\nb\n", "x.csv:2:1: 'b' is not a number"),
         (

@@ -47,13 +47,22 @@ def test_long_quoted_cell_between_parts(cli):
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_first_mistake_is_reported(cli, threads):
+@pytest.mark.parametrize(
+    ("mistake", "message"),
+    [
+        ("1,x\n", "x.csv:895001:2: 'x' is not a number"),
+        ("1\n", "x.csv:895001:2: the line ends after 1 of 2 cells"),
+        ("\n", "x.csv:895001: empty line"),
+        ('1,"2\n', "x.csv:895001:2: a quote is opened and never closed"),
+        ('1,"2"3\n', "x.csv:895001:2: there is text after the closing quote"),
+    ],
+)
+@pytest.mark.parametrize("later", ["1,y\n", "\n"])
+def test_first_mistake_is_reported(cli, threads, mistake, message, later):
     lines = ["1,2\n"] * 900_000
-    lines[899_000] = lines[895_000] = "1,x\n"
+    lines[895_000], lines[895_003] = mistake, later
     cli.write("x.csv", "".join(lines))
-    for _ in range(3):
-        message = cli.error("softmax", "x.csv", "--threads", threads, "-o", "p.csv")
-        assert message == "x.csv:895001:2: 'x' is not a number"
+    assert cli.error("softmax", "x.csv", "--threads", threads, "-o", "p.csv") == message
 
 
 def sparse(path, rows, cols):

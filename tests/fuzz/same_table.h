@@ -38,7 +38,7 @@ inline bool same_table(const Table& a, const Table& b) {
 
 inline Table read_table(const Format& format, std::string_view bytes, const ReadOptions& options, bool row_by_row = false) {
   files::Reader reader = format.open(std::make_shared<files::Input>(bytes, "fuzz"), options);
-  if (row_by_row) reader.next = [next = reader.next](Table& table, std::size_t) { return next(table, 1); };
+  if (row_by_row) reader.take = [take = reader.take](files::Piece& piece, std::size_t) { return take(piece, 1); };
   return files::read_all(reader);
 }
 
