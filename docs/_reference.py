@@ -170,16 +170,13 @@ def torch():
 # C++.
 
 
-def without(text, start, replacement):
-    """Text without each part from `start`, a pattern that ends before or at a brace, to the end of that brace."""
+def without(text, start, last, replacement):
+    """Text without each part from `start`, a pattern, to the first `last` that is in no bracket opened since."""
     while match := re.search(start, text):
-        end = match.end()
-        depth = 0
-        while end < len(text):
-            depth += {"{": 1, "}": -1}.get(text[end], 0)
+        end, depth = match.end(), 0
+        while depth > 0 or text[end - 1] != last or end == match.end():
+            depth += {"{": 1, "(": 1, "}": -1, ")": -1}.get(text[end], 0)
             end += 1
-            if depth == 0 and text[end - 1] == "}":
-                break
         text = text[: match.start()] + replacement(match) + text[end:].removeprefix(";")
     return text
 
@@ -188,10 +185,9 @@ def declaration(code):
     """What a user of a declaration needs of it: no bodies, nothing private, no descriptions of operations."""
     code = re.sub(r" *// NOLINT.*", "", code)
     code = re.sub(r"\n private:\n.*?(?=\n};)", "", code, flags=re.DOTALL)
-    code = without(code, r"\n *static constexpr (?:Description|auto) k\w+ =[^;{]*(?=\{)", lambda match: "")
-    code = re.sub(r"\n *static constexpr auto k\w+ =[^;]*;", "", code)
+    code = without(code, r"\n *static constexpr (?:Description|auto) k\w+ =", ";", lambda match: "")
     if "concept " not in code:
-        code = without(code, r"(\)(?: const)?)(?:\s*:\s[^;{]*)?\s*(?=\{)", lambda match: match[1] + ";")
+        code = without(code, r"(\)(?: const)?)(?:\s*:\s[^;{]*)?\s*(?=\{)", "}", lambda match: match[1] + ";")
     code = re.sub(r"\n *constexpr std::string_view check\(\) const;", "", code)
     return re.sub(r"\n\s*\n", "\n\n", code).replace("{\n\n", "{\n").replace("\n\n}", "\n}").strip("\n")
 

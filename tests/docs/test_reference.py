@@ -1,0 +1,74 @@
+"""The reference of the site has every public name, with what is said of it and nothing that is not for users."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import entropic
+import entropic.torch
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "docs"))
+import _reference  # noqa: E402
+
+HEADERS = ROOT / "include/entropic"
+
+
+def described(page):
+    return re.findall(r"^::::\{py:\w+\} (\w+)\(", page, flags=re.MULTILINE)
+
+
+def test_every_name_of_the_packages_once():
+    for page, package in ((_reference.python(), entropic), (_reference.torch(), entropic.torch)):
+        names = described(page.split("\n## scikit-learn")[0])
+        assert sorted(names) == sorted(name for name in package.__all__ if not name.startswith("__"))
+
+
+def test_docstrings_become_lists_and_code():
+    page = _reference.python()
+    entry = page[page.index("{py:function} entmax(x, *, alpha=1.5, temperature=1.0, axis=-1, out=None)") :].split("\n::::\n")[0]
+    assert "\n- `alpha` (float or array, above 0.0, finite, default 1.5): order of the entropy" in entry
+    assert "```text\np = argmax_p <p, x/T>" in entry
+    assert "```pycon\n>>> y = entropic.entmax(" in entry
+
+
+def test_every_declaration_of_the_headers():
+    page = _reference.cpp(HEADERS)
+    headings = set(re.findall(r"^### (.*)$", page.replace("\\_", "_"), flags=re.MULTILINE))
+    code = re.sub("//.*", "", "".join(re.findall(r"```cpp\n(.*?)```", page, flags=re.DOTALL)))
+    for header in HEADERS.glob("*.h"):
+        text = header.read_text()
+        for name in re.findall(r"^(?:struct|class|enum class) (\w+)", text, flags=re.MULTILINE):
+            assert {name, f"step::{name}"} & headings, f"{header.name}: {name}"
+        for name in re.findall(r"^(?:void|double|float|bool|std::\S+) (\w+)\(", text, flags=re.MULTILINE):
+            assert re.search(rf"\b{name}\(", code), f"{header.name}: {name}"
+    assert len(headings) > 100
+    assert not re.search(r"\breturn\b|kDescription|private:|NOLINT", code)
+    assert code.count("{") == code.count("}") and code.count("(") == code.count(")")
+
+
+def test_comments_of_headers_are_kept():
+    page = _reference.cpp(HEADERS)
+    apply = page[page.index("\n### apply\n") :].split("\n### ")[1]
+    assert "p = map(x), row by row" in apply
+    assert "**Throws:** std::invalid\\_argument naming the argument" in apply
+    assert "void apply(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p" in apply
+    entmax = page[page.index("\n### Entmax\n") :].split("\n### ")[1]
+    assert "[entmax](../operations.md#entmax)" in entmax
+    assert "struct Entmax {\n  double alpha = 1.5;\n  double temperature = 1;\n};" in entmax
+    assert "- *-inf score*: probability exactly 0" in page
+
+
+def test_every_command():
+    def run(*arguments):
+        return subprocess.run([os.environ["ENTROPIC_CLI"], *arguments], capture_output=True, text=True, check=True).stdout
+
+    page = _reference.command_line(run)
+    for operation in ("list", "compare", "softmax", "gamma", "entropy", "sample", "transport"):
+        assert f"\n### entropic {operation}\n" in page
+    assert page.count("\n### ") == len(
+        re.findall(r"^  \w[\w, ]*  +[A-Z]", run("--help").split("Subcommands:")[1], flags=re.MULTILINE)
+    )
+    assert "- `--temperature NUMBER`: T, divides the scores" in page
