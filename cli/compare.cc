@@ -410,9 +410,32 @@ std::string comparison_json(const Comparison& comparison) {
   return json + "\n  ]\n}\n";
 }
 
+namespace {
+
+// The format of a report by the name of its file.
+std::string format_of(const std::string& out) {
+  for (const std::string& name : files::format_names()) {
+    if (out.ends_with("." + name)) bad_input("compare: -o must end in .txt, .json or .html, got '{}'; or say --format", out);
+  }
+  return out.ends_with(".html") ? "html" : out.ends_with(".json") ? "json" : "text";
+}
+
+// The row of this number or else of this label.
+std::size_t row_of(const Table& table, std::string_view file, const std::string& text) {
+  const bool number = text.find_first_not_of("+-.0123456789") == text.npos;
+  const auto found = std::find(table.labels.begin(), table.labels.end(), text);
+  if (!number && found != table.labels.end()) return static_cast<std::size_t>(found - table.labels.begin());
+  if (!number && !table.labels.empty()) bad_input("{}: there is no row with the label {}", file, files::in_quotes(text));
+  std::size_t row = 0;
+  set_number(row, "--row", text);
+  return row;
+}
+
+}  // namespace
+
 void add_compare(CLI::App& app, Program& program) {
   struct Options {
-    std::size_t row = 0;
+    std::string row = "0";
     std::string maps;
     std::optional<double> entropy;
     std::string format;
@@ -420,28 +443,27 @@ void add_compare(CLI::App& app, Program& program) {
   const auto options = std::make_shared<Options>();
   CLI::App& command = *app.add_subcommand("compare", "One row of scores under the maps side by side, as bars.");
   add_input_options(command, program.files);
-  add_number(command, "--row", options->row, "The row, counted from 0 (default 0)");
+  command.add_option("--row", options->row, "The row, counted from 0, or its label (default 0)")->option_text("ROW");
   command.add_option("--maps", options->maps, "Names of maps, separated by commas (default: all)")->option_text("NAME,...");
   add_number(command, "--entropy", options->entropy, "Show entropy_normalize at this entropy, in nats");
   add_choice(
       command, "--format", options->format, {"text", "json", "html"},
       "Bars to read, the numbers to process, or a page that steps through the rows (default: by the name of OUT, else text)");
-  add_path(command, "-o", program.files.out, "standard output", "File to write (default: standard output)")->option_text("OUT");
+  add_output_option(command, program.files, "File to write: .txt, .json, .html (default: standard output)");
   command.footer(
       "Example: entropic compare scores.csv --row 3 --maps softmax,sparsemax\n"
       "         entropic compare scores.csv -o report.html\n" +
       std::string(kEverywhere));
   command.callback([options, &program] {
     program.action = [options, &files = program.files] {
-      if (options->format.empty()) {
-        options->format = files.out.ends_with(".html") ? "html" : files.out.ends_with(".json") ? "json" : "text";
-      }
+      if (options->format.empty()) options->format = format_of(files.out);
       const std::vector<entropic::Map> maps = maps_by_name(options->maps, options->entropy);
       const Table table = read_table(files);
-      Comparison comparison = compare(table, files::input_name(files.in), options->row, maps);
+      const std::size_t row = row_of(table, files::input_name(files.in), options->row);
+      Comparison comparison = compare(table, files::input_name(files.in), row, maps);
       if (options->format != "text") {
         comparison.histograms = entropy_histograms(table, maps);
-        comparison.distances = row_distances(table, options->row, maps);
+        comparison.distances = row_distances(table, row, maps);
       }
       const std::size_t width = files::is_standard(files.out) ? terminal_width() : 80;
       const std::string report = options->format == "json"   ? comparison_json(comparison)

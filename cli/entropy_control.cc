@@ -40,6 +40,7 @@ void add_entropy_control(CLI::App& app, Program& program) {
   add_operation<entropic::GammaForEntropy>(
       app, kEntropyControl.name, program, evaluate,
       {.output = "result.csv",
-       .remark = "Out come gamma, the entropy reached and a status; an .npy has no place for the status.\n"});
-  add_operation<entropic::PowerTransform>(app, kEntropyControl.name, program, evaluate, {.input = "probabilities"});
+       .remark = "Out come gamma, the entropy reached and a status;\nan .npy has no place for the status.\n"});
+  add_operation<entropic::PowerTransform>(app, kEntropyControl.name, program, evaluate,
+                                          {.input = "probabilities", .holds = "Probabilities"});
 }

@@ -1,10 +1,12 @@
 // The table of operations as text and as Markdown.
+#include <algorithm>
 #include <memory>
 #include <utility>
 
 #include "commands.h"
 #include "families.h"
 #include "files/file.h"
+#include "terminal.h"
 
 namespace {
 
@@ -87,9 +89,11 @@ std::string list_markdown() {
 void add_list(CLI::App& app, Program& program) {
   CLI::App& command = *app.add_subcommand("list", "Every operation with its parameters.");
   const auto markdown = std::make_shared<bool>(false);
-  command.add_flag("--markdown", *markdown, "As docs/operations.md has it");
+  add_flag(command, "--markdown", *markdown, "As docs/operations.md has it");
   command.footer("Example: entropic list");
   command.callback([markdown, &program] {
-    program.action = [markdown] { files::write_output("", *markdown ? list_markdown() : list_text()); };
+    program.action = [markdown] {
+      files::write_output("", *markdown ? list_markdown() : folded(list_text(), std::min<std::size_t>(terminal_width(), 100)));
+    };
   });
 }

@@ -10,6 +10,7 @@
 #include <cctype>
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <new>
 #include <string>
 #include <string_view>
@@ -56,6 +57,26 @@ std::string meant(std::string typed, const std::vector<std::string>& known) {
   return fmt::format("; did you mean {}? See", fmt::join(found, " or "));
 }
 
+[[noreturn]] void no_value(std::string_view of_command, std::string_view help) {
+  bad_input("{}flags such as --quiet take no value; see {}", of_command, help);
+}
+
+// The first example in a command's help.
+std::string example_of(const CLI::App& command) {
+  static constexpr std::string_view kExample = "Example: ";
+  const std::string footer = command.get_footer();
+  const std::size_t start = footer.find(kExample) + kExample.size();
+  return footer.substr(start, footer.find('\n', start) - start);
+}
+
+// Help in lines no wider than the terminal.
+class Formatter : public CLI::Formatter {
+ public:
+  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
+    return folded(CLI::Formatter::make_help(app, std::move(name), mode), std::min<std::size_t>(terminal_width(), 100));
+  }
+};
+
 // Turns what the parser found into a sentence that names the argument.
 [[noreturn]] void explain(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<CLI::App*> commands = app.get_subcommands();
@@ -68,16 +89,21 @@ std::string meant(std::string typed, const std::vector<std::string>& known) {
     const CLI::Option* found = commands.empty() ? nullptr : commands[0]->get_option_no_throw(option);
     if (found == nullptr) found = app.get_option_no_throw(option);
     const bool repeated = found != nullptr && found->count() > 1;
+    if (what.find("flag override") != what.npos) no_value(of_command, help);
     bad_input("{}{} {}; see {}", of_command, option, repeated ? "is given more than once" : "needs a value", help);
   }
   if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {
-    bad_input("{}flags such as --quiet take no value; see {}", of_command, help);  // all else converts by itself
+    no_value(of_command, help);  // all else converts by itself
+  }
+  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && !commands.empty()) {
+    bad_input("{}, as in {}", what, example_of(*commands[0]));
   }
   std::vector<std::string> rest = app.remaining(true);
   const auto is_option = [](const std::string& argument) { return argument.starts_with("--"); };
   if (commands.empty()) {
     std::stable_partition(rest.begin(), rest.end(), [&](const std::string& argument) { return !is_option(argument); });
     if (rest.empty()) bad_input("which command? See {}", help);
+    if (rest[0].starts_with('-')) bad_input("unexpected argument '{}'; see {}", rest[0], help);
     if (rest[0].find('.') != rest[0].npos) {
       bad_input("there is no command '{}'; the command comes before the file, as in entropic softmax {}", rest[0], rest[0]);
     }
@@ -110,14 +136,19 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", "entropic " ENTROPIC_VERSION);
   app.require_subcommand(1);
   app.fallthrough();
+  app.formatter(std::make_shared<Formatter>());
   app.get_formatter()->column_width(28);
   app.footer(
       "Examples:\n"
       "  entropic softmax scores.csv --temperature 0.5 -o probabilities.csv\n"
       "  entropic compare scores.npy --row 3\n"
-      "  cat scores.csv | entropic sparsemax | head\n\n"
-      "A row is a line of a .csv, .tsv or .jsonl, the last axis of an .npy, .npz or .safetensors. Messages name a place as "
-      "file:line:cell, from 1.\n"
+      "  cat scores.csv | entropic sparsemax | head\n"
+      "What a language model's server replies, with top_logprobs, by way of jq:\n"
+      "  jq -c '.. | objects | select(.top_logprobs) |\n"
+      "    {token, x: [.top_logprobs[].logprob]}' reply.json |\n"
+      "  entropic entropy --format-in jsonl --input log_probs --normalize\n\n"
+      "A row is a line of a .csv, .tsv or .jsonl, the last axis of an .npy, .npz or .safetensors.\n"
+      "Messages name a place as file:line:cell, from 1.\n"
       "Exit status: 0 done, 1 impossible with this data or on this machine, 2 bad input or usage.\n"
       "NO_COLOR=1 turns colours off; they are only used on a terminal.");
 
@@ -126,7 +157,7 @@ int run(int argc, char** argv) {
   std::string simd;
   add_number(app, "--threads", threads, "At most so many threads; 0: one per processor. Results do not depend on it");
   add_choice(app, "--simd", simd, entropic::simd_targets(), "Run on this SIMD target, for comparing");
-  app.add_flag("--quiet", program.files.quiet, "Nothing but errors on standard error");
+  add_flag(app, "--quiet", program.files.quiet, "Nothing but errors on standard error");
 
   add_list(app, program);
   add_compare(app, program);

@@ -159,25 +159,30 @@ void add_measures(CLI::App& app, Program& program) {
   using entropic::for_each_operation;
   const std::string_view group = kMeasures.name;
   for_each_operation<entropic::Measure>([&]<class Op>(std::type_identity<Op>) {
-    add_operation<Op>(app, group, program, of_rows<Op>, {.input = "probabilities", .output = "result.csv"});
+    add_operation<Op>(app, group, program, of_rows<Op>,
+                      {.input = "probabilities", .holds = "Probabilities", .output = "result.csv"});
   });
   for_each_operation<entropic::Divergence>([&]<class Op>(std::type_identity<Op>) {
     const auto others = std::make_shared<Others>();
     add_operation<Op>(app, group, program, Pairs{others, program.files},
                       {.input = "p.csv q",
+                       .holds = "P, distributions",
                        .output = "result.csv",
                        .remark = "A Q with one row is compared with every row of FILE, otherwise row by row.\n"});
-    add_path(*app.get_subcommand(command_name<Op>()), "Q", others->path, "standard input", "The second distributions")
+    add_path(*app.get_subcommand(command_name<Op>()), "Q", others->path, "standard input",
+             "Q, distributions to compare them with")
         ->option_text(" ");
   });
   for_each_operation<entropic::TableMeasure>([&]<class Op>(std::type_identity<Op>) {
     add_operation<Op>(app, group, program, of_table<Op>,
                       {.input = "table",
+                       .holds = "Joint probabilities",
                        .output = "result.csv",
                        .remark = "All of the file is one table, x in rows; of an array with more axes the last two are.\n",
                        .whole = true});
   });
   for_each_operation<entropic::EntryMeasure>([&]<class Op>(std::type_identity<Op>) {
-    add_operation<Op>(app, group, program, of_entries<Op>, {.input = "probabilities", .output = "result.csv"});
+    add_operation<Op>(app, group, program, of_entries<Op>,
+                      {.input = "probabilities", .holds = "Probabilities", .output = "result.csv"});
   });
 }

@@ -25,9 +25,28 @@ std::string example_parameters() {
   return text;
 }
 
+// What is wrong with the parameters together, in the words of the command line, or nothing.
+template <class Op>
+std::string wrong_together(const Op& op) {
+  std::string text;
+  if constexpr (requires { op.check(); }) {
+    for (std::string_view rest = op.check(); !rest.empty();) {
+      const std::string_view word = rest.substr(0, rest.find(' '));
+      entropic::for_each_param<Op>([&](const auto& param) { text += word == param.name ? "--" : ""; });
+      text += word;
+      rest.remove_prefix(word.size());
+      if (rest.empty()) break;
+      text += ' ';
+      rest.remove_prefix(1);
+    }
+  }
+  return text;
+}
+
 // What an operation's help says besides its formula and an example.
 struct Footnotes {
   std::string_view input = "scores";  // the name of the example's file
+  std::string_view holds = "Scores";  // what FILE is to the help
   std::string_view output = "result.npy";
   std::string_view remark = "";  // ends with a new line
   bool whole = false;            // the file at once: its rows belong together
@@ -45,11 +64,12 @@ void add_operation(CLI::App& app, std::string_view group, Program& program, Eval
   entropic::for_each_param<Op>([&](const auto& param) {
     add_param(command, param, (*op).*(param.member))->group("Parameters")->required(param.required);
   });
-  add_input_options(command, program.files);
+  add_input_options(command, program.files, footnotes.holds);
   add_output_option(command, program.files);
   command.footer(fmt::format("{}\n{}\nExample: entropic {} {}.csv{} -o {}\n{}", description.formula, footnotes.remark,
                              command.get_name(), footnotes.input, example_parameters<Op>(), footnotes.output, kEverywhere));
   command.callback([op, evaluate, &program, whole = footnotes.whole] {
+    if (const std::string wrong = wrong_together(*op); !wrong.empty()) bad_input("{}: {}", command_name<Op>(), wrong);
     program.action = [op, evaluate, &files = program.files, whole] {
       if (whole) return write_table(files, evaluate(*op, read_table(files)));
       std::function<void(std::size_t)> at_end;

@@ -60,15 +60,22 @@ CLI::Option* add_choice(CLI::App& command, const std::string& name, std::string&
 CLI::Option* add_path(CLI::App& command, const std::string& name, std::string& path, std::string_view standard,
                       const std::string& meaning) {
   const auto set = [&path, &command, name, standard](const std::string& text) {
-    if (text.empty()) bad_input("{}: {} must be the name of a file, or - for {}, got ''", command.get_name(), name, standard);
+    if (text.empty()) {
+      const std::string shown = name.substr(0, name.find(','));
+      bad_input("{}: {} must be the name of a file, or - for {}, got ''", command.get_name(), shown, standard);
+    }
     path = text;
   };
   return command.add_option_function<std::string>(name, set, meaning);
 }
 
-void add_input_options(CLI::App& command, Files& files) {
+CLI::Option* add_flag(CLI::App& command, const std::string& name, bool& value, const std::string& meaning) {
+  return command.add_flag(name, value, meaning)->disable_flag_override();
+}
+
+void add_input_options(CLI::App& command, Files& files, std::string_view holds) {
   add_path(command, "FILE", files.in, "standard input",
-           fmt::format("Scores: {}; - or nothing is standard input, as CSV", format_endings()))
+           fmt::format("{}: {}; - or nothing is standard input, as CSV", holds, format_endings()))
       ->option_text(" ");
   add_choice(command, "--format-in", files.in_format, format_names(), "What FILE is, whatever its name");
   command
@@ -88,7 +95,11 @@ void add_input_options(CLI::App& command, Files& files) {
 }
 
 void add_output_option(CLI::App& command, Files& files) {
-  add_path(command, "-o", files.out, "standard output",
-           fmt::format("File to write: {} (default: standard output, as CSV); arrays drop header and labels", format_endings()))
-      ->option_text("OUT");
+  add_output_option(
+      command, files,
+      fmt::format("File to write: {} (default: standard output, as CSV); arrays drop header and labels", format_endings()));
+}
+
+CLI::Option* add_output_option(CLI::App& command, Files& files, const std::string& meaning) {
+  return add_path(command, "-o,--output", files.out, "standard output", meaning)->option_text("OUT");
 }

@@ -61,6 +61,9 @@ CLI::Option* add_choice(CLI::App& command, const std::string& name, const std::v
 CLI::Option* add_choice(CLI::App& command, const std::string& name, std::string& value, const std::vector<std::string>& choices,
                         const std::string& meaning);
 
+// An option without a value. CLI11's own would take --quiet=3.
+CLI::Option* add_flag(CLI::App& command, const std::string& name, bool& value, const std::string& meaning);
+
 // An option for a parameter of an operation.
 template <class Op, class Value>
 CLI::Option* add_param(CLI::App& command, const entropic::Param<Op, Value>& param, Value& value) {
@@ -70,7 +73,7 @@ CLI::Option* add_param(CLI::App& command, const entropic::Param<Op, Value>& para
                       fmt::format("{} (default {})", param.meaning, default_text(param)),
                       [&value](std::size_t i) { value = static_cast<Value>(i); });
   } else if constexpr (std::is_same_v<Value, bool>) {
-    return command.add_flag(spellings(name), value, std::string(param.meaning));
+    return add_flag(command, spellings(name), value, std::string(param.meaning));
   } else {
     return add_number(command, name, value,
                       fmt::format("{} ({}; default {})", param.meaning, range_text(param), default_text(param)));
@@ -81,11 +84,12 @@ CLI::Option* add_param(CLI::App& command, const entropic::Param<Op, Value>& para
 CLI::Option* add_path(CLI::App& command, const std::string& name, std::string& path, std::string_view standard,
                       const std::string& meaning);
 
-// FILE and how to read it.
-void add_input_options(CLI::App& command, Files& files);
+// FILE, what it holds, and how to read it.
+void add_input_options(CLI::App& command, Files& files, std::string_view holds = "Scores");
 
-// -o, for commands whose result is a table.
+// -o, for commands whose result is a table, and for others.
 void add_output_option(CLI::App& command, Files& files);
+CLI::Option* add_output_option(CLI::App& command, Files& files, const std::string& meaning);
 
 // Ends every command's help.
 inline constexpr std::string_view kEverywhere = "--threads, --simd and --quiet work here too: entropic --help";

@@ -112,12 +112,12 @@ void add_sample(CLI::App& app, Program& program) {
   add_number(command, "--count", options->count, "How many draws from each row (default 1)");
   add_number(command, "--stream", options->stream, "Row r, from 0, has stream r + NUMBER (default 0)");
   add_number(command, "--position", options->position, "Of the first draw in its stream (default 0)");
-  command.add_flag("--probs", options->probs, "Write the distribution that is drawn from and draw nothing");
+  add_flag(command, "--probs", options->probs, "Write the distribution that is drawn from and draw nothing");
   add_input_options(command, program.files);
   add_output_option(command, program.files);
   command.footer(
       fmt::format("Out come indices counted from 0; -1 for a row with NaN or without a score above -inf.\n"
-                  "Example: entropic sample scores.csv --steps temperature=0.8,top_p=0.95 --seed 1 --count 3\n{}",
+                  "Example: entropic sample scores.csv --steps temperature=0.8,top_p=0.95 --seed 1\n{}",
                   kEverywhere));
   command.callback([options, &program] {
     program.action = [options, &files = program.files] {

@@ -122,3 +122,23 @@ std::string bar(double part, std::size_t width, bool utf8) {
 }
 
 std::string bar_text(double part, std::size_t width, bool utf8) { return fit(bar(part, width, utf8), width); }
+
+std::string folded(std::string_view text, std::size_t width) {
+  constexpr std::size_t kFarthest = 30;  // where a meaning may begin
+  std::string result;
+  while (!text.empty()) {
+    std::string line(text.substr(0, text.find('\n')));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
+    const bool example = line.starts_with("Example:") || line.substr(indent).starts_with("entropic ");
+    if (const std::size_t gap = line.find("  ", indent); gap < kFarthest) indent = line.find_first_not_of(' ', gap);
+    for (std::size_t start = 0; !example && line.size() - start > width;) {
+      const std::size_t at = line.rfind(' ', start + width);
+      if (at == line.npos || at <= start + indent) break;  // a long word
+      line.replace(at, 1, '\n' + std::string(indent, ' '));
+      start = at + 1;
+    }
+    result += line + '\n';
+  }
+  return result;
+}

@@ -28,3 +28,7 @@ std::size_t display_width(std::string_view text);
 // a trace. bar_text is filled with blanks.
 std::string bar(double part, std::size_t width, bool utf8);
 std::string bar_text(double part, std::size_t width, bool utf8);
+
+// Text whose lines are no longer than `width`: what goes on begins below the first word, or below what stands behind a gap, as
+// the meaning of an option does. Examples stay whole, to be copied.
+std::string folded(std::string_view text, std::size_t width);

@@ -213,8 +213,8 @@ Table of_points(const Op& op, const Pair& pair, const Files& files) {
 // A command of two files. weights and support are named where it has them.
 template <class Op>
 void add_distance(CLI::App& app, Program& program, Table (*evaluate)(const Op&, const Pair&, const Files&),
-                  const std::array<std::string, 2>& weights, bool support, std::string_view second, std::string_view rows,
-                  std::string_view example) {
+                  std::string_view holds, const std::array<std::string, 2>& weights, bool support, std::string_view second,
+                  std::string_view rows, std::string_view example) {
   const auto op = std::make_shared<Op>();
   const auto pair = std::make_shared<Pair>();
   const entropic::Description& description = Op::kDescription;
@@ -223,7 +223,7 @@ void add_distance(CLI::App& app, Program& program, Table (*evaluate)(const Op&, 
   entropic::for_each_param<Op>([&](const auto& param) {
     add_param(command, param, (*op).*(param.member))->group("Parameters")->required(param.required);
   });
-  add_input_options(command, program.files);
+  add_input_options(command, program.files, holds);
   add_path(command, std::string(second), pair->second, "standard input", "What FILE is compared with")
       ->option_text(" ")
       ->required();
@@ -274,8 +274,7 @@ void add_transport(CLI::App& app, Program& program) {
     CLI::Option* const option = add_param(command, param, options->entropic.*(param.member));
     if (param.name != "mass_tolerance") option->needs(epsilon);
   });
-  add_path(command, "-o", program.files.out, "standard output", "File for the plan (default: none); - instead of the result")
-      ->option_text("OUT");
+  add_output_option(command, program.files, "File for the plan (default: none); - instead of the result");
   command.footer(fmt::format(
       "Out comes one row of CSV: cost, gap, status (the optimum is at most gap below cost), or with --epsilon cost,\n"
       "lower_bound, upper_bound (of the optimum), marginal_error, iterations, status. Infeasible: exit status 1.\n"
@@ -283,16 +282,16 @@ void add_transport(CLI::App& app, Program& program) {
       kEverywhere));
   command.callback([options, &program] { program.action = [options, &files = program.files] { transport(*options, files); }; });
 
-  add_distance<entropic::Wasserstein1d>(
-      app, program, of_samples, {"--u_weights", "--v_weights"}, false, "V",
-      "Samples are a row each; a file with one column is one row. A V with one row is\n"
-      "compared with every row of FILE, otherwise row by row. Weights are those of all rows.\n",
-      "before.csv after.csv --order 2");
-  add_distance<entropic::WassersteinHistogram>(app, program, of_histograms, {}, true, "Q",
+  add_distance<entropic::Wasserstein1d>(app, program, of_samples, "Samples", {"--u_weights", "--v_weights"}, false, "V",
+                                        "Samples are a row each; a file with one column is one row. A V with one row is\n"
+                                        "compared with every row of FILE, otherwise row by row. Weights hold for all rows.\n",
+                                        "before.csv after.csv --order 2");
+  add_distance<entropic::WassersteinHistogram>(app, program, of_histograms, "Distributions", {}, true, "Q",
                                                "A Q with one row is compared with every row of FILE, otherwise row by row.\n",
                                                "p.csv q.csv --support ages.csv");
-  add_distance<entropic::Wasserstein>(app, program, of_points<entropic::Wasserstein>, {"--a", "--b"}, false, "Y",
+  add_distance<entropic::Wasserstein>(app, program, of_points<entropic::Wasserstein>, "Points", {"--a", "--b"}, false, "Y",
                                       "Each row is a point; out comes one number.\n", "x.csv y.csv --order 2");
-  add_distance<entropic::SinkhornDivergence>(app, program, of_points<entropic::SinkhornDivergence>, {"--a", "--b"}, false, "Y",
-                                             "Each row is a point; out comes one number.\n", "x.csv y.csv --epsilon 0.1");
+  add_distance<entropic::SinkhornDivergence>(app, program, of_points<entropic::SinkhornDivergence>, "Points", {"--a", "--b"},
+                                             false, "Y", "Each row is a point; out comes one number.\n",
+                                             "x.csv y.csv --epsilon 0.1");
 }

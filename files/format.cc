@@ -34,6 +34,9 @@ std::vector<std::string> format_names() {
 const Format& input_format(const std::string& path, const std::string& name) {
   const Format* format = format_by_ending(name.empty() ? path : "." + name);
   if (format == nullptr && name.empty() && is_stream(path)) return kFormats[0];
+  if (format == nullptr && path.ends_with(".json") && name.empty()) {
+    bad_input("{}: JSON is read in lines, .jsonl; jq -c '.[]' {} makes them of an array of rows", path, path);
+  }
   if (format == nullptr) {
     bad_input("{}: the name ends in none of {}; say which it is with --format-in", path, format_endings());
   }

@@ -159,3 +159,19 @@ def test_format_by_the_name_of_the_output(cli):
     files = {name: content.decode() for name, content in cli.files().items()}
     assert files["r.html"].startswith("<!doctype html>") and json.loads(files["r.json"])
     assert files["text.html"] == cli.output("compare", "x.csv")
+
+
+def test_row_by_its_label(cli):
+    file = cli.write("x.csv", "name,a,b\ncat,0,1\ndog,2,2\n")
+    assert cli.output("compare", file, "--row", "dog") == cli.output("compare", file, "--row", 1)
+    assert cli.error("compare", file, "--row", "cow") == "x.csv: there is no row with the label 'cow'"
+    file = cli.write("y.csv", "0,1\n")
+    assert cli.error("compare", file, "--row", "cow") == "--row must be a whole number of at least 0, got 'cow'"
+
+
+def test_report_of_another_name(cli):
+    file = cli.write("x.csv", "0,1\n")
+    message = "compare: -o must end in .txt, .json or .html, got 'y.csv'; or say --format"
+    assert cli.error("compare", file, "-o", "y.csv") == message
+    cli.output("compare", file, "-o", "y.csv", "--format", "json")
+    cli.output("compare", file, "-o", "y")

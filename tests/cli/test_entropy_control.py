@@ -84,10 +84,10 @@ def test_power_transform(cli):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["gamma"], "gamma_for_entropy: exactly one of entropy and perplexity must be given"),
+        (["gamma"], "gamma: exactly one of --entropy and --perplexity must be given"),
         (
             ["gamma", "--entropy", 1, "--perplexity", 2],
-            "gamma_for_entropy: exactly one of entropy and perplexity must be given",
+            "gamma: exactly one of --entropy and --perplexity must be given",
         ),
         (["gamma", "--entropy", -1], "gamma_for_entropy: entropy must be at least 0 and finite, got -1"),
         (["gamma", "--perplexity", 0.5], "gamma_for_entropy: perplexity must be at least 1 and finite, got 0.5"),
@@ -95,14 +95,14 @@ def test_power_transform(cli):
         (["gamma", "--entropy"], "gamma: --entropy needs a value; see entropic gamma --help"),
         (
             ["gamma", "--entropy", 1, "--min-gamma", 2, "--max-gamma", 1],
-            "gamma_for_entropy: min_gamma must be at most max_gamma",
+            "gamma: --min_gamma must be at most --max_gamma",
         ),
         (["gamma", "--entropy", 1, "--max-iterations", 1.5], "--max_iterations must be a whole number, got '1.5'"),
         (
             ["gamma", "--entropy", 1, "--max-iterations", 0],
             "gamma_for_entropy: max_iterations must be above 0 and at most 1000, got 0",
         ),
-        (["power_transform"], "--gamma is required; see entropic power_transform --help"),
+        (["power_transform"], "--gamma is required, as in entropic power_transform probabilities.csv --gamma 2 -o result.npy"),
         (["power_transform", "--gamma", -1], "power_transform: gamma must be at least 0 and at most inf, got -1"),
         (["power_transform", "--gamma", "nan"], "power_transform: gamma must be at least 0 and at most inf, got nan"),
     ],

@@ -143,6 +143,52 @@ def test_jsonl_of_jq(cli):
     assert subprocess.run(["jq", "-c", ".scores|add", cli.directory / "p.jsonl"], capture_output=True).stdout.count(b"\n") == 7
 
 
+OPENAI = {
+    "choices": [
+        {
+            "index": 0,
+            "message": {"role": "assistant", "content": "Hi!"},
+            "logprobs": {
+                "content": [
+                    {
+                        "token": token,
+                        "logprob": logprobs[0],
+                        "bytes": [72],
+                        "top_logprobs": [{"token": "x", "logprob": one, "bytes": None} for one in logprobs],
+                    }
+                    for token, logprobs in [("Hi", [-0.2, -1.8]), ("!", [-0.5, -1.1])]
+                ]
+            },
+        }
+    ]
+}
+LLAMA_CPP = {
+    "content": "Hi!",
+    "completion_probabilities": [
+        {"id": 1, **{name: one[name] for name in ("token", "logprob", "top_logprobs")}}
+        for one in OPENAI["choices"][0]["logprobs"]["content"]
+    ],
+}
+
+
+@pytest.mark.parametrize("reply", [OPENAI, LLAMA_CPP], ids=["OpenAI", "llama.cpp"])
+def test_reply_of_a_server(cli, reply):
+    """The command of the help, as it stands there."""
+    text = cli.output("--help")
+    command = text[text.index("  jq -c") : text.index("--normalize") + len("--normalize")]
+    cli.write("reply.json", json.dumps(reply, indent=1))
+    cli.write("run", command.replace("entropic entropy", f"'{cli.program}' entropy"))
+    done = subprocess.run(["sh", "-e", "run"], cwd=cli.directory, capture_output=True)
+    assert done.stderr == b""
+    rows = [line.split(",") for line in done.stdout.decode().splitlines()]
+    assert [row[0] for row in rows] == ["Hi", "!"]
+    for (_, entropy), logprobs in zip(rows, [[-0.2, -1.8], [-0.5, -1.1]], strict=True):
+        p = np.exp(logprobs) / np.exp(logprobs).sum()
+        assert float(entropy) == pytest.approx(-(p * np.log(p)).sum(), rel=1e-12)
+    message = cli.error("softmax", "reply.json")
+    assert message == "reply.json: JSON is read in lines, .jsonl; jq -c '.[]' reply.json makes them of an array of rows"
+
+
 def test_numbers_that_json_lacks(cli):
     cli.write("x.jsonl", '[1, NaN]\n[1, -Infinity]\n["inf", null]\n["-inf", 1e-400]\n')
     lines = cli.output("log_softmax", "x.jsonl", "-o", "/dev/stdout").splitlines()

@@ -124,7 +124,18 @@ def test_parameter_out_of_range(cli, name, value):
         ),
         (["softmax", "x.csv", "--temperature"], "softmax: --temperature needs a value; see entropic softmax --help"),
         (["softmax", "x.csv", "--threads"], "softmax: --threads needs a value; see entropic softmax --help"),
-        (["softmax", "x.csv", "-o"], "softmax: -o needs a value; see entropic softmax --help"),
+        (["softmax", "x.csv", "-o"], "softmax: --output needs a value; see entropic softmax --help"),
+        (["--hepl"], "unexpected argument '--hepl'; see entropic --help"),
+        (["gamma", "x.csv"], "gamma: exactly one of --entropy and --perplexity must be given"),
+        (
+            ["sample", "x.csv"],
+            "--seed is required, as in entropic sample scores.csv --steps temperature=0.8,top_p=0.95 --seed 1",
+        ),
+        (["softmax", "x.csv", "--quiet=3"], "softmax: flags such as --quiet take no value; see entropic softmax --help"),
+        (
+            ["sample", "x.csv", "--seed", "1", "--probs=2"],
+            "sample: flags such as --quiet take no value; see entropic sample --help",
+        ),
         (["--simd"], "--simd needs a value; see entropic --help"),
         (
             ["softmax", "x.csv", "--temperature", "1", "--temperature", "2"],
@@ -144,11 +155,11 @@ def test_usage(cli, arguments, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["top_k_softmax"], "--k is required; see entropic top_k_softmax --help"),
+        (["top_k_softmax"], "--k is required, as in entropic top_k_softmax scores.csv --k 3 -o result.npy"),
         (["top_k_softmax", "--k"], "top_k_softmax: --k needs a value; see entropic top_k_softmax --help"),
         (["top_k_softmax", "--k", "2.5"], "--k must be a whole number, got '2.5'"),
         (["top_k_softmax", "--k", "0"], "top_k_softmax: k must be above 0, got 0"),
-        (["min_p_softmax"], "--p is required; see entropic min_p_softmax --help"),
+        (["min_p_softmax"], "--p is required, as in entropic min_p_softmax scores.csv --p 0.1 -o result.npy"),
         (["min_p_softmax", "--p", "1.5"], "min_p_softmax: p must be above 0 and at most 1, got 1.5"),
         (["taylor_softmax", "--order", "3"], "taylor_softmax: order must be *, got 3"),
     ],
@@ -176,6 +187,15 @@ def test_help_and_version(cli):
         assert f"Example: entropic {command}" in cli.output(command, "--help")
     assert "--temperature" in cli.output("softmax", "--help")
     assert "drop header and labels" in cli.output("softmax", "--help")
+    assert "Points: .csv" in cli.output("wasserstein", "--help") and "Probabilities: .csv" in cli.output("entropy", "--help")
+
+
+def test_help_fits_the_terminal(cli):
+    """Only examples, which are to be copied, may be longer."""
+    commands = cli.output("completion", "bash").split("commands='")[1].split("'")[0].split()
+    for words in [["list"], ["--help"], *([command, "--help"] for command in commands)]:
+        wide = [line for line in cli.output(*words).splitlines() if len(line) > 80]
+        assert [line for line in wide if not line.startswith("Example: ")] == [], words
 
 
 def test_list(cli):

@@ -1,7 +1,9 @@
 """Shell habits: completion, the manual page, colours only where they are wanted."""
 
+import json
 import os
 import pty
+import select
 import shutil
 import subprocess
 
@@ -47,6 +49,50 @@ def test_zsh_completion(cli):
     assert offered("entropic", "so").startswith("command: ") and "sparsemax:" in offered("entropic", "so")
     assert "--temperature:" in offered("entropic", "softmax", "-")
     assert offered("entropic", "softmax", "x").strip() == "files"
+
+
+def typed(cli, shell, setup, *keys):
+    """Types the keys at the prompt of an interactive shell, each once the one before has had its answer."""
+    process_id, terminal = pty.fork()
+    if process_id == 0:
+        os.chdir(cli.directory)
+        path = f"{os.path.dirname(cli.program)}:{os.environ['PATH']}"
+        os.execvpe(shell[0], shell, {"PATH": path, "HOME": str(cli.directory), "TERM": "dumb", "PS1": "> "})
+    shown = b""
+    try:
+        for key in (setup, *keys, "exit\n"):
+            os.write(terminal, key.encode())
+            # The shell is done with a key when it shows nothing more; with exit it ends.
+            while select.select([terminal], [], [], 20 if key == "exit\n" else 1)[0]:
+                piece = os.read(terminal, 65536)
+                if not piece:
+                    break
+                shown += piece
+    except OSError:  # what Linux says of a terminal that nobody writes to any more
+        pass
+    os.close(terminal)
+    os.waitpid(process_id, 0)
+    return shown.decode()
+
+
+@pytest.mark.parametrize(
+    ("shell", "setup"),
+    [
+        (["bash", "--norc", "-i"], "source ./completion\n"),
+        (["zsh", "-f", "-i"], "autoload -Uz compinit; compinit -u -D; source ./completion\n"),
+    ],
+    ids=["bash", "zsh"],
+)
+def test_tab_key(cli, shell, setup):
+    """A command, an option, one of its words and a file, all completed at a real prompt: then the line runs."""
+    if shutil.which(shell[0]) is None:
+        pytest.skip(f"{shell[0]} is not installed")
+    cli.write("completion", cli.output("completion", shell[0]))
+    cli.write("scores.csv", "name,a,b\ncat,1,2\n")
+    line = ["entropic comp\t", "a\t", "--form\t", " js\t", "sco\t", "> out.json\n"]
+    shown = typed(cli, shell, setup, *line)
+    assert (cli.directory / "out.json").exists(), shown
+    assert json.loads((cli.directory / "out.json").read_text())["label"] == "cat", shown
 
 
 def test_completion_of_another_shell(cli):

@@ -95,7 +95,9 @@ def test_refused(cli):
     assert message == "wasserstein_1d: order must be at least 1 and at most inf, got 0.5"
     message = cli.error("wasserstein", "u.csv", "v.csv", *end)
     assert message == "wasserstein: y must have points of as many coordinates as x, 3, got 2"
-    assert cli.error("wasserstein_1d", "u.csv", *end).endswith("V is required; see entropic wasserstein_1d --help")
+    assert cli.error("wasserstein_1d", "u.csv", *end).endswith(
+        "V is required, as in entropic wasserstein_1d before.csv after.csv --order 2"
+    )
     assert "--epsilon is required" in cli.error("sinkhorn_divergence", "u.csv", "u.csv", *end)
 
 
