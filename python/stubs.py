@@ -447,8 +447,11 @@ def torch_stub(operation):
     lines += [f"    {param}: {kind}" for param, kind in kinds.items()]
     lines.append("    dim: int")
     lines += ["    keepdim: bool"] if operation["reduces"] else []
-    more = ["dim: int = -1"] + (["keepdim: bool = False"] if operation["reduces"] else [])
-    lines.append(f"    def __init__(self, {', '.join(params + more)}) -> None: ...")
+    first = params[: next(iter(kinds), "temperature") != "temperature"]
+    keywords = params[len(first) :] + (["keepdim: bool = False"] if operation["reduces"] else [])
+    lines.append(
+        f"    def __init__(self, {', '.join([*first, 'dim: int = -1', *(['*'] if keywords else []), *keywords])}) -> None: ..."
+    )
     return "\n".join(lines)
 
 

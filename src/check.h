@@ -138,4 +138,13 @@ void check_overlap(std::string_view operation, std::string_view out_name, const 
   }
 }
 
+// The output may be no part of this input.
+template <class T>
+void check_apart(std::string_view operation, std::string_view out_name, const MatrixView<T>& out, std::string_view in_name,
+                 const MatrixView<const T>& in) {
+  if (overlap(in, MatrixView<const T>(out))) {
+    fail("{}: {} must share no memory with {}, got views that overlap", operation, out_name, in_name);
+  }
+}
+
 }  // namespace entropic

@@ -586,6 +586,11 @@ TEST(Attention, RefusesBadArguments) {
                call([&](auto&, auto&, auto& details) { details.entropy = entropy; }));
   expect_error("attention: out must share no memory with q, got views that overlap",
                [&] { attention(problem.q.view(), problem.k.view(), problem.v.view(), problem.q.view()); });
+  expect_error("attention: weights must share no memory with q, got views that overlap",
+               call([](auto& p, auto&, auto& details) {
+                 p.q.values.resize(12 * 5);
+                 details.weights = HeadsView<float>(p.q.values.data(), 1, 4, 3, 5);
+               }));
   expect_error("attention: out must point to 1 x 4 x 3 x 2 numbers, got a null pointer",
                call([](auto&, auto& view, auto&) { view.data = nullptr; }));
   expect_error("linear_attention: scale must be finite, got inf", [&] {

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <random>
 
+#include "entropic/maps.h"
 #include "entropic/threads.h"
 #include "tests/oracle/losses.h"
 #include "tests/support/cases.h"
@@ -429,7 +430,7 @@ TEST(LossesOfAbsentClasses, AreInfiniteWithoutAGradient) {
 
 TEST(LossesIgnore, Rows) {
   const double nan = std::nan("");
-  const std::vector<double> x = {nan, nan, 0.5, 0.25};
+  const std::vector<double> x = {nan, 7, 0.5, 0.25};  // 7 is no cosine
   const std::vector<std::int64_t> classes = {-100, 0};
   for (const Loss& op : variants()) {
     if (kind_of(op) != TargetKind::kClassOrDistribution && kind_of(op) != TargetKind::kClass) continue;
@@ -439,6 +440,27 @@ TEST(LossesIgnore, Rows) {
     EXPECT_EQ(dx[0], 0) << name_of(op);
     EXPECT_EQ(dx[1], 0) << name_of(op);
     EXPECT_TRUE(std::isfinite(value[1]));
+  }
+}
+
+TEST(LossesOfMaps, AreThoseOfTheirMap) {
+  std::vector<Map> maps;
+  for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) { maps.push_back(typical<Op>()); });
+  for (std::size_t noise = 0; noise < std::size(PerturbMax::kNoises); ++noise) {
+    maps.push_back(PerturbMax{.noise = static_cast<PerturbMax::Noise>(noise), .scale = 0.7});
+  }
+  const std::vector<double> x = support::normal_row<double>(9, 1, 0, 5);
+  const std::vector<std::int64_t> target = {4};
+  for (const Map& map : maps) {
+    std::vector<double> p(9), g(9), want(9), value(1), dx(9);
+    g[4] = -1;
+    apply<double>(map, {x.data(), 1, 9}, {p.data(), 1, 9});
+    apply_vjp<double>(map, {x.data(), 1, 9}, {p.data(), 1, 9}, {g.data(), 1, 9}, {want.data(), 1, 9});
+    loss<double>(SmoothAccuracyLoss{.map = map}, {x.data(), 1, 9}, target, value, {dx.data(), 1, 9});
+    EXPECT_EQ(value[0], -p[4]) << map.index();
+    EXPECT_EQ(dx, want) << map.index();
+    loss<double>(SurrogateLoss{.map = map}, {x.data(), 1, 9}, target, value, {dx.data(), 1, 9});
+    for (std::size_t i = 0; i < 9; ++i) EXPECT_NEAR(dx[i], p[i] - (i == 4), 1e-15) << map.index();
   }
 }
 

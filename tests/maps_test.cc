@@ -390,7 +390,12 @@ TEST(Maps, MinusInfinityIsAbsent) {
 
 TEST(Maps, OneScoreHasAllTheMass) {
   for_each_map([]<class Op, class T>(const Op& op, T) {
-    for (const T score : {T(0), T(-1e30), T(1e30), T(3.7)}) EXPECT_EQ(run(op, std::vector<T>{score}), std::vector<T>{1});
+    std::vector<T> scores = support::normal_row<T>(200, 3, 0, 17);
+    scores.insert(scores.end(), {T(0), T(-1e30), T(1e30), T(3.7), T(0.5)});
+    for (const T score : scores) {
+      ASSERT_EQ(run(op, std::vector<T>{score}), std::vector<T>{1}) << score;
+      if (score < T(1e20)) ASSERT_EQ(run(op, std::vector<T>{-kInfinity<T>, score})[1], T(1)) << score;
+    }
   });
 }
 

@@ -398,6 +398,17 @@ TEST(OptimalTransport, RefusesWhatIsNoProblem) {
   refuse("cost must be 2 x 2, or that for each of 1 problems, got 3 x 2", [](auto& p) { p.cost.resize(6); });
   expect_error("optimal_transport: mass_tolerance must be at least 0 and at most 1, got 2",
                [&] { solve(good, 1, {.mass_tolerance = 2}); });
+  double cost = 3, one[] = {1, 1, 1};
+  std::vector<TransportResult> result(1);
+  const auto number = [](double& x) { return MatrixView<double>(&x, 1, 1); };
+  const auto solve_in = [&](double& plan, double& f) {
+    optimal_transport<double>(number(one[0]), number(one[0]), number(cost), number(plan), number(f), number(one[2]), result);
+  };
+  expect_error("optimal_transport: plan must share no memory with cost, got views that overlap",
+               [&] { solve_in(cost, one[1]); });
+  double plan;
+  expect_error("optimal_transport: f must share no memory with a, got views that overlap", [&] { solve_in(plan, one[0]); });
+  EXPECT_EQ(cost, 3);
   auto looser = good;
   looser.b[1] = 1;
   EXPECT_EQ(solve(looser, 1, {.mass_tolerance = 0.5}).only().cost, 0.5 * 1 + 0.25 * 0 - 0.2);

@@ -6,10 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from entropic import _arrays, _core
+from entropic._maps import MAPS, map_and_params
 
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
-
-_MAPS = {description["name"]: description for description in _core.operations() if description["family"] == "map"}
 
 
 class MapCall(NamedTuple):
@@ -22,25 +21,9 @@ class MapCall(NamedTuple):
 
 def map_call(function, given, params):
     """A map by name, or (name, {parameter: value}), with parameters beside it. Arrays stay as they are."""
-    more = {}
-    if isinstance(given, (tuple, list)):
-        if len(given) != 2 or not isinstance(given[1], dict):
-            raise TypeError(f"{function}: map must be a name or (name, {{parameter: value}}), got {given!r}")
-        given, more = given
-    if not isinstance(given, str):
-        raise TypeError(f"{function}: map must be a name or (name, {{parameter: value}}), got {type(given).__name__}")
-    if given not in _MAPS:
-        raise ValueError(f"{function}: map must be one of {', '.join(_MAPS)}, got {given!r}")
-    params = {**params, **more}
-    values = []
-    for param in _MAPS[given]["params"]:
-        if param["required"] and param["name"] not in params:
-            raise TypeError(f"{function}: map {given!r} needs the parameter {param['name']!r}")
-        values.append(params.pop(param["name"], param["default"]))
-    if params:
-        raise TypeError(f"{function}: map {given!r} has no parameter {next(iter(params))!r}")
-    per_row = tuple(param["name"] if param["per_row"] else None for param in _MAPS[given]["params"])
-    return MapCall(given, tuple(values), per_row)
+    name, values = map_and_params(function, given, params)
+    per_row = tuple(param["name"] if param["per_row"] else None for param in MAPS[name]["params"])
+    return MapCall(name, tuple(values.values()), per_row)
 
 
 def scale_values(function, scale, train_length, kappa):

@@ -5,6 +5,7 @@ import operator
 import numpy as np
 
 from entropic import _arrays, _core, _functions
+from entropic._maps import map_and_params
 
 # Where an argument is not called x or target.
 ARGUMENTS = {
@@ -12,8 +13,6 @@ ARGUMENTS = {
     "distillation_loss": ("student", "teacher"),
     "jsd_loss": ("student", "teacher"),
 }
-
-MAPS = {operation["name"]: operation for operation in _core.operations() if operation["family"] == "map"}
 
 
 def _run(description, x, target, params, named_map, ignore_index, axis, return_grad, param_grad):
@@ -73,28 +72,6 @@ def _target(name, argument, kind, target, rows):
     return rows.alike(argument, array)
 
 
-def _map_and_params(name, given, params):
-    """(name of the map, its parameters by name) of map="entmax", alpha=1.2 or map=("entmax", {"alpha": 1.2})."""
-    if isinstance(given, (tuple, list)) and len(given) == 2 and isinstance(given[1], dict):
-        given, params = given[0], {**given[1], **params}
-    if not isinstance(given, str):
-        raise TypeError(f"{name}: map must be the name of a map, or (name, its parameters), got {given!r}")
-    if given not in MAPS:
-        raise ValueError(f"{name}: map must be one of {', '.join(MAPS)}, got {given!r}")
-    values = {}
-    for param in MAPS[given]["params"]:
-        if param["name"] in params:
-            values[param["name"]] = params[param["name"]]
-        elif param["required"]:
-            raise TypeError(f"{name}: map {given!r} needs the parameter {param['name']}")
-        else:
-            values[param["name"]] = param["default"]
-    unknown = [param for param in params if param not in values]
-    if unknown:
-        raise TypeError(f"{name}: map {given!r} has no parameter {unknown[0]!r}")
-    return given, values
-
-
 def _index_or_none(name, ignore_index):
     if ignore_index is None:
         return None
@@ -117,7 +94,7 @@ def signature(description, further=""):
     keywords += [part for part in [further] if part]
     keywords += ["**params"] if description["has_map"] else []
     params = ", ".join(f"{param['name']!r}: {param['name']}" for param in description["params"])
-    named_map = f"_map_and_params({name!r}, map, params)" if description["has_map"] else "None"
+    named_map = f"map_and_params({name!r}, map, params)" if description["has_map"] else "None"
     ignored = f"_index_or_none({name!r}, ignore_index)" if takes_classes(description) else "None"
     scores, target = ARGUMENTS.get(name, ("x", "target"))
     return f"({scores}, {target}, *, {', '.join(keywords)})", (f"{scores}, {target}, {{{params}}}, {named_map}, {ignored}")
@@ -175,6 +152,8 @@ def _doc(description):
         param = description["params"][0]["name"]
         asking = f"param_grad : bool, default False\n    Return also the gradient in {param}.\n"
         also = f" and, with param_grad=True, that in {param}"
+    # Those of a map are minus a probability, or stand for a gradient alone.
+    nats = "" if description["has_map"] else " in nats"
     head = common_doc(description, "NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists")
     return f"""{head}axis : int, default -1
     The axis of the classes; all others count rows.
@@ -184,13 +163,13 @@ return_grad : bool, default False
 Returns
 -------
 array, or a tuple of arrays
-    One number for each row in nats, of the kind and dtype of {scores}, in its shape without the axis (a NumPy number where no
+    One number for each row{nats}, of the kind and dtype of {scores}, in its shape without the axis (a NumPy number where no
     axis is left). With return_grad=True also the gradient, in {scores}'s shape{also}.
 
 Raises
 ------
 ValueError
-    A parameter is out of its range, shapes do not fit, {target} is none; the message names row and entry.
+    A parameter is out of its range, shapes do not fit, {target} is not valid; the message names row and entry.
 numpy.exceptions.AxisError
     axis is no axis of {scores}.
 TypeError
@@ -290,7 +269,7 @@ def build(operations):
             description,
             _doc(description),
             _run=_run,
-            _map_and_params=_map_and_params,
+            map_and_params=map_and_params,
             _index_or_none=_index_or_none,
         )
     functions["ratio_map"] = ratio_map

@@ -258,6 +258,12 @@ def _doc(description):
     name, family = description["name"], description["family"]
     params = _functions.param_doc(description) + (AXIS_DOC if has_axis(description) else "")
     required = "".join(f", {p['name']}={p['typical']!r}" for p in description["params"] if p["required"])
+    names = [param["name"] for param in description["params"]]
+    array = {"divergence": "p or q", "table": "pxy"}.get(family, "p")
+    axis = f"numpy.exceptions.AxisError\n    axis is no axis of {array}.\n" if has_axis(description) else ""
+    held = {"divergence": ", of both arrays", "table": ", of the whole table"}.get(family, "")
+    scores = "x of p = 1 / (1 + exp(-x))" if name == "binary_entropy" else "x of p = softmax(x)"
+    division = ", and with normalize through the division" if "normalize" in names else ""
     if family == "entry":
         refused = "An entry is not in [0, 1] (log_probs: above 0); the message names its row and entry."
     else:
@@ -285,17 +291,15 @@ Raises
 ValueError
     {refused}
     A parameter is out of its range, shapes do not fit.
-numpy.exceptions.AxisError
-    axis is no axis of p.
-TypeError
+{axis}TypeError
     {_functions.TYPE_ERROR}
 
 Notes
 -----
-input "probs" is taken as given, "log_probs" holds logarithms, "scores" the x of p = softmax(x), where NaN gives
-NaN and -inf is an absent entry. 0 log 0 is 0. Computed in float64.
+input, what is given{held}: "probs" as they are, "log_probs" their logarithms, "scores" the {scores}; there NaN gives NaN and
+-inf is an absent entry. 0 log 0 is 0. Computed in float64.
 Gradient: {description["gradient"]}. It is that of the formula in the numbers given: in p, in log p, through the
-softmax, and with normalize through the division. Source: {description["source"]}.
+function of scores{division}. Source: {description["source"]}.
 
 Examples
 --------

@@ -243,9 +243,11 @@ void attention(HeadsView<const std::type_identity_t<T>> q, HeadsView<const std::
   if (!details.entropy.empty() && details.entropy.size() != queries) {
     fail("{}: entropy must have one entry for each of {} queries, got {}", kName, queries, details.entropy.size());
   }
-  check_apart(kName, "out", out, "q", q);
-  check_apart(kName, "out", out, "k", k);
-  check_apart(kName, "out", out, "v", v);
+  for (const auto& [in_name, in] : {std::pair("q", q), std::pair("k", k), std::pair("v", v)}) {
+    check_apart(kName, "out", out, in_name, in);
+    if (details.weights.data != nullptr) check_apart(kName, "weights", details.weights, in_name, in);
+  }
+  if (details.weights.data != nullptr) check_apart(kName, "weights", details.weights, "out", out);
 
   const auto kernel = attention_kernels<T>();
   const AttentionCall<T> call = {

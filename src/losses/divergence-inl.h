@@ -41,9 +41,12 @@ HWY_INLINE double LogTermsRow(double temperature, const T* x, size_t n, double* 
   if (!infinite && !IsFinite(max)) return kNaN<double>;
   const V64 shift = hn::Set(d, infinite ? 0.0 : static_cast<double>(max)), factor = hn::Set(d, temperature);
   const V64 positive = hn::Set(d, kInfinity<double>), absent = hn::Set(d, -kInfinity<double>);
+  const V64 lowest = hn::Set(d, std::numeric_limits<double>::lowest());
   const double sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const V64 xi = LoadWide(d, x + i, count, -kInfinity<T>);
+    // A score that is finite stays so, however small T is.
     V64 zi = hn::Div(hn::Sub(xi, shift), factor);
+    zi = hn::IfThenElse(hn::Eq(xi, absent), absent, MaxKeepNaN(lowest, zi));
     if (infinite) {
       zi = hn::IfThenElse(hn::Eq(xi, positive), hn::Zero(d), hn::IfThenElse(hn::IsNaN(xi), xi, absent));
     }

@@ -461,23 +461,29 @@ bool all_of_row(const T* row, std::size_t n, const Good& good) {
 
 // Refuses the first entry that is not good: `wanted` is what the argument must be.
 template <class T, class Good>
-void check_entries(std::string_view name, std::string_view wanted, const MatrixView<const T>& a, const Good& good) {
-  for (std::size_t r = 0; r < a.rows; ++r) {
-    if (all_of_row(a.row(r), a.cols, good)) continue;
-    for (std::size_t i = 0; i < a.cols; ++i) {
-      const auto value = static_cast<Working<T>>(a.row(r)[i]);
-      if (good(value) == 0) fail("{}: {}, got {} at {} of row {}", name, wanted, value, i, r);
-    }
+void check_row(std::string_view name, std::string_view wanted, const MatrixView<const T>& a, std::size_t r, const Good& good) {
+  if (all_of_row(a.row(r), a.cols, good)) return;
+  for (std::size_t i = 0; i < a.cols; ++i) {
+    const auto value = static_cast<Working<T>>(a.row(r)[i]);
+    if (good(value) == 0) fail("{}: {}, got {} at {} of row {}", name, wanted, value, i, r);
   }
+}
+
+template <class T, class Good>
+void check_entries(std::string_view name, std::string_view wanted, const MatrixView<const T>& a, const Good& good) {
+  for (std::size_t r = 0; r < a.rows; ++r) check_row(name, wanted, a, r, good);
 }
 
 // Entries of a cosine are at most 1 but for rounding; -inf is an absent class, NaN the row's own affair.
 template <class T>
-void check_cosines(std::string_view name, const MatrixView<const T>& x) {
-  check_entries(name, "cosines must be from -1 to 1", x, [](auto c) {
+void check_cosines(std::string_view name, const LossBatch<T>& batch) {
+  const auto good = [](auto c) {
     constexpr decltype(c) kMost = 1.01f;
     return static_cast<int>(!(std::abs(c) > kMost)) | static_cast<int>(c == -std::numeric_limits<decltype(c)>::infinity());
-  });
+  };
+  for (std::size_t r = 0; r < batch.x.rows; ++r) {
+    if (!batch.is_ignored(r)) check_row(name, "cosines must be from -1 to 1", batch.x, r, good);
+  }
 }
 
 void check_classes(std::string_view name, std::span<const std::int64_t> classes, std::size_t rows, std::size_t cols,
@@ -530,7 +536,7 @@ void check_batch(const Loss& loss, const LossBatch<T>& batch) {
     check_shape(name, "dx", batch.dx, "x", rows, cols);
     check_overlap(name, "dx", batch.dx, "x", batch.x);
   }
-  if (std::holds_alternative<MarginSoftmaxLoss>(loss)) check_cosines(name, batch.x);
+  if (std::holds_alternative<MarginSoftmaxLoss>(loss)) check_cosines(name, batch);
 }
 
 // In units of softmax's time for an entry.

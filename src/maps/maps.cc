@@ -96,9 +96,8 @@ void apply(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixVi
   std::visit([&](const auto& op) { check_params(op, per_row, x.rows); }, map);
   check_map(description_of(map).name, x, "p", p);
   const auto rows = kernels<Working<T>>().map;
-  const Map same = kernel_map(map);
-  for_shares<T, 1>({x}, p, description_of(same).cost, [&](const auto& in, auto out, std::size_t first, auto share) {
-    rows(same, in[0], out, from_row(per_row, first), share);
+  for_shares<T, 1>({x}, p, description_of(kernel_map(map)).cost, [&](const auto& in, auto out, std::size_t first, auto share) {
+    rows(map, in[0], out, from_row(per_row, first), share);
   });
 }
 
@@ -117,18 +116,17 @@ void apply_vjp(const Map& map, MatrixView<const std::type_identity_t<T>> x, Matr
     for (const ParamGradient& asked : gradients) std::fill(asked.values.begin(), asked.values.end(), 0.0);
   }
   const MapKernels kernel = kernels<Working<T>>();
-  const Map same = kernel_map(map);
-  const std::size_t cost = description_of(same).cost;
+  const std::size_t cost = description_of(kernel_map(map)).cost;
   if constexpr (kIsHalf<T>) {
     // What p lost when it was rounded, its entropy and its small entries, is computed again.
     for_shares<T, 2>({x, g}, dx, 2 * cost, [&](const auto& in, auto out, std::size_t first, auto share) {
       const std::vector<PerRow> values = from_row(per_row, first);
-      kernel.map(same, in[0], out, values, share);
-      kernel.vjp(same, in[0], out, in[1], out, values, from_row(gradients, first), share);
+      kernel.map(map, in[0], out, values, share);
+      kernel.vjp(map, in[0], out, in[1], out, values, from_row(gradients, first), share);
     });
   } else {
     for_shares<T, 3>({x, p, g}, dx, cost, [&](const auto& in, auto out, std::size_t first, auto share) {
-      kernel.vjp(same, in[0], in[1], in[2], out, from_row(per_row, first), from_row(gradients, first), share);
+      kernel.vjp(map, in[0], in[1], in[2], out, from_row(per_row, first), from_row(gradients, first), share);
     });
   }
 }

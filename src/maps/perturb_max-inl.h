@@ -632,8 +632,10 @@ HWY_INLINE void WithNoise(PerturbMax::Noise noise, Visit&& visit) {
       return visit(LaplaceNoise());
     case PerturbMax::Noise::exponential:
       return visit(ExponentialNoise());
-    default:
+    case PerturbMax::Noise::uniform:
       return visit(UniformNoise());
+    case PerturbMax::Noise::gumbel:  // kernel_map has made it softmax
+      HWY_DASSERT(false);
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "hwy/cache_control.h"
 #include "src/maps/all-inl.h"
+#include "src/maps/kernel_map.h"
 #include "src/maps/kernels.h"
 #include "src/per_row.h"
 
@@ -163,13 +164,13 @@ void VjpRows(const Op& common, MatrixView<const T> x, MatrixView<const T> p, Mat
 
 template <class T>
 void AnyMapRows(const Map& map, MatrixView<const T> x, MatrixView<T> p, std::span<const PerRow> per_row, Share<T> share) {
-  std::visit([&](const auto& op) { MapRows(op, x, p, per_row, share); }, map);
+  std::visit([&](const auto& op) { MapRows(op, x, p, per_row, share); }, kernel_map(map));
 }
 
 template <class T>
 void AnyVjpRows(const Map& map, MatrixView<const T> x, MatrixView<const T> p, MatrixView<const T> g, MatrixView<T> dx,
                 std::span<const PerRow> per_row, std::span<const ParamGradient> gradients, Share<T> share) {
-  std::visit([&](const auto& op) { VjpRows(op, x, p, g, dx, per_row, gradients, share); }, map);
+  std::visit([&](const auto& op) { VjpRows(op, x, p, g, dx, per_row, gradients, share); }, kernel_map(map));
 }
 
 template <class T>

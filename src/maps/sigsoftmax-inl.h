@@ -33,6 +33,13 @@ HWY_INLINE void MapRow(D d, const SigSoftmax& /*op*/, const T* x, size_t n, T ma
     return e;
   });
   if (sum != sum) return FillRow(d, kNaN<T>, n, p);
+  // The largest term is not 1: one that is all there is would not become 1 by a product with a rounded reciprocal.
+  const T total = static_cast<T>(sum);
+  if (hn::GetLane(hn::Div(one, hn::Add(exp_base, exp(d, hn::Sub(base, shift))))) == total) {
+    return ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+      StoreUpTo(hn::Div(LoadUpTo(d, p + i, count, T(0)), hn::Set(d, total)), d, count, p + i);
+    });
+  }
   ScaleRow(d, static_cast<T>(1 / sum), n, p);
 }
 

@@ -346,13 +346,6 @@ void check_gradient(std::string_view operation, std::string_view name, const Mat
                     std::size_t cols) {
   if (dp.data != nullptr) check_shape(operation, name, dp, "p", rows, cols);
 }
-template <class T>
-void check_apart(std::string_view operation, std::string_view out_name, const MatrixView<T>& out, std::string_view in_name,
-                 const MatrixView<const T>& in) {
-  if (overlap(in, MatrixView<const T>(out))) {
-    fail("{}: {} must share no memory with {}, got views that overlap", operation, out_name, in_name);
-  }
-}
 
 void check_values(std::string_view operation, std::size_t size, std::size_t rows) {
   if (size != rows) fail("{}: value must have one entry for each of {} rows, got {}", operation, rows, size);

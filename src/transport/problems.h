@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "entropic/matrix_view.h"
@@ -43,6 +44,14 @@ std::vector<MassSums> check_problems(std::string_view name, const MatrixView<con
   if (plan.rows != 0) check_shape(name, "plan", plan, "cost for each problem", problems * n, m);
   check_shape(name, "f", f, "a", problems, n);
   check_shape(name, "g", g, "b", problems, m);
+  for (const auto& [in_name, in] : {std::pair("a", a), std::pair("b", b), std::pair("cost", cost)}) {
+    check_apart(name, "plan", plan, in_name, in);
+    check_apart(name, "f", f, in_name, in);
+    check_apart(name, "g", g, in_name, in);
+  }
+  check_apart(name, "f", f, "plan", MatrixView<const T>(plan));
+  check_apart(name, "g", g, "plan", MatrixView<const T>(plan));
+  check_apart(name, "g", g, "f", MatrixView<const T>(f));
   if (results != problems) fail("{}: result must have one entry for each of {} problems, got {}", name, problems, results);
   std::vector<MassSums> sums(problems);
   if (problems == 0) return sums;

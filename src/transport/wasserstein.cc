@@ -243,6 +243,12 @@ void wasserstein_1d(MatrixView<const T> u, MatrixView<const T> v, std::type_iden
   const Weights<T> weights_u(kName, "u_weights", u_weights, "u", u), weights_v(kName, "v_weights", v_weights, "v", v);
   if (du.rows != 0) check_shape(kName, "du", du, "u", rows, n);
   if (dv.rows != 0) check_shape(kName, "dv", dv, "v", rows, m);
+  for (const auto& [in_name, in] :
+       {std::pair("u", u), std::pair("v", v), std::pair("u_weights", u_weights), std::pair("v_weights", v_weights)}) {
+    check_apart(kName, "du", du, in_name, in);
+    check_apart(kName, "dv", dv, in_name, in);
+  }
+  check_apart(kName, "dv", dv, "du", MatrixView<const T>(du));
   const bool wanted = du.rows != 0 || dv.rows != 0, weighted = u_weights.rows != 0 || v_weights.rows != 0;
 
   parallel_rows(rows, 32 * (n + m), [&](std::size_t begin, std::size_t end) {
@@ -327,6 +333,11 @@ void wasserstein_histogram(MatrixView<const T> p, MatrixView<const T> q, std::sp
   }
   if (dp.rows != 0) check_shape(kName, "dp", dp, "p", rows, n);
   if (dq.rows != 0) check_shape(kName, "dq", dq, "q", rows, n);
+  for (const auto& [in_name, in] : {std::pair("p", p), std::pair("q", q)}) {
+    check_apart(kName, "dp", dp, in_name, in);
+    check_apart(kName, "dq", dq, in_name, in);
+  }
+  check_apart(kName, "dq", dq, "dp", MatrixView<const T>(dp));
   if (rows == 0) return;
   const double tolerance = options.sum_tolerance.value_or(kSumTolerance<T>);
   std::vector<double> sums_p(rows), sums_q(rows);

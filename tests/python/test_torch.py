@@ -247,8 +247,13 @@ def test_modules(name):
     assert torch.equal(made(x), getattr(et, name)(x, **params, dim=0))
     assert torch.equal(copy.deepcopy(made)(x), made(x))
     assert class_name in repr(made)
+    taken = inspect.signature(module).parameters
     further = ["dim", "keepdim"] if name == "logsumexp" else ["dim"]
-    assert list(inspect.signature(module).parameters)[len(DESCRIPTIONS[name]["params"]) :] == further
+    assert set(taken) == {*further, *(param["name"] for param in DESCRIPTIONS[name]["params"])}
+    positional = [param for param, how in taken.items() if how.kind is how.POSITIONAL_OR_KEYWORD]
+    assert positional[-1] == "dim" and len(positional) <= 2
+    with pytest.raises(TypeError, match=f"{class_name}: dim must be one integer"):
+        module(**params, dim=1.0)
     if "keepdim" in further:
         assert torch.equal(module(**params, dim=0, keepdim=True)(x), made(x).unsqueeze(0))
 
@@ -324,3 +329,11 @@ class _Elsewhere(torch.Tensor):
     @classmethod
     def __torch_dispatch__(cls, *_, **__):
         raise NotImplementedError
+
+
+def test_modules_take_dim_as_torch_does():
+    x = scores(3, 6)
+    assert torch.equal(et.Softmax(0)(x), et.softmax(x, dim=0))
+    assert torch.equal(et.Sparsemax(0)(x), et.sparsemax(x, dim=0))
+    assert torch.equal(et.Entmax(1.3, 0)(x), et.entmax(x, alpha=1.3, dim=0))
+    assert torch.equal(et.TopKSoftmax(2, 0)(x), et.top_k_softmax(x, k=2, dim=0))

@@ -1,6 +1,8 @@
 """Transport on tensors: the values of entropic, gradients by differences, and a critic's parts."""
 
 import doctest
+import functools
+import re
 
 import numpy as np
 import pytest
@@ -273,3 +275,52 @@ def test_gradient_of_a_plan_that_hardly_connects():
     plan = et.sinkhorn(half, half.detach(), cost, epsilon=0.3, tolerance=1e-14).plan
     (grad,) = torch.autograd.grad((plan * weights).sum(), half)
     torch.testing.assert_close(grad[0] - grad[1], torch.tensor(-2.5, dtype=torch.float64), rtol=1e-6, atol=0)
+
+
+T = torch.tensor
+INTEGERS = {
+    "wasserstein_1d": ((T([1, 2]), T([3, 4])), {}),
+    "wasserstein": ((T([[1, 2], [3, 4]]), T([[1, 5], [9, 8]])), {}),
+    "sinkhorn_divergence": ((T([[1, 2], [3, 4]]), T([[1, 5], [9, 8]])), {"epsilon": 0.5}),
+    "c_transform": ((T([1, 2]), T([[3, 5], [2, 7]])), {}),
+    "dual_value": ((T([1, 2]), T([3, 4]), T([1, 3]), T([2, 2])), {}),
+    "lipschitz_constant": ((T([1, 2, 7]), T([[0, 1, 2], [1, 0, 3], [2, 3, 0]])), {}),
+}
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_integers_are_float64(name):
+    tensors, keywords = INTEGERS[name]
+    got = getattr(et, name)(*tensors, **keywords)
+    assert got.dtype is torch.float64
+    want = getattr(entropic, name)(*(x.numpy() for x in tensors), **keywords)
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-9)
+
+
+REFUSED = [
+    (lambda: et.dual_value(T([1.0]), T([1.0]), T([1.0, 2.0]), T([1.0])), "dual_value: f and a must have equal lengths"),
+    (lambda: et.wasserstein_histogram(T([0.5, 0.5]), T([1.0])), "wasserstein_histogram: p and q must have equal lengths"),
+    (lambda: et.wasserstein_histogram(T([-0.5, 1.5]), T([0.5, 0.5])), "wasserstein_histogram: p must be at least 0"),
+    (lambda: et.wasserstein(T([[1.0]]), T([[4.0]]), a=T([-1.0])), "wasserstein: a must be finite, at least 0 and not all 0"),
+    (lambda: et.wasserstein(T([[1.0]]), T([[4.0, 1.0]])), "wasserstein: y must have as many coordinates as x, 1, got 2"),
+    (lambda: et.wasserstein_1d(T([1.0, 2.0]), T([3.0]), u_weights=T([1.0, -1.0])), "u_weights must be at least 0 and finite"),
+    (lambda: et.wasserstein_1d(T([1.0]), T([3.0]), order=0.5), "order must be at least 1"),
+    (lambda: et.lipschitz_constant(T([1.0, 2.0]), T([[0.0, -1.0], [-1.0, 0.0]])), "distance must be at least 0"),
+    (lambda: et.optimal_transport([1.0], [1.0], [[1.0]]), "optimal_transport: a must be a torch.Tensor, got list"),
+    (lambda: et.wasserstein_1d(T([1j]), T([1.0])), "wasserstein_1d: u must be of float16, bfloat16, float32, float64"),
+]
+
+
+@pytest.mark.parametrize("case", range(len(REFUSED)))
+def test_what_is_refused(case):
+    call, message = REFUSED[case]
+    with pytest.raises((TypeError, ValueError), match=re.escape(message)):
+        call()
+
+
+def test_masses_may_differ_as_in_numpy():
+    a, b, cost = T([1.0]), T([1.1]), T([[3.0]])
+    for call in (et.optimal_transport, functools.partial(et.sinkhorn, epsilon=1.0)):
+        with pytest.raises(ValueError, match="mass"):
+            call(a, b, cost)
+        assert call(a, b, cost, mass_tolerance=0.2).plan.shape == (1, 1)

@@ -12,6 +12,7 @@ import torch
 
 import entropic
 from entropic import _attention
+from entropic._maps import MAPS, map_and_params
 from entropic.torch._ops import Registered, one_device
 
 Tensor = torch.Tensor
@@ -375,7 +376,7 @@ def attention(q, k, v, *, map="softmax", scale="sqrt", causal=False, mask=None, 
     _check("attention", q=q, k=k, v=v)
     call = _attention.map_call("attention", map, map_params)
     shape = _shape(q, k, v)
-    names = [param["name"] for param in _attention._MAPS[call.name]["params"]]
+    names = [param["name"] for param in MAPS[call.name]["params"]]
     rows, texts = [], []
     for name, per_row, value in zip(names, call.per_row, call.values, strict=True):
         if isinstance(value, Tensor):
@@ -390,7 +391,9 @@ def attention(q, k, v, *, map="softmax", scale="sqrt", causal=False, mask=None, 
                         f"attention: {name} must be a number or a tensor that broadcasts to {wanted}, got {tuple(value.shape)}"
                     ) from None
                 value = "rows"
-        texts.append(f"{name!r}: {value!r}")
+        texts.append(f"{name!r}: {_text(name, value)}")
+    if mask is not None and not isinstance(mask, Tensor):
+        raise TypeError(f"attention: mask must be a torch.Tensor, got {type(mask).__name__}")
     if mask is not None and mask.requires_grad:
         raise ValueError("attention: no gradient flows into the mask: pass mask.detach()")
     scale, number, train_length, kappa = _attention.scale_values("attention", scale, train_length, kappa)
@@ -410,15 +413,26 @@ def attention(q, k, v, *, map="softmax", scale="sqrt", causal=False, mask=None, 
     )
 
 
+def _text(name, value):
+    """A parameter as ast.literal_eval reads it."""
+    if value is None or isinstance(value, (str, int)):
+        return repr(value)
+    try:
+        value = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"attention: {name} must be a number or a tensor, got {type(value).__name__}") from None
+    if value != value:
+        raise ValueError(f"attention: {name} must be a number, got nan")
+    return "1e999" if value == math.inf else repr(value)
+
+
 def linear_attention(q, k, v, *, causal=False, scale="sqrt"):
     """Attention with taylor_softmax of order 2 in time linear in the length: see entropic.linear_attention. Differentiable.
 
     The backward pass is linear in the length too; a second derivative is that of attention with map="taylor_softmax".
     """
     _check("linear_attention", q=q, k=k, v=v)
-    if isinstance(scale, str) and scale != "sqrt":
-        raise ValueError(f"linear_attention: scale must be 'sqrt' or a number, got {scale!r}")
-    return _call_linear(q, k, v, None if scale == "sqrt" else float(scale), bool(causal))
+    return _call_linear(q, k, v, *_attention._linear_values("linear_attention", scale), bool(causal))
 
 
 class Attention(torch.nn.Module):
@@ -429,10 +443,8 @@ class Attention(torch.nn.Module):
 
     def __init__(self, map="softmax", scale="sqrt", causal=False, train_length=512, kappa=None, **map_params):
         super().__init__()
-        name, values = map if isinstance(map, tuple) else (map, {})
-        self.map, self.scale, self.causal, self.train_length, self.kappa = name, scale, causal, train_length, kappa
-        self.map_params = {**map_params, **values}
-        _attention.map_call("Attention", name, self.map_params)
+        self.map, self.map_params = map_and_params("Attention", map, map_params)
+        self.scale, self.causal, self.train_length, self.kappa = scale, causal, train_length, kappa
         for key, value in self.map_params.items():
             if isinstance(value, torch.nn.Parameter):
                 self.register_parameter(f"map_{key}", value)

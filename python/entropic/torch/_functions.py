@@ -104,6 +104,12 @@ def _call_operator(operator, x, values, dim):
     return operator.call(x, *numbers, *rows, dim)
 
 
+def param_doc(description):
+    """The parameters as those of tensors."""
+    text = numpy_functions.param_doc(description)
+    return text.replace("An array", "A tensor").replace("array", "tensor").replace("along axis", "along dim")
+
+
 def _doc(description):
     name = description["name"]
     result = "keepdim : bool, default False\n    Keep dim, with size 1.\n" if description["reduces"] else ""
@@ -117,7 +123,7 @@ Parameters
 x : torch.Tensor
     Scores of float32, float64, float16 or bfloat16, of any shape with at least one axis and any strides. Halves are
     computed in float32.
-{numpy_functions.param_doc(description).replace("array", "tensor").replace("along axis", "along dim")}dim : int, default -1
+{param_doc(description)}dim : int, default -1
     The axis along which scores compete; axis is another name for it.
 {result}
 Returns

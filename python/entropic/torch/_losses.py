@@ -5,11 +5,13 @@ import math
 
 import torch
 
+import entropic
 from entropic import _core, _functions
 from entropic import _losses as numpy_losses
-from entropic._losses import _index_or_none, _map_and_params  # noqa: F401  functions made below use them
+from entropic._losses import _index_or_none  # noqa: F401  functions made below use it
+from entropic._maps import map_and_params  # noqa: F401  and this
 from entropic.torch import _compositions
-from entropic.torch._ops import OPERATORS, SCHEMA, Tensor, checked_dim, one_device, one_dim, place, spread
+from entropic.torch._ops import OPERATORS, SCHEMA, Tensor, checked_dim, one_device, one_dim, place, readable, spread
 from entropic.torch._reductions import RowReduction
 
 INF = math.inf
@@ -301,6 +303,12 @@ def _call(description, x, target, params, named_map, ignore_index, dim, axis):
     dim = checked_dim(name, scores, x, one_dim(name, dim, axis))
     target = _checked_target(name, description, x, target, dim)
     if named_map is not None:
+        if readable(x, target) and x.dtype is not torch.bfloat16:
+            # Of torch's operations, which would make something of a target that is none.
+            map_name, values = named_map
+            values = {key: value.detach() if isinstance(value, Tensor) else value for key, value in values.items()}
+            given = {} if ignore_index is None else {"ignore_index": ignore_index}
+            getattr(entropic, name)(x.detach(), target.detach(), map=(map_name, values), axis=dim, **given)
         # Halves only at the end: p - q of a p that is rounded has no digits left where they are near each other.
         wide = _compositions.working(x)
         if target.is_floating_point():

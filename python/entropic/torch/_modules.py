@@ -3,6 +3,7 @@
 import torch
 
 from entropic import _functions as numpy_functions
+from entropic.torch._functions import param_doc
 from entropic.torch._names import class_name
 
 
@@ -26,6 +27,8 @@ class _Map(torch.nn.Module):
                 self.register_buffer(name, value)
             else:
                 setattr(self, name, value)
+        if not isinstance(self.dim, int):
+            raise TypeError(f"{type(self).__name__}: dim must be one integer, got {self.dim!r}")
         self._names = tuple(values)
 
     def forward(self, x):
@@ -38,21 +41,44 @@ class _Map(torch.nn.Module):
 
 def _build(description, function):
     name = description["name"]
-    params = [numpy_functions.declare(param) for param in description["params"]] + ["dim=-1"]
-    names = [param["name"] for param in description["params"]] + ["dim"]
+    names = [param["name"] for param in description["params"]]
+    declared = dict(zip(names, map(numpy_functions.declare, description["params"]), strict=True)) | {"dim": "dim=-1"}
     if description["reduces"]:
-        params.append("keepdim=False")
-        names.append("keepdim")
+        declared["keepdim"] = "keepdim=False"
+    # As torch's: Softmax(-1), Entmax(1.5, -1).
+    first = names[: names[:1] != ["temperature"]]
+    rest = [name for name in declared if name not in (*first, "dim")]
+    params = [declared.get(param, param) for param in (*first, "dim", *(["*"] if rest else []), *rest)]
     namespace = {"inf": float("inf")}
     exec(
-        f"def __init__(self, {', '.join(params)}):\n    _Map.__init__(self, {', '.join(f'{n}={n}' for n in names)})\n",
+        f"def __init__(self, {', '.join(params)}):\n    _Map.__init__(self, {', '.join(f'{n}={n}' for n in declared)})\n",
         {"_Map": _Map},
         namespace,
     )
     learned = " and ".join(param["name"] for param in description["params"] if param["per_row"])
-    doc = f"{description['summary']}\n\nThe module of entropic.torch.{name}, with its parameters and dim=-1."
-    if learned:
-        doc += f"\n{learned} may be an nn.Parameter that broadcasts with x and has size 1 along dim: it is then learned."
+    learned = (
+        f"{learned} may be an nn.Parameter that broadcasts with x and has size 1 along dim: it is then learned.\n\n"
+        * bool(learned)
+    )
+    size = "keepdim : bool, default False\n    Keep dim, with size 1.\n" * description["reduces"]
+    shape = "x's shape without dim" if description["reduces"] else "x's shape"
+    given = numpy_functions.assignments(description).removeprefix(", ")
+    doc = f"""{description["summary"]}
+
+    {description["formula"]}
+
+The module of entropic.torch.{name}: calls it with x of any shape, and gives {shape}.
+
+Parameters
+----------
+{param_doc(description)}dim : int, default -1
+    The axis along which scores compete.
+{size}
+{learned}Examples
+--------
+>>> module = entropic.torch.{class_name(name)}({given})
+>>> y = module(torch.tensor([0.0, 1.0, 2.0]))
+"""
     return type(
         class_name(name),
         (_Map,),

@@ -90,6 +90,11 @@ def checked_dim(name, argument, x, dim):
     return dim % x.dim()
 
 
+def readable(*tensors):
+    """Whether the numbers of tensors may be looked at now: on the CPU, with no compiler and no transform at work."""
+    return not (torch.compiler.is_compiling() or in_transform()) and all(tensor.is_cpu for tensor in tensors)
+
+
 def one_device(name, tensors):
     """Refuses tensors, by their arguments' names, on several devices: one kernel would read them all as its own."""
     first, x = next(iter(tensors.items()))

@@ -6,9 +6,33 @@ import numpy as np
 import torch
 
 import entropic
-from entropic.torch._ops import Registered, one_dim
+from entropic.torch._ops import CODES, Registered, one_device, one_dim, readable
 
 Tensor = torch.Tensor
+
+
+def _floats(name, **given):
+    """Tensors, or None, as numbers: integers become float64, as everywhere."""
+    given = {argument: x for argument, x in given.items() if x is not None}
+    for argument, x in given.items():
+        if not isinstance(x, Tensor):
+            raise TypeError(
+                f"{name}: {argument} must be a torch.Tensor, got {type(x).__name__}; entropic.{name} takes other arrays"
+            )
+        if x.is_complex() or (x.is_floating_point() and x.dtype not in CODES):
+            raise TypeError(
+                f"{name}: {argument} must be of float16, bfloat16, float32, float64 or integers, got dtype {x.dtype}"
+            )
+    one_device(name, given)
+    return {argument: x if x.is_floating_point() else x.to(torch.float64) for argument, x in given.items()}
+
+
+def _refuse_as_numpy(function, *tensors, **keywords):
+    """Calls the function of arrays, which refuses what is no distribution, no distance or of other lengths."""
+    named = {key: x.detach() if isinstance(x, Tensor) else x for key, x in keywords.items()}
+    read = [x for x in (*tensors, *keywords.values()) if isinstance(x, Tensor)]
+    if readable(*read) and all(x.dtype is not torch.bfloat16 for x in read):
+        function(*(x.detach() for x in tensors), **named)
 
 
 def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, dim=None, axis=None):
@@ -21,9 +45,10 @@ def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, dim=None,
     >>> u.grad
     tensor([-0.5000, -0.5000])
     """
-    if not order >= 1:
-        raise ValueError(f"wasserstein_1d: order must be at least 1 and at most inf, got {order}")
     dim = one_dim("wasserstein_1d", dim, axis)
+    given = _floats("wasserstein_1d", u=u, v=v, u_weights=u_weights, v_weights=v_weights)
+    _refuse_as_numpy(entropic.wasserstein_1d, u, v, u_weights=u_weights, v_weights=v_weights, order=order, axis=dim)
+    u, v, u_weights, v_weights = map(given.get, ("u", "v", "u_weights", "v_weights"))
     u, v = u.movedim(dim, -1), v.movedim(dim, -1)
     weights = [w if w is None else w.movedim(dim, -1) for w in (u_weights, v_weights)]
     lead = torch.broadcast_shapes(u.shape[:-1], v.shape[:-1])
@@ -34,15 +59,16 @@ def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, dim=None,
 def wasserstein_histogram(p, q, *, support=None, order=1.0, dim=None, axis=None):
     """The Wasserstein distance of distributions over one support, differentiable in p, q and the support.
 
-    See ``entropic.wasserstein_histogram``. p and q are divided by their sums and not checked.
+    See ``entropic.wasserstein_histogram``. p and q are divided by their sums.
 
     >>> p = torch.tensor([1.0, 0.0, 0.0])
     >>> entropic.torch.wasserstein_histogram(p, p.flip(0))
     tensor(2.)
     """
-    if not order >= 1:
-        raise ValueError(f"wasserstein_histogram: order must be at least 1 and at most inf, got {order}")
     dim = one_dim("wasserstein_histogram", dim, axis)
+    given = _floats("wasserstein_histogram", p=p, q=q, support=support)
+    _refuse_as_numpy(entropic.wasserstein_histogram, p, q, support=support, order=order, axis=dim)
+    p, q, support = map(given.get, ("p", "q", "support"))
     p, q = torch.broadcast_tensors(p.movedim(dim, -1), q.movedim(dim, -1))
     x = torch.arange(p.shape[-1], dtype=p.dtype, device=p.device) if support is None else support.to(p.dtype)
     if order == 1:
@@ -173,21 +199,22 @@ def _plan_pullback(a, b, cost, plan, f, g, params, grad):
     return u, v, (p * (u[..., None] + v[..., None, :]) - m) / epsilon
 
 
-def _sinkhorn(a, b, cost, epsilon, tolerance, max_iterations):
-    return entropic.sinkhorn(a, b, cost, epsilon=epsilon, tolerance=tolerance, max_iterations=max_iterations)
+def _sinkhorn(a, b, cost, epsilon, tolerance, max_iterations, mass_tolerance):
+    limits = {"tolerance": tolerance, "max_iterations": max_iterations, "mass_tolerance": mass_tolerance}
+    return entropic.sinkhorn(a, b, cost, epsilon=epsilon, **limits)
 
 
 _optimal = _Problems(
     "optimal_transport",
-    (),
+    ("float? mass_tolerance",),
     (("", None), ("nm", None), ("n", None), ("m", None), ("", None)),
-    lambda a, b, cost: entropic.optimal_transport(a, b, cost)[:5],
+    lambda a, b, cost, tolerance: entropic.optimal_transport(a, b, cost, mass_tolerance=tolerance)[:5],
     0,
     _cost_pullback,
 )
 _entropic = _Problems(
     "sinkhorn",
-    ("float epsilon", "float tolerance", "int max_iterations"),
+    ("float epsilon", "float tolerance", "int max_iterations", "float? mass_tolerance"),
     (
         ("", None),
         ("nm", None),
@@ -205,7 +232,7 @@ _entropic = _Problems(
 )
 
 
-def optimal_transport(a, b, cost):
+def optimal_transport(a, b, cost, *, mass_tolerance=None):
     """The cheapest plan: ``entropic.optimal_transport`` with a cost that is differentiable in a, b and cost.
 
     The gradient in cost is the plan; those in a and b are the potentials, which count up to a constant: for masses whose sum is
@@ -217,14 +244,15 @@ def optimal_transport(a, b, cost):
     tensor([[0.2500, 0.2500],
             [0.0000, 0.5000]])
     """
-    value, plan, f, g, gap = _optimal.call(a, b, cost)
+    given = _floats("optimal_transport", a=a, b=b, cost=cost)
+    value, plan, f, g, gap = _optimal.call(*given.values(), mass_tolerance)
     # Anything else has raised. One word for each problem, as from NumPy; a compiler takes no arrays of words.
     one = value.dim() == 0 or torch.compiler.is_compiling()
     status = "optimal" if one else np.full(tuple(value.shape), "optimal")
     return entropic.TransportResult(value, *(x.detach() for x in (plan, f, g, gap)), status)
 
 
-def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000):
+def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_tolerance=None):
     """``entropic.sinkhorn`` with a cost <P, C> and a plan that are differentiable in a, b and cost.
 
     The gradient is that of the exact plan, by the implicit function theorem: a linear system of n equations, so tolerance
@@ -237,11 +265,40 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000):
     tensor([[ 0.0373, -0.0373],
             [-0.0373,  0.0373]], dtype=torch.float64)
     """
-    found = entropic.SinkhornResult(*_entropic.call(a, b, cost, float(epsilon), float(tolerance), max_iterations))
+    a, b, cost = _floats("sinkhorn", a=a, b=b, cost=cost).values()
+    found = entropic.SinkhornResult(
+        *_entropic.call(a, b, cost, float(epsilon), float(tolerance), max_iterations, mass_tolerance)
+    )
     plan = found.plan
     carried = torch.where(plan > 0, plan * torch.where(plan > 0, cost, 0), 0)
     value = carried.sum((-2, -1), dtype=torch.float64).to(plan.dtype)
     return entropic.SinkhornResult(value, plan, *(x.detach() for x in found[2:]))
+
+
+def _points(name, x, y, a, b):
+    """Points as matrices, and their weights, scaled to sum 1."""
+    given = _floats(name, x=x, y=y, a=a, b=b)
+    found = []
+    for argument, weights in (("x", "a"), ("y", "b")):
+        points, w = given[argument], given.get(weights)
+        if points.ndim not in (1, 2) or len(points) == 0:
+            raise ValueError(
+                f"{name}: {argument} must have shape (points, coordinates) or (points,), got {tuple(points.shape)}"
+            )
+        points = points[:, None] if points.ndim == 1 else points
+        if found and points.shape[1] != found[0][0].shape[1]:
+            raise ValueError(f"{name}: y must have as many coordinates as x, {found[0][0].shape[1]}, got {points.shape[1]}")
+        if w is None:
+            w = torch.ones_like(points[:, 0])
+        elif w.shape != points.shape[:1]:
+            raise ValueError(
+                f"{name}: {weights} must have shape ({len(points)},), one weight for each point, got {tuple(w.shape)}"
+            )
+        elif readable(w) and not (bool((w >= 0).all()) and 0 < w.sum() < float("inf")):
+            raise ValueError(f"{name}: {weights} must be finite, at least 0 and not all 0")
+        found.append((points, w / w.sum()))
+    (x, a), (y, b) = found
+    return x, y, a, b
 
 
 def _powers(x, y, order):
@@ -260,13 +317,9 @@ def wasserstein(x, y, *, order=1.0, a=None, b=None):
     >>> x.grad
     tensor([[-0.6000, -0.8000]])
     """
-    x, y = (points[:, None] if points.ndim == 1 else points for points in (x, y))
-    a, b = (
-        torch.full((len(points),), 1 / len(points), dtype=x.dtype, device=x.device) if w is None else w / w.sum()
-        for points, w in ((x, a), (y, b))
-    )
     if not 1 <= order < float("inf"):
         raise ValueError(f"wasserstein: order must be at least 1 and finite, got {order}")
+    x, y, a, b = _points("wasserstein", x, y, a, b)
     largest = (x.detach()[:, None] - y.detach()).abs().amax()
     largest = torch.where(largest > 0, largest, 1)
     cost = _powers(x / largest, y / largest, order)
@@ -286,20 +339,17 @@ def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-
     """
     if not order >= 1:
         raise ValueError(f"sinkhorn_divergence: order must be at least 1, got {order}")
+    x, y, a, b = _points("sinkhorn_divergence", x, y, a, b)
     dtype = x.dtype
-    x, y = ((points[:, None] if points.ndim == 1 else points).to(torch.float64) for points in (x, y))
-    a, b = (
-        torch.full((len(points),), 1 / len(points), dtype=x.dtype, device=x.device) if w is None else w.to(x.dtype) / w.sum()
-        for points, w in ((x, a), (y, b))
-    )
+    x, y, a, b = (one.to(torch.float64) for one in (x, y, a, b))
+    a, b = (weights / weights.sum() for weights in (a, b))
 
     def entropic_cost(u, v, from_, to):
         """The minimum, and what has its gradient."""
         cost = _powers(u, v, order)
         given = from_.detach(), to.detach(), cost.detach()
-        _, plan, f, g, *_ = _entropic.call(*given, float(epsilon), float(tolerance), max_iterations)
-        value = dual_value(f, g, *given[:2])
-        return value, (plan * cost).sum() + dual_value(f, g, from_, to)
+        _, plan, f, g, *_ = _entropic.call(*given, float(epsilon), float(tolerance), max_iterations, None)
+        return _dual_value(f, g, *given[:2]), (plan * cost).sum() + _dual_value(f, g, from_, to)
 
     values, slopes = zip(*(entropic_cost(*pair) for pair in ((x, y, a, b), (x, x, a, a), (y, y, b, b))), strict=True)
     value, slope = (one[0] - 0.5 * (one[1] + one[2]) for one in (values, slopes))
@@ -312,6 +362,7 @@ def c_transform(f, cost):
     >>> entropic.torch.c_transform(torch.tensor([0.0, 0.5]), torch.tensor([[0.0, 1.0], [2.0, 0.0]]))
     tensor([ 0.0000, -0.5000])
     """
+    f, cost = _floats("c_transform", f=f, cost=cost).values()
     if f.shape[-1:] != cost.shape[-2:-1]:
         raise ValueError(f"c_transform: f must have shape (..., n) for cost (..., n, m), got {f.shape} and {cost.shape}")
     return (cost - f[..., None]).amin(-2)
@@ -324,7 +375,12 @@ def dual_value(f, g, a, b):
     >>> entropic.torch.dual_value(f, g, torch.tensor([0.25, 0.75]), torch.tensor([1.0, 0.0]))
     tensor(1.2500)
     """
+    f, g, a, b = _floats("dual_value", f=f, g=g, a=a, b=b).values()
+    _refuse_as_numpy(entropic.dual_value, f, g, a, b)
+    return _dual_value(f, g, a, b)
 
+
+def _dual_value(f, g, a, b):
     def mean(potential, mass):
         potential = torch.where((mass == 0) & ~potential.isfinite(), 0, potential)
         return (potential.to(torch.float64) * mass.to(torch.float64)).sum(-1)
@@ -340,6 +396,8 @@ def lipschitz_constant(f, distance):
     >>> entropic.torch.lipschitz_constant(torch.tensor([0.0, 1.0, 4.0]), distance)
     tensor(3.)
     """
+    f, distance = _floats("lipschitz_constant", f=f, distance=distance).values()
+    _refuse_as_numpy(entropic.lipschitz_constant, f, distance)
     if f.ndim != 1 or tuple(distance.shape) != (len(f), len(f)):
         raise ValueError(
             f"lipschitz_constant: f must have shape (n,) and distance (n, n), got {tuple(f.shape)} and {tuple(distance.shape)}"

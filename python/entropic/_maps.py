@@ -1,0 +1,29 @@
+"""A map as an argument of other functions: its name, or (name, {parameter: value}), or with parameters beside it."""
+
+from entropic import _core
+
+MAPS = {operation["name"]: operation for operation in _core.operations() if operation["family"] == "map"}
+
+
+def map_and_params(function, given, params):
+    """(name, its parameters by name and in their order): what is given, otherwise the default."""
+    if isinstance(given, (tuple, list)) and len(given) == 2 and isinstance(given[1], dict):
+        given, within = given
+        twice = [param for param in within if param in params]
+        if twice:
+            raise TypeError(f"{function}: parameter {twice[0]!r} of the map is given twice, in map and beside it")
+        params = {**params, **within}
+    if not isinstance(given, str):
+        raise TypeError(f"{function}: map must be a name or (name, {{parameter: value}}), got {given!r}")
+    if given not in MAPS:
+        raise ValueError(f"{function}: map must be one of {', '.join(MAPS)}, got {given!r}")
+    values = {}
+    for param in MAPS[given]["params"]:
+        name = param["name"]
+        if param["required"] and name not in params:
+            raise TypeError(f"{function}: map {given!r} needs the parameter {name!r}: map=({given!r}, {{{name!r}: ...}})")
+        values[name] = params.get(name, param["default"])
+    unknown = [param for param in params if param not in values]
+    if unknown:
+        raise TypeError(f"{function}: neither {function} nor map {given!r} has a parameter {unknown[0]!r}")
+    return given, values
