@@ -14,7 +14,7 @@ def map_and_params(function, given, params):
             raise TypeError(f"{function}: parameter {twice[0]!r} of the map is given twice, in map and beside it")
         params = {**params, **within}
     if not isinstance(given, str):
-        raise TypeError(f"{function}: map must be a name or (name, {{parameter: value}}), got {given!r}")
+        raise TypeError(f"{function}: map must be a name or (name, {{parameter: value}}), got {type(given).__name__}")
     if given not in MAPS:
         raise ValueError(f"{function}: map must be one of {', '.join(MAPS)}, got {given!r}")
     values = {}
@@ -25,5 +25,5 @@ def map_and_params(function, given, params):
         values[name] = params.get(name, param["default"])
     unknown = [param for param in params if param not in values]
     if unknown:
-        raise TypeError(f"{function}: neither {function} nor map {given!r} has a parameter {unknown[0]!r}")
+        raise TypeError(f"{function}: map {given!r} has no parameter {unknown[0]!r}, nor has {function}")
     return given, values

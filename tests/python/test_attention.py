@@ -258,8 +258,13 @@ REFUSED = {
     "attention: map must be one of softmax, sparsemax, entmax, taylor_softmax, sigsoftmax, top_k_softmax, top_p_softmax, "
     "min_p_softmax, perturb_max, entropy_normalize, entropy_clip, got 'soft'": lambda: entropic.attention(Q, K, V, map="soft"),
     "attention: map must be a name or (name, {parameter: value}), got int": lambda: entropic.attention(Q, K, V, map=3),
-    "attention: map 'top_k_softmax' needs the parameter 'k'": lambda: entropic.attention(Q, K, V, map="top_k_softmax"),
-    "attention: map 'softmax' has no parameter 'alpha'": lambda: entropic.attention(Q, K, V, alpha=1.5),
+    "attention: map 'top_k_softmax' needs the parameter 'k': map=('top_k_softmax', {'k': ...})": lambda: entropic.attention(
+        Q, K, V, map="top_k_softmax"
+    ),
+    "attention: map 'softmax' has no parameter 'alpha', nor has attention": lambda: entropic.attention(Q, K, V, alpha=1.5),
+    "attention: parameter 'alpha' of the map is given twice, in map and beside it": lambda: entropic.attention(
+        Q, K, V, map=("entmax", {"alpha": 2.0}), alpha=1.5
+    ),
     "entmax: alpha must be above 0 and finite, got -1": lambda: entropic.attention(Q, K, V, map="entmax", alpha=-1.0),
     "attention: scale must be 'sqrt', 'entropy_invariant' or a number, got 'log'": lambda: entropic.attention(
         Q, K, V, scale="log"

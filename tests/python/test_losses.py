@@ -446,7 +446,9 @@ def test_errors_name_the_argument():
     fails(ValueError, "map must be one of softmax, sparsemax", lambda: entropic.surrogate_loss(x, [0, 0], map="soft"))
     fails(TypeError, "map 'softmax' has no parameter 'alpha'", lambda: entropic.surrogate_loss(x, [0, 0], alpha=2.0))
     fails(
-        TypeError, "map 'top_k_softmax' needs the parameter k", lambda: entropic.surrogate_loss(x, [0, 0], map="top_k_softmax")
+        TypeError,
+        "map 'top_k_softmax' needs the parameter 'k'",
+        lambda: entropic.surrogate_loss(x, [0, 0], map="top_k_softmax"),
     )
 
 

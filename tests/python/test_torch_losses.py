@@ -251,3 +251,16 @@ def test_errors_name_the_argument():
         et.SoftmaxLoss(weight=torch.ones(2))(x, torch.tensor([0, 1]))
     with pytest.raises(ValueError, match=r"x must be embeddings of shape \(..., 4\), got \(2, 3\)"):
         et.ArcFaceLoss(4, 3)(x, torch.tensor([0, 1]))
+
+
+@pytest.mark.parametrize("name", ["smooth_accuracy_loss", "surrogate_loss", "softmax_loss"])
+def test_targets_that_are_none(name):
+    x = torch.randn(2, 3)
+    p = torch.softmax(x, 1)
+    for target, message in (
+        (2 * p, "target must be a distribution in every row, got a sum of"),
+        (-p, "target must be at least 0 in every entry"),
+        (torch.tensor([0, 3]), "target must be a class from 0 to 2, got 3 in row 1"),
+    ):
+        with pytest.raises(ValueError, match=f"{name}: {message}"):
+            getattr(et, name)(x, target)

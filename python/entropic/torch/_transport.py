@@ -67,7 +67,9 @@ def wasserstein_histogram(p, q, *, support=None, order=1.0, dim=None, axis=None)
     """
     dim = one_dim("wasserstein_histogram", dim, axis)
     given = _floats("wasserstein_histogram", p=p, q=q, support=support)
-    _refuse_as_numpy(entropic.wasserstein_histogram, p, q, support=support, order=order, axis=dim)
+    _refuse_as_numpy(
+        entropic.wasserstein_histogram, *(x / x.sum(dim, keepdim=True) for x in (p, q)), support=support, order=order, axis=dim
+    )
     p, q, support = map(given.get, ("p", "q", "support"))
     p, q = torch.broadcast_tensors(p.movedim(dim, -1), q.movedim(dim, -1))
     x = torch.arange(p.shape[-1], dtype=p.dtype, device=p.device) if support is None else support.to(p.dtype)
