@@ -1,4 +1,4 @@
-// Argument checks of every public function, and the only place that throws.
+// What argument checks share; all of them refuse by fail().
 #pragma once
 
 #include <cstdint>

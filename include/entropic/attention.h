@@ -114,7 +114,8 @@ struct Attention {
 // query, batch x heads x queries of them.
 //
 // Shapes: q batch x heads x m x d; k batch x kv_heads x n x d, v batch x kv_heads x n x dv; out batch x heads x m x dv.
-// Causal needs m <= n. Units: scores have none; entropy is in nats.
+// Causal: query i sees the keys up to i + n - m; where m > n the first m - n queries see none, and their out is 0.
+// Units: scores have none; entropy is in nats.
 // Error: that of a product of d terms in T for a score, the map's for p, of a product of n terms in T (added in blocks of 128)
 // for out.
 // Throws: std::invalid_argument naming the argument, before anything is written.

@@ -76,7 +76,7 @@ struct PowerMoments {
   }
 };
 
-// e has no number below 2^-1022, the bound on a; 0 times the bound is 0.
+// a = gamma z, but no less than -800, where exp is 0: so absent entries, z = -inf, make no 0 times infinity.
 HWY_INLINE hn::Vec<RowTag<double>> Scaled(hn::Vec<RowTag<double>> z, double gamma) {
   const RowTag<double> d;
   return hn::Max(hn::Mul(z, hn::Set(d, gamma)), hn::Set(d, -800.0));

@@ -58,7 +58,7 @@ inline Marginals MarginalsOf(const double* p, TableShape shape, double* memory) 
   return of;
 }
 
-// sum_y p(x,y) log(p(x) / p(x,y)) of one row (Stride 1) or column: p(x) times the entropy of p(y|x), by the scores
+// sum_y p(x,y) log(p(x) / p(x,y)) of one row or column: p(x) times the entropy of p(y|x), by the scores
 // log(p / max p), so that rows that are nearly certain keep their digits.
 inline double ConditionalRow(const double* p, size_t n, double* scratch) {
   const Wide d;
@@ -94,12 +94,6 @@ inline double ValueOf(const ConditionalEntropy& op, const Distribution& all, Tab
   return value;
 }
 
-// p(x) p(y) / sum for entries i .. i + count - 1 of the table: what p(x,y) would be, were nothing said. The entries of a vector
-// may belong to several rows.
-struct Product {
-  V value, log;
-};
-
 // Calls write(k, x, y) for the entries i + k.
 template <class Write>
 HWY_INLINE void ForEntries(TableShape shape, size_t i, size_t count, Write&& write) {
@@ -110,6 +104,8 @@ HWY_INLINE void ForEntries(TableShape shape, size_t i, size_t count, Write&& wri
   }
 }
 
+// p(x) p(y) / sum for the entries i .. i + count - 1 of the table: what p(x,y) would be, were nothing said. The entries of a
+// vector may belong to several rows.
 inline V ProductOf(const Marginals& m, TableShape shape, size_t i, size_t count) {
   const Wide d;
   HWY_ALIGN double values[16] = {};

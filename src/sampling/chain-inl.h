@@ -25,7 +25,7 @@ namespace entropic {
 namespace HWY_NAMESPACE {
 
 template <class T>
-class Survivors {
+class Chain {
  public:
   using D = RowTag<T>;
   using D64 = RowTag<double>;
@@ -33,8 +33,8 @@ class Survivors {
   // Of the width of a score, so that both are packed alike.
   using Index = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
 
-  // All of a row of n scores; SamplingMemory(n) numbers of memory.
-  HWY_INLINE Survivors(const T* x, size_t n, double* memory) : x_(x), n_(n) {
+  // All of a row of n scores; sampling_memory(n) numbers of memory.
+  HWY_INLINE Chain(const T* x, size_t n, double* memory) : x_(x), n_(n) {
     packed_ = reinterpret_cast<T*>(memory);
     packed_index_ = reinterpret_cast<Index*>(memory + n + 32);
     block_max_ = reinterpret_cast<T*>(memory + 2 * (n + 32));
@@ -135,7 +135,7 @@ class Survivors {
   // The largest of x / temperature - log E, of equal ones that with the lowest index. -log of the least E of a block and its
   // largest score bound what it can reach: most blocks are passed over, and the noise in them never found.
   HWY_INLINE int64_t Draw(NoiseKey key) const {
-    const ExponentialNoise noise(key);
+    const DrawNoise noise(key);
     Best best;
     if (n_ <= kFew) {
       Look(noise, 0, n_, best);
@@ -445,7 +445,7 @@ class Survivors {
   }
 
   // The best of the survivors [begin, end).
-  HWY_INLINE void Look(const ExponentialNoise& noise, size_t begin, size_t end, Best& best) const {
+  HWY_INLINE void Look(const DrawNoise& noise, size_t begin, size_t end, Best& best) const {
     const D64 d;
     const V64 max = hn::Set(d, static_cast<double>(max_)), scale = hn::Set(d, 1 / temperature_);
     ForEachVector(d, end - begin, [&](size_t offset, size_t count) HWY_ATTR {
@@ -474,8 +474,8 @@ class Survivors {
 };
 
 template <class T>
-HWY_INLINE Survivors<T> SurvivorsOf(std::span<const Step> steps, const T* x, size_t n, double* memory) {
-  Survivors<T> left(x, n, memory);
+HWY_INLINE Chain<T> ChainOf(std::span<const Step> steps, const T* x, size_t n, double* memory) {
+  Chain<T> left(x, n, memory);
   for (const Step& step : steps) {
     if (!left.exist()) break;
     std::visit([&](const auto& op) HWY_ATTR { left.Apply(op); }, step);

@@ -22,14 +22,14 @@ namespace HWY_NAMESPACE {
 
 inline constexpr size_t kNoiseBlock = 64;
 
-class ExponentialNoise {
+class DrawNoise {
  public:
   using D = RowTag<double>;
   using U = hn::RebindToUnsigned<D>;
   using V = hn::Vec<D>;
   using VU = hn::Vec<U>;
 
-  HWY_INLINE explicit ExponentialNoise(NoiseKey key) : key_(key) {}
+  HWY_INLINE explicit DrawNoise(NoiseKey key) : key_(key) {}
 
   // M of these blocks.
   HWY_INLINE V SmallestOf(VU blocks) const {

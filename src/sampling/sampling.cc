@@ -14,7 +14,7 @@ namespace HWY_NAMESPACE {
 template <class T>
 void DrawRow(std::span<const Step> steps, const T* x, size_t n, uint64_t seed, uint64_t stream, uint64_t position,
              int64_t* indices, size_t count, double* memory) {
-  Survivors<T> left = SurvivorsOf(steps, x, n, memory);
+  Chain<T> left = ChainOf(steps, x, n, memory);
   if (!left.exist()) {
     std::fill(indices, indices + count, -1);
     return;
@@ -25,7 +25,7 @@ void DrawRow(std::span<const Step> steps, const T* x, size_t n, uint64_t seed, u
 
 template <class T>
 void ProbsRow(std::span<const Step> steps, const T* x, size_t n, T* p, double* memory) {
-  Survivors<T> left = SurvivorsOf(steps, x, n, memory);
+  Chain<T> left = ChainOf(steps, x, n, memory);
   if (left.exist()) {
     left.Write(n, p);
   } else {
@@ -36,7 +36,7 @@ void ProbsRow(std::span<const Step> steps, const T* x, size_t n, T* p, double* m
 template <class T>
 void AddNoiseRow(const T* x, size_t n, NoiseKey key, T* y) {
   const RowTag<double> d;
-  const ExponentialNoise noise(key);
+  const DrawNoise noise(key);
   const T max = x == nullptr ? T(0) : RowMax(RowTag<T>(), x, n);
   if (!IsFinite(max)) {
     // Without a distribution all -inf or NaN; else what is +inf is equally likely, and nothing else is.
