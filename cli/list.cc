@@ -1,5 +1,4 @@
 // The table of operations as text and as Markdown.
-#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -92,8 +91,6 @@ void add_list(CLI::App& app, Program& program) {
   add_flag(command, "--markdown", *markdown, "As docs/operations.md has it");
   command.footer("Example: entropic list");
   command.callback([markdown, &program] {
-    program.action = [markdown] {
-      files::write_output("", *markdown ? list_markdown() : folded(list_text(), std::min<std::size_t>(terminal_width(), 100)));
-    };
+    program.action = [markdown] { files::write_output("", *markdown ? list_markdown() : folded(list_text())); };
   });
 }

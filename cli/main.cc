@@ -73,7 +73,7 @@ std::string example_of(const CLI::App& command) {
 class Formatter : public CLI::Formatter {
  public:
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
-    return folded(CLI::Formatter::make_help(app, std::move(name), mode), std::min<std::size_t>(terminal_width(), 100));
+    return folded(CLI::Formatter::make_help(app, std::move(name), mode));
   }
 };
 
@@ -143,7 +143,7 @@ int run(int argc, char** argv) {
       "  entropic softmax scores.csv --temperature 0.5 -o probabilities.csv\n"
       "  entropic compare scores.npy --row 3\n"
       "  cat scores.csv | entropic sparsemax | head\n"
-      "What a language model's server replies, with top_logprobs, by way of jq:\n"
+      "  # what a language model's server replies, asked for top_logprobs\n"
       "  jq -c '.. | objects | select(.top_logprobs) |\n"
       "    {token, x: [.top_logprobs[].logprob]}' reply.json |\n"
       "  entropic entropy --format-in jsonl --input log_probs --normalize\n\n"

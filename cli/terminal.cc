@@ -42,12 +42,12 @@ void for_each_character(std::string_view text, F f) {
 
 }  // namespace
 
-std::size_t terminal_width() {
+std::size_t terminal_width(std::size_t most) {
   std::size_t width = 0;
   if (const char* columns = std::getenv("COLUMNS")) std::from_chars(columns, columns + std::strlen(columns), width);
   winsize size{};
   if (width == 0 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) width = size.ws_col;
-  return width == 0 ? 80 : std::clamp<std::size_t>(width, 40, 160);
+  return width == 0 ? 80 : std::clamp<std::size_t>(width, 40, most);
 }
 
 bool wants_color(int descriptor) {
@@ -123,7 +123,8 @@ std::string bar(double part, std::size_t width, bool utf8) {
 
 std::string bar_text(double part, std::size_t width, bool utf8) { return fit(bar(part, width, utf8), width); }
 
-std::string folded(std::string_view text, std::size_t width) {
+std::string folded(std::string_view text) {
+  const std::size_t width = terminal_width(text.size() + 40);
   constexpr std::size_t kFarthest = 30;  // where a meaning may begin
   std::string result;
   while (!text.empty()) {

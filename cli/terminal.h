@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-// Columns of the terminal on standard output (COLUMNS, if set); 80 where there is none.
-std::size_t terminal_width();
+// Columns of the terminal on standard output (COLUMNS, if set), at most so many; 80 where there is none.
+std::size_t terminal_width(std::size_t most = 160);
 
 // Whether the user's locale is a UTF-8 one, by LC_ALL, LC_CTYPE or LANG, even if this machine has not installed it.
 bool locale_is_utf8();
@@ -29,6 +29,6 @@ std::size_t display_width(std::string_view text);
 std::string bar(double part, std::size_t width, bool utf8);
 std::string bar_text(double part, std::size_t width, bool utf8);
 
-// Text whose lines are no longer than `width`: what goes on begins below the first word, or below what stands behind a gap, as
-// the meaning of an option does. Examples stay whole, to be copied.
-std::string folded(std::string_view text, std::size_t width);
+// Text whose lines are no wider than the terminal: what goes on begins below the first word, or below what stands behind a gap,
+// as the meaning of an option does. Examples stay whole, to be copied.
+std::string folded(std::string_view text);

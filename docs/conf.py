@@ -52,7 +52,8 @@ def contents(index):
 
 
 def command(*arguments):
-    return subprocess.run([os.environ["ENTROPIC_CLI"], *arguments], check=True, capture_output=True, text=True).stdout
+    wide = {**os.environ, "COLUMNS": "1000"}  # help is not folded
+    return subprocess.run([os.environ["ENTROPIC_CLI"], *arguments], check=True, capture_output=True, text=True, env=wide).stdout
 
 
 def complete(app, page, source):

@@ -63,7 +63,9 @@ def test_comments_of_headers_are_kept():
 
 def test_every_command():
     def run(*arguments):
-        return subprocess.run([os.environ["ENTROPIC_CLI"], *arguments], capture_output=True, text=True, check=True).stdout
+        command = [os.environ["ENTROPIC_CLI"], *arguments]
+        wide = {**os.environ, "COLUMNS": "1000"}  # as docs/conf.py
+        return subprocess.run(command, capture_output=True, text=True, check=True, env=wide).stdout
 
     page = _reference.command_line(run)
     for operation in ("list", "compare", "softmax", "gamma", "entropy", "sample", "transport"):
