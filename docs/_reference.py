@@ -259,19 +259,20 @@ def cpp(folder):
 def help_text(text):
     """What --help prints: options and commands as lists, examples as code."""
     result = []
-    for block in re.split(r"\n\s*\n", text.strip("\n")):
+    for block in re.split(r"\n\s*\n", re.sub(r"\n(?=Example)", "\n\n", text.strip("\n"))):
         title, _, rest = block.partition("\n")
         entries = re.findall(r"^  (\S.*?)(?: {2,}|\n {3,})(\S.*(?:\n {3,}.*)*)", rest, flags=re.MULTILINE)
-        if re.fullmatch(r"[A-Z][\w ]*:", title) and entries:
+        if entries and re.fullmatch(r"[A-Z][\w ]*:", title) and title != "Examples:":
             result.append(f"**{title[:-1]}**\n")
             result.append("\n".join(f"- `{name}`: {prose(' '.join(about.split()))}" for name, about in entries))
-        elif match := re.match(r"Examples?:\s+(.*(?:\n +.*)*)", block):
-            result.append(fence("sh", "  " + match[1].lstrip() if match[1][0] == " " else re.sub(r"\n +", "\n", match[1])))
-            result.append(prose(block[match.end() :].strip()))
+        elif block.startswith("Example"):
+            lines = re.sub(r"^Examples?:\s*", "  ", re.sub(r"^ +", "  ", block, flags=re.MULTILINE)).splitlines()
+            for is_code, part in itertools.groupby(lines, lambda line: line.startswith(" ")):
+                text = "\n".join(part)
+                result.append(fence("sh", text) if is_code else prose(text))
         else:
-            result += [
-                fence("sh", line[7:]) if line.startswith("Usage: ") else prose(line) + "\n" for line in block.splitlines()
-            ]
+            about, _, usage = block.partition("Usage: ")
+            result += [prose(about.strip()), fence("sh", usage) if usage else ""]
     return "\n\n".join(part for part in result if part) + "\n"
 
 
@@ -280,7 +281,7 @@ def command_line(run):
     whole = run("--help")
     commands = whole[whole.index("\nSubcommands:") : whole.index("\nExamples:")]
     result = ["\n## entropic\n", help_text(whole.replace(commands, ""))]
-    for group, names in re.findall(r"^(\w[\w ]*):\n((?:  \S.*\n)+)", commands + "\n", flags=re.MULTILINE):
+    for group, names in re.findall(r"^(\w[\w ]*):\n((?:  .*\n)+)", commands + "\n", flags=re.MULTILINE):
         result.append(f"\n## {'Commands' if group == 'Subcommands' else group}\n")
         for name in re.findall(r"^  (\w+)", names, flags=re.MULTILINE):
             result += [f"\n### entropic {name}\n", help_text(run(name, "--help"))]

@@ -74,3 +74,4 @@ def test_every_command():
         re.findall(r"^  \w[\w, ]*  +[A-Z]", run("--help").split("Subcommands:")[1], flags=re.MULTILINE)
     )
     assert "- `--temperature NUMBER`: T, divides the scores" in page
+    assert "```sh\nentropic softmax scores.csv" in page and "Example" not in page
