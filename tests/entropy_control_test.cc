@@ -261,6 +261,29 @@ TEST(EntropyNormalize, GradientsInTheTarget) {
   EXPECT_EQ(gradient(EntropyClip{.max_entropy = own - 1}, "min_entropy"), 0);
 }
 
+// Neighbours are so near that p does not show which is larger.
+TEST(EntropyNormalize, GradientsOfNeighboursAreNumbers) {
+  std::vector<double> x(12, -0.13465537021639334);
+  for (std::size_t i = 1; i < x.size(); ++i) x[i] = i % 3 == 0 ? std::nextafter(x[i - 1], -1) : x[i - 1];
+  const double most = std::log(12.0);
+  std::vector<double> p(12), dx(12), slope(1);
+  const MatrixView<double> xs(x.data(), 1, 12), ps(p.data(), 1, 12), out(dx.data(), 1, 12);
+  for (const double target : {most, std::nextafter(most, 0), most - 1e-15, most - 1e-13}) {
+    const std::vector<double> targets = {target};
+    const Map maps[] = {EntropyNormalize{.entropy = target}, EntropyClip{.max_entropy = target}};
+    for (const Map& map : maps) {
+      const bool clips = std::holds_alternative<EntropyClip>(map);
+      const std::string_view parameter = clips ? "max_entropy" : "entropy";
+      apply<double>(map, xs, ps);
+      const std::vector<PerRow> given = {{parameter, targets}};
+      const std::vector<ParamGradient> asked = {{parameter, slope}};
+      apply_vjp<double>(map, xs, ps, xs, out, given, asked);
+      for (const double entry : dx) EXPECT_TRUE(std::isfinite(entry)) << parameter << " " << most - target;
+      EXPECT_FALSE(std::isnan(slope[0])) << parameter << " " << most - target;
+    }
+  }
+}
+
 TEST(EntropyNormalize, TargetsForEachRow) {
   const std::vector<float> x = support::normal_row<float>(5 * 40, 1, 0, 3);
   const std::vector<double> targets = {0.1, 1, 2, 3, 9};
@@ -387,6 +410,22 @@ TEST(GammaForEntropy, LimitsAndRoughness) {
   EXPECT_EQ(Gammas<double>(x, 100, {.entropy = 0, .max_gamma = 8}).gamma[0], 8);
   EXPECT_EQ(Gammas<double>(x, 100, {.entropy = 9, .min_gamma = 0.25}).gamma[0], 0.25);
   EXPECT_NEAR(Gammas<double>(x, 100, {.entropy = 3, .max_iterations = 1}).entropy[0], 3, 0.5);
+}
+
+// Limits times the scale of these scores are beyond all numbers, or below.
+TEST(GammaForEntropy, LimitsOfExtremeScores) {
+  const double most = std::numeric_limits<double>::max();
+  for (const std::vector<double>& x : {std::vector<double>{-most, 6e307, most}, std::vector<double>{2e-323, 4e-323, -4e-323}}) {
+    for (const std::int64_t evaluations : {1, 5, 100}) {
+      double gamma, entropy;
+      GammaStatus status;
+      gamma_for_entropy(MatrixView<const double>(x.data(), 1, 3), {&gamma, 1}, {&entropy, 1}, {&status, 1},
+                        {.entropy = 0.33, .min_gamma = 1.75, .max_gamma = 4.3, .max_iterations = evaluations});
+      EXPECT_GE(gamma, 1.75);
+      EXPECT_LE(gamma, 4.3);
+      EXPECT_NEAR(entropy, x[0] < -1 ? 0 : std::log(3.0), 1e-12);
+    }
+  }
 }
 
 TEST(EntropyControl, RefusesBadArguments) {

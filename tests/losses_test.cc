@@ -428,6 +428,26 @@ TEST(LossesOfAbsentClasses, AreInfiniteWithoutAGradient) {
   EXPECT_EQ(got.dx[1], 0);
 }
 
+// Differences of scores beyond the largest number: the value may be infinite, nothing is NaN.
+TYPED_TEST(Losses, OfScoresFartherApartThanNumbersAre) {
+  using T = TypeParam;
+  const T most = std::numeric_limits<T>::max();
+  for (const Loss& op : variants()) {
+    if (kind_of(op) != TargetKind::kClassOrDistribution) continue;
+    for (const bool soft : {false, true}) {
+      Batch<T> batch = {2, 4, {most, T(0.9) * most, -most, 0, -most, -most, T(-0.5) * most, most}, {}, {}};
+      if (soft) {
+        batch.target = {0, T(0.25), T(0.5), T(0.25), T(0.5), 0, T(0.5), 0};
+      } else {
+        batch.classes = {2, 1};
+      }
+      const Result<T> got = run(op, batch);
+      for (const double value : got.value) EXPECT_FALSE(std::isnan(value)) << name_of(op) << " soft " << soft;
+      for (const T slope : got.dx) EXPECT_TRUE(std::isfinite(slope)) << name_of(op) << " soft " << soft;
+    }
+  }
+}
+
 TEST(LossesIgnore, Rows) {
   const double nan = std::nan("");
   const std::vector<double> x = {nan, 7, 0.5, 0.25};  // 7 is no cosine

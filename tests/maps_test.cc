@@ -685,6 +685,41 @@ TEST(Entmax, ScoresOnTheThreshold) {
   });
 }
 
+// Neighbours, many of them equal: their mean rounds to one of them, or past it.
+TEST(Entmax, NeighboursEndTheSearch) {
+  support::for_each_target([](const std::string&) {
+    std::mt19937 generator(32);
+    for (int round = 0; round < 300; ++round) {
+      std::vector<double> x(20 + generator() % 200);
+      double score = -1 - std::ldexp(static_cast<double>(generator() % 1000), -10);
+      for (double& entry : x) {
+        entry = score;
+        if (generator() % 3 != 0) score = std::nextafter(score, -2.0);
+      }
+      long double sum = 0;
+      for (const double mass : run(Entmax{.alpha = 2 + static_cast<double>(generator() % 100)}, x)) sum += mass;
+      ASSERT_NEAR(sum, 1, 1e-13) << round;
+    }
+  });
+}
+
+// p^(2 - alpha) is infinite, what it multiplies 0: g is the same wherever there is mass.
+TEST(Entmax, InfiniteSlopesOfNothingAreNothing) {
+  support::for_each_target([](const std::string&) {
+    const auto check = [&]<class T>(T) {
+      const Entmax op = {.alpha = 4e17, .temperature = 54};
+      const std::vector<T> x = {0, T(-24.25), T(-0.03125), 0, T(-418.5)}, p = run(op, x);
+      for (const T g : {T(0), T(-3)}) {
+        EXPECT_EQ(run_vjp(op, x, p, std::vector<T>{g, 1, 2, g, 3}), std::vector<T>(5, 0));
+      }
+      const std::vector<T> q = {T(0.25), T(0.375), T(0.375)}, g = {1, 2, -2};
+      for (const T slope : run_vjp(op, q, q, g)) EXPECT_FALSE(std::isnan(slope));
+    };
+    check(float{});
+    check(double{});
+  });
+}
+
 // Distributions of every kind: those of scores, nearly uniform ones, whose gamma is large, entries down to the smallest number
 // there is, and any sum.
 template <class T>

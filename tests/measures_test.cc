@@ -353,6 +353,22 @@ TEST(Measures, GradientsAtZeros) {
   EXPECT_EQ(dp[2], 0);
 }
 
+// Just below alpha = 1 the derivative at a zero is infinite, as it is at 1.
+TEST(Measures, GradientsAtZerosNearOrderOne) {
+  for (const double alpha : {1 - 1e-4, 1 - 1e-9, 1 - 1e-13}) {
+    const auto check = [&](const auto& op) {
+      const std::vector<double> p = {0.25, 0, 0.75};
+      std::vector<double> dp(3);
+      double value;
+      measure(op, row(p), {&value, 1}, row(dp));
+      EXPECT_EQ(dp[1], kInfinity) << alpha;
+      for (const std::size_t i : {0, 2}) EXPECT_NEAR(dp[i], -std::log(p[i]) - 1, 2e-3) << alpha;
+    };
+    check(TsallisEntropy{.alpha = alpha});
+    check(RenyiEntropy{.alpha = alpha});
+  }
+}
+
 TEST(Measures, JensenShannonIsBounded) {
   const auto check = [&]<class T>(T) {
     const std::vector<T> p = {1, 0}, q = {0, 1};

@@ -371,6 +371,25 @@ TEST(OptimalTransport, OrderOfRowsAndColumnsChangesTheCostNotAtAll) {
   EXPECT_NEAR(solve(transposed).only().cost, cost, 1e-14 * cost);
 }
 
+// The largest distance alone is left, and is not lost by the rounding of its quotient by itself.
+TEST(Wasserstein1d, HighOrdersTendToTheMaximum) {
+  std::mt19937 random(9);
+  std::normal_distribution<double> normal;
+  for (int round = 0; round < 200; ++round) {
+    std::vector<double> u(1 + random() % 9), v(1 + random() % 9), du(u.size()), dv(v.size());
+    for (double& sample : u) sample = normal(random);
+    for (double& sample : v) sample = normal(random);
+    double most, high;
+    const MatrixView<const double> us(u.data(), 1, u.size()), vs(v.data(), 1, v.size());
+    wasserstein_1d<double>(us, vs, {}, {}, {&most, 1}, {.order = kInfinity});
+    for (const double order : {1e6, 1e17, 1e20}) {
+      wasserstein_1d<double>(us, vs, {}, {}, {&high, 1}, {.order = order}, {du.data(), 1, u.size()}, {dv.data(), 1, v.size()});
+      EXPECT_NEAR(high, most, 1e-5 * most);
+      for (const double slope : du) EXPECT_LE(std::abs(slope), 1);
+    }
+  }
+}
+
 TEST(OptimalTransport, PlanIsOptional) {
   const Problem<double> p = {2, 2, {0.5, 0.5}, {0.25, 0.75}, {0, 1, 2, 0}};
   std::vector<double> f(2), g(2);

@@ -74,8 +74,8 @@ HWY_INLINE double EntmaxClassRow(D d, double alpha, const T* x, size_t n, T max,
   });
   const double most = static_cast<double>(FoldLanes(d, top, [](auto a, auto b) HWY_ATTR { return hn::Max(a, b); }));
   const double w = sums[0];
-  if (x[t] == -kInfinity<T>) return kInfinity<double>;
-  p[t] = static_cast<T>(-w);
+  p[t] = x[t] == -kInfinity<T> ? T(0) : static_cast<T>(-w);
+  if (z == -kInfinity<double>) return kInfinity<double>;  // also where the difference is beyond all numbers
   double target;
   if (w * std::max(1.0, std::abs(b)) < 0.25) {
     double term = 1, sum = 0.5;
@@ -108,11 +108,12 @@ HWY_INLINE double EntmaxDistributionRow(double alpha, const T* x, size_t n, T ma
   return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const V64 xi = LoadWide(d, x + i, count, -kInfinity<T>), pi = LoadWide(d, p + i, count, T(0));
     const V64 qi = LoadWide(d, q + i, count, T(0));
-    const auto absent = hn::Eq(xi, hn::Set(d, -kInfinity<double>));
     const auto no_target = hn::Eq(qi, zero), no_mass = hn::Eq(pi, zero);
     if (hn::AllTrue(d, hn::And(no_target, no_mass))) return zero;
     const V64 p_safe = hn::IfThenElse(no_mass, one, pi), q_safe = hn::IfThenElse(no_target, one, qi);
-    const V64 z = hn::IfThenZeroElse(absent, hn::Sub(xi, shift));
+    const V64 below = hn::Sub(xi, shift);
+    const auto absent = hn::Eq(below, hn::Set(d, -kInfinity<double>));  // or farther than there are numbers
+    const V64 z = hn::IfThenZeroElse(absent, below);
     const V64 p_power = hn::IfThenZeroElse(no_mass, Exp(d, hn::Mul(va, Log(d, p_safe))));
 
     const V64 above = hn::MulAdd(vb, z, c);  // p^b
@@ -161,13 +162,13 @@ HWY_INLINE double EntropySlope(double alpha, const T* p, size_t n) {
   });
 }
 
-// sum q (max - x), over q above 0.
+// Half of sum q (max - x), over q above 0: all of a difference may be beyond the largest number.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE double MeanBelow(D d, const T* x, size_t n, T max, const T* q) {
-  const auto shift = hn::Set(d, max);
+HWY_INLINE double HalfMeanBelow(D d, const T* x, size_t n, T max, const T* q) {
+  const auto half = hn::Set(d, T(0.5)), shift = hn::Set(d, max * T(0.5));
   return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const auto qi = LoadUpTo(d, q + i, count, T(0));
-    return hn::IfThenZeroElse(hn::Eq(qi, hn::Zero(d)), hn::Mul(qi, hn::Sub(shift, LoadUpTo(d, x + i, count, max))));
+    const auto qi = LoadUpTo(d, q + i, count, T(0)), below = hn::NegMulAdd(LoadUpTo(d, x + i, count, max), half, shift);
+    return hn::IfThenZeroElse(hn::Eq(qi, hn::Zero(d)), hn::Mul(qi, below));
   });
 }
 
@@ -195,7 +196,7 @@ HWY_INLINE double CutDistributionRow(D d, const T* x, size_t n, T max, const T* 
     terms[0] = hn::IfThenZeroElse(tie, pi);
     terms[1] = hn::IfThenElseZero(tie, hn::Set(d, T(1)));
   });
-  return LogOfTies(sums[1], sums[0] / static_cast<double>(most)) + MeanBelow(d, x, n, max, q);
+  return LogOfTies(sums[1], sums[0] / static_cast<double>(most)) + 2 * HalfMeanBelow(d, x, n, max, q);
 }
 
 // p - q at all classes that are there.

@@ -278,11 +278,11 @@ double MappedRow(const TopPSoftmaxLoss& /*op*/, const T* x, size_t n, T max, Tar
 template <class T>
 double MappedRow(const SurrogateLoss& /*op*/, const T* x, size_t n, T max, TargetOfRow<T> target, T* p) {
   const RowTag<T> d;
-  const double own = MeanBelow(d, x, n, max, p);
-  if (target.q != nullptr) return MeanBelow(d, x, n, max, target.q) - own;
+  const double own = HalfMeanBelow(d, x, n, max, p);
+  if (target.q != nullptr) return 2 * (HalfMeanBelow(d, x, n, max, target.q) - own);
   const bool is_absent = x[target.t] == -kInfinity<T>;
   p[target.t] = is_absent ? T(0) : p[target.t] - T(1);
-  return (static_cast<double>(max) - static_cast<double>(x[target.t])) - own;
+  return 2 * ((0.5 * static_cast<double>(max) - 0.5 * static_cast<double>(x[target.t])) - own);
 }
 
 // Rows whose p their map has made, in `p`.

@@ -162,8 +162,10 @@ HWY_NOINLINE HWY_FLATTEN Edge EdgeThreshold(double b, const T* u, size_t n) {
       terms[1] = hn::IfThenElseZero(inside, hn::Set(d, 1.0));
     });
     if (sums[1] == 0) break;
+    // Between neighbours the mean may round to an end, or past it.
     double middle = -sums[0] / sums[1];
     if (!(middle < high)) middle = std::nextafter(high, 0);
+    if (!(middle > low)) middle = std::nextafter(low, 1);
     const double sum = sum_at(middle);
     if (sum != sum) return {0, sum};
     (sum > 1 ? high : low) = middle;
@@ -641,7 +643,9 @@ HWY_INLINE void VjpRow(D d, const Entmax& op, const T* x, const T* p, const T* g
     if (!hn::AllTrue(d64, out)) {
       const V half = Exp(d64, hn::Mul(hn::Set(d64, 0.5 * (1 - b)), LoadUpTo(d64, dx64 + i, count, 0.0)));
       const V difference = hn::Sub(LoadWide(d64, g + i, count, T(0)), pivot_g);
-      v = hn::IfThenZeroElse(out, divided(hn::Mul(hn::Mul(hn::Sub(difference, mean), half), half)));
+      // s may be infinite, and 0 times it is none.
+      const V centred = hn::Sub(difference, mean);
+      v = hn::IfThenZeroElse(hn::Or(out, hn::Eq(centred, hn::Zero(d64))), divided(hn::Mul(hn::Mul(centred, half), half)));
       if (dominates) {
         const V index = hn::Iota(d64, static_cast<double>(i));
         v = hn::IfThenZeroElse(hn::Eq(index, hn::Set(d64, static_cast<double>(pivot))), v);
@@ -652,7 +656,10 @@ HWY_INLINE void VjpRow(D d, const Entmax& op, const T* x, const T* p, const T* g
   });
   ForEachVector(d64, n,
                 [&](size_t i, size_t count) HWY_ATTR { StoreNarrow(LoadUpTo(d64, dx64 + i, count, 0.0), d64, count, dx + i); });
-  if (dominates) dx[pivot] = static_cast<T>(-others);
+  if (!dominates) return;
+  // Infinite numbers of both signs among the others: less than what the largest s makes of the mean.
+  const double own = sums[1] == 0 ? 0 : -sums[1] * std::numeric_limits<double>::infinity();
+  dx[pivot] = static_cast<T>(others == others ? -others : own);
 }
 
 // <g, dp/d alpha>. With L = log p, h = -p L, y = -b L and r = p L^2 psi(y), psi(y) = 2 (e^y - 1 - y)/y^2, the formula of

@@ -471,7 +471,7 @@ HWY_INLINE EntropyGradient GradientOf(const WideScores<T>& relative, const T* x,
         absent, hn::Mul(weighted, hn::Sub(hn::Sub(LoadWide(RowTag<double>(), g + i, count, T(0)), shift_g), center_g)));
   });
   const double gamma = products[1] / products[0];
-  return {gamma, mean_z, mean_g, top_g, products[2] / products[0] / gamma, !(products[0] > 0)};
+  return {gamma, mean_z, mean_g, top_g, products[2] / products[0] / gamma, !(products[0] > 0 && gamma > 0)};
 }
 
 // The smallest and largest p > 0, and the smallest score that has one.

@@ -136,10 +136,11 @@ inline double ValueOf(const TsallisEntropy& op, const Distribution& row) {
   return (lacking - SumOfPowerDifferences(alpha, row)) / (alpha - 1);
 }
 
-// -(p^(alpha - 1) alpha - 1) / (alpha - 1) for alpha near 1, which at 1 is -log p - 1.
+// -(p^(alpha - 1) alpha - 1) / (alpha - 1) for alpha near 1, which at 1 is -log p - 1. One term alone grows with the power,
+// which is infinite at p = 0 where alpha < 1.
 HWY_INLINE V NearPartial(Wide d, double alpha, V log_p) {
   const V z = hn::Mul(hn::Set(d, alpha - 1), log_p);
-  return hn::Neg(hn::Add(Exp(d, z), hn::Div(Expm1(d, z), hn::Set(d, alpha - 1))));
+  return hn::NegMulAdd(hn::Set(d, alpha / (alpha - 1)), Expm1(d, z), hn::Set(d, -1.0));
 }
 
 inline Partial PartialOf(const TsallisEntropy& op, const Distribution& row, double value, size_t i, size_t count) {

@@ -252,7 +252,8 @@ struct GammaLimits {
 
   // Of gamma 2^exponent, and inside numbers whose products with scores overflow nowhere.
   HWY_INLINE GammaLimits Scaled(int exponent) const {
-    return {HWY_MAX(std::ldexp(low, exponent), 0x1p-1000), HWY_MIN(std::ldexp(high, exponent), 0x1p1000), evaluations};
+    const auto bounded = [&](double gamma) { return HWY_MIN(HWY_MAX(std::ldexp(gamma, exponent), 0x1p-1000), 0x1p1000); };
+    return {bounded(low), bounded(high), evaluations};
   }
 };
 
@@ -423,7 +424,8 @@ HWY_NOINLINE GammaOfRow FindGammaWide(const RowSurvey<T>& row, const T* x, size_
   const double one = HWY_MIN(std::ldexp(1.0, relative.exponent), std::numeric_limits<double>::max());
   GammaOfRow found = FindGamma(target, limits.Scaled(relative.exponent), {2e-15, 1e-5, 2e-13}, LogOf(row.ties),
                                LogOf(row.finite), variance, third, one, evaluate);
-  found.gamma = std::ldexp(found.gamma, -relative.exponent);
+  // Bounds that were moved, or lost digits as subnormal numbers, are moved back.
+  found.gamma = HWY_MAX(limits.low, HWY_MIN(std::ldexp(found.gamma, -relative.exponent), limits.high));
   return found;
 }
 
