@@ -199,7 +199,13 @@ def _to_numpy(operation, argument, x):
             raise TypeError(f"{operation}: {argument} is a masked array; fill it first{how}")
         return np.asarray(x)
     if isinstance(x, (list, tuple)):
-        array = np.asarray(x)
+        try:
+            array = np.asarray(x)
+        except ValueError:
+            raise ValueError(
+                f"{operation}: {argument} must be an array, got lists of unequal length; pad them to one length"
+                f"{', with -inf for what is absent' if argument == 'x' else ''}"
+            ) from None
         return array.astype(np.float64) if array.dtype.kind in "f" else array
     if not hasattr(x, "__dlpack__") or type(x).__module__.startswith("pyarrow"):
         # Arrow's arrays without a copy, as lists of one length; pandas' frames have both interfaces, and NumPy's knows more.
@@ -242,7 +248,21 @@ def _to_floats(operation, argument, array):
     if dtype.kind == "f" and dtype.itemsize <= 8:
         native = (FLOAT16, FLOAT32, FLOAT64)[dtype.itemsize // 4]
         return array.astype(native, copy=False), native
-    raise TypeError(f"{operation}: {argument} must be of float16, float32, float64, an integer type or bool, got dtype {dtype}")
+    hint = ""
+    if dtype.kind in "US":
+        hint = f"; numpy.asarray({argument}, float) makes numbers of text, entropic.read reads a file"
+    elif dtype.kind == "O":
+        hint = f"; numpy.asarray({argument}, float) makes numbers of objects that are some"
+    raise TypeError(
+        f"{operation}: {argument} must be of float16, float32, float64, an integer type or bool, got dtype {dtype}{hint}"
+    )
+
+
+def flag(operation, argument, value):
+    """A bool, and nothing that Python would take for one: "no" is true."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{operation}: {argument} must be a bool, got {type(value).__name__}")
+    return bool(value)
 
 
 def to_wide_floats(operation, argument, array):

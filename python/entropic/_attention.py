@@ -32,16 +32,17 @@ def scale_values(function, scale, train_length, kappa):
         if scale not in ("sqrt", "entropy_invariant"):
             raise ValueError(f"{function}: scale must be 'sqrt', 'entropy_invariant' or a number, got {scale!r}")
         return scale, 1.0, train_length, kappa
-    return "number", _number(function, scale), train_length, kappa
+    return "number", _number(function, scale, "'sqrt', 'entropy_invariant'"), train_length, kappa
 
 
-def _number(function, scale):
+def _number(function, scale, words):
     try:
-        return float(scale)
+        number = float(scale)
     except (TypeError, ValueError):
-        raise TypeError(
-            f"{function}: scale must be 'sqrt', 'entropy_invariant' or a number, got {type(scale).__name__}"
-        ) from None
+        raise TypeError(f"{function}: scale must be {words} or a number, got {type(scale).__name__}") from None
+    if not math.isfinite(number):
+        raise ValueError(f"{function}: scale must be {words} or a finite number, got {number}")
+    return number
 
 
 class Shape(NamedTuple):
@@ -252,7 +253,7 @@ def attention(
         chosen.name,
         chosen.values,
         scale_values("attention", scale, train_length, kappa),
-        bool(causal),
+        _arrays.flag("attention", "causal", causal),
         visible,
         additive,
         weights,
@@ -332,7 +333,7 @@ def attention_vjp(
         chosen.name,
         chosen.values,
         scale_values("attention_vjp", scale, train_length, kappa),
-        bool(causal),
+        _arrays.flag("attention_vjp", "causal", causal),
         visible,
         additive,
         asked,
@@ -388,7 +389,7 @@ def linear_attention(q, k, v, *, causal=False, scale="sqrt"):
     call = _Call("linear_attention", q, k, v)
     shape, values = call.shape, _linear_values("linear_attention", scale)
     out = call.empty(math.prod(shape.batch), shape.heads, shape.queries, call.shapes[2][-1])
-    _core.linear_attention(*call.arrays, out, values, bool(causal))
+    _core.linear_attention(*call.arrays, out, values, _arrays.flag("linear_attention", "causal", causal))
     return call.back(q, out, *call.out_shape)
 
 
@@ -428,13 +429,13 @@ def linear_attention_vjp(q, k, v, grad, *, causal=False, scale="sqrt"):
     call = _Call("linear_attention_vjp", q, k, v, ("grad", grad))
     values = _linear_values("linear_attention_vjp", scale)
     g, grads = call.gradients()
-    _core.linear_attention_vjp(*call.arrays, g, *grads, values, bool(causal))
+    _core.linear_attention_vjp(*call.arrays, g, *grads, values, _arrays.flag("linear_attention_vjp", "causal", causal))
     return tuple(call.back_gradients(grads))
 
 
 def _linear_values(name, scale):
     if not isinstance(scale, str):
-        return (_number(name, scale),)
+        return (_number(name, scale, "'sqrt'"),)
     if scale != "sqrt":
         raise ValueError(f"{name}: scale must be 'sqrt' or a number, got {scale!r}")
     return (None,)

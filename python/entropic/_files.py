@@ -48,7 +48,7 @@ def read(path, *, key=None, labels=None, format=None, names=False):
     ValueError
         The file is not what it should be: the message names the place, as "scores.csv:17:4: 'abc' is not a number".
     """
-    path = os.fsdecode(path)
+    path = _path("read", path)
     if _format("read", path, format) in ARROW:
         table = _read_arrow(path, _format("read", path, format), key)
         return table if names else table.array
@@ -81,7 +81,7 @@ def write(path, array, *, columns=None, labels=None, key=None, format=None):
     format : str, optional
         What the file shall be, whatever its name.
     """
-    path = os.fsdecode(path)
+    path = _path("write", path)
     form = _format("write", path, format)
     values, kind = _numbers(array)
     if values.ndim == 0:
@@ -113,6 +113,13 @@ def from_arrow(x):
 
 def _stacked(columns):
     return columns[0] if len(columns) == 1 else np.stack(columns, axis=-1)
+
+
+def _path(function, path):
+    try:
+        return os.fsdecode(path)
+    except TypeError:
+        raise TypeError(f"{function}: path must be a string or a path, got {type(path).__name__}") from None
 
 
 def _format(function, path, format):

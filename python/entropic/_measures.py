@@ -16,6 +16,19 @@ class Operation(NamedTuple):
     run: object
 
 
+def _in_python(run):
+    """`run`, whose errors name what helps as it is written here."""
+
+    def call(*args):
+        try:
+            run(*args)
+        except ValueError as error:
+            hint = '(normalize=True divides by the sum, input="scores" takes scores)'
+            raise ValueError(str(error).replace("(normalize divides by the sum)", hint)) from None
+
+    return call
+
+
 def _of_one(operation, p, axis, return_grad, params):
     rows = _arrays.Rows(operation.name, "p", p, axis, halves=True)
     value = np.empty(len(rows.values))
@@ -119,7 +132,7 @@ def build(operations):
             name,
             f"({ARRAYS[family]}, *, {', '.join(keywords(description))})",
             f"_run(_operation, {ARRAYS[family]}, {axis}return_grad, ({params}))",
-            Operation(name, description["run"]),
+            Operation(name, _in_python(description["run"])),
             _doc(description),
             _run=RUN[family],
         )

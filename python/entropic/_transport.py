@@ -38,12 +38,11 @@ class SinkhornResult(NamedTuple):
 class _Together:
     """Several arrays in one type to compute in, leading axes broadcast, and the way back to the kind of the first array."""
 
-    def __init__(self, function, **arrays):
+    def __init__(self, function, optional=None, **arrays):
         self.function = function
         self.given, dtypes = {}, []
+        arrays |= {argument: x for argument, x in (optional or {}).items() if x is not None}
         for argument, x in arrays.items():
-            if x is None:
-                continue
             values, dtype = _arrays._to_floats(function, argument, _arrays._to_numpy(function, argument, x))
             self.given[argument] = values
             dtypes.append(dtype)
@@ -301,7 +300,7 @@ def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, axis=-1, 
     array([-0.5, -0.5])
     """
     name = "wasserstein_1d"
-    arrays = _Together(name, u=u, v=v, u_weights=u_weights, v_weights=v_weights)
+    arrays = _Together(name, {"u_weights": u_weights, "v_weights": v_weights}, u=u, v=v)
     arrays.check_axes(u=1, v=1)
     for weights, samples in (("u_weights", "u"), ("v_weights", "v")):
         if weights in arrays.given:
@@ -424,7 +423,7 @@ def wasserstein_histogram(p, q, *, support=None, order=1.0, axis=-1, return_grad
 
 def _points(name, x, y, a, b):
     """Points as matrices; those without an axis of coordinates are on the line."""
-    arrays = _Together(name, x=x, y=y, a=a, b=b)
+    arrays = _Together(name, {"a": a, "b": b}, x=x, y=y)
     for argument in ("x", "y"):
         points = arrays.given[argument]
         if points.ndim not in (1, 2):

@@ -272,7 +272,9 @@ REFUSED = {
     "attention: scale must be 'sqrt', 'entropy_invariant' or a number, got NoneType": lambda: entropic.attention(
         Q, K, V, scale=None
     ),
-    "attention: number must be finite, got nan": lambda: entropic.attention(Q, K, V, scale=math.nan),
+    "attention: scale must be 'sqrt', 'entropy_invariant' or a finite number, got nan": lambda: entropic.attention(
+        Q, K, V, scale=math.nan
+    ),
     "attention: train_length must be above 1 and finite, got 1": lambda: entropic.attention(Q, K, V, train_length=1),
     "attention: kappa must be above 0 and finite, got 0": lambda: entropic.attention(Q, K, V, kappa=0),
     "attention: k must have the last axis of q, 3, got shape (2, 5, 2)": lambda: entropic.attention(Q, V, V),

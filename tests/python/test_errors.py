@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import entropic
-from cases import OPERATIONS, SHAPED, call, call_vjp, each
+from cases import OPERATIONS, SHAPED, call, call_vjp, each, torch_or_skip
 
 X = np.array([[0.0, 1.0, 2.0], [3.0, 1.0, 0.0]])
 
@@ -163,3 +163,192 @@ def test_threads_and_targets():
         entropic.force_simd_target("MMX")
     with pytest.raises(TypeError, match="force_simd_target: name must be a string, got int"):
         entropic.force_simd_target(2)
+
+
+# What a beginner writes, and the whole sentence that answers it.
+RAGGED = [[1.0, 2.0], [3.0]]
+P = np.array([[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]])
+NUMBERS = "of float16, float32, float64, an integer type or bool, got dtype"
+SUM = '(normalize=True divides by the sum, input="scores" takes scores)'
+MAPS = ", ".join(operation["name"] for operation in OPERATIONS if operation["family"] == "map")
+TOLD = {
+    # What is no array of numbers.
+    "softmax('scores.csv')": (
+        f"softmax: x must be {NUMBERS} <U10; numpy.asarray(x, float) makes numbers of text, entropic.read reads a file"
+    ),
+    "entmax([['a', 1.0]])": (
+        f"entmax: x must be {NUMBERS} <U32; numpy.asarray(x, float) makes numbers of text, entropic.read reads a file"
+    ),
+    "softmax([1, None, 2])": (
+        f"softmax: x must be {NUMBERS} object; numpy.asarray(x, float) makes numbers of objects that are some"
+    ),
+    "softmax({'a': 1.0})": (
+        f"softmax: x must be {NUMBERS} object; numpy.asarray(x, float) makes numbers of objects that are some"
+    ),
+    "softmax(X.astype(complex))": f"softmax: x must be {NUMBERS} complex128",
+    "softmax(RAGGED)": (
+        "softmax: x must be an array, got lists of unequal length; pad them to one length, with -inf for what is absent"
+    ),
+    "entropy(RAGGED)": "entropy: p must be an array, got lists of unequal length; pad them to one length",
+    "entmax(X, alpha=RAGGED)": "entmax: alpha must be an array, got lists of unequal length; pad them to one length",
+    "softmax_loss(X, RAGGED)": "softmax_loss: target must be an array, got lists of unequal length; pad them to one length",
+    "fit_temperature(X, RAGGED)": (
+        "fit_temperature: labels must be an array, got lists of unequal length; pad them to one length"
+    ),
+    "softmax(3.0)": "softmax: x must have at least one axis, got a single number",
+    # Parameters.
+    "softmax(X, axis=2)": "softmax: axis 2 is out of bounds for array of dimension 2",
+    "softmax(X, temperature=0)": "softmax: temperature must be above 0 and finite, got 0",
+    "softmax(X, temperature=-1)": "softmax: temperature must be above 0 and finite, got -1",
+    "softmax(X, temperature=None)": "softmax: temperature must be a number, got NoneType",
+    "softmax(X, temprature=1)": "softmax() got an unexpected keyword argument 'temprature'",
+    "entmax(X, alpha='1.5')": "entmax: alpha must be a number or an array of numbers, got str",
+    "entmax(X, alpha=[1.5, 2])": (
+        "entmax: alpha must be a number or an array that broadcasts to (2, 1), x's shape with 1 for axis 1, got shape (2,)"
+    ),
+    "top_k_softmax(X)": "top_k_softmax() missing 1 required keyword-only argument: 'k'",
+    "top_k_softmax(X, k=0)": "top_k_softmax: k must be above 0, got 0",
+    "top_k_softmax(X, k=2.0)": "top_k_softmax: k must be an integer, got float",
+    "top_p_softmax(X, p=90)": "top_p_softmax: p must be above 0 and at most 1, got 90",
+    "perturb_max(X, noise='gaussian')": (
+        "perturb_max: noise must be one of gumbel, normal, logistic, laplace, exponential, uniform, got 'gaussian'"
+    ),
+    "entropy_normalize(X)": "entropy_normalize: exactly one of entropy and perplexity must be given",
+    "entropy_normalize(X, entropy=1, input='p')": "entropy_normalize: input must be one of scores, probs, log_probs, got 'p'",
+    "gamma_for_entropy(X, entropy=1, gamma_range=5)": (
+        "gamma_for_entropy: gamma_range must be a pair of numbers (least, largest), got 5"
+    ),
+    "power_transform(P, gamma=-1)": "power_transform: gamma must be at least 0 and at most inf, got -1",
+    # Scores where probabilities are due, and what else is no distribution.
+    "entropy(X)": f"entropy: p must sum to 1 within 1e-06 in row 0, got 3 {SUM}",
+    "kl_divergence(P, X)": f"kl_divergence: q must sum to 1 within 1e-06 in row 0, got 3 {SUM}",
+    "mutual_information(P)": f"mutual_information: pxy must sum to 1 within 1e-06, got 2 {SUM}",
+    "entropy(-P)": "entropy: p must be at least 0 and finite, got -0.2 at row 0, entry 0",
+    "entropy([0, 0], normalize=True)": "entropy: p must have an entry above 0 in row 0, got none",
+    "entropy(P, normalize='yes')": "entropy: normalize must be a bool, got str",
+    "binary_entropy(1.5)": "binary_entropy: p must be in [0, 1], got 1.5 at row 0, entry 0",
+    "kl_divergence(P, P[:, :2])": "kl_divergence: q must have a shape that broadcasts with that of p, (2, 3), got (2, 2)",
+    "normalize_joint(P, joint=9)": "normalize_joint: joint must be in [0, 1.79175947], what powers of pxy reach, got 9",
+    "wasserstein_histogram(P, X)": "wasserstein_histogram: q must sum to 1 within 1e-06, got 3 in problem 0",
+    "expected_calibration_error(X, [0, 1])": "expected_calibration_error: row 0 of p must have sum 1 within 1e-06, got 3",
+    # Targets and labels.
+    "softmax_loss(X, [0, 3])": "softmax_loss: target must be a class from 0 to 2, got 3 in row 1",
+    "softmax_loss(X, [[0], [1]])": (
+        "softmax_loss: target must have one class for each row, of shape (2,), got integers of shape (2, 1)"
+    ),
+    "softmax_loss(X, [0.0, 1.0])": (
+        "softmax_loss: target must have one probability for each entry, of shape (2, 3), got shape (2,); classes are "
+        "integers: pass target.astype(int)"
+    ),
+    "softmax_loss(X, ['cat', 'dog'])": (
+        "softmax_loss: target must be integers, one class for each row, or floating-point numbers, a distribution, got "
+        "dtype <U3"
+    ),
+    "softmax_loss(X, P * 2)": "softmax_loss: target must be a distribution in every row, got a sum of 2 in row 0",
+    "softmax_loss(X, [0, 1], reduction='mean')": "softmax_loss() got an unexpected keyword argument 'reduction'",
+    "multilabel_softmax_loss(X, P)": "multilabel_softmax_loss: target must be 0 or 1 in every entry, got 0.2 at 0 of row 0",
+    "smooth_accuracy_loss(X, [0, 1], map='softmx')": f"smooth_accuracy_loss: map must be one of {MAPS}, got 'softmx'",
+    "fit_temperature(X, [0, 5])": (
+        "fit_temperature: label of row 1 must be at least 0 and below the number of classes, 3, got 5"
+    ),
+    "fit_temperature(X, [[0], [1]])": (
+        "fit_temperature: labels must have the shape of x without its last axis, (2,), got (2, 1)"
+    ),
+    "fit_temperature(X, [0.0, 1.0])": "fit_temperature: labels must be of an integer type, got dtype float64",
+    # Sampling, attention, transport, files.
+    "sample(X)": "sample() missing 1 required keyword-only argument: 'seed'",
+    "sample(X, seed=None)": "sample: seed must be an integer, got NoneType",
+    "sample(X, seed=1, size=(2, 3))": "sample: size must be an integer, got tuple",
+    "gumbel_softmax(X, seed=1, hard='no')": "gumbel_softmax: hard must be a bool, got str",
+    "Sampler([('topk', 3)])": (
+        "Sampler: a step must be one of temperature, top_k, top_p, min_p, typical_p, entropy, entropy_clip, got 'topk'"
+    ),
+    "Sampler([('top_k', 0)])": "top_k: k must be above 0, got 0",
+    "Sampler({'top_k': 3})": "Sampler: steps must be a list of (name, value) pairs such as (\"top_k\", 50), got {'top_k': 3}",
+    "attention(X, X[:, :2], X)": "attention: k must have the last axis of q, 3, got shape (2, 2)",
+    "attention(X, X, X, map='top_k_softmax')": (
+        "attention: map 'top_k_softmax' needs the parameter 'k': map=('top_k_softmax', {'k': ...})"
+    ),
+    "attention(X, X, X, causal='no')": "attention: causal must be a bool, got str",
+    "attention(X, X, X, scale=np.inf)": "attention: scale must be 'sqrt', 'entropy_invariant' or a finite number, got inf",
+    "linear_attention(X, X, X, scale=np.nan)": "linear_attention: scale must be 'sqrt' or a finite number, got nan",
+    "linear_attention(X, X, X, causal=1)": "linear_attention: causal must be a bool, got int",
+    "optimal_transport([0.5, 0.5], [0.5, 0.6], np.ones((2, 2)))": (
+        "optimal_transport: a and b must have equal sums within 1e-06 of them, got 1 and 1.1"
+    ),
+    "sinkhorn([1.0], [1.0], [[1.0]])": "sinkhorn() missing 1 required keyword-only argument: 'epsilon'",
+    "wasserstein_1d([1, 2], [])": "wasserstein_1d: u and v must have at least one sample, got 2 and 0",
+    "read(5)": "read: path must be a string or a path, got int",
+    "read('scores.xlsx')": (
+        "read: path must end in one of .csv, .tsv, .npy, .npz, .jsonl, .safetensors, .parquet, .arrow, .feather, got "
+        "'scores.xlsx'"
+    ),
+    "write(5, X)": "write: path must be a string or a path, got int",
+    "write('/tmp/x.csv', RAGGED)": "write: array must be an array, got lists of unequal length; pad them to one length",
+}
+
+
+@pytest.mark.parametrize("call", TOLD)
+def test_told(call):
+    with pytest.raises((ValueError, TypeError)) as error:
+        eval(call, {**vars(entropic), "np": np, "X": X, "P": P, "RAGGED": RAGGED})
+    assert str(error.value) == TOLD[call]
+
+
+# Not errors: a frame is its numbers, no rows and no columns give none.
+def test_what_is_taken():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, columns=list("abc"))
+    np.testing.assert_array_equal(entropic.softmax(frame), entropic.softmax(X))
+    np.testing.assert_array_equal(entropic.softmax(frame["a"]), entropic.softmax(X[:, 0]))
+    for shape in ((0, 3), (3, 0), (0,)):
+        assert entropic.softmax(np.zeros(shape)).shape == shape
+    assert entropic.softmax(X.astype(int)).dtype == np.float64
+    assert entropic.softmax(X.astype(np.float16)).dtype == np.float16
+    np.testing.assert_allclose(entropic.top_k_softmax(X, k=9), entropic.softmax(X), rtol=1e-15)
+
+
+TORCH_TOLD = {
+    "softmax(X.numpy())": "softmax: x must be a torch.Tensor, got ndarray; entropic.softmax takes other arrays",
+    "softmax(X.int())": "softmax: x must be of float16, bfloat16, float32 or float64, got dtype torch.int32; pass x.float()",
+    "softmax(X.to_sparse())": "softmax: x must be a dense tensor, got layout torch.sparse_coo; pass x.to_dense()",
+    "softmax(X, dim=2)": "softmax: axis 2 is out of bounds for array of dimension 2",
+    "softmax(X, axis=1, dim=1)": "softmax: give one of dim and axis, got dim=1 and axis=1",
+    "softmax_loss(X, [0, 1])": "softmax_loss: target must be a torch.Tensor, got list",
+    "softmax_loss(X, torch.tensor([0, 3]))": "softmax_loss: target must be a class from 0 to 2, got 3 in row 1",
+    "softmax_loss(X, torch.tensor([0.0, 1.0]))": (
+        "softmax_loss: target must have one probability for each entry, of shape (2, 3), got shape (2,); classes are "
+        "integers: pass target.long()"
+    ),
+    "entropy(X)": f"entropy: p must sum to 1 within 0.0001 in row 0, got 3 {SUM}",
+    "kl_divergence(X, X[:, :2])": "kl_divergence: q must have a shape that broadcasts with that of p, (2, 3), got (2, 2)",
+    "attention(X, X, X, mask=[[True]])": "attention: mask must be a torch.Tensor, got list",
+    "attention(X, X, X, causal='no')": "attention: causal must be a bool, got str",
+    "linear_attention(X, X, X, scale=float('nan'))": "linear_attention: scale must be 'sqrt' or a finite number, got nan",
+    "gumbel_softmax(X, seed=1, hard='no')": "gumbel_softmax: hard must be a bool, got str",
+    "wasserstein_1d(X, X.numpy())": (
+        "wasserstein_1d: v must be a torch.Tensor, got ndarray; entropic.wasserstein_1d takes other arrays"
+    ),
+    "wasserstein_1d(X, X[:, :0])": "wasserstein_1d: v must have at least one entry along dim -1, got shape (2, 0)",
+    "wasserstein_1d(X, X, dim=7)": "wasserstein_1d: axis 7 is out of bounds for array of dimension 2",
+    "wasserstein_1d(X[0, 0], X)": "wasserstein_1d: u must have at least one axis, got a single number",
+    "wasserstein_1d(X, X, u_weights=X[:, :2])": "wasserstein_1d: u_weights must broadcast to (2, 3), got shape (2, 2)",
+    "wasserstein_histogram(X, X[:, :2])": (
+        "wasserstein_histogram: q must have a shape that broadcasts with that of p, (2, 3), got (2, 2)"
+    ),
+    "wasserstein_histogram(X, X, support=X[0, :2])": (
+        "wasserstein_histogram: support must have shape (3,), one point for each entry, got (2,)"
+    ),
+    "sinkhorn([1.0], X, X, epsilon=1.0)": "sinkhorn: a must be a torch.Tensor, got list; entropic.sinkhorn takes other arrays",
+    "SoftmaxLoss(reduction='avg')": "SoftmaxLoss: reduction must be 'mean', 'sum' or 'none', got 'avg'",
+}
+
+
+@pytest.mark.parametrize("call", TORCH_TOLD)
+def test_told_by_torch(call):
+    torch = torch_or_skip()
+    import entropic.torch
+
+    with pytest.raises((ValueError, TypeError)) as error:
+        eval(call, {**vars(entropic.torch), "torch": torch, "X": torch.tensor(X, dtype=torch.float32)})
+    assert str(error.value) == TORCH_TOLD[call]

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 import entropic
-from entropic import _attention
+from entropic import _arrays, _attention
 from entropic._maps import MAPS, map_and_params
 from entropic.torch._ops import Registered, one_device
 
@@ -409,7 +409,7 @@ def attention(q, k, v, *, map="softmax", scale="sqrt", causal=False, mask=None, 
         number,
         float(train_length),
         kappa if kappa is None else float(kappa),
-        bool(causal),
+        _arrays.flag("attention", "causal", causal),
     )
 
 
@@ -432,7 +432,9 @@ def linear_attention(q, k, v, *, causal=False, scale="sqrt"):
     The backward pass is linear in the length too; a second derivative is that of attention with map="taylor_softmax".
     """
     _check("linear_attention", q=q, k=k, v=v)
-    return _call_linear(q, k, v, *_attention._linear_values("linear_attention", scale), bool(causal))
+    return _call_linear(
+        q, k, v, *_attention._linear_values("linear_attention", scale), _arrays.flag("linear_attention", "causal", causal)
+    )
 
 
 class Attention(torch.nn.Module):

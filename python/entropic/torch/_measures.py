@@ -208,7 +208,7 @@ def _kernel(description):
             tensors = [_as_tables(tensor, values["cols"]) for tensor in tensors]
             gradients = [None if gradient is None else _as_tables(gradient, values["cols"]) for gradient in gradients]
         wanted = (None if gradient is None else place(gradient) for gradient in gradients)
-        description["run"](*map(place, tensors), place(value), *wanted, given)
+        numpy_measures._in_python(description["run"])(*map(place, tensors), place(value), *wanted, given)
 
     return kernel
 
@@ -259,7 +259,7 @@ class _Entries:
     vmap. Its derivative is made of torch's operations and so has one itself."""
 
     def __init__(self, description):
-        self.name, self.run = description["name"], description["run"]
+        self.name, self.run = description["name"], numpy_measures._in_python(description["run"])
         self.params = [param["name"] for param in description["params"]]
         declared = "".join(f"{KINDS[param['kind']]} {param['name']}, " for param in description["params"])
         self.call = Registered(
@@ -354,7 +354,13 @@ def _call(name, tensors, values, dim, axis):
         checked_dim(name, argument, x, dim)
     if len(tensors) == 2:
         one_device(name, dict(zip("pq", tensors, strict=True)))
-        tensors = torch.broadcast_tensors(*tensors)
+        try:
+            tensors = torch.broadcast_tensors(*tensors)
+        except RuntimeError:
+            shapes = [tuple(x.shape) for x in tensors]
+            raise ValueError(
+                f"{name}: q must have a shape that broadcasts with that of p, {shapes[0]}, got {shapes[1]}"
+            ) from None
         if tensors[0].dtype != tensors[1].dtype:
             raise TypeError(f"{name}: q must be of p's dtype, {tensors[0].dtype}, got {tensors[1].dtype}")
     return operators[name](tensors, values, (), checked_dim(name, "p", tensors[0], dim))

@@ -77,6 +77,8 @@ def checked_dim(name, argument, x, dim):
         raise TypeError(
             f"{name}: {argument} must be of float16, bfloat16, float32 or float64, got dtype {x.dtype}; pass {argument}.float()"
         )
+    if x.layout is not torch.strided:
+        raise TypeError(f"{name}: {argument} must be a dense tensor, got layout {x.layout}; pass {argument}.to_dense()")
     if not isinstance(dim, int):
         raise TypeError(f"{name}: dim must be one integer, got {dim!r}")
     if x.dim() == 0:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import torch
 
-from entropic import _core
+from entropic import _arrays, _core
 from entropic._sampling import _integer
 
 Tensor = torch.Tensor
@@ -119,6 +119,8 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, dim=None, 
     if not -x.dim() <= dim < x.dim():
         raise IndexError(f"{name}: dim {dim} is out of bounds for a tensor of {x.dim()} dimensions")
     key = _signed(_integer(name, "seed", seed)), _signed(_integer(name, "stream", stream)), dim % x.dim()
+
+    hard = _arrays.flag(name, "hard", hard)
 
     # +inf scores are equally likely, and nothing beside them is.
     infinite = x == math.inf
