@@ -168,9 +168,7 @@ double line_distance(const std::vector<double>& x, const std::vector<double>& y,
   const double inverse = 1 / largest;
   const bool divide = !(inverse <= std::numeric_limits<double>::max());
   // The largest is exactly 1, whatever power it is raised to.
-  const auto ratio = [&](double d) {
-    return d == largest ? 1.0 : divide || largest < 1e-290 ? d / largest : d * inverse;
-  };
+  const auto ratio = [&](double d) { return d == largest ? 1.0 : divide || largest < 1e-290 ? d / largest : d * inverse; };
   walk(x.size(), y.size(), mass_a, mass_b, [&](std::size_t i, std::size_t j, Mass mass, int) {
     if (mass == 0) return;
     const double d = apart(x[i], y[j], scale);
