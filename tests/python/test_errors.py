@@ -329,12 +329,15 @@ TORCH_TOLD = {
     "wasserstein_1d(X, X.numpy())": (
         "wasserstein_1d: v must be a torch.Tensor, got ndarray; entropic.wasserstein_1d takes other arrays"
     ),
-    "wasserstein_1d(X, X[:, :0])": "wasserstein_1d: v must have at least one entry along dim -1, got shape (2, 0)",
+    "wasserstein_1d(X, X[:, :0])": "wasserstein_1d: u and v must have at least one sample, got 3 and 0",
     "wasserstein_1d(X, X, dim=7)": "wasserstein_1d: axis 7 is out of bounds for array of dimension 2",
-    "wasserstein_1d(X[0, 0], X)": "wasserstein_1d: u must have at least one axis, got a single number",
-    "wasserstein_1d(X, X, u_weights=X[:, :2])": "wasserstein_1d: u_weights must broadcast to (2, 3), got shape (2, 2)",
+    "wasserstein_1d(X[0, 0], X)": "wasserstein_1d: u must have at least 1 axis, got shape ()",
+    "wasserstein_1d(X, X, u_weights=X[:, :2])": (
+        "wasserstein_1d: u_weights must broadcast to the shape of u, (2, 3), got (2, 2)"
+    ),
     "wasserstein_histogram(X, X[:, :2])": (
-        "wasserstein_histogram: q must have a shape that broadcasts with that of p, (2, 3), got (2, 2)"
+        "wasserstein_histogram: p and q must have equal lengths along axis -1 and others that broadcast, got shapes "
+        "(2, 3) and (2, 2)"
     ),
     "wasserstein_histogram(X, X, support=X[0, :2])": (
         "wasserstein_histogram: support must have shape (3,), one point for each entry, got (2,)"
