@@ -494,8 +494,15 @@ def wasserstein(
 ) -> Tensor: ...
 def optimal_transport(a: Tensor, b: Tensor, cost: Tensor, *, mass_tolerance: float | None = None) -> TransportResult: ...
 def sinkhorn(
-    a: Tensor, b: Tensor, cost: Tensor, *, epsilon: float, tolerance: float = 1e-6, max_iterations: int = 10000
-, mass_tolerance: float | None = None) -> SinkhornResult: ...
+    a: Tensor,
+    b: Tensor,
+    cost: Tensor,
+    *,
+    epsilon: float,
+    tolerance: float = 1e-6,
+    max_iterations: int = 10000,
+    mass_tolerance: float | None = None,
+) -> SinkhornResult: ...
 def sinkhorn_divergence(
     x: Tensor,
     y: Tensor,
