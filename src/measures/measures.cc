@@ -341,9 +341,10 @@ std::vector<double> checked_sums(std::string_view operation, std::string_view na
 double* data_of(std::vector<double>& sums) { return sums.empty() ? nullptr : sums.data(); }
 
 // The gradient, where it is wanted, in p's shape and at most in p's place.
+// One that points nowhere is not wanted, whatever its shape.
 template <class T>
-void check_gradient(std::string_view operation, std::string_view name, const MatrixView<T>& dp, std::size_t rows,
-                    std::size_t cols) {
+void check_gradient(std::string_view operation, std::string_view name, MatrixView<T>& dp, std::size_t rows, std::size_t cols) {
+  if (dp.data == nullptr) dp = {};
   if (dp.data != nullptr) check_shape(operation, name, dp, "p", rows, cols);
 }
 
@@ -466,6 +467,7 @@ template <class T>
 double measure(const TableMeasure& op, MatrixView<const T> pxy, MatrixView<std::type_identity_t<T>> dp) {
   const auto [name, input, normalize] = common(op);
   check_layout(name, "pxy", pxy);
+  if (dp.data == nullptr) dp = {};
   if (dp.data != nullptr) check_shape(name, "dp", dp, "pxy", pxy.rows, pxy.cols);
   check_overlap(name, "dp", dp, "pxy", pxy);
   using C = Working<T>;
