@@ -117,7 +117,8 @@ class Call {
       }
     }
     if (bytes_.up_to(29) == 0) stride = bytes_.up_to(stride);  // too small for more than one row
-    if (bytes_.up_to(29) == 0) return {nullptr, r, c, stride};
+    // Not where there are no columns: that is allowed, and then row r of nothing is an offset to null, which sanitizers mind.
+    if (c > 0 && bytes_.up_to(29) == 0) return {nullptr, r, c, stride};
     return {data, r, c, stride};
   }
 
