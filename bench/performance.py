@@ -23,49 +23,6 @@ from sklearn.manifold import _utils as sklearn_manifold
 
 import entropic
 
-# Rows of C++ alone: of bench_maps as report.py has them, and of bench_sampling.
-MAPS = {
-    "softmax, n = 1024": ("softmax/normal/64x1024", "onednn", 1, "oneDNN", 0.60, None),
-    "softmax, n = 32768": ("softmax/normal/2x32768", "onednn", 1, "oneDNN", 0.60, None),
-    "softmax, n = 64": ("softmax/normal/1024x64", "onednn", 1, "oneDNN", 0.60, None),
-    "softmax, 256 x 131072": ("softmax/normal/256x131072", "memcpy", 1, "memcpy of the bytes", 1.4, 1.15),
-    "softmax_vjp, 256 x 131072": ("softmax_vjp/normal/256x131072", "memcpy", 1.5, "memcpy of the bytes", 1.2, 1.1),
-    "sparsemax, n = 1024": ("sparsemax/normal/64x1024", "softmax", 1, "softmax", 1.0, 0.6),
-    "sparsemax, n = 131072": ("sparsemax/normal/1x131072", "softmax", 1, "softmax", 1.0, 0.6),
-    "sparsemax, n = 64": ("sparsemax/normal/1024x64", "softmax", 1, "softmax", 2.5, 1.2),
-    "entmax 1.5, n = 1024": ("entmax/normal/64x1024", "softmax", 1, "softmax", 1.0, 0.6),
-    "entmax 1.5, n = 131072": ("entmax/normal/1x131072", "softmax", 1, "softmax", 1.0, 0.6),
-    "entmax 1.5, n = 64": ("entmax/normal/1024x64", "softmax", 1, "softmax", 2.5, 1.2),
-    "entmax 1.7, small support, n = 1024": ("entmax_1.7/normal/64x1024", "softmax", 1, "softmax", 1.5, 1.0),
-    "entmax 1.7, small support, n = 131072": ("entmax_1.7/normal/1x131072", "softmax", 1, "softmax", 1.5, 1.0),
-    "entmax 1.2, small support, n = 131072": ("entmax_1.2/language/1x131072", "softmax", 1, "softmax", 1.5, 1.0),
-    "entmax 1.05, full support, n = 1024": ("entmax_1.05/flat/64x1024", "softmax", 1, "softmax", 12, 5),
-    "entmax 1.05, full support, n = 131072": ("entmax_1.05/flat/1x131072", "softmax", 1, "softmax", 12, 5),
-    **{
-        f"entropy_normalize, n = {n}, {scores}, target {target}": (
-            f"entropy_normalize_{target}/{scores}/{shape}",
-            "softmax",
-            1,
-            "softmax",
-            must,
-            aim,
-        )
-        for n, shape, must, aim in ((131072, "1x131072", 4, 2), (1024, "64x1024", 5, 3), (64, "1024x64", 8, 4))
-        for scores in ("normal", "language")
-        for target in ("0.3", "above")
-    },
-    "top_k_softmax, k = 50, n = 131072": ("top_50_softmax/normal/1x131072", "softmax", 1, "softmax", 0.8, 0.3),
-    "top_p_softmax, p = 0.9, n = 131072": ("top_p_softmax/normal/1x131072", "softmax", 1, "softmax", 2, 1.2),
-    "two threads, softmax, 256 x 1024": (
-        "softmax_2_threads/normal/256x1024",
-        "softmax_1_threads",
-        1,
-        "one thread",
-        1 / 1.8,
-        1 / 1.95,
-    ),
-}
-
 
 def show(operation, against, measured, must, aim):
     """measured, must and aim are our time over theirs, or, where larger is better, strings."""
@@ -83,10 +40,12 @@ def times_as_fast(operation, against, ours, theirs, must, aim=None, repetitions=
 
 
 def in_cpp(build):
-    names = {f"{against}/{of.split('/', 1)[1]}" for of, against, *_ in MAPS.values()} | {of for of, *_ in MAPS.values()}
+    targets = [target for target in report.TARGETS if target[5] is not None]  # with a must
+    names = {f"{name}/{scores}/{shape}" for name, scores, shape, against, *_ in targets for name in (name, against)}
     medians = report.medians(f"{build}/bench_maps", names)
-    for operation, (of, against, factor, said, must, aim) in MAPS.items():
-        show(operation, said, medians[of] / (factor * medians[f"{against}/{of.split('/', 1)[1]}"]), must, aim)
+    for operation, scores, shape, against, factor, must, aim in targets:
+        measured = medians[f"{operation}/{scores}/{shape}"] / (factor * medians[f"{against}/{scores}/{shape}"])
+        show(f"{operation}, {scores}, {shape}", f"{factor} x {against}" if factor != 1 else against, measured, must, aim)
     chain = "temperature,top_k50,top_p.95/language"
     medians = report.medians(f"{build}/bench_sampling", {chain, "softmax/language"})
     show("one token, top-k + top-p, n = 131072", "softmax", medians[chain] / medians["softmax/language"], 2, 1)
