@@ -138,12 +138,6 @@ void bind(nb::module_& m) {
 void bind_attention(nb::module_& m) {
   bind<float>(m);
   bind<double>(m);
-  m.def("attention_operations", [] {
-    nb::list all;
-    all.append(describe_operation<Attention>());
-    all.append(describe_operation<LinearAttention>());
-    return all;
-  });
 }
 
 }  // namespace entropic

@@ -90,11 +90,18 @@ std::string_view name_of(TargetKind kind) {
   return "";
 }
 
+// What the two arrays are called.
+nb::tuple arguments_of(TargetKind kind) {
+  if (kind == TargetKind::kScores) return nb::make_tuple("student", "teacher");
+  return nb::make_tuple(kind == TargetKind::kClass ? "cosines" : "x", "target");
+}
+
 nb::list describe_losses() {
   nb::list all;
   for_each_operation<Loss>([&]<class Op>(std::type_identity<Op>) {
     nb::dict d = describe_operation<Op>();
     d["target"] = to_str(name_of(Op::kTarget));
+    d["arguments"] = arguments_of(Op::kTarget);
     d["has_map"] = requires(Op op) { op.map; };
     all.append(d);
   });

@@ -271,6 +271,26 @@ nb::dict describe_param(const Param& param) {
   return d;
 }
 
+// The values of an operation's parameters, each a number, a string, a bool or None: in its own type, or the TypeError or
+// ValueError of a call. Ranges are checked by the call.
+template <class Op>
+nb::tuple in_their_types(nb::tuple values) {
+  nb::list typed;
+  std::size_t i = 0;
+  for_each_param<Op>([&]<class Param>(const Param& param) {
+    using Value = ValueOf<Op, Param>;
+    const Value value = to_value<Op>(param, values[i++]);
+    if constexpr (kIsOptional<Value>) {
+      typed.append(value ? nb::object(nb::float_(*value)) : nb::object(nb::none()));
+    } else if constexpr (std::is_enum_v<Value>) {
+      typed.append(to_str(param.names[static_cast<std::size_t>(value)]));
+    } else {
+      typed.append(value);
+    }
+  });
+  return nb::tuple(typed);
+}
+
 // What an operation says of itself, with its parameters in the order in which calls give their values.
 template <class Op>
 nb::dict describe_operation() {
@@ -284,6 +304,7 @@ nb::dict describe_operation() {
   nb::list params;
   for_each_param<Op>([&](const auto& param) { params.append(describe_param<Op>(param)); });
   d["params"] = params;
+  d["in_their_types"] = nb::cpp_function(&in_their_types<Op>, nb::arg("values"));
   return d;
 }
 

@@ -98,12 +98,6 @@ void bind_sampling(nb::module_& m) {
       nb::arg("steps"), nb::arg("seed"));
   bind<float>(m, sampler);
   bind<double>(m, sampler);
-  m.def("sampling_operations", [] {
-    nb::list all;
-    all.append(describe_operation<Sample>());
-    all.append(describe_operation<GumbelSoftmax>());
-    return all;
-  });
   m.def("sampling_steps", [] {
     nb::list all;
     for_each_operation<Step>([&]<class Op>(std::type_identity<Op>) { all.append(describe_operation<Op>()); });

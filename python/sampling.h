@@ -5,8 +5,8 @@
 
 namespace entropic {
 
-// Adds the functions of sampling.h to the module, on rows without gaps, the class Sampler, and sampling_operations() and
-// sampling_steps(), which list what there is.
+// Adds the functions of sampling.h to the module, on rows without gaps, the class Sampler, and sampling_steps(), which lists
+// its steps.
 void bind_sampling(nanobind::module_& m);
 
 }  // namespace entropic

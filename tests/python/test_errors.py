@@ -312,7 +312,8 @@ TORCH_TOLD = {
     "softmax(X.numpy())": "softmax: x must be a torch.Tensor, got ndarray; entropic.softmax takes other arrays",
     "softmax(X.int())": "softmax: x must be of float16, bfloat16, float32 or float64, got dtype torch.int32; pass x.float()",
     "softmax(X.to_sparse())": "softmax: x must be a dense tensor, got layout torch.sparse_coo; pass x.to_dense()",
-    "softmax(X, dim=2)": "softmax: axis 2 is out of bounds for array of dimension 2",
+    "softmax(X, dim=2)": "softmax: dim 2 is out of bounds for a tensor of 2 dimensions",
+    "softmax(X, dim='x')": "softmax: dim must be one integer, got 'x'",
     "softmax(X, axis=1, dim=1)": "softmax: give one of dim and axis, got dim=1 and axis=1",
     "softmax_loss(X, [0, 1])": "softmax_loss: target must be a torch.Tensor, got list",
     "softmax_loss(X, torch.tensor([0, 3]))": "softmax_loss: target must be a class from 0 to 2, got 3 in row 1",
@@ -352,6 +353,69 @@ def test_told_by_torch(call):
     torch = torch_or_skip()
     import entropic.torch
 
-    with pytest.raises((ValueError, TypeError)) as error:
+    with pytest.raises((ValueError, TypeError, IndexError)) as error:
         eval(call, {**vars(entropic.torch), "torch": torch, "X": torch.tensor(X, dtype=torch.float32)})
     assert str(error.value) == TORCH_TOLD[call]
+
+
+WRONG_TYPES = {
+    "softmax(X, temperature='a')": "softmax: temperature must be a number, got str",
+    "softmax(X, temperature=None)": "softmax: temperature must be a number, got NoneType",
+    "softmax(X, temperature=torch.ones(2))": "softmax: temperature must be a number, got Tensor",
+    "entmax(X, alpha=[1.5])": "entmax: alpha must be a number or an array of numbers, got list",
+    "entropy_normalize(X, entropy='a')": "entropy_normalize: entropy must be a number or an array of numbers, got str",
+    "entropy_normalize(X, entropy=1.0, input=True)": "entropy_normalize: input must be a string, got bool",
+    "top_k_softmax(X, k=2.5)": "top_k_softmax: k must be an integer, got float",
+    "perturb_max(X, noise=3)": "perturb_max: noise must be a string, got int",
+    "logsumexp(X, temperature='a')": "logsumexp: temperature must be a number, got str",
+    "renyi_entropy(P, alpha='a')": "renyi_entropy: alpha must be a number, got str",
+    "entropy(P, normalize=1)": "entropy: normalize must be a bool, got int",
+    "entropy(P, base=[2])": "entropy: base must be a number, got list",
+    "self_information(P, base='a')": "self_information: base must be a number, got str",
+    "mutual_information(P, input=3, normalize=True)": "mutual_information: input must be a string, got int",
+    "softmax_loss(X, T, label_smoothing='a')": "softmax_loss: label_smoothing must be a number, got str",
+    "entmax_loss(X, T, alpha='a')": "entmax_loss: alpha must be a number or an array of numbers, got str",
+    "margin_softmax_loss(P, T, kind=3)": "margin_softmax_loss: kind must be a string, got int",
+    "smooth_accuracy_loss(X, T, map='entmax', alpha='a')": "entmax: alpha must be a number or an array of numbers, got str",
+    "jsd_loss(X, X.detach(), beta=2.0)": "jsd_loss: beta must be",  # and the range
+    "softmax(X, dim=1.0)": "softmax: dim must be one integer, got 1.0",
+}
+
+
+@pytest.mark.parametrize("call", WRONG_TYPES)
+@pytest.mark.parametrize("gradients", [False, True])
+def test_told_by_torch_with_gradients_and_without(call, gradients):
+    torch = torch_or_skip()
+    import entropic.torch
+
+    x, p = (torch.tensor(values, dtype=torch.float64).requires_grad_(gradients) for values in (X, P))
+    with pytest.raises((ValueError, TypeError)) as error:
+        eval(call, {**vars(entropic.torch), "torch": torch, "X": x, "P": p, "T": torch.tensor([0, 1])})
+    assert str(error.value).startswith(WRONG_TYPES[call])
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+def test_torch_takes_numbers_and_arrays_of_numpy_as_parameters(gradients):
+    torch = torch_or_skip()
+    import entropic.torch as et
+
+    x = torch.tensor(X, dtype=torch.float64).requires_grad_(gradients)
+    assert torch.equal(et.softmax(x, temperature=np.float32(2)), et.softmax(x, temperature=2.0))
+    assert torch.equal(et.softmax(x, temperature=torch.tensor([2.0])), et.softmax(x, temperature=2.0))
+    assert torch.equal(et.top_k_softmax(x, k=2**70), et.top_k_softmax(x, k=3))
+    alpha = np.array([[1.2], [1.7]])
+    assert torch.equal(et.entmax(x, alpha=alpha), et.entmax(x, alpha=torch.from_numpy(alpha)))
+
+
+def test_torch_measures_of_two_dtypes():
+    torch = torch_or_skip()
+    import entropic.torch as et
+
+    p, q = torch.tensor([0.5, 0.5]).requires_grad_(), torch.tensor([0.75, 0.25], dtype=torch.float64).requires_grad_()
+    for name in ("kl_divergence", "cross_entropy", "js_divergence", "js_distance"):
+        value = getattr(et, name)(p, q)
+        assert value.dtype is torch.float64
+        assert value.item() == getattr(entropic, name)(p.detach().numpy(), q.detach().numpy())
+        dp, dq = torch.autograd.grad(value, (p, q))
+        assert dp.dtype is torch.float32 and dq.dtype is torch.float64
+    assert et.kl_divergence(p.half(), q.bfloat16()).dtype is torch.float32

@@ -10,8 +10,8 @@ from entropic.torch._ops import (
     OPERATORS,  # noqa: F401  functions made below use it
     checked_dim,
     in_transform,
+    numbers_and_rows,
     one_dim,
-    spread,
 )
 
 Tensor = torch.Tensor
@@ -73,8 +73,11 @@ def _call(operator, x, values, dim, axis, numbers=True):
         if code is not None:
             y = _empty_like(x) if x.is_contiguous() else _empty_like(x, memory_format=_CONTIGUOUS)
             shape = x.shape
-            operator.forward((x.data_ptr(), shape, x.stride(), code), (y.data_ptr(), shape, y.stride(), code), dim, values)
-            return y
+            try:
+                operator.forward((x.data_ptr(), shape, x.stride(), code), (y.data_ptr(), shape, y.stride(), code), dim, values)
+                return y
+            except (IndexError, TypeError):
+                pass  # said again below, of dim and of tensors
     return _call_operator(operator, x, values, dim)
 
 
@@ -86,21 +89,10 @@ def _call_reduction(operator, x, values, dim, axis, keepdim):
 
 def _call_operator(operator, x, values, dim):
     """Through torch's dispatcher."""
-    name = operator.name
-    dim = checked_dim(name, "x", x, dim)
+    dim = checked_dim(operator.name, "x", x, dim)
     if x.is_cuda and torch.is_autocast_enabled("cuda") and x.dtype in (torch.float16, torch.bfloat16):
         x = x.float()  # as torch.softmax
-    numbers, rows = [], []
-    for param, value in zip(operator.params, values, strict=True):
-        row = None
-        if isinstance(value, Tensor):
-            if param in operator.per_row:
-                row, value = spread(name, param, value, "x", x, dim), operator.defaults[param]
-            else:
-                value = value.item()
-        numbers.append(value)
-        if param in operator.per_row:
-            rows.append(row)
+    numbers, rows = numbers_and_rows(operator.description, values, "x", x, dim)
     return operator.call(x, *numbers, *rows, dim)
 
 

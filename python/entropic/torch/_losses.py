@@ -11,7 +11,7 @@ from entropic import _losses as numpy_losses
 from entropic._losses import _index_or_none  # noqa: F401  functions made below use it
 from entropic._maps import map_and_params  # noqa: F401  and this
 from entropic.torch import _compositions
-from entropic.torch._ops import OPERATORS, SCHEMA, Tensor, checked_dim, one_device, one_dim, place, readable, spread
+from entropic.torch._ops import OPERATORS, SCHEMA, Tensor, checked_dim, numbers_and_rows, one_device, one_dim, place, readable
 from entropic.torch._reductions import RowReduction
 
 INF = math.inf
@@ -42,8 +42,7 @@ def _softmax_loss(x, q, params, dim):
 def _call_map(name, x, params, dim):
     """A map that is differentiable in x and in parameters that are tensors."""
     operator = OPERATORS[name]
-    numbers = [operator.defaults[p] if isinstance(params[p], Tensor) else params[p] for p in operator.params]
-    rows = [params[p] if isinstance(params[p], Tensor) else None for p in operator.per_row]
+    numbers, rows = numbers_and_rows(operator.description, (params[p] for p in operator.params), "x", x, dim)
     return operator.call(x, *numbers, *rows, dim)
 
 
@@ -314,20 +313,9 @@ def _call(description, x, target, params, named_map, ignore_index, dim, axis):
         if target.is_floating_point():
             target = _compositions.working(target)
         return _MAPPED[name](wide, target, named_map, ignore_index, dim).to(x.dtype)
-    rows = []
-    for param in description["params"]:
-        value = params[param["name"]]
-        row = None
-        if isinstance(value, Tensor):
-            if param["per_row"]:
-                row, params[param["name"]] = spread(name, param["name"], value, scores, x, dim), param["default"]
-            else:
-                params[param["name"]] = value.item()
-        if param["per_row"]:
-            rows.append(row)
-    values = list(params.values())
+    values, rows = numbers_and_rows(description, params.values(), scores, x, dim)
     if numpy_losses.takes_classes(description):
-        values.append(ignore_index)
+        values = (*values, ignore_index)
     return REDUCTIONS[name]((x, target), values, rows, dim)
 
 
@@ -347,11 +335,7 @@ def _matrix(x, target, ignore_index, dim):
 
 
 def _of_map(named_map, x, dim):
-    name, params = named_map
-    params = {
-        key: spread(name, key, value, "x", x, dim) if isinstance(value, Tensor) else value for key, value in params.items()
-    }
-    return _call_map(name, x, params, dim)
+    return _call_map(named_map[0], x, named_map[1], dim)
 
 
 def _smooth_accuracy_loss(x, target, named_map, ignore_index, dim):

@@ -7,10 +7,11 @@ import torch
 from entropic import _core
 from entropic import _functions as numpy_functions
 from entropic import _measures as numpy_measures
-from entropic.torch._ops import Registered, checked_dim, one_device, one_dim, place
+from entropic.torch._ops import Registered, checked_dim, numbers_and_rows, one_device, one_dim, place
 from entropic.torch._reductions import RowReduction
 
 Tensor = torch.Tensor
+DESCRIPTIONS = {description["name"]: description for description in _core.measure_operations()}
 ARGUMENTS = {"measure": ("p",), "divergence": ("p", "q"), "table": ("pxy",), "entry": ("p",)}
 KINDS = {"float": "float", "optional float": "float?", "name": "str", "bool": "bool"}
 
@@ -361,15 +362,19 @@ def _call(name, tensors, values, dim, axis):
             raise ValueError(
                 f"{name}: q must have a shape that broadcasts with that of p, {shapes[0]}, got {shapes[1]}"
             ) from None
-        if tensors[0].dtype != tensors[1].dtype:
-            raise TypeError(f"{name}: q must be of p's dtype, {tensors[0].dtype}, got {tensors[1].dtype}")
-    return operators[name](tensors, values, (), checked_dim(name, "p", tensors[0], dim))
+        wider = torch.promote_types(*(x.dtype for x in tensors))
+        tensors = [x.to(wider) for x in tensors]
+    dim = checked_dim(name, "p", tensors[0], dim)
+    values, _ = numbers_and_rows(DESCRIPTIONS[name], values, "p", tensors[0], dim)
+    return operators[name](tensors, values, (), dim)
 
 
 def _call_entries(name, p, values, dim, axis):
     single = isinstance(p, Tensor) and p.dim() == 0
     p = p.unsqueeze(0) if single else p
-    value = operators[name].call(p, *values, checked_dim(name, "p", p, one_dim(name, dim, axis)))
+    dim = checked_dim(name, "p", p, one_dim(name, dim, axis))
+    values, _ = numbers_and_rows(DESCRIPTIONS[name], values, "p", p, dim)
+    value = operators[name].call(p, *values, dim)
     return value.squeeze(0) if single else value
 
 
@@ -378,13 +383,17 @@ def _call_table(name, pxy, values):
     if pxy.dim() < 2:
         raise ValueError(f"{name}: pxy must have at least two axes, x in rows and y in columns, got shape {tuple(pxy.shape)}")
     flat = pxy.flatten(-2)
+    values, _ = numbers_and_rows(DESCRIPTIONS[name], values, "pxy", flat, -1)
     return operators[name]((flat,), (*values, pxy.shape[-1]), (), flat.dim() - 1)
 
 
 def joint_entropy(pxy, *, base=None, input="probs", normalize=False):
     """The entropy of both variables of a table together, of torch tensors: see entropic.joint_entropy."""
+    checked_dim("joint_entropy", "pxy", pxy, -1)
     if pxy.dim() < 2:
-        raise ValueError(f"joint_entropy: pxy must have at least two axes, x in rows and y in columns, got {tuple(pxy.shape)}")
+        raise ValueError(
+            f"joint_entropy: pxy must have at least two axes, x in rows and y in columns, got shape {tuple(pxy.shape)}"
+        )
     return functions["entropy"](pxy.flatten(-2), base=base, input=input, normalize=normalize)
 
 
@@ -410,6 +419,6 @@ Tensor
 """
 
 
-functions = build(_core.measure_operations())
+functions = build(DESCRIPTIONS.values())
 joint_entropy.__module__ = "entropic.torch"
 functions["joint_entropy"] = joint_entropy

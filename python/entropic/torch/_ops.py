@@ -7,6 +7,7 @@ or None. Where there are such, NAME_vjp returns also the gradient in those that 
 
 import functools
 
+import numpy as np
 import torch
 
 from entropic import _core
@@ -120,11 +121,64 @@ def spread(name, param, value, argument, x, dim):
         ) from None
 
 
+def numbers_and_rows(description, values, argument, x, dim):
+    """(values of an operation's parameters in their types, for each that may be per row a tensor of one for each row or None).
+
+    A tensor for a parameter that may be per row is rows, beside the default in its place; any other is its number.
+    """
+    numbers, rows = [], []
+    for param, value in zip(description["params"], values, strict=True):
+        row = None
+        if param["per_row"]:
+            if isinstance(value, np.ndarray):
+                value = torch.as_tensor(value)
+            if isinstance(value, Tensor):
+                row, value = spread(description["name"], param["name"], value, argument, x, dim), param["default"]
+            rows.append(row)
+        elif isinstance(value, Tensor) and value.numel() == 1:
+            value = value.item()
+        numbers.append(value)
+    if not torch.compiler.is_compiling():
+        numbers = description["in_their_types"](tuple(numbers))
+    return tuple(numbers), rows
+
+
+def wants_gradient(*tensors):
+    """Whether a gradient in one of them, or None, may be asked for."""
+    return in_transform() or (
+        torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)
+    )
+
+
+class _StraightThrough(torch.autograd.Function):
+    """The value of one tensor with the gradient of another."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(value, differentiated):
+        return value.clone()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, grad):
+        return None, grad
+
+
+def with_gradient_of(value, differentiated):
+    """value, whose derivatives are taken to be those of another tensor of its shape."""
+    return _StraightThrough.apply(value, differentiated.to(value.dtype))
+
+
 class Operator:
     """An operation as its two operators know it."""
 
     def __init__(self, description):
         self.name = description["name"]
+        self.description = description
         self.reduces = description["reduces"]
         self.forward = description["forward"]
         self.vjp = description["vjp"]

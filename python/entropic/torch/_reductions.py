@@ -7,7 +7,7 @@ import math
 
 import torch
 
-from entropic.torch._ops import CONTIGUOUS, Registered, in_transform
+from entropic.torch._ops import CONTIGUOUS, Registered, in_transform, wants_gradient
 
 Tensor = torch.Tensor
 
@@ -61,10 +61,7 @@ class RowReduction:
 
     def __call__(self, tensors, values, rows, dim):
         """The value: one number for each row. values: in the order of params; rows: tensors or None; dim counts from 0."""
-        wanted = in_transform() or (
-            torch.is_grad_enabled()
-            and any(t is not None and t.requires_grad for t in (*(tensors[k] for k in self.differentiable), *rows))
-        )
+        wanted = wants_gradient(*(tensors[k] for k in self.differentiable), *rows)
         return self._quickest(*tensors, *values, *rows, dim, wanted)[0]
 
     def _quickest(self, *arguments):
