@@ -280,6 +280,10 @@ def test_torch():
 
     x.requires_grad_()
     assert torch.autograd.gradcheck(lambda x: entropic.torch.gumbel_softmax(x, temperature=0.7, seed=3, dim=0), x)
+    streams = torch.tensor([[7], [2**63 - 1]])
+    own = entropic.torch.gumbel_softmax(x.reshape(2, -1, x.shape[-1]), hard=True, seed=3, stream=streams)
+    want = entropic.gumbel_softmax(x.detach().numpy().reshape(own.shape), hard=True, seed=3, stream=streams.numpy())
+    np.testing.assert_array_equal(own.detach().numpy(), want)
     hard = entropic.torch.gumbel_softmax(x, temperature=0.7, hard=True, seed=3)
     assert hard.argmax(dim=1).tolist() == drawn.tolist() and set(hard.detach().flatten().tolist()) == {0.0, 1.0}
     weight = torch.arange(30.0, dtype=torch.float64)
@@ -302,6 +306,14 @@ def test_torch():
     odd = torch.tensor([[0.0, float("inf"), float("inf")], [float("nan"), 0, 0], [0, -float("inf"), 1]])
     p = entropic.torch.gumbel_softmax(odd, seed=1)
     assert p[0, 0] == 0 and abs(p[0].sum() - 1) < 1e-6 and p[1].isnan().all() and p[2, 1] == 0
+    for stream, error, message in (
+        (torch.tensor(-1), ValueError, "stream must be at least 0, got -1"),
+        (torch.tensor(1.0), TypeError, "stream must be of integers, got dtype torch.float32"),
+        (torch.arange(99), ValueError, "stream must be an integer or a tensor that broadcasts"),
+        ("a", TypeError, "stream must be an integer, got str"),
+    ):
+        with pytest.raises(error, match=f"gumbel_softmax: {message}"):
+            entropic.torch.gumbel_softmax(x, seed=1, stream=stream)
     with pytest.raises(TypeError, match=r"gumbel_softmax: x must be a torch\.Tensor"):
         entropic.torch.gumbel_softmax([1.0], seed=1)
     with pytest.raises(IndexError, match="dim 2 is out of bounds"):

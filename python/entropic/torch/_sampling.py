@@ -7,60 +7,42 @@ import torch
 
 from entropic import _arrays, _core
 from entropic._sampling import _integer
+from entropic.torch._ops import checked_dim, one_dim, readable, with_gradient_of
 
 Tensor = torch.Tensor
 
 
-def _on_rows(x, dim, seed, stream, run):
+def _on_rows(x, dim, seed, streams, run):
     """run(rows of x, rows of the result, seed, streams) on the CPU, in float32 or float64, and the result in x's shape."""
     wide = x.detach().to(device="cpu", dtype=torch.float64 if x.dtype == torch.float64 else torch.float32)
     moved = wide.movedim(dim, -1).contiguous()
     rows = moved.reshape(math.prod(moved.shape[:-1]), moved.shape[-1]).numpy()
     result = np.empty_like(rows)
     # Both came as int64.
-    streams = np.uint64(stream % (1 << 64)) + np.arange(len(rows), dtype=np.uint64)
-    run(rows, result, seed % (1 << 64), streams)
+    run(rows, result, seed % (1 << 64), streams.cpu().contiguous().numpy().view(np.uint64).reshape(-1))
     return torch.from_numpy(result).reshape(moved.shape).movedim(-1, dim).contiguous().to(device=x.device)
 
 
 @torch.library.custom_op("entropic::gumbel_noise", mutates_args=())
-def _noise(x: Tensor, seed: int, stream: int, dim: int) -> Tensor:
+def _noise(x: Tensor, seed: int, streams: Tensor, dim: int) -> Tensor:
     """The noise for x, in float64 or float32."""
-    return _on_rows(x, dim, seed, stream, lambda rows, result, *key: _core.gumbel_noise(result, *key))
+    return _on_rows(x, dim, seed, streams, lambda rows, result, *key: _core.gumbel_noise(result, *key))
 
 
 @_noise.register_fake
-def _(x, seed, stream, dim):
+def _(x, seed, streams, dim):
     return x.new_empty(x.shape, dtype=torch.float64 if x.dtype == torch.float64 else torch.float32)
 
 
 @torch.library.custom_op("entropic::gumbel_hard", mutates_args=())
-def _one_hot(x: Tensor, seed: int, stream: int, dim: int) -> Tensor:
+def _one_hot(x: Tensor, seed: int, streams: Tensor, dim: int) -> Tensor:
     """1 at what is drawn, in float64 or float32."""
-    return _on_rows(x, dim, seed, stream, lambda rows, result, *key: _core.gumbel_softmax(rows, result, (1.0,), True, *key))
+    return _on_rows(x, dim, seed, streams, lambda rows, result, *key: _core.gumbel_softmax(rows, result, (1.0,), True, *key))
 
 
 @_one_hot.register_fake
-def _(x, seed, stream, dim):
+def _(x, seed, streams, dim):
     return x.new_empty(x.shape, dtype=torch.float64 if x.dtype == torch.float64 else torch.float32)
-
-
-class _StraightThrough(torch.autograd.Function):
-    """The value of one tensor with the gradient of another."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(value, differentiated):
-        return value.clone()
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
-
-    @staticmethod
-    def backward(ctx, grad):
-        return None, grad
 
 
 def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, dim=None, axis=None):
@@ -79,8 +61,9 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, dim=None, 
         relaxed draw (straight through).
     seed : int in [0, 2**64), required
         The same seed and stream give the same noise.
-    stream : int, default 0
-        Row r, counted with dim last, has stream + r.
+    stream : int or tensor of integers, default 0
+        Row r, counted with dim last, has stream + r. A tensor gives each row its own: one for each row, or any that broadcasts
+        to x's shape without dim.
     dim : int, default -1
         The axis along which scores compete; axis is another name for it.
 
@@ -105,21 +88,8 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, dim=None, 
     from entropic.torch import softmax
 
     name = "gumbel_softmax"
-    if not isinstance(x, Tensor):
-        raise TypeError(f"{name}: x must be a torch.Tensor, got {type(x).__name__}; entropic.{name} takes other arrays")
-    if not x.is_floating_point():
-        raise TypeError(f"{name}: x must be of float16, bfloat16, float32 or float64, got dtype {x.dtype}; pass x.float()")
-    if x.dim() == 0:
-        raise ValueError(f"{name}: x must have at least one axis, got a single number")
-    if axis is not None:
-        if dim is not None:
-            raise TypeError(f"{name}: give one of dim and axis, got dim={dim!r} and axis={axis!r}")
-        dim = axis
-    dim = -1 if dim is None else dim
-    if not -x.dim() <= dim < x.dim():
-        raise IndexError(f"{name}: dim {dim} is out of bounds for a tensor of {x.dim()} dimensions")
-    key = _signed(_integer(name, "seed", seed)), _signed(_integer(name, "stream", stream)), dim % x.dim()
-
+    dim = checked_dim(name, "x", x, one_dim(name, dim, axis))
+    key = _signed(_integer(name, "seed", seed)), _streams(name, stream, x, dim), dim
     hard = _arrays.flag(name, "hard", hard)
 
     # +inf scores are equally likely, and nothing beside them is.
@@ -127,7 +97,29 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, dim=None, 
     scores = torch.where(infinite.any(dim, keepdim=True), torch.where(infinite, 0.0, -math.inf), x)
     scores = scores - scores.amax(dim, keepdim=True).detach()
     p = softmax((scores + _noise(x.detach(), *key)), temperature=temperature, dim=dim).to(x.dtype)
-    return _StraightThrough.apply(_one_hot(x.detach(), *key).to(x.dtype), p) if hard else p
+    return with_gradient_of(_one_hot(x.detach(), *key).to(x.dtype), p) if hard else p
+
+
+def _streams(name, stream, x, dim):
+    """One for each row, in x's shape without dim."""
+    lead = (*x.shape[:dim], *x.shape[dim + 1 :])
+    count = math.prod(lead)
+    if not isinstance(stream, Tensor):
+        first = _signed(_integer(name, "stream", stream))
+        return (first + torch.arange(count)).reshape(lead)  # modulo 2**64
+    if stream.is_floating_point() or stream.is_complex() or stream.dtype is torch.bool:
+        raise TypeError(f"{name}: stream must be of integers, got dtype {stream.dtype}")
+    if readable(stream) and stream.dtype is not torch.uint64 and bool((stream < 0).any()):
+        raise ValueError(f"{name}: stream must be at least 0, got {stream.min()}")
+    if stream.dim() == 0:
+        return (stream.long() + torch.arange(count, device=stream.device)).reshape(lead)
+    try:
+        return stream.long().reshape(lead) if stream.shape == (count,) else stream.long().expand(lead)
+    except RuntimeError:
+        raise ValueError(
+            f"{name}: stream must be an integer or a tensor that broadcasts to {tuple(lead)}, x's shape without dim {dim}, got "
+            f"shape {tuple(stream.shape)}"
+        ) from None
 
 
 def _signed(number):
