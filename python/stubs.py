@@ -183,7 +183,7 @@ from typing import Any, Literal
 
 from torch import Generator, Tensor, nn
 
-from entropic import SinkhornResult, TransportResult
+from entropic import GammaResult, SinkhornResult, TransportResult
 
 __all__: list[str]
 
@@ -193,9 +193,35 @@ def gumbel_softmax(
     temperature: float = 1.0,
     hard: bool = False,
     seed: int,
-    stream: int = 0,
+    stream: int | Tensor = 0,
     dim: int | None = None,
     axis: int | None = None,
+) -> Tensor: ...
+def power_transform(p: Tensor, *, gamma: float | Tensor, dim: int | None = None, axis: int | None = None) -> Tensor: ...
+def mean_field_entropy(x: Tensor, *, gamma: float = 1.0, dim: int | None = None, axis: int | None = None) -> Tensor: ...
+def gamma_for_entropy(
+    x: Tensor,
+    *,
+    entropy: float | Tensor | None = None,
+    perplexity: float | Tensor | None = None,
+    gamma_range: tuple[float, float] = ...,
+    max_iterations: int = 100,
+    input: Literal["scores", "probs", "log_probs"] = "scores",
+    dim: int | None = None,
+    axis: int | None = None,
+) -> GammaResult: ...
+def normalize_density(
+    p: Tensor, weights: Tensor, *, entropy: float | Tensor, dim: int | None = None, axis: int | None = None
+) -> tuple[Tensor, Tensor]: ...
+def normalize_joint(
+    pxy: Tensor,
+    *,
+    joint: float | Tensor | None = None,
+    marginal: float | Tensor | None = None,
+    conditional: float | Tensor | None = None,
+) -> Tensor: ...
+def ratio_map(
+    x: Tensor, f: Callable[[Tensor], Tensor], *, dim: int | None = None, axis: int | None = None
 ) -> Tensor: ...
 
 class _Map(nn.Module):

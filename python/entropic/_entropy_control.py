@@ -19,18 +19,23 @@ class GammaResult(NamedTuple):
 
 
 def _gamma_for_entropy(x, axis, gamma_range, params):
-    name = "gamma_for_entropy"
-    rows = _arrays.Rows(name, "x", x, axis)
-    params["min_gamma"], params["max_gamma"] = _range(name, gamma_range)
+    rows = _arrays.Rows("gamma_for_entropy", "x", x, axis)
+    gamma, entropy, status = gammas_of(rows, gamma_range, params)
+    return GammaResult(rows.numbers(gamma), rows.numbers(entropy), rows.strings(STATUS[status]))
+
+
+def gammas_of(rows, gamma_range, params):
+    """gamma and the entropy in float64, and the number of the status, of each row."""
+    params["min_gamma"], params["max_gamma"] = checked_range("gamma_for_entropy", gamma_range)
     gamma, entropy = np.empty(len(rows.values)), np.empty(len(rows.values))
     status = np.empty(len(rows.values), np.uint8)
     _core.gamma_for_entropy(
         rows.values, gamma, entropy, status, tuple(rows.per_row(param, value) for param, value in params.items())
     )
-    return GammaResult(rows.numbers(gamma), rows.numbers(entropy), rows.strings(STATUS[status]))
+    return gamma, entropy, status
 
 
-def _range(name, gamma_range):
+def checked_range(name, gamma_range):
     try:
         low, high = map(float, gamma_range)
     except (TypeError, ValueError):
@@ -139,15 +144,21 @@ def normalize_density(p, weights, *, entropy, axis=-1):
     >>> round(float(gamma), 9)
     0.25
     """
+    rows = _arrays.Rows("normalize_density", "p", p, axis)
+    q, gamma = density_of(rows, weights, entropy)
+    return rows.back(q), rows.numbers(gamma)
+
+
+def density_of(rows, weights, entropy):
+    """Rows of densities, and the gamma of each in float64."""
     name = "normalize_density"
-    rows = _arrays.Rows(name, "p", p, axis)
     q = np.empty_like(rows.values)
     targets = rows.per_row("entropy", entropy)
     found = _core.normalize_density(rows.values, _weights(name, weights, rows), q, (targets,))
     if q.size > 0:
         for row, (wanted, result) in enumerate(zip(np.broadcast_to(targets, len(found)), found, strict=True)):
             _raise_unless_met(name, "p", "entropy", float(wanted), rows.values[row], rows.index(row), result)
-    return rows.back(q), rows.numbers(np.array([result[0] for result in found]))
+    return q, np.array([result[0] for result in found])
 
 
 def _weights(name, weights, rows):
@@ -213,16 +224,21 @@ def normalize_joint(pxy, *, joint=None, marginal=None, conditional=None):
     >>> entropic.normalize_joint([[3, 1], [1, 3]], conditional=np.log(2)).tolist()
     [[0.25, 0.25], [0.25, 0.25]]
     """
+    array = _arrays._to_numpy("normalize_joint", "pxy", pxy)
+    values, dtype = _arrays.to_wide_floats("normalize_joint", "pxy", array)
+    tables, _ = tables_of(values, {"joint": joint, "marginal": marginal, "conditional": conditional})
+    return _arrays._same_kind(pxy, _arrays._cast(tables, dtype))
+
+
+def tables_of(values, targets):
+    """Tables in the shape of float32 or float64 values, and the gamma of each in float64."""
     name = "normalize_joint"
-    array = _arrays._to_numpy(name, "pxy", pxy)
-    values, dtype = _arrays.to_wide_floats(name, "pxy", array)
     if values.ndim < 2:
         raise ValueError(f"{name}: pxy must have at least two axes, x in rows and y in columns, got shape {values.shape}")
     *lead, rows, cols = values.shape
-    targets = {"joint": joint, "marginal": marginal, "conditional": conditional}
     spread = {target: _spread(name, target, value, tuple(lead)) for target, value in targets.items()}
     tables = np.ascontiguousarray(values).reshape(math.prod(lead), rows, cols)
-    result = np.empty_like(tables)
+    result, gamma = np.empty_like(tables), np.ones(len(tables))
     if tables.size == 0:  # nothing to meet, but parameters are checked
         at_first = tuple(value if value is None or np.ndim(value) == 0 else 0.0 for value in spread.values())
         _core.normalize_joint(np.empty((0, 0)), np.empty((0, 0)), at_first)
@@ -234,7 +250,8 @@ def normalize_joint(pxy, *, joint=None, marginal=None, conditional=None):
             at = np.unravel_index(i, lead)
             where = f" of table {at[0] if len(at) == 1 else tuple(map(int, at))}" if lead else ""
             _raise_unless_met(name, "pxy", target, wanted, table, where, found)
-    return _arrays._same_kind(pxy, _arrays._cast(result.reshape(values.shape), dtype))
+            gamma[i] = found[0]
+    return result.reshape(values.shape), gamma.reshape(lead)
 
 
 def _spread(name, target, value, lead):

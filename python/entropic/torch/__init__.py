@@ -13,7 +13,7 @@ except ImportError as error:
     raise ImportError("entropic.torch needs PyTorch: pip install torch") from error
 
 from entropic import _core
-from entropic.torch import _functions, _loss_modules, _losses, _measures, _modules, _sampling, _transport
+from entropic.torch import _entropy_control, _functions, _loss_modules, _losses, _measures, _modules, _sampling, _transport
 from entropic.torch._attention import Attention, LinearAttention, attention, linear_attention
 
 functions = _functions.build(_core.operations())
@@ -21,6 +21,7 @@ modules = _modules.build(_core.operations(), functions)
 functions |= _losses.build()
 modules |= _loss_modules.build()
 functions |= _measures.functions
+functions |= {one.__name__: one for one in _entropy_control.PUBLIC}
 globals().update(functions)
 globals().update(modules)
 gumbel_softmax = _sampling.gumbel_softmax

@@ -1,0 +1,261 @@
+"""Entropy control and ratio_map on tensors: the numbers of entropic, derivatives, and what torch does to a function."""
+
+import doctest
+import inspect
+import math
+
+import numpy as np
+import pytest
+
+import entropic
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
+
+import entropic.torch as et  # noqa: E402
+
+
+def random(*shape, seed=0, dtype=torch.float64):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+def distribution(*shape, seed=0, dtype=torch.float64):
+    return torch.softmax(random(*shape, seed=seed), -1).to(dtype)
+
+
+def column(*numbers):
+    return torch.tensor(numbers, dtype=torch.float64).reshape(-1, 1)
+
+
+WEIGHTS = 0.5 + distribution(5, seed=3)
+# name: (function of tensors, the same of entropic, an input).
+CALLS = {
+    "power_transform": (lambda f, p: f.power_transform(p, gamma=0.7), distribution(3, 5)),
+    "gamma_for_entropy": (lambda f, x: f.gamma_for_entropy(x, entropy=1.0)[:2], random(3, 5)),
+    "normalize_density": (lambda f, p: f.normalize_density(p, like(f, WEIGHTS), entropy=0.8), distribution(3, 5)),
+    "joint": (lambda f, t: f.normalize_joint(t, joint=2.0), distribution(2, 12).reshape(2, 3, 4)),
+    "marginal": (lambda f, t: f.normalize_joint(t, marginal=0.9), distribution(2, 12).reshape(2, 3, 4)),
+    "conditional": (lambda f, t: f.normalize_joint(t, conditional=1.0), distribution(2, 12).reshape(2, 3, 4)),
+    "mean_field_entropy": (lambda f, x: f.mean_field_entropy(x, gamma=0.7), random(3, 5)),
+    "ratio_map": (lambda f, x: f.ratio_map(x, torch.square if f is et else np.square), random(3, 5)),
+}
+each = pytest.mark.parametrize(("call", "x"), CALLS.values(), ids=CALLS)
+
+
+def like(f, tensor):
+    return tensor if f is et else tensor.numpy()
+
+
+def flat(result):
+    return result if isinstance(result, tuple) else (result,)
+
+
+@each
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_the_numbers_are_those_of_entropic(call, x, dtype):
+    x = x.to(dtype)
+    wide = x.float() if dtype is torch.bfloat16 else x
+    for got, want in zip(flat(call(et, x)), flat(call(entropic, wide.numpy())), strict=True):
+        want = torch.as_tensor(want).to(dtype)
+        assert got.dtype is dtype and got.shape == want.shape and got.is_contiguous()
+        if call is CALLS["ratio_map"][0]:
+            torch.testing.assert_close(got, want)  # torch and NumPy add in different orders
+        else:
+            assert torch.equal(got, want)
+    for got, want in zip(flat(call(et, x.clone().requires_grad_())), flat(call(et, x)), strict=True):
+        assert torch.equal(got, want)
+
+
+@each
+def test_derivatives(call, x):
+    x = x.clone().requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: call(et, x), (x,))
+    assert torch.autograd.gradgradcheck(lambda x: call(et, x), (x,))
+
+
+TARGETS = {
+    "power_transform": (lambda p, g: et.power_transform(p, gamma=g), distribution(3, 5), column(0.5, 1.0, 2.0)),
+    "entropy": (lambda x, h: et.gamma_for_entropy(x, entropy=h)[:2], random(3, 5), column(0.5, 1.0, 1.3)),
+    "perplexity": (lambda x, h: et.gamma_for_entropy(x, perplexity=h)[:2], random(3, 5), column(1.5, 2.0, 4.0)),
+    "gamma of probs": (
+        lambda p, h: et.gamma_for_entropy(p, entropy=h, input="probs").gamma,
+        distribution(3, 5),
+        column(0.5, 1.0, 1.3),
+    ),
+    "normalize_density": (
+        lambda p, h: et.normalize_density(p, WEIGHTS, entropy=h),
+        distribution(3, 5),
+        column(0.5, 0.8, 1.0),
+    ),
+    "weights": (
+        lambda w, h: et.normalize_density(distribution(3, 5), w, entropy=h),
+        WEIGHTS.expand(3, 5).clone(),
+        column(0.5, 0.8, 1.0),
+    ),
+    "joint": (lambda t, h: et.normalize_joint(t, joint=h), CALLS["joint"][1], column(2.0, 1.5)[:, 0]),
+    "marginal": (lambda t, h: et.normalize_joint(t, marginal=h), CALLS["joint"][1], column(0.9, 0.5)[:, 0]),
+    "conditional": (lambda t, h: et.normalize_joint(t, conditional=h), CALLS["joint"][1], column(1.0, 0.7)[:, 0]),
+}
+
+
+@pytest.mark.parametrize(("function", "x", "target"), TARGETS.values(), ids=TARGETS)
+def test_derivatives_in_a_target_for_each_row(function, x, target):
+    inputs = x.clone().requires_grad_(), target.clone().requires_grad_()
+    assert torch.autograd.gradcheck(function, inputs)
+    assert torch.autograd.gradgradcheck(function, inputs)
+
+
+@each
+def test_compiled_and_batched(call, x):
+    def function(x):
+        return flat(call(et, x))[0]
+
+    def slope(x):
+        return torch.func.grad(lambda x: function(x).square().sum())(x)
+
+    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+    given = x.clone().requires_grad_()
+    out = compiled(given)
+    out.square().sum().backward()
+    torch.testing.assert_close(out, function(x))
+    torch.testing.assert_close(given.grad, slope(x))
+    batch = torch.stack((x, x.flip(-1)), 1)
+    for one, got in zip((x, x.flip(-1)), torch.func.vmap(function, in_dims=1)(batch), strict=True):
+        torch.testing.assert_close(got, function(one))
+    for one, got in zip((x, x.flip(-1)), torch.func.vmap(slope, in_dims=1)(batch), strict=True):
+        torch.testing.assert_close(got, slope(one))
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 3.0, math.inf])
+def test_zeros_and_ties_of_powers(gamma):
+    p = torch.tensor([[0.5, 0.5, 0.0], [0.7, 0.2, 0.1], [-1.0, 1.0, 1.0], [math.nan, 1.0, 1.0], [0.0, 0.0, 0.0]])
+    want = torch.from_numpy(entropic.power_transform(p.numpy(), gamma=gamma))
+    given = p.clone().requires_grad_()
+    got = et.power_transform(given, gamma=gamma)
+    assert torch.equal(got.detach().nan_to_num(-7.0), want.nan_to_num(-7.0))
+    (grad,) = torch.autograd.grad((got[:2] * torch.tensor([1.0, 2.0, 4.0])).sum(), given)
+    assert grad[:2].isfinite().all() and grad[0, 2] == 0
+    assert (grad[:2] != 0).any() == (0 < gamma < math.inf)
+
+
+def test_other_axes():
+    x = random(4, 5, 3).transpose(0, 1)
+    for dim in range(3):
+        assert torch.equal(et.power_transform(x.abs(), gamma=2, axis=dim), entropic.power_transform(x.abs(), gamma=2, axis=dim))
+        found, want = et.gamma_for_entropy(x, entropy=0.6, dim=dim), entropic.gamma_for_entropy(x, entropy=0.6, axis=dim)
+        assert torch.equal(found.gamma, want.gamma) and (found.status == want.status).all()
+        assert torch.equal(et.mean_field_entropy(x, dim=dim), entropic.mean_field_entropy(x, axis=dim))
+        torch.testing.assert_close(et.ratio_map(x, torch.exp, dim=dim), et.softmax(x, dim=dim))
+        weights = 0.3 + distribution(x.shape[dim])
+        density, gamma = et.normalize_density(x.abs(), weights, entropy=0.4, dim=dim)
+        wanted = entropic.normalize_density(x.abs(), weights, entropy=0.4, axis=dim)
+        assert torch.equal(density, wanted[0]) and torch.equal(gamma, wanted[1])
+
+
+def test_statuses_and_their_gradients():
+    x = torch.tensor(
+        [[0.0, 1.0, 2.0], [1.0, 1.0, 0.0], [0.0, 1.0, -math.inf], [1.0, 1.0, 1.0], [0.0, 1.0, math.inf], [0.0, math.nan, 1.0]],
+        dtype=torch.float64,
+    ).requires_grad_()
+    target = column(0.9, 0.1, 1.0, 0.5, 0.5, 0.5).requires_grad_()
+    found = et.gamma_for_entropy(x, entropy=target)
+    assert found.status.tolist() == ["ok", "clamped_low", "clamped_high", "constant", "constant", "invalid"]
+    want = entropic.gamma_for_entropy(x.detach(), entropy=target.detach())
+    assert torch.equal(found.gamma.nan_to_num(-7.0), want.gamma.nan_to_num(-7.0))
+    dx, dtarget = torch.autograd.grad(found.gamma.sum(), (x, target))
+    assert (dx[0] != 0).any() and dtarget[0] != 0
+    assert (dx[1:] == 0).all() and (dtarget[1:] == 0).all()
+    assert str(et.gamma_for_entropy(x[0], entropy=0.9).status) == "ok"
+    assert et.gamma_for_entropy(torch.zeros(2, 0), entropy=0.5).gamma.isnan().all()
+
+
+def test_a_gamma_at_the_end_of_its_range_leaves_an_entropy_that_moves():
+    x = random(2, 5).requires_grad_()
+    found = et.gamma_for_entropy(x, entropy=0.01, gamma_range=(0.5, 2.0))
+    assert found.status.tolist() == ["clamped_low", "clamped_low"]
+    (grad,) = torch.autograd.grad(found.entropy.sum(), x)
+    (want,) = torch.autograd.grad(et.entropy(2 * x, input="scores").sum(), x)
+    torch.testing.assert_close(grad, want)
+
+
+def test_ends_of_densities_and_tables():
+    p = torch.tensor([0.2, 0.5, 0.3, 0.0], dtype=torch.float64).requires_grad_()
+    weights = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64).requires_grad_()
+    for entropy, gamma in ((math.log(6.0), 0.0), (math.log(2.0), math.inf)):
+        density, found = et.normalize_density(p, weights, entropy=entropy)
+        assert found == gamma
+        dp, dw = torch.autograd.grad(density.sum(), (p, weights))
+        assert (dp == 0).all() and dw.isfinite().all()
+    table = torch.tensor([[0.5, 0.1, 0.0], [0.0, 0.0, 0.0], [0.2, 0.1, 0.1]], dtype=torch.float64).requires_grad_()
+    for target in ({"joint": 1.2}, {"marginal": 0.5}, {"conditional": 0.6}):
+        q = et.normalize_joint(table, **target)
+        assert torch.equal(q == 0, table == 0)
+        (grad,) = torch.autograd.grad(q[0, 0], table)
+        assert grad.isfinite().all() and (grad[table == 0] == 0).all() and (grad != 0).any()
+
+
+def test_ratio_map_at_infinities():
+    x = torch.tensor([[1.0, 2.0, -math.inf], [math.inf, 1.0, math.inf], [-math.inf] * 3, [math.nan, 1.0, 2.0]]).requires_grad_()
+    p = et.ratio_map(x, torch.square)
+    want = torch.from_numpy(entropic.ratio_map(x.detach().numpy(), np.square))
+    torch.testing.assert_close(p.detach(), want, equal_nan=True)
+    assert torch.autograd.grad(p[0, 0], x)[0].isfinite().all()
+    assert torch.equal(et.ratio_map(torch.full((2,), 1e200, dtype=torch.float64), torch.abs), torch.full((2,), 0.5).double())
+
+
+REFUSED = [
+    (
+        lambda x: et.power_transform(x, gamma=-1.0),
+        ValueError,
+        "power_transform: gamma must be at least 0 and at most inf, got -1",
+    ),
+    (lambda x: et.power_transform(x, gamma="a"), TypeError, "power_transform: gamma must be a number .*, got str"),
+    (lambda x: et.power_transform(x, gamma=torch.ones(3)), ValueError, "power_transform: gamma must be a number or a tensor"),
+    (lambda x: et.power_transform(x.long(), gamma=1), TypeError, "power_transform: p must be of float16"),
+    (lambda x: et.power_transform(x, gamma=1, dim=2), IndexError, "power_transform: dim 2 is out of bounds"),
+    (lambda x: et.gamma_for_entropy(x), ValueError, "gamma_for_entropy: exactly one of entropy and perplexity"),
+    (lambda x: et.gamma_for_entropy(x, entropy=-1.0), ValueError, "gamma_for_entropy: entropy must be at least 0"),
+    (lambda x: et.gamma_for_entropy(x, entropy=1.0, gamma_range=3), TypeError, "gamma_for_entropy: gamma_range must be a pair"),
+    (lambda x: et.gamma_for_entropy(x, entropy=1.0, max_iterations=0), ValueError, "gamma_for_entropy: max_iterations must be"),
+    (lambda x: et.normalize_density(x, torch.ones(3), entropy=1), ValueError, "normalize_density: weights must have an entry"),
+    (
+        lambda x: et.normalize_density(x, torch.ones(4), entropy=9),
+        ValueError,
+        r"normalize_density: entropy of row 0 must be in",
+    ),
+    (lambda x: et.normalize_density(x, 1.0, entropy=1), TypeError, "normalize_density: weights must be a torch.Tensor"),
+    (lambda x: et.normalize_joint(x), ValueError, "normalize_joint: exactly one of"),
+    (lambda x: et.normalize_joint(x, joint=9.0), ValueError, "normalize_joint: joint must be in"),
+    (lambda x: et.normalize_joint(x, joint=torch.ones(2)), ValueError, "normalize_joint: joint must be a number or a tensor"),
+    (lambda x: et.normalize_joint(x[0], joint=1.0), ValueError, "normalize_joint: pxy must have at least two axes"),
+    (lambda x: et.mean_field_entropy(x, gamma=-1.0), ValueError, "mean_field_entropy: gamma must be at least 0"),
+    (lambda x: et.mean_field_entropy(x.detach().numpy()), TypeError, "mean_field_entropy: x must be a torch.Tensor"),
+    (lambda x: et.ratio_map(x, 3), TypeError, "ratio_map: f must be callable"),
+    (lambda x: et.ratio_map(x, torch.neg), ValueError, "ratio_map: f must be at least 0 and finite, got .* of row 0"),
+    (lambda x: et.ratio_map(x, torch.zeros_like), ValueError, "ratio_map: f must give a positive number somewhere"),
+    (lambda x: et.ratio_map(x, torch.sum), ValueError, "ratio_map: f must give a tensor of the shape"),
+    (lambda x: et.ratio_map(x, lambda x: 1.0), TypeError, "ratio_map: f must give a torch.Tensor, got float"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), REFUSED)
+@pytest.mark.parametrize("gradients", [False, True])
+def test_refused(call, error, message, gradients):
+    x = distribution(2, 4).requires_grad_(gradients)
+    with pytest.raises(error, match=f"^{message}"):
+        call(x)
+
+
+@pytest.mark.parametrize(
+    "name", ["power_transform", "gamma_for_entropy", "normalize_density", "normalize_joint", "mean_field_entropy", "ratio_map"]
+)
+def test_public_and_documented(name):
+    function = getattr(et, name)
+    assert name in et.__all__ and function.__module__ == "entropic.torch"
+    ours = [p for p in inspect.signature(function).parameters if p not in ("dim", "axis")]
+    assert ours == [p for p in inspect.signature(getattr(entropic, name)).parameters if p != "axis"]
+    for parameter in ours:
+        assert f"\n{parameter} : " in inspect.cleandoc(function.__doc__)
+    names = {"entropic": entropic, "torch": torch, "math": math}
+    test = doctest.DocTestParser().get_doctest(function.__doc__, names, name, None, 0)
+    said = []
+    assert doctest.DocTestRunner().run(test, out=said.append).failed == 0, "".join(said)
