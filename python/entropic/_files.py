@@ -1,6 +1,7 @@
 """Files of rows: what the command line reads and writes, for Python, and with pyarrow Parquet and Arrow's own files."""
 
 import math
+import operator
 import os
 import sys
 from typing import Any, NamedTuple
@@ -10,6 +11,10 @@ import numpy as np
 from entropic import _arrays, _core
 
 ARROW = ("parquet", "arrow", "feather")
+
+# The formats without a place for names, and those without one for the name of an array.
+UNNAMED = ("npy", "npz", "safetensors")
+WITHOUT_KEY = ("csv", "tsv", "npy")
 
 
 class Table(NamedTuple):
@@ -49,11 +54,13 @@ def read(path, *, key=None, labels=None, format=None, names=False):
         The file is not what it should be: the message names the place, as "scores.csv:17:4: 'abc' is not a number".
     """
     path = _path("read", path)
+    if labels is not None:
+        labels = _column("read", labels)
     if _format("read", path, format) in ARROW:
         table = _read_arrow(path, _format("read", path, format), key)
         return table if names else table.array
     try:
-        data, kind, shape, columns, row_labels = _core.read_file(path, format or "", key or "", int(labels or 0))
+        data, kind, shape, columns, row_labels = _core.read_file(path, format or "", key or "", labels or 0)
     except ValueError as error:
         raise ValueError(_in_python(error)) from None
     if kind == "bfloat16":
@@ -74,15 +81,26 @@ def write(path, array, *, columns=None, labels=None, key=None, format=None):
         Rows along the last axis; of one axis, a number for each row. float64, float32, float16 and torch's or ml_dtypes'
         bfloat16 stay what they are, anything else becomes float64.
     columns, labels : sequence of str, optional
-        A name for each column and one for each row, where the format has a place for them: not in .npy, .npz and
-        .safetensors.
+        A name for each column and one for each row; .npy, .npz and .safetensors have no place for them.
     key : str, optional
         What the array is called in an .npz, .jsonl, .safetensors, .parquet or .arrow.
     format : str, optional
         What the file shall be, whatever its name.
+
+    Raises
+    ------
+    OSError
+        The file cannot be written.
+    ValueError
+        The format has no place for what is given, or there are not as many names as columns or rows.
     """
     path = _path("write", path)
     form = _format("write", path, format)
+    for argument, given, formats in (("columns", columns, UNNAMED), ("labels", labels, UNNAMED), ("key", key, WITHOUT_KEY)):
+        if given is not None and form in formats:
+            raise ValueError(f"write: {argument} must be None for .{form}, which has no place for such names")
+        if isinstance(given, str) and argument != "key":
+            raise TypeError(f"write: {argument} must be a sequence of names, got one string")
     values, kind = _numbers(array)
     if values.ndim == 0:
         raise ValueError("write: array must have at least one axis, got a single number")
@@ -120,6 +138,19 @@ def _path(function, path):
         return os.fsdecode(path)
     except TypeError:
         raise TypeError(f"{function}: path must be a string or a path, got {type(path).__name__}") from None
+
+
+def _column(function, labels):
+    """The number of a column, from 1."""
+    try:
+        number = operator.index(labels)
+    except TypeError:
+        raise TypeError(
+            f"{function}: labels must be the number of a column, counted from 1, got {type(labels).__name__}"
+        ) from None
+    if not 0 < number < 1 << 63:
+        raise ValueError(f"{function}: labels must be the number of a column, counted from 1, got {number}")
+    return number
 
 
 def _format(function, path, format):

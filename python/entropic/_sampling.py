@@ -257,7 +257,7 @@ def _integer(function, name, value, below=1 << 64):
     except TypeError:
         raise TypeError(f"{function}: {name} must be an integer, got {type(value).__name__}") from None
     if not 0 <= number < below:
-        limit = "2**64" if below == 1 << 64 else below
+        limit = f"2**{below.bit_length() - 1}" if below > 1 << 32 and below.bit_count() == 1 else below
         raise ValueError(f"{function}: {name} must be at least 0 and below {limit}, got {number}")
     return number
 

@@ -258,6 +258,7 @@ TOLD = {
     # Sampling, attention, transport, files.
     "sample(X)": "sample() missing 1 required keyword-only argument: 'seed'",
     "sample(X, seed=None)": "sample: seed must be an integer, got NoneType",
+    "sample(X, seed=1, size=-1)": "sample: size must be at least 0 and below 2**62, got -1",
     "sample(X, seed=1, size=(2, 3))": "sample: size must be an integer, got tuple",
     "gumbel_softmax(X, seed=1, hard='no')": "gumbel_softmax: hard must be a bool, got str",
     "Sampler([('topk', 3)])": (

@@ -108,9 +108,33 @@ def test_failures(tmp_path):
 
 def test_a_failed_write_keeps_the_old_file(tmp_path):
     entropic.write(tmp_path / "x.npy", X)
-    with pytest.raises(ValueError, match="labels must be"):
-        entropic.write(tmp_path / "x.npy", X, labels=["a"])
-    assert np.array_equal(entropic.read(tmp_path / "x.npy"), X)
+    entropic.write(tmp_path / "x.jsonl", X)
+    for path in (tmp_path / "x.npy", tmp_path / "x.jsonl"):
+        with pytest.raises(ValueError, match="labels must be"):
+            entropic.write(path, X, labels=["a"])
+        assert np.array_equal(entropic.read(path).astype(np.float32), X)
+
+
+@pytest.mark.parametrize(
+    ("labels", "error", "got"),
+    [(0, ValueError, "0"), (-1, ValueError, "-1"), ("a", TypeError, "str"), (1.5, TypeError, "float")],
+)
+def test_labels_are_the_number_of_a_column(tmp_path, labels, error, got):
+    (tmp_path / "x.csv").write_text("1,2\n3,4\n")
+    with pytest.raises(error, match=f"^read: labels must be the number of a column, counted from 1, got {got}$"):
+        entropic.read(tmp_path / "x.csv", labels=labels)
+
+
+@pytest.mark.parametrize("ending", [*BINARY, *TEXT])
+def test_names_that_a_format_has_no_place_for(tmp_path, ending):
+    given = {"columns": list("abcde"), "labels": list("stuvwxy")} if ending in BINARY else {}
+    given |= {"key": "a"} if ending in ("csv", "tsv", "npy") else {}
+    for argument, names in given.items():
+        with pytest.raises(ValueError, match=f"^write: {argument} must be None for .{ending}, which has no place for such"):
+            entropic.write(tmp_path / f"x.{ending}", X, **{argument: names})
+    with pytest.raises((TypeError, ValueError), match=r"^write: columns must be"):
+        entropic.write(tmp_path / f"x.{ending}", X, columns="abcde")
+    assert os.listdir(tmp_path) == []
 
 
 def test_several_threads(tmp_path):
