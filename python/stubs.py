@@ -363,13 +363,6 @@ def measure_stub(operation):
     return "\n".join(lines) + "\n"
 
 
-LOSS_ARGUMENTS = {
-    "margin_softmax_loss": ("cosines", "target"),
-    "distillation_loss": ("student", "teacher"),
-    "jsd_loss": ("student", "teacher"),
-}
-
-
 def loss_stub(loss):
     keywords = [declare(param) for param in loss["params"]]
     keywords += ["map: str | tuple[str, dict[str, Any]] = 'softmax'"] if loss["has_map"] else []
@@ -377,7 +370,7 @@ def loss_stub(loss):
     keywords += ["axis: SupportsIndex = -1", "return_grad: bool = False"]
     keywords += ["param_grad: bool = False"] if any(param["per_row"] for param in loss["params"]) else []
     keywords += ["**params: Any"] if loss["has_map"] else []
-    x, target = LOSS_ARGUMENTS.get(loss["name"], ("x", "target"))
+    x, target = loss["arguments"]
     return f"def {loss['name']}({x}: _DLPack | _Lists, {target}: Any, *, {', '.join(keywords)}) -> Any: ...\n"
 
 
@@ -397,7 +390,7 @@ def torch_loss_stub(loss):
     keywords += ["ignore_index: int | None = None"] if classes else []
     keywords += ["dim: int | None = None", "axis: int | None = None"]
     keywords += ["**params: Any"] if loss["has_map"] else []
-    x, target = LOSS_ARGUMENTS.get(name, ("x", "target"))
+    x, target = loss["arguments"]
     lines = [f"def {name}({x}: Tensor, {target}: Tensor, *, {', '.join(keywords)}) -> Tensor: ..."]
     if not loss["has_map"] and loss["target"] != "class":
         common = ["weight: Tensor | None = None", "ignore_index: int = -100"] if classes else []

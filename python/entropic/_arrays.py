@@ -1,6 +1,6 @@
 """Any array in, the same kind out: what stands between a public function and _core, which knows floating-point NumPy arrays.
 
-Each function below takes an operation (see _functions.Operation) and first tries the common case, a plain array.
+Each function below takes an operation (see _functions.Kernels) and first tries the common case, a plain array.
 """
 
 import math
@@ -147,10 +147,8 @@ class Rows:
         try:
             return np.ascontiguousarray(np.broadcast_to(value, wanted)).reshape(-1)
         except ValueError:
-            raise ValueError(
-                f"{self._function}: {argument} must be a number or an array that broadcasts to {wanted}, {self._argument}'s "
-                f"shape with 1 for axis {self.axis}, got shape {value.shape}"
-            ) from None
+            which = f"{self._argument}'s shape with 1 for axis {self.axis}"
+            raise misfit(self._function, argument, wanted, which, value) from None
 
     def back(self, rows):
         """Rows of results in the kind, shape and dtype of the array."""
@@ -176,6 +174,20 @@ def per_row(function, argument, value):
     if isinstance(value, (ndarray, list, tuple)) or hasattr(value, "__dlpack__"):
         return _to_floats(function, argument, _to_numpy(function, argument, value))[0].astype(FLOAT64, copy=False)
     return value
+
+
+def misfit(function, argument, wanted, which, value, may_be="a number or an array"):
+    """The error of a parameter whose values do not spread over the rows: `which` says what the shape `wanted` is."""
+    return ValueError(
+        f"{function}: {argument} must be {may_be} that broadcasts to {tuple(wanted)}, {which}, got shape {tuple(value.shape)}"
+    )
+
+
+def sum_to(x, shape):
+    """x summed over the axes along which an array of this shape was repeated."""
+    x = x.sum(tuple(range(x.ndim - len(shape)))) if x.ndim > len(shape) else x
+    repeated = tuple(i for i, (own, size) in enumerate(zip(shape, x.shape, strict=True)) if own == 1 and size != 1)
+    return x.sum(repeated, keepdims=True) if repeated else x
 
 
 def _number_or_array(result):

@@ -141,10 +141,7 @@ class _Call:
                     try:
                         value = np.ascontiguousarray(np.broadcast_to(value, wanted)).reshape(-1)
                     except ValueError:
-                        raise ValueError(
-                            f"{self.function}: {name} must be a number or an array that broadcasts to {wanted}, "
-                            f"got shape {value.shape}"
-                        ) from None
+                        raise _arrays.misfit(self.function, name, wanted, "(..., m, 1)", value) from None
             values.append(value)
         return call._replace(values=tuple(values))
 
@@ -162,7 +159,7 @@ class _Call:
         """Gradients in q, k and v as their callers have these."""
         results = []
         for like, d, wanted in zip(self.kinds, gradients, self.shapes, strict=True):
-            results.append(self.back(like, sum_to(d.reshape(*self.shape.batch, *d.shape[1:]), wanted), *wanted))
+            results.append(self.back(like, _arrays.sum_to(d.reshape(*self.shape.batch, *d.shape[1:]), wanted), *wanted))
         return results
 
     def back(self, like, result, *shape):
@@ -341,13 +338,6 @@ def attention_vjp(
     results = call.back_gradients(grads)
     results += [call.back(q, numbers, *shape.lead, shape.queries) for _, numbers in asked]
     return tuple(results)
-
-
-def sum_to(x, shape):
-    """x summed over the axes along which an array of this shape was repeated."""
-    x = x.sum(tuple(range(x.ndim - len(shape)))) if x.ndim > len(shape) else x
-    repeated = tuple(i for i, (own, size) in enumerate(zip(shape, x.shape, strict=True)) if own == 1 and size != 1)
-    return x.sum(repeated, keepdims=True) if repeated else x
 
 
 def linear_attention(q, k, v, *, causal=False, scale="sqrt"):

@@ -262,10 +262,7 @@ def _spread(name, target, value, lead):
     try:
         return np.broadcast_to(value, lead).reshape(-1) if lead else float(value.reshape(()))
     except ValueError:
-        raise ValueError(
-            f"{name}: {target} must be a number or an array that broadcasts to {lead}, the axes of pxy that count tables, "
-            f"got shape {value.shape}"
-        ) from None
+        raise _arrays.misfit(name, target, lead, "the axes of pxy that count tables", value) from None
 
 
 def _raise_unless_met(name, argument, target, wanted, values, where, result):

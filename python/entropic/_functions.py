@@ -7,8 +7,8 @@ from typing import NamedTuple
 from entropic import _arrays
 
 
-class Operation(NamedTuple):
-    """What _arrays needs of an operation: its name, for errors, _core's functions, and what has a value for each row."""
+class Kernels(NamedTuple):
+    """An operation's functions in _core, its name for errors, and what has a value for each row."""
 
     name: str
     forward: object
@@ -23,7 +23,7 @@ def build(operations):
     for description in operations:
         name = description["name"]
         per_row = tuple(param["name"] if param["per_row"] else None for param in description["params"])
-        operation = Operation(name, description["forward"], description["vjp"], description["param_vjp"], per_row)
+        operation = Kernels(name, description["forward"], description["vjp"], description["param_vjp"], per_row)
         params = [declare(param) for param in description["params"]]
         run_vjp, keywords = "_run_vjp", [*params, "axis=-1"]
         if has_per_row(description):

@@ -7,19 +7,12 @@ import numpy as np
 from entropic import _arrays, _core, _functions
 from entropic._maps import map_and_params
 
-# Where an argument is not called x or target.
-ARGUMENTS = {
-    "margin_softmax_loss": ("cosines", "target"),
-    "distillation_loss": ("student", "teacher"),
-    "jsd_loss": ("student", "teacher"),
-}
-
 
 def _run(description, x, target, params, named_map, ignore_index, axis, return_grad, param_grad):
     name = description["name"]
-    scores, against = ARGUMENTS.get(name, ("x", "target"))
+    scores, against = description["arguments"]
     rows = _arrays.Rows(name, scores, x, axis, halves=True)
-    prepared = _target(name, against, description["target"], target, rows)
+    prepared = _prepared_target(name, against, description["target"], target, rows)
     if named_map is not None:
         named_map = named_map[0], tuple(rows.per_row(param, value) for param, value in named_map[1].items())
     value = np.empty(len(rows.values))
@@ -46,7 +39,7 @@ def _run(description, x, target, params, named_map, ignore_index, axis, return_g
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def _target(name, argument, kind, target, rows):
+def _prepared_target(name, argument, kind, target, rows):
     """One int64 for each row, or rows of x's dtype."""
     array = _arrays._to_numpy(name, argument, target)
     if kind in ("labels", "scores"):
@@ -96,7 +89,7 @@ def signature(description, further=""):
     params = ", ".join(f"{param['name']!r}: {param['name']}" for param in description["params"])
     named_map = f"map_and_params({name!r}, map, params)" if description["has_map"] else "None"
     ignored = f"_index_or_none({name!r}, ignore_index)" if takes_classes(description) else "None"
-    scores, target = ARGUMENTS.get(name, ("x", "target"))
+    scores, target = description["arguments"]
     return f"({scores}, {target}, *, {', '.join(keywords)})", (f"{scores}, {target}, {{{params}}}, {named_map}, {ignored}")
 
 
@@ -114,8 +107,7 @@ TARGET_DOC = {
 
 def common_doc(description, arrays):
     """What the docstrings here and in entropic.torch share: up to the parameters. `arrays` names the kind of x."""
-    name = description["name"]
-    scores, target = ARGUMENTS.get(name, ("x", "target"))
+    scores, target = description["arguments"]
     what = "Cosines of the angles to the classes, from -1 to 1" if scores == "cosines" else "Scores"
     text = f"""{description["summary"]}
 
@@ -140,7 +132,7 @@ Parameters
 def _doc(description):
     name = description["name"]
     per_row = _functions.has_per_row(description)
-    scores, target = ARGUMENTS.get(name, ("x", "target"))
+    scores, target = description["arguments"]
     example = {
         "class or distribution": "[0.0, 1.0, 2.0], 2",
         "class": "[0.1, -0.3, 0.8], 2",

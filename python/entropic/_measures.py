@@ -9,8 +9,8 @@ import numpy as np
 from entropic import _arrays, _core, _functions
 
 
-class Operation(NamedTuple):
-    """What the functions below need of a measure."""
+class Kernel(NamedTuple):
+    """A measure's function in _core, and its name for errors."""
 
     name: str
     run: object
@@ -103,7 +103,7 @@ def _of_entries(operation, p, axis, return_grad, params):
 
 
 RUN = {"measure": _of_one, "divergence": _of_two, "table": _of_table, "entry": _of_entries}
-ARRAYS = {"measure": "p", "divergence": "p, q", "table": "pxy", "entry": "p"}
+ARGUMENTS = {"measure": ("p",), "divergence": ("p", "q"), "table": ("pxy",), "entry": ("p",)}
 
 
 def keywords(description):
@@ -127,12 +127,13 @@ def build(operations):
     for description in operations:
         name, family = description["name"], description["family"]
         params = "".join(f"{param['name']}, " for param in description["params"])
+        arrays = ", ".join(ARGUMENTS[family])
         axis = "axis, " if has_axis(description) else "" if family == "table" else "-1, "
         functions[name] = _functions.define(
             name,
-            f"({ARRAYS[family]}, *, {', '.join(keywords(description))})",
-            f"_run(_operation, {ARRAYS[family]}, {axis}return_grad, ({params}))",
-            Operation(name, _in_python(description["run"])),
+            f"({arrays}, *, {', '.join(keywords(description))})",
+            f"_run(_operation, {arrays}, {axis}return_grad, ({params}))",
+            Kernel(name, _in_python(description["run"])),
             _doc(description),
             _run=RUN[family],
         )

@@ -284,10 +284,8 @@ def _streams(function, rows, stream):
     try:
         return np.ascontiguousarray(np.broadcast_to(given.astype(np.uint64), rows.lead)).reshape(-1)
     except ValueError:
-        raise ValueError(
-            f"{function}: stream must be an integer or an array that broadcasts to {rows.lead}, x's shape without axis "
-            f"{rows.axis}, got shape {given.shape}"
-        ) from None
+        which = f"x's shape without axis {rows.axis}"
+        raise _arrays.misfit(function, "stream", rows.lead, which, given, "an integer or an array") from None
 
 
 def _indices(function, rows, size):

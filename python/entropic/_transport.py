@@ -153,7 +153,7 @@ def optimal_transport(a, b, cost, *, mass_tolerance=None):
            [0.  , 0.5 ]]))
     """
     name = "optimal_transport"
-    problems = _Problems(name, a, b, cost)
+    problems = _ProblemArrays(name, a, b, cost)
     costs, gaps = np.empty(problems.count), np.empty(problems.count)
     status = np.empty(problems.count, np.uint8)
     mass_tolerance = problems.mass_tolerance(mass_tolerance)
@@ -213,7 +213,7 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
     >>> bool(result.converged), bool(result.lower_bound <= 0.25 <= result.upper_bound), round(float(result.cost), 4)
     (True, True, 0.25)
     """
-    problems = _Problems("sinkhorn", a, b, cost)
+    problems = _ProblemArrays("sinkhorn", a, b, cost)
     numbers = np.empty((problems.count, 4))
     iterations, converged = np.empty(problems.count, np.int64), np.empty(problems.count, bool)
     params = (epsilon, tolerance, max_iterations, problems.mass_tolerance(mass_tolerance))
@@ -225,7 +225,7 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
     )
 
 
-class _Problems:
+class _ProblemArrays:
     """a, b and cost of a batch of problems, and the arrays for what is found: as _core takes them, in .views."""
 
     def __init__(self, name, a, b, cost):
@@ -329,17 +329,9 @@ def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, axis=-1, 
     if not return_grad:
         return result
     return result, *(
-        arrays.axis_back(_unbroadcast(slope.reshape(*lead, -1), x.shape), argument, axis)
+        arrays.axis_back(_arrays.sum_to(slope.reshape(*lead, -1), x.shape), argument, axis)
         for slope, x, argument in zip(slopes, moved, ("u", "v"), strict=True)
     )
-
-
-def _unbroadcast(gradient, shape):
-    """The sum over the axes along which an array of this shape was broadcast."""
-    extra = gradient.ndim - len(shape)
-    gradient = gradient.sum(axis=tuple(range(extra)))
-    repeated = tuple(i for i, size in enumerate(shape) if size == 1 and gradient.shape[i] != 1)
-    return gradient.sum(axis=repeated, keepdims=True)
 
 
 def wasserstein_histogram(p, q, *, support=None, order=1.0, axis=-1, return_grad=False):
@@ -416,7 +408,7 @@ def wasserstein_histogram(p, q, *, support=None, order=1.0, axis=-1, return_grad
     if not return_grad:
         return result
     return result, *(
-        arrays.axis_back(_unbroadcast(slope.reshape(*lead, -1), x.shape), argument, axis)
+        arrays.axis_back(_arrays.sum_to(slope.reshape(*lead, -1), x.shape), argument, axis)
         for slope, x, argument in zip(slopes, moved, ("p", "q"), strict=True)
     )
 

@@ -55,10 +55,10 @@ class EntropyLogitsProcessor(SamplerLogitsProcessor):
     """
 
     def __init__(self, entropy=None, *, perplexity=None, seed=None, stream=0):
-        super().__init__([("entropy", _target(entropy, perplexity))], seed=seed, stream=stream)
+        super().__init__([("entropy", _target_entropy(entropy, perplexity))], seed=seed, stream=stream)
 
 
-def _target(entropy, perplexity):
+def _target_entropy(entropy, perplexity):
     if (entropy is None) == (perplexity is None):
         raise ValueError("EntropyLogitsProcessor: exactly one of entropy and perplexity must be given")
     if entropy is not None:

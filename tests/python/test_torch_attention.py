@@ -180,7 +180,9 @@ def test_refused():
         et.attention(q.float(), k, v)
     with pytest.raises(ValueError, match="no gradient flows into the mask"):
         et.attention(q, k, v, mask=torch.zeros(4, 5, requires_grad=True))
-    with pytest.raises(ValueError, match=r"alpha must be a number or a tensor that broadcasts to \(2, 4, 1\), got \(3, 1, 1\)"):
+    with pytest.raises(
+        ValueError, match=r"alpha must be a number or a tensor that broadcasts to \(2, 4, 1\), .* got shape \(3, 1, 1\)"
+    ):
         et.attention(q, k, v, map="entmax", alpha=torch.ones(3, 1, 1))
     with pytest.raises(TypeError, match="map 'softmax' has no parameter 'alpha'"):
         et.Attention(alpha=1.5)

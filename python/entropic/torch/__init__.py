@@ -18,7 +18,7 @@ from entropic.torch._attention import Attention, LinearAttention, attention, lin
 
 functions = _functions.build(_core.operations())
 modules = _modules.build(_core.operations(), functions)
-functions |= _losses.build()
+functions |= _losses.FUNCTIONS
 modules |= _loss_modules.build()
 functions |= _measures.functions
 functions |= {one.__name__: one for one in _entropy_control.PUBLIC}

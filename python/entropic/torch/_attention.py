@@ -13,7 +13,8 @@ import torch
 import entropic
 from entropic import _arrays, _attention
 from entropic._maps import MAPS, map_and_params
-from entropic.torch._ops import Registered, one_device
+from entropic.torch._modules import Configured
+from entropic.torch._ops import Registered, misfit, one_device
 
 Tensor = torch.Tensor
 _HALVES = (torch.float16, torch.bfloat16)
@@ -387,9 +388,7 @@ def attention(q, k, v, *, map="softmax", scale="sqrt", causal=False, mask=None, 
                 try:
                     rows.append(value.to(torch.float64).expand(wanted))
                 except RuntimeError:
-                    raise ValueError(
-                        f"attention: {name} must be a number or a tensor that broadcasts to {wanted}, got {tuple(value.shape)}"
-                    ) from None
+                    raise misfit("attention", name, wanted, "(..., m, 1)", value) from None
                 value = "rows"
         texts.append(f"{name!r}: {_text(name, value)}")
     if mask is not None and not isinstance(mask, Tensor):
@@ -437,55 +436,31 @@ def linear_attention(q, k, v, *, causal=False, scale="sqrt"):
     )
 
 
-class Attention(torch.nn.Module):
+class Attention(Configured):
     """entropic.torch.attention with its parameters; a map's parameter that is an nn.Parameter is learned.
 
     Example: ``Attention(map="entmax", alpha=nn.Parameter(torch.full((heads, 1, 1), 1.5)), causal=True)``.
     """
 
     def __init__(self, map="softmax", scale="sqrt", causal=False, train_length=512, kappa=None, **map_params):
-        super().__init__()
-        self.map, self.map_params = map_and_params("Attention", map, map_params)
-        self.scale, self.causal, self.train_length, self.kappa = scale, causal, train_length, kappa
-        for key, value in self.map_params.items():
-            if isinstance(value, torch.nn.Parameter):
-                self.register_parameter(f"map_{key}", value)
-            elif isinstance(value, Tensor):
-                self.register_buffer(f"map_{key}", value)
+        map, params = map_and_params("Attention", map, map_params)
+        own = {"map": map, "scale": scale, "causal": causal, "train_length": train_length, "kappa": kappa}
+        super().__init__(own | {f"map_{name}": value for name, value in params.items()})
 
     def forward(self, q, k, v, mask=None):
-        params = {
-            key: getattr(self, f"map_{key}") if isinstance(value, Tensor) else value for key, value in self.map_params.items()
-        }
-        return attention(
-            q,
-            k,
-            v,
-            map=(self.map, params),
-            scale=self.scale,
-            causal=self.causal,
-            mask=mask,
-            train_length=self.train_length,
-            kappa=self.kappa,
-        )
-
-    def extra_repr(self):
-        shown = [f"map={self.map!r}", f"scale={self.scale!r}", f"causal={self.causal}"]
-        return ", ".join(shown + [f"{k}={tuple(v.shape) if isinstance(v, Tensor) else v}" for k, v in self.map_params.items()])
+        values = self._values()
+        params = {name: values.pop(f"map_{name}") for name in (param["name"] for param in MAPS[self.map]["params"])}
+        return attention(q, k, v, mask=mask, **values | {"map": (self.map, params)})
 
 
-class LinearAttention(torch.nn.Module):
+class LinearAttention(Configured):
     """entropic.torch.linear_attention with its parameters."""
 
     def __init__(self, causal=False, scale="sqrt"):
-        super().__init__()
-        self.causal, self.scale = causal, scale
+        super().__init__({"causal": causal, "scale": scale})
 
     def forward(self, q, k, v):
-        return linear_attention(q, k, v, causal=self.causal, scale=self.scale)
-
-    def extra_repr(self):
-        return f"causal={self.causal}, scale={self.scale!r}"
+        return linear_attention(q, k, v, **self._values())
 
 
 for _public in (attention, linear_attention, Attention, LinearAttention):

@@ -247,7 +247,7 @@ def _with_entropy(x, dim, target):
     return torch.where(nan, math.nan, p).to(x.dtype)
 
 
-def _target(params):
+def _target_entropy(params):
     if params["entropy"] is not None:
         return params["entropy"]
     perplexity = params["perplexity"]
@@ -259,7 +259,7 @@ def _scores(x, params):
 
 
 def entropy_normalize(x, dim, params):
-    return _with_entropy(_scores(x, params), dim, _target(params))
+    return _with_entropy(_scores(x, params), dim, _target_entropy(params))
 
 
 def entropy_clip(x, dim, params):

@@ -17,6 +17,7 @@ from entropic.torch._compositions import working
 from entropic.torch._ops import (
     checked_dim,
     in_transform,
+    misfit,
     numbers_and_rows,
     one_device,
     one_dim,
@@ -504,10 +505,7 @@ def normalize_joint(pxy, *, joint=None, marginal=None, conditional=None):
             try:
                 value = value.to(device=pxy.device, dtype=torch.float64).expand(lead)
             except RuntimeError:
-                raise ValueError(
-                    f"{name}: {argument} must be a number or a tensor that broadcasts to {tuple(lead)}, the axes of pxy that "
-                    f"count tables, got shape {tuple(value.shape)}"
-                ) from None
+                raise misfit(name, argument, lead, "the axes of pxy that count tables", value) from None
         targets.append(value)
     numbers = tuple(None if isinstance(value, Tensor) else value for value in targets)
     tables = tuple(value if isinstance(value, Tensor) else None for value in targets)

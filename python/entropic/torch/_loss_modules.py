@@ -4,6 +4,7 @@ import torch
 
 from entropic import _losses as numpy_losses
 from entropic.torch import _losses
+from entropic.torch._modules import Configured
 from entropic.torch._names import class_name
 
 Tensor = torch.Tensor
@@ -19,14 +20,13 @@ dim : int, default -1
     The axis of the classes."""
 
 
-class _Loss(torch.nn.Module):
-    """Calls `_function` with the parameters it was made with, and reduces what it gives: tensors among them move with the
-    module, and an nn.Parameter is learned."""
+class _Loss(Configured):
+    """Calls `_function` with the parameters it was made with, and reduces what it gives."""
 
     _takes_classes = True
 
     def __init__(self, values, weight, ignore_index, reduction, dim):
-        super().__init__()
+        super().__init__(values)
         name = type(self).__name__
         if reduction not in ("mean", "sum", "none"):
             raise ValueError(f"{name}: reduction must be 'mean', 'sum' or 'none', got {reduction!r}")
@@ -36,15 +36,9 @@ class _Loss(torch.nn.Module):
             raise ValueError(f"{name}: weight must have one factor for each class, got shape {tuple(weight.shape)}")
         self.register_buffer("weight", weight)
         self.ignore_index, self.reduction, self.dim = ignore_index, reduction, dim
-        self._names = tuple(values)
-        for key, value in values.items():
-            if isinstance(value, Tensor) and not isinstance(value, torch.nn.Parameter):
-                self.register_buffer(key, value)
-            else:
-                setattr(self, key, value)
 
     def forward(self, x, target):
-        return self._reduced(x, target, {name: getattr(self, name) for name in self._names})
+        return self._reduced(x, target, self._values())
 
     def _reduced(self, x, target, values):
         if self._takes_classes:
@@ -73,8 +67,7 @@ class _Loss(torch.nn.Module):
         return total / (each.numel() if ignored is None else (~ignored).sum())
 
     def extra_repr(self):
-        shown = ((name, getattr(self, name)) for name in (*self._names, "reduction", "dim"))
-        return ", ".join(f"{name}={tuple(v.shape) if isinstance(v, Tensor) else repr(v)}" for name, v in shown)
+        return super().extra_repr("reduction", "dim")
 
 
 _MAP = f"""
@@ -88,26 +81,26 @@ map : str, or (str, dict), default "softmax"
 class SurrogateLoss(_Loss):
     __doc__ = f"The gradient p - q for any map: the module of entropic.torch.surrogate_loss. Its value means nothing.{_MAP}"
 
-    _function = staticmethod(_losses.build()["surrogate_loss"])
+    _function = staticmethod(_losses.FUNCTIONS["surrogate_loss"])
 
     def __init__(self, map="softmax", weight=None, ignore_index=-100, reduction="mean", dim=-1, **params):
         super().__init__(params, weight, ignore_index, reduction, dim)
         self.map = map
 
     def forward(self, x, target):
-        return self._reduced(x, target, {"map": self.map, **{name: getattr(self, name) for name in self._names}})
+        return self._reduced(x, target, {"map": self.map, **self._values()})
 
 
 class SmoothAccuracyLoss(SurrogateLoss):
     __doc__ = f"Minus the probability that a map gives to the target: the module of entropic.torch.smooth_accuracy_loss.{_MAP}"
 
-    _function = staticmethod(_losses.build()["smooth_accuracy_loss"])
+    _function = staticmethod(_losses.FUNCTIONS["smooth_accuracy_loss"])
 
 
 class _MarginLoss(_Loss):
     """margin_softmax_loss of the cosines between embeddings and one learned direction for each class."""
 
-    _function = staticmethod(_losses.build()["margin_softmax_loss"])
+    _function = staticmethod(_losses.FUNCTIONS["margin_softmax_loss"])
 
     def __init__(self, in_features, num_classes, margin, scale, weight, ignore_index, reduction, device, dtype):
         super().__init__({"margin": margin, "scale": scale}, weight, ignore_index, reduction, -1)
@@ -133,8 +126,7 @@ class _MarginLoss(_Loss):
             return unit @ classes.T
 
     def forward(self, x, target):
-        values = {"kind": self._kind, **{name: getattr(self, name) for name in self._names}}
-        return self._reduced(self.cosines(x), target, values)
+        return self._reduced(self.cosines(x), target, {"kind": self._kind, **self._values()})
 
     def extra_repr(self):
         return f"in_features={self.in_features}, num_classes={self.num_classes}, {super().extra_repr()}"
@@ -216,9 +208,8 @@ def _plain_module(description, function):
 
 def build():
     """The modules by name."""
-    functions = _losses.build()
     modules = [
-        _plain_module(description, functions[name])
+        _plain_module(description, _losses.FUNCTIONS[name])
         for name, description in _losses.DESCRIPTIONS.items()
         if not description["has_map"] and description["target"] != "class"
     ]

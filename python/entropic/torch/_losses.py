@@ -267,7 +267,7 @@ REDUCTIONS = {name: _reduction(description) for name, description in DESCRIPTION
 
 def _checked_target(name, description, x, target, dim):
     """target as the operators take it, of x's device."""
-    scores, argument = numpy_losses.ARGUMENTS.get(name, ("x", "target"))
+    scores, argument = description["arguments"]
     if not isinstance(target, Tensor):
         raise TypeError(f"{name}: {argument} must be a torch.Tensor, got {type(target).__name__}")
     if target.requires_grad:
@@ -298,16 +298,15 @@ def _checked_target(name, description, x, target, dim):
 
 def _call(description, x, target, params, named_map, ignore_index, dim, axis):
     name = description["name"]
-    scores = numpy_losses.ARGUMENTS.get(name, ("x", "target"))[0]
+    scores = description["arguments"][0]
     dim = checked_dim(name, scores, x, one_dim(name, dim, axis))
     target = _checked_target(name, description, x, target, dim)
     if named_map is not None:
-        if readable(x, target) and x.dtype is not torch.bfloat16:
-            # Of torch's operations, which would make something of a target that is none.
-            map_name, values = named_map
-            values = {key: value.detach() if isinstance(value, Tensor) else value for key, value in values.items()}
-            given = {} if ignore_index is None else {"ignore_index": ignore_index}
-            getattr(entropic, name)(x.detach(), target.detach(), map=(map_name, values), axis=dim, **given)
+        if readable(target) and not _is_target(target, x, dim, ignore_index):
+            # The library says what is wrong, whatever the scores are; torch's operations would make something of it.
+            dtype = torch.float16 if x.dtype is torch.bfloat16 else x.dtype
+            given = target.to(dtype) if target.is_floating_point() else target
+            getattr(entropic, name)(torch.zeros(x.shape, dtype=dtype), given, axis=dim, ignore_index=ignore_index)
         # Halves only at the end: p - q of a p that is rounded has no digits left where they are near each other.
         wide = _compositions.working(x)
         if target.is_floating_point():
@@ -320,6 +319,16 @@ def _call(description, x, target, params, named_map, ignore_index, dim, axis):
 
 
 # Losses of any map: of the maps' own operators.
+
+
+def _is_target(target, x, dim, ignore_index):
+    """Whether each row has a class, or a distribution within half of what is allowed of its sum."""
+    if not target.is_floating_point():
+        known = (target >= 0) & (target < x.shape[dim])
+        return bool((known if ignore_index is None else known | (target == ignore_index)).all())
+    sums = target.sum(dim, dtype=torch.float64)
+    allowed = {torch.float64: 1e-6, torch.float32: 1e-4}.get(target.dtype, 1e-2)
+    return bool((target >= 0).all()) and bool(((sums - 1).abs() <= allowed / 2).all())
 
 
 def _matrix(x, target, ignore_index, dim):
@@ -379,7 +388,7 @@ _MAPPED = {"smooth_accuracy_loss": _smooth_accuracy_loss, "surrogate_loss": _sur
 
 
 def _doc(description):
-    scores, target = numpy_losses.ARGUMENTS.get(description["name"], ("x", "target"))
+    scores, target = description["arguments"]
     text = numpy_losses.common_doc(description, "torch.Tensor").replace("array", "tensor").replace("along axis", "along dim")
     example = {
         "class or distribution": "torch.randn(4, 6), torch.tensor([0, 5, 2, 2])",
@@ -411,7 +420,7 @@ Examples
 """
 
 
-def build():
+def _build():
     """The public functions by name."""
     made = {}
     for name, description in DESCRIPTIONS.items():
@@ -428,3 +437,6 @@ def build():
         function.__doc__ = _doc(description)
         made[name] = function
     return made
+
+
+FUNCTIONS = _build()

@@ -7,13 +7,11 @@ import torch
 from entropic import _core
 from entropic import _functions as numpy_functions
 from entropic import _measures as numpy_measures
-from entropic.torch._ops import Registered, checked_dim, numbers_and_rows, one_device, one_dim, place
+from entropic.torch._ops import SCHEMA, Registered, checked_dim, numbers_and_rows, one_device, one_dim, place
 from entropic.torch._reductions import RowReduction
 
 Tensor = torch.Tensor
 DESCRIPTIONS = {description["name"]: description for description in _core.measure_operations()}
-ARGUMENTS = {"measure": ("p",), "divergence": ("p", "q"), "table": ("pxy",), "entry": ("p",)}
-KINDS = {"float": "float", "optional float": "float?", "name": "str", "bool": "bool"}
 
 
 # The same of torch's own operations: for other devices, and for second derivatives.
@@ -262,7 +260,7 @@ class _Entries:
     def __init__(self, description):
         self.name, self.run = description["name"], numpy_measures._in_python(description["run"])
         self.params = [param["name"] for param in description["params"]]
-        declared = "".join(f"{KINDS[param['kind']]} {param['name']}, " for param in description["params"])
+        declared = "".join(f"{SCHEMA[param['kind']]} {param['name']}, " for param in description["params"])
         self.call = Registered(
             f"{self.name}(Tensor p, {declared}int dim) -> Tensor",
             self._on_cpu,
@@ -318,8 +316,8 @@ def build(descriptions):
         family, name = description["family"], description["name"]
         if name == "joint_entropy":
             continue
-        arguments = ARGUMENTS[family]
-        params = {param["name"]: KINDS[param["kind"]] for param in description["params"]}
+        arguments = numpy_measures.ARGUMENTS[family]
+        params = {param["name"]: SCHEMA[param["kind"]] for param in description["params"]}
         if family == "table":
             params["cols"] = "int"
         if family == "entry":
@@ -398,7 +396,7 @@ def joint_entropy(pxy, *, base=None, input="probs", normalize=False):
 
 
 def _doc(description):
-    arrays = ", ".join(ARGUMENTS[description["family"]])
+    arrays = ", ".join(numpy_measures.ARGUMENTS[description["family"]])
     dim = "dim : int, default -1\n    The dimension along which they are distributions; axis is another name for it.\n"
     dim = dim if numpy_measures.has_axis(description) else ""
     return f"""{description["summary"]}

@@ -16,27 +16,38 @@ def build(descriptions, functions):
     return modules
 
 
-class _Map(torch.nn.Module):
-    """Calls `_function` with the parameters it was made with: tensors among them move with the module, and an
-    nn.Parameter is learned."""
+class Configured(torch.nn.Module):
+    """Keeps the values it was made with under their names: tensors among them move with the module, and an nn.Parameter is
+    learned."""
 
-    def __init__(self, **values):
+    def __init__(self, values):
         super().__init__()
         for name, value in values.items():
             if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
                 self.register_buffer(name, value)
             else:
                 setattr(self, name, value)
-        if not isinstance(self.dim, int):
-            raise TypeError(f"{type(self).__name__}: dim must be one integer, got {self.dim!r}")
         self._names = tuple(values)
 
-    def forward(self, x):
-        return type(self)._function(x, **{name: getattr(self, name) for name in self._names})
+    def _values(self):
+        """What it was made with, as it is now."""
+        return {name: getattr(self, name) for name in self._names}
 
-    def extra_repr(self):
-        shown = ((name, getattr(self, name)) for name in self._names)
+    def extra_repr(self, *also):
+        shown = ((name, getattr(self, name)) for name in (*self._names, *also))
         return ", ".join(f"{name}={tuple(v.shape) if isinstance(v, torch.Tensor) else repr(v)}" for name, v in shown)
+
+
+class _Map(Configured):
+    """Calls `_function` with the parameters it was made with."""
+
+    def __init__(self, **values):
+        super().__init__(values)
+        if not isinstance(self.dim, int):
+            raise TypeError(f"{type(self).__name__}: dim must be one integer, got {self.dim!r}")
+
+    def forward(self, x):
+        return type(self)._function(x, **self._values())
 
 
 def _build(description, function):

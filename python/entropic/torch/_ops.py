@@ -10,7 +10,7 @@ import functools
 import numpy as np
 import torch
 
-from entropic import _core
+from entropic import _arrays, _core
 from entropic.torch import _compositions
 
 Tensor = torch.Tensor
@@ -18,7 +18,8 @@ Tensor = torch.Tensor
 # _core's numbers for the types.
 CODES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
 
-SCHEMA = {"float": "float", "optional float": "float?", "int": "int", "name": "str"}
+# The kinds of parameters as torch's schemas have them.
+SCHEMA = {"float": "float", "optional float": "float?", "int": "int", "name": "str", "bool": "bool"}
 
 CONTIGUOUS = torch.contiguous_format
 
@@ -108,6 +109,9 @@ def one_device(name, tensors):
             )
 
 
+misfit = functools.partial(_arrays.misfit, may_be="a number or a tensor")
+
+
 def spread(name, param, value, argument, x, dim):
     """A value for each row in float64: of x's shape with 1 for dim."""
     shape = list(x.shape)
@@ -115,10 +119,7 @@ def spread(name, param, value, argument, x, dim):
     try:
         return value.to(device=x.device, dtype=torch.float64).expand(shape)
     except RuntimeError:
-        raise ValueError(
-            f"{name}: {param} must be a number or a tensor that broadcasts to {tuple(shape)}, {argument}'s shape with 1 for "
-            f"dim {dim}, got shape {tuple(value.shape)}"
-        ) from None
+        raise misfit(name, param, shape, f"{argument}'s shape with 1 for dim {dim}", value) from None
 
 
 def numbers_and_rows(description, values, argument, x, dim):

@@ -45,7 +45,7 @@ class RowReduction:
         self.kernel, self.composed = kernel, composed
         arguments = [f"Tensor {tensor}" for tensor in self.tensors]
         arguments += [f"{kind} {param}" for param, kind in self.params.items()]
-        arguments += [f"Tensor? {row}_rows" for row in self.rows]
+        arguments += [f"Tensor? {row}" for row in self.rows]
         outputs = ", ".join(["Tensor"] * (1 + len(self.differentiable) + len(self.rows)))
         self.call = Registered(
             f"{name}({', '.join([*arguments, 'int dim', 'bool gradients'])}) -> ({outputs})",

@@ -116,10 +116,8 @@ def _streams(name, stream, x, dim):
     try:
         return stream.long().reshape(lead) if stream.shape == (count,) else stream.long().expand(lead)
     except RuntimeError:
-        raise ValueError(
-            f"{name}: stream must be an integer or a tensor that broadcasts to {tuple(lead)}, x's shape without dim {dim}, got "
-            f"shape {tuple(stream.shape)}"
-        ) from None
+        which = f"x's shape without dim {dim}"
+        raise _arrays.misfit(name, "stream", lead, which, stream, "an integer or a tensor") from None
 
 
 def _signed(number):

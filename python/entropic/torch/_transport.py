@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 import entropic
-from entropic.torch._ops import CODES, Registered, one_device, one_dim, readable
+from entropic.torch._ops import CODES, Registered, checked_dim, one_device, one_dim, readable
 
 Tensor = torch.Tensor
 
@@ -35,6 +35,27 @@ def _refuse_as_numpy(function, *tensors, **keywords):
         function(*(x.detach() for x in tensors), **named)
 
 
+def _refuse_unless(fits, function, *tensors, **keywords):
+    """The same where fits(), which takes less time, does not say that there is nothing to refuse."""
+    if readable(*(x for x in (*tensors, *keywords.values()) if isinstance(x, Tensor))):
+        try:
+            fit = fits()
+        except (IndexError, RuntimeError, TypeError):  # shapes that do not go together, an order that is no number
+            fit = False
+        if not fit:
+            _refuse_as_numpy(function, *tensors, **keywords)
+
+
+def _are_masses(x, dim):
+    sums = x.sum(dim)
+    return bool((x >= 0).all()) and bool(((sums > 0) & (sums < float("inf"))).all())
+
+
+def _broadcast_beside(x, y, dim):
+    """What the axes of two tensors other than dim broadcast to."""
+    return torch.broadcast_shapes(*(one.movedim(dim, -1).shape[:-1] for one in (x, y)))
+
+
 def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, dim=None, axis=None):
     """The Wasserstein distance of samples along dim, differentiable in the samples and, where given, in the weights.
 
@@ -45,15 +66,23 @@ def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, dim=None,
     >>> u.grad
     tensor([-0.5000, -0.5000])
     """
-    dim = one_dim("wasserstein_1d", dim, axis)
-    given = _floats("wasserstein_1d", u=u, v=v, u_weights=u_weights, v_weights=v_weights)
-    _refuse_as_numpy(entropic.wasserstein_1d, u, v, u_weights=u_weights, v_weights=v_weights, order=order, axis=dim)
+    name = "wasserstein_1d"
+    dim = one_dim(name, dim, axis)
+    given = _floats(name, u=u, v=v, u_weights=u_weights, v_weights=v_weights)
     u, v, u_weights, v_weights = map(given.get, ("u", "v", "u_weights", "v_weights"))
-    u, v = u.movedim(dim, -1), v.movedim(dim, -1)
-    weights = [w if w is None else w.movedim(dim, -1) for w in (u_weights, v_weights)]
-    lead = torch.broadcast_shapes(u.shape[:-1], v.shape[:-1])
-    u, v = (x.expand(*lead, x.shape[-1]) for x in (u, v))
-    return _line_distance(u, v, *(w if w is None else w.expand(x.shape) for w, x in zip(weights, (u, v), strict=True)), order)
+    checked_dim(name, "u", u, dim)
+    checked_dim(name, "v", v, dim)
+
+    def fits():
+        _broadcast_beside(u, v, dim)
+        some = order >= 1 and u.shape[dim] > 0 and v.shape[dim] > 0
+        return some and all(w is None or _are_masses(w.expand(x.shape), dim) for w, x in ((u_weights, u), (v_weights, v)))
+
+    _refuse_unless(fits, entropic.wasserstein_1d, u, v, u_weights=u_weights, v_weights=v_weights, order=order, axis=dim)
+    lead = _broadcast_beside(u, v, dim)
+    rows = (u, v, *(w if w is None else w.expand(x.shape) for w, x in ((u_weights, u), (v_weights, v))))
+    rows = (x if x is None else x.movedim(dim, -1) for x in rows)
+    return _line_distance(*(x if x is None else x.expand(*lead, x.shape[-1]) for x in rows), order)
 
 
 def wasserstein_histogram(p, q, *, support=None, order=1.0, dim=None, axis=None):
@@ -65,12 +94,20 @@ def wasserstein_histogram(p, q, *, support=None, order=1.0, dim=None, axis=None)
     >>> entropic.torch.wasserstein_histogram(p, p.flip(0))
     tensor(2.)
     """
-    dim = one_dim("wasserstein_histogram", dim, axis)
-    given = _floats("wasserstein_histogram", p=p, q=q, support=support)
-    _refuse_as_numpy(
-        entropic.wasserstein_histogram, *(x / x.sum(dim, keepdim=True) for x in (p, q)), support=support, order=order, axis=dim
-    )
+    name = "wasserstein_histogram"
+    dim = one_dim(name, dim, axis)
+    given = _floats(name, p=p, q=q, support=support)
     p, q, support = map(given.get, ("p", "q", "support"))
+    checked_dim(name, "p", p, dim)
+    checked_dim(name, "q", q, dim)
+
+    def fits():
+        _broadcast_beside(p, q, dim)
+        placed = support is None or (support.shape == (p.shape[dim],) and bool(support.isfinite().all()))
+        return order >= 1 and p.shape[dim] == q.shape[dim] and placed and all(_are_masses(x, dim) for x in (p, q))
+
+    divided = (x / x.sum(dim, keepdim=True) for x in (p, q))
+    _refuse_unless(fits, entropic.wasserstein_histogram, *divided, support=support, order=order, axis=dim)
     p, q = torch.broadcast_tensors(p.movedim(dim, -1), q.movedim(dim, -1))
     x = torch.arange(p.shape[-1], dtype=p.dtype, device=p.device) if support is None else support.to(p.dtype)
     if order == 1:
@@ -112,7 +149,7 @@ def _norm(distance, mass, order):
     return torch.where(total > 0, unit * torch.where(total > 0, total, 1) ** (1 / order), 0 * total)
 
 
-class _Problems:
+class _PlanOperator:
     """``torch.ops.entropic.NAME(a, b, cost, parameters...)``, of problems whose leading axes broadcast, with rules for
     autograd, fake tensors and vmap. run and fake take the arguments of the operator and give its outputs, of which the one
     numbered `moving` has a gradient: backward(a, b, cost, plan, f, g, params, grad) in all three tensors."""
@@ -206,7 +243,7 @@ def _sinkhorn(a, b, cost, epsilon, tolerance, max_iterations, mass_tolerance):
     return entropic.sinkhorn(a, b, cost, epsilon=epsilon, **limits)
 
 
-_optimal = _Problems(
+_optimal = _PlanOperator(
     "optimal_transport",
     ("float? mass_tolerance",),
     (("", None), ("nm", None), ("n", None), ("m", None), ("", None)),
@@ -214,7 +251,7 @@ _optimal = _Problems(
     0,
     _cost_pullback,
 )
-_entropic = _Problems(
+_entropic = _PlanOperator(
     "sinkhorn",
     ("float epsilon", "float tolerance", "int max_iterations", "float? mass_tolerance"),
     (
