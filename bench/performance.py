@@ -12,14 +12,13 @@ import numpy as np
 import ot
 import python_attention
 import python_maps
-import python_measures
 import python_transport
 import report
 import scipy.spatial.distance
 import scipy.stats
 import torch
-from python_maps import median_times
 from sklearn.manifold import _utils as sklearn_manifold
+from timing import least_times, median_times
 
 import entropic
 
@@ -98,7 +97,7 @@ def measures():
         ("js_distance", entropic.js_distance, scipy.spatial.distance.jensenshannon, (p, q)),
     ):
         np.testing.assert_allclose(ours(*arrays), theirs(*arrays, axis=1), rtol=1e-9)
-        times = python_measures.least_times(
+        times = least_times(
             {
                 "ours": lambda ours=ours, arrays=arrays: ours(*arrays),
                 "theirs": lambda theirs=theirs, arrays=arrays: theirs(*arrays, axis=1),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from python_maps import median_times
+from timing import median_times
 
 import entropic
 

@@ -4,24 +4,14 @@ Needs torch and `pip install --no-deps entmax==1.3`. float32, one thread and its
 from one run, each round in turn, medians. Results are compared first.
 """
 
-import statistics
 import time
 
 import entmax
 import torch
+from timing import median_times
 
 import entropic
 import entropic.torch as et
-
-
-def median_times(calls, rounds):
-    times = {name: [] for name in calls}
-    for _ in range(rounds):
-        for name, call in calls.items():
-            begin = time.thread_time()
-            call()
-            times[name].append(time.thread_time() - begin)
-    return {name: statistics.median(values) for name, values in times.items()}
 
 
 def forward_and_backward(loss, x):
@@ -67,7 +57,7 @@ def main():
     print("|---|---|---|---|")
     for shape, rounds in (((65536, 10), 9), ((1024, 512), 9), ((128, 32000), 7), ((32, 131072), 7), ((4, 131072), 15)):
         x, target = torch.randn(shape, generator=generator), torch.randint(0, shape[1], shape[:1], generator=generator)
-        times = median_times(calls_of(x, target), rounds)
+        times = median_times(calls_of(x, target), rounds, clock=time.thread_time, least=0)
         for name, seconds in times.items():
             ratio = seconds / times["torch CrossEntropyLoss"]
             print(f"| {shape[0]} x {shape[1]} | {name} | {seconds * 1e3:.4g} | {ratio:.3f} |", flush=True)

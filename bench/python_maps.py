@@ -3,14 +3,12 @@
 python bench/python_maps.py   (needs torch, scipy, scikit-learn and the entmax package)
 """
 
-import statistics
-import time
-
 import entmax
 import numpy as np
 import scipy.special
 import torch
 from sklearn.manifold import _utils as sklearn_manifold
+from timing import least_times, median_times
 
 import entropic
 
@@ -158,35 +156,6 @@ def entropy_normalization():
                         f"{missed[name]} of {rows}",
                     ]
                 print("| " + " | ".join(cells) + " |", flush=True)
-
-
-def least_times(calls, rounds=5, seconds=0.05):
-    """The processor time of calls of very different lengths, which other processes on the machine do not lengthen."""
-    times = dict.fromkeys(calls, np.inf)
-    for _ in range(rounds):
-        for name, call in calls.items():
-            end = time.process_time() + seconds
-            while (start := time.process_time()) < end:
-                call()
-                times[name] = min(times[name], time.process_time() - start)
-    return times
-
-
-def median_times(calls, repetitions):
-    times = {name: [] for name in calls}
-    for _ in range(repetitions):
-        for name, call in calls.items():
-            count = 1
-            while True:
-                start = time.perf_counter()
-                for _ in range(count):
-                    call()
-                elapsed = time.perf_counter() - start
-                if elapsed > 0.01:
-                    break
-                count *= 4
-            times[name].append(elapsed / count)
-    return {name: statistics.median(values) for name, values in times.items()}
 
 
 def main():

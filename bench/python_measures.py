@@ -3,25 +3,12 @@
 Needs SciPy. SciPy divides every row by its sum; ours checks the sum instead, and the last column has it divide as well.
 """
 
-import time
-
 import numpy as np
 import scipy.spatial.distance
 import scipy.stats
+from timing import least_times
 
 import entropic
-
-
-def least_times(calls, rounds=5, seconds=0.05):
-    """The processor time of calls, which other processes on the machine do not lengthen."""
-    times = dict.fromkeys(calls, np.inf)
-    for _ in range(rounds):
-        for name, call in calls.items():
-            end = time.process_time() + seconds
-            while (start := time.process_time()) < end:
-                call()
-                times[name] = min(times[name], time.process_time() - start)
-    return times
 
 
 def main():

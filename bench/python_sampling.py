@@ -9,7 +9,7 @@ import ctypes
 
 import numpy as np
 import torch
-from python_maps import median_times
+from timing import median_times
 
 import entropic
 

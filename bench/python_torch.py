@@ -6,7 +6,7 @@ python bench/python_torch.py   (needs torch and the entmax package)
 
 import entmax
 import torch
-from python_maps import median_times
+from timing import median_times
 
 import entropic
 import entropic.torch

@@ -7,13 +7,12 @@ bench/python_transport.py shapes           optimal_transport of wide and tall ma
 bench/python_transport.py memory N WHOSE   the most memory that one problem of N x N takes; WHOSE is entropic or ot
 """
 
-import statistics
 import sys
-import time
 
 import numpy as np
 import ot
 import scipy.stats
+from timing import median_times
 
 import entropic
 
@@ -34,20 +33,12 @@ def problem(kind, weights, n, m=None):
     return a / a.sum(), b / b.sum(), cost
 
 
-def timed(function, *arguments, **keywords):
-    start = time.perf_counter()
-    result = function(*arguments, **keywords)
-    return time.perf_counter() - start, result
-
-
 def interleaved(repetitions, ours, theirs):
     """Median milliseconds of both, and their results."""
-    times, results = [[], []], [None, None]
-    for _ in range(repetitions):
-        for k, function in enumerate((ours, theirs)):
-            seconds, results[k] = timed(function)
-            times[k].append(1e3 * seconds)
-    return *map(statistics.median, times), *results
+    results = {}
+    calls = {"ours": lambda: results.update(ours=ours()), "theirs": lambda: results.update(theirs=theirs())}
+    times = median_times(calls, repetitions, least=0)
+    return *(1e3 * times[name] for name in calls), *(results[name] for name in calls)
 
 
 def table(*header):
