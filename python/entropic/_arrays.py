@@ -4,6 +4,7 @@ Each function below takes an operation (see _functions.Kernels) and first tries 
 """
 
 import math
+import operator
 import sys
 
 import numpy as np
@@ -275,6 +276,23 @@ def flag(operation, argument, value):
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{operation}: {argument} must be a bool, got {type(value).__name__}")
     return bool(value)
+
+
+def number(operation, argument, value):
+    """A float, and nothing that Python would read as one: float("1") is 1."""
+    try:
+        if not isinstance(value, (str, bytes)):
+            return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        pass
+    raise TypeError(f"{operation}: {argument} must be a number, got {type(value).__name__}")
+
+
+def integer(operation, argument, value):
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{operation}: {argument} must be an integer, got {type(value).__name__}") from None
 
 
 def to_wide_floats(operation, argument, array):

@@ -1,7 +1,6 @@
 """Sampling: indices drawn from distributions over scores, reproducibly, and chains of steps that shape what is drawn from."""
 
 import math
-import operator
 
 import numpy as np
 
@@ -252,10 +251,7 @@ def _values(name, value):
 
 
 def _integer(function, name, value, below=1 << 64):
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{function}: {name} must be an integer, got {type(value).__name__}") from None
+    number = _arrays.integer(function, name, value)
     if not 0 <= number < below:
         limit = f"2**{below.bit_length() - 1}" if below > 1 << 32 and below.bit_count() == 1 else below
         raise ValueError(f"{function}: {name} must be at least 0 and below {limit}, got {number}")

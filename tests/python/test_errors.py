@@ -386,6 +386,15 @@ WRONG_TYPES = {
     "smooth_accuracy_loss(X, T, map='entmax', alpha='a')": "entmax: alpha must be a number or an array of numbers, got str",
     "jsd_loss(X, X.detach(), beta=2.0)": "jsd_loss: beta must be",  # and the range
     "softmax(X, dim=1.0)": "softmax: dim must be one integer, got 1.0",
+    "sinkhorn(Q, Q, P, epsilon='a')": "sinkhorn: epsilon must be a number, got str",
+    "sinkhorn(Q, Q, P, epsilon=1.0, max_iterations=2.5)": "sinkhorn: max_iterations must be an integer, got float",
+    "sinkhorn(Q, Q, P, epsilon=1.0, mass_tolerance='a')": "sinkhorn: mass_tolerance must be a number, got str",
+    "optimal_transport(Q, Q, P, mass_tolerance='a')": "optimal_transport: mass_tolerance must be a number, got str",
+    "sinkhorn_divergence(P, P, epsilon=1.0, order='a')": "sinkhorn_divergence: order must be a number, got str",
+    "sinkhorn_divergence(P, P, epsilon=None)": "sinkhorn_divergence: epsilon must be a number, got NoneType",
+    "wasserstein(P, P, order='2')": "wasserstein: order must be a number, got str",
+    "wasserstein_histogram(P, P, order='2')": "wasserstein_histogram: order must be a number, got str",
+    "attention(X, X, X, train_length='a')": "attention: train_length must be a number, got str",
 }
 
 
@@ -397,7 +406,7 @@ def test_told_by_torch_with_gradients_and_without(call, gradients):
 
     x, p = (torch.tensor(values, dtype=torch.float64).requires_grad_(gradients) for values in (X, P))
     with pytest.raises((ValueError, TypeError)) as error:
-        eval(call, {**vars(entropic.torch), "torch": torch, "X": x, "P": p, "T": torch.tensor([0, 1])})
+        eval(call, {**vars(entropic.torch), "torch": torch, "X": x, "P": p, "Q": p[0], "T": torch.tensor([0, 1])})
     assert str(error.value).startswith(WRONG_TYPES[call])
 
 

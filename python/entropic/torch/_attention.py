@@ -406,8 +406,8 @@ def attention(q, k, v, *, map="softmax", scale="sqrt", causal=False, mask=None, 
         "{" + ", ".join(texts) + "}",
         scale,
         number,
-        float(train_length),
-        kappa if kappa is None else float(kappa),
+        _arrays.number("attention", "train_length", train_length),
+        kappa if kappa is None else _arrays.number("attention", "kappa", kappa),
         _arrays.flag("attention", "causal", causal),
     )
 

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 import entropic
+from entropic import _arrays
 from entropic.torch._ops import CODES, Registered, checked_dim, one_device, one_dim, readable
 
 Tensor = torch.Tensor
@@ -25,6 +26,15 @@ def _floats(name, **given):
             )
     one_device(name, given)
     return {argument: x if x.is_floating_point() else x.to(torch.float64) for argument, x in given.items()}
+
+
+def _numbers(name, **given):
+    """Floats in their order."""
+    return [_arrays.number(name, argument, value) for argument, value in given.items()]
+
+
+def _mass_tolerance(name, value):
+    return value if value is None else _arrays.number(name, "mass_tolerance", value)
 
 
 def _refuse_as_numpy(function, *tensors, **keywords):
@@ -284,7 +294,7 @@ def optimal_transport(a, b, cost, *, mass_tolerance=None):
             [0.0000, 0.5000]])
     """
     given = _floats("optimal_transport", a=a, b=b, cost=cost)
-    value, plan, f, g, gap = _optimal.call(*given.values(), mass_tolerance)
+    value, plan, f, g, gap = _optimal.call(*given.values(), _mass_tolerance("optimal_transport", mass_tolerance))
     # Anything else has raised. One word for each problem, as from NumPy; a compiler takes no arrays of words.
     one = value.dim() == 0 or torch.compiler.is_compiling()
     status = "optimal" if one else np.full(tuple(value.shape), "optimal")
@@ -305,9 +315,10 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
             [-0.0373,  0.0373]], dtype=torch.float64)
     """
     a, b, cost = _floats("sinkhorn", a=a, b=b, cost=cost).values()
-    found = entropic.SinkhornResult(
-        *_entropic.call(a, b, cost, float(epsilon), float(tolerance), max_iterations, mass_tolerance)
-    )
+    epsilon, tolerance = _numbers("sinkhorn", epsilon=epsilon, tolerance=tolerance)
+    max_iterations = _arrays.integer("sinkhorn", "max_iterations", max_iterations)
+    mass_tolerance = _mass_tolerance("sinkhorn", mass_tolerance)
+    found = entropic.SinkhornResult(*_entropic.call(a, b, cost, epsilon, tolerance, max_iterations, mass_tolerance))
     plan = found.plan
     carried = torch.where(plan > 0, plan * torch.where(plan > 0, cost, 0), 0)
     value = carried.sum((-2, -1), dtype=torch.float64).to(plan.dtype)
@@ -356,6 +367,7 @@ def wasserstein(x, y, *, order=1.0, a=None, b=None):
     >>> x.grad
     tensor([[-0.6000, -0.8000]])
     """
+    (order,) = _numbers("wasserstein", order=order)
     if not 1 <= order < float("inf"):
         raise ValueError(f"wasserstein: order must be at least 1 and finite, got {order}")
     x, y, a, b = _points("wasserstein", x, y, a, b)
@@ -376,6 +388,8 @@ def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-
     >>> x.grad
     tensor([[-6., -8.]])
     """
+    order, epsilon, tolerance = _numbers("sinkhorn_divergence", order=order, epsilon=epsilon, tolerance=tolerance)
+    max_iterations = _arrays.integer("sinkhorn_divergence", "max_iterations", max_iterations)
     if not order >= 1:
         raise ValueError(f"sinkhorn_divergence: order must be at least 1, got {order}")
     x, y, a, b = _points("sinkhorn_divergence", x, y, a, b)
@@ -387,7 +401,7 @@ def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-
         """The minimum, and what has its gradient."""
         cost = _powers(u, v, order)
         given = from_.detach(), to.detach(), cost.detach()
-        _, plan, f, g, *_ = _entropic.call(*given, float(epsilon), float(tolerance), max_iterations, None)
+        _, plan, f, g, *_ = _entropic.call(*given, epsilon, tolerance, max_iterations, None)
         return _dual_value(f, g, *given[:2]), (plan * cost).sum() + _dual_value(f, g, from_, to)
 
     values, slopes = zip(*(entropic_cost(*pair) for pair in ((x, y, a, b), (x, x, a, a), (y, y, b, b))), strict=True)
