@@ -5,7 +5,6 @@
 #include <benchmark/benchmark.h>
 #include <omp.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>

@@ -12,6 +12,7 @@
 
 #include "entropic/matrix_view.h"
 #include "entropic/operation.h"
+#include "entropic/row_error.h"
 #include "src/per_row.h"
 
 namespace entropic {
@@ -19,6 +20,13 @@ namespace entropic {
 template <class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> text, Args&&... args) {
   throw std::invalid_argument(fmt::format(text, std::forward<Args>(args)...));
+}
+
+// The same for what a row of an argument holds; the message names the row at its end.
+template <class... Args>
+[[noreturn]] void fail_in_row(std::string_view operation, std::string_view argument, std::size_t row,
+                              fmt::format_string<Args...> text, Args&&... args) {
+  throw RowError(operation, argument, fmt::format(text, std::forward<Args>(args)...), row);
 }
 
 // What a parameter may be, as a reader says it: "above 0 and at most 1".
@@ -89,6 +97,11 @@ void check_params(const Op& op, std::span<const PerRow> per_row, std::size_t row
   for (const PerRow& given : per_row) check_per_row<Op>(given.parameter, given.values.size(), rows);
   if (per_row.empty()) return check_params(op);
   for (std::size_t r = 0; r < rows; ++r) check_params(at_row(op, per_row, r), r);
+}
+
+// Of an operation that has a number, or more, for each row: there must be room for as many as there are rows.
+inline void check_size(std::string_view operation, std::string_view name, std::size_t size, std::size_t rows) {
+  if (size != rows) fail("{}: {} must have one entry for each of {} rows, got {}", operation, name, rows, size);
 }
 
 template <class T>

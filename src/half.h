@@ -1,10 +1,12 @@
 // Numbers of 16 bits to float and back.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <type_traits>
 
 #include "entropic/half.h"
+#include "entropic/matrix_view.h"
 
 namespace entropic {
 
@@ -22,5 +24,46 @@ void widen(const float16* x, std::size_t n, float* y);
 void widen(const bfloat16* x, std::size_t n, float* y);
 void narrow(const float* x, std::size_t n, float16* y);
 void narrow(const float* x, std::size_t n, bfloat16* y);
+
+// Batches are worked on in blocks of whole rows: of halves as many as stay in cache as float, of others all at once.
+template <class T>
+std::size_t rows_at_once(std::size_t rows, std::size_t numbers_per_row) {
+  constexpr std::size_t kBlock = 32768;
+  return kIsHalf<T> ? std::clamp<std::size_t>(kBlock / std::max<std::size_t>(numbers_per_row, 1), 1, rows) : rows;
+}
+
+// Rows [first, first + count) of x as they are worked on: themselves, or copies in `memory`, which then begins behind them.
+template <class T>
+MatrixView<const Working<T>> working_rows(const MatrixView<const T>& x, std::size_t first, std::size_t count, float*& memory) {
+  if constexpr (kIsHalf<T>) {
+    const MatrixView<float> wide(memory, count, x.cols);
+    for (std::size_t r = 0; r < count; ++r) widen(x.row(first + r), x.cols, wide.row(r));
+    memory += count * x.cols;
+    return wide;
+  } else {
+    (void)memory;
+    return {x.row(first), count, x.cols, x.row_stride};
+  }
+}
+
+// Where the results for these rows of `out` go until finish_rows() has them in their place; nowhere where `out` has no data.
+template <class T>
+MatrixView<Working<T>> result_rows(const MatrixView<T>& out, std::size_t first, std::size_t count, float*& memory) {
+  if (out.data == nullptr) return {};
+  if constexpr (kIsHalf<T>) {
+    const MatrixView<float> wide(memory, count, out.cols);
+    memory += count * out.cols;
+    return wide;
+  } else {
+    (void)memory;
+    return {out.row(first), count, out.cols, out.row_stride};
+  }
+}
+template <class T>
+void finish_rows(const MatrixView<Working<T>>& result, const MatrixView<T>& out, std::size_t first) {
+  if constexpr (kIsHalf<T>) {
+    for (std::size_t r = 0; r < result.rows; ++r) narrow(result.row(r), result.cols, out.row(first + r));
+  }
+}
 
 }  // namespace entropic

@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 #include "entropic/operation.h"
 
@@ -22,6 +23,14 @@ inline Op at_row(Op op, std::span<const PerRow> per_row, std::size_t r) {
     }
   });
   return op;
+}
+
+// Those of `count` rows from `first` on, of PerRow or ParamGradient.
+template <class Numbers>
+std::vector<Numbers> of_rows(std::span<const Numbers> all, std::size_t first, std::size_t count) {
+  std::vector<Numbers> parts(all.begin(), all.end());
+  for (Numbers& numbers : parts) numbers.values = numbers.values.subspan(first, count);
+  return parts;
 }
 
 // One number for each parameter of Op, in their order.

@@ -284,6 +284,16 @@ TEST(EntropyNormalize, GradientsOfNeighboursAreNumbers) {
   }
 }
 
+TEST(EntropyNormalize, GradientsOfAnotherRowsResultAreNaN) {
+  const std::vector<double> x = {1, -kInfinity<double>, 0}, p = {0.5, 0.25, 0.25}, g = {1, 2, 4};
+  std::vector<double> dx(3), slope(1);
+  const std::vector<ParamGradient> asked = {{"entropy", slope}};
+  apply_vjp<double>(EntropyNormalize{.entropy = 0.5}, {x.data(), 1, 3}, {p.data(), 1, 3}, {g.data(), 1, 3}, {dx.data(), 1, 3},
+                    {}, asked);
+  for (const double d : dx) EXPECT_TRUE(std::isnan(d)) << d;
+  EXPECT_TRUE(std::isnan(slope[0]));
+}
+
 TEST(EntropyNormalize, TargetsForEachRow) {
   const std::vector<float> x = support::normal_row<float>(5 * 40, 1, 0, 3);
   const std::vector<double> targets = {0.1, 1, 2, 3, 9};

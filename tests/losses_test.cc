@@ -42,9 +42,7 @@ std::vector<Loss> variants() {
   return all;
 }
 
-std::string_view name_of(const Loss& loss) {
-  return std::visit([](const auto& op) { return op.kDescription.name; }, loss);
-}
+std::string_view name_of(const Loss& loss) { return description_of(loss).name; }
 TargetKind kind_of(const Loss& loss) {
   return std::visit([](const auto& op) { return op.kTarget; }, loss);
 }
@@ -541,13 +539,15 @@ TEST(LossesRefuse, WhatTheyCannotTake) {
   fails("entmax: alpha must be above 0 and finite, got 0", SurrogateLoss{.map = Entmax{.alpha = 0}}, good);
   expect_error("softmax_loss: target must be a distribution in every row, got a sum of 0 in row 1",
                [&] { loss<double>(SoftmaxLoss{}, scores, scores, value, gradient); });
-  expect_error("multilabel_softmax_loss: target must be 0 or 1 in every entry, got 0.5 at 0 of row 0",
+  expect_error("multilabel_softmax_loss: target must be 0 or 1 in every entry, got 0.5 at entry 0 in row 0",
                [&] { loss<double>(MultilabelSoftmaxLoss{}, scores, scores, value, gradient); });
   expect_error("margin_softmax_loss: target must be a class for each row, got a matrix",
                [&] { loss<double>(MarginSoftmaxLoss{}, scores, scores, value, gradient); });
-  expect_error("margin_softmax_loss: cosines must be from -1 to 1, got 2 at 1 of row 0", [&] {
+  expect_error("margin_softmax_loss: cosines must be from -1 to 1, got 2 at entry 1 in row 0", [&] {
     loss<double>(MarginSoftmaxLoss{}, {far.data(), 1, 3}, std::span(good).first(1), std::span(value).first(1), {});
   });
+  expect_error("margin_softmax_loss: target must have one class for each of 2 rows, got 1",
+               [&] { loss<double>(MarginSoftmaxLoss{}, scores, one, value, gradient, {}, {}, 0); });
   expect_error("softmax_loss: value must have one entry for each of 2 rows, got 1",
                [&] { loss<double>(SoftmaxLoss{}, scores, good, std::span(value).first(1), gradient); });
   expect_error("softmax_loss: dx must have the shape of x, 2 x 3, got 1 x 3", [&] {

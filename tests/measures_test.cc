@@ -529,24 +529,24 @@ TEST(Measures, InPlaceAndAtTheEndOfMemory) {
 
 TEST(Measures, Refused) {
   const auto of = [](std::vector<double> p) { return [p] { value_of(Entropy{}, p); }; };
-  expect_error("entropy: p must be at least 0 and finite, got -0.5 at row 0, entry 1", of({1.5, -0.5}));
-  expect_error("entropy: p must be at least 0 and finite, got nan at row 0, entry 0", of({kNaN, 1}));
-  expect_error("entropy: p must be at least 0 and finite, got inf at row 0, entry 1", of({1, kInfinity}));
-  expect_error("entropy: p must sum to 1 within 1e-06 in row 0, got 0.75 (normalize divides by the sum)", of({0.5, 0.25}));
+  expect_error("entropy: p must be at least 0 and finite, got -0.5 at entry 1 in row 0", of({1.5, -0.5}));
+  expect_error("entropy: p must be at least 0 and finite, got nan at entry 0 in row 0", of({kNaN, 1}));
+  expect_error("entropy: p must be at least 0 and finite, got inf at entry 1 in row 0", of({1, kInfinity}));
+  expect_error("entropy: p must sum to 1 within 1e-06, got 0.75 in row 0 (normalize divides by the sum)", of({0.5, 0.25}));
   expect_error("entropy: base must be above 1 and finite, got 1",
                [&] { value_of(Entropy{.base = 1}, std::vector<double>{1}); });
-  expect_error("entropy: p must have an entry above 0 in row 0, got none", [&] {
+  expect_error("entropy: p must have an entry above 0, got none in row 0", [&] {
     value_of(Entropy{.normalize = true}, std::vector<double>{0, 0});
   });
-  expect_error("entropy: exp of p must sum to 1 within 1e-06 in row 0, got 2 (normalize divides by the sum)", [&] {
+  expect_error("entropy: exp of p must sum to 1 within 1e-06, got 2 in row 0 (normalize divides by the sum)", [&] {
     value_of(Entropy{.input = Input::log_probs}, std::vector<double>{0, 0});
   });
-  expect_error("entropy: p must be a logarithm below inf, got inf at row 0, entry 1", [&] {
+  expect_error("entropy: p must be a logarithm below inf, got inf at entry 1 in row 0", [&] {
     value_of(Entropy{.input = Input::log_probs}, std::vector<double>{0, kInfinity});
   });
   expect_error("renyi_entropy: alpha must be at least 0 and at most inf, got -1",
                [&] { value_of(RenyiEntropy{.alpha = -1}, std::vector<double>{1}); });
-  expect_error("kl_divergence: q must be at least 0 and finite, got -1 at row 0, entry 0", [&] {
+  expect_error("kl_divergence: q must be at least 0 and finite, got -1 at entry 0 in row 0", [&] {
     value_of(KlDivergence{}, std::vector<double>{0.5, 0.5}, std::vector<double>{-1, 2});
   });
   expect_error("kl_divergence: q must have the shape of p, or one row for all, 1 x 2, got 1 x 1", [&] {
@@ -556,7 +556,7 @@ TEST(Measures, Refused) {
   expect_error("mutual_information: pxy must be at least 0 and finite, got -0.25 at row 1, column 0",
                [&] { measure(MutualInformation{}, MatrixView<const double>(table.data(), 2, 2)); });
   std::vector<double> value(1), two(2);
-  expect_error("binary_entropy: p must be in [0, 1], got 1.5 at row 0, entry 0",
+  expect_error("binary_entropy: p must be in [0, 1], got 1.5 at entry 0 in row 0",
                [&] { measure(BinaryEntropy{}, row(p), row(value)); });
   expect_error("entropy: value must have one entry for each of 1 rows, got 2", [&] { measure(Entropy{}, row(p), two); });
   // Nothing is written.

@@ -5,6 +5,7 @@
 #define HWY_TARGET_INCLUDE "tests/rows_test.cc"
 #include "hwy/foreach_target.h"  // before the kernels
 #include "src/rows/exp_log-inl.h"
+#include "src/rows/filter-inl.h"
 #include "src/rows/normal-inl.h"
 #include "src/rows/threshold-inl.h"
 

@@ -448,8 +448,7 @@ void check_entropy_target(Report& report, const Map& map, std::span<const T> x, 
 
 template <class T>
 void soak_map(Random& random, Report& report, std::size_t index, std::size_t wanted) {
-  const Description& description = std::visit([](const auto& op) -> const Description& { return op.kDescription; },
-                                              support::random_of<Map>(random, index, 1));
+  const Description& description = description_of(support::random_of<Map>(random, index, 1));
   while (report.rows() < wanted) {
     Rows<T> x = rows_of_scores<T>(random, description.cost > 1 ? 2000 : 100000);
     const std::size_t rows = x.rows, cols = x.cols;
@@ -613,7 +612,7 @@ void soak_loss(Random& random, Report& report, std::size_t index, std::size_t wa
         },
         op);
     const Map probe = support::random_of<Map>(random, map_index, 1);
-    const bool costly = has_map && std::visit([](const auto& m) { return m.kDescription.cost > 1; }, probe);
+    const bool costly = has_map && description_of(probe).cost > 1;
     Rows<T> x = rows_of_scores<T>(random, costly ? 300 : 100000);
     const std::size_t rows = x.rows, cols = x.cols;
     op = support::random_of<Loss>(random, index, cols);
@@ -707,8 +706,7 @@ void soak_loss(Random& random, Report& report, std::size_t index, std::size_t wa
           [&](const auto& o) {
             if constexpr (requires { o.map; }) {
               if (surrogate) return;
-              zero_sum &=
-                  std::visit([](const auto& m) { return m.kDescription.shift && !m.kDescription.entropy_target; }, o.map);
+              zero_sum &= description_of(o.map).shift && !description_of(o.map).entropy_target;
               const std::vector<double> none(1, 0.0);
               unit = unit_of_gradient(o.map, none, none);
               if (std::visit(
@@ -722,7 +720,7 @@ void soak_loss(Random& random, Report& report, std::size_t index, std::size_t wa
                     return !requires { m.input; };
                   },
                   o.map);
-              if (std::visit([](const auto& m) { return m.kDescription.entropy_target; }, o.map)) unit = largest<T>();
+              if (description_of(o.map).entropy_target) unit = largest<T>();
             }
             if constexpr (requires { o.scale; }) unit = o.scale * 2e6;
           },

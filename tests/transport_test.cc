@@ -407,9 +407,9 @@ TEST(OptimalTransport, RefusesWhatIsNoProblem) {
     expect_error("optimal_transport: " + text, [&] { solve(bad); });
   };
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-  refuse("a must be at least 0 and finite, got -0.5 at 1", [](auto& p) { p.a[1] = -0.5; });
-  refuse("b must be at least 0 and finite, got nan at 0", [](auto& p) { p.b[0] = kNaN; });
-  refuse("a must be at least 0 and finite, got inf at 0", [](auto& p) { p.a[0] = kInfinity; });
+  refuse("a must be at least 0 and finite, got -0.5 at entry 1", [](auto& p) { p.a[1] = -0.5; });
+  refuse("b must be at least 0 and finite, got nan at entry 0", [](auto& p) { p.b[0] = kNaN; });
+  refuse("a must be at least 0 and finite, got inf at entry 0", [](auto& p) { p.a[0] = kInfinity; });
   refuse("a must have a finite sum above 0, got 0", [](auto& p) { p.a = {0, 0}; });
   refuse("cost must be finite or +inf, got nan at row 1, column 0", [](auto& p) { p.cost[2] = kNaN; });
   refuse("cost must be finite or +inf, got -inf at row 0, column 1", [](auto& p) { p.cost[1] = -kInfinity; });

@@ -12,6 +12,7 @@
 #include "entropic/measures.h"
 #include "entropic/operation.h"
 #include "entropic/perturb_max.h"
+#include "entropic/row_error.h"
 #include "entropic/sampling.h"
 #include "entropic/simd.h"
 #include "entropic/threads.h"

@@ -90,6 +90,12 @@ constexpr Op typical() {
   return op;
 }
 
+// Of an operation of a family such as Map.
+template <class... Op>
+constexpr const Description& description_of(const std::variant<Op...>& op) {
+  return std::visit([](const auto& one) -> const Description& { return one.kDescription; }, op);
+}
+
 // Calls f(std::type_identity<Op>{}) for each alternative of a family such as Map.
 template <class Family, class F>
 constexpr void for_each_operation(F&& f) {

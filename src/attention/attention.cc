@@ -31,7 +31,6 @@ HWY_AFTER_NAMESPACE();
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "src/check.h"
 #include "src/maps/kernel_map.h"
@@ -128,10 +127,6 @@ void check_gradients(std::string_view name, const HeadsView<const T>& q, const H
   check_apart(name, "dv", dv, "dk", dk);
 }
 
-const Description& description_of(const Map& map) {
-  return std::visit([](const auto& op) -> const Description& { return op.kDescription; }, map);
-}
-
 void check_map(const Attention& options, std::span<const PerRow> per_row, std::span<const ParamGradient> gradients,
                std::size_t queries) {
   check_params(options);
@@ -199,14 +194,6 @@ class Workplace {
   double *scale_, *kernel_;
 };
 
-// Numbers for the queries of a tile, of all.
-template <class Numbers>
-std::vector<Numbers> of_tile(std::span<const Numbers> all, std::size_t first, std::size_t count) {
-  std::vector<Numbers> parts(all.begin(), all.end());
-  for (Numbers& numbers : parts) numbers.values = numbers.values.subspan(first, count);
-  return parts;
-}
-
 template <class T>
 std::size_t tile_rows_for(const AttentionCall<T>& call, std::size_t tiles) {
   const std::size_t row = (call.k.rows + 80) * sizeof(T) * tiles;
@@ -251,7 +238,7 @@ void attention(HeadsView<const std::type_identity_t<T>> q, HeadsView<const std::
 
   const auto kernel = attention_kernels<T>();
   const AttentionCall<T> call = {
-      q, k, v, out, options, mask, details, kernel_map(options.map), kernels<T>(), k.heads == 0 ? 1 : q.heads / k.heads};
+      q, k, v, out, options, mask, details, kernel_map(options.map), map_kernels<T>(), k.heads == 0 ? 1 : q.heads / k.heads};
   const bool two_tiles = wants_two_tiles(call.kernel_map);
   const std::size_t rows = tile_rows_for(call, two_tiles ? 2 : 1), tiles = (q.rows + rows - 1) / rows;
   parallel_rows(q.batch * q.heads * tiles, rows * cost_of_query(call), [&](std::size_t begin, std::size_t end) {
@@ -263,7 +250,7 @@ void attention(HeadsView<const std::type_identity_t<T>> q, HeadsView<const std::
       if (packed != kv) kernel.pack(k, b, h / call.group, workplace.keys());
       packed = kv;
       Tile<T> tile = workplace.tile(call, b, h, first, count);
-      const auto values = of_tile(per_row, (b * q.heads + h) * q.rows + first, count);
+      const auto values = of_rows(per_row, (b * q.heads + h) * q.rows + first, count);
       tile.per_row = values;
       kernel.tile(call, tile);
     }
@@ -283,7 +270,7 @@ void attention_vjp(HeadsView<const std::type_identity_t<T>> q, HeadsView<const s
   const auto kernel = attention_kernels<T>();
   const AttentionDetails<T> none;
   const AttentionCall<T> call = {
-      q, k, v, {}, options, mask, none, kernel_map(options.map), kernels<T>(), k.heads == 0 ? 1 : q.heads / k.heads};
+      q, k, v, {}, options, mask, none, kernel_map(options.map), map_kernels<T>(), k.heads == 0 ? 1 : q.heads / k.heads};
   const VjpCall<T> vjp = {g, dq, dk, dv};
   const std::size_t rows = tile_rows_for(call, 3);
   // Queries of one head add to the same dk and dv: a head is one thread's.
@@ -299,8 +286,8 @@ void attention_vjp(HeadsView<const std::type_identity_t<T>> q, HeadsView<const s
         for (std::size_t first = 0; first < q.rows; first += rows) {
           const std::size_t count = std::min(rows, q.rows - first), query = (b * q.heads + h) * q.rows + first;
           Tile<T> tile = workplace.tile(call, b, h, first, count);
-          const auto values = of_tile(per_row, query, count);
-          const auto asked = of_tile(gradients, query, count);
+          const auto values = of_rows(per_row, query, count);
+          const auto asked = of_rows(gradients, query, count);
           tile.per_row = values;
           tile.gradients = asked;
           kernel.vjp_tile(call, vjp, tile);

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <cstddef>
 #include <span>
-#include <vector>
 
 #include "entropic/attention.h"
+#include "entropic/calibration.h"
 #include "src/maps/kernels.h"
 
 namespace entropic {
@@ -35,11 +35,9 @@ struct AttentionCall {
     switch (options.scale) {
       case Attention::Scale::number:
         return options.number;
-      case Attention::Scale::entropy_invariant: {
-        const double log_n = std::log(static_cast<double>(seen));
-        if (options.kappa) return *options.kappa * log_n / d;
-        return log_n / (std::log(options.train_length) * std::sqrt(d));
-      }
+      case Attention::Scale::entropy_invariant:
+        if (seen == 0 || q.cols == 0) return 0;
+        return entropy_invariant_scale(static_cast<double>(seen), d, {options.train_length, options.kappa});
       default:
         return 1 / std::sqrt(d);
     }

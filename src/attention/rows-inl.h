@@ -9,6 +9,7 @@
 
 #include "src/attention/kernels.h"
 #include "src/attention/product-inl.h"
+#include "src/rows/entropy-inl.h"
 #include "src/rows/exp_log-inl.h"
 #include "src/rows/reduce-inl.h"
 
@@ -18,16 +19,6 @@ namespace HWY_NAMESPACE {
 
 template <class T>
 inline constexpr T kHidden = -std::numeric_limits<T>::infinity();
-
-// -sum p log p; 0, not -0, where all mass is in one place.
-template <class T>
-HWY_INLINE double EntropyOfRow(const T* p, size_t n) {
-  const RowTag<T> d;
-  return 0 - Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
-           const auto pi = LoadUpTo(d, p + i, count, T(0));
-           return hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d)), hn::Mul(pi, Log(d, pi)));
-         });
-}
 
 // How many of the first n keys the masks leave.
 template <class T>
@@ -145,7 +136,8 @@ HWY_FLATTEN void AttentionTile(const AttentionCall<T>& call, const Tile<T>& tile
       std::fill(to + tile.cols, to + call.k.rows, tile.cols > 0 && p[0] != p[0] ? p[0] : T(0));
     }
     if (!call.details.entropy.empty()) {
-      call.details.entropy[(b * call.q.heads + h) * call.q.rows + tile.first + r] = static_cast<T>(EntropyOfRow(p, tile.cols));
+      call.details.entropy[(b * call.q.heads + h) * call.q.rows + tile.first + r] =
+          static_cast<T>(RowEntropy(RowTag<T>(), p, tile.cols));
     }
   }
 }

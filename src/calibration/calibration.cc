@@ -88,9 +88,7 @@ template <class T>
 void check_labels(std::string_view name, std::string_view matrix, MatrixView<const T> x, std::span<const std::int64_t> labels) {
   check_layout(name, matrix, x);
   if (x.rows == 0) fail("{}: {} must have at least one row", name, matrix);
-  if (labels.size() != x.rows) {
-    fail("{}: labels must have one entry for each of {} rows, got {}", name, x.rows, labels.size());
-  }
+  check_size(name, "labels", labels.size(), x.rows);
   for (std::size_t r = 0; r < x.rows; ++r) {
     if (labels[r] < 0 || static_cast<std::uint64_t>(labels[r]) >= x.cols) {
       fail("{}: label of row {} must be at least 0 and below the number of classes, {}, got {}", name, r, x.cols, labels[r]);

@@ -4,9 +4,9 @@
 #define HWY_TARGET_INCLUDE "src/entropy_control/entropy_control.cc"
 #include "entropic/entropy_control.h"
 #include "hwy/foreach_target.h"  // before the kernels
+#include "src/entropy_control/gamma-inl.h"
 #include "src/entropy_control/power-inl.h"
 #include "src/per_row.h"
-#include "src/rows/entropy-inl.h"
 #include "src/rows/input-inl.h"
 
 #ifndef ENTROPIC_ENTROPY_CONTROL_CC_
@@ -45,43 +45,6 @@ namespace entropic {
 namespace HWY_NAMESPACE {
 
 template <class T>
-GammaOfRow GammaRow(const GammaForEntropy& op, const T* x, size_t n, double* scratch) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
-  const RowTag<T> d;
-  const GammaOfRow invalid = {kNaN, kNaN, GammaStatus::kInvalid, 0};
-  const T max = RowMax(d, x, n);
-  if (!(max - max == T(0))) {
-    const auto [infinite, nan] = FindNonFinite(x, n);
-    return infinite > 0 && !nan ? GammaOfRow{1, LogOf(static_cast<double>(infinite)), GammaStatus::kConstant, 0} : invalid;
-  }
-  const RowSurvey<T> row = Survey(d, x, n, max);
-  if (row.nan) return invalid;
-  const double log_ties = LogOf(row.ties), log_n = LogOf(row.finite);
-  if (row.ties == row.finite) return {1, log_n, GammaStatus::kConstant, 0};
-
-  const double target = op.entropy ? *op.entropy : LogOf(*op.perplexity);
-  double sum;
-  const auto at = [&](double gamma) HWY_ATTR {
-    const double middle = 0.5 * (log_ties + log_n);
-    return FindGammaWide(row, x, n, {middle, middle}, {gamma, gamma, 1}, scratch, &sum).entropy;
-  };
-  // The ends of the reach, met to rounding, are no clamps.
-  constexpr double kRounding = 1e-14;
-  if (target >= log_n) {
-    const auto status = target > log_n + kRounding ? GammaStatus::kClampedHigh : GammaStatus::kOk;
-    if (op.min_gamma == 0) return {0, log_n, status, 0};
-    return {op.min_gamma, at(op.min_gamma), GammaStatus::kClampedHigh, 1};
-  }
-  if (target <= log_ties) {
-    const auto status = target < log_ties - kRounding ? GammaStatus::kClampedLow : GammaStatus::kOk;
-    if (op.max_gamma == kInfinity) return {kInfinity, log_ties, status, 0};
-    return {op.max_gamma, at(op.max_gamma), GammaStatus::kClampedLow, 1};
-  }
-  return FindGammaWide(row, x, n, {target, target}, {op.min_gamma, op.max_gamma, static_cast<int>(op.max_iterations)}, scratch,
-                       &sum);
-}
-
-template <class T>
 void GammaRows(const GammaForEntropy& common, std::span<const PerRow> per_row, MatrixView<const T> x, GammaResult result,
                ControlShare share) {
   for (size_t r = share.begin; r < share.end; ++r) {
@@ -98,21 +61,6 @@ void GammaRows(const GammaForEntropy& common, std::span<const PerRow> per_row, M
     result.entropy[r] = row.entropy;
     result.status[r] = row.status;
   }
-}
-
-// p^gamma = exp(gamma log(p / max p)), in float64.
-template <class T>
-void PowerRow(double gamma, const T* p, size_t n, T* q, double* z) {
-  bool valid = true;
-  for (size_t i = 0; i < n; ++i) valid &= p[i] >= T(0) && p[i] <= std::numeric_limits<T>::max();
-  const double top = valid ? static_cast<double>(RowMax(RowTag<T>(), p, n)) : 0;
-  if (!(top > 0)) {
-    std::fill(q, q + n, std::numeric_limits<T>::quiet_NaN());
-    return;
-  }
-  LogRatios(p, n, top, z);
-  ExpToMass(gamma, 1, n, z);
-  for (size_t i = 0; i < n; ++i) q[i] = static_cast<T>(z[i]);
 }
 
 template <class T>
@@ -164,16 +112,12 @@ HWY_EXPORT(ControlF32);
 HWY_EXPORT(ControlF64);
 
 template <class T>
-ControlKernels<T> kernels() {
+ControlKernels<T> control_kernels() {
   if constexpr (sizeof(T) == 4) {
     return HWY_DYNAMIC_DISPATCH(ControlF32)();
   } else {
     return HWY_DYNAMIC_DISPATCH(ControlF64)();
   }
-}
-
-void check_rows(std::string_view operation, std::string_view name, std::size_t size, std::size_t rows) {
-  if (size != rows) fail("{}: {} must have one entry for each of {} rows, got {}", operation, name, rows, size);
 }
 
 // Finite, not negative, and not all 0.
@@ -199,10 +143,10 @@ void gamma_for_entropy(MatrixView<const T> x, std::span<double> gamma, std::span
                        const GammaForEntropy& options, std::span<const PerRow> per_row) {
   check_params(options, per_row, x.rows);
   check_layout("gamma_for_entropy", "x", x);
-  check_rows("gamma_for_entropy", "gamma", gamma.size(), x.rows);
-  check_rows("gamma_for_entropy", "entropy", entropy.size(), x.rows);
-  check_rows("gamma_for_entropy", "status", status.size(), x.rows);
-  const auto rows = kernels<T>().gamma;
+  check_size("gamma_for_entropy", "gamma", gamma.size(), x.rows);
+  check_size("gamma_for_entropy", "entropy", entropy.size(), x.rows);
+  check_size("gamma_for_entropy", "status", status.size(), x.rows);
+  const auto rows = control_kernels<T>().gamma;
   parallel_rows(x.rows, x.cols, [&](std::size_t begin, std::size_t end) {
     rows(options, per_row, x, {gamma, entropy, status}, {begin, end, scratch(2 * x.cols + 32)});
   });
@@ -216,7 +160,7 @@ void power_transform(MatrixView<const std::type_identity_t<T>> p, MatrixView<T> 
   check_shape("power_transform", "q", q, "p", p.rows, p.cols);
   check_overlap("power_transform", "q", q, "p", p);
   if (p.cols == 0) return;
-  const auto rows = kernels<T>().power;
+  const auto rows = control_kernels<T>().power;
   parallel_rows(p.rows, p.cols, [&](std::size_t begin, std::size_t end) {
     rows(options, per_row, p, q, {begin, end, scratch(2 * p.cols + 32)});
   });
@@ -232,9 +176,9 @@ void normalize_density(MatrixView<const std::type_identity_t<T>> p, MatrixView<c
   check_shape(kName, "q", q, "p", p.rows, p.cols);
   check_overlap(kName, "q", q, "p", p);
   if (overlap(q, weights)) fail("{}: q must share no memory with weights, got views that overlap", kName);
-  check_rows(kName, "result", result.size(), p.rows);
+  check_size(kName, "result", result.size(), p.rows);
   check_weights(kName, weights);
-  const auto rows = kernels<T>().density;
+  const auto rows = control_kernels<T>().density;
   parallel_rows(p.rows, 4 * p.cols, [&](std::size_t begin, std::size_t end) {
     rows(options, per_row, p, weights, q, result, {begin, end, scratch(2 * p.cols + 16)});
   });
@@ -260,7 +204,7 @@ Normalized normalize_joint(MatrixView<const std::type_identity_t<T>> pxy, Matrix
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
   Normalized result = {kNaN, kNaN, kNaN, kNaN, GammaStatus::kInvalid};
   if (valid && mass) {
-    result = kernels<T>().table(options, rows, cols, values.data(), marginal.data());
+    result = control_kernels<T>().table(options, rows, cols, values.data(), marginal.data());
   } else {
     std::fill(values.begin(), values.end(), kNaN);
   }
@@ -274,8 +218,8 @@ template <class T>
 void mean_field_entropy(MatrixView<const T> x, std::span<double> estimate, const MeanFieldEntropy& options) {
   check_params(options);
   check_layout("mean_field_entropy", "x", x);
-  check_rows("mean_field_entropy", "estimate", estimate.size(), x.rows);
-  const auto rows = kernels<T>().mean_field;
+  check_size("mean_field_entropy", "estimate", estimate.size(), x.rows);
+  const auto rows = control_kernels<T>().mean_field;
   parallel_rows(x.rows, x.cols, [&](std::size_t begin, std::size_t end) { rows(options, x, estimate, {begin, end, nullptr}); });
 }
 

@@ -17,23 +17,11 @@
 
 #include "entropic/entropy_control.h"
 #include "src/rows/entropy-inl.h"
+#include "src/rows/input-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic {
 namespace HWY_NAMESPACE {
-
-// log(p / top), accurate relative to itself, for numbers of any size; -inf for p = 0. The quotient is rounded, which its
-// logarithm near 0 would show: from top / 2 on the difference, which is exact, is divided. Never falls as p rises, as all steps
-// are monotone, both formulas give log(1/2) at top / 2, and what has too small a quotient stays below those that have not.
-HWY_INLINE hn::Vec<RowTag<double>> LogRatio(RowTag<double> d, hn::Vec<RowTag<double>> p, hn::Vec<RowTag<double>> top,
-                                            hn::Vec<RowTag<double>> log_top) {
-  const auto ratio = hn::Div(p, top);
-  const auto near = Log1p(d, hn::Div(hn::Sub(p, top), top));
-  const auto small = hn::Set(d, 0x1p-1000);
-  const auto farthest = hn::Min(hn::Sub(Log(d, p), log_top), Log(d, small));
-  const auto far = hn::IfThenElse(hn::Lt(ratio, small), farthest, Log(d, ratio));
-  return hn::IfThenElse(hn::Lt(hn::Add(p, p), top), far, near);
-}
 
 // exp(gamma z) for z <= 0: 0 where z is -inf also for gamma = 0, 1 where z is 0 also for gamma = inf. Never falls as z rises.
 class ExpOfLogRatio {
@@ -100,7 +88,7 @@ HWY_INLINE PowerMoments MomentsOfPower(const LogRow& row, double gamma) {
     terms[0] = hn::Mul(hn::Mul(exp(d, a), row.Weights(i, count)), hn::Mul(difference, difference));
     terms[1] = hn::Mul(terms[0], difference);
   });
-  return {LogOf(sums[0]) - mean, central[0] * inverse, central[1] * inverse};
+  return {LogNumber(sums[0]) - mean, central[0] * inverse, central[1] * inverse};
 }
 
 // What a row reaches: at gamma = infinity and 0.
@@ -139,7 +127,7 @@ HWY_INLINE PowerReach ReachOfPower(const LogRow& row) {
     reach.nearest = HWY_MIN(reach.nearest, size);
     reach.equal = false;
   }
-  reach.least = LogOf(sums[1]), reach.most = LogOf(sums[0]);
+  reach.least = LogNumber(sums[1]), reach.most = LogNumber(sums[0]);
   reach.at_zero = {reach.most, central[0] / sums[0], central[1] / sums[0]};
   return reach;
 }
@@ -184,16 +172,6 @@ inline constexpr Normalized kNotNormalized = {
     std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::quiet_NaN(),
     std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::quiet_NaN(), GammaStatus::kInvalid};
 
-// z = log(p / top). z may be p.
-template <class T>
-HWY_INLINE void LogRatios(const T* p, size_t n, double top, double* z) {
-  const RowTag<double> d;
-  const auto most = hn::Set(d, top), log_most = Log(d, most);
-  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    StoreUpTo(LogRatio(d, LoadWide(d, p + i, count, T(0)), most, log_most), d, count, z + i);
-  });
-}
-
 // work has room for 2 n numbers.
 template <class T>
 Normalized DensityRow(double target, const T* p, const double* w, size_t n, T* q, double* work) {
@@ -213,7 +191,7 @@ Normalized DensityRow(double target, const T* p, const double* w, size_t n, T* q
   const double unit = exponent * 0x1.62e42fefa39efp-1;
   double* const z = work;
   double* const u = work + n;
-  LogRatios(p, n, top, z);
+  LogsOfRatios(p, n, top, z);
   for (size_t i = 0; i < n; ++i) {
     u[i] = std::ldexp(w[i], -exponent);
     if (w[i] == 0) z[i] = -std::numeric_limits<double>::infinity();
@@ -244,33 +222,32 @@ HWY_INLINE void ExpToMass(double gamma, double mass, size_t n, double* z) {
     StoreUpTo(e, d, count, z + i);
     return e;
   });
-  const auto scale = hn::Set(d, mass / sum);
-  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    StoreUpTo(hn::Mul(LoadUpTo(d, z + i, count, 0.0), scale), d, count, z + i);
-  });
+  ScaleRow(d, mass / sum, n, z);
+}
+
+// p^gamma = exp(gamma log(p / max p)), in float64.
+template <class T>
+void PowerRow(double gamma, const T* p, size_t n, T* q, double* z) {
+  bool valid = true;
+  for (size_t i = 0; i < n; ++i) valid &= p[i] >= T(0) && p[i] <= std::numeric_limits<T>::max();
+  const double top = valid ? static_cast<double>(RowMax(RowTag<T>(), p, n)) : 0;
+  if (!(top > 0)) {
+    std::fill(q, q + n, std::numeric_limits<T>::quiet_NaN());
+    return;
+  }
+  LogsOfRatios(p, n, top, z);
+  ExpToMass(gamma, 1, n, z);
+  for (size_t i = 0; i < n; ++i) q[i] = static_cast<T>(z[i]);
 }
 
 HWY_INLINE Normalized NormalizeWhole(double target, size_t n, double* table) {
   const double top = RowMax(RowTag<double>(), table, n);
-  LogRatios(table, n, top, table);
+  LogsOfRatios(table, n, top, table);
   const LogRow row = {table, nullptr, n};
   const Normalized found =
       FindPower(target, ReachOfPower(row), [&](double gamma) HWY_ATTR { return MomentsOfPower(row, gamma); });
   ExpToMass(found.gamma, 1, n, table);
   return found;
-}
-
-HWY_INLINE void ScaleRow(double factor, size_t n, double* row) {
-  const RowTag<double> d;
-  const auto scale = hn::Set(d, factor);
-  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    StoreUpTo(hn::Mul(LoadUpTo(d, row + i, count, 0.0), scale), d, count, row + i);
-  });
-}
-
-HWY_INLINE double SumRow(const double* row, size_t n) {
-  const RowTag<double> d;
-  return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR { return LoadUpTo(d, row + i, count, 0.0); });
 }
 
 // marginal holds the masses of the rows; 1 over one of them may be no number.
@@ -280,20 +257,20 @@ HWY_INLINE Normalized NormalizeMarginal(double target, size_t rows, size_t cols,
     for (size_t y = 0; y < cols; ++y) table[x * cols + y] /= marginal[x];
   }
   const Normalized found = NormalizeWhole(target, rows, marginal);
-  for (size_t x = 0; x < rows; ++x) ScaleRow(marginal[x], cols, table + x * cols);
+  for (size_t x = 0; x < rows; ++x) ScaleRow(D64(), marginal[x], cols, table + x * cols);
   return found;
 }
 
 // H(Y|X) = sum p(x) H_x falls in gamma as each H_x does, and so do its derivatives add up, weighted by p(x).
 HWY_INLINE Normalized NormalizeConditional(double target, size_t rows, size_t cols, double* table, double* marginal) {
   const RowTag<double> d;
-  ScaleRow(1 / SumRow(marginal, rows), rows, marginal);
+  ScaleRow(D64(), 1 / SumRow(D64(), marginal, rows), rows, marginal);
   PowerReach reach;
   const auto row = [&](size_t x) { return LogRow{table + x * cols, nullptr, cols}; };
   for (size_t x = 0; x < rows; ++x) {
     if (!(marginal[x] > 0)) continue;
     double* const z = table + x * cols;
-    LogRatios(z, cols, RowMax(d, z, cols), z);
+    LogsOfRatios(z, cols, RowMax(d, z, cols), z);
     const PowerReach of_row = ReachOfPower(row(x));
     reach.least += marginal[x] * of_row.least;
     reach.most += marginal[x] * of_row.most;
@@ -320,38 +297,15 @@ HWY_INLINE Normalized NormalizeConditional(double target, size_t rows, size_t co
   return found;
 }
 
-// The estimate of a row of scores.
-template <class T>
-double MeanFieldRow(double gamma, const T* x, size_t n) {
-  const RowTag<T> d;
-  const RowTag<double> d64;
-  const T max = RowMax(d, x, n);
-  if (!(max - max == T(0))) {
-    const auto [infinite, nan] = FindNonFinite(x, n);
-    return infinite > 0 && !nan ? LogOf(static_cast<double>(infinite)) : std::numeric_limits<double>::quiet_NaN();
-  }
-  const RowSurvey<T> row = Survey(d, x, n, max);
-  if (row.nan) return std::numeric_limits<double>::quiet_NaN();
-  const double log_n = LogOf(row.finite);
-  if (row.ties == row.finite) return log_n;
-  const WideScores<T> relative(max, row.least);
-  const auto absent = hn::Set(d64, -std::numeric_limits<double>::infinity());
-  const double sum = Sum(d64, n, [&](size_t i, size_t count) HWY_ATTR {
-    const auto z = relative(LoadWide(d64, x + i, count, max));
-    return hn::IfThenZeroElse(hn::Eq(z, absent), z);
-  });
-  return log_n + std::ldexp(gamma * (sum / row.finite), relative.exponent);
-}
-
 // table: rows x cols without gaps, non-negative, finite and of some mass; it becomes the result. marginal has room for a number
 // for each row.
 inline Normalized NormalizeTable(const NormalizeJoint& op, size_t rows, size_t cols, double* table, double* marginal) {
   if (op.joint) return NormalizeWhole(*op.joint, rows * cols, table);
   // Sums of rows may overflow, or be too small to divide by; by how much a table is multiplied does not matter.
   const double top = RowMax(RowTag<double>(), table, rows * cols);
-  if (top > 0x1p800) ScaleRow(0x1p-200, rows * cols, table);
-  if (top < 0x1p-800) ScaleRow(0x1p200, rows * cols, table);
-  for (size_t x = 0; x < rows; ++x) marginal[x] = SumRow(table + x * cols, cols);
+  if (top > 0x1p800) ScaleRow(D64(), 0x1p-200, rows * cols, table);
+  if (top < 0x1p-800) ScaleRow(D64(), 0x1p200, rows * cols, table);
+  for (size_t x = 0; x < rows; ++x) marginal[x] = SumRow(D64(), table + x * cols, cols);
   return op.marginal ? NormalizeMarginal(*op.marginal, rows, cols, table, marginal)
                      : NormalizeConditional(*op.conditional, rows, cols, table, marginal);
 }

@@ -13,14 +13,6 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic {
 namespace HWY_NAMESPACE {
 
-// (e^y - 1 - y) / y^2 for |y| < 1.
-HWY_INLINE V64 RelativeExpm2(RowTag<double> d, V64 y) {
-  const V64 one = hn::Set(d, 1.0);
-  V64 series = one;
-  for (int k = 19; k >= 3; --k) series = hn::MulAdd(series, hn::Mul(y, hn::Set(d, 1.0 / k)), one);
-  return hn::Mul(series, hn::Set(d, 0.5));
-}
-
 // u - log(1 + u) for u >= -1, by log(1 + u) = 2 artanh(s), s = u / (2 + u), where u is small: u s - 2 (s^3/3 + s^5/5 + ...).
 HWY_INLINE V64 LogGap(RowTag<double> d, V64 u) {
   const auto near = hn::Le(hn::Abs(u), hn::Set(d, 0.5));
@@ -73,19 +65,19 @@ HWY_INLINE double PairSum(const double* zs, double log_s, const double* zt, doub
 HWY_INLINE double DistillationRow(double temperature, const double* zs, double log_s, const double* zt, double log_t, size_t n,
                                   double* dx) {
   const RowTag<double> d;
-  const V64 one = hn::Set(d, 1.0), factor = hn::Set(d, temperature);
+  const V64 factor = hn::Set(d, temperature);
   const V64 infinity = hn::Set(d, kInfinity<double>), none = hn::Set(d, -kInfinity<double>);
   return PairSum(zs, log_s, zt, log_t, n, [&](size_t i, size_t count, V64 ls, V64 lt, V64 y) HWY_ATTR {
     const V64 s = Exp(d, ls), t = Exp(d, lt);
-    const auto near = hn::Lt(hn::Abs(y), one), no_target = hn::Eq(t, hn::Zero(d));
+    const auto near = IsNearZero(d, y), no_target = hn::Eq(t, hn::Zero(d));
     const V64 near_y = hn::IfThenElseZero(near, y), scaled = hn::Mul(factor, near_y);
-    const V64 expm2 = RelativeExpm2(d, near_y);
-    const V64 small = hn::Mul(t, hn::Mul(hn::Mul(scaled, scaled), expm2));
+    const V64 phi2 = Phi2NearZero(d, near_y);
+    const V64 small = hn::Mul(t, hn::Mul(hn::Mul(scaled, scaled), phi2));
     const V64 t_y = hn::IfThenZeroElse(no_target, hn::Mul(t, hn::IfThenZeroElse(no_target, y)));
     const V64 large = hn::Mul(factor, hn::Mul(factor, hn::Sub(hn::Sub(s, t), t_y)));
     const auto absent = hn::Eq(ls, none);
     if (dx != nullptr) {
-      const V64 close = hn::Mul(t, hn::MulAdd(hn::Mul(scaled, near_y), expm2, scaled));
+      const V64 close = hn::Mul(t, hn::MulAdd(hn::Mul(scaled, near_y), phi2, scaled));
       const V64 far = hn::Mul(factor, hn::Sub(s, t));
       StoreUpTo(hn::IfThenZeroElse(absent, hn::IfThenElse(near, close, far)), d, count, dx + i);
     }
@@ -99,21 +91,16 @@ HWY_INLINE double DistillationRow(double temperature, const double* zs, double l
 // beta (t/s - 1), no term of which is negative. log(s/m) = -log(1 + v) waits in dx for its mean.
 HWY_INLINE double JsdRow(double beta, const double* zs, double log_s, const double* zt, double log_t, size_t n, double* dx) {
   const RowTag<double> d;
-  const V64 zero = hn::Zero(d), one = hn::Set(d, 1.0), bt = hn::Set(d, beta), bs = hn::Set(d, 1 - beta);
+  const V64 zero = hn::Zero(d), bt = hn::Set(d, beta), bs = hn::Set(d, 1 - beta);
   // p (w - log(1 + w)), where p w = mixed - p also for p = 0 or an infinite w.
   const auto half = [&](V64 p, V64 w, V64 p_w) HWY_ATTR {
     const auto near = hn::Le(hn::Abs(w), hn::Set(d, 0.5)), none = hn::Eq(p, zero);
     const V64 log = Log1p(d, hn::IfThenZeroElse(none, w));
     return hn::IfThenElse(near, hn::Mul(p, LogGap(d, hn::IfThenElseZero(near, w))), hn::Max(hn::NegMulAdd(p, log, p_w), zero));
   };
-  const auto expm1 = [&](V64 y) HWY_ATTR {
-    const auto near = hn::Lt(hn::Abs(y), one);
-    const V64 small = hn::IfThenElseZero(near, y);
-    return hn::IfThenElse(near, hn::MulAdd(hn::Mul(small, small), RelativeExpm2(d, small), small), hn::Sub(Exp(d, y), one));
-  };
   const double value = PairSum(zs, log_s, zt, log_t, n, [&](size_t i, size_t count, V64 ls, V64 lt, V64 y) HWY_ATTR {
     const V64 s = Exp(d, ls), t = Exp(d, lt);
-    const V64 u = hn::Mul(bs, expm1(y)), v = hn::Mul(bt, expm1(hn::Neg(y)));
+    const V64 u = hn::Mul(bs, Expm1(d, y, Exp(d, y))), v = hn::Mul(bt, Expm1(d, hn::Neg(y), Exp(d, hn::Neg(y))));
     if (dx != nullptr) StoreUpTo(hn::IfThenZeroElse(hn::Eq(s, zero), hn::Neg(Log1p(d, v))), d, count, dx + i);
     const V64 difference = hn::Sub(s, t);
     return hn::MulAdd(bt, half(t, u, hn::Mul(bs, difference)), hn::Mul(bs, half(s, v, hn::Mul(bt, hn::Neg(difference)))));

@@ -14,33 +14,22 @@
 #endif
 
 #include "src/losses/softmax-inl.h"
+#include "src/rows/expm1-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic {
 namespace HWY_NAMESPACE {
 
-using V64 = hn::Vec<RowTag<double>>;
-
-// sum_k y^k / (k + 1)!, (e^y - 1) / y, and its like of second order, (y e^y - e^y + 1) / y^2: by their series for |y| < 1.
-HWY_INLINE V64 RelativeExpm1(RowTag<double> d, V64 y, V64 exp_y) {
-  const V64 one = hn::Set(d, 1.0);
-  V64 series = one;
-  for (int k = 19; k >= 2; --k) series = hn::MulAdd(series, hn::Mul(y, hn::Set(d, 1.0 / k)), one);
-  return hn::IfThenElse(hn::Lt(hn::Abs(y), one), series, hn::Div(hn::Sub(exp_y, one), y));
-}
-HWY_INLINE V64 RelativeSlope(RowTag<double> d, V64 y, V64 exp_y) {
-  // sum_k y^k / (k! (k + 2)).
-  const V64 one = hn::Set(d, 1.0);
-  V64 series = hn::Set(d, 1.0 / 21);
-  for (int k = 19; k >= 1; --k) series = hn::MulAdd(series, hn::Mul(y, hn::Set(d, 1.0 / k)), hn::Set(d, 1.0 / (k + 1)));
-  const V64 closed = hn::Div(hn::Add(hn::MulSub(y, exp_y, exp_y), one), hn::Mul(y, y));
-  return hn::IfThenElse(hn::Lt(hn::Abs(y), one), series, closed);
+// (y e^y - e^y + 1) / y^2 from y and e^y, which is e^y phi_2(-y).
+HWY_INLINE V64 PhiSlope(D64 d, V64 y, V64 exp_y) {
+  const V64 closed = hn::Div(hn::Add(hn::MulSub(y, exp_y, exp_y), hn::Set(d, 1.0)), hn::Mul(y, y));
+  return hn::IfThenElse(IsNearZero(d, y), hn::Mul(exp_y, Phi2NearZero(d, hn::Neg(y))), closed);
 }
 
 // (t^b - 1) / b, the logarithm at b = 0, from log t.
 HWY_INLINE V64 TsallisLog(RowTag<double> d, double b, V64 log_t) {
   const V64 y = hn::Mul(log_t, hn::Set(d, b));
-  return hn::Mul(log_t, RelativeExpm1(d, y, Exp(d, y)));
+  return hn::Mul(log_t, Phi1(d, y, Exp(d, y)));
 }
 HWY_INLINE double TsallisLogNumber(double b, double log_t) {
   return hn::GetLane(TsallisLog(RowTag<double>(), b, hn::Set(RowTag<double>(), log_t)));
@@ -118,7 +107,7 @@ HWY_INLINE double EntmaxDistributionRow(double alpha, const T* x, size_t n, T ma
 
     const V64 above = hn::MulAdd(vb, z, c);  // p^b
     const V64 log_q = Log(d, q_safe), y = hn::Mul(log_q, vb), q_to_b = Exp(d, y);
-    const V64 log_b = hn::Mul(log_q, RelativeExpm1(d, y, q_to_b));
+    const V64 log_b = hn::Mul(log_q, Phi1(d, y, q_to_b));
     const auto inside = hn::Gt(above, zero);
     const V64 difference = hn::IfThenElse(inside, hn::Add(log_b, hn::Sub(hn::Set(d, lead), z)),
                                           b == 0 ? zero : hn::Div(q_to_b, vb));  // (q^b - p^b) / b
@@ -157,8 +146,8 @@ HWY_INLINE double EntropySlope(double alpha, const T* p, size_t n) {
     if (hn::AllTrue(d, out)) return zero;
     const V64 log_p = Log(d, hn::IfThenElse(out, hn::Set(d, 1.0), pi)), y = hn::Mul(log_p, vb), exp_y = Exp(d, y);
     const V64 p_log = hn::Mul(pi, log_p);
-    const V64 one_term = hn::Mul(first, hn::Mul(p_log, RelativeExpm1(d, y, exp_y)));
-    return hn::NegMulAdd(hn::Mul(second, hn::Mul(p_log, log_p)), RelativeSlope(d, y, exp_y), one_term);
+    const V64 one_term = hn::Mul(first, hn::Mul(p_log, Phi1(d, y, exp_y)));
+    return hn::NegMulAdd(hn::Mul(second, hn::Mul(p_log, log_p)), PhiSlope(d, y, exp_y), one_term);
   });
 }
 
@@ -177,7 +166,7 @@ template <class D, class T = hn::TFromD<D>>
 HWY_INLINE double CutClassRow(D d, const T* x, size_t n, T max, size_t t, T* p) {
   const T own = p[t];
   p[t] = T(0);
-  const double others = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR { return LoadUpTo(d, p + i, count, T(0)); });
+  const double others = SumRow(d, p, n);
   const T most = HWY_MAX(RowMax(d, p, n), own);
   if (x[t] == -kInfinity<T>) return kInfinity<double>;
   p[t] = own == T(0) ? T(-1) : static_cast<T>(-others);

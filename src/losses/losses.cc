@@ -40,8 +40,8 @@ struct LossBatch {
     if (target.data != nullptr) part.target = {target.row(begin), count, target.cols, target.row_stride};
     part.value = value.subspan(begin, count);
     if (dx.data != nullptr) part.dx = {dx.row(begin), count, dx.cols, dx.row_stride};
-    for (PerRow& numbers : part.per_row) numbers.values = numbers.values.subspan(begin, count);
-    for (ParamGradient& numbers : part.gradients) numbers.values = numbers.values.subspan(begin, count);
+    part.per_row = of_rows(std::span<const PerRow>(per_row), begin, count);
+    part.gradients = of_rows(std::span<const ParamGradient>(gradients), begin, count);
     return part;
   }
 };
@@ -424,10 +424,6 @@ LossKernel<T> loss_kernel() {
 // Numbers of a block of rows that are worked on at a time: what a map gives them is in cache when the loss reads it.
 constexpr std::size_t kBlock = 32768;
 
-const Description& description_of(const Loss& loss) {
-  return std::visit([](const auto& op) -> const Description& { return op.kDescription; }, loss);
-}
-
 // Margins that their kind cannot take.
 void check_margin(const MarginSoftmaxLoss& op) {
   if (!op.margin) return;
@@ -459,19 +455,20 @@ bool all_of_row(const T* row, std::size_t n, const Good& good) {
   return all != 0;
 }
 
-// Refuses the first entry that is not good: `wanted` is what the argument must be.
+// Refuses the first entry that is not good: `wanted` is what it must be.
 template <class T, class Good>
-void check_row(std::string_view name, std::string_view wanted, const MatrixView<const T>& a, std::size_t r, const Good& good) {
+void check_row(std::string_view name, std::string_view argument, std::string_view wanted, const MatrixView<const T>& a,
+               std::size_t r, const Good& good) {
   if (all_of_row(a.row(r), a.cols, good)) return;
   for (std::size_t i = 0; i < a.cols; ++i) {
     const auto value = static_cast<Working<T>>(a.row(r)[i]);
-    if (good(value) == 0) fail("{}: {}, got {} at {} of row {}", name, wanted, value, i, r);
+    if (good(value) == 0) fail_in_row(name, argument, r, "{} must be {}, got {} at entry {}", argument, wanted, value, i);
   }
 }
 
 template <class T, class Good>
-void check_entries(std::string_view name, std::string_view wanted, const MatrixView<const T>& a, const Good& good) {
-  for (std::size_t r = 0; r < a.rows; ++r) check_row(name, wanted, a, r, good);
+void check_target_entries(std::string_view name, std::string_view wanted, const MatrixView<const T>& target, const Good& good) {
+  for (std::size_t r = 0; r < target.rows; ++r) check_row(name, "target", wanted, target, r, good);
 }
 
 // Entries of a cosine are at most 1 but for rounding; -inf is an absent class, NaN the row's own affair.
@@ -482,7 +479,7 @@ void check_cosines(std::string_view name, const LossBatch<T>& batch) {
     return static_cast<int>(!(std::abs(c) > kMost)) | static_cast<int>(c == -std::numeric_limits<decltype(c)>::infinity());
   };
   for (std::size_t r = 0; r < batch.x.rows; ++r) {
-    if (!batch.is_ignored(r)) check_row(name, "cosines must be from -1 to 1", batch.x, r, good);
+    if (!batch.is_ignored(r)) check_row(name, "cosines", "from -1 to 1", batch.x, r, good);
   }
 }
 
@@ -493,7 +490,7 @@ void check_classes(std::string_view name, std::span<const std::int64_t> classes,
     const std::int64_t t = classes[r];
     if (ignored && t == *ignored) continue;
     if (t < 0 || static_cast<std::uint64_t>(t) >= cols) {
-      fail("{}: target must be a class from 0 to {}, got {} in row {}", name, static_cast<std::int64_t>(cols) - 1, t, r);
+      fail_in_row(name, "target", r, "target must be a class from 0 to {}, got {}", static_cast<std::int64_t>(cols) - 1, t);
     }
   }
 }
@@ -501,7 +498,7 @@ void check_classes(std::string_view name, std::span<const std::int64_t> classes,
 // Non-negative, of sum 1. The sum in 8 parts, so that it is no chain of additions.
 template <class T>
 void check_distributions(std::string_view name, const MatrixView<const T>& q) {
-  check_entries(name, "target must be at least 0 in every entry", q, [](auto value) { return static_cast<int>(value >= 0); });
+  check_target_entries(name, "at least 0 in every entry", q, [](auto value) { return static_cast<int>(value >= 0); });
   for (std::size_t r = 0; r < q.rows && q.cols > 0; ++r) {
     const T* const row = q.row(r);
     double sums[8] = {};
@@ -512,15 +509,15 @@ void check_distributions(std::string_view name, const MatrixView<const T>& q) {
     for (; i < q.cols; ++i) sums[0] += static_cast<double>(static_cast<Working<T>>(row[i]));
     const double sum = ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
     if (!(std::abs(sum - 1) <= kSumTolerance<T>)) {
-      fail("{}: target must be a distribution in every row, got a sum of {} in row {}", name, sum, r);
+      fail_in_row(name, "target", r, "target must be a distribution in every row, got a sum of {}", sum);
     }
   }
 }
 
 template <class T>
 void check_labels(std::string_view name, const MatrixView<const T>& labels) {
-  check_entries(name, "target must be 0 or 1 in every entry", labels,
-                [](auto value) { return static_cast<int>(value == 0) | static_cast<int>(value == 1); });
+  check_target_entries(name, "0 or 1 in every entry", labels,
+                       [](auto value) { return static_cast<int>(value == 0) | static_cast<int>(value == 1); });
 }
 
 // Everything but the target.
@@ -530,13 +527,11 @@ void check_batch(const Loss& loss, const LossBatch<T>& batch) {
   const std::size_t rows = batch.x.rows, cols = batch.x.cols;
   std::visit([&](const auto& op) { check_loss(op, batch.per_row, batch.gradients, rows); }, loss);
   check_layout(name, "x", batch.x);
-  if (batch.value.size() != rows)
-    fail("{}: value must have one entry for each of {} rows, got {}", name, rows, batch.value.size());
+  check_size(name, "value", batch.value.size(), rows);
   if (batch.dx.data != nullptr || batch.dx.rows != 0 || batch.dx.cols != 0) {
     check_shape(name, "dx", batch.dx, "x", rows, cols);
     check_overlap(name, "dx", batch.dx, "x", batch.x);
   }
-  if (std::holds_alternative<MarginSoftmaxLoss>(loss)) check_cosines(name, batch);
 }
 
 // In units of softmax's time for an entry.
@@ -564,34 +559,30 @@ void run(const Loss& loss, const LossBatch<T>& batch) {
     return;
   }
   const LossKernel<W> kernel = loss_kernel<W>();
-  const MapKernels<W> maps = kernels<W>();
+  const MapKernels<W> maps = map_kernels<W>();
   const std::size_t block_rows = std::clamp<std::size_t>(kBlock / n, 1, std::max<std::size_t>(rows, 1));
   const std::size_t kernel_size = kernel_memory(n), row_size = (n + 15) / 16 * 16;
-  // Halves: a block of x, of targets and of gradients as float besides.
-  const std::size_t blocks = kIsHalf<T> ? 4 : 1;
+  const std::size_t wide_size = 3 * n;  // of halves: x, target and gradient
   parallel_rows(rows, n * cost_of(loss), [&](std::size_t begin, std::size_t end) {
-    double* const memory = scratch(kernel_size + row_size + blocks * block_rows * n);
+    const std::size_t at_once = rows_at_once<T>(end - begin, wide_size);
+    double* const memory = scratch(kernel_size + row_size + block_rows * n + (kIsHalf<T> ? at_once * wide_size : 0));
     W* const block = reinterpret_cast<W*>(memory + kernel_size + row_size);
     const LossScratch<W> working = {maps, memory, memory + kernel_size, block, block_rows};
-    if constexpr (!kIsHalf<T>) {
-      kernel(loss, batch.rows(begin, end - begin), working);
-    } else {
-      float* const wide_x = block + block_rows * n;
-      float* const wide_target = wide_x + block_rows * n;
-      for (std::size_t first = begin; first < end; first += block_rows) {
-        const LossBatch<T> part = batch.rows(first, std::min(block_rows, end - first));
-        const std::size_t count = part.x.rows;
-        for (std::size_t r = 0; r < count; ++r) {
-          widen(part.x.row(r), n, wide_x + r * n);
-          if (part.target.data != nullptr) widen(part.target.row(r), n, wide_target + r * n);
-        }
-        LossBatch<float> wide = {{wide_x, count, n}, part.classes,   {},          part.value, {},
-                                 part.per_row,       part.gradients, part.ignored};
-        if (part.target.data != nullptr) wide.target = {wide_target, count, n};
-        if (part.dx.data != nullptr) wide.dx = {wide_x, count, n};
-        kernel(loss, wide, working);
-        for (std::size_t r = 0; r < count && part.dx.data != nullptr; ++r) narrow(wide.dx.row(r), n, part.dx.row(r));
-      }
+    for (std::size_t first = begin; first < end; first += at_once) {
+      const LossBatch<T> part = batch.rows(first, std::min(at_once, end - first));
+      float* wide = reinterpret_cast<float*>(memory + kernel_size + row_size + block_rows * n);
+      LossBatch<W> work = {working_rows(part.x, 0, part.x.rows, wide),
+                           part.classes,
+                           {},
+                           part.value,
+                           {},
+                           part.per_row,
+                           part.gradients,
+                           part.ignored};
+      if (part.target.data != nullptr) work.target = working_rows(part.target, 0, part.x.rows, wide);
+      work.dx = result_rows(part.dx, 0, part.x.rows, wide);
+      kernel(loss, work, working);
+      finish_rows(work.dx, part.dx, 0);
     }
   });
 }
@@ -615,6 +606,7 @@ void loss(const Loss& loss, MatrixView<const T> x, std::span<const std::int64_t>
     fail("{}: target must be a matrix of x's shape, got a class for each row", name);
   }
   check_classes(name, classes, x.rows, x.cols, ignored);
+  if (std::holds_alternative<MarginSoftmaxLoss>(loss)) check_cosines(name, batch);
   run(loss, batch);
 }
 

@@ -27,11 +27,6 @@ struct TargetOfRow {
   size_t t;
 };
 
-// One number by the vector functions: the same bits wherever the kernels give the same.
-HWY_INLINE double LogNumber(double x) { return hn::GetLane(Log(RowTag<double>(), hn::Set(RowTag<double>(), x))); }
-HWY_INLINE double Log1pNumber(double x) { return hn::GetLane(Log1p(RowTag<double>(), hn::Set(RowTag<double>(), x))); }
-HWY_INLINE double ExpNumber(double x) { return hn::GetLane(Exp(RowTag<double>(), hn::Set(RowTag<double>(), x))); }
-
 // v with 0 for the element t of the row, where it is one of the `count` from i on.
 template <class D>
 HWY_INLINE hn::Vec<D> WithoutElement(D d, hn::Vec<D> v, size_t t, size_t i) {

@@ -23,7 +23,7 @@ namespace entropic {
 HWY_EXPORT(KernelsOfDouble);
 
 template <>
-MapKernels<double> kernels() {
+MapKernels<double> map_kernels() {
   return HWY_DYNAMIC_DISPATCH(KernelsOfDouble)();
 }
 

@@ -22,6 +22,7 @@
 #include "src/maps/sparsemax-inl.h"
 #include "src/maps/threshold_start-inl.h"
 #include "src/per_row.h"
+#include "src/rows/expm1-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic {
@@ -662,7 +663,7 @@ HWY_INLINE void VjpRow(D d, const Entmax& op, const T* x, const T* p, const T* g
   dx[pivot] = static_cast<T>(others == others ? -others : own);
 }
 
-// <g, dp/d alpha>. With L = log p, h = -p L, y = -b L and r = p L^2 psi(y), psi(y) = 2 (e^y - 1 - y)/y^2, the formula of
+// <g, dp/d alpha>. With L = log p, h = -p L, y = -b L and r = 2 p L^2 phi_2(y), phi_2(y) = (e^y - 1 - y)/y^2, the formula of
 // Correia, Niculae and Martins, which divides differences by b and b^2, is without any rest
 //   dp/d alpha = (p R - r + b (h R - r H)) / (2 sum s),   R = sum r, H = sum h, s = p e^y = p^(2 - alpha):
 // nothing cancels as alpha goes through 1.
@@ -672,7 +673,6 @@ HWY_INLINE ParamValues<Entmax> ParamVjpRow(D /*d*/, const Entmax& op, const T* /
   const RowTag<double> d;
   using V = hn::Vec<RowTag<double>>;
   const double b = op.alpha - 1;
-  const V one = hn::Set(d, 1.0);
   double sums[6];
   Sums(d, n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
     const V pi = LoadWide(d, p + i, count, T(0)), gi = LoadWide(d, g + i, count, T(0));
@@ -681,12 +681,8 @@ HWY_INLINE ParamValues<Entmax> ParamVjpRow(D /*d*/, const Entmax& op, const T* /
     // e^600 and its sums are numbers; where y is larger, alpha moves nothing that is left.
     const V y = hn::Min(hn::Mul(log_p, hn::Set(d, -b)), hn::Set(d, 600.0));
     const V exp_y = Exp(d, y);
-    V series = hn::Zero(d);
-    for (int k = 18; k >= 2; --k) series = hn::MulAdd(series, hn::Mul(y, hn::Set(d, 1.0 / (k + 1))), one);
-    const V closed = hn::Div(hn::Sub(hn::Sub(exp_y, one), y), hn::Mul(hn::Mul(y, y), hn::Set(d, 0.5)));
-    const V psi = hn::IfThenElse(hn::Lt(hn::Abs(y), one), series, closed);
     const V h = hn::Neg(hn::Mul(pi, log_p));
-    const V r = hn::Neg(hn::Mul(h, hn::Mul(log_p, psi)));
+    const V r = hn::Neg(hn::Mul(hn::Add(h, h), hn::Mul(log_p, Phi2(d, y, exp_y))));
     const V values[6] = {hn::Mul(pi, exp_y), h, r, hn::Mul(gi, pi), hn::Mul(gi, h), hn::Mul(gi, r)};
     for (size_t k = 0; k < 6; ++k) terms[k] = hn::IfThenZeroElse(out, values[k]);
   });

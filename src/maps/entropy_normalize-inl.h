@@ -19,7 +19,7 @@ namespace entropic {
 namespace HWY_NAMESPACE {
 
 HWY_INLINE EntropyTarget TargetOf(const EntropyNormalize& op) {
-  const double target = op.entropy ? *op.entropy : LogOf(*op.perplexity);
+  const double target = op.entropy ? *op.entropy : LogNumber(*op.perplexity);
   return {target, target};
 }
 HWY_INLINE EntropyTarget TargetOf(const EntropyClip& op) {
@@ -41,8 +41,8 @@ template <class D, class T = hn::TFromD<D>>
 HWY_NOINLINE void WideEntropyRow(D d, EntropyTarget target, const T* x, size_t n, T max, T* p, Workspace workspace) {
   const RowSurvey<T> row = Survey(d, x, n, max);
   if (row.nan) return FillRow(d, kNaN<T>, n, p);
-  if (row.least == max || target.low >= LogOf(row.finite)) return UniformRow(d, x, n, row.least, row.finite, p);
-  if (target.high <= LogOf(row.ties)) return UniformRow(d, x, n, max, row.ties, p);
+  if (row.least == max || target.low >= LogNumber(row.finite)) return UniformRow(d, x, n, row.least, row.finite, p);
+  if (target.high <= LogNumber(row.ties)) return UniformRow(d, x, n, max, row.ties, p);
   double sum;
   FindGammaWide(row, x, n, target, {}, workspace.scratch, &sum);
   const double inverse = 1 / sum;
@@ -238,7 +238,7 @@ class EntropyShortRows {
     for (size_t s = 0; s < kSearches; ++s) Split(At(gamma_, s), s);
     for (size_t g = 0; g < groups_; ++g) Masses(g);
     for (size_t r = 0; r < count_; ++r) {
-      const double h = LogOf(sums_[0][r]) - sums_[1][r] / sums_[0][r];
+      const double h = LogNumber(sums_[0][r]) - sums_[1][r] / sums_[0][r];
       if (h >= target.low && h <= target.high && state_[r] == kFar) state_[r] = kThere;
       if (h > target.high) goal_[r] = target.high;
     }
@@ -522,6 +522,7 @@ HWY_INLINE void EntropyVjpRow(D d, const T* x, const T* q, const T* p, const T* 
   const SupportRange<T> range = RangeOfSupport(d, x, p, n);
   const T max = RowMax(d, x, n);
   if (!(range.least_p < range.most_p) || !(range.least_x < max)) return FillRow(d, T(0), n, dx);
+  if (!IsFinite(range.least_x) || !IsFinite(max)) return FillRow(d, kNaN<T>, n, dx);  // a p that is not of this x
   const WideScores<T> relative(max, range.least_x);
   const EntropyGradient row = GradientOf(relative, x, p, g, n, GradientAtMax(x, g, n, max), scratch);
   if (row.fixed) return FillRow(d, T(0), n, dx);
@@ -543,6 +544,7 @@ HWY_INLINE double EntropyTargetVjpRow(D d, const T* x, const T* p, const T* g, s
   const SupportRange<T> range = RangeOfSupport(d, x, p, n);
   const T max = RowMax(d, x, n);
   if (!(range.least_p < range.most_p) || !(range.least_x < max)) return 0;
+  if (!IsFinite(range.least_x) || !IsFinite(max)) return kNaN<double>;
   const EntropyGradient row = GradientOf(WideScores<T>(max, range.least_x), x, p, g, n, GradientAtMax(x, g, n, max), scratch);
   return row.fixed ? 0 : -row.slope;
 }
@@ -582,11 +584,7 @@ enum class IntervalEnd { kNone, kMin, kMax };
 // Which end of the interval holds the entropy of p, as far as its tolerance tells.
 template <class T>
 HWY_INLINE IntervalEnd HoldingEnd(const EntropyClip& op, const T* p, size_t n) {
-  const RowTag<double> d;
-  const double entropy = -Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const auto pi = LoadWide(RowTag<double>(), p + i, count, T(0));
-    return hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d)), hn::Mul(pi, Log(d, pi)));
-  });
+  const double entropy = RowEntropy(D64(), p, n);
   constexpr double kTolerance = sizeof(T) == 4 ? 1e-6 : 1e-12;
   if (op.min_entropy && entropy <= *op.min_entropy + kTolerance * HWY_MAX(1.0, *op.min_entropy)) return IntervalEnd::kMin;
   if (op.max_entropy && entropy >= *op.max_entropy - kTolerance * HWY_MAX(1.0, *op.max_entropy)) return IntervalEnd::kMax;

@@ -23,7 +23,7 @@ namespace entropic {
 HWY_EXPORT(KernelsOfFloat);
 
 template <>
-MapKernels<float> kernels() {
+MapKernels<float> map_kernels() {
   return HWY_DYNAMIC_DISPATCH(KernelsOfFloat)();
 }
 

@@ -38,10 +38,10 @@ struct MapKernels {
 
 // Those of the best target, or the one that is forced.
 template <class T>
-MapKernels<T> kernels();
+MapKernels<T> map_kernels();
 template <>
-MapKernels<float> kernels();
+MapKernels<float> map_kernels();
 template <>
-MapKernels<double> kernels();
+MapKernels<double> map_kernels();
 
 }  // namespace entropic

@@ -12,6 +12,7 @@
 #include "src/maps/kernel_map.h"
 #include "src/maps/kernels.h"
 #include "src/parallel.h"
+#include "src/per_row.h"
 #include "src/scratch.h"
 
 namespace entropic {
@@ -20,52 +21,32 @@ namespace {
 // A batch of at least this many bytes is written around the caches: more than a core's share of the last level.
 constexpr std::size_t kStreamedBytes = std::size_t{16} << 20;
 
-// Numbers that are halves in memory and float in cache at a time: enough rows for the kernels of short ones.
-constexpr std::size_t kHalfBlock = 32768;
-
-// Shares the rows of in[0] out and calls rows(in, out, first, share) for each piece: share.begin .. share.end count from row
-// `first`, and views of halves are handed on as float. `cost` is the operation's, see Description.
+// Shares the rows of in[0] out and calls rows(in, out, first, share) for each piece, whose rows count from `first`, as the
+// types to work in. `cost` is the operation's, see Description.
 template <class T, std::size_t N, class Rows>
 void for_shares(const std::array<MatrixView<const T>, N>& in, MatrixView<T> out, std::size_t cost, const Rows& rows) {
+  using W = Working<T>;
   const auto& x = in[0];
   if (x.cols == 0) return;
+  std::size_t row_size = out.cols;
+  for (const auto& view : in) row_size += view.cols;
+  // Not over the input: its lines are in cache already.
+  const bool stream = !kIsHalf<T> && out.data != x.data && x.rows * x.cols * sizeof(T) >= kStreamedBytes;
   const std::size_t kernel = kernel_memory(x.cols);
-  if constexpr (kIsHalf<T>) {
-    std::size_t row_size = out.cols;
-    for (const auto& view : in) row_size += view.cols;
-    const std::size_t block = std::clamp<std::size_t>(kHalfBlock / row_size, 1, std::max<std::size_t>(x.rows, 1));
-    parallel_rows(x.rows, x.cols * cost, [&](std::size_t begin, std::size_t end) {
-      double* memory = scratch(kernel + x.cols + block * row_size);
-      float* rescaled = reinterpret_cast<float*>(memory + kernel);
-      for (std::size_t first = begin; first < end; first += block) {
-        const std::size_t count = std::min(block, end - first);
-        float* at = rescaled + x.cols;
-        std::array<MatrixView<const float>, N> wide;
-        for (std::size_t k = 0; k < N; ++k) {
-          wide[k] = {at, count, in[k].cols};
-          for (std::size_t r = 0; r < count; ++r, at += in[k].cols) widen(in[k].row(first + r), in[k].cols, at);
-        }
-        const MatrixView<float> wide_out(at, count, out.cols);
-        rows(wide, wide_out, first, Share<float>{0, count, memory, rescaled, false});
-        for (std::size_t r = 0; r < count; ++r) narrow(wide_out.row(r), out.cols, out.row(first + r));
-      }
-    });
-  } else {
-    // Not over the input: its lines are in cache already.
-    const bool stream = out.data != x.data && x.rows * x.cols * sizeof(T) >= kStreamedBytes;
-    parallel_rows(x.rows, x.cols * cost, [&](std::size_t begin, std::size_t end) {
-      double* memory = scratch(kernel + x.cols);
-      rows(in, out, 0, Share<T>{begin, end, memory, reinterpret_cast<T*>(memory + kernel), stream});
-    });
-  }
-}
-
-// Numbers for each row, from row `first` on.
-template <class Numbers>
-std::vector<Numbers> from_row(std::span<const Numbers> all, std::size_t first) {
-  std::vector<Numbers> parts(all.begin(), all.end());
-  for (Numbers& numbers : parts) numbers.values = numbers.values.subspan(first);
-  return parts;
+  parallel_rows(x.rows, x.cols * cost, [&](std::size_t begin, std::size_t end) {
+    const std::size_t block = rows_at_once<T>(end - begin, row_size);
+    double* const memory = scratch(kernel + x.cols + (kIsHalf<T> ? block * row_size : 0));
+    W* const rescaled = reinterpret_cast<W*>(memory + kernel);
+    for (std::size_t first = begin; first < end; first += block) {
+      const std::size_t count = std::min(block, end - first);
+      float* wide = reinterpret_cast<float*>(memory + kernel + x.cols);
+      std::array<MatrixView<const W>, N> views;
+      for (std::size_t k = 0; k < N; ++k) views[k] = working_rows(in[k], first, count, wide);
+      const MatrixView<W> result = result_rows(out, first, count, wide);
+      rows(views, result, first, Share<W>{0, count, memory, rescaled, stream});
+      finish_rows(result, out, first);
+    }
+  });
 }
 
 template <class T>
@@ -85,19 +66,15 @@ void check_vjp(std::string_view name, const MatrixView<const T>& x, std::string_
   check_overlap(name, "dx", dx, "g", g);
 }
 
-const Description& description_of(const Map& map) {
-  return std::visit([](const auto& op) -> const Description& { return op.kDescription; }, map);
-}
-
 }  // namespace
 
 template <class T>
 void apply(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p, std::span<const PerRow> per_row) {
   std::visit([&](const auto& op) { check_params(op, per_row, x.rows); }, map);
   check_map(description_of(map).name, x, "p", p);
-  const auto rows = kernels<Working<T>>().map;
+  const auto rows = map_kernels<Working<T>>().map;
   for_shares<T, 1>({x}, p, description_of(kernel_map(map)).cost, [&](const auto& in, auto out, std::size_t first, auto share) {
-    rows(map, in[0], out, from_row(per_row, first), share);
+    rows(map, in[0], out, of_rows(per_row, first, share.end), share);
   });
 }
 
@@ -115,18 +92,19 @@ void apply_vjp(const Map& map, MatrixView<const std::type_identity_t<T>> x, Matr
   if (x.cols == 0) {
     for (const ParamGradient& asked : gradients) std::fill(asked.values.begin(), asked.values.end(), 0.0);
   }
-  const MapKernels kernel = kernels<Working<T>>();
+  const MapKernels kernel = map_kernels<Working<T>>();
   const std::size_t cost = description_of(kernel_map(map)).cost;
   if constexpr (kIsHalf<T>) {
     // What p lost when it was rounded, its entropy and its small entries, is computed again.
     for_shares<T, 2>({x, g}, dx, 2 * cost, [&](const auto& in, auto out, std::size_t first, auto share) {
-      const std::vector<PerRow> values = from_row(per_row, first);
+      const std::vector<PerRow> values = of_rows(per_row, first, share.end);
       kernel.map(map, in[0], out, values, share);
-      kernel.vjp(map, in[0], out, in[1], out, values, from_row(gradients, first), share);
+      kernel.vjp(map, in[0], out, in[1], out, values, of_rows(gradients, first, share.end), share);
     });
   } else {
     for_shares<T, 3>({x, p, g}, dx, cost, [&](const auto& in, auto out, std::size_t first, auto share) {
-      kernel.vjp(map, in[0], in[1], in[2], out, from_row(per_row, first), from_row(gradients, first), share);
+      kernel.vjp(map, in[0], in[1], in[2], out, of_rows(per_row, first, share.end), of_rows(gradients, first, share.end),
+                 share);
     });
   }
 }
@@ -136,7 +114,7 @@ void perturb_max(const NoiseFunctions& noise, double scale, MatrixView<const std
   const CustomPerturbMax op = {noise, scale};
   check_params(op);
   check_map(op.kDescription.name, x, "p", p);
-  const auto rows = kernels<T>().perturb_max;
+  const auto rows = map_kernels<T>().perturb_max;
   for_shares<T, 1>({x}, p, op.kDescription.cost,
                    [&](const auto& in, auto out, std::size_t, auto share) { rows(op, in[0], out, share); });
 }
@@ -148,7 +126,7 @@ void perturb_max_vjp(const NoiseFunctions& noise, double scale, MatrixView<const
   const CustomPerturbMax op = {noise, scale};
   check_params(op);
   check_vjp(op.kDescription.name, x, "p", p, g, dx);
-  const auto rows = kernels<T>().perturb_max_vjp;
+  const auto rows = map_kernels<T>().perturb_max_vjp;
   for_shares<T, 3>({x, p, g}, dx, op.kDescription.cost,
                    [&](const auto& in, auto out, std::size_t, auto share) { rows(op, in[0], in[1], in[2], out, share); });
 }
@@ -157,7 +135,7 @@ template <class T>
 void log_softmax(MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y, const LogSoftmax& options) {
   check_params(options);
   check_map("log_softmax", x, "y", y);
-  const auto rows = kernels<Working<T>>().log_softmax;
+  const auto rows = map_kernels<Working<T>>().log_softmax;
   for_shares<T, 1>({x}, y, 1, [&](const auto& in, auto out, std::size_t, auto share) { rows(options, in[0], out, share); });
 }
 
@@ -166,7 +144,7 @@ void log_softmax_vjp(MatrixView<const std::type_identity_t<T>> x, MatrixView<con
                      MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx, const LogSoftmax& options) {
   check_params(options);
   check_vjp("log_softmax", x, "y", y, g, dx);
-  const MapKernels kernel = kernels<Working<T>>();
+  const MapKernels kernel = map_kernels<Working<T>>();
   if constexpr (kIsHalf<T>) {
     for_shares<T, 2>({x, g}, dx, 2, [&](const auto& in, auto out, std::size_t, auto share) {
       kernel.log_softmax(options, in[0], out, share);
@@ -189,7 +167,7 @@ void logsumexp(MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y, con
   if (x.cols == 0) {
     for (std::size_t r = 0; r < y.rows; ++r) *y.row(r) = T(-std::numeric_limits<Working<T>>::infinity());
   }
-  const auto rows = kernels<Working<T>>().logsumexp;
+  const auto rows = map_kernels<Working<T>>().logsumexp;
   for_shares<T, 1>({x}, y, 1, [&](const auto& in, auto out, std::size_t, auto share) { rows(options, in[0], out, share); });
 }
 
@@ -202,7 +180,7 @@ void logsumexp_vjp(MatrixView<const std::type_identity_t<T>> x, MatrixView<const
   check_shape("logsumexp", "g", g, "a column with x's rows", x.rows, std::size_t{1});
   if (overlap(g, MatrixView<const T>(dx))) fail("logsumexp: dx must share no memory with g");
   if (overlap(y, MatrixView<const T>(dx))) fail("logsumexp: dx must share no memory with y");
-  const auto rows = kernels<Working<T>>().logsumexp_vjp;
+  const auto rows = map_kernels<Working<T>>().logsumexp_vjp;
   for_shares<T, 2>({x, g}, dx, 1,
                    [&](const auto& in, auto out, std::size_t, auto share) { rows(options, in[0], in[1], out, share); });
 }

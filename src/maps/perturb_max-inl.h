@@ -29,12 +29,6 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic {
 namespace HWY_NAMESPACE {
 
-using D64 = RowTag<double>;
-using V64 = hn::Vec<D64>;
-
-HWY_INLINE double ScalarExp(double x) { return hn::GetLane(Exp(D64(), hn::Set(D64(), x))); }
-HWY_INLINE double ScalarLog(double x) { return hn::GetLane(Log(D64(), hn::Set(D64(), x))); }
-
 // Points of the line with their weights in the integral. What `at` says of u is the noise's own choice.
 struct Nodes {
   static constexpr size_t kMost = 16;
@@ -209,10 +203,10 @@ struct NormalNoise {
       terms[1] = hn::IfThenElseZero(hn::Gt(key, hn::Set(d, -20.0)), hn::Set(d, 1.0));
     });
     // Q(b - z) <= Q(b) e^z for b >= 1, and Q(b) < phi(b)/b.
-    const double exponent = accuracy.log_cut + ScalarLog(sums[0]);
+    const double exponent = accuracy.log_cut + LogNumber(sums[0]);
     double b = std::sqrt(2 * exponent);
-    b = std::sqrt(2 * (exponent - ScalarLog(2.5 * b)));
-    const double step = 9.8696044010893586 / (accuracy.log_cut * std::sqrt(2 * ScalarLog(sums[1]) + 1));
+    b = std::sqrt(2 * (exponent - LogNumber(2.5 * b)));
+    const double step = 9.8696044010893586 / (accuracy.log_cut * std::sqrt(2 * LogNumber(sums[1]) + 1));
     ForEachTrapezoid(
         *this, keys, n, accuracy, OnGrid(b), OnGrid(step), [](double u) HWY_ATTR { return u; }, visit);
   }
@@ -241,9 +235,9 @@ struct LogisticNoise {
     const double total =
         Sum(d, n, [&](size_t i, size_t /*count*/) HWY_ATTR { return hn::Div(hn::Set(d, 1.0), hn::Load(d, keys + i)); });
     // 1 - F(b - z) <= e^z e^-b.
-    const double b = accuracy.log_cut + ScalarLog(total), step = 9.8696044010893586 / accuracy.log_cut;
+    const double b = accuracy.log_cut + LogNumber(total), step = 9.8696044010893586 / accuracy.log_cut;
     ForEachTrapezoid(
-        *this, keys, n, accuracy, b, step, [](double u) HWY_ATTR { return ScalarExp(u); }, visit);
+        *this, keys, n, accuracy, b, step, [](double u) HWY_ATTR { return ExpNumber(u); }, visit);
   }
 };
 
@@ -312,13 +306,13 @@ struct LaplaceNoise : ExponentialTail {
     double upper = 0, kink_key = 1;
     while (upper > -accuracy.log_cut) {
       kink_key = LargestBelow(keys, n, kink_key);
-      const double kink = kink_key > 0 ? HWY_MAX(ScalarLog(kink_key), -accuracy.log_cut) : -accuracy.log_cut;
+      const double kink = kink_key > 0 ? HWY_MAX(LogNumber(kink_key), -accuracy.log_cut) : -accuracy.log_cut;
       while (upper > kink) {
         const double lower = HWY_MAX(kink, upper - accuracy.length);
         Nodes nodes;
         // u downwards, so that the last node has the smallest e^G, whose logarithm has a slope below 100 here.
         nodes.AddGauss(upper - lower < 0.01 ? 4 : 16, upper, lower,
-                       [&](double u, double weight) HWY_ATTR { nodes.Add(ScalarExp(-u), -weight); });
+                       [&](double u, double weight) HWY_ATTR { nodes.Add(ExpNumber(-u), -weight); });
         CdfOfMaximum(*this, keys, n, nodes);
         visit(nodes);
         if (!(nodes.cdf[nodes.count - 1] > accuracy.cut)) return;

@@ -16,16 +16,6 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic {
 namespace HWY_NAMESPACE {
 
-// p *= factor, but 0 stays 0 whatever the factor is.
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void ScaleRow(D d, T factor, size_t n, T* p) {
-  const auto f = hn::Set(d, factor);
-  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const auto pi = LoadUpTo(d, p + i, count, T(0));
-    StoreUpTo(hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d)), hn::Mul(pi, f)), d, count, p + i);
-  });
-}
-
 // Three sweeps over a row that is in cache after the first: maximum, exp and sum, scale. The terms are at most 1 and the
 // largest is 1, so the sum is in [1, n]: no overflow, no division by 0. A NaN score makes it NaN. The terms wait in p; to
 // keep them elsewhere and stream p out was no faster, since nothing then overlaps with the streaming.

@@ -9,6 +9,7 @@
 
 #include "src/maps/scores-inl.h"
 #include "src/rows/exp_log-inl.h"
+#include "src/rows/filter-inl.h"
 #include "src/rows/threshold-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -122,6 +123,22 @@ HWY_INLINE T NormStepOf64(D d, double b, T c, const T* u) {
   return NormStepOf<64>(
       d, b, [&](size_t i, hn::Vec<D>* terms) HWY_ATTR { root.WithDerivative(d, hn::Add(hn::LoadU(d, u + i), at), terms); },
       &sum);
+}
+
+// The largest of 64 parts of the row: maxima[l] of the scores x[i] with i mod 64 = l, NaN left out.
+template <class T>
+HWY_INLINE void PartMaxima(RowTag<T> d, const T* x, size_t n, T* maxima) {
+  constexpr size_t kVectors = 64 / hn::MaxLanes(RowTag<T>());
+  constexpr T kLowest = -std::numeric_limits<T>::infinity();
+  const size_t N = hn::Lanes(d);
+  hn::Vec<RowTag<T>> max[kVectors];
+  for (auto& v : max) v = hn::Set(d, kLowest);
+  size_t i = 0;
+  for (; i + 64 <= n; i += 64) {
+    for (size_t v = 0; v < kVectors; ++v) max[v] = hn::Max(hn::LoadU(d, x + i + v * N), max[v]);
+  }
+  for (size_t v = 0; i + v * N < n; ++v) max[v] = hn::Max(LoadUpTo(d, x + i + v * N, n - i - v * N, kLowest), max[v]);
+  for (size_t v = 0; v < kVectors; ++v) hn::StoreU(max[v], d, maxima + v * N);
 }
 
 // A number that -c is above, at least -1: the sum over a part of the row is less than that over all, and so is the c that

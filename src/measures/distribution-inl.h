@@ -7,7 +7,6 @@
 #define ENTROPIC_MEASURES_DISTRIBUTION_INL_H_
 #endif
 
-#include <algorithm>
 #include <limits>
 
 #include "entropic/input.h"
@@ -30,12 +29,12 @@ struct Distribution {
   bool exists = true;     // false: the row is NaN
   bool constant = false;  // +inf scores: no gradient
 
-  HWY_INLINE V P(Wide d, size_t i, size_t count) const { return LoadUpTo(d, p + i, count, 0.0); }
-  HWY_INLINE V Z(Wide d, size_t i, size_t count) const {
+  HWY_INLINE V64 P(D64 d, size_t i, size_t count) const { return LoadUpTo(d, p + i, count, 0.0); }
+  HWY_INLINE V64 Z(D64 d, size_t i, size_t count) const {
     return LoadUpTo(d, z + i, count, -std::numeric_limits<double>::infinity());
   }
   // -inf where p is 0.
-  HWY_INLINE V LogP(Wide d, size_t i, size_t count) const {
+  HWY_INLINE V64 LogP(D64 d, size_t i, size_t count) const {
     return z == nullptr ? Log(d, P(d, i, count)) : hn::Sub(Z(d, i, count), hn::Set(d, shift));
   }
 };
@@ -44,18 +43,18 @@ struct Distribution {
 // normalised, the largest exp(x).
 template <class T>
 double GivenSum(Input input, bool normalize, const T* x, size_t n) {
-  const Wide d;
+  const D64 d;
   constexpr double kMax = std::numeric_limits<double>::max();
-  const V nan = hn::Set(d, std::numeric_limits<double>::quiet_NaN()), zero = hn::Zero(d), largest = hn::Set(d, kMax);
+  const V64 nan = hn::Set(d, std::numeric_limits<double>::quiet_NaN()), zero = hn::Zero(d), largest = hn::Set(d, kMax);
   if (input == Input::probs) {
     return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
-      const V p = LoadWide(d, x + i, count, T(0));
+      const V64 p = LoadWide(d, x + i, count, T(0));
       return hn::IfThenElse(hn::And(hn::Ge(p, zero), hn::Le(p, largest)), p, nan);
     });
   }
   const double sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const V l = LoadWide(d, x + i, count, T(0));
-    const V value = normalize ? zero : Exp(d, l);
+    const V64 l = LoadWide(d, x + i, count, T(0));
+    const V64 value = normalize ? zero : Exp(d, l);
     return hn::IfThenElse(hn::Le(l, largest), value, nan);
   });
   if (!normalize || sum != sum) return sum;
@@ -66,7 +65,7 @@ double GivenSum(Input input, bool normalize, const T* x, size_t n) {
 // shift = log(1 + the others) and with it every logarithm is accurate relative to itself.
 template <class T>
 Distribution OfScores(const T* x, size_t n, double* p, double* z) {
-  const Wide d;
+  const D64 d;
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const double max = static_cast<double>(RowMax(RowTag<T>(), x, n));
   Distribution row = {p, z, 0, 1, 1, n};
@@ -80,7 +79,7 @@ Distribution OfScores(const T* x, size_t n, double* p, double* z) {
       z[i] = top ? 0 : -kInfinity;
     }
     for (size_t i = 0; i < n; ++i) p[i] = z[i] == 0 ? 1 / ties : 0;
-    row.shift = LogOne(ties);
+    row.shift = LogNumber(ties);
     row.exists = !nan;
     row.constant = true;
     return row;
@@ -89,11 +88,11 @@ Distribution OfScores(const T* x, size_t n, double* p, double* z) {
     row.exists = false;
     return row;
   }
-  const V top = hn::Set(d, max), absent = hn::Set(d, -kInfinity), lowest = hn::Set(d, std::numeric_limits<double>::lowest());
+  const V64 top = hn::Set(d, max), absent = hn::Set(d, -kInfinity), lowest = hn::Set(d, std::numeric_limits<double>::lowest());
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
     // A score that is finite stays so.
-    const V xi = LoadWide(d, x + i, count, T(0));
-    const V zi = hn::IfThenElse(hn::Eq(xi, absent), absent, MaxKeepNaN(lowest, hn::Sub(xi, top)));
+    const V64 xi = LoadWide(d, x + i, count, T(0));
+    const V64 zi = hn::IfThenElse(hn::Eq(xi, absent), absent, MaxKeepNaN(lowest, hn::Sub(xi, top)));
     StoreUpTo(zi, d, count, z + i);
     StoreUpTo(Exp(d, zi), d, count, p + i);
   });
@@ -102,14 +101,14 @@ Distribution OfScores(const T* x, size_t n, double* p, double* z) {
   if (first == n) first = 0;  // NaN
   const double own = p[first];
   p[first] = 0;
-  const double others = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR { return LoadUpTo(d, p + i, count, 0.0); });
+  const double others = SumRow(d, p, n);
   p[first] = own;
   if (!(others >= 0 && own == 1)) {
     row.exists = false;
     return row;
   }
-  row.shift = Log1pOne(others);
-  const V total = hn::Set(d, 1 + others);
+  row.shift = Log1pNumber(others);
+  const V64 total = hn::Set(d, 1 + others);
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
     StoreUpTo(hn::Div(LoadUpTo(d, p + i, count, 0.0), total), d, count, p + i);
   });
@@ -120,7 +119,7 @@ Distribution OfScores(const T* x, size_t n, double* p, double* z) {
 // there, by the scores log(p / max).
 template <class T>
 Distribution OfWeights(const T* x, size_t n, double sum, bool logs, double* p, double* z) {
-  const Wide d;
+  const D64 d;
   const double max = static_cast<double>(RowMax(RowTag<T>(), x, n));
   Distribution row = {p, nullptr, 0, 1, sum, n};
   if (logs && max > 0.5 * sum) {
@@ -130,11 +129,11 @@ Distribution OfWeights(const T* x, size_t n, double sum, bool logs, double* p, d
   }
   // A sum beyond double.
   const double scale = sum <= std::numeric_limits<double>::max() ? 1 : 0x1p-64;
-  const V factor = hn::Set(d, scale);
+  const V64 factor = hn::Set(d, scale);
   if (scale != 1) {
     sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR { return hn::Mul(LoadWide(d, x + i, count, T(0)), factor); });
   }
-  const V total = hn::Set(d, sum);
+  const V64 total = hn::Set(d, sum);
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
     StoreUpTo(hn::Div(hn::Mul(LoadWide(d, x + i, count, T(0)), factor), total), d, count, p + i);
   });
@@ -144,7 +143,7 @@ Distribution OfWeights(const T* x, size_t n, double sum, bool logs, double* p, d
 // The row as a distribution; `sum` is its GivenSum, p and z are n numbers of working memory each, x may be z.
 template <class T>
 Distribution DistributionOf(Input input, bool normalize, const T* x, size_t n, double sum, bool logs, double* p, double* z) {
-  const Wide d;
+  const D64 d;
   if (n == 0) return {p, z, 0, 0, 1, 0, false};
   if (input == Input::scores || (input == Input::log_probs && normalize)) return OfScores(x, n, p, z);
   if (input == Input::probs && normalize) return OfWeights(x, n, sum, logs, p, z);
@@ -158,7 +157,7 @@ Distribution DistributionOf(Input input, bool normalize, const T* x, size_t n, d
     }
   }
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const V zi = LoadWide(d, x + i, count, T(0));
+    const V64 zi = LoadWide(d, x + i, count, T(0));
     StoreUpTo(zi, d, count, z + i);
     StoreUpTo(Exp(d, zi), d, count, p + i);
   });

@@ -7,6 +7,8 @@
 #define ENTROPIC_MEASURES_ENTRIES_INL_H_
 #endif
 
+#include <algorithm>
+
 #include "src/measures/values-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -15,8 +17,8 @@ namespace HWY_NAMESPACE {
 
 template <class T>
 void EntryRow(const SelfInformation& op, const T* x, size_t n, double sum, double unit, T* value, T* dp, double* scratch) {
-  const Wide d;
-  const V scale = hn::Set(d, unit);
+  const D64 d;
+  const V64 scale = hn::Set(d, unit);
   if (op.input == Input::scores || op.normalize) {
     const Distribution row = DistributionOf(op.input, op.normalize, x, n, sum, true, scratch, scratch + n + 16);
     if (!row.exists) return std::fill(value, value + n, std::numeric_limits<T>::quiet_NaN());
@@ -26,43 +28,43 @@ void EntryRow(const SelfInformation& op, const T* x, size_t n, double sum, doubl
     return;
   }
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const V xi = LoadWide(d, x + i, count, T(0));
+    const V64 xi = LoadWide(d, x + i, count, T(0));
     const bool probs = op.input == Input::probs;
-    const V nats = hn::Sub(hn::Zero(d), probs ? Log(d, xi) : xi);
-    const V slope = probs ? hn::Div(hn::Set(d, -1.0), xi) : hn::Set(d, -1.0);
+    const V64 nats = hn::Sub(hn::Zero(d), probs ? Log(d, xi) : xi);
+    const V64 slope = probs ? hn::Div(hn::Set(d, -1.0), xi) : hn::Set(d, -1.0);
     StoreNarrow(hn::Div(nats, scale), d, count, value + i);
     if (dp != nullptr) StoreNarrow(hn::Div(slope, scale), d, count, dp + i);
   });
 }
 
 // log((1 - p) / p): near 1/2 by (1 - 2 p) / p, whose numerator is exact there.
-HWY_INLINE V LogOdds(Wide d, V p) {
-  const V one = hn::Set(d, 1.0);
-  const V near = Log1p(d, hn::Div(hn::Sub(hn::Sub(one, p), p), p));
+HWY_INLINE V64 LogOdds(D64 d, V64 p) {
+  const V64 one = hn::Set(d, 1.0);
+  const V64 near = Log1p(d, hn::Div(hn::Sub(hn::Sub(one, p), p), p));
   const auto middle = hn::Le(hn::Abs(hn::Sub(p, hn::Set(d, 0.5))), hn::Set(d, 0.25));
   return hn::IfThenElse(middle, near, hn::Sub(Log(d, hn::Sub(one, p)), Log(d, p)));
 }
 
 template <class T>
 void EntryRow(const BinaryEntropy& op, const T* x, size_t n, double, double unit, T* value, T* dp, double*) {
-  const Wide d;
-  const V scale = hn::Set(d, unit), one = hn::Set(d, 1.0), zero = hn::Zero(d);
+  const D64 d;
+  const V64 scale = hn::Set(d, unit), one = hn::Set(d, 1.0), zero = hn::Zero(d);
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const V xi = LoadWide(d, x + i, count, T(0));
-    V nats, slope;
+    const V64 xi = LoadWide(d, x + i, count, T(0));
+    V64 nats, slope;
     if (op.input == Input::scores) {
       // p and 1 - p are e / (1 + e) and 1 / (1 + e) in some order, e = exp(-|x|).
-      const V size = hn::Abs(xi), e = Exp(d, hn::Neg(size)), less = hn::Div(e, hn::Add(one, e));
-      const V part = ZeroWhere(hn::Eq(e, zero), hn::Mul(size, less));
+      const V64 size = hn::Abs(xi), e = Exp(d, hn::Neg(size)), less = hn::Div(e, hn::Add(one, e));
+      const V64 part = ZeroWhere(hn::Eq(e, zero), hn::Mul(size, less));
       nats = hn::Add(Log1p(d, e), part);
       slope = hn::Neg(ZeroWhere(hn::Eq(e, zero), hn::Mul(hn::Mul(xi, less), hn::Div(one, hn::Add(one, e)))));
     } else {
       const bool logs = op.input == Input::log_probs;
-      const V p = logs ? Exp(d, xi) : xi;
-      const V log_p = logs ? xi : Log(d, p);
-      const V rest = logs ? hn::Sub(zero, Expm1(d, xi)) : hn::Sub(one, p);
+      const V64 p = logs ? Exp(d, xi) : xi;
+      const V64 log_p = logs ? xi : Log(d, p);
+      const V64 rest = logs ? hn::Sub(zero, Expm1(d, xi, p)) : hn::Sub(one, p);
       // log(1 - p): where p is small, by p itself.
-      const V log_rest =
+      const V64 log_rest =
           hn::IfThenElse(hn::Lt(p, hn::Set(d, 0.5)), Log1p(d, hn::Neg(hn::Min(p, hn::Set(d, 0.5)))), Log(d, rest));
       nats = hn::Sub(
           zero, hn::Add(ZeroWhere(hn::Eq(p, zero), hn::Mul(p, log_p)), ZeroWhere(hn::Eq(rest, zero), hn::Mul(rest, log_rest))));

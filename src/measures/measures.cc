@@ -13,23 +13,22 @@
 
 namespace entropic {
 
-// One thread's share of a batch: rows [begin, end), and 4 (n + 16) numbers of working memory.
-struct MeasureShare {
-  std::size_t begin, end;
-  double* scratch;
+// What rows hold in all, see GivenSum: nothing of scores; what is known already, or room for it.
+struct GivenSums {
+  double* sums = nullptr;
+  bool known = true;
 };
 
-// What one SIMD target has for one element type. `sums` are the rows' GivenSum, null for scores; gradients without data are
-// not wanted. Where nothing but values is, `one` and `two` sum the rows themselves, while they have them at hand.
+// What one SIMD target has for rows of one element type, with 4 (n + 16) numbers of working memory. Gradients without data are
+// not wanted. Sums that are not known `one` and `two` find themselves, while they have the rows at hand.
 template <class T>
 struct MeasureKernels {
-  void (*sums)(Input, bool normalize, MatrixView<const T> p, double* sums, MeasureShare);
-  void (*one)(const Measure&, MatrixView<const T> p, double* sums, double* value, MatrixView<T> dp, MeasureShare);
-  void (*two)(const Divergence&, MatrixView<const T> p, MatrixView<const T> q, double* p_sums, double* q_sums, double* value,
-              MatrixView<T> dp, MatrixView<T> dq, MeasureShare);
-  double (*table)(const TableMeasure&, const T* pxy, TableShape, double sum, double* scratch, T* dp);
-  void (*entries)(const EntryMeasure&, MatrixView<const T> p, const double* sums, MatrixView<T> value, MatrixView<T> dp,
-                  MeasureShare);
+  void (*sums)(Input, bool normalize, MatrixView<const T> p, double* sums);
+  void (*one)(const Measure&, MatrixView<const T> p, GivenSums, double* value, MatrixView<T> dp, double* memory);
+  void (*two)(const Divergence&, MatrixView<const T> p, MatrixView<const T> q, GivenSums of_p, GivenSums of_q, double* value,
+              MatrixView<T> dp, MatrixView<T> dq, double* memory);
+  double (*table)(const TableMeasure&, const T* pxy, TableShape, double sum, double* memory, T* dp);
+  void (*entries)(const EntryMeasure&, MatrixView<const T> p, GivenSums, MatrixView<T> value, MatrixView<T> dp, double* memory);
 };
 
 }  // namespace entropic
@@ -41,13 +40,21 @@ namespace entropic {
 namespace HWY_NAMESPACE {
 
 template <class T>
-void SumRows(Input input, bool normalize, MatrixView<const T> p, double* sums, MeasureShare share) {
-  for (size_t r = share.begin; r < share.end; ++r) sums[r] = GivenSum(input, normalize, p.row(r), p.cols);
+void SumRows(Input input, bool normalize, MatrixView<const T> p, double* sums) {
+  for (size_t r = 0; r < p.rows; ++r) sums[r] = GivenSum(input, normalize, p.row(r), p.cols);
 }
 
-inline double UnitOf(const std::optional<double>& base) { return base ? 1 / LogOne(*base) : 1; }
+// The sum of row r of x as a distribution is made of it.
+template <class Op, class T>
+double SumOfRow(const Op& op, MatrixView<const T> x, GivenSums given, size_t r) {
+  if (given.sums == nullptr) return 1;
+  if (!given.known) given.sums[r] = GivenSum(op.input, op.normalize, x.row(r), x.cols);
+  return given.sums[r];
+}
+
+inline double UnitOf(const std::optional<double>& base) { return base ? 1 / LogNumber(*base) : 1; }
 // A division, so that log 2 is 1 in base 2.
-inline double InUnit(double nats, const std::optional<double>& base) { return base ? nats / LogOne(*base) : nats; }
+inline double InUnit(double nats, const std::optional<double>& base) { return base ? nats / LogNumber(*base) : nats; }
 
 template <class Op, class T>
 void OneRow(const Op& op, const Distribution& row, double* value, T* dp) {
@@ -59,7 +66,7 @@ void OneRow(const Op& op, const Distribution& row, double* value, T* dp) {
   double nats = std::numeric_limits<double>::quiet_NaN(), factor = UnitOf(op.base);
   if (row.exists) nats = ValueOf(kernel, row);
   *value = InUnit(nats, op.base);
-  if constexpr (kPerplexity) *value = factor = hn::GetLane(Exp(Wide(), hn::Set(Wide(), nats)));
+  if constexpr (kPerplexity) *value = factor = hn::GetLane(Exp(D64(), hn::Set(D64(), nats)));
   if (dp == nullptr) return;
   const Through through = ThroughOf(op.input, op.normalize);
   if constexpr (kPowers) {
@@ -79,7 +86,7 @@ void OneRow(const Op& op, const Distribution& row, double* value, T* dp) {
 template <class Op, class T>
 double EntropyInFloat(const Op& op, const T* p, size_t n) {
   if constexpr (std::is_same_v<Op, Entropy> && sizeof(T) == 4) {
-    const double nats = op.input == Input::probs && !op.normalize ? FloatEntropy(p, n) : 0;
+    const double nats = op.input == Input::probs && !op.normalize ? RowEntropy(RowTag<float>(), p, n) : 0;
     if (nats > 0x1p-60) return nats;
   }
   (void)op, (void)p, (void)n;
@@ -87,19 +94,18 @@ double EntropyInFloat(const Op& op, const T* p, size_t n) {
 }
 
 template <class T>
-void OneRows(const Measure& measure, MatrixView<const T> p, double* sums, double* value, MatrixView<T> dp, MeasureShare share) {
+void OneRows(const Measure& measure, MatrixView<const T> p, GivenSums given, double* value, MatrixView<T> dp, double* memory) {
   const size_t n = p.cols;
   std::visit(
       [&]<class Op>(const Op& op) {
-        for (size_t r = share.begin; r < share.end; ++r) {
-          if (sums != nullptr && dp.data == nullptr && p.rows > 1) sums[r] = GivenSum(op.input, op.normalize, p.row(r), n);
+        for (size_t r = 0; r < p.rows; ++r) {
+          const double sum = SumOfRow(op, p, given, r);
           if (const double nats = dp.data == nullptr ? EntropyInFloat(op, p.row(r), n) : 0; nats > 0) {
             value[r] = InUnit(nats, op.base);
             continue;
           }
-          const double sum = sums == nullptr ? 1 : sums[r];
-          OneRow(op, DistributionOf(op.input, op.normalize, p.row(r), n, sum, true, share.scratch, share.scratch + n + 16),
-                 value + r, dp.data == nullptr ? nullptr : dp.row(r));
+          OneRow(op, DistributionOf(op.input, op.normalize, p.row(r), n, sum, true, memory, memory + n + 16), value + r,
+                 dp.data == nullptr ? nullptr : dp.row(r));
         }
       },
       measure);
@@ -143,24 +149,22 @@ inline Distribution Apart(Distribution row, double* p) {
 }
 
 template <class T>
-void TwoRows(const Divergence& divergence, MatrixView<const T> p, MatrixView<const T> q, double* p_sums, double* q_sums,
-             double* value, MatrixView<T> dp, MatrixView<T> dq, MeasureShare share) {
+void TwoRows(const Divergence& divergence, MatrixView<const T> p, MatrixView<const T> q, GivenSums of_p, GivenSums of_q,
+             double* value, MatrixView<T> dp, MatrixView<T> dq, double* memory) {
   const size_t n = p.cols, step = n + 16;
-  double* const s = share.scratch;
   const bool gradients = dp.data != nullptr || dq.data != nullptr;
   std::visit(
       [&]<class Op>(const Op& op) {
         constexpr bool kLogs = std::is_same_v<Op, CrossEntropy>;
-        const auto distribution = [&](MatrixView<const T> x, double* sums, size_t r, double* to) {
-          if (sums != nullptr && !gradients && x.rows > 1) sums[r] = GivenSum(op.input, op.normalize, x.row(r), n);
-          const double sum = sums == nullptr ? 1 : sums[r];
+        const auto distribution = [&](MatrixView<const T> x, GivenSums given, size_t r, double* to) {
+          const double sum = SumOfRow(op, x, given, r);
           const Distribution row = DistributionOf(op.input, op.normalize, x.row(r), n, sum, kLogs, to, to + step);
           return gradients ? Apart(row, to) : row;
         };
         Distribution second = {};
-        for (size_t r = share.begin; r < share.end; ++r) {
-          const Distribution first = distribution(p, p_sums, r, s);
-          if (q.rows > 1 || r == share.begin) second = distribution(q, q_sums, q.rows > 1 ? r : 0, s + 2 * step);
+        for (size_t r = 0; r < p.rows; ++r) {
+          const Distribution first = distribution(p, of_p, r, memory);
+          if (r < q.rows) second = distribution(q, of_q, r, memory + 2 * step);
           TwoRow(op, Pair{first, second}, value + r, dp.data == nullptr ? nullptr : dp.row(r),
                  dq.data == nullptr ? nullptr : dq.row(r));
         }
@@ -196,14 +200,14 @@ double TableOf(const TableMeasure& measure, const T* pxy, TableShape shape, doub
 }
 
 template <class T>
-void EntryRows(const EntryMeasure& measure, MatrixView<const T> p, const double* sums, MatrixView<T> value, MatrixView<T> dp,
-               MeasureShare share) {
+void EntryRows(const EntryMeasure& measure, MatrixView<const T> p, GivenSums given, MatrixView<T> value, MatrixView<T> dp,
+               double* memory) {
   const size_t n = p.cols;
   std::visit(
       [&](const auto& op) {
-        for (size_t r = share.begin; r < share.end; ++r) {
-          EntryRow(op, p.row(r), n, sums == nullptr ? 1 : sums[r], op.base ? LogOne(*op.base) : 1, value.row(r),
-                   dp.data == nullptr ? nullptr : dp.row(r), share.scratch);
+        for (size_t r = 0; r < p.rows; ++r) {
+          EntryRow(op, p.row(r), n, given.sums == nullptr ? 1 : given.sums[r], op.base ? LogNumber(*op.base) : 1, value.row(r),
+                   dp.data == nullptr ? nullptr : dp.row(r), memory);
         }
       },
       measure);
@@ -237,7 +241,7 @@ HWY_EXPORT(MeasureF32);
 HWY_EXPORT(MeasureF64);
 
 template <class T>
-MeasureKernels<T> kernels() {
+MeasureKernels<T> measure_kernels() {
   if constexpr (sizeof(T) == 4) {
     return HWY_DYNAMIC_DISPATCH(MeasureF32)();
   } else {
@@ -245,11 +249,16 @@ MeasureKernels<T> kernels() {
   }
 }
 
-// Runs work(share) for pieces of [0, rows).
-template <class Work>
-void for_shares(std::size_t rows, std::size_t cols, std::size_t cost, Work&& work) {
-  parallel_rows(rows, cost * cols, [&](std::size_t begin, std::size_t end) {
-    work(MeasureShare{begin, end, scratch(4 * (cols + 16))});
+// Shares rows of n numbers of T out: calls work(first, count, memory, wide) for some after others, with the kernels' working
+// memory and room for `views` views of these rows as float.
+template <class T, class Work>
+void for_blocks(std::size_t rows, std::size_t n, std::size_t views, std::size_t cost, const Work& work) {
+  parallel_rows(rows, cost * n, [&](std::size_t begin, std::size_t end) {
+    const std::size_t kernel = 4 * (n + 16), block = rows_at_once<T>(end - begin, views * n);
+    double* const memory = scratch(kernel + (kIsHalf<T> ? block * views * n : 0));
+    for (std::size_t first = begin; first < end; first += block) {
+      work(first, std::min(block, end - first), memory, reinterpret_cast<float*>(memory + kernel));
+    }
   });
 }
 
@@ -280,43 +289,41 @@ void keep_bound(const Divergence& op, std::span<double> value) {
   }
 }
 
-std::string place(bool table, std::size_t row, std::size_t entry) {
-  return table ? fmt::format("row {}, column {}", row, entry) : fmt::format("row {}, entry {}", row, entry);
-}
-
-// Refuses the first entry of the row that is no probability, or no logarithm of one.
-template <class T>
-void refuse_entry(std::string_view operation, std::string_view name, Input input, const T* row, std::size_t n, bool table,
-                  std::size_t r) {
+// Refuses the first entry of a row that is no probability, or no logarithm of one; refuse(entry, what is wrong).
+template <class T, class Refuse>
+void find_wrong_entry(Input input, const T* row, std::size_t n, const Refuse& refuse) {
   for (std::size_t i = 0; i < n; ++i) {
     const double entry = to_double(row[i]);
     if (input == Input::probs && !(entry >= 0 && entry <= std::numeric_limits<double>::max())) {
-      fail("{}: {} must be at least 0 and finite, got {} at {}", operation, name, entry, place(table, r, i));
+      refuse(i, fmt::format("must be at least 0 and finite, got {}", entry));
     }
     if (input == Input::log_probs && !(entry <= std::numeric_limits<double>::max())) {
-      fail("{}: {} must be a logarithm below inf, got {} at {}", operation, name, entry, place(table, r, i));
+      refuse(i, fmt::format("must be a logarithm below inf, got {}", entry));
     }
   }
 }
 
-// `sum` is that of a row, or with `table` that of all.
-void check_sum(std::string_view operation, std::string_view name, Input input, bool normalize, double sum, double tolerance,
-               std::optional<std::size_t> row = {}) {
-  if (normalize ? sum > 0 : std::abs(sum - 1) <= tolerance) return;
-  const std::string where = row ? fmt::format(" in row {}", *row) : "";
+// What is wrong with a sum, or nothing.
+std::string wrong_sum(Input input, std::string_view name, bool normalize, double sum, double tolerance) {
+  if (normalize ? sum > 0 : std::abs(sum - 1) <= tolerance) return {};
   const bool logs = input == Input::log_probs;
-  if (normalize) fail("{}: {} must have an entry above {}{}, got none", operation, name, logs ? "-inf" : "0", where);
-  fail("{}: {}{} must sum to 1 within {}{}, got {} (normalize divides by the sum)", operation, logs ? "exp of " : "", name,
-       tolerance, where, sum);
+  if (normalize) return fmt::format("{} must have an entry above {}, got none", name, logs ? "-inf" : "0");
+  return fmt::format("{}{} must sum to 1 within {}, got {}", logs ? "exp of " : "", name, tolerance, sum);
 }
+constexpr std::string_view advice_on_sum(bool normalize) { return normalize ? "" : " (normalize divides by the sum)"; }
 
 // Refuses the first row that is no distribution.
 template <class T>
 void check_sums(std::string_view operation, std::string_view name, Input input, bool normalize, MatrixView<const T> p,
-                const std::vector<double>& sums, double tolerance) {
+                const std::vector<double>& sums) {
   for (std::size_t r = 0; r < sums.size(); ++r) {
-    if (sums[r] != sums[r]) refuse_entry(operation, name, input, p.row(r), p.cols, false, r);
-    check_sum(operation, name, input, normalize, sums[r], tolerance, r);
+    if (sums[r] != sums[r]) {
+      find_wrong_entry(input, p.row(r), p.cols, [&](std::size_t i, const std::string& wrong) {
+        fail_in_row(operation, name, r, "{} {} at entry {}", name, wrong, i);
+      });
+    }
+    const std::string wrong = wrong_sum(input, name, normalize, sums[r], kSumTolerance<T>);
+    if (!wrong.empty()) throw RowError(operation, name, wrong, r, advice_on_sum(normalize));
   }
 }
 
@@ -329,16 +336,21 @@ std::vector<double> room_for_sums(Input input, MatrixView<const T> p) {
 // The sums of rows, all of them distributions.
 template <class T>
 std::vector<double> checked_sums(std::string_view operation, std::string_view name, Input input, bool normalize,
-                                 MatrixView<const T> p, double tolerance) {
+                                 MatrixView<const T> p) {
   std::vector<double> sums = room_for_sums(input, p);
   if (sums.empty()) return sums;
-  const auto run = kernels<T>().sums;
-  for_shares(p.rows, p.cols, 1, [&](MeasureShare share) { run(input, normalize, p, sums.data(), share); });
-  check_sums(operation, name, input, normalize, p, sums, tolerance);
+  const auto run = measure_kernels<Working<T>>().sums;
+  for_blocks<T>(p.rows, p.cols, 1, 1, [&](std::size_t first, std::size_t count, double* /*memory*/, float* wide) {
+    run(input, normalize, working_rows(p, first, count, wide), sums.data() + first);
+  });
+  check_sums(operation, name, input, normalize, p, sums);
   return sums;
 }
 
-double* data_of(std::vector<double>& sums) { return sums.empty() ? nullptr : sums.data(); }
+// Of rows from `first` on.
+GivenSums given(std::vector<double>& sums, std::size_t first, bool known) {
+  return {sums.empty() ? nullptr : sums.data() + first, known};
+}
 
 // The gradient, where it is wanted, in p's shape and at most in p's place.
 // One that points nowhere is not wanted, whatever its shape.
@@ -346,10 +358,6 @@ template <class T>
 void check_gradient(std::string_view operation, std::string_view name, MatrixView<T>& dp, std::size_t rows, std::size_t cols) {
   if (dp.data == nullptr) dp = {};
   if (dp.data != nullptr) check_shape(operation, name, dp, "p", rows, cols);
-}
-
-void check_values(std::string_view operation, std::size_t size, std::size_t rows) {
-  if (size != rows) fail("{}: value must have one entry for each of {} rows, got {}", operation, rows, size);
 }
 
 template <class Family>
@@ -369,62 +377,27 @@ auto common(const Family& family) {
       family);
 }
 
-// Rows of 16 bits as float, contiguous, with a gradient to be narrowed if wanted.
-template <class T>
-struct Widened {
-  explicit Widened(MatrixView<const T> x, bool read = true) : values(x.rows * x.cols), rows(x.rows), cols(x.cols) {
-    for (std::size_t r = 0; read && r < rows; ++r) widen(x.row(r), cols, values.data() + r * cols);
-  }
-  MatrixView<float> view() { return {values.data(), rows, cols}; }
-  MatrixView<const float> read() const { return {values.data(), rows, cols}; }
-  void back(MatrixView<T> y) const {
-    for (std::size_t r = 0; r < rows; ++r) narrow(values.data() + r * cols, cols, y.row(r));
-  }
-
-  std::vector<float> values;
-  std::size_t rows, cols;
-};
-
-// run(x as the type to compute in, gradients in that type) for rows of any type. Gradients without data stay so.
-template <class T, std::size_t N, std::size_t M, class Run>
-void computed(const std::array<MatrixView<const T>, N>& in, const std::array<MatrixView<T>, M>& out, Run&& run) {
-  if constexpr (kIsHalf<T>) {
-    std::vector<Widened<T>> wide_in, wide_out;
-    std::array<MatrixView<const float>, N> views_in;
-    std::array<MatrixView<float>, M> views_out;
-    for (const auto& x : in) wide_in.emplace_back(x);
-    for (const auto& y : out) wide_out.emplace_back(MatrixView<const T>(y), false);
-    for (std::size_t k = 0; k < N; ++k) views_in[k] = wide_in[k].read();
-    for (std::size_t k = 0; k < M; ++k) {
-      if (out[k].data != nullptr) views_out[k] = wide_out[k].view();
-    }
-    run(views_in, views_out);
-    for (std::size_t k = 0; k < M; ++k) {
-      if (out[k].data != nullptr) wide_out[k].back(out[k]);
-    }
-  } else {
-    run(in, out);
-  }
-}
-
 }  // namespace
 
 template <class T>
 void measure(const Measure& op, MatrixView<const T> p, std::span<double> value, MatrixView<std::type_identity_t<T>> dp) {
   const auto [name, input, normalize] = common(op);
   check_layout(name, "p", p);
-  check_values(name, value.size(), p.rows);
+  check_size(name, "value", value.size(), p.rows);
   check_gradient(name, "dp", dp, p.rows, p.cols);
   check_overlap(name, "dp", dp, "p", p);
-  computed<T, 1, 1>({p}, {dp}, [&, name = name, input = input, normalize = normalize](const auto& in, const auto& out) {
-    const bool ahead = dp.data != nullptr || p.rows == 1;
-    auto sums = ahead ? checked_sums(name, "p", input, normalize, in[0], kSumTolerance<T>) : room_for_sums(input, in[0]);
-    std::vector<double> found(p.rows);
-    const auto run = kernels<Working<T>>().one;
-    for_shares(p.rows, p.cols, 4, [&](MeasureShare share) { run(op, in[0], data_of(sums), found.data(), out[0], share); });
-    check_sums(name, "p", input, normalize, in[0], sums, kSumTolerance<T>);
-    std::copy(found.begin(), found.end(), value.begin());
+  const bool known = dp.data != nullptr || p.rows == 1;
+  std::vector<double> sums = known ? checked_sums(name, "p", input, normalize, p) : room_for_sums(input, p);
+  std::vector<double> found(p.rows);
+  const auto run = measure_kernels<Working<T>>().one;
+  for_blocks<T>(p.rows, p.cols, 2, 4, [&](std::size_t first, std::size_t count, double* memory, float* wide) {
+    const auto rows = working_rows(p, first, count, wide);
+    const auto gradient = result_rows(dp, first, count, wide);
+    run(op, rows, given(sums, first, known), found.data() + first, gradient, memory);
+    finish_rows(gradient, dp, first);
   });
+  if (!known) check_sums(name, "p", input, normalize, p, sums);
+  std::copy(found.begin(), found.end(), value.begin());
 }
 
 template <class T>
@@ -433,7 +406,7 @@ void measure(const Divergence& op, MatrixView<const T> p, MatrixView<const std::
   const auto [name, input, normalize] = common(op);
   check_layout(name, "p", p);
   check_shape(name, "q", q, "p, or one row for all", q.rows == 1 ? 1 : p.rows, p.cols);
-  check_values(name, value.size(), p.rows);
+  check_size(name, "value", value.size(), p.rows);
   check_gradient(name, "dp", dp, p.rows, p.cols);
   check_gradient(name, "dq", dq, p.rows, p.cols);
   check_overlap(name, "dp", dp, "p", p);
@@ -445,21 +418,24 @@ void measure(const Divergence& op, MatrixView<const T> p, MatrixView<const std::
     check_apart(name, "dq", dq, "q", q);
   }
   check_apart(name, "dp", dp, "dq", MatrixView<const T>(dq));
-  computed<T, 2, 2>({p, q}, {dp, dq}, [&, name = name, input = input, normalize = normalize](const auto& in, const auto& out) {
-    const bool ahead = dp.data != nullptr || dq.data != nullptr;
-    const auto sums = [&](std::string_view which, const auto& x) {
-      return ahead || x.rows == 1 ? checked_sums(name, which, input, normalize, x, kSumTolerance<T>) : room_for_sums(input, x);
-    };
-    auto p_sums = sums("p", in[0]), q_sums = sums("q", in[1]);
-    std::vector<double> found(p.rows);
-    const auto run = kernels<Working<T>>().two;
-    for_shares(p.rows, p.cols, 6, [&](MeasureShare share) {
-      run(op, in[0], in[1], data_of(p_sums), data_of(q_sums), found.data(), out[0], out[1], share);
-    });
-    check_sums(name, "p", input, normalize, in[0], p_sums, kSumTolerance<T>);
-    check_sums(name, "q", input, normalize, in[1], q_sums, kSumTolerance<T>);
-    std::copy(found.begin(), found.end(), value.begin());
+  const bool known = dp.data != nullptr || dq.data != nullptr, p_known = known || p.rows == 1, q_known = known || q.rows == 1;
+  std::vector<double> p_sums = p_known ? checked_sums(name, "p", input, normalize, p) : room_for_sums(input, p);
+  std::vector<double> q_sums = q_known ? checked_sums(name, "q", input, normalize, q) : room_for_sums(input, q);
+  std::vector<double> found(p.rows);
+  const auto run = measure_kernels<Working<T>>().two;
+  for_blocks<T>(p.rows, p.cols, 4, 6, [&](std::size_t first, std::size_t count, double* memory, float* wide) {
+    const bool one_for_all = q.rows == 1;
+    const auto p_rows = working_rows(p, first, count, wide);
+    const auto q_rows = working_rows(q, one_for_all ? 0 : first, one_for_all ? 1 : count, wide);
+    const auto p_gradient = result_rows(dp, first, count, wide), q_gradient = result_rows(dq, first, count, wide);
+    run(op, p_rows, q_rows, given(p_sums, first, p_known), given(q_sums, one_for_all ? 0 : first, q_known),
+        found.data() + first, p_gradient, q_gradient, memory);
+    finish_rows(p_gradient, dp, first);
+    finish_rows(q_gradient, dq, first);
   });
+  if (!p_known) check_sums(name, "p", input, normalize, p, p_sums);
+  if (!q_known) check_sums(name, "q", input, normalize, q, q_sums);
+  std::copy(found.begin(), found.end(), value.begin());
   keep_bound<T>(op, value);
 }
 
@@ -470,26 +446,32 @@ double measure(const TableMeasure& op, MatrixView<const T> pxy, MatrixView<std::
   if (dp.data == nullptr) dp = {};
   if (dp.data != nullptr) check_shape(name, "dp", dp, "pxy", pxy.rows, pxy.cols);
   check_overlap(name, "dp", dp, "pxy", pxy);
-  using C = Working<T>;
+  using W = Working<T>;
   const std::size_t rows = pxy.rows, cols = pxy.cols, n = rows * cols;
   if (n == 0) return std::numeric_limits<double>::quiet_NaN();
-  double value = 0;
-  computed<T, 1, 1>({pxy}, {dp}, [&, name = name, input = input, normalize = normalize](const auto& in, const auto& out) {
-    std::vector<C> table(n), gradient(out[0].data != nullptr ? n : 0);
-    for (std::size_t r = 0; r < rows; ++r) std::copy(in[0].row(r), in[0].row(r) + cols, table.data() + r * cols);
-    double sum = 1;
-    if (input != Input::scores) {
-      kernels<C>().sums(input, normalize, {table.data(), 1, n}, &sum, {0, 1, nullptr});
-      for (std::size_t r = 0; sum != sum && r < rows; ++r) refuse_entry(name, "pxy", input, in[0].row(r), cols, true, r);
-      check_sum(name, "pxy", input, normalize, sum, kSumTolerance<T>);
+  std::vector<W> table(n), gradient(dp.data != nullptr ? n : 0);
+  for (std::size_t r = 0; r < rows; ++r) {
+    std::transform(pxy.row(r), pxy.row(r) + cols, table.data() + r * cols, [](T p) { return static_cast<W>(p); });
+  }
+  const auto kernels = measure_kernels<W>();
+  double sum = 1;
+  if (input != Input::scores) {
+    kernels.sums(input, normalize, {table.data(), 1, n}, &sum);
+    if (sum != sum) {
+      find_wrong_entry(input, table.data(), n, [&, name = name](std::size_t i, const std::string& wrong) {
+        fail("{}: pxy {} at row {}, column {}", name, wrong, i / cols, i % cols);
+      });
     }
-    std::vector<double> memory(4 * n + 4 * (rows + cols) + 256);
-    value =
-        kernels<C>().table(op, table.data(), {rows, cols}, sum, memory.data(), gradient.empty() ? nullptr : gradient.data());
-    for (std::size_t r = 0; r < rows && !gradient.empty(); ++r) {
-      std::copy(gradient.data() + r * cols, gradient.data() + (r + 1) * cols, out[0].row(r));
-    }
-  });
+    const std::string wrong = wrong_sum(input, "pxy", normalize, sum, kSumTolerance<T>);
+    if (!wrong.empty()) fail("{}: {}{}", name, wrong, advice_on_sum(normalize));
+  }
+  std::vector<double> memory(4 * n + 4 * (rows + cols) + 256);
+  const double value =
+      kernels.table(op, table.data(), {rows, cols}, sum, memory.data(), gradient.empty() ? nullptr : gradient.data());
+  for (std::size_t r = 0; r < dp.rows; ++r) {
+    const W* const row = gradient.data() + r * cols;
+    std::transform(row, row + cols, dp.row(r), [](W g) { return static_cast<T>(g); });
+  }
   return value;
 }
 
@@ -514,14 +496,18 @@ void measure(const EntryMeasure& op, MatrixView<const T> p, MatrixView<std::type
       const double entry = to_double(p.row(r)[i]);
       const bool good = input == Input::probs ? entry >= 0 && entry <= most : entry <= most - 1;
       if (good) continue;
-      fail("{}: p must be {}, got {} at {}", name, input == Input::probs ? "in [0, 1]" : "at most 0, the logarithm of 1", entry,
-           place(false, r, i));
+      fail_in_row(name, "p", r, "p must be {}, got {} at entry {}",
+                  input == Input::probs ? "in [0, 1]" : "at most 0, the logarithm of 1", entry, i);
     }
   }
-  computed<T, 1, 2>({p}, {value, dp}, [&, name = name, input = input, normalize = normalize](const auto& in, const auto& out) {
-    auto sums = of_rows ? checked_sums(name, "p", input, normalize, in[0], kSumTolerance<T>) : std::vector<double>();
-    const auto run = kernels<Working<T>>().entries;
-    for_shares(p.rows, p.cols, 4, [&](MeasureShare share) { run(op, in[0], data_of(sums), out[0], out[1], share); });
+  std::vector<double> sums = of_rows ? checked_sums(name, "p", input, normalize, p) : std::vector<double>();
+  const auto run = measure_kernels<Working<T>>().entries;
+  for_blocks<T>(p.rows, p.cols, 3, 4, [&](std::size_t first, std::size_t count, double* memory, float* wide) {
+    const auto rows = working_rows(p, first, count, wide);
+    const auto values = result_rows(value, first, count, wide), gradient = result_rows(dp, first, count, wide);
+    run(op, rows, given(sums, first, true), values, gradient, memory);
+    finish_rows(values, value, first);
+    finish_rows(gradient, dp, first);
   });
 }
 

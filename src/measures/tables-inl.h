@@ -7,6 +7,8 @@
 #define ENTROPIC_MEASURES_TABLES_INL_H_
 #endif
 
+#include <algorithm>
+
 #include "src/measures/values-inl.h"
 
 #ifndef ENTROPIC_MEASURES_TABLE_SHAPE_
@@ -30,13 +32,9 @@ struct Marginals {
   double sum = 0;
 };
 
-inline double SumOf(const double* p, size_t n) {
-  return Sum(Wide(), n, [&](size_t i, size_t count) HWY_ATTR { return LoadUpTo(Wide(), p + i, count, 0.0); });
-}
-
 // The columns' sums carry what each addition rounds off: of a table that is a product to rounding they must say so.
 inline Marginals MarginalsOf(const double* p, TableShape shape, double* memory) {
-  const Wide d;
+  const D64 d;
   const size_t cols = shape.cols;
   Marginals of = {memory, memory + shape.rows + 16};
   double* const lost = of.y + cols + 16;
@@ -44,37 +42,37 @@ inline Marginals MarginalsOf(const double* p, TableShape shape, double* memory) 
   std::fill(lost, lost + cols, 0.0);
   for (size_t r = 0; r < shape.rows; ++r) {
     const double* const row = p + r * cols;
-    of.x[r] = SumOf(row, cols);
+    of.x[r] = SumRow(d, row, cols);
     ForEachVector(d, cols, [&](size_t i, size_t count) HWY_ATTR {
-      const V a = LoadUpTo(d, of.y + i, count, 0.0), b = LoadUpTo(d, row + i, count, 0.0);
-      const V sum = hn::Add(a, b), part = hn::Sub(sum, a);
-      const V error = hn::Add(hn::Sub(a, hn::Sub(sum, part)), hn::Sub(b, part));
+      const V64 a = LoadUpTo(d, of.y + i, count, 0.0), b = LoadUpTo(d, row + i, count, 0.0);
+      const V64 sum = hn::Add(a, b), part = hn::Sub(sum, a);
+      const V64 error = hn::Add(hn::Sub(a, hn::Sub(sum, part)), hn::Sub(b, part));
       StoreUpTo(sum, d, count, of.y + i);
       StoreUpTo(hn::Add(LoadUpTo(d, lost + i, count, 0.0), error), d, count, lost + i);
     });
   }
   for (size_t i = 0; i < cols; ++i) of.y[i] += lost[i];
-  of.sum = SumOf(of.x, shape.rows);
+  of.sum = SumRow(d, of.x, shape.rows);
   return of;
 }
 
 // sum_y p(x,y) log(p(x) / p(x,y)) of one row or column: p(x) times the entropy of p(y|x), by the scores
 // log(p / max p), so that rows that are nearly certain keep their digits.
 inline double ConditionalRow(const double* p, size_t n, double* scratch) {
-  const Wide d;
+  const D64 d;
   const double max = RowMax(d, p, n);
   if (!(max > 0)) return 0;
-  const V top = hn::Set(d, max);
+  const V64 top = hn::Set(d, max);
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
     StoreUpTo(hn::Div(LoadUpTo(d, p + i, count, 0.0), top), d, count, scratch + i);
   });
   scratch[std::max_element(p, p + n) - p] = 0;
-  const double log_sum = Log1pOne(SumOf(scratch, n));
+  const double log_sum = Log1pNumber(SumRow(d, scratch, n));
   const double rest = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const V pi = LoadUpTo(d, p + i, count, 0.0);
+    const V64 pi = LoadUpTo(d, p + i, count, 0.0);
     return ZeroWhere(hn::Eq(pi, hn::Zero(d)), hn::Mul(pi, hn::Neg(LogOfRatio(d, pi, top))));
   });
-  return SumOf(p, n) * log_sum + rest;
+  return SumRow(d, p, n) * log_sum + rest;
 }
 
 inline double ValueOf(const ConditionalEntropy& op, const Distribution& all, TableShape shape, double* memory,
@@ -106,8 +104,8 @@ HWY_INLINE void ForEntries(TableShape shape, size_t i, size_t count, Write&& wri
 
 // p(x) p(y) / sum for the entries i .. i + count - 1 of the table: what p(x,y) would be, were nothing said. The entries of a
 // vector may belong to several rows.
-inline V ProductOf(const Marginals& m, TableShape shape, size_t i, size_t count) {
-  const Wide d;
+inline V64 ProductOf(const Marginals& m, TableShape shape, size_t i, size_t count) {
+  const D64 d;
   HWY_ALIGN double values[16] = {};
   ForEntries(shape, i, HWY_MIN(count, hn::Lanes(d)),
              [&](size_t k, size_t x, size_t y) { values[k] = m.x[x] * (m.y[y] / m.sum); });
@@ -115,8 +113,8 @@ inline V ProductOf(const Marginals& m, TableShape shape, size_t i, size_t count)
 }
 
 // log(p(x,y) sum / (p(x) p(y))) where the product is too small for a double.
-inline V LogInformation(const Distribution& all, const Marginals& m, TableShape shape, size_t i, size_t count) {
-  const Wide d;
+inline V64 LogInformation(const Distribution& all, const Marginals& m, TableShape shape, size_t i, size_t count) {
+  const D64 d;
   HWY_ALIGN double x_values[16] = {}, y_values[16] = {};
   ForEntries(shape, i, HWY_MIN(count, hn::Lanes(d)), [&](size_t k, size_t x, size_t y) {
     x_values[k] = m.x[x];
@@ -126,12 +124,12 @@ inline V LogInformation(const Distribution& all, const Marginals& m, TableShape 
 }
 
 inline Quotient InformationOf(const Distribution& all, const Marginals& m, TableShape shape, size_t i, size_t count) {
-  const Wide d;
-  const V p = all.P(d, i, count), q = ProductOf(m, shape, i, count);
+  const D64 d;
+  const V64 p = all.P(d, i, count), q = ProductOf(m, shape, i, count);
   Quotient of = QuotientOf(d, p, q);
   const auto tiny = hn::And(hn::Lt(q, hn::Set(d, 0x1p-960)), hn::Gt(p, hn::Zero(d)));
   if (HWY_UNLIKELY(!hn::AllFalse(d, tiny))) {
-    const V log = hn::Neg(LogInformation(all, m, shape, i, count));
+    const V64 log = hn::Neg(LogInformation(all, m, shape, i, count));
     of.log = hn::IfThenElse(tiny, log, of.log);
     of.term = hn::IfThenElse(tiny, hn::Max(hn::Zero(d), hn::NegMulAdd(p, log, hn::Sub(q, p))), of.term);
   }
@@ -141,26 +139,27 @@ inline Quotient InformationOf(const Distribution& all, const Marginals& m, Table
 inline double ValueOf(const MutualInformation&, const Distribution& all, TableShape shape, double* memory,
                       Marginals* marginals) {
   *marginals = MarginalsOf(all.p, shape, memory);
-  return Sum(Wide(), all.n,
+  return Sum(D64(), all.n,
              [&](size_t i, size_t count) HWY_ATTR { return InformationOf(all, *marginals, shape, i, count).term; });
 }
 
 inline Partial PartialOf(const MutualInformation&, const Distribution& all, TableShape shape, const Marginals& m, size_t i,
                          size_t count) {
-  const Wide d;
-  const V p = all.P(d, i, count);
+  const D64 d;
+  const V64 p = all.P(d, i, count);
   return WeightedPartial(d, p, hn::Sub(hn::Zero(d), InformationOf(all, m, shape, i, count).log));
 }
 
 // -log(p(x,y) / p(x)).
 inline Partial PartialOf(const ConditionalEntropy& op, const Distribution& all, TableShape shape, const Marginals& m, size_t i,
                          size_t count) {
-  const Wide d;
+  const D64 d;
   HWY_ALIGN double values[16] = {};
   ForEntries(shape, i, HWY_MIN(count, hn::Lanes(d)),
              [&](size_t k, size_t x, size_t y) { values[k] = op.given == Given::x ? m.x[x] : m.y[y]; });
-  const V p = all.P(d, i, count), marginal = hn::Load(d, values);
-  const V g = hn::IfThenElse(hn::Eq(marginal, hn::Zero(d)), hn::Zero(d), hn::Sub(hn::Zero(d), QuotientOf(d, marginal, p).log));
+  const V64 p = all.P(d, i, count), marginal = hn::Load(d, values);
+  const V64 g =
+      hn::IfThenElse(hn::Eq(marginal, hn::Zero(d)), hn::Zero(d), hn::Sub(hn::Zero(d), QuotientOf(d, marginal, p).log));
   return WeightedPartial(d, p, g);
 }
 

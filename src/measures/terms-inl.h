@@ -9,82 +9,52 @@
 
 #include <limits>
 
-#include "src/rows/exp_log-inl.h"
+#include "src/rows/expm1-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic {
 namespace HWY_NAMESPACE {
 
-using Wide = RowTag<double>;
-using V = hn::Vec<Wide>;
-
-// Of one number.
-HWY_INLINE double LogOne(double x) { return hn::GetLane(Log(Wide(), hn::Set(Wide(), x))); }
-HWY_INLINE double Log1pOne(double x) { return hn::GetLane(Log1p(Wide(), hn::Set(Wide(), x))); }
-
-// c[0] + c[1] x + ..., one step after another: the loops over rows have four vectors under way.
-template <size_t n>
-HWY_INLINE V Polynomial(Wide d, V x, const double (&c)[n]) {
-  V y = hn::Set(d, c[n - 1]);
-  for (size_t k = n - 1; k-- > 0;) y = hn::MulAdd(y, x, hn::Set(d, c[k]));
-  return y;
-}
-
-// e^x - 1 - x for |x| <= 1/2, by Taylor: what is left out is 2^-53 of it.
-HWY_INLINE V ExpTail(Wide d, V x) {
-  constexpr double kInverseFactorials[] = {
-      1.0 / 2,      1.0 / 6,       1.0 / 24,       1.0 / 120,       1.0 / 720,          1.0 / 5040,         1.0 / 40320,
-      1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800.0, 1.0 / 87178291200.0};
-  return hn::Mul(hn::Mul(x, x), Polynomial(d, x, kInverseFactorials));
-}
-
-HWY_INLINE hn::Mask<Wide> IsSmall(Wide d, V x) { return hn::Le(hn::Abs(x), hn::Set(d, 0.5)); }
-
-// e^x - 1.
-HWY_INLINE V Expm1(Wide d, V x) {
-  return hn::IfThenElse(IsSmall(d, x), hn::Add(x, ExpTail(d, x)), hn::Sub(Exp(d, x), hn::Set(d, 1.0)));
-}
-
 // x = 2^k m with m in [sqrt(1/2), sqrt 2), for normal x > 0.
 struct Scaled {
-  V k, m;
+  V64 k, m;
 };
 
 // As in Log.
-HWY_INLINE Scaled ScaledOf(Wide d, V x) {
+HWY_INLINE Scaled ScaledOf(D64 d, V64 x) {
   using L = LogConstants<double>;
   using E = ExpConstants<double>;
-  const hn::RebindToSigned<Wide> di;
-  const hn::RebindToUnsigned<Wide> du;
+  const hn::RebindToSigned<D64> di;
+  const hn::RebindToUnsigned<D64> du;
   const auto moved = hn::Add(hn::BitCast(di, x), hn::Set(di, L::kOneBits - L::kSqrtHalfBits));
   const auto exponent = hn::BitCast(di, hn::ShiftRight<52>(hn::BitCast(du, moved)));
-  const V m = hn::BitCast(d, hn::Add(hn::And(moved, hn::Set(di, L::kMantissaMask)), hn::Set(di, L::kSqrtHalfBits)));
-  const V magic = hn::Set(d, E::kMagic);
-  const V k = hn::Sub(hn::BitCast(d, hn::Add(exponent, hn::BitCast(di, magic))), hn::Set(d, E::kMagic + E::kBias));
+  const V64 m = hn::BitCast(d, hn::Add(hn::And(moved, hn::Set(di, L::kMantissaMask)), hn::Set(di, L::kSqrtHalfBits)));
+  const V64 magic = hn::Set(d, E::kMagic);
+  const V64 k = hn::Sub(hn::BitCast(d, hn::Add(exponent, hn::BitCast(di, magic))), hn::Set(d, E::kMagic + E::kBias));
   return {k, m};
 }
 
 // log(x) for normal x > 0, where Log spends a third of its time on what is not.
-HWY_INLINE V LogNormal(Wide d, V x) {
+HWY_INLINE V64 LogNormal(D64 d, V64 x) {
   using E = ExpConstants<double>;
   const Scaled of = ScaledOf(d, x);
-  const V f = hn::Sub(of.m, hn::Set(d, 1.0));
-  const V tail = hn::MulAdd(of.k, hn::Set(d, E::kLn2Low), LogTail(d, f));
+  const V64 f = hn::Sub(of.m, hn::Set(d, 1.0));
+  const V64 tail = hn::MulAdd(of.k, hn::Set(d, E::kLn2Low), LogTail(d, f));
   return hn::MulAdd(of.k, hn::Set(d, E::kLn2High), hn::Add(f, tail));
 }
 
 // -p log p for 0 <= p.
-HWY_INLINE V Surprise(Wide d, V p) {
-  const V least = hn::Set(d, std::numeric_limits<double>::min());
+HWY_INLINE V64 Surprise(D64 d, V64 p) {
+  const V64 least = hn::Set(d, std::numeric_limits<double>::min());
   const auto small = hn::Lt(p, least);
-  V log = LogNormal(d, hn::Max(p, least));
+  V64 log = LogNormal(d, hn::Max(p, least));
   if (HWY_UNLIKELY(!hn::AllFalse(d, small))) log = hn::IfThenElse(small, Log(d, hn::Max(p, hn::Set(d, 5e-324))), log);
   return hn::Mul(p, hn::Sub(hn::Zero(d), log));
 }
 
 // log(q/p) for p, q >= 0 and the term p log(p/q) - p + q of their divergence.
 struct Quotient {
-  V log, term;
+  V64 log, term;
 };
 
 // With s = (q - p) / (q + p), log(q/p) = 2 artanh s = 2 s + s z Q(z), z = s^2, Q(z) = 2 (1/3 + z/5 + z^2/7 + ...).
@@ -92,30 +62,30 @@ struct Quotient {
 // Where q/p is in [sqrt(1/2), sqrt 2) the term is s (q - p - p z Q): q - p is exact, and s times it about six times the rest,
 // so that nothing cancels and the term, like (q - p)^2, is never negative. Elsewhere q/p = 2^k m is taken apart as in Log,
 // with m's own s, and the term is written as it stands: it is then at least 0.05 p.
-HWY_INLINE Quotient QuotientOf(Wide d, V p, V q) {
+HWY_INLINE Quotient QuotientOf(D64 d, V64 p, V64 q) {
   using E = ExpConstants<double>;
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   constexpr double kOdd[] = {2.0 / 3, 2.0 / 5, 2.0 / 7, 2.0 / 9, 2.0 / 11, 2.0 / 13, 2.0 / 15, 2.0 / 17, 2.0 / 19, 2.0 / 21};
-  const V one = hn::Set(d, 1.0);
-  const V difference = hn::Sub(q, p), sum = hn::Add(q, p);
-  const V ratio = hn::Min(hn::Div(q, p), hn::Set(d, std::numeric_limits<double>::max()));
+  const V64 one = hn::Set(d, 1.0);
+  const V64 difference = hn::Sub(q, p), sum = hn::Add(q, p);
+  const V64 ratio = hn::Min(hn::Div(q, p), hn::Set(d, std::numeric_limits<double>::max()));
 
   const auto [k, m] = ScaledOf(d, ratio);
   const auto near = hn::Eq(k, hn::Zero(d));
 
-  const V s = hn::Div(hn::IfThenElse(near, difference, hn::Sub(m, one)), hn::IfThenElse(near, sum, hn::Add(m, one)));
-  const V z = hn::Mul(s, s);
-  const V tail = hn::Mul(z, Polynomial(d, z, kOdd));
-  const V low = hn::MulAdd(s, tail, hn::Mul(k, hn::Set(d, E::kLn2Low)));
-  V log = hn::MulAdd(k, hn::Set(d, E::kLn2High), hn::Add(hn::Add(s, s), low));
+  const V64 s = hn::Div(hn::IfThenElse(near, difference, hn::Sub(m, one)), hn::IfThenElse(near, sum, hn::Add(m, one)));
+  const V64 z = hn::Mul(s, s);
+  const V64 tail = hn::Mul(z, Polynomial(d, z, kOdd));
+  const V64 low = hn::MulAdd(s, tail, hn::Mul(k, hn::Set(d, E::kLn2Low)));
+  V64 log = hn::MulAdd(k, hn::Set(d, E::kLn2High), hn::Add(hn::Add(s, s), low));
   // Too small for a normal quotient, and 0: rare.
   const auto tiny = hn::Lt(ratio, hn::Set(d, 0x1p-1000));
   if (HWY_UNLIKELY(!hn::AllFalse(d, tiny))) {
-    const V scaled = Log(d, hn::Div(hn::Mul(q, hn::Set(d, 0x1p600)), p));
+    const V64 scaled = Log(d, hn::Div(hn::Mul(q, hn::Set(d, 0x1p600)), p));
     log = hn::IfThenElse(tiny, hn::Sub(scaled, hn::Set(d, 600 * 0x1.62e42fefa39efp-1)), log);
   }
-  const V near_term = hn::Mul(s, hn::NegMulAdd(p, tail, difference));
-  V term = hn::IfThenElse(near, near_term, hn::NegMulAdd(p, log, difference));
+  const V64 near_term = hn::Mul(s, hn::NegMulAdd(p, tail, difference));
+  V64 term = hn::IfThenElse(near, near_term, hn::NegMulAdd(p, log, difference));
   const auto nothing = hn::Eq(p, hn::Zero(d));
   term = hn::IfThenElse(nothing, q, term);
   log = hn::IfThenElse(nothing, hn::IfThenElseZero(hn::Gt(q, hn::Zero(d)), hn::Set(d, kInfinity)), log);
@@ -124,25 +94,25 @@ HWY_INLINE Quotient QuotientOf(Wide d, V p, V q) {
 
 // ((1 + s) log(1 + s) + (1 - s) log(1 - s)) / 2 for |s| <= 1: times (p + q) / 2, with s = (q - p) / (p + q), the term of the
 // divergence of Jensen and Shannon. Near 0 by z / 2 + z^2 / 12 + z^3 / 30 + ..., z = s^2.
-HWY_INLINE V JensenShannon(Wide d, V s) {
+HWY_INLINE V64 JensenShannon(D64 d, V64 s) {
   constexpr double kEven[] = {1.0 / 2,   1.0 / 12,  1.0 / 30,  1.0 / 56,  1.0 / 90,  1.0 / 132,
                               1.0 / 182, 1.0 / 240, 1.0 / 306, 1.0 / 380, 1.0 / 462, 1.0 / 552};
-  const V z = hn::Mul(s, s), one = hn::Set(d, 1.0);
-  const V series = hn::Mul(z, Polynomial(d, z, kEven));
+  const V64 z = hn::Mul(s, s), one = hn::Set(d, 1.0);
+  const V64 series = hn::Mul(z, Polynomial(d, z, kEven));
   const auto near = hn::Le(hn::Abs(s), hn::Set(d, 0.25));
   if (hn::AllTrue(d, near)) return series;
-  const V more = hn::Add(one, hn::Abs(s)), less = hn::Sub(one, hn::Abs(s));
+  const V64 more = hn::Add(one, hn::Abs(s)), less = hn::Sub(one, hn::Abs(s));
   // `less` is 0 or at least 2^-53, and its logarithm then enough if finite.
-  const V log_less = LogNormal(d, hn::Max(less, hn::Set(d, 0x1p-60)));
-  const V sum = hn::MulAdd(more, LogNormal(d, more), hn::Mul(less, log_less));
+  const V64 log_less = LogNormal(d, hn::Max(less, hn::Set(d, 0x1p-60)));
+  const V64 sum = hn::MulAdd(more, LogNormal(d, more), hn::Mul(less, log_less));
   return hn::IfThenElse(near, series, hn::Mul(hn::Set(d, 0.5), sum));
 }
 
-HWY_INLINE V JensenShannonTerm(Wide d, V s, V sum) { return hn::Mul(hn::Mul(hn::Set(d, 0.5), sum), JensenShannon(d, s)); }
+HWY_INLINE V64 JensenShannonTerm(D64 d, V64 s, V64 sum) { return hn::Mul(hn::Mul(hn::Set(d, 0.5), sum), JensenShannon(d, s)); }
 
 // (q - p) / (p + q), 0 where both are 0.
-HWY_INLINE V Contrast(Wide d, V p, V q) {
-  const V sum = hn::Add(p, q);
+HWY_INLINE V64 Contrast(D64 d, V64 p, V64 q) {
+  const V64 sum = hn::Add(p, q);
   return hn::Div(hn::Sub(q, p), hn::IfThenElse(hn::Eq(sum, hn::Zero(d)), hn::Set(d, 1.0), sum));
 }
 

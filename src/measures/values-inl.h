@@ -7,49 +7,46 @@
 #define ENTROPIC_MEASURES_VALUES_INL_H_
 #endif
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "entropic/measures.h"
 #include "src/measures/distribution-inl.h"
+#include "src/rows/entropy-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic {
 namespace HWY_NAMESPACE {
 
-HWY_INLINE V ZeroWhere(hn::Mask<Wide> mask, V v) { return hn::IfThenZeroElse(mask, v); }
-HWY_INLINE V InfinityWhere(Wide d, hn::Mask<Wide> mask, V v) {
+HWY_INLINE V64 ZeroWhere(hn::Mask<D64> mask, V64 v) { return hn::IfThenZeroElse(mask, v); }
+HWY_INLINE V64 InfinityWhere(D64 d, hn::Mask<D64> mask, V64 v) {
   return hn::IfThenElse(mask, hn::Set(d, std::numeric_limits<double>::infinity()), v);
 }
 
 // A partial derivative g in p, and weight = p g, which is 0 where p is.
 struct Partial {
-  V g, weight;
+  V64 g, weight;
 };
 
-HWY_INLINE Partial WeightedPartial(Wide d, V p, V g) { return {g, ZeroWhere(hn::Eq(p, hn::Zero(d)), hn::Mul(p, g))}; }
+HWY_INLINE Partial WeightedPartial(D64 d, V64 p, V64 g) { return {g, ZeroWhere(hn::Eq(p, hn::Zero(d)), hn::Mul(p, g))}; }
 
 // Of one distribution.
 
 inline double ValueOf(const Entropy&, const Distribution& row) {
-  const Wide d;
+  const D64 d;
   if (row.z == nullptr) {
     return Sum(d, row.n, [&](size_t i, size_t count) HWY_ATTR { return Surprise(d, row.P(d, i, count)); });
   }
-  const V shift = hn::Set(d, row.shift);
+  const V64 shift = hn::Set(d, row.shift);
   return Sum(d, row.n, [&](size_t i, size_t count) HWY_ATTR {
-    const V p = row.P(d, i, count);
+    const V64 p = row.P(d, i, count);
     return ZeroWhere(hn::Eq(p, hn::Zero(d)), hn::Mul(p, hn::Sub(shift, row.Z(d, i, count))));
   });
 }
 
-inline double FloatEntropy(const float* p, size_t n) {
-  const RowTag<float> d;
-  return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const auto pi = LoadUpTo(d, p + i, count, 0.0f);
-    return hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d)), hn::Mul(pi, hn::Sub(hn::Zero(d), Log(d, pi))));
-  });
-}
-
 inline Partial PartialOf(const Entropy&, const Distribution& row, double, size_t i, size_t count) {
-  const Wide d;
+  const D64 d;
   return WeightedPartial(d, row.P(d, i, count), hn::Sub(hn::Zero(d), row.LogP(d, i, count)));
 }
 
@@ -64,25 +61,25 @@ inline bool IsNear(double alpha, double sum) {
 }
 
 // p^alpha - p for 0 < alpha < infinity, accurate relative to itself where alpha or p is near 1.
-HWY_INLINE V PowerDifference(Wide d, double alpha, V p, V log_p) {
-  const V z = hn::Mul(hn::Set(d, alpha - 1), log_p);
-  const V near = hn::Mul(p, hn::Add(z, ExpTail(d, z)));
-  const V far = hn::Sub(Exp(d, hn::Mul(hn::Set(d, alpha), log_p)), p);
-  return ZeroWhere(hn::Eq(p, hn::Zero(d)), hn::IfThenElse(IsSmall(d, z), near, far));
+HWY_INLINE V64 PowerDifference(D64 d, double alpha, V64 p, V64 log_p) {
+  const V64 z = hn::Mul(hn::Set(d, alpha - 1), log_p);
+  const V64 near = hn::Mul(p, Expm1NearZero(d, z));
+  const V64 far = hn::Sub(Exp(d, hn::Mul(hn::Set(d, alpha), log_p)), p);
+  return ZeroWhere(hn::Eq(p, hn::Zero(d)), hn::IfThenElse(IsNearZero(d, z), near, far));
 }
 
 inline double SumOfPowerDifferences(double alpha, const Distribution& row) {
-  const Wide d;
+  const D64 d;
   return Sum(d, row.n, [&](size_t i, size_t count) HWY_ATTR {
     return PowerDifference(d, alpha, row.P(d, i, count), row.LogP(d, i, count));
   });
 }
 
 inline double CountSupport(const Distribution& row) {
-  const Wide d;
+  const D64 d;
   const double absent = -std::numeric_limits<double>::infinity();
   return Sum(d, row.n, [&](size_t i, size_t count) HWY_ATTR {
-    const V z = row.z == nullptr ? row.P(d, i, count) : row.Z(d, i, count);
+    const V64 z = row.z == nullptr ? row.P(d, i, count) : row.Z(d, i, count);
     return hn::IfThenElseZero(hn::Gt(z, hn::Set(d, row.z == nullptr ? 0.0 : absent)), hn::Set(d, 1.0));
   });
 }
@@ -93,35 +90,35 @@ struct Powers {
 };
 
 inline double LogMax(const Distribution& row) {
-  return row.z == nullptr ? LogOne(RowMax(Wide(), row.p, row.n)) : RowMax(Wide(), row.z, row.n) - row.shift;
+  return row.z == nullptr ? LogNumber(RowMax(D64(), row.p, row.n)) : RowMax(D64(), row.z, row.n) - row.shift;
 }
 
 // alpha log(p / max p), -inf where p is 0.
-HWY_INLINE V ScaledLog(Wide d, double alpha, double log_max, V log_p) {
+HWY_INLINE V64 ScaledLog(D64 d, double alpha, double log_max, V64 log_p) {
   return hn::Mul(hn::Set(d, alpha), hn::Sub(log_p, hn::Set(d, log_max)));
 }
 
 inline Powers PowersOf(double alpha, const Distribution& row) {
-  const Wide d;
+  const D64 d;
   const double log_max = LogMax(row);
   // An infinite order leaves the maxima: 0 times infinity is 0 there.
   const double finite = std::min(alpha, std::numeric_limits<double>::max());
   // The largest one's own term, 1, is kept apart, as in OfScores.
   double sums[2];
-  Sums(d, row.n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
-    const V z = ScaledLog(d, finite, log_max, row.LogP(d, i, count));
+  Sums(d, row.n, sums, [&](size_t i, size_t count, V64* terms) HWY_ATTR {
+    const V64 z = ScaledLog(d, finite, log_max, row.LogP(d, i, count));
     const auto top = hn::Ge(z, hn::Zero(d));
     terms[0] = ZeroWhere(top, Exp(d, z));
     terms[1] = hn::IfThenElseZero(top, hn::Set(d, 1.0));
   });
-  return {log_max, Log1pOne(sums[0] + (sums[1] - 1))};
+  return {log_max, Log1pNumber(sums[0] + (sums[1] - 1))};
 }
 
 inline double ValueOf(const RenyiEntropy& op, const Distribution& row) {
   const double alpha = op.alpha;
   if (alpha == 1) return ValueOf(Entropy{}, row);
-  if (alpha == 0) return LogOne(CountSupport(row));
-  if (IsNear(alpha, row.sum)) return Log1pOne(SumOfPowerDifferences(alpha, row)) / (1 - alpha);
+  if (alpha == 0) return LogNumber(CountSupport(row));
+  if (IsNear(alpha, row.sum)) return Log1pNumber(SumOfPowerDifferences(alpha, row)) / (1 - alpha);
   if (alpha == std::numeric_limits<double>::infinity()) return 0 - LogMax(row);
   const Powers powers = PowersOf(alpha, row);
   return alpha / (1 - alpha) * powers.log_max + powers.log_sum / (1 - alpha);
@@ -138,43 +135,44 @@ inline double ValueOf(const TsallisEntropy& op, const Distribution& row) {
 
 // -(p^(alpha - 1) alpha - 1) / (alpha - 1) for alpha near 1, which at 1 is -log p - 1. One term alone grows with the power,
 // which is infinite at p = 0 where alpha < 1.
-HWY_INLINE V NearPartial(Wide d, double alpha, V log_p) {
-  const V z = hn::Mul(hn::Set(d, alpha - 1), log_p);
-  return hn::NegMulAdd(hn::Set(d, alpha / (alpha - 1)), Expm1(d, z), hn::Set(d, -1.0));
+HWY_INLINE V64 NearPartial(D64 d, double alpha, V64 log_p) {
+  const V64 z = hn::Mul(hn::Set(d, alpha - 1), log_p);
+  return hn::NegMulAdd(hn::Set(d, alpha / (alpha - 1)), Expm1(d, z, Exp(d, z)), hn::Set(d, -1.0));
 }
 
 inline Partial PartialOf(const TsallisEntropy& op, const Distribution& row, double value, size_t i, size_t count) {
-  const Wide d;
+  const D64 d;
   const double alpha = op.alpha;
-  const V p = row.P(d, i, count), log_p = row.LogP(d, i, count);
+  const V64 p = row.P(d, i, count), log_p = row.LogP(d, i, count);
   if (alpha == 1) {
     const Partial partial = PartialOf(Entropy{}, row, value, i, count);
     return {hn::Sub(partial.g, hn::Set(d, 1.0)), hn::Sub(partial.weight, p)};
   }
   if (alpha == 0 || alpha == std::numeric_limits<double>::infinity()) return {hn::Zero(d), hn::Zero(d)};
   if (std::abs(alpha - 1) < kVeryNear) return WeightedPartial(d, p, NearPartial(d, alpha, log_p));
-  const V factor = hn::Set(d, alpha / (1 - alpha));
+  const V64 factor = hn::Set(d, alpha / (1 - alpha));
   return {hn::Mul(factor, Exp(d, hn::Mul(hn::Set(d, alpha - 1), log_p))),
           hn::Mul(factor, Exp(d, hn::Mul(hn::Set(d, alpha), log_p)))};
 }
 
 inline Partial PartialOf(const RenyiEntropy& op, const Distribution& row, double value, const Powers& powers, size_t i,
                          size_t count) {
-  const Wide d;
+  const D64 d;
   const double alpha = op.alpha;
-  const V p = row.P(d, i, count), log_p = row.LogP(d, i, count);
+  const V64 p = row.P(d, i, count), log_p = row.LogP(d, i, count);
   if (alpha == 0) return {hn::Zero(d), hn::Zero(d)};
   if (alpha == 1) return PartialOf(TsallisEntropy{.alpha = 1}, row, value, i, count);
   if (std::abs(alpha - 1) < kVeryNear) {
     // The sum of powers, from the value.
-    const V sum = Exp(d, hn::Set(d, (1 - alpha) * value));
+    const V64 sum = Exp(d, hn::Set(d, (1 - alpha) * value));
     return WeightedPartial(d, p, hn::Div(NearPartial(d, alpha, log_p), sum));
   }
   const double finite = std::min(alpha, std::numeric_limits<double>::max());
-  const V factor = hn::Set(d, 1 / (1 / alpha - 1));
-  const V power = Exp(d, hn::Sub(ScaledLog(d, finite, powers.log_max, log_p), hn::Set(d, powers.log_sum)));
+  const V64 factor = hn::Set(d, 1 / (1 / alpha - 1));
+  const V64 power = Exp(d, hn::Sub(ScaledLog(d, finite, powers.log_max, log_p), hn::Set(d, powers.log_sum)));
   // p^(alpha - 1), which p^alpha / p would lose where p is small.
-  const V less = Exp(d, hn::Sub(ScaledLog(d, finite - 1, powers.log_max, log_p), hn::Set(d, powers.log_sum + powers.log_max)));
+  const V64 less =
+      Exp(d, hn::Sub(ScaledLog(d, finite - 1, powers.log_max, log_p), hn::Set(d, powers.log_sum + powers.log_max)));
   return {hn::Mul(factor, less), hn::Mul(factor, power)};
 }
 
@@ -185,55 +183,55 @@ struct Pair {
 
   HWY_INLINE bool has_logs() const { return p.z != nullptr && q.z != nullptr; }
   // log q - log p. The difference of the z comes first: where they are near it is exact.
-  HWY_INLINE V Difference(Wide d, size_t i, size_t count) const {
+  HWY_INLINE V64 Difference(D64 d, size_t i, size_t count) const {
     return hn::Sub(hn::Sub(q.Z(d, i, count), p.Z(d, i, count)), hn::Set(d, q.shift - p.shift));
   }
   // p > 0 = q, also where p is too small for a double.
-  HWY_INLINE hn::Mask<Wide> Missing(Wide d, size_t i, size_t count) const {
-    const V absent = hn::Set(d, -std::numeric_limits<double>::infinity());
+  HWY_INLINE hn::Mask<D64> Missing(D64 d, size_t i, size_t count) const {
+    const V64 absent = hn::Set(d, -std::numeric_limits<double>::infinity());
     return hn::And(hn::Gt(p.Z(d, i, count), absent), hn::Eq(q.Z(d, i, count), absent));
   }
   HWY_INLINE Pair Swapped() const { return {q, p}; }
 };
 
 inline double ValueOf(const CrossEntropy&, const Pair& rows) {
-  const Wide d;
+  const D64 d;
   return Sum(d, rows.p.n, [&](size_t i, size_t count) HWY_ATTR {
-    const V p = rows.p.P(d, i, count);
-    const V surprise = hn::Sub(hn::Zero(d), rows.q.LogP(d, i, count));
-    const V term = ZeroWhere(hn::Eq(p, hn::Zero(d)), hn::Mul(p, surprise));
+    const V64 p = rows.p.P(d, i, count);
+    const V64 surprise = hn::Sub(hn::Zero(d), rows.q.LogP(d, i, count));
+    const V64 term = ZeroWhere(hn::Eq(p, hn::Zero(d)), hn::Mul(p, surprise));
     return rows.has_logs() ? InfinityWhere(d, rows.Missing(d, i, count), term) : term;
   });
 }
 
 inline double ValueOf(const KlDivergence&, const Pair& rows) {
-  const Wide d;
+  const D64 d;
   if (!rows.has_logs()) {
     return Sum(d, rows.p.n, [&](size_t i, size_t count) HWY_ATTR {
       return QuotientOf(d, rows.p.P(d, i, count), rows.q.P(d, i, count)).term;
     });
   }
   return Sum(d, rows.p.n, [&](size_t i, size_t count) HWY_ATTR {
-    const V p = rows.p.P(d, i, count), q = rows.q.P(d, i, count), z = rows.Difference(d, i, count);
-    const V near = hn::Mul(p, ExpTail(d, z));
-    const V far = hn::NegMulAdd(p, z, hn::Sub(q, p));
-    const V term = hn::IfThenElse(hn::Eq(p, hn::Zero(d)), q, hn::IfThenElse(IsSmall(d, z), near, far));
+    const V64 p = rows.p.P(d, i, count), q = rows.q.P(d, i, count), z = rows.Difference(d, i, count);
+    const V64 near = hn::Mul(p, ExpTailNearZero(d, z));
+    const V64 far = hn::NegMulAdd(p, z, hn::Sub(q, p));
+    const V64 term = hn::IfThenElse(hn::Eq(p, hn::Zero(d)), q, hn::IfThenElse(IsNearZero(d, z), near, far));
     return InfinityWhere(d, rows.Missing(d, i, count), term);
   });
 }
 
 // (q - p) / (p + q), which is tanh((log q - log p) / 2).
-HWY_INLINE V ContrastOf(Wide d, const Pair& rows, size_t i, size_t count) {
-  const V s = Contrast(d, rows.p.P(d, i, count), rows.q.P(d, i, count));
+HWY_INLINE V64 ContrastOf(D64 d, const Pair& rows, size_t i, size_t count) {
+  const V64 s = Contrast(d, rows.p.P(d, i, count), rows.q.P(d, i, count));
   if (!rows.has_logs()) return s;
-  const V z = rows.Difference(d, i, count), e = hn::Add(z, ExpTail(d, z));
-  return hn::IfThenElse(IsSmall(d, z), hn::Div(e, hn::Add(e, hn::Set(d, 2.0))), s);
+  const V64 z = rows.Difference(d, i, count), e = Expm1NearZero(d, z);
+  return hn::IfThenElse(IsNearZero(d, z), hn::Div(e, hn::Add(e, hn::Set(d, 2.0))), s);
 }
 
 inline double ValueOf(const JsDivergence&, const Pair& rows) {
-  const Wide d;
+  const D64 d;
   const double sum = Sum(d, rows.p.n, [&](size_t i, size_t count) HWY_ATTR {
-    const V mass = hn::Add(rows.p.P(d, i, count), rows.q.P(d, i, count));
+    const V64 mass = hn::Add(rows.p.P(d, i, count), rows.q.P(d, i, count));
     return JensenShannonTerm(d, ContrastOf(d, rows, i, count), mass);
   });
   return std::min(sum, 0x1.62e42fefa39efp-1);
@@ -242,46 +240,46 @@ inline double ValueOf(const JsDivergence&, const Pair& rows) {
 // Partial derivatives in the first distribution and in the second. What is 0 in both has none.
 
 inline Partial FirstPartialOf(const CrossEntropy&, const Pair& rows, size_t i, size_t count) {
-  const Wide d;
-  const V p = rows.p.P(d, i, count), q = rows.q.P(d, i, count);
+  const D64 d;
+  const V64 p = rows.p.P(d, i, count), q = rows.q.P(d, i, count);
   const auto nothing = hn::And(hn::Eq(p, hn::Zero(d)), hn::Eq(q, hn::Zero(d)));
   return WeightedPartial(d, p, ZeroWhere(nothing, hn::Sub(hn::Zero(d), rows.q.LogP(d, i, count))));
 }
 
 inline Partial SecondPartialOf(const CrossEntropy&, const Pair& rows, size_t i, size_t count) {
-  const Wide d;
-  const V p = rows.p.P(d, i, count), q = rows.q.P(d, i, count);
-  const V minus = hn::Sub(hn::Zero(d), p);
+  const D64 d;
+  const V64 p = rows.p.P(d, i, count), q = rows.q.P(d, i, count);
+  const V64 minus = hn::Sub(hn::Zero(d), p);
   return {ZeroWhere(hn::Eq(p, hn::Zero(d)), hn::Div(minus, q)), minus};
 }
 
 // log(p/q).
-HWY_INLINE V LogQuotientOf(Wide d, const Pair& rows, size_t i, size_t count) {
-  const V p = rows.p.P(d, i, count), q = rows.q.P(d, i, count);
-  const V zero = hn::Zero(d);
-  const V z = rows.has_logs() ? rows.Difference(d, i, count) : QuotientOf(d, p, q).log;
+HWY_INLINE V64 LogQuotientOf(D64 d, const Pair& rows, size_t i, size_t count) {
+  const V64 p = rows.p.P(d, i, count), q = rows.q.P(d, i, count);
+  const V64 zero = hn::Zero(d);
+  const V64 z = rows.has_logs() ? rows.Difference(d, i, count) : QuotientOf(d, p, q).log;
   return ZeroWhere(hn::And(hn::Eq(p, zero), hn::Eq(q, zero)), hn::Sub(zero, z));
 }
 
 inline Partial FirstPartialOf(const KlDivergence&, const Pair& rows, size_t i, size_t count) {
-  const Wide d;
+  const D64 d;
   return WeightedPartial(d, rows.p.P(d, i, count), LogQuotientOf(d, rows, i, count));
 }
 
 inline Partial SecondPartialOf(const KlDivergence&, const Pair& rows, size_t i, size_t count) {
-  const Wide d;
-  const V p = rows.p.P(d, i, count), q = rows.q.P(d, i, count), difference = hn::Sub(q, p);
+  const D64 d;
+  const V64 p = rows.p.P(d, i, count), q = rows.q.P(d, i, count), difference = hn::Sub(q, p);
   const auto nothing = hn::And(hn::Eq(p, hn::Zero(d)), hn::Eq(q, hn::Zero(d)));
   return {ZeroWhere(nothing, hn::Div(difference, q)), difference};
 }
 
 // log(p/m) / 2, m the mean: log(1 - s) / 2, where 1 - s is 2 p / (p + q).
 inline Partial FirstPartialOf(const JsDivergence&, const Pair& rows, size_t i, size_t count) {
-  const Wide d;
-  const V p = rows.p.P(d, i, count), q = rows.q.P(d, i, count), sum = hn::Add(p, q), half = hn::Set(d, 0.5);
-  const V s = ContrastOf(d, rows, i, count);
-  const V near = Log1p(d, hn::Neg(hn::Min(s, half))), far = Log(d, hn::Div(hn::Add(p, p), sum));
-  const V g = hn::Mul(half, hn::IfThenElse(hn::Lt(s, half), near, far));
+  const D64 d;
+  const V64 p = rows.p.P(d, i, count), q = rows.q.P(d, i, count), sum = hn::Add(p, q), half = hn::Set(d, 0.5);
+  const V64 s = ContrastOf(d, rows, i, count);
+  const V64 near = Log1p(d, hn::Neg(hn::Min(s, half))), far = Log(d, hn::Div(hn::Add(p, p), sum));
+  const V64 g = hn::Mul(half, hn::IfThenElse(hn::Lt(s, half), near, far));
   return WeightedPartial(d, p, ZeroWhere(hn::Eq(sum, hn::Zero(d)), g));
 }
 
@@ -298,7 +296,7 @@ inline Through ThroughOf(Input input, bool normalize) {
 }
 
 // v, but 0 at scores of -inf.
-HWY_INLINE V WhereScored(Wide d, const Distribution& row, size_t i, size_t count, V v) {
+HWY_INLINE V64 WhereScored(D64 d, const Distribution& row, size_t i, size_t count, V64 v) {
   return ZeroWhere(hn::Eq(row.Z(d, i, count), hn::Set(d, -std::numeric_limits<double>::infinity())), v);
 }
 
@@ -306,20 +304,20 @@ HWY_INLINE V WhereScored(Wide d, const Distribution& row, size_t i, size_t count
 // the sum of p is free and drops out where it is not.
 template <class T, class PartialAt>
 void WriteGradient(Through through, const Distribution& row, double factor, double lacking, PartialAt&& partial, T* out) {
-  const Wide d;
+  const D64 d;
   if (!row.exists || row.constant) {
     std::fill(out, out + row.n, row.exists ? T(0) : std::numeric_limits<T>::quiet_NaN());
     return;
   }
   const bool fixed = through == Through::kSoftmax || through == Through::kDivision;
   const double mean = fixed ? Sum(d, row.n, [&](size_t i, size_t count) HWY_ATTR { return partial(i, count).weight; }) : 0;
-  const V level = hn::Set(d, fixed ? mean : -lacking);
-  const V scale = hn::Set(d, through == Through::kDivision ? factor / row.divisor : factor);
+  const V64 level = hn::Set(d, fixed ? mean : -lacking);
+  const V64 scale = hn::Set(d, through == Through::kDivision ? factor / row.divisor : factor);
   const bool weighted = through == Through::kSoftmax || through == Through::kLogProbs;
   ForEachVector(d, row.n, [&](size_t i, size_t count) HWY_ATTR {
     const Partial at = partial(i, count);
-    const V p = row.P(d, i, count);
-    const V centred = weighted ? WhereScored(d, row, i, count, hn::NegMulAdd(p, level, at.weight)) : hn::Sub(at.g, level);
+    const V64 p = row.P(d, i, count);
+    const V64 centred = weighted ? WhereScored(d, row, i, count, hn::NegMulAdd(p, level, at.weight)) : hn::Sub(at.g, level);
     StoreNarrow(hn::Mul(scale, centred), d, count, out + i);
   });
 }

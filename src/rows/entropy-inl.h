@@ -1,4 +1,4 @@
-// The gamma at which softmax(gamma x) has a given entropy.
+// The entropy of a distribution, and the gamma at which softmax(gamma x) has a given one.
 //
 // With a = gamma (x - max), e = exp(a) and the mean, variance v and third central moment of a under p = e / sum e:
 // H = log sum e - mean, dH / d log gamma = -v, d^2H / d (log gamma)^2 = -(2 v + third).
@@ -12,6 +12,7 @@
 
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "entropic/entropy_control.h"
 #include "src/rows/exp_log-inl.h"
@@ -22,7 +23,19 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic {
 namespace HWY_NAMESPACE {
 
-HWY_INLINE double LogOf(double x) { return hn::GetLane(Log(RowTag<double>(), hn::Set(RowTag<double>(), x))); }
+// -sum p log p in nats, by terms of d's type, T or double; 0, not -0, where all mass is in one place.
+template <class D, class T>
+HWY_INLINE double RowEntropy(D d, const T* p, size_t n) {
+  return 0 - Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+           hn::Vec<D> pi;
+           if constexpr (std::is_same_v<hn::TFromD<D>, T>) {
+             pi = LoadUpTo(d, p + i, count, T(0));
+           } else {
+             pi = LoadWide(d, p + i, count, T(0));
+           }
+           return hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d)), hn::Mul(pi, Log(d, pi)));
+         });
+}
 
 // The search for the root, a row in each lane; the arithmetic is the same in every lane and on every target.
 //
@@ -282,7 +295,7 @@ HWY_INLINE GammaOfRow FindGamma(EntropyTarget target, GammaLimits limits, Entrop
   if (target.low < target.high) {
     evaluate(one, sums);
     ++used;
-    const double entropy = LogOf(sums[0]) - sums[1] / sums[0];
+    const double entropy = LogNumber(sums[0]) - sums[1] / sums[0];
     if (entropy >= target.low && entropy <= target.high) return {one, entropy, GammaStatus::kOk, used};
     if (entropy > target.high) goal = target.high;
   }
@@ -422,8 +435,8 @@ HWY_NOINLINE GammaOfRow FindGammaWide(const RowSurvey<T>& row, const T* x, size_
     scores_read += n;
   };
   const double one = HWY_MIN(std::ldexp(1.0, relative.exponent), std::numeric_limits<double>::max());
-  GammaOfRow found = FindGamma(target, limits.Scaled(relative.exponent), {2e-15, 1e-5, 2e-13}, LogOf(row.ties),
-                               LogOf(row.finite), variance, third, one, evaluate);
+  GammaOfRow found = FindGamma(target, limits.Scaled(relative.exponent), {2e-15, 1e-5, 2e-13}, LogNumber(row.ties),
+                               LogNumber(row.finite), variance, third, one, evaluate);
   // Bounds that were moved, or lost digits as subnormal numbers, are moved back.
   found.gamma = HWY_MAX(limits.low, HWY_MIN(std::ldexp(found.gamma, -relative.exponent), limits.high));
   return found;

@@ -15,7 +15,6 @@
 #define ENTROPIC_ROWS_EXP_LOG_INL_H_
 #endif
 
-#include <cmath>
 #include <limits>
 
 #include "src/rows/loop-inl.h"
@@ -273,11 +272,12 @@ HWY_INLINE hn::Vec<D> Log1p(D d, hn::Vec<D> v) {
   return hn::IfThenElse(hn::IsNaN(v), v, y);
 }
 
-// base^exponent of one float64 number, base > 0: the same bits wherever the kernels give the same.
-HWY_INLINE double Power(double base, double exponent) {
-  const RowTag<double> d;
-  return hn::GetLane(Exp(d, hn::Mul(hn::Set(d, exponent), Log(d, hn::Set(d, base)))));
-}
+// Of one number, by the vector functions: the same bits wherever the kernels give the same.
+HWY_INLINE double ExpNumber(double x) { return hn::GetLane(Exp(D64(), hn::Set(D64(), x))); }
+HWY_INLINE double LogNumber(double x) { return hn::GetLane(Log(D64(), hn::Set(D64(), x))); }
+HWY_INLINE double Log1pNumber(double x) { return hn::GetLane(Log1p(D64(), hn::Set(D64(), x))); }
+// base^exponent for base > 0.
+HWY_INLINE double Power(double base, double exponent) { return ExpNumber(exponent * LogNumber(base)); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace entropic

@@ -20,28 +20,35 @@ namespace HWY_NAMESPACE {
 //
 // What a large gamma multiplies is this number and not log p: near the maximum, where it is small, the difference of two
 // logarithms would have lost it. There p - max is exact, and log(1 + (p - max) / max) is good. Further down the quotient's
-// rounding is small beside the logarithm, as long as it is a normal number; below 2^-1000 it is taken 2^600 times as large.
-HWY_INLINE hn::Vec<RowTag<double>> LogOfRatio(RowTag<double> d, hn::Vec<RowTag<double>> p, hn::Vec<RowTag<double>> max) {
+// rounding is small beside the logarithm, as long as it is a normal number; below 2^-1000 the difference is, and stays below.
+HWY_INLINE V64 LogOfRatio(D64 d, V64 p, V64 max) {
   const auto ratio = hn::Div(p, max), tiny = hn::Set(d, 0x1p-1000);
   auto z = Log(d, ratio);
   const auto is_tiny = hn::Lt(ratio, tiny);
   if (HWY_UNLIKELY(!hn::AllFalse(d, is_tiny))) {
-    const auto log_scale = hn::Set(d, 600 * 0x1.62e42fefa39efp-1);
-    const auto below = hn::Sub(Log(d, hn::Div(hn::Mul(p, hn::Set(d, 0x1p600)), max)), log_scale);
-    z = hn::IfThenElse(is_tiny, hn::Min(below, Log(d, tiny)), z);
+    z = hn::IfThenElse(is_tiny, hn::Min(hn::Sub(Log(d, p), Log(d, max)), Log(d, tiny)), z);
   }
   return hn::IfThenElse(hn::Ge(ratio, hn::Set(d, 0.5)), Log1p(d, hn::Div(hn::Sub(p, max), max)), z);
+}
+
+// z = log(p / max) as LogOfRatio. z may be p.
+template <class T, class Z>
+HWY_INLINE void LogsOfRatios(const T* p, size_t n, double max, Z* z) {
+  const D64 d;
+  const V64 top = hn::Set(d, max);
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    StoreNarrow(LogOfRatio(d, LoadWide(d, p + i, count, static_cast<T>(max)), top), d, count, z + i);
+  });
 }
 
 // z = log(p / max p), which are p's scores but for a common shift. Returns their maximum, 0, or where p is no distribution,
 // times any factor, NaN, which z then is throughout. z is float or double; it is not p.
 template <class T, class Z>
 HWY_NOINLINE Z ScoresOfProbs(const T* p, size_t n, Z* z) {
-  const RowTag<double> d;
-  using V = hn::Vec<RowTag<double>>;
-  const V zero = hn::Zero(d), largest = hn::Set(d, std::numeric_limits<double>::max());
+  const D64 d;
+  const V64 zero = hn::Zero(d), largest = hn::Set(d, std::numeric_limits<double>::max());
   const double valid = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const V pi = LoadWide(RowTag<double>(), p + i, count, T(0));
+    const V64 pi = LoadWide(D64(), p + i, count, T(0));
     return hn::IfThenElseZero(hn::And(hn::Ge(pi, zero), hn::Le(pi, largest)), hn::Set(d, 1.0));
   });
   const T max = RowMax(RowTag<T>(), p, n);
@@ -49,10 +56,7 @@ HWY_NOINLINE Z ScoresOfProbs(const T* p, size_t n, Z* z) {
     for (size_t i = 0; i < n; ++i) z[i] = std::numeric_limits<Z>::quiet_NaN();
     return std::numeric_limits<Z>::quiet_NaN();
   }
-  const V top = hn::Set(d, static_cast<double>(max));
-  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    StoreNarrow(LogOfRatio(d, LoadWide(RowTag<double>(), p + i, count, max), top), d, count, z + i);
-  });
+  LogsOfRatios(p, n, static_cast<double>(max), z);
   return Z(0);
 }
 

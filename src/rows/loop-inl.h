@@ -22,6 +22,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 // The vector type of every kernel. At most 16 lanes, because the order of sums is defined on 16 (reduce-inl.h).
 template <class T>
 using RowTag = hn::CappedTag<T, 16>;
+using D64 = RowTag<double>;
+using V64 = hn::Vec<D64>;
 
 // For 8 mask bits the lanes that are set, in order.
 struct alignas(8) LaneList {
@@ -167,6 +169,16 @@ template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void FillRow(D d, T value, size_t n, T* p) {
   const auto v = hn::Set(d, value);
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR { StoreUpTo(v, d, count, p + i); });
+}
+
+// p *= factor, but 0 stays 0 whatever the factor is.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void ScaleRow(D d, T factor, size_t n, T* p) {
+  const auto f = hn::Set(d, factor);
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto pi = LoadUpTo(d, p + i, count, T(0));
+    StoreUpTo(hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d)), hn::Mul(pi, f)), d, count, p + i);
+  });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -257,7 +257,7 @@ HWY_INLINE bool IsNarrow(const RowSurvey<float>& row, size_t n) {
 inline HWY_NOINLINE double NarrowGamma(const RowSurvey<float>& row, Condensed few, const float* x, size_t n, double entropy) {
   const RowTag<double> d;
   using V = hn::Vec<RowTag<double>>;
-  EntropySearch search(hn::Set(d, entropy), hn::Set(d, LogOf(row.ties)), hn::Set(d, LogOf(row.finite)));
+  EntropySearch search(hn::Set(d, entropy), hn::Set(d, LogNumber(row.ties)), hn::Set(d, LogNumber(row.finite)));
   if (!IsNarrow(row, n)) return 0;
   double gamma = hn::GetLane(search.Start(hn::Set(d, row.variance), hn::Set(d, row.third)));
   for (int evaluations = 0; evaluations < 40; ++evaluations) {
@@ -365,7 +365,7 @@ class NarrowRows {
       NarrowRow& row = rows_[r];
       if (row.stage == Stage::kFailed) continue;
       Write(row, r, 1);
-      const double entropy = LogOf(sums_[0][r]) - sums_[1][r] / sums_[0][r];
+      const double entropy = LogNumber(sums_[0][r]) - sums_[1][r] / sums_[0][r];
       if (entropy >= target.low && entropy <= target.high) {
         ScaleBy(row, 1 / sums_[0][r]);
         row.stage = Stage::kDone;

@@ -148,6 +148,11 @@ HWY_INLINE double Sum(D d, size_t n, Term&& term) {
   return sums[0];
 }
 
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE double SumRow(D d, const T* x, size_t n) {
+  return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR { return LoadUpTo(d, x + i, count, T(0)); });
+}
+
 // What a row without a finite maximum holds.
 struct NonFinite {
   size_t infinite;  // scores of +inf

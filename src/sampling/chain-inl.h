@@ -64,7 +64,7 @@ class Chain {
     if (found.kept > 0) Keep(LargestOfEqualMass(D(), x_, e, n_, found, scratch));
   }
 
-  HWY_INLINE void Apply(const step::MinP& op) { Keep(Within(max_, temperature_ * LogOf(op.p))); }
+  HWY_INLINE void Apply(const step::MinP& op) { Keep(Within(max_, temperature_ * LogNumber(op.p))); }
 
   // |-log p - H| is the distance of a score from the mean score under p, over the temperature. The least distance within which
   // there is the mass is found by halving an interval of numbers; of the scores at that distance the first few stay.
@@ -399,7 +399,7 @@ class Chain {
       terms[0] = exp(d, z);
       terms[1] = hn::IfThenZeroElse(hn::Eq(terms[0], hn::Zero(d)), hn::Mul(terms[0], hn::Mul(z, scale)));
     });
-    return LogOf(sums[0]) - sums[1] / sums[0];
+    return LogNumber(sums[0]) - sums[1] / sums[0];
   }
 
   // Sets the temperature that gives the entropy, or takes the nearest there is: equal scores, or the largest alone.
@@ -411,8 +411,8 @@ class Chain {
     }
     if (few.top_count == 0) row = entropic::HWY_NAMESPACE::Survey(D(), x_, n_, max_);
     if (row.least == max_) return;
-    if (entropy >= LogOf(row.finite)) return Flatten();
-    if (entropy <= LogOf(row.ties)) return Keep({max_, n_});
+    if (entropy >= LogNumber(row.finite)) return Flatten();
+    if (entropy <= LogNumber(row.ties)) return Keep({max_, n_});
     double gamma = 0;
     if constexpr (sizeof(T) == 4) gamma = NarrowGamma(row, few, x_, n_, entropy);
     if (gamma == 0) {
@@ -423,7 +423,7 @@ class Chain {
       if (!(gamma > 0x1p-1000 && gamma < 0x1p1000)) {
         for (size_t i = 0; i < n_; ++i) {
           packed_index_[i] = index_ == nullptr ? static_cast<Index>(i) : index_[i];
-          packed_[i] = static_cast<T>(LogOf(scratch_[i]));
+          packed_[i] = static_cast<T>(LogNumber(scratch_[i]));
         }
         max_ = 0;
         gamma = 1;

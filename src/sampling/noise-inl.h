@@ -102,6 +102,28 @@ class DrawNoise {
   NoiseKey key_;
 };
 
+// y = x - max x + G, G = -log E; of a row without a finite maximum as its distribution is. x may be null for G alone.
+template <class T>
+void AddNoiseRow(const T* x, size_t n, NoiseKey key, T* y) {
+  const RowTag<double> d;
+  const DrawNoise noise(key);
+  const T max = x == nullptr ? T(0) : RowMax(RowTag<T>(), x, n);
+  if (!IsFinite(max)) {
+    // Without a distribution all -inf or NaN; else what is +inf is equally likely, and nothing else is.
+    bool nan = false;
+    for (size_t i = 0; i < n; ++i) nan |= x[i] != x[i];
+    for (size_t i = 0; i < n; ++i) y[i] = nan ? kNaN<T> : x[i] == kInfinity<T> ? T(0) : -kInfinity<T>;
+    if (nan || max < 0) return;
+    x = y;
+  }
+  const auto shift = hn::Set(d, IsFinite(max) ? static_cast<double>(max) : 0);
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto gumbel = hn::Neg(Log(d, noise.Of(hn::Iota(hn::RebindToUnsigned<RowTag<double>>(), i))));
+    const auto z = x == nullptr ? hn::Zero(d) : hn::Sub(LoadWide(d, x + i, count, T(0)), shift);
+    StoreNarrow(hn::Add(z, gumbel), d, count, y + i);
+  });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace entropic
 HWY_AFTER_NAMESPACE();

@@ -33,27 +33,6 @@ void ProbsRow(std::span<const Step> steps, const T* x, size_t n, T* p, double* m
   }
 }
 
-template <class T>
-void AddNoiseRow(const T* x, size_t n, NoiseKey key, T* y) {
-  const RowTag<double> d;
-  const DrawNoise noise(key);
-  const T max = x == nullptr ? T(0) : RowMax(RowTag<T>(), x, n);
-  if (!IsFinite(max)) {
-    // Without a distribution all -inf or NaN; else what is +inf is equally likely, and nothing else is.
-    bool nan = false;
-    for (size_t i = 0; i < n; ++i) nan |= x[i] != x[i];
-    for (size_t i = 0; i < n; ++i) y[i] = nan ? kNaN<T> : x[i] == kInfinity<T> ? T(0) : -kInfinity<T>;
-    if (nan || max < 0) return;
-    x = y;
-  }
-  const auto shift = hn::Set(d, IsFinite(max) ? static_cast<double>(max) : 0);
-  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const auto gumbel = hn::Neg(Log(d, noise.Of(hn::Iota(hn::RebindToUnsigned<RowTag<double>>(), i))));
-    const auto z = x == nullptr ? hn::Zero(d) : hn::Sub(LoadWide(d, x + i, count, T(0)), shift);
-    StoreNarrow(hn::Add(z, gumbel), d, count, y + i);
-  });
-}
-
 // One exported name for each element type: Highway's tables hold functions, not templates.
 SamplingKernels<float> SamplingF32() { return {DrawRow<float>, ProbsRow<float>, AddNoiseRow<float>}; }
 SamplingKernels<double> SamplingF64() { return {DrawRow<double>, ProbsRow<double>, AddNoiseRow<double>}; }
@@ -86,9 +65,7 @@ SamplingKernels<T> sampling_kernels() {
 }
 
 void check_noise(std::string_view name, const Noise& noise, std::size_t rows) {
-  if (!noise.streams.empty() && noise.streams.size() != rows) {
-    fail("{}: streams must have one entry for each of {} rows, got {}", name, rows, noise.streams.size());
-  }
+  if (!noise.streams.empty()) check_size(name, "streams", noise.streams.size(), rows);
 }
 
 // Indices are packed in the width of a score.
@@ -109,13 +86,8 @@ void for_rows(MatrixView<const T> x, std::size_t cost, const Work& work) {
     const std::size_t kernel = sampling_memory(x.cols);
     double* const memory = scratch(kernel + (kIsHalf<T> ? x.cols + 16 : 0));
     for (std::size_t r = begin; r < end; ++r) {
-      if constexpr (kIsHalf<T>) {
-        float* const wide = reinterpret_cast<float*>(memory + kernel);
-        widen(x.row(r), x.cols, wide);
-        work(r, wide, memory);
-      } else {
-        work(r, x.row(r), memory);
-      }
+      float* wide = reinterpret_cast<float*>(memory + kernel);
+      work(r, working_rows(x, r, 1, wide).row(0), memory);
     }
   });
 }

@@ -38,26 +38,35 @@ class CompensatedSum {
   double sum_ = 0, low_ = 0;
 };
 
-// "in problem 3", where there are several.
-inline std::string in_problem(std::size_t problem, std::size_t problems) {
-  return problems == 1 ? "" : fmt::format(" in problem {}", problem);
-}
-
-// The sum of a row of masses, each of which is finite and at least 0 and not all 0.
-template <class T>
-double check_masses(std::string_view operation, std::string_view name, const MatrixView<const T>& masses, std::size_t row) {
+// The sum of masses, each of which is at least 0 and finite, and not all 0; refuse(what is wrong) throws.
+template <class T, class Refuse>
+double sum_of_masses(const T* masses, std::size_t n, const Refuse& refuse) {
   CompensatedSum sum;
-  for (std::size_t i = 0; i < masses.cols; ++i) {
-    const double mass = masses.row(row)[i];
+  for (std::size_t i = 0; i < n; ++i) {
+    const double mass = masses[i];
     if (!(mass >= 0 && mass <= std::numeric_limits<T>::max())) {
-      fail("{}: {} must be at least 0 and finite, got {} at {}{}", operation, name, mass, i, in_problem(row, masses.rows));
+      refuse(fmt::format("must be at least 0 and finite, got {} at entry {}", mass, i));
     }
     sum.add(mass);
   }
   if (!(sum.value() > 0 && sum.value() <= std::numeric_limits<double>::max())) {
-    fail("{}: {} must have a finite sum above 0, got {}{}", operation, name, sum.value(), in_problem(row, masses.rows));
+    refuse(fmt::format("must have a finite sum above 0, got {}", sum.value()));
   }
   return sum.value();
+}
+
+// The same of one row of several, and of weights of all points.
+template <class T>
+double check_masses(std::string_view operation, std::string_view name, const MatrixView<const T>& masses, std::size_t row) {
+  return sum_of_masses(masses.row(row), masses.cols,
+                       [&](const std::string& wrong) { fail_in_row(operation, name, row, "{} {}", name, wrong); });
+}
+template <class T>
+double check_weights(std::string_view operation, std::string_view name, std::span<const T> weights, std::size_t points) {
+  if (weights.size() != points) {
+    fail("{}: {} must have one weight for each of {} points, got {}", operation, name, points, weights.size());
+  }
+  return sum_of_masses(weights.data(), points, [&](const std::string& wrong) { fail("{}: {} {}", operation, name, wrong); });
 }
 
 // a in units of 2^-shift, and b scaled to the sum of a.

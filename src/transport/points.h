@@ -33,6 +33,9 @@ void check_points(std::string_view operation, const MatrixView<const T>& x, cons
   finite("y", y);
 }
 
+// A distance to an order.
+inline double power(double r, double order) { return order == 1 ? r : order == 2 ? r * r : std::pow(r, order); }
+
 // The Euclidean distances of x's points (rows) and y's (columns), in units of the number returned, a power of 2: their squares
 // neither overflow nor vanish.
 template <class T>

@@ -16,6 +16,11 @@
 
 namespace entropic {
 
+// "in problem 3", where there are several.
+inline std::string in_problem(std::size_t problem, std::size_t problems) {
+  return problems == 1 ? "" : fmt::format(" in problem {}", problem);
+}
+
 // The cost of one problem: its own part, or what all have in common.
 template <class T>
 MatrixView<const T> cost_of(const MatrixView<const T>& cost, std::size_t problem, std::size_t n) {
@@ -65,7 +70,11 @@ std::vector<MassSums> check_problems(std::string_view name, const MatrixView<con
   }
   const double tolerance = mass_tolerance.value_or(kSumTolerance<T>);
   for (std::size_t k = 0; k < problems; ++k) {
-    sums[k] = {check_masses(name, "a", a, k), check_masses(name, "b", b, k)};
+    const auto sum = [&](std::string_view which, const MatrixView<const T>& masses) {
+      return sum_of_masses(masses.row(k), masses.cols,
+                           [&](const std::string& wrong) { fail("{}: {} {}{}", name, which, wrong, in_problem(k, problems)); });
+    };
+    sums[k] = {sum("a", a), sum("b", b)};
     if (std::abs(sums[k].a - sums[k].b) > tolerance * std::max(sums[k].a, sums[k].b)) {
       fail("{}: a and b must have equal sums within {} of them, got {} and {}{}", name, tolerance, sums[k].a, sums[k].b,
            in_problem(k, problems));

@@ -248,9 +248,7 @@ double sinkhorn_divergence(MatrixView<const T> x, MatrixView<const T> y, std::sp
   const auto weights = [&](std::string_view name, std::span<const T> given, std::size_t count) {
     std::vector<double> normal(count, 1 / static_cast<double>(count));
     if (given.empty()) return normal;
-    if (given.size() != count)
-      fail("{}: {} must have one weight for each of {} points, got {}", kName, name, count, given.size());
-    const double sum = check_masses(kName, name, MatrixView<const T>(given.data(), 1, count), 0);
+    const double sum = check_weights(kName, name, given, count);
     for (std::size_t i = 0; i < count; ++i) normal[i] = given[i] / sum;
     return normal;
   };

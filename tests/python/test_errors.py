@@ -220,16 +220,16 @@ TOLD = {
     ),
     "power_transform(P, gamma=-1)": "power_transform: gamma must be at least 0 and at most inf, got -1",
     # Scores where probabilities are due, and what else is no distribution.
-    "entropy(X)": f"entropy: p must sum to 1 within 1e-06 in row 0, got 3 {SUM}",
-    "kl_divergence(P, X)": f"kl_divergence: q must sum to 1 within 1e-06 in row 0, got 3 {SUM}",
+    "entropy(X)": f"entropy: p must sum to 1 within 1e-06, got 3 in row 0 {SUM}",
+    "kl_divergence(P, X)": f"kl_divergence: q must sum to 1 within 1e-06, got 3 in row 0 {SUM}",
     "mutual_information(P)": f"mutual_information: pxy must sum to 1 within 1e-06, got 2 {SUM}",
-    "entropy(-P)": "entropy: p must be at least 0 and finite, got -0.2 at row 0, entry 0",
-    "entropy([0, 0], normalize=True)": "entropy: p must have an entry above 0 in row 0, got none",
+    "entropy(-P)": "entropy: p must be at least 0 and finite, got -0.2 at entry 0 in row 0",
+    "entropy([0, 0], normalize=True)": "entropy: p must have an entry above 0, got none in row 0",
     "entropy(P, normalize='yes')": "entropy: normalize must be a bool, got str",
-    "binary_entropy(1.5)": "binary_entropy: p must be in [0, 1], got 1.5 at row 0, entry 0",
+    "binary_entropy(1.5)": "binary_entropy: p must be in [0, 1], got 1.5 at entry 0 in row 0",
     "kl_divergence(P, P[:, :2])": "kl_divergence: q must have a shape that broadcasts with that of p, (2, 3), got (2, 2)",
     "normalize_joint(P, joint=9)": "normalize_joint: joint must be in [0, 1.79175947], what powers of pxy reach, got 9",
-    "wasserstein_histogram(P, X)": "wasserstein_histogram: q must sum to 1 within 1e-06, got 3 in problem 0",
+    "wasserstein_histogram(P, X)": "wasserstein_histogram: q must sum to 1 within 1e-06, got 3 in row 0",
     "expected_calibration_error(X, [0, 1])": "expected_calibration_error: row 0 of p must have sum 1 within 1e-06, got 3",
     # Targets and labels.
     "softmax_loss(X, [0, 3])": "softmax_loss: target must be a class from 0 to 2, got 3 in row 1",
@@ -246,7 +246,7 @@ TOLD = {
     ),
     "softmax_loss(X, P * 2)": "softmax_loss: target must be a distribution in every row, got a sum of 2 in row 0",
     "softmax_loss(X, [0, 1], reduction='mean')": "softmax_loss() got an unexpected keyword argument 'reduction'",
-    "multilabel_softmax_loss(X, P)": "multilabel_softmax_loss: target must be 0 or 1 in every entry, got 0.2 at 0 of row 0",
+    "multilabel_softmax_loss(X, P)": "multilabel_softmax_loss: target must be 0 or 1 in every entry, got 0.2 at entry 0 in row 0",
     "smooth_accuracy_loss(X, [0, 1], map='softmx')": f"smooth_accuracy_loss: map must be one of {MAPS}, got 'softmx'",
     "fit_temperature(X, [0, 5])": (
         "fit_temperature: label of row 1 must be at least 0 and below the number of classes, 3, got 5"
@@ -322,7 +322,7 @@ TORCH_TOLD = {
         "softmax_loss: target must have one probability for each entry, of shape (2, 3), got shape (2,); classes are "
         "integers: pass target.long()"
     ),
-    "entropy(X)": f"entropy: p must sum to 1 within 0.0001 in row 0, got 3 {SUM}",
+    "entropy(X)": f"entropy: p must sum to 1 within 0.0001, got 3 in row 0 {SUM}",
     "kl_divergence(X, X[:, :2])": "kl_divergence: q must have a shape that broadcasts with that of p, (2, 3), got (2, 2)",
     "attention(X, X, X, mask=[[True]])": "attention: mask must be a torch.Tensor, got list",
     "attention(X, X, X, causal='no')": "attention: causal must be a bool, got str",

@@ -410,8 +410,8 @@ def test_errors_name_the_argument():
         TypeError, "target must be integers.*or floating-point numbers, a distribution, got dtype bool", lambda: loss(x, x == 0)
     )
     fails(ValueError, "a distribution in every row, got a sum of 0.5 in row 1", lambda: loss(x, [[1.0, 0, 0], [0.5, 0, 0]]))
-    fails(ValueError, "at least 0 in every entry, got -0.5 at 2 of row 0", lambda: loss(x, [[1.0, 0.5, -0.5], [1.0, 0, 0]]))
-    fails(ValueError, "at least 0 in every entry, got nan at 1 of row 1", lambda: loss(x, [[1.0, 0, 0], [1.0, np.nan, 0]]))
+    fails(ValueError, "at least 0 in every entry, got -0.5 at entry 2 in row 0", lambda: loss(x, [[1.0, 0.5, -0.5], [1.0, 0, 0]]))
+    fails(ValueError, "at least 0 in every entry, got nan at entry 1 in row 1", lambda: loss(x, [[1.0, 0, 0], [1.0, np.nan, 0]]))
     fails(ValueError, "label_smoothing must be at least 0 and at most 1, got 1.5", lambda: loss(x, [0, 0], label_smoothing=1.5))
     fails(TypeError, "ignore_index must be an integer or None, got float", lambda: loss(x, [0, 0], ignore_index=1.5))
     fails(np.exceptions.AxisError, "softmax_loss", lambda: loss(x, [0, 0], axis=2))
@@ -419,12 +419,12 @@ def test_errors_name_the_argument():
     fails(ValueError, r"alpha of row 1 must be above 0", lambda: entropic.entmax_loss(x, [0, 0], alpha=[[1.0], [-1.0]]))
     fails(
         ValueError,
-        "target must be 0 or 1 in every entry, got 2 at 0 of row 0",
+        "target must be 0 or 1 in every entry, got 2 at entry 0 in row 0",
         lambda: entropic.multilabel_softmax_loss(x, x + 2),
     )
     fails(
         ValueError,
-        "cosines must be from -1 to 1, got 3 at 2 of row 0",
+        "cosines must be from -1 to 1, got 3 at entry 2 in row 0",
         lambda: entropic.margin_softmax_loss([[0.0, 1, 3]], [0]),
     )
     fails(TypeError, "target must be integers", lambda: entropic.margin_softmax_loss(x, x))

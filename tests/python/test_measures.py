@@ -526,7 +526,7 @@ def test_tolerances():
 
 def test_entries_refused():
     for name in ENTRY:
-        with pytest.raises(ValueError, match=rf"^{name}: p must be in \[0, 1\], got 1.5 at row 0, entry 1"):
+        with pytest.raises(ValueError, match=rf"^{name}: p must be in \[0, 1\], got 1.5 at entry 1 in row 0"):
             getattr(entropic, name)([0.5, 1.5])
         with pytest.raises(ValueError, match=rf"^{name}: p must be in \[0, 1\], got nan"):
             getattr(entropic, name)(np.nan)

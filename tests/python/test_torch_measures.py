@@ -157,7 +157,7 @@ def test_entries_at_the_ends():
 
 
 def test_refused():
-    with pytest.raises(ValueError, match=r"^entropy: p must sum to 1 within 1e-06 in row 0"):
+    with pytest.raises(ValueError, match=r"^entropy: p must sum to 1 within 1e-06, got"):
         et.entropy(torch.tensor([0.5, 0.6], dtype=torch.float64))
     with pytest.raises(TypeError, match=r"^entropy: p must be a torch\.Tensor"):
         et.entropy([0.5, 0.5])

@@ -157,8 +157,8 @@ def test_kinds_of_arrays():
 @pytest.mark.parametrize(
     ("a", "b", "cost", "message"),
     [
-        ([1, -1], [0, 0], np.ones((2, 2)), "a must be at least 0 and finite, got -1 at 1"),
-        ([1, np.nan], [0, 1], np.ones((2, 2)), "a must be at least 0 and finite, got nan at 1"),
+        ([1, -1], [0, 0], np.ones((2, 2)), "a must be at least 0 and finite, got -1 at entry 1"),
+        ([1, np.nan], [0, 1], np.ones((2, 2)), "a must be at least 0 and finite, got nan at entry 1"),
         ([0.5, 0.5], [0, 0], np.ones((2, 2)), "b must have a finite sum above 0, got 0"),
         ([1], [1], [[np.nan]], "cost must be finite or +inf, got nan at row 0, column 0"),
         ([1], [1], [[-np.inf]], "cost must be finite or +inf, got -inf at row 0, column 0"),
@@ -171,7 +171,7 @@ def test_kinds_of_arrays():
             [[1]],
             "the leading axes of a, b, cost must broadcast, got shapes (2, 1), (3, 1), (1, 1)",
         ),
-        ([[1, 1], [1, -2]], [2], [[1], [1]], "a must be at least 0 and finite, got -2 at 1 in problem 1"),
+        ([[1, 1], [1, -2]], [2], [[1], [1]], "a must be at least 0 and finite, got -2 at entry 1 in problem 1"),
     ],
 )
 def test_refused(a, b, cost, message):
@@ -541,7 +541,7 @@ def test_two_parallel_segments():
         ),
         (
             lambda: entropic.wasserstein_1d([1.0], [1.0], u_weights=[-1.0]),
-            "wasserstein_1d: u_weights must be at least 0 and finite, got -1 at 0",
+            "wasserstein_1d: u_weights must be at least 0 and finite, got -1 at entry 0",
         ),
         (
             lambda: entropic.wasserstein_histogram([0.5, 0.6], [0.5, 0.5]),
@@ -549,7 +549,7 @@ def test_two_parallel_segments():
         ),
         (
             lambda: entropic.wasserstein_histogram([[0.5, 0.5], [0.5, np.nan]], [0.5, 0.5]),
-            "wasserstein_histogram: p must be at least 0 and finite, got nan at 1 in problem 1",
+            "wasserstein_histogram: p must be at least 0 and finite, got nan at entry 1 in row 1",
         ),
         (
             lambda: entropic.wasserstein_histogram([1.0], [1.0], support=[np.inf]),

@@ -1,0 +1,41 @@
+// An argument that is refused for what one of its rows holds.
+#pragma once
+
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace entropic {
+
+// what() is "OPERATION: REASON in row ROW", and ADVICE. Who reads a file in parts may count rows from its beginning and name
+// it.
+class RowError : public std::invalid_argument {
+ public:
+  RowError(std::string_view operation, std::string_view argument, std::string_view reason, std::size_t row,
+           std::string_view advice = {})
+      : std::invalid_argument(message(operation, reason, row, advice)),
+        operation_(operation),
+        argument_(argument),
+        reason_(reason),
+        advice_(advice),
+        row_(row) {}
+
+  const std::string& argument() const { return argument_; }
+  std::size_t row() const { return row_; }
+  // what() for another row and other advice.
+  std::string message(std::size_t row, std::string_view advice) const { return message(operation_, reason_, row, advice); }
+  const std::string& advice() const { return advice_; }
+
+ private:
+  static std::string message(std::string_view operation, std::string_view reason, std::size_t row, std::string_view advice) {
+    std::string text(operation);
+    text.append(": ").append(reason).append(" in row ").append(std::to_string(row)).append(advice);
+    return text;
+  }
+
+  std::string operation_, argument_, reason_, advice_;
+  std::size_t row_;
+};
+
+}  // namespace entropic

@@ -1,0 +1,62 @@
+// e^x - 1 and the rest of its series, where differences would cancel.
+
+#if defined(ENTROPIC_ROWS_EXPM1_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ENTROPIC_ROWS_EXPM1_INL_H_
+#undef ENTROPIC_ROWS_EXPM1_INL_H_
+#else
+#define ENTROPIC_ROWS_EXPM1_INL_H_
+#endif
+
+#include <array>
+#include <iterator>
+
+#include "src/rows/exp_log-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic {
+namespace HWY_NAMESPACE {
+
+// c[0] + c[1] x + ..., one step after another: the loops over rows have four vectors under way.
+template <class Coefficients>
+HWY_INLINE V64 Polynomial(D64 d, V64 x, const Coefficients& c) {
+  size_t k = std::size(c) - 1;
+  V64 y = hn::Set(d, c[k]);
+  while (k-- > 0) y = hn::MulAdd(y, x, hn::Set(d, c[k]));
+  return y;
+}
+
+HWY_INLINE hn::Mask<D64> IsNearZero(D64 d, V64 x) { return hn::Le(hn::Abs(x), hn::Set(d, 1.0)); }
+
+// 1/2!, 1/3!, ... 1/18!: the factorials are whole doubles.
+inline constexpr auto kInverseFactorials = [] {
+  std::array<double, 17> inverse = {};
+  double factorial = 1;
+  for (size_t k = 0; k < inverse.size(); ++k) inverse[k] = 1 / (factorial *= static_cast<double>(k + 2));
+  return inverse;
+}();
+
+// phi_2(x) = (e^x - 1 - x) / x^2 where IsNearZero(x), by Taylor: what is left out is 2^-55 of it.
+HWY_INLINE V64 Phi2NearZero(D64 d, V64 x) { return Polynomial(d, x, kInverseFactorials); }
+
+// e^x - 1 - x and e^x - 1 there.
+HWY_INLINE V64 ExpTailNearZero(D64 d, V64 x) { return hn::Mul(hn::Mul(x, x), Phi2NearZero(d, x)); }
+HWY_INLINE V64 Expm1NearZero(D64 d, V64 x) { return hn::Add(x, ExpTailNearZero(d, x)); }
+
+// For every x, from exp_x = e^x: e^x - 1, phi_1(x) = (e^x - 1) / x, and phi_2(x).
+HWY_INLINE V64 Expm1(D64 d, V64 x, V64 exp_x) {
+  return hn::IfThenElse(IsNearZero(d, x), Expm1NearZero(d, x), hn::Sub(exp_x, hn::Set(d, 1.0)));
+}
+HWY_INLINE V64 Phi1(D64 d, V64 x, V64 exp_x) {
+  const V64 one = hn::Set(d, 1.0);
+  return hn::IfThenElse(IsNearZero(d, x), hn::MulAdd(x, Phi2NearZero(d, x), one), hn::Div(hn::Sub(exp_x, one), x));
+}
+HWY_INLINE V64 Phi2(D64 d, V64 x, V64 exp_x) {
+  const V64 far = hn::Div(hn::Sub(hn::Sub(exp_x, hn::Set(d, 1.0)), x), hn::Mul(x, x));
+  return hn::IfThenElse(IsNearZero(d, x), Phi2NearZero(d, x), far);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic
+HWY_AFTER_NAMESPACE();
+
+#endif  // ENTROPIC_ROWS_EXPM1_INL_H_
