@@ -57,23 +57,21 @@ std::vector<entropic::Map> every_map() {
   return maps;
 }
 
-template <class T>
-double wide(T number) {
-  if constexpr (sizeof(T) == 2) {
-    return static_cast<float>(number);
-  } else {
-    return number;
-  }
+// In nats, of a map's result: NaN where the row is.
+double entropy_of(const std::vector<double>& p) {
+  double entropy = std::numeric_limits<double>::quiet_NaN();
+  if (p.empty()) return 0;
+  if (std::isnan(p[0])) return entropy;
+  entropic::measure(entropic::Entropy{.normalize = true}, entropic::MatrixView<const double>(p.data(), 1, p.size()),
+                    std::span<double>(&entropy, 1));
+  return entropy;
 }
 
 Comparison::Column measured(const entropic::Map& map, std::vector<double> p) {
   Comparison::Column column{std::string(name_of(map)), chosen_parameters(map), std::move(p), 0, 0, 0, 0};
+  column.entropy = entropy_of(column.p);
   for (const double value : column.p) {
-    if (value == 0) {
-      ++column.zeros;
-    } else {
-      column.entropy -= value * std::log(value);
-    }
+    column.zeros += value == 0;
     // A NaN, once found, stays.
     if (!(value <= column.maximum)) column.maximum = std::isnan(column.maximum) ? column.maximum : value;
   }
@@ -244,7 +242,7 @@ std::vector<double> scores_of(const Table& table, std::size_t row) {
   std::vector<double> x;
   std::visit(
       [&](const auto& values) {
-        for (std::size_t i = 0; i < table.cols; ++i) x.push_back(wide(values[row * table.cols + i]));
+        for (std::size_t i = 0; i < table.cols; ++i) x.push_back(as_double(values[row * table.cols + i]));
       },
       table.values);
   return x;
@@ -258,9 +256,9 @@ std::vector<Comparison::Column> columns_of(const Table& table, std::size_t row, 
         std::vector<T> p(table.cols);
         for (const entropic::Map& map : maps) {
           entropic::apply(map, x, entropic::MatrixView<T>(p.data(), 1, p.size()));
-          std::vector<double> wide_p;
-          for (const T value : p) wide_p.push_back(wide(value));
-          columns.push_back(measured(map, std::move(wide_p)));
+          std::vector<double> numbers(p.size());
+          std::transform(p.begin(), p.end(), numbers.begin(), as_double<T>);
+          columns.push_back(measured(map, std::move(numbers)));
         }
       },
       table.values);
@@ -274,6 +272,7 @@ std::vector<Histogram> entropy_histograms(const Table& table, const std::vector<
       [&]<class T>(const std::vector<T>& values) {
         const std::size_t at_once = std::max<std::size_t>(1, (std::size_t{1} << 20) / std::max<std::size_t>(1, table.cols));
         std::vector<T> p;
+        std::vector<double> numbers;
         for (const entropic::Map& map : maps) {
           Histogram histogram;
           histogram.top = std::log(static_cast<double>(std::max<std::size_t>(table.cols, 1)));
@@ -284,11 +283,10 @@ std::vector<Histogram> entropy_histograms(const Table& table, const std::vector<
             entropic::apply(map, entropic::MatrixView<const T>(values.data() + begin * table.cols, rows, table.cols),
                             view(p, rows, table.cols));
             for (std::size_t r = 0; r < rows; ++r) {
-              double entropy = 0;
-              for (std::size_t i = r * table.cols; i < (r + 1) * table.cols; ++i) {
-                const double q = wide(p[i]);
-                if (q != 0) entropy -= q * std::log(q);
-              }
+              numbers.resize(table.cols);
+              std::transform(p.begin() + static_cast<std::ptrdiff_t>(r * table.cols),
+                             p.begin() + static_cast<std::ptrdiff_t>((r + 1) * table.cols), numbers.begin(), as_double<T>);
+              const double entropy = entropy_of(numbers);
               if (std::isnan(entropy)) {
                 ++histogram.undefined;
               } else {

@@ -169,7 +169,14 @@ int run(int argc, char** argv) {
   add_shell(app, program);
 
   try {
-    app.parse(argc, argv);
+    // "help softmax" is "softmax --help", and "help" alone --help.
+    std::vector<std::string> arguments(argv + 1, argv + argc);
+    if (!arguments.empty() && arguments[0] == "help") {
+      arguments.erase(arguments.begin());
+      arguments.push_back("--help");
+    }
+    std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
+    app.parse(arguments);
   } catch (const CLI::Success& asked) {  // --help, --version
     return app.exit(asked);
   } catch (const CLI::ParseError& error) {

@@ -1,26 +1,12 @@
 // Measures as commands: one number for each row, for each pair of rows, for each table, or for each entry.
-#include <fmt/ranges.h>
 
 #include <memory>
 #include <mutex>
-#include <numeric>
-#include <stdexcept>
 
 #include "commands.h"
 #include "operation.h"
 
 namespace {
-
-// measure(), which tells who gives it scores how to say so.
-void measured(entropic::Input input, const auto& measure) {
-  try {
-    measure();
-  } catch (const std::invalid_argument& error) {
-    const std::string_view message = error.what();
-    if (input != entropic::Input::probs || message.find(" row ") == message.npos) throw;
-    throw std::invalid_argument(fmt::format("{}; of scores: --input scores", message));
-  }
-}
 
 // One number for each row, in the precision of the file.
 template <class T>
@@ -41,7 +27,7 @@ template <class Op>
 Table of_rows(const Op& op, Table table) {
   return one_per_row(std::move(table), Op::kDescription.name, [&]<class T>(entropic::MatrixView<const T> x, auto y) {
     std::vector<double> value(x.rows);
-    measured(op.input, [&] { entropic::measure(op, x, std::span<double>(value)); });
+    entropic::measure(op, x, std::span<double>(value));
     const std::vector<T> numbers = narrowed<T>(value);
     std::copy(numbers.begin(), numbers.end(), y.data);
   });
@@ -50,26 +36,8 @@ Table of_rows(const Op& op, Table table) {
 template <class Op>
 Table of_entries(const Op& op, Table table) {
   return in_place(std::move(table), [&]<class T>(entropic::MatrixView<T> x, entropic::MatrixView<T> y) {
-    measured(op.input, [&] { entropic::measure(op, entropic::MatrixView<const T>(x), y); });
+    entropic::measure(op, entropic::MatrixView<const T>(x), y);
   });
-}
-
-// The numbers of a table as double.
-std::vector<double> wide(const Table& table) {
-  return std::visit(
-      []<class T>(const std::vector<T>& values) {
-        std::vector<double> numbers;
-        numbers.reserve(values.size());
-        for (const T value : values) {
-          if constexpr (entropic::kIsHalf<T>) {
-            numbers.push_back(static_cast<float>(value));
-          } else {
-            numbers.push_back(value);
-          }
-        }
-        return numbers;
-      },
-      table.values);
 }
 
 // The rows that P is compared with, read when the first of P is.
@@ -102,7 +70,7 @@ Table Pairs::operator()(const Op& op, Table p) const {
     try {
       if (others->path.empty()) files::bad_input("{}: Q is missing, the file that P is compared with", Op::kDescription.name);
       others->table = read_other(files, others->path);
-      if (others->table.values.index() != p.values.index()) others->table.values = wide(others->table);
+      if (others->table.values.index() != p.values.index()) others->table.values = as_doubles(others->table);
     } catch (...) {
       others->failure = std::current_exception();
     }
@@ -117,13 +85,18 @@ Table Pairs::operator()(const Op& op, Table p) const {
     files::bad_input("{}: {} rows, fewer than {}; one row is compared with all", files::input_name(others->path), q.rows,
                      files::input_name(files.in));
   }
-  if (p.values.index() != q.values.index()) p.values = wide(p);
+  if (p.values.index() != q.values.index()) p.values = as_doubles(p);
   const std::size_t first_row = p.first_row;
   return one_per_row(std::move(p), Op::kDescription.name, [&]<class T>(entropic::MatrixView<const T> x, auto y) {
     const T* const all = std::get<std::vector<T>>(q.values).data();
     const entropic::MatrixView<const T> rows(all + (q.rows == 1 ? 0 : first_row * q.cols), q.rows == 1 ? 1 : x.rows, q.cols);
     std::vector<double> value(x.rows);
-    measured(op.input, [&] { entropic::measure(op, x, rows, std::span<double>(value)); });
+    try {
+      entropic::measure(op, x, rows, std::span<double>(value));
+    } catch (const entropic::RowError& error) {
+      if (error.argument() != "q") throw;
+      refuse_row(others->path, error, (q.rows == 1 ? 0 : first_row) + error.row());
+    }
     const std::vector<T> numbers = narrowed<T>(value);
     std::copy(numbers.begin(), numbers.end(), y.data);
   });

@@ -3,9 +3,8 @@
 
 #include <unistd.h>
 
-#include <charconv>
+#include <algorithm>
 #include <memory>
-#include <stdexcept>
 #include <string>
 
 #include "files/stream.h"
@@ -20,26 +19,13 @@ std::shared_ptr<files::Input> opened(const Files& files) {
   return std::make_shared<files::Input>(files.in);
 }
 
-// result(table), whose messages count rows from the first of the part: here they count from the first of the file.
-Table with_rows_of_file(const std::function<Table(Table)>& result, Table table) {
-  const std::size_t first_row = table.first_row;
-  try {
-    return result(std::move(table));
-  } catch (const std::invalid_argument& error) {
-    static constexpr std::string_view kRow = "row ";
-    std::string message = error.what();
-    const std::size_t at = message.find(kRow);
-    if (first_row == 0 || at == message.npos) throw;
-    const char* const number = message.data() + at + kRow.size();
-    std::size_t row = 0;
-    const auto [end, failure] = std::from_chars(number, message.data() + message.size(), row);
-    if (failure != std::errc()) throw;
-    message.replace(at + kRow.size(), static_cast<std::size_t>(end - number), fmt::format("{}", first_row + row));
-    throw std::invalid_argument(message);
-  }
-}
-
 }  // namespace
+
+void refuse_row(const std::string& path, const entropic::RowError& error, std::size_t row) {
+  const bool of_sum = !error.advice().empty();
+  bad_input("{}: {}", files::input_name(path),
+            error.message(row, of_sum ? "; --normalize divides by the sum, --input scores takes scores" : ""));
+}
 
 Table read_table(const Files& files) {
   const files::Format& format = files::input_format(files.in, files.in_format);
@@ -62,13 +48,30 @@ void stream_rows(const Files& files, const std::function<Table(Table)>& result,
   const files::Format& from = files::input_format(files.in, files.in_format);
   const std::shared_ptr<files::Input> input = opened(files);
   Progress progress(*input, !files.quiet && !(files::is_standard(files.out) && ::isatty(STDOUT_FILENO)));
-  const auto calculate = [&](Table table) { return with_rows_of_file(result, std::move(table)); };
+  const auto calculate = [&](Table table) {
+    const std::size_t first_row = table.first_row;
+    try {
+      return result(std::move(table));
+    } catch (const entropic::RowError& error) {
+      refuse_row(files.in, error, first_row + error.row());
+    }
+  };
   files::stream(
       from.open(input, files.reading), to, files.out, calculate, entropic::get_num_threads(), [&] { progress.update(); },
       at_end);
 }
 
-void write_table(const Files& files, Table table) {
+std::vector<double> as_doubles(const Table& table) {
+  return std::visit(
+      []<class T>(const std::vector<T>& values) {
+        std::vector<double> numbers(values.size());
+        std::transform(values.begin(), values.end(), numbers.begin(), as_double<T>);
+        return numbers;
+      },
+      table.values);
+}
+
+void write_table(const std::string& path, Table table) {
   bool read = false;
   files::Reader from;
   from.counted = true;
@@ -77,5 +80,5 @@ void write_table(const Files& files, Table table) {
     piece.table = std::move(table);
     return read = true;
   };
-  files::stream(std::move(from), files::output_format(files.out), files.out, std::identity(), 1, [] {});
+  files::stream(std::move(from), files::output_format(path), path, std::identity(), 1, [] {});
 }

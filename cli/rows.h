@@ -6,11 +6,13 @@
 #include <functional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <variant>
 #include <vector>
 
 #include "options.h"
+
+// Refuses a row of a file, counted from 0, in the words of the command line.
+[[noreturn]] void refuse_row(const std::string& path, const entropic::RowError& error, std::size_t row);
 
 // All of the input.
 Table read_table(const Files& files);
@@ -25,13 +27,25 @@ Table read_other(const Files& files, const std::string& path);
 void stream_rows(const Files& files, const std::function<Table(Table)>& result,
                  const std::function<void(std::size_t rows)>& at_end = {});
 
-// The table as the output.
-void write_table(const Files& files, Table table);
+// The table as the file or standard output.
+void write_table(const std::string& path, Table table);
 
 template <class T>
 entropic::MatrixView<T> view(std::vector<T>& values, std::size_t rows, std::size_t cols) {
   return {values.data(), rows, cols};
 }
+
+template <class T>
+double as_double(T number) {
+  if constexpr (entropic::kIsHalf<T>) {
+    return static_cast<float>(number);
+  } else {
+    return number;
+  }
+}
+
+// All numbers of a table.
+std::vector<double> as_doubles(const Table& table);
 
 // Calls f(values) with float16 and bfloat16 as float: for operations that have no such types.
 void visit_wide(Table& table, const auto& f) {

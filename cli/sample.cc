@@ -108,7 +108,8 @@ void add_sample(CLI::App& app, Program& program) {
                       "entropy_clip=LOW:HIGH",
                       step_names()))
       ->option_text("STEPS");
-  add_number(command, "--seed", options->seed, "The same seed gives the same draws")->required();
+  CLI::Option* const seed =
+      add_number(command, "--seed", options->seed, "The same seed gives the same draws; required but with --probs");
   add_number(command, "--count", options->count, "How many draws from each row (default 1)");
   add_number(command, "--stream", options->stream, "Row r, from 0, has stream r + NUMBER (default 0)");
   add_number(command, "--position", options->position, "Of the first draw in its stream (default 0)");
@@ -119,7 +120,8 @@ void add_sample(CLI::App& app, Program& program) {
       fmt::format("Out come indices counted from 0; -1 for a row with NaN or without a score above -inf.\n"
                   "Example: entropic sample scores.csv --steps temperature=0.8,top_p=0.95 --seed 1\n{}",
                   kEverywhere));
-  command.callback([options, &program] {
+  command.callback([options, seed, &program] {
+    if (seed->count() == 0 && !options->probs) throw CLI::RequiredError("--seed");
     program.action = [options, &files = program.files] {
       if (options->count == 0) bad_input("sample: --count must be at least 1, got 0");
       const entropic::Sampler sampler(options->steps, options->seed);

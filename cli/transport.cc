@@ -1,6 +1,5 @@
 // Transport as commands: the cheapest plan from masses to masses, exact or with entropy, and distances of samples, histograms
 // and points.
-#include <cmath>
 #include <memory>
 #include <numeric>
 #include <stdexcept>
@@ -29,9 +28,7 @@ Numbers doubles(const Files& files, const std::string& path) {
       []<class T>(const std::vector<T>&) { return sizeof(T) == 2   ? 1e-2
                                                   : sizeof(T) == 4 ? 1e-4
                                                                    : 1e-6; }, table.values);
-  std::vector<double> wide;
-  visit_wide(table, [&](const auto& values) { wide.assign(values.begin(), values.end()); });
-  table.values = std::move(wide);
+  table.values = as_doubles(table);
   return {std::move(table), tolerance};
 }
 
@@ -53,12 +50,6 @@ Numbers one_line(std::string_view command, std::string_view what, const Files& f
               numbers.table.rows, numbers.table.cols);
   }
   return numbers;
-}
-
-void write_table(const std::string& path, const Table& table) {
-  files::Output output(path);
-  files::write_all(files::output_format(path), output, table);
-  output.finish();
 }
 
 Table one_row(std::vector<std::string> names, std::vector<double> numbers, std::string note_name, std::string_view note) {
@@ -147,7 +138,8 @@ Table of_rows(Numbers first, Numbers second, const Files& files, const std::stri
               files::input_name(files.in), first.table.rows, files::input_name(second_path), others.rows);
   }
   const std::size_t rows = first.table.rows;
-  if (others.rows == 1 && rows != 1) {
+  const bool one_for_all = others.rows == 1;
+  if (one_for_all && rows != 1) {
     std::vector<double> repeated;
     repeated.reserve(rows * others.cols);
     for (std::size_t r = 0; r < rows; ++r) repeated.insert(repeated.end(), second.values().begin(), second.values().end());
@@ -155,7 +147,13 @@ Table of_rows(Numbers first, Numbers second, const Files& files, const std::stri
     second.table.rows = rows;
   }
   std::vector<double> distance(rows);
-  calculate(first.rows(), second.rows(), std::span<double>(distance));
+  try {
+    calculate(first.rows(), second.rows(), std::span<double>(distance));
+  } catch (const entropic::RowError& error) {
+    if (error.argument() == "p") refuse_row(files.in, error, error.row());
+    if (error.argument() == "q") refuse_row(second_path, error, one_for_all ? 0 : error.row());
+    throw;
+  }
   Table table = std::move(first.table);
   table.values = std::move(distance);
   table.cols = 1;
@@ -242,7 +240,7 @@ void add_distance(CLI::App& app, Program& program, Table (*evaluate)(const Op&, 
   command.footer(
       fmt::format("{}\n{}\nExample: entropic {} {}\n{}", description.formula, rows, description.name, example, kEverywhere));
   command.callback([op, pair, evaluate, &program] {
-    program.action = [op, pair, evaluate, &files = program.files] { write_table(files, evaluate(*op, *pair, files)); };
+    program.action = [op, pair, evaluate, &files = program.files] { write_table(files.out, evaluate(*op, *pair, files)); };
   });
 }
 

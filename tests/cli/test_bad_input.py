@@ -222,7 +222,7 @@ def test_nan(cli, ending):
     assert cli.output("gamma", file, "--entropy", 0.5).splitlines()[2] == "nan,nan,invalid"
     for command in [["entropy", file], ["kl_divergence", file, file], ["binary_entropy", file]]:
         message = cli.error(*command, "-o", "y.csv")
-        assert re.match(rf"{command[0]}: p must be .*, got nan at row 1, entry 0", message), message
+        assert re.match(rf"{file}: {command[0]}: p must be .*, got nan at entry 0 in row 1", message), message
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -235,7 +235,7 @@ def test_rows_are_those_of_the_file(cli, ending, threads):
     cli.write("q.csv", "0.25,0.25,0.25,0.25\n")
     for command in [["entropy", file], ["kl_divergence", file, "q.csv"]]:
         message = cli.error(*command, "--threads", threads, "-o", "y.csv")
-        assert message.startswith(f"{command[0]}: p must sum to 1 within 1e-06 in row 60001, got 2.75"), message
+        assert message.startswith(f"{file}: {command[0]}: p must sum to 1 within 1e-06, got 2.75 in row 60001;"), message
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=NAMES)

@@ -66,7 +66,8 @@ def test_refused(cli):
     cli.write("bad.csv", "0.5,0.5\n0.5,0.6\n")
     cli.write("q.csv", "0.5,0.5\n")
     assert cli.error("entropy", "bad.csv") == (
-        "entropy: p must sum to 1 within 1e-06 in row 1, got 1.1 (normalize divides by the sum); of scores: --input scores"
+        "bad.csv: entropy: p must sum to 1 within 1e-06, got 1.1 in row 1; --normalize divides by the sum, "
+        "--input scores takes scores"
     )
     assert cli.error("kl_divergence", "q.csv") == "kl_divergence: Q is missing, the file that P is compared with"
     cli.write("wide.csv", "0.5,0.25,0.25\n")

@@ -185,7 +185,9 @@ def test_help_and_version(cli):
     for command in ["list", "compare", *OPERATIONS]:
         assert command in cli.output("--help")
         assert f"Example: entropic {command}" in cli.output(command, "--help")
+        assert cli.output("help", command) == cli.output(command, "--help")
     assert "--temperature" in cli.output("softmax", "--help")
+    assert cli.output("help") == cli.output("--help")
     assert "drop header and labels" in cli.output("softmax", "--help")
     assert "Points: .csv" in cli.output("wasserstein", "--help") and "Probabilities: .csv" in cli.output("entropy", "--help")
 

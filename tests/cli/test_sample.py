@@ -88,6 +88,7 @@ def test_refusals(cli, arguments, message):
 def test_seed_is_required(cli):
     cli.save("x.npy", X)
     assert "--seed is required" in cli.error("sample", "x.npy")
+    assert cli.output("sample", "x.npy", "--probs") == cli.output("sample", "x.npy", "--probs", "--seed", 3)
     help_text = cli.output("sample", "--help")
     assert "entropic sample scores.csv --steps" in help_text
     listed = cli.output("list")

@@ -59,7 +59,7 @@ def test_histograms(cli):
     cli.save("p.npy", (p * (1 + 3e-5)).astype(np.float32))  # the sum of a float32 file may be as far off
     cli.output("wasserstein_histogram", "p.npy", "q.npy")
     message = cli.error("wasserstein_histogram", "p.npy", "q.npy", "--sum_tolerance", 1e-7, "-o", "y.npy")
-    assert message.startswith("wasserstein_histogram: p must sum to 1 within 1e-07, got 1.00002")
+    assert message.startswith("p.npy: wasserstein_histogram: p must sum to 1 within 1e-07, got 1.00002")
 
 
 def test_points(cli):
