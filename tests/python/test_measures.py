@@ -479,7 +479,7 @@ def test_no_distribution(name):
         arrays = (x, [[0.5, 0.5]]) if name in TWO else (x,)
         return getattr(entropic, name)(*arrays, **params, **more)
 
-    at = "row 1, column 0" if name in TABLE else "row 1, entry 0"
+    at = "row 1, column 0" if name in TABLE else "entry 0 in row 1"
     good = [0.25, 0.25] if name in TABLE else [0.5, 0.5]
     for wrong, got in ((-0.5, "-0.5"), (np.nan, "nan"), (np.inf, "inf")):
         for normalize in (False, True):

@@ -541,11 +541,11 @@ def test_two_parallel_segments():
         ),
         (
             lambda: entropic.wasserstein_1d([1.0], [1.0], u_weights=[-1.0]),
-            "wasserstein_1d: u_weights must be at least 0 and finite, got -1 at entry 0",
+            "wasserstein_1d: u_weights must be at least 0 and finite, got -1 at entry 0 in row 0",
         ),
         (
             lambda: entropic.wasserstein_histogram([0.5, 0.6], [0.5, 0.5]),
-            "wasserstein_histogram: p must sum to 1 within 1e-06, got 1.1",
+            "wasserstein_histogram: p must sum to 1 within 1e-06, got 1.1 in row 0",
         ),
         (
             lambda: entropic.wasserstein_histogram([[0.5, 0.5], [0.5, np.nan]], [0.5, 0.5]),
