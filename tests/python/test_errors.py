@@ -246,7 +246,9 @@ TOLD = {
     ),
     "softmax_loss(X, P * 2)": "softmax_loss: target must be a distribution in every row, got a sum of 2 in row 0",
     "softmax_loss(X, [0, 1], reduction='mean')": "softmax_loss() got an unexpected keyword argument 'reduction'",
-    "multilabel_softmax_loss(X, P)": "multilabel_softmax_loss: target must be 0 or 1 in every entry, got 0.2 at entry 0 in row 0",
+    "multilabel_softmax_loss(X, P)": (
+        "multilabel_softmax_loss: target must be 0 or 1 in every entry, got 0.2 at entry 0 in row 0"
+    ),
     "smooth_accuracy_loss(X, [0, 1], map='softmx')": f"smooth_accuracy_loss: map must be one of {MAPS}, got 'softmx'",
     "fit_temperature(X, [0, 5])": (
         "fit_temperature: label of row 1 must be at least 0 and below the number of classes, 3, got 5"
