@@ -125,6 +125,31 @@ def test_compiled_and_batched(call, x):
         torch.testing.assert_close(got, slope(one))
 
 
+def test_operators():
+    p, x, ops = distribution(2, 3, 5), random(5, 2).T, torch.ops.entropic
+    rows = 0.5 + torch.rand(2, 3, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    for op, arguments in (
+        (ops.power_transform, (p, 2.0, None)),
+        (ops.power_transform, (p.float(), 1.0, rows)),
+        (ops.mean_field_entropy, (x.bfloat16(), 1.0)),
+        (ops.gamma_for_entropy, (x, 1.0, None, None, None, (0.0, math.inf), 100, "scores")),
+        (ops.gamma_for_entropy, (p.half(), None, 1.0, None, 1 + rows, (0.0, math.inf), 100, "probs")),
+        (ops.normalize_density, (p.float(), WEIGHTS.expand(p.shape), 0.8, None)),
+        (ops.normalize_joint, (p, None, None, 1.5, None, None, None)),
+    ):
+        torch.library.opcheck(op.default, arguments, test_utils=("test_schema", "test_faketensor"))
+
+
+def test_batches_of_some_arguments():
+    p, gammas = distribution(3, 5), torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
+    got = torch.func.vmap(lambda p, gamma: et.power_transform(p, gamma=gamma), in_dims=(None, 0))(p, gammas)
+    assert torch.equal(got, torch.stack([et.power_transform(p, gamma=gamma) for gamma in gammas]))
+    slopes = torch.func.vmap(torch.func.grad(lambda gamma: et.power_transform(p, gamma=gamma)[0, 0]))(gammas)
+    assert (slopes != 0).all()
+    x = torch.complex(p, -p).conj().imag  # negative by a flag
+    assert x.is_neg() and torch.equal(et.mean_field_entropy(x), et.mean_field_entropy(p))
+
+
 @pytest.mark.parametrize("gamma", [0.0, 0.5, 3.0, math.inf])
 def test_zeros_and_ties_of_powers(gamma):
     p = torch.tensor([[0.5, 0.5, 0.0], [0.7, 0.2, 0.1], [-1.0, 1.0, 1.0], [math.nan, 1.0, 1.0], [0.0, 0.0, 0.0]])

@@ -38,7 +38,7 @@ def _operator(fake):
 
         def on_host(*arguments):
             device = arguments[0].device
-            results = function(*(x.cpu() if isinstance(x, Tensor) else x for x in arguments))
+            results = function(*(x.cpu().resolve_neg() if isinstance(x, Tensor) else x for x in arguments))
             return tuple(result.to(device) for result in results) if isinstance(results, tuple) else results.to(device)
 
         def call(*arguments):
