@@ -336,7 +336,7 @@ TORCH_TOLD = {
     "wasserstein_1d(X, X[:, :0])": "wasserstein_1d: u and v must have at least one sample, got 3 and 0",
     "wasserstein_1d(X, X, dim=7)": "wasserstein_1d: dim 7 is out of bounds for a tensor of 2 dimensions",
     "wasserstein_1d(X[0, 0], X)": "wasserstein_1d: u must have at least one axis, got a single number",
-    "wasserstein_1d(X, X, u_weights=-X)": "wasserstein_1d: u_weights must be at least 0 and finite, got -1 at 1 in problem 0",
+    "wasserstein_1d(X, X, u_weights=-X)": "wasserstein_1d: u_weights must be at least 0 and finite, got -1 at entry 1 in row 0",
     "wasserstein_1d(X, X, order='a')": "wasserstein_1d: order must be a number, got str",
     "wasserstein_histogram(X, X, dim=2)": "wasserstein_histogram: dim 2 is out of bounds for a tensor of 2 dimensions",
     "smooth_accuracy_loss(X, torch.tensor([0, 3]))": "smooth_accuracy_loss: target must be a class from 0 to 2, got 3 in row 1",
