@@ -188,9 +188,111 @@ def test_statuses_and_their_gradients():
     assert torch.equal(found.gamma.nan_to_num(-7.0), want.gamma.nan_to_num(-7.0))
     dx, dtarget = torch.autograd.grad(found.gamma.sum(), (x, target))
     assert (dx[0] != 0).any() and dtarget[0] != 0
-    assert (dx[1:] == 0).all() and (dtarget[1:] == 0).all()
+    assert (dx[1:5] == 0).all() and (dtarget[1:5] == 0).all()
+    assert dx[5].isnan().all() and dtarget[5].isnan().all()
     assert str(et.gamma_for_entropy(x[0], entropy=0.9).status) == "ok"
     assert et.gamma_for_entropy(torch.zeros(2, 0), entropy=0.5).gamma.isnan().all()
+
+
+def slope_of_gamma(x, gamma):
+    """-gamma u / Var x of gamma_for_entropy at a gamma."""
+    p = torch.softmax(gamma * x, -1)
+    u = p * (x - (p * x).sum())
+    return -gamma * u / (u * x).sum()
+
+
+def test_gradients_are_those_of_a_rough_gamma():
+    x = torch.tensor([0.0, 4.9, 5.0], dtype=torch.float64).requires_grad_()
+    found = et.gamma_for_entropy(x, entropy=0.1, max_iterations=2)
+    assert found.status == "ok" and abs(found.entropy - 0.1) > 1e-3
+    (grad,) = torch.autograd.grad(found.gamma, x)
+    torch.testing.assert_close(grad, slope_of_gamma(x.detach(), found.gamma.detach()), rtol=1e-10, atol=1e-12)
+    rows = (random(200, 1000) ** 3).requires_grad_()
+    (grad,) = torch.autograd.grad(et.gamma_for_entropy(rows, entropy=2.0, max_iterations=1).gamma.sum(), rows)
+    assert grad.isfinite().all()
+
+
+@pytest.mark.parametrize("entropy", [1e-15, 1e-30, 1e-100])
+def test_gradients_at_next_to_no_entropy(entropy):
+    x = torch.tensor([0.0, 1.0], dtype=torch.float64).requires_grad_()
+    gamma = et.gamma_for_entropy(x, entropy=entropy).gamma
+    (grad,) = torch.autograd.grad(gamma, x)
+    gamma = gamma.detach()
+    torch.testing.assert_close(grad, torch.stack((gamma, -gamma)))  # gamma depends on gamma (x_1 - x_0) alone
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-170, 1.0, 1e160, 1e308])
+def test_gradients_at_scores_of_any_size(size):
+    target = torch.tensor(1.0, dtype=torch.float64).requires_grad_()
+    x = (torch.tensor([1.0, -1.0, 0.0], dtype=torch.float64) * size).requires_grad_()
+    plain = (x.detach() / size).requires_grad_()
+    want = et.gamma_for_entropy(plain, entropy=target).gamma
+    found = et.gamma_for_entropy(x, entropy=target)
+    dx, dtarget = torch.autograd.grad(found.gamma, (x, target))
+    plain_dx, plain_dtarget = torch.autograd.grad(want, (plain, target))
+    torch.testing.assert_close(dtarget * size, plain_dtarget)
+    torch.testing.assert_close(dx, plain_dx / size / size)
+
+
+@pytest.mark.parametrize("size", [1e-306, 1e-160, 1e160, 1e308])
+@pytest.mark.parametrize("target", [{"joint": 1.2}, {"marginal": 0.66}, {"conditional": 0.66}])
+def test_gradients_at_tables_of_any_size(size, target):
+    plain = torch.tensor([[1.0, 0.5], [0.25, 0.125]], dtype=torch.float64).requires_grad_()
+    grads = [torch.autograd.grad(et.normalize_joint(k * plain, **target)[0, 0], plain)[0] for k in (1.0, size)]
+    torch.testing.assert_close(*grads, rtol=1e-9, atol=1e-12)
+
+
+def test_powers_of_any_number():
+    p = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64).requires_grad_()
+    q = et.power_transform(p, gamma=0.1)
+    (grad,) = torch.autograd.grad(q[0], p)
+    q = q.detach()
+    want = 0.1 * q / p.detach() * (torch.eye(3, dtype=torch.float64)[0] - q[0])
+    torch.testing.assert_close(grad, want, rtol=1e-14, atol=1e-14)
+    for dtype in (torch.float32, torch.float64):
+        given = p.detach().to(dtype).requires_grad_()
+        q = et.power_transform(given, gamma=1e39)
+        assert q.tolist() == [1.0, 0.0, 0.0] and (torch.autograd.grad(q[0], given)[0] == 0).all()
+
+
+NAN_ROWS = {
+    "softmax": (lambda x: et.softmax(x), math.nan, -math.inf),
+    "power_transform": (lambda x: et.power_transform(x, gamma=2.0), math.nan, 0.0),
+    "mean_field_entropy": (et.mean_field_entropy, math.nan, -math.inf),
+    "gamma_for_entropy": (lambda x: et.gamma_for_entropy(x, entropy=0.5).gamma, math.nan, -math.inf),
+    "the entropy reached": (lambda x: et.gamma_for_entropy(x, entropy=0.5).entropy, math.nan, -math.inf),
+    "ratio_map": (lambda x: et.ratio_map(x, torch.square), math.nan, -math.inf),
+}
+
+
+@pytest.mark.parametrize(("function", "wrong", "absent"), NAN_ROWS.values(), ids=NAN_ROWS)
+def test_the_gradient_of_a_row_that_is_nan_is_nan(function, wrong, absent):
+    x = torch.tensor([[0.2, 0.7, 0.3], [0.2, wrong, 0.3], [absent] * 3], dtype=torch.float64).requires_grad_()
+    y = function(x)
+    assert y[0].isfinite().all() and y[1:].isnan().all()
+    (grad,) = torch.autograd.grad((y.reshape(3, -1)[:, 0]).sum(), x)
+    assert grad[0].isfinite().all() and grad[1:].isnan().all()
+    assert torch.autograd.gradcheck(function, (x[:1].detach().requires_grad_(),))
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+def test_tensors_without_numbers(gradients):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    def shapes(x):
+        x = x.requires_grad_(gradients)
+        found = et.gamma_for_entropy(x, entropy=0.5)
+        assert found.gamma.shape == (2,) and found.status is None
+        assert et.ratio_map(x, torch.square).shape == x.shape
+
+    shapes(torch.zeros(2, 3, device="meta"))
+    with FakeTensorMode():
+        shapes(torch.zeros(2, 3))
+
+
+def test_ratio_map_of_nothing():
+    for shape in ((3, 0), (0,), (0, 3)):
+        assert et.ratio_map(torch.ones(shape), torch.square).shape == shape
 
 
 def test_a_gamma_at_the_end_of_its_range_leaves_an_entropy_that_moves():
@@ -223,7 +325,8 @@ def test_ratio_map_at_infinities():
     p = et.ratio_map(x, torch.square)
     want = torch.from_numpy(entropic.ratio_map(x.detach().numpy(), np.square))
     torch.testing.assert_close(p.detach(), want, equal_nan=True)
-    assert torch.autograd.grad(p[0, 0], x)[0].isfinite().all()
+    (grad,) = torch.autograd.grad(p[0, 0], x)
+    assert grad[:2].isfinite().all() and grad[2:].isnan().all()
     assert torch.equal(et.ratio_map(torch.full((2,), 1e200, dtype=torch.float64), torch.abs), torch.full((2,), 0.5).double())
 
 

@@ -16,7 +16,7 @@ from entropic import _entropy_control as numpy_control
 from entropic.torch._compositions import working
 from entropic.torch._ops import (
     checked_dim,
-    in_transform,
+    has_numbers,
     misfit,
     numbers_and_rows,
     one_device,
@@ -151,11 +151,16 @@ def _powers(log_p, present, gamma, log_weight=None):
     """
     some = present.any(-1, keepdim=True)
     present, log_p = present | ~some, torch.where(some, log_p, 0.0)
-    most = torch.where(present, log_p, -inf).amax(-1, keepdim=True).detach()
-    endless = torch.as_tensor(gamma, dtype=log_p.dtype, device=log_p.device) == inf
+    # All else is measured from one largest entry, itself 0: its derivative is then what the others leave, and exact where they
+    # are next to nothing.
+    top = torch.where(present, log_p, -inf).argmax(-1, keepdim=True)
+    most = log_p.gather(-1, top)
+    others = torch.arange(log_p.shape[-1], device=log_p.device) != top
+    gamma = torch.as_tensor(gamma, dtype=log_p.dtype, device=log_p.device)
+    endless = gamma == inf
     present = present & (~endless | (log_p == most))
     gamma = torch.where(endless, 0.0, gamma)
-    log_p = torch.where(present, log_p - most, 0.0)
+    log_p = torch.where(present & others, log_p - most, 0.0)
     exponent = gamma * log_p + (0.0 if log_weight is None else log_weight)
     total = torch.logsumexp(torch.where(present, exponent, -inf), -1, keepdim=True)
     mass = torch.where(present, torch.exp(exponent - total), 0.0)
@@ -168,13 +173,20 @@ def _powers(log_p, present, gamma, log_weight=None):
 def _solution(gamma, solved, target, entropy_of):
     """gamma, where solved the solution of entropy_of(gamma) = target, as a function of all that this equation holds.
 
-    Two steps of Newton's method, which move it no further than rounding: each squares the error, so the first derivative of
-    one step is the solution's, and the first three of two. entropy_of gives an entropy and its derivative.
+    The target is moved to what gamma reaches, so that gamma, however rough, stays where it is, and the derivatives are those
+    there. Two steps of Newton's method: each squares the error, so the first derivative of one step is the solution's, and the
+    first three of two. entropy_of gives an entropy and its derivative.
     """
-    for _ in range(2):
-        entropy, slope = entropy_of(gamma)
-        gamma = torch.where(solved, gamma - (entropy - target) / torch.where(solved, slope, -1.0), gamma)
-    return gamma
+
+    def step(gamma, entropy, slope):
+        steep = solved & (slope < 0)
+        return torch.where(steep, gamma - (entropy - target) / torch.where(steep, slope, -1.0), gamma)
+
+    entropy, slope = entropy_of(gamma)
+    target = torch.as_tensor(target, dtype=torch.float64)
+    target = entropy.detach() + (target - target.detach())
+    gamma = step(gamma, entropy, slope)
+    return step(gamma, *entropy_of(gamma))
 
 
 def _can_move(gamma, log_p, present):
@@ -182,6 +194,18 @@ def _can_move(gamma, log_p, present):
     high = torch.where(present, log_p, -inf).amax(-1, keepdim=True)
     low = torch.where(present, log_p, inf).amin(-1, keepdim=True)
     return (gamma > 0) & (gamma < inf) & (high > low)
+
+
+def _unit(x, dims):
+    """A power of two of the size of x, of which sums and squares are neither 0 nor inf."""
+    largest = x.detach().abs().amax(dims, keepdim=True)
+    return torch.ldexp(torch.ones_like(largest), torch.frexp(largest).exponent - 1)
+
+
+def _or_nan(value, valid, *inputs):
+    """value, and NaN with derivatives NaN in the inputs where not valid."""
+    wrong = torch.where(valid, 1.0, math.nan)
+    return torch.where(valid, value, sum(x * wrong for x in inputs if x is not None))
 
 
 def _last(row, dim):
@@ -215,7 +239,8 @@ def power_transform(p, *, gamma, dim=None, axis=None):
     Returns
     -------
     torch.Tensor
-        Of p's shape and dtype. Differentiable, twice, in p and gamma; at p = 0 the gradient is 0.
+        Of p's shape and dtype. Differentiable, twice, in p and gamma; at p = 0 the gradient is 0, in a row that is
+        NaN it is NaN.
 
     Raises
     ------
@@ -240,7 +265,7 @@ def power_transform(p, *, gamma, dim=None, axis=None):
         log_p, present = _log(p.double())
         valid = ((p >= 0) & (p < inf)).all(-1, keepdim=True) & present.any(-1, keepdim=True)
         q = _powers(log_p, present, _value(number, row))[0].exp()
-        return torch.where(valid, q, math.nan)
+        return _or_nan(q, valid, p, row)
 
     return _answer(lambda: _power_transform(p, number, row), composed, p, row).movedim(-1, dim).contiguous()
 
@@ -272,7 +297,8 @@ def mean_field_entropy(x, *, gamma=1.0, dim=None, axis=None):
     Returns
     -------
     torch.Tensor
-        In nats, in x's shape without dim and its dtype. Differentiable, twice, in x; equal maxima share theirs.
+        In nats, in x's shape without dim and its dtype. Differentiable, twice, in x; equal maxima share theirs; in a
+        row that is NaN the gradient is NaN.
 
     Raises
     ------
@@ -296,7 +322,8 @@ def mean_field_entropy(x, *, gamma=1.0, dim=None, axis=None):
         mean = torch.where(finite, wide, 0.0).sum(-1) / count
         infinite = (x == inf).sum(-1)
         value = torch.where(infinite > 0, infinite.double().log(), count.double().log() - number * (most - mean))
-        return torch.where(x.isnan().any(-1) | (x == -inf).all(-1), math.nan, value)
+        invalid = x.isnan().any(-1, keepdim=True) | (x == -inf).all(-1, keepdim=True)
+        return _or_nan(value.unsqueeze(-1), ~invalid, wide.sum(-1, keepdim=True)).squeeze(-1)
 
     return _answer(lambda: _mean_field_entropy(x, number), composed, x)
 
@@ -331,8 +358,9 @@ def gamma_for_entropy(
     -------
     entropic.GammaResult
         gamma and entropy are tensors in x's shape without dim and its dtype, differentiable, twice, in x and the target; a
-        gamma that is not "ok" has no gradient. status is a NumPy array of strings, or one; None under a compiler or a
-        transform, which have no such arrays. On another device than the CPU gamma is found on the CPU.
+        gamma that is not "ok" has the gradient 0, or NaN where it is "invalid". status is a NumPy array of strings, or one;
+        None under a compiler or a transform, which have no such arrays, and of tensors without numbers (meta, fake). On
+        another device than the CPU gamma is found on the CPU.
 
     Raises
     ------
@@ -357,30 +385,32 @@ def gamma_for_entropy(
     (entropy, perplexity, low, high, max_iterations, input), rows = numbers_and_rows(DESCRIPTIONS[name], given, "x", x, dim)
     x, rows = x.movedim(dim, -1), [_last(row, dim) for row in rows]
     gamma, reached, status = _gamma_for_entropy(x, entropy, perplexity, *rows, (low, high), max_iterations, input)
-    words = None
-    if not (torch.compiler.is_compiling() or in_transform()):
-        words = numpy_control.STATUS[status.cpu().numpy()]
+    words = numpy_control.STATUS[status.cpu().numpy()] if has_numbers(status) else None
     found = gamma.to(x.dtype), reached.to(x.dtype)
     if x.shape[-1] == 0 or not wants_gradient(x, *rows):
         return entropic.GammaResult(*found, words)
     target = _value(perplexity, rows[1])
     target = _value(entropy, rows[0]) if target is None else torch.as_tensor(target, dtype=torch.float64).log()
-    wide = x.double()
+    wide, valid = x.double(), (status != _INVALID).unsqueeze(-1)
     log_p, present = _log(wide) if input == "probs" else (wide, wide > -inf)
     still = (status >= _CONSTANT).unsqueeze(-1)
     log_p, present = torch.where(still | ~present, 0.0, log_p), present | still
-    start = gamma.unsqueeze(-1)
+    unit = _unit(log_p, -1)
+    log_p, start = log_p / unit, torch.where(still, 1.0, gamma.unsqueeze(-1)) * unit
     moving = _solution(
-        torch.where(still, 1.0, start),
+        start,
         (status == 0).unsqueeze(-1) & _can_move(start, log_p, present),
         target,
         lambda gamma: _powers(log_p, present, gamma)[1:],
     )
-    composed = moving.squeeze(-1), _powers(log_p, present, moving)[1].squeeze(-1)
+    found_again = moving / unit, _powers(log_p, present, moving)[1]
+    inputs = wide.sum(-1, keepdim=True), *rows
+    composed = (_or_nan(one, valid, *inputs).squeeze(-1) for one in found_again)
     return entropic.GammaResult(*map(with_gradient_of, found, composed), words)
 
 
 _CONSTANT = list(_core.gamma_status_names).index("constant")  # from here on gamma does not follow from the row
+_INVALID = list(_core.gamma_status_names).index("invalid")
 
 
 def normalize_density(p, weights, *, entropy, dim=None, axis=None):
@@ -517,6 +547,7 @@ def normalize_joint(pxy, *, joint=None, marginal=None, conditional=None):
     kind = next(k for k, value in enumerate(targets) if value is not None)
     target = targets[kind].reshape(*lead, 1) if isinstance(targets[kind], Tensor) else numbers[kind]
     p = torch.where(pxy > 0, pxy, 0.0).double()  # an entry of 0 stays 0, and has no part in a row's sum either
+    p = p / _unit(p, (-2, -1))
     composed = (_joint, _marginal, _conditional)[kind](p, p.sum(-1), target, gamma.unsqueeze(-1))
     return with_gradient_of(table, composed)
 
@@ -574,7 +605,7 @@ def ratio_map(x, f, *, dim=None, axis=None):
     Returns
     -------
     torch.Tensor
-        Of x's shape and dtype, differentiable as often as f is.
+        Of x's shape and dtype, differentiable as often as f is; in a row that is NaN the gradient is NaN.
 
     Raises
     ------
@@ -603,7 +634,7 @@ def ratio_map(x, f, *, dim=None, axis=None):
             f"{name}: f must give a tensor of the shape that it gets, {tuple(scores.shape)}, got {tuple(weights.shape)}"
         )
     weights = torch.where(finite, weights, 0.0).double()
-    if readable(weights):
+    if readable(weights) and weights.numel() > 0:
         _refuse_weights(scores.detach(), weights.detach())
     infinite = scores == inf
     weights = torch.where(infinite.any(-1, keepdim=True), infinite.double(), weights)
@@ -612,7 +643,7 @@ def ratio_map(x, f, *, dim=None, axis=None):
         most = weights.detach().amax(-1, keepdim=True)
         weights = weights / torch.where(most > 0, most, 1.0)  # so that no sum is infinite
     total = weights.sum(-1, keepdim=True)
-    p = torch.where(nothing, math.nan, weights / torch.where(nothing, 1.0, total))
+    p = _or_nan(weights / torch.where(nothing, 1.0, total), ~nothing, scores)
     return p.to(x.dtype).movedim(-1, dim).contiguous()
 
 

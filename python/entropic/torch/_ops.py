@@ -9,6 +9,7 @@ import functools
 
 import numpy as np
 import torch
+from torch._subclasses.fake_tensor import is_fake
 
 from entropic import _arrays, _core
 from entropic.torch import _compositions
@@ -94,9 +95,14 @@ def checked_dim(name, argument, x, dim):
     return dim % x.dim()
 
 
+def has_numbers(tensor):
+    """Whether its numbers are there to be read: no compiler and no transform at work, and no tensor that is only a shape."""
+    return not (torch.compiler.is_compiling() or in_transform() or tensor.is_meta or is_fake(tensor))
+
+
 def readable(*tensors):
-    """Whether the numbers of tensors may be looked at now: on the CPU, with no compiler and no transform at work."""
-    return not (torch.compiler.is_compiling() or in_transform()) and all(tensor.is_cpu for tensor in tensors)
+    """The same of tensors on the CPU."""
+    return all(tensor.is_cpu and has_numbers(tensor) for tensor in tensors)
 
 
 def one_device(name, tensors):
