@@ -8,6 +8,7 @@
 #endif
 
 #include "src/losses/fenchel_young-inl.h"
+#include "src/rows/near_softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic {
@@ -48,26 +49,39 @@ HWY_INLINE double LogTermsRow(double temperature, const T* x, size_t n, double* 
   return LogNumber(sum);
 }
 
+// Two rows of n: what LogTermsRow gives of the student and of the teacher, and where they are nearly equal log s - log t
+// itself.
+struct StudentAndTeacher {
+  const double *zs, *zt;
+  double log_s, log_t;
+  const double* ratios;  // or nullptr
+  size_t n;
+};
+
 // One pass over both: visit(i, count, log s, log t, y) with y = log s - log t, +inf where only t is 0, 0 where both are.
 template <class Visit>
-HWY_INLINE double PairSum(const double* zs, double log_s, const double* zt, double log_t, size_t n, const Visit& visit) {
+HWY_INLINE double PairSum(const StudentAndTeacher& rows, const Visit& visit) {
   const RowTag<double> d;
-  const V64 shift_s = hn::Set(d, log_s), shift_t = hn::Set(d, log_t), absent = hn::Set(d, -kInfinity<double>);
-  return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const V64 s = LoadUpTo(d, zs + i, count, -kInfinity<double>), t = LoadUpTo(d, zt + i, count, -kInfinity<double>);
-    const auto none = hn::And(hn::Eq(s, absent), hn::Eq(t, absent));
-    const V64 y = hn::IfThenZeroElse(none, hn::Sub(hn::Sub(s, t), hn::Sub(shift_s, shift_t)));
+  const V64 shift_s = hn::Set(d, rows.log_s), shift_t = hn::Set(d, rows.log_t), absent = hn::Set(d, -kInfinity<double>);
+  return Sum(d, rows.n, [&](size_t i, size_t count) HWY_ATTR {
+    const V64 s = LoadUpTo(d, rows.zs + i, count, -kInfinity<double>), t = LoadUpTo(d, rows.zt + i, count, -kInfinity<double>);
+    V64 y;
+    if (rows.ratios != nullptr) {
+      y = LoadUpTo(d, rows.ratios + i, count, 0.0);
+    } else {
+      const auto none = hn::And(hn::Eq(s, absent), hn::Eq(t, absent));
+      y = hn::IfThenZeroElse(none, hn::Sub(hn::Sub(s, t), hn::Sub(shift_s, shift_t)));
+    }
     return visit(i, count, hn::Sub(s, shift_s), hn::Sub(t, shift_t), y);
   });
 }
 
 // T^2 sum t (e^y - 1 - y): of small y by its series, in T y so that no large T loses it, else as s - t - t y.
-HWY_INLINE double DistillationRow(double temperature, const double* zs, double log_s, const double* zt, double log_t, size_t n,
-                                  double* dx) {
+HWY_INLINE double DistillationRow(double temperature, const StudentAndTeacher& rows, double* dx) {
   const RowTag<double> d;
   const V64 factor = hn::Set(d, temperature);
   const V64 infinity = hn::Set(d, kInfinity<double>), none = hn::Set(d, -kInfinity<double>);
-  return PairSum(zs, log_s, zt, log_t, n, [&](size_t i, size_t count, V64 ls, V64 lt, V64 y) HWY_ATTR {
+  return PairSum(rows, [&](size_t i, size_t count, V64 ls, V64 lt, V64 y) HWY_ATTR {
     const V64 s = Exp(d, ls), t = Exp(d, lt);
     const auto near = IsNearZero(d, y), no_target = hn::Eq(t, hn::Zero(d));
     const V64 near_y = hn::IfThenElseZero(near, y), scaled = hn::Mul(factor, near_y);
@@ -89,8 +103,9 @@ HWY_INLINE double DistillationRow(double temperature, const double* zs, double l
 
 // beta sum t (u - log(1 + u)) + (1 - beta) sum s (v - log(1 + v)), u = m/t - 1 = (1 - beta)(s/t - 1), v = m/s - 1 =
 // beta (t/s - 1), no term of which is negative. log(s/m) = -log(1 + v) waits in dx for its mean.
-HWY_INLINE double JsdRow(double beta, const double* zs, double log_s, const double* zt, double log_t, size_t n, double* dx) {
+HWY_INLINE double JsdRow(double beta, const StudentAndTeacher& rows, double* dx) {
   const RowTag<double> d;
+  const size_t n = rows.n;
   const V64 zero = hn::Zero(d), bt = hn::Set(d, beta), bs = hn::Set(d, 1 - beta);
   // p (w - log(1 + w)), where p w = mixed - p also for p = 0 or an infinite w.
   const auto half = [&](V64 p, V64 w, V64 p_w) HWY_ATTR {
@@ -98,7 +113,7 @@ HWY_INLINE double JsdRow(double beta, const double* zs, double log_s, const doub
     const V64 log = Log1p(d, hn::IfThenZeroElse(none, w));
     return hn::IfThenElse(near, hn::Mul(p, LogGap(d, hn::IfThenElseZero(near, w))), hn::Max(hn::NegMulAdd(p, log, p_w), zero));
   };
-  const double value = PairSum(zs, log_s, zt, log_t, n, [&](size_t i, size_t count, V64 ls, V64 lt, V64 y) HWY_ATTR {
+  const double value = PairSum(rows, [&](size_t i, size_t count, V64 ls, V64 lt, V64 y) HWY_ATTR {
     const V64 s = Exp(d, ls), t = Exp(d, lt);
     const V64 u = hn::Mul(bs, Expm1(d, y, Exp(d, y))), v = hn::Mul(bt, Expm1(d, hn::Neg(y), Exp(d, hn::Neg(y))));
     if (dx != nullptr) StoreUpTo(hn::IfThenZeroElse(hn::Eq(s, zero), hn::Neg(Log1p(d, v))), d, count, dx + i);
@@ -106,9 +121,9 @@ HWY_INLINE double JsdRow(double beta, const double* zs, double log_s, const doub
     return hn::MulAdd(bt, half(t, u, hn::Mul(bs, difference)), hn::Mul(bs, half(s, v, hn::Mul(bt, hn::Neg(difference)))));
   });
   if (dx == nullptr) return value;
-  const V64 shift = hn::Set(d, log_s);
+  const V64 shift = hn::Set(d, rows.log_s);
   const auto student = [&](size_t i, size_t count)
-                           HWY_ATTR { return Exp(d, hn::Sub(LoadUpTo(d, zs + i, count, -kInfinity<double>), shift)); };
+                           HWY_ATTR { return Exp(d, hn::Sub(LoadUpTo(d, rows.zs + i, count, -kInfinity<double>), shift)); };
   const V64 mean = hn::Set(d, Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
                              return hn::Mul(student(i, count), LoadUpTo(d, dx + i, count, 0.0));
                            }));

@@ -200,14 +200,10 @@ void FusedRows(const MultilabelSoftmaxLoss& /*op*/, const LossBatch<T>& batch, c
   }
 }
 
-HWY_INLINE double PairRow(const DistillationLoss& op, const double* zs, double log_s, const double* zt, double log_t, size_t n,
-                          double* dx) {
-  return DistillationRow(op.temperature, zs, log_s, zt, log_t, n, dx);
+HWY_INLINE double PairRow(const DistillationLoss& op, const StudentAndTeacher& rows, double* dx) {
+  return DistillationRow(op.temperature, rows, dx);
 }
-HWY_INLINE double PairRow(const JsdLoss& op, const double* zs, double log_s, const double* zt, double log_t, size_t n,
-                          double* dx) {
-  return JsdRow(op.beta, zs, log_s, zt, log_t, n, dx);
-}
+HWY_INLINE double PairRow(const JsdLoss& op, const StudentAndTeacher& rows, double* dx) { return JsdRow(op.beta, rows, dx); }
 HWY_INLINE double TemperatureOf(const DistillationLoss& op) { return op.temperature; }
 HWY_INLINE double TemperatureOf(const JsdLoss& /*op*/) { return 1; }
 
@@ -215,18 +211,25 @@ template <class Op, class T>
 void PairRows(const Op& op, const LossBatch<T>& batch, const LossScratch<T>& scratch) {
   const RowTag<double> d;
   const size_t n = batch.x.cols;
-  double *const zs = scratch.kernel, *const zt = zs + n;
+  double *const zs = scratch.kernel, *const zt = zs + n, *const ratios = zt + n;
   for (size_t r = 0; r < batch.x.rows; ++r) {
-    const T* const x = batch.x.row(r);
+    const T *const x = batch.x.row(r), *const target = batch.target.row(r);
     const double log_s = LogTermsRow(TemperatureOf(op), x, n, zs);
-    const double log_t = LogTermsRow(TemperatureOf(op), batch.target.row(r), n, zt);
+    const double log_t = LogTermsRow(TemperatureOf(op), target, n, zt);
     if (log_s != log_s || log_t != log_t) {
       batch.value[r] = kNaN<double>;
       FillGradient(batch, r, kNaN<T>);
       continue;
     }
     const bool gradient = batch.dx.data != nullptr, infinite = RowMax(RowTag<T>(), x, n) == kInfinity<T>;
-    batch.value[r] = PairRow(op, zs, log_s, zt, log_t, n, gradient ? scratch.row : nullptr);
+    const V64 shift = hn::Set(d, log_t);
+    const auto teacher = [&](size_t i, size_t count)
+                             HWY_ATTR { return Exp(d, hn::Sub(LoadUpTo(d, zt + i, count, -kInfinity<double>), shift)); };
+    // The nearer the two, the nearer these sums.
+    const bool near = !infinite && std::abs(log_s - log_t) < 0.0625 &&
+                      LogRatiosOfNearSoftmax(TemperatureOf(op), x, target, n, teacher, ratios);
+    const StudentAndTeacher rows = {zs, zt, log_s, log_t, near ? ratios : nullptr, n};
+    batch.value[r] = PairRow(op, rows, gradient ? scratch.row : nullptr);
     if (infinite) {
       FillGradient(batch, r, T(0));
     } else if (gradient) {

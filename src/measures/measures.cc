@@ -7,6 +7,7 @@
 #include "src/measures/entries-inl.h"
 #include "src/measures/tables-inl.h"
 #include "src/measures/values-inl.h"
+#include "src/rows/near_softmax-inl.h"
 
 #ifndef ENTROPIC_MEASURES_CC_
 #define ENTROPIC_MEASURES_CC_
@@ -19,7 +20,7 @@ struct GivenSums {
   bool known = true;
 };
 
-// What one SIMD target has for rows of one element type, with 4 (n + 16) numbers of working memory. Gradients without data are
+// What one SIMD target has for rows of one element type, with 5 (n + 16) numbers of working memory. Gradients without data are
 // not wanted. Sums that are not known `one` and `two` find themselves, while they have the rows at hand.
 template <class T>
 struct MeasureKernels {
@@ -141,6 +142,18 @@ void TwoRow(const Op& op, const Pair& rows, double* value, T* dp, T* dq) {
   }
 }
 
+// Whether p and q are nearly equal and of the scores x and y: `ratios` is log q - log p then.
+template <class T>
+bool IsNearSoftmax(const Pair& rows, const T* x, const T* y, double* ratios) {
+  const Distribution &p = rows.p, &q = rows.q;
+  // Logarithms that were given have no shift, and differ exactly.
+  const bool of_scores = rows.has_logs() && (p.shift != 0 || q.shift != 0);
+  // The nearer the two, the nearer the sums.
+  if (!of_scores || !p.exists || !q.exists || p.constant || q.constant || !(std::abs(q.shift - p.shift) < 0.0625)) return false;
+  return LogRatiosOfNearSoftmax(
+      1, y, x, p.n, [&](size_t i, size_t count) HWY_ATTR { return p.P(D64(), i, count); }, ratios);
+}
+
 // The same in p, away from x, so that a gradient may be written over x.
 inline Distribution Apart(Distribution row, double* p) {
   if (row.p != p) std::copy(row.p, row.p + row.n, p);
@@ -161,12 +174,14 @@ void TwoRows(const Divergence& divergence, MatrixView<const T> p, MatrixView<con
           const Distribution row = DistributionOf(op.input, op.normalize, x.row(r), n, sum, kLogs, to, to + step);
           return gradients ? Apart(row, to) : row;
         };
+        double* const ratios = memory + 4 * step;
         Distribution second = {};
         for (size_t r = 0; r < p.rows; ++r) {
           const Distribution first = distribution(p, of_p, r, memory);
           if (r < q.rows) second = distribution(q, of_q, r, memory + 2 * step);
-          TwoRow(op, Pair{first, second}, value + r, dp.data == nullptr ? nullptr : dp.row(r),
-                 dq.data == nullptr ? nullptr : dq.row(r));
+          Pair rows = {first, second};
+          if (!kLogs && IsNearSoftmax(rows, p.row(r), q.row(q.rows > 1 ? r : 0), ratios)) rows.ratios = ratios;
+          TwoRow(op, rows, value + r, dp.data == nullptr ? nullptr : dp.row(r), dq.data == nullptr ? nullptr : dq.row(r));
         }
       },
       divergence);
@@ -254,7 +269,7 @@ MeasureKernels<T> measure_kernels() {
 template <class T, class Work>
 void for_blocks(std::size_t rows, std::size_t n, std::size_t views, std::size_t cost, const Work& work) {
   parallel_rows(rows, cost * n, [&](std::size_t begin, std::size_t end) {
-    const std::size_t kernel = 4 * (n + 16), block = rows_at_once<T>(end - begin, views * n);
+    const std::size_t kernel = 5 * (n + 16), block = rows_at_once<T>(end - begin, views * n);
     double* const memory = scratch(kernel + (kIsHalf<T> ? block * views * n : 0));
     for (std::size_t first = begin; first < end; first += block) {
       work(first, std::min(block, end - first), memory, reinterpret_cast<float*>(memory + kernel));

@@ -180,10 +180,13 @@ inline Partial PartialOf(const RenyiEntropy& op, const Distribution& row, double
 
 struct Pair {
   const Distribution &p, &q;
+  const double* ratios = nullptr;  // log q - log p times `sign`, where they are nearly equal and of scores
+  double sign = 1;
 
   HWY_INLINE bool has_logs() const { return p.z != nullptr && q.z != nullptr; }
   // log q - log p. The difference of the z comes first: where they are near it is exact.
   HWY_INLINE V64 Difference(D64 d, size_t i, size_t count) const {
+    if (ratios != nullptr) return hn::Mul(LoadUpTo(d, ratios + i, count, 0.0), hn::Set(d, sign));
     return hn::Sub(hn::Sub(q.Z(d, i, count), p.Z(d, i, count)), hn::Set(d, q.shift - p.shift));
   }
   // p > 0 = q, also where p is too small for a double.
@@ -191,7 +194,7 @@ struct Pair {
     const V64 absent = hn::Set(d, -std::numeric_limits<double>::infinity());
     return hn::And(hn::Gt(p.Z(d, i, count), absent), hn::Eq(q.Z(d, i, count), absent));
   }
-  HWY_INLINE Pair Swapped() const { return {q, p}; }
+  HWY_INLINE Pair Swapped() const { return {q, p, ratios, -sign}; }
 };
 
 inline double ValueOf(const CrossEntropy&, const Pair& rows) {
