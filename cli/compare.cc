@@ -61,7 +61,7 @@ std::vector<entropic::Map> every_map() {
 double entropy_of(const std::vector<double>& p) {
   double entropy = std::numeric_limits<double>::quiet_NaN();
   if (p.empty()) return 0;
-  if (std::isnan(p[0])) return entropy;
+  if (std::isnan(p[0]) || *std::max_element(p.begin(), p.end()) == 0) return entropy;  // half types round small ones to 0
   entropic::measure(entropic::Entropy{.normalize = true}, entropic::MatrixView<const double>(p.data(), 1, p.size()),
                     std::span<double>(&entropy, 1));
   return entropy;

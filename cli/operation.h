@@ -71,7 +71,15 @@ void add_operation(CLI::App& app, std::string_view group, Program& program, Eval
   command.callback([op, evaluate, &program, whole = footnotes.whole] {
     if (const std::string wrong = wrong_together(*op); !wrong.empty()) bad_input("{}: {}", command_name<Op>(), wrong);
     program.action = [op, evaluate, &files = program.files, whole] {
-      if (whole) return write_table(files.out, evaluate(*op, read_table(files)));
+      if (whole) {
+        Table table = read_table(files);
+        try {
+          table = evaluate(*op, std::move(table));
+        } catch (const entropic::RowError& error) {
+          refuse_row(files.in, error, error.row());
+        }
+        return write_table(files.out, std::move(table));
+      }
       std::function<void(std::size_t)> at_end;
       if constexpr (requires { evaluate.at_end(std::size_t{}); }) at_end = [&](std::size_t rows) { evaluate.at_end(rows); };
       stream_rows(

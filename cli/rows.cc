@@ -22,9 +22,10 @@ std::shared_ptr<files::Input> opened(const Files& files) {
 }  // namespace
 
 void refuse_row(const std::string& path, const entropic::RowError& error, std::size_t row) {
-  const bool of_sum = !error.advice().empty();
-  bad_input("{}: {}", files::input_name(path),
-            error.message(row, of_sum ? "; --normalize divides by the sum, --input scores takes scores" : ""));
+  std::string advice;
+  if (error.advice().find("normalize") != std::string::npos) advice = "; --normalize divides by the sum";
+  if (!error.advice().empty()) advice += "; --input scores takes scores";
+  bad_input("{}: {}", files::input_name(path), error.message(row, advice));
 }
 
 Table read_table(const Files& files) {

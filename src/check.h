@@ -1,4 +1,4 @@
-// What argument checks share; all of them refuse by fail().
+// What argument checks share; all of them refuse by fail() and fail_in_row().
 #pragma once
 
 #include <cstdint>

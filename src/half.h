@@ -25,11 +25,16 @@ void widen(const bfloat16* x, std::size_t n, float* y);
 void narrow(const float* x, std::size_t n, float16* y);
 void narrow(const float* x, std::size_t n, bfloat16* y);
 
-// Batches are worked on in blocks of whole rows: of halves as many as stay in cache as float, of others all at once.
+// Whole rows that stay in cache together.
+inline std::size_t rows_in_cache(std::size_t rows, std::size_t numbers_per_row) {
+  constexpr std::size_t kNumbers = 32768;
+  return std::clamp<std::size_t>(kNumbers / std::max<std::size_t>(numbers_per_row, 1), 1, std::max<std::size_t>(rows, 1));
+}
+
+// Batches are worked on in blocks of rows: of halves as many as stay in cache as float, of others all at once.
 template <class T>
 std::size_t rows_at_once(std::size_t rows, std::size_t numbers_per_row) {
-  constexpr std::size_t kBlock = 32768;
-  return kIsHalf<T> ? std::clamp<std::size_t>(kBlock / std::max<std::size_t>(numbers_per_row, 1), 1, rows) : rows;
+  return kIsHalf<T> ? rows_in_cache(rows, numbers_per_row) : rows;
 }
 
 // Rows [first, first + count) of x as they are worked on: themselves, or copies in `memory`, which then begins behind them.

@@ -907,9 +907,9 @@ TEST(EntropyControl, RefusesBadDensitiesAndTables) {
     normalize_density(view, weights, out, found, {.entropy = 1}, {&per_row, 1});
   });
   w[2] = -1;
-  expect_error("normalize_density: weights must be at least 0 and finite, got -1 at 2", [&] { density(1); });
+  expect_error("normalize_density: weights must be at least 0 and finite, got -1 at entry 2", [&] { density(1); });
   w[2] = 1, w[5] = kInfinity<double>;
-  expect_error("normalize_density: weights must be at least 0 and finite, got inf at 1 in row 1", [&] {
+  expect_error("normalize_density: weights must be at least 0 and finite, got inf at entry 1 in row 1", [&] {
     normalize_density(view, {w.data(), 2, 4}, out, found, {.entropy = 1});
   });
   std::fill(w.begin(), w.end(), 0.0);

@@ -529,9 +529,12 @@ TEST(Measures, InPlaceAndAtTheEndOfMemory) {
 
 TEST(Measures, Refused) {
   const auto of = [](std::vector<double> p) { return [p] { value_of(Entropy{}, p); }; };
-  expect_error("entropy: p must be at least 0 and finite, got -0.5 at entry 1 in row 0", of({1.5, -0.5}));
-  expect_error("entropy: p must be at least 0 and finite, got nan at entry 0 in row 0", of({kNaN, 1}));
-  expect_error("entropy: p must be at least 0 and finite, got inf at entry 1 in row 0", of({1, kInfinity}));
+  expect_error("entropy: p must be at least 0 and finite, got -0.5 at entry 1 in row 0 (input scores takes scores)",
+               of({1.5, -0.5}));
+  expect_error("entropy: p must be at least 0 and finite, got nan at entry 0 in row 0 (input scores takes scores)",
+               of({kNaN, 1}));
+  expect_error("entropy: p must be at least 0 and finite, got inf at entry 1 in row 0 (input scores takes scores)",
+               of({1, kInfinity}));
   expect_error("entropy: p must sum to 1 within 1e-06, got 0.75 in row 0 (normalize divides by the sum)", of({0.5, 0.25}));
   expect_error("entropy: base must be above 1 and finite, got 1",
                [&] { value_of(Entropy{.base = 1}, std::vector<double>{1}); });
@@ -546,14 +549,14 @@ TEST(Measures, Refused) {
   });
   expect_error("renyi_entropy: alpha must be at least 0 and at most inf, got -1",
                [&] { value_of(RenyiEntropy{.alpha = -1}, std::vector<double>{1}); });
-  expect_error("kl_divergence: q must be at least 0 and finite, got -1 at entry 0 in row 0", [&] {
+  expect_error("kl_divergence: q must be at least 0 and finite, got -1 at entry 0 in row 0 (input scores takes scores)", [&] {
     value_of(KlDivergence{}, std::vector<double>{0.5, 0.5}, std::vector<double>{-1, 2});
   });
   expect_error("kl_divergence: q must have the shape of p, or one row for all, 1 x 2, got 1 x 1", [&] {
     value_of(KlDivergence{}, std::vector<double>{0.5, 0.5}, std::vector<double>{1});
   });
   const std::vector<double> table = {0.5, 0.5, -0.25, 0.25}, p = {1.5};
-  expect_error("mutual_information: pxy must be at least 0 and finite, got -0.25 at row 1, column 0",
+  expect_error("mutual_information: pxy must be at least 0 and finite, got -0.25 at column 0 in row 1",
                [&] { measure(MutualInformation{}, MatrixView<const double>(table.data(), 2, 2)); });
   std::vector<double> value(1), two(2);
   expect_error("binary_entropy: p must be in [0, 1], got 1.5 at entry 0 in row 0",

@@ -390,6 +390,26 @@ TEST(Wasserstein1d, HighOrdersTendToTheMaximum) {
   }
 }
 
+// The mean of differences that all round to the largest number is no more than that.
+TEST(Wasserstein1d, FarAsNumbersGo) {
+  constexpr double kMost = std::numeric_limits<double>::max();
+  std::mt19937 random(4);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<double> far = {kMost}, near(2 + random() % 200), weights(near.size()), one = {1};
+    for (double& sample : near) sample = static_cast<double>(random() % 1000) / 500 - 1;
+    for (double& weight : weights) weight = static_cast<double>(random() % 1000 + 1);
+    const MatrixView<const double> u(far.data(), 1, 1), v(near.data(), 1, near.size());
+    const MatrixView<const double> a(one.data(), 1, 1), b(weights.data(), 1, weights.size());
+    for (const double order : {1.0, 1.5, 3.0}) {
+      double there, back;
+      wasserstein_1d<double>(u, v, a, b, {&there, 1}, {.order = order});
+      wasserstein_1d<double>(v, u, b, a, {&back, 1}, {.order = order});
+      EXPECT_NEAR(there / kMost, 1, 1e-15);  // an infinite one fails
+      EXPECT_NEAR(back / kMost, 1, 1e-15);
+    }
+  }
+}
+
 TEST(OptimalTransport, PlanIsOptional) {
   const Problem<double> p = {2, 2, {0.5, 0.5}, {0.25, 0.75}, {0, 1, 2, 0}};
   std::vector<double> f(2), g(2);

@@ -23,8 +23,9 @@ def _in_python(run):
         try:
             run(*args)
         except ValueError as error:
+            message = str(error).replace("(input scores takes scores)", '(input="scores" takes scores)')
             hint = '(normalize=True divides by the sum, input="scores" takes scores)'
-            raise ValueError(str(error).replace("(normalize divides by the sum)", hint)) from None
+            raise ValueError(message.replace("(normalize divides by the sum)", hint)) from None
 
     return call
 

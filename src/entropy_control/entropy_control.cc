@@ -128,7 +128,7 @@ void check_weights(std::string_view operation, const MatrixView<const double>& w
     for (std::size_t i = 0; i < weights.cols; ++i) {
       const double w = weights.row(r)[i];
       if (!(w >= 0 && w <= std::numeric_limits<double>::max())) {
-        fail("{}: weights must be at least 0 and finite, got {} at {}{}", operation, w, i, where);
+        fail("{}: weights must be at least 0 and finite, got {} at entry {}{}", operation, w, i, where);
       }
       largest = std::max(largest, w);
     }

@@ -264,7 +264,7 @@ HWY_INLINE Normalized NormalizeMarginal(double target, size_t rows, size_t cols,
 // H(Y|X) = sum p(x) H_x falls in gamma as each H_x does, and so do its derivatives add up, weighted by p(x).
 HWY_INLINE Normalized NormalizeConditional(double target, size_t rows, size_t cols, double* table, double* marginal) {
   const RowTag<double> d;
-  ScaleRow(D64(), 1 / SumRow(D64(), marginal, rows), rows, marginal);
+  ScaleRow(d, 1 / SumRow(d, marginal, rows), rows, marginal);
   PowerReach reach;
   const auto row = [&](size_t x) { return LogRow{table + x * cols, nullptr, cols}; };
   for (size_t x = 0; x < rows; ++x) {

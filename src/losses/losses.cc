@@ -424,9 +424,6 @@ LossKernel<T> loss_kernel() {
   }
 }
 
-// Numbers of a block of rows that are worked on at a time: what a map gives them is in cache when the loss reads it.
-constexpr std::size_t kBlock = 32768;
-
 // Margins that their kind cannot take.
 void check_margin(const MarginSoftmaxLoss& op) {
   if (!op.margin) return;
@@ -563,7 +560,8 @@ void run(const Loss& loss, const LossBatch<T>& batch) {
   }
   const LossKernel<W> kernel = loss_kernel<W>();
   const MapKernels<W> maps = map_kernels<W>();
-  const std::size_t block_rows = std::clamp<std::size_t>(kBlock / n, 1, std::max<std::size_t>(rows, 1));
+  // What a map gives a block of rows is in cache when the loss reads it.
+  const std::size_t block_rows = rows_in_cache(rows, n);
   const std::size_t kernel_size = kernel_memory(n), row_size = (n + 15) / 16 * 16;
   const std::size_t wide_size = 3 * n;  // of halves: x, target and gradient
   parallel_rows(rows, n * cost_of(loss), [&](std::size_t begin, std::size_t end) {

@@ -334,7 +334,8 @@ void check_sums(std::string_view operation, std::string_view name, Input input, 
   for (std::size_t r = 0; r < sums.size(); ++r) {
     if (sums[r] != sums[r]) {
       find_wrong_entry(input, p.row(r), p.cols, [&](std::size_t i, const std::string& wrong) {
-        fail_in_row(operation, name, r, "{} {} at entry {}", name, wrong, i);
+        const std::string_view advice = input == Input::probs ? " (input scores takes scores)" : "";
+        throw RowError(operation, name, fmt::format("{} {} at entry {}", name, wrong, i), r, advice);
       });
     }
     const std::string wrong = wrong_sum(input, name, normalize, sums[r], kSumTolerance<T>);
@@ -474,7 +475,7 @@ double measure(const TableMeasure& op, MatrixView<const T> pxy, MatrixView<std::
     kernels.sums(input, normalize, {table.data(), 1, n}, &sum);
     if (sum != sum) {
       find_wrong_entry(input, table.data(), n, [&, name = name](std::size_t i, const std::string& wrong) {
-        fail("{}: pxy {} at row {}, column {}", name, wrong, i / cols, i % cols);
+        fail_in_row(name, "pxy", i / cols, "pxy {} at column {}", wrong, i % cols);
       });
     }
     const std::string wrong = wrong_sum(input, "pxy", normalize, sum, kSumTolerance<T>);

@@ -17,33 +17,47 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic {
 namespace HWY_NAMESPACE {
 
+// x - y = high + low, without an error: Knuth 4.2.2.
+struct ExactDifference {
+  V64 high, low;
+
+  HWY_INLINE ExactDifference(V64 x, V64 y) : high(hn::Sub(x, y)) {
+    const V64 of_y = hn::Sub(high, x);
+    low = hn::Sub(hn::Sub(x, hn::Sub(high, of_y)), hn::Add(y, of_y));
+  }
+};
+
 // ratios[i] = log(s_i / t_i) for s = softmax(x / T) and t = softmax(y / T), accurate relative to its size; t(i, count) gives t.
 //
 // The difference of the two logarithms is rounded as these are, however near they come. With k the place of the largest y and
-// d_i = ((x_i - y_i) - (x_k - y_k)) / T, whose first difference is exact where x is near y,
+// d_i = ((x_i - y_i) - (x_k - y_k)) / T, whose inner differences are exact,
 //   log(s_i / t_i) = d_i - log(sum t e^d) = d_i - log(1 + sum t (e^d - 1)),
-// in which nothing else is rounded that is large. False, and no ratios, where the sum is not small or no number: the difference
-// of logarithms loses nothing there.
+// in which nothing is rounded that is large. False, and no ratios, where the sum is not small or no number: the difference of
+// logarithms loses nothing there.
 template <class T, class Weights>
 HWY_INLINE bool LogRatiosOfNearSoftmax(double temperature, const T* x, const T* y, size_t n, const Weights& t, double* ratios) {
   const D64 d;
   const T top = RowMax(RowTag<T>(), y, n);
   size_t k = 0;
   while (k + 1 < n && y[k] != top) ++k;
-  const V64 at_top = hn::Set(d, static_cast<double>(x[k]) - static_cast<double>(y[k])), factor = hn::Set(d, temperature);
-  const V64 absent = hn::Set(d, -std::numeric_limits<double>::infinity());
+  const ExactDifference at_top(hn::Set(d, static_cast<double>(x[k])), hn::Set(d, static_cast<double>(y[k])));
+  const V64 factor = hn::Set(d, temperature), absent = hn::Set(d, -std::numeric_limits<double>::infinity());
+  const auto absent_in_both = [&](V64 xi, V64 yi) HWY_ATTR { return hn::And(hn::Eq(xi, absent), hn::Eq(yi, absent)); };
   const double excess = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const V64 xi = LoadWide(d, x + i, count, T(0)), yi = LoadWide(d, y + i, count, T(0));
-    const auto none = hn::And(hn::Eq(xi, absent), hn::Eq(yi, absent));
-    const V64 di = hn::IfThenZeroElse(none, hn::Div(hn::Sub(hn::Sub(xi, yi), at_top), factor));
+    const auto none = absent_in_both(xi, yi);
+    const ExactDifference apart(xi, yi);
+    const V64 relative = hn::Add(hn::Sub(apart.high, at_top.high), hn::Sub(apart.low, at_top.low));
+    // Infinite where one of the two is absent, without the low part, which is NaN.
+    const V64 finite = hn::IfThenElse(hn::IsFinite(apart.high), relative, apart.high);
+    const V64 di = hn::IfThenZeroElse(none, hn::Div(finite, factor));
     StoreUpTo(di, d, count, ratios + i);
     return hn::IfThenZeroElse(none, hn::Mul(t(i, count), Expm1(d, di, Exp(d, di))));
   });
   if (!(std::abs(excess) <= 0.5)) return false;
   const V64 level = hn::Set(d, Log1pNumber(excess));
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const V64 xi = LoadWide(d, x + i, count, T(0)), yi = LoadWide(d, y + i, count, T(0));
-    const auto none = hn::And(hn::Eq(xi, absent), hn::Eq(yi, absent));
+    const auto none = absent_in_both(LoadWide(d, x + i, count, T(0)), LoadWide(d, y + i, count, T(0)));
     StoreUpTo(hn::IfThenZeroElse(none, hn::Sub(LoadUpTo(d, ratios + i, count, 0.0), level)), d, count, ratios + i);
   });
   return true;

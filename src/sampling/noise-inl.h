@@ -13,7 +13,9 @@
 #define ENTROPIC_SAMPLING_NOISE_INL_H_
 #endif
 
+#include "src/maps/scores-inl.h"
 #include "src/rows/exp_log-inl.h"
+#include "src/rows/reduce-inl.h"
 #include "src/sampling/philox.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -167,8 +167,12 @@ double line_distance(const std::vector<double>& x, const std::vector<double>& y,
     const double d = apart(x[i], y[j], scale);
     sum.add_product(static_cast<double>(mass) * unit, order == 1 && !wanted ? d : power(ratio(d), order));
   });
-  if (order == 1 && !wanted) return sum.value() / scale;
-  const double total = sum.value();
+  // No mean is more than the largest, also where its rounding would be, beyond all numbers.
+  if (order == 1 && !wanted) {
+    const double reach = std::max(x.back() * scale, y.back() * scale) - std::min(x.front() * scale, y.front() * scale);
+    return std::min(sum.value(), reach) / scale;
+  }
+  const double total = std::min(sum.value(), 1.0);
   if (wanted) {
     const double factor = std::pow(total, 1 / order - 1) * unit;
     walk(x.size(), y.size(), mass_a, mass_b, [&](std::size_t i, std::size_t j, Mass mass, int) {

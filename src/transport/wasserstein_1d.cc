@@ -157,7 +157,7 @@ void wasserstein_histogram(MatrixView<const T> p, MatrixView<const T> q, std::sp
   check_size(kName, "distance", distance.size(), rows);
   if (support.size() != n) fail("{}: support must have one point for each of {} columns, got {}", kName, n, support.size());
   for (std::size_t i = 0; i < n; ++i) {
-    if (!std::isfinite(support[i])) fail("{}: support must be finite, got {} at {}", kName, support[i], i);
+    if (!std::isfinite(support[i])) fail("{}: support must be finite, got {} at entry {}", kName, support[i], i);
   }
   if (dp.rows != 0) check_shape(kName, "dp", dp, "p", rows, n);
   if (dq.rows != 0) check_shape(kName, "dq", dq, "q", rows, n);

@@ -223,7 +223,7 @@ TOLD = {
     "entropy(X)": f"entropy: p must sum to 1 within 1e-06, got 3 in row 0 {SUM}",
     "kl_divergence(P, X)": f"kl_divergence: q must sum to 1 within 1e-06, got 3 in row 0 {SUM}",
     "mutual_information(P)": f"mutual_information: pxy must sum to 1 within 1e-06, got 2 {SUM}",
-    "entropy(-P)": "entropy: p must be at least 0 and finite, got -0.2 at entry 0 in row 0",
+    "entropy(-P)": 'entropy: p must be at least 0 and finite, got -0.2 at entry 0 in row 0 (input="scores" takes scores)',
     "entropy([0, 0], normalize=True)": "entropy: p must have an entry above 0, got none in row 0",
     "entropy(P, normalize='yes')": "entropy: normalize must be a bool, got str",
     "binary_entropy(1.5)": "binary_entropy: p must be in [0, 1], got 1.5 at entry 0 in row 0",

@@ -467,3 +467,36 @@ def test_ratio_map():
         entropic.ratio_map([1.0, 2.0], np.sum)
     with pytest.raises(TypeError, match="f must be callable"):
         entropic.ratio_map([1.0], 2)
+
+
+@pytest.mark.parametrize("size", [1e-1, 1e-4, 1e-7, 1e-10])
+@pytest.mark.parametrize("shift", [0.0, 3.0])
+def test_near_equal_student_and_teacher(size, shift):
+    """Relative to themselves, however near; the gradient relative to its largest entry."""
+    rng = np.random.default_rng(5)
+    teacher = 2 * rng.normal(size=(3, 25))
+    student = teacher + shift + size * rng.normal(size=teacher.shape)
+    student[2, 3:6] = teacher[2, 3:6] = -np.inf
+
+    def softmax(x, temperature):
+        e = [mpmath.exp(mpf(float(v)) / temperature) if np.isfinite(v) else mpf(0) for v in x]
+        return [v / mpmath.fsum(e) for v in e]
+
+    def kl(p, q):
+        return mpmath.fsum(a * mpmath.log(a / b) for a, b in zip(p, q, strict=True) if a)
+
+    for temperature in (0.5, 1.0, 3.0):
+        value, gradient = entropic.distillation_loss(student, teacher, temperature=temperature, return_grad=True)
+        for r in range(3):
+            s, t = softmax(student[r], temperature), softmax(teacher[r], temperature)
+            want = mpf(temperature) ** 2 * kl(t, s)
+            assert abs(mpf(float(value[r])) - want) <= 1e-14 * want
+            slopes = [temperature * (a - b) for a, b in zip(s, t, strict=True)]
+            worst = max(abs(mpf(float(g)) - w) for g, w in zip(gradient[r], slopes, strict=True))
+            assert worst <= 1e-14 * max(map(abs, slopes))
+    value = entropic.jsd_loss(student, teacher, beta=0.3)
+    for r in range(3):
+        s, t = softmax(student[r], 1), softmax(teacher[r], 1)
+        m = [mpf(0.3) * b + (1 - mpf(0.3)) * a for a, b in zip(s, t, strict=True)]
+        want = mpf(0.3) * kl(t, m) + (1 - mpf(0.3)) * kl(s, m)
+        assert abs(mpf(float(value[r])) - want) <= 1e-14 * want

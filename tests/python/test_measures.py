@@ -3,6 +3,7 @@
 import inspect
 import math
 import pickle
+import re
 
 import mpmath
 import numpy as np
@@ -180,6 +181,21 @@ def test_near_equal_where_the_textbook_sum_fails():
     want = kl_divergence(numbers(p), numbers(q))
     close(entropic.kl_divergence(p, q), want, 1e-13)
     assert abs(scipy.stats.entropy(p, q) - float(want)) > 1e-5 * float(want)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("size", [1e-1, 1e-4, 1e-7, 1e-10])
+@pytest.mark.parametrize("shift", [0.0, 3.0])
+def test_near_equal_scores(size, shift, dtype):
+    """Relative to themselves, however near: what each score differs by is all there is to know."""
+    x = (2 * rng.normal(size=(4, 30))).astype(dtype)
+    y = (x + dtype(shift) + size * rng.normal(size=x.shape)).astype(dtype)
+    x[3, 5:9] = y[3, 5:9] = -np.inf
+    x[2, :5], y[2, :5] = 40, 40 + dtype(shift)  # nearly all mass in five places
+    for name, definition in (("kl_divergence", kl_divergence), ("js_divergence", js_divergence)):
+        got = getattr(entropic, name)(x.astype(np.float64), y.astype(np.float64), input="scores")
+        for row, pair in zip(got, zip(x, y, strict=True), strict=True):
+            close(row, definition(*(softmax([number(v) for v in one]) for one in pair)), 1e-14)
 
 
 def test_exact_zero_and_bounds():
@@ -479,11 +495,14 @@ def test_no_distribution(name):
         arrays = (x, [[0.5, 0.5]]) if name in TWO else (x,)
         return getattr(entropic, name)(*arrays, **params, **more)
 
-    at = "row 1, column 0" if name in TABLE else "entry 0 in row 1"
+    advice = "" if name in TABLE else ' (input="scores" takes scores)'
+    at = "column 0 in row 1" if name in TABLE else "entry 0 in row 1"
     good = [0.25, 0.25] if name in TABLE else [0.5, 0.5]
     for wrong, got in ((-0.5, "-0.5"), (np.nan, "nan"), (np.inf, "inf")):
         for normalize in (False, True):
-            with pytest.raises(ValueError, match=f"^{name}: {argument} must be at least 0 and finite, got {got} at {at}$"):
+            with pytest.raises(
+                ValueError, match=f"^{name}: {argument} must be at least 0 and finite, got {got} at {at}{re.escape(advice)}$"
+            ):
                 of(np.array([good, [wrong, 0.5]]), normalize=normalize)
     with pytest.raises(ValueError, match=f"^{name}: {argument} must sum to 1 within 1e-06.*got "):
         of(np.array([good, [0.5, 0.6]]))

@@ -553,7 +553,7 @@ def test_two_parallel_segments():
         ),
         (
             lambda: entropic.wasserstein_histogram([1.0], [1.0], support=[np.inf]),
-            "wasserstein_histogram: support must be finite, got inf at 0",
+            "wasserstein_histogram: support must be finite, got inf at entry 0",
         ),
         (lambda: entropic.wasserstein([[np.nan]], [[0.0]]), "wasserstein: x must be finite, got nan at point 0, coordinate 0"),
         (
