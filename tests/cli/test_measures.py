@@ -66,7 +66,7 @@ def test_refused(cli):
     cli.write("bad.csv", "0.5,0.5\n0.5,0.6\n")
     cli.write("q.csv", "0.5,0.5\n")
     assert cli.error("entropy", "bad.csv") == (
-        "bad.csv: entropy: p must sum to 1 within 1e-06, got 1.1 in row 1; --normalize divides by the sum, "
+        "bad.csv: entropy: p must sum to 1 within 1e-06, got 1.1 in row 1; --normalize divides by the sum; "
         "--input scores takes scores"
     )
     cli.write("scores.csv", "0.5,0.5\n0.5,-0.7\n")
