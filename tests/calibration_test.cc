@@ -426,12 +426,12 @@ TEST(Calibration, RefusesBadArguments) {
   };
   both("x must have at least one row", good, {}, 0);
   both("labels must have one entry for each of 3 rows, got 2", good, {0, 1});
-  both("label of row 1 must be at least 0 and below the number of classes, 2, got 2", good, {0, 2, 5});
-  both("label of row 2 must be at least 0 and below the number of classes, 2, got -1", good, {0, 1, -1});
-  both("label of row 0 must be at least 0 and below the number of classes, 0, got 0", good, labels, 3, 0);
-  both("scores of row 1 must not be NaN", with(2, kNaN), labels);
-  both("scores of row 2 must be finite or -inf, got +inf", with(5, kInfinity), labels);
-  both("label of row 1 is class 1, whose score is -inf: the loss is infinite", with(3, -kInfinity), labels);
+  both("labels must be at least 0 and below the number of classes, 2, got 2 in row 1", good, {0, 2, 5});
+  both("labels must be at least 0 and below the number of classes, 2, got -1 in row 2", good, {0, 1, -1});
+  both("labels must be at least 0 and below the number of classes, 0, got 0 in row 0", good, labels, 3, 0);
+  both("scores must not be NaN, got one in row 1", with(2, kNaN), labels);
+  both("scores must be finite or -inf, got +inf in row 2", with(5, kInfinity), labels);
+  both("labels must be classes with a score above -inf, or the loss is infinite, got 1 in row 1", with(3, -kInfinity), labels);
   expect_error("fit_temperature: row_stride of x must be at least its cols, 2, got 1",
                [&] { fit_temperature(MatrixView<const double>(good.data(), 3, 2, 1), labels); });
   expect_error("fit_temperature: x must point to 3 x 2 numbers, got a null pointer",
@@ -441,8 +441,8 @@ TEST(Calibration, RefusesBadArguments) {
     match_entropy(MatrixView<const double>(x.data(), rows, 2));
   };
   expect_error("match_entropy: x_reference must have at least one row", [&] { match({0, 1}, 0); });
-  expect_error("match_entropy: scores of row 1 must not be NaN", [&] { match({0, 1, 0, kNaN}, 2); });
-  expect_error("match_entropy: scores of row 0 are all -inf: there is no distribution", [&] {
+  expect_error("match_entropy: scores must not be NaN, got one in row 1", [&] { match({0, 1, 0, kNaN}, 2); });
+  expect_error("match_entropy: scores must not all be -inf, got nothing else in row 0", [&] {
     match({-kInfinity, -kInfinity}, 1);
   });
 
@@ -452,16 +452,16 @@ TEST(Calibration, RefusesBadArguments) {
   };
   const std::string name = "expected_calibration_error: ";
   expect_error(name + "p must have at least one row", [&] { error({}); });
-  expect_error(name + "entry 1 of row 1 of p must be at least 0 and finite, got -0.5", [&] { error({1, 0, 1.5, -0.5}); });
-  expect_error(name + "entry 0 of row 0 of p must be at least 0 and finite, got nan", [&] { error({kNaN, 0}); });
-  expect_error(name + "entry 0 of row 0 of p must be at least 0 and finite, got inf", [&] { error({kInfinity, 0}); });
-  expect_error(name + "row 1 of p must have sum 1 within 1e-06, got 0.9375", [&] { error({1, 0, 0.5, 0.4375}); });
+  expect_error(name + "p must be at least 0 and finite, got -0.5 at entry 1 in row 1", [&] { error({1, 0, 1.5, -0.5}); });
+  expect_error(name + "p must be at least 0 and finite, got nan at entry 0 in row 0", [&] { error({kNaN, 0}); });
+  expect_error(name + "p must be at least 0 and finite, got inf at entry 0 in row 0", [&] { error({kInfinity, 0}); });
+  expect_error(name + "p must sum to 1 within 1e-06, got 0.9375 in row 1", [&] { error({1, 0, 0.5, 0.4375}); });
   error({1, 0, 0.5, 0.4375}, {.sum_tolerance = 0.1});
   expect_error(name + "bins must be above 0 and at most 1000000, got 0", [&] { error({1, 0}, {.bins = 0}); });
   expect_error(name + "strategy must be one of uniform, quantile, got number 7", [&] {
     error({1, 0}, {.strategy = static_cast<ExpectedCalibrationError::Strategy>(7)});
   });
-  expect_error(name + "label of row 0 must be at least 0 and below the number of classes, 2, got 2", [&] {
+  expect_error(name + "labels must be at least 0 and below the number of classes, 2, got 2 in row 0", [&] {
     const std::vector<double> p = {1, 0};
     const std::vector<std::int64_t> label = {2};
     expected_calibration_error(MatrixView<const double>(p.data(), 1, 2), label);

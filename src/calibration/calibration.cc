@@ -91,7 +91,8 @@ void check_labels(std::string_view name, std::string_view matrix, MatrixView<con
   check_size(name, "labels", labels.size(), x.rows);
   for (std::size_t r = 0; r < x.rows; ++r) {
     if (labels[r] < 0 || static_cast<std::uint64_t>(labels[r]) >= x.cols) {
-      fail("{}: label of row {} must be at least 0 and below the number of classes, {}, got {}", name, r, x.cols, labels[r]);
+      fail_in_row(name, "labels", r, "labels must be at least 0 and below the number of classes, {}, got {}", x.cols,
+                  labels[r]);
     }
   }
 }
@@ -104,10 +105,11 @@ class Labelled {
     check_labels(name, "x", x, labels);
     tops_ = tops(x);
     for (std::size_t r = 0; r < x.rows; ++r) {
-      if (tops_[r].nan) fail("{}: scores of row {} must not be NaN", name, r);
-      if (tops_[r].max == kInfinity) fail("{}: scores of row {} must be finite or -inf, got +inf", name, r);
+      if (tops_[r].nan) fail_in_row(name, "x", r, "scores must not be NaN, got one");
+      if (tops_[r].max == kInfinity) fail_in_row(name, "x", r, "scores must be finite or -inf, got +inf");
       if (x.row(r)[labels[r]] == -std::numeric_limits<T>::infinity()) {
-        fail("{}: label of row {} is class {}, whose score is -inf: the loss is infinite", name, r, labels[r]);
+        fail_in_row(name, "labels", r, "labels must be classes with a score above -inf, or the loss is infinite, got {}",
+                    labels[r]);
       }
     }
     make_block();
@@ -406,8 +408,9 @@ double match_entropy(MatrixView<const T> x_reference) {
   if (x.rows == 0) fail("match_entropy: x_reference must have at least one row");
   const std::vector<Top> top = tops(x);
   for (std::size_t r = 0; r < x.rows; ++r) {
-    if (top[r].nan) fail("match_entropy: scores of row {} must not be NaN", r);
-    if (top[r].max == -kInfinity) fail("match_entropy: scores of row {} are all -inf: there is no distribution", r);
+    if (top[r].nan) fail_in_row("match_entropy", "x_reference", r, "scores must not be NaN, got one");
+    if (top[r].max == -kInfinity)
+      fail_in_row("match_entropy", "x_reference", r, "scores must not all be -inf, got nothing else");
   }
   // log sum exp(z) - E z, z = x - max x; softmax itself gives the sum as 1 / max p.
   std::vector<double> entropies(x.rows);
@@ -446,12 +449,12 @@ double expected_calibration_error(MatrixView<const T> p, std::span<const std::in
     std::size_t prediction = 0;
     for (std::size_t i = 0; i < p.cols; ++i) {
       if (!(row[i] >= 0 && row[i] <= std::numeric_limits<T>::max())) {
-        fail("{}: entry {} of row {} of p must be at least 0 and finite, got {}", kName, i, r, row[i]);
+        fail_in_row(kName, "p", r, "p must be at least 0 and finite, got {} at entry {}", row[i], i);
       }
       if (row[i] > row[prediction]) prediction = i;
     }
     const double sum = sum_of(p.cols, [&](std::size_t i) { return static_cast<double>(row[i]); });
-    if (!(std::abs(sum - 1) <= tolerance)) fail("{}: row {} of p must have sum 1 within {}, got {}", kName, r, tolerance, sum);
+    if (!(std::abs(sum - 1) <= tolerance)) fail_in_row(kName, "p", r, "p must sum to 1 within {}, got {}", tolerance, sum);
     const double confidence = row[prediction];
     rows[r] = {confidence, (static_cast<std::size_t>(labels[r]) == prediction ? 1 : 0) - confidence};
   }

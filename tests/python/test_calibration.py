@@ -200,9 +200,9 @@ ERRORS = [
     (ValueError, "{name}: {x} must have at least one axis, got a single number", 1.0, 0),
     (ValueError, "{name}: {x} must have at least one row", X[:0], LABELS[:0]),
     (ValueError, "{name}: {x} must have at least one row", X[:0], []),
-    (ValueError, "{name}: label of row 1 must be at least 0 and below the number of classes, 3, got 3", X, [2, 3, 1, 2]),
-    (ValueError, "{name}: label of row 0 must be at least 0 and below the number of classes, 3, got -1", X, [-1, 0, 1, 2]),
-    (ValueError, "{name}: label of row 0 must be at least 0 and below the number of classes, 0, got 2", X[:, :0], LABELS),
+    (ValueError, "{name}: labels must be at least 0 and below the number of classes, 3, got 3 in row 1", X, [2, 3, 1, 2]),
+    (ValueError, "{name}: labels must be at least 0 and below the number of classes, 3, got -1 in row 0", X, [-1, 0, 1, 2]),
+    (ValueError, "{name}: labels must be at least 0 and below the number of classes, 0, got 2 in row 0", X[:, :0], LABELS),
     (TypeError, "{name}: labels must be of an integer type, got dtype float64", X, [2.0, 0.0, 1.0, 2.0]),
     (TypeError, "{name}: labels must be of an integer type, got dtype <U1", X, ["a", "b", "c", "d"]),
     (
@@ -213,9 +213,12 @@ ERRORS = [
     ),
 ]
 SCORE_ERRORS = [
-    ("{name}: scores of row 1 must not be NaN", changed(X, (1, 0), np.nan)),
-    ("{name}: scores of row 3 must be finite or -inf, got +inf", changed(X, (3, 0), INF)),
-    ("{name}: label of row 2 is class 1, whose score is -inf: the loss is infinite", changed(X, (2, 1), -INF)),
+    ("{name}: scores must not be NaN, got one in row 1", changed(X, (1, 0), np.nan)),
+    ("{name}: scores must be finite or -inf, got +inf in row 3", changed(X, (3, 0), INF)),
+    (
+        "{name}: labels must be classes with a score above -inf, or the loss is infinite, got 1 in row 2",
+        changed(X, (2, 1), -INF),
+    ),
 ]
 
 
@@ -240,10 +243,10 @@ def test_errors_of_scores(function, text, x):
 
 
 def test_errors_of_match_entropy():
-    expect(ValueError, "match_entropy: scores of row 1 must not be NaN", entropic.match_entropy, [[0, 1], [0, np.nan]])
+    expect(ValueError, "match_entropy: scores must not be NaN, got one in row 1", entropic.match_entropy, [[0, 1], [0, np.nan]])
     expect(
         ValueError,
-        "match_entropy: scores of row 0 are all -inf: there is no distribution",
+        "match_entropy: scores must not all be -inf, got nothing else in row 0",
         entropic.match_entropy,
         [[-INF, -INF], [0, 1]],
     )
@@ -256,7 +259,7 @@ def test_errors_of_the_calibration_error():
     for value, got in ((-0.25, "-0.25"), (np.nan, "nan"), (INF, "inf")):
         expect(
             ValueError,
-            f"{name}: entry 0 of row 2 of p must be at least 0 and finite, got {got}",
+            f"{name}: p must be at least 0 and finite, got {got} at entry 0 in row 2",
             function,
             changed(p, (2, 0), value),
             LABELS,
@@ -265,7 +268,7 @@ def test_errors_of_the_calibration_error():
     for dtype, tolerance, text in ((np.float64, 1e-6, "1e-06"), (np.float32, 1e-4, "0.0001"), (np.float16, 1e-2, "0.01")):
         function(half.astype(dtype), [0] * 4)
         function(changed(half, (1, 0), 0.5 + 0.75 * tolerance).astype(dtype), [0] * 4)
-        with pytest.raises(ValueError, match=rf"^{name}: row 1 of p must have sum 1 within {text}, got 1\.0"):
+        with pytest.raises(ValueError, match=rf"^{name}: p must sum to 1 within {text}, got 1\.0\S* in row 1"):
             function(changed(half, (1, 0), 0.5 + 1.5 * tolerance).astype(dtype), [0] * 4)
     for bins in (0, -3, 10**7, 10**30):
         with pytest.raises(ValueError, match=f"^{name}: bins must be above 0 and at most 1000000, got "):

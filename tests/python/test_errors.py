@@ -230,7 +230,7 @@ TOLD = {
     "kl_divergence(P, P[:, :2])": "kl_divergence: q must have a shape that broadcasts with that of p, (2, 3), got (2, 2)",
     "normalize_joint(P, joint=9)": "normalize_joint: joint must be in [0, 1.79175947], what powers of pxy reach, got 9",
     "wasserstein_histogram(P, X)": "wasserstein_histogram: q must sum to 1 within 1e-06, got 3 in row 0",
-    "expected_calibration_error(X, [0, 1])": "expected_calibration_error: row 0 of p must have sum 1 within 1e-06, got 3",
+    "expected_calibration_error(X, [0, 1])": "expected_calibration_error: p must sum to 1 within 1e-06, got 3 in row 0",
     # Targets and labels.
     "softmax_loss(X, [0, 3])": "softmax_loss: target must be a class from 0 to 2, got 3 in row 1",
     "softmax_loss(X, [[0], [1]])": (
@@ -251,7 +251,7 @@ TOLD = {
     ),
     "smooth_accuracy_loss(X, [0, 1], map='softmx')": f"smooth_accuracy_loss: map must be one of {MAPS}, got 'softmx'",
     "fit_temperature(X, [0, 5])": (
-        "fit_temperature: label of row 1 must be at least 0 and below the number of classes, 3, got 5"
+        "fit_temperature: labels must be at least 0 and below the number of classes, 3, got 5 in row 1"
     ),
     "fit_temperature(X, [[0], [1]])": (
         "fit_temperature: labels must have the shape of x without its last axis, (2,), got (2, 1)"
