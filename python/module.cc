@@ -94,8 +94,9 @@ std::string shape_text(std::span<const std::ptrdiff_t> shape) {
 std::span<const std::ptrdiff_t> shape_of(const Array& a) { return {a.shape, static_cast<std::size_t>(a.ndim)}; }
 
 int to_axis(std::string_view where, nb::handle axis, int dims) {
-  const std::int64_t given =
-      to_int(where, "axis", axis, "one integer (to map over several axes at once, reshape them into one first)");
+  constexpr std::string_view kOne = "one integer (to map over several axes at once, reshape them into one first)";
+  if (nb::isinstance<nb::bool_>(axis)) wrong_type(where, "axis", kOne, axis);
+  const std::int64_t given = to_int(where, "axis", axis, kOne);
   if (dims == 0) {
     throw nb::value_error((std::string(where) + ": x must have at least one axis, got a single number").c_str());
   }

@@ -164,10 +164,10 @@ class Rows:
         """The same for strings, which only NumPy has."""
         return strings.reshape(self.lead)[()]
 
-    def index(self, row):
+    def index(self, row, preposition="of"):
         """Where a row is, for messages: " of row 3", " of row (0, 2)", or nothing where there is no other axis."""
         at = tuple(map(int, np.unravel_index(row, self.lead)))
-        return f" of row {at[0] if len(at) == 1 else at}" if at else ""
+        return f" {preposition} row {at[0] if len(at) == 1 else at}" if at else ""
 
 
 def per_row(function, argument, value):

@@ -273,7 +273,8 @@ def _raise_unless_met(name, argument, target, wanted, values, where, result):
             raise ValueError(f"{name}: {argument}{where} must have an entry above 0, got none")
         at = tuple(map(int, wrong[0]))
         raise ValueError(
-            f"{name}: {argument}{where} must be at least 0 and finite, got {values[at]} at {at[0] if len(at) == 1 else at}"
+            f"{name}: {argument} must be at least 0 and finite, got {values[at]} at entry {at[0] if len(at) == 1 else at}"
+            f"{where.replace('of', 'in', 1)}"
         )
     if status != "ok" and not abs(entropy - wanted) <= 1e-12 * max(1.0, abs(wanted)):
         raise ValueError(

@@ -231,8 +231,8 @@ def ratio_map(x, f, *, axis=-1):
     if bad.any():
         row, entry = np.argwhere(bad)[0]
         raise ValueError(
-            f"{name}: f must be at least 0 and finite, got {weights[row, entry]} of {scores[row, entry]} at {entry}"
-            f"{rows.index(row)}"
+            f"{name}: f must be at least 0 and finite, got {weights[row, entry]} of {scores[row, entry]} at entry "
+            f"{entry}{rows.index(row, 'in')}"
         )
     infinite = scores == np.inf
     weights = np.where(infinite.any(1, keepdims=True), infinite, weights)
@@ -240,7 +240,9 @@ def ratio_map(x, f, *, axis=-1):
     most = weights.max(1, initial=0)
     empty = (most == 0) & ~none & (scores.shape[1] > 0)
     if empty.any():
-        raise ValueError(f"{name}: f must give a positive number somewhere, got nothing but 0{rows.index(np.argmax(empty))}")
+        raise ValueError(
+            f"{name}: f must give a positive number somewhere, got nothing but 0{rows.index(np.argmax(empty), 'in')}"
+        )
     weights /= np.where(most > 0, most, 1)[:, None]
     total = weights.sum(1, keepdims=True)
     p = np.where(none[:, None], np.nan, weights / np.where(total > 0, total, 1))

@@ -74,7 +74,7 @@ def test_axis(operation):
                 run()
             assert isinstance(caught.value, (ValueError, IndexError))
             assert str(caught.value).startswith(operation["name"])
-    for axis, got in (((0, 1), "tuple"), (None, "NoneType"), (1.0, "float"), ("0", "str")):
+    for axis, got in (((0, 1), "tuple"), (None, "NoneType"), (1.0, "float"), ("0", "str"), (True, "bool")):
         with pytest.raises(TypeError, match=f"axis must be one integer .*reshape them into one first.*, got {got}"):
             call(operation, X, axis=axis)
     np.testing.assert_array_equal(call(operation, X, axis=np.int64(-1)), y)

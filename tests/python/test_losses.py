@@ -459,9 +459,9 @@ def test_ratio_map():
     assert entropic.ratio_map([3.0, -np.inf, 4.0], np.square).tolist() == [0.36, 0.0, 0.64]
     assert entropic.ratio_map([np.inf, 1.0, np.inf], np.square).tolist() == [0.5, 0.0, 0.5]
     assert np.isnan(entropic.ratio_map([[np.nan, 1.0], [-np.inf, -np.inf]], np.square)).all()
-    with pytest.raises(ValueError, match=r"^ratio_map: f must be at least 0 and finite, got -1.0 of -1.0 at 1 of row 0"):
+    with pytest.raises(ValueError, match=r"^ratio_map: f must be at least 0 and finite, got -1.0 of -1.0 at entry 1 in row 0"):
         entropic.ratio_map([[1.0, -1.0]], lambda x: x)
-    with pytest.raises(ValueError, match="f must give a positive number somewhere, got nothing but 0 of row 1"):
+    with pytest.raises(ValueError, match="f must give a positive number somewhere, got nothing but 0 in row 1"):
         entropic.ratio_map([[1.0, -1.0], [0.0, 0.0]], np.square)
     with pytest.raises(ValueError, match="f must give an array of the shape"):
         entropic.ratio_map([1.0, 2.0], np.sum)

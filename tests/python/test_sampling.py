@@ -301,6 +301,21 @@ def test_torch():
         (want,) = torch.autograd.grad(drawn_once(x).pow(2).sum(), x)
         assert torch.equal(torch.autograd.grad(compiled.pow(2).sum(), x)[0], want)
 
+    want = entropic.torch.gumbel_softmax(x, seed=1, stream=torch.tensor([4, 3, 2, 1]))
+    for dtype in (torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int8, torch.int32):
+        streams = torch.tensor([4, 3, 2, 1]).to(dtype)
+        assert torch.equal(entropic.torch.gumbel_softmax(x, seed=1, stream=streams), want)
+    for streams in ([4, 3, 2, 1], (4, 3, 2, 1), np.arange(1, 5)[::-1], np.array([4, 3, 2, 1], ">u2")):
+        assert torch.equal(entropic.torch.gumbel_softmax(x, seed=1, stream=streams), want)
+    last = np.array([[0], [2**64 - 1]], np.uint64)
+    got = entropic.torch.gumbel_softmax(x.detach().reshape(2, 2, -1), seed=1, hard=True, stream=last)
+    want = entropic.gumbel_softmax(x.detach().numpy().reshape(2, 2, -1), seed=1, hard=True, stream=last)
+    np.testing.assert_array_equal(got.numpy(), want)
+    for hard_too in (False, True):
+        nothing = torch.zeros(4, 0, requires_grad=True)
+        drawn = entropic.torch.gumbel_softmax(nothing, seed=1, hard=hard_too)
+        assert drawn.shape == (4, 0) and torch.autograd.grad(drawn.sum(), nothing)[0].shape == (4, 0)
+
     half = x.detach().to(torch.bfloat16)
     assert entropic.torch.gumbel_softmax(half, seed=1).dtype == torch.bfloat16
     odd = torch.tensor([[0.0, float("inf"), float("inf")], [float("nan"), 0, 0], [0, -float("inf"), 1]])
@@ -309,6 +324,8 @@ def test_torch():
     for stream, error, message in (
         (torch.tensor(-1), ValueError, "stream must be at least 0, got -1"),
         (torch.tensor(1.0), TypeError, "stream must be of integers, got dtype torch.float32"),
+        (np.array([-1]), ValueError, "stream must be at least 0, got -1"),
+        ([0.5] * 4, TypeError, "stream must be of integers, got dtype float64"),
         (torch.arange(99), ValueError, "stream must be an integer or a tensor that broadcasts"),
         ("a", TypeError, "stream must be an integer, got str"),
     ):

@@ -331,6 +331,35 @@ class _Elsewhere(torch.Tensor):
         raise NotImplementedError
 
 
+@pytest.mark.parametrize("gradients", [False, True])
+def test_parameters_as_arrays(gradients):
+    x = scores(3, 6).requires_grad_(gradients)
+    alphas = np.array([[1.2], [1.5], [2.0]])
+    want = et.entmax(x, alpha=torch.from_numpy(alphas))
+    for given in (alphas, alphas[::-1].copy()[::-1], alphas.astype(">f8"), alphas[:, 0][:, None]):
+        assert torch.equal(et.entmax(x, alpha=given), want)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.equal(et.entmax(x, alpha=np.broadcast_to(1.5, (3, 1))), et.entmax(x, alpha=torch.tensor(1.5)))
+    with pytest.raises(TypeError, match=r"^entmax: alpha must be .*, got "):
+        et.entmax(x, alpha=np.array([["a"], ["b"], ["c"]]))
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+def test_dim_is_any_integer(gradients):
+    x = scores(3, 6).requires_grad_(gradients)
+    for dim in (np.int64(0), np.uint8(0), np.int32(-2)):
+        assert torch.equal(et.softmax(x, dim=dim), et.softmax(x, dim=0))
+        assert torch.equal(et.logsumexp(x, dim=dim), et.logsumexp(x, dim=0))
+        assert torch.equal(et.Softmax(dim)(x), et.softmax(x, dim=0))
+    for dim in (True, False, np.True_, 1.0, "a"):
+        for call in (et.softmax, et.logsumexp, et.power_transform):
+            with pytest.raises(TypeError, match=f"^{call.__name__}: dim must be one integer, got "):
+                call(x, dim=dim, **({"gamma": 1} if call is et.power_transform else {}))
+        with pytest.raises(TypeError, match=r"^Softmax: dim must be one integer, got "):
+            et.Softmax(dim)
+
+
 def test_modules_take_dim_as_torch_does():
     x = scores(3, 6)
     assert torch.equal(et.Softmax(0)(x), et.softmax(x, dim=0))

@@ -35,6 +35,17 @@ def tensors(*shapes, dtype=torch.float64):
     return [torch.randn(shape, generator=generator, dtype=dtype).requires_grad_() for shape in shapes]
 
 
+@pytest.mark.parametrize("gradients", [False, True])
+def test_a_parameter_as_an_array(gradients):
+    q, k, v = (x.detach().requires_grad_(gradients) for x in tensors((2, 5, 4), (2, 6, 4), (2, 6, 3)))
+    alpha = np.array([[[1.5]], [[2.0]]])
+    want = et.attention(q, k, v, map="entmax", alpha=torch.from_numpy(alpha))
+    for given in (alpha, alpha[::-1].copy()[::-1], alpha.astype(">f8")):
+        assert torch.equal(et.attention(q, k, v, map="entmax", alpha=given), want)
+    wanted = entropic.attention(*(x.detach().numpy() for x in (q, k, v)), map="entmax", alpha=alpha)
+    np.testing.assert_array_equal(want.detach().numpy(), wanted)
+
+
 @pytest.mark.parametrize("name", MAPS)
 @pytest.mark.parametrize(
     "options", [{}, {"causal": True, "scale": "entropy_invariant", "train_length": 5}], ids=["plain", "causal"]

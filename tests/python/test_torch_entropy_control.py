@@ -290,6 +290,29 @@ def test_tensors_without_numbers(gradients):
         shapes(torch.zeros(2, 3))
 
 
+def test_targets_as_arrays():
+    tables = CALLS["joint"][1]
+    want = entropic.normalize_joint(tables.numpy(), joint=np.array([1.5, 1.6]))
+    for value in (
+        np.array([1.5, 1.6]),
+        np.array([1.6, 1.5])[::-1],
+        np.array([1.5, 1.6], ">f8"),
+        torch.tensor([1.5, 1.6], dtype=torch.float64),
+    ):
+        for gradients in (False, True):
+            got = et.normalize_joint(tables.clone().requires_grad_(gradients), joint=value)
+            assert torch.equal(got.detach(), torch.from_numpy(want))
+    for value in (torch.tensor([1.2]), torch.tensor(1.2), np.array([1.2])):
+        table = tables[0].clone().requires_grad_()
+        got = et.normalize_joint(table, joint=value)
+        torch.testing.assert_close(got, et.normalize_joint(table, joint=float(value.item())))
+        assert torch.autograd.grad(got[0, 0], table)[0].isfinite().all()
+    with pytest.raises(ValueError, match=r"^normalize_joint: joint must be a number or a tensor that broadcasts"):
+        et.normalize_joint(tables[0], joint=torch.tensor([1.2, 1.3]))
+    with pytest.raises(TypeError, match=r"^normalize_joint: joint must be of float16.* got dtype <U1"):
+        et.normalize_joint(tables, joint=np.array(["a", "b"]))
+
+
 def test_ratio_map_of_nothing():
     for shape in ((3, 0), (0,), (0, 3)):
         assert et.ratio_map(torch.ones(shape), torch.square).shape == shape
@@ -358,7 +381,11 @@ REFUSED = [
     (lambda x: et.mean_field_entropy(x, gamma=-1.0), ValueError, "mean_field_entropy: gamma must be at least 0"),
     (lambda x: et.mean_field_entropy(x.detach().numpy()), TypeError, "mean_field_entropy: x must be a torch.Tensor"),
     (lambda x: et.ratio_map(x, 3), TypeError, "ratio_map: f must be callable"),
-    (lambda x: et.ratio_map(x, torch.neg), ValueError, "ratio_map: f must be at least 0 and finite, got .* of row 0"),
+    (
+        lambda x: et.ratio_map(x, torch.neg),
+        ValueError,
+        "ratio_map: f must be at least 0 and finite, got .* at entry . in row 0$",
+    ),
     (lambda x: et.ratio_map(x, torch.zeros_like), ValueError, "ratio_map: f must give a positive number somewhere"),
     (lambda x: et.ratio_map(x, torch.sum), ValueError, "ratio_map: f must give a tensor of the shape"),
     (lambda x: et.ratio_map(x, lambda x: 1.0), TypeError, "ratio_map: f must give a torch.Tensor, got float"),

@@ -254,6 +254,14 @@ def test_errors_name_the_argument():
 
 
 @pytest.mark.parametrize("name", ["smooth_accuracy_loss", "surrogate_loss", "softmax_loss"])
+@pytest.mark.parametrize("gradients", [False, True])
+def test_rows_of_nothing(name, gradients):
+    x = torch.zeros(2, 0)
+    got = getattr(et, name)(x.clone().requires_grad_(gradients), x)
+    assert got.shape == (2,) and got.isnan().all() and np.isnan(getattr(entropic, name)(x.numpy(), x.numpy())).all()
+
+
+@pytest.mark.parametrize("name", ["smooth_accuracy_loss", "surrogate_loss", "softmax_loss"])
 def test_targets_that_are_none(name):
     x = torch.randn(2, 3)
     p = torch.softmax(x, 1)

@@ -14,7 +14,7 @@ import entropic
 from entropic import _arrays, _attention
 from entropic._maps import MAPS, map_and_params
 from entropic.torch._modules import Configured
-from entropic.torch._ops import Registered, misfit, one_device
+from entropic.torch._ops import Registered, from_array, misfit, one_device
 
 Tensor = torch.Tensor
 _HALVES = (torch.float16, torch.bfloat16)
@@ -380,13 +380,15 @@ def attention(q, k, v, *, map="softmax", scale="sqrt", causal=False, mask=None, 
     names = [param["name"] for param in MAPS[call.name]["params"]]
     rows, texts = [], []
     for name, per_row, value in zip(names, call.per_row, call.values, strict=True):
+        if per_row is not None:
+            value = from_array("attention", name, value)
         if isinstance(value, Tensor):
             if per_row is None:
                 value = value.item()
             else:
                 wanted = (*shape.lead, shape.queries, 1)
                 try:
-                    rows.append(value.to(torch.float64).expand(wanted))
+                    rows.append(value.to(device=q.device, dtype=torch.float64).expand(wanted))
                 except RuntimeError:
                     raise misfit("attention", name, wanted, "(..., m, 1)", value) from None
                 value = "rows"

@@ -16,6 +16,7 @@ from entropic import _entropy_control as numpy_control
 from entropic.torch._compositions import working
 from entropic.torch._ops import (
     checked_dim,
+    from_array,
     has_numbers,
     misfit,
     numbers_and_rows,
@@ -531,9 +532,11 @@ def normalize_joint(pxy, *, joint=None, marginal=None, conditional=None):
     lead = pxy.shape[:-2]
     targets = []
     for argument, value in (("joint", joint), ("marginal", marginal), ("conditional", conditional)):
+        value = from_array(name, argument, value)
         if isinstance(value, Tensor):
             try:
-                value = value.to(device=pxy.device, dtype=torch.float64).expand(lead)
+                value = value.to(device=pxy.device, dtype=torch.float64)
+                value = value.expand(lead) if lead else value.reshape(())
             except RuntimeError:
                 raise misfit(name, argument, lead, "the axes of pxy that count tables", value) from None
         targets.append(value)

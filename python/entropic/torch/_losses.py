@@ -311,6 +311,8 @@ def _call(description, x, target, params, named_map, ignore_index, dim, axis):
         wide = _compositions.working(x)
         if target.is_floating_point():
             target = _compositions.working(target)
+        if x.shape[dim] == 0:  # no distribution; and of classes all are ignored
+            return wide.sum(dim).to(x.dtype) + (math.nan if target.is_floating_point() else 0.0)
         return _MAPPED[name](wide, target, named_map, ignore_index, dim).to(x.dtype)
     values, rows = numbers_and_rows(description, params.values(), scores, x, dim)
     if numpy_losses.takes_classes(description):

@@ -5,6 +5,7 @@ import torch
 from entropic import _functions as numpy_functions
 from entropic.torch._functions import param_doc
 from entropic.torch._names import class_name
+from entropic.torch._ops import integer_dim
 
 
 def build(descriptions, functions):
@@ -43,8 +44,7 @@ class _Map(Configured):
 
     def __init__(self, **values):
         super().__init__(values)
-        if not isinstance(self.dim, int):
-            raise TypeError(f"{type(self).__name__}: dim must be one integer, got {self.dim!r}")
+        self.dim = integer_dim(type(self).__name__, self.dim)
 
     def forward(self, x):
         return type(self)._function(x, **self._values())

@@ -6,6 +6,7 @@ or None. Where there are such, NAME_vjp returns also the gradient in those that 
 """
 
 import functools
+import operator
 
 import numpy as np
 import torch
@@ -70,6 +71,18 @@ def one_dim(name, dim, axis):
     return axis
 
 
+def integer_dim(name, dim):
+    """dim, of whatever kind of integer; a bool is none."""
+    if isinstance(dim, int) and not isinstance(dim, bool):
+        return dim
+    try:
+        if not isinstance(dim, bool):
+            return operator.index(dim)
+    except TypeError:
+        pass
+    raise TypeError(f"{name}: dim must be one integer, got {dim!r}")
+
+
 def checked_dim(name, argument, x, dim):
     """dim counted from 0, of a tensor that these operators take."""
     if not isinstance(x, Tensor):
@@ -82,8 +95,7 @@ def checked_dim(name, argument, x, dim):
         )
     if x.layout is not torch.strided:
         raise TypeError(f"{name}: {argument} must be a dense tensor, got layout {x.layout}; pass {argument}.to_dense()")
-    if not isinstance(dim, int):
-        raise TypeError(f"{name}: dim must be one integer, got {dim!r}")
+    dim = integer_dim(name, dim)
     if x.dim() == 0:
         raise ValueError(f"{name}: {argument} must have at least one axis, got a single number")
     if not -x.dim() <= dim < x.dim():
@@ -118,6 +130,15 @@ def one_device(name, tensors):
 misfit = functools.partial(_arrays.misfit, may_be="a number or a tensor")
 
 
+def from_array(name, param, value):
+    """A tensor of float64 of an array for a parameter; anything else as it is."""
+    if not isinstance(value, np.ndarray):
+        return value
+    if torch.compiler.is_compiling():
+        return torch.as_tensor(value)
+    return torch.from_numpy(np.array(_arrays.per_row(name, param, value), np.float64))
+
+
 def spread(name, param, value, argument, x, dim):
     """A value for each row in float64: of x's shape with 1 for dim."""
     shape = list(x.shape)
@@ -137,8 +158,7 @@ def numbers_and_rows(description, values, argument, x, dim):
     for param, value in zip(description["params"], values, strict=True):
         row = None
         if param["per_row"]:
-            if isinstance(value, np.ndarray):
-                value = torch.as_tensor(value)
+            value = from_array(description["name"], param["name"], value)
             if isinstance(value, Tensor):
                 row, value = spread(description["name"], param["name"], value, argument, x, dim), param["default"]
             rows.append(row)

@@ -61,9 +61,9 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, dim=None, 
         relaxed draw (straight through).
     seed : int in [0, 2**64), required
         The same seed and stream give the same noise.
-    stream : int or tensor of integers, default 0
-        Row r, counted with dim last, has stream + r. A tensor gives each row its own: one for each row, or any that broadcasts
-        to x's shape without dim.
+    stream : int, or tensor, array or list of integers, default 0
+        Row r, counted with dim last, has stream + r. Anything but an int gives each row its own: one for each row, or any that
+        broadcasts to x's shape without dim.
     dim : int, default -1
         The axis along which scores compete; axis is another name for it.
 
@@ -95,7 +95,8 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, dim=None, 
     # +inf scores are equally likely, and nothing beside them is.
     infinite = x == math.inf
     scores = torch.where(infinite.any(dim, keepdim=True), torch.where(infinite, 0.0, -math.inf), x)
-    scores = scores - scores.amax(dim, keepdim=True).detach()
+    if x.shape[dim] > 0:
+        scores = scores - scores.amax(dim, keepdim=True).detach()
     p = softmax((scores + _noise(x.detach(), *key)), temperature=temperature, dim=dim).to(x.dtype)
     return with_gradient_of(_one_hot(x.detach(), *key).to(x.dtype), p) if hard else p
 
@@ -104,12 +105,17 @@ def _streams(name, stream, x, dim):
     """One for each row, in x's shape without dim."""
     lead = (*x.shape[:dim], *x.shape[dim + 1 :])
     count = math.prod(lead)
+    if isinstance(stream, (np.ndarray, list, tuple)):
+        given = np.asarray(stream)
+        if given.dtype.kind not in "iu":
+            raise TypeError(f"{name}: stream must be of integers, got dtype {given.dtype}")
+        stream = torch.from_numpy(np.array(given, np.int64 if given.dtype.kind == "i" else np.uint64)).to(x.device)
     if not isinstance(stream, Tensor):
         first = _signed(_integer(name, "stream", stream))
         return (first + torch.arange(count)).reshape(lead)  # modulo 2**64
     if stream.is_floating_point() or stream.is_complex() or stream.dtype is torch.bool:
         raise TypeError(f"{name}: stream must be of integers, got dtype {stream.dtype}")
-    if readable(stream) and stream.dtype is not torch.uint64 and bool((stream < 0).any()):
+    if readable(stream) and stream.dtype.is_signed and bool((stream < 0).any()):
         raise ValueError(f"{name}: stream must be at least 0, got {stream.min()}")
     if stream.dim() == 0:
         return (stream.long() + torch.arange(count, device=stream.device)).reshape(lead)
