@@ -41,6 +41,7 @@ HWY_INLINE bool LogRatiosOfNearSoftmax(double temperature, const T* x, const T* 
   size_t k = 0;
   while (k + 1 < n && y[k] != top) ++k;
   const ExactDifference at_top(hn::Set(d, static_cast<double>(x[k])), hn::Set(d, static_cast<double>(y[k])));
+  const V64 x_k = hn::Set(d, static_cast<double>(x[k])), t_k = hn::Set(d, hn::GetLane(t(k, 1)));
   const V64 factor = hn::Set(d, temperature), absent = hn::Set(d, -std::numeric_limits<double>::infinity());
   const auto absent_in_both = [&](V64 xi, V64 yi) HWY_ATTR { return hn::And(hn::Eq(xi, absent), hn::Eq(yi, absent)); };
   const double excess = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
@@ -50,9 +51,12 @@ HWY_INLINE bool LogRatiosOfNearSoftmax(double temperature, const T* x, const T* 
     const V64 relative = hn::Add(hn::Sub(apart.high, at_top.high), hn::Sub(apart.low, at_top.low));
     // Infinite where one of the two is absent, without the low part, which is NaN.
     const V64 finite = hn::IfThenElse(hn::IsFinite(apart.high), relative, apart.high);
-    const V64 di = hn::IfThenZeroElse(none, hn::Div(finite, factor));
+    const V64 di = hn::IfThenZeroElse(none, hn::Div(finite, factor)), ti = t(i, count);
     StoreUpTo(di, d, count, ratios + i);
-    return hn::IfThenZeroElse(none, hn::Mul(t(i, count), Expm1(d, di, Exp(d, di))));
+    // t_i e^d where one of the two is no number, or too small for one.
+    const V64 far = hn::Mul(t_k, Exp(d, hn::Div(hn::Sub(xi, x_k), factor)));
+    const V64 term = hn::IfThenElse(IsNearZero(d, di), hn::Mul(ti, Expm1NearZero(d, di)), hn::Sub(far, ti));
+    return hn::IfThenZeroElse(none, term);
   });
   if (!(std::abs(excess) <= 0.5)) return false;
   const V64 level = hn::Set(d, Log1pNumber(excess));

@@ -199,6 +199,14 @@ def test_near_equal_scores(size, shift, dtype):
                 close(row, definition(*(softmax([number(v) for v in one]) for one in pair)), 1e-14)
 
 
+def test_near_equal_but_for_what_one_lacks():
+    x, y = [2.7e-12, -6.9e32, 1.4e-17], [0, -51.7, 0]
+    with mpmath.workdps(90):
+        want = js_divergence(*(softmax([number(v) for v in one]) for one in (x, y)))
+        close(entropic.js_divergence(x, y, input="scores"), want, 1e-14)
+        close(entropic.js_divergence(y, x, input="scores"), want, 1e-14)
+
+
 def test_exact_zero_and_bounds():
     for p in PROBS:
         for kind, x in (("probs", p), ("scores", 3 * p)):
