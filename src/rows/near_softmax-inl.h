@@ -17,13 +17,14 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic {
 namespace HWY_NAMESPACE {
 
-// x - y = high + low, without an error: Knuth 4.2.2.
+// x - y = high + low, without an error but where a step overflows: Knuth 4.2.2.
 struct ExactDifference {
   V64 high, low;
 
   HWY_INLINE ExactDifference(V64 x, V64 y) : high(hn::Sub(x, y)) {
     const V64 of_y = hn::Sub(high, x);
-    low = hn::Sub(hn::Sub(x, hn::Sub(high, of_y)), hn::Add(y, of_y));
+    const V64 rest = hn::Sub(hn::Sub(x, hn::Sub(high, of_y)), hn::Add(y, of_y));
+    low = hn::IfThenElseZero(hn::IsFinite(rest), rest);
   }
 };
 
@@ -41,6 +42,7 @@ HWY_INLINE bool LogRatiosOfNearSoftmax(double temperature, const T* x, const T* 
   size_t k = 0;
   while (k + 1 < n && y[k] != top) ++k;
   const ExactDifference at_top(hn::Set(d, static_cast<double>(x[k])), hn::Set(d, static_cast<double>(y[k])));
+  if (!std::isfinite(hn::GetLane(at_top.high))) return false;
   const V64 x_k = hn::Set(d, static_cast<double>(x[k])), t_k = hn::Set(d, hn::GetLane(t(k, 1)));
   const V64 factor = hn::Set(d, temperature), absent = hn::Set(d, -std::numeric_limits<double>::infinity());
   const auto absent_in_both = [&](V64 xi, V64 yi) HWY_ATTR { return hn::And(hn::Eq(xi, absent), hn::Eq(yi, absent)); };
@@ -49,9 +51,7 @@ HWY_INLINE bool LogRatiosOfNearSoftmax(double temperature, const T* x, const T* 
     const auto none = absent_in_both(xi, yi);
     const ExactDifference apart(xi, yi);
     const V64 relative = hn::Add(hn::Sub(apart.high, at_top.high), hn::Sub(apart.low, at_top.low));
-    // Infinite where one of the two is absent, without the low part, which is NaN.
-    const V64 finite = hn::IfThenElse(hn::IsFinite(apart.high), relative, apart.high);
-    const V64 di = hn::IfThenZeroElse(none, hn::Div(finite, factor)), ti = t(i, count);
+    const V64 di = hn::IfThenZeroElse(none, hn::Div(relative, factor)), ti = t(i, count);
     StoreUpTo(di, d, count, ratios + i);
     // t_i e^d where one of the two is no number, or too small for one.
     const V64 far = hn::Mul(t_k, Exp(d, hn::Div(hn::Sub(xi, x_k), factor)));

@@ -500,3 +500,14 @@ def test_near_equal_student_and_teacher(size, shift):
         m = [mpf(0.3) * b + (1 - mpf(0.3)) * a for a, b in zip(s, t, strict=True)]
         want = mpf(0.3) * kl(t, m) + (1 - mpf(0.3)) * kl(s, m)
         assert abs(mpf(float(value[r])) - want) <= 1e-14 * want
+
+
+def test_student_and_teacher_where_differences_end():
+    """Scores whose differences are the largest numbers, or beyond."""
+    most = np.finfo(np.float64).max
+    for student, teacher in (([5e307], [most]), ([most, most], [-most, -most]), ([most, most, -most], [most, most, 3e307])):
+        for name in ("distillation_loss", "jsd_loss"):
+            value, gradient = getattr(entropic, name)(student, teacher, return_grad=True)
+            assert value == 0 and not np.any(gradient), (name, student, value, gradient)
+        assert entropic.kl_divergence(teacher, student, input="scores") == 0
+        assert entropic.js_divergence(teacher, student, input="scores") == 0
