@@ -63,7 +63,9 @@ void parallel_rows(std::size_t rows, std::size_t cost_per_row, const std::functi
   if (rows == 0) return;
   // Neither the product nor the division by 0 may surprise: both operands can be anything.
   const std::size_t rows_per_thread = std::max<std::size_t>(1, kLeastWork / std::max<std::size_t>(1, cost_per_row));
-  const std::size_t threads = std::min(get_num_threads(), rows / rows_per_thread);
+  // oneTBB may have no more than four for each processor, and says so on standard error.
+  const std::size_t most = std::min(get_num_threads(), 4 * default_threads());
+  const std::size_t threads = std::min(most, rows / rows_per_thread);
   if (threads <= 1 || forked) return work(0, rows);
 
   // A few pieces for each thread, so that one that is interrupted does not keep the others waiting.

@@ -80,6 +80,7 @@ def test_threads_and_targets(cli):
     for threads in [0, 2, 3, 16]:
         assert cli.output("softmax", "x.npy", "--threads", threads) == expected
         assert cli.output("--threads", threads, "softmax", "x.npy") == expected
+        cli.output("entropy", "x.npy", "--input", "scores", "--threads", threads)  # without a word of warning
     message = cli.error("softmax", "x.npy", "--simd", "ABACUS")
     assert message.startswith("--simd must be ") and message.endswith(", got 'ABACUS'")
     targets = message.removeprefix("--simd must be ").removesuffix(", got 'ABACUS'").replace(" or ", ", ").split(", ")
