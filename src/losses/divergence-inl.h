@@ -58,7 +58,8 @@ struct StudentAndTeacher {
   size_t n;
 };
 
-// One pass over both: visit(i, count, log s, log t, y) with y = log s - log t, +inf where only t is 0, 0 where both are.
+// One pass over both: visit(i, count, log s, log t, y) with y = log s - log t, +inf where only t is 0, any number where both
+// are.
 template <class Visit>
 HWY_INLINE double PairSum(const StudentAndTeacher& rows, const Visit& visit) {
   const RowTag<double> d;

@@ -225,9 +225,7 @@ void PairRows(const Op& op, const LossBatch<T>& batch, const LossScratch<T>& scr
     const V64 shift = hn::Set(d, log_t);
     const auto teacher = [&](size_t i, size_t count)
                              HWY_ATTR { return Exp(d, hn::Sub(LoadUpTo(d, zt + i, count, -kInfinity<double>), shift)); };
-    // The nearer the two, the nearer these sums.
-    const bool near = !infinite && std::abs(log_s - log_t) < 0.0625 &&
-                      LogRatiosOfNearSoftmax(TemperatureOf(op), x, target, n, teacher, ratios);
+    const bool near = !infinite && LogRatiosOfNearSoftmax(TemperatureOf(op), x, target, n, log_s - log_t, teacher, ratios);
     const StudentAndTeacher rows = {zs, zt, log_s, log_t, near ? ratios : nullptr, n};
     batch.value[r] = PairRow(op, rows, gradient ? scratch.row : nullptr);
     if (infinite) {

@@ -148,10 +148,9 @@ bool IsNearSoftmax(const Pair& rows, const T* x, const T* y, double* ratios) {
   const Distribution &p = rows.p, &q = rows.q;
   // Logarithms that were given have no shift, and differ exactly.
   const bool of_scores = rows.has_logs() && (p.shift != 0 || q.shift != 0);
-  // The nearer the two, the nearer the sums.
-  if (!of_scores || !p.exists || !q.exists || p.constant || q.constant || !(std::abs(q.shift - p.shift) < 0.0625)) return false;
+  if (!of_scores || !p.exists || !q.exists || p.constant || q.constant) return false;
   return LogRatiosOfNearSoftmax(
-      1, y, x, p.n, [&](size_t i, size_t count) HWY_ATTR { return p.P(D64(), i, count); }, ratios);
+      1, y, x, p.n, q.shift - p.shift, [&](size_t i, size_t count) HWY_ATTR { return p.P(D64(), i, count); }, ratios);
 }
 
 // The same in p, away from x, so that a gradient may be written over x.

@@ -34,9 +34,12 @@ struct ExactDifference {
 // d_i = ((x_i - y_i) - (x_k - y_k)) / T, whose inner differences are exact,
 //   log(s_i / t_i) = d_i - log(sum t e^d) = d_i - log(1 + sum t (e^d - 1)),
 // in which nothing is rounded that is large. False, and no ratios, where the sum is not small or no number: the difference of
-// logarithms loses nothing there.
+// logarithms loses nothing there. Rows that are not near are told apart, most of them without a pass, by `sums_apart`, the
+// difference of their log sum e^((x - max x) / T). Where a score is absent in both the ratio is any number.
 template <class T, class Weights>
-HWY_INLINE bool LogRatiosOfNearSoftmax(double temperature, const T* x, const T* y, size_t n, const Weights& t, double* ratios) {
+HWY_INLINE bool LogRatiosOfNearSoftmax(double temperature, const T* x, const T* y, size_t n, double sums_apart,
+                                       const Weights& t, double* ratios) {
+  if (!(std::abs(sums_apart) < 0.0625)) return false;
   const D64 d;
   const T top = RowMax(RowTag<T>(), y, n);
   size_t k = 0;
@@ -45,10 +48,9 @@ HWY_INLINE bool LogRatiosOfNearSoftmax(double temperature, const T* x, const T* 
   if (!std::isfinite(hn::GetLane(at_top.high))) return false;
   const V64 x_k = hn::Set(d, static_cast<double>(x[k])), t_k = hn::Set(d, hn::GetLane(t(k, 1)));
   const V64 factor = hn::Set(d, temperature), absent = hn::Set(d, -std::numeric_limits<double>::infinity());
-  const auto absent_in_both = [&](V64 xi, V64 yi) HWY_ATTR { return hn::And(hn::Eq(xi, absent), hn::Eq(yi, absent)); };
   const double excess = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const V64 xi = LoadWide(d, x + i, count, T(0)), yi = LoadWide(d, y + i, count, T(0));
-    const auto none = absent_in_both(xi, yi);
+    const auto none = hn::And(hn::Eq(xi, absent), hn::Eq(yi, absent));
     const ExactDifference apart(xi, yi);
     const V64 relative = hn::Add(hn::Sub(apart.high, at_top.high), hn::Sub(apart.low, at_top.low));
     const V64 di = hn::IfThenZeroElse(none, hn::Div(relative, factor)), ti = t(i, count);
@@ -61,8 +63,7 @@ HWY_INLINE bool LogRatiosOfNearSoftmax(double temperature, const T* x, const T* 
   if (!(std::abs(excess) <= 0.5)) return false;
   const V64 level = hn::Set(d, Log1pNumber(excess));
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const auto none = absent_in_both(LoadWide(d, x + i, count, T(0)), LoadWide(d, y + i, count, T(0)));
-    StoreUpTo(hn::IfThenZeroElse(none, hn::Sub(LoadUpTo(d, ratios + i, count, 0.0), level)), d, count, ratios + i);
+    StoreUpTo(hn::Sub(LoadUpTo(d, ratios + i, count, 0.0), level), d, count, ratios + i);
   });
   return true;
 }
