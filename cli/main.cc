@@ -171,8 +171,9 @@ int run(int argc, char** argv) {
   try {
     // "help softmax" is "softmax --help", and "help" alone --help.
     std::vector<std::string> arguments(argv + 1, argv + argc);
-    if (!arguments.empty() && arguments[0] == "help") {
-      arguments.erase(arguments.begin());
+    const auto word = std::ranges::find_if(arguments, [](const std::string& argument) { return argument != "--quiet"; });
+    if (word != arguments.end() && *word == "help") {
+      arguments.erase(word);
       arguments.push_back("--help");
     }
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them

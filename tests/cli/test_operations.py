@@ -189,6 +189,7 @@ def test_help_and_version(cli):
         assert cli.output("help", command) == cli.output(command, "--help")
     assert "--temperature" in cli.output("softmax", "--help")
     assert cli.output("help") == cli.output("--help")
+    assert cli.output("--quiet", "help", "softmax") == cli.output("softmax", "--help")
     assert "drop header and labels" in cli.output("softmax", "--help")
     assert "Points: .csv" in cli.output("wasserstein", "--help") and "Probabilities: .csv" in cli.output("entropy", "--help")
 
