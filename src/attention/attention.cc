@@ -211,8 +211,6 @@ void clear_head(const HeadsView<T>& x, std::size_t b, std::size_t h) {
   for (std::size_t r = 0; r < x.rows; ++r) std::fill_n(x.row(b, h, r), x.cols, T(0));
 }
 
-double sqrt_scale(std::size_t d) { return 1 / std::sqrt(static_cast<double>(d)); }
-
 }  // namespace
 
 template <class T>

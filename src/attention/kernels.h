@@ -6,10 +6,12 @@
 #include <span>
 
 #include "entropic/attention.h"
-#include "entropic/calibration.h"
+#include "src/calibration/scale.h"
 #include "src/maps/kernels.h"
 
 namespace entropic {
+
+inline double sqrt_scale(std::size_t d) { return 1 / std::sqrt(static_cast<double>(d)); }
 
 template <class T>
 struct AttentionCall {
@@ -37,9 +39,9 @@ struct AttentionCall {
         return options.number;
       case Attention::Scale::entropy_invariant:
         if (seen == 0 || q.cols == 0) return 0;
-        return entropy_invariant_scale(static_cast<double>(seen), d, {options.train_length, options.kappa});
+        return scale_of_length(static_cast<double>(seen), d, {options.train_length, options.kappa});
       default:
-        return 1 / std::sqrt(d);
+        return sqrt_scale(q.cols);
     }
   }
 };

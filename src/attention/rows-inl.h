@@ -18,7 +18,7 @@ namespace entropic {
 namespace HWY_NAMESPACE {
 
 template <class T>
-inline constexpr T kHidden = -std::numeric_limits<T>::infinity();
+inline constexpr T kHidden = -kInfinity<T>;
 
 // How many of the first n keys the masks leave.
 template <class T>

@@ -12,6 +12,7 @@
 
 #include "entropic/entropy_control.h"
 #include "entropic/maps.h"
+#include "src/calibration/scale.h"
 #include "src/check.h"
 #include "src/parallel.h"
 
@@ -504,11 +505,7 @@ void entropy_invariant_scale(std::span<const double> n, double d, std::span<doub
       fail("entropy_invariant_scale: n must be at least 1 and finite, got {}", length);
     }
   }
-  const double log_length = std::log(options.train_length), root = std::sqrt(d);
-  for (std::size_t i = 0; i < n.size(); ++i) {
-    const double log_n = std::log(n[i]);
-    scale[i] = options.kappa ? *options.kappa * log_n / d : log_n / log_length / root;
-  }
+  for (std::size_t i = 0; i < n.size(); ++i) scale[i] = scale_of_length(n[i], d, options);
 }
 
 template FittedTemperature fit_temperature(MatrixView<const float>, std::span<const std::int64_t>);

@@ -1,0 +1,16 @@
+// The entropy-invariant scale of one number of keys, for callers that have checked their arguments: attention takes it anew
+// for each query.
+#pragma once
+
+#include <cmath>
+
+#include "include/entropic/calibration.h"
+
+namespace entropic {
+
+inline double scale_of_length(double n, double d, const EntropyInvariantScale& options) {
+  const double log_n = std::log(n);
+  return options.kappa ? *options.kappa * log_n / d : log_n / std::log(options.train_length) / std::sqrt(d);
+}
+
+}  // namespace entropic
