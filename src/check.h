@@ -133,8 +133,8 @@ bool overlap(const MatrixView<A>& a, const MatrixView<B>& b) {
   const auto end_a = reinterpret_cast<std::uintptr_t>(a.row(a.rows - 1) + a.cols);
   const auto end_b = reinterpret_cast<std::uintptr_t>(b.row(b.rows - 1) + b.cols);
   if (end_a <= begin_b || end_b <= begin_a) return false;
-  if (a.rows == 1 || b.rows == 1 || a.row_stride != b.row_stride) return true;
   const std::size_t stride = a.row_stride * sizeof(A);
+  if (a.rows == 1 || b.rows == 1 || stride != b.row_stride * sizeof(B)) return true;
   const std::size_t offset =
       begin_a <= begin_b ? (begin_b - begin_a) % stride : (stride - (begin_a - begin_b) % stride) % stride;
   return offset < a.cols * sizeof(A) || offset + b.cols * sizeof(B) > stride;
@@ -146,16 +146,16 @@ void check_overlap(std::string_view operation, std::string_view out_name, const 
                    const MatrixView<const T>& in) {
   const bool same =
       out.data == in.data && out.rows == in.rows && out.cols == in.cols && (out.row_stride == in.row_stride || out.rows <= 1);
-  if (!same && overlap(in, MatrixView<const T>(out))) {
+  if (!same && overlap(in, out)) {
     fail("{}: {} must be {} itself or share no memory with it, got views that overlap in part", operation, out_name, in_name);
   }
 }
 
 // The output may be no part of this input.
-template <class T>
-void check_apart(std::string_view operation, std::string_view out_name, const MatrixView<T>& out, std::string_view in_name,
-                 const MatrixView<const T>& in) {
-  if (overlap(in, MatrixView<const T>(out))) {
+template <class Out, class In>
+void check_apart(std::string_view operation, std::string_view out_name, const MatrixView<Out>& out, std::string_view in_name,
+                 const MatrixView<In>& in) {
+  if (overlap(in, out)) {
     fail("{}: {} must share no memory with {}, got views that overlap", operation, out_name, in_name);
   }
 }

@@ -14,7 +14,7 @@
 
 namespace entropic {
 
-// One thread's share of a batch: rows [begin, end), and 2 n + 32 numbers of working memory.
+// One thread's share of a batch: rows [begin, end), and memory to compute in, 2 n + 32 numbers where one is needed.
 struct ControlShare {
   std::size_t begin, end;
   double* scratch;
@@ -175,7 +175,7 @@ void normalize_density(MatrixView<const std::type_identity_t<T>> p, MatrixView<c
   check_shape(kName, "weights", weights, "p, or one row for all", weights.rows == 1 ? 1 : p.rows, p.cols);
   check_shape(kName, "q", q, "p", p.rows, p.cols);
   check_overlap(kName, "q", q, "p", p);
-  if (overlap(q, weights)) fail("{}: q must share no memory with weights, got views that overlap", kName);
+  check_apart(kName, "q", q, "weights", weights);
   check_size(kName, "result", result.size(), p.rows);
   check_weights(kName, weights);
   const auto rows = control_kernels<T>().density;

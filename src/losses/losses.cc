@@ -81,6 +81,19 @@ void FillGradient(const LossBatch<T>& batch, size_t r, T value) {
   if (batch.dx.data != nullptr) FillRow(RowTag<T>(), value, batch.x.cols, batch.dx.row(r));
 }
 
+// A row whose value, 0 or NaN, is its gradient's too: one that is ignored, or has no loss.
+template <class T>
+void Settle(const LossBatch<T>& batch, size_t r, double value) {
+  batch.value[r] = value;
+  FillGradient(batch, r, static_cast<T>(value));
+}
+
+template <class T>
+TargetOfRow<T> TargetOf(const LossBatch<T>& batch, size_t r) {
+  return {batch.target.data == nullptr ? nullptr : batch.target.row(r),
+          batch.classes.empty() ? 0 : static_cast<size_t>(batch.classes[r])};
+}
+
 // A row of +inf scores as one without: these at 0, all else absent.
 template <class T>
 void Canonical(const T* x, size_t n, T* out) {
@@ -103,12 +116,10 @@ void SoftmaxLossRow(const SoftmaxLoss& op, const LossBatch<T>& batch, const Loss
   const size_t n = batch.x.cols;
   const T* const x = batch.x.row(r);
   if (batch.is_ignored(r)) {
-    batch.value[r] = 0;
-    FillGradient(batch, r, T(0));
+    Settle(batch, r, 0);
     return;
   }
-  const TargetOfRow<T> target = {batch.target.data == nullptr ? nullptr : batch.target.row(r),
-                                 batch.classes.empty() ? 0 : static_cast<size_t>(batch.classes[r])};
+  const TargetOfRow<T> target = TargetOf(batch, r);
   if (IsFinite(max)) {
     batch.value[r] = LossRow(op, x, n, max, target, batch.dx.data == nullptr ? nullptr : batch.dx.row(r));
   } else if (NonFiniteLogSumExp(x, n) == kInfinity<T>) {
@@ -117,8 +128,7 @@ void SoftmaxLossRow(const SoftmaxLoss& op, const LossBatch<T>& batch, const Loss
     batch.value[r] = LossRow<T>(op, canonical, n, T(0), target, nullptr);
     FillGradient(batch, r, T(0));
   } else {
-    batch.value[r] = kNaN<double>;
-    FillGradient(batch, r, kNaN<T>);
+    Settle(batch, r, kNaN<double>);
   }
 }
 
@@ -181,8 +191,7 @@ void FusedRows(const MarginSoftmaxLoss& op, const LossBatch<T>& batch, const Los
   const RowTag<T> d;
   for (size_t r = 0; r < batch.x.rows; ++r) {
     if (batch.is_ignored(r)) {
-      batch.value[r] = 0;
-      FillGradient(batch, r, T(0));
+      Settle(batch, r, 0);
       continue;
     }
     const bool gradient = batch.dx.data != nullptr;
@@ -209,7 +218,7 @@ HWY_INLINE double TemperatureOf(const JsdLoss& /*op*/) { return 1; }
 
 template <class Op, class T>
 void PairRows(const Op& op, const LossBatch<T>& batch, const LossScratch<T>& scratch) {
-  const RowTag<double> d;
+  const D64 d;
   const size_t n = batch.x.cols;
   double *const zs = scratch.kernel, *const zt = zs + n, *const ratios = zt + n;
   for (size_t r = 0; r < batch.x.rows; ++r) {
@@ -217,8 +226,7 @@ void PairRows(const Op& op, const LossBatch<T>& batch, const LossScratch<T>& scr
     const double log_s = LogTermsRow(TemperatureOf(op), x, n, zs);
     const double log_t = LogTermsRow(TemperatureOf(op), target, n, zt);
     if (log_s != log_s || log_t != log_t) {
-      batch.value[r] = kNaN<double>;
-      FillGradient(batch, r, kNaN<T>);
+      Settle(batch, r, kNaN<double>);
       continue;
     }
     const bool gradient = batch.dx.data != nullptr, infinite = RowMax(RowTag<T>(), x, n) == kInfinity<T>;
@@ -296,15 +304,13 @@ void MappedRows(const Op& common, const LossBatch<T>& batch, MatrixView<T> p, co
     const Op op = at_row(common, batch.per_row, r);
     const T* const x = batch.x.row(r);
     T* const pr = p.row(r);
-    const TargetOfRow<T> target = {batch.target.data == nullptr ? nullptr : batch.target.row(r),
-                                   batch.classes.empty() ? 0 : static_cast<size_t>(batch.classes[r])};
+    const TargetOfRow<T> target = TargetOf(batch, r);
     double slope = 0;
     if (batch.is_ignored(r)) {
-      batch.value[r] = 0;
-      FillGradient(batch, r, T(0));
+      Settle(batch, r, 0);
     } else if (pr[0] != pr[0]) {
-      batch.value[r] = slope = kNaN<double>;
-      FillGradient(batch, r, kNaN<T>);
+      slope = kNaN<double>;
+      Settle(batch, r, slope);
     } else {
       const T max = RowMax(d, x, n);
       const bool infinite = !IsFinite(max);
@@ -340,13 +346,11 @@ void MappedRows(const SmoothAccuracyLoss& op, const LossBatch<T>& batch, MatrixV
   for (size_t r = 0; r < batch.x.rows; ++r) {
     T* const pr = p.row(r);
     if (batch.is_ignored(r)) {
-      batch.value[r] = 0;
-      FillGradient(batch, r, T(0));
+      Settle(batch, r, 0);
       continue;
     }
     if (pr[0] != pr[0]) {
-      batch.value[r] = kNaN<double>;
-      FillGradient(batch, r, kNaN<T>);
+      Settle(batch, r, kNaN<double>);
       continue;
     }
     if (batch.target.data != nullptr) {
@@ -616,7 +620,7 @@ void loss(const Loss& loss, MatrixView<const T> x, MatrixView<const std::type_id
   check_batch(loss, batch);
   const std::string_view name = description_of(loss).name;
   check_shape(name, "target", target, "x", x.rows, x.cols);
-  if (overlap(target, MatrixView<const T>(dx))) fail("{}: dx must share no memory with target", name);
+  check_apart(name, "dx", dx, "target", target);
   switch (std::visit([](const auto& op) { return op.kTarget; }, loss)) {
     case TargetKind::kClass:
       fail("{}: target must be a class for each row, got a matrix", name);

@@ -162,7 +162,7 @@ void logsumexp(MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y, con
   check_params(options);
   check_layout("logsumexp", "x", x);
   check_shape("logsumexp", "y", y, "a column with x's rows", x.rows, std::size_t{1});
-  if (overlap(x, MatrixView<const T>(y))) fail("logsumexp: y must share no memory with x");
+  check_apart("logsumexp", "y", y, "x", x);
   // The sum of nothing is 0; there are no rows to share out.
   if (x.cols == 0) {
     for (std::size_t r = 0; r < y.rows; ++r) *y.row(r) = T(-std::numeric_limits<Working<T>>::infinity());
@@ -178,8 +178,8 @@ void logsumexp_vjp(MatrixView<const std::type_identity_t<T>> x, MatrixView<const
   check_map("logsumexp", x, "dx", dx);
   check_shape("logsumexp", "y", y, "a column with x's rows", x.rows, std::size_t{1});
   check_shape("logsumexp", "g", g, "a column with x's rows", x.rows, std::size_t{1});
-  if (overlap(g, MatrixView<const T>(dx))) fail("logsumexp: dx must share no memory with g");
-  if (overlap(y, MatrixView<const T>(dx))) fail("logsumexp: dx must share no memory with y");
+  check_apart("logsumexp", "dx", dx, "g", g);
+  check_apart("logsumexp", "dx", dx, "y", y);
   const auto rows = map_kernels<Working<T>>().logsumexp_vjp;
   for_shares<T, 2>({x, g}, dx, 1,
                    [&](const auto& in, auto out, std::size_t, auto share) { rows(options, in[0], in[1], out, share); });

@@ -64,10 +64,10 @@ void OneRow(const Op& op, const Distribution& row, double* value, T* dp) {
   using Kernel = std::conditional_t<kPerplexity, Entropy, Op>;
   Kernel kernel;
   if constexpr (!kPerplexity) kernel = op;
-  double nats = std::numeric_limits<double>::quiet_NaN(), factor = UnitOf(op.base);
+  double nats = kNaN<double>, factor = UnitOf(op.base);
   if (row.exists) nats = ValueOf(kernel, row);
   *value = InUnit(nats, op.base);
-  if constexpr (kPerplexity) *value = factor = hn::GetLane(Exp(D64(), hn::Set(D64(), nats)));
+  if constexpr (kPerplexity) *value = factor = ExpNumber(nats);
   if (dp == nullptr) return;
   const Through through = ThroughOf(op.input, op.normalize);
   if constexpr (kPowers) {
@@ -120,7 +120,7 @@ template <class Op, class T>
 void TwoRow(const Op& op, const Pair& rows, double* value, T* dp, T* dq) {
   constexpr bool kDistance = std::is_same_v<Op, JsDistance>;
   const bool exists = rows.p.exists && rows.q.exists;
-  const double nats = exists ? ValueOf(Rooted<Op>{}, rows) : std::numeric_limits<double>::quiet_NaN();
+  const double nats = exists ? ValueOf(Rooted<Op>{}, rows) : kNaN<double>;
   *value = InUnit(nats, op.base);
   double factor = UnitOf(op.base);
   if constexpr (kDistance) {
@@ -194,7 +194,7 @@ double TableOf(const TableMeasure& measure, const T* pxy, TableShape shape, doub
         constexpr bool kJoint = std::is_same_v<Op, JointEntropy>;
         const Distribution all = DistributionOf(op.input, op.normalize, pxy, n, sum, kJoint, scratch, scratch + n + 16);
         double* const rest = scratch + 2 * (n + 16);
-        double value = std::numeric_limits<double>::quiet_NaN();
+        double value = kNaN<double>;
         if constexpr (kJoint) {
           OneRow(Entropy{op.base, op.input, op.normalize}, all, &value, dp);
         } else {
@@ -367,7 +367,7 @@ GivenSums given(std::vector<double>& sums, std::size_t first, bool known) {
   return {sums.empty() ? nullptr : sums.data() + first, known};
 }
 
-// The gradient, where it is wanted, in p's shape and at most in p's place.
+// The gradient, where it is wanted, in p's shape.
 // One that points nowhere is not wanted, whatever its shape.
 template <class T>
 void check_gradient(std::string_view operation, std::string_view name, MatrixView<T>& dp, std::size_t rows, std::size_t cols) {
@@ -432,7 +432,7 @@ void measure(const Divergence& op, MatrixView<const T> p, MatrixView<const std::
   } else {
     check_apart(name, "dq", dq, "q", q);
   }
-  check_apart(name, "dp", dp, "dq", MatrixView<const T>(dq));
+  check_apart(name, "dp", dp, "dq", dq);
   const bool known = dp.data != nullptr || dq.data != nullptr, p_known = known || p.rows == 1, q_known = known || q.rows == 1;
   std::vector<double> p_sums = p_known ? checked_sums(name, "p", input, normalize, p) : room_for_sums(input, p);
   std::vector<double> q_sums = q_known ? checked_sums(name, "q", input, normalize, q) : room_for_sums(input, q);
@@ -499,7 +499,7 @@ void measure(const EntryMeasure& op, MatrixView<const T> p, MatrixView<std::type
   check_gradient(name, "dp", dp, p.rows, p.cols);
   check_overlap(name, "value", value, "p", p);
   check_overlap(name, "dp", dp, "p", p);
-  check_apart(name, "dp", dp, "value", MatrixView<const T>(value));
+  check_apart(name, "dp", dp, "value", value);
   const bool binary = std::holds_alternative<BinaryEntropy>(op);
   const bool of_rows = !binary && (normalize || input == Input::scores);
   if (of_rows && dp.data != nullptr) fail("{}: dp must not be asked for where value depends on the whole row", name);

@@ -54,9 +54,9 @@ std::vector<MassSums> check_problems(std::string_view name, const MatrixView<con
     check_apart(name, "f", f, in_name, in);
     check_apart(name, "g", g, in_name, in);
   }
-  check_apart(name, "f", f, "plan", MatrixView<const T>(plan));
-  check_apart(name, "g", g, "plan", MatrixView<const T>(plan));
-  check_apart(name, "g", g, "f", MatrixView<const T>(f));
+  check_apart(name, "f", f, "plan", plan);
+  check_apart(name, "g", g, "plan", plan);
+  check_apart(name, "g", g, "f", f);
   if (results != problems) fail("{}: result must have one entry for each of {} problems, got {}", name, problems, results);
   std::vector<MassSums> sums(problems);
   if (problems == 0) return sums;

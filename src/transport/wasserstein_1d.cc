@@ -76,7 +76,7 @@ void wasserstein_1d(MatrixView<const T> u, MatrixView<const T> v, std::type_iden
     check_apart(kName, "du", du, in_name, in);
     check_apart(kName, "dv", dv, in_name, in);
   }
-  check_apart(kName, "dv", dv, "du", MatrixView<const T>(du));
+  check_apart(kName, "dv", dv, "du", du);
   const bool wanted = du.rows != 0 || dv.rows != 0, weighted = u_weights.rows != 0 || v_weights.rows != 0;
 
   parallel_rows(rows, 32 * (n + m), [&](std::size_t begin, std::size_t end) {
@@ -165,7 +165,7 @@ void wasserstein_histogram(MatrixView<const T> p, MatrixView<const T> q, std::sp
     check_apart(kName, "dp", dp, in_name, in);
     check_apart(kName, "dq", dq, in_name, in);
   }
-  check_apart(kName, "dq", dq, "dp", MatrixView<const T>(dp));
+  check_apart(kName, "dq", dq, "dp", dp);
   if (rows == 0) return;
   const double tolerance = options.sum_tolerance.value_or(kSumTolerance<T>);
   std::vector<double> sums_p(rows), sums_q(rows);
