@@ -52,7 +52,7 @@ struct ExpectedCalibrationError {
 
   std::int64_t bins = 15;
   Strategy strategy = Strategy::uniform;
-  std::optional<double> sum_tolerance = {};  // of a row's sum; 1e-4 for float, 1e-6 for double
+  std::optional<double> sum_tolerance = {};
 
   static constexpr Description kDescription = {
       .name = "expected_calibration_error",
@@ -71,10 +71,11 @@ struct ExpectedCalibrationError {
                                                            .meaning = "bins of equal width, or of equally many rows",
                                                            .member = &ExpectedCalibrationError::strategy,
                                                            .names = kStrategies},
-                 Param<ExpectedCalibrationError, std::optional<double>>{.name = "sum_tolerance",
-                                                                        .meaning = "how far a row's sum may be from 1",
-                                                                        .member = &ExpectedCalibrationError::sum_tolerance,
-                                                                        .at_least = 0}};
+                 Param<ExpectedCalibrationError, std::optional<double>>{
+                     .name = "sum_tolerance",
+                     .meaning = "how far a row's sum may be from 1; 1e-4 for float, 1e-6 for double",
+                     .member = &ExpectedCalibrationError::sum_tolerance,
+                     .at_least = 0}};
 };
 
 // sum_b (n_b / rows) |accuracy in b - mean confidence in b|: the confidence of a row is its largest entry, its prediction the

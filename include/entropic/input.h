@@ -6,7 +6,8 @@
 namespace entropic {
 
 // Scores x; the logarithms of a distribution, which are scores as they stand; or the distribution itself, whose scores are
-// log p: a zero is a score of -inf, an entry that is negative, NaN or +inf makes the row invalid. Its sum need not be 1.
+// log p: a zero is a score of -inf. Whether its sum must be 1, and whether an invalid row (an entry that is negative, NaN or
+// +inf) gives NaN or is refused, each operation says.
 enum class Input { scores, probs, log_probs };
 inline constexpr std::string_view kInputs[] = {"scores", "probs", "log_probs"};
 
