@@ -394,7 +394,9 @@ TEST(Maps, OneScoreHasAllTheMass) {
     scores.insert(scores.end(), {T(0), T(-1e30), T(1e30), T(3.7), T(0.5)});
     for (const T score : scores) {
       ASSERT_EQ(run(op, std::vector<T>{score}), std::vector<T>{1}) << score;
-      if (score < T(1e20)) ASSERT_EQ(run(op, std::vector<T>{-kInfinity<T>, score})[1], T(1)) << score;
+      if (score < T(1e20)) {
+        ASSERT_EQ(run(op, std::vector<T>{-kInfinity<T>, score})[1], T(1)) << score;
+      }
     }
   });
 }

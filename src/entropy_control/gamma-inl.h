@@ -8,7 +8,6 @@
 #endif
 
 #include <cmath>
-#include <limits>
 
 #include "entropic/entropy_control.h"
 #include "src/rows/entropy-inl.h"
@@ -19,11 +18,10 @@ namespace HWY_NAMESPACE {
 
 template <class T>
 GammaOfRow GammaRow(const GammaForEntropy& op, const T* x, size_t n, double* scratch) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
   const RowTag<T> d;
-  const GammaOfRow invalid = {kNaN, kNaN, GammaStatus::kInvalid, 0};
+  const GammaOfRow invalid = {kNaN<double>, kNaN<double>, GammaStatus::kInvalid, 0};
   const T max = RowMax(d, x, n);
-  if (!(max - max == T(0))) {
+  if (!IsFinite(max)) {
     const auto [infinite, nan] = FindNonFinite(x, n);
     return infinite > 0 && !nan ? GammaOfRow{1, LogNumber(static_cast<double>(infinite)), GammaStatus::kConstant, 0} : invalid;
   }
@@ -47,7 +45,7 @@ GammaOfRow GammaRow(const GammaForEntropy& op, const T* x, size_t n, double* scr
   }
   if (target <= log_ties) {
     const auto status = target < log_ties - kRounding ? GammaStatus::kClampedLow : GammaStatus::kOk;
-    if (op.max_gamma == kInfinity) return {kInfinity, log_ties, status, 0};
+    if (op.max_gamma == kInfinity<double>) return {kInfinity<double>, log_ties, status, 0};
     return {op.max_gamma, at(op.max_gamma), GammaStatus::kClampedLow, 1};
   }
   return FindGammaWide(row, x, n, {target, target}, {op.min_gamma, op.max_gamma, static_cast<int>(op.max_iterations)}, scratch,
@@ -58,18 +56,18 @@ GammaOfRow GammaRow(const GammaForEntropy& op, const T* x, size_t n, double* scr
 template <class T>
 double MeanFieldRow(double gamma, const T* x, size_t n) {
   const RowTag<T> d;
-  const RowTag<double> d64;
+  const D64 d64;
   const T max = RowMax(d, x, n);
-  if (!(max - max == T(0))) {
+  if (!IsFinite(max)) {
     const auto [infinite, nan] = FindNonFinite(x, n);
-    return infinite > 0 && !nan ? LogNumber(static_cast<double>(infinite)) : std::numeric_limits<double>::quiet_NaN();
+    return infinite > 0 && !nan ? LogNumber(static_cast<double>(infinite)) : kNaN<double>;
   }
   const RowSurvey<T> row = Survey(d, x, n, max);
-  if (row.nan) return std::numeric_limits<double>::quiet_NaN();
+  if (row.nan) return kNaN<double>;
   const double log_n = LogNumber(row.finite);
   if (row.ties == row.finite) return log_n;
   const WideScores<T> relative(max, row.least);
-  const auto absent = hn::Set(d64, -std::numeric_limits<double>::infinity());
+  const auto absent = hn::Set(d64, -kInfinity<double>);
   const double sum = Sum(d64, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto z = relative(LoadWide(d64, x + i, count, max));
     return hn::IfThenZeroElse(hn::Eq(z, absent), z);

@@ -26,7 +26,7 @@ namespace HWY_NAMESPACE {
 // exp(gamma z) for z <= 0: 0 where z is -inf also for gamma = 0, 1 where z is 0 also for gamma = inf. Never falls as z rises.
 class ExpOfLogRatio {
  public:
-  using D = RowTag<double>;
+  using D = D64;
   using V = hn::Vec<D>;
 
   HWY_INLINE explicit ExpOfLogRatio(double gamma)
@@ -35,7 +35,7 @@ class ExpOfLogRatio {
   HWY_INLINE V operator()(V z) const {
     const D d;
     const V e = exp_(d, hn::Max(hn::Mul(gamma_, z), hn::Set(d, -800.0)));
-    return hn::IfThenZeroElse(hn::Eq(z, hn::Set(d, -std::numeric_limits<double>::infinity())), e);
+    return hn::IfThenZeroElse(hn::Eq(z, hn::Set(d, -kInfinity<double>)), e);
   }
 
  private:
@@ -49,8 +49,8 @@ struct LogRow {
   const double* weights;  // nullptr: all 1
   size_t n;
 
-  HWY_INLINE hn::Vec<RowTag<double>> Weights(size_t i, size_t count) const {
-    const RowTag<double> d;
+  HWY_INLINE V64 Weights(size_t i, size_t count) const {
+    const D64 d;
     return weights == nullptr ? hn::Set(d, 1.0) : LoadUpTo(d, weights + i, count, 0.0);
   }
 };
@@ -65,26 +65,25 @@ struct PowerMoments {
 };
 
 // a = gamma z, but no less than -800, where exp is 0: so absent entries, z = -inf, make no 0 times infinity.
-HWY_INLINE hn::Vec<RowTag<double>> Scaled(hn::Vec<RowTag<double>> z, double gamma) {
-  const RowTag<double> d;
+HWY_INLINE V64 Scaled(V64 z, double gamma) {
+  const D64 d;
   return hn::Max(hn::Mul(z, hn::Set(d, gamma)), hn::Set(d, -800.0));
 }
 
 // Of p^gamma. In two sweeps: where the maximum has little weight the moments of a itself are all mean.
 HWY_INLINE PowerMoments MomentsOfPower(const LogRow& row, double gamma) {
-  const RowTag<double> d;
-  using V = hn::Vec<RowTag<double>>;
-  const ExpScaled<RowTag<double>> exp(d, 1);
+  const D64 d;
+  const ExpScaled<D64> exp(d, 1);
   double sums[2], central[2];
-  Sums(d, row.n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
-    const V a = Scaled(LoadUpTo(d, row.z + i, count, 0.0), gamma);
+  Sums(d, row.n, sums, [&](size_t i, size_t count, V64* terms) HWY_ATTR {
+    const V64 a = Scaled(LoadUpTo(d, row.z + i, count, 0.0), gamma);
     terms[0] = hn::Mul(exp(d, a), row.Weights(i, count));
     terms[1] = hn::Mul(terms[0], a);
   });
   const double inverse = 1 / sums[0], mean = sums[1] * inverse;
-  const V middle = hn::Set(d, mean);
-  Sums(d, row.n, central, [&](size_t i, size_t count, V* terms) HWY_ATTR {
-    const V a = Scaled(LoadUpTo(d, row.z + i, count, 0.0), gamma), difference = hn::Sub(a, middle);
+  const V64 middle = hn::Set(d, mean);
+  Sums(d, row.n, central, [&](size_t i, size_t count, V64* terms) HWY_ATTR {
+    const V64 a = Scaled(LoadUpTo(d, row.z + i, count, 0.0), gamma), difference = hn::Sub(a, middle);
     terms[0] = hn::Mul(hn::Mul(exp(d, a), row.Weights(i, count)), hn::Mul(difference, difference));
     terms[1] = hn::Mul(terms[0], difference);
   });
@@ -100,23 +99,22 @@ struct PowerReach {
 };
 
 HWY_INLINE PowerReach ReachOfPower(const LogRow& row) {
-  const RowTag<double> d;
-  using V = hn::Vec<RowTag<double>>;
-  const V zero = hn::Zero(d), absent = hn::Set(d, -std::numeric_limits<double>::infinity());
-  const auto weights = [&](V z, size_t i, size_t count)
+  const D64 d;
+  const V64 zero = hn::Zero(d), absent = hn::Set(d, -kInfinity<double>);
+  const auto weights = [&](V64 z, size_t i, size_t count)
                            HWY_ATTR { return hn::IfThenZeroElse(hn::Eq(z, absent), row.Weights(i, count)); };
-  const auto finite = [&](V z) HWY_ATTR { return hn::IfThenZeroElse(hn::Eq(z, absent), z); };
+  const auto finite = [&](V64 z) HWY_ATTR { return hn::IfThenZeroElse(hn::Eq(z, absent), z); };
   PowerReach reach;
   double sums[3], central[2];
-  Sums(d, row.n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
-    const V z = LoadUpTo(d, row.z + i, count, 0.0);
+  Sums(d, row.n, sums, [&](size_t i, size_t count, V64* terms) HWY_ATTR {
+    const V64 z = LoadUpTo(d, row.z + i, count, 0.0);
     terms[0] = weights(z, i, count);
     terms[1] = hn::IfThenElseZero(hn::Eq(z, zero), terms[0]);
     terms[2] = hn::Mul(terms[0], finite(z));
   });
   const double mean = sums[2] / sums[0];
-  Sums(d, row.n, central, [&](size_t i, size_t count, V* terms) HWY_ATTR {
-    const V z = LoadUpTo(d, row.z + i, count, 0.0), difference = hn::Sub(finite(z), hn::Set(d, mean));
+  Sums(d, row.n, central, [&](size_t i, size_t count, V64* terms) HWY_ATTR {
+    const V64 z = LoadUpTo(d, row.z + i, count, 0.0), difference = hn::Sub(finite(z), hn::Set(d, mean));
     terms[0] = hn::Mul(weights(z, i, count), hn::Mul(difference, difference));
     terms[1] = hn::Mul(terms[0], difference);
   });
@@ -135,7 +133,6 @@ HWY_INLINE PowerReach ReachOfPower(const LogRow& row) {
 // Meets `target` where it is reached, or the nearer end; moments(gamma) gives PowerMoments.
 template <class Moments>
 HWY_INLINE Normalized FindPower(double target, const PowerReach& reach, Moments&& moments) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const double least = reach.least, most = reach.most;
   // What is as near as the contract asks for is met.
   const double scale = HWY_MAX(1.0, std::abs(target));
@@ -147,15 +144,15 @@ HWY_INLINE Normalized FindPower(double target, const PowerReach& reach, Moments&
   };
   if (reach.equal) return {1, most, most, most, GammaStatus::kConstant};
   if (target >= most) return {0, most, least, most, status(most)};
-  if (target <= least) return {kInfinity, least, least, most, status(least)};
+  if (target <= least) return {kInfinity<double>, least, least, most, status(least)};
   // The search takes the sums of a row; these are of one with that variance and third moment, mean 0 and so the entropy
   // log(sums[0]), which is taken relative to the target: neither cancels.
-  const RowTag<double> d;
+  const D64 d;
   double entropy = 0;
   const auto sums_of_row = [&](double gamma, double(&sums)[4]) HWY_ATTR {
     const PowerMoments at = moments(gamma);
     entropy = at.entropy;
-    sums[0] = hn::GetLane(Exp(d, hn::Set(d, HWY_MAX(-600.0, HWY_MIN(entropy - target, 600.0)))));
+    sums[0] = ExpNumber(HWY_MAX(-600.0, HWY_MIN(entropy - target, 600.0)));
     sums[1] = 0;
     sums[2] = at.variance * sums[0];
     sums[3] = at.third * sums[0];
@@ -168,9 +165,7 @@ HWY_INLINE Normalized FindPower(double target, const PowerReach& reach, Moments&
   return {gamma, entropy, least, most, status(entropy)};
 }
 
-inline constexpr Normalized kNotNormalized = {
-    std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::quiet_NaN(),
-    std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::quiet_NaN(), GammaStatus::kInvalid};
+inline constexpr Normalized kNotNormalized = {kNaN<double>, kNaN<double>, kNaN<double>, kNaN<double>, GammaStatus::kInvalid};
 
 // work has room for 2 n numbers.
 template <class T>
@@ -183,7 +178,7 @@ Normalized DensityRow(double target, const T* p, const double* w, size_t n, T* q
     heaviest = HWY_MAX(heaviest, w[i]);
   }
   if (!valid || !(top > 0)) {
-    std::fill(q, q + n, std::numeric_limits<T>::quiet_NaN());
+    std::fill(q, q + n, kNaN<T>);
     return kNotNormalized;
   }
   // Weights in units of a power of two: what is multiplied with them overflows nowhere, and entropies are less by `unit`.
@@ -194,14 +189,14 @@ Normalized DensityRow(double target, const T* p, const double* w, size_t n, T* q
   LogsOfRatios(p, n, top, z);
   for (size_t i = 0; i < n; ++i) {
     u[i] = std::ldexp(w[i], -exponent);
-    if (w[i] == 0) z[i] = -std::numeric_limits<double>::infinity();
+    if (w[i] == 0) z[i] = -kInfinity<double>;
   }
   const LogRow row = {z, u, n};
   Normalized found =
       FindPower(target - unit, ReachOfPower(row), [&](double gamma) HWY_ATTR { return MomentsOfPower(row, gamma); });
   found.entropy += unit, found.least += unit, found.most += unit;
 
-  const RowTag<double> d;
+  const D64 d;
   const ExpOfLogRatio exp(found.gamma);
   const double sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
     return hn::Mul(exp(LoadUpTo(d, z + i, count, 0.0)), LoadUpTo(d, u + i, count, 0.0));
@@ -215,7 +210,7 @@ Normalized DensityRow(double target, const T* p, const double* w, size_t n, T* q
 
 // z becomes exp(gamma z), scaled to a sum of `mass`.
 HWY_INLINE void ExpToMass(double gamma, double mass, size_t n, double* z) {
-  const RowTag<double> d;
+  const D64 d;
   const ExpOfLogRatio exp(gamma);
   const double sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto e = exp(LoadUpTo(d, z + i, count, 0.0));
@@ -232,7 +227,7 @@ void PowerRow(double gamma, const T* p, size_t n, T* q, double* z) {
   for (size_t i = 0; i < n; ++i) valid &= p[i] >= T(0) && p[i] <= std::numeric_limits<T>::max();
   const double top = valid ? static_cast<double>(RowMax(RowTag<T>(), p, n)) : 0;
   if (!(top > 0)) {
-    std::fill(q, q + n, std::numeric_limits<T>::quiet_NaN());
+    std::fill(q, q + n, kNaN<T>);
     return;
   }
   LogsOfRatios(p, n, top, z);
@@ -241,7 +236,7 @@ void PowerRow(double gamma, const T* p, size_t n, T* q, double* z) {
 }
 
 HWY_INLINE Normalized NormalizeWhole(double target, size_t n, double* table) {
-  const double top = RowMax(RowTag<double>(), table, n);
+  const double top = RowMax(D64(), table, n);
   LogsOfRatios(table, n, top, table);
   const LogRow row = {table, nullptr, n};
   const Normalized found =
@@ -263,7 +258,7 @@ HWY_INLINE Normalized NormalizeMarginal(double target, size_t rows, size_t cols,
 
 // H(Y|X) = sum p(x) H_x falls in gamma as each H_x does, and so do its derivatives add up, weighted by p(x).
 HWY_INLINE Normalized NormalizeConditional(double target, size_t rows, size_t cols, double* table, double* marginal) {
-  const RowTag<double> d;
+  const D64 d;
   ScaleRow(d, 1 / SumRow(d, marginal, rows), rows, marginal);
   PowerReach reach;
   const auto row = [&](size_t x) { return LogRow{table + x * cols, nullptr, cols}; };
@@ -302,7 +297,7 @@ HWY_INLINE Normalized NormalizeConditional(double target, size_t rows, size_t co
 inline Normalized NormalizeTable(const NormalizeJoint& op, size_t rows, size_t cols, double* table, double* marginal) {
   if (op.joint) return NormalizeWhole(*op.joint, rows * cols, table);
   // Sums of rows may overflow, or be too small to divide by; by how much a table is multiplied does not matter.
-  const double top = RowMax(RowTag<double>(), table, rows * cols);
+  const double top = RowMax(D64(), table, rows * cols);
   if (top > 0x1p800) ScaleRow(D64(), 0x1p-200, rows * cols, table);
   if (top < 0x1p-800) ScaleRow(D64(), 0x1p200, rows * cols, table);
   for (size_t x = 0; x < rows; ++x) marginal[x] = SumRow(D64(), table + x * cols, cols);

@@ -15,7 +15,7 @@ namespace entropic {
 namespace HWY_NAMESPACE {
 
 // u - log(1 + u) for u >= -1, by log(1 + u) = 2 artanh(s), s = u / (2 + u), where u is small: u s - 2 (s^3/3 + s^5/5 + ...).
-HWY_INLINE V64 LogGap(RowTag<double> d, V64 u) {
+HWY_INLINE V64 LogGap(D64 d, V64 u) {
   const auto near = hn::Le(hn::Abs(u), hn::Set(d, 0.5));
   const V64 s = hn::Div(u, hn::Add(u, hn::Set(d, 2.0))), s2 = hn::Mul(s, s);
   V64 series = hn::Set(d, 1.0 / 37);
@@ -28,7 +28,7 @@ HWY_INLINE V64 LogGap(RowTag<double> d, V64 u) {
 // where the row has no distribution.
 template <class T>
 HWY_INLINE double LogTermsRow(double temperature, const T* x, size_t n, double* z) {
-  const RowTag<double> d;
+  const D64 d;
   const T max = RowMax(RowTag<T>(), x, n);
   const bool infinite = max == kInfinity<T>;
   if (!infinite && !IsFinite(max)) return kNaN<double>;
@@ -62,7 +62,7 @@ struct StudentAndTeacher {
 // are.
 template <class Visit>
 HWY_INLINE double PairSum(const StudentAndTeacher& rows, const Visit& visit) {
-  const RowTag<double> d;
+  const D64 d;
   const V64 shift_s = hn::Set(d, rows.log_s), shift_t = hn::Set(d, rows.log_t), absent = hn::Set(d, -kInfinity<double>);
   return Sum(d, rows.n, [&](size_t i, size_t count) HWY_ATTR {
     const V64 s = LoadUpTo(d, rows.zs + i, count, -kInfinity<double>), t = LoadUpTo(d, rows.zt + i, count, -kInfinity<double>);
@@ -79,7 +79,7 @@ HWY_INLINE double PairSum(const StudentAndTeacher& rows, const Visit& visit) {
 
 // T^2 sum t (e^y - 1 - y): of small y by its series, in T y so that no large T loses it, else as s - t - t y.
 HWY_INLINE double DistillationRow(double temperature, const StudentAndTeacher& rows, double* dx) {
-  const RowTag<double> d;
+  const D64 d;
   const V64 factor = hn::Set(d, temperature);
   const V64 infinity = hn::Set(d, kInfinity<double>), none = hn::Set(d, -kInfinity<double>);
   return PairSum(rows, [&](size_t i, size_t count, V64 ls, V64 lt, V64 y) HWY_ATTR {
@@ -105,7 +105,7 @@ HWY_INLINE double DistillationRow(double temperature, const StudentAndTeacher& r
 // beta sum t (u - log(1 + u)) + (1 - beta) sum s (v - log(1 + v)), u = m/t - 1 = (1 - beta)(s/t - 1), v = m/s - 1 =
 // beta (t/s - 1), no term of which is negative. log(s/m) = -log(1 + v) waits in dx for its mean.
 HWY_INLINE double JsdRow(double beta, const StudentAndTeacher& rows, double* dx) {
-  const RowTag<double> d;
+  const D64 d;
   const size_t n = rows.n;
   const V64 zero = hn::Zero(d), bt = hn::Set(d, beta), bs = hn::Set(d, 1 - beta);
   // p (w - log(1 + w)), where p w = mixed - p also for p = 0 or an infinite w.

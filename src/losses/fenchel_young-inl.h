@@ -27,13 +27,11 @@ HWY_INLINE V64 PhiSlope(D64 d, V64 y, V64 exp_y) {
 }
 
 // (t^b - 1) / b, the logarithm at b = 0, from log t.
-HWY_INLINE V64 TsallisLog(RowTag<double> d, double b, V64 log_t) {
+HWY_INLINE V64 TsallisLog(D64 d, double b, V64 log_t) {
   const V64 y = hn::Mul(log_t, hn::Set(d, b));
   return hn::Mul(log_t, Phi1(d, y, Exp(d, y)));
 }
-HWY_INLINE double TsallisLogNumber(double b, double log_t) {
-  return hn::GetLane(TsallisLog(RowTag<double>(), b, hn::Set(RowTag<double>(), log_t)));
-}
+HWY_INLINE double TsallisLogNumber(double b, double log_t) { return hn::GetLane(TsallisLog(D64(), b, hn::Set(D64(), log_t))); }
 
 // p^alpha, 0 where p is.
 template <class D>
@@ -61,7 +59,7 @@ HWY_INLINE double EntmaxClassRow(D d, double alpha, const T* x, size_t n, T max,
     terms[1] = PowerOf(d, alpha, terms[0]);
     top = hn::Max(top, terms[0]);
   });
-  const double most = static_cast<double>(FoldLanes(d, top, [](auto a, auto b) HWY_ATTR { return hn::Max(a, b); }));
+  const double most = static_cast<double>(MaxLane(d, top));
   const double w = sums[0];
   p[t] = x[t] == -kInfinity<T> ? T(0) : static_cast<T>(-w);
   if (z == -kInfinity<double>) return kInfinity<double>;  // also where the difference is beyond all numbers
@@ -87,7 +85,7 @@ HWY_INLINE double EntmaxClassRow(D d, double alpha, const T* x, size_t n, T max,
 // The same against probabilities q. For q near p, t = (q - p)/p, the term is p^alpha (t^2/2 + ...), by its series.
 template <class T>
 HWY_INLINE double EntmaxDistributionRow(double alpha, const T* x, size_t n, T max, const T* q, const T* p) {
-  const RowTag<double> d;
+  const D64 d;
   const double b = alpha - 1;
   const double log_most = LogNumber(static_cast<double>(RowMax(RowTag<T>(), p, n)));
   const double lead = -TsallisLogNumber(b, log_most);
@@ -137,7 +135,7 @@ HWY_INLINE double EntmaxDistributionRow(double alpha, const T* x, size_t n, T ma
 // sum p L (e^y - 1)/(y alpha^2) - p L^2 (y e^y - e^y + 1)/(y^2 alpha), y = b L, in which nothing cancels.
 template <class T>
 HWY_INLINE double EntropySlope(double alpha, const T* p, size_t n) {
-  const RowTag<double> d;
+  const D64 d;
   const V64 zero = hn::Zero(d), vb = hn::Set(d, alpha - 1), first = hn::Set(d, 1 / (alpha * alpha));
   const V64 second = hn::Set(d, 1 / alpha);
   return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {

@@ -107,7 +107,7 @@ HWY_INLINE void SoftmaxClassShortRows(ShortRows<T>& others, const size_t* t, con
   using D = RowTag<T>;
   constexpr size_t kRows = ShortRows<T>::kRows;
   const D d;
-  const RowTag<double> d64;
+  const D64 d64;
   const ExpScaled<D> exp(d, 1);
   HWY_ALIGN T own_exp[ShortRows<T>::kLanes], row_max[ShortRows<T>::kLanes];
   hn::Store(exp(d, hn::Sub(others.Spread(own), max)), d, own_exp);
@@ -278,14 +278,13 @@ HWY_INLINE double MultilabelRow(D d, const T* x, size_t n, const T* labels, T* d
     highest = hn::Max(highest, hn::IfThenElse(label, absent, safe));
     label_highest = hn::Max(label_highest, hn::IfThenElseZero(hn::AndNot(out, label), hn::Neg(xi)));
   });
-  const auto largest = [](auto a, auto b) HWY_ATTR { return hn::Max(a, b); };
-  const T oddest = FoldLanes(d, odd, largest);
+  const T oddest = MaxLane(d, odd);
   if (oddest == T(2)) {
     if (dx != nullptr) FillRow(d, kNaN<T>, n, dx);
     return kNaN<double>;
   }
   const bool masked_label = oddest == T(1);
-  const T max[2] = {FoldLanes(d, highest, largest), FoldLanes(d, label_highest, largest)};
+  const T max[2] = {MaxLane(d, highest), MaxLane(d, label_highest)};
   // A class of +inf that is no label: the value is +inf and no gradient comes from it or beside it.
   const bool infinite = max[0] == kInfinity<T>;
   const ExpScaled<D> exp(d, 1);

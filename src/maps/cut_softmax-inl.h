@@ -114,8 +114,7 @@ HWY_INLINE size_t MostInfinite(const TopPSoftmax& op, size_t infinite) {
 // exp((x - max)/T) >= p is x - max >= T log p: no exp decides.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void MapRow(D d, const MinPSoftmax& op, const T* x, size_t n, T max, T* p, Workspace /*workspace*/) {
-  const RowTag<double> d64;
-  const double reach = op.temperature * hn::GetLane(Log(d64, hn::Set(d64, op.p)));
+  const double reach = op.temperature * LogNumber(op.p);
   SoftmaxOfKept(d, op.temperature, Within(max, reach), x, n, max, p);
 }
 

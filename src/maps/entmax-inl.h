@@ -145,19 +145,18 @@ struct Edge {
 // so their sum is convex in p, and Newton's iteration from 1 (no rounding of c can hide a small p from it) falls to the root.
 template <class T>
 HWY_NOINLINE HWY_FLATTEN Edge EdgeThreshold(double b, const T* u, size_t n) {
-  const RowTag<double> d;
-  using V = hn::Vec<RowTag<double>>;
-  const RootOf<RowTag<double>> root(d, b);
+  const D64 d;
+  const RootOf<D64> root(d, b);
   const auto sum_at = [&](double c) HWY_ATTR {
     const auto at = hn::Set(d, c);
     return Sum(d, n, [&](size_t i, size_t) HWY_ATTR { return root(d, hn::Add(LoadAs(d, u + i), at)); });
   };
   double low = 0, high = 1;
   for (;;) {
-    const V from = hn::Set(d, -high), to = hn::Set(d, -low);
+    const V64 from = hn::Set(d, -high), to = hn::Set(d, -low);
     double sums[2];
-    Sums(d, n, sums, [&](size_t i, size_t, V* terms) HWY_ATTR {
-      const V ui = LoadAs(d, u + i);
+    Sums(d, n, sums, [&](size_t i, size_t, V64* terms) HWY_ATTR {
+      const V64 ui = LoadAs(d, u + i);
       const auto inside = hn::And(hn::Gt(ui, from), hn::Lt(ui, to));
       terms[0] = hn::IfThenElseZero(inside, ui);
       terms[1] = hn::IfThenElseZero(inside, hn::Set(d, 1.0));
@@ -171,23 +170,23 @@ HWY_NOINLINE HWY_FLATTEN Edge EdgeThreshold(double b, const T* u, size_t n) {
     if (sum != sum) return {0, sum};
     (sum > 1 ? high : low) = middle;
   }
-  const V bound = hn::Set(d, -low);
-  V lowest = hn::Zero(d);
+  const V64 bound = hn::Set(d, -low);
+  V64 lowest = hn::Zero(d);
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const V ui = LoadWide(d, u + i, count, T(0));
+    const V64 ui = LoadWide(d, u + i, count, T(0));
     lowest = hn::Min(lowest, hn::IfThenElseZero(hn::Ge(ui, bound), ui));
   });
-  const double edge = FoldLanes(d, lowest, [](auto a, auto c) HWY_ATTR { return hn::Min(a, c); });
+  const double edge = MinLane(d, lowest);
 
-  const V at_edge = hn::Set(d, edge);
+  const V64 at_edge = hn::Set(d, edge);
   double p = 1;
   for (;;) {
     const double lift = p > 0 ? Power(p, b) : 0;
     double sums[3];
-    Sums(d, n, sums, [&](size_t i, size_t, V* terms) HWY_ATTR {
-      const V ui = LoadAs(d, u + i);
+    Sums(d, n, sums, [&](size_t i, size_t, V64* terms) HWY_ATTR {
+      const V64 ui = LoadAs(d, u + i);
       const auto above = hn::Not(hn::Le(ui, at_edge));  // or NaN
-      const V q = hn::Add(hn::Sub(ui, at_edge), hn::Set(d, lift));
+      const V64 q = hn::Add(hn::Sub(ui, at_edge), hn::Set(d, lift));
       terms[0] = hn::IfThenElseZero(above, root(d, q));
       terms[1] = hn::IfThenElseZero(above, hn::Div(terms[0], q));
       terms[2] = hn::IfThenElseZero(hn::Eq(ui, at_edge), hn::Set(d, 1.0));
@@ -612,43 +611,42 @@ HWY_INLINE void VjpRow(D d, const Entmax& op, const T* x, const T* p, const T* g
     return VjpRowBySlope(d, op.temperature, p, g, n, dx, workspace,
                          [&](auto pi) HWY_ATTR { return Exp(d, hn::Mul(exponent, Log(d, pi))); });
   }
-  const RowTag<double> d64;
-  using V = hn::Vec<RowTag<double>>;
+  const D64 d64;
   size_t pivot = 0;
   for (size_t i = 1; i < n; ++i) {
     if (p[i] > T(0) && (!(p[pivot] > T(0)) || p[i] < p[pivot])) pivot = i;
   }
-  const V log_pivot = Log(d64, hn::Set(d64, static_cast<double>(p[pivot]))), power = hn::Set(d64, 1 - b);
-  const V pivot_g = hn::Set(d64, static_cast<double>(g[pivot]));
+  const V64 log_pivot = Log(d64, hn::Set(d64, static_cast<double>(p[pivot]))), power = hn::Set(d64, 1 - b);
+  const V64 pivot_g = hn::Set(d64, static_cast<double>(g[pivot]));
   double* const dx64 = workspace.scratch;
   double sums[2];
-  Sums(d64, n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
-    const V pi = LoadWide(d64, p + i, count, T(0));
+  Sums(d64, n, sums, [&](size_t i, size_t count, V64* terms) HWY_ATTR {
+    const V64 pi = LoadWide(d64, p + i, count, T(0));
     const auto out = hn::Eq(pi, hn::Zero(d64));
     terms[0] = terms[1] = hn::Zero(d64);
-    V log_p = terms[0];
+    V64 log_p = terms[0];
     if (!hn::AllTrue(d64, out)) {
       log_p = Log(d64, pi);
       terms[0] = hn::IfThenZeroElse(out, Exp(d64, hn::Mul(power, hn::Sub(log_p, log_pivot))));
-      const V difference = hn::Sub(LoadWide(d64, g + i, count, T(0)), pivot_g);
+      const V64 difference = hn::Sub(LoadWide(d64, g + i, count, T(0)), pivot_g);
       terms[1] = hn::IfThenZeroElse(out, hn::Mul(terms[0], difference));
     }
     StoreUpTo(log_p, d64, count, dx64 + i);
   });
-  const V mean = hn::Set(d64, sums[1] / sums[0]);
-  const DividedBy<RowTag<double>> divided(op.temperature);
+  const V64 mean = hn::Set(d64, sums[1] / sums[0]);
+  const DividedBy<D64> divided(op.temperature);
   const bool dominates = sums[0] < 2;
   const double others = Sum(d64, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto out = hn::Eq(LoadWide(d64, p + i, count, T(0)), hn::Zero(d64));
-    V v = hn::Zero(d64);
+    V64 v = hn::Zero(d64);
     if (!hn::AllTrue(d64, out)) {
-      const V half = Exp(d64, hn::Mul(hn::Set(d64, 0.5 * (1 - b)), LoadUpTo(d64, dx64 + i, count, 0.0)));
-      const V difference = hn::Sub(LoadWide(d64, g + i, count, T(0)), pivot_g);
+      const V64 half = Exp(d64, hn::Mul(hn::Set(d64, 0.5 * (1 - b)), LoadUpTo(d64, dx64 + i, count, 0.0)));
+      const V64 difference = hn::Sub(LoadWide(d64, g + i, count, T(0)), pivot_g);
       // s may be infinite, and 0 times it is none.
-      const V centred = hn::Sub(difference, mean);
+      const V64 centred = hn::Sub(difference, mean);
       v = hn::IfThenZeroElse(hn::Or(out, hn::Eq(centred, hn::Zero(d64))), divided(hn::Mul(hn::Mul(centred, half), half)));
       if (dominates) {
-        const V index = hn::Iota(d64, static_cast<double>(i));
+        const V64 index = hn::Iota(d64, static_cast<double>(i));
         v = hn::IfThenZeroElse(hn::Eq(index, hn::Set(d64, static_cast<double>(pivot))), v);
       }
     }
@@ -659,7 +657,7 @@ HWY_INLINE void VjpRow(D d, const Entmax& op, const T* x, const T* p, const T* g
                 [&](size_t i, size_t count) HWY_ATTR { StoreNarrow(LoadUpTo(d64, dx64 + i, count, 0.0), d64, count, dx + i); });
   if (!dominates) return;
   // Infinite numbers of both signs among the others: less than what the largest s makes of the mean.
-  const double own = sums[1] == 0 ? 0 : -sums[1] * std::numeric_limits<double>::infinity();
+  const double own = sums[1] == 0 ? 0 : -sums[1] * kInfinity<double>;
   dx[pivot] = static_cast<T>(others == others ? -others : own);
 }
 
@@ -670,20 +668,19 @@ HWY_INLINE void VjpRow(D d, const Entmax& op, const T* x, const T* p, const T* g
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE ParamValues<Entmax> ParamVjpRow(D /*d*/, const Entmax& op, const T* /*x*/, const T* p, const T* g, size_t n,
                                            Workspace /*workspace*/) {
-  const RowTag<double> d;
-  using V = hn::Vec<RowTag<double>>;
+  const D64 d;
   const double b = op.alpha - 1;
   double sums[6];
-  Sums(d, n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
-    const V pi = LoadWide(d, p + i, count, T(0)), gi = LoadWide(d, g + i, count, T(0));
+  Sums(d, n, sums, [&](size_t i, size_t count, V64* terms) HWY_ATTR {
+    const V64 pi = LoadWide(d, p + i, count, T(0)), gi = LoadWide(d, g + i, count, T(0));
     const auto out = hn::Eq(pi, hn::Zero(d));
-    const V log_p = Log(d, pi);
+    const V64 log_p = Log(d, pi);
     // e^600 and its sums are numbers; where y is larger, alpha moves nothing that is left.
-    const V y = hn::Min(hn::Mul(log_p, hn::Set(d, -b)), hn::Set(d, 600.0));
-    const V exp_y = Exp(d, y);
-    const V h = hn::Neg(hn::Mul(pi, log_p));
-    const V r = hn::Neg(hn::Mul(hn::Add(h, h), hn::Mul(log_p, Phi2(d, y, exp_y))));
-    const V values[6] = {hn::Mul(pi, exp_y), h, r, hn::Mul(gi, pi), hn::Mul(gi, h), hn::Mul(gi, r)};
+    const V64 y = hn::Min(hn::Mul(log_p, hn::Set(d, -b)), hn::Set(d, 600.0));
+    const V64 exp_y = Exp(d, y);
+    const V64 h = hn::Neg(hn::Mul(pi, log_p));
+    const V64 r = hn::Neg(hn::Mul(hn::Add(h, h), hn::Mul(log_p, Phi2(d, y, exp_y))));
+    const V64 values[6] = {hn::Mul(pi, exp_y), h, r, hn::Mul(gi, pi), hn::Mul(gi, h), hn::Mul(gi, r)};
     for (size_t k = 0; k < 6; ++k) terms[k] = hn::IfThenZeroElse(out, values[k]);
   });
   const auto [s, h, r, gp, gh, gr] = sums;

@@ -128,8 +128,6 @@ class EntropyShortRows {
  public:
   using D = RowTag<float>;
   using V = hn::Vec<D>;
-  using D64 = RowTag<double>;
-  using V64 = hn::Vec<D64>;
   static constexpr size_t kGroup = ShortRows<float>::kRows, kLanes = hn::MaxLanes(D64());
   static constexpr size_t kGroups = 4, kRows = kGroups * kGroup;
   static constexpr size_t kSearches = (kRows + kLanes - 1) / kLanes;
@@ -183,7 +181,7 @@ class EntropyShortRows {
     for (size_t g = 0; g < groups_; ++g) {
       const bool whole = rows_[g].size() % 16 == 0;
       double least = whole ? Survey<false>(g) : Survey<true>(g);
-      if (least == -std::numeric_limits<double>::infinity() && whole) least = Survey<true>(g);
+      if (least == -kInfinity<double> && whole) least = Survey<true>(g);
       range_[g] = -least;
     }
   }
@@ -209,7 +207,7 @@ class EntropyShortRows {
     });
     if constexpr (!kAbsent) sums[4] = hn::Set(d, static_cast<float>(rows_[g].size()));
     Keep(sums, g);
-    return static_cast<double>(FoldLanes(d, least, [](auto a, auto b) HWY_ATTR { return hn::Min(a, b); }));
+    return static_cast<double>(MinLane(d, least));
   }
 
   HWY_INLINE void Begin(EntropyTarget target) {
@@ -308,15 +306,7 @@ class EntropyShortRows {
     V lowest = max;
     if constexpr (kBounded) lowest = hn::Div(hn::Set(D(), static_cast<float>(-kNearReach * 0x1.71547652b82fep+0)), high);
     V sums[4];
-    rows.FusedSums(sums, [&](V x, V* acc) HWY_ATTR {
-      V z = hn::Sub(x, max);
-      if constexpr (kBounded) z = MaxKeepNaN(lowest, z);
-      const V e = exp.Rough(z), ez = hn::Mul(e, z), z2 = hn::Mul(z, z);
-      acc[0] = hn::Add(acc[0], e);
-      acc[1] = hn::Add(acc[1], ez);
-      acc[2] = hn::MulAdd(e, z2, acc[2]);
-      acc[3] = hn::MulAdd(ez, z2, acc[3]);
-    });
+    rows.FusedSums(sums, [&](V x, V* acc) HWY_ATTR { AddMoments<kBounded>(exp, hn::Sub(x, max), lowest, acc); });
     Keep(sums, g);
   }
 
@@ -440,35 +430,33 @@ struct EntropyGradient {
 template <class T>
 HWY_INLINE EntropyGradient GradientOf(const WideScores<T>& relative, const T* x, const T* p, const T* g, size_t n, double top_g,
                                       double* scratch) {
-  const RowTag<double> d;
-  using V = hn::Vec<RowTag<double>>;
-  const V zero = hn::Zero(d), shift_g = hn::Set(d, top_g);
-  const auto z_of = [&](size_t i, size_t count, hn::Mask<RowTag<double>> absent) HWY_ATTR {
-    return hn::IfThenZeroElse(absent, relative(LoadWide(RowTag<double>(), x + i, count, T(0))));
-  };
+  const D64 d;
+  const V64 zero = hn::Zero(d), shift_g = hn::Set(d, top_g);
+  const auto z_of = [&](size_t i, size_t count, hn::Mask<D64> absent)
+                        HWY_ATTR { return hn::IfThenZeroElse(absent, relative(LoadWide(D64(), x + i, count, T(0)))); };
   double means[4];
-  Sums(d, n, means, [&](size_t i, size_t count, V* terms) HWY_ATTR {
-    const V pi = LoadWide(RowTag<double>(), p + i, count, T(0));
+  Sums(d, n, means, [&](size_t i, size_t count, V64* terms) HWY_ATTR {
+    const V64 pi = LoadWide(D64(), p + i, count, T(0));
     const auto absent = hn::Eq(pi, zero);
-    const V log_p = hn::IfThenZeroElse(absent, Log(d, pi));
+    const V64 log_p = hn::IfThenZeroElse(absent, Log(d, pi));
     StoreUpTo(log_p, d, count, scratch + i);
     terms[0] = pi;
     terms[1] = hn::Mul(pi, z_of(i, count, absent));
     terms[2] = hn::Mul(pi, log_p);
-    terms[3] = hn::IfThenZeroElse(absent, hn::Mul(pi, hn::Sub(LoadWide(RowTag<double>(), g + i, count, T(0)), shift_g)));
+    terms[3] = hn::IfThenZeroElse(absent, hn::Mul(pi, hn::Sub(LoadWide(D64(), g + i, count, T(0)), shift_g)));
   });
   const double mean_z = means[1] / means[0], mean_log = means[2] / means[0], mean_g = means[3] / means[0];
-  const V center_z = hn::Set(d, mean_z), center_log = hn::Set(d, mean_log), center_g = hn::Set(d, mean_g);
+  const V64 center_z = hn::Set(d, mean_z), center_log = hn::Set(d, mean_log), center_g = hn::Set(d, mean_g);
   double products[3];
-  Sums(d, n, products, [&](size_t i, size_t count, V* terms) HWY_ATTR {
-    const V pi = LoadWide(RowTag<double>(), p + i, count, T(0));
+  Sums(d, n, products, [&](size_t i, size_t count, V64* terms) HWY_ATTR {
+    const V64 pi = LoadWide(D64(), p + i, count, T(0));
     const auto absent = hn::Eq(pi, zero);
-    const V z = hn::Sub(z_of(i, count, absent), center_z);
-    const V weighted = hn::IfThenZeroElse(absent, hn::Mul(pi, z));
+    const V64 z = hn::Sub(z_of(i, count, absent), center_z);
+    const V64 weighted = hn::IfThenZeroElse(absent, hn::Mul(pi, z));
     terms[0] = hn::Mul(weighted, z);
     terms[1] = hn::Mul(weighted, hn::Sub(LoadUpTo(d, scratch + i, count, 0.0), center_log));
-    terms[2] = hn::IfThenZeroElse(
-        absent, hn::Mul(weighted, hn::Sub(hn::Sub(LoadWide(RowTag<double>(), g + i, count, T(0)), shift_g), center_g)));
+    terms[2] =
+        hn::IfThenZeroElse(absent, hn::Mul(weighted, hn::Sub(hn::Sub(LoadWide(D64(), g + i, count, T(0)), shift_g), center_g)));
   });
   const double gamma = products[1] / products[0];
   return {gamma, mean_z, mean_g, top_g, products[2] / products[0] / gamma, !(products[0] > 0 && gamma > 0)};
@@ -490,9 +478,7 @@ HWY_INLINE SupportRange<T> RangeOfSupport(D d, const T* x, const T* p, size_t n)
     most_p = hn::Max(pi, most_p);
     least_x = hn::Min(hn::IfThenElse(in, LoadUpTo(d, x + i, count, T(0)), least_x), least_x);
   });
-  const auto min = [](auto a, auto b) HWY_ATTR { return hn::Min(a, b); };
-  const auto max = [](auto a, auto b) HWY_ATTR { return hn::Max(a, b); };
-  return {FoldLanes(d, least_p, min), FoldLanes(d, most_p, max), FoldLanes(d, least_x, min)};
+  return {MinLane(d, least_p), MaxLane(d, most_p), MinLane(d, least_x)};
 }
 
 // g at the first score that equals the maximum.
@@ -516,8 +502,7 @@ HWY_INLINE void StoreGradient(const T* p, const T* q, const double* gradient, si
 // dx = gamma p ((g - mean g) - slope gamma (z - mean z)), by q if it is given.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void EntropyVjpRow(D d, const T* x, const T* q, const T* p, const T* g, size_t n, T* dx, double* scratch) {
-  const RowTag<double> d64;
-  using V = hn::Vec<RowTag<double>>;
+  const D64 d64;
   if (p[0] != p[0]) return FillRow(d, kNaN<T>, n, dx);
   const SupportRange<T> range = RangeOfSupport(d, x, p, n);
   const T max = RowMax(d, x, n);
@@ -526,12 +511,12 @@ HWY_INLINE void EntropyVjpRow(D d, const T* x, const T* q, const T* p, const T* 
   const WideScores<T> relative(max, range.least_x);
   const EntropyGradient row = GradientOf(relative, x, p, g, n, GradientAtMax(x, g, n, max), scratch);
   if (row.fixed) return FillRow(d, T(0), n, dx);
-  const V gamma = hn::Set(d64, row.gamma), slope = hn::Set(d64, row.slope * row.gamma);
-  const V mean_z = hn::Set(d64, row.mean_z), mean_g = hn::Set(d64, row.mean_g), top_g = hn::Set(d64, row.top_g);
+  const V64 gamma = hn::Set(d64, row.gamma), slope = hn::Set(d64, row.slope * row.gamma);
+  const V64 mean_z = hn::Set(d64, row.mean_z), mean_g = hn::Set(d64, row.mean_g), top_g = hn::Set(d64, row.top_g);
   ForEachVector(d64, n, [&](size_t i, size_t count) HWY_ATTR {
-    const V pi = LoadWide(RowTag<double>(), p + i, count, T(0));
-    const V z = hn::Sub(relative(LoadWide(RowTag<double>(), x + i, count, T(0))), mean_z);
-    const V rest = hn::NegMulAdd(slope, z, hn::Sub(hn::Sub(LoadWide(RowTag<double>(), g + i, count, T(0)), top_g), mean_g));
+    const V64 pi = LoadWide(D64(), p + i, count, T(0));
+    const V64 z = hn::Sub(relative(LoadWide(D64(), x + i, count, T(0))), mean_z);
+    const V64 rest = hn::NegMulAdd(slope, z, hn::Sub(hn::Sub(LoadWide(D64(), g + i, count, T(0)), top_g), mean_g));
     StoreUpTo(relative.Scale(hn::Mul(gamma, hn::Mul(pi, rest))), d64, count, scratch + i);
   });
   StoreGradient(p, q, scratch, n, dx);

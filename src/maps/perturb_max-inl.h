@@ -329,7 +329,7 @@ struct LaplaceNoise : ExponentialTail {
       const V64 key = hn::Load(d, keys + i);
       best = hn::Max(best, hn::IfThenElseZero(hn::Lt(key, hn::Set(d, bound)), key));
     }
-    return FoldLanes(d, best, [](auto a, auto b) HWY_ATTR { return hn::Max(a, b); });
+    return MaxLane(d, best);
   }
 };
 
@@ -414,7 +414,7 @@ struct UniformNoise {
       between += hn::CountTrue(d, hn::Lt(key, hn::Set(d, end)));
       next = hn::Min(next, hn::IfThenElse(reached, next, key));
     }
-    const double least = FoldLanes(d, next, [](auto a, auto b) HWY_ATTR { return hn::Min(a, b); });
+    const double least = MinLane(d, next);
     return {static_cast<double>(up_to), between > up_to ? static_cast<double>(between - up_to) : 0, least};
   }
 

@@ -24,11 +24,6 @@ struct Workspace {
   bool stream;      // the output is too large for the cache: write around it
 };
 
-template <class T>
-inline constexpr T kInfinity = std::numeric_limits<T>::infinity();
-template <class T>
-inline constexpr T kNaN = std::numeric_limits<T>::quiet_NaN();
-
 // z = (x - max) / T. Subtracting first loses nothing that the scores still had, whatever their common offset; the product
 // with the rounded 1/T adds two roundings, and none at T = 1. -inf stays -inf.
 template <class D, class T = hn::TFromD<D>>
@@ -55,6 +50,15 @@ inline constexpr double kExtremeTemperature = sizeof(T) == 4 ? 0x1p100 : 0x1p900
 template <class T>
 HWY_INLINE bool IsExtremeTemperature(double temperature) {
   return temperature > kExtremeTemperature<T> || temperature < 1 / kExtremeTemperature<T>;
+}
+
+// The same of op's temperature, if it has one.
+template <class T, class Op>
+HWY_INLINE bool HasExtremeTemperature(const Op& op) {
+  if constexpr (requires { op.temperature; }) {
+    return IsExtremeTemperature<T>(op.temperature);
+  }
+  return false;
 }
 
 // v / T for gradients, as two products: 1/T may be no normal number where the quotient is one.
@@ -85,11 +89,6 @@ class DividedBy {
   hn::Vec<D> power_, rest_;
 };
 
-template <class T>
-HWY_INLINE bool IsFinite(T value) {
-  return value - value == T(0);
-}
-
 // A row as its kernel wants it: scores, an operation to match whose 1/T is a normal number of type T, their maximum.
 template <class Op, class T>
 struct PreparedRow {
@@ -97,15 +96,6 @@ struct PreparedRow {
   const T* x;
   T max, original_max;
 };
-
-// The same of op's temperature, if it has one.
-template <class T, class Op>
-HWY_INLINE bool HasExtremeTemperature(const Op& op) {
-  if constexpr (requires { op.temperature; }) {
-    return IsExtremeTemperature<T>(op.temperature);
-  }
-  return false;
-}
 
 // x/T is (s x)/(s T) for any s. Where 1/T would overflow or lose digits, s is a power of two that prevents it. Temperatures
 // beyond s^-2 and s^2 act like these: already there every score that is not the maximum is infinitely far, or none is.

@@ -76,10 +76,9 @@ template <class D, class T = hn::TFromD<D>>
 HWY_INLINE double LogSum(D d, double temperature, const T* x, size_t n, T max) {
   const ExpScaled<D> exp(d, temperature);
   const auto shift = hn::Set(d, max);
-  const RowTag<double> d64;
   const double sum =
       Sum(d, n, [&](size_t i, size_t count) HWY_ATTR { return exp(d, hn::Sub(LoadUpTo(d, x + i, count, max), shift)); });
-  if (!(sum < 2)) return hn::GetLane(Log(d64, hn::Set(d64, sum)));
+  if (!(sum < 2)) return LogNumber(sum);
   // Below 2 there is one maximum.
   const double rest = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto xi = LoadUpTo(d, x + i, count, max);
@@ -87,7 +86,7 @@ HWY_INLINE double LogSum(D d, double temperature, const T* x, size_t n, T max) {
   });
   // log(u) for the rounded u = 1 + rest, and the part of rest that u lost, to first order.
   const double u = 1 + rest;
-  return hn::GetLane(Log(d64, hn::Set(d64, u))) + (rest - (u - 1)) / u;
+  return LogNumber(u) + (rest - (u - 1)) / u;
 }
 
 template <class D, class T = hn::TFromD<D>>

@@ -22,7 +22,7 @@ namespace HWY_NAMESPACE {
 // twice float64's precision and then rounded.
 class TaylorPolynomial {
  public:
-  using D = RowTag<double>;
+  using D = D64;
   using V = hn::Vec<D>;
 
   HWY_INLINE TaylorPolynomial(int order, double largest) : order_(order) {
@@ -75,12 +75,12 @@ HWY_INLINE double LargestMagnitude(D d, const T* x, size_t n) {
     const auto xi = hn::Abs(LoadUpTo(d, x + i, count, T(0)));
     largest = hn::Max(hn::IfThenZeroElse(hn::Eq(xi, hn::Set(d, kInfinity<T>)), xi), largest);
   });
-  return FoldLanes(d, largest, [](auto a, auto b) HWY_ATTR { return hn::Max(a, b); });
+  return MaxLane(d, largest);
 }
 
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void MapRow(D d, const TaylorSoftmax& op, const T* x, size_t n, T /*max*/, T* p, Workspace workspace) {
-  const RowTag<double> d64;
+  const D64 d64;
   const TaylorPolynomial f(static_cast<int>(op.order), LargestMagnitude(d, x, n));
   const auto absent = hn::Set(d64, -kInfinity<double>);
   ForEachVector(d64, n, [&](size_t i, size_t count) HWY_ATTR {
@@ -88,15 +88,14 @@ HWY_INLINE void MapRow(D d, const TaylorSoftmax& op, const T* x, size_t n, T /*m
     const auto v = hn::IfThenZeroElse(hn::Eq(xi, absent), f(xi));
     StoreUpTo(v, d64, count, workspace.scratch + i);
   });
-  const double sum =
-      Sum(d64, n, [&](size_t i, size_t count) HWY_ATTR { return LoadUpTo(d64, workspace.scratch + i, count, 0.0); });
+  const double sum = SumRow(d64, workspace.scratch, n);
   if (sum != sum) return FillRow(d, kNaN<T>, n, p);
   for (size_t i = 0; i < n; ++i) p[i] = static_cast<T>(workspace.scratch[i] / sum);
 }
 
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void VjpRow(D d, const TaylorSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace) {
-  const RowTag<double> d64;
+  const D64 d64;
   const TaylorPolynomial f(static_cast<int>(op.order), LargestMagnitude(d, x, n));
   const double mean = DotWithDistribution(d, p, g, n);
   ForEachVector(d64, n, [&](size_t i, size_t count) HWY_ATTR {

@@ -129,7 +129,7 @@ HWY_INLINE T NormStepOf64(D d, double b, T c, const T* u) {
 template <class T>
 HWY_INLINE void PartMaxima(RowTag<T> d, const T* x, size_t n, T* maxima) {
   constexpr size_t kVectors = 64 / hn::MaxLanes(RowTag<T>());
-  constexpr T kLowest = -std::numeric_limits<T>::infinity();
+  constexpr T kLowest = -kInfinity<T>;
   const size_t N = hn::Lanes(d);
   hn::Vec<RowTag<T>> max[kVectors];
   for (auto& v : max) v = hn::Set(d, kLowest);

@@ -30,9 +30,7 @@ struct Distribution {
   bool constant = false;  // +inf scores: no gradient
 
   HWY_INLINE V64 P(D64 d, size_t i, size_t count) const { return LoadUpTo(d, p + i, count, 0.0); }
-  HWY_INLINE V64 Z(D64 d, size_t i, size_t count) const {
-    return LoadUpTo(d, z + i, count, -std::numeric_limits<double>::infinity());
-  }
+  HWY_INLINE V64 Z(D64 d, size_t i, size_t count) const { return LoadUpTo(d, z + i, count, -kInfinity<double>); }
   // -inf where p is 0.
   HWY_INLINE V64 LogP(D64 d, size_t i, size_t count) const {
     return z == nullptr ? Log(d, P(d, i, count)) : hn::Sub(Z(d, i, count), hn::Set(d, shift));
@@ -45,7 +43,7 @@ template <class T>
 double GivenSum(Input input, bool normalize, const T* x, size_t n) {
   const D64 d;
   constexpr double kMax = std::numeric_limits<double>::max();
-  const V64 nan = hn::Set(d, std::numeric_limits<double>::quiet_NaN()), zero = hn::Zero(d), largest = hn::Set(d, kMax);
+  const V64 nan = hn::Set(d, kNaN<double>), zero = hn::Zero(d), largest = hn::Set(d, kMax);
   if (input == Input::probs) {
     return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
       const V64 p = LoadWide(d, x + i, count, T(0));
@@ -58,7 +56,7 @@ double GivenSum(Input input, bool normalize, const T* x, size_t n) {
     return hn::IfThenElse(hn::Le(l, largest), value, nan);
   });
   if (!normalize || sum != sum) return sum;
-  return RowMax(RowTag<T>(), x, n) > -std::numeric_limits<T>::infinity() ? 1 : 0;
+  return RowMax(RowTag<T>(), x, n) > -kInfinity<T> ? 1 : 0;
 }
 
 // softmax(x): z = x - max, p = exp(z) / sum, shift = log sum. The largest score's own term, 1, is kept apart, so that
@@ -66,17 +64,16 @@ double GivenSum(Input input, bool normalize, const T* x, size_t n) {
 template <class T>
 Distribution OfScores(const T* x, size_t n, double* p, double* z) {
   const D64 d;
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const double max = static_cast<double>(RowMax(RowTag<T>(), x, n));
   Distribution row = {p, z, 0, 1, 1, n};
-  if (max == kInfinity) {
+  if (max == kInfinity<double>) {
     double ties = 0;
     bool nan = false;
     for (size_t i = 0; i < n; ++i) {
-      const bool top = x[i] == std::numeric_limits<T>::infinity();
+      const bool top = x[i] == kInfinity<T>;
       nan |= x[i] != x[i];
       ties += top;
-      z[i] = top ? 0 : -kInfinity;
+      z[i] = top ? 0 : -kInfinity<double>;
     }
     for (size_t i = 0; i < n; ++i) p[i] = z[i] == 0 ? 1 / ties : 0;
     row.shift = LogNumber(ties);
@@ -84,11 +81,12 @@ Distribution OfScores(const T* x, size_t n, double* p, double* z) {
     row.constant = true;
     return row;
   }
-  if (!(max > -kInfinity)) {
+  if (!(max > -kInfinity<double>)) {
     row.exists = false;
     return row;
   }
-  const V64 top = hn::Set(d, max), absent = hn::Set(d, -kInfinity), lowest = hn::Set(d, std::numeric_limits<double>::lowest());
+  const V64 top = hn::Set(d, max), absent = hn::Set(d, -kInfinity<double>),
+            lowest = hn::Set(d, std::numeric_limits<double>::lowest());
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
     // A score that is finite stays so.
     const V64 xi = LoadWide(d, x + i, count, T(0));

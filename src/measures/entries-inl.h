@@ -21,7 +21,7 @@ void EntryRow(const SelfInformation& op, const T* x, size_t n, double sum, doubl
   const V64 scale = hn::Set(d, unit);
   if (op.input == Input::scores || op.normalize) {
     const Distribution row = DistributionOf(op.input, op.normalize, x, n, sum, true, scratch, scratch + n + 16);
-    if (!row.exists) return std::fill(value, value + n, std::numeric_limits<T>::quiet_NaN());
+    if (!row.exists) return std::fill(value, value + n, kNaN<T>);
     ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
       StoreNarrow(hn::Div(hn::Sub(hn::Zero(d), row.LogP(d, i, count)), scale), d, count, value + i);
     });

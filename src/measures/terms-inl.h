@@ -64,7 +64,6 @@ struct Quotient {
 // with m's own s, and the term is written as it stands: it is then at least 0.05 p.
 HWY_INLINE Quotient QuotientOf(D64 d, V64 p, V64 q) {
   using E = ExpConstants<double>;
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   constexpr double kOdd[] = {2.0 / 3, 2.0 / 5, 2.0 / 7, 2.0 / 9, 2.0 / 11, 2.0 / 13, 2.0 / 15, 2.0 / 17, 2.0 / 19, 2.0 / 21};
   const V64 one = hn::Set(d, 1.0);
   const V64 difference = hn::Sub(q, p), sum = hn::Add(q, p);
@@ -88,7 +87,7 @@ HWY_INLINE Quotient QuotientOf(D64 d, V64 p, V64 q) {
   V64 term = hn::IfThenElse(near, near_term, hn::NegMulAdd(p, log, difference));
   const auto nothing = hn::Eq(p, hn::Zero(d));
   term = hn::IfThenElse(nothing, q, term);
-  log = hn::IfThenElse(nothing, hn::IfThenElseZero(hn::Gt(q, hn::Zero(d)), hn::Set(d, kInfinity)), log);
+  log = hn::IfThenElse(nothing, hn::IfThenElseZero(hn::Gt(q, hn::Zero(d)), hn::Set(d, kInfinity<double>)), log);
   return {log, term};
 }
 

@@ -21,7 +21,7 @@ namespace HWY_NAMESPACE {
 
 HWY_INLINE V64 ZeroWhere(hn::Mask<D64> mask, V64 v) { return hn::IfThenZeroElse(mask, v); }
 HWY_INLINE V64 InfinityWhere(D64 d, hn::Mask<D64> mask, V64 v) {
-  return hn::IfThenElse(mask, hn::Set(d, std::numeric_limits<double>::infinity()), v);
+  return hn::IfThenElse(mask, hn::Set(d, kInfinity<double>), v);
 }
 
 // A partial derivative g in p, and weight = p g, which is 0 where p is.
@@ -77,7 +77,7 @@ inline double SumOfPowerDifferences(double alpha, const Distribution& row) {
 
 inline double CountSupport(const Distribution& row) {
   const D64 d;
-  const double absent = -std::numeric_limits<double>::infinity();
+  const double absent = -kInfinity<double>;
   return Sum(d, row.n, [&](size_t i, size_t count) HWY_ATTR {
     const V64 z = row.z == nullptr ? row.P(d, i, count) : row.Z(d, i, count);
     return hn::IfThenElseZero(hn::Gt(z, hn::Set(d, row.z == nullptr ? 0.0 : absent)), hn::Set(d, 1.0));
@@ -119,7 +119,7 @@ inline double ValueOf(const RenyiEntropy& op, const Distribution& row) {
   if (alpha == 1) return ValueOf(Entropy{}, row);
   if (alpha == 0) return LogNumber(CountSupport(row));
   if (IsNear(alpha, row.sum)) return Log1pNumber(SumOfPowerDifferences(alpha, row)) / (1 - alpha);
-  if (alpha == std::numeric_limits<double>::infinity()) return 0 - LogMax(row);
+  if (alpha == kInfinity<double>) return 0 - LogMax(row);
   const Powers powers = PowersOf(alpha, row);
   return alpha / (1 - alpha) * powers.log_max + powers.log_sum / (1 - alpha);
 }
@@ -128,7 +128,7 @@ inline double ValueOf(const TsallisEntropy& op, const Distribution& row) {
   const double alpha = op.alpha;
   if (alpha == 1) return ValueOf(Entropy{}, row);
   if (alpha == 0) return CountSupport(row) - 1;
-  if (alpha == std::numeric_limits<double>::infinity()) return 0;
+  if (alpha == kInfinity<double>) return 0;
   const double lacking = IsNear(alpha, row.sum) || std::abs(row.sum - 1) < 1e-12 ? 0 : 1 - row.sum;
   return (lacking - SumOfPowerDifferences(alpha, row)) / (alpha - 1);
 }
@@ -148,7 +148,7 @@ inline Partial PartialOf(const TsallisEntropy& op, const Distribution& row, doub
     const Partial partial = PartialOf(Entropy{}, row, value, i, count);
     return {hn::Sub(partial.g, hn::Set(d, 1.0)), hn::Sub(partial.weight, p)};
   }
-  if (alpha == 0 || alpha == std::numeric_limits<double>::infinity()) return {hn::Zero(d), hn::Zero(d)};
+  if (alpha == 0 || alpha == kInfinity<double>) return {hn::Zero(d), hn::Zero(d)};
   if (std::abs(alpha - 1) < kVeryNear) return WeightedPartial(d, p, NearPartial(d, alpha, log_p));
   const V64 factor = hn::Set(d, alpha / (1 - alpha));
   return {hn::Mul(factor, Exp(d, hn::Mul(hn::Set(d, alpha - 1), log_p))),
@@ -191,7 +191,7 @@ struct Pair {
   }
   // p > 0 = q, also where p is too small for a double.
   HWY_INLINE hn::Mask<D64> Missing(D64 d, size_t i, size_t count) const {
-    const V64 absent = hn::Set(d, -std::numeric_limits<double>::infinity());
+    const V64 absent = hn::Set(d, -kInfinity<double>);
     return hn::And(hn::Gt(p.Z(d, i, count), absent), hn::Eq(q.Z(d, i, count), absent));
   }
   HWY_INLINE Pair Swapped() const { return {q, p, ratios, -sign}; }
@@ -300,7 +300,7 @@ inline Through ThroughOf(Input input, bool normalize) {
 
 // v, but 0 at scores of -inf.
 HWY_INLINE V64 WhereScored(D64 d, const Distribution& row, size_t i, size_t count, V64 v) {
-  return ZeroWhere(hn::Eq(row.Z(d, i, count), hn::Set(d, -std::numeric_limits<double>::infinity())), v);
+  return ZeroWhere(hn::Eq(row.Z(d, i, count), hn::Set(d, -kInfinity<double>)), v);
 }
 
 // The gradient of factor f where partial(i, count) is that of f in p but for the constant `lacking`, which adds to it where
@@ -309,7 +309,7 @@ template <class T, class PartialAt>
 void WriteGradient(Through through, const Distribution& row, double factor, double lacking, PartialAt&& partial, T* out) {
   const D64 d;
   if (!row.exists || row.constant) {
-    std::fill(out, out + row.n, row.exists ? T(0) : std::numeric_limits<T>::quiet_NaN());
+    std::fill(out, out + row.n, row.exists ? T(0) : kNaN<T>);
     return;
   }
   const bool fixed = through == Through::kSoftmax || through == Through::kDivision;

@@ -45,7 +45,7 @@ HWY_INLINE double RowEntropy(D d, const T* p, size_t n) {
 // guess, which is exact for many normal scores: H = log n - gamma^2 variance / 2. A bracket catches every other case.
 class EntropySearch {
  public:
-  using D = RowTag<double>;
+  using D = D64;
   using V = hn::Vec<D>;
 
   HWY_INLINE EntropySearch() = default;
@@ -214,7 +214,7 @@ class EntropySearch {
   V goal_, entropy_, residual_, log_sum_, mean_, variance_, third_;
   V low_ = hn::Zero(D()), high_ = hn::Set(D(), std::numeric_limits<double>::max());
   V last_gamma_ = hn::Zero(D()), last_f_ = hn::Zero(D()), last_first_ = hn::Zero(D()), last_second_ = hn::Zero(D());
-  V third_derivative_ = hn::Set(D(), std::numeric_limits<double>::quiet_NaN());
+  V third_derivative_ = hn::Set(D(), kNaN<double>);
   int steps_ = 0;
 };
 
@@ -223,7 +223,7 @@ class EntropySearch {
 template <class T>
 class WideScores {
  public:
-  using D = RowTag<double>;
+  using D = D64;
   using V = hn::Vec<D>;
 
   // least < max.
@@ -260,7 +260,7 @@ struct EntropyTarget {
 
 // gamma stays in [low, high], and the search ends after so many evaluations.
 struct GammaLimits {
-  double low = 0, high = std::numeric_limits<double>::infinity();
+  double low = 0, high = kInfinity<double>;
   int evaluations = 100;
 
   // Of gamma 2^exponent, and inside numbers whose products with scores overflow nowhere.
@@ -276,20 +276,18 @@ struct GammaOfRow {
   int evaluations;
 };
 
-// Calls evaluate(gamma, sums) until the entropy is the target's. The last call is at the gamma that is returned, in the
-// units of `one`, the gamma that stands for 1. The target can be reached: high > log_ties, low < log_n.
-//
 // An error below `met` ends the search, and so does one below `noise` after one below `near`: the third order step between
 // them leaves nothing but the rounding of the sums.
 struct EntropyTolerance {
   double met, near, noise;
 };
 
+// Calls evaluate(gamma, sums) until the entropy is the target's. The last call is at the gamma that is returned, in the
+// units of `one`, the gamma that stands for 1. The target can be reached: high > log_ties, low < log_n.
 template <class Evaluate>
 HWY_INLINE GammaOfRow FindGamma(EntropyTarget target, GammaLimits limits, EntropyTolerance tolerance, double log_ties,
                                 double log_n, double variance, double third, double one, Evaluate&& evaluate) {
-  const RowTag<double> d;
-  using V = hn::Vec<RowTag<double>>;
+  const D64 d;
   double sums[4], goal = target.low;
   int used = 0;
   if (target.low < target.high) {
@@ -302,13 +300,13 @@ HWY_INLINE GammaOfRow FindGamma(EntropyTarget target, GammaLimits limits, Entrop
   const double scale = HWY_MAX(1.0, goal);
   EntropySearch search(hn::Set(d, goal), hn::Set(d, log_ties), hn::Set(d, log_n));
   double gamma = hn::GetLane(search.Start(hn::Set(d, variance), hn::Set(d, third)));
-  double last = std::numeric_limits<double>::infinity();
+  double last = kInfinity<double>;
   for (;;) {
     // The limits are normal numbers: 0 or NaN becomes one of them.
     gamma = gamma > limits.low ? HWY_MIN(gamma, limits.high) : limits.low;
     evaluate(gamma, sums);
     ++used;
-    const V at[4] = {hn::Set(d, sums[0]), hn::Set(d, sums[1]), hn::Set(d, sums[2]), hn::Set(d, sums[3])};
+    const V64 at[4] = {hn::Set(d, sums[0]), hn::Set(d, sums[1]), hn::Set(d, sums[2]), hn::Set(d, sums[3])};
     const double next = hn::GetLane(search.Next(hn::Set(d, gamma), at));
     const double entropy = hn::GetLane(search.entropy());
     const double error = std::abs(entropy - goal) / scale;
@@ -365,7 +363,7 @@ struct RowSurvey {
 // kAbsent: there may be scores of -inf.
 template <bool kAbsent, class D, class T = hn::TFromD<D>>
 HWY_NOINLINE RowSurvey<T> SurveyRow(D d, const T* x, size_t n, T max) {
-  const auto absent = hn::Set(d, -std::numeric_limits<T>::infinity()), top = hn::Set(d, max), one = hn::Set(d, T(1));
+  const auto absent = hn::Set(d, -kInfinity<T>), top = hn::Set(d, max), one = hn::Set(d, T(1));
   auto least = top;
   double sums[kAbsent ? 5 : 4];
   RoughSums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* acc) HWY_ATTR {
@@ -384,7 +382,7 @@ HWY_NOINLINE RowSurvey<T> SurveyRow(D d, const T* x, size_t n, T max) {
   });
   const double out = kAbsent ? sums[kAbsent ? 4 : 0] : 0, finite = static_cast<double>(n) - out;
   const double mean = sums[0] / finite, square = sums[1] / finite;
-  const T smallest = FoldLanes(d, least, [](auto a, auto b) HWY_ATTR { return hn::Min(a, b); });
+  const T smallest = MinLane(d, least);
   // The absent ones were counted as the maximum.
   return {max,
           smallest,
@@ -398,7 +396,7 @@ HWY_NOINLINE RowSurvey<T> SurveyRow(D d, const T* x, size_t n, T max) {
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE RowSurvey<T> Survey(D d, const T* x, size_t n, T max) {
   const RowSurvey<T> row = SurveyRow<false>(d, x, n, max);
-  return row.least == -std::numeric_limits<T>::infinity() ? SurveyRow<true>(d, x, n, max) : row;
+  return row.least == -kInfinity<T> ? SurveyRow<true>(d, x, n, max) : row;
 }
 
 // gamma of a row of scores with a finite maximum, all in float64: for any scores there are. e has room for n and takes
@@ -406,25 +404,24 @@ HWY_INLINE RowSurvey<T> Survey(D d, const T* x, size_t n, T max) {
 template <class T>
 HWY_NOINLINE GammaOfRow FindGammaWide(const RowSurvey<T>& row, const T* x, size_t n, EntropyTarget target, GammaLimits limits,
                                       double* e, double* sum) {
-  const RowTag<double> d;
-  using V = hn::Vec<RowTag<double>>;
+  const D64 d;
   const WideScores<T> relative(row.max, row.least);
-  const V absent = hn::Set(d, -std::numeric_limits<double>::infinity());
+  const V64 absent = hn::Set(d, -kInfinity<double>);
   double moments[3];
-  Sums(d, n, moments, [&](size_t i, size_t count, V* terms) HWY_ATTR {
-    const V z = relative(LoadWide(RowTag<double>(), x + i, count, row.max));
+  Sums(d, n, moments, [&](size_t i, size_t count, V64* terms) HWY_ATTR {
+    const V64 z = relative(LoadWide(D64(), x + i, count, row.max));
     terms[0] = hn::IfThenZeroElse(hn::Eq(z, absent), z);
     terms[1] = hn::Mul(terms[0], terms[0]);
     terms[2] = hn::Mul(terms[1], terms[0]);
   });
   const double mean = moments[0] / row.finite, square = moments[1] / row.finite;
   const double variance = square - mean * mean, third = moments[2] / row.finite - mean * (3 * square - 2 * mean * mean);
-  const ExpScaled<RowTag<double>> exp(d, 1);
+  const ExpScaled<D64> exp(d, 1);
   const auto evaluate = [&](double gamma, double(&sums)[4]) HWY_ATTR {
-    const V factor = hn::Set(d, gamma), lowest = hn::Set(d, -800.0);
-    Sums(d, n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
+    const V64 factor = hn::Set(d, gamma), lowest = hn::Set(d, -800.0);
+    Sums(d, n, sums, [&](size_t i, size_t count, V64* terms) HWY_ATTR {
       // Below -800 exp is 0, and 0 times the bound is 0.
-      const V a = hn::Max(hn::Mul(relative(LoadWide(RowTag<double>(), x + i, count, row.max)), factor), lowest);
+      const V64 a = hn::Max(hn::Mul(relative(LoadWide(D64(), x + i, count, row.max)), factor), lowest);
       terms[0] = exp(d, a);
       StoreUpTo(terms[0], d, count, e + i);
       terms[1] = hn::Mul(terms[0], a);

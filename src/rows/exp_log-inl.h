@@ -15,8 +15,6 @@
 #define ENTROPIC_ROWS_EXP_LOG_INL_H_
 #endif
 
-#include <limits>
-
 #include "src/rows/loop-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -63,7 +61,7 @@ HWY_INLINE hn::Vec<RowTag<float>> ExpReduced(RowTag<float> d, hn::Vec<RowTag<flo
   return hn::Add(q, hn::Set(d, 1.0f));
 }
 
-HWY_INLINE hn::Vec<RowTag<double>> ExpReduced(RowTag<double> d, hn::Vec<RowTag<double>> r) {
+HWY_INLINE V64 ExpReduced(D64 d, V64 r) {
   auto q = hn::Set(d, 0x1.ad92c5db98d61p-26);
   q = hn::MulAdd(q, r, hn::Set(d, 0x1.28adf7b4c048cp-22));
   q = hn::MulAdd(q, r, hn::Set(d, 0x1.71df18fd0c532p-19));
@@ -87,7 +85,7 @@ HWY_INLINE hn::Vec<RowTag<float>> Exp2Reduced(RowTag<float> d, hn::Vec<RowTag<fl
   return hn::MulAdd(hn::MulAdd(q, r, hn::Set(d, 0x1.62e43p-1f)), r, hn::Set(d, 1.0f));
 }
 
-HWY_INLINE hn::Vec<RowTag<double>> Exp2Reduced(RowTag<double> d, hn::Vec<RowTag<double>> r) {
+HWY_INLINE V64 Exp2Reduced(D64 d, V64 r) {
   const auto r2 = hn::Mul(r, r);
   const auto r4 = hn::Mul(r2, r2);
   const auto q0 = hn::MulAdd(hn::Set(d, 0x1.c6b08d704a128p-5), r, hn::Set(d, 0x1.ebfbdff82c5a6p-3));
@@ -176,7 +174,7 @@ HWY_INLINE hn::Vec<RowTag<float>> LogTail(RowTag<float> d, hn::Vec<RowTag<float>
 
 // With s = f / (2 + f): log(1 + f) = log((1 + s) / (1 - s)) = 2 s + s^3 Q(s^2), and 2 s = f - s f.
 // Written as f - (f^2/2 - s (f^2/2 + s^2 Q)) the rounding of s counts only through the small second part.
-HWY_INLINE hn::Vec<RowTag<double>> LogTail(RowTag<double> d, hn::Vec<RowTag<double>> f) {
+HWY_INLINE V64 LogTail(D64 d, V64 f) {
   const auto s = hn::Div(f, hn::Add(f, hn::Set(d, 2.0)));
   const auto z = hn::Mul(s, s);
   auto q = hn::Set(d, 0x1.101e9893d4cedp-3);
@@ -220,7 +218,6 @@ HWY_INLINE hn::Vec<D> Log(D d, hn::Vec<D> x) {
   constexpr int kMantissaBits = ExpConstants<T>::kMantissaBits;
   const hn::RebindToSigned<D> di;
   const hn::RebindToUnsigned<D> du;
-  constexpr T kInfinity = std::numeric_limits<T>::infinity();
 
   const auto subnormal = hn::Lt(x, hn::Set(d, C::kSmallestNormal));
   const auto normal = hn::IfThenElse(subnormal, hn::Mul(x, hn::Set(d, C::kTwoToMantissa)), x);
@@ -239,9 +236,9 @@ HWY_INLINE hn::Vec<D> Log(D d, hn::Vec<D> x) {
   const auto tail = hn::MulAdd(k, hn::Set(d, ExpConstants<T>::kLn2Low), LogTail(d, f));
   auto y = hn::MulAdd(k, hn::Set(d, ExpConstants<T>::kLn2High), hn::Add(f, tail));
 
-  y = hn::IfThenElse(hn::Eq(x, hn::Set(d, kInfinity)), x, y);
-  y = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), hn::Set(d, -kInfinity), y);
-  y = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Set(d, std::numeric_limits<T>::quiet_NaN()), y);
+  y = hn::IfThenElse(hn::Eq(x, hn::Set(d, kInfinity<T>)), x, y);
+  y = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), hn::Set(d, -kInfinity<T>), y);
+  y = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Set(d, kNaN<T>), y);
   return hn::IfThenElse(hn::IsNaN(x), x, y);
 }
 

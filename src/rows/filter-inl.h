@@ -8,7 +8,6 @@
 #endif
 
 #include <cstring>
-#include <limits>
 
 #include "src/rows/loop-inl.h"
 
@@ -44,7 +43,7 @@ HWY_INLINE size_t FilterAbove(RowTag<T> d, const Relative& relative, const T* x,
                               const Survivors<T>& survivors) {
   using TI = hwy::MakeSigned<T>;
   const hn::RebindToSigned<RowTag<T>> di;
-  constexpr T kLowest = -std::numeric_limits<T>::infinity();
+  constexpr T kLowest = -kInfinity<T>;
   // A byte has the bits of 8 lanes, or of all that there are.
   constexpr size_t kLanes = hn::MaxLanes(RowTag<T>()), kBits = HWY_MIN(kLanes, 8);
   const auto limit = hn::Set(d, bound);

@@ -53,8 +53,8 @@ HWY_NOINLINE Z ScoresOfProbs(const T* p, size_t n, Z* z) {
   });
   const T max = RowMax(RowTag<T>(), p, n);
   if (valid != static_cast<double>(n) || !(max > 0)) {
-    for (size_t i = 0; i < n; ++i) z[i] = std::numeric_limits<Z>::quiet_NaN();
-    return std::numeric_limits<Z>::quiet_NaN();
+    for (size_t i = 0; i < n; ++i) z[i] = kNaN<Z>;
+    return kNaN<Z>;
   }
   LogsOfRatios(p, n, static_cast<double>(max), z);
   return Z(0);

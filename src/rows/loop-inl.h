@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "hwy/highway.h"
 
@@ -24,6 +25,16 @@ template <class T>
 using RowTag = hn::CappedTag<T, 16>;
 using D64 = RowTag<double>;
 using V64 = hn::Vec<D64>;
+
+template <class T>
+inline constexpr T kInfinity = std::numeric_limits<T>::infinity();
+template <class T>
+inline constexpr T kNaN = std::numeric_limits<T>::quiet_NaN();
+
+template <class T>
+HWY_INLINE bool IsFinite(T value) {
+  return value - value == T(0);
+}
 
 // For 8 mask bits the lanes that are set, in order.
 struct alignas(8) LaneList {
@@ -82,8 +93,8 @@ HWY_INLINE void StoreUpTo(hn::Vec<D> v, D d, size_t count, T* p) {
 
 // The same as float64, whatever the row's type.
 template <class T>
-HWY_INLINE hn::Vec<RowTag<double>> LoadWide(RowTag<double> d, const T* HWY_RESTRICT x, size_t count, T fill) {
-  const hn::Rebind<T, RowTag<double>> narrow;
+HWY_INLINE V64 LoadWide(D64 d, const T* HWY_RESTRICT x, size_t count, T fill) {
+  const hn::Rebind<T, D64> narrow;
   if constexpr (sizeof(T) == 8) {
     return LoadUpTo(d, x, count, fill);
   } else {
@@ -96,17 +107,17 @@ template <class D>
 HWY_INLINE hn::Vec<D> LoadAs(D d, const hn::TFromD<D>* x) {
   return hn::LoadU(d, x);
 }
-HWY_INLINE hn::Vec<RowTag<double>> LoadAs(RowTag<double> d, const float* x) { return LoadWide(d, x, hn::Lanes(d), 0.0f); }
+HWY_INLINE V64 LoadAs(D64 d, const float* x) { return LoadWide(d, x, hn::Lanes(d), 0.0f); }
 
 template <class T>
-HWY_INLINE void StoreNarrow(hn::Vec<RowTag<double>> v, RowTag<double> d, size_t count, T* p) {
-  const hn::Rebind<T, RowTag<double>> narrow;
+HWY_INLINE void StoreNarrow(V64 v, D64 d, size_t count, T* p) {
+  const hn::Rebind<T, D64> narrow;
   if constexpr (sizeof(T) == 8) {
     StoreUpTo(v, d, count, p);
   } else {
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
     // There DemoteTo gives the largest number in place of an infinity.
-    HWY_ALIGN double wide[hn::MaxLanes(RowTag<double>())];
+    HWY_ALIGN double wide[hn::MaxLanes(D64())];
     hn::Store(v, d, wide);
     for (size_t i = 0; i < HWY_MIN(count, hn::Lanes(d)); ++i) p[i] = static_cast<T>(wide[i]);
     (void)narrow;

@@ -89,8 +89,19 @@ HWY_INLINE double NarrowTolerance(double goal, size_t n) { return (n < kLongRow 
 // The largest |gamma z| there may be for MomentsNarrow and WriteNarrow to leave out the comparison with their bounds.
 inline constexpr double kNearReach = 69;
 
-// sums[k] = sum of e a^k for scores z = x - shift; gamma is rounded to what they are taken at. kFar: gamma z may be below -69:
-// there e is taken as 2^-100, nothing beside 1. Smaller ones have subnormal products, which slow the processor down.
+// Adds e^(gamma z) z^k to acc[k]. kFar: z may be below `lowest`, which is -69 / gamma: there e is taken as 2^-100, nothing
+// beside 1. Smaller ones have subnormal products, which slow the processor down.
+template <bool kFar, class V>
+HWY_INLINE void AddMoments(const ExpOfGamma& exp, V z, V lowest, V* acc) {
+  if constexpr (kFar) z = MaxKeepNaN(lowest, z);
+  const V e = exp.Rough(z), ez = hn::Mul(e, z), z2 = hn::Mul(z, z);
+  acc[0] = hn::Add(acc[0], e);
+  acc[1] = hn::Add(acc[1], ez);
+  acc[2] = hn::MulAdd(e, z2, acc[2]);
+  acc[3] = hn::MulAdd(ez, z2, acc[3]);
+}
+
+// sums[k] = sum of e a^k for scores z = x - shift, a = gamma z; gamma is rounded to what they are taken at.
 template <bool kFar>
 HWY_NOINLINE void MomentsNarrow(const float* x, size_t n, float shift, double& gamma, double (&sums)[4]) {
   const RowTag<float> d;
@@ -98,13 +109,7 @@ HWY_NOINLINE void MomentsNarrow(const float* x, size_t n, float shift, double& g
   const V top = hn::Set(d, shift), lowest = hn::Set(d, static_cast<float>(-kNearReach / gamma));
   const ExpOfGamma exp(gamma);
   RoughSums(d, n, sums, [&](size_t i, size_t count, V* acc) HWY_ATTR {
-    V z = hn::Sub(LoadUpTo(d, x + i, count, shift), top);
-    if constexpr (kFar) z = MaxKeepNaN(lowest, z);
-    const V e = exp.Rough(z), ez = hn::Mul(e, z), z2 = hn::Mul(z, z);
-    acc[0] = hn::Add(acc[0], e);
-    acc[1] = hn::Add(acc[1], ez);
-    acc[2] = hn::MulAdd(e, z2, acc[2]);
-    acc[3] = hn::MulAdd(ez, z2, acc[3]);
+    AddMoments<kFar>(exp, hn::Sub(LoadUpTo(d, x + i, count, shift), top), lowest, acc);
   });
   gamma = exp.RoughGamma();
   double power = 1;
@@ -175,7 +180,7 @@ inline HWY_NOINLINE size_t PackAbove(const float* x, size_t n, float least, floa
     hn::StoreU(CompressLanes(d, hn::Sub(xi, top), in), d, packed + kept);
     kept += hn::CountTrue(d, in);
   });
-  *lowest = FoldLanes(d, min, [](auto a, auto b) HWY_ATTR { return hn::Min(a, b); });
+  *lowest = MinLane(d, min);
   return kept;
 }
 
@@ -195,7 +200,7 @@ HWY_INLINE float MiddleOf16(const float* v) {
 inline HWY_NOINLINE Condensed Condense(const float* x, size_t n, float max, float* memory, RowSurvey<float>* row) {
   const RowTag<float> d;
   constexpr size_t N = hn::MaxLanes(RowTag<float>());
-  constexpr float kAbsent = -std::numeric_limits<float>::infinity();
+  constexpr float kAbsent = -kInfinity<float>;
   const size_t blocks = HWY_MIN(n / 256, size_t{256}), bulk_count = 16 * blocks;
   float* const bulk = memory;
   HWY_ALIGN float column_max[16];
@@ -255,8 +260,7 @@ HWY_INLINE bool IsNarrow(const RowSurvey<float>& row, size_t n) {
 // gamma by sums in float, first over the few scores that stand for a long row; 0 where float does not do. The third order
 // step from where the logarithm of what is to go is within 0.01 leaves less than the sums are wrong by, 2e-7 or so.
 inline HWY_NOINLINE double NarrowGamma(const RowSurvey<float>& row, Condensed few, const float* x, size_t n, double entropy) {
-  const RowTag<double> d;
-  using V = hn::Vec<RowTag<double>>;
+  const D64 d;
   EntropySearch search(hn::Set(d, entropy), hn::Set(d, LogNumber(row.ties)), hn::Set(d, LogNumber(row.finite)));
   if (!IsNarrow(row, n)) return 0;
   double gamma = hn::GetLane(search.Start(hn::Set(d, row.variance), hn::Set(d, row.third)));
@@ -268,7 +272,7 @@ inline HWY_NOINLINE double NarrowGamma(const RowSurvey<float>& row, Condensed fe
     } else {
       MomentsNarrow<true>(x, n, row.max, gamma, sums);
     }
-    const V at[4] = {hn::Set(d, sums[0]), hn::Set(d, sums[1]), hn::Set(d, sums[2]), hn::Set(d, sums[3])};
+    const V64 at[4] = {hn::Set(d, sums[0]), hn::Set(d, sums[1]), hn::Set(d, sums[2]), hn::Set(d, sums[3])};
     const double next = hn::GetLane(search.Next(hn::Set(d, gamma), at));
     const double off = std::abs(hn::GetLane(search.residual()));
     const bool lost = std::abs(hn::GetLane(search.entropy()) - entropy) <= 1e-7 * HWY_MAX(1.0, entropy);
@@ -286,9 +290,8 @@ inline HWY_NOINLINE double NarrowGamma(const RowSurvey<float>& row, Condensed fe
 
 // One row on its way to its entropy.
 struct NarrowRow {
-  // What the next evaluation is of: gamma = 1, to see whether that has the entropy; the few that stand for the row; all scores;
-  // those that matter; all scores, for the result.
-  enum class Stage { kTry, kFew, kAll, kRest, kWrite, kDone, kFailed };
+  // What the next evaluation is of: the few that stand for the row; all scores; those that matter; all scores, for the result.
+  enum class Stage { kFew, kAll, kRest, kWrite, kDone, kFailed };
 
   const float* x;
   float *p, *memory;  // the distribution, which is not x; room for what is condensed, or n / 2 + 16 scores: if n > 32, may be p
@@ -327,7 +330,7 @@ class NarrowRows {
   }
 
  private:
-  using D = RowTag<double>;
+  using D = D64;
   using V = hn::Vec<D>;
   static constexpr size_t kLanes = hn::MaxLanes(D()), kSearches = (kRows + kLanes - 1) / kLanes;
 
@@ -344,7 +347,7 @@ class NarrowRows {
       const RowSurvey<float>& survey = row.survey;
       const bool all_finite = survey.finite == static_cast<double>(n_);
       finite_[r] = survey.finite, ties_[r] = survey.ties, variance_[r] = survey.variance, third_[r] = survey.third;
-      row.range = all_finite ? static_cast<double>(survey.max - survey.least) : std::numeric_limits<double>::infinity();
+      row.range = all_finite ? static_cast<double>(survey.max - survey.least) : kInfinity<double>;
       row.evaluations = 0;
       row.stage =
           n_ <= size_t{1} << 18 && IsNarrow(survey, n_) ? (row.few.top_count > 0 ? Stage::kFew : Stage::kAll) : Stage::kFailed;

@@ -8,7 +8,6 @@
 #endif
 
 #include <cmath>
-#include <limits>
 
 #include "src/rows/expm1-inl.h"
 #include "src/rows/reduce-inl.h"
@@ -47,7 +46,7 @@ HWY_INLINE bool LogRatiosOfNearSoftmax(double temperature, const T* x, const T* 
   const ExactDifference at_top(hn::Set(d, static_cast<double>(x[k])), hn::Set(d, static_cast<double>(y[k])));
   if (!std::isfinite(hn::GetLane(at_top.high))) return false;
   const V64 x_k = hn::Set(d, static_cast<double>(x[k])), t_k = hn::Set(d, hn::GetLane(t(k, 1)));
-  const V64 factor = hn::Set(d, temperature), absent = hn::Set(d, -std::numeric_limits<double>::infinity());
+  const V64 factor = hn::Set(d, temperature), absent = hn::Set(d, -kInfinity<double>);
   const double excess = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const V64 xi = LoadWide(d, x + i, count, T(0)), yi = LoadWide(d, y + i, count, T(0));
     const auto none = hn::And(hn::Eq(xi, absent), hn::Eq(yi, absent));

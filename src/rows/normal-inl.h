@@ -20,10 +20,10 @@ namespace HWY_NAMESPACE {
 // It falls like 1/s, so the product with s + 4 is smooth on all of y in [-1, 1], infinity included: one polynomial, the
 // truncated Chebyshev series, does for the whole half-line.
 struct MillsRatio {
-  hn::Vec<RowTag<double>> numerator, denominator;
+  V64 numerator, denominator;
 };
 
-HWY_INLINE MillsRatio Mills(RowTag<double> d, hn::Vec<RowTag<double>> s) {
+HWY_INLINE MillsRatio Mills(D64 d, V64 s) {
   constexpr double kCoefficients[25] = {
       0x1.e4aa012912ddep+0,   -0x1.8615d9b49165fp+0,  0x1.f0d9856bc3b10p-1,   -0x1.dec30ee679054p-2,  0x1.360ce26020419p-3,
       -0x1.35aa3c952a44cp-6,  -0x1.1dcfea7978eabp-7,  0x1.0be6d67626502p-8,   0x1.5e7b1b211cd4cp-12,  -0x1.2fb435c097a94p-11,
@@ -34,8 +34,8 @@ HWY_INLINE MillsRatio Mills(RowTag<double> d, hn::Vec<RowTag<double>> s) {
   const auto y = hn::NegMulAdd(hn::Set(d, 8.0), hn::Div(hn::Set(d, 1.0), denominator), hn::Set(d, 1.0));
   // Horner's scheme in y^4 for four interleaved parts: a quarter of the latency.
   const auto y2 = hn::Mul(y, y), y4 = hn::Mul(y2, y2);
-  hn::Vec<RowTag<double>> part[4] = {hn::Set(d, kCoefficients[24]), hn::Set(d, kCoefficients[21]),
-                                     hn::Set(d, kCoefficients[22]), hn::Set(d, kCoefficients[23])};
+  V64 part[4] = {hn::Set(d, kCoefficients[24]), hn::Set(d, kCoefficients[21]), hn::Set(d, kCoefficients[22]),
+                 hn::Set(d, kCoefficients[23])};
   for (int i = 20; i >= 0; i -= 4) {
     part[0] = hn::MulAdd(part[0], y4, hn::Set(d, kCoefficients[i]));
     if (i == 0) break;
@@ -46,7 +46,7 @@ HWY_INLINE MillsRatio Mills(RowTag<double> d, hn::Vec<RowTag<double>> s) {
 }
 
 // phi(s) for s >= 0. The rounding of s^2 would enter as an absolute error of the exponent: its low part is kept.
-HWY_INLINE hn::Vec<RowTag<double>> NormalDensity(RowTag<double> d, hn::Vec<RowTag<double>> s) {
+HWY_INLINE V64 NormalDensity(D64 d, V64 s) {
   constexpr double kInverseSqrtTwoPi = 0x1.9884533d43651p-2;
   // Beyond, exp is 0, and the square of infinity has no low part.
   const auto near = hn::Min(s, hn::Set(d, 40.0));
@@ -58,7 +58,7 @@ HWY_INLINE hn::Vec<RowTag<double>> NormalDensity(RowTag<double> d, hn::Vec<RowTa
 }
 
 // Phi(t).
-HWY_INLINE hn::Vec<RowTag<double>> NormalCdf(RowTag<double> d, hn::Vec<RowTag<double>> t) {
+HWY_INLINE V64 NormalCdf(D64 d, V64 t) {
   const auto s = hn::Abs(t);
   const MillsRatio mills = Mills(d, s);
   const auto tail = hn::Div(hn::Mul(NormalDensity(d, s), mills.numerator), mills.denominator);
@@ -68,7 +68,7 @@ HWY_INLINE hn::Vec<RowTag<double>> NormalCdf(RowTag<double> d, hn::Vec<RowTag<do
 // phi(t) / Phi(t): the inverse of Mills' ratio at -t, about -t for t far below 0. From here on it is 0: subnormal numbers
 // would no longer fall as t rises.
 inline constexpr double kInverseMillsEnd = 37.5;
-HWY_INLINE hn::Vec<RowTag<double>> InverseMills(RowTag<double> d, hn::Vec<RowTag<double>> t) {
+HWY_INLINE V64 InverseMills(D64 d, V64 t) {
   const auto s = hn::Abs(t);
   const MillsRatio mills = Mills(d, s);
   // For t >= 0 it is phi / (1 - phi P/(s + 4)), multiplied through.

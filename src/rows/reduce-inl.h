@@ -13,8 +13,6 @@
 #define ENTROPIC_ROWS_REDUCE_INL_H_
 #endif
 
-#include <limits>
-
 #include "src/rows/loop-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -37,11 +35,21 @@ HWY_INLINE hn::TFromD<D> FoldLanes(D d, hn::Vec<D> v, Fold&& fold) {
   }
 }
 
+template <class D>
+HWY_INLINE hn::TFromD<D> MaxLane(D d, hn::Vec<D> v) {
+  return FoldLanes(d, v, [](auto a, auto b) HWY_ATTR { return hn::Max(a, b); });
+}
+
+template <class D>
+HWY_INLINE hn::TFromD<D> MinLane(D d, hn::Vec<D> v) {
+  return FoldLanes(d, v, [](auto a, auto b) HWY_ATTR { return hn::Min(a, b); });
+}
+
 // The largest entry, or -inf if n = 0. Where the row holds a NaN the result is the maximum of some of the others or NaN:
 // callers find NaN by what follows (exp of it, or a sum).
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE T RowMax(D d, const T* HWY_RESTRICT x, size_t n) {
-  constexpr T kLowest = -std::numeric_limits<T>::infinity();
+  constexpr T kLowest = -kInfinity<T>;
   const size_t N = hn::Lanes(d);
   const auto lowest = hn::Set(d, kLowest);
   auto m0 = lowest, m1 = lowest, m2 = lowest, m3 = lowest;
@@ -55,12 +63,12 @@ HWY_INLINE T RowMax(D d, const T* HWY_RESTRICT x, size_t n) {
   }
   for (; i + N <= n; i += N) m0 = hn::Max(hn::LoadU(d, x + i), m0);
   if (i < n) m1 = hn::Max(LoadUpTo(d, x + i, n - i, kLowest), m1);
-  return FoldLanes(d, hn::Max(hn::Max(m0, m1), hn::Max(m2, m3)), [](auto a, auto b) HWY_ATTR { return hn::Max(a, b); });
+  return MaxLane(d, hn::Max(hn::Max(m0, m1), hn::Max(m2, m3)));
 }
 
 // The 16 float64 lanes, as vectors.
 struct Totals {
-  using D = RowTag<double>;
+  using D = D64;
   static constexpr size_t kVectors = 16 / hn::MaxLanes(D());
   hn::Vec<D> v[kVectors];
 
@@ -69,7 +77,7 @@ struct Totals {
   }
 
   // Adds the terms of virtual lanes [N g, N (g + 1)).
-  HWY_INLINE void Add(RowTag<double> d, size_t g, hn::Vec<RowTag<double>> terms) {
+  HWY_INLINE void Add(D64 d, size_t g, V64 terms) {
     (void)d;
     v[g] = hn::Add(v[g], terms);
   }
@@ -163,7 +171,7 @@ template <class T>
 HWY_NOINLINE NonFinite FindNonFinite(const T* x, size_t n) {
   NonFinite found = {0, false};
   for (size_t i = 0; i < n; ++i) {
-    found.infinite += x[i] == std::numeric_limits<T>::infinity();
+    found.infinite += x[i] == kInfinity<T>;
     found.nan |= x[i] != x[i];
   }
   return found;

@@ -50,8 +50,8 @@ HWY_INLINE void RowRange(D d, const T* x, size_t n, T& low, T& high) {
     least = hn::Min(least, xi);
     most = hn::Max(most, xi);
   });
-  low = FoldLanes(d, least, [](auto a, auto b) HWY_ATTR { return hn::Min(a, b); });
-  high = FoldLanes(d, most, [](auto a, auto b) HWY_ATTR { return hn::Max(a, b); });
+  low = MinLane(d, least);
+  high = MaxLane(d, most);
 }
 
 // How many scores are at least `least`.
@@ -60,7 +60,7 @@ HWY_INLINE size_t CountAtLeast(D d, const T* x, size_t n, T least) {
   const auto limit = hn::Set(d, least);
   size_t count = 0;
   ForEachVector(d, n, [&](size_t i, size_t m) HWY_ATTR {
-    count += hn::CountTrue(d, hn::Ge(LoadUpTo(d, x + i, m, -std::numeric_limits<T>::infinity()), limit));
+    count += hn::CountTrue(d, hn::Ge(LoadUpTo(d, x + i, m, -kInfinity<T>), limit));
   });
   return count;
 }
@@ -120,7 +120,7 @@ HWY_INLINE size_t EndOfFirst(D d, const T* x, size_t n, T value, size_t count) {
 // k scores at least, so the blocks whose maximum is below it hold none of the k largest, and the others few that reach it.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE Cut<T> LargestK(D d, const T* x, size_t n, size_t k, T* scratch) {
-  constexpr T kLowest = -std::numeric_limits<T>::infinity();
+  constexpr T kLowest = -kInfinity<T>;
   if (k >= n) return {kLowest, 0};
   const size_t size = k <= n / 256 / 4 ? 256 : 64;
   const T* candidates = x;

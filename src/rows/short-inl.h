@@ -35,7 +35,7 @@ HWY_INLINE void TransposeBlocks(RowTag<float> d, hn::Vec<RowTag<float>>* v) {
   v[3] = hn::InterleaveUpper(d, t2, t3);
 #endif
 }
-HWY_INLINE void TransposeBlocks(RowTag<double> d, hn::Vec<RowTag<double>>* v) {
+HWY_INLINE void TransposeBlocks(D64 d, V64* v) {
 #if HWY_TARGET == HWY_SCALAR
   (void)d, (void)v;
 #else
@@ -50,8 +50,6 @@ class ShortRows {
  public:
   using D = RowTag<T>;
   using V = hn::Vec<D>;
-  using D64 = RowTag<double>;
-  using V64 = hn::Vec<D64>;
   static constexpr size_t kLongest = 64;
   static constexpr size_t kLanes = hn::MaxLanes(D());
   static constexpr size_t kLanes64 = hn::MaxLanes(D64());

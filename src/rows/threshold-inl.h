@@ -27,17 +27,16 @@ struct Threshold {
 // changes the support, is kept apart as the low part. The order of the sums is that of 16 lanes, on every target.
 template <class T>
 HWY_INLINE Threshold SimplexThreshold(const T* z, size_t n, double start = -1) {
-  const RowTag<double> d;
-  using V = hn::Vec<RowTag<double>>;
-  constexpr size_t kVectors = 16 / hn::MaxLanes(RowTag<double>());
+  const D64 d;
+  constexpr size_t kVectors = 16 / hn::MaxLanes(D64());
   double tau = start;
   double support = static_cast<double>(n) + 1;
   for (;;) {
-    const V threshold = hn::Set(d, tau);
+    const V64 threshold = hn::Set(d, tau);
     Totals sum, count;
     for (size_t i = 0; i < n; i += 16) {
       for (size_t v = 0; v < kVectors; ++v) {
-        const V above = hn::Sub(LoadWide(d, z + i + v * hn::Lanes(d), hn::Lanes(d), T(0)), threshold);
+        const V64 above = hn::Sub(LoadWide(d, z + i + v * hn::Lanes(d), hn::Lanes(d), T(0)), threshold);
         sum.Add(d, v, MaxKeepNaN(hn::Zero(d), above));
         count.Add(d, v, hn::IfThenElseZero(hn::Gt(above, hn::Zero(d)), hn::Set(d, 1.0)));
       }

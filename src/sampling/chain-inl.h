@@ -15,6 +15,7 @@
 
 #include "entropic/sampling.h"
 #include "src/maps/cut_softmax-inl.h"
+#include "src/maps/scores-inl.h"
 #include "src/rows/narrow_entropy-inl.h"
 #include "src/rows/select-inl.h"
 #include "src/sampling/kernels.h"
@@ -28,8 +29,6 @@ template <class T>
 class Chain {
  public:
   using D = RowTag<T>;
-  using D64 = RowTag<double>;
-  using V64 = hn::Vec<D64>;
   // Of the width of a score, so that both are packed alike.
   using Index = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
 
@@ -75,7 +74,7 @@ class Chain {
     T* const distance = mass + n_ + 32;
     T* const all = distance + n_ + 32;  // distances, for after the search has packed the others
     const double total = Terms(d, mass), mean = MeanScore(mass) / total;
-    const RowTag<double> d64;
+    const D64 d64;
     const V64 center = hn::Set(d64, static_cast<double>(max_) + mean);
     ForEachVector(d64, n_, [&](size_t i, size_t count) HWY_ATTR {
       const V64 away = hn::Abs(hn::Sub(Load(d64, x_ + i, count, T(0)), center));
@@ -203,7 +202,7 @@ class Chain {
         nan = hn::Or(nan, hn::IsNaN(xi));
         max = hn::Max(xi, max);
       });
-      block_max_[b] = FoldLanes(d, max, [](auto a, auto c) HWY_ATTR { return hn::Max(a, c); });
+      block_max_[b] = MaxLane(d, max);
     }
     return !hn::AllFalse(d, nan);
   }
@@ -277,7 +276,7 @@ class Chain {
           max = hn::Max(left, max);
           StoreUpTo(left, d, count, packed_ + i);
         });
-        block_max_[b] = FoldLanes(d, max, [](auto p, auto q) HWY_ATTR { return hn::Max(p, q); });
+        block_max_[b] = MaxLane(d, max);
       }
       x_ = packed_;
       return;

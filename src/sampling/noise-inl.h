@@ -13,7 +13,6 @@
 #define ENTROPIC_SAMPLING_NOISE_INL_H_
 #endif
 
-#include "src/maps/scores-inl.h"
 #include "src/rows/exp_log-inl.h"
 #include "src/rows/reduce-inl.h"
 #include "src/sampling/philox.h"
@@ -26,7 +25,7 @@ inline constexpr size_t kNoiseBlock = 64;
 
 class DrawNoise {
  public:
-  using D = RowTag<double>;
+  using D = D64;
   using U = hn::RebindToUnsigned<D>;
   using V = hn::Vec<D>;
   using VU = hn::Vec<U>;
@@ -107,7 +106,7 @@ class DrawNoise {
 // y = x - max x + G, G = -log E; of a row without a finite maximum as its distribution is. x may be null for G alone.
 template <class T>
 void AddNoiseRow(const T* x, size_t n, NoiseKey key, T* y) {
-  const RowTag<double> d;
+  const D64 d;
   const DrawNoise noise(key);
   const T max = x == nullptr ? T(0) : RowMax(RowTag<T>(), x, n);
   if (!IsFinite(max)) {
@@ -120,7 +119,7 @@ void AddNoiseRow(const T* x, size_t n, NoiseKey key, T* y) {
   }
   const auto shift = hn::Set(d, IsFinite(max) ? static_cast<double>(max) : 0);
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const auto gumbel = hn::Neg(Log(d, noise.Of(hn::Iota(hn::RebindToUnsigned<RowTag<double>>(), i))));
+    const auto gumbel = hn::Neg(Log(d, noise.Of(hn::Iota(hn::RebindToUnsigned<D64>(), i))));
     const auto z = x == nullptr ? hn::Zero(d) : hn::Sub(LoadWide(d, x + i, count, T(0)), shift);
     StoreNarrow(hn::Add(z, gumbel), d, count, y + i);
   });

@@ -18,14 +18,12 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic {
 namespace HWY_NAMESPACE {
 
-using Wide = RowTag<double>;
-
 // Calls scan(sum) with what computes c + p, or +inf where the rule leaves an arc out, of the entries j .. j + count - 1.
 template <class T, class Scan>
 HWY_INLINE auto WithSums(const Pricing& rule, const T* HWY_RESTRICT c, const double* HWY_RESTRICT p, Scan&& scan) {
-  constexpr T kAbsent = std::numeric_limits<T>::infinity();
-  const Wide d;
-  const auto infinity = hn::Set(d, std::numeric_limits<double>::infinity());
+  constexpr T kAbsent = kInfinity<T>;
+  const D64 d;
+  const auto infinity = hn::Set(d, kInfinity<double>);
   const auto limit = hn::Set(d, rule.limit);
   const double* const levels = rule.levels;
   const auto level = hn::Set(d, rule.level);
@@ -46,16 +44,12 @@ HWY_INLINE auto WithSums(const Pricing& rule, const T* HWY_RESTRICT c, const dou
   }
 }
 
-HWY_INLINE double LeastLane(Wide d, hn::Vec<Wide> v) {
-  return FoldLanes(d, v, [](auto a, auto b) HWY_ATTR { return hn::Min(a, b); });
-}
-
 template <class T>
 double LeastSum(const Pricing& rule, const T* c, const double* p, size_t m) {
   return WithSums(rule, c, p, [&](const auto& sum) HWY_ATTR {
-    const Wide d;
+    const D64 d;
     const size_t N = hn::Lanes(d);
-    auto m0 = hn::Set(d, std::numeric_limits<double>::infinity());
+    auto m0 = hn::Set(d, kInfinity<double>);
     auto m1 = m0, m2 = m0, m3 = m0;
     size_t j = 0;
     for (; j + 4 * N <= m; j += 4 * N) {
@@ -66,14 +60,14 @@ double LeastSum(const Pricing& rule, const T* c, const double* p, size_t m) {
     }
     for (; j + N <= m; j += N) m0 = hn::Min(m0, sum(j, N));
     if (j < m) m1 = hn::Min(m1, sum(j, m - j));
-    return LeastLane(d, hn::Min(hn::Min(m0, m1), hn::Min(m2, m3)));
+    return MinLane(d, hn::Min(hn::Min(m0, m1), hn::Min(m2, m3)));
   });
 }
 
 template <class T>
 size_t FindSum(const Pricing& rule, const T* c, const double* p, size_t m, double wanted) {
   return WithSums(rule, c, p, [&](const auto& sum) HWY_ATTR {
-    const Wide d;
+    const D64 d;
     const size_t N = hn::Lanes(d);
     const auto target = hn::Set(d, wanted);
     for (size_t j = 0; j < m; j += N) {
@@ -88,10 +82,10 @@ size_t FindSum(const Pricing& rule, const T* c, const double* p, size_t m, doubl
 template <class T>
 size_t SumsBelow(const Pricing& rule, const T* c, const double* p, size_t m, double limit, double* sums, int32_t* columns) {
   return WithSums(rule, c, p, [&](const auto& sum) HWY_ATTR {
-    const Wide d;
+    const D64 d;
     const size_t N = hn::Lanes(d);
     const auto top = hn::Set(d, limit);
-    HWY_ALIGN double lanes[hn::MaxLanes(Wide())];
+    HWY_ALIGN double lanes[hn::MaxLanes(D64())];
     size_t found = 0;
     for (size_t j = 0; j < m; j += N) {
       const size_t count = HWY_MIN(N, m - j);
@@ -110,11 +104,11 @@ size_t SumsBelow(const Pricing& rule, const T* c, const double* p, size_t m, dou
 
 inline EnteringArc Price(const Shortlists& lists, const double* row_potentials, const double* p, size_t begin, size_t end,
                          double tolerance) {
-  const Wide d;
-  const hn::RebindToSigned<Wide> di;
-  const hn::Rebind<int32_t, Wide> d32;
+  const D64 d;
+  const hn::RebindToSigned<D64> di;
+  const hn::Rebind<int32_t, D64> d32;
   const size_t N = hn::Lanes(d);
-  static_assert(Shortlists::kPiece % hn::MaxLanes(Wide()) == 0);
+  static_assert(Shortlists::kPiece % hn::MaxLanes(D64()) == 0);
   EnteringArc best = {-tolerance, -1, -1};
   const auto sum = [&](size_t k) HWY_ATTR {
     const auto columns = hn::PromoteTo(di, hn::LoadU(d32, lists.column + k));
@@ -126,7 +120,7 @@ inline EnteringArc Price(const Shortlists& lists, const double* row_potentials, 
     auto least = sum(first);
     for (size_t k = N; k < Shortlists::kPiece; k += N) least = hn::Min(least, sum(first + k));
     const size_t i = piece / lists.pieces;
-    const double reduced = LeastLane(d, least) - row_potentials[i];
+    const double reduced = MinLane(d, least) - row_potentials[i];
     if (reduced < best.reduced) {
       best = {reduced, static_cast<int32_t>(i), -1};
       best_piece = piece;
@@ -143,7 +137,7 @@ inline EnteringArc Price(const Shortlists& lists, const double* row_potentials, 
 
 template <class T>
 void ColumnMinima(const T* c, double shift, size_t m, double* minima) {
-  const Wide d;
+  const D64 d;
   const auto by = hn::Set(d, shift);
   ForEachVector(d, m, [&](size_t j, size_t count) HWY_ATTR {
     const auto cost = hn::Sub(LoadWide(d, c + j, count, T(0)), by);
@@ -154,13 +148,13 @@ void ColumnMinima(const T* c, double shift, size_t m, double* minima) {
 template <class T>
 double LargestSize(const T* c, size_t m) {
   const RowTag<T> d;
-  const auto infinity = hn::Set(d, std::numeric_limits<T>::infinity());
+  const auto infinity = hn::Set(d, kInfinity<T>);
   auto largest = hn::Zero(d);
   ForEachVector(d, m, [&](size_t j, size_t count) HWY_ATTR {
     const auto size = hn::Abs(LoadUpTo(d, c + j, count, T(0)));
     largest = hn::Max(largest, hn::IfThenElseZero(hn::Lt(size, infinity), size));
   });
-  return FoldLanes(d, largest, [](auto a, auto b) HWY_ATTR { return hn::Max(a, b); });
+  return MaxLane(d, largest);
 }
 
 template <class T>

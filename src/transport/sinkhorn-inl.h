@@ -7,8 +7,6 @@
 #define ENTROPIC_TRANSPORT_SINKHORN_INL_H_
 #endif
 
-#include <limits>
-
 #include "src/rows/exp_log-inl.h"
 #include "src/rows/loop-inl.h"
 #include "src/rows/reduce-inl.h"
@@ -19,11 +17,11 @@ namespace HWY_NAMESPACE {
 
 template <class T>
 double Exponentials(const T* c, const double* p, size_t m, double epsilon, double* exponentials, double* sum) {
-  const RowTag<double> d;
-  const auto lowest = hn::Set(d, -std::numeric_limits<double>::infinity());
+  const D64 d;
+  const auto lowest = hn::Set(d, -kInfinity<double>);
   auto m0 = lowest, m1 = lowest;
   const auto difference = [&](size_t j, size_t count) HWY_ATTR {
-    return hn::Sub(LoadUpTo(d, p + j, count, -std::numeric_limits<double>::infinity()), LoadWide(d, c + j, count, T(0)));
+    return hn::Sub(LoadUpTo(d, p + j, count, -kInfinity<double>), LoadWide(d, c + j, count, T(0)));
   };
   bool odd = false;
   ForEachVector(d, m, [&](size_t j, size_t count) HWY_ATTR {
@@ -31,8 +29,8 @@ double Exponentials(const T* c, const double* p, size_t m, double epsilon, doubl
     odd = !odd;
     largest = hn::Max(largest, difference(j, count));
   });
-  const double max = FoldLanes(d, hn::Max(m0, m1), [](auto a, auto b) HWY_ATTR { return hn::Max(a, b); });
-  const ExpScaled<RowTag<double>> exp(d, epsilon);
+  const double max = MaxLane(d, hn::Max(m0, m1));
+  const ExpScaled<D64> exp(d, epsilon);
   const auto top = hn::Set(d, max);
   *sum = Sum(d, m, [&](size_t j, size_t count) HWY_ATTR {
     const auto e = exp(d, hn::Sub(difference(j, count), top));
@@ -43,7 +41,7 @@ double Exponentials(const T* c, const double* p, size_t m, double epsilon, doubl
 }
 
 inline void Accumulate(const double* from, double factor, size_t m, double* to) {
-  const RowTag<double> d;
+  const D64 d;
   const auto f = hn::Set(d, factor);
   ForEachVector(d, m, [&](size_t j, size_t count) HWY_ATTR {
     StoreUpTo(hn::MulAdd(f, LoadUpTo(d, from + j, count, 0.0), LoadUpTo(d, to + j, count, 0.0)), d, count, to + j);

@@ -259,7 +259,7 @@ double sinkhorn_divergence(MatrixView<const T> x, MatrixView<const T> y, std::sp
     cost.resize(u.rows * v.rows);
     const double unit = distances(u, v, cost.data());
     for (double& c : cost) {
-      c = options.order == 2 ? (c * unit) * (c * unit) : options.order == 1 ? c * unit : std::pow(c * unit, options.order);
+      c = power(c * unit, options.order);
       if (!std::isfinite(c)) fail("{}: distances to the power {} must be finite", kName, options.order);
     }
     Solver<double> solver({cost.data(), u.rows, v.rows}, from, to, 1);
