@@ -8,6 +8,7 @@ from entropic import _core, _entropy_control, _functions, _losses, _measures, _s
 from entropic._attention import attention, attention_vjp, linear_attention, linear_attention_vjp
 from entropic._core import __version__
 from entropic._files import read, write
+from entropic._ratio_map import ratio_map
 from entropic.calibration import (
     TemperatureClampedWarning,
     entropy_invariant_scale,
@@ -70,6 +71,7 @@ __all__ = [
     "linear_attention",
     "linear_attention_vjp",
     "match_entropy",
+    "ratio_map",
     "read",
     "set_num_threads",
     "simd_target",

@@ -15,6 +15,7 @@ except ImportError as error:
 from entropic import _core
 from entropic.torch import _entropy_control, _functions, _loss_modules, _losses, _measures, _modules, _sampling, _transport
 from entropic.torch._attention import Attention, LinearAttention, attention, linear_attention
+from entropic.torch._ratio_map import ratio_map
 
 functions = _functions.build(_core.operations())
 modules = _modules.build(_core.operations(), functions)
@@ -28,5 +29,15 @@ gumbel_softmax = _sampling.gumbel_softmax
 transport = {one.__name__: one for one in _transport.PUBLIC}
 globals().update(transport)
 
-__all__ = ["Attention", "LinearAttention", "attention", "gumbel_softmax", "linear_attention", *functions, *modules, *transport]
+__all__ = [
+    "Attention",
+    "LinearAttention",
+    "attention",
+    "gumbel_softmax",
+    "linear_attention",
+    "ratio_map",
+    *functions,
+    *modules,
+    *transport,
+]
 del functions, modules, torch, transport

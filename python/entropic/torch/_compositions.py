@@ -33,6 +33,12 @@ def has_none(x, dim):
     return x.isnan().any(dim, keepdim=True) | (x == -INF).all(dim, keepdim=True)
 
 
+def or_nan(value, valid, *inputs):
+    """value, and NaN with derivatives NaN in the inputs where not valid."""
+    wrong = torch.where(valid, 1.0, math.nan)
+    return torch.where(valid, value, sum(x * wrong for x in inputs if x is not None))
+
+
 def working(x):
     """x in the type to compute in."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x

@@ -4,7 +4,6 @@ The operators here have rows along the last axis and no gradient. What a functio
 of the same made of torch's operations in float64: with_gradient_of.
 """
 
-import math
 from collections.abc import Sequence
 from math import inf
 
@@ -13,7 +12,7 @@ import torch
 import entropic
 from entropic import _arrays, _core
 from entropic import _entropy_control as numpy_control
-from entropic.torch._compositions import working
+from entropic.torch._compositions import or_nan, working
 from entropic.torch._ops import (
     checked_dim,
     from_array,
@@ -22,7 +21,6 @@ from entropic.torch._ops import (
     numbers_and_rows,
     one_device,
     one_dim,
-    readable,
     wants_gradient,
     with_gradient_of,
 )
@@ -203,12 +201,6 @@ def _unit(x, dims):
     return torch.ldexp(torch.ones_like(largest), torch.frexp(largest).exponent - 1)
 
 
-def _or_nan(value, valid, *inputs):
-    """value, and NaN with derivatives NaN in the inputs where not valid."""
-    wrong = torch.where(valid, 1.0, math.nan)
-    return torch.where(valid, value, sum(x * wrong for x in inputs if x is not None))
-
-
 def _last(row, dim):
     return None if row is None else row.movedim(dim, -1)
 
@@ -266,7 +258,7 @@ def power_transform(p, *, gamma, dim=None, axis=None):
         log_p, present = _log(p.double())
         valid = ((p >= 0) & (p < inf)).all(-1, keepdim=True) & present.any(-1, keepdim=True)
         q = _powers(log_p, present, _value(number, row))[0].exp()
-        return _or_nan(q, valid, p, row)
+        return or_nan(q, valid, p, row)
 
     return _answer(lambda: _power_transform(p, number, row), composed, p, row).movedim(-1, dim).contiguous()
 
@@ -324,7 +316,7 @@ def mean_field_entropy(x, *, gamma=1.0, dim=None, axis=None):
         infinite = (x == inf).sum(-1)
         value = torch.where(infinite > 0, infinite.double().log(), count.double().log() - number * (most - mean))
         invalid = x.isnan().any(-1, keepdim=True) | (x == -inf).all(-1, keepdim=True)
-        return _or_nan(value.unsqueeze(-1), ~invalid, wide.sum(-1, keepdim=True)).squeeze(-1)
+        return or_nan(value.unsqueeze(-1), ~invalid, wide.sum(-1, keepdim=True)).squeeze(-1)
 
     return _answer(lambda: _mean_field_entropy(x, number), composed, x)
 
@@ -406,7 +398,7 @@ def gamma_for_entropy(
     )
     found_again = moving / unit, _powers(log_p, present, moving)[1]
     inputs = wide.sum(-1, keepdim=True), *rows
-    composed = (_or_nan(one, valid, *inputs).squeeze(-1) for one in found_again)
+    composed = (or_nan(one, valid, *inputs).squeeze(-1) for one in found_again)
     return entropic.GammaResult(*map(with_gradient_of, found, composed), words)
 
 
@@ -588,75 +580,6 @@ def _conditional(p, rows, target, gamma):
     return px * _powers(log_p, present, gamma.unsqueeze(-1))[0].exp()
 
 
-def ratio_map(x, f, *, dim=None, axis=None):
-    """Any function that is not negative as a map: f of each score over the sum of all.
-
-        p_i = f(x_i) / sum_j f(x_j)
-
-    See entropic.ratio_map.
-
-    Parameters
-    ----------
-    x : torch.Tensor
-        Scores of float32, float64, float16 or bfloat16 (halves are computed in float32), of any shape with at least one axis.
-    f : callable
-        Takes a tensor of floats, of any shape, and gives as many numbers, at least 0, in a way that torch can differentiate:
-        torch.square, or one's own.
-    dim : int, default -1
-        The axis along which scores compete; axis is another name for it.
-
-    Returns
-    -------
-    torch.Tensor
-        Of x's shape and dtype, differentiable as often as f is; in a row that is NaN the gradient is NaN.
-
-    Raises
-    ------
-    ValueError
-        f gives a negative number, NaN or inf for a finite score, nothing but 0 for a row, or another shape. Its values are not
-        looked at on other devices than the CPU, under a compiler or a transform.
-    TypeError, IndexError
-        Naming the argument.
-
-    Examples
-    --------
-    >>> entropic.torch.ratio_map(torch.tensor([1.0, 2.0, -1.0]), torch.square)
-    tensor([0.1667, 0.6667, 0.1667])
-    """
-    name = "ratio_map"
-    dim = checked_dim(name, "x", x, one_dim(name, dim, axis))
-    if not callable(f):
-        raise TypeError(f"{name}: f must be callable, got {type(f).__name__}")
-    scores = working(x).movedim(dim, -1)
-    finite = scores.isfinite()
-    weights = f(torch.where(finite, scores, 0.0))
-    if not isinstance(weights, Tensor):
-        raise TypeError(f"{name}: f must give a torch.Tensor, got {type(weights).__name__}")
-    if weights.shape != scores.shape:
-        raise ValueError(
-            f"{name}: f must give a tensor of the shape that it gets, {tuple(scores.shape)}, got {tuple(weights.shape)}"
-        )
-    weights = torch.where(finite, weights, 0.0).double()
-    if readable(weights) and weights.numel() > 0:
-        _refuse_weights(scores.detach(), weights.detach())
-    infinite = scores == inf
-    weights = torch.where(infinite.any(-1, keepdim=True), infinite.double(), weights)
-    nothing = scores.isnan().any(-1, keepdim=True) | (scores == -inf).all(-1, keepdim=True)
-    if weights.shape[-1] > 0:
-        most = weights.detach().amax(-1, keepdim=True)
-        weights = weights / torch.where(most > 0, most, 1.0)  # so that no sum is infinite
-    total = weights.sum(-1, keepdim=True)
-    p = _or_nan(weights / torch.where(nothing, 1.0, total), ~nothing, scores)
-    return p.to(x.dtype).movedim(-1, dim).contiguous()
-
-
-def _refuse_weights(scores, weights):
-    """As entropic.ratio_map refuses what f gives."""
-    if bool(((weights >= 0) & (weights < inf)).all()) and bool((weights > 0).any(-1).all()):
-        return
-    entropic.ratio_map(scores, lambda _: weights.reshape(-1, weights.shape[-1]).numpy(), axis=-1)
-
-
-PUBLIC = (gamma_for_entropy, mean_field_entropy, normalize_density, normalize_joint, power_transform, ratio_map)
+PUBLIC = (gamma_for_entropy, mean_field_entropy, normalize_density, normalize_joint, power_transform)
 for _one in PUBLIC:
     _one.__module__ = "entropic.torch"

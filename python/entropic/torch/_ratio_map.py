@@ -1,0 +1,83 @@
+"""ratio_map on tensors: of torch's operations, and so differentiable where the function is."""
+
+from math import inf
+
+import torch
+
+import entropic
+from entropic.torch._compositions import has_none, or_nan, working
+from entropic.torch._ops import checked_dim, one_dim, readable
+
+Tensor = torch.Tensor
+
+
+def ratio_map(x, f, *, dim=None, axis=None):
+    """Any function that is not negative as a map: f of each score over the sum of all.
+
+        p_i = f(x_i) / sum_j f(x_j)
+
+    See entropic.ratio_map.
+
+    Parameters
+    ----------
+    x : torch.Tensor
+        Scores of float32, float64, float16 or bfloat16 (halves are computed in float32), of any shape with at least one axis.
+    f : callable
+        Takes a tensor of floats, of any shape, and gives as many numbers, at least 0, in a way that torch can differentiate:
+        torch.square, or one's own.
+    dim : int, default -1
+        The axis along which scores compete; axis is another name for it.
+
+    Returns
+    -------
+    torch.Tensor
+        Of x's shape and dtype, differentiable as often as f is; in a row that is NaN the gradient is NaN.
+
+    Raises
+    ------
+    ValueError
+        f gives a negative number, NaN or inf for a finite score, nothing but 0 for a row, or another shape. Its values are not
+        looked at on other devices than the CPU, under a compiler or a transform.
+    TypeError, IndexError
+        Naming the argument.
+
+    Examples
+    --------
+    >>> entropic.torch.ratio_map(torch.tensor([1.0, 2.0, -1.0]), torch.square)
+    tensor([0.1667, 0.6667, 0.1667])
+    """
+    name = "ratio_map"
+    dim = checked_dim(name, "x", x, one_dim(name, dim, axis))
+    if not callable(f):
+        raise TypeError(f"{name}: f must be callable, got {type(f).__name__}")
+    scores = working(x).movedim(dim, -1)
+    finite = scores.isfinite()
+    weights = f(torch.where(finite, scores, 0.0))
+    if not isinstance(weights, Tensor):
+        raise TypeError(f"{name}: f must give a torch.Tensor, got {type(weights).__name__}")
+    if weights.shape != scores.shape:
+        raise ValueError(
+            f"{name}: f must give a tensor of the shape that it gets, {tuple(scores.shape)}, got {tuple(weights.shape)}"
+        )
+    weights = torch.where(finite, weights, 0.0).double()
+    if readable(weights) and weights.numel() > 0:
+        _refuse_weights(scores.detach(), weights.detach())
+    infinite = scores == inf
+    weights = torch.where(infinite.any(-1, keepdim=True), infinite.double(), weights)
+    nothing = has_none(scores, -1)
+    if weights.shape[-1] > 0:
+        most = weights.detach().amax(-1, keepdim=True)
+        weights = weights / torch.where(most > 0, most, 1.0)  # so that no sum is infinite
+    total = weights.sum(-1, keepdim=True)
+    p = or_nan(weights / torch.where(nothing, 1.0, total), ~nothing, scores)
+    return p.to(x.dtype).movedim(-1, dim).contiguous()
+
+
+def _refuse_weights(scores, weights):
+    """As entropic.ratio_map refuses what f gives."""
+    if bool(((weights >= 0) & (weights < inf)).all()) and bool((weights > 0).any(-1).all()):
+        return
+    entropic.ratio_map(scores, lambda _: weights.reshape(-1, weights.shape[-1]).numpy(), axis=-1)
+
+
+ratio_map.__module__ = "entropic.torch"
