@@ -21,7 +21,7 @@ class LlamaChain {
   LlamaChain(std::vector<Step> steps, std::uint64_t seed, std::uint64_t stream, bool draws)
       : sampler_(std::move(steps), seed), stream_(stream), draws_(draws) {}
 
-  void Apply(llama_token_data_array* candidates) {
+  void apply(llama_token_data_array* candidates) {
     llama_token most = -1;
     for (std::size_t i = 0; i < candidates->size; ++i) most = std::max(most, candidates->data[i].id);
     const std::size_t n = static_cast<std::size_t>(most + 1);
@@ -49,7 +49,7 @@ class LlamaChain {
     candidates->size = kept;
   }
 
-  void Reset() { position_ = 0; }
+  void reset() { position_ = 0; }
 
  private:
   Sampler sampler_;
@@ -64,9 +64,9 @@ inline llama_sampler* llama_sampler_of(LlamaChain* chain) {
     llama_sampler_i calls = {};
     calls.name = [](const llama_sampler*) { return "entropic"; };
     calls.apply = [](llama_sampler* self, llama_token_data_array* candidates) {
-      static_cast<LlamaChain*>(self->ctx)->Apply(candidates);
+      static_cast<LlamaChain*>(self->ctx)->apply(candidates);
     };
-    calls.reset = [](llama_sampler* self) { static_cast<LlamaChain*>(self->ctx)->Reset(); };
+    calls.reset = [](llama_sampler* self) { static_cast<LlamaChain*>(self->ctx)->reset(); };
     calls.clone = [](const llama_sampler* self) {
       return llama_sampler_of(new LlamaChain(*static_cast<const LlamaChain*>(self->ctx)));
     };

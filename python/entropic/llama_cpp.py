@@ -6,7 +6,7 @@ repeat_penalty=1.0``, or give a seed here and ``temperature=0.0``.
 
 import numpy as np
 
-from entropic._log_probs import Chain
+from entropic._chain import Chain
 
 __all__ = ["logits_processor"]
 

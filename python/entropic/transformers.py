@@ -10,7 +10,7 @@ try:
 except ImportError as error:
     raise ImportError("entropic.transformers needs transformers and PyTorch: pip install transformers torch") from error
 
-from entropic._log_probs import Chain
+from entropic._chain import Chain
 
 __all__ = ["EntropyLogitsProcessor", "SamplerLogitsProcessor"]
 

@@ -13,7 +13,7 @@ SamplerLogitsProcessorV2 is the same for vLLM's second model runner, whose inter
 
 import numpy as np
 
-from entropic._log_probs import Chain
+from entropic._chain import Chain
 
 
 def _chain(sampling_params):
