@@ -14,7 +14,7 @@ import entropic
 from entropic import _arrays, _attention
 from entropic._maps import MAPS, map_and_params
 from entropic.torch._modules import Configured
-from entropic.torch._ops import Registered, from_array, misfit, one_device
+from entropic.torch._ops import Registered, batch_first, from_array, misfit, one_device
 
 Tensor = torch.Tensor
 _HALVES = (torch.float16, torch.bfloat16)
@@ -199,17 +199,9 @@ def _batched(call, info, in_dims, q, k, v, mask, rows, *arguments):
     return out.reshape(out.shape[0], *out.shape[-2:]) if max(plain) == 2 else out, 0
 
 
-def _each_own(info, in_dims, tensors):
-    """Every gradient is each sample's own: nothing may be shared over the batch."""
-
-    def whole(tensor, batched):
-        return tensor.unsqueeze(0).expand(info.batch_size, *tensor.shape) if batched is None else tensor.movedim(batched, 0)
-
-    return [whole(t, b) for t, b in zip(tensors, in_dims, strict=True)]
-
-
 def _batched_vjp(call, info, in_dims, q, k, v, grad, mask, rows, *arguments):
-    q, k, v, grad = _each_own(info, in_dims[:4], (q, k, v, grad))
+    # Every gradient is each sample's own: nothing may be shared over the batch.
+    q, k, v, grad = batch_first(info, in_dims[:4], (q, k, v, grad))
     shapes = [t.shape for t in (q, k, v)]
     tensors = _batch(info, (0, 0, 0, 0, in_dims[4]), (q, k, v, grad, mask))
     row_shape = None
@@ -302,7 +294,7 @@ def _linear_batched(call, info, in_dims, q, k, v, scale, causal):
 
 
 def _linear_batched_vjp(call, info, in_dims, q, k, v, grad, scale, causal):
-    tensors = _each_own(info, in_dims[:4], (q, k, v, grad))
+    tensors = batch_first(info, in_dims[:4], (q, k, v, grad))
     gradients = call(*_batch(info, (0, 0, 0, 0), tensors), scale, causal)
     return tuple(d.reshape(t.shape) for d, t in zip(gradients, tensors, strict=False)), (0, 0, 0)
 

@@ -14,6 +14,7 @@ from entropic import _arrays, _core
 from entropic import _entropy_control as numpy_control
 from entropic.torch._compositions import or_nan, working
 from entropic.torch._ops import (
+    batch_first,
     checked_dim,
     from_array,
     has_numbers,
@@ -45,15 +46,7 @@ def _operator(fake):
 
         def batched(info, in_dims, *arguments):
             """A batch is one more of the leading axes."""
-            moved = [
-                x
-                if not isinstance(x, Tensor)
-                else x.unsqueeze(0).expand(info.batch_size, *x.shape)
-                if at is None
-                else x.movedim(at, 0)
-                for x, at in zip(arguments, in_dims, strict=True)
-            ]
-            results = operator(*moved)
+            results = operator(*batch_first(info, in_dims, arguments))
             return results, (0,) * len(results) if isinstance(results, tuple) else 0
 
         schema = torch.library.infer_schema(function, mutates_args=())

@@ -37,6 +37,17 @@ def place(tensor):
 in_transform = torch._C._are_functorch_transforms_active
 
 
+def batch_first(info, in_dims, inputs):
+    """The inputs of a vmap, every tensor with the batch as its first axis."""
+
+    def moved(x, batched):
+        if not isinstance(x, Tensor):
+            return x
+        return x.unsqueeze(0).expand(info.batch_size, *x.shape) if batched is None else x.movedim(batched, 0)
+
+    return [moved(x, batched) for x, batched in zip(inputs, in_dims, strict=True)]
+
+
 class Registered:
     """``torch.ops.entropic.NAME`` with its rules; schema is "NAME(arguments) -> results".
 
@@ -212,8 +223,6 @@ class Operator:
         self.param_vjp = description["param_vjp"]
         self.params = [param["name"] for param in description["params"]]
         self.per_row = [param["name"] for param in description["params"] if param["per_row"]]
-        # In the place of a number where rows are given.
-        self.defaults = {param["name"]: param["default"] for param in description["params"]}
         arguments = [f"{SCHEMA[param['kind']]} {param['name']}" for param in description["params"]]
         arguments += [f"Tensor? {name}_rows" for name in self.per_row]
         arguments = ", ".join([*arguments, "int dim"])
@@ -353,22 +362,12 @@ class Operator:
 
     # A batch of it: along a new first axis.
 
-    def _batch(self, info, in_dims, inputs):
-        """The inputs, every tensor with the batch first."""
-        moved = []
-        for value, batched in zip(inputs[:-1], in_dims[:-1], strict=True):
-            if isinstance(value, Tensor):
-                new = value.unsqueeze(0).expand(info.batch_size, *value.shape) if batched is None else value.movedim(batched, 0)
-                moved.append(new)
-            else:
-                moved.append(value)
-        return (*moved, inputs[-1] + 1)
-
     def _batched(self, call, info, in_dims, *inputs):
-        return call(*self._batch(info, in_dims, inputs)), 0
+        *moved, dim = batch_first(info, in_dims, inputs)
+        return call(*moved, dim + 1), 0
 
     def _batched_vjp(self, call, info, in_dims, *inputs):
-        result = call(*self._batch(info, in_dims, inputs))
+        result, _ = self._batched(call, info, in_dims, *inputs)
         return result, ((0, 1) if self.per_row else 0)
 
 

@@ -7,7 +7,7 @@ import math
 
 import torch
 
-from entropic.torch._ops import CONTIGUOUS, Registered, in_transform, wants_gradient
+from entropic.torch._ops import CONTIGUOUS, Registered, batch_first, in_transform, wants_gradient
 
 Tensor = torch.Tensor
 
@@ -198,16 +198,8 @@ class RowReduction:
     # A batch of it: along a new first axis.
 
     def _batched(self, call, info, in_dims, *inputs):
-        moved = [
-            value
-            if not isinstance(value, Tensor)
-            else value.unsqueeze(0).expand(info.batch_size, *value.shape)
-            if batched is None
-            else value.movedim(batched, 0)
-            for value, batched in zip(inputs, in_dims, strict=True)
-        ]
-        dim, wanted = inputs[-2] + 1, inputs[-1]
-        outputs = call(*moved[:-2], dim, wanted)
+        *moved, dim, wanted = batch_first(info, in_dims, inputs)
+        outputs = call(*moved, dim + 1, wanted)
         rows = self._split(inputs)[2]
         present = [True] * (1 + len(self.differentiable)) + [row is not None for row in rows]
         return outputs, tuple(0 if k == 0 or (wanted and present[k]) else None for k in range(len(outputs)))
