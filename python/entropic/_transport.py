@@ -78,21 +78,6 @@ class _Together:
         values = np.require(values, self.computed, ["C", "A"])
         return values.reshape(math.prod(values.shape[:-1]), values.shape[-1])
 
-    def along(self, argument, axis, lead=None):
-        """The argument as a matrix whose rows run along the axis, its other axes broadcast; and these."""
-        values = self.given[argument]
-        moved = np.moveaxis(values, _core.normalize_axis(self.function, axis, values.ndim), -1)
-        lead = moved.shape[:-1] if lead is None else lead
-        moved = np.broadcast_to(moved, (*lead, moved.shape[-1]))
-        return np.require(moved, self.computed, ["C", "A"]).reshape(math.prod(lead), moved.shape[-1])
-
-    def axis_back(self, rows, argument, axis):
-        """Rows along an axis in the shape of the argument."""
-        shape = self.given[argument].shape
-        axis = _core.normalize_axis(self.function, axis, len(shape))
-        lead = shape[:axis] + shape[axis + 1 :]
-        return self.back(np.moveaxis(rows.reshape(*lead, shape[axis]), -1, axis), shape)
-
     def vector(self, argument):
         """A one-dimensional argument; empty where it was not given."""
         if argument not in self.given:
@@ -102,6 +87,53 @@ class _Together:
     def back(self, values, shape):
         values = _arrays._cast(values.reshape(shape), self.dtype)
         return _arrays._number_or_array(values if self.kind is None else _arrays._same_kind(self.kind, values))
+
+
+class _Pairs(_Together):
+    """Two arrays whose rows run along an axis, the other axes broadcast: what has a distance for each pair of rows."""
+
+    def __init__(self, function, axis, optional=None, **two):
+        super().__init__(function, optional, **two)
+        self.check_axes(**dict.fromkeys(two, 1))
+        self.two, self.axis = tuple(two), axis
+        self.lengths = [self.moved(x).shape[-1] for x in two]
+        try:
+            self.others = np.broadcast_shapes(*(self.moved(x).shape[:-1] for x in two))
+        except ValueError:
+            raise ValueError(
+                f"{function}: the axes of {' and '.join(two)} other than {axis} must broadcast, got shapes {self.shapes()}"
+            ) from None
+
+    def shapes(self):
+        """For messages."""
+        return " and ".join(str(self.given[x].shape) for x in self.two)
+
+    def moved(self, argument):
+        """The argument with its rows along the last axis."""
+        values = self.given[argument]
+        return np.moveaxis(values, _core.normalize_axis(self.function, self.axis, values.ndim), -1)
+
+    def along(self, argument):
+        """The argument as a matrix of a row for each pair."""
+        moved = self.moved(argument)
+        spread = np.broadcast_to(moved, (*self.others, moved.shape[-1]))
+        return np.require(spread, self.computed, ["C", "A"]).reshape(math.prod(self.others), moved.shape[-1])
+
+    def distances(self, run, return_grad):
+        """What run(rows, rows, distances, slopes, slopes) writes: the distances, with return_grad the gradients in the two."""
+        rows = [self.along(x) for x in self.two]
+        distance = np.empty(math.prod(self.others))
+        slopes = [np.empty_like(x) if return_grad else np.empty((0, 0), self.computed) for x in rows]
+        run(*rows, distance, *slopes)
+        result = self.back(distance, self.others)
+        return (result, *map(self._gradient, self.two, slopes)) if return_grad else result
+
+    def _gradient(self, argument, slopes):
+        """Rows of slopes in the shape of the argument, summed where it was repeated."""
+        moved = self.moved(argument).shape
+        axis = _core.normalize_axis(self.function, self.axis, len(moved))
+        summed = _arrays.sum_to(slopes.reshape(*self.others, -1), moved)
+        return self.back(np.moveaxis(summed, -1, axis), self.given[argument].shape)
 
 
 def optimal_transport(a, b, cost, *, mass_tolerance=None):
@@ -300,38 +332,25 @@ def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, axis=-1, 
     array([-0.5, -0.5])
     """
     name = "wasserstein_1d"
-    arrays = _Together(name, {"u_weights": u_weights, "v_weights": v_weights}, u=u, v=v)
-    arrays.check_axes(u=1, v=1)
-    for weights, samples in (("u_weights", "u"), ("v_weights", "v")):
-        if weights in arrays.given:
-            shape = arrays.given[samples].shape
-            try:
-                arrays.given[weights] = np.broadcast_to(arrays.given[weights], shape)
-            except ValueError:
-                raise ValueError(
-                    f"{name}: {weights} must broadcast to the shape of {samples}, {shape}, got {arrays.given[weights].shape}"
-                ) from None
-    moved = [np.moveaxis(arrays.given[x], _core.normalize_axis(name, axis, arrays.given[x].ndim), -1) for x in ("u", "v")]
-    try:
-        lead = np.broadcast_shapes(*(x.shape[:-1] for x in moved))
-    except ValueError:
-        shapes = " and ".join(str(arrays.given[x].shape) for x in ("u", "v"))
-        raise ValueError(f"{name}: the axes of u and v other than {axis} must broadcast, got shapes {shapes}") from None
-    rows = [arrays.along(x, axis, lead) for x in ("u", "v")]
-    weights = [
-        arrays.along(x, axis, lead) if x in arrays.given else np.empty((0, 0), arrays.computed)
-        for x in ("u_weights", "v_weights")
-    ]
-    distance = np.empty(math.prod(lead))
-    slopes = [np.empty_like(x) if return_grad else np.empty((0, 0), arrays.computed) for x in rows]
-    _core.wasserstein_1d(*rows, *weights, distance, *slopes, (order,))
-    result = arrays.back(distance, lead)
-    if not return_grad:
-        return result
-    return result, *(
-        arrays.axis_back(_arrays.sum_to(slope.reshape(*lead, -1), x.shape), argument, axis)
-        for slope, x, argument in zip(slopes, moved, ("u", "v"), strict=True)
-    )
+    arrays = _Pairs(name, axis, {"u_weights": u_weights, "v_weights": v_weights}, u=u, v=v)
+    weights = []
+    for argument, samples in (("u_weights", "u"), ("v_weights", "v")):
+        if argument not in arrays.given:
+            weights.append(np.empty((0, 0), arrays.computed))
+            continue
+        given, shape = arrays.given[argument], arrays.given[samples].shape
+        try:
+            arrays.given[argument] = np.broadcast_to(given, shape)
+        except ValueError:
+            raise ValueError(
+                f"{name}: {argument} must broadcast to the shape of {samples}, {shape}, got {given.shape}"
+            ) from None
+        weights.append(arrays.along(argument))
+
+    def run(u, v, *found):
+        _core.wasserstein_1d(u, v, *weights, *found, (order,))
+
+    return arrays.distances(run, return_grad)
 
 
 def wasserstein_histogram(p, q, *, support=None, order=1.0, axis=-1, return_grad=False):
@@ -380,19 +399,10 @@ def wasserstein_histogram(p, q, *, support=None, order=1.0, axis=-1, return_grad
     5.0
     """
     name = "wasserstein_histogram"
-    arrays = _Together(name, p=p, q=q)
-    arrays.check_axes(p=1, q=1)
-    moved = [np.moveaxis(arrays.given[x], _core.normalize_axis(name, axis, arrays.given[x].ndim), -1) for x in ("p", "q")]
-    n = moved[0].shape[-1]
-    try:
-        if moved[1].shape[-1] != n:
-            raise ValueError
-        lead = np.broadcast_shapes(*(x.shape[:-1] for x in moved))
-    except ValueError:
-        shapes = " and ".join(str(arrays.given[x].shape) for x in ("p", "q"))
-        raise ValueError(
-            f"{name}: p and q must have equal lengths along axis {axis} and others that broadcast, got shapes {shapes}"
-        ) from None
+    arrays = _Pairs(name, axis, p=p, q=q)
+    n, m = arrays.lengths
+    if n != m:
+        raise ValueError(f"{name}: p and q must have equal lengths along axis {axis}, got shapes {arrays.shapes()}")
     if support is None:
         points = np.arange(n, dtype=np.float64)
     else:
@@ -400,17 +410,11 @@ def wasserstein_histogram(p, q, *, support=None, order=1.0, axis=-1, return_grad
         points = np.require(points, np.float64, ["C", "A"])
         if points.shape != (n,):
             raise ValueError(f"{name}: support must have shape ({n},), one point for each entry, got {points.shape}")
-    rows = [arrays.along(x, axis, lead) for x in ("p", "q")]
-    distance = np.empty(math.prod(lead))
-    slopes = [np.empty_like(x) if return_grad else np.empty((0, 0), arrays.computed) for x in rows]
-    _core.wasserstein_histogram(*rows, points, distance, *slopes, (order, 1e-2 if arrays.half else None))
-    result = arrays.back(distance, lead)
-    if not return_grad:
-        return result
-    return result, *(
-        arrays.axis_back(_arrays.sum_to(slope.reshape(*lead, -1), x.shape), argument, axis)
-        for slope, x, argument in zip(slopes, moved, ("p", "q"), strict=True)
-    )
+
+    def run(p, q, *found):
+        _core.wasserstein_histogram(p, q, points, *found, (order, 1e-2 if arrays.half else None))
+
+    return arrays.distances(run, return_grad)
 
 
 def _points(name, x, y, a, b):

@@ -346,8 +346,7 @@ TORCH_TOLD = {
         "wasserstein_1d: u_weights must broadcast to the shape of u, (2, 3), got (2, 2)"
     ),
     "wasserstein_histogram(X, X[:, :2])": (
-        "wasserstein_histogram: p and q must have equal lengths along axis -1 and others that broadcast, got shapes "
-        "(2, 3) and (2, 2)"
+        "wasserstein_histogram: p and q must have equal lengths along axis -1, got shapes (2, 3) and (2, 2)"
     ),
     "wasserstein_histogram(X, X, support=X[0, :2])": (
         "wasserstein_histogram: support must have shape (3,), one point for each entry, got (2,)"
