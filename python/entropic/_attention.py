@@ -8,8 +8,6 @@ import numpy as np
 from entropic import _arrays, _core
 from entropic._maps import MAPS, map_and_params
 
-FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
-
 
 class MapCall(NamedTuple):
     """A map and its parameters in the order that _core wants; None where a parameter is the same for all."""
@@ -120,7 +118,7 @@ class _Call:
             for name, x in (("q", q), ("k", k), ("v", v), *others)
         ]
         self.dtype = np.result_type(*(dtype for _, dtype in arrays[:3]))
-        self.work = FLOAT64 if self.dtype == FLOAT64 else FLOAT32
+        self.work = _arrays.FLOAT64 if self.dtype == _arrays.FLOAT64 else _arrays.FLOAT32
         values = [_arrays._cast(array, self.work) for array, _ in arrays]
         self.function, self.kinds, self.shapes = function, (q, k, v), [value.shape for value in values[:3]]
         self.shape = shape = shape_of(function, *self.shapes)

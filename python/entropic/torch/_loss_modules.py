@@ -2,6 +2,7 @@
 
 import torch
 
+from entropic import _functions
 from entropic import _losses as numpy_losses
 from entropic.torch import _losses
 from entropic.torch._modules import Configured
@@ -132,13 +133,13 @@ class _MarginLoss(_Loss):
         return f"in_features={self.in_features}, num_classes={self.num_classes}, {super().extra_repr()}"
 
 
-def _margin_module(class_name, kind, margin, scale, what):
+def _margin_module(class_name, kind, margin, what):
     def __init__(
         self,
         in_features,
         num_classes,
         margin=margin,
-        scale=scale,
+        scale=30.0,
         weight=None,
         ignore_index=-100,
         reduction="mean",
@@ -158,7 +159,7 @@ in_features, num_classes : int
     Size of an embedding, how many classes there are.
 margin : float, default {margin}
     See entropic.margin_softmax_loss, kind "{kind}".
-scale : float, default {scale}
+scale : float, default 30.0
     Multiplies the cosines.{_COMMON.partition(chr(10) + "dim :")[0]}
 
 Examples
@@ -177,7 +178,7 @@ Examples
 def _plain_module(description, function):
     name = description["name"]
     takes_classes = numpy_losses.takes_classes(description)
-    params = [numpy_losses._functions.declare(param) for param in description["params"]]
+    params = [_functions.declare(param) for param in description["params"]]
     values = ", ".join(f"{param['name']!r}: {param['name']}" for param in description["params"])
     common = ["weight=None", "ignore_index=-100"] if takes_classes else []
     handed = "weight, ignore_index" if takes_classes else "None, None"
@@ -216,9 +217,9 @@ def build():
     modules += [
         SurrogateLoss,
         SmoothAccuracyLoss,
-        _margin_module("AMSoftmaxLoss", "am", 0.35, 30.0, "the target's lowered by a margin"),
-        _margin_module("ArcFaceLoss", "arc", 0.5, 30.0, "a margin added to the target's angle, in radians"),
-        _margin_module("SphereFaceLoss", "sphere", 4, 30.0, "the target's angle multiplied by an integer margin"),
+        _margin_module("AMSoftmaxLoss", "am", 0.35, "the target's lowered by a margin"),
+        _margin_module("ArcFaceLoss", "arc", 0.5, "a margin added to the target's angle, in radians"),
+        _margin_module("SphereFaceLoss", "sphere", 4, "the target's angle multiplied by an integer margin"),
     ]
     for module in modules:
         module.__module__ = "entropic.torch"
