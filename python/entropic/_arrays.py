@@ -278,21 +278,23 @@ def flag(operation, argument, value):
     return bool(value)
 
 
-def number(operation, argument, value):
-    """A float, and nothing that Python would read as one: float("1") is 1."""
+def number(operation, argument, value, expected="a number"):
+    """A float, and nothing that Python would read as one: float("1") is 1. Beyond floats: inf."""
     try:
         if not isinstance(value, (str, bytes)):
             return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
     except (TypeError, ValueError, RuntimeError):
         pass
-    raise TypeError(f"{operation}: {argument} must be a number, got {type(value).__name__}")
+    raise TypeError(f"{operation}: {argument} must be {expected}, got {type(value).__name__}")
 
 
-def integer(operation, argument, value):
+def integer(operation, argument, value, expected="an integer"):
     try:
         return operator.index(value)
     except TypeError:
-        raise TypeError(f"{operation}: {argument} must be an integer, got {type(value).__name__}") from None
+        raise TypeError(f"{operation}: {argument} must be {expected}, got {type(value).__name__}") from None
 
 
 def to_wide_floats(operation, argument, array):

@@ -34,10 +34,7 @@ def scale_values(function, scale, train_length, kappa):
 
 
 def _number(function, scale, words):
-    try:
-        number = float(scale)
-    except (TypeError, ValueError):
-        raise TypeError(f"{function}: scale must be {words} or a number, got {type(scale).__name__}") from None
+    number = _arrays.number(function, "scale", scale, f"{words} or a number")
     if not math.isfinite(number):
         raise ValueError(f"{function}: scale must be {words} or a finite number, got {number}")
     return number

@@ -37,7 +37,7 @@ def gammas_of(rows, gamma_range, params):
 
 def checked_range(name, gamma_range):
     try:
-        low, high = map(float, gamma_range)
+        low, high = (_arrays.number(name, "gamma_range", end) for end in gamma_range)
     except (TypeError, ValueError):
         raise TypeError(f"{name}: gamma_range must be a pair of numbers (least, largest), got {gamma_range!r}") from None
     if not (0 <= low < math.inf and low <= high > 0):

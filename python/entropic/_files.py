@@ -1,7 +1,6 @@
 """Files of rows: what the command line reads and writes, for Python, and with pyarrow Parquet and Arrow's own files."""
 
 import math
-import operator
 import os
 import sys
 from typing import Any, NamedTuple
@@ -142,14 +141,10 @@ def _path(function, path):
 
 def _column(function, labels):
     """The number of a column, from 1."""
-    try:
-        number = operator.index(labels)
-    except TypeError:
-        raise TypeError(
-            f"{function}: labels must be the number of a column, counted from 1, got {type(labels).__name__}"
-        ) from None
+    wanted = "the number of a column, counted from 1"
+    number = _arrays.integer(function, "labels", labels, wanted)
     if not 0 < number < 1 << 63:
-        raise ValueError(f"{function}: labels must be the number of a column, counted from 1, got {number}")
+        raise ValueError(f"{function}: labels must be {wanted}, got {number}")
     return number
 
 

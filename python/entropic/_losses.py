@@ -1,7 +1,5 @@
 """Losses: one number for each row of scores against a target, and its gradient."""
 
-import operator
-
 import numpy as np
 
 from entropic import _arrays, _core, _functions
@@ -68,10 +66,7 @@ def _prepared_target(name, argument, kind, target, rows):
 def _index_or_none(name, ignore_index):
     if ignore_index is None:
         return None
-    try:
-        return min(max(operator.index(ignore_index), -(2**63)), 2**63 - 1)
-    except TypeError:
-        raise TypeError(f"{name}: ignore_index must be an integer or None, got {type(ignore_index).__name__}") from None
+    return min(max(_arrays.integer(name, "ignore_index", ignore_index, "an integer or None"), -(2**63)), 2**63 - 1)
 
 
 def takes_classes(description):

@@ -1,7 +1,6 @@
 """Measures of distributions: how uncertain one is, how far two are apart, what two variables know of each other."""
 
 import math
-import operator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -234,10 +233,7 @@ class Counts:
 
 
 def _count(number):
-    try:
-        count = operator.index(number)
-    except TypeError:
-        raise TypeError(f"Counts: the number of outcomes must be an integer, got {type(number).__name__}") from None
+    count = _arrays.integer("Counts", "the number of outcomes", number)
     if count < 1:
         raise ValueError(f"Counts: the number of outcomes must be at least 1, got {count}")
     return count

@@ -5,7 +5,6 @@
 
 import importlib.util
 import math
-import operator
 import warnings
 
 import numpy as np
@@ -225,10 +224,7 @@ def expected_calibration_error(p, labels, *, bins=15, strategy="uniform"):
         raise TypeError(f"{name}: strategy must be a string, got {type(strategy).__name__}")
     if strategy not in ("uniform", "quantile"):
         raise ValueError(f"{name}: strategy must be one of uniform, quantile, got {strategy!r}")
-    try:
-        bins = min(operator.index(bins), 2**62)
-    except TypeError:
-        raise TypeError(f"{name}: bins must be an integer, got {type(bins).__name__}") from None
+    bins = min(_arrays.integer(name, "bins", bins), 2**62)
     values, labels = _labelled(name, "p", p, labels)
     half = getattr(p, "dtype", None) is not None and "float16" in str(p.dtype)
     return _core.expected_calibration_error(values, labels, max(bins, -1), strategy == "quantile", 1e-2 if half else None)
@@ -278,23 +274,14 @@ def entropy_invariant_scale(n, d, *, train_length=512, kappa=None):
     scale = np.empty_like(flat)
     _core.entropy_invariant_scale(
         flat,
-        _number(name, "d", d),
+        _arrays.number(name, "d", d),
         scale,
-        _number(name, "train_length", train_length),
-        None if kappa is None else _number(name, "kappa", kappa),
+        _arrays.number(name, "train_length", train_length),
+        None if kappa is None else _arrays.number(name, "kappa", kappa),
     )
     if values.ndim == 0 and not hasattr(n, "dtype"):
         return float(scale[0])
     return _arrays._number_or_array(_arrays._same_kind(n, _arrays._cast(scale.reshape(values.shape), dtype)))
-
-
-def _number(name, argument, value):
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
-    except (TypeError, ValueError):
-        raise TypeError(f"{name}: {argument} must be a number, got {type(value).__name__}") from None
 
 
 def _matrix(name, argument, x):

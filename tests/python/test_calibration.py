@@ -291,7 +291,7 @@ def test_errors_of_the_scale():
     expect(ValueError, f"{name}: d must be above 0 and finite, got inf", function, 2, 10**400)
     expect(ValueError, f"{name}: train_length must be above 1 and finite, got 1", function, 2, 64, train_length=1)
     expect(ValueError, f"{name}: kappa must be above 0 and finite, got 0", function, 2, 64, kappa=0)
-    expect(TypeError, f"{name}: d must be a number, got str", function, 2, "large")
+    expect(TypeError, f"{name}: d must be a number, got str", function, 512, "64")
     expect(TypeError, f"{name}: train_length must be a number, got NoneType", function, 2, 64, train_length=None)
     expect(TypeError, f"{name}: kappa must be a number, got list", function, 2, 64, kappa=[1.0])
 

@@ -220,6 +220,7 @@ def test_options():
         ({"entropy": 1, "max_iterations": 0}, ValueError, "max_iterations must be above 0 and at most 1000, got 0"),
         ({"entropy": 1, "max_iterations": 2.5}, TypeError, "max_iterations must be an integer, got float"),
         ({"entropy": 1, "gamma_range": 3}, TypeError, r"gamma_range must be a pair of numbers \(least, largest\), got 3"),
+        ({"entropy": 1, "gamma_range": ("1", 2)}, TypeError, r"gamma_range must be a pair of numbers .*, got \('1', 2\)"),
         ({"entropy": 1, "gamma_range": (1, 2, 3)}, TypeError, r"gamma_range must be a pair of numbers .*, got \(1, 2, 3\)"),
         *(
             ({"entropy": 1, "gamma_range": wrong}, ValueError, r"gamma_range must be \(least, largest\) with 0 <= least <= .*")

@@ -410,10 +410,7 @@ def _text(name, value):
     """A parameter as ast.literal_eval reads it."""
     if value is None or isinstance(value, (str, int)):
         return repr(value)
-    try:
-        value = float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"attention: {name} must be a number or a tensor, got {type(value).__name__}") from None
+    value = _arrays.number("attention", name, value, "a number or a tensor")
     if value != value:
         raise ValueError(f"attention: {name} must be a number, got nan")
     return "1e999" if value == math.inf else repr(value)
