@@ -24,10 +24,7 @@ struct Numbers {
 
 Numbers doubles(const Files& files, const std::string& path) {
   Table table = read_other(files, path);
-  const double tolerance = std::visit(
-      []<class T>(const std::vector<T>&) { return sizeof(T) == 2   ? 1e-2
-                                                  : sizeof(T) == 4 ? 1e-4
-                                                                   : 1e-6; }, table.values);
+  const double tolerance = std::visit([]<class T>(const std::vector<T>&) { return entropic::kSumTolerance<T>; }, table.values);
   table.values = as_doubles(table);
   return {std::move(table), tolerance};
 }

@@ -2,15 +2,14 @@
 // entropic/calibration.py brings others to that.
 
 #include <entropic/entropic.h>
-#include <nanobind/nanobind.h>
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 
-#include <optional>
 #include <utility>
 #include <vector>
 
+#include "bindings.h"
 #include "matrices.h"
+#include "params.h"
 
 namespace entropic {
 namespace {
@@ -34,13 +33,10 @@ void bind(nb::module_& m) {
     const nb::gil_scoped_release release;
     return match_entropy(view(x));
   });
-  m.def("expected_calibration_error", [](const Matrix<const T>& p, const Labels& labels, std::int64_t bins, bool quantile,
-                                         std::optional<double> sum_tolerance) {
-    using Strategy = ExpectedCalibrationError::Strategy;
+  m.def("expected_calibration_error", [](const Matrix<const T>& p, const Labels& labels, nb::tuple values) {
+    const ExpectedCalibrationError options = to_params<ExpectedCalibrationError>(values).op;
     const nb::gil_scoped_release release;
-    return expected_calibration_error(
-        view(p), span(labels),
-        {.bins = bins, .strategy = quantile ? Strategy::quantile : Strategy::uniform, .sum_tolerance = sum_tolerance});
+    return expected_calibration_error(view(p), span(labels), options);
   });
 }
 
@@ -49,12 +45,9 @@ void bind(nb::module_& m) {
 void bind_calibration(nb::module_& m) {
   bind<float>(m);
   bind<double>(m);
-  m.def(
-      "entropy_invariant_scale",
-      [](const Numbers& n, double d, const Output& scale, double train_length, std::optional<double> kappa) {
-        entropy_invariant_scale(span(n), d, span(scale), {.train_length = train_length, .kappa = kappa});
-      },
-      nb::arg("n"), nb::arg("d"), nb::arg("scale"), nb::arg("train_length"), nb::arg("kappa").none());
+  m.def("entropy_invariant_scale", [](const Numbers& n, double d, const Output& scale, nb::tuple values) {
+    entropy_invariant_scale(span(n), d, span(scale), to_params<EntropyInvariantScale>(values).op);
+  });
   // The gamma of each row for one entropy, for EntropyScaler.transform.
   m.def("calibrated_gamma", [](const Matrix<const double>& x, double entropy, const Output& gamma) {
     const nb::gil_scoped_release release;

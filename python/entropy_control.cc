@@ -1,12 +1,10 @@
 // Entropy control for Python: functions on arrays that entropic/_arrays.py has brought to rows without gaps.
 
-#include "entropy_control.h"
-
 #include <entropic/entropic.h>
 
-#include <span>
 #include <vector>
 
+#include "bindings.h"
 #include "matrices.h"
 #include "params.h"
 

@@ -1,7 +1,5 @@
 // Files and Arrow arrays for Python: numbers travel as bytes without a copy, entropic/_files.py gives them type and shape.
 
-#include "files.h"
-
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -17,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings.h"
 #include "files/format.h"
 
 // The Arrow C data and stream interfaces, word for word as their specification has them.

@@ -1,7 +1,5 @@
 // Losses for Python, on rows without gaps: arrays that entropic/_arrays.py or torch/_losses.py has brought to that.
 
-#include "losses.h"
-
 #include <entropic/entropic.h>
 #include <nanobind/ndarray.h>
 
@@ -10,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings.h"
 #include "params.h"
 
 namespace entropic {
@@ -20,15 +19,6 @@ using Classes = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::d
 template <class T>
 MatrixView<T> view(const Array& a) {
   return {reinterpret_cast<T*>(a.data), static_cast<std::size_t>(a.shape[0]), static_cast<std::size_t>(a.shape[1])};
-}
-
-// Calls f(params) with those of the map of this name.
-template <class F>
-void with_map(std::string_view name, nb::tuple values, F&& f) {
-  for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
-    if (Op::kDescription.name != name) return;
-    f(RowParams<Op>(values));
-  });
 }
 
 // value and, where there is room for it, the gradient. `map` is (name, values of its parameters) for a loss that has one,

@@ -4,9 +4,9 @@
 #include <nanobind/nanobind.h>
 
 #include <optional>
-#include <span>
 #include <string>
 
+#include "bindings.h"
 #include "params.h"
 
 namespace entropic {

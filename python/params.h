@@ -226,6 +226,15 @@ struct RowParams : Params<Op> {
   }
 };
 
+// Calls f(params) with those of the map of this name, a RowParams.
+template <class F>
+void with_map(std::string_view name, nb::tuple values, F&& f) {
+  for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
+    if (Op::kDescription.name != name) return;
+    f(RowParams<Op>(values));
+  });
+}
+
 inline nb::str to_str(std::string_view text) { return nb::str(text.data(), text.size()); }
 
 // A number as Python knows it; None for no value and for a bound that does not bind.

@@ -1,12 +1,11 @@
 // Sampling for Python: functions on arrays that entropic/_arrays.py has brought to rows without gaps, and chains of steps.
 
-#include "sampling.h"
-
 #include <entropic/entropic.h>
 
 #include <string>
 #include <vector>
 
+#include "bindings.h"
 #include "matrices.h"
 #include "params.h"
 
@@ -29,9 +28,8 @@ void draw(Matrix<const T> x, Matrix<std::int64_t> indices, nb::tuple values, std
 }
 
 template <class T>
-void gumbel(Matrix<const T> x, Matrix<T> p, nb::tuple values, bool hard, std::uint64_t seed, Streams streams) {
-  GumbelSoftmax op = to_params<GumbelSoftmax>(values).op;
-  op.hard = hard;
+void gumbel(Matrix<const T> x, Matrix<T> p, nb::tuple values, std::uint64_t seed, Streams streams) {
+  const GumbelSoftmax op = to_params<GumbelSoftmax>(values).op;
   const nb::gil_scoped_release release;
   gumbel_softmax<T>(view(x), view(p), op, noise_of(seed, streams, 0));
 }
@@ -70,8 +68,8 @@ template <class T>
 void bind(nb::module_& m, nb::class_<Sampler>& sampler) {
   m.def("sample", &draw<T>, nb::arg("x").noconvert(), nb::arg("indices").noconvert(), nb::arg("params"), nb::arg("seed"),
         nb::arg("streams").noconvert(), nb::arg("position"));
-  m.def("gumbel_softmax", &gumbel<T>, nb::arg("x").noconvert(), nb::arg("p").noconvert(), nb::arg("params"), nb::arg("hard"),
-        nb::arg("seed"), nb::arg("streams").noconvert());
+  m.def("gumbel_softmax", &gumbel<T>, nb::arg("x").noconvert(), nb::arg("p").noconvert(), nb::arg("params"), nb::arg("seed"),
+        nb::arg("streams").noconvert());
   m.def("gumbel_noise", &noise<T>, nb::arg("g").noconvert(), nb::arg("seed"), nb::arg("streams").noconvert());
   sampler.def(
       "probs",

@@ -1,12 +1,10 @@
 // Transport for Python: functions on arrays that entropic/_transport.py has brought to float32 or float64 without gaps.
 
-#include "transport.h"
-
 #include <entropic/entropic.h>
 
-#include <span>
 #include <vector>
 
+#include "bindings.h"
 #include "matrices.h"
 #include "params.h"
 

@@ -6,7 +6,6 @@
 #include <span>
 #include <string_view>
 #include <tuple>
-#include <vector>
 
 #include "entropic/operation.h"
 
@@ -25,14 +24,6 @@ inline Op at_row(Op op, std::span<const PerRow> per_row, std::size_t r) {
   return op;
 }
 
-// Those of `count` rows from `first` on, of PerRow or ParamGradient.
-template <class Numbers>
-std::vector<Numbers> of_rows(std::span<const Numbers> all, std::size_t first, std::size_t count) {
-  std::vector<Numbers> parts(all.begin(), all.end());
-  for (Numbers& numbers : parts) numbers.values = numbers.values.subspan(first, count);
-  return parts;
-}
-
 // One number for each parameter of Op, in their order.
 template <class Op>
 using ParamValues = std::array<double, std::tuple_size_v<decltype(Op::kParams)>>;
@@ -47,14 +38,6 @@ inline double value_of(const ParamValues<Op>& values, std::string_view name) {
     ++i;
   });
   return value;
-}
-
-// Whether a parameter of Op may have a value for each row.
-template <class Op>
-constexpr bool has_per_row() {
-  bool found = false;
-  for_each_param<Op>([&](const auto& param) { found |= param.per_row; });
-  return found;
 }
 
 }  // namespace entropic

@@ -85,7 +85,7 @@ struct Attention {
   double number = 1;
   double train_length = 512;
   std::optional<double> kappa = {};
-  bool causal = false;  // query i of m sees keys j <= i + n - m: the queries are the last m positions
+  bool causal = false;
 
   static constexpr Description kDescription = {
       .name = "attention",
@@ -108,7 +108,10 @@ struct Attention {
                        .member = &Attention::train_length,
                        .above = 1},
       Param<Attention, std::optional<double>>{
-          .name = "kappa", .meaning = "factor of log n / d in its place", .member = &Attention::kappa, .above = 0}};
+          .name = "kappa", .meaning = "factor of log n / d in its place", .member = &Attention::kappa, .above = 0},
+      Param<Attention, bool>{.name = "causal",
+                             .meaning = "query i of m sees keys j <= i + n - m alone: the queries are the last m positions",
+                             .member = &Attention::causal}};
 };
 
 // out = the sum of values weighted by p, and what `details` asks for. `per_row` gives parameters of the map a value for each
@@ -137,7 +140,7 @@ void attention_vjp(HeadsView<const std::type_identity_t<T>> q, HeadsView<const s
                    std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {});
 
 struct LinearAttention {
-  std::optional<double> scale = {};  // 1/sqrt(d) where it is not given
+  std::optional<double> scale = {};
   bool causal = false;
 
   static constexpr Description kDescription = {
@@ -147,8 +150,11 @@ struct LinearAttention {
       .gradient = "as attention with taylor_softmax",
       .source = "Arora et al., ICML 2024 (Based); Katharopoulos et al., ICML 2020",
   };
-  static constexpr auto kParams = std::tuple{Param<LinearAttention, std::optional<double>>{
-      .name = "scale", .meaning = "factor of <q, k>; 1/sqrt(d) where it is not given", .member = &LinearAttention::scale}};
+  static constexpr auto kParams = std::tuple{
+      Param<LinearAttention, std::optional<double>>{
+          .name = "scale", .meaning = "factor of <q, k>; 1/sqrt(d) where it is not given", .member = &LinearAttention::scale},
+      Param<LinearAttention, bool>{
+          .name = "causal", .meaning = "query i of m sees keys j <= i + n - m alone", .member = &LinearAttention::causal}};
 };
 
 // attention with the map taylor_softmax of order 2, by phi(x) = (1, x, x_a x_b for a < b, x_a^2 / sqrt 2), which has

@@ -11,4 +11,10 @@ namespace entropic {
 enum class Input { scores, probs, log_probs };
 inline constexpr std::string_view kInputs[] = {"scores", "probs", "log_probs"};
 
+// How far from 1 the sum of a distribution that is given as T may be.
+template <class T>
+inline constexpr double kSumTolerance = sizeof(T) == 8   ? 1e-6
+                                        : sizeof(T) == 4 ? 1e-4
+                                                         : 1e-2;
+
 }  // namespace entropic

@@ -9,7 +9,9 @@
 #include <string_view>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 #include <variant>
+#include <vector>
 
 namespace entropic {
 
@@ -44,7 +46,8 @@ struct Description {
 
 // One parameter of the operation Op: a data member with its name and its range, (above, up_to] or [at_least, up_to].
 // Rules across parameters are the operation's member `std::string_view check() const`: what is wrong, empty if nothing is.
-// Value is double, std::int64_t, std::optional<double> (not given unless set) or an enum, whose values are named in order.
+// Value is double, std::int64_t, bool, std::optional<double> (not given unless set) or an enum, whose values are named in
+// order.
 template <class Op, class Value = double>
 struct Param {
   using Bound = std::conditional_t<std::is_same_v<Value, std::optional<double>>, double, Value>;
@@ -78,6 +81,22 @@ struct ParamGradient {
 template <class Op, class F>
 constexpr void for_each_param(F&& f) {
   std::apply([&](const auto&... param) { (f(param), ...); }, Op::kParams);
+}
+
+// Whether a parameter of Op may have a value for each row.
+template <class Op>
+constexpr bool has_per_row() {
+  bool found = false;
+  for_each_param<Op>([&](const auto& param) { found |= param.per_row; });
+  return found;
+}
+
+// Those of `count` rows from `first` on, of PerRow or ParamGradient.
+template <class Numbers>
+std::vector<Numbers> of_rows(std::span<const Numbers> all, std::size_t first, std::size_t count) {
+  std::vector<Numbers> parts(all.begin(), all.end());
+  for (Numbers& numbers : parts) numbers.values = numbers.values.subspan(first, count);
+  return parts;
 }
 
 // The operation with its defaults, and typical values where it has none.

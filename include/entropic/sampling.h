@@ -235,7 +235,7 @@ class Sampler {
 
 struct GumbelSoftmax {
   double temperature = 1;
-  bool hard = false;  // the row's largest entry becomes 1 and the others 0
+  bool hard = false;
 
   static constexpr Description kDescription = {
       .name = "gumbel_softmax",
@@ -244,8 +244,11 @@ struct GumbelSoftmax {
       .gradient = "softmax's at (x + G) / T; hard: the same, straight through",
       .source = "Jang, Gu, Poole, ICLR 2017; Maddison, Mnih, Teh, ICLR 2017",
   };
-  static constexpr auto kParams = std::tuple{Param<GumbelSoftmax>{
-      .name = "temperature", .meaning = "T, divides the noisy scores", .member = &GumbelSoftmax::temperature, .above = 0}};
+  static constexpr auto kParams = std::tuple{
+      Param<GumbelSoftmax>{
+          .name = "temperature", .meaning = "T, divides the noisy scores", .member = &GumbelSoftmax::temperature, .above = 0},
+      Param<GumbelSoftmax, bool>{
+          .name = "hard", .meaning = "the row's largest entry becomes 1 and the others 0", .member = &GumbelSoftmax::hard}};
 };
 
 // p = softmax((x + G) / T) for each row, G the noise at noise.position; hard: 1 at the index that sample draws at temperature 1

@@ -244,8 +244,7 @@ def attention(
         out,
         chosen.name,
         chosen.values,
-        scale_values("attention", scale, train_length, kappa),
-        _arrays.flag("attention", "causal", causal),
+        (*scale_values("attention", scale, train_length, kappa), causal),
         visible,
         additive,
         weights,
@@ -324,8 +323,7 @@ def attention_vjp(
         *grads,
         chosen.name,
         chosen.values,
-        scale_values("attention_vjp", scale, train_length, kappa),
-        _arrays.flag("attention_vjp", "causal", causal),
+        (*scale_values("attention_vjp", scale, train_length, kappa), causal),
         visible,
         additive,
         asked,
@@ -374,7 +372,7 @@ def linear_attention(q, k, v, *, causal=False, scale="sqrt"):
     call = _Call("linear_attention", q, k, v)
     shape, values = call.shape, _linear_values("linear_attention", scale)
     out = call.empty(math.prod(shape.batch), shape.heads, shape.queries, call.shapes[2][-1])
-    _core.linear_attention(*call.arrays, out, values, _arrays.flag("linear_attention", "causal", causal))
+    _core.linear_attention(*call.arrays, out, (*values, causal))
     return call.back(q, out, *call.out_shape)
 
 
@@ -414,7 +412,7 @@ def linear_attention_vjp(q, k, v, grad, *, causal=False, scale="sqrt"):
     call = _Call("linear_attention_vjp", q, k, v, ("grad", grad))
     values = _linear_values("linear_attention_vjp", scale)
     g, grads = call.gradients()
-    _core.linear_attention_vjp(*call.arrays, g, *grads, values, _arrays.flag("linear_attention_vjp", "causal", causal))
+    _core.linear_attention_vjp(*call.arrays, g, *grads, (*values, causal))
     return tuple(call.back_gradients(grads))
 
 

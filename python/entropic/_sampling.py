@@ -121,8 +121,7 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
     name = "gumbel_softmax"
     rows = _arrays.Rows(name, "x", x, axis)
     p = np.empty_like(rows.values)
-    hard = _arrays.flag(name, "hard", hard)
-    _core.gumbel_softmax(rows.values, p, (temperature,), hard, _integer(name, "seed", seed), _streams(name, rows, stream))
+    _core.gumbel_softmax(rows.values, p, (temperature, hard), _integer(name, "seed", seed), _streams(name, rows, stream))
     return rows.back(p)
 
 

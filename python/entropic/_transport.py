@@ -48,7 +48,8 @@ class _Together:
             dtypes.append(dtype)
         self.kind = next((x for x in arrays.values() if hasattr(x, "__dlpack__") and not isinstance(x, np.ndarray)), None)
         self.dtype = np.result_type(*dtypes)
-        self.half = any(dtype == _arrays.FLOAT16 for dtype in dtypes)
+        # How far from equal sums may be: where some are of halves, more than what they are computed in allows.
+        self.sum_tolerance = _core.sum_tolerance[2] if _arrays.FLOAT16 in dtypes else None
         self.computed = np.result_type(self.dtype, np.float32)
 
     def check_axes(self, **least):
@@ -274,7 +275,7 @@ class _ProblemArrays:
         self.views = (*given, *(np.empty(shape, arrays.computed) for shape in ((count * n, m), (count, n), (count, m))))
 
     def mass_tolerance(self, given):
-        return 1e-2 if given is None and self.arrays.half else given
+        return self.arrays.sum_tolerance if given is None else given
 
     def found(self):
         """plan, f, g."""
@@ -412,7 +413,7 @@ def wasserstein_histogram(p, q, *, support=None, order=1.0, axis=-1, return_grad
             raise ValueError(f"{name}: support must have shape ({n},), one point for each entry, got {points.shape}")
 
     def run(p, q, *found):
-        _core.wasserstein_histogram(p, q, points, *found, (order, 1e-2 if arrays.half else None))
+        _core.wasserstein_histogram(p, q, points, *found, (order, arrays.sum_tolerance))
 
     return arrays.distances(run, return_grad)
 

@@ -90,7 +90,7 @@ def fit_temperature(x, labels):
     >>> round(1 / T, 12) == round(math.log(3), 12)  # p = 3/4, as the labels say
     True
     """
-    temperature, clamped = _core.fit_temperature(*_labelled("fit_temperature", "x", x, labels))
+    temperature, clamped = _core.fit_temperature(*_labelled("fit_temperature", "x", x, labels)[:2])
     if clamped:
         why = (
             "(nearly) every label has the largest score of its row"
@@ -141,7 +141,7 @@ def fit_target_entropy(x, labels):
     >>> round(H, 12) == round(math.log(4) - 0.75 * math.log(3), 12)  # p = 3/4 in every row
     True
     """
-    return _core.fit_target_entropy(*_labelled("fit_target_entropy", "x", x, labels))
+    return _core.fit_target_entropy(*_labelled("fit_target_entropy", "x", x, labels)[:2])
 
 
 def match_entropy(x_reference):
@@ -220,14 +220,9 @@ def expected_calibration_error(p, labels, *, bins=15, strategy="uniform"):
     0.25
     """
     name = "expected_calibration_error"
-    if not isinstance(strategy, str):
-        raise TypeError(f"{name}: strategy must be a string, got {type(strategy).__name__}")
-    if strategy not in ("uniform", "quantile"):
-        raise ValueError(f"{name}: strategy must be one of uniform, quantile, got {strategy!r}")
-    bins = min(_arrays.integer(name, "bins", bins), 2**62)
-    values, labels = _labelled(name, "p", p, labels)
-    half = getattr(p, "dtype", None) is not None and "float16" in str(p.dtype)
-    return _core.expected_calibration_error(values, labels, max(bins, -1), strategy == "quantile", 1e-2 if half else None)
+    values, labels, dtype = _labelled(name, "p", p, labels)
+    tolerance = _core.sum_tolerance[dtype.itemsize]
+    return _core.expected_calibration_error(values, labels, (bins, strategy, tolerance))
 
 
 def entropy_invariant_scale(n, d, *, train_length=512, kappa=None):
@@ -272,29 +267,24 @@ def entropy_invariant_scale(n, d, *, train_length=512, kappa=None):
     values, dtype = _arrays.to_wide_floats(name, "n", _arrays._to_numpy(name, "n", n))
     flat = np.ascontiguousarray(values, np.float64).reshape(-1)
     scale = np.empty_like(flat)
-    _core.entropy_invariant_scale(
-        flat,
-        _arrays.number(name, "d", d),
-        scale,
-        _arrays.number(name, "train_length", train_length),
-        None if kappa is None else _arrays.number(name, "kappa", kappa),
-    )
+    _core.entropy_invariant_scale(flat, _arrays.number(name, "d", d), scale, (train_length, kappa))
     if values.ndim == 0 and not hasattr(n, "dtype"):
         return float(scale[0])
     return _arrays._number_or_array(_arrays._same_kind(n, _arrays._cast(scale.reshape(values.shape), dtype)))
 
 
 def _matrix(name, argument, x):
-    """(x as a contiguous matrix of float32 or float64, the shape of its rows)."""
-    array, _ = _arrays.to_wide_floats(name, argument, _arrays._to_numpy(name, argument, x))
+    """(x as a contiguous matrix of float32 or float64, the shape of its rows, the dtype of x)."""
+    array, dtype = _arrays.to_wide_floats(name, argument, _arrays._to_numpy(name, argument, x))
     if array.ndim == 0:
         raise ValueError(f"{name}: {argument} must have at least one axis, got a single number")
     shape = array.shape[:-1]
-    return np.require(array, requirements=["C", "A"]).reshape(math.prod(shape), array.shape[-1]), shape
+    return np.require(array, requirements=["C", "A"]).reshape(math.prod(shape), array.shape[-1]), shape, dtype
 
 
 def _labelled(name, argument, x, labels):
-    matrix, shape = _matrix(name, argument, x)
+    """(x as such a matrix, the class of each row, the dtype of x)."""
+    matrix, shape, dtype = _matrix(name, argument, x)
     classes = _arrays._to_numpy(name, "labels", labels)
     if classes.dtype.kind not in "iub" and classes.size > 0:
         raise TypeError(f"{name}: labels must be of an integer type, got dtype {classes.dtype}")
@@ -302,4 +292,4 @@ def _labelled(name, argument, x, labels):
         raise ValueError(
             f"{name}: labels must have the shape of {argument} without its last axis, {shape}, got {classes.shape}"
         )
-    return matrix, np.require(classes, np.int64, ["C", "A"]).reshape(-1)
+    return matrix, np.require(classes, np.int64, ["C", "A"]).reshape(-1), dtype

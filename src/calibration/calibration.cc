@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "entropic/entropy_control.h"
+#include "entropic/input.h"
 #include "entropic/maps.h"
 #include "src/calibration/scale.h"
 #include "src/check.h"
@@ -439,7 +440,7 @@ double expected_calibration_error(MatrixView<const T> p, std::span<const std::in
   constexpr std::string_view kName = ExpectedCalibrationError::kDescription.name;
   check_params(options);
   check_labels(kName, "p", p, labels);
-  const double tolerance = options.sum_tolerance.value_or(sizeof(T) == 4 ? 1e-4 : 1e-6);
+  const double tolerance = options.sum_tolerance.value_or(kSumTolerance<T>);
   struct Row {
     double confidence;
     double excess;  // 1[right] - confidence

@@ -14,7 +14,6 @@
 
 #include "entropic/matrix_view.h"
 #include "src/check.h"
-#include "src/half.h"
 #include "src/transport/network_simplex.h"
 
 namespace entropic {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "entropic/input.h"
 #include "entropic/matrix_view.h"
 #include "src/check.h"
 #include "src/transport/kernels.h"

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "entropic/input.h"
 #include "entropic/transport.h"
 #include "src/check.h"
 #include "src/parallel.h"

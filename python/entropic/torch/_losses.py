@@ -329,7 +329,7 @@ def _is_target(target, x, dim, ignore_index):
         known = (target >= 0) & (target < x.shape[dim])
         return bool((known if ignore_index is None else known | (target == ignore_index)).all())
     sums = target.sum(dim, dtype=torch.float64)
-    allowed = {torch.float64: 1e-6, torch.float32: 1e-4}.get(target.dtype, 1e-2)
+    allowed = _core.sum_tolerance[target.dtype.itemsize]
     return bool((target >= 0).all()) and bool(((sums - 1).abs() <= allowed / 2).all())
 
 

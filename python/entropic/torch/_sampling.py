@@ -37,7 +37,7 @@ def _(x, seed, streams, dim):
 @torch.library.custom_op("entropic::gumbel_hard", mutates_args=())
 def _one_hot(x: Tensor, seed: int, streams: Tensor, dim: int) -> Tensor:
     """1 at what is drawn, in float64 or float32."""
-    return _on_rows(x, dim, seed, streams, lambda rows, result, *key: _core.gumbel_softmax(rows, result, (1.0,), True, *key))
+    return _on_rows(x, dim, seed, streams, lambda rows, result, *key: _core.gumbel_softmax(rows, result, (1.0, True), *key))
 
 
 @_one_hot.register_fake
