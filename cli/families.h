@@ -19,7 +19,8 @@ using Sampling = std::variant<entropic::Sample>;
 using Transport = std::variant<entropic::OptimalTransport, entropic::Sinkhorn, entropic::Wasserstein1d,
                                entropic::WassersteinHistogram, entropic::Wasserstein, entropic::SinkhornDivergence>;
 using LibraryOnly = std::variant<entropic::NormalizeDensity, entropic::NormalizeJoint, entropic::MeanFieldEntropy,
-                                 entropic::GumbelSoftmax, entropic::Attention, entropic::LinearAttention>;
+                                 entropic::ExpectedCalibrationError, entropic::GumbelSoftmax, entropic::Attention,
+                                 entropic::LinearAttention, entropic::EntropyInvariantScale>;
 
 struct FamilyTitle {
   std::string_view name;
@@ -40,7 +41,7 @@ inline constexpr FamilyTitle kLosses = {"Losses (in C++ and Python)", "one numbe
 inline constexpr FamilyTitle kSampling = {"Sampling", "indices drawn from rows of scores"};
 inline constexpr FamilyTitle kSteps = {"Steps of a sampler", "each acts on what the steps before it left"};
 inline constexpr FamilyTitle kLibraryOnly = {"In C++ and Python only",
-                                             "densities, tables, an estimate, a relaxed draw and attention"};
+                                             "densities, tables, an estimate, calibration, a relaxed draw and attention"};
 
 // Whether the operations of a family are commands of their own.
 template <class Family>

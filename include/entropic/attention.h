@@ -95,6 +95,8 @@ struct Attention {
           "dv_j = sum_i p_ij g_i; with ds_i the map's gradient of p_i for <g_i, v_j>: dq_i = scale_i sum_j ds_ij k_j, "
           "dk_j = sum_i scale_i ds_ij q_i",
       .source = "Vaswani et al., NeurIPS 2017; the scale: Su, kexue.fm 8823, 2021",
+      .shift = false,
+      .order = false,
   };
   static constexpr auto kParams = std::tuple{
       Param<Attention, Scale>{.name = "scale",
@@ -149,6 +151,8 @@ struct LinearAttention {
       .formula = "out_i = sum_j f(s_ij) v_j / sum_j f(s_ij), f(s) = 1 + s + s^2/2 = <phi(q_i), phi(k_j)>, s = scale <q, k>",
       .gradient = "as attention with taylor_softmax",
       .source = "Arora et al., ICML 2024 (Based); Katharopoulos et al., ICML 2020",
+      .shift = false,
+      .order = false,
   };
   static constexpr auto kParams = std::tuple{
       Param<LinearAttention, std::optional<double>>{

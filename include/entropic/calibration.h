@@ -60,6 +60,8 @@ struct ExpectedCalibrationError {
       .formula = "sum_b |sum_{r in b} (1[argmax p_r = y_r] - max p_r)| / rows",
       .gradient = "none: a sum over bins",
       .source = "Naeini, Cooper, Hauskrecht, AAAI 2015; Guo, Pleiss, Sun, Weinberger, ICML 2017",
+      .shift = false,
+      .order = false,
   };
   static constexpr auto kParams =
       std::tuple{Param<ExpectedCalibrationError, std::int64_t>{.name = "bins",
@@ -101,6 +103,8 @@ struct EntropyInvariantScale {
       .formula = "log n / (log(train_length) sqrt(d)), or where kappa is given kappa log n / d",
       .gradient = "1 / (n log(train_length) sqrt(d)), or kappa / (n d)",
       .source = "Su, kexue.fm 8823, 2021, and 9034, 2022",
+      .shift = false,
+      .order = false,
   };
   static constexpr auto kParams =
       std::tuple{Param<EntropyInvariantScale>{.name = "train_length",

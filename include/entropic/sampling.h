@@ -196,6 +196,7 @@ struct Sample {
       .formula = "argmax_i x_i/T + G_i, G_i = -log(-log u_i) the noise of (seed, stream, position, index)",
       .gradient = "none: it is for drawing",
       .source = "Gumbel 1954; Yellott 1977",
+      .order = false,
   };
   static constexpr auto kParams = std::tuple{
       Param<Sample>{.name = "temperature", .meaning = "T, divides the scores", .member = &Sample::temperature, .above = 0}};
@@ -243,6 +244,7 @@ struct GumbelSoftmax {
       .formula = "p = softmax((x + G) / T), G the noise of sample",
       .gradient = "softmax's at (x + G) / T; hard: the same, straight through",
       .source = "Jang, Gu, Poole, ICLR 2017; Maddison, Mnih, Teh, ICLR 2017",
+      .order = false,
   };
   static constexpr auto kParams = std::tuple{
       Param<GumbelSoftmax>{

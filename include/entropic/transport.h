@@ -22,6 +22,8 @@ struct Wasserstein1d {
       .formula = "(int_0^1 |F_u^-1(t) - F_v^-1(t)|^order dt)^(1/order)",
       .gradient = "in u_i: W^(1-order) times the sum over what sample i is moved of mass |u_i - v_j|^(order-1) sign(u_i - v_j)",
       .source = "Vallender 1974; Santambrogio, Optimal Transport for Applied Mathematicians, 2015, 2.1",
+      .shift = false,
+      .order = false,
   };
   static constexpr auto kParams = std::tuple{Param<Wasserstein1d>{.name = "order",
                                                                   .meaning = "the power of distances; inf is their maximum",
@@ -62,6 +64,8 @@ struct WassersteinHistogram {
       .formula = "(int_0^1 |F_p^-1(t) - F_q^-1(t)|^order dt)^(1/order); order 1: int |F_p - F_q|",
       .gradient = "W^(1-order) / order times the Kantorovich potentials, less their mean under p and q",
       .source = "as wasserstein_1d",
+      .shift = false,
+      .order = false,
   };
   static constexpr auto kParams =
       std::tuple{Param<WassersteinHistogram>{.name = "order",
@@ -90,6 +94,8 @@ struct Wasserstein {
       .formula = "(min <P, |x_i - y_j|^order> over plans P)^(1/order)",
       .gradient = "in x_i: W^(1-order) sum_j P_ij |x_i - y_j|^(order-2) (x_i - y_j)",
       .source = "Villani, Optimal Transport, 2009",
+      .shift = false,
+      .order = false,
   };
   static constexpr auto kParams = std::tuple{
       Param<Wasserstein>{.name = "order", .meaning = "the power of distances", .member = &Wasserstein::order, .at_least = 1}};
@@ -123,6 +129,8 @@ struct OptimalTransport {
       .formula = "min <P, C> over P >= 0 with row sums a and column sums b = max <a, f> + <b, g> over f_i + g_j <= C_ij",
       .gradient = "d cost / d C = P, d cost / d a = f and d cost / d b = g up to constants",
       .source = "Dantzig 1951; Cunningham, Math. Programming 11, 1976",
+      .shift = false,
+      .order = false,
   };
   static constexpr auto kParams = std::tuple{Param<OptimalTransport, std::optional<double>>{
       .name = "mass_tolerance",
@@ -169,6 +177,8 @@ struct Sinkhorn {
       .gradient = "of the minimum: P in C, f and g in a and b up to constants",
       .source =
           "Cuturi, NeurIPS 2013; Altschuler, Weed, Rigollet, NeurIPS 2017, for the rounding; Schmitzer 2019 for the scaling",
+      .shift = false,
+      .order = false,
   };
   static constexpr auto kParams = std::tuple{
       Param<Sinkhorn>{.name = "epsilon",
@@ -224,6 +234,8 @@ struct SinkhornDivergence {
       .formula = "S(x, y) - (S(x, x) + S(y, y)) / 2, S(x, y) = min <P, |x_i - y_j|^order> + epsilon KL(P, a b^T)",
       .gradient = "by the envelope theorem that of the costs under the three plans",
       .source = "Genevay, Peyre, Cuturi, AISTATS 2018; Feydy et al., AISTATS 2019",
+      .shift = false,
+      .order = false,
   };
   static constexpr auto kParams =
       std::tuple{Param<SinkhornDivergence>{.name = "epsilon",
