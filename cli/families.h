@@ -4,9 +4,7 @@
 
 #include <entropic/entropic.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -72,25 +70,6 @@ std::string command_name() {
   if (std::is_same_v<Op, entropic::OptimalTransport>) return "transport";
   if (std::is_same_v<Op, entropic::Sinkhorn>) return "transport --epsilon";
   return std::string(Op::kDescription.name);
-}
-
-// What a parameter may be, as a reader says it: "above 0", "above 0, at most 1", "any number", "gumbel or normal".
-template <class Op, class Value>
-std::string range_text(const entropic::Param<Op, Value>& param) {
-  using Bound = typename entropic::Param<Op, Value>::Bound;
-  if constexpr (std::is_enum_v<Value>) {
-    return fmt::format("{}", fmt::join(param.names, ", "));
-  } else if constexpr (std::is_same_v<Value, bool>) {
-    return "true, false";
-  } else {
-    std::string text;
-    if (param.above != std::numeric_limits<Bound>::lowest()) text = fmt::format("above {}", param.above);
-    if (param.at_least != std::numeric_limits<Bound>::lowest()) text = fmt::format("at least {}", param.at_least);
-    if (param.up_to != std::numeric_limits<Bound>::max()) {
-      text += fmt::format("{}at most {}", text.empty() ? "" : ", ", param.up_to);
-    }
-    return text.empty() ? "any number" : text;
-  }
 }
 
 template <class Op, class Value>

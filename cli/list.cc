@@ -45,7 +45,8 @@ std::string list_text() {
       add("      {}\n", Op::kDescription.formula);
       for_each_param<Op>([&](const auto& param) {
         const std::string_view dashes = kHasCommands<Family> ? "--" : "  ";
-        add("      {}{:<16} {} ({}; default {})\n", dashes, param.name, param.meaning, range_text(param), default_text(param));
+        add("      {}{:<16} {} ({}; default {})\n", dashes, param.name, param.meaning, allowed_values(param),
+            default_text(param));
       });
     });
     add("\n");
@@ -76,7 +77,7 @@ std::string list_markdown() {
       bool first = true;
       for_each_param<Op>([&](const auto& param) {
         if (std::exchange(first, false)) add("\n| parameter | default | range | meaning |\n|---|---|---|---|\n");
-        add("| `{}` | {} | {} | {} |\n", param.name, default_text(param), range_text(param), cell(param.meaning));
+        add("| `{}` | {} | {} | {} |\n", param.name, default_text(param), allowed_values(param), cell(param.meaning));
       });
     });
   });

@@ -76,7 +76,7 @@ CLI::Option* add_param(CLI::App& command, const entropic::Param<Op, Value>& para
     return add_flag(command, spellings(name), value, std::string(param.meaning));
   } else {
     return add_number(command, name, value,
-                      fmt::format("{} ({}; default {})", param.meaning, range_text(param), default_text(param)));
+                      fmt::format("{} ({}; default {})", param.meaning, allowed_values(param), default_text(param)));
   }
 }
 

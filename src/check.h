@@ -2,13 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "entropic/matrix_view.h"
 #include "entropic/operation.h"
@@ -27,26 +25,6 @@ template <class... Args>
 [[noreturn]] void fail_in_row(std::string_view operation, std::string_view argument, std::size_t row,
                               fmt::format_string<Args...> text, Args&&... args) {
   throw RowError(operation, argument, fmt::format(text, std::forward<Args>(args)...), row);
-}
-
-// What a parameter may be, as a reader says it: "above 0 and at most 1".
-template <class Op, class Value>
-std::string allowed_values(const Param<Op, Value>& param) {
-  using Bound = typename Param<Op, Value>::Bound;
-  if constexpr (std::is_enum_v<Value>) {
-    return fmt::format("one of {}", fmt::join(param.names, ", "));
-  } else {
-    std::string allowed;
-    if (param.above != std::numeric_limits<Bound>::lowest()) allowed = fmt::format("above {}", param.above);
-    if (param.at_least != std::numeric_limits<Bound>::lowest()) allowed = fmt::format("at least {}", param.at_least);
-    if (param.up_to != std::numeric_limits<Bound>::max()) {
-      allowed += fmt::format("{}at most {}", allowed.empty() ? "" : " and ", param.up_to);
-    } else if (!std::is_integral_v<Bound>) {
-      allowed += allowed.empty() ? "finite" : " and finite";
-    }
-    if (param.multiple_of != Bound{}) allowed += fmt::format(" and a multiple of {}", param.multiple_of);
-    return allowed;
-  }
 }
 
 // Every parameter of op inside the range that it declares, and together as op wants them; `row` is named where the values

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
@@ -76,6 +78,28 @@ struct ParamGradient {
   std::string_view parameter;
   std::span<double> values;
 };
+
+// What a parameter may be, as a reader says it: "one of uniform, quantile", "above 0 and at most 1". Bounds of lowest() and
+// max() do not bind.
+std::string allowed_values(std::span<const std::string_view> names);
+std::string allowed_values(double above, double at_least, double up_to, std::int64_t multiple_of, bool is_integer);
+template <class Op, class Value>
+std::string allowed_values(const Param<Op, Value>& param) {
+  if constexpr (std::is_enum_v<Value>) {
+    return allowed_values(param.names);
+  } else if constexpr (std::is_same_v<Value, bool>) {
+    return "true or false";
+  } else {
+    using Bound = typename Param<Op, Value>::Bound;
+    const auto bound = [](Bound number) {
+      if (number == std::numeric_limits<Bound>::lowest()) return std::numeric_limits<double>::lowest();
+      if (number == std::numeric_limits<Bound>::max()) return std::numeric_limits<double>::max();
+      return static_cast<double>(number);
+    };
+    return allowed_values(bound(param.above), bound(param.at_least), bound(param.up_to),
+                          static_cast<std::int64_t>(param.multiple_of), std::is_integral_v<Bound>);
+  }
+}
 
 // Calls f(param) for each parameter that Op declares.
 template <class Op, class F>

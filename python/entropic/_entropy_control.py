@@ -190,11 +190,11 @@ def normalize_joint(pxy, *, joint=None, marginal=None, conditional=None):
     pxy : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
         Non-negative numbers with x along the last axis but one and y along the last, any factor of a distribution; further
         axes in front count tables. Zeros stay zeros. Never changed.
-    joint : float or array, at least 0, finite, default None
+    joint : float or array, at least 0 and finite, default None
         H(X, Y) in nats, by a power of the whole table.
-    marginal : float or array, at least 0, finite, default None
+    marginal : float or array, at least 0 and finite, default None
         H(X) in nats, by a power of the row sums p(x); every p(y|x) is kept.
-    conditional : float or array, at least 0, finite, default None
+    conditional : float or array, at least 0 and finite, default None
         H(Y|X) in nats, by one power of all p(y|x); p(x) is kept.
 
     Exactly one of them is given, as a number or as an array that broadcasts to the axes that count tables.
@@ -291,7 +291,7 @@ def mean_field_entropy(x, *, gamma=1.0, axis=-1):
     ----------
     x : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
         Scores, of any shape with at least one axis; -inf counts as absent. Never changed.
-    gamma : float, at least 0, finite, default 1.0
+    gamma : float, at least 0 and finite, default 1.0
         Scale of the scores, 1/T.
     axis : int, default -1
         The axis along which scores compete; all others count rows.

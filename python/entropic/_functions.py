@@ -96,18 +96,9 @@ def kind(param):
         words = "bool"
     else:
         words = {"float": "float", "int": "int", "optional float": "float or None"}[param["kind"]]
-        if param["above"] is not None:
-            words += f", above {param['above']}"
-        if param["at_least"] is not None:
-            words += f", at least {param['at_least']}"
-        if param["up_to"] is not None:
-            words += f", at most {param['up_to']}"
-        elif param["kind"] != "int":
-            words += ", finite"
-        if param["multiple_of"]:
-            words += f", a multiple of {param['multiple_of']}"
         if param["per_row"]:
-            words = words.replace("float", "float or array", 1)
+            words = words.replace("float", "float or array")
+        words += f", {param['allowed']}"
     return words + (", required" if param["required"] else f", default {param['default']!r}")
 
 

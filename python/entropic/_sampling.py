@@ -20,7 +20,7 @@ def sample(x, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1
         Scores, of any shape with at least one axis; -inf counts as absent. Never changed.
     size : int or None, default None
         How many draws from each row: at position, position + 1, and so on, along a new last axis. None: one, and no such axis.
-    temperature : float, above 0, finite, default 1.0
+    temperature : float, above 0 and finite, default 1.0
         T, divides the scores.
     seed : int in [0, 2**64), required
         The same seed, stream and position give the same draw, whatever else is in the batch.
@@ -81,7 +81,7 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
     ----------
     x : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
         Scores, of any shape with at least one axis; -inf counts as absent. Never changed.
-    temperature : float, above 0, finite, default 1.0
+    temperature : float, above 0 and finite, default 1.0
         T, divides the noisy scores.
     hard : bool, default False
         Give 1 at the index that sample(x, seed=seed, stream=stream) draws, 0 elsewhere.

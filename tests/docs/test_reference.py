@@ -29,7 +29,7 @@ def test_every_name_of_the_packages_once():
 def test_docstrings_become_lists_and_code():
     page = _reference.python()
     entry = page[page.index("{py:function} entmax(x, *, alpha=1.5, temperature=1.0, axis=-1, out=None)") :].split("\n::::\n")[0]
-    assert "\n- `alpha` (float or array, above 0.0, finite, default 1.5): order of the entropy" in entry
+    assert "\n- `alpha` (float or array, above 0 and finite, default 1.5): order of the entropy" in entry
     assert "```text\np = argmax_p <p, x/T>" in entry
     assert "```pycon\n>>> y = entropic.entmax(" in entry
 

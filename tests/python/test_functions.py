@@ -60,8 +60,7 @@ def test_docstrings(operation):
                 assert f"default {param.default!r}" in text
         for param in operation["params"]:
             assert param["meaning"] in text
-            if param["kind"] == "float" and param["above"] is not None:
-                assert f"above {param['above']}" in text
+            assert param["kind"] == "name" or f", {param['allowed']}, " in text
         for section in ("Parameters", "Returns", "Raises", "Notes", "Examples"):
             assert f"\n{section}\n{'-' * len(section)}\n" in text
         assert max(map(len, text.splitlines())) <= 120

@@ -275,7 +275,7 @@ def mean_field_entropy(x, *, gamma=1.0, dim=None, axis=None):
     ----------
     x : torch.Tensor
         Scores of float32, float64, float16 or bfloat16, of any shape with at least one axis.
-    gamma : float, at least 0, finite, default 1.0
+    gamma : float, at least 0 and finite, default 1.0
         Scale of the scores, 1/T.
     dim : int, default -1
         The axis along which scores compete; axis is another name for it.
@@ -327,13 +327,13 @@ def gamma_for_entropy(
     ----------
     x : torch.Tensor
         Scores of float32, float64, float16 or bfloat16, of any shape with at least one axis.
-    entropy : float, tensor or None, at least 0, finite, default None
+    entropy : float, tensor or None, at least 0 and finite, default None
         In nats; out of reach, the nearest. A tensor gives each row its own: it broadcasts with x and has size 1 along dim.
-    perplexity : float, tensor or None, at least 1, finite, default None
+    perplexity : float, tensor or None, at least 1 and finite, default None
         exp(entropy), likewise; exactly one of them is given.
     gamma_range : pair of floats, default (0.0, inf)
         The least and the largest gamma allowed.
-    max_iterations : int, above 0, at most 1000, default 100
+    max_iterations : int, above 0 and at most 1000, default 100
         Evaluations of the entropy; fewer give a rough gamma.
     input : one of "scores", "probs", "log_probs", default "scores"
         What x is; the scores of probs q are log q.
@@ -484,11 +484,11 @@ def normalize_joint(pxy, *, joint=None, marginal=None, conditional=None):
     ----------
     pxy : torch.Tensor
         Tables of float32, float64, float16 or bfloat16, x along the last axis but one and y along the last.
-    joint : float, tensor or None, at least 0, finite, default None
+    joint : float, tensor or None, at least 0 and finite, default None
         H(X, Y) in nats, by a power of the whole table.
-    marginal : float, tensor or None, at least 0, finite, default None
+    marginal : float, tensor or None, at least 0 and finite, default None
         H(X) in nats, by a power of the row sums p(x); every p(y|x) is kept.
-    conditional : float, tensor or None, at least 0, finite, default None
+    conditional : float, tensor or None, at least 0 and finite, default None
         H(Y|X) in nats, by one power of all p(y|x); p(x) is kept.
 
     Exactly one of them is given, as a number or as a tensor that broadcasts to the axes that count tables.

@@ -54,7 +54,7 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, dim=None, 
     ----------
     x : torch.Tensor
         Scores of float32, float64, float16 or bfloat16, of any shape with at least one axis and any strides.
-    temperature : float, above 0, finite, default 1.0
+    temperature : float, above 0 and finite, default 1.0
         T, divides the noisy scores.
     hard : bool, default False
         Give 1 at the index that entropic.sample(x, seed=seed, stream=stream) draws and 0 elsewhere, with the gradient of the
