@@ -137,14 +137,13 @@ void add_measures(CLI::App& app, Program& program) {
   });
   for_each_operation<entropic::Divergence>([&]<class Op>(std::type_identity<Op>) {
     const auto others = std::make_shared<Others>();
-    add_operation<Op>(app, group, program, Pairs{others, program.files},
-                      {.input = "p.csv q",
-                       .holds = "P, distributions",
-                       .output = "result.csv",
-                       .remark = "A Q with one row is compared with every row of FILE, otherwise row by row.\n"});
-    add_path(*app.get_subcommand(command_name<Op>()), "Q", others->path, "standard input",
-             "Q, distributions to compare them with")
-        ->option_text(" ");
+    CLI::App& command =
+        add_operation<Op>(app, group, program, Pairs{others, program.files},
+                          {.input = "p.csv q",
+                           .holds = "P, distributions",
+                           .output = "result.csv",
+                           .remark = "A Q with one row is compared with every row of FILE, otherwise row by row.\n"});
+    add_path(command, "Q", others->path, "standard input", "Q, distributions to compare them with")->option_text(" ");
   });
   for_each_operation<entropic::TableMeasure>([&]<class Op>(std::type_identity<Op>) {
     add_operation<Op>(app, group, program, of_table<Op>,

@@ -52,22 +52,30 @@ struct Footnotes {
   bool whole = false;            // the file at once: its rows belong together
 };
 
-// The command of Op, listed under `group`: writes evaluate(op, table) for the rows of FILE, by stream_rows, whose at_end is
-// evaluate.at_end where it has one.
-template <class Op, class Evaluate>
-void add_operation(CLI::App& app, std::string_view group, Program& program, Evaluate evaluate, Footnotes footnotes = {}) {
-  const auto op = std::make_shared<Op>();
+// The command of Op, listed under `group`, with the parameters of `op`, FILE and -o. `example` is what may follow its name.
+template <class Op>
+CLI::App& add_command(CLI::App& app, std::string_view group, Program& program, Op& op, std::string_view holds,
+                      std::string_view remark, std::string_view example) {
   const entropic::Description& description = Op::kDescription;
   CLI::App& command = *app.add_subcommand(command_name<Op>(), std::string(description.summary));
   if (command.get_name() != description.name) command.alias(std::string(description.name));
   command.group(std::string(group));
-  entropic::for_each_param<Op>([&](const auto& param) {
-    add_param(command, param, (*op).*(param.member))->group("Parameters")->required(param.required);
-  });
-  add_input_options(command, program.files, footnotes.holds);
+  entropic::for_each_param<Op>(
+      [&](const auto& param) { add_param(command, param, op.*(param.member))->group("Parameters")->required(param.required); });
+  add_input_options(command, program.files, holds);
   add_output_option(command, program.files);
-  command.footer(fmt::format("{}\n{}\nExample: entropic {} {}.csv{} -o {}\n{}", description.formula, footnotes.remark,
-                             command.get_name(), footnotes.input, example_parameters<Op>(), footnotes.output, kEverywhere));
+  command.footer(fmt::format("{}\n{}\nExample: entropic {} {}\n{}", description.formula, remark, command.get_name(), example,
+                             kEverywhere));
+  return command;
+}
+
+// The same of a command that writes evaluate(op, table) for the rows of FILE, by stream_rows, whose at_end is evaluate.at_end
+// where it has one.
+template <class Op, class Evaluate>
+CLI::App& add_operation(CLI::App& app, std::string_view group, Program& program, Evaluate evaluate, Footnotes footnotes = {}) {
+  const auto op = std::make_shared<Op>();
+  CLI::App& command = add_command(app, group, program, *op, footnotes.holds, footnotes.remark,
+                                  fmt::format("{}.csv{} -o {}", footnotes.input, example_parameters<Op>(), footnotes.output));
   command.callback([op, evaluate, &program, whole = footnotes.whole] {
     if (const std::string wrong = wrong_together(*op); !wrong.empty()) bad_input("{}: {}", command_name<Op>(), wrong);
     program.action = [op, evaluate, &files = program.files, whole] {
@@ -86,4 +94,5 @@ void add_operation(CLI::App& app, std::string_view group, Program& program, Eval
           files, [&](Table table) { return evaluate(*op, std::move(table)); }, at_end);
     };
   });
+  return command;
 }

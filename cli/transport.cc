@@ -212,13 +212,7 @@ void add_distance(CLI::App& app, Program& program, Table (*evaluate)(const Op&, 
                   std::string_view rows, std::string_view example) {
   const auto op = std::make_shared<Op>();
   const auto pair = std::make_shared<Pair>();
-  const entropic::Description& description = Op::kDescription;
-  CLI::App& command = *app.add_subcommand(std::string(description.name), std::string(description.summary));
-  command.group("Transport");
-  entropic::for_each_param<Op>([&](const auto& param) {
-    add_param(command, param, (*op).*(param.member))->group("Parameters")->required(param.required);
-  });
-  add_input_options(command, program.files, holds);
+  CLI::App& command = add_command(app, kTransport.name, program, *op, holds, rows, example);
   add_path(command, std::string(second), pair->second, "standard input", "What FILE is compared with")
       ->option_text(" ")
       ->required();
@@ -233,9 +227,6 @@ void add_distance(CLI::App& app, Program& program, Table (*evaluate)(const Op&, 
     add_path(command, "--support", pair->support, "standard input", "Where the masses are (default: 0, 1, 2 ...)")
         ->option_text("FILE");
   }
-  add_output_option(command, program.files);
-  command.footer(
-      fmt::format("{}\n{}\nExample: entropic {} {}\n{}", description.formula, rows, description.name, example, kEverywhere));
   command.callback([op, pair, evaluate, &program] {
     program.action = [op, pair, evaluate, &files = program.files] { write_table(files.out, evaluate(*op, *pair, files)); };
   });
@@ -246,7 +237,7 @@ void add_distance(CLI::App& app, Program& program, Table (*evaluate)(const Op&, 
 void add_transport(CLI::App& app, Program& program) {
   const auto options = std::make_shared<Plan>();
   CLI::App& command = *app.add_subcommand("transport", "The cheapest plan that moves masses a to masses b.");
-  command.group("Transport");
+  command.group(std::string(kTransport.name));
   add_path(command, "--a", options->a, "standard input", "Masses, one row or column: one for each row of the costs")
       ->option_text("FILE")
       ->required();
@@ -261,8 +252,7 @@ void add_transport(CLI::App& app, Program& program) {
           .add_option_function<std::string>(
               "--epsilon", [options](const std::string& text) { set_number(options->epsilon, "--epsilon", text); },
               "Weight of the entropy, in units of the costs, above 0: a spread-out plan by Sinkhorn's iteration; without it "
-              "the "
-              "optimum")
+              "the optimum")
           ->option_text("NUMBER");
   entropic::for_each_param<entropic::Sinkhorn>([&](const auto& param) {
     if (param.name == "epsilon") return;
