@@ -106,6 +106,7 @@ void bind(nb::module_& m) {
 }  // namespace
 
 void bind_attention(nb::module_& m) {
+  m.def("attention_operations", &describe_operations<Attention, LinearAttention>);
   bind<float>(m);
   bind<double>(m);
 }

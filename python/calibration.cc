@@ -43,6 +43,7 @@ void bind(nb::module_& m) {
 }  // namespace
 
 void bind_calibration(nb::module_& m) {
+  m.def("calibration_operations", &describe_operations<ExpectedCalibrationError, EntropyInvariantScale>);
   bind<float>(m);
   bind<double>(m);
   m.def("entropy_invariant_scale", [](const Numbers& n, double d, const Output& scale, nb::tuple values) {

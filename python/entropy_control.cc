@@ -83,12 +83,8 @@ void bind_entropy_control(nb::module_& m) {
   nb::list names;
   for (const std::string_view name : kGammaStatusNames) names.append(to_str(name));
   m.attr("gamma_status_names") = nb::tuple(names);
-  m.def("control_operations", [] {
-    nb::list all;
-    const auto add = [&]<class... Op>(std::type_identity<std::tuple<Op...>>) { (all.append(describe_operation<Op>()), ...); };
-    add(std::type_identity<std::tuple<GammaForEntropy, PowerTransform, NormalizeDensity, NormalizeJoint, MeanFieldEntropy>>());
-    return all;
-  });
+  m.def("control_operations",
+        &describe_operations<GammaForEntropy, PowerTransform, NormalizeDensity, NormalizeJoint, MeanFieldEntropy>);
 }
 
 }  // namespace entropic

@@ -316,4 +316,11 @@ nb::dict describe_operation() {
   return d;
 }
 
+template <class... Op>
+nb::list describe_operations() {
+  nb::list all;
+  (all.append(describe_operation<Op>()), ...);
+  return all;
+}
+
 }  // namespace entropic

@@ -90,6 +90,7 @@ void bind(nb::module_& m, nb::class_<Sampler>& sampler) {
 }  // namespace
 
 void bind_sampling(nb::module_& m) {
+  m.def("sampling_operations", &describe_operations<Sample, GumbelSoftmax>);
   nb::class_<Sampler> sampler(m, "Sampler");
   sampler.def(
       "__init__", [](Sampler* self, const nb::list& steps, std::uint64_t seed) { new (self) Sampler(to_sampler(steps, seed)); },

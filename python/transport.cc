@@ -114,6 +114,8 @@ void bind(nb::module_& m) {
 }  // namespace
 
 void bind_transport(nb::module_& m) {
+  m.def("transport_operations",
+        &describe_operations<OptimalTransport, Sinkhorn, Wasserstein1d, WassersteinHistogram, Wasserstein, SinkhornDivergence>);
   bind<float>(m);
   bind<double>(m);
   nb::list names;

@@ -90,7 +90,7 @@ struct Attention {
   static constexpr Description kDescription = {
       .name = "attention",
       .summary = "Attention with any map in place of softmax, and a scale that may follow the number of keys a query sees.",
-      .formula = "out_i = sum_j p_ij v_j, p_i = map(scale_i <q_i, k_j> + mask_ij)",
+      .formula = "out_i = sum_j p_ij v_j, p_i = map(scale_i <q_i, k_j> + mask_ij over the keys j that query i sees)",
       .gradient =
           "dv_j = sum_i p_ij g_i; with ds_i the map's gradient of p_i for <g_i, v_j>: dq_i = scale_i sum_j ds_ij k_j, "
           "dk_j = sum_i scale_i ds_ij q_i",
@@ -148,7 +148,7 @@ struct LinearAttention {
   static constexpr Description kDescription = {
       .name = "linear_attention",
       .summary = "Attention with taylor_softmax of order 2, in time linear in the length.",
-      .formula = "out_i = sum_j f(s_ij) v_j / sum_j f(s_ij), f(s) = 1 + s + s^2/2 = <phi(q_i), phi(k_j)>, s = scale <q, k>",
+      .formula = "out_i = sum_j f(s_ij) v_j / sum_j f(s_ij), f(s) = 1 + s + s^2/2, s_ij = scale <q_i, k_j>",
       .gradient = "as attention with taylor_softmax",
       .source = "Arora et al., ICML 2024 (Based); Katharopoulos et al., ICML 2020",
       .shift = false,

@@ -240,7 +240,7 @@ struct GumbelSoftmax {
 
   static constexpr Description kDescription = {
       .name = "gumbel_softmax",
-      .summary = "A relaxed draw from softmax(x): a distribution that tends to a single 1 as T falls.",
+      .summary = "A relaxed draw from softmax(x): a distribution that tends to a single 1 as the temperature falls.",
       .formula = "p = softmax((x + G) / T), G the noise of sample",
       .gradient = "softmax's at (x + G) / T; hard: the same, straight through",
       .source = "Jang, Gu, Poole, ICLR 2017; Maddison, Mnih, Teh, ICLR 2017",

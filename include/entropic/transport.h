@@ -18,7 +18,7 @@ struct Wasserstein1d {
 
   static constexpr Description kDescription = {
       .name = "wasserstein_1d",
-      .summary = "The Wasserstein distance of samples on the line.",
+      .summary = "The Wasserstein distance of samples on the line, by merging their quantile functions: W_p, not its power.",
       .formula = "(int_0^1 |F_u^-1(t) - F_v^-1(t)|^order dt)^(1/order)",
       .gradient = "in u_i: W^(1-order) times the sum over what sample i is moved of mass |u_i - v_j|^(order-1) sign(u_i - v_j)",
       .source = "Vallender 1974; Santambrogio, Optimal Transport for Applied Mathematicians, 2015, 2.1",
@@ -90,8 +90,8 @@ struct Wasserstein {
 
   static constexpr Description kDescription = {
       .name = "wasserstein",
-      .summary = "The Wasserstein distance of weighted points in any dimension, exactly.",
-      .formula = "(min <P, |x_i - y_j|^order> over plans P)^(1/order)",
+      .summary = "The Wasserstein distance of weighted points in any dimension, exactly: W_p, not its power.",
+      .formula = "(min <P, |x_i - y_j|^order> over plans P from a to b)^(1/order)",
       .gradient = "in x_i: W^(1-order) sum_j P_ij |x_i - y_j|^(order-2) (x_i - y_j)",
       .source = "Villani, Optimal Transport, 2009",
       .shift = false,
@@ -125,7 +125,7 @@ struct OptimalTransport {
 
   static constexpr Description kDescription = {
       .name = "optimal_transport",
-      .summary = "The cheapest plan that moves the masses a to the masses b, exactly.",
+      .summary = "The cheapest plan that moves the masses a to the masses b, exactly, and the potentials that prove it.",
       .formula = "min <P, C> over P >= 0 with row sums a and column sums b = max <a, f> + <b, g> over f_i + g_j <= C_ij",
       .gradient = "d cost / d C = P, d cost / d a = f and d cost / d b = g up to constants",
       .source = "Dantzig 1951; Cunningham, Math. Programming 11, 1976",
@@ -172,7 +172,7 @@ struct Sinkhorn {
 
   static constexpr Description kDescription = {
       .name = "sinkhorn",
-      .summary = "The plan that is cheap and spread out: optimal transport with entropy.",
+      .summary = "The plan that is cheap and spread out: optimal transport with entropy, and bounds of the optimum without.",
       .formula = "argmin <P, C> + epsilon KL(P, a b^T); P_ij = a_i b_j exp((f_i + g_j - C_ij) / epsilon)",
       .gradient = "of the minimum: P in C, f and g in a and b up to constants",
       .source =

@@ -203,7 +203,7 @@ def optimal_transport(a, b, cost, *, mass_tolerance=None):
 def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_tolerance=None):
     """The plan that is cheap and spread out: optimal transport with entropy, and bounds of the optimum without.
 
-        argmin <P, C> + epsilon KL(P, a b^T);  P_ij = a_i b_j exp((f_i + g_j - C_ij) / epsilon)
+        argmin <P, C> + epsilon KL(P, a b^T); P_ij = a_i b_j exp((f_i + g_j - C_ij) / epsilon)
 
     Parameters
     ----------
@@ -357,7 +357,7 @@ def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, axis=-1, 
 def wasserstein_histogram(p, q, *, support=None, order=1.0, axis=-1, return_grad=False):
     """The Wasserstein distance of distributions over a common support on the line.
 
-        (int_0^1 |F_p^-1(t) - F_q^-1(t)|^order dt)^(1/order);  order 1: int |F_p - F_q|
+        (int_0^1 |F_p^-1(t) - F_q^-1(t)|^order dt)^(1/order); order 1: int |F_p - F_q|
 
     Parameters
     ----------
@@ -479,7 +479,7 @@ def wasserstein(x, y, *, order=1.0, a=None, b=None):
 def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-9, max_iterations=10000):
     """A distance of weighted points that is smooth: entropic transport without its bias.
 
-        S(x, y) - (S(x, x) + S(y, y)) / 2,  S(x, y) = min <P, |x_i - y_j|^order> + epsilon KL(P, a b^T)
+        S(x, y) - (S(x, x) + S(y, y)) / 2, S(x, y) = min <P, |x_i - y_j|^order> + epsilon KL(P, a b^T)
 
     Parameters
     ----------

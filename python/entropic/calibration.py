@@ -176,11 +176,12 @@ def match_entropy(x_reference):
 
 
 def expected_calibration_error(p, labels, *, bins=15, strategy="uniform"):
-    """How far confidence is from accuracy: the mean over bins of confidence of their difference.
+    """How far confidence is from accuracy, over bins of confidence.
 
-        sum_b (n_b / rows) |accuracy in b - mean confidence in b|
+        sum_b |sum_{r in b} (1[argmax p_r = y_r] - max p_r)| / rows
 
-    The confidence of a row is its largest probability, its prediction the first class that has it.
+    The confidence of a row is its largest probability, its prediction the first class that has it; each bin counts with the
+    share of rows in it.
 
     Parameters
     ----------
@@ -226,7 +227,7 @@ def expected_calibration_error(p, labels, *, bins=15, strategy="uniform"):
 
 
 def entropy_invariant_scale(n, d, *, train_length=512, kappa=None):
-    """The factor of scores q.k that keeps the entropy of attention from growing with the number n of keys.
+    """The factor of scores q.k that keeps attention's entropy from growing with the number n of keys.
 
         log n / (log(train_length) sqrt(d)), or where kappa is given kappa log n / d
 

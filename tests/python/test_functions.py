@@ -69,6 +69,40 @@ def test_docstrings(operation):
         exec("\n".join(lines), {"entropic": entropic})
 
 
+# What a parameter of the registry is called in Python, or None where it is no keyword.
+PARAMETERS = {
+    "attention": {"number": "scale"},
+    "expected_calibration_error": {"sum_tolerance": None},
+    "gamma_for_entropy": {"min_gamma": "gamma_range", "max_gamma": "gamma_range"},
+    "wasserstein_histogram": {"sum_tolerance": None},
+}
+
+
+@each(
+    [
+        *entropic._core.attention_operations(),
+        *entropic._core.calibration_operations(),
+        *entropic._core.control_operations(),
+        *entropic._core.sampling_operations(),
+        *entropic._core.transport_operations(),
+    ]
+)
+def test_written_functions_say_what_the_registry_says(operation):
+    function = getattr(entropic, operation["name"])
+    assert operation["summary"] in function.__doc__
+    assert operation["formula"] in function.__doc__
+    renamed = PARAMETERS.get(operation["name"], {})
+    keywords = inspect.signature(function).parameters
+    for param in operation["params"]:
+        name = renamed.get(param["name"], param["name"])
+        assert name is None or name in keywords
+        if name == param["name"]:
+            default = inspect.Parameter.empty if param["required"] else param["default"]
+            assert keywords[name].default == (
+                "sqrt" if operation["name"] == "linear_attention" and name == "scale" else default
+            )
+
+
 @each(OPERATIONS)
 def test_functions_are_public_and_pickle(operation):
     for name in (operation["name"], operation["name"] + "_vjp"):
