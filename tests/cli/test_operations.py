@@ -207,9 +207,9 @@ def test_list(cli):
     for name in OPERATIONS:
         assert f"\n  {name}\n" in text
         assert f"\n### `{name}`\n" in markdown
-    for name in ("normalize_density", "normalize_joint", "mean_field_entropy"):  # no commands, but operations
+    for name in ("normalize_joint", "entropy_invariant_scale", "expected_calibration_error"):  # no commands, but operations
         assert f"\n  {name}\n" in text
         assert f"\n### `{name}`\n" in markdown
     assert "--joint" not in text and "--temperature" in text
-    assert "| `temperature` | 1 | above 0 |" in markdown
+    assert "| `temperature` | 1 | above 0 and finite |" in markdown
     assert markdown.startswith("# Operations\n")
