@@ -273,7 +273,9 @@ nb::dict describe_param(const Param& param) {
     d["default"] = to_object(value);
     d["typical"] = to_object(param.typical);
     d["above"] = to_object(param.above);
+    d["at_least"] = to_object(param.at_least);
     d["up_to"] = to_object(param.up_to);
+    d["multiple_of"] = to_object(param.multiple_of);
     d["allowed"] = allowed_values(param);
   }
   return d;
