@@ -572,6 +572,45 @@ TEST(Maps, LargeBatches) {
   });
 }
 
+// The same with rows of every kind among each other, and columns between them that belong to others.
+TEST(Maps, LargeBatchesOfSpecialRows) {
+  for (const std::size_t n : {65, 250, 256, 258, 263, 513, 4099}) {
+    const std::size_t rows = (std::size_t{16} << 20) / (sizeof(float) * n) + 1, stride = n + n % 3;
+    std::vector<float> x = support::normal_row<float>(rows * stride, 1, 0, 28);
+    std::mt19937 generator(29);
+    for (std::size_t r = 0; r < rows; ++r) {
+      float* const row = x.data() + r * stride;
+      const auto any = [&] { return generator() % n; };
+      switch (generator() % 8) {
+        case 0:
+          row[any()] = kNaN<float>;
+          break;
+        case 1:
+          row[any()] = row[any()] = kInfinity<float>;
+          break;
+        case 2:
+          std::fill(row, row + n, -kInfinity<float>);
+          if (generator() % 2 == 0) row[any()] = 3;
+          break;
+        case 3:
+          for (std::size_t i = 0; i < n; ++i) row[i] += 1e6f;
+          break;
+        default:
+          break;
+      }
+    }
+    support::for_each_target([&](const std::string& target) {
+      std::vector<float> p(rows * stride, -1), row(n);
+      apply(Softmax{}, MatrixView<const float>(x.data(), rows, n, stride), MatrixView<float>(p.data(), rows, n, stride));
+      for (std::size_t r = 0; r < rows; ++r) {
+        apply(Softmax{}, MatrixView<const float>(x.data() + r * stride, 1, n), MatrixView<float>(row.data(), 1, n));
+        ASSERT_EQ(std::memcmp(row.data(), p.data() + r * stride, n * sizeof(float)), 0) << target << " n " << n << " row " << r;
+        for (std::size_t i = n; i < stride; ++i) ASSERT_EQ(p[r * stride + i], -1);
+      }
+    });
+  }
+}
+
 // Random rows full of ties, and long ones that mislead whoever looks at a part of them.
 TEST(TopPSoftmax, KeepsTheFewestThatReachP) {
   const auto check = [&]<class T>(T) {

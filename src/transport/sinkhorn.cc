@@ -124,7 +124,8 @@ class Solver {
     for (std::size_t i = 0; i < n; ++i) {
       if (a_[i] > 0) lower.add_product(a_[i], kernels_.least({}, cost_.row(i), g.data(), m));
     }
-    result.lower_bound = lower.value();
+    // The sums of the masses differ by rounding, and by so much times a potential this may be too high where costs are all 0.
+    result.lower_bound = std::min(lower.value(), result.upper_bound);
     for (std::size_t j = 0; j < m; ++j) {
       if (b_[j] == 0) g_[j] = column_potential(j);
     }
