@@ -489,6 +489,43 @@ TYPED_TEST(OptimalTransportOf, EntropicPlansHaveTheSameBitsOnTargetsWithFma) {
   });
 }
 
+// Of a thing with itself: where plans nearly stay at home, turns of rows and columns took 10,000 steps and were not done.
+TYPED_TEST(OptimalTransportOf, SymmetricProblemsConvergeInAFewSteps) {
+  using T = TypeParam;
+  std::mt19937 random(12);
+  const std::size_t n = 30;
+  auto p = points_problem<T>(random, n, n, false, 2);
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t j = 0; j <= i; ++j) {
+      // Points on a line, and masses that differ.
+      const double x = std::sin(3.0 * static_cast<double>(i)), y = std::sin(3.0 * static_cast<double>(j));
+      p.cost[i * n + j] = p.cost[j * n + i] = static_cast<T>((x - y) * (x - y));
+    }
+    p.b[i] = p.a[i];
+  }
+  for (const double epsilon : {1.0, 0.1, 0.01, 0.001}) {
+    std::vector<T> plan(n * n), f(n), g(n);
+    std::vector<SinkhornResult> result(1);
+    sinkhorn<T>({p.a.data(), 1, n}, {p.b.data(), 1, n}, {p.cost.data(), n, n}, {plan.data(), n, n}, {f.data(), 1, n},
+                {g.data(), 1, n}, result, {.epsilon = epsilon, .tolerance = 1e-12});
+    EXPECT_TRUE(result[0].converged) << epsilon;
+    EXPECT_LT(result[0].iterations, 60) << epsilon;
+    // f = g, and the plan is symmetric.
+    for (std::size_t i = 0; i < n; ++i) {
+      EXPECT_NEAR(f[i], g[i], 1e-7) << epsilon;
+      for (std::size_t j = 0; j < i; ++j) ASSERT_NEAR(plan[i * n + j], plan[j * n + i], 1e-7);
+    }
+  }
+  // A cost that is symmetric and wants all to move: near -1 the mean does not help, and turns go on as elsewhere.
+  const std::vector<T> half = {T(0.5), T(0.5)}, away = {1, 0, 0, 1};
+  std::vector<T> plan(4), f(2), g(2);
+  std::vector<SinkhornResult> result(1);
+  sinkhorn<T>({half.data(), 1, 2}, {half.data(), 1, 2}, {away.data(), 2, 2}, {plan.data(), 2, 2}, {f.data(), 1, 2},
+              {g.data(), 1, 2}, result, {.epsilon = 0.1, .tolerance = 1e-12});
+  EXPECT_TRUE(result[0].converged);
+  EXPECT_NEAR(plan[1], 0.5 / (1 + std::exp(-10.0)), 1e-7);
+}
+
 // Found by the soak test: sums of masses that differ by rounding times potentials as large as epsilon.
 TYPED_TEST(OptimalTransportOf, LowerBoundIsNotAboveTheCostOfAPlan) {
   using T = TypeParam;

@@ -238,6 +238,8 @@ def _to_numpy(operation, argument, x):
         )
     try:
         on_host = x.__dlpack_device__()[0] in HOST_DEVICES
+        if on_host and _is_bfloat16(x):
+            return x.float().numpy()  # float32 holds all of them; NumPy has no such type
         if on_host:
             return np.from_dlpack(x)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
@@ -249,6 +251,10 @@ def _to_numpy(operation, argument, x):
         f"{operation}: {argument} is a {kind} on device {getattr(x, 'device', None)}, and entropic computes on the CPU; "
         f"pass {argument}.cpu()"
     )
+
+
+def _is_bfloat16(x):
+    return str(getattr(x, "dtype", None)) == "torch.bfloat16"
 
 
 def _to_floats(operation, argument, array):
@@ -325,9 +331,12 @@ def _same_memory(a, b):
 
 
 def _same_kind(x, result):
-    """result as the kind of array that x is, over the same memory."""
+    """result as the kind of array that x is, over the same memory where x is not bfloat16."""
     if isinstance(x, ndarray) or not hasattr(x, "__dlpack__") or type(x).__module__.startswith("pyarrow"):
         return result
+    if _is_bfloat16(x):
+        tensor = sys.modules["torch"].from_dlpack(result)
+        return tensor.to(x.dtype) if tensor.is_floating_point() else tensor
     if hasattr(x, "__array_namespace__"):
         return x.__array_namespace__().from_dlpack(result)
     return sys.modules[type(x).__module__.partition(".")[0]].from_dlpack(result)  # torch

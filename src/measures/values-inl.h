@@ -281,7 +281,7 @@ inline Partial FirstPartialOf(const JsDivergence&, const Pair& rows, size_t i, s
   const D64 d;
   const V64 p = rows.p.P(d, i, count), q = rows.q.P(d, i, count), sum = hn::Add(p, q), half = hn::Set(d, 0.5);
   const V64 s = ContrastOf(d, rows, i, count);
-  const V64 near = Log1p(d, hn::Neg(hn::Min(s, half))), far = Log(d, hn::Div(hn::Add(p, p), sum));
+  const V64 near = Log1p(d, hn::Neg(hn::Min(s, half))), far = LogOfRatio(d, hn::Add(p, p), sum);
   const V64 g = hn::Mul(half, hn::IfThenElse(hn::Lt(s, half), near, far));
   return WeightedPartial(d, p, ZeroWhere(hn::Eq(sum, hn::Zero(d)), g));
 }

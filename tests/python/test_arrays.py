@@ -246,14 +246,31 @@ def test_torch_out(operation):
     assert torch.equal(x, want)
 
 
+def test_bfloat16_tensors_are_computed_in_float32():
+    torch = torch_or_skip()
+    generator = torch.Generator().manual_seed(5)
+    x = torch.randn(6, 33, generator=generator).bfloat16()
+    wide = x.float()
+    for own, of_wide in [
+        (entropic.softmax(x), entropic.softmax(wide)),
+        (entropic.entmax(x.T, alpha=1.3, axis=0), entropic.entmax(wide.T, alpha=1.3, axis=0)),
+        (entropic.softmax_vjp(x, x, x), entropic.softmax_vjp(wide, wide, wide)),
+        (entropic.logsumexp(x), entropic.logsumexp(wide)),
+        (entropic.entropy(x, input="scores"), entropic.entropy(wide, input="scores")),
+        (entropic.power_transform(x.abs(), gamma=2.0), entropic.power_transform(wide.abs(), gamma=2.0)),
+    ]:
+        assert own.dtype is torch.bfloat16
+        assert torch.equal(own, of_wide.bfloat16())
+    assert entropic.sample(x, seed=1).dtype is torch.int64
+    assert torch.equal(entropic.sample(x, seed=1), entropic.sample(wide, seed=1))
+
+
 def test_torch_that_cannot_be_read_says_what_to_do():
     torch = torch_or_skip()
     with pytest.raises(TypeError, match=r"x is a Tensor that requires grad.*entropic.torch.*x.detach\(\)"):
         entropic.softmax(torch.zeros(3, requires_grad=True))
     with pytest.raises(TypeError, match=r"softmax_vjp: grad is a Tensor that requires grad"):
         entropic.softmax_vjp(torch.zeros(3), torch.zeros(3), torch.zeros(3, requires_grad=True))
-    with pytest.raises(TypeError, match="bfloat16"):
-        entropic.softmax(torch.zeros(3, dtype=torch.bfloat16))
     with pytest.raises(TypeError, match="complex64"):
         entropic.softmax(torch.zeros(3, dtype=torch.complex64))
     with pytest.raises(TypeError, match="softmax: x is a Tensor"):

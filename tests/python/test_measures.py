@@ -229,6 +229,14 @@ def test_subnormals():
     assert entropic.kl_divergence(p, q) == pytest.approx(1e-300, rel=1e-14)
     assert entropic.js_divergence(p, q) == pytest.approx(1e-300 * LOG2 / 2, rel=1e-14)
     close(entropic.kl_divergence(q, p), kl_divergence(numbers(q), numbers(p)), 1e-14)
+    # Quotients that are no numbers of the type.
+    for tiny in 5e-324, 1e-310, 3e-308:
+        p, q = np.array([tiny, 1.0]), np.array([0.07, 0.93])
+        exact = math.log(tiny) - math.log(0.07)
+        assert entropic.kl_divergence(p, q, return_grad=True)[1][0] == pytest.approx(exact, rel=1e-14)
+        half = math.log(tiny) - math.log(0.07 / 2)
+        assert entropic.js_divergence(p, q, return_grad=True)[1][0] == pytest.approx(half / 2, rel=1e-14)
+        assert entropic.kl_divergence(q, p) == pytest.approx(0.07 * -exact + 0.93 * math.log(0.93), rel=1e-14)
 
 
 # Tables.
