@@ -213,8 +213,7 @@ struct SinkhornResult {
 };
 
 // Sinkhorn's iteration on potentials, that is in the log domain: nothing underflows, whatever epsilon. It starts from a larger
-// epsilon and lowers it. Each iteration is one pass that makes the row sums exact and then corrects the columns. Where a = b
-// and C is symmetric it takes the mean of f and g each time, which then is quick for every epsilon.
+// epsilon and lowers it. Each iteration is one pass that makes the row sums exact and then corrects the columns.
 //
 // Shapes: as optimal_transport. C_ij = +inf forbids the arc. Rounding of the bounds: some eps times the largest cost used.
 // Throws: as optimal_transport; also where all arcs of a row or column with mass are forbidden.
