@@ -39,7 +39,7 @@ def run_map(operation, x, axis, out, params):
                 return out
 
     name = operation.name
-    array = _to_numpy(name, "x", x)
+    array = _to_numpy(name, "x", x, bfloat16=True)
     values, dtype = _to_floats(name, "x", array)
     if out is None:
         y = empty_like(values)
@@ -62,7 +62,7 @@ def run_map(operation, x, axis, out, params):
 def run_reduction(operation, x, axis, keepdims, params):
     """operation(x), one number per row."""
     name = operation.name
-    values, dtype = _to_floats(name, "x", _to_numpy(name, "x", x))
+    values, dtype = _to_floats(name, "x", _to_numpy(name, "x", x, bfloat16=True))
     shape = list(values.shape)
     position = _core.normalize_axis(name, axis, values.ndim)
     if keepdims:
@@ -106,9 +106,9 @@ def run_param_vjp(operation, x, y, grad, axis, params):
 def _vjp_arrays(operation, x, y, grad):
     """(x, [y, grad], dtype of the result), all in the type to compute in."""
     name = operation.name + "_vjp"
-    values, dtype = _to_floats(name, "x", _to_numpy(name, "x", x))
+    values, dtype = _to_floats(name, "x", _to_numpy(name, "x", x, bfloat16=True))
     others = [
-        _cast(_to_floats(name, argument, _to_numpy(name, argument, array))[0], values.dtype)
+        _cast(_to_floats(name, argument, _to_numpy(name, argument, array, bfloat16=True))[0], values.dtype)
         for argument, array in (("y", y), ("grad", grad))
     ]
     return values, others, dtype
@@ -202,8 +202,11 @@ def _cast(array, dtype):
         return array.astype(dtype)
 
 
-def _to_numpy(operation, argument, x):
-    """x as a plain ndarray of whatever dtype, without a copy where it is an array."""
+def _to_numpy(operation, argument, x, bfloat16=False):
+    """x as a plain ndarray of whatever dtype, without a copy where it is an array.
+
+    `bfloat16`: torch's tensors of that, which NumPy does not have, become float32, which holds all of them.
+    """
     if type(x) is ndarray:
         return x
     if isinstance(x, ndarray):
@@ -238,8 +241,8 @@ def _to_numpy(operation, argument, x):
         )
     try:
         on_host = x.__dlpack_device__()[0] in HOST_DEVICES
-        if on_host and _is_bfloat16(x):
-            return x.float().numpy()  # float32 holds all of them; NumPy has no such type
+        if on_host and bfloat16 and _is_bfloat16(x):
+            return x.float().numpy()
         if on_host:
             return np.from_dlpack(x)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:

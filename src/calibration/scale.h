@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "include/entropic/calibration.h"
+#include "entropic/calibration.h"
 
 namespace entropic {
 

@@ -77,17 +77,20 @@ HWY_INLINE Quotient QuotientOf(D64 d, V64 p, V64 q) {
   const V64 tail = hn::Mul(z, Polynomial(d, z, kOdd));
   const V64 low = hn::MulAdd(s, tail, hn::Mul(k, hn::Set(d, E::kLn2Low)));
   V64 log = hn::MulAdd(k, hn::Set(d, E::kLn2High), hn::Add(hn::Add(s, s), low));
-  // Too small or too large for a normal quotient, and 0: rare.
+  // Too small or too large for a normal quotient, and q = 0: rare. p = 0 is not, and comes below.
   constexpr double kLogOfScale = 600 * 0x1.62e42fefa39efp-1;
-  const auto tiny = hn::Lt(ratio, hn::Set(d, 0x1p-1000)), huge = hn::Gt(ratio, hn::Set(d, 0x1p1000));
-  if (HWY_UNLIKELY(!hn::AllFalse(d, hn::Or(tiny, huge)))) {
-    const auto times = [&](double scale) HWY_ATTR { return Log(d, hn::Div(hn::Mul(q, hn::Set(d, scale)), p)); };
+  const auto nothing = hn::Eq(p, hn::Zero(d));
+  const auto times = [&](double scale) HWY_ATTR { return Log(d, hn::Div(hn::Mul(q, hn::Set(d, scale)), p)); };
+  const auto tiny = hn::Lt(ratio, hn::Set(d, 0x1p-1000));
+  if (HWY_UNLIKELY(!hn::AllFalse(d, tiny))) {
     log = hn::IfThenElse(tiny, hn::Sub(times(0x1p600), hn::Set(d, kLogOfScale)), log);
+  }
+  const auto huge = hn::AndNot(nothing, hn::Gt(ratio, hn::Set(d, 0x1p1000)));
+  if (HWY_UNLIKELY(!hn::AllFalse(d, huge))) {
     log = hn::IfThenElse(huge, hn::Add(times(0x1p-600), hn::Set(d, kLogOfScale)), log);
   }
   const V64 near_term = hn::Mul(s, hn::NegMulAdd(p, tail, difference));
   V64 term = hn::IfThenElse(near, near_term, hn::NegMulAdd(p, log, difference));
-  const auto nothing = hn::Eq(p, hn::Zero(d));
   term = hn::IfThenElse(nothing, q, term);
   log = hn::IfThenElse(nothing, hn::IfThenElseZero(hn::Gt(q, hn::Zero(d)), hn::Set(d, kInfinity<double>)), log);
   return {log, term};

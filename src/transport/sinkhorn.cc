@@ -61,9 +61,10 @@ class Solver {
         break;
       }
       if (result.iterations >= options.max_iterations) break;
-      correct_columns();
       if (symmetric_) {
-        for (std::size_t j = 0; j < g_.size(); ++j) g_[j] = 0.5 * (g_[j] + f_[j]);
+        correct_symmetric();
+      } else {
+        correct_columns();
       }
       if (!last_stage && (error <= kStageError || ++in_stage >= kStageIterations)) {
         epsilon = std::max(options.epsilon, epsilon / kStageFactor);
@@ -181,6 +182,22 @@ class Solver {
     }
   }
 
+  // Where f = g at the solution. An error e of g is -lambda e in f and lambda^2 e in the next g, lambda an eigenvalue of the
+  // plan's transitions: the mean of these two is nearer if lambda > 0, as it is for plans that like to stay, and farther if
+  // not. With r = f - g and d the correction of g, d r is (1 - lambda) r^2.
+  void correct_symmetric() {
+    const std::vector<double> before = g_;
+    correct_columns();
+    double along = 0, own = 0;
+    for (std::size_t j = 0; j < g_.size(); ++j) {
+      if (b_[j] == 0) continue;
+      const double r = f_[j] - before[j];
+      along += b_[j] * (g_[j] - before[j]) * r;
+      own += b_[j] * r * r;
+    }
+    for (std::size_t j = 0; along <= own && j < g_.size(); ++j) g_[j] = 0.5 * (g_[j] + f_[j]);
+  }
+
   double column_potential(std::size_t j) const {
     double max = -kInfinity, sum = 0;
     const auto exponent = [&](std::size_t i) { return f_[i] + epsilon_ * std::log(a_[i]) - cost_.row(i)[j]; };
@@ -200,11 +217,7 @@ class Solver {
   double mass_, epsilon_ = 0;
   std::vector<double> f_, g_, p_, column_sums_, partial_, exponentials_;
   std::size_t block_rows_, blocks_;
-  // a = b and C is its own transpose, as in the terms of a divergence that compare a thing with itself: then the solution is
-  // f = g, and the mean of the two goes there. An error e of g is lambda^2 e in the next one and -lambda e in f, lambda an
-  // eigenvalue of the plan's transitions: near 1, where plans nearly stay at home, turns alone get nowhere and the mean is
-  // done.
-  bool symmetric_;
+  bool symmetric_;  // a = b and C is its own transpose, as in the terms of a divergence that compare a thing with itself
 };
 
 // Every row and column with mass has an arc.
