@@ -8,8 +8,8 @@
 //   a NaN among seen scores    that query's out is all NaN
 //   heads                      q has a multiple of the heads of k and v: consecutive ones share theirs
 //   reproducible               the same bits for any number of threads, any batch and heads, any SIMD target with FMA
-//   memory                     for each thread 48 rows of scores, some of them twice or three times, and one head of k and v,
-//   never all scores
+//   memory                     for each thread one head of k and v and 48 rows of scores, two or three of each for
+//                              gradients, entropy_normalize and entropy_clip, never all scores
 #pragma once
 
 #include <cstddef>

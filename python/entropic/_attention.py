@@ -195,9 +195,9 @@ def attention(
         (PyTorch's is_causal differs where m is not n: there query i sees keys j <= i.)
     mask : array of bools or floats, default None
         Broadcasts to (..., m, n). True: the key is seen. Floats are added to the scaled scores; -inf hides.
-    train_length : float, above 1, default 512
+    train_length : float, above 1 and finite, default 512
         The n at which the entropy-invariant scale is 1/sqrt(d).
-    kappa : float or None, above 0, default None
+    kappa : float or None, above 0 and finite, default None
         Factor of log n / d in its place.
     return_weights : bool, default False
         Return also p, (..., m, n).

@@ -151,7 +151,7 @@ def optimal_transport(a, b, cost, *, mass_tolerance=None):
     cost : array
         Of shape (..., n, m); inf forbids an arc, negative costs are allowed. Leading axes of all three broadcast: each
         combination is a problem of its own, and problems are shared out over threads.
-    mass_tolerance : float from 0 to 1, or None, default None
+    mass_tolerance : float or None, at least 0 and at most 1, default None
         How far the sums of a and b may differ, relative to the larger; 1e-6, for float32 1e-4, for float16 1e-2.
 
     Returns
@@ -216,7 +216,7 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
         The iteration stops at this sum of errors of P's column sums, relative to the mass. The row sums are exact.
     max_iterations : int, above 0, default 10000
         Passes over the matrix, of all values of epsilon on the way down.
-    mass_tolerance : float from 0 to 1, or None, default None
+    mass_tolerance : float or None, at least 0 and at most 1, default None
         As in optimal_transport.
 
     Returns

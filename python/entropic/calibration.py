@@ -237,9 +237,9 @@ def entropy_invariant_scale(n, d, *, train_length=512, kappa=None):
         How many keys a query sees, at least 1.
     d : float, above 0
         The size of q and k.
-    train_length : float, above 1, default 512
+    train_length : float, above 1 and finite, default 512
         The n at which the scale is the usual 1/sqrt(d); not used where kappa is given.
-    kappa : float, above 0, or None, default None
+    kappa : float or None, above 0 and finite, default None
         The factor of log n / d.
 
     Returns
