@@ -1,8 +1,8 @@
 // The comparison as JSON.
-#include <cmath>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include <cmath>
 
 #include "compare.h"
 #include "files/text.h"

@@ -1,10 +1,10 @@
 // The comparison as text: bars side by side.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
-
-#include <fmt/format.h>
 
 #include "compare.h"
 #include "terminal.h"

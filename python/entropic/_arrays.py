@@ -241,10 +241,8 @@ def _to_numpy(operation, argument, x, bfloat16=False):
         )
     try:
         on_host = x.__dlpack_device__()[0] in HOST_DEVICES
-        if on_host and bfloat16 and _is_bfloat16(x):
-            return x.float().numpy()
         if on_host:
-            return np.from_dlpack(x)
+            return x.float().numpy() if bfloat16 and _is_bfloat16(x) else np.from_dlpack(x)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise TypeError(
             f"{operation}: {argument} is a {kind} of dtype {getattr(x, 'dtype', None)} that NumPy cannot read"
@@ -338,8 +336,7 @@ def _same_kind(x, result):
     if isinstance(x, ndarray) or not hasattr(x, "__dlpack__") or type(x).__module__.startswith("pyarrow"):
         return result
     if _is_bfloat16(x):
-        tensor = sys.modules["torch"].from_dlpack(result)
-        return tensor.to(x.dtype) if tensor.is_floating_point() else tensor
+        return sys.modules["torch"].from_dlpack(result).to(x.dtype)
     if hasattr(x, "__array_namespace__"):
         return x.__array_namespace__().from_dlpack(result)
     return sys.modules[type(x).__module__.partition(".")[0]].from_dlpack(result)  # torch

@@ -168,9 +168,8 @@ def _in_python(error):
 
 def _numbers(array):
     """(array, the name of its type) in a type that files have."""
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(array, torch.Tensor) and array.dtype == torch.bfloat16:
-        return array.detach().cpu().contiguous().view(torch.int16).numpy(), "bfloat16"
+    if _arrays._is_bfloat16(array):
+        return array.detach().cpu().contiguous().view(sys.modules["torch"].int16).numpy(), "bfloat16"
     values = _arrays._to_numpy("write", "array", array)
     if values.dtype.name == "bfloat16":  # of ml_dtypes
         return np.ascontiguousarray(values).view(np.uint16), "bfloat16"

@@ -195,7 +195,8 @@ class Solver {
       along += b_[j] * (g_[j] - before[j]) * r;
       own += b_[j] * r * r;
     }
-    for (std::size_t j = 0; along <= own && j < g_.size(); ++j) g_[j] = 0.5 * (g_[j] + f_[j]);
+    if (along > own) return;
+    for (std::size_t j = 0; j < g_.size(); ++j) g_[j] = 0.5 * (g_[j] + f_[j]);
   }
 
   double column_potential(std::size_t j) const {
