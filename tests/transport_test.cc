@@ -527,6 +527,25 @@ TYPED_TEST(OptimalTransportOf, SymmetricProblemsConvergeInAFewSteps) {
   EXPECT_NEAR(plan[1], plan[2], 1e-7);
 }
 
+// Equal masses alone make no symmetric problem: there f and g differ.
+TYPED_TEST(OptimalTransportOf, EqualMassesUnderAnyCost) {
+  using T = TypeParam;
+  std::mt19937 random(13);
+  const std::size_t n = 12;
+  auto p = points_problem<T>(random, n, n, false, 2);
+  p.b = p.a;
+  std::vector<T> plan(n * n), f(n), g(n);
+  std::vector<SinkhornResult> result(1);
+  sinkhorn<T>({p.a.data(), 1, n}, {p.b.data(), 1, n}, {p.cost.data(), n, n}, {plan.data(), n, n}, {f.data(), 1, n},
+              {g.data(), 1, n}, result, {.epsilon = 0.5, .tolerance = 1e-9});
+  EXPECT_TRUE(result[0].converged);
+  for (std::size_t j = 0; j < n; ++j) {
+    double sum = 0;
+    for (std::size_t i = 0; i < n; ++i) sum += plan[i * n + j];
+    EXPECT_NEAR(sum, p.b[j], 1e-6) << j;
+  }
+}
+
 // Found by the soak test: sums of masses that differ by rounding times potentials as large as epsilon.
 TYPED_TEST(OptimalTransportOf, LowerBoundIsNotAboveTheCostOfAPlan) {
   using T = TypeParam;
