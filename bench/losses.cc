@@ -67,9 +67,9 @@ void bench(std::size_t rows, std::size_t cols) {
   all.push_back({"softmax", [&] { entropic::apply<float>(entropic::Softmax{}, view(x), {p.data(), rows, cols}); }, {}});
   const auto add = [&](const std::string& name, const entropic::Loss& op) {
     const entropic::TargetKind kind = std::visit([](const auto& loss) { return loss.kTarget; }, op);
-    const bool has_class = kind == entropic::TargetKind::kClass || kind == entropic::TargetKind::kClassOrDistribution;
-    const std::vector<float>& scores = kind == entropic::TargetKind::kClass ? cosines : x;
-    const std::vector<float>& matrix = kind == entropic::TargetKind::kLabels ? labels : teacher;
+    const bool has_class = kind == entropic::TargetKind::classes || kind == entropic::TargetKind::classes_or_distributions;
+    const std::vector<float>& scores = kind == entropic::TargetKind::classes ? cosines : x;
+    const std::vector<float>& matrix = kind == entropic::TargetKind::labels ? labels : teacher;
     const auto run = [&, op, has_class] {
       if (has_class) {
         entropic::loss<float>(op, view(scores), classes, value, gradient);
@@ -99,7 +99,7 @@ void bench(std::size_t rows, std::size_t cols) {
   add("softmax_loss, smoothing", entropic::SoftmaxLoss{.label_smoothing = 0.1});
   add("entmax_loss, alpha 1.2", entropic::EntmaxLoss{.alpha = 1.2});
   all.push_back(
-      {"softmax_loss, no gradient", [&] { entropic::loss<float>(entropic::SoftmaxLoss{}, view(x), classes, value, {}); }, {}});
+      {"softmax_loss, no gradient", [&] { entropic::loss<float>(entropic::SoftmaxLoss{}, view(x), classes, value); }, {}});
   time_all(all, 41);
   for (const Timed& one : all) {
     std::printf("| %zu x %zu | %s | %.3g | %.2f |\n", rows, cols, one.name.c_str(),

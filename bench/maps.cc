@@ -15,7 +15,6 @@
 
 #include "bench/baselines/onednn.h"
 #include "entropic/entropic.h"
-#include "src/rows/scores_read.h"
 #include "tests/oracle/maps.h"
 
 namespace {
@@ -66,17 +65,13 @@ void check(const std::string& name, const oracle::Row& want, const float* got) {
   }
 }
 
-// Of operations that search for an entropy also the passes over a row that this takes.
 template <class Run>
 void add(const std::string& name, Shape shape, Run run) {
   benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
-    const std::uint64_t before = entropic::scores_read;
     for (auto _ : state) {
       run();
       benchmark::ClobberMemory();
     }
-    const auto read = static_cast<double>(entropic::scores_read - before);
-    if (read > 0) state.counters["passes"] = read / static_cast<double>(state.iterations() * shape.rows * shape.cols);
     state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations() * shape.rows * shape.cols));
   });
 }
@@ -127,7 +122,7 @@ void add_shape(const std::string& scores, MatrixView<const float> x) {
   add_named("entropy_normalize_half", entropic::EntropyNormalize{.entropy = 0.5 * own});
   add_named("entropy_normalize_near", entropic::EntropyNormalize{.entropy = 0.95 * own});
   add_named("entropy_normalize_above", entropic::EntropyNormalize{.entropy = 0.5 * (own + most)});
-  add("log_softmax" + where, shape, [=] { entropic::log_softmax(x, p); });
+  add("log_softmax" + where, shape, [=] { entropic::log_softmax(entropic::LogSoftmax{}, x, p); });
 }
 
 // One batch in cache on one thread and on two.

@@ -10,44 +10,32 @@
 #include <numeric>
 
 #include "commands.h"
-#include "families.h"
 #include "files/text.h"
 #include "rows.h"
 #include "terminal.h"
 
 namespace {
 
-std::string_view name_of(const entropic::Map& map) {
-  return std::visit([]<class Op>(const Op&) { return Op::kDescription.name; }, map);
-}
+std::string_view name_of(const entropic::Map& map) { return description_of(map).name; }
 
 // The parameters that differ from their defaults: what they are is nowhere else to be seen.
 std::string chosen_parameters(const entropic::Map& map) {
   std::string text;
-  std::visit(
-      [&]<class Op>(const Op& op) {
-        const Op defaults;
-        entropic::for_each_param<Op>([&]<class Value>(const entropic::Param<Op, Value>& param) {
-          const Value& value = op.*param.member;
-          if (value == defaults.*param.member) return;
-          text += fmt::format("{}{} = ", text.empty() ? "" : ", ", param.name);
-          if constexpr (std::is_enum_v<Value>) {
-            text += param.names[static_cast<std::size_t>(value)];
-          } else if constexpr (std::is_same_v<Value, std::optional<double>>) {
-            text += value ? fmt::format("{}", *value) : "none";
-          } else {
-            text += fmt::format("{}", value);
-          }
-        });
-      },
-      map);
+  const entropic::OperationInfo& info = entropic::family_info<entropic::Map>().operations[map.index()];
+  const std::vector<entropic::ParamValue> values = values_of(map);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::string value = entropic::to_text(values[i]);
+    if (value == entropic::to_text(info.params[i].initial)) continue;
+    text += fmt::format("{}{} = {}", text.empty() ? "" : ", ", info.params[i].name, value);
+  }
   return text;
 }
 
 std::vector<entropic::Map> every_map() {
   std::vector<entropic::Map> maps;
-  entropic::for_each_operation<entropic::Map>(
-      [&]<class Op>(std::type_identity<Op>) { maps.emplace_back(entropic::typical<Op>()); });
+  for (const entropic::OperationInfo& info : entropic::family_info<entropic::Map>().operations) {
+    maps.push_back(entropic::make<entropic::Map>(info, typical_values(info)));
+  }
   return maps;
 }
 
@@ -206,7 +194,7 @@ std::vector<Distances> row_distances(const Table& table, std::size_t row, const 
       const double* const q = p.data() + r * n;
       for (std::size_t s = 0; s < rows; ++s) std::copy(q, q + n, repeated.begin() + static_cast<std::ptrdiff_t>(s * n));
       entropic::measure(entropic::JsDistance{.normalize = true}, every, {q, 1, n}, std::span<double>(js));
-      entropic::wasserstein_histogram<double>(every, {repeated.data(), rows, n}, support, wasserstein, {.sum_tolerance = 1});
+      entropic::wasserstein_histogram<double>({.sum_tolerance = 1}, every, {repeated.data(), rows, n}, support, wasserstein);
       for (std::size_t s = 0; s < rows; ++s) {
         double apart = 0;
         for (std::size_t i = 0; i < n; ++i) apart += std::abs(p[s * n + i] - q[i]);

@@ -10,7 +10,7 @@ Table evaluated(const entropic::GammaForEntropy& options, Table table) {
   std::vector<entropic::GammaStatus> status(table.rows);
   visit_wide(table, [&]<class T>(std::vector<T>& values) {
     const entropic::MatrixView<const T> x = view(values, table.rows, table.cols);
-    entropic::gamma_for_entropy(x, gamma, entropy, status, options);
+    entropic::gamma_for_entropy(options, x, gamma, entropy, status);
   });
   for (std::size_t r = 0; r < table.rows; ++r) {
     columns.push_back(gamma[r]);
@@ -28,7 +28,7 @@ Table evaluated(const entropic::GammaForEntropy& options, Table table) {
 Table evaluated(const entropic::PowerTransform& options, Table table) {
   visit_wide(table, [&](auto& values) {
     const auto p = view(values, table.rows, table.cols);
-    entropic::power_transform(p, p, options);
+    entropic::power_transform(options, p, p);
   });
   return table;
 }
@@ -36,11 +36,17 @@ Table evaluated(const entropic::PowerTransform& options, Table table) {
 }  // namespace
 
 void add_entropy_control(CLI::App& app, Program& program) {
-  const auto evaluate = [](const auto& op, Table table) { return evaluated(op, std::move(table)); };
-  add_operation<entropic::GammaForEntropy>(
-      app, kEntropyControl.name, program, evaluate,
+  const auto add = [&]<class Op>(std::type_identity<Op>, const Footnotes& footnotes) {
+    const entropic::FamilyInfo& family = entropic::family_info<entropic::EntropyControl>();
+    const auto evaluate = [](const Arguments& arguments) -> Evaluation {
+      return {[op = std::get<Op>(made<entropic::EntropyControl>(arguments))](Table table) {
+        return evaluated(op, std::move(table));
+      }};
+    };
+    add_operation(app, program, *find_operation(family, Op::kDescription.name), evaluate, footnotes);
+  };
+  add(std::type_identity<entropic::GammaForEntropy>{},
       {.output = "result.csv",
        .remark = "Out come gamma, the entropy reached and a status;\nan .npy has no place for the status.\n"});
-  add_operation<entropic::PowerTransform>(app, kEntropyControl.name, program, evaluate,
-                                          {.input = "probabilities", .holds = "Probabilities"});
+  add(std::type_identity<entropic::PowerTransform>{}, {.input = "probabilities", .holds = "Probabilities"});
 }

@@ -1,26 +1,27 @@
 // The table of operations as text and as Markdown.
 #include <memory>
-#include <utility>
 
 #include "commands.h"
 #include "families.h"
 #include "files/file.h"
+#include "options.h"
 #include "terminal.h"
 
 namespace {
 
-using entropic::for_each_operation;
-using entropic::for_each_param;
+using entropic::FamilyInfo;
+using entropic::OperationInfo;
+using entropic::ParamInfo;
 
-std::string laws_text(const entropic::Description& description) {
+std::string laws_text(const entropic::Laws& held) {
   std::string laws;
   const auto add = [&](bool holds, std::string_view law) {
     if (holds) laws += fmt::format("{}{}", laws.empty() ? "" : "; ", law);
   };
-  add(description.shift, "shift: adding a constant to all scores changes nothing");
-  add(description.order, "order: a higher score never gets less");
-  add(description.ties_by_index, "equal scores may be cut apart, the lower index first");
-  add(description.sparse, "sparse: low scores may get exactly 0");
+  add(held.shift, "shift: adding a constant to all scores changes nothing");
+  add(held.order, "order: a higher score never gets less");
+  add(held.ties_by_index, "equal scores may be cut apart, the lower index first");
+  add(held.sparse, "sparse: low scores may get exactly 0");
   return laws.empty() ? "none" : laws;
 }
 
@@ -37,20 +38,19 @@ std::string list_text() {
   const auto add = [&]<class... Args>(fmt::format_string<Args...> line, Args&&... args) {
     fmt::format_to(std::back_inserter(text), line, std::forward<Args>(args)...);
   };
-  for_each_family([&]<class Family>(FamilyTitle title, std::type_identity<Family>) {
-    add("{}: {}\n", title.name, title.meaning);
-    for_each_operation<Family>([&]<class Op>(std::type_identity<Op>) {
-      add("\n  {}\n", command_name<Op>());
-      add("      {}\n", Op::kDescription.summary);
-      add("      {}\n", Op::kDescription.formula);
-      for_each_param<Op>([&](const auto& param) {
-        const std::string_view dashes = kHasCommands<Family> ? "--" : "  ";
-        add("      {}{:<16} {} ({}; default {})\n", dashes, param.name, param.meaning, allowed_values(param),
+  for (const FamilyInfo& family : entropic::families()) {
+    add("{}: {}\n", family.title, family.meaning);
+    for (const OperationInfo& info : family.operations) {
+      add("\n  {}\n", command_name(info));
+      add("      {}\n", info.summary);
+      add("      {}\n", info.formula);
+      for (const ParamInfo& param : info.params) {
+        add("      {}{:<16} {} ({}; default {})\n", is_command(info) ? "--" : "  ", param.name, param.meaning, param.allowed,
             default_text(param));
-      });
-    });
+      }
+    }
     add("\n");
-  });
+  }
   add("entropic NAME --help shows how to run one.\n");
   return text;
 }
@@ -64,23 +64,25 @@ std::string list_markdown() {
   const auto add = [&]<class... Args>(fmt::format_string<Args...> line, Args&&... args) {
     fmt::format_to(std::back_inserter(text), line, std::forward<Args>(args)...);
   };
-  for_each_family([&]<class Family>(FamilyTitle title, std::type_identity<Family>) {
-    add("\n## {}: {}\n", title.name, title.meaning);
-    for_each_operation<Family>([&]<class Op>(std::type_identity<Op>) {
-      const entropic::Description& description = Op::kDescription;
-      add("\n### `{}`\n\n{}\n\n", description.name, description.summary);
-      if (command_name<Op>() != description.name) add("- Command: `entropic {}`\n", command_name<Op>());
-      add("- Formula: `{}`\n", description.formula);
-      add("- Gradient: `{}`\n", description.gradient);
-      add("- Laws: {}\n", laws_text(description));
-      add("- Source: {}\n", description.source);
-      bool first = true;
-      for_each_param<Op>([&](const auto& param) {
-        if (std::exchange(first, false)) add("\n| parameter | default | range | meaning |\n|---|---|---|---|\n");
-        add("| `{}` | {} | {} | {} |\n", param.name, default_text(param), allowed_values(param), cell(param.meaning));
-      });
-    });
-  });
+  for (const FamilyInfo& family : entropic::families()) {
+    add("\n## {}: {}\n", family.title, family.meaning);
+    for (const OperationInfo& info : family.operations) {
+      add("\n### `{}`\n\n{}\n\n", info.name, info.summary);
+      if (!is_command(info)) {
+        add("- In C++ and Python\n");
+      } else if (command_name(info) != info.name) {
+        add("- Command: `entropic {}`\n", command_name(info));
+      }
+      add("- Formula: `{}`\n", info.formula);
+      add("- Gradient: `{}`\n", info.gradient);
+      if (info.laws != nullptr) add("- Laws: {}\n", laws_text(*info.laws));
+      add("- Source: {}\n", info.source);
+      if (!info.params.empty()) add("\n| parameter | default | range | meaning |\n|---|---|---|---|\n");
+      for (const ParamInfo& param : info.params) {
+        add("| `{}` | {} | {} | {} |\n", param.name, default_text(param), param.allowed, cell(param.meaning));
+      }
+    }
+  }
   return text;
 }
 

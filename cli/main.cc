@@ -121,11 +121,11 @@ class Formatter : public CLI::Formatter {
       }
     }
     std::string hint = is_option(rest[0]) ? meant(rest[0], names) : "; see";
-    entropic::for_each_operation<entropic::Step>([&]<class Op>(std::type_identity<Op>) {
-      const std::string step(Op::kDescription.name);
-      if (commands[0]->get_name() == "sample" && rest[0] == "--" + step)
-        hint = fmt::format("; it is a step, --steps {}=NUMBER; see", step);
-    });
+    for (const entropic::OperationInfo& step : entropic::family_info<entropic::Step>().operations) {
+      if (commands[0]->get_name() == "sample" && rest[0] == fmt::format("--{}", step.name)) {
+        hint = fmt::format("; it is a step, --steps {}=NUMBER; see", step.name);
+      }
+    }
     bad_input("{}: unexpected argument '{}'{} {}", commands[0]->get_name(), rest[0], hint, help);
   }
   bad_input("{}; see {}", error.what(), help);

@@ -5,24 +5,24 @@
 namespace {
 
 // Results stand where the scores stood, unless they have another shape.
-Table evaluated(const entropic::Map& map, Table table) {
-  return in_place(std::move(table), [&](auto x, auto p) { entropic::apply(map, x, p); });
+Evaluation of_map(const entropic::Map& map, const entropic::OperationInfo& /*info*/) {
+  return {[map](Table table) { return in_place(std::move(table), [&](auto x, auto p) { entropic::apply(map, x, p); }); }};
 }
 
-Table evaluated(const entropic::LogSoftmax& options, Table table) {
-  return in_place(std::move(table), [&](auto x, auto y) { entropic::log_softmax(x, y, options); });
-}
-
-Table evaluated(const entropic::LogSumExp& options, Table table) {
-  return one_per_row(std::move(table), options.kDescription.name, [&](auto x, auto y) { entropic::logsumexp(x, y, options); });
+Evaluation of_logarithm(const entropic::Logarithm& logarithm, const entropic::OperationInfo& info) {
+  if (const auto* const log_sum_exp = std::get_if<entropic::LogSumExp>(&logarithm)) {
+    return {[op = *log_sum_exp, &info](Table table) {
+      return one_per_row(std::move(table), info.name, [&](auto x, auto y) { entropic::logsumexp(op, x, y); });
+    }};
+  }
+  return {[op = std::get<entropic::LogSoftmax>(logarithm)](Table table) {
+    return in_place(std::move(table), [&](auto x, auto y) { entropic::log_softmax(op, x, y); });
+  }};
 }
 
 }  // namespace
 
 void add_maps(CLI::App& app, Program& program) {
-  const auto evaluate = [](const auto& op, Table table) { return evaluated(op, std::move(table)); };
-  entropic::for_each_operation<entropic::Map>(
-      [&]<class Op>(std::type_identity<Op>) { add_operation<Op>(app, kMaps.name, program, evaluate); });
-  entropic::for_each_operation<Logarithms>(
-      [&]<class Op>(std::type_identity<Op>) { add_operation<Op>(app, kLogarithms.name, program, evaluate); });
+  add_family<entropic::Map>(app, program, of_map);
+  add_family<entropic::Logarithm>(app, program, of_logarithm);
 }

@@ -23,9 +23,8 @@ std::vector<T> narrowed(const std::vector<double>& numbers) {
   return result;
 }
 
-template <class Op>
-Table of_rows(const Op& op, Table table) {
-  return one_per_row(std::move(table), Op::kDescription.name, [&]<class T>(entropic::MatrixView<const T> x, auto y) {
+Table of_rows(const entropic::Measure& op, Table table) {
+  return one_per_row(std::move(table), description_of(op).name, [&]<class T>(entropic::MatrixView<const T> x, auto y) {
     std::vector<double> value(x.rows);
     entropic::measure(op, x, std::span<double>(value));
     const std::vector<T> numbers = narrowed<T>(value);
@@ -33,8 +32,7 @@ Table of_rows(const Op& op, Table table) {
   });
 }
 
-template <class Op>
-Table of_entries(const Op& op, Table table) {
+Table of_entries(const entropic::EntryMeasure& op, Table table) {
   return in_place(std::move(table), [&]<class T>(entropic::MatrixView<T> x, entropic::MatrixView<T> y) {
     entropic::measure(op, entropic::MatrixView<const T>(x), y);
   });
@@ -53,8 +51,7 @@ struct Pairs {
   std::shared_ptr<Others> others;
   const Files& files;
 
-  template <class Op>
-  Table operator()(const Op& op, Table p) const;
+  Table compared(const entropic::Divergence& op, Table p) const;
 
   void at_end(std::size_t rows) const {
     const Table& q = others->table;
@@ -64,11 +61,11 @@ struct Pairs {
   }
 };
 
-template <class Op>
-Table Pairs::operator()(const Op& op, Table p) const {
+Table Pairs::compared(const entropic::Divergence& op, Table p) const {
+  const std::string_view name = description_of(op).name;
   std::call_once(others->once, [&] {
     try {
-      if (others->path.empty()) files::bad_input("{}: Q is missing, the file that P is compared with", Op::kDescription.name);
+      if (others->path.empty()) files::bad_input("{}: Q is missing, the file that P is compared with", name);
       others->table = read_other(files, others->path);
       if (others->table.values.index() != p.values.index()) others->table.values = as_doubles(others->table);
     } catch (...) {
@@ -87,7 +84,7 @@ Table Pairs::operator()(const Op& op, Table p) const {
   }
   if (p.values.index() != q.values.index()) p.values = as_doubles(p);
   const std::size_t first_row = p.first_row;
-  return one_per_row(std::move(p), Op::kDescription.name, [&]<class T>(entropic::MatrixView<const T> x, auto y) {
+  return one_per_row(std::move(p), name, [&]<class T>(entropic::MatrixView<const T> x, auto y) {
     const T* const all = std::get<std::vector<T>>(q.values).data();
     const entropic::MatrixView<const T> rows(all + (q.rows == 1 ? 0 : first_row * q.cols), q.rows == 1 ? 1 : x.rows, q.cols);
     std::vector<double> value(x.rows);
@@ -103,8 +100,7 @@ Table Pairs::operator()(const Op& op, Table p) const {
 }
 
 // The last two axes are a table.
-template <class Op>
-Table of_table(const Op& op, Table table) {
+Table of_table(const entropic::TableMeasure& op, Table table) {
   const std::size_t rows = table.shape.size() < 2 ? table.rows : table.shape[table.shape.size() - 2];
   const std::size_t tables = rows == 0 ? 0 : table.rows / rows;
   std::visit(
@@ -120,41 +116,47 @@ Table of_table(const Op& op, Table table) {
   table.shape.resize(table.shape.size() - std::min<std::size_t>(table.shape.size(), 2));
   table.rows = tables;
   table.cols = 1;
-  if (!table.header.empty()) table.header = {std::string(Op::kDescription.name)};
+  if (!table.header.empty()) table.header = {std::string(description_of(op).name)};
   table.label_column.reset();
   table.labels.clear();
   return table;
 }
 
+// Of a function of an operation of a family and a table.
+template <class Family>
+auto each(Table (*evaluate)(const Family&, Table)) {
+  return [evaluate](const Family& op, const entropic::OperationInfo& /*info*/) -> Evaluation {
+    return {[op, evaluate](Table table) { return evaluate(op, std::move(table)); }};
+  };
+}
+
 }  // namespace
 
 void add_measures(CLI::App& app, Program& program) {
-  using entropic::for_each_operation;
-  const std::string_view group = kMeasures.name;
-  for_each_operation<entropic::Measure>([&]<class Op>(std::type_identity<Op>) {
-    add_operation<Op>(app, group, program, of_rows<Op>,
-                      {.input = "probabilities", .holds = "Probabilities", .output = "result.csv"});
-  });
-  for_each_operation<entropic::Divergence>([&]<class Op>(std::type_identity<Op>) {
+  using entropic::OperationInfo;
+  const Footnotes probabilities = {.input = "probabilities", .holds = "Probabilities", .output = "result.csv"};
+  add_family<entropic::Measure>(app, program, each(of_rows), probabilities);
+  for (const OperationInfo& info : entropic::family_info<entropic::Divergence>().operations) {
     const auto others = std::make_shared<Others>();
+    const auto evaluate = [others, &program](const Arguments& arguments) -> Evaluation {
+      const Pairs pairs = {others, program.files};
+      return {[pairs, op = made<entropic::Divergence>(arguments)](Table p) { return pairs.compared(op, std::move(p)); },
+              [pairs](std::size_t rows) { pairs.at_end(rows); }};
+    };
     CLI::App& command =
-        add_operation<Op>(app, group, program, Pairs{others, program.files},
-                          {.input = "p.csv q",
-                           .holds = "P, distributions",
-                           .output = "result.csv",
-                           .remark = "A Q with one row is compared with every row of FILE, otherwise row by row.\n"});
-    add_path(command, "Q", others->path, "standard input", "Q, distributions to compare them with")->option_text(" ");
-  });
-  for_each_operation<entropic::TableMeasure>([&]<class Op>(std::type_identity<Op>) {
-    add_operation<Op>(app, group, program, of_table<Op>,
-                      {.input = "table",
-                       .holds = "Joint probabilities",
+        add_operation(app, program, info, evaluate,
+                      {.input = "p.csv q",
+                       .holds = "P, distributions",
                        .output = "result.csv",
-                       .remark = "All of the file is one table, x in rows; of an array with more axes the last two are.\n",
-                       .whole = true});
-  });
-  for_each_operation<entropic::EntryMeasure>([&]<class Op>(std::type_identity<Op>) {
-    add_operation<Op>(app, group, program, of_entries<Op>,
-                      {.input = "probabilities", .holds = "Probabilities", .output = "result.csv"});
-  });
+                       .remark = "A Q with one row is compared with every row of FILE, otherwise row by row.\n"});
+    add_path(command, "Q", others->path, "standard input", "Q, distributions to compare them with")->option_text(" ");
+  }
+  add_family<entropic::TableMeasure>(
+      app, program, each(of_table),
+      {.input = "table",
+       .holds = "Joint probabilities",
+       .output = "result.csv",
+       .remark = "All of the file is one table, x in rows; of an array with more axes the last two are.\n",
+       .whole = true});
+  add_family<entropic::EntryMeasure>(app, program, each(of_entries), probabilities);
 }

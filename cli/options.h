@@ -10,10 +10,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <vector>
 
-#include "families.h"
 #include "files/format.h"
 
 using files::bad_input;
@@ -44,13 +42,26 @@ void set_number(std::optional<double>& value, std::string_view option, const std
 // The name of an option and, where it has underscores, the same with dashes.
 std::string spellings(const std::string& name);
 
-// An option that takes a number. CLI11's own conversion lets -2 wrap around and reads 010 as eight.
-template <class Value>
-CLI::Option* add_number(CLI::App& command, const std::string& name, Value& value, const std::string& meaning) {
+// An option that takes a number, set(number). CLI11's own conversion lets -2 wrap around and reads 010 as eight.
+template <class Number>
+CLI::Option* add_number(CLI::App& command, const std::string& name, const std::string& meaning,
+                        std::function<void(Number)> set) {
   return command
       .add_option_function<std::string>(
-          spellings(name), [&value, name](const std::string& text) { set_number(value, name, text); }, meaning)
+          spellings(name),
+          [set, name](const std::string& text) {
+            Number number;
+            set_number(number, name, text);
+            set(number);
+          },
+          meaning)
       ->option_text("NUMBER");
+}
+
+// The same where the number has its place.
+template <class Number>
+CLI::Option* add_number(CLI::App& command, const std::string& name, Number& value, const std::string& meaning) {
+  return add_number<Number>(command, name, meaning, [&value](Number number) { value = number; });
 }
 
 // An option that takes one of some words: choose(index of the word).
@@ -64,21 +75,11 @@ CLI::Option* add_choice(CLI::App& command, const std::string& name, std::string&
 // An option without a value. CLI11's own would take --quiet=3.
 CLI::Option* add_flag(CLI::App& command, const std::string& name, bool& value, const std::string& meaning);
 
-// An option for a parameter of an operation.
-template <class Op, class Value>
-CLI::Option* add_param(CLI::App& command, const entropic::Param<Op, Value>& param, Value& value) {
-  const std::string name = fmt::format("--{}", param.name);
-  if constexpr (std::is_enum_v<Value>) {
-    return add_choice(command, name, {param.names.begin(), param.names.end()},
-                      fmt::format("{} (default {})", param.meaning, default_text(param)),
-                      [&value](std::size_t i) { value = static_cast<Value>(i); });
-  } else if constexpr (std::is_same_v<Value, bool>) {
-    return add_flag(command, spellings(name), value, std::string(param.meaning));
-  } else {
-    return add_number(command, name, value,
-                      fmt::format("{} ({}; default {})", param.meaning, allowed_values(param), default_text(param)));
-  }
-}
+// An option for a parameter of an operation: `value` is what it is given.
+CLI::Option* add_param(CLI::App& command, const entropic::ParamInfo& param, entropic::ParamValue& value);
+
+// A parameter's default: "none, required", "none", "0.5".
+std::string default_text(const entropic::ParamInfo& param);
 
 // An option that takes the name of a file, or - for `standard`. An empty name is what a forgotten variable in a script gives.
 CLI::Option* add_path(CLI::App& command, const std::string& name, std::string& path, std::string_view standard,

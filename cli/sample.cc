@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "operation.h"
 #include "rows.h"
 
 namespace {
@@ -31,23 +32,28 @@ std::vector<std::string> split(const std::string& text, char separator) {
 
 std::string step_names() {
   std::vector<std::string_view> names;
-  entropic::for_each_operation<Step>([&]<class Op>(std::type_identity<Op>) { names.push_back(Op::kDescription.name); });
+  for (const entropic::OperationInfo& step : entropic::family_info<Step>().operations) names.push_back(step.name);
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
 // A step with the values of its parameters, separated by colons; one that is left out keeps its default.
-template <class Op>
-Op to_step(const std::vector<std::string>& values) {
-  constexpr std::string_view kName = Op::kDescription.name;
-  Op op;
-  std::size_t i = 0;
-  entropic::for_each_param<Op>([&](const auto& param) {
-    const std::string what = fmt::format("sample: --steps: {} of {}", param.name, kName);
-    if (i < values.size() && !(values[i].empty() && !param.required)) set_number(op.*param.member, what, values[i]);
-    ++i;
-  });
-  if (values.size() != i) bad_input("sample: --steps: {} takes {} value{}, got {}", kName, i, i == 1 ? "" : "s", values.size());
-  return op;
+Step to_step(const entropic::OperationInfo& info, const std::vector<std::string>& given) {
+  if (given.size() != info.params.size()) {
+    bad_input("sample: --steps: {} takes {} value{}, got {}", info.name, info.params.size(), info.params.size() == 1 ? "" : "s",
+              given.size());
+  }
+  Arguments arguments(info);
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const entropic::ParamInfo& param = info.params[i];
+    if (given[i].empty() && !param.required) continue;
+    const std::string what = fmt::format("sample: --steps: {} of {}", param.name, info.name);
+    if (param.kind == entropic::ParamKind::integer) {
+      set_number(arguments.values[i].emplace<std::int64_t>(), what, given[i]);
+    } else {
+      set_number(arguments.values[i].emplace<double>(), what, given[i]);
+    }
+  }
+  return entropic::make<Step>(info, arguments.values);
 }
 
 // "temperature=0.8,top_p=0.95".
@@ -56,14 +62,10 @@ std::vector<Step> to_steps(const std::string& text) {
   for (const std::string& part : split(text, ',')) {
     const std::size_t equals = part.find('=');
     const std::string name = part.substr(0, equals);
-    bool found = false;
-    entropic::for_each_operation<Step>([&]<class Op>(std::type_identity<Op>) {
-      if (name != Op::kDescription.name) return;
-      if (equals == part.npos) bad_input("sample: --steps: {} needs a value, as in {}=1", name, name);
-      steps.push_back(to_step<Op>(split(part.substr(equals + 1), ':')));
-      found = true;
-    });
-    if (!found) bad_input("sample: --steps must be of {}, got '{}'", step_names(), name);
+    const entropic::OperationInfo* const info = find_operation(entropic::family_info<Step>(), name);
+    if (info == nullptr) bad_input("sample: --steps must be of {}, got '{}'", step_names(), name);
+    if (equals == part.npos) bad_input("sample: --steps: {} needs a value, as in {}=1", name, name);
+    steps.push_back(to_step(*info, split(part.substr(equals + 1), ':')));
   }
   return steps;
 }
@@ -100,7 +102,7 @@ void add_sample(CLI::App& app, Program& program) {
   const auto options = std::make_shared<Options>();
   CLI::App& command =
       *app.add_subcommand("sample", "Indices drawn from each row's softmax, or what a chain of steps leaves of it.");
-  command.group(std::string(kSampling.name));
+  command.group(group_of("sampling"));
   command
       .add_option_function<std::string>(
           "--steps", [options](const std::string& text) { options->steps = to_steps(text); },

@@ -64,13 +64,20 @@ Table one_row(std::vector<std::string> names, std::vector<double> numbers, std::
 struct Plan {
   std::string a, b, cost;
   std::optional<double> epsilon;
-  entropic::Sinkhorn entropic;
+  Arguments entropic = Arguments(*find_operation(entropic::family_info<entropic::Transport>(), "sinkhorn"));
 };
 
 void transport(const Plan& options, const Files& files) {
   Numbers from = one_line("transport", "masses", files, options.a), to = one_line("transport", "masses", files, options.b);
   const std::vector<double>&a = from.values(), &b = to.values();
-  const double mass_tolerance = options.entropic.mass_tolerance.value_or(std::max(from.tolerance, to.tolerance));
+  Arguments arguments = options.entropic;
+  const auto argument = [&](std::string_view name) -> entropic::ParamValue& {
+    std::size_t i = 0;
+    while (arguments.info.params[i].name != name) ++i;
+    return arguments.values[i];
+  };
+  const auto* const given = std::get_if<double>(&argument("mass_tolerance"));
+  const double mass_tolerance = given != nullptr ? *given : std::max(from.tolerance, to.tolerance);
   Table plan = doubles(files, options.cost).table;
   const std::size_t n = a.size(), m = b.size();
   if (plan.rows != n || plan.cols != m) {
@@ -88,18 +95,18 @@ void transport(const Plan& options, const Files& files) {
   Table found;
   if (options.epsilon) {
     std::vector<entropic::SinkhornResult> result(1);
-    entropic::Sinkhorn op = options.entropic;
-    op.epsilon = *options.epsilon;
-    op.mass_tolerance = mass_tolerance;
-    run([&](auto... views) { entropic::sinkhorn<double>(views..., result, op); });
+    argument("epsilon") = *options.epsilon;
+    argument("mass_tolerance") = mass_tolerance;
+    const auto op = std::get<entropic::Sinkhorn>(made<entropic::Transport>(arguments));
+    run([&](auto... views) { entropic::sinkhorn<double>(op, views..., result); });
     const entropic::SinkhornResult& r = result[0];
     found = one_row({"cost", "lower_bound", "upper_bound", "marginal_error", "iterations"},
                     {r.cost, r.lower_bound, r.upper_bound, r.marginal_error, static_cast<double>(r.iterations)}, "status",
                     r.converged ? "converged" : "not converged");
   } else {
     std::vector<entropic::TransportResult> result(1);
-    run([&](auto... views) { entropic::optimal_transport<double>(views..., result, {mass_tolerance}); });
-    if (result[0].status == entropic::TransportStatus::kInfeasible) {
+    run([&](auto... views) { entropic::optimal_transport<double>({mass_tolerance}, views..., result); });
+    if (result[0].status == entropic::TransportStatus::infeasible) {
       throw std::runtime_error("transport: infeasible, every plan needs an arc of cost inf");
     }
     found = one_row({"cost", "gap"}, {result[0].cost, result[0].gap}, "status",
@@ -166,7 +173,7 @@ Table of_samples(const entropic::Wasserstein1d& op, const Pair& pair, const File
   lay_down(v.table);
   const auto a = weights_of(kName, files, pair.weights), b = weights_of(kName, files, pair.second_weights);
   return of_rows<entropic::Wasserstein1d>(std::move(u), std::move(v), files, pair.second, [&](auto x, auto y, auto distance) {
-    entropic::wasserstein_1d<double>(x, y, as_row(a), as_row(b), distance, op);
+    entropic::wasserstein_1d<double>(op, x, y, as_row(a), as_row(b), distance);
   });
 }
 
@@ -183,14 +190,14 @@ Table of_histograms(const entropic::WassersteinHistogram& op, const Pair& pair, 
   if (!op.sum_tolerance) tolerant.sum_tolerance = std::max(p.tolerance, q.tolerance);
   return of_rows<entropic::WassersteinHistogram>(
       std::move(p), std::move(q), files, pair.second,
-      [&](auto x, auto y, auto distance) { entropic::wasserstein_histogram<double>(x, y, support, distance, tolerant); });
+      [&](auto x, auto y, auto distance) { entropic::wasserstein_histogram<double>(tolerant, x, y, support, distance); });
 }
 
 double distance_of(const entropic::Wasserstein& op, auto... arguments) {
-  return entropic::wasserstein<double>(arguments..., op);
+  return entropic::wasserstein<double>(op, arguments...);
 }
 double distance_of(const entropic::SinkhornDivergence& op, auto... arguments) {
-  return entropic::sinkhorn_divergence<double>(arguments..., op);
+  return entropic::sinkhorn_divergence<double>(op, arguments...);
 }
 
 template <class Op>
@@ -210,9 +217,10 @@ template <class Op>
 void add_distance(CLI::App& app, Program& program, Table (*evaluate)(const Op&, const Pair&, const Files&),
                   std::string_view holds, const std::array<std::string, 2>& weights, bool support, std::string_view second,
                   std::string_view rows, std::string_view example) {
-  const auto op = std::make_shared<Op>();
+  const auto arguments =
+      std::make_shared<Arguments>(*find_operation(entropic::family_info<entropic::Transport>(), Op::kDescription.name));
   const auto pair = std::make_shared<Pair>();
-  CLI::App& command = add_command(app, kTransport.name, program, *op, holds, rows, example);
+  CLI::App& command = add_command(app, program, arguments, holds, rows, example);
   add_path(command, std::string(second), pair->second, "standard input", "What FILE is compared with")
       ->option_text(" ")
       ->required();
@@ -227,8 +235,10 @@ void add_distance(CLI::App& app, Program& program, Table (*evaluate)(const Op&, 
     add_path(command, "--support", pair->support, "standard input", "Where the masses are (default: 0, 1, 2 ...)")
         ->option_text("FILE");
   }
-  command.callback([op, pair, evaluate, &program] {
-    program.action = [op, pair, evaluate, &files = program.files] { write_table(files.out, evaluate(*op, *pair, files)); };
+  command.callback([arguments, pair, evaluate, &program] {
+    program.action = [op = std::get<Op>(made<entropic::Transport>(*arguments)), pair, evaluate, &files = program.files] {
+      write_table(files.out, evaluate(op, *pair, files));
+    };
   });
 }
 
@@ -237,7 +247,7 @@ void add_distance(CLI::App& app, Program& program, Table (*evaluate)(const Op&, 
 void add_transport(CLI::App& app, Program& program) {
   const auto options = std::make_shared<Plan>();
   CLI::App& command = *app.add_subcommand("transport", "The cheapest plan that moves masses a to masses b.");
-  command.group(std::string(kTransport.name));
+  command.group(group_of("transport"));
   add_path(command, "--a", options->a, "standard input", "Masses, one row or column: one for each row of the costs")
       ->option_text("FILE")
       ->required();
@@ -250,15 +260,16 @@ void add_transport(CLI::App& app, Program& program) {
   CLI::Option* const epsilon =
       command
           .add_option_function<std::string>(
-              "--epsilon", [options](const std::string& text) { set_number(options->epsilon, "--epsilon", text); },
+              "--epsilon", [options](const std::string& text) { set_number(options->epsilon.emplace(), "--epsilon", text); },
               "Weight of the entropy, in units of the costs, above 0: a spread-out plan by Sinkhorn's iteration; without it "
               "the optimum")
           ->option_text("NUMBER");
-  entropic::for_each_param<entropic::Sinkhorn>([&](const auto& param) {
-    if (param.name == "epsilon") return;
-    CLI::Option* const option = add_param(command, param, options->entropic.*(param.member));
+  for (std::size_t i = 0; i < options->entropic.values.size(); ++i) {
+    const entropic::ParamInfo& param = options->entropic.info.params[i];
+    if (param.name == "epsilon") continue;
+    CLI::Option* const option = add_param(command, param, options->entropic.values[i]);
     if (param.name != "mass_tolerance") option->needs(epsilon);
-  });
+  }
   add_output_option(command, program.files, "File for the plan (default: none); - instead of the result");
   command.footer(fmt::format(
       "Out comes one row of CSV: cost, gap, status (the optimum is at most gap below cost), or with --epsilon cost,\n"

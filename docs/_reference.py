@@ -136,7 +136,7 @@ def families(package):
         "Transport": [name for name in package.__all__ if name in TRANSPORT],
         "Sampling": ["sample", "Sampler", "gumbel_softmax"],
         "Attention": ["attention", "attention_vjp", "linear_attention", "linear_attention_vjp"],
-        "Files": ["read", "write"],
+        "Files and tables": ["read", "write", "BatchMap"],
         "Threads and SIMD": ["set_num_threads", "get_num_threads", "simd_targets", "simd_target", "force_simd_target"],
     }
 
@@ -185,7 +185,7 @@ def declaration(code):
     """What a user of a declaration needs of it: no bodies, nothing private, no descriptions of operations."""
     code = re.sub(r" *// NOLINT.*", "", code)
     code = re.sub(r"\n private:\n.*?(?=\n};)", "", code, flags=re.DOTALL)
-    code = without(code, r"\n *static constexpr (?:Description|auto) k\w+ =", ";", lambda match: "")
+    code = without(code, r"\n *static constexpr (?:Description|Laws|auto) k\w+ =", ";", lambda match: "")
     if "concept " not in code:
         code = without(code, r"(\)(?: const)?)(?:\s*:\s[^;{]*)?\s*(?=\{)", "}", lambda match: match[1] + ";")
     code = re.sub(r"\n *constexpr std::string_view check\(\) const;", "", code)
@@ -194,9 +194,7 @@ def declaration(code):
 
 def pieces(header):
     """(comment, code) of each declaration of a header, in their order; nested namespaces open and close by themselves."""
-    body = header[
-        header.index("namespace entropic {") + len("namespace entropic {") : header.rindex("}  // namespace entropic")
-    ]
+    body = header.partition("\nnamespace entropic {")[2].rpartition("}  // namespace entropic")[0]
     comment, code, depth = [], [], 0
     for line in [*body.splitlines(), ""]:
         if not line.strip() and depth == 0:
@@ -228,11 +226,23 @@ def summary(code):
     return said + (f" Formula and parameters: [{text[1]}](../operations.md#{text[1]}).\n" if text[1] in OPERATIONS else "\n")
 
 
+def without_macros(header):
+    """A header as its users read it."""
+    indent = len("ENTROPIC_API ")
+    return re.sub(r"\bENTROPIC_API ([^;{]*)", lambda match: match[1].replace("\n" + " " * indent, "\n"), header).replace(
+        "::inline ENTROPIC_ABI", ""
+    )
+
+
+def version(folder):
+    return ".".join(re.findall(r"#define ENTROPIC_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", (folder / "version.h").read_text()))
+
+
 def cpp(folder):
     order = re.findall(r'#include "entropic/(\w+\.h)"', (folder / "entropic.h").read_text())
     result = []
-    for header in [*order, *sorted({path.name for path in folder.glob("*.h")} - {*order, "entropic.h"})]:
-        text = (folder / header).read_text()
+    for header in [*order, *sorted({path.name for path in folder.glob("*.h")} - {*order, "entropic.h", "export.h"})]:
+        text = without_macros((folder / header).read_text())
         intro = re.sub(r"^// ?", "", text[: text.index("#pragma once")], flags=re.MULTILINE)
         result.append(f"\n## {header}\n\n`#include <entropic/{header}>`\n\n{paragraphs(intro)}")
         space, last = "", None

@@ -12,7 +12,7 @@ sys.path.insert(0, str(DOCS))
 import _reference  # noqa: E402
 
 project = "entropic"
-release = re.search(r'ENTROPIC_VERSION "([^"]+)"', (ROOT / "include/entropic/entropic.h").read_text()).group(1)
+release = _reference.version(ROOT / "include/entropic")
 smartquotes = False  # options begin with two hyphens
 html_title = f"entropic {release}"
 

@@ -33,7 +33,7 @@ int main() {
   entropic::apply(entropic::EntropyNormalize{.entropy = 0.5}, x, p);
   std::vector<double> gamma(2), entropy(2);
   std::vector<entropic::GammaStatus> status(2);
-  entropic::gamma_for_entropy(x, gamma, entropy, status, {.entropy = 0.5});
+  entropic::gamma_for_entropy({.entropy = 0.5}, x, gamma, entropy, status);
   print("gamma", gamma);
 
   // Measures of the rows: one number each.
@@ -58,7 +58,7 @@ int main() {
   // How far two sets of points are apart: W_2 in the plane, with equal weights.
   const std::vector<double> a = {0, 0, 1, 0}, b = {0, 1, 1, 1, 2, 1};
   const entropic::MatrixView<const double> here(a.data(), 2, 2), there(b.data(), 3, 2);
-  std::printf("W_2       %.4g\n", entropic::wasserstein(here, there, {}, {}, {.order = 2}));
+  std::printf("W_2       %.4g\n", entropic::wasserstein({.order = 2}, here, there, {}, {}));
 
   // What cannot be done is refused before anything is written.
   try {

@@ -65,31 +65,31 @@ struct Bool {
 template <class F>
 auto with_types(Stored type, F f) {
   switch (type) {
-    case Stored::kFloat64:
+    case Stored::float64:
       return f(double{}, double{});
-    case Stored::kFloat32:
+    case Stored::float32:
       return f(float{}, float{});
-    case Stored::kFloat16:
+    case Stored::float16:
       return f(entropic::float16{}, entropic::float16{});
-    case Stored::kBfloat16:
+    case Stored::bfloat16:
       return f(entropic::bfloat16{}, entropic::bfloat16{});
-    case Stored::kInt8:
+    case Stored::int8:
       return f(std::int8_t{}, double{});
-    case Stored::kInt16:
+    case Stored::int16:
       return f(std::int16_t{}, double{});
-    case Stored::kInt32:
+    case Stored::int32:
       return f(std::int32_t{}, double{});
-    case Stored::kInt64:
+    case Stored::int64:
       return f(std::int64_t{}, double{});
-    case Stored::kUint8:
+    case Stored::uint8:
       return f(std::uint8_t{}, double{});
-    case Stored::kUint16:
+    case Stored::uint16:
       return f(std::uint16_t{}, double{});
-    case Stored::kUint32:
+    case Stored::uint32:
       return f(std::uint32_t{}, double{});
-    case Stored::kUint64:
+    case Stored::uint64:
       return f(std::uint64_t{}, double{});
-    case Stored::kBool:
+    case Stored::boolean:
       return f(Bool{}, double{});
   }
   std::abort();

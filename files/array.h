@@ -14,24 +14,10 @@
 namespace files {
 
 // The types of numbers that a file may have. float64, float32, float16 and bfloat16 stay what they are, others become float64.
-enum class Stored {
-  kFloat64,
-  kFloat32,
-  kFloat16,
-  kBfloat16,
-  kInt8,
-  kInt16,
-  kInt32,
-  kInt64,
-  kUint8,
-  kUint16,
-  kUint32,
-  kUint64,
-  kBool
-};
+enum class Stored { float64, float32, float16, bfloat16, int8, int16, int32, int64, uint8, uint16, uint32, uint64, boolean };
 
 struct Array {
-  Stored type = Stored::kFloat64;
+  Stored type = Stored::float64;
   bool big_endian = false;
   bool fortran_order = false;
   std::vector<std::size_t> shape;

@@ -79,7 +79,7 @@ class Lines {
           while (at != end && *at != separator_ && *at != '\n' && *at != '\r' && *at != '"') ++at;
           label = {start, static_cast<std::size_t>(at - start)};
           if (label.empty() || is_blank(label.front()) || is_blank(label.back())) return false;
-          if (!label_may_be_number && read_number(label, number) != Reading::kNotNumber) return false;
+          if (!label_may_be_number && read_number(label, number) != Reading::not_number) return false;
         } else {
           const auto [behind, error] = std::from_chars(at, end, number);
           if (error != std::errc() || behind[-1] == ')') return false;  // nan(1)
@@ -192,7 +192,7 @@ std::optional<RowText::Extent> first_row(std::string_view text, char separator) 
 
 bool is_number(std::string_view text) {
   double number = 0;
-  return read_number(text, number) != Reading::kNotNumber;
+  return read_number(text, number) != Reading::not_number;
 }
 
 class CsvReader {
@@ -355,12 +355,12 @@ class CsvReader {
       }
       double number = 0;
       switch (read_number(cell.text(), number)) {
-        case Reading::kNumber:
+        case Reading::number:
           values.push_back(number);
           break;
-        case Reading::kNotNumber:
+        case Reading::not_number:
           not_a_number(cell, c);
-        case Reading::kTooLarge:
+        case Reading::too_large:
           bad_input("{}:{}:{}: {} is too large for float64", name_, cell.line, c + 1, in_quotes(cell.text()));
       }
     }

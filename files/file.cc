@@ -37,8 +37,8 @@ extern "C" void remove_unfinished_and_die(int signal) {
 
 }  // namespace
 
-SystemFailure::SystemFailure(std::string file, int number)
-    : BadInput(fmt::format("{}: {}", file, std::strerror(number))), file(std::move(file)), number(number) {}
+SystemFailure::SystemFailure(std::string name, int error)
+    : BadInput(fmt::format("{}: {}", name, std::strerror(error))), file(std::move(name)), number(error) {}
 
 bool is_standard(const std::string& path) { return path.empty() || path == "-"; }
 

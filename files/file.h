@@ -24,7 +24,7 @@ struct BadInput : std::runtime_error {
 
 // What the system says of a file.
 struct SystemFailure : BadInput {
-  SystemFailure(std::string file, int number);
+  SystemFailure(std::string name, int error);
   std::string file;
   int number;
 };

@@ -46,11 +46,11 @@ std::string with_quoted_numbers(std::string_view line) {
   return result;
 }
 
-enum class Form { kArray, kKeyed, kNamed };
+enum class Form { array, keyed, named };
 
 // What the first line says about all.
 struct Layout {
-  Form form = Form::kArray;
+  Form form = Form::array;
   std::string key;                   // of the array
   std::optional<std::size_t> width;  // how many numbers, once the line is read
   std::vector<std::string> header;
@@ -134,17 +134,17 @@ class Lines {
 
   void read_row(json::document line, const Layout& layout) {
     const bool is_array = type_of(line) == json::json_type::array;
-    if ((layout.form == Form::kArray) != is_array) {
+    if ((layout.form == Form::array) != is_array) {
       wrong("the line is an {}, the first one is none", is_array ? "array" : "object");
     }
     switch (layout.form) {
-      case Form::kArray:
+      case Form::array:
         read_array(line.get_array(), layout);
         break;
-      case Form::kKeyed:
+      case Form::keyed:
         read_keyed(line.get_object(), layout);
         break;
-      case Form::kNamed:
+      case Form::named:
         read_named(line.get_object(), layout);
     }
     const char* rest = nullptr;
@@ -174,7 +174,7 @@ class Lines {
       }
     }
     if (!arrays.empty() || !layout.key.empty()) {
-      layout.form = Form::kKeyed;
+      layout.form = Form::keyed;
       if (layout.key.empty() && arrays.size() > 1) {
         wrong("there are several arrays: {}, {}{}; choose one with --key", in_quotes(arrays[0]), in_quotes(arrays[1]),
               arrays.size() > 2 ? ", ..." : "");
@@ -187,7 +187,7 @@ class Lines {
       wrong("{} is not a number, nor the label, which is {}; to read an array and nothing else: --key", in_quotes(other_word),
             in_quotes(layout.label_key));
     }
-    layout.form = Form::kNamed;
+    layout.form = Form::named;
     layout.header = std::move(names);
     layout.label_column = label;
     for (std::size_t c = 0; c < layout.header.size(); ++c) {
@@ -268,7 +268,7 @@ class Lines {
 
   // The words that stand for numbers which JSON cannot write.
   static bool read_special(std::string_view text, double& number) {
-    return read_number(text, number) == Reading::kNumber && !std::isfinite(number);
+    return read_number(text, number) == Reading::number && !std::isfinite(number);
   }
 
   double number_of(json::value value, std::size_t cell) const {
@@ -281,9 +281,9 @@ class Lines {
           std::string_view token = value.raw_json_token();
           token = token.substr(0, token.find_last_not_of(" \t\r\n") + 1);
           const Reading reading = read_number(token, number);
-          if (reading == Reading::kNumber) return number;  // such as -Infinity
+          if (reading == Reading::number) return number;  // such as -Infinity
           wrong_cell(cell, "{} is {}", in_quotes(token),
-                     reading == Reading::kTooLarge ? "too large for float64" : "not a number");
+                     reading == Reading::too_large ? "too large for float64" : "not a number");
         }
       case json::json_type::null:
         if (!value.is_null()) wrong_cell(cell, "this is not a number");
@@ -322,7 +322,7 @@ class JsonlReader {
     table.header = layout_->header;
     table.label_header = layout_->label_key;
     table.label_column = layout_->label_column;
-    if (layout_->form == Form::kKeyed) table.key = layout_->key;
+    if (layout_->form == Form::keyed) table.key = layout_->key;
     return true;
   }
 

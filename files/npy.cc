@@ -117,10 +117,10 @@ Stored type_of(const Header& header, std::string_view name, bool& big_endian) {
     type.remove_prefix(1);
   }
   static constexpr std::pair<std::string_view, Stored> kTypes[] = {
-      {"f8", Stored::kFloat64}, {"f4", Stored::kFloat32}, {"f2", Stored::kFloat16}, {"V2", Stored::kBfloat16},
-      {"b1", Stored::kBool},    {"i1", Stored::kInt8},    {"i2", Stored::kInt16},   {"i4", Stored::kInt32},
-      {"i8", Stored::kInt64},   {"u1", Stored::kUint8},   {"u2", Stored::kUint16},  {"u4", Stored::kUint32},
-      {"u8", Stored::kUint64}};
+      {"f8", Stored::float64}, {"f4", Stored::float32}, {"f2", Stored::float16}, {"V2", Stored::bfloat16},
+      {"b1", Stored::boolean}, {"i1", Stored::int8},    {"i2", Stored::int16},   {"i4", Stored::int32},
+      {"i8", Stored::int64},   {"u1", Stored::uint8},   {"u2", Stored::uint16},  {"u4", Stored::uint32},
+      {"u8", Stored::uint64}};
   for (const auto& [known, stored] : kTypes) {
     if (type == known) return stored;
   }

@@ -61,10 +61,10 @@ std::vector<Entry> entries_of(std::string& header, std::string_view name) {
 
 Stored type_of(const Entry& entry, std::string_view name) {
   static constexpr std::pair<std::string_view, Stored> kTypes[] = {
-      {"F64", Stored::kFloat64}, {"F32", Stored::kFloat32}, {"F16", Stored::kFloat16}, {"BF16", Stored::kBfloat16},
-      {"BOOL", Stored::kBool},   {"I8", Stored::kInt8},     {"I16", Stored::kInt16},   {"I32", Stored::kInt32},
-      {"I64", Stored::kInt64},   {"U8", Stored::kUint8},    {"U16", Stored::kUint16},  {"U32", Stored::kUint32},
-      {"U64", Stored::kUint64}};
+      {"F64", Stored::float64},  {"F32", Stored::float32}, {"F16", Stored::float16}, {"BF16", Stored::bfloat16},
+      {"BOOL", Stored::boolean}, {"I8", Stored::int8},     {"I16", Stored::int16},   {"I32", Stored::int32},
+      {"I64", Stored::int64},    {"U8", Stored::uint8},    {"U16", Stored::uint16},  {"U32", Stored::uint32},
+      {"U64", Stored::uint64}};
   for (const auto& [known, stored] : kTypes) {
     if (entry.type == known) return stored;
   }
@@ -108,9 +108,9 @@ Reader open_safetensors(std::shared_ptr<Input> input, const ReadOptions& options
   }
   const auto left = std::make_shared<std::uint64_t>(entry.end - entry.begin);
   const auto read = [input, left](char* to, std::size_t count) {
-    const std::size_t got = input->read(to, std::min<std::uint64_t>(count, *left));
-    *left -= got;
-    return got;
+    const std::size_t taken = input->read(to, std::min<std::uint64_t>(count, *left));
+    *left -= taken;
+    return taken;
   };
   // What a pipe holds is known only when it has ended.
   return array_reader(std::move(array), name, read,

@@ -109,16 +109,16 @@ std::optional<RowText::Extent> first_line(std::string_view text) {
 Reading read_number(std::string_view text, double& number) {
   if (text.starts_with('+')) {
     text.remove_prefix(1);
-    if (text.starts_with('-')) return Reading::kNotNumber;
+    if (text.starts_with('-')) return Reading::not_number;
   }
-  if (text.ends_with(')')) return Reading::kNotNumber;  // from_chars knows nan(1)
+  if (text.ends_with(')')) return Reading::not_number;  // from_chars knows nan(1)
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (end != text.data() + text.size() || error == std::errc::invalid_argument) return Reading::kNotNumber;
+  if (end != text.data() + text.size() || error == std::errc::invalid_argument) return Reading::not_number;
   if (error == std::errc::result_out_of_range) {
     number = std::strtod(std::string(text).c_str(), nullptr);
-    if (std::isinf(number)) return Reading::kTooLarge;
+    if (std::isinf(number)) return Reading::too_large;
   }
-  return Reading::kNumber;
+  return Reading::number;
 }
 
 std::string in_quotes(std::string_view text) {

@@ -55,7 +55,7 @@ std::optional<RowText::Extent> first_line(std::string_view text);
 // How many bytes of text to make so many numbers of: enough for the pipeline's parts, and never all of a large file.
 std::size_t text_size(std::size_t numbers);
 
-enum class Reading { kNumber, kNotNumber, kTooLarge };
+enum class Reading { number, not_number, too_large };
 
 // Decimal or exponential; nan, inf and infinity in any case, with a sign.
 Reading read_number(std::string_view text, double& number);

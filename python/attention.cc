@@ -33,20 +33,22 @@ MaskView<T> mask_view(const Optional<const T>& a) {
   return {a->data(), a->stride(0), a->stride(1), a->stride(2), a->stride(3)};
 }
 
+// Attention's values, of which the map, given apart, is the first.
+nb::tuple with_map_first(const std::string& name, nb::tuple map_values, nb::tuple values) {
+  return nb::tuple(nb::make_tuple(nb::make_tuple(name, map_values)) + values);
+}
+
 template <class T>
 void run(Heads<const T> q, Heads<const T> k, Heads<const T> v, Heads<T> out, const std::string& name, nb::tuple map_values,
          nb::tuple values, Optional<const bool> visible, Optional<const T> additive, Optional<T> weights,
          std::optional<Vector<T>> entropy) {
-  Attention options = to_params<Attention>(values).op;
+  const RowParams<Attention> params(with_map_first(name, map_values, values));
   AttentionDetails<T> details;
   if (weights) details.weights = view(*weights);
   if (entropy) details.entropy = span(*entropy);
   const AttentionMask<T> mask = {mask_view(visible), mask_view(additive)};
-  with_map(name, map_values, [&](const auto& map) {
-    options.map = map.op;
-    const nb::gil_scoped_release release;
-    attention<T>(view(q), view(k), view(v), view(out), options, mask, map.per_row, details);
-  });
+  const nb::gil_scoped_release release;
+  attention<T>(params.op, view(q), view(k), view(v), view(out), mask, params.per_row, details);
 }
 
 // gradients: (name, array of one number for each query) for each parameter of the map whose gradient is asked for.
@@ -54,7 +56,7 @@ template <class T>
 void run_vjp(Heads<const T> q, Heads<const T> k, Heads<const T> v, Heads<const T> g, Heads<T> dq, Heads<T> dk, Heads<T> dv,
              const std::string& name, nb::tuple map_values, nb::tuple values, Optional<const bool> visible,
              Optional<const T> additive, nb::tuple asked) {
-  Attention options = to_params<Attention>(values).op;
+  const RowParams<Attention> params(with_map_first(name, map_values, values));
   std::vector<ParamGradient> gradients;
   std::vector<std::string> names;
   names.reserve(asked.size());
@@ -64,18 +66,16 @@ void run_vjp(Heads<const T> q, Heads<const T> k, Heads<const T> v, Heads<const T
     gradients.push_back({names.back(), {numbers.data(), numbers.shape(0)}});
   }
   const AttentionMask<T> mask = {mask_view(visible), mask_view(additive)};
-  with_map(name, map_values, [&](const auto& map) {
-    options.map = map.op;
-    const nb::gil_scoped_release release;
-    attention_vjp<T>(view(q), view(k), view(v), view(g), view(dq), view(dk), view(dv), options, mask, map.per_row, gradients);
-  });
+  const nb::gil_scoped_release release;
+  attention_vjp<T>(params.op, view(q), view(k), view(v), view(g), view(dq), view(dk), view(dv), mask, params.per_row,
+                   gradients);
 }
 
 template <class T>
 void run_linear(Heads<const T> q, Heads<const T> k, Heads<const T> v, Heads<T> out, nb::tuple values) {
   const LinearAttention options = to_params<LinearAttention>(values).op;
   const nb::gil_scoped_release release;
-  linear_attention<T>(view(q), view(k), view(v), view(out), options);
+  linear_attention<T>(options, view(q), view(k), view(v), view(out));
 }
 
 template <class T>
@@ -83,7 +83,7 @@ void run_linear_vjp(Heads<const T> q, Heads<const T> k, Heads<const T> v, Heads<
                     Heads<T> dv, nb::tuple values) {
   const LinearAttention options = to_params<LinearAttention>(values).op;
   const nb::gil_scoped_release release;
-  linear_attention_vjp<T>(view(q), view(k), view(v), view(g), view(dq), view(dk), view(dv), options);
+  linear_attention_vjp<T>(options, view(q), view(k), view(v), view(g), view(dq), view(dk), view(dv));
 }
 
 template <class T>
@@ -106,7 +106,7 @@ void bind(nb::module_& m) {
 }  // namespace
 
 void bind_attention(nb::module_& m) {
-  m.def("attention_operations", &describe_operations<Attention, LinearAttention>);
+  m.def("attention_operations", [] { return describe(family_info<AttentionOperation>()); });
   bind<float>(m);
   bind<double>(m);
 }

@@ -36,25 +36,25 @@ void bind(nb::module_& m) {
   m.def("expected_calibration_error", [](const Matrix<const T>& p, const Labels& labels, nb::tuple values) {
     const ExpectedCalibrationError options = to_params<ExpectedCalibrationError>(values).op;
     const nb::gil_scoped_release release;
-    return expected_calibration_error(view(p), span(labels), options);
+    return expected_calibration_error(options, view(p), span(labels));
   });
 }
 
 }  // namespace
 
 void bind_calibration(nb::module_& m) {
-  m.def("calibration_operations", &describe_operations<ExpectedCalibrationError, EntropyInvariantScale>);
+  m.def("calibration_operations", [] { return describe(family_info<Calibration>()); });
   bind<float>(m);
   bind<double>(m);
   m.def("entropy_invariant_scale", [](const Numbers& n, double d, const Output& scale, nb::tuple values) {
-    entropy_invariant_scale(span(n), d, span(scale), to_params<EntropyInvariantScale>(values).op);
+    entropy_invariant_scale(to_params<EntropyInvariantScale>(values).op, span(n), d, span(scale));
   });
   // The gamma of each row for one entropy, for EntropyScaler.transform.
   m.def("calibrated_gamma", [](const Matrix<const double>& x, double entropy, const Output& gamma) {
     const nb::gil_scoped_release release;
     std::vector<double> reached(x.shape(0));
     std::vector<GammaStatus> status(x.shape(0));
-    gamma_for_entropy(view(x), span(gamma), reached, status, {.entropy = entropy});
+    gamma_for_entropy({.entropy = entropy}, view(x), span(gamma), reached, status);
   });
 }
 

@@ -16,7 +16,7 @@ void gamma(Matrix<const T> x, Vector<double> gamma, Vector<double> entropy, Vect
   const RowParams<GammaForEntropy> params(values);
   const nb::gil_scoped_release release;
   std::vector<GammaStatus> found(status.shape(0));
-  gamma_for_entropy(view(x), span(gamma), span(entropy), found, params.op, params.per_row);
+  gamma_for_entropy(params.op, view(x), span(gamma), span(entropy), found, params.per_row);
   for (std::size_t r = 0; r < found.size(); ++r) status.data()[r] = static_cast<std::uint8_t>(found[r]);
 }
 
@@ -24,14 +24,14 @@ template <class T>
 void power(Matrix<const T> p, Matrix<T> q, nb::tuple values) {
   const RowParams<PowerTransform> params(values);
   const nb::gil_scoped_release release;
-  power_transform(view(p), view(q), params.op, params.per_row);
+  power_transform(params.op, view(p), view(q), params.per_row);
 }
 
 template <class T>
 void mean_field(Matrix<const T> x, Vector<double> estimate, nb::tuple values) {
   const RowParams<MeanFieldEntropy> params(values);
   const nb::gil_scoped_release release;
-  mean_field_entropy(view(x), span(estimate), params.op);
+  mean_field_entropy(params.op, view(x), span(estimate));
 }
 
 // (gamma, entropy, least, most, name of the status).
@@ -46,7 +46,7 @@ nb::list density(Matrix<const T> p, Matrix<const double> weights, Matrix<T> q, n
   std::vector<Normalized> found(p.shape(0));
   {
     const nb::gil_scoped_release release;
-    normalize_density(view(p), view(weights), view(q), found, params.op, params.per_row);
+    normalize_density(params.op, view(p), view(weights), view(q), found, params.per_row);
   }
   nb::list results;
   for (const Normalized& result : found) results.append(to_tuple(result));
@@ -59,7 +59,7 @@ nb::tuple joint(Matrix<const T> pxy, Matrix<T> table, nb::tuple values) {
   Normalized result;
   {
     const nb::gil_scoped_release release;
-    result = normalize_joint(view(pxy), view(table), params.op);
+    result = normalize_joint(params.op, view(pxy), view(table));
   }
   return to_tuple(result);
 }
@@ -83,8 +83,7 @@ void bind_entropy_control(nb::module_& m) {
   nb::list names;
   for (const std::string_view name : kGammaStatusNames) names.append(to_str(name));
   m.attr("gamma_status_names") = nb::tuple(names);
-  m.def("control_operations",
-        &describe_operations<GammaForEntropy, PowerTransform, NormalizeDensity, NormalizeJoint, MeanFieldEntropy>);
+  m.def("control_operations", [] { return describe(family_info<EntropyControl>()); });
 }
 
 }  // namespace entropic

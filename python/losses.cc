@@ -22,20 +22,16 @@ MatrixView<T> view(const Array& a) {
 }
 
 // value and, where there is room for it, the gradient. `map` is (name, values of its parameters) for a loss that has one,
-// `slopes` (parameter, array of float64) or None.
+// `slopes` are pairs (parameter, array of float64), or None.
 void run(std::string_view name, nb::handle x, nb::handle target, nb::handle value, nb::handle dx, nb::tuple values,
          nb::handle map, nb::handle ignore_index, nb::handle slopes) {
   std::optional<std::int64_t> ignored;
   if (!ignore_index.is_none()) ignored = to_int(name, "ignore_index", ignore_index);
   const Buffer scores(name, x, false), out(name, value, true);
-  std::optional<Buffer> gradient, q, slope;
+  std::optional<Buffer> gradient, q;
   std::optional<Classes> classes;
-  std::vector<ParamGradient> gradients;
+  const ParamSlopes gradients(name, slopes);
   if (!dx.is_none()) gradient.emplace(name, dx, true);
-  if (!slopes.is_none()) {
-    slope.emplace(name, slopes[1], true);
-    gradients.push_back({nb::cast<std::string_view>(slopes[0]), numbers(**slope)});
-  }
   if (Classes given; nb::try_cast(target, given)) {
     classes = given;
   } else {
@@ -48,17 +44,17 @@ void run(std::string_view name, nb::handle x, nb::handle target, nb::handle valu
       const MatrixView<T> to = gradient ? view<T>(**gradient) : MatrixView<T>();
       if (classes) {
         const std::span<const std::int64_t> indices(classes->data(), classes->shape(0));
-        loss<T>(op, in, indices, numbers(*out), to, per_row, gradients, ignored);
+        loss<T>(op, in, indices, numbers(*out), to, per_row, gradients.asked, ignored);
       } else {
-        loss<T>(op, in, view<const T>(**q), numbers(*out), to, per_row, gradients);
+        loss<T>(op, in, view<const T>(**q), numbers(*out), to, per_row, gradients.asked);
       }
     });
   };
   for_each_operation<Loss>([&]<class Op>(std::type_identity<Op>) {
     if (Op::kDescription.name != name) return;
     if constexpr (requires(Op op) { op.map; }) {
-      with_map(nb::cast<std::string_view>(map[0]), nb::cast<nb::tuple>(map[1]),
-               [&](const auto& params) { call(Op{.map = params.op}, params.per_row); });
+      const NamedMap named(nb::cast<std::string_view>(map[0]), map[1]);
+      call(Op{.map = named.op}, named.per_row);
     } else {
       const RowParams<Op> params(values);
       call(params.op, params.per_row);
@@ -68,13 +64,13 @@ void run(std::string_view name, nb::handle x, nb::handle target, nb::handle valu
 
 std::string_view name_of(TargetKind kind) {
   switch (kind) {
-    case TargetKind::kClassOrDistribution:
+    case TargetKind::classes_or_distributions:
       return "class or distribution";
-    case TargetKind::kClass:
+    case TargetKind::classes:
       return "class";
-    case TargetKind::kLabels:
+    case TargetKind::labels:
       return "labels";
-    case TargetKind::kScores:
+    case TargetKind::scores:
       return "scores";
   }
   return "";
@@ -82,19 +78,27 @@ std::string_view name_of(TargetKind kind) {
 
 // What the two arrays are called.
 nb::tuple arguments_of(TargetKind kind) {
-  if (kind == TargetKind::kScores) return nb::make_tuple("student", "teacher");
-  return nb::make_tuple(kind == TargetKind::kClass ? "cosines" : "x", "target");
+  if (kind == TargetKind::scores) return nb::make_tuple("student", "teacher");
+  return nb::make_tuple(kind == TargetKind::classes ? "cosines" : "x", "target");
 }
 
 nb::list describe_losses() {
   nb::list all;
-  for_each_operation<Loss>([&]<class Op>(std::type_identity<Op>) {
-    nb::dict d = describe_operation<Op>();
-    d["target"] = to_str(name_of(Op::kTarget));
-    d["arguments"] = arguments_of(Op::kTarget);
-    d["has_map"] = requires(Op op) { op.map; };
+  for (const OperationInfo& info : family_info<Loss>().operations) {
+    nb::dict d = describe(info);
+    d["target"] = to_str(name_of(*info.target));
+    d["arguments"] = arguments_of(*info.target);
+    nb::list params;
+    bool has_map = false;
+    for (const nb::handle param : nb::cast<nb::list>(d["params"])) {
+      const bool is_map = nb::cast<std::string>(param["kind"]) == "map";
+      has_map |= is_map;
+      if (!is_map) params.append(param);
+    }
+    d["params"] = params;
+    d["has_map"] = has_map;
     all.append(d);
-  });
+  }
   return all;
 }
 

@@ -27,33 +27,35 @@ void acquire(std::optional<Buffer>& buffer, std::string_view where, nb::handle a
 }
 
 // run(arrays, params): values of a family that are one number for each row are float64, everything else is of p's type.
-template <class Op>
-nb::object runner(std::type_identity<Measure>) {
+nb::object runner(const OperationInfo& info, std::type_identity<Measure>) {
   return nb::cpp_function(
-      [](nb::handle p, nb::handle value, nb::handle dp, nb::tuple params) {
-        const Op op = to_params<Op>(params).op;
+      [&info](nb::handle p, nb::handle value, nb::handle dp, nb::tuple values, nb::handle slopes) {
+        ParamValues params(info, values);
+        params.use_arrays_as_rows();
+        const Measure op = make<Measure>(info, params.values);
+        const ParamSlopes gradients(info.name, slopes);
         std::optional<Buffer> in, gradient;
-        acquire(in, Op::kDescription.name, p, false);
-        acquire(gradient, Op::kDescription.name, dp, true);
-        const Buffer out(Op::kDescription.name, value, true);
+        acquire(in, info.name, p, false);
+        acquire(gradient, info.name, dp, true);
+        const Buffer out(info.name, value, true);
         const nb::gil_scoped_release release;
-        on_type((*in)->type,
-                [&]<class T>(std::type_identity<T>) { measure(op, matrix<const T>(in), numbers(*out), matrix<T>(gradient)); });
+        on_type((*in)->type, [&]<class T>(std::type_identity<T>) {
+          measure(op, matrix<const T>(in), numbers(*out), matrix<T>(gradient), params.per_row, gradients.asked);
+        });
       },
-      nb::arg("p"), nb::arg("value"), nb::arg("dp").none(), nb::arg("params"));
+      nb::arg("p"), nb::arg("value"), nb::arg("dp").none(), nb::arg("params"), nb::arg("slopes") = nb::none());
 }
 
-template <class Op>
-nb::object runner(std::type_identity<Divergence>) {
+nb::object runner(const OperationInfo& info, std::type_identity<Divergence>) {
   return nb::cpp_function(
-      [](nb::handle p, nb::handle q, nb::handle value, nb::handle dp, nb::handle dq, nb::tuple params) {
-        const Op op = to_params<Op>(params).op;
+      [&info](nb::handle p, nb::handle q, nb::handle value, nb::handle dp, nb::handle dq, nb::tuple params) {
+        const Divergence op = make<Divergence>(info, ParamValues(info, params).values);
         std::optional<Buffer> first, second, p_gradient, q_gradient;
-        acquire(first, Op::kDescription.name, p, false);
-        acquire(second, Op::kDescription.name, q, false);
-        acquire(p_gradient, Op::kDescription.name, dp, true);
-        acquire(q_gradient, Op::kDescription.name, dq, true);
-        const Buffer out(Op::kDescription.name, value, true);
+        acquire(first, info.name, p, false);
+        acquire(second, info.name, q, false);
+        acquire(p_gradient, info.name, dp, true);
+        acquire(q_gradient, info.name, dq, true);
+        const Buffer out(info.name, value, true);
         const nb::gil_scoped_release release;
         on_type((*first)->type, [&]<class T>(std::type_identity<T>) {
           measure(op, matrix<const T>(first), matrix<const T>(second), numbers(*out), matrix<T>(p_gradient),
@@ -64,15 +66,14 @@ nb::object runner(std::type_identity<Divergence>) {
 }
 
 // p: tables x rows x cols.
-template <class Op>
-nb::object runner(std::type_identity<TableMeasure>) {
+nb::object runner(const OperationInfo& info, std::type_identity<TableMeasure>) {
   return nb::cpp_function(
-      [](nb::handle p, nb::handle value, nb::handle dp, nb::tuple params) {
-        const Op op = to_params<Op>(params).op;
+      [&info](nb::handle p, nb::handle value, nb::handle dp, nb::tuple params) {
+        const TableMeasure op = make<TableMeasure>(info, ParamValues(info, params).values);
         std::optional<Buffer> in, gradient;
-        acquire(in, Op::kDescription.name, p, false);
-        acquire(gradient, Op::kDescription.name, dp, true);
-        const Buffer out(Op::kDescription.name, value, true);
+        acquire(in, info.name, p, false);
+        acquire(gradient, info.name, dp, true);
+        const Buffer out(info.name, value, true);
         const Array& a = **in;
         const auto tables = static_cast<std::size_t>(a.shape[0]), rows = static_cast<std::size_t>(a.shape[1]),
                    cols = static_cast<std::size_t>(a.shape[2]), size = rows * cols;
@@ -94,15 +95,14 @@ nb::object runner(std::type_identity<TableMeasure>) {
       nb::arg("p"), nb::arg("value"), nb::arg("dp").none(), nb::arg("params"));
 }
 
-template <class Op>
-nb::object runner(std::type_identity<EntryMeasure>) {
+nb::object runner(const OperationInfo& info, std::type_identity<EntryMeasure>) {
   return nb::cpp_function(
-      [](nb::handle p, nb::handle value, nb::handle dp, nb::tuple params) {
-        const Op op = to_params<Op>(params).op;
+      [&info](nb::handle p, nb::handle value, nb::handle dp, nb::tuple params) {
+        const EntryMeasure op = make<EntryMeasure>(info, ParamValues(info, params).values);
         std::optional<Buffer> in, out, gradient;
-        acquire(in, Op::kDescription.name, p, false);
-        acquire(out, Op::kDescription.name, value, true);
-        acquire(gradient, Op::kDescription.name, dp, true);
+        acquire(in, info.name, p, false);
+        acquire(out, info.name, value, true);
+        acquire(gradient, info.name, dp, true);
         const nb::gil_scoped_release release;
         on_type((*in)->type,
                 [&]<class T>(std::type_identity<T>) { measure(op, matrix<const T>(in), matrix<T>(out), matrix<T>(gradient)); });
@@ -115,18 +115,17 @@ nb::object runner(std::type_identity<EntryMeasure>) {
 void bind_measures(nb::module_& m) {
   m.def("measure_operations", [] {
     nb::list all;
-    const auto add = [&]<class Family>(const char* family, std::type_identity<Family> which) {
-      for_each_operation<Family>([&]<class Op>(std::type_identity<Op>) {
-        nb::dict d = describe_operation<Op>();
-        d["family"] = family;
-        d["run"] = runner<Op>(which);
+    const auto add = [&]<class Family>(std::type_identity<Family> which) {
+      for (const OperationInfo& info : family_info<Family>().operations) {
+        nb::dict d = describe(info);
+        d["run"] = runner(info, which);
         all.append(d);
-      });
+      }
     };
-    add("measure", std::type_identity<Measure>());
-    add("divergence", std::type_identity<Divergence>());
-    add("table", std::type_identity<TableMeasure>());
-    add("entry", std::type_identity<EntryMeasure>());
+    add(std::type_identity<Measure>());
+    add(std::type_identity<Divergence>());
+    add(std::type_identity<TableMeasure>());
+    add(std::type_identity<EntryMeasure>());
     return all;
   });
 }

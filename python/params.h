@@ -56,45 +56,9 @@ inline std::int64_t to_int(std::string_view where, std::string_view what, nb::ha
   return number;
 }
 
-template <class Value>
-constexpr bool kIsOptional = std::is_same_v<Value, std::optional<double>>;
-
-template <class Op, class Param>
-using ValueOf = std::remove_cvref_t<decltype(std::declval<Op&>().*std::declval<const Param&>().member)>;
-
-template <class Op, class Param>
-ValueOf<Op, Param> to_value(const Param& param, nb::handle value) {
-  using Value = ValueOf<Op, Param>;
-  constexpr std::string_view kWhere = Op::kDescription.name;
-  if constexpr (kIsOptional<Value>) {
-    if (value.is_none()) return std::nullopt;
-    return to_double(kWhere, param.name, value, expected_number(param.per_row));
-  } else if constexpr (std::is_enum_v<Value>) {
-    std::string names;
-    std::size_t i = 0;
-    const bool is_string = nb::isinstance<nb::str>(value);
-    if (!is_string) wrong_type(kWhere, param.name, "a string", value);
-    const std::string given = nb::cast<std::string>(value);
-    for (const std::string_view name : param.names) {
-      if (name == given) return static_cast<Value>(i);
-      names += (i++ == 0 ? "" : ", ") + std::string(name);
-    }
-    throw nb::value_error(
-        (std::string(kWhere) + ": " + std::string(param.name) + " must be one of " + names + ", got '" + given + "'").c_str());
-  } else if constexpr (std::floating_point<Value>) {
-    return to_double(kWhere, param.name, value, expected_number(param.per_row));
-  } else if constexpr (std::is_same_v<Value, bool>) {
-    const bool is_bool = PyBool_Check(value.ptr()) || std::string_view(Py_TYPE(value.ptr())->tp_name).starts_with("numpy.bool");
-    if (!is_bool) wrong_type(kWhere, param.name, "a bool", value);
-    return PyObject_IsTrue(value.ptr()) == 1;
-  } else {
-    return to_int(kWhere, param.name, value);
-  }
-}
-
 constexpr int kMaxDims = 64;  // NumPy's own limit
 
-enum class Type { kFloat32, kFloat64, kFloat16, kBfloat16 };
+enum class Type { float32, float64, float16, bfloat16 };
 constexpr std::ptrdiff_t kItemSize[] = {4, 8, 2, 2};
 
 // An array of somebody else's: an object with the buffer protocol or, what a torch tensor has more quickly than that, a tuple
@@ -121,13 +85,13 @@ inline std::span<double> numbers(const Array& a) { return {reinterpret_cast<doub
 template <class Run>
 void on_type(Type type, const Run& run) {
   switch (type) {
-    case Type::kFloat32:
+    case Type::float32:
       return run(std::type_identity<float>{});
-    case Type::kFloat64:
+    case Type::float64:
       return run(std::type_identity<double>{});
-    case Type::kFloat16:
+    case Type::float16:
       return run(std::type_identity<float16>{});
-    case Type::kBfloat16:
+    case Type::bfloat16:
       return run(std::type_identity<bfloat16>{});
   }
 }
@@ -144,7 +108,7 @@ class Buffer {
       throw nb::value_error((std::string(where) + ": out must be writable, got a read-only array").c_str());
     }
     const char letter = view_.format[std::strlen(view_.format) - 1];
-    const Type type = letter == 'd' ? Type::kFloat64 : letter == 'e' ? Type::kFloat16 : Type::kFloat32;
+    const Type type = letter == 'd' ? Type::float64 : letter == 'e' ? Type::float16 : Type::float32;
     array_ = {static_cast<char*>(view_.buf), view_.ndim, view_.shape, view_.strides, type};
   }
   ~Buffer() {
@@ -174,155 +138,88 @@ class Buffer {
   Array array_;
 };
 
-// The parameters of one call. Those given as arrays keep the operation's default beside a value for each row of x.
-template <class Op>
-struct Params {
+// The parameters of one call, in the order of the operation's. Those given as arrays have no value beside one for each row.
+struct ParamValues {
   struct Array {
-    Array(std::string_view parameter, nb::handle array) : parameter(parameter), buffer(Op::kDescription.name, array, false) {}
+    Array(std::string_view where, std::string_view name, nb::handle array) : parameter(name), buffer(where, array, false) {}
 
     std::string_view parameter;
     Buffer buffer;
     std::vector<double> values;
   };
-  Op op;
+  std::vector<ParamValue> values;
   std::list<Array> arrays;
   std::vector<PerRow> per_row;
+
+  // What Python gives, a value of each parameter. A map is (name, values of its parameters).
+  ParamValues(const OperationInfo& info, nb::handle given);
+
+  // Arrays that have one number for each row already.
+  void use_arrays_as_rows() {
+    for (const Array& array : arrays) per_row.push_back({array.parameter, numbers(*array.buffer)});
+  }
 };
 
-// An array of float64; a number, also NumPy's, has no axes.
-inline bool is_array(nb::handle value) {
-  if (PyFloat_Check(value.ptr()) || PyLong_Check(value.ptr())) return false;
-  Py_buffer view;
-  if (PyObject_GetBuffer(value.ptr(), &view, PyBUF_FULL_RO) != 0) {
-    PyErr_Clear();
-    return false;
-  }
-  const bool result = view.ndim > 0 && view.format != nullptr && std::string_view(view.format) == "d";
-  PyBuffer_Release(&view);
-  return result;
-}
+// Gradients in parameters that are asked for: pairs of a parameter's name and an array of float64 for them, or None for none.
+struct ParamSlopes {
+  std::list<Buffer> buffers;
+  std::vector<ParamGradient> asked;
 
-// Values in the order of kParams.
-template <class Op>
-Params<Op> to_params(nb::tuple values) {
-  Params<Op> params;
-  std::size_t i = 0;
-  for_each_param<Op>([&]<class Param>(const Param& param) {
-    const nb::handle value = values[i++];
-    if (param.per_row && is_array(value)) {
-      params.arrays.emplace_back(param.name, value);
-    } else {
-      params.op.*param.member = to_value<Op>(param, value);
+  ParamSlopes(std::string_view where, nb::handle pairs) {
+    if (pairs.is_none()) return;
+    for (const nb::handle pair : pairs) {
+      buffers.emplace_back(where, pair[1], true);
+      asked.push_back({nb::cast<std::string_view>(pair[0]), numbers(*buffers.back())});
     }
-  });
-  return params;
+  }
+};
+
+// The family that an operation is of.
+template <class Op, class... Family>
+auto family_of(FamilyList<Family...>) {
+  constexpr auto has = []<class... Ops>(std::type_identity<std::variant<Ops...>>) { return (std::is_same_v<Op, Ops> || ...); };
+  return std::get<0>(std::tuple_cat(
+      std::conditional_t<has(std::type_identity<Family>{}), std::tuple<std::type_identity<Family>>, std::tuple<>>{}...));
+}
+template <class Op>
+using FamilyOf = typename decltype(family_of<Op>(Families{}))::type;
+
+// The same of an operation that is known when this is compiled.
+template <class Op>
+struct Params : ParamValues {
+  Op op;
+
+  explicit Params(nb::handle given) : ParamValues(info(), given), op(std::get<Op>(make<FamilyOf<Op>>(info(), values))) {}
+  static const OperationInfo& info() { return *find_operation(family_info<FamilyOf<Op>>(), Op::kDescription.name); }
+};
+template <class Op>
+Params<Op> to_params(nb::tuple given) {
+  return Params<Op>(given);
 }
 
 // Parameters as Python gives them, where arrays have one number for each row already.
 template <class Op>
 struct RowParams : Params<Op> {
-  explicit RowParams(nb::tuple values) : Params<Op>(to_params<Op>(values)) {
-    for (const auto& array : this->arrays) this->per_row.push_back({array.parameter, numbers(*array.buffer)});
-  }
+  explicit RowParams(nb::tuple given) : Params<Op>(given) { this->use_arrays_as_rows(); }
 };
 
-// Calls f(params) with those of the map of this name, a RowParams.
-template <class F>
-void with_map(std::string_view name, nb::tuple values, F&& f) {
-  for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
-    if (Op::kDescription.name != name) return;
-    f(RowParams<Op>(values));
-  });
-}
+// A map by its name, and the rows' values of its parameters.
+struct NamedMap {
+  ParamValues params;
+  Map op;
+  std::span<const PerRow> per_row;
+
+  NamedMap(std::string_view name, nb::handle given);
+};
 
 inline nb::str to_str(std::string_view text) { return nb::str(text.data(), text.size()); }
 
-// A number as Python knows it; None for no value and for a bound that does not bind.
-template <class Value>
-nb::object to_object(const Value& value) {
-  if constexpr (requires { value.has_value(); }) {
-    return value ? to_object(*value) : nb::none();
-  } else {
-    const bool binds = value != std::numeric_limits<Value>::lowest() && value != std::numeric_limits<Value>::max();
-    return binds ? nb::cast(value) : nb::none();
-  }
-}
+// What an operation says of itself, with its parameters in the order in which calls give their values, and the function
+// in_their_types(values), which gives these values, each a number, a string, a bool or None, in their own types, or raises what
+// a call would. Ranges are checked by the call.
+nb::dict describe(const OperationInfo& info);
 
-template <class Op, class Param>
-nb::dict describe_param(const Param& param) {
-  using Value = ValueOf<Op, Param>;
-  nb::dict d;
-  d["name"] = to_str(param.name);
-  d["meaning"] = to_str(param.meaning);
-  d["required"] = param.required;
-  d["per_row"] = param.per_row;
-  const Value value = Op{}.*param.member;
-  if constexpr (std::is_enum_v<Value>) {
-    d["kind"] = "name";
-    nb::list names;
-    for (const std::string_view name : param.names) names.append(to_str(name));
-    d["names"] = names;
-    d["typical"] = nb::none();
-    d["default"] = names[static_cast<std::size_t>(value)];
-  } else if constexpr (std::is_same_v<Value, bool>) {
-    d["kind"] = "bool";
-    d["default"] = value;
-    d["typical"] = nb::none();
-  } else {
-    d["kind"] = kIsOptional<Value> ? "optional float" : std::floating_point<Value> ? "float" : "int";
-    d["default"] = to_object(value);
-    d["typical"] = to_object(param.typical);
-    d["above"] = to_object(param.above);
-    d["at_least"] = to_object(param.at_least);
-    d["up_to"] = to_object(param.up_to);
-    d["multiple_of"] = to_object(param.multiple_of);
-    d["allowed"] = allowed_values(param);
-  }
-  return d;
-}
-
-// The values of an operation's parameters, each a number, a string, a bool or None: in its own type, or the TypeError or
-// ValueError of a call. Ranges are checked by the call.
-template <class Op>
-nb::tuple in_their_types(nb::tuple values) {
-  nb::list typed;
-  std::size_t i = 0;
-  for_each_param<Op>([&]<class Param>(const Param& param) {
-    using Value = ValueOf<Op, Param>;
-    const Value value = to_value<Op>(param, values[i++]);
-    if constexpr (kIsOptional<Value>) {
-      typed.append(value ? nb::object(nb::float_(*value)) : nb::object(nb::none()));
-    } else if constexpr (std::is_enum_v<Value>) {
-      typed.append(to_str(param.names[static_cast<std::size_t>(value)]));
-    } else {
-      typed.append(value);
-    }
-  });
-  return nb::tuple(typed);
-}
-
-// What an operation says of itself, with its parameters in the order in which calls give their values.
-template <class Op>
-nb::dict describe_operation() {
-  constexpr const Description& kText = Op::kDescription;
-  nb::dict d;
-  d["name"] = to_str(kText.name);
-  d["summary"] = to_str(kText.summary);
-  d["formula"] = to_str(kText.formula);
-  d["gradient"] = to_str(kText.gradient);
-  d["source"] = to_str(kText.source);
-  nb::list params;
-  for_each_param<Op>([&](const auto& param) { params.append(describe_param<Op>(param)); });
-  d["params"] = params;
-  d["in_their_types"] = nb::cpp_function(&in_their_types<Op>, nb::arg("values"));
-  return d;
-}
-
-template <class... Op>
-nb::list describe_operations() {
-  nb::list all;
-  (all.append(describe_operation<Op>()), ...);
-  return all;
-}
+// The operations of a family.
+nb::list describe(const FamilyInfo& family);
 
 }  // namespace entropic

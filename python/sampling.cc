@@ -24,14 +24,14 @@ void draw(Matrix<const T> x, Matrix<std::int64_t> indices, nb::tuple values, std
           std::uint64_t position) {
   const Params<Sample> params = to_params<Sample>(values);
   const nb::gil_scoped_release release;
-  sample(view(x), view(indices), params.op, noise_of(seed, streams, position));
+  sample(params.op, view(x), view(indices), noise_of(seed, streams, position));
 }
 
 template <class T>
 void gumbel(Matrix<const T> x, Matrix<T> p, nb::tuple values, std::uint64_t seed, Streams streams) {
   const GumbelSoftmax op = to_params<GumbelSoftmax>(values).op;
   const nb::gil_scoped_release release;
-  gumbel_softmax<T>(view(x), view(p), op, noise_of(seed, streams, 0));
+  gumbel_softmax<T>(op, view(x), view(p), noise_of(seed, streams, 0));
 }
 
 template <class T>
@@ -42,17 +42,12 @@ void noise(Matrix<T> g, std::uint64_t seed, Streams streams) {
 
 // A step from its name and the values of its parameters.
 Step to_step(const std::string& name, nb::tuple values) {
-  Step step;
+  const FamilyInfo& steps = family_info<Step>();
+  if (const OperationInfo* const info = find_operation(steps, name))
+    return make<Step>(*info, ParamValues(*info, values).values);
   std::string names;
-  bool found = false;
-  for_each_operation<Step>([&]<class Op>(std::type_identity<Op>) {
-    names += (names.empty() ? "" : ", ") + std::string(Op::kDescription.name);
-    if (name != Op::kDescription.name) return;
-    step = to_params<Op>(values).op;
-    found = true;
-  });
-  if (!found) throw nb::value_error(("Sampler: a step must be one of " + names + ", got '" + name + "'").c_str());
-  return step;
+  for (const OperationInfo& step : steps.operations) names += (names.empty() ? "" : ", ") + std::string(step.name);
+  throw nb::value_error(("Sampler: a step must be one of " + names + ", got '" + name + "'").c_str());
 }
 
 Sampler to_sampler(const nb::list& steps, std::uint64_t seed) {
@@ -90,18 +85,14 @@ void bind(nb::module_& m, nb::class_<Sampler>& sampler) {
 }  // namespace
 
 void bind_sampling(nb::module_& m) {
-  m.def("sampling_operations", &describe_operations<Sample, GumbelSoftmax>);
+  m.def("sampling_operations", [] { return describe(family_info<Sampling>()); });
   nb::class_<Sampler> sampler(m, "Sampler");
   sampler.def(
       "__init__", [](Sampler* self, const nb::list& steps, std::uint64_t seed) { new (self) Sampler(to_sampler(steps, seed)); },
       nb::arg("steps"), nb::arg("seed"));
   bind<float>(m, sampler);
   bind<double>(m, sampler);
-  m.def("sampling_steps", [] {
-    nb::list all;
-    for_each_operation<Step>([&]<class Op>(std::type_identity<Op>) { all.append(describe_operation<Op>()); });
-    return all;
-  });
+  m.def("sampling_steps", [] { return describe(family_info<Step>()); });
 }
 
 }  // namespace entropic

@@ -17,7 +17,7 @@ void exact(Matrix<const T> a, Matrix<const T> b, Matrix<const T> cost, Matrix<T>
   const OptimalTransport options = to_params<OptimalTransport>(values).op;
   const nb::gil_scoped_release release;
   std::vector<TransportResult> results(a.shape(0));
-  optimal_transport<T>(view(a), view(b), view(cost), view(plan), view(f), view(g), results, options);
+  optimal_transport<T>(options, view(a), view(b), view(cost), view(plan), view(f), view(g), results);
   for (std::size_t k = 0; k < results.size(); ++k) {
     costs.data()[k] = results[k].cost;
     gaps.data()[k] = results[k].gap;
@@ -31,7 +31,7 @@ void entropic_plan(Matrix<const T> a, Matrix<const T> b, Matrix<const T> cost, M
   const Sinkhorn options = to_params<Sinkhorn>(values).op;
   const nb::gil_scoped_release release;
   std::vector<SinkhornResult> results(a.shape(0));
-  sinkhorn<T>(view(a), view(b), view(cost), view(plan), view(f), view(g), results, options);
+  sinkhorn<T>(options, view(a), view(b), view(cost), view(plan), view(f), view(g), results);
   for (std::size_t k = 0; k < results.size(); ++k) {
     const SinkhornResult& r = results[k];
     double* const row = numbers.data() + 4 * k;
@@ -46,7 +46,7 @@ void on_the_line(Matrix<const T> u, Matrix<const T> v, Matrix<const T> u_weights
                  Vector<double> distance, Matrix<T> du, Matrix<T> dv, nb::tuple values) {
   const Wasserstein1d options = to_params<Wasserstein1d>(values).op;
   const nb::gil_scoped_release release;
-  wasserstein_1d<T>(view(u), view(v), view(u_weights), view(v_weights), span(distance), options, view(du), view(dv));
+  wasserstein_1d<T>(options, view(u), view(v), view(u_weights), view(v_weights), span(distance), view(du), view(dv));
 }
 
 template <class T>
@@ -54,21 +54,21 @@ void of_histograms(Matrix<const T> p, Matrix<const T> q, Vector<const double> su
                    Matrix<T> dq, nb::tuple values) {
   const WassersteinHistogram options = to_params<WassersteinHistogram>(values).op;
   const nb::gil_scoped_release release;
-  wasserstein_histogram<T>(view(p), view(q), span(support), span(distance), options, view(dp), view(dq));
+  wasserstein_histogram<T>(options, view(p), view(q), span(support), span(distance), view(dp), view(dq));
 }
 
 template <class T>
 double of_points(Matrix<const T> x, Matrix<const T> y, Vector<const T> a, Vector<const T> b, Matrix<T> plan, nb::tuple values) {
   const Wasserstein options = to_params<Wasserstein>(values).op;
   const nb::gil_scoped_release release;
-  return wasserstein<T>(view(x), view(y), span(a), span(b), options, view(plan));
+  return wasserstein<T>(options, view(x), view(y), span(a), span(b), view(plan));
 }
 
 template <class T>
 double divergence(Matrix<const T> x, Matrix<const T> y, Vector<const T> a, Vector<const T> b, nb::tuple values) {
   const SinkhornDivergence options = to_params<SinkhornDivergence>(values).op;
   const nb::gil_scoped_release release;
-  return sinkhorn_divergence<T>(view(x), view(y), span(a), span(b), options);
+  return sinkhorn_divergence<T>(options, view(x), view(y), span(a), span(b));
 }
 
 template <class T>
@@ -114,8 +114,7 @@ void bind(nb::module_& m) {
 }  // namespace
 
 void bind_transport(nb::module_& m) {
-  m.def("transport_operations",
-        &describe_operations<OptimalTransport, Sinkhorn, Wasserstein1d, WassersteinHistogram, Wasserstein, SinkhornDivergence>);
+  m.def("transport_operations", [] { return describe(family_info<Transport>()); });
   bind<float>(m);
   bind<double>(m);
   nb::list names;

@@ -8,12 +8,13 @@
 
 #include <fmt/format.h>
 
+#include "entropic/describe.h"
+#include "entropic/maps.h"
 #include "entropic/matrix_view.h"
-#include "entropic/operation.h"
 #include "entropic/row_error.h"
 #include "src/per_row.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 
 template <class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> text, Args&&... args) {
@@ -40,7 +41,8 @@ void check_params(const Op& op, std::optional<std::size_t> row = {}) {
       if (index >= param.names.size()) {
         fail("{}: {} must be {}, got number {}", Op::kDescription.name, param.name, allowed_values(param), index);
       }
-    } else if constexpr (!std::is_same_v<Value, bool>) {
+    } else if constexpr (!std::is_same_v<Value, bool> &&
+                         !std::is_same_v<Value, Map>) {  // a map's own are checked with its rows
       Bound number = {};
       if constexpr (std::is_same_v<Value, std::optional<double>>) {
         if (!value) return;
@@ -138,4 +140,4 @@ void check_apart(std::string_view operation, std::string_view out_name, const Ma
   }
 }
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

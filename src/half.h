@@ -8,7 +8,7 @@
 #include "entropic/half.h"
 #include "entropic/matrix_view.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 
 // What rows of T are computed in.
 template <class T>
@@ -65,4 +65,4 @@ void finish_rows(const MatrixView<Working<T>>& result, const MatrixView<T>& out,
   }
 }
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

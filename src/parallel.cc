@@ -30,7 +30,7 @@
 #include <oneapi/tbb/task_arena.h>
 #endif
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace {
 
 // Below this many elements for each thread, waking it costs more than it saves (about 5 us against 0.3 ns an element).
@@ -100,4 +100,4 @@ void parallel_rows(std::size_t rows, std::size_t cost_per_row, const std::functi
 #endif
 }
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

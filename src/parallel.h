@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <functional>
 
-namespace entropic {
+#include "entropic/version.h"
+
+namespace entropic::inline ENTROPIC_ABI {
 
 // Calls work(begin, end) for consecutive pieces of [0, rows), on the calling thread alone where rows * cost_per_row is
 // too little to be worth another. cost_per_row is in touched elements. A row is never split, so no result depends on
 // the number of threads.
 void parallel_rows(std::size_t rows, std::size_t cost_per_row, const std::function<void(std::size_t, std::size_t)>& work);
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <tuple>
 
-#include "entropic/operation.h"
+#include "entropic/describe.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 
 // op as row r has it.
 template <class Op>
@@ -40,4 +40,4 @@ inline double value_of(const ParamValues<Op>& values, std::string_view name) {
   return value;
 }
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

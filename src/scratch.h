@@ -4,9 +4,10 @@
 #include <cstddef>
 #include <new>
 
+#include "entropic/version.h"
 #include "hwy/aligned_allocator.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 
 // At least n numbers, valid until this thread's next call. Grows and stays; pages that no kernel touches cost nothing.
 inline double* scratch(std::size_t n) {
@@ -20,4 +21,4 @@ inline double* scratch(std::size_t n) {
   return buffer.get();
 }
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

@@ -8,7 +8,7 @@
 #include "hwy/highway.h"
 #include "src/check.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace {
 
 // Not SupportedAndGeneratedTargets() alone: it follows what force_simd_target disabled.
@@ -45,4 +45,4 @@ void force_simd_target(std::string_view name) {
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

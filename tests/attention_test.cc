@@ -31,8 +31,12 @@ struct Heads {
   std::size_t batch, heads, rows, cols, gap = 3;
   std::vector<T> values;
 
-  Heads(std::size_t batch, std::size_t heads, std::size_t rows, std::size_t cols)
-      : batch(batch), heads(heads), rows(rows), cols(cols), values(batch * heads * (rows + 1) * (cols + gap), T(-77)) {}
+  Heads(std::size_t batch_count, std::size_t head_count, std::size_t row_count, std::size_t col_count)
+      : batch(batch_count),
+        heads(head_count),
+        rows(row_count),
+        cols(col_count),
+        values(batch * heads * (rows + 1) * (cols + gap), T(-77)) {}
   template <class U>
   HeadsView<U> view_as(U* data) const {
     HeadsView<U> view(data, batch, heads, rows, cols);
@@ -128,7 +132,7 @@ struct Problem {
   Heads<T> out() const { return {q.batch, q.heads, q.rows, v.cols}; }
   Heads<T> attend() const {
     Heads<T> result = out();
-    attention(q.view(), k.view(), v.view(), result.view(), options, mask);
+    attention(options, q.view(), k.view(), v.view(), result.view(), mask);
     return result;
   }
 };
@@ -158,7 +162,7 @@ const Shape kShapes[] = {{1, 1, 1, 1, 1, 1, 1},    {2, 2, 1, 5, 7, 3, 2},     {1
 // How much a map makes of an error of its scores: those whose parameter is solved for make more.
 template <class Op>
 double sensitivity() {
-  return Op::kDescription.entropy_target ? 30 : 2;
+  return Op::kLaws.entropy_target ? 30 : 2;
 }
 
 template <class T>
@@ -190,7 +194,7 @@ TYPED_TEST(AttentionTest, EveryMapMaskScaleAndShape) {
         const oracle::Heads want = oracle::attention(exact, problem.v.exact());
         // Scores up to 4 sqrt(d), each a sum of d products.
         const double scores = kEps<T> * static_cast<double>(shape.d + 8) * 4;
-        const double own = sizeof(T) == 4 ? Op::kDescription.float_error : Op::kDescription.double_error;
+        const double own = sizeof(T) == 4 ? Op::kLaws.float_error : Op::kLaws.double_error;
         const double bound = 4 * (scores * sensitivity<Op>() + 40 * kEps<T>)+8 * own;
         const std::string what = std::string(Op::kDescription.name) + " kind " + std::to_string(kind) + " n " +
                                  std::to_string(shape.n) + " m " + std::to_string(shape.m) + " d " + std::to_string(shape.d);
@@ -200,7 +204,7 @@ TYPED_TEST(AttentionTest, EveryMapMaskScaleAndShape) {
           Heads<T> weights(shape.batch, shape.heads, shape.m, shape.n);
           std::vector<T> entropy(shape.batch * shape.heads * shape.m);
           Heads<T> again = problem.out();
-          attention(problem.q.view(), problem.k.view(), problem.v.view(), again.view(), problem.options, problem.mask, {},
+          attention(problem.options, problem.q.view(), problem.k.view(), problem.v.view(), again.view(), problem.mask, {},
                     {weights.view(), entropy});
           EXPECT_EQ(got.values, again.values) << what;
           expect_near(weights, exact.p, bound, what + " weights");
@@ -229,8 +233,8 @@ TYPED_TEST(AttentionTest, GradientsByDifferences) {
         const Heads<T> g = normal<T>(shape.batch, shape.heads, shape.m, shape.dv, seed + 3);
         Heads<T> dq(shape.batch, shape.heads, shape.m, shape.d), dk(shape.batch, shape.kv_heads, shape.n, shape.d),
             dv(shape.batch, shape.kv_heads, shape.n, shape.dv);
-        attention_vjp(problem.q.view(), problem.k.view(), problem.v.view(), g.view(), dq.view(), dk.view(), dv.view(),
-                      problem.options, problem.mask);
+        attention_vjp(problem.options, problem.q.view(), problem.k.view(), problem.v.view(), g.view(), dq.view(), dk.view(),
+                      dv.view(), problem.mask);
         oracle::Heads q = problem.q.exact(), k = problem.k.exact(), v = problem.v.exact();
         const oracle::Heads weight = g.exact();
         const auto value = [&] {
@@ -270,12 +274,12 @@ TYPED_TEST(AttentionTest, AlphaForEachQueryAndItsGradient) {
   for (std::size_t i = 0; i < alpha.size(); ++i) alpha[i] = 1.1 + 0.007 * static_cast<double>(i);
   const std::vector<PerRow> per_row = {{"alpha", alpha}};
   Heads<T> out = problem.out();
-  attention(problem.q.view(), problem.k.view(), problem.v.view(), out.view(), problem.options, problem.mask, per_row);
+  attention(problem.options, problem.q.view(), problem.k.view(), problem.v.view(), out.view(), problem.mask, per_row);
   const Heads<T> g = normal<T>(1, 2, 60, 3, 6);
   Heads<T> dq(1, 2, 60, 4), dk(1, 1, 9, 4), dv(1, 1, 9, 3);
   const std::vector<ParamGradient> gradients = {{"alpha", dalpha}};
-  attention_vjp(problem.q.view(), problem.k.view(), problem.v.view(), g.view(), dq.view(), dk.view(), dv.view(),
-                problem.options, problem.mask, per_row, gradients);
+  attention_vjp(problem.options, problem.q.view(), problem.k.view(), problem.v.view(), g.view(), dq.view(), dk.view(),
+                dv.view(), problem.mask, per_row, gradients);
   for (const std::size_t i : {0u, 7u, 47u, 48u, 61u, 119u}) {
     const std::size_t h = i / 60, r = i % 60;
     const auto value = [&](double a) {
@@ -304,8 +308,8 @@ TYPED_TEST(AttentionTest, HiddenKeysAndNaN) {
     const Heads<T> g = normal<T>(1, 1, 60, 6, 10);
     const auto gradients = [&] {
       std::vector<Heads<T>> d = {{1, 1, 60, 5}, {1, 1, 60, 5}, {1, 1, 60, 6}};
-      attention_vjp(problem.q.view(), problem.k.view(), problem.v.view(), g.view(), d[0].view(), d[1].view(), d[2].view(),
-                    problem.options, problem.mask);
+      attention_vjp(problem.options, problem.q.view(), problem.k.view(), problem.v.view(), g.view(), d[0].view(), d[1].view(),
+                    d[2].view(), problem.mask);
       return d;
     };
     Heads<T> clean = problem.attend();
@@ -339,8 +343,8 @@ TYPED_TEST(AttentionTest, QueriesThatSeeNothing) {
   const Heads<T> got = problem.attend();
   Heads<T> g = normal<T>(1, 1, 3, 2, 3), dq(1, 1, 3, 2), dk(1, 1, 4, 2), dv(1, 1, 4, 2);
   g.at(0, 0, 0, 0) = kInfinity<T>;
-  attention_vjp(problem.q.view(), problem.k.view(), problem.v.view(), g.view(), dq.view(), dk.view(), dv.view(),
-                problem.options, problem.mask);
+  attention_vjp(problem.options, problem.q.view(), problem.k.view(), problem.v.view(), g.view(), dq.view(), dk.view(),
+                dv.view(), problem.mask);
   for (const auto* x :
        {&got, static_cast<const Heads<T>*>(&dq), static_cast<const Heads<T>*>(&dk), static_cast<const Heads<T>*>(&dv)}) {
     for (std::size_t r = 0; r < x->rows; ++r) {
@@ -385,12 +389,12 @@ TYPED_TEST(AttentionTest, SameBits) {
     const auto all = [&] {
       std::vector<Heads<T>> d = {{2, 4, 150, 40}, {2, 2, 170, 40}, {2, 2, 170, 50}, problem.attend(), problem.out(),
                                  problem.out(),   {2, 4, 150, 40}, {2, 2, 170, 40}, {2, 2, 170, 50}};
-      attention_vjp(problem.q.view(), problem.k.view(), problem.v.view(), g.view(), d[0].view(), d[1].view(), d[2].view(),
-                    problem.options, problem.mask);
-      linear_attention(problem.q.view(), problem.k.view(), problem.v.view(), d[4].view(), {.causal = true});
-      linear_attention(problem.q.view(), problem.k.view(), problem.v.view(), d[5].view());
-      linear_attention_vjp(problem.q.view(), problem.k.view(), problem.v.view(), g.view(), d[6].view(), d[7].view(),
-                           d[8].view(), {.causal = true});
+      attention_vjp(problem.options, problem.q.view(), problem.k.view(), problem.v.view(), g.view(), d[0].view(), d[1].view(),
+                    d[2].view(), problem.mask);
+      linear_attention({.causal = true}, problem.q.view(), problem.k.view(), problem.v.view(), d[4].view());
+      linear_attention(LinearAttention{}, problem.q.view(), problem.k.view(), problem.v.view(), d[5].view());
+      linear_attention_vjp({.causal = true}, problem.q.view(), problem.k.view(), problem.v.view(), g.view(), d[6].view(),
+                           d[7].view(), d[8].view());
       return d;
     };
     const auto want = all();
@@ -420,7 +424,7 @@ TYPED_TEST(AttentionTest, SameBits) {
     };
     AttentionMask<T> mask = problem.mask;
     mask.visible.data = mask.visible.row(1, 3, 0);
-    attention(one(problem.q, 3), one(problem.k, 1), one(problem.v, 1), out.view(), problem.options, mask);
+    attention(problem.options, one(problem.q, 3), one(problem.k, 1), one(problem.v, 1), out.view(), mask);
     for (std::size_t r = 0; r < 150; ++r) {
       for (std::size_t c = 0; c < 50; ++c) EXPECT_EQ(out.at(0, 0, r, c), want[3].at(1, 3, r, c));
     }
@@ -438,7 +442,7 @@ TYPED_TEST(AttentionTest, ManyKeysAndQueriesAsOneQuery) {
       HeadsView<const T> q = std::as_const(problem.q).view();
       q.data = q.row(0, 0, r), q.rows = 1;
       Heads<T> one(1, 1, 1, 8);
-      attention(q, std::as_const(problem.k).view(), std::as_const(problem.v).view(), one.view(), problem.options);
+      attention(problem.options, q, std::as_const(problem.k).view(), std::as_const(problem.v).view(), one.view());
       for (std::size_t c = 0; c < 8; ++c) ASSERT_EQ(one.at(0, 0, 0, c), all.at(0, 0, r, c)) << "query " << r;
     }
   }
@@ -465,8 +469,8 @@ TYPED_TEST(AttentionTest, LinearIsTaylorSoftmax) {
           if (scale) problem.options.scale = Attention::Scale::number, problem.options.number = *scale;
           const auto exact = oracle::attention_scores(problem.options, problem.q.exact(), problem.k.exact(), {});
           Heads<T> got = problem.out();
-          linear_attention(problem.q.view(), problem.k.view(), problem.v.view(), got.view(),
-                           {.scale = scale, .causal = causal});
+          linear_attention({.scale = scale, .causal = causal}, problem.q.view(), problem.k.view(), problem.v.view(),
+                           got.view());
           // t of the header, for normal q and k.
           const double t = (scale ? 0.7 : 1 / std::sqrt(shape.d)) * static_cast<double>(shape.d) * 0.64 + 1;
           expect_near(got, oracle::attention(exact, problem.v.exact()), 60 * kEps<T> * (1 + t + t * t),
@@ -489,8 +493,8 @@ TYPED_TEST(AttentionTest, LinearGradientIsThatOfTaylorSoftmax) {
         const Problem<T> problem(shape.batch, shape.heads, shape.kv_heads, shape.m, shape.n, shape.d, shape.dv, ++seed);
         const Heads<T> g = normal<T>(shape.batch, shape.heads, shape.m, shape.dv, ++seed);
         Heads<T> dq = problem.q, dk = problem.k, dv = problem.v;
-        linear_attention_vjp(problem.q.view(), problem.k.view(), problem.v.view(), g.view(), dq.view(), dk.view(), dv.view(),
-                             {.scale = scale, .causal = causal});
+        linear_attention_vjp({.scale = scale, .causal = causal}, problem.q.view(), problem.k.view(), problem.v.view(), g.view(),
+                             dq.view(), dk.view(), dv.view());
 
         const auto wide = [](const Heads<T>& x) {
           Heads<double> result(x.batch, x.heads, x.rows, x.cols);
@@ -502,11 +506,11 @@ TYPED_TEST(AttentionTest, LinearGradientIsThatOfTaylorSoftmax) {
         Heads<double> dq64 = q, dk64 = k, dv64 = v;
         const Attention options = {
             .map = TaylorSoftmax{}, .scale = Attention::Scale::number, .number = scale, .causal = causal};
-        attention_vjp(q.view(), k.view(), v.view(), g64.view(), dq64.view(), dk64.view(), dv64.view(), options);
+        attention_vjp(options, q.view(), k.view(), v.view(), g64.view(), dq64.view(), dk64.view(), dv64.view());
         Heads<T> out = problem.out();
         Heads<double> out64(shape.batch, shape.heads, shape.m, shape.dv);
-        linear_attention(problem.q.view(), problem.k.view(), problem.v.view(), out.view(), {.scale = scale, .causal = causal});
-        attention(q.view(), k.view(), v.view(), out64.view(), options);
+        linear_attention({.scale = scale, .causal = causal}, problem.q.view(), problem.k.view(), problem.v.view(), out.view());
+        attention(options, q.view(), k.view(), v.view(), out64.view());
         const double t = std::abs(scale) * static_cast<double>(shape.d) * 0.64 + 1;
         const std::string where = "n " + std::to_string(shape.n) + " d " + std::to_string(shape.d) + (causal ? " causal" : "");
         for (auto [got, want] : {std::pair(out, out64), std::pair(dq, dq64), std::pair(dk, dk64), std::pair(dv, dv64)}) {
@@ -527,9 +531,9 @@ TYPED_TEST(AttentionTest, LinearHiddenKeysAndNaN) {
     const Heads<T> g = normal<T>(1, 1, 300, 4, 10);
     const auto results = [&] {
       std::vector<Heads<T>> d = {problem.out(), {1, 1, 300, 3}, {1, 1, 300, 3}, {1, 1, 300, 4}};
-      linear_attention(problem.q.view(), problem.k.view(), problem.v.view(), d[0].view(), {.causal = true});
-      linear_attention_vjp(problem.q.view(), problem.k.view(), problem.v.view(), g.view(), d[1].view(), d[2].view(),
-                           d[3].view(), {.causal = true});
+      linear_attention({.causal = true}, problem.q.view(), problem.k.view(), problem.v.view(), d[0].view());
+      linear_attention_vjp({.causal = true}, problem.q.view(), problem.k.view(), problem.v.view(), g.view(), d[1].view(),
+                           d[2].view(), d[3].view());
       return d;
     };
     const auto clean = results();
@@ -562,7 +566,7 @@ TEST(Attention, RefusesBadArguments) {
       HeadsView<float> view = to.view();
       AttentionDetails<float> details;
       change(changed, view, details);
-      attention(changed.q.view(), changed.k.view(), changed.v.view(), view, changed.options, changed.mask, {}, details);
+      attention(changed.options, changed.q.view(), changed.k.view(), changed.v.view(), view, changed.mask, {}, details);
     };
   };
   expect_error("attention: k must have the columns of q, 2, got 3",
@@ -585,7 +589,7 @@ TEST(Attention, RefusesBadArguments) {
   expect_error("attention: entropy must have one entry for each of 12 queries, got 3",
                call([&](auto&, auto&, auto& details) { details.entropy = entropy; }));
   expect_error("attention: out must share no memory with q, got views that overlap",
-               [&] { attention(problem.q.view(), problem.k.view(), problem.v.view(), problem.q.view()); });
+               [&] { attention(Attention{}, problem.q.view(), problem.k.view(), problem.v.view(), problem.q.view()); });
   expect_error("attention: weights must share no memory with q, got views that overlap",
                call([](auto& p, auto&, auto& details) {
                  p.q.values.resize(12 * 5);
@@ -594,7 +598,7 @@ TEST(Attention, RefusesBadArguments) {
   expect_error("attention: out must point to 1 x 4 x 3 x 2 numbers, got a null pointer",
                call([](auto&, auto& view, auto&) { view.data = nullptr; }));
   expect_error("linear_attention: scale must be finite, got inf", [&] {
-    linear_attention(problem.q.view(), problem.k.view(), problem.v.view(), out.view(), {.scale = INFINITY});
+    linear_attention({.scale = INFINITY}, problem.q.view(), problem.k.view(), problem.v.view(), out.view());
   });
   EXPECT_EQ(out.values, before);
 }

@@ -372,7 +372,7 @@ TEST(ExpectedCalibrationError, IsTheDefinition) {
     }
     for (const auto strategy : {uniform, quantile}) {
       const auto count = static_cast<std::int64_t>(bins);
-      EXPECT_NEAR(expected_calibration_error(data.view(), data.labels, {.bins = count, .strategy = strategy}),
+      EXPECT_NEAR(expected_calibration_error({.bins = count, .strategy = strategy}, data.view(), data.labels),
                   calibration_error(data, bins, strategy == quantile), 1e-13)
           << set;
     }
@@ -381,7 +381,7 @@ TEST(ExpectedCalibrationError, IsTheDefinition) {
 
 TEST(ExpectedCalibrationError, Edges) {
   const auto check = [](Data data, const ExpectedCalibrationError& options, double want) {
-    EXPECT_NEAR(expected_calibration_error(data.view(), data.labels, options), want, 1e-15);
+    EXPECT_NEAR(expected_calibration_error(options, data.view(), data.labels), want, 1e-15);
   };
   using enum ExpectedCalibrationError::Strategy;
   check({2, 2, {1, 0, 0, 1}, {0, 1}}, {}, 0);
@@ -394,19 +394,20 @@ TEST(ExpectedCalibrationError, Edges) {
   // Within a float's tolerance, taken as it is given.
   const std::vector<float> p = {1.00005f, 0};
   const std::vector<std::int64_t> label = {0};
-  EXPECT_NEAR(expected_calibration_error(MatrixView<const float>(p.data(), 1, 2), label), 5e-5, 1e-7);
+  EXPECT_NEAR(expected_calibration_error(ExpectedCalibrationError{}, MatrixView<const float>(p.data(), 1, 2), label), 5e-5,
+              1e-7);
 }
 
 TEST(EntropyInvariantScale, IsTheFormula) {
-  EXPECT_NEAR(entropy_invariant_scale(512, 64), 0.125, 1e-16);
-  EXPECT_NEAR(entropy_invariant_scale(512 * 512, 64), 0.25, 1e-16);
-  EXPECT_EQ(entropy_invariant_scale(1, 64), 0);
-  EXPECT_NEAR(entropy_invariant_scale(100, 16, {.train_length = 10}), 0.5, 1e-15);
-  EXPECT_NEAR(entropy_invariant_scale(100, 16, {.kappa = 2}), std::log(100) / 8, 1e-15);
+  EXPECT_NEAR(entropy_invariant_scale(EntropyInvariantScale{}, 512, 64), 0.125, 1e-16);
+  EXPECT_NEAR(entropy_invariant_scale(EntropyInvariantScale{}, 512 * 512, 64), 0.25, 1e-16);
+  EXPECT_EQ(entropy_invariant_scale(EntropyInvariantScale{}, 1, 64), 0);
+  EXPECT_NEAR(entropy_invariant_scale({.train_length = 10}, 100, 16), 0.5, 1e-15);
+  EXPECT_NEAR(entropy_invariant_scale({.kappa = 2}, 100, 16), std::log(100) / 8, 1e-15);
   std::vector<double> n = {1, 2, 131072}, scale(3);
-  entropy_invariant_scale(n, 32, scale, {.kappa = 3});
-  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(scale[i], entropy_invariant_scale(n[i], 32, {.kappa = 3}));
-  entropy_invariant_scale(n, 32, n, {.kappa = 3});
+  entropy_invariant_scale({.kappa = 3}, n, 32, scale);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(scale[i], entropy_invariant_scale({.kappa = 3}, n[i], 32));
+  entropy_invariant_scale({.kappa = 3}, n, 32, n);
   EXPECT_EQ(n, scale);
 }
 
@@ -447,8 +448,8 @@ TEST(Calibration, RefusesBadArguments) {
   });
 
   const auto error = [&](std::vector<double> p, const ExpectedCalibrationError& options = {}) {
-    expected_calibration_error(MatrixView<const double>(p.data(), p.size() / 2, 2), std::span(labels).first(p.size() / 2),
-                               options);
+    expected_calibration_error(options, MatrixView<const double>(p.data(), p.size() / 2, 2),
+                               std::span(labels).first(p.size() / 2));
   };
   const std::string name = "expected_calibration_error: ";
   expect_error(name + "p must have at least one row", [&] { error({}); });
@@ -464,20 +465,23 @@ TEST(Calibration, RefusesBadArguments) {
   expect_error(name + "labels must be at least 0 and below the number of classes, 2, got 2 in row 0", [&] {
     const std::vector<double> p = {1, 0};
     const std::vector<std::int64_t> label = {2};
-    expected_calibration_error(MatrixView<const double>(p.data(), 1, 2), label);
+    expected_calibration_error(ExpectedCalibrationError{}, MatrixView<const double>(p.data(), 1, 2), label);
   });
 
   const std::string scale = "entropy_invariant_scale: ";
-  expect_error(scale + "n must be at least 1 and finite, got 0.5", [] { entropy_invariant_scale(0.5, 64); });
-  expect_error(scale + "n must be at least 1 and finite, got nan", [] { entropy_invariant_scale(kNaN, 64); });
-  expect_error(scale + "d must be above 0 and finite, got 0", [] { entropy_invariant_scale(2, 0); });
+  expect_error(scale + "n must be at least 1 and finite, got 0.5",
+               [] { entropy_invariant_scale(EntropyInvariantScale{}, 0.5, 64); });
+  expect_error(scale + "n must be at least 1 and finite, got nan",
+               [] { entropy_invariant_scale(EntropyInvariantScale{}, kNaN, 64); });
+  expect_error(scale + "d must be above 0 and finite, got 0", [] { entropy_invariant_scale(EntropyInvariantScale{}, 2, 0); });
   expect_error(scale + "train_length must be above 1 and finite, got 1",
-               [] { entropy_invariant_scale(2, 64, {.train_length = 1}); });
-  expect_error(scale + "kappa must be above 0 and finite, got -1", [] { entropy_invariant_scale(2, 64, {.kappa = -1}); });
+               [] { entropy_invariant_scale({.train_length = 1}, 2, 64); });
+  expect_error(scale + "kappa must be above 0 and finite, got -1", [] { entropy_invariant_scale({.kappa = -1}, 2, 64); });
   std::vector<double> n = {4, 0}, out = {7, 7, 7};
-  expect_error(scale + "scale must have the size of n, 2, got 3", [&] { entropy_invariant_scale(n, 64, out); });
+  expect_error(scale + "scale must have the size of n, 2, got 3",
+               [&] { entropy_invariant_scale(EntropyInvariantScale{}, n, 64, out); });
   expect_error(scale + "n must be at least 1 and finite, got 0",
-               [&] { entropy_invariant_scale(n, 64, std::span(out).first(2)); });
+               [&] { entropy_invariant_scale(EntropyInvariantScale{}, n, 64, std::span(out).first(2)); });
   EXPECT_EQ(out, std::vector<double>(3, 7.0));
 }
 

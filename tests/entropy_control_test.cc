@@ -149,14 +149,14 @@ void check_generated_rows(unsigned seed, int rows) {
     apply_vjp(op, view(x), view(p), view(g), MatrixView<T>(dx.data(), 1, n));
     double gamma, reached;
     GammaStatus status;
-    gamma_for_entropy(view(x), {&gamma, 1}, {&reached, 1}, {&status, 1}, {.entropy = op.entropy, .perplexity = op.perplexity});
+    gamma_for_entropy({.entropy = op.entropy, .perplexity = op.perplexity}, view(x), {&gamma, 1}, {&reached, 1}, {&status, 1});
     ASSERT_LE(std::abs(reached - goal), 1e-12 * std::max(1.0, goal)) << "row " << row << " n " << n << " target " << target;
-    if (status == GammaStatus::kOk && gamma > 0 && gamma < 1e300) {
+    if (status == GammaStatus::ok && gamma > 0 && gamma < 1e300) {
       ASSERT_NEAR(entropy_at(gamma, x), reached, 1e-12 * std::max(1.0, goal))
           << "row " << row << " n " << n << " target " << target;
     }
-    if (status == GammaStatus::kOk && gamma == kInfinity<double>) continue;  // beyond float64
-    if (status != GammaStatus::kOk || gamma == 0) {
+    if (status == GammaStatus::ok && gamma == kInfinity<double>) continue;  // beyond float64
+    if (status != GammaStatus::ok || gamma == 0) {
       for (const T entry : dx) ASSERT_EQ(entry, T(0));
       continue;
     }
@@ -328,7 +328,7 @@ struct Gammas {
 
   Gammas(const std::vector<T>& x, std::size_t cols, const GammaForEntropy& options)
       : gamma(x.size() / cols), entropy(gamma.size()), status(gamma.size()) {
-    gamma_for_entropy(MatrixView<const T>(x.data(), gamma.size(), cols), gamma, entropy, status, options);
+    gamma_for_entropy(options, MatrixView<const T>(x.data(), gamma.size(), cols), gamma, entropy, status);
   }
 };
 
@@ -341,7 +341,7 @@ TEST(GammaForEntropy, AgreesWithTheDefinition) {
           const double target = share * std::log(n);
           const Gammas<double> got(x, n, {.entropy = target});
           const long double want = oracle::normalize_entropy(oracle::Row(x.begin(), x.end()), target).gamma;
-          EXPECT_EQ(got.status[0], GammaStatus::kOk);
+          EXPECT_EQ(got.status[0], GammaStatus::ok);
           EXPECT_NEAR(got.entropy[0], target, 1e-12 * std::max(1.0, target));
           EXPECT_NEAR(static_cast<double>(got.gamma[0] / want), 1, 1e-11) << n << " " << scale << " " << share;
         }
@@ -369,10 +369,10 @@ TEST(GammaForEntropy, Statuses) {
     EXPECT_TRUE(std::isnan(got.gamma[3]) && std::isnan(got.entropy[4]));
   };
   using enum GammaStatus;
-  check(0.5, {kClampedLow, kConstant, kConstant, kInvalid, kInvalid}, inf, std::log(2));
-  check(1.2, {kClampedHigh, kConstant, kConstant, kInvalid, kInvalid}, 0, std::log(3));
-  check(std::log(3), {kOk, kConstant, kConstant, kInvalid, kInvalid}, 0, std::log(3));
-  EXPECT_EQ(Gammas<float>({1, 1, 0}, 3, {.perplexity = 3}).status[0], kOk);
+  check(0.5, {clamped_low, constant, constant, invalid, invalid}, inf, std::log(2));
+  check(1.2, {clamped_high, constant, constant, invalid, invalid}, 0, std::log(3));
+  check(std::log(3), {ok, constant, constant, invalid, invalid}, 0, std::log(3));
+  EXPECT_EQ(Gammas<float>({1, 1, 0}, 3, {.perplexity = 3}).status[0], ok);
 }
 
 // gamma is an exponent of the distribution, also where its entries differ in the last digits only.
@@ -387,7 +387,7 @@ TEST(GammaForEntropy, OfProbabilities) {
           const Gammas<T> got(q, n, {.entropy = target, .input = Input::probs});
           const oracle::EntropyNormalized want =
               oracle::solve(EntropyNormalize{.entropy = target, .input = Input::probs}, oracle::Row(q.begin(), q.end()));
-          EXPECT_EQ(got.status[0], GammaStatus::kOk);
+          EXPECT_EQ(got.status[0], GammaStatus::ok);
           EXPECT_NEAR(got.entropy[0], target, 1e-12 * std::max(1.0, target));
           EXPECT_NEAR(static_cast<double>(got.gamma[0] / want.gamma), 1, 1e-11) << n << " " << spread;
         }
@@ -396,7 +396,7 @@ TEST(GammaForEntropy, OfProbabilities) {
       const std::vector<T> bad = {T(0.5), T(-0.1), T(1), nan, T(1), kInfinity<T>, 0, 0, T(0.5), T(0.5), T(0.7), 0};
       using enum GammaStatus;
       const Gammas<T> got(bad, 2, {.entropy = 0.1, .input = Input::probs});
-      EXPECT_EQ(got.status, (std::vector<GammaStatus>{kInvalid, kInvalid, kInvalid, kInvalid, kConstant, kConstant}));
+      EXPECT_EQ(got.status, (std::vector<GammaStatus>{invalid, invalid, invalid, invalid, constant, constant}));
       const Gammas<T> logs({0, -1, T(0.5), T(0.25)}, 2, {.entropy = 0.3, .input = Input::log_probs});
       const Gammas<T> scores({0, -1, T(0.5), T(0.25)}, 2, {.entropy = 0.3});
       EXPECT_EQ(logs.gamma, scores.gamma);
@@ -411,10 +411,10 @@ TEST(GammaForEntropy, LimitsAndRoughness) {
   const double gamma = Gammas<double>(x, 100, {.entropy = 3}).gamma[0];
   const Gammas<double> low(x, 100, {.entropy = 3, .max_gamma = gamma / 2}),
       high(x, 100, {.entropy = 3, .min_gamma = 2 * gamma});
-  EXPECT_EQ(low.status[0], GammaStatus::kClampedLow);
+  EXPECT_EQ(low.status[0], GammaStatus::clamped_low);
   EXPECT_NEAR(low.gamma[0], gamma / 2, 1e-15 * gamma);
   EXPECT_GT(low.entropy[0], 3.01);
-  EXPECT_EQ(high.status[0], GammaStatus::kClampedHigh);
+  EXPECT_EQ(high.status[0], GammaStatus::clamped_high);
   EXPECT_NEAR(high.gamma[0], 2 * gamma, 1e-15 * gamma);
   EXPECT_LT(high.entropy[0], 2.99);
   EXPECT_EQ(Gammas<double>(x, 100, {.entropy = 0, .max_gamma = 8}).gamma[0], 8);
@@ -429,8 +429,8 @@ TEST(GammaForEntropy, LimitsOfExtremeScores) {
     for (const std::int64_t evaluations : {1, 5, 100}) {
       double gamma, entropy;
       GammaStatus status;
-      gamma_for_entropy(MatrixView<const double>(x.data(), 1, 3), {&gamma, 1}, {&entropy, 1}, {&status, 1},
-                        {.entropy = 0.33, .min_gamma = 1.75, .max_gamma = 4.3, .max_iterations = evaluations});
+      gamma_for_entropy({.entropy = 0.33, .min_gamma = 1.75, .max_gamma = 4.3, .max_iterations = evaluations},
+                        MatrixView<const double>(x.data(), 1, 3), {&gamma, 1}, {&entropy, 1}, {&status, 1});
       EXPECT_GE(gamma, 1.75);
       EXPECT_LE(gamma, 4.3);
       EXPECT_NEAR(entropy, x[0] < -1 ? 0 : std::log(3.0), 1e-12);
@@ -459,11 +459,11 @@ TEST(EntropyControl, RefusesBadArguments) {
     apply(EntropyNormalize{}, view, out, {&per_row, 1});
   });
   expect_error("gamma_for_entropy: gamma must have one entry for each of 2 rows, got 1",
-               [&] { gamma_for_entropy(view, std::span(gamma).first(1), entropy, status, {.entropy = 1}); });
+               [&] { gamma_for_entropy({.entropy = 1}, view, std::span(gamma).first(1), entropy, status); });
   expect_error("gamma_for_entropy: min_gamma must be at most max_gamma",
-               [&] { gamma_for_entropy(view, gamma, entropy, status, {.entropy = 1, .min_gamma = 2, .max_gamma = 1}); });
+               [&] { gamma_for_entropy({.entropy = 1, .min_gamma = 2, .max_gamma = 1}, view, gamma, entropy, status); });
   expect_error("power_transform: gamma must be at least 0 and at most inf, got -1",
-               [&] { power_transform(view, out, {.gamma = -1}); });
+               [&] { power_transform({.gamma = -1}, view, out); });
   EXPECT_EQ(p, std::vector<double>(8, 5.0));
 }
 
@@ -473,7 +473,7 @@ TEST(PowerTransform, IsThePower) {
       const std::vector<T> p = {T(0.5), T(0), T(0.25), T(0.25)};
       std::vector<T> q(4);
       const auto run = [&](double gamma) {
-        power_transform(MatrixView<const T>(p.data(), 1, 4), MatrixView<T>(q.data(), 1, 4), {.gamma = gamma});
+        power_transform({.gamma = gamma}, MatrixView<const T>(p.data(), 1, 4), MatrixView<T>(q.data(), 1, 4));
       };
       const double epsilon = std::numeric_limits<T>::epsilon();
       for (const double gamma : {0.0, 0.5, 1.0, 3.0, 40.0, 1e300}) {
@@ -487,11 +487,11 @@ TEST(PowerTransform, IsThePower) {
       for (const T bad : {T(-0.5), std::numeric_limits<T>::quiet_NaN(), kInfinity<T>}) {
         const std::vector<T> row = {T(0.5), bad};
         std::vector<T> out(2);
-        power_transform(MatrixView<const T>(row.data(), 1, 2), MatrixView<T>(out.data(), 1, 2), {.gamma = 2});
+        power_transform({.gamma = 2}, MatrixView<const T>(row.data(), 1, 2), MatrixView<T>(out.data(), 1, 2));
         EXPECT_TRUE(std::isnan(out[0]) && std::isnan(out[1])) << bad;
       }
       std::vector<T> zeros(3);
-      power_transform(MatrixView<const T>(zeros.data(), 1, 3), MatrixView<T>(zeros.data(), 1, 3), {});
+      power_transform({}, MatrixView<const T>(zeros.data(), 1, 3), MatrixView<T>(zeros.data(), 1, 3));
       EXPECT_TRUE(std::isnan(zeros[0]));
     };
     check(float{});
@@ -505,7 +505,7 @@ TEST(PowerTransform, NearlyUniform) {
     for (const double scale : {1.0, 0x1p-900, 0x1p900, 0.7}) {
       const std::vector<double> p = {scale, scale * (1 - 0x1p-50), scale * (1 - 0x1p-51), scale};
       std::vector<double> q(4);
-      power_transform(MatrixView<const double>(p.data(), 1, 4), MatrixView<double>(q.data(), 1, 4), {.gamma = 0x1p50});
+      power_transform({.gamma = 0x1p50}, MatrixView<const double>(p.data(), 1, 4), MatrixView<double>(q.data(), 1, 4));
       for (std::size_t i = 0; i < 3; ++i) {
         const long double difference = static_cast<long double>(p[i]) - scale;
         EXPECT_NEAR(q[i] / q[3], static_cast<double>(std::exp(0x1p50L * difference / scale)), 1e-14);
@@ -527,8 +527,8 @@ TEST(PowerTransform, KeepsTheOrder) {
       for (std::size_t i = 0; i < 10; ++i) p[i] = start - static_cast<double>(10 - i) * (p[20] - p[19]);
       p[39] = std::max(top, p[38]);
       if (p[0] < 0) continue;
-      power_transform(MatrixView<const double>(p.data(), 1, 40), MatrixView<double>(q.data(), 1, 40),
-                      {.gamma = std::pow(10, uniform(-3, 3))});
+      power_transform({.gamma = std::pow(10, uniform(-3, 3))}, MatrixView<const double>(p.data(), 1, 40),
+                      MatrixView<double>(q.data(), 1, 40));
       for (std::size_t i = 0; i + 1 < 40; ++i) ASSERT_TRUE(p[i] == p[i + 1] ? q[i] == q[i + 1] : q[i] <= q[i + 1]) << trial;
     }
   });
@@ -539,9 +539,9 @@ TEST(PowerTransform, GammaForEachRow) {
   const std::vector<double> gammas = {0.5, 3};
   std::vector<float> q(6), one(3);
   const PerRow per_row = {"gamma", gammas};
-  power_transform(MatrixView<const float>(p.data(), 2, 3), MatrixView<float>(q.data(), 2, 3), {}, {&per_row, 1});
+  power_transform({}, MatrixView<const float>(p.data(), 2, 3), MatrixView<float>(q.data(), 2, 3), {&per_row, 1});
   for (std::size_t r = 0; r < 2; ++r) {
-    power_transform(MatrixView<const float>(p.data(), 1, 3), MatrixView<float>(one.data(), 1, 3), {.gamma = gammas[r]});
+    power_transform({.gamma = gammas[r]}, MatrixView<const float>(p.data(), 1, 3), MatrixView<float>(one.data(), 1, 3));
     EXPECT_TRUE(std::equal(one.begin(), one.end(), q.begin() + static_cast<std::ptrdiff_t>(r) * 3));
   }
 }
@@ -559,9 +559,9 @@ struct Density {
   Normalized found;
 
   Density(const std::vector<double>& p, const std::vector<double>& weights, double target) : q(p.size()) {
-    normalize_density(MatrixView<const double>(p.data(), 1, p.size()),
+    normalize_density({.entropy = target}, MatrixView<const double>(p.data(), 1, p.size()),
                       MatrixView<const double>(weights.data(), 1, weights.size()), MatrixView<double>(q.data(), 1, q.size()),
-                      {&found, 1}, {.entropy = target});
+                      {&found, 1});
   }
 };
 
@@ -627,7 +627,7 @@ TEST(NormalizeDensity, ReachesTheEntropy) {
     }
     ASSERT_NEAR(static_cast<double>(mass), 1, 1e-14 * std::max(1.0, std::log2(n))) << describe();
     if (equal) {
-      ASSERT_EQ(got.found.status, GammaStatus::kConstant) << describe();
+      ASSERT_EQ(got.found.status, GammaStatus::constant) << describe();
       ASSERT_EQ(got.found.gamma, 1) << describe();
       continue;
     }
@@ -635,9 +635,9 @@ TEST(NormalizeDensity, ReachesTheEntropy) {
     worst = std::max(worst, error);
     ASSERT_LE(error, 1e-12) << describe() << " target " << target << " of " << low << " to " << high;
     ASSERT_NEAR(got.found.entropy, goal, 1e-12 * size) << describe();
-    const auto expected = target > high + 1e-11 * size  ? GammaStatus::kClampedHigh
-                          : target < low - 1e-11 * size ? GammaStatus::kClampedLow
-                                                        : GammaStatus::kOk;
+    const auto expected = target > high + 1e-11 * size  ? GammaStatus::clamped_high
+                          : target < low - 1e-11 * size ? GammaStatus::clamped_low
+                                                        : GammaStatus::ok;
     if (std::min(std::abs(target - low), std::abs(target - high)) > 1e-11 * size) {
       ASSERT_EQ(got.found.status, expected) << describe();
     }
@@ -656,7 +656,7 @@ TEST(NormalizeDensity, ClosedForms) {
     for (const double wanted : {0.15, 0.5, 4.0}) {
       for (std::size_t i = 0; i < n; ++i) p[i] = 17 * std::exp(-0.5 * t[i] * t[i] / (s * s));  // normalised by itself
       const Density got(p, w, normal_entropy(wanted));
-      EXPECT_EQ(got.found.status, GammaStatus::kOk);
+      EXPECT_EQ(got.found.status, GammaStatus::ok);
       EXPECT_NEAR(got.found.gamma * wanted * wanted / (s * s), 1, 1e-10) << s << " " << wanted;
       EXPECT_NEAR(got.q[2000] * wanted * std::sqrt(2 * 3.141592653589793), 1, 1e-10);
     }
@@ -696,11 +696,11 @@ TEST(NormalizeDensity, RowsOfBothTypesOnEveryTarget) {
     std::vector<Normalized> found(3);
     const PerRow per_row = {"entropy", targets};
     // 35 of 37 columns: what is beside them stays.
-    normalize_density(MatrixView<const double>(p.data(), 3, 35, 37), MatrixView<const double>(w.data(), 1, 35),
-                      MatrixView<double>(q.data(), 3, 35, 37), found, {}, {&per_row, 1});
+    normalize_density({}, MatrixView<const double>(p.data(), 3, 35, 37), MatrixView<const double>(w.data(), 1, 35),
+                      MatrixView<double>(q.data(), 3, 35, 37), found, {&per_row, 1});
     std::vector<float> p32(p.begin(), p.end()), q32 = p32;
-    normalize_density(MatrixView<const float>(q32.data(), 3, 35, 37), MatrixView<const double>(w.data(), 1, 35),
-                      MatrixView<float>(q32.data(), 3, 35, 37), found, {}, {&per_row, 1});  // in place
+    normalize_density({}, MatrixView<const float>(q32.data(), 3, 35, 37), MatrixView<const double>(w.data(), 1, 35),
+                      MatrixView<float>(q32.data(), 3, 35, 37), found, {&per_row, 1});  // in place
     for (std::size_t r = 0; r < 3; ++r) {
       const std::vector<double> row(q.begin() + r * 37, q.begin() + r * 37 + 35);
       EXPECT_NEAR(static_cast<double>(entropy_of(row, w)), targets[r], 1e-12) << target;
@@ -730,7 +730,7 @@ struct Joint {
 
   Joint(const std::vector<double>& p, std::size_t rows, const NormalizeJoint& options) : q(p.size()) {
     const std::size_t cols = p.size() / rows;
-    found = normalize_joint(MatrixView<const double>(p.data(), rows, cols), MatrixView<double>(q.data(), rows, cols), options);
+    found = normalize_joint(options, MatrixView<const double>(p.data(), rows, cols), MatrixView<double>(q.data(), rows, cols));
   }
   long double marginal(std::size_t rows) const {
     std::vector<double> sums(rows);
@@ -782,7 +782,7 @@ TEST(NormalizeJoint, ReachesTheEntropy) {
                                                         goal));
       worst = std::max(worst, error / std::max(1.0, goal));
       ASSERT_LE(error, 1e-12 * std::max(1.0, goal)) << "trial " << trial << " kind " << kind << " which " << which;
-      ASSERT_EQ(got.found.least == got.found.most, got.found.status == GammaStatus::kConstant) << trial;
+      ASSERT_EQ(got.found.least == got.found.most, got.found.status == GammaStatus::constant) << trial;
     }
   }
   std::printf("tables: largest error of the entropy %.2g\n", worst);
@@ -815,13 +815,13 @@ TEST(NormalizeJoint, OneGammaForAllRows) {
     EXPECT_NEAR(Joint(p, 4, {.conditional = 0.1}).found.least, 0, 1e-15);
     const std::vector<double> ties = {2, 2, 1, 3, 1, 1};  // p(x) = 1/2, 1/2
     const Normalized low = Joint(ties, 2, {.conditional = 0.1}).found;
-    EXPECT_EQ(low.status, GammaStatus::kClampedLow);
+    EXPECT_EQ(low.status, GammaStatus::clamped_low);
     EXPECT_NEAR(low.least, 0.5 * std::log(2), 1e-15);
     EXPECT_NEAR(low.most, std::log(3), 1e-15);
     EXPECT_EQ(low.gamma, kInfinity<double>);
-    EXPECT_EQ(Joint(ties, 2, {.conditional = 2}).found.status, GammaStatus::kClampedHigh);
-    EXPECT_EQ(Joint(ties, 2, {.marginal = 0.2}).found.status, GammaStatus::kConstant);
-    EXPECT_EQ(Joint({1, -1, 2, 2}, 2, {.joint = 1}).found.status, GammaStatus::kInvalid);
+    EXPECT_EQ(Joint(ties, 2, {.conditional = 2}).found.status, GammaStatus::clamped_high);
+    EXPECT_EQ(Joint(ties, 2, {.marginal = 0.2}).found.status, GammaStatus::constant);
+    EXPECT_EQ(Joint({1, -1, 2, 2}, 2, {.joint = 1}).found.status, GammaStatus::invalid);
     EXPECT_TRUE(std::isnan(Joint({1, -1, 2, 2}, 2, {.joint = 1}).q[3]));
     EXPECT_TRUE(std::isnan(Joint({0, 0, 0, 0}, 2, {.marginal = 1}).q[0]));
   });
@@ -850,7 +850,7 @@ TEST(MeanFieldEntropy, IsBelowByLessThanTheBound) {
       const std::vector<double> x = generated_row<double>(random);
       const double gamma = std::pow(10, std::uniform_real_distribution<double>(-8, 1)(random));
       double estimate;
-      mean_field_entropy(MatrixView<const double>(x.data(), 1, x.size()), {&estimate, 1}, {.gamma = gamma});
+      mean_field_entropy({.gamma = gamma}, MatrixView<const double>(x.data(), 1, x.size()), {&estimate, 1});
       const long double max = *std::max_element(x.begin(), x.end());
       long double least = max, sum = 0, count = 0, normalizer = 0, first = 0;
       for (const double score : x) {
@@ -873,7 +873,7 @@ TEST(MeanFieldEntropy, SpecialRows) {
   const std::vector<double> x = {2,   2, -inf, 2, 0,     nan,    1,     2,     -inf, -inf, -inf, -inf,
                                  inf, 0, inf,  1, 1e308, -1e308, 1e308, 1e308, 7,    -inf, -inf, -inf};
   std::vector<double> estimate(6);
-  mean_field_entropy(MatrixView<const double>(x.data(), 6, 4), estimate, {.gamma = 1e-308});
+  mean_field_entropy({.gamma = 1e-308}, MatrixView<const double>(x.data(), 6, 4), estimate);
   EXPECT_NEAR(estimate[0], std::log(3), 1e-15);
   EXPECT_TRUE(std::isnan(estimate[1]) && std::isnan(estimate[2]));
   EXPECT_NEAR(estimate[3], std::log(2), 1e-15);
@@ -883,48 +883,48 @@ TEST(MeanFieldEntropy, SpecialRows) {
 
 TEST(EntropyControl, RefusesBadDensitiesAndTables) {
   std::vector<double> p(8, 1.0), q(8, 5.0), w(8, 1.0), estimate(2, 5.0);
-  std::vector<Normalized> found(2, Normalized{5, 5, 5, 5, GammaStatus::kOk});
+  std::vector<Normalized> found(2, Normalized{5, 5, 5, 5, GammaStatus::ok});
   const MatrixView<const double> view(p.data(), 2, 4), weights(w.data(), 1, 4);
   const MatrixView<double> out(q.data(), 2, 4);
-  const auto density = [&](double entropy) { normalize_density(view, weights, out, found, {.entropy = entropy}); };
+  const auto density = [&](double entropy) { normalize_density({.entropy = entropy}, view, weights, out, found); };
   expect_error("normalize_density: entropy must be finite, got nan", [&] { density(std::nan("")); });
   expect_error("normalize_density: weights must have the shape of p, or one row for all, 1 x 4, got 1 x 3", [&] {
-    normalize_density(view, {w.data(), 1, 3}, out, found, {.entropy = 1});
+    normalize_density({.entropy = 1}, view, {w.data(), 1, 3}, out, found);
   });
   expect_error("normalize_density: q must have the shape of p, 2 x 4, got 1 x 4",
-               [&] { normalize_density(view, weights, MatrixView<double>(q.data(), 1, 4), found, {.entropy = 1}); });
+               [&] { normalize_density({.entropy = 1}, view, weights, MatrixView<double>(q.data(), 1, 4), found); });
   expect_error("normalize_density: result must have one entry for each of 2 rows, got 1",
-               [&] { normalize_density(view, weights, out, std::span(found).first(1), {.entropy = 1}); });
+               [&] { normalize_density({.entropy = 1}, view, weights, out, std::span(found).first(1)); });
   expect_error("normalize_density: q must be p itself or share no memory with it, got views that overlap in part", [&] {
-    normalize_density(MatrixView<const double>(p.data(), 2, 3, 4), {w.data(), 1, 3}, MatrixView<double>(p.data() + 1, 2, 3, 4),
-                      found, {.entropy = 1});
+    normalize_density({.entropy = 1}, MatrixView<const double>(p.data(), 2, 3, 4), {w.data(), 1, 3},
+                      MatrixView<double>(p.data() + 1, 2, 3, 4), found);
   });
   expect_error("normalize_density: q must share no memory with weights, got views that overlap",
-               [&] { normalize_density(view, weights, MatrixView<double>(w.data(), 2, 4), found, {.entropy = 1}); });
+               [&] { normalize_density({.entropy = 1}, view, weights, MatrixView<double>(w.data(), 2, 4), found); });
   const std::vector<double> targets = {1, std::nan("")};
   const PerRow per_row = {"entropy", targets};
   expect_error("normalize_density: entropy of row 1 must be finite, got nan", [&] {
-    normalize_density(view, weights, out, found, {.entropy = 1}, {&per_row, 1});
+    normalize_density({.entropy = 1}, view, weights, out, found, {&per_row, 1});
   });
   w[2] = -1;
   expect_error("normalize_density: weights must be at least 0 and finite, got -1 at entry 2", [&] { density(1); });
   w[2] = 1, w[5] = kInfinity<double>;
   expect_error("normalize_density: weights must be at least 0 and finite, got inf at entry 1 in row 1", [&] {
-    normalize_density(view, {w.data(), 2, 4}, out, found, {.entropy = 1});
+    normalize_density({.entropy = 1}, view, {w.data(), 2, 4}, out, found);
   });
   std::fill(w.begin(), w.end(), 0.0);
   expect_error("normalize_density: weights must not all be 0, as they are", [&] { density(1); });
 
   expect_error("normalize_joint: exactly one of joint, marginal and conditional must be given",
-               [&] { normalize_joint(view, out, {.joint = 1, .conditional = 1}); });
+               [&] { normalize_joint({.joint = 1, .conditional = 1}, view, out); });
   expect_error("normalize_joint: marginal must be at least 0 and finite, got -1",
-               [&] { normalize_joint(view, out, {.marginal = -1}); });
+               [&] { normalize_joint({.marginal = -1}, view, out); });
   expect_error("normalize_joint: table must have the shape of pxy, 2 x 4, got 4 x 2",
-               [&] { normalize_joint(view, MatrixView<double>(q.data(), 4, 2), {.joint = 1}); });
+               [&] { normalize_joint({.joint = 1}, view, MatrixView<double>(q.data(), 4, 2)); });
   expect_error("mean_field_entropy: gamma must be at least 0 and finite, got -1",
-               [&] { mean_field_entropy(view, estimate, {.gamma = -1}); });
+               [&] { mean_field_entropy({.gamma = -1}, view, estimate); });
   expect_error("mean_field_entropy: estimate must have one entry for each of 2 rows, got 1",
-               [&] { mean_field_entropy(view, std::span(estimate).first(1), {}); });
+               [&] { mean_field_entropy({}, view, std::span(estimate).first(1)); });
   EXPECT_EQ(q, std::vector<double>(8, 5.0));
   EXPECT_EQ(p, std::vector<double>(8, 1.0));
   EXPECT_EQ(estimate, std::vector<double>(2, 5.0));

@@ -25,7 +25,7 @@ struct Functions {
 #endif  // ENTROPIC_TESTS_EXP_LOG_EXHAUSTIVE_CC_
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class T>
@@ -51,7 +51,7 @@ Functions<float> FunctionsF32() { return {ExpArray<float>, ExpScaledArray<float>
 Functions<double> FunctionsF64() { return {ExpArray<double>, ExpScaledArray<double>, LogArray<double>}; }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
@@ -69,7 +69,7 @@ HWY_AFTER_NAMESPACE();
 
 #include "entropic/simd.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace {
 
 HWY_EXPORT(FunctionsF32);
@@ -129,7 +129,7 @@ struct Worst {
   }
 };
 
-enum class Function { kExp, kExpScaled, kLog };
+enum class Function { exp, exp_scaled, log };
 
 // Largest errors in ulp, as exp_log-inl.h states them: float32 and float64, on targets with FMA and on the others.
 // ExpScaled's grows with |x|, which is at most 87 and 708 here.
@@ -138,18 +138,18 @@ struct Row {
   const char* name;
   double with_fma[2], without_fma[2];
 };
-constexpr Row kRows[] = {{Function::kExp, "Exp", {1.05, 1.05}, {1.05, 1.05}},
-                         {Function::kExpScaled, "ExpScaled", {24, 100}, {90, 710}},
-                         {Function::kLog, "Log", {0.9, 0.9}, {0.91, 0.91}}};
+constexpr Row kRows[] = {{Function::exp, "Exp", {1.05, 1.05}, {1.05, 1.05}},
+                         {Function::exp_scaled, "ExpScaled", {24, 100}, {90, 710}},
+                         {Function::log, "Log", {0.9, 0.9}, {0.91, 0.91}}};
 
 template <class T>
 Wide<T> reference(Function function, T x) {
-  return function == Function::kLog ? std::log(Wide<T>(x)) : std::exp(Wide<T>(x));
+  return function == Function::log ? std::log(Wide<T>(x)) : std::exp(Wide<T>(x));
 }
 
 template <class T>
 void evaluate(const Functions<T>& functions, Function function, const T* x, T* y) {
-  const auto f = function == Function::kExp ? functions.exp : function == Function::kLog ? functions.log : functions.exp_scaled;
+  const auto f = function == Function::exp ? functions.exp : function == Function::log ? functions.log : functions.exp_scaled;
   f(x, kBlock, y);
 }
 
@@ -158,7 +158,7 @@ template <class T>
 void see(Worst<T>& worst, Function function, T x, T y) {
   const Wide<T> want = reference(function, x);
   constexpr T kSmallest = std::numeric_limits<T>::min();
-  if (function == Function::kExpScaled && want < kSmallest) {
+  if (function == Function::exp_scaled && want < kSmallest) {
     if (!(y >= 0 && y <= kSmallest)) ++worst.wrong, worst.wrong_at = x;
   } else {
     worst.see(x, y, want);
@@ -179,14 +179,14 @@ Worst<T> on_threads(const Body& body) {
 // Consecutive bit patterns, block by block; ExpScaled only sees x <= 0 (and NaN).
 Worst<float> sweep(Function function, std::uint64_t stride) {
   const Functions<float> functions = HWY_DYNAMIC_DISPATCH(FunctionsF32)();
-  const std::uint64_t begin = function == Function::kExpScaled ? 0x80000000u : 0;
+  const std::uint64_t begin = function == Function::exp_scaled ? 0x80000000u : 0;
   return on_threads<float>([&](unsigned thread, Worst<float>& worst) {
     std::vector<float> x(kBlock), y(kBlock);
     for (std::uint64_t block = begin + thread * stride * kBlock; block < 1ull << 32; block += kThreads * stride * kBlock) {
       for (std::size_t i = 0; i < kBlock; ++i) x[i] = std::bit_cast<float>(static_cast<std::uint32_t>(block + i));
       evaluate(functions, function, x.data(), y.data());
       for (std::size_t i = 0; i < kBlock; ++i) see(worst, function, x[i], y[i]);
-      if (function != Function::kExpScaled) continue;
+      if (function != Function::exp_scaled) continue;
       // Negative numbers: the bit pattern after x is the next number below x. Blocks overlap by one.
       for (std::size_t i = 0; i + 1 < kBlock; ++i) {
         if (y[i + 1] > y[i]) ++worst.falls, worst.falls_at = x[i + 1];
@@ -211,22 +211,22 @@ Worst<double> sample(Function function, std::uint64_t count) {
     for (std::uint64_t done = 0; done < count / kThreads; done += kBlock) {
       for (std::size_t i = 0; i < kBlock; ++i) {
         const std::uint64_t bits = random();
-        if (i % 2 == 0 && function == Function::kLog) {
+        if (i % 2 == 0 && function == Function::log) {
           x[i] = around_one(random);
         } else if (i % 2 == 0) {
-          x[i] = function == Function::kExp ? wide(random) : narrow(random);
-        } else if (function == Function::kLog) {
+          x[i] = function == Function::exp ? wide(random) : narrow(random);
+        } else if (function == Function::log) {
           x[i] = std::bit_cast<double>(bits & 0x7fffffffffffffff);
         } else {
           // Exponents from 2^-60 to 2^11, and a few of any size.
           const std::uint64_t exponent = i % 64 == 1 ? bits >> 52 & 0x7ff : 1023 - 60 + (bits >> 52) % 71;
           x[i] = std::bit_cast<double>((bits & 0x800fffffffffffff) | exponent << 52);
         }
-        if (function == Function::kExpScaled && x[i] > 0) x[i] = -x[i];
+        if (function == Function::exp_scaled && x[i] > 0) x[i] = -x[i];
       }
       evaluate(functions, function, x.data(), y.data());
       for (std::size_t i = 0; i < kBlock; ++i) see(worst, function, x[i], y[i]);
-      if (function != Function::kExpScaled) continue;
+      if (function != Function::exp_scaled) continue;
       for (std::size_t i = 0; i < kBlock; ++i) below[i] = std::nextafter(x[i], -std::numeric_limits<double>::infinity());
       evaluate(functions, function, below.data(), y_below.data());
       for (std::size_t i = 0; i < kBlock; ++i) {
@@ -272,7 +272,7 @@ int run(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 
 int main(int argc, char** argv) {
   try {

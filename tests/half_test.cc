@@ -83,7 +83,7 @@ struct Batch {
   std::vector<H> halves;
   std::vector<float> floats;
 
-  Batch(std::size_t rows, std::size_t cols, unsigned seed) : rows(rows), cols(cols) {
+  Batch(std::size_t row_count, std::size_t col_count, unsigned seed) : rows(row_count), cols(col_count) {
     std::mt19937 generator(seed);
     for (std::size_t i = 0; i < rows * cols; ++i) {
       halves.emplace_back(H(std::normal_distribution<float>(0, 3)(generator)));
@@ -134,20 +134,20 @@ TYPED_TEST(Half, LogarithmsAreThoseOfFloatRounded) {
   const Batch<TypeParam> x(40, 700, 3), g(40, 700, 4), gr(40, 1, 5);
   std::vector<TypeParam> y(x.halves.size()), dx(y.size()), sums(40);
   std::vector<float> want(y.size()), want_dx(y.size()), want_sums(40);
-  log_softmax(x.narrow(), MatrixView<TypeParam>(y.data(), 40, 700));
-  log_softmax(x.wide(), MatrixView<float>(want.data(), 40, 700));
+  log_softmax(LogSoftmax{}, x.narrow(), MatrixView<TypeParam>(y.data(), 40, 700));
+  log_softmax(LogSoftmax{}, x.wide(), MatrixView<float>(want.data(), 40, 700));
   expect_rounded(want, y, "log_softmax");
-  log_softmax_vjp(x.narrow(), MatrixView<const TypeParam>(y.data(), 40, 700), g.narrow(),
+  log_softmax_vjp(LogSoftmax{}, x.narrow(), MatrixView<const TypeParam>(y.data(), 40, 700), g.narrow(),
                   MatrixView<TypeParam>(dx.data(), 40, 700));
-  log_softmax_vjp(x.wide(), MatrixView<const float>(want.data(), 40, 700), g.wide(),
+  log_softmax_vjp(LogSoftmax{}, x.wide(), MatrixView<const float>(want.data(), 40, 700), g.wide(),
                   MatrixView<float>(want_dx.data(), 40, 700));
   expect_rounded(want_dx, dx, "log_softmax_vjp");
-  logsumexp(x.narrow(), MatrixView<TypeParam>(sums.data(), 40, 1));
-  logsumexp(x.wide(), MatrixView<float>(want_sums.data(), 40, 1));
+  logsumexp(LogSumExp{}, x.narrow(), MatrixView<TypeParam>(sums.data(), 40, 1));
+  logsumexp(LogSumExp{}, x.wide(), MatrixView<float>(want_sums.data(), 40, 1));
   expect_rounded(want_sums, sums, "logsumexp");
-  logsumexp_vjp(x.narrow(), MatrixView<const TypeParam>(sums.data(), 40, 1), gr.narrow(),
+  logsumexp_vjp(LogSumExp{}, x.narrow(), MatrixView<const TypeParam>(sums.data(), 40, 1), gr.narrow(),
                 MatrixView<TypeParam>(dx.data(), 40, 700));
-  logsumexp_vjp(x.wide(), MatrixView<const float>(want_sums.data(), 40, 1), gr.wide(),
+  logsumexp_vjp(LogSumExp{}, x.wide(), MatrixView<const float>(want_sums.data(), 40, 1), gr.wide(),
                 MatrixView<float>(want_dx.data(), 40, 700));
   expect_rounded(want_dx, dx, "logsumexp_vjp");
 }

@@ -60,11 +60,11 @@ template <class T>
 Batch<T> random_batch(const Loss& loss, std::size_t rows, std::size_t cols, bool soft, unsigned seed) {
   std::mt19937 random(seed);
   std::normal_distribution<double> normal;
-  const bool cosines = kind_of(loss) == TargetKind::kClass;
+  const bool cosines = kind_of(loss) == TargetKind::classes;
   Batch<T> batch = {rows, cols, std::vector<T>(rows * cols), {}, {}};
   for (T& score : batch.x) score = static_cast<T>(cosines ? std::tanh(normal(random)) : 2 * normal(random));
   const TargetKind kind = kind_of(loss);
-  if (kind == TargetKind::kClass || (kind == TargetKind::kClassOrDistribution && !soft)) {
+  if (kind == TargetKind::classes || (kind == TargetKind::classes_or_distributions && !soft)) {
     for (std::size_t r = 0; r < rows; ++r) batch.classes.push_back(static_cast<std::int64_t>(random() % cols));
     return batch;
   }
@@ -73,14 +73,14 @@ Batch<T> random_batch(const Loss& loss, std::size_t rows, std::size_t cols, bool
     double sum = 0;
     std::vector<double> values(cols);
     for (double& value : values) {
-      value = kind == TargetKind::kLabels   ? static_cast<double>(random() % 2)
-              : kind == TargetKind::kScores ? normal(random)
-                                            : std::max(0.0, normal(random));
+      value = kind == TargetKind::labels   ? static_cast<double>(random() % 2)
+              : kind == TargetKind::scores ? normal(random)
+                                           : std::max(0.0, normal(random));
       sum += value;
     }
-    if (kind == TargetKind::kClassOrDistribution && sum == 0) sum = values[0] = 1;
+    if (kind == TargetKind::classes_or_distributions && sum == 0) sum = values[0] = 1;
     for (std::size_t i = 0; i < cols; ++i) {
-      batch.target[r * cols + i] = static_cast<T>(kind == TargetKind::kClassOrDistribution ? values[i] / sum : values[i]);
+      batch.target[r * cols + i] = static_cast<T>(kind == TargetKind::classes_or_distributions ? values[i] / sum : values[i]);
     }
   }
   return batch;
@@ -167,7 +167,7 @@ TYPED_TEST(Losses, AgreeWithTheDefinitions) {
 // Scores of every kind, against a class and against probabilities: masked, tied, far apart, far from 0.
 TYPED_TEST(Losses, AgreeOnHardRows) {
   for (const Loss& op : variants()) {
-    if (kind_of(op) != TargetKind::kClassOrDistribution) continue;
+    if (kind_of(op) != TargetKind::classes_or_distributions) continue;
     if (std::holds_alternative<TopPSoftmaxLoss>(op)) continue;  // equal scores at its cut: rounding decides
     for (const auto& given : support::finite_cases<TypeParam>()) {
       const std::size_t n = given.x.size();
@@ -299,7 +299,7 @@ void check_halves() {
       Batch<Half> batch = {rows, cols, {}, {}, wide.classes};
       for (float& v : wide.x) batch.x.push_back(Half(v)), v = static_cast<float>(batch.x.back());
       for (float& v : wide.target) batch.target.push_back(Half(v)), v = static_cast<float>(batch.target.back());
-      if (kind_of(op) == TargetKind::kClassOrDistribution && soft) {
+      if (kind_of(op) == TargetKind::classes_or_distributions && soft) {
         // A sum that float would refuse.
         std::vector<double> value(rows);
         EXPECT_NO_THROW(run<Half>(op, batch, {batch.x.data(), rows, cols}, value, {}));
@@ -359,6 +359,191 @@ TEST(LossesWithValuesPerRow, HaveTheirOwn) {
   for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(dx[i], p[i] - (i % 3 == 1));
 }
 
+// The value of a loss from its definition, at one row.
+long double defined_value(const Loss& op, const oracle::Row& x, const oracle::Row& q) {
+  return std::visit([&](const auto& one) { return oracle::loss(one, x, q).value; }, op);
+}
+
+// Gradients in all parameters at once, each row with values of its own: against differences of the definition, and to the bit
+// what each gives alone and each row gives by itself.
+template <class T>
+void check_param_gradients(const Loss& common, const Batch<T>& batch, const std::string& what) {
+  std::visit(
+      [&]<class Op>(const Op& op) {
+        std::vector<std::string_view> names;
+        std::vector<std::vector<double>> values;
+        for_each_param<Op>([&](const auto& param) {
+          if constexpr (
+              requires { op.*param.member + 0.0; } || requires { *(op.*param.member) + 0.0; }) {
+            if (!param.per_row) return;
+            if constexpr (std::is_same_v<Op, MarginSoftmaxLoss>) {
+              if (op.kind == MarginSoftmaxLoss::Kind::sphere && param.name == "margin") return;
+            }
+            double base;
+            if constexpr (std::is_same_v<Op, MarginSoftmaxLoss>) {
+              base = param.name == "margin" ? MarginSoftmaxLoss::kMargins[static_cast<std::size_t>(op.kind)] : op.scale;
+            } else {
+              base = static_cast<double>(op.*param.member);
+            }
+            names.push_back(param.name);
+            values.emplace_back();
+            for (std::size_t r = 0; r < batch.rows; ++r) {
+              values.back().push_back(r % 2 == 0 ? base : base == 0 ? 0.3 : base * 0.75);
+            }
+          }
+        });
+        if (names.empty()) return;
+        const auto rows_of = [&](const Batch<T>& of, const std::vector<PerRow>& per_row, std::vector<ParamGradient> asked,
+                                 std::vector<double>& value, MatrixView<T> dx) {
+          const MatrixView<const T> x(of.x.data(), of.rows, of.cols);
+          if (of.target.empty()) {
+            loss<T>(op, x, of.classes, value, dx, per_row, asked);
+          } else {
+            loss<T>(op, x, MatrixView<const T>(of.target.data(), of.rows, of.cols), value, dx, per_row, asked);
+          }
+        };
+        std::vector<std::vector<double>> slopes(names.size(), std::vector<double>(batch.rows, -7)), alone = slopes;
+        std::vector<PerRow> per_row;
+        std::vector<ParamGradient> asked;
+        std::vector<double> value(batch.rows);
+        for (std::size_t k = 0; k < names.size(); ++k) {
+          per_row.push_back({names[k], values[k]});
+          asked.push_back({names[k], slopes[k]});
+        }
+        std::vector<T> dx(batch.x.size());
+        rows_of(batch, per_row, asked, value, {dx.data(), batch.rows, batch.cols});
+        for (std::size_t k = 0; k < names.size(); ++k) {
+          std::vector<double> again(batch.rows);
+          rows_of(batch, per_row, {{names[k], alone[k]}}, again, {});
+          ASSERT_EQ(alone[k], slopes[k]) << name_of(common) << " " << names[k] << " alone, " << what;
+          ASSERT_EQ(again, value);
+        }
+        for (std::size_t r = 0; r < batch.rows; ++r) {
+          const T* const row = batch.x.data() + r * batch.cols;
+          const oracle::Row x(row, row + batch.cols), q = target_row(batch, r);
+          Op own = op;
+          for_each_param<Op>([&](const auto& param) {
+            for (std::size_t k = 0; k < names.size(); ++k) {
+              if constexpr (requires { own.*param.member = 1.0; }) {
+                if (param.name == names[k]) own.*param.member = values[k][r];
+              }
+            }
+          });
+          Batch<T> one = {1, batch.cols, {row, row + batch.cols}, {}, {}};
+          if (batch.target.empty()) {
+            one.classes = {batch.classes[r]};
+          } else {
+            one.target.assign(batch.target.data() + r * batch.cols, batch.target.data() + (r + 1) * batch.cols);
+          }
+          const Result<T> by_itself = run<T>(own, one);
+          ASSERT_EQ(by_itself.value[0], value[r]) << name_of(common) << " " << what;
+          ASSERT_TRUE(std::equal(by_itself.dx.begin(), by_itself.dx.end(), dx.data() + r * batch.cols)) << name_of(common);
+          if (std::isinf(value[r])) {
+            for (std::size_t k = 0; k < names.size(); ++k) ASSERT_EQ(slopes[k][r], 0);
+            continue;
+          }
+          long double low = HUGE_VALL, high = -HUGE_VALL;
+          for (const long double score : x) {
+            if (!std::isinf(score)) low = std::min(low, score), high = std::max(high, score);
+          }
+          for (std::size_t k = 0; k < names.size(); ++k) {
+            // Richardson's two steps: an error of the fourth power of the step.
+            long double differences[2];
+            for (const int half : {0, 1}) {
+              const double step = std::ldexp(std::max(1e-3, values[k][r]), -12 - half);
+              long double ends[2];
+              for (const int side : {0, 1}) {
+                Op moved = own;
+                for_each_param<Op>([&](const auto& param) {
+                  if constexpr (requires { moved.*param.member = 1.0; }) {
+                    if (param.name == names[k]) moved.*param.member = values[k][r] + (side == 0 ? -step : step);
+                  }
+                });
+                ends[side] = defined_value(moved, x, q);
+              }
+              differences[half] = (ends[1] - ends[0]) / (2 * static_cast<long double>(step));
+            }
+            const long double want = (4 * differences[1] - differences[0]) / 3;
+            const double slack = names[k] == "margin" ? 30 : 1;
+            const double eps = kEps<T> * slack * static_cast<double>(40 + 10 * std::min(high - low, 100.0L)) + 1e-9;
+            ASSERT_LE(std::abs(slopes[k][r] - want), eps * static_cast<double>(1 + std::abs(want)))
+                << name_of(common) << " in " << names[k] << " = " << values[k][r] << ", " << what << " row " << r << ": "
+                << slopes[k][r] << ", not " << static_cast<double>(want);
+          }
+        }
+      },
+      common);
+}
+
+TYPED_TEST(Losses, HaveGradientsInTheirParameters) {
+  support::for_each_target([&](const std::string&) {
+    for (const Loss& op : variants()) {
+      for (const std::size_t cols : {1, 2, 7, 33, 100}) {
+        for (const bool soft : {false, true}) {
+          Batch<TypeParam> batch = random_batch<TypeParam>(op, 4, cols, soft, static_cast<unsigned>(cols));
+          check_param_gradients(op, batch, std::to_string(cols));
+          if (cols < 7) continue;
+          // Masked, tied, and for pairs a student near its teacher.
+          for (std::size_t r = 0; r < batch.rows; ++r) {
+            for (std::size_t i = 0; i < cols; ++i) {
+              TypeParam& score = batch.x[r * cols + i];
+              const bool has_class = !batch.classes.empty() && static_cast<std::size_t>(batch.classes[r]) == i;
+              const bool has_mass = !batch.target.empty() && batch.target[r * cols + i] != 0;
+              if (kind_of(op) == TargetKind::scores && r % 2 == 0) {
+                score = batch.target[r * cols + i] + TypeParam(1e-3) * score;
+              } else if (i % 5 == 3 && !has_class && (!has_mass || kind_of(op) == TargetKind::scores)) {
+                if (kind_of(op) == TargetKind::scores) batch.target[r * cols + i] = -kInfinity<TypeParam>;
+                score = -kInfinity<TypeParam>;
+              } else if (kind_of(op) != TargetKind::classes && !std::holds_alternative<EntmaxLoss>(op)) {
+                score = std::round(score);  // of entmax a score at the threshold, where differences say little
+              }
+            }
+          }
+          check_param_gradients(op, batch, std::to_string(cols) + " hard");
+        }
+      }
+    }
+  });
+}
+
+TEST(GradientsInParameters, OfRowsThatHaveNone) {
+  const double nan = std::numeric_limits<double>::quiet_NaN(), absent = -kInfinity<double>;
+  const std::vector<double> x = {1, 0.5, -1, nan, 0.5, -1, 1, absent, -1, 1, 0.5, -1};
+  const std::vector<std::int64_t> classes = {1, 1, 1, 2};
+  std::vector<double> value(4), slope(4, -7);
+  loss<double>(SoftmaxLoss{.label_smoothing = 0.25}, {x.data(), 4, 3}, classes, value, {}, {},
+               std::vector<ParamGradient>{{"label_smoothing", slope}}, 2);
+  EXPECT_NEAR(slope[0], 0.5 - 0.5 / 3, 1e-15);
+  EXPECT_TRUE(std::isnan(slope[1]));
+  EXPECT_EQ(slope[2], 0);  // the value is infinite
+  EXPECT_EQ(slope[3], 0);  // ignored
+
+  // Parameters of a map: by its own gradient, whose difference this is.
+  const std::vector<double> alpha = {1.25, 1.5};
+  const std::vector<std::int64_t> two = {1, 0};
+  const PerRow per_row[] = {{"alpha", alpha}};
+  std::vector<double> values(2), ends[2] = {std::vector<double>(2), std::vector<double>(2)}, slopes(2);
+  const std::vector<double> scores = {1, 0.5, -1, 0.25, 0.5, 0};
+  const SmoothAccuracyLoss accuracy = {.map = Entmax{}};
+  loss<double>(accuracy, {scores.data(), 2, 3}, two, values, {}, per_row, std::vector<ParamGradient>{{"alpha", slopes}});
+  for (const int side : {0, 1}) {
+    const double step = side == 0 ? -1e-6 : 1e-6;
+    const std::vector<double> moved = {alpha[0] + step, alpha[1] + step};
+    loss<double>(accuracy, {scores.data(), 2, 3}, two, ends[side], {}, std::vector<PerRow>{{"alpha", moved}});
+  }
+  for (std::size_t r = 0; r < 2; ++r) EXPECT_NEAR(slopes[r], (ends[1][r] - ends[0][r]) / 2e-6, 1e-8);
+
+  const std::vector<ParamGradient> asked = {{"alpha", slopes}}, of_p = {{"p", slopes}}, of_margin = {{"margin", slopes}};
+  const MatrixView<const double> view(scores.data(), 2, 3);
+  expect_error("surrogate_loss: there is no gradient in alpha, since the value means nothing",
+               [&] { loss<double>(SurrogateLoss{.map = Entmax{}}, view, two, values, {}, {}, asked); });
+  expect_error("top_p_softmax_loss: there is no parameter 'p' with a value for each row",
+               [&] { loss<double>(TopPSoftmaxLoss{.p = 0.5}, view, two, values, {}, {}, of_p); });
+  expect_error("margin_softmax_loss: there is no gradient in margin of kind sphere, which is an integer", [&] {
+    loss<double>(MarginSoftmaxLoss{.kind = MarginSoftmaxLoss::Kind::sphere}, view, two, values, {}, {}, of_margin);
+  });
+}
+
 // Where theta's derivative is infinite: psi is what the definition says, its slope finite, and rounding beyond 1 does nothing.
 template <class T>
 void check_ends_of_margins() {
@@ -403,7 +588,7 @@ TEST(LossesOfAbsentClasses, AreInfiniteWithoutAGradient) {
   const std::vector<double> x = {1, absent, 0.5, 1, absent, 0.5}, q = {0.25, 0.75, 0, 0, 1, 0};
   const std::vector<std::int64_t> classes = {1, 1};
   for (const Loss& op : variants()) {
-    if (kind_of(op) != TargetKind::kClassOrDistribution) continue;
+    if (kind_of(op) != TargetKind::classes_or_distributions) continue;
     for (const bool soft : {false, true}) {
       Batch<double> batch = {2, 3, x, {}, classes};
       if (soft) batch.target = q, batch.classes.clear();
@@ -431,7 +616,7 @@ TYPED_TEST(Losses, OfScoresFartherApartThanNumbersAre) {
   using T = TypeParam;
   const T most = std::numeric_limits<T>::max();
   for (const Loss& op : variants()) {
-    if (kind_of(op) != TargetKind::kClassOrDistribution) continue;
+    if (kind_of(op) != TargetKind::classes_or_distributions) continue;
     for (const bool soft : {false, true}) {
       Batch<T> batch = {2, 4, {most, T(0.9) * most, -most, 0, -most, -most, T(-0.5) * most, most}, {}, {}};
       if (soft) {
@@ -451,7 +636,7 @@ TEST(LossesIgnore, Rows) {
   const std::vector<double> x = {nan, 7, 0.5, 0.25};  // 7 is no cosine
   const std::vector<std::int64_t> classes = {-100, 0};
   for (const Loss& op : variants()) {
-    if (kind_of(op) != TargetKind::kClassOrDistribution && kind_of(op) != TargetKind::kClass) continue;
+    if (kind_of(op) != TargetKind::classes_or_distributions && kind_of(op) != TargetKind::classes) continue;
     std::vector<double> value(2, 7), dx(4, 7);
     loss<double>(op, {x.data(), 2, 2}, classes, value, {dx.data(), 2, 2}, {}, {}, -100);
     EXPECT_EQ(value[0], 0) << name_of(op);
@@ -487,7 +672,7 @@ TYPED_TEST(Losses, OfOddRowsDisturbNoOther) {
   using T = TypeParam;
   const T inf = kInfinity<T>, nan = std::numeric_limits<T>::quiet_NaN();
   for (const Loss& op : variants()) {
-    if (kind_of(op) != TargetKind::kClassOrDistribution) continue;
+    if (kind_of(op) != TargetKind::classes_or_distributions) continue;
     for (const std::size_t cols : {1, 3, 10, 64, 65}) {
       Batch<T> batch = random_batch<T>(op, 11, cols, false, 4);
       T* const x = batch.x.data();
@@ -530,9 +715,9 @@ TEST(LossesRefuse, WhatTheyCannotTake) {
   fails("softmax_loss: target must have one class for each of 2 rows, got 1", SoftmaxLoss{}, one);
   fails("softmax_loss: label_smoothing must be at least 0 and at most 1, got -1", SoftmaxLoss{.label_smoothing = -1}, good);
   fails("top_k_softmax_loss: k must be above 0, got 0", TopKSoftmaxLoss{}, good);
-  fails("margin_softmax_loss: margin must be an integer of at least 1 for kind sphere, got 1.5",
+  fails("margin_softmax_loss: margin must be an integer of at least 1 for kind sphere",
         MarginSoftmaxLoss{.kind = MarginSoftmaxLoss::Kind::sphere, .margin = 1.5}, good);
-  fails("margin_softmax_loss: margin must be at most pi for kind arc, got 4",
+  fails("margin_softmax_loss: margin must be at most pi for kind arc",
         MarginSoftmaxLoss{.kind = MarginSoftmaxLoss::Kind::arc, .margin = 4}, good);
   fails("jsd_loss: beta must be below 1, where the loss is 0 always", JsdLoss{.beta = 1}, good);
   fails("jsd_loss: target must be a matrix of x's shape, got a class for each row", JsdLoss{}, good);
@@ -544,7 +729,7 @@ TEST(LossesRefuse, WhatTheyCannotTake) {
   expect_error("margin_softmax_loss: target must be a class for each row, got a matrix",
                [&] { loss<double>(MarginSoftmaxLoss{}, scores, scores, value, gradient); });
   expect_error("margin_softmax_loss: cosines must be from -1 to 1, got 2 at entry 1 in row 0", [&] {
-    loss<double>(MarginSoftmaxLoss{}, {far.data(), 1, 3}, std::span(good).first(1), std::span(value).first(1), {});
+    loss<double>(MarginSoftmaxLoss{}, {far.data(), 1, 3}, std::span(good).first(1), std::span(value).first(1));
   });
   expect_error("margin_softmax_loss: target must have one class for each of 2 rows, got 1",
                [&] { loss<double>(MarginSoftmaxLoss{}, scores, one, value, gradient, {}, {}, 0); });

@@ -10,6 +10,7 @@
 #include <random>
 #include <set>
 
+#include "entropic/operation.h"
 #include "entropic/threads.h"
 #include "tests/oracle/maps.h"
 #include "tests/support/cases.h"
@@ -30,75 +31,101 @@ constexpr T kInfinity = std::numeric_limits<T>::infinity();
 template <class T>
 constexpr T kNaN = std::numeric_limits<T>::quiet_NaN();
 
+// The family as its tables list it.
+std::span<const OperationInfo> maps() { return family_info<Map>().operations; }
+
+Map typical(const OperationInfo& info) { return make<Map>(info, typical_values(info)); }
+
+bool is_input(const ParamInfo& param) { return param.name == "input"; }
+
 // Values of every declared parameter: the default and others across its range. A parameter that a kernel ignores, or
 // that only its default tests, would show in the comparison with the oracle. What says that x is no scores is left to the tests
 // of Inputs: the rows here are scores.
-template <class Op>
-std::vector<Op> variants() {
-  std::vector<Op> ops = {typical<Op>()};
-  for_each_param<Op>([&]<class Value>(const Param<Op, Value>& param) {
-    if constexpr (std::is_same_v<Value, Input>) return;
-    if constexpr (std::is_enum_v<Value>) {
-      for (std::size_t i = 1; i < param.names.size(); ++i) ops.emplace_back().*param.member = static_cast<Value>(i);
-      return;
+std::vector<Map> variants(const OperationInfo& info) {
+  const std::vector<ParamValue> initial = typical_values(info);
+  std::vector<Map> ops = {typical(info)};
+  const auto words = [&](std::size_t i) { return is_input(info.params[i]) ? 0 : info.params[i].choices.size(); };
+  for (std::size_t i = 0; i < info.params.size(); ++i) {
+    for (std::size_t word = 1; word < words(i); ++word) {
+      std::vector<ParamValue> values = initial;
+      values[i] = std::string(info.params[i].choices[word]);
+      ops.push_back(make<Map>(info, values));
     }
+    if (info.params[i].kind == ParamKind::choice) continue;
     std::size_t turn = 0;
     for (const double value : {0.25, 0.7, 1.0, 3.0, 6.0, 150.0}) {
-      Op op = typical<Op>();
+      std::vector<ParamValue> values = initial;
       // Each with another word of the parameters that are words: a number may be ignored after some of them.
-      for_each_param<Op>([&]<class Word>(const Param<Op, Word>& word) {
-        if constexpr (std::is_enum_v<Word> && !std::is_same_v<Word, Input>)
-          op.*word.member = static_cast<Word>(++turn % word.names.size());
-      });
-      op.*param.member = static_cast<Value>(value);
+      for (std::size_t j = 0; j < info.params.size(); ++j) {
+        if (words(j) > 0) values[j] = std::string(info.params[j].choices[++turn % words(j)]);
+      }
+      values[i] = info.params[i].kind == ParamKind::integer ? ParamValue(static_cast<std::int64_t>(value)) : ParamValue(value);
+      const Map op = make<Map>(info, values);
       bool accepted = true;
       try {
         apply(op, MatrixView<const float>(), MatrixView<float>());
       } catch (const std::invalid_argument&) {
         accepted = false;
       }
-      if (accepted && op.*param.member != ops[0].*param.member) ops.push_back(op);
+      if (accepted && to_text(values[i]) != to_text(initial[i])) ops.push_back(op);
     }
-  });
+  }
   return ops;
 }
 
-// What divides the scores.
-template <class Op>
-constexpr bool kHasTemperature = requires(Op op) {
-  op.temperature;
+// The member of a map that it has by one of these names, or null.
+double* divisor(Map& map) {  // of the scores
+  return std::visit(
+      [](auto& op) -> double* {
+        if constexpr (requires { op.temperature; }) {
+          return &op.temperature;
+        } else if constexpr (requires { op.scale; }) {
+          return &op.scale;
+        } else {
+          return nullptr;
+        }
+      },
+      map);
 }
-|| requires(Op op) { op.scale; };
-template <class Op>
-auto& temperature(Op& op) {
-  if constexpr (requires { op.temperature; }) {
-    return op.temperature;
-  } else {
-    return op.scale;
-  }
+double temperature_of(Map map) { return divisor(map) ? *divisor(map) : 1; }
+double alpha_of(const Map& map) {
+  const Entmax* const entmax = std::get_if<Entmax>(&map);
+  return entmax ? entmax->alpha : 1;
 }
-template <class Op>
-double temperature_of(const Op& op) {
-  if constexpr (kHasTemperature<Op>) return temperature(op);
-  return 1;
+Input* input_of(Map& map) {
+  return std::visit(
+      [](auto& op) -> Input* {
+        if constexpr (requires { op.input; }) {
+          return &op.input;
+        } else {
+          return nullptr;
+        }
+      },
+      map);
+}
+Map with_input(Map map, Input input) {
+  *input_of(map) = input;
+  return map;
 }
 
+std::string_view name_of(const Map& map) { return description_of(map).name; }
+
 // The error that the map's method has, beside rounding.
-template <class Op, class T>
-double method_error(std::size_t n) {
-  return sizeof(T) == 4 || n > 1000 ? Op::kDescription.float_error : Op::kDescription.double_error;
+template <class T>
+double method_error(const Map& map, std::size_t n) {
+  return sizeof(T) == 4 || n > 1000 ? laws_of(map).float_error : laws_of(map).double_error;
 }
 
 // body(op, type tag) for every map, variant and element type.
 template <class Body>
 void for_each_variant(Body&& body) {
-  for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
-    SCOPED_TRACE(std::string(Op::kDescription.name));
-    for (const Op& op : variants<Op>()) {
+  for (const OperationInfo& info : maps()) {
+    SCOPED_TRACE(std::string(info.name));
+    for (const Map& op : variants(info)) {
       body(op, float{});
       body(op, double{});
     }
-  });
+  }
 }
 
 // The same on every target.
@@ -107,8 +134,8 @@ void for_each_map(Body&& body) {
   support::for_each_target([&](const std::string&) { for_each_variant(body); });
 }
 
-template <class T, class Op>
-std::vector<T> run(const Op& op, const std::vector<T>& x) {
+template <class T>
+std::vector<T> run(const Map& op, const std::vector<T>& x) {
   support::Guarded<T> in(x.size()), out(x.size());
   std::copy(x.begin(), x.end(), in.data());
   apply(op, MatrixView<const T>(in.data(), 1, x.size()), MatrixView<T>(out.data(), 1, x.size()));
@@ -117,8 +144,8 @@ std::vector<T> run(const Op& op, const std::vector<T>& x) {
   return {out.data(), out.data() + x.size()};
 }
 
-template <class T, class Op>
-std::vector<T> run_vjp(const Op& op, const std::vector<T>& x, const std::vector<T>& p, const std::vector<T>& g) {
+template <class T>
+std::vector<T> run_vjp(const Map& op, const std::vector<T>& x, const std::vector<T>& p, const std::vector<T>& g) {
   support::Guarded<T> dx(x.size());
   const auto view = [](const std::vector<T>& v) { return MatrixView<const T>(v.data(), 1, v.size()); };
   apply_vjp(op, view(x), view(p), view(g), MatrixView<T>(dx.data(), 1, x.size()));
@@ -128,8 +155,8 @@ std::vector<T> run_vjp(const Op& op, const std::vector<T>& x, const std::vector<
 oracle::Row wide(const auto& x) { return oracle::Row(x.begin(), x.end()); }
 
 // The stated error of each entry, see Description.
-template <class T, class Op>
-oracle::Row tolerances(const Op&, const oracle::Row& p) {
+template <class T>
+oracle::Row tolerances(const Map& op, const oracle::Row& p) {
   const long double log_max = std::log(*std::max_element(p.begin(), p.end()));
   const auto distance = [&](std::size_t i) { return p[i] > 0 ? log_max - std::log(p[i]) : 0; };
   long double mean = 0;
@@ -137,12 +164,11 @@ oracle::Row tolerances(const Op&, const oracle::Row& p) {
   oracle::Row bounds;
   for (std::size_t i = 0; i < p.size(); ++i) {
     const long double relative = (8 + 3 * (distance(i) + mean)) * p[i] + std::numeric_limits<T>::min() / kEpsilon<T>;
-    const long double rounding =
-        (Op::kDescription.absolute_error > 0 ? Op::kDescription.absolute_error : relative) * kEpsilon<T>;
-    const long double method = method_error<Op, T>(p.size());
+    const long double rounding = (laws_of(op).absolute_error > 0 ? laws_of(op).absolute_error : relative) * kEpsilon<T>;
+    const long double method = method_error<T>(op, p.size());
     bounds.push_back(method > 0 ? method : rounding);
   }
-  if (Op::kDescription.entropy_target) {
+  if (laws_of(op).entropy_target) {
     // p ~ p^(1 + c): dH = -c Var(log p) to first order, and near the uniform distribution H = log n - Var(log p) / 2.
     const long double h = oracle::entropy(p), error = (sizeof(T) == 4 ? 1e-6L : 1e-12L) * std::max(1.0L, h);
     long double variance = 0;
@@ -160,8 +186,8 @@ struct Expected {
   std::vector<oracle::Row> rows, bounds;
 };
 
-template <class T, class Op>
-Expected expected(const Op& op, const oracle::Row& x) {
+template <class T>
+Expected expected(const Map& op, const oracle::Row& x) {
   Expected result = {oracle::conforming(op, x, sizeof(T) == 4 ? 0x1p-20L : 0x1p-40L), {}};
   const oracle::Row spread = oracle::spread(op, x, kEpsilon<T>);
   for (const oracle::Row& want : result.rows) {
@@ -193,9 +219,9 @@ testing::AssertionResult is_one_of(const Expected& results, const std::vector<T>
 template <class Body>
 void for_each_definition(Body&& body) {
   std::size_t turn = 0;
-  for_each_variant([&]<class Op, class T>(const Op& op, T) {
+  for_each_variant([&]<class T>(const Map& op, T) {
     for (const Case<T>& c : support::finite_cases<T>()) {
-      const bool costly = Op::kDescription.cost > 1;
+      const bool costly = description_of(op).cost > 1;
       if (costly ? c.x.size() > 100 : c.x.size() > 300 && turn++ % 5 != 0) continue;
       body(op, c);
     }
@@ -203,14 +229,14 @@ void for_each_definition(Body&& body) {
 }
 
 TEST(Maps, AgreeWithTheDefinition) {
-  for_each_definition([]<class Op, class T>(const Op& op, const Case<T>& c) {
+  for_each_definition([]<class T>(const Map& op, const Case<T>& c) {
     const Expected want = expected<T>(op, wide(c.x));
     support::for_each_target([&](const std::string&) { ASSERT_TRUE(is_one_of(want, run(op, c.x))) << c.name; });
   });
 }
 
 TEST(Maps, AreDistributions) {
-  for_each_map([]<class Op, class T>(const Op& op, T) {
+  for_each_map([]<class T>(const Map& op, T) {
     for (const Case<T>& c : support::finite_cases<T>()) {
       long double sum = 0;  // the sum's own rounding is not the map's
       for (const T mass : run(op, c.x)) {
@@ -225,19 +251,19 @@ TEST(Maps, AreDistributions) {
 }
 
 TEST(Maps, KeepWhatTheirLawsSay) {
-  for_each_map([]<class Op, class T>(const Op& op, T) {
+  for_each_map([]<class T>(const Map& op, T) {
     for (const Case<T>& c : support::finite_cases<T>()) {
       const std::vector<T> p = run(op, c.x);
-      if (Op::kDescription.order) {
+      if (laws_of(op).order) {
         for (std::size_t i = 0; i + 1 < p.size(); ++i) {
           const T lower = c.x[i] < c.x[i + 1] ? p[i] : p[i + 1], higher = c.x[i] < c.x[i + 1] ? p[i + 1] : p[i];
           ASSERT_LE(lower, higher) << c.name << " entry " << i;
         }
       }
-      for (std::size_t i = 0; i + 1 < p.size() && !Op::kDescription.ties_by_index; ++i) {
+      for (std::size_t i = 0; i + 1 < p.size() && !laws_of(op).ties_by_index; ++i) {
         ASSERT_TRUE(c.x[i] != c.x[i + 1] || p[i] == p[i + 1]) << c.name << " entry " << i;
       }
-      if (Op::kDescription.shift) {
+      if (laws_of(op).shift) {
         // A shift that is exact in T: multiples of 1/16 below 2^12, moved by 2^10.
         std::vector<T> coarse = c.x, moved;
         for (T& score : coarse)
@@ -250,7 +276,7 @@ TEST(Maps, KeepWhatTheirLawsSay) {
 }
 
 TEST(Maps, PermuteWithTheirInput) {
-  for_each_map([]<class Op, class T>(const Op& op, T) {
+  for_each_map([]<class T>(const Map& op, T) {
     for (const std::size_t n : support::kLengths) {
       std::vector<T> x = support::normal_row<T>(n, 1, 0, 3), reversed(x.rbegin(), x.rend());
       const std::vector<T> p = run(op, x), q = run(op, reversed);
@@ -261,12 +287,12 @@ TEST(Maps, PermuteWithTheirInput) {
 
 // A power of two, so that x / T is exact.
 TEST(Maps, TemperatureDividesTheScores) {
-  for_each_map([]<class Op, class T>(const Op& op, T) {
-    if constexpr (kHasTemperature<Op>) {
+  for_each_map([]<class T>(Map op, T) {
+    if (divisor(op)) {
       for (const double value : {0.25, 8.0}) {
-        Op hot = op, plain = op;
-        temperature(hot) = value;
-        temperature(plain) = 1;
+        Map hot = op, plain = op;
+        *divisor(hot) = value;
+        *divisor(plain) = 1;
         const std::vector<T> x = support::normal_row<T>(300, 3, 0, 4);
         std::vector<T> divided;
         for (const T score : x) divided.push_back(static_cast<T>(score / value));
@@ -277,21 +303,19 @@ TEST(Maps, TemperatureDividesTheScores) {
 }
 
 TEST(Maps, ExtremeTemperatures) {
-  for_each_map([]<class Op, class T>(Op op, T) {
+  for_each_map([]<class T>(Map op, T) {
     // Where the limit of equal scores is one for any shape of the map.
-    if constexpr (requires { op.alpha; }) {
-      if (op.alpha > 2) return;
-    }
-    if constexpr (kHasTemperature<Op>) {
+    if (alpha_of(op) > 2) return;
+    if (divisor(op)) {
       const T big = std::numeric_limits<T>::max();
       for (const double value : {5e-324, 1e-300, 1e-200, 1e-39, 1e-30, 1e30, 1e39, 1e200, 1e300, 1.7e308}) {
-        temperature(op) = value;
+        *divisor(op) = value;
         // The last row's difference overflows T, its quotient by the temperature need not.
         for (const std::vector<T>& x :
              {std::vector<T>{1, 3, 3, T(2.999)}, std::vector<T>{1, -2, 3}, std::vector<T>{-big, big}}) {
           const oracle::Row want = oracle::map(op, wide(x));
           const std::vector<T> got = run(op, x);
-          const double bound = 40 * kEpsilon<T> + method_error<Op, T>(x.size());
+          const double bound = 40 * kEpsilon<T> + method_error<T>(op, x.size());
           for (std::size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(got[i], want[i], bound) << value;
         }
       }
@@ -300,7 +324,7 @@ TEST(Maps, ExtremeTemperatures) {
 }
 
 TEST(Maps, NaNStaysInItsRow) {
-  for_each_map([]<class Op, class T>(const Op& op, T) {
+  for_each_map([]<class T>(const Map& op, T) {
     for (const std::size_t n : support::kLengths) {
       for (const std::size_t at : {std::size_t{0}, n / 2, n - 1}) {
         // Three rows, the middle one with a NaN of each sign and another payload.
@@ -323,7 +347,7 @@ TEST(Maps, NaNStaysInItsRow) {
 
 // +inf scores are as if only they were there, and equal.
 TEST(Maps, Infinities) {
-  for_each_map([]<class Op, class T>(const Op& op, T) {
+  for_each_map([]<class T>(const Map& op, T) {
     constexpr T inf = kInfinity<T>;
     const std::vector<T> two = {1, inf, -inf, inf, 2};
     const oracle::Row want = oracle::map(op, {-HUGE_VALL, 0, -HUGE_VALL, 0, -HUGE_VALL});
@@ -339,7 +363,7 @@ TEST(Maps, Infinities) {
 
 // NaN wins over +inf, also where +inf comes first.
 TEST(Maps, GradientsOfRowsWithInfinityAndNaN) {
-  for_each_map([]<class Op, class T>(const Op& op, T) {
+  for_each_map([]<class T>(const Map& op, T) {
     for (const std::size_t n : {2, 3, 72, 300}) {
       std::vector<T> x(n, T(1));
       x[0] = kInfinity<T>, x[n - 1] = kNaN<T>;
@@ -350,11 +374,11 @@ TEST(Maps, GradientsOfRowsWithInfinityAndNaN) {
 
 // 1/T is no normal number, the gradient is one: in units of 1/T it does not depend on T where the scores are equal.
 TEST(Maps, GradientsAtExtremeTemperatures) {
-  for_each_map([]<class Op, class T>(Op op, T) {
-    if constexpr (kHasTemperature<Op>) {
+  for_each_map([]<class T>(Map op, T) {
+    if (divisor(op)) {
       const std::vector<T> x = {2, 2, 2};
       for (const double value : {1e-44, 1e-40, 1e40, 1e44, 1e46}) {
-        temperature(op) = value;
+        *divisor(op) = value;
         const std::vector<T> p = run(op, x);
         const T unit = static_cast<T>(value > 1 ? 1e20 : 1e-20);
         const std::vector<T> dx = run_vjp(op, x, p, {unit, 2 * unit, 5 * unit});
@@ -370,7 +394,7 @@ TEST(Maps, GradientsAtExtremeTemperatures) {
 
 // A -inf score acts as if its entry were not there: same bits for the rest would need the same sums, so to rounding.
 TEST(Maps, MinusInfinityIsAbsent) {
-  for_each_map([]<class Op, class T>(const Op& op, T) {
+  for_each_map([]<class T>(const Map& op, T) {
     for (const std::size_t n : support::kLengths) {
       const std::vector<T> x = support::normal_row<T>(n, 1, 0, 6), g = support::normal_row<T>(n, 1, 0, 7);
       std::vector<T> masked(2 * n, -kInfinity<T>), masked_g(2 * n, kNaN<T>);
@@ -389,7 +413,7 @@ TEST(Maps, MinusInfinityIsAbsent) {
 }
 
 TEST(Maps, OneScoreHasAllTheMass) {
-  for_each_map([]<class Op, class T>(const Op& op, T) {
+  for_each_map([]<class T>(const Map& op, T) {
     std::vector<T> scores = support::normal_row<T>(200, 3, 0, 17);
     scores.insert(scores.end(), {T(0), T(-1e30), T(1e30), T(3.7), T(0.5)});
     for (const T score : scores) {
@@ -402,7 +426,7 @@ TEST(Maps, OneScoreHasAllTheMass) {
 }
 
 TEST(Maps, GradientsAgreeWithTheDefinition) {
-  for_each_definition([]<class Op, class T>(const Op& op, const Case<T>& c) {
+  for_each_definition([]<class T>(const Map& op, const Case<T>& c) {
     const std::vector<T> g = support::normal_row<T>(c.x.size(), 1, 0, 11);
     const oracle::Row x = wide(c.x), p = oracle::map(op, x);
     const std::vector<T> y(p.begin(), p.end());
@@ -411,11 +435,11 @@ TEST(Maps, GradientsAgreeWithTheDefinition) {
     if (gamma > std::numeric_limits<T>::max() / 16) return;  // and so would be the gradient
     long double largest = 1;
     for (const long double entry : want) largest = std::max(largest, std::abs(entry) / gamma);
-    if constexpr (requires { op.alpha; }) largest *= std::max(op.alpha, 1.0);  // the error of p^(2 - alpha)
+    largest *= std::max(alpha_of(op), 1.0);  // the error of p^(2 - alpha)
     support::for_each_target([&](const std::string&) {
       // Given the oracle's p, so that only the gradient's own error shows: each is at most |g| <= 5 away from the mean.
       const std::vector<T> got = run_vjp(op, c.x, y, g);
-      const double bound = 40 * std::max(kEpsilon<T>, method_error<Op, T>(c.x.size()));
+      const double bound = 40 * std::max(kEpsilon<T>, method_error<T>(op, c.x.size()));
       for (std::size_t i = 0; i < want.size(); ++i) {
         if (std::isinf(static_cast<T>(want[i])) && got[i] == static_cast<T>(want[i])) continue;
         ASSERT_LE(std::abs(got[i] - want[i]), bound * largest * gamma) << c.name << " entry " << i;
@@ -426,8 +450,8 @@ TEST(Maps, GradientsAgreeWithTheDefinition) {
 
 // The definition's gradient itself, against central differences of the definition.
 TEST(Maps, OracleGradientsAreDerivatives) {
-  for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
-    for (const Op& op : variants<Op>()) {
+  for (const OperationInfo& info : maps()) {
+    for (const Map& op : variants(info)) {
       const oracle::Row x = wide(support::normal_row<double>(7, 0.4 * temperature_of(op), 0, 12));
       const oracle::Row g = wide(support::normal_row<double>(7, 1, 0, 13));
       const oracle::Row dx = oracle::vjp(op, x, g);
@@ -438,15 +462,15 @@ TEST(Maps, OracleGradientsAreDerivatives) {
         const oracle::Row p = oracle::map(op, up), q = oracle::map(op, down);
         long double slope = 0;
         for (std::size_t j = 0; j < x.size(); ++j) slope += g[j] * (p[j] - q[j]) / (2 * h);
-        ASSERT_NEAR(slope * temperature_of(op), dx[i] * temperature_of(op), 1e-9) << Op::kDescription.name;
+        ASSERT_NEAR(slope * temperature_of(op), dx[i] * temperature_of(op), 1e-9) << name_of(op);
       }
     }
-  });
+  }
 }
 
 // Padding stays as it was, views may interleave, the output may be the input.
 TEST(Maps, Layouts) {
-  for_each_map([]<class Op, class T>(const Op& op, T) {
+  for_each_map([]<class T>(const Map& op, T) {
     for (const std::size_t n : {1, 5, 16, 64, 67, 300}) {
       const std::size_t rows = 19, stride = 2 * n + 3;
       std::vector<T> memory = support::normal_row<T>(rows * stride, 1, 0, 14);
@@ -490,12 +514,12 @@ std::vector<T> reproducibility_batch(std::size_t rows, std::size_t n) {
 // The same bits for any number of threads, any batch, any place in it, and every target with FMA.
 TEST(Maps, BitsDependOnTheRowAlone) {
   const std::vector<std::string> targets = support::fma_targets();
-  for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
-    for (const Op& op : variants<Op>()) {
+  for (const OperationInfo& info : maps()) {
+    for (const Map& op : variants(info)) {
       const auto check = [&]<class T>(T) {
         for (const std::size_t n : {2, 3, 10, 16, 33, 64, 65, 100, 256, 700, 5000}) {
           // What takes long enough in shorter rows is shared out in them.
-          if (n * Op::kDescription.cost > 100000) continue;
+          if (n * description_of(op).cost > 100000) continue;
           const std::size_t rows = 23;
           const std::vector<T> x = reproducibility_batch<T>(rows, n);
           const std::vector<T> g = support::normal_row<T>(rows * n, 1, 0, 17);
@@ -508,7 +532,7 @@ TEST(Maps, BitsDependOnTheRowAlone) {
             apply_vjp(op, row, p, gr, MatrixView<T>(want_dx.data() + r * n, 1, n));
           }
           // Enough rows that they are shared out: the batch again and again, at another place each time.
-          const std::size_t copies = 1 + 200000 / Op::kDescription.cost / (rows * n);
+          const std::size_t copies = 1 + 200000 / description_of(op).cost / (rows * n);
           std::vector<T> many, many_g, p(copies * rows * n), dx(copies * rows * n);
           for (std::size_t c = 0; c < copies; ++c) {
             many.insert(many.end(), x.begin(), x.end());
@@ -525,9 +549,9 @@ TEST(Maps, BitsDependOnTheRowAlone) {
                         MatrixView<const T>(many_g.data(), copies * rows, n), MatrixView<T>(dx.data(), copies * rows, n));
               for (std::size_t c = 0; c < copies; ++c) {
                 ASSERT_EQ(std::memcmp(&p[c * rows * n], want.data(), rows * n * sizeof(T)), 0)
-                    << Op::kDescription.name << " n=" << n << " " << target << " threads=" << threads;
+                    << name_of(op) << " n=" << n << " " << target << " threads=" << threads;
                 ASSERT_EQ(std::memcmp(&dx[c * rows * n], want_dx.data(), rows * n * sizeof(T)), 0)
-                    << Op::kDescription.name << "_vjp n=" << n << " " << target << " threads=" << threads;
+                    << name_of(op) << "_vjp n=" << n << " " << target << " threads=" << threads;
               }
             }
           }
@@ -536,40 +560,42 @@ TEST(Maps, BitsDependOnTheRowAlone) {
       check(float{});
       check(double{});
     }
-  });
+  }
   set_num_threads(0);
   force_simd_target("");
 }
 
 TEST(Maps, LongRows) {
-  for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
+  for (const OperationInfo& info : maps()) {
+    const Map op = typical(info);
     for (const double scale : {0.0, 1e-2, 1.0, 8.0}) {
       const std::vector<float> x = support::normal_row<float>(131072, scale, 0, 18);
-      const std::vector<float> got = run(typical<Op>(), x);
-      EXPECT_TRUE(is_one_of(expected<float>(typical<Op>(), wide(x)), got));
-      EXPECT_NEAR(std::accumulate(got.begin(), got.end(), 0.0), 1, 1e-6) << Op::kDescription.name << " scale " << scale;
+      const std::vector<float> got = run(op, x);
+      EXPECT_TRUE(is_one_of(expected<float>(op, wide(x)), got));
+      EXPECT_NEAR(std::accumulate(got.begin(), got.end(), 0.0), 1, 1e-6) << name_of(op) << " scale " << scale;
     }
-  });
+  }
 }
 
 // Batches that are written around the caches, at every alignment of a row, against the same rows alone.
 TEST(Maps, LargeBatches) {
-  for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
+  for (const OperationInfo& info : maps()) {
+    const Map op = typical(info);
     const std::size_t rows = 1100, n = 4099;
     const std::vector<float> x = support::normal_row<float>(rows * n, 1, 0, 22),
                              g = support::normal_row<float>(rows * n, 1, 0, 23);
     std::vector<float> p(rows * n), dx(rows * n), row(n);
-    apply(typical<Op>(), MatrixView<const float>(x.data(), rows, n), MatrixView<float>(p.data(), rows, n));
-    apply_vjp(typical<Op>(), MatrixView<const float>(x.data(), rows, n), MatrixView<const float>(p.data(), rows, n),
+    apply(op, MatrixView<const float>(x.data(), rows, n), MatrixView<float>(p.data(), rows, n));
+    apply_vjp(op, MatrixView<const float>(x.data(), rows, n), MatrixView<const float>(p.data(), rows, n),
               MatrixView<const float>(g.data(), rows, n), MatrixView<float>(dx.data(), rows, n));
     for (std::size_t r = 0; r < rows; r += 7) {
       const auto at = [&](const std::vector<float>& batch) { return MatrixView<const float>(batch.data() + r * n, 1, n); };
-      apply(typical<Op>(), at(x), MatrixView<float>(row.data(), 1, n));
-      ASSERT_TRUE(std::equal(row.begin(), row.end(), p.begin() + r * n)) << Op::kDescription.name << " row " << r;
-      apply_vjp(typical<Op>(), at(x), at(p), at(g), MatrixView<float>(row.data(), 1, n));
-      ASSERT_TRUE(std::equal(row.begin(), row.end(), dx.begin() + r * n)) << Op::kDescription.name << "_vjp row " << r;
+      apply(op, at(x), MatrixView<float>(row.data(), 1, n));
+      ASSERT_TRUE(std::equal(row.begin(), row.end(), p.begin() + r * n)) << name_of(op) << " row " << r;
+      apply_vjp(op, at(x), at(p), at(g), MatrixView<float>(row.data(), 1, n));
+      ASSERT_TRUE(std::equal(row.begin(), row.end(), dx.begin() + r * n)) << name_of(op) << "_vjp row " << r;
     }
-  });
+  }
 }
 
 // The same with rows of every kind among each other, and columns between them that belong to others.
@@ -798,21 +824,15 @@ std::vector<Case<T>> distribution_cases() {
 // body(op, type tag) for every map that takes distributions, with targets in and out of reach.
 template <class Body>
 void for_each_input(Body&& body) {
-  for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
-    if constexpr (requires(Op op) { op.input; }) {
-      SCOPED_TRACE(std::string(Op::kDescription.name));
-      for (const Op& op : variants<Op>()) {
-        body(op, float{});
-        body(op, double{});
-      }
-    }
+  for_each_variant([&]<class T>(Map op, T type) {
+    if (input_of(op)) body(op, type);
   });
 }
 
 // The scores of a distribution are its logarithms, whatever rounding would do to these.
 TEST(Inputs, ProbabilitiesAgreeWithTheDefinition) {
-  for_each_input([]<class Op, class T>(Op op, T) {
-    op.input = Input::probs;
+  for_each_input([]<class T>(Map op, T) {
+    *input_of(op) = Input::probs;
     for (const Case<T>& c : distribution_cases<T>()) {
       const Expected want = expected<T>(op, wide(c.x));
       support::for_each_target([&](const std::string&) {
@@ -830,8 +850,8 @@ TEST(Inputs, ProbabilitiesAgreeWithTheDefinition) {
 }
 
 TEST(Inputs, GradientsInProbabilities) {
-  for_each_input([]<class Op, class T>(Op op, T) {
-    op.input = Input::probs;
+  for_each_input([]<class T>(Map op, T) {
+    *input_of(op) = Input::probs;
     for (const Case<T>& c : distribution_cases<T>()) {
       const oracle::Row q = wide(c.x), p = oracle::map(op, q);
       const std::vector<T> y(p.begin(), p.end());
@@ -860,10 +880,10 @@ TEST(Inputs, GradientsInProbabilities) {
 
 // The gradient in q, against central differences of the definition.
 TEST(Inputs, OracleGradientsAreDerivatives) {
-  for_each_input([]<class Op, class T>(Op op, T) {
+  for_each_input([]<class T>(Map op, T) {
     const oracle::Row q = oracle::map(Softmax{}, wide(support::normal_row<double>(7, 0.6, 0, 43)));
     const oracle::Row g = wide(support::normal_row<double>(7, 1, 0, 44));
-    op.input = Input::probs;
+    *input_of(op) = Input::probs;
     const oracle::Row dq = oracle::vjp(op, q, g);
     for (std::size_t i = 0; i < q.size(); ++i) {
       oracle::Row up = q, down = q;
@@ -878,9 +898,8 @@ TEST(Inputs, OracleGradientsAreDerivatives) {
 
 // Logarithms are scores; probabilities are their softmax, where that rounds little.
 TEST(Inputs, AreScoresInOtherWords) {
-  for_each_input([]<class Op, class T>(const Op& op, T) {
-    Op logs = op, probs = op;
-    logs.input = Input::log_probs, probs.input = Input::probs;
+  for_each_input([]<class T>(const Map& op, T) {
+    const Map logs = with_input(op, Input::log_probs), probs = with_input(op, Input::probs);
     for (const std::size_t n : support::kLengths) {
       const std::vector<T> x = support::normal_row<T>(n, 1, 0, 45), g = support::normal_row<T>(n, 1, 0, 46);
       const std::vector<T> p = run(op, x), q = run(Softmax{}, x), from_probs = run(probs, q);
@@ -892,8 +911,8 @@ TEST(Inputs, AreScoresInOtherWords) {
 }
 
 TEST(Inputs, NoDistribution) {
-  for_each_input([]<class Op, class T>(Op op, T) {
-    op.input = Input::probs;
+  for_each_input([]<class T>(Map op, T) {
+    *input_of(op) = Input::probs;
     support::for_each_target([&](const std::string&) {
       for (const std::size_t n : {1, 5, 64, 65, 300}) {
         for (const T bad : {T(-0.5), -std::numeric_limits<T>::denorm_min(), kNaN<T>, kInfinity<T>, -kInfinity<T>}) {
@@ -914,8 +933,8 @@ TEST(Inputs, NoDistribution) {
 
 // The same bits on every target with FMA and at any place; the output may be the input.
 TEST(Inputs, BitsOfProbabilities) {
-  for_each_input([]<class Op, class T>(Op op, T) {
-    op.input = Input::probs;
+  for_each_input([]<class T>(Map op, T) {
+    *input_of(op) = Input::probs;
     for (const std::size_t n : {2, 33, 64, 100, 700, 9000}) {
       std::vector<T> q = support::normal_row<T>(5 * n, 1, 0, 47), g = support::normal_row<T>(n, 1, 0, 48);
       for (T& mass : q) mass = mass < T(-1.5) ? T(0) : std::exp(mass);
@@ -998,7 +1017,7 @@ TEST(PerRow, RefusesBadValues) {
 }
 
 TEST(Maps, EmptyBatches) {
-  for_each_map([]<class Op, class T>(const Op& op, T) {
+  for_each_map([]<class T>(const Map& op, T) {
     apply(op, MatrixView<const T>(nullptr, 0, 5), MatrixView<T>(nullptr, 0, 5));
     apply(op, MatrixView<const T>(nullptr, 5, 0), MatrixView<T>(nullptr, 5, 0));
     apply_vjp(op, MatrixView<const T>(nullptr, 5, 0), MatrixView<const T>(nullptr, 5, 0), MatrixView<const T>(nullptr, 5, 0),
@@ -1038,8 +1057,10 @@ TEST(Maps, RefusesBadArguments) {
                [&] { apply(Softmax{}, MatrixView<const double>(nullptr, 2, 4), p); });
   expect_error("sparsemax: g must have the shape of x, 2 x 4, got 1 x 4",
                [&] { apply_vjp(Sparsemax{}, x, p, view(32, 1, 4, 4), p); });
-  expect_error("log_softmax: y must have the shape of x, 2 x 4, got 1 x 4", [&] { log_softmax(x, view(16, 1, 4, 4)); });
-  expect_error("logsumexp: y must have the shape of a column with x's rows, 2 x 1, got 2 x 4", [&] { logsumexp(x, p); });
+  expect_error("log_softmax: y must have the shape of x, 2 x 4, got 1 x 4",
+               [&] { log_softmax(LogSoftmax{}, x, view(16, 1, 4, 4)); });
+  expect_error("logsumexp: y must have the shape of a column with x's rows, 2 x 1, got 2 x 4",
+               [&] { logsumexp(LogSumExp{}, x, p); });
   EXPECT_EQ(memory, std::vector<double>(64, 3.0));
 }
 
@@ -1053,7 +1074,7 @@ TEST(Logarithms, AgreeWithTheDefinition) {
           const long double max = *std::max_element(x.begin(), x.end());
           const MatrixView<const T> view(c.x.data(), 1, n);
           std::vector<T> y(n);
-          log_softmax(view, MatrixView<T>(y.data(), 1, n), {.temperature = temperature});
+          log_softmax({.temperature = temperature}, view, MatrixView<T>(y.data(), 1, n));
           const oracle::Row want = oracle::log_softmax({.temperature = temperature}, x);
           for (std::size_t i = 0; i < n; ++i) {
             if (max - x[i] > std::numeric_limits<T>::max()) {  // the difference alone overflows T
@@ -1064,7 +1085,7 @@ TEST(Logarithms, AgreeWithTheDefinition) {
             }
           }
           T sum;
-          logsumexp(view, MatrixView<T>(&sum, 1, 1), {.temperature = temperature});
+          logsumexp({.temperature = temperature}, view, MatrixView<T>(&sum, 1, 1));
           const long double want_sum = oracle::logsumexp({.temperature = temperature}, x);
           ASSERT_NEAR(sum, want_sum, 2 * kEpsilon<T> * std::abs(want_sum) + 8 * kEpsilon<T> * temperature) << c.name;
         }
@@ -1079,7 +1100,7 @@ TEST(Logarithms, AgreeWithTheDefinition) {
 TEST(Logarithms, KeepSmallDigits) {
   std::vector<double> x(300, -60.0), y(300);
   x[200] = 0;
-  log_softmax(MatrixView<const double>(x.data(), 1, 300), MatrixView<double>(y.data(), 1, 300));
+  log_softmax(LogSoftmax{}, MatrixView<const double>(x.data(), 1, 300), MatrixView<double>(y.data(), 1, 300));
   EXPECT_NEAR(y[200] / (299 * std::exp(-60.0)), -1, 1e-15);
 }
 
@@ -1091,8 +1112,8 @@ TEST(Logarithms, Gradients) {
         if (n > 3) x[1] = -kInfinity<double>, g[1] = kNaN<double>;
         std::vector<double> y(n), dx(n);
         const auto view = [&](std::vector<double>& v) { return MatrixView<double>(v.data(), 1, n); };
-        log_softmax(view(x), view(y), {.temperature = temperature});
-        log_softmax_vjp(view(x), view(y), view(g), view(dx), {.temperature = temperature});
+        log_softmax({.temperature = temperature}, view(x), view(y));
+        log_softmax_vjp({.temperature = temperature}, view(x), view(y), view(g), view(dx));
         double total = 0;
         for (std::size_t i = 0; i < n; ++i) total += x[i] == -kInfinity<double> ? 0 : g[i];
         for (std::size_t i = 0; i < n; ++i) {
@@ -1100,9 +1121,9 @@ TEST(Logarithms, Gradients) {
           ASSERT_NEAR(dx[i], want, 1e-13 * (1 + std::abs(total))) << n;
         }
         double sum, weight = 2.5;
-        logsumexp(view(x), MatrixView<double>(&sum, 1, 1), {.temperature = temperature});
-        logsumexp_vjp(view(x), MatrixView<const double>(&sum, 1, 1), MatrixView<const double>(&weight, 1, 1), view(dx),
-                      {.temperature = temperature});
+        logsumexp({.temperature = temperature}, view(x), MatrixView<double>(&sum, 1, 1));
+        logsumexp_vjp({.temperature = temperature}, view(x), MatrixView<const double>(&sum, 1, 1),
+                      MatrixView<const double>(&weight, 1, 1), view(dx));
         for (std::size_t i = 0; i < n; ++i) ASSERT_NEAR(dx[i], weight * std::exp(y[i]), 1e-14 * weight) << n;
       }
     }
@@ -1117,7 +1138,7 @@ TEST(Logarithms, ExtremeTemperatures) {
       for (const double temperature : {1e-300, 1e-39, 1e-31, 1e31, 1e37}) {
         const oracle::Row want = oracle::log_softmax({.temperature = temperature}, wide(x));
         std::vector<T> y(x.size());
-        log_softmax(view, MatrixView<T>(y.data(), 1, x.size()), {.temperature = temperature});
+        log_softmax({.temperature = temperature}, view, MatrixView<T>(y.data(), 1, x.size()));
         for (std::size_t i = 0; i < x.size(); ++i) {
           if (std::abs(want[i]) < std::numeric_limits<T>::max()) {
             ASSERT_NEAR(y[i] / want[i], 1, 8 * kEpsilon<T>) << temperature;
@@ -1126,7 +1147,7 @@ TEST(Logarithms, ExtremeTemperatures) {
           }
         }
         T sum;
-        logsumexp(view, MatrixView<T>(&sum, 1, 1), {.temperature = temperature});
+        logsumexp({.temperature = temperature}, view, MatrixView<T>(&sum, 1, 1));
         ASSERT_NEAR(sum / oracle::logsumexp({.temperature = temperature}, wide(x)), 1, 8 * kEpsilon<T>) << temperature;
       }
     };
@@ -1139,8 +1160,8 @@ TEST(Logarithms, ExtremeTemperatures) {
 TEST(Logarithms, GradientOfOverflow) {
   std::vector<float> x = {3e38f, -3e38f}, y(2), g = {0, 1e-3f}, dx(2);
   const auto view = [](std::vector<float>& v) { return MatrixView<float>(v.data(), 1, v.size()); };
-  log_softmax(view(x), view(y));
-  log_softmax_vjp(view(x), view(y), view(g), view(dx));
+  log_softmax(LogSoftmax{}, view(x), view(y));
+  log_softmax_vjp(LogSoftmax{}, view(x), view(y), view(g), view(dx));
   EXPECT_EQ(dx, (std::vector<float>{-1e-3f, 1e-3f}));
 }
 
@@ -1148,14 +1169,14 @@ TEST(Logarithms, Infinities) {
   constexpr float inf = kInfinity<float>;
   std::vector<float> x = {1, inf, -inf, inf}, y(4), dx(4), g = {1, 2, 3, 4};
   const auto view = [](std::vector<float>& v) { return MatrixView<float>(v.data(), 1, v.size()); };
-  log_softmax(view(x), view(y));
+  log_softmax(LogSoftmax{}, view(x), view(y));
   EXPECT_EQ(y, (std::vector<float>{-inf, std::log(0.5f), -inf, std::log(0.5f)}));
-  log_softmax_vjp(view(x), view(y), view(g), view(dx));
+  log_softmax_vjp(LogSoftmax{}, view(x), view(y), view(g), view(dx));
   EXPECT_EQ(dx, std::vector<float>(4, 0));
 
   const auto sum_of = [&](std::vector<float> row) {
     float sum = 7;
-    logsumexp(view(row), MatrixView<float>(&sum, 1, 1));
+    logsumexp(LogSumExp{}, view(row), MatrixView<float>(&sum, 1, 1));
     return sum;
   };
   EXPECT_EQ(sum_of({1, inf}), inf);
@@ -1164,11 +1185,11 @@ TEST(Logarithms, Infinities) {
   EXPECT_TRUE(std::isnan(sum_of({-inf, kNaN<float>})));
   EXPECT_TRUE(std::isnan(sum_of({1, kNaN<float>})));
   float empty = 7;
-  logsumexp(MatrixView<const float>(nullptr, 1, 0), MatrixView<float>(&empty, 1, 1));
+  logsumexp(LogSumExp{}, MatrixView<const float>(nullptr, 1, 0), MatrixView<float>(&empty, 1, 1));
   EXPECT_EQ(empty, -inf);
 
   std::vector<float> masked(5, -inf), lonely(5);
-  log_softmax(view(masked), view(lonely));
+  log_softmax(LogSoftmax{}, view(masked), view(lonely));
   for (const float entry : lonely) EXPECT_TRUE(std::isnan(entry));
 }
 

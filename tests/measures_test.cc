@@ -318,6 +318,70 @@ TEST(Measures, Gradients) {
 }
 
 // Finite where the derivative is: at zeros and absent scores, and of a row with one outcome.
+// In the order: against differences of the definition, alone and beside the gradient in p, each row with an order of its own.
+template <class Op, class T>
+void check_order_gradients(Op op) {
+  std::mt19937 random(3);
+  for (const std::size_t n : {1, 2, 5, 33, 100}) {
+    for (const double alpha : kAlphas) {
+      const std::vector<T> p = given(op, weights<T>(random, n));
+      std::vector<T> two(p), dp(2 * n);
+      two.insert(two.end(), p.begin(), p.end());
+      const std::vector<double> alphas = {alpha, 2};
+      std::vector<double> value(2), slope(2), alone(2);
+      const PerRow per_row[] = {{"alpha", alphas}};
+      measure(Measure(op), MatrixView<const T>(two.data(), 2, n), value, {dp.data(), 2, n}, per_row,
+              std::vector<ParamGradient>{{"alpha", slope}});
+      measure(Measure(op), MatrixView<const T>(two.data(), 2, n), value, {}, per_row,
+              std::vector<ParamGradient>{{"alpha", alone}});
+      ASSERT_EQ(slope, alone);
+      op.alpha = alpha;
+      ASSERT_EQ(value[0], value_of(op, p));
+      if (std::isinf(alpha)) {
+        ASSERT_EQ(slope[0], 0);
+        continue;
+      }
+      long double differences[2];
+      for (const int half : {0, 1}) {
+        const double step = std::ldexp(std::max(alpha, 1.0), -13 - half);
+        Op ends[2] = {op, op};
+        ends[0].alpha -= step, ends[1].alpha += step;
+        differences[half] =
+            (oracle::value(ends[1], wide(p)) - oracle::value(ends[0], wide(p))) / (2 * static_cast<long double>(step));
+      }
+      const long double want = (4 * differences[1] - differences[0]) / 3;
+      const double lack = sizeof(T) == 4 && op.input != Input::scores && !op.normalize ? 1e-6 : 0;  // sums that are not quite 1
+      ASSERT_LE(std::abs(slope[0] - want), (1e-8 + lack) * (1 + std::abs(static_cast<double>(want))))
+          << Op::kDescription.name << " alpha " << alpha << " n " << n << " input " << static_cast<int>(op.input) << ": "
+          << slope[0] << ", not " << static_cast<double>(want);
+    }
+  }
+}
+
+TEST(Measures, GradientsInTheOrder) {
+  support::for_each_target([&](const std::string&) {
+    for (const Input input : {Input::probs, Input::log_probs, Input::scores}) {
+      for (const bool normalize : {false, true}) {
+        const std::optional<double> base = normalize ? std::optional<double>(2) : std::nullopt;
+        check_order_gradients<RenyiEntropy, double>({.alpha = 1, .base = base, .input = input, .normalize = normalize});
+        check_order_gradients<TsallisEntropy, double>({.alpha = 1, .base = base, .input = input, .normalize = normalize});
+        check_order_gradients<RenyiEntropy, float>({.alpha = 1, .base = base, .input = input, .normalize = normalize});
+        check_order_gradients<TsallisEntropy, float>({.alpha = 1, .base = base, .input = input, .normalize = normalize});
+      }
+    }
+  });
+  // Of rows with infinities and NaN, and what is refused.
+  std::vector<double> x = {1, kInfinity, kInfinity, 0, kNaN, 1}, value(2), slope(2);
+  measure(Measure(TsallisEntropy{.alpha = 2, .input = Input::scores}), MatrixView<const double>(x.data(), 2, 3), value, {}, {},
+          std::vector<ParamGradient>{{"alpha", slope}});
+  EXPECT_NEAR(slope[0], -(1 - 0.5 - 0.5 * std::log(2.0)), 1e-15);  // (1 - 2^(1 - a)) / (a - 1)
+  EXPECT_TRUE(std::isnan(slope[1]));
+  expect_error("entropy: there is no parameter 'alpha' with a value for each row", [&] {
+    measure(Measure(Entropy{.input = Input::scores}), MatrixView<const double>(x.data(), 2, 3), value, {}, {},
+            std::vector<ParamGradient>{{"alpha", slope}});
+  });
+}
+
 TEST(Measures, GradientsAtZeros) {
   const std::vector<double> p = {0.5, 0.5, 0}, q = {0.25, 0.75, 0}, x = {1, 2, -kInfinity}, y = {0, 3, -kInfinity};
   std::vector<double> dp(3), dq(3);

@@ -12,7 +12,7 @@
 #ifndef ENTROPIC_TESTS_ROWS_TEST_CC_
 #define ENTROPIC_TESTS_ROWS_TEST_CC_
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 
 // The parts of src/rows as functions of arrays, for one SIMD target and one element type.
 template <class T>
@@ -37,12 +37,12 @@ struct HighLow {
 using DoubleFunction = void (*)(const double* x, std::size_t n, double* y);
 using ThresholdFunction = HighLow (*)(const double* z, std::size_t n);
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 
 #endif  // ENTROPIC_TESTS_ROWS_TEST_CC_
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // y = function(d, x) along an array.
@@ -109,7 +109,7 @@ HighLow ThresholdOf(const double* z, size_t n) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
@@ -125,7 +125,7 @@ HWY_AFTER_NAMESPACE();
 #include "tests/support/guarded.h"
 #include "tests/support/targets.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace {
 
 HWY_EXPORT(RowPartsF32);
@@ -810,6 +810,6 @@ TEST(SimplexThreshold, IsNaNWhereAScoreIs) {
 }
 
 }  // namespace
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 
 #endif  // HWY_ONCE

@@ -237,7 +237,7 @@ TEST(Sampler, StreamsAndSeedsAreIndependent) {
   std::vector<double> batch;
   for (std::size_t r = 0; r < count; ++r) batch.insert(batch.end(), x.begin(), x.end());
   std::vector<std::int64_t> rows(count), seeds;
-  sample(MatrixView<const double>(batch.data(), count, n), MatrixView<std::int64_t>(rows.data(), count, 1), Sample{}, Noise{});
+  sample(Sample{}, MatrixView<const double>(batch.data(), count, n), MatrixView<std::int64_t>(rows.data(), count, 1), Noise{});
   check_draws(p, rows);
   for (std::size_t s = 0; s < count; ++s) seeds.push_back(draws_of({}, x, 1, {}, s)[0]);
   check_draws(p, seeds);
@@ -411,25 +411,25 @@ TEST(GumbelSoftmax, IsSoftmaxOfNoisyScores) {
   const Noise noise = {.seed = 4, .stream = 8};
   const auto view = [&](std::vector<double>& v) { return MatrixView<double>(v.data(), rows, n); };
   gumbel_noise(view(g), noise);
-  gumbel_softmax(view(x), view(p), {.temperature = 0.5}, noise);
+  gumbel_softmax({.temperature = 0.5}, view(x), view(p), noise);
   for (std::size_t i = 0; i < g.size(); ++i) g[i] += x[i];
   apply(Softmax{0.5}, view(g), view(q));
   for (std::size_t i = 0; i < p.size(); ++i) ASSERT_NEAR(p[i], q[i], 1e-13);
 
   std::vector<std::int64_t> drawn(rows);
-  sample(MatrixView<const double>(x.data(), rows, n), MatrixView<std::int64_t>(drawn.data(), rows, 1), Sample{}, noise);
-  gumbel_softmax(view(x), view(q), {.hard = true}, noise);
+  sample(Sample{}, MatrixView<const double>(x.data(), rows, n), MatrixView<std::int64_t>(drawn.data(), rows, 1), noise);
+  gumbel_softmax({.hard = true}, view(x), view(q), noise);
   for (std::size_t r = 0; r < rows; ++r) {
     for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(q[r * n + i], static_cast<std::int64_t>(i) == drawn[r]);
     const auto largest = std::max_element(p.data() + r * n, p.data() + (r + 1) * n) - (p.data() + r * n);
     ASSERT_EQ(largest, drawn[r]);
   }
   // In place, and rows without a distribution or with +inf.
-  gumbel_softmax(view(x), view(x), {.temperature = 0.5}, noise);
+  gumbel_softmax({.temperature = 0.5}, view(x), view(x), noise);
   ASSERT_EQ(x, p);
   const float inf = kInfinity<float>;
   std::vector<float> odd = {1, kNaN<float>, 2, -inf, -inf, -inf, 1, inf, inf}, out(9);
-  gumbel_softmax(MatrixView<const float>(odd.data(), 3, 3), MatrixView<float>(out.data(), 3, 3), {}, noise);
+  gumbel_softmax({}, MatrixView<const float>(odd.data(), 3, 3), MatrixView<float>(out.data(), 3, 3), noise);
   for (std::size_t i = 0; i < 6; ++i) EXPECT_TRUE(std::isnan(out[i]));
   EXPECT_EQ(out[6], 0);
   EXPECT_NEAR(out[7] + out[8], 1, 1e-6);
@@ -454,8 +454,8 @@ void check_half() {
   sampler.probs(MatrixView<const T>(x.data(), rows, n), MatrixView<T>(p.data(), rows, n));
   sampler.probs(MatrixView<const float>(wide.data(), rows, n), MatrixView<float>(q.data(), rows, n));
   for (std::size_t i = 0; i < p.size(); ++i) ASSERT_EQ(p[i].bits, T(q[i]).bits);
-  gumbel_softmax(MatrixView<const T>(x.data(), rows, n), MatrixView<T>(p.data(), rows, n), {}, {});
-  gumbel_softmax(MatrixView<const float>(wide.data(), rows, n), MatrixView<float>(q.data(), rows, n), {}, {});
+  gumbel_softmax({}, MatrixView<const T>(x.data(), rows, n), MatrixView<T>(p.data(), rows, n), {});
+  gumbel_softmax({}, MatrixView<const float>(wide.data(), rows, n), MatrixView<float>(q.data(), rows, n), {});
   for (std::size_t i = 0; i < p.size(); ++i) ASSERT_EQ(p[i].bits, T(q[i]).bits);
 }
 
@@ -479,7 +479,7 @@ TEST(Sampler, ReadsNothingBehindARow) {
         sampler.sample(MatrixView<const float>(x.data(), 1, n), MatrixView<std::int64_t>(&index, 1, 1));
         ASSERT_TRUE(index >= 0 && index < static_cast<std::int64_t>(n));
       }
-      gumbel_softmax(MatrixView<const float>(x.data(), 1, n), MatrixView<float>(p.data(), 1, n), {}, {});
+      gumbel_softmax({}, MatrixView<const float>(x.data(), 1, n), MatrixView<float>(p.data(), 1, n), {});
     }
   });
 }
@@ -515,15 +515,15 @@ TEST(Sampler, Refusals) {
   std::vector<std::int64_t> indices(4, 5);
   const MatrixView<const float> in(x.data(), 2, 3);
   const auto out = [&](std::size_t rows) { return MatrixView<std::int64_t>(indices.data(), rows, 1); };
-  expect_error("sample: temperature must be above 0 and finite, got -1", [&] { sample(in, out(2), Sample{-1}, {}); });
-  expect_error("sample: indices must have a row for each of 2 rows, got 3", [&] { sample(in, out(3), Sample{}, {}); });
+  expect_error("sample: temperature must be above 0 and finite, got -1", [&] { sample(Sample{-1}, in, out(2), {}); });
+  expect_error("sample: indices must have a row for each of 2 rows, got 3", [&] { sample(Sample{}, in, out(3), {}); });
   const std::uint64_t stream = 1;
   expect_error("sample: streams must have one entry for each of 2 rows, got 1",
-               [&] { sample(in, out(2), Sample{}, {.streams = std::span(&stream, 1)}); });
+               [&] { sample(Sample{}, in, out(2), {.streams = std::span(&stream, 1)}); });
   expect_error("Sampler::probs: p must have the shape of x, 2 x 3, got 3 x 2",
                [&] { Sampler({}).probs(in, MatrixView<float>(p.data(), 3, 2)); });
   expect_error("gumbel_softmax: temperature must be above 0 and finite, got 0",
-               [&] { gumbel_softmax(in, MatrixView<float>(p.data(), 2, 3), {.temperature = 0}, {}); });
+               [&] { gumbel_softmax({.temperature = 0}, in, MatrixView<float>(p.data(), 2, 3), {}); });
   EXPECT_EQ(indices, std::vector<std::int64_t>(4, 5));
   EXPECT_EQ(p, std::vector<float>(6, 5));
 }

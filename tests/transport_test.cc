@@ -42,16 +42,16 @@ Solution<T> solve(const Problem<T>& p, std::size_t problems = 1, const OptimalTr
   Solution<T> s = {std::vector<T>(problems * p.n * p.m, T(7)), std::vector<T>(problems * p.n), std::vector<T>(problems * p.m),
                    std::vector<TransportResult>(problems)};
   const std::size_t cost_rows = p.m == 0 ? p.n : p.cost.size() / p.m;
-  optimal_transport<T>({p.a.data(), problems, p.n}, {p.b.data(), problems, p.m}, {p.cost.data(), cost_rows, p.m},
+  optimal_transport<T>(options, {p.a.data(), problems, p.n}, {p.b.data(), problems, p.m}, {p.cost.data(), cost_rows, p.m},
                        {s.plan.data(), problems * p.n, p.m}, {s.f.data(), problems, p.n}, {s.g.data(), problems, p.m},
-                       s.results, options);
+                       s.results);
   return s;
 }
 
 // A plan with the masses, potentials below the costs, and one value of both: that is the optimum.
 template <class T>
 void expect_optimal(const Problem<T>& p, const Solution<T>& s) {
-  ASSERT_EQ(s.only().status, TransportStatus::kOptimal);
+  ASSERT_EQ(s.only().status, TransportStatus::optimal);
   constexpr double kEps = std::numeric_limits<T>::epsilon();
   long double cost = 0, dual = 0, sum = 0, used = 0, potential = 0;
   for (std::size_t i = 0; i < p.n; ++i) {
@@ -133,7 +133,7 @@ TEST(OptimalTransport, WholeNumbersHaveTheOptimumOfWholeNumbers) {
       const auto s = solve(p);
       if (!exact) {
         ++infeasible;
-        ASSERT_EQ(s.only().status, TransportStatus::kInfeasible);
+        ASSERT_EQ(s.only().status, TransportStatus::infeasible);
         ASSERT_EQ(s.only().cost, kInfinity);
         ASSERT_TRUE(std::isnan(s.plan[0]) && std::isnan(s.f[0]) && std::isnan(s.g[0]));
         continue;
@@ -279,10 +279,10 @@ TEST(OptimalTransport, MinusZeroIsNoMass) {
   const std::vector<double> u = {0, 1, 2}, v = {0, 1, 5}, weights = {-0.0, 1, 1};
   std::vector<double> distance(1);
   const auto row = [](const std::vector<double>& x) { return MatrixView<const double>(x.data(), 1, x.size()); };
-  wasserstein_1d<double>(row(u), row(v), row(weights), {}, distance);
+  wasserstein_1d<double>(Wasserstein1d{}, row(u), row(v), row(weights), {}, distance);
   EXPECT_DOUBLE_EQ(distance[0], 1.5);
   const std::vector<double> p = {-0.0, 0.5, 0.5}, q = {0.2, 0.3, 0.5}, support = {0, 1, 2};
-  wasserstein_histogram<double>(row(p), row(q), support, distance);
+  wasserstein_histogram<double>(WassersteinHistogram{}, row(p), row(q), support, distance);
   EXPECT_DOUBLE_EQ(distance[0], 0.2);
 }
 
@@ -301,7 +301,7 @@ TEST(OptimalTransport, DearArcsThatAreNotNeededCostNoAccuracy) {
       for (double& c : p.cost) c = c == kInfinity ? dear : c;
       const auto s = solve(p);
       ASSERT_EQ(s.only().cost, static_cast<double>(*exact));
-      ASSERT_EQ(s.only().status, TransportStatus::kOptimal);
+      ASSERT_EQ(s.only().status, TransportStatus::optimal);
       ASSERT_LE(s.only().gap, 1e-9 * 1001 * std::accumulate(p.a.begin(), p.a.end(), 0.0));
     }
   }
@@ -381,9 +381,9 @@ TEST(Wasserstein1d, HighOrdersTendToTheMaximum) {
     for (double& sample : v) sample = normal(random);
     double most, high;
     const MatrixView<const double> us(u.data(), 1, u.size()), vs(v.data(), 1, v.size());
-    wasserstein_1d<double>(us, vs, {}, {}, {&most, 1}, {.order = kInfinity});
+    wasserstein_1d<double>({.order = kInfinity}, us, vs, {}, {}, {&most, 1});
     for (const double order : {1e6, 1e17, 1e20}) {
-      wasserstein_1d<double>(us, vs, {}, {}, {&high, 1}, {.order = order}, {du.data(), 1, u.size()}, {dv.data(), 1, v.size()});
+      wasserstein_1d<double>({.order = order}, us, vs, {}, {}, {&high, 1}, {du.data(), 1, u.size()}, {dv.data(), 1, v.size()});
       EXPECT_NEAR(high, most, 1e-5 * most);
       for (const double slope : du) EXPECT_LE(std::abs(slope), 1);
     }
@@ -402,8 +402,8 @@ TEST(Wasserstein1d, FarAsNumbersGo) {
     const MatrixView<const double> a(one.data(), 1, 1), b(weights.data(), 1, weights.size());
     for (const double order : {1.0, 1.5, 3.0}) {
       double there, back;
-      wasserstein_1d<double>(u, v, a, b, {&there, 1}, {.order = order});
-      wasserstein_1d<double>(v, u, b, a, {&back, 1}, {.order = order});
+      wasserstein_1d<double>({.order = order}, u, v, a, b, {&there, 1});
+      wasserstein_1d<double>({.order = order}, v, u, b, a, {&back, 1});
       EXPECT_NEAR(there / kMost, 1, 1e-15);  // an infinite one fails
       EXPECT_NEAR(back / kMost, 1, 1e-15);
     }
@@ -414,8 +414,8 @@ TEST(OptimalTransport, PlanIsOptional) {
   const Problem<double> p = {2, 2, {0.5, 0.5}, {0.25, 0.75}, {0, 1, 2, 0}};
   std::vector<double> f(2), g(2);
   std::vector<TransportResult> result(1);
-  optimal_transport<double>({p.a.data(), 1, 2}, {p.b.data(), 1, 2}, {p.cost.data(), 2, 2}, {}, {f.data(), 1, 2},
-                            {g.data(), 1, 2}, result);
+  optimal_transport<double>(OptimalTransport{}, {p.a.data(), 1, 2}, {p.b.data(), 1, 2}, {p.cost.data(), 2, 2}, {},
+                            {f.data(), 1, 2}, {g.data(), 1, 2}, result);
   EXPECT_EQ(result[0].cost, 0.25);
 }
 
@@ -441,7 +441,8 @@ TEST(OptimalTransport, RefusesWhatIsNoProblem) {
   std::vector<TransportResult> result(1);
   const auto number = [](double& x) { return MatrixView<double>(&x, 1, 1); };
   const auto solve_in = [&](double& plan, double& f) {
-    optimal_transport<double>(number(one[0]), number(one[0]), number(cost), number(plan), number(f), number(one[2]), result);
+    optimal_transport<double>(OptimalTransport{}, number(one[0]), number(one[0]), number(cost), number(plan), number(f),
+                              number(one[2]), result);
   };
   expect_error("optimal_transport: plan must share no memory with cost, got views that overlap",
                [&] { solve_in(cost, one[1]); });
@@ -463,8 +464,8 @@ TYPED_TEST(OptimalTransportOf, EntropicPlansHaveTheSameBitsOnTargetsWithFma) {
   const auto run = [&] {
     Solution<TypeParam> s = {std::vector<TypeParam>(n * m), std::vector<TypeParam>(n), std::vector<TypeParam>(m), {}};
     std::vector<SinkhornResult> result(1);
-    sinkhorn<TypeParam>({p.a.data(), 1, n}, {p.b.data(), 1, m}, {p.cost.data(), n, m}, {s.plan.data(), n, m},
-                        {s.f.data(), 1, n}, {s.g.data(), 1, m}, result, {.epsilon = 0.1});
+    sinkhorn<TypeParam>({.epsilon = 0.1}, {p.a.data(), 1, n}, {p.b.data(), 1, m}, {p.cost.data(), n, m}, {s.plan.data(), n, m},
+                        {s.f.data(), 1, n}, {s.g.data(), 1, m}, result);
     EXPECT_TRUE(result[0].converged);
     const double exact = solve(p).only().cost;
     EXPECT_LE(result[0].lower_bound, exact * (1 + 1e-6));
@@ -506,8 +507,8 @@ TYPED_TEST(OptimalTransportOf, SymmetricProblemsConvergeInAFewSteps) {
   for (const double epsilon : {1.0, 0.1, 0.01, 0.001}) {
     std::vector<T> plan(n * n), f(n), g(n);
     std::vector<SinkhornResult> result(1);
-    sinkhorn<T>({p.a.data(), 1, n}, {p.b.data(), 1, n}, {p.cost.data(), n, n}, {plan.data(), n, n}, {f.data(), 1, n},
-                {g.data(), 1, n}, result, {.epsilon = epsilon, .tolerance = 1e-12});
+    sinkhorn<T>({.epsilon = epsilon, .tolerance = 1e-12}, {p.a.data(), 1, n}, {p.b.data(), 1, n}, {p.cost.data(), n, n},
+                {plan.data(), n, n}, {f.data(), 1, n}, {g.data(), 1, n}, result);
     EXPECT_TRUE(result[0].converged) << epsilon;
     EXPECT_LT(result[0].iterations, 60) << epsilon;
     // f = g, and the plan is symmetric.
@@ -520,8 +521,8 @@ TYPED_TEST(OptimalTransportOf, SymmetricProblemsConvergeInAFewSteps) {
   const std::vector<T> half = {T(0.45), T(0.55)}, away = {1, 0, 0, 1};
   std::vector<T> plan(4), f(2), g(2);
   std::vector<SinkhornResult> result(1);
-  sinkhorn<T>({half.data(), 1, 2}, {half.data(), 1, 2}, {away.data(), 2, 2}, {plan.data(), 2, 2}, {f.data(), 1, 2},
-              {g.data(), 1, 2}, result, {.epsilon = 0.1, .tolerance = 1e-9});
+  sinkhorn<T>({.epsilon = 0.1, .tolerance = 1e-9}, {half.data(), 1, 2}, {half.data(), 1, 2}, {away.data(), 2, 2},
+              {plan.data(), 2, 2}, {f.data(), 1, 2}, {g.data(), 1, 2}, result);
   EXPECT_TRUE(result[0].converged);
   EXPECT_LE(result[0].iterations, 72);
   EXPECT_NEAR(plan[1], plan[2], 1e-7);
@@ -536,8 +537,8 @@ TYPED_TEST(OptimalTransportOf, EqualMassesUnderAnyCost) {
   p.b = p.a;
   std::vector<T> plan(n * n), f(n), g(n);
   std::vector<SinkhornResult> result(1);
-  sinkhorn<T>({p.a.data(), 1, n}, {p.b.data(), 1, n}, {p.cost.data(), n, n}, {plan.data(), n, n}, {f.data(), 1, n},
-              {g.data(), 1, n}, result, {.epsilon = 0.5, .tolerance = 1e-9});
+  sinkhorn<T>({.epsilon = 0.5, .tolerance = 1e-9}, {p.a.data(), 1, n}, {p.b.data(), 1, n}, {p.cost.data(), n, n},
+              {plan.data(), n, n}, {f.data(), 1, n}, {g.data(), 1, n}, result);
   EXPECT_TRUE(result[0].converged);
   for (std::size_t j = 0; j < n; ++j) {
     double sum = 0;
@@ -553,8 +554,8 @@ TYPED_TEST(OptimalTransportOf, LowerBoundIsNotAboveTheCostOfAPlan) {
   for (const double epsilon : {0.1, 17.670705822005388, 59686.27912257404, 1e9}) {
     std::vector<T> plan(2), f(1), g(2);
     std::vector<SinkhornResult> result(1);
-    sinkhorn<T>({a.data(), 1, 1}, {b.data(), 1, 2}, {cost.data(), 1, 2}, {plan.data(), 1, 2}, {f.data(), 1, 1},
-                {g.data(), 1, 2}, result, {.epsilon = epsilon});
+    sinkhorn<T>({.epsilon = epsilon}, {a.data(), 1, 1}, {b.data(), 1, 2}, {cost.data(), 1, 2}, {plan.data(), 1, 2},
+                {f.data(), 1, 1}, {g.data(), 1, 2}, result);
     EXPECT_EQ(result[0].upper_bound, 0);
     EXPECT_LE(result[0].lower_bound, 0) << epsilon;
   }
@@ -569,7 +570,7 @@ TYPED_TEST(OptimalTransportOf, LinePointsAndDualityAgreeOnEveryTarget) {
   for (T& x : v) x = static_cast<T>(normal(random) + 0.5);
   support::for_each_target([&](const std::string&) {
     double whole, distance;
-    wasserstein_1d<T>({u.data(), 1, u.size()}, {v.data(), 1, v.size()}, {}, {}, {&whole, 1});
+    wasserstein_1d<T>(Wasserstein1d{}, {u.data(), 1, u.size()}, {v.data(), 1, v.size()}, {}, {}, {&whole, 1});
     auto a = u, b = v;
     std::sort(a.begin(), a.end());
     std::sort(b.begin(), b.end());
@@ -578,11 +579,11 @@ TYPED_TEST(OptimalTransportOf, LinePointsAndDualityAgreeOnEveryTarget) {
     EXPECT_NEAR(whole, sum / a.size(), 1e-15);
 
     const std::size_t n = 40, m = 60;
-    wasserstein_1d<T>({u.data(), 1, n}, {v.data(), 1, m}, {}, {}, {&distance, 1}, {.order = 2});
+    wasserstein_1d<T>({.order = 2}, {u.data(), 1, n}, {v.data(), 1, m}, {}, {}, {&distance, 1});
     std::vector<T> x(2 * n), y(2 * m), plan(n * m);
     for (std::size_t i = 0; i < n; ++i) x[2 * i] = u[i];
     for (std::size_t j = 0; j < m; ++j) y[2 * j] = v[j];
-    EXPECT_NEAR(wasserstein<T>({x.data(), n, 2}, {y.data(), m, 2}, {}, {}, {.order = 2}, {plan.data(), n, m}), distance, 1e-12);
+    EXPECT_NEAR(wasserstein<T>({.order = 2}, {x.data(), n, 2}, {y.data(), m, 2}, {}, {}, {plan.data(), n, m}), distance, 1e-12);
     EXPECT_NEAR(std::accumulate(plan.begin(), plan.end(), 0.0), 1, 1e-6);
 
     std::vector<T> cost(n * m), f(n), g(m);

@@ -17,10 +17,11 @@
 #include <span>
 #include <string_view>
 
+#include "entropic/describe.h"
+#include "entropic/export.h"
 #include "entropic/maps.h"
-#include "entropic/operation.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 
 // batch x heads x rows x cols numbers that somebody else owns; those of a row are contiguous, strides count elements.
 template <class T>
@@ -30,8 +31,8 @@ struct HeadsView {
   std::ptrdiff_t batch_stride = 0, head_stride = 0, row_stride = 0;
 
   HeadsView() = default;
-  HeadsView(T* data, std::size_t batch, std::size_t heads, std::size_t rows, std::size_t cols)
-      : data(data), batch(batch), heads(heads), rows(rows), cols(cols) {
+  HeadsView(T* numbers, std::size_t batch_count, std::size_t head_count, std::size_t row_count, std::size_t col_count)
+      : data(numbers), batch(batch_count), heads(head_count), rows(row_count), cols(col_count) {
     row_stride = static_cast<std::ptrdiff_t>(cols);
     head_stride = row_stride * static_cast<std::ptrdiff_t>(rows);
     batch_stride = head_stride * static_cast<std::ptrdiff_t>(heads);
@@ -95,10 +96,9 @@ struct Attention {
           "dv_j = sum_i p_ij g_i; with ds_i the map's gradient of p_i for <g_i, v_j>: dq_i = scale_i sum_j ds_ij k_j, "
           "dk_j = sum_i scale_i ds_ij q_i",
       .source = "Vaswani et al., NeurIPS 2017; the scale: Su, kexue.fm 8823, 2021",
-      .shift = false,
-      .order = false,
   };
   static constexpr auto kParams = std::tuple{
+      Param<Attention, Map>{.name = "map", .meaning = "what turns a query's scores into weights", .member = &Attention::map},
       Param<Attention, Scale>{.name = "scale",
                               .meaning = "1/sqrt(d); by the number n of keys that the query sees, log n / (log(train_length) "
                                          "sqrt(d)) or kappa log n / d; or a number",
@@ -126,20 +126,21 @@ struct Attention {
 // for out.
 // Throws: std::invalid_argument naming the argument, before anything is written.
 template <class T>
-void attention(HeadsView<const std::type_identity_t<T>> q, HeadsView<const std::type_identity_t<T>> k,
-               HeadsView<const std::type_identity_t<T>> v, HeadsView<T> out, const Attention& options = {},
-               const AttentionMask<T>& mask = {}, std::span<const PerRow> per_row = {},
-               const AttentionDetails<T>& details = {});
+ENTROPIC_API void attention(const Attention& options, HeadsView<const std::type_identity_t<T>> q,
+                            HeadsView<const std::type_identity_t<T>> k, HeadsView<const std::type_identity_t<T>> v,
+                            HeadsView<T> out, const AttentionMask<T>& mask = {}, std::span<const PerRow> per_row = {},
+                            const AttentionDetails<T>& details = {});
 
 // The gradient of sum <g, out> with respect to q, k, v; scores are computed again. `gradients` asks for those in the map's
 // parameters, batch x heads x queries numbers each.
 //
 // Shapes: g as out; dq, dk, dv as q, k, v. Throws: as attention.
 template <class T>
-void attention_vjp(HeadsView<const std::type_identity_t<T>> q, HeadsView<const std::type_identity_t<T>> k,
-                   HeadsView<const std::type_identity_t<T>> v, HeadsView<const std::type_identity_t<T>> g, HeadsView<T> dq,
-                   HeadsView<T> dk, HeadsView<T> dv, const Attention& options = {}, const AttentionMask<T>& mask = {},
-                   std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {});
+ENTROPIC_API void attention_vjp(const Attention& options, HeadsView<const std::type_identity_t<T>> q,
+                                HeadsView<const std::type_identity_t<T>> k, HeadsView<const std::type_identity_t<T>> v,
+                                HeadsView<const std::type_identity_t<T>> g, HeadsView<T> dq, HeadsView<T> dk, HeadsView<T> dv,
+                                const AttentionMask<T>& mask = {}, std::span<const PerRow> per_row = {},
+                                std::span<const ParamGradient> gradients = {});
 
 struct LinearAttention {
   std::optional<double> scale = {};
@@ -151,8 +152,6 @@ struct LinearAttention {
       .formula = "out_i = sum_j f(s_ij) v_j / sum_j f(s_ij), f(s) = 1 + s + s^2/2, s_ij = scale <q_i, k_j>",
       .gradient = "as attention with taylor_softmax",
       .source = "Arora et al., ICML 2024 (Based); Katharopoulos et al., ICML 2020",
-      .shift = false,
-      .order = false,
   };
   static constexpr auto kParams = std::tuple{
       Param<LinearAttention, std::optional<double>>{
@@ -167,15 +166,17 @@ struct LinearAttention {
 // Shapes, Throws: as attention without masks.
 // Error: as attention's, in units of sum_j (1 + t + t^2/2) |v_j| with t = scale sum_c |q_c k_c| in place of s.
 template <class T>
-void linear_attention(HeadsView<const std::type_identity_t<T>> q, HeadsView<const std::type_identity_t<T>> k,
-                      HeadsView<const std::type_identity_t<T>> v, HeadsView<T> out, const LinearAttention& options = {});
+ENTROPIC_API void linear_attention(const LinearAttention& options, HeadsView<const std::type_identity_t<T>> q,
+                                   HeadsView<const std::type_identity_t<T>> k, HeadsView<const std::type_identity_t<T>> v,
+                                   HeadsView<T> out);
 
 // The gradient of sum <g, out> with respect to q, k, v, in time linear in the length too.
 //
 // Shapes: g as out; dq, dk, dv as q, k, v. Throws: as linear_attention.
 template <class T>
-void linear_attention_vjp(HeadsView<const std::type_identity_t<T>> q, HeadsView<const std::type_identity_t<T>> k,
-                          HeadsView<const std::type_identity_t<T>> v, HeadsView<const std::type_identity_t<T>> g,
-                          HeadsView<T> dq, HeadsView<T> dk, HeadsView<T> dv, const LinearAttention& options = {});
+ENTROPIC_API void linear_attention_vjp(const LinearAttention& options, HeadsView<const std::type_identity_t<T>> q,
+                                       HeadsView<const std::type_identity_t<T>> k, HeadsView<const std::type_identity_t<T>> v,
+                                       HeadsView<const std::type_identity_t<T>> g, HeadsView<T> dq, HeadsView<T> dk,
+                                       HeadsView<T> dv);
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

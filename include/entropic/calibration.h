@@ -6,10 +6,11 @@
 #include <span>
 #include <string_view>
 
+#include "entropic/describe.h"
+#include "entropic/export.h"
 #include "entropic/matrix_view.h"
-#include "entropic/operation.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 
 inline constexpr double kLeastTemperature = 1e-3, kLargestTemperature = 1e3;
 
@@ -27,7 +28,7 @@ struct FittedTemperature {
 // Throws: std::invalid_argument naming the row: NaN or +inf among its scores, a label that is no class or has score -inf.
 // Source: Guo, Pleiss, Sun, Weinberger, ICML 2017.
 template <class T>
-FittedTemperature fit_temperature(MatrixView<const T> x, std::span<const std::int64_t> labels);
+ENTROPIC_API FittedTemperature fit_temperature(MatrixView<const T> x, std::span<const std::int64_t> labels);
 
 // The entropy H in [0, log cols] at which p = entropy_normalize(x, entropy = H) gives the labels the least mean negative
 // log-likelihood. Not convex in H: 65 values of H and those at which rows may become uniform, then every interval in which the
@@ -37,14 +38,14 @@ FittedTemperature fit_temperature(MatrixView<const T> x, std::span<const std::in
 //
 // Shapes, Throws: as fit_temperature. Units: nats. Error of H: 1e-12 log cols, times what the labels leave open.
 template <class T>
-double fit_target_entropy(MatrixView<const T> x, std::span<const std::int64_t> labels);
+ENTROPIC_API double fit_target_entropy(MatrixView<const T> x, std::span<const std::int64_t> labels);
 
 // The mean over rows of the entropy of softmax(x): the target that gives other scores the entropy of these.
 //
 // Shapes: x rows x cols. Units: nats. Error: 1e-14 max(1, log cols).
 // Throws: std::invalid_argument naming a row with NaN or without a score above -inf; no rows.
 template <class T>
-double match_entropy(MatrixView<const T> x_reference);
+ENTROPIC_API double match_entropy(MatrixView<const T> x_reference);
 
 struct ExpectedCalibrationError {
   enum class Strategy { uniform, quantile };
@@ -60,8 +61,6 @@ struct ExpectedCalibrationError {
       .formula = "sum_b |sum_{r in b} (1[argmax p_r = y_r] - max p_r)| / rows",
       .gradient = "none: a sum over bins",
       .source = "Naeini, Cooper, Hauskrecht, AAAI 2015; Guo, Pleiss, Sun, Weinberger, ICML 2017",
-      .shift = false,
-      .order = false,
   };
   static constexpr auto kParams =
       std::tuple{Param<ExpectedCalibrationError, std::int64_t>{.name = "bins",
@@ -90,8 +89,8 @@ struct ExpectedCalibrationError {
 // Shapes: p rows x cols, labels rows, each in [0, cols).
 // Throws: std::invalid_argument naming row and entry where p is no distribution (negative, NaN, infinite, sum not 1).
 template <class T>
-double expected_calibration_error(MatrixView<const T> p, std::span<const std::int64_t> labels,
-                                  const ExpectedCalibrationError& options = {});
+ENTROPIC_API double expected_calibration_error(const ExpectedCalibrationError& options, MatrixView<const T> p,
+                                               std::span<const std::int64_t> labels);
 
 struct EntropyInvariantScale {
   double train_length = 512;
@@ -103,8 +102,6 @@ struct EntropyInvariantScale {
       .formula = "log n / (log(train_length) sqrt(d)), or where kappa is given kappa log n / d",
       .gradient = "1 / (n log(train_length) sqrt(d)), or kappa / (n d)",
       .source = "Su, kexue.fm 8823, 2021, and 9034, 2022",
-      .shift = false,
-      .order = false,
   };
   static constexpr auto kParams =
       std::tuple{Param<EntropyInvariantScale>{.name = "train_length",
@@ -119,10 +116,10 @@ struct EntropyInvariantScale {
 // 0 at n = 1, where the one key gets everything at any scale.
 //
 // Throws: std::invalid_argument unless n >= 1 and d > 0, both finite.
-double entropy_invariant_scale(double n, double d, const EntropyInvariantScale& options = {});
+ENTROPIC_API double entropy_invariant_scale(const EntropyInvariantScale& options, double n, double d);
 
 // The same for many n: n and scale are of one size and may be the same.
-void entropy_invariant_scale(std::span<const double> n, double d, std::span<double> scale,
-                             const EntropyInvariantScale& options = {});
+ENTROPIC_API void entropy_invariant_scale(const EntropyInvariantScale& options, std::span<const double> n, double d,
+                                          std::span<double> scale);
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

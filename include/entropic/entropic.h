@@ -1,8 +1,13 @@
 // Everything: scores in, distributions out.
 #pragma once
 
+#include "entropic/version.h"
+
+#if __cplusplus >= 202002L  // else version.h has said it, and nothing below could be read
+#include "entropic/array_view.h"
 #include "entropic/attention.h"
 #include "entropic/calibration.h"
+#include "entropic/describe.h"
 #include "entropic/entropy_control.h"
 #include "entropic/half.h"
 #include "entropic/input.h"
@@ -12,10 +17,11 @@
 #include "entropic/measures.h"
 #include "entropic/operation.h"
 #include "entropic/perturb_max.h"
+#include "entropic/row.h"
 #include "entropic/row_error.h"
 #include "entropic/sampling.h"
 #include "entropic/simd.h"
+#include "entropic/strided_rows.h"
 #include "entropic/threads.h"
 #include "entropic/transport.h"
-
-#define ENTROPIC_VERSION "0.1.0"
+#endif

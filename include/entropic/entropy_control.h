@@ -8,19 +8,20 @@
 #include <span>
 #include <string_view>
 
+#include "entropic/describe.h"
+#include "entropic/export.h"
 #include "entropic/input.h"
 #include "entropic/matrix_view.h"
-#include "entropic/operation.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 
 // How a row met its target.
 enum class GammaStatus {
-  kOk,
-  kClampedLow,   // the target is below what any gamma reaches, or any that is allowed
-  kClampedHigh,  // above
-  kConstant,     // equal scores, or +inf present: the same distribution for every gamma
-  kInvalid,      // NaN in the row, or no finite score; of probs also a negative entry or +inf
+  ok,
+  clamped_low,   // the target is below what any gamma reaches, or any that is allowed
+  clamped_high,  // above
+  constant,      // equal scores, or +inf present: the same distribution for every gamma
+  invalid,       // NaN in the row, or no finite score; of probs also a negative entry or +inf
 };
 inline constexpr std::array<std::string_view, 5> kGammaStatusNames = {"ok", "clamped_low", "clamped_high", "constant",
                                                                       "invalid"};
@@ -38,7 +39,6 @@ struct GammaForEntropy {
       .formula = "gamma > 0 such that -sum p log p, p = softmax(gamma x), is the entropy, or exp of it the perplexity",
       .gradient = "d gamma / dx = -gamma u / Var x, d gamma / d entropy = -1 / (gamma Var x), u = p (x - <x,p>)",
       .source = "see entropy_normalize",
-      .order = false,
   };
   static constexpr auto kParams = std::tuple{
       Param<GammaForEntropy, std::optional<double>>{.name = "entropy",
@@ -80,8 +80,9 @@ struct GammaForEntropy {
 // Shapes: x rows x cols; gamma, entropy and status: rows. Units: nats. Error of the entropy: 1e-12 max(1, H).
 // Throws: std::invalid_argument naming the argument, before anything is written.
 template <class T>
-void gamma_for_entropy(MatrixView<const T> x, std::span<double> gamma, std::span<double> entropy, std::span<GammaStatus> status,
-                       const GammaForEntropy& options, std::span<const PerRow> per_row = {});
+ENTROPIC_API void gamma_for_entropy(const GammaForEntropy& options, MatrixView<const T> x, std::span<double> gamma,
+                                    std::span<double> entropy, std::span<GammaStatus> status,
+                                    std::span<const PerRow> per_row = {});
 
 struct PowerTransform {
   double gamma = 1;
@@ -92,7 +93,6 @@ struct PowerTransform {
       .formula = "q_i = p_i^gamma / sum_j p_j^gamma",
       .gradient = "gamma q / p (g - <g,q>)",
       .source = "Su, kexue.fm 8829, 2021",
-      .shift = false,
   };
   static constexpr auto kParams =
       std::tuple{Param<PowerTransform>{.name = "gamma",
@@ -110,8 +110,8 @@ struct PowerTransform {
 // Shapes: p and q rows x cols; q may be p itself, other overlaps are refused.
 // Throws: std::invalid_argument naming the argument, before anything is written.
 template <class T>
-void power_transform(MatrixView<const std::type_identity_t<T>> p, MatrixView<T> q, const PowerTransform& options,
-                     std::span<const PerRow> per_row = {});
+ENTROPIC_API void power_transform(const PowerTransform& options, MatrixView<const std::type_identity_t<T>> p, MatrixView<T> q,
+                                  std::span<const PerRow> per_row = {});
 
 // How a density or a table met its target: by the power `gamma`, which gave it `entropy`. What powers of it reach is
 // [least, most]; clamped_low and clamped_high are the nearer end of that, constant is where the ends are one and gamma 1.
@@ -132,7 +132,6 @@ struct NormalizeDensity {
       .formula = "q_i = p_i^gamma / sum_j w_j p_j^gamma, gamma > 0 such that -sum w q log q is the entropy",
       .gradient = "with u = w q (log p - sum w q log p): d gamma / d entropy = -1 / (gamma sum u log p)",
       .source = "Su, kexue.fm 8829, 2021, for a sum in place of the integral",
-      .shift = false,
   };
   static constexpr auto kParams = std::tuple{Param<NormalizeDensity>{.name = "entropy",
                                                                      .meaning = "in nats; of a density it may be negative",
@@ -151,8 +150,9 @@ struct NormalizeDensity {
 // Throws: std::invalid_argument naming the argument, also for a weight that is negative, infinite or NaN, or a row of
 // nothing but 0, before anything is written.
 template <class T>
-void normalize_density(MatrixView<const std::type_identity_t<T>> p, MatrixView<const double> weights, MatrixView<T> q,
-                       std::span<Normalized> result, const NormalizeDensity& options, std::span<const PerRow> per_row = {});
+ENTROPIC_API void normalize_density(const NormalizeDensity& options, MatrixView<const std::type_identity_t<T>> p,
+                                    MatrixView<const double> weights, MatrixView<T> q, std::span<Normalized> result,
+                                    std::span<const PerRow> per_row = {});
 
 struct NormalizeJoint {
   std::optional<double> joint = {}, marginal = {}, conditional = {};  // exactly one
@@ -163,8 +163,6 @@ struct NormalizeJoint {
       .formula = "joint: p(x,y)^gamma / Z; marginal: p(x)^gamma / Z p(y|x); conditional: p(x) p(y|x)^gamma / Z(x), one gamma",
       .gradient = "joint and marginal: power_transform's; conditional: that for each p(y|x)",
       .source = "Su, kexue.fm 8829, 2021; the entropies of Shannon 1948",
-      .shift = false,
-      .order = false,
   };
   static constexpr auto kParams = std::tuple{
       Param<NormalizeJoint, std::optional<double>>{
@@ -190,7 +188,8 @@ struct NormalizeJoint {
 // Error of the entropy: 1e-12 max(1, H), and what rounding the table to T adds.
 // Throws: std::invalid_argument naming the argument, before anything is written.
 template <class T>
-Normalized normalize_joint(MatrixView<const std::type_identity_t<T>> pxy, MatrixView<T> table, const NormalizeJoint& options);
+ENTROPIC_API Normalized normalize_joint(const NormalizeJoint& options, MatrixView<const std::type_identity_t<T>> pxy,
+                                        MatrixView<T> table);
 
 struct MeanFieldEntropy {
   double gamma = 1;
@@ -201,7 +200,6 @@ struct MeanFieldEntropy {
       .formula = "H = log n - gamma (max x - mean x), over the n finite scores",
       .gradient = "gamma (1 / n - 1[i = argmax])",
       .source = "Su, kexue.fm 9034, 2022",
-      .order = false,
   };
   static constexpr auto kParams = std::tuple{Param<MeanFieldEntropy>{
       .name = "gamma", .meaning = "scale of the scores, 1/T", .member = &MeanFieldEntropy::gamma, .at_least = 0}};
@@ -214,6 +212,6 @@ struct MeanFieldEntropy {
 // Shapes: x rows x cols; estimate: rows. Units: nats.
 // Throws: std::invalid_argument naming the argument, before anything is written.
 template <class T>
-void mean_field_entropy(MatrixView<const T> x, std::span<double> estimate, const MeanFieldEntropy& options);
+ENTROPIC_API void mean_field_entropy(const MeanFieldEntropy& options, MatrixView<const T> x, std::span<double> estimate);
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace entropic {
+#include "entropic/export.h"
+
+namespace entropic::inline ENTROPIC_ABI {
 
 // IEEE 754 binary16: 11 significant bits, largest number 65504.
-struct float16 {
+struct ENTROPIC_API float16 {
   std::uint16_t bits;
 
   float16() = default;
@@ -36,7 +38,7 @@ struct float16 {
 };
 
 // The upper half of a float: its range, 8 significant bits.
-struct bfloat16 {
+struct ENTROPIC_API bfloat16 {
   std::uint16_t bits;
 
   bfloat16() = default;
@@ -52,4 +54,4 @@ struct bfloat16 {
 template <class T>
 inline constexpr bool kIsHalf = std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>;
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

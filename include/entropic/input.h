@@ -3,7 +3,9 @@
 
 #include <string_view>
 
-namespace entropic {
+#include "entropic/export.h"
+
+namespace entropic::inline ENTROPIC_ABI {
 
 // Scores x; the logarithms of a distribution, which are scores as they stand; or the distribution itself, whose scores are
 // log p: a zero is a score of -inf. Whether its sum must be 1, and whether an invalid row (an entry that is negative, NaN or
@@ -17,4 +19,4 @@ inline constexpr double kSumTolerance = sizeof(T) == 8   ? 1e-6
                                         : sizeof(T) == 4 ? 1e-4
                                                          : 1e-2;
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

@@ -10,9 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "entropic/export.h"
 #include "entropic/sampling.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 
 // What a sampler of llama.cpp keeps. Its candidates are a row of scores by token: their order means nothing, and a draw is the
 // same whatever samplers sorted or dropped before.
@@ -90,4 +91,4 @@ inline llama_sampler* llama_sampler_init_draw(std::vector<Step> steps, std::uint
   return llama_sampler_of(new LlamaChain(std::move(steps), seed, stream, true));
 }
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

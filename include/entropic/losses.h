@@ -13,55 +13,57 @@
 #pragma once
 
 #include <cstdint>
+#include <numbers>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <variant>
 
+#include "entropic/describe.h"
+#include "entropic/export.h"
 #include "entropic/half.h"
 #include "entropic/maps.h"
 #include "entropic/matrix_view.h"
-#include "entropic/operation.h"
+#include "entropic/row.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 
 // What a loss compares a row with.
 enum class TargetKind {
-  kClassOrDistribution,  // an index for each row, or a row of probabilities
-  kClass,                // an index for each row
-  kLabels,               // a row of 0 and 1
-  kScores,               // a row of a teacher's scores
+  classes_or_distributions,  // an index for each row, or a row of probabilities
+  classes,                   // an index for each row
+  labels,                    // a row of 0 and 1
+  scores,                    // a row of a teacher's scores
 };
 
 struct SoftmaxLoss {
   double label_smoothing = 0;
 
-  static constexpr TargetKind kTarget = TargetKind::kClassOrDistribution;
+  static constexpr TargetKind kTarget = TargetKind::classes_or_distributions;
   static constexpr Description kDescription = {
       .name = "softmax_loss",
       .summary = "Cross-entropy of softmax: how unlikely the target is, in nats.",
       .formula = "log sum_j exp(x_j) - x_t; of a distribution q: log sum_j exp(x_j) - <q,x>",
-      .gradient = "p - q",
+      .gradient = "p - q; in label_smoothing: <q,x> less the mean of x",
       .source = "Bridle, NATO ASI F68, 1990; label smoothing: Szegedy et al., CVPR 2016",
-      .order = false,
   };
   static constexpr auto kParams =
       std::tuple{Param<SoftmaxLoss>{.name = "label_smoothing",
                                     .meaning = "share of the target that is spread evenly over all classes but those of -inf",
                                     .member = &SoftmaxLoss::label_smoothing,
                                     .at_least = 0,
-                                    .up_to = 1}};
+                                    .up_to = 1,
+                                    .per_row = true}};
 };
 
 struct SparsemaxLoss {
-  static constexpr TargetKind kTarget = TargetKind::kClassOrDistribution;
+  static constexpr TargetKind kTarget = TargetKind::classes_or_distributions;
   static constexpr Description kDescription = {
       .name = "sparsemax_loss",
       .summary = "The loss of sparsemax: 0 as soon as the target leads all others by 1.",
       .formula = "|q|^2/2 - <q,x> + sum_{p > 0} (x_i^2 - tau^2)/2, p = sparsemax(x); q = e_t for a class",
       .gradient = "p - q",
       .source = "Martins, Astudillo, ICML 2016",
-      .order = false,
   };
   static constexpr auto kParams = std::tuple{};
 };
@@ -69,14 +71,13 @@ struct SparsemaxLoss {
 struct EntmaxLoss {
   double alpha = 1.5;
 
-  static constexpr TargetKind kTarget = TargetKind::kClassOrDistribution;
+  static constexpr TargetKind kTarget = TargetKind::classes_or_distributions;
   static constexpr Description kDescription = {
       .name = "entmax_loss",
       .summary = "The Fenchel-Young loss of entmax: 0 only where p = q; alpha 1 is KL divergence, 2 sparsemax_loss.",
       .formula = "max_p (<x,p> + H(p)) - <x,q> - H(q), H(p) = (1 - sum p^alpha) / (alpha (alpha - 1))",
       .gradient = "p - q, p = entmax(x); in alpha: d H(p) / d alpha - d H(q) / d alpha at fixed p and q",
       .source = "Peters, Niculae, Martins, ACL 2019; Blondel, Martins, Niculae, JMLR 2020",
-      .order = false,
   };
   static constexpr auto kParams =
       std::tuple{Param<EntmaxLoss>{.name = "alpha",
@@ -90,15 +91,13 @@ struct EntmaxLoss {
 struct TopKSoftmaxLoss {
   std::int64_t k = 0;
 
-  static constexpr TargetKind kTarget = TargetKind::kClassOrDistribution;
+  static constexpr TargetKind kTarget = TargetKind::classes_or_distributions;
   static constexpr Description kDescription = {
       .name = "top_k_softmax_loss",
       .summary = "Cross-entropy over the k largest scores; finite, perhaps negative, where the target is not among them.",
       .formula = "log sum_{j in K} exp(x_j) - <q,x>, K the k largest; q = e_t for a class",
       .gradient = "p - q, p = top_k_softmax(x)",
       .source = "Su, kexue.fm 10145, 2024",
-      .order = false,
-      .ties_by_index = true,
   };
   static constexpr auto kParams =
       std::tuple{Param<TopKSoftmaxLoss, std::int64_t>{.name = "k",
@@ -112,7 +111,7 @@ struct TopKSoftmaxLoss {
 struct TopPSoftmaxLoss {
   double p = 0;
 
-  static constexpr TargetKind kTarget = TargetKind::kClassOrDistribution;
+  static constexpr TargetKind kTarget = TargetKind::classes_or_distributions;
   static constexpr Description kDescription = {
       .name = "top_p_softmax_loss",
       .summary =
@@ -120,8 +119,6 @@ struct TopPSoftmaxLoss {
       .formula = "log sum_{j in K} exp(x_j) - <q,x>, K the fewest largest with softmax mass >= p; q = e_t for a class",
       .gradient = "p - q, p = top_p_softmax(x)",
       .source = "Su, kexue.fm 10145, 2024",
-      .order = false,
-      .ties_by_index = true,
   };
   static constexpr auto kParams = std::tuple{Param<TopPSoftmaxLoss>{.name = "p",
                                                                     .meaning = "mass to reach; 1 keeps all",
@@ -136,16 +133,16 @@ struct TopPSoftmaxLoss {
 struct SmoothAccuracyLoss {
   Map map = Softmax{};
 
-  static constexpr TargetKind kTarget = TargetKind::kClassOrDistribution;
+  static constexpr TargetKind kTarget = TargetKind::classes_or_distributions;
   static constexpr Description kDescription = {
       .name = "smooth_accuracy_loss",
       .summary = "Minus the probability that a map gives to the target: what is trained is accuracy itself.",
       .formula = "-<q,p>, p = map(x); -p_t for a class",
       .gradient = "-J^T q; of softmax -p_t (1[i = t] - p_i)",
       .source = "Su, kexue.fm 6620, 2019",
-      .order = false,
   };
-  static constexpr auto kParams = std::tuple{};
+  static constexpr auto kParams = std::tuple{Param<SmoothAccuracyLoss, Map>{
+      .name = "map", .meaning = "the map whose probability of the target is the accuracy", .member = &SmoothAccuracyLoss::map}};
 };
 
 // psi is what remains of the target's cosine c once the margin is taken: it falls with c down to -1 without an end, so that
@@ -159,17 +156,17 @@ struct MarginSoftmaxLoss {
   std::optional<double> margin = {};
   double scale = 30;
 
-  static constexpr TargetKind kTarget = TargetKind::kClass;
+  static constexpr TargetKind kTarget = TargetKind::classes;
   static constexpr Description kDescription = {
       .name = "margin_softmax_loss",
       .summary = "Cross-entropy of scaled cosines, the target's lowered by a margin: classes end up apart by at least that.",
       .formula =
           "-log softmax(scale psi(c))_t, psi of the target: am c - m; arc cos(theta + m), from theta = pi - m on "
           "-2 - cos(theta + m); sphere (-1)^k cos(m theta) - 2k, k = floor(m theta / pi)",
-      .gradient = "scale p_i; of the target scale psi'(c) (p_t - 1)",
+      .gradient =
+          "scale p_i; of the target scale psi'(c) (p_t - 1); in scale: <p,x'> - psi(c), x' the x with psi(c); in margin: "
+          "scale (p_t - 1) d psi / d m, none of sphere",
       .source = "Wang et al., SPL 2018 (am); Deng et al., CVPR 2019 (arc); Liu et al., CVPR 2017 (sphere)",
-      .shift = false,
-      .order = false,
   };
   static constexpr auto kParams =
       std::tuple{Param<MarginSoftmaxLoss, Kind>{.name = "kind",
@@ -180,21 +177,32 @@ struct MarginSoftmaxLoss {
                      .name = "margin",
                      .meaning = "m; not given: 0.35 of am, 0.5 of arc (radians, at most pi), 4 of sphere (an integer)",
                      .member = &MarginSoftmaxLoss::margin,
-                     .at_least = 0},
-                 Param<MarginSoftmaxLoss>{
-                     .name = "scale", .meaning = "multiplies the cosines", .member = &MarginSoftmaxLoss::scale, .above = 0}};
+                     .at_least = 0,
+                     .per_row = true},
+                 Param<MarginSoftmaxLoss>{.name = "scale",
+                                          .meaning = "multiplies the cosines",
+                                          .member = &MarginSoftmaxLoss::scale,
+                                          .above = 0,
+                                          .per_row = true}};
+  constexpr std::string_view check() const {
+    if (margin && kind == Kind::arc && *margin > std::numbers::pi) return "margin must be at most pi for kind arc";
+    // Above 2^53 all numbers are whole.
+    const bool is_whole = margin && (*margin >= 0x1p53 || *margin == static_cast<double>(static_cast<std::int64_t>(*margin)));
+    if (margin && kind == Kind::sphere && !(*margin >= 1 && is_whole)) {
+      return "margin must be an integer of at least 1 for kind sphere";
+    }
+    return "";
+  }
 };
 
 struct MultilabelSoftmaxLoss {
-  static constexpr TargetKind kTarget = TargetKind::kLabels;
+  static constexpr TargetKind kTarget = TargetKind::labels;
   static constexpr Description kDescription = {
       .name = "multilabel_softmax_loss",
       .summary = "Every label of the row is pushed above 0 and every other class below, without an imbalance between them.",
       .formula = "log(1 + sum_{no label} exp(x)) + log(1 + sum_{label} exp(-x))",
       .gradient = "exp(x) / (1 + sum_{no label} exp(x)); of a label -exp(-x) / (1 + sum_{label} exp(-x))",
       .source = "Su, kexue.fm 7359, 2020; Su et al., arXiv 2208.02955, 2022",
-      .shift = false,
-      .order = false,
   };
   static constexpr auto kParams = std::tuple{};
 };
@@ -203,52 +211,54 @@ struct MultilabelSoftmaxLoss {
 struct SurrogateLoss {
   Map map = Softmax{};
 
-  static constexpr TargetKind kTarget = TargetKind::kClassOrDistribution;
+  static constexpr TargetKind kTarget = TargetKind::classes_or_distributions;
   static constexpr Description kDescription = {
       .name = "surrogate_loss",
       .summary = "A number whose gradient is taken to be p - q for any map; the number itself means nothing.",
       .formula = "<p - q, x> with x held fixed, p = map(x); q = e_t for a class",
       .gradient = "p - q",
       .source = "Su, kexue.fm 10145, 2024",
-      .order = false,
   };
-  static constexpr auto kParams = std::tuple{};
+  static constexpr auto kParams = std::tuple{
+      Param<SurrogateLoss, Map>{.name = "map", .meaning = "the map whose p makes the gradient", .member = &SurrogateLoss::map}};
 };
 
 struct DistillationLoss {
   double temperature = 1;
 
-  static constexpr TargetKind kTarget = TargetKind::kScores;
+  static constexpr TargetKind kTarget = TargetKind::scores;
   static constexpr Description kDescription = {
       .name = "distillation_loss",
       .summary = "Kullback-Leibler divergence of a student's softmax from a teacher's, both at a temperature.",
       .formula = "T^2 KL(softmax(teacher/T), softmax(student/T))",
-      .gradient = "T (p_student - p_teacher), in the student",
+      .gradient = "T (p_student - p_teacher), in the student; in T: 2 loss/T - <t (log(t/s) - KL), teacher> - <s - t, student>",
       .source = "Hinton, Vinyals, Dean, arXiv 1503.02531, 2015",
-      .order = false,
   };
-  static constexpr auto kParams = std::tuple{Param<DistillationLoss>{
-      .name = "temperature", .meaning = "T, divides both scores", .member = &DistillationLoss::temperature, .above = 0}};
+  static constexpr auto kParams = std::tuple{Param<DistillationLoss>{.name = "temperature",
+                                                                     .meaning = "T, divides both scores",
+                                                                     .member = &DistillationLoss::temperature,
+                                                                     .above = 0,
+                                                                     .per_row = true}};
 };
 
 struct JsdLoss {
   double beta = 0.5;
 
-  static constexpr TargetKind kTarget = TargetKind::kScores;
+  static constexpr TargetKind kTarget = TargetKind::scores;
   static constexpr Description kDescription = {
       .name = "jsd_loss",
       .summary = "Generalised Jensen-Shannon divergence between a student's softmax and a teacher's: bounded.",
       .formula = "beta KL(t, m) + (1 - beta) KL(s, m), m = beta t + (1 - beta) s, t and s the softmax of teacher and student",
-      .gradient = "(1 - beta) s (log(s/m) - KL(s, m)), in the student",
+      .gradient = "(1 - beta) s (log(s/m) - KL(s, m)), in the student; in beta: KL(t, m) - KL(s, m)",
       .source = "Lin, IEEE TIT 1991; Agarwal et al., ICLR 2024",
-      .order = false,
   };
   static constexpr auto kParams =
       std::tuple{Param<JsdLoss>{.name = "beta",
                                 .meaning = "weight of the teacher; towards 0 and 1 the loss goes to 0",
                                 .member = &JsdLoss::beta,
                                 .above = 0,
-                                .up_to = 1}};
+                                .up_to = 1,
+                                .per_row = true}};
   constexpr std::string_view check() const { return beta < 1 ? "" : "beta must be below 1, where the loss is 0 always"; }
 };
 
@@ -257,9 +267,10 @@ using Loss = std::variant<SoftmaxLoss, SparsemaxLoss, EntmaxLoss, TopKSoftmaxLos
                           MarginSoftmaxLoss, MultilabelSoftmaxLoss, SurrogateLoss, DistillationLoss, JsdLoss>;
 
 // value = loss(x, target) and dx its gradient in x, row by row. `per_row` gives parameters that are per_row a value for each
-// row, of the loss or of its map; `gradients` takes those in parameters of the loss.
+// row, of the loss or of its map; `gradients` takes those in these parameters, as many as are asked for. They are 0 in rows
+// that are ignored or whose value is +inf, and NaN with the value; surrogate_loss, whose value means nothing, has none.
 //
-// Shapes: x and dx rows x cols; dx may be x itself, or without rows and columns if no gradient is wanted; value: rows.
+// Shapes: x and dx rows x cols; dx may be x itself, or is left out; value: rows.
 //         Classes: one index for each row; rows whose index is `ignored` count nothing.
 //         A matrix of targets, rows x cols, shares no memory with dx: distributions (sums within 1e-6 of 1 for double, 1e-4
 //         for float, 1e-2 for halves), labels, or scores, as the loss says in kTarget.
@@ -267,12 +278,40 @@ using Loss = std::variant<SoftmaxLoss, SparsemaxLoss, EntmaxLoss, TopKSoftmaxLos
 // Throws: std::invalid_argument naming the argument, and the row and entry of a target that is none, before anything is
 // written.
 template <class T>
-void loss(const Loss& loss, MatrixView<const T> x, std::span<const std::int64_t> classes, std::span<double> value,
-          MatrixView<std::type_identity_t<T>> dx, std::span<const PerRow> per_row = {},
-          std::span<const ParamGradient> gradients = {}, std::optional<std::int64_t> ignored = {});
+ENTROPIC_API void loss(const Loss& loss, MatrixView<const T> x, std::span<const std::int64_t> classes, std::span<double> value,
+                       MatrixView<std::type_identity_t<T>> dx = {}, std::span<const PerRow> per_row = {},
+                       std::span<const ParamGradient> gradients = {}, std::optional<std::int64_t> ignored = {});
 template <class T>
-void loss(const Loss& loss, MatrixView<const T> x, MatrixView<const std::type_identity_t<T>> target, std::span<double> value,
-          MatrixView<std::type_identity_t<T>> dx, std::span<const PerRow> per_row = {},
-          std::span<const ParamGradient> gradients = {});
+ENTROPIC_API void loss(const Loss& loss, MatrixView<const T> x, MatrixView<const std::type_identity_t<T>> target,
+                       std::span<double> value, MatrixView<std::type_identity_t<T>> dx = {},
+                       std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {});
 
-}  // namespace entropic
+// The loss of one row against the class `target`, or against a row of what the loss is compared with; dx where it is wanted.
+template <RowOfNumbers X>
+double loss(const Loss& op, const X& x, std::int64_t target) {
+  double value;
+  loss(op, MatrixView<const std::ranges::range_value_t<X>>(row_view(x)), std::span<const std::int64_t>(&target, 1),
+       std::span(&value, 1));
+  return value;
+}
+template <RowOfNumbers X, RowOfNumbers Dx>
+double loss(const Loss& op, const X& x, std::int64_t target, Dx&& dx) {
+  double value;
+  loss(op, MatrixView<const std::ranges::range_value_t<X>>(row_view(x)), std::span<const std::int64_t>(&target, 1),
+       std::span(&value, 1), row_view(dx));
+  return value;
+}
+template <RowOfNumbers X, RowOfNumbers Q>
+double loss(const Loss& op, const X& x, const Q& target) {
+  double value;
+  loss(op, MatrixView<const std::ranges::range_value_t<X>>(row_view(x)), row_view(target), std::span(&value, 1));
+  return value;
+}
+template <RowOfNumbers X, RowOfNumbers Q, RowOfNumbers Dx>
+double loss(const Loss& op, const X& x, const Q& target, Dx&& dx) {
+  double value;
+  loss(op, MatrixView<const std::ranges::range_value_t<X>>(row_view(x)), row_view(target), std::span(&value, 1), row_view(dx));
+  return value;
+}
+
+}  // namespace entropic::inline ENTROPIC_ABI

@@ -17,12 +17,14 @@
 #include <string_view>
 #include <variant>
 
+#include "entropic/describe.h"
+#include "entropic/export.h"
 #include "entropic/half.h"
 #include "entropic/input.h"
 #include "entropic/matrix_view.h"
-#include "entropic/operation.h"
+#include "entropic/row.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 
 struct Softmax {
   double temperature = 1;
@@ -34,6 +36,7 @@ struct Softmax {
       .gradient = "p (g - <g,p>) / T",
       .source = "Boltzmann 1868; Bridle, NATO ASI F68, 1990",
   };
+  static constexpr Laws kLaws = {};
   static constexpr auto kParams = std::tuple{
       Param<Softmax>{.name = "temperature", .meaning = "T, divides the scores", .member = &Softmax::temperature, .above = 0}};
 };
@@ -47,9 +50,8 @@ struct Sparsemax {
       .formula = "p = argmin_p |p - x/T|^2 = max(x/T - tau, 0), tau such that sum p = 1",
       .gradient = "(g - mean of g over the support) / T on the support, 0 elsewhere",
       .source = "Martins, Astudillo, ICML 2016",
-      .sparse = true,
-      .absolute_error = 4,
   };
+  static constexpr Laws kLaws = {.sparse = true, .absolute_error = 4};
   static constexpr auto kParams = std::tuple{Param<Sparsemax>{
       .name = "temperature", .meaning = "T, divides the scores", .member = &Sparsemax::temperature, .above = 0}};
 };
@@ -66,9 +68,8 @@ struct Entmax {
           "p = argmax_p <p, x/T> + (1 - sum p^alpha) / (alpha (alpha - 1)) = max((alpha - 1) x/T - tau, 0)^(1/(alpha - 1))",
       .gradient = "s (g - <s,g> / sum s) / T, s = p^(2 - alpha) on the support",
       .source = "Peters, Niculae, Martins, ACL 2019; alpha's gradient: Correia, Niculae, Martins, EMNLP 2019",
-      .sparse = true,
-      .absolute_error = 8,
   };
+  static constexpr Laws kLaws = {.sparse = true, .absolute_error = 8};
   static constexpr auto kParams = std::tuple{
       Param<Entmax>{.name = "alpha",
                     .meaning = "order of the entropy: 1 is softmax, 2 sparsemax, larger sparser",
@@ -87,9 +88,8 @@ struct TaylorSoftmax {
       .formula = "p_i = f(x_i) / sum_j f(x_j), f(x) = sum_{m <= order} x^m / m!",
       .gradient = "r p (g - <g,p>), r = f'(x) / f(x)",
       .source = "de Brebisson, Vincent, ICLR 2016",
-      .shift = false,
-      .order = false,
   };
+  static constexpr Laws kLaws = {.shift = false, .order = false};
   static constexpr auto kParams = std::tuple{Param<TaylorSoftmax, std::int64_t>{.name = "order",
                                                                                 .meaning = "degree of the polynomial, even",
                                                                                 .member = &TaylorSoftmax::order,
@@ -105,8 +105,8 @@ struct SigSoftmax {
       .formula = "p_i = exp(x_i) s(x_i) / sum_j exp(x_j) s(x_j), s(x) = 1 / (1 + exp(-x))",
       .gradient = "(2 - s(x)) p (g - <g,p>)",
       .source = "Kanai, Fujiwara, Yamanaka, Adachi, NeurIPS 2018",
-      .shift = false,
   };
+  static constexpr Laws kLaws = {.shift = false};
   static constexpr auto kParams = std::tuple{};
 };
 
@@ -120,9 +120,8 @@ struct TopKSoftmax {
       .formula = "p_i = exp(x_i/T) / sum_{j in K} exp(x_j/T) for i in K, K the k largest",
       .gradient = "p (g - <g,p>) / T",
       .source = "Fan, Lewis, Dauphin, ACL 2018",
-      .ties_by_index = true,
-      .sparse = true,
   };
+  static constexpr Laws kLaws = {.ties_by_index = true, .sparse = true};
   static constexpr auto kParams = std::tuple{
       Param<TopKSoftmax, std::int64_t>{.name = "k",
                                        .meaning = "how many scores keep mass; more than there are keeps all",
@@ -146,9 +145,8 @@ struct TopPSoftmax {
       .formula = "p_i = exp(x_i/T) / sum_{j in K} exp(x_j/T) for i in K, K the fewest largest with softmax mass >= p",
       .gradient = "p (g - <g,p>) / T",
       .source = "Holtzman et al., ICLR 2020",
-      .ties_by_index = true,
-      .sparse = true,
   };
+  static constexpr Laws kLaws = {.ties_by_index = true, .sparse = true};
   static constexpr auto kParams = std::tuple{
       Param<TopPSoftmax>{.name = "p",
                          .meaning = "mass to reach; 1 keeps all",
@@ -171,8 +169,8 @@ struct MinPSoftmax {
       .formula = "p_i = exp(x_i/T) / sum_{j in K} exp(x_j/T) for i in K = {x_i/T >= max x/T + log p}",
       .gradient = "p (g - <g,p>) / T",
       .source = "Nguyen et al., ICLR 2025",
-      .sparse = true,
   };
+  static constexpr Laws kLaws = {.sparse = true};
   static constexpr auto kParams = std::tuple{
       Param<MinPSoftmax>{.name = "p",
                          .meaning = "least share of the largest probability that keeps mass",
@@ -199,11 +197,9 @@ struct PerturbMax {
       .formula = "p_i = P(argmax_j (x_j + scale e_j) = i), e_j independent; softmax if gumbel",
       .gradient = "(1/scale) int h_j (g_j sum h - <g,h>) prod F du, h = f/F at u - x/scale",
       .source = "McFadden 1974; Papandreou, Yuille, ICCV 2011",
-      .sparse = true,
-      .float_error = 1e-6,
-      .double_error = 1e-10,
       .cost = 100,
   };
+  static constexpr Laws kLaws = {.sparse = true, .float_error = 1e-6, .double_error = 1e-10};
   static constexpr auto kParams = std::tuple{
       Param<PerturbMax, Noise>{.name = "noise",
                                .meaning = "distribution of the noise, in its standard form; uniform is on [0, 1]",
@@ -222,8 +218,8 @@ struct EntropyNormalize {
       .formula = "p = softmax(gamma x), gamma > 0 such that -sum p log p is the entropy, or exp of it the perplexity",
       .gradient = "gamma (p (g - <g,p>) - u <g,u> / <u,x>), u = p (x - <x,p>)",
       .source = "Su, kexue.fm 8829, 2021; the perplexity of Hinton, Roweis, NIPS 2002",
-      .entropy_target = true,
   };
+  static constexpr Laws kLaws = {.entropy_target = true};
   static constexpr auto kParams = std::tuple{
       Param<EntropyNormalize, std::optional<double>>{
           .name = "entropy",
@@ -257,8 +253,8 @@ struct EntropyClip {
       .formula = "p = softmax(gamma x), gamma = 1 where min_entropy <= -sum p log p <= max_entropy for that p",
       .gradient = "softmax's inside the interval, entropy_normalize's outside",
       .source = "see entropy_normalize",
-      .entropy_target = true,
   };
+  static constexpr Laws kLaws = {.entropy_target = true};
   static constexpr auto kParams =
       std::tuple{Param<EntropyClip, std::optional<double>>{.name = "min_entropy",
                                                            .meaning = "in nats",
@@ -291,16 +287,28 @@ using Map = std::variant<Softmax, Sparsemax, Entmax, TaylorSoftmax, SigSoftmax, 
 // Shapes: x and p rows x cols; p may be x itself, other overlaps are refused. Values of per_row: rows.
 // Throws: std::invalid_argument naming the argument, before anything is written.
 template <class T>
-void apply(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p, std::span<const PerRow> per_row = {});
+ENTROPIC_API void apply(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p,
+                        std::span<const PerRow> per_row = {});
 
 // dx = J^T g at the scores x, where p = map(x): the gradient of <g, p> in x. `gradients` takes that in parameters.
 //
 // Shapes: all rows x cols; dx may be x, p or g, other overlaps are refused. Where p is 0 by a -inf score, g is not read.
 // Throws: std::invalid_argument naming the argument, before anything is written.
 template <class T>
-void apply_vjp(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixView<const std::type_identity_t<T>> p,
-               MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx, std::span<const PerRow> per_row = {},
-               std::span<const ParamGradient> gradients = {});
+ENTROPIC_API void apply_vjp(const Map& map, MatrixView<const std::type_identity_t<T>> x,
+                            MatrixView<const std::type_identity_t<T>> p, MatrixView<const std::type_identity_t<T>> g,
+                            MatrixView<T> dx, std::span<const PerRow> per_row = {},
+                            std::span<const ParamGradient> gradients = {});
+
+// The same for one row.
+template <RowOfNumbers X, RowOfNumbers P>
+void apply(const Map& map, const X& x, P&& p) {
+  apply(map, row_view(x), row_view(p));
+}
+template <RowOfNumbers X, RowOfNumbers P, RowOfNumbers G, RowOfNumbers Dx>
+void apply_vjp(const Map& map, const X& x, const P& p, const G& g, Dx&& dx) {
+  apply_vjp(map, row_view(x), row_view(p), row_view(g), row_view(dx));
+}
 
 // The two below are not distributions and so not maps, but share softmax's arithmetic.
 
@@ -327,8 +335,6 @@ struct LogSumExp {
       .formula = "y = T log sum_i exp(x_i/T)",
       .gradient = "g softmax(x/T)",
       .source = "see softmax",
-      .shift = false,
-      .order = false,
   };
   static constexpr auto kParams = std::tuple{Param<LogSumExp>{
       .name = "temperature", .meaning = "T, divides the scores", .member = &LogSumExp::temperature, .above = 0}};
@@ -336,16 +342,34 @@ struct LogSumExp {
 
 // y = log softmax(x / T). -inf scores give -inf, their gradient is 0 and their g is left out of the sum.
 template <class T>
-void log_softmax(MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y, const LogSoftmax& options = {});
+ENTROPIC_API void log_softmax(const LogSoftmax& options, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y);
 template <class T>
-void log_softmax_vjp(MatrixView<const std::type_identity_t<T>> x, MatrixView<const std::type_identity_t<T>> y,
-                     MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx, const LogSoftmax& options = {});
+ENTROPIC_API void log_softmax_vjp(const LogSoftmax& options, MatrixView<const std::type_identity_t<T>> x,
+                                  MatrixView<const std::type_identity_t<T>> y, MatrixView<const std::type_identity_t<T>> g,
+                                  MatrixView<T> dx);
 
 // y = T log sum exp(x / T), one number per row: y and g are rows x 1. An empty or all -inf row gives -inf.
 template <class T>
-void logsumexp(MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y, const LogSumExp& options = {});
+ENTROPIC_API void logsumexp(const LogSumExp& options, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y);
 template <class T>
-void logsumexp_vjp(MatrixView<const std::type_identity_t<T>> x, MatrixView<const std::type_identity_t<T>> y,
-                   MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx, const LogSumExp& options = {});
+ENTROPIC_API void logsumexp_vjp(const LogSumExp& options, MatrixView<const std::type_identity_t<T>> x,
+                                MatrixView<const std::type_identity_t<T>> y, MatrixView<const std::type_identity_t<T>> g,
+                                MatrixView<T> dx);
 
-}  // namespace entropic
+// The same for one row.
+template <RowOfNumbers X, RowOfNumbers Y>
+void log_softmax(const LogSoftmax& options, const X& x, Y&& y) {
+  log_softmax(options, row_view(x), row_view(y));
+}
+template <RowOfNumbers X, RowOfNumbers Y, RowOfNumbers G, RowOfNumbers Dx>
+void log_softmax_vjp(const LogSoftmax& options, const X& x, const Y& y, const G& g, Dx&& dx) {
+  log_softmax_vjp(options, row_view(x), row_view(y), row_view(g), row_view(dx));
+}
+template <RowOfNumbers X>
+auto logsumexp(const LogSumExp& options, const X& x) {
+  std::ranges::range_value_t<X> y;
+  logsumexp(options, row_view(x), MatrixView(&y, 1, 1));
+  return y;
+}
+
+}  // namespace entropic::inline ENTROPIC_ABI

@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <type_traits>
 
-namespace entropic {
+#include "entropic/export.h"
+
+namespace entropic::inline ENTROPIC_ABI {
 
 // rows x cols numbers; row r starts at data + r * row_stride and its entries are contiguous.
 // row_stride counts elements, not bytes, and is at least cols where there is more than one row.
@@ -16,9 +18,9 @@ struct MatrixView {
   std::size_t row_stride = 0;
 
   MatrixView() = default;
-  MatrixView(T* data, std::size_t rows, std::size_t cols, std::size_t row_stride)
-      : data(data), rows(rows), cols(cols), row_stride(row_stride) {}
-  MatrixView(T* data, std::size_t rows, std::size_t cols) : MatrixView(data, rows, cols, cols) {}
+  MatrixView(T* numbers, std::size_t row_count, std::size_t col_count, std::size_t stride)
+      : data(numbers), rows(row_count), cols(col_count), row_stride(stride) {}
+  MatrixView(T* numbers, std::size_t row_count, std::size_t col_count) : MatrixView(numbers, row_count, col_count, col_count) {}
 
   // A view that may write is also one that may read.
   template <class U, class = std::enable_if_t<std::is_same_v<T, const U>>>
@@ -28,4 +30,4 @@ struct MatrixView {
   T* row(std::size_t r) const { return data + r * row_stride; }
 };
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

@@ -27,12 +27,14 @@
 #include <variant>
 #include <vector>
 
+#include "entropic/describe.h"
+#include "entropic/export.h"
 #include "entropic/half.h"
 #include "entropic/input.h"
 #include "entropic/matrix_view.h"
-#include "entropic/operation.h"
+#include "entropic/row.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 
 // The parameters that nearly every measure has.
 template <class Op>
@@ -63,8 +65,6 @@ struct Entropy {
       .formula = "H = -sum p log p",
       .gradient = "-log p - 1; in scores -p (log p + H)",
       .source = "Shannon, 1948",
-      .shift = false,
-      .order = false,
   };
   static constexpr auto kParams = measure_params(&Entropy::base, &Entropy::input, &Entropy::normalize);
 };
@@ -80,10 +80,10 @@ struct RenyiEntropy {
       .summary =
           "Renyi's entropy of order alpha: 0 counts the support, 1 is Shannon's, infinity the surprise of the likeliest.",
       .formula = "H = log(sum p^alpha) / (1 - alpha); at 1 -sum p log p, at inf -log max p",
-      .gradient = "alpha p^(alpha - 1) / ((1 - alpha) sum p^alpha); within 2^-10 of alpha = 1 of (sum p^alpha - sum p + 1)",
+      .gradient =
+          "alpha p^(alpha - 1) / ((1 - alpha) sum p^alpha); within 2^-10 of alpha = 1 of (sum p^alpha - sum p + 1)"
+          "; in alpha: -KL(p^alpha / sum p^alpha, p) / (1 - alpha)^2, at 1 -Var log p / 2",
       .source = "Renyi, Berkeley Symposium, 1961",
-      .shift = false,
-      .order = false,
   };
   static constexpr auto kParams =
       std::tuple_cat(std::tuple{Param<RenyiEntropy>{.name = "alpha",
@@ -92,7 +92,8 @@ struct RenyiEntropy {
                                                     .at_least = 0,
                                                     .up_to = std::numeric_limits<double>::infinity(),
                                                     .required = true,
-                                                    .typical = 2}},
+                                                    .typical = 2,
+                                                    .per_row = true}},
                      measure_params(&RenyiEntropy::base, &RenyiEntropy::input, &RenyiEntropy::normalize));
 };
 
@@ -106,10 +107,10 @@ struct TsallisEntropy {
       .name = "tsallis_entropy",
       .summary = "Tsallis' entropy of order alpha, alpha times the one of entmax; at 2 half the L1 norm of softmax's Jacobian.",
       .formula = "H = (1 - sum p^alpha) / (alpha - 1); at 1 -sum p log p, at inf 0",
-      .gradient = "-alpha p^(alpha - 1) / (alpha - 1); within 2^-10 of alpha = 1 of (sum p - sum p^alpha) / (alpha - 1)",
+      .gradient =
+          "-alpha p^(alpha - 1) / (alpha - 1); within 2^-10 of alpha = 1 of (sum p - sum p^alpha) / (alpha - 1)"
+          "; in alpha: -sum (p^alpha ((alpha - 1) log p - 1) + p) / (alpha - 1)^2, at 1 -sum p log^2 p / 2",
       .source = "Tsallis, J. Stat. Phys. 52, 1988; Havrda, Charvat, 1967",
-      .shift = false,
-      .order = false,
   };
   static constexpr auto kParams =
       std::tuple_cat(std::tuple{Param<TsallisEntropy>{.name = "alpha",
@@ -118,7 +119,8 @@ struct TsallisEntropy {
                                                       .at_least = 0,
                                                       .up_to = std::numeric_limits<double>::infinity(),
                                                       .required = true,
-                                                      .typical = 2}},
+                                                      .typical = 2,
+                                                      .per_row = true}},
                      measure_params(&TsallisEntropy::base, &TsallisEntropy::input, &TsallisEntropy::normalize));
 };
 
@@ -133,8 +135,6 @@ struct Perplexity {
       .formula = "exp(-sum p log p)",
       .gradient = "-(log p + 1) perplexity; in scores -p (log p + H) perplexity",
       .source = "Jelinek, Mercer, Bahl, Baker, J. Acoust. Soc. Am. 62, 1977",
-      .shift = false,
-      .order = false,
   };
   static constexpr auto kParams = measure_params(&Perplexity::base, &Perplexity::input, &Perplexity::normalize);
 };
@@ -154,8 +154,6 @@ struct CrossEntropy {
       .formula = "-sum p log q",
       .gradient = "dp: -log q; dq: -p / q, in scores q - p",
       .source = "Shannon, 1948; Kerridge, J. R. Stat. Soc. B 23, 1961",
-      .shift = false,
-      .order = false,
   };
   static constexpr auto kParams = measure_params(&CrossEntropy::base, &CrossEntropy::input, &CrossEntropy::normalize);
 };
@@ -171,8 +169,6 @@ struct KlDivergence {
       .formula = "KL(p, q) = sum (p log(p/q) - p + q), each term at least 0",
       .gradient = "dp: log(p/q), in scores p (log(p/q) - KL); dq: 1 - p/q, in scores q - p",
       .source = "Kullback, Leibler, Ann. Math. Stat. 22, 1951",
-      .shift = false,
-      .order = false,
   };
   static constexpr auto kParams = measure_params(&KlDivergence::base, &KlDivergence::input, &KlDivergence::normalize);
 };
@@ -188,8 +184,6 @@ struct JsDivergence {
       .formula = "(KL(p, m) + KL(q, m)) / 2, m = (p + q) / 2",
       .gradient = "dp: log(p/m) / 2; dq: log(q/m) / 2",
       .source = "Lin, IEEE Trans. Inf. Theory 37, 1991",
-      .shift = false,
-      .order = false,
   };
   static constexpr auto kParams = measure_params(&JsDivergence::base, &JsDivergence::input, &JsDivergence::normalize);
 };
@@ -205,8 +199,6 @@ struct JsDistance {
       .formula = "sqrt((KL(p, m) + KL(q, m)) / 2), m = (p + q) / 2",
       .gradient = "dp: log(p/m) / (4 distance); dq: log(q/m) / (4 distance); 0 at p = q, where there is none",
       .source = "Endres, Schindelin, IEEE Trans. Inf. Theory 49, 2003",
-      .shift = false,
-      .order = false,
   };
   static constexpr auto kParams = measure_params(&JsDistance::base, &JsDistance::input, &JsDistance::normalize);
 };
@@ -229,8 +221,6 @@ struct JointEntropy {
       .formula = "H(X, Y) = -sum p(x,y) log p(x,y)",
       .gradient = "-log p(x,y) - 1; in scores -p (log p + H)",
       .source = "Shannon, 1948",
-      .shift = false,
-      .order = false,
   };
   static constexpr auto kParams = measure_params(&JointEntropy::base, &JointEntropy::input, &JointEntropy::normalize);
 };
@@ -247,8 +237,6 @@ struct ConditionalEntropy {
       .formula = "given x: H(Y|X) = -sum p(x,y) log(p(x,y) / p(x)); given y: H(X|Y)",
       .gradient = "-log(p(x,y) / p(x)); in scores p (that - H(Y|X))",
       .source = "Shannon, 1948",
-      .shift = false,
-      .order = false,
   };
   static constexpr auto kParams = std::tuple_cat(
       std::tuple{Param<ConditionalEntropy, Given>{
@@ -267,8 +255,6 @@ struct MutualInformation {
       .formula = "I(X; Y) = KL(p(x,y), p(x) p(y)) = H(X) - H(X|Y) = H(Y) - H(Y|X)",
       .gradient = "log(p(x,y) / (p(x) p(y))); in scores p (that - I)",
       .source = "Shannon, 1948",
-      .shift = false,
-      .order = false,
   };
   static constexpr auto kParams =
       measure_params(&MutualInformation::base, &MutualInformation::input, &MutualInformation::normalize);
@@ -289,8 +275,6 @@ struct SelfInformation {
       .formula = "-log p",
       .gradient = "-1 / p",
       .source = "Shannon, 1948",
-      .shift = false,
-      .order = false,
   };
   static constexpr auto kParams = measure_params(&SelfInformation::base, &SelfInformation::input, &SelfInformation::normalize);
 };
@@ -305,21 +289,22 @@ struct BinaryEntropy {
       .formula = "-p log p - (1 - p) log(1 - p)",
       .gradient = "log((1 - p) / p); in a score -x p (1 - p)",
       .source = "Shannon, 1948",
-      .shift = false,
-      .order = false,
   };
   static constexpr auto kParams = std::tuple{base_param(&BinaryEntropy::base), input_param(&BinaryEntropy::input)};
 };
 
 using EntryMeasure = std::variant<SelfInformation, BinaryEntropy>;
 
-// value = measure(p) for each row; dp, where it is given, its gradient.
+// value = measure(p) for each row; dp, where it is given, its gradient. `per_row` gives parameters that are per_row a value for
+// each row, and `gradients` takes the gradients in them: at alpha 0 the one from above, at inf the limit, 0.
 //
 // Shapes: p and dp rows x cols, value rows; dp may be p itself, other overlaps are refused.
 // Error: a few units in the last place of a double, relative: also for a row that is nearly certain.
 // Throws: std::invalid_argument naming the argument, or the row and entry that is no probability, before anything is written.
 template <class T>
-void measure(const Measure& op, MatrixView<const T> p, std::span<double> value, MatrixView<std::type_identity_t<T>> dp = {});
+ENTROPIC_API void measure(const Measure& op, MatrixView<const T> p, std::span<double> value,
+                          MatrixView<std::type_identity_t<T>> dp = {}, std::span<const PerRow> per_row = {},
+                          std::span<const ParamGradient> gradients = {});
 
 // The same for two distributions. kl_divergence, js_divergence and js_distance are sums of terms that are not negative and
 // small where p and q are near: never negative, exactly 0 on equal rows, and accurate relative to themselves on nearly equal
@@ -328,15 +313,30 @@ void measure(const Measure& op, MatrixView<const T> p, std::span<double> value, 
 // Shapes: p, dp and dq rows x cols; q the same or 1 x cols, which every row of p is compared with; value rows. dp may be p
 // and dq q itself, where that has as many rows; other overlaps are refused.
 template <class T>
-void measure(const Divergence& op, MatrixView<const T> p, MatrixView<const std::type_identity_t<T>> q, std::span<double> value,
-             MatrixView<std::type_identity_t<T>> dp = {}, MatrixView<std::type_identity_t<T>> dq = {});
+ENTROPIC_API void measure(const Divergence& op, MatrixView<const T> p, MatrixView<const std::type_identity_t<T>> q,
+                          std::span<double> value, MatrixView<std::type_identity_t<T>> dp = {},
+                          MatrixView<std::type_identity_t<T>> dq = {});
+
+// The same for one row, or two.
+template <RowOfNumbers P>
+double measure(const Measure& op, const P& p) {
+  double value;
+  measure(op, MatrixView<const std::ranges::range_value_t<P>>(row_view(p)), std::span(&value, 1));
+  return value;
+}
+template <RowOfNumbers P, RowOfNumbers Q>
+double measure(const Divergence& op, const P& p, const Q& q) {
+  double value;
+  measure(op, MatrixView<const std::ranges::range_value_t<P>>(row_view(p)), row_view(q), std::span(&value, 1));
+  return value;
+}
 
 // The same for a table, whose entries together are a distribution (sum 1, softmax over all of them). mutual_information is
 // computed as the divergence that it is: never negative, below 1e-28 where the table is a product to rounding.
 //
 // Shapes: pxy and dp rows (x) x cols (y).
 template <class T>
-double measure(const TableMeasure& op, MatrixView<const T> pxy, MatrixView<std::type_identity_t<T>> dp = {});
+ENTROPIC_API double measure(const TableMeasure& op, MatrixView<const T> pxy, MatrixView<std::type_identity_t<T>> dp = {});
 
 // The same for each entry. self_information of scores is that of the softmax of the row, and normalize divides by the sum of
 // the row; otherwise entries stand for themselves and need only be in [0, 1].
@@ -344,14 +344,14 @@ double measure(const TableMeasure& op, MatrixView<const T> pxy, MatrixView<std::
 // Shapes: p, value and dp rows x cols; value and dp may be p itself, other overlaps are refused. dp holds d value_i / d p_i;
 // of scores and with normalize, where further entries of the row count, self_information has no dp.
 template <class T>
-void measure(const EntryMeasure& op, MatrixView<const T> p, MatrixView<std::type_identity_t<T>> value,
-             MatrixView<std::type_identity_t<T>> dp = {});
+ENTROPIC_API void measure(const EntryMeasure& op, MatrixView<const T> p, MatrixView<std::type_identity_t<T>> value,
+                          MatrixView<std::type_identity_t<T>> dp = {});
 
 // Counts of outcomes that arrive in chunks, of one variable, or of two as a table with x in rows. What was counted in parts
 // is merged. weights() are one row, or the table, for measures with `normalize`: measure(Entropy{.normalize = true}, ...).
 //
 // Throws: std::invalid_argument for outcomes that are none of 0 .. outcomes - 1, before any is counted.
-class Counts {
+class ENTROPIC_API Counts {
  public:
   explicit Counts(std::size_t outcomes) : Counts(1, outcomes) {}
   Counts(std::size_t x_outcomes, std::size_t y_outcomes);
@@ -368,4 +368,4 @@ class Counts {
   std::vector<double> weights_;
 };
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

@@ -1,149 +1,119 @@
-// How an operation describes itself: the one place from which argument checks, the command line,
-// Python signatures, documentation, benchmarks and property tests are derived.
+// Operations known at run time: what each struct says of itself (describe.h) as plain tables, and operations made by name.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
-#include <optional>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
-#include <tuple>
-#include <type_traits>
-#include <utility>
 #include <variant>
 #include <vector>
 
-namespace entropic {
+#include "entropic/attention.h"
+#include "entropic/calibration.h"
+#include "entropic/describe.h"
+#include "entropic/entropy_control.h"
+#include "entropic/export.h"
+#include "entropic/losses.h"
+#include "entropic/maps.h"
+#include "entropic/measures.h"
+#include "entropic/sampling.h"
+#include "entropic/transport.h"
 
-struct Description {
-  std::string_view name;     // what users type in C++, Python and on the command line
-  std::string_view summary;  // one sentence
-  std::string_view formula;
-  std::string_view gradient;  // J^T g
-  std::string_view source;    // the paper to read
+namespace entropic::inline ENTROPIC_ABI {
 
-  // Laws that hold exactly; the property tests assert each that is true.
-  bool shift = true;           // p(x + c) = p(x)
-  bool order = true;           // x_i > x_j implies p_i >= p_j
-  bool ties_by_index = false;  // equal scores may be cut apart, the lower index first
-  bool sparse = false;         // p may hold exact zeros for finite scores
+// The families that have no variant in their own header.
+using Logarithm = std::variant<LogSoftmax, LogSumExp>;
+using EntropyControl = std::variant<GammaForEntropy, PowerTransform, NormalizeDensity, NormalizeJoint, MeanFieldEntropy>;
+using Transport =
+    std::variant<OptimalTransport, Sinkhorn, Wasserstein1d, WassersteinHistogram, Wasserstein, SinkhornDivergence>;
+using Sampling = std::variant<Sample, GumbelSoftmax>;
+using Calibration = std::variant<ExpectedCalibrationError, EntropyInvariantScale>;
+using AttentionOperation = std::variant<Attention, LinearAttention>;
 
-  // Largest error of an entry in eps (2^-24 for float, 2^-53 for double): absolute, or where 0 relative to p,
-  // 8 + 3 (d + mean of d under p) with d = log(max p / p).
-  double absolute_error = 0;
+// Every family, in the order in which they are listed.
+template <class... Family>
+struct FamilyList {};
+using Families = FamilyList<Map, Logarithm, EntropyControl, Measure, Divergence, TableMeasure, EntryMeasure, Transport, Loss,
+                            Sampling, Step, Calibration, AttentionOperation>;
 
-  // A target fixes the entropy, met to 1e-6 (float) or 1e-12 (double) of max(1, H); what that leaves open of the scale of
-  // the scores comes on top of the error above.
-  bool entropy_target = false;
+// A parameter's value; monostate is no value: the default of a parameter that has one.
+using ParamValue = std::variant<std::monostate, double, std::int64_t, bool, std::string, Map>;
 
-  // Largest absolute error of an entry where it is a method's own, the same whatever the type could hold: of float, and of
-  // double in rows of at most 1000 scores. 0: as above.
-  double float_error = 0;
-  double double_error = 0;
+enum class ParamKind { number, optional_number, integer, flag, choice, map };
 
-  std::size_t cost = 1;  // roughly, what an entry takes in units of softmax's: when is another thread worth its while
+// A Param without its types. Bounds that do not bind are lowest() and max() of double; the values of a choice are strings.
+struct ParamInfo {
+  std::string_view name, meaning;
+  ParamKind kind;
+  bool required, per_row;
+  double above, at_least, up_to;
+  std::int64_t multiple_of;
+  std::span<const std::string_view> choices;
+  ParamValue initial;   // the default; monostate where it is required or not given
+  ParamValue typical;   // to show the operation with, where it has no default; else monostate
+  std::string allowed;  // what it may be, in words
 };
 
-// One parameter of the operation Op: a data member with its name and its range, (above, up_to] or [at_least, up_to].
-// Rules across parameters are the operation's member `std::string_view check() const`: what is wrong, empty if nothing is.
-// Value is double, std::int64_t, bool, std::optional<double> (not given unless set) or an enum, whose values are named in
-// order.
-template <class Op, class Value = double>
-struct Param {
-  using Bound = std::conditional_t<std::is_same_v<Value, std::optional<double>>, double, Value>;
+// "0.5", "gumbel", "softmax"; "none" of no value.
+ENTROPIC_API std::string to_text(const ParamValue& value);
 
+struct OperationInfo {
+  std::string_view family, name, summary, formula, gradient, source;
+  const Laws* laws;          // of a map; otherwise null
+  const TargetKind* target;  // of a loss; otherwise null
+  std::span<const ParamInfo> params;
+  std::size_t index;  // among its family
+};
+
+struct FamilyInfo {
+  std::string_view name;     // "map", "table"
+  std::string_view title;    // "Measures of tables"
+  std::string_view meaning;  // in a few words
+  std::span<const OperationInfo> operations;
+};
+
+ENTROPIC_API std::span<const FamilyInfo> families();
+
+// One family of Families.
+template <class Family>
+ENTROPIC_API const FamilyInfo& family_info();
+
+// The operation of this name in a family, or null.
+ENTROPIC_API const OperationInfo* find_operation(const FamilyInfo& family, std::string_view name);
+
+// An operation with a value for each of its parameters, in their order, as `info`, which is one of Family, lists them.
+//
+// Throws: std::invalid_argument for a value of another kind. Ranges are not checked: what takes the operation does that, row
+// by row where rows have values of their own.
+template <class Family>
+ENTROPIC_API Family make(const OperationInfo& info, std::span<const ParamValue> values);
+
+// The values of an operation's parameters, in their order: what make() takes. monostate where an optional one is not given.
+template <class Family>
+ENTROPIC_API std::vector<ParamValue> values_of(const Family& operation);
+
+// A value for each parameter that shows the operation: its default, or what is typical where it has none.
+ENTROPIC_API std::vector<ParamValue> typical_values(const OperationInfo& info);
+
+// One argument of an operation by name, as {"alpha", 1.3} or {"map", "sparsemax"}.
+struct Argument {
   std::string_view name;
-  std::string_view meaning;
-  Value Op::*member;
-  Bound above = std::numeric_limits<Bound>::lowest();  // exclusive
-  Bound at_least = std::numeric_limits<Bound>::lowest();
-  Bound up_to = std::numeric_limits<Bound>::max();  // inclusive
-  Bound multiple_of = {};                           // of an integer; 0: of anything
-  std::span<const std::string_view> names = {};     // of an enum
-  bool required = false;                            // the member's initial value is no value
-  std::optional<Bound> typical = {};                // to show and to test the operation with, where it has no default
-  bool per_row = false;                             // each row may have its own value, and there is a gradient in it
+  ParamValue value;
 };
 
-// Values of a parameter that is per_row, one for each row.
-struct PerRow {
-  std::string_view parameter;
-  std::span<const double> values;
-};
+// An operation by name, checked as every function checks it.
+//
+// Throws: std::invalid_argument that names the family's operations or the operation's parameters where a name is none of
+// them, and the argument whose value is missing, of another kind or out of its range.
+template <class Family>
+ENTROPIC_API Family make(std::string_view name, std::span<const Argument> arguments);
 
-// Where to put the gradient in a parameter that is per_row, one number for each row.
-struct ParamGradient {
-  std::string_view parameter;
-  std::span<double> values;
-};
-
-// What a parameter may be, as a reader says it: "one of uniform, quantile", "above 0 and at most 1". Bounds of lowest() and
-// max() do not bind.
-std::string allowed_values(std::span<const std::string_view> names);
-std::string allowed_values(double above, double at_least, double up_to, std::int64_t multiple_of, bool is_integer);
-template <class Op, class Value>
-std::string allowed_values(const Param<Op, Value>& param) {
-  if constexpr (std::is_enum_v<Value>) {
-    return allowed_values(param.names);
-  } else if constexpr (std::is_same_v<Value, bool>) {
-    return "true or false";
-  } else {
-    using Bound = typename Param<Op, Value>::Bound;
-    const auto bound = [](Bound number) {
-      if (number == std::numeric_limits<Bound>::lowest()) return std::numeric_limits<double>::lowest();
-      if (number == std::numeric_limits<Bound>::max()) return std::numeric_limits<double>::max();
-      return static_cast<double>(number);
-    };
-    return allowed_values(bound(param.above), bound(param.at_least), bound(param.up_to),
-                          static_cast<std::int64_t>(param.multiple_of), std::is_integral_v<Bound>);
-  }
+// make_map("entmax", {{"alpha", 1.3}}) is Entmax{.alpha = 1.3}.
+inline Map make_map(std::string_view name, std::initializer_list<Argument> arguments = {}) {
+  return make<Map>(name, std::span(arguments.begin(), arguments.size()));
 }
+inline Map make_map(std::string_view name, std::span<const Argument> arguments) { return make<Map>(name, arguments); }
 
-// Calls f(param) for each parameter that Op declares.
-template <class Op, class F>
-constexpr void for_each_param(F&& f) {
-  std::apply([&](const auto&... param) { (f(param), ...); }, Op::kParams);
-}
-
-// Whether a parameter of Op may have a value for each row.
-template <class Op>
-constexpr bool has_per_row() {
-  bool found = false;
-  for_each_param<Op>([&](const auto& param) { found |= param.per_row; });
-  return found;
-}
-
-// Those of `count` rows from `first` on, of PerRow or ParamGradient.
-template <class Numbers>
-std::vector<Numbers> of_rows(std::span<const Numbers> all, std::size_t first, std::size_t count) {
-  std::vector<Numbers> parts(all.begin(), all.end());
-  for (Numbers& numbers : parts) numbers.values = numbers.values.subspan(first, count);
-  return parts;
-}
-
-// The operation with its defaults, and typical values where it has none.
-template <class Op>
-constexpr Op typical() {
-  Op op;
-  for_each_param<Op>([&](const auto& param) {
-    if (param.typical) op.*param.member = *param.typical;
-  });
-  return op;
-}
-
-// Of an operation of a family such as Map.
-template <class... Op>
-constexpr const Description& description_of(const std::variant<Op...>& op) {
-  return std::visit([](const auto& one) -> const Description& { return one.kDescription; }, op);
-}
-
-// Calls f(std::type_identity<Op>{}) for each alternative of a family such as Map.
-template <class Family, class F>
-constexpr void for_each_operation(F&& f) {
-  [&]<std::size_t... i>(std::index_sequence<i...>) { (f(std::type_identity<std::variant_alternative_t<i, Family>>{}), ...); }
-  (std::make_index_sequence<std::variant_size_v<Family>>{});
-}
-
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

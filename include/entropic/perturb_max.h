@@ -5,9 +5,10 @@
 #include <cstddef>
 #include <span>
 
+#include "entropic/export.h"
 #include "entropic/matrix_view.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 
 // A distribution on the line. log_cdf(-infinity) is -infinity. It may also have `kinks`, a range of doubles: the points where
 // the density is not smooth, the ends of its support included.
@@ -40,11 +41,12 @@ NoiseFunctions functions_of(const Noise& noise) {
 }
 
 template <class T>
-void perturb_max(const NoiseFunctions& noise, double scale, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p);
+ENTROPIC_API void perturb_max(const NoiseFunctions& noise, double scale, MatrixView<const std::type_identity_t<T>> x,
+                              MatrixView<T> p);
 template <class T>
-void perturb_max_vjp(const NoiseFunctions& noise, double scale, MatrixView<const std::type_identity_t<T>> x,
-                     MatrixView<const std::type_identity_t<T>> p, MatrixView<const std::type_identity_t<T>> g,
-                     MatrixView<T> dx);
+ENTROPIC_API void perturb_max_vjp(const NoiseFunctions& noise, double scale, MatrixView<const std::type_identity_t<T>> x,
+                                  MatrixView<const std::type_identity_t<T>> p, MatrixView<const std::type_identity_t<T>> g,
+                                  MatrixView<T> dx);
 
 // p_i = P(argmax_j (x_j + scale e_j) = i), the e_j independent draws of `noise`, by quadrature: nothing is drawn.
 //
@@ -66,4 +68,4 @@ void perturb_max_vjp(const Noise& noise, double scale, MatrixView<const std::typ
   perturb_max_vjp(functions_of(noise), scale, MatrixView<const T>(x), MatrixView<const T>(p), MatrixView<const T>(g), dx);
 }
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

@@ -6,11 +6,13 @@
 #include <string>
 #include <string_view>
 
-namespace entropic {
+#include "entropic/export.h"
+
+namespace entropic::inline ENTROPIC_ABI {
 
 // what() is "OPERATION: REASON in row ROW", and ADVICE. Who reads a file in parts may count rows from its beginning and name
 // it.
-class RowError : public std::invalid_argument {
+class ENTROPIC_API RowError : public std::invalid_argument {
  public:
   RowError(std::string_view operation, std::string_view argument, std::string_view reason, std::size_t row,
            std::string_view advice = {})
@@ -38,4 +40,4 @@ class RowError : public std::invalid_argument {
   std::size_t row_;
 };
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

@@ -20,10 +20,11 @@
 #include <variant>
 #include <vector>
 
+#include "entropic/describe.h"
+#include "entropic/export.h"
 #include "entropic/matrix_view.h"
-#include "entropic/operation.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 
 // The steps of a chain. Each acts on the distribution that the steps before it left, renormalised; the first on softmax(x).
 namespace step {
@@ -55,8 +56,6 @@ struct TopK {
       .formula = "q_i = p_i / sum_{j in K} p_j for i in K, K the k largest",
       .gradient = "none: it is for drawing",
       .source = "Fan, Lewis, Dauphin, ACL 2018",
-      .ties_by_index = true,
-      .sparse = true,
   };
   static constexpr auto kParams =
       std::tuple{Param<TopK, std::int64_t>{.name = "k",
@@ -77,8 +76,6 @@ struct TopP {
       .formula = "q_i = p_i / sum_{j in K} p_j for i in K, K the fewest largest with mass >= p",
       .gradient = "none: it is for drawing",
       .source = "Holtzman et al., ICLR 2020",
-      .ties_by_index = true,
-      .sparse = true,
   };
   static constexpr auto kParams = std::tuple{Param<TopP>{.name = "p",
                                                          .meaning = "mass to reach; 1 keeps all",
@@ -98,7 +95,6 @@ struct MinP {
       .formula = "q_i = p_i / sum_{j in K} p_j for i in K = {p_i >= p max p}",
       .gradient = "none: it is for drawing",
       .source = "Nguyen et al., ICLR 2025",
-      .sparse = true,
   };
   static constexpr auto kParams = std::tuple{Param<MinP>{.name = "p",
                                                          .meaning = "least share of the largest probability that stays",
@@ -118,9 +114,6 @@ struct TypicalP {
       .formula = "q_i = p_i / sum_{j in K} p_j for i in K, K the fewest by |-log p - H| with mass >= p",
       .gradient = "none: it is for drawing",
       .source = "Meister, Pimentel, Wiher, Cotterell, TACL 2023",
-      .order = false,
-      .ties_by_index = true,
-      .sparse = true,
   };
   static constexpr auto kParams = std::tuple{Param<TypicalP>{.name = "p",
                                                              .meaning = "mass to reach; 1 keeps all",
@@ -140,7 +133,6 @@ struct Entropy {
       .formula = "q_i = p_i^gamma / sum_j p_j^gamma, gamma > 0 such that -sum q log q is the entropy",
       .gradient = "none: it is for drawing",
       .source = "Su, kexue.fm 8829, 2021",
-      .entropy_target = true,
   };
   static constexpr auto kParams = std::tuple{Param<Entropy>{
       .name = "entropy", .meaning = "in nats", .member = &Entropy::entropy, .at_least = 0, .required = true, .typical = 2}};
@@ -156,7 +148,6 @@ struct EntropyClip {
       .formula = "as entropy where -sum p log p is outside [min_entropy, max_entropy]",
       .gradient = "none: it is for drawing",
       .source = "see entropy",
-      .entropy_target = true,
   };
   static constexpr auto kParams = std::tuple{
       Param<EntropyClip>{
@@ -196,7 +187,6 @@ struct Sample {
       .formula = "argmax_i x_i/T + G_i, G_i = -log(-log u_i) the noise of (seed, stream, position, index)",
       .gradient = "none: it is for drawing",
       .source = "Gumbel 1954; Yellott 1977",
-      .order = false,
   };
   static constexpr auto kParams = std::tuple{
       Param<Sample>{.name = "temperature", .meaning = "T, divides the scores", .member = &Sample::temperature, .above = 0}};
@@ -207,10 +197,10 @@ struct Sample {
 // Shapes: x rows x cols, fewer than 2^32 columns; indices rows x any number; noise.streams rows, or none.
 // Throws: std::invalid_argument naming the argument, before anything is written.
 template <class T>
-void sample(MatrixView<const T> x, MatrixView<std::int64_t> indices, const Sample& options, const Noise& noise);
+ENTROPIC_API void sample(const Sample& options, MatrixView<const T> x, MatrixView<std::int64_t> indices, const Noise& noise);
 
 // A chain of steps, and draws from the distribution that it leaves.
-class Sampler {
+class ENTROPIC_API Sampler {
  public:
   // Throws: std::invalid_argument if a parameter is out of its range.
   explicit Sampler(std::vector<Step> steps, std::uint64_t seed = 0);
@@ -244,7 +234,6 @@ struct GumbelSoftmax {
       .formula = "p = softmax((x + G) / T), G the noise of sample",
       .gradient = "softmax's at (x + G) / T; hard: the same, straight through",
       .source = "Jang, Gu, Poole, ICLR 2017; Maddison, Mnih, Teh, ICLR 2017",
-      .order = false,
   };
   static constexpr auto kParams = std::tuple{
       Param<GumbelSoftmax>{
@@ -259,11 +248,11 @@ struct GumbelSoftmax {
 // Shapes: x and p rows x cols; p may be x itself, other overlaps are refused.
 // Throws: std::invalid_argument naming the argument, before anything is written.
 template <class T>
-void gumbel_softmax(MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p, const GumbelSoftmax& options,
-                    const Noise& noise);
+ENTROPIC_API void gumbel_softmax(const GumbelSoftmax& options, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p,
+                                 const Noise& noise);
 
 // The noise itself: g(r, i) = -log(-log u) for index i of row r.
 template <class T>
-void gumbel_noise(MatrixView<T> g, const Noise& noise);
+ENTROPIC_API void gumbel_noise(MatrixView<T> g, const Noise& noise);
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

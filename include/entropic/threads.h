@@ -3,10 +3,12 @@
 
 #include <cstddef>
 
-namespace entropic {
+#include "entropic/export.h"
+
+namespace entropic::inline ENTROPIC_ABI {
 
 // At most n threads for every later call; 0 returns to the default, one per processor this process may use.
-void set_num_threads(std::size_t n);
-std::size_t get_num_threads();
+ENTROPIC_API void set_num_threads(std::size_t n);
+ENTROPIC_API std::size_t get_num_threads();
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

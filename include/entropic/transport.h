@@ -8,10 +8,11 @@
 #include <span>
 #include <string_view>
 
+#include "entropic/describe.h"
+#include "entropic/export.h"
 #include "entropic/matrix_view.h"
-#include "entropic/operation.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 
 struct Wasserstein1d {
   double order = 1;
@@ -22,8 +23,6 @@ struct Wasserstein1d {
       .formula = "(int_0^1 |F_u^-1(t) - F_v^-1(t)|^order dt)^(1/order)",
       .gradient = "in u_i: W^(1-order) times the sum over what sample i is moved of mass |u_i - v_j|^(order-1) sign(u_i - v_j)",
       .source = "Vallender 1974; Santambrogio, Optimal Transport for Applied Mathematicians, 2015, 2.1",
-      .shift = false,
-      .order = false,
   };
   static constexpr auto kParams = std::tuple{Param<Wasserstein1d>{.name = "order",
                                                                   .meaning = "the power of distances; inf is their maximum",
@@ -42,10 +41,10 @@ struct Wasserstein1d {
 // as v, or of no rows. Units: those of the samples. Error: 4 eps of float64, relative, and masses as in optimal_transport.
 // Throws: std::invalid_argument naming row and entry of a weight that is negative, NaN or infinite, or of a row without weight.
 template <class T>
-void wasserstein_1d(MatrixView<const T> u, MatrixView<const T> v, std::type_identity_t<MatrixView<const T>> u_weights,
-                    std::type_identity_t<MatrixView<const T>> v_weights, std::span<double> distance,
-                    const Wasserstein1d& options = {}, std::type_identity_t<MatrixView<T>> du = {},
-                    std::type_identity_t<MatrixView<T>> dv = {});
+ENTROPIC_API void wasserstein_1d(const Wasserstein1d& options, MatrixView<const T> u, MatrixView<const T> v,
+                                 std::type_identity_t<MatrixView<const T>> u_weights,
+                                 std::type_identity_t<MatrixView<const T>> v_weights, std::span<double> distance,
+                                 std::type_identity_t<MatrixView<T>> du = {}, std::type_identity_t<MatrixView<T>> dv = {});
 
 // The same of distributions over one support, whose points may come in any order: p and q are masses, scaled to sum 1.
 // dp and dq, where wanted, get the gradient of the distance with that scaling, <p, dp> = <q, dq> = 0. Where it has a kink, as
@@ -64,8 +63,6 @@ struct WassersteinHistogram {
       .formula = "(int_0^1 |F_p^-1(t) - F_q^-1(t)|^order dt)^(1/order); order 1: int |F_p - F_q|",
       .gradient = "W^(1-order) / order times the Kantorovich potentials, less their mean under p and q",
       .source = "as wasserstein_1d",
-      .shift = false,
-      .order = false,
   };
   static constexpr auto kParams =
       std::tuple{Param<WassersteinHistogram>{.name = "order",
@@ -81,9 +78,10 @@ struct WassersteinHistogram {
 };
 
 template <class T>
-void wasserstein_histogram(MatrixView<const T> p, MatrixView<const T> q, std::span<const double> support,
-                           std::span<double> distance, const WassersteinHistogram& options = {},
-                           std::type_identity_t<MatrixView<T>> dp = {}, std::type_identity_t<MatrixView<T>> dq = {});
+ENTROPIC_API void wasserstein_histogram(const WassersteinHistogram& options, MatrixView<const T> p, MatrixView<const T> q,
+                                        std::span<const double> support, std::span<double> distance,
+                                        std::type_identity_t<MatrixView<T>> dp = {},
+                                        std::type_identity_t<MatrixView<T>> dq = {});
 
 struct Wasserstein {
   double order = 1;
@@ -94,8 +92,6 @@ struct Wasserstein {
       .formula = "(min <P, |x_i - y_j|^order> over plans P from a to b)^(1/order)",
       .gradient = "in x_i: W^(1-order) sum_j P_ij |x_i - y_j|^(order-2) (x_i - y_j)",
       .source = "Villani, Optimal Transport, 2009",
-      .shift = false,
-      .order = false,
   };
   static constexpr auto kParams = std::tuple{
       Param<Wasserstein>{.name = "order", .meaning = "the power of distances", .member = &Wasserstein::order, .at_least = 1}};
@@ -109,14 +105,14 @@ struct Wasserstein {
 // Error: as optimal_transport, of the cost before the root.
 // Throws: std::invalid_argument naming the entry: a coordinate that is not finite, a weight as in wasserstein_1d.
 template <class T>
-double wasserstein(MatrixView<const T> x, MatrixView<const T> y, std::span<const std::type_identity_t<T>> a,
-                   std::span<const std::type_identity_t<T>> b, const Wasserstein& options = {},
-                   std::type_identity_t<MatrixView<T>> plan = {});
+ENTROPIC_API double wasserstein(const Wasserstein& options, MatrixView<const T> x, MatrixView<const T> y,
+                                std::span<const std::type_identity_t<T>> a, std::span<const std::type_identity_t<T>> b,
+                                std::type_identity_t<MatrixView<T>> plan = {});
 
 enum class TransportStatus {
-  kOptimal,
-  kInfeasible,  // every plan needs a forbidden arc
-  kPivotLimit,  // a feasible plan whose gap says how far from the optimum it may be; not seen to happen
+  optimal,
+  infeasible,   // every plan needs a forbidden arc
+  pivot_limit,  // a feasible plan whose gap says how far from the optimum it may be; not seen to happen
 };
 inline constexpr std::array<std::string_view, 3> kTransportStatusNames = {"optimal", "infeasible", "pivot_limit"};
 
@@ -129,8 +125,6 @@ struct OptimalTransport {
       .formula = "min <P, C> over P >= 0 with row sums a and column sums b = max <a, f> + <b, g> over f_i + g_j <= C_ij",
       .gradient = "d cost / d C = P, d cost / d a = f and d cost / d b = g up to constants",
       .source = "Dantzig 1951; Cunningham, Math. Programming 11, 1976",
-      .shift = false,
-      .order = false,
   };
   static constexpr auto kParams = std::tuple{Param<OptimalTransport, std::optional<double>>{
       .name = "mass_tolerance",
@@ -159,10 +153,10 @@ struct TransportResult {
 // plan, and 24 arcs for each row or column. Throws: std::invalid_argument naming problem and entry: a mass that is negative,
 // NaN or infinite, no mass, sums that differ, a cost that is NaN or -inf; before anything is written.
 template <class T>
-void optimal_transport(MatrixView<const std::type_identity_t<T>> a, MatrixView<const std::type_identity_t<T>> b,
-                       MatrixView<const std::type_identity_t<T>> cost, MatrixView<std::type_identity_t<T>> plan,
-                       MatrixView<T> f, MatrixView<T> g, std::span<TransportResult> result,
-                       const OptimalTransport& options = {});
+ENTROPIC_API void optimal_transport(const OptimalTransport& options, MatrixView<const std::type_identity_t<T>> a,
+                                    MatrixView<const std::type_identity_t<T>> b, MatrixView<const std::type_identity_t<T>> cost,
+                                    MatrixView<std::type_identity_t<T>> plan, MatrixView<T> f, MatrixView<T> g,
+                                    std::span<TransportResult> result);
 
 struct Sinkhorn {
   double epsilon = std::numeric_limits<double>::quiet_NaN();
@@ -177,8 +171,6 @@ struct Sinkhorn {
       .gradient = "of the minimum: P in C, f and g in a and b up to constants",
       .source =
           "Cuturi, NeurIPS 2013; Altschuler, Weed, Rigollet, NeurIPS 2017, for the rounding; Schmitzer 2019 for the scaling",
-      .shift = false,
-      .order = false,
   };
   static constexpr auto kParams = std::tuple{
       Param<Sinkhorn>{.name = "epsilon",
@@ -218,9 +210,10 @@ struct SinkhornResult {
 // Shapes: as optimal_transport. C_ij = +inf forbids the arc. Rounding of the bounds: some eps times the largest cost used.
 // Throws: as optimal_transport; also where all arcs of a row or column with mass are forbidden.
 template <class T>
-void sinkhorn(MatrixView<const std::type_identity_t<T>> a, MatrixView<const std::type_identity_t<T>> b,
-              MatrixView<const std::type_identity_t<T>> cost, MatrixView<std::type_identity_t<T>> plan, MatrixView<T> f,
-              MatrixView<T> g, std::span<SinkhornResult> result, const Sinkhorn& options);
+ENTROPIC_API void sinkhorn(const Sinkhorn& options, MatrixView<const std::type_identity_t<T>> a,
+                           MatrixView<const std::type_identity_t<T>> b, MatrixView<const std::type_identity_t<T>> cost,
+                           MatrixView<std::type_identity_t<T>> plan, MatrixView<T> f, MatrixView<T> g,
+                           std::span<SinkhornResult> result);
 
 struct SinkhornDivergence {
   double epsilon = std::numeric_limits<double>::quiet_NaN();
@@ -234,8 +227,6 @@ struct SinkhornDivergence {
       .formula = "S(x, y) - (S(x, x) + S(y, y)) / 2, S(x, y) = min <P, |x_i - y_j|^order> + epsilon KL(P, a b^T)",
       .gradient = "by the envelope theorem that of the costs under the three plans",
       .source = "Genevay, Peyre, Cuturi, AISTATS 2018; Feydy et al., AISTATS 2019",
-      .shift = false,
-      .order = false,
   };
   static constexpr auto kParams =
       std::tuple{Param<SinkhornDivergence>{.name = "epsilon",
@@ -260,25 +251,26 @@ struct SinkhornDivergence {
 //
 // Shapes, Throws: as wasserstein.
 template <class T>
-double sinkhorn_divergence(MatrixView<const T> x, MatrixView<const T> y, std::span<const std::type_identity_t<T>> a,
-                           std::span<const std::type_identity_t<T>> b, const SinkhornDivergence& options);
+ENTROPIC_API double sinkhorn_divergence(const SinkhornDivergence& options, MatrixView<const T> x, MatrixView<const T> y,
+                                        std::span<const std::type_identity_t<T>> a, std::span<const std::type_identity_t<T>> b);
 
 // g_j = min_i (C_ij - f_i): the largest g with f_i + g_j <= C_ij. +inf where all C_ij are, and -inf counts in f as absent.
 //
 // Shapes: f n, cost n x m, g m. Throws: std::invalid_argument on NaN, a cost of -inf, f of +inf.
 template <class T>
-void c_transform(std::span<const std::type_identity_t<T>> f, MatrixView<const T> cost, std::span<std::type_identity_t<T>> g);
+ENTROPIC_API void c_transform(std::span<const std::type_identity_t<T>> f, MatrixView<const T> cost,
+                              std::span<std::type_identity_t<T>> g);
 
 // <a, f> + <b, g>: no more than the cost of any plan, if f_i + g_j <= C_ij. A mass of 0 counts for nothing, whatever the
 // potential. Shapes: f and a n, g and b m.
 template <class T>
-double dual_value(std::span<const T> f, std::span<const T> g, std::span<const T> a, std::span<const T> b);
+ENTROPIC_API double dual_value(std::span<const T> f, std::span<const T> g, std::span<const T> a, std::span<const T> b);
 
 // max |f_i - f_j| / D_ij over i != j: the Lipschitz constant of f on points at these distances. +inf where two points at
 // distance 0 have different values, 0 for one point. W_1 >= |<a - b, f>| / it.
 //
 // Shapes: f n, distance n x n. Throws: std::invalid_argument: a distance that is negative or NaN, an f that is not finite.
 template <class T>
-double lipschitz_constant(std::span<const std::type_identity_t<T>> f, MatrixView<const T> distance);
+ENTROPIC_API double lipschitz_constant(std::span<const std::type_identity_t<T>> f, MatrixView<const T> distance);
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

@@ -4,11 +4,35 @@ Every map is ``entropic.NAME(x, *, parameters, axis=-1, out=None)`` and has its 
 NumPy arrays, anything with DLPack (torch CPU tensors) or nested lists in; the same kind, shape and dtype out.
 """
 
-from entropic import _core, _entropy_control, _functions, _losses, _measures, _sampling, _transport
+from entropic import _core, _generated
 from entropic._attention import attention, attention_vjp, linear_attention, linear_attention_vjp
 from entropic._core import __version__
+from entropic._counts import Counts
+from entropic._entropy_control import (
+    GammaResult,
+    mean_field_entropy,
+    normalize_density,
+    normalize_joint,
+    power_transform,
+)
 from entropic._files import read, write
+from entropic._generated import *  # noqa: F403
 from entropic._ratio_map import ratio_map
+from entropic._sampling import Sampler, gumbel_softmax, sample
+from entropic._transport import (
+    SinkhornResult,
+    TransportResult,
+    c_transform,
+    dual_value,
+    lipschitz_constant,
+    optimal_transport,
+    sinkhorn,
+    sinkhorn_divergence,
+    wasserstein,
+    wasserstein_1d,
+    wasserstein_histogram,
+)
+from entropic.batch import BatchMap
 from entropic.calibration import (
     TemperatureClampedWarning,
     entropy_invariant_scale,
@@ -49,33 +73,49 @@ def get_num_threads():
     return _core.get_num_threads()
 
 
-_registered = _functions.build(_core.operations())
-_registered |= _entropy_control.build(_core.control_operations())
-_registered |= _measures.build(_core.measure_operations())
-_registered |= _losses.build(_core.losses())
-_registered |= _sampling.build()
-_registered |= {one.__name__: one for one in _transport.PUBLIC}
-globals().update(_registered)
+for _name in _generated.__all__:
+    getattr(_generated, _name).__module__ = "entropic"
 
 __all__ = [
+    "BatchMap",
+    "Counts",
+    "GammaResult",
+    "Sampler",
+    "SinkhornResult",
     "TemperatureClampedWarning",
+    "TransportResult",
     "__version__",
     "attention",
     "attention_vjp",
+    "c_transform",
+    "dual_value",
     "entropy_invariant_scale",
     "expected_calibration_error",
     "fit_target_entropy",
     "fit_temperature",
     "force_simd_target",
     "get_num_threads",
+    "gumbel_softmax",
     "linear_attention",
     "linear_attention_vjp",
+    "lipschitz_constant",
     "match_entropy",
+    "mean_field_entropy",
+    "normalize_density",
+    "normalize_joint",
+    "optimal_transport",
+    "power_transform",
     "ratio_map",
     "read",
+    "sample",
     "set_num_threads",
     "simd_target",
     "simd_targets",
+    "sinkhorn",
+    "sinkhorn_divergence",
+    "wasserstein",
+    "wasserstein_1d",
+    "wasserstein_histogram",
     "write",
-    *_registered,
+    *_generated.__all__,
 ]

@@ -1,6 +1,6 @@
 """Any array in, the same kind out: what stands between a public function and _core, which knows floating-point NumPy arrays.
 
-Each function below takes an operation (see _functions.Kernels) and first tries the common case, a plain array.
+Each function below takes an operation (see _maps.Kernels) and first tries the common case, a plain array.
 """
 
 import math
@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-from entropic import _core
+from entropic import _core, _dask
 
 FLOAT16 = np.dtype(np.float16)
 FLOAT32 = np.dtype(np.float32)
@@ -39,6 +39,10 @@ def run_map(operation, x, axis, out, params):
                 return out
 
     name = operation.name
+    if _dask.is_lazy(x):
+        if out is not None:
+            raise TypeError(f"{name}: out cannot be given for a Dask array, whose result is computed later")
+        return _dask.along(lambda x, params: run_map(operation, x, -1, None, params), [(x, True)], [True], axis, params)
     array = _to_numpy(name, "x", x, bfloat16=True)
     values, dtype = _to_floats(name, "x", array)
     if out is None:
@@ -62,6 +66,9 @@ def run_map(operation, x, axis, out, params):
 def run_reduction(operation, x, axis, keepdims, params):
     """operation(x), one number per row."""
     name = operation.name
+    if _dask.is_lazy(x):
+        y = _dask.along(lambda x, params: run_reduction(operation, x, -1, False, params), [(x, True)], [False], axis, params)
+        return y.reshape(*(1 if d == axis % x.ndim else size for d, size in enumerate(x.shape))) if keepdims else y
     values, dtype = _to_floats(name, "x", _to_numpy(name, "x", x, bfloat16=True))
     shape = list(values.shape)
     position = _core.normalize_axis(name, axis, values.ndim)
@@ -82,6 +89,9 @@ def run_vjp(operation, x, y, grad, axis, params):
             dx = empty_like(x)
             operation.vjp(x, y, grad, dx, axis, params)
             return dx
+    if _dask.is_lazy(x):
+        arrays = [(x, True), *((array, array.ndim == x.ndim) for array in (y, grad))]
+        return _dask.along(lambda x, y, g, params: run_vjp(operation, x, y, g, -1, params), arrays, [True], axis, params)
 
     values, others, dtype = _vjp_arrays(operation, x, y, grad)
     dx = empty_like(values)

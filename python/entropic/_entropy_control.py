@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from entropic import _arrays, _core, _functions
+from entropic import _arrays, _core, _dask
 
 STATUS = np.array(_core.gamma_status_names)
 
@@ -18,7 +18,13 @@ class GammaResult(NamedTuple):
     status: Any
 
 
-def _gamma_for_entropy(x, axis, gamma_range, params):
+def gamma_of(x, axis, gamma_range, params):
+    if _dask.is_lazy(x):
+
+        def of_blocks(x, values):
+            return tuple(gamma_of(x, -1, gamma_range, dict(zip(params, values, strict=True))))
+
+        return GammaResult(*_dask.along(of_blocks, [(x, True)], [False] * 3, axis, tuple(params.values())))
     rows = _arrays.Rows("gamma_for_entropy", "x", x, axis)
     gamma, entropy, status = gammas_of(rows, gamma_range, params)
     return GammaResult(rows.numbers(gamma), rows.numbers(entropy), rows.strings(STATUS[status]))
@@ -85,6 +91,8 @@ def power_transform(p, *, gamma, axis=-1):
     >>> entropic.power_transform([0.8, 0.2, 0.0], gamma=0.5)
     array([0.66666667, 0.33333333, 0.        ])
     """
+    if _dask.is_lazy(p):
+        return _dask.along(lambda p, params: power_transform(p, gamma=params[0]), [(p, True)], [True], axis, (gamma,))
     rows = _arrays.Rows("power_transform", "p", p, axis)
     q = np.empty_like(rows.values)
     _core.power_transform(rows.values, q, (rows.per_row("gamma", gamma),))
@@ -323,87 +331,14 @@ def mean_field_entropy(x, *, gamma=1.0, axis=-1):
     >>> round(float(entropic.mean_field_entropy([0.0, 0.5, 1.0, 0.5])), 9)  # of 1.325
     0.886294361
     """
+    if _dask.is_lazy(x):
+        return _dask.along(lambda x, params: mean_field_entropy(x, gamma=params[0]), [(x, True)], [False], axis, (gamma,))
     rows = _arrays.Rows("mean_field_entropy", "x", x, axis)
     estimate = np.empty(len(rows.values))
     _core.mean_field_entropy(rows.values, estimate, (gamma,))
     return rows.numbers(estimate)
 
 
-def _gamma_signature(description):
-    """Parameters as they stand in the signature, and as they are handed on."""
-    declared, handed = [], []
-    for param in description["params"]:
-        if param["name"] == "min_gamma":
-            declared.append("gamma_range=(0.0, inf)")
-        elif param["name"] != "max_gamma":
-            declared.append(_functions.declare(param))
-        handed.append(f"{param['name']!r}: {'None' if param['name'].endswith('_gamma') else param['name']}")
-    return f"(x, *, {', '.join(declared)}, axis=-1)", f"{{{', '.join(handed)}}}"
-
-
-def _gamma_doc(description):
-    params = ""
-    for param in description["params"]:
-        if param["name"] == "min_gamma":
-            params += "gamma_range : pair of floats, default (0.0, inf)\n    The least and the largest gamma allowed.\n"
-        elif param["name"] != "max_gamma":
-            params += _functions.param_doc({"params": [param]})
-    return f"""{description["summary"]}
-
-    {description["formula"]}
-
-Parameters
-----------
-x : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
-    Scores, of any shape with at least one axis; -inf counts as absent. Never changed.
-{params}axis : int, default -1
-    The axis along which scores compete; all others count rows.
-
-Returns
--------
-GammaResult
-    A named tuple of arrays in x's shape without the axis, or of single values where no axis is left.
-    gamma and entropy, the entropy in nats that softmax(gamma x) has, are of the kind and dtype of x.
-    status is a NumPy array of strings: "ok"; "clamped_low", the target is below what any gamma reaches (gamma
-    inf), or any in gamma_range (its end); "clamped_high", above (gamma 0, or the other end); "constant", equal
-    scores or +inf present (gamma 1); "invalid", NaN in the row or no score above -inf (gamma NaN).
-
-Raises
-------
-ValueError
-    A parameter is out of its range, not exactly one target is given, x has no axis.
-numpy.exceptions.AxisError
-    axis is no axis of x.
-TypeError
-    {_functions.TYPE_ERROR}
-
-Notes
------
-The entropy that was found differs from the target by at most 1e-12 max(1, target), before it is rounded to x's dtype.
-Gradients: {description["gradient"]}.
-Source: {description["source"]}.
-
-Examples
---------
->>> gamma, reached, status = entropic.gamma_for_entropy([0.0, 1.0, 2.0], entropy=1.0)
->>> str(status), round(float(gamma), 9), round(float(reached), 9)
-('ok', 0.565276381, 1.0)
-"""
-
-
-def build(operations):
-    """The public functions and classes by name."""
-    description = next(operation for operation in operations if operation["name"] == "gamma_for_entropy")
-    signature, params = _gamma_signature(description)
-    gamma_for_entropy = _functions.define(
-        "gamma_for_entropy",
-        signature,
-        f"_run(x, axis, gamma_range, {params})",
-        None,
-        _gamma_doc(description),
-        _run=_gamma_for_entropy,
-    )
-    public = [GammaResult, gamma_for_entropy, power_transform, normalize_density, normalize_joint, mean_field_entropy]
-    for one in public:
-        one.__module__ = "entropic"
-    return {one.__name__: one for one in public}
+for _one in (GammaResult, power_transform, normalize_density, normalize_joint, mean_field_entropy):
+    _one.__module__ = "entropic"
+del _one

@@ -2,20 +2,31 @@
 
 import numpy as np
 
-from entropic import _arrays, _core, _functions
-from entropic._maps import map_and_params
+from entropic import _arrays, _core, _dask, _functions
+from entropic._maps import MAPS
 
 
-def _run(description, x, target, params, named_map, ignore_index, axis, return_grad, param_grad):
+def run(description, x, target, params, named_map, ignore_index, axis, return_grad, param_grad):
     name = description["name"]
     scores, against = description["arguments"]
+    if _dask.is_lazy(x):
+        if param_grad or any(np.ndim(value) > 0 for value in params.values()):
+            raise TypeError(f"{name}: a Dask array takes one value of each parameter and gives no gradient in it")
+
+        def of_blocks(x, target, _):
+            return run(description, x, target, params, named_map, ignore_index, -1, return_grad, False)
+
+        arrays = [(x, True), (target, np.ndim(target) == x.ndim)]
+        return _dask.along(of_blocks, arrays, [False, True] if return_grad else [False], axis)
     rows = _arrays.Rows(name, scores, x, axis, halves=True)
     prepared = _prepared_target(name, against, description["target"], target, rows)
+    learned = {param["name"]: params[param["name"]] for param in description["params"] if param["per_row"]}
     if named_map is not None:
+        learned = {param["name"]: named_map[1][param["name"]] for param in MAPS[named_map[0]]["params"] if param["per_row"]}
         named_map = named_map[0], tuple(rows.per_row(param, value) for param, value in named_map[1].items())
     value = np.empty(len(rows.values))
     dx = np.empty_like(rows.values) if return_grad else None
-    slope = np.empty(len(rows.values)) if param_grad else None
+    asked = [(param, np.empty(len(rows.values))) for param, given in learned.items() if param_grad and given is not None]
     values = tuple(
         rows.per_row(param["name"], params[param["name"]]) if param["per_row"] else params[param["name"]]
         for param in description["params"]
@@ -29,11 +40,13 @@ def _run(description, x, target, params, named_map, ignore_index, axis, return_g
         values,
         named_map,
         ignore_index,
-        None if slope is None else (next(iter(params)), slope),
+        asked,
     )
     results = [rows.numbers(value)]
     results += [rows.back(dx)] if return_grad else []
-    results += [rows.numbers(slope)] if param_grad else []
+    if param_grad:
+        slopes = tuple(rows.numbers(slope) for _, slope in asked)
+        results.append(slopes[0] if len(slopes) == 1 else slopes)
     return results[0] if len(results) == 1 else tuple(results)
 
 
@@ -63,7 +76,7 @@ def _prepared_target(name, argument, kind, target, rows):
     return rows.alike(argument, array)
 
 
-def _index_or_none(name, ignore_index):
+def index_or_none(name, ignore_index):
     if ignore_index is None:
         return None
     return min(max(_arrays.integer(name, "ignore_index", ignore_index, "an integer or None"), -(2**63)), 2**63 - 1)
@@ -174,21 +187,5 @@ Examples
 """
 
 
-def build(operations):
-    """The public functions by name."""
-    functions = {}
-    for description in operations:
-        name = description["name"]
-        per_row = _functions.has_per_row(description)
-        keywords, handed = signature(description, "axis=-1, return_grad=False" + (", param_grad=False" if per_row else ""))
-        functions[name] = _functions.define(
-            name,
-            keywords,
-            f"_run(_operation, {handed}, axis, return_grad, {'param_grad' if per_row else 'False'})",
-            description,
-            _doc(description),
-            _run=_run,
-            map_and_params=map_and_params,
-            _index_or_none=_index_or_none,
-        )
-    return functions
+_index_or_none = index_or_none
+DESCRIPTIONS = {description["name"]: description for description in _core.losses()}

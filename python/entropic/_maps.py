@@ -1,6 +1,27 @@
-"""A map as an argument of other functions: its name, or (name, {parameter: value}), or with parameters beside it."""
+"""The maps as other functions know them: their kernels, and a map as an argument: its name, (name, {parameter: value}), or with
+parameters beside it."""
+
+from typing import NamedTuple
 
 from entropic import _core
+
+
+class Kernels(NamedTuple):
+    """The functions in _core of a map or a logarithm, its name for errors, and what has a value for each row."""
+
+    name: str
+    forward: object
+    vjp: object
+    param_vjp: object
+    per_row: tuple  # for each parameter its name, or None where all rows have the same value
+
+
+def _kernels(description):
+    per_row = tuple(param["name"] if param["per_row"] else None for param in description["params"])
+    return Kernels(*(description[key] for key in ("name", "forward", "vjp", "param_vjp")), per_row)
+
+
+KERNELS = {operation["name"]: _kernels(operation) for operation in _core.operations()}
 
 MAPS = {operation["name"]: operation for operation in _core.operations() if operation["family"] == "map"}
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from entropic import _arrays, _core
+from entropic import _arrays, _core, _dask
 
 STEPS = {description["name"]: description for description in _core.sampling_steps()}
 
@@ -59,6 +59,12 @@ def sample(x, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1
     (2, 4)
     """
     name = "sample"
+    if _dask.is_lazy(x):
+        if size is not None:
+            raise TypeError("sample: size must be None for a Dask array; give position for further draws")
+        streams = _lazy_streams(x, stream, axis)
+        options = {"temperature": temperature, "seed": seed, "position": position}
+        return _dask.along(lambda x, s, _: sample(x, stream=s, **options), [(x, True), (streams, False)], [False], axis)
     rows = _arrays.Rows(name, "x", x, axis)
     indices, count = _indices(name, rows, size)
     _core.sample(
@@ -119,10 +125,22 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
     np.float64(1.0)
     """
     name = "gumbel_softmax"
+    if _dask.is_lazy(x):
+        streams = _lazy_streams(x, stream, axis)
+        options = {"temperature": temperature, "hard": hard, "seed": seed}
+        return _dask.along(lambda x, s, _: gumbel_softmax(x, stream=s, **options), [(x, True), (streams, False)], [True], axis)
     rows = _arrays.Rows(name, "x", x, axis)
     p = np.empty_like(rows.values)
     _core.gumbel_softmax(rows.values, p, (temperature, hard), _integer(name, "seed", seed), _streams(name, rows, stream))
     return rows.back(p)
+
+
+def _lazy_streams(x, stream, axis):
+    """The stream of each row of a Dask array, counted as for an array of NumPy."""
+    lead = [size for d, size in enumerate(x.shape) if d != axis % x.ndim]
+    if np.ndim(stream) == 0:
+        stream = np.arange(math.prod(lead), dtype=np.uint64) + np.uint64(stream)
+    return np.asarray(stream).reshape(lead) if np.size(stream) == math.prod(lead) else np.broadcast_to(stream, lead)
 
 
 class Sampler:
@@ -294,9 +312,6 @@ def _shaped(rows, x, indices, size):
     return _arrays._number_or_array(_arrays._same_kind(x, indices.reshape(shape)))
 
 
-def build():
-    """The public functions and the class by name."""
-    public = [sample, gumbel_softmax, Sampler]
-    for one in public:
-        one.__module__ = "entropic"
-    return {one.__name__: one for one in public}
+for _one in (sample, gumbel_softmax, Sampler):
+    _one.__module__ = "entropic"
+del _one

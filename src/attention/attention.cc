@@ -10,7 +10,7 @@
 #include "src/attention/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // One exported name for each element type: Highway's tables hold functions, not templates.
@@ -24,7 +24,7 @@ AttentionKernels<double> AttentionF64() {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
@@ -33,11 +33,11 @@ HWY_AFTER_NAMESPACE();
 #include <cmath>
 
 #include "src/check.h"
-#include "src/maps/kernel_map.h"
+#include "src/maps/cost.h"
 #include "src/parallel.h"
 #include "src/scratch.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace {
 
 HWY_EXPORT(AttentionF32);
@@ -203,7 +203,7 @@ std::size_t tile_rows_for(const AttentionCall<T>& call, std::size_t tiles) {
 // In elements that take as long to touch.
 template <class T>
 std::size_t cost_of_query(const AttentionCall<T>& call) {
-  return call.k.rows * ((call.q.cols + call.v.cols) / 16 + description_of(call.kernel_map).cost) + 1;
+  return call.k.rows * ((call.q.cols + call.v.cols) / 16 + cost_of(call.options.map)) + 1;
 }
 
 template <class T>
@@ -214,9 +214,9 @@ void clear_head(const HeadsView<T>& x, std::size_t b, std::size_t h) {
 }  // namespace
 
 template <class T>
-void attention(HeadsView<const std::type_identity_t<T>> q, HeadsView<const std::type_identity_t<T>> k,
-               HeadsView<const std::type_identity_t<T>> v, HeadsView<T> out, const Attention& options,
-               const AttentionMask<T>& mask, std::span<const PerRow> per_row, const AttentionDetails<T>& details) {
+void attention(const Attention& options, HeadsView<const std::type_identity_t<T>> q, HeadsView<const std::type_identity_t<T>> k,
+               HeadsView<const std::type_identity_t<T>> v, HeadsView<T> out, const AttentionMask<T>& mask,
+               std::span<const PerRow> per_row, const AttentionDetails<T>& details) {
   constexpr std::string_view kName = Attention::kDescription.name;
   const std::size_t queries = q.batch * q.heads * q.rows;
   check_map(options, per_row, {}, queries);
@@ -235,9 +235,8 @@ void attention(HeadsView<const std::type_identity_t<T>> q, HeadsView<const std::
   if (details.weights.data != nullptr) check_apart(kName, "weights", details.weights, "out", out);
 
   const auto kernel = attention_kernels<T>();
-  const AttentionCall<T> call = {
-      q, k, v, out, options, mask, details, kernel_map(options.map), map_kernels<T>(), k.heads == 0 ? 1 : q.heads / k.heads};
-  const bool two_tiles = wants_two_tiles(call.kernel_map);
+  const AttentionCall<T> call = {q, k, v, out, options, mask, details, map_kernels<T>(), k.heads == 0 ? 1 : q.heads / k.heads};
+  const bool two_tiles = wants_two_tiles(options.map);
   const std::size_t rows = tile_rows_for(call, two_tiles ? 2 : 1), tiles = (q.rows + rows - 1) / rows;
   parallel_rows(q.batch * q.heads * tiles, rows * cost_of_query(call), [&](std::size_t begin, std::size_t end) {
     const Workplace<T> workplace(call, rows, false, two_tiles);
@@ -256,10 +255,10 @@ void attention(HeadsView<const std::type_identity_t<T>> q, HeadsView<const std::
 }
 
 template <class T>
-void attention_vjp(HeadsView<const std::type_identity_t<T>> q, HeadsView<const std::type_identity_t<T>> k,
-                   HeadsView<const std::type_identity_t<T>> v, HeadsView<const std::type_identity_t<T>> g, HeadsView<T> dq,
-                   HeadsView<T> dk, HeadsView<T> dv, const Attention& options, const AttentionMask<T>& mask,
-                   std::span<const PerRow> per_row, std::span<const ParamGradient> gradients) {
+void attention_vjp(const Attention& options, HeadsView<const std::type_identity_t<T>> q,
+                   HeadsView<const std::type_identity_t<T>> k, HeadsView<const std::type_identity_t<T>> v,
+                   HeadsView<const std::type_identity_t<T>> g, HeadsView<T> dq, HeadsView<T> dk, HeadsView<T> dv,
+                   const AttentionMask<T>& mask, std::span<const PerRow> per_row, std::span<const ParamGradient> gradients) {
   constexpr std::string_view kName = "attention_vjp";
   check_map(options, per_row, gradients, q.batch * q.heads * q.rows);
   check_inputs(kName, q, k, v);
@@ -267,8 +266,7 @@ void attention_vjp(HeadsView<const std::type_identity_t<T>> q, HeadsView<const s
 
   const auto kernel = attention_kernels<T>();
   const AttentionDetails<T> none;
-  const AttentionCall<T> call = {
-      q, k, v, {}, options, mask, none, kernel_map(options.map), map_kernels<T>(), k.heads == 0 ? 1 : q.heads / k.heads};
+  const AttentionCall<T> call = {q, k, v, {}, options, mask, none, map_kernels<T>(), k.heads == 0 ? 1 : q.heads / k.heads};
   const VjpCall<T> vjp = {g, dq, dk, dv};
   const std::size_t rows = tile_rows_for(call, 3);
   // Queries of one head add to the same dk and dv: a head is one thread's.
@@ -315,8 +313,9 @@ std::size_t cost_of_linear(const HeadsView<const T>& q, const HeadsView<const T>
 }  // namespace
 
 template <class T>
-void linear_attention(HeadsView<const std::type_identity_t<T>> q, HeadsView<const std::type_identity_t<T>> k,
-                      HeadsView<const std::type_identity_t<T>> v, HeadsView<T> out, const LinearAttention& options) {
+void linear_attention(const LinearAttention& options, HeadsView<const std::type_identity_t<T>> q,
+                      HeadsView<const std::type_identity_t<T>> k, HeadsView<const std::type_identity_t<T>> v,
+                      HeadsView<T> out) {
   constexpr std::string_view kName = LinearAttention::kDescription.name;
   check_params(options);
   check_inputs(kName, q, k, v);
@@ -338,9 +337,9 @@ void linear_attention(HeadsView<const std::type_identity_t<T>> q, HeadsView<cons
 }
 
 template <class T>
-void linear_attention_vjp(HeadsView<const std::type_identity_t<T>> q, HeadsView<const std::type_identity_t<T>> k,
-                          HeadsView<const std::type_identity_t<T>> v, HeadsView<const std::type_identity_t<T>> g,
-                          HeadsView<T> dq, HeadsView<T> dk, HeadsView<T> dv, const LinearAttention& options) {
+void linear_attention_vjp(const LinearAttention& options, HeadsView<const std::type_identity_t<T>> q,
+                          HeadsView<const std::type_identity_t<T>> k, HeadsView<const std::type_identity_t<T>> v,
+                          HeadsView<const std::type_identity_t<T>> g, HeadsView<T> dq, HeadsView<T> dk, HeadsView<T> dv) {
   constexpr std::string_view kName = "linear_attention_vjp";
   check_params(options);
   check_inputs(kName, q, k, v);
@@ -365,28 +364,28 @@ void linear_attention_vjp(HeadsView<const std::type_identity_t<T>> q, HeadsView<
   });
 }
 
-template void attention(HeadsView<const float>, HeadsView<const float>, HeadsView<const float>, HeadsView<float>,
-                        const Attention&, const AttentionMask<float>&, std::span<const PerRow>, const AttentionDetails<float>&);
-template void attention(HeadsView<const double>, HeadsView<const double>, HeadsView<const double>, HeadsView<double>,
-                        const Attention&, const AttentionMask<double>&, std::span<const PerRow>,
+template void attention(const Attention&, HeadsView<const float>, HeadsView<const float>, HeadsView<const float>,
+                        HeadsView<float>, const AttentionMask<float>&, std::span<const PerRow>, const AttentionDetails<float>&);
+template void attention(const Attention&, HeadsView<const double>, HeadsView<const double>, HeadsView<const double>,
+                        HeadsView<double>, const AttentionMask<double>&, std::span<const PerRow>,
                         const AttentionDetails<double>&);
-template void attention_vjp(HeadsView<const float>, HeadsView<const float>, HeadsView<const float>, HeadsView<const float>,
-                            HeadsView<float>, HeadsView<float>, HeadsView<float>, const Attention&, const AttentionMask<float>&,
-                            std::span<const PerRow>, std::span<const ParamGradient>);
-template void attention_vjp(HeadsView<const double>, HeadsView<const double>, HeadsView<const double>, HeadsView<const double>,
-                            HeadsView<double>, HeadsView<double>, HeadsView<double>, const Attention&,
+template void attention_vjp(const Attention&, HeadsView<const float>, HeadsView<const float>, HeadsView<const float>,
+                            HeadsView<const float>, HeadsView<float>, HeadsView<float>, HeadsView<float>,
+                            const AttentionMask<float>&, std::span<const PerRow>, std::span<const ParamGradient>);
+template void attention_vjp(const Attention&, HeadsView<const double>, HeadsView<const double>, HeadsView<const double>,
+                            HeadsView<const double>, HeadsView<double>, HeadsView<double>, HeadsView<double>,
                             const AttentionMask<double>&, std::span<const PerRow>, std::span<const ParamGradient>);
-template void linear_attention(HeadsView<const float>, HeadsView<const float>, HeadsView<const float>, HeadsView<float>,
-                               const LinearAttention&);
-template void linear_attention(HeadsView<const double>, HeadsView<const double>, HeadsView<const double>, HeadsView<double>,
-                               const LinearAttention&);
-template void linear_attention_vjp(HeadsView<const float>, HeadsView<const float>, HeadsView<const float>,
-                                   HeadsView<const float>, HeadsView<float>, HeadsView<float>, HeadsView<float>,
-                                   const LinearAttention&);
-template void linear_attention_vjp(HeadsView<const double>, HeadsView<const double>, HeadsView<const double>,
-                                   HeadsView<const double>, HeadsView<double>, HeadsView<double>, HeadsView<double>,
-                                   const LinearAttention&);
+template void linear_attention(const LinearAttention&, HeadsView<const float>, HeadsView<const float>, HeadsView<const float>,
+                               HeadsView<float>);
+template void linear_attention(const LinearAttention&, HeadsView<const double>, HeadsView<const double>,
+                               HeadsView<const double>, HeadsView<double>);
+template void linear_attention_vjp(const LinearAttention&, HeadsView<const float>, HeadsView<const float>,
+                                   HeadsView<const float>, HeadsView<const float>, HeadsView<float>, HeadsView<float>,
+                                   HeadsView<float>);
+template void linear_attention_vjp(const LinearAttention&, HeadsView<const double>, HeadsView<const double>,
+                                   HeadsView<const double>, HeadsView<const double>, HeadsView<double>, HeadsView<double>,
+                                   HeadsView<double>);
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 
 #endif  // HWY_ONCE

@@ -9,7 +9,7 @@
 #include "src/calibration/scale.h"
 #include "src/maps/kernels.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 
 inline double sqrt_scale(std::size_t d) { return 1 / std::sqrt(static_cast<double>(d)); }
 
@@ -20,7 +20,6 @@ struct AttentionCall {
   const Attention& options;
   const AttentionMask<T>& mask;
   const AttentionDetails<T>& details;
-  Map kernel_map;
   MapKernels<T> map;
   std::size_t group;  // heads of q that share one of k
 
@@ -100,4 +99,4 @@ struct AttentionKernels {
   void (*linear_vjp)(const LinearHead<T>&, const LinearVjp<T>&, double* memory);
 };
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

@@ -16,7 +16,7 @@
 #include "src/rows/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // Keys into a state and queries from it go kLinearBlock at a time: many, as the state passes through the cache once for each
@@ -319,7 +319,7 @@ HWY_FLATTEN void LinearHeadRows(const LinearHead<T>& head, double* at) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_ATTENTION_LINEAR_INL_H_

@@ -17,7 +17,7 @@
 #include "src/attention/linear-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class T>
@@ -29,14 +29,14 @@ struct LinearVjpMemory : LinearMemory<T> {
   T *ut, *xt, *mt;  // of a block, transposed: vectors, rows, and M x
   T *values, *dw;   // values of the chunk in panels; a tile of dw, then of ds
 
-  LinearVjpMemory(size_t m, size_t d, size_t dv, double* at) : LinearMemory<T>(m, d, dv, at) {
-    const size_t e = this->e, row = this->row, chunk = this->chunk;
+  LinearVjpMemory(size_t m, size_t d, size_t dv_, double* at) : LinearMemory<T>(m, d, dv_, at) {
     queries = this->State();
-    a = this->Numbers(m * dv), c = this->Numbers(m);
-    weighted = this->Numbers(kLinearBlock * row);
-    dx = this->Numbers(chunk * row), dy = this->Numbers(chunk * row);
-    ut = this->Numbers(dv * kLinearBlock), xt = this->Numbers(e * kLinearBlock), mt = this->Numbers(e * kLinearBlock);
-    values = this->Numbers(chunk * dv), dw = this->Numbers(kLinearTile * this->stride);
+    a = this->Numbers(m * this->dv), c = this->Numbers(m);
+    weighted = this->Numbers(kLinearBlock * this->row);
+    dx = this->Numbers(this->chunk * this->row), dy = this->Numbers(this->chunk * this->row);
+    ut = this->Numbers(this->dv * kLinearBlock);
+    xt = this->Numbers(this->e * kLinearBlock), mt = this->Numbers(this->e * kLinearBlock);
+    values = this->Numbers(this->chunk * this->dv), dw = this->Numbers(kLinearTile * this->stride);
   }
 };
 
@@ -232,7 +232,7 @@ HWY_FLATTEN void LinearVjpRows(const LinearHead<T>& head, const LinearVjp<T>& vj
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_ATTENTION_LINEAR_VJP_INL_H_

@@ -10,7 +10,7 @@
 #include "src/rows/loop-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // A block of C has kBlockRows x kBlockVectors vectors, all in registers: 24 of 32, or 12 of 16.
@@ -141,7 +141,7 @@ HWY_INLINE void ProductWithPanels(Factor<T> a, size_t rows, const T* packed, siz
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_ATTENTION_PRODUCT_INL_H_

@@ -14,7 +14,7 @@
 #include "src/rows/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class T>
@@ -86,7 +86,7 @@ HWY_INLINE void MapTile(const AttentionCall<T>& call, const Tile<T>& tile) {
     MaskRow(call.mask, tile.batch, tile.head, tile.first + r, before, tile.s + r * stride);
     FillRow(RowTag<T>(), kHidden<T>, tile.cols - before, tile.s + r * stride + before);
   }
-  call.map.map(call.kernel_map, {tile.s, tile.count, tile.cols, stride}, {tile.p, tile.count, tile.cols, stride}, tile.per_row,
+  call.map.map(call.options.map, {tile.s, tile.count, tile.cols, stride}, {tile.p, tile.count, tile.cols, stride}, tile.per_row,
                {0, tile.count, tile.scratch, tile.rescaled, false});
   for (size_t r = 0; r < tile.count; ++r) {
     if (tile.seen[r] == 0) FillRow(RowTag<T>(), T(0), tile.cols, tile.p + r * stride);
@@ -154,7 +154,7 @@ HWY_FLATTEN void AttentionVjpTile(const AttentionCall<T>& call, const VjpCall<T>
   }
   ProductWithPanels(Factor<T>{tile.out, static_cast<ptrdiff_t>(dv), 1}, tile.count, tile.values, dv, tile.cols, tile.g, step);
   const MatrixView<T> ds(tile.g, tile.count, tile.cols, stride);
-  call.map.vjp(call.kernel_map, {tile.s, tile.count, tile.cols, stride}, {tile.p, tile.count, tile.cols, stride}, ds, ds,
+  call.map.vjp(call.options.map, {tile.s, tile.count, tile.cols, stride}, {tile.p, tile.count, tile.cols, stride}, ds, ds,
                tile.per_row, tile.gradients, {0, tile.count, tile.scratch, tile.rescaled, false});
   for (size_t r = 0; r < tile.count; ++r) {
     T *const p = tile.p + r * stride, *const g = tile.g + r * stride;
@@ -182,7 +182,7 @@ HWY_FLATTEN void AttentionVjpTile(const AttentionCall<T>& call, const VjpCall<T>
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_ATTENTION_ROWS_INL_H_

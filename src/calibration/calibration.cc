@@ -17,7 +17,7 @@
 #include "src/check.h"
 #include "src/parallel.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -262,7 +262,7 @@ Point point_at(Labelled<T>& data, double entropy) {
   const auto prepare = [&](std::size_t begin, MatrixView<double> block) {
     first = begin;
     gamma.resize(block.rows), reached.resize(block.rows), status.resize(block.rows);
-    gamma_for_entropy(MatrixView<const double>(block), gamma, reached, status, {.entropy = entropy});
+    gamma_for_entropy({.entropy = entropy}, MatrixView<const double>(block), gamma, reached, status);
     data.for_rows(block.rows, [&](std::size_t r) {
       // Where gamma is 0 or infinite p is not asked for.
       const double factor = std::isinf(gamma[r]) || gamma[r] == 0 ? 1 : gamma[r];
@@ -271,7 +271,7 @@ Point point_at(Labelled<T>& data, double entropy) {
   };
   const auto sum = data.template sum<LossOfTarget>(1, prepare, [&](std::size_t r, const double* p) -> LossOfTarget {
     const double scale = gamma[r - first];
-    const bool uniform = scale == 0 || status[r - first] == GammaStatus::kConstant;
+    const bool uniform = scale == 0 || status[r - first] == GammaStatus::constant;
     const bool at_top = data.label_score(r) == 0;
     // The distribution does not move with the target: uniform over all scores, or over the largest.
     if (uniform || (std::isinf(scale) && at_top)) return {reached[r - first], 0};
@@ -435,8 +435,8 @@ double match_entropy(MatrixView<const T> x_reference) {
 }
 
 template <class T>
-double expected_calibration_error(MatrixView<const T> p, std::span<const std::int64_t> labels,
-                                  const ExpectedCalibrationError& options) {
+double expected_calibration_error(const ExpectedCalibrationError& options, MatrixView<const T> p,
+                                  std::span<const std::int64_t> labels) {
   constexpr std::string_view kName = ExpectedCalibrationError::kDescription.name;
   check_params(options);
   check_labels(kName, "p", p, labels);
@@ -488,14 +488,14 @@ double expected_calibration_error(MatrixView<const T> p, std::span<const std::in
   return sum / static_cast<double>(rows.size());
 }
 
-double entropy_invariant_scale(double n, double d, const EntropyInvariantScale& options) {
+double entropy_invariant_scale(const EntropyInvariantScale& options, double n, double d) {
   double scale = 0;
-  entropy_invariant_scale({&n, 1}, d, {&scale, 1}, options);
+  entropy_invariant_scale(options, {&n, 1}, d, {&scale, 1});
   return scale;
 }
 
-void entropy_invariant_scale(std::span<const double> n, double d, std::span<double> scale,
-                             const EntropyInvariantScale& options) {
+void entropy_invariant_scale(const EntropyInvariantScale& options, std::span<const double> n, double d,
+                             std::span<double> scale) {
   check_params(options);
   if (!(d > 0 && d < kInfinity)) fail("entropy_invariant_scale: d must be above 0 and finite, got {}", d);
   if (scale.size() != n.size()) {
@@ -515,9 +515,9 @@ template double fit_target_entropy(MatrixView<const float>, std::span<const std:
 template double fit_target_entropy(MatrixView<const double>, std::span<const std::int64_t>);
 template double match_entropy(MatrixView<const float>);
 template double match_entropy(MatrixView<const double>);
-template double expected_calibration_error(MatrixView<const float>, std::span<const std::int64_t>,
-                                           const ExpectedCalibrationError&);
-template double expected_calibration_error(MatrixView<const double>, std::span<const std::int64_t>,
-                                           const ExpectedCalibrationError&);
+template double expected_calibration_error(const ExpectedCalibrationError&, MatrixView<const float>,
+                                           std::span<const std::int64_t>);
+template double expected_calibration_error(const ExpectedCalibrationError&, MatrixView<const double>,
+                                           std::span<const std::int64_t>);
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

@@ -6,11 +6,11 @@
 
 #include "entropic/calibration.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 
 inline double scale_of_length(double n, double d, const EntropyInvariantScale& options) {
   const double log_n = std::log(n);
   return options.kappa ? *options.kappa * log_n / d : log_n / std::log(options.train_length) / std::sqrt(d);
 }
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

@@ -12,7 +12,7 @@
 #ifndef ENTROPIC_ENTROPY_CONTROL_CC_
 #define ENTROPIC_ENTROPY_CONTROL_CC_
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 
 // One thread's share of a batch: rows [begin, end), and memory to compute in, 2 n + 32 numbers where one is needed.
 struct ControlShare {
@@ -36,12 +36,12 @@ struct ControlKernels {
   Normalized (*table)(const NormalizeJoint&, std::size_t rows, std::size_t cols, double* table, double* marginal);
 };
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 
 #endif  // ENTROPIC_ENTROPY_CONTROL_CC_
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class T>
@@ -94,7 +94,7 @@ ControlKernels<double> ControlF64() {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
@@ -105,7 +105,7 @@ HWY_AFTER_NAMESPACE();
 #include "src/parallel.h"
 #include "src/scratch.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace {
 
 HWY_EXPORT(ControlF32);
@@ -139,8 +139,8 @@ void check_weights(std::string_view operation, const MatrixView<const double>& w
 }  // namespace
 
 template <class T>
-void gamma_for_entropy(MatrixView<const T> x, std::span<double> gamma, std::span<double> entropy, std::span<GammaStatus> status,
-                       const GammaForEntropy& options, std::span<const PerRow> per_row) {
+void gamma_for_entropy(const GammaForEntropy& options, MatrixView<const T> x, std::span<double> gamma,
+                       std::span<double> entropy, std::span<GammaStatus> status, std::span<const PerRow> per_row) {
   check_params(options, per_row, x.rows);
   check_layout("gamma_for_entropy", "x", x);
   check_size("gamma_for_entropy", "gamma", gamma.size(), x.rows);
@@ -153,7 +153,7 @@ void gamma_for_entropy(MatrixView<const T> x, std::span<double> gamma, std::span
 }
 
 template <class T>
-void power_transform(MatrixView<const std::type_identity_t<T>> p, MatrixView<T> q, const PowerTransform& options,
+void power_transform(const PowerTransform& options, MatrixView<const std::type_identity_t<T>> p, MatrixView<T> q,
                      std::span<const PerRow> per_row) {
   check_params(options, per_row, p.rows);
   check_layout("power_transform", "p", p);
@@ -167,8 +167,9 @@ void power_transform(MatrixView<const std::type_identity_t<T>> p, MatrixView<T> 
 }
 
 template <class T>
-void normalize_density(MatrixView<const std::type_identity_t<T>> p, MatrixView<const double> weights, MatrixView<T> q,
-                       std::span<Normalized> result, const NormalizeDensity& options, std::span<const PerRow> per_row) {
+void normalize_density(const NormalizeDensity& options, MatrixView<const std::type_identity_t<T>> p,
+                       MatrixView<const double> weights, MatrixView<T> q, std::span<Normalized> result,
+                       std::span<const PerRow> per_row) {
   constexpr std::string_view kName = NormalizeDensity::kDescription.name;
   check_params(options, per_row, p.rows);
   check_layout(kName, "p", p);
@@ -185,7 +186,7 @@ void normalize_density(MatrixView<const std::type_identity_t<T>> p, MatrixView<c
 }
 
 template <class T>
-Normalized normalize_joint(MatrixView<const std::type_identity_t<T>> pxy, MatrixView<T> table, const NormalizeJoint& options) {
+Normalized normalize_joint(const NormalizeJoint& options, MatrixView<const std::type_identity_t<T>> pxy, MatrixView<T> table) {
   constexpr std::string_view kName = NormalizeJoint::kDescription.name;
   check_params(options);
   check_layout(kName, "pxy", pxy);
@@ -202,7 +203,7 @@ Normalized normalize_joint(MatrixView<const std::type_identity_t<T>> pxy, Matrix
     }
   }
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-  Normalized result = {kNaN, kNaN, kNaN, kNaN, GammaStatus::kInvalid};
+  Normalized result = {kNaN, kNaN, kNaN, kNaN, GammaStatus::invalid};
   if (valid && mass) {
     result = control_kernels<T>().table(options, rows, cols, values.data(), marginal.data());
   } else {
@@ -215,7 +216,7 @@ Normalized normalize_joint(MatrixView<const std::type_identity_t<T>> pxy, Matrix
 }
 
 template <class T>
-void mean_field_entropy(MatrixView<const T> x, std::span<double> estimate, const MeanFieldEntropy& options) {
+void mean_field_entropy(const MeanFieldEntropy& options, MatrixView<const T> x, std::span<double> estimate) {
   check_params(options);
   check_layout("mean_field_entropy", "x", x);
   check_size("mean_field_entropy", "estimate", estimate.size(), x.rows);
@@ -223,21 +224,21 @@ void mean_field_entropy(MatrixView<const T> x, std::span<double> estimate, const
   parallel_rows(x.rows, x.cols, [&](std::size_t begin, std::size_t end) { rows(options, x, estimate, {begin, end, nullptr}); });
 }
 
-template void gamma_for_entropy(MatrixView<const float>, std::span<double>, std::span<double>, std::span<GammaStatus>,
-                                const GammaForEntropy&, std::span<const PerRow>);
-template void gamma_for_entropy(MatrixView<const double>, std::span<double>, std::span<double>, std::span<GammaStatus>,
-                                const GammaForEntropy&, std::span<const PerRow>);
-template void power_transform(MatrixView<const float>, MatrixView<float>, const PowerTransform&, std::span<const PerRow>);
-template void normalize_density(MatrixView<const float>, MatrixView<const double>, MatrixView<float>, std::span<Normalized>,
-                                const NormalizeDensity&, std::span<const PerRow>);
-template Normalized normalize_joint(MatrixView<const float>, MatrixView<float>, const NormalizeJoint&);
-template void mean_field_entropy(MatrixView<const float>, std::span<double>, const MeanFieldEntropy&);
-template void power_transform(MatrixView<const double>, MatrixView<double>, const PowerTransform&, std::span<const PerRow>);
-template void normalize_density(MatrixView<const double>, MatrixView<const double>, MatrixView<double>, std::span<Normalized>,
-                                const NormalizeDensity&, std::span<const PerRow>);
-template Normalized normalize_joint(MatrixView<const double>, MatrixView<double>, const NormalizeJoint&);
-template void mean_field_entropy(MatrixView<const double>, std::span<double>, const MeanFieldEntropy&);
+template void gamma_for_entropy(const GammaForEntropy&, MatrixView<const float>, std::span<double>, std::span<double>,
+                                std::span<GammaStatus>, std::span<const PerRow>);
+template void gamma_for_entropy(const GammaForEntropy&, MatrixView<const double>, std::span<double>, std::span<double>,
+                                std::span<GammaStatus>, std::span<const PerRow>);
+template void power_transform(const PowerTransform&, MatrixView<const float>, MatrixView<float>, std::span<const PerRow>);
+template void normalize_density(const NormalizeDensity&, MatrixView<const float>, MatrixView<const double>, MatrixView<float>,
+                                std::span<Normalized>, std::span<const PerRow>);
+template Normalized normalize_joint(const NormalizeJoint&, MatrixView<const float>, MatrixView<float>);
+template void mean_field_entropy(const MeanFieldEntropy&, MatrixView<const float>, std::span<double>);
+template void power_transform(const PowerTransform&, MatrixView<const double>, MatrixView<double>, std::span<const PerRow>);
+template void normalize_density(const NormalizeDensity&, MatrixView<const double>, MatrixView<const double>, MatrixView<double>,
+                                std::span<Normalized>, std::span<const PerRow>);
+template Normalized normalize_joint(const NormalizeJoint&, MatrixView<const double>, MatrixView<double>);
+template void mean_field_entropy(const MeanFieldEntropy&, MatrixView<const double>, std::span<double>);
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 
 #endif  // HWY_ONCE

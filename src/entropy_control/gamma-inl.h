@@ -13,22 +13,22 @@
 #include "src/rows/entropy-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class T>
 GammaOfRow GammaRow(const GammaForEntropy& op, const T* x, size_t n, double* scratch) {
   const RowTag<T> d;
-  const GammaOfRow invalid = {kNaN<double>, kNaN<double>, GammaStatus::kInvalid, 0};
+  const GammaOfRow invalid = {kNaN<double>, kNaN<double>, GammaStatus::invalid, 0};
   const T max = RowMax(d, x, n);
   if (!IsFinite(max)) {
     const auto [infinite, nan] = FindNonFinite(x, n);
-    return infinite > 0 && !nan ? GammaOfRow{1, LogNumber(static_cast<double>(infinite)), GammaStatus::kConstant, 0} : invalid;
+    return infinite > 0 && !nan ? GammaOfRow{1, LogNumber(static_cast<double>(infinite)), GammaStatus::constant, 0} : invalid;
   }
   const RowSurvey<T> row = Survey(d, x, n, max);
   if (row.nan) return invalid;
   const double log_ties = LogNumber(row.ties), log_n = LogNumber(row.finite);
-  if (row.ties == row.finite) return {1, log_n, GammaStatus::kConstant, 0};
+  if (row.ties == row.finite) return {1, log_n, GammaStatus::constant, 0};
 
   const double target = op.entropy ? *op.entropy : LogNumber(*op.perplexity);
   double sum;
@@ -39,14 +39,14 @@ GammaOfRow GammaRow(const GammaForEntropy& op, const T* x, size_t n, double* scr
   // The ends of the reach, met to rounding, are no clamps.
   constexpr double kRounding = 1e-14;
   if (target >= log_n) {
-    const auto status = target > log_n + kRounding ? GammaStatus::kClampedHigh : GammaStatus::kOk;
+    const auto status = target > log_n + kRounding ? GammaStatus::clamped_high : GammaStatus::ok;
     if (op.min_gamma == 0) return {0, log_n, status, 0};
-    return {op.min_gamma, at(op.min_gamma), GammaStatus::kClampedHigh, 1};
+    return {op.min_gamma, at(op.min_gamma), GammaStatus::clamped_high, 1};
   }
   if (target <= log_ties) {
-    const auto status = target < log_ties - kRounding ? GammaStatus::kClampedLow : GammaStatus::kOk;
+    const auto status = target < log_ties - kRounding ? GammaStatus::clamped_low : GammaStatus::ok;
     if (op.max_gamma == kInfinity<double>) return {kInfinity<double>, log_ties, status, 0};
-    return {op.max_gamma, at(op.max_gamma), GammaStatus::kClampedLow, 1};
+    return {op.max_gamma, at(op.max_gamma), GammaStatus::clamped_low, 1};
   }
   return FindGammaWide(row, x, n, {target, target}, {op.min_gamma, op.max_gamma, static_cast<int>(op.max_iterations)}, scratch,
                        &sum);
@@ -76,7 +76,7 @@ double MeanFieldRow(double gamma, const T* x, size_t n) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_ENTROPY_CONTROL_GAMMA_INL_H_

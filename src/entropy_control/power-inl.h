@@ -20,7 +20,7 @@
 #include "src/rows/input-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // exp(gamma z) for z <= 0: 0 where z is -inf also for gamma = 0, 1 where z is 0 also for gamma = inf. Never falls as z rises.
@@ -138,16 +138,15 @@ HWY_INLINE Normalized FindPower(double target, const PowerReach& reach, Moments&
   const double scale = HWY_MAX(1.0, std::abs(target));
   const double near = 1e-12 * scale;
   const auto status = [&](double entropy) {
-    return entropy > target + near   ? GammaStatus::kClampedLow
-           : entropy < target - near ? GammaStatus::kClampedHigh
-                                     : GammaStatus::kOk;
+    return entropy > target + near   ? GammaStatus::clamped_low
+           : entropy < target - near ? GammaStatus::clamped_high
+                                     : GammaStatus::ok;
   };
-  if (reach.equal) return {1, most, most, most, GammaStatus::kConstant};
+  if (reach.equal) return {1, most, most, most, GammaStatus::constant};
   if (target >= most) return {0, most, least, most, status(most)};
   if (target <= least) return {kInfinity<double>, least, least, most, status(least)};
   // The search takes the sums of a row; these are of one with that variance and third moment, mean 0 and so the entropy
   // log(sums[0]), which is taken relative to the target: neither cancels.
-  const D64 d;
   double entropy = 0;
   const auto sums_of_row = [&](double gamma, double(&sums)[4]) HWY_ATTR {
     const PowerMoments at = moments(gamma);
@@ -159,13 +158,13 @@ HWY_INLINE Normalized FindPower(double target, const PowerReach& reach, Moments&
   };
   // Beyond these limits all a are 0 to the last bit, or e.
   const GammaLimits limits = {0x1p-80 / reach.farthest, 0x1p12 / reach.nearest, 200};
-  const double gamma = FindGamma({0, 0}, limits, {2e-15 * scale, 1e-5 * scale, 2e-13 * scale}, least - target, most - target,
-                                 reach.at_zero.variance, reach.at_zero.third, 1, sums_of_row)
+  const double gamma = FindGamma({0, 0}, limits, {2e-15 * scale, 1e-5 * scale, 2e-13 * scale},
+                                 {least - target, most - target, reach.at_zero.variance, reach.at_zero.third}, 1, sums_of_row)
                            .gamma;
   return {gamma, entropy, least, most, status(entropy)};
 }
 
-inline constexpr Normalized kNotNormalized = {kNaN<double>, kNaN<double>, kNaN<double>, kNaN<double>, GammaStatus::kInvalid};
+inline constexpr Normalized kNotNormalized = {kNaN<double>, kNaN<double>, kNaN<double>, kNaN<double>, GammaStatus::invalid};
 
 // work has room for 2 n numbers.
 template <class T>
@@ -306,7 +305,7 @@ inline Normalized NormalizeTable(const NormalizeJoint& op, size_t rows, size_t c
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_ENTROPY_CONTROL_POWER_INL_H_

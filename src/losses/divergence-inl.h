@@ -7,11 +7,13 @@
 #define ENTROPIC_LOSSES_DIVERGENCE_INL_H_
 #endif
 
+#include <array>
+
 #include "src/losses/fenchel_young-inl.h"
 #include "src/rows/near_softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // u - log(1 + u) for u >= -1, by log(1 + u) = 2 artanh(s), s = u / (2 + u), where u is small: u s - 2 (s^3/3 + s^5/5 + ...).
@@ -102,24 +104,59 @@ HWY_INLINE double DistillationRow(double temperature, const StudentAndTeacher& r
   });
 }
 
+// d loss / dT. With g = e^y - 1 - y, KL is sum t g; with u = z - <t, z>, z of the teacher, and w = u + y, z of the student but
+// for a constant, the derivative is
+//   T sum (2 t g + t y u - (s - t) w) = T sum t (h - g u), h = 2 (e^y - 1) - y (1 + e^y) = sum_{k >= 3} (2 - k) y^k / k!,
+// of which the second form, in which nothing cancels, is for small y.
+HWY_INLINE double DistillationSlope(double temperature, const StudentAndTeacher& rows) {
+  const D64 d;
+  const V64 zero = hn::Zero(d), two = hn::Set(d, 2.0), none = hn::Set(d, -kInfinity<double>);
+  const double mean = PairSum(rows, [&](size_t i, size_t count, V64 /*ls*/, V64 lt, V64 /*y*/) HWY_ATTR {
+    const V64 t = Exp(d, lt);
+    return hn::IfThenZeroElse(hn::Eq(t, zero), hn::Mul(t, LoadUpTo(d, rows.zt + i, count, 0.0)));
+  });
+  // (2 - k) / k! from k = 3 on.
+  constexpr auto kSeries = [] {
+    std::array<double, kInverseFactorials.size() - 1> c = {};
+    for (size_t i = 0; i < c.size(); ++i) c[i] = -static_cast<double>(i + 1) * kInverseFactorials[i + 1];
+    return c;
+  }();
+  const V64 level_t = hn::Set(d, mean - rows.log_t);
+  return temperature * PairSum(rows, [&](size_t /*i*/, size_t /*count*/, V64 ls, V64 lt, V64 y) HWY_ATTR {
+           const V64 s = Exp(d, ls), t = Exp(d, lt);
+           const auto near = IsNearZero(d, y), no_student = hn::Eq(s, zero), no_target = hn::Eq(t, zero);
+           const V64 u = hn::IfThenZeroElse(no_target, hn::Sub(lt, level_t)), yn = hn::IfThenElseZero(near, y),
+                     y2 = hn::Mul(yn, yn);
+           const V64 h = hn::Mul(hn::Mul(y2, yn), Polynomial(d, yn, kSeries));
+           const V64 small = hn::Mul(t, hn::NegMulAdd(hn::Mul(y2, Phi2NearZero(d, yn)), u, h));
+           const V64 y_t = hn::IfThenZeroElse(no_target, y), t_y = hn::Mul(t, y_t), apart = hn::Sub(s, t);
+           const V64 w = hn::IfThenElse(no_target, hn::IfThenZeroElse(no_student, hn::Sub(ls, level_t)), hn::Add(u, y_t));
+           const V64 large = hn::NegMulAdd(apart, w, hn::MulAdd(t_y, u, hn::Mul(two, hn::Sub(apart, t_y))));
+           return hn::IfThenZeroElse(hn::Eq(hn::Max(ls, lt), none), hn::IfThenElse(near, small, large));
+         });
+}
+
+// p (w - log(1 + w)), where p w = mixed - p also for p = 0 or an infinite w.
+HWY_INLINE V64 JsdHalf(D64 d, V64 p, V64 w, V64 p_w) {
+  const auto near = hn::Le(hn::Abs(w), hn::Set(d, 0.5)), none = hn::Eq(p, hn::Zero(d));
+  const V64 log = Log1p(d, hn::IfThenZeroElse(none, w));
+  return hn::IfThenElse(near, hn::Mul(p, LogGap(d, hn::IfThenElseZero(near, w))),
+                        hn::Max(hn::NegMulAdd(p, log, p_w), hn::Zero(d)));
+}
+
 // beta sum t (u - log(1 + u)) + (1 - beta) sum s (v - log(1 + v)), u = m/t - 1 = (1 - beta)(s/t - 1), v = m/s - 1 =
 // beta (t/s - 1), no term of which is negative. log(s/m) = -log(1 + v) waits in dx for its mean.
 HWY_INLINE double JsdRow(double beta, const StudentAndTeacher& rows, double* dx) {
   const D64 d;
   const size_t n = rows.n;
   const V64 zero = hn::Zero(d), bt = hn::Set(d, beta), bs = hn::Set(d, 1 - beta);
-  // p (w - log(1 + w)), where p w = mixed - p also for p = 0 or an infinite w.
-  const auto half = [&](V64 p, V64 w, V64 p_w) HWY_ATTR {
-    const auto near = hn::Le(hn::Abs(w), hn::Set(d, 0.5)), none = hn::Eq(p, zero);
-    const V64 log = Log1p(d, hn::IfThenZeroElse(none, w));
-    return hn::IfThenElse(near, hn::Mul(p, LogGap(d, hn::IfThenElseZero(near, w))), hn::Max(hn::NegMulAdd(p, log, p_w), zero));
-  };
   const double value = PairSum(rows, [&](size_t i, size_t count, V64 ls, V64 lt, V64 y) HWY_ATTR {
     const V64 s = Exp(d, ls), t = Exp(d, lt);
     const V64 u = hn::Mul(bs, Expm1(d, y, Exp(d, y))), v = hn::Mul(bt, Expm1(d, hn::Neg(y), Exp(d, hn::Neg(y))));
     if (dx != nullptr) StoreUpTo(hn::IfThenZeroElse(hn::Eq(s, zero), hn::Neg(Log1p(d, v))), d, count, dx + i);
     const V64 difference = hn::Sub(s, t);
-    return hn::MulAdd(bt, half(t, u, hn::Mul(bs, difference)), hn::Mul(bs, half(s, v, hn::Mul(bt, hn::Neg(difference)))));
+    return hn::MulAdd(bt, JsdHalf(d, t, u, hn::Mul(bs, difference)),
+                      hn::Mul(bs, JsdHalf(d, s, v, hn::Mul(bt, hn::Neg(difference)))));
   });
   if (dx == nullptr) return value;
   const V64 shift = hn::Set(d, rows.log_s);
@@ -135,8 +172,19 @@ HWY_INLINE double JsdRow(double beta, const StudentAndTeacher& rows, double* dx)
   return value;
 }
 
+// d loss / d beta, KL(t, m) - KL(s, m): what m moves by beta alone changes nothing to first order.
+HWY_INLINE double JsdSlope(double beta, const StudentAndTeacher& rows) {
+  const D64 d;
+  const V64 bt = hn::Set(d, beta), bs = hn::Set(d, 1 - beta);
+  return PairSum(rows, [&](size_t /*i*/, size_t /*count*/, V64 ls, V64 lt, V64 y) HWY_ATTR {
+    const V64 s = Exp(d, ls), t = Exp(d, lt), difference = hn::Sub(s, t);
+    const V64 u = hn::Mul(bs, Expm1(d, y, Exp(d, y))), v = hn::Mul(bt, Expm1(d, hn::Neg(y), Exp(d, hn::Neg(y))));
+    return hn::Sub(JsdHalf(d, t, u, hn::Mul(bs, difference)), JsdHalf(d, s, v, hn::Mul(bt, hn::Neg(difference))));
+  });
+}
+
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_LOSSES_DIVERGENCE_INL_H_

@@ -17,7 +17,7 @@
 #include "src/rows/expm1-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // (y e^y - e^y + 1) / y^2 from y and e^y, which is e^y phi_2(-y).
@@ -197,7 +197,7 @@ HWY_INLINE void SubtractTarget(D d, const T* x, size_t n, const T* q, const T* p
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_LOSSES_FENCHEL_YOUNG_INL_H_

@@ -16,7 +16,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 
 // A batch as its kernels get it: classes or a matrix of targets; dx has no data where no gradient is wanted.
 template <class T>
@@ -68,12 +68,12 @@ inline Map map_of(const SurrogateLoss& op) { return op.map; }
 template <class T>
 using LossKernel = void (*)(const Loss&, const LossBatch<T>&, const LossScratch<T>&);
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 
 #endif  // ENTROPIC_LOSSES_CC_
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class T>
@@ -108,6 +108,26 @@ double LossRow(const SoftmaxLoss& op, const T* x, size_t n, T max, TargetOfRow<T
   if (target.q != nullptr) return SoftmaxDistributionRow(d, op.label_smoothing, x, n, max, target.q, dx);
   if (op.label_smoothing == 0) return SoftmaxClassRow<false>(d, 0, x, n, max, target.t, dx);
   return SoftmaxClassRow<true>(d, op.label_smoothing, x, n, max, target.t, dx);
+}
+
+// The derivative of row r's value in a parameter, to where it is asked for. SettleSlopes comes last.
+template <class T>
+void PutSlope(const LossBatch<T>& batch, size_t r, std::string_view parameter, double slope) {
+  for (const ParamGradient& gradient : batch.gradients) {
+    if (gradient.parameter == parameter) gradient.values[r] = slope;
+  }
+}
+
+// Rows that have no derivative in a parameter, whatever was put there.
+template <class T>
+void SettleSlopes(const LossBatch<T>& batch) {
+  for (const ParamGradient& gradient : batch.gradients) {
+    for (size_t r = 0; r < batch.x.rows; ++r) {
+      const double value = batch.value[r];
+      if (value != value) gradient.values[r] = value;
+      if (value == kInfinity<double> || batch.is_ignored(r)) gradient.values[r] = 0;
+    }
+  }
 }
 
 // One row of any kind, whose maximum was taken.
@@ -174,9 +194,8 @@ void SoftmaxLossShortRows(const SoftmaxLoss& op, const LossBatch<T>& batch, cons
   }
 }
 
-// Rows of scores with a softmax of their own: no map is called.
 template <class T>
-void FusedRows(const SoftmaxLoss& op, const LossBatch<T>& batch, const LossScratch<T>& scratch) {
+void SoftmaxLossRows(const SoftmaxLoss& op, const LossBatch<T>& batch, const LossScratch<T>& scratch) {
   const size_t n = batch.x.cols;
   if (n <= ShortRows<T>::kLongest && op.label_smoothing == 0 && batch.target.data == nullptr) {
     return SoftmaxLossShortRows(op, batch, scratch);
@@ -186,8 +205,28 @@ void FusedRows(const SoftmaxLoss& op, const LossBatch<T>& batch, const LossScrat
   }
 }
 
+// Rows of scores with a softmax of their own: no map is called.
 template <class T>
-void FusedRows(const MarginSoftmaxLoss& op, const LossBatch<T>& batch, const LossScratch<T>& scratch) {
+void FusedRows(const SoftmaxLoss& op, const LossBatch<T>& batch, const LossScratch<T>& scratch) {
+  const RowTag<T> d;
+  const size_t n = batch.x.cols;
+  for (size_t r = 0; !batch.gradients.empty() && r < batch.x.rows; ++r) {  // before dx is written over x
+    if (batch.is_ignored(r)) continue;
+    const T* x = batch.x.row(r);
+    T max = RowMax(d, x, n);
+    if (max == kInfinity<T>) {
+      T* const canonical = reinterpret_cast<T*>(scratch.row);
+      Canonical(x, n, canonical);
+      x = canonical, max = T(0);
+    }
+    PutSlope(batch, r, "label_smoothing", SmoothingSlope(d, x, n, max, TargetOf(batch, r)));
+  }
+  if (batch.per_row.empty()) return SoftmaxLossRows(op, batch, scratch);
+  for (size_t r = 0; r < batch.x.rows; ++r) SoftmaxLossRows(at_row(op, batch.per_row, r), batch.rows(r, 1), scratch);
+}
+
+template <class T>
+void FusedRows(const MarginSoftmaxLoss& common, const LossBatch<T>& batch, const LossScratch<T>& scratch) {
   const RowTag<T> d;
   for (size_t r = 0; r < batch.x.rows; ++r) {
     if (batch.is_ignored(r)) {
@@ -196,7 +235,12 @@ void FusedRows(const MarginSoftmaxLoss& op, const LossBatch<T>& batch, const Los
     }
     const bool gradient = batch.dx.data != nullptr;
     T* const row = gradient ? batch.dx.row(r) : reinterpret_cast<T*>(scratch.row);
-    batch.value[r] = MarginRow(d, op, batch.x.row(r), batch.x.cols, static_cast<size_t>(batch.classes[r]), row, gradient);
+    MarginSlopes slopes;
+    batch.value[r] =
+        MarginRow(d, at_row(common, batch.per_row, r), batch.x.row(r), batch.x.cols, static_cast<size_t>(batch.classes[r]), row,
+                  gradient, batch.gradients.empty() ? nullptr : &slopes);
+    PutSlope(batch, r, "margin", slopes.margin);
+    PutSlope(batch, r, "scale", slopes.scale);
   }
 }
 
@@ -213,15 +257,24 @@ HWY_INLINE double PairRow(const DistillationLoss& op, const StudentAndTeacher& r
   return DistillationRow(op.temperature, rows, dx);
 }
 HWY_INLINE double PairRow(const JsdLoss& op, const StudentAndTeacher& rows, double* dx) { return JsdRow(op.beta, rows, dx); }
+template <class T>
+void PutPairSlopes(const DistillationLoss& op, const StudentAndTeacher& rows, const LossBatch<T>& batch, size_t r) {
+  PutSlope(batch, r, "temperature", DistillationSlope(op.temperature, rows));
+}
+template <class T>
+void PutPairSlopes(const JsdLoss& op, const StudentAndTeacher& rows, const LossBatch<T>& batch, size_t r) {
+  PutSlope(batch, r, "beta", JsdSlope(op.beta, rows));
+}
 HWY_INLINE double TemperatureOf(const DistillationLoss& op) { return op.temperature; }
 HWY_INLINE double TemperatureOf(const JsdLoss& /*op*/) { return 1; }
 
 template <class Op, class T>
-void PairRows(const Op& op, const LossBatch<T>& batch, const LossScratch<T>& scratch) {
+void PairRows(const Op& common, const LossBatch<T>& batch, const LossScratch<T>& scratch) {
   const D64 d;
   const size_t n = batch.x.cols;
   double *const zs = scratch.kernel, *const zt = zs + n, *const ratios = zt + n;
   for (size_t r = 0; r < batch.x.rows; ++r) {
+    const Op op = at_row(common, batch.per_row, r);
     const T *const x = batch.x.row(r), *const target = batch.target.row(r);
     const double log_s = LogTermsRow(TemperatureOf(op), x, n, zs);
     const double log_t = LogTermsRow(TemperatureOf(op), target, n, zt);
@@ -236,6 +289,7 @@ void PairRows(const Op& op, const LossBatch<T>& batch, const LossScratch<T>& scr
     const bool near = !infinite && LogRatiosOfNearSoftmax(TemperatureOf(op), x, target, n, log_s - log_t, teacher, ratios);
     const StudentAndTeacher rows = {zs, zt, log_s, log_t, near ? ratios : nullptr, n};
     batch.value[r] = PairRow(op, rows, gradient ? scratch.row : nullptr);
+    if (!batch.gradients.empty()) PutPairSlopes(op, rows, batch, r);
     if (infinite) {
       FillGradient(batch, r, T(0));
     } else if (gradient) {
@@ -305,19 +359,18 @@ void MappedRows(const Op& common, const LossBatch<T>& batch, MatrixView<T> p, co
     const T* const x = batch.x.row(r);
     T* const pr = p.row(r);
     const TargetOfRow<T> target = TargetOf(batch, r);
-    double slope = 0;
     if (batch.is_ignored(r)) {
       Settle(batch, r, 0);
     } else if (pr[0] != pr[0]) {
-      slope = kNaN<double>;
-      Settle(batch, r, slope);
+      Settle(batch, r, kNaN<double>);
     } else {
       const T max = RowMax(d, x, n);
       const bool infinite = !IsFinite(max);
       if (infinite) Canonical(x, n, canonical);
       if constexpr (std::is_same_v<Op, EntmaxLoss>) {
-        if (!batch.gradients.empty() && !infinite) {
-          slope = EntropySlope(op.alpha, pr, n) - (target.q == nullptr ? 0 : EntropySlope(op.alpha, target.q, n));
+        if (!batch.gradients.empty()) {
+          const double slope = EntropySlope(op.alpha, pr, n) - (target.q == nullptr ? 0 : EntropySlope(op.alpha, target.q, n));
+          PutSlope(batch, r, "alpha", infinite ? 0 : slope);
         }
       }
       batch.value[r] = MappedRow(op, infinite ? canonical : x, n, infinite ? T(0) : max, target, pr);
@@ -332,7 +385,6 @@ void MappedRows(const Op& common, const LossBatch<T>& batch, MatrixView<T> p, co
         }
       }
     }
-    for (const ParamGradient& gradient : batch.gradients) gradient.values[r] = slope;
   }
 }
 
@@ -342,7 +394,7 @@ void MappedRows(const SmoothAccuracyLoss& op, const LossBatch<T>& batch, MatrixV
   const RowTag<T> d;
   const size_t n = batch.x.cols;
   T* const g = reinterpret_cast<T*>(scratch.row);
-  const bool gradient = batch.dx.data != nullptr;
+  const bool gradient = batch.dx.data != nullptr || !batch.gradients.empty();
   for (size_t r = 0; r < batch.x.rows; ++r) {
     T* const pr = p.row(r);
     if (batch.is_ignored(r)) {
@@ -369,7 +421,9 @@ void MappedRows(const SmoothAccuracyLoss& op, const LossBatch<T>& batch, MatrixV
     }
     if (!gradient) continue;
     const LossBatch<T> row = batch.rows(r, 1);
-    scratch.maps.vjp(op.map, row.x, {pr, 1, n}, {g, 1, n}, row.dx, row.per_row, {}, {0, 1, scratch.kernel, nullptr, false});
+    const MatrixView<T> dx = row.dx.data == nullptr ? MatrixView<T>(pr, 1, n) : row.dx;
+    scratch.maps.vjp(op.map, row.x, {pr, 1, n}, {g, 1, n}, dx, row.per_row, row.gradients,
+                     {0, 1, scratch.kernel, nullptr, false});
   }
 }
 
@@ -394,6 +448,7 @@ void LossRows(const Loss& loss, const LossBatch<T>& batch, const LossScratch<T>&
         }
       },
       loss);
+  SettleSlopes(batch);
 }
 
 // Highway's tables hold functions, not templates.
@@ -401,7 +456,7 @@ LossKernel<float> LossesOfFloat() { return LossRows<float>; }
 LossKernel<double> LossesOfDouble() { return LossRows<double>; }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
@@ -411,7 +466,7 @@ HWY_AFTER_NAMESPACE();
 #include "src/parallel.h"
 #include "src/scratch.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace {
 
 HWY_EXPORT(LossesOfFloat);
@@ -426,15 +481,23 @@ LossKernel<T> loss_kernel() {
   }
 }
 
-// Margins that their kind cannot take.
-void check_margin(const MarginSoftmaxLoss& op) {
-  if (!op.margin) return;
-  const double m = *op.margin;
-  if (op.kind == MarginSoftmaxLoss::Kind::arc && m > std::numbers::pi) {
-    fail("margin_softmax_loss: margin must be at most pi for kind arc, got {}", m);
-  }
-  if (op.kind == MarginSoftmaxLoss::Kind::sphere && !(m >= 1 && m == std::floor(m))) {
-    fail("margin_softmax_loss: margin must be an integer of at least 1 for kind sphere, got {}", m);
+// What gradients in parameters are asked for: those of the loss, or of its map.
+template <class Op>
+void check_gradients(const Op& op, std::span<const ParamGradient> gradients, std::size_t rows) {
+  constexpr std::string_view kName = Op::kDescription.name;
+  for (const ParamGradient& asked : gradients) {
+    if constexpr (std::is_same_v<Op, SurrogateLoss>) {
+      fail("{}: there is no gradient in {}, since the value means nothing", kName, asked.parameter);
+    } else if constexpr (requires { op.map; }) {
+      std::visit([&]<class M>(const M&) { check_per_row<M>(asked.parameter, asked.values.size(), rows); }, op.map);
+    } else {
+      check_per_row<Op>(asked.parameter, asked.values.size(), rows);
+    }
+    if constexpr (std::is_same_v<Op, MarginSoftmaxLoss>) {
+      if (op.kind == MarginSoftmaxLoss::Kind::sphere && asked.parameter == "margin") {
+        fail("{}: there is no gradient in margin of kind sphere, which is an integer", kName);
+      }
+    }
   }
 }
 
@@ -445,8 +508,7 @@ void check_loss(const Op& op, std::span<const PerRow> per_row, std::span<const P
   } else {
     check_params(op, per_row, rows);
   }
-  for (const ParamGradient& asked : gradients) check_per_row<Op>(asked.parameter, asked.values.size(), rows);
-  if constexpr (std::is_same_v<Op, MarginSoftmaxLoss>) check_margin(op);
+  check_gradients(op, gradients, rows);
 }
 
 // Whether every entry of a row is good, as numbers 0 and 1 and without a branch for each: the compiler makes vectors of it.
@@ -543,7 +605,7 @@ std::size_t cost_of(const Loss& loss) {
         if constexpr (requires { map_of(op); }) {
           return 1 + std::visit([](const auto& map) { return map.kDescription.cost; }, map_of(op));
         } else {
-          return op.kTarget == TargetKind::kScores ? 8 : 1;
+          return op.kTarget == TargetKind::scores ? 8 : 1;
         }
       },
       loss);
@@ -605,7 +667,7 @@ void loss(const Loss& loss, MatrixView<const T> x, std::span<const std::int64_t>
   check_batch(loss, batch);
   const std::string_view name = description_of(loss).name;
   const TargetKind kind = std::visit([](const auto& op) { return op.kTarget; }, loss);
-  if (kind != TargetKind::kClass && kind != TargetKind::kClassOrDistribution) {
+  if (kind != TargetKind::classes && kind != TargetKind::classes_or_distributions) {
     fail("{}: target must be a matrix of x's shape, got a class for each row", name);
   }
   check_classes(name, classes, x.rows, x.cols, ignored);
@@ -622,15 +684,15 @@ void loss(const Loss& loss, MatrixView<const T> x, MatrixView<const std::type_id
   check_shape(name, "target", target, "x", x.rows, x.cols);
   check_apart(name, "dx", dx, "target", target);
   switch (std::visit([](const auto& op) { return op.kTarget; }, loss)) {
-    case TargetKind::kClass:
+    case TargetKind::classes:
       fail("{}: target must be a class for each row, got a matrix", name);
-    case TargetKind::kClassOrDistribution:
+    case TargetKind::classes_or_distributions:
       check_distributions(name, target);
       break;
-    case TargetKind::kLabels:
+    case TargetKind::labels:
       check_labels(name, target);
       break;
-    case TargetKind::kScores:
+    case TargetKind::scores:
       break;
   }
   run(loss, batch);
@@ -653,6 +715,6 @@ template void loss(const Loss&, MatrixView<const float16>, MatrixView<const floa
 template void loss(const Loss&, MatrixView<const bfloat16>, MatrixView<const bfloat16>, std::span<double>, MatrixView<bfloat16>,
                    std::span<const PerRow>, std::span<const ParamGradient>);
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 
 #endif  // HWY_ONCE

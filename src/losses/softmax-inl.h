@@ -17,7 +17,7 @@
 #include "src/rows/short-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // What a row is compared with: probabilities q, or where there are none the class t.
@@ -135,6 +135,25 @@ HWY_INLINE void SoftmaxClassShortRows(ShortRows<T>& others, const size_t* t, con
   }
 }
 
+// What label smoothing does to the loss: it is linear in the share, and this its slope, the mean of max - x over the classes
+// that are there less that over the target.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE double SmoothingSlope(D d, const T* x, size_t n, T max, TargetOfRow<T> target) {
+  const auto shift = hn::Set(d, max), absent = hn::Set(d, -kInfinity<T>), zero = hn::Zero(d);
+  double sums[3];
+  Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
+    const auto xi = LoadUpTo(d, x + i, count, -kInfinity<T>);
+    const auto qi = target.q == nullptr ? zero : LoadUpTo(d, target.q + i, count, T(0));
+    const auto out = hn::Eq(xi, absent);
+    const auto below = hn::Sub(shift, xi);
+    terms[0] = hn::IfThenZeroElse(out, below);
+    terms[1] = hn::IfThenZeroElse(out, hn::Set(d, T(1)));
+    terms[2] = hn::IfThenZeroElse(hn::Eq(qi, zero), hn::Mul(qi, below));
+  });
+  const double behind = static_cast<double>(max) - static_cast<double>(x[target.t]);
+  return Spread{sums[0], sums[1]}.Mean() - (target.q == nullptr ? behind : sums[2]);
+}
+
 // log of the sum of e^(x - max) over a row, from how many entries are at the maximum and what the rest sums to: right, relative
 // to itself, also where one entry has nearly all.
 HWY_INLINE double LogOfTies(double ties, double rest) { return ties == 1 ? Log1pNumber(rest) : LogNumber(ties + rest); }
@@ -178,9 +197,9 @@ HWY_INLINE double SoftmaxDistributionRow(D d, double smoothing, const T* x, size
   return value;
 }
 
-// psi of a target's cosine, and its derivative.
+// psi of a target's cosine, its derivative, and that of -psi in the margin.
 struct Psi {
-  double value, slope;
+  double value, slope, of_margin;
 };
 
 // cos(theta + m) = c cos m - sin(theta) sin m, and likewise the sine; theta > pi - m is c < -cos m.
@@ -188,8 +207,8 @@ inline Psi ArcPsi(double c, double m, double least_sine) {
   const double sine = std::sqrt((1 - c) * (1 + c));
   const double cos_sum = c * std::cos(m) - sine * std::sin(m), sin_sum = sine * std::cos(m) + c * std::sin(m);
   const double slope = sin_sum / std::max(sine, least_sine);
-  if (c < -std::cos(m)) return {-2 - cos_sum, -slope};
-  return {cos_sum, slope};
+  if (c < -std::cos(m)) return {-2 - cos_sum, -slope, -sin_sum};
+  return {cos_sum, slope, sin_sum};
 }
 
 // With phi = pi - theta for c < 0, where theta itself would have lost the digits of small phi: cos(m theta) is
@@ -201,7 +220,7 @@ inline Psi SpherePsi(double c, double m) {
   const auto sign = [](double power) { return std::fmod(power, 2) == 0 ? 1.0 : -1.0; };
   const double ratio = sine > 0 ? std::sin(m * angle) / sine : m;
   const double cosine = sign(k + (c < 0 ? m : 0)) * std::cos(m * angle);
-  return {cosine - 2 * k, std::max(m * sign(k + (c < 0 ? m - 1 : 0)) * ratio, 0.0)};
+  return {cosine - 2 * k, std::max(m * sign(k + (c < 0 ? m - 1 : 0)) * ratio, 0.0), 0};
 }
 
 template <class T>
@@ -210,7 +229,7 @@ Psi PsiOf(const MarginSoftmaxLoss& op, T cosine) {
   const double m = op.margin.value_or(MarginSoftmaxLoss::kMargins[static_cast<size_t>(op.kind)]);
   switch (op.kind) {
     case MarginSoftmaxLoss::Kind::am:
-      return {static_cast<double>(cosine) - m, 1};
+      return {static_cast<double>(cosine) - m, 1, 1};
     case MarginSoftmaxLoss::Kind::arc:
       return ArcPsi(c, m, sizeof(T) == 4 ? 0x1p-10 : 0x1p-24);
     case MarginSoftmaxLoss::Kind::sphere:
@@ -219,10 +238,16 @@ Psi PsiOf(const MarginSoftmaxLoss& op, T cosine) {
   return {};
 }
 
+// Derivatives of a row's value in its parameters.
+struct MarginSlopes {
+  double margin = 0, scale = 0;
+};
+
 // Softmax among the other classes, and then the target against their logsumexp: log(1 + e^(others - target)). `row` is dx, or
-// where none is wanted room for n numbers.
+// where none is wanted room for n numbers; `slopes` may be null.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE double MarginRow(D d, const MarginSoftmaxLoss& op, const T* x, size_t n, size_t t, T* row, bool gradient) {
+HWY_INLINE double MarginRow(D d, const MarginSoftmaxLoss& op, const T* x, size_t n, size_t t, T* row, bool gradient,
+                            MarginSlopes* slopes) {
   const T cosine = x[t];
   if (row != x) std::copy(x, x + n, row);
   row[t] = -kInfinity<T>;
@@ -242,13 +267,20 @@ HWY_INLINE double MarginRow(D d, const MarginSoftmaxLoss& op, const T* x, size_t
   // Beyond these limits a scale does no more, or nothing.
   const ExpScaled<D> exp(d, 1 / std::clamp(op.scale, 1e-30, 1e30));
   const auto shift = hn::Set(d, max);
+  double below = 0;  // how far the others are below their maximum, times `sum`
+  if (slopes != nullptr) {
+    below = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+      const auto z = hn::Sub(LoadUpTo(d, row + i, count, -kInfinity<T>), shift), e = exp(d, z);
+      return hn::IfThenZeroElse(hn::Eq(e, hn::Zero(d)), hn::Mul(e, hn::Neg(z)));
+    });
+  }
   const double sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto e = exp(d, hn::Sub(LoadUpTo(d, row + i, count, -kInfinity<T>), shift));
     StoreUpTo(e, d, count, row + i);
     return e;
   });
   if (sum != sum) return fill(kNaN<T>, kNaN<double>);
-  const Psi psi = is_absent ? Psi{-kInfinity<double>, 0} : PsiOf(op, cosine);
+  const Psi psi = is_absent ? Psi{-kInfinity<double>, 0, 0} : PsiOf(op, cosine);
   const double ahead = op.scale * (static_cast<double>(max) - psi.value) + LogNumber(sum);  // of the others
   const double small = ExpNumber(-std::abs(ahead));
   const double missing = ahead > 0 ? 1 / (1 + small) : small / (1 + small);  // 1 - p_t
@@ -259,6 +291,9 @@ HWY_INLINE double MarginRow(D d, const MarginSoftmaxLoss& op, const T* x, size_t
       StoreUpTo(hn::IfThenZeroElse(hn::Eq(e, hn::Zero(d)), hn::Mul(e, factor)), d, count, row + i);
     });
     row[t] = static_cast<T>(-op.scale * psi.slope * missing);
+  }
+  if (slopes != nullptr) {
+    *slopes = {op.scale * missing * psi.of_margin, missing * ((static_cast<double>(max) - psi.value) - below / sum)};
   }
   return std::max(ahead, 0.0) + Log1pNumber(small);
 }
@@ -319,7 +354,7 @@ HWY_INLINE double MultilabelRow(D d, const T* x, size_t n, const T* labels, T* d
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_LOSSES_SOFTMAX_INL_H_

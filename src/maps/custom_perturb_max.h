@@ -4,7 +4,7 @@
 #include "entropic/maps.h"
 #include "entropic/perturb_max.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 
 struct CustomPerturbMax {
   NoiseFunctions noise;
@@ -15,4 +15,4 @@ struct CustomPerturbMax {
       .name = "scale", .meaning = "multiplies the noise", .member = &CustomPerturbMax::scale, .above = 0}};
 };
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

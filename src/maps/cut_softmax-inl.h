@@ -12,8 +12,40 @@
 #include "src/rows/select-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
+
+template <class T>
+struct KernelsOf<TopKSoftmax, T> {
+  static constexpr ScoreParams<TopKSoftmax> kScores = {.divisor = &TopKSoftmax::temperature};
+  static void MapRow(const TopKSoftmax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
+  static void VjpRow(const TopKSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
+  static size_t MostInfinite(const TopKSoftmax& op, size_t infinite);
+  static constexpr NotOffered ParamVjpRow = {};
+  using Short = NotOffered;
+  using Several = NotOffered;
+};
+
+template <class T>
+struct KernelsOf<TopPSoftmax, T> {
+  static constexpr ScoreParams<TopPSoftmax> kScores = {.divisor = &TopPSoftmax::temperature};
+  static void MapRow(const TopPSoftmax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
+  static void VjpRow(const TopPSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
+  static size_t MostInfinite(const TopPSoftmax& op, size_t infinite);
+  static constexpr NotOffered ParamVjpRow = {};
+  using Short = NotOffered;
+  using Several = NotOffered;
+};
+
+template <class T>
+struct KernelsOf<MinPSoftmax, T> {
+  static constexpr ScoreParams<MinPSoftmax> kScores = {.divisor = &MinPSoftmax::temperature};
+  static void MapRow(const MinPSoftmax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
+  static void VjpRow(const MinPSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
+  static constexpr NotOffered ParamVjpRow = {}, MostInfinite = {};
+  using Short = NotOffered;
+  using Several = NotOffered;
+};
 
 // Softmax over the scores that `cut` keeps. A vector without any costs a comparison instead of an exp, and is written once.
 // One with a NaN does not compare as below: it is looked at, and the NaN makes the sum NaN.
@@ -58,24 +90,29 @@ HWY_INLINE Cut<T> LargestOfEqualMass(D d, const T* x, const T* e, size_t n, Mass
   return {kth, EndOfFirst(d, x, n, kth, found.kept - above)};
 }
 
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void MapRow(D d, const TopKSoftmax& op, const T* x, size_t n, T max, T* p, Workspace workspace) {
+template <class T>
+HWY_INLINE void KernelsOf<TopKSoftmax, T>::MapRow(const TopKSoftmax& op, const T* x, size_t n, T max, T* p,
+                                                  Workspace workspace) {
+  const RowTag<T> d;
   const size_t k = static_cast<size_t>(HWY_MIN(op.k, static_cast<std::int64_t>(n)));
   SoftmaxOfKept(d, op.temperature, LargestK(d, x, n, k, reinterpret_cast<T*>(workspace.scratch)), x, n, max, p);
 }
 
-HWY_INLINE size_t MostInfinite(const TopKSoftmax& op, size_t infinite) {
+template <class T>
+HWY_INLINE size_t KernelsOf<TopKSoftmax, T>::MostInfinite(const TopKSoftmax& op, size_t infinite) {
   return static_cast<size_t>(HWY_MIN(op.k, static_cast<std::int64_t>(infinite)));
 }
 
 // The terms of softmax wait in p, or in scratch where p is x; the cut is found among them. Terms of different scores may be
 // equal: where some of those at the cut stay and some go, the scores decide. The rest of the work is one product.
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void MapRow(D d, const TopPSoftmax& op, const T* x, size_t n, T max, T* p, Workspace workspace) {
-  if (op.p == 1) return MapRow(d, Softmax{.temperature = op.temperature}, x, n, max, p, workspace);
+template <class T>
+HWY_INLINE void KernelsOf<TopPSoftmax, T>::MapRow(const TopPSoftmax& op, const T* x, size_t n, T max, T* p,
+                                                  Workspace workspace) {
+  if (op.p == 1) return KernelsOf<Softmax, T>::MapRow({.temperature = op.temperature}, x, n, max, p, workspace);
+  const RowTag<T> d;
   T* const scratch = reinterpret_cast<T*>(workspace.scratch);
   T* const e = p == x ? scratch + n + 16 : p;
-  const ExpScaled<D> exp(d, op.temperature);
+  const ExpScaled<RowTag<T>> exp(d, op.temperature);
   const auto shift = hn::Set(d, max);
   const double total = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto ei = exp(d, hn::Sub(LoadUpTo(d, x + i, count, max), shift));
@@ -103,7 +140,8 @@ HWY_INLINE void MapRow(D d, const TopPSoftmax& op, const T* x, size_t n, T max, 
 }
 
 // ceil(p m), exactly: the sign of an FMA is right. p <= 1 and m fits a double.
-HWY_INLINE size_t MostInfinite(const TopPSoftmax& op, size_t infinite) {
+template <class T>
+HWY_INLINE size_t KernelsOf<TopPSoftmax, T>::MostInfinite(const TopPSoftmax& op, size_t infinite) {
   const double m = static_cast<double>(infinite);
   double count = std::ceil(op.p * m);
   if (std::fma(op.p, m, -count) > 0) count += 1;
@@ -112,30 +150,35 @@ HWY_INLINE size_t MostInfinite(const TopPSoftmax& op, size_t infinite) {
 }
 
 // exp((x - max)/T) >= p is x - max >= T log p: no exp decides.
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void MapRow(D d, const MinPSoftmax& op, const T* x, size_t n, T max, T* p, Workspace /*workspace*/) {
+template <class T>
+HWY_INLINE void KernelsOf<MinPSoftmax, T>::MapRow(const MinPSoftmax& op, const T* x, size_t n, T max, T* p,
+                                                  Workspace /*workspace*/) {
+  const RowTag<T> d;
   const double reach = op.temperature * LogNumber(op.p);
   SoftmaxOfKept(d, op.temperature, Within(max, reach), x, n, max, p);
 }
 
 // On the support, softmax's.
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void VjpRow(D d, const TopKSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace) {
-  VjpRow(d, Softmax{.temperature = op.temperature}, x, p, g, n, dx, workspace);
+template <class T>
+HWY_INLINE void KernelsOf<TopKSoftmax, T>::VjpRow(const TopKSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
+                                                  Workspace workspace) {
+  KernelsOf<Softmax, T>::VjpRow({.temperature = op.temperature}, x, p, g, n, dx, workspace);
 }
 
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void VjpRow(D d, const TopPSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace) {
-  VjpRow(d, Softmax{.temperature = op.temperature}, x, p, g, n, dx, workspace);
+template <class T>
+HWY_INLINE void KernelsOf<TopPSoftmax, T>::VjpRow(const TopPSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
+                                                  Workspace workspace) {
+  KernelsOf<Softmax, T>::VjpRow({.temperature = op.temperature}, x, p, g, n, dx, workspace);
 }
 
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void VjpRow(D d, const MinPSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace) {
-  VjpRow(d, Softmax{.temperature = op.temperature}, x, p, g, n, dx, workspace);
+template <class T>
+HWY_INLINE void KernelsOf<MinPSoftmax, T>::VjpRow(const MinPSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
+                                                  Workspace workspace) {
+  KernelsOf<Softmax, T>::VjpRow({.temperature = op.temperature}, x, p, g, n, dx, workspace);
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_MAPS_CUT_SOFTMAX_INL_H_

@@ -6,19 +6,19 @@
 #include "src/maps/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // Highway's tables hold functions, not templates.
 MapKernels<double> KernelsOfDouble() { return Kernels<double>(); }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 
 HWY_EXPORT(KernelsOfDouble);
 
@@ -27,6 +27,6 @@ MapKernels<double> map_kernels() {
   return HWY_DYNAMIC_DISPATCH(KernelsOfDouble)();
 }
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 
 #endif  // HWY_ONCE

@@ -21,12 +21,35 @@
 #include "src/maps/softmax-inl.h"
 #include "src/maps/sparsemax-inl.h"
 #include "src/maps/threshold_start-inl.h"
-#include "src/per_row.h"
 #include "src/rows/expm1-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
+
+// Rows that go side by side: the search of one alone waits for its own results.
+template <class T>
+inline constexpr size_t kSearches = 16 / sizeof(T);
+
+template <class T>
+struct KernelsOf<Entmax, T> {
+  static constexpr ScoreParams<Entmax> kScores = {.divisor = &Entmax::temperature};
+  static void MapRow(const Entmax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
+  static void VjpRow(const Entmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
+  static ParamValues<Entmax> ParamVjpRow(const Entmax& op, const T* x, const T* p, const T* g, size_t n, Workspace workspace);
+  static constexpr NotOffered MostInfinite = {};
+  struct Short {
+    static constexpr size_t kGroups = 1;
+    static bool Takes(const Entmax& op) { return op.alpha == 1 || op.alpha == 1.5 || op.alpha == 2; }
+    static void Map(const Entmax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group, T* const* p, size_t count);
+  };
+  struct Several {
+    static constexpr size_t kMost = kSearches<T>;
+    static size_t Count(const Entmax& op, size_t n);
+    static void Map(const Entmax& op, const T* const* x, size_t n, const T* max, T* const* p, size_t count,
+                    Workspace workspace);
+  };
+};
 
 // b = alpha - 1. Nearer to 0 than 2^-26 (2^-55) entmax differs from softmax by less than a tenth of eps, and b/T is a normal
 // number for every T that PrepareRow lets through. Beyond 2^26 (2^60) only scores that share the maximum's last bits have mass.
@@ -44,10 +67,6 @@ struct Filtered {
   Survivors<T> survivors;
   size_t kept;
 };
-
-// Rows that go side by side: the search of one alone waits for its own results.
-template <class T>
-inline constexpr size_t kSearches = 16 / sizeof(T);
 
 // The relative scores u of a row.
 template <class T>
@@ -493,14 +512,15 @@ HWY_INLINE void MapRowNearSoftmax(D d, double b, double temperature, const T* x,
   ScaleRow(d, static_cast<T>(1 / sum), n, p);
 }
 
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void MapRow(D d, const Entmax& op, const T* x, size_t n, T max, T* p, Workspace workspace) {
+template <class T>
+HWY_INLINE void KernelsOf<Entmax, T>::MapRow(const Entmax& op, const T* x, size_t n, T max, T* p, Workspace workspace) {
+  const RowTag<T> d;
   const double b = EntmaxPower<T>(op);
-  if (b == 0) return MapRow(d, Softmax{.temperature = op.temperature}, x, n, max, p, workspace);
-  if (b == 1) return MapRow(d, Sparsemax{.temperature = op.temperature}, x, n, max, p, workspace);
+  if (b == 0) return KernelsOf<Softmax, T>::MapRow({.temperature = op.temperature}, x, n, max, p, workspace);
+  if (b == 1) return KernelsOf<Sparsemax, T>::MapRow({.temperature = op.temperature}, x, n, max, p, workspace);
   if (b < 0.25) return MapRowNearSoftmax(d, b, op.temperature, x, n, max, p, workspace);
 
-  const RelativeScores<D> relative(hn::Set(d, max), op.temperature / b);
+  const RelativeScores<RowTag<T>> relative(hn::Set(d, max), op.temperature / b);
   if (b > 1) {
     // Only u = b z above -1 can have mass.
     const Survivors<T> survivors(workspace.scratch, n);
@@ -514,15 +534,14 @@ HWY_INLINE void MapRow(D d, const Entmax& op, const T* x, size_t n, T max, T* p,
 }
 
 // Long rows gain nothing by others.
-template <class T, class Op>
-requires std::is_same_v<Op, Entmax> HWY_INLINE size_t RowsAtOnce(const Op& op, size_t n) {
-  const bool few = op.alpha >= 1.25 && op.alpha < 2 && n >= 256 && n <= 4096;
-  return few && !HasExtremeTemperature<T>(op) ? kSearches<T> : 1;
+template <class T>
+HWY_INLINE size_t KernelsOf<Entmax, T>::Several::Count(const Entmax& op, size_t n) {
+  return op.alpha >= 1.25 && op.alpha < 2 && n >= 256 && n <= 4096 ? kMost : 1;
 }
 
 template <class T>
-HWY_INLINE void MapRowsAtOnce(const Entmax& op, const T* const* x, size_t n, const T* max, T* const* p, size_t count,
-                              Workspace workspace) {
+HWY_INLINE void KernelsOf<Entmax, T>::Several::Map(const Entmax& op, const T* const* x, size_t n, const T* max, T* const* p,
+                                                   size_t count, Workspace workspace) {
   if (op.alpha == 1.5) {
     MapRowsBySquares(op.temperature, x, n, max, p, count, workspace);
   } else {
@@ -530,17 +549,17 @@ HWY_INLINE void MapRowsAtOnce(const Entmax& op, const T* const* x, size_t n, con
   }
 }
 
-HWY_INLINE bool HasShortRows(const Entmax& op) { return op.alpha == 1 || op.alpha == 1.5 || op.alpha == 2; }
-
 // alpha = 1.5 for a group of rows of at most ShortRows::kLongest: PowerThreshold's steps on all entries in T, each row until
 // its own step is small. The last step is the low part of c.
 template <class T>
-HWY_INLINE void MapShortRows(const Entmax& op, hn::Vec<RowTag<T>> max, ShortRows<T>& rows, T* const* p, size_t count) {
+HWY_INLINE void KernelsOf<Entmax, T>::Short::Map(const Entmax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group,
+                                                 T* const* p, size_t count) {
   using V = hn::Vec<RowTag<T>>;
-  if (op.alpha == 1) return MapShortRows(Softmax{.temperature = op.temperature}, max, rows, p, count);
-  if (op.alpha == 2) return MapShortRows(Sparsemax{.temperature = op.temperature}, max, rows, p, count);
+  if (op.alpha == 1) return KernelsOf<Softmax, T>::Short::Map({.temperature = op.temperature}, max, group, p, count);
+  if (op.alpha == 2) return KernelsOf<Sparsemax, T>::Short::Map({.temperature = op.temperature}, max, group, p, count);
   const RowTag<T> d;
-  const RelativeScores<RowTag<T>> relative(max, op.temperature * 2);
+  ShortRows<T>& rows = *group;
+  const RelativeScores<RowTag<T>> relative(*max, op.temperature * 2);
   rows.Transform([&](V x) HWY_ATTR { return relative(x); });
 
   const V zero = hn::Zero(d);
@@ -598,11 +617,13 @@ HWY_INLINE void VjpRowBySlope(D d, double temperature, const T* p, const T* g, s
 // s = p^(2 - alpha). For alpha > 2 it may differ by more than all numbers do, and rightly the gradient with it. So, in float64,
 // s enters the mean relative to its largest, each entry by the two halves of its own, and g as its difference to g at the
 // largest; what that entry itself gets, where it outweighs the rest, is all that the others lose.
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void VjpRow(D d, const Entmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace) {
+template <class T>
+HWY_INLINE void KernelsOf<Entmax, T>::VjpRow(const Entmax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
+                                             Workspace workspace) {
+  const RowTag<T> d;
   const double b = EntmaxPower<T>(op);
-  if (b == 0) return VjpRow(d, Softmax{.temperature = op.temperature}, x, p, g, n, dx, workspace);
-  if (b == 1) return VjpRow(d, Sparsemax{.temperature = op.temperature}, x, p, g, n, dx, workspace);
+  if (b == 0) return KernelsOf<Softmax, T>::VjpRow({.temperature = op.temperature}, x, p, g, n, dx, workspace);
+  if (b == 1) return KernelsOf<Sparsemax, T>::VjpRow({.temperature = op.temperature}, x, p, g, n, dx, workspace);
   if (b == 0.5) {
     return VjpRowBySlope(d, op.temperature, p, g, n, dx, workspace, [](auto pi) HWY_ATTR { return hn::Sqrt(pi); });
   }
@@ -665,9 +686,9 @@ HWY_INLINE void VjpRow(D d, const Entmax& op, const T* x, const T* p, const T* g
 // Correia, Niculae and Martins, which divides differences by b and b^2, is without any rest
 //   dp/d alpha = (p R - r + b (h R - r H)) / (2 sum s),   R = sum r, H = sum h, s = p e^y = p^(2 - alpha):
 // nothing cancels as alpha goes through 1.
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE ParamValues<Entmax> ParamVjpRow(D /*d*/, const Entmax& op, const T* /*x*/, const T* p, const T* g, size_t n,
-                                           Workspace /*workspace*/) {
+template <class T>
+HWY_INLINE ParamValues<Entmax> KernelsOf<Entmax, T>::ParamVjpRow(const Entmax& op, const T* /*x*/, const T* p, const T* g,
+                                                                 size_t n, Workspace /*workspace*/) {
   const D64 d;
   const double b = op.alpha - 1;
   double sums[6];
@@ -688,7 +709,7 @@ HWY_INLINE ParamValues<Entmax> ParamVjpRow(D /*d*/, const Entmax& op, const T* /
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_MAPS_ENTMAX_INL_H_

@@ -10,13 +10,53 @@
 #include <cstring>
 
 #include "entropic/maps.h"
+#include "src/maps/contract-inl.h"
 #include "src/maps/softmax-inl.h"
-#include "src/per_row.h"
 #include "src/rows/narrow_entropy-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
+
+// In float32 rows are also searched for together, each in a lane.
+template <class Op>
+struct ShortEntropyRows {
+  // Side by side, the rows' searches wait for each other's results and not for their own.
+  static constexpr size_t kGroups = 4;
+  static bool Takes(const Op& /*op*/) { return true; }
+  static void Map(const Op& op, const hn::Vec<RowTag<float>>* max, ShortRows<float>* rows, float* const* p, size_t count);
+};
+template <class Op>
+struct SeveralEntropyRows {
+  static constexpr size_t kMost = NarrowRows::kRows;
+  static size_t Count(const Op& /*op*/, size_t n) { return n < kLongRow ? kMost : 1; }  // long rows gain nothing by others
+  static void Map(const Op& op, const float* const* x, size_t n, const float* max, float* const* p, size_t count,
+                  Workspace workspace);
+};
+
+template <class T>
+struct KernelsOf<EntropyNormalize, T> {
+  static constexpr ScoreParams<EntropyNormalize> kScores = {.input = &EntropyNormalize::input};
+  static void MapRow(const EntropyNormalize& op, const T* x, size_t n, T max, T* p, Workspace workspace);
+  static void VjpRow(const EntropyNormalize& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
+  static ParamValues<EntropyNormalize> ParamVjpRow(const EntropyNormalize& op, const T* x, const T* p, const T* g, size_t n,
+                                                   Workspace workspace);
+  static constexpr NotOffered MostInfinite = {};
+  using Short = std::conditional_t<sizeof(T) == 4, ShortEntropyRows<EntropyNormalize>, NotOffered>;
+  using Several = std::conditional_t<sizeof(T) == 4, SeveralEntropyRows<EntropyNormalize>, NotOffered>;
+};
+
+template <class T>
+struct KernelsOf<EntropyClip, T> {
+  static constexpr ScoreParams<EntropyClip> kScores = {.input = &EntropyClip::input};
+  static void MapRow(const EntropyClip& op, const T* x, size_t n, T max, T* p, Workspace workspace);
+  static void VjpRow(const EntropyClip& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
+  static ParamValues<EntropyClip> ParamVjpRow(const EntropyClip& op, const T* x, const T* p, const T* g, size_t n,
+                                              Workspace workspace);
+  static constexpr NotOffered MostInfinite = {};
+  using Short = std::conditional_t<sizeof(T) == 4, ShortEntropyRows<EntropyClip>, NotOffered>;
+  using Several = std::conditional_t<sizeof(T) == 4, SeveralEntropyRows<EntropyClip>, NotOffered>;
+};
 
 HWY_INLINE EntropyTarget TargetOf(const EntropyNormalize& op) {
   const double target = op.entropy ? *op.entropy : LogNumber(*op.perplexity);
@@ -66,7 +106,7 @@ HWY_INLINE void NarrowEntropyRows(EntropyTarget target, const float* const* x, s
   }
   NarrowRows(rows, count, n).Map(target);
   for (size_t r = 0; r < count; ++r) {
-    if (rows[r].stage != NarrowRow::Stage::kDone) {
+    if (!rows[r].done) {
       WideEntropyRow(d, target, x[r], n, max[r], p[r], workspace);
     } else if (in_place) {
       std::memcpy(p[r], memory, n * sizeof(float));
@@ -84,42 +124,23 @@ HWY_INLINE void EntropyRow(D d, EntropyTarget target, const T* x, size_t n, T ma
   }
 }
 
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void MapRow(D d, const EntropyNormalize& op, const T* x, size_t n, T max, T* p, Workspace workspace) {
-  EntropyRow(d, TargetOf(op), x, n, max, p, workspace);
+template <class T>
+HWY_INLINE void KernelsOf<EntropyNormalize, T>::MapRow(const EntropyNormalize& op, const T* x, size_t n, T max, T* p,
+                                                       Workspace workspace) {
+  EntropyRow(RowTag<T>(), TargetOf(op), x, n, max, p, workspace);
 }
 
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void MapRow(D d, const EntropyClip& op, const T* x, size_t n, T max, T* p, Workspace workspace) {
-  EntropyRow(d, TargetOf(op), x, n, max, p, workspace);
+template <class T>
+HWY_INLINE void KernelsOf<EntropyClip, T>::MapRow(const EntropyClip& op, const T* x, size_t n, T max, T* p,
+                                                  Workspace workspace) {
+  EntropyRow(RowTag<T>(), TargetOf(op), x, n, max, p, workspace);
 }
 
-// Long rows gain nothing by others.
-template <class T, class Op>
-requires std::is_same_v<Op, EntropyNormalize> || std::is_same_v<Op, EntropyClip> HWY_INLINE size_t RowsAtOnce(const Op& op,
-                                                                                                              size_t n) {
-  return n < kLongRow && op.input != Input::probs ? NarrowRows::kRows : 1;
-}
-
-HWY_INLINE void MapRowsAtOnce(const EntropyNormalize& op, const float* const* x, size_t n, const float* max, float* const* p,
-                              size_t count, Workspace workspace) {
+template <class Op>
+HWY_INLINE void SeveralEntropyRows<Op>::Map(const Op& op, const float* const* x, size_t n, const float* max, float* const* p,
+                                            size_t count, Workspace workspace) {
   NarrowEntropyRows(TargetOf(op), x, n, max, p, count, workspace);
 }
-
-HWY_INLINE void MapRowsAtOnce(const EntropyClip& op, const float* const* x, size_t n, const float* max, float* const* p,
-                              size_t count, Workspace workspace) {
-  NarrowEntropyRows(TargetOf(op), x, n, max, p, count, workspace);
-}
-
-// Probabilities become scores row by row.
-HWY_INLINE bool HasShortRows(const EntropyNormalize& op) { return op.input != Input::probs; }
-HWY_INLINE bool HasShortRows(const EntropyClip& op) { return op.input != Input::probs; }
-
-// Side by side, the rows' searches wait for each other's results and not for their own.
-template <>
-inline constexpr size_t kShortGroups<EntropyNormalize> = 4;
-template <>
-inline constexpr size_t kShortGroups<EntropyClip> = 4;
 
 // The same for groups of rows of at most ShortRows::kLongest in float32, in step: first evaluations for the moments, rounded
 // as float32 sums are, until every row is near; then those that confirm the entropy. A row that is there keeps its gamma while
@@ -140,11 +161,9 @@ class EntropyShortRows {
   HWY_NOINLINE void Map(EntropyTarget target, float* const* p) {
     Survey();
     Begin(target);
-    if (target.low < target.high) Try(target);
-    Start();
-    // What stays out of reach of so many evaluations is done alone.
-    for (int evaluations = 0; evaluations < 20 && FindMoments(); ++evaluations) Approach();
-    for (int evaluations = 0; evaluations < 6 && FindMasses(); ++evaluations) Confirm();
+    if (target.low < target.high) AnswerMasses(Search::kTry);
+    while (AnswerMoments()) continue;
+    while (AnswerMasses(Search::kMasses)) continue;
     for (size_t g = 0; g < groups_; ++g) {
       HWY_ALIGN float inverse[16];
       for (size_t r = 0; r < kGroup; ++r) inverse[r] = static_cast<float>(1 / sums_[0][g * kGroup + r]);
@@ -152,23 +171,22 @@ class EntropyShortRows {
       masses_[g].Store(p + g * kGroup, RowsOf(g), [&](V e) HWY_ATTR { return hn::Mul(e, factor); });
     }
     for (size_t r = 0; r < count_; ++r) {
-      if (state_[r] != kThere) MapAlone(target, r, p[r]);
+      if (stage_[r] != Search::kMet) MapAlone(target, r, p[r]);
     }
   }
 
  private:
-  // Where a row's search stands; a number, for it is kept in lanes.
-  static constexpr double kAlone = 0, kFar = 1, kNear = 2, kThere = 3;
+  using L = Lanes<D64>;
+  using Search = GammaSearch<L>;
 
-  static HWY_INLINE V64 At(const double* values, size_t s) { return hn::Load(D64(), values + s * kLanes); }
-  static HWY_INLINE V64 Wide(const float* values, size_t s) {
+  static HWY_INLINE L At(const double* values, size_t s) { return hn::Load(D64(), values + s * kLanes); }
+  static HWY_INLINE L At(const float* values, size_t s) {
     return hn::PromoteTo(D64(), hn::LoadU(hn::Rebind<float, D64>(), values + s * kLanes));
   }
-  static HWY_INLINE void Put(V64 v, double* values, size_t s) { hn::Store(v, D64(), values + s * kLanes); }
-  static HWY_INLINE void PutNarrow(V64 v, float* values, size_t s) {
-    hn::StoreU(hn::DemoteTo(hn::Rebind<float, D64>(), v), hn::Rebind<float, D64>(), values + s * kLanes);
+  static HWY_INLINE void Put(L x, double* values, size_t s) { hn::Store(x.v, D64(), values + s * kLanes); }
+  static HWY_INLINE void Put(L x, float* values, size_t s) {
+    hn::StoreU(hn::DemoteTo(hn::Rebind<float, D64>(), x.v), hn::Rebind<float, D64>(), values + s * kLanes);
   }
-  static HWY_INLINE V64 Number(double x) { return hn::Set(D64(), x); }
 
   // Sums of a group to rough_. Every block of 128 bits has all rows: what is stored beyond them is the next group's to replace.
   template <size_t K>
@@ -211,82 +229,58 @@ class EntropyShortRows {
   }
 
   HWY_INLINE void Begin(EntropyTarget target) {
-    const D64 d;
-    const V64 low = Number(target.low), high = Number(target.high);
-    for (size_t s = 0; s < kSearches; ++s) {
-      const V64 n = Wide(rough_[4], s), inverse = hn::Div(Number(1), n), mean = hn::Mul(Wide(rough_[0], s), inverse);
-      const V64 square = hn::Mul(Wide(rough_[1], s), inverse), cube = hn::Mul(Wide(rough_[2], s), inverse);
-      const V64 rest = hn::NegMulAdd(hn::Mul(Number(2), mean), mean, hn::Mul(Number(3), square));
-      const V64 log_n = Log(d, n), log_ties = Log(d, Wide(rough_[3], s));
-      Put(hn::NegMulAdd(mean, mean, square), variance_, s);
-      Put(hn::NegMulAdd(mean, rest, cube), third_, s);
-      Put(log_n, log_n_, s);
-      Put(log_ties, log_ties_, s);
-      Put(low, goal_, s);
-      Put(Number(1), gamma_, s);
-      const auto inside = hn::And(hn::Lt(low, log_n), hn::Gt(high, log_ties));
-      Put(hn::IfThenElse(inside, Number(kFar), Number(kAlone)), state_, s);
-    }
     // Rows that are not there take no part.
-    for (size_t r = count_; r < kRows; ++r) state_[r] = kThere, sums_[0][r] = 1, sums_[1][r] = 0;
-  }
-
-  // What has an entropy in the interval as it is, is there.
-  HWY_INLINE void Try(EntropyTarget target) {
-    for (size_t s = 0; s < kSearches; ++s) Split(At(gamma_, s), s);
-    for (size_t g = 0; g < groups_; ++g) Masses(g);
-    for (size_t r = 0; r < count_; ++r) {
-      const double h = LogNumber(sums_[0][r]) - sums_[1][r] / sums_[0][r];
-      if (h >= target.low && h <= target.high && state_[r] == kFar) state_[r] = kThere;
-      if (h > target.high) goal_[r] = target.high;
-    }
-  }
-
-  HWY_INLINE void Start() {
+    HWY_ALIGN double first[kRows];
+    for (size_t r = 0; r < kRows; ++r) first[r] = r < count_ ? Search::kMoments : Search::kMet;
     for (size_t s = 0; s < kSearches; ++s) {
-      search_[s] = EntropySearch(At(goal_, s), At(log_ties_, s), At(log_n_, s));
-      const V64 start = search_[s].Start(At(variance_, s), At(third_, s));
-      Put(hn::IfThenElse(hn::Eq(At(state_, s), Number(kFar)), start, At(gamma_, s)), gamma_, s);
+      const L n = At(rough_[4], s), inverse = 1.0 / n, mean = At(rough_[0], s) * inverse;
+      const L square = At(rough_[1], s) * inverse, cube = At(rough_[2], s) * inverse;
+      const L variance = NegMulAdd(mean, mean, square);
+      const L third = NegMulAdd(mean, NegMulAdd(2.0 * mean, mean, 3.0 * square), cube);
+      const GammaReach<L> reach = {Log(At(rough_[3], s)), Log(n), variance, third};
+      search_[s].Begin(target, {0x1p-30, 0x1p30}, NarrowTolerance(1, 0.015), reach, At(first, s));
     }
+    for (size_t r = count_; r < kRows; ++r) sums_[0][r] = 1, sums_[1][r] = 0;
   }
 
-  // gamma log2(e) in two parts, see ExpOfGamma. Returns that of the upper alone.
-  HWY_INLINE V64 Split(V64 gamma, size_t s) {
-    const V64 c = hn::Mul(gamma, Number(0x1.71547652b82fep+0));
-    PutNarrow(hn::Mul(c, Number(1 - 0x1p-24)), high_, s);
-    const V64 high = Wide(high_, s);
-    PutNarrow(hn::Sub(c, high), low_, s);
-    PutNarrow(gamma, narrow_gamma_, s);
-    return hn::Mul(high, Number(0x1.62e42fefa39efp-1));
+  // The questions, with gamma log2(e) in two parts, see ExpOfGamma, and what it is by the upper alone.
+  HWY_INLINE void Ask() {
+    for (size_t s = 0; s < kSearches; ++s) {
+      const L gamma = search_[s].gamma(), c = gamma * 0x1.71547652b82fep+0;
+      Put(search_[s].stage(), stage_, s);
+      Put(gamma, gamma_, s);
+      Put(gamma, narrow_gamma_, s);
+      Put(c * (1 - 0x1p-24), high_, s);
+      const L high = At(high_, s);
+      Put(c - high, low_, s);
+      Put(high * 0x1.62e42fefa39efp-1, rough_gamma_, s);
+    }
   }
 
   HWY_INLINE size_t RowsOf(size_t g) const { return HWY_MIN(kGroup, count_ - g * kGroup); }
 
-  HWY_INLINE bool AnyIs(double state, size_t g) const {
+  HWY_INLINE bool AnyIs(double stage, size_t g) const {
     bool any = false;
-    for (size_t r = 0; r < kGroup; ++r) any |= state_[g * kGroup + r] == state;
+    for (size_t r = 0; r < kGroup; ++r) any |= stage_[g * kGroup + r] == stage;
     return any;
   }
 
-  // Moments of the groups with a row that is far; false if none is.
-  HWY_INLINE bool FindMoments() {
-    for (size_t s = 0; s < kSearches; ++s) {
-      // Where gamma, or a power of a score, leaves float32's range; NaN too.
-      const V64 gamma = At(gamma_, s), state = At(state_, s);
-      const auto good = hn::And(hn::Gt(gamma, Number(0x1p-30)), hn::Lt(gamma, Number(0x1p30)));
-      const V64 used = hn::IfThenElse(good, gamma, Number(1));
-      Put(hn::IfThenElse(good, state, Number(kAlone)), state_, s);
-      Put(used, gamma_, s);
-      Put(Split(used, s), rough_gamma_, s);
-    }
+  // Moments of the groups with a row that asks for them; false if none does.
+  HWY_INLINE bool AnswerMoments() {
+    Ask();
     bool found = false;
     for (size_t g = 0; g < groups_; ++g) {
-      if (!AnyIs(kFar, g)) continue;
+      if (!AnyIs(Search::kMoments, g)) continue;
       found = true;
-      scores_read += RowsOf(g) * rows_[g].size();
       Reach(g) < kNearReach ? Moments<false>(g) : Moments<true>(g);
     }
-    return found;
+    if (!found) return false;
+    for (size_t s = 0; s < kSearches; ++s) {
+      const L gamma = At(rough_gamma_, s), gamma2 = gamma * gamma;
+      search_[s].Rough(
+          gamma, {At(rough_[0], s), At(rough_[1], s) * gamma, At(rough_[2], s) * gamma2, At(rough_[3], s) * (gamma2 * gamma)});
+    }
+    return true;
   }
 
   // The largest |gamma z| of a group. Where none comes near 2^-126, comparisons with that are left out; the results are the
@@ -310,36 +304,18 @@ class EntropyShortRows {
     Keep(sums, g);
   }
 
-  // The next gamma of every row that was far.
-  HWY_INLINE void Approach() {
-    for (size_t s = 0; s < kSearches; ++s) {
-      const V64 gamma = At(rough_gamma_, s), gamma2 = hn::Mul(gamma, gamma), state = At(state_, s);
-      const V64 at[4] = {Wide(rough_[0], s), hn::Mul(Wide(rough_[1], s), gamma), hn::Mul(Wide(rough_[2], s), gamma2),
-                         hn::Mul(Wide(rough_[3], s), hn::Mul(gamma2, gamma))};
-      const V64 next = search_[s].Next(gamma, at);
-      const auto far = hn::Eq(state, Number(kFar)), close = hn::Le(hn::Abs(search_[s].residual()), Number(0.015));
-      const auto near = hn::Or(close, search_[s].IsLost());
-      Put(hn::IfThenElse(hn::And(far, hn::Or(close, hn::Not(near))), next, At(gamma_, s)), gamma_, s);
-      Put(hn::IfThenElse(far, search_[s].variance(), At(variance_, s)), variance_, s);
-      Put(hn::IfThenElse(hn::And(far, near), Number(kNear), state), state_, s);
-    }
-  }
-
-  // Masses of the groups with a row that is near; false if none is.
-  HWY_INLINE bool FindMasses() {
-    for (size_t s = 0; s < kSearches; ++s) Split(At(gamma_, s), s);
+  // Masses of the groups with a row that asks for them; false if none does.
+  HWY_INLINE bool AnswerMasses(double stage) {
+    Ask();
     bool found = false;
     for (size_t g = 0; g < groups_; ++g) {
-      if (!AnyIs(kNear, g)) continue;
+      if (!AnyIs(stage, g)) continue;
       found = true;
-      Masses(g);
+      Reach(g) < kNearReach ? Masses<false>(g) : Masses<true>(g);
     }
-    return found;
-  }
-
-  HWY_INLINE void Masses(size_t g) {
-    scores_read += RowsOf(g) * rows_[g].size();
-    Reach(g) < kNearReach ? Masses<false>(g) : Masses<true>(g);
+    if (!found) return false;
+    for (size_t s = 0; s < kSearches; ++s) search_[s].Masses({At(sums_[0], s), At(sums_[1], s)});
+    return true;
   }
 
   template <bool kBounded>
@@ -366,21 +342,6 @@ class EntropyShortRows {
     }
   }
 
-  // Accepts the masses of a row that was near, or takes a last small step.
-  HWY_INLINE void Confirm() {
-    const D64 d;
-    for (size_t s = 0; s < kSearches; ++s) {
-      const V64 gamma = At(gamma_, s), state = At(state_, s), sum = At(sums_[0], s), goal = At(goal_, s);
-      const V64 excess = hn::Sub(hn::Sub(Log(d, sum), hn::Div(At(sums_[1], s), sum)), goal);
-      const V64 step = hn::Div(excess, At(variance_, s)), tolerance = hn::Mul(Number(2e-7), hn::Max(goal, Number(1)));
-      const auto near = hn::Eq(state, Number(kNear)), there = hn::Le(hn::Abs(excess), tolerance);
-      const auto small = hn::Lt(hn::Abs(step), Number(0.5));
-      const V64 after = hn::IfThenElse(there, Number(kThere), hn::IfThenElse(small, state, Number(kAlone)));
-      Put(hn::IfThenElse(near, after, state), state_, s);
-      Put(hn::IfThenElse(hn::Eq(after, Number(kNear)), hn::MulAdd(gamma, step, gamma), gamma), gamma_, s);
-    }
-  }
-
   HWY_NOINLINE void MapAlone(EntropyTarget target, size_t r, float* p) const {
     constexpr size_t kLongest = ShortRows<float>::kLongest;
     const D d;
@@ -398,20 +359,15 @@ class EntropyShortRows {
   size_t groups_, count_;
   ShortRows<float> masses_[kGroups];
   double range_[kGroups];  // of the scores, infinite where one is absent
-  EntropySearch search_[kSearches];
-  HWY_ALIGN double gamma_[kRows], rough_gamma_[kRows], goal_[kRows], log_n_[kRows], log_ties_[kRows];
-  HWY_ALIGN double variance_[kRows], third_[kRows], state_[kRows], sums_[2][kRows] = {};
+  Search search_[kSearches];
+  HWY_ALIGN double stage_[kRows], gamma_[kRows], rough_gamma_[kRows], sums_[2][kRows] = {};
   HWY_ALIGN float high_[kRows], low_[kRows], narrow_gamma_[kRows];
   HWY_ALIGN float rough_[5][kRows + 16] = {};
 };
 
-HWY_INLINE void MapShortRows(const EntropyNormalize& op, const hn::Vec<RowTag<float>>* max, ShortRows<float>* rows,
-                             float* const* p, size_t count) {
-  EntropyShortRows(max, rows, count).Map(TargetOf(op), p);
-}
-
-HWY_INLINE void MapShortRows(const EntropyClip& op, const hn::Vec<RowTag<float>>* max, ShortRows<float>* rows, float* const* p,
-                             size_t count) {
+template <class Op>
+HWY_INLINE void ShortEntropyRows<Op>::Map(const Op& op, const hn::Vec<RowTag<float>>* max, ShortRows<float>* rows,
+                                          float* const* p, size_t count) {
   EntropyShortRows(max, rows, count).Map(TargetOf(op), p);
 }
 
@@ -548,17 +504,19 @@ struct GradientInput {
   }
 };
 
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void VjpRow(D d, const EntropyNormalize& op, const T* x, const T* p, const T* g, size_t n, T* dx,
-                       Workspace workspace) {
+template <class T>
+HWY_INLINE void KernelsOf<EntropyNormalize, T>::VjpRow(const EntropyNormalize& op, const T* x, const T* p, const T* g, size_t n,
+                                                       T* dx, Workspace workspace) {
   const GradientInput<T> in(op, x, n, workspace);
-  EntropyVjpRow(d, in.x, in.q, p, g, n, dx, workspace.scratch);
+  EntropyVjpRow(RowTag<T>(), in.x, in.q, p, g, n, dx, workspace.scratch);
 }
 
 // dH / d perplexity = 1 / perplexity.
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE ParamValues<EntropyNormalize> ParamVjpRow(D d, const EntropyNormalize& op, const T* x, const T* p, const T* g,
-                                                     size_t n, Workspace workspace) {
+template <class T>
+HWY_INLINE ParamValues<EntropyNormalize> KernelsOf<EntropyNormalize, T>::ParamVjpRow(const EntropyNormalize& op, const T* x,
+                                                                                     const T* p, const T* g, size_t n,
+                                                                                     Workspace workspace) {
+  const RowTag<T> d;
   const double by_entropy = EntropyTargetVjpRow(d, GradientInput<T>(op, x, n, workspace).x, p, g, n, workspace.scratch);
   if (op.perplexity) return {0, by_entropy / *op.perplexity};
   return {by_entropy, 0};
@@ -576,10 +534,12 @@ HWY_INLINE IntervalEnd HoldingEnd(const EntropyClip& op, const T* p, size_t n) {
   return IntervalEnd::kNone;
 }
 
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void VjpRow(D d, const EntropyClip& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace) {
+template <class T>
+HWY_INLINE void KernelsOf<EntropyClip, T>::VjpRow(const EntropyClip& op, const T* x, const T* p, const T* g, size_t n, T* dx,
+                                                  Workspace workspace) {
+  const RowTag<T> d;
   const bool free = HoldingEnd(op, p, n) == IntervalEnd::kNone;
-  if (free && op.input != Input::probs) return VjpRow(d, Softmax{}, x, p, g, n, dx, workspace);
+  if (free && op.input != Input::probs) return KernelsOf<Softmax, T>::VjpRow({}, x, p, g, n, dx, workspace);
   const GradientInput<T> in(op, x, n, workspace);
   if (!free) return EntropyVjpRow(d, in.x, in.q, p, g, n, dx, workspace.scratch);
   const double mean = DotWithDistribution(d, p, g, n);
@@ -587,9 +547,10 @@ HWY_INLINE void VjpRow(D d, const EntropyClip& op, const T* x, const T* p, const
   StoreGradient(p, in.q, workspace.scratch, n, dx);
 }
 
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE ParamValues<EntropyClip> ParamVjpRow(D d, const EntropyClip& op, const T* x, const T* p, const T* g, size_t n,
-                                                Workspace workspace) {
+template <class T>
+HWY_INLINE ParamValues<EntropyClip> KernelsOf<EntropyClip, T>::ParamVjpRow(const EntropyClip& op, const T* x, const T* p,
+                                                                           const T* g, size_t n, Workspace workspace) {
+  const RowTag<T> d;
   const IntervalEnd end = HoldingEnd(op, p, n);
   if (end == IntervalEnd::kNone) return {};
   const double by_entropy = EntropyTargetVjpRow(d, GradientInput<T>(op, x, n, workspace).x, p, g, n, workspace.scratch);
@@ -598,7 +559,7 @@ HWY_INLINE ParamValues<EntropyClip> ParamVjpRow(D d, const EntropyClip& op, cons
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_MAPS_ENTROPY_NORMALIZE_INL_H_

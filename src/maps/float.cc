@@ -6,19 +6,19 @@
 #include "src/maps/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // Highway's tables hold functions, not templates.
 MapKernels<float> KernelsOfFloat() { return Kernels<float>(); }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 
 HWY_EXPORT(KernelsOfFloat);
 
@@ -27,6 +27,6 @@ MapKernels<float> map_kernels() {
   return HWY_DYNAMIC_DISPATCH(KernelsOfFloat)();
 }
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 
 #endif  // HWY_ONCE

@@ -7,7 +7,7 @@
 #include "entropic/maps.h"
 #include "src/maps/custom_perturb_max.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 
 // Numbers of working memory that a kernel wants for rows of n, also for the few that it takes at once.
 constexpr std::size_t kernel_memory(std::size_t n) { return (5 * n + 271) / 16 * 16; }
@@ -44,4 +44,4 @@ MapKernels<float> map_kernels();
 template <>
 MapKernels<double> map_kernels();
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

@@ -9,13 +9,13 @@
 #include "entropic/perturb_max.h"
 #include "src/check.h"
 #include "src/half.h"
-#include "src/maps/kernel_map.h"
+#include "src/maps/cost.h"
 #include "src/maps/kernels.h"
 #include "src/parallel.h"
 #include "src/per_row.h"
 #include "src/scratch.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace {
 
 // A batch of at least this many bytes is written around the caches: more than a core's share of the last level.
@@ -73,7 +73,7 @@ void apply(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixVi
   std::visit([&](const auto& op) { check_params(op, per_row, x.rows); }, map);
   check_map(description_of(map).name, x, "p", p);
   const auto rows = map_kernels<Working<T>>().map;
-  for_shares<T, 1>({x}, p, description_of(kernel_map(map)).cost, [&](const auto& in, auto out, std::size_t first, auto share) {
+  for_shares<T, 1>({x}, p, cost_of(map), [&](const auto& in, auto out, std::size_t first, auto share) {
     rows(map, in[0], out, of_rows(per_row, first, share.end), share);
   });
 }
@@ -93,7 +93,7 @@ void apply_vjp(const Map& map, MatrixView<const std::type_identity_t<T>> x, Matr
     for (const ParamGradient& asked : gradients) std::fill(asked.values.begin(), asked.values.end(), 0.0);
   }
   const MapKernels kernel = map_kernels<Working<T>>();
-  const std::size_t cost = description_of(kernel_map(map)).cost;
+  const std::size_t cost = cost_of(map);
   if constexpr (kIsHalf<T>) {
     // What p lost when it was rounded, its entropy and its small entries, is computed again.
     for_shares<T, 2>({x, g}, dx, 2 * cost, [&](const auto& in, auto out, std::size_t first, auto share) {
@@ -132,7 +132,7 @@ void perturb_max_vjp(const NoiseFunctions& noise, double scale, MatrixView<const
 }
 
 template <class T>
-void log_softmax(MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y, const LogSoftmax& options) {
+void log_softmax(const LogSoftmax& options, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y) {
   check_params(options);
   check_map("log_softmax", x, "y", y);
   const auto rows = map_kernels<Working<T>>().log_softmax;
@@ -140,8 +140,9 @@ void log_softmax(MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y, c
 }
 
 template <class T>
-void log_softmax_vjp(MatrixView<const std::type_identity_t<T>> x, MatrixView<const std::type_identity_t<T>> y,
-                     MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx, const LogSoftmax& options) {
+void log_softmax_vjp(const LogSoftmax& options, MatrixView<const std::type_identity_t<T>> x,
+                     MatrixView<const std::type_identity_t<T>> y, MatrixView<const std::type_identity_t<T>> g,
+                     MatrixView<T> dx) {
   check_params(options);
   check_vjp("log_softmax", x, "y", y, g, dx);
   const MapKernels kernel = map_kernels<Working<T>>();
@@ -158,7 +159,7 @@ void log_softmax_vjp(MatrixView<const std::type_identity_t<T>> x, MatrixView<con
 }
 
 template <class T>
-void logsumexp(MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y, const LogSumExp& options) {
+void logsumexp(const LogSumExp& options, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y) {
   check_params(options);
   check_layout("logsumexp", "x", x);
   check_shape("logsumexp", "y", y, "a column with x's rows", x.rows, std::size_t{1});
@@ -172,8 +173,8 @@ void logsumexp(MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y, con
 }
 
 template <class T>
-void logsumexp_vjp(MatrixView<const std::type_identity_t<T>> x, MatrixView<const std::type_identity_t<T>> y,
-                   MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx, const LogSumExp& options) {
+void logsumexp_vjp(const LogSumExp& options, MatrixView<const std::type_identity_t<T>> x,
+                   MatrixView<const std::type_identity_t<T>> y, MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx) {
   check_params(options);
   check_map("logsumexp", x, "dx", dx);
   check_shape("logsumexp", "y", y, "a column with x's rows", x.rows, std::size_t{1});
@@ -203,29 +204,29 @@ template void perturb_max_vjp(const NoiseFunctions&, double, MatrixView<const fl
                               MatrixView<const float>, MatrixView<float>);
 template void perturb_max_vjp(const NoiseFunctions&, double, MatrixView<const double>, MatrixView<const double>,
                               MatrixView<const double>, MatrixView<double>);
-template void log_softmax(MatrixView<const float>, MatrixView<float>, const LogSoftmax&);
-template void log_softmax(MatrixView<const double>, MatrixView<double>, const LogSoftmax&);
-template void log_softmax(MatrixView<const float16>, MatrixView<float16>, const LogSoftmax&);
-template void log_softmax(MatrixView<const bfloat16>, MatrixView<bfloat16>, const LogSoftmax&);
-template void log_softmax_vjp(MatrixView<const float>, MatrixView<const float>, MatrixView<const float>, MatrixView<float>,
-                              const LogSoftmax&);
-template void log_softmax_vjp(MatrixView<const double>, MatrixView<const double>, MatrixView<const double>, MatrixView<double>,
-                              const LogSoftmax&);
-template void log_softmax_vjp(MatrixView<const float16>, MatrixView<const float16>, MatrixView<const float16>,
-                              MatrixView<float16>, const LogSoftmax&);
-template void log_softmax_vjp(MatrixView<const bfloat16>, MatrixView<const bfloat16>, MatrixView<const bfloat16>,
-                              MatrixView<bfloat16>, const LogSoftmax&);
-template void logsumexp(MatrixView<const float>, MatrixView<float>, const LogSumExp&);
-template void logsumexp(MatrixView<const double>, MatrixView<double>, const LogSumExp&);
-template void logsumexp(MatrixView<const float16>, MatrixView<float16>, const LogSumExp&);
-template void logsumexp(MatrixView<const bfloat16>, MatrixView<bfloat16>, const LogSumExp&);
-template void logsumexp_vjp(MatrixView<const float>, MatrixView<const float>, MatrixView<const float>, MatrixView<float>,
-                            const LogSumExp&);
-template void logsumexp_vjp(MatrixView<const double>, MatrixView<const double>, MatrixView<const double>, MatrixView<double>,
-                            const LogSumExp&);
-template void logsumexp_vjp(MatrixView<const float16>, MatrixView<const float16>, MatrixView<const float16>,
-                            MatrixView<float16>, const LogSumExp&);
-template void logsumexp_vjp(MatrixView<const bfloat16>, MatrixView<const bfloat16>, MatrixView<const bfloat16>,
-                            MatrixView<bfloat16>, const LogSumExp&);
+template void log_softmax(const LogSoftmax&, MatrixView<const float>, MatrixView<float>);
+template void log_softmax(const LogSoftmax&, MatrixView<const double>, MatrixView<double>);
+template void log_softmax(const LogSoftmax&, MatrixView<const float16>, MatrixView<float16>);
+template void log_softmax(const LogSoftmax&, MatrixView<const bfloat16>, MatrixView<bfloat16>);
+template void log_softmax_vjp(const LogSoftmax&, MatrixView<const float>, MatrixView<const float>, MatrixView<const float>,
+                              MatrixView<float>);
+template void log_softmax_vjp(const LogSoftmax&, MatrixView<const double>, MatrixView<const double>, MatrixView<const double>,
+                              MatrixView<double>);
+template void log_softmax_vjp(const LogSoftmax&, MatrixView<const float16>, MatrixView<const float16>,
+                              MatrixView<const float16>, MatrixView<float16>);
+template void log_softmax_vjp(const LogSoftmax&, MatrixView<const bfloat16>, MatrixView<const bfloat16>,
+                              MatrixView<const bfloat16>, MatrixView<bfloat16>);
+template void logsumexp(const LogSumExp&, MatrixView<const float>, MatrixView<float>);
+template void logsumexp(const LogSumExp&, MatrixView<const double>, MatrixView<double>);
+template void logsumexp(const LogSumExp&, MatrixView<const float16>, MatrixView<float16>);
+template void logsumexp(const LogSumExp&, MatrixView<const bfloat16>, MatrixView<bfloat16>);
+template void logsumexp_vjp(const LogSumExp&, MatrixView<const float>, MatrixView<const float>, MatrixView<const float>,
+                            MatrixView<float>);
+template void logsumexp_vjp(const LogSumExp&, MatrixView<const double>, MatrixView<const double>, MatrixView<const double>,
+                            MatrixView<double>);
+template void logsumexp_vjp(const LogSumExp&, MatrixView<const float16>, MatrixView<const float16>, MatrixView<const float16>,
+                            MatrixView<float16>);
+template void logsumexp_vjp(const LogSumExp&, MatrixView<const bfloat16>, MatrixView<const bfloat16>,
+                            MatrixView<const bfloat16>, MatrixView<bfloat16>);
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

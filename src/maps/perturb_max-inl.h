@@ -26,8 +26,32 @@
 #include "src/rows/normal-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
+
+template <class T>
+struct KernelsOf<PerturbMax, T> {
+  static constexpr ScoreParams<PerturbMax> kScores = {.divisor = &PerturbMax::scale};
+  static void MapRow(const PerturbMax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
+  static void VjpRow(const PerturbMax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
+  static constexpr NotOffered ParamVjpRow = {}, MostInfinite = {};
+  struct Short {
+    static constexpr size_t kGroups = KernelsOf<Softmax, T>::Short::kGroups;
+    static bool Takes(const PerturbMax& op) { return op.noise == PerturbMax::Noise::gumbel; }
+    static void Map(const PerturbMax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group, T* const* p, size_t count);
+  };
+  using Several = NotOffered;
+};
+
+template <class T>
+struct KernelsOf<CustomPerturbMax, T> {
+  static constexpr ScoreParams<CustomPerturbMax> kScores = {.divisor = &CustomPerturbMax::scale};
+  static void MapRow(const CustomPerturbMax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
+  static void VjpRow(const CustomPerturbMax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
+  static constexpr NotOffered ParamVjpRow = {}, MostInfinite = {};
+  using Short = NotOffered;
+  using Several = NotOffered;
+};
 
 // Points of the line with their weights in the integral. What `at` says of u is the noise's own choice.
 struct Nodes {
@@ -614,7 +638,8 @@ HWY_NOINLINE void PerturbVjpRow(Noise noise, double scale, const T* x, const T* 
   for (size_t i = 0; i < n; ++i) dx[i] = p[i] == 0 ? T(0) : static_cast<T>(gradient[i] / sum / scale);
 }
 
-// Calls visit(noise) with the type that stands for the word. Gumbel noise is softmax and does not come here.
+// Calls visit(noise) with the type that stands for the word. Gumbel noise has none: the largest of scores with it has softmax's
+// law.
 template <class Visit>
 HWY_INLINE void WithNoise(PerturbMax::Noise noise, Visit&& visit) {
   switch (noise) {
@@ -628,35 +653,48 @@ HWY_INLINE void WithNoise(PerturbMax::Noise noise, Visit&& visit) {
       return visit(ExponentialNoise());
     case PerturbMax::Noise::uniform:
       return visit(UniformNoise());
-    case PerturbMax::Noise::gumbel:  // kernel_map has made it softmax
+    case PerturbMax::Noise::gumbel:
       HWY_DASSERT(false);
   }
 }
 
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void MapRow(D /*d*/, const PerturbMax& op, const T* x, size_t n, T max, T* p, Workspace workspace) {
+template <class T>
+HWY_INLINE void KernelsOf<PerturbMax, T>::MapRow(const PerturbMax& op, const T* x, size_t n, T max, T* p, Workspace workspace) {
+  if (op.noise == PerturbMax::Noise::gumbel) {
+    return KernelsOf<Softmax, T>::MapRow({.temperature = op.scale}, x, n, max, p, workspace);
+  }
   WithNoise(op.noise, [&](auto noise) HWY_ATTR { PerturbRow(noise, op.scale, x, n, max, p, workspace.scratch); });
 }
 
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void VjpRow(D /*d*/, const PerturbMax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
-                       Workspace workspace) {
+template <class T>
+HWY_INLINE void KernelsOf<PerturbMax, T>::Short::Map(const PerturbMax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group,
+                                                     T* const* p, size_t count) {
+  KernelsOf<Softmax, T>::Short::Map({.temperature = op.scale}, max, group, p, count);
+}
+
+template <class T>
+HWY_INLINE void KernelsOf<PerturbMax, T>::VjpRow(const PerturbMax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
+                                                 Workspace workspace) {
+  if (op.noise == PerturbMax::Noise::gumbel) {
+    return KernelsOf<Softmax, T>::VjpRow({.temperature = op.scale}, x, p, g, n, dx, workspace);
+  }
   WithNoise(op.noise, [&](auto noise) HWY_ATTR { PerturbVjpRow(noise, op.scale, x, p, g, n, dx, workspace.scratch); });
 }
 
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void MapRow(D /*d*/, const CustomPerturbMax& op, const T* x, size_t n, T max, T* p, Workspace workspace) {
+template <class T>
+HWY_INLINE void KernelsOf<CustomPerturbMax, T>::MapRow(const CustomPerturbMax& op, const T* x, size_t n, T max, T* p,
+                                                       Workspace workspace) {
   PerturbRow(CustomNoise(op.noise), op.scale, x, n, max, p, workspace.scratch);
 }
 
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void VjpRow(D /*d*/, const CustomPerturbMax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
-                       Workspace workspace) {
+template <class T>
+HWY_INLINE void KernelsOf<CustomPerturbMax, T>::VjpRow(const CustomPerturbMax& op, const T* x, const T* p, const T* g, size_t n,
+                                                       T* dx, Workspace workspace) {
   PerturbVjpRow(CustomNoise(op.noise), op.scale, x, p, g, n, dx, workspace.scratch);
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_MAPS_PERTURB_MAX_INL_H_

@@ -9,29 +9,18 @@
 
 #include "hwy/cache_control.h"
 #include "src/maps/all-inl.h"
-#include "src/maps/kernel_map.h"
 #include "src/maps/kernels.h"
 #include "src/per_row.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
-
-// Whether Op has a kernel for short rows.
-template <class Op, class T>
-constexpr bool HasShortKernel() {
-  return requires(const Op& op, hn::Vec<RowTag<T>> max, ShortRows<T>& rows, T* const* out) {
-    MapShortRows(op, max, rows, out, size_t{});
-  }
-  || requires(const Op& op, hn::Vec<RowTag<T>>* max, ShortRows<T>* rows, T* const* out) {
-    MapShortRows(op, max, rows, out, size_t{});
-  };
-}
 
 // Rows of at most ShortRows::kLongest, a few groups at a time.
 template <class Op, class T>
 HWY_INLINE void MapShortGroups(const Op& op, MatrixView<const T> x, MatrixView<T> p, Share<T> share) {
-  constexpr size_t kGroups = kShortGroups<Op>, kRows = ShortRows<T>::kRows;
+  using Short = typename KernelsOf<Op, T>::Short;
+  constexpr size_t kGroups = Short::kGroups, kRows = ShortRows<T>::kRows;
   const RowTag<T> d;
   const size_t most = kGroups * kRows;
   for (size_t begin = share.begin; begin < share.end; begin += most) {
@@ -59,38 +48,26 @@ HWY_INLINE void MapShortGroups(const Op& op, MatrixView<const T> x, MatrixView<T
         }
       }
     }
-    if constexpr (kGroups == 1) {
-      MapShortRows(op, max[0], rows[0], out, count);
-    } else {
-      MapShortRows(op, max, rows, out, count);
-    }
+    Short::Map(op, max, rows, out, count);
   }
 }
 
-// Whether Op has a kernel for several rows at once that are not short.
-template <class Op, class T>
-constexpr bool HasKernelForRowsAtOnce() {
-  return requires(const Op& op, const T* const* x, const T* max, T* const* p, Workspace workspace) {
-    MapRowsAtOnce(op, x, size_t{}, max, p, size_t{}, workspace);
-  };
-}
-
-// The rows from share.begin on, up to RowsAtOnce, that have finite maxima, where p is not x; returns how many there were.
+// The rows from share.begin on, up to Several::Count, that have finite maxima, where p is not x; returns how many there were.
 template <class Op, class T>
 HWY_INLINE size_t MapSomeRows(const Op& op, MatrixView<const T> x, MatrixView<T> p, Share<T> share) {
-  constexpr size_t kMost = 16;
-  if (x.data == p.data) return 0;
-  const size_t n = x.cols, most = HWY_MIN(RowsAtOnce<T>(op, n), kMost);
-  const T* in[kMost];
-  T* out[kMost];
-  T max[kMost];
+  using Several = typename KernelsOf<Op, T>::Several;
+  if (x.data == p.data || NeedsPreparing<T>(KernelsOf<Op, T>::kScores, op)) return 0;
+  const size_t n = x.cols, most = Several::Count(op, n);
+  const T* in[Several::kMost];
+  T* out[Several::kMost];
+  T max[Several::kMost];
   size_t count = 0;
   for (; count < HWY_MIN(most, share.end - share.begin); ++count) {
     in[count] = x.row(share.begin + count), out[count] = p.row(share.begin + count);
     max[count] = RowMax(RowTag<T>(), in[count], n);
     if (!IsFinite(max[count])) break;
   }
-  if (count > 1) MapRowsAtOnce(op, in, n, max, out, count, {share.scratch, share.stream});
+  if (count > 1) Several::Map(op, in, n, max, out, count, {share.scratch, share.stream});
   return count > 1 ? count : 0;
 }
 
@@ -98,15 +75,17 @@ HWY_INLINE size_t MapSomeRows(const Op& op, MatrixView<const T> x, MatrixView<T>
 // its time; a function of its own, for to flatten it into both of its callers takes minutes.
 template <class Op, class T>
 HWY_NOINLINE HWY_FLATTEN void MapRowsBy(const Op& op, MatrixView<const T> x, MatrixView<T> p, Share<T> share) {
+  using Kernels = KernelsOf<Op, T>;
+  using Contract = MapContract<Op, T>;
   const RowTag<T> d;
   const size_t n = x.cols;
-  if constexpr (HasShortKernel<Op, T>()) {
-    if (n <= ShortRows<T>::kLongest && HasShortRows(op) && !HasExtremeTemperature<T>(op)) {
+  if constexpr (Contract::kHasShort) {
+    if (n <= ShortRows<T>::kLongest && Kernels::Short::Takes(op) && !NeedsPreparing<T>(Kernels::kScores, op)) {
       return MapShortGroups(op, x, p, share);
     }
   }
   for (size_t r = share.begin; r < share.end; ++r) {
-    if constexpr (HasKernelForRowsAtOnce<Op, T>()) {
+    if constexpr (Contract::kHasSeveral) {
       Share<T> rest = share;
       rest.begin = r;
       if (const size_t count = MapSomeRows(op, x, p, rest); count > 0) {
@@ -114,11 +93,13 @@ HWY_NOINLINE HWY_FLATTEN void MapRowsBy(const Op& op, MatrixView<const T> x, Mat
         continue;
       }
     }
-    const auto row = PrepareRow(d, op, x.row(r), n, share.rescaled);
+    const auto row = PrepareRow(d, Kernels::kScores, op, x.row(r), n, share.rescaled);
     if (IsFinite(row.max)) {
-      MapRow(d, row.op, row.x, n, row.max, p.row(r), {share.scratch, share.stream});
+      Kernels::MapRow(row.op, row.x, n, row.max, p.row(r), {share.scratch, share.stream});
     } else {
-      NonFiniteRow(d, row.x, n, MostInfinite(op, FindNonFinite(row.x, n).infinite), p.row(r));
+      size_t most = n;
+      if constexpr (Contract::kHasMostInfinite) most = Kernels::MostInfinite(op, FindNonFinite(row.x, n).infinite);
+      NonFiniteRow(d, row.x, n, most, p.row(r));
     }
   }
 }
@@ -140,6 +121,7 @@ void MapRows(const Op& op, MatrixView<const T> x, MatrixView<T> p, std::span<con
 template <class Op, class T>
 void VjpRows(const Op& common, MatrixView<const T> x, MatrixView<const T> p, MatrixView<const T> g, MatrixView<T> dx,
              std::span<const PerRow> per_row, std::span<const ParamGradient> gradients, Share<T> share) {
+  using Kernels = KernelsOf<Op, T>;
   const RowTag<T> d;
   const size_t n = x.cols;
   for (size_t r = share.begin; r < share.end; ++r) {
@@ -147,15 +129,15 @@ void VjpRows(const Op& common, MatrixView<const T> x, MatrixView<const T> p, Mat
     const bool infinite = HasInfiniteScore(x.row(r), p.row(r), n, T(0));
     // Before dx, which may stand where an input does.
     ParamValues<Op> dparams = {};
-    if constexpr (has_per_row<Op>()) {
+    if constexpr (MapContract<Op, T>::kHasParamVjp) {
       if (!gradients.empty() && !infinite) {
-        dparams = ParamVjpRow(d, op, x.row(r), p.row(r), g.row(r), n, {share.scratch, share.stream});
+        dparams = Kernels::ParamVjpRow(op, x.row(r), p.row(r), g.row(r), n, {share.scratch, share.stream});
       }
     }
     if (infinite) {
       FillRow(d, T(0), n, dx.row(r));
     } else {
-      VjpRow(d, op, x.row(r), p.row(r), g.row(r), n, dx.row(r), {share.scratch, share.stream});
+      Kernels::VjpRow(op, x.row(r), p.row(r), g.row(r), n, dx.row(r), {share.scratch, share.stream});
     }
     for (const ParamGradient& gradient : gradients) gradient.values[r] = value_of<Op>(dparams, gradient.parameter);
   }
@@ -164,13 +146,13 @@ void VjpRows(const Op& common, MatrixView<const T> x, MatrixView<const T> p, Mat
 
 template <class T>
 void AnyMapRows(const Map& map, MatrixView<const T> x, MatrixView<T> p, std::span<const PerRow> per_row, Share<T> share) {
-  std::visit([&](const auto& op) { MapRows(op, x, p, per_row, share); }, kernel_map(map));
+  std::visit([&](const auto& op) { MapRows(op, x, p, per_row, share); }, map);
 }
 
 template <class T>
 void AnyVjpRows(const Map& map, MatrixView<const T> x, MatrixView<const T> p, MatrixView<const T> g, MatrixView<T> dx,
                 std::span<const PerRow> per_row, std::span<const ParamGradient> gradients, Share<T> share) {
-  std::visit([&](const auto& op) { VjpRows(op, x, p, g, dx, per_row, gradients, share); }, kernel_map(map));
+  std::visit([&](const auto& op) { VjpRows(op, x, p, g, dx, per_row, gradients, share); }, map);
 }
 
 template <class T>
@@ -189,7 +171,7 @@ void LogSoftmaxRows(const LogSoftmax& op, MatrixView<const T> x, MatrixView<T> y
   const RowTag<T> d;
   const size_t n = x.cols;
   for (size_t r = share.begin; r < share.end; ++r) {
-    const auto row = PrepareRow(d, op, x.row(r), n, share.rescaled);
+    const auto row = PrepareRow(d, kLogSoftmaxScores, op, x.row(r), n, share.rescaled);
     if (IsFinite(row.max)) {
       LogSoftmaxRow(d, row.op, row.x, n, row.max, y.row(r));
     } else {
@@ -219,7 +201,7 @@ void LogSumExpRows(const LogSumExp& op, MatrixView<const T> x, MatrixView<T> y, 
   const RowTag<T> d;
   const size_t n = x.cols;
   for (size_t r = share.begin; r < share.end; ++r) {
-    const auto row = PrepareRow(d, op, x.row(r), n, share.rescaled);
+    const auto row = PrepareRow(d, kLogSumExpScores, op, x.row(r), n, share.rescaled);
     *y.row(r) = IsFinite(row.max) ? static_cast<T>(static_cast<double>(row.original_max) +
                                                    op.temperature * LogSumExpRow(d, row.op, row.x, n, row.max))
                                   : NonFiniteLogSumExp(x.row(r), n);
@@ -229,12 +211,13 @@ void LogSumExpRows(const LogSumExp& op, MatrixView<const T> x, MatrixView<T> y, 
 // dx = g softmax(x/T): the map itself, into dx, then the factor.
 template <class T>
 void LogSumExpVjpRows(const LogSumExp& op, MatrixView<const T> x, MatrixView<const T> g, MatrixView<T> dx, Share<T> share) {
+  using Kernels = KernelsOf<Softmax, T>;
   const RowTag<T> d;
   const size_t n = x.cols;
   for (size_t r = share.begin; r < share.end; ++r) {
-    const auto row = PrepareRow(d, Softmax{.temperature = op.temperature}, x.row(r), n, share.rescaled);
+    const auto row = PrepareRow(d, Kernels::kScores, {.temperature = op.temperature}, x.row(r), n, share.rescaled);
     if (IsFinite(row.max)) {
-      MapRow(d, row.op, row.x, n, row.max, dx.row(r), {share.scratch, false});
+      Kernels::MapRow(row.op, row.x, n, row.max, dx.row(r), {share.scratch, false});
       ScaleRow(d, *g.row(r), n, dx.row(r));
     } else {
       // The gradient is 0 at -inf scores and in rows with +inf.
@@ -250,7 +233,7 @@ MapKernels<T> Kernels() {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_MAPS_ROWS_INL_H_

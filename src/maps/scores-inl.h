@@ -15,7 +15,7 @@
 #include "src/rows/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // What a kernel is given besides its row.
@@ -38,10 +38,12 @@ class RelativeScores {
   hn::Vec<D> max_, inverse_;
 };
 
-// How many groups of short rows an operation's kernel wants at once: more than one where it waits for its own results. It is
-// then given arrays of rows and maxima, and `count` is that of all rows together.
+// Which parameters of an operation say what its scores are; null: none does.
 template <class Op>
-inline constexpr size_t kShortGroups = 1;
+struct ScoreParams {
+  double Op::*divisor = nullptr;  // T of x/T
+  Input Op::*input = nullptr;
+};
 
 // Beyond this, and below its inverse, 1/T is no normal number of type T, or nearly so.
 template <class T>
@@ -52,13 +54,11 @@ HWY_INLINE bool IsExtremeTemperature(double temperature) {
   return temperature > kExtremeTemperature<T> || temperature < 1 / kExtremeTemperature<T>;
 }
 
-// The same of op's temperature, if it has one.
+// Whether PrepareRow does more than to find the maximum.
 template <class T, class Op>
-HWY_INLINE bool HasExtremeTemperature(const Op& op) {
-  if constexpr (requires { op.temperature; }) {
-    return IsExtremeTemperature<T>(op.temperature);
-  }
-  return false;
+HWY_INLINE bool NeedsPreparing(const ScoreParams<Op>& params, const Op& op) {
+  if (params.divisor != nullptr && IsExtremeTemperature<T>(op.*params.divisor)) return true;
+  return params.input != nullptr && op.*params.input == Input::probs;
 }
 
 // v / T for gradients, as two products: 1/T may be no normal number where the quotient is one.
@@ -101,25 +101,24 @@ struct PreparedRow {
 // beyond s^-2 and s^2 act like these: already there every score that is not the maximum is infinitely far, or none is.
 // Probabilities become scores.
 template <class D, class Op, class T = hn::TFromD<D>>
-HWY_INLINE PreparedRow<Op, T> PrepareRow(D d, const Op& op, const T* x, size_t n, T* rescaled) {
+HWY_INLINE PreparedRow<Op, T> PrepareRow(D d, const ScoreParams<Op>& params, const Op& op, const T* x, size_t n, T* rescaled) {
   const T max = RowMax(d, x, n);
   PreparedRow<Op, T> row = {op, x, max, max};
-  if constexpr (requires { op.temperature; }) {
-    if (HWY_UNLIKELY(HasExtremeTemperature<T>(op) && IsFinite(max))) {
+  if (params.divisor != nullptr) {
+    const double temperature = op.*params.divisor;
+    if (HWY_UNLIKELY(IsExtremeTemperature<T>(temperature) && IsFinite(max))) {
       constexpr double kLimit = kExtremeTemperature<T>;
-      const bool hot = op.temperature > 1;
+      const bool hot = temperature > 1;
       const T s = static_cast<T>(hot ? 1 / kLimit : kLimit);
       for (size_t i = 0; i < n; ++i) rescaled[i] = hot ? x[i] * s : (x[i] - max) * s;
-      row.op.temperature = hot ? HWY_MIN(op.temperature / kLimit, kLimit) : HWY_MAX(op.temperature * kLimit, 1 / kLimit);
+      row.op.*params.divisor = hot ? HWY_MIN(temperature / kLimit, kLimit) : HWY_MAX(temperature * kLimit, 1 / kLimit);
       row.x = rescaled;
       row.max = hot ? max * s : T(0);
     }
   }
-  if constexpr (requires { op.input; }) {
-    if (op.input == Input::probs) {
-      row.max = row.original_max = ScoresOfProbs(x, n, rescaled);
-      row.x = rescaled;
-    }
+  if (params.input != nullptr && op.*params.input == Input::probs) {
+    row.max = row.original_max = ScoresOfProbs(x, n, rescaled);
+    row.x = rescaled;
   }
   return row;
 }
@@ -137,18 +136,6 @@ HWY_NOINLINE void NonFiniteRow(D d, const T* x, size_t n, size_t most, T* p) {
     left -= has_mass;
     p[i] = has_mass ? share : T(0);
   }
-}
-
-// How many of `infinite` +inf scores share the mass, overloaded for maps that cut.
-template <class Op>
-HWY_INLINE size_t MostInfinite(const Op& /*op*/, size_t infinite) {
-  return infinite;
-}
-
-// Whether MapShortRows, where there is one, takes this op: overloaded for maps of which it takes some.
-template <class Op>
-HWY_INLINE bool HasShortRows(const Op& /*op*/) {
-  return true;
 }
 
 // logsumexp of a row whose maximum is not finite: that maximum, unless a NaN hides behind it.
@@ -173,7 +160,7 @@ HWY_INLINE bool HasInfiniteScore(const T* x, const T* y, size_t n, T no_mass) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_MAPS_SCORES_INL_H_

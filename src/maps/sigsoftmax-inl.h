@@ -11,15 +11,27 @@
 #include "src/maps/softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
+
+template <class T>
+struct KernelsOf<SigSoftmax, T> {
+  static constexpr ScoreParams<SigSoftmax> kScores = {};
+  static void MapRow(const SigSoftmax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
+  static void VjpRow(const SigSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
+  static constexpr NotOffered ParamVjpRow = {}, MostInfinite = {};
+  using Short = NotOffered;
+  using Several = NotOffered;
+};
 
 // exp(x) s(x) relative to the largest: exp(x - max) / (exp(b) + exp(b - x)), b = min(max, 0). Neither factor overflows, the
 // largest term is between 1/2 and 1, and since one rounded factor never falls with x and the other divisor never rises, the
 // order of the scores is kept. exp of what may be positive is taken as the reciprocal of exp of its opposite.
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void MapRow(D d, const SigSoftmax& /*op*/, const T* x, size_t n, T max, T* p, Workspace /*workspace*/) {
-  const ExpScaled<D> exp(d, 1);
+template <class T>
+HWY_INLINE void KernelsOf<SigSoftmax, T>::MapRow(const SigSoftmax& /*op*/, const T* x, size_t n, T max, T* p,
+                                                 Workspace /*workspace*/) {
+  const RowTag<T> d;
+  const ExpScaled<RowTag<T>> exp(d, 1);
   const auto shift = hn::Set(d, max), one = hn::Set(d, T(1));
   const auto base = hn::Set(d, HWY_MIN(max, T(0)));
   const auto exp_base = exp(d, base);
@@ -44,10 +56,11 @@ HWY_INLINE void MapRow(D d, const SigSoftmax& /*op*/, const T* x, size_t n, T ma
 }
 
 // dx = (2 - s(x)) p (g - <g, p>), and 2 - s(x) = 1 + s(-x).
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void VjpRow(D d, const SigSoftmax& /*op*/, const T* x, const T* p, const T* g, size_t n, T* dx,
-                       Workspace workspace) {
-  const ExpScaled<D> exp(d, 1);
+template <class T>
+HWY_INLINE void KernelsOf<SigSoftmax, T>::VjpRow(const SigSoftmax& /*op*/, const T* x, const T* p, const T* g, size_t n, T* dx,
+                                                 Workspace workspace) {
+  const RowTag<T> d;
+  const ExpScaled<RowTag<T>> exp(d, 1);
   const auto one = hn::Set(d, T(1));
   const auto mean = hn::Set(d, static_cast<T>(DotWithDistribution(d, p, g, n)));
   WriteRow(d, workspace.stream, n, dx, [&](size_t i, size_t count) HWY_ATTR {
@@ -62,7 +75,7 @@ HWY_INLINE void VjpRow(D d, const SigSoftmax& /*op*/, const T* x, const T* p, co
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_MAPS_SIGSOFTMAX_INL_H_

@@ -8,20 +8,34 @@
 #endif
 
 #include "entropic/maps.h"
-#include "src/maps/scores-inl.h"
+#include "src/maps/contract-inl.h"
 #include "src/rows/exp_log-inl.h"
-#include "src/rows/short-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
+
+template <class T>
+struct KernelsOf<Softmax, T> {
+  static constexpr ScoreParams<Softmax> kScores = {.divisor = &Softmax::temperature};
+  static void MapRow(const Softmax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
+  static void VjpRow(const Softmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
+  static constexpr NotOffered ParamVjpRow = {}, MostInfinite = {};
+  struct Short {
+    static constexpr size_t kGroups = 1;
+    static bool Takes(const Softmax& /*op*/) { return true; }
+    static void Map(const Softmax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group, T* const* p, size_t count);
+  };
+  using Several = NotOffered;
+};
 
 // Three sweeps over a row that is in cache after the first: maximum, exp and sum, scale. The terms are at most 1 and the
 // largest is 1, so the sum is in [1, n]: no overflow, no division by 0. A NaN score makes it NaN. The terms wait in p; to
 // keep them elsewhere and stream p out was no faster, since nothing then overlaps with the streaming.
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void MapRow(D d, const Softmax& op, const T* x, size_t n, T max, T* p, Workspace /*workspace*/) {
-  const ExpScaled<D> exp(d, op.temperature);
+template <class T>
+HWY_INLINE void KernelsOf<Softmax, T>::MapRow(const Softmax& op, const T* x, size_t n, T max, T* p, Workspace /*workspace*/) {
+  const RowTag<T> d;
+  const ExpScaled<RowTag<T>> exp(d, op.temperature);
   const auto shift = hn::Set(d, max);
   const double sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto e = exp(d, hn::Sub(LoadUpTo(d, x + i, count, max), shift));
@@ -37,8 +51,11 @@ HWY_INLINE void MapRow(D d, const Softmax& op, const T* x, size_t n, T max, T* p
 
 // The same for a group of rows of at most ShortRows::kLongest. A NaN score makes the sum NaN, and with it every product.
 template <class T>
-HWY_INLINE void MapShortRows(const Softmax& op, hn::Vec<RowTag<T>> max, ShortRows<T>& rows, T* const* p, size_t count) {
+HWY_INLINE void KernelsOf<Softmax, T>::Short::Map(const Softmax& op, const hn::Vec<RowTag<T>>* group_max, ShortRows<T>* group,
+                                                  T* const* p, size_t count) {
   const RowTag<T> d;
+  const auto max = *group_max;
+  ShortRows<T>& rows = *group;
   const ExpScaled<RowTag<T>> exp(d, op.temperature);
   double sums[ShortRows<T>::kRows];
   rows.TransformAndSum(sums, [&](hn::Vec<RowTag<T>> x) HWY_ATTR { return exp(d, hn::Sub(x, max)); });
@@ -58,10 +75,12 @@ HWY_INLINE double DotWithDistribution(D d, const T* p, const T* g, size_t n) {
 }
 
 // dx = p (g - <g, p>) / T.
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void VjpRow(D d, const Softmax& op, const T* /*x*/, const T* p, const T* g, size_t n, T* dx, Workspace workspace) {
+template <class T>
+HWY_INLINE void KernelsOf<Softmax, T>::VjpRow(const Softmax& op, const T* /*x*/, const T* p, const T* g, size_t n, T* dx,
+                                              Workspace workspace) {
+  const RowTag<T> d;
   const auto mean = hn::Set(d, static_cast<T>(DotWithDistribution(d, p, g, n)));
-  const DividedBy<D> divided(op.temperature);
+  const DividedBy<RowTag<T>> divided(op.temperature);
   WriteRow(d, workspace.stream, n, dx, [&](size_t i, size_t count) HWY_ATTR {
     const auto pi = LoadUpTo(d, p + i, count, T(0));
     const auto gi = LoadUpTo(d, g + i, count, T(0));
@@ -88,6 +107,9 @@ HWY_INLINE double LogSum(D d, double temperature, const T* x, size_t n, T max) {
   const double u = 1 + rest;
   return LogNumber(u) + (rest - (u - 1)) / u;
 }
+
+inline constexpr ScoreParams<LogSoftmax> kLogSoftmaxScores = {.divisor = &LogSoftmax::temperature};
+inline constexpr ScoreParams<LogSumExp> kLogSumExpScores = {.divisor = &LogSumExp::temperature};
 
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void LogSoftmaxRow(D d, const LogSoftmax& op, const T* x, size_t n, T max, T* y) {
@@ -126,7 +148,7 @@ HWY_INLINE void LogSoftmaxVjpRow(D d, const LogSoftmax& op, const T* x, const T*
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_MAPS_SOFTMAX_INL_H_

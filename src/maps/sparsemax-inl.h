@@ -8,20 +8,34 @@
 #endif
 
 #include "entropic/maps.h"
-#include "src/maps/scores-inl.h"
+#include "src/maps/contract-inl.h"
 #include "src/maps/threshold_start-inl.h"
-#include "src/rows/short-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
+
+template <class T>
+struct KernelsOf<Sparsemax, T> {
+  static constexpr ScoreParams<Sparsemax> kScores = {.divisor = &Sparsemax::temperature};
+  static void MapRow(const Sparsemax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
+  static void VjpRow(const Sparsemax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
+  static constexpr NotOffered ParamVjpRow = {}, MostInfinite = {};
+  struct Short {
+    static constexpr size_t kGroups = 1;
+    static bool Takes(const Sparsemax& /*op*/) { return true; }
+    static void Map(const Sparsemax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group, T* const* p, size_t count);
+  };
+  using Several = NotOffered;
+};
 
 // Only scores within 1 of the maximum can have mass: one sweep packs those few, the threshold is solved on them, one
 // sweep writes. z - tau is taken in two steps, tau's upper part being exact in T: near the threshold the first
 // difference is exact, so p has a relative error of two roundings and the row sums to 1 for any n.
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void MapRow(D d, const Sparsemax& op, const T* x, size_t n, T max, T* p, Workspace workspace) {
-  const RelativeScores<D> relative(hn::Set(d, max), op.temperature);
+template <class T>
+HWY_INLINE void KernelsOf<Sparsemax, T>::MapRow(const Sparsemax& op, const T* x, size_t n, T max, T* p, Workspace workspace) {
+  const RowTag<T> d;
+  const RelativeScores<RowTag<T>> relative(hn::Set(d, max), op.temperature);
   const T least = LeastThreshold(d, 1, relative, x, n);
   const Survivors<T> survivors(workspace.scratch, n);
   const size_t kept = FilterAbove<false>(d, relative, x, n, least, survivors);
@@ -40,10 +54,12 @@ HWY_INLINE void MapRow(D d, const Sparsemax& op, const T* x, size_t n, T max, T*
 // shrinks; a row that is done repeats its last step from the same tau. So few terms can be summed in T: near the root they
 // sum to 1, and the last step, a residual, mends what the rounding of tau left.
 template <class T>
-HWY_INLINE void MapShortRows(const Sparsemax& op, hn::Vec<RowTag<T>> max, ShortRows<T>& rows, T* const* p, size_t count) {
+HWY_INLINE void KernelsOf<Sparsemax, T>::Short::Map(const Sparsemax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group,
+                                                    T* const* p, size_t count) {
   using V = hn::Vec<RowTag<T>>;
   const RowTag<T> d;
-  const RelativeScores<RowTag<T>> relative(max, op.temperature);
+  ShortRows<T>& rows = *group;
+  const RelativeScores<RowTag<T>> relative(*max, op.temperature);
   rows.Transform([&](V x) HWY_ATTR { return relative(x); });
 
   const V one = hn::Set(d, T(1));
@@ -70,10 +86,12 @@ HWY_INLINE void MapShortRows(const Sparsemax& op, hn::Vec<RowTag<T>> max, ShortR
 }
 
 // On the support dx = (g - mean of g there) / T, elsewhere 0: the Jacobian projects onto vectors of sum 0.
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void VjpRow(D d, const Sparsemax& op, const T* /*x*/, const T* p, const T* g, size_t n, T* dx, Workspace workspace) {
+template <class T>
+HWY_INLINE void KernelsOf<Sparsemax, T>::VjpRow(const Sparsemax& op, const T* /*x*/, const T* p, const T* g, size_t n, T* dx,
+                                                Workspace workspace) {
+  const RowTag<T> d;
   double sums[2];
-  Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
+  Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<RowTag<T>>* terms) HWY_ATTR {
     const auto pi = LoadUpTo(d, p + i, count, T(0));
     const auto out = hn::Eq(pi, hn::Zero(d));
     // 0 p carries a NaN row into the mean.
@@ -81,7 +99,7 @@ HWY_INLINE void VjpRow(D d, const Sparsemax& op, const T* /*x*/, const T* p, con
     terms[1] = hn::IfThenZeroElse(out, hn::Set(d, T(1)));
   });
   const auto mean = hn::Set(d, static_cast<T>(sums[0] / sums[1]));
-  const DividedBy<D> divided(op.temperature);
+  const DividedBy<RowTag<T>> divided(op.temperature);
   WriteRow(d, workspace.stream, n, dx, [&](size_t i, size_t count) HWY_ATTR {
     const auto out = hn::Eq(LoadUpTo(d, p + i, count, T(0)), hn::Zero(d));
     const auto v = divided(hn::Sub(LoadUpTo(d, g + i, count, T(0)), mean));
@@ -90,7 +108,7 @@ HWY_INLINE void VjpRow(D d, const Sparsemax& op, const T* /*x*/, const T* p, con
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_MAPS_SPARSEMAX_INL_H_

@@ -11,8 +11,18 @@
 #include "src/maps/softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
+
+template <class T>
+struct KernelsOf<TaylorSoftmax, T> {
+  static constexpr ScoreParams<TaylorSoftmax> kScores = {};
+  static void MapRow(const TaylorSoftmax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
+  static void VjpRow(const TaylorSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
+  static constexpr NotOffered ParamVjpRow = {}, MostInfinite = {};
+  using Short = NotOffered;
+  using Several = NotOffered;
+};
 
 // f(x) = sum_{m <= order} x^m / m!, and f' the same without the last term, divided by one power of two that keeps every term
 // of the row finite: with |x| <= s = 2^e, f(x) / s^order = sum c_m y^m, y = x/s, c_m = s^(m - order) / m!.
@@ -78,8 +88,10 @@ HWY_INLINE double LargestMagnitude(D d, const T* x, size_t n) {
   return MaxLane(d, largest);
 }
 
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void MapRow(D d, const TaylorSoftmax& op, const T* x, size_t n, T /*max*/, T* p, Workspace workspace) {
+template <class T>
+HWY_INLINE void KernelsOf<TaylorSoftmax, T>::MapRow(const TaylorSoftmax& op, const T* x, size_t n, T /*max*/, T* p,
+                                                    Workspace workspace) {
+  const RowTag<T> d;
   const D64 d64;
   const TaylorPolynomial f(static_cast<int>(op.order), LargestMagnitude(d, x, n));
   const auto absent = hn::Set(d64, -kInfinity<double>);
@@ -93,8 +105,10 @@ HWY_INLINE void MapRow(D d, const TaylorSoftmax& op, const T* x, size_t n, T /*m
   for (size_t i = 0; i < n; ++i) p[i] = static_cast<T>(workspace.scratch[i] / sum);
 }
 
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void VjpRow(D d, const TaylorSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace) {
+template <class T>
+HWY_INLINE void KernelsOf<TaylorSoftmax, T>::VjpRow(const TaylorSoftmax& op, const T* x, const T* p, const T* g, size_t n,
+                                                    T* dx, Workspace workspace) {
+  const RowTag<T> d;
   const D64 d64;
   const TaylorPolynomial f(static_cast<int>(op.order), LargestMagnitude(d, x, n));
   const double mean = DotWithDistribution(d, p, g, n);
@@ -110,7 +124,7 @@ HWY_INLINE void VjpRow(D d, const TaylorSoftmax& op, const T* x, const T* p, con
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_MAPS_TAYLOR_SOFTMAX_INL_H_

@@ -13,7 +13,7 @@
 #include "src/rows/threshold-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // q^(1/b) for q > 0, 0 below: rising, since Log and ExpScaled are. b = 1/2 and b = 1 need neither.
@@ -163,7 +163,7 @@ HWY_INLINE T LeastThreshold(D d, double b, const Relative& relative, const T* x,
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_MAPS_THRESHOLD_START_INL_H_

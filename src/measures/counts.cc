@@ -4,7 +4,7 @@
 #include "entropic/measures.h"
 #include "src/check.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace {
 
 void check_outcomes(std::string_view name, std::span<const std::int64_t> outcomes, std::size_t number) {
@@ -42,4 +42,4 @@ void Counts::merge(const Counts& other) {
   std::transform(weights_.begin(), weights_.end(), other.weights_.begin(), weights_.begin(), std::plus<>());
 }
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

@@ -15,7 +15,7 @@
 #include "src/rows/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // log p = z - shift where z is not null, and otherwise the logarithm of p.
@@ -163,7 +163,7 @@ Distribution DistributionOf(Input input, bool normalize, const T* x, size_t n, d
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_MEASURES_DISTRIBUTION_INL_H_

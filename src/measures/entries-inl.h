@@ -12,7 +12,7 @@
 #include "src/measures/values-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class T>
@@ -76,7 +76,7 @@ void EntryRow(const BinaryEntropy& op, const T* x, size_t n, double, double unit
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_MEASURES_ENTRIES_INL_H_

@@ -7,12 +7,13 @@
 #include "src/measures/entries-inl.h"
 #include "src/measures/tables-inl.h"
 #include "src/measures/values-inl.h"
+#include "src/per_row.h"
 #include "src/rows/near_softmax-inl.h"
 
 #ifndef ENTROPIC_MEASURES_CC_
 #define ENTROPIC_MEASURES_CC_
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 
 // What rows hold in all, see GivenSum: nothing of scores; what is known already, or room for it.
 struct GivenSums {
@@ -25,19 +26,20 @@ struct GivenSums {
 template <class T>
 struct MeasureKernels {
   void (*sums)(Input, bool normalize, MatrixView<const T> p, double* sums);
-  void (*one)(const Measure&, MatrixView<const T> p, GivenSums, double* value, MatrixView<T> dp, double* memory);
+  void (*one)(const Measure&, MatrixView<const T> p, GivenSums, double* value, MatrixView<T> dp, std::span<const PerRow>,
+              std::span<const ParamGradient>, double* memory);
   void (*two)(const Divergence&, MatrixView<const T> p, MatrixView<const T> q, GivenSums of_p, GivenSums of_q, double* value,
               MatrixView<T> dp, MatrixView<T> dq, double* memory);
   double (*table)(const TableMeasure&, const T* pxy, TableShape, double sum, double* memory, T* dp);
   void (*entries)(const EntryMeasure&, MatrixView<const T> p, GivenSums, MatrixView<T> value, MatrixView<T> dp, double* memory);
 };
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 
 #endif  // ENTROPIC_MEASURES_CC_
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class T>
@@ -58,7 +60,7 @@ inline double UnitOf(const std::optional<double>& base) { return base ? 1 / LogN
 inline double InUnit(double nats, const std::optional<double>& base) { return base ? nats / LogNumber(*base) : nats; }
 
 template <class Op, class T>
-void OneRow(const Op& op, const Distribution& row, double* value, T* dp) {
+void OneRow(const Op& op, const Distribution& row, double* value, T* dp, double* slope = nullptr) {
   constexpr bool kPerplexity = std::is_same_v<Op, Perplexity>;
   constexpr bool kPowers = std::is_same_v<Op, RenyiEntropy>;
   using Kernel = std::conditional_t<kPerplexity, Entropy, Op>;
@@ -68,6 +70,7 @@ void OneRow(const Op& op, const Distribution& row, double* value, T* dp) {
   if (row.exists) nats = ValueOf(kernel, row);
   *value = InUnit(nats, op.base);
   if constexpr (kPerplexity) *value = factor = ExpNumber(nats);
+  if (slope != nullptr) *slope = row.exists ? InUnit(OrderSlope(kernel, row, nats), op.base) : kNaN<double>;
   if (dp == nullptr) return;
   const Through through = ThroughOf(op.input, op.normalize);
   if constexpr (kPowers) {
@@ -95,18 +98,22 @@ double EntropyInFloat(const Op& op, const T* p, size_t n) {
 }
 
 template <class T>
-void OneRows(const Measure& measure, MatrixView<const T> p, GivenSums given, double* value, MatrixView<T> dp, double* memory) {
+void OneRows(const Measure& measure, MatrixView<const T> p, GivenSums given, double* value, MatrixView<T> dp,
+             std::span<const PerRow> per_row, std::span<const ParamGradient> gradients, double* memory) {
   const size_t n = p.cols;
   std::visit(
-      [&]<class Op>(const Op& op) {
+      [&]<class Op>(const Op& common) {
         for (size_t r = 0; r < p.rows; ++r) {
+          const Op op = at_row(common, per_row, r);
           const double sum = SumOfRow(op, p, given, r);
           if (const double nats = dp.data == nullptr ? EntropyInFloat(op, p.row(r), n) : 0; nats > 0) {
             value[r] = InUnit(nats, op.base);
             continue;
           }
+          double slope = 0;
           OneRow(op, DistributionOf(op.input, op.normalize, p.row(r), n, sum, true, memory, memory + n + 16), value + r,
-                 dp.data == nullptr ? nullptr : dp.row(r));
+                 dp.data == nullptr ? nullptr : dp.row(r), gradients.empty() ? nullptr : &slope);
+          for (const ParamGradient& gradient : gradients) gradient.values[r] = slope;  // alpha's: there is no other
         }
       },
       measure);
@@ -236,7 +243,7 @@ MeasureKernels<double> MeasureF64() {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
@@ -248,7 +255,7 @@ HWY_AFTER_NAMESPACE();
 #include "src/parallel.h"
 #include "src/scratch.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace {
 
 HWY_EXPORT(MeasureF32);
@@ -376,15 +383,17 @@ void check_gradient(std::string_view operation, std::string_view name, MatrixVie
 }
 
 template <class Family>
-auto common(const Family& family) {
+auto common(const Family& family, std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {},
+            std::size_t rows = 0) {
   struct Common {
     std::string_view name;
     Input input;
     bool normalize;
   };
   return std::visit(
-      [](const auto& op) {
-        check_params(op);
+      [&]<class Op>(const Op& op) {
+        check_params(op, per_row, rows);
+        for (const ParamGradient& asked : gradients) check_per_row<Op>(asked.parameter, asked.values.size(), rows);
         bool normalize = false;
         if constexpr (requires { op.normalize; }) normalize = op.normalize;
         return Common{op.kDescription.name, op.input, normalize};
@@ -395,20 +404,22 @@ auto common(const Family& family) {
 }  // namespace
 
 template <class T>
-void measure(const Measure& op, MatrixView<const T> p, std::span<double> value, MatrixView<std::type_identity_t<T>> dp) {
-  const auto [name, input, normalize] = common(op);
+void measure(const Measure& op, MatrixView<const T> p, std::span<double> value, MatrixView<std::type_identity_t<T>> dp,
+             std::span<const PerRow> per_row, std::span<const ParamGradient> gradients) {
+  const auto [name, input, normalize] = common(op, per_row, gradients, p.rows);
   check_layout(name, "p", p);
   check_size(name, "value", value.size(), p.rows);
   check_gradient(name, "dp", dp, p.rows, p.cols);
   check_overlap(name, "dp", dp, "p", p);
-  const bool known = dp.data != nullptr || p.rows == 1;
+  const bool known = dp.data != nullptr || !gradients.empty() || p.rows == 1;
   std::vector<double> sums = known ? checked_sums(name, "p", input, normalize, p) : room_for_sums(input, p);
   std::vector<double> found(p.rows);
   const auto run = measure_kernels<Working<T>>().one;
   for_blocks<T>(p.rows, p.cols, 2, 4, [&](std::size_t first, std::size_t count, double* memory, float* wide) {
     const auto rows = working_rows(p, first, count, wide);
     const auto gradient = result_rows(dp, first, count, wide);
-    run(op, rows, given(sums, first, known), found.data() + first, gradient, memory);
+    run(op, rows, given(sums, first, known), found.data() + first, gradient, of_rows(per_row, first, count),
+        of_rows(gradients, first, count), memory);
     finish_rows(gradient, dp, first);
   });
   if (!known) check_sums(name, "p", input, normalize, p, sums);
@@ -526,10 +537,14 @@ void measure(const EntryMeasure& op, MatrixView<const T> p, MatrixView<std::type
   });
 }
 
-template void measure(const Measure&, MatrixView<const float>, std::span<double>, MatrixView<float>);
-template void measure(const Measure&, MatrixView<const double>, std::span<double>, MatrixView<double>);
-template void measure(const Measure&, MatrixView<const float16>, std::span<double>, MatrixView<float16>);
-template void measure(const Measure&, MatrixView<const bfloat16>, std::span<double>, MatrixView<bfloat16>);
+template void measure(const Measure&, MatrixView<const float>, std::span<double>, MatrixView<float>, std::span<const PerRow>,
+                      std::span<const ParamGradient>);
+template void measure(const Measure&, MatrixView<const double>, std::span<double>, MatrixView<double>, std::span<const PerRow>,
+                      std::span<const ParamGradient>);
+template void measure(const Measure&, MatrixView<const float16>, std::span<double>, MatrixView<float16>,
+                      std::span<const PerRow>, std::span<const ParamGradient>);
+template void measure(const Measure&, MatrixView<const bfloat16>, std::span<double>, MatrixView<bfloat16>,
+                      std::span<const PerRow>, std::span<const ParamGradient>);
 template void measure(const Divergence&, MatrixView<const float>, MatrixView<const float>, std::span<double>, MatrixView<float>,
                       MatrixView<float>);
 template void measure(const Divergence&, MatrixView<const double>, MatrixView<const double>, std::span<double>,
@@ -547,6 +562,6 @@ template void measure(const EntryMeasure&, MatrixView<const double>, MatrixView<
 template void measure(const EntryMeasure&, MatrixView<const float16>, MatrixView<float16>, MatrixView<float16>);
 template void measure(const EntryMeasure&, MatrixView<const bfloat16>, MatrixView<bfloat16>, MatrixView<bfloat16>);
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 
 #endif  // HWY_ONCE

@@ -13,17 +13,17 @@
 
 #ifndef ENTROPIC_MEASURES_TABLE_SHAPE_
 #define ENTROPIC_MEASURES_TABLE_SHAPE_
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 
 struct TableShape {
   std::size_t rows, cols;
 };
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 #endif  // ENTROPIC_MEASURES_TABLE_SHAPE_
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // Sums of the rows and of the columns, and of all.
@@ -164,7 +164,7 @@ inline Partial PartialOf(const ConditionalEntropy& op, const Distribution& all, 
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_MEASURES_TABLES_INL_H_

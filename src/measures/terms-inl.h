@@ -12,7 +12,7 @@
 #include "src/rows/expm1-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // x = 2^k m with m in [sqrt(1/2), sqrt 2), for normal x > 0.
@@ -121,7 +121,7 @@ HWY_INLINE V64 Contrast(D64 d, V64 p, V64 q) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_MEASURES_TERMS_INL_H_

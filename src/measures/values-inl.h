@@ -16,7 +16,7 @@
 #include "src/rows/entropy-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 HWY_INLINE V64 ZeroWhere(hn::Mask<D64> mask, V64 v) { return hn::IfThenZeroElse(mask, v); }
@@ -176,6 +176,67 @@ inline Partial PartialOf(const RenyiEntropy& op, const Distribution& row, double
   return {hn::Mul(factor, less), hn::Mul(factor, power)};
 }
 
+// Derivatives in the order. Of measures that have none there is nothing to ask for.
+
+template <class Op>
+double OrderSlope(const Op& /*op*/, const Distribution& /*row*/, double /*value*/) {
+  return 0;
+}
+
+// With b = alpha - 1, y = b log p and p^alpha = p e^y it is -sum p (y e^y - e^y + 1) / b^2, and y e^y - e^y + 1, which is
+// y^2 e^y phi_2(-y), cancels nothing; where the value
+// takes 1 - sum p in, so does this.
+inline double OrderSlope(const TsallisEntropy& op, const Distribution& row, double /*value*/) {
+  const D64 d;
+  const double alpha = op.alpha, b = alpha - 1;
+  if (alpha == kInfinity<double>) return 0;
+  const V64 zero = hn::Zero(d), one = hn::Set(d, 1.0), inverse = hn::Set(d, 1 / (b * b));
+  const double sum = Sum(d, row.n, [&](size_t i, size_t count) HWY_ATTR {
+    const V64 p = row.P(d, i, count), log_p = row.LogP(d, i, count), y = hn::Mul(hn::Set(d, b), log_p);
+    const V64 power = Exp(d, hn::Mul(hn::Set(d, alpha), log_p));
+    const V64 near = hn::Mul(hn::Mul(p, hn::Mul(log_p, log_p)), hn::Mul(Exp(d, y), Phi2NearZero(d, hn::Neg(y))));
+    const V64 rest = hn::IfThenZeroElse(hn::Eq(power, zero), hn::Mul(power, hn::Sub(y, one)));
+    const V64 term = hn::IfThenElse(IsNearZero(d, y), near, hn::Mul(hn::Add(rest, p), inverse));
+    return hn::IfThenZeroElse(hn::Eq(log_p, hn::Set(d, -kInfinity<double>)), term);
+  });
+  const bool near_1 = alpha == 1 || IsNear(alpha, row.sum) || std::abs(row.sum - 1) < 1e-12;
+  return -sum - (near_1 ? 0 : (1 - row.sum) / (b * b));
+}
+
+// With q = p^alpha / sum p^alpha it is -KL(q, p) / b^2 = -sum p (y e^y - e^y + 1) / b^2, y = log q - log p = b (log p + H), of
+// which no term is negative. Where p sums to 1 + e, and the value knows of it, e / b^2 is added; near 1, where the value does
+// not, e (c e^c - e^c + 1) / b^2, c = b H.
+inline double OrderSlope(const RenyiEntropy& op, const Distribution& row, double value) {
+  const D64 d;
+  const double alpha = op.alpha, b = alpha - 1;
+  if (alpha == kInfinity<double>) return 0;
+  const bool near_1 = std::abs(b) < 0.125;
+  const Powers powers = near_1 || alpha == 0 ? Powers{0, 0} : PowersOf(alpha, row);
+  const V64 zero = hn::Zero(d), one = hn::Set(d, 1.0), inverse = hn::Set(d, 1 / (b * b));
+  const double sum = Sum(d, row.n, [&](size_t i, size_t count) HWY_ATTR {
+    const V64 p = row.P(d, i, count), log_p = row.LogP(d, i, count);
+    V64 w, y, log_q;  // w = y / b
+    if (near_1) {
+      w = hn::Add(log_p, hn::Set(d, value));
+      y = hn::Mul(hn::Set(d, b), w);
+      log_q = hn::Add(log_p, y);
+    } else {
+      log_q = alpha == 0 ? hn::Set(d, -value) : hn::Sub(ScaledLog(d, alpha, powers.log_max, log_p), hn::Set(d, powers.log_sum));
+      y = hn::Sub(log_q, log_p);
+      w = hn::Div(y, hn::Set(d, b));
+    }
+    const V64 q = Exp(d, log_q), near = hn::Mul(hn::Mul(p, hn::Mul(w, w)), hn::Mul(Exp(d, y), Phi2NearZero(d, hn::Neg(y))));
+    const V64 rest = hn::IfThenZeroElse(hn::Eq(q, zero), hn::Mul(q, hn::Sub(y, one)));
+    const V64 term = hn::IfThenElse(IsNearZero(d, y), near, hn::Mul(hn::Add(rest, p), inverse));
+    return hn::IfThenZeroElse(hn::Eq(log_p, hn::Set(d, -kInfinity<double>)), term);
+  });
+  const double excess = row.sum - 1;
+  if (std::abs(excess) < 1e-12) return -sum;
+  if (alpha == 1 || !IsNear(alpha, row.sum)) return -sum + (alpha == 1 ? excess * value * value / 2 : excess / (b * b));
+  const V64 c = hn::Set(d, b * value);
+  return -sum + excess * value * value * hn::GetLane(hn::Mul(Exp(d, c), Phi2NearZero(d, hn::Neg(c))));
+}
+
 // Of two distributions. Those of scores and logarithms know log q - log p, which the quotient of exponentials would round.
 
 struct Pair {
@@ -291,11 +352,11 @@ inline Partial SecondPartialOf(const JsDivergence& op, const Pair& rows, size_t 
 }
 
 // What gradients are in, whose chain rule follows from p, g and p g.
-enum class Through { kProbs, kLogProbs, kSoftmax, kDivision };
+enum class Through { probs, log_probs, softmax, division };
 
 inline Through ThroughOf(Input input, bool normalize) {
-  if (input == Input::probs) return normalize ? Through::kDivision : Through::kProbs;
-  return input == Input::log_probs && !normalize ? Through::kLogProbs : Through::kSoftmax;
+  if (input == Input::probs) return normalize ? Through::division : Through::probs;
+  return input == Input::log_probs && !normalize ? Through::log_probs : Through::softmax;
 }
 
 // v, but 0 at scores of -inf.
@@ -312,11 +373,11 @@ void WriteGradient(Through through, const Distribution& row, double factor, doub
     std::fill(out, out + row.n, row.exists ? T(0) : kNaN<T>);
     return;
   }
-  const bool fixed = through == Through::kSoftmax || through == Through::kDivision;
+  const bool fixed = through == Through::softmax || through == Through::division;
   const double mean = fixed ? Sum(d, row.n, [&](size_t i, size_t count) HWY_ATTR { return partial(i, count).weight; }) : 0;
   const V64 level = hn::Set(d, fixed ? mean : -lacking);
-  const V64 scale = hn::Set(d, through == Through::kDivision ? factor / row.divisor : factor);
-  const bool weighted = through == Through::kSoftmax || through == Through::kLogProbs;
+  const V64 scale = hn::Set(d, through == Through::division ? factor / row.divisor : factor);
+  const bool weighted = through == Through::softmax || through == Through::log_probs;
   ForEachVector(d, row.n, [&](size_t i, size_t count) HWY_ATTR {
     const Partial at = partial(i, count);
     const V64 p = row.P(d, i, count);
@@ -326,7 +387,7 @@ void WriteGradient(Through through, const Distribution& row, double factor, doub
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_MEASURES_VALUES_INL_H_

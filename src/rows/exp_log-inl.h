@@ -18,7 +18,7 @@
 #include "src/rows/loop-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // Constants of the two precisions.
@@ -277,7 +277,7 @@ HWY_INLINE double Log1pNumber(double x) { return hn::GetLane(Log1p(D64(), hn::Se
 HWY_INLINE double Power(double base, double exponent) { return ExpNumber(exponent * LogNumber(base)); }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_ROWS_EXP_LOG_INL_H_

@@ -13,7 +13,7 @@
 #include "src/rows/exp_log-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // c[0] + c[1] x + ..., one step after another: the loops over rows have four vectors under way.
@@ -56,7 +56,7 @@ HWY_INLINE V64 Phi2(D64 d, V64 x, V64 exp_x) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_ROWS_EXPM1_INL_H_

@@ -13,7 +13,7 @@
 #include "src/rows/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // log(p / max) for 0 <= p <= max, accurate relative to itself, and never falling as p rises.
@@ -61,7 +61,7 @@ HWY_NOINLINE Z ScoresOfProbs(const T* p, size_t n, Z* z) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_ROWS_INPUT_INL_H_

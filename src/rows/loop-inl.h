@@ -12,10 +12,11 @@
 #include <cstdint>
 #include <limits>
 
+#include "entropic/version.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
@@ -193,7 +194,7 @@ HWY_INLINE void ScaleRow(D d, T factor, size_t n, T* p) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_ROWS_LOOP_INL_H_

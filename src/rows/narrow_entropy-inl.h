@@ -12,10 +12,9 @@
 #include <limits>
 
 #include "src/rows/entropy-inl.h"
-#include "src/rows/scores_read.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // exp(gamma z) in float32 for z <= 0 and gamma known to more digits than float32 has.
@@ -83,8 +82,11 @@ inline constexpr double kSmallestNormal = 87.33654;
 inline constexpr size_t kLongRow = 8192;
 
 // The error of the entropy that will do in float32, of what the contract allows: a fifth, so that large entries keep their
-// last digits; half where another pass would cost much and entries are small.
-HWY_INLINE double NarrowTolerance(double goal, size_t n) { return (n < kLongRow ? 2e-7 : 5e-7) * HWY_MAX(1.0, goal); }
+// last digits; half where another pass would cost much and entries are small. Where `rough` moments are near, their step
+// leaves less than that.
+HWY_INLINE GammaTolerance NarrowTolerance(size_t n, double rough) {
+  return {.met = n < kLongRow ? 2e-7 : 5e-7, .rough = rough};
+}
 
 // The largest |gamma z| there may be for MomentsNarrow and WriteNarrow to leave out the comparison with their bounds.
 inline constexpr double kNearReach = 69;
@@ -259,51 +261,39 @@ HWY_INLINE bool IsNarrow(const RowSurvey<float>& row, size_t n) {
 
 // gamma by sums in float, first over the few scores that stand for a long row; 0 where float does not do. The third order
 // step from where the logarithm of what is to go is within 0.01 leaves less than the sums are wrong by, 2e-7 or so.
-inline HWY_NOINLINE double NarrowGamma(const RowSurvey<float>& row, Condensed few, const float* x, size_t n, double entropy) {
-  const D64 d;
-  EntropySearch search(hn::Set(d, entropy), hn::Set(d, LogNumber(row.ties)), hn::Set(d, LogNumber(row.finite)));
+inline HWY_NOINLINE double NarrowGamma(const RowSurvey<float>& row, const Condensed& few, const float* x, size_t n,
+                                       double entropy) {
+  using Search = GammaSearch<double>;
   if (!IsNarrow(row, n)) return 0;
-  double gamma = hn::GetLane(search.Start(hn::Set(d, row.variance), hn::Set(d, row.third)));
-  for (int evaluations = 0; evaluations < 40; ++evaluations) {
-    if (!(gamma > 0x1p-60 && gamma < 0x1p60)) return 0;
-    double sums[4];
-    if (few.top_count > 0) {
+  Search search;
+  search.Begin({entropy, entropy}, {0x1p-60, 0x1p60}, NarrowTolerance(n, 0.01),
+               {LogNumber(row.ties), LogNumber(row.finite), row.variance, row.third},
+               few.top_count > 0 ? Search::kFew : Search::kMoments);
+  while (search.stage() < Search::kMasses) {
+    double gamma = search.gamma(), sums[4];
+    if (search.stage() == Search::kFew) {
       few.Moments(gamma, sums);
     } else {
       MomentsNarrow<true>(x, n, row.max, gamma, sums);
     }
-    const V64 at[4] = {hn::Set(d, sums[0]), hn::Set(d, sums[1]), hn::Set(d, sums[2]), hn::Set(d, sums[3])};
-    const double next = hn::GetLane(search.Next(hn::Set(d, gamma), at));
-    const double off = std::abs(hn::GetLane(search.residual()));
-    const bool lost = std::abs(hn::GetLane(search.entropy()) - entropy) <= 1e-7 * HWY_MAX(1.0, entropy);
-    gamma = lost ? gamma : next;
-    if (few.top_count > 0) {
-      if (!lost && off > 0.03 && evaluations < 12) continue;
-      few.top_count = 0;
-      search.Restart(hn::Set(d, 1.0));
-    } else if (lost || off < 0.01) {
-      return gamma;
-    }
+    search.Rough(gamma, sums);
   }
-  return 0;
+  return search.stage() == Search::kMasses ? search.gamma() : 0;
 }
 
 // One row on its way to its entropy.
 struct NarrowRow {
-  // What the next evaluation is of: the few that stand for the row; all scores; those that matter; all scores, for the result.
-  enum class Stage { kFew, kAll, kRest, kWrite, kDone, kFailed };
-
   const float* x;
   float *p, *memory;  // the distribution, which is not x; room for what is condensed, or n / 2 + 16 scores: if n > 32, may be p
   RowSurvey<float> survey;
-  Condensed few;
-  double range;
-  Stage stage;
-  int evaluations;
+  Condensed few;       // what stands for the row, and later its scores that matter
+  double range;        // of the scores, infinite where one is absent
+  bool told, matters;  // of all scores the moments were told; from now on those of the scores that matter will do
+  bool done;           // p has the entropy
 };
 
 // Distributions of a given entropy in float32, with sums in float64, for rows where no difference of scores overflows and
-// gamma stays in float32's range; kFailed elsewhere.
+// gamma stays in float32's range.
 //
 // What costs is a pass over a row, and, where rows are short, the search between two passes: a chain of divisions and
 // logarithms that takes as long as a pass over 300 scores. A few rows therefore wait for it together, each in a lane, and each
@@ -313,127 +303,125 @@ struct NarrowRow {
 class NarrowRows {
  public:
   static constexpr size_t kRows = 8;
-  using Stage = NarrowRow::Stage;
 
   HWY_INLINE NarrowRows(NarrowRow* rows, size_t count, size_t n) : rows_(rows), count_(count), n_(n) {}
 
   // Rows have x, p, memory, survey and few.
   HWY_NOINLINE void Map(EntropyTarget target) {
     Begin(target);
-    for (size_t r = 0; r < kRows; ++r) gamma_[r] = 1, log_s_[r] = 0;
-    if (target.low < target.high) Try(target);
-    Start();
-    while (Evaluate()) {
-      if (writing_) AfterWriting();
-      if (searching_) AfterMoments();
-    }
+    while (Ask()) Answer();
+    for (size_t r = 0; r < count_; ++r) rows_[r].done = stage_[r] == Search::kMet;
   }
 
  private:
-  using D = D64;
-  using V = hn::Vec<D>;
-  static constexpr size_t kLanes = hn::MaxLanes(D()), kSearches = (kRows + kLanes - 1) / kLanes;
+  using L = Lanes<D64>;
+  using Search = GammaSearch<L>;
+  static constexpr size_t kLanes = hn::MaxLanes(D64()), kSearches = (kRows + kLanes - 1) / kLanes;
 
-  static HWY_INLINE V At(const double* values, size_t s) { return hn::Load(D(), values + s * kLanes); }
-  static HWY_INLINE void Put(V v, double* values, size_t s) { hn::Store(v, D(), values + s * kLanes); }
+  static HWY_INLINE L At(const double* values, size_t s) { return hn::Load(D64(), values + s * kLanes); }
+  static HWY_INLINE void Put(L x, double* values, size_t s) { hn::Store(x.v, D64(), values + s * kLanes); }
 
   HWY_INLINE void Begin(EntropyTarget target) {
+    HWY_ALIGN double finite[kRows], ties[kRows], variance[kRows], third[kRows], first[kRows];
     for (size_t r = 0; r < kRows; ++r) {
-      finite_[r] = static_cast<double>(n_), ties_[r] = 1, goal_[r] = target.low, variance_[r] = third_[r] = 1;
-      sums_[0][r] = 1, sums_[1][r] = sums_[2][r] = sums_[3][r] = 0;
+      finite[r] = static_cast<double>(n_), ties[r] = variance[r] = third[r] = 1, first[r] = Search::kMet;
+      gamma_[r] = 1, log_s_[r] = restart_[r] = 0, sums_[0][r] = 1, sums_[1][r] = sums_[2][r] = sums_[3][r] = 0;
     }
     for (size_t r = 0; r < count_; ++r) {
       NarrowRow& row = rows_[r];
       const RowSurvey<float>& survey = row.survey;
       const bool all_finite = survey.finite == static_cast<double>(n_);
-      finite_[r] = survey.finite, ties_[r] = survey.ties, variance_[r] = survey.variance, third_[r] = survey.third;
+      finite[r] = survey.finite, ties[r] = survey.ties, variance[r] = survey.variance, third[r] = survey.third;
       row.range = all_finite ? static_cast<double>(survey.max - survey.least) : kInfinity<double>;
-      row.evaluations = 0;
-      row.stage =
-          n_ <= size_t{1} << 18 && IsNarrow(survey, n_) ? (row.few.top_count > 0 ? Stage::kFew : Stage::kAll) : Stage::kFailed;
+      row.told = row.matters = false;
+      first[r] = n_ > size_t{1} << 18 || !IsNarrow(survey, n_) ? Search::kLost
+                 : row.few.top_count > 0                       ? Search::kFew
+                                                               : Search::kMoments;
     }
-    const D d;
     for (size_t s = 0; s < kSearches; ++s) {
-      Put(Log(d, At(finite_, s)), log_n_, s);
-      Put(Log(d, At(ties_, s)), log_ties_, s);
-    }
-    for (size_t r = 0; r < count_; ++r) {
-      if (!(target.low < log_n_[r] && target.high > log_ties_[r])) rows_[r].stage = Stage::kFailed;
+      const GammaReach<L> reach = {Log(At(ties, s)), Log(At(finite, s)), At(variance, s), At(third, s)};
+      Put(reach.log_n, log_n_, s);
+      search_[s].Begin(target, {0x1p-30, 0x1p30}, NarrowTolerance(n_, n_ < kLongRow ? 0.03 : 0.1), reach, At(first, s));
     }
   }
 
-  // What has an entropy in the interval as it is, is done.
-  HWY_INLINE void Try(EntropyTarget target) {
-    for (size_t r = 0; r < count_; ++r) {
-      NarrowRow& row = rows_[r];
-      if (row.stage == Stage::kFailed) continue;
-      Write(row, r, 1);
-      const double entropy = LogNumber(sums_[0][r]) - sums_[1][r] / sums_[0][r];
-      if (entropy >= target.low && entropy <= target.high) {
-        ScaleBy(row, 1 / sums_[0][r]);
-        row.stage = Stage::kDone;
-      } else if (entropy > target.high) {
-        goal_[r] = target.high;
-      }
-    }
-  }
-
-  HWY_INLINE void Start() {
+  // Whether a row asks for something.
+  HWY_INLINE bool Ask() {
+    bool asks = false;
     for (size_t s = 0; s < kSearches; ++s) {
-      search_[s] = EntropySearch(At(goal_, s), At(log_ties_, s), At(log_n_, s));
-      Put(search_[s].Start(At(variance_, s), At(third_, s)), gamma_, s);
+      Put(search_[s].stage(), stage_, s);
+      Put(search_[s].gamma(), gamma_, s);
+      asks |= !All(!search_[s].asks());
+    }
+    return asks;
+  }
+
+  // What each row asks for.
+  HWY_INLINE void Answer() {
+    bool moments = false, masses = false, restarts = false;
+    for (size_t r = 0; r < count_; ++r) {
+      const bool writes = stage_[r] == Search::kTry || stage_[r] == Search::kMasses;
+      masses |= writes, moments |= stage_[r] < Search::kMet && !writes;
+    }
+    if (masses) {
+      for (size_t s = 0; s < kSearches; ++s) Put(Exp(D64(), hn::Neg(At(log_s_, s).v)), inverse_s_, s);
+    }
+    for (size_t r = 0; r < count_; ++r) {
+      if (stage_[r] == Search::kTry || stage_[r] == Search::kMasses) Write(r);
+      if (stage_[r] == Search::kFew) Tell(r, [&](auto& sums) HWY_ATTR { rows_[r].few.Moments(gamma_[r], sums); });
+      if (stage_[r] == Search::kMoments) restarts |= Moments(r);
+    }
+    for (size_t s = 0; s < kSearches; ++s) {
+      L log_s = At(log_s_, s);
+      if (restarts) search_[s].Restart(At(restart_, s) > 0.0);
+      if (masses) search_[s].Masses({At(sums_[0], s), At(sums_[1], s)}, &log_s);
+      if (moments) {
+        search_[s].Rough(At(gamma_, s), {At(sums_[0], s), At(sums_[1], s), At(sums_[2], s), At(sums_[3], s)}, &log_s);
+      }
+      Put(log_s, log_s_, s);
+    }
+    // What is written and accepted sums to 1 but for rounding.
+    if (masses) {
+      HWY_ALIGN double after[kRows];
+      for (size_t s = 0; s < kSearches; ++s) Put(search_[s].stage(), after, s);
+      for (size_t r = 0; r < count_; ++r) {
+        const double total = sums_[0][r] * inverse_s_[r];
+        if (stage_[r] < Search::kMet && after[r] == Search::kMet && std::abs(total - 1) > 1e-7) ScaleBy(rows_[r], 1 / total);
+      }
     }
   }
 
-  // One evaluation of each row that goes on; false if none does.
-  HWY_INLINE bool Evaluate() {
-    constexpr double kLeast = 0x1p-30, kMost = 0x1p30;
-    writing_ = searching_ = false;
-    for (size_t r = 0; r < count_; ++r) {
-      NarrowRow& row = rows_[r];
-      if (row.stage == Stage::kDone || row.stage == Stage::kFailed) continue;
-      if (!(gamma_[r] > kLeast && gamma_[r] < kMost)) {
-        row.stage = Stage::kFailed;
-        continue;
-      }
-      ++row.evaluations;
-      (row.stage == Stage::kWrite ? writing_ : searching_) = true;
-    }
-    if (writing_) {
-      for (size_t s = 0; s < kSearches; ++s) Put(Exp(D(), hn::Neg(At(log_s_, s))), inverse_s_, s);
-    }
-    for (size_t r = 0; r < count_; ++r) {
-      NarrowRow& row = rows_[r];
-      double sums[4];
-      switch (row.stage) {
-        case Stage::kFew:
-        case Stage::kRest:
-          row.few.Moments(gamma_[r], sums);
-          scores_read += row.few.top_count + row.few.bulk_count;
-          break;
-        case Stage::kAll:
-          gamma_[r] * row.range < kNearReach ? MomentsNarrow<false>(row.x, n_, row.survey.max, gamma_[r], sums)
-                                             : MomentsNarrow<true>(row.x, n_, row.survey.max, gamma_[r], sums);
-          scores_read += n_;
-          break;
-        case Stage::kWrite:
-          Write(row, r, inverse_s_[r]);
-          continue;
-        default:
-          continue;
-      }
-      for (size_t k = 0; k < 4; ++k) sums_[k][r] = sums[k];
-    }
-    return writing_ || searching_;
+  template <class Moments>
+  HWY_INLINE void Tell(size_t r, const Moments& moments) {
+    double sums[4];
+    moments(sums);
+    for (size_t k = 0; k < 4; ++k) sums_[k][r] = sums[k];
   }
 
-  HWY_INLINE void Write(const NarrowRow& row, size_t r, double inverse_s) {
+  // Of all scores, or of those that matter; whether that begins now. gamma_ is rounded to what they are taken at.
+  HWY_INLINE bool Moments(size_t r) {
+    NarrowRow& row = rows_[r];
+    const bool begins = row.told && !row.matters && PackRest(row, r);
+    row.told = true, row.matters |= begins, restart_[r] = begins;
+    Tell(r, [&](auto& sums) HWY_ATTR {
+      if (row.matters) {
+        row.few.Moments(gamma_[r], sums);
+      } else if (gamma_[r] * row.range < kNearReach) {
+        MomentsNarrow<false>(row.x, n_, row.survey.max, gamma_[r], sums);
+      } else {
+        MomentsNarrow<true>(row.x, n_, row.survey.max, gamma_[r], sums);
+      }
+    });
+    return begins;
+  }
+
+  HWY_INLINE void Write(size_t r) {
+    const NarrowRow& row = rows_[r];
     double sums[4];
     gamma_[r] * row.range < kNearReach
-        ? WriteNarrow<false>(row.x, n_, row.survey.max, gamma_[r], inverse_s, log_s_[r], row.p, sums)
-        : WriteNarrow<true>(row.x, n_, row.survey.max, gamma_[r], inverse_s, log_s_[r], row.p, sums);
+        ? WriteNarrow<false>(row.x, n_, row.survey.max, gamma_[r], inverse_s_[r], log_s_[r], row.p, sums)
+        : WriteNarrow<true>(row.x, n_, row.survey.max, gamma_[r], inverse_s_[r], log_s_[r], row.p, sums);
     sums_[0][r] = sums[0], sums_[1][r] = sums[1];
-    scores_read += n_;
   }
 
   HWY_INLINE void ScaleBy(const NarrowRow& row, double factor) const {
@@ -444,89 +432,26 @@ class NarrowRows {
     });
   }
 
-  // Accepts what is written, or takes a last small step.
-  HWY_INLINE void AfterWriting() {
-    const D d;
-    for (size_t s = 0; s < kSearches; ++s) {
-      const V sum = At(sums_[0], s), mean = hn::Div(At(sums_[1], s), sum), log_sum = Log(d, sum);
-      const V excess = hn::Sub(hn::Sub(log_sum, mean), At(goal_, s)), step = hn::Div(excess, At(variance_, s));
-      Put(excess, excess_, s);
-      Put(step, step_, s);
-      Put(hn::MulAdd(At(gamma_, s), step, At(gamma_, s)), next_, s);
-      Put(hn::MulAdd(step, mean, log_sum), next_log_s_, s);
-    }
-    for (size_t r = 0; r < count_; ++r) {
-      NarrowRow& row = rows_[r];
-      if (row.stage != Stage::kWrite) continue;
-      if (std::abs(excess_[r]) <= NarrowTolerance(goal_[r], n_)) {
-        const double total = sums_[0][r] * inverse_s_[r];
-        if (std::abs(total - 1) > 1e-7) ScaleBy(row, 1 / total);
-        row.stage = Stage::kDone;
-      } else if (!(std::abs(step_[r]) < 0.5) || row.evaluations > 60) {
-        row.stage = Stage::kFailed;
-      } else {
-        gamma_[r] = next_[r], log_s_[r] = next_log_s_[r];
-      }
-    }
-  }
-
-  // The next gamma, and what it is for.
-  HWY_INLINE void AfterMoments() {
-    const double near = n_ < kLongRow ? 0.03 : 0.1;
-    HWY_ALIGN double residual[kRows], restart[kRows] = {};
-    for (size_t s = 0; s < kSearches; ++s) {
-      const V at[4] = {At(sums_[0], s), At(sums_[1], s), At(sums_[2], s), At(sums_[3], s)};
-      const V gamma = At(gamma_, s), next = search_[s].Next(gamma, at), off = hn::Abs(search_[s].residual());
-      const V log_sum = search_[s].LogSumAfter(hn::Sub(hn::Div(next, gamma), hn::Set(D(), 1.0)));
-      const auto stays = hn::And(hn::Gt(off, hn::Set(D(), near)), search_[s].IsLost());
-      Put(hn::IfThenElse(stays, gamma, next), next_, s);
-      Put(hn::IfThenElse(stays, search_[s].log_sum(), log_sum), next_log_s_, s);
-      Put(hn::IfThenZeroElse(stays, off), residual, s);
-      Put(search_[s].variance(), excess_, s);
-    }
-    bool restarts = false;
-    for (size_t r = 0; r < count_; ++r) {
-      NarrowRow& row = rows_[r];
-      if (row.stage != Stage::kFew && row.stage != Stage::kAll && row.stage != Stage::kRest) continue;
-      gamma_[r] = next_[r], log_s_[r] = next_log_s_[r], variance_[r] = excess_[r];
-      if (row.stage == Stage::kFew) {
-        if (residual[r] > 0.03 && row.evaluations < 12) continue;
-        row.stage = Stage::kAll;
-        restart[r] = 1, restarts = true;
-      } else if (!(residual[r] > near) || row.evaluations > 40) {
-        row.stage = Stage::kWrite;
-      } else if (row.stage == Stage::kAll && PackRest(row, r)) {
-        row.stage = Stage::kRest;
-        restart[r] = 1, restarts = true;
-      }
-    }
-    if (!restarts) return;
-    for (size_t s = 0; s < kSearches; ++s) search_[s].Restart(At(restart, s));
-  }
-
   // What has less than e^-17 / n of the largest mass can wait for the end, if that is most of the row.
-  HWY_INLINE bool PackRest(NarrowRow& row, size_t r) {
+  HWY_INLINE bool PackRest(NarrowRow& row, size_t r) const {
     const double reach = (log_n_[r] + 17) / gamma_[r];
     if (!(reach < 0.6 * row.range)) return false;
     float lowest;
     row.few = {row.memory, 0, nullptr, 0, 0};
     row.few.top_count =
         PackAbove(row.x, n_, static_cast<float>(row.survey.max - reach), row.survey.max, n_ / 2, row.few.top, &lowest);
-    scores_read += n_;
     return row.few.top_count > row.survey.ties && row.few.top_count <= n_ / 2;
   }
 
   NarrowRow* rows_;
   size_t count_, n_;
-  bool writing_, searching_;
-  EntropySearch search_[kSearches];
-  HWY_ALIGN double finite_[kRows], ties_[kRows], log_n_[kRows], log_ties_[kRows], goal_[kRows], third_[kRows];
-  HWY_ALIGN double gamma_[kRows], log_s_[kRows], inverse_s_[kRows], variance_[kRows], sums_[4][kRows];
-  HWY_ALIGN double next_[kRows], next_log_s_[kRows], excess_[kRows], step_[kRows];
+  Search search_[kSearches];
+  HWY_ALIGN double stage_[kRows], gamma_[kRows], log_s_[kRows], inverse_s_[kRows], sums_[4][kRows];
+  HWY_ALIGN double log_n_[kRows], restart_[kRows];
 };
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_ROWS_NARROW_ENTROPY_INL_H_

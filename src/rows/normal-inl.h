@@ -13,7 +13,7 @@
 #include "src/rows/exp_log-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // Mills' ratio at s >= 0, (1 - Phi(s)) / phi(s), as a numerator and a denominator: P(y) and s + 4 with y = (s - 4)/(s + 4).
@@ -80,7 +80,7 @@ HWY_INLINE V64 InverseMills(D64 d, V64 t) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_ROWS_NORMAL_INL_H_

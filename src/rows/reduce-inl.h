@@ -16,7 +16,7 @@
 #include "src/rows/loop-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // All lanes folded by the fixed tree lane i with lane i + half: the order is defined, which SumOfLanes leaves to the target,
@@ -178,7 +178,7 @@ HWY_NOINLINE NonFinite FindNonFinite(const T* x, size_t n) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_ROWS_REDUCE_INL_H_

@@ -15,7 +15,7 @@
 #include "src/rows/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // Keeps scores above `least`, and those equal to it at an index below `end`.
@@ -364,7 +364,7 @@ HWY_INLINE MassCut<T> CutRowByMass(D d, const T* e, size_t n, double total, doub
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_ROWS_SELECT_INL_H_

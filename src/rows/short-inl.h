@@ -17,7 +17,7 @@
 #include "src/rows/loop-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // Transposes the 128-bit blocks of 4 (float32) or 2 (float64) vectors. Its own inverse.
@@ -281,7 +281,7 @@ class ShortRows {
 };
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_ROWS_SHORT_INL_H_

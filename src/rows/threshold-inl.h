@@ -10,7 +10,7 @@
 #include "src/rows/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // tau = high + low, twice the precision of float64: with n entries in the support an error of tau enters the sum n times.
@@ -50,7 +50,7 @@ HWY_INLINE Threshold SimplexThreshold(const T* z, size_t n, double start = -1) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_ROWS_THRESHOLD_INL_H_

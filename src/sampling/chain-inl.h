@@ -22,7 +22,7 @@
 #include "src/sampling/noise-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class T>
@@ -296,7 +296,7 @@ class Chain {
     if (HWY_LIKELY(!IsExtremeTemperature<T>(temperature_))) return;
     temperature_ =
         HWY_MAX(std::numeric_limits<double>::denorm_min(), HWY_MIN(temperature_, std::numeric_limits<double>::max()));
-    const auto row = PrepareRow(D(), Softmax{.temperature = temperature_}, x_, n_, packed_);
+    const auto row = PrepareRow(D(), KernelsOf<Softmax, T>::kScores, {.temperature = temperature_}, x_, n_, packed_);
     x_ = row.x;
     max_ = row.max;
     temperature_ = row.op.temperature;
@@ -483,7 +483,7 @@ HWY_INLINE Chain<T> ChainOf(std::span<const Step> steps, const T* x, size_t n, d
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_SAMPLING_CHAIN_INL_H_

@@ -8,7 +8,7 @@
 #include "entropic/sampling.h"
 #include "src/sampling/philox.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 
 // How many numbers of working memory a row takes: scores and indices that are packed, maxima of blocks, and 3 n + 64 of the
 // searches.
@@ -24,4 +24,4 @@ struct SamplingKernels {
   void (*add_noise)(const T* x, std::size_t n, NoiseKey, T* y);
 };
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

@@ -18,7 +18,7 @@
 #include "src/sampling/philox.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 inline constexpr size_t kNoiseBlock = 64;
@@ -126,7 +126,7 @@ void AddNoiseRow(const T* x, size_t n, NoiseKey key, T* y) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_SAMPLING_NOISE_INL_H_

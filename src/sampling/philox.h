@@ -5,7 +5,9 @@
 #include <array>
 #include <cstdint>
 
-namespace entropic {
+#include "entropic/version.h"
+
+namespace entropic::inline ENTROPIC_ABI {
 
 struct Philox {
   static constexpr std::uint32_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
@@ -42,4 +44,4 @@ struct NoiseKey {
   }
 };
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

@@ -8,7 +8,7 @@
 #include "src/sampling/kernels.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class T>
@@ -38,7 +38,7 @@ SamplingKernels<float> SamplingF32() { return {DrawRow<float>, ProbsRow<float>, 
 SamplingKernels<double> SamplingF64() { return {DrawRow<double>, ProbsRow<double>, AddNoiseRow<double>}; }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
@@ -49,7 +49,7 @@ HWY_AFTER_NAMESPACE();
 #include "src/parallel.h"
 #include "src/scratch.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace {
 
 HWY_EXPORT(SamplingF32);
@@ -119,7 +119,7 @@ void add_noise(MatrixView<const T> x, MatrixView<T> y, const Noise& noise) {
 }  // namespace
 
 template <class T>
-void sample(MatrixView<const T> x, MatrixView<std::int64_t> indices, const Sample& options, const Noise& noise) {
+void sample(const Sample& options, MatrixView<const T> x, MatrixView<std::int64_t> indices, const Noise& noise) {
   check_params(options);
   const Step step = step::Temperature{options.temperature};
   draw(Sample::kDescription.name, std::span(&step, 1), x, indices, noise);
@@ -154,7 +154,7 @@ void Sampler::sample(MatrixView<const T> x, MatrixView<std::int64_t> indices, No
 }
 
 template <class T>
-void gumbel_softmax(MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p, const GumbelSoftmax& options,
+void gumbel_softmax(const GumbelSoftmax& options, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p,
                     const Noise& noise) {
   constexpr std::string_view kName = GumbelSoftmax::kDescription.name;
   check_params(options);
@@ -164,7 +164,7 @@ void gumbel_softmax(MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p
   check_noise(kName, noise, x.rows);
   if (options.hard) {
     std::vector<std::int64_t> index(x.rows);
-    sample(x, MatrixView<std::int64_t>(index.data(), x.rows, 1), Sample{}, noise);
+    sample(Sample{}, x, MatrixView<std::int64_t>(index.data(), x.rows, 1), noise);
     for (std::size_t r = 0; r < x.rows; ++r) {
       const float elsewhere = index[r] < 0 ? std::numeric_limits<float>::quiet_NaN() : 0.0f;
       std::fill(p.row(r), p.row(r) + p.cols, static_cast<T>(elsewhere));
@@ -174,7 +174,7 @@ void gumbel_softmax(MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p
     std::vector<float> wide(x.rows * x.cols);
     const MatrixView<float> rows(wide.data(), x.rows, x.cols);
     for (std::size_t r = 0; r < x.rows; ++r) widen(x.row(r), x.cols, rows.row(r));
-    gumbel_softmax<float>(rows, rows, options, noise);
+    gumbel_softmax<float>(options, rows, rows, noise);
     for (std::size_t r = 0; r < x.rows; ++r) narrow(rows.row(r), x.cols, p.row(r));
   } else {
     add_noise<T>(x, p, noise);
@@ -190,10 +190,10 @@ void gumbel_noise(MatrixView<T> g, const Noise& noise) {
   add_noise<T>({}, g, noise);
 }
 
-template void sample(MatrixView<const float>, MatrixView<std::int64_t>, const Sample&, const Noise&);
-template void sample(MatrixView<const double>, MatrixView<std::int64_t>, const Sample&, const Noise&);
-template void sample(MatrixView<const float16>, MatrixView<std::int64_t>, const Sample&, const Noise&);
-template void sample(MatrixView<const bfloat16>, MatrixView<std::int64_t>, const Sample&, const Noise&);
+template void sample(const Sample&, MatrixView<const float>, MatrixView<std::int64_t>, const Noise&);
+template void sample(const Sample&, MatrixView<const double>, MatrixView<std::int64_t>, const Noise&);
+template void sample(const Sample&, MatrixView<const float16>, MatrixView<std::int64_t>, const Noise&);
+template void sample(const Sample&, MatrixView<const bfloat16>, MatrixView<std::int64_t>, const Noise&);
 template void Sampler::probs(MatrixView<const float>, MatrixView<float>) const;
 template void Sampler::probs(MatrixView<const double>, MatrixView<double>) const;
 template void Sampler::probs(MatrixView<const float16>, MatrixView<float16>) const;
@@ -202,13 +202,13 @@ template void Sampler::sample(MatrixView<const float>, MatrixView<std::int64_t>,
 template void Sampler::sample(MatrixView<const double>, MatrixView<std::int64_t>, Noise) const;
 template void Sampler::sample(MatrixView<const float16>, MatrixView<std::int64_t>, Noise) const;
 template void Sampler::sample(MatrixView<const bfloat16>, MatrixView<std::int64_t>, Noise) const;
-template void gumbel_softmax(MatrixView<const float>, MatrixView<float>, const GumbelSoftmax&, const Noise&);
-template void gumbel_softmax(MatrixView<const double>, MatrixView<double>, const GumbelSoftmax&, const Noise&);
-template void gumbel_softmax(MatrixView<const float16>, MatrixView<float16>, const GumbelSoftmax&, const Noise&);
-template void gumbel_softmax(MatrixView<const bfloat16>, MatrixView<bfloat16>, const GumbelSoftmax&, const Noise&);
+template void gumbel_softmax(const GumbelSoftmax&, MatrixView<const float>, MatrixView<float>, const Noise&);
+template void gumbel_softmax(const GumbelSoftmax&, MatrixView<const double>, MatrixView<double>, const Noise&);
+template void gumbel_softmax(const GumbelSoftmax&, MatrixView<const float16>, MatrixView<float16>, const Noise&);
+template void gumbel_softmax(const GumbelSoftmax&, MatrixView<const bfloat16>, MatrixView<bfloat16>, const Noise&);
 template void gumbel_noise(MatrixView<float>, const Noise&);
 template void gumbel_noise(MatrixView<double>, const Noise&);
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 
 #endif  // HWY_ONCE

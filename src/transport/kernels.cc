@@ -8,7 +8,7 @@
 #include "src/transport/sinkhorn-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class T>
@@ -21,12 +21,12 @@ TransportKernels<float> TransportF32() { return Transport<float>(); }
 TransportKernels<double> TransportF64() { return Transport<double>(); }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace {
 
 HWY_EXPORT(TransportF32);
@@ -43,6 +43,6 @@ TransportKernels<double> transport_kernels() {
   return HWY_DYNAMIC_DISPATCH(TransportF64)();
 }
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 
 #endif  // HWY_ONCE

@@ -4,16 +4,18 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace entropic {
+#include "entropic/version.h"
+
+namespace entropic::inline ENTROPIC_ABI {
 
 // Which arcs may enter the basis of the network simplex, and at what cost.
 struct Pricing {
   enum class Kind {
-    kCost,         // every arc at its cost; +inf never enters
-    kFeasibility,  // arcs of cost at most `limit`, for nothing
-    kMasked,       // of these the ones that join nodes of one level, at their cost
+    cost,         // every arc at its cost; +inf never enters
+    feasibility,  // arcs of cost at most `limit`, for nothing
+    masked,       // of these the ones that join nodes of one level, at their cost
   };
-  Kind kind = Kind::kCost;
+  Kind kind = Kind::cost;
   double limit = 0;
   const double* levels = nullptr;  // of the columns
   double level = 0;                // of this row
@@ -60,4 +62,4 @@ struct TransportKernels {
 template <class T>
 TransportKernels<T> transport_kernels();
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

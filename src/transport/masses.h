@@ -16,7 +16,7 @@
 #include "src/check.h"
 #include "src/transport/network_simplex.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 
 // A sum in twice the precision: Neumaier 1974.
 class CompensatedSum {
@@ -122,4 +122,4 @@ struct WholeMasses {
   }
 };
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

@@ -7,7 +7,7 @@
 #include <limits>
 #include <numeric>
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -25,7 +25,7 @@ constexpr std::size_t kStartArcs = 10;
 template <class T>
 Pricing NetworkSimplex<T>::pricing(int i) const {
   Pricing rule = rule_;
-  if (rule.kind == Pricing::Kind::kMasked) {
+  if (rule.kind == Pricing::Kind::masked) {
     rule.levels = levels_.data() + rows_;
     rule.level = levels_[i];
   }
@@ -37,9 +37,9 @@ template <class T>
 double NetworkSimplex<T>::tree_cost(int i, int j) const {
   const double cost = row(i)[j];
   switch (rule_.kind) {
-    case Pricing::Kind::kFeasibility:
+    case Pricing::Kind::feasibility:
       return cost > rule_.limit ? 1 : 0;
-    case Pricing::Kind::kMasked:
+    case Pricing::Kind::masked:
       return cost > rule_.limit ? 0 : cost;
     default:
       return cost;
@@ -118,7 +118,7 @@ void NetworkSimplex<T>::refresh_shortlist(int i, double limit) {
   }
   for (std::size_t k = 0; k < kept; ++k) {
     column[k] = candidates_[k].column;
-    cost[k] = rule_.kind == Pricing::Kind::kFeasibility ? 0 : static_cast<double>(row(i)[column[k]]);
+    cost[k] = rule_.kind == Pricing::Kind::feasibility ? 0 : static_cast<double>(row(i)[column[k]]);
   }
 }
 
@@ -132,8 +132,8 @@ void NetworkSimplex<T>::set_shortlist_costs(bool nothing) {
     for (std::size_t k = 0; k < list_length_; ++k) {
       const double own = row(i)[column[k]];
       bool allowed = own <= rule.limit;
-      if (rule.kind == Pricing::Kind::kMasked) allowed &= rule.levels[column[k]] == rule.level;
-      if (rule.kind == Pricing::Kind::kCost) allowed = own < kInfinity;
+      if (rule.kind == Pricing::Kind::masked) allowed &= rule.levels[column[k]] == rule.level;
+      if (rule.kind == Pricing::Kind::cost) allowed = own < kInfinity;
       cost[k] = !allowed ? kInfinity : nothing ? 0 : own;
     }
   }
@@ -490,7 +490,7 @@ template <class T>
 void NetworkSimplex<T>::finish() {
   const auto n = static_cast<std::size_t>(rows_), m = static_cast<std::size_t>(columns_);
   recompute_potentials();
-  if (rule_.kind == Pricing::Kind::kMasked) {
+  if (rule_.kind == Pricing::Kind::masked) {
     // Arcs from a lower level to a higher one were kept out, since they cannot have flow: one multiple of the levels, whose
     // sum under the masses is 0, takes all potentials below their costs.
     double factor = 0;
@@ -557,28 +557,28 @@ typename NetworkSimplex<T>::Status NetworkSimplex<T>::solve(MatrixView<const T> 
   };
   const std::vector<double> limits = cost_gaps();
   for (std::size_t k = 0; k < limits.size(); ++k) {
-    rule_ = {Pricing::Kind::kCost, limits[k], nullptr, 0};
+    rule_ = {Pricing::Kind::cost, limits[k], nullptr, 0};
     if (!dear(rule_.limit)) break;
     // First without the dear arcs, if they can be done without. Running out of pivots here would look like infeasibility.
-    rule_.kind = Pricing::Kind::kFeasibility;
+    rule_.kind = Pricing::Kind::feasibility;
     set_shortlist_costs(true);
     optimize();
     bool feasible = true;
     for_each_flow([&](std::size_t i, std::size_t j, Mass) { feasible &= static_cast<double>(cost_.row(i)[j]) <= limits[k]; });
     if (feasible) {
-      rule_.kind = dear(rule_.limit) ? Pricing::Kind::kMasked : Pricing::Kind::kCost;
+      rule_.kind = dear(rule_.limit) ? Pricing::Kind::masked : Pricing::Kind::cost;
       levels_ = potential_;
       break;
     }
-    if (k + 1 == limits.size()) return Status::kInfeasible;
+    if (k + 1 == limits.size()) return Status::infeasible;
   }
   set_shortlist_costs(false);
   const bool optimal = optimize();
   finish();
-  return optimal ? Status::kOptimal : Status::kPivotLimit;
+  return optimal ? Status::optimal : Status::pivot_limit;
 }
 
 template class NetworkSimplex<float>;
 template class NetworkSimplex<double>;
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

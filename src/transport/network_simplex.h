@@ -9,7 +9,7 @@
 #include "entropic/matrix_view.h"
 #include "src/transport/kernels.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 
 // An amount in units so small that every mass is a whole number of them: flows are exact, and an empty arc is known to be.
 __extension__ typedef __int128 Mass;
@@ -26,12 +26,12 @@ __extension__ typedef __int128 Mass;
 template <class T>
 class NetworkSimplex {
  public:
-  enum class Status { kOptimal, kInfeasible, kPivotLimit };
+  enum class Status { optimal, infeasible, pivot_limit };
 
   // The masses of rows and of columns have equal sums above 0; costs are finite or +inf.
   Status solve(MatrixView<const T> cost, std::span<const Mass> row_masses, std::span<const Mass> column_masses);
 
-  // After kOptimal and kPivotLimit: potentials with f_i + g_j <= c_ij to rounding, also of nodes without mass.
+  // After optimal and pivot_limit: potentials with f_i + g_j <= c_ij to rounding, also of nodes without mass.
   std::span<const double> f() const { return f_; }
   std::span<const double> g() const { return g_; }
 
@@ -105,4 +105,4 @@ class NetworkSimplex {
   std::vector<Mass> row_rest_, column_rest_;
 };
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

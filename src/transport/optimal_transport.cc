@@ -13,7 +13,7 @@
 #include "src/transport/network_simplex.h"
 #include "src/transport/problems.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace {
 
 constexpr std::string_view kName = OptimalTransport::kDescription.name;
@@ -38,12 +38,12 @@ TransportResult solve(Simplex& simplex, const WholeMasses& masses, MatrixView<co
   const std::size_t n = cost.rows, m = cost.cols;
   const Status status = simplex.solve(cost, masses.a, masses.b);
   for (std::size_t i = 0; i < plan.rows; ++i) {
-    std::fill(plan.row(i), plan.row(i) + m, status == Status::kInfeasible ? std::numeric_limits<T>::quiet_NaN() : T(0));
+    std::fill(plan.row(i), plan.row(i) + m, status == Status::infeasible ? std::numeric_limits<T>::quiet_NaN() : T(0));
   }
-  if (status == Status::kInfeasible) {
+  if (status == Status::infeasible) {
     std::fill(f, f + n, std::numeric_limits<T>::quiet_NaN());
     std::fill(g, g + m, std::numeric_limits<T>::quiet_NaN());
-    return {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity(), TransportStatus::kInfeasible};
+    return {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity(), TransportStatus::infeasible};
   }
 
   CompensatedSum paid, gap;
@@ -64,15 +64,16 @@ TransportResult solve(Simplex& simplex, const WholeMasses& masses, MatrixView<co
   for (std::size_t i = 0; i < n; ++i) f[i] = static_cast<T>(std::ldexp(simplex.f()[i] - centre, -exponent));
   for (std::size_t j = 0; j < m; ++j) g[j] = static_cast<T>(std::ldexp(simplex.g()[j] + centre, -exponent));
   return {std::ldexp(paid.value(), -exponent), std::ldexp(std::max(0.0, gap.value()), -exponent),
-          status == Status::kOptimal ? TransportStatus::kOptimal : TransportStatus::kPivotLimit};
+          status == Status::optimal ? TransportStatus::optimal : TransportStatus::pivot_limit};
 }
 
 }  // namespace
 
 template <class T>
-void optimal_transport(MatrixView<const std::type_identity_t<T>> a, MatrixView<const std::type_identity_t<T>> b,
-                       MatrixView<const std::type_identity_t<T>> cost, MatrixView<std::type_identity_t<T>> plan,
-                       MatrixView<T> f, MatrixView<T> g, std::span<TransportResult> result, const OptimalTransport& options) {
+void optimal_transport(const OptimalTransport& options, MatrixView<const std::type_identity_t<T>> a,
+                       MatrixView<const std::type_identity_t<T>> b, MatrixView<const std::type_identity_t<T>> cost,
+                       MatrixView<std::type_identity_t<T>> plan, MatrixView<T> f, MatrixView<T> g,
+                       std::span<TransportResult> result) {
   check_params(options);
   const std::vector<MassSums> sums = check_problems<T>(kName, a, b, cost, plan, f, g, result.size(), options.mass_tolerance);
   const std::size_t problems = a.rows, n = a.cols, m = b.cols;
@@ -100,10 +101,11 @@ void optimal_transport(MatrixView<const std::type_identity_t<T>> a, MatrixView<c
   });
 }
 
-template void optimal_transport(MatrixView<const float>, MatrixView<const float>, MatrixView<const float>, MatrixView<float>,
-                                MatrixView<float>, MatrixView<float>, std::span<TransportResult>, const OptimalTransport&);
-template void optimal_transport(MatrixView<const double>, MatrixView<const double>, MatrixView<const double>,
-                                MatrixView<double>, MatrixView<double>, MatrixView<double>, std::span<TransportResult>,
-                                const OptimalTransport&);
+template void optimal_transport(const OptimalTransport&, MatrixView<const float>, MatrixView<const float>,
+                                MatrixView<const float>, MatrixView<float>, MatrixView<float>, MatrixView<float>,
+                                std::span<TransportResult>);
+template void optimal_transport(const OptimalTransport&, MatrixView<const double>, MatrixView<const double>,
+                                MatrixView<const double>, MatrixView<double>, MatrixView<double>, MatrixView<double>,
+                                std::span<TransportResult>);
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

@@ -9,7 +9,7 @@
 #include "entropic/matrix_view.h"
 #include "src/check.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 
 // At least one point each, of the same dimension, all coordinates finite.
 template <class T>
@@ -67,4 +67,4 @@ double distances(const MatrixView<const T>& x, const MatrixView<const T>& y, dou
   return std::ldexp(1.0, exponent);
 }
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

@@ -15,7 +15,7 @@
 #include "src/transport/kernels.h"
 #include "src/transport/masses.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 
 // "in problem 3", where there are several.
 inline std::string in_problem(std::size_t problem, std::size_t problems) {
@@ -84,4 +84,4 @@ std::vector<MassSums> check_problems(std::string_view name, const MatrixView<con
   return sums;
 }
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

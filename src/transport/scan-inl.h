@@ -15,7 +15,7 @@
 #include "src/transport/kernels.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // Calls scan(sum) with what computes c + p, or +inf where the rule leaves an arc out, of the entries j .. j + count - 1.
@@ -28,11 +28,11 @@ HWY_INLINE auto WithSums(const Pricing& rule, const T* HWY_RESTRICT c, const dou
   const double* const levels = rule.levels;
   const auto level = hn::Set(d, rule.level);
   switch (rule.kind) {
-    case Pricing::Kind::kFeasibility:
+    case Pricing::Kind::feasibility:
       return scan([=](size_t j, size_t count) HWY_ATTR {
         return hn::IfThenElse(hn::Le(LoadWide(d, c + j, count, kAbsent), limit), LoadUpTo(d, p + j, count, 0.0), infinity);
       });
-    case Pricing::Kind::kMasked:
+    case Pricing::Kind::masked:
       return scan([=](size_t j, size_t count) HWY_ATTR {
         const auto cost = LoadWide(d, c + j, count, kAbsent);
         const auto allowed = hn::And(hn::Le(cost, limit), hn::Eq(LoadUpTo(d, levels + j, count, 0.0), level));
@@ -171,7 +171,7 @@ size_t FindInvalid(const T* c, size_t m) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
 
 #endif  // ENTROPIC_TRANSPORT_SCAN_INL_H_

@@ -14,7 +14,7 @@
 #include "src/transport/points.h"
 #include "src/transport/problems.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -245,9 +245,9 @@ void check_arcs(std::string_view name, const MatrixView<const T>& cost, const T*
 }  // namespace
 
 template <class T>
-void sinkhorn(MatrixView<const std::type_identity_t<T>> a, MatrixView<const std::type_identity_t<T>> b,
+void sinkhorn(const Sinkhorn& options, MatrixView<const std::type_identity_t<T>> a, MatrixView<const std::type_identity_t<T>> b,
               MatrixView<const std::type_identity_t<T>> cost, MatrixView<std::type_identity_t<T>> plan, MatrixView<T> f,
-              MatrixView<T> g, std::span<SinkhornResult> result, const Sinkhorn& options) {
+              MatrixView<T> g, std::span<SinkhornResult> result) {
   constexpr std::string_view kName = Sinkhorn::kDescription.name;
   check_params(options);
   const std::vector<MassSums> sums = check_problems<T>(kName, a, b, cost, plan, f, g, result.size(), options.mass_tolerance);
@@ -267,8 +267,8 @@ void sinkhorn(MatrixView<const std::type_identity_t<T>> a, MatrixView<const std:
 }
 
 template <class T>
-double sinkhorn_divergence(MatrixView<const T> x, MatrixView<const T> y, std::span<const std::type_identity_t<T>> a,
-                           std::span<const std::type_identity_t<T>> b, const SinkhornDivergence& options) {
+double sinkhorn_divergence(const SinkhornDivergence& options, MatrixView<const T> x, MatrixView<const T> y,
+                           std::span<const std::type_identity_t<T>> a, std::span<const std::type_identity_t<T>> b) {
   constexpr std::string_view kName = SinkhornDivergence::kDescription.name;
   check_params(options);
   check_points(kName, x, y);
@@ -301,13 +301,13 @@ double sinkhorn_divergence(MatrixView<const T> x, MatrixView<const T> y, std::sp
   return std::max(0.0, between - 0.5 * (value(x, x, weights_x, weights_x) + value(y, y, weights_y, weights_y)));
 }
 
-template void sinkhorn(MatrixView<const float>, MatrixView<const float>, MatrixView<const float>, MatrixView<float>,
-                       MatrixView<float>, MatrixView<float>, std::span<SinkhornResult>, const Sinkhorn&);
-template void sinkhorn(MatrixView<const double>, MatrixView<const double>, MatrixView<const double>, MatrixView<double>,
-                       MatrixView<double>, MatrixView<double>, std::span<SinkhornResult>, const Sinkhorn&);
-template double sinkhorn_divergence(MatrixView<const float>, MatrixView<const float>, std::span<const float>,
-                                    std::span<const float>, const SinkhornDivergence&);
-template double sinkhorn_divergence(MatrixView<const double>, MatrixView<const double>, std::span<const double>,
-                                    std::span<const double>, const SinkhornDivergence&);
+template void sinkhorn(const Sinkhorn&, MatrixView<const float>, MatrixView<const float>, MatrixView<const float>,
+                       MatrixView<float>, MatrixView<float>, MatrixView<float>, std::span<SinkhornResult>);
+template void sinkhorn(const Sinkhorn&, MatrixView<const double>, MatrixView<const double>, MatrixView<const double>,
+                       MatrixView<double>, MatrixView<double>, MatrixView<double>, std::span<SinkhornResult>);
+template double sinkhorn_divergence(const SinkhornDivergence&, MatrixView<const float>, MatrixView<const float>,
+                                    std::span<const float>, std::span<const float>);
+template double sinkhorn_divergence(const SinkhornDivergence&, MatrixView<const double>, MatrixView<const double>,
+                                    std::span<const double>, std::span<const double>);
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

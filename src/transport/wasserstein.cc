@@ -11,11 +11,11 @@
 #include "src/transport/network_simplex.h"
 #include "src/transport/points.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 
 template <class T>
-double wasserstein(MatrixView<const T> x, MatrixView<const T> y, std::span<const std::type_identity_t<T>> a,
-                   std::span<const std::type_identity_t<T>> b, const Wasserstein& options,
+double wasserstein(const Wasserstein& options, MatrixView<const T> x, MatrixView<const T> y,
+                   std::span<const std::type_identity_t<T>> a, std::span<const std::type_identity_t<T>> b,
                    std::type_identity_t<MatrixView<T>> plan) {
   constexpr std::string_view kName = Wasserstein::kDescription.name;
   check_params(options);
@@ -31,8 +31,8 @@ double wasserstein(MatrixView<const T> x, MatrixView<const T> y, std::span<const
     for (std::size_t i = 0; i < n; ++i) u[i] = x.row(i)[0];
     for (std::size_t j = 0; j < m; ++j) v[j] = y.row(j)[0];
     double distance;
-    wasserstein_1d<T>({u.data(), 1, n}, {v.data(), 1, m}, {a.data(), a.empty() ? 0u : 1u, a.size()},
-                      {b.data(), b.empty() ? 0u : 1u, b.size()}, {&distance, 1}, {.order = options.order});
+    wasserstein_1d<T>({.order = options.order}, {u.data(), 1, n}, {v.data(), 1, m}, {a.data(), a.empty() ? 0u : 1u, a.size()},
+                      {b.data(), b.empty() ? 0u : 1u, b.size()}, {&distance, 1});
     return distance;
   }
 
@@ -72,9 +72,9 @@ double wasserstein(MatrixView<const T> x, MatrixView<const T> y, std::span<const
   return largest * (options.order == 1 ? total : std::pow(total, 1 / options.order)) * unit;
 }
 
-template double wasserstein(MatrixView<const float>, MatrixView<const float>, std::span<const float>, std::span<const float>,
-                            const Wasserstein&, MatrixView<float>);
-template double wasserstein(MatrixView<const double>, MatrixView<const double>, std::span<const double>,
-                            std::span<const double>, const Wasserstein&, MatrixView<double>);
+template double wasserstein(const Wasserstein&, MatrixView<const float>, MatrixView<const float>, std::span<const float>,
+                            std::span<const float>, MatrixView<float>);
+template double wasserstein(const Wasserstein&, MatrixView<const double>, MatrixView<const double>, std::span<const double>,
+                            std::span<const double>, MatrixView<double>);
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

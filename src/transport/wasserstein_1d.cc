@@ -15,7 +15,7 @@
 #include "src/transport/line.h"
 #include "src/transport/masses.h"
 
-namespace entropic {
+namespace entropic::inline ENTROPIC_ABI {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -55,9 +55,9 @@ bool has_nan(const T* x, std::size_t n) {
 }  // namespace
 
 template <class T>
-void wasserstein_1d(MatrixView<const T> u, MatrixView<const T> v, std::type_identity_t<MatrixView<const T>> u_weights,
-                    std::type_identity_t<MatrixView<const T>> v_weights, std::span<double> distance,
-                    const Wasserstein1d& options, std::type_identity_t<MatrixView<T>> du,
+void wasserstein_1d(const Wasserstein1d& options, MatrixView<const T> u, MatrixView<const T> v,
+                    std::type_identity_t<MatrixView<const T>> u_weights, std::type_identity_t<MatrixView<const T>> v_weights,
+                    std::span<double> distance, std::type_identity_t<MatrixView<T>> du,
                     std::type_identity_t<MatrixView<T>> dv) {
   constexpr std::string_view kName = Wasserstein1d::kDescription.name;
   check_params(options);
@@ -147,9 +147,9 @@ void wasserstein_1d(MatrixView<const T> u, MatrixView<const T> v, std::type_iden
 }
 
 template <class T>
-void wasserstein_histogram(MatrixView<const T> p, MatrixView<const T> q, std::span<const double> support,
-                           std::span<double> distance, const WassersteinHistogram& options,
-                           std::type_identity_t<MatrixView<T>> dp, std::type_identity_t<MatrixView<T>> dq) {
+void wasserstein_histogram(const WassersteinHistogram& options, MatrixView<const T> p, MatrixView<const T> q,
+                           std::span<const double> support, std::span<double> distance, std::type_identity_t<MatrixView<T>> dp,
+                           std::type_identity_t<MatrixView<T>> dq) {
   constexpr std::string_view kName = WassersteinHistogram::kDescription.name;
   check_params(options);
   check_layout(kName, "p", p);
@@ -240,14 +240,13 @@ void wasserstein_histogram(MatrixView<const T> p, MatrixView<const T> q, std::sp
   });
 }
 
-template void wasserstein_1d(MatrixView<const float>, MatrixView<const float>, MatrixView<const float>, MatrixView<const float>,
-                             std::span<double>, const Wasserstein1d&, MatrixView<float>, MatrixView<float>);
-template void wasserstein_1d(MatrixView<const double>, MatrixView<const double>, MatrixView<const double>,
-                             MatrixView<const double>, std::span<double>, const Wasserstein1d&, MatrixView<double>,
-                             MatrixView<double>);
-template void wasserstein_histogram(MatrixView<const float>, MatrixView<const float>, std::span<const double>,
-                                    std::span<double>, const WassersteinHistogram&, MatrixView<float>, MatrixView<float>);
-template void wasserstein_histogram(MatrixView<const double>, MatrixView<const double>, std::span<const double>,
-                                    std::span<double>, const WassersteinHistogram&, MatrixView<double>, MatrixView<double>);
+template void wasserstein_1d(const Wasserstein1d&, MatrixView<const float>, MatrixView<const float>, MatrixView<const float>,
+                             MatrixView<const float>, std::span<double>, MatrixView<float>, MatrixView<float>);
+template void wasserstein_1d(const Wasserstein1d&, MatrixView<const double>, MatrixView<const double>, MatrixView<const double>,
+                             MatrixView<const double>, std::span<double>, MatrixView<double>, MatrixView<double>);
+template void wasserstein_histogram(const WassersteinHistogram&, MatrixView<const float>, MatrixView<const float>,
+                                    std::span<const double>, std::span<double>, MatrixView<float>, MatrixView<float>);
+template void wasserstein_histogram(const WassersteinHistogram&, MatrixView<const double>, MatrixView<const double>,
+                                    std::span<const double>, std::span<double>, MatrixView<double>, MatrixView<double>);
 
-}  // namespace entropic
+}  // namespace entropic::inline ENTROPIC_ABI

@@ -89,8 +89,8 @@ def test_power_transform(cli):
             ["gamma", "--entropy", 1, "--perplexity", 2],
             "gamma: exactly one of --entropy and --perplexity must be given",
         ),
-        (["gamma", "--entropy", -1], "gamma_for_entropy: entropy must be at least 0 and finite, got -1"),
-        (["gamma", "--perplexity", 0.5], "gamma_for_entropy: perplexity must be at least 1 and finite, got 0.5"),
+        (["gamma", "--entropy", -1], "gamma: --entropy must be at least 0 and finite, got -1"),
+        (["gamma", "--perplexity", 0.5], "gamma: --perplexity must be at least 1 and finite, got 0.5"),
         (["gamma", "--entropy", "low"], "--entropy must be a number, got 'low'"),
         (["gamma", "--entropy"], "gamma: --entropy needs a value; see entropic gamma --help"),
         (
@@ -100,11 +100,11 @@ def test_power_transform(cli):
         (["gamma", "--entropy", 1, "--max-iterations", 1.5], "--max_iterations must be a whole number, got '1.5'"),
         (
             ["gamma", "--entropy", 1, "--max-iterations", 0],
-            "gamma_for_entropy: max_iterations must be above 0 and at most 1000, got 0",
+            "gamma: --max_iterations must be above 0 and at most 1000, got 0",
         ),
         (["power_transform"], "--gamma is required, as in entropic power_transform probabilities.csv --gamma 2 -o result.npy"),
-        (["power_transform", "--gamma", -1], "power_transform: gamma must be at least 0 and at most inf, got -1"),
-        (["power_transform", "--gamma", "nan"], "power_transform: gamma must be at least 0 and at most inf, got nan"),
+        (["power_transform", "--gamma", -1], "power_transform: --gamma must be at least 0 and at most inf, got -1"),
+        (["power_transform", "--gamma", "nan"], "power_transform: --gamma must be at least 0 and at most inf, got nan"),
     ],
 )
 def test_refused(cli, arguments, message):

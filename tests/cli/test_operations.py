@@ -159,10 +159,10 @@ def test_usage(cli, arguments, message):
         (["top_k_softmax"], "--k is required, as in entropic top_k_softmax scores.csv --k 3 -o result.npy"),
         (["top_k_softmax", "--k"], "top_k_softmax: --k needs a value; see entropic top_k_softmax --help"),
         (["top_k_softmax", "--k", "2.5"], "--k must be a whole number, got '2.5'"),
-        (["top_k_softmax", "--k", "0"], "top_k_softmax: k must be above 0, got 0"),
+        (["top_k_softmax", "--k", "0"], "top_k_softmax: --k must be above 0, got 0"),
         (["min_p_softmax"], "--p is required, as in entropic min_p_softmax scores.csv --p 0.1 -o result.npy"),
-        (["min_p_softmax", "--p", "1.5"], "min_p_softmax: p must be above 0 and at most 1, got 1.5"),
-        (["taylor_softmax", "--order", "3"], "taylor_softmax: order must be *, got 3"),
+        (["min_p_softmax", "--p", "1.5"], "min_p_softmax: --p must be above 0 and at most 1, got 1.5"),
+        (["taylor_softmax", "--order", "3"], "taylor_softmax: --order must be *, got 3"),
     ],
 )
 def test_parameters_without_a_default(cli, arguments, message):

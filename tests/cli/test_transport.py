@@ -59,7 +59,7 @@ def test_what_is_refused(cli, problem):
     message = cli.error("transport", "--a", "c.csv", *files[2:])
     assert message == "transport: c.csv must have one row or one column of masses, got 2 x 2"
     message = cli.error("transport", *files, "--epsilon", "0")
-    assert message == "sinkhorn: epsilon must be above 0 and finite, got 0"
+    assert message == "transport: --epsilon must be above 0 and finite, got 0"
     assert "--cost" in cli.error("transport", *files[:4])
 
 

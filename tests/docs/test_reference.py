@@ -39,19 +39,19 @@ def test_every_declaration_of_the_headers():
     headings = set(re.findall(r"^### (.*)$", page.replace("\\_", "_"), flags=re.MULTILINE))
     code = re.sub("//.*", "", "".join(re.findall(r"```cpp\n(.*?)```", page, flags=re.DOTALL)))
     for header in HEADERS.glob("*.h"):
-        text = header.read_text()
+        text = _reference.without_macros(header.read_text())
         for name in re.findall(r"^(?:struct|class|enum class) (\w+)", text, flags=re.MULTILINE):
             assert {name, f"step::{name}"} & headings, f"{header.name}: {name}"
         for name in re.findall(r"^(?:void|double|float|bool|std::\S+) (\w+)\(", text, flags=re.MULTILINE):
             assert re.search(rf"\b{name}\(", code), f"{header.name}: {name}"
     assert len(headings) > 100
-    assert not re.search(r"\breturn\b|kDescription|private:|NOLINT", code)
+    assert not re.search(r"\breturn\b|kDescription|private:|NOLINT|ENTROPIC_A", code)
     assert code.count("{") == code.count("}") and code.count("(") == code.count(")")
 
 
 def test_comments_of_headers_are_kept():
     page = _reference.cpp(HEADERS)
-    apply = page[page.index("\n### apply\n") :].split("\n### ")[1]
+    apply = "".join(part for part in page.split("\n### ") if part.startswith("apply\n"))  # of matrices, and of arrays
     assert "p = map(x), row by row" in apply
     assert "**Throws:** std::invalid\\_argument naming the argument" in apply
     assert "void apply(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p" in apply

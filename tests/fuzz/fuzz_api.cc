@@ -52,6 +52,9 @@ T to(double value) {
   }
 }
 
+template <class Family>
+Family random_of(Bytes& bytes);
+
 template <class Op, class Value>
 Value random_value(Bytes& bytes, const Param<Op, Value>& param) {
   if constexpr (std::is_enum_v<Value>) {
@@ -63,6 +66,8 @@ Value random_value(Bytes& bytes, const Param<Op, Value>& param) {
     return param.name == "max_iterations" ? std::min<std::int64_t>(value, 50) : value;  // it ends, but when
   } else if constexpr (std::is_same_v<Value, double>) {
     return bytes.number();
+  } else if constexpr (std::is_same_v<Value, Map>) {
+    return random_of<Map>(bytes);
   } else {
     if (bytes.flag()) return {};
     return bytes.number();
@@ -249,10 +254,10 @@ void fuzz_log_softmax(Bytes& bytes) {
   const auto sum = random_op<LogSumExp>(bytes);
   const bool forward = bytes.flag();
   call.run([&] {
-    if (one && forward) logsumexp<T>(x, y, sum);
-    if (one && !forward) logsumexp_vjp<T>(x, y, g, dx, sum);
-    if (!one && forward) log_softmax<T>(x, y, log);
-    if (!one && !forward) log_softmax_vjp<T>(x, y, g, dx, log);
+    if (one && forward) logsumexp<T>(sum, x, y);
+    if (one && !forward) logsumexp_vjp<T>(sum, x, y, g, dx);
+    if (!one && forward) log_softmax<T>(log, x, y);
+    if (!one && !forward) log_softmax_vjp<T>(log, x, y, g, dx);
   });
 }
 
@@ -323,29 +328,29 @@ void fuzz_entropy_control(Bytes& bytes) {
       const auto op = random_op<GammaForEntropy>(bytes);
       const auto gamma = call.some<double>(call.rows, true), entropy = call.some<double>(call.rows, true);
       const auto status = call.some<GammaStatus>(call.rows, true);
-      return call.run([&] { gamma_for_entropy<T>(x, gamma, entropy, status, op, own.values); });
+      return call.run([&] { gamma_for_entropy<T>(op, x, gamma, entropy, status, own.values); });
     }
     case 1: {
       const auto op = random_op<PowerTransform>(bytes);
       const auto q = call.out<T>(call.rows, call.cols, x);
-      return call.run([&] { power_transform<T>(x, q, op, own.values); });
+      return call.run([&] { power_transform<T>(op, x, q, own.values); });
     }
     case 2: {
       const auto op = random_op<NormalizeDensity>(bytes);
       const auto weights = call.in<double>(bytes.flag() ? 1 : call.rows, call.cols);
       const auto q = call.out<T>(call.rows, call.cols, x);
       const auto result = call.some<Normalized>(call.rows, true);
-      return call.run([&] { normalize_density<T>(x, weights, q, result, op, own.values); });
+      return call.run([&] { normalize_density<T>(op, x, weights, q, result, own.values); });
     }
     case 3: {
       const auto op = random_op<NormalizeJoint>(bytes);
       const auto table = call.out<T>(call.rows, call.cols, x);
-      return call.run([&] { normalize_joint<T>(x, table, op); });
+      return call.run([&] { normalize_joint<T>(op, x, table); });
     }
     default: {
       const auto op = random_op<MeanFieldEntropy>(bytes);
       const auto estimate = call.some<double>(call.rows, true);
-      return call.run([&] { mean_field_entropy<T>(x, estimate, op); });
+      return call.run([&] { mean_field_entropy<T>(op, x, estimate); });
     }
   }
 }
@@ -365,13 +370,13 @@ void fuzz_sampling(Bytes& bytes) {
   const auto relaxed = random_op<GumbelSoftmax>(bytes);
   switch (bytes.up_to(4)) {
     case 0:
-      return call.run([&] { sample<T>(MatrixView<const T>(x), indices, plain, noise); });
+      return call.run([&] { sample<T>(plain, MatrixView<const T>(x), indices, noise); });
     case 1:
       return call.run([&] { Sampler(steps, 1).probs<T>(x, p); });
     case 2:
       return call.run([&] { Sampler(steps, 1).sample<T>(MatrixView<const T>(x), indices, noise); });
     case 3:
-      return call.run([&] { gumbel_softmax<T>(x, p, relaxed, noise); });
+      return call.run([&] { gumbel_softmax<T>(relaxed, x, p, noise); });
     default:
       return call.run([&] { gumbel_noise<T>(p, noise); });
   }
@@ -400,13 +405,13 @@ void fuzz_attention(Bytes& bytes) {
   if (bytes.flag() && additive.size() >= keys) mask.additive = {additive.data(), 0, 0, 0, 1};
   switch (bytes.up_to(3)) {
     case 0:
-      return call.run([&] { attention<T>(q, k, v, out, op, mask, {}, details); });
+      return call.run([&] { attention<T>(op, q, k, v, out, mask, {}, details); });
     case 1:
-      return call.run([&] { attention_vjp<T>(q, k, v, g, dq, dk, dvalue, op, mask); });
+      return call.run([&] { attention_vjp<T>(op, q, k, v, g, dq, dk, dvalue, mask); });
     case 2:
-      return call.run([&] { linear_attention<T>(q, k, v, out, linear); });
+      return call.run([&] { linear_attention<T>(linear, q, k, v, out); });
     default:
-      return call.run([&] { linear_attention_vjp<T>(q, k, v, g, dq, dk, dvalue, linear); });
+      return call.run([&] { linear_attention_vjp<T>(linear, q, k, v, g, dq, dk, dvalue); });
   }
 }
 
@@ -423,20 +428,20 @@ void fuzz_transport(Bytes& bytes) {
     case 0: {
       const auto result = call.some<TransportResult>(k, true);
       const auto op = random_op<OptimalTransport>(bytes);
-      return call.run([&] { optimal_transport<T>(a, b, cost, plan, f, g, result, op); });
+      return call.run([&] { optimal_transport<T>(op, a, b, cost, plan, f, g, result); });
     }
     case 1: {
       const auto result = call.some<SinkhornResult>(k, true);
       auto op = random_op<Sinkhorn>(bytes);
       op.max_iterations = std::min<std::int64_t>(op.max_iterations, 50);
-      return call.run([&] { sinkhorn<T>(a, b, cost, plan, f, g, result, op); });
+      return call.run([&] { sinkhorn<T>(op, a, b, cost, plan, f, g, result); });
     }
     case 2: {
       const auto distance = call.some<double>(k, true);
       const auto op = random_op<Wasserstein1d>(bytes);
       const auto weights = bytes.flag() ? MatrixView<T>() : call.in<T>(k, n);
       return call.run(
-          [&] { wasserstein_1d<T>(MatrixView<const T>(a), MatrixView<const T>(b), weights, {}, distance, op, f, g); });
+          [&] { wasserstein_1d<T>(op, MatrixView<const T>(a), MatrixView<const T>(b), weights, {}, distance, f, g); });
     }
     case 3: {
       const auto distance = call.some<double>(k, true);
@@ -444,13 +449,13 @@ void fuzz_transport(Bytes& bytes) {
       const auto op = random_op<WassersteinHistogram>(bytes);
       const auto q = call.in<T>(k, n);
       return call.run(
-          [&] { wasserstein_histogram<T>(MatrixView<const T>(a), MatrixView<const T>(q), support, distance, op, f); });
+          [&] { wasserstein_histogram<T>(op, MatrixView<const T>(a), MatrixView<const T>(q), support, distance, f); });
     }
     case 4: {
       const auto op = random_op<Wasserstein>(bytes);
       const std::size_t d = bytes.up_to(3);
       const auto x = call.in<T>(n, d), y = call.in<T>(m, d);
-      return call.run([&] { wasserstein<T>(MatrixView<const T>(x), MatrixView<const T>(y), span_of(a), span_of(b), op); });
+      return call.run([&] { wasserstein<T>(op, MatrixView<const T>(x), MatrixView<const T>(y), span_of(a), span_of(b)); });
     }
     case 5: {
       auto op = random_op<SinkhornDivergence>(bytes);
@@ -458,7 +463,7 @@ void fuzz_transport(Bytes& bytes) {
       const std::size_t d = bytes.up_to(3);
       const auto x = call.in<T>(n, d), y = call.in<T>(m, d);
       return call.run(
-          [&] { sinkhorn_divergence<T>(MatrixView<const T>(x), MatrixView<const T>(y), span_of(a), span_of(b), op); });
+          [&] { sinkhorn_divergence<T>(op, MatrixView<const T>(x), MatrixView<const T>(y), span_of(a), span_of(b)); });
     }
     case 6: {
       const auto u = call.some<T>(n, false), v = call.some<T>(m, true);
@@ -492,9 +497,9 @@ void fuzz_calibration(Bytes& bytes) {
     case 2:
       return call.run([&] { match_entropy<T>(rows); });
     case 3:
-      return call.run([&] { expected_calibration_error<T>(rows, labels, bins); });
+      return call.run([&] { expected_calibration_error<T>(bins, rows, labels); });
     default:
-      return call.run([&] { entropy_invariant_scale(n, d, to, scale); });
+      return call.run([&] { entropy_invariant_scale(scale, n, d, to); });
   }
 }
 

@@ -1,10 +1,7 @@
 // Measures straight from their definitions, in long double.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <cstddef>
-#include <limits>
 #include <vector>
 
 #include "entropic/measures.h"
@@ -13,148 +10,13 @@ namespace oracle {
 
 using Numbers = std::vector<long double>;
 
-inline long double times_log(long double p, long double x) { return p == 0 ? 0 : p * std::log(x); }
-
 // What a row of numbers says, as a distribution.
-inline Numbers distribution(entropic::Input input, bool normalize, Numbers x) {
-  constexpr long double kInfinity = std::numeric_limits<long double>::infinity();
-  if (input != entropic::Input::probs) {
-    const long double max = *std::max_element(x.begin(), x.end());
-    const bool as_given = input == entropic::Input::log_probs && !normalize;
-    for (long double& number : x) {
-      number = max == kInfinity ? number == max : std::exp(as_given ? number : number - max);
-    }
-    if (as_given) return x;
-    normalize = true;
-  }
-  long double sum = 0;
-  for (const long double p : x) sum += p;
-  if (normalize) {
-    for (long double& p : x) p /= sum;
-  }
-  return x;
-}
-
-inline long double nats(const entropic::Entropy&, const Numbers& p) {
-  long double h = 0;
-  for (const long double pi : p) h -= times_log(pi, pi);
-  return h;
-}
-inline long double nats(const entropic::Perplexity&, const Numbers& p) { return std::exp(nats(entropic::Entropy{}, p)); }
-
-inline long double sum_of_powers(long double alpha, const Numbers& p) {
-  long double sum = 0;
-  for (const long double pi : p) sum += pi == 0 ? 0 : std::pow(pi, alpha);
-  return sum;
-}
-// Near 1 as if p summed to 1.
-inline long double total(long double alpha, const Numbers& p) {
-  long double sum = 0;
-  for (const long double pi : p) sum += pi;
-  return std::abs(alpha - 1) < 0x1p-10L ? sum : 1;
-}
-inline long double nats(const entropic::RenyiEntropy& op, const Numbers& p) {
-  if (op.alpha == 1) return nats(entropic::Entropy{}, p);
-  if (std::isinf(op.alpha)) return -std::log(*std::max_element(p.begin(), p.end()));
-  const long double sum = sum_of_powers(op.alpha, p), rest = 1 - static_cast<long double>(op.alpha);
-  return (std::abs(rest) < 0x1p-10L ? std::log1p(sum - total(op.alpha, p)) : std::log(sum)) / rest;
-}
-inline long double nats(const entropic::TsallisEntropy& op, const Numbers& p) {
-  if (op.alpha == 1) return nats(entropic::Entropy{}, p);
-  if (std::isinf(op.alpha)) return 0;
-  return (total(op.alpha, p) - sum_of_powers(op.alpha, p)) / (static_cast<long double>(op.alpha) - 1);
-}
-
-inline long double nats(const entropic::CrossEntropy&, const Numbers& p, const Numbers& q) {
-  long double sum = 0;
-  for (std::size_t i = 0; i < p.size(); ++i) sum -= times_log(p[i], q[i]);
-  return sum;
-}
-// t - log(1 + t).
-inline long double lacking(long double t) {
-  if (std::abs(t) > 1e-2L) return t - std::log1p(t);
-  long double sum = 0;
-  for (int k = 12; k >= 2; --k) sum = (k % 2 == 0 ? 1.0L : -1.0L) / k + t * sum;
-  return t * t * sum;
-}
-inline long double nats(const entropic::KlDivergence&, const Numbers& p, const Numbers& q) {
-  long double sum = 0;
-  for (std::size_t i = 0; i < p.size(); ++i) {
-    const long double t = (q[i] - p[i]) / p[i];
-    sum += p[i] == 0 ? q[i] : std::abs(t) < 0.5L ? p[i] * lacking(t) : times_log(p[i], p[i] / q[i]) - p[i] + q[i];
-  }
-  return sum;
-}
-inline long double nats(const entropic::JsDivergence&, const Numbers& p, const Numbers& q) {
-  Numbers m(p.size());
-  for (std::size_t i = 0; i < p.size(); ++i) m[i] = (p[i] + q[i]) / 2;
-  return (nats(entropic::KlDivergence{}, p, m) + nats(entropic::KlDivergence{}, q, m)) / 2;
-}
-inline long double nats(const entropic::JsDistance&, const Numbers& p, const Numbers& q) {
-  return std::sqrt(nats(entropic::JsDivergence{}, p, q));
-}
-
-inline long double nats(const entropic::JointEntropy&, const Numbers& p, std::size_t) { return nats(entropic::Entropy{}, p); }
-
-inline Numbers marginal(entropic::Given of, const Numbers& p, std::size_t cols) {
-  Numbers sums(of == entropic::Given::x ? p.size() / cols : cols);
-  for (std::size_t i = 0; i < p.size(); ++i) sums[of == entropic::Given::x ? i / cols : i % cols] += p[i];
-  return sums;
-}
-inline long double nats(const entropic::ConditionalEntropy& op, const Numbers& p, std::size_t cols) {
-  const Numbers given = marginal(op.given, p, cols);
-  long double h = 0;
-  for (std::size_t i = 0; i < p.size(); ++i) {
-    h -= times_log(p[i], p[i] / given[op.given == entropic::Given::x ? i / cols : i % cols]);
-  }
-  return h;
-}
-inline long double nats(const entropic::MutualInformation&, const Numbers& p, std::size_t cols) {
-  const Numbers x = marginal(entropic::Given::x, p, cols), y = marginal(entropic::Given::y, p, cols);
-  long double sum = 0;
-  for (const long double pi : p) sum += pi;
-  Numbers product(p.size());
-  for (std::size_t i = 0; i < p.size(); ++i) product[i] = x[i / cols] * (y[i % cols] / sum);
-  return nats(entropic::KlDivergence{}, p, product);
-}
-
-template <class Op>
-long double in_unit(const Op& op, long double nats) {
-  if (std::is_same_v<Op, entropic::Perplexity> || !op.base) return nats;
-  const long double unit = std::log(static_cast<long double>(*op.base));
-  return std::is_same_v<Op, entropic::JsDistance> ? nats / std::sqrt(unit) : nats / unit;
-}
+Numbers distribution(entropic::Input input, bool normalize, Numbers x);
 
 // The measure of rows that hold what op.input says.
-template <class Op>
-long double value(const Op& op, const Numbers& x) {
-  return in_unit(op, nats(op, distribution(op.input, op.normalize, x)));
-}
-template <class Op>
-long double value(const Op& op, const Numbers& x, const Numbers& y) {
-  return in_unit(op, nats(op, distribution(op.input, op.normalize, x), distribution(op.input, op.normalize, y)));
-}
-template <class Op>
-long double table_value(const Op& op, const Numbers& x, std::size_t cols) {
-  return in_unit(op, nats(op, distribution(op.input, op.normalize, x), cols));
-}
-
-inline long double value(const entropic::SelfInformation& op, long double p) {
-  return in_unit(op, op.input == entropic::Input::log_probs ? -p : -std::log(p));
-}
-inline long double value(const entropic::BinaryEntropy& op, long double x) {
-  switch (op.input) {
-    case entropic::Input::probs:
-      return in_unit(op, -times_log(x, x) - (x == 1 ? 0 : (1 - x) * std::log1p(-x)));
-    case entropic::Input::log_probs: {
-      const long double rest = -std::expm1(x);
-      return in_unit(op, -(std::isinf(x) ? 0 : std::exp(x) * x) - (rest == 0 ? 0 : rest * std::log1p(-std::exp(x))));
-    }
-    default: {
-      const long double e = std::exp(-std::abs(x));
-      return in_unit(op, std::log1p(e) + std::abs(x) * e / (1 + e));
-    }
-  }
-}
+long double value(const entropic::Measure& op, const Numbers& x);
+long double value(const entropic::Divergence& op, const Numbers& x, const Numbers& y);
+long double table_value(const entropic::TableMeasure& op, const Numbers& x, std::size_t cols);
+long double value(const entropic::EntryMeasure& op, long double x);
 
 }  // namespace oracle

@@ -51,7 +51,7 @@ def test_signature_as_printed():
 @each(OPERATIONS)
 def test_docstrings(operation):
     for function in (getattr(entropic, operation["name"]), getattr(entropic, operation["name"] + "_vjp")):
-        text = function.__doc__
+        text = inspect.getdoc(function)
         for said in ("formula", "gradient", "source"):
             assert operation[said] in text, said
         for name, param in inspect.signature(function).parameters.items():
@@ -89,8 +89,8 @@ PARAMETERS = {
 )
 def test_written_functions_say_what_the_registry_says(operation):
     function = getattr(entropic, operation["name"])
-    assert operation["summary"] in function.__doc__
-    assert operation["formula"] in function.__doc__
+    assert operation["summary"] in inspect.getdoc(function)
+    assert operation["formula"] in inspect.getdoc(function)
     renamed = PARAMETERS.get(operation["name"], {})
     keywords = inspect.signature(function).parameters
     for param in operation["params"]:

@@ -431,12 +431,12 @@ def test_errors_name_the_argument():
     for margin in (0.5, 2.5):
         fails(
             ValueError,
-            f"margin must be an integer of at least 1 for kind sphere, got {margin}",
+            "margin must be an integer of at least 1 for kind sphere",
             lambda margin=margin: entropic.margin_softmax_loss(x, [0, 0], kind="sphere", margin=margin),
         )
     fails(
         ValueError,
-        "margin must be at most pi for kind arc, got 4",
+        "margin must be at most pi for kind arc",
         lambda: entropic.margin_softmax_loss(x, [0, 0], kind="arc", margin=4),
     )
     fails(ValueError, "kind must be one of am, arc, sphere", lambda: entropic.margin_softmax_loss(x, [0, 0], kind="cos"))

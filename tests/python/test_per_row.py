@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import entropic
 from cases import OPERATIONS, call, call_vjp, laid_out, scores, torch_or_skip, typical
+from entropic import _core
 
 
 def usual(param):
@@ -247,3 +248,56 @@ def test_entmax_param_grad_of_special_rows(alpha):
     _, present = entropic.entmax_vjp(x[0, :2], y[0, :2], grad[0, :2], alpha=alpha, param_grad=True)
     assert type(present) is np.float64
     np.testing.assert_array_equal(dalpha, [present, 0.0, np.nan, np.nan])
+
+
+LEARNED = [
+    pytest.param(description, id=description["name"])
+    for description in [*_core.losses(), *_core.measure_operations()]
+    if any(param["per_row"] for param in description["params"])
+]
+
+
+@pytest.mark.parametrize("description", LEARNED)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_losses_and_measures_have_gradients_in_their_parameters(description, axis):
+    """All at once, along any axis, against differences; one number for all rows gives each row's share."""
+    function = getattr(entropic, description["name"])
+    rng = np.random.default_rng(5)
+    x = np.tanh(rng.standard_normal((6, 4)))
+    if "target" in description:
+        classes = rng.integers(0, 6 if axis == 0 else 4, 4 if axis == 0 else 6)
+        arrays = (x, classes if description["target"].startswith("class") else rng.standard_normal((6, 4)))
+        fixed = {"axis": axis}
+    else:
+        arrays, fixed = (x,), {"axis": axis, "input": "scores"}
+    lead = (1, 4) if axis == 0 else (6, 1)
+    names = [param["name"] for param in description["params"] if param["per_row"]]
+    usual_values = {param["name"]: usual(param) for param in description["params"]}
+    values = {name: (usual_values[name] or 0.3) * rng.uniform(0.75, 1, lead) for name in names}
+    value, dx, slopes = function(*arrays, **values, **fixed, return_grad=True, param_grad=True)
+    assert value.shape == dx.sum(axis).shape
+    slopes = slopes if len(names) > 1 else (slopes,)
+    assert len(slopes) == len(names)
+    for name, slope in zip(names, slopes, strict=True):
+        above, below = (function(*arrays, **{**values, name: values[name] + step}, **fixed) for step in (1e-6, -1e-6))
+        np.testing.assert_allclose(slope, (above - below) / 2e-6, rtol=1e-6, atol=1e-8)
+        one = {other: float(values[other].flat[0]) for other in names}
+        first = tuple(array[:, 0] if axis == 0 else array[0] for array in arrays if array.ndim == 2)
+        first += tuple(array[0] for array in arrays if array.ndim == 1)
+        alone = function(*first, **one, **{**fixed, "axis": -1}, param_grad=True)[1]
+        alone = alone if len(names) > 1 else (alone,)
+        assert alone[names.index(name)] == slope[0]
+
+
+def test_losses_of_maps_have_gradients_in_the_parameters_of_the_map():
+    x, target = np.array([[1.0, 0.5, -1.0], [0.25, 0.5, 0.0]]), np.array([1, 0])
+    alpha = np.array([[1.25], [1.5]])
+    value, slopes = entropic.smooth_accuracy_loss(x, target, map="entmax", alpha=alpha, param_grad=True)
+    slope = slopes[0] if type(slopes) is tuple else slopes
+    ends = [entropic.smooth_accuracy_loss(x, target, map=("entmax", {"alpha": alpha + step})) for step in (1e-6, -1e-6)]
+    np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-6, atol=1e-8)
+    np.testing.assert_array_equal(value, entropic.smooth_accuracy_loss(x, target, map="entmax", alpha=alpha))
+    with pytest.raises(ValueError, match="surrogate_loss: there is no gradient in alpha, since the value means nothing"):
+        entropic.surrogate_loss(x, target, map="entmax", param_grad=True)
+    with pytest.raises(ValueError, match="margin_softmax_loss: there is no gradient in margin of kind sphere"):
+        entropic.margin_softmax_loss(x, target, kind="sphere", margin=3, param_grad=True)

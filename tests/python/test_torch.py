@@ -19,8 +19,8 @@ except ImportError:
     pytest.skip("torch is not installed: pip install torch==2.13.0", allow_module_level=True)
 
 import entropic.torch as et
-from entropic.torch import _compositions
-from entropic.torch._ops import OPERATORS
+from entropic.torch._maps import OPERATORS
+from entropic.torch.backends import reference
 
 DESCRIPTIONS = {d["name"]: d for d in _core.operations()}
 VARIANTS = [
@@ -76,16 +76,20 @@ def test_the_numbers_are_those_of_entropic(name, params, dtype):
         assert got.is_contiguous()
         assert torch.equal(got.nan_to_num(nan=-7.0), want.nan_to_num(nan=-7.0))
         assert torch.equal(getattr(et, name)(x, axis=dim, **params).nan_to_num(nan=-7.0), want.nan_to_num(nan=-7.0))
-        through = OPERATORS[name].call.op(x, *values_of(name, params), dim % 3)
+        through = OPERATORS[name].op(x, *rows_of(name), *values_of(name, params), dim % 3)
         assert torch.equal(
             (through.squeeze(dim) if name == "logsumexp" else through).nan_to_num(nan=-7.0), want.nan_to_num(nan=-7.0)
         )
 
 
 def values_of(name, params):
-    """The arguments of an operator behind x: numbers, and None for rows."""
-    described = DESCRIPTIONS[name]["params"]
-    return [*(params.get(p["name"], p["default"]) for p in described), *(None for p in described if p["per_row"])]
+    """The arguments of an operator behind its tensors: numbers."""
+    return [params.get(p["name"], p["default"]) for p in DESCRIPTIONS[name]["params"]]
+
+
+def rows_of(name):
+    """None for each parameter that may be per row."""
+    return [None for p in DESCRIPTIONS[name]["params"] if p["per_row"]]
 
 
 @every_variant
@@ -109,11 +113,11 @@ def test_opcheck(name, params, dtype):
     once = dtype is torch.float32 and VARIANTS.index((name, params)) < len(DESCRIPTIONS)
     which = {} if once else {"test_utils": ("test_schema", "test_autograd_registration", "test_faketensor")}
     for x, dim in ((scores(2, 5, dtype=dtype), 1), (scores(5, 2, 3, dtype=dtype)[:, 1:], 0)):
-        torch.library.opcheck(operator.call.op, (x.clone().requires_grad_(), *values_of(name, params), dim), **which)
-        y = operator.call.op(x, *values_of(name, params), dim)
-        grad = torch.ones_like(y)
-        tensors = (tensor.clone().requires_grad_() for tensor in (x, y, grad))
-        torch.library.opcheck(operator.call_vjp.op, (*tensors, *values_of(name, params), dim), **which)
+        rest = *values_of(name, params), dim
+        torch.library.opcheck(operator.op, (x.clone().requires_grad_(), *rows_of(name), *rest), **which)
+        y = operator.op(x, *rows_of(name), *rest)
+        x, y, grad = (tensor.clone().requires_grad_() for tensor in (x, y, torch.ones_like(y)))
+        torch.library.opcheck(operator.vjp.op, (x, *rows_of(name), y, grad, *rest), **which)
 
 
 @every_variant
@@ -143,7 +147,7 @@ def test_transforms(name, params):
     for in_dim in (0, 1, 2):
         rows = [mapped(part) for part in x.unbind(in_dim)]
         assert torch.equal(torch.func.vmap(mapped, in_dims=in_dim)(x), torch.stack(rows))
-    plain = torch.func.vmap(lambda x: OPERATORS[name].call.op(x, *values_of(name, params), 1))(x)
+    plain = torch.func.vmap(lambda x: OPERATORS[name].op(x, *rows_of(name), *values_of(name, params), 1))(x)
     assert torch.equal(plain.view(mapped(x).shape), mapped(x))
     loss = lambda x: mapped(x).square().sum()  # noqa: E731
     want = x.clone().requires_grad_()
@@ -186,20 +190,20 @@ def test_compile_without_graph_breaks(name, params):
 
 
 @every_variant
-def test_compositions_are_equivalent(name, params):
+def test_references_are_equivalent(name, params):
     """What runs on other devices, here on the CPU."""
     x = scores(7, 6, 11, seed=5)
     x[1, :, 2], x[2, 1, 3], x[3, 2, :2], x[4, 3] = -torch.inf, torch.nan, torch.inf, -torch.inf
     x[5] = 1.5
     x[6, :, :5] = 4.0
-    values = {**{p["name"]: p["default"] for p in DESCRIPTIONS[name]["params"]}, **params}
     for dim in (1, 2):
-        want = OPERATORS[name].call.op(x, *values_of(name, params), dim)
-        got = _compositions.forward(name, x, dim, values)
+        rows, rest = rows_of(name), (*values_of(name, params), dim)
+        want = OPERATORS[name].op(x, *rows, *rest)
+        got = reference.IMPLEMENTATIONS[name](x, *rows, *rest)
         assert torch.allclose(got, want, rtol=1e-7, atol=1e-9, equal_nan=True)
         grad = scores(*want.shape, seed=6)
-        dx = OPERATORS[name].call_vjp.op(x, want, grad, *values_of(name, params), dim)
-        composed = _compositions.vjp(name, x, want, grad, dim, values)
+        dx = OPERATORS[name].vjp.op(x, *rows, want, grad, *rest)
+        composed = reference.IMPLEMENTATIONS[f"{name}_vjp"](x, *rows, want, grad, *rest)
         dx, composed = (pair[0] if isinstance(pair, tuple) else pair for pair in (dx, composed))
         usual = torch.ones_like(x, dtype=torch.bool)
         usual[2:5] = False  # at NaN and infinities only the forward is compared
@@ -214,9 +218,9 @@ def test_distributions_in_place_of_scores(name, params):
     assert torch.allclose(function(p, input="probs", **params), want, rtol=1e-9)
     assert torch.equal(function(p.log(), input="log_probs", **params), function(p.log(), **params))
     p[0, 1], p[1, 2], p[2, 3] = 0.0, -0.1, torch.inf
-    values = {**{d["name"]: d["default"] for d in DESCRIPTIONS[name]["params"]}, **params, "input": "probs"}
-    got = OPERATORS[name].call.op(p, *values_of(name, values), 1)
-    assert torch.allclose(_compositions.forward(name, p, 1, values), got, rtol=1e-7, atol=1e-9, equal_nan=True)
+    arguments = p, *rows_of(name), *values_of(name, {**params, "input": "probs"}), 1
+    got = OPERATORS[name].op(*arguments)
+    assert torch.allclose(reference.IMPLEMENTATIONS[name](*arguments), got, rtol=1e-7, atol=1e-9, equal_nan=True)
     assert got[1:].isnan().all()
     positive = (x.abs() + 0.1).requires_grad_()
     assert torch.autograd.gradcheck(lambda p: function(p, input="probs", **params), (positive,))

@@ -16,7 +16,8 @@ except ImportError:
     pytest.skip("torch is not installed: pip install torch==2.13.0", allow_module_level=True)
 
 import entropic.torch as et
-from entropic.torch import _attention
+from entropic.torch import _descriptions
+from entropic.torch.backends import reference
 
 MAPS = {
     "softmax": {},
@@ -94,20 +95,16 @@ def test_composition_is_the_same(name):
     q, k, v, g = (x.detach() for x in tensors((2, 4, 6, 3), (2, 2, 7, 3), (2, 2, 7, 2), (2, 4, 6, 2)))
     mask = torch.rand(6, 7, generator=torch.Generator().manual_seed(1)) < 0.6
     mask[2] = False
-    text = "{" + ", ".join(f"{key!r}: {value!r}" for key, value in {"temperature": 1.0, **MAPS[name]}.items()) + "}"
-    if name in ("taylor_softmax", "sigsoftmax", "entropy_normalize", "entropy_clip"):
-        text = repr(MAPS[name])
+    params = {param["name"]: param["default"] for param in _descriptions.MAPS[name]["params"]} | MAPS[name]
     for causal, scale in ((False, "sqrt"), (True, "entropy_invariant")):
-        arguments = (mask, None, name, text, scale, 1.0, 9.0, None, causal)
-        torch.testing.assert_close(
-            _attention._composed(q, k, v, *arguments), torch.ops.entropic.attention(q, k, v, *arguments), atol=1e-9, rtol=1e-9
-        )
-        theirs, ours = (
-            _attention._composed_vjp(q, k, v, g, *arguments),
-            torch.ops.entropic.attention_vjp(q, k, v, g, *arguments),
-        )
-        for a, b in zip(theirs, ours, strict=True):
-            torch.testing.assert_close(a, b, atol=1e-8, rtol=1e-8)
+        rest = *_descriptions.map_arguments(name, params), scale, 1.0, 9.0, None, causal
+        for operator, given in (("attention", (q, k, v, mask, None)), ("attention_vjp", (q, k, v, mask, None, g))):
+            theirs, ours = (
+                reference.IMPLEMENTATIONS[operator](*given, *rest),
+                getattr(torch.ops.entropic, operator)(*given, *rest),
+            )
+            for a, b in zip(theirs, ours, strict=True):
+                torch.testing.assert_close(a, b, atol=1e-8, rtol=1e-8)
 
 
 @pytest.mark.parametrize("name", ["softmax", "entmax"])
@@ -126,7 +123,8 @@ def test_compile(name):
 
 def test_opcheck():
     q, k, v = tensors((2, 4, 6, 8), (2, 2, 7, 8), (2, 2, 7, 8))
-    arguments = (torch.rand(6, 7) < 0.9, None, "entmax", "{'alpha': 1.5, 'temperature': 1.0}", "sqrt", 1.0, 512.0, None, False)
+    given = ["alpha", "temperature"], [1.5, 1.0], []
+    arguments = (torch.rand(6, 7) < 0.9, None, "entmax", *given, "sqrt", 1.0, 512.0, None, False)
     torch.library.opcheck(torch.ops.entropic.attention.default, (q, k, v, *arguments))
     torch.library.opcheck(torch.ops.entropic.linear_attention.default, (q, k, v, None, True))
     grad = torch.ones(2, 4, 6, 8, dtype=torch.float64, requires_grad=True)

@@ -129,13 +129,13 @@ def test_operators():
     p, x, ops = distribution(2, 3, 5), random(5, 2).T, torch.ops.entropic
     rows = 0.5 + torch.rand(2, 3, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     for op, arguments in (
-        (ops.power_transform, (p, 2.0, None)),
-        (ops.power_transform, (p.float(), 1.0, rows)),
+        (ops.power_transform, (p, None, 2.0)),
+        (ops.power_transform, (p.float(), rows, 1.0)),
         (ops.mean_field_entropy, (x.bfloat16(), 1.0)),
-        (ops.gamma_for_entropy, (x, 1.0, None, None, None, (0.0, math.inf), 100, "scores")),
-        (ops.gamma_for_entropy, (p.half(), None, 1.0, None, 1 + rows, (0.0, math.inf), 100, "probs")),
-        (ops.normalize_density, (p.float(), WEIGHTS.expand(p.shape), 0.8, None)),
-        (ops.normalize_joint, (p, None, None, 1.5, None, None, None)),
+        (ops.gamma_for_entropy, (x, None, None, 1.0, None, (0.0, math.inf), 100, "scores")),
+        (ops.gamma_for_entropy, (p.half(), None, 1 + rows, None, 1.0, (0.0, math.inf), 100, "probs")),
+        (ops.normalize_density, (p.float(), WEIGHTS.expand(p.shape), None, 0.8)),
+        (ops.normalize_joint, (p, None, None, None, None, None, 1.5)),
     ):
         torch.library.opcheck(op.default, arguments, test_utils=("test_schema", "test_faketensor"))
 

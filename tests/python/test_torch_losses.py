@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 
 import entropic
-from entropic import _core
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
 
 import entropic.torch as et  # noqa: E402
-from entropic.torch._losses import REDUCTIONS  # noqa: E402
+from entropic.torch import _descriptions  # noqa: E402
+from entropic.torch._losses import OPERATORS  # noqa: E402
+from entropic.torch.backends import reference  # noqa: E402
 
-DESCRIPTIONS = {d["name"]: d for d in _core.losses()}
+DESCRIPTIONS = _descriptions.LOSSES
 KINDS = {name: d["target"] for name, d in DESCRIPTIONS.items()}
 VARIANTS = [
     ("softmax_loss", {"label_smoothing": 0.1}),
@@ -30,7 +31,7 @@ VARIANTS = [
 ]
 IDS = [f"{name}-{'-'.join(f'{k}={v}' for k, v in params.items())}" for name, params in VARIANTS]
 every_variant = pytest.mark.parametrize(("name", "params"), VARIANTS, ids=IDS)
-FUSED = [(variant, identity) for variant, identity in zip(VARIANTS, IDS, strict=True) if variant[0] in REDUCTIONS]
+FUSED = [(variant, identity) for variant, identity in zip(VARIANTS, IDS, strict=True) if variant[0] in OPERATORS]
 fused = pytest.mark.parametrize(("name", "params"), [variant for variant, _ in FUSED], ids=[identity for _, identity in FUSED])
 
 
@@ -107,7 +108,7 @@ def test_alpha_is_learned():
 
 @fused
 def test_opcheck_and_composed(name, params):
-    reduction = REDUCTIONS[name]
+    operator = OPERATORS[name].op
     x = scores(name, 3, 5)
     target = target_of(name, x)
     target = target.to(x.dtype) if KINDS[name] == "labels" else target
@@ -115,15 +116,15 @@ def test_opcheck_and_composed(name, params):
     values = [params.get(p["name"], p["default"]) for p in described] + ([None] if KINDS[name].startswith("class") else [])
     rows = [None for p in described if p["per_row"]]
     for wanted in (False, True):
-        torch.library.opcheck(reduction.call.op, (x.clone().requires_grad_(wanted), target, *values, *rows, 1, wanted))
+        torch.library.opcheck(operator, (x.clone().requires_grad_(wanted), target, *rows, *values, 1, wanted))
     y = torch.cat([x, scores(name, 2, 5, seed=8)])
     y[3, 1], y[4, 2] = -torch.inf, torch.nan
     soft = KINDS[name] == "class or distribution"
     targets = [target_of(name, y), *([target_of(name, y, soft=True)] if soft else [])]
     for t in targets:
         t = t.to(y.dtype) if KINDS[name] == "labels" else t
-        got, want = reduction._composed(y, t, *values, *rows, 1, True), reduction.call.op(y, t, *values, *rows, 1, True)
-        for a, b in zip(got, want, strict=True):
+        arguments = y, t, *rows, *values, 1, True
+        for a, b in zip(reference.IMPLEMENTATIONS[name](*arguments), operator(*arguments), strict=True):
             torch.testing.assert_close(a, b, rtol=1e-7, atol=1e-9, equal_nan=True)
 
 

@@ -1,4 +1,4 @@
-"""RowReduction: what torch does to an operation that gives one number per row, on one that is easy to check."""
+"""_reductions: what torch does to an operation that gives one number per row, on one that is easy to check."""
 
 import warnings
 
@@ -6,13 +6,14 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
 
-from entropic.torch._reductions import RowReduction  # noqa: E402
+from entropic.torch._reductions import reduced, row_reduction  # noqa: E402
+from entropic.torch.backends import cpu, reference  # noqa: E402
 
 
-def _cube(tensors, value, gradients, values):
+def _cube(tensors, value, gradients, rows, values):
     """a sum p^3 q^2 of each row, by NumPy."""
     p, q = (tensor.detach().numpy() for tensor in tensors)
-    a = values["a"] if values["b"] is None else values["b"][:, None]
+    a = values[0] if rows[0] is None else rows[0].detach().numpy()[:, None]
     value.copy_(torch.from_numpy((a * p**3 * q**2).sum(1)))
     dp, dq, db = gradients
     if dp is not None:
@@ -22,20 +23,26 @@ def _cube(tensors, value, gradients, values):
         db.copy_(torch.from_numpy((p**3 * q**2).sum(1)))
 
 
-def _composed(tensors, values, dim):
+def _composed(tensors, params, dim):
     p, q = tensors
-    given = values["b"] is not None
-    a = values["b"] if given else values["a"]
+    a = params["a"]
     each = p**3 * q**2
-    gradients = 3 * a * p**2 * q**2, 2 * a * p**3 * q, each.sum(dim, keepdim=True) if given else None
-    return ((a * each).sum(dim), *gradients)
+    return (a * each).sum(dim), (3 * a * p**2 * q**2, 2 * a * p**3 * q), {}
 
 
-CUBE = RowReduction("test_cube", ["p", "q"], ["p", "q"], {"a": "float"}, _cube, _composed, rows=["b"])
+CUBE = row_reduction(
+    "test_cube",
+    ["p", "q"],
+    ["p", "q"],
+    {"a": "float"},
+    ["a_rows?"],
+    implementations={"CPU": cpu.reduction(_cube, (0, 1), rows=1)},
+    reference=reference.rows.reduction(_composed, 2, {"params": [{"name": "a", "per_row": True}]}),
+)
 
 
 def cube(p, q, b=None, dim=-1):
-    return CUBE([p, q], (2.0,), (b,), dim % p.dim())
+    return reduced(CUBE, (p, q), (b,), (2.0,), dim % p.dim())
 
 
 def rows(*shape, seed=0):
@@ -85,7 +92,7 @@ def test_backward_may_be_asked_in_every_way():
         (weights * cube(p, q, b)).sum().backward()
     assert alike([one.grad for one in inputs], 2) and not any(one.grad.requires_grad for one in inputs)
 
-    value, dp, *_ = CUBE.call.op(p, q, 2.0, None, 1, True)
+    value, dp, *_ = CUBE.op(p, q, None, 2.0, 1, True)
     before = dp.detach().clone()
     torch.autograd.grad(value, p, weights)
     assert torch.equal(dp, before)
@@ -110,12 +117,12 @@ def test_opcheck():
     p, q, b = rows(2, 3), rows(2, 3, seed=1), rows(2, 1, seed=2)
     for row in (None, b):
         for wanted in (False, True):
-            torch.library.opcheck(CUBE.call.op, (p, q, 2.0, row, 1, wanted))
+            torch.library.opcheck(CUBE.op, (p, q, row, 2.0, 1, wanted))
         inputs = [None if one is None else one.clone().requires_grad_() for one in (p, q, row)]
-        torch.library.opcheck(CUBE.call.op, (*inputs[:2], 2.0, inputs[2], 1, True))
+        torch.library.opcheck(CUBE.op, (*inputs, 2.0, 1, True))
     # Asked for no gradients, it can be differentiated all the same.
     moving = p.clone().requires_grad_()
-    (dp,) = torch.autograd.grad(CUBE.call.op(moving, q, 2.0, None, 1, False)[0].sum(), moving)
+    (dp,) = torch.autograd.grad(CUBE.op(moving, q, None, 2.0, 1, False)[0].sum(), moving)
     assert torch.allclose(dp, 6 * p**2 * q**2)
 
 
@@ -126,7 +133,7 @@ def test_transforms():
         assert torch.equal(torch.func.vmap(cube, in_dims=in_dim)(p, q, b), want)
     want = torch.stack([cube(p[0], one) for one in q])
     assert torch.equal(torch.func.vmap(cube, in_dims=(None, 0))(p[0], q), want)
-    direct = torch.func.vmap(lambda p, q: CUBE.call.op(p, q, 2.0, None, 1, False)[0])(p, q)
+    direct = torch.func.vmap(lambda p, q: CUBE.op(p, q, None, 2.0, 1, False)[0])(p, q)
     assert torch.equal(direct, cube(p, q))
 
     def total(p):
@@ -154,7 +161,7 @@ def test_compile_without_graph_breaks():
 def test_composed_is_equivalent():
     p, q, b = rows(2, 3), rows(2, 3, seed=1), rows(2, 1, seed=2)
     for row in (None, b):
-        for got, want in zip(CUBE._composed(p, q, 2.0, row, 1, True), CUBE.call.op(p, q, 2.0, row, 1, True), strict=True):
+        for got, want in zip(CUBE._reference(p, q, row, 2.0, 1, True), CUBE.op(p, q, row, 2.0, 1, True), strict=True):
             assert got.dtype == want.dtype
             assert got.shape == want.shape
             assert torch.allclose(got, want)

@@ -1,205 +1,74 @@
-"""Entropy control on tensors: the library's values, and derivatives by compositions of torch's operations.
+"""Entropy control on tensors: operators with rows along the last axis, and the public functions."""
 
-The operators here have rows along the last axis and no gradient. What a function returns has their values, and the derivatives
-of the same made of torch's operations in float64: with_gradient_of.
-"""
-
-from collections.abc import Sequence
 from math import inf
 
 import torch
 
 import entropic
-from entropic import _arrays, _core
 from entropic import _entropy_control as numpy_control
-from entropic.torch._compositions import or_nan, working
-from entropic.torch._ops import (
-    batch_first,
-    checked_dim,
-    from_array,
-    has_numbers,
-    misfit,
-    numbers_and_rows,
-    one_device,
-    one_dim,
-    wants_gradient,
-    with_gradient_of,
-)
+from entropic.torch import _descriptions
+from entropic.torch._arguments import checked_dim, from_array, has_numbers, misfit, numbers_and_rows, one_device, one_dim
+from entropic.torch._builder import Operator
+from entropic.torch._spec import OpSpec, Tensor
+from entropic.torch.backends.reference.entropy_control import NEARBY
 
-Tensor = torch.Tensor
-DESCRIPTIONS = {description["name"]: description for description in _core.control_operations()}
+DESCRIPTIONS = _descriptions.CONTROL
 
 
-def _operator(fake):
-    """``torch.ops.entropic.NAME`` of a function of tensors on the CPU, whose results have the shapes that fake gives."""
-
-    def register(function):
-        name = function.__name__.strip("_")
-
-        def on_host(*arguments):
-            device = arguments[0].device
-            results = function(*(x.cpu().resolve_neg() if isinstance(x, Tensor) else x for x in arguments))
-            return tuple(result.to(device) for result in results) if isinstance(results, tuple) else results.to(device)
-
-        def call(*arguments):
-            return operator(*(x.detach() if isinstance(x, Tensor) else x for x in arguments))
-
-        def batched(info, in_dims, *arguments):
-            """A batch is one more of the leading axes."""
-            results = operator(*batch_first(info, in_dims, arguments))
-            return results, (0,) * len(results) if isinstance(results, tuple) else 0
-
-        schema = torch.library.infer_schema(function, mutates_args=())
-        operator = torch.library.custom_op(f"entropic::{name}", on_host, mutates_args=(), schema=schema)
-        operator.register_fake(fake)
-        operator.register_vmap(batched)
-        return call
-
-    return register
-
-
-def _numpy(x):
-    return working(x).numpy()
-
-
-def _per_row(numbers, rows, names):
-    """The values by name: rows as arrays where there are such."""
-    return {name: number if row is None else row.numpy() for name, number, row in zip(names, numbers, rows, strict=True)}
-
-
-@_operator(lambda p, gamma, rows: p.new_empty(p.shape))
-def _power_transform(p: Tensor, gamma: float, rows: Tensor | None) -> Tensor:
-    q = entropic.power_transform(_numpy(p), gamma=gamma if rows is None else rows.numpy())
-    return torch.from_numpy(q).to(p.dtype)
-
-
-@_operator(lambda x, gamma: x.new_empty(x.shape[:-1]))
-def _mean_field_entropy(x: Tensor, gamma: float) -> Tensor:
-    return torch.as_tensor(entropic.mean_field_entropy(_numpy(x), gamma=gamma)).to(x.dtype)
+def _operator(name, tensors, params, outputs, shapes, moving=(0,)):
+    names = tuple(tensor.removesuffix("?") for tensor in tensors)
+    return Operator(
+        OpSpec(
+            name=name,
+            tensors=tensors,
+            params=params,
+            outputs=outputs,
+            shapes=shapes,
+            differentiable=names,
+            keeps=(*names, *outputs),
+            nearby=NEARBY[name],
+            moving=moving,
+        )
+    )
 
 
 def _wide(x, *shape):
     return x.new_empty(shape, dtype=torch.float64)
 
 
-def _fake_gamma(x, *_):
-    return _wide(x, *x.shape[:-1]), _wide(x, *x.shape[:-1]), x.new_empty(x.shape[:-1], dtype=torch.uint8)
-
-
-@_operator(_fake_gamma)
-def _gamma_for_entropy(
-    x: Tensor,
-    entropy: float | None,
-    perplexity: float | None,
-    entropy_rows: Tensor | None,
-    perplexity_rows: Tensor | None,
-    gamma_range: Sequence[float],
-    max_iterations: int,
-    input: str,
-) -> tuple[Tensor, Tensor, Tensor]:
-    rows = _arrays.Rows("gamma_for_entropy", "x", _numpy(x), -1)
-    params = _per_row((entropy, perplexity), (entropy_rows, perplexity_rows), ("entropy", "perplexity"))
-    params |= {"min_gamma": None, "max_gamma": None, "max_iterations": max_iterations, "input": input}
-    found = numpy_control.gammas_of(rows, gamma_range, params)
-    gamma, reached, status = (torch.from_numpy(one).reshape(x.shape[:-1]) for one in found)
-    return gamma, reached, status
-
-
-@_operator(lambda p, *_: (p.new_empty(p.shape), _wide(p, *p.shape[:-1])))
-def _normalize_density(p: Tensor, weights: Tensor, entropy: float, rows: Tensor | None) -> tuple[Tensor, Tensor]:
-    values = _arrays.Rows("normalize_density", "p", _numpy(p), -1)
-    q, gamma = numpy_control.density_of(values, _numpy(weights), entropy if rows is None else rows.numpy())
-    return torch.from_numpy(q).reshape(p.shape).to(p.dtype), torch.from_numpy(gamma).reshape(p.shape[:-1])
-
-
-@_operator(lambda pxy, *_: (pxy.new_empty(pxy.shape), _wide(pxy, *pxy.shape[:-2])))
-def _normalize_joint(
-    pxy: Tensor,
-    joint: float | None,
-    marginal: float | None,
-    conditional: float | None,
-    joint_tables: Tensor | None,
-    marginal_tables: Tensor | None,
-    conditional_tables: Tensor | None,
-) -> tuple[Tensor, Tensor]:
-    numbers, tables = (joint, marginal, conditional), (joint_tables, marginal_tables, conditional_tables)
-    found, gamma = numpy_control.tables_of(_numpy(pxy), _per_row(numbers, tables, ("joint", "marginal", "conditional")))
-    return torch.from_numpy(found).to(pxy.dtype), torch.from_numpy(gamma)
-
-
-# The same of torch's operations, in float64 along the last axis, to be differentiated.
-
-
-def _log(p):
-    """(log p, which is 0 where p is not above 0; where it is)."""
-    present = (p > 0) & (p < inf)
-    return torch.log(torch.where(present, p, 1.0)), present
-
-
-def _powers(log_p, present, gamma, log_weight=None):
-    """(log q, entropy, its derivative in gamma) of q = p^gamma / sum w p^gamma, the last two with size 1 for the axis.
-
-    gamma = inf leaves the maxima alone, equally. Rows without an entry are as if all were equal.
-    """
-    some = present.any(-1, keepdim=True)
-    present, log_p = present | ~some, torch.where(some, log_p, 0.0)
-    # All else is measured from one largest entry, itself 0: its derivative is then what the others leave, and exact where they
-    # are next to nothing.
-    top = torch.where(present, log_p, -inf).argmax(-1, keepdim=True)
-    most = log_p.gather(-1, top)
-    others = torch.arange(log_p.shape[-1], device=log_p.device) != top
-    gamma = torch.as_tensor(gamma, dtype=log_p.dtype, device=log_p.device)
-    endless = gamma == inf
-    present = present & (~endless | (log_p == most))
-    gamma = torch.where(endless, 0.0, gamma)
-    log_p = torch.where(present & others, log_p - most, 0.0)
-    exponent = gamma * log_p + (0.0 if log_weight is None else log_weight)
-    total = torch.logsumexp(torch.where(present, exponent, -inf), -1, keepdim=True)
-    mass = torch.where(present, torch.exp(exponent - total), 0.0)
-    mean = (mass * log_p).sum(-1, keepdim=True)
-    variance = (mass * (log_p - mean) ** 2).sum(-1, keepdim=True)
-    log_q = torch.where(present, gamma * log_p - total, -inf)
-    return log_q, total - gamma * mean, -gamma * variance
-
-
-def _solution(gamma, solved, target, entropy_of):
-    """gamma, where solved the solution of entropy_of(gamma) = target, as a function of all that this equation holds.
-
-    The target is moved to what gamma reaches, so that gamma, however rough, stays where it is, and the derivatives are those
-    there. Two steps of Newton's method: each squares the error, so the first derivative of one step is the solution's, and the
-    first three of two. entropy_of gives an entropy and its derivative.
-    """
-
-    def step(gamma, entropy, slope):
-        steep = solved & (slope < 0)
-        return torch.where(steep, gamma - (entropy - target) / torch.where(steep, slope, -1.0), gamma)
-
-    entropy, slope = entropy_of(gamma)
-    target = torch.as_tensor(target, dtype=torch.float64)
-    target = entropy.detach() + (target - target.detach())
-    gamma = step(gamma, entropy, slope)
-    return step(gamma, *entropy_of(gamma))
-
-
-def _can_move(gamma, log_p, present):
-    """Whether gamma is inside what powers of a row reach, and the row has different entries."""
-    high = torch.where(present, log_p, -inf).amax(-1, keepdim=True)
-    low = torch.where(present, log_p, inf).amin(-1, keepdim=True)
-    return (gamma > 0) & (gamma < inf) & (high > low)
-
-
-def _unit(x, dims):
-    """A power of two of the size of x, of which sums and squares are neither 0 nor inf."""
-    largest = x.detach().abs().amax(dims, keepdim=True)
-    return torch.ldexp(torch.ones_like(largest), torch.frexp(largest).exponent - 1)
+_power_transform = _operator(
+    "power_transform", ("p", "gamma_rows?"), {"gamma": "float"}, ("q",), lambda p, *_: p.new_empty(p.shape)
+)
+_mean_field_entropy = _operator(
+    "mean_field_entropy", ("x",), {"gamma": "float"}, ("value",), lambda x, *_: x.new_empty(x.shape[:-1])
+)
+_gamma_for_entropy = _operator(
+    "gamma_for_entropy",
+    ("x", "entropy_rows?", "perplexity_rows?"),
+    {"entropy": "float?", "perplexity": "float?", "gamma_range": "float[]", "max_iterations": "int", "input": "str"},
+    ("gamma", "reached", "status"),
+    lambda x, *_: (_wide(x, *x.shape[:-1]), _wide(x, *x.shape[:-1]), x.new_empty(x.shape[:-1], dtype=torch.uint8)),
+    moving=(0, 1),
+)
+_normalize_density = _operator(
+    "normalize_density",
+    ("p", "weights", "entropy_rows?"),
+    {"entropy": "float"},
+    ("density", "gamma"),
+    lambda p, *_: (p.new_empty(p.shape), _wide(p, *p.shape[:-1])),
+    moving=(0, 1),
+)
+_normalize_joint = _operator(
+    "normalize_joint",
+    ("pxy", "joint_tables?", "marginal_tables?", "conditional_tables?"),
+    {"joint": "float?", "marginal": "float?", "conditional": "float?"},
+    ("table", "gamma"),
+    lambda pxy, *_: (pxy.new_empty(pxy.shape), _wide(pxy, *pxy.shape[:-2])),
+)
 
 
 def _last(row, dim):
     return None if row is None else row.movedim(dim, -1)
-
-
-def _value(number, row):
-    return number if row is None else row
 
 
 # The public functions.
@@ -245,23 +114,7 @@ def power_transform(p, *, gamma, dim=None, axis=None):
     name = "power_transform"
     dim = checked_dim(name, "p", p, one_dim(name, dim, axis))
     (number,), (row,) = numbers_and_rows(DESCRIPTIONS[name], (gamma,), "p", p, dim)
-    p, row = p.movedim(dim, -1), _last(row, dim)
-
-    def composed():
-        log_p, present = _log(p.double())
-        valid = ((p >= 0) & (p < inf)).all(-1, keepdim=True) & present.any(-1, keepdim=True)
-        q = _powers(log_p, present, _value(number, row))[0].exp()
-        return or_nan(q, valid, p, row)
-
-    return _answer(lambda: _power_transform(p, number, row), composed, p, row).movedim(-1, dim).contiguous()
-
-
-def _answer(run, composed, x, *others):
-    """What run() gives on the CPU, with the derivatives of what composed() gives, or that alone elsewhere."""
-    if x.shape[-1] > 0 and not x.is_cpu:
-        return composed().to(x.dtype)
-    value = run()
-    return with_gradient_of(value, composed()) if x.shape[-1] > 0 and wants_gradient(x, *others) else value
+    return _power_transform(p.movedim(dim, -1), _last(row, dim), number).movedim(-1, dim).contiguous()
 
 
 def mean_field_entropy(x, *, gamma=1.0, dim=None, axis=None):
@@ -299,19 +152,7 @@ def mean_field_entropy(x, *, gamma=1.0, dim=None, axis=None):
     name = "mean_field_entropy"
     dim = checked_dim(name, "x", x, one_dim(name, dim, axis))
     (number,), _ = numbers_and_rows(DESCRIPTIONS[name], (gamma,), "x", x, dim)
-    x = x.movedim(dim, -1)
-
-    def composed():
-        wide, finite = x.double(), x.isfinite()
-        count = finite.sum(-1)
-        most = torch.where(finite, wide, -inf).amax(-1)
-        mean = torch.where(finite, wide, 0.0).sum(-1) / count
-        infinite = (x == inf).sum(-1)
-        value = torch.where(infinite > 0, infinite.double().log(), count.double().log() - number * (most - mean))
-        invalid = x.isnan().any(-1, keepdim=True) | (x == -inf).all(-1, keepdim=True)
-        return or_nan(value.unsqueeze(-1), ~invalid, wide.sum(-1, keepdim=True)).squeeze(-1)
-
-    return _answer(lambda: _mean_field_entropy(x, number), composed, x)
+    return _mean_field_entropy(x.movedim(dim, -1), number)
 
 
 def gamma_for_entropy(
@@ -370,33 +211,9 @@ def gamma_for_entropy(
     given = (entropy, perplexity, low, high, max_iterations, input)
     (entropy, perplexity, low, high, max_iterations, input), rows = numbers_and_rows(DESCRIPTIONS[name], given, "x", x, dim)
     x, rows = x.movedim(dim, -1), [_last(row, dim) for row in rows]
-    gamma, reached, status = _gamma_for_entropy(x, entropy, perplexity, *rows, (low, high), max_iterations, input)
+    gamma, reached, status = _gamma_for_entropy(x, *rows, entropy, perplexity, (low, high), max_iterations, input)
     words = numpy_control.STATUS[status.cpu().numpy()] if has_numbers(status) else None
-    found = gamma.to(x.dtype), reached.to(x.dtype)
-    if x.shape[-1] == 0 or not wants_gradient(x, *rows):
-        return entropic.GammaResult(*found, words)
-    target = _value(perplexity, rows[1])
-    target = _value(entropy, rows[0]) if target is None else torch.as_tensor(target, dtype=torch.float64).log()
-    wide, valid = x.double(), (status != _INVALID).unsqueeze(-1)
-    log_p, present = _log(wide) if input == "probs" else (wide, wide > -inf)
-    still = (status >= _CONSTANT).unsqueeze(-1)
-    log_p, present = torch.where(still | ~present, 0.0, log_p), present | still
-    unit = _unit(log_p, -1)
-    log_p, start = log_p / unit, torch.where(still, 1.0, gamma.unsqueeze(-1)) * unit
-    moving = _solution(
-        start,
-        (status == 0).unsqueeze(-1) & _can_move(start, log_p, present),
-        target,
-        lambda gamma: _powers(log_p, present, gamma)[1:],
-    )
-    found_again = moving / unit, _powers(log_p, present, moving)[1]
-    inputs = wide.sum(-1, keepdim=True), *rows
-    composed = (or_nan(one, valid, *inputs).squeeze(-1) for one in found_again)
-    return entropic.GammaResult(*map(with_gradient_of, found, composed), words)
-
-
-_CONSTANT = list(_core.gamma_status_names).index("constant")  # from here on gamma does not follow from the row
-_INVALID = list(_core.gamma_status_names).index("invalid")
+    return entropic.GammaResult(gamma.to(x.dtype), reached.to(x.dtype), words)
 
 
 def normalize_density(p, weights, *, entropy, dim=None, axis=None):
@@ -457,20 +274,8 @@ def normalize_density(p, weights, *, entropy, dim=None, axis=None):
         ) from None
     p = p.movedim(dim, -1)
     weights = weights.double().expand(p.shape)
-    density, gamma = _normalize_density(p, weights, number, row)
-    found = density, gamma.to(p.dtype)
-    if nodes > 0 and wants_gradient(p, weights, row):
-        (log_p, present), (log_weight, weighs) = _log(p.double()), _log(weights)
-        present, start = present & weighs, gamma.unsqueeze(-1)
-        moving = _solution(
-            start,
-            _can_move(start, log_p, present),
-            _value(number, row),
-            lambda gamma: _powers(log_p, present, gamma, log_weight)[1:],
-        )
-        composed = _powers(log_p, present, moving, log_weight)[0].exp(), moving.squeeze(-1)
-        found = tuple(map(with_gradient_of, found, composed))
-    return found[0].movedim(-1, dim).contiguous(), found[1]
+    density, gamma = _normalize_density(p, weights, row, number)
+    return density.movedim(-1, dim).contiguous(), gamma.to(p.dtype)
 
 
 def normalize_joint(pxy, *, joint=None, marginal=None, conditional=None):
@@ -529,48 +334,7 @@ def normalize_joint(pxy, *, joint=None, marginal=None, conditional=None):
     tables = tuple(value if isinstance(value, Tensor) else None for value in targets)
     if not torch.compiler.is_compiling():
         numbers = DESCRIPTIONS[name]["in_their_types"](numbers)
-    table, gamma = _normalize_joint(pxy, *numbers, *tables)
-    if pxy.numel() == 0 or not wants_gradient(pxy, *tables):
-        return table
-    kind = next(k for k, value in enumerate(targets) if value is not None)
-    target = targets[kind].reshape(*lead, 1) if isinstance(targets[kind], Tensor) else numbers[kind]
-    p = torch.where(pxy > 0, pxy, 0.0).double()  # an entry of 0 stays 0, and has no part in a row's sum either
-    p = p / _unit(p, (-2, -1))
-    composed = (_joint, _marginal, _conditional)[kind](p, p.sum(-1), target, gamma.unsqueeze(-1))
-    return with_gradient_of(table, composed)
-
-
-def _power_to(p, target, gamma):
-    """p^gamma / sum p^gamma of an entropy."""
-    log_p, present = _log(p)
-    gamma = _solution(gamma, _can_move(gamma, log_p, present), target, lambda gamma: _powers(log_p, present, gamma)[1:])
-    return _powers(log_p, present, gamma)[0].exp()
-
-
-def _joint(p, rows, target, gamma):
-    return _power_to(p.flatten(-2), target, gamma).reshape(p.shape)
-
-
-def _given_x(p, rows):
-    """p(y|x), 0 where p(x) is."""
-    return p / torch.where(rows > 0, rows, 1.0).unsqueeze(-1)
-
-
-def _marginal(p, rows, target, gamma):
-    return _power_to(rows, target, gamma).unsqueeze(-1) * _given_x(p, rows)
-
-
-def _conditional(p, rows, target, gamma):
-    px = (rows / rows.sum(-1, keepdim=True)).unsqueeze(-1)
-    log_p, present = _log(_given_x(p, rows))
-
-    def entropy_of(gamma):
-        _, entropy, slope = _powers(log_p, present, gamma.unsqueeze(-1))
-        return (px * entropy).sum(-2), (px * slope).sum(-2)
-
-    movable = _can_move(gamma.unsqueeze(-1), log_p, present).any(-2)
-    gamma = _solution(gamma, movable, target, entropy_of)
-    return px * _powers(log_p, present, gamma.unsqueeze(-1))[0].exp()
+    return _normalize_joint(pxy, *tables, *numbers)[0]
 
 
 PUBLIC = (gamma_for_entropy, mean_field_entropy, normalize_density, normalize_joint, power_transform)

@@ -212,7 +212,7 @@ def build():
     modules = [
         _plain_module(description, _losses.FUNCTIONS[name])
         for name, description in _losses.DESCRIPTIONS.items()
-        if not description["has_map"] and description["target"] != "class"
+        if name in _losses.OPERATORS and description["target"] != "class"
     ]
     modules += [
         SurrogateLoss,

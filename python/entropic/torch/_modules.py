@@ -3,9 +3,9 @@
 import torch
 
 from entropic import _functions as numpy_functions
-from entropic.torch._functions import param_doc
+from entropic.torch._arguments import integer_dim
+from entropic.torch._maps import param_doc
 from entropic.torch._names import class_name
-from entropic.torch._ops import integer_dim
 
 
 def build(descriptions, functions):

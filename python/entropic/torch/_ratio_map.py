@@ -5,8 +5,8 @@ from math import inf
 import torch
 
 import entropic
-from entropic.torch._compositions import has_none, or_nan, working
-from entropic.torch._ops import checked_dim, one_dim, readable
+from entropic.torch._arguments import checked_dim, one_dim, readable
+from entropic.torch.backends.reference.rows import has_none, or_nan, working
 
 Tensor = torch.Tensor
 

@@ -5,44 +5,47 @@ import math
 import numpy as np
 import torch
 
-from entropic import _arrays, _core
+from entropic import _arrays
 from entropic._sampling import _integer
-from entropic.torch._ops import checked_dim, one_dim, readable, with_gradient_of
-
-Tensor = torch.Tensor
-
-
-def _on_rows(x, dim, seed, streams, run):
-    """run(rows of x, rows of the result, seed, streams) on the CPU, in float32 or float64, and the result in x's shape."""
-    wide = x.detach().to(device="cpu", dtype=torch.float64 if x.dtype == torch.float64 else torch.float32)
-    moved = wide.movedim(dim, -1).contiguous()
-    rows = moved.reshape(math.prod(moved.shape[:-1]), moved.shape[-1]).numpy()
-    result = np.empty_like(rows)
-    # Both came as int64.
-    run(rows, result, seed % (1 << 64), streams.cpu().contiguous().numpy().view(np.uint64).reshape(-1))
-    return torch.from_numpy(result).reshape(moved.shape).movedim(-1, dim).contiguous().to(device=x.device)
+from entropic.torch._arguments import checked_dim, one_dim, readable
+from entropic.torch._builder import Operator
+from entropic.torch._maps import functions
+from entropic.torch._spec import OpSpec, Tensor
 
 
-@torch.library.custom_op("entropic::gumbel_noise", mutates_args=())
-def _noise(x: Tensor, seed: int, streams: Tensor, dim: int) -> Tensor:
-    """The noise for x, in float64 or float32."""
-    return _on_rows(x, dim, seed, streams, lambda rows, result, *key: _core.gumbel_noise(result, *key))
+def _operator(name, result):
+    def shapes(x, *_):
+        return x.new_empty(x.shape, dtype=torch.float64 if x.dtype == torch.float64 else torch.float32)
+
+    params = {"seed": "int", "dim": "int"}
+    return Operator(OpSpec(name=name, tensors=("x", "streams"), params=params, outputs=(result,), shapes=shapes))
 
 
-@_noise.register_fake
-def _(x, seed, streams, dim):
-    return x.new_empty(x.shape, dtype=torch.float64 if x.dtype == torch.float64 else torch.float32)
+_noise = _operator("gumbel_noise", "noise")  # of x's shape, in float64 or float32
+_one_hot = _operator("gumbel_hard", "hard")  # likewise, 1 at what is drawn
 
 
-@torch.library.custom_op("entropic::gumbel_hard", mutates_args=())
-def _one_hot(x: Tensor, seed: int, streams: Tensor, dim: int) -> Tensor:
-    """1 at what is drawn, in float64 or float32."""
-    return _on_rows(x, dim, seed, streams, lambda rows, result, *key: _core.gumbel_softmax(rows, result, (1.0, True), *key))
+class _StraightThrough(torch.autograd.Function):
+    """The value of one tensor with the gradient of another."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(value, differentiated):
+        return value.clone()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, grad):
+        return None, grad
 
 
-@_one_hot.register_fake
-def _(x, seed, streams, dim):
-    return x.new_empty(x.shape, dtype=torch.float64 if x.dtype == torch.float64 else torch.float32)
+def with_gradient_of(value, differentiated):
+    """value, whose derivatives are taken to be those of another tensor of its shape."""
+    return _StraightThrough.apply(value, differentiated.to(value.dtype))
 
 
 def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, dim=None, axis=None):
@@ -85,11 +88,9 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, dim=None, 
     --------
     >>> y = entropic.torch.gumbel_softmax(torch.tensor([0.0, 1.0, 2.0]), hard=True, seed=1)
     """
-    from entropic.torch import softmax
-
     name = "gumbel_softmax"
     dim = checked_dim(name, "x", x, one_dim(name, dim, axis))
-    key = _signed(_integer(name, "seed", seed)), _streams(name, stream, x, dim), dim
+    key = _streams(name, stream, x, dim), _signed(_integer(name, "seed", seed)), dim
     hard = _arrays.flag(name, "hard", hard)
 
     # +inf scores are equally likely, and nothing beside them is.
@@ -97,8 +98,8 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, dim=None, 
     scores = torch.where(infinite.any(dim, keepdim=True), torch.where(infinite, 0.0, -math.inf), x)
     if x.shape[dim] > 0:
         scores = scores - scores.amax(dim, keepdim=True).detach()
-    p = softmax((scores + _noise(x.detach(), *key)), temperature=temperature, dim=dim).to(x.dtype)
-    return with_gradient_of(_one_hot(x.detach(), *key).to(x.dtype), p) if hard else p
+    p = functions["softmax"]((scores + _noise(x, *key)), temperature=temperature, dim=dim).to(x.dtype)
+    return with_gradient_of(_one_hot(x, *key).to(x.dtype), p) if hard else p
 
 
 def _streams(name, stream, x, dim):

@@ -7,9 +7,11 @@ import torch
 
 import entropic
 from entropic import _arrays
-from entropic.torch._ops import CODES, Registered, checked_dim, one_device, one_dim, readable
-
-Tensor = torch.Tensor
+from entropic.torch._arguments import checked_dim, one_device, one_dim, readable
+from entropic.torch._builder import Operator
+from entropic.torch._spec import OpSpec, Tensor
+from entropic.torch.backends.cpu import CODES
+from entropic.torch.backends.reference.transport import MOVING, vjp
 
 
 def _floats(name, **given):
@@ -159,126 +161,47 @@ def _norm(distance, mass, order):
     return torch.where(total > 0, unit * torch.where(total > 0, total, 1) ** (1 / order), 0 * total)
 
 
-class _PlanOperator:
-    """``torch.ops.entropic.NAME(a, b, cost, parameters...)``, of problems whose leading axes broadcast, with rules for
-    autograd, fake tensors and vmap. run and fake take the arguments of the operator and give its outputs, of which the one
-    numbered `moving` has a gradient: backward(a, b, cost, plan, f, g, params, grad) in all three tensors."""
+def _operator(name, params, outputs):
+    """Of problems whose leading axes broadcast, as many of each; outputs by name, with their axes and their own types."""
 
-    def __init__(self, name, params, outputs, run, moving, backward):
-        self.run, self.moving, self.pullback, self.name = run, moving, backward, name
-        declared = "".join(f", {param}" for param in params)
-        self.outputs = outputs
-        self.call = Registered(
-            f"{name}(Tensor a, Tensor b, Tensor cost{declared}) -> ({', '.join(['Tensor'] * len(outputs))})",
-            self._run,
-            self._run,
-            self._fake,
-            self._setup,
-            self._backward,
-            self._batched,
-        )
-
-    def _run(self, a, b, cost, *params):
-        found = self.run(*(x.detach().cpu() for x in (a, b, cost)), *params)
-        given = self._fake(a, b, cost)
-        return tuple(torch.as_tensor(x).to(y).reshape(y.shape) for x, y in zip(found, given, strict=True))
-
-    def _fake(self, a, b, cost, *params):
+    def shapes(a, b, cost, *_):
         lead = torch.broadcast_shapes(a.shape[:-1], b.shape[:-1], cost.shape[:-2])
-        dtype = torch.promote_types(torch.promote_types(a.dtype, b.dtype), cost.dtype)
-        dtype = dtype if dtype.is_floating_point else torch.float64
-        sizes = {"": (), "n": (a.shape[-1],), "m": (b.shape[-1],), "nm": (a.shape[-1], b.shape[-1])}
-        return tuple(cost.new_empty((*lead, *sizes[size]), dtype=own or dtype) for size, own in self.outputs)
+        dtype = functools.reduce(torch.promote_types, (a.dtype, b.dtype, cost.dtype))
+        sizes = {"n": a.shape[-1], "m": b.shape[-1]}
+        return tuple(cost.new_empty((*lead, *map(sizes.get, axes)), dtype=own or dtype) for axes, own in outputs.values())
 
-    def _setup(self, ctx, inputs, output):
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*inputs[:3], *output[1:4])
-        ctx.params = inputs[3:]
-
-    def _backward(self, ctx, *grads):
-        if any(grad is not None for k, grad in enumerate(grads) if k != self.moving):
-            raise RuntimeError(f"{self.name}: there are no second derivatives")
-        nothing = [None] * len(ctx.params)
-        grad = grads[self.moving]
-        if grad is None:
-            return (None, None, None, *nothing)
-        inputs = ctx.saved_tensors[:3]
-        results = self.pullback(*ctx.saved_tensors, ctx.params, grad)
-        return (*(x.to(one.dtype).sum_to_size(one.shape) for x, one in zip(results, inputs, strict=True)), *nothing)
-
-    def _batched(self, call, info, in_dims, *inputs):
-        """The batch becomes the first of the leading axes."""
-        own = (1, 1, 2)
-        lead = max(x.dim() - k - (at is not None) for x, k, at in zip(inputs[:3], own, in_dims[:3], strict=True))
-        moved = []
-        for x, k, at in zip(inputs[:3], own, in_dims[:3], strict=True):
-            if at is not None:
-                x = x.movedim(at, 0)
-                x = x.reshape(x.shape[0], *[1] * (lead + k + 1 - x.dim()), *x.shape[1:])
-            moved.append(x)
-        return call(*moved, *inputs[3:]), (0,) * len(self.outputs)
+    tensors = "a", "b", "cost"
+    return Operator(
+        OpSpec(
+            name=name,
+            tensors=tensors,
+            params=params,
+            outputs=tuple(f"{one}_out" if one in tensors else one for one in outputs),
+            shapes=shapes,
+            differentiable=tensors,
+            keeps=(*tensors, "plan", "f", "g"),
+            derivative=functools.partial(vjp, name),
+            moving=(MOVING[name],),
+            once=name == "optimal_transport",  # the potentials have no derivative here; a plan has one in terms of itself
+        )
+    )
 
 
-def _cost_pullback(a, b, cost, plan, f, g, params, grad):
-    return grad[..., None] * f, grad[..., None] * g, grad[..., None, None] * plan
-
-
-def _plan_pullback(a, b, cost, plan, f, g, params, grad):
-    """Through P_ij = exp((F_i + G_j - C_ij) / epsilon), whose F and G keep the sums of rows and columns: with M = P grad,
-    diag(rows) u + P v = rows of M, P^T u + diag(columns) v = columns of M, by the complement of the columns. That is a
-    Laplacian with weights S_ik = sum_j P_ij P_kj / columns_j, and right of it sum_k sum_j P_ij P_kj (grad_ij - grad_kj) /
-    columns_j: nothing of size 1 cancels where the plan hardly connects its rows."""
-    epsilon = params[0]
-    p, grad = plan.to(torch.float64), grad.to(torch.float64)
-    m = torch.where(p > 0, p * grad, 0)
-    rows, columns = p.sum(-1), p.sum(-2)
-    columns = torch.where(columns > 0, columns, 1)
-    by_column = p / columns[..., None, :]
-    between = (by_column @ p.mT).tril(-1)
-    between = between + between.mT
-    apart = (m / columns[..., None, :]) @ p.mT - by_column @ m.mT
-    right = (apart.tril(-1) + apart.triu(1)).sum(-1)
-    # u and v are defined up to a constant: first the one with u = 0 at the largest row.
-    free = (torch.arange(rows.shape[-1], device=rows.device) != rows.argmax(-1, keepdim=True)).to(rows.dtype)
-    degree = torch.where(rows > 0, between.sum(-1), 1)
-    system = torch.diag_embed(degree * free + (1 - free)) - between * free[..., None] * free[..., None, :]
-    u = torch.linalg.solve(system, (right * free)[..., None])[..., 0]
-    u = u - (rows * u).sum(-1, keepdim=True) / rows.sum(-1, keepdim=True)
-    v = (m.sum(-2) - (p * u[..., None]).sum(-2)) / columns
-    return u, v, (p * (u[..., None] + v[..., None, :]) - m) / epsilon
-
-
-def _sinkhorn(a, b, cost, epsilon, tolerance, max_iterations, mass_tolerance):
-    limits = {"tolerance": tolerance, "max_iterations": max_iterations, "mass_tolerance": mass_tolerance}
-    return entropic.sinkhorn(a, b, cost, epsilon=epsilon, **limits)
-
-
-_optimal = _PlanOperator(
-    "optimal_transport",
-    ("float? mass_tolerance",),
-    (("", None), ("nm", None), ("n", None), ("m", None), ("", None)),
-    lambda a, b, cost, tolerance: entropic.optimal_transport(a, b, cost, mass_tolerance=tolerance)[:5],
-    0,
-    _cost_pullback,
-)
-_entropic = _PlanOperator(
+_FOUND = {"cost": ("", None), "plan": ("nm", None), "f": ("n", None), "g": ("m", None)}
+_BOUNDS = {"marginal_error": ("", None), "lower_bound": ("", None), "upper_bound": ("", None)}
+_optimal = _operator("optimal_transport", {"mass_tolerance": "float?"}, {**_FOUND, "gap": ("", None)})
+_entropic = _operator(
     "sinkhorn",
-    ("float epsilon", "float tolerance", "int max_iterations", "float? mass_tolerance"),
-    (
-        ("", None),
-        ("nm", None),
-        ("n", None),
-        ("m", None),
-        ("", None),
-        ("", None),
-        ("", None),
-        ("", torch.int64),
-        ("", torch.bool),
-    ),
-    _sinkhorn,
-    1,
-    _plan_pullback,
+    {"epsilon": "float", "tolerance": "float", "max_iterations": "int", "mass_tolerance": "float?"},
+    {**_FOUND, **_BOUNDS, "iterations": ("", torch.int64), "converged": ("", torch.bool)},
 )
+
+
+def _solve(operator, a, b, cost, *params):
+    """The operator, of problems with equally many leading axes."""
+    lead = max(a.dim(), b.dim(), cost.dim() - 1) - 1
+    a, b, cost = (x.reshape(*[1] * (lead + own - x.dim()), *x.shape) for x, own in ((a, 1), (b, 1), (cost, 2)))
+    return operator(a, b, cost, *params)
 
 
 def optimal_transport(a, b, cost, *, mass_tolerance=None):
@@ -294,7 +217,7 @@ def optimal_transport(a, b, cost, *, mass_tolerance=None):
             [0.0000, 0.5000]])
     """
     given = _floats("optimal_transport", a=a, b=b, cost=cost)
-    value, plan, f, g, gap = _optimal.call(*given.values(), _mass_tolerance("optimal_transport", mass_tolerance))
+    value, plan, f, g, gap = _solve(_optimal, *given.values(), _mass_tolerance("optimal_transport", mass_tolerance))
     # Anything else has raised. One word for each problem, as from NumPy; a compiler takes no arrays of words.
     one = value.dim() == 0 or torch.compiler.is_compiling()
     status = "optimal" if one else np.full(tuple(value.shape), "optimal")
@@ -318,7 +241,7 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
     epsilon, tolerance = _numbers("sinkhorn", epsilon=epsilon, tolerance=tolerance)
     max_iterations = _arrays.integer("sinkhorn", "max_iterations", max_iterations)
     mass_tolerance = _mass_tolerance("sinkhorn", mass_tolerance)
-    found = entropic.SinkhornResult(*_entropic.call(a, b, cost, epsilon, tolerance, max_iterations, mass_tolerance))
+    found = entropic.SinkhornResult(*_solve(_entropic, a, b, cost, epsilon, tolerance, max_iterations, mass_tolerance))
     plan = found.plan
     carried = torch.where(plan > 0, plan * torch.where(plan > 0, cost, 0), 0)
     value = carried.sum((-2, -1), dtype=torch.float64).to(plan.dtype)
@@ -401,7 +324,7 @@ def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-
         """The minimum, and what has its gradient."""
         cost = _powers(u, v, order)
         given = from_.detach(), to.detach(), cost.detach()
-        _, plan, f, g, *_ = _entropic.call(*given, epsilon, tolerance, max_iterations, None)
+        _, plan, f, g, *_ = _solve(_entropic, *given, epsilon, tolerance, max_iterations, None)
         return _dual_value(f, g, *given[:2]), (plan * cost).sum() + _dual_value(f, g, from_, to)
 
     values, slopes = zip(*(entropic_cost(*pair) for pair in ((x, y, a, b), (x, x, a, a), (y, y, b, b))), strict=True)

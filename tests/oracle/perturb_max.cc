@@ -1,17 +1,17 @@
 // perturb_max and its gradient from the integrals that define them, by Gauss-Legendre quadrature between all kinks.
-#pragma once
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <map>
+#include <utility>
 #include <vector>
 
-#include "entropic/maps.h"
+#include "tests/oracle/maps.h"
 
 namespace oracle {
-
-using Row = std::vector<long double>;
+namespace {
 
 // The noises by CDF and density. Below kLow the CDF, beyond kHigh what it lacks of 1, is under 1e-20.
 struct Gumbel {
@@ -190,8 +190,10 @@ void perturb_max_integrals(Noise noise, double scale, const Row& x, const Row& g
   }
 }
 
+}  // namespace
+
 // In float64 where the row is long: rounding then adds 1e-13.
-inline void perturb_max(const entropic::PerturbMax& op, const Row& x, Row g, Row& p, Row& dx) {
+void perturb_max(const entropic::PerturbMax& op, const Row& x, Row g, Row& p, Row& dx) {
   for (std::size_t i = 0; i < x.size(); ++i) {
     if (std::isinf(x[i])) g[i] = 0;
   }

@@ -1,29 +1,49 @@
-"""The public functions, made from the registry like those of entropic."""
+"""Maps, log_softmax and logsumexp: their operators and public functions, made from the registry like those of entropic."""
 
+import functools
 from math import inf  # noqa: F401  a default in signatures
 
 import torch
 
 from entropic import _functions as numpy_functions
-from entropic.torch._ops import (
-    CODES,
-    OPERATORS,  # noqa: F401  functions made below use it
-    checked_dim,
-    in_transform,
-    numbers_and_rows,
-    one_dim,
-)
+from entropic.torch import _descriptions
+from entropic.torch._arguments import checked_dim, numbers_and_rows, one_dim
+from entropic.torch._builder import Operator
+from entropic.torch._compat import dispatch_modes, function_modes, in_forward_mode, in_transform, tracing
+from entropic.torch._spec import OpSpec
+from entropic.torch.backends.cpu import CODES, CONTIGUOUS
+from entropic.torch.backends.reference.maps import symmetric
 
 Tensor = torch.Tensor
 _is_compiling = torch.compiler.is_compiling
-_modes = torch._C._len_torch_dispatch_stack
-_function_modes = torch._C._len_torch_function_stack
-_tracing = torch._C._get_tracing_state
 _grad_enabled = torch.is_grad_enabled
 _empty_like = torch.empty_like
-_CONTIGUOUS = torch.contiguous_format
 _STRIDED = torch.strided
 _code = CODES.get
+
+
+def _spec(description):
+    rows = tuple(_descriptions.rows(description))
+
+    def shapes(x, *arguments):
+        dim = arguments[-1]
+        return x.new_empty((*x.shape[:dim], 1, *x.shape[dim + 1 :]) if description["reduces"] else x.shape)
+
+    names = "x", *(row.removesuffix("?") for row in rows)
+    return OpSpec(
+        name=description["name"],
+        tensors=("x", *rows),
+        params={**_descriptions.params(description), "dim": "int"},
+        outputs=("y",),
+        shapes=shapes,
+        differentiable=names,
+        keeps=(*names, "y"),
+        derivative="operator",
+        symmetric=functools.partial(symmetric, description),
+    )
+
+
+OPERATORS = {name: Operator(_spec(description)) for name, description in _descriptions.MAPS.items()}
 
 
 def build(descriptions):
@@ -43,7 +63,7 @@ def _build(description):
     namespace = {}
     # In this module's globals, where a compiler's guards look for what a function uses.
     exec(
-        f"def {name}({signature}):\n    return {call}(OPERATORS[{name!r}], x, ({values}), dim, axis{tail})\n",
+        f"def {name}({signature}):\n    return {call}({name!r}, x, ({values}), dim, axis{tail})\n",
         globals(),
         namespace,
     )
@@ -53,9 +73,9 @@ def _build(description):
     return function
 
 
-def _call(operator, x, values, dim, axis, numbers=True):
-    dim = one_dim(operator.name, dim, axis)
-    # Straight to the kernel where nobody looks on: no compiler, no transform, no mode, no gradient.
+def _call(name, x, values, dim, axis, numbers=True):
+    dim = one_dim(name, dim, axis)
+    # Straight to the kernel where nobody looks on: no compiler, no transform, no mode, no derivative.
     if (
         not _is_compiling()
         and type(x) is Tensor
@@ -63,37 +83,50 @@ def _call(operator, x, values, dim, axis, numbers=True):
         and x.is_cpu
         and not (x.requires_grad and _grad_enabled())
         and not in_transform()
-        and not _modes()
-        and not _function_modes()
+        and not in_forward_mode()
+        and not dispatch_modes()
+        and not function_modes()
         and x.layout is _STRIDED
         and not x.is_neg()
-        and _tracing() is None
+        and tracing() is None
     ):
         code = _code(x.dtype)
         if code is not None:
-            y = _empty_like(x) if x.is_contiguous() else _empty_like(x, memory_format=_CONTIGUOUS)
+            y = _empty_like(x) if x.is_contiguous() else _empty_like(x, memory_format=CONTIGUOUS)
             shape = x.shape
             try:
-                operator.forward((x.data_ptr(), shape, x.stride(), code), (y.data_ptr(), shape, y.stride(), code), dim, values)
+                _KERNELS[name]((x.data_ptr(), shape, x.stride(), code), (y.data_ptr(), shape, y.stride(), code), dim, values)
                 return y
             except (IndexError, TypeError):
                 pass  # said again below, of dim and of tensors
-    return _call_operator(operator, x, values, dim)
+    return _call_operator(name, x, values, dim)
 
 
-def _call_reduction(operator, x, values, dim, axis, keepdim):
-    dim = one_dim(operator.name, dim, axis)
-    y = _call_operator(operator, x, values, dim)
+_KERNELS = {name: description["forward"] for name, description in _descriptions.MAPS.items()}
+
+
+def _call_reduction(name, x, values, dim, axis, keepdim):
+    dim = one_dim(name, dim, axis)
+    y = _call_operator(name, x, values, dim)
     return y if keepdim else y.squeeze(dim)
 
 
-def _call_operator(operator, x, values, dim):
+def _call_operator(name, x, values, dim):
     """Through torch's dispatcher."""
-    dim = checked_dim(operator.name, "x", x, dim)
+    dim = checked_dim(name, "x", x, dim)
     if x.is_cuda and torch.is_autocast_enabled("cuda") and x.dtype in (torch.float16, torch.bfloat16):
         x = x.float()  # as torch.softmax
-    numbers, rows = numbers_and_rows(operator.description, values, "x", x, dim)
-    return operator.call(x, *numbers, *rows, dim)
+    return _apply(name, x, values, dim)
+
+
+def _apply(name, x, values, dim):
+    numbers, rows = numbers_and_rows(_descriptions.MAPS[name], values, "x", x, dim)
+    return OPERATORS[name](x, *rows, *numbers, dim)
+
+
+def apply_map(name, x, params, dim):
+    """The map's operator; parameters by name."""
+    return _apply(name, x, (params[param["name"]] for param in _descriptions.MAPS[name]["params"]), dim)
 
 
 def param_doc(description):
@@ -137,3 +170,6 @@ Examples
 --------
 >>> y = entropic.torch.{name}(torch.tensor([0.0, 1.0, 2.0]){numpy_functions.assignments(description)})
 """
+
+
+functions = build(_descriptions.MAPS.values())

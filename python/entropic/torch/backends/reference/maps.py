@@ -1,61 +1,23 @@
-"""Every map and its gradient composed of torch's own operations: for tensors that are not on the CPU, and for second
-derivatives, since what is composed can be differentiated again.
+"""Every map and its gradient.
 
-``forward(name, x, dim, params)`` is the map. ``vjp(name, x, y, grad, dim, params)`` is J^T grad, and where parameters are per
-row also the gradient in those: a pair, the second of shape (how many are given, x's with 1 for dim). ``params`` holds values
-by name: a number, a string, None, or a float64 tensor of x's shape with 1 for dim.
+``FORWARD[name](x, dim, params)`` is the map, ``VJP[name](x, y, grad, dim, params)`` is J^T grad: a function of x and y that
+holds where y is the map of x, so that y's own derivative is the map's. A map without one is differentiated itself.
+``SLOPES[name, param](x, y, grad, dx, dim, params)``, dx of VJP, is the gradient in a parameter that may be per row; one that is
+not there is differentiated. ``params`` holds values by name: a number, a string, None, or a float64 tensor of x's shape with 1
+for dim.
 """
 
+import functools
 import math
 
 import numpy as np
 import torch
 
+from entropic.torch import _descriptions
+from entropic.torch._spec import absent
+from entropic.torch.backends.reference.rows import canonical, dot, finite, has_none, working, xlogy
+
 INF = math.inf
-
-
-def forward(name, x, dim, params):
-    return FORWARD[name](working(x), dim, params)
-
-
-def vjp(name, x, y, grad, dim, params):
-    return VJP[name](working(x), working(y), working(grad), dim, params)
-
-
-def canonical(x, dim):
-    """Where a row has +inf, these entries alone count, equally."""
-    infinite = x == INF
-    return torch.where(infinite.any(dim, keepdim=True), torch.where(infinite, 0.0, -INF).to(x.dtype), x)
-
-
-def has_none(x, dim):
-    """Whether a row has no distribution."""
-    return x.isnan().any(dim, keepdim=True) | (x == -INF).all(dim, keepdim=True)
-
-
-def or_nan(value, valid, *inputs):
-    """value, and NaN with derivatives NaN in the inputs where not valid."""
-    wrong = torch.where(valid, 1.0, math.nan)
-    return torch.where(valid, value, sum(x * wrong for x in inputs if x is not None))
-
-
-def working(x):
-    """x in the type to compute in."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-
-
-def dot(a, b, dim):
-    return (a * b).sum(dim, keepdim=True)
-
-
-def xlogy(p):
-    """p log p, 0 where p is."""
-    return torch.special.xlogy(p, p)
-
-
-def finite(x, y):
-    """x where y has mass, 0 elsewhere; NaN where y is."""
-    return torch.where(y > 0, x, y * 0)
 
 
 # Forward
@@ -272,11 +234,13 @@ def entropy_clip(x, dim, params):
     x = _scores(x, params)
     p = softmax(x, dim, {"temperature": 1.0})
     entropy = -xlogy(p.double()).sum(dim, keepdim=True)
-    for name, outside in (("min_entropy", entropy.__lt__), ("max_entropy", entropy.__gt__)):
-        end = params[name]
-        if end is not None:
-            p = torch.where(outside(end), _with_entropy(x, dim, end), p)
+    for name, beyond in _BEYOND.items():
+        if params[name] is not None:
+            p = torch.where(beyond(entropy, params[name]), _with_entropy(x, dim, params[name]), p)
     return p
+
+
+_BEYOND = {"min_entropy": torch.lt, "max_entropy": torch.gt}
 
 
 FORWARD = {
@@ -299,7 +263,7 @@ FORWARD = {
 }
 
 
-# Gradients: as functions of x and y that hold where y is the map of x, so that y's own derivative is the map's.
+# Gradients.
 
 
 def softmax_vjp(x, y, grad, dim, params):
@@ -338,22 +302,23 @@ def _psi(t):
     return torch.where(near, series, far)
 
 
+def _entmax_s(y, alpha):
+    return torch.where(y > 0, torch.exp((2.0 - alpha) * torch.log(torch.where(y > 0, y, 1.0))), 0.0)
+
+
 def entmax_vjp(x, y, grad, dim, params):
-    alpha = params["alpha"]
-    p = torch.where(y > 0, y, 1.0)
-    log_p = torch.log(p)
-    s = torch.where(y > 0, torch.exp((2.0 - alpha) * log_p), 0.0)
-    dx = _threshold_vjp(y, s, grad, dim, params["temperature"])
-    if not isinstance(alpha, torch.Tensor):
-        return dx, dx.new_empty((0, *y.sum(dim, keepdim=True).shape), dtype=torch.float64)
-    b = alpha - 1.0
+    return _threshold_vjp(y, _entmax_s(y, params["alpha"]), grad, dim, params["temperature"])
+
+
+def entmax_alpha(x, y, grad, dx, dim, params):
+    b = params["alpha"] - 1.0
     p = torch.where(y > 0, y, 0.0).double()
-    log_p = log_p.double()
+    log_p = torch.log(torch.where(y > 0, y, 1.0)).double()
     h = -p * log_p
     r = p * log_p**2 * _psi(-b * log_p)
     sum_h, sum_r = h.sum(dim, keepdim=True), r.sum(dim, keepdim=True)
     dp = (p * sum_r - r + b * (h * sum_r - r * sum_h)) / (2 * (p.sum(dim, keepdim=True) + b * sum_h + b * b * sum_r / 2))
-    return dx, dot(finite(grad, y).double(), dp, dim).unsqueeze(0)
+    return dot(finite(grad, y).double(), dp, dim)
 
 
 def taylor_softmax_vjp(x, y, grad, dim, params):
@@ -406,31 +371,37 @@ def _entropy_parts(x, y, grad, dim):
 
 
 def entropy_normalize_vjp(x, y, grad, dim, params):
-    dx, dentropy = _entropy_parts(_scores(x, params), y, grad, dim)
-    rows = []
-    if isinstance(params["entropy"], torch.Tensor):
-        rows.append(dentropy)
-    if isinstance(params["perplexity"], torch.Tensor):
-        rows.append(dentropy / params["perplexity"])
-    return _in_input(dx, x, params), _stack(rows, dentropy)
+    return _in_input(_entropy_parts(_scores(x, params), y, grad, dim)[0], x, params)
+
+
+def entropy_normalize_entropy(x, y, grad, dx, dim, params):
+    return _entropy_parts(_scores(x, params), y, grad, dim)[1]
+
+
+def entropy_normalize_perplexity(x, y, grad, dx, dim, params):
+    return entropy_normalize_entropy(x, y, grad, dx, dim, params) / params["perplexity"]
+
+
+def _entropy_of(scores, dim):
+    p = softmax(scores, dim, {"temperature": 1.0})
+    return -xlogy(p.double()).sum(dim, keepdim=True)
 
 
 def entropy_clip_vjp(x, y, grad, dim, params):
     scores = _scores(x, params)
-    p = softmax(scores, dim, {"temperature": 1.0})
-    entropy = -xlogy(p.double()).sum(dim, keepdim=True)
+    entropy = _entropy_of(scores, dim)
     dx = softmax_vjp(scores, y, grad, dim, {"temperature": 1.0}).double()
-    held, dentropy = _entropy_parts(scores, y, grad, dim)
-    rows = []
-    for name, outside in (("min_entropy", entropy.__lt__), ("max_entropy", entropy.__gt__)):
-        end = params[name]
-        if end is None:
-            continue
-        beyond = outside(end)
-        dx = torch.where(beyond, held, dx)
-        if isinstance(end, torch.Tensor):
-            rows.append(torch.where(beyond, dentropy, 0.0))
-    return _in_input(dx, x, params), _stack(rows, dentropy)
+    held, _ = _entropy_parts(scores, y, grad, dim)
+    for name, beyond in _BEYOND.items():
+        if params[name] is not None:
+            dx = torch.where(beyond(entropy, params[name]), held, dx)
+    return _in_input(dx, x, params)
+
+
+def _entropy_clip_end(name, x, y, grad, dx, dim, params):
+    scores = _scores(x, params)
+    held = _BEYOND[name](_entropy_of(scores, dim), params[name])
+    return torch.where(held, _entropy_parts(scores, y, grad, dim)[1], 0.0)
 
 
 def _in_input(dx, x, params):
@@ -438,10 +409,6 @@ def _in_input(dx, x, params):
     if params["input"] == "probs":
         dx = torch.where(x > 0, dx / torch.where(x > 0, x, 1.0), 0.0)
     return dx.to(x.dtype)
-
-
-def _stack(rows, like):
-    return torch.stack(rows) if rows else like.new_empty((0, *like.shape))
 
 
 VJP = {
@@ -459,5 +426,79 @@ VJP = {
         entropy_clip_vjp,
     )
 }
-for _name in ("top_k_softmax", "top_p_softmax", "min_p_softmax"):
-    VJP[_name] = softmax_vjp
+VJP |= dict.fromkeys(("top_k_softmax", "top_p_softmax", "min_p_softmax"), softmax_vjp)
+
+
+def _divisor(name, x, y, grad, dx, dim, params):
+    """In T of f(x/T): -<J^T g, x> / T."""
+    x = torch.where(x.isfinite(), x, 0.0).double()
+    return -dot(dx.double(), x, dim) / params[name]
+
+
+def logsumexp_temperature(x, y, grad, dx, dim, params):
+    """Of T f(x/T)."""
+    value = torch.where(y.isfinite(), y, 0.0).double()
+    return _divisor("temperature", x, y, grad, dx, dim, params) + grad.double() * value / params["temperature"]
+
+
+SLOPES = {
+    ("logsumexp", "temperature"): logsumexp_temperature,
+    ("entmax", "alpha"): entmax_alpha,
+    ("entropy_normalize", "entropy"): entropy_normalize_entropy,
+    ("entropy_normalize", "perplexity"): entropy_normalize_perplexity,
+    ("entropy_clip", "min_entropy"): functools.partial(_entropy_clip_end, "min_entropy"),
+    ("entropy_clip", "max_entropy"): functools.partial(_entropy_clip_end, "max_entropy"),
+    ("perturb_max", "scale"): functools.partial(_divisor, "scale"),
+}
+
+# Whose Jacobian is its own transpose, of scores.
+SYMMETRIC = {
+    *("softmax", "top_k_softmax", "top_p_softmax", "min_p_softmax", "sparsemax", "entmax", "perturb_max"),
+    *("entropy_normalize", "entropy_clip"),
+}
+
+
+def symmetric(description, *arguments):
+    """Whether that holds with these parameters of the operator."""
+    return description["name"] in SYMMETRIC and "probs" not in arguments
+
+
+# As operators.
+
+
+def call_map(name, x, params, dim):
+    """A map by its operator: differentiable in x and in parameters that are tensors, and where there is a kernel, of that."""
+    from entropic.torch._maps import apply_map  # which is made of this
+
+    return apply_map(name, x, params, dim)
+
+
+def _map(description, x, *arguments):
+    count = len(_descriptions.rows(description))
+    params = _descriptions.named(description, arguments[:count], arguments[count:-1])
+    return FORWARD[description["name"]](working(x), arguments[-1], params).to(x.dtype).contiguous()
+
+
+def _vjp(description, x, *arguments):
+    name, per_row = description["name"], _descriptions.per_row(description)
+    rows, (y, grad, *values, dim) = arguments[: len(per_row)], arguments[len(per_row) :]
+    params = _descriptions.named(description, rows, values)
+    wide, y, grad = working(x), working(y), working(grad)
+    if name in VJP:
+        dx = VJP[name](wide, y, grad, dim, params)
+    else:
+        dx = torch.func.vjp(lambda x: FORWARD[name](x, dim, params), wide)[1](grad)[0]
+
+    def slope(param, row):
+        of = SLOPES.get((name, param)) or (functools.partial(_divisor, param) if param == "temperature" else None)
+        if of is not None:
+            return of(wide, y, grad, dx, dim, params).to(torch.float64).contiguous()
+        return torch.func.vjp(lambda row: FORWARD[name](wide, dim, {**params, param: row}), row)[1](grad)[0]
+
+    slopes = [absent(x) if row is None else slope(param, row) for param, row in zip(per_row, rows, strict=True)]
+    dx = dx.to(x.dtype).contiguous()
+    return (dx, *slopes) if slopes else dx
+
+
+IMPLEMENTATIONS = {name: functools.partial(_map, one) for name, one in _descriptions.MAPS.items()}
+IMPLEMENTATIONS |= {f"{name}_vjp": functools.partial(_vjp, one) for name, one in _descriptions.MAPS.items()}

@@ -1,0 +1,109 @@
+// Commands made from the registry's tables: their options, their help, and what they do with rows.
+#include "operation.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace {
+
+using entropic::ParamInfo;
+using entropic::ParamKind;
+using entropic::ParamValue;
+
+// What must be given besides the file, for the example.
+std::string example_parameters(const entropic::OperationInfo& info) {
+  std::string text;
+  for (const ParamInfo& param : info.params) {
+    if (!std::holds_alternative<std::monostate>(param.typical)) {
+      text += fmt::format(" --{} {}", param.name, entropic::to_text(param.typical));
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+CLI::Option* add_param(CLI::App& command, const ParamInfo& param, ParamValue& value) {
+  const std::string name = fmt::format("--{}", param.name);
+  const std::string meaning = fmt::format("{} ({}; default {})", param.meaning, param.allowed, default_text(param));
+  switch (param.kind) {
+    case ParamKind::choice: {
+      const std::vector<std::string> choices(param.choices.begin(), param.choices.end());
+      return add_choice(command, name, choices, fmt::format("{} (default {})", param.meaning, default_text(param)),
+                        [&value, choices](std::size_t i) { value = choices[i]; });
+    }
+    case ParamKind::map: {
+      std::vector<std::string> names;
+      for (const entropic::OperationInfo& map : entropic::family_info<entropic::Map>().operations) names.emplace_back(map.name);
+      return add_choice(command, name, names, fmt::format("{} (default {})", param.meaning, default_text(param)),
+                        [&value, names](std::size_t i) { value = names[i]; });
+    }
+    case ParamKind::flag:
+      return command
+          .add_flag_callback(
+              spellings(name), [&value] { value = true; }, std::string(param.meaning))
+          ->disable_flag_override();
+    case ParamKind::integer:
+      return add_number<std::int64_t>(command, name, meaning, [&value](std::int64_t number) { value = number; });
+    case ParamKind::number:
+    case ParamKind::optional_number:
+      break;
+  }
+  return add_number<double>(command, name, meaning, [&value](double number) { value = number; });
+}
+
+std::string default_text(const ParamInfo& param) {
+  return param.required ? "none, required" : entropic::to_text(param.initial);
+}
+
+void refuse(const entropic::OperationInfo& info, std::string_view what) {
+  const std::size_t colon = what.find(": ");
+  std::string text;
+  for (std::string_view rest = colon == what.npos ? what : what.substr(colon + 2); !rest.empty();) {
+    const std::string_view word = rest.substr(0, rest.find(' '));
+    const auto is_word = [&](const ParamInfo& param) { return param.name == word; };
+    text += std::ranges::any_of(info.params, is_word) ? fmt::format("--{}", word) : std::string(word);
+    rest.remove_prefix(word.size());
+    if (rest.empty()) break;
+    text += ' ';
+    rest.remove_prefix(1);
+  }
+  const std::string name = command_name(info);
+  bad_input("{}: {}", name.substr(0, name.find(' ')), text);
+}
+
+CLI::App& add_command(CLI::App& app, Program& program, const std::shared_ptr<Arguments>& arguments, std::string_view holds,
+                      std::string_view remark, std::string_view example) {
+  const entropic::OperationInfo& info = arguments->info;
+  CLI::App& command = *app.add_subcommand(command_name(info), std::string(info.summary));
+  if (command.get_name() != info.name) command.alias(std::string(info.name));
+  command.group(group_of(info.family));
+  for (std::size_t i = 0; i < info.params.size(); ++i) {
+    add_param(command, info.params[i], arguments->values[i])->group("Parameters")->required(info.params[i].required);
+  }
+  add_input_options(command, program.files, holds);
+  add_output_option(command, program.files);
+  command.footer(
+      fmt::format("{}\n{}\nExample: entropic {} {}\n{}", info.formula, remark, command.get_name(), example, kEverywhere));
+  return command;
+}
+
+CLI::App& add_operation(CLI::App& app, Program& program, const entropic::OperationInfo& info,
+                        std::function<Evaluation(const Arguments&)> evaluate, Footnotes footnotes) {
+  const auto arguments = std::make_shared<Arguments>(info);
+  CLI::App& command = add_command(app, program, arguments, footnotes.holds, footnotes.remark,
+                                  fmt::format("{}.csv{} -o {}", footnotes.input, example_parameters(info), footnotes.output));
+  command.callback([arguments, evaluate = std::move(evaluate), &program, whole = footnotes.whole] {
+    program.action = [evaluation = evaluate(*arguments), &files = program.files, whole] {
+      if (!whole) return stream_rows(files, evaluation.result, evaluation.at_end);
+      Table table = read_table(files);
+      try {
+        table = evaluation.result(std::move(table));
+      } catch (const entropic::RowError& error) {
+        refuse_row(files.in, error, error.row());
+      }
+      write_table(files.out, std::move(table));
+    };
+  });
+  return command;
+}

@@ -1,0 +1,6 @@
+// What a shared library shows of itself: names with ENTROPIC_API, and nothing else.
+#pragma once
+
+#include "entropic/version.h"
+
+#define ENTROPIC_API __attribute__((visibility("default")))

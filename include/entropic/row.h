@@ -1,0 +1,26 @@
+// One row that a container holds.
+#pragma once
+
+#include <ranges>
+#include <type_traits>
+
+#include "entropic/export.h"
+#include "entropic/half.h"
+#include "entropic/matrix_view.h"
+
+namespace entropic::inline ENTROPIC_ABI {
+
+// std::span, std::vector, std::array and what else keeps float, double, float16 or bfloat16 side by side.
+template <class Row>
+concept RowOfNumbers = std::ranges::contiguous_range<Row> && std::ranges::sized_range<Row> &&
+    (std::is_same_v<std::ranges::range_value_t<Row>, float> || std::is_same_v<std::ranges::range_value_t<Row>, double> ||
+     kIsHalf<std::ranges::range_value_t<Row>>);
+
+// The row as a batch of one.
+template <RowOfNumbers Row>
+auto row_view(Row&& row) {
+  return MatrixView<std::remove_reference_t<std::ranges::range_reference_t<Row>>>(std::ranges::data(row), 1,
+                                                                                  std::ranges::size(row));
+}
+
+}  // namespace entropic::inline ENTROPIC_ABI

@@ -1,0 +1,116 @@
+// Rows along any axis of arrays of any strides, for code that hands them on to functions of matrices: each array as it lies
+// where such a function can read it in place, and a copy of some rows after the other where it cannot.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "entropic/export.h"
+#include "entropic/matrix_view.h"
+
+namespace entropic::inline ENTROPIC_ABI {
+
+inline constexpr std::size_t kMaxAxes = 64;
+
+// Numbers of any type in memory that somebody else owns. A stride is how many units of `unit` bytes lie from one index of its
+// axis to the next: any integer, 0 where an input repeats.
+struct StridedArray {
+  char* data = nullptr;
+  std::span<const std::ptrdiff_t> shape;
+  std::span<const std::ptrdiff_t> strides;
+  std::size_t item_size = 0;  // in bytes: 2, 4 or 8
+  std::ptrdiff_t unit = 1;
+};
+
+// "(2, 3)", as messages have it.
+ENTROPIC_API std::string shape_text(std::span<const std::ptrdiff_t> shape);
+
+// One array of those whose rows belong together. The first of them says what the rows are; an output that is not wanted is
+// absent. `one_per_row`: one number for each row, in the first's shape without the axis or with 1 for it. `one_for_all`: the
+// function also takes a single row in place of rows that are all the same one.
+struct RowArgument {
+  std::string_view name;
+  StridedArray array;
+  bool output = false;
+  bool one_per_row = false;
+  bool one_for_all = false;
+  bool absent = false;
+};
+
+// Some rows of an argument, its numbers one after the other; without data where it is absent. Those with one number for each
+// row lie without gaps.
+struct RowBlock {
+  void* data = nullptr;
+  std::size_t rows = 0;
+  std::size_t cols = 0;
+  std::size_t row_stride = 0;  // in numbers
+
+  template <class T>
+  MatrixView<T> matrix() const {
+    return {static_cast<T*>(data), rows, cols, row_stride};
+  }
+  template <class T>
+  std::span<T> numbers() const {
+    return {static_cast<T*>(data), rows};
+  }
+};
+
+// by_index: the last axis runs fastest, as whoever has a number for each row counts them. free: as they lie in memory.
+enum class RowOrder { by_index, free };
+
+// An axis from its end where it is negative. Throws: std::invalid_argument.
+ENTROPIC_API std::size_t to_axis(std::string_view operation, std::ptrdiff_t axis, std::size_t axes);
+
+class ENTROPIC_API StridedRows {
+ public:
+  static constexpr std::size_t kMaxArguments = 6;
+
+  // `arguments`, and what they point to, must live as long as this.
+  // Throws: std::invalid_argument naming the operation and the argument whose shape does not fit.
+  StridedRows(std::string_view operation, std::span<const RowArgument> arguments, std::size_t axis, RowOrder order);
+
+  std::size_t count() const { return rows_; }
+
+  // Throws std::invalid_argument where an output has one place for two numbers, or shares memory with an input, unless it is
+  // that input. Numbers of one array between those of another count as shared, but where both have the same strides.
+  void check_apart() const;
+
+  // Calls run(blocks, first row) until all rows have had their turn: once where every array can be read in place. blocks[k] is
+  // of arguments[k]; what run writes to those of outputs is brought to its place.
+  // A std::invalid_argument of run names rows by their index among all, even where it was called for some of them.
+  template <class Run>
+  void for_blocks(const Run& run) const {
+    visit([](const void* context, const RowBlock* blocks,
+             std::size_t first) { (*static_cast<const Run*>(context))(blocks, first); },
+          &run);
+  }
+
+ private:
+  using Visitor = void (*)(const void* context, const RowBlock* blocks, std::size_t first);
+
+  struct Axis {
+    std::size_t size;
+    std::array<std::ptrdiff_t, kMaxArguments> stride;  // in bytes
+  };
+
+  void visit(Visitor visitor, const void* context) const;
+  void visit_blocks(Visitor visitor, const void* context, std::size_t rows_of_block) const;
+  bool in_place(std::size_t k) const;
+
+  std::string_view operation_;
+  std::span<const RowArgument> arguments_;
+  std::size_t axis_;
+  RowOrder order_;
+  std::size_t rows_ = 1;
+  std::array<std::size_t, kMaxArguments> cols_;
+  std::array<std::ptrdiff_t, kMaxArguments> col_stride_;  // in bytes
+  std::array<bool, kMaxArguments> single_;                // one row stands for all
+  std::array<bool, kMaxArguments> in_place_;
+  std::array<Axis, kMaxAxes> batch_;  // what is left of the other axes when those that continue each other are joined
+  std::size_t batch_axes_ = 0;
+};
+
+}  // namespace entropic::inline ENTROPIC_ABI

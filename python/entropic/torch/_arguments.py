@@ -1,0 +1,125 @@
+"""What the public functions do to their arguments before an operator has them."""
+
+import functools
+import operator
+
+import numpy as np
+import torch
+
+from entropic import _arrays
+from entropic.torch._compat import get_proxy_mode, in_transform, is_fake
+from entropic.torch.backends.cpu import CODES
+
+Tensor = torch.Tensor
+
+
+def one_dim(name, dim, axis):
+    """dim, of which axis is another name."""
+    if axis is None:
+        return -1 if dim is None else dim
+    if dim is not None:
+        raise TypeError(f"{name}: give one of dim and axis, got dim={dim!r} and axis={axis!r}")
+    return axis
+
+
+def integer_dim(name, dim):
+    """dim, of whatever kind of integer; a bool is none."""
+    if isinstance(dim, int) and not isinstance(dim, bool):
+        return dim
+    try:
+        if not isinstance(dim, bool):
+            return operator.index(dim)
+    except TypeError:
+        pass
+    raise TypeError(f"{name}: dim must be one integer, got {dim!r}")
+
+
+def checked_dim(name, argument, x, dim):
+    """dim counted from 0, of a tensor that these operators take."""
+    if not isinstance(x, Tensor):
+        raise TypeError(
+            f"{name}: {argument} must be a torch.Tensor, got {type(x).__name__}; entropic.{name} takes other arrays"
+        )
+    if x.dtype not in CODES:
+        raise TypeError(
+            f"{name}: {argument} must be of float16, bfloat16, float32 or float64, got dtype {x.dtype}; pass {argument}.float()"
+        )
+    if x.layout is not torch.strided:
+        raise TypeError(f"{name}: {argument} must be a dense tensor, got layout {x.layout}; pass {argument}.to_dense()")
+    dim = integer_dim(name, dim)
+    if x.dim() == 0:
+        raise ValueError(f"{name}: {argument} must have at least one axis, got a single number")
+    if not -x.dim() <= dim < x.dim():
+        raise IndexError(f"{name}: dim {dim} is out of bounds for a tensor of {x.dim()} dimensions")
+    if x.device.type not in ("cpu", "cuda", "meta"):
+        raise TypeError(
+            f"{name}: {argument} is on device {x.device}, where this operation has no implementation; pass {argument}.cpu()"
+        )
+    return dim % x.dim()
+
+
+def has_numbers(tensor):
+    """Whether its numbers are there to be read: no compiler and no transform at work, and no tensor that is only a shape."""
+    if torch.compiler.is_compiling() or in_transform() or get_proxy_mode() is not None:
+        return False
+    return not (tensor.is_meta or is_fake(tensor))
+
+
+def readable(*tensors):
+    """The same of tensors on the CPU."""
+    return all(tensor.is_cpu and has_numbers(tensor) for tensor in tensors)
+
+
+def one_device(name, tensors):
+    """Refuses tensors, by their arguments' names, on several devices: one kernel would read them all as its own."""
+    first, x = next(iter(tensors.items()))
+    for argument, tensor in tensors.items():
+        if tensor.device != x.device:
+            raise TypeError(
+                f"{name}: {argument} is on device {tensor.device}, {first} on {x.device}; pass {argument}.to({first}.device)"
+            )
+
+
+misfit = functools.partial(_arrays.misfit, may_be="a number or a tensor")
+
+
+def from_array(name, param, value):
+    """A tensor of float64 of an array for a parameter; anything else as it is."""
+    if not isinstance(value, np.ndarray):
+        return value
+    if torch.compiler.is_compiling():
+        return torch.as_tensor(value)
+    return torch.from_numpy(np.array(_arrays.per_row(name, param, value), np.float64))
+
+
+def spread(name, param, value, argument, x, dim):
+    """A value for each row in float64: of x's shape with 1 for dim."""
+    shape = list(x.shape)
+    shape[dim] = 1
+    try:
+        return value.to(device=x.device, dtype=torch.float64).expand(shape)
+    except RuntimeError:
+        raise misfit(name, param, shape, f"{argument}'s shape with 1 for dim {dim}", value) from None
+
+
+def numbers_and_rows(description, values, argument, x, dim):
+    """(values of an operation's parameters in their types, for each that may be per row a tensor of one for each row or None).
+
+    A tensor for a parameter that may be per row is rows, beside the default, or 0 where there is none, in its place; any other
+    is its number.
+    """
+    numbers, rows = [], []
+    for param, value in zip(description["params"], values, strict=True):
+        row = None
+        if param["per_row"]:
+            value = from_array(description["name"], param["name"], value)
+            if isinstance(value, Tensor):
+                row = spread(description["name"], param["name"], value, argument, x, dim)
+                value = 0.0 if param["required"] else param["default"]
+            rows.append(row)
+        elif isinstance(value, Tensor) and value.numel() == 1:
+            value = value.item()
+        numbers.append(value)
+    if not torch.compiler.is_compiling():
+        numbers = description["in_their_types"](tuple(numbers))
+    return tuple(numbers), rows

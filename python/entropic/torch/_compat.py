@@ -1,0 +1,59 @@
+"""All that this package uses of torch beyond its public interface, so that another version of torch is met in one file."""
+
+import contextlib
+
+import torch
+from torch._subclasses.fake_tensor import is_fake  # noqa: F401
+from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import get_proxy_mode  # noqa: F401
+
+in_transform = torch._C._are_functorch_transforms_active  # whether torch.func is at work
+dispatch_modes = torch._C._len_torch_dispatch_stack
+function_modes = torch._C._len_torch_function_stack
+tracing = torch._C._get_tracing_state  # None unless torch.jit.trace is at work
+_graph_is_kept = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
+
+
+def alive(tensors):
+    """Tensors, or None, without the wrappers of transforms that are over: saved ones keep theirs."""
+    return tuple(x if x is None else torch._C._functorch.unwrap_if_dead(x) for x in tensors)
+
+
+def in_forward_mode():
+    """Whether tensors may carry tangents (torch.autograd.forward_ad)."""
+    return forward_ad._current_level >= 0
+
+
+def pushing_further():
+    """In the jvp of a Function, which torch calls with forward mode off: on, for the transforms around it."""
+    return forward_ad._set_fwd_grad_enabled(True) if in_transform() else contextlib.nullcontext()
+
+
+def primals(tensors):
+    """Tensors, or None, without the tangents of the innermost forward mode."""
+    return tuple(x if x is None else forward_ad.unpack_dual(x).primal for x in tensors)
+
+
+def in_reverse_transform():
+    """Whether torch.func takes a gradient, and not only maps or pushes forward."""
+    return any(one.key() == torch._C._functorch.TransformType.Grad for one in torch._C._functorch.get_interpreter_stack() or ())
+
+
+def never_again(grad):
+    """Whether the saved tensors of the node whose backward runs are freed after it. Not for what stands for other tensors, as
+    under vmap."""
+    plain = torch._C._dispatch_keys(grad).has(torch._C.DispatchKey.CPU) and not in_transform() and not in_forward_mode()
+    return plain and not (torch.is_grad_enabled() or torch.compiler.is_compiling() or _graph_is_kept())
+
+
+def carries_tangent(x):
+    """Whether somebody pushes forward through it: torch.autograd.forward_ad, or a transform around the innermost one."""
+    if not in_transform():
+        return in_forward_mode() and forward_ad.unpack_dual(x).tangent is not None
+    kinds = {one.level(): one.key() for one in torch._C._functorch.get_interpreter_stack()}
+    while torch._C._functorch.is_functorch_wrapped_tensor(x):
+        level = torch._C._functorch.maybe_get_level(x)
+        if level < max(kinds) and kinds.get(level) == torch._C._functorch.TransformType.Jvp:
+            return True
+        x = torch._C._functorch.get_unwrapped(x)
+    return False

@@ -1,0 +1,50 @@
+"""Where an operator may run, and what runs there: for each place a table of implementations by the operator's name.
+
+`cpu` is the library, `reference` the same of torch's operations, for any device. A place without its own implementation takes
+the reference's, or copies to the CPU what has none, and says so once.
+"""
+
+import functools
+import os
+import warnings
+
+import torch
+
+from entropic.torch.backends import cpu, reference
+
+# The dispatch keys of torch with their own tables. Kernels of a device are a module beside `cpu` and its table here.
+PLACES = {"CPU": cpu.IMPLEMENTATIONS, "CUDA": {}}
+
+
+def implementations(name):
+    """What runs an operator at each place."""
+    return {place: table.get(name) or _elsewhere(name, place) for place, table in PLACES.items()}
+
+
+def _elsewhere(name, place):
+    if name in reference.IMPLEMENTATIONS:
+        run, instead = reference.IMPLEMENTATIONS[name], "a composition of torch's operations runs"
+    else:
+        run, instead = functools.partial(_on_host, cpu.IMPLEMENTATIONS[name]), "it runs on the CPU"
+    if place == "CPU":
+        return run
+    return functools.partial(_instead, name, place, f"{instead} instead", run)
+
+
+_said: set[tuple[str, str]] = set()
+
+
+def _instead(name, place, instead, run, *arguments):
+    message = f"entropic.torch: {name} has no kernel for {place}, {instead}"
+    if os.environ.get("ENTROPIC_STRICT", "0") not in ("", "0"):
+        raise RuntimeError(f"{message.replace(instead, 'and ENTROPIC_STRICT allows nothing else')}")
+    if (name, place) not in _said:
+        _said.add((name, place))
+        warnings.warn(f"{message} (ENTROPIC_STRICT=1 makes this an error)", stacklevel=2)
+    return run(*arguments)
+
+
+def _on_host(run, *arguments):
+    device = next(x.device for x in arguments if isinstance(x, torch.Tensor))
+    results = run(*(x.cpu() if isinstance(x, torch.Tensor) else x for x in arguments))
+    return tuple(x.to(device) for x in results) if isinstance(results, tuple) else results.to(device)

@@ -1,0 +1,296 @@
+"""The library's kernels as implementations of operators."""
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+import torch
+
+import entropic
+from entropic import _arrays, _core, _entropy_control, _measures
+from entropic.torch import _descriptions
+from entropic.torch._spec import absent
+
+# _core's numbers for the types.
+CODES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
+
+CONTIGUOUS = torch.contiguous_format
+
+
+def place(tensor):
+    """A tensor as _core reads it."""
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), CODES[tensor.dtype]
+
+
+def _numpy(x):
+    """A tensor as an array of a type that the library computes in."""
+    return (x.float() if x.dtype in (torch.float16, torch.bfloat16) else x).detach().numpy()
+
+
+def _values(description, rows, values):
+    """Parameters as _core takes them: numbers, or where given an array of float64."""
+    if rows.count(None) == len(rows):
+        return values
+    by_name = _descriptions.named(description, [None if row is None else row.numpy() for row in rows], values)
+    return tuple(by_name[param["name"]] for param in description["params"])
+
+
+# Maps.
+
+
+def _map(description, x, *arguments):
+    count, dim = len(_descriptions.per_row(description)), arguments[-1]
+    if description["reduces"]:
+        y = x.new_empty((*x.shape[:dim], 1, *x.shape[dim + 1 :]))
+    else:
+        y = torch.empty_like(x, memory_format=CONTIGUOUS)
+    description["forward"](place(x), place(y), dim, _values(description, arguments[:count], arguments[count:-1]))
+    return y
+
+
+def _map_vjp(description, x, *arguments):
+    per_row = _descriptions.per_row(description)
+    rows, (y, grad, *values, dim) = arguments[: len(per_row)], arguments[len(per_row) :]
+    dx = torch.empty_like(x, memory_format=CONTIGUOUS)
+    places, values = (place(x), place(y), place(grad), place(dx)), _values(description, rows, tuple(values))
+    if not per_row:
+        description["vjp"](*places, dim, values)
+        return dx
+    slopes = [absent(x) if row is None else torch.empty(row.shape, dtype=torch.float64) for row in rows]
+    asked = ((name, slope.numpy()) for name, slope, row in zip(per_row, slopes, rows, strict=True) if row is not None)
+    description["param_vjp"](*places, dim, values, tuple(asked))
+    return dx, *slopes
+
+
+# Operations that make one number of a row, and its gradients in the same pass.
+
+
+def reduction(kernel, differentiable, tensors=None, rows=0):
+    """``kernel(tensors, value, gradients, rows, values)`` on tensors without gaps, one row after the other: tensors (rows, n)
+    or (rows,); value (rows,) of float64, to be written; gradients, to be written, one for each tensor numbered in
+    `differentiable` and for each of rows: (rows, n) of the first tensor's dtype, (rows,) of float64, or None if not wanted.
+    """
+    count = len(differentiable) if tensors is None else tensors
+
+    def run(*arguments):
+        given, per_row, (*values, dim, wanted) = arguments[:count], arguments[count : count + rows], arguments[count + rows :]
+        x = given[0]
+        lead = (*x.shape[:dim], *x.shape[dim + 1 :])
+        size = math.prod(lead)
+
+        def flat(tensor):
+            if tensor.dim() == x.dim():
+                return tensor.movedim(dim, -1).contiguous().view(size, tensor.shape[dim])
+            return tensor.contiguous().view(size)
+
+        flats = [flat(tensor) for tensor in given]
+        value = torch.empty(size, dtype=torch.float64)
+        gradients = [torch.empty_like(flats[k], memory_format=CONTIGUOUS) if wanted else None for k in differentiable]
+        slopes = [None if row is None or not wanted else torch.empty(size, dtype=torch.float64) for row in per_row]
+        row_values = [None if row is None else row.contiguous().view(size) for row in per_row]
+        kernel(flats, value, [*gradients, *slopes], row_values, tuple(values))
+        results = [value.to(x.dtype).view(lead)]
+        for dx in gradients:
+            results.append(absent(x) if dx is None else dx.view(*lead, x.shape[dim]).movedim(-1, dim).contiguous())
+        for slope, row in zip(slopes, per_row, strict=True):
+            results.append(absent(x) if slope is None else slope.view(row.shape))
+        return tuple(results)
+
+    return run
+
+
+def _loss(description, tensors, value, gradients, rows, values):
+    x, target = tensors
+    params = _values(description, rows, values[: len(description["params"])])
+    ignore_index = values[len(description["params"])] if len(values) > len(description["params"]) else None
+    dx, *slopes = gradients
+    asked = [(n, s.numpy()) for n, s in zip(_descriptions.per_row(description), slopes, strict=True) if s is not None]
+    _core.loss(
+        description["name"],
+        place(x),
+        place(target) if target.is_floating_point() else target.numpy(),
+        value.numpy(),
+        None if dx is None else place(dx),
+        tuple(params),
+        None,
+        ignore_index,
+        asked or None,
+    )
+
+
+def _measure(description, tensors, value, gradients, rows, values):
+    params = len(description["params"])
+    if description["family"] == "table":
+
+        def table(x):
+            cols = values[params]
+            return None if x is None else x.view(x.shape[0], -1 if cols else 0, cols)
+
+        tensors, gradients = map(table, tensors), map(table, gradients)
+    wanted = (None if gradient is None else place(gradient) for gradient in gradients)
+    _measures._in_python(description["run"])(*map(place, tensors), place(value), *wanted, values[:params])
+
+
+def _entries(description, p, *arguments):
+    *values, dim = arguments
+    moved = p.movedim(dim, -1)
+    rows = moved.contiguous().view(math.prod(moved.shape[:-1]), p.shape[dim])
+    value = torch.empty_like(rows)
+    _measures._in_python(description["run"])(place(rows), place(value), None, tuple(values))
+    return value.view(moved.shape).movedim(-1, dim).contiguous()
+
+
+def _measure_implementation(one):
+    if one["family"] == "entry":
+        return functools.partial(_entries, one)
+    return reduction(functools.partial(_measure, one), (0, 1) if one["family"] == "divergence" else (0,))
+
+
+# Entropy control, with rows along the last axis.
+
+
+def _power_transform(p, rows, gamma):
+    q = entropic.power_transform(_numpy(p), gamma=gamma if rows is None else rows.numpy())
+    return torch.from_numpy(q).to(p.dtype)
+
+
+def _mean_field_entropy(x, gamma):
+    return torch.as_tensor(entropic.mean_field_entropy(_numpy(x), gamma=gamma)).to(x.dtype)
+
+
+def _gamma_for_entropy(x, entropy_rows, perplexity_rows, entropy, perplexity, gamma_range, max_iterations, input):
+    rows = _arrays.Rows("gamma_for_entropy", "x", _numpy(x), -1)
+    entropy, perplexity = _numbers((entropy_rows, perplexity_rows), (entropy, perplexity))
+    params = {"entropy": entropy, "perplexity": perplexity, "min_gamma": None, "max_gamma": None}
+    found = _entropy_control.gammas_of(rows, gamma_range, params | {"max_iterations": max_iterations, "input": input})
+    return tuple(torch.from_numpy(one).reshape(x.shape[:-1]) for one in found)
+
+
+def _numbers(rows, numbers):
+    return (number if row is None else row.numpy() for row, number in zip(rows, numbers, strict=True))
+
+
+def _normalize_density(p, weights, rows, entropy):
+    values = _arrays.Rows("normalize_density", "p", _numpy(p), -1)
+    q, gamma = _entropy_control.density_of(values, _numpy(weights), entropy if rows is None else rows.numpy())
+    return torch.from_numpy(q).reshape(p.shape).to(p.dtype), torch.from_numpy(gamma).reshape(p.shape[:-1])
+
+
+def _normalize_joint(pxy, *targets):
+    joint, marginal, conditional = _numbers(targets[:3], targets[3:])
+    found, gamma = _entropy_control.tables_of(_numpy(pxy), {"joint": joint, "marginal": marginal, "conditional": conditional})
+    return torch.from_numpy(found).to(pxy.dtype), torch.from_numpy(gamma)
+
+
+# Attention.
+
+
+def _back(result, like):
+    return torch.from_numpy(np.ascontiguousarray(result)).to(like.dtype)
+
+
+def _attention_keywords(mask, rows, name, names, values, row_names, scale, number, train_length, kappa, causal):
+    params = _descriptions.map_params(name, names, values, row_names, None if rows is None else rows.numpy())
+    return {
+        "map": (name, params),
+        "scale": number if scale == "number" else scale,
+        "causal": causal,
+        "mask": None if mask is None else _numpy(mask),
+        "train_length": train_length,
+        "kappa": kappa,
+    }
+
+
+def _attend(q, k, v, *arguments):
+    return _back(entropic.attention(*map(_numpy, (q, k, v)), **_attention_keywords(*arguments)), q)
+
+
+def _attention_vjp(q, k, v, mask, rows, grad, *arguments):
+    keywords = _attention_keywords(mask, rows, *arguments)
+    results = entropic.attention_vjp(*map(_numpy, (q, k, v, grad)), **keywords, param_grad=rows is not None)
+    gradients = [_back(d, x) for d, x in zip(results, (q, k, v), strict=False)]
+    if rows is None:
+        return *gradients, absent(q)
+    # Numbers have gradients too, which nobody asked for.
+    name, params = keywords["map"]
+    given = [param for param in _descriptions.per_row(_descriptions.MAPS[name]) if params[param] is not None]
+    slopes = dict(zip(given, results[3:], strict=True))
+    slopes = [torch.from_numpy(np.asarray(slopes[param], np.float64)) for param in arguments[3]]
+    return *gradients, torch.stack(slopes, -1)
+
+
+def _linear_keywords(scale, causal):
+    return {"causal": causal} | ({} if scale is None else {"scale": scale})
+
+
+def _linear_attention(q, k, v, *arguments):
+    return _back(entropic.linear_attention(*map(_numpy, (q, k, v)), **_linear_keywords(*arguments)), q)
+
+
+def _linear_attention_vjp(q, k, v, grad, *arguments):
+    results = entropic.linear_attention_vjp(*map(_numpy, (q, k, v, grad)), **_linear_keywords(*arguments))
+    return tuple(_back(d, x) for d, x in zip(results, (q, k, v), strict=True))
+
+
+# Transport, of problems whose leading axes broadcast.
+
+
+def _problems(run, dtypes, a, b, cost, *params):
+    found = run(*(x.detach().resolve_neg() for x in (a, b, cost)), *params)
+    dtype = torch.promote_types(torch.promote_types(a.dtype, b.dtype), cost.dtype)
+    return tuple(torch.as_tensor(x).to(own or dtype) for x, own in zip(found, dtypes, strict=True))
+
+
+def _optimal_transport(a, b, cost, mass_tolerance):
+    return entropic.optimal_transport(a, b, cost, mass_tolerance=mass_tolerance)[:5]
+
+
+def _sinkhorn(a, b, cost, epsilon, tolerance, max_iterations, mass_tolerance):
+    limits = {"tolerance": tolerance, "max_iterations": max_iterations, "mass_tolerance": mass_tolerance}
+    return entropic.sinkhorn(a, b, cost, epsilon=epsilon, **limits)
+
+
+# Noise.
+
+
+def _on_rows(run, x, streams, seed, dim):
+    """run(rows of x, rows of the result, seed, streams), in float32 or float64, and the result in x's shape."""
+    moved = x.to(torch.float64 if x.dtype == torch.float64 else torch.float32).movedim(dim, -1).contiguous()
+    rows = moved.reshape(math.prod(moved.shape[:-1]), moved.shape[-1]).numpy()
+    result = np.empty_like(rows)
+    # Both came as int64.
+    run(rows, result, seed % (1 << 64), streams.contiguous().numpy().view(np.uint64).reshape(-1))
+    return torch.from_numpy(result).reshape(moved.shape).movedim(-1, dim).contiguous()
+
+
+def _gumbel_noise(rows, result, *key):
+    _core.gumbel_noise(result, *key)
+
+
+def _gumbel_hard(rows, result, *key):
+    _core.gumbel_softmax(rows, result, (1.0, True), *key)
+
+
+IMPLEMENTATIONS: dict[str, Any] = {name: functools.partial(_map, one) for name, one in _descriptions.MAPS.items()}
+IMPLEMENTATIONS |= {f"{name}_vjp": functools.partial(_map_vjp, one) for name, one in _descriptions.MAPS.items()}
+IMPLEMENTATIONS |= {
+    name: reduction(functools.partial(_loss, one), (0,), tensors=2, rows=len(_descriptions.per_row(one)))
+    for name, one in _descriptions.LOSSES.items()
+}
+IMPLEMENTATIONS |= {name: _measure_implementation(one) for name, one in _descriptions.MEASURES.items()}
+IMPLEMENTATIONS |= {
+    "attention": _attend,
+    "attention_vjp": _attention_vjp,
+    "gamma_for_entropy": _gamma_for_entropy,
+    "gumbel_hard": functools.partial(_on_rows, _gumbel_hard),
+    "gumbel_noise": functools.partial(_on_rows, _gumbel_noise),
+    "linear_attention": _linear_attention,
+    "linear_attention_vjp": _linear_attention_vjp,
+    "mean_field_entropy": _mean_field_entropy,
+    "normalize_density": _normalize_density,
+    "normalize_joint": _normalize_joint,
+    "optimal_transport": functools.partial(_problems, _optimal_transport, (None,) * 5),
+    "power_transform": _power_transform,
+    "sinkhorn": functools.partial(_problems, _sinkhorn, (None,) * 7 + (torch.int64, torch.bool)),
+}

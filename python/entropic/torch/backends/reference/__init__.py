@@ -1,0 +1,6 @@
+"""The operations as mathematics: torch's own operations, on any device. What is composed can be differentiated again, so these
+are also where second derivatives come from."""
+
+from entropic.torch.backends.reference import attention, losses, maps, measures
+
+IMPLEMENTATIONS = {**maps.IMPLEMENTATIONS, **losses.IMPLEMENTATIONS, **measures.IMPLEMENTATIONS, **attention.IMPLEMENTATIONS}

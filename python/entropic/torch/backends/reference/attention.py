@@ -1,0 +1,66 @@
+"""Attention, whose scores are all there at once, with any map by its operator."""
+
+import math
+
+import torch
+
+from entropic._attention import shape_of
+from entropic.torch import _descriptions
+from entropic.torch._spec import absent
+from entropic.torch.backends.reference.maps import call_map
+from entropic.torch.backends.reference.rows import working
+
+
+def attention(q, k, v, mask, rows, map, names, values, row_names, scale, number, train_length, kappa, causal):
+    dtype = q.dtype
+    q, k, v = working(q), working(k), working(v)
+    shape = shape_of("attention", q.shape, k.shape, v.shape)
+    m, n, d = shape.queries, shape.keys, q.shape[-1]
+    q = q.expand(*shape.batch, shape.heads, m, d)
+    group = shape.heads // max(shape.kv_heads, 1)
+    k = k.expand(*shape.batch, shape.kv_heads, n, d).repeat_interleave(group, -3)
+    v = v.expand(*shape.batch, shape.kv_heads, n, v.shape[-1]).repeat_interleave(group, -3)
+    seen = torch.ones(m, n, dtype=torch.bool, device=q.device)
+    if causal:
+        seen = seen.tril(n - m)
+    if mask is not None:
+        seen = seen & (mask if mask.dtype == torch.bool else mask > -math.inf)
+    if scale == "sqrt":
+        factor = 1 / math.sqrt(d)
+    elif scale == "number":
+        factor = number
+    else:
+        log_n = seen.sum(-1, keepdim=True).clamp(min=1).to(q.dtype).log()
+        factor = log_n * (kappa / d if kappa is not None else 1 / (math.log(train_length) * math.sqrt(d)))
+    scores = (q * factor) @ k.mT
+    if mask is not None and mask.dtype != torch.bool:
+        scores = scores + torch.where(mask > -math.inf, mask, 0).to(scores.dtype)
+    seen = seen.expand(scores.shape)
+    some = seen.any(-1, keepdim=True)
+    # A query that sees nothing gets scores, so that no NaN arises, and no weights.
+    scores = torch.where(seen, scores, -math.inf)
+    scores = torch.where(some, scores, 0)
+    p = call_map(map, scores, _descriptions.map_params(map, names, values, row_names, rows), scores.dim() - 1)
+    out = torch.where(some, p, 0) @ v
+    return (out if len(shape.lead) else out.reshape(m, -1)).to(dtype)
+
+
+def attention_vjp(q, k, v, mask, rows, grad, *arguments):
+    def out(q, k, v, rows=None):
+        return attention(q, k, v, mask, rows, *arguments)
+
+    found = torch.func.vjp(out, q, k, v, *([] if rows is None else [rows]))[1](grad)
+    return found if rows is not None else (*found, absent(q))
+
+
+def linear_attention(q, k, v, scale, causal):
+    """Attention with taylor_softmax, which is the same function."""
+    number = ("sqrt", 1.0) if scale is None else ("number", scale)
+    return attention(q, k, v, None, None, "taylor_softmax", ["order"], [2.0], [], *number, 512.0, None, causal)
+
+
+def linear_attention_vjp(q, k, v, grad, scale, causal):
+    return torch.func.vjp(lambda *tensors: linear_attention(*tensors, scale, causal), q, k, v)[1](grad)
+
+
+IMPLEMENTATIONS = {one.__name__: one for one in (attention, attention_vjp, linear_attention, linear_attention_vjp)}

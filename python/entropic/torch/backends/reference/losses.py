@@ -1,0 +1,287 @@
+"""Losses: value and gradient in x, both to be differentiated.
+
+``LOSSES[name](x, q, params, dim)`` gives them: `q` is the target as a matrix, of classes with a 1 for each; x has no +inf.
+"""
+
+import functools
+import math
+
+import torch
+
+from entropic.torch import _descriptions
+from entropic.torch.backends.reference.maps import call_map
+from entropic.torch.backends.reference.rows import canonical, has_none, reduction, working
+
+INF = math.inf
+
+
+def _below(x, q, dim):
+    """sum q (max - x) over q above 0."""
+    return torch.where(q > 0, q * (x.amax(dim, keepdim=True) - x), 0.0).sum(dim)
+
+
+def _log_sum(x, dim):
+    return torch.logsumexp(x, dim) - x.amax(dim)
+
+
+def _softmax_loss(x, q, params, dim):
+    present = (x > -INF).to(x.dtype)
+    even = present / present.sum(dim, keepdim=True)
+    smoothing = params["label_smoothing"]
+    q = (1 - smoothing) * q + smoothing * even
+    return _log_sum(x, dim) + _below(x, q, dim), torch.softmax(x, dim) - q
+
+
+def _log_b(b, t):
+    """(t^b - 1) / b."""
+    log_t = torch.log(t)
+    y = b * log_t
+    near = y.abs() < 1e-5
+    far = torch.expm1(y) / torch.where(near, 1.0, y)
+    return log_t * torch.where(near, 1 + y / 2 + y * y / 6, far)
+
+
+def _entmax_loss(x, q, params, dim):
+    alpha = params["alpha"]
+    p = call_map("entmax", x, {"alpha": alpha, "temperature": 1.0}, dim)
+    z, mass, target = (x - x.amax(dim, keepdim=True)).double(), p.double(), q.double()
+    b = torch.as_tensor(alpha, dtype=torch.float64, device=x.device) - 1.0
+    b = torch.where(b.abs() < 1e-12, 1e-12, b)
+    lead = -_log_b(b, mass.amax(dim, keepdim=True))
+    above = (1 - b * lead) + b * z
+    some = target > 0
+    log_q = _log_b(b, torch.where(some, target, 1.0))
+    inside = above > 0
+    difference = torch.where(inside, log_q + lead - z, log_q + 1 / b)
+    term = (target * difference - above.clamp(min=0) * (target - mass)) / (b + 1)
+    term = torch.where(inside, term, term - target * above / b).clamp(min=0)
+    power = torch.where(mass > 0, torch.where(mass > 0, mass, 1.0) ** (b + 1), 0.0)
+    term = torch.where(some, torch.where(z == -INF, INF, term), power / (b + 1))
+    return term.sum(dim), p - q
+
+
+def _entmax_loss_alpha(x, q, params, dim):
+    alpha = params["alpha"]
+    p = call_map("entmax", x, {"alpha": alpha, "temperature": 1.0}, dim)
+    return _entropy_slope(alpha, p.double(), dim) - _entropy_slope(alpha, q.double(), dim)
+
+
+def _entropy_slope(alpha, p, dim):
+    """d H(p) / d alpha of Tsallis' entropy at a p that is held, as the kernel has it."""
+    b = alpha - 1.0
+    log_p = torch.log(torch.where(p > 0, p, 1.0))
+    y = b * log_p
+    near = y.abs() < 1
+    safe, inner = torch.where(near, 1.0, y), torch.where(near, y, 0.0)
+    first, second = torch.zeros_like(y), torch.zeros_like(y)
+    for k in range(19, -1, -1):
+        first = first * inner + 1 / math.factorial(k + 1)
+        second = second * inner + 1 / (math.factorial(k) * (k + 2))
+    first = torch.where(near, first, torch.expm1(safe) / safe)
+    second = torch.where(near, second, (safe * torch.exp(safe) - torch.expm1(safe)) / (safe * safe))
+    return (p * log_p * first / alpha**2 - p * log_p**2 * second / alpha).sum(dim, keepdim=True)
+
+
+def _sparsemax_loss(x, q, params, dim):
+    return _entmax_loss(x, q, {"alpha": 2.0}, dim)
+
+
+def _cut_loss(name, x, q, params, dim):
+    p = call_map(name, x, {**params, "temperature": 1.0}, dim)
+    return _log_sum(torch.where(p > 0, x, -INF), dim) + _below(x, q, dim), p - q
+
+
+def _margin(kind, m, c):
+    """(psi, its slope), both differentiable."""
+    if kind == "am":
+        return c - m, torch.ones_like(c)
+    least = 2.0**-24 if c.dtype is torch.float64 else 2.0**-10
+    inner = c.clamp(-1.0, 1.0)
+    square = (1 - inner) * (1 + inner)
+    sine = torch.where(square > 0, torch.sqrt(torch.where(square > 0, square, 1.0)), 0.0)
+    if kind == "arc":
+        cosine, of_sum = inner * math.cos(m) - sine * math.sin(m), sine * math.cos(m) + inner * math.sin(m)
+        beyond = inner < -math.cos(m)
+        slope = of_sum / sine.clamp(min=least)
+        return torch.where(beyond, -2 - cosine, cosine), torch.where(beyond, -slope, slope)
+    # cos(m theta) and sin(m theta) / sin(theta) by Chebyshev's recurrences, exact at the ends.
+    m = int(m)
+    previous, cosine, before, ratio = torch.ones_like(c), inner, torch.zeros_like(c), torch.ones_like(c)
+    for _ in range(m - 1):
+        previous, cosine = cosine, 2 * inner * cosine - previous
+        before, ratio = ratio, 2 * inner * ratio - before
+    k = torch.floor(m * torch.acos(inner.detach().double()) / math.pi).clamp(max=m - 1.0).to(c.dtype)
+    sign = 1 - 2 * (k % 2)
+    return sign * cosine - 2 * k, m * sign * ratio
+
+
+def _margin_softmax_loss(x, q, params, dim):
+    scale, kind = params["scale"], params["kind"]
+    margin = {"am": 0.35, "arc": 0.5, "sphere": 4.0}[kind] if params["margin"] is None else params["margin"]
+    own = q > 0
+    psi, slope = _margin(kind, margin, torch.where(own & (x > -INF), x, 0.0))
+    y = scale * torch.where(own & (x > -INF), psi, x)
+    p = torch.softmax(y, dim)
+    return _log_sum(y, dim) + _below(y, q, dim), scale * torch.where(own, slope * (p - 1), p)
+
+
+def _multilabel_softmax_loss(x, q, params, dim):
+    label = q > 0
+    y = torch.where(label, -x, x)
+    y = torch.where(x == -INF, -INF, y)
+    zero = torch.zeros_like(y.narrow(dim, 0, 1)) if y.shape[dim] else y.new_zeros([*y.shape[:dim], 1, *y.shape[dim + 1 :]])
+    value, dx = 0.0, torch.zeros_like(x)
+    for chosen, sign in ((~label, 1.0), (label, -1.0)):
+        some = torch.where(chosen, y, -INF)
+        total = torch.logsumexp(torch.cat((some, zero), dim), dim, keepdim=True)
+        value = value + total.squeeze(dim)
+        dx = dx + sign * torch.where(chosen & (y > -INF), torch.exp(torch.where(chosen, some, 0.0) - total), 0.0)
+    return torch.where((label & (x == -INF)).any(dim), INF, value), dx
+
+
+def _log_pair(x, teacher, temperature, dim):
+    """log softmax of both, and 0 for the logarithms of 0."""
+    ls, lt = (torch.log_softmax(canonical(z, dim).double() / temperature, dim) for z in (x, teacher))
+    return ls, lt
+
+
+def _distillation_loss(x, teacher, params, dim):
+    temperature = params["temperature"]
+    ls, lt = _log_pair(x, teacher, temperature, dim)
+    s, t = ls.exp(), lt.exp()
+    none = t == 0
+    each = torch.where(none, s, t * (torch.where(none, 0.0, lt) - torch.where(none, 0.0, ls)) - t + s)
+    each = torch.where((ls == -INF) & (lt > -INF), INF, each)
+    return temperature**2 * each.sum(dim), temperature * (s - t)
+
+
+def _jsd_loss(x, teacher, params, dim):
+    beta = params["beta"]
+    ls, lt = _log_pair(x, teacher, 1.0, dim)
+    s, t = ls.exp(), lt.exp()
+    m = beta * t + (1 - beta) * s
+
+    def log_ratio(p):
+        return torch.log(torch.where(p > 0, p, 1.0)) - torch.log(torch.where(p > 0, m, 1.0))
+
+    rs, rt = log_ratio(s), log_ratio(t)
+    value = beta * (t * rt - t + m) + (1 - beta) * (s * rs - s + m)
+    return value.sum(dim), (1 - beta) * s * (rs - (s * rs).sum(dim, keepdim=True))
+
+
+LOSSES = {
+    "softmax_loss": _softmax_loss,
+    "sparsemax_loss": _sparsemax_loss,
+    "entmax_loss": _entmax_loss,
+    "top_k_softmax_loss": functools.partial(_cut_loss, "top_k_softmax"),
+    "top_p_softmax_loss": functools.partial(_cut_loss, "top_p_softmax"),
+    "margin_softmax_loss": _margin_softmax_loss,
+    "multilabel_softmax_loss": _multilabel_softmax_loss,
+    "distillation_loss": _distillation_loss,
+    "jsd_loss": _jsd_loss,
+}
+
+
+# In a parameter that may be per row, where torch is not to differentiate the value.
+SLOPES = {("entmax_loss", "alpha"): _entmax_loss_alpha}
+
+
+def _loss(description, tensors, params, dim):
+    """(value, gradient in x, gradients in parameters) with the rules that all share: infinities, ignored rows, classes as a
+    matrix."""
+    name, kind = description["name"], description["target"]
+    x, target = tensors
+    x = working(x)
+    if not target.is_floating_point():
+        ignored = target == (-(2**63) if params.get("ignore_index") is None else params["ignore_index"])
+        x = torch.where(ignored.unsqueeze(dim), 0.0, x)
+        index = torch.where(ignored, 0, target).unsqueeze(dim)
+        q = torch.zeros_like(x).scatter(dim, index, torch.ones_like(index, dtype=x.dtype))
+    else:
+        ignored, q = None, working(target)
+    infinite = (x == INF).any(dim, keepdim=True)
+    given = x
+    if kind.startswith("class"):
+        x = canonical(x, dim)
+    value, dx = LOSSES[name](x, q, params, dim)
+    if kind == "labels":
+        infinite = (infinite & (q == 0)) & ((x == INF) & (q == 0)).any(dim, keepdim=True)
+    dx = torch.where((given == -INF) | infinite, 0.0, dx)
+    nan = given.isnan().any(dim, keepdim=True)
+    if kind != "labels":
+        nan = nan | has_none(given, dim)
+    dx, value = torch.where(nan, math.nan, dx), torch.where(nan.squeeze(dim), math.nan, value)
+    slopes = {}
+    for param in _descriptions.per_row(description):
+        if isinstance(params[param], torch.Tensor) and (name, param) in SLOPES:
+            slopes[param] = SLOPES[name, param](x, q, params, dim)
+    if ignored is not None:
+        dx, value = torch.where(ignored.unsqueeze(dim), 0.0, dx), torch.where(ignored, 0.0, value)
+        slopes = {param: torch.where(ignored.unsqueeze(dim), 0.0, slope) for param, slope in slopes.items()}
+    return value, (dx,), slopes
+
+
+IMPLEMENTATIONS = {
+    name: reduction(functools.partial(_loss, one), 2, one, ["ignore_index"] if one["target"].startswith("class") else [])
+    for name, one in _descriptions.LOSSES.items()
+    if not _descriptions.takes_map(one)
+}
+
+
+# Losses of any map: of the maps' own operators, which decide where they run. They are no operators themselves.
+
+
+def _matrix(x, target, ignore_index, dim):
+    """(x with 0 in ignored rows, target as a matrix, which rows are ignored)."""
+    if target.is_floating_point():
+        return x, target, None
+    ignored = None
+    if ignore_index is not None:
+        ignored = target == ignore_index
+        x, target = torch.where(ignored.unsqueeze(dim), 0.0, x), torch.where(ignored, 0, target)
+    index = target.unsqueeze(dim)
+    return x, torch.zeros_like(x).scatter(dim, index, torch.ones_like(index, dtype=x.dtype)), ignored
+
+
+def _of_map(named_map, x, dim):
+    return call_map(named_map[0], x, named_map[1], dim)
+
+
+def _smooth_accuracy_loss(x, target, named_map, ignore_index, dim):
+    x, q, ignored = _matrix(x, target, ignore_index, dim)
+    value = -torch.where(q > 0, q * _of_map(named_map, x, dim), 0.0).sum(dim)
+    return value if ignored is None else torch.where(ignored, 0.0, value)
+
+
+class _Surrogate(torch.autograd.Function):
+    """value, whose gradient in x is taken to be slope, which has its own."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(value, x, slope):
+        return value.clone()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(inputs[2])
+
+    @staticmethod
+    def backward(ctx, grad):
+        (slope,) = ctx.saved_tensors
+        return None, grad * slope, None
+
+
+def _surrogate_loss(x, target, named_map, ignore_index, dim):
+    x, q, ignored = _matrix(x, target, ignore_index, dim)
+    p = _of_map(named_map, x, dim)
+    still = (x == -INF) | (x == INF).any(dim, keepdim=True)
+    scores = canonical(x.detach(), dim)
+    slope = torch.where(still, 0.0, p - q)
+    each = torch.where(q == p.detach(), 0.0, (q - p.detach()) * (scores.amax(dim, keepdim=True) - scores))
+    value = torch.where(p.isnan().any(dim), math.nan, each.sum(dim))
+    value = _Surrogate.apply(value.unsqueeze(dim), x, slope).squeeze(dim)
+    return value if ignored is None else torch.where(ignored, 0.0, value)
+
+
+MAPPED = {"smooth_accuracy_loss": _smooth_accuracy_loss, "surrogate_loss": _surrogate_loss}

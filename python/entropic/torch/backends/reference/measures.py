@@ -1,0 +1,262 @@
+"""Measures of distributions: value and gradients, to be differentiated again."""
+
+import functools
+import math
+
+import torch
+
+from entropic.torch import _descriptions
+from entropic.torch.backends.reference.rows import reduction, working
+
+
+def _where(condition, x, otherwise):
+    return torch.where(condition, x, torch.full_like(x, otherwise))
+
+
+class _Distribution:
+    """p, and log p where p > 0, of what a tensor holds."""
+
+    def __init__(self, x, values, dim):
+        self.dim, self.divisor = dim, None
+        if values["input"] == "probs":
+            if values["normalize"]:
+                self.divisor = x.sum(dim, keepdim=True)
+                x = x / self.divisor
+            self.p = x
+            self.present = x > 0
+            self.log = torch.log(_where(self.present, x, 1.0))
+            self.through = "division" if values["normalize"] else "probs"
+            return
+        softmax = values["input"] == "scores" or values["normalize"]
+        log = torch.log_softmax(x, dim) if softmax else x
+        self.p = log.exp()
+        self.present = log > -math.inf
+        self.log = _where(self.present, log, 0.0)
+        self.through = "softmax" if softmax else "logs"
+
+    def gradient(self, g):
+        """Of a function whose partial derivatives in p are g, where p > 0."""
+        if self.through == "probs":
+            return g
+        weighted = _where(self.present, self.p * g, 0.0)
+        if self.through == "logs":
+            return weighted
+        mean = weighted.sum(self.dim, keepdim=True)
+        return weighted - self.p * mean if self.through == "softmax" else (g - mean) / self.divisor
+
+
+def _entropy(p, values, dim):
+    return -(p.p * p.log).sum(dim), (-p.log - 1,)
+
+
+def _perplexity(p, values, dim):
+    h, (g,) = _entropy(p, values, dim)
+    return h.exp(), (g * h.exp().unsqueeze(dim),)
+
+
+def _renyi_entropy(p, values, dim):
+    alpha = values["alpha"]
+    if alpha == 1:
+        return _entropy(p, values, dim)
+    if alpha == 0:
+        return p.present.sum(dim).to(p.p.dtype).log(), (torch.zeros_like(p.p),)
+    largest = p.p.amax(dim, keepdim=True)
+    if alpha == math.inf:
+        top = (p.p == largest).to(p.p.dtype)
+        return -largest.squeeze(dim).log(), (-top / (largest * top.sum(dim, keepdim=True)),)
+    rest = 1 - alpha
+    if abs(rest) < 2**-10:
+        more = _where(p.present, p.p * torch.expm1(-rest * p.log), 0.0).sum(dim, keepdim=True)
+        return torch.log1p(more).squeeze(dim) / rest, (_near(p, alpha) / (1 + more),)
+    powers = _where(p.present, (alpha * (p.log - largest.log())).exp(), 0.0)
+    log_sum = powers.sum(dim, keepdim=True).log() + alpha * largest.log()
+    g = alpha / rest * _where(p.present, (-rest * p.log - log_sum).exp(), 0.0 if alpha > 1 else math.inf)
+    return log_sum.squeeze(dim) / rest, (g,)
+
+
+def _near(p, alpha):
+    z = (alpha - 1) * p.log
+    return -z.exp() - torch.expm1(z) / (alpha - 1)
+
+
+def _tsallis_entropy(p, values, dim):
+    alpha = values["alpha"]
+    if alpha == 1:
+        return _entropy(p, values, dim)
+    if alpha == 0:
+        return p.present.sum(dim).to(p.p.dtype) - 1, (torch.zeros_like(p.p),)
+    if alpha == math.inf:
+        return torch.zeros_like(p.p.sum(dim)), (torch.zeros_like(p.p),)
+    terms = _where(p.present, p.p * torch.expm1((alpha - 1) * p.log), 0.0).sum(dim)
+    if abs(alpha - 1) < 2**-10:
+        return -terms / (alpha - 1), (_near(p, alpha),)
+    g = _where(p.present, ((alpha - 1) * p.log).exp(), 0.0 if alpha > 1 else math.inf)
+    return (1 - p.p.sum(dim) - terms) / (alpha - 1), (-alpha / (alpha - 1) * g,)
+
+
+def _missing(p, q):
+    return p.present & ~q.present
+
+
+def _cross_entropy(p, q, values, dim):
+    value = _where(~_missing(p, q), -p.p * q.log, math.inf).sum(dim)
+    neither = ~p.present & ~q.present
+    dq = torch.where(p.present, -p.p / torch.where(q.present, q.p, torch.zeros_like(q.p)), torch.zeros_like(p.p))
+    return value, (torch.where(q.present | neither, -q.log, torch.full_like(q.log, math.inf)), dq)
+
+
+def _kl_divergence(p, q, values, dim):
+    difference = p.log - q.log
+    terms = torch.where(p.present, p.p * difference - p.p + q.p, q.p)
+    value = torch.where(_missing(p, q), torch.full_like(terms, math.inf), terms).sum(dim)
+    nothing = torch.zeros_like(terms)
+    dp = torch.where(p.present & q.present, difference, nothing)
+    dp = torch.where(_missing(p, q), torch.full_like(dp, math.inf), dp)
+    dp = torch.where(_missing(q, p), torch.full_like(dp, -math.inf), dp)
+    dq = torch.where(q.present, (q.p - p.p) / _where(q.present, q.p, 1.0), nothing)
+    return value, (dp, torch.where(_missing(p, q), torch.full_like(dq, -math.inf), dq))
+
+
+def _js_divergence(p, q, values, dim):
+    middle = (p.p + q.p) / 2
+    log = torch.log(_where(middle > 0, middle, 1.0))
+    value = (p.p * (p.log - log) + q.p * (q.log - log)).sum(dim) / 2
+    g = [torch.where(one.present, (one.log - log) / 2, torch.where(middle > 0, -math.inf, 0.0)) for one in (p, q)]
+    return value.clamp(0, math.log(2)), tuple(g)
+
+
+def _safe_log(x):
+    return torch.log(_where(x > 0, x, 1.0))
+
+
+def _table(p, values, dim):
+    """(table, log p, the dimensions of x and of y) of a flattened one."""
+    x, y = dim - p.p.dim() - 1, dim - p.p.dim()
+    table, log = (part.unflatten(dim, (-1, values["cols"])) for part in (p.p, p.log))
+    return table, log, x, y
+
+
+def _conditional_entropy(p, values, dim):
+    table, log, x, y = _table(p, values, dim)
+    given = table.sum(y if values["given"] == "x" else x, keepdim=True)
+    g = (_safe_log(given) - log).flatten(x, y)
+    return (p.p * g).sum(dim), (torch.where(p.present, g, _infinite_where(given, table, x, y)),)
+
+
+def _infinite_where(marginal, table, x, y):
+    """What -log p is at p = 0: nothing, where its marginal is 0 too."""
+    return torch.where(marginal.expand_as(table) > 0, math.inf, 0.0).to(table.dtype).flatten(x, y)
+
+
+def _mutual_information(p, values, dim):
+    table, log, x, y = _table(p, values, dim)
+    rows, cols = table.sum(y, keepdim=True), table.sum(x, keepdim=True)
+    both = _safe_log(rows) + _safe_log(cols) - _safe_log(rows.sum(x, keepdim=True))
+    g = (log - both).flatten(x, y)
+    return (p.p * g).sum(dim).clamp(min=0), (torch.where(p.present, g, -_infinite_where(rows * cols, table, x, y)),)
+
+
+MEASURES = {
+    "entropy": _entropy,
+    "perplexity": _perplexity,
+    "renyi_entropy": _renyi_entropy,
+    "tsallis_entropy": _tsallis_entropy,
+    "cross_entropy": _cross_entropy,
+    "kl_divergence": _kl_divergence,
+    "js_divergence": _js_divergence,
+    "js_distance": _js_divergence,
+    "conditional_entropy": _conditional_entropy,
+    "mutual_information": _mutual_information,
+}
+
+
+def _measure(description, tensors, params, dim):
+    name = description["name"]
+    rows = [_Distribution(working(x), params, dim) for x in tensors]
+    value, partials = MEASURES[name](*rows, params, dim)
+    gradients = [row.gradient(g) for row, g in zip(rows, partials, strict=True)]
+    unit = 1.0 if name == "perplexity" else _unit(params)
+    value, gradients = value / unit, [g / unit for g in gradients]
+    if name == "js_distance":
+        value = value.sqrt()
+        factor = torch.where(value > 0, 0.5 / _where(value > 0, value, 1.0), torch.zeros_like(value)).unsqueeze(dim)
+        gradients = [g * factor for g in gradients]
+    return value, gradients, {}
+
+
+def _unit(params):
+    return 1.0 if params["base"] is None else math.log(params["base"])
+
+
+def _self_information(p, values, dim):
+    return _where(p.present, -p.log, math.inf)
+
+
+def _self_information_pullback(x, grad, values, dim):
+    if values["input"] == "scores" or (values.get("normalize") and values["input"] == "log_probs"):
+        return torch.softmax(x, dim) * grad.sum(dim, keepdim=True) - grad
+    if values["input"] == "log_probs":
+        return -grad
+    through_sum = grad.sum(dim, keepdim=True) / x.sum(dim, keepdim=True) if values["normalize"] else 0
+    return through_sum - _times(grad, 1 / x)
+
+
+def _times(grad, slope):
+    """Their product, 0 where nobody asks for an infinite slope."""
+    return grad * torch.where((grad == 0) & slope.isinf(), 0, slope)
+
+
+def _binary_entropy(x, values, dim):
+    if values["input"] == "scores":
+        logs = torch.nn.functional.logsigmoid(torch.stack([x, -x]))
+    elif values["input"] == "probs":
+        logs = torch.stack([torch.log(x), torch.log1p(-x)])
+    else:
+        logs = torch.stack([x, torch.log(-torch.expm1(x))])
+    return -torch.where(logs > -math.inf, logs.exp() * logs, 0).sum(0)
+
+
+def _binary_entropy_pullback(x, grad, values, dim):
+    if values["input"] == "scores":
+        steep = torch.sigmoid(x) * torch.sigmoid(-x)
+        return grad * torch.where(steep > 0, -x * steep, 0)
+    if values["input"] == "probs":
+        return _times(grad, torch.log1p(-x) - torch.log(x))
+    p = x.exp()
+    return _times(grad, torch.where(p > 0, p * (torch.log(-torch.expm1(x)) - torch.where(p > 0, x, 0)), 0))
+
+
+PULLBACKS = {"self_information": _self_information_pullback, "binary_entropy": _binary_entropy_pullback}
+
+
+# A number for each entry, and its derivative, which torch differentiates.
+
+
+def _entries(description, p, *arguments):
+    *values, dim = arguments
+    params = {"normalize": False, **_descriptions.named(description, (), values)}
+    wide = p.to(torch.promote_types(p.dtype, torch.float32))
+    if description["name"] == "binary_entropy":
+        value = _binary_entropy(wide, params, dim)
+    else:
+        value = _self_information(_Distribution(wide, params, dim), params, dim)
+    return (value / _unit(params)).to(p.dtype).contiguous()
+
+
+def entries_vjp(description, call, grads):
+    (x,), (*values, dim) = call.tensors, call.params
+    params = _descriptions.named(description, (), values)
+    wide = torch.promote_types(x.dtype, torch.float32)
+    dx = PULLBACKS[description["name"]](x.to(wide), grads[0].to(wide), params, dim) / _unit(params)
+    return (dx.to(x.dtype),)
+
+
+def _implementation(one):
+    if one["family"] == "entry":
+        return functools.partial(_entries, one)
+    return reduction(
+        functools.partial(_measure, one), 1 + (one["family"] == "divergence"), one, ["cols"] * (one["family"] == "table")
+    )
+
+
+IMPLEMENTATIONS = {name: _implementation(one) for name, one in _descriptions.MEASURES.items() if name != "joint_entropy"}

@@ -1,0 +1,83 @@
+"""What all rows of scores share."""
+
+import math
+
+import torch
+
+from entropic.torch import _descriptions
+from entropic.torch._spec import absent
+
+INF = math.inf
+
+
+def canonical(x, dim):
+    """Where a row has +inf, these entries alone count, equally."""
+    infinite = x == INF
+    return torch.where(infinite.any(dim, keepdim=True), torch.where(infinite, 0.0, -INF).to(x.dtype), x)
+
+
+def has_none(x, dim):
+    """Whether a row has no distribution."""
+    return x.isnan().any(dim, keepdim=True) | (x == -INF).all(dim, keepdim=True)
+
+
+def or_nan(value, valid, *inputs):
+    """value, and NaN with derivatives NaN in the inputs where not valid."""
+    wrong = torch.where(valid, 1.0, math.nan)
+    return torch.where(valid, value, sum(x * wrong for x in inputs if x is not None))
+
+
+def working(x):
+    """x in the type to compute in."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def dot(a, b, dim):
+    return (a * b).sum(dim, keepdim=True)
+
+
+def xlogy(p):
+    """p log p, 0 where p is."""
+    return torch.special.xlogy(p, p)
+
+
+def finite(x, y):
+    """x where y has mass, 0 elsewhere; NaN where y is."""
+    return torch.where(y > 0, x, y * 0)
+
+
+def reduction(composed, tensors, description, further=()):
+    """The operator of a row's number and its gradients.
+
+    ``composed(tensors, params, dim) -> (value, gradients in tensors, {parameter: gradient})``, of which parameters that are not
+    there are differentiated. `tensors`: how many; `further`: names of parameters that the description does not have.
+    """
+    names = [*(param["name"] for param in description["params"]), *further]
+    per_row = _descriptions.per_row(description)
+
+    def run(*arguments):
+        given, rows, values = (
+            arguments[:tensors],
+            arguments[tensors : tensors + len(per_row)],
+            arguments[tensors + len(per_row) :],
+        )
+        *values, dim, wanted = values
+        params = dict(zip(names, values, strict=True))
+        moving = {name: row for name, row in zip(per_row, rows, strict=True) if row is not None}
+        value, gradients, slopes = composed(given, {**params, **moving}, dim)
+        outputs = [value.to(given[0].dtype).contiguous()]
+        outputs += [one.to(given[0].dtype).contiguous() if wanted else absent(given[0]) for one in gradients]
+        for name in per_row:
+            if name not in moving or not wanted:
+                outputs.append(absent(given[0]))
+                continue
+            if name not in slopes:
+
+                def of(row, name=name):
+                    return composed(given, {**params, **moving, name: row}, dim)[0].sum()
+
+                (slopes[name],) = torch.func.vjp(of, moving[name])[1](torch.ones_like(value.sum()))
+            outputs.append(slopes[name].to(torch.float64).contiguous())
+        return tuple(outputs)
+
+    return run

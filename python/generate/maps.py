@@ -1,0 +1,186 @@
+"""The maps and softmax's logarithms: NAME and NAME_vjp of each."""
+
+import textwrap
+
+from source import Argument, Signature, define, stub
+from words import TYPE_ERROR, argument, assignments, has_per_row, laws, param_doc
+
+AXIS = Argument("axis", "-1", "SupportsIndex")
+# For each kind of x that of the result.
+KINDS = (("_Integers", "NDArray[np.float64]"), ("_Array", "_Array"), ("_Lists", "NDArray[np.float64]"))
+
+
+def forward_signature(description):
+    keywords = [*map(argument, description["params"]), AXIS]
+    last = Argument("keepdims", "False", "bool") if description["reduces"] else Argument("out", "None", "_Array | None")
+    return Signature([Argument("x")], [*keywords, last])
+
+
+def vjp_signature(description):
+    keywords = [*map(argument, description["params"]), AXIS]
+    if has_per_row(description):
+        keywords.append(Argument("param_grad", "False", "bool"))
+    arrays = [Argument("x"), Argument("y", type="Any"), Argument("grad", type="Any")]
+    return Signature(arrays, keywords, positional_only=True)
+
+
+def functions(description):
+    """The source of both."""
+    name = description["name"]
+    run, last = ("run_reduction", "keepdims") if description["reduces"] else ("run_map", "out")
+    forward = f"return _{run}(_{name}, x, axis, {last}, {values(name, description)})"
+    run_vjp = "(_run_param_vjp if param_grad else _run_vjp)" if has_per_row(description) else "_run_vjp"
+    vjp = f"return {run_vjp}(_{name}, x, y, grad, axis, {values(name + '_vjp', description)})"
+    return (
+        f"_{name} = _KERNELS[{name!r}]\n\n\n"
+        + define(name, forward_signature(description), forward, forward_doc(description))
+        + "\n\n"
+        + define(f"{name}_vjp", vjp_signature(description), vjp, vjp_doc(description))
+    )
+
+
+def stubs(description):
+    name, signature = description["name"], forward_signature(description)
+    lines = []
+    for x, result in KINDS:
+        y = ("Any" if x != "_Array" else "_Array") if description["reduces"] else result
+        out = f"{'_Array' if x == '_Array' else result} | None"
+        lines.append("@overload\n" + stub(name, signature.with_types(x=x, out=out), y))
+    signature = vjp_signature(description)
+    per_row = sum(param["per_row"] for param in description["params"])
+    for x, result in KINDS:
+        if not per_row:
+            lines.append("@overload\n" + stub(f"{name}_vjp", signature.with_types(x=x), result))
+            continue
+        asked = signature.keywords[-1]
+        for default, kind, more in (("False", "Literal[False]", False), ("", "Literal[True]", True)):
+            # In how many parameters there is a gradient is seen at run time.
+            dparam = "_Array" if per_row == 1 and result == "_Array" else "Any"
+            returned = f"tuple[{result}, {dparam}]" if more else result
+            keywords = [*signature.keywords[:-1], asked._replace(default=default, type=kind)]
+            one = signature.with_types(x=x)._replace(keywords=keywords)
+            lines.append("@overload\n" + stub(f"{name}_vjp", one, returned))
+    return "".join(lines)
+
+
+def values(function, description):
+    """The tuple of the parameters' values, as source. A number goes the short way."""
+    return "(" + "".join(f"{value(function, param)}, " for param in description["params"]) + ")"
+
+
+def value(function, param):
+    name = param["name"]
+    return f"{name} if type({name}) is float else _per_row({function!r}, {name!r}, {name})" if param["per_row"] else name
+
+
+def forward_doc(description):
+    name = description["name"]
+    if description["reduces"]:
+        last = "keepdims : bool, default False\n    Keep the axis, with size 1."
+        returns = "Of the kind and dtype of x, in its shape without the axis; a NumPy number where no axis is left."
+        value_error = "A parameter is out of its range, or x has no axis."
+        special = "A row with NaN gives NaN; -inf scores count as absent; a row without other scores gives -inf."
+    else:
+        last = (
+            "out : array, default None\n"
+            "    Where to write: of x's shape and the result's dtype, any strides; may be x itself. It is returned."
+        )
+        returns = "Of the kind, shape and dtype of x; float64 where x is of integers or bools or a list."
+        value_error = "A parameter is out of its range, x has no axis, out is unfit or overlaps x in part."
+        special = "A row with NaN gives NaN; -inf scores count as absent; a row without other scores gives NaN."
+    if description["family"] == "map":
+        special += "\n" + textwrap.fill(f"Laws: {laws(description)}.", 100)
+    return f"""{description["summary"]}
+
+    {description["formula"]}
+
+Parameters
+----------
+x : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
+    Scores, of any shape with at least one axis; never changed. Integers, bools and lists are read as
+    float64; float16 is computed in float32.
+{param_doc(description)}axis : int, default -1
+    The axis along which scores compete; all others count rows.
+{last}
+
+Returns
+-------
+array
+    {returns}
+
+Raises
+------
+ValueError
+    {value_error}
+numpy.exceptions.AxisError
+    axis is no axis of x.
+TypeError
+    {TYPE_ERROR}
+
+Notes
+-----
+{special}
+Gradient, J^T g: {description["gradient"]}; computed by {name}_vjp.
+Source: {description["source"]}.
+
+Examples
+--------
+>>> y = entropic.{name}([0.0, 1.0, 2.0]{assignments(description)})
+"""
+
+
+def vjp_doc(description):
+    name = description["name"]
+    shape = "x's shape without the axis, or with size 1 for it" if description["reduces"] else "x's shape"
+    grad = "1.0" if description["reduces"] else "[1.0, 0.0, 0.0]"
+    asking = also = ""
+    if has_per_row(description):
+        names = " and ".join(param["name"] for param in description["params"] if param["per_row"])
+        asking = f"param_grad : bool, default False\n    Return also the gradient with respect to {names}.\n"
+        also = f"""
+array, or a tuple of arrays where several of these parameters are given
+    With param_grad=True: the gradient with respect to {names}, of the kind and dtype of dx.
+    It is one number per row, in x's shape without the axis (a NumPy number where no axis is left), also where
+    rows share a value: the gradient in that is the sum of theirs."""
+    return f"""The gradient of <grad, {name}(x)> with respect to x: J^T grad.
+
+    {description["formula"]}
+    J^T g = {description["gradient"]}
+
+Parameters
+----------
+x : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
+    The scores given to {name}.
+y : array
+    {name}(x) with the same parameters, in {shape}.
+grad : array
+    The gradient with respect to y, in {shape}.
+    Like y it is read in x's dtype.
+{param_doc(description)}axis : int, default -1
+    As given to {name}.
+{asking}
+Returns
+-------
+array
+    Of the kind, shape and dtype of x; float64 where x is of integers or bools or a list.{also}
+
+Raises
+------
+ValueError
+    A parameter is out of its range, x has no axis, y or grad is of another shape.
+numpy.exceptions.AxisError
+    axis is no axis of x.
+TypeError
+    {TYPE_ERROR}
+
+Notes
+-----
+The gradient at a -inf score is 0, and what grad holds there is not read.
+Source: {description["source"]}.
+
+Examples
+--------
+>>> x, grad = [0.0, 1.0, 2.0], {grad}
+>>> y = entropic.{name}(x{assignments(description)})
+>>> dx = entropic.{name}_vjp(x, y, grad{assignments(description)})
+"""

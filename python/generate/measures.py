@@ -1,0 +1,124 @@
+"""The measures: of a distribution, of two, of a table, of entries."""
+
+from source import Argument, Signature, define, stub
+from words import TYPE_ERROR, argument, has_per_row, param_doc
+
+ARGUMENTS = {"measure": ("p",), "divergence": ("p", "q"), "table": ("pxy",), "entry": ("p",)}
+RUN = {"measure": "of_one", "divergence": "of_two", "table": "of_table", "entry": "of_entries"}
+
+
+def has_axis(description):
+    return description["family"] != "table" and description["name"] != "binary_entropy"
+
+
+def signature(description):
+    kind = "_DLPack | _Lists" + (" | _Number" if description["family"] == "entry" else "")
+    keywords = list(map(argument, description["params"]))
+    keywords += [Argument("axis", "-1", "SupportsIndex")] if has_axis(description) else []
+    arrays = [Argument(name, type=kind) for name in ARGUMENTS[description["family"]]]
+    keywords += [Argument("param_grad", "False", "bool")] if has_per_row(description) else []
+    return Signature(arrays, [*keywords, Argument("return_grad", "False", "bool")])
+
+
+def function(description):
+    name, family = description["name"], description["family"]
+    arrays = ", ".join(ARGUMENTS[family])
+    axis = "axis, " if has_axis(description) else "" if family == "table" else "-1, "
+    params = "".join(f"{param['name']}, " for param in description["params"])
+    last = ", param_grad" if has_per_row(description) else ""
+    body = f"return _measures.{RUN[family]}(_{name}, {arrays}, {axis}return_grad, ({params}){last})"
+    return f"_{name} = _measures.KERNELS[{name!r}]\n\n\n" + define(name, signature(description), body, doc(description))
+
+
+def stubs(description):
+    """With one number for each row: of the kind of p, which is an array or a number."""
+    one = signature(description)
+    gradients = ", ".join(["Any"] * (3 if description["family"] == "divergence" else 2))
+    gradients = "Any, ..." if has_per_row(description) else gradients
+    lines = []
+    for default, kind, returns in (("False", "Literal[False]", "Any"), ("", "Literal[True]", f"tuple[{gradients}]")):
+        keywords = [*one.keywords[:-1], Argument("return_grad", default, kind)]
+        lines.append("@overload\n" + stub(description["name"], one._replace(keywords=keywords), returns))
+    return "".join(lines)
+
+
+INPUT = "NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists"
+ARRAY_DOC = {
+    "measure": f"p : {INPUT}\n    Distributions along axis, or what input says. Never changed.",
+    "divergence": f"p, q : {INPUT}\n    Distributions along axis, or what input says, in shapes that broadcast: one q is\n"
+    "    compared with every p. Never changed.",
+    "table": f"pxy : {INPUT}\n    Tables p(x, y), x along the last axis but one and y along the last; further axes in front\n"
+    "    count tables. All entries of a table together are one distribution, or what input says. Never changed.",
+    "entry": f"p : {INPUT}\n    Probabilities, or what input says; a single number too. Never changed.",
+}
+RETURNS = {
+    "measure": "One number for each row, of the kind and dtype of p; float64 where p is of integers or a list.",
+    "divergence": "One number for each row, of the kind of p and the wider dtype; float64 for integers and lists.",
+    "table": "One number for each table, of the kind and dtype of pxy; float64 where pxy is of integers or a list.",
+    "entry": "Of the kind, shape and dtype of p; float64 where p is of integers or a list.",
+}
+GRADIENT_DOC = {
+    "measure": "    Return (value, dp): the gradient as well, in the shape of p.",
+    "divergence": "    Return (value, dp, dq): the gradients as well, in the shape that p and q broadcast to.",
+    "table": "    Return (value, dp): the gradient as well, in the shape of pxy.",
+    "entry": "    Return (value, dp): the derivative of each entry as well.",
+}
+EXAMPLE = {"measure": "[0.5, 0.25, 0.25]", "divergence": "[0.5, 0.5], [0.9, 0.1]", "table": "[[0.4, 0.1], [0.1, 0.4]]",
+           "entry": "[0.5, 0.25]"}  # fmt: skip
+AXIS_DOC = "axis : int, default -1\n    The axis along which p is a distribution; all others count rows.\n"
+
+
+def doc(description):
+    name, family = description["name"], description["family"]
+    params = param_doc(description) + (AXIS_DOC if has_axis(description) else "")
+    required = "".join(f", {p['name']}={p['typical']!r}" for p in description["params"] if p["required"])
+    names = [param["name"] for param in description["params"]]
+    learned = " and ".join(param["name"] for param in description["params"] if param["per_row"])
+    asking = f"param_grad : bool, default False\n    Return also the gradient in {learned}, last: one number for each row.\n"
+    asking = asking if learned else ""
+    array = {"divergence": "p or q", "table": "pxy"}.get(family, "p")
+    axis = f"numpy.exceptions.AxisError\n    axis is no axis of {array}.\n" if has_axis(description) else ""
+    held = {"divergence": ", of both arrays", "table": ", of the whole table"}.get(family, "")
+    scores = "x of p = 1 / (1 + exp(-x))" if name == "binary_entropy" else "x of p = softmax(x)"
+    division = ", and with normalize through the division" if "normalize" in names else ""
+    if family == "entry":
+        refused = "An entry is not in [0, 1] (log_probs: above 0); the message names its row and entry."
+    else:
+        refused = (
+            "An entry is negative, NaN or infinite, or a sum is further from 1 than 1e-6 (float64), 1e-4 (float32) or\n"
+            "    1e-2 (float16) and normalize is not asked for; the message names the row and entry."
+        )
+    return f"""{description["summary"]}
+
+    {description["formula"]}
+
+Parameters
+----------
+{ARRAY_DOC[family]}
+{params}{asking}return_grad : bool, default False
+{GRADIENT_DOC[family]}
+
+Returns
+-------
+array
+    {RETURNS[family]}
+
+Raises
+------
+ValueError
+    {refused}
+    A parameter is out of its range, shapes do not fit.
+{axis}TypeError
+    {TYPE_ERROR}
+
+Notes
+-----
+input, what is given{held}: "probs" as they are, "log_probs" their logarithms, "scores" the {scores}; there NaN gives NaN and
+-inf is an absent entry. 0 log 0 is 0. Computed in float64.
+Gradient: {description["gradient"]}. It is that of the formula in the numbers given: in p, in log p, through the
+function of scores{division}. Source: {description["source"]}.
+
+Examples
+--------
+>>> value = entropic.{name}({EXAMPLE[family]}{required})
+"""

@@ -1,0 +1,68 @@
+"""What descriptions say, in the words of docstrings, and their parameters as arguments."""
+
+from source import Argument
+
+
+def argument(param, number="SupportsFloat", row="SupportsFloat | _DLPack | _Lists", integer="SupportsIndex"):
+    """The parameter as it stands in a signature; `number`, `row` and `integer` are the types of the door."""
+    if param["kind"] == "name":
+        kind = f"Literal[{', '.join(map(repr, param['names']))}]"
+    elif param["kind"] == "map":
+        kind = "str | tuple[str, dict[str, Any]]"
+    else:
+        one = row if param["per_row"] else number
+        kind = {"float": one, "int": integer, "bool": "bool", "optional float": f"{one} | None"}[param["kind"]]
+    return Argument(param["name"], "" if param["required"] else repr(param["default"]), kind)
+
+
+def kind(param):
+    """What a parameter may be, in words."""
+    if param["kind"] == "name":
+        words = "one of " + ", ".join(f'"{name}"' for name in param["names"])
+    elif param["kind"] == "bool":
+        words = "bool"
+    else:
+        words = {"float": "float", "int": "int", "optional float": "float or None"}[param["kind"]]
+        if param["per_row"]:
+            words = words.replace("float", "float or array")
+        words += f", {param['allowed']}"
+    return words + (", required" if param["required"] else f", default {param['default']!r}")
+
+
+def assignments(description):
+    """Every parameter with an allowed value, for the example."""
+    values = {p["name"]: p["default"] if p["typical"] is None else p["typical"] for p in description["params"]}
+    return "".join(f", {name}={value!r}" for name, value in values.items())
+
+
+def laws(description):
+    """What holds exactly, in words."""
+    held = description["laws"]
+    said = {
+        "adding a constant to a row changes nothing": held["shift"],
+        "a higher score never gets less": held["order"],
+        "of equal scores at a cut the lower index stays": held["ties_by_index"],
+        "finite scores may get exactly 0": held["sparse"],
+    }
+    return "; ".join(law for law, holds in said.items() if holds)
+
+
+def param_doc(description):
+    return "".join(f"{param['name']} : {kind(param)}\n{meaning(param)}" for param in description["params"])
+
+
+def meaning(param):
+    text = f"    {param['meaning']}.\n"
+    if param["per_row"]:
+        text += "    An array gives each row its own: it broadcasts with x and has size 1 along axis.\n"
+    return text
+
+
+def has_per_row(description):
+    return any(param["per_row"] for param in description["params"])
+
+
+TYPE_ERROR = """\
+An array is masked, of complex numbers or no numbers at all, on another device or requires grad; a
+    parameter is of the wrong type.\
+"""

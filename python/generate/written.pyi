@@ -1,0 +1,215 @@
+# The types of the functions and classes that are written by hand: the beginning of the package's stubs.
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, SupportsFloat, SupportsIndex, TypeAlias, TypeVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from entropic._files import read as read
+from entropic._files import write as write
+from entropic._transport import SinkhornResult as SinkhornResult
+from entropic._transport import TransportResult as TransportResult
+from entropic._transport import c_transform as c_transform
+from entropic._transport import dual_value as dual_value
+from entropic._transport import lipschitz_constant as lipschitz_constant
+from entropic._transport import optimal_transport as optimal_transport
+from entropic._transport import sinkhorn as sinkhorn
+from entropic._transport import sinkhorn_divergence as sinkhorn_divergence
+from entropic._transport import wasserstein as wasserstein
+from entropic._transport import wasserstein_1d as wasserstein_1d
+from entropic._transport import wasserstein_histogram as wasserstein_histogram
+from entropic.batch import BatchMap as BatchMap
+from entropic.calibration import TemperatureClampedWarning as TemperatureClampedWarning
+from entropic.calibration import entropy_invariant_scale as entropy_invariant_scale
+from entropic.calibration import expected_calibration_error as expected_calibration_error
+from entropic.calibration import fit_target_entropy as fit_target_entropy
+from entropic.calibration import fit_temperature as fit_temperature
+from entropic.calibration import match_entropy as match_entropy
+
+__all__: list[str]
+__version__: str
+
+class _DLPack(Protocol):
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+# Arrays of integers become float64, every other array keeps its kind and dtype.
+_Array = TypeVar("_Array", bound=_DLPack)
+_Integers: TypeAlias = NDArray[np.integer[Any]] | NDArray[np.bool_]
+_Number: TypeAlias = float | np.floating[Any] | np.integer[Any]
+_Lists: TypeAlias = Sequence[_Number | _Lists]
+_Target: TypeAlias = SupportsFloat | _DLPack | _Lists
+_Map: TypeAlias = str | tuple[str, dict[str, Any]]
+
+def simd_targets() -> list[str]: ...
+def simd_target() -> str: ...
+def force_simd_target(name: str) -> None: ...
+def set_num_threads(n: SupportsIndex) -> None: ...
+def get_num_threads() -> int: ...
+def attention(
+    q: _DLPack | _Lists,
+    k: _DLPack | _Lists,
+    v: _DLPack | _Lists,
+    *,
+    map: _Map = "softmax",
+    scale: Literal["sqrt", "entropy_invariant"] | SupportsFloat = "sqrt",
+    causal: bool = False,
+    mask: Any = None,
+    train_length: SupportsFloat = 512,
+    kappa: SupportsFloat | None = None,
+    return_weights: bool = False,
+    return_entropy: bool = False,
+    **map_params: Any,
+) -> Any: ...
+def attention_vjp(
+    q: _DLPack | _Lists,
+    k: _DLPack | _Lists,
+    v: _DLPack | _Lists,
+    grad: Any,
+    *,
+    map: _Map = "softmax",
+    scale: Literal["sqrt", "entropy_invariant"] | SupportsFloat = "sqrt",
+    causal: bool = False,
+    mask: Any = None,
+    train_length: SupportsFloat = 512,
+    kappa: SupportsFloat | None = None,
+    param_grad: bool = False,
+    **map_params: Any,
+) -> tuple[Any, ...]: ...
+def linear_attention(
+    q: _DLPack | _Lists,
+    k: _DLPack | _Lists,
+    v: _DLPack | _Lists,
+    *,
+    causal: bool = False,
+    scale: Literal["sqrt"] | SupportsFloat = "sqrt",
+) -> Any: ...
+def linear_attention_vjp(
+    q: _DLPack | _Lists,
+    k: _DLPack | _Lists,
+    v: _DLPack | _Lists,
+    grad: Any,
+    *,
+    causal: bool = False,
+    scale: Literal["sqrt"] | SupportsFloat = "sqrt",
+) -> tuple[Any, Any, Any]: ...
+
+_Step: TypeAlias = (
+    tuple[Literal["top_k"], SupportsIndex]
+    | tuple[Literal["temperature", "top_p", "min_p", "typical_p", "entropy"], SupportsFloat]
+    | tuple[Literal["entropy_clip"], tuple[SupportsFloat | None, SupportsFloat | None]]
+)
+
+class Sampler:
+    steps: list[_Step]
+    seed: int
+    def __init__(self, steps: Sequence[_Step], *, seed: SupportsIndex = 0) -> None: ...
+    @overload
+    def probs(self, x: _Integers, *, axis: SupportsIndex = -1) -> NDArray[np.float64]: ...
+    @overload
+    def probs(self, x: _Array, *, axis: SupportsIndex = -1) -> _Array: ...
+    @overload
+    def probs(self, x: _Lists, *, axis: SupportsIndex = -1) -> NDArray[np.float64]: ...
+    def sample(
+        self,
+        x: _DLPack | _Lists,
+        *,
+        size: SupportsIndex | None = None,
+        stream: SupportsIndex | _DLPack | Sequence[SupportsIndex] = 0,
+        position: SupportsIndex = 0,
+        axis: SupportsIndex = -1,
+    ) -> Any: ...
+
+def sample(
+    x: _DLPack | _Lists,
+    *,
+    size: SupportsIndex | None = None,
+    temperature: SupportsFloat = 1.0,
+    seed: SupportsIndex,
+    stream: SupportsIndex | _DLPack | Sequence[SupportsIndex] = 0,
+    position: SupportsIndex = 0,
+    axis: SupportsIndex = -1,
+) -> Any: ...
+@overload
+def gumbel_softmax(
+    x: _Integers,
+    *,
+    temperature: SupportsFloat = 1.0,
+    hard: bool = False,
+    seed: SupportsIndex,
+    stream: SupportsIndex | _DLPack | Sequence[SupportsIndex] = 0,
+    axis: SupportsIndex = -1,
+) -> NDArray[np.float64]: ...
+@overload
+def gumbel_softmax(
+    x: _Array,
+    *,
+    temperature: SupportsFloat = 1.0,
+    hard: bool = False,
+    seed: SupportsIndex,
+    stream: SupportsIndex | _DLPack | Sequence[SupportsIndex] = 0,
+    axis: SupportsIndex = -1,
+) -> _Array: ...
+@overload
+def gumbel_softmax(
+    x: _Lists,
+    *,
+    temperature: SupportsFloat = 1.0,
+    hard: bool = False,
+    seed: SupportsIndex,
+    stream: SupportsIndex | _DLPack | Sequence[SupportsIndex] = 0,
+    axis: SupportsIndex = -1,
+) -> NDArray[np.float64]: ...
+
+class GammaResult(NamedTuple):
+    gamma: Any
+    entropy: Any
+    status: Any
+
+@overload
+def power_transform(p: _Integers, *, gamma: _Target, axis: SupportsIndex = -1) -> NDArray[np.float64]: ...
+@overload
+def power_transform(p: _Array, *, gamma: _Target, axis: SupportsIndex = -1) -> _Array: ...
+@overload
+def power_transform(p: _Lists, *, gamma: _Target, axis: SupportsIndex = -1) -> NDArray[np.float64]: ...
+@overload
+def normalize_density(
+    p: _Integers, weights: Any, *, entropy: _Target, axis: SupportsIndex = -1
+) -> tuple[NDArray[np.float64], Any]: ...
+@overload
+def normalize_density(p: _Array, weights: Any, *, entropy: _Target, axis: SupportsIndex = -1) -> tuple[_Array, Any]: ...
+@overload
+def normalize_density(
+    p: _Lists, weights: Any, *, entropy: _Target, axis: SupportsIndex = -1
+) -> tuple[NDArray[np.float64], Any]: ...
+@overload
+def normalize_joint(
+    pxy: _Integers, *, joint: _Target | None = None, marginal: _Target | None = None, conditional: _Target | None = None
+) -> NDArray[np.float64]: ...
+@overload
+def normalize_joint(
+    pxy: _Array, *, joint: _Target | None = None, marginal: _Target | None = None, conditional: _Target | None = None
+) -> _Array: ...
+@overload
+def normalize_joint(
+    pxy: _Lists, *, joint: _Target | None = None, marginal: _Target | None = None, conditional: _Target | None = None
+) -> NDArray[np.float64]: ...
+@overload
+def mean_field_entropy(x: _Integers, *, gamma: SupportsFloat = 1.0, axis: SupportsIndex = -1) -> Any: ...
+@overload
+def mean_field_entropy(x: _Array, *, gamma: SupportsFloat = 1.0, axis: SupportsIndex = -1) -> _Array: ...
+@overload
+def mean_field_entropy(x: _Lists, *, gamma: SupportsFloat = 1.0, axis: SupportsIndex = -1) -> Any: ...
+
+class Counts:
+    def __init__(self, *outcomes: SupportsIndex) -> None: ...
+    @property
+    def weights(self) -> NDArray[np.float64]: ...
+    def add(self, *outcomes: Any) -> Counts: ...
+    def merge(self, other: Counts) -> Counts: ...
+    def __add__(self, other: Counts) -> Counts: ...
+    def entropy(self, *, base: SupportsFloat | None = None) -> np.float64: ...
+    def kl_divergence(self, other: Counts, *, base: SupportsFloat | None = None) -> np.float64: ...
+    def js_divergence(self, other: Counts, *, base: SupportsFloat | None = None) -> np.float64: ...
+    def mutual_information(self, *, base: SupportsFloat | None = None) -> np.float64: ...
+
+def ratio_map(x: _DLPack | _Lists, f: Callable[[Any], Any], *, axis: SupportsIndex = -1) -> Any: ...

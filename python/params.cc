@@ -1,0 +1,168 @@
+// Parameters of the registry's operations from Python and back.
+#include "params.h"
+
+#include <limits>
+#include <memory>
+
+namespace entropic {
+namespace {
+
+// An array of float64; a number, also NumPy's, has no axes.
+inline bool is_array(nb::handle value) {
+  if (PyFloat_Check(value.ptr()) || PyLong_Check(value.ptr())) return false;
+  Py_buffer view;
+  if (PyObject_GetBuffer(value.ptr(), &view, PyBUF_FULL_RO) != 0) {
+    PyErr_Clear();
+    return false;
+  }
+  const bool result = view.ndim > 0 && view.format != nullptr && std::string_view(view.format) == "d";
+  PyBuffer_Release(&view);
+  return result;
+}
+
+std::string_view expected_number(const ParamInfo& param) {
+  return param.per_row ? "a number or an array of numbers" : "a number";
+}
+
+std::string to_choice(const OperationInfo& info, const ParamInfo& param, nb::handle value) {
+  if (!nb::isinstance<nb::str>(value)) wrong_type(info.name, param.name, "a string", value);
+  std::string given = nb::cast<std::string>(value);
+  for (const std::string_view name : param.choices) {
+    if (name == given) return given;
+  }
+  throw nb::value_error(
+      (std::string(info.name) + ": " + std::string(param.name) + " must be " + param.allowed + ", got '" + given + "'")
+          .c_str());
+}
+
+ParamValue to_value(const OperationInfo& info, const ParamInfo& param, nb::handle value) {
+  switch (param.kind) {
+    case ParamKind::optional_number:
+      if (value.is_none()) return {};
+      [[fallthrough]];
+    case ParamKind::number:
+      return to_double(info.name, param.name, value, expected_number(param));
+    case ParamKind::integer:
+      return to_int(info.name, param.name, value);
+    case ParamKind::flag: {
+      const bool is_bool =
+          PyBool_Check(value.ptr()) || std::string_view(Py_TYPE(value.ptr())->tp_name).starts_with("numpy.bool");
+      if (!is_bool) wrong_type(info.name, param.name, "a bool", value);
+      return PyObject_IsTrue(value.ptr()) == 1;
+    }
+    case ParamKind::choice:
+      return to_choice(info, param, value);
+    case ParamKind::map:
+      break;
+  }
+  return {};
+}
+
+// A number as Python knows it; None for a bound that does not bind.
+nb::object bound(const ParamInfo& param, double number) {
+  const bool binds = number != std::numeric_limits<double>::lowest() && number != std::numeric_limits<double>::max();
+  if (!binds) return nb::none();
+  return param.kind == ParamKind::integer ? nb::object(nb::int_(static_cast<std::int64_t>(number)))
+                                          : nb::object(nb::float_(number));
+}
+
+nb::object to_object(const ParamValue& value) {
+  return std::visit(
+      []<class Value>(const Value& one) -> nb::object {
+        if constexpr (std::is_same_v<Value, std::monostate>) {
+          return nb::none();
+        } else if constexpr (std::is_same_v<Value, Map>) {
+          return to_str(description_of(one).name);
+        } else if constexpr (std::is_same_v<Value, std::string>) {
+          return to_str(one);
+        } else {
+          return nb::cast(one);
+        }
+      },
+      value);
+}
+
+constexpr std::string_view kKinds[] = {"float", "optional float", "int", "bool", "name", "map"};
+
+nb::dict describe_param(const ParamInfo& param) {
+  nb::dict d;
+  d["name"] = to_str(param.name);
+  d["meaning"] = to_str(param.meaning);
+  d["kind"] = to_str(kKinds[static_cast<std::size_t>(param.kind)]);
+  d["required"] = param.required;
+  d["per_row"] = param.per_row;
+  d["default"] = to_object(param.initial);
+  d["typical"] = to_object(param.typical);
+  d["above"] = bound(param, param.above);
+  d["at_least"] = bound(param, param.at_least);
+  d["up_to"] = bound(param, param.up_to);
+  d["multiple_of"] = bound(param, static_cast<double>(param.multiple_of));
+  d["allowed"] = to_str(param.allowed);
+  nb::list names;
+  for (const std::string_view name : param.choices) names.append(to_str(name));
+  d["names"] = names;
+  return d;
+}
+
+}  // namespace
+
+ParamValues::ParamValues(const OperationInfo& info, nb::handle given) {
+  values.resize(info.params.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const ParamInfo& param = info.params[i];
+    const nb::handle value = PyTuple_GET_ITEM(given.ptr(), static_cast<Py_ssize_t>(i));
+    if (param.per_row && is_array(value)) {
+      arrays.emplace_back(info.name, param.name, value);
+    } else if (param.kind == ParamKind::map) {
+      NamedMap map(nb::cast<std::string>(value[0]), value[1]);
+      values[i] = map.op;
+      arrays.splice(arrays.end(), map.params.arrays);
+    } else {
+      values[i] = to_value(info, param, value);
+    }
+  }
+}
+
+NamedMap::NamedMap(std::string_view name, nb::handle given)
+    : params(*find_operation(family_info<Map>(), name), given),
+      op(make<Map>(*find_operation(family_info<Map>(), name), params.values)) {
+  params.use_arrays_as_rows();
+  per_row = params.per_row;
+}
+
+nb::dict describe(const OperationInfo& info) {
+  nb::dict d;
+  d["family"] = to_str(info.family);
+  d["name"] = to_str(info.name);
+  d["summary"] = to_str(info.summary);
+  d["formula"] = to_str(info.formula);
+  d["gradient"] = to_str(info.gradient);
+  d["source"] = to_str(info.source);
+  nb::list params;
+  for (const ParamInfo& param : info.params) params.append(describe_param(param));
+  d["params"] = params;
+  if (info.laws != nullptr) {
+    nb::dict laws;
+    laws["shift"] = info.laws->shift;
+    laws["order"] = info.laws->order;
+    laws["ties_by_index"] = info.laws->ties_by_index;
+    laws["sparse"] = info.laws->sparse;
+    d["laws"] = laws;
+  }
+  d["in_their_types"] = nb::cpp_function(
+      [&info](nb::tuple values) {
+        nb::list typed;
+        for (std::size_t i = 0; i < info.params.size(); ++i) typed.append(to_object(to_value(info, info.params[i], values[i])));
+        return nb::tuple(typed);
+      },
+      nb::arg("values"));
+  return d;
+}
+
+nb::list describe(const FamilyInfo& family) {
+  nb::list all;
+  for (const OperationInfo& info : family.operations) all.append(describe(info));
+  return all;
+}
+
+}  // namespace entropic

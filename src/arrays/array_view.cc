@@ -1,0 +1,82 @@
+#include "entropic/array_view.h"
+
+#include "entropic/strided_rows.h"
+#include "src/check.h"
+
+namespace entropic::inline ENTROPIC_ABI {
+namespace {
+
+template <class T>
+RowArgument argument(std::string_view operation, std::string_view name, const ArrayView<T>& a, bool output) {
+  if (a.shape.size() != a.strides.size()) {
+    fail("{}: {} must have as many strides as axes, {}, got {}", operation, name, a.shape.size(), a.strides.size());
+  }
+  if (a.shape.size() > kMaxAxes) fail("{}: {} must have at most {} axes, got {}", operation, name, kMaxAxes, a.shape.size());
+  bool empty = false;
+  for (const std::ptrdiff_t size : a.shape) {
+    if (size < 0) fail("{}: {} must have sizes of at least 0, got {}", operation, name, size);
+    empty |= size == 0;
+  }
+  if (a.data == nullptr && !empty) {
+    fail("{}: {} must point to numbers of shape {}, got a null pointer", operation, name, shape_text(a.shape));
+  }
+  const StridedArray array = {reinterpret_cast<char*>(const_cast<std::remove_const_t<T>*>(a.data)), a.shape, a.strides,
+                              sizeof(T), sizeof(T)};
+  return {.name = name, .array = array, .output = output};
+}
+
+RowOrder order_of(std::span<const PerRow> per_row, std::span<const ParamGradient> gradients) {
+  return per_row.empty() && gradients.empty() ? RowOrder::free : RowOrder::by_index;
+}
+
+// Checks the parameters of all rows before any is written.
+template <class T>
+void check_params_of(const Map& map, const StridedRows& rows, std::span<const PerRow> per_row) {
+  apply<T>(map, MatrixView<const T>(nullptr, rows.count(), 0), MatrixView<T>(nullptr, rows.count(), 0), per_row);
+}
+
+}  // namespace
+
+template <class T>
+void apply(const Map& map, const ArrayView<const std::type_identity_t<T>>& x, const ArrayView<T>& p, std::ptrdiff_t axis,
+           std::span<const PerRow> per_row) {
+  const std::string_view name = description_of(map).name;
+  const RowArgument arguments[] = {argument(name, "x", x, false), argument(name, "p", p, true)};
+  const StridedRows rows(name, arguments, to_axis(name, axis, x.shape.size()), order_of(per_row, {}));
+  rows.check_apart();
+  check_params_of<T>(map, rows, per_row);
+  rows.for_blocks([&](const RowBlock* blocks, std::size_t first) {
+    apply<T>(map, blocks[0].matrix<const T>(), blocks[1].matrix<T>(), of_rows(per_row, first, blocks[0].rows));
+  });
+}
+
+template <class T>
+void apply_vjp(const Map& map, const ArrayView<const std::type_identity_t<T>>& x,
+               const ArrayView<const std::type_identity_t<T>>& p, const ArrayView<const std::type_identity_t<T>>& g,
+               const ArrayView<T>& dx, std::ptrdiff_t axis, std::span<const PerRow> per_row,
+               std::span<const ParamGradient> gradients) {
+  const std::string name = std::string(description_of(map).name) + "_vjp";
+  const RowArgument arguments[] = {argument(name, "x", x, false), argument(name, "p", p, false), argument(name, "g", g, false),
+                                   argument(name, "dx", dx, true)};
+  const StridedRows rows(name, arguments, to_axis(name, axis, x.shape.size()), order_of(per_row, gradients));
+  rows.check_apart();
+  for (const ParamGradient& asked : gradients) check_size(name, asked.parameter, asked.values.size(), rows.count());
+  check_params_of<T>(map, rows, per_row);
+  rows.for_blocks([&](const RowBlock* blocks, std::size_t first) {
+    const std::size_t count = blocks[0].rows;
+    apply_vjp<T>(map, blocks[0].matrix<const T>(), blocks[1].matrix<const T>(), blocks[2].matrix<const T>(),
+                 blocks[3].matrix<T>(), of_rows(per_row, first, count), of_rows(gradients, first, count));
+  });
+}
+
+#define ENTROPIC_INSTANTIATE(T)                                                                                                \
+  template void apply<T>(const Map&, const ArrayView<const T>&, const ArrayView<T>&, std::ptrdiff_t, std::span<const PerRow>); \
+  template void apply_vjp<T>(const Map&, const ArrayView<const T>&, const ArrayView<const T>&, const ArrayView<const T>&,      \
+                             const ArrayView<T>&, std::ptrdiff_t, std::span<const PerRow>, std::span<const ParamGradient>);
+ENTROPIC_INSTANTIATE(float)
+ENTROPIC_INSTANTIATE(double)
+ENTROPIC_INSTANTIATE(float16)
+ENTROPIC_INSTANTIATE(bfloat16)
+#undef ENTROPIC_INSTANTIATE
+
+}  // namespace entropic::inline ENTROPIC_ABI

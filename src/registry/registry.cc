@@ -1,0 +1,365 @@
+// The tables of operations, made once of the structs that describe themselves, and operations by name.
+
+#include "entropic/operation.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <deque>
+#include <vector>
+
+#include "src/check.h"
+
+namespace entropic::inline ENTROPIC_ABI {
+
+std::string allowed_values(std::span<const std::string_view> names) { return fmt::format("one of {}", fmt::join(names, ", ")); }
+
+std::string allowed_values(double above, double at_least, double up_to, std::int64_t multiple_of, bool is_integer) {
+  std::vector<std::string> all;
+  if (above != std::numeric_limits<double>::lowest()) all.push_back(fmt::format("above {}", above));
+  if (at_least != std::numeric_limits<double>::lowest()) all.push_back(fmt::format("at least {}", at_least));
+  if (up_to != std::numeric_limits<double>::max()) {
+    all.push_back(fmt::format("at most {}", up_to));
+  } else if (!is_integer) {
+    all.emplace_back("finite");
+  }
+  if (multiple_of != 0) all.push_back(fmt::format("a multiple of {}", multiple_of));
+  return all.empty() ? "any integer" : fmt::format("{}", fmt::join(all, " and "));
+}
+
+namespace {
+
+struct Title {
+  std::string_view name, title, meaning;
+};
+
+template <class Family>
+constexpr Title kTitle = {};
+template <>
+constexpr Title kTitle<Map> = {"map", "Maps", "rows of scores in, rows of probabilities out"};
+template <>
+constexpr Title kTitle<Logarithm> = {"logarithm", "Logarithms", "softmax where its logarithm is wanted"};
+template <>
+constexpr Title kTitle<EntropyControl> = {
+    "entropy_control", "Entropy control",
+    "the scale of scores that gives a chosen entropy, powers of distributions, densities and tables, an estimate"};
+template <>
+constexpr Title kTitle<Measure> = {"measure", "Measures", "how uncertain a distribution is"};
+template <>
+constexpr Title kTitle<Divergence> = {"divergence", "Measures of two", "how far distributions p and q are apart"};
+template <>
+constexpr Title kTitle<TableMeasure> = {"table", "Measures of tables",
+                                        "what the variables x, in rows, and y say of each other"};
+template <>
+constexpr Title kTitle<EntryMeasure> = {"entry", "Measures of entries", "of each probability by itself"};
+template <>
+constexpr Title kTitle<Transport> = {"transport", "Transport", "how far masses are apart, and what goes where"};
+template <>
+constexpr Title kTitle<Loss> = {"loss", "Losses", "one number for each row of scores against a target"};
+template <>
+constexpr Title kTitle<Sampling> = {"sampling", "Sampling", "indices drawn from rows of scores, and relaxed draws"};
+template <>
+constexpr Title kTitle<Step> = {"step", "Steps of a sampler", "each acts on what the steps before it left"};
+template <>
+constexpr Title kTitle<Calibration> = {"calibration", "Calibration",
+                                       "whether confidence is accuracy, and a scale for a length"};
+template <>
+constexpr Title kTitle<AttentionOperation> = {"attention", "Attention", "values weighted by a map of scores"};
+
+template <class Value>
+constexpr ParamKind kKindOf = std::is_enum_v<Value>                          ? ParamKind::choice
+                              : std::is_same_v<Value, Map>                   ? ParamKind::map
+                              : std::is_same_v<Value, bool>                  ? ParamKind::flag
+                              : std::is_integral_v<Value>                    ? ParamKind::integer
+                              : std::is_same_v<Value, std::optional<double>> ? ParamKind::optional_number
+                                                                             : ParamKind::number;
+
+// Tables whose addresses stay.
+template <class Entry>
+std::span<const Entry> keep(std::vector<Entry> entries) {
+  static std::deque<std::vector<Entry>> all;
+  return all.emplace_back(std::move(entries));
+}
+
+// A parameter's value without its type.
+template <class Op, class Value>
+ParamValue value_of(const Param<Op, Value>& param, const Value& value) {
+  if constexpr (std::is_enum_v<Value>) {
+    return std::string(param.names[static_cast<std::size_t>(value)]);
+  } else if constexpr (std::is_same_v<Value, std::optional<double>>) {
+    return value ? ParamValue(*value) : ParamValue();
+  } else {
+    return value;
+  }
+}
+
+template <class Op, class Value>
+ParamInfo info_of(const Param<Op, Value>& param) {
+  using Bound = typename Param<Op, Value>::Bound;
+  const Value value = Op{}.*param.member;
+  ParamInfo info = {.name = param.name,
+                    .meaning = param.meaning,
+                    .kind = kKindOf<Value>,
+                    .required = param.required,
+                    .per_row = param.per_row,
+                    .above = std::numeric_limits<double>::lowest(),
+                    .at_least = std::numeric_limits<double>::lowest(),
+                    .up_to = std::numeric_limits<double>::max(),
+                    .multiple_of = 0,
+                    .choices = param.names,
+                    .initial = {},
+                    .typical = {},
+                    .allowed = allowed_values(param)};
+  if constexpr (std::is_arithmetic_v<Bound> && !std::is_same_v<Value, bool>) {
+    info.above = wide_bound(param.above), info.at_least = wide_bound(param.at_least), info.up_to = wide_bound(param.up_to);
+    info.multiple_of = static_cast<std::int64_t>(param.multiple_of);
+    if (param.typical) info.typical = *param.typical;
+  }
+  if (!param.required) info.initial = value_of(param, value);
+  return info;
+}
+
+template <class Family>
+FamilyInfo make_family() {
+  std::vector<OperationInfo> operations;
+  for_each_operation<Family>([&]<class Op>(std::type_identity<Op>) {
+    std::vector<ParamInfo> params;
+    for_each_param<Op>([&](const auto& param) { params.push_back(info_of(param)); });
+    constexpr const Description& kText = Op::kDescription;
+    OperationInfo info = {kTitle<Family>.name, kText.name, kText.summary, kText.formula,           kText.gradient,
+                          kText.source,        nullptr,    nullptr,       keep(std::move(params)), operations.size()};
+    if constexpr (requires { Op::kLaws; }) info.laws = &Op::kLaws;
+    if constexpr (requires { Op::kTarget; }) info.target = &Op::kTarget;
+    operations.push_back(info);
+  });
+  return {kTitle<Family>.name, kTitle<Family>.title, kTitle<Family>.meaning, keep(std::move(operations))};
+}
+
+template <class... Family>
+std::vector<FamilyInfo> make_families(FamilyList<Family...> /*all*/) {
+  return {family_info<Family>()...};
+}
+
+std::string_view kind_in_words(ParamKind kind) {
+  switch (kind) {
+    case ParamKind::number:
+      return "a number";
+    case ParamKind::optional_number:
+      return "a number or not given";
+    case ParamKind::integer:
+      return "an integer";
+    case ParamKind::flag:
+      return "true or false";
+    case ParamKind::choice:
+      return "a string";
+    case ParamKind::map:
+      return "a map or the name of one";
+  }
+  return "";
+}
+
+// Sets a parameter of op from what was given for it.
+template <class Op, class Value>
+void set(Op& op, const Param<Op, Value>& param, const ParamValue& given) {
+  Value& member = op.*param.member;
+  if (std::holds_alternative<std::monostate>(given)) return;  // as it was
+  const auto* const number = std::get_if<double>(&given);
+  const auto* const integer = std::get_if<std::int64_t>(&given);
+  const auto* const text = std::get_if<std::string>(&given);
+  if constexpr (std::is_enum_v<Value>) {
+    if (text != nullptr) {
+      for (std::size_t i = 0; i < param.names.size(); ++i) {
+        if (param.names[i] != *text) continue;
+        member = static_cast<Value>(i);
+        return;
+      }
+      fail("{}: {} must be {}, got '{}'", Op::kDescription.name, param.name, allowed_values(param), *text);
+    }
+  } else if constexpr (std::is_same_v<Value, Map>) {
+    if (const auto* const map = std::get_if<Map>(&given)) {
+      member = *map;
+      return;
+    }
+    if (text != nullptr) {
+      member = make_map(*text);
+      return;
+    }
+  } else if constexpr (std::is_same_v<Value, bool>) {
+    if (const auto* const flag = std::get_if<bool>(&given)) {
+      member = *flag;
+      return;
+    }
+  } else if constexpr (std::is_integral_v<Value>) {
+    if (integer != nullptr) {
+      member = *integer;
+      return;
+    }
+  } else {
+    if (number != nullptr || integer != nullptr) {
+      member = number != nullptr ? *number : static_cast<double>(*integer);
+      return;
+    }
+  }
+  fail("{}: {} must be {}, got {}", Op::kDescription.name, param.name, kind_in_words(kKindOf<Value>),
+       std::holds_alternative<std::string>(given) ? fmt::format("'{}'", *text) : to_text(given));
+}
+
+template <class Family, class Op>
+Family from_values(std::span<const ParamValue> values) {
+  Op op;
+  std::size_t i = 0;
+  for_each_param<Op>([&](const auto& param) { set(op, param, values[i++]); });
+  return op;
+}
+
+// The makers of a family's operations, by index.
+template <class Family>
+struct Makers;
+template <class... Op>
+struct Makers<std::variant<Op...>> {
+  using Maker = std::variant<Op...> (*)(std::span<const ParamValue>);
+  static constexpr Maker kAll[] = {from_values<std::variant<Op...>, Op>...};
+};
+
+}  // namespace
+
+std::string to_text(const ParamValue& value) {
+  return std::visit(
+      []<class Value>(const Value& one) -> std::string {
+        if constexpr (std::is_same_v<Value, std::monostate>) {
+          return "none";
+        } else if constexpr (std::is_same_v<Value, Map>) {
+          return std::string(description_of(one).name);
+        } else {
+          return fmt::format("{}", one);
+        }
+      },
+      value);
+}
+
+template <class Family>
+const FamilyInfo& family_info() {
+  static const FamilyInfo info = make_family<Family>();
+  return info;
+}
+
+std::span<const FamilyInfo> families() {
+  static const std::vector<FamilyInfo> all = make_families(Families{});
+  return all;
+}
+
+const OperationInfo* find_operation(const FamilyInfo& family, std::string_view name) {
+  for (const OperationInfo& operation : family.operations) {
+    if (operation.name == name) return &operation;
+  }
+  return nullptr;
+}
+
+template <class Family>
+Family make(const OperationInfo& info, std::span<const ParamValue> values) {
+  return Makers<Family>::kAll[info.index](values);
+}
+
+template <class Family>
+std::vector<ParamValue> values_of(const Family& operation) {
+  std::vector<ParamValue> values;
+  std::visit(
+      [&]<class Op>(const Op& op) {
+        for_each_param<Op>([&](const auto& param) { values.push_back(value_of(param, op.*param.member)); });
+      },
+      operation);
+  return values;
+}
+
+std::vector<ParamValue> typical_values(const OperationInfo& info) {
+  std::vector<ParamValue> values;
+  for (const ParamInfo& param : info.params) {
+    values.push_back(std::holds_alternative<std::monostate>(param.initial) ? param.typical : param.initial);
+  }
+  return values;
+}
+
+template <class Family>
+Family make(std::string_view name, std::span<const Argument> arguments) {
+  const FamilyInfo& family = family_info<Family>();
+  const OperationInfo* const info = find_operation(family, name);
+  const auto names = [](const auto& entries) {
+    std::string all;
+    for (const auto& entry : entries) all += fmt::format("{}{}", all.empty() ? "" : ", ", entry.name);
+    return all;
+  };
+  if (info == nullptr) fail("{} must be one of {}, got '{}'", family.name, names(family.operations), name);
+  std::vector<ParamValue> values(info->params.size());
+  for (const Argument& argument : arguments) {
+    std::size_t i = 0;
+    while (i < values.size() && info->params[i].name != argument.name) ++i;
+    if (i == values.size()) {
+      fail("{}: there is no parameter '{}'{}{}", name, argument.name, values.empty() ? "" : "; it has ", names(info->params));
+    }
+    values[i] = argument.value;
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (info->params[i].required && std::holds_alternative<std::monostate>(values[i])) {
+      fail("{}: {} is required", name, info->params[i].name);
+    }
+  }
+  const Family operation = make<Family>(*info, values);
+  std::visit([](const auto& op) { check_params(op); }, operation);
+  return operation;
+}
+
+template ENTROPIC_API const FamilyInfo& family_info<Map>();
+template ENTROPIC_API Map make(const OperationInfo&, std::span<const ParamValue>);
+template ENTROPIC_API Map make(std::string_view, std::span<const Argument>);
+template ENTROPIC_API std::vector<ParamValue> values_of(const Map&);
+template ENTROPIC_API const FamilyInfo& family_info<Logarithm>();
+template ENTROPIC_API Logarithm make(const OperationInfo&, std::span<const ParamValue>);
+template ENTROPIC_API Logarithm make(std::string_view, std::span<const Argument>);
+template ENTROPIC_API std::vector<ParamValue> values_of(const Logarithm&);
+template ENTROPIC_API const FamilyInfo& family_info<EntropyControl>();
+template ENTROPIC_API EntropyControl make(const OperationInfo&, std::span<const ParamValue>);
+template ENTROPIC_API EntropyControl make(std::string_view, std::span<const Argument>);
+template ENTROPIC_API std::vector<ParamValue> values_of(const EntropyControl&);
+template ENTROPIC_API const FamilyInfo& family_info<Measure>();
+template ENTROPIC_API Measure make(const OperationInfo&, std::span<const ParamValue>);
+template ENTROPIC_API Measure make(std::string_view, std::span<const Argument>);
+template ENTROPIC_API std::vector<ParamValue> values_of(const Measure&);
+template ENTROPIC_API const FamilyInfo& family_info<Divergence>();
+template ENTROPIC_API Divergence make(const OperationInfo&, std::span<const ParamValue>);
+template ENTROPIC_API Divergence make(std::string_view, std::span<const Argument>);
+template ENTROPIC_API std::vector<ParamValue> values_of(const Divergence&);
+template ENTROPIC_API const FamilyInfo& family_info<TableMeasure>();
+template ENTROPIC_API TableMeasure make(const OperationInfo&, std::span<const ParamValue>);
+template ENTROPIC_API TableMeasure make(std::string_view, std::span<const Argument>);
+template ENTROPIC_API std::vector<ParamValue> values_of(const TableMeasure&);
+template ENTROPIC_API const FamilyInfo& family_info<EntryMeasure>();
+template ENTROPIC_API EntryMeasure make(const OperationInfo&, std::span<const ParamValue>);
+template ENTROPIC_API EntryMeasure make(std::string_view, std::span<const Argument>);
+template ENTROPIC_API std::vector<ParamValue> values_of(const EntryMeasure&);
+template ENTROPIC_API const FamilyInfo& family_info<Transport>();
+template ENTROPIC_API Transport make(const OperationInfo&, std::span<const ParamValue>);
+template ENTROPIC_API Transport make(std::string_view, std::span<const Argument>);
+template ENTROPIC_API std::vector<ParamValue> values_of(const Transport&);
+template ENTROPIC_API const FamilyInfo& family_info<Loss>();
+template ENTROPIC_API Loss make(const OperationInfo&, std::span<const ParamValue>);
+template ENTROPIC_API Loss make(std::string_view, std::span<const Argument>);
+template ENTROPIC_API std::vector<ParamValue> values_of(const Loss&);
+template ENTROPIC_API const FamilyInfo& family_info<Sampling>();
+template ENTROPIC_API Sampling make(const OperationInfo&, std::span<const ParamValue>);
+template ENTROPIC_API Sampling make(std::string_view, std::span<const Argument>);
+template ENTROPIC_API std::vector<ParamValue> values_of(const Sampling&);
+template ENTROPIC_API const FamilyInfo& family_info<Step>();
+template ENTROPIC_API Step make(const OperationInfo&, std::span<const ParamValue>);
+template ENTROPIC_API Step make(std::string_view, std::span<const Argument>);
+template ENTROPIC_API std::vector<ParamValue> values_of(const Step&);
+template ENTROPIC_API const FamilyInfo& family_info<Calibration>();
+template ENTROPIC_API Calibration make(const OperationInfo&, std::span<const ParamValue>);
+template ENTROPIC_API Calibration make(std::string_view, std::span<const Argument>);
+template ENTROPIC_API std::vector<ParamValue> values_of(const Calibration&);
+template ENTROPIC_API const FamilyInfo& family_info<AttentionOperation>();
+template ENTROPIC_API AttentionOperation make(const OperationInfo&, std::span<const ParamValue>);
+template ENTROPIC_API AttentionOperation make(std::string_view, std::span<const Argument>);
+template ENTROPIC_API std::vector<ParamValue> values_of(const AttentionOperation&);
+
+}  // namespace entropic::inline ENTROPIC_ABI

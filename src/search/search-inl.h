@@ -1,0 +1,89 @@
+// The searches for a SIMD target, with the numbers they calculate with: double, and vectors with a row in each lane.
+
+#if defined(ENTROPIC_SEARCH_SEARCH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ENTROPIC_SEARCH_SEARCH_INL_H_
+#undef ENTROPIC_SEARCH_SEARCH_INL_H_
+#else
+#define ENTROPIC_SEARCH_SEARCH_INL_H_
+#endif
+
+#include <cfloat>
+#include <cmath>
+
+#include "src/rows/exp_log-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic::inline ENTROPIC_ABI {
+namespace HWY_NAMESPACE {
+
+// Fused where vectors have it, so that a number's results are those of a lane.
+HWY_INLINE double MulAdd(double a, double b, double c) {
+#if HWY_NATIVE_FMA
+  return __builtin_fma(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+HWY_INLINE double NegMulAdd(double a, double b, double c) { return MulAdd(-a, b, c); }
+HWY_INLINE double MulSub(double a, double b, double c) { return MulAdd(a, b, -c); }
+// The second where either is NaN, as the instructions.
+HWY_INLINE double Min(double a, double b) { return a < b ? a : b; }
+HWY_INLINE double Max(double a, double b) { return a > b ? a : b; }
+HWY_INLINE double Abs(double a) { return std::abs(a); }
+HWY_INLINE double Sqrt(double a) { return std::sqrt(a); }
+HWY_INLINE double Log(double a) { return LogNumber(a); }
+HWY_INLINE double Select(bool chosen, double a, double b) { return chosen ? a : b; }
+HWY_INLINE bool All(bool chosen) { return chosen; }
+
+// A vector as a number.
+template <class D>
+class Lanes {
+ public:
+  class Mask {
+   public:
+    Mask() = default;
+    HWY_INLINE Mask(hn::Mask<D> m) : m_(m) {}
+    friend HWY_INLINE Mask operator&(Mask a, Mask b) { return hn::And(a.m_, b.m_); }
+    friend HWY_INLINE Mask operator|(Mask a, Mask b) { return hn::Or(a.m_, b.m_); }
+    friend HWY_INLINE Mask operator!(Mask a) { return hn::Not(a.m_); }
+    friend HWY_INLINE bool All(Mask a) { return hn::AllTrue(D(), a.m_); }
+    friend HWY_INLINE Lanes Select(Mask chosen, Lanes a, Lanes b) { return hn::IfThenElse(chosen.m_, a.v, b.v); }
+
+   private:
+    hn::Mask<D> m_;
+  };
+
+  Lanes() = default;
+  HWY_INLINE Lanes(hn::Vec<D> x) : v(x) {}
+  HWY_INLINE Lanes(hn::TFromD<D> x) : v(hn::Set(D(), x)) {}
+  friend HWY_INLINE Lanes operator+(Lanes a, Lanes b) { return hn::Add(a.v, b.v); }
+  friend HWY_INLINE Lanes operator-(Lanes a, Lanes b) { return hn::Sub(a.v, b.v); }
+  friend HWY_INLINE Lanes operator*(Lanes a, Lanes b) { return hn::Mul(a.v, b.v); }
+  friend HWY_INLINE Lanes operator/(Lanes a, Lanes b) { return hn::Div(a.v, b.v); }
+  friend HWY_INLINE Lanes operator-(Lanes a) { return hn::Neg(a.v); }
+  friend HWY_INLINE Mask operator<(Lanes a, Lanes b) { return hn::Lt(a.v, b.v); }
+  friend HWY_INLINE Mask operator>(Lanes a, Lanes b) { return hn::Gt(a.v, b.v); }
+  friend HWY_INLINE Mask operator<=(Lanes a, Lanes b) { return hn::Le(a.v, b.v); }
+  friend HWY_INLINE Mask operator>=(Lanes a, Lanes b) { return hn::Ge(a.v, b.v); }
+  friend HWY_INLINE Mask operator==(Lanes a, Lanes b) { return hn::Eq(a.v, b.v); }
+  friend HWY_INLINE Lanes MulAdd(Lanes a, Lanes b, Lanes c) { return hn::MulAdd(a.v, b.v, c.v); }
+  friend HWY_INLINE Lanes NegMulAdd(Lanes a, Lanes b, Lanes c) { return hn::NegMulAdd(a.v, b.v, c.v); }
+  friend HWY_INLINE Lanes MulSub(Lanes a, Lanes b, Lanes c) { return hn::MulSub(a.v, b.v, c.v); }
+  friend HWY_INLINE Lanes Min(Lanes a, Lanes b) { return hn::Min(a.v, b.v); }
+  friend HWY_INLINE Lanes Max(Lanes a, Lanes b) { return hn::Max(a.v, b.v); }
+  friend HWY_INLINE Lanes Abs(Lanes a) { return hn::Abs(a.v); }
+  friend HWY_INLINE Lanes Sqrt(Lanes a) { return hn::Sqrt(a.v); }
+  friend HWY_INLINE Lanes Log(Lanes a) { return HWY_NAMESPACE::Log(D(), a.v); }
+
+  hn::Vec<D> v;
+};
+
+#define ENTROPIC_SEARCH HWY_INLINE
+#include "src/search/gamma.inc"
+#undef ENTROPIC_SEARCH
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic::inline ENTROPIC_ABI
+HWY_AFTER_NAMESPACE();
+
+#endif  // ENTROPIC_SEARCH_SEARCH_INL_H_

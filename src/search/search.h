@@ -1,0 +1,64 @@
+// The searches as plain code, for the host and, by nvcc, for the device: for moments and sums that somebody else takes, such as
+// processes that have a part of a row each, or a GPU. The results have the bits of SIMD targets with FMA.
+#pragma once
+
+#include <cfloat>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "entropic/version.h"
+
+#ifdef __CUDACC__
+#define ENTROPIC_SEARCH __host__ __device__ inline
+#else
+#define ENTROPIC_SEARCH inline
+#endif
+
+namespace entropic::inline ENTROPIC_ABI {
+namespace search {
+
+ENTROPIC_SEARCH double MulAdd(double a, double b, double c) { return fma(a, b, c); }
+ENTROPIC_SEARCH double NegMulAdd(double a, double b, double c) { return fma(-a, b, c); }
+ENTROPIC_SEARCH double MulSub(double a, double b, double c) { return fma(a, b, -c); }
+// The second where either is NaN, as the instructions.
+ENTROPIC_SEARCH double Min(double a, double b) { return a < b ? a : b; }
+ENTROPIC_SEARCH double Max(double a, double b) { return a > b ? a : b; }
+ENTROPIC_SEARCH double Abs(double a) { return fabs(a); }
+ENTROPIC_SEARCH double Sqrt(double a) { return sqrt(a); }
+ENTROPIC_SEARCH double Select(bool chosen, double a, double b) { return chosen ? a : b; }
+ENTROPIC_SEARCH bool All(bool chosen) { return chosen; }
+
+// Log of src/rows/exp_log-inl.h, where it is explained, of one number.
+ENTROPIC_SEARCH double Log(double x) {
+  if (!(x > 0)) return x == 0 ? -INFINITY : NAN;
+  if (!(x <= DBL_MAX)) return x;
+  constexpr int64_t kSqrtHalf = 0x3fe6a09e667f3bcd, kOne = 0x3ff0000000000000, kMantissa = 0x000fffffffffffff;
+  const bool subnormal = x < DBL_MIN;
+  const double normal = subnormal ? x * 0x1p52 : x;
+  int64_t bits;
+  memcpy(&bits, &normal, sizeof bits);
+  bits += kOne - kSqrtHalf;
+  const double k = static_cast<double>((bits >> 52) - (subnormal ? 1023 + 52 : 1023));
+  bits = (bits & kMantissa) + kSqrtHalf;
+  double m;
+  memcpy(&m, &bits, sizeof m);
+  const double f = m - 1, s = f / (f + 2), z = s * s, half_square = 0.5 * f * f;
+  double q = 0x1.101e9893d4cedp-3;
+  q = fma(q, z, 0x1.0f4a9b2809151p-3);
+  q = fma(q, z, 0x1.3b2153daf11dbp-3);
+  q = fma(q, z, 0x1.745cdb900e522p-3);
+  q = fma(q, z, 0x1.c71c725c1a37p-3);
+  q = fma(q, z, 0x1.249249242f0a2p-2);
+  q = fma(q, z, 0x1.9999999999d58p-2);
+  q = fma(q, z, 0x1.5555555555555p-1);
+  const double tail = fma(s, fma(z, q, half_square), -half_square);
+  return fma(k, 0x1.62e42fefa38p-1, f + fma(k, 0x1.ef35793c7673p-45, tail));
+}
+
+#include "src/search/gamma.inc"
+
+}  // namespace search
+}  // namespace entropic::inline ENTROPIC_ABI
+
+#undef ENTROPIC_SEARCH

@@ -1,0 +1,58 @@
+// A map's kernels, as MapContract wants them or with the one mistake that is defined: none of those may compile.
+// tests/CMakeLists.txt has the mistakes, and what the compiler says to each.
+
+#include "src/maps/contract-inl.h"
+
+namespace entropic {
+
+struct Toy {
+  static constexpr auto kParams = std::tuple{};
+};
+
+namespace HWY_NAMESPACE {
+
+template <class T>
+struct KernelsOf<Toy, T> {
+  static constexpr ScoreParams<Toy> kScores = {};
+  static void MapRow(const Toy& op, const T* x, size_t n, T max, T* p, Workspace workspace);
+  static void VjpRow(const Toy& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
+#if defined(WRONG_NAME)
+  static ParamValues<Toy> ParamsVjpRow(const Toy& op, const T* x, const T* p, const T* g, size_t n, Workspace workspace);
+#else
+  static constexpr NotOffered ParamVjpRow = {};
+#endif
+#if defined(WRONG_RESULT)
+  static int MostInfinite(const Toy& op, size_t infinite);
+#else
+  static size_t MostInfinite(const Toy& op, size_t infinite);
+#endif
+#if defined(MISSING)
+#elif defined(WRONG_NAME_IN_SHORT)
+  struct Short {
+    static constexpr size_t kGroup = 1;
+    static bool Takes(const Toy& op);
+    static void Map(const Toy& op, const hn::Vec<RowTag<T> >* max, ShortRows<T>* group, T* const* p, size_t count);
+  };
+#else
+  struct Short {
+    static constexpr size_t kGroups = 1;
+    static bool Takes(const Toy& op);
+    static void Map(const Toy& op, const hn::Vec<RowTag<T> >* max, ShortRows<T>* group, T* const* p, size_t count);
+  };
+#endif
+#if defined(WRONG_SIGNATURE)
+  struct Several {
+    static constexpr size_t kMost = 8;
+    static size_t Count(const Toy& op, size_t n);
+    static void Map(const Toy& op, const T* const* x, size_t n, T max, T* const* p, size_t count, Workspace workspace);
+  };
+#else
+  using Several = NotOffered;
+#endif
+};
+
+using Contract = MapContract<Toy, float>;
+static_assert(!Contract::kHasParamVjp && Contract::kHasMostInfinite && Contract::kHasShort && !Contract::kHasSeveral);
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic

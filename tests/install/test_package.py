@@ -1,0 +1,132 @@
+"""The library as other projects take it: installed, as part of theirs, as a shared library. ENTROPIC_BUILD is a build of it."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+BUILD = Path(os.environ["ENTROPIC_BUILD"]).resolve()
+VERSION = re.findall(r"#define ENTROPIC_VERSION_\w+ (\d+)", (ROOT / "include/entropic/version.h").read_text())
+ABI = "v{}_{}".format(*VERSION)
+
+
+def run(*command, check=True, **more):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, **more)
+    assert not check or done.returncode == 0, done.stdout + done.stderr
+    return done.stdout if check else done
+
+
+def files_of(folder):
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
+
+
+@pytest.fixture(scope="session")
+def prefix(tmp_path_factory):
+    """Installed, and then moved."""
+    first = tmp_path_factory.mktemp("prefix") / "first"
+    run("cmake", "--install", BUILD, "--prefix", first)
+    return first.rename(first.with_name("moved"))
+
+
+def test_found_by_cmake(prefix, tmp_path):
+    run("cmake", "-S", HERE, "-B", tmp_path, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}")
+    run("cmake", "--build", tmp_path)
+    run(tmp_path / "consumer")
+
+
+def test_found_by_pkg_config(prefix, tmp_path):
+    where = {**os.environ, "PKG_CONFIG_PATH": str(next(prefix.rglob("entropic.pc")).parent)}
+    flags = run("pkg-config", "--cflags", "--libs", "entropic", env=where).split()
+    assert run("pkg-config", "--modversion", "entropic", env=where).strip() == ".".join(VERSION)
+    run("g++", "-std=c++20", HERE / "consumer.cc", *flags, "-o", tmp_path / "consumer")
+    run(tmp_path / "consumer")
+
+
+def test_what_is_installed(prefix):
+    files = files_of(prefix)
+    assert {f"include/entropic/{header.name}" for header in (ROOT / "include/entropic").glob("*.h")} <= files
+    assert (prefix / "share/doc/entropic/LICENSE").read_text() == (ROOT / "LICENSE").read_text()
+    assert not [name for name in files if "src/" in name or "-inl.h" in name]
+
+
+@pytest.mark.parametrize(("wanted", "fits"), [("0.1", True), (".".join(VERSION), True), ("0.0", False), ("0.2", False)])
+def test_versions_that_fit(prefix, tmp_path, wanted, fits):
+    """A minor version is an ABI as long as the major one is 0."""
+    assert VERSION[:2] == ["0", "1"]
+    project = f"cmake_minimum_required(VERSION 3.25)\nproject(p LANGUAGES CXX)\nfind_package(entropic {wanted} REQUIRED)\n"
+    (tmp_path / "CMakeLists.txt").write_text(project)
+    done = run("cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}", check=False)
+    assert (done.returncode == 0) == fits, done.stderr
+
+
+def test_part_of_another_project_installs_nothing(tmp_path):
+    project = HERE / "part_of_another"
+    run("cmake", "-S", project, "-B", tmp_path / "build", "-G", "Ninja", f"-DENTROPIC_SOURCE={ROOT}")
+    targets = run("ninja", "-C", tmp_path / "build", "-t", "targets", "all")
+    assert "libentropic.a" in targets and "entropic_cli" not in targets and "maps_test" not in targets
+    run("cmake", "--install", tmp_path / "build", "--prefix", tmp_path / "prefix")
+    assert files_of(tmp_path / "prefix") == {"parent/consumer.cc"}
+
+
+def test_shared_library_asks_for_nothing_else(tmp_path):
+    options = ["-DBUILD_SHARED_LIBS=ON", "-DENTROPIC_TESTS=OFF", "-DENTROPIC_CLI=OFF"]
+    run("cmake", "-S", ROOT, "-B", tmp_path, "-G", "Ninja", *options)
+    libs = re.search(r"^Libs: (.*)", (tmp_path / "entropic.pc").read_text(), flags=re.MULTILINE)[1]
+    assert libs.split() == ["-L${libdir}", "-lentropic"]
+    assert 'if(NOT "ON")\n  find_dependency(' in (tmp_path / "entropic-config.cmake").read_text()
+    assert f"SONAME = libentropic.so.{'.'.join(VERSION[:2])}\n" in (tmp_path / "build.ninja").read_text()
+
+
+# What a shared library exports.
+
+
+def public_names():
+    """(functions, classes) that the headers mark with ENTROPIC_API."""
+    text = "".join(header.read_text() for header in (ROOT / "include/entropic").glob("*.h") if header.name != "export.h")
+    functions = re.findall(r"^ENTROPIC_API [^(]*?\b(\w+)\(", text, flags=re.MULTILINE)
+    return set(functions), set(re.findall(r"^(?:class|struct) ENTROPIC_API (\w+)", text, flags=re.MULTILINE))
+
+
+def exported(library):
+    """(name, what it is in entropic's namespace or None) of each symbol. Mangled, as return types are no part of that."""
+    for line in run("nm", "-D", "--defined-only", library).splitlines():
+        name = line.split()[-1]
+        match = re.match(rf"_Z(?:T[ISV])?NK?8entropic{len(ABI)}{ABI}(\d+)", name)
+        yield name, match and name[match.end() : match.end() + int(match[1])]
+
+
+def test_exports_what_is_public_and_nothing_else():
+    functions, classes = public_names()
+    assert len(functions) > 30 and {"Sampler", "Counts", "RowError"} <= classes
+    found = dict(exported(BUILD / "tests/libentropic_shared.so"))
+    assert [name for name, what in found.items() if what not in functions | classes] == []
+    assert functions - set(found.values()) == set()
+
+
+def test_shared_library_is_enough(tmp_path):
+    """Every function that a program of each family calls is there, and its exceptions are caught."""
+    library = BUILD / "tests/libentropic_shared.so"
+    program = tmp_path / "one_of_each"
+    flags = ["-std=c++20", "-fvisibility=hidden", f"-I{ROOT / 'include'}", f"-Wl,-rpath,{library.parent}"]
+    run("g++", *flags, ROOT / "examples/one_of_each.cc", library, "-o", program)
+    assert run(program) == run(BUILD / "examples/one_of_each")
+
+
+def test_an_older_standard_is_refused_in_one_line(tmp_path):
+    source = tmp_path / "old.cc"
+    source.write_text("#include <entropic/entropic.h>\n")
+    done = run("g++", "-std=c++17", "-fsyntax-only", f"-I{ROOT / 'include'}", source, check=False)
+    said = 'error: #error "entropic needs C++20: compile with -std=c++20 or later"'
+    assert re.findall(r"error: .*", done.stderr) == [said]
+
+
+def test_headers_stand_alone():
+    """Each can be the only one that a program includes."""
+    flags = ["-std=c++20", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-fsyntax-only", f"-I{ROOT / 'include'}", "-x", "c++"]
+    for header in sorted((ROOT / "include/entropic").glob("*.h")):
+        if header.name != "llama_sampler.h":  # needs llama.cpp's
+            run("g++", *flags, "-include", header, "/dev/null")

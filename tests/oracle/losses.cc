@@ -1,0 +1,163 @@
+#include "tests/oracle/losses.h"
+
+#include <algorithm>
+#include <cmath>
+#include <variant>
+
+namespace oracle {
+namespace definition {
+namespace {
+
+// 0 times -inf is 0.
+long double dot(const Row& q, const Row& x) {
+  long double sum = 0;
+  for (std::size_t i = 0; i < q.size(); ++i) sum += q[i] == 0 ? 0 : q[i] * x[i];
+  return sum;
+}
+
+Row minus(Row p, const Row& q, const Row& x) {
+  for (std::size_t i = 0; i < p.size(); ++i) p[i] = std::isinf(x[i]) ? 0 : p[i] - q[i];
+  return p;
+}
+
+// x less its maximum, which changes no loss of a distribution; +inf scores are not here.
+Row relative(Row x) {
+  const long double max = *std::max_element(x.begin(), x.end());
+  for (long double& score : x) score -= max;
+  return x;
+}
+
+LossResult loss(const entropic::SoftmaxLoss& op, const Row& scores, Row q) {
+  const Row x = relative(scores);
+  const long double e = op.label_smoothing;
+  const auto present = std::count_if(x.begin(), x.end(), [](long double score) { return !std::isinf(score); });
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    q[i] = (1 - e) * q[i] + (std::isinf(x[i]) ? 0 : e / static_cast<long double>(present));
+  }
+  return {logsumexp(entropic::LogSumExp{}, x) - dot(q, x), minus(map(entropic::Softmax{}, x), q, x)};
+}
+
+long double tsallis_entropy(const Row& p, long double alpha) {
+  long double sum = 0;
+  for (const long double mass : p) {
+    if (mass > 0)
+      sum -= alpha == 1 ? mass * std::log(mass) : mass * std::expm1((alpha - 1) * std::log(mass)) / (alpha * (alpha - 1));
+  }
+  return sum;
+}
+
+LossResult loss(const entropic::EntmaxLoss& op, const Row& scores, const Row& q) {
+  const Row x = relative(scores), p = map(entropic::Entmax{.alpha = op.alpha}, x);
+  return {dot(p, x) + tsallis_entropy(p, op.alpha) - tsallis_entropy(q, op.alpha) - dot(q, x), minus(p, q, x)};
+}
+
+LossResult loss(const entropic::SparsemaxLoss& /*op*/, const Row& scores, const Row& q) {
+  const Row x = relative(scores), p = map(entropic::Sparsemax{}, x);
+  long double sum = 0, squares = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const long double tau = x[i] - p[i];
+    if (p[i] > 0) sum += x[i] * x[i] - tau * tau;
+    squares += q[i] * q[i];
+  }
+  return {squares / 2 - dot(q, x) + sum / 2, minus(p, q, x)};
+}
+
+// Softmax over the entries where p is not 0.
+LossResult cut_loss(const Row& scores, const Row& p, const Row& q) {
+  const Row x = relative(scores);
+  Row kept = x;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (p[i] == 0) kept[i] = -HUGE_VALL;
+  }
+  return {logsumexp(entropic::LogSumExp{}, kept) - dot(q, x), minus(p, q, x)};
+}
+
+LossResult loss(const entropic::TopKSoftmaxLoss& op, const Row& x, const Row& q) {
+  return cut_loss(x, map(entropic::TopKSoftmax{.k = op.k}, x), q);
+}
+
+LossResult loss(const entropic::TopPSoftmaxLoss& op, const Row& x, const Row& q) {
+  return cut_loss(x, map(entropic::TopPSoftmax{.p = op.p}, x), q);
+}
+
+LossResult loss(const entropic::SmoothAccuracyLoss& op, const Row& x, const Row& q) {
+  Row g = q;
+  for (long double& weight : g) weight = -weight;
+  return {-dot(q, map(op.map, x)), vjp(op.map, x, g)};
+}
+
+LossResult loss(const entropic::SurrogateLoss& op, const Row& scores, const Row& q) {
+  const Row x = relative(scores), p = map(op.map, scores);
+  return {dot(p, x) - dot(q, x), minus(p, q, x)};
+}
+
+LossResult loss(const entropic::MarginSoftmaxLoss& op, const Row& x, const Row& q) {
+  using Kind = entropic::MarginSoftmaxLoss::Kind;
+  const std::size_t t = static_cast<std::size_t>(std::find(q.begin(), q.end(), 1.0L) - q.begin());
+  const long double pi = std::acos(-1.0L), c = x[t], theta = std::acos(std::clamp(c, -1.0L, 1.0L));
+  const long double m = op.margin.value_or(entropic::MarginSoftmaxLoss::kMargins[static_cast<int>(op.kind)]);
+  long double psi = c - m, slope = 1;
+  if (op.kind == Kind::arc) {
+    psi = theta <= pi - m ? std::cos(theta + m) : -2 - std::cos(theta + m);
+    slope = std::abs(std::sin(theta + m) / std::sin(theta));
+  } else if (op.kind == Kind::sphere) {
+    const long double k = std::min(std::floor(m * theta / pi), m - 1);
+    psi = (std::fmod(k, 2.0L) == 0 ? 1 : -1) * std::cos(m * theta) - 2 * k;
+    slope = std::abs(c) == 1 ? m * m : m * std::abs(std::sin(m * theta) / std::sin(theta));
+  }
+  Row y;
+  for (std::size_t i = 0; i < x.size(); ++i) y.push_back(op.scale * (i == t ? psi : x[i]));
+  LossResult result = {logsumexp(entropic::LogSumExp{}, y) - y[t], map(entropic::Softmax{}, y)};
+  result.dx[t] = slope * (result.dx[t] - 1);
+  for (long double& d : result.dx) d *= op.scale;
+  return result;
+}
+
+LossResult loss(const entropic::MultilabelSoftmaxLoss& /*op*/, const Row& x, const Row& labels) {
+  Row sides[2] = {{0}, {0}};
+  for (std::size_t i = 0; i < x.size(); ++i) sides[labels[i] != 0].push_back(labels[i] != 0 ? -x[i] : x[i]);
+  const long double totals[2] = {logsumexp(entropic::LogSumExp{}, sides[0]), logsumexp(entropic::LogSumExp{}, sides[1])};
+  Row dx;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    dx.push_back(labels[i] != 0 ? -std::exp(-x[i] - totals[1]) : std::exp(x[i] - totals[0]));
+  }
+  return {totals[0] + totals[1], dx};
+}
+
+LossResult loss(const entropic::DistillationLoss& op, const Row& x, const Row& teacher) {
+  const entropic::LogSoftmax log_map = {.temperature = op.temperature};
+  const Row log_s = log_softmax(log_map, x), log_t = log_softmax(log_map, teacher);
+  const long double temperature = op.temperature;
+  LossResult result = {0, {}};
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const long double s = std::exp(log_s[i]), t = std::exp(log_t[i]);
+    result.value += temperature * temperature * (t > 0 ? t * (log_t[i] - log_s[i]) - t + s : s);
+    result.dx.push_back(std::isinf(x[i]) ? 0 : temperature * (s - t));
+  }
+  return result;
+}
+
+LossResult loss(const entropic::JsdLoss& op, const Row& x, const Row& teacher) {
+  const Row s = map(entropic::Softmax{}, x), t = map(entropic::Softmax{}, teacher);
+  const long double beta = op.beta;
+  long double of_s = 0, of_t = 0;
+  Row ratio;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const long double m = beta * t[i] + (1 - beta) * s[i];
+    ratio.push_back(s[i] > 0 ? std::log(s[i] / m) : 0);
+    of_s += s[i] * ratio[i];
+    of_t += t[i] > 0 ? t[i] * std::log(t[i] / m) : 0;
+  }
+  LossResult result = {beta * of_t + (1 - beta) * of_s, {}};
+  for (std::size_t i = 0; i < x.size(); ++i) result.dx.push_back((1 - beta) * s[i] * (ratio[i] - of_s));
+  return result;
+}
+
+}  // namespace
+}  // namespace definition
+
+LossResult loss(const entropic::Loss& op, const Row& x, const Row& target) {
+  return std::visit([&](const auto& one) { return definition::loss(one, x, target); }, op);
+}
+
+}  // namespace oracle

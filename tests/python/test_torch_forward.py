@@ -1,0 +1,175 @@
+"""Forward mode of every differentiable function: torch.func.jvp, linearize, forward_ad, and over and under reverse mode."""
+
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
+
+import torch.autograd.forward_ad as fw  # noqa: E402
+
+import entropic.torch as et  # noqa: E402
+
+
+def random(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+X, Y = random(3, 5), random(3, 5, seed=1)
+P, TABLE = random(3, 5).softmax(-1), random(2, 12).softmax(-1).reshape(2, 3, 4)
+ROWS = torch.tensor([[1.3], [1.5], [2.2]], dtype=torch.float64)
+CLASSES, LABELS = torch.tensor([1, 2, 0]), (random(3, 5, seed=3) > 0).double()
+WEIGHTS = 0.5 + random(5, seed=3).softmax(-1)
+HEADS = random(2, 4, 3), random(2, 5, 3, seed=1), random(2, 5, 2, seed=2)
+MASSES = random(4), random(2, 5, seed=1), random(4, 5, seed=2).abs()
+
+MAPS = {
+    "softmax": {"temperature": 0.7},
+    "log_softmax": {},
+    "logsumexp": {"temperature": 2.0},
+    "taylor_softmax": {},
+    "sigsoftmax": {},
+    "top_k_softmax": {"k": 3},
+    "top_p_softmax": {"p": 0.8},
+    "min_p_softmax": {"p": 0.2},
+    "sparsemax": {},
+    "entmax": {},
+    "perturb_max": {"noise": "logistic"},
+    "entropy_normalize": {"entropy": 0.8},
+    "entropy_clip": {"max_entropy": 0.8},
+}
+LOSSES = {"softmax_loss": {"label_smoothing": 0.1}, "sparsemax_loss": {}, "entmax_loss": {}, "smooth_accuracy_loss": {}}
+CASES = {
+    **{name: (lambda x, name=name, kw=kw: getattr(et, name)(x, **kw), (X,)) for name, kw in MAPS.items()},
+    **{name: (lambda x, name=name, kw=kw: getattr(et, name)(x, CLASSES, **kw), (X,)) for name, kw in LOSSES.items()},
+    **{
+        name: (lambda p, name=name: getattr(et, name)(p, input="scores"), (X,))
+        for name in ("entropy", "perplexity", "self_information", "binary_entropy", "mutual_information")
+    },
+    **{
+        name: (lambda p, q, name=name: getattr(et, name)(p, q, input="scores"), (X, Y))
+        for name in ("cross_entropy", "kl_divergence", "js_divergence", "js_distance")
+    },
+    "entmax alpha": (lambda x, a: et.entmax(x, alpha=a), (X, ROWS)),
+    "entropy_normalize of probs": (lambda p, h: et.entropy_normalize(p, entropy=h, input="probs"), (P, ROWS / 2)),
+    "entmax_loss alpha": (lambda x, a: et.entmax_loss(x, CLASSES, alpha=a), (X, ROWS)),
+    "top_k_softmax_loss": (lambda x: et.top_k_softmax_loss(x, CLASSES, k=5), (X,)),
+    "margin_softmax_loss": (lambda x: et.margin_softmax_loss(x, CLASSES, kind="arc", scale=3.0), (0.9 * X.tanh(),)),
+    "multilabel_softmax_loss": (lambda x: et.multilabel_softmax_loss(x, LABELS), (X,)),
+    "jsd_loss": (lambda x: et.jsd_loss(x, Y), (X,)),
+    "distillation_loss": (lambda x: et.distillation_loss(x, Y), (X,)),
+    "renyi_entropy": (lambda p: et.renyi_entropy(p, alpha=1.7, input="scores"), (X,)),
+    "conditional_entropy": (lambda p: et.conditional_entropy(p), (TABLE,)),
+    "power_transform": (lambda p, g: et.power_transform(p, gamma=g), (P, ROWS)),
+    "gamma_for_entropy": (lambda x: torch.cat(et.gamma_for_entropy(x, entropy=1.0)[:2]), (X,)),
+    "normalize_density": (lambda p: et.normalize_density(p, WEIGHTS, entropy=0.8)[0], (P,)),
+    "normalize_joint": (lambda p: et.normalize_joint(p, joint=2.0), (TABLE,)),
+    "mean_field_entropy": (lambda x: et.mean_field_entropy(x, gamma=0.7), (X,)),
+    "ratio_map": (lambda x: et.ratio_map(x, torch.square), (X,)),
+    "gumbel_softmax": (lambda x: et.gumbel_softmax(x, seed=3), (X,)),
+    "attention": (lambda *x: et.attention(*x, causal=True, map="entmax"), HEADS),
+    "linear_attention": (lambda *x: et.linear_attention(*x, causal=True), HEADS),
+    "wasserstein_1d": (lambda u, v, w: et.wasserstein_1d(u, v, u_weights=w.exp(), order=2), (X[0], Y[1], X[2])),
+    "wasserstein_histogram": (lambda p, q: et.wasserstein_histogram(p.softmax(-1), q.softmax(-1)), (X, Y)),
+    "sinkhorn_divergence": (lambda x, y: et.sinkhorn_divergence(x, y, epsilon=0.5, tolerance=1e-12), (X, Y)),
+    "sinkhorn": (lambda a, b, c: et.sinkhorn(a.softmax(-1), b.softmax(-1), c, epsilon=0.3, tolerance=1e-13).plan, MASSES),
+    "c_transform": (et.c_transform, (MASSES[0], MASSES[2])),
+}
+ONCE = {
+    "optimal_transport": (lambda a, b, c: et.optimal_transport(a.softmax(-1), b.softmax(-1), c).cost, MASSES),
+    "wasserstein": (lambda x, y: et.wasserstein(x, y, order=2), (X, Y)),
+}
+twice = pytest.mark.parametrize(("function", "inputs"), CASES.values(), ids=CASES)
+once = pytest.mark.parametrize(("function", "inputs"), (CASES | ONCE).values(), ids=CASES | ONCE)
+
+
+def close(got, want, rtol=1e-9):
+    scale = float(want.abs().amax())
+    torch.testing.assert_close(got, want, rtol=rtol, atol=rtol * scale + 1e-14)
+
+
+@once
+def test_every_door_to_the_tangent(function, inputs):
+    tangents = tuple(random(*x.shape, seed=7 + k) for k, x in enumerate(inputs))
+    back = random(*function(*inputs).shape, seed=20)
+    reverse = torch.func.vjp(function, *inputs)[1](back)
+    want = sum((g * t).sum() for g, t in zip(reverse, tangents, strict=True))
+    value, tangent = torch.func.jvp(function, inputs, tangents)
+    assert torch.equal(value, function(*inputs))
+    close((tangent * back).sum(), want)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch's tracing
+        close((torch.func.linearize(function, *inputs)[1](*tangents) * back).sum(), want)
+    with fw.dual_level():
+        dual = function(*map(fw.make_dual, inputs, tangents))
+        close((fw.unpack_dual(dual).tangent * back).sum(), want)
+    batch = torch.stack([tangents[0], 2 * tangents[0], 0 * tangents[0]])
+    mapped = torch.func.vmap(lambda t: torch.func.jvp(lambda x: function(x, *inputs[1:]), inputs[:1], (t,))[1])(batch)
+    close(mapped[1], 2 * mapped[0])
+    assert not mapped[2].any()
+
+
+@twice
+def test_forward_over_reverse_and_the_others(function, inputs):
+    back = random(*function(*inputs).shape, seed=20)
+
+    def total(*inputs):
+        return (function(*inputs) * back).square().sum()
+
+    want = torch.func.jacrev(torch.func.grad(total))(*inputs)
+    close(torch.func.hessian(total)(*inputs), want, 1e-8)
+    close(torch.func.jacrev(torch.func.jacfwd(total))(*inputs), want, 1e-8)
+    close(torch.func.jacfwd(torch.func.jacfwd(total))(*inputs), want, 1e-8)
+    tangent = random(*inputs[0].shape, seed=8)
+    with fw.dual_level():
+        dual = fw.make_dual(inputs[0].clone().requires_grad_(), tangent)
+        (grad,) = torch.autograd.grad(total(dual, *inputs[1:]), dual)
+        got = fw.unpack_dual(grad).tangent
+    close(got, (want * tangent).sum(tuple(range(-tangent.dim(), 0))), 1e-8)
+
+
+def test_second_derivatives_of_a_plan():
+    function, inputs = CASES["sinkhorn"]
+    assert torch.autograd.gradgradcheck(function, [x.clone().requires_grad_() for x in inputs], rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize(("function", "inputs"), ONCE.values(), ids=ONCE)
+def test_what_has_no_second_derivative_says_so(function, inputs):
+    def total(cost):
+        return function(*inputs[:-1], cost).square().sum()
+
+    for transform in (
+        torch.func.hessian(total),
+        torch.func.jacfwd(torch.func.jacfwd(total)),
+        torch.func.jacrev(torch.func.jacfwd(total)),
+    ):
+        with pytest.raises(RuntimeError, match="there are no second derivatives"):
+            transform(inputs[-1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_types_of_tangents(dtype):
+    x, t = X.to(dtype), Y.to(dtype)
+    for function in (et.softmax, et.log_softmax, et.entmax, lambda x: et.softmax_loss(x, CLASSES)):
+        value, tangent = torch.func.jvp(function, (x,), (t,))
+        assert tangent.dtype is value.dtype
+        _, wide = torch.func.jvp(function, (x.double(),), (t.double(),))
+        torch.testing.assert_close(tangent.double(), wide, rtol=4 * torch.finfo(dtype).eps, atol=8 * torch.finfo(dtype).eps)
+
+
+def test_masked_scores_have_no_part():
+    x = torch.tensor([[0.0, 1.0, -torch.inf, 2.0]], dtype=torch.float64)
+    t = torch.tensor([[1.0, 2.0, torch.inf, 4.0]], dtype=torch.float64)
+    for name in ("softmax", "sparsemax", "entmax"):
+        _, tangent = torch.func.jvp(getattr(et, name), (x,), (t,))
+        _, without = torch.func.jvp(getattr(et, name), (x[:, [0, 1, 3]],), (t[:, [0, 1, 3]],))
+        assert torch.equal(tangent[:, [0, 1, 3]], without) and tangent[0, 2] == 0
+
+
+def test_no_operator_loses_a_tangent():
+    """Under the dispatcher itself nothing can be differentiated forward, and torch says so."""
+    from entropic.torch._maps import OPERATORS
+
+    with fw.dual_level():
+        x = fw.make_dual(X, Y)
+        assert fw.unpack_dual(OPERATORS["softmax"](x, 1.0, 1)).tangent is not None

@@ -1,0 +1,391 @@
+// Tests of the searches, driven from outside: moments and sums are those of long double.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tests/search_test.cc"
+#include "hwy/foreach_target.h"  // before the kernels
+#include "src/search/search-inl.h"
+
+#ifndef ENTROPIC_TESTS_SEARCH_TEST_CC_
+#define ENTROPIC_TESTS_SEARCH_TEST_CC_
+
+#include <cstddef>
+#include <functional>
+
+namespace entropic::inline ENTROPIC_ABI {
+
+// Rows of which somebody else takes the moments at gamma.
+struct GammaProblem {
+  double low, high;                         // of the target
+  double log_ties, log_n, variance, third;  // of the row
+  std::function<void(double gamma, double (&sums)[4])> moments;
+};
+struct GammaFound {
+  double gamma, stage;
+};
+
+}  // namespace entropic::inline ENTROPIC_ABI
+
+#endif  // ENTROPIC_TESTS_SEARCH_TEST_CC_
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic::inline ENTROPIC_ABI {
+namespace HWY_NAMESPACE {
+
+inline constexpr GammaTolerance kExact = {2e-15, 1e-5, 2e-13};
+
+// One after the other, as numbers.
+void FindOneByOne(const GammaProblem* problems, size_t count, GammaFound* found) {
+  for (size_t r = 0; r < count; ++r) {
+    const GammaProblem& row = problems[r];
+    GammaSearch<double> search;
+    search.Begin({row.low, row.high}, {}, kExact, {row.log_ties, row.log_n, row.variance, row.third});
+    while (search.asks()) {
+      double sums[4];
+      row.moments(search.gamma(), sums);
+      search.Exact(sums);
+    }
+    found[r] = {search.gamma(), search.stage()};
+  }
+}
+
+// Side by side, a row in each lane; all are asked for the same target.
+void FindInLanes(const GammaProblem* problems, size_t count, GammaFound* found) {
+  using L = Lanes<D64>;
+  constexpr size_t kLanes = hn::MaxLanes(D64());
+  for (size_t begin = 0; begin < count; begin += kLanes) {
+    HWY_ALIGN double values[4][kLanes], stage[kLanes];
+    const auto row = [&](size_t r) -> const GammaProblem& { return problems[HWY_MIN(begin + r, count - 1)]; };
+    const auto load = [&](size_t k) HWY_ATTR { return L(hn::Load(D64(), values[k])); };
+    for (size_t r = 0; r < kLanes; ++r) {
+      values[0][r] = row(r).log_ties, values[1][r] = row(r).log_n, values[2][r] = row(r).variance, values[3][r] = row(r).third;
+    }
+    GammaSearch<L> search;
+    search.Begin({row(0).low, row(0).high}, {}, kExact, {load(0), load(1), load(2), load(3)});
+    HWY_ALIGN double gamma[kLanes];
+    for (;;) {
+      hn::Store(search.gamma().v, D64(), gamma);
+      hn::Store(search.stage().v, D64(), stage);
+      if (All(!search.asks())) break;
+      for (size_t r = 0; r < kLanes; ++r) {
+        double sums[4];
+        row(r).moments(gamma[r], sums);
+        for (size_t k = 0; k < 4; ++k) values[k][r] = sums[k];
+      }
+      search.Exact({load(0), load(1), load(2), load(3)});
+    }
+    for (size_t r = 0; r < kLanes && begin + r < count; ++r) found[begin + r] = {gamma[r], stage[r]};
+  }
+}
+
+double LogOf(double x) { return LogNumber(x); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic::inline ENTROPIC_ABI
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "src/search/search.h"
+#include "tests/support/cases.h"
+#include "tests/support/targets.h"
+
+namespace entropic::inline ENTROPIC_ABI {
+namespace {
+
+HWY_EXPORT(FindOneByOne);
+HWY_EXPORT(FindInLanes);
+HWY_EXPORT(LogOf);
+
+using search::EntropyTarget;
+using search::GammaLimits;
+using search::GammaReach;
+using search::GammaTolerance;
+using Search = search::GammaSearch<double>;
+
+constexpr GammaTolerance kExact = {2e-15, 1e-5, 2e-13};
+
+bool has_fma(const std::string& target) {
+  const auto names = support::fma_targets();
+  return std::find(names.begin(), names.end(), target) != names.end();
+}
+
+// A row as its outside evaluator has it: finite scores relative to the maximum, in units of their range.
+struct Outside {
+  std::string name;
+  std::vector<long double> z;
+
+  template <class Number>
+  void moments(double gamma, Number (&sums)[4]) const {
+    for (Number& sum : sums) sum = 0;
+    for (const long double score : z) {
+      const long double a = gamma * score, e = std::exp(a);
+      const long double terms[4] = {e, e * a, e * a * a, e * a * a * a};
+      for (int k = 0; k < 4; ++k) sums[k] += static_cast<Number>(terms[k]);
+    }
+  }
+  long double entropy(double gamma) const {
+    long double sums[4];
+    moments(gamma, sums);
+    return std::log(sums[0]) - sums[1] / sums[0];
+  }
+  GammaReach<double> reach() const {
+    long double mean = 0, variance = 0, third = 0;
+    const auto n = static_cast<long double>(z.size());
+    for (const long double score : z) mean += score / n;
+    for (const long double score : z) {
+      const long double d = score - mean;
+      variance += d * d / n, third += d * d * d / n;
+    }
+    const auto ties = static_cast<double>(std::count(z.begin(), z.end(), 0.0L));
+    return {std::log(ties), std::log(static_cast<double>(z.size())), static_cast<double>(variance), static_cast<double>(third)};
+  }
+};
+
+std::vector<Outside> outside_rows() {
+  std::vector<Outside> rows;
+  for (const auto& entry : support::make_finite_cases<double>()) {
+    std::vector<long double> z;
+    for (const double score : entry.x) {
+      if (score > -INFINITY) z.push_back(score);
+    }
+    const auto [least, most] = std::minmax_element(z.begin(), z.end());
+    const long double max = *most, range = *most - *least;
+    if (!(range > 0)) continue;
+    for (long double& score : z) score = (score - max) / range;
+    rows.push_back({entry.name, z});
+  }
+  return rows;
+}
+
+// Between the ends of what a row reaches.
+double target_at(const GammaReach<double>& reach, double part) {
+  return reach.log_ties + part * (reach.log_n - reach.log_ties);
+}
+
+TEST(GammaSearch, FindsGammaByMomentsFromOutside) {
+  int most = 0, rows = 0;
+  long total = 0;
+  for (const Outside& row : outside_rows()) {
+    const auto reach = row.reach();
+    for (const double part : {1e-6, 0.01, 0.2, 0.5, 0.8, 0.99, 0.999999}) {
+      SCOPED_TRACE(row.name + " part " + std::to_string(part));
+      const double target = target_at(reach, part);
+      Search search;
+      double gamma = search.Begin({target, target}, {}, kExact, reach);
+      while (search.asks()) {
+        double sums[4];
+        row.moments(gamma, sums);
+        search.Exact(sums);
+        gamma = search.gamma();
+      }
+      ASSERT_EQ(search.stage(), Search::kMet);
+      ASSERT_LE(std::abs(row.entropy(gamma) - target), 1e-12L * std::max(1.0, target));
+      ASSERT_LE(std::abs(search.entropy() - target), 1e-12 * std::max(1.0, target));
+      most = std::max(most, search.evaluations()), total += search.evaluations(), ++rows;
+    }
+  }
+  EXPECT_GT(rows, 1000);
+  EXPECT_LE(most, 40);
+  EXPECT_LE(static_cast<double>(total) / rows, 8);
+}
+
+// In three parts, each with its own sum, the questions and answers are those of the whole but for rounding.
+TEST(GammaSearch, TakesSumsOfParts) {
+  for (const Outside& row : outside_rows()) {
+    if (row.z.size() < 3) continue;
+    const auto reach = row.reach();
+    const double target = target_at(reach, 0.4);
+    Outside parts[3];
+    for (std::size_t i = 0; i < row.z.size(); ++i) parts[i % 3].z.push_back(row.z[i]);
+    Search search;
+    search.Begin({target, target}, {}, kExact, reach);
+    while (search.asks()) {
+      double sums[4] = {};
+      for (const Outside& part : parts) {
+        double of_part[4];
+        part.moments(search.gamma(), of_part);
+        for (int k = 0; k < 4; ++k) sums[k] += of_part[k];
+      }
+      search.Exact(sums);
+    }
+    ASSERT_LE(std::abs(row.entropy(search.gamma()) - target), 1e-12L * std::max(1.0, target)) << row.name;
+  }
+}
+
+// As float32 evaluators answer: moments of a few scores, rounded moments at a rounded gamma, then masses.
+TEST(GammaSearch, FindsGammaByRoughMomentsAndMasses) {
+  int rows = 0, lost = 0;
+  for (const Outside& row : outside_rows()) {
+    const auto reach = row.reach();
+    for (const bool few : {false, true}) {
+      if (few && row.z.size() < 1000) continue;
+      Outside sample = {"", {}};
+      for (std::size_t i = 0; i < row.z.size(); i += row.z[i] < -0.1L ? 4 : 1) sample.z.push_back(row.z[i]);
+      for (const double part : {0.05, 0.3, 0.6, 0.95}) {
+        SCOPED_TRACE(row.name + " part " + std::to_string(part));
+        const double target = target_at(reach, part);
+        const GammaTolerance tolerance = {.met = 2e-7, .rough = 0.03};
+        Search search;
+        search.Begin({target, target}, {0x1p-30, 0x1p30}, tolerance, reach, few ? Search::kFew : Search::kMoments);
+        double log_sum = 0, asked_few = 0;
+        for (int questions = 0; search.asks(); ++questions) {
+          ASSERT_LT(questions, 70);
+          const double stage = search.stage();
+          asked_few += stage == Search::kFew;
+          if (stage == Search::kMasses) {
+            double sums[4];
+            row.moments(search.gamma(), sums);
+            ASSERT_LE(std::abs(log_sum - std::log(sums[0])), 0.01);
+            search.Masses({sums[0], sums[1]}, &log_sum);
+          } else {
+            const double at = static_cast<float>(search.gamma());
+            float rounded[4];
+            (stage == Search::kFew ? sample : row).moments(at, rounded);
+            search.Rough(at, {rounded[0], rounded[1], rounded[2], rounded[3]}, &log_sum);
+          }
+        }
+        ++rows;
+        ASSERT_EQ(few, asked_few > 0);
+        if (search.stage() == Search::kLost) {
+          ++lost;
+          continue;
+        }
+        ASSERT_EQ(search.stage(), Search::kMet);
+        ASSERT_LE(std::abs(row.entropy(search.gamma()) - target), 2.1e-7L * std::max(1.0, target));
+      }
+    }
+  }
+  EXPECT_GT(rows, 500);
+  EXPECT_LE(lost, rows / 10);
+}
+
+TEST(GammaSearch, LeavesAnEntropyThatIsInTheInterval) {
+  for (const Outside& row : outside_rows()) {
+    const auto reach = row.reach();
+    const double own = static_cast<double>(row.entropy(1)), least = reach.log_ties, most = reach.log_n;
+    if (!(own > least + 1e-9 && own < most - 1e-9)) continue;
+    const auto answer = [&](EntropyTarget target) {
+      Search search;
+      search.Begin(target, {}, kExact, reach);
+      EXPECT_EQ(search.gamma(), 1);
+      while (search.asks()) {
+        double sums[4];
+        row.moments(search.gamma(), sums);
+        search.Exact(sums);
+      }
+      return search;
+    };
+    const double below = 0.5 * (own + least), above = 0.5 * (own + most);
+    const Search inside = answer({below, above}), raised = answer({above, most}), lowered = answer({0, below});
+    ASSERT_EQ(inside.gamma(), 1) << row.name;
+    ASSERT_EQ(inside.evaluations(), 1) << row.name;
+    ASSERT_LE(std::abs(row.entropy(raised.gamma()) - above), 1e-12L * std::max(1.0, above)) << row.name;
+    ASSERT_LE(std::abs(row.entropy(lowered.gamma()) - below), 1e-12L * std::max(1.0, below)) << row.name;
+  }
+}
+
+TEST(GammaSearch, EndsAtOnceWhereTheTargetIsOutOfReach) {
+  const GammaReach<double> reach = {std::log(2.0), std::log(7.0), 1, 0};
+  Search search;
+  EXPECT_EQ(search.Begin({2, 2}, {}, kExact, reach), 0);
+  EXPECT_EQ(search.stage(), Search::kTooHigh);
+  EXPECT_EQ(search.entropy(), reach.log_n);
+  EXPECT_EQ(search.Begin({0.5, 0.5}, {}, kExact, reach), INFINITY);
+  EXPECT_EQ(search.stage(), Search::kTooLow);
+  EXPECT_EQ(search.entropy(), reach.log_ties);
+  EXPECT_EQ(search.Begin({2, 3}, {0.25, 4}, kExact, reach), 0.25);
+  EXPECT_FALSE(search.asks());
+}
+
+TEST(GammaSearch, StaysInItsLimits) {
+  for (const Outside& row : outside_rows()) {
+    const auto reach = row.reach();
+    const double target = target_at(reach, 0.5);
+    Search search;
+    const auto find = [&](GammaLimits limits) {
+      search.Begin({target, target}, limits, kExact, reach);
+      while (search.asks()) {
+        ASSERT_GE(search.gamma(), limits.low);
+        ASSERT_LE(search.gamma(), limits.high);
+        double sums[4];
+        row.moments(search.gamma(), sums);
+        search.Exact(sums);
+      }
+    };
+    find({});
+    const double free = search.gamma();
+    find({0, free / 2});
+    ASSERT_EQ(search.stage(), Search::kTooLow) << row.name;
+    ASSERT_EQ(search.gamma(), free / 2) << row.name;
+    find({free * 2, INFINITY});
+    ASSERT_EQ(search.stage(), Search::kTooHigh) << row.name;
+    ASSERT_EQ(search.gamma(), free * 2) << row.name;
+    find({0, INFINITY, 2});
+    ASSERT_LE(search.evaluations(), 2) << row.name;
+  }
+}
+
+// The plain search, and for each target the search of numbers and the search in lanes.
+TEST(GammaSearch, HasTheSameBitsHoweverItIsCompiled) {
+  const std::vector<Outside> rows = outside_rows();
+  for (const double target : {0.05, 0.7, 1.5, 4.0}) {
+    std::vector<GammaProblem> problems;
+    std::vector<GammaFound> plain;
+    for (const Outside& row : rows) {
+      const auto reach = row.reach();
+      const auto moments = [&row](double gamma, double(&sums)[4]) {
+        long double exact[4] = {};
+        if (std::isfinite(gamma)) row.moments(gamma, exact);
+        for (int k = 0; k < 4; ++k) sums[k] = static_cast<double>(exact[k]);
+      };
+      problems.push_back({target, target, reach.log_ties, reach.log_n, reach.variance, reach.third, moments});
+      Search search;
+      search.Begin({target, target}, {}, kExact, reach);
+      while (search.asks()) {
+        double sums[4];
+        moments(search.gamma(), sums);
+        search.Exact(sums);
+      }
+      plain.push_back({search.gamma(), search.stage()});
+    }
+    support::for_each_target([&](const std::string& name) {
+      std::vector<GammaFound> one(rows.size()), lanes(rows.size());
+      HWY_DYNAMIC_DISPATCH(FindOneByOne)(problems.data(), problems.size(), one.data());
+      HWY_DYNAMIC_DISPATCH(FindInLanes)(problems.data(), problems.size(), lanes.data());
+      for (std::size_t r = 0; r < rows.size(); ++r) {
+        ASSERT_EQ(one[r].gamma, lanes[r].gamma) << rows[r].name << " target " << target;
+        ASSERT_EQ(one[r].stage, lanes[r].stage) << rows[r].name << " target " << target;
+        if (!has_fma(name)) continue;
+        ASSERT_EQ(one[r].gamma, plain[r].gamma) << rows[r].name << " target " << target;
+      }
+    });
+  }
+}
+
+TEST(Log, HasTheBitsOfTheVectors) {
+  std::mt19937_64 generator(3);
+  std::vector<double> numbers = {0.0, -0.0, 1.0, -1.0, INFINITY, -INFINITY, NAN, 0x1p-1074, 0x1p-1022, DBL_MAX, std::sqrt(0.5)};
+  for (int i = 0; i < 200000; ++i) numbers.push_back(std::bit_cast<double>(generator() >> 1));
+  for (int i = 0; i < 200000; ++i) numbers.push_back(std::ldexp(static_cast<double>(generator()), -64) * 2 + 0.5);
+  support::for_each_target([&](const std::string& name) {
+    if (!has_fma(name)) return;
+    for (const double x : numbers) {
+      const double want = HWY_DYNAMIC_DISPATCH(LogOf)(x), got = search::Log(x);
+      ASSERT_TRUE(std::bit_cast<std::uint64_t>(want) == std::bit_cast<std::uint64_t>(got) || (want != want && got != got)) << x;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace entropic::inline ENTROPIC_ABI
+
+#endif  // HWY_ONCE

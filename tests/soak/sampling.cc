@@ -1,0 +1,76 @@
+// Sampling.
+
+#include "tests/soak/soak.h"
+
+namespace entropic {
+namespace {
+
+template <class T>
+void soak_draws(Random& random, Report& report, std::size_t wanted) {
+  while (report.rows() < wanted) {
+    const Rows<T> x = rows_of_scores<T>(random, 100000);
+    const std::size_t rows = x.rows, cols = x.cols, count = 1 + random.below(3);
+    std::vector<Step> steps;
+    for (std::size_t k = random.below(5); k-- > 0;)
+      steps.push_back(support::random_of<Step>(random, random.below(std::variant_size_v<Step>), cols));
+    const Noise noise = {random.bits(), random.bits(), random.bits()};
+    const Sampler sampler(steps, noise.seed);
+    const Sample plain = random_op<Sample>(random, cols);
+    GumbelSoftmax relaxed = random_op<GumbelSoftmax>(random, cols);
+    relaxed.hard = random.chance(0.3);
+    report.next(rows, cols, [&](std::size_t r) {
+      std::string text;
+      for (const Step& step : steps) text += text_of(step) + " ";
+      return fmt::format("seed {} stream {} position {}, {}, {}, {}{}", noise.seed, noise.stream + r, noise.position,
+                         text_of(plain), text_of(relaxed), text, text_of(x.row(r)));
+    });
+    Rows<T> p(rows, cols), q(rows, cols);
+    Rows<std::int64_t> chain(rows, count), direct(rows, count);
+    sampler.probs<T>(x, p);
+    sampler.sample<T>(MatrixView<const T>(x), chain, noise);
+    sample<T>(plain, MatrixView<const T>(x), direct, noise);
+    gumbel_softmax<T>(relaxed, x, q, noise);
+    // Of scores that a step has made equal the next cuts by index; one step alone keeps the order.
+    const bool ordered = steps.size() < 2 && std::none_of(steps.begin(), steps.end(), [](const Step& step) {
+                           return std::holds_alternative<step::TypicalP>(step);
+                         });
+    Laws law = TopKSoftmax::kLaws;
+    law.order = ordered;
+    for (std::size_t r = 0; r < rows; ++r) {
+      if (!check_distribution(report, x.row(r), std::as_const(p).row(r), r)) continue;
+      check_order(report, law, x.row(r), std::as_const(p).row(r), r);
+      check_distribution(report, x.row(r), std::as_const(q).row(r), r);
+      for (const std::int64_t index : chain.row(r)) {
+        const bool valid = index >= 0 && index < static_cast<std::int64_t>(cols);
+        if (report.expect(valid, r, "drew no index", static_cast<double>(index)))
+          report.expect(p.row(r)[static_cast<std::size_t>(index)] > 0, r, "drew what has no mass", static_cast<double>(index));
+      }
+      for (const std::int64_t index : direct.row(r)) {
+        const bool valid = index >= 0 && index < static_cast<std::int64_t>(cols);
+        if (report.expect(valid, r, "drew no index", static_cast<double>(index)))
+          report.expect(x.row(r)[static_cast<std::size_t>(index)] > -kInf, r, "drew -inf", static_cast<double>(index));
+      }
+      if (relaxed.hard) report.expect(largest_of(std::as_const(q).row(r)) == 1, r, "hard, and no 1");
+    }
+    const std::size_t r = random.below(rows);
+    Rows<std::int64_t> one(1, count);
+    Rows<T> alone(1, cols);
+    Noise own = noise;
+    own.stream += r;
+    sampler.sample<T>(x.one(r), one, own);
+    report.expect(std::ranges::equal(one.row(0), chain.row(r)), r, "other draws in a batch");
+    sampler.probs<T>(x.one(r), alone);
+    report.expect(same_bits(std::as_const(alone).row(0), std::as_const(p).row(r)), r, "other bits in a batch");
+    gumbel_softmax<T>(relaxed, x.one(r), alone, own);
+    report.expect(same_bits(std::as_const(alone).row(0), std::as_const(q).row(r)), r, "other relaxed draw in a batch");
+  }
+}
+
+}  // namespace
+
+void soak_sampling(Soak& soak) {
+  soak.run<float, double>("sampling",
+                          [&]<class T>(T, Random& random, Report& report) { soak_draws<T>(random, report, soak.rows()); });
+}
+
+}  // namespace entropic
