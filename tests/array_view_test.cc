@@ -1,10 +1,11 @@
-// Maps along any axis of arrays of any strides give the bits that they give of the same rows in a matrix.
+// Maps, measures and losses along any axis of arrays of any strides give the bits that they give of the same rows in a matrix.
 
 #include "entropic/array_view.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <functional>
 #include <numeric>
@@ -151,6 +152,169 @@ TYPED_TEST(Arrays, MayBeLarge) {
   for (const std::size_t axis : {std::size_t{0}, std::size_t{1}, std::size_t{2}}) {
     compare<TypeParam>(Sparsemax{}, {60, 40, 70}, axis, false);
   }
+}
+
+// Measures and losses of arrays laid out differently, against those of matrices.
+template <class T>
+class Reduced {
+ public:
+  Reduced(const Sizes& shape, std::size_t axis)
+      : shape_(shape), axis_(axis), random_(static_cast<unsigned>(product(shape)) + static_cast<unsigned>(axis)) {
+    lead_ = shape;
+    lead_.erase(lead_.begin() + static_cast<std::ptrdiff_t>(axis));
+    cols_ = static_cast<std::size_t>(shape[axis]), rows_ = static_cast<std::size_t>(product(lead_));
+  }
+
+  std::size_t rows() const { return rows_; }
+  std::size_t cols() const { return cols_; }
+  std::vector<T> scores() {
+    std::normal_distribution<float> normal;
+    std::vector<T> x(rows_ * cols_);
+    for (T& one : x) one = T(3 * normal(random_));
+    return x;
+  }
+  MatrixView<T> matrix(std::vector<T>& a) const { return {a.data(), rows_, cols_}; }
+
+  // Calls of_arrays(in, classes, value, dx, dy), whose outputs must be those given. `in` are laid out as they come.
+  template <class Call>
+  void check(const std::vector<std::vector<T>>& in, const std::vector<std::int64_t>& classes, const std::vector<double>& value,
+             const std::vector<T>& dx, const std::vector<T>& dy, const Call& of_arrays) {
+    for (int layout = 0; layout < 6; ++layout) {
+      std::vector<Owned<T>> arrays;
+      for (int k = 0; k < 4; ++k)
+        arrays.push_back(laid_out<T>(shape_, order(shape_.size(), layout), (layout + k) % 3, k % 2 == layout % 2));
+      auto numbers = laid_out<double>(lead_, order(lead_.size(), layout), layout % 2, layout == 3);
+      auto labels = laid_out<std::int64_t>(lead_, order(lead_.size(), layout), layout % 3, layout == 4);
+      const auto each = [&](const auto& f) { for_each_index(shape_, axis_, f); };
+      const auto of_row = [&](const auto& array, Sizes index) -> auto& {
+        index.erase(index.begin() + static_cast<std::ptrdiff_t>(axis_));
+        return at(array.view, index);
+      };
+      each([&](const Sizes& index, std::size_t row, std::size_t col) {
+        for (std::size_t k = 0; k < in.size(); ++k) at(arrays[k].view, index) = in[k][row * cols_ + col];
+        if (!classes.empty()) of_row(labels, index) = classes[row];
+      });
+      of_arrays(std::array{arrays[0].view, arrays[1].view}, labels.view, numbers.view, arrays[2].view, arrays[3].view);
+      each([&](const Sizes& index, std::size_t row, std::size_t col) {
+        ASSERT_TRUE(same_bits(of_row(numbers, index), value[row])) << "row " << row << " layout " << layout;
+        if (!dx.empty()) {
+          ASSERT_TRUE(same_bits(at(arrays[2].view, index), dx[row * cols_ + col])) << row << " layout " << layout;
+        }
+        if (!dy.empty()) {
+          ASSERT_TRUE(same_bits(at(arrays[3].view, index), dy[row * cols_ + col])) << row << " layout " << layout;
+        }
+      });
+    }
+  }
+
+ private:
+  std::vector<std::size_t> order(std::size_t axes, int layout) {
+    std::vector<std::size_t> all(axes);
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    if (layout > 1) std::shuffle(all.begin(), all.end(), random_);
+    return all;
+  }
+
+  Sizes shape_, lead_;
+  std::size_t axis_, rows_, cols_;
+  std::mt19937 random_;
+};
+
+template <class T>
+void compare_reductions(const Sizes& shape, std::size_t axis) {
+  Reduced<T> a(shape, axis);
+  const auto along = static_cast<std::ptrdiff_t>(axis);
+  const std::size_t rows = a.rows(), count = rows * a.cols();
+  std::vector<T> x = a.scores(), y = a.scores(), dx(count), dy(count);
+  std::vector<double> value(rows), alpha(rows), slope(rows), slope_of_arrays(rows);
+  for (std::size_t r = 0; r < rows; ++r) alpha[r] = 1.1 + 0.8 * static_cast<double>(r) / static_cast<double>(rows);
+  std::vector<std::int64_t> classes(rows);
+  for (std::size_t r = 0; r < rows && a.cols() > 0; ++r) classes[r] = static_cast<std::int64_t>(r * 5 % a.cols());
+  const PerRow per_row[] = {{"alpha", alpha}};
+  const ParamGradient asked[] = {{"alpha", slope}}, asked_of_arrays[] = {{"alpha", slope_of_arrays}};
+
+  const Measure renyi = RenyiEntropy{.input = Input::scores}, entropy = Entropy{.input = Input::scores};
+  measure<T>(renyi, a.matrix(x), value, a.matrix(dx), per_row, asked);
+  a.check({x}, {}, value, dx, {}, [&](const auto& in, const auto&, const auto& to, const auto& to_dx, const auto&) {
+    measure<T>(renyi, in[0], to, along, to_dx, per_row, asked_of_arrays);
+    ASSERT_EQ(std::memcmp(slope.data(), slope_of_arrays.data(), rows * sizeof(double)), 0);  // NaN where there is no column
+  });
+  measure<T>(entropy, a.matrix(x), value);
+  a.check({x}, {}, value, {}, {}, [&](const auto& in, const auto&, const auto& to, const auto&, const auto&) {
+    measure<T>(entropy, in[0], to, along - static_cast<std::ptrdiff_t>(shape.size()));
+  });
+  const Divergence kl = KlDivergence{.input = Input::scores};
+  measure<T>(kl, a.matrix(x), a.matrix(y), value, a.matrix(dx), a.matrix(dy));
+  a.check({x, y}, {}, value, dx, dy, [&](const auto& in, const auto&, const auto& to, const auto& to_dx, const auto& to_dy) {
+    measure<T>(kl, in[0], in[1], to, along, to_dx, to_dy);
+  });
+  if (a.cols() == 0) return;
+  const Loss entmax = EntmaxLoss{}, jsd = JsdLoss{};
+  loss<T>(entmax, a.matrix(x), classes, value, a.matrix(dx), per_row, asked, 0);
+  a.check({x}, classes, value, dx, {}, [&](const auto& in, const auto& labels, const auto& to, const auto& to_dx, const auto&) {
+    loss<T>(entmax, in[0], labels, to, along, to_dx, per_row, asked_of_arrays, 0);
+    ASSERT_EQ(slope, slope_of_arrays);
+  });
+  loss<T>(jsd, a.matrix(x), a.matrix(y), value, a.matrix(dx));
+  a.check({x, y}, {}, value, dx, {}, [&](const auto& in, const auto&, const auto& to, const auto& to_dx, const auto&) {
+    loss<T>(jsd, in[0], in[1], to, along, to_dx);
+  });
+}
+
+TYPED_TEST(Arrays, HaveTheMeasuresAndLossesOfMatrices) {
+  const std::vector<Sizes> shapes = {{7}, {1}, {4, 5}, {3, 1, 6}, {2, 3, 4, 5}, {3, 0, 2}};
+  for (const Sizes& shape : shapes) {
+    for (std::size_t axis = 0; axis < shape.size(); ++axis) compare_reductions<TypeParam>(shape, axis);
+  }
+  compare_reductions<TypeParam>({60, 40, 70}, 1);
+}
+
+TEST(Array, EntriesHaveAMeasureEach) {
+  const std::vector<double> p = {0.5, 0.25, 0.25, 0.125, 0.5, 0.375};
+  std::vector<double> value(6), expected(6);
+  measure<double>(SelfInformation{}, {p.data(), 2, 3}, {expected.data(), 2, 3});
+  measure<double>(SelfInformation{}, ArrayView<const double>(p.data(), {3, 2}, {1, 3}),
+                  ArrayView<double>(value.data(), {3, 2}, {1, 3}), 0);
+  EXPECT_EQ(value, expected);
+}
+
+// One q for all rows of p, whatever the axis.
+TEST(Array, OneRowIsComparedWithAll) {
+  const std::vector<float> p = {0.5, 0.25, 0.25, 0.125, 0.5, 0.375}, q = {0.25, 0.5, 0.25};
+  std::vector<double> expected(2), value(2);
+  measure<float>(KlDivergence{}, {p.data(), 2, 3}, {q.data(), 1, 3}, expected);
+  measure<float>(KlDivergence{}, ArrayView<const float>(p.data(), {2, 3}), ArrayView<const float>(q.data(), {2, 3}, {0, 1}),
+                 ArrayView<double>(value.data(), {2}), -1);
+  EXPECT_EQ(value, expected);
+  measure<float>(KlDivergence{}, ArrayView<const float>(p.data(), {3, 2}, {1, 3}),
+                 ArrayView<const float>(q.data(), {3, 2}, {1, 0}), ArrayView<double>(value.data(), {1, 2}), 0);
+  EXPECT_EQ(value, expected);
+}
+
+TEST(Array, MeasuresAndLossesRefuseWhatDoesNotFit) {
+  std::vector<double> memory(24, 0.5), numbers(8);
+  const ArrayView<const double> p(memory.data(), {4, 2});
+  const ArrayView<double> value(numbers.data(), {4}), dp(memory.data() + 8, {4, 2});
+  const std::vector<std::int64_t> targets = {0, 1, 2, 0};
+  const ArrayView<const std::int64_t> classes(targets.data(), {4});
+  expect_error("entropy: p must have at least one axis, got a single number", [&] {
+    measure<double>(Entropy{}, ArrayView<const double>(memory.data(), Sizes()), ArrayView<double>(numbers.data(), Sizes()), 0);
+  });
+  expect_error("entropy: value must have the shape of p without axis 1, where p is (4, 2), got (3,)",
+               [&] { measure<double>(Entropy{}, p, ArrayView<double>(numbers.data(), {3}), 1); });
+  expect_error("entropy: dp must share no memory with p, got arrays that overlap", [&] {
+    measure<double>(Entropy{}, p, value, 1, ArrayView<double>(memory.data(), {4, 2}));
+  });
+  expect_error("kl_divergence: dp must share no memory with dq, got arrays that overlap",
+               [&] { measure<double>(KlDivergence{}, p, p, value, 1, dp, dp); });
+  expect_error("softmax_loss: target must be a class from 0 to 1, got 2 in row 2",
+               [&] { loss<double>(SoftmaxLoss{}, p, classes, value, 1); });
+  const ParamGradient asked[] = {{"alpha", std::span(numbers).first(3)}};
+  expect_error("entmax_loss: alpha must have one entry for each of 4 rows, got 3",
+               [&] { loss<double>(EntmaxLoss{}, p, p, value, 1, dp, {}, asked); });
+  memory[2 * 2 + 1] = 0.75;
+  expect_error("entropy: p must sum to 1 within 1e-06, got 1.25 in row 2 (normalize divides by the sum)",
+               [&] { measure<double>(Entropy{}, p, value, 1); });
 }
 
 TEST(Array, InputsMayRepeat) {

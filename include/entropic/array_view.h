@@ -1,14 +1,18 @@
-// Numbers along any number of axes, and maps along one of them.
+// Numbers along any number of axes, and maps, measures and losses along one of them.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "entropic/export.h"
+#include "entropic/losses.h"
 #include "entropic/maps.h"
+#include "entropic/measures.h"
 
 namespace entropic::inline ENTROPIC_ABI {
 
@@ -51,5 +55,37 @@ ENTROPIC_API void apply_vjp(const Map& map, const ArrayView<const std::type_iden
                             const ArrayView<const std::type_identity_t<T>>& p,
                             const ArrayView<const std::type_identity_t<T>>& g, const ArrayView<T>& dx, std::ptrdiff_t axis,
                             std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {});
+
+// The functions below make one number of each row, as those of the same name for matrices do: there is what they compute.
+//
+// Shapes: value in p's (or x's) without the axis, or with 1 for it; everything else as p (or x), classes as value. A gradient
+//         that points nowhere is not wanted. Outputs share no memory with other arrays. A row that all rows are compared with
+//         is an array whose strides are 0 along the other axes.
+// Throws: std::invalid_argument naming the argument, and the row, counted with the last of the other axes running fastest,
+//         that is refused; outputs then hold anything.
+
+template <class T>
+ENTROPIC_API void measure(const Measure& op, const ArrayView<const T>& p, const ArrayView<double>& value, std::ptrdiff_t axis,
+                          const ArrayView<std::type_identity_t<T>>& dp = {}, std::span<const PerRow> per_row = {},
+                          std::span<const ParamGradient> gradients = {});
+template <class T>
+ENTROPIC_API void measure(const Divergence& op, const ArrayView<const T>& p, const ArrayView<const std::type_identity_t<T>>& q,
+                          const ArrayView<double>& value, std::ptrdiff_t axis,
+                          const ArrayView<std::type_identity_t<T>>& dp = {}, const ArrayView<std::type_identity_t<T>>& dq = {});
+
+// The same for each entry: value as p.
+template <class T>
+ENTROPIC_API void measure(const EntryMeasure& op, const ArrayView<const T>& p, const ArrayView<std::type_identity_t<T>>& value,
+                          std::ptrdiff_t axis, const ArrayView<std::type_identity_t<T>>& dp = {});
+
+template <class T>
+ENTROPIC_API void loss(const Loss& op, const ArrayView<const T>& x, const ArrayView<const std::int64_t>& classes,
+                       const ArrayView<double>& value, std::ptrdiff_t axis, const ArrayView<std::type_identity_t<T>>& dx = {},
+                       std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {},
+                       std::optional<std::int64_t> ignored = {});
+template <class T>
+ENTROPIC_API void loss(const Loss& op, const ArrayView<const T>& x, const ArrayView<const std::type_identity_t<T>>& target,
+                       const ArrayView<double>& value, std::ptrdiff_t axis, const ArrayView<std::type_identity_t<T>>& dx = {},
+                       std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {});
 
 }  // namespace entropic::inline ENTROPIC_ABI

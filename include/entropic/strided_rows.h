@@ -61,8 +61,9 @@ struct RowBlock {
 // by_index: the last axis runs fastest, as whoever has a number for each row counts them. free: as they lie in memory.
 enum class RowOrder { by_index, free };
 
-// An axis from its end where it is negative. Throws: std::invalid_argument.
-ENTROPIC_API std::size_t to_axis(std::string_view operation, std::ptrdiff_t axis, std::size_t axes);
+// An axis of the array `name`, from its end where it is negative. Throws: std::invalid_argument.
+ENTROPIC_API std::size_t to_axis(std::string_view operation, std::ptrdiff_t axis, std::size_t axes,
+                                 std::string_view name = "x");
 
 class ENTROPIC_API StridedRows {
  public:
@@ -74,9 +75,10 @@ class ENTROPIC_API StridedRows {
 
   std::size_t count() const { return rows_; }
 
-  // Throws std::invalid_argument where an output has one place for two numbers, or shares memory with an input, unless it is
-  // that input. Numbers of one array between those of another count as shared, but where both have the same strides.
-  void check_apart() const;
+  // Throws std::invalid_argument where an output has one place for two numbers, or shares memory with another array, unless it
+  // may be that array and is. Numbers of one array between those of another count as shared, but where both have the same
+  // strides.
+  void check_apart(bool output_may_be_input = true) const;
 
   // Calls run(blocks, first row) until all rows have had their turn: once where every array can be read in place. blocks[k] is
   // of arguments[k]; what run writes to those of outputs is brought to its place.

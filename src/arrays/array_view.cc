@@ -29,6 +29,36 @@ RowOrder order_of(std::span<const PerRow> per_row, std::span<const ParamGradient
   return per_row.empty() && gradients.empty() ? RowOrder::free : RowOrder::by_index;
 }
 
+// An array with one number for each row.
+template <class T>
+RowArgument one_per_row(std::string_view operation, std::string_view name, const ArrayView<T>& a, bool output) {
+  RowArgument one = argument(operation, name, a, output);
+  one.one_per_row = true;
+  return one;
+}
+
+// A gradient, absent where it points nowhere.
+template <class T>
+RowArgument gradient(std::string_view operation, std::string_view name, const ArrayView<T>& a) {
+  if (a.data == nullptr) return {.name = name, .array = {}, .output = true, .absent = true};
+  return argument(operation, name, a, true);
+}
+
+void check_gradients(std::string_view operation, const StridedRows& rows, std::span<const ParamGradient> gradients) {
+  for (const ParamGradient& asked : gradients) check_size(operation, asked.parameter, asked.values.size(), rows.count());
+}
+
+// Calls run(blocks, first row, rows) for rows whose outputs are no inputs.
+template <class Run>
+void on_rows(std::string_view operation, std::span<const RowArgument> arguments, std::ptrdiff_t axis, RowOrder order,
+             std::span<const ParamGradient> gradients, const Run& run) {
+  const std::size_t axes = arguments[0].array.shape.size();
+  const StridedRows rows(operation, arguments, to_axis(operation, axis, axes, arguments[0].name), order);
+  rows.check_apart(false);
+  check_gradients(operation, rows, gradients);
+  rows.for_blocks([&](const RowBlock* blocks, std::size_t first) { run(blocks, first, blocks[0].rows); });
+}
+
 // Checks the parameters of all rows before any is written.
 template <class T>
 void check_params_of(const Map& map, const StridedRows& rows, std::span<const PerRow> per_row) {
@@ -60,7 +90,7 @@ void apply_vjp(const Map& map, const ArrayView<const std::type_identity_t<T>>& x
                                    argument(name, "dx", dx, true)};
   const StridedRows rows(name, arguments, to_axis(name, axis, x.shape.size()), order_of(per_row, gradients));
   rows.check_apart();
-  for (const ParamGradient& asked : gradients) check_size(name, asked.parameter, asked.values.size(), rows.count());
+  check_gradients(name, rows, gradients);
   check_params_of<T>(map, rows, per_row);
   rows.for_blocks([&](const RowBlock* blocks, std::size_t first) {
     const std::size_t count = blocks[0].rows;
@@ -69,10 +99,89 @@ void apply_vjp(const Map& map, const ArrayView<const std::type_identity_t<T>>& x
   });
 }
 
+template <class T>
+void measure(const Measure& op, const ArrayView<const T>& p, const ArrayView<double>& value, std::ptrdiff_t axis,
+             const ArrayView<std::type_identity_t<T>>& dp, std::span<const PerRow> per_row,
+             std::span<const ParamGradient> gradients) {
+  const std::string_view name = description_of(op).name;
+  const RowArgument arguments[] = {argument(name, "p", p, false), one_per_row(name, "value", value, true),
+                                   gradient(name, "dp", dp)};
+  on_rows(name, arguments, axis, order_of(per_row, gradients), gradients,
+          [&](const RowBlock* blocks, std::size_t first, std::size_t count) {
+            measure<T>(op, blocks[0].matrix<const T>(), blocks[1].numbers<double>(), blocks[2].matrix<T>(),
+                       of_rows(per_row, first, count), of_rows(gradients, first, count));
+          });
+}
+
+template <class T>
+void measure(const Divergence& op, const ArrayView<const T>& p, const ArrayView<const std::type_identity_t<T>>& q,
+             const ArrayView<double>& value, std::ptrdiff_t axis, const ArrayView<std::type_identity_t<T>>& dp,
+             const ArrayView<std::type_identity_t<T>>& dq) {
+  const std::string_view name = description_of(op).name;
+  RowArgument second = argument(name, "q", q, false);
+  second.one_for_all = true;
+  const RowArgument arguments[] = {argument(name, "p", p, false), second, one_per_row(name, "value", value, true),
+                                   gradient(name, "dp", dp), gradient(name, "dq", dq)};
+  on_rows(name, arguments, axis, RowOrder::free, {}, [&](const RowBlock* blocks, std::size_t /*first*/, std::size_t /*count*/) {
+    measure<T>(op, blocks[0].matrix<const T>(), blocks[1].matrix<const T>(), blocks[2].numbers<double>(), blocks[3].matrix<T>(),
+               blocks[4].matrix<T>());
+  });
+}
+
+template <class T>
+void measure(const EntryMeasure& op, const ArrayView<const T>& p, const ArrayView<std::type_identity_t<T>>& value,
+             std::ptrdiff_t axis, const ArrayView<std::type_identity_t<T>>& dp) {
+  const std::string_view name = description_of(op).name;
+  const RowArgument arguments[] = {argument(name, "p", p, false), argument(name, "value", value, true),
+                                   gradient(name, "dp", dp)};
+  on_rows(name, arguments, axis, RowOrder::free, {}, [&](const RowBlock* blocks, std::size_t /*first*/, std::size_t /*count*/) {
+    measure<T>(op, blocks[0].matrix<const T>(), blocks[1].matrix<T>(), blocks[2].matrix<T>());
+  });
+}
+
+template <class T>
+void loss(const Loss& op, const ArrayView<const T>& x, const ArrayView<const std::int64_t>& classes,
+          const ArrayView<double>& value, std::ptrdiff_t axis, const ArrayView<std::type_identity_t<T>>& dx,
+          std::span<const PerRow> per_row, std::span<const ParamGradient> gradients, std::optional<std::int64_t> ignored) {
+  const std::string_view name = description_of(op).name;
+  const RowArgument arguments[] = {argument(name, "x", x, false), one_per_row(name, "target", classes, false),
+                                   one_per_row(name, "value", value, true), gradient(name, "dx", dx)};
+  on_rows(name, arguments, axis, order_of(per_row, gradients), gradients,
+          [&](const RowBlock* blocks, std::size_t first, std::size_t count) {
+            loss<T>(op, blocks[0].matrix<const T>(), blocks[1].numbers<const std::int64_t>(), blocks[2].numbers<double>(),
+                    blocks[3].matrix<T>(), of_rows(per_row, first, count), of_rows(gradients, first, count), ignored);
+          });
+}
+
+template <class T>
+void loss(const Loss& op, const ArrayView<const T>& x, const ArrayView<const std::type_identity_t<T>>& target,
+          const ArrayView<double>& value, std::ptrdiff_t axis, const ArrayView<std::type_identity_t<T>>& dx,
+          std::span<const PerRow> per_row, std::span<const ParamGradient> gradients) {
+  const std::string_view name = description_of(op).name;
+  const RowArgument arguments[] = {argument(name, "x", x, false), argument(name, "target", target, false),
+                                   one_per_row(name, "value", value, true), gradient(name, "dx", dx)};
+  on_rows(name, arguments, axis, order_of(per_row, gradients), gradients,
+          [&](const RowBlock* blocks, std::size_t first, std::size_t count) {
+            loss<T>(op, blocks[0].matrix<const T>(), blocks[1].matrix<const T>(), blocks[2].numbers<double>(),
+                    blocks[3].matrix<T>(), of_rows(per_row, first, count), of_rows(gradients, first, count));
+          });
+}
+
 #define ENTROPIC_INSTANTIATE(T)                                                                                                \
   template void apply<T>(const Map&, const ArrayView<const T>&, const ArrayView<T>&, std::ptrdiff_t, std::span<const PerRow>); \
   template void apply_vjp<T>(const Map&, const ArrayView<const T>&, const ArrayView<const T>&, const ArrayView<const T>&,      \
-                             const ArrayView<T>&, std::ptrdiff_t, std::span<const PerRow>, std::span<const ParamGradient>);
+                             const ArrayView<T>&, std::ptrdiff_t, std::span<const PerRow>, std::span<const ParamGradient>);    \
+  template void measure<T>(const Measure&, const ArrayView<const T>&, const ArrayView<double>&, std::ptrdiff_t,                \
+                           const ArrayView<T>&, std::span<const PerRow>, std::span<const ParamGradient>);                      \
+  template void measure<T>(const Divergence&, const ArrayView<const T>&, const ArrayView<const T>&, const ArrayView<double>&,  \
+                           std::ptrdiff_t, const ArrayView<T>&, const ArrayView<T>&);                                          \
+  template void measure<T>(const EntryMeasure&, const ArrayView<const T>&, const ArrayView<T>&, std::ptrdiff_t,                \
+                           const ArrayView<T>&);                                                                               \
+  template void loss<T>(const Loss&, const ArrayView<const T>&, const ArrayView<const std::int64_t>&,                          \
+                        const ArrayView<double>&, std::ptrdiff_t, const ArrayView<T>&, std::span<const PerRow>,                \
+                        std::span<const ParamGradient>, std::optional<std::int64_t>);                                          \
+  template void loss<T>(const Loss&, const ArrayView<const T>&, const ArrayView<const T>&, const ArrayView<double>&,           \
+                        std::ptrdiff_t, const ArrayView<T>&, std::span<const PerRow>, std::span<const ParamGradient>);
 ENTROPIC_INSTANTIATE(float)
 ENTROPIC_INSTANTIATE(double)
 ENTROPIC_INSTANTIATE(float16)

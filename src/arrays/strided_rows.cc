@@ -128,9 +128,9 @@ std::string shape_text(std::span<const std::ptrdiff_t> shape) {
   return text + ")";
 }
 
-std::size_t to_axis(std::string_view operation, std::ptrdiff_t axis, std::size_t axes) {
+std::size_t to_axis(std::string_view operation, std::ptrdiff_t axis, std::size_t axes, std::string_view name) {
   const auto count = static_cast<std::ptrdiff_t>(axes);
-  if (count == 0) fail("{}: x must have at least one axis, got a single number", operation);
+  if (count == 0) fail("{}: {} must have at least one axis, got a single number", operation, name);
   if (axis < -count || axis >= count) fail("{}: axis must be in [{}, {}], got {}", operation, -count, count - 1, axis);
   return static_cast<std::size_t>(axis < 0 ? axis + count : axis);
 }
@@ -207,13 +207,16 @@ bool StridedRows::in_place(std::size_t k) const {
   return stride % size == 0 && stride >= static_cast<std::ptrdiff_t>(cols_[k]) * size;
 }
 
-void StridedRows::check_apart() const {
+void StridedRows::check_apart(bool output_may_be_input) const {
   for (const RowArgument& out : arguments_) {
     if (!out.output || out.absent || is_empty(out.array)) continue;
     if (!has_room(out.array))
       fail("{}: {} must have a place for each of its numbers, got strides that meet", operation_, out.name);
     for (const RowArgument& in : arguments_) {
-      if (&in == &out || in.absent || same_place(in.array, out.array) || !may_share(in.array, out.array)) continue;
+      if (&in == &out || in.absent || !may_share(in.array, out.array)) continue;
+      if (!output_may_be_input)
+        fail("{}: {} must share no memory with {}, got arrays that overlap", operation_, out.name, in.name);
+      if (same_place(in.array, out.array)) continue;
       fail("{}: {} must be {} itself or share no memory with it, got arrays that overlap in part", operation_, out.name,
            in.name);
     }
