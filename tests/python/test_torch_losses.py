@@ -106,6 +106,84 @@ def test_alpha_is_learned():
     assert module.alpha.grad.isfinite()
 
 
+# Parameters that may be a tensor, with values for three rows.
+ROWS = [
+    ("softmax_loss", "label_smoothing", [0.0, 0.1, 0.9], {}),
+    ("entmax_loss", "alpha", [1.2, 1.5, 0.8], {}),
+    ("margin_softmax_loss", "margin", [0.2, 0.35, 0.6], {"scale": 5.0}),
+    ("margin_softmax_loss", "margin", [0.2, 0.5, 1.4], {"scale": 5.0, "kind": "arc"}),
+    *(("margin_softmax_loss", "scale", [1.0, 5.0, 9.0], {"kind": kind}) for kind in ("am", "arc", "sphere")),
+    ("distillation_loss", "temperature", [0.7, 1.0, 4.0], {}),
+    ("jsd_loss", "beta", [0.2, 0.5, 0.9], {}),
+]
+each_param = pytest.mark.parametrize(("name", "param", "values", "params"), ROWS, ids=["-".join(map(str, one)) for one in ROWS])
+
+
+def test_no_parameter_is_forgotten():
+    listed = {(name, p["name"]) for name, one in DESCRIPTIONS.items() for p in one["params"] if p["per_row"]}
+    assert listed == {(name, param) for name, param, _, _ in ROWS}
+
+
+@each_param
+def test_a_parameter_for_each_row_is_learned(name, param, values, params):
+    x = scores(name, 3, 5, seed=3)
+    x[0, 1] = -torch.inf
+    rows = torch.tensor(values, dtype=torch.float64).unsqueeze(1)
+    for soft in (False, True)[: 1 + (KINDS[name] == "class or distribution")]:
+        target = target_of(name, x, soft=soft)
+        if soft:
+            target[0, 1], target[0, 2] = 0.0, target[0, 1] + target[0, 2]
+        if KINDS[name] == "scores":
+            target[0, 1] = -torch.inf
+
+        def function(x, row, t=target):
+            return getattr(et, name)(x, t, **{param: row}, **params)
+
+        moving, row = x.clone().requires_grad_(), rows.clone().requires_grad_()
+        value = function(moving, row)
+        given = {param: rows.detach().numpy(), "return_grad": True, "param_grad": True, **params}
+        want, want_dx, slopes = getattr(entropic, name)(x.numpy(), target.numpy(), **given)
+        if isinstance(slopes, tuple):  # one for each that has a value
+            slopes = slopes[["margin", "scale"].index(param)]
+        assert np.array_equal(value.detach(), want)
+        dx, d_row = torch.autograd.grad(value.sum(), (moving, row))
+        assert np.array_equal(dx, want_dx) and np.array_equal(d_row[:, 0], slopes)
+        assert torch.equal(torch.func.vmap(function)(x, rows, target), value)
+
+        inner = scores(name, 3, 5, seed=3).requires_grad_()
+        inside = (0.5 * rows + 0.05 if param == "label_smoothing" else rows).requires_grad_()
+        assert torch.autograd.gradcheck(function, (inner, inside))
+        assert torch.autograd.gradgradcheck(function, (inner, inside), rtol=1e-3, atol=1e-5)
+
+        torch._dynamo.reset()
+        compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+        for got, same in zip(torch.autograd.grad(compiled(moving, row).sum(), (moving, row)), (dx, d_row), strict=True):
+            assert torch.equal(got, same)
+
+
+@each_param
+def test_a_parameter_for_each_row_composed(name, param, values, params):
+    """The reference beside the kernel, also in rows of infinities, of NaN and of none that count."""
+    x = scores(name, 7, 5, seed=3)
+    x[1, 1], x[2, 2], x[3, 1] = -torch.inf, torch.nan, 0.5 if name == "margin_softmax_loss" else torch.inf
+    target = target_of(name, x)
+    if KINDS[name].startswith("class"):
+        target[:5] = torch.tensor([0, 1, 0, 0, 2])
+        target[4] = -100
+    elif KINDS[name] == "scores":
+        target[0, 3] = -torch.inf
+    described = DESCRIPTIONS[name]["params"]
+    row = torch.tensor(values, dtype=torch.float64).repeat(3)[:7].unsqueeze(1)
+    rows = [row if p["name"] == param else None for p in described if p["per_row"]]
+    numbers = [params.get(p["name"], p["default"]) for p in described] + ([-100] if KINDS[name].startswith("class") else [])
+    arguments = x, target, *rows, *numbers, 1, True
+    for a, b in zip(reference.IMPLEMENTATIONS[name](*arguments), OPERATORS[name].op(*arguments), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-7, atol=1e-9, equal_nan=True)
+    x, row = scores(name, 7, 5, seed=3).requires_grad_(), row.clone().requires_grad_()
+    rows = [row if p["name"] == param else None for p in described if p["per_row"]]
+    torch.library.opcheck(OPERATORS[name].op, (x, target.nan_to_num(neginf=0), *rows, *numbers, 1, True))
+
+
 @fused
 def test_opcheck_and_composed(name, params):
     operator = OPERATORS[name].op
@@ -232,6 +310,9 @@ def test_errors_name_the_argument():
         TypeError, match=r"softmax_loss: target requires grad, and there is no gradient in it; pass target\.detach"
     ):
         et.softmax_loss(x, torch.full((2, 3), 1 / 3, requires_grad=True))
+    with pytest.raises(TypeError, match="margin_softmax_loss: margin requires grad, and there is no gradient in it"):
+        margin = torch.tensor(4.0, requires_grad=True)
+        et.margin_softmax_loss(x, torch.tensor([0, 1]), kind="sphere", margin=margin)
     with pytest.raises(TypeError, match="distillation_loss: teacher requires grad"):
         et.distillation_loss(x, x.clone().requires_grad_())
     with pytest.raises(ValueError, match=r"got shape \(2,\); classes are integers: pass target\.long\(\)"):

@@ -57,10 +57,58 @@ def test_gradients(name, kind, normalize):
 def test_orders(name, alpha):
     """The composition, which gives second derivatives, beside the kernel."""
     x = arrays(name)[0]
-    composed = reference.IMPLEMENTATIONS[name](x, alpha, None, "scores", False, 1, True)
+    composed = reference.IMPLEMENTATIONS[name](x, None, alpha, None, "scores", False, 1, True)
     got, dp = getattr(entropic, name)(x.numpy(), alpha=alpha, input="scores", return_grad=True)
     np.testing.assert_allclose(composed[0], got, rtol=1e-6)
     np.testing.assert_allclose(composed[1], dp, rtol=1e-5, atol=1e-7)
+
+
+ORDERS = [[0.0], [0.3], [1.0], [1 + 1e-7], [1.7], [3.0], [float("inf")]]
+
+
+@pytest.mark.parametrize("kind", ["scores", "probs"])
+@pytest.mark.parametrize("name", ["renyi_entropy", "tsallis_entropy"])
+def test_an_order_for_each_row(name, kind):
+    x = torch.randn(7, 5, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    x[:, 2] = -torch.inf
+    x = (x.softmax(1) if kind == "probs" else x).requires_grad_()
+    alpha = torch.tensor(ORDERS, dtype=torch.float64, requires_grad=True)
+    value = getattr(et, name)(x, alpha=alpha, input=kind)
+    kernel = {"alpha": alpha.detach().numpy(), "input": kind, "return_grad": True, "param_grad": True}
+    want, dp, dalpha = getattr(entropic, name)(x.detach().numpy(), **kernel)
+    np.testing.assert_array_equal(value.detach(), want)
+    for got, expected in zip(torch.autograd.grad(value.sum(), [x, alpha]), (dp, dalpha[:, None]), strict=True):
+        np.testing.assert_array_equal(got, expected)
+    composed = reference.IMPLEMENTATIONS[name](x.detach(), alpha.detach(), 0.0, None, kind, False, 1, True)
+    for got, expected in zip(composed, (want, dp, dalpha[:, None]), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["scores", "probs"])
+@pytest.mark.parametrize("name", ["renyi_entropy", "tsallis_entropy"])
+def test_orders_are_learned(name, kind):
+    x = torch.randn(5, 4, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    x = (x.softmax(1) if kind == "probs" else x).requires_grad_()
+
+    def function(x, alpha):
+        return getattr(et, name)(x, alpha=alpha, input=kind, normalize=kind == "probs", base=2)
+
+    rows = torch.tensor([[0.5], [1.0], [1.0005], [1.7], [3.0]], dtype=torch.float64, requires_grad=True)
+    for alpha in (rows, torch.tensor(1.0, dtype=torch.float64, requires_grad=True), torch.tensor([1.3]).requires_grad_()):
+        wide = alpha if alpha.dtype is torch.float64 else alpha.detach().double().requires_grad_()
+        assert torch.autograd.gradcheck(function, (x, wide))
+        assert torch.autograd.gradgradcheck(function, (x, wide), rtol=1e-4, atol=1e-6)
+        function(x, alpha).sum().backward()
+        assert alpha.grad.shape == alpha.shape and alpha.grad.isfinite().all()
+    batched = torch.func.vmap(function)(x, rows)
+    assert torch.equal(batched, function(x, rows))
+    assert torch.equal(torch.func.vmap(function, in_dims=(None, 0))(x, rows)[3], function(x, rows[3]))
+    operator = OPERATORS[name].op
+    torch.library.opcheck(operator, (x.detach().requires_grad_(), rows, 0.0, 2.0, kind, kind == "probs", 1, True))
+    torch._dynamo.reset()
+    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+    got, want = (torch.autograd.grad(run(x, rows).sum(), [x, rows]) for run in (compiled, function))
+    assert all(map(torch.equal, got, want))
 
 
 @pytest.mark.parametrize("name", TWO)

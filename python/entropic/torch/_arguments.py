@@ -80,6 +80,12 @@ def one_device(name, tensors):
             )
 
 
+def no_gradient(name, argument, value):
+    """Refuses a tensor that is to be learned, where that would come to nothing."""
+    if isinstance(value, Tensor) and value.requires_grad:
+        raise TypeError(f"{name}: {argument} requires grad, and there is no gradient in it; pass {argument}.detach()")
+
+
 misfit = functools.partial(_arrays.misfit, may_be="a number or a tensor")
 
 
@@ -118,6 +124,7 @@ def numbers_and_rows(description, values, argument, x, dim):
                 value = 0.0 if param["required"] else param["default"]
             rows.append(row)
         elif isinstance(value, Tensor) and value.numel() == 1:
+            no_gradient(description["name"], param["name"], value)
             value = value.item()
         numbers.append(value)
     if not torch.compiler.is_compiling():

@@ -4,17 +4,10 @@ from torch import Tensor
 
 from entropic import _core
 
-
-def _with_rows(description, names):
-    """The operation, of whose parameters only these may have a value for each row: what its operator takes."""
-    params = [{**param, "per_row": param["per_row"] and param["name"] in names} for param in description["params"]]
-    return {**description, "params": params}
-
-
 # By name. MAPS holds log_softmax and logsumexp too, which are no distributions.
 MAPS = {one["name"]: one for one in _core.operations()}
-LOSSES = {one["name"]: _with_rows(one, ["alpha"]) for one in _core.losses()}
-MEASURES = {one["name"]: _with_rows(one, []) for one in _core.measure_operations()}
+LOSSES = {one["name"]: one for one in _core.losses()}
+MEASURES = {one["name"]: one for one in _core.measure_operations()}
 CONTROL = {one["name"]: one for one in _core.control_operations()}
 
 # What became of the search for gamma, by its number.

@@ -10,7 +10,7 @@ from entropic import _losses as numpy_losses
 from entropic._losses import _index_or_none  # noqa: F401  functions made below use it
 from entropic._maps import map_and_params  # noqa: F401  and this
 from entropic.torch import _descriptions
-from entropic.torch._arguments import Tensor, checked_dim, numbers_and_rows, one_device, one_dim, readable
+from entropic.torch._arguments import Tensor, checked_dim, no_gradient, numbers_and_rows, one_device, one_dim, readable
 from entropic.torch._reductions import reduced, row_reduction
 from entropic.torch.backends.reference.losses import MAPPED
 from entropic.torch.backends.reference.rows import working
@@ -33,8 +33,7 @@ def _checked_target(name, description, x, target, dim):
     scores, argument = description["arguments"]
     if not isinstance(target, Tensor):
         raise TypeError(f"{name}: {argument} must be a torch.Tensor, got {type(target).__name__}")
-    if target.requires_grad:
-        raise TypeError(f"{name}: {argument} requires grad, and there is no gradient in it; pass {argument}.detach()")
+    no_gradient(name, argument, target)
     one_device(name, {scores: x, argument: target})
     kind = description["target"]
     if kind.startswith("class") and not target.is_floating_point():
@@ -77,6 +76,8 @@ def _call(description, x, target, params, named_map, ignore_index, dim, axis):
         if x.shape[dim] == 0:  # no distribution; and of classes all are ignored
             return wide.sum(dim).to(x.dtype) + (math.nan if target.is_floating_point() else 0.0)
         return MAPPED[name](wide, target, named_map, ignore_index, dim).to(x.dtype)
+    if params.get("kind") == "sphere":
+        no_gradient(name, "margin", params["margin"])  # a whole number
     values, rows = numbers_and_rows(description, params.values(), scores, x, dim)
     if numpy_losses.takes_classes(description):
         values = (*values, ignore_index)

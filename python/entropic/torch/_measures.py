@@ -34,7 +34,7 @@ def _operator(description):
     if description["family"] == "table":
         params["cols"] = "int"
     arguments = numpy_measures.ARGUMENTS[description["family"]]
-    return row_reduction(name, arguments, arguments, params)
+    return row_reduction(name, arguments, arguments, params, _descriptions.rows(description))
 
 
 OPERATORS = {name: _operator(one) for name, one in DESCRIPTIONS.items() if name != "joint_entropy"}
@@ -84,8 +84,8 @@ def _call(name, tensors, values, dim, axis):
         wider = torch.promote_types(*(x.dtype for x in tensors))
         tensors = [x.to(wider) for x in tensors]
     dim = checked_dim(name, "p", tensors[0], dim)
-    values, _ = numbers_and_rows(DESCRIPTIONS[name], values, "p", tensors[0], dim)
-    return reduced(OPERATORS[name], tensors, (), values, dim)
+    values, rows = numbers_and_rows(DESCRIPTIONS[name], values, "p", tensors[0], dim)
+    return reduced(OPERATORS[name], tensors, rows, values, dim)
 
 
 def _call_entries(name, p, values, dim, axis):

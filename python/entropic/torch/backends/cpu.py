@@ -105,7 +105,6 @@ def _loss(description, tensors, value, gradients, rows, values):
     params = _values(description, rows, values[: len(description["params"])])
     ignore_index = values[len(description["params"])] if len(values) > len(description["params"]) else None
     dx, *slopes = gradients
-    asked = [(n, s.numpy()) for n, s in zip(_descriptions.per_row(description), slopes, strict=True) if s is not None]
     _core.loss(
         description["name"],
         place(x),
@@ -115,12 +114,25 @@ def _loss(description, tensors, value, gradients, rows, values):
         tuple(params),
         None,
         ignore_index,
-        asked or None,
+        _asked(description, slopes),
+    )
+
+
+def _asked(description, slopes):
+    """The gradients in parameters as _core takes them."""
+    return tuple(
+        (name, slope.numpy())
+        for name, slope in zip(_descriptions.per_row(description), slopes, strict=True)
+        if slope is not None
     )
 
 
 def _measure(description, tensors, value, gradients, rows, values):
     params = len(description["params"])
+    asked = ()
+    if rows:
+        gradients, slopes = gradients[: -len(rows)], gradients[-len(rows) :]
+        asked = (_asked(description, slopes),)
     if description["family"] == "table":
 
         def table(x):
@@ -129,7 +141,9 @@ def _measure(description, tensors, value, gradients, rows, values):
 
         tensors, gradients = map(table, tensors), map(table, gradients)
     wanted = (None if gradient is None else place(gradient) for gradient in gradients)
-    _measures._in_python(description["run"])(*map(place, tensors), place(value), *wanted, values[:params])
+    _measures._in_python(description["run"])(
+        *map(place, tensors), place(value), *wanted, _values(description, rows, values[:params]), *asked
+    )
 
 
 def _entries(description, p, *arguments):
@@ -144,7 +158,8 @@ def _entries(description, p, *arguments):
 def _measure_implementation(one):
     if one["family"] == "entry":
         return functools.partial(_entries, one)
-    return reduction(functools.partial(_measure, one), (0, 1) if one["family"] == "divergence" else (0,))
+    moving = (0, 1) if one["family"] == "divergence" else (0,)
+    return reduction(functools.partial(_measure, one), moving, rows=len(_descriptions.per_row(one)))
 
 
 # Entropy control, with rows along the last axis.

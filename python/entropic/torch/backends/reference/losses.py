@@ -10,7 +10,7 @@ import torch
 
 from entropic.torch import _descriptions
 from entropic.torch.backends.reference.maps import call_map
-from entropic.torch.backends.reference.rows import canonical, has_none, reduction, working
+from entropic.torch.backends.reference.rows import canonical, has_none, mean_exp, mean_exp_slope, reduction, working
 
 INF = math.inf
 
@@ -25,11 +25,18 @@ def _log_sum(x, dim):
 
 
 def _softmax_loss(x, q, params, dim):
-    present = (x > -INF).to(x.dtype)
-    even = present / present.sum(dim, keepdim=True)
-    smoothing = params["label_smoothing"]
+    smoothing, even = params["label_smoothing"], _even(x, dim)
     q = (1 - smoothing) * q + smoothing * even
     return _log_sum(x, dim) + _below(x, q, dim), torch.softmax(x, dim) - q
+
+
+def _softmax_loss_smoothing(x, q, params, dim):
+    return (_below(x, _even(x, dim), dim) - _below(x, q, dim)).unsqueeze(dim)
+
+
+def _even(x, dim):
+    present = (x > -INF).to(x.dtype)
+    return present / present.sum(dim, keepdim=True)
 
 
 def _log_b(b, t):
@@ -68,18 +75,9 @@ def _entmax_loss_alpha(x, q, params, dim):
 
 def _entropy_slope(alpha, p, dim):
     """d H(p) / d alpha of Tsallis' entropy at a p that is held, as the kernel has it."""
-    b = alpha - 1.0
     log_p = torch.log(torch.where(p > 0, p, 1.0))
-    y = b * log_p
-    near = y.abs() < 1
-    safe, inner = torch.where(near, 1.0, y), torch.where(near, y, 0.0)
-    first, second = torch.zeros_like(y), torch.zeros_like(y)
-    for k in range(19, -1, -1):
-        first = first * inner + 1 / math.factorial(k + 1)
-        second = second * inner + 1 / (math.factorial(k) * (k + 2))
-    first = torch.where(near, first, torch.expm1(safe) / safe)
-    second = torch.where(near, second, (safe * torch.exp(safe) - torch.expm1(safe)) / (safe * safe))
-    return (p * log_p * first / alpha**2 - p * log_p**2 * second / alpha).sum(dim, keepdim=True)
+    y = (alpha - 1.0) * log_p
+    return (p * log_p * mean_exp(y) / alpha**2 - p * log_p**2 * mean_exp_slope(y) / alpha).sum(dim, keepdim=True)
 
 
 def _sparsemax_loss(x, q, params, dim):
@@ -92,37 +90,58 @@ def _cut_loss(name, x, q, params, dim):
 
 
 def _margin(kind, m, c):
-    """(psi, its slope), both differentiable."""
+    """(psi, its slope, that of -psi in m), all differentiable."""
     if kind == "am":
-        return c - m, torch.ones_like(c)
+        return c - m, torch.ones_like(c), torch.ones_like(c)
     least = 2.0**-24 if c.dtype is torch.float64 else 2.0**-10
     inner = c.clamp(-1.0, 1.0)
     square = (1 - inner) * (1 + inner)
     sine = torch.where(square > 0, torch.sqrt(torch.where(square > 0, square, 1.0)), 0.0)
     if kind == "arc":
-        cosine, of_sum = inner * math.cos(m) - sine * math.sin(m), sine * math.cos(m) + inner * math.sin(m)
-        beyond = inner < -math.cos(m)
-        slope = of_sum / sine.clamp(min=least)
-        return torch.where(beyond, -2 - cosine, cosine), torch.where(beyond, -slope, slope)
+        m = torch.as_tensor(m, dtype=torch.float64, device=c.device)
+        cosine, of_sum = inner * m.cos() - sine * m.sin(), sine * m.cos() + inner * m.sin()
+        sign = torch.where(inner < -m.cos(), -1.0, 1.0)
+        return torch.where(sign < 0, -2 - cosine, cosine), sign * of_sum / sine.clamp(min=least), sign * of_sum
     # cos(m theta) and sin(m theta) / sin(theta) by Chebyshev's recurrences, exact at the ends.
-    m = int(m)
+    m = torch.as_tensor(m, dtype=torch.float64, device=c.device)
     previous, cosine, before, ratio = torch.ones_like(c), inner, torch.zeros_like(c), torch.ones_like(c)
-    for _ in range(m - 1):
-        previous, cosine = cosine, 2 * inner * cosine - previous
-        before, ratio = ratio, 2 * inner * ratio - before
-    k = torch.floor(m * torch.acos(inner.detach().double()) / math.pi).clamp(max=m - 1.0).to(c.dtype)
+    for step in range(1, int(m.max())):
+        more = step < m
+        previous, cosine = cosine, torch.where(more, 2 * inner * cosine - previous, cosine)
+        before, ratio = ratio, torch.where(more, 2 * inner * ratio - before, ratio)
+    k = torch.minimum(torch.floor(m * torch.acos(inner.detach().double()) / math.pi), m - 1).to(c.dtype)
     sign = 1 - 2 * (k % 2)
-    return sign * cosine - 2 * k, m * sign * ratio
+    return sign * cosine - 2 * k, m * sign * ratio, torch.zeros_like(c)
+
+
+def _with_margin(x, q, params):
+    """(the cosines with the target's lowered, where that is, what _margin says of it)."""
+    kind = params["kind"]
+    margin = {"am": 0.35, "arc": 0.5, "sphere": 4.0}[kind] if params["margin"] is None else params["margin"]
+    own = q > 0
+    found = psi, *_ = _margin(kind, margin, torch.where(own & (x > -INF), x, 0.0))
+    return torch.where(own & (x > -INF), psi, x), own, found
 
 
 def _margin_softmax_loss(x, q, params, dim):
-    scale, kind = params["scale"], params["kind"]
-    margin = {"am": 0.35, "arc": 0.5, "sphere": 4.0}[kind] if params["margin"] is None else params["margin"]
-    own = q > 0
-    psi, slope = _margin(kind, margin, torch.where(own & (x > -INF), x, 0.0))
-    y = scale * torch.where(own & (x > -INF), psi, x)
+    scale = params["scale"]
+    lowered, own, (_, slope, _) = _with_margin(x, q, params)
+    y = scale * lowered
     p = torch.softmax(y, dim)
     return _log_sum(y, dim) + _below(y, q, dim), scale * torch.where(own, slope * (p - 1), p)
+
+
+def _margin_softmax_loss_margin(x, q, params, dim):
+    lowered, own, (_, _, of_margin) = _with_margin(x, q, params)
+    each = torch.where(own, of_margin * (1 - torch.softmax(params["scale"] * lowered, dim)), 0.0)
+    return (params["scale"] * each).sum(dim, keepdim=True)
+
+
+def _margin_softmax_loss_scale(x, q, params, dim):
+    lowered, own, _ = _with_margin(x, q, params)
+    p = torch.softmax(torch.where(lowered > -INF, params["scale"] * torch.where(lowered > -INF, lowered, 0.0), -INF), dim)
+    some = torch.where(lowered > -INF, lowered, 0.0)
+    return (p * some).sum(dim, keepdim=True) - torch.where(own, some, 0.0).sum(dim, keepdim=True)
 
 
 def _multilabel_softmax_loss(x, q, params, dim):
@@ -140,23 +159,42 @@ def _multilabel_softmax_loss(x, q, params, dim):
 
 
 def _log_pair(x, teacher, temperature, dim):
-    """log softmax of both, and 0 for the logarithms of 0."""
-    ls, lt = (torch.log_softmax(canonical(z, dim).double() / temperature, dim) for z in (x, teacher))
-    return ls, lt
+    """log softmax of both."""
+
+    def log_softmax(z):
+        z = canonical(z, dim).double()
+        there = z > -INF  # a temperature does nothing to the others, and has no slope there
+        return torch.log_softmax(torch.where(there, torch.where(there, z, 0.0) / temperature, z), dim)
+
+    return log_softmax(x), log_softmax(teacher)
+
+
+def _kl(ls, lt, dim):
+    """KL(t, s), one number for each row."""
+    s, t = ls.exp(), lt.exp()
+    none, missing = t == 0, (ls == -INF) & (lt > -INF)
+    ratio = torch.where(none, 0.0, lt) - torch.where(none | missing, 0.0, ls)
+    return torch.where(missing, INF, torch.where(none, s, t * ratio - t + s)).sum(dim, keepdim=True)
 
 
 def _distillation_loss(x, teacher, params, dim):
     temperature = params["temperature"]
     ls, lt = _log_pair(x, teacher, temperature, dim)
+    return (temperature**2 * _kl(ls, lt, dim)).squeeze(dim), temperature * (ls.exp() - lt.exp())
+
+
+def _distillation_loss_temperature(x, teacher, params, dim):
+    """T (2 KL - sum t (lt - <t, lt>) (lt - ls) + sum (t - s) ls): d lt / dT is -(lt - <t, lt>) / T, and so is ls's."""
+    ls, lt = _log_pair(x, teacher, params["temperature"], dim)
     s, t = ls.exp(), lt.exp()
-    none = t == 0
-    each = torch.where(none, s, t * (torch.where(none, 0.0, lt) - torch.where(none, 0.0, ls)) - t + s)
-    each = torch.where((ls == -INF) & (lt > -INF), INF, each)
-    return temperature**2 * each.sum(dim), temperature * (s - t)
+    some_s, some_t = torch.where(s > 0, ls, 0.0), torch.where(t > 0, lt, 0.0)
+    centred = some_t - (t * some_t).sum(dim, keepdim=True)
+    moved = ((t - s) * some_s - t * centred * (some_t - some_s)).sum(dim, keepdim=True)
+    return params["temperature"] * (2 * _kl(ls, lt, dim) + moved)
 
 
-def _jsd_loss(x, teacher, params, dim):
-    beta = params["beta"]
+def _jsd_halves(x, teacher, beta, dim):
+    """(s, log s/m, and of KL(t, m) and KL(s, m) the terms)."""
     ls, lt = _log_pair(x, teacher, 1.0, dim)
     s, t = ls.exp(), lt.exp()
     m = beta * t + (1 - beta) * s
@@ -165,8 +203,19 @@ def _jsd_loss(x, teacher, params, dim):
         return torch.log(torch.where(p > 0, p, 1.0)) - torch.log(torch.where(p > 0, m, 1.0))
 
     rs, rt = log_ratio(s), log_ratio(t)
-    value = beta * (t * rt - t + m) + (1 - beta) * (s * rs - s + m)
+    return s, rs, t * rt - t + m, s * rs - s + m
+
+
+def _jsd_loss(x, teacher, params, dim):
+    beta = params["beta"]
+    s, rs, of_t, of_s = _jsd_halves(x, teacher, beta, dim)
+    value = beta * of_t + (1 - beta) * of_s
     return value.sum(dim), (1 - beta) * s * (rs - (s * rs).sum(dim, keepdim=True))
+
+
+def _jsd_loss_beta(x, teacher, params, dim):
+    _, _, of_t, of_s = _jsd_halves(x, teacher, params["beta"], dim)  # m moves by beta too: to first order that changes nothing
+    return (of_t - of_s).sum(dim, keepdim=True)
 
 
 LOSSES = {
@@ -182,8 +231,15 @@ LOSSES = {
 }
 
 
-# In a parameter that may be per row, where torch is not to differentiate the value.
-SLOPES = {("entmax_loss", "alpha"): _entmax_loss_alpha}
+# In the parameters that may be per row.
+SLOPES = {
+    ("softmax_loss", "label_smoothing"): _softmax_loss_smoothing,
+    ("entmax_loss", "alpha"): _entmax_loss_alpha,
+    ("margin_softmax_loss", "margin"): _margin_softmax_loss_margin,
+    ("margin_softmax_loss", "scale"): _margin_softmax_loss_scale,
+    ("distillation_loss", "temperature"): _distillation_loss_temperature,
+    ("jsd_loss", "beta"): _jsd_loss_beta,
+}
 
 
 def _loss(description, tensors, params, dim):
@@ -211,13 +267,17 @@ def _loss(description, tensors, params, dim):
     if kind != "labels":
         nan = nan | has_none(given, dim)
     dx, value = torch.where(nan, math.nan, dx), torch.where(nan.squeeze(dim), math.nan, value)
-    slopes = {}
-    for param in _descriptions.per_row(description):
-        if isinstance(params[param], torch.Tensor) and (name, param) in SLOPES:
-            slopes[param] = SLOPES[name, param](x, q, params, dim)
     if ignored is not None:
         dx, value = torch.where(ignored.unsqueeze(dim), 0.0, dx), torch.where(ignored, 0.0, value)
-        slopes = {param: torch.where(ignored.unsqueeze(dim), 0.0, slope) for param, slope in slopes.items()}
+    slopes = {}
+    for param in _descriptions.per_row(description):
+        if isinstance(params[param], torch.Tensor):
+            slope = SLOPES[name, param](x, q, params, dim)
+            none = (value == INF) if ignored is None else (value == INF) | ignored
+            if param == "alpha":
+                none = none | infinite.squeeze(dim)
+            slope = torch.where(none.unsqueeze(dim), 0.0, slope)
+            slopes[param] = torch.where(value.isnan().unsqueeze(dim), math.nan, slope)
     return value, (dx,), slopes
 
 

@@ -6,7 +6,7 @@ import math
 import torch
 
 from entropic.torch import _descriptions
-from entropic.torch.backends.reference.rows import reduction, working
+from entropic.torch.backends.reference.rows import mean_exp, mean_exp_slope, reduction, working
 
 
 def _where(condition, x, otherwise):
@@ -46,7 +46,7 @@ class _Distribution:
 
 
 def _entropy(p, values, dim):
-    return -(p.p * p.log).sum(dim), (-p.log - 1,)
+    return -(p.p * p.log).sum(dim), (_where(p.present, -p.log - 1, math.inf),)
 
 
 def _perplexity(p, values, dim):
@@ -54,44 +54,86 @@ def _perplexity(p, values, dim):
     return h.exp(), (g * h.exp().unsqueeze(dim),)
 
 
+class _Order:
+    """alpha, one number or one for each row, and which of its formulas hold. `usual` is alpha, for inf 2."""
+
+    def __init__(self, values, p):
+        self.alpha = torch.as_tensor(values["alpha"], dtype=torch.float64, device=p.p.device)
+        self.infinite, self.none = self.alpha == math.inf, self.alpha == 0
+        self.near_1 = (self.alpha - 1).abs() < 2**-10
+        self.usual = torch.where(self.infinite, 2.0, self.alpha)
+        self.minus_1 = torch.where(self.infinite, 1.0, self.alpha - 1)
+        self.apart = torch.where(self.infinite | self.near_1, 1.0, self.alpha - 1)  # by what may be divided
+
+
+def _excess(p, order, dim):
+    """sum p (p^(alpha - 1) - 1) / (alpha - 1): minus the entropy at 1."""
+    return (p.p * p.log * mean_exp(order.minus_1 * p.log)).sum(dim, keepdim=True)
+
+
+def _near(p, order):
+    z = order.minus_1 * p.log
+    at_0 = torch.where(order.minus_1 > 0, 1 / torch.where(order.minus_1 > 0, order.minus_1, 1.0), math.inf)
+    return torch.where(p.present, -z.exp() - p.log * mean_exp(z), at_0.to(z.dtype))
+
+
+def _or_at_0(p, order, g):
+    """g, and where p is 0 what a multiple of p^(alpha - 1) is there."""
+    return torch.where(p.present, g, torch.where(order.alpha > 1, 0.0, math.inf).to(g.dtype))
+
+
 def _renyi_entropy(p, values, dim):
-    alpha = values["alpha"]
-    if alpha == 1:
-        return _entropy(p, values, dim)
-    if alpha == 0:
-        return p.present.sum(dim).to(p.p.dtype).log(), (torch.zeros_like(p.p),)
+    order = _Order(values, p)
     largest = p.p.amax(dim, keepdim=True)
-    if alpha == math.inf:
-        top = (p.p == largest).to(p.p.dtype)
-        return -largest.squeeze(dim).log(), (-top / (largest * top.sum(dim, keepdim=True)),)
-    rest = 1 - alpha
-    if abs(rest) < 2**-10:
-        more = _where(p.present, p.p * torch.expm1(-rest * p.log), 0.0).sum(dim, keepdim=True)
-        return torch.log1p(more).squeeze(dim) / rest, (_near(p, alpha) / (1 + more),)
-    powers = _where(p.present, (alpha * (p.log - largest.log())).exp(), 0.0)
+    alpha = torch.where(order.infinite | order.near_1, 2.0, order.alpha)
+    powers = torch.where(p.present, (alpha * (p.log - largest.log())).exp(), 0.0)
     log_sum = powers.sum(dim, keepdim=True).log() + alpha * largest.log()
-    g = alpha / rest * _where(p.present, (-rest * p.log - log_sum).exp(), 0.0 if alpha > 1 else math.inf)
-    return log_sum.squeeze(dim) / rest, (g,)
+    excess = _excess(p, order, dim)
+    more = torch.where(order.near_1, order.minus_1 * excess, 0.0)
+    near = -excess * _log1p_over(more)
+    value = torch.where(order.near_1, near, torch.where(order.infinite, -largest.log(), log_sum / -order.apart))
+    g = _or_at_0(p, order, -alpha / order.apart * ((alpha - 1) * p.log - log_sum).exp())
+    top = (p.p == largest).to(p.p.dtype)
+    g = torch.where(order.infinite, -top / (largest * top.sum(dim, keepdim=True)), g)
+    g = torch.where(order.none, 0.0, torch.where(order.near_1, _near(p, order) / (1 + more), g))
+    return value.squeeze(dim), (g,)
 
 
-def _near(p, alpha):
-    z = (alpha - 1) * p.log
-    return -z.exp() - torch.expm1(z) / (alpha - 1)
+def _log1p_over(x):
+    """log(1 + x) / x."""
+    near = x.abs() < 2**-6
+    inner, total = torch.where(near, x, 0.0), torch.zeros_like(x)
+    for k in range(10, 0, -1):
+        total = 1 / k - total * inner
+    safe = torch.where(near, 1.0, x)
+    return torch.where(near, total, torch.log1p(safe) / safe)
+
+
+def _renyi_entropy_alpha(p, values, dim):
+    """-KL(q, p) / (alpha - 1)^2, q = p^alpha / sum p^alpha, and what value and slope know of a sum that is not 1."""
+    order = _Order(values, p)
+    w = p.log + _renyi_entropy(p, {"alpha": order.usual}, dim)[0].unsqueeze(dim)
+    y = (order.usual - 1) * w
+    slope = -torch.where(p.present, p.p * w * w * mean_exp_slope(y), 0.0).sum(dim, keepdim=True)
+    slope = slope + torch.where(order.near_1, 0.0, (p.p.sum(dim, keepdim=True) - 1) / order.apart**2)
+    return torch.where(order.infinite, 0.0, slope)
 
 
 def _tsallis_entropy(p, values, dim):
-    alpha = values["alpha"]
-    if alpha == 1:
-        return _entropy(p, values, dim)
-    if alpha == 0:
-        return p.present.sum(dim).to(p.p.dtype) - 1, (torch.zeros_like(p.p),)
-    if alpha == math.inf:
-        return torch.zeros_like(p.p.sum(dim)), (torch.zeros_like(p.p),)
-    terms = _where(p.present, p.p * torch.expm1((alpha - 1) * p.log), 0.0).sum(dim)
-    if abs(alpha - 1) < 2**-10:
-        return -terms / (alpha - 1), (_near(p, alpha),)
-    g = _where(p.present, ((alpha - 1) * p.log).exp(), 0.0 if alpha > 1 else math.inf)
-    return (1 - p.p.sum(dim) - terms) / (alpha - 1), (-alpha / (alpha - 1) * g,)
+    order = _Order(values, p)
+    missing = torch.where(order.near_1, 0.0, (1 - p.p.sum(dim, keepdim=True)) / order.apart)
+    value = torch.where(order.infinite, 0.0, missing - _excess(p, order, dim))
+    g = _or_at_0(p, order, -order.usual / order.apart * (order.minus_1 * p.log).exp())
+    g = torch.where(order.near_1, _near(p, order), g)
+    return value.squeeze(dim), (torch.where(order.infinite | order.none, 0.0, g),)
+
+
+def _tsallis_entropy_alpha(p, values, dim):
+    order = _Order(values, p)
+    y = order.minus_1 * p.log
+    slope = -(p.p * p.log * p.log * mean_exp_slope(y)).sum(dim, keepdim=True)
+    slope = slope - torch.where(order.near_1, 0.0, (1 - p.p.sum(dim, keepdim=True)) / order.apart**2)
+    return torch.where(order.infinite, 0.0, slope)
 
 
 def _missing(p, q):
@@ -169,6 +211,9 @@ MEASURES = {
     "mutual_information": _mutual_information,
 }
 
+# In the parameters that may be per row.
+SLOPES = {("renyi_entropy", "alpha"): _renyi_entropy_alpha, ("tsallis_entropy", "alpha"): _tsallis_entropy_alpha}
+
 
 def _measure(description, tensors, params, dim):
     name = description["name"]
@@ -181,7 +226,8 @@ def _measure(description, tensors, params, dim):
         value = value.sqrt()
         factor = torch.where(value > 0, 0.5 / _where(value > 0, value, 1.0), torch.zeros_like(value)).unsqueeze(dim)
         gradients = [g * factor for g in gradients]
-    return value, gradients, {}
+    slopes = {param: of(*rows, params, dim) / unit for (measure, param), of in SLOPES.items() if measure == name}
+    return value, gradients, slopes
 
 
 def _unit(params):
