@@ -29,11 +29,11 @@ def calls_of(x, target):
         "entmax SparsemaxLoss, k=100": entmax.SparsemaxLoss(k=100),
         "SparsemaxLoss again": et.SparsemaxLoss(),
         "entmax Entmax15Loss, k=None": entmax.Entmax15Loss(k=None),
-        "EntmaxLoss, 1.5": et.EntmaxLoss(1.5),
+        "EntmaxLoss, 1.5": et.EntmaxLoss(alpha=1.5),
         "entmax Entmax15Loss": entmax.Entmax15Loss(),
-        "EntmaxLoss, 1.5 again": et.EntmaxLoss(1.5),
+        "EntmaxLoss, 1.5 again": et.EntmaxLoss(alpha=1.5),
         "entmax EntmaxBisectLoss, 1.3": entmax.EntmaxBisectLoss(1.3),
-        "EntmaxLoss, 1.3": et.EntmaxLoss(1.3),
+        "EntmaxLoss, 1.3": et.EntmaxLoss(alpha=1.3),
     }
     if x.shape[1] < 100:
         modules = {name: module for name, module in modules.items() if "k=100" not in name and "again" not in name}

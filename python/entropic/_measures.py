@@ -13,7 +13,7 @@ class Kernel(NamedTuple):
 
     name: str
     run: object
-    per_row: tuple = ()  # as in _functions.Kernels
+    per_row: tuple = ()  # as in _maps.Kernels
 
 
 def _in_python(run):
@@ -133,9 +133,3 @@ KERNELS = {
     one["name"]: Kernel(one["name"], _in_python(one["run"]), tuple(p["name"] if p["per_row"] else None for p in one["params"]))
     for one in _core.measure_operations()
 }
-
-ARGUMENTS = {"measure": ("p",), "divergence": ("p", "q"), "table": ("pxy",), "entry": ("p",)}
-
-
-def has_axis(description):
-    return description["family"] != "table" and description["name"] != "binary_entropy"

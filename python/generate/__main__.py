@@ -1,7 +1,7 @@
 """Writes the package's functions and their stubs from the registry of the built module: python generate MODULE PACKAGE.
 
-PACKAGE/_generated.py has the functions, which editors show, and PACKAGE/__init__.pyi their types. Needs neither NumPy nor
-torch: the package is built where there are none.
+PACKAGE/_generated.py has the functions, which editors show, and PACKAGE/__init__.pyi their types; in PACKAGE/torch are the same
+on tensors, with the modules. Needs neither NumPy nor torch: the package is built where there are none.
 """
 
 import importlib.util
@@ -12,6 +12,10 @@ import entropy_control
 import losses
 import maps
 import measures
+import torch_losses
+import torch_maps
+import torch_measures
+from tensors import class_name
 
 HEAD = '''"""Every function that the registry describes. Written by python/generate when the package is built."""
 
@@ -27,6 +31,24 @@ _run_param_vjp = _arrays.run_param_vjp
 _run_reduction = _arrays.run_reduction
 _run_vjp = _arrays.run_vjp
 _index_or_none = _losses.index_or_none
+'''
+
+TORCH_HEAD = '''"""Functions and modules that the registry describes. Written by python/generate when the package is built."""
+
+from math import inf  # noqa: F401  a default
+
+from torch import Tensor
+
+from entropic._losses import index_or_none as _index_or_none
+from entropic._maps import map_and_params as _map_and_params
+from entropic.torch._losses import call as _call_loss
+from entropic.torch._maps import call as _call_map
+from entropic.torch._maps import call_reduction as _call_reduction
+from entropic.torch._measures import call as _call_measure
+from entropic.torch._measures import call_entries as _call_entries
+from entropic.torch._measures import call_table as _call_table
+from entropic.torch._modules import Loss as _Loss
+from entropic.torch._modules import Map as _Map
 '''
 
 
@@ -55,11 +77,32 @@ def main(module_file, package):
     ]
     names = [name for one in operations for name in (one["name"], one["name"] + "_vjp")]
     names += ["gamma_for_entropy", *(one["name"] for one in [*measured, *lost])]
-    listed = "".join(f"    {name!r},\n" for name in names)
     package = pathlib.Path(package)
-    (package / "_generated.py").write_text("\n\n".join([HEAD, *functions, f"__all__ = [\n{listed}]\n"]))
-    written = pathlib.Path(__file__).with_name("written.pyi").read_text()
-    (package / "__init__.pyi").write_text("\n".join([written, *stubs]))
+    write(package, HEAD, functions, names, "written.pyi", stubs)
+
+    modules = [one for one in lost if torch_losses.has_module(one)]
+    functions = [
+        *map(torch_maps.function, operations),
+        *map(torch_losses.function, lost),
+        *map(torch_measures.function, measured),
+        *map(torch_maps.of_module, operations),
+        *map(torch_losses.of_module, modules),
+    ]
+    stubs = [
+        *map(torch_maps.stubs, operations),
+        *map(torch_losses.stubs, lost),
+        *map(torch_measures.stubs, measured),
+    ]
+    names = [one["name"] for one in [*operations, *lost, *measured]]
+    names += [class_name(one["name"]) for one in [*operations, *modules]]
+    write(package / "torch", TORCH_HEAD, functions, names, "torch_written.pyi", stubs)
+
+
+def write(package, head, functions, names, written, stubs):
+    listed = "".join(f"    {name!r},\n" for name in names)
+    (package / "_generated.py").write_text("\n\n".join([head, *functions, f"__all__ = [\n{listed}]\n"]))
+    text = pathlib.Path(__file__).with_name(written).read_text()
+    (package / "__init__.pyi").write_text("\n".join([text, *stubs]))
 
 
 main(*sys.argv[1:])

@@ -45,11 +45,11 @@ class Signature(NamedTuple):
 
 def define(name, signature, body, doc):
     """def name(...), with its docstring."""
-    return f"{_head(name, signature.text(False))}:\n{docstring(doc)}\n{textwrap.indent(body, '    ')}\n"
+    return f"{head(name, signature.text(False))}:\n{docstring(doc)}\n{textwrap.indent(body, '    ')}\n"
 
 
 def stub(name, signature, returns, first=()):
-    return f"{_head(name, signature.text(True, first))} -> {returns}: ...\n"
+    return f"{head(name, signature.text(True, first))} -> {returns}: ...\n"
 
 
 def docstring(doc, indent="    "):
@@ -57,7 +57,8 @@ def docstring(doc, indent="    "):
     return f'{indent}{"r" * (chr(92) in doc)}"""{lines.strip()}\n{indent}"""'
 
 
-def _head(name, parts):
+def head(name, parts):
+    """def name(...), one argument a line where the line would be long."""
     line = f"def {name}({', '.join(parts)})"
     if len(line) <= WIDTH:
         return line

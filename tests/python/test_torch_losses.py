@@ -1,5 +1,7 @@
 """entropic.torch's losses: the same numbers as entropic, under everything that torch does to a function."""
 
+import inspect
+import pickle
 import warnings
 
 import numpy as np
@@ -292,6 +294,22 @@ def test_modules(class_name):
         assert module(x[:, None], target[:, None]).isfinite()
     with pytest.raises(ValueError, match="reduction must be 'mean', 'sum' or 'none'"):
         module_class(**needed, reduction="all")
+
+
+def test_weight_comes_first_and_parameters_by_name():
+    """SoftmaxLoss(weight) as torch.nn.CrossEntropyLoss(weight)."""
+    x, target, weight = scores("", 4, 3), torch.tensor([0, 1, 2, 2]), torch.tensor([1.0, 2.0, 0.5], dtype=torch.float64)
+    assert torch.allclose(et.SoftmaxLoss(weight)(x, target), torch.nn.CrossEntropyLoss(weight)(x, target))
+    assert torch.equal(et.SurrogateLoss(weight, map="sparsemax").weight, weight)
+    for module_class, positional in ((et.EntmaxLoss, [None, 1.5]), (et.DistillationLoss, [2.0]), (et.ArcFaceLoss, [3, 4, 0.5])):
+        with pytest.raises(TypeError, match="positional argument"):
+            module_class(*positional)
+
+
+def test_functions_are_source_that_editors_show():
+    assert inspect.getsource(et.softmax_loss).startswith("def softmax_loss(x, target, *, label_smoothing=0.0,")
+    assert pickle.loads(pickle.dumps(et.Entmax(alpha=1.2))).alpha == 1.2
+    assert pickle.loads(pickle.dumps(et.kl_divergence)) is et.kl_divergence
 
 
 def test_modules_compile():

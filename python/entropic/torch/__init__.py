@@ -13,31 +13,17 @@ try:
 except ImportError as error:
     raise ImportError("entropic.torch needs PyTorch: pip install entropic[torch]") from error
 
-from entropic.torch import (
-    _descriptions,
-    _entropy_control,
-    _loss_modules,
-    _losses,
-    _maps,
-    _measures,
-    _modules,
-    _sampling,
-    _transport,
-)
+from entropic.torch import _entropy_control, _generated, _loss_modules, _transport
 from entropic.torch._attention import Attention, LinearAttention, attention, linear_attention
+from entropic.torch._generated import *  # noqa: F403
 from entropic.torch._ratio_map import ratio_map
+from entropic.torch._sampling import gumbel_softmax
 
-functions = dict(_maps.functions)
-modules = _modules.build(_descriptions.MAPS.values(), functions)
-functions |= _losses.FUNCTIONS
-modules |= _loss_modules.build()
-functions |= _measures.functions
-functions |= {one.__name__: one for one in _entropy_control.PUBLIC}
-globals().update(functions)
-globals().update(modules)
-gumbel_softmax = _sampling.gumbel_softmax
-transport = {one.__name__: one for one in _transport.PUBLIC}
-globals().update(transport)
+for _name in _generated.__all__:
+    getattr(_generated, _name).__module__ = "entropic.torch"
+
+_written = {one.__name__: one for one in (*_entropy_control.PUBLIC, *_loss_modules.PUBLIC, *_transport.PUBLIC)}
+globals().update(_written)
 
 __all__ = [
     "Attention",
@@ -46,8 +32,7 @@ __all__ = [
     "gumbel_softmax",
     "linear_attention",
     "ratio_map",
-    *functions,
-    *modules,
-    *transport,
+    *_generated.__all__,
+    *_written,
 ]
-del functions, modules, torch, transport
+del torch

@@ -1,14 +1,11 @@
-"""Losses on tensors: their operators and functions."""
+"""Losses on tensors: their operators, and what the functions in _generated.py call."""
 
 import math
 
 import torch
 
 import entropic
-from entropic import _functions
 from entropic import _losses as numpy_losses
-from entropic._losses import _index_or_none  # noqa: F401  functions made below use it
-from entropic._maps import map_and_params  # noqa: F401  and this
 from entropic.torch import _descriptions
 from entropic.torch._arguments import Tensor, checked_dim, no_gradient, numbers_and_rows, one_device, one_dim, readable
 from entropic.torch._reductions import reduced, row_reduction
@@ -58,8 +55,8 @@ def _checked_target(name, description, x, target, dim):
     return target.to(x.dtype)
 
 
-def _call(description, x, target, params, named_map, ignore_index, dim, axis):
-    name = description["name"]
+def call(name, x, target, params, named_map, ignore_index, dim, axis):
+    description = DESCRIPTIONS[name]
     scores = description["arguments"][0]
     dim = checked_dim(name, scores, x, one_dim(name, dim, axis))
     target = _checked_target(name, description, x, target, dim)
@@ -92,58 +89,3 @@ def _is_target(target, x, dim, ignore_index):
     sums = target.sum(dim, dtype=torch.float64)
     allowed = entropic._core.sum_tolerance[target.dtype.itemsize]
     return bool((target >= 0).all()) and bool(((sums - 1).abs() <= allowed / 2).all())
-
-
-def _doc(description):
-    scores, target = description["arguments"]
-    text = numpy_losses.common_doc(description, "torch.Tensor").replace("array", "tensor").replace("along axis", "along dim")
-    example = {
-        "class or distribution": "torch.randn(4, 6), torch.tensor([0, 5, 2, 2])",
-        "class": "torch.rand(4, 6), torch.tensor([0, 5, 2, 2])",
-        "labels": "torch.randn(2, 3), torch.tensor([[0, 1, 1], [1, 0, 0]])",
-        "scores": "torch.randn(4, 6), torch.randn(4, 6)",
-    }[description["target"]]
-    return f"""{text.replace("without axis", "without dim")}dim : int, default -1
-    The axis of the classes; axis is another name for it.
-
-Returns
--------
-torch.Tensor
-    One number for each row, in {scores}'s shape without dim and its dtype. Differentiable, twice, in {scores}.
-
-Raises
-------
-ValueError, TypeError, IndexError
-    Naming the argument; {target} must not require grad.
-
-Notes
------
-Gradient: {description["gradient"]}. See entropic.{description["name"]} for the rules on NaN and infinities.
-Source: {description["source"]}.
-
-Examples
---------
->>> value = entropic.torch.{description["name"]}({example}{_functions.assignments(description)})
-"""
-
-
-def _build():
-    """The public functions by name."""
-    made = {}
-    for name, description in DESCRIPTIONS.items():
-        keywords, handed = numpy_losses.signature(description, "dim=None, axis=None")
-        namespace = {}
-        # In this module's globals, where a compiler's guards look for what a function uses.
-        exec(
-            f"def {name}{keywords}:\n    return _call(DESCRIPTIONS[{name!r}], {handed}, dim, axis)\n",
-            globals(),
-            namespace,
-        )
-        function = namespace[name]
-        function.__module__ = "entropic.torch"
-        function.__doc__ = _doc(description)
-        made[name] = function
-    return made
-
-
-FUNCTIONS = _build()

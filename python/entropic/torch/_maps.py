@@ -1,11 +1,9 @@
-"""Maps, log_softmax and logsumexp: their operators and public functions, made from the registry like those of entropic."""
+"""Maps, log_softmax and logsumexp: their operators, and what the functions in _generated.py call."""
 
 import functools
-from math import inf  # noqa: F401  a default in signatures
 
 import torch
 
-from entropic import _functions as numpy_functions
 from entropic.torch import _descriptions
 from entropic.torch._arguments import checked_dim, numbers_and_rows, one_dim
 from entropic.torch._builder import Operator
@@ -46,34 +44,8 @@ def _spec(description):
 OPERATORS = {name: Operator(_spec(description)) for name, description in _descriptions.MAPS.items()}
 
 
-def build(descriptions):
-    return {description["name"]: _build(description) for description in descriptions}
-
-
-def _build(description):
-    name = description["name"]
-    params = [numpy_functions.declare(param) for param in description["params"]]
-    values = "".join(f"{param['name']}, " for param in description["params"])
-    last, tail = ("keepdim=False", ", keepdim") if description["reduces"] else ("", "")
-    signature = ", ".join(part for part in ["x", "*", *params, "dim=None", "axis=None", last] if part)
-    call = "_call_reduction" if description["reduces"] else "_call"
-    given = [f"isinstance({param['name']}, Tensor)" for param in description["params"] if param["per_row"]]
-    if given:
-        tail = f", not ({' or '.join(given)})"
-    namespace = {}
-    # In this module's globals, where a compiler's guards look for what a function uses.
-    exec(
-        f"def {name}({signature}):\n    return {call}({name!r}, x, ({values}), dim, axis{tail})\n",
-        globals(),
-        namespace,
-    )
-    function = namespace[name]
-    function.__module__ = "entropic.torch"
-    function.__doc__ = _doc(description)
-    return function
-
-
-def _call(name, x, values, dim, axis, numbers=True):
+def call(name, x, values, dim, axis, numbers=True):
+    """A map of x; `numbers` says that no parameter is a tensor of one for each row."""
     dim = one_dim(name, dim, axis)
     # Straight to the kernel where nobody looks on: no compiler, no transform, no mode, no derivative.
     if (
@@ -105,7 +77,7 @@ def _call(name, x, values, dim, axis, numbers=True):
 _KERNELS = {name: description["forward"] for name, description in _descriptions.MAPS.items()}
 
 
-def _call_reduction(name, x, values, dim, axis, keepdim):
+def call_reduction(name, x, values, dim, axis, keepdim):
     dim = one_dim(name, dim, axis)
     y = _call_operator(name, x, values, dim)
     return y if keepdim else y.squeeze(dim)
@@ -127,49 +99,3 @@ def _apply(name, x, values, dim):
 def apply_map(name, x, params, dim):
     """The map's operator; parameters by name."""
     return _apply(name, x, (params[param["name"]] for param in _descriptions.MAPS[name]["params"]), dim)
-
-
-def param_doc(description):
-    """The parameters as those of tensors."""
-    text = numpy_functions.param_doc(description)
-    return text.replace("An array", "A tensor").replace("array", "tensor").replace("along axis", "along dim")
-
-
-def _doc(description):
-    name = description["name"]
-    result = "keepdim : bool, default False\n    Keep dim, with size 1.\n" if description["reduces"] else ""
-    shape = "One number per row" if description["reduces"] else "Of x's shape and dtype, contiguous"
-    return f"""{description["summary"]}
-
-    {description["formula"]}
-
-Parameters
-----------
-x : torch.Tensor
-    Scores of float32, float64, float16 or bfloat16, of any shape with at least one axis and any strides. Halves are
-    computed in float32.
-{param_doc(description)}dim : int, default -1
-    The axis along which scores compete; axis is another name for it.
-{result}
-Returns
--------
-torch.Tensor
-    {shape}. Differentiable, twice.
-
-Raises
-------
-ValueError, TypeError, IndexError
-    Naming the argument.
-
-Notes
------
-Gradient, J^T g: {description["gradient"]}. See entropic.{name} for the rules on NaN and infinities.
-Source: {description["source"]}.
-
-Examples
---------
->>> y = entropic.torch.{name}(torch.tensor([0.0, 1.0, 2.0]){numpy_functions.assignments(description)})
-"""
-
-
-functions = build(_descriptions.MAPS.values())

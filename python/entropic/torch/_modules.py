@@ -1,20 +1,8 @@
-"""torch.nn modules of the functions."""
+"""What torch.nn modules of the functions are: those in _generated.py, and those written by hand."""
 
 import torch
 
-from entropic import _functions as numpy_functions
 from entropic.torch._arguments import integer_dim
-from entropic.torch._maps import param_doc
-from entropic.torch._names import class_name
-
-
-def build(descriptions, functions):
-    modules = {}
-    for description in descriptions:
-        name = description["name"]
-        module = _build(description, functions[name])
-        modules[module.__name__] = module
-    return modules
 
 
 class Configured(torch.nn.Module):
@@ -39,7 +27,7 @@ class Configured(torch.nn.Module):
         return ", ".join(f"{name}={tuple(v.shape) if isinstance(v, torch.Tensor) else repr(v)}" for name, v in shown)
 
 
-class _Map(Configured):
+class Map(Configured):
     """Calls `_function` with the parameters it was made with."""
 
     def __init__(self, **values):
@@ -50,53 +38,51 @@ class _Map(Configured):
         return type(self)._function(x, **self._values())
 
 
-def _build(description, function):
-    name = description["name"]
-    names = [param["name"] for param in description["params"]]
-    declared = dict(zip(names, map(numpy_functions.declare, description["params"]), strict=True)) | {"dim": "dim=-1"}
-    if description["reduces"]:
-        declared["keepdim"] = "keepdim=False"
-    # As torch's: Softmax(-1), Entmax(1.5, -1).
-    first = names[: names[:1] != ["temperature"]]
-    rest = [name for name in declared if name not in (*first, "dim")]
-    params = [declared.get(param, param) for param in (*first, "dim", *(["*"] if rest else []), *rest)]
-    namespace = {"inf": float("inf")}
-    exec(
-        f"def __init__(self, {', '.join(params)}):\n    _Map.__init__(self, {', '.join(f'{n}={n}' for n in declared)})\n",
-        {"_Map": _Map},
-        namespace,
-    )
-    learned = " and ".join(param["name"] for param in description["params"] if param["per_row"])
-    learned = (
-        f"{learned} may be an nn.Parameter that broadcasts with x and has size 1 along dim: it is then learned.\n\n"
-        * bool(learned)
-    )
-    size = "keepdim : bool, default False\n    Keep dim, with size 1.\n" * description["reduces"]
-    shape = "x's shape without dim" if description["reduces"] else "x's shape"
-    given = numpy_functions.assignments(description).removeprefix(", ")
-    doc = f"""{description["summary"]}
+class Loss(Configured):
+    """Calls `_function` with the parameters it was made with, and reduces what it gives."""
 
-    {description["formula"]}
+    _takes_classes = True
 
-The module of entropic.torch.{name}: calls it with x of any shape, and gives {shape}.
+    def __init__(self, values, weight, ignore_index, reduction, dim):
+        super().__init__(values)
+        name = type(self).__name__
+        if reduction not in ("mean", "sum", "none"):
+            raise ValueError(f"{name}: reduction must be 'mean', 'sum' or 'none', got {reduction!r}")
+        if weight is not None and not isinstance(weight, torch.Tensor):
+            raise TypeError(f"{name}: weight must be a torch.Tensor, got {type(weight).__name__}")
+        if weight is not None and weight.dim() != 1:
+            raise ValueError(f"{name}: weight must have one factor for each class, got shape {tuple(weight.shape)}")
+        self.register_buffer("weight", weight)
+        self.ignore_index, self.reduction, self.dim = ignore_index, reduction, dim
 
-Parameters
-----------
-{param_doc(description)}dim : int, default -1
-    The axis along which scores compete.
-{size}
-{learned}Examples
---------
->>> module = entropic.torch.{class_name(name)}({given})
->>> y = module(torch.tensor([0.0, 1.0, 2.0]))
-"""
-    return type(
-        class_name(name),
-        (_Map,),
-        {
-            "__init__": namespace["__init__"],
-            "__doc__": doc,
-            "__module__": "entropic.torch",
-            "_function": staticmethod(function),
-        },
-    )
+    def forward(self, x, target):
+        return self._reduced(x, target, self._values())
+
+    def _reduced(self, x, target, values):
+        if self._takes_classes:
+            values["ignore_index"] = self.ignore_index
+        each = type(self)._function(x, target, **values, dim=self.dim)
+        classes = self._takes_classes and isinstance(target, torch.Tensor) and not target.is_floating_point()
+        ignored = target == self.ignore_index if classes else None
+        factors = None
+        if self.weight is not None:
+            if not classes:
+                raise ValueError(f"{type(self).__name__}: weight is for targets that are classes, got {target.dtype}")
+            if len(self.weight) != x.shape[self.dim]:
+                raise ValueError(
+                    f"{type(self).__name__}: weight must have one factor for each of {x.shape[self.dim]} classes, got "
+                    f"{len(self.weight)}"
+                )
+            factors = torch.where(ignored, 0.0, self.weight[torch.where(ignored, 0, target)]).to(each.dtype)
+            each = torch.where(factors == 0, 0.0, each * factors)
+        if self.reduction == "none":
+            return each
+        total = each.sum()
+        if self.reduction == "sum":
+            return total
+        if factors is not None:
+            return total / factors.sum()
+        return total / (each.numel() if ignored is None else (~ignored).sum())
+
+    def extra_repr(self):
+        return super().extra_repr("reduction", "dim")

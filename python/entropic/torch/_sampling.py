@@ -9,7 +9,7 @@ from entropic import _arrays
 from entropic._sampling import _integer
 from entropic.torch._arguments import checked_dim, one_dim, readable
 from entropic.torch._builder import Operator
-from entropic.torch._maps import functions
+from entropic.torch._generated import softmax
 from entropic.torch._spec import OpSpec, Tensor
 
 
@@ -98,7 +98,7 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, dim=None, 
     scores = torch.where(infinite.any(dim, keepdim=True), torch.where(infinite, 0.0, -math.inf), x)
     if x.shape[dim] > 0:
         scores = scores - scores.amax(dim, keepdim=True).detach()
-    p = functions["softmax"]((scores + _noise(x, *key)), temperature=temperature, dim=dim).to(x.dtype)
+    p = softmax((scores + _noise(x, *key)), temperature=temperature, dim=dim).to(x.dtype)
     return with_gradient_of(_one_hot(x, *key).to(x.dtype), p) if hard else p
 
 

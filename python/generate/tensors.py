@@ -1,0 +1,53 @@
+"""What functions and modules on tensors share: their arguments, and the words of NumPy's docstrings for tensors."""
+
+import words
+from source import Argument, docstring, head, stub
+
+OTHER_NAMES = {"jsd_loss": "JSDLoss", "logsumexp": "LogSumExp", "sigsoftmax": "SigSoftmax"}
+DIM = [Argument("dim", "None", "int | None"), Argument("axis", "None", "int | None")]
+
+
+def class_name(function):
+    """The torch.nn module of a function: "top_k_softmax" has TopKSoftmax."""
+    return OTHER_NAMES.get(function, function.title().replace("_", ""))
+
+
+def argument(param):
+    return words.argument(param, number="float", row="float | Tensor", integer="int")
+
+
+def of_tensors(text):
+    """A docstring about arrays as one about tensors."""
+    text = text.replace("An array", "A tensor").replace("an array", "a tensor").replace("array", "tensor")
+    return text.replace("along axis", "along dim").replace("without axis", "without dim")
+
+
+def param_doc(description):
+    return of_tensors(words.param_doc(description))
+
+
+def values(description):
+    """The tuple of the parameters' values, as source."""
+    return "(" + "".join(f"{param['name']}, " for param in description["params"]) + ")"
+
+
+def learned(description):
+    names = " and ".join(param["name"] for param in description["params"] if param["per_row"])
+    if not names:
+        return ""
+    return f"{names} may be an nn.Parameter that broadcasts with the scores and has size 1 along dim: it is then learned.\n\n"
+
+
+def module(name, base, doc, init, body, function, members=()):
+    """The source of a module; `init` is the signature of its constructor."""
+    lines = [f"_function = staticmethod({function})", *members]
+    listed = "".join(f"    {line}\n" for line in lines)
+    constructor = head("__init__", ["self", *init.text(False)])
+    constructor = "".join(f"    {line}\n" for line in f"{constructor}:\n    {body}".split("\n"))
+    return f"class {name}({base}):\n{docstring(doc)}\n\n{listed}\n{constructor}"
+
+
+def module_stub(name, base, attributes, init):
+    lines = [f"{attribute.name}: {attribute.type}" for attribute in attributes]
+    lines += stub("__init__", init, "None", first=["self"]).rstrip("\n").split("\n")
+    return f"class {name}({base}):\n" + "".join(f"    {line}\n" for line in lines)
