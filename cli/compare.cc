@@ -257,7 +257,7 @@ void add_compare(CLI::App& app, Program& program) {
     program.action = [options, &files = program.files] {
       if (options->format.empty()) options->format = format_of(files.out);
       const std::vector<entropic::Map> maps = maps_by_name(options->maps, options->entropy);
-      const Table table = read_table(files);
+      const Table table = widened(read_table(files));
       const std::size_t row = row_of(table, files::input_name(files.in), options->row);
       Comparison comparison = compare(table, files::input_name(files.in), row, maps);
       if (options->format != "text") {

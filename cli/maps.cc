@@ -12,7 +12,9 @@ Evaluation of_map(const entropic::Map& map, const entropic::OperationInfo& /*inf
 Evaluation of_logarithm(const entropic::Logarithm& logarithm, const entropic::OperationInfo& info) {
   if (const auto* const log_sum_exp = std::get_if<entropic::LogSumExp>(&logarithm)) {
     return {[op = *log_sum_exp, &info](Table table) {
-      return one_per_row(std::move(table), info.name, [&](auto x, auto y) { entropic::logsumexp(op, x, y); });
+      return one_per_row(widened(std::move(table)), info.name, [&]<class T>(entropic::MatrixView<const T> x, auto y) {
+        if constexpr (!entropic::kIsHalf<T>) entropic::logsumexp(op, x, y);
+      });
     }};
   }
   return {[op = std::get<entropic::LogSoftmax>(logarithm)](Table table) {

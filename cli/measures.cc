@@ -1,41 +1,42 @@
 // Measures as commands: one number for each row, for each pair of rows, for each table, or for each entry.
 
+#include <cmath>
 #include <memory>
 #include <mutex>
+#include <numeric>
+#include <span>
 
 #include "commands.h"
 #include "operation.h"
 
 namespace {
 
-// One number for each row, in the precision of the file.
-template <class T>
-std::vector<T> narrowed(const std::vector<double>& numbers) {
-  std::vector<T> result;
-  result.reserve(numbers.size());
-  for (const double number : numbers) {
-    if constexpr (entropic::kIsHalf<T>) {
-      result.push_back(T(static_cast<float>(number)));
-    } else {
-      result.push_back(static_cast<T>(number));
-    }
-  }
-  return result;
-}
-
 Table of_rows(const entropic::Measure& op, Table table) {
   return one_per_row(std::move(table), description_of(op).name, [&]<class T>(entropic::MatrixView<const T> x, auto y) {
     std::vector<double> value(x.rows);
     entropic::measure(op, x, std::span<double>(value));
-    const std::vector<T> numbers = narrowed<T>(value);
-    std::copy(numbers.begin(), numbers.end(), y.data);
+    std::copy(value.begin(), value.end(), y.data);
   });
 }
 
 Table of_entries(const entropic::EntryMeasure& op, Table table) {
-  return in_place(std::move(table), [&]<class T>(entropic::MatrixView<T> x, entropic::MatrixView<T> y) {
-    entropic::measure(op, entropic::MatrixView<const T>(x), y);
+  return in_place(widened(std::move(table)), [&]<class T>(entropic::MatrixView<T> x, entropic::MatrixView<T> y) {
+    if constexpr (!entropic::kIsHalf<T>) entropic::measure(op, entropic::MatrixView<const T>(x), y);
   });
+}
+
+// The distributions as float64. Rows whose sums are 1 within the tolerance of the type they came in are divided by them, so
+// that they are within that of float64.
+std::vector<double> as_distributions(const Table& table) {
+  std::vector<double> numbers = as_doubles(table);
+  const double tolerance = std::visit([]<class T>(const std::vector<T>&) { return entropic::kSumTolerance<T>; }, table.values);
+  for (std::size_t r = 0; r < table.rows; ++r) {
+    const std::span<double> row(numbers.data() + r * table.cols, table.cols);
+    const double sum = std::accumulate(row.begin(), row.end(), 0.0);
+    if (std::abs(sum - 1) > tolerance) continue;
+    for (double& p : row) p /= sum;
+  }
+  return numbers;
 }
 
 // The rows that P is compared with, read when the first of P is.
@@ -63,11 +64,13 @@ struct Pairs {
 
 Table Pairs::compared(const entropic::Divergence& op, Table p) const {
   const std::string_view name = description_of(op).name;
+  const bool of_distributions = std::visit([](const auto& one) { return one.input == entropic::Input::probs; }, op);
+  const auto as_numbers = of_distributions ? as_distributions : as_doubles;
   std::call_once(others->once, [&] {
     try {
       if (others->path.empty()) files::bad_input("{}: Q is missing, the file that P is compared with", name);
       others->table = read_other(files, others->path);
-      if (others->table.values.index() != p.values.index()) others->table.values = as_doubles(others->table);
+      if (others->table.values.index() != p.values.index()) others->table.values = as_numbers(others->table);
     } catch (...) {
       others->failure = std::current_exception();
     }
@@ -82,7 +85,7 @@ Table Pairs::compared(const entropic::Divergence& op, Table p) const {
     files::bad_input("{}: {} rows, fewer than {}; one row is compared with all", files::input_name(others->path), q.rows,
                      files::input_name(files.in));
   }
-  if (p.values.index() != q.values.index()) p.values = as_doubles(p);
+  if (p.values.index() != q.values.index()) p.values = as_numbers(p);
   const std::size_t first_row = p.first_row;
   return one_per_row(std::move(p), name, [&]<class T>(entropic::MatrixView<const T> x, auto y) {
     const T* const all = std::get<std::vector<T>>(q.values).data();
@@ -94,8 +97,7 @@ Table Pairs::compared(const entropic::Divergence& op, Table p) const {
       if (error.argument() != "q") throw;
       refuse_row(others->path, error, (q.rows == 1 ? 0 : first_row) + error.row());
     }
-    const std::vector<T> numbers = narrowed<T>(value);
-    std::copy(numbers.begin(), numbers.end(), y.data);
+    std::copy(value.begin(), value.end(), y.data);
   });
 }
 
@@ -103,16 +105,20 @@ Table Pairs::compared(const entropic::Divergence& op, Table p) const {
 Table of_table(const entropic::TableMeasure& op, Table table) {
   const std::size_t rows = table.shape.size() < 2 ? table.rows : table.shape[table.shape.size() - 2];
   const std::size_t tables = rows == 0 ? 0 : table.rows / rows;
+  std::vector<double> numbers;
   std::visit(
       [&]<class T>(std::vector<T>& values) {
-        std::vector<double> numbers;
         for (std::size_t t = 0; t < tables; ++t) {
           const entropic::MatrixView<const T> pxy(values.data() + t * rows * table.cols, rows, table.cols);
           numbers.push_back(entropic::measure(op, pxy));
         }
-        values = narrowed<T>(numbers);
       },
       table.values);
+  if (sizeof_number(table) == sizeof(double)) {
+    table.values = std::move(numbers);
+  } else {
+    table.values = std::vector<float>(numbers.begin(), numbers.end());
+  }
   table.shape.resize(table.shape.size() - std::min<std::size_t>(table.shape.size(), 2));
   table.rows = tables;
   table.cols = 1;

@@ -62,6 +62,20 @@ void stream_rows(const Files& files, const std::function<Table(Table)>& result,
       at_end);
 }
 
+Table widened(Table table) {
+  std::vector<float> wide;
+  std::visit(
+      [&]<class T>(const std::vector<T>& values) {
+        if constexpr (entropic::kIsHalf<T>) {
+          wide.resize(values.size());
+          std::transform(values.begin(), values.end(), wide.begin(), [](T value) { return static_cast<float>(value); });
+        }
+      },
+      table.values);
+  if (sizeof_number(table) == 2) table.values = std::move(wide);
+  return table;
+}
+
 std::vector<double> as_doubles(const Table& table) {
   return std::visit(
       []<class T>(const std::vector<T>& values) {

@@ -44,8 +44,16 @@ double as_double(T number) {
   }
 }
 
+// Bytes of a number.
+inline std::size_t sizeof_number(const Table& table) {
+  return std::visit([]<class T>(const std::vector<T>&) { return sizeof(T); }, table.values);
+}
+
 // All numbers of a table.
 std::vector<double> as_doubles(const Table& table);
+
+// The table with float16 and bfloat16 as float: measures and sums of such files have more digits than their numbers.
+Table widened(Table table);
 
 // Calls f(values) with float16 and bfloat16 as float: for operations that have no such types.
 void visit_wide(Table& table, const auto& f) {
@@ -76,15 +84,23 @@ Table in_place(Table table, const auto& calculate) {
   return table;
 }
 
-// The table with a number y in place of each row x, calculate(x, y), as a column called `name`.
+// The table with a number y in place of each row x, calculate(x, y), as a column called `name`; of float16 and bfloat16 y is
+// float.
 Table one_per_row(Table table, std::string_view name, const auto& calculate) {
+  std::vector<float> results;
   std::visit(
       [&]<class T>(std::vector<T>& values) {
-        std::vector<T> y(table.rows);
+        using Y = std::conditional_t<entropic::kIsHalf<T>, float, T>;
+        std::vector<Y> y(table.rows);
         calculate(entropic::MatrixView<const T>(view(values, table.rows, table.cols)), view(y, table.rows, 1));
-        values.assign(y.begin(), y.end());  // in the memory that the next part will want
+        if constexpr (entropic::kIsHalf<T>) {
+          results = std::move(y);
+        } else {
+          values.assign(y.begin(), y.end());  // in the memory that the next part will want
+        }
       },
       table.values);
+  if (sizeof_number(table) == 2) table.values = std::move(results);
   table.cols = 1;
   table.shape.pop_back();
   if (!table.header.empty()) table.header = {std::string(name)};

@@ -83,6 +83,7 @@ Table drawn(const entropic::Sampler& sampler, const Options& options, Table tabl
       },
       table.values);
   table.values = std::vector<double>(indices.begin(), indices.end());
+  table.whole = true;
   table.cols = options.count;
   if (options.count == 1) {
     table.shape.pop_back();

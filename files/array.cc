@@ -229,11 +229,20 @@ std::vector<std::size_t> final_shape(const Table& table, std::optional<std::size
 Table without_numbers(const Table& table) {
   Table same;
   std::visit([&]<class T>(const std::vector<T>&) { same.values = std::vector<T>(); }, table.values);
+  same.whole = table.whole;
   same.shape = table.shape;
   return same;
 }
 
-std::string_view encode_binary(const Table& table, fmt::memory_buffer&) {
+std::string_view encode_binary(const Table& table, fmt::memory_buffer& memory) {
+  if (table.whole) {
+    const auto& numbers = std::get<std::vector<double>>(table.values);
+    const std::vector<std::int64_t> whole(numbers.begin(), numbers.end());
+    const auto* const bytes = reinterpret_cast<const char*>(whole.data());
+    memory.clear();
+    memory.append(bytes, bytes + whole.size() * sizeof(whole[0]));
+    return {memory.data(), memory.size()};
+  }
   return std::visit(
       [](const auto& values) {
         return std::string_view(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0]));

@@ -166,8 +166,9 @@ Reader npy_reader(std::string key, std::string name, ReadBytes read, std::option
 std::string npy_header(const Table& table, std::optional<std::size_t> rows) {
   static constexpr std::string_view kTypes[] = {"<f4", "<f8", "<f2", "<V2"};  // in the order of Table::values
   const std::vector<std::size_t> shape = final_shape(table, rows);
-  std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", kTypes[table.values.index()],
-                                   fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
+  std::string header =
+      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}",
+                  table.whole ? "<i8" : kTypes[table.values.index()], fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
   // Room for any first length, which may not be known yet. The numbers start at a multiple of 64 bytes, the header ends with a
   // new line.
   constexpr std::size_t kBefore = 10, kLongestLength = 20;

@@ -120,8 +120,9 @@ Reader open_safetensors(std::shared_ptr<Input> input, const ReadOptions& options
 Writer create_safetensors(Output& output, const Table& first, bool counted) {
   static constexpr std::string_view kTypes[] = {"F32", "F64", "F16", "BF16"};  // in the order of Table::values
   static constexpr std::size_t kSizes[] = {4, 8, 2, 2};
-  const auto header = [key = json_string(first.key.empty() ? "array" : first.key), type = kTypes[first.values.index()],
-                       item = kSizes[first.values.index()], shape = first.shape](std::optional<std::size_t> rows) {
+  const auto header = [key = json_string(first.key.empty() ? "array" : first.key),
+                       type = first.whole ? "I64" : kTypes[first.values.index()], item = kSizes[first.values.index()],
+                       shape = first.shape](std::optional<std::size_t> rows) {
     std::vector<std::size_t> lengths = shape;
     if (rows) lengths[0] = *rows;
     std::size_t count = 1;

@@ -15,6 +15,7 @@ namespace files {
 struct Table {
   // rows x cols without gaps, in the precision of the file.
   std::variant<std::vector<float>, std::vector<double>, std::vector<entropic::float16>, std::vector<entropic::bfloat16>> values;
+  bool whole = false;  // float64 that are whole numbers: arrays are written as int64
   std::size_t rows = 0;
   std::size_t cols = 0;
   std::size_t first_row = 0;  // of these rows, in the file

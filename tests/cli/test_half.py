@@ -1,0 +1,104 @@
+"""Files of float16 and bfloat16: maps keep the type, measures and the like are float32 at least."""
+
+import json
+import struct
+
+import numpy as np
+import pytest
+from conftest import parsed, softmax
+
+rng = np.random.default_rng(21)
+SCORES = rng.normal(scale=0.3, size=(3, 20_000)).astype(np.float32)
+
+
+def bfloat16(x):
+    """The nearest bfloat16s as their bits, and the same as float32."""
+    bits = x.astype(np.float32).view(np.uint32)
+    bits = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+    return bits, (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def safetensors(bits, dtype="BF16"):
+    header = json.dumps({"x": {"dtype": dtype, "shape": list(bits.shape), "data_offsets": [0, bits.nbytes]}}).encode()
+    return struct.pack("<Q", len(header)) + header + bits.tobytes()
+
+
+def read_safetensors(data):
+    (size,) = struct.unpack("<Q", data[:8])
+    (entry,) = json.loads(data[8 : 8 + size]).values()
+    return entry, data[8 + size :]
+
+
+@pytest.fixture(params=["bfloat16", "float16"])
+def half(request, cli):
+    """A file of half precision, and what its scores are in float64."""
+    if request.param == "float16":
+        x = SCORES.astype(np.float16)
+        return cli.save("x.npy", x), x.astype(np.float64)
+    bits, x = bfloat16(SCORES)
+    return cli.write("x.safetensors", safetensors(bits)), x.astype(np.float64)
+
+
+def entropy(p):
+    return -(p * np.log(p)).sum(axis=-1)
+
+
+def test_measures_are_not_narrowed_to_the_files_type(cli, half):
+    path, x = half
+    found = parsed(cli.output("entropy", path, "--input", "scores"))[:, 0]
+    np.testing.assert_allclose(found, entropy(softmax(x)), rtol=1e-6)
+    cli.output("entropy", path, "--input", "scores", "-o", "h.npy")
+    assert cli.load("h.npy").dtype == np.float32
+    np.testing.assert_array_equal(cli.load("h.npy"), found.astype(np.float32))
+    cli.output("entropy", path, "--input", "scores", "-o", "h.safetensors")
+    assert read_safetensors((cli.directory / "h.safetensors").read_bytes())[0]["dtype"] == "F32"
+
+
+def test_logsumexp_gamma_and_entries_are_not_narrowed_either(cli, half):
+    path, x = half
+    found = parsed(cli.output("logsumexp", path))[:, 0]
+    np.testing.assert_allclose(found, np.log(np.exp(x).sum(axis=-1)), rtol=1e-6)
+    cli.output("gamma", path, "--entropy", 9, "-o", "g.npy")
+    gamma, reached = cli.load("g.npy").T
+    np.testing.assert_allclose(reached, 9, rtol=1e-6)
+    np.testing.assert_allclose(entropy(softmax(gamma[:, None] * x)), 9, rtol=1e-6)
+    cli.save("p.npy", np.array([[0.3, 0.7]], dtype=np.float16))
+    found = parsed(cli.output("self_information", "p.npy"))
+    np.testing.assert_allclose(found, -np.log(np.array([[0.3, 0.7]], dtype=np.float16).astype(float)), rtol=1e-6)
+
+
+def test_tables_and_divergences_are_not_narrowed(cli):
+    cli.save("t.npy", np.array([[0.25, 0.3], [0.3, 0.15]], dtype=np.float16))
+    found = float(cli.output("joint_entropy", "t.npy"))
+    assert found == pytest.approx(entropy(np.float16([0.25, 0.3, 0.3, 0.15]).astype(float)), rel=1e-6)
+    p, q = np.float16([[0.25, 0.75]]), np.float16([[0.3, 0.7]])
+    cli.save("p.npy", p)
+    cli.save("q.npy", q)
+    p, q = p.astype(float), q.astype(float)
+    expected = (p * np.log(p / q) - p + q).sum()
+    assert float(cli.output("kl_divergence", "p.npy", "q.npy")) == pytest.approx(expected, rel=1e-6)
+
+
+def test_what_a_map_writes_is_read_back_with_the_tolerance_of_its_type(cli, half):
+    path, x = half
+    out = "p" + path[1:]
+    cli.output("softmax", path, "-o", out)
+    found = parsed(cli.output("entropy", out))[:, 0]
+    np.testing.assert_allclose(found, entropy(softmax(x)), rtol=2e-3)
+    # Also beside a file of another type.
+    cli.save("q.npy", softmax(x))
+    for pair in [(out, "q.npy"), ("q.npy", out)]:
+        np.testing.assert_allclose(parsed(cli.output("kl_divergence", *pair)), 0, atol=1e-4)
+
+
+def test_draws_are_int64_in_arrays(cli, half):
+    cli.output("sample", half[0], "--seed", 1, "--count", 4, "-o", "d.npy")
+    drawn = cli.load("d.npy")
+    assert (drawn.dtype, drawn.shape) == (np.int64, (3, 4))
+    assert drawn.max() > 2048  # which float16 could not count to
+    cli.output("sample", half[0], "--seed", 1, "--count", 4, "-o", "d.safetensors")
+    entry, data = read_safetensors((cli.directory / "d.safetensors").read_bytes())
+    assert entry["dtype"] == "I64" and entry["shape"] == [3, 4]
+    np.testing.assert_array_equal(np.frombuffer(data, np.int64).reshape(3, 4), drawn)
+    cli.output("sample", half[0], "--seed", 1, "--count", 4, "-o", "d.npz")
+    np.testing.assert_array_equal(cli.load("d.npz")["x" if half[0].endswith("safetensors") else "arr_0"], drawn)
