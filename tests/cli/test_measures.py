@@ -31,10 +31,12 @@ def test_rows(cli, name, dtype):
     for params in ({**alpha(name)}, {**alpha(name), "base": 2, "input": "scores"}):
         cli.output(name, *files, *options(params), "-o", "y.npy")
         want = getattr(entropic, name)(*arrays, **params)
-        np.testing.assert_array_equal(cli.load("y.npy"), want.reshape(2, 3), strict=True)
+        found = cli.load("y.npy")
+        assert found.dtype == np.result_type(dtype, np.float32)
+        np.testing.assert_array_equal(found.astype(want.dtype), want.reshape(2, 3), strict=True)
     cli.output(name, *files, "--normalize", *options(alpha(name)), "-o", "y.npy")
     want = getattr(entropic, name)(*arrays, normalize=True, **alpha(name))
-    np.testing.assert_array_equal(cli.load("y.npy").ravel(), want)
+    np.testing.assert_array_equal(cli.load("y.npy").ravel().astype(want.dtype), want)
 
 
 @pytest.mark.parametrize("name", TABLE)
