@@ -1,64 +1,57 @@
-// Losses for Python, on rows without gaps: arrays that entropic/_arrays.py or torch/_losses.py has brought to that.
+// Losses for Python: every registered one as a dict with its function, on rows along any axis of any strides.
 
 #include <entropic/entropic.h>
-#include <nanobind/ndarray.h>
 
+#include <array>
 #include <optional>
-#include <span>
 #include <string>
-#include <vector>
+#include <string_view>
+#include <utility>
 
 #include "bindings.h"
 #include "params.h"
+#include "rows.h"
 
 namespace entropic {
 namespace {
 
-using Classes = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-template <class T>
-MatrixView<T> view(const Array& a) {
-  return {reinterpret_cast<T*>(a.data), static_cast<std::size_t>(a.shape[0]), static_cast<std::size_t>(a.shape[1])};
+// What the two arrays are called.
+std::pair<std::string_view, std::string_view> arguments_of(TargetKind kind) {
+  if (kind == TargetKind::scores) return {"student", "teacher"};
+  return {kind == TargetKind::classes ? "cosines" : "x", "target"};
 }
 
-// value and, where there is room for it, the gradient. `map` is (name, values of its parameters) for a loss that has one,
-// `slopes` are pairs (parameter, array of float64), or None.
-void run(std::string_view name, nb::handle x, nb::handle target, nb::handle value, nb::handle dx, nb::tuple values,
-         nb::handle map, nb::handle ignore_index, nb::handle slopes) {
+// value, of float64 or float32, and where there is room for it the gradient. target: an int64 for each row, or an array of the
+// type of x. slopes: pairs (parameter, array of one float64 for each row), or None.
+void run(const OperationInfo& info, nb::handle x, nb::handle target, nb::handle value, nb::handle dx, nb::handle axis,
+         nb::handle values, nb::handle ignore_index, nb::handle slopes) {
   std::optional<std::int64_t> ignored;
-  if (!ignore_index.is_none()) ignored = to_int(name, "ignore_index", ignore_index);
-  const Buffer scores(name, x, false), out(name, value, true);
-  std::optional<Buffer> gradient, q;
-  std::optional<Classes> classes;
-  const ParamSlopes gradients(name, slopes);
-  if (!dx.is_none()) gradient.emplace(name, dx, true);
-  if (Classes given; nb::try_cast(target, given)) {
-    classes = given;
-  } else {
-    q.emplace(name, target, false);
-  }
-  const auto call = [&](const Loss& op, std::span<const PerRow> per_row) {
-    const nb::gil_scoped_release release;
-    on_type(scores->type, [&]<class T>(std::type_identity<T>) {
-      const MatrixView<const T> in = view<const T>(*scores);
-      const MatrixView<T> to = gradient ? view<T>(**gradient) : MatrixView<T>();
-      if (classes) {
-        const std::span<const std::int64_t> indices(classes->data(), classes->shape(0));
-        loss<T>(op, in, indices, numbers(*out), to, per_row, gradients.asked, ignored);
-      } else {
-        loss<T>(op, in, view<const T>(**q), numbers(*out), to, per_row, gradients.asked);
-      }
+  if (!ignore_index.is_none()) ignored = to_int(info.name, "ignore_index", ignore_index);
+  ParamValues params(info, values);
+  const Loss op = make<Loss>(info, params.values);
+  const ParamSlopes gradients(info.name, slopes);
+  const bool classes = Buffer(info.name, target, false)->type == Type::int64;
+  const auto [x_name, target_name] = arguments_of(*info.target);
+  const GivenArray arrays[] = {{x_name, x},
+                               {.name = target_name, .array = target, .one_per_row = classes, .own_type = classes},
+                               {.name = "value", .array = value, .output = true, .one_per_row = true, .own_type = true},
+                               {.name = "dx", .array = dx, .output = true}};
+  const GivenRows given(info.name, arrays, axis, params, !gradients.asked.empty());
+  const nb::gil_scoped_release release;
+  on_type(given.type(), [&]<class T>(std::type_identity<T>) {
+    given.rows().for_blocks([&](const RowBlock* blocks, std::size_t first) {
+      const auto& [in, to, out, gradient] = std::array{blocks[0], blocks[1], blocks[2], blocks[3]};
+      const auto per_row = of_rows<PerRow>(params.per_row, first, in.rows);
+      const auto asked = of_rows<ParamGradient>(gradients.asked, first, in.rows);
+      as_double(out, given.type(2), [&](std::span<double> numbers) {
+        if (classes) {
+          loss<T>(op, in.matrix<const T>(), to.numbers<const std::int64_t>(), numbers, gradient.matrix<T>(), per_row, asked,
+                  ignored);
+        } else {
+          loss<T>(op, in.matrix<const T>(), to.matrix<const T>(), numbers, gradient.matrix<T>(), per_row, asked);
+        }
+      });
     });
-  };
-  for_each_operation<Loss>([&]<class Op>(std::type_identity<Op>) {
-    if (Op::kDescription.name != name) return;
-    if constexpr (requires(Op op) { op.map; }) {
-      const NamedMap named(nb::cast<std::string_view>(map[0]), map[1]);
-      call(Op{.map = named.op}, named.per_row);
-    } else {
-      const RowParams<Op> params(values);
-      call(params.op, params.per_row);
-    }
   });
 }
 
@@ -76,27 +69,19 @@ std::string_view name_of(TargetKind kind) {
   return "";
 }
 
-// What the two arrays are called.
-nb::tuple arguments_of(TargetKind kind) {
-  if (kind == TargetKind::scores) return nb::make_tuple("student", "teacher");
-  return nb::make_tuple(kind == TargetKind::classes ? "cosines" : "x", "target");
-}
-
 nb::list describe_losses() {
   nb::list all;
   for (const OperationInfo& info : family_info<Loss>().operations) {
     nb::dict d = describe(info);
+    const auto [x, target] = arguments_of(*info.target);
     d["target"] = to_str(name_of(*info.target));
-    d["arguments"] = arguments_of(*info.target);
-    nb::list params;
-    bool has_map = false;
-    for (const nb::handle param : nb::cast<nb::list>(d["params"])) {
-      const bool is_map = nb::cast<std::string>(param["kind"]) == "map";
-      has_map |= is_map;
-      if (!is_map) params.append(param);
-    }
-    d["params"] = params;
-    d["has_map"] = has_map;
+    d["arguments"] = nb::make_tuple(to_str(x), to_str(target));
+    d["run"] = nb::cpp_function(
+        [&info](nb::handle scores, nb::handle against, nb::handle value, nb::handle dx, nb::handle axis, nb::tuple values,
+                nb::handle ignore_index,
+                nb::handle slopes) { run(info, scores, against, value, dx, axis, values, ignore_index, slopes); },
+        nb::arg("x"), nb::arg("target"), nb::arg("value"), nb::arg("dx").none(), nb::arg("axis").none(), nb::arg("params"),
+        nb::arg("ignore_index").none(), nb::arg("slopes").none());
     all.append(d);
   }
   return all;
@@ -104,10 +89,6 @@ nb::list describe_losses() {
 
 }  // namespace
 
-void bind_losses(nb::module_& m) {
-  m.def("losses", &describe_losses);
-  m.def("loss", &run, nb::arg("name"), nb::arg("x"), nb::arg("target"), nb::arg("value"), nb::arg("dx").none(),
-        nb::arg("params"), nb::arg("map").none(), nb::arg("ignore_index").none(), nb::arg("slopes").none());
-}
+void bind_losses(nb::module_& m) { m.def("losses", &describe_losses); }
 
 }  // namespace entropic

@@ -4,7 +4,6 @@
 #include <entropic/entropic.h>
 
 #include <array>
-#include <list>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,35 +42,17 @@ void vjp(const Logarithm& op, const std::array<MatrixView<T>, 4>& a, std::span<c
 
 bool reduces(const OperationInfo& info) { return info.name == LogSumExp::kDescription.name; }
 
-// run(views, first row), views of the type of x, without the GIL. Fills in params.per_row.
+// run(views, first row), views of the type of x, without the GIL.
 template <std::size_t N, class Run>
-void on_rows(std::string_view where, ParamValues& params, const Map* map, bool has_gradients,
-             const std::array<nb::handle, N>& arrays, const std::array<std::string_view, N>& names,
-             const std::array<bool, N>& reduced, nb::handle given_axis, const Run& run) {
-  const auto acquire = [&]<std::size_t... k>(std::index_sequence<k...>) {
-    return std::array<Buffer, N>{Buffer(where, arrays[k], k + 1 == N)...};
-  };
-  const std::array<Buffer, N> buffers = acquire(std::make_index_sequence<N>{});
-  const Array& x = *buffers[0];
-  const std::size_t axis = to_axis(where, given_axis, x.ndim);
-  for (auto& array : params.arrays) {
-    array.values = spread(where, array.parameter, *array.buffer, x, axis);
-    params.per_row.push_back({array.parameter, array.values});
-  }
-  std::array<RowArgument, N> arguments;
-  for (std::size_t k = 0; k < N; ++k) {
-    arguments[k] = row_argument(where, names[k], *buffers[k], x.type, k + 1 == N);
-    arguments[k].one_per_row = reduced[k];
-  }
-  const RowOrder order = params.arrays.empty() && !has_gradients ? RowOrder::free : RowOrder::by_index;
-  const StridedRows rows(where, arguments, axis, order);
+void on_rows(const GivenRows<N>& given, const ParamValues& params, const Map* map, const Run& run) {
+  const StridedRows& rows = given.rows();
   const nb::gil_scoped_release release;
   // Checks all rows before any is written.
   if (!params.per_row.empty() && map != nullptr) {
     apply<float>(*map, MatrixView<const float>(nullptr, rows.count(), 0), MatrixView<float>(nullptr, rows.count(), 0),
                  params.per_row);
   }
-  on_type(x.type, [&]<class T>(std::type_identity<T>) {
+  on_type(given.type(), [&]<class T>(std::type_identity<T>) {
     rows.for_blocks([&](const RowBlock* blocks, std::size_t first) {
       std::array<MatrixView<T>, N> views;
       for (std::size_t k = 0; k < N; ++k) views[k] = blocks[k].matrix<T>();
@@ -87,23 +68,28 @@ template <class Family>
 void run_forward(const OperationInfo& info, nb::handle x, nb::handle y, nb::handle axis, nb::handle values) {
   ParamValues params(info, values);
   const Family op = make<Family>(info, params.values);
-  on_rows<2>(info.name, params, as_map(op), false, {x, y}, {"x", "out"}, {false, reduces(info)}, axis,
-             [&]<class T>(const std::array<MatrixView<T>, 2>& views, std::size_t begin) {
-               forward(op, views, of_rows<PerRow>(params.per_row, begin, views[0].rows));
-             });
+  const GivenArray arrays[] = {{"x", x}, {.name = "out", .array = y, .output = true, .one_per_row = reduces(info)}};
+  on_rows(GivenRows(info.name, arrays, axis, params), params, as_map(op),
+          [&]<class T>(const std::array<MatrixView<T>, 2>& views, std::size_t begin) {
+            forward(op, views, of_rows<PerRow>(params.per_row, begin, views[0].rows));
+          });
 }
 
 template <class Family>
-void run_vjp(const OperationInfo& info, const std::array<nb::handle, 4>& arrays, nb::handle axis, nb::handle values,
+void run_vjp(const OperationInfo& info, const std::array<nb::handle, 4>& given, nb::handle axis, nb::handle values,
              const std::vector<ParamGradient>& gradients) {
   ParamValues params(info, values);
   const Family op = make<Family>(info, params.values);
-  on_rows<4>(std::string(info.name) + "_vjp", params, as_map(op), !gradients.empty(), arrays, {"x", "y", "grad", "dx"},
-             {false, reduces(info), reduces(info), false}, axis,
-             [&]<class T>(const std::array<MatrixView<T>, 4>& views, std::size_t begin) {
-               const std::size_t count = views[0].rows;
-               vjp(op, views, of_rows<PerRow>(params.per_row, begin, count), of_rows<ParamGradient>(gradients, begin, count));
-             });
+  const std::string where = std::string(info.name) + "_vjp";
+  const GivenArray arrays[] = {{"x", given[0]},
+                               {.name = "y", .array = given[1], .one_per_row = reduces(info)},
+                               {.name = "grad", .array = given[2], .one_per_row = reduces(info)},
+                               {.name = "dx", .array = given[3], .output = true}};
+  on_rows(GivenRows(where, arrays, axis, params, !gradients.empty()), params, as_map(op),
+          [&]<class T>(const std::array<MatrixView<T>, 4>& views, std::size_t begin) {
+            const std::size_t count = views[0].rows;
+            vjp(op, views, of_rows<PerRow>(params.per_row, begin, count), of_rows<ParamGradient>(gradients, begin, count));
+          });
 }
 
 template <class Family>
@@ -122,13 +108,8 @@ void describe_family(nb::list& all) {
     // gradients: for each parameter whose gradient is asked for, its name and an array of float64, one number for each row.
     d["param_vjp"] = nb::cpp_function(
         [&info](nb::handle x, nb::handle y, nb::handle g, nb::handle dx, nb::handle axis, nb::tuple values, nb::tuple asked) {
-          std::list<Buffer> arrays;
-          std::vector<ParamGradient> gradients;
-          for (const nb::handle pair : asked) {
-            const Buffer& array = arrays.emplace_back(info.name, pair[1], true);
-            gradients.push_back({nb::cast<std::string_view>(pair[0]), numbers(*array)});
-          }
-          run_vjp<Family>(info, {x, y, g, dx}, axis, values, gradients);
+          const ParamSlopes gradients(info.name, asked);
+          run_vjp<Family>(info, {x, y, g, dx}, axis, values, gradients.asked);
         },
         nb::arg("x"), nb::arg("y"), nb::arg("grad"), nb::arg("dx"), nb::arg("axis").none(), nb::arg("params"),
         nb::arg("gradients"));

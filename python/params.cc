@@ -114,20 +114,14 @@ ParamValues::ParamValues(const OperationInfo& info, nb::handle given) {
     if (param.per_row && is_array(value)) {
       arrays.emplace_back(info.name, param.name, value);
     } else if (param.kind == ParamKind::map) {
-      NamedMap map(nb::cast<std::string>(value[0]), value[1]);
-      values[i] = map.op;
-      arrays.splice(arrays.end(), map.params.arrays);
+      const OperationInfo& map = *find_operation(family_info<Map>(), nb::cast<std::string>(value[0]));
+      ParamValues of_map(map, value[1]);
+      values[i] = make<Map>(map, of_map.values);
+      arrays.splice(arrays.end(), of_map.arrays);
     } else {
       values[i] = to_value(info, param, value);
     }
   }
-}
-
-NamedMap::NamedMap(std::string_view name, nb::handle given)
-    : params(*find_operation(family_info<Map>(), name), given),
-      op(make<Map>(*find_operation(family_info<Map>(), name), params.values)) {
-  params.use_arrays_as_rows();
-  per_row = params.per_row;
 }
 
 nb::dict describe(const OperationInfo& info) {

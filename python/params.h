@@ -58,11 +58,11 @@ inline std::int64_t to_int(std::string_view where, std::string_view what, nb::ha
 
 constexpr int kMaxDims = 64;  // NumPy's own limit
 
-enum class Type { float32, float64, float16, bfloat16 };
-constexpr std::ptrdiff_t kItemSize[] = {4, 8, 2, 2};
+enum class Type { float32, float64, float16, bfloat16, int64, int32 };
+constexpr std::ptrdiff_t kItemSize[] = {4, 8, 2, 2, 8, 4};
 
 // An array of somebody else's: an object with the buffer protocol or, what a torch tensor has more quickly than that, a tuple
-// (address, shape, strides in items, number of its Type). Strides here are in bytes.
+// (address, shape, strides in items, number of its Type); None, which has neither axes nor data. Strides here are in bytes.
 struct Array {
   char* data;
   int ndim;
@@ -81,7 +81,7 @@ struct Array {
 // All numbers of an array of float64 without gaps.
 inline std::span<double> numbers(const Array& a) { return {reinterpret_cast<double*>(a.data), a.count()}; }
 
-// run(std::type_identity<T>{}) for the type of an array.
+// run(std::type_identity<T>{}) for the type of an array of floating-point numbers.
 template <class Run>
 void on_type(Type type, const Run& run) {
   switch (type) {
@@ -93,12 +93,19 @@ void on_type(Type type, const Run& run) {
       return run(std::type_identity<float16>{});
     case Type::bfloat16:
       return run(std::type_identity<bfloat16>{});
+    case Type::int64:
+    case Type::int32:
+      throw nb::type_error("an array of floating-point numbers is wanted, got integers");
   }
 }
 
 class Buffer {
  public:
   Buffer(std::string_view where, nb::handle array, bool writable) {
+    if (array.is_none()) {
+      array_ = {};
+      return;
+    }
     if (PyTuple_Check(array.ptr())) {
       read_tuple(array.ptr());
       return;
@@ -107,9 +114,8 @@ class Buffer {
       PyErr_Clear();
       throw nb::value_error((std::string(where) + ": out must be writable, got a read-only array").c_str());
     }
-    const char letter = view_.format[std::strlen(view_.format) - 1];
-    const Type type = letter == 'd' ? Type::float64 : letter == 'e' ? Type::float16 : Type::float32;
-    array_ = {static_cast<char*>(view_.buf), view_.ndim, view_.shape, view_.strides, type};
+    array_ = {static_cast<char*>(view_.buf), view_.ndim, view_.shape, view_.strides,
+              type_of(view_.format[std::strlen(view_.format) - 1], view_.itemsize)};
   }
   ~Buffer() {
     if (view_.obj != nullptr) PyBuffer_Release(&view_);
@@ -120,6 +126,20 @@ class Buffer {
   const Array& operator*() const { return array_; }
 
  private:
+  // By the last letter of its format in the buffer protocol.
+  static Type type_of(char letter, std::ptrdiff_t item_size) {
+    switch (letter) {
+      case 'd':
+        return Type::float64;
+      case 'e':
+        return Type::float16;
+      case 'f':
+        return Type::float32;
+      default:
+        return item_size == 8 ? Type::int64 : Type::int32;
+    }
+  }
+
   void read_tuple(PyObject* tuple) {
     PyObject* const shape = PyTuple_GET_ITEM(tuple, 1);
     PyObject* const strides = PyTuple_GET_ITEM(tuple, 2);
@@ -201,15 +221,6 @@ Params<Op> to_params(nb::tuple given) {
 template <class Op>
 struct RowParams : Params<Op> {
   explicit RowParams(nb::tuple given) : Params<Op>(given) { this->use_arrays_as_rows(); }
-};
-
-// A map by its name, and the rows' values of its parameters.
-struct NamedMap {
-  ParamValues params;
-  Map op;
-  std::span<const PerRow> per_row;
-
-  NamedMap(std::string_view name, nb::handle given);
 };
 
 inline nb::str to_str(std::string_view text) { return nb::str(text.data(), text.size()); }

@@ -6,12 +6,13 @@
 
 namespace entropic {
 
-std::size_t to_axis(std::string_view where, nb::handle axis, int dims) {
+std::size_t to_axis(std::string_view where, nb::handle axis, int dims, std::string_view name) {
   constexpr std::string_view kOne = "one integer (to map over several axes at once, reshape them into one first)";
   if (nb::isinstance<nb::bool_>(axis)) wrong_type(where, "axis", kOne, axis);
   const std::int64_t given = to_int(where, "axis", axis, kOne);
   if (dims == 0) {
-    throw nb::value_error((std::string(where) + ": x must have at least one axis, got a single number").c_str());
+    throw nb::value_error(
+        (std::string(where) + ": " + std::string(name) + " must have at least one axis, got a single number").c_str());
   }
   if (given < -dims || given >= dims) {
     const nb::object type = nb::module_::import_("numpy.exceptions").attr("AxisError");
@@ -22,8 +23,8 @@ std::size_t to_axis(std::string_view where, nb::handle axis, int dims) {
   return static_cast<std::size_t>(given < 0 ? given + dims : given);
 }
 
-// One value for each row of x, by index, from an array that broadcasts with x and has size 1 along its axis.
-std::vector<double> spread(std::string_view where, std::string_view name, const Array& a, const Array& x, std::size_t axis) {
+std::vector<double> spread(std::string_view where, std::string_view name, const Array& a, std::string_view x_name,
+                           const Array& x, std::size_t axis) {
   const int missing = x.ndim - a.ndim;
   bool fits = missing >= 0;
   std::size_t rows = 1;
@@ -39,8 +40,8 @@ std::vector<double> spread(std::string_view where, std::string_view name, const 
     std::vector<std::ptrdiff_t> wanted(x.shape, x.shape + x.ndim);
     wanted[axis] = 1;
     throw nb::value_error((std::string(where) + ": " + std::string(name) + " must be a number or an array that broadcasts to " +
-                           shape_text(wanted) + ", x's shape with 1 for axis " + std::to_string(axis) + ", got shape " +
-                           shape_text(strided(a).shape))
+                           shape_text(wanted) + ", " + std::string(x_name) + "'s shape with 1 for axis " +
+                           std::to_string(axis) + ", got shape " + shape_text(strided(a).shape))
                               .c_str());
   }
   std::vector<double> values(rows);
@@ -56,13 +57,6 @@ std::vector<double> spread(std::string_view where, std::string_view name, const 
     }
   }
   return values;
-}
-
-RowArgument row_argument(std::string_view where, std::string_view name, const Array& a, Type type, bool output) {
-  if (a.type != type) {
-    throw nb::value_error((std::string(where) + ": " + std::string(name) + " must be of the type of the first array").c_str());
-  }
-  return {.name = name, .array = strided(a), .output = output};
 }
 
 }  // namespace entropic

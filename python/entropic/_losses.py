@@ -1,47 +1,62 @@
 """Losses: one number for each row of scores against a target, and its gradient."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from entropic import _arrays, _core, _dask
+from entropic._arrays import FLOAT32, FLOAT64
 from entropic._maps import MAPS
 
+INT64 = np.dtype(np.int64)
 
-def run(description, x, target, params, named_map, ignore_index, axis, return_grad, param_grad):
-    name = description["name"]
-    scores, against = description["arguments"]
+ndarray = np.ndarray
+empty, empty_like = np.empty, np.empty_like
+
+
+class Kernel(NamedTuple):
+    """A loss's function in _core, its name for errors, and what it is told."""
+
+    name: str
+    run: object
+    arguments: tuple  # what scores and target are called
+    target: str  # what kind of target it is
+    per_row: tuple  # for each parameter its name, or None where all rows have the same value
+    maps: tuple  # for each parameter whether it is a map
+
+
+def run(operation, x, target, params, ignore_index, axis, return_grad, param_grad):
+    """`params` are the parameters' values in their order; that of a map is (its name, its parameters' values by name)."""
+    if type(x) is ndarray and type(target) is ndarray and type(axis) is int and axis == -1 and not param_grad:
+        dtype, shape, kind = x.dtype, x.shape, operation.target
+        if (dtype is FLOAT32 or dtype is FLOAT64) and (
+            target.shape == shape[:-1] and kind.startswith("class")
+            if target.dtype is INT64
+            else target.dtype is dtype and target.shape == shape and kind != "class"
+        ):
+            value = empty(shape[:-1], dtype)
+            dx = empty_like(x) if return_grad else None
+            operation.run(x, target, value, dx, axis, _in_order(operation, params), ignore_index, None)
+            value = value if len(shape) > 1 else value[()]
+            return (value, dx) if return_grad else value
+
+    name, (scores, against) = operation.name, operation.arguments
+    learned = _learned(operation, params)
     if _dask.is_lazy(x):
-        if param_grad or any(np.ndim(value) > 0 for value in params.values()):
+        if param_grad or any(np.ndim(value) > 0 for value in learned.values()):
             raise TypeError(f"{name}: a Dask array takes one value of each parameter and gives no gradient in it")
 
         def of_blocks(x, target, _):
-            return run(description, x, target, params, named_map, ignore_index, -1, return_grad, False)
+            return run(operation, x, target, params, ignore_index, -1, return_grad, False)
 
         arrays = [(x, True), (target, np.ndim(target) == x.ndim)]
         return _dask.along(of_blocks, arrays, [False, True] if return_grad else [False], axis)
-    rows = _arrays.Rows(name, scores, x, axis, halves=True)
-    prepared = _prepared_target(name, against, description["target"], target, rows)
-    learned = {param["name"]: params[param["name"]] for param in description["params"] if param["per_row"]}
-    if named_map is not None:
-        learned = {param["name"]: named_map[1][param["name"]] for param in MAPS[named_map[0]]["params"] if param["per_row"]}
-        named_map = named_map[0], tuple(rows.per_row(param, value) for param, value in named_map[1].items())
-    value = np.empty(len(rows.values))
-    dx = np.empty_like(rows.values) if return_grad else None
-    asked = [(param, np.empty(len(rows.values))) for param, given in learned.items() if param_grad and given is not None]
-    values = tuple(
-        rows.per_row(param["name"], params[param["name"]]) if param["per_row"] else params[param["name"]]
-        for param in description["params"]
-    )
-    _core.loss(
-        name,
-        rows.values,
-        prepared,
-        value,
-        dx,
-        values,
-        named_map,
-        ignore_index,
-        asked,
-    )
+    rows = _arrays.Along(name, scores, x, axis, halves=True)
+    prepared = _prepared_target(name, against, operation.target, target, rows)
+    value = empty(rows.lead)
+    dx = empty_like(rows.values) if return_grad else None
+    asked = [(param, empty(rows.lead)) for param, given in learned.items() if param_grad and given is not None]
+    operation.run(rows.values, prepared, value, dx, rows.axis, _in_order(operation, params), ignore_index, asked)
     results = [rows.numbers(value)]
     results += [rows.back(dx)] if return_grad else []
     if param_grad:
@@ -50,8 +65,29 @@ def run(description, x, target, params, named_map, ignore_index, axis, return_gr
     return results[0] if len(results) == 1 else tuple(results)
 
 
+def _in_order(operation, params):
+    """The values as _core takes them: a map's without their names."""
+    if True not in operation.maps:
+        return params
+    return tuple(
+        (value[0], tuple(_arrays.per_row(operation.name, name, given) for name, given in value[1].items())) if is_map else value
+        for value, is_map in zip(params, operation.maps, strict=True)
+    )
+
+
+def _learned(operation, params):
+    """What has a gradient, by name: parameters that may be per row, and those of a map."""
+    found = {}
+    for value, name, is_map in zip(params, operation.per_row, operation.maps, strict=True):
+        if name:
+            found[name] = value
+        if is_map:
+            found.update({param["name"]: value[1][param["name"]] for param in MAPS[value[0]]["params"] if param["per_row"]})
+    return found
+
+
 def _prepared_target(name, argument, kind, target, rows):
-    """One int64 for each row, or rows of x's dtype."""
+    """An int64 for each row, or an array of x's dtype."""
     array = _arrays._to_numpy(name, argument, target)
     if kind in ("labels", "scores"):
         return rows.alike(argument, array)
@@ -64,7 +100,7 @@ def _prepared_target(name, argument, kind, target, rows):
             )
         if array.dtype == np.uint64:
             array = np.minimum(array, np.uint64(2**63 - 1))
-        return np.ascontiguousarray(array, np.int64).reshape(-1)
+        return array.astype(INT64, copy=False)
     if kind == "class" or array.dtype.kind != "f":
         wanted = "integers, one class for each row" + ("" if kind == "class" else ", or floating-point numbers, a distribution")
         raise TypeError(f"{name}: {argument} must be {wanted}, got dtype {array.dtype}")
@@ -86,4 +122,11 @@ def takes_classes(description):
     return description["target"].startswith("class")
 
 
-DESCRIPTIONS = {description["name"]: description for description in _core.losses()}
+def _kernel(description):
+    params = description["params"]
+    per_row = tuple(param["name"] if param["per_row"] else None for param in params)
+    maps = tuple(param["kind"] == "map" for param in params)
+    return Kernel(*(description[key] for key in ("name", "run", "arguments", "target")), per_row, maps)
+
+
+KERNELS = {description["name"]: _kernel(description) for description in _core.losses()}

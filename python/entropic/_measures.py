@@ -6,6 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from entropic import _arrays, _core, _dask
+from entropic._arrays import FLOAT32, FLOAT64
+
+ndarray = np.ndarray
+empty, empty_like = np.empty, np.empty_like
 
 
 class Kernel(NamedTuple):
@@ -16,32 +20,27 @@ class Kernel(NamedTuple):
     per_row: tuple = ()  # as in _maps.Kernels
 
 
-def _in_python(run):
-    """`run`, whose errors name what helps as it is written here."""
-
-    def call(*args):
-        try:
-            run(*args)
-        except ValueError as error:
-            message = str(error).replace("(input scores takes scores)", '(input="scores" takes scores)')
-            hint = '(normalize=True divides by the sum, input="scores" takes scores)'
-            raise ValueError(message.replace("(normalize divides by the sum)", hint)) from None
-
-    return call
-
-
 def of_one(operation, p, axis, return_grad, params, param_grad=False):
+    if type(p) is ndarray and type(axis) is int and axis == -1 and not param_grad:
+        dtype, lead = p.dtype, p.shape[:-1]
+        if dtype is FLOAT32 or dtype is FLOAT64:
+            value = empty(lead, dtype)
+            dp = empty_like(p) if return_grad else None
+            operation.run(p, value, dp, axis, params)
+            value = value if lead else value[()]
+            return (value, dp) if return_grad else value
+
     if _dask.is_lazy(p):
         if param_grad or any(name and np.ndim(value) > 0 for name, value in zip(operation.per_row, params, strict=True)):
             raise TypeError(f"{operation.name}: a Dask array takes one value of each parameter and gives no gradient in it")
         results = [False, True] if return_grad else [False]
         return _dask.along(lambda p, params: of_one(operation, p, -1, return_grad, params), [(p, True)], results, axis, params)
-    rows = _arrays.Rows(operation.name, "p", p, axis, halves=True)
-    value = np.empty(len(rows.values))
-    dp = np.empty_like(rows.values) if return_grad else None
-    named = list(zip(operation.per_row, params, strict=True))
-    asked = [(param, np.empty(len(rows.values))) for param, given in named if param and given is not None and param_grad]
-    operation.run(rows.values, value, dp, tuple(rows.per_row(name, v) if name else v for name, v in named), asked)
+    rows = _arrays.Along(operation.name, "p", p, axis, halves=True)
+    value = empty(rows.lead)
+    dp = empty_like(rows.values) if return_grad else None
+    named = zip(operation.per_row, params, strict=True)
+    asked = [(param, empty(rows.lead)) for param, given in named if param and given is not None and param_grad]
+    operation.run(rows.values, value, dp, rows.axis, params, asked)
     results = [rows.numbers(value)]
     results += [rows.back(dp)] if return_grad else []
     if param_grad:
@@ -51,6 +50,16 @@ def of_one(operation, p, axis, return_grad, params, param_grad=False):
 
 
 def of_two(operation, p, q, axis, return_grad, params):
+    if type(p) is ndarray and type(q) is ndarray and type(axis) is int and axis == -1:
+        dtype, shape = p.dtype, p.shape
+        if (dtype is FLOAT32 or dtype is FLOAT64) and q.dtype is dtype and q.shape == shape:
+            lead = shape[:-1]
+            value = empty(lead, dtype)
+            gradients = (empty_like(p), empty_like(q)) if return_grad else (None, None)
+            operation.run(p, q, value, *gradients, axis, params)
+            value = value if lead else value[()]
+            return (value, *gradients) if return_grad else value
+
     name = operation.name
     if _dask.is_lazy(p) or _dask.is_lazy(q):
         results = [False, True, True] if return_grad else [False]
@@ -86,15 +95,11 @@ def of_two(operation, p, q, axis, return_grad, params):
         if size != shape[position]:
             raise ValueError(f"{name}: {argument} must have {shape[position]} entries along axis {position}, got {size}")
     like = q if isinstance(p, (list, tuple, int, float)) else p
-    rows = _arrays.Rows(name, "p", np.broadcast_to(_arrays._cast(first, dtype), shape), position, halves=True, like=like)
-    second = _arrays._cast(second, dtype)
-    if second.size == shape[position]:  # one row for all
-        others = np.ascontiguousarray(second.reshape(1, -1))
-    else:
-        others = _arrays.Rows(name, "q", np.broadcast_to(second, shape), position, halves=True).values
-    value = np.empty(len(rows.values))
-    gradients = [np.empty_like(rows.values) if return_grad else None for _ in range(2)]
-    operation.run(rows.values, others, value, *gradients, params)
+    first, second = (np.broadcast_to(_arrays._cast(array, dtype), shape) for array in (first, second))
+    rows = _arrays.Along(name, "p", first, position, halves=True, like=like)
+    value = empty(rows.lead)
+    gradients = [empty(shape, rows.values.dtype) if return_grad else None for _ in range(2)]
+    operation.run(rows.values, second, value, *gradients, rows.axis, params)
     return (rows.numbers(value), *map(rows.back, gradients)) if return_grad else rows.numbers(value)
 
 
@@ -119,10 +124,10 @@ def of_entries(operation, p, axis, return_grad, params):
             lambda p, params: of_entries(operation, p, -1, return_grad, params), [(p, True)], results, axis, params
         )
     array = _arrays._to_numpy(operation.name, "p", p)
-    rows = _arrays.Rows(operation.name, "p", array if array.ndim else array.reshape(1), axis, halves=True, like=p)
-    value = np.empty_like(rows.values)
-    dp = np.empty_like(rows.values) if return_grad else None
-    operation.run(rows.values, value, dp, params)
+    rows = _arrays.Along(operation.name, "p", array if array.ndim else array.reshape(1), axis, halves=True, like=p)
+    value = empty_like(rows.values)
+    dp = empty_like(rows.values) if return_grad else None
+    operation.run(rows.values, value, dp, rows.axis, params)
     results = [rows.back(result) for result in ((value, dp) if return_grad else (value,))]
     if array.ndim == 0:
         results = [_arrays._number_or_array(result.reshape(())) for result in results]
@@ -130,6 +135,6 @@ def of_entries(operation, p, axis, return_grad, params):
 
 
 KERNELS = {
-    one["name"]: Kernel(one["name"], _in_python(one["run"]), tuple(p["name"] if p["per_row"] else None for p in one["params"]))
+    one["name"]: Kernel(one["name"], one["run"], tuple(p["name"] if p["per_row"] else None for p in one["params"]))
     for one in _core.measure_operations()
 }

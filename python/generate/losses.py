@@ -1,35 +1,38 @@
 """The losses: one number for each row of scores against a target."""
 
 from source import Argument, Signature, define, stub
-from words import TYPE_ERROR, argument, assignments, has_per_row, param_doc
-
-MAP = "str | tuple[str, dict[str, Any]]"
+from words import TYPE_ERROR, argument, assignments, has_per_row, param_doc, value
 
 
 def takes_classes(description):
     return description["target"].startswith("class")
 
 
+def takes_map(description):
+    return any(param["kind"] == "map" for param in description["params"])
+
+
 def keywords(description):
-    """The parameters, a map's last."""
+    """The parameters, a map's own last."""
     given = list(map(argument, description["params"]))
-    given += [Argument("map", "'softmax'", MAP)] if description["has_map"] else []
     given += [Argument("ignore_index", "None", "SupportsIndex | None")] if takes_classes(description) else []
-    return given, Argument("params", type="Any") if description["has_map"] else None
+    return given, Argument("params", type="Any") if takes_map(description) else None
 
 
 def has_param_grad(description):
-    return description["has_map"] or has_per_row(description)
+    return takes_map(description) or has_per_row(description)
 
 
-def handed(description):
-    """The arguments of a loss as they are handed on."""
+def handed(description, value=value):
+    """The arguments of a loss as they are handed on; ``value(function, parameter)`` is what stands for a parameter's."""
     name = description["name"]
-    params = ", ".join(f"{param['name']!r}: {param['name']}" for param in description["params"])
-    named_map = f"_map_and_params({name!r}, map, params)" if description["has_map"] else "None"
+    params = "".join(
+        f"{f'_map_and_params({name!r}, map, params)' if param['kind'] == 'map' else value(name, param)}, "
+        for param in description["params"]
+    )
     ignored = f"_index_or_none({name!r}, ignore_index)" if takes_classes(description) else "None"
     scores, target = description["arguments"]
-    return f"{scores}, {target}, {{{params}}}, {named_map}, {ignored}"
+    return f"{scores}, {target}, ({params}), {ignored}"
 
 
 def signature(description):
@@ -44,7 +47,7 @@ def function(description):
     name = description["name"]
     param_grad = "param_grad" if has_param_grad(description) else "False"
     body = f"return _losses.run(_{name}, {handed(description)}, axis, return_grad, {param_grad})"
-    return f"_{name} = _losses.DESCRIPTIONS[{name!r}]\n\n\n" + define(name, signature(description), body, doc(description))
+    return f"_{name} = _losses.KERNELS[{name!r}]\n\n\n" + define(name, signature(description), body, doc(description))
 
 
 def stubs(description):
@@ -76,10 +79,6 @@ Parameters
 {scores} : {arrays}
     {what}, of any shape with at least one axis; a class of -inf counts as absent. Never changed.
 {TARGET_DOC[description["target"]].format(scores=scores, target=target)}{param_doc(description)}"""
-    if description["has_map"]:
-        text += """map : str, or (str, dict), default "softmax"
-    The map by its name, its parameters as further keywords or in the dict.
-"""
     if takes_classes(description):
         text += """ignore_index : int or None, default None
     Rows of this class give 0 and have no gradient, whatever they hold.
@@ -100,11 +99,11 @@ def doc(description):
     asking = also = ""
     if per_row:
         learned = " and ".join(param["name"] for param in description["params"] if param["per_row"])
-        learned = "the parameters of the map" if description["has_map"] else learned
+        learned = "the parameters of the map" if takes_map(description) else learned
         asking = f"param_grad : bool, default False\n    Return also the gradient in {learned}.\n"
         also = f" and, with param_grad=True, that\n    in {learned}: one number for each row, a tuple where several are given"
     # Those of a map are minus a probability, or stand for a gradient alone.
-    nats = "" if description["has_map"] else " in nats"
+    nats = "" if takes_map(description) else " in nats"
     head = common_doc(description, "NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists")
     return f"""{head}axis : int, default -1
     The axis of the classes; all others count rows.

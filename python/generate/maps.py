@@ -3,7 +3,7 @@
 import textwrap
 
 from source import Argument, Signature, define, stub
-from words import TYPE_ERROR, argument, assignments, has_per_row, laws, param_doc
+from words import TYPE_ERROR, argument, assignments, has_per_row, laws, param_doc, values
 
 AXIS = Argument("axis", "-1", "SupportsIndex")
 # For each kind of x that of the result.
@@ -61,16 +61,6 @@ def stubs(description):
             one = signature.with_types(x=x)._replace(keywords=keywords)
             lines.append("@overload\n" + stub(f"{name}_vjp", one, returned))
     return "".join(lines)
-
-
-def values(function, description):
-    """The tuple of the parameters' values, as source. A number goes the short way."""
-    return "(" + "".join(f"{value(function, param)}, " for param in description["params"]) + ")"
-
-
-def value(function, param):
-    name = param["name"]
-    return f"{name} if type({name}) is float else _per_row({function!r}, {name!r}, {name})" if param["per_row"] else name
 
 
 def forward_doc(description):

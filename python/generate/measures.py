@@ -1,7 +1,7 @@
 """The measures: of a distribution, of two, of a table, of entries."""
 
 from source import Argument, Signature, define, stub
-from words import TYPE_ERROR, argument, has_per_row, param_doc
+from words import TYPE_ERROR, argument, has_per_row, param_doc, values
 
 ARGUMENTS = {"measure": ("p",), "divergence": ("p", "q"), "table": ("pxy",), "entry": ("p",)}
 RUN = {"measure": "of_one", "divergence": "of_two", "table": "of_table", "entry": "of_entries"}
@@ -24,9 +24,8 @@ def function(description):
     name, family = description["name"], description["family"]
     arrays = ", ".join(ARGUMENTS[family])
     axis = "axis, " if has_axis(description) else "" if family == "table" else "-1, "
-    params = "".join(f"{param['name']}, " for param in description["params"])
     last = ", param_grad" if has_per_row(description) else ""
-    body = f"return _measures.{RUN[family]}(_{name}, {arrays}, {axis}return_grad, ({params}){last})"
+    body = f"return _measures.{RUN[family]}(_{name}, {arrays}, {axis}return_grad, {values(name, description)}{last})"
     return f"_{name} = _measures.KERNELS[{name!r}]\n\n\n" + define(name, signature(description), body, doc(description))
 
 

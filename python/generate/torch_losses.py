@@ -1,7 +1,7 @@
 """The losses on tensors: their functions, and the modules that are a function's parameters and what all modules have."""
 
 import losses
-from losses import takes_classes
+from losses import takes_classes, takes_map
 from source import Argument, Signature, define, stub
 from tensors import DIM, argument, class_name, learned, module, module_stub, of_tensors, param_doc
 from words import assignments
@@ -12,15 +12,14 @@ IGNORE = Argument("ignore_index", "-100", "int")
 
 
 def has_module(description):
-    return not description["has_map"] and description["target"] != "class"
+    return not takes_map(description) and description["target"] != "class"
 
 
 def signature(description):
     scores, target = description["arguments"]
     given = list(map(argument, description["params"]))
-    given += [Argument("map", "'softmax'", "_MapName")] if description["has_map"] else []
     given += [Argument("ignore_index", "None", "int | None")] if takes_classes(description) else []
-    rest = Argument("params", type="Any") if description["has_map"] else None
+    rest = Argument("params", type="Any") if takes_map(description) else None
     return Signature([Argument(scores, type="Tensor"), Argument(target, type="Tensor")], [*given, *DIM], rest)
 
 
@@ -33,7 +32,7 @@ def init_signature(description):
 
 def function(description):
     name = description["name"]
-    body = f"return _call_loss({name!r}, {losses.handed(description)}, dim, axis)"
+    body = f"return _call_loss({name!r}, {losses.handed(description, lambda _, param: param['name'])}, dim, axis)"
     return define(name, signature(description), body, doc(description))
 
 

@@ -15,12 +15,24 @@ def argument(param, number="SupportsFloat", row="SupportsFloat | _DLPack | _List
     return Argument(param["name"], "" if param["required"] else repr(param["default"]), kind)
 
 
+def values(function, description):
+    """The tuple of the parameters' values, as source. A number goes the short way."""
+    return "(" + "".join(f"{value(function, param)}, " for param in description["params"]) + ")"
+
+
+def value(function, param):
+    name = param["name"]
+    return f"{name} if type({name}) is float else _per_row({function!r}, {name!r}, {name})" if param["per_row"] else name
+
+
 def kind(param):
     """What a parameter may be, in words."""
     if param["kind"] == "name":
         words = "one of " + ", ".join(f'"{name}"' for name in param["names"])
     elif param["kind"] == "bool":
         words = "bool"
+    elif param["kind"] == "map":
+        words = "str, or (str, dict)"
     else:
         words = {"float": "float", "int": "int", "optional float": "float or None"}[param["kind"]]
         if param["per_row"]:
@@ -52,6 +64,8 @@ def param_doc(description):
 
 
 def meaning(param):
+    if param["kind"] == "map":
+        return "    The map by its name, its parameters as further keywords or in the dict.\n"
     text = f"    {param['meaning']}.\n"
     if param["per_row"]:
         text += "    An array gives each row its own: it broadcasts with x and has size 1 along axis.\n"

@@ -2,6 +2,7 @@
 
 import warnings
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
@@ -10,24 +11,25 @@ from entropic.torch._reductions import reduced, row_reduction  # noqa: E402
 from entropic.torch.backends import cpu, reference  # noqa: E402
 
 
-def _cube(tensors, value, gradients, rows, values):
+def _cube(tensors, value, gradients, rows, values, dim):
     """a sum p^3 q^2 of each row, by NumPy."""
     p, q = (tensor.detach().numpy() for tensor in tensors)
-    a = values[0] if rows[0] is None else rows[0].detach().numpy()[:, None]
-    value.copy_(torch.from_numpy((a * p**3 * q**2).sum(1)))
+    a = values[0] if rows[0] is None else rows[0].detach().numpy()
+    value.copy_(torch.from_numpy(np.asarray((a * p**3 * q**2).sum(dim))))
     dp, dq, db = gradients
     if dp is not None:
         dp.copy_(torch.from_numpy(3 * a * p**2 * q**2))
         dq.copy_(torch.from_numpy(2 * a * p**3 * q))
     if db is not None:
-        db.copy_(torch.from_numpy((p**3 * q**2).sum(1)))
+        db.copy_(torch.from_numpy((p**3 * q**2).sum(dim, keepdims=True)))
 
 
 def _composed(tensors, params, dim):
     p, q = tensors
     a = params["a"]
     each = p**3 * q**2
-    return (a * each).sum(dim), (3 * a * p**2 * q**2, 2 * a * p**3 * q), {}
+    gradients = (3 * a * p**2 * q**2, 2 * a * p**3 * q)
+    return (a * each).sum(dim), gradients, {"a": each.sum(dim, keepdim=True)}
 
 
 CUBE = row_reduction(

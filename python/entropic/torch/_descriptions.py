@@ -41,7 +41,7 @@ def named(description, rows, values):
 
 def takes_map(description):
     """Whether a parameter is itself a map."""
-    return description["has_map"]
+    return any(param["kind"] == "map" for param in description["params"])
 
 
 # A map as an argument of an operator: its name, the numbers that are given with their names, and the names of those given per

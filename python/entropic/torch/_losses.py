@@ -55,12 +55,14 @@ def _checked_target(name, description, x, target, dim):
     return target.to(x.dtype)
 
 
-def call(name, x, target, params, named_map, ignore_index, dim, axis):
+def call(name, x, target, values, ignore_index, dim, axis):
     description = DESCRIPTIONS[name]
+    params = {param["name"]: value for param, value in zip(description["params"], values, strict=True)}
     scores = description["arguments"][0]
     dim = checked_dim(name, scores, x, one_dim(name, dim, axis))
     target = _checked_target(name, description, x, target, dim)
-    if named_map is not None:
+    if _descriptions.takes_map(description):
+        named_map = params["map"]
         if readable(target) and not _is_target(target, x, dim, ignore_index):
             # The library says what is wrong, whatever the scores are; torch's operations would make something of it.
             dtype = torch.float16 if x.dtype is torch.bfloat16 else x.dtype
@@ -75,7 +77,7 @@ def call(name, x, target, params, named_map, ignore_index, dim, axis):
         return MAPPED[name](wide, target, named_map, ignore_index, dim).to(x.dtype)
     if params.get("kind") == "sphere":
         no_gradient(name, "margin", params["margin"])  # a whole number
-    values, rows = numbers_and_rows(description, params.values(), scores, x, dim)
+    values, rows = numbers_and_rows(description, values, scores, x, dim)
     if numpy_losses.takes_classes(description):
         values = (*values, ignore_index)
     return reduced(OPERATORS[name], (x, target), rows, values, dim)

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 
 import entropic
-from entropic import _arrays, _core, _entropy_control, _measures
+from entropic import _arrays, _core, _entropy_control
 from entropic.torch import _descriptions
 from entropic.torch._spec import absent
 
 # _core's numbers for the types.
-CODES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
+CODES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3, torch.int64: 4}
 
 CONTIGUOUS = torch.contiguous_format
 
@@ -67,55 +67,36 @@ def _map_vjp(description, x, *arguments):
 
 
 def reduction(kernel, differentiable, tensors=None, rows=0):
-    """``kernel(tensors, value, gradients, rows, values)`` on tensors without gaps, one row after the other: tensors (rows, n)
-    or (rows,); value (rows,) of float64, to be written; gradients, to be written, one for each tensor numbered in
-    `differentiable` and for each of rows: (rows, n) of the first tensor's dtype, (rows,) of float64, or None if not wanted.
+    """``kernel(tensors, value, gradients, rows, values, dim)`` on tensors of any strides. It writes value, of float64, in the
+    first tensor's shape without dim; gradients, one for each tensor numbered in `differentiable`, of its dtype, and for each of
+    rows, of float64, or None if not wanted.
     """
     count = len(differentiable) if tensors is None else tensors
 
     def run(*arguments):
         given, per_row, (*values, dim, wanted) = arguments[:count], arguments[count : count + rows], arguments[count + rows :]
         x = given[0]
-        lead = (*x.shape[:dim], *x.shape[dim + 1 :])
-        size = math.prod(lead)
-
-        def flat(tensor):
-            if tensor.dim() == x.dim():
-                return tensor.movedim(dim, -1).contiguous().view(size, tensor.shape[dim])
-            return tensor.contiguous().view(size)
-
-        flats = [flat(tensor) for tensor in given]
-        value = torch.empty(size, dtype=torch.float64)
-        gradients = [torch.empty_like(flats[k], memory_format=CONTIGUOUS) if wanted else None for k in differentiable]
-        slopes = [None if row is None or not wanted else torch.empty(size, dtype=torch.float64) for row in per_row]
-        row_values = [None if row is None else row.contiguous().view(size) for row in per_row]
-        kernel(flats, value, [*gradients, *slopes], row_values, tuple(values))
-        results = [value.to(x.dtype).view(lead)]
-        for dx in gradients:
-            results.append(absent(x) if dx is None else dx.view(*lead, x.shape[dim]).movedim(-1, dim).contiguous())
-        for slope, row in zip(slopes, per_row, strict=True):
-            results.append(absent(x) if slope is None else slope.view(row.shape))
-        return tuple(results)
+        value = torch.empty((*x.shape[:dim], *x.shape[dim + 1 :]), dtype=torch.float64)
+        gradients = [torch.empty_like(given[k], memory_format=CONTIGUOUS) if wanted else None for k in differentiable]
+        slopes = [None if row is None or not wanted else torch.empty(row.shape, dtype=torch.float64) for row in per_row]
+        kernel(given, value, [*gradients, *slopes], per_row, tuple(values), dim)
+        results = [absent(x) if one is None else one for one in (*gradients, *slopes)]
+        return value.to(x.dtype), *results
 
     return run
 
 
-def _loss(description, tensors, value, gradients, rows, values):
-    x, target = tensors
+def _place(tensor):
+    return None if tensor is None else place(tensor)
+
+
+def _loss(description, tensors, value, gradients, rows, values, dim):
+    x, target = map(place, tensors)
     params = _values(description, rows, values[: len(description["params"])])
     ignore_index = values[len(description["params"])] if len(values) > len(description["params"]) else None
     dx, *slopes = gradients
-    _core.loss(
-        description["name"],
-        place(x),
-        place(target) if target.is_floating_point() else target.numpy(),
-        value.numpy(),
-        None if dx is None else place(dx),
-        tuple(params),
-        None,
-        ignore_index,
-        _asked(description, slopes),
-    )
+    asked = _asked(description, slopes)
+    description["run"](x, target, place(value), _place(dx), dim, tuple(params), ignore_index, asked)
 
 
 def _asked(description, slopes):
@@ -127,37 +108,38 @@ def _asked(description, slopes):
     )
 
 
-def _measure(description, tensors, value, gradients, rows, values):
-    params = len(description["params"])
-    asked = ()
+def _measure(description, tensors, value, gradients, rows, values, dim):
+    wanted, asked = gradients, ()
     if rows:
-        gradients, slopes = gradients[: -len(rows)], gradients[-len(rows) :]
-        asked = (_asked(description, slopes),)
-    if description["family"] == "table":
+        wanted, asked = gradients[: -len(rows)], (_asked(description, gradients[-len(rows) :]),)
+    params = _values(description, rows, values)
+    description["run"](*map(place, tensors), place(value), *map(_place, wanted), dim, params, *asked)
 
-        def table(x):
-            cols = values[params]
-            return None if x is None else x.view(x.shape[0], -1 if cols else 0, cols)
 
-        tensors, gradients = map(table, tensors), map(table, gradients)
-    wanted = (None if gradient is None else place(gradient) for gradient in gradients)
-    _measures._in_python(description["run"])(
-        *map(place, tensors), place(value), *wanted, _values(description, rows, values[:params]), *asked
-    )
+def _table(description, tensors, value, gradients, rows, values, dim):
+    """Tables lie flat along dim, which is the last."""
+    *params, cols = values
+    tables = value.numel()
+
+    def table(x):
+        return None if x is None else place(x.view(tables, x.shape[-1] // cols if cols else 0, cols))
+
+    (x,), (dx,) = tensors, gradients
+    description["run"](table(x.contiguous()), place(value.view(tables)), table(dx), tuple(params))
 
 
 def _entries(description, p, *arguments):
     *values, dim = arguments
-    moved = p.movedim(dim, -1)
-    rows = moved.contiguous().view(math.prod(moved.shape[:-1]), p.shape[dim])
-    value = torch.empty_like(rows)
-    _measures._in_python(description["run"])(place(rows), place(value), None, tuple(values))
-    return value.view(moved.shape).movedim(-1, dim).contiguous()
+    value = torch.empty_like(p, memory_format=CONTIGUOUS)
+    description["run"](place(p), place(value), None, dim, tuple(values))
+    return value
 
 
 def _measure_implementation(one):
     if one["family"] == "entry":
         return functools.partial(_entries, one)
+    if one["family"] == "table":
+        return reduction(functools.partial(_table, one), (0,))
     moving = (0, 1) if one["family"] == "divergence" else (0,)
     return reduction(functools.partial(_measure, one), moving, rows=len(_descriptions.per_row(one)))
 
