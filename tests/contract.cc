@@ -16,6 +16,11 @@ struct KernelsOf<Toy, T> {
   static constexpr ScoreParams<Toy> kScores = {};
   static void MapRow(const Toy& op, const T* x, size_t n, T max, T* p, Workspace workspace);
   static void VjpRow(const Toy& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
+#if defined(WRONG_UNIT)
+  static double Memory(size_t n);
+#else
+  static size_t Memory(size_t n);
+#endif
 #if defined(WRONG_NAME)
   static ParamValues<Toy> ParamsVjpRow(const Toy& op, const T* x, const T* p, const T* g, size_t n, Workspace workspace);
 #else
@@ -52,7 +57,8 @@ struct KernelsOf<Toy, T> {
 };
 
 using Contract = MapContract<Toy, float>;
-static_assert(!Contract::kHasParamVjp && Contract::kHasMostInfinite && Contract::kHasShort && !Contract::kHasSeveral);
+static_assert(Contract::kHasMemory && !Contract::kHasParamVjp && Contract::kHasMostInfinite && Contract::kHasShort &&
+              !Contract::kHasSeveral);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace entropic

@@ -27,8 +27,8 @@ struct RowParts {
   void (*fill)(T value, std::size_t n, T* p);
   void (*sums)(const T* x, std::size_t n, double (&sums)[2]);  // of x and of 1
   T (*max)(const T* x, std::size_t n);
-  // Survivors are written from the beginning of the scratch.
-  std::size_t (*filter)(const T* x, std::size_t n, T bound, double* scratch, const hwy::MakeSigned<T>** places);
+  std::size_t (*filter)(const T* x, std::size_t n, T bound, Arena memory, const T** z, const hwy::MakeSigned<T>** places);
+  std::size_t (*filter_room)(std::size_t n);
 };
 
 struct HighLow {
@@ -83,13 +83,15 @@ RowParts<T> RowPartsOf() {
     });
   };
   parts.max = [](const T* x, size_t n) HWY_ATTR { return RowMax(D(), x, n); };
-  parts.filter = [](const T* x, size_t n, T bound, double* scratch, const hwy::MakeSigned<T>** places) HWY_ATTR {
+  parts.filter = [](const T* x, size_t n, T bound, Arena memory, const T** z, const hwy::MakeSigned<T>** places) HWY_ATTR {
     const auto same = [](hn::Vec<D> v) HWY_ATTR { return v; };
-    const Survivors<T> survivors(scratch, n);
+    const Survivors<T> survivors(memory, n);
+    *z = survivors.z;
     if (places == nullptr) return FilterAbove<false>(D(), same, x, n, bound, survivors);
     *places = survivors.places;
     return FilterAbove<true>(D(), same, x, n, bound, survivors);
   };
+  parts.filter_room = [](size_t n) { return room_of<Survivors<T>>(n); };
   return parts;
 }
 
@@ -695,12 +697,14 @@ TEST(FilterAbove, KeepsOrderAndNaN) {
         }
         const support::Guarded<T> x(n);
         std::copy(row.begin(), row.end(), x.data());
-        // As much as the maps give.
-        const support::Guarded<double> scratch((3 * n + 79) / 16 * 16);
-        const T* const survivors = reinterpret_cast<const T*>(scratch.data());
+        // As much as the maps give: a guard page follows.
+        const std::size_t room = parts<T>().filter_room(n);
+        const support::Guarded<std::uint8_t> memory(room);
+        const T* survivors;
         const hwy::MakeSigned<T>* places;
         for (const bool with_places : {false, true}) {
-          const std::size_t kept = parts<T>().filter(x.data(), n, T(-1), scratch.data(), with_places ? &places : nullptr);
+          const std::size_t kept =
+              parts<T>().filter(x.data(), n, T(-1), Arena(memory.data(), room), &survivors, with_places ? &places : nullptr);
           ASSERT_EQ(kept, want.size()) << "n " << n << " share " << share;
           for (std::size_t i = 0; i < kept; ++i) {
             const T z = row[want[i]];
@@ -719,12 +723,61 @@ TEST(FilterAbove, KeepsOrderAndNaN) {
 TEST(FilterAbove, LeavesTheBoundItselfOut) {
   for_each_target_and_type([]<class T>(const std::string&, T) {
     const std::vector<T> x = {T(-1), std::nextafter(T(-1), T(0)), std::nextafter(T(-1), T(-2)), T(-1), T(0)};
-    std::vector<double> scratch(3 * x.size() + 79);
-    ASSERT_EQ(parts<T>().filter(x.data(), x.size(), T(-1), scratch.data(), nullptr), 2u);
-    const T* const survivors = reinterpret_cast<const T*>(scratch.data());
+    const T* survivors;
+    const Arena memory = scratch(parts<T>().filter_room(x.size()));
+    ASSERT_EQ(parts<T>().filter(x.data(), x.size(), T(-1), memory, &survivors, nullptr), 2u);
     ASSERT_EQ(survivors[0], x[1]);
     ASSERT_EQ(survivors[1], T(0));
   });
+}
+
+TEST(Arena, GivesAlignedPiecesThatDoNotOverlap) {
+  Arena arena = scratch(Arena::room<float>(3) + Arena::room<std::uint8_t>(65) + Arena::room<double>(8));
+  float* const a = arena.take<float>(3);
+  std::uint8_t* const b = arena.take<std::uint8_t>(65);
+  double* const c = arena.take<double>(8);
+  for (const void* at : {static_cast<void*>(a), static_cast<void*>(b), static_cast<void*>(c)}) {
+    ASSERT_EQ(reinterpret_cast<std::uintptr_t>(at) % HWY_ALIGNMENT, 0u);
+  }
+  ASSERT_LE(reinterpret_cast<const std::uint8_t*>(a + 3), b);
+  ASSERT_LE(b + 65, reinterpret_cast<const std::uint8_t*>(c));
+  ASSERT_EQ(arena.left(), 0u);
+}
+
+TEST(Arena, GivesAgainWhatACopyOfItTook) {
+  Arena arena = scratch(Arena::room<double>(100));
+  double* in_copy;
+  {
+    Arena copy = arena;
+    in_copy = copy.take<double>(100);
+  }
+  ASSERT_EQ(arena.take<double>(100), in_copy);
+}
+
+TEST(Arena, CountsWhatALayoutTakes) {
+  struct Layout {
+    Layout(Arena& arena, std::size_t n) { arena.take<double>(n), arena.take<std::uint8_t>(1); }
+  };
+  ASSERT_EQ(room_of<Layout>(std::size_t{9}), Arena::room<double>(9) + Arena::room<std::uint8_t>(1));
+  ASSERT_EQ(room_of<Layout>(std::size_t{0}), Arena::room<std::uint8_t>(1));
+}
+
+// A kernel whose Memory is too little is stopped where it takes more, in every build; the sanitizer stops one that touches more
+// than it took.
+TEST(ArenaDeathTest, EndsTheProgramWhereMoreIsTaken) {
+  support::for_each_target([](const std::string&) {
+    const std::vector<float> x(100);
+    const std::size_t room = parts<float>().filter_room(x.size());
+    const float* survivors;
+    parts<float>().filter(x.data(), x.size(), -1, scratch(room), &survivors, nullptr);
+    ASSERT_DEATH(parts<float>().filter(x.data(), x.size(), -1, scratch(room - 1), &survivors, nullptr), "left_");
+  });
+#if HWY_IS_ASAN
+  Arena arena = scratch(1000);
+  volatile float* const row = arena.take<float>(9);
+  row[8] = 1;
+  ASSERT_DEATH(row[9] = 1, "use-after-poison");
+#endif
 }
 
 // tau by sorting: the largest k with z_(k) > (z_(1) + ... + z_(k) - 1) / k.

@@ -8,20 +8,18 @@
 #include "src/attention/linear-inl.h"
 #include "src/attention/linear_vjp-inl.h"
 #include "src/attention/rows-inl.h"
+#include "src/dispatch.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// One exported name for each element type: Highway's tables hold functions, not templates.
-AttentionKernels<float> AttentionF32() {
-  return {PackHead<float>,       AttentionTile<float>,    AttentionVjpTile<float>, LinearDoubles<float>,
-          LinearHeadRows<float>, LinearVjpDoubles<float>, LinearVjpRows<float>};
+template <class T>
+AttentionKernels<T> MakeAttention() {
+  return {PackHead<T>,       AttentionTile<T>, AttentionVjpTile<T>, LinearRoom<T>,
+          LinearHeadRows<T>, LinearVjpRoom<T>, LinearVjpRows<T>};
 }
-AttentionKernels<double> AttentionF64() {
-  return {PackHead<double>,       AttentionTile<double>,    AttentionVjpTile<double>, LinearDoubles<double>,
-          LinearHeadRows<double>, LinearVjpDoubles<double>, LinearVjpRows<double>};
-}
+ENTROPIC_KERNELS(MakeAttention);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace entropic::inline ENTROPIC_ABI
@@ -40,17 +38,9 @@ HWY_AFTER_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace {
 
-HWY_EXPORT(AttentionF32);
-HWY_EXPORT(AttentionF64);
-
 template <class T>
-AttentionKernels<T> attention_kernels() {
-  if constexpr (sizeof(T) == 4) {
-    return HWY_DYNAMIC_DISPATCH(AttentionF32)();
-  } else {
-    return HWY_DYNAMIC_DISPATCH(AttentionF64)();
-  }
-}
+AttentionKernels<T> attention_kernels();
+ENTROPIC_KERNELS_BY(attention_kernels, MakeAttention);
 
 // The largest tile: whole blocks of the product's rows. Fewer queries where rows are long, so that scores stay in the cache.
 constexpr std::size_t kTileRows = 48, kTileBytes = std::size_t{768} << 10, kPanelCols = 64;
@@ -138,60 +128,50 @@ void check_map(const Attention& options, std::span<const PerRow> per_row, std::s
       options.map);
 }
 
-// Whether the map wants its result beside its input: several rows at once are faster then.
-bool wants_two_tiles(const Map& map) {
-  return std::holds_alternative<EntropyNormalize>(map) || std::holds_alternative<EntropyClip>(map);
+// Whether distributions have a place beside their scores: a map that takes several rows at once wants that. Of keys, causal
+// queries see half as many in the mean.
+template <class T>
+bool wants_two_tiles(const AttentionCall<T>& call) {
+  return call.map.takes_several(call.options.map, call.options.causal ? call.k.rows / 2 : call.k.rows);
 }
 
 // The memory of one thread, and what a tile of it is.
 template <class T>
 class Workplace {
  public:
-  Workplace(const AttentionCall<T>& call, std::size_t tile_rows, bool vjp, bool two_tiles) {
+  Workplace(Arena& arena, const AttentionCall<T>& call, std::size_t tile_rows, bool vjp, bool two_tiles) {
     const std::size_t d = call.q.cols, n = call.k.rows, dv = call.v.cols;
     const std::size_t panels = (n + kPanelCols - 1) / kPanelCols * kPanelCols;
     stride_ = panels + 16;  // not a multiple of a power of two: rows would compete for the same cache sets
     const std::size_t scores = tile_rows * stride_;
-    for (int pass = 0; pass < 2; ++pass) {
-      std::size_t used = 0;
-      double* const memory = pass == 0 ? nullptr : scratch(size_);
-      const auto take = [&](std::size_t count, std::size_t size) {
-        double* const at = pass == 0 ? nullptr : memory + used;
-        used += (count * size / sizeof(double) + 8) / 8 * 8;
-        return at;
-      };
-      const auto numbers = [&](std::size_t count) { return reinterpret_cast<T*>(take(count, sizeof(T))); };
-      keys_ = numbers(panels * d);
-      values_ = numbers(vjp ? panels * dv : 0);
-      q_ = numbers(tile_rows * d);
-      out_ = numbers(vjp ? tile_rows * dv : 0);
-      s_ = numbers(scores);
-      p_ = vjp || two_tiles ? numbers(scores) : s_;
-      g_ = numbers(vjp ? scores : 0);
-      rescaled_ = numbers(n);
-      seen_ = reinterpret_cast<std::size_t*>(take(tile_rows, sizeof(std::size_t)));
-      scale_ = take(tile_rows, sizeof(double));
-      kernel_ = take(kernel_memory(n), sizeof(double));
-      size_ = used;
-    }
+    keys_ = arena.take<T>(panels * d);
+    values_ = arena.take<T>(vjp ? panels * dv : 0);
+    q_ = arena.take<T>(tile_rows * d);
+    out_ = arena.take<T>(vjp ? tile_rows * dv : 0);
+    s_ = arena.take<T>(scores);
+    p_ = vjp || two_tiles ? arena.take<T>(scores) : s_;
+    g_ = arena.take<T>(vjp ? scores : 0);
+    seen_ = arena.take<std::size_t>(tile_rows);
+    scale_ = arena.take<double>(tile_rows);
+    const std::size_t of_map = call.map.memory(call.options.map, n);
+    map_ = {arena.take<std::uint8_t>(of_map), of_map};
   }
 
   // Queries [first, first + count) of a head whose keys, and values, were packed.
   Tile<T> tile(const AttentionCall<T>& call, std::size_t b, std::size_t h, std::size_t first, std::size_t count) const {
-    return {b,       h,         first,   count, call.keys_before(first + count),
-            stride_, keys_,     values_, q_,    out_,
-            s_,      p_,        g_,      seen_, scale_,
-            kernel_, rescaled_, {},      {}};
+    return {b,      h,    first, count, call.keys_before(first + count), stride_, keys_, values_, q_, out_, s_, p_, g_, seen_,
+            scale_, map_, {},    {}};
   }
 
   T* keys() const { return keys_; }
   T* values() const { return values_; }
 
  private:
-  std::size_t stride_ = 0, size_ = 0;
-  T *keys_, *values_, *q_, *out_, *s_, *p_, *g_, *rescaled_;
+  std::size_t stride_;
+  T *keys_, *values_, *q_, *out_, *s_, *p_, *g_;
   std::size_t* seen_;
-  double *scale_, *kernel_;
+  double* scale_;
+  Arena map_;
 };
 
 template <class T>
@@ -236,10 +216,12 @@ void attention(const Attention& options, HeadsView<const std::type_identity_t<T>
 
   const auto kernel = attention_kernels<T>();
   const AttentionCall<T> call = {q, k, v, out, options, mask, details, map_kernels<T>(), k.heads == 0 ? 1 : q.heads / k.heads};
-  const bool two_tiles = wants_two_tiles(options.map);
+  const bool two_tiles = wants_two_tiles(call);
   const std::size_t rows = tile_rows_for(call, two_tiles ? 2 : 1), tiles = (q.rows + rows - 1) / rows;
+  const std::size_t room = room_of<Workplace<T>>(call, rows, false, two_tiles);
   parallel_rows(q.batch * q.heads * tiles, rows * cost_of_query(call), [&](std::size_t begin, std::size_t end) {
-    const Workplace<T> workplace(call, rows, false, two_tiles);
+    Arena memory = scratch(room);
+    const Workplace<T> workplace(memory, call, rows, false, two_tiles);
     std::size_t packed = q.batch * q.heads;  // which head's keys lie ready: none
     for (std::size_t i = begin; i < end; ++i) {
       const std::size_t b = i / tiles / q.heads, h = i / tiles % q.heads, first = i % tiles * rows;
@@ -269,9 +251,11 @@ void attention_vjp(const Attention& options, HeadsView<const std::type_identity_
   const AttentionCall<T> call = {q, k, v, {}, options, mask, none, map_kernels<T>(), k.heads == 0 ? 1 : q.heads / k.heads};
   const VjpCall<T> vjp = {g, dq, dk, dv};
   const std::size_t rows = tile_rows_for(call, 3);
+  const std::size_t room = room_of<Workplace<T>>(call, rows, true, true);
   // Queries of one head add to the same dk and dv: a head is one thread's.
   parallel_rows(k.batch * k.heads, 4 * q.rows * call.group * cost_of_query(call), [&](std::size_t begin, std::size_t end) {
-    const Workplace<T> workplace(call, rows, true, true);
+    Arena memory = scratch(room);
+    const Workplace<T> workplace(memory, call, rows, true, true);
     for (std::size_t i = begin; i < end; ++i) {
       const std::size_t b = i / k.heads, kv = i % k.heads;
       clear_head(dk, b, kv);
@@ -324,14 +308,14 @@ void linear_attention(const LinearAttention& options, HeadsView<const std::type_
   check_apart(kName, "out", out, "k", k);
   check_apart(kName, "out", out, "v", v);
   const auto kernel = attention_kernels<T>();
-  const std::size_t memory = kernel.linear_memory(q.rows, q.cols, v.cols);
+  const std::size_t room = kernel.linear_room(q.rows, q.cols, v.cols);
   parallel_rows(q.batch * q.heads, cost_of_linear(q, k, v), [&](std::size_t begin, std::size_t end) {
-    double* const at = scratch(memory);
+    const Arena memory = scratch(room);
     for (std::size_t i = begin; i < end; ++i) {
       const std::size_t b = i / q.heads, h = i % q.heads;
       LinearHead<T> head = linear_head(q, k, v, b, h, options);
       head.out = out.row(b, h, 0), head.out_row = out.row_stride;
-      kernel.linear(head, at);
+      kernel.linear(head, memory);
     }
   });
 }
@@ -345,11 +329,11 @@ void linear_attention_vjp(const LinearAttention& options, HeadsView<const std::t
   check_inputs(kName, q, k, v);
   check_gradients(kName, q, k, v, g, dq, dk, dv);
   const auto kernel = attention_kernels<T>();
-  const std::size_t memory = kernel.linear_vjp_memory(q.rows, q.cols, v.cols);
+  const std::size_t room = kernel.linear_vjp_room(q.rows, q.cols, v.cols);
   // Queries of one head add to the same dk and dv: a head is one thread's.
   const std::size_t group = k.heads == 0 ? 1 : q.heads / k.heads;
   parallel_rows(k.batch * k.heads, 4 * group * cost_of_linear(q, k, v), [&](std::size_t begin, std::size_t end) {
-    double* const at = scratch(memory);
+    const Arena memory = scratch(room);
     for (std::size_t i = begin; i < end; ++i) {
       const std::size_t b = i / k.heads, kv = i % k.heads;
       clear_head(dk, b, kv);
@@ -358,7 +342,7 @@ void linear_attention_vjp(const LinearAttention& options, HeadsView<const std::t
         kernel.linear_vjp(linear_head(q, k, v, b, h, options),
                           {g.row(b, h, 0), dq.row(b, h, 0), dk.row(b, kv, 0), dv.row(b, kv, 0), g.row_stride, dq.row_stride,
                            dk.row_stride, dv.row_stride},
-                          at);
+                          memory);
       }
     }
   });

@@ -62,8 +62,7 @@ struct Tile {
   T *s, *p, *g;            // count rows of scores, of distributions (perhaps the same) and of gradients
   std::size_t* seen;
   double* scale;
-  double* scratch;  // of the map's kernel
-  T* rescaled;
+  Arena memory;                     // of the map
   std::span<const PerRow> per_row;  // of these queries
   std::span<const ParamGradient> gradients;
 };
@@ -93,10 +92,10 @@ struct AttentionKernels {
   void (*pack)(HeadsView<const T>, std::size_t b, std::size_t h, T* packed);
   void (*tile)(const AttentionCall<T>&, const Tile<T>&);
   void (*vjp_tile)(const AttentionCall<T>&, const VjpCall<T>&, const Tile<T>&);
-  std::size_t (*linear_memory)(std::size_t m, std::size_t d, std::size_t dv);  // in doubles
-  void (*linear)(const LinearHead<T>&, double* memory);
-  std::size_t (*linear_vjp_memory)(std::size_t m, std::size_t d, std::size_t dv);
-  void (*linear_vjp)(const LinearHead<T>&, const LinearVjp<T>&, double* memory);
+  std::size_t (*linear_room)(std::size_t m, std::size_t d, std::size_t dv);  // of memory
+  void (*linear)(const LinearHead<T>&, Arena memory);
+  std::size_t (*linear_vjp_room)(std::size_t m, std::size_t d, std::size_t dv);
+  void (*linear_vjp)(const LinearHead<T>&, const LinearVjp<T>&, Arena memory);
 };
 
 }  // namespace entropic::inline ENTROPIC_ABI

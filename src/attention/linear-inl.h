@@ -39,7 +39,7 @@ struct LinearState {
   double *gram, *sum;
 };
 
-// The memory of one head, carved from doubles. Rows of x and y have room for one more vector.
+// The memory of one head. Rows of x and y have room for one more vector.
 template <class T>
 struct LinearMemory {
   size_t e, dv, pairs, row;  // e = d + 1; row: from one of x or y to the next
@@ -51,36 +51,23 @@ struct LinearMemory {
   T* part;        // of a state
   T *packed, *s;  // keys of the chunk in panels; scores of a tile
   double* mass;   // of a chunk of queries
-  size_t used;
 
-  LinearMemory(size_t m, size_t d, size_t dv_, double* at) : chunk(LinearChunk(m)), stride(chunk + 16), used(0), at_(at) {
+  LinearMemory(Arena& arena, size_t m, size_t d, size_t dv_) : chunk(LinearChunk(m)), stride(chunk + 16) {
     e = d + 1, dv = dv_, pairs = e * (e + 1) / 2, row = (e + 31) / 16 * 16;
     const size_t most = kLinearFeatures + e;
-    keys = State();
-    gram = Numbers(e * e);
-    x = Numbers(chunk * row), y = Numbers(chunk * row);
-    features = Numbers(kLinearBlock * most + 16), part = Numbers(most * HWY_MAX(e, dv));
-    packed = Numbers(chunk * e), s = Numbers(kLinearTile * stride);
-    mass = Take(chunk * sizeof(double));
+    keys = State(arena);
+    gram = arena.take<T>(e * e);
+    x = arena.take<T>(chunk * row), y = arena.take<T>(chunk * row);
+    features = arena.take<T>(kLinearBlock * most + 16), part = arena.take<T>(most * HWY_MAX(e, dv));
+    packed = arena.take<T>(chunk * e), s = arena.take<T>(kLinearTile * stride);
+    mass = arena.take<double>(chunk);
   }
 
-  // From the memory, or null where only `used` is wanted.
-  T* Numbers(size_t count) { return reinterpret_cast<T*>(Take(count * sizeof(T))); }
-  LinearState<T> State() {
-    T* const products = Numbers(pairs * dv);
-    T* const lost = Numbers(pairs * dv);
-    double* const squares = Take(e * e * sizeof(double));
-    return {products, lost, squares, Take(dv * sizeof(double))};
+  LinearState<T> State(Arena& arena) const {
+    T *const products = arena.take<T>(pairs * dv), *const lost = arena.take<T>(pairs * dv);
+    double *const squares = arena.take<double>(e * e), *const sum = arena.take<double>(dv);
+    return {products, lost, squares, sum};
   }
-
- private:
-  double* Take(size_t bytes) {
-    double* const begin = at_ == nullptr ? nullptr : at_ + used;
-    used += (bytes / sizeof(double) + 8) / 8 * 8;
-    return begin;
-  }
-
-  double* at_;
 };
 
 template <class T>
@@ -293,13 +280,13 @@ HWY_INLINE void QueryChunk(const LinearMemory<T>& memory, const LinearHead<T>& h
 }
 
 template <class T>
-size_t LinearDoubles(size_t m, size_t d, size_t dv) {
-  return LinearMemory<T>(m, d, dv, nullptr).used;
+size_t LinearRoom(size_t m, size_t d, size_t dv) {
+  return room_of<LinearMemory<T>>(m, d, dv);
 }
 
 template <class T>
-HWY_FLATTEN void LinearHeadRows(const LinearHead<T>& head, double* at) {
-  const LinearMemory<T> memory(head.m, head.d, head.dv, at);
+HWY_FLATTEN void LinearHeadRows(const LinearHead<T>& head, Arena arena) {
+  const LinearMemory<T> memory(arena, head.m, head.d, head.dv);
   Clear(memory, memory.keys);
   const LinearSight sight(head);
   for (size_t r = 0; r < sight.none; ++r) FillRow(RowTag<T>(), T(0), head.dv, RowAt(head.out, head.out_row, r));

@@ -29,14 +29,14 @@ struct LinearVjpMemory : LinearMemory<T> {
   T *ut, *xt, *mt;  // of a block, transposed: vectors, rows, and M x
   T *values, *dw;   // values of the chunk in panels; a tile of dw, then of ds
 
-  LinearVjpMemory(size_t m, size_t d, size_t dv_, double* at) : LinearMemory<T>(m, d, dv_, at) {
-    queries = this->State();
-    a = this->Numbers(m * this->dv), c = this->Numbers(m);
-    weighted = this->Numbers(kLinearBlock * this->row);
-    dx = this->Numbers(this->chunk * this->row), dy = this->Numbers(this->chunk * this->row);
-    ut = this->Numbers(this->dv * kLinearBlock);
-    xt = this->Numbers(this->e * kLinearBlock), mt = this->Numbers(this->e * kLinearBlock);
-    values = this->Numbers(this->chunk * this->dv), dw = this->Numbers(kLinearTile * this->stride);
+  LinearVjpMemory(Arena& arena, size_t m, size_t d, size_t dv_) : LinearMemory<T>(arena, m, d, dv_) {
+    queries = this->State(arena);
+    a = arena.take<T>(m * this->dv), c = arena.take<T>(m);
+    weighted = arena.take<T>(kLinearBlock * this->row);
+    dx = arena.take<T>(this->chunk * this->row), dy = arena.take<T>(this->chunk * this->row);
+    ut = arena.take<T>(this->dv * kLinearBlock);
+    xt = arena.take<T>(this->e * kLinearBlock), mt = arena.take<T>(this->e * kLinearBlock);
+    values = arena.take<T>(this->chunk * this->dv), dw = arena.take<T>(kLinearTile * this->stride);
   }
 };
 
@@ -149,14 +149,14 @@ HWY_INLINE void KeyChunk(const LinearVjpMemory<T>& memory, const LinearHead<T>& 
 }
 
 template <class T>
-size_t LinearVjpDoubles(size_t m, size_t d, size_t dv) {
-  return LinearVjpMemory<T>(m, d, dv, nullptr).used;
+size_t LinearVjpRoom(size_t m, size_t d, size_t dv) {
+  return room_of<LinearVjpMemory<T>>(m, d, dv);
 }
 
 // Sets dq and adds to dk and dv, which heads may share.
 template <class T>
-HWY_FLATTEN void LinearVjpRows(const LinearHead<T>& head, const LinearVjp<T>& vjp, double* at) {
-  const LinearVjpMemory<T> memory(head.m, head.d, head.dv, at);
+HWY_FLATTEN void LinearVjpRows(const LinearHead<T>& head, const LinearVjp<T>& vjp, Arena arena) {
+  const LinearVjpMemory<T> memory(arena, head.m, head.d, head.dv);
   const LinearSight sight(head);
   const auto width = static_cast<ptrdiff_t>(head.dv);
   for (size_t r = 0; r < sight.none; ++r) FillRow(RowTag<T>(), T(0), head.d, RowAt(vjp.dq, vjp.dq_row, r));

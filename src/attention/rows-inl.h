@@ -87,7 +87,7 @@ HWY_INLINE void MapTile(const AttentionCall<T>& call, const Tile<T>& tile) {
     FillRow(RowTag<T>(), kHidden<T>, tile.cols - before, tile.s + r * stride + before);
   }
   call.map.map(call.options.map, {tile.s, tile.count, tile.cols, stride}, {tile.p, tile.count, tile.cols, stride}, tile.per_row,
-               {0, tile.count, tile.scratch, tile.rescaled, false});
+               {0, tile.count, tile.memory, false});
   for (size_t r = 0; r < tile.count; ++r) {
     if (tile.seen[r] == 0) FillRow(RowTag<T>(), T(0), tile.cols, tile.p + r * stride);
   }
@@ -155,7 +155,7 @@ HWY_FLATTEN void AttentionVjpTile(const AttentionCall<T>& call, const VjpCall<T>
   ProductWithPanels(Factor<T>{tile.out, static_cast<ptrdiff_t>(dv), 1}, tile.count, tile.values, dv, tile.cols, tile.g, step);
   const MatrixView<T> ds(tile.g, tile.count, tile.cols, stride);
   call.map.vjp(call.options.map, {tile.s, tile.count, tile.cols, stride}, {tile.p, tile.count, tile.cols, stride}, ds, ds,
-               tile.per_row, tile.gradients, {0, tile.count, tile.scratch, tile.rescaled, false});
+               tile.per_row, tile.gradients, {0, tile.count, tile.memory, false});
   for (size_t r = 0; r < tile.count; ++r) {
     T *const p = tile.p + r * stride, *const g = tile.g + r * stride;
     if (tile.seen[r] == 0) {

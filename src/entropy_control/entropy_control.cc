@@ -4,20 +4,22 @@
 #define HWY_TARGET_INCLUDE "src/entropy_control/entropy_control.cc"
 #include "entropic/entropy_control.h"
 #include "hwy/foreach_target.h"  // before the kernels
+#include "src/dispatch.h"
 #include "src/entropy_control/gamma-inl.h"
 #include "src/entropy_control/power-inl.h"
 #include "src/per_row.h"
 #include "src/rows/input-inl.h"
+#include "src/scratch.h"
 
 #ifndef ENTROPIC_ENTROPY_CONTROL_CC_
 #define ENTROPIC_ENTROPY_CONTROL_CC_
 
 namespace entropic::inline ENTROPIC_ABI {
 
-// One thread's share of a batch: rows [begin, end), and memory to compute in, 2 n + 32 numbers where one is needed.
+// One thread's share of a batch: rows [begin, end), and memory to compute in.
 struct ControlShare {
   std::size_t begin, end;
-  double* scratch;
+  Arena memory;
 };
 
 struct GammaResult {
@@ -28,6 +30,9 @@ struct GammaResult {
 // What one SIMD target has for one element type.
 template <class T>
 struct ControlKernels {
+  // Of memory for rows of n: each kernel wants at most two in float64.
+  static constexpr std::size_t room(std::size_t n) { return 2 * Arena::room<double>(n); }
+
   void (*gamma)(const GammaForEntropy&, std::span<const PerRow>, MatrixView<const T> x, GammaResult, ControlShare);
   void (*power)(const PowerTransform&, std::span<const PerRow>, MatrixView<const T> p, MatrixView<T> q, ControlShare);
   void (*density)(const NormalizeDensity&, std::span<const PerRow>, MatrixView<const T> p, MatrixView<const double> weights,
@@ -47,15 +52,15 @@ namespace HWY_NAMESPACE {
 template <class T>
 void GammaRows(const GammaForEntropy& common, std::span<const PerRow> per_row, MatrixView<const T> x, GammaResult result,
                ControlShare share) {
+  double *const e = share.memory.take<double>(x.cols), *const scores = share.memory.take<double>(x.cols);
   for (size_t r = share.begin; r < share.end; ++r) {
     const GammaForEntropy op = at_row(common, per_row, r);
     GammaOfRow row;
     if (op.input == Input::probs) {
-      double* const scores = share.scratch + x.cols + 16;
       ScoresOfProbs(x.row(r), x.cols, scores);
-      row = GammaRow(op, scores, x.cols, share.scratch);
+      row = GammaRow(op, scores, x.cols, e);
     } else {
-      row = GammaRow(op, x.row(r), x.cols, share.scratch);
+      row = GammaRow(op, x.row(r), x.cols, e);
     }
     result.gamma[r] = row.gamma;
     result.entropy[r] = row.entropy;
@@ -66,8 +71,9 @@ void GammaRows(const GammaForEntropy& common, std::span<const PerRow> per_row, M
 template <class T>
 void PowerRows(const PowerTransform& common, std::span<const PerRow> per_row, MatrixView<const T> p, MatrixView<T> q,
                ControlShare share) {
+  double* const z = share.memory.take<double>(p.cols);
   for (size_t r = share.begin; r < share.end; ++r) {
-    PowerRow(at_row(common, per_row, r).gamma, p.row(r), p.cols, q.row(r), share.scratch);
+    PowerRow(at_row(common, per_row, r).gamma, p.row(r), p.cols, q.row(r), z);
   }
 }
 
@@ -76,7 +82,7 @@ void DensityRows(const NormalizeDensity& common, std::span<const PerRow> per_row
                  MatrixView<const double> weights, MatrixView<T> q, std::span<Normalized> result, ControlShare share) {
   for (size_t r = share.begin; r < share.end; ++r) {
     const double* const w = weights.row(weights.rows == 1 ? 0 : r);
-    result[r] = DensityRow(at_row(common, per_row, r).entropy, p.row(r), w, p.cols, q.row(r), share.scratch);
+    result[r] = DensityRow(at_row(common, per_row, r).entropy, p.row(r), w, p.cols, q.row(r), share.memory);
   }
 }
 
@@ -85,13 +91,11 @@ void MeanFieldRows(const MeanFieldEntropy& op, MatrixView<const T> x, std::span<
   for (size_t r = share.begin; r < share.end; ++r) estimate[r] = MeanFieldRow(op.gamma, x.row(r), x.cols);
 }
 
-// One exported name for each element type: Highway's tables hold functions, not templates.
-ControlKernels<float> ControlF32() {
-  return {GammaRows<float>, PowerRows<float>, DensityRows<float>, MeanFieldRows<float>, NormalizeTable};
+template <class T>
+ControlKernels<T> MakeControl() {
+  return {GammaRows<T>, PowerRows<T>, DensityRows<T>, MeanFieldRows<T>, NormalizeTable};
 }
-ControlKernels<double> ControlF64() {
-  return {GammaRows<double>, PowerRows<double>, DensityRows<double>, MeanFieldRows<double>, NormalizeTable};
-}
+ENTROPIC_KERNELS(MakeControl);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace entropic::inline ENTROPIC_ABI
@@ -103,22 +107,13 @@ HWY_AFTER_NAMESPACE();
 
 #include "src/check.h"
 #include "src/parallel.h"
-#include "src/scratch.h"
 
 namespace entropic::inline ENTROPIC_ABI {
 namespace {
 
-HWY_EXPORT(ControlF32);
-HWY_EXPORT(ControlF64);
-
 template <class T>
-ControlKernels<T> control_kernels() {
-  if constexpr (sizeof(T) == 4) {
-    return HWY_DYNAMIC_DISPATCH(ControlF32)();
-  } else {
-    return HWY_DYNAMIC_DISPATCH(ControlF64)();
-  }
-}
+ControlKernels<T> control_kernels();
+ENTROPIC_KERNELS_BY(control_kernels, MakeControl);
 
 // Finite, not negative, and not all 0.
 void check_weights(std::string_view operation, const MatrixView<const double>& weights) {
@@ -146,9 +141,9 @@ void gamma_for_entropy(const GammaForEntropy& options, MatrixView<const T> x, st
   check_size("gamma_for_entropy", "gamma", gamma.size(), x.rows);
   check_size("gamma_for_entropy", "entropy", entropy.size(), x.rows);
   check_size("gamma_for_entropy", "status", status.size(), x.rows);
-  const auto rows = control_kernels<T>().gamma;
+  const ControlKernels kernel = control_kernels<T>();
   parallel_rows(x.rows, x.cols, [&](std::size_t begin, std::size_t end) {
-    rows(options, per_row, x, {gamma, entropy, status}, {begin, end, scratch(2 * x.cols + 32)});
+    kernel.gamma(options, per_row, x, {gamma, entropy, status}, {begin, end, scratch(kernel.room(x.cols))});
   });
 }
 
@@ -160,9 +155,9 @@ void power_transform(const PowerTransform& options, MatrixView<const std::type_i
   check_shape("power_transform", "q", q, "p", p.rows, p.cols);
   check_overlap("power_transform", "q", q, "p", p);
   if (p.cols == 0) return;
-  const auto rows = control_kernels<T>().power;
+  const ControlKernels kernel = control_kernels<T>();
   parallel_rows(p.rows, p.cols, [&](std::size_t begin, std::size_t end) {
-    rows(options, per_row, p, q, {begin, end, scratch(2 * p.cols + 32)});
+    kernel.power(options, per_row, p, q, {begin, end, scratch(kernel.room(p.cols))});
   });
 }
 
@@ -179,9 +174,9 @@ void normalize_density(const NormalizeDensity& options, MatrixView<const std::ty
   check_apart(kName, "q", q, "weights", weights);
   check_size(kName, "result", result.size(), p.rows);
   check_weights(kName, weights);
-  const auto rows = control_kernels<T>().density;
+  const ControlKernels kernel = control_kernels<T>();
   parallel_rows(p.rows, 4 * p.cols, [&](std::size_t begin, std::size_t end) {
-    rows(options, per_row, p, weights, q, result, {begin, end, scratch(2 * p.cols + 16)});
+    kernel.density(options, per_row, p, weights, q, result, {begin, end, scratch(kernel.room(p.cols))});
   });
 }
 
@@ -221,7 +216,7 @@ void mean_field_entropy(const MeanFieldEntropy& options, MatrixView<const T> x, 
   check_layout("mean_field_entropy", "x", x);
   check_size("mean_field_entropy", "estimate", estimate.size(), x.rows);
   const auto rows = control_kernels<T>().mean_field;
-  parallel_rows(x.rows, x.cols, [&](std::size_t begin, std::size_t end) { rows(options, x, estimate, {begin, end, nullptr}); });
+  parallel_rows(x.rows, x.cols, [&](std::size_t begin, std::size_t end) { rows(options, x, estimate, {begin, end, {}}); });
 }
 
 template void gamma_for_entropy(const GammaForEntropy&, MatrixView<const float>, std::span<double>, std::span<double>,

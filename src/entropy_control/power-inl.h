@@ -18,6 +18,7 @@
 #include "entropic/entropy_control.h"
 #include "src/rows/entropy-inl.h"
 #include "src/rows/input-inl.h"
+#include "src/scratch.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
@@ -166,9 +167,9 @@ HWY_INLINE Normalized FindPower(double target, const PowerReach& reach, Moments&
 
 inline constexpr Normalized kNotNormalized = {kNaN<double>, kNaN<double>, kNaN<double>, kNaN<double>, GammaStatus::invalid};
 
-// work has room for 2 n numbers.
+// Of memory, two rows.
 template <class T>
-Normalized DensityRow(double target, const T* p, const double* w, size_t n, T* q, double* work) {
+Normalized DensityRow(double target, const T* p, const double* w, size_t n, T* q, Arena memory) {
   double top = 0, heaviest = 0;
   bool valid = true;
   for (size_t i = 0; i < n; ++i) {
@@ -183,8 +184,7 @@ Normalized DensityRow(double target, const T* p, const double* w, size_t n, T* q
   // Weights in units of a power of two: what is multiplied with them overflows nowhere, and entropies are less by `unit`.
   const int exponent = std::ilogb(heaviest);
   const double unit = exponent * 0x1.62e42fefa39efp-1;
-  double* const z = work;
-  double* const u = work + n;
+  double *const z = memory.take<double>(n), *const u = memory.take<double>(n);
   LogsOfRatios(p, n, top, z);
   for (size_t i = 0; i < n; ++i) {
     u[i] = std::ldexp(w[i], -exponent);

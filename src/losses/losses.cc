@@ -4,6 +4,7 @@
 #define HWY_TARGET_INCLUDE "src/losses/losses.cc"
 #include "entropic/losses.h"
 #include "hwy/foreach_target.h"  // before the kernels
+#include "src/dispatch.h"
 #include "src/losses/divergence-inl.h"
 #include "src/losses/fenchel_young-inl.h"
 #include "src/losses/softmax-inl.h"
@@ -46,13 +47,12 @@ struct LossBatch {
   }
 };
 
-// Working memory: of the maps' kernels, and beside it room for a row of float64 and a block of rows of T.
+// Working memory: what the loss wants for rows of n, and a block of rows for their distributions.
 template <class T>
 struct LossScratch {
-  MapKernels<T> maps;
-  double* kernel;  // kernel_memory(n)
-  double* row;     // n
-  T* block;        // block_rows x n
+  const MapKernels<T>& maps;
+  Arena memory;
+  T* block;  // block_rows x n
   std::size_t block_rows;
 };
 
@@ -66,7 +66,11 @@ inline Map map_of(const SurrogateLoss& op) { return op.map; }
 
 // What one SIMD target has for one element type.
 template <class T>
-using LossKernel = void (*)(const Loss&, const LossBatch<T>&, const LossScratch<T>&);
+struct LossKernels {
+  void (*rows)(const Loss&, const LossBatch<T>&, LossScratch<T>);
+  // Bytes of memory that it wants for rows of n.
+  std::size_t (*memory)(const Loss&, const MapKernels<T>&, std::size_t n);
+};
 
 }  // namespace entropic::inline ENTROPIC_ABI
 
@@ -132,7 +136,7 @@ void SettleSlopes(const LossBatch<T>& batch) {
 
 // One row of any kind, whose maximum was taken.
 template <class T>
-void SoftmaxLossRow(const SoftmaxLoss& op, const LossBatch<T>& batch, const LossScratch<T>& scratch, size_t r, T max) {
+void SoftmaxLossRow(const SoftmaxLoss& op, const LossBatch<T>& batch, LossScratch<T> scratch, size_t r, T max) {
   const size_t n = batch.x.cols;
   const T* const x = batch.x.row(r);
   if (batch.is_ignored(r)) {
@@ -143,7 +147,7 @@ void SoftmaxLossRow(const SoftmaxLoss& op, const LossBatch<T>& batch, const Loss
   if (IsFinite(max)) {
     batch.value[r] = LossRow(op, x, n, max, target, batch.dx.data == nullptr ? nullptr : batch.dx.row(r));
   } else if (NonFiniteLogSumExp(x, n) == kInfinity<T>) {
-    T* const canonical = reinterpret_cast<T*>(scratch.row);
+    T* const canonical = scratch.memory.template take<T>(n);
     Canonical(x, n, canonical);
     batch.value[r] = LossRow<T>(op, canonical, n, T(0), target, nullptr);
     FillGradient(batch, r, T(0));
@@ -155,13 +159,13 @@ void SoftmaxLossRow(const SoftmaxLoss& op, const LossBatch<T>& batch, const Loss
 // Short rows against a class, a group at a time. Those that are ignored or have no finite maximum are dealt with first, and
 // take part without a result.
 template <class T>
-void SoftmaxLossShortRows(const SoftmaxLoss& op, const LossBatch<T>& batch, const LossScratch<T>& scratch) {
+void SoftmaxLossShortRows(const SoftmaxLoss& op, const LossBatch<T>& batch, LossScratch<T> scratch) {
   constexpr size_t kRows = ShortRows<T>::kRows;
   const RowTag<T> d;
   const size_t n = batch.x.cols;
   const bool gradient = batch.dx.data != nullptr;
   ShortRows<T> others(n);
-  T *const copies = reinterpret_cast<T*>(scratch.kernel), *const nowhere = reinterpret_cast<T*>(scratch.row);
+  T *const copies = scratch.memory.template take<T>(kRows * n), *const nowhere = scratch.memory.template take<T>(n);
   for (size_t begin = 0; begin < batch.x.rows; begin += kRows) {
     const size_t count = HWY_MIN(kRows, batch.x.rows - begin);
     const T* in[kRows];
@@ -195,7 +199,7 @@ void SoftmaxLossShortRows(const SoftmaxLoss& op, const LossBatch<T>& batch, cons
 }
 
 template <class T>
-void SoftmaxLossRows(const SoftmaxLoss& op, const LossBatch<T>& batch, const LossScratch<T>& scratch) {
+void SoftmaxLossRows(const SoftmaxLoss& op, const LossBatch<T>& batch, LossScratch<T> scratch) {
   const size_t n = batch.x.cols;
   if (n <= ShortRows<T>::kLongest && op.label_smoothing == 0 && batch.target.data == nullptr) {
     return SoftmaxLossShortRows(op, batch, scratch);
@@ -207,15 +211,16 @@ void SoftmaxLossRows(const SoftmaxLoss& op, const LossBatch<T>& batch, const Los
 
 // Rows of scores with a softmax of their own: no map is called.
 template <class T>
-void FusedRows(const SoftmaxLoss& op, const LossBatch<T>& batch, const LossScratch<T>& scratch) {
+void FusedRows(const SoftmaxLoss& op, const LossBatch<T>& batch, LossScratch<T> scratch) {
   const RowTag<T> d;
   const size_t n = batch.x.cols;
+  Arena memory = scratch.memory;
+  T* const canonical = memory.take<T>(n);
   for (size_t r = 0; !batch.gradients.empty() && r < batch.x.rows; ++r) {  // before dx is written over x
     if (batch.is_ignored(r)) continue;
     const T* x = batch.x.row(r);
     T max = RowMax(d, x, n);
     if (max == kInfinity<T>) {
-      T* const canonical = reinterpret_cast<T*>(scratch.row);
       Canonical(x, n, canonical);
       x = canonical, max = T(0);
     }
@@ -226,15 +231,16 @@ void FusedRows(const SoftmaxLoss& op, const LossBatch<T>& batch, const LossScrat
 }
 
 template <class T>
-void FusedRows(const MarginSoftmaxLoss& common, const LossBatch<T>& batch, const LossScratch<T>& scratch) {
+void FusedRows(const MarginSoftmaxLoss& common, const LossBatch<T>& batch, LossScratch<T> scratch) {
   const RowTag<T> d;
+  T* const terms = scratch.memory.template take<T>(batch.x.cols);
   for (size_t r = 0; r < batch.x.rows; ++r) {
     if (batch.is_ignored(r)) {
       Settle(batch, r, 0);
       continue;
     }
     const bool gradient = batch.dx.data != nullptr;
-    T* const row = gradient ? batch.dx.row(r) : reinterpret_cast<T*>(scratch.row);
+    T* const row = gradient ? batch.dx.row(r) : terms;
     MarginSlopes slopes;
     batch.value[r] =
         MarginRow(d, at_row(common, batch.per_row, r), batch.x.row(r), batch.x.cols, static_cast<size_t>(batch.classes[r]), row,
@@ -245,7 +251,7 @@ void FusedRows(const MarginSoftmaxLoss& common, const LossBatch<T>& batch, const
 }
 
 template <class T>
-void FusedRows(const MultilabelSoftmaxLoss& /*op*/, const LossBatch<T>& batch, const LossScratch<T>& /*scratch*/) {
+void FusedRows(const MultilabelSoftmaxLoss& /*op*/, const LossBatch<T>& batch, LossScratch<T> /*scratch*/) {
   const RowTag<T> d;
   for (size_t r = 0; r < batch.x.rows; ++r) {
     T* const dx = batch.dx.data == nullptr ? nullptr : batch.dx.row(r);
@@ -269,10 +275,12 @@ HWY_INLINE double TemperatureOf(const DistillationLoss& op) { return op.temperat
 HWY_INLINE double TemperatureOf(const JsdLoss& /*op*/) { return 1; }
 
 template <class Op, class T>
-void PairRows(const Op& common, const LossBatch<T>& batch, const LossScratch<T>& scratch) {
+void PairRows(const Op& common, const LossBatch<T>& batch, LossScratch<T> scratch) {
   const D64 d;
   const size_t n = batch.x.cols;
-  double *const zs = scratch.kernel, *const zt = zs + n, *const ratios = zt + n;
+  Arena& memory = scratch.memory;
+  double *const zs = memory.take<double>(n), *const zt = memory.take<double>(n);
+  double *const ratios = memory.take<double>(n), *const dx = memory.take<double>(n);
   for (size_t r = 0; r < batch.x.rows; ++r) {
     const Op op = at_row(common, batch.per_row, r);
     const T *const x = batch.x.row(r), *const target = batch.target.row(r);
@@ -288,24 +296,24 @@ void PairRows(const Op& common, const LossBatch<T>& batch, const LossScratch<T>&
                              HWY_ATTR { return Exp(d, hn::Sub(LoadUpTo(d, zt + i, count, -kInfinity<double>), shift)); };
     const bool near = !infinite && LogRatiosOfNearSoftmax(TemperatureOf(op), x, target, n, log_s - log_t, teacher, ratios);
     const StudentAndTeacher rows = {zs, zt, log_s, log_t, near ? ratios : nullptr, n};
-    batch.value[r] = PairRow(op, rows, gradient ? scratch.row : nullptr);
+    batch.value[r] = PairRow(op, rows, gradient ? dx : nullptr);
     if (!batch.gradients.empty()) PutPairSlopes(op, rows, batch, r);
     if (infinite) {
       FillGradient(batch, r, T(0));
     } else if (gradient) {
       ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-        StoreNarrow(LoadUpTo(d, scratch.row + i, count, 0.0), d, count, batch.dx.row(r) + i);
+        StoreNarrow(LoadUpTo(d, dx + i, count, 0.0), d, count, batch.dx.row(r) + i);
       });
     }
   }
 }
 
 template <class T>
-void FusedRows(const DistillationLoss& op, const LossBatch<T>& batch, const LossScratch<T>& scratch) {
+void FusedRows(const DistillationLoss& op, const LossBatch<T>& batch, LossScratch<T> scratch) {
   PairRows(op, batch, scratch);
 }
 template <class T>
-void FusedRows(const JsdLoss& op, const LossBatch<T>& batch, const LossScratch<T>& scratch) {
+void FusedRows(const JsdLoss& op, const LossBatch<T>& batch, LossScratch<T> scratch) {
   PairRows(op, batch, scratch);
 }
 
@@ -350,10 +358,10 @@ double MappedRow(const SurrogateLoss& /*op*/, const T* x, size_t n, T max, Targe
 
 // Rows whose p their map has made, in `p`.
 template <class Op, class T>
-void MappedRows(const Op& common, const LossBatch<T>& batch, MatrixView<T> p, const LossScratch<T>& scratch) {
+void MappedRows(const Op& common, const LossBatch<T>& batch, MatrixView<T> p, LossScratch<T> scratch) {
   const RowTag<T> d;
   const size_t n = batch.x.cols;
-  T* const canonical = reinterpret_cast<T*>(scratch.row);
+  T* const canonical = scratch.memory.template take<T>(n);
   for (size_t r = 0; r < batch.x.rows; ++r) {
     const Op op = at_row(common, batch.per_row, r);
     const T* const x = batch.x.row(r);
@@ -390,10 +398,10 @@ void MappedRows(const Op& common, const LossBatch<T>& batch, MatrixView<T> p, co
 
 // -<q, p>, and by the map's vjp the gradient. g waits in scratch.
 template <class T>
-void MappedRows(const SmoothAccuracyLoss& op, const LossBatch<T>& batch, MatrixView<T> p, const LossScratch<T>& scratch) {
+void MappedRows(const SmoothAccuracyLoss& op, const LossBatch<T>& batch, MatrixView<T> p, LossScratch<T> scratch) {
   const RowTag<T> d;
   const size_t n = batch.x.cols;
-  T* const g = reinterpret_cast<T*>(scratch.row);
+  T* const g = scratch.memory.template take<T>(n);
   const bool gradient = batch.dx.data != nullptr || !batch.gradients.empty();
   for (size_t r = 0; r < batch.x.rows; ++r) {
     T* const pr = p.row(r);
@@ -422,13 +430,25 @@ void MappedRows(const SmoothAccuracyLoss& op, const LossBatch<T>& batch, MatrixV
     if (!gradient) continue;
     const LossBatch<T> row = batch.rows(r, 1);
     const MatrixView<T> dx = row.dx.data == nullptr ? MatrixView<T>(pr, 1, n) : row.dx;
-    scratch.maps.vjp(op.map, row.x, {pr, 1, n}, {g, 1, n}, dx, row.per_row, row.gradients,
-                     {0, 1, scratch.kernel, nullptr, false});
+    scratch.maps.vjp(op.map, row.x, {pr, 1, n}, {g, 1, n}, dx, row.per_row, row.gradients, {0, 1, scratch.memory, false});
   }
 }
 
+// A row beside what its map wants; four rows of logarithms; one row, and short ones with their largest taken out.
 template <class T>
-void LossRows(const Loss& loss, const LossBatch<T>& batch, const LossScratch<T>& scratch) {
+size_t LossMemory(const Loss& loss, const MapKernels<T>& maps, size_t n) {
+  return std::visit(
+      [&]<class Op>(const Op& op) -> size_t {
+        if constexpr (requires { map_of(op); }) return Arena::room<T>(n) + maps.memory(map_of(op), n);
+        if constexpr (Op::kTarget == TargetKind::scores) return 4 * Arena::room<double>(n);
+        const size_t copies = n <= ShortRows<T>::kLongest ? Arena::room<T>(ShortRows<T>::kRows * n) : 0;
+        return 2 * Arena::room<T>(n) + copies;
+      },
+      loss);
+}
+
+template <class T>
+void LossRows(const Loss& loss, const LossBatch<T>& batch, LossScratch<T> scratch) {
   const size_t rows = batch.x.rows, n = batch.x.cols;
   // p goes where the gradient will be, unless the scores are there still.
   const bool in_dx = batch.dx.data != nullptr && batch.dx.data != batch.x.data;
@@ -439,8 +459,7 @@ void LossRows(const Loss& loss, const LossBatch<T>& batch, const LossScratch<T>&
           for (size_t begin = 0; begin < rows; begin += scratch.block_rows) {
             const LossBatch<T> part = batch.rows(begin, HWY_MIN(scratch.block_rows, rows - begin));
             const MatrixView<T> p = in_dx ? part.dx : MatrixView<T>(scratch.block, part.x.rows, n);
-            scratch.maps.map(map, part.x, p, part.per_row,
-                             {0, part.x.rows, scratch.kernel, reinterpret_cast<T*>(scratch.row), false});
+            scratch.maps.map(map, part.x, p, part.per_row, {0, part.x.rows, scratch.memory, false});
             MappedRows(op, part, p, scratch);
           }
         } else {
@@ -451,9 +470,11 @@ void LossRows(const Loss& loss, const LossBatch<T>& batch, const LossScratch<T>&
   SettleSlopes(batch);
 }
 
-// Highway's tables hold functions, not templates.
-LossKernel<float> LossesOfFloat() { return LossRows<float>; }
-LossKernel<double> LossesOfDouble() { return LossRows<double>; }
+template <class T>
+LossKernels<T> MakeLosses() {
+  return {LossRows<T>, LossMemory<T>};
+}
+ENTROPIC_KERNELS(MakeLosses);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace entropic::inline ENTROPIC_ABI
@@ -464,22 +485,13 @@ HWY_AFTER_NAMESPACE();
 #include "src/check.h"
 #include "src/half.h"
 #include "src/parallel.h"
-#include "src/scratch.h"
 
 namespace entropic::inline ENTROPIC_ABI {
 namespace {
 
-HWY_EXPORT(LossesOfFloat);
-HWY_EXPORT(LossesOfDouble);
-
 template <class T>
-LossKernel<T> loss_kernel() {
-  if constexpr (sizeof(T) == 4) {
-    return HWY_DYNAMIC_DISPATCH(LossesOfFloat)();
-  } else {
-    return HWY_DYNAMIC_DISPATCH(LossesOfDouble)();
-  }
-}
+LossKernels<T> loss_kernels();
+ENTROPIC_KERNELS_BY(loss_kernels, MakeLosses);
 
 // What gradients in parameters are asked for: those of the loss, or of its map.
 template <class Op>
@@ -622,20 +634,21 @@ void run(const Loss& loss, const LossBatch<T>& batch) {
     for (const ParamGradient& gradient : batch.gradients) std::fill(gradient.values.begin(), gradient.values.end(), 0.0);
     return;
   }
-  const LossKernel<W> kernel = loss_kernel<W>();
+  const LossKernels<W> kernel = loss_kernels<W>();
   const MapKernels<W> maps = map_kernels<W>();
   // What a map gives a block of rows is in cache when the loss reads it.
   const std::size_t block_rows = rows_in_cache(rows, n);
-  const std::size_t kernel_size = kernel_memory(n), row_size = (n + 15) / 16 * 16;
+  const std::size_t room = Arena::room<W>(block_rows * n) + kernel.memory(loss, maps, n);
   const std::size_t wide_size = 3 * n;  // of halves: x, target and gradient
   parallel_rows(rows, n * cost_of(loss), [&](std::size_t begin, std::size_t end) {
     const std::size_t at_once = rows_at_once<T>(end - begin, wide_size);
-    double* const memory = scratch(kernel_size + row_size + block_rows * n + (kIsHalf<T> ? at_once * wide_size : 0));
-    W* const block = reinterpret_cast<W*>(memory + kernel_size + row_size);
-    const LossScratch<W> working = {maps, memory, memory + kernel_size, block, block_rows};
+    const std::size_t wide_rows = kIsHalf<T> ? at_once : 0;
+    Arena memory = scratch(Arena::room<float>(wide_rows * wide_size) + room);
+    float* const wide_memory = memory.take<float>(wide_rows * wide_size);
+    W* const block = memory.take<W>(block_rows * n);
     for (std::size_t first = begin; first < end; first += at_once) {
       const LossBatch<T> part = batch.rows(first, std::min(at_once, end - first));
-      float* wide = reinterpret_cast<float*>(memory + kernel_size + row_size + block_rows * n);
+      float* wide = wide_memory;
       LossBatch<W> work = {working_rows(part.x, 0, part.x.rows, wide),
                            part.classes,
                            {},
@@ -646,7 +659,7 @@ void run(const Loss& loss, const LossBatch<T>& batch) {
                            part.ignored};
       if (part.target.data != nullptr) work.target = working_rows(part.target, 0, part.x.rows, wide);
       work.dx = result_rows(part.dx, 0, part.x.rows, wide);
-      kernel(loss, work, working);
+      kernel.rows(loss, work, {maps, memory, block, block_rows});
       finish_rows(work.dx, part.dx, 0);
     }
   });

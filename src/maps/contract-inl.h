@@ -52,6 +52,13 @@ struct MapContract {
   static_assert(
       Has<decltype(Kernels::VjpRow), void(const Op&, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace)>());
 
+  // Bytes that the kernels take of a workspace for rows of n, the most that any of them does; not offered: none.
+  static constexpr bool kHasMemory = Offers<decltype(Kernels::Memory), size_t(size_t n)>();
+  static size_t Memory(size_t n) {
+    if constexpr (kHasMemory) return Kernels::Memory(n);
+    return 0;
+  }
+
   // The gradients in the parameters, in their order; 0 for those that are not per_row.
   static constexpr bool kHasParamVjp =
       Offers<decltype(Kernels::ParamVjpRow),

@@ -21,6 +21,7 @@ struct KernelsOf<TopKSoftmax, T> {
   static void MapRow(const TopKSoftmax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
   static void VjpRow(const TopKSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
   static size_t MostInfinite(const TopKSoftmax& op, size_t infinite);
+  static size_t Memory(size_t n) { return Arena::room<T>(LargestKScratch(n)); }
   static constexpr NotOffered ParamVjpRow = {};
   using Short = NotOffered;
   using Several = NotOffered;
@@ -32,6 +33,7 @@ struct KernelsOf<TopPSoftmax, T> {
   static void MapRow(const TopPSoftmax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
   static void VjpRow(const TopPSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
   static size_t MostInfinite(const TopPSoftmax& op, size_t infinite);
+  static size_t Memory(size_t n) { return Arena::room<T>(MassCutScratch(n)) + Arena::room<T>(n); }
   static constexpr NotOffered ParamVjpRow = {};
   using Short = NotOffered;
   using Several = NotOffered;
@@ -42,7 +44,7 @@ struct KernelsOf<MinPSoftmax, T> {
   static constexpr ScoreParams<MinPSoftmax> kScores = {.divisor = &MinPSoftmax::temperature};
   static void MapRow(const MinPSoftmax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
   static void VjpRow(const MinPSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
-  static constexpr NotOffered ParamVjpRow = {}, MostInfinite = {};
+  static constexpr NotOffered ParamVjpRow = {}, MostInfinite = {}, Memory = {};
   using Short = NotOffered;
   using Several = NotOffered;
 };
@@ -72,7 +74,7 @@ HWY_INLINE void SoftmaxOfKept(D d, double temperature, Cut<T> cut, const T* x, s
 }
 
 // The cut in the scores x that agrees with `found` in their terms e: of the scores whose term is `found.least` the largest
-// stay, of equal ones those with the lower index. Scratch for n + 16.
+// stay, of equal ones those with the lower index. MassCutScratch(n) of scratch.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE Cut<T> LargestOfEqualMass(D d, const T* x, const T* e, size_t n, MassCut<T> found, T* scratch) {
   const auto least = hn::Set(d, found.least);
@@ -95,7 +97,8 @@ HWY_INLINE void KernelsOf<TopKSoftmax, T>::MapRow(const TopKSoftmax& op, const T
                                                   Workspace workspace) {
   const RowTag<T> d;
   const size_t k = static_cast<size_t>(HWY_MIN(op.k, static_cast<std::int64_t>(n)));
-  SoftmaxOfKept(d, op.temperature, LargestK(d, x, n, k, reinterpret_cast<T*>(workspace.scratch)), x, n, max, p);
+  const Cut<T> cut = LargestK(d, x, n, k, workspace.memory.take<T>(LargestKScratch(n)));
+  SoftmaxOfKept(d, op.temperature, cut, x, n, max, p);
 }
 
 template <class T>
@@ -103,15 +106,15 @@ HWY_INLINE size_t KernelsOf<TopKSoftmax, T>::MostInfinite(const TopKSoftmax& op,
   return static_cast<size_t>(HWY_MIN(op.k, static_cast<std::int64_t>(infinite)));
 }
 
-// The terms of softmax wait in p, or in scratch where p is x; the cut is found among them. Terms of different scores may be
+// The terms of softmax wait in p, or in memory where p is x; the cut is found among them. Terms of different scores may be
 // equal: where some of those at the cut stay and some go, the scores decide. The rest of the work is one product.
 template <class T>
 HWY_INLINE void KernelsOf<TopPSoftmax, T>::MapRow(const TopPSoftmax& op, const T* x, size_t n, T max, T* p,
                                                   Workspace workspace) {
   if (op.p == 1) return KernelsOf<Softmax, T>::MapRow({.temperature = op.temperature}, x, n, max, p, workspace);
   const RowTag<T> d;
-  T* const scratch = reinterpret_cast<T*>(workspace.scratch);
-  T* const e = p == x ? scratch + n + 16 : p;
+  T* const scratch = workspace.memory.take<T>(MassCutScratch(n));
+  T* const e = p == x ? workspace.memory.take<T>(n) : p;
   const ExpScaled<RowTag<T>> exp(d, op.temperature);
   const auto shift = hn::Set(d, max);
   const double total = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {

@@ -31,6 +31,9 @@ namespace HWY_NAMESPACE {
 template <class T>
 inline constexpr size_t kSearches = 16 / sizeof(T);
 
+// The longest rows of which several go: longer ones gain nothing by others.
+inline constexpr size_t kLongestOfSeveral = 4096;
+
 template <class T>
 struct KernelsOf<Entmax, T> {
   static constexpr ScoreParams<Entmax> kScores = {.divisor = &Entmax::temperature};
@@ -38,6 +41,10 @@ struct KernelsOf<Entmax, T> {
   static void VjpRow(const Entmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
   static ParamValues<Entmax> ParamVjpRow(const Entmax& op, const T* x, const T* p, const T* g, size_t n, Workspace workspace);
   static constexpr NotOffered MostInfinite = {};
+  // The scores with mass of the rows that go together; of a gradient a row in float64.
+  static size_t Memory(size_t n) {
+    return HWY_MAX((n <= kLongestOfSeveral ? kSearches<T> : 1) * room_of<Survivors<T>>(n), Arena::room<double>(n));
+  }
   struct Short {
     static constexpr size_t kGroups = 1;
     static bool Takes(const Entmax& op) { return op.alpha == 1 || op.alpha == 1.5 || op.alpha == 2; }
@@ -75,12 +82,12 @@ HWY_INLINE RelativeScores<RowTag<T>> Bent(double b, double temperature, T max) {
 }
 
 template <bool kPlaces, class T>
-HWY_INLINE void FilterRows(double b, double temperature, const T* const* x, size_t n, const T* max, size_t rows,
-                           double* scratch, Filtered<T>* filtered) {
+HWY_INLINE void FilterRows(double b, double temperature, const T* const* x, size_t n, const T* max, size_t rows, Arena memory,
+                           Filtered<T>* filtered) {
   const RowTag<T> d;
   for (size_t r = 0; r < rows; ++r) filtered[r].least = LeastThreshold(d, b, Bent(b, temperature, max[r]), x[r], n);
   for (size_t r = 0; r < rows; ++r) {
-    filtered[r].survivors = Survivors<T>(scratch + r * Survivors<T>::Room(n), n);
+    filtered[r].survivors = Survivors<T>(memory, n);
     filtered[r].kept = FilterAbove<kPlaces>(d, Bent(b, temperature, max[r]), x[r], n, filtered[r].least, filtered[r].survivors);
   }
 }
@@ -248,7 +255,7 @@ HWY_NOINLINE HWY_FLATTEN void MapRowsBySquares(double temperature, const T* cons
                                                size_t rows, Workspace workspace) {
   const RowTag<T> d;
   Filtered<T> filtered[kSearches<T>] = {};
-  FilterRows<false>(0.5, temperature, x, n, max, rows, workspace.scratch, filtered);
+  FilterRows<false>(0.5, temperature, x, n, max, rows, workspace.memory, filtered);
   Threshold c[kSearches<T>];
   if (MostKept(filtered, rows) <= 32) {
     FewThresholds<Square, 32>(0.5, filtered, rows, c);
@@ -346,7 +353,7 @@ template <class T>
 HWY_NOINLINE HWY_FLATTEN void MapRowsByThreshold(double b, double temperature, const T* const* x, size_t n, const T* max,
                                                  T* const* p, size_t rows, Workspace workspace) {
   Filtered<T> filtered[kSearches<T>] = {};
-  FilterRows<true>(b, temperature, x, n, max, rows, workspace.scratch, filtered);
+  FilterRows<true>(b, temperature, x, n, max, rows, workspace.memory, filtered);
   const size_t most = MostKept(filtered, rows);
   if (most <= 32) {
     T sums[kSearches<T>];
@@ -482,9 +489,10 @@ HWY_INLINE void MapRowNearSoftmax(D d, double b, double temperature, const T* x,
   BentC at;
   // Where few have mass, they are solved alone.
   if (b >= 0.0625) {
+    Arena memory = workspace.memory;
     const RelativeScores<D> relative(hn::Set(d, max), temperature / b);
     const T least = LeastThreshold(d, b, relative, x, n);
-    const Survivors<T> survivors(workspace.scratch, n);
+    const Survivors<T> survivors(memory, n);
     const size_t kept = FilterAbove<true>(d, relative, x, n, least, survivors);
     at.c = -static_cast<double>(least);
     if (kept <= n / 4) {
@@ -499,7 +507,7 @@ HWY_INLINE void MapRowNearSoftmax(D d, double b, double temperature, const T* x,
   // Each step on a long row is a sweep over it: start from the c of every so manieth score, which stand for the others.
   constexpr size_t kSample = 512;
   if (n >= 4 * kSample) {
-    T* const sample = reinterpret_cast<T*>(workspace.scratch);
+    T* const sample = workspace.memory.take<T>(kSample);
     const size_t stride = n / kSample;
     for (size_t i = 0; i < kSample; ++i) sample[i] = x[i * stride];
     const BentC start = FindC(d, b, temperature, at, sample, kSample, max, static_cast<double>(n) / kSample);
@@ -523,7 +531,7 @@ HWY_INLINE void KernelsOf<Entmax, T>::MapRow(const Entmax& op, const T* x, size_
   const RelativeScores<RowTag<T>> relative(hn::Set(d, max), op.temperature / b);
   if (b > 1) {
     // Only u = b z above -1 can have mass.
-    const Survivors<T> survivors(workspace.scratch, n);
+    const Survivors<T> survivors(workspace.memory, n);
     const size_t kept = FilterAbove<false>(d, relative, x, n, T(-1), survivors);
     WriteAboveEdge(d, b, relative, EdgeThreshold(b, survivors.z, kept), x, n, max, p);
   } else if (b == 0.5) {
@@ -533,10 +541,9 @@ HWY_INLINE void KernelsOf<Entmax, T>::MapRow(const Entmax& op, const T* x, size_
   }
 }
 
-// Long rows gain nothing by others.
 template <class T>
 HWY_INLINE size_t KernelsOf<Entmax, T>::Several::Count(const Entmax& op, size_t n) {
-  return op.alpha >= 1.25 && op.alpha < 2 && n >= 256 && n <= 4096 ? kMost : 1;
+  return op.alpha >= 1.25 && op.alpha < 2 && n >= 256 && n <= kLongestOfSeveral ? kMost : 1;
 }
 
 template <class T>
@@ -593,7 +600,7 @@ HWY_INLINE void KernelsOf<Entmax, T>::Short::Map(const Entmax& op, const hn::Vec
 template <class D, class Slope, class T = hn::TFromD<D>>
 HWY_INLINE void VjpRowBySlope(D d, double temperature, const T* p, const T* g, size_t n, T* dx, Workspace workspace,
                               const Slope& slope) {
-  T* const s = reinterpret_cast<T*>(workspace.scratch);
+  T* const s = workspace.memory.take<T>(n);
   double sums[2];
   Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
     const auto pi = LoadUpTo(d, p + i, count, T(0));
@@ -639,7 +646,7 @@ HWY_INLINE void KernelsOf<Entmax, T>::VjpRow(const Entmax& op, const T* x, const
   }
   const V64 log_pivot = Log(d64, hn::Set(d64, static_cast<double>(p[pivot]))), power = hn::Set(d64, 1 - b);
   const V64 pivot_g = hn::Set(d64, static_cast<double>(g[pivot]));
-  double* const dx64 = workspace.scratch;
+  double* const dx64 = workspace.memory.take<double>(n);
   double sums[2];
   Sums(d64, n, sums, [&](size_t i, size_t count, V64* terms) HWY_ATTR {
     const V64 pi = LoadWide(d64, p + i, count, T(0));

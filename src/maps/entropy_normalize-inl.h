@@ -34,9 +34,18 @@ struct SeveralEntropyRows {
                   Workspace workspace);
 };
 
+// In float32 the distribution, where it may not stand yet, and what stands for the row; else a row in float64, of gradients
+// with the scores.
+template <class T>
+size_t EntropyMemory(size_t n) {
+  const size_t wide = Arena::room<double>(n) + Arena::room<T>(n);
+  return sizeof(T) == 4 ? HWY_MAX(Arena::room<float>(n) + Arena::room<float>(NarrowRow::Room(n)), wide) : wide;
+}
+
 template <class T>
 struct KernelsOf<EntropyNormalize, T> {
   static constexpr ScoreParams<EntropyNormalize> kScores = {.input = &EntropyNormalize::input};
+  static size_t Memory(size_t n) { return EntropyMemory<T>(n); }
   static void MapRow(const EntropyNormalize& op, const T* x, size_t n, T max, T* p, Workspace workspace);
   static void VjpRow(const EntropyNormalize& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
   static ParamValues<EntropyNormalize> ParamVjpRow(const EntropyNormalize& op, const T* x, const T* p, const T* g, size_t n,
@@ -49,6 +58,7 @@ struct KernelsOf<EntropyNormalize, T> {
 template <class T>
 struct KernelsOf<EntropyClip, T> {
   static constexpr ScoreParams<EntropyClip> kScores = {.input = &EntropyClip::input};
+  static size_t Memory(size_t n) { return EntropyMemory<T>(n); }
   static void MapRow(const EntropyClip& op, const T* x, size_t n, T max, T* p, Workspace workspace);
   static void VjpRow(const EntropyClip& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
   static ParamValues<EntropyClip> ParamVjpRow(const EntropyClip& op, const T* x, const T* p, const T* g, size_t n,
@@ -84,21 +94,24 @@ HWY_NOINLINE void WideEntropyRow(D d, EntropyTarget target, const T* x, size_t n
   if (row.least == max || target.low >= LogNumber(row.finite)) return UniformRow(d, x, n, row.least, row.finite, p);
   if (target.high <= LogNumber(row.ties)) return UniformRow(d, x, n, max, row.ties, p);
   double sum;
-  FindGammaWide(row, x, n, target, {}, workspace.scratch, &sum);
+  double* const e = workspace.memory.take<double>(n);
+  FindGammaWide(row, x, n, target, {}, e, &sum);
   const double inverse = 1 / sum;
-  for (size_t i = 0; i < n; ++i) p[i] = static_cast<T>(workspace.scratch[i] * inverse);
+  for (size_t i = 0; i < n; ++i) p[i] = static_cast<T>(e[i] * inverse);
 }
 
 // Up to NarrowRows::kRows rows with finite maxima; p[r] may be x[r] where there is one.
 HWY_INLINE void NarrowEntropyRows(EntropyTarget target, const float* const* x, size_t n, const float* max, float* const* p,
                                   size_t count, Workspace workspace) {
   const RowTag<float> d;
-  float* const memory = reinterpret_cast<float*>(workspace.scratch);
+  Arena memory = workspace.memory;  // rows that are not done have it again
   const bool in_place = p[0] == x[0];
+  float* const apart = in_place ? memory.take<float>(n) : nullptr;
   NarrowRow rows[NarrowRows::kRows];
   for (size_t r = 0; r < count; ++r) {
     NarrowRow& row = rows[r];
-    row.x = x[r], row.p = in_place ? memory : p[r], row.memory = count == 1 ? memory + n : p[r];
+    row.x = x[r], row.p = in_place ? apart : p[r];
+    row.memory = count == 1 ? memory.take<float>(NarrowRow::Room(n)) : p[r];
     row.few = {row.memory, 0, nullptr, 0, 0};
     if (n >= kLongRow) row.few = Condense(x[r], n, max[r], row.memory, &row.survey);
     if (row.few.top_count == 0) row.survey = Survey(d, x[r], n, max[r]);
@@ -109,7 +122,7 @@ HWY_INLINE void NarrowEntropyRows(EntropyTarget target, const float* const* x, s
     if (!rows[r].done) {
       WideEntropyRow(d, target, x[r], n, max[r], p[r], workspace);
     } else if (in_place) {
-      std::memcpy(p[r], memory, n * sizeof(float));
+      std::memcpy(p[r], apart, n * sizeof(float));
     }
   }
 }
@@ -349,9 +362,9 @@ class EntropyShortRows {
     HWY_ALIGN float row_max[16];
     hn::Store(max_[r / kGroup], d, row_max);
     float x[kLongest];
-    double scratch[2 * kLongest + 1];
+    HWY_ALIGN double memory[kLongest];
     for (size_t i = 0; i < rows.size(); ++i) x[i] = rows.At(r % kGroup, i);
-    WideEntropyRow(d, target, x, rows.size(), row_max[r % kGroup], p, {scratch, false});
+    WideEntropyRow(d, target, x, rows.size(), row_max[r % kGroup], p, {Arena(memory, sizeof memory), false});
   }
 
   const V* max_;
@@ -490,15 +503,15 @@ HWY_INLINE double EntropyTargetVjpRow(D d, const T* x, const T* p, const T* g, s
   return row.fixed ? 0 : -row.slope;
 }
 
-// The scores of a row, which wait behind the scratch of the gradients where x holds probabilities: q is then x, else null.
+// The scores of a row, which wait in the workspace where x holds probabilities: q is then x, else null.
 template <class T>
 struct GradientInput {
   const T *x, *q;
 
   template <class Op>
-  HWY_INLINE GradientInput(const Op& op, const T* given, size_t n, Workspace workspace) : x(given), q(nullptr) {
+  HWY_INLINE GradientInput(const Op& op, const T* given, size_t n, Workspace& workspace) : x(given), q(nullptr) {
     if (op.input != Input::probs) return;
-    T* const scores = reinterpret_cast<T*>(workspace.scratch + n + 16);
+    T* const scores = workspace.memory.take<T>(n);
     ScoresOfProbs(given, n, scores);
     x = scores, q = given;
   }
@@ -508,7 +521,7 @@ template <class T>
 HWY_INLINE void KernelsOf<EntropyNormalize, T>::VjpRow(const EntropyNormalize& op, const T* x, const T* p, const T* g, size_t n,
                                                        T* dx, Workspace workspace) {
   const GradientInput<T> in(op, x, n, workspace);
-  EntropyVjpRow(RowTag<T>(), in.x, in.q, p, g, n, dx, workspace.scratch);
+  EntropyVjpRow(RowTag<T>(), in.x, in.q, p, g, n, dx, workspace.memory.take<double>(n));
 }
 
 // dH / d perplexity = 1 / perplexity.
@@ -517,7 +530,8 @@ HWY_INLINE ParamValues<EntropyNormalize> KernelsOf<EntropyNormalize, T>::ParamVj
                                                                                      const T* p, const T* g, size_t n,
                                                                                      Workspace workspace) {
   const RowTag<T> d;
-  const double by_entropy = EntropyTargetVjpRow(d, GradientInput<T>(op, x, n, workspace).x, p, g, n, workspace.scratch);
+  const GradientInput<T> in(op, x, n, workspace);
+  const double by_entropy = EntropyTargetVjpRow(d, in.x, p, g, n, workspace.memory.take<double>(n));
   if (op.perplexity) return {0, by_entropy / *op.perplexity};
   return {by_entropy, 0};
 }
@@ -541,10 +555,11 @@ HWY_INLINE void KernelsOf<EntropyClip, T>::VjpRow(const EntropyClip& op, const T
   const bool free = HoldingEnd(op, p, n) == IntervalEnd::kNone;
   if (free && op.input != Input::probs) return KernelsOf<Softmax, T>::VjpRow({}, x, p, g, n, dx, workspace);
   const GradientInput<T> in(op, x, n, workspace);
-  if (!free) return EntropyVjpRow(d, in.x, in.q, p, g, n, dx, workspace.scratch);
+  double* const row = workspace.memory.take<double>(n);
+  if (!free) return EntropyVjpRow(d, in.x, in.q, p, g, n, dx, row);
   const double mean = DotWithDistribution(d, p, g, n);
-  for (size_t i = 0; i < n; ++i) workspace.scratch[i] = static_cast<double>(p[i]) * (static_cast<double>(g[i]) - mean);
-  StoreGradient(p, in.q, workspace.scratch, n, dx);
+  for (size_t i = 0; i < n; ++i) row[i] = static_cast<double>(p[i]) * (static_cast<double>(g[i]) - mean);
+  StoreGradient(p, in.q, row, n, dx);
 }
 
 template <class T>
@@ -553,7 +568,8 @@ HWY_INLINE ParamValues<EntropyClip> KernelsOf<EntropyClip, T>::ParamVjpRow(const
   const RowTag<T> d;
   const IntervalEnd end = HoldingEnd(op, p, n);
   if (end == IntervalEnd::kNone) return {};
-  const double by_entropy = EntropyTargetVjpRow(d, GradientInput<T>(op, x, n, workspace).x, p, g, n, workspace.scratch);
+  const GradientInput<T> in(op, x, n, workspace);
+  const double by_entropy = EntropyTargetVjpRow(d, in.x, p, g, n, workspace.memory.take<double>(n));
   if (end == IntervalEnd::kMin) return {by_entropy, 0};
   return {0, by_entropy};
 }

@@ -3,14 +3,14 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/maps/float.cc"
 #include "hwy/foreach_target.h"  // before the kernels
+#include "src/dispatch.h"
 #include "src/maps/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// Highway's tables hold functions, not templates.
-MapKernels<float> KernelsOfFloat() { return Kernels<float>(); }
+ENTROPIC_KERNELS_OF(MakeMaps, float);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace entropic::inline ENTROPIC_ABI
@@ -20,12 +20,7 @@ HWY_AFTER_NAMESPACE();
 
 namespace entropic::inline ENTROPIC_ABI {
 
-HWY_EXPORT(KernelsOfFloat);
-
-template <>
-MapKernels<float> map_kernels() {
-  return HWY_DYNAMIC_DISPATCH(KernelsOfFloat)();
-}
+ENTROPIC_KERNELS_BY_OF(map_kernels, MakeMaps, float);
 
 }  // namespace entropic::inline ENTROPIC_ABI
 

@@ -6,19 +6,16 @@
 
 #include "entropic/maps.h"
 #include "src/maps/custom_perturb_max.h"
+#include "src/scratch.h"
 
 namespace entropic::inline ENTROPIC_ABI {
-
-// Numbers of working memory that a kernel wants for rows of n, also for the few that it takes at once.
-constexpr std::size_t kernel_memory(std::size_t n) { return (5 * n + 271) / 16 * 16; }
 
 // One thread's share of a batch: rows [begin, end), and working memory.
 template <class T>
 struct Share {
   std::size_t begin, end;
-  double* scratch;  // of the kernel: kernel_memory(n)
-  T* rescaled;      // of PrepareRow: n
-  bool stream;      // the output is too large for the cache
+  Arena memory;  // as much as the kernel wants
+  bool stream;   // the output is too large for the cache
 };
 
 // What one SIMD target has for one element type.
@@ -34,14 +31,20 @@ struct MapKernels {
   void (*log_softmax_vjp)(const LogSoftmax&, In x, In y, In g, Out dx, Share<T>);
   void (*logsumexp)(const LogSumExp&, In x, Out y, Share<T>);
   void (*logsumexp_vjp)(const LogSumExp&, In x, In g, Out dx, Share<T>);
+  // Bytes of memory that these want for rows of n.
+  std::size_t (*memory)(const Map&, std::size_t n);
+  std::size_t (*perturb_max_memory)(std::size_t n);
+  std::size_t (*logsumexp_memory)(std::size_t n);  // and log_softmax
+  // Whether the map takes several rows of n at once, where p is not x.
+  bool (*takes_several)(const Map&, std::size_t n);
 };
 
 // Those of the best target, or the one that is forced.
 template <class T>
 MapKernels<T> map_kernels();
 template <>
-MapKernels<float> map_kernels();
+MapKernels<float> map_kernels<float>();
 template <>
-MapKernels<double> map_kernels();
+MapKernels<double> map_kernels<double>();
 
 }  // namespace entropic::inline ENTROPIC_ABI

@@ -22,9 +22,10 @@ namespace {
 constexpr std::size_t kStreamedBytes = std::size_t{16} << 20;
 
 // Shares the rows of in[0] out and calls rows(in, out, first, share) for each piece, whose rows count from `first`, as the
-// types to work in. `cost` is the operation's, see Description.
+// types to work in. `cost` is the operation's, see Description, `room` what it wants of memory.
 template <class T, std::size_t N, class Rows>
-void for_shares(const std::array<MatrixView<const T>, N>& in, MatrixView<T> out, std::size_t cost, const Rows& rows) {
+void for_shares(const std::array<MatrixView<const T>, N>& in, MatrixView<T> out, std::size_t cost, std::size_t room,
+                const Rows& rows) {
   using W = Working<T>;
   const auto& x = in[0];
   if (x.cols == 0) return;
@@ -32,18 +33,18 @@ void for_shares(const std::array<MatrixView<const T>, N>& in, MatrixView<T> out,
   for (const auto& view : in) row_size += view.cols;
   // Not over the input: its lines are in cache already.
   const bool stream = !kIsHalf<T> && out.data != x.data && x.rows * x.cols * sizeof(T) >= kStreamedBytes;
-  const std::size_t kernel = kernel_memory(x.cols);
   parallel_rows(x.rows, x.cols * cost, [&](std::size_t begin, std::size_t end) {
     const std::size_t block = rows_at_once<T>(end - begin, row_size);
-    double* const memory = scratch(kernel + x.cols + (kIsHalf<T> ? block * row_size : 0));
-    W* const rescaled = reinterpret_cast<W*>(memory + kernel);
+    const std::size_t wide_size = kIsHalf<T> ? block * row_size : 0;
+    Arena memory = scratch(Arena::room<float>(wide_size) + room);
+    float* const wide_rows = memory.take<float>(wide_size);
     for (std::size_t first = begin; first < end; first += block) {
       const std::size_t count = std::min(block, end - first);
-      float* wide = reinterpret_cast<float*>(memory + kernel + x.cols);
+      float* wide = wide_rows;
       std::array<MatrixView<const W>, N> views;
       for (std::size_t k = 0; k < N; ++k) views[k] = working_rows(in[k], first, count, wide);
       const MatrixView<W> result = result_rows(out, first, count, wide);
-      rows(views, result, first, Share<W>{0, count, memory, rescaled, stream});
+      rows(views, result, first, Share<W>{0, count, memory, stream});
       finish_rows(result, out, first);
     }
   });
@@ -72,10 +73,11 @@ template <class T>
 void apply(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p, std::span<const PerRow> per_row) {
   std::visit([&](const auto& op) { check_params(op, per_row, x.rows); }, map);
   check_map(description_of(map).name, x, "p", p);
-  const auto rows = map_kernels<Working<T>>().map;
-  for_shares<T, 1>({x}, p, cost_of(map), [&](const auto& in, auto out, std::size_t first, auto share) {
-    rows(map, in[0], out, of_rows(per_row, first, share.end), share);
-  });
+  const MapKernels kernel = map_kernels<Working<T>>();
+  for_shares<T, 1>({x}, p, cost_of(map), kernel.memory(map, x.cols),
+                   [&](const auto& in, auto out, std::size_t first, auto share) {
+                     kernel.map(map, in[0], out, of_rows(per_row, first, share.end), share);
+                   });
 }
 
 template <class T>
@@ -93,16 +95,16 @@ void apply_vjp(const Map& map, MatrixView<const std::type_identity_t<T>> x, Matr
     for (const ParamGradient& asked : gradients) std::fill(asked.values.begin(), asked.values.end(), 0.0);
   }
   const MapKernels kernel = map_kernels<Working<T>>();
-  const std::size_t cost = cost_of(map);
+  const std::size_t cost = cost_of(map), room = kernel.memory(map, x.cols);
   if constexpr (kIsHalf<T>) {
     // What p lost when it was rounded, its entropy and its small entries, is computed again.
-    for_shares<T, 2>({x, g}, dx, 2 * cost, [&](const auto& in, auto out, std::size_t first, auto share) {
+    for_shares<T, 2>({x, g}, dx, 2 * cost, room, [&](const auto& in, auto out, std::size_t first, auto share) {
       const std::vector<PerRow> values = of_rows(per_row, first, share.end);
       kernel.map(map, in[0], out, values, share);
       kernel.vjp(map, in[0], out, in[1], out, values, of_rows(gradients, first, share.end), share);
     });
   } else {
-    for_shares<T, 3>({x, p, g}, dx, cost, [&](const auto& in, auto out, std::size_t first, auto share) {
+    for_shares<T, 3>({x, p, g}, dx, cost, room, [&](const auto& in, auto out, std::size_t first, auto share) {
       kernel.vjp(map, in[0], in[1], in[2], out, of_rows(per_row, first, share.end), of_rows(gradients, first, share.end),
                  share);
     });
@@ -114,9 +116,9 @@ void perturb_max(const NoiseFunctions& noise, double scale, MatrixView<const std
   const CustomPerturbMax op = {noise, scale};
   check_params(op);
   check_map(op.kDescription.name, x, "p", p);
-  const auto rows = map_kernels<T>().perturb_max;
-  for_shares<T, 1>({x}, p, op.kDescription.cost,
-                   [&](const auto& in, auto out, std::size_t, auto share) { rows(op, in[0], out, share); });
+  const MapKernels kernel = map_kernels<T>();
+  for_shares<T, 1>({x}, p, op.kDescription.cost, kernel.perturb_max_memory(x.cols),
+                   [&](const auto& in, auto out, std::size_t, auto share) { kernel.perturb_max(op, in[0], out, share); });
 }
 
 template <class T>
@@ -126,17 +128,19 @@ void perturb_max_vjp(const NoiseFunctions& noise, double scale, MatrixView<const
   const CustomPerturbMax op = {noise, scale};
   check_params(op);
   check_vjp(op.kDescription.name, x, "p", p, g, dx);
-  const auto rows = map_kernels<T>().perturb_max_vjp;
-  for_shares<T, 3>({x, p, g}, dx, op.kDescription.cost,
-                   [&](const auto& in, auto out, std::size_t, auto share) { rows(op, in[0], in[1], in[2], out, share); });
+  const MapKernels kernel = map_kernels<T>();
+  for_shares<T, 3>(
+      {x, p, g}, dx, op.kDescription.cost, kernel.perturb_max_memory(x.cols),
+      [&](const auto& in, auto out, std::size_t, auto share) { kernel.perturb_max_vjp(op, in[0], in[1], in[2], out, share); });
 }
 
 template <class T>
 void log_softmax(const LogSoftmax& options, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y) {
   check_params(options);
   check_map("log_softmax", x, "y", y);
-  const auto rows = map_kernels<Working<T>>().log_softmax;
-  for_shares<T, 1>({x}, y, 1, [&](const auto& in, auto out, std::size_t, auto share) { rows(options, in[0], out, share); });
+  const MapKernels kernel = map_kernels<Working<T>>();
+  for_shares<T, 1>({x}, y, 1, kernel.logsumexp_memory(x.cols),
+                   [&](const auto& in, auto out, std::size_t, auto share) { kernel.log_softmax(options, in[0], out, share); });
 }
 
 template <class T>
@@ -146,13 +150,14 @@ void log_softmax_vjp(const LogSoftmax& options, MatrixView<const std::type_ident
   check_params(options);
   check_vjp("log_softmax", x, "y", y, g, dx);
   const MapKernels kernel = map_kernels<Working<T>>();
+  const std::size_t room = kernel.logsumexp_memory(x.cols);
   if constexpr (kIsHalf<T>) {
-    for_shares<T, 2>({x, g}, dx, 2, [&](const auto& in, auto out, std::size_t, auto share) {
+    for_shares<T, 2>({x, g}, dx, 2, room, [&](const auto& in, auto out, std::size_t, auto share) {
       kernel.log_softmax(options, in[0], out, share);
       kernel.log_softmax_vjp(options, in[0], out, in[1], out, share);
     });
   } else {
-    for_shares<T, 3>({x, y, g}, dx, 1, [&](const auto& in, auto out, std::size_t, auto share) {
+    for_shares<T, 3>({x, y, g}, dx, 1, room, [&](const auto& in, auto out, std::size_t, auto share) {
       kernel.log_softmax_vjp(options, in[0], in[1], in[2], out, share);
     });
   }
@@ -168,8 +173,9 @@ void logsumexp(const LogSumExp& options, MatrixView<const std::type_identity_t<T
   if (x.cols == 0) {
     for (std::size_t r = 0; r < y.rows; ++r) *y.row(r) = T(-std::numeric_limits<Working<T>>::infinity());
   }
-  const auto rows = map_kernels<Working<T>>().logsumexp;
-  for_shares<T, 1>({x}, y, 1, [&](const auto& in, auto out, std::size_t, auto share) { rows(options, in[0], out, share); });
+  const MapKernels kernel = map_kernels<Working<T>>();
+  for_shares<T, 1>({x}, y, 1, kernel.logsumexp_memory(x.cols),
+                   [&](const auto& in, auto out, std::size_t, auto share) { kernel.logsumexp(options, in[0], out, share); });
 }
 
 template <class T>
@@ -181,9 +187,10 @@ void logsumexp_vjp(const LogSumExp& options, MatrixView<const std::type_identity
   check_shape("logsumexp", "g", g, "a column with x's rows", x.rows, std::size_t{1});
   check_apart("logsumexp", "dx", dx, "g", g);
   check_apart("logsumexp", "dx", dx, "y", y);
-  const auto rows = map_kernels<Working<T>>().logsumexp_vjp;
-  for_shares<T, 2>({x, g}, dx, 1,
-                   [&](const auto& in, auto out, std::size_t, auto share) { rows(options, in[0], in[1], out, share); });
+  const MapKernels kernel = map_kernels<Working<T>>();
+  for_shares<T, 2>({x, g}, dx, 1, kernel.logsumexp_memory(x.cols), [&](const auto& in, auto out, std::size_t, auto share) {
+    kernel.logsumexp_vjp(options, in[0], in[1], out, share);
+  });
 }
 
 template void apply(const Map&, MatrixView<const float>, MatrixView<float>, std::span<const PerRow>);

@@ -29,12 +29,17 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
+HWY_INLINE size_t PaddedTo16(size_t n) { return (n + 15) / 16 * 16; }
+// Keys and two rows more.
+HWY_INLINE size_t PerturbMemory(size_t n) { return 3 * Arena::room<double>(PaddedTo16(n)); }
+
 template <class T>
 struct KernelsOf<PerturbMax, T> {
   static constexpr ScoreParams<PerturbMax> kScores = {.divisor = &PerturbMax::scale};
   static void MapRow(const PerturbMax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
   static void VjpRow(const PerturbMax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
   static constexpr NotOffered ParamVjpRow = {}, MostInfinite = {};
+  static size_t Memory(size_t n) { return PerturbMemory(n); }
   struct Short {
     static constexpr size_t kGroups = KernelsOf<Softmax, T>::Short::kGroups;
     static bool Takes(const PerturbMax& op) { return op.noise == PerturbMax::Noise::gumbel; }
@@ -49,6 +54,7 @@ struct KernelsOf<CustomPerturbMax, T> {
   static void MapRow(const CustomPerturbMax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
   static void VjpRow(const CustomPerturbMax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
   static constexpr NotOffered ParamVjpRow = {}, MostInfinite = {};
+  static size_t Memory(size_t n) { return PerturbMemory(n); }
   using Short = NotOffered;
   using Several = NotOffered;
 };
@@ -587,22 +593,20 @@ HWY_INLINE bool Keys(const Noise& noise, double scale, const T* x, size_t n, T m
   return !nan;
 }
 
-HWY_INLINE size_t PaddedTo16(size_t n) { return (n + 15) / 16 * 16; }
-
 // Noises that have nothing to find out.
 template <class Noise>
-HWY_INLINE void Fit(Noise& noise, const double* keys, size_t n, const Accuracy& accuracy, double* memory) {
-  if constexpr (requires { noise.Fit(keys, n, accuracy, memory, memory); }) noise.Fit(keys, n, accuracy, memory, memory + n);
+HWY_INLINE void Fit(Noise& noise, const double* keys, size_t n, const Accuracy& accuracy, double* row, double* other) {
+  if constexpr (requires { noise.Fit(keys, n, accuracy, row, other); }) noise.Fit(keys, n, accuracy, row, other);
 }
 
 template <class Noise, class T>
-HWY_NOINLINE void PerturbRow(Noise noise, double scale, const T* x, size_t n, T max, T* p, double* scratch) {
+HWY_NOINLINE void PerturbRow(Noise noise, double scale, const T* x, size_t n, T max, T* p, Arena memory) {
   const size_t padded = PaddedTo16(n);
-  double* const keys = scratch;
-  double* const mass = scratch + padded;
+  double* const keys = memory.take<double>(padded);
+  double* const mass = memory.take<double>(padded);
   if (!Keys(noise, scale, x, n, max, keys)) return FillRow(RowTag<T>(), kNaN<T>, n, p);
   const Accuracy accuracy = AccuracyOf<T>(false);
-  Fit(noise, keys, padded, accuracy, mass);
+  Fit(noise, keys, padded, accuracy, mass, memory.take<double>(padded));
   FillRow(D64(), 0.0, padded, mass);
   noise.ForEachInterval(keys, padded, accuracy,
                         [&](const Nodes& nodes) HWY_ATTR { AddHazards(noise, keys, padded, nodes, mass); });
@@ -613,19 +617,18 @@ HWY_NOINLINE void PerturbRow(Noise noise, double scale, const T* x, size_t n, T 
 
 // g is taken relative to its mean under p: the gradient does not change, and it is not lost in a large common part of g.
 template <class Noise, class T>
-HWY_NOINLINE void PerturbVjpRow(Noise noise, double scale, const T* x, const T* p, const T* g, size_t n, T* dx,
-                                double* scratch) {
+HWY_NOINLINE void PerturbVjpRow(Noise noise, double scale, const T* x, const T* p, const T* g, size_t n, T* dx, Arena memory) {
   const RowTag<T> d;
   const size_t padded = PaddedTo16(n);
-  double* const keys = scratch;
-  double* const slopes = scratch + padded;
-  double* const gradient = scratch + 2 * padded;
+  double* const keys = memory.take<double>(padded);
+  double* const slopes = memory.take<double>(padded);
+  double* const gradient = memory.take<double>(padded);
   const T max = RowMax(d, x, n);
   bool nan = !IsFinite(max) || !Keys(noise, scale, x, n, max, keys);
   for (size_t i = 0; i < n; ++i) nan |= p[i] != p[i];
   if (nan) return FillRow(d, kNaN<T>, n, dx);
   const Accuracy accuracy = AccuracyOf<T>(true);
-  Fit(noise, keys, padded, accuracy, slopes);
+  Fit(noise, keys, padded, accuracy, slopes, gradient);
   const double mean = DotWithDistribution(d, p, g, n);
   for (size_t i = 0; i < padded; ++i) {
     slopes[i] = i < n && p[i] != 0 ? static_cast<double>(g[i]) - mean : 0;
@@ -663,7 +666,7 @@ HWY_INLINE void KernelsOf<PerturbMax, T>::MapRow(const PerturbMax& op, const T* 
   if (op.noise == PerturbMax::Noise::gumbel) {
     return KernelsOf<Softmax, T>::MapRow({.temperature = op.scale}, x, n, max, p, workspace);
   }
-  WithNoise(op.noise, [&](auto noise) HWY_ATTR { PerturbRow(noise, op.scale, x, n, max, p, workspace.scratch); });
+  WithNoise(op.noise, [&](auto noise) HWY_ATTR { PerturbRow(noise, op.scale, x, n, max, p, workspace.memory); });
 }
 
 template <class T>
@@ -678,19 +681,19 @@ HWY_INLINE void KernelsOf<PerturbMax, T>::VjpRow(const PerturbMax& op, const T* 
   if (op.noise == PerturbMax::Noise::gumbel) {
     return KernelsOf<Softmax, T>::VjpRow({.temperature = op.scale}, x, p, g, n, dx, workspace);
   }
-  WithNoise(op.noise, [&](auto noise) HWY_ATTR { PerturbVjpRow(noise, op.scale, x, p, g, n, dx, workspace.scratch); });
+  WithNoise(op.noise, [&](auto noise) HWY_ATTR { PerturbVjpRow(noise, op.scale, x, p, g, n, dx, workspace.memory); });
 }
 
 template <class T>
 HWY_INLINE void KernelsOf<CustomPerturbMax, T>::MapRow(const CustomPerturbMax& op, const T* x, size_t n, T max, T* p,
                                                        Workspace workspace) {
-  PerturbRow(CustomNoise(op.noise), op.scale, x, n, max, p, workspace.scratch);
+  PerturbRow(CustomNoise(op.noise), op.scale, x, n, max, p, workspace.memory);
 }
 
 template <class T>
 HWY_INLINE void KernelsOf<CustomPerturbMax, T>::VjpRow(const CustomPerturbMax& op, const T* x, const T* p, const T* g, size_t n,
                                                        T* dx, Workspace workspace) {
-  PerturbVjpRow(CustomNoise(op.noise), op.scale, x, p, g, n, dx, workspace.scratch);
+  PerturbVjpRow(CustomNoise(op.noise), op.scale, x, p, g, n, dx, workspace.memory);
 }
 
 }  // namespace HWY_NAMESPACE

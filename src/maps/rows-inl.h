@@ -23,6 +23,7 @@ HWY_INLINE void MapShortGroups(const Op& op, MatrixView<const T> x, MatrixView<T
   constexpr size_t kGroups = Short::kGroups, kRows = ShortRows<T>::kRows;
   const RowTag<T> d;
   const size_t most = kGroups * kRows;
+  T* const nowhere = share.memory.template take<T>(x.cols);
   for (size_t begin = share.begin; begin < share.end; begin += most) {
     const size_t count = HWY_MIN(most, share.end - begin);
     T* out[kGroups * kRows];
@@ -44,7 +45,7 @@ HWY_INLINE void MapShortGroups(const Op& op, MatrixView<const T> x, MatrixView<T
         for (size_t r = 0; r < HWY_MIN(kRows, count - first); ++r) {
           if (IsFinite(row_max[r])) continue;
           NonFiniteRow(d, in[r], x.cols, x.cols, out[first + r]);
-          out[first + r] = share.rescaled;  // takes what the kernel makes of it
+          out[first + r] = nowhere;  // takes what the kernel makes of it
         }
       }
     }
@@ -67,7 +68,7 @@ HWY_INLINE size_t MapSomeRows(const Op& op, MatrixView<const T> x, MatrixView<T>
     max[count] = RowMax(RowTag<T>(), in[count], n);
     if (!IsFinite(max[count])) break;
   }
-  if (count > 1) Several::Map(op, in, n, max, out, count, {share.scratch, share.stream});
+  if (count > 1) Several::Map(op, in, n, max, out, count, {share.memory, share.stream});
   return count > 1 ? count : 0;
 }
 
@@ -84,6 +85,7 @@ HWY_NOINLINE HWY_FLATTEN void MapRowsBy(const Op& op, MatrixView<const T> x, Mat
       return MapShortGroups(op, x, p, share);
     }
   }
+  T* const prepared = share.memory.template take<T>(n);
   for (size_t r = share.begin; r < share.end; ++r) {
     if constexpr (Contract::kHasSeveral) {
       Share<T> rest = share;
@@ -93,9 +95,9 @@ HWY_NOINLINE HWY_FLATTEN void MapRowsBy(const Op& op, MatrixView<const T> x, Mat
         continue;
       }
     }
-    const auto row = PrepareRow(d, Kernels::kScores, op, x.row(r), n, share.rescaled);
+    const auto row = PrepareRow(d, Kernels::kScores, op, x.row(r), n, prepared);
     if (IsFinite(row.max)) {
-      Kernels::MapRow(row.op, row.x, n, row.max, p.row(r), {share.scratch, share.stream});
+      Kernels::MapRow(row.op, row.x, n, row.max, p.row(r), {share.memory, share.stream});
     } else {
       size_t most = n;
       if constexpr (Contract::kHasMostInfinite) most = Kernels::MostInfinite(op, FindNonFinite(row.x, n).infinite);
@@ -131,13 +133,13 @@ void VjpRows(const Op& common, MatrixView<const T> x, MatrixView<const T> p, Mat
     ParamValues<Op> dparams = {};
     if constexpr (MapContract<Op, T>::kHasParamVjp) {
       if (!gradients.empty() && !infinite) {
-        dparams = Kernels::ParamVjpRow(op, x.row(r), p.row(r), g.row(r), n, {share.scratch, share.stream});
+        dparams = Kernels::ParamVjpRow(op, x.row(r), p.row(r), g.row(r), n, {share.memory, share.stream});
       }
     }
     if (infinite) {
       FillRow(d, T(0), n, dx.row(r));
     } else {
-      Kernels::VjpRow(op, x.row(r), p.row(r), g.row(r), n, dx.row(r), {share.scratch, share.stream});
+      Kernels::VjpRow(op, x.row(r), p.row(r), g.row(r), n, dx.row(r), {share.memory, share.stream});
     }
     for (const ParamGradient& gradient : gradients) gradient.values[r] = value_of<Op>(dparams, gradient.parameter);
   }
@@ -170,8 +172,9 @@ template <class T>
 void LogSoftmaxRows(const LogSoftmax& op, MatrixView<const T> x, MatrixView<T> y, Share<T> share) {
   const RowTag<T> d;
   const size_t n = x.cols;
+  T* const prepared = share.memory.template take<T>(n);
   for (size_t r = share.begin; r < share.end; ++r) {
-    const auto row = PrepareRow(d, kLogSoftmaxScores, op, x.row(r), n, share.rescaled);
+    const auto row = PrepareRow(d, kLogSoftmaxScores, op, x.row(r), n, prepared);
     if (IsFinite(row.max)) {
       LogSoftmaxRow(d, row.op, row.x, n, row.max, y.row(r));
     } else {
@@ -200,8 +203,9 @@ template <class T>
 void LogSumExpRows(const LogSumExp& op, MatrixView<const T> x, MatrixView<T> y, Share<T> share) {
   const RowTag<T> d;
   const size_t n = x.cols;
+  T* const prepared = share.memory.template take<T>(n);
   for (size_t r = share.begin; r < share.end; ++r) {
-    const auto row = PrepareRow(d, kLogSumExpScores, op, x.row(r), n, share.rescaled);
+    const auto row = PrepareRow(d, kLogSumExpScores, op, x.row(r), n, prepared);
     *y.row(r) = IsFinite(row.max) ? static_cast<T>(static_cast<double>(row.original_max) +
                                                    op.temperature * LogSumExpRow(d, row.op, row.x, n, row.max))
                                   : NonFiniteLogSumExp(x.row(r), n);
@@ -214,10 +218,11 @@ void LogSumExpVjpRows(const LogSumExp& op, MatrixView<const T> x, MatrixView<con
   using Kernels = KernelsOf<Softmax, T>;
   const RowTag<T> d;
   const size_t n = x.cols;
+  T* const prepared = share.memory.template take<T>(n);
   for (size_t r = share.begin; r < share.end; ++r) {
-    const auto row = PrepareRow(d, Kernels::kScores, {.temperature = op.temperature}, x.row(r), n, share.rescaled);
+    const auto row = PrepareRow(d, Kernels::kScores, {.temperature = op.temperature}, x.row(r), n, prepared);
     if (IsFinite(row.max)) {
-      Kernels::MapRow(row.op, row.x, n, row.max, dx.row(r), {share.scratch, false});
+      Kernels::MapRow(row.op, row.x, n, row.max, dx.row(r), {share.memory, false});
       ScaleRow(d, *g.row(r), n, dx.row(r));
     } else {
       // The gradient is 0 at -inf scores and in rows with +inf.
@@ -226,10 +231,41 @@ void LogSumExpVjpRows(const LogSumExp& op, MatrixView<const T> x, MatrixView<con
   }
 }
 
+// What a prepared row takes, and the map's kernels.
+template <class Op, class T>
+size_t MemoryOf(size_t n) {
+  return Arena::room<T>(n) + MapContract<Op, T>::Memory(n);
+}
+
 template <class T>
-MapKernels<T> Kernels() {
-  return {AnyMapRows<T>,     AnyVjpRows<T>,        CustomPerturbMaxRows<T>, CustomPerturbMaxVjpRows<T>,
-          LogSoftmaxRows<T>, LogSoftmaxVjpRows<T>, LogSumExpRows<T>,        LogSumExpVjpRows<T>};
+size_t AnyMemory(const Map& map, size_t n) {
+  return std::visit([&]<class Op>(const Op& /*op*/) { return MemoryOf<Op, T>(n); }, map);
+}
+
+template <class T>
+bool TakesSeveral(const Map& map, size_t n) {
+  return std::visit(
+      [&]<class Op>(const Op& op) HWY_ATTR {
+        if constexpr (MapContract<Op, T>::kHasSeveral) return KernelsOf<Op, T>::Several::Count(op, n) > 1;
+        return false;
+      },
+      map);
+}
+
+template <class T>
+MapKernels<T> MakeMaps() {
+  return {AnyMapRows<T>,
+          AnyVjpRows<T>,
+          CustomPerturbMaxRows<T>,
+          CustomPerturbMaxVjpRows<T>,
+          LogSoftmaxRows<T>,
+          LogSoftmaxVjpRows<T>,
+          LogSumExpRows<T>,
+          LogSumExpVjpRows<T>,
+          AnyMemory<T>,
+          MemoryOf<CustomPerturbMax, T>,
+          MemoryOf<Softmax, T>,
+          TakesSeveral<T>};
 }
 
 }  // namespace HWY_NAMESPACE

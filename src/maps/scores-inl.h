@@ -13,6 +13,7 @@
 #include "entropic/input.h"
 #include "src/rows/input-inl.h"
 #include "src/rows/reduce-inl.h"
+#include "src/scratch.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
@@ -20,8 +21,8 @@ namespace HWY_NAMESPACE {
 
 // What a kernel is given besides its row.
 struct Workspace {
-  double* scratch;  // kernel_memory(n) numbers
-  bool stream;      // the output is too large for the cache: write around it
+  Arena memory;  // as much as KernelsOf<Op, T>::Memory says
+  bool stream;   // the output is too large for the cache: write around it
 };
 
 // z = (x - max) / T. Subtracting first loses nothing that the scores still had, whatever their common offset; the product

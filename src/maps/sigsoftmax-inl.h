@@ -19,7 +19,7 @@ struct KernelsOf<SigSoftmax, T> {
   static constexpr ScoreParams<SigSoftmax> kScores = {};
   static void MapRow(const SigSoftmax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
   static void VjpRow(const SigSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
-  static constexpr NotOffered ParamVjpRow = {}, MostInfinite = {};
+  static constexpr NotOffered ParamVjpRow = {}, MostInfinite = {}, Memory = {};
   using Short = NotOffered;
   using Several = NotOffered;
 };

@@ -20,7 +20,7 @@ struct KernelsOf<Softmax, T> {
   static constexpr ScoreParams<Softmax> kScores = {.divisor = &Softmax::temperature};
   static void MapRow(const Softmax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
   static void VjpRow(const Softmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
-  static constexpr NotOffered ParamVjpRow = {}, MostInfinite = {};
+  static constexpr NotOffered ParamVjpRow = {}, MostInfinite = {}, Memory = {};
   struct Short {
     static constexpr size_t kGroups = 1;
     static bool Takes(const Softmax& /*op*/) { return true; }

@@ -21,6 +21,7 @@ struct KernelsOf<Sparsemax, T> {
   static void MapRow(const Sparsemax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
   static void VjpRow(const Sparsemax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
   static constexpr NotOffered ParamVjpRow = {}, MostInfinite = {};
+  static size_t Memory(size_t n) { return room_of<Survivors<T>>(n); }
   struct Short {
     static constexpr size_t kGroups = 1;
     static bool Takes(const Sparsemax& /*op*/) { return true; }
@@ -37,7 +38,7 @@ HWY_INLINE void KernelsOf<Sparsemax, T>::MapRow(const Sparsemax& op, const T* x,
   const RowTag<T> d;
   const RelativeScores<RowTag<T>> relative(hn::Set(d, max), op.temperature);
   const T least = LeastThreshold(d, 1, relative, x, n);
-  const Survivors<T> survivors(workspace.scratch, n);
+  const Survivors<T> survivors(workspace.memory, n);
   const size_t kept = FilterAbove<false>(d, relative, x, n, least, survivors);
   const Threshold tau = SimplexThreshold(survivors.z, kept, least);
   if (tau.low != tau.low) return FillRow(d, kNaN<T>, n, p);

@@ -20,6 +20,7 @@ struct KernelsOf<TaylorSoftmax, T> {
   static void MapRow(const TaylorSoftmax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
   static void VjpRow(const TaylorSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
   static constexpr NotOffered ParamVjpRow = {}, MostInfinite = {};
+  static size_t Memory(size_t n) { return Arena::room<double>(n); }
   using Short = NotOffered;
   using Several = NotOffered;
 };
@@ -95,14 +96,15 @@ HWY_INLINE void KernelsOf<TaylorSoftmax, T>::MapRow(const TaylorSoftmax& op, con
   const D64 d64;
   const TaylorPolynomial f(static_cast<int>(op.order), LargestMagnitude(d, x, n));
   const auto absent = hn::Set(d64, -kInfinity<double>);
+  double* const values = workspace.memory.take<double>(n);
   ForEachVector(d64, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto xi = LoadWide(d64, x + i, count, T(0));
     const auto v = hn::IfThenZeroElse(hn::Eq(xi, absent), f(xi));
-    StoreUpTo(v, d64, count, workspace.scratch + i);
+    StoreUpTo(v, d64, count, values + i);
   });
-  const double sum = SumRow(d64, workspace.scratch, n);
+  const double sum = SumRow(d64, values, n);
   if (sum != sum) return FillRow(d, kNaN<T>, n, p);
-  for (size_t i = 0; i < n; ++i) p[i] = static_cast<T>(workspace.scratch[i] / sum);
+  for (size_t i = 0; i < n; ++i) p[i] = static_cast<T>(values[i] / sum);
 }
 
 template <class T>
@@ -112,14 +114,13 @@ HWY_INLINE void KernelsOf<TaylorSoftmax, T>::VjpRow(const TaylorSoftmax& op, con
   const D64 d64;
   const TaylorPolynomial f(static_cast<int>(op.order), LargestMagnitude(d, x, n));
   const double mean = DotWithDistribution(d, p, g, n);
+  double* const slopes = workspace.memory.take<double>(n);
   ForEachVector(d64, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto xi = LoadWide(d64, x + i, count, T(0));
-    StoreUpTo(hn::Div(f.Derivative(xi), f(xi)), d64, count, workspace.scratch + i);
+    StoreUpTo(hn::Div(f.Derivative(xi), f(xi)), d64, count, slopes + i);
   });
   for (size_t i = 0; i < n; ++i) {
-    dx[i] = p[i] == T(0)
-                ? T(0)
-                : static_cast<T>(workspace.scratch[i] * (static_cast<double>(p[i]) * (static_cast<double>(g[i]) - mean)));
+    dx[i] = p[i] == T(0) ? T(0) : static_cast<T>(slopes[i] * (static_cast<double>(p[i]) * (static_cast<double>(g[i]) - mean)));
   }
 }
 

@@ -10,17 +10,19 @@
 #include <algorithm>
 
 #include "src/measures/values-inl.h"
+#include "src/scratch.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class T>
-void EntryRow(const SelfInformation& op, const T* x, size_t n, double sum, double unit, T* value, T* dp, double* scratch) {
+void EntryRow(const SelfInformation& op, const T* x, size_t n, double sum, double unit, T* value, T* dp, Arena memory) {
   const D64 d;
   const V64 scale = hn::Set(d, unit);
   if (op.input == Input::scores || op.normalize) {
-    const Distribution row = DistributionOf(op.input, op.normalize, x, n, sum, true, scratch, scratch + n + 16);
+    double *const p = memory.take<double>(n), *const z = memory.take<double>(n);
+    const Distribution row = DistributionOf(op.input, op.normalize, x, n, sum, true, p, z);
     if (!row.exists) return std::fill(value, value + n, kNaN<T>);
     ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
       StoreNarrow(hn::Div(hn::Sub(hn::Zero(d), row.LogP(d, i, count)), scale), d, count, value + i);
@@ -46,7 +48,7 @@ HWY_INLINE V64 LogOdds(D64 d, V64 p) {
 }
 
 template <class T>
-void EntryRow(const BinaryEntropy& op, const T* x, size_t n, double, double unit, T* value, T* dp, double*) {
+void EntryRow(const BinaryEntropy& op, const T* x, size_t n, double, double unit, T* value, T* dp, Arena /*memory*/) {
   const D64 d;
   const V64 scale = hn::Set(d, unit), one = hn::Set(d, 1.0), zero = hn::Zero(d);
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {

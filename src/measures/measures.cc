@@ -4,11 +4,13 @@
 #define HWY_TARGET_INCLUDE "src/measures/measures.cc"
 #include "entropic/measures.h"
 #include "hwy/foreach_target.h"  // before the kernels
+#include "src/dispatch.h"
 #include "src/measures/entries-inl.h"
 #include "src/measures/tables-inl.h"
 #include "src/measures/values-inl.h"
 #include "src/per_row.h"
 #include "src/rows/near_softmax-inl.h"
+#include "src/scratch.h"
 
 #ifndef ENTROPIC_MEASURES_CC_
 #define ENTROPIC_MEASURES_CC_
@@ -21,17 +23,21 @@ struct GivenSums {
   bool known = true;
 };
 
-// What one SIMD target has for rows of one element type, with 5 (n + 16) numbers of working memory. Gradients without data are
-// not wanted. Sums that are not known `one` and `two` find themselves, while they have the rows at hand.
+// What one SIMD target has for rows of one element type. Gradients without data are not wanted. Sums that are not known `one`
+// and `two` find themselves, while they have the rows at hand.
 template <class T>
 struct MeasureKernels {
+  // Of memory for rows of n. Each distribution takes two in float64, a pair one more; a table has its own.
+  static constexpr std::size_t room(std::size_t n) { return 5 * Arena::room<double>(n); }
+
   void (*sums)(Input, bool normalize, MatrixView<const T> p, double* sums);
   void (*one)(const Measure&, MatrixView<const T> p, GivenSums, double* value, MatrixView<T> dp, std::span<const PerRow>,
-              std::span<const ParamGradient>, double* memory);
+              std::span<const ParamGradient>, Arena memory);
   void (*two)(const Divergence&, MatrixView<const T> p, MatrixView<const T> q, GivenSums of_p, GivenSums of_q, double* value,
-              MatrixView<T> dp, MatrixView<T> dq, double* memory);
-  double (*table)(const TableMeasure&, const T* pxy, TableShape, double sum, double* memory, T* dp);
-  void (*entries)(const EntryMeasure&, MatrixView<const T> p, GivenSums, MatrixView<T> value, MatrixView<T> dp, double* memory);
+              MatrixView<T> dp, MatrixView<T> dq, Arena memory);
+  double (*table)(const TableMeasure&, const T* pxy, TableShape, double sum, Arena memory, T* dp);
+  std::size_t (*table_room)(TableShape);
+  void (*entries)(const EntryMeasure&, MatrixView<const T> p, GivenSums, MatrixView<T> value, MatrixView<T> dp, Arena memory);
 };
 
 }  // namespace entropic::inline ENTROPIC_ABI
@@ -99,8 +105,9 @@ double EntropyInFloat(const Op& op, const T* p, size_t n) {
 
 template <class T>
 void OneRows(const Measure& measure, MatrixView<const T> p, GivenSums given, double* value, MatrixView<T> dp,
-             std::span<const PerRow> per_row, std::span<const ParamGradient> gradients, double* memory) {
+             std::span<const PerRow> per_row, std::span<const ParamGradient> gradients, Arena memory) {
   const size_t n = p.cols;
+  double *const own = memory.take<double>(n), *const logs = memory.take<double>(n);
   std::visit(
       [&]<class Op>(const Op& common) {
         for (size_t r = 0; r < p.rows; ++r) {
@@ -111,7 +118,7 @@ void OneRows(const Measure& measure, MatrixView<const T> p, GivenSums given, dou
             continue;
           }
           double slope = 0;
-          OneRow(op, DistributionOf(op.input, op.normalize, p.row(r), n, sum, true, memory, memory + n + 16), value + r,
+          OneRow(op, DistributionOf(op.input, op.normalize, p.row(r), n, sum, true, own, logs), value + r,
                  dp.data == nullptr ? nullptr : dp.row(r), gradients.empty() ? nullptr : &slope);
           for (const ParamGradient& gradient : gradients) gradient.values[r] = slope;  // alpha's: there is no other
         }
@@ -169,22 +176,30 @@ inline Distribution Apart(Distribution row, double* p) {
 
 template <class T>
 void TwoRows(const Divergence& divergence, MatrixView<const T> p, MatrixView<const T> q, GivenSums of_p, GivenSums of_q,
-             double* value, MatrixView<T> dp, MatrixView<T> dq, double* memory) {
-  const size_t n = p.cols, step = n + 16;
+             double* value, MatrixView<T> dp, MatrixView<T> dq, Arena memory) {
+  const size_t n = p.cols;
+  struct Place {
+    double *p, *z;
+  };
+  const auto place = [&]() -> Place {
+    double* const own = memory.take<double>(n);
+    return {own, memory.take<double>(n)};
+  };
+  const Place p_place = place(), q_place = place();
+  double* const ratios = memory.take<double>(n);
   const bool gradients = dp.data != nullptr || dq.data != nullptr;
   std::visit(
       [&]<class Op>(const Op& op) {
         constexpr bool kLogs = std::is_same_v<Op, CrossEntropy>;
-        const auto distribution = [&](MatrixView<const T> x, GivenSums given, size_t r, double* to) {
+        const auto distribution = [&](MatrixView<const T> x, GivenSums given, size_t r, Place to) {
           const double sum = SumOfRow(op, x, given, r);
-          const Distribution row = DistributionOf(op.input, op.normalize, x.row(r), n, sum, kLogs, to, to + step);
-          return gradients ? Apart(row, to) : row;
+          const Distribution row = DistributionOf(op.input, op.normalize, x.row(r), n, sum, kLogs, to.p, to.z);
+          return gradients ? Apart(row, to.p) : row;
         };
-        double* const ratios = memory + 4 * step;
         Distribution second = {};
         for (size_t r = 0; r < p.rows; ++r) {
-          const Distribution first = distribution(p, of_p, r, memory);
-          if (r < q.rows) second = distribution(q, of_q, r, memory + 2 * step);
+          const Distribution first = distribution(p, of_p, r, p_place);
+          if (r < q.rows) second = distribution(q, of_q, r, q_place);
           Pair rows = {first, second};
           if (!kLogs && IsNearSoftmax(rows, p.row(r), q.row(q.rows > 1 ? r : 0), ratios)) rows.ratios = ratios;
           TwoRow(op, rows, value + r, dp.data == nullptr ? nullptr : dp.row(r), dq.data == nullptr ? nullptr : dq.row(r));
@@ -194,13 +209,14 @@ void TwoRows(const Divergence& divergence, MatrixView<const T> p, MatrixView<con
 }
 
 template <class T>
-double TableOf(const TableMeasure& measure, const T* pxy, TableShape shape, double sum, double* scratch, T* dp) {
+double TableOf(const TableMeasure& measure, const T* pxy, TableShape shape, double sum, Arena memory, T* dp) {
   const size_t n = shape.rows * shape.cols;
+  double *const own = memory.take<double>(n), *const logs = memory.take<double>(n);
+  const TableMemory rest(memory, shape);
   return std::visit(
       [&]<class Op>(const Op& op) {
         constexpr bool kJoint = std::is_same_v<Op, JointEntropy>;
-        const Distribution all = DistributionOf(op.input, op.normalize, pxy, n, sum, kJoint, scratch, scratch + n + 16);
-        double* const rest = scratch + 2 * (n + 16);
+        const Distribution all = DistributionOf(op.input, op.normalize, pxy, n, sum, kJoint, own, logs);
         double value = kNaN<double>;
         if constexpr (kJoint) {
           OneRow(Entropy{op.base, op.input, op.normalize}, all, &value, dp);
@@ -220,9 +236,13 @@ double TableOf(const TableMeasure& measure, const T* pxy, TableShape shape, doub
       measure);
 }
 
+inline size_t TableRoom(TableShape shape) {
+  return 2 * Arena::room<double>(shape.rows * shape.cols) + room_of<TableMemory>(shape);
+}
+
 template <class T>
 void EntryRows(const EntryMeasure& measure, MatrixView<const T> p, GivenSums given, MatrixView<T> value, MatrixView<T> dp,
-               double* memory) {
+               Arena memory) {
   const size_t n = p.cols;
   std::visit(
       [&](const auto& op) {
@@ -234,13 +254,11 @@ void EntryRows(const EntryMeasure& measure, MatrixView<const T> p, GivenSums giv
       measure);
 }
 
-// One exported name for each element type: Highway's tables hold functions, not templates.
-MeasureKernels<float> MeasureF32() {
-  return {SumRows<float>, OneRows<float>, TwoRows<float>, TableOf<float>, EntryRows<float>};
+template <class T>
+MeasureKernels<T> MakeMeasures() {
+  return {SumRows<T>, OneRows<T>, TwoRows<T>, TableOf<T>, TableRoom, EntryRows<T>};
 }
-MeasureKernels<double> MeasureF64() {
-  return {SumRows<double>, OneRows<double>, TwoRows<double>, TableOf<double>, EntryRows<double>};
-}
+ENTROPIC_KERNELS(MakeMeasures);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace entropic::inline ENTROPIC_ABI
@@ -253,32 +271,24 @@ HWY_AFTER_NAMESPACE();
 #include "src/check.h"
 #include "src/half.h"
 #include "src/parallel.h"
-#include "src/scratch.h"
 
 namespace entropic::inline ENTROPIC_ABI {
 namespace {
 
-HWY_EXPORT(MeasureF32);
-HWY_EXPORT(MeasureF64);
-
 template <class T>
-MeasureKernels<T> measure_kernels() {
-  if constexpr (sizeof(T) == 4) {
-    return HWY_DYNAMIC_DISPATCH(MeasureF32)();
-  } else {
-    return HWY_DYNAMIC_DISPATCH(MeasureF64)();
-  }
-}
+MeasureKernels<T> measure_kernels();
+ENTROPIC_KERNELS_BY(measure_kernels, MakeMeasures);
 
 // Shares rows of n numbers of T out: calls work(first, count, memory, wide) for some after others, with the kernels' working
 // memory and room for `views` views of these rows as float.
 template <class T, class Work>
 void for_blocks(std::size_t rows, std::size_t n, std::size_t views, std::size_t cost, const Work& work) {
   parallel_rows(rows, cost * n, [&](std::size_t begin, std::size_t end) {
-    const std::size_t kernel = 5 * (n + 16), block = rows_at_once<T>(end - begin, views * n);
-    double* const memory = scratch(kernel + (kIsHalf<T> ? block * views * n : 0));
+    const std::size_t block = rows_at_once<T>(end - begin, views * n), wide_size = kIsHalf<T> ? block * views * n : 0;
+    Arena memory = scratch(Arena::room<float>(wide_size) + MeasureKernels<Working<T>>::room(n));
+    float* const wide = memory.take<float>(wide_size);
     for (std::size_t first = begin; first < end; first += block) {
-      work(first, std::min(block, end - first), memory, reinterpret_cast<float*>(memory + kernel));
+      work(first, std::min(block, end - first), memory, wide);
     }
   });
 }
@@ -362,7 +372,7 @@ std::vector<double> checked_sums(std::string_view operation, std::string_view na
   std::vector<double> sums = room_for_sums(input, p);
   if (sums.empty()) return sums;
   const auto run = measure_kernels<Working<T>>().sums;
-  for_blocks<T>(p.rows, p.cols, 1, 1, [&](std::size_t first, std::size_t count, double* /*memory*/, float* wide) {
+  for_blocks<T>(p.rows, p.cols, 1, 1, [&](std::size_t first, std::size_t count, Arena /*memory*/, float* wide) {
     run(input, normalize, working_rows(p, first, count, wide), sums.data() + first);
   });
   check_sums(operation, name, input, normalize, p, sums);
@@ -415,7 +425,7 @@ void measure(const Measure& op, MatrixView<const T> p, std::span<double> value, 
   std::vector<double> sums = known ? checked_sums(name, "p", input, normalize, p) : room_for_sums(input, p);
   std::vector<double> found(p.rows);
   const auto run = measure_kernels<Working<T>>().one;
-  for_blocks<T>(p.rows, p.cols, 2, 4, [&](std::size_t first, std::size_t count, double* memory, float* wide) {
+  for_blocks<T>(p.rows, p.cols, 2, 4, [&](std::size_t first, std::size_t count, Arena memory, float* wide) {
     const auto rows = working_rows(p, first, count, wide);
     const auto gradient = result_rows(dp, first, count, wide);
     run(op, rows, given(sums, first, known), found.data() + first, gradient, of_rows(per_row, first, count),
@@ -449,7 +459,7 @@ void measure(const Divergence& op, MatrixView<const T> p, MatrixView<const std::
   std::vector<double> q_sums = q_known ? checked_sums(name, "q", input, normalize, q) : room_for_sums(input, q);
   std::vector<double> found(p.rows);
   const auto run = measure_kernels<Working<T>>().two;
-  for_blocks<T>(p.rows, p.cols, 4, 6, [&](std::size_t first, std::size_t count, double* memory, float* wide) {
+  for_blocks<T>(p.rows, p.cols, 4, 6, [&](std::size_t first, std::size_t count, Arena memory, float* wide) {
     const bool one_for_all = q.rows == 1;
     const auto p_rows = working_rows(p, first, count, wide);
     const auto q_rows = working_rows(q, one_for_all ? 0 : first, one_for_all ? 1 : count, wide);
@@ -491,9 +501,9 @@ double measure(const TableMeasure& op, MatrixView<const T> pxy, MatrixView<std::
     const std::string wrong = wrong_sum(input, "pxy", normalize, sum, kSumTolerance<T>);
     if (!wrong.empty()) fail("{}: {}{}", name, wrong, advice_on_sum(normalize));
   }
-  std::vector<double> memory(4 * n + 4 * (rows + cols) + 256);
-  const double value =
-      kernels.table(op, table.data(), {rows, cols}, sum, memory.data(), gradient.empty() ? nullptr : gradient.data());
+  const TableShape shape = {rows, cols};
+  const double value = kernels.table(op, table.data(), shape, sum, scratch(kernels.table_room(shape)),
+                                     gradient.empty() ? nullptr : gradient.data());
   for (std::size_t r = 0; r < dp.rows; ++r) {
     const W* const row = gradient.data() + r * cols;
     std::transform(row, row + cols, dp.row(r), [](W g) { return static_cast<T>(g); });
@@ -528,7 +538,7 @@ void measure(const EntryMeasure& op, MatrixView<const T> p, MatrixView<std::type
   }
   std::vector<double> sums = of_rows ? checked_sums(name, "p", input, normalize, p) : std::vector<double>();
   const auto run = measure_kernels<Working<T>>().entries;
-  for_blocks<T>(p.rows, p.cols, 3, 4, [&](std::size_t first, std::size_t count, double* memory, float* wide) {
+  for_blocks<T>(p.rows, p.cols, 3, 4, [&](std::size_t first, std::size_t count, Arena memory, float* wide) {
     const auto rows = working_rows(p, first, count, wide);
     const auto values = result_rows(value, first, count, wide), gradient = result_rows(dp, first, count, wide);
     run(op, rows, given(sums, first, true), values, gradient, memory);

@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "src/measures/values-inl.h"
+#include "src/scratch.h"
 
 #ifndef ENTROPIC_MEASURES_TABLE_SHAPE_
 #define ENTROPIC_MEASURES_TABLE_SHAPE_
@@ -26,6 +27,19 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
+// What a table's measure works in.
+struct TableMemory {
+  double *x, *y, *lost;  // sums of the rows and of the columns, and what these lost
+  double *line, *terms;  // a row or a column
+
+  TableMemory(Arena& arena, TableShape shape)
+      : x(arena.take<double>(shape.rows)),
+        y(arena.take<double>(shape.cols)),
+        lost(arena.take<double>(shape.cols)),
+        line(arena.take<double>(std::max(shape.rows, shape.cols))),
+        terms(arena.take<double>(std::max(shape.rows, shape.cols))) {}
+};
+
 // Sums of the rows and of the columns, and of all.
 struct Marginals {
   double *x = nullptr, *y = nullptr;
@@ -33,11 +47,11 @@ struct Marginals {
 };
 
 // The columns' sums carry what each addition rounds off: of a table that is a product to rounding they must say so.
-inline Marginals MarginalsOf(const double* p, TableShape shape, double* memory) {
+inline Marginals MarginalsOf(const double* p, TableShape shape, const TableMemory& memory) {
   const D64 d;
   const size_t cols = shape.cols;
-  Marginals of = {memory, memory + shape.rows + 16};
-  double* const lost = of.y + cols + 16;
+  Marginals of = {memory.x, memory.y};
+  double* const lost = memory.lost;
   std::fill(of.y, of.y + cols, 0.0);
   std::fill(lost, lost + cols, 0.0);
   for (size_t r = 0; r < shape.rows; ++r) {
@@ -75,19 +89,17 @@ inline double ConditionalRow(const double* p, size_t n, double* scratch) {
   return SumRow(d, p, n) * log_sum + rest;
 }
 
-inline double ValueOf(const ConditionalEntropy& op, const Distribution& all, TableShape shape, double* memory,
+inline double ValueOf(const ConditionalEntropy& op, const Distribution& all, TableShape shape, const TableMemory& memory,
                       Marginals* marginals) {
-  double* const line = memory + 3 * (shape.rows + shape.cols + 16);
-  double* const scratch = line + std::max(shape.rows, shape.cols) + 16;
   *marginals = MarginalsOf(all.p, shape, memory);
   double value = 0;
   if (op.given == Given::x) {
-    for (size_t r = 0; r < shape.rows; ++r) value += ConditionalRow(all.p + r * shape.cols, shape.cols, scratch);
+    for (size_t r = 0; r < shape.rows; ++r) value += ConditionalRow(all.p + r * shape.cols, shape.cols, memory.terms);
     return value;
   }
   for (size_t c = 0; c < shape.cols; ++c) {
-    for (size_t r = 0; r < shape.rows; ++r) line[r] = all.p[r * shape.cols + c];
-    value += ConditionalRow(line, shape.rows, scratch);
+    for (size_t r = 0; r < shape.rows; ++r) memory.line[r] = all.p[r * shape.cols + c];
+    value += ConditionalRow(memory.line, shape.rows, memory.terms);
   }
   return value;
 }
@@ -136,7 +148,7 @@ inline Quotient InformationOf(const Distribution& all, const Marginals& m, Table
   return of;
 }
 
-inline double ValueOf(const MutualInformation&, const Distribution& all, TableShape shape, double* memory,
+inline double ValueOf(const MutualInformation&, const Distribution& all, TableShape shape, const TableMemory& memory,
                       Marginals* marginals) {
   *marginals = MarginalsOf(all.p, shape, memory);
   return Sum(D64(), all.n,

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "src/rows/loop-inl.h"
+#include "src/scratch.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
@@ -18,18 +19,19 @@ namespace HWY_NAMESPACE {
 // Room for what FilterAbove finds in a row of n.
 template <class T>
 struct Survivors {
-  T* z;                        // n + 64
-  hwy::MakeSigned<T>* places;  // n in whole vectors
-  uint8_t* above;              // a bit for each score
+  // A byte has the bits of 8 lanes, or of all that there are.
+  static constexpr size_t kLanes = hn::MaxLanes(RowTag<T>()), kBits = HWY_MIN(kLanes, 8);
 
-  // In float64 numbers, at most 5 n + 256 for 16 / sizeof(T) rows.
-  static constexpr size_t Room(size_t n) { return ((2 * n + 68) * sizeof(T) + n + 16 + 127) / 128 * 16; }
+  T* z;                        // n + 64
+  hwy::MakeSigned<T>* places;  // n
+  uint8_t* above;              // a bit for each score, and 8 bytes
 
   Survivors() = default;
-  HWY_INLINE Survivors(double* scratch, size_t n) : z(reinterpret_cast<T*>(scratch)) {
-    places = reinterpret_cast<hwy::MakeSigned<T>*>(z + n + 64);
-    above = reinterpret_cast<uint8_t*>(places + n + 4);
-  }
+  Survivors(Arena& arena, size_t n)
+      : z(arena.take<T>(n + 64)), places(arena.take<hwy::MakeSigned<T>>(n)), above(arena.take<uint8_t>(Bytes(n) + 8)) {}
+
+  // With bits of n scores, in whole vectors.
+  static constexpr size_t Bytes(size_t n) { return (n + kLanes - 1) / kLanes * (kLanes / kBits); }
 };
 
 // Writes the scores z = relative(x) that are above `bound` to `survivors`, in order, with their places in the row if those are
@@ -44,14 +46,13 @@ HWY_INLINE size_t FilterAbove(RowTag<T> d, const Relative& relative, const T* x,
   using TI = hwy::MakeSigned<T>;
   const hn::RebindToSigned<RowTag<T>> di;
   constexpr T kLowest = -kInfinity<T>;
-  // A byte has the bits of 8 lanes, or of all that there are.
-  constexpr size_t kLanes = hn::MaxLanes(RowTag<T>()), kBits = HWY_MIN(kLanes, 8);
+  constexpr size_t kLanes = Survivors<T>::kLanes, kBits = Survivors<T>::kBits;
   const auto limit = hn::Set(d, bound);
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto in = hn::Not(hn::Le(relative(LoadUpTo(d, x + i, count, kLowest)), limit));
     hn::StoreMaskBits(d, in, survivors.above + i / kBits);
   });
-  const size_t bytes = (n + kLanes - 1) / kLanes * (kLanes / kBits);
+  const size_t bytes = Survivors<T>::Bytes(n);
   std::memset(survivors.above + bytes, 0, 8);
 
   T* const z = survivors.z;

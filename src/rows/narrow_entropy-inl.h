@@ -284,12 +284,15 @@ inline HWY_NOINLINE double NarrowGamma(const RowSurvey<float>& row, const Conden
 // One row on its way to its entropy.
 struct NarrowRow {
   const float* x;
-  float *p, *memory;  // the distribution, which is not x; room for what is condensed, or n / 2 + 16 scores: if n > 32, may be p
+  float *p, *memory;  // the distribution, which is not x; Room(n) numbers for what stands for the row: if n > 32, may be p
   RowSurvey<float> survey;
   Condensed few;       // what stands for the row, and later its scores that matter
   double range;        // of the scores, infinite where one is absent
   bool told, matters;  // of all scores the moments were told; from now on those of the scores that matter will do
   bool done;           // p has the entropy
+
+  // What is condensed, or the scores that matter, at most half of them, packed a vector at a time.
+  static constexpr size_t Room(size_t n) { return n / 2 + 16; }
 };
 
 // Distributions of a given entropy in float32, with sums in float64, for rows where no difference of scores overflows and

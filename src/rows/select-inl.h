@@ -113,8 +113,10 @@ HWY_INLINE size_t EndOfFirst(D d, const T* x, size_t n, T value, size_t count) {
   return i;
 }
 
-// The k largest of n scores, of equal ones those with the lower index, NaN as if it were not there. A finite maximum. Scratch
-// for n + n / 64 + 32.
+// Numbers of scratch that LargestK wants: maxima of blocks, and scores, packed a vector at a time.
+constexpr size_t LargestKScratch(size_t n) { return n + n / 64 + 32; }
+
+// The k largest of n scores, of equal ones those with the lower index, NaN as if it were not there. A finite maximum.
 //
 // Where k is small against n, blocks of 256, or 64, are looked at through their maxima: the kth largest of these is reached by
 // k scores at least, so the blocks whose maximum is below it hold none of the k largest, and the others few that reach it.
@@ -324,8 +326,10 @@ HWY_INLINE MassBracket<T> GuessBracket(D d, const T* e, size_t n, double total, 
   return bracket;
 }
 
-// The cut through the masses e of a row with sum `total` and maximum 1, of which the part p < 1 is to stay. Leaves e as it is;
-// scratch for n + 16.
+// Numbers of scratch that CutRowByMass wants: masses, packed a vector at a time.
+constexpr size_t MassCutScratch(size_t n) { return n + 16; }
+
+// The cut through the masses e of a row with sum `total` and maximum 1, of which the part p < 1 is to stay. Leaves e as it is.
 //
 // A long row is swept for the few masses in a bracket that was guessed. Only these are compared closely. The sweep shows also
 // whether the guess was right, and if not on which side to look, with a wider one.

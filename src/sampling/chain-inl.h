@@ -20,6 +20,7 @@
 #include "src/rows/select-inl.h"
 #include "src/sampling/kernels.h"
 #include "src/sampling/noise-inl.h"
+#include "src/scratch.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
@@ -32,12 +33,22 @@ class Chain {
   // Of the width of a score, so that both are packed alike.
   using Index = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
 
-  // All of a row of n scores; sampling_memory(n) numbers of memory.
-  HWY_INLINE Chain(const T* x, size_t n, double* memory) : x_(x), n_(n) {
-    packed_ = reinterpret_cast<T*>(memory);
-    packed_index_ = reinterpret_cast<Index*>(memory + n + 32);
-    block_max_ = reinterpret_cast<T*>(memory + 2 * (n + 32));
-    scratch_ = memory + 2 * (n + 32) + n / kNoiseBlock + 32;
+  // Bytes that a row of n takes: what is packed, a vector at a time, and what the steps and draws take in turn.
+  static size_t Memory(size_t n) {
+    const size_t blocks = MostBlocks(n);
+    const size_t steps[] = {Arena::room<T>(LargestKScratch(n)), Arena::room<T>(MassCutScratch(n)) + Arena::room<T>(n),
+                            3 * Arena::room<T>(n + 16), Arena::room<double>(n) + Arena::room<T>(NarrowRow::Room(n)),
+                            Arena::room<size_t>(blocks + 1) + Arena::room<double>(blocks)};
+    return Arena::room<T>(n + 16) + Arena::room<Index>(n + 16) + Arena::room<T>(blocks) +
+           *std::max_element(std::begin(steps), std::end(steps));
+  }
+
+  // All of a row of n scores.
+  HWY_INLINE Chain(const T* x, size_t n, Arena memory) : x_(x), n_(n), most_blocks_(MostBlocks(n)) {
+    packed_ = memory.take<T>(n + 16);
+    packed_index_ = memory.take<Index>(n + 16);
+    block_max_ = memory.take<T>(most_blocks_);
+    memory_ = memory;
     Survey();
   }
 
@@ -51,13 +62,14 @@ class Chain {
 
   HWY_INLINE void Apply(const step::TopK& op) {
     if (static_cast<uint64_t>(op.k) >= n_) return;
-    Keep(LargestK(D(), x_, n_, static_cast<size_t>(op.k), reinterpret_cast<T*>(scratch_)));
+    Arena memory = memory_;
+    Keep(LargestK(D(), x_, n_, static_cast<size_t>(op.k), memory.take<T>(LargestKScratch(n_))));
   }
 
   HWY_INLINE void Apply(const step::TopP& op) {
     if (op.p == 1) return;
-    T* const scratch = reinterpret_cast<T*>(scratch_);
-    T* const e = scratch + n_ + 16;
+    Arena memory = memory_;
+    T *const scratch = memory.take<T>(MassCutScratch(n_)), *const e = memory.take<T>(n_);
     const double total = Terms(D(), e);
     const MassCut<T> found = CutRowByMass(D(), e, n_, total, op.p, scratch);
     if (found.kept > 0) Keep(LargestOfEqualMass(D(), x_, e, n_, found, scratch));
@@ -70,9 +82,9 @@ class Chain {
   HWY_NOINLINE void Apply(const step::TypicalP& op) {
     if (op.p == 1) return;
     const D d;
-    T* const mass = reinterpret_cast<T*>(scratch_);
-    T* const distance = mass + n_ + 32;
-    T* const all = distance + n_ + 32;  // distances, for after the search has packed the others
+    Arena memory = memory_;
+    T *const mass = memory.take<T>(n_ + 16), *const distance = memory.take<T>(n_ + 16);
+    T* const all = memory.take<T>(n_);  // distances, for after the search has packed the others
     const double total = Terms(d, mass), mean = MeanScore(mass) / total;
     const D64 d64;
     const V64 center = hn::Set(d64, static_cast<double>(max_) + mean);
@@ -106,19 +118,21 @@ class Chain {
 
   // The distribution over the row of n scores.
   HWY_INLINE void Write(size_t n, T* p) {
-    const double inverse = 1 / Terms(D64(), scratch_);
+    Arena memory = memory_;
+    double* const e = memory.take<double>(n_);
+    const double inverse = 1 / Terms(D64(), e);
     if (index_ == nullptr) {
-      for (size_t i = 0; i < n; ++i) p[i] = static_cast<T>(scratch_[i] * inverse);
+      for (size_t i = 0; i < n; ++i) p[i] = static_cast<T>(e[i] * inverse);
       return;
     }
     FillRow(D(), T(0), n, p);
-    for (size_t i = 0; i < n_; ++i) p[index_[i]] = static_cast<T>(scratch_[i] * inverse);
+    for (size_t i = 0; i < n_; ++i) p[index_[i]] = static_cast<T>(e[i] * inverse);
   }
 
   // Before draws: survivors of a block of noise are looked at through their maximum.
   HWY_INLINE void FindBlocks() {
     if (index_ == nullptr || n_ <= kFew) return;
-    block_begin_ = reinterpret_cast<size_t*>(scratch_);
+    block_begin_ = memory_.take<size_t>(most_blocks_ + 1);
     blocks_ = 0;
     for (size_t i = 0; i < n_; ++i) {
       if (blocks_ == 0 || index_[i] / kNoiseBlock != index_[i - 1] / kNoiseBlock) {
@@ -141,7 +155,8 @@ class Chain {
       return best.index;
     }
     const size_t blocks = index_ == nullptr ? (n_ + kNoiseBlock - 1) / kNoiseBlock : blocks_;
-    double* const bounds = scratch_ + (index_ == nullptr ? 0 : blocks + 1);
+    Arena memory = memory_;
+    double* const bounds = memory.take<double>(blocks);
     const V64 max = hn::Set(D64(), static_cast<double>(max_)), scale = hn::Set(D64(), 1 / temperature_);
     const hn::RebindToUnsigned<D64> u;
     ForEachVector(D64(), blocks, [&](size_t i, size_t count) HWY_ATTR {
@@ -172,6 +187,8 @@ class Chain {
 
  private:
   static constexpr size_t kFew = 256;
+
+  static size_t MostBlocks(size_t n) { return (n + kNoiseBlock - 1) / kNoiseBlock; }
 
   struct Best {
     double key = -kInfinity<double>;
@@ -405,8 +422,9 @@ class Chain {
   HWY_NOINLINE void Normalize(double entropy) {
     RowSurvey<T> row;
     Condensed few = {nullptr, 0, nullptr, 0, 0};
+    Arena memory = memory_;
     if constexpr (sizeof(T) == 4) {
-      if (n_ >= kLongRow) few = Condense(x_, n_, max_, reinterpret_cast<float*>(scratch_), &row);
+      if (n_ >= kLongRow) few = Condense(x_, n_, max_, memory.take<float>(NarrowRow::Room(n_)), &row);
     }
     if (few.top_count == 0) row = entropic::HWY_NAMESPACE::Survey(D(), x_, n_, max_);
     if (row.least == max_) return;
@@ -417,12 +435,13 @@ class Chain {
     if (gamma == 0) {
       if (few.top_count != 0) row = entropic::HWY_NAMESPACE::Survey(D(), x_, n_, max_);
       double sum;
-      gamma = FindGammaWide(row, x_, n_, {entropy, entropy}, {}, scratch_, &sum).gamma;
+      double* const e = memory.take<double>(n_);
+      gamma = FindGammaWide(row, x_, n_, {entropy, entropy}, {}, e, &sum).gamma;
       // Only of scores whose differences are no normal numbers, or nearly so: log p in their place.
       if (!(gamma > 0x1p-1000 && gamma < 0x1p1000)) {
         for (size_t i = 0; i < n_; ++i) {
           packed_index_[i] = index_ == nullptr ? static_cast<Index>(i) : index_[i];
-          packed_[i] = static_cast<T>(LogNumber(scratch_[i]));
+          packed_[i] = static_cast<T>(LogNumber(e[i]));
         }
         max_ = 0;
         gamma = 1;
@@ -462,18 +481,18 @@ class Chain {
 
   const T* x_;
   const Index* index_ = nullptr;  // null: all of the row
-  size_t n_;
+  size_t n_, most_blocks_;
   T max_;
   double temperature_ = 1;
   T *packed_, *block_max_;
   Index* packed_index_;
-  double* scratch_;
+  Arena memory_;  // what is left
   size_t* block_begin_ = nullptr;
   size_t blocks_ = 0;
 };
 
 template <class T>
-HWY_INLINE Chain<T> ChainOf(std::span<const Step> steps, const T* x, size_t n, double* memory) {
+HWY_INLINE Chain<T> ChainOf(std::span<const Step> steps, const T* x, size_t n, Arena memory) {
   Chain<T> left(x, n, memory);
   for (const Step& step : steps) {
     if (!left.exist()) break;

@@ -7,19 +7,18 @@
 
 #include "entropic/sampling.h"
 #include "src/sampling/philox.h"
+#include "src/scratch.h"
 
 namespace entropic::inline ENTROPIC_ABI {
-
-// How many numbers of working memory a row takes: scores and indices that are packed, maxima of blocks, and 3 n + 64 of the
-// searches.
-constexpr std::size_t sampling_memory(std::size_t n) { return 5 * n + n / 64 + 256; }
 
 template <class T>
 struct SamplingKernels {
   // indices[c] is the draw at position + c.
   void (*draw)(std::span<const Step>, const T* x, std::size_t n, std::uint64_t seed, std::uint64_t stream,
-               std::uint64_t position, std::int64_t* indices, std::size_t count, double* memory);
-  void (*probs)(std::span<const Step>, const T* x, std::size_t n, T* p, double* memory);
+               std::uint64_t position, std::int64_t* indices, std::size_t count, Arena memory);
+  void (*probs)(std::span<const Step>, const T* x, std::size_t n, T* p, Arena memory);
+  // Bytes of memory that these want for a row of n.
+  std::size_t (*memory)(std::size_t n);
   // y = x - max x + G. x may be null for G alone.
   void (*add_noise)(const T* x, std::size_t n, NoiseKey, T* y);
 };

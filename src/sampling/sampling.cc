@@ -4,6 +4,7 @@
 #define HWY_TARGET_INCLUDE "src/sampling/sampling.cc"
 #include "entropic/sampling.h"
 #include "hwy/foreach_target.h"  // before the kernels
+#include "src/dispatch.h"
 #include "src/sampling/chain-inl.h"
 #include "src/sampling/kernels.h"
 
@@ -13,7 +14,7 @@ namespace HWY_NAMESPACE {
 
 template <class T>
 void DrawRow(std::span<const Step> steps, const T* x, size_t n, uint64_t seed, uint64_t stream, uint64_t position,
-             int64_t* indices, size_t count, double* memory) {
+             int64_t* indices, size_t count, Arena memory) {
   Chain<T> left = ChainOf(steps, x, n, memory);
   if (!left.exist()) {
     std::fill(indices, indices + count, -1);
@@ -24,7 +25,7 @@ void DrawRow(std::span<const Step> steps, const T* x, size_t n, uint64_t seed, u
 }
 
 template <class T>
-void ProbsRow(std::span<const Step> steps, const T* x, size_t n, T* p, double* memory) {
+void ProbsRow(std::span<const Step> steps, const T* x, size_t n, T* p, Arena memory) {
   Chain<T> left = ChainOf(steps, x, n, memory);
   if (left.exist()) {
     left.Write(n, p);
@@ -33,9 +34,11 @@ void ProbsRow(std::span<const Step> steps, const T* x, size_t n, T* p, double* m
   }
 }
 
-// One exported name for each element type: Highway's tables hold functions, not templates.
-SamplingKernels<float> SamplingF32() { return {DrawRow<float>, ProbsRow<float>, AddNoiseRow<float>}; }
-SamplingKernels<double> SamplingF64() { return {DrawRow<double>, ProbsRow<double>, AddNoiseRow<double>}; }
+template <class T>
+SamplingKernels<T> MakeSampling() {
+  return {DrawRow<T>, ProbsRow<T>, Chain<T>::Memory, AddNoiseRow<T>};
+}
+ENTROPIC_KERNELS(MakeSampling);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace entropic::inline ENTROPIC_ABI
@@ -47,22 +50,13 @@ HWY_AFTER_NAMESPACE();
 #include "src/check.h"
 #include "src/half.h"
 #include "src/parallel.h"
-#include "src/scratch.h"
 
 namespace entropic::inline ENTROPIC_ABI {
 namespace {
 
-HWY_EXPORT(SamplingF32);
-HWY_EXPORT(SamplingF64);
-
 template <class T>
-SamplingKernels<T> sampling_kernels() {
-  if constexpr (sizeof(T) == 4) {
-    return HWY_DYNAMIC_DISPATCH(SamplingF32)();
-  } else {
-    return HWY_DYNAMIC_DISPATCH(SamplingF64)();
-  }
-}
+SamplingKernels<T> sampling_kernels();
+ENTROPIC_KERNELS_BY(sampling_kernels, MakeSampling);
 
 void check_noise(std::string_view name, const Noise& noise, std::size_t rows) {
   if (!noise.streams.empty()) check_size(name, "streams", noise.streams.size(), rows);
@@ -82,11 +76,13 @@ std::uint64_t stream_of(const Noise& noise, std::size_t r) {
 // work(r, x of row r in the type to compute in, memory) for each row.
 template <class T, class Work>
 void for_rows(MatrixView<const T> x, std::size_t cost, const Work& work) {
+  const std::size_t room = sampling_kernels<Working<T>>().memory(x.cols);
   parallel_rows(x.rows, x.cols * cost, [&](std::size_t begin, std::size_t end) {
-    const std::size_t kernel = sampling_memory(x.cols);
-    double* const memory = scratch(kernel + (kIsHalf<T> ? x.cols + 16 : 0));
+    const std::size_t wide_size = kIsHalf<T> ? x.cols : 0;
+    Arena memory = scratch(Arena::room<float>(wide_size) + room);
+    float* const wide_row = memory.take<float>(wide_size);
     for (std::size_t r = begin; r < end; ++r) {
-      float* wide = reinterpret_cast<float*>(memory + kernel);
+      float* wide = wide_row;
       work(r, working_rows(x, r, 1, wide).row(0), memory);
     }
   });
@@ -100,7 +96,7 @@ void draw(std::string_view name, std::span<const Step> steps, MatrixView<const T
   if (indices.rows != x.rows) fail("{}: indices must have a row for each of {} rows, got {}", name, x.rows, indices.rows);
   check_noise(name, noise, x.rows);
   const auto row = sampling_kernels<Working<T>>().draw;
-  for_rows(x, 1, [&](std::size_t r, const auto* scores, double* memory) {
+  for_rows(x, 1, [&](std::size_t r, const auto* scores, Arena memory) {
     row(steps, scores, x.cols, noise.seed, stream_of(noise, r), noise.position, indices.row(r), indices.cols, memory);
   });
 }
@@ -136,7 +132,7 @@ void Sampler::probs(MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p
   check_shape(kName, "p", p, "x", x.rows, x.cols);
   check_overlap(kName, "p", p, "x", x);
   const auto row = sampling_kernels<Working<T>>().probs;
-  for_rows(x, 2, [&](std::size_t r, const auto* scores, double* memory) {
+  for_rows(x, 2, [&](std::size_t r, const auto* scores, Arena memory) {
     if constexpr (kIsHalf<T>) {
       float* const wide = const_cast<float*>(scores);  // its own copy
       row(steps_, scores, x.cols, wide, memory);

@@ -4,6 +4,7 @@
 #define HWY_TARGET_INCLUDE "src/transport/kernels.cc"
 #include "src/transport/kernels.h"
 #include "hwy/foreach_target.h"  // before the kernels
+#include "src/dispatch.h"
 #include "src/transport/scan-inl.h"
 #include "src/transport/sinkhorn-inl.h"
 
@@ -17,8 +18,7 @@ TransportKernels<T> Transport() {
           LargestSize<T>, Exponentials<T>, Accumulate,   FindInvalid<T>};
 }
 
-TransportKernels<float> TransportF32() { return Transport<float>(); }
-TransportKernels<double> TransportF64() { return Transport<double>(); }
+ENTROPIC_KERNELS(Transport);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace entropic::inline ENTROPIC_ABI
@@ -27,21 +27,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 
 namespace entropic::inline ENTROPIC_ABI {
-namespace {
 
-HWY_EXPORT(TransportF32);
-HWY_EXPORT(TransportF64);
-
-}  // namespace
-
-template <>
-TransportKernels<float> transport_kernels() {
-  return HWY_DYNAMIC_DISPATCH(TransportF32)();
-}
-template <>
-TransportKernels<double> transport_kernels() {
-  return HWY_DYNAMIC_DISPATCH(TransportF64)();
-}
+ENTROPIC_KERNELS_BY(transport_kernels, Transport);
 
 }  // namespace entropic::inline ENTROPIC_ABI
 

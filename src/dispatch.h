@@ -1,0 +1,28 @@
+// Kernels for every SIMD target, and the choice of one at run time. A family's target part makes a table of its kernels,
+// Make<T>(); Highway's own tables hold functions, not templates, so that each T has one:
+//
+//   ENTROPIC_KERNELS(Make);               in HWY_NAMESPACE, behind Make
+//   ENTROPIC_KERNELS_BY(choose, Make);    once, behind the declaration of the template choose<T>()
+#pragma once
+
+#include "hwy/highway.h"
+
+#define ENTROPIC_KERNELS_OF(Make, T)      \
+  auto Make##_##T() { return Make<T>(); } \
+  static_assert(true)
+
+// choose<T>() gives what the best target made, or the one that is forced.
+#define ENTROPIC_KERNELS_BY_OF(choose, Make, T)                   \
+  HWY_EXPORT(Make##_##T);                                         \
+  template <>                                                     \
+  auto choose<T>()->decltype(HWY_STATIC_DISPATCH(Make##_##T)()) { \
+    return HWY_DYNAMIC_DISPATCH(Make##_##T)();                    \
+  }                                                               \
+  static_assert(true)
+
+#define ENTROPIC_KERNELS(Make)      \
+  ENTROPIC_KERNELS_OF(Make, float); \
+  ENTROPIC_KERNELS_OF(Make, double)
+#define ENTROPIC_KERNELS_BY(choose, Make)      \
+  ENTROPIC_KERNELS_BY_OF(choose, Make, float); \
+  ENTROPIC_KERNELS_BY_OF(choose, Make, double)
