@@ -5,6 +5,11 @@ from source import Argument, docstring, head, stub
 
 OTHER_NAMES = {"jsd_loss": "JSDLoss", "logsumexp": "LogSumExp", "sigsoftmax": "SigSoftmax"}
 DIM = [Argument("dim", "None", "int | None"), Argument("axis", "None", "int | None")]
+DTYPE = Argument("dtype", "None", "torch.dtype | None")
+DTYPE_DOC = """\
+dtype : torch.dtype, optional
+    That of the result: by default that of the input, and float32 where that is float16 or bfloat16.
+"""
 
 
 def class_name(function):

@@ -3,10 +3,10 @@
 import losses
 from losses import takes_classes, takes_map
 from source import Argument, Signature, define, stub
-from tensors import DIM, argument, class_name, learned, module, module_stub, of_tensors, param_doc
+from tensors import DIM, DTYPE, DTYPE_DOC, argument, class_name, learned, module, module_stub, of_tensors, param_doc
 from words import assignments
 
-REDUCTION = [Argument("reduction", "'mean'", "str"), Argument("dim", "-1", "int")]
+REDUCTION = [Argument("reduction", "'mean'", "str"), Argument("dim", "-1", "int"), DTYPE]
 WEIGHT = Argument("weight", "None", "Tensor | None")
 IGNORE = Argument("ignore_index", "-100", "int")
 
@@ -20,7 +20,7 @@ def signature(description):
     given = list(map(argument, description["params"]))
     given += [Argument("ignore_index", "None", "int | None")] if takes_classes(description) else []
     rest = Argument("params", type="Any") if takes_map(description) else None
-    return Signature([Argument(scores, type="Tensor"), Argument(target, type="Tensor")], [*given, *DIM], rest)
+    return Signature([Argument(scores, type="Tensor"), Argument(target, type="Tensor")], [*given, *DIM, DTYPE], rest)
 
 
 def init_signature(description):
@@ -32,7 +32,7 @@ def init_signature(description):
 
 def function(description):
     name = description["name"]
-    body = f"return _call_loss({name!r}, {losses.handed(description, lambda _, param: param['name'])}, dim, axis)"
+    body = f"return _call_loss({name!r}, {losses.handed(description, lambda _, param: param['name'])}, dim, axis, dtype)"
     return define(name, signature(description), body, doc(description))
 
 
@@ -40,7 +40,7 @@ def of_module(description):
     name = description["name"]
     values = ", ".join(f"{param['name']!r}: {param['name']}" for param in description["params"])
     common = "weight, ignore_index" if takes_classes(description) else "None, None"
-    body = f"super().__init__({{{values}}}, {common}, reduction, dim)"
+    body = f"super().__init__({{{values}}}, {common}, reduction, dim, dtype)"
     members = [] if takes_classes(description) else ["_takes_classes = False"]
     return module(class_name(name), "_Loss", module_doc(description), init_signature(description), body, name, members)
 
@@ -62,13 +62,14 @@ def doc(description):
         "labels": "torch.randn(2, 3), torch.tensor([[0, 1, 1], [1, 0, 0]])",
         "scores": "torch.randn(4, 6), torch.randn(4, 6)",
     }[description["target"]]
+    parameters = "".join(f", {param['name']}" for param in description["params"] if param["per_row"])
     return f"""{text}dim : int, default -1
     The axis of the classes; axis is another name for it.
-
+{DTYPE_DOC}
 Returns
 -------
 torch.Tensor
-    One number for each row, in {scores}'s shape without dim and its dtype. Differentiable, twice, in {scores}.
+    One number for each row, in {scores}'s shape without dim. Differentiable, twice, in {scores}{parameters}.
 
 Raises
 ------
@@ -112,5 +113,5 @@ The module of entropic.torch.{description["name"]}.
 
 Parameters
 ----------
-{first}{param_doc(description)}{last}{COMMON}
+{first}{param_doc(description)}{last}{COMMON}{DTYPE_DOC}
 {learned(description)}"""

@@ -2,12 +2,12 @@
 
 from measures import ARGUMENTS, has_axis
 from source import Argument, Signature, define, stub
-from tensors import DIM, argument, param_doc, values
+from tensors import DIM, DTYPE, DTYPE_DOC, argument, param_doc, values
 
 
 def signature(description):
     arrays = [Argument(name, type="Tensor") for name in ARGUMENTS[description["family"]]]
-    return Signature(arrays, [*map(argument, description["params"]), *(DIM if has_axis(description) else [])])
+    return Signature(arrays, [*map(argument, description["params"]), *(DIM if has_axis(description) else []), DTYPE])
 
 
 def function(description):
@@ -15,11 +15,11 @@ def function(description):
     tensors = "(" + "".join(f"{one}, " for one in ARGUMENTS[family]) + ")"
     axis = "dim, axis" if has_axis(description) else "-1, None"
     if family == "table":
-        body = f"return _call_table({name!r}, pxy, {values(description)})"
+        body = f"return _call_table({name!r}, pxy, {values(description)}, dtype)"
     elif family == "entry":
-        body = f"return _call_entries({name!r}, p, {values(description)}, {axis})"
+        body = f"return _call_entries({name!r}, p, {values(description)}, {axis}, dtype)"
     else:
-        body = f"return _call_measure({name!r}, {tensors}, {values(description)}, {axis})"
+        body = f"return _call_measure({name!r}, {tensors}, {values(description)}, {axis}, dtype)"
     return define(name, signature(description), body, doc(description))
 
 
@@ -41,7 +41,7 @@ Parameters
 ----------
 {arrays} : torch.Tensor
     What input says, of float32, float64, float16 or bfloat16.
-{param_doc(description)}{dim}
+{param_doc(description)}{dim}{DTYPE_DOC}
 Returns
 -------
 torch.Tensor

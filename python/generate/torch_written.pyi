@@ -2,6 +2,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
+import torch
 from torch import Generator, Tensor, nn
 
 from entropic import GammaResult, SinkhornResult, TransportResult
@@ -101,6 +102,7 @@ class SurrogateLoss(_Loss):
         ignore_index: int = -100,
         reduction: str = "mean",
         dim: int = -1,
+        dtype: torch.dtype | None = None,
         **params: Any,
     ) -> None: ...
 

@@ -333,6 +333,10 @@ TORCH_TOLD = {
     "wasserstein_1d(X, X.numpy())": (
         "wasserstein_1d: v must be a torch.Tensor, got ndarray; entropic.wasserstein_1d takes other arrays"
     ),
+    "softmax(X.long())": "softmax: x must be of float16, bfloat16, float32 or float64, got dtype torch.int64; pass x.float()",
+    "softmax_loss(X, torch.tensor([0, 1]), dtype='half')": (
+        "softmax_loss: dtype must be float16, bfloat16, float32 or float64, got 'half'"
+    ),
     "wasserstein_1d(X, X[:, :0])": "wasserstein_1d: u and v must have at least one sample, got 3 and 0",
     "wasserstein_1d(X, X, dim=7)": "wasserstein_1d: dim 7 is out of bounds for a tensor of 2 dimensions",
     "wasserstein_1d(X[0, 0], X)": "wasserstein_1d: u must have at least one axis, got a single number",

@@ -68,11 +68,11 @@ def test_the_numbers_are_those_of_entropic(name, params, dtype):
         got = getattr(et, name)(moving, target, dim=dim, **params)
         want, want_dx = getattr(entropic, name)(x.numpy(), target.numpy(), axis=dim, return_grad=True, **params)
         close = {"rtol": 1e-9, "atol": 1e-11} if dtype is torch.float64 else {"rtol": 2e-3, "atol": 2e-3}
-        torch.testing.assert_close(got.detach(), torch.from_numpy(want), equal_nan=True, **close)
+        torch.testing.assert_close(got.detach(), torch.from_numpy(want).to(got.dtype), equal_nan=True, **close)
         (dx,) = torch.autograd.grad(got.nan_to_num(posinf=0.0).sum(), moving)
         usual = ~torch.from_numpy(np.isnan(want) | np.isinf(want)).unsqueeze(dim).expand_as(x)
         torch.testing.assert_close(dx[usual], torch.from_numpy(want_dx)[usual], **close)
-        assert got.dtype is dtype
+        assert got.dtype is (torch.float32 if dtype is torch.float16 else dtype) and dx.dtype is dtype
 
 
 @every_variant
@@ -240,14 +240,67 @@ def test_compile_without_graph_breaks(name, params):
 
 @pytest.mark.parametrize("name", ["surrogate_loss", "smooth_accuracy_loss"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_losses_of_a_map_are_of_floats_and_then_rounded(name, dtype):
+def test_losses_of_a_map_are_of_floats(name, dtype):
     q = torch.tensor([[0.5, 0.25, 0.125, 0.125]] * 5)
     x = (q.log() + 0.02 * scores("", 5, 4).float()).to(dtype).requires_grad_()
     value = getattr(et, name)(x, q.to(dtype))
     wide, dx = getattr(entropic, name)(x.detach().float().numpy(), q.numpy(), return_grad=True)
     (got,) = torch.autograd.grad(value.sum(), x)
     assert got.dtype is dtype and torch.equal(got, torch.from_numpy(dx).to(dtype))
-    assert torch.allclose(value.detach().float(), torch.from_numpy(wide), rtol=2 * torch.finfo(dtype).eps, atol=1e-6)
+    assert value.dtype is torch.float32 and torch.allclose(value.detach(), torch.from_numpy(wide), rtol=1e-6, atol=1e-7)
+
+
+HALVES = [torch.float16, torch.bfloat16]
+
+
+@every_variant
+@pytest.mark.parametrize("half", HALVES)
+def test_halves_give_float32(name, params, half):
+    """The loss of the numbers that halves hold, not one rounded again: -log p of 8.03 is no 8.0."""
+    x = scores(name, 6, 50, dtype=half)
+    target = target_of(name, x)
+    target = target.to(half) if KINDS[name] == "scores" else target
+    wide = target.float() if KINDS[name] == "scores" else target
+    moving = x.clone().requires_grad_()
+    value = getattr(et, name)(moving, target, **params)
+    want = getattr(et, name)(x.float(), wide, **params)
+    assert value.dtype is torch.float32
+    torch.testing.assert_close(value.detach(), want, rtol=1e-6, atol=1e-6)
+    # Small factors, of which a half has few digits: 1e-6 is 17 units of float16's smallest number.
+    (dx,) = torch.autograd.grad((value * 1e-3).sum(), moving, retain_graph=True)
+    (freed,) = torch.autograd.grad((value * 1e-3).sum(), moving)
+    assert dx.dtype is half and torch.equal(dx, freed)
+    assert getattr(et, name)(x, target, dtype=half, **params).dtype is half
+    assert torch.equal(getattr(et, name)(x, target, dtype=half, **params), value.detach().to(half))
+    double = getattr(et, name)(x.float(), wide, dtype=torch.float64, **params)
+    assert torch.equal(double, getattr(et, name)(x.double(), wide.double() if wide.is_floating_point() else wide, **params))
+    transformed = torch.func.vmap(lambda x, t: getattr(et, name)(x, t, **params))(x, target)
+    assert torch.equal(transformed, value.detach())
+    if name != "surrogate_loss":  # which has no forward mode
+        tangent = torch.func.jvp(lambda x: getattr(et, name)(x, target, **params), (x,), (torch.ones_like(x),))[1]
+        assert tangent.dtype is torch.float32
+    with pytest.raises(TypeError, match=f"{name}: dtype must be float16, bfloat16, float32 or float64, got torch.int64"):
+        getattr(et, name)(x, target, dtype=torch.int64, **params)
+
+
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("dim", [0, 1])
+def test_gradients_of_halves_in_parts(half, dim):
+    """Backward multiplies by a gradient of float32 part by part."""
+    x = scores("", 700, 300).to(half).requires_grad_()
+    target, factor = target_of("softmax_loss", x, dim), scores("", 300 if dim == 0 else 700, seed=1).float()
+    (dx,) = torch.autograd.grad((et.softmax_loss(x, target, dim=dim) * factor).sum(), x)
+    (kept,) = torch.autograd.grad((et.softmax_loss(x, target, dim=dim) * factor).sum(), x, create_graph=True)
+    assert dx.dtype is half and torch.equal(dx, kept)
+
+
+def test_means_are_summed_in_float32():
+    x, target = torch.zeros(5000, 2, dtype=torch.float16), torch.zeros(5000, dtype=torch.long)
+    assert et.SoftmaxLoss(reduction="sum")(x, target).item() == pytest.approx(5000 * np.log(2), rel=1e-6)
+    mean = et.SoftmaxLoss(dtype=torch.float16)(x, target)
+    assert mean.dtype is torch.float16 and mean.item() == pytest.approx(np.log(2), rel=1e-3)
+    weighted = et.SoftmaxLoss(torch.tensor([3.0, 1.0]))(x, target)
+    assert weighted.dtype is torch.float32 and weighted.item() == pytest.approx(np.log(2), rel=1e-6)
 
 
 def test_modules_are_like_cross_entropy():

@@ -37,7 +37,14 @@ def test_same_numbers(name, dtype):
         want = getattr(entropic, name)(*(t.numpy() for t in x), input="scores", axis=0, **params(name))
         np.testing.assert_array_equal(got.numpy(), want)
         half = getattr(et, name)(*(t.bfloat16() for t in x), input="scores", **params(name))
-        assert half.dtype == torch.bfloat16 and half.shape == (3,)
+        assert half.dtype == torch.float32 and half.shape == (3,)
+        rounded = getattr(et, name)(*(t.bfloat16() for t in x), input="scores", dtype=torch.bfloat16, **params(name))
+        assert torch.equal(rounded, half.bfloat16())
+        floats = getattr(et, name)(*(t.bfloat16().float() for t in x), input="scores", **params(name))
+        torch.testing.assert_close(half, floats, rtol=1e-6, atol=1e-7)
+        if dtype is torch.float32:
+            double = getattr(et, name)(*x, input="scores", dtype=torch.float64, **params(name))
+            assert torch.equal(double, getattr(et, name)(*(t.double() for t in x), input="scores", **params(name)))
 
 
 @each
@@ -168,7 +175,8 @@ def test_entries(name, options, base):
 
     for one in (x, x.float(), x.bfloat16()):
         got = function(one)
-        assert got.dtype == one.dtype
+        assert got.dtype == (torch.float32 if one.dtype is torch.bfloat16 else one.dtype)
+        assert getattr(et, name)(one, base=base, dtype=torch.float16, **options, **axis).dtype is torch.float16
         if one.dtype != torch.bfloat16:
             want = getattr(entropic, name)(one.numpy(), base=base, **options, **numpy_axis)
             np.testing.assert_array_equal(got.numpy(), want, strict=True)

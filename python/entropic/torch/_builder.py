@@ -145,10 +145,12 @@ class Operator:
         slopes = self._slopes(call)
         results = [None] * len(self._moving)
         if grad is not None:
-            product = _into if call.owned and call.params[-1] and never_again(grad) else torch.mul
-            grad = grad.unsqueeze(call.params[self._dim])
+            product = _into if call.owned and call.params[-1] and never_again(grad) else _times
+            dim = call.params[self._dim]
+            grad = grad.unsqueeze(dim)
             results = [
-                None if call.tensors[k] is None else product(slope, grad) for k, slope in zip(self._moving, slopes, strict=True)
+                None if call.tensors[k] is None else product(slope, grad, dim)
+                for k, slope in zip(self._moving, slopes, strict=True)
             ]
         if any(second is not None for second in seconds):
             more = pullback(self._slopes_of(call), call.tensors, self._moving, seconds)
@@ -184,7 +186,7 @@ class Operator:
 
     def _by_outputs_forward(self, call, tangents, results):
         pairs = [(slope, t) for slope, t in zip(self._slopes(call), tangents, strict=True) if t is not None]
-        value = sum((slope * t).sum(call.params[self._dim]) for slope, t in pairs)
+        value = sum((slope * t).sum(call.params[self._dim], dtype=results[0][1]) for slope, t in pairs)
         if not call.params[-1]:
             return value, *(pairs[0][0].new_zeros(shape, dtype=dtype) for shape, dtype in results[1:])
 
@@ -258,8 +260,24 @@ def _vjp_of(spec):
     )
 
 
-def _into(slope, factor):
-    return slope.detach().mul_(factor)
+def _times(slope, factor, dim):
+    return (slope * factor).to(slope.dtype)
+
+
+def _into(slope, factor, dim):
+    """slope, multiplied by a factor that has size 1 for dim."""
+    slope = slope.detach()
+    if slope.dtype == factor.dtype or slope.dim() == 1:
+        return slope.mul_(factor)
+    # torch makes copies of what is of two types: of parts.
+    axis = 1 if dim == 0 else 0
+    size = max(1, _PART * slope.shape[axis] // max(1, slope.numel()))
+    for part, by in zip(slope.split(size, axis), factor.split(size, axis), strict=True):
+        part.mul_(by)
+    return slope
+
+
+_PART = 1 << 16  # numbers
 
 
 def pullback(function, tensors, moving, cotangents):

@@ -32,8 +32,8 @@ class SurrogateLoss(Loss):
 
     _function = staticmethod(_generated.surrogate_loss)
 
-    def __init__(self, weight=None, *, map="softmax", ignore_index=-100, reduction="mean", dim=-1, **params):
-        super().__init__(params, weight, ignore_index, reduction, dim)
+    def __init__(self, weight=None, *, map="softmax", ignore_index=-100, reduction="mean", dim=-1, dtype=None, **params):
+        super().__init__(params, weight, ignore_index, reduction, dim, dtype)
         self.map = map
 
     def forward(self, x, target):
@@ -67,7 +67,7 @@ class _MarginLoss(Loss):
         dtype=None,
     ):
         margin = self._usual_margin if margin is None else margin
-        super().__init__({"margin": margin, "scale": scale}, weight, ignore_index, reduction, -1)
+        super().__init__({"margin": margin, "scale": scale}, weight, ignore_index, reduction, -1, None)
         for name, value in (("in_features", in_features), ("num_classes", num_classes)):
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"{type(self).__name__}: {name} must be an integer of at least 1, got {value!r}")

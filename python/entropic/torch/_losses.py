@@ -8,7 +8,7 @@ import entropic
 from entropic import _losses as numpy_losses
 from entropic.torch import _descriptions
 from entropic.torch._arguments import Tensor, checked_dim, no_gradient, numbers_and_rows, one_device, one_dim, readable
-from entropic.torch._reductions import reduced, row_reduction
+from entropic.torch._reductions import reduced, row_reduction, widened
 from entropic.torch.backends.reference.losses import MAPPED
 from entropic.torch.backends.reference.rows import working
 
@@ -55,32 +55,35 @@ def _checked_target(name, description, x, target, dim):
     return target.to(x.dtype)
 
 
-def call(name, x, target, values, ignore_index, dim, axis):
+def call(name, x, target, values, ignore_index, dim, axis, dtype):
     description = DESCRIPTIONS[name]
     params = {param["name"]: value for param, value in zip(description["params"], values, strict=True)}
     scores = description["arguments"][0]
     dim = checked_dim(name, scores, x, one_dim(name, dim, axis))
+    (x,) = widened(name, dtype, x)
     target = _checked_target(name, description, x, target, dim)
     if _descriptions.takes_map(description):
         named_map = params["map"]
         if readable(target) and not _is_target(target, x, dim, ignore_index):
             # The library says what is wrong, whatever the scores are; torch's operations would make something of it.
-            dtype = torch.float16 if x.dtype is torch.bfloat16 else x.dtype
-            given = target.to(dtype) if target.is_floating_point() else target
-            getattr(entropic, name)(torch.zeros(x.shape, dtype=dtype), given, axis=dim, ignore_index=ignore_index)
-        # Halves only at the end: p - q of a p that is rounded has no digits left where they are near each other.
+            numpy = torch.float16 if x.dtype is torch.bfloat16 else x.dtype
+            given = target.to(numpy) if target.is_floating_point() else target
+            getattr(entropic, name)(torch.zeros(x.shape, dtype=numpy), given, axis=dim, ignore_index=ignore_index)
+        # p - q of a p that is rounded to a half has no digits left where they are near each other.
         wide = working(x)
         if target.is_floating_point():
             target = working(target)
         if x.shape[dim] == 0:  # no distribution; and of classes all are ignored
-            return wide.sum(dim).to(x.dtype) + (math.nan if target.is_floating_point() else 0.0)
-        return MAPPED[name](wide, target, named_map, ignore_index, dim).to(x.dtype)
+            value = wide.sum(dim) + (math.nan if target.is_floating_point() else 0.0)
+        else:
+            value = MAPPED[name](wide, target, named_map, ignore_index, dim)
+        return value if dtype is None else value.to(dtype)
     if params.get("kind") == "sphere":
         no_gradient(name, "margin", params["margin"])  # a whole number
     values, rows = numbers_and_rows(description, values, scores, x, dim)
     if numpy_losses.takes_classes(description):
         values = (*values, ignore_index)
-    return reduced(OPERATORS[name], (x, target), rows, values, dim)
+    return reduced(OPERATORS[name], (x, target), rows, values, dim, dtype)
 
 
 def _is_target(target, x, dim, ignore_index):

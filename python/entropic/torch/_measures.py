@@ -7,8 +7,8 @@ import torch
 from entropic.torch import _descriptions
 from entropic.torch._arguments import Tensor, checked_dim, numbers_and_rows, one_device, one_dim
 from entropic.torch._builder import Operator
-from entropic.torch._reductions import reduced, row_reduction
-from entropic.torch._spec import OpSpec
+from entropic.torch._reductions import reduced, row_reduction, widened
+from entropic.torch._spec import OpSpec, result_type
 from entropic.torch.backends.reference.measures import entries_vjp
 
 DESCRIPTIONS = _descriptions.MEASURES
@@ -26,7 +26,7 @@ def _operator(description):
                 tensors=("p",),
                 params={**params, "dim": "int"},
                 outputs=("value",),
-                shapes=lambda p, *_: p.new_empty(p.shape),
+                shapes=lambda p, *_: p.new_empty(p.shape, dtype=result_type(p)),
                 differentiable=("p",),
                 keeps=("p",),
                 derivative=functools.partial(entries_vjp, description),
@@ -41,7 +41,7 @@ def _operator(description):
 OPERATORS = {name: _operator(one) for name, one in DESCRIPTIONS.items() if name != "joint_entropy"}
 
 
-def call(name, tensors, values, dim, axis):
+def call(name, tensors, values, dim, axis, dtype):
     dim = one_dim(name, dim, axis)
     for argument, x in zip("pq", tensors, strict=False):
         checked_dim(name, argument, x, dim)
@@ -57,25 +57,29 @@ def call(name, tensors, values, dim, axis):
         wider = torch.promote_types(*(x.dtype for x in tensors))
         tensors = [x.to(wider) for x in tensors]
     dim = checked_dim(name, "p", tensors[0], dim)
+    tensors = widened(name, dtype, *tensors)
     values, rows = numbers_and_rows(DESCRIPTIONS[name], values, "p", tensors[0], dim)
-    return reduced(OPERATORS[name], tensors, rows, values, dim)
+    return reduced(OPERATORS[name], tensors, rows, values, dim, dtype)
 
 
-def call_entries(name, p, values, dim, axis):
+def call_entries(name, p, values, dim, axis, dtype):
     single = isinstance(p, Tensor) and p.dim() == 0
     p = p.unsqueeze(0) if single else p
     dim = checked_dim(name, "p", p, one_dim(name, dim, axis))
+    (p,) = widened(name, dtype, p)
     values, _ = numbers_and_rows(DESCRIPTIONS[name], values, "p", p, dim)
     value = OPERATORS[name](p, *values, dim)
+    value = value if dtype is None else value.to(dtype)
     return value.squeeze(0) if single else value
 
 
-def call_table(name, pxy, values):
+def call_table(name, pxy, values, dtype):
     checked_dim(name, "pxy", pxy, -1)
     if pxy.dim() < 2:
         raise ValueError(f"{name}: pxy must have at least two axes, x in rows and y in columns, got shape {tuple(pxy.shape)}")
     flat = pxy.flatten(-2)
     if name == "joint_entropy":
-        return call("entropy", (flat,), values, -1, None)
+        return call("entropy", (flat,), values, -1, None, dtype)
+    (flat,) = widened(name, dtype, flat)
     values, _ = numbers_and_rows(DESCRIPTIONS[name], values, "pxy", flat, -1)
-    return reduced(OPERATORS[name], (flat,), (), (*values, pxy.shape[-1]), flat.dim() - 1)
+    return reduced(OPERATORS[name], (flat,), (), (*values, pxy.shape[-1]), flat.dim() - 1, dtype)

@@ -43,7 +43,7 @@ class Loss(Configured):
 
     _takes_classes = True
 
-    def __init__(self, values, weight, ignore_index, reduction, dim):
+    def __init__(self, values, weight, ignore_index, reduction, dim, dtype):
         super().__init__(values)
         name = type(self).__name__
         if reduction not in ("mean", "sum", "none"):
@@ -53,7 +53,7 @@ class Loss(Configured):
         if weight is not None and weight.dim() != 1:
             raise ValueError(f"{name}: weight must have one factor for each class, got shape {tuple(weight.shape)}")
         self.register_buffer("weight", weight)
-        self.ignore_index, self.reduction, self.dim = ignore_index, reduction, dim
+        self.ignore_index, self.reduction, self.dim, self.dtype = ignore_index, reduction, dim, dtype
 
     def forward(self, x, target):
         return self._reduced(x, target, self._values())
@@ -61,7 +61,15 @@ class Loss(Configured):
     def _reduced(self, x, target, values):
         if self._takes_classes:
             values["ignore_index"] = self.ignore_index
-        each = type(self)._function(x, target, **values, dim=self.dim)
+        each = type(self)._function(x, target, **values, dim=self.dim, dtype=self._wide())
+        result = self._total(each, x, target)
+        return result if self.dtype is None else result.to(self.dtype)
+
+    def _wide(self):
+        """That in which rows are summed: halves are no place for that."""
+        return None if self.dtype in (torch.float16, torch.bfloat16) else self.dtype
+
+    def _total(self, each, x, target):
         classes = self._takes_classes and isinstance(target, torch.Tensor) and not target.is_floating_point()
         ignored = target == self.ignore_index if classes else None
         factors = None

@@ -79,6 +79,11 @@ class OpSpec:
         return f"{self.name}({', '.join(arguments)}) -> {outputs if len(self.outputs) == 1 else f'({outputs})'}"
 
 
+def result_type(x):
+    """The type of numbers made of tensors of x's: float32 at least."""
+    return torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype
+
+
 def absent(x):
     """In the place of a result that is not there."""
     return x.new_empty(0)

@@ -117,7 +117,7 @@ def sparsemax_loss(X, target, k=None, return_support_size=False):
     >>> loss = entropic.compat.entmax.sparsemax_loss(torch.randn(4, 6), torch.tensor([0, 5, 2, 2]))
     """
     _checked(X, target)
-    return _with_support(losses.sparsemax_loss(floating(X), target), X, sparsemax, return_support_size)
+    return _with_support(losses.sparsemax_loss(floating(X), target, dtype=floating(X).dtype), X, sparsemax, return_support_size)
 
 
 def entmax15_loss(X, target, k=None, return_support_size=False):
@@ -126,7 +126,9 @@ def entmax15_loss(X, target, k=None, return_support_size=False):
     Parameters, result and errors are those of sparsemax_loss; it is 0 where the target leads by 2.
     """
     _checked(X, target)
-    return _with_support(losses.entmax_loss(floating(X), target, alpha=1.5), X, entmax15, return_support_size)
+    return _with_support(
+        losses.entmax_loss(floating(X), target, alpha=1.5, dtype=floating(X).dtype), X, entmax15, return_support_size
+    )
 
 
 def sparsemax_bisect_loss(X, target, n_iter=50):
@@ -153,7 +155,7 @@ def entmax_bisect_loss(X, target, alpha=1.5, n_iter=50):
     """
     _checked(X, target)
     alpha = _alphas(alpha, X) if isinstance(alpha, torch.Tensor) else float(alpha)
-    return losses.entmax_loss(floating(X), target, alpha=alpha)
+    return losses.entmax_loss(floating(X), target, alpha=alpha, dtype=floating(X).dtype)
 
 
 def normmax_bisect_loss(X, target, alpha=2, n_iter=50):

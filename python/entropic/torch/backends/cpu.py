@@ -10,17 +10,18 @@ import torch
 import entropic
 from entropic import _arrays, _core, _entropy_control
 from entropic.torch import _descriptions
-from entropic.torch._spec import absent
+from entropic.torch._spec import absent, result_type
 
-# _core's numbers for the types.
-CODES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3, torch.int64: 4}
+# _core's numbers for the types that operators take, and for classes.
+CODES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
+_ALL_CODES = {**CODES, torch.int64: 4}
 
 CONTIGUOUS = torch.contiguous_format
 
 
 def place(tensor):
     """A tensor as _core reads it."""
-    return tensor.data_ptr(), tensor.shape, tensor.stride(), CODES[tensor.dtype]
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), _ALL_CODES[tensor.dtype]
 
 
 def _numpy(x):
@@ -81,7 +82,7 @@ def reduction(kernel, differentiable, tensors=None, rows=0):
         slopes = [None if row is None or not wanted else torch.empty(row.shape, dtype=torch.float64) for row in per_row]
         kernel(given, value, [*gradients, *slopes], per_row, tuple(values), dim)
         results = [absent(x) if one is None else one for one in (*gradients, *slopes)]
-        return value.to(x.dtype), *results
+        return value.to(result_type(x)), *results
 
     return run
 
@@ -130,6 +131,7 @@ def _table(description, tensors, value, gradients, rows, values, dim):
 
 def _entries(description, p, *arguments):
     *values, dim = arguments
+    p = p.to(result_type(p))
     value = torch.empty_like(p, memory_format=CONTIGUOUS)
     description["run"](place(p), place(value), None, dim, tuple(values))
     return value

@@ -281,12 +281,12 @@ PULLBACKS = {"self_information": _self_information_pullback, "binary_entropy": _
 def _entries(description, p, *arguments):
     *values, dim = arguments
     params = {"normalize": False, **_descriptions.named(description, (), values)}
-    wide = p.to(torch.promote_types(p.dtype, torch.float32))
+    wide = working(p)
     if description["name"] == "binary_entropy":
         value = _binary_entropy(wide, params, dim)
     else:
         value = _self_information(_Distribution(wide, params, dim), params, dim)
-    return (value / _unit(params)).to(p.dtype).contiguous()
+    return (value / _unit(params)).to(wide.dtype).contiguous()
 
 
 def entries_vjp(description, call, grads):

@@ -5,7 +5,7 @@ import math
 import torch
 
 from entropic.torch import _descriptions
-from entropic.torch._spec import absent
+from entropic.torch._spec import absent, result_type
 
 INF = math.inf
 
@@ -29,7 +29,7 @@ def or_nan(value, valid, *inputs):
 
 def working(x):
     """x in the type to compute in."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    return x.to(result_type(x))
 
 
 def dot(a, b, dim):
@@ -90,7 +90,7 @@ def reduction(composed, tensors, description, further=()):
         params = dict(zip(names, values, strict=True))
         moving = {name: row for name, row in zip(per_row, rows, strict=True) if row is not None}
         value, gradients, slopes = composed(given, {**params, **moving}, dim)
-        outputs = [value.to(given[0].dtype).contiguous()]
+        outputs = [value.to(result_type(given[0])).contiguous()]
         outputs += [one.to(given[0].dtype).contiguous() if wanted else absent(given[0]) for one in gradients]
         for name in per_row:
             asked = name in moving and wanted
