@@ -1,4 +1,4 @@
-// Entropy control for Python: functions on arrays that entropic/_arrays.py has brought to rows without gaps.
+// Entropy control for Python: functions on arrays that entropic/_layout.py has brought to rows without gaps.
 
 #include <entropic/entropic.h>
 

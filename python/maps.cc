@@ -1,5 +1,5 @@
 // Maps for Python: every registered one as a dict with a forward and a vjp function, on rows along any axis of any strides.
-// Arrays arrive all of one type, one that the library has; entropic/_arrays.py and torch/ bring others to that.
+// Arrays arrive all of one type, one that the library has; entropic/_calls.py and torch/ bring others to that.
 
 #include <entropic/entropic.h>
 

@@ -1,4 +1,4 @@
-// Sampling for Python: functions on arrays that entropic/_arrays.py has brought to rows without gaps, and chains of steps.
+// Sampling for Python: functions on arrays that entropic/_layout.py has brought to rows without gaps, and chains of steps.
 
 #include <entropic/entropic.h>
 

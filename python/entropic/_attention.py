@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from entropic import _arrays, _core
+from entropic import _checks, _convert, _core, _layout
 from entropic._maps import MAPS, map_and_params
 
 
@@ -34,7 +34,7 @@ def scale_values(function, scale, train_length, kappa):
 
 
 def _number(function, scale, words):
-    number = _arrays.number(function, "scale", scale, f"{words} or a number")
+    number = _checks.number(function, "scale", scale, f"{words} or a number")
     if not math.isfinite(number):
         raise ValueError(f"{function}: scale must be {words} or a finite number, got {number}")
     return number
@@ -89,7 +89,7 @@ def _mask(function, mask, shape, dtype):
     """(visible, additive), of which at most one is there."""
     if mask is None:
         return None, None
-    mask = _arrays._to_numpy(function, "mask", mask)
+    mask = _convert.to_numpy(function, "mask", mask)
     if mask.dtype.kind not in "bf":
         raise TypeError(
             f"{function}: mask must be of bools (True: the key is seen) or of floats (added to the scores), "
@@ -111,12 +111,12 @@ class _Call:
 
     def __init__(self, function, q, k, v, *others):
         arrays = [
-            _arrays._to_floats(function, name, _arrays._to_numpy(function, name, x))
+            _convert.to_floats(function, name, _convert.to_numpy(function, name, x))
             for name, x in (("q", q), ("k", k), ("v", v), *others)
         ]
         self.dtype = np.result_type(*(dtype for _, dtype in arrays[:3]))
-        self.work = _arrays.FLOAT64 if self.dtype == _arrays.FLOAT64 else _arrays.FLOAT32
-        values = [_arrays._cast(array, self.work) for array, _ in arrays]
+        self.work = _convert.FLOAT64 if self.dtype == _convert.FLOAT64 else _convert.FLOAT32
+        values = [_convert.cast(array, self.work) for array, _ in arrays]
         self.function, self.kinds, self.shapes = function, (q, k, v), [value.shape for value in values[:3]]
         self.shape = shape = shape_of(function, *self.shapes)
         heads = (shape.heads, shape.kv_heads, shape.kv_heads)
@@ -131,12 +131,12 @@ class _Call:
         values = []
         for name, value in zip(call.per_row, call.values, strict=True):
             if name is not None:
-                value = _arrays.per_row(self.function, name, value)
+                value = _convert.per_row(self.function, name, value)
                 if isinstance(value, np.ndarray) and value.ndim > 0:
                     try:
                         value = np.ascontiguousarray(np.broadcast_to(value, wanted)).reshape(-1)
                     except ValueError:
-                        raise _arrays.misfit(self.function, name, wanted, "(..., m, 1)", value) from None
+                        raise _checks.misfit(self.function, name, wanted, "(..., m, 1)", value) from None
             values.append(value)
         return call._replace(values=tuple(values))
 
@@ -154,11 +154,11 @@ class _Call:
         """Gradients in q, k and v as their callers have these."""
         results = []
         for like, d, wanted in zip(self.kinds, gradients, self.shapes, strict=True):
-            results.append(self.back(like, _arrays.sum_to(d.reshape(*self.shape.batch, *d.shape[1:]), wanted), *wanted))
+            results.append(self.back(like, _layout.sum_to(d.reshape(*self.shape.batch, *d.shape[1:]), wanted), *wanted))
         return results
 
     def back(self, like, result, *shape):
-        return _arrays._number_or_array(_arrays._same_kind(like, _arrays._cast(result.reshape(shape), self.dtype)))
+        return _convert.number_or_array(_convert.same_kind(like, _convert.cast(result.reshape(shape), self.dtype)))
 
 
 def attention(
@@ -370,7 +370,7 @@ def linear_attention(q, k, v, *, causal=False, scale="sqrt"):
     >>> out = entropic.linear_attention(q, k, v, causal=True)
     """
     call = _Call("linear_attention", q, k, v)
-    shape, values = call.shape, _linear_values("linear_attention", scale)
+    shape, values = call.shape, linear_values("linear_attention", scale)
     out = call.empty(math.prod(shape.batch), shape.heads, shape.queries, call.shapes[2][-1])
     _core.linear_attention(*call.arrays, out, (*values, causal))
     return call.back(q, out, *call.out_shape)
@@ -410,13 +410,13 @@ def linear_attention_vjp(q, k, v, grad, *, causal=False, scale="sqrt"):
     >>> dq, dk, dv = entropic.linear_attention_vjp(q, k, v, np.ones((3, 3)), causal=True)
     """
     call = _Call("linear_attention_vjp", q, k, v, ("grad", grad))
-    values = _linear_values("linear_attention_vjp", scale)
+    values = linear_values("linear_attention_vjp", scale)
     g, grads = call.gradients()
     _core.linear_attention_vjp(*call.arrays, g, *grads, (*values, causal))
     return tuple(call.back_gradients(grads))
 
 
-def _linear_values(name, scale):
+def linear_values(name, scale):
     if not isinstance(scale, str):
         return (_number(name, scale, "'sqrt'"),)
     if scale != "sqrt":

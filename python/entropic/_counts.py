@@ -2,8 +2,7 @@
 
 import numpy as np
 
-import entropic
-from entropic import _arrays
+from entropic import _checks, _generated
 
 
 class Counts:
@@ -69,7 +68,7 @@ class Counts:
 
     def entropy(self, *, base=None):
         """Of one variable, or of both together."""
-        return entropic.entropy(self._weights.ravel(), base=base, normalize=True)
+        return _generated.entropy(self._weights.ravel(), base=base, normalize=True)
 
     def kl_divergence(self, other, *, base=None):
         """From these frequencies, p, to those of another, q."""
@@ -83,11 +82,11 @@ class Counts:
         """Of the two variables."""
         if len(self._shape) != 2:
             raise TypeError("Counts.mutual_information: one variable has none, count two: Counts(n, m)")
-        return entropic.mutual_information(self._weights, base=base, normalize=True)
+        return _generated.mutual_information(self._weights, base=base, normalize=True)
 
     def _with(self, name, other, base):
         others = self._same(other, name).ravel()
-        return getattr(entropic, name)(self._weights.ravel(), others, base=base, normalize=True)
+        return getattr(_generated, name)(self._weights.ravel(), others, base=base, normalize=True)
 
     def _same(self, other, name):
         if not isinstance(other, Counts) or other._shape != self._shape:
@@ -97,7 +96,7 @@ class Counts:
 
 
 def _count(number):
-    count = _arrays.integer("Counts", "the number of outcomes", number)
+    count = _checks.integer("Counts", "the number of outcomes", number)
     if count < 1:
         raise ValueError(f"Counts: the number of outcomes must be at least 1, got {count}")
     return count

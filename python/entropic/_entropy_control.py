@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from entropic import _arrays, _core, _dask
+from entropic import _checks, _convert, _core, _dask, _layout
 
 STATUS = np.array(_core.gamma_status_names)
 
@@ -25,7 +25,7 @@ def gamma_of(x, axis, gamma_range, params):
             return tuple(gamma_of(x, -1, gamma_range, dict(zip(params, values, strict=True))))
 
         return GammaResult(*_dask.along(of_blocks, [(x, True)], [False] * 3, axis, tuple(params.values())))
-    rows = _arrays.Rows("gamma_for_entropy", "x", x, axis)
+    rows = _layout.Rows("gamma_for_entropy", "x", x, axis)
     gamma, entropy, status = gammas_of(rows, gamma_range, params)
     return GammaResult(rows.numbers(gamma), rows.numbers(entropy), rows.strings(STATUS[status]))
 
@@ -43,7 +43,7 @@ def gammas_of(rows, gamma_range, params):
 
 def checked_range(name, gamma_range):
     try:
-        low, high = (_arrays.number(name, "gamma_range", end) for end in gamma_range)
+        low, high = (_checks.number(name, "gamma_range", end) for end in gamma_range)
     except (TypeError, ValueError):
         raise TypeError(f"{name}: gamma_range must be a pair of numbers (least, largest), got {gamma_range!r}") from None
     if not (0 <= low < math.inf and low <= high > 0):
@@ -93,7 +93,7 @@ def power_transform(p, *, gamma, axis=-1):
     """
     if _dask.is_lazy(p):
         return _dask.along(lambda p, params: power_transform(p, gamma=params[0]), [(p, True)], [True], axis, (gamma,))
-    rows = _arrays.Rows("power_transform", "p", p, axis)
+    rows = _layout.Rows("power_transform", "p", p, axis)
     q = np.empty_like(rows.values)
     _core.power_transform(rows.values, q, (rows.per_row("gamma", gamma),))
     return rows.back(q)
@@ -152,7 +152,7 @@ def normalize_density(p, weights, *, entropy, axis=-1):
     >>> round(float(gamma), 9)
     0.25
     """
-    rows = _arrays.Rows("normalize_density", "p", p, axis)
+    rows = _layout.Rows("normalize_density", "p", p, axis)
     q, gamma = density_of(rows, weights, entropy)
     return rows.back(q), rows.numbers(gamma)
 
@@ -171,7 +171,7 @@ def density_of(rows, weights, entropy):
 
 def _weights(name, weights, rows):
     """Rows of weights, or one row for all."""
-    given, _ = _arrays.to_wide_floats(name, "weights", _arrays._to_numpy(name, "weights", weights))
+    given, _ = _convert.to_wide_floats(name, "weights", _convert.to_numpy(name, "weights", weights))
     given = given.astype(np.float64, copy=False)
     nodes = rows.values.shape[1]
     if given.shape == (nodes,):
@@ -232,10 +232,10 @@ def normalize_joint(pxy, *, joint=None, marginal=None, conditional=None):
     >>> entropic.normalize_joint([[3, 1], [1, 3]], conditional=np.log(2)).tolist()
     [[0.25, 0.25], [0.25, 0.25]]
     """
-    array = _arrays._to_numpy("normalize_joint", "pxy", pxy)
-    values, dtype = _arrays.to_wide_floats("normalize_joint", "pxy", array)
+    array = _convert.to_numpy("normalize_joint", "pxy", pxy)
+    values, dtype = _convert.to_wide_floats("normalize_joint", "pxy", array)
     tables, _ = tables_of(values, {"joint": joint, "marginal": marginal, "conditional": conditional})
-    return _arrays._same_kind(pxy, _arrays._cast(tables, dtype))
+    return _convert.same_kind(pxy, _convert.cast(tables, dtype))
 
 
 def tables_of(values, targets):
@@ -264,13 +264,13 @@ def tables_of(values, targets):
 
 def _spread(name, target, value, lead):
     """A target as it is, or as one number for each table."""
-    value = _arrays.per_row(name, target, value)
+    value = _convert.per_row(name, target, value)
     if not isinstance(value, np.ndarray):
         return value
     try:
         return np.broadcast_to(value, lead).reshape(-1) if lead else float(value.reshape(()))
     except ValueError:
-        raise _arrays.misfit(name, target, lead, "the axes of pxy that count tables", value) from None
+        raise _checks.misfit(name, target, lead, "the axes of pxy that count tables", value) from None
 
 
 def _raise_unless_met(name, argument, target, wanted, values, where, result):
@@ -333,7 +333,7 @@ def mean_field_entropy(x, *, gamma=1.0, axis=-1):
     """
     if _dask.is_lazy(x):
         return _dask.along(lambda x, params: mean_field_entropy(x, gamma=params[0]), [(x, True)], [False], axis, (gamma,))
-    rows = _arrays.Rows("mean_field_entropy", "x", x, axis)
+    rows = _layout.Rows("mean_field_entropy", "x", x, axis)
     estimate = np.empty(len(rows.values))
     _core.mean_field_entropy(rows.values, estimate, (gamma,))
     return rows.numbers(estimate)

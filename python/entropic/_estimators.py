@@ -5,8 +5,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin  # typ
 from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped]
 from sklearn.utils.validation import check_is_fitted, validate_data  # type: ignore[import-untyped]
 
-import entropic
-from entropic import _core
+from entropic import _calibration, _core, _generated
 
 
 class _Scaler(ClassifierMixin, TransformerMixin, BaseEstimator):
@@ -116,7 +115,7 @@ class TemperatureScaler(_Scaler):
         return super().fit(X, y)
 
     def _fit(self, X, labels):
-        self.temperature_ = entropic.fit_temperature(X, labels)
+        self.temperature_ = _calibration.fit_temperature(X, labels)
 
     def transform(self, X):
         """The scaled scores X / temperature_, in X's shape: softmax of them is predict_proba."""
@@ -124,7 +123,7 @@ class TemperatureScaler(_Scaler):
         return X / X.dtype.type(self.temperature_)
 
     def _probabilities(self, X):
-        return entropic.softmax(X, temperature=self.temperature_)
+        return _generated.softmax(X, temperature=self.temperature_)
 
 
 class EntropyScaler(_Scaler):
@@ -156,7 +155,7 @@ class EntropyScaler(_Scaler):
         return super().fit(X, y)
 
     def _fit(self, X, labels):
-        self.entropy_ = entropic.fit_target_entropy(X, labels)
+        self.entropy_ = _calibration.fit_target_entropy(X, labels)
 
     def transform(self, X):
         """The scores times each row's gamma, in X's shape: softmax of them is predict_proba.
@@ -173,7 +172,7 @@ class EntropyScaler(_Scaler):
         return scaled.astype(X.dtype, copy=False)
 
     def _probabilities(self, X):
-        return entropic.entropy_normalize(X, entropy=self.entropy_)
+        return _generated.entropy_normalize(X, entropy=self.entropy_)
 
 
 # Where users find them, and where pickle does.

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from entropic import _arrays, _core
+from entropic import _checks, _convert, _core
 
 ARROW = ("parquet", "arrow", "feather")
 
@@ -116,22 +116,6 @@ def write(path, array, *, columns=None, labels=None, key=None, format=None):
     _core.write_file(path, form, data, kind, list(values.shape), rows, cols, columns, labels, key or "")
 
 
-def from_arrow(x):
-    """An Arrow array, table or stream as an ndarray: without a copy unless it has several columns or several parts."""
-    if hasattr(x, "__arrow_c_array__"):
-        parts = [_core.from_arrow(*x.__arrow_c_array__())]
-    else:
-        parts = _core.from_arrow_stream(x.__arrow_c_stream__())
-    arrays = [_stacked([data.view(kind).reshape(shape) for _, data, kind, shape in part]) for part in parts]
-    if not arrays:
-        return np.empty((0, 0))
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-
-
-def _stacked(columns):
-    return columns[0] if len(columns) == 1 else np.stack(columns, axis=-1)
-
-
 def _path(function, path):
     try:
         return os.fsdecode(path)
@@ -142,7 +126,7 @@ def _path(function, path):
 def _column(function, labels):
     """The number of a column, from 1."""
     wanted = "the number of a column, counted from 1"
-    number = _arrays.integer(function, "labels", labels, wanted)
+    number = _checks.integer(function, "labels", labels, wanted)
     if not 0 < number < 1 << 63:
         raise ValueError(f"{function}: labels must be {wanted}, got {number}")
     return number
@@ -168,9 +152,9 @@ def _in_python(error):
 
 def _numbers(array):
     """(array, the name of its type) in a type that files have."""
-    if _arrays._is_bfloat16(array):
+    if _convert.is_bfloat16(array):
         return array.detach().cpu().contiguous().view(sys.modules["torch"].int16).numpy(), "bfloat16"
-    values = _arrays._to_numpy("write", "array", array)
+    values = _convert.to_numpy("write", "array", array)
     if values.dtype.name == "bfloat16":  # of ml_dtypes
         return np.ascontiguousarray(values).view(np.uint16), "bfloat16"
     if values.dtype.kind not in "biuf":
@@ -232,7 +216,7 @@ def _list_column(path, name, column):
             raise ValueError(f"{path}: the lists of {name!r} differ in length: {min(lengths)} to {max(lengths)}")
         width = lengths.pop() if lengths else 0
         return np.asarray(column.flatten().to_numpy(zero_copy_only=False)).reshape(len(column), width)
-    return from_arrow(column)
+    return _convert.from_arrow(column)
 
 
 def _write_arrow(path, form, values, columns, labels, key):

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from entropic import _arrays, _core, _dask
-from entropic._arrays import FLOAT32, FLOAT64
+from entropic import _checks, _convert, _core, _dask, _layout
+from entropic._convert import FLOAT32, FLOAT64
 from entropic._maps import MAPS
 
 INT64 = np.dtype(np.int64)
@@ -51,7 +51,7 @@ def run(operation, x, target, params, ignore_index, axis, return_grad, param_gra
 
         arrays = [(x, True), (target, np.ndim(target) == x.ndim)]
         return _dask.along(of_blocks, arrays, [False, True] if return_grad else [False], axis)
-    rows = _arrays.Along(name, scores, x, axis, halves=True)
+    rows = _layout.Along(name, scores, x, axis, halves=True)
     prepared = _prepared_target(name, against, operation.target, target, rows)
     value = empty(rows.lead)
     dx = empty_like(rows.values) if return_grad else None
@@ -70,9 +70,12 @@ def _in_order(operation, params):
     if True not in operation.maps:
         return params
     return tuple(
-        (value[0], tuple(_arrays.per_row(operation.name, name, given) for name, given in value[1].items())) if is_map else value
-        for value, is_map in zip(params, operation.maps, strict=True)
+        _map_in_order(operation.name, *value) if is_map else value for value, is_map in zip(params, operation.maps, strict=True)
     )
+
+
+def _map_in_order(function, name, values):
+    return name, tuple(_convert.per_row(function, param, value) for param, value in values.items())
 
 
 def _learned(operation, params):
@@ -88,7 +91,7 @@ def _learned(operation, params):
 
 def _prepared_target(name, argument, kind, target, rows):
     """An int64 for each row, or an array of x's dtype."""
-    array = _arrays._to_numpy(name, argument, target)
+    array = _convert.to_numpy(name, argument, target)
     if kind in ("labels", "scores"):
         return rows.alike(argument, array)
     if array.dtype.kind in "iu":
@@ -115,7 +118,7 @@ def _prepared_target(name, argument, kind, target, rows):
 def index_or_none(name, ignore_index):
     if ignore_index is None:
         return None
-    return min(max(_arrays.integer(name, "ignore_index", ignore_index, "an integer or None"), -(2**63)), 2**63 - 1)
+    return min(max(_checks.integer(name, "ignore_index", ignore_index, "an integer or None"), -(2**63)), 2**63 - 1)
 
 
 def takes_classes(description):

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from entropic import _arrays, _core, _dask
-from entropic._arrays import FLOAT32, FLOAT64
+from entropic import _convert, _core, _dask, _layout
+from entropic._convert import FLOAT32, FLOAT64
 
 ndarray = np.ndarray
 empty, empty_like = np.empty, np.empty_like
@@ -35,7 +35,7 @@ def of_one(operation, p, axis, return_grad, params, param_grad=False):
             raise TypeError(f"{operation.name}: a Dask array takes one value of each parameter and gives no gradient in it")
         results = [False, True] if return_grad else [False]
         return _dask.along(lambda p, params: of_one(operation, p, -1, return_grad, params), [(p, True)], results, axis, params)
-    rows = _arrays.Along(operation.name, "p", p, axis, halves=True)
+    rows = _layout.Along(operation.name, "p", p, axis, halves=True)
     value = empty(rows.lead)
     dp = empty_like(rows.values) if return_grad else None
     named = zip(operation.per_row, params, strict=True)
@@ -70,9 +70,9 @@ def of_two(operation, p, q, axis, return_grad, params):
             return of_two(operation, *(a, b)[swap], -1, return_grad, params)
 
         return _dask.along(of_blocks, arrays, results, axis, params)
-    given = [_arrays._to_numpy(name, argument, x) for argument, x in (("p", p), ("q", q))]
+    given = [_convert.to_numpy(name, argument, x) for argument, x in (("p", p), ("q", q))]
     (first, p_type), (second, q_type) = (
-        _arrays._to_floats(name, argument, array) for argument, array in zip("pq", given, strict=True)
+        _convert.to_floats(name, argument, array) for argument, array in zip("pq", given, strict=True)
     )
     # A list or integers go along with the other's type.
     if isinstance(p, (list, tuple)) or given[0].dtype.kind in "biu":
@@ -95,8 +95,8 @@ def of_two(operation, p, q, axis, return_grad, params):
         if size != shape[position]:
             raise ValueError(f"{name}: {argument} must have {shape[position]} entries along axis {position}, got {size}")
     like = q if isinstance(p, (list, tuple, int, float)) else p
-    first, second = (np.broadcast_to(_arrays._cast(array, dtype), shape) for array in (first, second))
-    rows = _arrays.Along(name, "p", first, position, halves=True, like=like)
+    first, second = (np.broadcast_to(_convert.cast(array, dtype), shape) for array in (first, second))
+    rows = _layout.Along(name, "p", first, position, halves=True, like=like)
     value = empty(rows.lead)
     gradients = [empty(shape, rows.values.dtype) if return_grad else None for _ in range(2)]
     operation.run(rows.values, second, value, *gradients, rows.axis, params)
@@ -105,7 +105,7 @@ def of_two(operation, p, q, axis, return_grad, params):
 
 def of_table(operation, pxy, return_grad, params):
     name = operation.name
-    values, dtype = _arrays._to_floats(name, "pxy", _arrays._to_numpy(name, "pxy", pxy))
+    values, dtype = _convert.to_floats(name, "pxy", _convert.to_numpy(name, "pxy", pxy))
     if values.ndim < 2:
         raise ValueError(f"{name}: pxy must have at least two axes, x in rows and y in columns, got shape {values.shape}")
     lead = values.shape[:-2]
@@ -113,8 +113,8 @@ def of_table(operation, pxy, return_grad, params):
     value = np.empty(len(tables))
     dp = np.empty_like(tables) if return_grad else None
     operation.run(tables, value, dp, params)
-    result = _arrays._number_or_array(_arrays._same_kind(pxy, _arrays._cast(value.reshape(lead), dtype)))
-    return (result, _arrays._same_kind(pxy, _arrays._cast(dp.reshape(values.shape), dtype))) if return_grad else result
+    result = _convert.number_or_array(_convert.same_kind(pxy, _convert.cast(value.reshape(lead), dtype)))
+    return (result, _convert.same_kind(pxy, _convert.cast(dp.reshape(values.shape), dtype))) if return_grad else result
 
 
 def of_entries(operation, p, axis, return_grad, params):
@@ -123,14 +123,14 @@ def of_entries(operation, p, axis, return_grad, params):
         return _dask.along(
             lambda p, params: of_entries(operation, p, -1, return_grad, params), [(p, True)], results, axis, params
         )
-    array = _arrays._to_numpy(operation.name, "p", p)
-    rows = _arrays.Along(operation.name, "p", array if array.ndim else array.reshape(1), axis, halves=True, like=p)
+    array = _convert.to_numpy(operation.name, "p", p)
+    rows = _layout.Along(operation.name, "p", array if array.ndim else array.reshape(1), axis, halves=True, like=p)
     value = empty_like(rows.values)
     dp = empty_like(rows.values) if return_grad else None
     operation.run(rows.values, value, dp, rows.axis, params)
     results = [rows.back(result) for result in ((value, dp) if return_grad else (value,))]
     if array.ndim == 0:
-        results = [_arrays._number_or_array(result.reshape(())) for result in results]
+        results = [_convert.number_or_array(result.reshape(())) for result in results]
     return tuple(results) if return_grad else results[0]
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from entropic import _arrays
+from entropic import _layout
 
 
 def ratio_map(x, f, *, axis=-1):
@@ -46,7 +46,7 @@ def ratio_map(x, f, *, axis=-1):
     name = "ratio_map"
     if not callable(f):
         raise TypeError(f"{name}: f must be callable, got {type(f).__name__}")
-    rows = _arrays.Rows(name, "x", x, axis)
+    rows = _layout.Rows(name, "x", x, axis)
     scores = rows.values
     finite = np.isfinite(scores)
     weights = np.asarray(f(np.where(finite, scores, 0)))

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from entropic import _arrays, _core, _dask
+from entropic import _checks, _convert, _core, _dask, _layout
 
 STEPS = {description["name"]: description for description in _core.sampling_steps()}
 
@@ -65,13 +65,13 @@ def sample(x, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1
         streams = _lazy_streams(x, stream, axis)
         options = {"temperature": temperature, "seed": seed, "position": position}
         return _dask.along(lambda x, s, _: sample(x, stream=s, **options), [(x, True), (streams, False)], [False], axis)
-    rows = _arrays.Rows(name, "x", x, axis)
+    rows = _layout.Rows(name, "x", x, axis)
     indices, count = _indices(name, rows, size)
     _core.sample(
         rows.values,
         indices,
         (temperature,),
-        _integer(name, "seed", seed),
+        natural(name, "seed", seed),
         _streams(name, rows, stream),
         _position(name, position, count),
     )
@@ -129,9 +129,9 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
         streams = _lazy_streams(x, stream, axis)
         options = {"temperature": temperature, "hard": hard, "seed": seed}
         return _dask.along(lambda x, s, _: gumbel_softmax(x, stream=s, **options), [(x, True), (streams, False)], [True], axis)
-    rows = _arrays.Rows(name, "x", x, axis)
+    rows = _layout.Rows(name, "x", x, axis)
     p = np.empty_like(rows.values)
-    _core.gumbel_softmax(rows.values, p, (temperature, hard), _integer(name, "seed", seed), _streams(name, rows, stream))
+    _core.gumbel_softmax(rows.values, p, (temperature, hard), natural(name, "seed", seed), _streams(name, rows, stream))
     return rows.back(p)
 
 
@@ -179,7 +179,7 @@ class Sampler:
 
     def __init__(self, steps, *, seed=0):
         self.steps = [_step(step) for step in _list(steps)]
-        self.seed = _integer("Sampler", "seed", seed)
+        self.seed = natural("Sampler", "seed", seed)
         self._core = _core.Sampler([(name, _values(name, value)) for name, value in self.steps], self.seed)
 
     def __repr__(self):
@@ -204,7 +204,7 @@ class Sampler:
             Of the kind, shape and dtype of x; float64 where x is of integers or bools or a list. A row with NaN, or without a
             score above -inf, is NaN.
         """
-        rows = _arrays.Rows("Sampler.probs", "x", x, axis)
+        rows = _layout.Rows("Sampler.probs", "x", x, axis)
         p = np.empty_like(rows.values)
         self._core.probs(rows.values, p)
         return rows.back(p)
@@ -232,7 +232,7 @@ class Sampler:
             with size as last axis where given; a NumPy number where no axis is left.
         """
         name = "Sampler.sample"
-        rows = _arrays.Rows(name, "x", x, axis)
+        rows = _layout.Rows(name, "x", x, axis)
         indices, count = _indices(name, rows, size)
         self._core.sample(rows.values, indices, _streams(name, rows, stream), _position(name, position, count))
         return _shaped(rows, x, indices, size)
@@ -267,8 +267,8 @@ def _values(name, value):
     return tuple(open_end[param["name"]] if v is None else v for param, v in zip(params, value, strict=True))
 
 
-def _integer(function, name, value, below=1 << 64):
-    number = _arrays.integer(function, name, value)
+def natural(function, name, value, below=1 << 64):
+    number = _checks.integer(function, name, value)
     if not 0 <= number < below:
         limit = f"2**{below.bit_length() - 1}" if below > 1 << 32 and below.bit_count() == 1 else below
         raise ValueError(f"{function}: {name} must be at least 0 and below {limit}, got {number}")
@@ -276,14 +276,14 @@ def _integer(function, name, value, below=1 << 64):
 
 
 def _position(function, position, count):
-    return _integer(function, "position", position, (1 << 64) - count + 1 if count else 1 << 64)
+    return natural(function, "position", position, (1 << 64) - count + 1 if count else 1 << 64)
 
 
 def _streams(function, rows, stream):
     """A stream for each row."""
     count = len(rows.values)
     if not isinstance(stream, (np.ndarray, list, tuple)) and not hasattr(stream, "__dlpack__"):
-        first = _integer(function, "stream", stream)
+        first = natural(function, "stream", stream)
         return np.uint64(first) + np.arange(count, dtype=np.uint64)  # modulo 2**64
     given = np.asarray(stream)
     if given.dtype.kind not in "iu":
@@ -298,18 +298,18 @@ def _streams(function, rows, stream):
         return np.ascontiguousarray(np.broadcast_to(given.astype(np.uint64), rows.lead)).reshape(-1)
     except ValueError:
         which = f"x's shape without axis {rows.axis}"
-        raise _arrays.misfit(function, "stream", rows.lead, which, given, "an integer or an array") from None
+        raise _checks.misfit(function, "stream", rows.lead, which, given, "an integer or an array") from None
 
 
 def _indices(function, rows, size):
     """Room for the draws, and how many there are of each row."""
-    count = 1 if size is None else _integer(function, "size", size, 1 << 62)
+    count = 1 if size is None else natural(function, "size", size, 1 << 62)
     return np.empty((len(rows.values), count), np.int64), count
 
 
 def _shaped(rows, x, indices, size):
     shape = rows.lead if size is None else (*rows.lead, indices.shape[1])
-    return _arrays._number_or_array(_arrays._same_kind(x, indices.reshape(shape)))
+    return _convert.number_or_array(_convert.same_kind(x, indices.reshape(shape)))
 
 
 for _one in (sample, gumbel_softmax, Sampler):

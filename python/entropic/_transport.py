@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from entropic import _arrays, _core
+from entropic import _convert, _core, _layout
 
 STATUS = np.array(_core.transport_status_names)
 
@@ -43,13 +43,13 @@ class _Together:
         self.given, dtypes = {}, []
         arrays |= {argument: x for argument, x in (optional or {}).items() if x is not None}
         for argument, x in arrays.items():
-            values, dtype = _arrays._to_floats(function, argument, _arrays._to_numpy(function, argument, x))
+            values, dtype = _convert.to_floats(function, argument, _convert.to_numpy(function, argument, x))
             self.given[argument] = values
             dtypes.append(dtype)
         self.kind = next((x for x in arrays.values() if hasattr(x, "__dlpack__") and not isinstance(x, np.ndarray)), None)
         self.dtype = np.result_type(*dtypes)
         # How far from equal sums may be: where some are of halves, more than what they are computed in allows.
-        self.sum_tolerance = _core.sum_tolerance[2] if _arrays.FLOAT16 in dtypes else None
+        self.sum_tolerance = _core.sum_tolerance[2] if _convert.FLOAT16 in dtypes else None
         self.computed = np.result_type(self.dtype, np.float32)
 
     def check_axes(self, **least):
@@ -86,8 +86,8 @@ class _Together:
         return np.require(self.given[argument], self.computed, ["C", "A"])
 
     def back(self, values, shape):
-        values = _arrays._cast(values.reshape(shape), self.dtype)
-        return _arrays._number_or_array(values if self.kind is None else _arrays._same_kind(self.kind, values))
+        values = _convert.cast(values.reshape(shape), self.dtype)
+        return _convert.number_or_array(values if self.kind is None else _convert.same_kind(self.kind, values))
 
 
 class _Pairs(_Together):
@@ -133,7 +133,7 @@ class _Pairs(_Together):
         """Rows of slopes in the shape of the argument, summed where it was repeated."""
         moved = self.moved(argument).shape
         axis = _core.normalize_axis(self.function, self.axis, len(moved))
-        summed = _arrays.sum_to(slopes.reshape(*self.others, -1), moved)
+        summed = _layout.sum_to(slopes.reshape(*self.others, -1), moved)
         return self.back(np.moveaxis(summed, -1, axis), self.given[argument].shape)
 
 
@@ -407,7 +407,7 @@ def wasserstein_histogram(p, q, *, support=None, order=1.0, axis=-1, return_grad
     if support is None:
         points = np.arange(n, dtype=np.float64)
     else:
-        points = _arrays._to_floats(name, "support", _arrays._to_numpy(name, "support", support))[0]
+        points = _convert.to_floats(name, "support", _convert.to_numpy(name, "support", support))[0]
         points = np.require(points, np.float64, ["C", "A"])
         if points.shape != (n,):
             raise ValueError(f"{name}: support must have shape ({n},), one point for each entry, got {points.shape}")

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-import entropic
-from entropic import _core
+from entropic import _core, _entropy_control, _generated, _sampling
 
 # What stands for an absent entry where rows of unequal length are brought to one: no mass.
 _ABSENT = {"scores": -np.inf, "log_probs": -np.inf, "probs": 0.0}
@@ -54,7 +53,7 @@ class BatchMap:
     """
 
     def __init__(self, operation, column, *, out=None, row=None, **params):
-        if not isinstance(operation, str) or operation.startswith("_") or operation not in _operations():
+        if not isinstance(operation, str) or operation.startswith("_") or operation not in FUNCTIONS:
             raise ValueError(f"BatchMap: operation must be the name of an operation on rows, got {operation!r}")
         columns = (column,) if isinstance(column, str) else tuple(column)
         wanted = 2 if operation in _TWO else 1
@@ -102,7 +101,7 @@ class BatchMap:
         if self.operation in _DRAWS:
             stream = np.asarray(params.get("stream", 0)).astype(np.uint64) + rows.astype(np.uint64)
             params = {**params, "stream": stream}
-        return getattr(entropic, self.operation)(*arrays, **params)
+        return FUNCTIONS[self.operation](*arrays, **params)
 
 
 _DRAWS = ("sample", "gumbel_softmax")
@@ -116,11 +115,9 @@ _TWO = _names(info for info in _core.measure_operations() if info["family"] == "
 _OF_CLASSES = _names(info for info in _core.losses() if info["target"].startswith("class"))
 _MEASURES = _names(info for info in _core.measure_operations() if info["family"] in ("measure", "divergence", "entry"))
 _MAPS = _names(_core.operations())
-_OTHERS = {"gamma_for_entropy", "power_transform", "mean_field_entropy", *_DRAWS}
-
-
-def _operations():
-    return _MAPS | _MEASURES | _TWO | _OTHERS
+FUNCTIONS = {name: getattr(_generated, name) for name in _MAPS | _MEASURES | _TWO | {"gamma_for_entropy"}}
+FUNCTIONS |= {"power_transform": _entropy_control.power_transform, "mean_field_entropy": _entropy_control.mean_field_entropy}
+FUNCTIONS |= {"sample": _sampling.sample, "gumbel_softmax": _sampling.gumbel_softmax}
 
 
 class _Column:

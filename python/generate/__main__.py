@@ -21,15 +21,15 @@ HEAD = '''"""Every function that the registry describes. Written by python/gener
 
 from math import inf  # noqa: F401  a default
 
-from entropic import _arrays, _entropy_control, _losses, _measures
+from entropic import _calls, _convert, _entropy_control, _losses, _measures
 from entropic._maps import KERNELS as _KERNELS
 from entropic._maps import map_and_params as _map_and_params
 
-_per_row = _arrays.per_row
-_run_map = _arrays.run_map
-_run_param_vjp = _arrays.run_param_vjp
-_run_reduction = _arrays.run_reduction
-_run_vjp = _arrays.run_vjp
+_per_row = _convert.per_row
+_run_map = _calls.run_map
+_run_param_vjp = _calls.run_param_vjp
+_run_reduction = _calls.run_reduction
+_run_vjp = _calls.run_vjp
 _index_or_none = _losses.index_or_none
 '''
 

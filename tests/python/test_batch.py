@@ -35,7 +35,7 @@ COLUMNS = {"scores": SCORES, "probs": PROBS, "others": OTHERS, "y": CLASSES, "la
 
 
 def every_operation():
-    return sorted(entropic.batch._operations())
+    return sorted(entropic.batch.FUNCTIONS)
 
 
 def columns_of(operation):

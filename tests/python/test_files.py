@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import entropic
-from entropic._files import from_arrow
+from entropic._convert import from_arrow
 
 X = np.random.default_rng(16).normal(size=(7, 5)).astype(np.float32)
 BINARY = ["npy", "npz", "safetensors"]

@@ -6,7 +6,7 @@ import operator
 import numpy as np
 import torch
 
-from entropic import _arrays
+from entropic import _checks, _convert
 from entropic.torch._compat import get_proxy_mode, in_transform, is_fake
 from entropic.torch.backends.cpu import CODES
 
@@ -86,7 +86,7 @@ def no_gradient(name, argument, value):
         raise TypeError(f"{name}: {argument} requires grad, and there is no gradient in it; pass {argument}.detach()")
 
 
-misfit = functools.partial(_arrays.misfit, may_be="a number or a tensor")
+misfit = functools.partial(_checks.misfit, may_be="a number or a tensor")
 
 
 def from_array(name, param, value):
@@ -95,7 +95,7 @@ def from_array(name, param, value):
         return value
     if torch.compiler.is_compiling():
         return torch.as_tensor(value)
-    return torch.from_numpy(np.array(_arrays.per_row(name, param, value), np.float64))
+    return torch.from_numpy(np.array(_convert.per_row(name, param, value), np.float64))
 
 
 def spread(name, param, value, argument, x, dim):

@@ -2,7 +2,7 @@
 
 import torch
 
-from entropic import _arrays, _attention
+from entropic import _attention, _checks
 from entropic._maps import MAPS, map_and_params
 from entropic.torch import _descriptions
 from entropic.torch._arguments import from_array, misfit, one_device
@@ -112,7 +112,7 @@ def attention(q, k, v, *, map="softmax", scale="sqrt", causal=False, mask=None, 
                 raise misfit("attention", key, wanted, "(..., m, 1)", value) from None
             rows.append(value)
         elif value is not None and param["kind"] in ("float", "optional float"):
-            value = _arrays.number("attention", key, value, "a number or a tensor")
+            value = _checks.number("attention", key, value, "a number or a tensor")
             if value != value:
                 raise ValueError(f"attention: {key} must be a number, got nan")
         elif isinstance(value, Tensor):
@@ -129,9 +129,9 @@ def attention(q, k, v, *, map="softmax", scale="sqrt", causal=False, mask=None, 
         *_descriptions.map_arguments(name, params),
         scale,
         number,
-        _arrays.number("attention", "train_length", train_length),
-        kappa if kappa is None else _arrays.number("attention", "kappa", kappa),
-        _arrays.flag("attention", "causal", causal),
+        _checks.number("attention", "train_length", train_length),
+        kappa if kappa is None else _checks.number("attention", "kappa", kappa),
+        _checks.flag("attention", "causal", causal),
     )
     return back(out)
 
@@ -143,7 +143,7 @@ def linear_attention(q, k, v, *, causal=False, scale="sqrt"):
     """
     _check("linear_attention", q=q, k=k, v=v)
     tensors, back = _with_equal_axes(q, k, v)
-    (number,), causal = _attention._linear_values("linear_attention", scale), _arrays.flag("linear_attention", "causal", causal)
+    (number,), causal = _attention.linear_values("linear_attention", scale), _checks.flag("linear_attention", "causal", causal)
     return back(_attend_linearly(*tensors, number, causal))
 
 

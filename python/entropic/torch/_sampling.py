@@ -5,8 +5,8 @@ import math
 import numpy as np
 import torch
 
-from entropic import _arrays
-from entropic._sampling import _integer
+from entropic import _checks
+from entropic._sampling import natural
 from entropic.torch._arguments import checked_dim, one_dim, readable
 from entropic.torch._builder import Operator
 from entropic.torch._generated import softmax
@@ -90,8 +90,8 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, dim=None, 
     """
     name = "gumbel_softmax"
     dim = checked_dim(name, "x", x, one_dim(name, dim, axis))
-    key = _streams(name, stream, x, dim), _signed(_integer(name, "seed", seed)), dim
-    hard = _arrays.flag(name, "hard", hard)
+    key = _streams(name, stream, x, dim), _signed(natural(name, "seed", seed)), dim
+    hard = _checks.flag(name, "hard", hard)
 
     # +inf scores are equally likely, and nothing beside them is.
     infinite = x == math.inf
@@ -112,7 +112,7 @@ def _streams(name, stream, x, dim):
             raise TypeError(f"{name}: stream must be of integers, got dtype {given.dtype}")
         stream = torch.from_numpy(np.array(given, np.int64 if given.dtype.kind == "i" else np.uint64)).to(x.device)
     if not isinstance(stream, Tensor):
-        first = _signed(_integer(name, "stream", stream))
+        first = _signed(natural(name, "stream", stream))
         return (first + torch.arange(count)).reshape(lead)  # modulo 2**64
     if stream.is_floating_point() or stream.is_complex() or stream.dtype is torch.bool:
         raise TypeError(f"{name}: stream must be of integers, got dtype {stream.dtype}")
@@ -124,7 +124,7 @@ def _streams(name, stream, x, dim):
         return stream.long().reshape(lead) if stream.shape == (count,) else stream.long().expand(lead)
     except RuntimeError:
         which = f"x's shape without dim {dim}"
-        raise _arrays.misfit(name, "stream", lead, which, stream, "an integer or a tensor") from None
+        raise _checks.misfit(name, "stream", lead, which, stream, "an integer or a tensor") from None
 
 
 def _signed(number):

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 import entropic
-from entropic import _arrays
+from entropic import _checks
 from entropic.torch._arguments import checked_dim, one_device, one_dim, readable
 from entropic.torch._builder import Operator
 from entropic.torch._spec import OpSpec, Tensor
@@ -32,11 +32,11 @@ def _floats(name, **given):
 
 def _numbers(name, **given):
     """Floats in their order."""
-    return [_arrays.number(name, argument, value) for argument, value in given.items()]
+    return [_checks.number(name, argument, value) for argument, value in given.items()]
 
 
 def _mass_tolerance(name, value):
-    return value if value is None else _arrays.number(name, "mass_tolerance", value)
+    return value if value is None else _checks.number(name, "mass_tolerance", value)
 
 
 def _refuse_as_numpy(function, *tensors, **keywords):
@@ -239,7 +239,7 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
     """
     a, b, cost = _floats("sinkhorn", a=a, b=b, cost=cost).values()
     epsilon, tolerance = _numbers("sinkhorn", epsilon=epsilon, tolerance=tolerance)
-    max_iterations = _arrays.integer("sinkhorn", "max_iterations", max_iterations)
+    max_iterations = _checks.integer("sinkhorn", "max_iterations", max_iterations)
     mass_tolerance = _mass_tolerance("sinkhorn", mass_tolerance)
     found = entropic.SinkhornResult(*_solve(_entropic, a, b, cost, epsilon, tolerance, max_iterations, mass_tolerance))
     plan = found.plan
@@ -312,7 +312,7 @@ def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-
     tensor([[-6., -8.]])
     """
     order, epsilon, tolerance = _numbers("sinkhorn_divergence", order=order, epsilon=epsilon, tolerance=tolerance)
-    max_iterations = _arrays.integer("sinkhorn_divergence", "max_iterations", max_iterations)
+    max_iterations = _checks.integer("sinkhorn_divergence", "max_iterations", max_iterations)
     if not order >= 1:
         raise ValueError(f"sinkhorn_divergence: order must be at least 1, got {order}")
     x, y, a, b = _points("sinkhorn_divergence", x, y, a, b)

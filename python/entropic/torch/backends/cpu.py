@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 import entropic
-from entropic import _arrays, _core, _entropy_control
+from entropic import _core, _entropy_control, _layout
 from entropic.torch import _descriptions
 from entropic.torch._spec import absent, result_type
 
@@ -159,7 +159,7 @@ def _mean_field_entropy(x, gamma):
 
 
 def _gamma_for_entropy(x, entropy_rows, perplexity_rows, entropy, perplexity, gamma_range, max_iterations, input):
-    rows = _arrays.Rows("gamma_for_entropy", "x", _numpy(x), -1)
+    rows = _layout.Rows("gamma_for_entropy", "x", _numpy(x), -1)
     entropy, perplexity = _numbers((entropy_rows, perplexity_rows), (entropy, perplexity))
     params = {"entropy": entropy, "perplexity": perplexity, "min_gamma": None, "max_gamma": None}
     found = _entropy_control.gammas_of(rows, gamma_range, params | {"max_iterations": max_iterations, "input": input})
@@ -171,7 +171,7 @@ def _numbers(rows, numbers):
 
 
 def _normalize_density(p, weights, rows, entropy):
-    values = _arrays.Rows("normalize_density", "p", _numpy(p), -1)
+    values = _layout.Rows("normalize_density", "p", _numpy(p), -1)
     q, gamma = _entropy_control.density_of(values, _numpy(weights), entropy if rows is None else rows.numpy())
     return torch.from_numpy(q).reshape(p.shape).to(p.dtype), torch.from_numpy(gamma).reshape(p.shape[:-1])
 

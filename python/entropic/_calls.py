@@ -1,0 +1,115 @@
+"""What the functions of maps do: any array in, the same kind out; _core knows floating-point NumPy arrays.
+
+Each function takes an operation (see _maps.Kernels) and first tries the common case, a plain array.
+"""
+
+import numpy as np
+
+from entropic import _convert, _core, _dask
+from entropic._convert import FLOAT16, FLOAT32, FLOAT64
+
+ndarray = np.ndarray
+empty_like = np.empty_like
+may_share_memory = np.may_share_memory
+
+
+def run_map(operation, x, axis, out, params):
+    """operation(x) in x's shape, into out where given."""
+    if type(x) is ndarray:
+        dtype = x.dtype
+        if dtype is FLOAT32 or dtype is FLOAT64 or dtype is FLOAT16:
+            if out is None:
+                y = empty_like(x)
+                operation.forward(x, y, axis, params)
+                return y
+            if out is x or (
+                type(out) is ndarray and out.dtype is dtype and out.shape == x.shape and not may_share_memory(x, out)
+            ):
+                operation.forward(x, out, axis, params)
+                return out
+
+    name = operation.name
+    if _dask.is_lazy(x):
+        if out is not None:
+            raise TypeError(f"{name}: out cannot be given for a Dask array, whose result is computed later")
+        return _dask.along(lambda x, params: run_map(operation, x, -1, None, params), [(x, True)], [True], axis, params)
+    array = _convert.to_numpy(name, "x", x, bfloat16=True)
+    values, dtype = _convert.to_floats(name, "x", array)
+    if out is None:
+        y = empty_like(values)
+        operation.forward(values, y, axis, params)
+        return _convert.same_kind(x, _convert.cast(y, dtype))
+    target = _convert.writable(name, out, array.shape, dtype)
+    if not _convert.same_memory(array, target) and may_share_memory(array, target):
+        # Exact, but not at any price.
+        if may_share_memory(array, target, max_work=100_000):
+            raise ValueError(f"{name}: out must be x itself or share no memory with it, got arrays that overlap in part")
+        values = values.copy()  # interleaved: legal, but no business of the library
+    y = target if target.dtype == values.dtype else empty_like(values)
+    operation.forward(values, y, axis, params)
+    if y is not target:
+        with np.errstate(all="ignore"):
+            target[...] = y
+    return out
+
+
+def run_reduction(operation, x, axis, keepdims, params):
+    """operation(x), one number per row."""
+    name = operation.name
+    if _dask.is_lazy(x):
+        y = _dask.along(lambda x, params: run_reduction(operation, x, -1, False, params), [(x, True)], [False], axis, params)
+        return y.reshape(*(1 if d == axis % x.ndim else size for d, size in enumerate(x.shape))) if keepdims else y
+    values, dtype = _floats(name, "x", x)
+    shape = list(values.shape)
+    position = _core.normalize_axis(name, axis, values.ndim)
+    if keepdims:
+        shape[position] = 1
+    else:
+        del shape[position]
+    y = np.empty(shape, values.dtype)
+    operation.forward(values, y, axis, params)
+    return _convert.number_or_array(_convert.same_kind(x, _convert.cast(y, dtype)))
+
+
+def run_vjp(operation, x, y, grad, axis, params):
+    """J^T grad in x's shape."""
+    if type(x) is ndarray and type(y) is ndarray and type(grad) is ndarray:
+        dtype = x.dtype
+        if (dtype is FLOAT32 or dtype is FLOAT64 or dtype is FLOAT16) and y.dtype is dtype and grad.dtype is dtype:
+            dx = empty_like(x)
+            operation.vjp(x, y, grad, dx, axis, params)
+            return dx
+    if _dask.is_lazy(x):
+        arrays = [(x, True), *((array, array.ndim == x.ndim) for array in (y, grad))]
+        return _dask.along(lambda x, y, g, params: run_vjp(operation, x, y, g, -1, params), arrays, [True], axis, params)
+
+    values, others, dtype = _vjp_arrays(operation, x, y, grad)
+    dx = empty_like(values)
+    operation.vjp(values, *others, dx, axis, params)
+    return _convert.same_kind(x, _convert.cast(dx, dtype))
+
+
+def run_param_vjp(operation, x, y, grad, axis, params):
+    """J^T grad, and the gradient in each parameter per row that is given, one number per row."""
+    values, others, dtype = _vjp_arrays(operation, x, y, grad)
+    dx = empty_like(values)
+    shape = list(values.shape)
+    del shape[_core.normalize_axis(operation.name + "_vjp", axis, values.ndim)]
+    asked = tuple(
+        (param, np.empty(shape)) for param, value in zip(operation.per_row, params, strict=True) if param and value is not None
+    )
+    operation.param_vjp(values, *others, dx, axis, params, asked)
+    dparams = tuple(_convert.number_or_array(_convert.same_kind(x, _convert.cast(dparam, dtype))) for _, dparam in asked)
+    return _convert.same_kind(x, _convert.cast(dx, dtype)), dparams[0] if len(dparams) == 1 else dparams
+
+
+def _vjp_arrays(operation, x, y, grad):
+    """(x, [y, grad], dtype of the result), all in the type to compute in."""
+    name = operation.name + "_vjp"
+    values, dtype = _floats(name, "x", x)
+    others = [_convert.cast(_floats(name, argument, array)[0], values.dtype) for argument, array in (("y", y), ("grad", grad))]
+    return values, others, dtype
+
+
+def _floats(name, argument, x):
+    return _convert.to_floats(name, argument, _convert.to_numpy(name, argument, x, bfloat16=True))

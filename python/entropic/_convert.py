@@ -1,0 +1,162 @@
+"""Arrays of any kind as NumPy's, of a type that the library computes in, and results as the kind that was given."""
+
+import sys
+
+import numpy as np
+
+from entropic import _core
+
+FLOAT16 = np.dtype(np.float16)
+FLOAT32 = np.dtype(np.float32)
+FLOAT64 = np.dtype(np.float64)
+
+# DLPack's numbers for memory that a processor can read: CPU, and host memory pinned for CUDA or ROCm.
+HOST_DEVICES = (1, 3, 11)
+
+ndarray = np.ndarray
+
+
+def per_row(function, argument, value):
+    """A parameter that may have a value for each row: an array as float64, anything else as it is."""
+    if isinstance(value, (ndarray, list, tuple)) or hasattr(value, "__dlpack__"):
+        return to_floats(function, argument, to_numpy(function, argument, value))[0].astype(FLOAT64, copy=False)
+    return value
+
+
+def number_or_array(result):
+    return result[()] if isinstance(result, ndarray) else result  # a number where no axis is left, as NumPy's sums
+
+
+def cast(array, dtype):
+    if array.dtype == dtype:
+        return array
+    with np.errstate(all="ignore"):  # beyond float16's range is inf, without a word
+        return array.astype(dtype)
+
+
+def to_numpy(operation, argument, x, bfloat16=False):
+    """x as a plain ndarray of whatever dtype, without a copy where it is an array.
+
+    `bfloat16`: torch's tensors of that, which NumPy does not have, become float32, which holds all of them.
+    """
+    if type(x) is ndarray:
+        return x
+    if isinstance(x, ndarray):
+        if isinstance(x, np.ma.MaskedArray):
+            how = ", with -inf for entries to leave out: x.filled(-numpy.inf)" if argument == "x" else ""
+            raise TypeError(f"{operation}: {argument} is a masked array; fill it first{how}")
+        return np.asarray(x)
+    if isinstance(x, (list, tuple)):
+        try:
+            array = np.asarray(x)
+        except ValueError:
+            raise ValueError(
+                f"{operation}: {argument} must be an array, got lists of unequal length; pad them to one length"
+                f"{', with -inf for what is absent' if argument == 'x' else ''}"
+            ) from None
+        return array.astype(np.float64) if array.dtype.kind in "f" else array
+    if not hasattr(x, "__dlpack__") or type(x).__module__.startswith("pyarrow"):
+        # Arrow's arrays without a copy, as lists of one length; pandas' frames have both interfaces, and NumPy's knows more.
+        if (hasattr(x, "__arrow_c_array__") or hasattr(x, "__arrow_c_stream__")) and not type(x).__module__.startswith(
+            "pandas"
+        ):
+            return from_arrow(x)
+        return np.asarray(x)
+
+    kind = type(x).__name__
+    if getattr(x, "requires_grad", False):
+        raise TypeError(
+            f"{operation}: {argument} is a {kind} that requires grad; the functions of entropic.torch are differentiable, "
+            f"or pass {argument}.detach() and use the _vjp function for the gradient"
+        )
+    try:
+        on_host = x.__dlpack_device__()[0] in HOST_DEVICES
+        if on_host:
+            return x.float().numpy() if bfloat16 and is_bfloat16(x) else np.from_dlpack(x)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise TypeError(
+            f"{operation}: {argument} is a {kind} of dtype {getattr(x, 'dtype', None)} that NumPy cannot read"
+            f"{'; entropic.torch can' if kind == 'Tensor' else ''}: {error}"
+        ) from error
+    raise TypeError(
+        f"{operation}: {argument} is a {kind} on device {getattr(x, 'device', None)}, and entropic computes on the CPU; "
+        f"pass {argument}.cpu()"
+    )
+
+
+def is_bfloat16(x):
+    return str(getattr(x, "dtype", None)) == "torch.bfloat16"
+
+
+def to_floats(operation, argument, array):
+    """(array in the type to compute in, dtype of the result)."""
+    dtype = array.dtype
+    if dtype is FLOAT32 or dtype is FLOAT64 or dtype is FLOAT16:
+        return array, dtype
+    if dtype.kind in "biu":
+        return array.astype(FLOAT64), FLOAT64
+    if dtype.kind == "f" and dtype.itemsize <= 8:
+        native = (FLOAT16, FLOAT32, FLOAT64)[dtype.itemsize // 4]
+        return array.astype(native, copy=False), native
+    hint = ""
+    if dtype.kind in "US":
+        hint = f"; numpy.asarray({argument}, float) makes numbers of text, entropic.read reads a file"
+    elif dtype.kind == "O":
+        hint = f"; numpy.asarray({argument}, float) makes numbers of objects that are some"
+    raise TypeError(
+        f"{operation}: {argument} must be of float16, float32, float64, an integer type or bool, got dtype {dtype}{hint}"
+    )
+
+
+def to_wide_floats(operation, argument, array):
+    """The same where float16 is none to compute in."""
+    values, dtype = to_floats(operation, argument, array)
+    return values.astype(FLOAT32) if values.dtype == FLOAT16 else values, dtype
+
+
+def writable(operation, out, shape, dtype):
+    """out as a plain ndarray over the same memory, of this shape and dtype."""
+    if not (isinstance(out, ndarray) or hasattr(out, "__dlpack__")):
+        raise TypeError(f"{operation}: out must be an array, got {type(out).__name__}")
+    target = to_numpy(operation, "out", out)
+    if target.shape != shape:
+        raise ValueError(f"{operation}: out must have the shape of x, {shape}, got {target.shape}")
+    if target.dtype != dtype:
+        raise ValueError(f"{operation}: out must be of dtype {dtype}, as the result is, got {target.dtype}")
+    if not target.flags.writeable and hasattr(out, "__array__"):
+        same = np.asarray(out)  # NumPy before 2.1 reads all of DLPack as read-only
+        target = same if same_memory(same, target) else target
+    if not target.flags.writeable:
+        raise ValueError(f"{operation}: out must be writable, got a read-only array")
+    return target
+
+
+def same_memory(a, b):
+    return a.ctypes.data == b.ctypes.data and a.strides == b.strides and a.shape == b.shape
+
+
+def same_kind(x, result):
+    """result as the kind of array that x is, over the same memory where x is not bfloat16."""
+    if isinstance(x, ndarray) or not hasattr(x, "__dlpack__") or type(x).__module__.startswith("pyarrow"):
+        return result
+    if is_bfloat16(x):
+        return sys.modules["torch"].from_dlpack(result).to(x.dtype)
+    if hasattr(x, "__array_namespace__"):
+        return x.__array_namespace__().from_dlpack(result)
+    return sys.modules[type(x).__module__.partition(".")[0]].from_dlpack(result)  # torch
+
+
+def from_arrow(x):
+    """An Arrow array, table or stream as an ndarray: without a copy unless it has several columns or several parts."""
+    if hasattr(x, "__arrow_c_array__"):
+        parts = [_core.from_arrow(*x.__arrow_c_array__())]
+    else:
+        parts = _core.from_arrow_stream(x.__arrow_c_stream__())
+    arrays = [_stacked([data.view(kind).reshape(shape) for _, data, kind, shape in part]) for part in parts]
+    if not arrays:
+        return np.empty((0, 0))
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _stacked(columns):
+    return columns[0] if len(columns) == 1 else np.stack(columns, axis=-1)

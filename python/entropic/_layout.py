@@ -1,0 +1,80 @@
+"""Arrays along an axis: what functions that are no maps are built on."""
+
+import math
+
+import numpy as np
+
+from entropic import _checks, _convert, _core
+
+
+class Along:
+    """An array along an axis in .values, of its shape and any strides, and the way back: what functions that are no maps are
+    built on."""
+
+    def __init__(self, function, argument, x, axis, *, halves=False, like=None):
+        """`halves`: float16 stays so. `like`: whose kind results have, if not that of x."""
+        array = _convert.to_numpy(function, argument, x)
+        self.values, self._dtype = (_convert.to_floats if halves else _convert.to_wide_floats)(function, argument, array)
+        self.shape = self.values.shape
+        if not self.shape:
+            raise ValueError(f"{function}: {argument} must have at least one axis, got a single number")
+        self._function, self._argument, self._x = function, argument, x if like is None else like
+        self.axis = _core.normalize_axis(function, axis, len(self.shape))
+        self.lead = (*self.shape[: self.axis], *self.shape[self.axis + 1 :])
+
+    def alike(self, argument, array):
+        """Another array of the same shape, in the same dtype."""
+        if array.shape != self.shape:
+            raise ValueError(
+                f"{self._function}: {argument} must have the shape of {self._argument}, {self.shape}, got {array.shape}"
+            )
+        return _convert.cast(_convert.to_floats(self._function, argument, array)[0], self.values.dtype)
+
+    def back(self, values):
+        """Results of the same shape in the kind and dtype of the array."""
+        return _convert.same_kind(self._x, _convert.cast(values, self._dtype))
+
+    def numbers(self, numbers):
+        """One number for each row, in the kind and dtype of the array and its shape without the axis."""
+        return _convert.number_or_array(_convert.same_kind(self._x, _convert.cast(numbers.reshape(self.lead), self._dtype)))
+
+    def strings(self, strings):
+        """The same for strings, which only NumPy has."""
+        return strings.reshape(self.lead)[()]
+
+    def index(self, row, preposition="of"):
+        """Where a row is, for messages: " of row 3", " of row (0, 2)", or nothing where there is no other axis."""
+        at = tuple(map(int, np.unravel_index(row, self.lead)))
+        return f" {preposition} row {at[0] if len(at) == 1 else at}" if at else ""
+
+
+class Rows(Along):
+    """The same as contiguous rows in .values, for what takes a matrix."""
+
+    def __init__(self, function, argument, x, axis, *, halves=False):
+        super().__init__(function, argument, x, axis, halves=halves)
+        moved = np.moveaxis(self.values, self.axis, -1)
+        self.values = np.ascontiguousarray(moved).reshape(math.prod(self.lead), moved.shape[-1])
+
+    def per_row(self, argument, value):
+        """A parameter that may have a value for each row: an array as one float64 for each, anything else as it is."""
+        value = _convert.per_row(self._function, argument, value)
+        if not isinstance(value, np.ndarray) or value.ndim == 0:
+            return value
+        wanted = (*self.shape[: self.axis], 1, *self.shape[self.axis + 1 :])
+        try:
+            return np.ascontiguousarray(np.broadcast_to(value, wanted)).reshape(-1)
+        except ValueError:
+            which = f"{self._argument}'s shape with 1 for axis {self.axis}"
+            raise _checks.misfit(self._function, argument, wanted, which, value) from None
+
+    def back(self, values):
+        """Rows of results in the kind, shape and dtype of the array."""
+        return super().back(np.moveaxis(values.reshape(*self.lead, values.shape[-1]), -1, self.axis))
+
+
+def sum_to(x, shape):
+    """x summed over the axes along which an array of this shape was repeated."""
+    x = x.sum(tuple(range(x.ndim - len(shape)))) if x.ndim > len(shape) else x
+    repeated = tuple(i for i, (own, size) in enumerate(zip(shape, x.shape, strict=True)) if own == 1 and size != 1)
+    return x.sum(repeated, keepdims=True) if repeated else x
