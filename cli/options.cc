@@ -83,15 +83,55 @@ void add_input_options(CLI::App& command, Files& files, std::string_view holds) 
           "--key", [&files](const std::string& text) { files.reading.key = text; },
           "Which array of FILE, where an .npz, .jsonl or .safetensors has several")
       ->option_text("NAME");
+  const auto add_text = [&](const std::string& name, std::string& text, const std::string& meaning, const std::string& form) {
+    const auto set = [&text, &command, name](const std::string& given) {
+      if (given.empty()) bad_input("{}: {} must not be empty", command.get_name(), name);
+      text = given;
+    };
+    command.add_option_function<std::string>(name, set, meaning)->option_text(form);
+  };
+  files::ReadOptions& reading = files.reading;
+  const auto add_header = [&](const std::string& name, bool value, const std::string& meaning) {
+    return command
+        .add_flag_callback(
+            name, [&reading, value] { reading.header = value; }, meaning)
+        ->disable_flag_override();
+  };
+  CLI::Option* const header = add_header("--header", true, "The first line holds names, whatever they look like");
+  add_header("--no-header", false, "The first line holds scores")->excludes(header);
   command
       .add_option_function<std::string>(
           "--labels",
-          [&files](const std::string& text) {
-            set_number(files.reading.labels, "--labels", text);
-            if (files.reading.labels == 0) bad_input("--labels counts columns from 1, got 0");
+          [&reading](const std::string& text) {
+            if (text == "0") bad_input("--labels counts columns from 1, got 0");
+            if (text.empty()) bad_input("--labels must be a column's name or number, got ''");
+            reading.label = text;
           },
-          "Column of labels, counted from 1 (default: the one without a number in the first row of scores)")
-      ->option_text("NUMBER");
+          "Column of labels, by name or counted from 1 (default: the one without a number in the first row of scores); "
+          "in a .jsonl the field")
+      ->option_text("NAME|N");
+  add_text("--columns", reading.columns, "Columns of scores, as in a,c-f or 2-5 (default: all but labels)", "LIST");
+  add_text("--exclude", reading.exclude, "Columns to leave out", "LIST");
+  command
+      .add_option_function<std::string>(
+          "--delimiter",
+          [&reading](const std::string& text) {
+            static constexpr std::pair<std::string_view, char> kNames[] = {
+                {"tab", '\t'}, {"\\t", '\t'}, {"comma", ','}, {"semicolon", ';'}, {"space", ' '}};
+            reading.delimiter = text.size() == 1 ? text[0] : '\0';
+            for (const auto& [name, character] : kNames) {
+              if (text == name) reading.delimiter = character;
+            }
+            const bool taken = std::string_view("0123456789.+-\"\r\n").find(reading.delimiter) != std::string_view::npos;
+            if (reading.delimiter == '\0' || taken) {
+              bad_input("--delimiter must be one character that no number has, or tab, got '{}'", text);
+            }
+          },
+          "Between cells (default: , or, in a .tsv, a tab); with ; numbers may have decimal commas")
+      ->option_text("CHARACTER");
+  add_choice(command, "--missing", {"error", "nan", "skip"},
+             "What an empty cell, NA or null is: an error, NaN, or a reason to leave its row out (default error)",
+             [&reading](std::size_t i) { reading.missing = static_cast<files::Missing>(i); });
 }
 
 void add_output_option(CLI::App& command, Files& files) {

@@ -30,7 +30,7 @@ void refuse_row(const std::string& path, const entropic::RowError& error, std::s
 
 Table read_table(const Files& files) {
   const files::Format& format = files::input_format(files.in, files.in_format);
-  return files::read_all(format.open(opened(files), files.reading));
+  return files::read_all(files::open(format, opened(files), files.reading));
 }
 
 Table read_other(const Files& files, const std::string& path) {
@@ -39,7 +39,12 @@ Table read_other(const Files& files, const std::string& path) {
   other.in = path;
   other.quiet = files.quiet;
   const bool alike = &files::input_format(files.in, files.in_format) == &files::input_format(path, "");
-  if (alike) other.reading.key = files.reading.key;
+  if (alike) {
+    other.reading.key = files.reading.key;
+    other.reading.header = files.reading.header;
+    other.reading.delimiter = files.reading.delimiter;
+    other.reading.missing = files.reading.missing;
+  }
   return read_table(other);
 }
 
@@ -58,8 +63,8 @@ void stream_rows(const Files& files, const std::function<Table(Table)>& result,
     }
   };
   files::stream(
-      from.open(input, files.reading), to, files.out, calculate, entropic::get_num_threads(), [&] { progress.update(); },
-      at_end);
+      files::open(from, input, files.reading), to, files.out, calculate, entropic::get_num_threads(),
+      [&] { progress.update(); }, at_end);
 }
 
 Table widened(Table table) {

@@ -17,7 +17,8 @@
 // All of the input.
 Table read_table(const Files& files);
 
-// All of another file than FILE, which has FILE's --key if it is of the same format, and nothing else that was said of FILE.
+// All of another file than FILE, of which --key, --header, --delimiter and --missing hold too if it is of the same format, and
+// nothing else that was said of FILE.
 Table read_other(const Files& files, const std::string& path);
 
 // Reads the input, writes result(its rows) to the output: no file, if anything fails. A file larger than memory comes in parts,

@@ -203,6 +203,15 @@ Reader array_reader(Array array, std::string name, ReadBytes read, std::optional
   return {.counted = true, .take = [reader](Piece& piece, std::size_t numbers) { return reader->take(piece.table, numbers); }};
 }
 
+void refuse_columns(const ReadOptions& options, std::string_view name, std::string_view what) {
+  if (options.labels > 0 || !options.label.empty()) bad_input("{}: {} has no label column", name, what);
+  if (options.header) bad_input("{}: {} has no header", name, what);
+  if (options.delimiter != 0) bad_input("{}: {} has no --delimiter", name, what);
+  const std::string_view option = !options.columns.empty() ? "columns" : !options.exclude.empty() ? "exclude" : "keep";
+  if (options.columns.empty() && options.exclude.empty() && options.keep.empty()) return;
+  bad_input("{}: --{} is for columns of .csv and .tsv; {} has none with names", name, option, what);
+}
+
 std::size_t chosen_key(const std::vector<std::string_view>& keys, const std::string& key, std::string_view name) {
   if (keys.empty()) bad_input("{}: there is no array in the file", name);
   if (key.empty() && keys.size() == 1) return 0;

@@ -1,12 +1,16 @@
 // Comma- and tab-separated values: float64 in, the fewest digits that give the same number back out.
 //
-// A header is a first line without a number (its cell above the labels aside). A label column is one that is not a number
-// in the first data row nor in any other, or the one the caller names. Positions in messages are line:cell, both counted
+// A header is a first line without a number (its cell above the labels aside), or one that begins with an empty cell. A label
+// column is one under an empty corner, one that is not a number in the first data row nor in any other, or the one the caller
+// names. What may be either is an error that says which option decides. Positions in messages are line:cell, both counted
 // from 1.
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -190,10 +194,28 @@ std::optional<RowText::Extent> first_row(std::string_view text, char separator) 
   return std::nullopt;
 }
 
-bool is_number(std::string_view text) {
-  double number = 0;
-  return read_number(text, number) != Reading::not_number;
+// How often `c` is in the text outside quotes.
+std::size_t count_outside_quotes(std::string_view text, char c) {
+  bool quoted = false;
+  std::size_t count = 0;
+  for (const char one : text) {
+    if (one == '"') quoted = !quoted;
+    if (one == c && !quoted) ++count;
+  }
+  return count;
 }
+
+// Whether numbers under this name are rather what rows are called.
+bool names_rows(std::string_view header) {
+  std::string name(header);
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  for (const std::string_view known : {"id", "index", "idx", "row", "row_id", "rowid", "unnamed: 0"}) {
+    if (name == known) return true;
+  }
+  return false;
+}
+
+std::string separator_name(char separator) { return separator == '\t' ? "tab" : fmt::format("'{}'", separator); }
 
 class CsvReader {
  public:
@@ -204,6 +226,7 @@ class CsvReader {
         separator_(separator),
         options_(options) {
     if (!options.key.empty()) bad_input("{}: only .npz, .jsonl and .safetensors files have a key", name_);
+    if (options_.label.empty() && options.labels > 0) options_.label = fmt::format("{}", options.labels);
   }
 
   bool take(Piece& piece, std::size_t numbers) {
@@ -212,38 +235,104 @@ class CsvReader {
     Table& table = piece.table;
     table.first_row = rows_;
     rows_ += table.rows;
-    table.cols = width_ - (label_column_ ? 1 : 0);
+    table.cols = static_cast<std::size_t>(std::count(roles_.begin(), roles_.end(), Role::number));
     table.shape = {table.rows, table.cols};
     table.header = header_;
-    table.label_column = label_column_;
+    table.label_column = label_place_;
     table.label_header = label_header_;
+    table.kept.clear();
+    for (const std::string& name : kept_) table.kept.push_back({name, {}, {}});
     return true;
   }
 
   void parse(Piece& piece) const {
-    std::vector<double> values = reused<double>(piece.table);
-    std::vector<std::string>& labels = piece.table.labels;
+    Table& table = piece.table;
+    std::vector<double> values = reused<double>(table);
     values.clear();
-    labels.clear();
+    table.labels.clear();
+    table.missing.clear();
     Lines lines(piece.text, piece.line, separator_, name_);
     std::vector<Cell> cells;
     std::string_view label;
-    for (std::size_t r = 0; r < piece.table.rows; ++r) {
-      if (lines.next_plain(width_, label_column_, options_.labels > 0, values, label)) {
-        if (label_column_) labels.emplace_back(label);
+    for (std::size_t r = 0; r < table.rows; ++r) {
+      if (plain_ && lines.next_plain(roles_.size(), label_column_, !found_label_, values, label)) {
+        if (label_column_) table.labels.emplace_back(label);
       } else {
         lines.next(cells);
-        add_row(cells, values, labels);
+        if (!add_row(cells, values, table)) table.missing.push_back(r);
       }
     }
-    piece.table.values = std::move(values);
+    table.values = std::move(values);
     if (!piece.mistake.empty()) throw BadInput(piece.mistake);
   }
 
  private:
+  enum class Role : char { number, label, keep, none };
+
   [[noreturn]] void not_a_number(const Cell& cell, std::size_t column, std::string_view hint = "") const {
+    if (is_missing(cell.text()) && hint.empty()) hint = kOnMissing;
     if (cell.text().empty()) bad_input("{}:{}:{}: empty cell{}", name_, cell.line, column + 1, hint);
     bad_input("{}:{}:{}: {} is not a number{}", name_, cell.line, column + 1, in_quotes(cell.text()), hint);
+  }
+
+  // A cell as a number. With semicolons between cells a comma is a decimal point.
+  Reading number_of(std::string_view text, double& number) const {
+    if (separator_ == ';' && text.find(',') != text.npos && text.find('.') == text.npos) {
+      std::string pointed(text);
+      pointed[pointed.find(',')] = '.';
+      return read_number(pointed, number);
+    }
+    return read_number(text, number);
+  }
+
+  bool is_number(std::string_view text) const {
+    double number = 0;
+    return number_of(text, number) != Reading::not_number;
+  }
+
+  // Whether a cell may stand in a column of scores.
+  bool is_value(std::string_view text) const {
+    return is_number(text) || (options_.missing != Missing::error && is_missing(text));
+  }
+
+  // The column that `text` names, by the header or by its number.
+  std::size_t column_of(std::string_view text, std::string_view option, const std::vector<std::string>& names) const {
+    const auto named = std::find(names.begin(), names.end(), text);
+    if (named != names.end()) return static_cast<std::size_t>(named - names.begin());
+    std::size_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    const std::size_t width = roles_.size();
+    if (error != std::errc() || end != text.data() + text.size()) {
+      bad_input("{}: --{}: there is no column called {}{}", name_, option, in_quotes(text),
+                names.empty() ? ", as the file has no header (--header says that it has)" : "");
+    }
+    if (number == 0) bad_input("{}: --{} counts columns from 1, got 0", name_, option);
+    if (number > width) {
+      bad_input("{}: --{} names column {}, but there are only {} columns", name_, option, number, width);
+    }
+    return number - 1;
+  }
+
+  // Which columns a list such as "a,c-f" names. A name may have dashes.
+  std::vector<bool> columns_of(std::string_view list, std::string_view option, const std::vector<std::string>& names) const {
+    std::vector<bool> chosen(roles_.size());
+    const auto known = [&](std::string_view text) {
+      return std::find(names.begin(), names.end(), text) != names.end() ||
+             (!text.empty() && text.find_first_not_of("0123456789") == text.npos);
+    };
+    while (!list.empty()) {
+      const std::string_view item = list.substr(0, list.find(','));
+      list.remove_prefix(std::min(item.size() + 1, list.size()));
+      std::size_t dash = known(item) ? item.npos : item.find('-', 1);
+      while (dash != item.npos && !(known(item.substr(0, dash)) && known(item.substr(dash + 1))))
+        dash = item.find('-', dash + 1);
+      const std::size_t first = column_of(item.substr(0, dash), option, names);
+      const std::size_t last = dash == item.npos ? first : column_of(item.substr(dash + 1), option, names);
+      if (first > last) bad_input("{}: --{}: {} goes backwards", name_, option, in_quotes(item));
+      std::fill(chosen.begin() + static_cast<std::ptrdiff_t>(first), chosen.begin() + static_cast<std::ptrdiff_t>(last) + 1,
+                true);
+    }
+    return chosen;
   }
 
   // The first row or two, and what they say about names and labels. A header is taken from the piece.
@@ -252,11 +341,7 @@ class CsvReader {
     Lines lines(piece.text, piece.line, separator_, name_);
     lines.next(first);
     for (Cell& cell : first) cell.keep();
-    width_ = first.size();
-    if (options_.labels > width_) {
-      bad_input("{}: labels are to be in column {}, but there are only {} columns", name_, options_.labels, width_);
-    }
-    if (options_.labels == 1 && width_ == 1) bad_input("{}: the only column holds labels, so there are no scores", name_);
+    const std::size_t header_size = lines.at(), second_line = lines.line();
 
     Piece more;
     if (piece.table.rows == 1 && text_.next(more, 1)) {
@@ -265,27 +350,33 @@ class CsvReader {
       piece.mistake = more.mistake;
     }
     const bool has_second = piece.table.rows > 1;
-    const std::size_t header_size = lines.at(), second_line = lines.line();
     if (has_second) Lines(std::string_view(piece.text).substr(header_size), second_line, separator_, name_).next(second);
-    const bool has_header = find_header(first, has_second ? &second : nullptr);
-    const std::vector<Cell>& first_data = has_header ? second : first;
-    if (options_.labels > 0) {
-      label_column_ = options_.labels - 1;
-    } else if (!has_header || has_second) {
-      label_column_ = find_labels(first_data, has_second);
-      first_label_line_ = first_data.front().line;
-      first_label_ = label_column_ ? first_data[*label_column_].text() : "";
-      label_hint_ = has_header ? "" : "; a header holds no numbers";
-    }
+    check_separator(std::string_view(piece.text).substr(0, header_size));
 
+    // R leaves the corner out where pandas leaves it empty.
+    const bool no_corner = has_second && first.size() + 1 == second.size() && options_.header != false &&
+                           (options_.header == true || without_number(first).size() == first.size());
+    if (no_corner) {
+      first.insert(first.begin(), Cell());
+      first[0].line = first[1].line;
+    }
+    roles_.assign(first.size(), Role::number);
+    const bool corner =
+        has_second && options_.header != false && first.size() > 1 && first[0].text().empty() && !second[0].text().empty();
+    const bool has_header = options_.header ? *options_.header : corner || find_header(first, has_second ? &second : nullptr);
+    if (!has_header && has_second && !options_.header) check_first_line(first);
+
+    std::vector<std::string> names;
     if (has_header) {
-      for (std::size_t c = 0; c < width_; ++c) {
-        if (c == label_column_) {
-          label_header_ = first[c].text();
-        } else {
-          if (first[c].text().empty()) not_a_number(first[c], c);
-          header_.emplace_back(first[c].text());
-        }
+      for (const Cell& cell : first) names.emplace_back(cell.text());
+    }
+    const std::vector<Cell>& first_data = has_header ? second : first;
+    choose_columns(names, first_data, corner, !has_header || has_second, has_second);
+    if (has_header) {
+      for (std::size_t c = 0; c < roles_.size(); ++c) {
+        if (roles_[c] != Role::number) continue;
+        if (names[c].empty()) not_a_number(first[c], c, " (a header names every column)");
+        header_.push_back(names[c]);
       }
       piece.text.erase(0, header_size);
       piece.line = second_line;
@@ -293,7 +384,72 @@ class CsvReader {
     }
   }
 
-  std::vector<std::size_t> columns_without_number(const std::vector<Cell>& cells) const {
+  // Cells that nobody separated would be words, and words labels.
+  void check_separator(std::string_view first_line) const {
+    if (options_.delimiter != 0) return;
+    for (const char other : {';', '\t', ','}) {
+      if (other == separator_ || count_outside_quotes(first_line, other) == 0) continue;
+      if (other != ';' && count_outside_quotes(first_line, separator_) > 0) continue;
+      bad_input("{}:1: the cells look separated by {}; if they are: --delimiter {}{}", name_,
+                other == ';'   ? "semicolons"
+                : other == ',' ? "commas"
+                               : "tabs",
+                separator_name(other), other == ';' ? " (numbers may have decimal commas then)" : "");
+    }
+  }
+
+  // What each column is.
+  void choose_columns(const std::vector<std::string>& names, const std::vector<Cell>& first_data, bool corner, bool has_data,
+                      bool has_second) {
+    const std::size_t width = roles_.size();
+    std::vector<bool> chosen, excluded(width), kept(width);
+    if (!options_.columns.empty()) chosen = columns_of(options_.columns, "columns", names);
+    if (!options_.exclude.empty()) excluded = columns_of(options_.exclude, "exclude", names);
+    if (!options_.keep.empty()) kept = columns_of(options_.keep, "keep", names);
+    for (std::size_t c = 0; c < width; ++c) {
+      if (kept[c]) roles_[c] = Role::keep;
+      if (excluded[c] || (!chosen.empty() && !chosen[c] && !kept[c])) roles_[c] = Role::none;
+    }
+    if (!options_.label.empty()) {
+      label_column_ = column_of(options_.label, "labels", names);
+    } else if (corner && !excluded[0] && !kept[0] && (chosen.empty() || !chosen[0])) {
+      label_column_ = 0;
+    } else if (has_data && first_data.size() == width) {
+      label_column_ = find_labels(first_data, chosen, excluded, kept, has_second);
+      found_label_ = label_column_.has_value();
+      if (found_label_) {
+        first_label_line_ = first_data.front().line;
+        first_label_ = first_data[*label_column_].text();
+        label_hint_ = names.empty() ? "; a header holds no numbers" : "";
+      }
+      // A number of a row is no score of it.
+      if (!names.empty() && chosen.empty() && width > 1 && roles_[0] == Role::number && label_column_ != 0 &&
+          names_rows(names[0]) && is_number(first_data[0].text())) {
+        bad_input(
+            "{}:1:1: column {} may be scores or the rows' names: --labels 1 takes it as names, --exclude 1 leaves it out, "
+            "--columns 1-{} takes it as scores",
+            name_, in_quotes(names[0]), width);
+      }
+    }
+    if (label_column_) {
+      roles_[*label_column_] = Role::label;
+      if (!names.empty()) label_header_ = names[*label_column_];
+      label_place_ = static_cast<std::size_t>(
+          std::count(roles_.begin(), roles_.begin() + static_cast<std::ptrdiff_t>(*label_column_), Role::number));
+    }
+    for (std::size_t c = 0; c < width; ++c) {
+      if (roles_[c] == Role::keep) kept_.push_back(names.empty() ? fmt::format("column{}", c + 1) : names[c]);
+    }
+    const bool numbers = std::find(roles_.begin(), roles_.end(), Role::number) != roles_.end();
+    if (!numbers && width == 1 && label_column_) {
+      bad_input("{}: the only column holds labels, so there are no scores", name_);
+    }
+    if (!numbers) bad_input("{}: no column of scores is left", name_);
+    const auto is_plain = [](Role role) { return role == Role::number || role == Role::label; };
+    plain_ = separator_ != ';' && std::all_of(roles_.begin(), roles_.end(), is_plain);
+  }
+
+  std::vector<std::size_t> without_number(const std::vector<Cell>& cells) const {
     std::vector<std::size_t> found;
     for (std::size_t c = 0; c < cells.size(); ++c) {
       if (!is_number(cells[c].text())) found.push_back(c);
@@ -301,60 +457,121 @@ class CsvReader {
     return found;
   }
 
+  // The column that --labels counts, if it does.
+  std::optional<std::size_t> counted_label() const {
+    std::size_t number = 0;
+    const std::string& text = options_.label;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (text.empty() || error != std::errc() || end != text.data() + text.size() || number == 0) return std::nullopt;
+    return number - 1;
+  }
+
   bool find_header(const std::vector<Cell>& first, const std::vector<Cell>* second) const {
-    std::vector<std::size_t> words = columns_without_number(first);
-    std::size_t width = width_;
-    if (options_.labels > 0) {
-      std::erase(words, options_.labels - 1);
+    const auto is_label = [&](const Cell& cell) { return cell.text() == options_.label; };
+    const std::optional<std::size_t> label = counted_label();
+    if (!options_.label.empty() && !label && std::any_of(first.begin(), first.end(), is_label)) return true;
+    std::vector<std::size_t> words = without_number(first);
+    if (options_.missing != Missing::error && words.size() < first.size()) {
+      std::erase_if(words, [&](std::size_t c) { return is_missing(first[c].text()); });
+    }
+    std::size_t width = first.size();
+    if (label && *label < width) {
+      std::erase(words, *label);
       --width;
     }
     if (words.size() == width) return true;
     if (words.empty()) return false;
-    if (options_.labels == 0) {
+    if (options_.label.empty()) {
       if (words.size() == 1) return false;  // that one is the label
       // The cell above the labels may be a number, such as a year.
-      if (words.size() + 1 == width && second != nullptr && second->size() == width_) {
-        const std::vector<std::size_t> labels = columns_without_number(*second);
+      if (words.size() + 1 == width && second != nullptr && second->size() == first.size()) {
+        const std::vector<std::size_t> labels = without_number(*second);
         if (labels.size() == 1 && is_number(first[labels[0]].text())) return true;
       }
     }
-    const std::size_t bad = options_.labels == 0 && words[0] == 0 ? words[1] : words[0];
-    not_a_number(first[bad], bad, ", though other cells of this first line are (a header holds no numbers)");
+    if (!options_.columns.empty() || !options_.exclude.empty() || !options_.keep.empty()) return false;
+    const std::size_t bad = options_.label.empty() && words[0] == 0 ? words[1] : words[0];
+    not_a_number(first[bad], bad,
+                 ", though other cells of this first line are (a header holds no numbers; --header and --no-header decide)");
   }
 
-  std::optional<std::size_t> find_labels(const std::vector<Cell>& first_data, bool has_second) const {
-    const std::vector<std::size_t> words = columns_without_number(first_data);
-    if (words.empty() || width_ == 1) return std::nullopt;
-    const Cell& cell = first_data[words[0]];
-    if (cell.text().empty()) not_a_number(cell, words[0]);
+  // Programs number columns that have no names.
+  void check_first_line(const std::vector<Cell>& first) const {
+    const std::optional<std::size_t> label = counted_label();
+    std::size_t count = 0;
+    for (std::size_t c = 0; c < first.size(); ++c) {
+      if (c == label || (c == 0 && !is_number(first[c].text()))) continue;
+      if (first[c].text() != fmt::format("{}", count)) return;
+      ++count;
+    }
+    if (count < 2) return;
+    bad_input("{}:1: the first line, 0 to {}, may be names or scores: --header takes it as names, --no-header as scores", name_,
+              count - 1);
+  }
+
+  std::optional<std::size_t> find_labels(const std::vector<Cell>& first_data, const std::vector<bool>& chosen,
+                                         const std::vector<bool>& excluded, const std::vector<bool>& kept,
+                                         bool has_second) const {
+    if (first_data.size() == 1) return std::nullopt;
+    std::size_t c = 0;
+    while (c < first_data.size() &&
+           (excluded[c] || kept[c] || (!chosen.empty() && chosen[c]) || is_value(first_data[c].text()))) {
+      ++c;
+    }
+    if (c == first_data.size()) return std::nullopt;
+    const Cell& cell = first_data[c];
+    if (!chosen.empty() && cell.text().empty()) return std::nullopt;
+    if (cell.text().empty() || (is_missing(cell.text()) && chosen.empty())) not_a_number(cell, c);
+    if (resembles_number(cell.text()) && chosen.empty()) {
+      not_a_number(cell, c, fmt::format(" (if it is a label: --labels {})", c + 1));
+    }
     // Nothing else in a file of one line tells a label from a typing error, unless it stands where labels usually do.
-    if (!has_second && words[0] != 0) {
-      not_a_number(cell, words[0], fmt::format(" (if it is a label: --labels {})", words[0] + 1));
+    if (!has_second && c != 0) {
+      not_a_number(cell, c, fmt::format(" (if it is a label: --labels {})", c + 1));
     }
-    return words[0];
+    return c;
   }
 
-  void add_row(const std::vector<Cell>& cells, std::vector<double>& values, std::vector<std::string>& labels) const {
-    const std::size_t line = cells.front().line;
-    if (cells.size() < width_) {
-      bad_input("{}:{}:{}: the line ends after {} of {} cells", name_, line, cells.size() + 1, cells.size(), width_);
+  // Whether no number is missing in the row.
+  bool add_row(const std::vector<Cell>& cells, std::vector<double>& values, Table& table) const {
+    const std::size_t line = cells.front().line, width = roles_.size();
+    if (cells.size() < width) {
+      bad_input("{}:{}:{}: the line ends after {} of {} cells", name_, line, cells.size() + 1, cells.size(), width);
     }
-    if (cells.size() > width_) {
-      bad_input("{}:{}:{}: the line has {} cells, the first one has {}", name_, line, width_ + 1, cells.size(), width_);
+    if (cells.size() > width) {
+      bad_input("{}:{}:{}: the line has {} cells, the first one has {}", name_, line, width + 1, cells.size(), width);
     }
-    for (std::size_t c = 0; c < width_; ++c) {
+    bool complete = true;
+    std::size_t kept = 0;
+    for (std::size_t c = 0; c < width; ++c) {
       const Cell& cell = cells[c];
-      if (c == label_column_) {
-        // Neither a typing error in the first row nor a header with numbers may turn a column of scores into labels.
-        if (options_.labels == 0 && is_number(cell.text())) {
-          bad_input("{}:{}:{}: {} is not a number, but line {} has one there (if these are labels: --labels {}{})", name_,
-                    first_label_line_, c + 1, in_quotes(first_label_), cell.line, c + 1, label_hint_);
+      double number = 0;
+      switch (roles_[c]) {
+        case Role::none:
+          continue;
+        case Role::keep: {
+          Table::Kept& column = table.kept[kept++];
+          column.cells.emplace_back(cell.text());
+          column.words.push_back(!is_json_number(cell.text()));
+          continue;
         }
-        labels.emplace_back(cell.text());
+        case Role::label:
+          // Neither a typing error in the first row nor a header with numbers may turn a column of scores into labels.
+          if (found_label_ && is_number(cell.text())) {
+            bad_input("{}:{}:{}: {} is not a number, but line {} has one there (if these are labels: --labels {}{})", name_,
+                      first_label_line_, c + 1, in_quotes(first_label_), cell.line, c + 1, label_hint_);
+          }
+          table.labels.emplace_back(cell.text());
+          continue;
+        case Role::number:
+          break;
+      }
+      if (options_.missing != Missing::error && is_missing(cell.text())) {
+        values.push_back(std::numeric_limits<double>::quiet_NaN());
+        complete = false;
         continue;
       }
-      double number = 0;
-      switch (read_number(cell.text(), number)) {
+      switch (number_of(cell.text(), number)) {
         case Reading::number:
           values.push_back(number);
           break;
@@ -364,6 +581,7 @@ class CsvReader {
           bad_input("{}:{}:{}: {} is too large for float64", name_, cell.line, c + 1, in_quotes(cell.text()));
       }
     }
+    return complete;
   }
 
   std::string name_;
@@ -371,17 +589,21 @@ class CsvReader {
   char separator_;
   ReadOptions options_;
   bool begun_ = false;
-  std::size_t width_ = 0;
+  bool plain_ = false;  // nothing but numbers and labels
   std::size_t rows_ = 0;
-  std::optional<std::size_t> label_column_;
+  std::vector<Role> roles_;                  // of all columns
+  std::optional<std::size_t> label_column_;  // among all columns
+  std::optional<std::size_t> label_place_;   // among those of numbers
   std::string label_header_;
-  std::vector<std::string> header_;
-  std::size_t first_label_line_ = 0;  // of a label column that was found, not named
+  std::vector<std::string> header_, kept_;
+  bool found_label_ = false;  // by itself, not named
+  std::size_t first_label_line_ = 0;
   std::string first_label_;
   std::string_view label_hint_;
 };
 
 Reader open_separated(std::shared_ptr<Input> input, char separator, const ReadOptions& options) {
+  if (options.delimiter != 0) separator = options.delimiter;
   const auto reader = std::make_shared<CsvReader>(std::move(input), separator, options);
   return {.take = [reader](Piece& piece, std::size_t numbers) { return reader->take(piece, numbers); },
           .parse = [reader](Piece& piece) { reader->parse(piece); }};
@@ -408,7 +630,7 @@ void append_text(fmt::memory_buffer& out, std::string_view text, char separator)
 // One line: `append_cell(c)` for each column of numbers, the label at its old place among them, and at the end the note.
 template <class AppendCell>
 void append_line(fmt::memory_buffer& out, const Table& table, const std::string* label, const std::string* note, char separator,
-                 AppendCell append_cell) {
+                 const auto& kept, AppendCell append_cell) {
   bool first = true;
   const auto separate = [&] {
     if (!std::exchange(first, false)) out.push_back(separator);
@@ -418,6 +640,12 @@ void append_line(fmt::memory_buffer& out, const Table& table, const std::string*
     if (label && c == std::min(*table.label_column, table.cols)) {
       separate();
       append_text(out, *label, separator);
+    }
+    if (c == 0) {
+      for (const Table::Kept& column : table.kept) {
+        separate();
+        append_text(out, kept(column), separator);
+      }
     }
     if (c < table.cols) {
       separate();
@@ -438,8 +666,10 @@ std::string_view encode_separated(const Table& table, char separator, fmt::memor
   std::visit(
       [&](const auto& values) {
         for (std::size_t r = 0; r < table.rows; ++r) {
-          append_line(out, table, labelled ? &table.labels[r] : nullptr, noted ? &table.notes[r] : nullptr, separator,
-                      [&](std::size_t c) { append_number(out, values[r * table.cols + c]); });
+          append_line(
+              out, table, labelled ? &table.labels[r] : nullptr, noted ? &table.notes[r] : nullptr, separator,
+              [&](const Table::Kept& column) -> std::string_view { return column.cells[r]; },
+              [&](std::size_t c) { append_number(out, values[r * table.cols + c]); });
         }
       },
       table.values);
@@ -449,9 +679,11 @@ std::string_view encode_separated(const Table& table, char separator, fmt::memor
 Writer create_separated(Output& output, const Table& first, char separator) {
   if (!first.header.empty()) {
     fmt::memory_buffer out;
-    append_line(out, first, first.label_column ? &first.label_header : nullptr,
-                first.note_header.empty() ? nullptr : &first.note_header, separator,
-                [&](std::size_t c) { append_text(out, first.header[c], separator); });
+    append_line(
+        out, first, first.label_column ? &first.label_header : nullptr,
+        first.note_header.empty() ? nullptr : &first.note_header, separator,
+        [](const Table::Kept& column) -> std::string_view { return column.name; },
+        [&](std::size_t c) { append_text(out, first.header[c], separator); });
     output.write({out.data(), out.size()});
   }
   return {.append = [&output](std::string_view encoded) { output.write(encoded); }};

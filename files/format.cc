@@ -56,6 +56,58 @@ bool Reader::next(Piece& piece, std::size_t numbers) const {
   return true;
 }
 
+namespace {
+
+void leave_out(const std::vector<std::size_t>& rows, Table& table) {
+  std::size_t next = 0, kept = 0;
+  for (std::size_t r = 0; r < table.rows; ++r) {
+    if (next < rows.size() && rows[next] == r) {
+      ++next;
+      continue;
+    }
+    if (kept != r) {
+      std::visit(
+          [&](auto& values) {
+            const auto from = values.begin() + static_cast<std::ptrdiff_t>(r * table.cols);
+            std::copy(from, from + static_cast<std::ptrdiff_t>(table.cols),
+                      values.begin() + static_cast<std::ptrdiff_t>(kept * table.cols));
+          },
+          table.values);
+      if (table.label_column) table.labels[kept] = std::move(table.labels[r]);
+      for (Table::Kept& column : table.kept) {
+        column.cells[kept] = std::move(column.cells[r]);
+        column.words[kept] = column.words[r];
+      }
+    }
+    ++kept;
+  }
+  table.rows = kept;
+  table.shape = {kept, table.cols};
+  std::visit([&](auto& values) { values.resize(kept * table.cols); }, table.values);
+  if (table.label_column) table.labels.resize(kept);
+  for (Table::Kept& column : table.kept) {
+    column.cells.resize(kept);
+    column.words.resize(kept);
+  }
+}
+
+}  // namespace
+
+Reader open(const Format& format, std::shared_ptr<Input> input, const ReadOptions& options) {
+  Reader all = format.open(std::move(input), options);
+  if (options.missing != Missing::skip) return all;
+  // How many rows are left is known only when they are parsed, and the next ones are counted from there.
+  Reader some;
+  some.take = [all = std::move(all), rows = std::size_t{0}](Piece& piece, std::size_t numbers) mutable {
+    if (!all.next(piece, numbers)) return false;
+    if (!piece.table.missing.empty()) leave_out(std::exchange(piece.table.missing, {}), piece.table);
+    piece.table.first_row = rows;
+    rows += piece.table.rows;
+    return true;
+  };
+  return some;
+}
+
 Table read_all(const Reader& reader) {
   constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
   Piece piece;
@@ -70,6 +122,10 @@ Table read_all(const Reader& reader) {
         },
         all.values);
     std::move(more.labels.begin(), more.labels.end(), std::back_inserter(all.labels));
+    for (std::size_t c = 0; c < all.kept.size(); ++c) {
+      std::move(more.kept[c].cells.begin(), more.kept[c].cells.end(), std::back_inserter(all.kept[c].cells));
+      all.kept[c].words.insert(all.kept[c].words.end(), more.kept[c].words.begin(), more.kept[c].words.end());
+    }
     all.rows += more.rows;
     if (!reader.counted) all.shape[0] = all.rows;
   }

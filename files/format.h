@@ -8,17 +8,30 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "file.h"
 #include "table.h"
 
 namespace files {
 
+// What a cell without a value makes of its row.
+enum class Missing { error, nan, skip };
+
+// What a file does not say of itself. Columns are named as in the header, or counted from 1, labels included; a list of them is
+// "a,c-f".
 struct ReadOptions {
-  std::size_t labels = 0;  // the column that holds labels, counted from 1; 0: found by itself
-  std::string key;         // the array to read where a file holds several; empty: the only one
+  std::size_t labels = 0;        // the column that holds labels, by its number; 0: found by itself
+  std::string key;               // the array to read where a file holds several; empty: the only one
+  std::string label;             // the column or field that holds labels, by name or number
+  std::optional<bool> header;    // whether the first line holds names; found by itself
+  std::string columns, exclude;  // those with scores, those without; found by themselves
+  std::string keep;              // those whose text stays beside the rows
+  char delimiter = 0;  // between cells; 0: what the format's name says. With a semicolon numbers may have decimal commas
+  Missing missing = Missing::error;
 };
 
 // Some rows on their way from a file to a table.
@@ -100,6 +113,9 @@ std::vector<std::string> format_names();
 // devices are CSV. Throw BadInput.
 const Format& input_format(const std::string& path, const std::string& name);
 const Format& output_format(const std::string& path);
+
+// The rows of a file in this format, those with missing cells left out if the options say so.
+Reader open(const Format& format, std::shared_ptr<Input> input, const ReadOptions& options);
 
 // All rows in one table.
 Table read_all(const Reader& reader);

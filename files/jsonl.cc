@@ -308,7 +308,7 @@ class JsonlReader {
  public:
   JsonlReader(std::shared_ptr<Input> input, const ReadOptions& options)
       : text_(std::move(input), " \t\r", first_line), key_(options.key) {
-    if (options.labels > 0) bad_input("{}: the labels of a .jsonl are the first string of each object", text_.name());
+    if (options.labels > 0) bad_input("{}: labels of a .jsonl have names, not numbers", text_.name());
   }
 
   bool take(Piece& piece, std::size_t numbers) {

@@ -181,7 +181,7 @@ std::string npy_header(const Table& table, std::optional<std::size_t> rows) {
 }
 
 Reader open_npy(std::shared_ptr<Input> input, const ReadOptions& options) {
-  if (options.labels > 0) bad_input("{}: an .npy file has no label column", input->name());
+  refuse_columns(options, input->name(), "an .npy file");
   if (!options.key.empty()) bad_input("{}: only .npz, .jsonl and .safetensors files have a key", input->name());
   return npy_reader(
       "", input->name(), [input](char* to, std::size_t count) { return input->read(to, count); }, input->size());

@@ -141,7 +141,7 @@ std::vector<Member> members_of(const Archive& archive) {
 
 Reader open_npz(std::shared_ptr<Input> input, const ReadOptions& options) {
   const std::string name = input->name();
-  if (options.labels > 0) bad_input("{}: an .npz file has no label column", name);
+  refuse_columns(options, name, "an .npz file");
   const auto archive = std::make_shared<Archive>(input);
   if (input->size() == std::uint64_t{0}) bad_input("{}: the file is empty", name);
   if (archive->file() == nullptr) {

@@ -76,7 +76,7 @@ Stored type_of(const Entry& entry, std::string_view name) {
 
 Reader open_safetensors(std::shared_ptr<Input> input, const ReadOptions& options) {
   const std::string& name = input->name();
-  if (options.labels > 0) bad_input("{}: a .safetensors file has no label column", name);
+  refuse_columns(options, name, "a .safetensors file");
   std::uint64_t length = 0;
   const std::size_t got = input->read(reinterpret_cast<char*>(&length), sizeof(length));
   if (got == 0) bad_input("{}: the file is empty", name);

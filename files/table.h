@@ -32,6 +32,17 @@ struct Table {
   std::string label_header;
   std::vector<std::string> labels;
 
+  // Other columns that stay beside the rows: text, and whether it is a word rather than a number to formats that tell them
+  // apart.
+  struct Kept {
+    std::string name;
+    std::vector<std::string> cells;
+    std::vector<bool> words;
+  };
+  std::vector<Kept> kept;
+
+  std::vector<std::size_t> missing;  // rows of this table, in order, that lack a number
+
   // A word for each row of a result, after its numbers: what a command says about the row.
   std::string note_header;
   std::vector<std::string> notes;

@@ -121,6 +121,38 @@ Reading read_number(std::string_view text, double& number) {
   return Reading::number;
 }
 
+bool is_missing(std::string_view text) {
+  for (const std::string_view word : {"", "NA", "N/A", "n/a", "#N/A", "NULL", "null", "None"}) {
+    if (text == word) return true;
+  }
+  return false;
+}
+
+bool resembles_number(std::string_view text) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  if (text.starts_with('+') || text.starts_with('-')) text.remove_prefix(1);
+  if (text.starts_with('$')) text.remove_prefix(1);
+  if (text.starts_with("0x") || text.starts_with("0X")) {
+    return text.size() > 2 && text.find_first_not_of("0123456789abcdefABCDEF.pP+-", 2) == text.npos;
+  }
+  if (text.ends_with('%')) {
+    text.remove_suffix(1);
+    while (text.ends_with(' ')) text.remove_suffix(1);
+  }
+  // Digits, with at most one decimal point, and marks between thousands.
+  std::size_t points = 0, digits = 0;
+  for (const char c : text) {
+    if (c == '.') {
+      ++points;
+    } else if (is_digit(c)) {
+      ++digits;
+    } else if (std::string_view(",'_ ").find(c) == std::string_view::npos) {
+      return false;
+    }
+  }
+  return digits > 0 && points <= 1;
+}
+
 std::string in_quotes(std::string_view text) {
   std::size_t end = std::min<std::size_t>(text.size(), 40);
   while (end > 0 && end < text.size() && (text[end] & 0xC0) == 0x80) --end;
@@ -145,6 +177,27 @@ std::size_t utf8_length(std::string_view text) {
   }
   const bool in_range = (lead == 0xF0 && byte(1) >= 0x90) || (lead > 0xF0 && lead < 0xF4) || (lead == 0xF4 && byte(1) < 0x90);
   return in_range && tail(1) && tail(2) && tail(3) ? 4 : 0;
+}
+
+bool is_json_number(std::string_view text) {
+  const auto skip_digits = [&] {
+    const std::size_t end = std::min(text.find_first_not_of("0123456789"), text.size());
+    text.remove_prefix(end);
+    return end > 0;
+  };
+  if (text.starts_with('-')) text.remove_prefix(1);
+  if (text.size() > 1 && text[0] == '0' && text[1] >= '0' && text[1] <= '9') return false;
+  if (!skip_digits()) return false;
+  if (text.starts_with('.')) {
+    text.remove_prefix(1);
+    if (!skip_digits()) return false;
+  }
+  if (text.starts_with('e') || text.starts_with('E')) {
+    text.remove_prefix(1);
+    if (text.starts_with('+') || text.starts_with('-')) text.remove_prefix(1);
+    if (!skip_digits()) return false;
+  }
+  return text.empty();
 }
 
 std::string json_string(std::string_view text) {

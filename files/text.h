@@ -60,11 +60,23 @@ enum class Reading { number, not_number, too_large };
 // Decimal or exponential; nan, inf and infinity in any case, with a sign.
 Reading read_number(std::string_view text, double& number);
 
+// Whether a cell says that there is no value: it is empty, NA, N/A, #N/A, NULL, None or null.
+bool is_missing(std::string_view text);
+
+// Whether a word is a number to somebody, though not to read_number: 1,000 or 10% or 0x1p3. No such word is taken for a label.
+bool resembles_number(std::string_view text);
+
+// The advice where a value is missing.
+inline constexpr std::string_view kOnMissing = " (--missing nan reads it as NaN, --missing skip leaves the row out)";
+
 // A word as a message shows it: one line, not too long, not cut inside a UTF-8 character.
 std::string in_quotes(std::string_view text);
 
 // The length of the UTF-8 character at the start of `text`, 0 if there is none.
 std::size_t utf8_length(std::string_view text);
+
+// Whether a word is a number of JSON.
+bool is_json_number(std::string_view text);
 
 // A string of JSON, quotes included; what is not UTF-8 becomes U+FFFD.
 std::string json_string(std::string_view text);

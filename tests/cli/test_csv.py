@@ -10,6 +10,9 @@ def test_rows_of_numbers(cli):
     np.testing.assert_allclose(parsed(out), softmax(np.array([[1, 2, 3], [-4, 0.5, 6]])), rtol=1e-14)
 
 
+ON_MISSING = " (--missing nan reads it as NaN, --missing skip leaves the row out)"
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -74,9 +77,9 @@ def test_every_bit_survives(cli):
     [
         ("1,2,3,4\n" * 16 + "1,2,3,abc\n", "x.csv:17:4: 'abc' is not a number"),
         ("name,a\ncat,1\ndog,1x\n", "x.csv:3:2: '1x' is not a number"),
-        ("1,2\n3,\n", "x.csv:2:2: empty cell"),
-        (",1,2\n", "x.csv:1:1: empty cell"),
-        ("a,,c\n1,2,3\n", "x.csv:1:2: empty cell"),
+        ("1,2\n3,\n", "x.csv:2:2: empty cell" + ON_MISSING),
+        (",1,2\n", "x.csv:1:1: empty cell" + ON_MISSING),
+        ("a,,c\n1,2,3\n", "x.csv:1:2: empty cell (a header names every column)"),
         ("1,2\n3\n", "x.csv:2:2: the line ends after 1 of 2 cells"),
         ("1,2\n3,4,5\n", "x.csv:2:3: the line has 3 cells, the first one has 2"),
         ("a,b\n1\n", "x.csv:2:2: the line ends after 1 of 2 cells"),
@@ -86,7 +89,8 @@ def test_every_bit_survives(cli):
         ("a\nb\n", "x.csv:2:1: 'b' is not a number"),
         (
             "id,1,abc,3\nx,4,5,6\n",
-            "x.csv:1:3: 'abc' is not a number, though other cells of this first line are (a header holds no numbers)",
+            "x.csv:1:3: 'abc' is not a number, though other cells of this first line are (a header holds no numbers; "
+            "--header and --no-header decide)",
         ),
         (
             "1,abc,3\n4,5,6\n",
@@ -136,10 +140,16 @@ def test_bad_input(cli, text, message):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (3, "x.csv: labels are to be in column 3, but there are only 2 columns"),
+        (3, "x.csv: --labels names column 3, but there are only 2 columns"),
         (0, "--labels counts columns from 1, got 0"),
-        ("-1", "--labels must be a whole number of at least 0, got '-1'"),
-        ("b", "--labels must be a whole number of at least 0, got 'b'"),
+        (
+            "-1",
+            "x.csv: --labels: there is no column called '-1', as the file has no header (--header says that it has)",
+        ),
+        (
+            "b",
+            "x.csv: --labels: there is no column called 'b', as the file has no header (--header says that it has)",
+        ),
     ],
 )
 def test_bad_labels(cli, labels, message):

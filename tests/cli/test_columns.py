@@ -1,0 +1,125 @@
+"""Which cells of a table are scores, names and labels, and who decides."""
+
+import numpy as np
+import pytest
+from conftest import parsed, softmax
+
+X = np.array([[0.5, 1.5, -1.0], [2.0, 0.25, 0.125]])
+P = softmax(X)
+
+
+def table(header, rows=X, separator=","):
+    lines = [separator.join(header)] if header else []
+    return "\n".join(lines + [separator.join(map(str, row)) for row in rows]) + "\n"
+
+
+def rows_of(text, columns=slice(None)):
+    return parsed("\n".join(",".join(line.split(",")[columns]) for line in text.splitlines()))
+
+
+def test_numbered_columns_are_an_error_that_says_which_flag_decides(cli):
+    cli.write("x.csv", table(["0", "1", "2"]))
+    assert cli.error("softmax", "x.csv") == (
+        "x.csv:1: the first line, 0 to 2, may be names or scores: --header takes it as names, --no-header as scores"
+    )
+    named = cli.output("softmax", "x.csv", "--header").splitlines()
+    assert named[0] == "0,1,2"
+    np.testing.assert_allclose(parsed("\n".join(named[1:])), P)
+    assert parsed(cli.output("softmax", "x.csv", "--no-header")).shape == (3, 3)
+
+
+def test_the_empty_corner_of_pandas_and_r_is_above_labels(cli):
+    cli.write("x.csv", ",0,1,2\n0,0.5,1.5,-1\n1,2,0.25,0.125\n")
+    lines = cli.output("softmax", "x.csv").splitlines()
+    assert lines[0] == '"",0,1,2' and [line[:2] for line in lines[1:]] == ["0,", "1,"]
+    np.testing.assert_allclose(rows_of("\n".join(lines[1:]), slice(1, 4)), P)
+    cli.write("r.csv", '"","a","b","c"\n"1",0.5,1.5,-1\n"2",2,0.25,0.125\n')
+    lines = cli.output("softmax", "r.csv").splitlines()
+    assert lines[0] == '"",a,b,c' and lines[1].startswith("1,")
+    # write.table leaves the corner out.
+    cli.write("t.csv", '"a","b","c"\n"1",0.5,1.5,-1\n"2",2,0.25,0.125\n')
+    assert cli.output("softmax", "t.csv").splitlines() == lines
+
+
+def test_a_column_of_ids_does_not_join_the_softmax(cli):
+    cli.write("x.csv", "id,a,b,c\n17,0.5,1.5,-1\n18,2,0.25,0.125\n")
+    message = cli.error("softmax", "x.csv")
+    assert message.startswith("x.csv:1:1: column 'id' may be scores or the rows' names: --labels 1 ")
+    for option in (["--labels", "id"], ["--labels", 1]):
+        lines = cli.output("softmax", "x.csv", *option).splitlines()
+        assert lines[0] == "id,a,b,c" and lines[1].startswith("17,")
+        np.testing.assert_allclose(rows_of("\n".join(lines[1:]), slice(1, 4)), P)
+    for option in (["--exclude", "id"], ["--columns", "a,b-c"], ["--columns", "2-4"]):
+        lines = cli.output("softmax", "x.csv", *option).splitlines()
+        assert lines[0] == "a,b,c"
+        np.testing.assert_allclose(parsed("\n".join(lines[1:])), P)
+    assert cli.output("softmax", "x.csv", "--columns", "1-4").splitlines()[0] == "id,a,b,c"
+
+
+def test_columns_and_labels_by_name(cli):
+    cli.write("x.csv", "when,word,a,note,b-c,d\n2024,one,0.5,x,1.5,-1\n2025,two,2,,0.25,0.125\n")
+    lines = cli.output("softmax", "x.csv", "--labels", "word", "--columns", "a,b-c-d").splitlines()
+    assert lines[0] == "word,a,b-c,d" and lines[2].startswith("two,")
+    np.testing.assert_allclose(rows_of("\n".join(lines[1:]), slice(1, 4)), P)
+    lines = cli.output("softmax", "x.csv", "--labels", "word", "--exclude", "when,note").splitlines()
+    assert lines[0] == "word,a,b-c,d"
+    assert cli.error("softmax", "x.csv", "--columns", "a,z").startswith("x.csv: --columns: there is no column called 'z'")
+    assert cli.error("softmax", "x.csv", "--columns", "9") == "x.csv: --columns names column 9, but there are only 6 columns"
+    assert cli.error("softmax", "x.csv", "--columns", "d-a") == "x.csv: --columns: 'd-a' goes backwards"
+    assert cli.error("softmax", "x.csv", "--labels", "z").startswith("x.csv: --labels: there is no column called 'z'")
+    cli.save("x.npy", X)
+    assert cli.error("softmax", "x.npy", "--columns", "1") == (
+        "x.npy: --columns is for columns of .csv and .tsv; an .npy file has none with names"
+    )
+
+
+def test_delimiters(cli):
+    text = table(["a", "b", "c"], separator=";")
+    cli.write("x.csv", text)
+    assert cli.error("softmax", "x.csv") == (
+        "x.csv:1: the cells look separated by semicolons; if they are: --delimiter ';' (numbers may have decimal commas then)"
+    )
+    for content in (text, text.replace(".", ",")):
+        cli.write("x.csv", content)
+        lines = cli.output("softmax", "x.csv", "--delimiter", ";").splitlines()
+        np.testing.assert_allclose(parsed("\n".join(lines[1:])), P)
+    cli.write("x.csv", "a;b\n1,5;2\n1.000,5;2\n")
+    assert cli.error("softmax", "x.csv", "--delimiter", ";") == "x.csv:3:1: '1.000,5' is not a number"
+    cli.write("x.txt", table([], separator="|"))
+    np.testing.assert_allclose(parsed(cli.output("softmax", "x.txt", "--format-in", "csv", "--delimiter", "|")), P)
+    cli.write("x.csv", table([], separator="\t"))
+    assert cli.error("softmax", "x.csv") == "x.csv:1: the cells look separated by tabs; if they are: --delimiter tab"
+    np.testing.assert_allclose(parsed(cli.output("softmax", "x.csv", "--delimiter", "tab")), P)
+    assert cli.error("softmax", "x.csv", "--delimiter", "7").startswith("--delimiter must be one character")
+
+
+@pytest.mark.parametrize("cell", ['"1,000"', "10%", "0x1p3", "NA", "1 000"])
+def test_what_resembles_a_number_is_no_label(cli, cell):
+    cli.write("x.csv", f"{cell},1,2\n{cell},3,4\n")
+    message = cli.error("softmax", "x.csv")
+    assert message.startswith(f"x.csv:1:1: '{cell.strip(chr(34))}' is not a number (")
+    assert len(cli.output("softmax", "x.csv", "--labels", 1).splitlines()) == 2
+
+
+@pytest.mark.parametrize("cell", ["", "NA", "null", "#N/A"])
+def test_missing_cells(cli, cell):
+    cli.write("x.csv", f"word,a,b,c\none,0.5,1.5,-1\ntwo,{cell},1,2\nthree,2,0.25,0.125\n")
+    assert cli.error("softmax", "x.csv").endswith("(--missing nan reads it as NaN, --missing skip leaves the row out)")
+    lines = cli.output("softmax", "x.csv", "--missing", "nan").splitlines()
+    assert lines[2] == "two,nan,nan,nan" and len(lines) == 4
+    lines = cli.output("softmax", "x.csv", "--missing", "skip").splitlines()
+    assert [line.split(",")[0] for line in lines] == ["word", "one", "three"]
+    np.testing.assert_allclose(rows_of("\n".join(lines[1:]), slice(1, 4)), P)
+
+
+def test_rows_left_out_do_not_count(cli):
+    """Row r of those that are left draws from stream r, and measures name it."""
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(40_000, 3))
+    gaps = rng.random(len(x)) < 0.2
+    lines = [",".join(map(repr, row.tolist())) for row in x]
+    cli.write("gaps.csv", "\n".join(",1,NA" if gap else line for line, gap in zip(lines, gaps, strict=True)) + "\n")
+    cli.write("whole.csv", "\n".join(line for line, gap in zip(lines, gaps, strict=True) if not gap) + "\n")
+    draws = cli.output("sample", "whole.csv", "--seed", 3)
+    for threads in (1, 2):
+        assert cli.output("sample", "gaps.csv", "--seed", 3, "--no-header", "--missing", "skip", "--threads", threads) == draws
