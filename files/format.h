@@ -24,12 +24,12 @@ enum class Missing { error, nan, skip };
 // What a file does not say of itself. Columns are named as in the header, or counted from 1, labels included; a list of them is
 // "a,c-f".
 struct ReadOptions {
-  std::size_t labels = 0;        // the column that holds labels, by its number; 0: found by itself
-  std::string key;               // the array to read where a file holds several; empty: the only one
-  std::string label;             // the column or field that holds labels, by name or number
-  std::optional<bool> header;    // whether the first line holds names; found by itself
-  std::string columns, exclude;  // those with scores, those without; found by themselves
-  std::string keep;              // those whose text stays beside the rows
+  std::size_t labels = 0;                  // the column that holds labels, by its number; 0: found by itself
+  std::string key;                         // the array to read where a file holds several; empty: the only one
+  std::string label = {};                  // the column or field that holds labels, by name or number
+  std::optional<bool> header = {};         // whether the first line holds names; found by itself
+  std::string columns = {}, exclude = {};  // those with scores, those without; found by themselves
+  std::string keep = {};                   // those whose text stays beside the rows
   char delimiter = 0;  // between cells; 0: what the format's name says. With a semicolon numbers may have decimal commas
   Missing missing = Missing::error;
 };
