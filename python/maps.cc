@@ -21,10 +21,10 @@ void forward(const Map& map, const std::array<MatrixView<T>, 2>& a, std::span<co
   apply<T>(map, a[0], a[1], per_row);
 }
 template <class T>
-void forward(const Logarithm& op, const std::array<MatrixView<T>, 2>& a, std::span<const PerRow> /*per_row*/) {
+void forward(const Logarithm& op, const std::array<MatrixView<T>, 2>& a, std::span<const PerRow> per_row) {
   const auto& [x, y] = a;
-  if (const auto* const log = std::get_if<LogSoftmax>(&op)) return log_softmax<T>(*log, x, y);
-  logsumexp<T>(std::get<LogSumExp>(op), x, y);
+  if (const auto* const log = std::get_if<LogSoftmax>(&op)) return log_softmax<T>(*log, x, y, per_row);
+  logsumexp<T>(std::get<LogSumExp>(op), x, y, per_row);
 }
 
 template <class T>
@@ -33,25 +33,35 @@ void vjp(const Map& map, const std::array<MatrixView<T>, 4>& a, std::span<const 
   apply_vjp<T>(map, a[0], a[1], a[2], a[3], per_row, gradients);
 }
 template <class T>
-void vjp(const Logarithm& op, const std::array<MatrixView<T>, 4>& a, std::span<const PerRow> /*per_row*/,
-         std::span<const ParamGradient> /*gradients*/) {
+void vjp(const Logarithm& op, const std::array<MatrixView<T>, 4>& a, std::span<const PerRow> per_row,
+         std::span<const ParamGradient> gradients) {
   const auto& [x, y, g, dx] = a;
-  if (const auto* const log = std::get_if<LogSoftmax>(&op)) return log_softmax_vjp<T>(*log, x, y, g, dx);
-  logsumexp_vjp<T>(std::get<LogSumExp>(op), x, y, g, dx);
+  if (const auto* const log = std::get_if<LogSoftmax>(&op)) return log_softmax_vjp<T>(*log, x, y, g, dx, per_row, gradients);
+  logsumexp_vjp<T>(std::get<LogSumExp>(op), x, y, g, dx, per_row, gradients);
+}
+
+// Refuses a value of any row, by a call that has nothing to do but to check.
+void check_rows(const Map& map, std::size_t rows, std::span<const PerRow> per_row) {
+  apply<float>(map, MatrixView<const float>(nullptr, rows, 0), MatrixView<float>(nullptr, rows, 0), per_row);
+}
+void check_rows(const Logarithm& op, std::size_t rows, std::span<const PerRow> per_row) {
+  std::vector<float> sums(rows);
+  const bool log = std::holds_alternative<LogSoftmax>(op);
+  forward<float>(op,
+                 {MatrixView<float>(nullptr, rows, 0),
+                  log ? MatrixView<float>(nullptr, rows, 0) : MatrixView<float>(sums.data(), rows, 1)},
+                 per_row);
 }
 
 bool reduces(const OperationInfo& info) { return info.name == LogSumExp::kDescription.name; }
 
 // run(views, first row), views of the type of x, without the GIL.
-template <std::size_t N, class Run>
-void on_rows(const GivenRows<N>& given, const ParamValues& params, const Map* map, const Run& run) {
+template <class Family, std::size_t N, class Run>
+void on_rows(const GivenRows<N>& given, const ParamValues& params, const Family& op, const Run& run) {
   const StridedRows& rows = given.rows();
   const nb::gil_scoped_release release;
   // Checks all rows before any is written.
-  if (!params.per_row.empty() && map != nullptr) {
-    apply<float>(*map, MatrixView<const float>(nullptr, rows.count(), 0), MatrixView<float>(nullptr, rows.count(), 0),
-                 params.per_row);
-  }
+  if (!params.per_row.empty()) check_rows(op, rows.count(), params.per_row);
   on_type(given.type(), [&]<class T>(std::type_identity<T>) {
     rows.for_blocks([&](const RowBlock* blocks, std::size_t first) {
       std::array<MatrixView<T>, N> views;
@@ -61,15 +71,12 @@ void on_rows(const GivenRows<N>& given, const ParamValues& params, const Map* ma
   });
 }
 
-const Map* as_map(const Map& map) { return &map; }
-const Map* as_map(const Logarithm& /*op*/) { return nullptr; }
-
 template <class Family>
 void run_forward(const OperationInfo& info, nb::handle x, nb::handle y, nb::handle axis, nb::handle values) {
   ParamValues params(info, values);
   const Family op = make<Family>(info, params.values);
   const GivenArray arrays[] = {{"x", x}, {.name = "out", .array = y, .output = true, .one_per_row = reduces(info)}};
-  on_rows(GivenRows(info.name, arrays, axis, params), params, as_map(op),
+  on_rows(GivenRows(info.name, arrays, axis, params), params, op,
           [&]<class T>(const std::array<MatrixView<T>, 2>& views, std::size_t begin) {
             forward(op, views, of_rows<PerRow>(params.per_row, begin, views[0].rows));
           });
@@ -85,7 +92,7 @@ void run_vjp(const OperationInfo& info, const std::array<nb::handle, 4>& given, 
                                {.name = "y", .array = given[1], .one_per_row = reduces(info)},
                                {.name = "grad", .array = given[2], .one_per_row = reduces(info)},
                                {.name = "dx", .array = given[3], .output = true}};
-  on_rows(GivenRows(where, arrays, axis, params, !gradients.empty()), params, as_map(op),
+  on_rows(GivenRows(where, arrays, axis, params, !gradients.empty()), params, op,
           [&]<class T>(const std::array<MatrixView<T>, 4>& views, std::size_t begin) {
             const std::size_t count = views[0].rows;
             vjp(op, views, of_rows<PerRow>(params.per_row, begin, count), of_rows<ParamGradient>(gradients, begin, count));

@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 
 #include "entropic/describe.h"
 
@@ -38,6 +39,18 @@ inline double value_of(const ParamValues<Op>& values, std::string_view name) {
     ++i;
   });
   return value;
+}
+
+// The name of the parameter that is this member.
+template <class Op>
+inline std::string_view name_of(double Op::*member) {
+  std::string_view name;
+  for_each_param<Op>([&](const auto& param) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(param)>, Param<Op>>) {
+      if (param.member == member) name = param.name;
+    }
+  });
+  return name;
 }
 
 }  // namespace entropic::inline ENTROPIC_ABI

@@ -961,45 +961,6 @@ TEST(TaylorSoftmax, IsNotMonotone) {
   EXPECT_LT(p[0], p[1]);
 }
 
-// A value for each row does what the same value for all does, to the bit.
-TEST(PerRow, RowsHaveTheirOwnAlpha) {
-  support::for_each_target([](const std::string&) {
-    const auto check = []<class T>(T) {
-      const std::vector<double> alphas = {0.3, 1, 1.2, 1.5, 1.5, 2, 2.7, 1 + 1e-9, 1.5};
-      const std::size_t rows = alphas.size();
-      for (const std::size_t n : {1, 5, 64, 65, 300}) {
-        const std::vector<T> x = support::normal_row<T>(rows * n, 1, 0, 32), g = support::normal_row<T>(rows * n, 1, 0, 33);
-        std::vector<T> p(rows * n), dx(rows * n);
-        std::vector<double> dalpha(rows, 7);
-        const auto view = [&](auto& v) { return MatrixView(v.data(), rows, n); };
-        const PerRow per_row[] = {{"alpha", alphas}};
-        const ParamGradient gradients[] = {{"alpha", dalpha}};
-        apply(Entmax{}, view(x), view(p), per_row);
-        apply_vjp(Entmax{}, view(x), view(p), view(g), view(dx), per_row, gradients);
-        for (std::size_t r = 0; r < rows; ++r) {
-          const auto row = [&](const std::vector<T>& v) { return std::vector<T>(v.begin() + r * n, v.begin() + (r + 1) * n); };
-          ASSERT_EQ(run(Entmax{alphas[r]}, row(x)), row(p)) << n << " row " << r;
-          ASSERT_EQ(run_vjp(Entmax{alphas[r]}, row(x), row(p), row(g)), row(dx)) << n << " row " << r;
-          // Differences of the definition; of a support that changes between them nothing is asked.
-          const long double h = 1e-6L;
-          const auto at = [&](long double alpha) { return oracle::map(Entmax{static_cast<double>(alpha)}, wide(row(x))); };
-          const oracle::Row up = at(alphas[r] + h), down = at(alphas[r] - h);
-          long double slope = 0;
-          bool same = true;
-          for (std::size_t i = 0; i < n; ++i) {
-            slope += row(g)[i] * (up[i] - down[i]) / (2 * h);
-            same &= (up[i] > 0) == (down[i] > 0);
-          }
-          if (!same) continue;
-          ASSERT_NEAR(dalpha[r], slope, 2e-5 * std::max(1.0L, std::abs(slope))) << n << " row " << r;
-        }
-      }
-    };
-    check(float{});
-    check(double{});
-  });
-}
-
 TEST(PerRow, RefusesBadValues) {
   std::vector<double> x(6, 1), p(6, 7), alphas = {1, -1, 2}, few = {1, 2};
   const auto message = [&](const Map& map, PerRow given) {

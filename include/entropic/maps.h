@@ -37,8 +37,8 @@ struct Softmax {
       .source = "Boltzmann 1868; Bridle, NATO ASI F68, 1990",
   };
   static constexpr Laws kLaws = {};
-  static constexpr auto kParams = std::tuple{
-      Param<Softmax>{.name = "temperature", .meaning = "T, divides the scores", .member = &Softmax::temperature, .above = 0}};
+  static constexpr auto kParams = std::tuple{Param<Softmax>{
+      .name = "temperature", .meaning = "T, divides the scores", .member = &Softmax::temperature, .above = 0, .per_row = true}};
 };
 
 struct Sparsemax {
@@ -52,8 +52,11 @@ struct Sparsemax {
       .source = "Martins, Astudillo, ICML 2016",
   };
   static constexpr Laws kLaws = {.sparse = true, .absolute_error = 4};
-  static constexpr auto kParams = std::tuple{Param<Sparsemax>{
-      .name = "temperature", .meaning = "T, divides the scores", .member = &Sparsemax::temperature, .above = 0}};
+  static constexpr auto kParams = std::tuple{Param<Sparsemax>{.name = "temperature",
+                                                              .meaning = "T, divides the scores",
+                                                              .member = &Sparsemax::temperature,
+                                                              .above = 0,
+                                                              .per_row = true}};
 };
 
 struct Entmax {
@@ -70,13 +73,17 @@ struct Entmax {
       .source = "Peters, Niculae, Martins, ACL 2019; alpha's gradient: Correia, Niculae, Martins, EMNLP 2019",
   };
   static constexpr Laws kLaws = {.sparse = true, .absolute_error = 8};
-  static constexpr auto kParams = std::tuple{
-      Param<Entmax>{.name = "alpha",
-                    .meaning = "order of the entropy: 1 is softmax, 2 sparsemax, larger sparser",
-                    .member = &Entmax::alpha,
-                    .above = 0,
-                    .per_row = true},
-      Param<Entmax>{.name = "temperature", .meaning = "T, divides the scores", .member = &Entmax::temperature, .above = 0}};
+  static constexpr auto kParams =
+      std::tuple{Param<Entmax>{.name = "alpha",
+                               .meaning = "order of the entropy: 1 is softmax, 2 sparsemax, larger sparser",
+                               .member = &Entmax::alpha,
+                               .above = 0,
+                               .per_row = true},
+                 Param<Entmax>{.name = "temperature",
+                               .meaning = "T, divides the scores",
+                               .member = &Entmax::temperature,
+                               .above = 0,
+                               .per_row = true}};
 };
 
 struct TaylorSoftmax {
@@ -122,15 +129,18 @@ struct TopKSoftmax {
       .source = "Fan, Lewis, Dauphin, ACL 2018",
   };
   static constexpr Laws kLaws = {.ties_by_index = true, .sparse = true};
-  static constexpr auto kParams = std::tuple{
-      Param<TopKSoftmax, std::int64_t>{.name = "k",
-                                       .meaning = "how many scores keep mass; more than there are keeps all",
-                                       .member = &TopKSoftmax::k,
-                                       .above = 0,
-                                       .required = true,
-                                       .typical = 3},
-      Param<TopKSoftmax>{
-          .name = "temperature", .meaning = "T, divides the scores", .member = &TopKSoftmax::temperature, .above = 0}};
+  static constexpr auto kParams =
+      std::tuple{Param<TopKSoftmax, std::int64_t>{.name = "k",
+                                                  .meaning = "how many scores keep mass; more than there are keeps all",
+                                                  .member = &TopKSoftmax::k,
+                                                  .above = 0,
+                                                  .required = true,
+                                                  .typical = 3},
+                 Param<TopKSoftmax>{.name = "temperature",
+                                    .meaning = "T, divides the scores",
+                                    .member = &TopKSoftmax::temperature,
+                                    .above = 0,
+                                    .per_row = true}};
 };
 
 // Where the mass of the largest scores comes within 2^-20 (float) or 2^-40 (double) of p, rounding decides whether one more
@@ -147,16 +157,18 @@ struct TopPSoftmax {
       .source = "Holtzman et al., ICLR 2020",
   };
   static constexpr Laws kLaws = {.ties_by_index = true, .sparse = true};
-  static constexpr auto kParams = std::tuple{
-      Param<TopPSoftmax>{.name = "p",
-                         .meaning = "mass to reach; 1 keeps all",
-                         .member = &TopPSoftmax::p,
-                         .above = 0,
-                         .up_to = 1,
-                         .required = true,
-                         .typical = 0.9},
-      Param<TopPSoftmax>{
-          .name = "temperature", .meaning = "T, divides the scores", .member = &TopPSoftmax::temperature, .above = 0}};
+  static constexpr auto kParams = std::tuple{Param<TopPSoftmax>{.name = "p",
+                                                                .meaning = "mass to reach; 1 keeps all",
+                                                                .member = &TopPSoftmax::p,
+                                                                .above = 0,
+                                                                .up_to = 1,
+                                                                .required = true,
+                                                                .typical = 0.9},
+                                             Param<TopPSoftmax>{.name = "temperature",
+                                                                .meaning = "T, divides the scores",
+                                                                .member = &TopPSoftmax::temperature,
+                                                                .above = 0,
+                                                                .per_row = true}};
 };
 
 struct MinPSoftmax {
@@ -171,16 +183,19 @@ struct MinPSoftmax {
       .source = "Nguyen et al., ICLR 2025",
   };
   static constexpr Laws kLaws = {.sparse = true};
-  static constexpr auto kParams = std::tuple{
-      Param<MinPSoftmax>{.name = "p",
-                         .meaning = "least share of the largest probability that keeps mass",
-                         .member = &MinPSoftmax::p,
-                         .above = 0,
-                         .up_to = 1,
-                         .required = true,
-                         .typical = 0.1},
-      Param<MinPSoftmax>{
-          .name = "temperature", .meaning = "T, divides the scores", .member = &MinPSoftmax::temperature, .above = 0}};
+  static constexpr auto kParams =
+      std::tuple{Param<MinPSoftmax>{.name = "p",
+                                    .meaning = "least share of the largest probability that keeps mass",
+                                    .member = &MinPSoftmax::p,
+                                    .above = 0,
+                                    .up_to = 1,
+                                    .required = true,
+                                    .typical = 0.1},
+                 Param<MinPSoftmax>{.name = "temperature",
+                                    .meaning = "T, divides the scores",
+                                    .member = &MinPSoftmax::temperature,
+                                    .above = 0,
+                                    .per_row = true}};
 };
 
 // See perturb_max.h for noise of another kind.
@@ -205,7 +220,8 @@ struct PerturbMax {
                                .meaning = "distribution of the noise, in its standard form; uniform is on [0, 1]",
                                .member = &PerturbMax::noise,
                                .names = kNoises},
-      Param<PerturbMax>{.name = "scale", .meaning = "multiplies the noise", .member = &PerturbMax::scale, .above = 0}};
+      Param<PerturbMax>{
+          .name = "scale", .meaning = "multiplies the noise", .member = &PerturbMax::scale, .above = 0, .per_row = true}};
 };
 
 struct EntropyNormalize {
@@ -322,8 +338,11 @@ struct LogSoftmax {
       .gradient = "(g - exp(y) sum g) / T",
       .source = "see softmax",
   };
-  static constexpr auto kParams = std::tuple{Param<LogSoftmax>{
-      .name = "temperature", .meaning = "T, divides the scores", .member = &LogSoftmax::temperature, .above = 0}};
+  static constexpr auto kParams = std::tuple{Param<LogSoftmax>{.name = "temperature",
+                                                               .meaning = "T, divides the scores",
+                                                               .member = &LogSoftmax::temperature,
+                                                               .above = 0,
+                                                               .per_row = true}};
 };
 
 struct LogSumExp {
@@ -336,25 +355,32 @@ struct LogSumExp {
       .gradient = "g softmax(x/T)",
       .source = "see softmax",
   };
-  static constexpr auto kParams = std::tuple{Param<LogSumExp>{
-      .name = "temperature", .meaning = "T, divides the scores", .member = &LogSumExp::temperature, .above = 0}};
+  static constexpr auto kParams = std::tuple{Param<LogSumExp>{.name = "temperature",
+                                                              .meaning = "T, divides the scores",
+                                                              .member = &LogSumExp::temperature,
+                                                              .above = 0,
+                                                              .per_row = true}};
 };
 
 // y = log softmax(x / T). -inf scores give -inf, their gradient is 0 and their g is left out of the sum.
 template <class T>
-ENTROPIC_API void log_softmax(const LogSoftmax& options, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y);
+ENTROPIC_API void log_softmax(const LogSoftmax& options, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y,
+                              std::span<const PerRow> per_row = {});
 template <class T>
 ENTROPIC_API void log_softmax_vjp(const LogSoftmax& options, MatrixView<const std::type_identity_t<T>> x,
                                   MatrixView<const std::type_identity_t<T>> y, MatrixView<const std::type_identity_t<T>> g,
-                                  MatrixView<T> dx);
+                                  MatrixView<T> dx, std::span<const PerRow> per_row = {},
+                                  std::span<const ParamGradient> gradients = {});
 
 // y = T log sum exp(x / T), one number per row: y and g are rows x 1. An empty or all -inf row gives -inf.
 template <class T>
-ENTROPIC_API void logsumexp(const LogSumExp& options, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y);
+ENTROPIC_API void logsumexp(const LogSumExp& options, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y,
+                            std::span<const PerRow> per_row = {});
 template <class T>
 ENTROPIC_API void logsumexp_vjp(const LogSumExp& options, MatrixView<const std::type_identity_t<T>> x,
                                 MatrixView<const std::type_identity_t<T>> y, MatrixView<const std::type_identity_t<T>> g,
-                                MatrixView<T> dx);
+                                MatrixView<T> dx, std::span<const PerRow> per_row = {},
+                                std::span<const ParamGradient> gradients = {});
 
 // The same for one row.
 template <RowOfNumbers X, RowOfNumbers Y>

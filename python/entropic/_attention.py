@@ -284,8 +284,9 @@ def attention_vjp(
         As given to attention.
     grad : array
         The gradient with respect to out, (..., m, dv).
-    param_grad : bool, default False
-        Return also the gradient in each parameter of the map that may be per row and is given (as entmax's alpha).
+    param_grad : bool, str or list of str, default False
+        Return also the gradient in parameters of the map that are given and may be per row: in these, by name; True is all but
+        the temperature, or that where it is alone (as entmax's alpha, softmax's temperature).
 
     Returns
     -------
@@ -315,8 +316,8 @@ def attention_vjp(
     queries = math.prod(shape.lead) * shape.queries
     asked = ()
     if param_grad:
-        given = zip(chosen.per_row, chosen.values, strict=True)
-        asked = tuple((name, np.empty(queries)) for name, value in given if name is not None and value is not None)
+        names = _checks.asked_params("attention_vjp", chosen.per_row, chosen.values, param_grad)
+        asked = tuple((name, np.empty(queries)) for name in names)
     _core.attention_vjp(
         *call.arrays,
         g,

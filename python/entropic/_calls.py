@@ -5,7 +5,7 @@ Each function takes an operation (see _maps.Kernels) and first tries the common 
 
 import numpy as np
 
-from entropic import _convert, _core, _dask
+from entropic import _checks, _convert, _core, _dask
 from entropic._convert import FLOAT16, FLOAT32, FLOAT64
 
 ndarray = np.ndarray
@@ -89,15 +89,14 @@ def run_vjp(operation, x, y, grad, axis, params):
     return _convert.same_kind(x, _convert.cast(dx, dtype))
 
 
-def run_param_vjp(operation, x, y, grad, axis, params):
-    """J^T grad, and the gradient in each parameter per row that is given, one number per row."""
+def run_param_vjp(operation, x, y, grad, axis, params, param_grad):
+    """J^T grad, and the gradients in the parameters that param_grad asks for, one number per row."""
+    names = _checks.asked_params(operation.name + "_vjp", operation.per_row, params, param_grad)
     values, others, dtype = _vjp_arrays(operation, x, y, grad)
     dx = empty_like(values)
     shape = list(values.shape)
     del shape[_core.normalize_axis(operation.name + "_vjp", axis, values.ndim)]
-    asked = tuple(
-        (param, np.empty(shape)) for param, value in zip(operation.per_row, params, strict=True) if param and value is not None
-    )
+    asked = tuple((name, np.empty(shape)) for name in names)
     operation.param_vjp(values, *others, dx, axis, params, asked)
     dparams = tuple(_convert.number_or_array(_convert.same_kind(x, _convert.cast(dparam, dtype))) for _, dparam in asked)
     return _convert.same_kind(x, _convert.cast(dx, dtype)), dparams[0] if len(dparams) == 1 else dparams

@@ -37,3 +37,20 @@ def integer(operation, argument, value, expected="an integer"):
         return operator.index(value)
     except TypeError:
         raise TypeError(f"{operation}: {argument} must be {expected}, got {type(value).__name__}") from None
+
+
+def asked_params(function, names, values, param_grad):
+    """The parameters that `param_grad` asks for, True or names: `names` are those per row, None in the place of others.
+
+    Where a map has others than the temperature, True is these.
+    """
+    given = [name for name, value in zip(names, values, strict=True) if name is not None and value is not None]
+    if param_grad is True:
+        return [name for name in given if name != "temperature"] or given
+    asked = [param_grad] if isinstance(param_grad, str) else param_grad
+    if not isinstance(asked, (list, tuple)) or any(name not in given for name in asked):
+        allowed = " and ".join(repr(name) for name in given) or "none"
+        raise ValueError(
+            f"{function}: param_grad must be True, False or names of given parameters, {allowed}, got {param_grad!r}"
+        )
+    return list(asked)

@@ -116,8 +116,15 @@ _OF_CLASSES = _names(info for info in _core.losses() if info["target"].startswit
 _MEASURES = _names(info for info in _core.measure_operations() if info["family"] in ("measure", "divergence", "entry"))
 _MAPS = _names(_core.operations())
 FUNCTIONS = {name: getattr(_generated, name) for name in _MAPS | _MEASURES | _TWO | {"gamma_for_entropy"}}
-FUNCTIONS |= {"power_transform": _entropy_control.power_transform, "mean_field_entropy": _entropy_control.mean_field_entropy}
-FUNCTIONS |= {"sample": _sampling.sample, "gumbel_softmax": _sampling.gumbel_softmax}
+FUNCTIONS |= {
+    one.__name__: one
+    for one in (
+        _entropy_control.power_transform,
+        _entropy_control.mean_field_entropy,
+        _sampling.sample,
+        _sampling.gumbel_softmax,
+    )
+}
 
 
 class _Column:

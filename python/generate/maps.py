@@ -19,7 +19,7 @@ def forward_signature(description):
 def vjp_signature(description):
     keywords = [*map(argument, description["params"]), AXIS]
     if has_per_row(description):
-        keywords.append(Argument("param_grad", "False", "bool"))
+        keywords.append(Argument("param_grad", "False", "bool | str | list[str] | tuple[str, ...]"))
     arrays = [Argument("x"), Argument("y", type="Any"), Argument("grad", type="Any")]
     return Signature(arrays, keywords, positional_only=True)
 
@@ -29,8 +29,10 @@ def functions(description):
     name = description["name"]
     run, last = ("run_reduction", "keepdims") if description["reduces"] else ("run_map", "out")
     forward = f"return _{run}(_{name}, x, axis, {last}, {values(name, description)})"
-    run_vjp = "(_run_param_vjp if param_grad else _run_vjp)" if has_per_row(description) else "_run_vjp"
-    vjp = f"return {run_vjp}(_{name}, x, y, grad, axis, {values(name + '_vjp', description)})"
+    vjp = f"return _run_vjp(_{name}, x, y, grad, axis, {values(name + '_vjp', description)})"
+    if has_per_row(description):
+        asked = f"return _run_param_vjp(_{name}, x, y, grad, axis, {values(name + '_vjp', description)}, param_grad)"
+        vjp = f"if param_grad:\n    {asked}\n{vjp}"
     return (
         f"_{name} = _KERNELS[{name!r}]\n\n\n"
         + define(name, forward_signature(description), forward, forward_doc(description))
@@ -47,16 +49,20 @@ def stubs(description):
         out = f"{'_Array' if x == '_Array' else result} | None"
         lines.append("@overload\n" + stub(name, signature.with_types(x=x, out=out), y))
     signature = vjp_signature(description)
-    per_row = sum(param["per_row"] for param in description["params"])
+    per_row = [param["name"] for param in description["params"] if param["per_row"]]
+    counted = len([name for name in per_row if name != "temperature"] or per_row)
     for x, result in KINDS:
         if not per_row:
             lines.append("@overload\n" + stub(f"{name}_vjp", signature.with_types(x=x), result))
             continue
         asked = signature.keywords[-1]
-        for default, kind, more in (("False", "Literal[False]", False), ("", "Literal[True]", True)):
-            # In how many parameters there is a gradient is seen at run time.
-            dparam = "_Array" if per_row == 1 and result == "_Array" else "Any"
-            returned = f"tuple[{result}, {dparam}]" if more else result
+        # In how many parameters that are optional there is a gradient is seen at run time.
+        dparam = "_Array" if counted == 1 and result == "_Array" else "Any"
+        for default, kind, returned in (
+            ("False", "Literal[False]", result),
+            ("", "Literal[True] | str", f"tuple[{result}, {dparam}]"),
+            ("", "list[str] | tuple[str, ...]", f"tuple[{result}, Any]"),
+        ):
             keywords = [*signature.keywords[:-1], asked._replace(default=default, type=kind)]
             one = signature.with_types(x=x)._replace(keywords=keywords)
             lines.append("@overload\n" + stub(f"{name}_vjp", one, returned))
@@ -126,10 +132,15 @@ def vjp_doc(description):
     asking = also = ""
     if has_per_row(description):
         names = " and ".join(param["name"] for param in description["params"] if param["per_row"])
-        asking = f"param_grad : bool, default False\n    Return also the gradient with respect to {names}.\n"
-        also = f"""
-array, or a tuple of arrays where several of these parameters are given
-    With param_grad=True: the gradient with respect to {names}, of the kind and dtype of dx.
+        others = [param["name"] for param in description["params"] if param["per_row"] and param["name"] != "temperature"]
+        true = f"\n    True is {' and '.join(others)}." if others and "temperature" in names else ""
+        asking = (
+            f"param_grad : bool, str or list of str, default False\n"
+            f"    Return also the gradient with respect to {names}: to these, by name, or True.{true}\n"
+        )
+        also = """
+array, or a tuple of arrays where several parameters are asked for
+    With param_grad: the gradient with respect to them, of the kind and dtype of dx.
     It is one number per row, in x's shape without the axis (a NumPy number where no axis is left), also where
     rows share a value: the gradient in that is the sum of theirs."""
     return f"""The gradient of <grad, {name}(x)> with respect to x: J^T grad.

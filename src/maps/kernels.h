@@ -27,10 +27,12 @@ struct MapKernels {
   void (*vjp)(const Map&, In x, In p, In g, Out dx, std::span<const PerRow>, std::span<const ParamGradient>, Share<T>);
   void (*perturb_max)(const CustomPerturbMax&, In x, Out p, Share<T>);
   void (*perturb_max_vjp)(const CustomPerturbMax&, In x, In p, In g, Out dx, Share<T>);
-  void (*log_softmax)(const LogSoftmax&, In x, Out y, Share<T>);
-  void (*log_softmax_vjp)(const LogSoftmax&, In x, In y, In g, Out dx, Share<T>);
-  void (*logsumexp)(const LogSumExp&, In x, Out y, Share<T>);
-  void (*logsumexp_vjp)(const LogSumExp&, In x, In g, Out dx, Share<T>);
+  void (*log_softmax)(const LogSoftmax&, In x, Out y, std::span<const PerRow>, Share<T>);
+  void (*log_softmax_vjp)(const LogSoftmax&, In x, In y, In g, Out dx, std::span<const PerRow>, std::span<const ParamGradient>,
+                          Share<T>);
+  void (*logsumexp)(const LogSumExp&, In x, Out y, std::span<const PerRow>, Share<T>);
+  void (*logsumexp_vjp)(const LogSumExp&, In x, In g, Out dx, std::span<const PerRow>, std::span<const ParamGradient>,
+                        Share<T>);
   // Bytes of memory that these want for rows of n.
   std::size_t (*memory)(const Map&, std::size_t n);
   std::size_t (*perturb_max_memory)(std::size_t n);

@@ -67,6 +67,17 @@ void check_vjp(std::string_view name, const MatrixView<const T>& x, std::string_
   check_overlap(name, "dx", dx, "g", g);
 }
 
+// Parameters of a gradient; rows of nothing have none in them.
+template <class Op, class T>
+void check_slopes(const Op& op, std::span<const PerRow> per_row, std::span<const ParamGradient> gradients,
+                  const MatrixView<const T>& x) {
+  check_params(op, per_row, x.rows);
+  for (const ParamGradient& asked : gradients) {
+    check_per_row<Op>(asked.parameter, asked.values.size(), x.rows);
+    if (x.cols == 0) std::fill(asked.values.begin(), asked.values.end(), 0.0);
+  }
+}
+
 }  // namespace
 
 template <class T>
@@ -84,16 +95,8 @@ template <class T>
 void apply_vjp(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixView<const std::type_identity_t<T>> p,
                MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx, std::span<const PerRow> per_row,
                std::span<const ParamGradient> gradients) {
-  std::visit(
-      [&]<class Op>(const Op& op) {
-        check_params(op, per_row, x.rows);
-        for (const ParamGradient& asked : gradients) check_per_row<Op>(asked.parameter, asked.values.size(), x.rows);
-      },
-      map);
+  std::visit([&](const auto& op) { check_slopes(op, per_row, gradients, x); }, map);
   check_vjp(description_of(map).name, x, "p", p, g, dx);
-  if (x.cols == 0) {
-    for (const ParamGradient& asked : gradients) std::fill(asked.values.begin(), asked.values.end(), 0.0);
-  }
   const MapKernels kernel = map_kernels<Working<T>>();
   const std::size_t cost = cost_of(map), room = kernel.memory(map, x.cols);
   if constexpr (kIsHalf<T>) {
@@ -135,37 +138,42 @@ void perturb_max_vjp(const NoiseFunctions& noise, double scale, MatrixView<const
 }
 
 template <class T>
-void log_softmax(const LogSoftmax& options, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y) {
-  check_params(options);
+void log_softmax(const LogSoftmax& options, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y,
+                 std::span<const PerRow> per_row) {
+  check_params(options, per_row, x.rows);
   check_map("log_softmax", x, "y", y);
   const MapKernels kernel = map_kernels<Working<T>>();
-  for_shares<T, 1>({x}, y, 1, kernel.logsumexp_memory(x.cols),
-                   [&](const auto& in, auto out, std::size_t, auto share) { kernel.log_softmax(options, in[0], out, share); });
+  for_shares<T, 1>({x}, y, 1, kernel.logsumexp_memory(x.cols), [&](const auto& in, auto out, std::size_t first, auto share) {
+    kernel.log_softmax(options, in[0], out, of_rows(per_row, first, share.end), share);
+  });
 }
 
 template <class T>
 void log_softmax_vjp(const LogSoftmax& options, MatrixView<const std::type_identity_t<T>> x,
-                     MatrixView<const std::type_identity_t<T>> y, MatrixView<const std::type_identity_t<T>> g,
-                     MatrixView<T> dx) {
-  check_params(options);
+                     MatrixView<const std::type_identity_t<T>> y, MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx,
+                     std::span<const PerRow> per_row, std::span<const ParamGradient> gradients) {
+  check_slopes(options, per_row, gradients, x);
   check_vjp("log_softmax", x, "y", y, g, dx);
   const MapKernels kernel = map_kernels<Working<T>>();
   const std::size_t room = kernel.logsumexp_memory(x.cols);
   if constexpr (kIsHalf<T>) {
-    for_shares<T, 2>({x, g}, dx, 2, room, [&](const auto& in, auto out, std::size_t, auto share) {
-      kernel.log_softmax(options, in[0], out, share);
-      kernel.log_softmax_vjp(options, in[0], out, in[1], out, share);
+    for_shares<T, 2>({x, g}, dx, 2, room, [&](const auto& in, auto out, std::size_t first, auto share) {
+      const std::vector<PerRow> values = of_rows(per_row, first, share.end);
+      kernel.log_softmax(options, in[0], out, values, share);
+      kernel.log_softmax_vjp(options, in[0], out, in[1], out, values, of_rows(gradients, first, share.end), share);
     });
   } else {
-    for_shares<T, 3>({x, y, g}, dx, 1, room, [&](const auto& in, auto out, std::size_t, auto share) {
-      kernel.log_softmax_vjp(options, in[0], in[1], in[2], out, share);
+    for_shares<T, 3>({x, y, g}, dx, 1, room, [&](const auto& in, auto out, std::size_t first, auto share) {
+      kernel.log_softmax_vjp(options, in[0], in[1], in[2], out, of_rows(per_row, first, share.end),
+                             of_rows(gradients, first, share.end), share);
     });
   }
 }
 
 template <class T>
-void logsumexp(const LogSumExp& options, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y) {
-  check_params(options);
+void logsumexp(const LogSumExp& options, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y,
+               std::span<const PerRow> per_row) {
+  check_params(options, per_row, x.rows);
   check_layout("logsumexp", "x", x);
   check_shape("logsumexp", "y", y, "a column with x's rows", x.rows, std::size_t{1});
   check_apart("logsumexp", "y", y, "x", x);
@@ -174,23 +182,27 @@ void logsumexp(const LogSumExp& options, MatrixView<const std::type_identity_t<T
     for (std::size_t r = 0; r < y.rows; ++r) *y.row(r) = T(-std::numeric_limits<Working<T>>::infinity());
   }
   const MapKernels kernel = map_kernels<Working<T>>();
-  for_shares<T, 1>({x}, y, 1, kernel.logsumexp_memory(x.cols),
-                   [&](const auto& in, auto out, std::size_t, auto share) { kernel.logsumexp(options, in[0], out, share); });
+  for_shares<T, 1>({x}, y, 1, kernel.logsumexp_memory(x.cols), [&](const auto& in, auto out, std::size_t first, auto share) {
+    kernel.logsumexp(options, in[0], out, of_rows(per_row, first, share.end), share);
+  });
 }
 
 template <class T>
 void logsumexp_vjp(const LogSumExp& options, MatrixView<const std::type_identity_t<T>> x,
-                   MatrixView<const std::type_identity_t<T>> y, MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx) {
-  check_params(options);
+                   MatrixView<const std::type_identity_t<T>> y, MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx,
+                   std::span<const PerRow> per_row, std::span<const ParamGradient> gradients) {
+  check_slopes(options, per_row, gradients, x);
   check_map("logsumexp", x, "dx", dx);
   check_shape("logsumexp", "y", y, "a column with x's rows", x.rows, std::size_t{1});
   check_shape("logsumexp", "g", g, "a column with x's rows", x.rows, std::size_t{1});
   check_apart("logsumexp", "dx", dx, "g", g);
   check_apart("logsumexp", "dx", dx, "y", y);
   const MapKernels kernel = map_kernels<Working<T>>();
-  for_shares<T, 2>({x, g}, dx, 1, kernel.logsumexp_memory(x.cols), [&](const auto& in, auto out, std::size_t, auto share) {
-    kernel.logsumexp_vjp(options, in[0], in[1], out, share);
-  });
+  for_shares<T, 2>({x, g}, dx, 1, kernel.logsumexp_memory(x.cols),
+                   [&](const auto& in, auto out, std::size_t first, auto share) {
+                     kernel.logsumexp_vjp(options, in[0], in[1], out, of_rows(per_row, first, share.end),
+                                          of_rows(gradients, first, share.end), share);
+                   });
 }
 
 template void apply(const Map&, MatrixView<const float>, MatrixView<float>, std::span<const PerRow>);
@@ -211,29 +223,32 @@ template void perturb_max_vjp(const NoiseFunctions&, double, MatrixView<const fl
                               MatrixView<const float>, MatrixView<float>);
 template void perturb_max_vjp(const NoiseFunctions&, double, MatrixView<const double>, MatrixView<const double>,
                               MatrixView<const double>, MatrixView<double>);
-template void log_softmax(const LogSoftmax&, MatrixView<const float>, MatrixView<float>);
-template void log_softmax(const LogSoftmax&, MatrixView<const double>, MatrixView<double>);
-template void log_softmax(const LogSoftmax&, MatrixView<const float16>, MatrixView<float16>);
-template void log_softmax(const LogSoftmax&, MatrixView<const bfloat16>, MatrixView<bfloat16>);
+template void log_softmax(const LogSoftmax&, MatrixView<const float>, MatrixView<float>, std::span<const PerRow>);
+template void log_softmax(const LogSoftmax&, MatrixView<const double>, MatrixView<double>, std::span<const PerRow>);
+template void log_softmax(const LogSoftmax&, MatrixView<const float16>, MatrixView<float16>, std::span<const PerRow>);
+template void log_softmax(const LogSoftmax&, MatrixView<const bfloat16>, MatrixView<bfloat16>, std::span<const PerRow>);
 template void log_softmax_vjp(const LogSoftmax&, MatrixView<const float>, MatrixView<const float>, MatrixView<const float>,
-                              MatrixView<float>);
+                              MatrixView<float>, std::span<const PerRow>, std::span<const ParamGradient>);
 template void log_softmax_vjp(const LogSoftmax&, MatrixView<const double>, MatrixView<const double>, MatrixView<const double>,
-                              MatrixView<double>);
+                              MatrixView<double>, std::span<const PerRow>, std::span<const ParamGradient>);
 template void log_softmax_vjp(const LogSoftmax&, MatrixView<const float16>, MatrixView<const float16>,
-                              MatrixView<const float16>, MatrixView<float16>);
+                              MatrixView<const float16>, MatrixView<float16>, std::span<const PerRow>,
+                              std::span<const ParamGradient>);
 template void log_softmax_vjp(const LogSoftmax&, MatrixView<const bfloat16>, MatrixView<const bfloat16>,
-                              MatrixView<const bfloat16>, MatrixView<bfloat16>);
-template void logsumexp(const LogSumExp&, MatrixView<const float>, MatrixView<float>);
-template void logsumexp(const LogSumExp&, MatrixView<const double>, MatrixView<double>);
-template void logsumexp(const LogSumExp&, MatrixView<const float16>, MatrixView<float16>);
-template void logsumexp(const LogSumExp&, MatrixView<const bfloat16>, MatrixView<bfloat16>);
+                              MatrixView<const bfloat16>, MatrixView<bfloat16>, std::span<const PerRow>,
+                              std::span<const ParamGradient>);
+template void logsumexp(const LogSumExp&, MatrixView<const float>, MatrixView<float>, std::span<const PerRow>);
+template void logsumexp(const LogSumExp&, MatrixView<const double>, MatrixView<double>, std::span<const PerRow>);
+template void logsumexp(const LogSumExp&, MatrixView<const float16>, MatrixView<float16>, std::span<const PerRow>);
+template void logsumexp(const LogSumExp&, MatrixView<const bfloat16>, MatrixView<bfloat16>, std::span<const PerRow>);
 template void logsumexp_vjp(const LogSumExp&, MatrixView<const float>, MatrixView<const float>, MatrixView<const float>,
-                            MatrixView<float>);
+                            MatrixView<float>, std::span<const PerRow>, std::span<const ParamGradient>);
 template void logsumexp_vjp(const LogSumExp&, MatrixView<const double>, MatrixView<const double>, MatrixView<const double>,
-                            MatrixView<double>);
+                            MatrixView<double>, std::span<const PerRow>, std::span<const ParamGradient>);
 template void logsumexp_vjp(const LogSumExp&, MatrixView<const float16>, MatrixView<const float16>, MatrixView<const float16>,
-                            MatrixView<float16>);
+                            MatrixView<float16>, std::span<const PerRow>, std::span<const ParamGradient>);
 template void logsumexp_vjp(const LogSumExp&, MatrixView<const bfloat16>, MatrixView<const bfloat16>,
-                            MatrixView<const bfloat16>, MatrixView<bfloat16>);
+                            MatrixView<const bfloat16>, MatrixView<bfloat16>, std::span<const PerRow>,
+                            std::span<const ParamGradient>);
 
 }  // namespace entropic::inline ENTROPIC_ABI

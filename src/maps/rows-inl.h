@@ -11,6 +11,7 @@
 #include "src/maps/all-inl.h"
 #include "src/maps/kernels.h"
 #include "src/per_row.h"
+#include "src/rows/entropy-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
@@ -120,6 +121,31 @@ void MapRows(const Op& op, MatrixView<const T> x, MatrixView<T> p, std::span<con
   if (share.stream) hwy::FlushStream();
 }
 
+// The gradients in one row's parameters, by the kernels; that in T of x/T by dx.
+template <class Op, class T>
+void ParamGradientsOfRow(const Op& op, const T* x, const T* p, const T* g, size_t n, std::span<const ParamGradient> gradients,
+                         size_t r, Share<T> share) {
+  using Kernels = KernelsOf<Op, T>;
+  ParamValues<Op> slopes = {};
+  if constexpr (MapContract<Op, T>::kHasParamVjp) {
+    slopes = Kernels::ParamVjpRow(op, x, p, g, n, {share.memory, share.stream});
+  }
+  for (const ParamGradient& gradient : gradients) {
+    double& slope = gradient.values[r] = value_of<Op>(slopes, gradient.parameter);
+    if constexpr (Kernels::kScores.divisor != nullptr) {
+      if (gradient.parameter == name_of(Kernels::kScores.divisor)) {
+        // dx may overflow in an extreme T: of the row as it is prepared for the map.
+        Arena memory = share.memory;
+        T* const prepared = memory.take<T>(n);
+        T* const slopes_in_x = memory.take<T>(n);
+        const auto row = PrepareRow(RowTag<T>(), Kernels::kScores, op, x, n, prepared);
+        Kernels::VjpRow(row.op, row.x, p, g, n, slopes_in_x, {memory, false});
+        slope = SlopeInDivisor(row.x, row.max, slopes_in_x, n) / (op.*Kernels::kScores.divisor);
+      }
+    }
+  }
+}
+
 template <class Op, class T>
 void VjpRows(const Op& common, MatrixView<const T> x, MatrixView<const T> p, MatrixView<const T> g, MatrixView<T> dx,
              std::span<const PerRow> per_row, std::span<const ParamGradient> gradients, Share<T> share) {
@@ -130,18 +156,13 @@ void VjpRows(const Op& common, MatrixView<const T> x, MatrixView<const T> p, Mat
     const Op op = at_row(common, per_row, r);
     const bool infinite = HasInfiniteScore(x.row(r), p.row(r), n, T(0));
     // Before dx, which may stand where an input does.
-    ParamValues<Op> dparams = {};
-    if constexpr (MapContract<Op, T>::kHasParamVjp) {
-      if (!gradients.empty() && !infinite) {
-        dparams = Kernels::ParamVjpRow(op, x.row(r), p.row(r), g.row(r), n, {share.memory, share.stream});
-      }
-    }
     if (infinite) {
+      for (const ParamGradient& gradient : gradients) gradient.values[r] = 0;
       FillRow(d, T(0), n, dx.row(r));
     } else {
+      if (!gradients.empty()) ParamGradientsOfRow(op, x.row(r), p.row(r), g.row(r), n, gradients, r, share);
       Kernels::VjpRow(op, x.row(r), p.row(r), g.row(r), n, dx.row(r), {share.memory, share.stream});
     }
-    for (const ParamGradient& gradient : gradients) gradient.values[r] = value_of<Op>(dparams, gradient.parameter);
   }
   if (share.stream) hwy::FlushStream();
 }
@@ -169,11 +190,13 @@ void CustomPerturbMaxVjpRows(const CustomPerturbMax& op, MatrixView<const T> x, 
 }
 
 template <class T>
-void LogSoftmaxRows(const LogSoftmax& op, MatrixView<const T> x, MatrixView<T> y, Share<T> share) {
+void LogSoftmaxRows(const LogSoftmax& common, MatrixView<const T> x, MatrixView<T> y, std::span<const PerRow> per_row,
+                    Share<T> share) {
   const RowTag<T> d;
   const size_t n = x.cols;
   T* const prepared = share.memory.template take<T>(n);
   for (size_t r = share.begin; r < share.end; ++r) {
+    const LogSoftmax op = at_row(common, per_row, r);
     const auto row = PrepareRow(d, kLogSoftmaxScores, op, x.row(r), n, prepared);
     if (IsFinite(row.max)) {
       LogSoftmaxRow(d, row.op, row.x, n, row.max, y.row(r));
@@ -187,24 +210,37 @@ void LogSoftmaxRows(const LogSoftmax& op, MatrixView<const T> x, MatrixView<T> y
 }
 
 template <class T>
-void LogSoftmaxVjpRows(const LogSoftmax& op, MatrixView<const T> x, MatrixView<const T> y, MatrixView<const T> g,
-                       MatrixView<T> dx, Share<T> share) {
+void LogSoftmaxVjpRows(const LogSoftmax& common, MatrixView<const T> x, MatrixView<const T> y, MatrixView<const T> g,
+                       MatrixView<T> dx, std::span<const PerRow> per_row, std::span<const ParamGradient> gradients,
+                       Share<T> share) {
   const RowTag<T> d;
   for (size_t r = share.begin; r < share.end; ++r) {
+    const LogSoftmax op = at_row(common, per_row, r);
     if (HasInfiniteScore(x.row(r), y.row(r), x.cols, -kInfinity<T>)) {
+      for (const ParamGradient& gradient : gradients) gradient.values[r] = 0;
       FillRow(d, T(0), x.cols, dx.row(r));
     } else {
+      for (const ParamGradient& gradient : gradients) {  // T is all there is
+        // In units of 1/T, which may be no number.
+        Arena memory = share.memory;
+        T* const slopes_in_x = memory.take<T>(x.cols);
+        LogSoftmaxVjpRow(d, LogSoftmax{}, x.row(r), y.row(r), g.row(r), x.cols, slopes_in_x);
+        const T max = RowMax(d, x.row(r), x.cols);
+        gradient.values[r] = SlopeInDivisor(x.row(r), max, slopes_in_x, x.cols) / op.temperature / op.temperature;
+      }
       LogSoftmaxVjpRow(d, op, x.row(r), y.row(r), g.row(r), x.cols, dx.row(r));
     }
   }
 }
 
 template <class T>
-void LogSumExpRows(const LogSumExp& op, MatrixView<const T> x, MatrixView<T> y, Share<T> share) {
+void LogSumExpRows(const LogSumExp& common, MatrixView<const T> x, MatrixView<T> y, std::span<const PerRow> per_row,
+                   Share<T> share) {
   const RowTag<T> d;
   const size_t n = x.cols;
   T* const prepared = share.memory.template take<T>(n);
   for (size_t r = share.begin; r < share.end; ++r) {
+    const LogSumExp op = at_row(common, per_row, r);
     const auto row = PrepareRow(d, kLogSumExpScores, op, x.row(r), n, prepared);
     *y.row(r) = IsFinite(row.max) ? static_cast<T>(static_cast<double>(row.original_max) +
                                                    op.temperature * LogSumExpRow(d, row.op, row.x, n, row.max))
@@ -212,29 +248,36 @@ void LogSumExpRows(const LogSumExp& op, MatrixView<const T> x, MatrixView<T> y, 
   }
 }
 
-// dx = g softmax(x/T): the map itself, into dx, then the factor.
+// dx = g softmax(x/T): the map itself, into dx, then the factor. The gradient in T is g times the entropy of that softmax.
 template <class T>
-void LogSumExpVjpRows(const LogSumExp& op, MatrixView<const T> x, MatrixView<const T> g, MatrixView<T> dx, Share<T> share) {
+void LogSumExpVjpRows(const LogSumExp& common, MatrixView<const T> x, MatrixView<const T> g, MatrixView<T> dx,
+                      std::span<const PerRow> per_row, std::span<const ParamGradient> gradients, Share<T> share) {
   using Kernels = KernelsOf<Softmax, T>;
   const RowTag<T> d;
   const size_t n = x.cols;
   T* const prepared = share.memory.template take<T>(n);
   for (size_t r = share.begin; r < share.end; ++r) {
+    const LogSumExp op = at_row(common, per_row, r);
     const auto row = PrepareRow(d, Kernels::kScores, {.temperature = op.temperature}, x.row(r), n, prepared);
     if (IsFinite(row.max)) {
       Kernels::MapRow(row.op, row.x, n, row.max, dx.row(r), {share.memory, false});
+      for (const ParamGradient& gradient : gradients) {
+        gradient.values[r] = static_cast<double>(*g.row(r)) * RowEntropy(D64(), dx.row(r), n);
+      }
       ScaleRow(d, *g.row(r), n, dx.row(r));
     } else {
       // The gradient is 0 at -inf scores and in rows with +inf.
-      FillRow(d, NonFiniteLogSumExp(x.row(r), n) == row.max ? T(0) : kNaN<T>, n, dx.row(r));
+      const T slope = NonFiniteLogSumExp(x.row(r), n) == row.max ? T(0) : kNaN<T>;
+      for (const ParamGradient& gradient : gradients) gradient.values[r] = slope;
+      FillRow(d, slope, n, dx.row(r));
     }
   }
 }
 
-// What a prepared row takes, and the map's kernels.
+// What a prepared row takes, the gradient in x by which that in T is found, and the map's kernels.
 template <class Op, class T>
 size_t MemoryOf(size_t n) {
-  return Arena::room<T>(n) + MapContract<Op, T>::Memory(n);
+  return 2 * Arena::room<T>(n) + MapContract<Op, T>::Memory(n);
 }
 
 template <class T>

@@ -150,6 +150,30 @@ HWY_NOINLINE T NonFiniteLogSumExp(const T* x, size_t n) {
   return max;
 }
 
+// d/dT of sum g f(x/T) is -<dx, x> / T, since x and T enter as x/T: this is -<dx, x>. f does not change with a constant in x,
+// so that dx sums to 0 and the maximum may be subtracted: what dx lost in rounding at large scores then counts little. A
+// product with 0 is 0, also where the other factor is infinite.
+template <class T>
+HWY_NOINLINE double SlopeInDivisor(const T* x, T x_max, const T* dx, size_t n) {
+  const D64 d;
+  const V64 half = hn::Set(d, 0.5), max = hn::Set(d, 0.5 * static_cast<double>(x_max));
+  double sum = 0;
+  // Half of each score: differences do not overflow. Where products or their sum do, much less of them.
+  for (const double factor : {0.5, 0x1p-600}) {
+    const V64 rest = hn::Set(d, 2 * factor);
+    sum = Sum(d, n,
+              [&](size_t i, size_t count) HWY_ATTR {
+                const V64 slope = LoadWide(d, dx + i, count, T(0));
+                const V64 distance = hn::Mul(hn::Sub(max, hn::Mul(half, LoadWide(d, x + i, count, T(0)))), rest);
+                const V64 zero = hn::Zero(d);
+                return hn::IfThenZeroElse(hn::Or(hn::Eq(slope, zero), hn::Eq(distance, zero)), hn::Mul(slope, distance));
+              }) /
+          factor;
+    if (std::isfinite(sum)) break;
+  }
+  return sum;
+}
+
 // Whether the row has a +inf score and no NaN, told from one entry: the first that has mass is +inf or none is. A NaN row is
 // NaN in y from the first.
 template <class T>

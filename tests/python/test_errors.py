@@ -200,7 +200,7 @@ TOLD = {
     "softmax(X, axis=2)": "softmax: axis 2 is out of bounds for array of dimension 2",
     "softmax(X, temperature=0)": "softmax: temperature must be above 0 and finite, got 0",
     "softmax(X, temperature=-1)": "softmax: temperature must be above 0 and finite, got -1",
-    "softmax(X, temperature=None)": "softmax: temperature must be a number, got NoneType",
+    "softmax(X, temperature=None)": "softmax: temperature must be a number or an array of numbers, got NoneType",
     "softmax(X, temprature=1)": "softmax() got an unexpected keyword argument 'temprature'",
     "entmax(X, alpha='1.5')": "entmax: alpha must be a number or an array of numbers, got str",
     "entmax(X, alpha=[1.5, 2])": (
@@ -371,15 +371,15 @@ def test_told_by_torch(call):
 
 
 WRONG_TYPES = {
-    "softmax(X, temperature='a')": "softmax: temperature must be a number, got str",
-    "softmax(X, temperature=None)": "softmax: temperature must be a number, got NoneType",
-    "softmax(X, temperature=torch.ones(2))": "softmax: temperature must be a number, got Tensor",
+    "softmax(X, temperature='a')": "softmax: temperature must be a number or an array of numbers, got str",
+    "softmax(X, temperature=None)": "softmax: temperature must be a number or an array of numbers, got NoneType",
+    "softmax(X, temperature=torch.ones(2))": "softmax: temperature must be a number or a tensor that broadcasts to (2, 1)",
     "entmax(X, alpha=[1.5])": "entmax: alpha must be a number or an array of numbers, got list",
     "entropy_normalize(X, entropy='a')": "entropy_normalize: entropy must be a number or an array of numbers, got str",
     "entropy_normalize(X, entropy=1.0, input=True)": "entropy_normalize: input must be a string, got bool",
     "top_k_softmax(X, k=2.5)": "top_k_softmax: k must be an integer, got float",
     "perturb_max(X, noise=3)": "perturb_max: noise must be a string, got int",
-    "logsumexp(X, temperature='a')": "logsumexp: temperature must be a number, got str",
+    "logsumexp(X, temperature='a')": "logsumexp: temperature must be a number or an array of numbers, got str",
     "renyi_entropy(P, alpha='a')": "renyi_entropy: alpha must be a number or an array of numbers, got str",
     "entropy(P, normalize=1)": "entropy: normalize must be a bool, got int",
     "entropy(P, base=[2])": "entropy: base must be a number, got list",

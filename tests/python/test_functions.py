@@ -41,7 +41,8 @@ def test_signatures(operation):
 
 def test_signature_as_printed():
     assert str(inspect.signature(entropic.softmax)) == "(x, *, temperature=1.0, axis=-1, out=None)"
-    assert str(inspect.signature(entropic.softmax_vjp)) == "(x, y, grad, /, *, temperature=1.0, axis=-1)"
+    vjp = "(x, y, grad, /, *, temperature=1.0, axis=-1, param_grad=False)"
+    assert str(inspect.signature(entropic.softmax_vjp)) == vjp
     assert str(inspect.signature(entropic.entmax)) == "(x, *, alpha=1.5, temperature=1.0, axis=-1, out=None)"
     vjp = "(x, y, grad, /, *, alpha=1.5, temperature=1.0, axis=-1, param_grad=False)"
     assert str(inspect.signature(entropic.entmax_vjp)) == vjp
@@ -154,8 +155,8 @@ USER_CODE = """
     assert_type(entropic.get_num_threads(), int)
     total: NDArray[np.float32] = entropic.logsumexp(x32, keepdims=True)
     entropic.softmax(x32, temprature=1.0)  # type: ignore[call-overload]
-    entropic.softmax(x32, temperature="hot")  # type: ignore[call-overload]
-    entropic.softmax_vjp(x32, x32, x32, param_grad=True)  # type: ignore[call-overload]
+    entropic.top_k_softmax(x32, k="hot")  # type: ignore[call-overload]
+    entropic.sigsoftmax_vjp(x32, x32, x32, param_grad=True)  # type: ignore[call-overload]
     entropic.softmax(None)  # type: ignore[call-overload]
 """
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import entropic
-from cases import OPERATIONS, call, call_vjp, laid_out, scores, torch_or_skip, typical
+from cases import OPERATIONS, call, call_vjp, laid_out, scores, torch_or_skip
 from entropic import _core
 
 
@@ -33,10 +33,15 @@ def values_around(value, shape, seed=0):
     return value * np.random.default_rng(seed).uniform(0.7, 1.3, shape)
 
 
-def row_by_row(x, values, axis, run):
+def shape_of(operation, x, axis=-1):
+    """The shape of operation(x)."""
+    return tuple(np.delete(x.shape, axis)) if operation["reduces"] else x.shape
+
+
+def row_by_row(x, values, axis, run, reduces=False):
     """run(row of x, its value) for each row, the rows put where they were."""
-    y = np.empty(x.shape, x.dtype)
-    rows, results = np.moveaxis(x, axis, -1), np.moveaxis(y, axis, -1)
+    y = np.empty(np.delete(x.shape, axis) if reduces else x.shape, x.dtype)
+    rows, results = np.moveaxis(x, axis, -1), y if reduces else np.moveaxis(y, axis, -1)
     values = np.broadcast_to(np.asarray(values, np.float64), one_number_per_row(x.shape, axis))
     for i in np.ndindex(rows.shape[:-1]):
         results[i] = run(i, np.ascontiguousarray(rows[i]), float(np.moveaxis(values, axis, -1)[i][0]))
@@ -63,35 +68,30 @@ def test_bits_of_the_same_number_for_each_row_alone(operation, name, value, dtyp
     values = data.draw(broadcast_values(value, x.shape, axis))
     before = values.copy()
     y = call(operation, x, axis=axis, **{name: values})
-    want = row_by_row(x, values, axis, lambda i, row, number: call(operation, row, **{name: number}))
-    np.testing.assert_array_equal(y, want, strict=True)
-    out = np.full([2 * size for size in x.shape], 7.0, dtype)[tuple(slice(None, None, 2) for _ in x.shape)]
-    assert call(operation, x, axis=axis, out=out, **{name: values}) is out
-    np.testing.assert_array_equal(out, want)
+    reduces = operation["reduces"]
+    want = row_by_row(x, values, axis, lambda i, row, number: call(operation, row, **{name: number}), reduces)
+    np.testing.assert_array_equal(y, want)
+    assert y.dtype == dtype
+    if not reduces:
+        out = np.full([2 * size for size in x.shape], 7.0, dtype)[tuple(slice(None, None, 2) for _ in x.shape)]
+        assert call(operation, x, axis=axis, out=out, **{name: values}) is out
+        np.testing.assert_array_equal(out, want)
 
-    grad = np.asfortranarray(scores(np.random.default_rng(1), x.shape, dtype))
-    grads, ys = np.moveaxis(grad, axis, -1), np.moveaxis(y, axis, -1)
-    slopes = np.empty(grads.shape[:-1], dtype)
+    grad = np.asfortranarray(scores(np.random.default_rng(1), y.shape, dtype))
+    grads, ys = (grad, y) if reduces else (np.moveaxis(grad, axis, -1), np.moveaxis(y, axis, -1))
+    slopes = np.empty(np.delete(x.shape, axis), dtype)
 
     def vjp(i, row, number):
-        dx, dparam = call_vjp(operation, row, ys[i], grads[i], param_grad=True, **{name: number})
-        slopes[i] = dparam[given_params(operation).index(name)] if type(dparam) is tuple else dparam
+        dx, slopes[i] = call_vjp(operation, row, ys[i], grads[i], param_grad=name, **{name: number})
         return dx
 
     dx = call_vjp(operation, x, y, grad, axis=axis, **{name: values})
     np.testing.assert_array_equal(dx, row_by_row(x, values, axis, vjp), strict=True)
-    dx_again, dparam = call_vjp(operation, x, y, grad, axis=axis, param_grad=True, **{name: values})
+    dx_again, dparam = call_vjp(operation, x, y, grad, axis=axis, param_grad=name, **{name: values})
     np.testing.assert_array_equal(dx_again, dx)
-    dparam = dparam[given_params(operation).index(name)] if type(dparam) is tuple else dparam
     np.testing.assert_array_equal(dparam, slopes)
     assert dparam.dtype == dtype and np.shape(dparam) == tuple(np.delete(x.shape, axis))
     np.testing.assert_array_equal(values, before)
-
-
-def given_params(operation):
-    """The parameters per row that `call` gives."""
-    values = typical(operation)
-    return [p["name"] for p in operation["params"] if p["per_row"] and values.get(p["name"], p["default"]) is not None]
 
 
 @each_param
@@ -101,9 +101,9 @@ def test_more_than_one_block_of_gathered_rows(operation, name, value, shape, axi
     values = values_around(value, one_number_per_row(shape, axis))
     last, column = np.moveaxis(x, axis, -1).copy(), np.moveaxis(values, axis, -1).copy()
     y, want = call(operation, x, axis=axis, **{name: values}), call(operation, last, **{name: column})
-    np.testing.assert_array_equal(y, np.moveaxis(want, -1, axis))
-    got = call_vjp(operation, x, y, x, axis=axis, param_grad=True, **{name: values})
-    want = call_vjp(operation, last, want, last, param_grad=True, **{name: column})
+    np.testing.assert_array_equal(y, want if operation["reduces"] else np.moveaxis(want, -1, axis))
+    got = call_vjp(operation, x, y, y, axis=axis, param_grad=name, **{name: values})
+    want = call_vjp(operation, last, want, want, param_grad=name, **{name: column})
     np.testing.assert_array_equal(got[0], np.moveaxis(want[0], -1, axis))
     np.testing.assert_array_equal(got[1], want[1])
 
@@ -131,9 +131,9 @@ def test_arrays_of_every_kind(operation, name, value):
     np.testing.assert_array_equal(call(operation, x[0], **{name: values[0]}), want[0])
     np.testing.assert_array_equal(call(operation, x.tolist(), **{name: values}), want)
     y = call(operation, x.astype(np.float16), **{name: values})
-    dx, dparam = call_vjp(operation, x.astype(np.float16), y, y, param_grad=True, **{name: values})
+    dx, dparam = call_vjp(operation, x.astype(np.float16), y, y, param_grad=name, **{name: values})
     assert (y.dtype, dx.dtype) == (np.float16, np.float16)
-    assert all(d.dtype == np.float16 for d in (dparam if type(dparam) is tuple else [dparam]))
+    assert dparam.dtype == np.float16
 
 
 @each_param
@@ -143,10 +143,9 @@ def test_torch(operation, name, value):
     y = call(operation, x, **{name: values})
     assert isinstance(y, torch.Tensor)
     np.testing.assert_array_equal(y.numpy(), call(operation, x.numpy(), **{name: values.numpy()}))
-    dx, dparam = call_vjp(operation, x, y, x, param_grad=True, **{name: values})
+    dx, dparam = call_vjp(operation, x, y, y, param_grad=name, **{name: values})
     assert isinstance(dx, torch.Tensor)
-    for one in dparam if type(dparam) is tuple else [dparam]:
-        assert isinstance(one, torch.Tensor) and one.shape == (3,) and one.dtype == torch.float32
+    assert isinstance(dparam, torch.Tensor) and dparam.shape == (3,) and dparam.dtype == torch.float32
     y = call(operation, x, **{name: torch.tensor(value)})
     np.testing.assert_array_equal(y.numpy(), call(operation, x.numpy(), **{name: value}))
     with pytest.raises(TypeError, match=rf"{name} is a Tensor that requires grad.*pass {name}.detach\(\)"):
@@ -194,10 +193,11 @@ def test_value_out_of_range_names_the_row_and_nothing_is_written(operation, name
         values[i, j] = wrong
         out = np.full_like(x, 7.0)
         with pytest.raises(ValueError, match=f"^{operation['name']}: {name} of row {100 * i + j} must be .*, got "):
-            call(operation, x, out=out, **{name: values})
+            call(operation, x, **({} if operation["reduces"] else {"out": out}), **{name: values})
         assert (out == 7.0).all()
+        y = np.zeros(shape_of(operation, x))
         with pytest.raises(ValueError, match=f"^{operation['name']}: {name} of row {100 * i + j} must be .*, got "):
-            call_vjp(operation, x, x, x, param_grad=True, **{name: values})
+            call_vjp(operation, x, y, y, param_grad=name, **{name: values})
 
 
 @each_param
@@ -206,10 +206,9 @@ def test_empty(operation, name, value, shape):
     x = np.empty(shape)
     values = np.full(one_number_per_row(shape, -1), value)
     y = call(operation, x, **{name: values})
-    dx, dparam = call_vjp(operation, x, y, y, param_grad=True, **{name: values})
-    assert y.shape == dx.shape == shape
-    for one in dparam if type(dparam) is tuple else [dparam]:
-        assert one.shape == shape[:-1] and (one == 0).all()
+    dx, dparam = call_vjp(operation, x, y, y, param_grad=name, **{name: values})
+    assert (y.shape, dx.shape) == (shape_of(operation, x), shape)
+    assert dparam.shape == shape[:-1] and (dparam == 0).all()
 
 
 @each_param
@@ -217,15 +216,38 @@ def test_empty(operation, name, value, shape):
 def test_param_grad_against_central_differences(operation, name, value, data):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     x = scores(rng, (4, data.draw(st.sampled_from([2, 5, 16, 19]))), scale=1.0)
-    values, grad = values_around(value, (4, 1), 3), rng.standard_normal(x.shape)
+    values, grad = values_around(value, (4, 1), 3), rng.standard_normal(shape_of(operation, x))
     h = 1e-6
     above, below = (call(operation, x, **{name: values + s * h}) for s in (1, -1))
+    above, below, weights = (y.reshape(4, -1) for y in (above, below, grad))
     same_support = ((above == 0) == (below == 0)).all(axis=-1)
-    want = (grad * (above - below)).sum(axis=-1) / (2 * h)
+    want = (weights * (above - below)).sum(axis=-1) / (2 * h)
     y = call(operation, x, **{name: values})
-    _, dparam = call_vjp(operation, x, y, grad, param_grad=True, **{name: values})
-    dparam = dparam[given_params(operation).index(name)] if type(dparam) is tuple else dparam
+    _, dparam = call_vjp(operation, x, y, grad, param_grad=name, **{name: values})
     np.testing.assert_allclose(dparam[same_support], want[same_support], rtol=0, atol=1e-6)
+
+
+def test_which_gradients_are_asked_for():
+    x, g = np.array([[1.0, 0.5, -1.0], [0.25, 0.5, 0.0]]), np.ones((2, 3)).cumsum(1)
+    given = {"alpha": 1.5, "temperature": 2.0}
+    y = entropic.entmax(x, **given)
+    _, alpha = entropic.entmax_vjp(x, y, g, param_grad=True, **given)
+    _, temperature = entropic.entmax_vjp(x, y, g, param_grad="temperature", **given)
+    _, both = entropic.entmax_vjp(x, y, g, param_grad=["temperature", "alpha"], **given)
+    np.testing.assert_array_equal(both, [temperature, alpha])
+    assert not np.array_equal(alpha, temperature)
+    y = entropic.softmax(x, temperature=2.0)
+    np.testing.assert_array_equal(
+        entropic.softmax_vjp(x, y, g, temperature=2.0, param_grad=True)[1],
+        entropic.softmax_vjp(x, y, g, temperature=2.0, param_grad="temperature")[1],
+    )
+    for wrong in ("order", ["alpha", "k"], 3):
+        with pytest.raises(ValueError, match=r"^entmax_vjp: param_grad must be True, False or names of given parameters, "):
+            entropic.entmax_vjp(x, y, g, param_grad=wrong, **given)
+    q = np.eye(3)
+    *_, slope = entropic.attention_vjp(q, q, q, q, map="entmax", alpha=1.5, param_grad="temperature")
+    ends = [(q * entropic.attention(q, q, q, map="entmax", alpha=1.5, temperature=1 + h)).sum(1) for h in (1e-6, -1e-6)]
+    np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -207,15 +207,11 @@ def _attend(q, k, v, *arguments):
 
 def _attention_vjp(q, k, v, mask, rows, grad, *arguments):
     keywords = _attention_keywords(mask, rows, *arguments)
-    results = entropic.attention_vjp(*map(_numpy, (q, k, v, grad)), **keywords, param_grad=rows is not None)
+    results = entropic.attention_vjp(*map(_numpy, (q, k, v, grad)), **keywords, param_grad=rows is not None and arguments[3])
     gradients = [_back(d, x) for d, x in zip(results, (q, k, v), strict=False)]
     if rows is None:
         return *gradients, absent(q)
-    # Numbers have gradients too, which nobody asked for.
-    name, params = keywords["map"]
-    given = [param for param in _descriptions.per_row(_descriptions.MAPS[name]) if params[param] is not None]
-    slopes = dict(zip(given, results[3:], strict=True))
-    slopes = [torch.from_numpy(np.asarray(slopes[param], np.float64)) for param in arguments[3]]
+    slopes = [torch.from_numpy(np.asarray(slope, np.float64)) for slope in results[3:]]
     return *gradients, torch.stack(slopes, -1)
 
 
