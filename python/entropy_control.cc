@@ -1,37 +1,76 @@
-// Entropy control for Python: functions on arrays that entropic/_layout.py has brought to rows without gaps.
+// Entropy control for Python: functions on rows along any axis of any strides, and on tables without gaps.
 
 #include <entropic/entropic.h>
 
+#include <type_traits>
 #include <vector>
 
 #include "bindings.h"
 #include "matrices.h"
 #include "params.h"
+#include "rows.h"
 
 namespace entropic {
 namespace {
 
-template <class T>
-void gamma(Matrix<const T> x, Vector<double> gamma, Vector<double> entropy, Vector<std::uint8_t> status, nb::tuple values) {
-  const RowParams<GammaForEntropy> params(values);
-  const nb::gil_scoped_release release;
-  std::vector<GammaStatus> found(status.shape(0));
-  gamma_for_entropy(params.op, view(x), span(gamma), span(entropy), found, params.per_row);
-  for (std::size_t r = 0; r < found.size(); ++r) status.data()[r] = static_cast<std::uint8_t>(found[r]);
+template <class Op>
+Op to_operation(const ParamValues& params) {
+  return std::get<Op>(make<EntropyControl>(Params<Op>::info(), params.values));
 }
 
-template <class T>
-void power(Matrix<const T> p, Matrix<T> q, nb::tuple values) {
-  const RowParams<PowerTransform> params(values);
+// run(blocks, first row, values per row of these rows) of type T, without the GIL, for float32 and float64.
+template <std::size_t N, class Run>
+void on_blocks(const GivenRows<N>& given, const ParamValues& params, const Run& run) {
   const nb::gil_scoped_release release;
-  power_transform(params.op, view(p), view(q), params.per_row);
+  on_type(given.type(), [&]<class T>(std::type_identity<T> type) {
+    if constexpr (kIsHalf<T>) {
+      throw nb::type_error("an array of float32 or float64 is wanted, got halves");
+    } else {
+      given.rows().for_blocks([&](const RowBlock* blocks, std::size_t first) {
+        run(type, blocks, first, of_rows<PerRow>(params.per_row, first, blocks[0].rows));
+      });
+    }
+  });
 }
 
-template <class T>
-void mean_field(Matrix<const T> x, Vector<double> estimate, nb::tuple values) {
-  const RowParams<MeanFieldEntropy> params(values);
-  const nb::gil_scoped_release release;
-  mean_field_entropy(params.op, view(x), span(estimate));
+// status: a number of GammaStatus for each row, in int32.
+void gamma(nb::handle x, nb::handle gammas, nb::handle entropies, nb::handle status, nb::handle axis, nb::tuple values) {
+  static_assert(std::is_same_v<std::underlying_type_t<GammaStatus>, int>);
+  constexpr std::string_view kName = GammaForEntropy::kDescription.name;
+  ParamValues params(Params<GammaForEntropy>::info(), values);
+  const auto op = to_operation<GammaForEntropy>(params);
+  const GivenArray arrays[] = {{"x", x},
+                               {.name = "gamma", .array = gammas, .output = true, .one_per_row = true, .own_type = true},
+                               {.name = "entropy", .array = entropies, .output = true, .one_per_row = true, .own_type = true},
+                               {.name = "status", .array = status, .output = true, .one_per_row = true, .own_type = true}};
+  const GivenRows given(kName, arrays, axis, params);
+  on_blocks(given, params, [&]<class T>(std::type_identity<T>, const RowBlock* blocks, std::size_t, const auto& per_row) {
+    gamma_for_entropy(op, blocks[0].matrix<const T>(), blocks[1].numbers<double>(), blocks[2].numbers<double>(),
+                      blocks[3].numbers<GammaStatus>(), per_row);
+  });
+}
+
+void power(nb::handle p, nb::handle q, nb::handle axis, nb::tuple values) {
+  ParamValues params(Params<PowerTransform>::info(), values);
+  const auto op = to_operation<PowerTransform>(params);
+  const GivenArray arrays[] = {{"p", p}, {.name = "q", .array = q, .output = true}};
+  const GivenRows given(PowerTransform::kDescription.name, arrays, axis, params);
+  on_blocks(given, params, [&]<class T>(std::type_identity<T>, const RowBlock* blocks, std::size_t, const auto& per_row) {
+    power_transform(op, blocks[0].matrix<const T>(), blocks[1].matrix<T>(), per_row);
+  });
+}
+
+// estimate is float64 or float32.
+void mean_field(nb::handle x, nb::handle estimate, nb::handle axis, nb::tuple values) {
+  ParamValues params(Params<MeanFieldEntropy>::info(), values);
+  const auto op = to_operation<MeanFieldEntropy>(params);
+  const GivenArray arrays[] = {{"x", x},
+                               {.name = "estimate", .array = estimate, .output = true, .one_per_row = true, .own_type = true}};
+  const GivenRows given(MeanFieldEntropy::kDescription.name, arrays, axis, params);
+  on_blocks(given, params, [&]<class T>(std::type_identity<T>, const RowBlock* blocks, std::size_t, const auto& /*per_row*/) {
+    as_double(blocks[1], given.type(1),
+              [&](std::span<double> numbers) { mean_field_entropy(op, blocks[0].matrix<const T>(), numbers); });
+  });
 }
 
 // (gamma, entropy, least, most, name of the status).
@@ -40,14 +79,19 @@ nb::tuple to_tuple(const Normalized& result) {
   return nb::make_tuple(result.gamma, result.entropy, result.least, result.most, to_str(status));
 }
 
-template <class T>
-nb::list density(Matrix<const T> p, Matrix<const double> weights, Matrix<T> q, nb::tuple values) {
-  const RowParams<NormalizeDensity> params(values);
-  std::vector<Normalized> found(p.shape(0));
-  {
-    const nb::gil_scoped_release release;
-    normalize_density(params.op, view(p), view(weights), view(q), found, params.per_row);
-  }
+// weights, of float64, may repeat along every other axis: one row for all. What is found for each row, by index.
+nb::list density(nb::handle p, nb::handle weights, nb::handle q, nb::handle axis, nb::tuple values) {
+  ParamValues params(Params<NormalizeDensity>::info(), values);
+  const auto op = to_operation<NormalizeDensity>(params);
+  const GivenArray arrays[] = {{"p", p},
+                               {.name = "weights", .array = weights, .one_for_all = true, .own_type = true},
+                               {.name = "q", .array = q, .output = true}};
+  const GivenRows given(NormalizeDensity::kDescription.name, arrays, axis, params, true);
+  std::vector<Normalized> found(given.rows().count());
+  on_blocks(given, params, [&]<class T>(std::type_identity<T>, const RowBlock* blocks, std::size_t first, const auto& per_row) {
+    normalize_density(op, blocks[0].matrix<const T>(), blocks[1].matrix<const double>(), blocks[2].matrix<T>(),
+                      std::span(found).subspan(first, blocks[0].rows), per_row);
+  });
   nb::list results;
   for (const Normalized& result : found) results.append(to_tuple(result));
   return results;
@@ -64,22 +108,20 @@ nb::tuple joint(Matrix<const T> pxy, Matrix<T> table, nb::tuple values) {
   return to_tuple(result);
 }
 
-template <class T>
-void bind(nb::module_& m) {
-  m.def("gamma_for_entropy", &gamma<T>, nb::arg("x").noconvert(), nb::arg("gamma").noconvert(), nb::arg("entropy").noconvert(),
-        nb::arg("status").noconvert(), nb::arg("params"));
-  m.def("power_transform", &power<T>, nb::arg("p").noconvert(), nb::arg("q").noconvert(), nb::arg("params"));
-  m.def("normalize_density", &density<T>, nb::arg("p").noconvert(), nb::arg("weights").noconvert(), nb::arg("q").noconvert(),
-        nb::arg("params"));
-  m.def("normalize_joint", &joint<T>, nb::arg("pxy").noconvert(), nb::arg("table").noconvert(), nb::arg("params"));
-  m.def("mean_field_entropy", &mean_field<T>, nb::arg("x").noconvert(), nb::arg("estimate").noconvert(), nb::arg("params"));
-}
-
 }  // namespace
 
 void bind_entropy_control(nb::module_& m) {
-  bind<float>(m);
-  bind<double>(m);
+  m.def("gamma_for_entropy", &gamma, nb::arg("x"), nb::arg("gamma"), nb::arg("entropy"), nb::arg("status"),
+        nb::arg("axis").none(), nb::arg("params"));
+  m.def("power_transform", &power, nb::arg("p"), nb::arg("q"), nb::arg("axis").none(), nb::arg("params"));
+  m.def("mean_field_entropy", &mean_field, nb::arg("x"), nb::arg("estimate"), nb::arg("axis").none(), nb::arg("params"));
+  m.def("normalize_density", &density, nb::arg("p"), nb::arg("weights"), nb::arg("q"), nb::arg("axis").none(),
+        nb::arg("params"));
+  const auto bind_joint = [&]<class T>(std::type_identity<T>) {
+    m.def("normalize_joint", &joint<T>, nb::arg("pxy").noconvert(), nb::arg("table").noconvert(), nb::arg("params"));
+  };
+  bind_joint(std::type_identity<float>());
+  bind_joint(std::type_identity<double>());
   nb::list names;
   for (const std::string_view name : kGammaStatusNames) names.append(to_str(name));
   m.attr("gamma_status_names") = nb::tuple(names);

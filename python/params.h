@@ -171,6 +171,7 @@ struct ParamValues {
   std::list<Array> arrays;
   std::vector<PerRow> per_row;
 
+  ParamValues() = default;
   // What Python gives, a value of each parameter. A map is (name, values of its parameters).
   ParamValues(const OperationInfo& info, nb::handle given);
 

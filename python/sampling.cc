@@ -1,4 +1,4 @@
-// Sampling for Python: functions on arrays that entropic/_layout.py has brought to rows without gaps, and chains of steps.
+// Sampling for Python: functions on rows along any axis of any strides, and chains of steps.
 
 #include <entropic/entropic.h>
 
@@ -8,36 +8,85 @@
 #include "bindings.h"
 #include "matrices.h"
 #include "params.h"
+#include "rows.h"
 
 namespace entropic {
 namespace {
 
 using Streams = Vector<const std::uint64_t>;
 
-// streams: one for each row.
-Noise noise_of(std::uint64_t seed, const Streams& streams, std::uint64_t position) {
-  return {.seed = seed, .position = position, .streams = span(streams)};
+// run(blocks, noise) of type T, without the GIL; streams: one for each row, by index.
+template <class Run>
+void with_noise(std::string_view where, const GivenArray& x, const GivenArray& result, nb::handle axis, std::uint64_t seed,
+                const Streams& streams, std::uint64_t position, const Run& run) {
+  ParamValues none;
+  const GivenArray arrays[] = {x, result};
+  const GivenRows given(where, arrays, axis, none, true);
+  const nb::gil_scoped_release release;
+  on_type(given.type(), [&]<class T>(std::type_identity<T> type) {
+    if constexpr (kIsHalf<T>) {
+      throw nb::type_error("an array of float32 or float64 is wanted, got halves");
+    } else {
+      given.rows().for_blocks([&](const RowBlock* blocks, std::size_t first) {
+        run(type, blocks, first,
+            Noise{.seed = seed, .position = position, .streams = span(streams).subspan(first, blocks[0].rows)});
+      });
+    }
+  });
 }
 
-template <class T>
-void draw(Matrix<const T> x, Matrix<std::int64_t> indices, nb::tuple values, std::uint64_t seed, Streams streams,
+// The rows of indices that belong to a block of rows.
+MatrixView<std::int64_t> indices_of(const Matrix<std::int64_t>& indices, std::size_t first, std::size_t rows) {
+  return {indices.data() + first * indices.shape(1), rows, indices.shape(1)};
+}
+
+// indices: rows by index, x draws.
+void draw(nb::handle x, Matrix<std::int64_t> indices, nb::handle axis, nb::tuple values, std::uint64_t seed, Streams streams,
           std::uint64_t position) {
-  const Params<Sample> params = to_params<Sample>(values);
-  const nb::gil_scoped_release release;
-  sample(params.op, view(x), view(indices), noise_of(seed, streams, position));
+  const Sample op = to_params<Sample>(values).op;
+  with_noise("sample", {"x", x}, {"", nb::none()}, axis, seed, streams, position,
+             [&]<class T>(std::type_identity<T>, const RowBlock* blocks, std::size_t first, const Noise& noise) {
+               sample(op, blocks[0].matrix<const T>(), indices_of(indices, first, blocks[0].rows), noise);
+             });
 }
 
-template <class T>
-void gumbel(Matrix<const T> x, Matrix<T> p, nb::tuple values, std::uint64_t seed, Streams streams) {
+void gumbel(nb::handle x, nb::handle p, nb::handle axis, nb::tuple values, std::uint64_t seed, Streams streams) {
   const GumbelSoftmax op = to_params<GumbelSoftmax>(values).op;
-  const nb::gil_scoped_release release;
-  gumbel_softmax<T>(op, view(x), view(p), noise_of(seed, streams, 0));
+  with_noise("gumbel_softmax", {"x", x}, {.name = "p", .array = p, .output = true}, axis, seed, streams, 0,
+             [&]<class T>(std::type_identity<T>, const RowBlock* blocks, std::size_t /*first*/, const Noise& noise) {
+               gumbel_softmax<T>(op, blocks[0].matrix<const T>(), blocks[1].matrix<T>(), noise);
+             });
 }
 
-template <class T>
-void noise(Matrix<T> g, std::uint64_t seed, Streams streams) {
+void noise(nb::handle g, nb::handle axis, std::uint64_t seed, Streams streams) {
+  with_noise("gumbel_noise", {.name = "g", .array = g, .output = true}, {"", nb::none()}, axis, seed, streams, 0,
+             [&]<class T>(std::type_identity<T>, const RowBlock* blocks, std::size_t /*first*/, const Noise& given) {
+               gumbel_noise(blocks[0].matrix<T>(), given);
+             });
+}
+
+void probs(const Sampler& sampler, nb::handle x, nb::handle p, nb::handle axis) {
+  ParamValues none;
+  const GivenArray arrays[] = {{"x", x}, {.name = "p", .array = p, .output = true}};
+  const GivenRows given("Sampler.probs", arrays, axis, none);
   const nb::gil_scoped_release release;
-  gumbel_noise(view(g), noise_of(seed, streams, 0));
+  on_type(given.type(), [&]<class T>(std::type_identity<T>) {
+    if constexpr (kIsHalf<T>) {
+      throw nb::type_error("an array of float32 or float64 is wanted, got halves");
+    } else {
+      given.rows().for_blocks([&](const RowBlock* blocks, std::size_t /*first*/) {
+        sampler.probs<T>(blocks[0].matrix<const T>(), blocks[1].matrix<T>());
+      });
+    }
+  });
+}
+
+void draw_by(const Sampler& sampler, nb::handle x, Matrix<std::int64_t> indices, nb::handle axis, Streams streams,
+             std::uint64_t position) {
+  with_noise("Sampler.sample", {"x", x}, {"", nb::none()}, axis, 0, streams, position,
+             [&]<class T>(std::type_identity<T>, const RowBlock* blocks, std::size_t first, const Noise& given) {
+               sampler.sample(blocks[0].matrix<const T>(), indices_of(indices, first, blocks[0].rows), given);
+             });
 }
 
 // A step from its name and the values of its parameters.
@@ -59,39 +108,23 @@ Sampler to_sampler(const nb::list& steps, std::uint64_t seed) {
   return Sampler(std::move(chain), seed);
 }
 
-template <class T>
-void bind(nb::module_& m, nb::class_<Sampler>& sampler) {
-  m.def("sample", &draw<T>, nb::arg("x").noconvert(), nb::arg("indices").noconvert(), nb::arg("params"), nb::arg("seed"),
-        nb::arg("streams").noconvert(), nb::arg("position"));
-  m.def("gumbel_softmax", &gumbel<T>, nb::arg("x").noconvert(), nb::arg("p").noconvert(), nb::arg("params"), nb::arg("seed"),
-        nb::arg("streams").noconvert());
-  m.def("gumbel_noise", &noise<T>, nb::arg("g").noconvert(), nb::arg("seed"), nb::arg("streams").noconvert());
-  sampler.def(
-      "probs",
-      [](const Sampler& self, Matrix<const T> x, Matrix<T> p) {
-        const nb::gil_scoped_release release;
-        self.probs<T>(view(x), view(p));
-      },
-      nb::arg("x").noconvert(), nb::arg("p").noconvert());
-  sampler.def(
-      "sample",
-      [](const Sampler& self, Matrix<const T> x, Matrix<std::int64_t> indices, Streams streams, std::uint64_t position) {
-        const nb::gil_scoped_release release;
-        self.sample(view(x), view(indices), noise_of(0, streams, position));
-      },
-      nb::arg("x").noconvert(), nb::arg("indices").noconvert(), nb::arg("streams").noconvert(), nb::arg("position"));
-}
-
 }  // namespace
 
 void bind_sampling(nb::module_& m) {
   m.def("sampling_operations", [] { return describe(family_info<Sampling>()); });
-  nb::class_<Sampler> sampler(m, "Sampler");
-  sampler.def(
-      "__init__", [](Sampler* self, const nb::list& steps, std::uint64_t seed) { new (self) Sampler(to_sampler(steps, seed)); },
-      nb::arg("steps"), nb::arg("seed"));
-  bind<float>(m, sampler);
-  bind<double>(m, sampler);
+  m.def("sample", &draw, nb::arg("x"), nb::arg("indices").noconvert(), nb::arg("axis").none(), nb::arg("params"),
+        nb::arg("seed"), nb::arg("streams").noconvert(), nb::arg("position"));
+  m.def("gumbel_softmax", &gumbel, nb::arg("x"), nb::arg("p"), nb::arg("axis").none(), nb::arg("params"), nb::arg("seed"),
+        nb::arg("streams").noconvert());
+  m.def("gumbel_noise", &noise, nb::arg("g"), nb::arg("axis").none(), nb::arg("seed"), nb::arg("streams").noconvert());
+  nb::class_<Sampler>(m, "Sampler")
+      .def(
+          "__init__",
+          [](Sampler* self, const nb::list& steps, std::uint64_t seed) { new (self) Sampler(to_sampler(steps, seed)); },
+          nb::arg("steps"), nb::arg("seed"))
+      .def("probs", &probs, nb::arg("x"), nb::arg("p"), nb::arg("axis").none())
+      .def("sample", &draw_by, nb::arg("x"), nb::arg("indices").noconvert(), nb::arg("axis").none(),
+           nb::arg("streams").noconvert(), nb::arg("position"));
   m.def("sampling_steps", [] { return describe(family_info<Step>()); });
 }
 

@@ -25,19 +25,19 @@ def gamma_of(x, axis, gamma_range, params):
             return tuple(gamma_of(x, -1, gamma_range, dict(zip(params, values, strict=True))))
 
         return GammaResult(*_dask.along(of_blocks, [(x, True)], [False] * 3, axis, tuple(params.values())))
-    rows = _layout.Rows("gamma_for_entropy", "x", x, axis)
-    gamma, entropy, status = gammas_of(rows, gamma_range, params)
-    return GammaResult(rows.numbers(gamma), rows.numbers(entropy), rows.strings(STATUS[status]))
+    rows = _layout.Along("gamma_for_entropy", "x", x, axis)
+    gamma, entropy, status = gammas_of(rows.values, rows.axis, gamma_range, params)
+    return GammaResult(rows.numbers(gamma), rows.numbers(entropy), STATUS[status])
 
 
-def gammas_of(rows, gamma_range, params):
-    """gamma and the entropy in float64, and the number of the status, of each row."""
-    params["min_gamma"], params["max_gamma"] = checked_range("gamma_for_entropy", gamma_range)
-    gamma, entropy = np.empty(len(rows.values)), np.empty(len(rows.values))
-    status = np.empty(len(rows.values), np.uint8)
-    _core.gamma_for_entropy(
-        rows.values, gamma, entropy, status, tuple(rows.per_row(param, value) for param, value in params.items())
-    )
+def gammas_of(x, axis, gamma_range, params):
+    """gamma and the entropy in float64, and the number of the status, of each row of float32 or float64 scores."""
+    name = "gamma_for_entropy"
+    params["min_gamma"], params["max_gamma"] = checked_range(name, gamma_range)
+    lead = (*x.shape[:axis], *x.shape[axis + 1 :])
+    gamma, entropy, status = np.empty(lead), np.empty(lead), np.empty(lead, np.int32)
+    values = tuple(_convert.per_row(name, param, value) for param, value in params.items())
+    _core.gamma_for_entropy(x, gamma, entropy, status, axis, values)
     return gamma, entropy, status
 
 
@@ -93,9 +93,9 @@ def power_transform(p, *, gamma, axis=-1):
     """
     if _dask.is_lazy(p):
         return _dask.along(lambda p, params: power_transform(p, gamma=params[0]), [(p, True)], [True], axis, (gamma,))
-    rows = _layout.Rows("power_transform", "p", p, axis)
+    rows = _layout.Along("power_transform", "p", p, axis)
     q = np.empty_like(rows.values)
-    _core.power_transform(rows.values, q, (rows.per_row("gamma", gamma),))
+    _core.power_transform(rows.values, q, rows.axis, (_convert.per_row("power_transform", "gamma", gamma),))
     return rows.back(q)
 
 
@@ -152,40 +152,45 @@ def normalize_density(p, weights, *, entropy, axis=-1):
     >>> round(float(gamma), 9)
     0.25
     """
-    rows = _layout.Rows("normalize_density", "p", p, axis)
+    rows = _layout.Along("normalize_density", "p", p, axis)
     q, gamma = density_of(rows, weights, entropy)
     return rows.back(q), rows.numbers(gamma)
 
 
 def density_of(rows, weights, entropy):
-    """Rows of densities, and the gamma of each in float64."""
+    """Densities in the shape of p, and the gamma of each row in float64."""
     name = "normalize_density"
-    q = np.empty_like(rows.values)
-    targets = rows.per_row("entropy", entropy)
-    found = _core.normalize_density(rows.values, _weights(name, weights, rows), q, (targets,))
+    p, q = rows.values, np.empty_like(rows.values)
+    targets = _convert.per_row(name, "entropy", entropy)
+    found = _core.normalize_density(p, _weights(name, weights, rows), q, rows.axis, (targets,))
     if q.size > 0:
-        for row, (wanted, result) in enumerate(zip(np.broadcast_to(targets, len(found)), found, strict=True)):
-            _raise_unless_met(name, "p", "entropy", float(wanted), rows.values[row], rows.index(row), result)
+        wanted = np.broadcast_to(targets, (*p.shape[: rows.axis], 1, *p.shape[rows.axis + 1 :])).ravel()
+        moved = np.moveaxis(p, rows.axis, -1)
+        for row, result in enumerate(found):
+            if result[-1] != "ok":
+                values = moved[np.unravel_index(row, rows.lead)]
+                _raise_unless_met(name, "p", "entropy", float(wanted[row]), values, rows.index(row), result)
     return q, np.array([result[0] for result in found])
 
 
 def _weights(name, weights, rows):
-    """Rows of weights, or one row for all."""
+    """Weights in the shape of p, repeated without a copy."""
     given, _ = _convert.to_wide_floats(name, "weights", _convert.to_numpy(name, "weights", weights))
     given = given.astype(np.float64, copy=False)
-    nodes = rows.values.shape[1]
-    if given.shape == (nodes,):
-        return np.ascontiguousarray(given)[np.newaxis]
+    nodes = rows.shape[rows.axis]
     try:
+        if given.shape == (nodes,):
+            along = [1] * len(rows.shape)
+            along[rows.axis] = nodes
+            return np.broadcast_to(given.reshape(along), rows.shape)
         if given.ndim < 2:
             raise ValueError
-        spread = np.broadcast_to(given, rows.shape)
+        return np.broadcast_to(given, rows.shape)
     except ValueError:
         raise ValueError(
             f"{name}: weights must have an entry for each of {nodes} nodes along axis {rows.axis}, or broadcast to the shape "
             f"of p, {rows.shape}, got shape {given.shape}"
         ) from None
-    return np.ascontiguousarray(np.moveaxis(spread, rows.axis, -1)).reshape(rows.values.shape)
 
 
 def normalize_joint(pxy, *, joint=None, marginal=None, conditional=None):
@@ -333,9 +338,9 @@ def mean_field_entropy(x, *, gamma=1.0, axis=-1):
     """
     if _dask.is_lazy(x):
         return _dask.along(lambda x, params: mean_field_entropy(x, gamma=params[0]), [(x, True)], [False], axis, (gamma,))
-    rows = _layout.Rows("mean_field_entropy", "x", x, axis)
-    estimate = np.empty(len(rows.values))
-    _core.mean_field_entropy(rows.values, estimate, (gamma,))
+    rows = _layout.Along("mean_field_entropy", "x", x, axis)
+    estimate = np.empty(rows.lead)
+    _core.mean_field_entropy(rows.values, estimate, rows.axis, (gamma,))
     return rows.numbers(estimate)
 
 

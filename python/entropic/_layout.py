@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from entropic import _checks, _convert, _core
+from entropic import _convert, _core
 
 
 class Along:
@@ -38,10 +38,6 @@ class Along:
         """One number for each row, in the kind and dtype of the array and its shape without the axis."""
         return _convert.number_or_array(_convert.same_kind(self._x, _convert.cast(numbers.reshape(self.lead), self._dtype)))
 
-    def strings(self, strings):
-        """The same for strings, which only NumPy has."""
-        return strings.reshape(self.lead)[()]
-
     def index(self, row, preposition="of"):
         """Where a row is, for messages: " of row 3", " of row (0, 2)", or nothing where there is no other axis."""
         at = tuple(map(int, np.unravel_index(row, self.lead)))
@@ -55,18 +51,6 @@ class Rows(Along):
         super().__init__(function, argument, x, axis, halves=halves)
         moved = np.moveaxis(self.values, self.axis, -1)
         self.values = np.ascontiguousarray(moved).reshape(math.prod(self.lead), moved.shape[-1])
-
-    def per_row(self, argument, value):
-        """A parameter that may have a value for each row: an array as one float64 for each, anything else as it is."""
-        value = _convert.per_row(self._function, argument, value)
-        if not isinstance(value, np.ndarray) or value.ndim == 0:
-            return value
-        wanted = (*self.shape[: self.axis], 1, *self.shape[self.axis + 1 :])
-        try:
-            return np.ascontiguousarray(np.broadcast_to(value, wanted)).reshape(-1)
-        except ValueError:
-            which = f"{self._argument}'s shape with 1 for axis {self.axis}"
-            raise _checks.misfit(self._function, argument, wanted, which, value) from None
 
     def back(self, values):
         """Rows of results in the kind, shape and dtype of the array."""

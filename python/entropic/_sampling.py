@@ -65,11 +65,12 @@ def sample(x, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1
         streams = _lazy_streams(x, stream, axis)
         options = {"temperature": temperature, "seed": seed, "position": position}
         return _dask.along(lambda x, s, _: sample(x, stream=s, **options), [(x, True), (streams, False)], [False], axis)
-    rows = _layout.Rows(name, "x", x, axis)
+    rows = _layout.Along(name, "x", x, axis)
     indices, count = _indices(name, rows, size)
     _core.sample(
         rows.values,
         indices,
+        rows.axis,
         (temperature,),
         natural(name, "seed", seed),
         _streams(name, rows, stream),
@@ -129,9 +130,11 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
         streams = _lazy_streams(x, stream, axis)
         options = {"temperature": temperature, "hard": hard, "seed": seed}
         return _dask.along(lambda x, s, _: gumbel_softmax(x, stream=s, **options), [(x, True), (streams, False)], [True], axis)
-    rows = _layout.Rows(name, "x", x, axis)
+    rows = _layout.Along(name, "x", x, axis)
     p = np.empty_like(rows.values)
-    _core.gumbel_softmax(rows.values, p, (temperature, hard), natural(name, "seed", seed), _streams(name, rows, stream))
+    _core.gumbel_softmax(
+        rows.values, p, rows.axis, (temperature, hard), natural(name, "seed", seed), _streams(name, rows, stream)
+    )
     return rows.back(p)
 
 
@@ -204,9 +207,9 @@ class Sampler:
             Of the kind, shape and dtype of x; float64 where x is of integers or bools or a list. A row with NaN, or without a
             score above -inf, is NaN.
         """
-        rows = _layout.Rows("Sampler.probs", "x", x, axis)
+        rows = _layout.Along("Sampler.probs", "x", x, axis)
         p = np.empty_like(rows.values)
-        self._core.probs(rows.values, p)
+        self._core.probs(rows.values, p, rows.axis)
         return rows.back(p)
 
     def sample(self, x, *, size=None, stream=0, position=0, axis=-1):
@@ -232,9 +235,9 @@ class Sampler:
             with size as last axis where given; a NumPy number where no axis is left.
         """
         name = "Sampler.sample"
-        rows = _layout.Rows(name, "x", x, axis)
+        rows = _layout.Along(name, "x", x, axis)
         indices, count = _indices(name, rows, size)
-        self._core.sample(rows.values, indices, _streams(name, rows, stream), _position(name, position, count))
+        self._core.sample(rows.values, indices, rows.axis, _streams(name, rows, stream), _position(name, position, count))
         return _shaped(rows, x, indices, size)
 
 
@@ -281,7 +284,7 @@ def _position(function, position, count):
 
 def _streams(function, rows, stream):
     """A stream for each row."""
-    count = len(rows.values)
+    count = math.prod(rows.lead)
     if not isinstance(stream, (np.ndarray, list, tuple)) and not hasattr(stream, "__dlpack__"):
         first = natural(function, "stream", stream)
         return np.uint64(first) + np.arange(count, dtype=np.uint64)  # modulo 2**64
@@ -304,7 +307,7 @@ def _streams(function, rows, stream):
 def _indices(function, rows, size):
     """Room for the draws, and how many there are of each row."""
     count = 1 if size is None else natural(function, "size", size, 1 << 62)
-    return np.empty((len(rows.values), count), np.int64), count
+    return np.empty((math.prod(rows.lead), count), np.int64), count
 
 
 def _shaped(rows, x, indices, size):

@@ -1,7 +1,6 @@
 """The library's kernels as implementations of operators."""
 
 import functools
-import math
 from typing import Any
 
 import numpy as np
@@ -150,8 +149,7 @@ def _measure_implementation(one):
 
 
 def _power_transform(p, rows, gamma):
-    q = entropic.power_transform(_numpy(p), gamma=gamma if rows is None else rows.numpy())
-    return torch.from_numpy(q).to(p.dtype)
+    return _back(entropic.power_transform(_numpy(p), gamma=gamma if rows is None else rows.numpy()), p)
 
 
 def _mean_field_entropy(x, gamma):
@@ -159,11 +157,11 @@ def _mean_field_entropy(x, gamma):
 
 
 def _gamma_for_entropy(x, entropy_rows, perplexity_rows, entropy, perplexity, gamma_range, max_iterations, input):
-    rows = _layout.Rows("gamma_for_entropy", "x", _numpy(x), -1)
     entropy, perplexity = _numbers((entropy_rows, perplexity_rows), (entropy, perplexity))
     params = {"entropy": entropy, "perplexity": perplexity, "min_gamma": None, "max_gamma": None}
-    found = _entropy_control.gammas_of(rows, gamma_range, params | {"max_iterations": max_iterations, "input": input})
-    return tuple(torch.from_numpy(one).reshape(x.shape[:-1]) for one in found)
+    params |= {"max_iterations": max_iterations, "input": input}
+    gamma, reached, status = _entropy_control.gammas_of(_numpy(x), x.dim() - 1, gamma_range, params)
+    return torch.from_numpy(gamma), torch.from_numpy(reached), torch.from_numpy(status.astype(np.uint8))
 
 
 def _numbers(rows, numbers):
@@ -171,9 +169,9 @@ def _numbers(rows, numbers):
 
 
 def _normalize_density(p, weights, rows, entropy):
-    values = _layout.Rows("normalize_density", "p", _numpy(p), -1)
+    values = _layout.Along("normalize_density", "p", _numpy(p), -1)
     q, gamma = _entropy_control.density_of(values, _numpy(weights), entropy if rows is None else rows.numpy())
-    return torch.from_numpy(q).reshape(p.shape).to(p.dtype), torch.from_numpy(gamma).reshape(p.shape[:-1])
+    return _back(q, p), torch.from_numpy(gamma).reshape(p.shape[:-1])
 
 
 def _normalize_joint(pxy, *targets):
@@ -249,22 +247,21 @@ def _sinkhorn(a, b, cost, epsilon, tolerance, max_iterations, mass_tolerance):
 # Noise.
 
 
-def _on_rows(run, x, streams, seed, dim):
-    """run(rows of x, rows of the result, seed, streams), in float32 or float64, and the result in x's shape."""
-    moved = x.to(torch.float64 if x.dtype == torch.float64 else torch.float32).movedim(dim, -1).contiguous()
-    rows = moved.reshape(math.prod(moved.shape[:-1]), moved.shape[-1]).numpy()
-    result = np.empty_like(rows)
+def _along(run, x, streams, seed, dim):
+    """run(x, result, dim, seed, streams), in float32 or float64."""
+    wide = x if x.dtype in (torch.float32, torch.float64) else x.float()
+    result = torch.empty(x.shape, dtype=wide.dtype)
     # Both came as int64.
-    run(rows, result, seed % (1 << 64), streams.contiguous().numpy().view(np.uint64).reshape(-1))
-    return torch.from_numpy(result).reshape(moved.shape).movedim(-1, dim).contiguous()
+    run(place(wide), place(result), dim, seed % (1 << 64), streams.contiguous().numpy().view(np.uint64).reshape(-1))
+    return result
 
 
-def _gumbel_noise(rows, result, *key):
-    _core.gumbel_noise(result, *key)
+def _gumbel_noise(x, result, dim, *key):
+    _core.gumbel_noise(result, dim, *key)
 
 
-def _gumbel_hard(rows, result, *key):
-    _core.gumbel_softmax(rows, result, (1.0, True), *key)
+def _gumbel_hard(x, result, dim, *key):
+    _core.gumbel_softmax(x, result, dim, (1.0, True), *key)
 
 
 IMPLEMENTATIONS: dict[str, Any] = {name: functools.partial(_map, one) for name, one in _descriptions.MAPS.items()}
@@ -278,8 +275,8 @@ IMPLEMENTATIONS |= {
     "attention": _attend,
     "attention_vjp": _attention_vjp,
     "gamma_for_entropy": _gamma_for_entropy,
-    "gumbel_hard": functools.partial(_on_rows, _gumbel_hard),
-    "gumbel_noise": functools.partial(_on_rows, _gumbel_noise),
+    "gumbel_hard": functools.partial(_along, _gumbel_hard),
+    "gumbel_noise": functools.partial(_along, _gumbel_noise),
     "linear_attention": _linear_attention,
     "linear_attention_vjp": _linear_attention_vjp,
     "mean_field_entropy": _mean_field_entropy,
