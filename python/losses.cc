@@ -2,7 +2,6 @@
 
 #include <entropic/entropic.h>
 
-#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -40,7 +39,7 @@ void run(const OperationInfo& info, nb::handle x, nb::handle target, nb::handle 
   const nb::gil_scoped_release release;
   on_type(given.type(), [&]<class T>(std::type_identity<T>) {
     given.rows().for_blocks([&](const RowBlock* blocks, std::size_t first) {
-      const auto& [in, to, out, gradient] = std::array{blocks[0], blocks[1], blocks[2], blocks[3]};
+      const RowBlock &in = blocks[0], &to = blocks[1], &out = blocks[2], &gradient = blocks[3];
       const auto per_row = of_rows<PerRow>(params.per_row, first, in.rows);
       const auto asked = of_rows<ParamGradient>(gradients.asked, first, in.rows);
       as_double(out, given.type(2), [&](std::span<double> numbers) {
