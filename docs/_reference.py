@@ -131,7 +131,7 @@ def families(package):
             *("fit_temperature", "fit_target_entropy", "match_entropy", "expected_calibration_error"),
             *("entropy_invariant_scale", "TemperatureClampedWarning"),
         ],
-        "Losses": [*(loss["name"] for loss in _core.losses()), "ratio_map"],
+        "Losses": [*(loss["name"] for loss in _core.losses()), "ratio_map", "token_statistics", "TokenStatistics"],
         "Measures": [*measures, "Counts"],
         "Transport": [name for name in package.__all__ if name in TRANSPORT],
         "Sampling": ["sample", "Sampler", "gumbel_softmax"],

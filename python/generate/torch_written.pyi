@@ -1,6 +1,6 @@
 # The types of the functions and classes that are written by hand: the beginning of the stubs of entropic.torch.
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
@@ -43,6 +43,22 @@ def normalize_joint(
     conditional: float | Tensor | None = None,
 ) -> Tensor: ...
 def ratio_map(x: Tensor, f: Callable[[Tensor], Tensor], *, dim: int | None = None, axis: int | None = None) -> Tensor: ...
+
+class TokenStatistics(NamedTuple):
+    logprob: Tensor
+    entropy: Tensor
+    max_probability: Tensor
+    top_indices: Tensor | None
+
+def token_statistics(
+    logits: Tensor,
+    target: Tensor,
+    *,
+    temperature: float | Tensor = 1.0,
+    top: int = 0,
+    dim: int | None = None,
+    axis: int | None = None,
+) -> TokenStatistics: ...
 
 class _Map(nn.Module):
     def forward(self, x: Tensor) -> Tensor: ...

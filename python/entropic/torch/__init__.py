@@ -18,6 +18,7 @@ from entropic.torch._attention import Attention, LinearAttention, attention, lin
 from entropic.torch._generated import *  # noqa: F403
 from entropic.torch._ratio_map import ratio_map
 from entropic.torch._sampling import gumbel_softmax
+from entropic.torch._token_statistics import TokenStatistics, token_statistics
 
 for _name in _generated.__all__:
     getattr(_generated, _name).__module__ = "entropic.torch"
@@ -28,10 +29,12 @@ globals().update(_written)
 __all__ = [
     "Attention",
     "LinearAttention",
+    "TokenStatistics",
     "attention",
     "gumbel_softmax",
     "linear_attention",
     "ratio_map",
+    "token_statistics",
     *_generated.__all__,
     *_written,
 ]

@@ -25,7 +25,7 @@ def _operator(description):
 OPERATORS = {name: _operator(one) for name, one in DESCRIPTIONS.items() if not _descriptions.takes_map(one)}
 
 
-def _checked_target(name, description, x, target, dim):
+def checked_target(name, description, x, target, dim):
     """target as the operators take it, of x's device."""
     scores, argument = description["arguments"]
     if not isinstance(target, Tensor):
@@ -61,7 +61,7 @@ def call(name, x, target, values, ignore_index, dim, axis, dtype):
     scores = description["arguments"][0]
     dim = checked_dim(name, scores, x, one_dim(name, dim, axis))
     (x,) = widened(name, dtype, x)
-    target = _checked_target(name, description, x, target, dim)
+    target = checked_target(name, description, x, target, dim)
     if _descriptions.takes_map(description):
         named_map = params["map"]
         if readable(target) and not _is_target(target, x, dim, ignore_index):

@@ -10,10 +10,10 @@ import warnings
 
 import torch
 
-from entropic.torch.backends import cpu, reference
+from entropic.torch.backends import cpu, reference, token_statistics
 
 # The dispatch keys of torch with their own tables. Kernels of a device are a module beside `cpu` and its table here.
-PLACES = {"CPU": cpu.IMPLEMENTATIONS, "CUDA": {}}
+PLACES = {"CPU": {**cpu.IMPLEMENTATIONS, **token_statistics.IMPLEMENTATIONS}, "CUDA": {}}
 
 
 def implementations(name):

@@ -1,0 +1,97 @@
+"""token_statistics: its operator and function."""
+
+from typing import NamedTuple
+
+import torch
+
+from entropic.torch._arguments import Tensor, checked_dim, from_array, has_numbers, one_dim, spread
+from entropic.torch._builder import Operator
+from entropic.torch._losses import checked_target
+from entropic.torch._spec import OpSpec, result_type
+
+_NAME = "token_statistics"
+_OPERATOR = Operator(
+    OpSpec(
+        name=_NAME,
+        tensors=("x", "target", "temperature_rows?"),
+        params={"temperature": "float", "dim": "int"},
+        outputs=("statistics",),
+        shapes=lambda x, target, *_: x.new_empty((*target.shape, 4), dtype=result_type(x)),
+        differentiable=("x", "temperature_rows"),
+        keeps=("x", "target", "temperature_rows", "statistics"),
+        derivative="operator",
+    )
+)
+
+
+class TokenStatistics(NamedTuple):
+    """What token_statistics gives: one number for each row, and the indices of the largest logits or None."""
+
+    logprob: Tensor
+    entropy: Tensor
+    max_probability: Tensor
+    top_indices: Tensor | None
+
+
+def token_statistics(logits, target, *, temperature=1.0, top=0, dim=None, axis=None):
+    """Log-probability of a token, entropy and largest probability of its distribution, from one reading of the logits.
+
+        p = softmax(logits / T): (log p_target, -sum p log p, max p, the `top` indices of largest p)
+
+    Parameters
+    ----------
+    logits : torch.Tensor
+        Scores of float32, float64, float16 or bfloat16, of any shape with at least one axis; -inf counts as absent.
+    target : torch.Tensor
+        The token of each row, integers in the shape of logits without dim.
+    temperature : float or tensor, above 0 and finite, default 1.0
+        T. A tensor gives each row its own, broadcasts with logits with size 1 along dim, and has a gradient.
+    top : int, default 0
+        How many indices to give, those of the largest logits in falling order.
+    dim : int, default -1
+        The axis of the tokens; axis is another name for it.
+
+    Returns
+    -------
+    TokenStatistics
+        (logprob, entropy, max_probability, top_indices), one number for each row, float32 of halves; top_indices have `top` in
+        the place of dim, and are None without. logprob and entropy are differentiable, twice.
+
+    Raises
+    ------
+    ValueError, TypeError, IndexError
+        Naming the argument.
+
+    Notes
+    -----
+    Gradients: (onehot - p) / T of logprob, -p (log p + H) / T of the entropy H. What lies between is made some rows at a
+    time, and no array of the logits' size but the gradient.
+
+    Examples
+    --------
+    >>> found = entropic.torch.token_statistics(torch.tensor([[0.0, 0.0, 0.0, 0.0]]), torch.tensor([2]))
+    >>> found.logprob, found.entropy, found.max_probability
+    (tensor([-1.3863]), tensor([1.3863]), tensor([0.2500]))
+    """
+    dim = checked_dim(_NAME, "logits", logits, one_dim(_NAME, dim, axis))
+    target = checked_target(_NAME, {"arguments": ("logits", "target"), "target": "class"}, logits, target, dim)
+    n = logits.shape[dim]
+    if isinstance(top, bool) or not isinstance(top, int) or not 0 <= top <= n:
+        raise ValueError(f"{_NAME}: top must be an integer from 0 to {n}, how many tokens there are, got {top!r}")
+    temperature = from_array(_NAME, "temperature", temperature)
+    rows, number = None, temperature
+    if isinstance(temperature, Tensor):
+        rows, number = spread(_NAME, "temperature", temperature, "logits", logits, dim), 1.0
+        if has_numbers(rows) and not bool(((rows > 0) & (rows < torch.inf)).all()):
+            raise ValueError(f"{_NAME}: temperature must be above 0 and finite in every row")
+    elif isinstance(temperature, bool) or not isinstance(temperature, (int, float)):
+        raise TypeError(f"{_NAME}: temperature must be a number or a tensor, got {type(temperature).__name__}")
+    elif not 0 < temperature < float("inf"):
+        raise ValueError(f"{_NAME}: temperature must be above 0 and finite, got {temperature!r}")
+    logprob, entropy, largest, _ = _OPERATOR(logits, target, rows, float(number), dim).unbind(-1)
+    indices = logits.detach().topk(top, dim).indices if top else None
+    return TokenStatistics(logprob, entropy, largest.detach(), indices)
+
+
+for _public in (TokenStatistics, token_statistics):
+    _public.__module__ = "entropic.torch"

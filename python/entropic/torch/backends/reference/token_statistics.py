@@ -1,0 +1,52 @@
+"""What is known of a token once its logits are read: see entropic.torch.token_statistics.
+
+A row of the result has log p_target, the entropy, the largest probability and the largest of z = x / T.
+"""
+
+import torch
+
+from entropic.torch._spec import absent, result_type
+from entropic.torch.backends.reference.rows import canonical, has_none, working
+
+
+def _log_softmax(x, rows, temperature, dim):
+    """(z, log p), where a temperature does nothing to what is -inf."""
+    x = canonical(working(x), dim)
+    there = x > -torch.inf
+    z = torch.where(there, torch.where(there, x, 0.0) / (temperature if rows is None else rows), x)
+    return z, torch.log_softmax(z, dim)
+
+
+def _entropy(log_p, dim):
+    there = log_p > -torch.inf
+    return -torch.where(there, log_p.exp() * torch.where(there, log_p, 0.0), 0.0).sum(dim, keepdim=True)
+
+
+def statistics(x, target, rows, temperature, dim):
+    z, log_p = _log_softmax(x, rows, temperature, dim)
+    none = has_none(x, dim)
+    found = (
+        log_p.gather(dim, target.unsqueeze(dim)),
+        _entropy(log_p, dim),
+        log_p.amax(dim, keepdim=True).exp(),
+        z.amax(dim, True),
+    )
+    found = torch.cat([torch.where(none, torch.nan, one) for one in found], dim)
+    return found.movedim(dim, -1).to(result_type(x)).contiguous()
+
+
+def statistics_vjp(x, target, rows, _, grad, temperature, dim):
+    z, log_p = _log_softmax(x, rows, temperature, dim)
+    p, there = log_p.exp(), x > -torch.inf
+    of_logprob, of_entropy = (grad[..., k].unsqueeze(dim) for k in (0, 1))
+    own = torch.zeros_like(p).scatter(dim, target.unsqueeze(dim), torch.ones_like(p))
+    dz = of_logprob * (own - p) - of_entropy * p * (torch.where(log_p > -torch.inf, log_p, 0.0) + _entropy(log_p, dim))
+    dz = torch.where(there & ~(x == torch.inf).any(dim, keepdim=True), dz, 0.0)
+    dz = torch.where(has_none(x, dim), torch.nan, dz)
+    dx = (dz / (temperature if rows is None else rows)).to(x.dtype).contiguous()
+    if rows is None:
+        return dx, absent(x)
+    return dx, -((dz * torch.where(there, z, 0.0)).sum(dim, keepdim=True) / rows).to(torch.float64).contiguous()
+
+
+IMPLEMENTATIONS = {"token_statistics": statistics, "token_statistics_vjp": statistics_vjp}

@@ -1,0 +1,97 @@
+"""token_statistics on the CPU: rows are read once, some at a time, and all that is made of them stays in the cache."""
+
+import torch
+
+from entropic.torch._spec import absent, result_type
+from entropic.torch.backends.reference.token_statistics import statistics, statistics_vjp
+
+_PART = 1 << 18  # numbers
+_NOTHING = -1e4  # in place of -inf: its exponential is 0, and products with that are too
+
+
+def _parts(x, target, rows, dim):
+    """(slice, rows of x in the type to compute in, their classes, their temperatures or None), part by part."""
+    n = x.shape[dim]
+    flat, classes = x.movedim(dim, -1).reshape(-1, n), target.reshape(-1)
+    temperatures = None if rows is None else rows.reshape(-1, 1).to(result_type(x))
+    step = max(1, _PART // max(1, n))
+    for begin in range(0, len(flat), step):
+        part = slice(begin, begin + step)
+        wide = flat[part].to(result_type(x))
+        yield part, wide, classes[part].unsqueeze(1), None if rows is None else temperatures[part]
+
+
+def _divided(wide, temperature, per_row):
+    if per_row is None and temperature == 1:
+        return wide
+    return wide / (temperature if per_row is None else per_row)
+
+
+def _total(e):
+    """Sums of rows that have a 1. Where there is little else, its digits are those of the result."""
+    total = e.sum(1, keepdim=True).double()
+    sure = (total < 2).squeeze(1).nonzero().squeeze(1)
+    if len(sure):
+        total[sure] = e[sure].sum(1, keepdim=True, dtype=torch.float64)
+    return total
+
+
+def _check(target, n):
+    wrong = (target < 0) | (target >= n)
+    if wrong.any():
+        row = int(wrong.reshape(-1).nonzero()[0])
+        raise ValueError(
+            f"token_statistics: target must be a class from 0 to {n - 1}, got {int(target.reshape(-1)[row])} in row {row}"
+        )
+
+
+def _statistics(x, target, rows, temperature, dim):
+    _check(target, x.shape[dim])
+    found = torch.empty(target.numel(), 4, dtype=result_type(x))
+    for part, wide, classes, per_row in _parts(x, target, rows, dim):
+        z = _divided(wide, temperature, per_row)
+        largest = z.amax(1, keepdim=True)
+        if not largest.isfinite().all():
+            of_part = None if per_row is None else per_row.double()
+            found[part] = statistics(wide, classes.squeeze(1), of_part, temperature, 1)
+            continue
+        z = z - largest
+        own = z.gather(1, classes)
+        e = z.clamp_(min=_NOTHING).exp()
+        total = _total(e)
+        log_total = total.log()
+        mean = e.mul_(z).sum(1, keepdim=True) / total
+        found[part] = torch.cat([own - log_total, log_total - mean, 1 / total, largest], 1).to(found.dtype)
+    return found.view(*target.shape, 4)
+
+
+def _statistics_vjp(x, target, rows, known, grad, temperature, dim):
+    dx = torch.empty_like(x, memory_format=torch.contiguous_format)
+    along = dx.movedim(dim, -1)
+    flat = along.view(-1, x.shape[dim]) if along.is_contiguous() else torch.empty(target.numel(), x.shape[dim], dtype=x.dtype)
+    known, grad = known.view(-1, 4), grad.reshape(-1, 4).to(result_type(x))
+    slopes = None if rows is None else torch.empty(target.numel(), 1, dtype=torch.float64)
+    for part, wide, classes, per_row in _parts(x, target, rows, dim):
+        _, entropy, largest_p, largest = known[part].unsqueeze(2).unbind(1)
+        of_logprob, of_entropy = (grad[part, k, None] for k in (0, 1))
+        if not largest.isfinite().all():
+            of_part = None if per_row is None else per_row.double()
+            arguments = wide, classes.squeeze(1), of_part, None, grad[part], temperature, 1
+            flat[part], slope = statistics_vjp(*arguments)
+        else:
+            z = (_divided(wide, temperature, per_row) - largest).clamp_(min=_NOTHING)
+            d = torch.addcmul(of_logprob + of_entropy * (entropy + largest_p.log()), z, of_entropy)
+            d *= z.exp() if rows is not None else z.exp_()
+            d *= -largest_p
+            there = wide.gather(1, classes) > -torch.inf
+            d.scatter_add_(1, classes, torch.where(there, of_logprob, 0.0))
+            slope = None if rows is None else -d.mul(z).sum(1, keepdim=True, dtype=torch.float64) / per_row
+            flat[part] = d if per_row is None and temperature == 1 else d.div_(temperature if per_row is None else per_row)
+        if rows is not None:
+            slopes[part] = slope
+    if not along.is_contiguous():
+        along.copy_(flat.view(along.shape))
+    return dx, absent(x) if rows is None else slopes.view(rows.shape)
+
+
+IMPLEMENTATIONS = {"token_statistics": _statistics, "token_statistics_vjp": _statistics_vjp}

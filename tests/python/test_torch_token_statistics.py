@@ -1,0 +1,137 @@
+"""et.token_statistics: log-probability, entropy and largest probability of one reading."""
+
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
+
+import entropic.torch as et  # noqa: E402
+from entropic.torch import _token_statistics  # noqa: E402
+from entropic.torch.backends import reference  # noqa: E402
+
+
+def cases(*shape, dtype=torch.float64, dim=-1, scale=3.0):
+    generator = torch.Generator().manual_seed(1)
+    x = (scale * torch.randn(*shape, generator=generator, dtype=torch.float64)).to(dtype)
+    lead = x.select(dim, 0).shape
+    return x, torch.randint(0, shape[dim], lead, generator=generator)
+
+
+def plain(x, target, temperature=1.0, dim=-1):
+    log_p = torch.log_softmax(x.double() / temperature, dim)
+    entropy = -(log_p.exp() * log_p).sum(dim)
+    return log_p.gather(dim, target.unsqueeze(dim)).squeeze(dim), entropy, log_p.amax(dim).exp()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(7,), (5, 33), (3, 4, 100), (3, 40000), (300, 1000)])
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_values_and_gradients(dtype, shape, temperature):
+    for dim in {-1, 0}:
+        x, target = cases(*shape, dtype=dtype, dim=dim)
+        x.requires_grad_()
+        found = et.token_statistics(x, target, temperature=temperature, dim=dim)
+        want = plain(x, target, temperature, dim)
+        tolerance = {"rtol": 1e-12, "atol": 1e-13} if dtype is torch.float64 else {"rtol": 1e-6, "atol": 1e-6}
+        for got, expected in zip(found, want, strict=False):
+            assert got.dtype is (torch.float64 if dtype is torch.float64 else torch.float32) and got.shape == target.shape
+            torch.testing.assert_close(got.double(), expected, **tolerance)
+        assert found.top_indices is None and not found.max_probability.requires_grad
+        a, b = (torch.randn(target.shape, dtype=torch.float64) for _ in range(2))
+        (dx,) = torch.autograd.grad((found.logprob * a + found.entropy * b).sum(), x)
+        (expected,) = torch.autograd.grad((want[0] * a + want[1] * b).sum(), x)
+        loose = {torch.float16: 2e-3, torch.bfloat16: 2e-2}.get(dtype, 1e-5 if dtype is torch.float32 else 1e-12)
+        assert dx.dtype is dtype
+        torch.testing.assert_close(dx.double(), expected.double(), rtol=loose, atol=loose * 1e-1)
+
+
+def test_small_entropies_keep_their_digits():
+    x = torch.tensor([[0.0, -30.0, -31.0]])
+    found = et.token_statistics(x, torch.tensor([0]))
+    want = plain(x, torch.tensor([0]))
+    assert found.entropy.item() == pytest.approx(want[1].item(), rel=1e-6)
+    assert found.logprob.item() == pytest.approx(-(math.exp(-30) + math.exp(-31)), rel=1e-6)
+
+
+def test_infinities():
+    inf, nan = math.inf, math.nan
+    x = torch.tensor(
+        [[0.0, -inf, 1.0], [-inf, -inf, -inf], [inf, 0.0, inf], [nan, 0.0, 0.0], [0.0, 1.0, 2.0]], requires_grad=True
+    )
+    target = torch.tensor([1, 0, 0, 0, 2])
+    found = et.token_statistics(x, target)
+    assert found.logprob[0] == -inf and found.entropy[0].isfinite()
+    assert all(one[1].isnan() and one[3].isnan() for one in found[:3])
+    assert found.logprob[2].item() == pytest.approx(math.log(0.5)) and found.entropy[2].item() == pytest.approx(math.log(2))
+    (dx,) = torch.autograd.grad(found.entropy.nan_to_num().sum(), x)
+    assert dx[0].isfinite().all() and dx[0, 1] == 0 and dx[4].isfinite().all() and (dx[2] == 0).all()
+    whole = et.token_statistics(x[4:], target[4:])
+    for got, want in zip(found, whole, strict=False):
+        torch.testing.assert_close(got[4:] if got is not None else None, want)
+
+
+def test_temperatures_are_learned():
+    x, target = cases(4, 6)
+    rows = torch.tensor([[0.5], [1.0], [2.0], [3.0]], dtype=torch.float64, requires_grad=True)
+
+    def both(x, t):
+        found = et.token_statistics(x, target, temperature=t)
+        return found.logprob, found.entropy
+
+    x.requires_grad_()
+    assert torch.autograd.gradcheck(both, (x, rows))
+    assert torch.autograd.gradgradcheck(both, (x, rows))
+    one = torch.nn.Parameter(torch.ones(1))
+    et.token_statistics(x, target, temperature=one).logprob.sum().backward()
+    assert one.grad.shape == (1,) and one.grad.isfinite().all()
+    masked = x.detach().clone()
+    masked[0, (target[0] + 1) % 6] = -math.inf
+    masked.requires_grad_()
+    grads = torch.autograd.grad(sum(one.sum() for one in both(masked, rows)), (masked, rows))
+    assert all(grad.isfinite().all() for grad in grads)
+
+
+def test_transforms_and_compilers():
+    x, target = cases(4, 6)
+    x.requires_grad_()
+    rows = torch.full((4, 1), 0.8, dtype=torch.float64)
+    operator = _token_statistics._OPERATOR
+    for given in (None, rows.clone().requires_grad_()):
+        torch.library.opcheck(operator.op, (x, target, given, 0.8, 1))
+    composed = reference.IMPLEMENTATIONS["token_statistics"](x.detach(), target, None, 0.8, 1)
+    torch.testing.assert_close(composed, operator.op(x.detach(), target, None, 0.8, 1))
+    batched = torch.func.vmap(lambda x, t: et.token_statistics(x, t).entropy)(x, target)
+    torch.testing.assert_close(batched, et.token_statistics(x, target).entropy)
+    tangent = torch.func.jvp(lambda x: et.token_statistics(x, target).logprob, (x,), (torch.ones_like(x),))[1]
+    assert tangent.abs().max() < 1e-12
+    torch._dynamo.reset()
+
+    def total(x, t):
+        found = et.token_statistics(x, t, top=2)
+        return (found.logprob - 0.1 * found.entropy).sum(), found.top_indices
+
+    compiled = torch.compile(total, fullgraph=True, backend="aot_eager")
+    (got, top), (want, same) = compiled(x, target), total(x, target)
+    assert torch.equal(top, same)
+    assert torch.equal(*(torch.autograd.grad(one, x)[0] for one in (got, want)))
+
+
+def test_top_indices():
+    x, target = cases(3, 8, 5, dim=1)
+    found = et.token_statistics(x, target, top=3, dim=1)
+    assert torch.equal(found.top_indices, x.argsort(1, descending=True)[:, :3])
+
+
+def test_errors():
+    x, target = cases(2, 3)
+    with pytest.raises(ValueError, match="token_statistics: target must be a class from 0 to 2, got 3 in row 1"):
+        et.token_statistics(x, torch.tensor([0, 3]))
+    with pytest.raises(TypeError, match="token_statistics: target must be integers"):
+        et.token_statistics(x, x)
+    with pytest.raises(ValueError, match=r"token_statistics: temperature must be above 0 and finite, got 0\.0"):
+        et.token_statistics(x, target, temperature=0.0)
+    with pytest.raises(ValueError, match="token_statistics: temperature must be above 0 and finite in every row"):
+        et.token_statistics(x, target, temperature=torch.tensor([[1.0], [0.0]]))
+    with pytest.raises(ValueError, match="token_statistics: top must be an integer from 0 to 3"):
+        et.token_statistics(x, target, top=4)
