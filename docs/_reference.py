@@ -131,7 +131,7 @@ def families(package):
             *("fit_temperature", "fit_target_entropy", "match_entropy", "expected_calibration_error"),
             *("entropy_invariant_scale", "TemperatureClampedWarning"),
         ],
-        "Losses": [*(loss["name"] for loss in _core.losses()), "ratio_map", "token_statistics", "TokenStatistics"],
+        "Losses": [*(loss["name"] for loss in _core.losses()), "ratio_map", "linear_loss", *TOKENS],
         "Measures": [*measures, "Counts"],
         "Transport": [name for name in package.__all__ if name in TRANSPORT],
         "Sampling": ["sample", "Sampler", "gumbel_softmax"],
@@ -140,6 +140,8 @@ def families(package):
         "Threads and SIMD": ["set_num_threads", "get_num_threads", "simd_targets", "simd_target", "force_simd_target"],
     }
 
+
+TOKENS = ("token_statistics", "TokenStatistics")
 
 TRANSPORT = {
     *("optimal_transport", "TransportResult", "sinkhorn", "SinkhornResult", "sinkhorn_divergence"),

@@ -43,6 +43,16 @@ def normalize_joint(
     conditional: float | Tensor | None = None,
 ) -> Tensor: ...
 def ratio_map(x: Tensor, f: Callable[[Tensor], Tensor], *, dim: int | None = None, axis: int | None = None) -> Tensor: ...
+def linear_loss(
+    hidden: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    *,
+    loss: str = "softmax_loss",
+    bias: Tensor | None = None,
+    reduction: str = "mean",
+    **params: Any,
+) -> Tensor: ...
 
 class TokenStatistics(NamedTuple):
     logprob: Tensor

@@ -293,7 +293,7 @@ ATTENTION = [(snippets(row[0])[0], snippets(row[1])[0]) for row in rows_of("Atte
 
 
 def test_the_tables_of_losses_and_attention_are_found():
-    assert len(LOSSES) == 7
+    assert len(LOSSES) == 8
     assert len(ATTENTION) == 4
 
 
@@ -302,6 +302,7 @@ def test_losses_side_by_side_are_equal(theirs, ours):
     generator = torch.Generator().manual_seed(3)
     x, s, t = (torch.randn(5, 4, generator=generator, dtype=torch.float64) for _ in range(3))
     names = {"x": x, "s": s, "t": t, "c": torch.tensor([0, 3, 1, 2, 2]), "T": 2.0, "alpha": 1.3, "torch": torch}
+    names |= {"h": x, "w": torch.randn(6, 4, generator=generator, dtype=torch.float64)}
     names |= {
         "softmax": lambda x: torch.softmax(x, -1),
         "log_softmax": lambda x: torch.log_softmax(x, -1),

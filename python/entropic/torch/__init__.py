@@ -16,6 +16,7 @@ except ImportError as error:
 from entropic.torch import _entropy_control, _generated, _loss_modules, _transport
 from entropic.torch._attention import Attention, LinearAttention, attention, linear_attention
 from entropic.torch._generated import *  # noqa: F403
+from entropic.torch._linear_loss import linear_loss
 from entropic.torch._ratio_map import ratio_map
 from entropic.torch._sampling import gumbel_softmax
 from entropic.torch._token_statistics import TokenStatistics, token_statistics
@@ -33,6 +34,7 @@ __all__ = [
     "attention",
     "gumbel_softmax",
     "linear_attention",
+    "linear_loss",
     "ratio_map",
     "token_statistics",
     *_generated.__all__,

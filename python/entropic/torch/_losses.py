@@ -86,6 +86,12 @@ def call(name, x, target, values, ignore_index, dim, axis, dtype):
     return reduced(OPERATORS[name], (x, target), rows, values, dim, dtype)
 
 
+def mapped(name, x, target, named_map, ignore_index):
+    """A loss of a map, of rows of scores along the last axis."""
+    target = working(target) if target.is_floating_point() else target
+    return MAPPED[name](working(x), target, tuple(named_map), ignore_index, x.dim() - 1)
+
+
 def _is_target(target, x, dim, ignore_index):
     """Whether each row has a class, or a distribution within half of what is allowed of its sum."""
     if not target.is_floating_point():

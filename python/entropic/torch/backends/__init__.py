@@ -10,10 +10,13 @@ import warnings
 
 import torch
 
-from entropic.torch.backends import cpu, reference, token_statistics
+from entropic.torch.backends import cpu, linear_loss, reference, token_statistics
 
 # The dispatch keys of torch with their own tables. Kernels of a device are a module beside `cpu` and its table here.
-PLACES = {"CPU": {**cpu.IMPLEMENTATIONS, **token_statistics.IMPLEMENTATIONS}, "CUDA": {}}
+PLACES = {
+    "CPU": {**cpu.IMPLEMENTATIONS, **token_statistics.IMPLEMENTATIONS, **linear_loss.IMPLEMENTATIONS},
+    "CUDA": linear_loss.IMPLEMENTATIONS,
+}
 
 
 def implementations(name):

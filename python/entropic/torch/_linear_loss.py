@@ -1,0 +1,159 @@
+"""linear_loss: its operator and function."""
+
+import json
+
+import torch
+
+from entropic._losses import index_or_none, takes_classes
+from entropic._maps import map_and_params
+from entropic.torch import _descriptions
+from entropic.torch._arguments import Tensor, no_gradient, numbers_and_rows, one_device, readable
+from entropic.torch._builder import Operator
+from entropic.torch._losses import DESCRIPTIONS, checked_target
+from entropic.torch._spec import OpSpec, result_type
+
+_NAME = "linear_loss"
+
+
+def _shapes(hidden, weight, target, bias, rows, loss, options, row_names, reduction):
+    lead = hidden.shape[:-1] if reduction == "none" else hidden.shape[:-2]
+    return hidden.new_empty(lead, dtype=result_type(hidden))
+
+
+_OPERATOR = Operator(
+    OpSpec(
+        name=_NAME,
+        tensors=("hidden", "weight", "target", "bias?", "rows?"),
+        params={"loss": "str", "options": "str", "row_names": "str[]", "reduction": "str"},
+        outputs=("value",),
+        shapes=_shapes,
+        differentiable=("hidden", "weight", "bias", "rows"),
+        keeps=("hidden", "weight", "target", "bias", "rows"),
+        derivative="operator",
+    )
+)
+
+
+def linear_loss(hidden, weight, target, *, loss="softmax_loss", bias=None, reduction="mean", **params):
+    """A loss of scores = hidden @ weight.T + bias that are never all there: some rows at a time, in both directions.
+
+    Parameters
+    ----------
+    hidden : torch.Tensor
+        (..., features), of float32, float64, float16 or bfloat16.
+    weight : torch.Tensor
+        (classes, features), of the same dtype.
+    target : torch.Tensor
+        As the loss takes it beside scores (..., classes): integers of shape (...), or floating-point numbers of (..., classes).
+    loss : str, default "softmax_loss"
+        A loss by its name.
+    bias : torch.Tensor, optional
+        (classes,).
+    reduction : str, default "mean"
+        "mean" over the rows, "sum" or "none".
+    **params
+        Parameters of the loss, among them ignore_index, by default -100: such rows do not count in the mean. Those that may be
+        per row may be tensors that broadcast with (..., 1), and have gradients. map and its parameters are numbers.
+
+    Returns
+    -------
+    torch.Tensor
+        A number, or one for each row; float32 of halves. Differentiable, twice, in hidden, weight, bias and parameters.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument.
+
+    Notes
+    -----
+    Value and gradients are those of the loss of torch.nn.functional.linear, to the rounding of its product. Backward computes
+    the scores again; a second backward has them all. Gradients of halves are summed in float32. Under autocast the product
+    is of its type.
+
+    Examples
+    --------
+    >>> hidden, weight = torch.randn(6, 8, requires_grad=True), torch.randn(1000, 8, requires_grad=True)
+    >>> entropic.torch.linear_loss(hidden, weight, torch.arange(6), loss="sparsemax_loss").backward()
+    """
+    if not isinstance(loss, str) or loss not in DESCRIPTIONS:
+        raise ValueError(f"{_NAME}: loss must be one of {', '.join(DESCRIPTIONS)}, got {loss!r}")
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"{_NAME}: reduction must be 'mean', 'sum' or 'none', got {reduction!r}")
+    hidden, weight, bias = _checked(hidden, weight, bias)
+    description, lead = DESCRIPTIONS[loss], hidden.shape[:-1]
+    scores = hidden.new_empty(1).expand(*lead, len(weight))  # only its shape
+    target = checked_target(_NAME, {**description, "arguments": ("hidden", "target")}, scores, target, len(lead))
+    values, rows, row_names = _values(description, params, scores, target)
+    flat = target.reshape(-1, len(weight)) if target.shape == scores.shape and target.dim() > len(lead) else target.reshape(-1)
+    value = _OPERATOR(
+        hidden.reshape(-1, hidden.shape[-1]), weight, flat, bias, rows, loss, _as_text(values), row_names, reduction
+    )
+    return value.reshape(lead) if reduction == "none" else value
+
+
+@torch.compiler.assume_constant_result
+def _as_text(values):
+    """Values that a schema of torch has no type for."""
+    return json.dumps(values)
+
+
+def _checked(hidden, weight, bias):
+    given = {"hidden": hidden, "weight": weight} | ({} if bias is None else {"bias": bias})
+    for name, x in given.items():
+        if not isinstance(x, Tensor) or not x.is_floating_point():
+            raise TypeError(
+                f"{_NAME}: {name} must be a torch.Tensor of floating-point numbers, got {getattr(x, 'dtype', type(x))}"
+            )
+    one_device(_NAME, given)
+    device = hidden.device.type
+    if torch.is_autocast_enabled(device):
+        given = {name: x.to(torch.get_autocast_dtype(device)) for name, x in given.items()}
+    if len({x.dtype for x in given.values()}) > 1:
+        raise TypeError(
+            f"{_NAME}: {', '.join(given)} must be of one dtype, got {', '.join(str(x.dtype) for x in given.values())}"
+        )
+    hidden, weight, bias = given["hidden"], given["weight"], given.get("bias")
+    if hidden.dim() < 1 or weight.dim() != 2 or hidden.shape[-1] != weight.shape[1]:
+        raise ValueError(
+            f"{_NAME}: weight must be of shape (classes, features) for hidden of (..., features), got {tuple(weight.shape)} "
+            f"for {tuple(hidden.shape)}"
+        )
+    if bias is not None and bias.shape != weight.shape[:1]:
+        raise ValueError(f"{_NAME}: bias must be of shape ({len(weight)},), one for each class, got {tuple(bias.shape)}")
+    return hidden, weight, bias
+
+
+def _values(description, params, scores, target):
+    """(the loss's values with ignore_index, rows (count, k) or None, the names of these k parameters)."""
+    ignored = []
+    if takes_classes(description):
+        ignored = [index_or_none(_NAME, params.pop("ignore_index", -100))]
+    if _descriptions.takes_map(description):
+        name, given = map_and_params(_NAME, params.pop("map", "softmax"), params)
+        for param, value in given.items():
+            no_gradient(_NAME, param, value)
+        given = {param: value.item() if isinstance(value, Tensor) else value for param, value in given.items()}
+        if not target.is_floating_point() and readable(target):
+            wrong = ((target < 0) | (target >= scores.shape[-1])) & (target != ignored[0])
+            if wrong.any():
+                raise ValueError(
+                    f"{_NAME}: target must be a class from 0 to {scores.shape[-1] - 1}, got {int(target[wrong][0])}"
+                )
+        return [[name, given], *ignored], None, []
+    values = []
+    for param in description["params"]:
+        if param["required"] and param["name"] not in params:
+            raise TypeError(f"{_NAME}: loss {description['name']!r} needs the parameter {param['name']!r}")
+        values.append(params.pop(param["name"], param["default"]))
+    if params:
+        raise TypeError(f"{_NAME}: loss {description['name']!r} has no parameter {next(iter(params))!r}")
+    if "sphere" in values:
+        no_gradient(_NAME, "margin", values[[param["name"] for param in description["params"]].index("margin")])
+    numbers, rows = numbers_and_rows(description, values, "hidden", scores, scores.dim() - 1)
+    names = [name for name, row in zip(_descriptions.per_row(description), rows, strict=True) if row is not None]
+    given = [row.reshape(-1, 1) for row in rows if row is not None]
+    return [*numbers, *ignored], torch.cat(given, 1) if given else None, names
+
+
+linear_loss.__module__ = "entropic.torch"

@@ -1,0 +1,152 @@
+"""et.linear_loss: the loss of a linear layer, without its scores."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
+
+import entropic.torch as et  # noqa: E402
+from entropic.torch import _linear_loss  # noqa: E402
+from entropic.torch.backends import linear_loss as backend  # noqa: E402
+
+LOSSES = [
+    ("softmax_loss", {}),
+    ("softmax_loss", {"label_smoothing": 0.1}),
+    ("sparsemax_loss", {}),
+    ("entmax_loss", {"alpha": 1.3}),
+    ("top_k_softmax_loss", {"k": 3}),
+    ("top_p_softmax_loss", {"p": 0.8}),
+    ("smooth_accuracy_loss", {"map": "entmax", "alpha": 1.3}),
+    ("surrogate_loss", {"map": "sparsemax"}),
+    ("multilabel_softmax_loss", {}),
+    ("distillation_loss", {"temperature": 2.0}),
+    ("jsd_loss", {"beta": 0.3}),
+]
+each = pytest.mark.parametrize(("loss", "params"), LOSSES, ids=["-".join(map(str, [one, *p.values()])) for one, p in LOSSES])
+
+
+def problem(loss, dtype=torch.float64, lead=(2, 5), features=4, classes=7):
+    generator = torch.Generator().manual_seed(3)
+    hidden, weight, bias = (
+        torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
+        for shape in ((*lead, features), (classes, features), (classes,))
+    )
+    if loss == "multilabel_softmax_loss":
+        return hidden, weight, bias, torch.randint(0, 2, (*lead, classes), generator=generator)
+    if loss in ("distillation_loss", "jsd_loss"):
+        return hidden, weight, bias, torch.randn(*lead, classes, generator=generator, dtype=torch.float64).to(dtype)
+    target = torch.randint(0, classes, lead, generator=generator)
+    target.view(-1)[1] = -100
+    return hidden, weight, bias, target
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    monkeypatch.setattr(backend, "_PART", 21)  # three rows of seven classes
+
+
+@each
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_is_the_loss_of_the_linear_layer(loss, params, reduction, small_parts):
+    hidden, weight, bias, target = problem(loss)
+    for offset in (None, bias):
+        value = et.linear_loss(hidden, weight, target, loss=loss, bias=offset, reduction=reduction, **params)
+        classes = {"ignore_index": -100} if target.dim() == 2 else {}
+        scores = torch.nn.functional.linear(hidden, weight, offset)
+        want = getattr(et, loss)(scores, target, **classes, **params)
+        if reduction != "none":
+            want = want.sum() / (1 if reduction == "sum" else 9 if classes else 10)
+        torch.testing.assert_close(value, want)
+        moving = [hidden, weight] + ([] if offset is None else [offset])
+        g = torch.randn(value.shape, dtype=torch.float64)
+        for got, expected in zip(torch.autograd.grad(value, moving, g), torch.autograd.grad(want, moving, g), strict=True):
+            torch.testing.assert_close(got, expected)
+
+
+@pytest.mark.parametrize(("loss", "params"), [one for one in LOSSES if one[0] != "surrogate_loss"])
+def test_gradcheck_and_gradgradcheck(loss, params, small_parts):
+    hidden, weight, bias, target = problem(loss, lead=(4,), features=3, classes=5)
+
+    def function(hidden, weight, bias):
+        return et.linear_loss(hidden, weight, target, loss=loss, bias=bias, **params)
+
+    assert torch.autograd.gradcheck(function, (hidden, weight, bias))
+    assert torch.autograd.gradgradcheck(function, (hidden, weight, bias), rtol=1e-3, atol=1e-5)
+
+
+def test_parameters_are_learned(small_parts):
+    hidden, weight, _, target = problem("entmax_loss")
+    alpha = torch.full((2, 5, 1), 1.4, dtype=torch.float64, requires_grad=True)
+    one = torch.nn.Parameter(torch.tensor([1.4], dtype=torch.float64))
+    for given in (alpha, one):
+        value = et.linear_loss(hidden, weight, target, loss="entmax_loss", alpha=given)
+        want = et.entmax_loss(hidden @ weight.T, target, alpha=given, ignore_index=-100).sum() / 9
+        torch.testing.assert_close(value, want)
+        torch.testing.assert_close(torch.autograd.grad(value, given), torch.autograd.grad(want, given))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_types(dtype, small_parts):
+    hidden, weight, bias, target = problem("softmax_loss", dtype=dtype)
+    value = et.linear_loss(hidden, weight, target, bias=bias)
+    want = torch.nn.functional.cross_entropy((hidden @ weight.T + bias).float().flatten(0, 1), target.flatten())
+    assert value.dtype is torch.float32
+    torch.testing.assert_close(value, want, rtol=1e-5 if dtype is torch.float32 else 1e-2, atol=0)
+    value.backward()
+    assert all(one.grad.dtype is dtype for one in (hidden, weight, bias))
+    with torch.autocast("cpu", torch.bfloat16):
+        value = et.linear_loss(hidden.float(), weight.float(), target)
+    assert value.dtype is torch.float32
+
+
+def test_transforms_and_compilers(small_parts):
+    hidden, weight, bias, target = problem("sparsemax_loss", lead=(5,))
+    arguments = hidden, weight, target, bias, None, "sparsemax_loss", "[-100]", [], "mean"
+    torch.library.opcheck(_linear_loss._OPERATOR.op, arguments)
+
+    def function(hidden, weight, target=target):
+        return et.linear_loss(hidden, weight, target, loss="sparsemax_loss")
+
+    torch._dynamo.reset()
+    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+    for got, want in zip(
+        torch.autograd.grad(compiled(hidden, weight), (hidden, weight)),
+        torch.autograd.grad(function(hidden, weight), (hidden, weight)),
+        strict=True,
+    ):
+        torch.testing.assert_close(got, want)
+    many = torch.stack([hidden, 2 * hidden]).detach()
+    batched = torch.func.vmap(function, in_dims=(0, None))(many, weight.detach())
+    torch.testing.assert_close(batched, torch.stack([function(one, weight) for one in many]))
+    per_sample = torch.func.vmap(torch.func.grad(function), in_dims=(0, None))(many, weight.detach())
+    torch.testing.assert_close(per_sample[0], torch.autograd.grad(function(hidden, weight), hidden)[0])
+
+
+def test_scores_are_never_all_there(monkeypatch):
+    """Of 64 x 1000 scores at most 8 rows at a time."""
+    monkeypatch.setattr(backend, "_PART", 8000)
+    made = []
+    linear = torch.nn.functional.linear
+    monkeypatch.setattr(torch.nn.functional, "linear", lambda *given: made.append(linear(*given)) or made[-1])
+    hidden, weight, _, target = problem("softmax_loss", lead=(64,), classes=1000)
+    et.linear_loss(hidden, weight, target).backward()
+    assert len(made) == 16 and max(len(one) for one in made) == 8
+
+
+def test_errors():
+    hidden, weight, _, target = problem("softmax_loss")
+    with pytest.raises(ValueError, match=r"linear_loss: loss must be one of softmax_loss, .*, got 'nll'"):
+        et.linear_loss(hidden, weight, target, loss="nll")
+    with pytest.raises(ValueError, match=r"linear_loss: weight must be of shape \(classes, features\)"):
+        et.linear_loss(hidden, weight.T, target)
+    with pytest.raises(TypeError, match="linear_loss: hidden, weight must be of one dtype"):
+        et.linear_loss(hidden.float(), weight, target)
+    with pytest.raises(TypeError, match="linear_loss: loss 'softmax_loss' has no parameter 'alpha'"):
+        et.linear_loss(hidden, weight, target, alpha=1.5)
+    with pytest.raises(TypeError, match="linear_loss: loss 'top_k_softmax_loss' needs the parameter 'k'"):
+        et.linear_loss(hidden, weight, target, loss="top_k_softmax_loss")
+    with pytest.raises(ValueError, match="linear_loss: reduction must be"):
+        et.linear_loss(hidden, weight, target, reduction="avg")
+    with pytest.raises(ValueError, match="linear_loss: target must have one class for each row"):
+        et.linear_loss(hidden, weight, target[0])
+    with pytest.raises(ValueError, match="linear_loss: target must be a class from 0 to 6, got 7"):
+        et.linear_loss(hidden, weight, torch.full_like(target, 7), loss="smooth_accuracy_loss")
