@@ -24,7 +24,7 @@ def function(description):
     if description["reduces"]:
         body = f"return _call_reduction({name!r}, x, {values(description)}, dim, axis, keepdim)"
     else:
-        tensors = [f"isinstance({param['name']}, Tensor)" for param in description["params"] if param["per_row"]]
+        tensors = [f"isinstance({one['name']}, Tensor)" for one in description["params"] if one["kind"].endswith("float")]
         numbers = f", not ({' or '.join(tensors)})" if tensors else ""
         body = f"return _call_map({name!r}, x, {values(description)}, dim, axis{numbers})"
     return define(name, signature(description), body, doc(description))

@@ -92,7 +92,7 @@ def attention(
     v: Tensor,
     *,
     map: _MapName = "softmax",
-    scale: Literal["sqrt", "entropy_invariant"] | float = "sqrt",
+    scale: Literal["sqrt", "entropy_invariant"] | float | Tensor = "sqrt",
     causal: bool = False,
     mask: Tensor | None = None,
     train_length: float = 512,
@@ -100,14 +100,14 @@ def attention(
     **map_params: Any,
 ) -> Tensor: ...
 def linear_attention(
-    q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, scale: Literal["sqrt"] | float = "sqrt"
+    q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, scale: Literal["sqrt"] | float | Tensor = "sqrt"
 ) -> Tensor: ...
 
 class Attention(nn.Module):
     def __init__(
         self,
         map: _MapName = "softmax",
-        scale: Literal["sqrt", "entropy_invariant"] | float = "sqrt",
+        scale: Literal["sqrt", "entropy_invariant"] | float | Tensor = "sqrt",
         causal: bool = False,
         train_length: float = 512,
         kappa: float | None = None,
@@ -116,7 +116,7 @@ class Attention(nn.Module):
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor: ...
 
 class LinearAttention(nn.Module):
-    def __init__(self, causal: bool = False, scale: Literal["sqrt"] | float = "sqrt") -> None: ...
+    def __init__(self, causal: bool = False, scale: Literal["sqrt"] | float | Tensor = "sqrt") -> None: ...
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor: ...
 
 class SurrogateLoss(_Loss):

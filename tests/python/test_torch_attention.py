@@ -195,3 +195,32 @@ def test_refused():
         et.attention(q, k, v, map="entmax", alpha=torch.ones(3, 1, 1))
     with pytest.raises(TypeError, match="map 'softmax' has no parameter 'alpha'"):
         et.Attention(alpha=1.5)
+
+
+@pytest.mark.parametrize("function", [et.attention, et.linear_attention])
+def test_the_scale_is_learned(function):
+    q, k, v = (torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(n), dtype=torch.float64) for n in range(3))
+    for scale in (torch.tensor(0.4, dtype=torch.float64), torch.full((2, 1, 1), 0.4, dtype=torch.float64)):
+        torch.testing.assert_close(function(q, k, v, scale=scale), function(q, k, v, scale=0.4))
+        assert torch.autograd.gradcheck(lambda s: function(q, k, v, scale=s), scale.requires_grad_())
+    module = et.Attention(scale=torch.nn.Parameter(torch.ones(1, dtype=torch.float64)))
+    module(q, k, v).sum().backward()
+    assert module.scale.grad.shape == (1,)
+
+
+PARAMETER = "torch.nn.Parameter(torch.tensor(2.0))"
+
+
+@pytest.mark.parametrize(
+    ("call", "argument"),
+    [
+        (f"attention(x, x, x, scale='entropy_invariant', kappa={PARAMETER})", "kappa"),
+        (f"attention(x, x, x, scale='entropy_invariant', train_length={PARAMETER})", "train_length"),
+        (f"top_p_softmax(x, p={PARAMETER})", "p"),
+        (f"sinkhorn_divergence(x, x, epsilon={PARAMETER})", "epsilon"),
+        (f"wasserstein(x, x, order={PARAMETER})", "order"),
+    ],
+)
+def test_what_cannot_be_learned_says_so(call, argument):
+    with pytest.raises(TypeError, match=f"{argument} requires grad, and there is no gradient in it; pass {argument}.detach"):
+        eval(call, {**vars(et), "torch": torch, "x": torch.rand(2, 3)})

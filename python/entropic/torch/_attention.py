@@ -5,7 +5,7 @@ import torch
 from entropic import _attention, _checks
 from entropic._maps import MAPS, map_and_params
 from entropic.torch import _descriptions
-from entropic.torch._arguments import from_array, misfit, one_device
+from entropic.torch._arguments import from_array, misfit, no_gradient, one_device
 from entropic.torch._builder import Operator
 from entropic.torch._modules import Configured
 from entropic.torch._spec import OpSpec, Tensor
@@ -75,9 +75,9 @@ def attention(q, k, v, *, map="softmax", scale="sqrt", causal=False, mask=None, 
         from the end) of k and v: consecutive heads then share theirs.
     map : str or (str, dict), default "softmax"
         A map by name, or (name, {parameter: value}) where a parameter has the name of one of attention's.
-    scale : "sqrt", "entropy_invariant" or float, default "sqrt"
+    scale : "sqrt", "entropy_invariant", float or tensor, default "sqrt"
         1/sqrt(d); log n / (log(train_length) sqrt(d)), or kappa log n / d where kappa is given, with n the number of keys that
-        the query sees; or the factor itself.
+        the query sees; or the factor itself, of which a tensor broadcasts with (..., m, 1) and has a gradient.
     causal : bool, default False
         Query i sees keys j <= i + n - m.
     mask : torch.Tensor of bools or floats, default None
@@ -112,6 +112,7 @@ def attention(q, k, v, *, map="softmax", scale="sqrt", causal=False, mask=None, 
                 raise misfit("attention", key, wanted, "(..., m, 1)", value) from None
             rows.append(value)
         elif value is not None and param["kind"] in ("float", "optional float"):
+            no_gradient("attention", key, value)
             value = _checks.number("attention", key, value, "a number or a tensor")
             if value != value:
                 raise ValueError(f"attention: {key} must be a number, got nan")
@@ -122,6 +123,9 @@ def attention(q, k, v, *, map="softmax", scale="sqrt", causal=False, mask=None, 
         raise TypeError(f"attention: mask must be a torch.Tensor, got {type(mask).__name__}")
     if mask is not None and mask.requires_grad:
         raise ValueError("attention: no gradient flows into the mask: pass mask.detach()")
+    no_gradient("attention", "train_length", train_length)
+    no_gradient("attention", "kappa", kappa)
+    q, scale = _scaled(q, scale)
     scale, number, train_length, kappa = _attention.scale_values("attention", scale, train_length, kappa)
     tensors, back = _with_equal_axes(q, k, v, mask, torch.cat(rows, -1) if rows else None)
     out = _attend(
@@ -136,12 +140,20 @@ def attention(q, k, v, *, map="softmax", scale="sqrt", causal=False, mask=None, 
     return back(out)
 
 
+def _scaled(q, scale):
+    """(q, scale), where a tensor has gone into q, from which it has its gradient."""
+    if not isinstance(scale, Tensor) or (scale.dim() == 0 and not scale.requires_grad):
+        return q, scale
+    return (q * scale).to(q.dtype), 1.0
+
+
 def linear_attention(q, k, v, *, causal=False, scale="sqrt"):
     """Attention with taylor_softmax of order 2 in time linear in the length: see entropic.linear_attention. Differentiable.
 
     The backward pass is linear in the length too; a second derivative is that of attention with map="taylor_softmax".
     """
     _check("linear_attention", q=q, k=k, v=v)
+    q, scale = _scaled(q, scale)
     tensors, back = _with_equal_axes(q, k, v)
     (number,), causal = _attention.linear_values("linear_attention", scale), _checks.flag("linear_attention", "causal", causal)
     return back(_attend_linearly(*tensors, number, causal))

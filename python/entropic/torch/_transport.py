@@ -7,7 +7,7 @@ import torch
 
 import entropic
 from entropic import _checks
-from entropic.torch._arguments import checked_dim, one_device, one_dim, readable
+from entropic.torch._arguments import checked_dim, no_gradient, one_device, one_dim, readable
 from entropic.torch._builder import Operator
 from entropic.torch._spec import OpSpec, Tensor
 from entropic.torch.backends.cpu import CODES
@@ -32,6 +32,8 @@ def _floats(name, **given):
 
 def _numbers(name, **given):
     """Floats in their order."""
+    for argument, value in given.items():
+        no_gradient(name, argument, value)
     return [_checks.number(name, argument, value) for argument, value in given.items()]
 
 
