@@ -79,5 +79,42 @@ TEST(Row, OfOneSize) {
   EXPECT_EQ(few, std::vector<double>(4, 7));
 }
 
+TEST(Row, EntropyControl) {
+  std::vector<double> q(5), want(5), gamma(1), entropy(1);
+  std::vector<GammaStatus> status(1);
+  gamma_for_entropy({.entropy = 0.5}, view(kScores), gamma, entropy, status);
+  const FoundGamma found = gamma_for_entropy({.entropy = 0.5}, kScores);
+  EXPECT_EQ(found.gamma, gamma[0]);
+  EXPECT_EQ(found.entropy, entropy[0]);
+  EXPECT_EQ(found.status, status[0]);
+  power_transform({.gamma = 2}, kTarget, q);
+  power_transform({.gamma = 2}, view(kTarget), view(want));
+  EXPECT_EQ(q, want);
+  const std::vector<double> weights = {1, 0.5, 1, 1, 2};
+  std::vector<Normalized> result(1);
+  normalize_density({.entropy = 0.9}, view(kTarget), view(weights), view(want), result);
+  EXPECT_EQ(normalize_density({.entropy = 0.9}, kTarget, weights, q).gamma, result[0].gamma);
+  EXPECT_EQ(q, want);
+  mean_field_entropy({}, view(kScores), entropy);
+  EXPECT_EQ(mean_field_entropy({}, kScores), entropy[0]);
+}
+
+TEST(Row, Draws) {
+  const Noise noise = {.seed = 3, .stream = 1};
+  std::int64_t index;
+  sample({}, view(kScores), MatrixView(&index, 1, 1), noise);
+  EXPECT_EQ(sample({}, kScores, noise), index);
+  std::vector<double> p(5), want(5);
+  gumbel_softmax({}, kScores, p, noise);
+  gumbel_softmax({}, view(kScores), view(want), noise);
+  EXPECT_EQ(p, want);
+  const Sampler sampler({step::Temperature{.temperature = 0.5}}, 3);
+  sampler.sample(view(kScores), MatrixView(&index, 1, 1), noise);
+  EXPECT_EQ(sampler.sample(kScores, noise), index);
+  sampler.probs(kScores, p);
+  sampler.probs(view(kScores), view(want));
+  EXPECT_EQ(p, want);
+}
+
 }  // namespace
 }  // namespace entropic

@@ -1,6 +1,10 @@
 // Numbers along any number of axes, and maps, measures and losses along one of them.
 #pragma once
 
+#include "entropic/version.h"
+
+#if __cplusplus >= 202002L  // else version.h has said it
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -89,3 +93,5 @@ ENTROPIC_API void loss(const Loss& op, const ArrayView<const T>& x, const ArrayV
                        std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {});
 
 }  // namespace entropic::inline ENTROPIC_ABI
+
+#endif

@@ -12,6 +12,10 @@
 //                              gradients, entropy_normalize and entropy_clip, never all scores
 #pragma once
 
+#include "entropic/version.h"
+
+#if __cplusplus >= 202002L  // else version.h has said it
+
 #include <cstddef>
 #include <optional>
 #include <span>
@@ -180,3 +184,5 @@ ENTROPIC_API void linear_attention_vjp(const LinearAttention& options, HeadsView
                                        HeadsView<T> dv);
 
 }  // namespace entropic::inline ENTROPIC_ABI
+
+#endif

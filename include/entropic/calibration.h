@@ -1,6 +1,10 @@
 // Choosing the entropy or the temperature: by labels, by a reference, or by the length of the row.
 #pragma once
 
+#include "entropic/version.h"
+
+#if __cplusplus >= 202002L  // else version.h has said it
+
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -123,3 +127,5 @@ ENTROPIC_API void entropy_invariant_scale(const EntropyInvariantScale& options, 
                                           std::span<double> scale);
 
 }  // namespace entropic::inline ENTROPIC_ABI
+
+#endif

@@ -2,6 +2,10 @@
 // command line, Python, documentation, benchmarks and property tests, are derived.
 #pragma once
 
+#include "entropic/version.h"
+
+#if __cplusplus >= 202002L  // else version.h has said it
+
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -164,3 +168,5 @@ constexpr void for_each_operation(F&& f) {
 }
 
 }  // namespace entropic::inline ENTROPIC_ABI
+
+#endif

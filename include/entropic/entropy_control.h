@@ -1,6 +1,10 @@
 // The scale of scores that gives softmax a chosen entropy, and what else follows from changing a scale.
 #pragma once
 
+#include "entropic/version.h"
+
+#if __cplusplus >= 202002L  // else version.h has said it
+
 #include <array>
 #include <cstdint>
 #include <limits>
@@ -12,6 +16,7 @@
 #include "entropic/export.h"
 #include "entropic/input.h"
 #include "entropic/matrix_view.h"
+#include "entropic/row.h"
 
 namespace entropic::inline ENTROPIC_ABI {
 
@@ -84,6 +89,20 @@ ENTROPIC_API void gamma_for_entropy(const GammaForEntropy& options, MatrixView<c
                                     std::span<double> entropy, std::span<GammaStatus> status,
                                     std::span<const PerRow> per_row = {});
 
+// The same of one row.
+struct FoundGamma {
+  double gamma;
+  double entropy;
+  GammaStatus status;
+};
+template <RowOfNumbers X>
+FoundGamma gamma_for_entropy(const GammaForEntropy& options, const X& x) {
+  FoundGamma found;
+  gamma_for_entropy(options, MatrixView<const std::ranges::range_value_t<X>>(row_view(x)), std::span(&found.gamma, 1),
+                    std::span(&found.entropy, 1), std::span(&found.status, 1));
+  return found;
+}
+
 struct PowerTransform {
   double gamma = 1;
 
@@ -112,6 +131,10 @@ struct PowerTransform {
 template <class T>
 ENTROPIC_API void power_transform(const PowerTransform& options, MatrixView<const std::type_identity_t<T>> p, MatrixView<T> q,
                                   std::span<const PerRow> per_row = {});
+template <RowOfNumbers P, RowOfNumbers Q>
+void power_transform(const PowerTransform& options, const P& p, Q&& q) {
+  power_transform(options, row_view(p), row_view(q));
+}
 
 // How a density or a table met its target: by the power `gamma`, which gave it `entropy`. What powers of it reach is
 // [least, most]; clamped_low and clamped_high are the nearer end of that, constant is where the ends are one and gamma 1.
@@ -153,6 +176,12 @@ template <class T>
 ENTROPIC_API void normalize_density(const NormalizeDensity& options, MatrixView<const std::type_identity_t<T>> p,
                                     MatrixView<const double> weights, MatrixView<T> q, std::span<Normalized> result,
                                     std::span<const PerRow> per_row = {});
+template <RowOfNumbers P, RowOfNumbers W, RowOfNumbers Q>
+Normalized normalize_density(const NormalizeDensity& options, const P& p, const W& weights, Q&& q) {
+  Normalized result;
+  normalize_density(options, row_view(p), row_view(weights), row_view(q), std::span(&result, 1));
+  return result;
+}
 
 struct NormalizeJoint {
   std::optional<double> joint = {}, marginal = {}, conditional = {};  // exactly one
@@ -213,5 +242,13 @@ struct MeanFieldEntropy {
 // Throws: std::invalid_argument naming the argument, before anything is written.
 template <class T>
 ENTROPIC_API void mean_field_entropy(const MeanFieldEntropy& options, MatrixView<const T> x, std::span<double> estimate);
+template <RowOfNumbers X>
+double mean_field_entropy(const MeanFieldEntropy& options, const X& x) {
+  double estimate;
+  mean_field_entropy(options, MatrixView<const std::ranges::range_value_t<X>>(row_view(x)), std::span(&estimate, 1));
+  return estimate;
+}
 
 }  // namespace entropic::inline ENTROPIC_ABI
+
+#endif

@@ -1,6 +1,10 @@
 // The two 16-bit floating-point types: rows of them are read and written as such and computed in float.
 #pragma once
 
+#include "entropic/version.h"
+
+#if __cplusplus >= 202002L  // else version.h has said it
+
 #include <bit>
 #include <cstdint>
 #include <type_traits>
@@ -55,3 +59,5 @@ template <class T>
 inline constexpr bool kIsHalf = std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>;
 
 }  // namespace entropic::inline ENTROPIC_ABI
+
+#endif

@@ -12,6 +12,10 @@
 //   float16, bfloat16          read and written as such, computed in float
 #pragma once
 
+#include "entropic/version.h"
+
+#if __cplusplus >= 202002L  // else version.h has said it
+
 #include <cstdint>
 #include <numbers>
 #include <optional>
@@ -315,3 +319,5 @@ double loss(const Loss& op, const X& x, const Q& target, Dx&& dx) {
 }
 
 }  // namespace entropic::inline ENTROPIC_ABI
+
+#endif

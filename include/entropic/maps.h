@@ -12,6 +12,10 @@
 //   float16, bfloat16          the float result, rounded; gradients compute p again and do not read what is given
 #pragma once
 
+#include "entropic/version.h"
+
+#if __cplusplus >= 202002L  // else version.h has said it
+
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -399,3 +403,5 @@ auto logsumexp(const LogSumExp& options, const X& x) {
 }
 
 }  // namespace entropic::inline ENTROPIC_ABI
+
+#endif

@@ -16,6 +16,10 @@
 //   precision           computed in double, whatever the type; entropy of float adds up terms in float: 1e-6 relative
 #pragma once
 
+#include "entropic/version.h"
+
+#if __cplusplus >= 202002L  // else version.h has said it
+
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -369,3 +373,5 @@ class ENTROPIC_API Counts {
 };
 
 }  // namespace entropic::inline ENTROPIC_ABI
+
+#endif

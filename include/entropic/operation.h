@@ -1,6 +1,10 @@
 // Operations known at run time: what each struct says of itself (describe.h) as plain tables, and operations made by name.
 #pragma once
 
+#include "entropic/version.h"
+
+#if __cplusplus >= 202002L  // else version.h has said it
+
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -117,3 +121,5 @@ inline Map make_map(std::string_view name, std::initializer_list<Argument> argum
 inline Map make_map(std::string_view name, std::span<const Argument> arguments) { return make<Map>(name, arguments); }
 
 }  // namespace entropic::inline ENTROPIC_ABI
+
+#endif

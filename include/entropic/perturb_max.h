@@ -1,6 +1,10 @@
 // perturb_max with a noise of your own: any type that has a log_cdf and a pdf.
 #pragma once
 
+#include "entropic/version.h"
+
+#if __cplusplus >= 202002L  // else version.h has said it
+
 #include <concepts>
 #include <cstddef>
 #include <span>
@@ -69,3 +73,5 @@ void perturb_max_vjp(const Noise& noise, double scale, MatrixView<const std::typ
 }
 
 }  // namespace entropic::inline ENTROPIC_ABI
+
+#endif

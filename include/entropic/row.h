@@ -1,6 +1,10 @@
 // One row that a container holds.
 #pragma once
 
+#include "entropic/version.h"
+
+#if __cplusplus >= 202002L  // else version.h has said it
+
 #include <ranges>
 #include <type_traits>
 
@@ -24,3 +28,5 @@ auto row_view(Row&& row) {
 }
 
 }  // namespace entropic::inline ENTROPIC_ABI
+
+#endif

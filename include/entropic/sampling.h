@@ -13,6 +13,10 @@
 //   equal scores at a cut      the lower index stays
 #pragma once
 
+#include "entropic/version.h"
+
+#if __cplusplus >= 202002L  // else version.h has said it
+
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -23,6 +27,7 @@
 #include "entropic/describe.h"
 #include "entropic/export.h"
 #include "entropic/matrix_view.h"
+#include "entropic/row.h"
 
 namespace entropic::inline ENTROPIC_ABI {
 
@@ -199,6 +204,14 @@ struct Sample {
 template <class T>
 ENTROPIC_API void sample(const Sample& options, MatrixView<const T> x, MatrixView<std::int64_t> indices, const Noise& noise);
 
+// One draw from one row.
+template <RowOfNumbers X>
+std::int64_t sample(const Sample& options, const X& x, const Noise& noise) {
+  std::int64_t index;
+  sample(options, MatrixView<const std::ranges::range_value_t<X>>(row_view(x)), MatrixView(&index, 1, 1), noise);
+  return index;
+}
+
 // A chain of steps, and draws from the distribution that it leaves.
 class ENTROPIC_API Sampler {
  public:
@@ -218,6 +231,18 @@ class ENTROPIC_API Sampler {
   // As the function sample, which is this with one temperature; noise.seed is not read, the sampler's is.
   template <class T>
   void sample(MatrixView<const T> x, MatrixView<std::int64_t> indices, Noise noise = {}) const;
+
+  // The same of one row.
+  template <RowOfNumbers X, RowOfNumbers P>
+  void probs(const X& x, P&& p) const {
+    probs(row_view(x), row_view(p));
+  }
+  template <RowOfNumbers X>
+  std::int64_t sample(const X& x, const Noise& noise = {}) const {
+    std::int64_t index;
+    sample(MatrixView<const std::ranges::range_value_t<X>>(row_view(x)), MatrixView(&index, 1, 1), noise);
+    return index;
+  }
 
  private:
   std::vector<Step> steps_;
@@ -250,9 +275,15 @@ struct GumbelSoftmax {
 template <class T>
 ENTROPIC_API void gumbel_softmax(const GumbelSoftmax& options, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p,
                                  const Noise& noise);
+template <RowOfNumbers X, RowOfNumbers P>
+void gumbel_softmax(const GumbelSoftmax& options, const X& x, P&& p, const Noise& noise) {
+  gumbel_softmax(options, row_view(x), row_view(p), noise);
+}
 
 // The noise itself: g(r, i) = -log(-log u) for index i of row r.
 template <class T>
 ENTROPIC_API void gumbel_noise(MatrixView<T> g, const Noise& noise);
 
 }  // namespace entropic::inline ENTROPIC_ABI
+
+#endif

@@ -2,6 +2,10 @@
 // where such a function can read it in place, and a copy of some rows after the other where it cannot.
 #pragma once
 
+#include "entropic/version.h"
+
+#if __cplusplus >= 202002L  // else version.h has said it
+
 #include <array>
 #include <cstddef>
 #include <span>
@@ -116,3 +120,5 @@ class ENTROPIC_API StridedRows {
 };
 
 }  // namespace entropic::inline ENTROPIC_ABI
+
+#endif

@@ -1,6 +1,10 @@
 // Optimal transport: how far one distribution is from another, and what goes where.
 #pragma once
 
+#include "entropic/version.h"
+
+#if __cplusplus >= 202002L  // else version.h has said it
+
 #include <array>
 #include <cstdint>
 #include <limits>
@@ -274,3 +278,5 @@ template <class T>
 ENTROPIC_API double lipschitz_constant(std::span<const std::type_identity_t<T>> f, MatrixView<const T> distance);
 
 }  // namespace entropic::inline ENTROPIC_ABI
+
+#endif
