@@ -8,8 +8,12 @@
 #ifndef ENTROPIC_TESTS_SEARCH_TEST_CC_
 #define ENTROPIC_TESTS_SEARCH_TEST_CC_
 
+#include <array>
+#include <cmath>
 #include <cstddef>
 #include <functional>
+#include <utility>
+#include <vector>
 
 namespace entropic::inline ENTROPIC_ABI {
 
@@ -21,6 +25,67 @@ struct GammaProblem {
 };
 struct GammaFound {
   double gamma, stage;
+};
+
+// Scores u <= 0 with maximum 0, of which so many others have a part each: what they tell is added.
+struct ThresholdRow {
+  std::vector<long double> u;
+  double norm_b, edge_b, bent_b;
+  std::size_t parts = 1;
+
+  using Pair = std::pair<double, double>;
+
+  // The sums of what terms(u) gives, a pair.
+  template <class Terms>
+  Pair Add(const Terms& terms) const {
+    Pair all = {0, 0};
+    for (std::size_t part = 0; part < parts; ++part) {
+      long double first = 0, second = 0;
+      for (std::size_t i = part; i < u.size(); i += parts) {
+        const auto [a, b] = terms(u[i]);
+        first += a, second += b;
+      }
+      all.first += static_cast<double>(first), all.second += static_cast<double>(second);
+    }
+    return all;
+  }
+
+  using Terms = std::pair<long double, long double>;
+  static Terms Power(double b, long double q) {
+    if (!(q > 0)) return {0, 0};
+    const long double p = std::pow(q, 1 / static_cast<long double>(b));
+    return {p, p / q};
+  }
+
+  Pair Above(double tau) const {
+    return Add([&](long double x) { return x > tau ? Terms(x - tau, 1) : Terms(0, 0); });
+  }
+  Pair Powers(double b, double c) const {
+    return Add([&](long double x) { return Power(b, x + c); });
+  }
+  Pair Between(double from, double to) const {
+    return Add([&](long double x) { return x > from && x < to ? Terms(x, 1) : Terms(0, 0); });
+  }
+  Pair PowersAbove(double b, double edge, double lift) const {
+    return Add([&](long double x) { return x > edge ? Power(b, x - edge + lift) : Terms(0, 0); });
+  }
+  Pair Bent(double b, double c) const {
+    return Add([&](long double x) { return Power(b, 1 + x / c * (b > 0 ? 1 : -1)); });
+  }
+  double Equal(double edge) const {
+    return Add([&](long double x) { return Terms(x == edge, 0); }).first;
+  }
+  double Least(double from) const {
+    long double least = 0;
+    for (const long double x : u) least = x >= from && x < least ? x : least;
+    return static_cast<double>(least);
+  }
+};
+
+// What its searches found, as numbers.
+struct ThresholdsFound {
+  double tau, tau_low, c, c_low, rough, square, square_low, edge, p, bent;
+  auto operator<=>(const ThresholdsFound&) const = default;
 };
 
 }  // namespace entropic::inline ENTROPIC_ABI
@@ -78,6 +143,46 @@ void FindInLanes(const GammaProblem* problems, size_t count, GammaFound* found) 
 }
 
 double LogOf(double x) { return LogNumber(x); }
+double PowerOf(double x, double exponent) { return Power(x, exponent); }
+
+#include "tests/support/thresholds.inc"
+
+void FindThresholdsOneByOne(const ThresholdRow* rows, size_t count, ThresholdsFound* found) {
+  for (size_t r = 0; r < count; ++r) found[r] = FindThresholds(rows[r]);
+}
+
+// Side by side: what rows have in lanes, tau and c of squares.
+void FindThresholdsInLanes(const ThresholdRow* rows, size_t count, ThresholdsFound* found) {
+  using L = Lanes<D64>;
+  constexpr size_t kLanes = hn::MaxLanes(D64());
+  for (size_t begin = 0; begin < count; begin += kLanes) {
+    const auto row = [&](size_t r) -> const ThresholdRow& { return rows[HWY_MIN(begin + r, count - 1)]; };
+    HWY_ALIGN double at[kLanes], low[kLanes], sums[2][kLanes];
+    SimplexSearch<L> simplex;
+    simplex.Begin(-1.0, 1e9);
+    while (!AllFalse(simplex.asks())) {
+      hn::Store(simplex.tau().v, D64(), at);
+      for (size_t r = 0; r < kLanes; ++r) std::tie(sums[0][r], sums[1][r]) = row(r).Above(at[r]);
+      simplex.Take(hn::Load(D64(), sums[0]), hn::Load(D64(), sums[1]));
+    }
+    hn::Store(simplex.tau().v, D64(), at);
+    hn::Store(simplex.step().v, D64(), low);
+    for (size_t r = 0; r < kLanes && begin + r < count; ++r) found[begin + r].tau = at[r], found[begin + r].tau_low = low[r];
+
+    NormSearch<L, QuickSquareNorm, UntilPart<L>> square;
+    square.Begin(0.5, 1.0, {0x1p-29});
+    while (!AllFalse(square.asks())) {
+      hn::Store(square.c().v, D64(), at);
+      for (size_t r = 0; r < kLanes; ++r) std::tie(sums[0][r], sums[1][r]) = row(r).Powers(0.5, at[r]);
+      square.Take(hn::Load(D64(), sums[0]), hn::Load(D64(), sums[1]));
+    }
+    hn::Store(square.c().v, D64(), at);
+    hn::Store(square.step().v, D64(), low);
+    for (size_t r = 0; r < kLanes && begin + r < count; ++r) {
+      found[begin + r].square = at[r], found[begin + r].square_low = -low[r];
+    }
+  }
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace entropic::inline ENTROPIC_ABI
@@ -99,11 +204,18 @@ HWY_AFTER_NAMESPACE();
 #include "tests/support/targets.h"
 
 namespace entropic::inline ENTROPIC_ABI {
+namespace search {
+#include "tests/support/thresholds.inc"
+}  // namespace search
+
 namespace {
 
 HWY_EXPORT(FindOneByOne);
 HWY_EXPORT(FindInLanes);
 HWY_EXPORT(LogOf);
+HWY_EXPORT(PowerOf);
+HWY_EXPORT(FindThresholdsOneByOne);
+HWY_EXPORT(FindThresholdsInLanes);
 
 using search::EntropyTarget;
 using search::GammaLimits;
@@ -369,6 +481,125 @@ TEST(GammaSearch, HasTheSameBitsHoweverItIsCompiled) {
       }
     });
   }
+}
+
+std::vector<ThresholdRow> threshold_rows(std::size_t parts = 1) {
+  std::vector<ThresholdRow> rows;
+  constexpr double kNormB[] = {0.25, 0.3, 0.5, 0.7, 0.95}, kEdgeB[] = {1.01, 1.5, 2, 9, 100},
+                   kBentB[] = {-0.9, -0.2, 1e-6, 0.1, 0.2};
+  for (const auto& entry : support::make_finite_cases<double>()) {
+    ThresholdRow row = {{}, kNormB[rows.size() % 5], kEdgeB[rows.size() % 5], kBentB[rows.size() % 5], parts};
+    const double max = *std::max_element(entry.x.begin(), entry.x.end());
+    for (const double score : entry.x) {
+      if (score > -INFINITY && score - max > -1e6) row.u.push_back(score - max);
+    }
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+// That the masses sum to 1 where the searches say.
+void check_thresholds(const ThresholdRow& row, const ThresholdsFound& found, long double tolerance) {
+  const auto sum = [&](const auto& mass) {
+    long double total = 0;
+    for (const long double x : row.u) total += mass(x);
+    return total;
+  };
+  const long double tau = static_cast<long double>(found.tau) + found.tau_low;
+  ASSERT_NEAR(sum([&](long double x) { return std::max(x - tau, 0.0L); }), 1, tolerance);
+  const long double c = static_cast<long double>(found.c) + found.c_low;
+  ASSERT_NEAR(sum([&](long double x) { return ThresholdRow::Power(row.norm_b, x + c).first; }), 1, tolerance);
+  ASSERT_NEAR(found.rough, c, 1e-4);
+  const long double square = static_cast<long double>(found.square) + found.square_low;
+  ASSERT_NEAR(sum([&](long double x) { return ThresholdRow::Power(0.5, x + square).first; }), 1, tolerance);
+  const long double lift = std::pow(static_cast<long double>(found.p), static_cast<long double>(row.edge_b));
+  ASSERT_NEAR(sum([&](long double x) {
+                if (x < found.edge) return 0.0L;
+                if (x == found.edge) return static_cast<long double>(found.p);
+                return ThresholdRow::Power(row.edge_b, x - found.edge + lift).first;
+              }),
+              1, tolerance);
+  // p_max = c^(1/b), of which c is rounded.
+  const long double of_max = std::pow(static_cast<long double>(found.bent), 1 / static_cast<long double>(row.bent_b));
+  const long double bent =
+      sum([&](long double x) { return ThresholdRow::Power(row.bent_b, 1 + x / found.bent * (row.bent_b > 0 ? 1 : -1)).first; });
+  ASSERT_NEAR(of_max * bent, 1, tolerance * 4 / std::abs(row.bent_b));
+}
+
+TEST(ThresholdSearch, FindsThresholdsBySumsFromOutside) {
+  int rows = 0;
+  for (const ThresholdRow& row : threshold_rows()) {
+    SCOPED_TRACE("row " + std::to_string(rows++) + " of " + std::to_string(row.u.size()));
+    ASSERT_NO_FATAL_FAILURE(check_thresholds(row, search::FindThresholds(row), 1e-12L));
+  }
+  EXPECT_GT(rows, 150);
+}
+
+// In three parts, each with its own sums, the questions and answers are those of the whole but for rounding.
+TEST(ThresholdSearch, TakesSumsOfParts) {
+  for (const ThresholdRow& row : threshold_rows(3)) {
+    SCOPED_TRACE("row of " + std::to_string(row.u.size()));
+    ASSERT_NO_FATAL_FAILURE(check_thresholds(row, search::FindThresholds(row), 1e-12L));
+  }
+}
+
+TEST(ThresholdSearch, EndsWhereASumIsNaN) {
+  search::SimplexSearch<double> simplex;
+  simplex.Begin(-1.0, 10.0);
+  for (int i = 0; i < 10 && simplex.asks(); ++i) simplex.Take(NAN, 0);
+  ASSERT_FALSE(simplex.asks());
+  ASSERT_TRUE(std::isnan(simplex.step()));
+  search::NormSearch<double, search::PowerNorm, search::UntilStep> norm;
+  norm.Begin(0.5, 1.0, {1e-9});
+  norm.Take(NAN, NAN);
+  ASSERT_FALSE(norm.asks());
+  ASSERT_TRUE(std::isnan(norm.step()));
+  search::EdgeSearch edge;
+  edge.Begin(2);
+  edge.Candidates(-1, 2);
+  edge.Sum(NAN);
+  ASSERT_EQ(edge.stage(), search::EdgeSearch::Stage::kMet);
+  ASSERT_TRUE(std::isnan(edge.p()));
+  search::BentSearch bent;
+  bent.Begin(0.1, {}, 1, 0x1p-53);
+  bent.Take(NAN, NAN);
+  ASSERT_FALSE(bent.asks());
+  ASSERT_TRUE(std::isnan(bent.c()));
+}
+
+TEST(ThresholdSearch, HasTheSameBitsHoweverItIsCompiled) {
+  const std::vector<ThresholdRow> rows = threshold_rows();
+  std::vector<ThresholdsFound> plain;
+  for (const ThresholdRow& row : rows) plain.push_back(search::FindThresholds(row));
+  support::for_each_target([&](const std::string& name) {
+    std::vector<ThresholdsFound> one(rows.size());
+    HWY_DYNAMIC_DISPATCH(FindThresholdsOneByOne)(rows.data(), rows.size(), one.data());
+    std::vector<ThresholdsFound> lanes = one;
+    HWY_DYNAMIC_DISPATCH(FindThresholdsInLanes)(rows.data(), rows.size(), lanes.data());
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      ASSERT_TRUE(one[r] == lanes[r]) << "row " << r;
+      ASSERT_TRUE(one[r] == plain[r] || !has_fma(name)) << "row " << r;
+    }
+  });
+}
+
+TEST(Power, HasTheBitsOfTheVectors) {
+  std::mt19937_64 generator(5);
+  std::vector<std::pair<double, double>> numbers = {{1, 0},   {1, 7},   {0.5, 2000},     {2, 2000},
+                                                    {NAN, 1}, {1, NAN}, {0x1p-1074, 0.5}};
+  for (int i = 0; i < 200000; ++i) {
+    const double exponent = std::ldexp(static_cast<double>(generator()), -64) * 8 - 4;
+    numbers.emplace_back(std::bit_cast<double>(generator() >> 1), exponent);
+    numbers.emplace_back(std::ldexp(static_cast<double>(generator()), -62), exponent);
+  }
+  support::for_each_target([&](const std::string& name) {
+    if (!has_fma(name)) return;
+    for (const auto& [x, exponent] : numbers) {
+      const double want = HWY_DYNAMIC_DISPATCH(PowerOf)(x, exponent), got = search::Power(x, exponent);
+      ASSERT_TRUE(std::bit_cast<std::uint64_t>(want) == std::bit_cast<std::uint64_t>(got) || (want != want && got != got))
+          << x << " to the " << exponent;
+    }
+  });
 }
 
 TEST(Log, HasTheBitsOfTheVectors) {

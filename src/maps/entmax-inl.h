@@ -99,65 +99,53 @@ HWY_INLINE size_t MostKept(const Filtered<T>* filtered, size_t rows) {
   return most;
 }
 
-// Steps of less do not matter in the search for c, sum max(c + u_i, 0)^(1/b) = 1 over n numbers u <= 0 with maximum 0;
-// 1/4 <= b <= 1.
-//
-// With r = min(1/b, 2) each |max(q - e, 0)^(1/b) - (q^(1/b) - e q^(1/b - 1)/b)| is at most K e^r, K = max(1, (1/b) (1/b - 1)/2)
-// for q <= 1: after a step of e the sum is off by no more than n K e^r, however the scores lie.
+// What SmallStep has of sums that are rounded to T.
 template <class T>
-HWY_INLINE double SmallStep(double b, size_t n) {
-  const double curvature = HWY_MAX(1.0, (1 / b) * (1 / b - 1) / 2);
-  const double most = (sizeof(T) == 4 ? 0x1p-24 : 0x1p-52) / (static_cast<double>(n) * curvature);
-  return b <= 0.5 ? std::sqrt(most) : Power(most, b);
-}
+inline constexpr double kSumError = sizeof(T) == 4 ? 0x1p-24 : 0x1p-52;
 
-// That c, as high + low, from one that is not below it, with -inf 64 times behind u. The steps are taken in T, sums in float64.
-template <template <class> class Root, class T>
+// c as high + low, from one that is not below it, with -inf 64 times behind u; 1/4 <= b <= 1. The steps are taken in T, sums in
+// float64.
+template <template <class> class Root, class Norm, class T>
 HWY_NOINLINE HWY_FLATTEN Threshold PowerThreshold(double b, const Filtered<T>& row) {
   const RowTag<T> d;
-  const T* const u = row.survivors.z;
-  const double enough = SmallStep<T>(b, row.kept);
-  T c = -row.least;
-  for (;;) {
-    const double step =
-        NormStep<Root>(d, b, c, row.kept, [&](size_t i, size_t /*count*/) HWY_ATTR { return hn::LoadU(d, u + i); });
-    const T next = static_cast<T>(static_cast<double>(c) - step);
-    // c falls, until rounding has it rise or stay. A NaN ends the search.
-    if (!(step > enough && next < c)) return {static_cast<double>(c), -step};
-    c = next;
+  NormSearch<double, Norm, UntilStep, T> search;
+  search.Begin(b, -row.least, {SmallStep(b, static_cast<double>(row.kept), kSumError<T>)});
+  while (search.asks()) {
+    double sums[2];
+    PowerSums<Root>(
+        d, b, search.c(), row.kept, [&](size_t i, size_t /*count*/) HWY_ATTR { return hn::LoadU(d, row.survivors.z + i); },
+        sums);
+    search.Take(sums[0], sums[1]);
   }
+  return {static_cast<double>(search.c()), -search.step()};
 }
 
-// The same for rows of at most kCount survivors, sums in T too. Where a row's c is found, its last step is taken again, with
-// the same result, while the others go on: no row's depends on another's.
+// The same for rows of at most kCount survivors, sums in T too. While others go on, a row whose c is found is summed again: no
+// row's depends on another's.
 template <template <class> class Root, size_t kCount, class T>
 HWY_NOINLINE HWY_FLATTEN void FewThresholds(double b, const Filtered<T>* filtered, size_t rows, Threshold* found) {
   const RowTag<T> d;
   const Root<RowTag<T>> root(d, b);
-  T c[kSearches<T>];
-  double enough[kSearches<T>];
+  NormSearch<T, BoundNorm, UntilStep> search[kSearches<T>];
   for (size_t r = 0; r < rows; ++r) {
-    c[r] = -filtered[r].least;
-    enough[r] = SmallStep<T>(b, filtered[r].kept);
+    search[r].Begin(b, -filtered[r].least, {SmallStep(b, static_cast<double>(filtered[r].kept), kSumError<T>)});
   }
   for (bool far = true; far;) {
     far = false;
     for (size_t r = 0; r < rows; ++r) {
       const T* const u = filtered[r].survivors.z;
-      const auto at = hn::Set(d, c[r]);
-      T sum;
-      const T step = NormStepOf<kCount>(
-          d, b,
+      const auto at = hn::Set(d, search[r].c());
+      T sums[2];
+      PowerSumsOf<kCount>(
+          d,
           [&](size_t i, hn::Vec<RowTag<T>>* terms)
               HWY_ATTR { root.WithDerivative(d, hn::Add(hn::LoadU(d, u + i), at), terms); },
-          &sum);
-      found[r] = {static_cast<double>(c[r]), -static_cast<double>(step)};
-      const T next = c[r] - step;
-      const bool goes = static_cast<double>(step) > enough[r] && next < c[r];
-      c[r] = goes ? next : c[r];
-      far |= goes;
+          sums);
+      search[r].Take(sums[0], sums[1]);
+      far |= search[r].asks();
     }
   }
+  for (size_t r = 0; r < rows; ++r) found[r] = {static_cast<double>(search[r].c()), -static_cast<double>(search[r].step())};
 }
 
 // For b > 1: the root as p at the edge of the support. Entries equal to `edge`, the lowest that have mass, get `p`; those
@@ -166,63 +154,51 @@ struct Edge {
   double edge, p;
 };
 
-// sum_i (u_i - edge + p^b)^(1/b) = 1 for b > 1. First the edge: the lowest u such that the terms above it sum to at most 1,
-// by narrowing an interval of c = -u at the mean of the candidates inside. Then p: each term is the b-norm of p and a constant,
-// so their sum is convex in p, and Newton's iteration from 1 (no rounding of c can hide a small p from it) falls to the root.
+// sum_i (u_i - edge + p^b)^(1/b) = 1.
 template <class T>
 HWY_NOINLINE HWY_FLATTEN Edge EdgeThreshold(double b, const T* u, size_t n) {
+  using Stage = EdgeSearch::Stage;
   const D64 d;
   const RootOf<D64> root(d, b);
-  const auto sum_at = [&](double c) HWY_ATTR {
-    const auto at = hn::Set(d, c);
-    return Sum(d, n, [&](size_t i, size_t) HWY_ATTR { return root(d, hn::Add(LoadAs(d, u + i), at)); });
-  };
-  double low = 0, high = 1;
-  for (;;) {
-    const V64 from = hn::Set(d, -high), to = hn::Set(d, -low);
-    double sums[2];
-    Sums(d, n, sums, [&](size_t i, size_t, V64* terms) HWY_ATTR {
-      const V64 ui = LoadAs(d, u + i);
-      const auto inside = hn::And(hn::Gt(ui, from), hn::Lt(ui, to));
-      terms[0] = hn::IfThenElseZero(inside, ui);
-      terms[1] = hn::IfThenElseZero(inside, hn::Set(d, 1.0));
-    });
-    if (sums[1] == 0) break;
-    // Between neighbours the mean may round to an end, or past it.
-    double middle = -sums[0] / sums[1];
-    if (!(middle < high)) middle = std::nextafter(high, 0);
-    if (!(middle > low)) middle = std::nextafter(low, 1);
-    const double sum = sum_at(middle);
-    if (sum != sum) return {0, sum};
-    (sum > 1 ? high : low) = middle;
+  EdgeSearch search;
+  search.Begin(b);
+  while (search.stage() != Stage::kMet) {
+    if (search.stage() == Stage::kCandidates) {
+      const V64 from = hn::Set(d, search.from()), to = hn::Set(d, search.to());
+      double sums[2];
+      Sums(d, n, sums, [&](size_t i, size_t, V64* terms) HWY_ATTR {
+        const V64 ui = LoadAs(d, u + i);
+        const auto inside = hn::And(hn::Gt(ui, from), hn::Lt(ui, to));
+        terms[0] = hn::IfThenElseZero(inside, ui);
+        terms[1] = hn::IfThenElseZero(inside, hn::Set(d, 1.0));
+      });
+      search.Candidates(sums[0], sums[1]);
+    } else if (search.stage() == Stage::kSum) {
+      const V64 at = hn::Set(d, search.c());
+      search.Sum(Sum(d, n, [&](size_t i, size_t) HWY_ATTR { return root(d, hn::Add(LoadAs(d, u + i), at)); }));
+    } else if (search.stage() == Stage::kLowest) {
+      const V64 bound = hn::Set(d, search.from());
+      V64 lowest = hn::Zero(d);
+      ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+        const V64 ui = LoadWide(d, u + i, count, T(0));
+        lowest = hn::Min(lowest, hn::IfThenElseZero(hn::Ge(ui, bound), ui));
+      });
+      search.Lowest(MinLane(d, lowest));
+    } else {
+      const V64 at_edge = hn::Set(d, search.edge()), lift = hn::Set(d, search.lift());
+      double sums[3];
+      Sums(d, n, sums, [&](size_t i, size_t, V64* terms) HWY_ATTR {
+        const V64 ui = LoadAs(d, u + i);
+        const auto above = hn::Not(hn::Le(ui, at_edge));  // or NaN
+        const V64 q = hn::Add(hn::Sub(ui, at_edge), lift);
+        terms[0] = hn::IfThenElseZero(above, root(d, q));
+        terms[1] = hn::IfThenElseZero(above, hn::Div(terms[0], q));
+        terms[2] = hn::IfThenElseZero(hn::Eq(ui, at_edge), hn::Set(d, 1.0));
+      });
+      search.Masses(sums[0], sums[1], sums[2]);
+    }
   }
-  const V64 bound = hn::Set(d, -low);
-  V64 lowest = hn::Zero(d);
-  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const V64 ui = LoadWide(d, u + i, count, T(0));
-    lowest = hn::Min(lowest, hn::IfThenElseZero(hn::Ge(ui, bound), ui));
-  });
-  const double edge = MinLane(d, lowest);
-
-  const V64 at_edge = hn::Set(d, edge);
-  double p = 1;
-  for (;;) {
-    const double lift = p > 0 ? Power(p, b) : 0;
-    double sums[3];
-    Sums(d, n, sums, [&](size_t i, size_t, V64* terms) HWY_ATTR {
-      const V64 ui = LoadAs(d, u + i);
-      const auto above = hn::Not(hn::Le(ui, at_edge));  // or NaN
-      const V64 q = hn::Add(hn::Sub(ui, at_edge), hn::Set(d, lift));
-      terms[0] = hn::IfThenElseZero(above, root(d, q));
-      terms[1] = hn::IfThenElseZero(above, hn::Div(terms[0], q));
-      terms[2] = hn::IfThenElseZero(hn::Eq(ui, at_edge), hn::Set(d, 1.0));
-    });
-    const double slope = sums[2] + (lift > 0 ? lift / p * sums[1] : 0);
-    const double step = (sums[0] + sums[2] * p - 1) / slope;
-    if (step != step) return {edge, step};
-    p = HWY_MAX(p - step, 0.0);
-    if (!(std::abs(step) > 0x1p-44)) return {edge, p};
-  }
+  return {search.edge(), search.p()};
 }
 
 // (c + u)^(1/b) from c's upper part, exact in T, and the rest: near the edge the first sum is exact.
@@ -264,7 +240,7 @@ HWY_NOINLINE HWY_FLATTEN void MapRowsBySquares(double temperature, const T* cons
       if (filtered[r].kept <= 64) {
         FewThresholds<Square, 64>(0.5, filtered + r, 1, c + r);
       } else {
-        c[r] = PowerThreshold<Square>(0.5, filtered[r]);
+        c[r] = PowerThreshold<Square, SquareNorm>(0.5, filtered[r]);
       }
     }
   }
@@ -287,27 +263,28 @@ HWY_NOINLINE HWY_FLATTEN void PowerMasses(double b, const Filtered<T>* filtered,
   const RowTag<T> d;
   const RootOf<RowTag<T>> root(d, b);
   HWY_ALIGN T masses[kSearches<T>][kCount];
-  T c[kSearches<T>];
-  for (size_t r = 0; r < rows; ++r) c[r] = -filtered[r].least;
+  constexpr T kEnough = T(sizeof(T) == 4 ? 0x1p-22 : 0x1p-51);
+  NormSearch<T, BoundNorm, UntilSum<T>> search[kSearches<T>];
+  for (size_t r = 0; r < rows; ++r) search[r].Begin(b, -filtered[r].least, {kEnough});
   for (bool far = true; far;) {
     far = false;
     for (size_t r = 0; r < rows; ++r) {
       const T* const u = filtered[r].survivors.z;
       T* const row = masses[r];
-      const auto at = hn::Set(d, c[r]);
-      const T step = NormStepOf<kCount>(
-          d, b,
+      const auto at = hn::Set(d, search[r].c());
+      T both[2];
+      PowerSumsOf<kCount>(
+          d,
           [&](size_t i, hn::Vec<RowTag<T>>* terms) HWY_ATTR {
             const auto q = hn::Add(hn::LoadU(d, u + i), at);
             root.WithDerivative(d, q, terms);
             terms[0] = root(d, q);
             hn::Store(terms[0], d, row + i);
           },
-          sums + r);
-      const T next = c[r] - step;
-      const bool goes = sums[r] - 1 > T(sizeof(T) == 4 ? 0x1p-22 : 0x1p-51) && next < c[r];
-      c[r] = goes ? next : c[r];
-      far |= goes;
+          both);
+      search[r].Take(both[0], both[1]);
+      sums[r] = both[0];
+      far |= search[r].asks();
     }
   }
   for (size_t r = 0; r < rows; ++r) {
@@ -333,7 +310,7 @@ HWY_INLINE void MapFilteredRow(double b, double temperature, const Filtered<T>& 
     PowerMasses<64>(b, &row, 1, &sum);
     return WriteFew(row, sum, n, p, workspace.stream);
   }
-  const Threshold c = PowerThreshold<RootOf>(b, row);
+  const Threshold c = PowerThreshold<RootOf, PowerNorm>(b, row);
   if (c.low != c.low) return FillRow(d, kNaN<T>, n, p);
   const RootAbove<RootOf, RowTag<T>> mass(d, b, c);
   if (row.kept > n / 2) {
@@ -437,41 +414,27 @@ class BentExp {
   bool rising_;
 };
 
-// One step of the same Newton iteration as PowerThreshold's, in v: with S = sum (1 + v)^(1/b) and S1 = sum (1 + v)^(1/b - 1)
-// the next c is c - (c - S^-b) S/S1. For b < 0 the norm is concave, and c rises to the root. `weight`: each score counts so
-// often.
+// S and S1 of BentSearch.
 template <class D, class T = hn::TFromD<D>>
-HWY_NOINLINE HWY_FLATTEN double NextC(D d, double b, double temperature, double c, const T* x, size_t n, T max, double weight) {
+HWY_NOINLINE HWY_FLATTEN void BentSums(D d, double b, double temperature, double c, const T* x, size_t n, T max,
+                                       double (&sums)[2]) {
   const BentExp<D> exp(d, b, temperature, c, max);
-  double sums[2];
   Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
     exp.WithDerivative(d, LoadUpTo(d, x + i, count, -kInfinity<T>), terms);
   });
-  return c - (c - Power(weight * sums[0], -b)) * sums[0] / sums[1];
 }
 
-// c for b < 1/4 and how fast the search for it converged: an error of e is followed by one of about `curvature` e^2.
-struct BentC {
-  double c = 1, curvature = kInfinity<double>;
-};
-
-// From start.c to where one more step would not be seen.
+// From start.c to where one more step would not be seen. `weight`: each score counts so often.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE BentC FindC(D d, double b, double temperature, BentC start, const T* x, size_t n, T max, double weight) {
-  constexpr double kEnough = sizeof(T) == 4 ? 0x1p-24 : 0x1p-53;
-  auto [c, curvature] = start;
-  double last = 0;
-  for (int i = 0; i < 100; ++i) {
-    double next = NextC(d, b, temperature, c, x, n, max, weight);
-    // A start on the wrong side of the root may overshoot: c <= 1 where b > 0, c >= 1 where b < 0.
-    if (b > 0 ? next > 1 : next < 1) next = 1;
-    const double step = std::abs(next - c);
-    if (last > 0) curvature = step / (last * last);
-    last = step;
-    c = next;
-    if (!(step > kEnough * c && curvature * step * step > kEnough * c)) break;
+  BentSearch search;
+  search.Begin(b, start, weight, sizeof(T) == 4 ? 0x1p-24 : 0x1p-53);
+  while (search.asks()) {
+    double sums[2];
+    BentSums(d, b, temperature, search.c(), x, n, max, sums);
+    search.Take(sums[0], sums[1]);
   }
-  return {c, curvature};
+  return search.found();
 }
 
 // Writes exp of n scores to `terms` and returns their sum.
@@ -556,8 +519,7 @@ HWY_INLINE void KernelsOf<Entmax, T>::Several::Map(const Entmax& op, const T* co
   }
 }
 
-// alpha = 1.5 for a group of rows of at most ShortRows::kLongest: PowerThreshold's steps on all entries in T, each row until
-// its own step is small. The last step is the low part of c.
+// alpha = 1.5 for a group of rows of at most ShortRows::kLongest, all entries taken as survivors.
 template <class T>
 HWY_INLINE void KernelsOf<Entmax, T>::Short::Map(const Entmax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group,
                                                  T* const* p, size_t count) {
@@ -570,25 +532,23 @@ HWY_INLINE void KernelsOf<Entmax, T>::Short::Map(const Entmax& op, const hn::Vec
   rows.Transform([&](V x) HWY_ATTR { return relative(x); });
 
   const V zero = hn::Zero(d);
+  using L = Lanes<RowTag<T>>;
+  NormSearch<L, QuickSquareNorm, UntilPart<L>> search;
   // 64 squares of it are below the error of the sum.
-  const V enough = hn::Set(d, T(sizeof(T) == 4 ? 0x1p-14 : 0x1p-29));
-  V c = hn::Set(d, T(1)), step;
-  for (;;) {
+  search.Begin(0.5, T(1), {T(sizeof(T) == 4 ? 0x1p-14 : 0x1p-29)});
+  while (!AllFalse(search.asks())) {
     V sums[2];
+    const V c = search.c().v;
     rows.template Sums<2>(sums, [&](V u, V* terms) HWY_ATTR {
       terms[1] = MaxKeepNaN(zero, hn::Add(u, c));
       terms[0] = hn::Mul(terms[1], terms[1]);
     });
-    // (1 - 1/norm) sum/slope = (sum - norm)/slope.
-    step = hn::Div(hn::Sub(sums[0], hn::Sqrt(sums[0])), sums[1]);
-    const auto far = hn::Gt(hn::Abs(step), hn::Mul(c, enough));
-    if (hn::AllFalse(d, far)) break;
-    c = hn::Sub(c, hn::IfThenElseZero(far, step));
+    search.Take(sums[0], sums[1]);
   }
 
   HWY_ALIGN T high[ShortRows<T>::kLanes], low[ShortRows<T>::kLanes];
-  hn::Store(c, d, high);
-  hn::Store(step, d, low);
+  hn::Store(search.c().v, d, high);
+  hn::Store(search.step().v, d, low);
   const auto c_high = rows.Spread(high), c_low = rows.Spread(low);
   rows.Store(p, count, [&](V u) HWY_ATTR {
     const V q = MaxKeepNaN(hn::Zero(d), hn::Sub(hn::Add(u, c_high), c_low));

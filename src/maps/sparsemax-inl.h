@@ -52,7 +52,7 @@ HWY_INLINE void KernelsOf<Sparsemax, T>::MapRow(const Sparsemax& op, const T* x,
 }
 
 // The same for a group of rows of at most ShortRows::kLongest, all entries taken as survivors, until no row's support
-// shrinks; a row that is done repeats its last step from the same tau. So few terms can be summed in T: near the root they
+// shrinks. So few terms can be summed in T: near the root they
 // sum to 1, and the last step, a residual, mends what the rounding of tau left.
 template <class T>
 HWY_INLINE void KernelsOf<Sparsemax, T>::Short::Map(const Sparsemax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group,
@@ -64,24 +64,22 @@ HWY_INLINE void KernelsOf<Sparsemax, T>::Short::Map(const Sparsemax& op, const h
   rows.Transform([&](V x) HWY_ATTR { return relative(x); });
 
   const V one = hn::Set(d, T(1));
-  V tau = hn::Set(d, T(-1)), support = hn::Set(d, T(ShortRows<T>::kLongest + 1)), step;
-  for (;;) {
+  SimplexSearch<Lanes<RowTag<T>>> search;
+  search.Begin(T(-1), T(ShortRows<T>::kLongest + 1));
+  while (!AllFalse(search.asks())) {
     V sums[2];
+    const V tau = search.tau().v;
     rows.template Sums<2>(sums, [&](V z, V* terms) HWY_ATTR {
       const auto above = hn::Sub(z, tau);
       terms[0] = MaxKeepNaN(hn::Zero(d), above);
       terms[1] = hn::IfThenElseZero(hn::Gt(above, hn::Zero(d)), one);
     });
-    step = hn::Div(hn::Sub(sums[0], one), sums[1]);
-    const auto shrank = hn::Lt(sums[1], support);
-    if (hn::AllFalse(d, shrank)) break;
-    tau = hn::Add(tau, hn::IfThenElseZero(shrank, step));
-    support = hn::IfThenElse(shrank, sums[1], support);
+    search.Take(sums[0], sums[1]);
   }
 
   HWY_ALIGN T high[ShortRows<T>::kLanes], low[ShortRows<T>::kLanes];
-  hn::Store(tau, d, high);
-  hn::Store(step, d, low);
+  hn::Store(search.tau().v, d, high);
+  hn::Store(search.step().v, d, low);
   const auto tau_high = rows.Spread(high), tau_low = rows.Spread(low);
   rows.Store(p, count, [&](V z) HWY_ATTR { return MaxKeepNaN(hn::Zero(d), hn::Sub(hn::Sub(z, tau_high), tau_low)); });
 }

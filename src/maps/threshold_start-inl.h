@@ -1,4 +1,4 @@
-// The sum that a sparse map's threshold solves, sum max(c + u, 0)^(1/b) = 1, and a start for it from a part of the row.
+// The sums that the search for a sparse map's threshold asks for, and a start for it from a part of the row.
 
 #if defined(ENTROPIC_MAPS_THRESHOLD_START_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_MAPS_THRESHOLD_START_INL_H_
@@ -30,7 +30,6 @@ class RootOf {
     terms[1] = hn::IfThenZeroElse(out, exp_slope_(d, Log(d, q)));
     terms[0] = hn::IfThenZeroElse(out, hn::Mul(terms[1], q));
   }
-  static HWY_INLINE double InverseNorm(double sum, double b) { return Power(sum, -b); }
 
  private:
   ExpScaled<D> exp_, exp_slope_;
@@ -48,7 +47,6 @@ class Square {
     terms[1] = MaxKeepNaN(hn::Zero(d), q);
     terms[0] = hn::Mul(terms[1], terms[1]);
   }
-  static HWY_INLINE double InverseNorm(double sum, double /*b*/) { return 1 / std::sqrt(sum); }
 };
 
 // b = 1/2, 1/4, ... 1/16, by squaring.
@@ -77,29 +75,20 @@ class Linear {
     terms[0] = MaxKeepNaN(hn::Zero(d), q);
     terms[1] = hn::IfThenElseZero(hn::Gt(q, hn::Zero(d)), hn::Set(d, hn::TFromD<D>(1)));
   }
-  static HWY_INLINE double InverseNorm(double sum, double /*b*/) { return 1 / sum; }
 };
 
-// One step of Newton's iteration on the norm (sum max(c + u, 0)^(1/b))^b = 1, to be taken off c. As a norm of a positive part
-// it is convex in c, so that from above the iteration falls to the root and never passes it; and it is linear in c where all
-// terms are equal, so that flat scores take a step or two. At b = 1 it is Michelot's. load(i, count) gives u, -inf beyond.
+// The sums of max(c + u, 0)^(1/b) and of max(c + u, 0)^(1/b - 1). load(i, count) gives u, -inf beyond.
 template <template <class> class Root, class D, class Load>
-HWY_INLINE double NormStep(D d, double b, double c, size_t n, const Load& load) {
+HWY_INLINE void PowerSums(D d, double b, double c, size_t n, const Load& load, double (&sums)[2]) {
   const Root<D> root(d, b);
   const auto at = hn::Set(d, static_cast<hn::TFromD<D>>(c));
-  double sums[2];
   Sums(d, n, sums,
        [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR { root.WithDerivative(d, hn::Add(load(i, count), at), terms); });
-  return (1 - Root<D>::InverseNorm(sums[0], b)) * (sums[0] / sums[1]);
 }
 
-// The same for kCount numbers, in registers: the sums in D's type, lane i with lane i + kCount/2, + kCount/4 and so on.
-//
-// Nearly all of its time is waiting for its own results, so there is no power in it: with t = sum - 1 the step's
-// 1 - (1 + t)^-b is taken as b t/(1 + (1 + b) t/2), the second convergent of its continued fraction. Its positive terms
-// make that one a lower bound: the iteration still falls and never passes the root, and at b = 1 it is the same.
+// The same of kCount numbers, in registers, in D's type: lane i with lane i + kCount/2, + kCount/4 and so on.
 template <size_t kCount, class D, class Terms, class N = hn::TFromD<D>>
-HWY_INLINE N NormStepOf(D d, double b, const Terms& terms_at, N* sum) {
+HWY_INLINE void PowerSumsOf(D d, const Terms& terms_at, N (&sums)[2]) {
   constexpr size_t kVectors = HWY_MAX(kCount / hn::MaxLanes(D()), 1);
   hn::Vec<D> terms[kVectors][2];
   for (size_t v = 0; v < kVectors; ++v) terms_at(v * hn::Lanes(d), terms[v]);
@@ -108,21 +97,18 @@ HWY_INLINE N NormStepOf(D d, double b, const Terms& terms_at, N* sum) {
       for (size_t k = 0; k < 2; ++k) terms[v][k] = hn::Add(terms[v][k], terms[v + half][k]);
     }
   }
-  const auto add = [](auto x, auto y) HWY_ATTR { return hn::Add(x, y); };
-  const N slope = FoldLanes(d, terms[0][1], add);
-  *sum = FoldLanes(d, terms[0][0], add);
-  const N t = *sum - 1;
-  return (static_cast<N>(b) * t) * *sum / (slope + slope * (static_cast<N>((1 + b) / 2) * t));
+  for (size_t k = 0; k < 2; ++k) sums[k] = FoldLanes(d, terms[0][k], [](auto x, auto y) HWY_ATTR { return hn::Add(x, y); });
 }
 
+// How far c is to fall for 64 numbers.
 template <template <class> class Root, class D, class T = hn::TFromD<D>>
-HWY_INLINE T NormStepOf64(D d, double b, T c, const T* u) {
+HWY_INLINE T StepOf64(D d, double b, T c, const T* u) {
   const Root<D> root(d, b);
   const auto at = hn::Set(d, c);
-  T sum;
-  return NormStepOf<64>(
-      d, b, [&](size_t i, hn::Vec<D>* terms) HWY_ATTR { root.WithDerivative(d, hn::Add(hn::LoadU(d, u + i), at), terms); },
-      &sum);
+  T sums[2];
+  PowerSumsOf<64>(
+      d, [&](size_t i, hn::Vec<D>* terms) HWY_ATTR { root.WithDerivative(d, hn::Add(hn::LoadU(d, u + i), at), terms); }, sums);
+  return BoundNorm::Step(b, sums[0], sums[1]);
 }
 
 // The largest of 64 parts of the row: maxima[l] of the scores x[i] with i mod 64 = l, NaN left out.
@@ -154,9 +140,9 @@ HWY_INLINE T LeastThreshold(D d, double b, const Relative& relative, const T* x,
   T c = 1;
   for (int i = 0; i < 2; ++i) {
     if (b == 1) {
-      c -= NormStepOf64<Linear>(d, 1, c, u);
+      c -= StepOf64<Linear>(d, 1, c, u);
     } else {
-      c -= NormStepOf64<RepeatedSquare>(d, b >= 0.5 ? 0.5 : b >= 0.25 ? 0.25 : b >= 0.125 ? 0.125 : 0.0625, c, u);
+      c -= StepOf64<RepeatedSquare>(d, b >= 0.5 ? 0.5 : b >= 0.25 ? 0.25 : b >= 0.125 ? 0.125 : 0.0625, c, u);
     }
   }
   return -HWY_MIN(c * T(1 + 0x1p-12), T(1));

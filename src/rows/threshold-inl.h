@@ -1,4 +1,4 @@
-// The threshold tau of a sparse map: the root of sum p(tau) = 1.
+// The threshold tau of sparsemax: the root of sum max(z - tau, 0) = 1.
 
 #if defined(ENTROPIC_ROWS_THRESHOLD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_ROWS_THRESHOLD_INL_H_
@@ -8,6 +8,7 @@
 #endif
 
 #include "src/rows/reduce-inl.h"
+#include "src/search/search-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
@@ -19,20 +20,15 @@ struct Threshold {
 };
 
 // tau with sum max(z_i - tau, 0) = 1, for z <= 0 with maximum 0, filled up with -inf to a multiple of 16, from a start that is
-// not above it; -1 never is.
-//
-// Newton's iteration on that sum, which is convex, decreasing and piecewise linear: from the start, where the sum is at
-// least 1, it ascends to the root and reaches it in finitely many steps, the support shrinking (Michelot 1986). The
-// residual is summed, not the scores: near the root it is small, and so is its rounding. The last step, which no longer
-// changes the support, is kept apart as the low part. The order of the sums is that of 16 lanes, on every target.
+// not above it; -1 never is. The order of the sums is that of 16 lanes, on every target.
 template <class T>
 HWY_INLINE Threshold SimplexThreshold(const T* z, size_t n, double start = -1) {
   const D64 d;
   constexpr size_t kVectors = 16 / hn::MaxLanes(D64());
-  double tau = start;
-  double support = static_cast<double>(n) + 1;
-  for (;;) {
-    const V64 threshold = hn::Set(d, tau);
+  SimplexSearch<double> search;
+  search.Begin(start, static_cast<double>(n) + 1);
+  while (search.asks()) {
+    const V64 threshold = hn::Set(d, search.tau());
     Totals sum, count;
     for (size_t i = 0; i < n; i += 16) {
       for (size_t v = 0; v < kVectors; ++v) {
@@ -41,12 +37,9 @@ HWY_INLINE Threshold SimplexThreshold(const T* z, size_t n, double start = -1) {
         count.Add(d, v, hn::IfThenElseZero(hn::Gt(above, hn::Zero(d)), hn::Set(d, 1.0)));
       }
     }
-    const double left = count.Fold();
-    const double step = (sum.Fold() - 1) / left;
-    if (!(left < support)) return {tau, step};
-    support = left;
-    tau += step;
+    search.Take(sum.Fold(), count.Fold());
   }
+  return {search.tau(), search.step()};
 }
 
 }  // namespace HWY_NAMESPACE

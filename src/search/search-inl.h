@@ -1,4 +1,4 @@
-// The searches for a SIMD target, with the numbers they calculate with: double, and vectors with a row in each lane.
+// The searches for a SIMD target, with the numbers they calculate with: double, float, and vectors with a row in each lane.
 
 #if defined(ENTROPIC_SEARCH_SEARCH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_SEARCH_SEARCH_INL_H_
@@ -32,7 +32,9 @@ HWY_INLINE double Max(double a, double b) { return a > b ? a : b; }
 HWY_INLINE double Abs(double a) { return std::abs(a); }
 HWY_INLINE double Sqrt(double a) { return std::sqrt(a); }
 HWY_INLINE double Log(double a) { return LogNumber(a); }
+HWY_INLINE float Sqrt(float a) { return std::sqrt(a); }
 HWY_INLINE double Select(bool chosen, double a, double b) { return chosen ? a : b; }
+HWY_INLINE float Select(bool chosen, float a, float b) { return chosen ? a : b; }
 HWY_INLINE bool All(bool chosen) { return chosen; }
 
 // A vector as a number.
@@ -47,6 +49,7 @@ class Lanes {
     friend HWY_INLINE Mask operator|(Mask a, Mask b) { return hn::Or(a.m_, b.m_); }
     friend HWY_INLINE Mask operator!(Mask a) { return hn::Not(a.m_); }
     friend HWY_INLINE bool All(Mask a) { return hn::AllTrue(D(), a.m_); }
+    friend HWY_INLINE bool AllFalse(Mask a) { return hn::AllFalse(D(), a.m_); }
     friend HWY_INLINE Lanes Select(Mask chosen, Lanes a, Lanes b) { return hn::IfThenElse(chosen.m_, a.v, b.v); }
 
    private:
@@ -80,6 +83,7 @@ class Lanes {
 
 #define ENTROPIC_SEARCH HWY_INLINE
 #include "src/search/gamma.inc"
+#include "src/search/threshold.inc"
 #undef ENTROPIC_SEARCH
 
 }  // namespace HWY_NAMESPACE

@@ -26,7 +26,9 @@ ENTROPIC_SEARCH double Min(double a, double b) { return a < b ? a : b; }
 ENTROPIC_SEARCH double Max(double a, double b) { return a > b ? a : b; }
 ENTROPIC_SEARCH double Abs(double a) { return fabs(a); }
 ENTROPIC_SEARCH double Sqrt(double a) { return sqrt(a); }
+ENTROPIC_SEARCH float Sqrt(float a) { return sqrtf(a); }
 ENTROPIC_SEARCH double Select(bool chosen, double a, double b) { return chosen ? a : b; }
+ENTROPIC_SEARCH float Select(bool chosen, float a, float b) { return chosen ? a : b; }
 ENTROPIC_SEARCH bool All(bool chosen) { return chosen; }
 
 // Log of src/rows/exp_log-inl.h, where it is explained, of one number.
@@ -56,7 +58,37 @@ ENTROPIC_SEARCH double Log(double x) {
   return fma(k, 0x1.62e42fefa38p-1, f + fma(k, 0x1.ef35793c7673p-45, tail));
 }
 
+// Exp of src/rows/exp_log-inl.h of one number.
+ENTROPIC_SEARCH double Exp(double x) {
+  if (x != x) return x;
+  constexpr double kMagic = 0x1.8p52;
+  const double clamped = Max(Min(x, 710.0), -746.0);
+  const double k = fma(clamped, 0x1.71547652b82fep+0, kMagic) - kMagic;
+  const double r = fma(-k, 0x1.ef35793c7673p-45, fma(-k, 0x1.62e42fefa38p-1, clamped));
+  double q = 0x1.ad92c5db98d61p-26;
+  q = fma(q, r, 0x1.28adf7b4c048cp-22);
+  q = fma(q, r, 0x1.71df18fd0c532p-19);
+  q = fma(q, r, 0x1.a0199963bc125p-16);
+  q = fma(q, r, 0x1.a01a012febae3p-13);
+  q = fma(q, r, 0x1.6c16c18475a3ep-10);
+  q = fma(q, r, 0x1.1111111126b38p-7);
+  q = fma(q, r, 0x1.55555555506cp-5);
+  q = fma(q, r, 0x1.55555555554fep-3);
+  q = fma(q, r, 0x1.000000000000ap-1);
+  const double y = fma(r * r, q, r) + 1;
+  // 2^k in two factors.
+  const int64_t whole = static_cast<int64_t>(k), half = static_cast<int64_t>(fma(k, 0.5, kMagic) - kMagic);
+  const int64_t exponents[2] = {(half + 1023) << 52, (whole - half + 1023) << 52};
+  double powers[2];
+  memcpy(powers, exponents, sizeof powers);
+  return y * powers[0] * powers[1];
+}
+
+// base^exponent for base > 0.
+ENTROPIC_SEARCH double Power(double base, double exponent) { return Exp(exponent * Log(base)); }
+
 #include "src/search/gamma.inc"
+#include "src/search/threshold.inc"
 
 }  // namespace search
 }  // namespace entropic::inline ENTROPIC_ABI
