@@ -144,9 +144,7 @@ int run(int argc, char** argv) {
       "  entropic compare scores.npy --row 3\n"
       "  cat scores.csv | entropic sparsemax | head\n"
       "  # what a language model's server replies, asked for top_logprobs\n"
-      "  jq -c '.. | objects | select(.top_logprobs) |\n"
-      "    {token, x: [.top_logprobs[].logprob]}' reply.json |\n"
-      "  entropic entropy --format-in jsonl --input log_probs --normalize\n\n"
+      "  entropic describe reply.json --format-in logprobs\n\n"
       "A row is a line of a .csv, .tsv or .jsonl, the last axis of an .npy, .npz or .safetensors.\n"
       "Messages name a place as file:line:cell, from 1.\n"
       "Exit status: 0 done, 1 impossible with this data or on this machine, 2 bad input or usage.\n"
@@ -161,6 +159,7 @@ int run(int argc, char** argv) {
 
   add_list(app, program);
   add_compare(app, program);
+  add_describe(app, program);
   add_maps(app, program);
   add_entropy_control(app, program);
   add_measures(app, program);

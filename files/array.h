@@ -40,9 +40,6 @@ Table without_numbers(const Table& table);
 // The header of an .npy for a table's array: always as long, with `rows` in place of the first length where given.
 std::string npy_header(const Table& table, std::optional<std::size_t> rows);
 
-// Refuses options for columns with names, which `what`, such as "an .npy file", does not have.
-void refuse_columns(const ReadOptions& options, std::string_view name, std::string_view what);
-
 // Which of the arrays in a file is meant: that called `key` or, without one, the only one.
 std::size_t chosen_key(const std::vector<std::string_view>& keys, const std::string& key, std::string_view name);
 

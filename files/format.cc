@@ -23,7 +23,13 @@ const Format* format_by_ending(std::string_view path) {
 
 }  // namespace
 
-std::string format_endings() { return fmt::format(".{}", fmt::join(format_names(), ", .")); }
+std::string format_endings() {
+  std::vector<std::string_view> written;
+  for (const Format& format : kFormats) {
+    if (format.create != nullptr) written.push_back(format.name);
+  }
+  return fmt::format(".{}", fmt::join(written, ", ."));
+}
 
 std::vector<std::string> format_names() {
   std::vector<std::string> names;
@@ -35,7 +41,10 @@ const Format& input_format(const std::string& path, const std::string& name) {
   const Format* format = format_by_ending(name.empty() ? path : "." + name);
   if (format == nullptr && name.empty() && is_stream(path)) return kFormats[0];
   if (format == nullptr && path.ends_with(".json") && name.empty()) {
-    bad_input("{}: JSON is read in lines, .jsonl; jq -c '.[]' {} makes them of an array of rows", path, path);
+    bad_input(
+        "{}: JSON is read in lines, .jsonl (jq -c '.[]' {} makes them of an array of rows), or as what a server of a language "
+        "model replies, --format-in logprobs",
+        path, path);
   }
   if (format == nullptr) {
     bad_input("{}: the name ends in none of {}; say which it is with --format-in", path, format_endings());
@@ -46,7 +55,7 @@ const Format& input_format(const std::string& path, const std::string& name) {
 const Format& output_format(const std::string& path) {
   if (is_stream(path)) return kFormats[0];
   const Format* format = format_by_ending(path);
-  if (format == nullptr) bad_input("{}: the name must end in one of {}", path, format_endings());
+  if (format == nullptr || format->create == nullptr) bad_input("{}: the name must end in one of {}", path, format_endings());
   return *format;
 }
 

@@ -83,6 +83,7 @@ Reader open_npy(std::shared_ptr<Input> input, const ReadOptions& options);
 Reader open_npz(std::shared_ptr<Input> input, const ReadOptions& options);
 Reader open_jsonl(std::shared_ptr<Input> input, const ReadOptions& options);
 Reader open_safetensors(std::shared_ptr<Input> input, const ReadOptions& options);
+Reader open_logprobs(std::shared_ptr<Input> input, const ReadOptions& options);
 
 std::string_view encode_csv(const Table& table, fmt::memory_buffer& memory);
 std::string_view encode_tsv(const Table& table, fmt::memory_buffer& memory);
@@ -103,9 +104,10 @@ inline constexpr Format kFormats[] = {
     {"npz", open_npz, encode_binary, create_npz},
     {"jsonl", open_jsonl, encode_jsonl, create_jsonl},
     {"safetensors", open_safetensors, encode_binary, create_safetensors},
+    {"logprobs", open_logprobs, nullptr, nullptr},  // servers' replies: read only, and by no file's name
 };
 
-// ".csv, .tsv, ...", and the names without dots.
+// ".csv, .tsv, ..." as they are written, and the names of all without dots.
 std::string format_endings();
 std::vector<std::string> format_names();
 
@@ -119,6 +121,9 @@ Reader open(const Format& format, std::shared_ptr<Input> input, const ReadOption
 
 // All rows in one table.
 Table read_all(const Reader& reader);
+
+// Refuses options for columns with names, which `what`, such as "an .npy file", does not have.
+void refuse_columns(const ReadOptions& options, std::string_view name, std::string_view what);
 
 // One table as a whole file.
 void write_all(const Format& format, Output& output, const Table& table);

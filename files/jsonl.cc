@@ -372,7 +372,7 @@ Reader open_jsonl(std::shared_ptr<Input> input, const ReadOptions& options) {
 std::string_view encode_jsonl(const Table& table, fmt::memory_buffer& out) {
   out.clear();
   const bool named = !table.header.empty(), labelled = table.label_column.has_value(), noted = !table.note_header.empty();
-  const bool object = named || labelled || noted || !table.key.empty();
+  const bool object = named || labelled || noted || !table.kept.empty() || !table.key.empty();
   std::vector<std::string> names;
   for (const std::string& name : table.header) names.push_back(json_string(name) + ": ");
   const std::string label_name = json_string(table.label_header.empty() ? "label" : table.label_header) + ": ";
@@ -391,6 +391,12 @@ std::string_view encode_jsonl(const Table& table, fmt::memory_buffer& out) {
             out.append(json_string(table.labels[r]));
           };
           out.push_back(object ? '{' : '[');
+          for (const Table::Kept& column : table.kept) {
+            separate();
+            out.append(json_string(column.name));
+            out.append(std::string_view(": "));
+            out.append(column.words[r] ? json_string(column.cells[r]) : column.cells[r]);
+          }
           if (object && !named) {
             if (labelled) add_label();
             separate();

@@ -1,0 +1,205 @@
+// entropic describe: several measures of each row in one pass, beside the columns that are there.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "commands.h"
+#include "operation.h"
+
+namespace {
+
+using entropic::Input;
+using entropic::Measure;
+
+// What is said of a distribution that is no measure of the registry: of its probabilities, which have a sum.
+struct Statistic {
+  std::string_view name, meaning;
+  double (*of)(std::span<const double> p);
+};
+
+double largest(std::span<const double> p) { return *std::max_element(p.begin(), p.end()); }
+
+double margin(std::span<const double> p) {
+  double first = 0, second = 0;
+  for (const double one : p) {
+    second = std::max(second, std::min(one, first));
+    first = std::max(first, one);
+  }
+  return first - second;
+}
+
+double support(std::span<const double> p) {
+  return static_cast<double>(std::count_if(p.begin(), p.end(), [](double one) { return one > 0; }));
+}
+
+double argmax(std::span<const double> p) { return static_cast<double>(std::max_element(p.begin(), p.end()) - p.begin()); }
+
+constexpr Statistic kStatistics[] = {
+    {"max_probability", "the largest probability", largest},
+    {"margin", "between the two largest", margin},
+    {"support", "how many are above 0", support},
+    {"argmax", "where the largest is, from 0", argmax},
+};
+
+struct Options {
+  std::string measures = "entropy,perplexity,max_probability,margin,effective_support";
+  std::string input;
+  bool normalize = false;
+};
+
+// A column of the result.
+struct Column {
+  std::string name;
+  const Statistic* statistic = nullptr;  // or a measure
+  Measure measure;
+};
+
+std::string known_names() {
+  std::string names = "effective_support";
+  for (const entropic::OperationInfo& info : entropic::family_info<Measure>().operations) {
+    const bool required = std::ranges::any_of(info.params, [](const entropic::ParamInfo& param) { return param.required; });
+    names += fmt::format(", {}{}", info.name, required ? "=ALPHA" : "");
+  }
+  for (const Statistic& one : kStatistics) names += fmt::format(", {}", one.name);
+  return names;
+}
+
+Measure measure_of(const std::string& item, const std::string& name, const Options& options) {
+  // As many equal probabilities have the same entropy: the perplexity, whatever the base.
+  const std::string of = name == "effective_support" ? "perplexity" : name;
+  const entropic::OperationInfo* const info = find_operation(entropic::family_info<Measure>(), of);
+  if (info == nullptr) bad_input("describe: --measures must be of {}, got '{}'", known_names(), name);
+  Arguments arguments(*info);
+  for (std::size_t i = 0; i < info->params.size(); ++i) {
+    const entropic::ParamInfo& param = info->params[i];
+    if (param.name == "input") arguments.values[i] = options.input;
+    if (param.name == "normalize") arguments.values[i] = options.normalize;
+    if (!param.required) continue;
+    if (item.size() == name.size()) bad_input("describe: --measures: {} needs a value, as in {}=2", name, name);
+    set_number(arguments.values[i].emplace<double>(), fmt::format("describe: --measures: {} of {}", param.name, name),
+               item.substr(name.size() + 1));
+  }
+  return made<Measure>(arguments);
+}
+
+std::vector<Column> columns_of(const Options& options) {
+  std::vector<Column> columns;
+  for (std::size_t at = 0; at <= options.measures.size();) {
+    const std::string item = options.measures.substr(at, options.measures.find(',', at) - at);
+    at += item.size() + 1;
+    const std::string name = item.substr(0, item.find('='));
+    const auto* const statistic =
+        std::find_if(std::begin(kStatistics), std::end(kStatistics), [&](const Statistic& one) { return one.name == name; });
+    if (statistic != std::end(kStatistics)) {
+      if (name != item) bad_input("describe: --measures: {} takes no value", name);
+      columns.push_back({item, statistic, {}});
+    } else {
+      columns.push_back({item, nullptr, measure_of(item, name, options)});
+    }
+  }
+  return columns;
+}
+
+// The rows as probabilities: checked by the entropy, which refuses what is none.
+std::vector<double> probabilities(const Options& options, const Table& table) {
+  std::vector<double> p = as_doubles(table);
+  const entropic::MatrixView<double> rows = view(p, table.rows, table.cols);
+  if (options.input == "probs") {
+    for (std::size_t r = 0; options.normalize && r < table.rows; ++r) {
+      double* const row = p.data() + r * table.cols;
+      double sum = 0;
+      for (std::size_t c = 0; c < table.cols; ++c) sum += row[c];
+      for (std::size_t c = 0; c < table.cols; ++c) row[c] /= sum;
+    }
+  } else if (options.input == "log_probs" && !options.normalize) {
+    for (double& one : p) one = std::exp(one);
+  } else {
+    entropic::apply(entropic::Map(entropic::Softmax{}), entropic::MatrixView<const double>(rows), rows);
+  }
+  return p;
+}
+
+Table described(const Options& options, const std::vector<Column>& columns, Table table) {
+  const std::size_t n = table.rows;
+  std::vector<double> result(n * columns.size()), value(n);
+  std::vector<double> p;
+  const bool statistics = std::ranges::any_of(columns, [](const Column& column) { return column.statistic != nullptr; });
+  const auto measured = [&](const Measure& op) {
+    std::visit(
+        [&]<class T>(const std::vector<T>& values) {
+          entropic::measure(op, entropic::MatrixView<const T>(values.data(), n, table.cols), std::span<double>(value));
+        },
+        table.values);
+  };
+  if (statistics) {
+    measured(measure_of("entropy", "entropy", options));
+    p = probabilities(options, table);
+  }
+  for (std::size_t c = 0; c < columns.size(); ++c) {
+    if (columns[c].statistic == nullptr) measured(columns[c].measure);
+    for (std::size_t r = 0; r < n; ++r) {
+      double& to = result[r * columns.size() + c];
+      to = value[r];
+      if (columns[c].statistic == nullptr) continue;
+      const std::span<const double> row(p.data() + r * table.cols, table.cols);
+      const bool undefined = row.empty() || std::ranges::any_of(row, [](double one) { return std::isnan(one); });
+      to = undefined ? std::numeric_limits<double>::quiet_NaN() : columns[c].statistic->of(row);
+    }
+  }
+  if (sizeof_number(table) == sizeof(double)) {
+    table.values = std::move(result);
+  } else {
+    table.values = std::vector<float>(result.begin(), result.end());
+  }
+  table.cols = table.shape.back() = columns.size();
+  if (table.header.empty() && table.label_column) table.label_header = "label";
+  table.header.clear();
+  for (const Column& column : columns) table.header.push_back(column.name);
+  // Measures stand behind what is kept.
+  if (table.label_column) table.label_column = 0;
+  return table;
+}
+
+}  // namespace
+
+void add_describe(CLI::App& app, Program& program) {
+  const auto options = std::make_shared<Options>();
+  CLI::App& command = *app.add_subcommand("describe", "Several measures of each row in one pass, beside its columns.");
+  command
+      .add_option_function<std::string>(
+          "--measures", [options](const std::string& text) { options->measures = text; },
+          fmt::format("Of {}; default {}", known_names(), options->measures))
+      ->option_text("LIST");
+  command
+      .add_option_function<std::string>(
+          "--keep", [&program](const std::string& text) { program.files.reading.keep = text; },
+          "Columns of a .csv or .tsv to keep as they are, as in a,c-f; labels are kept anyway")
+      ->option_text("COLUMNS");
+  add_choice(command, "--input", options->input, {"probs", "log_probs", "scores"},
+             "What FILE holds (default probs; with --format-in logprobs log_probs, normalized)");
+  add_flag(command, "--normalize", options->normalize, "Divide each row by its sum first");
+  add_input_options(command, program.files, "Probabilities");
+  add_output_option(command, program.files);
+  command.footer(fmt::format(
+      "max_probability is the largest, margin what it has more than the next, effective_support e^entropy.\n"
+      "Example: entropic describe reply.json --format-in logprobs\n"
+      "         entropic describe scores.csv --input scores --measures entropy,margin,renyi_entropy=2 --keep id\n{}",
+      kEverywhere));
+  command.callback([options, &program] {
+    program.action = [options, &files = program.files] {
+      Options chosen = *options;
+      const bool replies = files.in_format == "logprobs";
+      if (chosen.input.empty()) {
+        chosen.input = replies ? "log_probs" : "probs";
+        chosen.normalize = chosen.normalize || replies;
+      }
+      const std::vector<Column> columns = columns_of(chosen);
+      stream_rows(files, [&](Table table) { return described(chosen, columns, std::move(table)); });
+    };
+  });
+}
