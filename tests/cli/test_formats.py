@@ -154,7 +154,10 @@ OPENAI = {
                         "token": token,
                         "logprob": logprobs[0],
                         "bytes": [72],
-                        "top_logprobs": [{"token": "x", "logprob": one, "bytes": None} for one in logprobs],
+                        "top_logprobs": [
+                            {"token": name, "logprob": one, "bytes": None}
+                            for name, one in zip([token, "x"], logprobs, strict=True)
+                        ],
                     }
                     for token, logprobs in [("Hi", [-0.2, -1.8]), ("!", [-0.5, -1.1])]
                 ]
@@ -175,18 +178,18 @@ LLAMA_CPP = {
 def test_reply_of_a_server(cli, reply):
     """The command of the help, as it stands there."""
     text = cli.output("--help")
-    command = text[text.index("  jq -c") : text.index("--normalize") + len("--normalize")]
+    assert "  entropic describe reply.json --format-in logprobs\n" in text
     cli.write("reply.json", json.dumps(reply, indent=1))
-    cli.write("run", command.replace("entropic entropy", f"'{cli.program}' entropy"))
-    done = subprocess.run(["sh", "-e", "run"], cwd=cli.directory, capture_output=True)
-    assert done.stderr == b""
-    rows = [line.split(",") for line in done.stdout.decode().splitlines()]
+    done = cli.output("describe", "reply.json", "--format-in", "logprobs", "--measures", "entropy")
+    rows = [line.split(",") for line in done.splitlines()[1:]]
     assert [row[0] for row in rows] == ["Hi", "!"]
     for (_, entropy), logprobs in zip(rows, [[-0.2, -1.8], [-0.5, -1.1]], strict=True):
         p = np.exp(logprobs) / np.exp(logprobs).sum()
         assert float(entropy) == pytest.approx(-(p * np.log(p)).sum(), rel=1e-12)
     message = cli.error("softmax", "reply.json")
-    assert message == "reply.json: JSON is read in lines, .jsonl; jq -c '.[]' reply.json makes them of an array of rows"
+    assert message.startswith(
+        "reply.json: JSON is read in lines, .jsonl (jq -c '.[]' reply.json makes them of an array of rows)"
+    )
 
 
 def test_numbers_that_json_lacks(cli):
