@@ -46,8 +46,12 @@ constexpr Statistic kStatistics[] = {
     {"argmax", "where the largest is, from 0", argmax},
 };
 
+// What is shown without --measures; with spaces where lines may break.
+constexpr const char* kUsual = "entropy,perplexity,max_probability,margin,effective_support";
+constexpr const char* kShown = "entropy, perplexity, max_probability, margin, effective_support";
+
 struct Options {
-  std::string measures = "entropy,perplexity,max_probability,margin,effective_support";
+  std::string measures = kUsual;
   std::string input;
   bool normalize = false;
 };
@@ -173,7 +177,7 @@ void add_describe(CLI::App& app, Program& program) {
   command
       .add_option_function<std::string>(
           "--measures", [options](const std::string& text) { options->measures = text; },
-          fmt::format("Of {}; default {}", known_names(), options->measures))
+          fmt::format("Of {}; default {}", known_names(), kShown))
       ->option_text("LIST");
   command
       .add_option_function<std::string>(
@@ -188,7 +192,7 @@ void add_describe(CLI::App& app, Program& program) {
   command.footer(fmt::format(
       "max_probability is the largest, margin what it has more than the next, effective_support e^entropy.\n"
       "Example: entropic describe reply.json --format-in logprobs\n"
-      "         entropic describe scores.csv --input scores --measures entropy,margin,renyi_entropy=2 --keep id\n{}",
+      "Example: entropic describe scores.csv --input scores --measures entropy,margin,renyi_entropy=2 --keep id\n{}",
       kEverywhere));
   command.callback([options, &program] {
     program.action = [options, &files = program.files] {

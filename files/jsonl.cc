@@ -308,7 +308,11 @@ class JsonlReader {
  public:
   JsonlReader(std::shared_ptr<Input> input, const ReadOptions& options)
       : text_(std::move(input), " \t\r", first_line), key_(options.key) {
-    if (options.labels > 0) bad_input("{}: labels of a .jsonl have names, not numbers", text_.name());
+    if (options.labels > 0 || !options.label.empty()) {
+      bad_input("{}: the labels of a .jsonl are its strings; --labels is for .csv and .tsv", text_.name());
+    }
+    refuse_columns(options, text_.name(), "a .jsonl file");
+    if (options.missing == Missing::skip) bad_input("{}: --missing skip is for .csv and .tsv; null is nan", text_.name());
   }
 
   bool take(Piece& piece, std::size_t numbers) {

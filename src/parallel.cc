@@ -94,7 +94,9 @@ void parallel_rows(std::size_t rows, std::size_t cost_per_row, const std::functi
   if (get_num_threads() == default_threads()) return run();
   std::unique_ptr<tbb::global_control> more_than_processors;
   if (threads > default_threads()) {
-    more_than_processors = std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism, threads);
+    // The least of all limits holds, so that calls side by side set the same one: else one asks for more than another allows.
+    more_than_processors =
+        std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism, 4 * default_threads());
   }
   tbb::task_arena(static_cast<int>(threads)).execute(run);
 #endif

@@ -123,3 +123,19 @@ def test_rows_left_out_do_not_count(cli):
     draws = cli.output("sample", "whole.csv", "--seed", 3)
     for threads in (1, 2):
         assert cli.output("sample", "gaps.csv", "--seed", 3, "--no-header", "--missing", "skip", "--threads", threads) == draws
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (["--labels", "a"], "the labels of a .jsonl are its strings; --labels is for .csv and .tsv"),
+        (["--labels", "1"], "the labels of a .jsonl are its strings; --labels is for .csv and .tsv"),
+        (["--header"], "a .jsonl file has no header"),
+        (["--delimiter", ";"], "a .jsonl file has no --delimiter"),
+        (["--columns", "a"], "--columns is for columns of .csv and .tsv; a .jsonl file has none with names"),
+        (["--missing", "skip"], "--missing skip is for .csv and .tsv; null is nan"),
+    ],
+)
+def test_options_of_tables_are_refused_of_json(cli, option, said):
+    cli.write("x.jsonl", '{"a": 1, "b": 2}\n')
+    assert cli.error("softmax", "x.jsonl", *option) == f"x.jsonl: {said}"

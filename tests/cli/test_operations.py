@@ -121,7 +121,7 @@ def test_parameter_out_of_range(cli, name, value):
         (["softmax", "x.csv", "--threads", "1.5"], "--threads must be a whole number of at least 0, got '1.5'"),
         (
             ["softmax", "x.csv", "--format-in", "xls"],
-            "softmax: --format-in must be csv, tsv, npy, npz, jsonl or safetensors, got 'xls'",
+            "softmax: --format-in must be csv, tsv, npy, npz, jsonl, safetensors or logprobs, got 'xls'",
         ),
         (["softmax", "x.csv", "--temperature"], "softmax: --temperature needs a value; see entropic softmax --help"),
         (["softmax", "x.csv", "--threads"], "softmax: --threads needs a value; see entropic softmax --help"),

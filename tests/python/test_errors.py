@@ -283,8 +283,8 @@ TOLD = {
     "wasserstein_1d([1, 2], [])": "wasserstein_1d: u and v must have at least one sample, got 2 and 0",
     "read(5)": "read: path must be a string or a path, got int",
     "read('scores.xlsx')": (
-        "read: path must end in one of .csv, .tsv, .npy, .npz, .jsonl, .safetensors, .parquet, .arrow, .feather, got "
-        "'scores.xlsx'"
+        "read: path must end in one of .csv, .tsv, .npy, .npz, .jsonl, .safetensors, .logprobs, .parquet, .arrow, "
+        ".feather, got 'scores.xlsx'"
     ),
     "write(5, X)": "write: path must be a string or a path, got int",
     "write('/tmp/x.csv', RAGGED)": "write: array must be an array, got lists of unequal length; pad them to one length",

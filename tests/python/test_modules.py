@@ -12,7 +12,11 @@ PACKAGE = pathlib.Path(entropic.__file__).parent
 
 
 # The reference of attention calls maps by their operators, which are made of references.
-CALLED_BACK = {"entropic.torch.backends.reference.maps": {"entropic.torch._maps"}}
+# The loss of a linear layer calls losses by their operators.
+CALLED_BACK = {
+    "entropic.torch.backends.reference.maps": {"entropic.torch._maps"},
+    "entropic.torch.backends.linear_loss": {"entropic.torch._losses"},
+}
 
 
 def _name(file):
