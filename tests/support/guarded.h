@@ -10,6 +10,13 @@
 #include <stdexcept>
 #include <vector>
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#include <sanitizer/asan_interface.h>
+#define ENTROPIC_UNPOISON ASAN_UNPOISON_MEMORY_REGION
+#endif
+#endif
+
 namespace support {
 
 // Mappings that are not in use, by their size: the system takes longer to make one than most tests to use it.
@@ -31,6 +38,9 @@ class Guarded {
       unused.pop_back();
     }
     data_ = reinterpret_cast<T*>(base_ + bytes_ - page) - n;
+#ifdef ENTROPIC_UNPOISON
+    ENTROPIC_UNPOISON(base_, bytes_ - page);  // what an arena left of its memory
+#endif
     std::memset(base_, 0xFF, bytes_ - page);
   }
   ~Guarded() { unused_mappings[bytes_].push_back(base_); }
