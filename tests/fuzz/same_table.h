@@ -2,6 +2,7 @@
 // and it makes no difference whether a file is read at once or row by row.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -53,7 +54,13 @@ inline void check_round_trip(const Format& format, std::string_view bytes, ReadO
   if (!same_table(table, read_table(format, bytes, options, true))) std::abort();
   // What was found by itself the first time is said the second time: a label may look like a number.
   const bool columns = format.name == "csv" || format.name == "tsv";
-  if (table.label_column && columns) options.labels = *table.label_column + 1;
+  if (columns) {
+    options.delimiter = format.name == "csv" ? ',' : '\t';
+    options.header = !table.header.empty();
+    options.labels = table.label_column ? *table.label_column + 1 : 0;
+    // A name goes before a number, so that a column cannot be counted where another has its number for a name.
+    if (std::find(table.header.begin(), table.header.end(), std::to_string(options.labels)) != table.header.end()) return;
+  }
   if (!columns) options.key = table.key;
   // What has no name, or the name "", gets one.
   if (format.name == "jsonl" && table.label_column && table.label_header.empty()) table.label_header = "label";
