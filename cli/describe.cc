@@ -46,12 +46,11 @@ constexpr Statistic kStatistics[] = {
     {"argmax", "where the largest is, from 0", argmax},
 };
 
-// What is shown without --measures; with spaces where lines may break.
-constexpr const char* kUsual = "entropy,perplexity,max_probability,margin,effective_support";
-constexpr const char* kShown = "entropy, perplexity, max_probability, margin, effective_support";
+// What is shown without --measures.
+constexpr const char* kUsual[] = {"entropy", "perplexity", "max_probability", "margin", "effective_support"};
 
 struct Options {
-  std::string measures = kUsual;
+  std::string measures = fmt::format("{}", fmt::join(kUsual, ","));
   std::string input;
   bool normalize = false;
 };
@@ -177,7 +176,7 @@ void add_describe(CLI::App& app, Program& program) {
   command
       .add_option_function<std::string>(
           "--measures", [options](const std::string& text) { options->measures = text; },
-          fmt::format("Of {}; default {}", known_names(), kShown))
+          fmt::format("Of {}; default {}", known_names(), fmt::join(kUsual, ", ")))
       ->option_text("LIST");
   command
       .add_option_function<std::string>(
