@@ -51,6 +51,18 @@ class Shape(NamedTuple):
     lead: tuple  # the axes of the result before the last two
 
 
+def _broadcast(*shapes):
+    """The common shape, of sizes that may be torch's symbols."""
+    sizes = [1] * max(map(len, shapes))
+    for shape in shapes:
+        for at, size in enumerate(shape, len(sizes) - len(shape)):
+            if sizes[at] == 1:
+                sizes[at] = size
+            elif size not in (1, sizes[at]):
+                raise ValueError
+    return tuple(sizes)
+
+
 def shape_of(function, q, k, v):
     """The common shape of shapes (..., m, d), (..., n, d), (..., n, dv)."""
     for argument, shape in (("q", q), ("k", k), ("v", v)):
@@ -62,8 +74,8 @@ def shape_of(function, q, k, v):
         raise ValueError(f"{function}: v must have as many rows as k, {k[-2]}, got shape {tuple(v)}")
     heads, k_heads, v_heads = ((1, *shape)[-3] for shape in (q, k, v)) if max(map(len, (q, k, v))) > 2 else (1, 1, 1)
     try:
-        batch = np.broadcast_shapes(tuple(q[:-3]), tuple(k[:-3]), tuple(v[:-3]))
-        (kv_heads,) = np.broadcast_shapes((k_heads,), (v_heads,))
+        batch = _broadcast(q[:-3], k[:-3], v[:-3])
+        (kv_heads,) = _broadcast((k_heads,), (v_heads,))
     except ValueError:
         raise ValueError(
             f"{function}: the axes before the last two of q, k and v must broadcast, heads apart, got shapes {tuple(q)}, "

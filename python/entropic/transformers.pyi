@@ -1,7 +1,22 @@
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["EntropyLogitsProcessor", "SamplerLogitsProcessor"]
+__all__ = ["EntropyLogitsProcessor", "SamplerLogitsProcessor", "attention"]
+
+def attention(
+    module: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    attention_mask: Any,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    is_causal: bool | None = None,
+    position_bias: Any = None,
+    softcap: float | None = None,
+    s_aux: Any = None,
+    **further: Any,
+) -> tuple[Any, None]: ...
 
 class SamplerLogitsProcessor:
     supports_continuous_batching: bool | None

@@ -99,6 +99,24 @@ def attention(
     kappa: float | None = None,
     **map_params: Any,
 ) -> Tensor: ...
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: Literal["sqrt", "entropy_invariant"] | float | Tensor | None = None,
+    enable_gqa: bool = False,
+    *,
+    map: _MapName = "softmax",
+    window: int | None = None,
+    softcap: float | None = None,
+    sinks: Tensor | None = None,
+    train_length: float = 512,
+    kappa: float | None = None,
+    **map_params: Any,
+) -> Tensor: ...
 def linear_attention(
     q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, scale: Literal["sqrt"] | float | Tensor = "sqrt"
 ) -> Tensor: ...

@@ -14,7 +14,7 @@ except ImportError as error:
     raise ImportError("entropic.torch needs PyTorch: pip install entropic[torch]") from error
 
 from entropic.torch import _entropy_control, _generated, _loss_modules, _transport
-from entropic.torch._attention import Attention, LinearAttention, attention, linear_attention
+from entropic.torch._attention import Attention, LinearAttention, attention, linear_attention, scaled_dot_product_attention
 from entropic.torch._generated import *  # noqa: F403
 from entropic.torch._linear_loss import linear_loss
 from entropic.torch._ratio_map import ratio_map
@@ -36,6 +36,7 @@ __all__ = [
     "linear_attention",
     "linear_loss",
     "ratio_map",
+    "scaled_dot_product_attention",
     "token_statistics",
     *_generated.__all__,
     *_written,

@@ -80,6 +80,15 @@ def one_device(name, tensors):
             )
 
 
+def autocast(*tensors):
+    """Tensors in the type of autocast, where that is on: all but those of float64, as torch's own operations have them."""
+    device = tensors[0].device.type
+    if device not in ("cpu", "cuda") or not torch.is_autocast_enabled(device):
+        return tensors
+    dtype = torch.get_autocast_dtype(device)
+    return tuple(x if x.dtype is torch.float64 else x.to(dtype) for x in tensors)
+
+
 def no_gradient(name, argument, value):
     """Refuses a tensor that is to be learned, where that would come to nothing."""
     if isinstance(value, Tensor) and value.requires_grad:

@@ -2,23 +2,22 @@
 
 import torch
 
-from entropic import _attention, _checks
+from entropic import _checks
+from entropic._attention import linear_values, scale_values, shape_of
 from entropic._maps import MAPS, map_and_params
 from entropic.torch import _descriptions
-from entropic.torch._arguments import from_array, misfit, no_gradient, one_device
-from entropic.torch._builder import Operator
+from entropic.torch._arguments import autocast, from_array, misfit, no_gradient, one_device
+from entropic.torch._builder import Operator, wants_gradient
+from entropic.torch._compat import in_forward_mode, in_transform
 from entropic.torch._modules import Configured
 from entropic.torch._spec import OpSpec, Tensor
+from entropic.torch.backends.reference.attention import composed
 
 _HALVES = (torch.float16, torch.bfloat16)
 
 
-def _shape(q, k, v):
-    return _attention.shape_of("attention", tuple(q.shape), tuple(k.shape), tuple(v.shape))
-
-
 def _shapes(q, k, v, *_):
-    shape = _shape(q, k, v)
+    shape = shape_of("attention", q.shape, k.shape, v.shape)
     return q.new_empty((*shape.lead, shape.queries, v.shape[-1]))
 
 
@@ -51,15 +50,20 @@ def _with_equal_axes(*tensors):
 
 
 def _check(function, **tensors):
+    """These tensors, under autocast of its type."""
     for name, x in tensors.items():
         if not isinstance(x, Tensor):
             raise TypeError(f"{function}: {name} must be a torch.Tensor, got {type(x).__name__}")
         if x.dtype not in (torch.float32, torch.float64, *_HALVES):
             raise TypeError(f"{function}: {name} must be of float32, float64, float16 or bfloat16, got {x.dtype}")
     one_device(function, tensors)
-    dtypes = {str(x.dtype) for x in tensors.values()}
+    found = autocast(*tensors.values())
+    dtypes = {str(x.dtype) for x in found}
     if len(dtypes) > 1:
-        raise TypeError(f"{function}: q, k and v must be of one dtype, got {', '.join(sorted(dtypes))}")
+        *others, last = tensors
+        first = ", ".join(others)
+        raise TypeError(f"{function}: {first} and {last} must be of one dtype, got {', '.join(sorted(dtypes))}")
+    return found
 
 
 def attention(q, k, v, *, map="softmax", scale="sqrt", causal=False, mask=None, train_length=512, kappa=None, **map_params):
@@ -81,7 +85,8 @@ def attention(q, k, v, *, map="softmax", scale="sqrt", causal=False, mask=None, 
     causal : bool, default False
         Query i sees keys j <= i + n - m.
     mask : torch.Tensor of bools or floats, default None
-        Broadcasts to (..., m, n). True: the key is seen. Floats are added to the scaled scores; no gradient flows into them.
+        Broadcasts to (..., m, n). True: the key is seen. Floats are added to the scaled scores; a mask that requires grad has
+        its gradient.
     train_length, kappa
         As in entropic.attention.
     **map_params
@@ -95,49 +100,73 @@ def attention(q, k, v, *, map="softmax", scale="sqrt", causal=False, mask=None, 
 
     Notes
     -----
-    The backward pass computes the scores again, a tile of queries at a time; a second one stores them all.
+    The backward pass computes the scores again, a tile of queries at a time; a second one stores them all, and so does one that
+    has a mask's gradient. Under autocast q, k and v are brought to its type, as torch does.
     """
-    _check("attention", q=q, k=k, v=v)
-    name, params = map_and_params("attention", map, map_params)
-    shape = _shape(q, k, v)
+    tensors = _check("attention", q=q, k=k, v=v)
+    return _attended("attention", *tensors, mask, map, map_params, scale, causal, train_length, kappa)
+
+
+def _attended(function, q, k, v, mask, map, map_params, scale, causal, train_length, kappa, **further):
+    """Attention by its operator; by a composition, which has all scores, with what only that has: see reference.composed."""
+    name, params = map_and_params(function, map, map_params)
+    shape = shape_of(function, q.shape, k.shape, v.shape)
     rows = []
     for param in MAPS[name]["params"]:
         key = param["name"]
-        value = from_array("attention", key, params[key]) if param["per_row"] else params[key]
+        value = from_array(function, key, params[key]) if param["per_row"] else params[key]
         if isinstance(value, Tensor) and param["per_row"]:
             wanted = (*shape.lead, shape.queries, 1)
             try:
                 value = value.to(device=q.device, dtype=torch.float64).expand(wanted)
             except RuntimeError:
-                raise misfit("attention", key, wanted, "(..., m, 1)", value) from None
+                raise misfit(function, key, wanted, "(..., m, 1)", value) from None
             rows.append(value)
         elif value is not None and param["kind"] in ("float", "optional float"):
-            no_gradient("attention", key, value)
-            value = _checks.number("attention", key, value, "a number or a tensor")
+            no_gradient(function, key, value)
+            value = _checks.number(function, key, value, "a number or a tensor")
             if value != value:
-                raise ValueError(f"attention: {key} must be a number, got nan")
+                raise ValueError(f"{function}: {key} must be a number, got nan")
         elif isinstance(value, Tensor):
             value = value.item()
         params[key] = value
-    if mask is not None and not isinstance(mask, Tensor):
-        raise TypeError(f"attention: mask must be a torch.Tensor, got {type(mask).__name__}")
-    if mask is not None and mask.requires_grad:
-        raise ValueError("attention: no gradient flows into the mask: pass mask.detach()")
-    no_gradient("attention", "train_length", train_length)
-    no_gradient("attention", "kappa", kappa)
+    _check_mask(function, mask)
+    no_gradient(function, "train_length", train_length)
+    no_gradient(function, "kappa", kappa)
     q, scale = _scaled(q, scale)
-    scale, number, train_length, kappa = _attention.scale_values("attention", scale, train_length, kappa)
-    tensors, back = _with_equal_axes(q, k, v, mask, torch.cat(rows, -1) if rows else None)
-    out = _attend(
-        *tensors,
-        *_descriptions.map_arguments(name, params),
+    scale, number, train_length, kappa = scale_values(function, scale, train_length, kappa)
+    call = (
         scale,
         number,
-        _checks.number("attention", "train_length", train_length),
-        kappa if kappa is None else _checks.number("attention", "kappa", kappa),
-        _checks.flag("attention", "causal", causal),
+        _checks.number(function, "train_length", train_length),
+        kappa if kappa is None else _checks.number(function, "kappa", kappa),
+        _checks.flag(function, "causal", causal),
     )
-    return back(out)
+    if further or _may_move(mask):
+        tensors, back = _with_equal_axes(q, k, v, mask)
+        return back(composed(*tensors, name, params, *call, **further))
+    tensors, back = _with_equal_axes(q, k, v, mask, torch.cat(rows, -1) if rows else None)
+    return back(_attend(*tensors, *_descriptions.map_arguments(name, params), *call))
+
+
+def _check_mask(function, mask):
+    if mask is None:
+        return
+    argument = "mask" if function == "attention" else "attn_mask"
+    if not isinstance(mask, Tensor):
+        raise TypeError(f"{function}: {argument} must be a torch.Tensor, got {type(mask).__name__}")
+    if mask.dtype is not torch.bool and not mask.is_floating_point():
+        raise TypeError(
+            f"{function}: {argument} must be of bools (True: the key is seen) or of floats (added to the scores), got dtype "
+            f"{mask.dtype}"
+        )
+
+
+def _may_move(mask):
+    """Whether a derivative in the mask may be asked for."""
+    if mask is None or not mask.is_floating_point():
+        return False
+    return wants_gradient(mask) or (not torch.compiler.is_compiling() and (in_transform() or in_forward_mode()))
 
 
 def _scaled(q, scale):
@@ -147,15 +176,133 @@ def _scaled(q, scale):
     return (q * scale).to(q.dtype), 1.0
 
 
+def scaled_dot_product_attention(
+    query,
+    key,
+    value,
+    attn_mask=None,
+    dropout_p=0.0,
+    is_causal=False,
+    scale=None,
+    enable_gqa=False,
+    *,
+    map="softmax",
+    window=None,
+    softcap=None,
+    sinks=None,
+    train_length=512,
+    kappa=None,
+    **map_params,
+):
+    """torch.nn.functional.scaled_dot_product_attention with any map in place of softmax: the same arguments mean the same.
+
+        out_i = sum_j p_ij v_j, p_i = map(scale <q_i, k_j> + attn_mask_ij over the keys j that query i sees)
+
+    Parameters
+    ----------
+    query, key, value : torch.Tensor
+        (..., m, d), (..., n, d) and (..., n, dv) of one dtype: float32, float64, or float16 or bfloat16, which are computed in
+        float32. Under autocast they are brought to its type.
+    attn_mask : torch.Tensor of bools or floats, optional
+        Broadcasts to (..., m, n). True: the key is seen. Floats are added to the scaled scores, and have a gradient.
+    dropout_p : float in [0, 1], default 0.0
+        The probability of losing a weight; the others are divided by 1 - dropout_p. Callers give it in training only.
+    is_causal : bool, default False
+        Query i sees keys j <= i, counted from the first of both, also where there are fewer queries than keys. (For
+        entropic.torch.attention the last query sees the last key.) Not beside attn_mask.
+    scale : float, tensor, "sqrt" or "entropy_invariant", optional
+        None is 1/sqrt(d); otherwise as in entropic.torch.attention.
+    enable_gqa : bool, default False
+        Whether query may have a multiple of the heads (the third axis from the end) of key and value.
+    map : str or (str, dict), default "softmax"
+        A map by name, or (name, {parameter: value}) where a parameter has the name of one of these arguments.
+    window : int, at least 1, optional
+        Query i sees keys j with abs(i - j) < window only.
+    softcap : float, above 0, optional
+        Scaled scores s become softcap tanh(s / softcap).
+    sinks : torch.Tensor, optional
+        The score of a further key, whose value is 0: one for each head, (heads,), or of a shape that broadcasts to (..., m, 1).
+        Has a gradient.
+    train_length, kappa
+        As in entropic.attention.
+    **map_params
+        Parameters of the map; those that may be per row, as entmax's alpha, may be tensors that broadcast with (..., m, 1), and
+        have gradients.
+
+    Returns
+    -------
+    torch.Tensor
+        (..., m, dv), of the dtype of query. A query that sees no key gives zeros, and has gradient 0.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument.
+
+    Notes
+    -----
+    Scores are never all in memory, but with dropout, softcap, sinks or a gradient in attn_mask.
+
+    Examples
+    --------
+    >>> q, k, v = torch.randn(3, 2, 4, 5, 8).unbind()
+    >>> out = entropic.torch.scaled_dot_product_attention(q, k, v, is_causal=True, map="entmax", alpha=1.5)
+    """
+    function = "scaled_dot_product_attention"
+    query, key, value = _check(function, query=query, key=key, value=value)
+    if is_causal and attn_mask is not None:
+        raise ValueError(f"{function}: attn_mask must be None where is_causal is True: give one of them")
+    shape = shape_of(function, query.shape, key.shape, value.shape)
+    if not enable_gqa and shape.kv_heads not in (1, shape.heads):
+        raise ValueError(
+            f"{function}: query must have the heads of key and value, {shape.kv_heads}, unless enable_gqa is True, got "
+            f"{shape.heads}"
+        )
+    further = {}
+    if dropout_p != 0.0:
+        if not 0.0 <= dropout_p <= 1.0:
+            raise ValueError(f"{function}: dropout_p must be in [0, 1], got {dropout_p}")
+        further["dropout_p"] = dropout_p
+    if softcap is not None:
+        if not softcap > 0:
+            raise ValueError(f"{function}: softcap must be above 0, got {softcap}")
+        further["softcap"] = softcap
+    if sinks is not None:
+        if not isinstance(sinks, Tensor):
+            raise TypeError(f"{function}: sinks must be a torch.Tensor, got {type(sinks).__name__}")
+        further["sinks"] = sinks[:, None, None] if sinks.dim() == 1 and query.dim() > 2 else sinks
+    m, n, causal = shape.queries, shape.keys, bool(is_causal)
+    if window is not None or (causal and m > n):
+        attn_mask, causal = _within(function, attn_mask, m, n, window, causal, query.device), False
+    elif causal and m < n:
+        key, value = key[..., :m, :], value[..., :m, :]
+    scale = "sqrt" if scale is None else scale
+    return _attended(function, query, key, value, attn_mask, map, map_params, scale, causal, train_length, kappa, **further)
+
+
+def _within(function, mask, m, n, window, causal, device):
+    """The mask, and that a query sees only keys nearer than window and, if causal, none behind its own."""
+    behind = torch.arange(m, device=device)[:, None] - torch.arange(n, device=device)
+    seen = behind >= 0 if causal else torch.ones_like(behind, dtype=torch.bool)
+    if window is not None:
+        if isinstance(window, bool) or not isinstance(window, int) or window < 1:
+            raise ValueError(f"{function}: window must be an integer of at least 1, got {window!r}")
+        seen = seen & (behind.abs() < window)
+    if mask is None:
+        return seen
+    _check_mask(function, mask)
+    return mask & seen if mask.dtype == torch.bool else torch.where(seen, mask, -torch.inf)
+
+
 def linear_attention(q, k, v, *, causal=False, scale="sqrt"):
     """Attention with taylor_softmax of order 2 in time linear in the length: see entropic.linear_attention. Differentiable.
 
     The backward pass is linear in the length too; a second derivative is that of attention with map="taylor_softmax".
     """
-    _check("linear_attention", q=q, k=k, v=v)
+    q, k, v = _check("linear_attention", q=q, k=k, v=v)
     q, scale = _scaled(q, scale)
     tensors, back = _with_equal_axes(q, k, v)
-    (number,), causal = _attention.linear_values("linear_attention", scale), _checks.flag("linear_attention", "causal", causal)
+    (number,), causal = linear_values("linear_attention", scale), _checks.flag("linear_attention", "causal", causal)
     return back(_attend_linearly(*tensors, number, causal))
 
 
@@ -186,5 +333,5 @@ class LinearAttention(Configured):
         return linear_attention(q, k, v, **self._values())
 
 
-for _public in (attention, linear_attention, Attention, LinearAttention):
+for _public in (attention, scaled_dot_product_attention, linear_attention, Attention, LinearAttention):
     _public.__module__ = "entropic.torch"

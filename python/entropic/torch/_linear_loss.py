@@ -7,7 +7,7 @@ import torch
 from entropic._losses import index_or_none, takes_classes
 from entropic._maps import map_and_params
 from entropic.torch import _descriptions
-from entropic.torch._arguments import Tensor, no_gradient, numbers_and_rows, one_device, readable
+from entropic.torch._arguments import Tensor, autocast, no_gradient, numbers_and_rows, one_device, readable
 from entropic.torch._builder import Operator
 from entropic.torch._losses import DESCRIPTIONS, checked_target
 from entropic.torch._spec import OpSpec, result_type
@@ -106,9 +106,7 @@ def _checked(hidden, weight, bias):
                 f"{_NAME}: {name} must be a torch.Tensor of floating-point numbers, got {getattr(x, 'dtype', type(x))}"
             )
     one_device(_NAME, given)
-    device = hidden.device.type
-    if torch.is_autocast_enabled(device):
-        given = {name: x.to(torch.get_autocast_dtype(device)) for name, x in given.items()}
+    given = dict(zip(given, autocast(*given.values()), strict=True))
     if len({x.dtype for x in given.values()}) > 1:
         raise TypeError(
             f"{_NAME}: {', '.join(given)} must be of one dtype, got {', '.join(str(x.dtype) for x in given.values())}"

@@ -1,5 +1,6 @@
 """Attention, whose scores are all there at once, with any map by its operator."""
 
+import contextlib
 import math
 
 import torch
@@ -11,38 +12,57 @@ from entropic.torch.backends.reference.maps import call_map
 from entropic.torch.backends.reference.rows import working
 
 
-def attention(q, k, v, mask, rows, map, names, values, row_names, scale, number, train_length, kappa, causal):
-    dtype = q.dtype
-    q, k, v = working(q), working(k), working(v)
-    shape = shape_of("attention", q.shape, k.shape, v.shape)
-    m, n, d = shape.queries, shape.keys, q.shape[-1]
-    q = q.expand(*shape.batch, shape.heads, m, d)
-    group = shape.heads // max(shape.kv_heads, 1)
-    k = k.expand(*shape.batch, shape.kv_heads, n, d).repeat_interleave(group, -3)
-    v = v.expand(*shape.batch, shape.kv_heads, n, v.shape[-1]).repeat_interleave(group, -3)
-    seen = torch.ones(m, n, dtype=torch.bool, device=q.device)
-    if causal:
-        seen = seen.tril(n - m)
-    if mask is not None:
-        seen = seen & (mask if mask.dtype == torch.bool else mask > -math.inf)
-    if scale == "sqrt":
-        factor = 1 / math.sqrt(d)
-    elif scale == "number":
-        factor = number
-    else:
-        log_n = seen.sum(-1, keepdim=True).clamp(min=1).to(q.dtype).log()
-        factor = log_n * (kappa / d if kappa is not None else 1 / (math.log(train_length) * math.sqrt(d)))
-    scores = (q * factor) @ k.mT
-    if mask is not None and mask.dtype != torch.bool:
-        scores = scores + torch.where(mask > -math.inf, mask, 0).to(scores.dtype)
-    seen = seen.expand(scores.shape)
-    some = seen.any(-1, keepdim=True)
-    # A query that sees nothing gets scores, so that no NaN arises, and no weights.
-    scores = torch.where(seen, scores, -math.inf)
-    scores = torch.where(some, scores, 0)
-    p = call_map(map, scores, _descriptions.map_params(map, names, values, row_names, rows), scores.dim() - 1)
-    out = torch.where(some, p, 0) @ v
-    return (out if len(shape.lead) else out.reshape(m, -1)).to(dtype)
+def composed(
+    q, k, v, mask, name, params, scale, number, train_length, kappa, causal, *, softcap=None, sinks=None, dropout_p=0.0
+):
+    """Attention by the map called `name`, whose params are by name; differentiable in the mask and in sinks too.
+
+    softcap c makes c tanh(s/c) of scaled scores s; sinks, (..., m, 1), are the score of a key whose value is 0; dropout_p is
+    the probability of losing a weight, as in torch.
+    """
+    with torch.autocast(q.device.type, enabled=False) if q.device.type in ("cpu", "cuda") else contextlib.nullcontext():
+        dtype = q.dtype
+        q, k, v = working(q), working(k), working(v)
+        shape = shape_of("attention", q.shape, k.shape, v.shape)
+        m, n, d = shape.queries, shape.keys, q.shape[-1]
+        q = q.expand(*shape.batch, shape.heads, m, d)
+        group = shape.heads // max(shape.kv_heads, 1)
+        k = k.expand(*shape.batch, shape.kv_heads, n, d).repeat_interleave(group, -3)
+        v = v.expand(*shape.batch, shape.kv_heads, n, v.shape[-1]).repeat_interleave(group, -3)
+        seen = torch.ones(m, n, dtype=torch.bool, device=q.device)
+        if causal:
+            seen = seen.tril(n - m)
+        if mask is not None:
+            seen = seen & (mask if mask.dtype == torch.bool else mask > -math.inf)
+        if scale == "sqrt":
+            factor = 1 / math.sqrt(d)
+        elif scale == "number":
+            factor = number
+        else:
+            log_n = seen.sum(-1, keepdim=True).clamp(min=1).to(q.dtype).log()
+            factor = log_n * (kappa / d if kappa is not None else 1 / (math.log(train_length) * math.sqrt(d)))
+        scores = (q * factor) @ k.mT
+        if softcap is not None:
+            scores = softcap * torch.tanh(scores / softcap)
+        if mask is not None and mask.dtype != torch.bool:
+            scores = scores + torch.where(mask > -math.inf, mask, 0).to(scores.dtype)
+        seen = seen.expand(scores.shape)
+        some = seen.any(-1, keepdim=True)
+        # A query that sees nothing gets scores, so that no NaN arises, and no weights.
+        scores = torch.where(seen, scores, -math.inf)
+        scores = torch.where(some, scores, 0)
+        if sinks is not None:
+            scores = torch.cat([scores, sinks.to(scores.dtype).expand(*scores.shape[:-1], 1)], -1)
+        p = call_map(name, scores, params, scores.dim() - 1)
+        p = torch.where(some, p[..., :n], 0)
+        if dropout_p > 0:
+            p = torch.dropout(p, dropout_p, True)
+        out = p @ v
+        return (out if len(shape.lead) else out.reshape(m, -1)).to(dtype)
+
+
+def attention(q, k, v, mask, rows, map, names, values, row_names, *call):
+    return composed(q, k, v, mask, map, _descriptions.map_params(map, names, values, row_names, rows), *call)
 
 
 def attention_vjp(q, k, v, mask, rows, grad, *arguments):
