@@ -183,6 +183,64 @@ HWY_INLINE double JsdSlope(double beta, const StudentAndTeacher& rows) {
   });
 }
 
+HWY_INLINE double PairRow(const DistillationLoss& op, const StudentAndTeacher& rows, double* dx) {
+  return DistillationRow(op.temperature, rows, dx);
+}
+HWY_INLINE double PairRow(const JsdLoss& op, const StudentAndTeacher& rows, double* dx) { return JsdRow(op.beta, rows, dx); }
+template <class T>
+void PutPairSlopes(const DistillationLoss& op, const StudentAndTeacher& rows, const LossBatch<T>& batch, size_t r) {
+  PutSlope(batch, r, "temperature", DistillationSlope(op.temperature, rows));
+}
+template <class T>
+void PutPairSlopes(const JsdLoss& op, const StudentAndTeacher& rows, const LossBatch<T>& batch, size_t r) {
+  PutSlope(batch, r, "beta", JsdSlope(op.beta, rows));
+}
+HWY_INLINE double TemperatureOf(const DistillationLoss& op) { return op.temperature; }
+HWY_INLINE double TemperatureOf(const JsdLoss& /*op*/) { return 1; }
+
+template <class Op, class T>
+void PairRows(const Op& common, const LossBatch<T>& batch, LossScratch<T> scratch) {
+  const D64 d;
+  const size_t n = batch.x.cols;
+  Arena& memory = scratch.memory;
+  double *const zs = memory.take<double>(n), *const zt = memory.take<double>(n);
+  double *const ratios = memory.take<double>(n), *const dx = memory.take<double>(n);
+  for (size_t r = 0; r < batch.x.rows; ++r) {
+    const Op op = at_row(common, batch.per_row, r);
+    const T *const x = batch.x.row(r), *const target = batch.target.row(r);
+    const double log_s = LogTermsRow(TemperatureOf(op), x, n, zs);
+    const double log_t = LogTermsRow(TemperatureOf(op), target, n, zt);
+    if (log_s != log_s || log_t != log_t) {
+      Settle(batch, r, kNaN<double>);
+      continue;
+    }
+    const bool gradient = batch.dx.data != nullptr, infinite = RowMax(RowTag<T>(), x, n) == kInfinity<T>;
+    const V64 shift = hn::Set(d, log_t);
+    const auto teacher = [&](size_t i, size_t count)
+                             HWY_ATTR { return Exp(d, hn::Sub(LoadUpTo(d, zt + i, count, -kInfinity<double>), shift)); };
+    const bool near = !infinite && LogRatiosOfNearSoftmax(TemperatureOf(op), x, target, n, log_s - log_t, teacher, ratios);
+    const StudentAndTeacher rows = {zs, zt, log_s, log_t, near ? ratios : nullptr, n};
+    batch.value[r] = PairRow(op, rows, gradient ? dx : nullptr);
+    if (!batch.gradients.empty()) PutPairSlopes(op, rows, batch, r);
+    if (infinite) {
+      FillGradient(batch, r, T(0));
+    } else if (gradient) {
+      ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+        StoreNarrow(LoadUpTo(d, dx + i, count, 0.0), d, count, batch.dx.row(r) + i);
+      });
+    }
+  }
+}
+
+template <class T>
+void FusedRows(const DistillationLoss& op, const LossBatch<T>& batch, LossScratch<T> scratch) {
+  PairRows(op, batch, scratch);
+}
+template <class T>
+void FusedRows(const JsdLoss& op, const LossBatch<T>& batch, LossScratch<T> scratch) {
+  PairRows(op, batch, scratch);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();

@@ -13,6 +13,7 @@
 #define ENTROPIC_LOSSES_FENCHEL_YOUNG_INL_H_
 #endif
 
+#include "src/losses/mapped.h"
 #include "src/losses/softmax-inl.h"
 #include "src/rows/expm1-inl.h"
 
@@ -194,6 +195,123 @@ HWY_INLINE void SubtractTarget(D d, const T* x, size_t n, const T* q, const T* p
     const auto v = hn::Sub(LoadUpTo(d, p + i, count, T(0)), LoadUpTo(d, q + i, count, T(0)));
     StoreUpTo(hn::IfThenZeroElse(hn::Eq(LoadUpTo(d, x + i, count, T(0)), absent), v), d, count, dx + i);
   });
+}
+
+// The value of one row from its map's p. Against a class p becomes the gradient; against probabilities it stays.
+
+template <class T>
+double MappedRow(const EntmaxLoss& op, const T* x, size_t n, T max, TargetOfRow<T> target, T* p) {
+  if (target.q != nullptr) return EntmaxDistributionRow(op.alpha, x, n, max, target.q, p);
+  return EntmaxClassRow(RowTag<T>(), op.alpha, x, n, max, target.t, p);
+}
+
+template <class T>
+double MappedRow(const SparsemaxLoss& /*op*/, const T* x, size_t n, T max, TargetOfRow<T> target, T* p) {
+  return MappedRow(EntmaxLoss{.alpha = 2}, x, n, max, target, p);
+}
+
+template <class T>
+double CutRow(const T* x, size_t n, T max, TargetOfRow<T> target, T* p) {
+  const RowTag<T> d;
+  return target.q != nullptr ? CutDistributionRow(d, x, n, max, target.q, p) : CutClassRow(d, x, n, max, target.t, p);
+}
+
+template <class T>
+double MappedRow(const TopKSoftmaxLoss& /*op*/, const T* x, size_t n, T max, TargetOfRow<T> target, T* p) {
+  return CutRow(x, n, max, target, p);
+}
+
+template <class T>
+double MappedRow(const TopPSoftmaxLoss& /*op*/, const T* x, size_t n, T max, TargetOfRow<T> target, T* p) {
+  return CutRow(x, n, max, target, p);
+}
+
+template <class T>
+double MappedRow(const SurrogateLoss& /*op*/, const T* x, size_t n, T max, TargetOfRow<T> target, T* p) {
+  const RowTag<T> d;
+  const double own = HalfMeanBelow(d, x, n, max, p);
+  if (target.q != nullptr) return 2 * (HalfMeanBelow(d, x, n, max, target.q) - own);
+  const bool is_absent = x[target.t] == -kInfinity<T>;
+  p[target.t] = is_absent ? T(0) : p[target.t] - T(1);
+  return 2 * ((0.5 * static_cast<double>(max) - 0.5 * static_cast<double>(x[target.t])) - own);
+}
+
+// Rows whose p their map has made, in `p`.
+template <class Op, class T>
+void MappedRows(const Op& common, const LossBatch<T>& batch, MatrixView<T> p, LossScratch<T> scratch) {
+  const RowTag<T> d;
+  const size_t n = batch.x.cols;
+  T* const canonical = scratch.memory.template take<T>(n);
+  for (size_t r = 0; r < batch.x.rows; ++r) {
+    const Op op = at_row(common, batch.per_row, r);
+    const T* const x = batch.x.row(r);
+    T* const pr = p.row(r);
+    const TargetOfRow<T> target = TargetOf(batch, r);
+    if (batch.is_ignored(r)) {
+      Settle(batch, r, 0);
+    } else if (pr[0] != pr[0]) {
+      Settle(batch, r, kNaN<double>);
+    } else {
+      const T max = RowMax(d, x, n);
+      const bool infinite = !IsFinite(max);
+      if (infinite) Canonical(x, n, canonical);
+      if constexpr (std::is_same_v<Op, EntmaxLoss>) {
+        if (!batch.gradients.empty()) {
+          const double slope = EntropySlope(op.alpha, pr, n) - (target.q == nullptr ? 0 : EntropySlope(op.alpha, target.q, n));
+          PutSlope(batch, r, "alpha", infinite ? 0 : slope);
+        }
+      }
+      batch.value[r] = MappedRow(op, infinite ? canonical : x, n, infinite ? T(0) : max, target, pr);
+      if (infinite) {
+        FillGradient(batch, r, T(0));
+      } else if (batch.dx.data != nullptr) {
+        T* const dx = batch.dx.row(r);
+        if (target.q != nullptr) {
+          SubtractTarget(d, x, n, target.q, pr, dx);
+        } else if (dx != pr) {
+          std::copy(pr, pr + n, dx);
+        }
+      }
+    }
+  }
+}
+
+// -<q, p>, and by the map's vjp the gradient. g waits in scratch.
+template <class T>
+void MappedRows(const SmoothAccuracyLoss& op, const LossBatch<T>& batch, MatrixView<T> p, LossScratch<T> scratch) {
+  const RowTag<T> d;
+  const size_t n = batch.x.cols;
+  T* const g = scratch.memory.template take<T>(n);
+  const bool gradient = batch.dx.data != nullptr || !batch.gradients.empty();
+  for (size_t r = 0; r < batch.x.rows; ++r) {
+    T* const pr = p.row(r);
+    if (batch.is_ignored(r)) {
+      Settle(batch, r, 0);
+      continue;
+    }
+    if (pr[0] != pr[0]) {
+      Settle(batch, r, kNaN<double>);
+      continue;
+    }
+    if (batch.target.data != nullptr) {
+      const T* const q = batch.target.row(r);
+      batch.value[r] = 0 - Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+                         return hn::Mul(LoadUpTo(d, pr + i, count, T(0)), LoadUpTo(d, q + i, count, T(0)));
+                       });
+      for (size_t i = 0; gradient && i < n; ++i) g[i] = -q[i];
+    } else {
+      const size_t t = static_cast<size_t>(batch.classes[r]);
+      batch.value[r] = 0 - static_cast<double>(pr[t]);
+      if (gradient) {
+        std::fill(g, g + n, T(0));
+        g[t] = T(-1);
+      }
+    }
+    if (!gradient) continue;
+    const LossBatch<T> row = batch.rows(r, 1);
+    const MatrixView<T> dx = row.dx.data == nullptr ? MatrixView<T>(pr, 1, n) : row.dx;
+    scratch.maps.vjp(op.map, row.x, {pr, 1, n}, {g, 1, n}, dx, row.per_row, row.gradients, {0, 1, scratch.memory, false});
+  }
 }
 
 }  // namespace HWY_NAMESPACE

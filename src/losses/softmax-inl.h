@@ -1,4 +1,4 @@
-// Losses of softmax, fused with their gradients: cross-entropy, cosines with a margin, many labels.
+// Cross-entropy of softmax, fused with its gradient.
 
 #if defined(ENTROPIC_LOSSES_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_LOSSES_SOFTMAX_INL_H_
@@ -11,7 +11,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "entropic/losses.h"
+#include "src/losses/batch-inl.h"
 #include "src/maps/scores-inl.h"
 #include "src/rows/exp_log-inl.h"
 #include "src/rows/short-inl.h"
@@ -19,13 +19,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
-
-// What a row is compared with: probabilities q, or where there are none the class t.
-template <class T>
-struct TargetOfRow {
-  const T* q;
-  size_t t;
-};
 
 // v with 0 for the element t of the row, where it is one of the `count` from i on.
 template <class D>
@@ -197,160 +190,110 @@ HWY_INLINE double SoftmaxDistributionRow(D d, double smoothing, const T* x, size
   return value;
 }
 
-// psi of a target's cosine, its derivative, and that of -psi in the margin.
-struct Psi {
-  double value, slope, of_margin;
-};
+// The value of one row, whose maximum is finite; its gradient goes to dx, where there is one.
 
-// cos(theta + m) = c cos m - sin(theta) sin m, and likewise the sine; theta > pi - m is c < -cos m.
-inline Psi ArcPsi(double c, double m, double least_sine) {
-  const double sine = std::sqrt((1 - c) * (1 + c));
-  const double cos_sum = c * std::cos(m) - sine * std::sin(m), sin_sum = sine * std::cos(m) + c * std::sin(m);
-  const double slope = sin_sum / std::max(sine, least_sine);
-  if (c < -std::cos(m)) return {-2 - cos_sum, -slope, -sin_sum};
-  return {cos_sum, slope, sin_sum};
+template <class T>
+double LossRow(const SoftmaxLoss& op, const T* x, size_t n, T max, TargetOfRow<T> target, T* dx) {
+  const RowTag<T> d;
+  if (target.q != nullptr) return SoftmaxDistributionRow(d, op.label_smoothing, x, n, max, target.q, dx);
+  if (op.label_smoothing == 0) return SoftmaxClassRow<false>(d, 0, x, n, max, target.t, dx);
+  return SoftmaxClassRow<true>(d, op.label_smoothing, x, n, max, target.t, dx);
 }
 
-// With phi = pi - theta for c < 0, where theta itself would have lost the digits of small phi: cos(m theta) is
-// (-1)^m cos(m phi), sin(m theta) / sin(theta) is (-1)^(m-1) sin(m phi) / sin(phi). At its ends that ratio is m, the slope m^2.
-inline Psi SpherePsi(double c, double m) {
-  const double angle = std::acos(std::abs(c)), sine = std::sqrt((1 - c) * (1 + c));
-  const double turns = std::min(std::floor(m * angle / std::numbers::pi), m - 1);
-  const double k = c < 0 ? std::max(m - 1 - turns, 0.0) : turns;
-  const auto sign = [](double power) { return std::fmod(power, 2) == 0 ? 1.0 : -1.0; };
-  const double ratio = sine > 0 ? std::sin(m * angle) / sine : m;
-  const double cosine = sign(k + (c < 0 ? m : 0)) * std::cos(m * angle);
-  return {cosine - 2 * k, std::max(m * sign(k + (c < 0 ? m - 1 : 0)) * ratio, 0.0), 0};
+// One row of any kind, whose maximum was taken.
+template <class T>
+void SoftmaxLossRow(const SoftmaxLoss& op, const LossBatch<T>& batch, LossScratch<T> scratch, size_t r, T max) {
+  const size_t n = batch.x.cols;
+  const T* const x = batch.x.row(r);
+  if (batch.is_ignored(r)) {
+    Settle(batch, r, 0);
+    return;
+  }
+  const TargetOfRow<T> target = TargetOf(batch, r);
+  if (IsFinite(max)) {
+    batch.value[r] = LossRow(op, x, n, max, target, batch.dx.data == nullptr ? nullptr : batch.dx.row(r));
+  } else if (NonFiniteLogSumExp(x, n) == kInfinity<T>) {
+    T* const canonical = scratch.memory.template take<T>(n);
+    Canonical(x, n, canonical);
+    batch.value[r] = LossRow<T>(op, canonical, n, T(0), target, nullptr);
+    FillGradient(batch, r, T(0));
+  } else {
+    Settle(batch, r, kNaN<double>);
+  }
+}
+
+// Short rows against a class, a group at a time. Those that are ignored or have no finite maximum are dealt with first, and
+// take part without a result.
+template <class T>
+void SoftmaxLossShortRows(const SoftmaxLoss& op, const LossBatch<T>& batch, LossScratch<T> scratch) {
+  constexpr size_t kRows = ShortRows<T>::kRows;
+  const RowTag<T> d;
+  const size_t n = batch.x.cols;
+  const bool gradient = batch.dx.data != nullptr;
+  ShortRows<T> others(n);
+  T *const copies = scratch.memory.template take<T>(kRows * n), *const nowhere = scratch.memory.template take<T>(n);
+  for (size_t begin = 0; begin < batch.x.rows; begin += kRows) {
+    const size_t count = HWY_MIN(kRows, batch.x.rows - begin);
+    const T* in[kRows];
+    T* out[kRows];
+    size_t t[kRows];
+    HWY_ALIGN T own[kRows], row_max[ShortRows<T>::kLanes];
+    for (size_t i = 0; i < kRows; ++i) {
+      const size_t r = begin + HWY_MIN(i, count - 1);
+      T* const copy = copies + i * n;
+      std::copy(batch.x.row(r), batch.x.row(r) + n, copy);
+      t[i] = batch.is_ignored(r) ? 0 : static_cast<size_t>(batch.classes[r]);
+      own[i] = copy[t[i]];
+      copy[t[i]] = -kInfinity<T>;
+      in[i] = copy;
+      out[i] = gradient ? batch.dx.row(r) : nowhere;
+    }
+    const auto max = hn::Max(others.Load(in, -kInfinity<T>), others.Spread(own));
+    hn::Store(max, d, row_max);
+    bool done[kRows] = {};
+    for (size_t i = 0; i < count; ++i) {
+      if (IsFinite(row_max[i]) && !batch.is_ignored(begin + i)) continue;
+      SoftmaxLossRow(op, batch, scratch, begin + i, row_max[i]);
+      done[i] = true, out[i] = nowhere;
+    }
+    double value[kRows];
+    SoftmaxClassShortRows(others, t, own, max, value, gradient ? out : nullptr, count);
+    for (size_t i = 0; i < count; ++i) {
+      if (!done[i]) batch.value[begin + i] = value[i];
+    }
+  }
 }
 
 template <class T>
-Psi PsiOf(const MarginSoftmaxLoss& op, T cosine) {
-  const double c = std::clamp(static_cast<double>(cosine), -1.0, 1.0);
-  const double m = op.margin.value_or(MarginSoftmaxLoss::kMargins[static_cast<size_t>(op.kind)]);
-  switch (op.kind) {
-    case MarginSoftmaxLoss::Kind::am:
-      return {static_cast<double>(cosine) - m, 1, 1};
-    case MarginSoftmaxLoss::Kind::arc:
-      return ArcPsi(c, m, sizeof(T) == 4 ? 0x1p-10 : 0x1p-24);
-    case MarginSoftmaxLoss::Kind::sphere:
-      return SpherePsi(c, m);
+void SoftmaxLossRows(const SoftmaxLoss& op, const LossBatch<T>& batch, LossScratch<T> scratch) {
+  const size_t n = batch.x.cols;
+  if (n <= ShortRows<T>::kLongest && op.label_smoothing == 0 && batch.target.data == nullptr) {
+    return SoftmaxLossShortRows(op, batch, scratch);
   }
-  return {};
+  for (size_t r = 0; r < batch.x.rows; ++r) {
+    SoftmaxLossRow(op, batch, scratch, r, batch.is_ignored(r) ? T(0) : RowMax(RowTag<T>(), batch.x.row(r), n));
+  }
 }
 
-// Derivatives of a row's value in its parameters.
-struct MarginSlopes {
-  double margin = 0, scale = 0;
-};
-
-// Softmax among the other classes, and then the target against their logsumexp: log(1 + e^(others - target)). `row` is dx, or
-// where none is wanted room for n numbers; `slopes` may be null.
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE double MarginRow(D d, const MarginSoftmaxLoss& op, const T* x, size_t n, size_t t, T* row, bool gradient,
-                            MarginSlopes* slopes) {
-  const T cosine = x[t];
-  if (row != x) std::copy(x, x + n, row);
-  row[t] = -kInfinity<T>;
-  const T max = RowMax(d, row, n);
-  const auto fill = [&](T with, double value) HWY_ATTR {
-    FillRow(d, with, n, row);
-    return value;
-  };
-  if (cosine != cosine || max != max) return fill(kNaN<T>, kNaN<double>);
-  const bool is_absent = cosine == -kInfinity<T>;
-  if (max == -kInfinity<T>) {
-    for (size_t i = 0; i < n; ++i) {
-      if (row[i] != row[i]) return fill(kNaN<T>, kNaN<double>);
+// Rows of scores with a softmax of their own: no map is called.
+template <class T>
+void FusedRows(const SoftmaxLoss& op, const LossBatch<T>& batch, LossScratch<T> scratch) {
+  const RowTag<T> d;
+  const size_t n = batch.x.cols;
+  Arena memory = scratch.memory;
+  T* const canonical = memory.take<T>(n);
+  for (size_t r = 0; !batch.gradients.empty() && r < batch.x.rows; ++r) {  // before dx is written over x
+    if (batch.is_ignored(r)) continue;
+    const T* x = batch.x.row(r);
+    T max = RowMax(d, x, n);
+    if (max == kInfinity<T>) {
+      Canonical(x, n, canonical);
+      x = canonical, max = T(0);
     }
-    return is_absent ? fill(kNaN<T>, kNaN<double>) : fill(T(0), 0);
+    PutSlope(batch, r, "label_smoothing", SmoothingSlope(d, x, n, max, TargetOf(batch, r)));
   }
-  // Beyond these limits a scale does no more, or nothing.
-  const ExpScaled<D> exp(d, 1 / std::clamp(op.scale, 1e-30, 1e30));
-  const auto shift = hn::Set(d, max);
-  double below = 0;  // how far the others are below their maximum, times `sum`
-  if (slopes != nullptr) {
-    below = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
-      const auto z = hn::Sub(LoadUpTo(d, row + i, count, -kInfinity<T>), shift), e = exp(d, z);
-      return hn::IfThenZeroElse(hn::Eq(e, hn::Zero(d)), hn::Mul(e, hn::Neg(z)));
-    });
-  }
-  const double sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const auto e = exp(d, hn::Sub(LoadUpTo(d, row + i, count, -kInfinity<T>), shift));
-    StoreUpTo(e, d, count, row + i);
-    return e;
-  });
-  if (sum != sum) return fill(kNaN<T>, kNaN<double>);
-  const Psi psi = is_absent ? Psi{-kInfinity<double>, 0, 0} : PsiOf(op, cosine);
-  const double ahead = op.scale * (static_cast<double>(max) - psi.value) + LogNumber(sum);  // of the others
-  const double small = ExpNumber(-std::abs(ahead));
-  const double missing = ahead > 0 ? 1 / (1 + small) : small / (1 + small);  // 1 - p_t
-  if (gradient) {
-    const auto factor = hn::Set(d, static_cast<T>(op.scale * missing / sum));
-    ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-      const auto e = LoadUpTo(d, row + i, count, T(0));
-      StoreUpTo(hn::IfThenZeroElse(hn::Eq(e, hn::Zero(d)), hn::Mul(e, factor)), d, count, row + i);
-    });
-    row[t] = static_cast<T>(-op.scale * psi.slope * missing);
-  }
-  if (slopes != nullptr) {
-    *slopes = {op.scale * missing * psi.of_margin, missing * ((static_cast<double>(max) - psi.value) - below / sum)};
-  }
-  return std::max(ahead, 0.0) + Log1pNumber(small);
-}
-
-// Two logsumexps with a 0 among their terms: of x where there is no label, of -x where there is one.
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE double MultilabelRow(D d, const T* x, size_t n, const T* labels, T* dx) {
-  const auto zero = hn::Zero(d), absent = hn::Set(d, -kInfinity<T>), one = hn::Set(d, T(1));
-  auto highest = zero, label_highest = zero, odd = zero;  // odd: 1 for a label that is absent, 2 for a NaN
-  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const auto xi = LoadUpTo(d, x + i, count, -kInfinity<T>);
-    const auto label = hn::Ne(LoadUpTo(d, labels + i, count, T(0)), zero);
-    const auto out = hn::Eq(xi, absent), nan = hn::IsNaN(xi);
-    odd = hn::Max(odd, hn::IfThenElseZero(hn::And(label, out), one));
-    odd = hn::Max(odd, hn::IfThenElseZero(nan, hn::Set(d, T(2))));
-    const auto safe = hn::IfThenElse(nan, absent, xi);
-    highest = hn::Max(highest, hn::IfThenElse(label, absent, safe));
-    label_highest = hn::Max(label_highest, hn::IfThenElseZero(hn::AndNot(out, label), hn::Neg(xi)));
-  });
-  const T oddest = MaxLane(d, odd);
-  if (oddest == T(2)) {
-    if (dx != nullptr) FillRow(d, kNaN<T>, n, dx);
-    return kNaN<double>;
-  }
-  const bool masked_label = oddest == T(1);
-  const T max[2] = {MaxLane(d, highest), MaxLane(d, label_highest)};
-  // A class of +inf that is no label: the value is +inf and no gradient comes from it or beside it.
-  const bool infinite = max[0] == kInfinity<T>;
-  const ExpScaled<D> exp(d, 1);
-  const auto shift = hn::Set(d, infinite ? T(0) : max[0]), label_shift = hn::Set(d, max[1]);
-  double sums[2];
-  Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
-    const auto xi = LoadUpTo(d, x + i, count, -kInfinity<T>);
-    const auto label = hn::Ne(LoadUpTo(d, labels + i, count, T(0)), zero);
-    const auto y = hn::IfThenElse(label, hn::Sub(hn::Neg(xi), label_shift), hn::Sub(xi, shift));
-    const auto out = infinite ? hn::Or(hn::Eq(xi, absent), hn::Not(label)) : hn::Eq(xi, absent);
-    const auto e = hn::IfThenZeroElse(out, exp(d, hn::IfThenZeroElse(out, y)));
-    terms[0] = hn::IfThenZeroElse(label, e);
-    terms[1] = hn::IfThenElseZero(label, e);
-    if (dx != nullptr) StoreUpTo(e, d, count, dx + i);
-  });
-  const auto log_of = [](double shifted_by, double sum) {
-    return shifted_by == 0 ? Log1pNumber(sum) : shifted_by + LogNumber(ExpNumber(-shifted_by) + sum);
-  };
-  const double totals[2] = {ExpNumber(-static_cast<double>(infinite ? T(0) : max[0])) + sums[0],
-                            ExpNumber(-static_cast<double>(max[1])) + sums[1]};
-  if (dx != nullptr) {
-    const auto factor = hn::Set(d, static_cast<T>(1 / totals[0])), label_factor = hn::Set(d, static_cast<T>(-1 / totals[1]));
-    ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-      const auto label = hn::Ne(LoadUpTo(d, labels + i, count, T(0)), zero);
-      const auto e = LoadUpTo(d, dx + i, count, T(0));
-      const auto v = hn::Mul(e, hn::IfThenElse(label, label_factor, factor));
-      StoreUpTo(hn::IfThenZeroElse(hn::Eq(e, zero), v), d, count, dx + i);
-    });
-  }
-  if (infinite || masked_label) return kInfinity<double>;
-  return log_of(static_cast<double>(max[0]), sums[0]) + log_of(static_cast<double>(max[1]), sums[1]);
+  if (batch.per_row.empty()) return SoftmaxLossRows(op, batch, scratch);
+  for (size_t r = 0; r < batch.x.rows; ++r) SoftmaxLossRows(at_row(op, batch.per_row, r), batch.rows(r, 1), scratch);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -52,7 +52,7 @@ class Operator:
             self.vjp = Operator(_vjp_of(spec))
         by_name = {"operator": self._by_operator, "outputs": self._by_outputs, "reference": self._by_reference}
         self._pull_back = by_name.get(spec.derivative, spec.derivative)
-        self._reference = reference or backends.reference.IMPLEMENTATIONS.get(spec.name)
+        self._reference = reference or backends.reference.DIFFERENTIABLE.get(spec.name)
         torch.library.register_autograd(qualified, self._backward, setup_context=self._setup, lib=_library)
         shared = {"backward": self._backward, "jvp": self._jvp}
         # For torch.func, below whose transforms torch.library's rules do not work; and for plain calls, of which a Function of

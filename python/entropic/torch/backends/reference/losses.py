@@ -283,8 +283,7 @@ def _loss(description, tensors, params, dim):
 
 IMPLEMENTATIONS = {
     name: reduction(functools.partial(_loss, one), 2, one, ["ignore_index"] if one["target"].startswith("class") else [])
-    for name, one in _descriptions.LOSSES.items()
-    if not _descriptions.takes_map(one)
+    for name, one in ((name, _descriptions.LOSSES[name]) for name in LOSSES)
 }
 
 

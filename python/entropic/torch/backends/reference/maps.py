@@ -500,5 +500,6 @@ def _vjp(description, x, *arguments):
     return (dx, *slopes) if slopes else dx
 
 
-IMPLEMENTATIONS = {name: functools.partial(_map, one) for name, one in _descriptions.MAPS.items()}
-IMPLEMENTATIONS |= {f"{name}_vjp": functools.partial(_vjp, one) for name, one in _descriptions.MAPS.items()}
+_COMPOSED = {name: _descriptions.MAPS[name] for name in FORWARD}
+IMPLEMENTATIONS = {name: functools.partial(_map, one) for name, one in _COMPOSED.items()}
+IMPLEMENTATIONS |= {f"{name}_vjp": functools.partial(_vjp, one) for name, one in _COMPOSED.items()}

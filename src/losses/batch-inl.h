@@ -1,0 +1,72 @@
+// What all losses do with the rows of a batch.
+
+#if defined(ENTROPIC_LOSSES_BATCH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ENTROPIC_LOSSES_BATCH_INL_H_
+#undef ENTROPIC_LOSSES_BATCH_INL_H_
+#else
+#define ENTROPIC_LOSSES_BATCH_INL_H_
+#endif
+
+#include "src/losses/batch.h"
+#include "src/maps/scores-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic::inline ENTROPIC_ABI {
+namespace HWY_NAMESPACE {
+
+// What a row is compared with: probabilities q, or where there are none the class t.
+template <class T>
+struct TargetOfRow {
+  const T* q;
+  size_t t;
+};
+
+template <class T>
+void FillGradient(const LossBatch<T>& batch, size_t r, T value) {
+  if (batch.dx.data != nullptr) FillRow(RowTag<T>(), value, batch.x.cols, batch.dx.row(r));
+}
+
+// A row whose value, 0 or NaN, is its gradient's too: one that is ignored, or has no loss.
+template <class T>
+void Settle(const LossBatch<T>& batch, size_t r, double value) {
+  batch.value[r] = value;
+  FillGradient(batch, r, static_cast<T>(value));
+}
+
+template <class T>
+TargetOfRow<T> TargetOf(const LossBatch<T>& batch, size_t r) {
+  return {batch.target.data == nullptr ? nullptr : batch.target.row(r),
+          batch.classes.empty() ? 0 : static_cast<size_t>(batch.classes[r])};
+}
+
+// A row of +inf scores as one without: these at 0, all else absent.
+template <class T>
+void Canonical(const T* x, size_t n, T* out) {
+  for (size_t i = 0; i < n; ++i) out[i] = x[i] == kInfinity<T> ? T(0) : -kInfinity<T>;
+}
+
+// The derivative of row r's value in a parameter, to where it is asked for. SettleSlopes comes last.
+template <class T>
+void PutSlope(const LossBatch<T>& batch, size_t r, std::string_view parameter, double slope) {
+  for (const ParamGradient& gradient : batch.gradients) {
+    if (gradient.parameter == parameter) gradient.values[r] = slope;
+  }
+}
+
+// Rows that have no derivative in a parameter, whatever was put there.
+template <class T>
+void SettleSlopes(const LossBatch<T>& batch) {
+  for (const ParamGradient& gradient : batch.gradients) {
+    for (size_t r = 0; r < batch.x.rows; ++r) {
+      const double value = batch.value[r];
+      if (value != value) gradient.values[r] = value;
+      if (value == kInfinity<double> || batch.is_ignored(r)) gradient.values[r] = 0;
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic::inline ENTROPIC_ABI
+HWY_AFTER_NAMESPACE();
+
+#endif  // ENTROPIC_LOSSES_BATCH_INL_H_

@@ -1,0 +1,63 @@
+// What the targets' part of the losses and the dispatching part hand each other.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "entropic/losses.h"
+#include "src/maps/kernels.h"
+#include "src/per_row.h"
+#include "src/scratch.h"
+
+namespace entropic::inline ENTROPIC_ABI {
+
+// A batch as its kernels get it: classes or a matrix of targets; dx has no data where no gradient is wanted.
+template <class T>
+struct LossBatch {
+  MatrixView<const T> x;
+  std::span<const std::int64_t> classes;
+  MatrixView<const T> target;
+  std::span<double> value;
+  MatrixView<T> dx;
+  std::vector<PerRow> per_row;
+  std::vector<ParamGradient> gradients;
+  std::optional<std::int64_t> ignored;
+
+  bool is_ignored(std::size_t r) const { return ignored && !classes.empty() && classes[r] == *ignored; }
+
+  // Rows [begin, begin + count).
+  LossBatch rows(std::size_t begin, std::size_t count) const {
+    LossBatch part = *this;
+    part.x = {x.row(begin), count, x.cols, x.row_stride};
+    if (!classes.empty()) part.classes = classes.subspan(begin, count);
+    if (target.data != nullptr) part.target = {target.row(begin), count, target.cols, target.row_stride};
+    part.value = value.subspan(begin, count);
+    if (dx.data != nullptr) part.dx = {dx.row(begin), count, dx.cols, dx.row_stride};
+    part.per_row = of_rows(std::span<const PerRow>(per_row), begin, count);
+    part.gradients = of_rows(std::span<const ParamGradient>(gradients), begin, count);
+    return part;
+  }
+};
+
+// Working memory: what the loss wants for rows of n, and a block of rows for their distributions.
+template <class T>
+struct LossScratch {
+  const MapKernels<T>& maps;
+  Arena memory;
+  T* block;  // block_rows x n
+  std::size_t block_rows;
+};
+
+// What one SIMD target has for one element type.
+template <class T>
+struct LossKernels {
+  void (*rows)(const Loss&, const LossBatch<T>&, LossScratch<T>);
+  // Bytes of memory that it wants for rows of n.
+  std::size_t (*memory)(const Loss&, const MapKernels<T>&, std::size_t n);
+};
+
+}  // namespace entropic::inline ENTROPIC_ABI

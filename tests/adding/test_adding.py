@@ -1,0 +1,238 @@
+"""CONTRIBUTING's lists are whole: in a copy of the tree a map and a loss are added by exactly the files that it names, and run
+through C++ with its property tests, Python, torch and the command line. Minutes: all is built anew, for one SIMD target."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+GUARDED = """// {first}
+
+#if defined({guard}) == defined(HWY_TARGET_TOGGLE)
+#ifdef {guard}
+#undef {guard}
+#else
+#define {guard}
+#endif
+
+#include "{include}"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic::inline ENTROPIC_ABI {{
+namespace HWY_NAMESPACE {{
+{body}
+}}  // namespace HWY_NAMESPACE
+}}  // namespace entropic::inline ENTROPIC_ABI
+HWY_AFTER_NAMESPACE();
+
+#endif  // {guard}
+"""
+
+# softmax(s x).
+MAP = """struct SharpSoftmax {
+  double sharpness = 2;
+
+  static constexpr Description kDescription = {
+      .name = "sharp_softmax",
+      .summary = "Softmax of scores that are multiplied.",
+      .formula = "p = softmax(s x)",
+      .gradient = "s p (g - <g,p>)",
+      .source = "this test",
+  };
+  static constexpr Laws kLaws = {};
+  static constexpr auto kParams = std::tuple{Param<SharpSoftmax>{
+      .name = "sharpness", .meaning = "s", .member = &SharpSoftmax::sharpness, .at_least = 0.1, .up_to = 10}};
+};
+
+"""
+MAP_KERNELS = """
+template <class T>
+struct KernelsOf<SharpSoftmax, T> {
+  static constexpr ScoreParams<SharpSoftmax> kScores = {};
+  static void MapRow(const SharpSoftmax& op, const T* x, size_t n, T max, T* p, Workspace workspace) {
+    KernelsOf<Softmax, T>::MapRow({.temperature = 1 / op.sharpness}, x, n, max, p, workspace);
+  }
+  static void VjpRow(const SharpSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace) {
+    KernelsOf<Softmax, T>::VjpRow({.temperature = 1 / op.sharpness}, x, p, g, n, dx, workspace);
+  }
+  static constexpr NotOffered ParamVjpRow = {}, MostInfinite = {}, Memory = {};
+  using Short = NotOffered;
+  using Several = NotOffered;
+};
+"""
+MAP_ORACLE = """Row map(const entropic::SharpSoftmax& op, const Row& x) {
+  return map(entropic::Softmax{.temperature = 1 / op.sharpness}, x);
+}
+"""
+VJP_ORACLE = """Row vjp(const entropic::SharpSoftmax& op, const Row& x, const Row& g) {
+  return vjp(entropic::Softmax{.temperature = 1 / op.sharpness}, x, g);
+}
+
+"""
+
+# Twice softmax's loss.
+LOSS = """struct TwiceSoftmaxLoss {
+  static constexpr TargetKind kTarget = TargetKind::classes_or_distributions;
+  static constexpr Description kDescription = {
+      .name = "twice_softmax_loss",
+      .summary = "Twice cross-entropy.",
+      .formula = "2 (log sum exp(x) - <q,x>)",
+      .gradient = "2 (softmax(x) - q)",
+      .source = "this test",
+  };
+  static constexpr auto kParams = std::tuple{};
+};
+
+"""
+LOSS_KERNELS = """
+template <class T>
+void FusedRows(const TwiceSoftmaxLoss& /*op*/, const LossBatch<T>& batch, LossScratch<T> scratch) {
+  FusedRows(SoftmaxLoss{}, batch, scratch);
+  for (size_t r = 0; r < batch.x.rows; ++r) {
+    batch.value[r] *= 2;
+    if (batch.dx.data != nullptr) ScaleRow(RowTag<T>(), T(2), batch.x.cols, batch.dx.row(r));
+  }
+}
+"""
+LOSS_ORACLE = """LossResult loss(const entropic::TwiceSoftmaxLoss&, const Row& x, const Row& q) {
+  LossResult result = loss(entropic::SoftmaxLoss{}, x, q);
+  result.value *= 2;
+  for (long double& slope : result.dx) slope *= 2;
+  return result;
+}
+
+}  // namespace
+}  // namespace definition
+"""
+
+
+def edit(file, *changes):
+    text = file.read_text()
+    for old, new in changes:
+        assert text.count(old) == 1, (file, old, text.count(old))
+        text = text.replace(old, new)
+    file.write_text(text)
+
+
+def add_map(tree):
+    edit(tree / "include/entropic/maps.h", ("using Map = std::variant<", MAP + "using Map = std::variant<SharpSoftmax, "))
+    guard = "ENTROPIC_MAPS_SHARP_SOFTMAX_INL_H_"
+    text = GUARDED.format(first="Softmax of sharper scores.", guard=guard, include="src/maps/softmax-inl.h", body=MAP_KERNELS)
+    (tree / "src/maps/sharp_softmax-inl.h").write_text(text)
+    include = '#include "src/maps/sigsoftmax-inl.h"\n'
+    edit(tree / "src/maps/all-inl.h", (include, '#include "src/maps/sharp_softmax-inl.h"\n' + include))
+    map_of = "Row map(const entropic::SigSoftmax&"
+    vjp_of = "Row vjp(const entropic::SigSoftmax&"
+    edit(tree / "tests/oracle/maps.cc", (map_of, MAP_ORACLE + map_of), (vjp_of, VJP_ORACLE + vjp_of))
+    return {"include/entropic/maps.h", "src/maps/sharp_softmax-inl.h", "src/maps/all-inl.h", "tests/oracle/maps.cc"}
+
+
+def add_loss(tree):
+    edit(
+        tree / "include/entropic/losses.h",
+        ("using Loss = std::variant<", LOSS + "using Loss = std::variant<TwiceSoftmaxLoss, "),
+    )
+    guard = "ENTROPIC_LOSSES_TWICE_SOFTMAX_INL_H_"
+    text = GUARDED.format(first="Twice softmax's loss.", guard=guard, include="src/losses/softmax-inl.h", body=LOSS_KERNELS)
+    (tree / "src/losses/twice_softmax-inl.h").write_text(text)
+    include = '#include "src/losses/softmax-inl.h"\n'
+    edit(tree / "src/losses/all-inl.h", (include, include + '#include "src/losses/twice_softmax-inl.h"\n'))
+    edit(tree / "tests/oracle/losses.cc", ("}  // namespace\n}  // namespace definition\n", LOSS_ORACLE))
+    return {"include/entropic/losses.h", "src/losses/twice_softmax-inl.h", "src/losses/all-inl.h", "tests/oracle/losses.cc"}
+
+
+def run(*command, **more):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, **more)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-8000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def files():
+    """What is added, by file."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory, files):
+    tree = tmp_path_factory.mktemp("adding") / "entropic"
+    tree.mkdir()
+    listed = run("git", "ls-files", "--cached", "--others", "--exclude-standard", cwd=ROOT).split("\n")
+    for name in filter(None, listed):
+        if (ROOT / name).is_file():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            (tree / name).write_bytes((ROOT / name).read_bytes())
+    files["map"], files["loss"] = add_map(tree), add_loss(tree)
+    run("cmake", "--preset", "dev", "-DENTROPIC_PYTHON=ON", f"-DPython_EXECUTABLE={sys.executable}", cwd=tree)
+    build = tree / "build/dev"
+    run("cmake", "--build", build, cwd=tree)
+    return tree
+
+
+def listed(section):
+    """The files of a section of CONTRIBUTING, <name> as a pattern."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    text = text.split(f"## {section}\n")[1].split("\n## ")[0]
+    return [re.escape(name).replace("<name>", r"\w+") for name in re.findall(r"^\| `([^`]+)`", text, flags=re.MULTILINE)]
+
+
+@pytest.mark.parametrize(("what", "section"), [("map", "Add a map"), ("loss", "Add a loss")])
+def test_by_exactly_the_files_that_are_listed(tree, files, what, section):
+    patterns = listed(section)
+    assert len(patterns) == len(files[what]) == 4
+    assert all(any(re.fullmatch(pattern, name) for pattern in patterns) for name in files[what])
+
+
+@pytest.mark.parametrize("program", ["maps_test", "losses_test", "param_gradients_test"])
+def test_properties(tree, program):
+    """Of all maps and losses, and so of the new ones, on every compiled target."""
+    print(run(tree / "build/dev/tests" / program, "--gtest_brief=1"))
+
+
+def test_command_line(tree):
+    command = tree / "build/dev/cli/entropic"
+    assert "sharp_softmax" in run(command, "list") and "twice_softmax_loss" in run(command, "list")
+    told = run(command, "sharp_softmax", "--sharpness", "2", input="1,2\n0,0\n")
+    assert told == run(command, "softmax", "--temperature", "0.5", input="1,2\n0,0\n")
+
+
+PYTHON = """
+import numpy as np, torch
+import entropic, entropic.torch as et
+
+x = np.array([[1.0, 2.0, 0.5], [0.0, 0.0, -1.0]])
+assert (entropic.sharp_softmax(x, sharpness=4.0) == entropic.softmax(x, temperature=0.25)).all()
+g = np.array([[1.0, 0.0, 2.0], [0.0, 3.0, 1.0]])
+p = entropic.sharp_softmax(x)
+assert (entropic.sharp_softmax_vjp(x, p, g) == entropic.softmax_vjp(x, p, g, temperature=0.5)).all()
+assert (entropic.twice_softmax_loss(x, np.array([0, 2])) == 2 * entropic.softmax_loss(x, np.array([0, 2]))).all()
+try:
+    entropic.sharp_softmax(x, sharpness=0.01)
+except ValueError as error:
+    assert "sharpness must be at least 0.1" in str(error), error
+else:
+    raise AssertionError
+
+t = torch.tensor(x, requires_grad=True)
+torch.testing.assert_close(et.SharpSoftmax(sharpness=4.0)(t), torch.softmax(4 * t, -1))
+assert torch.autograd.gradcheck(et.sharp_softmax, (t,)) and torch.autograd.gradgradcheck(et.sharp_softmax, (t,))
+loss = lambda t: et.twice_softmax_loss(t, torch.tensor([0, 2]))
+torch.testing.assert_close(loss(t), 2 * torch.nn.functional.cross_entropy(t, torch.tensor([0, 2]), reduction="none"))
+assert torch.autograd.gradcheck(loss, (t,)) and torch.autograd.gradgradcheck(loss, (t,))
+hessian = torch.func.vmap(torch.func.hessian(lambda row: et.sharp_softmax(row).square().sum()))(t.detach())
+want = torch.func.vmap(torch.func.hessian(lambda row: torch.softmax(2 * row, -1).square().sum()))(t.detach())
+torch.testing.assert_close(hessian, want, rtol=1e-6, atol=1e-8)
+compiled = torch.compile(et.sharp_softmax, fullgraph=True, backend="aot_eager")
+torch.testing.assert_close(compiled(t), torch.softmax(2 * t, -1))
+print("python and torch")
+"""
+
+
+def test_python_and_torch(tree):
+    where = {**os.environ, "PYTHONPATH": str(tree / "build/dev/python")}
+    assert run(sys.executable, "-c", PYTHON, env=where).strip().endswith("python and torch")

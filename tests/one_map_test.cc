@@ -1,0 +1,170 @@
+// What one map alone has: thresholds, cuts and what they are at their ends.
+
+#include "tests/support/maps.h"
+
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <random>
+
+namespace entropic {
+namespace {
+
+// Random rows full of ties, and long ones that mislead whoever looks at a part of them.
+TEST(TopPSoftmax, KeepsTheFewestThatReachP) {
+  const auto check = [&]<class T>(T) {
+    const auto expect = [](const std::vector<T>& x, double temperature, const std::string& name) {
+      for (const double p : {1e-9, 0.1, 0.5, 0.9, 0.95, 0.999999, 1.0}) {
+        const TopPSoftmax op = {.p = p, .temperature = temperature};
+        const Expected want = expected<T>(op, wide(x));
+        support::for_each_target([&](const std::string& target) {
+          ASSERT_TRUE(is_one_of(want, run(op, x))) << name << " n=" << x.size() << " p=" << p << " " << target;
+        });
+        std::set<std::vector<T>> results;
+        for (const std::string& target : support::fma_targets()) {
+          force_simd_target(target);
+          results.insert(run(op, x));
+        }
+        force_simd_target("");
+        ASSERT_LE(results.size(), 1u) << name << " n=" << x.size() << " p=" << p;
+      }
+    };
+    std::mt19937 generator(24);
+    for (int round = 0; round < 400; ++round) {
+      const std::size_t n = 1 + generator() % (round % 8 == 0 ? 700 : 40);
+      const double step = round % 3 == 0 ? 1 : round % 3 == 1 ? 0.25 : 1e-5;
+      std::vector<T> x(n);
+      for (T& score : x) score = static_cast<T>(std::round(std::normal_distribution<double>(0, 2)(generator) / step) * step);
+      expect(x, round % 5 == 0 ? 1e30 : 1, "ties of " + std::to_string(step));
+    }
+    for (const std::size_t n : {16384, 20001, 33000}) {
+      const std::vector<T> normal = support::normal_row<T>(n, 1, 0, 25);
+      std::vector<T> sorted = normal, rounded = normal, hidden = normal, shown = normal, two(n, -4), wide_range = normal;
+      std::sort(sorted.begin(), sorted.end());
+      for (std::size_t i = 0; i < n; ++i) {
+        rounded[i] = std::round(rounded[i] * 4) / 4;
+        // The sample sees none of the large ones, or only these.
+        hidden[i] += i % 1024 >= 16 ? 8 : 0;
+        shown[i] += i % 1024 < 16 ? 8 : 0;
+        two[i] = i % 7 == 3 ? 0 : -4;
+        wide_range[i] *= 60;
+      }
+      expect(normal, 1, "normal");
+      expect(normal, 1e30, "hot");
+      expect(sorted, 1, "sorted");
+      expect(std::vector<T>(sorted.rbegin(), sorted.rend()), 3, "falling");
+      expect(rounded, 1, "rounded");
+      expect(hidden, 1, "hidden");
+      expect(shown, 1, "shown");
+      expect(two, 1, "two values");
+      expect(wide_range, 1, "wide range");
+      std::vector<T> spike = support::normal_row<T>(n, 0.1, -3, 26);
+      spike[n / 2 + 20] = 8;
+      expect(spike, 1, "spike");
+    }
+  };
+  check(float{});
+  check(double{});
+}
+
+// Of m infinite scores the first ceil(p m) stay: of 10, with a p that is a little more than 1/10 in binary, 2.
+TEST(TopPSoftmax, CutsInfiniteScores) {
+  std::vector<double> x(10, kInfinity<double>), want(10, 0.0);
+  want[0] = want[1] = 0.5;
+  EXPECT_EQ(run(TopPSoftmax{.p = 0.1}, x), want);
+  want[1] = 0, want[0] = 1;
+  EXPECT_EQ(run(TopPSoftmax{.p = std::nextafter(0.1, 0)}, x), want);
+  EXPECT_EQ(run(TopPSoftmax{.p = 5e-324}, x), want);
+  EXPECT_EQ(run(TopPSoftmax{.p = 0.5}, std::vector<double>(4, kInfinity<double>)), (std::vector<double>{0.5, 0.5, 0, 0}));
+  EXPECT_EQ(run(TopPSoftmax{.p = 1}, x), std::vector<double>(10, 0.1));
+}
+
+// The ends that have names of their own, and no jump on the way through them.
+TEST(Entmax, IsSoftmaxAtOneAndSparsemaxAtTwo) {
+  support::for_each_target([](const std::string&) {
+    const auto check = [&]<class T>(T) {
+      for (const Case<T>& c : support::finite_cases<T>()) {
+        for (const double temperature : {1.0, 0.3}) {
+          const std::vector<T> softmax = run(Softmax{temperature}, c.x), sparsemax = run(Sparsemax{temperature}, c.x);
+          ASSERT_EQ(run(Entmax{1, temperature}, c.x), softmax) << c.name;
+          ASSERT_EQ(run(Entmax{2, temperature}, c.x), sparsemax) << c.name;
+          for (const double off : {-1e-7, -1e-12, 1e-12, 1e-7}) {
+            const std::vector<T> near_softmax = run(Entmax{1 + off, temperature}, c.x);
+            const std::vector<T> near_sparsemax = run(Entmax{2 + off, temperature}, c.x);
+            for (std::size_t i = 0; i < c.x.size(); ++i) {
+              ASSERT_NEAR(near_softmax[i], softmax[i], 1e-6) << c.name << " alpha - 1 = " << off;
+              ASSERT_NEAR(near_sparsemax[i], sparsemax[i], 1e-5) << c.name << " alpha - 2 = " << off;
+            }
+          }
+        }
+      }
+    };
+    check(float{});
+    check(double{});
+  });
+}
+
+// Rows on which published code for alpha = 1.5 finds no threshold, as it compares strictly where scores lie on it: [2, 0],
+// [4, 2, 0] and rows of half-integers. And the same rows far from 0, where it loses its digits by not moving the maximum to 0.
+TEST(Entmax, ScoresOnTheThreshold) {
+  support::for_each_target([](const std::string&) {
+    EXPECT_EQ(run(Entmax{}, std::vector<double>{2, 0}), (std::vector<double>{1, 0}));
+    EXPECT_EQ(run(Entmax{}, std::vector<double>{4, 2, 0}), (std::vector<double>{1, 0, 0}));
+    std::mt19937 generator(31);
+    for (int round = 0; round < 2000; ++round) {
+      std::vector<float> x(2 + generator() % 10);
+      for (float& score : x) score = static_cast<float>(generator() % 17) / 2 - 4;
+      const oracle::Row want = oracle::map(Entmax{}, wide(x));
+      for (const float offset : {0.0f, 1e4f, 1e6f}) {
+        std::vector<float> moved = x;
+        for (float& score : moved) score += offset;
+        const std::vector<float> got = run(Entmax{}, moved);
+        for (std::size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(got[i], want[i], 4 * kEpsilon<float>) << "offset " << offset;
+      }
+    }
+  });
+}
+
+// Neighbours, many of them equal: their mean rounds to one of them, or past it.
+TEST(Entmax, NeighboursEndTheSearch) {
+  support::for_each_target([](const std::string&) {
+    std::mt19937 generator(32);
+    for (int round = 0; round < 300; ++round) {
+      std::vector<double> x(20 + generator() % 200);
+      double score = -1 - std::ldexp(static_cast<double>(generator() % 1000), -10);
+      for (double& entry : x) {
+        entry = score;
+        if (generator() % 3 != 0) score = std::nextafter(score, -2.0);
+      }
+      long double sum = 0;
+      for (const double mass : run(Entmax{.alpha = 2 + static_cast<double>(generator() % 100)}, x)) sum += mass;
+      ASSERT_NEAR(sum, 1, 1e-13) << round;
+    }
+  });
+}
+
+// p^(2 - alpha) is infinite, what it multiplies 0: g is the same wherever there is mass.
+TEST(Entmax, InfiniteSlopesOfNothingAreNothing) {
+  support::for_each_target([](const std::string&) {
+    const auto check = [&]<class T>(T) {
+      const Entmax op = {.alpha = 4e17, .temperature = 54};
+      const std::vector<T> x = {0, T(-24.25), T(-0.03125), 0, T(-418.5)}, p = run(op, x);
+      for (const T g : {T(0), T(-3)}) {
+        EXPECT_EQ(run_vjp(op, x, p, std::vector<T>{g, 1, 2, g, 3}), std::vector<T>(5, 0));
+      }
+      const std::vector<T> q = {T(0.25), T(0.375), T(0.375)}, g = {1, 2, -2};
+      for (const T slope : run_vjp(op, q, q, g)) EXPECT_FALSE(std::isnan(slope));
+    };
+    check(float{});
+    check(double{});
+  });
+}
+
+// Below x = -1 a lower score gets more mass: what the description says by order = false.
+TEST(TaylorSoftmax, IsNotMonotone) {
+  const std::vector<double> p = run(TaylorSoftmax{}, std::vector<double>{-1, -3});
+  EXPECT_LT(p[0], p[1]);
+}
+
+}  // namespace
+}  // namespace entropic
