@@ -35,7 +35,7 @@ HWY_AFTER_NAMESPACE();
 
 # softmax(s x).
 MAP = """struct SharpSoftmax {
-  double sharpness = 2;
+  double sharpness = 1.5;
 
   static constexpr Description kDescription = {
       .name = "sharp_softmax",
@@ -46,7 +46,7 @@ MAP = """struct SharpSoftmax {
   };
   static constexpr Laws kLaws = {};
   static constexpr auto kParams = std::tuple{Param<SharpSoftmax>{
-      .name = "sharpness", .meaning = "s", .member = &SharpSoftmax::sharpness, .at_least = 0.1, .up_to = 10}};
+      .name = "sharpness", .meaning = "s", .member = &SharpSoftmax::sharpness, .at_least = 0.1, .up_to = 2}};
 };
 
 """
@@ -206,10 +206,10 @@ import numpy as np, torch
 import entropic, entropic.torch as et
 
 x = np.array([[1.0, 2.0, 0.5], [0.0, 0.0, -1.0]])
-assert (entropic.sharp_softmax(x, sharpness=4.0) == entropic.softmax(x, temperature=0.25)).all()
+assert (entropic.sharp_softmax(x, sharpness=2.0) == entropic.softmax(x, temperature=0.5)).all()
 g = np.array([[1.0, 0.0, 2.0], [0.0, 3.0, 1.0]])
-p = entropic.sharp_softmax(x)
-assert (entropic.sharp_softmax_vjp(x, p, g) == entropic.softmax_vjp(x, p, g, temperature=0.5)).all()
+p = entropic.sharp_softmax(x, sharpness=2.0)
+assert (entropic.sharp_softmax_vjp(x, p, g, sharpness=2.0) == entropic.softmax_vjp(x, p, g, temperature=0.5)).all()
 assert (entropic.twice_softmax_loss(x, np.array([0, 2])) == 2 * entropic.softmax_loss(x, np.array([0, 2]))).all()
 try:
     entropic.sharp_softmax(x, sharpness=0.01)
@@ -219,16 +219,16 @@ else:
     raise AssertionError
 
 t = torch.tensor(x, requires_grad=True)
-torch.testing.assert_close(et.SharpSoftmax(sharpness=4.0)(t), torch.softmax(4 * t, -1))
+torch.testing.assert_close(et.SharpSoftmax(sharpness=0.5)(t), torch.softmax(t / 2, -1))
 assert torch.autograd.gradcheck(et.sharp_softmax, (t,)) and torch.autograd.gradgradcheck(et.sharp_softmax, (t,))
 loss = lambda t: et.twice_softmax_loss(t, torch.tensor([0, 2]))
 torch.testing.assert_close(loss(t), 2 * torch.nn.functional.cross_entropy(t, torch.tensor([0, 2]), reduction="none"))
 assert torch.autograd.gradcheck(loss, (t,)) and torch.autograd.gradgradcheck(loss, (t,))
 hessian = torch.func.vmap(torch.func.hessian(lambda row: et.sharp_softmax(row).square().sum()))(t.detach())
-want = torch.func.vmap(torch.func.hessian(lambda row: torch.softmax(2 * row, -1).square().sum()))(t.detach())
+want = torch.func.vmap(torch.func.hessian(lambda row: torch.softmax(1.5 * row, -1).square().sum()))(t.detach())
 torch.testing.assert_close(hessian, want, rtol=1e-6, atol=1e-8)
 compiled = torch.compile(et.sharp_softmax, fullgraph=True, backend="aot_eager")
-torch.testing.assert_close(compiled(t), torch.softmax(2 * t, -1))
+torch.testing.assert_close(compiled(t), torch.softmax(1.5 * t, -1))
 print("python and torch")
 """
 
