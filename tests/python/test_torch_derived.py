@@ -8,13 +8,7 @@ import entropic.torch as et  # noqa: E402
 from entropic.torch import _losses, _maps  # noqa: E402
 from entropic.torch.backends.reference import derived  # noqa: E402
 
-REQUIRED = {"k": 3, "p": 0.8, "entropy": 0.9, "min_entropy": 0.5, "max_entropy": 1.2}
-
-
-def without_reference(monkeypatch, operator, of):
-    for one in (operator, getattr(operator, "vjp", None)):
-        if one is not None:
-            monkeypatch.setattr(one, "_reference", of(lambda name: False).get(one.spec.name, one._reference))
+REQUIRED = {"k": 3, "p": 0.8, "entropy": 0.9}
 
 
 class _Nothing:
@@ -52,12 +46,7 @@ def test_maps(name, axis, monkeypatch):
     torch.manual_seed(5)
     x = torch.randn(4, 6, dtype=torch.float64) * 1.5
     learned = [p["name"] for p in description["params"] if p["per_row"] and p["name"] not in ("perplexity", "max_entropy")]
-    values = [
-        torch.tensor(float({"alpha": 1.4, "entropy": 0.9, "min_entropy": 1.5}.get(one, 1.2)), dtype=torch.float64)
-        for one in learned
-    ]
-    if name == "entropy_clip":
-        params = {}
+    values = [torch.tensor({"alpha": 1.4, "entropy": 0.9}.get(one, 1.2), dtype=torch.float64) for one in learned]
 
     def function(x, *rows):
         return getattr(et, name)(x, **{**params, **dict(zip(learned, rows, strict=True))}, axis=axis)
@@ -74,7 +63,7 @@ def test_maps(name, axis, monkeypatch):
 @pytest.mark.parametrize("axis", [0, 1])
 def test_losses(name, axis, monkeypatch):
     description = _losses.DESCRIPTIONS[name]
-    params = {p: v for p, v in params_of(name, description).items()}
+    params = params_of(name, description)
     torch.manual_seed(7)
     x = torch.rand(4, 6, dtype=torch.float64) * 1.8 - 0.9
     kind = description["target"]
