@@ -13,6 +13,8 @@ except ImportError:
         raise
     pytest.skip("torch is not installed: pip install torch==2.13.0", allow_module_level=True)
 
+from torch._dynamo.testing import CompileCounter
+
 import entropic.torch as et
 
 theirs = torch.nn.functional.scaled_dot_product_attention
@@ -194,7 +196,7 @@ def test_compile(options):
 def test_dynamic_shapes_are_one_graph(name):
     """Neither the batch nor the length is compiled in."""
     torch._dynamo.reset()
-    counter = torch._dynamo.testing.CompileCounter()
+    counter = CompileCounter()
     function = torch.compile(getattr(et, name), fullgraph=True, dynamic=True, backend=counter)
     for batch, length in ((5, 6), (3, 7), (7, 9)):
         q, k, v = tensors((batch, 4, length, 8), (batch, 2, length, 8), (batch, 2, length, 3))

@@ -41,4 +41,7 @@ __all__ = [
     *_generated.__all__,
     *_written,
 ]
+for _name in __all__:
+    if not isinstance(globals()[_name], type):
+        torch.fx.wrap(_name)  # torch.fx keeps calls of it, by this module, as they are
 del torch

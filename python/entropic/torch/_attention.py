@@ -333,5 +333,9 @@ class LinearAttention(Configured):
         return linear_attention(q, k, v, **self._values())
 
 
+# torch.fx keeps calls of these as they are.
+torch.fx.wrap("attention")
+torch.fx.wrap("linear_attention")
+
 for _public in (attention, scaled_dot_product_attention, linear_attention, Attention, LinearAttention):
     _public.__module__ = "entropic.torch"

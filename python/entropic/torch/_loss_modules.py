@@ -48,6 +48,18 @@ class SmoothAccuracyLoss(SurrogateLoss):
     _function = staticmethod(_generated.smooth_accuracy_loss)
 
 
+@torch.fx.wrap
+def _cosines(module, x, classes):
+    if not isinstance(x, torch.Tensor) or x.dim() < 1 or x.shape[-1] != classes.shape[1]:
+        shape = tuple(x.shape) if isinstance(x, torch.Tensor) else type(x).__name__
+        raise ValueError(f"{module}: x must be embeddings of shape (..., {classes.shape[1]}), got {shape}")
+    # Halves lose too much of an angle near 0.
+    wide = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype
+    with torch.autocast(x.device.type, enabled=False):
+        unit, classes = (torch.nn.functional.normalize(v.to(wide), dim=-1) for v in (x, classes))
+        return unit @ classes.T
+
+
 class _MarginLoss(Loss):
     """margin_softmax_loss of the cosines between embeddings and one learned direction for each class."""
 
@@ -80,14 +92,7 @@ class _MarginLoss(Loss):
 
     def cosines(self, x):
         """Of the angles between embeddings (..., in_features) and the classes, in (..., num_classes)."""
-        if not isinstance(x, torch.Tensor) or x.dim() < 1 or x.shape[-1] != self.in_features:
-            shape = tuple(x.shape) if isinstance(x, torch.Tensor) else type(x).__name__
-            raise ValueError(f"{type(self).__name__}: x must be embeddings of shape (..., {self.in_features}), got {shape}")
-        # Halves lose too much of an angle near 0.
-        wide = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype
-        with torch.autocast(x.device.type, enabled=False):
-            unit, classes = (torch.nn.functional.normalize(v.to(wide), dim=-1) for v in (x, self.classes))
-            return unit @ classes.T
+        return _cosines(type(self).__name__, x, self.classes)
 
     def forward(self, x, target):
         return self._reduced(self.cosines(x), target, {"kind": self._kind, **self._values()})

@@ -2,7 +2,42 @@
 
 import torch
 
+import entropic.torch
 from entropic.torch._arguments import integer_dim
+
+# What forward calls torch.fx keeps as one call: it could not follow a tensor that is only a name.
+
+
+@torch.fx.wrap
+def _mapped(function, x, **values):
+    return getattr(entropic.torch, function)(x, **values)
+
+
+@torch.fx.wrap
+def _reduced(module, function, x, target, values, weight, reduction, dim, dtype):
+    """A loss of rows, reduced."""
+    # In which rows are summed: halves are no place for that.
+    wide = None if dtype in (torch.float16, torch.bfloat16) else dtype
+    each = getattr(entropic.torch, function)(x, target, **values, dim=dim, dtype=wide)
+    classes = "ignore_index" in values and isinstance(target, torch.Tensor) and not target.is_floating_point()
+    ignored = target == values["ignore_index"] if classes else None
+    factors = None
+    if weight is not None:
+        if not classes:
+            raise ValueError(f"{module}: weight is for targets that are classes, got {target.dtype}")
+        if len(weight) != x.shape[dim]:
+            raise ValueError(f"{module}: weight must have one factor for each of {x.shape[dim]} classes, got {len(weight)}")
+        factors = torch.where(ignored, 0.0, weight[torch.where(ignored, 0, target)]).to(each.dtype)
+        each = torch.where(factors == 0, 0.0, each * factors)
+    if reduction == "none":
+        result = each
+    elif reduction == "sum":
+        result = each.sum()
+    elif factors is not None:
+        result = each.sum() / factors.sum()
+    else:
+        result = each.sum() / (each.numel() if ignored is None else (~ignored).sum())
+    return result if dtype is None else result.to(dtype)
 
 
 class Configured(torch.nn.Module):
@@ -35,7 +70,7 @@ class Map(Configured):
         self.dim = integer_dim(type(self).__name__, self.dim)
 
     def forward(self, x):
-        return type(self)._function(x, **self._values())
+        return _mapped(type(self)._function.__name__, x, **self._values())
 
 
 class Loss(Configured):
@@ -61,36 +96,8 @@ class Loss(Configured):
     def _reduced(self, x, target, values):
         if self._takes_classes:
             values["ignore_index"] = self.ignore_index
-        each = type(self)._function(x, target, **values, dim=self.dim, dtype=self._wide())
-        result = self._total(each, x, target)
-        return result if self.dtype is None else result.to(self.dtype)
-
-    def _wide(self):
-        """That in which rows are summed: halves are no place for that."""
-        return None if self.dtype in (torch.float16, torch.bfloat16) else self.dtype
-
-    def _total(self, each, x, target):
-        classes = self._takes_classes and isinstance(target, torch.Tensor) and not target.is_floating_point()
-        ignored = target == self.ignore_index if classes else None
-        factors = None
-        if self.weight is not None:
-            if not classes:
-                raise ValueError(f"{type(self).__name__}: weight is for targets that are classes, got {target.dtype}")
-            if len(self.weight) != x.shape[self.dim]:
-                raise ValueError(
-                    f"{type(self).__name__}: weight must have one factor for each of {x.shape[self.dim]} classes, got "
-                    f"{len(self.weight)}"
-                )
-            factors = torch.where(ignored, 0.0, self.weight[torch.where(ignored, 0, target)]).to(each.dtype)
-            each = torch.where(factors == 0, 0.0, each * factors)
-        if self.reduction == "none":
-            return each
-        total = each.sum()
-        if self.reduction == "sum":
-            return total
-        if factors is not None:
-            return total / factors.sum()
-        return total / (each.numel() if ignored is None else (~ignored).sum())
+        names = type(self).__name__, type(self)._function.__name__
+        return _reduced(*names, x, target, values, self.weight, self.reduction, self.dim, self.dtype)
 
     def extra_repr(self):
         return super().extra_repr("reduction", "dim")
