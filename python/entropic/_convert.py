@@ -55,6 +55,11 @@ def to_numpy(operation, argument, x, bfloat16=False):
                 f"{', with -inf for what is absent' if argument == 'x' else ''}"
             ) from None
         return array.astype(np.float64) if array.dtype.kind in "f" else array
+    if type(x).__module__.startswith("jax.") and isinstance(x, sys.modules["jax"].core.Tracer):
+        raise TypeError(
+            f"{operation}: {argument} is a tracer of JAX, whose numbers are not known yet; entropic.jax.{operation} works "
+            "under jit, grad and vmap"
+        )
     if not hasattr(x, "__dlpack__") or type(x).__module__.startswith("pyarrow"):
         # Arrow's arrays without a copy, as lists of one length; pandas' frames have both interfaces, and NumPy's knows more.
         if (hasattr(x, "__arrow_c_array__") or hasattr(x, "__arrow_c_stream__")) and not type(x).__module__.startswith(

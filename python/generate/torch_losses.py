@@ -9,6 +9,7 @@ from words import assignments
 REDUCTION = [Argument("reduction", "'mean'", "str"), Argument("dim", "-1", "int"), DTYPE]
 WEIGHT = Argument("weight", "None", "Tensor | None")
 IGNORE = Argument("ignore_index", "-100", "int")
+Z_LOSS = Argument("z_loss", "0.0", "float")
 
 
 def has_module(description):
@@ -26,7 +27,7 @@ def signature(description):
 def init_signature(description):
     params = list(map(argument, description["params"]))
     if takes_classes(description):
-        return Signature([WEIGHT], [*params, IGNORE, *REDUCTION])
+        return Signature([WEIGHT], [*params, IGNORE, *REDUCTION, Z_LOSS])
     return Signature([], [*params, *REDUCTION])
 
 
@@ -40,7 +41,7 @@ def of_module(description):
     name = description["name"]
     values = ", ".join(f"{param['name']!r}: {param['name']}" for param in description["params"])
     common = "weight, ignore_index" if takes_classes(description) else "None, None"
-    body = f"super().__init__({{{values}}}, {common}, reduction, dim, dtype)"
+    body = f"super().__init__({{{values}}}, {common}, reduction, dim, dtype{', z_loss' * takes_classes(description)})"
     members = [] if takes_classes(description) else ["_takes_classes = False"]
     return module(class_name(name), "_Loss", module_doc(description), init_signature(description), body, name, members)
 
@@ -97,6 +98,10 @@ OF_CLASSES = """\
 weight : torch.Tensor, optional
     One factor for each class, on the loss of the rows that have it; the mean divides by these. For targets that are classes.
 """
+Z_LOSS_DOC = """\
+z_loss : float, at least 0, default 0.0
+    Adds z_loss times the square of logsumexp of a row's scores, which keeps these from drifting.
+"""
 IGNORED = """\
 ignore_index : int, default -100
     Rows with this target give 0 and no gradient, and do not count in the mean.
@@ -104,7 +109,7 @@ ignore_index : int, default -100
 
 
 def module_doc(description):
-    first, last = (OF_CLASSES, IGNORED) if takes_classes(description) else ("", "")
+    first, last, further = (OF_CLASSES, IGNORED, Z_LOSS_DOC) if takes_classes(description) else ("", "", "")
     return f"""{description["summary"]}
 
     {description["formula"]}
@@ -113,5 +118,6 @@ The module of entropic.torch.{description["name"]}.
 
 Parameters
 ----------
-{first}{param_doc(description)}{last}{COMMON}{DTYPE_DOC}
+{first}{param_doc(description)}{last}{COMMON}{DTYPE_DOC}{further}
+Call it with (x, target) or (x, target, sample_weight): a factor for each row's loss, by whose sum the mean divides.
 {learned(description)}"""

@@ -51,6 +51,8 @@ def linear_loss(
     loss: str = "softmax_loss",
     bias: Tensor | None = None,
     reduction: str = "mean",
+    sample_weight: Tensor | None = None,
+    z_loss: float = 0.0,
     **params: Any,
 ) -> Tensor: ...
 
@@ -80,8 +82,9 @@ class _Loss(nn.Module):
     ignore_index: int | None
     reduction: str
     dim: int
-    def forward(self, x: Tensor, target: Tensor) -> Tensor: ...
-    def __call__(self, x: Tensor, target: Tensor) -> Tensor: ...
+    z_loss: float
+    def forward(self, x: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor: ...
+    def __call__(self, x: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor: ...
     def extra_repr(self) -> str: ...
 
 _MapName = str | tuple[str, dict[str, Any]]

@@ -100,7 +100,7 @@ def test_types(dtype, small_parts):
 
 def test_transforms_and_compilers(small_parts):
     hidden, weight, bias, target = problem("sparsemax_loss", lead=(5,))
-    arguments = hidden, weight, target, bias, None, "sparsemax_loss", "[-100]", [], "mean"
+    arguments = hidden, weight, target, bias, None, None, "sparsemax_loss", "[-100]", 0.0, [], "mean"
     torch.library.opcheck(_linear_loss._OPERATOR.op, arguments)
 
     def function(hidden, weight, target=target):
@@ -121,6 +121,59 @@ def test_transforms_and_compilers(small_parts):
     torch.testing.assert_close(per_sample[0], torch.autograd.grad(function(hidden, weight), hidden)[0])
 
 
+@pytest.mark.parametrize("loss", ["softmax_loss", "entmax_loss", "multilabel_softmax_loss"])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_weights_of_rows_and_z_loss(loss, reduction, small_parts):
+    """As by hand; a row of weight 0 does not matter, whatever it holds; twice differentiable; under the compiler."""
+    hidden, weight, bias, target = problem(loss, lead=(7,))
+    shares = torch.tensor([1.0, 2.0, 0.0, 0.5, 3.0, 0.0, 1.5], dtype=torch.float64)
+    classes = target.dim() == 1
+
+    def function(hidden, weight, bias):
+        more = {"bias": bias, "sample_weight": shares, "z_loss": 0.3, "loss": loss, "reduction": reduction}
+        return et.linear_loss(hidden, weight, target, **more)
+
+    def by_hand(hidden, weight, bias):
+        scores = torch.nn.functional.linear(hidden, weight, bias)
+        ignored = {"ignore_index": -100} if classes else {}
+        each = getattr(et, loss)(scores, target, **ignored)
+        counted = (target != -100) if classes else torch.ones(7, dtype=torch.bool)
+        each = (each + 0.3 * scores.logsumexp(-1).square()) * counted * shares
+        return each if reduction == "none" else each.sum() / (1 if reduction == "sum" else (counted * shares).sum())
+
+    inputs = hidden, weight, bias
+    torch.testing.assert_close(function(*inputs), by_hand(*inputs))
+    g = torch.randn(7 if reduction == "none" else (), dtype=torch.float64)
+    wanted = torch.autograd.grad(by_hand(*inputs), inputs, g)
+    torch.testing.assert_close(torch.autograd.grad(function(*inputs), inputs, g), wanted)
+    torch._dynamo.reset()
+    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(torch.autograd.grad(compiled(*inputs), inputs, g), wanted)
+    assert torch.autograd.gradgradcheck(function, inputs, rtol=1e-3, atol=1e-5)
+    broken = hidden.detach().clone()
+    broken[2] = torch.nan
+    assert not function(broken.requires_grad_(), weight, bias).isnan().any()
+    slopes = torch.autograd.grad(function(broken, weight, bias).sum(), (broken, weight, bias))
+    assert not any(slope.isnan().any() for slope in slopes[1:])
+
+
+@pytest.mark.parametrize("frozen", ["hidden", "weight", None])
+def test_backward_again_and_without_one(frozen, small_parts):
+    """Gradients kept from the forward pass are not used up, and of what is frozen there are none."""
+    hidden, weight, bias, target = problem("sparsemax_loss")
+    moving = [x for name, x in (("hidden", hidden), ("weight", weight), ("bias", bias)) if name != frozen]
+    for x in (hidden, weight):
+        x.requires_grad_(any(x is one for one in moving))
+    value = et.linear_loss(hidden, weight, target, bias=bias, loss="sparsemax_loss")
+    first = torch.autograd.grad(3 * value, moving, retain_graph=True)
+    again = torch.autograd.grad(3 * value, moving)
+    want = torch.autograd.grad(
+        3 * et.linear_loss(hidden, weight, target, bias=bias, loss="sparsemax_loss", reduction="none").sum() / 9, moving
+    )
+    torch.testing.assert_close(first, want)
+    torch.testing.assert_close(again, want)
+
+
 def test_scores_are_never_all_there(monkeypatch):
     """Of 64 x 1000 scores at most 8 rows at a time."""
     monkeypatch.setattr(backend, "_PART", 8000)
@@ -129,7 +182,10 @@ def test_scores_are_never_all_there(monkeypatch):
     monkeypatch.setattr(torch.nn.functional, "linear", lambda *given: made.append(linear(*given)) or made[-1])
     hidden, weight, _, target = problem("softmax_loss", lead=(64,), classes=1000)
     et.linear_loss(hidden, weight, target).backward()
-    assert len(made) == 16 and max(len(one) for one in made) == 8
+    # Made once where the gradients are made with them, and otherwise again.
+    assert len(made) == 8 and max(len(one) for one in made) == 8
+    et.linear_loss(hidden, weight, target, reduction="none").sum().backward()
+    assert len(made) == 24 and max(len(one) for one in made) == 8
 
 
 def test_errors():

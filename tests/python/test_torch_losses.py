@@ -425,3 +425,35 @@ def test_targets_that_are_none(name):
     ):
         with pytest.raises(ValueError, match=f"{name}: {message}"):
             getattr(et, name)(x, target)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("classes", [True, False])
+def test_weights_of_rows_and_z_loss_of_modules(reduction, classes):
+    generator = torch.Generator().manual_seed(2)
+    x = torch.randn(6, 5, generator=generator, dtype=torch.float64).requires_grad_()
+    target = torch.tensor([0, 4, -100, 2, 2, 1]) if classes else et.softmax(torch.randn(6, 5, generator=generator).double())
+    shares, by_class = torch.rand(6, generator=generator), torch.rand(5, generator=generator)
+    counted = (target != -100) if classes else torch.ones(6, dtype=torch.bool)
+    factors = shares.double() * counted
+    module = et.SparsemaxLoss(by_class if classes else None, reduction=reduction, z_loss=0.2)
+    if classes:
+        factors = factors * by_class[target.clamp(min=0)]
+    each = et.sparsemax_loss(x, target, **({"ignore_index": -100} if classes else {}))
+    each = (each + 0.2 * x.logsumexp(-1).square()) * factors
+    want = {"none": each, "sum": each.sum(), "mean": each.sum() / factors.sum()}[reduction]
+    torch.testing.assert_close(module(x, target, shares), want)
+    torch.testing.assert_close(module(x, target, sample_weight=shares), want)
+    want = torch.autograd.grad(want.sum(), x)[0]
+    torch.testing.assert_close(torch.autograd.grad(module(x, target, shares).sum(), x)[0], want)
+    compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(torch.autograd.grad(compiled(x, target, shares).sum(), x)[0], want)
+    for wrong, error, text in (
+        ([1.0] * 6, TypeError, "sample_weight must be a torch.Tensor, got list"),
+        (shares[:5], ValueError, r"sample_weight must have one factor for each row, of shape \(6,\), got \(5,\)"),
+        (shares.clone().requires_grad_(), TypeError, "sample_weight requires grad"),
+    ):
+        with pytest.raises(error, match=f"SparsemaxLoss: {text}"):
+            module(x, target, wrong)
+    with pytest.raises(ValueError, match="SoftmaxLoss: z_loss must be at least 0 and finite, got -1"):
+        et.SoftmaxLoss(z_loss=-1)

@@ -8,14 +8,17 @@ from entropic._losses import index_or_none, takes_classes
 from entropic._maps import map_and_params
 from entropic.torch import _descriptions
 from entropic.torch._arguments import Tensor, autocast, no_gradient, numbers_and_rows, one_device, readable
-from entropic.torch._builder import Operator
+from entropic.torch._builder import Operator, wants_gradient
+from entropic.torch._compat import dispatch_modes, in_forward_mode, in_transform, never_again, tracing
 from entropic.torch._losses import DESCRIPTIONS, checked_target
+from entropic.torch._modules import checked_sample_weight, checked_z_loss
 from entropic.torch._spec import OpSpec, result_type
+from entropic.torch.backends.linear_loss import value_and_gradients
 
 _NAME = "linear_loss"
 
 
-def _shapes(hidden, weight, target, bias, rows, loss, options, row_names, reduction):
+def _shapes(hidden, weight, target, bias, rows, sample_weight, loss, options, z_loss, row_names, reduction):
     lead = hidden.shape[:-1] if reduction == "none" else hidden.shape[:-2]
     return hidden.new_empty(lead, dtype=result_type(hidden))
 
@@ -23,18 +26,52 @@ def _shapes(hidden, weight, target, bias, rows, loss, options, row_names, reduct
 _OPERATOR = Operator(
     OpSpec(
         name=_NAME,
-        tensors=("hidden", "weight", "target", "bias?", "rows?"),
-        params={"loss": "str", "options": "str", "row_names": "str[]", "reduction": "str"},
+        tensors=("hidden", "weight", "target", "bias?", "rows?", "sample_weight?"),
+        params={"loss": "str", "options": "str", "z_loss": "float", "row_names": "str[]", "reduction": "str"},
         outputs=("value",),
         shapes=_shapes,
         differentiable=("hidden", "weight", "bias", "rows"),
-        keeps=("hidden", "weight", "target", "bias", "rows"),
+        keeps=("hidden", "weight", "target", "bias", "rows", "sample_weight"),
         derivative="operator",
     )
 )
 
 
-def linear_loss(hidden, weight, target, *, loss="softmax_loss", bias=None, reduction="mean", **params):
+class _WithGradients(torch.autograd.Function):
+    """The same with the gradients from the forward pass, which has the scores: backward need not make them again."""
+
+    @staticmethod
+    def forward(ctx, of, *arguments):
+        value, *gradients = value_and_gradients(*arguments, of=of)
+        ctx.save_for_backward(*arguments[:6], *gradients)
+        ctx.params = arguments[6:]
+        return value
+
+    @staticmethod
+    def backward(ctx, grad):
+        hidden, weight, target, bias, rows, sample_weight, *kept = ctx.saved_tensors
+        if torch.is_grad_enabled():  # somebody differentiates again
+            kept = _OPERATOR.vjp(hidden, weight, target, bias, rows, sample_weight, grad, *ctx.params)
+        elif not grad.is_cpu or grad != 1:
+            product = torch.Tensor.mul_ if never_again(grad) else torch.mul
+            kept = [product(one, grad.to(one.dtype)) for one in kept]
+        of_hidden, of_weight, of_bias, of_rows = kept
+        found = [of_hidden, of_weight, None, of_bias, of_rows, *[None] * (len(ctx.params) + 1)]
+        return None, *(one if wanted else None for one, wanted in zip(found, ctx.needs_input_grad[1:], strict=True))
+
+
+def _run(hidden, weight, target, bias, rows, *rest):
+    moving = hidden, weight, bias, rows
+    plain = not (torch.compiler.is_compiling() or in_transform() or in_forward_mode() or dispatch_modes() or tracing())
+    if plain and rest[-1] != "none" and wants_gradient(*moving):
+        of = hidden.requires_grad, weight.requires_grad
+        return _WithGradients.apply(of, hidden, weight, target, bias, rows, *rest)
+    return _OPERATOR(hidden, weight, target, bias, rows, *rest)
+
+
+def linear_loss(
+    hidden, weight, target, *, loss="softmax_loss", bias=None, reduction="mean", sample_weight=None, z_loss=0.0, **params
+):
     """A loss of scores = hidden @ weight.T + bias that are never all there: some rows at a time, in both directions.
 
     Parameters
@@ -51,6 +88,10 @@ def linear_loss(hidden, weight, target, *, loss="softmax_loss", bias=None, reduc
         (classes,).
     reduction : str, default "mean"
         "mean" over the rows, "sum" or "none".
+    sample_weight : torch.Tensor, optional
+        A factor for each row's loss, of shape (...): the mean divides by their sum. No gradient is taken in it.
+    z_loss : float, at least 0, default 0.0
+        Adds z_loss times the square of logsumexp of a row's scores, which keeps these from drifting.
     **params
         Parameters of the loss, among them ignore_index, by default -100: such rows do not count in the mean. Those that may be
         per row may be tensors that broadcast with (..., 1), and have gradients. map and its parameters are numbers.
@@ -67,9 +108,10 @@ def linear_loss(hidden, weight, target, *, loss="softmax_loss", bias=None, reduc
 
     Notes
     -----
-    Value and gradients are those of the loss of torch.nn.functional.linear, to the rounding of its product. Backward computes
-    the scores again; a second backward has them all. Gradients of halves are summed in float32. Under autocast the product
-    is of its type.
+    Value and gradients are those of the loss of torch.nn.functional.linear, to the rounding of its product. The scores are made
+    once, and the gradients with them where one may be asked for; with reduction="none", under torch.compile and torch.func
+    backward makes the scores again. A second backward has them all. Gradients of halves are summed in float32. Under autocast
+    the product is of its type.
 
     Examples
     --------
@@ -86,8 +128,19 @@ def linear_loss(hidden, weight, target, *, loss="softmax_loss", bias=None, reduc
     target = checked_target(_NAME, {**description, "arguments": ("hidden", "target")}, scores, target, len(lead))
     values, rows, row_names = _values(description, params, scores, target)
     flat = target.reshape(-1, len(weight)) if target.shape == scores.shape and target.dim() > len(lead) else target.reshape(-1)
-    value = _OPERATOR(
-        hidden.reshape(-1, hidden.shape[-1]), weight, flat, bias, rows, loss, _as_text(values), row_names, reduction
+    sample_weight = checked_sample_weight(_NAME, sample_weight, "hidden", hidden, lead)
+    value = _run(
+        hidden.reshape(-1, hidden.shape[-1]),
+        weight,
+        flat,
+        bias,
+        rows,
+        None if sample_weight is None else sample_weight.reshape(-1),
+        loss,
+        _as_text(values),
+        checked_z_loss(_NAME, z_loss),
+        row_names,
+        reduction,
     )
     return value.reshape(lead) if reduction == "none" else value
 

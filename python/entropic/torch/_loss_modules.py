@@ -36,8 +36,8 @@ class SurrogateLoss(Loss):
         super().__init__(params, weight, ignore_index, reduction, dim, dtype)
         self.map = map
 
-    def forward(self, x, target):
-        return self._reduced(x, target, {"map": self.map, **self._values()})
+    def forward(self, x, target, sample_weight=None):
+        return self._reduced(x, target, sample_weight, {"map": self.map, **self._values()})
 
 
 class SmoothAccuracyLoss(SurrogateLoss):
@@ -94,8 +94,8 @@ class _MarginLoss(Loss):
         """Of the angles between embeddings (..., in_features) and the classes, in (..., num_classes)."""
         return _cosines(type(self).__name__, x, self.classes)
 
-    def forward(self, x, target):
-        return self._reduced(self.cosines(x), target, {"kind": self._kind, **self._values()})
+    def forward(self, x, target, sample_weight=None):
+        return self._reduced(self.cosines(x), target, sample_weight, {"kind": self._kind, **self._values()})
 
     def extra_repr(self):
         return f"in_features={self.in_features}, num_classes={self.num_classes}, {super().extra_repr()}"

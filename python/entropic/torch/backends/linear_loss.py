@@ -11,11 +11,24 @@ from entropic.torch._spec import absent, result_type
 _PART = 1 << 23  # scores
 
 
-def _loss(loss, options, scores, target, rows, row_names, wanted):
+def _loss(loss, options, z_loss, scores, target, rows, row_names, wanted):
     """(values, gradients in the scores, [those in a parameter for each of row_names]) of rows of scores."""
+    values = json.loads(options)
+    value, d, slopes = _own(loss, values, scores, target, rows, row_names, wanted)
+    if z_loss == 0:
+        return value, d, slopes
+    wide = scores.to(result_type(scores))
+    log_z = torch.logsumexp(wide, 1)
+    counted = torch.where(_ignored(loss, values, target), 0.0, log_z)
+    value = value + z_loss * counted.square()
+    if wanted:
+        d = torch.addcmul(d, torch.exp(wide - log_z[:, None]), counted[:, None], value=2 * z_loss).to(d.dtype)
+    return value, d, slopes
+
+
+def _own(loss, values, scores, target, rows, row_names, wanted):
     from entropic.torch._losses import OPERATORS, mapped  # which are made of the backends
 
-    values = json.loads(options)
     if loss not in OPERATORS:
         function = functools.partial(mapped, loss, target=target, named_map=values[0], ignore_index=values[1])
         if not wanted:
@@ -30,17 +43,30 @@ def _loss(loss, options, scores, target, rows, row_names, wanted):
     return value, d, [slope for slope, row in zip(slopes, per_row, strict=True) if row is not None]
 
 
-def _count(target, loss, options):
-    """How many rows count in a mean."""
-    ignored = json.loads(options)[-1] if _descriptions.LOSSES[loss]["target"].startswith("class") else None
+def _ignored(loss, values, target):
+    """Which rows do not count."""
+    ignored = values[-1] if _descriptions.LOSSES[loss]["target"].startswith("class") else None
     if ignored is None or target.is_floating_point():
-        return len(target)
-    return (target != ignored).sum()
+        return torch.zeros(len(target), dtype=torch.bool, device=target.device)
+    return target == ignored
+
+
+def _factors(hidden, target, sample_weight, loss, options, reduction):
+    """What each row's loss is multiplied by."""
+    factors = hidden.new_ones(len(hidden), dtype=result_type(hidden))
+    if sample_weight is not None:
+        factors = sample_weight.to(factors.dtype)
+    factors = torch.where(_ignored(loss, json.loads(options), target), 0.0, factors)
+    return factors / factors.sum() if reduction == "mean" else factors
 
 
 def _row_parts(hidden, weight):
     step = max(1, _PART // max(1, weight.shape[0]))
     return [slice(begin, begin + step) for begin in range(0, len(hidden), step)]
+
+
+def _whole(hidden, weight):
+    return [slice(0, len(hidden))]
 
 
 def _scores(hidden, weight, bias):
@@ -66,65 +92,75 @@ def _each(run):
     return batched
 
 
-def _value(parts, hidden, weight, target, bias, rows, loss, options, row_names, reduction):
-    values = [
-        _loss(
-            loss,
-            options,
-            _scores(hidden[part], weight, bias),
-            target[part],
-            None if rows is None else rows[part],
-            row_names,
-            False,
-        )[0]
-        for part in parts(hidden, weight)
-    ]
-    values = torch.cat(values) if values else hidden.new_empty(0, dtype=result_type(hidden))
-    if reduction == "none":
-        return values
-    return values.sum() / (_count(target, loss, options) if reduction == "mean" else 1)
+def _value(parts, hidden, weight, target, bias, rows, sample_weight, loss, options, z_loss, row_names, reduction):
+    factors = _factors(hidden, target, sample_weight, loss, options, reduction)
+    values = [hidden.new_empty(0, dtype=factors.dtype)]
+    for part in parts(hidden, weight):
+        some = None if rows is None else rows[part]
+        values.append(
+            _loss(loss, options, z_loss, _scores(hidden[part], weight, bias), target[part], some, row_names, False)[0]
+        )
+    return _reduced(torch.cat(values), factors, reduction)
 
 
-def _vjp(parts, hidden, weight, target, bias, rows, grad, loss, options, row_names, reduction):
-    factors = (grad / _count(target, loss, options) if reduction == "mean" else grad).expand(len(hidden))
+def _reduced(values, factors, reduction):
+    values = torch.where(factors == 0, 0.0, values * factors)
+    return values if reduction == "none" else values.sum()
+
+
+def _vjp(
+    parts, hidden, weight, target, bias, rows, sample_weight, grad, loss, options, z_loss, row_names, reduction, of=(True, True)
+):
+    """The gradients, and first the loss itself. `of`: whether those in hidden and in weight are wanted."""
+    shares = _factors(hidden, target, sample_weight, loss, options, reduction)
+    factors = (shares * grad).unsqueeze(1)
+    values = [hidden.new_empty(0, dtype=shares.dtype)]
     of_hidden, of_rows = [hidden.new_empty(0, hidden.shape[1])], [hidden.new_empty(0, len(row_names), dtype=torch.float64)]
     of_weight = torch.zeros_like(weight, dtype=result_type(hidden))
     of_bias = None if bias is None else torch.zeros_like(bias, dtype=result_type(hidden))
     for part in parts(hidden, weight):
-        some = None if rows is None else rows[part]
-        _, d, slopes = _loss(loss, options, _scores(hidden[part], weight, bias), target[part], some, row_names, True)
-        factor = factors[part].unsqueeze(1)
-        if parts is _row_parts and d.dtype == factor.dtype:
-            d.mul_(factor)
-        else:
-            d = (d * factor).to(hidden.dtype)
+        some, factor = None if rows is None else rows[part], factors[part]
+        scores = _scores(hidden[part], weight, bias)
+        value, d, slopes = _loss(loss, options, z_loss, scores, target[part], some, row_names, True)
+        del scores
+        values.append(value)
+        d = torch.where(factor == 0, 0.0, d) if sample_weight is not None else d  # a row that does not count may be NaN
+        # Rows of hidden are multiplied, of which there are fewer numbers than of d.
         with torch.autocast(hidden.device.type, enabled=False):
-            of_hidden.append(d @ weight)
-            if parts is _whole or of_weight.dtype != d.dtype:
-                of_weight = of_weight + d.mT @ hidden[part]
-            else:
-                of_weight.addmm_(d.mT, hidden[part])
+            if of[0]:
+                of_hidden.append(((d @ weight) * factor).to(hidden.dtype))
+            by = torch.where(factor == 0, 0.0, hidden[part] * factor).to(hidden.dtype)
+            if of[1] and (parts is _whole or of_weight.dtype != d.dtype):
+                of_weight = of_weight + d.mT @ by
+            elif of[1]:
+                of_weight.addmm_(d.mT, by)
         if bias is not None:
-            of_bias = of_bias + d.sum(0, dtype=of_bias.dtype)
+            of_bias = of_bias + (d.to(of_bias.dtype).mT @ factor.to(of_bias.dtype)).squeeze(1)
         of_rows += [torch.cat(slopes, 1) * factor] if slopes else []
-    return (
-        torch.cat(of_hidden),
-        of_weight.to(weight.dtype),
+    gradients = (
+        torch.cat(of_hidden) if of[0] else absent(hidden),
+        of_weight.to(weight.dtype) if of[1] else absent(hidden),
         absent(hidden) if bias is None else of_bias.to(bias.dtype),
         absent(hidden) if rows is None else torch.cat(of_rows),
     )
+    return _reduced(torch.cat(values), shares, reduction), *gradients
 
 
-def _whole(hidden, weight):
-    return [slice(0, len(hidden))]
+def value_and_gradients(hidden, *arguments, of):
+    """Both from the same scores, for a value that is one number."""
+    return _vjp(_row_parts, hidden, *arguments[:5], 1.0, *arguments[5:], of=of)
+
+
+def _gradients(parts, *arguments):
+    return _vjp(parts, *arguments)[1:]
 
 
 # In parts, and at once: that torch differentiates.
 IMPLEMENTATIONS = {
     "linear_loss": _each(functools.partial(_value, _row_parts)),
-    "linear_loss_vjp": _each(functools.partial(_vjp, _row_parts)),
+    "linear_loss_vjp": _each(functools.partial(_gradients, _row_parts)),
 }
 REFERENCE = {
     "linear_loss": _each(functools.partial(_value, _whole)),
-    "linear_loss_vjp": _each(functools.partial(_vjp, _whole)),
+    "linear_loss_vjp": _each(functools.partial(_gradients, _whole)),
 }
