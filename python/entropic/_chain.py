@@ -1,33 +1,79 @@
 """What the adapters to language models share: a chain's distribution as logits, or one that leaves a single token."""
 
+import itertools
+
 import numpy as np
 
+from entropic import _text_steps
 from entropic._sampling import Sampler
 
 
 class Chain:
-    """Steps as a function of a batch of logits, one row a sequence."""
+    """Steps as a function of a batch of logits, one row a sequence: those of Sampler, and those of _text_steps among them."""
 
     def __init__(self, steps, seed, stream):
         self.draws = seed is not None
-        self.sampler = Sampler(steps, seed=0 if seed is None else seed)
         self.stream = stream
+        seed = 0 if seed is None else seed
+        self.parts = []
+        for of_text, group in itertools.groupby(_listed(steps), _text_steps.is_one):
+            some = list(group)
+            if of_text:
+                self.parts += [_text_steps.make(step, seed, self.draws) for step in some]
+            else:
+                self.parts.append(Sampler(some, seed=seed))
+        if any(isinstance(part, _text_steps.Mirostat) for part in self.parts[:-1]):
+            raise ValueError("steps: mirostat must be the last step")
+        self.reads_text = any(isinstance(part, _text_steps.Dry) for part in self.parts)
+        if not self.parts or not isinstance(self.parts[-1], Sampler):
+            self.parts.append(Sampler([], seed=seed))
 
-    def __call__(self, scores, position):
+    def __call__(self, scores, position, tokens=None):
         """float32 logits for rows of float32: log p of the chain or, where it draws, 0 for the token and -inf elsewhere.
 
-        A row without a distribution stays as it is.
+        position is how many tokens each row's text has, one number or one for each row; tokens are these, a sequence for each
+        row. A row without a distribution stays as it is.
         """
+        *before, last = self.parts
+        positions = np.broadcast_to(np.asarray(position, np.int64), len(scores))
+        streams = self._streams(len(scores))
+        found = scores
+        for part in before:
+            found = _log_probs(part, found) if isinstance(part, Sampler) else part(found, positions, streams, tokens)
         if self.draws:
-            index = self.sampler.sample(scores, stream=self.stream, position=position)
-            logits = np.full_like(scores, -np.inf)
-            rows = np.flatnonzero(index >= 0)
-            logits[rows, index[rows]] = 0
-            logits[index < 0] = scores[index < 0]
-            return logits
-        p = self.sampler.probs(scores)
-        with np.errstate(divide="ignore"):
-            logits = np.log(p)
-        invalid = np.isnan(p).any(axis=-1)
+            return self._drawn(scores, found, last, positions, streams)
+        logits = _log_probs(last, found)
+        invalid = np.isnan(logits).any(axis=-1)
         logits[invalid] = scores[invalid]
         return logits
+
+    def _streams(self, rows):
+        if np.ndim(self.stream) == 0:
+            return np.uint64(self.stream) + np.arange(rows, dtype=np.uint64)
+        return self.stream
+
+    def _drawn(self, scores, found, last, positions, streams):
+        index = np.empty(len(scores), np.int64)
+        for position in np.unique(positions):
+            rows = np.flatnonzero(positions == position)
+            own = np.asarray(streams)[rows] if len(rows) < len(scores) else streams
+            index[rows] = last.sample(found[rows], stream=own, position=int(position))
+        for part in self.parts:
+            if isinstance(part, _text_steps.Mirostat):
+                part.learn(found, index)
+        logits = np.full_like(scores, -np.inf)
+        rows = np.flatnonzero(index >= 0)
+        logits[rows, index[rows]] = 0
+        logits[index < 0] = scores[index < 0]
+        return logits
+
+
+def _listed(steps):
+    """Steps, if they are a list; Sampler says what else is wrong."""
+    return list(steps) if isinstance(steps, (list, tuple)) else Sampler(steps).steps
+
+
+def _log_probs(sampler, scores):
+    p = sampler.probs(scores)
+    with np.errstate(divide="ignore"):
+        return np.log(p)

@@ -38,4 +38,4 @@ class logits_processor:
 
     def __call__(self, input_ids, scores):
         row = np.ascontiguousarray(scores, np.float32).reshape(1, -1)
-        return self._chain(row, len(input_ids)).reshape(np.shape(scores))
+        return self._chain(row, len(input_ids), [input_ids]).reshape(np.shape(scores))

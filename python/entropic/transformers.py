@@ -106,24 +106,50 @@ class SamplerLogitsProcessor(LogitsProcessor):
     Parameters
     ----------
     steps : list of (name, value)
-        As entropic.Sampler has them, in the order applied.
+        In the order applied: those of entropic.Sampler, and ("epsilon", e), ("eta", e), ("top_n_sigma", n), ("xtc",
+        (probability, threshold)), ("dry", {"multiplier": 0.8, "base": 1.75, "allowed_length": 2, "breakers": [tokens], "last":
+        None}) and, last, ("mirostat", (surprise in nats, rate)). xtc and mirostat need a seed.
     seed : int in [0, 2**64) or None, default None
         None: logits become the log-probabilities that the chain leaves, and generate draws. A seed: the token is drawn here,
         and the others get -inf, so that generate has no choice, also with do_sample=False. Its noise is of (seed, stream,
-        length of the text so far, token): a text is continued the same way in any batch of its length.
+        length of the text so far, token): a text is continued the same way in any batch.
     stream : int or array of integers, default 0
         Row r of the batch draws from stream + r; an array gives each row its own.
+    attention_mask : tensor or array of (prompts, length), optional
+        The prompts' mask, as generate has it: 0 where there is padding, which is then no part of a text. Without it all is.
     """
 
     supports_continuous_batching = True
 
-    def __init__(self, steps, *, seed=None, stream=0):
+    def __init__(self, steps, *, seed=None, stream=0, attention_mask=None):
         self._chain = Chain(steps, seed, stream)
+        self._seen = None if attention_mask is None else torch.as_tensor(attention_mask).cpu() != 0
+        if self._seen is not None and self._seen.dim() != 2:
+            raise ValueError(
+                f"{type(self).__name__}: attention_mask must be of shape (prompts, length), got {tuple(self._seen.shape)}"
+            )
 
     def __call__(self, input_ids, scores):
         rows = scores.detach().to(device="cpu", dtype=torch.float32).contiguous()
-        logits = torch.from_numpy(self._chain(rows.numpy(), input_ids.shape[-1]))
+        lengths, texts = self._texts(input_ids)
+        logits = torch.from_numpy(self._chain(rows.numpy(), lengths, texts))
         return logits.to(device=scores.device, dtype=scores.dtype)
+
+    def _texts(self, input_ids):
+        """(the texts' lengths, their tokens)."""
+        count, length = input_ids.shape
+        if self._seen is None:
+            return length, input_ids.detach().cpu().numpy()
+        prompts, prompt = self._seen.shape
+        if prompts == 0 or count % prompts or length < prompt:
+            raise ValueError(
+                f"{type(self).__name__}: attention_mask must be that of the prompts, got shape {(prompts, prompt)} for texts "
+                f"of shape {(count, length)}"
+            )
+        seen = self._seen.repeat_interleave(count // prompts, 0)  # several texts of one prompt
+        seen = torch.cat([seen, torch.ones(count, length - prompt, dtype=torch.bool)], 1)
+        texts = [row[keep].numpy() for row, keep in zip(input_ids.detach().cpu(), seen, strict=True)]
+        return seen.sum(1).numpy(), texts
 
 
 class EntropyLogitsProcessor(SamplerLogitsProcessor):
@@ -135,12 +161,13 @@ class EntropyLogitsProcessor(SamplerLogitsProcessor):
         In nats; where it is out of reach, the nearest. Exactly one of entropy and perplexity is given.
     perplexity : float or None
         exp(entropy).
-    seed, stream
+    seed, stream, attention_mask
         As in SamplerLogitsProcessor.
     """
 
-    def __init__(self, entropy=None, *, perplexity=None, seed=None, stream=0):
-        super().__init__([("entropy", _target_entropy(entropy, perplexity))], seed=seed, stream=stream)
+    def __init__(self, entropy=None, *, perplexity=None, seed=None, stream=0, attention_mask=None):
+        steps = [("entropy", _target_entropy(entropy, perplexity))]
+        super().__init__(steps, seed=seed, stream=stream, attention_mask=attention_mask)
 
 
 def _target_entropy(entropy, perplexity):

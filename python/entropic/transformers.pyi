@@ -20,10 +20,18 @@ def attention(
 
 class SamplerLogitsProcessor:
     supports_continuous_batching: bool | None
-    def __init__(self, steps: Sequence[tuple[str, Any]], *, seed: int | None = None, stream: Any = 0) -> None: ...
+    def __init__(
+        self, steps: Sequence[tuple[str, Any]], *, seed: int | None = None, stream: Any = 0, attention_mask: Any = None
+    ) -> None: ...
     def __call__(self, input_ids: Any, scores: Any) -> Any: ...
 
 class EntropyLogitsProcessor(SamplerLogitsProcessor):
     def __init__(
-        self, entropy: float | None = None, *, perplexity: float | None = None, seed: int | None = None, stream: Any = 0
+        self,
+        entropy: float | None = None,
+        *,
+        perplexity: float | None = None,
+        seed: int | None = None,
+        stream: Any = 0,
+        attention_mask: Any = None,
     ) -> None: ...

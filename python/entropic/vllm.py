@@ -30,9 +30,9 @@ def _chain(sampling_params):
         raise ValueError(str(error)) from None
 
 
-def _replace(logits, row, chain, position):
+def _replace(logits, row, chain, position, tokens=None):
     values = np.ascontiguousarray(logits[row].detach().float().cpu().numpy()).reshape(1, -1)
-    logits[row] = logits.new_tensor(chain(values, position)[0])
+    logits[row] = logits.new_tensor(chain(values, position, tokens)[0])
 
 
 def _make(base):
@@ -44,7 +44,7 @@ def _make(base):
             _chain(sampling_params)
 
         def __init__(self, vllm_config, device, is_pin_memory):
-            self._requests = {}  # row: (chain, length of the prompt, the tokens so far, a list that grows)
+            self._requests = {}  # row: (chain, the prompt, the tokens since, a list that grows)
 
         def is_argmax_invariant(self):
             return False  # a step may drop the likeliest token, and a seed draws another
@@ -58,7 +58,7 @@ def _make(base):
                 chain = _chain(params)
                 self._requests.pop(row, None)
                 if chain is not None:
-                    self._requests[row] = chain, len(prompt or ()), output
+                    self._requests[row] = chain, prompt or [], output
             for one, other, direction in batch_update.moved:
                 first, second = self._requests.pop(one, None), self._requests.pop(other, None)
                 if first is not None:
@@ -68,7 +68,8 @@ def _make(base):
 
         def apply(self, logits):
             for row, (chain, prompt, output) in self._requests.items():
-                _replace(logits, row, chain, prompt + len(output))
+                text = [[*prompt, *output]] if chain.reads_text else None
+                _replace(logits, row, chain, len(prompt) + len(output), text)
             return logits
 
     return SamplerLogitsProcessor
@@ -80,7 +81,9 @@ def _make_v2(base):
 
         @classmethod
         def validate_params(cls, sampling_params):
-            _chain(sampling_params)
+            chain = _chain(sampling_params)
+            if chain is not None and chain.reads_text:
+                raise ValueError("entropic: vLLM's second model runner does not show texts, and dry reads them")
 
         def __init__(self, vllm_config, req_states):
             super().__init__(vllm_config, req_states)

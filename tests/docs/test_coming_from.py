@@ -15,6 +15,7 @@ import torch
 
 import entropic
 import entropic.torch
+from entropic._chain import Chain
 from entropic.compat import entmax as compat
 
 try:
@@ -396,18 +397,16 @@ def test_steps_are_those_of_transformers(theirs, _, __, ours):
     np.testing.assert_allclose(entropic.Sampler([eval(ours)]).probs(LOGITS), warped(theirs, LOGITS), rtol=1e-10)
 
 
-def test_what_comes_before_a_chain():
-    names = {"x": LOGITS, "n": 1.0, "e": 0.01, "inf": np.inf, "numpy": np, "entropic": entropic}
-    sigma, epsilon = (
-        eval(snippets(row[1])[0], names)
-        for row in rows_of("Samplers")
-        if row[0] in ("`llama_sampler_init_top_n_sigma(n)`, `--top-nsigma`", "`EpsilonLogitsWarper(e)`")
-    )
-    for x, left in zip(LOGITS, sigma, strict=True):
-        mean = x.sum() / len(x)
-        deviation = math.sqrt(((x - mean) ** 2).sum() / len(x))
-        assert (np.isfinite(left) == (x >= x.max() - deviation)).all()
-    np.testing.assert_allclose(entropic.softmax(epsilon), warped("EpsilonLogitsWarper(0.01)", LOGITS), rtol=1e-10)
+def test_steps_of_the_adapters():
+    names = {"n": 1.0, "e": 0.01, "p": 0.5, "t": 0.1, "tau": 3.0, "eta": 0.1, "log": math.log, "tokens": [1, 2]}
+    steps = [eval(snippet, names) for row in rows_of("Samplers") if "in the adapters" in row[2] for snippet in snippets(row[1])]
+    left = {step[0]: Chain([step], 1 if step[0] in ("xtc", "mirostat") else None, 0) for step in steps}
+    assert left.keys() == {"mirostat", "top_n_sigma", "epsilon", "eta", "xtc", "dry"}
+    scores = LOGITS.astype(np.float32)
+    for x, got in zip(scores, left["top_n_sigma"](scores, 1), strict=True):
+        assert (np.isfinite(got) == (x >= x.max() - x.astype(np.float64).std())).all()
+    for name, theirs in (("epsilon", "EpsilonLogitsWarper(0.01)"), ("eta", "EtaLogitsWarper(0.01)")):
+        np.testing.assert_allclose(np.exp(left[name](scores, 1)), warped(theirs, scores), rtol=1e-5)
 
 
 def test_traps_of_samplers():
@@ -417,5 +416,10 @@ def test_traps_of_samplers():
     assert (entropic.Sampler([("top_k", 1)]).probs(ties) > 0).tolist() == [[False, True, False, False]]
     assert ties.argmax(-1).tolist() == [1]
     assert (warped("TopKLogitsWarper(1)", ties) > 0).tolist() == [[False, True, True, True]]
+    assert (entropic.Sampler([("top_p", 0.5)]).probs(ties) > 0).tolist() == [[False, True, True, False]]
+    assert (warped("TopPLogitsWarper(0.5)", ties) > 0).sum() == 2
+    equal = np.zeros((1, 4))
+    assert (entropic.Sampler([("typical_p", 0.5)]).probs(equal) > 0).tolist() == [[True, True, False, False]]
+    assert (warped("TypicalLogitsWarper(0.5)", equal) > 0).all()
     chain = entropic.Sampler([("top_k", 5)], seed=3)
     np.testing.assert_array_equal(chain.sample(LOGITS, position=4), chain.sample(LOGITS, position=4))

@@ -346,3 +346,40 @@ def test_llama_sampler_header(tmp_path):
     )
     ran = subprocess.run([str(program)], capture_output=True, text=True, timeout=60)
     assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        STEPS,
+        [("eta", 0.001), ("xtc", (0.5, 0.05))],
+        [("dry", {"allowed_length": 1}), ("mirostat", (2.0, 0.1))],
+    ],
+    ids=["sampler", "xtc", "dry and mirostat"],
+)
+def test_padding_on_the_left_changes_no_text(tiny, steps):
+    """A text of a seed is the same alone, padded among others, and several of one prompt."""
+    import torch
+
+    from entropic.transformers import SamplerLogitsProcessor
+
+    prompts = torch.tensor([[0, 0, 0, 5, 6], [7, 8, 9, 10, 11], [0, 3, 3, 4, 3]])
+    seen = (prompts > 0).long()
+
+    def texts(rows, mask, stream, **more):
+        processor = SamplerLogitsProcessor(steps, seed=9, stream=stream, attention_mask=mask)
+        off = {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "max_new_tokens": 8, **more}
+        return tiny.generate(rows, attention_mask=mask, logits_processor=[processor], **off)[:, rows.shape[1] :]
+
+    batch = texts(prompts, seen, 0)
+    for row in range(3):
+        own = prompts[row : row + 1, seen[row].bool()]
+        assert torch.equal(texts(own, torch.ones_like(own), row)[0], batch[row])
+        plain = generate(tiny, own.tolist(), SamplerLogitsProcessor(steps, seed=9, stream=row))
+        assert torch.equal(plain.sequences[0, own.shape[1] :], batch[row])
+    several = texts(prompts, seen, torch.arange(3).repeat_interleave(2).numpy(), num_return_sequences=2)
+    assert torch.equal(several[::2], batch) and torch.equal(several[1::2], batch)
+    processor = SamplerLogitsProcessor(steps, seed=9, attention_mask=seen)
+    text = r"attention_mask must be that of the prompts, got shape \(3, 5\) for texts of shape \(2, 5\)"
+    with pytest.raises(ValueError, match=text):
+        processor(prompts[:2], torch.zeros(2, 200))

@@ -440,3 +440,15 @@ def test_torch_measures_of_two_dtypes():
         dp, dq = torch.autograd.grad(value, (p, q))
         assert dp.dtype is torch.float32 and dq.dtype is torch.float64
     assert et.kl_divergence(p.half(), q.bfloat16()).dtype is torch.float32
+
+
+def test_a_tracer_of_jax_is_told_of_entropic_jax():
+    jax = pytest.importorskip("jax", reason="jax is not installed")
+    x = jax.numpy.ones((2, 3))
+    assert isinstance(entropic.softmax(x), jax.Array)
+    for transform in (jax.jit, jax.vmap, lambda function: jax.jacobian(function)):
+        for name in ("entmax", "entropy", "gamma_for_entropy", "softmax_loss"):
+            options = {"gamma_for_entropy": {"entropy": 0.5}, "entropy": {"input": "scores"}}.get(name, {})
+            targets = (np.zeros(2, int),) if name == "softmax_loss" else ()
+            with pytest.raises(TypeError, match=rf"^{name}: \w+ is a tracer of JAX, .*; entropic.jax.{name} works under jit"):
+                transform(lambda x: getattr(entropic, name)(x, *targets, **options))(x)  # noqa: B023
