@@ -19,6 +19,7 @@ from entropic._files import read, write
 from entropic._generated import *  # noqa: F403
 from entropic._ratio_map import ratio_map
 from entropic._sampling import Sampler, gumbel_softmax, sample
+from entropic._threads import get_num_threads, set_num_threads
 from entropic._transport import (
     SinkhornResult,
     TransportResult,
@@ -61,16 +62,6 @@ def force_simd_target(name):
     if not isinstance(name, str):
         raise TypeError(f"force_simd_target: name must be a string, got {type(name).__name__}")
     _core.force_simd_target(name)
-
-
-def set_num_threads(n):
-    """Use at most `n` threads for every later call; 0 returns to the default, one per processor. Results do not change."""
-    _core.set_num_threads(n)
-
-
-def get_num_threads():
-    """The largest number of threads that a call uses."""
-    return _core.get_num_threads()
 
 
 for _name in _generated.__all__:

@@ -92,7 +92,9 @@ class Operator:
     def _setup(self, ctx, inputs, output):
         ctx.owned = False
         ctx.set_materialize_grads(False)
-        everything = (*inputs[: self.count], *self._tuple(output))
+        everything = [*inputs[: self.count], *self._tuple(output)]
+        if self._is_enough(everything, inputs[self.count :]):
+            everything[0] = everything[self.count]
         kept = [everything[k] for k in self._kept]
         ctx.save_for_backward(*kept)
         if in_transform() or in_forward_mode():
@@ -100,6 +102,15 @@ class Operator:
         ctx.params = inputs[self.count :]
         ctx.given = [everything[k] is not None for k in self._moving]
         ctx.results = [(out.shape, out.dtype) for out in everything[self.count :]]
+
+    def _is_enough(self, everything, params):
+        """Whether the first output may be kept in place of the first tensor: where memory counts, and numbers may be read."""
+        x = everything[0]
+        if self.spec.suffices is None or x.numel() < _LARGE or torch.compiler.is_compiling() or tracing() is not None:
+            return False
+        if in_transform() or in_forward_mode() or dispatch_modes() or not (_is_plain(x) or x.is_cuda):
+            return False
+        return self.spec.suffices(everything[: self.count], params, everything[self.count])
 
     def _call(self, ctx):
         everything = [None] * (self.count + len(self.spec.outputs))
@@ -218,6 +229,7 @@ def _is_plain(x):
 
 
 _PLAIN = (Tensor, torch.nn.Parameter)
+_LARGE = 1 << 20  # numbers
 
 
 def wants_gradient(*tensors):
@@ -257,6 +269,7 @@ def _vjp_of(spec):
         derivative="reference",
         symmetric=OpSpec.symmetric,
         nearby=None,
+        suffices=None,
     )
 
 

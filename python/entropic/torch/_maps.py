@@ -4,12 +4,13 @@ import functools
 
 import torch
 
+from entropic import _threads
 from entropic.torch import _descriptions
 from entropic.torch._arguments import checked_dim, numbers_and_rows, one_dim
 from entropic.torch._builder import Operator
 from entropic.torch._compat import dispatch_modes, function_modes, in_forward_mode, in_transform, tracing
 from entropic.torch._spec import OpSpec
-from entropic.torch.backends.cpu import CODES, CONTIGUOUS
+from entropic.torch.backends.cpu import CODES, CONTIGUOUS, torch_threads
 from entropic.torch.backends.reference.maps import symmetric
 
 Tensor = torch.Tensor
@@ -20,8 +21,25 @@ _STRIDED = torch.strided
 _code = CODES.get
 
 
+# The maps whose J^T g is a function of p and g, but where p is of scores of +inf.
+_OF_P = ("softmax", "log_softmax", "sparsemax", "entmax", "top_k_softmax", "top_p_softmax", "min_p_softmax")
+
+
+def _suffices(logarithm, tensors, params, y):
+    (x, *rows), dim = tensors, params[-1]
+    if any(row is not None for row in rows):  # in whose gradient x is
+        return False
+    # Of a row of +inf every score that has mass is. log p = -inf might be of a score that is not.
+    with torch.no_grad():
+        if logarithm:
+            return not bool((y.amin() == -torch.inf) | (x.select(dim, 0) == torch.inf).any())
+        if bool((y.select(dim, 0) > 0).all()):
+            return not bool((x.select(dim, 0) == torch.inf).any())
+        return not bool((x.amax(dim) == torch.inf).any())
+
+
 def _spec(description):
-    rows = tuple(_descriptions.rows(description))
+    name, rows = description["name"], tuple(_descriptions.rows(description))
 
     def shapes(x, *arguments):
         dim = arguments[-1]
@@ -29,7 +47,7 @@ def _spec(description):
 
     names = "x", *(row.removesuffix("?") for row in rows)
     return OpSpec(
-        name=description["name"],
+        name=name,
         tensors=("x", *rows),
         params={**_descriptions.params(description), "dim": "int"},
         outputs=("y",),
@@ -38,6 +56,7 @@ def _spec(description):
         keeps=(*names, "y"),
         derivative="operator",
         symmetric=functools.partial(symmetric, description),
+        suffices=functools.partial(_suffices, name == "log_softmax") if name in _OF_P else None,
     )
 
 
@@ -66,6 +85,8 @@ def call(name, x, values, dim, axis, numbers=True):
         if code is not None:
             y = _empty_like(x) if x.is_contiguous() else _empty_like(x, memory_format=CONTIGUOUS)
             shape = x.shape
+            if torch_threads() != _threads.followed:
+                _threads.follow(torch_threads())
             try:
                 _KERNELS[name]((x.data_ptr(), shape, x.stride(), code), (y.data_ptr(), shape, y.stride(), code), dim, values)
                 return y

@@ -51,6 +51,9 @@ class OpSpec:
         The outputs that have a derivative; by default all.
     once : bool
         Whether that derivative has none.
+    suffices : callable
+        ``suffices(tensors, params, output)``: whether the derivative may read the first output where it would read the first
+        tensor, which then need not be kept.
     """
 
     name: str
@@ -65,6 +68,7 @@ class OpSpec:
     nearby: Callable[[Call], Any] | None = None
     moving: tuple[int, ...] | None = None
     once: bool = False
+    suffices: Callable[..., bool] | None = None
 
     @property
     def names(self):

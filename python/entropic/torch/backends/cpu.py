@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 import entropic
-from entropic import _core, _entropy_control, _layout
+from entropic import _core, _entropy_control, _layout, _threads
 from entropic.torch import _descriptions
 from entropic.torch._spec import absent, result_type
 
@@ -16,6 +16,7 @@ CODES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3
 _ALL_CODES = {**CODES, torch.int64: 4}
 
 CONTIGUOUS = torch.contiguous_format
+torch_threads = torch.get_num_threads
 
 
 def place(tensor):
@@ -264,6 +265,17 @@ def _gumbel_hard(x, result, dim, *key):
     _core.gumbel_softmax(x, result, dim, (1.0, True), *key)
 
 
+def _with_threads(run):
+    """run by as many threads as torch has."""
+
+    def running(*arguments):
+        if torch_threads() != _threads.followed:
+            _threads.follow(torch_threads())
+        return run(*arguments)
+
+    return running
+
+
 IMPLEMENTATIONS: dict[str, Any] = {name: functools.partial(_map, one) for name, one in _descriptions.MAPS.items()}
 IMPLEMENTATIONS |= {f"{name}_vjp": functools.partial(_map_vjp, one) for name, one in _descriptions.MAPS.items()}
 IMPLEMENTATIONS |= {
@@ -286,3 +298,4 @@ IMPLEMENTATIONS |= {
     "power_transform": _power_transform,
     "sinkhorn": functools.partial(_problems, _sinkhorn, (None,) * 7 + (torch.int64, torch.bool)),
 }
+IMPLEMENTATIONS = {name: _with_threads(run) for name, run in IMPLEMENTATIONS.items()}

@@ -1,0 +1,30 @@
+"""How many threads: what was asked for, or what another library says that calls this one."""
+
+from entropic import _core
+
+_asked = False  # by set_num_threads, with a number
+followed = None  # the other library's number that counts now
+
+
+def set_num_threads(n):
+    """Use at most `n` threads for every later call; 0 returns to the default, one per processor. Results do not change."""
+    global _asked, followed
+    _core.set_num_threads(n)
+    _asked, followed = n != 0, None
+
+
+def get_num_threads():
+    """The largest number of threads that a call uses."""
+    return _core.get_num_threads()
+
+
+def follow(n):
+    """Use another library's number, unless one was asked for here."""
+    global followed
+    if not _asked:
+        _core.set_num_threads(n)
+    followed = n
+
+
+for _function in (set_num_threads, get_num_threads):
+    _function.__module__ = "entropic"

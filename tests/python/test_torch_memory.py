@@ -1,0 +1,146 @@
+"""What large maps keep for backward."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+try:
+    import torch
+except ImportError:
+    if os.environ.get("CI"):
+        raise
+    pytest.skip("torch is not installed: pip install torch==2.13.0", allow_module_level=True)
+
+import entropic.torch as et
+
+MAPS = {
+    "softmax": {},
+    "log_softmax": {},
+    "sparsemax": {},
+    "entmax": {"alpha": 1.3},
+    "top_k_softmax": {"k": 30},
+    "top_p_softmax": {"p": 0.7},
+    "min_p_softmax": {"p": 0.1},
+}
+each = pytest.mark.parametrize("name", MAPS)
+
+
+def scores(kind=None):
+    x = torch.randn(600, 2000, generator=torch.Generator().manual_seed(1))  # more than 2^20 numbers
+    if kind == "masked":
+        x[:, ::7] = -torch.inf
+    if kind == "infinite":
+        x[17, 5:9] = torch.inf
+    if kind == "infinite elsewhere":
+        x[17, :4], x[18, 9] = torch.inf, torch.nan
+    return x.requires_grad_()
+
+
+def kept(function, x):
+    """(result, where what is kept for backward lies)."""
+    places = set()
+
+    def pack(tensor):
+        places.add(tensor.untyped_storage().data_ptr())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        y = function(x)
+    return y, places
+
+
+@each
+def test_p_alone_is_kept(name):
+    x = scores()
+    y, places = kept(lambda x: getattr(et, name)(x, **MAPS[name], temperature=0.8), x)
+    assert places == {y.untyped_storage().data_ptr()}
+
+
+@each
+@pytest.mark.parametrize("kind", [None, "masked", "infinite", "infinite elsewhere"])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_the_gradient_is_that_of_a_few_rows(name, kind, dim):
+    """Rows by themselves are small and keep their scores."""
+    x = scores(kind)
+    g = torch.randn(x.shape, generator=torch.Generator().manual_seed(2))
+    function = lambda x: getattr(et, name)(x if dim == 1 else x.mT, **MAPS[name], dim=dim)  # noqa: E731
+    found = torch.autograd.grad(function(x), x, g if dim == 1 else g.mT)[0]
+    rows = torch.tensor([0, 16, 17, 18, 599])
+    some = x.detach()[rows].requires_grad_()
+    want = torch.autograd.grad(function(some), some, g[rows] if dim == 1 else g[rows].mT)[0]
+    torch.testing.assert_close(found[rows], want, rtol=0, atol=0, equal_nan=True)
+
+
+@each
+def test_twice_and_forward(name):
+    x = scores()
+    v = torch.randn(x.shape, generator=torch.Generator().manual_seed(3))
+
+    def second(function, x):
+        first = torch.autograd.grad((function(x) * v).sum(), x, create_graph=True)[0]
+        return torch.autograd.grad((first * v).sum(), x)[0]
+
+    function = lambda x: getattr(et, name)(x, **MAPS[name])  # noqa: E731
+    rows = slice(5)
+    some, few = x.detach()[rows].requires_grad_(), v[rows]
+    first = torch.autograd.grad((function(some) * few).sum(), some, create_graph=True)[0]
+    want = torch.autograd.grad((first * few).sum(), some)[0]
+    torch.testing.assert_close(second(function, x)[rows], want, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(torch.func.jvp(function, (x,), (v,))[1][rows], torch.func.jvp(function, (some,), (few,))[1])
+
+
+@pytest.mark.parametrize("name", ["softmax", "entmax"])
+def test_a_learned_temperature_keeps_what_it_needs(name):
+    x = scores()
+    temperature = torch.tensor(0.8, requires_grad=True)
+    value = getattr(et, name)(x, temperature=temperature, **MAPS[name]).square().sum()
+    found = torch.autograd.grad(value, temperature)[0]
+    wide = x.detach().double().requires_grad_()
+    want = torch.autograd.grad(getattr(et, name)(wide, temperature=temperature, **MAPS[name]).square().sum(), temperature)[0]
+    torch.testing.assert_close(found, want, rtol=1e-4, atol=1e-4)
+
+
+THREADS = """
+import torch
+{first}
+import entropic
+import entropic.torch as et
+def number():
+    x = torch.randn(8, 300, requires_grad=gradient)
+    {call}
+    return entropic.get_num_threads()
+for gradient in (False, True):
+    torch.set_num_threads(3)
+    assert number() == 3
+    torch.set_num_threads({n})
+    assert number() == {n}
+    entropic.set_num_threads(5)
+    torch.set_num_threads(2)
+    assert number() == 5
+    entropic.set_num_threads(0)
+    assert number() == 2
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "et.softmax(x)",
+        "et.softmax_loss(x, torch.zeros(8, dtype=torch.int64))",
+        "et.entropy(x, input='scores')",
+        "et.attention(x, x, x)",
+    ],
+)
+def test_as_many_threads_as_torch(call):
+    program = THREADS.format(first="", call=call, n=1)
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize("first", ["torch.set_num_threads(1)", ""], ids=["before the import", "OMP_NUM_THREADS"])
+def test_threads_from_outside(first):
+    program = f"import torch\n{first}\nimport entropic\nimport entropic.torch as et\net.softmax(torch.randn(4, 5))\n"
+    program += "assert entropic.get_num_threads() == 1, entropic.get_num_threads()"
+    environment = {**os.environ, "OMP_NUM_THREADS": "4" if first else "1"}
+    subprocess.run([sys.executable, "-c", program], check=True, env=environment)
