@@ -17,7 +17,7 @@ namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 template <class T>
-GammaOfRow GammaRow(const GammaForEntropy& op, const T* x, size_t n, double* scratch) {
+HWY_INLINE GammaOfRow GammaRow(const GammaForEntropy& op, const T* x, size_t n, double* scratch) {
   const RowTag<T> d;
   const GammaOfRow invalid = {kNaN<double>, kNaN<double>, GammaStatus::invalid, 0};
   const T max = RowMax(d, x, n);

@@ -9,7 +9,7 @@
 
 #include "entropic/maps.h"
 #include "src/maps/softmax-inl.h"
-#include "src/rows/select-inl.h"
+#include "src/rows/mass_cut-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
@@ -78,12 +78,8 @@ HWY_INLINE void SoftmaxOfKept(D d, double temperature, Cut<T> cut, const T* x, s
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE Cut<T> LargestOfEqualMass(D d, const T* x, const T* e, size_t n, MassCut<T> found, T* scratch) {
   const auto least = hn::Set(d, found.least);
-  size_t m = 0;
-  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const auto in = hn::Eq(LoadUpTo(d, e + i, count, T(0)), least);
-    if (hn::AllFalse(d, in)) return;
-    hn::StoreU(CompressLanes(d, LoadUpTo(d, x + i, count, T(0)), in), d, scratch + m);
-    m += hn::CountTrue(d, in);
+  const size_t m = PackChosen(d, x, n, scratch, [&](size_t i, size_t count, hn::Vec<D>) HWY_ATTR {
+    return hn::Eq(LoadUpTo(d, e + i, count, T(0)), least);
   });
   T low = scratch[0], high = scratch[0];
   RowRange(d, scratch, m, low, high);

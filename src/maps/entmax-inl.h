@@ -22,6 +22,7 @@
 #include "src/maps/sparsemax-inl.h"
 #include "src/maps/threshold_start-inl.h"
 #include "src/rows/expm1-inl.h"
+#include "src/rows/select-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
@@ -222,7 +223,9 @@ HWY_INLINE void Scatter(D d, const T* masses, const hwy::MakeSigned<T>* places, 
                         bool stream) {
   WriteRow(d, stream, n, p, [&](size_t /*i*/, size_t /*count*/) HWY_ATTR { return hn::Zero(d); });
   const T factor = static_cast<T>(1 / sum);
-  for (size_t k = 0; k < kept; ++k) p[places[k]] = masses[k] * factor;
+  ForEachVector(d, kept, [&](size_t i, size_t count) HWY_ATTR {
+    for (size_t k = i; k < i + count; ++k) p[places[k]] = masses[k] * factor;
+  });
 }
 
 // alpha = 1.5: a mass is a few operations, so a row is written as if all scores had some.
@@ -288,7 +291,9 @@ HWY_NOINLINE HWY_FLATTEN void PowerMasses(double b, const Filtered<T>* filtered,
     }
   }
   for (size_t r = 0; r < rows; ++r) {
-    for (size_t i = 0; i < kCount; i += hn::Lanes(d)) hn::StoreU(hn::Load(d, masses[r] + i), d, filtered[r].survivors.z + i);
+    ForEachVector(d, kCount, [&](size_t i, size_t count) HWY_ATTR {
+      StoreUpTo(hn::LoadU(d, masses[r] + i), d, count, filtered[r].survivors.z + i);
+    });
   }
 }
 
@@ -460,7 +465,9 @@ HWY_INLINE void MapRowNearSoftmax(D d, double b, double temperature, const T* x,
     at.c = -static_cast<double>(least);
     if (kept <= n / 4) {
       T* const masses = survivors.z;
-      for (size_t k = 0; k < kept; ++k) masses[k] = x[survivors.places[k]];
+      ForEachVector(d, kept, [&](size_t i, size_t count) HWY_ATTR {
+        for (size_t k = i; k < i + count; ++k) masses[k] = x[survivors.places[k]];
+      });
       const double c = FindC(d, b, temperature, at, masses, kept, max, 1).c;
       if (c != c) return FillRow(d, kNaN<T>, n, p);
       const double sum = WriteBentExp(d, BentExp<D>(d, b, temperature, c, max), masses, kept, masses);
@@ -472,7 +479,9 @@ HWY_INLINE void MapRowNearSoftmax(D d, double b, double temperature, const T* x,
   if (n >= 4 * kSample) {
     T* const sample = workspace.memory.take<T>(kSample);
     const size_t stride = n / kSample;
-    for (size_t i = 0; i < kSample; ++i) sample[i] = x[i * stride];
+    ForEachVector(d, kSample, [&](size_t i, size_t count) HWY_ATTR {
+      for (size_t k = i; k < i + count; ++k) sample[k] = x[k * stride];
+    });
     const BentC start = FindC(d, b, temperature, at, sample, kSample, max, static_cast<double>(n) / kSample);
     // A sample without a score near the maximum says nothing.
     if (start.c > 0 && IsFinite(start.c)) at = start;
@@ -600,10 +609,13 @@ HWY_INLINE void KernelsOf<Entmax, T>::VjpRow(const Entmax& op, const T* x, const
                          [&](auto pi) HWY_ATTR { return Exp(d, hn::Mul(exponent, Log(d, pi))); });
   }
   const D64 d64;
-  size_t pivot = 0;
-  for (size_t i = 1; i < n; ++i) {
-    if (p[i] > T(0) && (!(p[pivot] > T(0)) || p[i] < p[pivot])) pivot = i;
-  }
+  auto least = hn::Set(d, kInfinity<T>);
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto pi = LoadUpTo(d, p + i, count, T(0));
+    least = hn::Min(hn::IfThenElse(hn::Gt(pi, hn::Zero(d)), pi, least), least);
+  });
+  const T smallest = MinLane(d, least);
+  const size_t pivot = smallest < kInfinity<T> ? EndOfFirst(d, p, n, smallest, 1) - 1 : 0;
   const V64 log_pivot = Log(d64, hn::Set(d64, static_cast<double>(p[pivot]))), power = hn::Set(d64, 1 - b);
   const V64 pivot_g = hn::Set(d64, static_cast<double>(g[pivot]));
   double* const dx64 = workspace.memory.take<double>(n);

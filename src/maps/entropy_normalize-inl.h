@@ -7,12 +7,11 @@
 #define ENTROPIC_MAPS_ENTROPY_NORMALIZE_INL_H_
 #endif
 
-#include <cstring>
-
 #include "entropic/maps.h"
 #include "src/maps/contract-inl.h"
 #include "src/maps/softmax-inl.h"
 #include "src/rows/narrow_entropy-inl.h"
+#include "src/rows/select-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
@@ -97,7 +96,11 @@ HWY_NOINLINE void WideEntropyRow(D d, EntropyTarget target, const T* x, size_t n
   double* const e = workspace.memory.take<double>(n);
   FindGammaWide(row, x, n, target, {}, e, &sum);
   const double inverse = 1 / sum;
-  for (size_t i = 0; i < n; ++i) p[i] = static_cast<T>(e[i] * inverse);
+  const D64 d64;
+  const V64 factor = hn::Set(d64, inverse);
+  ForEachVector(d64, n, [&](size_t i, size_t count) HWY_ATTR {
+    StoreNarrow(hn::Mul(LoadUpTo(d64, e + i, count, 0.0), factor), d64, count, p + i);
+  });
 }
 
 // Up to NarrowRows::kRows rows with finite maxima; p[r] may be x[r] where there is one.
@@ -122,7 +125,7 @@ HWY_INLINE void NarrowEntropyRows(EntropyTarget target, const float* const* x, s
     if (!rows[r].done) {
       WideEntropyRow(d, target, x[r], n, max[r], p[r], workspace);
     } else if (in_place) {
-      std::memcpy(p[r], apart, n * sizeof(float));
+      ForEachVector(d, n, [&](size_t i, size_t m) HWY_ATTR { StoreUpTo(LoadUpTo(d, apart + i, m, 0.0f), d, m, p[r] + i); });
     }
   }
 }
@@ -453,19 +456,19 @@ HWY_INLINE SupportRange<T> RangeOfSupport(D d, const T* x, const T* p, size_t n)
 // g at the first score that equals the maximum.
 template <class T>
 HWY_INLINE double GradientAtMax(const T* x, const T* g, size_t n, T max) {
-  for (size_t i = 0; i < n; ++i) {
-    if (x[i] == max) return static_cast<double>(g[i]);
-  }
-  return 0;
+  const size_t first = EndOfFirst(RowTag<T>(), x, n, max, 1) - 1;
+  return x[first] == max ? static_cast<double>(g[first]) : 0;
 }
 
 // The gradients' numbers, 0 where p is. Where x = log q is given as q, they become gradients in q: divided by it.
 template <class T>
 HWY_INLINE void StoreGradient(const T* p, const T* q, const double* gradient, size_t n, T* dx) {
-  for (size_t i = 0; i < n; ++i) {
-    const double divided = q == nullptr ? gradient[i] : gradient[i] / static_cast<double>(q[i]);
-    dx[i] = p[i] == 0 ? T(0) : static_cast<T>(divided);
-  }
+  ForEachVector(D64(), n, [&](size_t begin, size_t count) HWY_ATTR {
+    for (size_t i = begin; i < begin + count; ++i) {
+      const double divided = q == nullptr ? gradient[i] : gradient[i] / static_cast<double>(q[i]);
+      dx[i] = p[i] == 0 ? T(0) : static_cast<T>(divided);
+    }
+  });
 }
 
 // dx = gamma p ((g - mean g) - slope gamma (z - mean z)), by q if it is given.
@@ -558,7 +561,9 @@ HWY_INLINE void KernelsOf<EntropyClip, T>::VjpRow(const EntropyClip& op, const T
   double* const row = workspace.memory.take<double>(n);
   if (!free) return EntropyVjpRow(d, in.x, in.q, p, g, n, dx, row);
   const double mean = DotWithDistribution(d, p, g, n);
-  for (size_t i = 0; i < n; ++i) row[i] = static_cast<double>(p[i]) * (static_cast<double>(g[i]) - mean);
+  ForEachVector(D64(), n, [&](size_t begin, size_t count) HWY_ATTR {
+    for (size_t i = begin; i < begin + count; ++i) row[i] = static_cast<double>(p[i]) * (static_cast<double>(g[i]) - mean);
+  });
   StoreGradient(p, in.q, row, n, dx);
 }
 

@@ -9,6 +9,7 @@
 
 #include "src/maps/scores-inl.h"
 #include "src/rows/exp_log-inl.h"
+#include "src/rows/few-inl.h"
 #include "src/rows/filter-inl.h"
 #include "src/rows/threshold-inl.h"
 
@@ -86,20 +87,6 @@ HWY_INLINE void PowerSums(D d, double b, double c, size_t n, const Load& load, d
        [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR { root.WithDerivative(d, hn::Add(load(i, count), at), terms); });
 }
 
-// The same of kCount numbers, in registers, in D's type: lane i with lane i + kCount/2, + kCount/4 and so on.
-template <size_t kCount, class D, class Terms, class N = hn::TFromD<D>>
-HWY_INLINE void PowerSumsOf(D d, const Terms& terms_at, N (&sums)[2]) {
-  constexpr size_t kVectors = HWY_MAX(kCount / hn::MaxLanes(D()), 1);
-  hn::Vec<D> terms[kVectors][2];
-  for (size_t v = 0; v < kVectors; ++v) terms_at(v * hn::Lanes(d), terms[v]);
-  for (size_t half = kVectors / 2; half > 0; half /= 2) {
-    for (size_t v = 0; v < half; ++v) {
-      for (size_t k = 0; k < 2; ++k) terms[v][k] = hn::Add(terms[v][k], terms[v + half][k]);
-    }
-  }
-  for (size_t k = 0; k < 2; ++k) sums[k] = FoldLanes(d, terms[0][k], [](auto x, auto y) HWY_ATTR { return hn::Add(x, y); });
-}
-
 // How far c is to fall for 64 numbers.
 template <template <class> class Root, class D, class T = hn::TFromD<D>>
 HWY_INLINE T StepOf64(D d, double b, T c, const T* u) {
@@ -109,22 +96,6 @@ HWY_INLINE T StepOf64(D d, double b, T c, const T* u) {
   PowerSumsOf<64>(
       d, [&](size_t i, hn::Vec<D>* terms) HWY_ATTR { root.WithDerivative(d, hn::Add(hn::LoadU(d, u + i), at), terms); }, sums);
   return BoundNorm::Step(b, sums[0], sums[1]);
-}
-
-// The largest of 64 parts of the row: maxima[l] of the scores x[i] with i mod 64 = l, NaN left out.
-template <class T>
-HWY_INLINE void PartMaxima(RowTag<T> d, const T* x, size_t n, T* maxima) {
-  constexpr size_t kVectors = 64 / hn::MaxLanes(RowTag<T>());
-  constexpr T kLowest = -kInfinity<T>;
-  const size_t N = hn::Lanes(d);
-  hn::Vec<RowTag<T>> max[kVectors];
-  for (auto& v : max) v = hn::Set(d, kLowest);
-  size_t i = 0;
-  for (; i + 64 <= n; i += 64) {
-    for (size_t v = 0; v < kVectors; ++v) max[v] = hn::Max(hn::LoadU(d, x + i + v * N), max[v]);
-  }
-  for (size_t v = 0; i + v * N < n; ++v) max[v] = hn::Max(LoadUpTo(d, x + i + v * N, n - i - v * N, kLowest), max[v]);
-  for (size_t v = 0; v < kVectors; ++v) hn::StoreU(max[v], d, maxima + v * N);
 }
 
 // A number that -c is above, at least -1: the sum over a part of the row is less than that over all, and so is the c that

@@ -14,6 +14,7 @@
 #include "entropic/entropy_control.h"
 #include "src/rows/exp_log-inl.h"
 #include "src/rows/reduce-inl.h"
+#include "src/rows/rough_sums-inl.h"
 #include "src/search/search-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -92,35 +93,6 @@ HWY_INLINE GammaOfRow FindGamma(EntropyTarget target, GammaLimits limits, GammaT
                       : search.stage() == Search::kTooHigh ? GammaStatus::clamped_high
                                                            : GammaStatus::ok;
   return {search.gamma(), search.entropy(), status, search.evaluations()};
-}
-
-// sums[k] = a sum over the row, for many k: one accumulator for each sum and lane, as few registers as there are, takes 16
-// terms before it is added in float64, where Sums has four that take four each. The order is that of 16 lanes on every
-// target. add(i, count, acc) adds the terms of the elements i .. i + count - 1 to the K accumulators, by fused operations
-// where a term is a product; lanes beyond count are ignored. What it finds is a start, or is confirmed later.
-template <size_t K, class D, class Add>
-HWY_INLINE void RoughSums(D d, size_t n, double (&sums)[K], Add&& add) {
-  using V = hn::Vec<D>;
-  constexpr size_t N = hn::MaxLanes(D());
-  Totals totals[K];
-  for (size_t base = 0; base < n; base += 256) {
-    const size_t rest = HWY_MIN(n - base, size_t{256});
-    for (size_t g = 0; g < 16 / N; ++g) {
-      V acc[K];
-      for (size_t k = 0; k < K; ++k) acc[k] = hn::Zero(d);
-      size_t i = g * N;
-      for (; i + N <= rest; i += 16) add(base + i, N, acc);
-      if (i < rest) {
-        V more[K];
-        for (size_t k = 0; k < K; ++k) more[k] = acc[k];
-        add(base + i, rest - i, more);
-        const auto exists = hn::FirstN(d, rest - i);
-        for (size_t k = 0; k < K; ++k) acc[k] = hn::IfThenElse(exists, more[k], acc[k]);
-      }
-      for (size_t k = 0; k < K; ++k) totals[k].Add(d, g, acc[k]);
-    }
-  }
-  for (size_t k = 0; k < K; ++k) sums[k] = totals[k].Fold();
 }
 
 // What a first sweep over a row with a finite maximum finds.

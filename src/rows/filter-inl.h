@@ -9,7 +9,7 @@
 
 #include <cstring>
 
-#include "src/rows/loop-inl.h"
+#include "src/rows/reduce-inl.h"
 #include "src/scratch.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -83,6 +83,27 @@ HWY_INLINE size_t FilterAbove(RowTag<T> d, const Relative& relative, const T* x,
   }
   for (size_t i = 0; i < 64; i += kLanes) hn::StoreU(hn::Set(d, kLowest), d, z + kept + i);
   for (size_t i = 0; i < kept + 64 - kLanes; i += kLanes) hn::StoreU(relative(hn::LoadU(d, z + i)), d, z + i);
+  return kept;
+}
+
+// Packs x - shift for the scores x >= least, at most `most` of them and a vector more; returns how many there are, or what
+// made it more than `most`. `lowest` becomes the least of all scores.
+inline HWY_NOINLINE size_t PackAbove(const float* x, size_t n, float least, float shift, size_t most, float* packed,
+                                     float* lowest) {
+  const RowTag<float> d;
+  const auto limit = hn::Set(d, least), top = hn::Set(d, shift);
+  auto min = top;
+  size_t kept = 0;
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto xi = LoadUpTo(d, x + i, count, shift);
+    min = hn::Min(xi, min);
+    auto in = hn::Ge(xi, limit);
+    if (hn::AllFalse(d, in) || kept > most) return;
+    if (count < hn::Lanes(d)) in = hn::And(in, hn::FirstN(d, count));
+    hn::StoreU(CompressLanes(d, hn::Sub(xi, top), in), d, packed + kept);
+    kept += hn::CountTrue(d, in);
+  });
+  *lowest = MinLane(d, min);
   return kept;
 }
 

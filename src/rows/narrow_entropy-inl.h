@@ -12,6 +12,8 @@
 #include <limits>
 
 #include "src/rows/entropy-inl.h"
+#include "src/rows/few-inl.h"
+#include "src/rows/filter-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
@@ -165,27 +167,6 @@ struct Condensed {
   }
 };
 
-// Packs x - shift for the scores x >= least, at most `most` of them and a vector more; returns how many there are, or what
-// made it more than `most`. `lowest` becomes the least of all scores.
-inline HWY_NOINLINE size_t PackAbove(const float* x, size_t n, float least, float shift, size_t most, float* packed,
-                                     float* lowest) {
-  const RowTag<float> d;
-  const auto limit = hn::Set(d, least), top = hn::Set(d, shift);
-  auto min = top;
-  size_t kept = 0;
-  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const auto xi = LoadUpTo(d, x + i, count, shift);
-    min = hn::Min(xi, min);
-    auto in = hn::Ge(xi, limit);
-    if (hn::AllFalse(d, in) || kept > most) return;
-    if (count < hn::Lanes(d)) in = hn::And(in, hn::FirstN(d, count));
-    hn::StoreU(CompressLanes(d, hn::Sub(xi, top), in), d, packed + kept);
-    kept += hn::CountTrue(d, in);
-  });
-  *lowest = MinLane(d, min);
-  return kept;
-}
-
 // The 8th largest of 16.
 HWY_INLINE float MiddleOf16(const float* v) {
   for (size_t i = 0; i < 16; ++i) {
@@ -201,19 +182,16 @@ HWY_INLINE float MiddleOf16(const float* v) {
 // 0.7 / m of the row is above. Empty where that is more than a quarter of the row.
 inline HWY_NOINLINE Condensed Condense(const float* x, size_t n, float max, float* memory, RowSurvey<float>* row) {
   const RowTag<float> d;
-  constexpr size_t N = hn::MaxLanes(RowTag<float>());
   constexpr float kAbsent = -kInfinity<float>;
   const size_t blocks = HWY_MIN(n / 256, size_t{256}), bulk_count = 16 * blocks;
   float* const bulk = memory;
-  HWY_ALIGN float column_max[16];
-  for (size_t i = 0; i < 16; ++i) column_max[i] = kAbsent;
-  for (size_t b = 0; b < blocks; ++b) {
-    const float* const from = x + b * (n / 16) / blocks * 16;
-    for (size_t i = 0; i < 16; i += N) {
-      const auto xi = hn::LoadU(d, from + i);
-      hn::StoreU(xi, d, bulk + b * 16 + i);
-      hn::Store(hn::Max(xi, hn::Load(d, column_max + i)), d, column_max + i);
-    }
+  ForEachVector(d, bulk_count, [&](size_t i, size_t count) HWY_ATTR {
+    StoreUpTo(LoadUpTo(d, x + i / 16 * (n / 16) / blocks * 16 + i % 16, count, kAbsent), d, count, bulk + i);
+  });
+  HWY_ALIGN float column_max[64];
+  PartMaxima(d, bulk, bulk_count, column_max);
+  for (size_t i = 0; i < 16; ++i) {
+    for (size_t k = i + 16; k < 64; k += 16) column_max[i] = HWY_MAX(column_max[i], column_max[k]);
   }
   const float least = MiddleOf16(column_max);
   Condensed few = {bulk + bulk_count, 0, bulk, bulk_count, 0};
@@ -305,7 +283,8 @@ struct NarrowRow {
 // few; and one that writes p and confirms its entropy.
 class NarrowRows {
  public:
-  static constexpr size_t kRows = 8;
+  // Where a vector has one lane, rows gain nothing by others.
+  static constexpr size_t kRows = hn::MaxLanes(D64()) == 1 ? 1 : 8;
 
   HWY_INLINE NarrowRows(NarrowRow* rows, size_t count, size_t n) : rows_(rows), count_(count), n_(n) {}
 

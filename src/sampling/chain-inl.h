@@ -17,7 +17,7 @@
 #include "src/maps/cut_softmax-inl.h"
 #include "src/maps/scores-inl.h"
 #include "src/rows/narrow_entropy-inl.h"
-#include "src/rows/select-inl.h"
+#include "src/rows/mass_cut-inl.h"
 #include "src/sampling/kernels.h"
 #include "src/sampling/noise-inl.h"
 #include "src/scratch.h"

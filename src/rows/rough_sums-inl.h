@@ -1,0 +1,49 @@
+// Many sums along a row at once, as a search wants them: a little rougher than those of reduce-inl.h, and quicker.
+
+#if defined(ENTROPIC_ROWS_ROUGH_SUMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ENTROPIC_ROWS_ROUGH_SUMS_INL_H_
+#undef ENTROPIC_ROWS_ROUGH_SUMS_INL_H_
+#else
+#define ENTROPIC_ROWS_ROUGH_SUMS_INL_H_
+#endif
+
+#include "src/rows/reduce-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic::inline ENTROPIC_ABI {
+namespace HWY_NAMESPACE {
+
+// sums[k] = a sum over the row, for many k: one accumulator for each sum and lane, as few registers as there are, takes 16
+// terms before it is added in float64, where Sums has four that take four each. The order is that of 16 lanes on every
+// target. add(i, count, acc) adds the terms of the elements i .. i + count - 1 to the K accumulators, by fused operations
+// where a term is a product; lanes beyond count are ignored. What it finds is a start, or is confirmed later.
+template <size_t K, class D, class Add>
+HWY_INLINE void RoughSums(D d, size_t n, double (&sums)[K], Add&& add) {
+  using V = hn::Vec<D>;
+  constexpr size_t N = hn::MaxLanes(D());
+  Totals totals[K];
+  for (size_t base = 0; base < n; base += 256) {
+    const size_t rest = HWY_MIN(n - base, size_t{256});
+    for (size_t g = 0; g < 16 / N; ++g) {
+      V acc[K];
+      for (size_t k = 0; k < K; ++k) acc[k] = hn::Zero(d);
+      size_t i = g * N;
+      for (; i + N <= rest; i += 16) add(base + i, N, acc);
+      if (i < rest) {
+        V more[K];
+        for (size_t k = 0; k < K; ++k) more[k] = acc[k];
+        add(base + i, rest - i, more);
+        const auto exists = hn::FirstN(d, rest - i);
+        for (size_t k = 0; k < K; ++k) acc[k] = hn::IfThenElse(exists, more[k], acc[k]);
+      }
+      for (size_t k = 0; k < K; ++k) totals[k].Add(d, g, acc[k]);
+    }
+  }
+  for (size_t k = 0; k < K; ++k) sums[k] = totals[k].Fold();
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic::inline ENTROPIC_ABI
+HWY_AFTER_NAMESPACE();
+
+#endif  // ENTROPIC_ROWS_ROUGH_SUMS_INL_H_
