@@ -48,7 +48,7 @@ struct KernelsOf<Entmax, T> {
   }
   struct Short {
     static constexpr size_t kGroups = 1;
-    static bool Takes(const Entmax& op) { return op.alpha == 1 || op.alpha == 1.5 || op.alpha == 2; }
+    static HWY_INLINE bool Takes(const Entmax& op) { return op.alpha == 1 || op.alpha == 1.5 || op.alpha == 2; }
     static void Map(const Entmax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group, T* const* p, size_t count);
   };
   struct Several {

@@ -22,7 +22,7 @@ template <class Op>
 struct ShortEntropyRows {
   // Side by side, the rows' searches wait for each other's results and not for their own.
   static constexpr size_t kGroups = 4;
-  static bool Takes(const Op& /*op*/) { return true; }
+  static HWY_INLINE bool Takes(const Op& /*op*/) { return true; }
   static void Map(const Op& op, const hn::Vec<RowTag<float>>* max, ShortRows<float>* rows, float* const* p, size_t count);
 };
 template <class Op>

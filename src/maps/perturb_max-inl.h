@@ -42,7 +42,7 @@ struct KernelsOf<PerturbMax, T> {
   static size_t Memory(size_t n) { return PerturbMemory(n); }
   struct Short {
     static constexpr size_t kGroups = KernelsOf<Softmax, T>::Short::kGroups;
-    static bool Takes(const PerturbMax& op) { return op.noise == PerturbMax::Noise::gumbel; }
+    static HWY_INLINE bool Takes(const PerturbMax& op) { return op.noise == PerturbMax::Noise::gumbel; }
     static void Map(const PerturbMax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group, T* const* p, size_t count);
   };
   using Several = NotOffered;

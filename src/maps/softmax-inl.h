@@ -23,7 +23,7 @@ struct KernelsOf<Softmax, T> {
   static constexpr NotOffered ParamVjpRow = {}, MostInfinite = {}, Memory = {};
   struct Short {
     static constexpr size_t kGroups = 1;
-    static bool Takes(const Softmax& /*op*/) { return true; }
+    static HWY_INLINE bool Takes(const Softmax& /*op*/) { return true; }
     static void Map(const Softmax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group, T* const* p, size_t count);
   };
   using Several = NotOffered;

@@ -24,7 +24,7 @@ struct KernelsOf<Sparsemax, T> {
   static size_t Memory(size_t n) { return room_of<Survivors<T>>(n); }
   struct Short {
     static constexpr size_t kGroups = 1;
-    static bool Takes(const Sparsemax& /*op*/) { return true; }
+    static HWY_INLINE bool Takes(const Sparsemax& /*op*/) { return true; }
     static void Map(const Sparsemax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group, T* const* p, size_t count);
   };
   using Several = NotOffered;

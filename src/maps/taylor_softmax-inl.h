@@ -104,7 +104,9 @@ HWY_INLINE void KernelsOf<TaylorSoftmax, T>::MapRow(const TaylorSoftmax& op, con
   });
   const double sum = SumRow(d64, values, n);
   if (sum != sum) return FillRow(d, kNaN<T>, n, p);
-  for (size_t i = 0; i < n; ++i) p[i] = static_cast<T>(values[i] / sum);
+  ForEachVector(d64, n, [&](size_t i, size_t count) HWY_ATTR {
+    StoreNarrow(hn::Div(LoadUpTo(d64, values + i, count, 0.0), hn::Set(d64, sum)), d64, count, p + i);
+  });
 }
 
 template <class T>
@@ -119,9 +121,12 @@ HWY_INLINE void KernelsOf<TaylorSoftmax, T>::VjpRow(const TaylorSoftmax& op, con
     const auto xi = LoadWide(d64, x + i, count, T(0));
     StoreUpTo(hn::Div(f.Derivative(xi), f(xi)), d64, count, slopes + i);
   });
-  for (size_t i = 0; i < n; ++i) {
-    dx[i] = p[i] == T(0) ? T(0) : static_cast<T>(slopes[i] * (static_cast<double>(p[i]) * (static_cast<double>(g[i]) - mean)));
-  }
+  ForEachVector(d64, n, [&](size_t begin, size_t count) HWY_ATTR {
+    for (size_t i = begin; i < begin + count; ++i) {
+      const double v = slopes[i] * (static_cast<double>(p[i]) * (static_cast<double>(g[i]) - mean));
+      dx[i] = p[i] == T(0) ? T(0) : static_cast<T>(v);
+    }
+  });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -1,0 +1,74 @@
+// The maps on rows in a GPU's memory: the library entropic_cuda.
+//
+// What a call takes, refuses and gives is what maps.h and entropy_control.h say of the function with the same name, and the
+// results have the bits that CPUs with FMA give, but for what docs/howto/gpu.md lists. Differences:
+//
+// - Views, values of parameters for each row and gradients in them are in device memory, of the device that is current. The
+// host
+//   cannot look there: a row whose own parameter is out of range becomes NaN.
+// - A call puts its kernel on a stream and returns. It allocates nothing and waits for nothing, so that it may be captured in a
+//   graph. Working memory is the caller's: memory_for() says how much, and what another call may not use at the same time.
+// - PerturbMax has no kernel and is refused.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <type_traits>
+
+#include "entropic/entropy_control.h"
+#include "entropic/half.h"
+#include "entropic/maps.h"
+
+namespace entropic::inline ENTROPIC_ABI {
+namespace cuda {
+
+// A cudaStream_t; null is the default stream.
+struct Stream {
+  void* handle = nullptr;
+};
+
+// Whether a map has kernels for devices.
+ENTROPIC_API bool has_kernels(const Map& map);
+
+// Bytes that apply and apply_vjp want for a batch of rows x cols of T, at most; aligned to 128.
+template <class T>
+ENTROPIC_API std::size_t memory_for(const Map& map, std::size_t rows, std::size_t cols);
+// The same for any other function of this header.
+template <class T>
+ENTROPIC_API std::size_t memory_for(std::size_t rows, std::size_t cols);
+
+// T: float, double, float16, bfloat16.
+template <class T>
+ENTROPIC_API void apply(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p,
+                        std::span<std::byte> memory, Stream stream = {}, std::span<const PerRow> per_row = {});
+template <class T>
+ENTROPIC_API void apply_vjp(const Map& map, MatrixView<const std::type_identity_t<T>> x,
+                            MatrixView<const std::type_identity_t<T>> p, MatrixView<const std::type_identity_t<T>> g,
+                            MatrixView<T> dx, std::span<std::byte> memory, Stream stream = {},
+                            std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {});
+
+template <class T>
+ENTROPIC_API void log_softmax(const LogSoftmax& options, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y,
+                              std::span<std::byte> memory, Stream stream = {}, std::span<const PerRow> per_row = {});
+template <class T>
+ENTROPIC_API void log_softmax_vjp(const LogSoftmax& options, MatrixView<const std::type_identity_t<T>> x,
+                                  MatrixView<const std::type_identity_t<T>> y, MatrixView<const std::type_identity_t<T>> g,
+                                  MatrixView<T> dx, std::span<std::byte> memory, Stream stream = {},
+                                  std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {});
+template <class T>
+ENTROPIC_API void logsumexp(const LogSumExp& options, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y,
+                            std::span<std::byte> memory, Stream stream = {}, std::span<const PerRow> per_row = {});
+template <class T>
+ENTROPIC_API void logsumexp_vjp(const LogSumExp& options, MatrixView<const std::type_identity_t<T>> x,
+                                MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx, std::span<std::byte> memory,
+                                Stream stream = {}, std::span<const PerRow> per_row = {},
+                                std::span<const ParamGradient> gradients = {});
+
+// T: float or double; scores only. `status` holds numbers of GammaStatus.
+template <class T>
+ENTROPIC_API void gamma_for_entropy(const GammaForEntropy& options, MatrixView<const T> x, std::span<double> gamma,
+                                    std::span<double> entropy, std::span<int> status, std::span<std::byte> memory,
+                                    Stream stream = {}, std::span<const PerRow> per_row = {});
+
+}  // namespace cuda
+}  // namespace entropic::inline ENTROPIC_ABI

@@ -1,0 +1,51 @@
+// What a call hands to a kernel: numbers and addresses. Host and device read it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+
+#include "entropic/describe.h"
+
+namespace entropic::inline ENTROPIC_ABI {
+namespace cuda {
+
+// What rows hold in memory: numbers as they are worked on, or 16 bits of float.
+enum class Stored : int { as_worked_on, float16, bfloat16 };
+
+// Rows in device memory.
+struct Rows {
+  void* data = nullptr;
+  std::size_t stride = 0;
+  Stored stored = Stored::as_worked_on;
+};
+
+// One address for each parameter of Op, null where there is nothing.
+template <class Op, class T>
+struct ForParams {
+  static constexpr std::size_t kCount = std::tuple_size_v<decltype(Op::kParams)>;
+  T* of[kCount] = {};
+};
+
+// An operation on rows: inputs, output, what else it gives for each row, and a team's share of working memory.
+template <class Op>
+struct Call {
+  Op op;
+  std::size_t rows, cols;
+  Rows in[3], out;
+  ForParams<Op, const double> per_row = {};
+  ForParams<Op, double> slopes = {};
+  double *gamma = nullptr, *entropy = nullptr;
+  int* status = nullptr;
+  std::uint8_t* memory = nullptr;
+  std::size_t memory_of_team = 0;
+};
+
+// Which threads have a row: so many blocks of a cluster with so many threads each; rows, where a block has several.
+struct Shape {
+  unsigned blocks, threads, rows;
+  constexpr unsigned teams_per_cluster() const { return rows; }
+};
+
+}  // namespace cuda
+}  // namespace entropic::inline ENTROPIC_ABI

@@ -1,0 +1,279 @@
+// The maps on rows in device memory: checks, and what a kernel is handed.
+
+#include "entropic/cuda.h"
+
+#include <algorithm>
+
+#include "src/check.h"
+#include "src/cuda/kernels.h"
+#include "src/half.h"
+
+namespace entropic::inline ENTROPIC_ABI {
+namespace cuda {
+namespace {
+
+template <class Op>
+inline constexpr bool kHasKernels = !std::is_same_v<Op, PerturbMax>;
+
+template <class T>
+Rows rows_of(const MatrixView<T>& a) {
+  using Number = std::remove_const_t<T>;
+  const Stored stored = std::is_same_v<Number, float16>    ? Stored::float16
+                        : std::is_same_v<Number, bfloat16> ? Stored::bfloat16
+                                                           : Stored::as_worked_on;
+  return {const_cast<Number*>(a.data), a.row_stride, stored};
+}
+
+// Where values of parameters are, by the parameters' places; their numbers only the device can check.
+template <class Op, class Number, class Given>
+ForParams<Op, Number> places_of(std::span<const Given> given, std::size_t rows) {
+  ForParams<Op, Number> places;
+  for (const Given& numbers : given) {
+    check_per_row<Op>(numbers.parameter, numbers.values.size(), rows);
+    std::size_t i = 0;
+    for_each_param<Op>([&](const auto& param) {
+      if (param.name == numbers.parameter) places.of[i] = numbers.values.data();
+      ++i;
+    });
+  }
+  return places;
+}
+
+// op with the values that its rows have in place of its own taken as typical ones, so that the others can be checked.
+template <class Op>
+void check_common(Op op, std::span<const PerRow> per_row) {
+  for_each_param<Op>([&](const auto& param) {
+    if constexpr (requires { op.*param.member = 1.0; }) {
+      for (const PerRow& given : per_row) {
+        if (given.parameter == param.name) op.*param.member = param.typical ? *param.typical : 1.0;
+      }
+    }
+  });
+  check_params(op);
+}
+
+void check_memory(std::string_view operation, std::span<std::byte> memory, std::size_t wanted) {
+  if (memory.size() < wanted) {
+    fail("{}: memory must have {} bytes, as memory_for() says, got {}", operation, wanted, memory.size());
+  }
+  if (reinterpret_cast<std::uintptr_t>(memory.data()) % 128 != 0) {
+    fail("{}: memory must be aligned to 128 bytes, got {}", operation, static_cast<const void*>(memory.data()));
+  }
+}
+
+template <class T>
+void check_map(std::string_view name, const MatrixView<const T>& x, std::string_view out_name, const MatrixView<T>& out) {
+  check_layout(name, "x", x);
+  check_shape(name, out_name, out, "x", x.rows, x.cols);
+  check_overlap(name, out_name, out, "x", x);
+}
+
+template <class T, class Op, class In>
+Call<Op> call_of(const Op& op, const In& x, std::span<std::byte> memory, std::span<const PerRow> per_row) {
+  check_common(op, per_row);
+  check_memory(Op::kDescription.name, memory, Kernels<Op, Working<T>>::memory(x.rows, x.cols));
+  Call<Op> call = {op, x.rows, x.cols, {}, {}};
+  call.per_row = places_of<Op, const double>(per_row, x.rows);
+  call.in[0] = rows_of(x);
+  call.memory = reinterpret_cast<std::uint8_t*>(memory.data());
+  return call;
+}
+
+// call(op) for the map's operation, if it has kernels.
+template <class F>
+void with_kernels(const Map& map, F&& call) {
+  std::visit(
+      [&]<class Op>(const Op& op) {
+        if constexpr (kHasKernels<Op>) {
+          call(op);
+        } else {
+          fail("{}: must be a map with kernels for devices, which this one has not", Op::kDescription.name);
+        }
+      },
+      map);
+}
+
+}  // namespace
+
+bool has_kernels(const Map& map) {
+  return std::visit([]<class Op>(const Op&) { return kHasKernels<Op>; }, map);
+}
+
+template <class T>
+std::size_t memory_for(const Map& map, std::size_t rows, std::size_t cols) {
+  std::size_t bytes = 0;
+  with_kernels(map, [&]<class Op>(const Op&) { bytes = Kernels<Op, Working<T>>::memory(rows, cols); });
+  return bytes;
+}
+
+template <class T>
+std::size_t memory_for(std::size_t rows, std::size_t cols) {
+  return Kernels<LogSoftmax, Working<T>>::memory(rows, cols);
+}
+
+template <class T>
+void apply(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p, std::span<std::byte> memory,
+           Stream stream, std::span<const PerRow> per_row) {
+  check_map(description_of(map).name, x, "p", p);
+  with_kernels(map, [&]<class Op>(const Op& op) {
+    Call<Op> call = call_of<T>(op, x, memory, per_row);
+    call.out = rows_of(p);
+    Kernels<Op, Working<T>>::map(call, stream);
+  });
+}
+
+template <class T>
+void apply_vjp(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixView<const std::type_identity_t<T>> p,
+               MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx, std::span<std::byte> memory, Stream stream,
+               std::span<const PerRow> per_row, std::span<const ParamGradient> gradients) {
+  const std::string_view name = description_of(map).name;
+  check_map(name, x, "dx", dx);
+  check_shape(name, "p", p, "x", x.rows, x.cols);
+  check_shape(name, "g", g, "x", x.rows, x.cols);
+  check_overlap(name, "dx", dx, "p", p);
+  check_overlap(name, "dx", dx, "g", g);
+  with_kernels(map, [&]<class Op>(const Op& op) {
+    Call<Op> call = call_of<T>(op, x, memory, per_row);
+    call.slopes = places_of<Op, double>(gradients, x.rows);
+    call.in[1] = rows_of(p), call.in[2] = rows_of(g), call.out = rows_of(dx);
+    Kernels<Op, Working<T>>::vjp(call, stream);
+  });
+}
+
+template <class T>
+void log_softmax(const LogSoftmax& options, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y,
+                 std::span<std::byte> memory, Stream stream, std::span<const PerRow> per_row) {
+  check_map("log_softmax", x, "y", y);
+  Call<LogSoftmax> call = call_of<T>(options, x, memory, per_row);
+  call.out = rows_of(y);
+  Kernels<LogSoftmax, Working<T>>::map(call, stream);
+}
+
+template <class T>
+void log_softmax_vjp(const LogSoftmax& options, MatrixView<const std::type_identity_t<T>> x,
+                     MatrixView<const std::type_identity_t<T>> y, MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx,
+                     std::span<std::byte> memory, Stream stream, std::span<const PerRow> per_row,
+                     std::span<const ParamGradient> gradients) {
+  check_map("log_softmax", x, "dx", dx);
+  check_shape("log_softmax", "y", y, "x", x.rows, x.cols);
+  check_shape("log_softmax", "g", g, "x", x.rows, x.cols);
+  check_overlap("log_softmax", "dx", dx, "y", y);
+  check_overlap("log_softmax", "dx", dx, "g", g);
+  Call<LogSoftmax> call = call_of<T>(options, x, memory, per_row);
+  call.slopes = places_of<LogSoftmax, double>(gradients, x.rows);
+  call.in[1] = rows_of(y), call.in[2] = rows_of(g), call.out = rows_of(dx);
+  Kernels<LogSoftmax, Working<T>>::vjp(call, stream);
+}
+
+template <class T>
+void logsumexp(const LogSumExp& options, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> y,
+               std::span<std::byte> memory, Stream stream, std::span<const PerRow> per_row) {
+  check_layout("logsumexp", "x", x);
+  check_shape("logsumexp", "y", y, "a column with x's rows", x.rows, std::size_t{1});
+  check_apart("logsumexp", "y", y, "x", x);
+  if (x.cols == 0 && x.rows > 0) fail("logsumexp: x must have a column, got {} x 0", x.rows);
+  Call<LogSumExp> call = call_of<T>(options, x, memory, per_row);
+  call.out = rows_of(y);
+  Kernels<LogSumExp, Working<T>>::map(call, stream);
+}
+
+template <class T>
+void logsumexp_vjp(const LogSumExp& options, MatrixView<const std::type_identity_t<T>> x,
+                   MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx, std::span<std::byte> memory, Stream stream,
+                   std::span<const PerRow> per_row, std::span<const ParamGradient> gradients) {
+  check_map("logsumexp", x, "dx", dx);
+  check_shape("logsumexp", "g", g, "a column with x's rows", x.rows, std::size_t{1});
+  check_apart("logsumexp", "dx", dx, "g", g);
+  Call<LogSumExp> call = call_of<T>(options, x, memory, per_row);
+  call.slopes = places_of<LogSumExp, double>(gradients, x.rows);
+  call.in[2] = rows_of(g), call.out = rows_of(dx);
+  Kernels<LogSumExp, Working<T>>::vjp(call, stream);
+}
+
+template <class T>
+void gamma_for_entropy(const GammaForEntropy& options, MatrixView<const T> x, std::span<double> gamma,
+                       std::span<double> entropy, std::span<int> status, std::span<std::byte> memory, Stream stream,
+                       std::span<const PerRow> per_row) {
+  constexpr std::string_view kName = GammaForEntropy::kDescription.name;
+  check_layout(kName, "x", x);
+  check_size(kName, "gamma", gamma.size(), x.rows);
+  check_size(kName, "entropy", entropy.size(), x.rows);
+  check_size(kName, "status", status.size(), x.rows);
+  if (options.input == Input::probs) fail("{}: input must be scores or log_probs on a device, got probs", kName);
+  if (x.cols == 0 && x.rows > 0) fail("{}: x must have a column, got {} x 0", kName, x.rows);
+  Call<GammaForEntropy> call = call_of<T>(options, x, memory, per_row);
+  call.gamma = gamma.data(), call.entropy = entropy.data(), call.status = status.data();
+  Kernels<GammaForEntropy, T>::map(call, stream);
+}
+
+template std::size_t memory_for<float>(const Map&, std::size_t, std::size_t);
+template std::size_t memory_for<float>(std::size_t, std::size_t);
+template void apply(const Map&, MatrixView<const float>, MatrixView<float>, std::span<std::byte>, Stream,
+                    std::span<const PerRow>);
+template void apply_vjp(const Map&, MatrixView<const float>, MatrixView<const float>, MatrixView<const float>,
+                        MatrixView<float>, std::span<std::byte>, Stream, std::span<const PerRow>,
+                        std::span<const ParamGradient>);
+template void log_softmax(const LogSoftmax&, MatrixView<const float>, MatrixView<float>, std::span<std::byte>, Stream,
+                          std::span<const PerRow>);
+template void log_softmax_vjp(const LogSoftmax&, MatrixView<const float>, MatrixView<const float>, MatrixView<const float>,
+                              MatrixView<float>, std::span<std::byte>, Stream, std::span<const PerRow>,
+                              std::span<const ParamGradient>);
+template void logsumexp(const LogSumExp&, MatrixView<const float>, MatrixView<float>, std::span<std::byte>, Stream,
+                        std::span<const PerRow>);
+template void logsumexp_vjp(const LogSumExp&, MatrixView<const float>, MatrixView<const float>, MatrixView<float>,
+                            std::span<std::byte>, Stream, std::span<const PerRow>, std::span<const ParamGradient>);
+template std::size_t memory_for<double>(const Map&, std::size_t, std::size_t);
+template std::size_t memory_for<double>(std::size_t, std::size_t);
+template void apply(const Map&, MatrixView<const double>, MatrixView<double>, std::span<std::byte>, Stream,
+                    std::span<const PerRow>);
+template void apply_vjp(const Map&, MatrixView<const double>, MatrixView<const double>, MatrixView<const double>,
+                        MatrixView<double>, std::span<std::byte>, Stream, std::span<const PerRow>,
+                        std::span<const ParamGradient>);
+template void log_softmax(const LogSoftmax&, MatrixView<const double>, MatrixView<double>, std::span<std::byte>, Stream,
+                          std::span<const PerRow>);
+template void log_softmax_vjp(const LogSoftmax&, MatrixView<const double>, MatrixView<const double>, MatrixView<const double>,
+                              MatrixView<double>, std::span<std::byte>, Stream, std::span<const PerRow>,
+                              std::span<const ParamGradient>);
+template void logsumexp(const LogSumExp&, MatrixView<const double>, MatrixView<double>, std::span<std::byte>, Stream,
+                        std::span<const PerRow>);
+template void logsumexp_vjp(const LogSumExp&, MatrixView<const double>, MatrixView<const double>, MatrixView<double>,
+                            std::span<std::byte>, Stream, std::span<const PerRow>, std::span<const ParamGradient>);
+template std::size_t memory_for<float16>(const Map&, std::size_t, std::size_t);
+template std::size_t memory_for<float16>(std::size_t, std::size_t);
+template void apply(const Map&, MatrixView<const float16>, MatrixView<float16>, std::span<std::byte>, Stream,
+                    std::span<const PerRow>);
+template void apply_vjp(const Map&, MatrixView<const float16>, MatrixView<const float16>, MatrixView<const float16>,
+                        MatrixView<float16>, std::span<std::byte>, Stream, std::span<const PerRow>,
+                        std::span<const ParamGradient>);
+template void log_softmax(const LogSoftmax&, MatrixView<const float16>, MatrixView<float16>, std::span<std::byte>, Stream,
+                          std::span<const PerRow>);
+template void log_softmax_vjp(const LogSoftmax&, MatrixView<const float16>, MatrixView<const float16>,
+                              MatrixView<const float16>, MatrixView<float16>, std::span<std::byte>, Stream,
+                              std::span<const PerRow>, std::span<const ParamGradient>);
+template void logsumexp(const LogSumExp&, MatrixView<const float16>, MatrixView<float16>, std::span<std::byte>, Stream,
+                        std::span<const PerRow>);
+template void logsumexp_vjp(const LogSumExp&, MatrixView<const float16>, MatrixView<const float16>, MatrixView<float16>,
+                            std::span<std::byte>, Stream, std::span<const PerRow>, std::span<const ParamGradient>);
+template std::size_t memory_for<bfloat16>(const Map&, std::size_t, std::size_t);
+template std::size_t memory_for<bfloat16>(std::size_t, std::size_t);
+template void apply(const Map&, MatrixView<const bfloat16>, MatrixView<bfloat16>, std::span<std::byte>, Stream,
+                    std::span<const PerRow>);
+template void apply_vjp(const Map&, MatrixView<const bfloat16>, MatrixView<const bfloat16>, MatrixView<const bfloat16>,
+                        MatrixView<bfloat16>, std::span<std::byte>, Stream, std::span<const PerRow>,
+                        std::span<const ParamGradient>);
+template void log_softmax(const LogSoftmax&, MatrixView<const bfloat16>, MatrixView<bfloat16>, std::span<std::byte>, Stream,
+                          std::span<const PerRow>);
+template void log_softmax_vjp(const LogSoftmax&, MatrixView<const bfloat16>, MatrixView<const bfloat16>,
+                              MatrixView<const bfloat16>, MatrixView<bfloat16>, std::span<std::byte>, Stream,
+                              std::span<const PerRow>, std::span<const ParamGradient>);
+template void logsumexp(const LogSumExp&, MatrixView<const bfloat16>, MatrixView<bfloat16>, std::span<std::byte>, Stream,
+                        std::span<const PerRow>);
+template void logsumexp_vjp(const LogSumExp&, MatrixView<const bfloat16>, MatrixView<const bfloat16>, MatrixView<bfloat16>,
+                            std::span<std::byte>, Stream, std::span<const PerRow>, std::span<const ParamGradient>);
+template void gamma_for_entropy(const GammaForEntropy&, MatrixView<const float>, std::span<double>, std::span<double>,
+                                std::span<int>, std::span<std::byte>, Stream, std::span<const PerRow>);
+template void gamma_for_entropy(const GammaForEntropy&, MatrixView<const double>, std::span<double>, std::span<double>,
+                                std::span<int>, std::span<std::byte>, Stream, std::span<const PerRow>);
+
+}  // namespace cuda
+}  // namespace entropic::inline ENTROPIC_ABI

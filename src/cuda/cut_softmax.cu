@@ -1,0 +1,17 @@
+// Kernels of softmax of the scores that a cut leaves.
+
+#include "src/cuda/launch.h"
+#include "src/maps/cut_softmax-inl.h"
+
+namespace entropic::inline ENTROPIC_ABI {
+namespace cuda {
+
+template struct Kernels<TopKSoftmax, float>;
+template struct Kernels<TopKSoftmax, double>;
+template struct Kernels<TopPSoftmax, float>;
+template struct Kernels<TopPSoftmax, double>;
+template struct Kernels<MinPSoftmax, float>;
+template struct Kernels<MinPSoftmax, double>;
+
+}  // namespace cuda
+}  // namespace entropic::inline ENTROPIC_ABI

@@ -1,0 +1,189 @@
+// A device on the host, for tests: every thread of a cluster of blocks is a fiber, and a barrier lets the others run. The order
+// is always the same; threads that wait for each other at different barriers end the program with a report; sanitizers see
+// every access.
+#pragma once
+
+#include <ucontext.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#define __global__
+#define __device__
+#define __host__
+#define __launch_bounds__(...)
+
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+};
+inline dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+namespace entropic_emulate {
+
+enum class Wait { none, warp, block, cluster, done };
+
+// Where a fiber, or the scheduler, goes on. A context of the C library enters a fiber; to change between them later by those
+// would ask the kernel for the signal mask each time, which takes longer than all the rest.
+struct Place {
+  void* registers[5];
+};
+
+struct Fiber {
+  ucontext_t context;
+  Place place;
+  bool entered;
+  std::unique_ptr<char[]> stack;
+  Wait wait;
+  uint64_t slot;  // what a shuffle shows of it
+};
+
+struct Device {
+  static constexpr std::size_t kStack = std::size_t{1} << 18;
+
+  Place scheduler;
+  std::vector<Fiber> fibers;
+  std::vector<std::unique_ptr<char[]>> shared;  // a buffer for each block of the cluster
+  std::function<void()> kernel;
+  unsigned threads, running, first_block, barriers = 0;
+  bool last_first = false;  // the order in which threads run up to a barrier: no result may depend on it
+};
+inline Device device;
+
+inline unsigned block_rank() { return device.running / device.threads; }
+inline unsigned cluster_size() { return static_cast<unsigned>(device.shared.size()); }
+
+[[noreturn]] __attribute__((noinline)) inline void go_to(Place& place) { __builtin_longjmp(place.registers, 1); }
+
+// Goes on with the scheduler, until it lets this fiber go on.
+__attribute__((noinline)) inline void wait(Wait what) {
+  Fiber& me = device.fibers[device.running];
+  me.wait = what;
+  if (__builtin_setjmp(me.place.registers) == 0) go_to(device.scheduler);
+}
+
+inline void enter() {
+  device.kernel();
+  wait(Wait::done);
+}
+
+__attribute__((noinline)) inline void resume(Fiber& fiber) {
+  if (__builtin_setjmp(device.scheduler.registers) != 0) return;
+  if (fiber.entered) go_to(fiber.place);
+  fiber.entered = true;
+  setcontext(&fiber.context);
+}
+
+// Lets those of [first, last) go on if all of them wait for `what` or are done; tells whether any did.
+inline bool release(unsigned first, unsigned last, Wait what) {
+  bool any = false;
+  for (unsigned i = first; i < last; ++i) {
+    if (device.fibers[i].wait != what && device.fibers[i].wait != Wait::done) return false;
+    any |= device.fibers[i].wait == what;
+  }
+  for (unsigned i = first; i < last; ++i) {
+    if (device.fibers[i].wait == what) device.fibers[i].wait = Wait::none;
+  }
+  device.barriers += any;
+  return any;
+}
+
+[[noreturn]] inline void report_deadlock() {
+  constexpr const char* kNames[] = {"nothing", "its warp", "its block", "its cluster", "nothing, it is done"};
+  std::fprintf(stderr, "deadlock in the cluster of block %u: threads wait for each other at different barriers\n",
+               device.first_block);
+  for (std::size_t i = 0; i < device.fibers.size(); ++i) {
+    if (i > 0 && device.fibers[i].wait == device.fibers[i - 1].wait) continue;
+    std::fprintf(stderr, "  from thread %zu of block %zu on: waits for %s\n", i % device.threads, i / device.threads,
+                 kNames[static_cast<int>(device.fibers[i].wait)]);
+  }
+  std::abort();
+}
+
+inline void run_cluster() {
+  for (Fiber& fiber : device.fibers) {
+    getcontext(&fiber.context);
+    fiber.context.uc_stack.ss_sp = fiber.stack.get();
+    fiber.context.uc_stack.ss_size = Device::kStack;
+    fiber.context.uc_link = nullptr;
+    fiber.wait = Wait::none;
+    fiber.entered = false;
+    makecontext(&fiber.context, enter, 0);
+  }
+  const unsigned count = static_cast<unsigned>(device.fibers.size()), threads = device.threads;
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (unsigned turn = 0; turn < count; ++turn) {
+      const unsigned i = device.last_first ? count - 1 - turn : turn;
+      if (device.fibers[i].wait != Wait::none) continue;
+      device.running = i;
+      const unsigned in_block = i % threads;
+      threadIdx = {in_block % blockDim.x, in_block / blockDim.x};
+      blockIdx = {device.first_block + i / threads};
+      resume(device.fibers[i]);
+      progress = true;
+    }
+    for (unsigned block = 0; block < count; block += threads) {
+      for (unsigned warp = 0; warp < threads; warp += 32) {
+        progress |= release(block + warp, block + (warp + 32 < threads ? warp + 32 : threads), Wait::warp);
+      }
+      progress |= release(block, block + threads, Wait::block);
+    }
+    progress |= release(0, count, Wait::cluster);
+  }
+  for (const Fiber& fiber : device.fibers) {
+    if (fiber.wait != Wait::done) report_deadlock();
+  }
+}
+
+// Runs the kernel on blocks of block.x x block.y threads, `cluster` of them at a time, each with so many bytes of shared
+// memory.
+inline void launch(unsigned blocks, dim3 block, unsigned cluster, std::size_t shared_bytes, std::function<void()> kernel) {
+  device.kernel = std::move(kernel);
+  device.threads = block.x * block.y;
+  gridDim = {blocks}, blockDim = block;
+  device.fibers.resize(cluster * device.threads);
+  for (Fiber& fiber : device.fibers) {
+    if (!fiber.stack) fiber.stack.reset(new char[Device::kStack]);
+  }
+  for (device.first_block = 0; device.first_block < blocks; device.first_block += cluster) {
+    device.shared.clear();
+    for (unsigned b = 0; b < cluster; ++b) {
+      device.shared.emplace_back(new char[shared_bytes]);
+      std::memset(device.shared.back().get(), 0xff, shared_bytes);  // NaN
+    }
+    run_cluster();
+  }
+}
+
+}  // namespace entropic_emulate
+
+inline void __syncthreads() { entropic_emulate::wait(entropic_emulate::Wait::block); }
+inline void __syncwarp() { entropic_emulate::wait(entropic_emulate::Wait::warp); }
+
+template <class T>
+T __shfl_sync(unsigned, T value, unsigned lane) {
+  auto& device = entropic_emulate::device;
+  const unsigned me = device.running, warp = me - me % device.threads % 32;
+  std::memcpy(&device.fibers[me].slot, &value, sizeof value);
+  __syncwarp();
+  T other;
+  std::memcpy(&other, &device.fibers[warp + lane].slot, sizeof other);
+  __syncwarp();
+  return other;
+}
+template <class T>
+T __shfl_xor_sync(unsigned all, T value, unsigned mask) {
+  return __shfl_sync(all, value, (entropic_emulate::device.running % entropic_emulate::device.threads % 32) ^ mask);
+}
+inline unsigned __ballot_sync(unsigned all, bool set) {
+  unsigned bits = 0;
+  for (unsigned lane = 0; lane < 32; ++lane) bits |= unsigned{__shfl_sync(all, set, lane)} << lane;
+  return bits;
+}
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }

@@ -1,0 +1,32 @@
+// What the kernels' files offer to the file that checks.
+#pragma once
+
+#include <cstddef>
+
+#include "entropic/cuda.h"
+#include "src/cuda/calls.h"
+
+namespace entropic::inline ENTROPIC_ABI {
+namespace cuda {
+
+// Bytes of working memory of a call with `rows` rows of n, `bytes_of_team(n)` for each team.
+std::size_t memory_of(std::size_t rows, std::size_t n, std::size_t memory_of_team);
+
+// What an operation has for rows that are worked on as T. call.memory has memory() bytes.
+template <class Op, class T>
+struct Kernels {
+  static std::size_t memory(std::size_t rows, std::size_t n);
+  static void map(Call<Op> call, Stream stream);
+  static void vjp(Call<Op> call, Stream stream);
+};
+
+// A failed launch is a std::runtime_error; the kernels' files report what the runtime says.
+void check_launch(int error);
+
+// Tests alone set it: which threads have a row, in place of what its length says.
+#ifndef __CUDACC__
+inline Shape forced_shape = {0, 0, 0};
+#endif
+
+}  // namespace cuda
+}  // namespace entropic::inline ENTROPIC_ABI

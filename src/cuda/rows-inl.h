@@ -1,0 +1,259 @@
+// The loops over rows for teams of threads, as src/maps/rows-inl.h has them for the host: the kernels that they call are the
+// same source.
+#pragma once
+
+#include "src/cuda/calls.h"
+#include "src/half.h"
+#include "src/maps/contract-inl.h"
+#include "src/maps/softmax-inl.h"
+#include "src/rows/entropy-inl.h"
+#include "src/rows/select-inl.h"
+
+#ifdef __CUDACC__
+#define ENTROPIC_CALLED __noinline__
+#else
+#define ENTROPIC_CALLED
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic::inline ENTROPIC_ABI {
+namespace HWY_NAMESPACE {
+
+// op as row r has it; false where a value of the row's own is out of its range, which the host could not look at.
+template <size_t i, class Op>
+HWY_INLINE bool SetParam(Op& op, const double* values, size_t r) {
+  constexpr auto kParam = std::get<i>(Op::kParams);
+  if constexpr (kParam.per_row) {
+    if (values == nullptr) return true;
+    const double value = values[r];
+    op.*kParam.member = value;
+    return value > kParam.above && value >= kParam.at_least && value <= kParam.up_to;
+  }
+  return true;
+}
+template <class Op>
+HWY_INLINE bool AtRow(Op& op, const cuda::ForParams<Op, const double>& per_row, size_t r) {
+  return [&]<size_t... i>(std::index_sequence<i...>) HWY_ATTR { return (SetParam<i>(op, per_row.of[i], r) && ...); }
+  (std::make_index_sequence<cuda::ForParams<Op, double>::kCount>());
+}
+
+// Row r as it is worked on: where it lies, or a copy.
+template <class T>
+HWY_INLINE const T* ReadRow(const cuda::Rows& rows, size_t r, size_t n, Arena& memory) {
+  if constexpr (sizeof(T) == 4) {
+    if (rows.stored != cuda::Stored::as_worked_on) {
+      T* const copy = memory.take<T>(n);
+      const auto* const bits = static_cast<const uint16_t*>(rows.data) + r * rows.stride;
+      ForEachVector(RowTag<T>(), n, [&](size_t i, size_t) HWY_ATTR {
+        float16 half;
+        bfloat16 brain;
+        half.bits = brain.bits = bits[i];
+        copy[i] = rows.stored == cuda::Stored::float16 ? static_cast<float>(half) : static_cast<float>(brain);
+      });
+      return copy;
+    }
+  }
+  return static_cast<const T*>(rows.data) + r * rows.stride;
+}
+template <class T>
+HWY_INLINE T* ResultRow(const cuda::Rows& rows, size_t r, size_t n, Arena& memory) {
+  if (rows.stored != cuda::Stored::as_worked_on) return memory.take<T>(n);
+  return static_cast<T*>(rows.data) + r * rows.stride;
+}
+template <class T>
+HWY_INLINE void FinishRow(const T* result, const cuda::Rows& rows, size_t r, size_t n) {
+  if constexpr (sizeof(T) == 4) {
+    if (rows.stored == cuda::Stored::as_worked_on) return;
+    auto* const bits = static_cast<uint16_t*>(rows.data) + r * rows.stride;
+    ForEachVector(RowTag<T>(), n, [&](size_t i, size_t) HWY_ATTR {
+      bits[i] = rows.stored == cuda::Stored::float16 ? float16(result[i]).bits : bfloat16(result[i]).bits;
+    });
+  }
+}
+
+// As NonFiniteRow; p may be x.
+template <class T>
+HWY_INLINE void WriteNonFinite(const T* x, size_t n, size_t most, T* p) {
+  const RowTag<T> d;
+  const auto [infinite, nan] = FindNonFinite(x, n);
+  if (nan || infinite == 0) return FillRow(d, kNaN<T>, n, p);
+  const size_t left = HWY_MIN(infinite, most), end = EndOfFirst(d, x, n, kInfinity<T>, left);
+  const T share = static_cast<T>(1.0 / static_cast<double>(left));
+  ForEachVector(d, n, [&](size_t i, size_t) HWY_ATTR { p[i] = x[i] == kInfinity<T> && i < end ? share : T(0); });
+}
+
+// The first i with y[i] != value, n if there is none.
+template <class T>
+HWY_INLINE size_t FirstOther(const T* y, size_t n, T value) {
+  size_t first = n;
+  for (size_t i = Team::Rank(); i < n && first == n; i += Team::Size()) first = y[i] != value ? i : n;
+  return Team::Fold(first, n, [](size_t a, size_t b) { return a < b ? a : b; });
+}
+
+// As HasInfiniteScore.
+template <class T>
+HWY_INLINE bool IsInfiniteRow(const T* x, const T* y, size_t n, T no_mass) {
+  const size_t first = FirstOther(y, n, no_mass);
+  const bool infinite = first < n && x[first] == kInfinity<T> && y[first] == y[first];
+  Team::Barrier();  // what is written next may be y
+  return infinite;
+}
+
+// p of one row.
+template <class Op, class T>
+ENTROPIC_CALLED HWY_NOINLINE void MapOneRow(const Op& op, const T* x, size_t n, T* p, Arena memory) {
+  using Kernels = KernelsOf<Op, T>;
+  constexpr auto kScores = Kernels::kScores;
+  T* const prepared = memory.take<T>(n);
+  const auto row = PrepareRow(RowTag<T>(), kScores, op, x, n, prepared);
+  if (IsFinite(row.max)) {
+    Kernels::MapRow(row.op, row.x, n, row.max, p, {memory, false});
+  } else {
+    size_t most = n;
+    if constexpr (MapContract<Op, T>::kHasMostInfinite) most = Kernels::MostInfinite(op, FindNonFinite(row.x, n).infinite);
+    WriteNonFinite(row.x, n, most, p);
+  }
+}
+
+// The same for one of at most ShortRows::kLongest, by one thread.
+template <class Op, class T>
+HWY_INLINE void MapShortRow(const Op& op, const T* x, size_t n, T* p, Arena memory) {
+  using Short = typename KernelsOf<Op, T>::Short;
+  constexpr auto kScores = KernelsOf<Op, T>::kScores;
+  if (!Short::Takes(op) || NeedsPreparing<T>(kScores, op)) return MapOneRow(op, x, n, p, memory);
+  ShortRows<T> row(n);
+  const auto max = row.Load(&x, -kInfinity<T>);
+  if (!IsFinite(hn::GetLane(max))) return WriteNonFinite(x, n, n, p);
+  Short::Map(op, &max, &row, &p, 1);
+}
+
+// The gradients in the parameters: one thread writes.
+template <class Op>
+HWY_INLINE void WriteSlopes(const cuda::Call<Op>& call, const ParamValues<Op>& slopes, size_t r) {
+  if (Team::Rank() != 0) return;
+  for (size_t k = 0; k < slopes.size(); ++k) {
+    if (call.slopes.of[k] != nullptr) call.slopes.of[k][r] = slopes[k];
+  }
+}
+
+template <class Op>
+constexpr bool IsDivisor(double Op::*divisor, double Op::*member) {
+  return divisor == member;
+}
+template <class Op, class Other>
+constexpr bool IsDivisor(double Op::*, Other) {
+  return false;
+}
+// Which parameter is T of x/T; none: the number of parameters.
+template <class Op>
+constexpr size_t DivisorOf(double Op::*divisor) {
+  size_t found = cuda::ForParams<Op, double>::kCount, i = 0;
+  std::apply([&](const auto&... param) { ((IsDivisor<Op>(divisor, param.member) ? found = i : 0, ++i), ...); }, Op::kParams);
+  return found;
+}
+
+// dx of one row, and the gradients in the parameters; p may be dx.
+template <class Op, class T>
+ENTROPIC_CALLED HWY_NOINLINE void VjpOneRow(const cuda::Call<Op>& call, const Op& op, size_t r, const T* x, const T* p,
+                                            const T* g, T* dx, Arena memory) {
+  using Kernels = KernelsOf<Op, T>;
+  constexpr auto kScores = Kernels::kScores;
+  const RowTag<T> d;
+  const size_t n = call.cols;
+  ParamValues<Op> slopes = {};
+  if (IsInfiniteRow(x, p, n, T(0))) {
+    WriteSlopes(call, slopes, r);
+    return FillRow(d, T(0), n, dx);
+  }
+  bool wanted = false;
+  for (const double* values : call.slopes.of) wanted |= values != nullptr;
+  if (wanted) {
+    if constexpr (MapContract<Op, T>::kHasParamVjp) slopes = Kernels::ParamVjpRow(op, x, p, g, n, {memory, false});
+    if constexpr (kScores.divisor != nullptr) {
+      constexpr size_t kDivisor = DivisorOf<Op>(kScores.divisor);
+      if (call.slopes.of[kDivisor] != nullptr) {
+        // dx may overflow in an extreme T: of the row as it is prepared for the map.
+        Arena rest = memory;
+        T* const prepared = rest.take<T>(n);
+        T* const slopes_in_x = rest.take<T>(n);
+        const auto row = PrepareRow(d, kScores, op, x, n, prepared);
+        Kernels::VjpRow(row.op, row.x, p, g, n, slopes_in_x, {rest, false});
+        slopes[kDivisor] = SlopeInDivisor(row.x, row.max, slopes_in_x, n) / (op.*kScores.divisor);
+      }
+    }
+    WriteSlopes(call, slopes, r);
+  }
+  Kernels::VjpRow(op, x, p, g, n, dx, {memory, false});
+}
+
+// visit(r, op, memory) for each row of this team's.
+template <class Op, class Visit>
+HWY_INLINE void ForTeamRows(const cuda::Call<Op>& call, const Visit& visit) {
+  const size_t team = Team::Number(), teams = Team::Teams();
+  for (size_t r = team; r < call.rows; r += teams) {
+    Op op = call.op;
+    const bool good = AtRow(op, call.per_row, r);
+    visit(r, op, good, Arena(call.memory + team * call.memory_of_team, call.memory_of_team));
+  }
+}
+
+template <class T>
+HWY_INLINE void FillResult(const cuda::Rows& out, size_t r, size_t n, T value, Arena memory) {
+  T* const result = ResultRow<T>(out, r, n, memory);
+  FillRow(RowTag<T>(), value, n, result);
+  FinishRow(result, out, r, n);
+}
+
+template <class Op, class T, bool kShort>
+HWY_INLINE void MapTeamRows(const cuda::Call<Op>& call) {
+  const size_t n = call.cols;
+  ForTeamRows(call, [&](size_t r, const Op& op, bool good, Arena memory) HWY_ATTR {
+    if (!good) return FillResult(call.out, r, n, kNaN<T>, memory);
+    const T* const x = ReadRow<T>(call.in[0], r, n, memory);
+    T* const p = ResultRow<T>(call.out, r, n, memory);
+    if constexpr (kShort) {
+      MapShortRow(op, x, n, p, memory);
+    } else {
+      MapOneRow(op, x, n, p, memory);
+    }
+    FinishRow(p, call.out, r, n);
+  });
+}
+
+// in: x, p, g. What a p of 16 bits lost when it was rounded is computed again.
+template <class Op, class T, bool kShort>
+HWY_INLINE void VjpTeamRows(const cuda::Call<Op>& call) {
+  const size_t n = call.cols;
+  ForTeamRows(call, [&](size_t r, const Op& op, bool good, Arena memory) HWY_ATTR {
+    if (!good) {
+      ParamValues<Op> none = {};
+      for (double& slope : none) slope = kNaN<double>;
+      WriteSlopes(call, none, r);
+      return FillResult(call.out, r, n, kNaN<T>, memory);
+    }
+    const T* const x = ReadRow<T>(call.in[0], r, n, memory);
+    const T* const g = ReadRow<T>(call.in[2], r, n, memory);
+    T* const dx = ResultRow<T>(call.out, r, n, memory);
+    const T* p = dx;
+    if (call.in[1].stored == cuda::Stored::as_worked_on) {
+      p = static_cast<const T*>(call.in[1].data) + r * call.in[1].stride;
+    } else if constexpr (kShort) {
+      MapShortRow(op, x, n, dx, memory);
+    } else {
+      MapOneRow(op, x, n, dx, memory);
+    }
+    VjpOneRow(call, op, r, x, p, g, dx, memory);
+    FinishRow(dx, call.out, r, n);
+  });
+}
+
+// Bytes of memory that a team wants for rows of n: copies of rows of 16 bits and of their result, a prepared row, the gradient
+// in x by which that in T is found, and the map's kernels.
+template <class Op, class T>
+size_t TeamMemory(size_t n) {
+  return 5 * Arena::room<T>(n) + MapContract<Op, T>::Memory(n);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic::inline ENTROPIC_ABI
+HWY_AFTER_NAMESPACE();

@@ -1,0 +1,89 @@
+// On a device: a walk along a row shares its entries out over the threads of the team.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "hwy/highway.h"
+#include "src/cuda/team.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic::inline ENTROPIC_ABI {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class T>
+using RowTag = hn::CappedTag<T, 16>;
+using D64 = RowTag<double>;
+using V64 = hn::Vec<D64>;
+
+template <class T>
+inline constexpr T kInfinity = std::numeric_limits<T>::infinity();
+template <class T>
+inline constexpr T kNaN = std::numeric_limits<T>::quiet_NaN();
+
+template <class T>
+HWY_INLINE bool IsFinite(T value) {
+  return value - value == T(0);
+}
+
+template <class V>
+HWY_INLINE V MaxKeepNaN(V low, V x) {
+  return hn::Max(low, x);  // the second where either is NaN
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> LoadUpTo(D d, const T* x, size_t /*count*/, T /*fill*/) {
+  return hn::LoadU(d, x);
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void StoreUpTo(hn::Vec<D> v, D d, size_t /*count*/, T* p) {
+  hn::StoreU(v, d, p);
+}
+
+template <class T>
+HWY_INLINE V64 LoadWide(D64 d, const T* x, size_t /*count*/, T /*fill*/) {
+  return hn::Set(d, static_cast<double>(*x));
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> LoadAs(D d, const hn::TFromD<D>* x) {
+  return hn::LoadU(d, x);
+}
+HWY_INLINE V64 LoadAs(D64 d, const float* x) { return LoadWide(d, x, 1, 0.0f); }
+
+template <class T>
+HWY_INLINE void StoreNarrow(V64 v, D64 /*d*/, size_t /*count*/, T* p) {
+  *p = static_cast<T>(hn::GetLane(v));
+}
+
+// visit(i, 1) for each entry of a row of n, by one of the threads.
+template <class D, class Visit>
+HWY_INLINE void ForEachVector(D /*d*/, size_t n, Visit&& visit) {
+  for (size_t i = Team::Rank(); i < n; i += Team::Size()) visit(i, size_t{1});
+  Team::Barrier();
+}
+
+template <class D, class T = hn::TFromD<D>, class Value>
+HWY_INLINE void WriteRow(D d, bool /*stream*/, size_t n, T* p, Value&& value) {
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR { hn::StoreU(value(i, count), d, p + i); });
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void FillRow(D d, T value, size_t n, T* p) {
+  ForEachVector(d, n, [&](size_t i, size_t) HWY_ATTR { p[i] = value; });
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void ScaleRow(D d, T factor, size_t n, T* p) {
+  ForEachVector(d, n, [&](size_t i, size_t) HWY_ATTR { p[i] = p[i] == T(0) ? T(0) : p[i] * factor; });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic::inline ENTROPIC_ABI
+HWY_AFTER_NAMESPACE();

@@ -1,0 +1,48 @@
+// On a device: half a warp has a block of 256, each thread a lane of it.
+#pragma once
+
+#include "src/rows/reduce-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic::inline ENTROPIC_ABI {
+namespace HWY_NAMESPACE {
+
+template <size_t K, class D, class Add>
+HWY_INLINE void RoughSums(D /*d*/, size_t n, double (&sums)[K], Add&& add) {
+  using T = hn::TFromD<D>;
+  using V = hn::Vec<D>;
+  const auto of_lane = [&](size_t block, size_t lane, T(&found)[K]) HWY_ATTR {
+    V acc[K];
+    for (size_t k = 0; k < K; ++k) acc[k].raw = 0;
+    for (size_t i = block * 256 + lane; i < HWY_MIN(n, block * 256 + 256); i += 16) add(i, size_t{1}, acc);
+    for (size_t k = 0; k < K; ++k) found[k] = hn::GetLane(acc[k]);
+  };
+  const size_t blocks = (n + 255) / 256;
+  if (Team::IsOne()) {
+    double totals[K][16] = {};
+    for (size_t block = 0; block < blocks; ++block) {
+      for (size_t lane = 0; lane < 16; ++lane) {
+        T found[K];
+        of_lane(block, lane, found);
+        for (size_t k = 0; k < K; ++k) totals[k][lane] += static_cast<double>(found[k]);
+      }
+    }
+    for (size_t k = 0; k < K; ++k) {
+      for (size_t half = 8; half > 0; half /= 2) {
+        for (size_t i = 0; i < half; ++i) totals[k][i] = totals[k][i] + totals[k][i + half];
+      }
+      sums[k] = totals[k][0];
+    }
+    return;
+  }
+  // Of float64 there is room for one block of each warp.
+  constexpr size_t kPerWarp = sizeof(T) == 4 ? 2 : 1;
+  Team::SumBlocks<kPerWarp, T>(blocks, sums, [&](size_t block, T(&found)[K]) HWY_ATTR {
+    of_lane(kPerWarp == 2 ? block + Team::Lane() / 16 : block, Team::Lane() % 16, found);
+  });
+  Team::Barrier();
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic::inline ENTROPIC_ABI
+HWY_AFTER_NAMESPACE();

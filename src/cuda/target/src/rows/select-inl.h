@@ -1,0 +1,147 @@
+// On a device: which scores a cut keeps. Counts take the place of sorting.
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "src/rows/reduce-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic::inline ENTROPIC_ABI {
+namespace HWY_NAMESPACE {
+
+template <class T>
+struct Cut {
+  T least;
+  size_t end;
+
+  template <class D>
+  HWY_INLINE hn::Mask<D> Keeps(D /*d*/, hn::Vec<D> x, size_t i) const {
+    return hn::GetLane(x) > least || (hn::GetLane(x) == least && i < end);
+  }
+};
+
+template <class T>
+HWY_INLINE Cut<T> Within(T max, double reach) {
+  T least = static_cast<T>(static_cast<double>(max) + reach);
+  if (static_cast<double>(least) < static_cast<double>(max) + reach) least = std::nextafter(least, max);
+  return {least, ~size_t{0}};
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void RowRange(D d, const T* x, size_t n, T& low, T& high) {
+  T least = low, most = high;
+  for (size_t i = Team::Rank(); i < n; i += Team::Size()) {
+    least = x[i] < least ? x[i] : least;
+    most = x[i] > most ? x[i] : most;
+  }
+  low = MinLane(d, hn::Set(d, least));
+  high = MaxLane(d, hn::Set(d, most));
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE size_t CountAtLeast(D /*d*/, const T* x, size_t n, T least) {
+  size_t count = 0;
+  for (size_t i = Team::Rank(); i < n; i += Team::Size()) count += x[i] >= least;
+  return Team::Sum(count);
+}
+
+template <class T>
+struct Ordered {
+  using Bits = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
+  static HWY_INLINE Bits From(T x) {
+    Bits bits;
+    memcpy(&bits, &x, sizeof(T));
+    return bits < 0 ? std::numeric_limits<Bits>::min() - bits : bits;
+  }
+  static HWY_INLINE T To(Bits ordered) {
+    const Bits bits = ordered < 0 ? std::numeric_limits<Bits>::min() - ordered : ordered;
+    T x;
+    memcpy(&x, &bits, sizeof(T));
+    return x;
+  }
+};
+
+// Each pass counts the scores that reach each of 7 numbers, so that an eighth of the interval is left.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE T KthLargest(D d, const T* x, size_t n, size_t k, T least, T max) {
+  using O = Ordered<T>;
+  using Distance = std::make_unsigned_t<typename O::Bits>;
+  auto low = O::From(least), high = O::From(max);
+  if (CountAtLeast(d, x, n, max) >= k) return max;
+  while (high - 1 > low) {
+    constexpr size_t kParts = 8;
+    const Distance distance = static_cast<Distance>(high) - static_cast<Distance>(low);
+    typename O::Bits at[kParts + 1];
+    T bounds[kParts];
+    size_t counts[kParts] = {};
+    for (size_t part = 0; part < kParts; ++part) {
+      at[part] = low + static_cast<typename O::Bits>(distance / kParts * part + distance % kParts * part / kParts);
+      bounds[part] = O::To(at[part]);
+    }
+    at[kParts] = high;
+    for (size_t i = Team::Rank(); i < n; i += Team::Size()) {
+      for (size_t part = 1; part < kParts; ++part) counts[part] += x[i] >= bounds[part];
+    }
+    size_t reached = 0;
+    for (size_t part = 1; part < kParts; ++part) {
+      if (Team::Sum(counts[part]) >= k) reached = part;
+    }
+    low = at[reached], high = at[reached + 1];
+  }
+  return O::To(low);
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE size_t EndOfFirst(D /*d*/, const T* x, size_t n, T value, size_t count) {
+  if (count == 0) return 0;
+  size_t end = n;
+  Team::Pack(
+      n, [&](size_t i) HWY_ATTR { return x[i] == value; },
+      [&](size_t place, size_t i) HWY_ATTR {
+        if (place + 1 == count) end = i + 1;
+      });
+  return Team::Fold(end, n, [](size_t a, size_t b) { return a < b ? a : b; });
+}
+
+constexpr size_t LargestKScratch(size_t /*n*/) { return 0; }
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE Cut<T> LargestK(D d, const T* x, size_t n, size_t k, T* /*scratch*/) {
+  constexpr T kLowest = -kInfinity<T>;
+  if (k >= n) return {kLowest, 0};
+  const T least = std::numeric_limits<T>::lowest();
+  if (CountAtLeast(d, x, n, least) < k) return {kLowest, 0};
+  const T kth = KthLargest(d, x, n, k, least, RowMax(d, x, n));
+  size_t above = 0, equal = 0;
+  for (size_t i = Team::Rank(); i < n; i += Team::Size()) above += x[i] > kth, equal += x[i] == kth;
+  const size_t left = k - Team::Sum(above);
+  if (Team::Sum(equal) <= left) return {kth, n};
+  return {kth, EndOfFirst(d, x, n, kth, left)};
+}
+
+template <class D, class Chosen, class T = hn::TFromD<D>>
+HWY_INLINE size_t PackChosen(D d, const T* x, size_t n, T* packed, Chosen&& chosen) {
+  return Team::PackInPlace(x, n, packed, [&](size_t i, T xi) HWY_ATTR { return chosen(i, size_t{1}, hn::Set(d, xi)).raw; });
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE size_t Pack(D d, const T* e, size_t n, T low, T high, T* packed) {
+  return PackChosen(d, e, n, packed, [&](size_t, size_t, hn::Vec<D> ei) HWY_ATTR {
+    return hn::Mask<D>(hn::GetLane(ei) > low && hn::GetLane(ei) <= high);
+  });
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE double PackFew(D d, const T* e, size_t n, T low, T high, T* packed, size_t& m) {
+  m = Team::Pack(
+      n, [&](size_t i) HWY_ATTR { return e[i] > low && e[i] <= high; },
+      [&](size_t place, size_t i) HWY_ATTR { packed[place] = e[i]; });
+  return Sum(d, n, [&](size_t i, size_t) HWY_ATTR { return hn::Set(d, e[i] > high ? e[i] : T(0)); });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic::inline ENTROPIC_ABI
+HWY_AFTER_NAMESPACE();

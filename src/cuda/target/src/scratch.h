@@ -1,0 +1,54 @@
+// On a device: working memory, from which arrays are taken as on the host. Every thread of a team takes the same.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "entropic/version.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic::inline ENTROPIC_ABI {
+namespace HWY_NAMESPACE {
+
+class Arena {
+ public:
+  static constexpr size_t kAlignment = 128;
+
+  template <class T>
+  static constexpr size_t room(size_t n) {
+    return (n * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
+  }
+
+  Arena() = default;
+  HWY_INLINE Arena(void* begin, size_t bytes) : begin_(static_cast<uint8_t*>(begin)), left_(bytes) {}
+
+  template <class T>
+  HWY_INLINE T* take(size_t n) {
+    const size_t bytes = room<T>(n);
+    HWY_ASSERT(bytes <= left_);
+    left_ -= bytes;
+    uint8_t* const taken = begin_;
+    if (begin_ != nullptr) begin_ += bytes;
+    return reinterpret_cast<T*>(taken);
+  }
+
+  HWY_INLINE size_t left() const { return left_; }
+
+ private:
+  uint8_t* begin_ = nullptr;
+  size_t left_ = 0;
+};
+
+template <class Layout, class... Arguments>
+HWY_INLINE size_t room_of(const Arguments&... arguments) {
+  constexpr size_t kMost = std::numeric_limits<size_t>::max();
+  Arena counts(nullptr, kMost);
+  Layout(counts, arguments...);
+  return kMost - counts.left();
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic::inline ENTROPIC_ABI
+HWY_AFTER_NAMESPACE();

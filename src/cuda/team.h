@@ -1,0 +1,316 @@
+// The threads that have a row together: one, a warp, a block, or the blocks of a cluster. What a row's arithmetic wants of
+// them.
+//
+// A block's first dimension goes along the row; where a row has less than a block, the second one counts rows. All threads of a
+// team call what is here together, and all get the same result: what is not said to be shared out they calculate all.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#ifdef __CUDACC__
+#include <cooperative_groups.h>
+#else
+#include "src/cuda/emulate.h"
+#endif
+
+#include "entropic/version.h"
+#include "hwy/highway.h"
+
+namespace entropic::inline ENTROPIC_ABI {
+namespace HWY_NAMESPACE {
+
+struct Team {
+  static constexpr unsigned kAll = 0xffffffff;
+  static constexpr size_t kMostWarps = 64, kMostBlocks = 16, kPartialBytes = 49152;
+
+  // The shared memory of a block, where a team has a block or more.
+  struct Memory {
+    alignas(16) unsigned char partial[kPartialBytes];  // what warps have found, on its way to the sum
+    double totals[8];
+    unsigned long long folds[kMostWarps];
+  };
+
+#if defined(__CUDA_ARCH__)
+  static HWY_INLINE unsigned Blocks() {
+#if __CUDA_ARCH__ >= 900
+    unsigned blocks;
+    asm("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(blocks));
+    return blocks;
+#else
+    return 1;
+#endif
+  }
+  static HWY_INLINE unsigned BlockRank() {
+#if __CUDA_ARCH__ >= 900
+    unsigned rank;
+    asm("mov.u32 %0, %%cluster_ctaid.x;" : "=r"(rank));
+    return rank;
+#else
+    return 0;
+#endif
+  }
+  static HWY_INLINE Memory& Shared() {
+    extern __shared__ __align__(16) unsigned char entropic_shared[];
+    return *reinterpret_cast<Memory*>(entropic_shared);
+  }
+  // What `at`, in this block's memory, is in another's.
+  template <class T>
+  static HWY_INLINE T* In(unsigned block, T* at) {
+#if __CUDA_ARCH__ >= 900
+    if (Blocks() > 1) return cooperative_groups::this_cluster().map_shared_rank(at, block);
+#endif
+    return at;
+  }
+  static HWY_INLINE void Barrier() {
+    if (blockDim.x == 1) return;
+    if (blockDim.x == 32) return __syncwarp();
+#if __CUDA_ARCH__ >= 900
+    if (Blocks() > 1) return cooperative_groups::this_cluster().sync();
+#endif
+    __syncthreads();
+  }
+#elif !defined(__CUDACC__)
+  static unsigned Blocks() { return entropic_emulate::cluster_size(); }
+  static unsigned BlockRank() { return entropic_emulate::block_rank(); }
+  static Memory& Shared() {
+    return *reinterpret_cast<Memory*>(entropic_emulate::device.shared[entropic_emulate::block_rank()].get());
+  }
+  template <class T>
+  static T* In(unsigned block, T* at) {
+    const auto& shared = entropic_emulate::device.shared;
+    return reinterpret_cast<T*>(shared[block].get() + (reinterpret_cast<char*>(at) - shared[BlockRank()].get()));
+  }
+  static void Barrier() {
+    if (blockDim.x == 1) return;
+    if (Blocks() > 1) return entropic_emulate::wait(entropic_emulate::Wait::cluster);
+    blockDim.x == 32 ? __syncwarp() : __syncthreads();
+  }
+#else  // nvcc's pass over the host's code, which runs nothing of this
+  static HWY_INLINE unsigned Blocks() { return 1; }
+  static HWY_INLINE unsigned BlockRank() { return 0; }
+  static HWY_INLINE Memory& Shared() { return *static_cast<Memory*>(nullptr); }
+  template <class T>
+  static HWY_INLINE T* In(unsigned, T* at) {
+    return at;
+  }
+  static HWY_INLINE void Barrier() {}
+#endif
+
+#if defined(__CUDACC__) && !defined(__CUDA_ARCH__)
+  static HWY_INLINE unsigned Thread() { return 0; }
+  static HWY_INLINE unsigned Threads() { return 1; }
+  template <class T>
+  static HWY_INLINE T FromLane(T value, unsigned) {
+    return value;
+  }
+  template <class T>
+  static HWY_INLINE T FromXor(T value, unsigned) {
+    return value;
+  }
+  static HWY_INLINE unsigned Ballot(bool set) { return set; }
+  static HWY_INLINE unsigned Count(unsigned bits) { return bits; }
+  static HWY_INLINE size_t Number() { return 0; }
+  static HWY_INLINE size_t Teams() { return 1; }
+#else
+  static HWY_INLINE unsigned Thread() { return threadIdx.x; }
+  static HWY_INLINE unsigned Threads() { return blockDim.x; }  // in a block, along a row
+  template <class T>
+  static HWY_INLINE T FromLane(T value, unsigned lane) {
+    return __shfl_sync(kAll, value, lane);
+  }
+  template <class T>
+  static HWY_INLINE T FromXor(T value, unsigned mask) {
+    return __shfl_xor_sync(kAll, value, mask);
+  }
+  static HWY_INLINE unsigned Ballot(bool set) { return __ballot_sync(kAll, set); }
+  static HWY_INLINE unsigned Count(unsigned bits) { return static_cast<unsigned>(__popc(bits)); }
+  // Of the grid: which team this is, of how many.
+  static HWY_INLINE size_t Number() { return size_t{blockIdx.x} / Blocks() * blockDim.y + threadIdx.y; }
+  static HWY_INLINE size_t Teams() { return size_t{gridDim.x} / Blocks() * blockDim.y; }
+#endif
+
+  static HWY_INLINE size_t Size() { return size_t{Threads()} * Blocks(); }
+  static HWY_INLINE size_t Rank() { return size_t{BlockRank()} * Threads() + Thread(); }
+  static HWY_INLINE bool IsOne() { return Threads() == 1; }
+  static HWY_INLINE bool IsWarp() { return Threads() == 32; }
+  static HWY_INLINE unsigned Lane() { return Thread() % 32; }
+  static HWY_INLINE size_t Warp() { return Rank() / 32; }
+  static HWY_INLINE size_t Warps() { return Size() / 32; }
+
+  // fold of all threads' values; `neutral` changes nothing. T has at most 8 bytes.
+  template <class T, class F>
+  static HWY_INLINE T Fold(T value, T neutral, const F& fold) {
+    if (IsOne()) return value;
+    for (unsigned mask = 16; mask > 0; mask /= 2) value = fold(value, FromXor(value, mask));
+    if (IsWarp()) return value;
+    Tell(value);
+    T all = neutral;
+    for (size_t w = Lane(); w < Warps(); w += 32) all = fold(all, Told<T>(w));
+    for (unsigned mask = 16; mask > 0; mask /= 2) all = fold(all, FromXor(all, mask));
+    Barrier();
+    return all;
+  }
+  static HWY_INLINE size_t Sum(size_t value) {
+    return Fold(value, size_t{0}, [](size_t a, size_t b) { return a + b; });
+  }
+
+  // What the value is in the first thread.
+  template <class T>
+  static HWY_INLINE T OfFirst(T value) {
+    if (IsOne()) return value;
+    value = FromLane(value, 0);
+    if (IsWarp()) return value;
+    Tell(value);
+    value = Told<T>(0);
+    Barrier();
+    return value;
+  }
+
+  // A count of each warp, the same in all its threads: the counts of the warps before it, and of all.
+  static HWY_INLINE size_t SumBefore(size_t count, size_t* all) {
+    if (IsOne() || IsWarp()) {
+      *all = count;
+      return 0;
+    }
+    Tell(count);
+    size_t before = 0, total = 0;
+    for (size_t w = Lane(); w < Warps(); w += 32) {
+      const size_t of_warp = Told<size_t>(w);
+      total += of_warp, before += w < Warp() ? of_warp : 0;
+    }
+    for (unsigned mask = 16; mask > 0; mask /= 2) before += FromXor(before, mask), total += FromXor(total, mask);
+    Barrier();
+    *all = total;
+    return before;
+  }
+
+  // Copies those i < n, in order, for which chosen(i) is to where put(place, i) has them; returns how many. What put writes
+  // chosen does not read: each warp has a part of the row.
+  template <class Chosen, class Put>
+  static HWY_INLINE size_t Pack(size_t n, const Chosen& chosen, const Put& put) {
+    if (IsOne()) {
+      size_t m = 0;
+      for (size_t i = 0; i < n; ++i) {
+        if (chosen(i)) put(m++, i);
+      }
+      return m;
+    }
+    Barrier();
+    const size_t part = (n + 32 * Warps() - 1) / (32 * Warps()) * 32;
+    const size_t begin = HWY_MIN(Warp() * part, n), end = HWY_MIN(begin + part, n);
+    size_t count = 0, all;
+    for (size_t i = begin; i < end; i += 32) count += Count(Ballot(i + Lane() < end && chosen(i + Lane())));
+    size_t place = SumBefore(count, &all);
+    for (size_t i = begin; i < end; i += 32) {
+      const bool in = i + Lane() < end && chosen(i + Lane());
+      const unsigned bits = Ballot(in);
+      if (in) put(place + Count(bits & ((1u << Lane()) - 1)), i + Lane());
+      place += Count(bits);
+    }
+    Barrier();
+    return all;
+  }
+
+  // The same where `packed` may be what is read: of values that all have been read before any is written.
+  template <class T, class Chosen>
+  static HWY_INLINE size_t PackInPlace(const T* x, size_t n, T* packed, const Chosen& chosen) {
+    size_t m = 0;
+    Barrier();
+    for (size_t first = 0; first < n; first += Size()) {
+      const size_t i = first + Rank();
+      const T value = i < n ? x[i] : T(0);
+      const bool in = i < n && chosen(i, value);
+      size_t place = 0, all = in;
+      if (!IsOne()) {
+        const unsigned bits = Ballot(in);
+        place = SumBefore(Count(bits), &all) + Count(bits & ((1u << Lane()) - 1));
+      }
+      if (in) packed[m + place] = value;
+      m += all;
+    }
+    Barrier();
+    return m;
+  }
+
+  // sums[k] of terms in lanes that were summed in blocks, in the order of Totals: of each lane the blocks' terms one after the
+  // other in float64, then lane i and lane i + half. find(block, terms) has a warp find the terms of kPerWarp blocks from
+  // `block` on: thread t those of lane t mod 16, of the first block or, from thread 16 on, the second where there are two.
+  template <size_t kPerWarp, class T, size_t K, class Find>
+  static HWY_INLINE void SumBlocks(size_t blocks, double (&sums)[K], const Find& find) {
+    static_assert(K <= 8 && kMostWarps * kPerWarp * K * 16 * sizeof(T) <= kPartialBytes);
+    for (double& sum : sums) sum = 0;
+    if (blocks == 0) return;
+    const unsigned lane = Lane() % 16;
+    double totals[K] = {};
+    if (IsWarp()) {
+      for (size_t block = 0; block < blocks; block += kPerWarp) {
+        T terms[K];
+        find(block, terms);
+        for (size_t k = 0; k < K; ++k) {
+          totals[k] += static_cast<double>(FromLane(terms[k], lane));
+          if (kPerWarp == 2 && block + 1 < blocks) totals[k] += static_cast<double>(FromLane(terms[k], lane + 16));
+        }
+      }
+      for (size_t k = 0; k < K; ++k) sums[k] = FoldHalfWarp(totals[k]);
+      return;
+    }
+    // The first block of the team adds; each half of a warp has one sum, or more.
+    Memory& memory = Shared();
+    T* const partial = In(0, reinterpret_cast<T*>(memory.partial));
+    const size_t at_once = Warps() * kPerWarp, half = Thread() / 16, halves = Threads() / 16;
+    for (size_t first = 0; first < blocks; first += at_once) {
+      const size_t block = first + Warp() * kPerWarp;
+      if (block < blocks) {
+        T terms[K];
+        find(block, terms);
+        const size_t mine = block + Lane() / 16;
+        if (mine < HWY_MIN(block + kPerWarp, blocks)) {
+          for (size_t k = 0; k < K; ++k) partial[((mine - first) * K + k) * 16 + lane] = terms[k];
+        }
+      }
+      Barrier();
+      if (BlockRank() == 0) {
+        const size_t count = HWY_MIN(at_once, blocks - first);
+        for (size_t k = half, turn = 0; k < K; k += halves, ++turn) {
+          for (size_t b = 0; b < count; ++b) totals[turn] += static_cast<double>(partial[(b * K + k) * 16 + lane]);
+        }
+      }
+      Barrier();
+    }
+    if (BlockRank() == 0) {
+      for (size_t k = half, turn = 0; k - half < K; k += halves, ++turn) {
+        const double total = FoldHalfWarp(totals[turn]);
+        if (k >= K || lane > 0) continue;
+        for (unsigned block = 0; block < Blocks(); ++block) In(block, memory.totals)[k] = total;
+      }
+    }
+    Barrier();
+    for (size_t k = 0; k < K; ++k) sums[k] = memory.totals[k];
+  }
+
+  static HWY_INLINE double FoldHalfWarp(double total) {
+    for (unsigned mask = 8; mask > 0; mask /= 2) total += FromXor(total, mask);
+    return total;
+  }
+
+ private:
+  // A warp's value to all blocks.
+  template <class T>
+  static HWY_INLINE void Tell(T value) {
+    static_assert(sizeof(T) <= sizeof(unsigned long long));
+    unsigned long long bits = 0;
+    memcpy(&bits, &value, sizeof value);
+    for (unsigned block = Lane(); block < Blocks(); block += 32) In(block, Shared().folds)[Warp()] = bits;
+    Barrier();
+  }
+  template <class T>
+  static HWY_INLINE T Told(size_t warp) {
+    T value;
+    memcpy(&value, &Shared().folds[warp], sizeof value);
+    return value;
+  }
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic::inline ENTROPIC_ABI

@@ -1,0 +1,372 @@
+// Tests of the kernels for devices, emulated: that they have the bits of the CPU's, whichever threads have a row and in
+// whichever order these run.
+
+#include "entropic/cuda.h"
+
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "entropic/entropic.h"
+#include "src/cuda/emulate.h"
+#include "src/cuda/kernels.h"
+#include "tests/support/cases.h"
+#include "tests/support/expect_error.h"
+
+namespace {
+
+using namespace entropic;
+using cuda::Shape;
+
+// Bits are those of targets with FMA.
+bool has_fma() { return simd_target() == "AVX2" || simd_target().substr(0, 4) == "AVX3" || simd_target() == "NEON"; }
+
+// By its length; one thread; warps; blocks; clusters.
+constexpr Shape kByLength = {0, 0, 0};
+constexpr Shape kShapes[] = {kByLength, {1, 1, 3}, {1, 32, 2}, {1, 64, 1}, {2, 64, 1}, {3, 96, 1}};
+
+// Threads that have a row, and the order in which they run, while this lives.
+struct Forced {
+  Forced(Shape shape, bool last_first) {
+    cuda::forced_shape = shape;
+    entropic_emulate::device.last_first = last_first;
+  }
+  ~Forced() {
+    cuda::forced_shape = kByLength;
+    entropic_emulate::device.last_first = false;
+  }
+};
+
+struct Memory {
+  explicit Memory(std::size_t bytes)
+      : data(static_cast<std::byte*>(std::aligned_alloc(128, (bytes + 255) / 128 * 128)), std::free), size(bytes) {
+    std::memset(data.get(), 0xff, bytes);  // NaN
+  }
+  operator std::span<std::byte>() const { return {data.get(), size}; }
+
+  std::unique_ptr<std::byte, void (*)(void*)> data;
+  std::size_t size;
+};
+
+// rows x cols numbers with a gap behind each row.
+template <class T>
+struct Grid {
+  Grid(std::size_t row_count, std::size_t col_count) : rows(row_count), cols(col_count), numbers(rows * (cols + 3), T(-7.0f)) {}
+  operator MatrixView<T>() { return {numbers.data(), rows, cols, cols + 3}; }
+  operator MatrixView<const T>() const { return {numbers.data(), rows, cols, cols + 3}; }
+  T* row(std::size_t r) { return numbers.data() + r * (cols + 3); }
+
+  std::size_t rows, cols;
+  std::vector<T> numbers;
+};
+
+template <class T>
+bool is_nan(T v) {
+  if constexpr (kIsHalf<T>)
+    return std::isnan(static_cast<float>(v));
+  else
+    return std::isnan(v);
+}
+
+std::size_t compared = 0;
+
+// Every bit, of the gaps too; any NaN is as good as another.
+template <class T>
+void expect_same(const std::vector<T>& device, const std::vector<T>& host, const std::string& what) {
+  ASSERT_EQ(device.size(), host.size());
+  for (std::size_t i = 0; i < host.size(); ++i) {
+    const bool same = std::memcmp(&device[i], &host[i], sizeof(T)) == 0 || (is_nan(device[i]) && is_nan(host[i]));
+    ASSERT_TRUE(same) << what << ", number " << i << " of " << host.size() << ": "
+                      << static_cast<double>(static_cast<float>(device[i])) << " on the device, "
+                      << static_cast<double>(static_cast<float>(host[i])) << " on the host";
+  }
+  compared += host.size();
+}
+
+// Rows of every kind: normal, +inf, NaN, all -inf, some -inf, ties, equal, far off, spread wide.
+template <class T>
+Grid<T> scores(std::size_t n, unsigned seed) {
+  constexpr std::size_t kRows = 9;
+  Grid<T> x(kRows, n);
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal;
+  const auto set = [&](std::size_t r, std::size_t i, float v) { x.row(r)[i] = T(v); };
+  for (std::size_t i = 0; i < n; ++i) {
+    for (const std::size_t r : {0, 1, 2}) set(r, i, normal(generator));
+    set(3, i, -INFINITY);
+    set(4, i, i % 3 == 1 ? -INFINITY : 2 * normal(generator));
+    set(5, i, std::round(2 * normal(generator)));
+    set(6, i, 2.5f);
+    set(7, i, 3e4f + 30 * normal(generator));
+    set(8, i, 0.01f * normal(generator));
+  }
+  set(1, n / 3, INFINITY), set(1, n - 1, INFINITY);
+  set(2, n / 2, NAN);
+  return x;
+}
+
+struct Named {
+  std::string name;
+  Map map;
+};
+
+std::vector<Named> maps() {
+  return {{"softmax", Softmax{}},
+          {"softmax 0.7", Softmax{.temperature = 0.7}},
+          {"softmax 1e-40", Softmax{.temperature = 1e-40}},
+          {"sigsoftmax", SigSoftmax{}},
+          {"taylor_softmax 4", TaylorSoftmax{.order = 4}},
+          {"sparsemax", Sparsemax{}},
+          {"sparsemax 3", Sparsemax{.temperature = 3}},
+          {"entmax 1.5", Entmax{}},
+          {"entmax 1.3", Entmax{.alpha = 1.3, .temperature = 2}},
+          {"entmax 1.1", Entmax{.alpha = 1.1}},
+          {"entmax 1.02", Entmax{.alpha = 1.02}},
+          {"entmax 0.7", Entmax{.alpha = 0.7}},
+          {"entmax 1.7", Entmax{.alpha = 1.7}},
+          {"entmax 2", Entmax{.alpha = 2}},
+          {"entmax 3.5", Entmax{.alpha = 3.5}},
+          {"top_k_softmax 1", TopKSoftmax{.k = 1}},
+          {"top_k_softmax 7", TopKSoftmax{.k = 7}},
+          {"top_p_softmax 0.9", TopPSoftmax{.p = 0.9}},
+          {"top_p_softmax 0.3", TopPSoftmax{.p = 0.3, .temperature = 1.5}},
+          {"min_p_softmax 0.1", MinPSoftmax{.p = 0.1}},
+          {"entropy_normalize 0.4", EntropyNormalize{.entropy = 0.4}},
+          {"entropy_normalize 1.9", EntropyNormalize{.perplexity = 6.7}},
+          {"entropy_clip", EntropyClip{.min_entropy = 1, .max_entropy = 3}}};
+}
+
+// One map on one batch, and its gradient with those in its parameters.
+template <class T>
+void check_map(const Named& named, std::size_t n, Shape shape, bool last_first, bool in_place) {
+  const Map& map = named.map;
+  const std::string what = named.name + ", rows of " + std::to_string(n) + ", " + std::to_string(shape.blocks) + " x " +
+                           std::to_string(shape.threads) + " threads";
+  const Forced forced(shape, last_first);
+  const Grid<T> x = scores<T>(n, static_cast<unsigned>(n)), g = scores<T>(n, 77);
+  const Memory memory(cuda::memory_for<T>(map, x.rows, n));
+
+  Grid<T> on_host(x.rows, n), on_device = in_place ? x : Grid<T>(x.rows, n);
+  apply<T>(map, x, on_host);
+  if (in_place) {
+    Grid<T> same = x;
+    apply<T>(map, same, same);
+    on_host = same;
+    cuda::apply<T>(map, on_device, on_device, memory);
+  } else {
+    cuda::apply<T>(map, x, on_device, memory);
+  }
+  expect_same(on_device.numbers, on_host.numbers, what);
+
+  const Grid<T>& p = on_host;
+  Grid<T> dx_host(x.rows, n), dx_device(x.rows, n);
+  std::vector<std::vector<double>> slopes_host, slopes_device;
+  std::vector<std::string> names;
+  std::visit(
+      [&]<class Op>(const Op&) {
+        for_each_param<Op>([&](const auto& param) {
+          if (param.per_row) names.emplace_back(param.name);
+        });
+      },
+      map);
+  slopes_host.resize(names.size(), std::vector<double>(x.rows));
+  slopes_device = slopes_host;
+  std::vector<ParamGradient> asked_host, asked_device;
+  for (std::size_t k = 0; k < names.size(); ++k) {
+    asked_host.push_back({names[k], slopes_host[k]});
+    asked_device.push_back({names[k], slopes_device[k]});
+  }
+  apply_vjp<T>(map, x, p, g, dx_host, {}, asked_host);
+  cuda::apply_vjp<T>(map, x, p, g, dx_device, memory, {}, {}, asked_device);
+  expect_same(dx_device.numbers, dx_host.numbers, what + ", gradient");
+  for (std::size_t k = 0; k < names.size(); ++k) {
+    expect_same(slopes_device[k], slopes_host[k], what + ", gradient in " + names[k]);
+  }
+}
+
+template <class T>
+class CudaOf : public testing::Test {};
+using Types = testing::Types<float, double, float16, bfloat16>;
+TYPED_TEST_SUITE(CudaOf, Types);
+
+// Lengths around each change: of lanes, of blocks, of short rows.
+TYPED_TEST(CudaOf, MapsAndTheirGradientsHaveTheBitsOfTheCpu) {
+  if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";
+  compared = 0;
+  unsigned turn = 0;
+  for (const std::size_t n : {1, 64, 65, 600, 2, 15, 16, 17, 63, 255, 257, 1500}) {
+    if (kIsHalf<TypeParam> && n == 2) break;  // copies of float rows
+    for (const Named& named : maps()) {
+      // Each length and map with the threads that the length wants, and some with another share of threads.
+      check_map<TypeParam>(named, n, kByLength, turn % 2 == 0, turn % 3 == 0);
+      if (turn % 4 == 0) check_map<TypeParam>(named, n, kShapes[1 + turn / 4 % 5], turn % 8 == 0, false);
+      ++turn;
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+  std::printf("%zu numbers compared\n", compared);
+}
+
+// A row over several blocks, as the longest have it; condensed and cut by a sample.
+TEST(Cuda, LongRowsHaveTheBitsOfTheCpu) {
+  if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";
+  const Map kMaps[] = {Softmax{},
+                       Sparsemax{},
+                       Entmax{.alpha = 1.3},
+                       TopKSoftmax{.k = 50},
+                       TopPSoftmax{.p = 0.9},
+                       EntropyNormalize{.entropy = 3}};
+  for (const Map& map : kMaps) {
+    const std::string name(description_of(map).name);
+    for (const std::size_t n : {std::size_t{9001}, std::size_t{16640}}) {
+      const Forced forced(n > 10000 ? Shape{2, 64, 1} : Shape{1, 64, 1}, false);
+      Grid<float> x(1, n), on_host(1, n), on_device(1, n);
+      x.numbers = support::normal_row<float>(n + 3, 2, 0, 5);
+      const Memory memory(cuda::memory_for<float>(map, 1, n));
+      apply<float>(map, x, on_host);
+      cuda::apply<float>(map, x, on_device, memory);
+      expect_same(on_device.numbers, on_host.numbers, name + " of " + std::to_string(n));
+    }
+  }
+}
+
+template <class T>
+void check_logs(std::size_t n, double temperature) {
+  const std::string what = "rows of " + std::to_string(n);
+  const Grid<T> x = scores<T>(n, 3), g = scores<T>(n, 78);
+  const Memory memory(cuda::memory_for<T>(x.rows, n));
+  Grid<T> host(x.rows, n), device(x.rows, n), dx_host(x.rows, n), dx_device(x.rows, n);
+  std::vector<double> slope_host(x.rows), slope_device(x.rows);
+  const ParamGradient asked_host = {"temperature", slope_host}, asked_device = {"temperature", slope_device};
+
+  const LogSoftmax log = {.temperature = temperature};
+  log_softmax<T>(log, x, host);
+  cuda::log_softmax<T>(log, x, device, memory);
+  expect_same(device.numbers, host.numbers, "log_softmax, " + what);
+  log_softmax_vjp<T>(log, x, host, g, dx_host, {}, {&asked_host, 1});
+  cuda::log_softmax_vjp<T>(log, x, host, g, dx_device, memory, {}, {}, {&asked_device, 1});
+  expect_same(dx_device.numbers, dx_host.numbers, "log_softmax's gradient, " + what);
+  expect_same(slope_device, slope_host, "log_softmax's gradient in temperature, " + what);
+
+  const LogSumExp sum = {.temperature = temperature};
+  Grid<T> y_host(x.rows, 1), y_device(x.rows, 1);
+  const Grid<T> gy = scores<T>(1, 79);
+  logsumexp<T>(sum, x, y_host);
+  cuda::logsumexp<T>(sum, x, y_device, memory);
+  expect_same(y_device.numbers, y_host.numbers, "logsumexp, " + what);
+  logsumexp_vjp<T>(sum, x, y_host, gy, dx_host, {}, {&asked_host, 1});
+  cuda::logsumexp_vjp<T>(sum, x, gy, dx_device, memory, {}, {}, {&asked_device, 1});
+  expect_same(dx_device.numbers, dx_host.numbers, "logsumexp's gradient, " + what);
+  expect_same(slope_device, slope_host, "logsumexp's gradient in temperature, " + what);
+}
+
+TYPED_TEST(CudaOf, LogSoftmaxAndLogSumExpHaveTheBitsOfTheCpu) {
+  if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";
+  for (const Shape& shape : {kByLength, Shape{2, 64, 1}}) {
+    const Forced forced(shape, shape.blocks == 2);
+    for (const std::size_t n : {1, 5, 64, 257, 1100}) {
+      for (const double temperature : {1.0, 0.6, 1e40}) check_logs<TypeParam>(n, temperature);
+    }
+  }
+}
+
+TEST(Cuda, GammaForEntropyHasTheBitsOfTheCpu) {
+  if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";
+  for (const Shape& shape : {kByLength, Shape{2, 64, 1}}) {
+    const Forced forced(shape, false);
+    for (const std::size_t n : {1, 2, 40, 300, 1100}) {
+      const Grid<float> x = scores<float>(n, 6);
+      std::vector<double> targets(x.rows);
+      for (std::size_t r = 0; r < x.rows; ++r) targets[r] = 0.3 * static_cast<double>(r);
+      const PerRow per_row = {"entropy", targets};
+      const GammaForEntropy options = {.entropy = 1};
+      std::vector<double> gamma(x.rows), entropy(x.rows), gamma_device(x.rows), entropy_device(x.rows);
+      std::vector<GammaStatus> status(x.rows);
+      std::vector<int> status_device(x.rows), expected;
+      gamma_for_entropy<float>(options, x, gamma, entropy, status, {&per_row, 1});
+      const Memory memory(cuda::memory_for<float>(x.rows, n));
+      cuda::gamma_for_entropy<float>(options, x, gamma_device, entropy_device, status_device, memory, {}, {&per_row, 1});
+      expect_same(gamma_device, gamma, "gamma");
+      expect_same(entropy_device, entropy, "entropy");
+      for (const GammaStatus s : status) expected.push_back(static_cast<int>(s));
+      EXPECT_EQ(status_device, expected);
+    }
+  }
+}
+
+// Parameters with a value for each row; one out of its range, which the host cannot see, makes its row NaN.
+TEST(Cuda, ParametersMayHaveAValueForEachRow) {
+  if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";
+  for (const std::size_t n : {20, 300}) {
+    const Grid<float> x = scores<float>(n, 8);
+    std::vector<double> alpha = {1, 1.2, 1.5, 1.5, 1.7, 2, 2.5, 1, 1.1};
+    const PerRow per_row = {"alpha", alpha};
+    Grid<float> host(x.rows, n), device(x.rows, n);
+    const Memory memory(cuda::memory_for<float>(Entmax{}, x.rows, n));
+    apply<float>(Entmax{}, x, host, {&per_row, 1});
+    cuda::apply<float>(Entmax{}, x, device, memory, {}, {&per_row, 1});
+    expect_same(device.numbers, host.numbers, "entmax by rows of " + std::to_string(n));
+
+    alpha[4] = -1;
+    cuda::apply<float>(Entmax{}, x, device, memory, {}, {&per_row, 1});
+    for (std::size_t i = 0; i < n; ++i) host.row(4)[i] = NAN;
+    expect_same(device.numbers, host.numbers, "entmax with an alpha that is none");
+  }
+}
+
+// A batch larger than the grid: each team goes on to further rows.
+TEST(Cuda, ATeamTakesManyRows) {
+  if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";
+  constexpr std::size_t kRows = (1 << 16) + 77;
+  Grid<float> x(kRows, 2), host(kRows, 2), device(kRows, 2);
+  x.numbers = support::normal_row<float>(x.numbers.size(), 2, 0, 5);
+  const Memory memory(cuda::memory_for<float>(Softmax{}, kRows, 2));
+  EXPECT_EQ(memory.size, cuda::memory_for<float>(Softmax{}, 2 * kRows, 2));
+  apply<float>(Softmax{}, x, host);
+  cuda::apply<float>(Softmax{}, x, device, memory);
+  expect_same(device.numbers, host.numbers, "softmax");
+}
+
+TEST(Cuda, EmptyBatchesAreNoError) {
+  const Memory memory(0);
+  MatrixView<float> none;
+  cuda::apply<float>(Softmax{}, none, none, memory);
+  cuda::apply<float>(Softmax{}, MatrixView<const float>(nullptr, 3, 0), MatrixView<float>(nullptr, 3, 0), memory);
+}
+
+TEST(Cuda, RefusesWhatTheCpuRefusesAndTooLittleMemory) {
+  Grid<float> x(2, 8), p(2, 8), narrow(2, 7);
+  const std::vector<float> before = p.numbers;
+  const Memory memory(cuda::memory_for<float>(Softmax{}, 2, 8));
+  const auto refused = [&](const std::string& text, const Map& map, MatrixView<float> out, std::span<std::byte> memory_given,
+                           std::span<const PerRow> per_row) {
+    support::expect_error(text, [&] { cuda::apply<float>(map, x, out, memory_given, {}, per_row); });
+  };
+  refused("softmax: temperature must be above 0 and finite, got 0", Softmax{.temperature = 0}, p, memory, {});
+  refused("softmax: p must have the shape of x, 2 x 8, got 2 x 7", Softmax{}, narrow, memory, {});
+  refused("perturb_max: must be a map with kernels for devices, which this one has not", PerturbMax{}, p, memory, {});
+  const std::span<std::byte> all = memory;
+  const std::string wanted = std::to_string(all.size()), given = std::to_string(all.size() - 1);
+  refused("softmax: memory must have " + wanted + " bytes, as memory_for() says, got " + given, Softmax{}, p,
+          all.first(all.size() - 1), {});
+  const std::vector<double> three(3, 1.0);
+  const PerRow per_row = {"temperature", three};
+  refused("softmax: temperature must have one value for each of 2 rows, got 3", Softmax{}, p, memory, {&per_row, 1});
+  EXPECT_EQ(p.numbers, before);
+}
+
+// Threads that leave others waiting at a barrier are reported, not waited for.
+TEST(CudaDeathTest, TheEmulatorReportsADeadlock) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto kernel = [] { threadIdx.x < 32 ? __syncthreads() : entropic_emulate::wait(entropic_emulate::Wait::cluster); };
+  EXPECT_DEATH(entropic_emulate::launch(1, {64, 1, 1}, 1, 0, kernel), "waits for its block");
+}
+
+}  // namespace
