@@ -22,12 +22,14 @@ namespace HWY_NAMESPACE {
 // op as row r has it; false where a value of the row's own is out of its range, which the host could not look at.
 template <size_t i, class Op>
 HWY_INLINE bool SetParam(Op& op, const double* values, size_t r) {
-  constexpr auto kParam = std::get<i>(Op::kParams);
-  if constexpr (kParam.per_row) {
+  if constexpr (std::get<i>(Op::kParams).per_row) {
+    constexpr auto kMember = std::get<i>(Op::kParams).member;
+    constexpr double kAbove = std::get<i>(Op::kParams).above, kAtLeast = std::get<i>(Op::kParams).at_least;
+    constexpr double kUpTo = std::get<i>(Op::kParams).up_to;
     if (values == nullptr) return true;
     const double value = values[r];
-    op.*kParam.member = value;
-    return value > kParam.above && value >= kParam.at_least && value <= kParam.up_to;
+    op.*kMember = value;
+    return value > kAbove && value >= kAtLeast && value <= kUpTo;
   }
   return true;
 }

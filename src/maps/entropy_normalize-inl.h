@@ -72,7 +72,7 @@ HWY_INLINE EntropyTarget TargetOf(const EntropyNormalize& op) {
   return {target, target};
 }
 HWY_INLINE EntropyTarget TargetOf(const EntropyClip& op) {
-  return {op.min_entropy.value_or(0), op.max_entropy.value_or(kInfinity<double>)};
+  return {op.min_entropy ? *op.min_entropy : 0, op.max_entropy ? *op.max_entropy : kInfinity<double>};
 }
 
 // Equal shares for the scores that are at least `least`.

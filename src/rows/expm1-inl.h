@@ -36,7 +36,10 @@ inline constexpr auto kInverseFactorials = [] {
 }();
 
 // phi_2(x) = (e^x - 1 - x) / x^2 where IsNearZero(x), by Taylor: what is left out is 2^-55 of it.
-HWY_INLINE V64 Phi2NearZero(D64 d, V64 x) { return Polynomial(d, x, kInverseFactorials); }
+HWY_INLINE V64 Phi2NearZero(D64 d, V64 x) {
+  constexpr auto kCoefficients = kInverseFactorials;  // a device has no other constants than a function's own
+  return Polynomial(d, x, kCoefficients);
+}
 
 // e^x - 1 - x and e^x - 1 there.
 HWY_INLINE V64 ExpTailNearZero(D64 d, V64 x) { return hn::Mul(hn::Mul(x, x), Phi2NearZero(d, x)); }

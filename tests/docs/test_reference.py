@@ -41,7 +41,7 @@ def test_every_declaration_of_the_headers():
     for header in HEADERS.glob("*.h"):
         text = _reference.without_macros(header.read_text())
         for name in re.findall(r"^(?:struct|class|enum class) (\w+)", text, flags=re.MULTILINE):
-            assert {name, f"step::{name}"} & headings, f"{header.name}: {name}"
+            assert {name, f"step::{name}", f"cuda::{name}"} & headings, f"{header.name}: {name}"
         for name in re.findall(r"^(?:void|double|float|bool|std::\S+) (\w+)\(", text, flags=re.MULTILINE):
             assert re.search(rf"\b{name}\(", code), f"{header.name}: {name}"
     assert len(headings) > 100
