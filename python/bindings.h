@@ -12,6 +12,7 @@ void bind_files(nanobind::module_& m);
 void bind_losses(nanobind::module_& m);
 void bind_maps(nanobind::module_& m);
 void bind_measures(nanobind::module_& m);
+void bind_parts(nanobind::module_& m);
 void bind_sampling(nanobind::module_& m);
 void bind_transport(nanobind::module_& m);
 

@@ -15,6 +15,7 @@ NB_MODULE(_core, m) {
   entropic::bind_losses(m);
   entropic::bind_maps(m);
   entropic::bind_measures(m);
+  entropic::bind_parts(m);
   entropic::bind_sampling(m);
   entropic::bind_transport(m);
   // How far from 1 the sum of a distribution may be, by the size of its numbers in bytes.
