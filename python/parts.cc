@@ -52,6 +52,7 @@ void bind_part(nb::module_& m, const char* name) {
           nb::arg("y").noconvert())
       .def(
           "keeps", [](const P& part, Vector<std::uint8_t> kept) { part.keeps(span(kept)); }, nb::arg("kept").noconvert())
+      .def("value_count", [](const P& part) { return part.values().cols; })
       .def(
           "values",
           [](const P& part, Matrix<double> values) {
