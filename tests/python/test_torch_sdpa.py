@@ -113,11 +113,12 @@ def test_a_bias_is_learned(map, shape):
 @pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
 def test_dropout_is_torchs(dtype):
     q, k, v = (x.detach() for x in tensors((2, 3, 40, 8), (2, 3, 50, 8), (2, 3, 50, 4), dtype=dtype))
-    torch.manual_seed(3)
-    want = theirs(q, k, v, dropout_p=0.4)
-    torch.manual_seed(3)
-    got = ours(q, k, v, dropout_p=0.4)
-    torch.testing.assert_close(got, want, atol=TOLERANCES[dtype], rtol=TOLERANCES[dtype])
+    for causal in (False, True):
+        torch.manual_seed(3)
+        want = theirs(q, k, v, dropout_p=0.4, is_causal=causal)
+        torch.manual_seed(3)
+        got = ours(q, k, v, dropout_p=0.4, is_causal=causal)
+        torch.testing.assert_close(got, want, atol=TOLERANCES[dtype], rtol=TOLERANCES[dtype])
     assert torch.equal(ours(q, k, v, dropout_p=1.0), torch.zeros_like(got))
 
 

@@ -272,7 +272,8 @@ def scaled_dot_product_attention(
             raise TypeError(f"{function}: sinks must be a torch.Tensor, got {type(sinks).__name__}")
         further["sinks"] = sinks[:, None, None] if sinks.dim() == 1 and query.dim() > 2 else sinks
     m, n, causal = shape.queries, shape.keys, bool(is_causal)
-    if window is not None or (causal and m > n):
+    # Where weights are lost, there are as many as in torch, so that the same are.
+    if window is not None or (causal and (m > n or "dropout_p" in further)):
         attn_mask, causal = _within(function, attn_mask, m, n, window, causal, query.device), False
     elif causal and m < n:
         key, value = key[..., :m, :], value[..., :m, :]
