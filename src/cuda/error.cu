@@ -1,0 +1,20 @@
+// What the CUDA runtime reports, as an exception.
+
+#include <stdexcept>
+#include <string>
+
+#include <cuda_runtime.h>
+
+#include "src/cuda/kernels.h"
+
+namespace entropic::inline ENTROPIC_ABI {
+namespace cuda {
+
+void check_launch(int error) {
+  if (error == cudaSuccess) return;
+  cudaGetLastError();  // or the next call would report it again
+  throw std::runtime_error(std::string("cuda: ") + cudaGetErrorString(static_cast<cudaError_t>(error)));
+}
+
+}  // namespace cuda
+}  // namespace entropic::inline ENTROPIC_ABI
