@@ -1,0 +1,374 @@
+"""entropic.torch.distributed in processes of gloo: the same bits for any number of parts, rounds and bytes, errors, gradients.
+
+The ranks are spawned once. Each answers a job, a function of this module by name, with what it returns.
+"""
+
+import hashlib
+import os
+import signal
+import socket
+import time
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+import torch.distributed as dist  # noqa: E402
+import torch.multiprocessing as multiprocessing  # noqa: E402
+
+import entropic  # noqa: E402
+import entropic.torch as et  # noqa: E402
+import entropic.torch.distributed as D  # noqa: E402
+
+pytestmark = pytest.mark.skipif(not dist.is_available(), reason="torch without torch.distributed")
+RANKS, N, ROWS = 4, 8192, 6
+CUTS = {1: [0, N], 2: [0, N // 2, N], 3: [0, 1000, 1003, N], 4: [0, N // 4, N // 2, 3 * N // 4, N]}
+_groups = {}
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def join(rank, ranks, port, timeout):
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=ranks, timeout=timedelta(seconds=timeout)
+    )
+
+
+def serve(rank, port, pipe):
+    join(rank, RANKS, port, 60)
+    for size in CUTS:
+        _groups[size] = dist.new_group(list(range(size)))
+    while True:
+        job, size, arguments = pipe.recv()
+        if job is None:
+            os._exit(0)
+        try:
+            pipe.send((True, globals()[job](rank, size, *arguments)))
+        except Exception as error:
+            pipe.send((False, (type(error).__name__, str(error))))
+
+
+@pytest.fixture(scope="module")
+def ranks():
+    port, pipes = free_port(), []
+    for rank in range(RANKS):
+        ours, theirs = multiprocessing.get_context("spawn").Pipe()
+        multiprocessing.get_context("spawn").Process(target=serve, args=(rank, port, theirs), daemon=True).start()
+        pipes.append(ours)
+
+    def run(job, size, *arguments):
+        for pipe in pipes[:size]:
+            pipe.send((job, size, arguments))
+        answers = []
+        for pipe in pipes[:size]:
+            assert pipe.poll(60), f"{job}: no answer"
+            answers.append(pipe.recv())
+        return answers
+
+    yield run
+    for pipe in pipes:
+        pipe.send((None, 0, ()))
+
+
+def all_of(answers):
+    assert all(good for good, _ in answers), answers
+    return [answer for _, answer in answers]
+
+
+def rows_of(dtype, seed=0):
+    """Rows of many kinds: ties, masks, one large score, a part that is wholly masked."""
+    random = np.random.default_rng(seed)
+    x = random.normal(size=(ROWS, N)) * np.array([1.0, 3.0, 2.0, 1.0, 4.0, 0.5])[:, None]
+    x[1] = np.round(x[1])
+    x[2, : N // 2] = -np.inf
+    x[3, 5] = 20
+    x[4, ::3] = -np.inf
+    return torch.tensor(x).to(dtype)
+
+
+def part_of(x, rank, size):
+    cuts = CUTS[size]
+    return x[..., cuts[rank] : cuts[rank + 1]].clone()
+
+
+TARGET = torch.tensor([7, 1001, 5000, 5, 8191, 2000])
+
+OPERATIONS = {
+    "softmax": (lambda x, **k: D.softmax(x, **k), lambda x: et.softmax(x)),
+    "softmax_hot": (lambda x, **k: D.softmax(x, temperature=2.5, **k), lambda x: et.softmax(x, temperature=2.5)),
+    "log_softmax": (lambda x, **k: D.log_softmax(x, **k), lambda x: et.log_softmax(x)),
+    "logsumexp": (lambda x, **k: D.logsumexp(x, **k), lambda x: et.logsumexp(x)),
+    "sparsemax": (lambda x, **k: D.sparsemax(x, **k), lambda x: et.sparsemax(x)),
+    "sparsemax_many": (lambda x, **k: D.sparsemax(x, temperature=200.0, **k), lambda x: et.sparsemax(x, temperature=200.0)),
+    "entmax": (lambda x, **k: D.entmax(x, alpha=1.5, **k), lambda x: et.entmax(x, alpha=1.5)),
+    "entmax_1.2": (lambda x, **k: D.entmax(x, alpha=1.2, **k), lambda x: et.entmax(x, alpha=1.2)),
+    "top_k_softmax": (lambda x, **k: D.top_k_softmax(x, k=50, **k), lambda x: et.top_k_softmax(x, k=50)),
+    "top_p_softmax": (lambda x, **k: D.top_p_softmax(x, p=0.9, **k), lambda x: et.top_p_softmax(x, p=0.9)),
+    "min_p_softmax": (lambda x, **k: D.min_p_softmax(x, p=0.05, **k), lambda x: et.min_p_softmax(x, p=0.05)),
+    "entropy_normalize": (
+        lambda x, **k: D.entropy_normalize(x, entropy=3.0, **k),
+        lambda x: et.entropy_normalize(x, entropy=3.0),
+    ),
+    "entropy_clip": (
+        lambda x, **k: D.entropy_clip(x, min_entropy=2.0, max_entropy=6.0, **k),
+        lambda x: et.entropy_clip(x, min_entropy=2.0, max_entropy=6.0),
+    ),
+    "gamma_for_entropy": (
+        lambda x, **k: D.gamma_for_entropy(x, entropy=3.0, **k).gamma,
+        lambda x: et.gamma_for_entropy(x, entropy=3.0).gamma,
+    ),
+    "softmax_loss": (lambda x, **k: D.softmax_loss(x, TARGET, **k), lambda x: et.softmax_loss(x, TARGET)),
+    "sparsemax_loss": (
+        lambda x, **k: D.sparsemax_loss(x, TARGET, **k),
+        lambda x: et.sparsemax_loss(x, TARGET),
+    ),
+    "entmax_loss": (
+        lambda x, **k: D.entmax_loss(x, TARGET, alpha=1.5, **k),
+        lambda x: et.entmax_loss(x, TARGET, alpha=1.5),
+    ),
+    "entropy": (lambda x, **k: D.entropy(x, **k), lambda x: et.entropy(x, input="scores")),
+    "logprob": (lambda x, **k: D.token_statistics(x, TARGET, **k).logprob, lambda x: et.token_statistics(x, TARGET).logprob),
+    "kl_divergence": (
+        lambda x, **k: D.kl_divergence(x, x.detach() * 0.9, **k),
+        lambda x: et.kl_divergence(x, x.detach() * 0.9, input="scores"),
+    ),
+    "js_divergence": (
+        lambda x, **k: D.js_divergence(x, x.detach() * 0.9, **k),
+        lambda x: et.js_divergence(x, x.detach() * 0.9, input="scores"),
+    ),
+}
+REDUCES = {"logsumexp", "gamma_for_entropy", "softmax_loss", "sparsemax_loss", "entmax_loss", "entropy", "logprob"}
+REDUCES |= {"kl_divergence", "js_divergence"}
+
+
+def weights(y):
+    return torch.tensor(np.random.default_rng(5).normal(size=y)).float()
+
+
+def value_and_gradient(rank, size, name, dtype, given):
+    x = part_of(rows_of(dtype), rank, size).requires_grad_()
+    where = {"group": _groups[size]}
+    if given:
+        where |= {"first": CUTS[size][rank], "n": N}
+    y = OPERATIONS[name][0](x, **where)
+    cost = [tuple(D.traffic())]
+    g = weights(ROWS) if name in REDUCES else part_of(weights((ROWS, N)), rank, size)
+    (dx,) = torch.autograd.grad(y, x, g.to(y.dtype))
+    return y.detach(), dx, [*cost, tuple(D.traffic())]
+
+
+def whole(name, answers):
+    y = answers[0][0] if name in REDUCES else torch.cat([answer[0] for answer in answers], -1)
+    if name in REDUCES:
+        assert all(torch.equal(answer[0].nan_to_num(7), y.nan_to_num(7)) for answer in answers)
+    return y, torch.cat([answer[1] for answer in answers], -1)
+
+
+def digest(*tensors):
+    return hashlib.sha256(b"".join(t.double().contiguous().numpy().tobytes() for t in tensors)).hexdigest()[:16]
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_bits_do_not_depend_on_the_parts(ranks, name):
+    dtypes = (
+        (torch.float32, torch.float64, torch.bfloat16)
+        if name in ("softmax", "entropy_normalize", "entmax")
+        else (torch.float32,)
+    )
+    for dtype in dtypes:
+        digests = {
+            size: digest(*whole(name, all_of(ranks("value_and_gradient", size, name, dtype, size % 2 == 0)))) for size in CUTS
+        }
+        assert len(set(digests.values())) == 1, (dtype, digests)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_values_and_gradients_are_those_of_whole_rows(ranks, name):
+    found, gradient = whole(name, all_of(ranks("value_and_gradient", 3, name, torch.float32, False)))
+    x = rows_of(torch.float32).requires_grad_()
+    want = OPERATIONS[name][1](x)
+    g = weights(tuple(want.shape)) if name not in REDUCES else weights(ROWS)
+    (dx,) = torch.autograd.grad(want, x, g.to(want.dtype))
+    scale = want.detach().abs().clamp(min=1).nan_to_num(1, 1, 1)
+    assert ((found - want.detach()).abs().nan_to_num(0) <= 3e-5 * scale).all(), name
+    assert torch.equal(found.isfinite(), want.isfinite())
+    assert (gradient - dx).abs().max() <= 2e-4 * dx.abs().max().clamp(min=1), name
+
+
+def test_rounds_and_bytes(ranks):
+    def cost(name):
+        return all_of(ranks("value_and_gradient", 4, name, torch.float32, True))[0][2]
+
+    for name in ("softmax_loss", "entropy", "logprob"):
+        forward, backward = cost(name)
+        assert forward[0] == 2 and forward[1] <= 40, name
+        assert backward == (0, 0)
+    forward, _ = cost("entropy_normalize")
+    assert forward[0] == 3 and forward[1] <= 830
+    assert cost("softmax")[0] == (2, 16)
+    assert cost("top_k_softmax")[0] == (1, 400)
+    assert cost("top_p_softmax")[0][0] <= 7
+    assert cost("sparsemax")[0][0] == 2
+    assert cost("sparsemax_many")[0][0] < 9
+    assert cost("kl_divergence")[0][0] == 3
+    assert cost("js_divergence")[0][0] == 3
+
+
+def draws(rank, size, steps):
+    where = {"group": _groups[size]}
+    x = part_of(rows_of(torch.float32), rank, size)
+    plain = D.sample(x, size=20, temperature=0.7, seed=3, stream=5, position=2, **where)
+    cost = tuple(D.traffic())
+    sampler = D.Sampler(steps, seed=9)
+    return plain, sampler.sample(x, size=20, **where), sampler.probs(x, **where), cost
+
+
+CHAINS = [
+    [("temperature", 0.8), ("top_k", 50), ("top_p", 0.95)],
+    [("min_p", 0.02), ("typical_p", 0.9)],
+    [("entropy", 3.4)],
+    [("top_p", 0.99), ("entropy_clip", (1.0, 2.0))],
+]
+
+
+@pytest.mark.parametrize("steps", CHAINS, ids=lambda steps: "-".join(step for step, _ in steps))
+def test_draws_are_those_of_one_machine(ranks, steps):
+    x = rows_of(torch.float32).numpy()
+    plain = entropic.sample(x, size=20, temperature=0.7, seed=3, stream=5, position=2)
+    sampler = entropic.Sampler(steps, seed=9)
+    chain, probs = sampler.sample(x, size=20), sampler.probs(x)
+    for size in CUTS:
+        answers = all_of(ranks("draws", size, steps))
+        for found, drawn, *_ in answers:
+            assert np.array_equal(found, plain)
+            assert np.array_equal(drawn, chain)
+        np.testing.assert_allclose(torch.cat([answer[2] for answer in answers], -1), probs, atol=3e-6)
+    assert answers[0][3][1] == 20 * 16 + 32 / ROWS
+
+
+def top_indices(rank, size):
+    x = part_of(rows_of(torch.float32), rank, size)
+    return D.token_statistics(x, TARGET, top=5, group=_groups[size]).top_indices
+
+
+def test_top_indices(ranks):
+    want = et.token_statistics(rows_of(torch.float32), TARGET, top=5)
+    x = rows_of(torch.float32)
+    for size in CUTS:
+        for found in all_of(ranks("top_indices", size)):
+            assert torch.equal(x.gather(-1, found), x.gather(-1, want.top_indices))
+
+
+def special(rank, size):
+    x = rows_of(torch.float32)
+    x[0, 3], x[1, 10], x[1, 4000], x[2] = float("nan"), float("inf"), float("inf"), -float("inf")
+    x = part_of(x, rank, size)
+    return D.softmax(x, group=_groups[size]), D.entropy(x, group=_groups[size]), D.sample(x, seed=1, group=_groups[size])
+
+
+def test_nan_and_infinities(ranks):
+    answers = all_of(ranks("special", 3))
+    p = torch.cat([answer[0] for answer in answers], -1)
+    assert p[0].isnan().all() and p[2].isnan().all()
+    assert p[1, 10] == p[1, 4000] == 0.5 and p[1].sum() == 1
+    for _, entropy, drawn in answers:
+        assert entropy[0].isnan() and entropy[2].isnan() and abs(entropy[1] - np.log(2)) < 1e-6
+        assert drawn[0] == drawn[2] == -1 and drawn[1] in (10, 4000)
+
+
+def compiled(rank, size):
+    x = part_of(rows_of(torch.float32), rank, size).requires_grad_()
+    first, group = CUTS[size][rank], _groups[size].group_name
+
+    def step(x):
+        p = D.entropy_normalize(x * 1.0, entropy=3.0, group=group, first=first, n=N)
+        return p, D.softmax_loss(x, TARGET, group=group, first=first, n=N)
+
+    want = step(x)
+    found = torch.compile(step, fullgraph=True, backend="aot_eager")(x)
+    gradients = [torch.autograd.grad(y[1].sum(), x)[0] for y in (want, found)]
+    return all(torch.equal(a, b) for a, b in zip(want, found, strict=True)) and torch.equal(*gradients)
+
+
+def test_compile_fullgraph(ranks):
+    assert all(all_of(ranks("compiled", 2)))
+
+
+def wrong(rank, size, kind):
+    x = part_of(rows_of(torch.float32), rank, size)
+    if kind == "rows" and rank == 1:
+        x = x[:2]
+    if kind == "rows_given":
+        x = x[: 3 - rank]
+        return D.softmax(x, group=_groups[size], first=CUTS[size][rank], n=N)
+    if kind == "dtype" and rank == 1:
+        x = x.double()
+    if kind == "argument" and rank == 1:
+        x = x.to(torch.int32)
+    if kind == "target":
+        return D.softmax_loss(x, TARGET + 9000, group=_groups[size])
+    if kind == "extent":
+        return D.softmax(x, group=_groups[size], first=CUTS[size][rank] + rank, n=N)
+    return D.softmax(x, group=_groups[size])
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("rows", "must have as many rows"),
+        ("rows_given", "must have as many rows"),
+        ("dtype", "same dtype"),
+        ("argument", "int32"),
+        ("target", "target must be below 8192"),
+        ("extent", "first"),
+    ],
+)
+def test_an_error_on_one_rank_is_the_same_on_all(ranks, kind, text):
+    answers = ranks("wrong", 3, kind)
+    assert not any(good for good, _ in answers), answers
+    assert len({error[0] for _, error in answers}) == 1, answers
+    assert all(text in error[1] for _, error in answers), answers
+    assert np.isfinite(all_of(ranks("wrong", 3, "nothing"))[0].numpy()).all()  # and the group works on
+
+
+def left_alone(rank, port, kind, pipe):
+    join(rank, 3, port, 3)
+    x = torch.randn(2, 64)
+    D.softmax(x)
+    dist.barrier()
+    if rank == 1:
+        if kind == "dies":
+            os._exit(9)
+        pipe.send("stops")
+        os.kill(os.getpid(), signal.SIGSTOP)
+    start = time.time()
+    try:
+        D.entropy_normalize(x, entropy=2.0)
+        pipe.send("finished")
+    except RuntimeError as error:
+        pipe.send((time.time() - start, str(error)))
+    os._exit(0)
+
+
+@pytest.mark.parametrize("kind", ["dies", "stalls"])
+def test_a_rank_that_is_lost_ends_the_others(kind):
+    context, port, pipes, processes = multiprocessing.get_context("spawn"), free_port(), [], []
+    for rank in range(3):
+        ours, theirs = context.Pipe()
+        processes.append(context.Process(target=left_alone, args=(rank, port, kind, theirs), daemon=True))
+        processes[-1].start()
+        pipes.append(ours)
+    for rank in (0, 2):
+        assert pipes[rank].poll(40)
+        elapsed, text = pipes[rank].recv()
+        assert elapsed < 10
+        assert "entropy_normalize" in text and "round 1" in text and f"rank {rank} of 3" in text
+    processes[1].kill()
+    for process in processes:
+        process.join(10)
