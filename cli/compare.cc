@@ -3,11 +3,17 @@
 
 #include <unistd.h>
 
+#include <oneapi/tbb/blocked_range.h>
+#include <oneapi/tbb/parallel_for.h>
+#include <oneapi/tbb/task_arena.h>
+
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <memory>
-#include <numeric>
+#include <mutex>
 
 #include "commands.h"
 #include "files/text.h"
@@ -129,52 +135,154 @@ std::vector<Comparison::Column> columns_of(const Table& table, std::size_t row, 
   return columns;
 }
 
-std::vector<Histogram> entropy_histograms(const Table& table, const std::vector<entropic::Map>& maps) {
-  constexpr std::size_t kBins = 24;
-  std::vector<Histogram> histograms;
+namespace {
+
+// Where the comparison of many rows takes longer than a second, a line on the terminal says how far it is.
+class RowProgress {
+ public:
+  RowProgress(std::size_t rows, bool wanted) : rows_(rows), wanted_(wanted && ::isatty(STDERR_FILENO)) {}
+  RowProgress(const RowProgress&) = delete;
+  RowProgress& operator=(const RowProgress&) = delete;
+  ~RowProgress() {
+    if (shown_) fmt::print(stderr, "\r\x1b[K");
+  }
+
+  void update(std::size_t done) {
+    using Seconds = std::chrono::duration<double>;
+    const Clock::time_point now = Clock::now();
+    if (!wanted_ || Seconds(now - start_).count() < 1 || Seconds(now - last_).count() < 0.1) return;
+    last_ = now;
+    shown_ = true;
+    fmt::print(stderr, "\r\x1b[K{} of {} rows", done, rows_);
+    std::fflush(stderr);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::size_t rows_;
+  bool wanted_;
+  bool shown_ = false;
+  Clock::time_point start_ = Clock::now();
+  Clock::time_point last_ = start_;
+};
+
+// Calls run(first, end) for pieces of [0, count) on several threads.
+template <class F>
+void in_parallel(std::size_t count, F&& run) {
+  tbb::task_arena(static_cast<int>(entropic::get_num_threads())).execute([&] {
+    tbb::parallel_for(tbb::blocked_range<std::size_t>(0, count),
+                      [&](const tbb::blocked_range<std::size_t>& range) { run(range.begin(), range.end()); });
+  });
+}
+
+// What the page shows of one row: written by the thread that has the row.
+template <class T>
+void summarise(const entropic::Map& map, const entropic::MatrixView<const T>& x, std::vector<T>& p, std::vector<T>& support,
+               std::size_t row, std::size_t m, std::size_t maps, Overview& all) {
+  const std::size_t n = x.cols, at = row * maps + m;
+  entropic::apply(map, x, entropic::MatrixView<T>(p.data(), 1, n));
+  T most = n == 0 ? T(0) : p[0];
+  double sum = 0;
+  std::size_t count = 0;  // zeros add nothing to an entropy, and sparse rows are nearly all zeros
+  for (std::size_t i = 0; i < n; ++i) {
+    most = std::max(most, p[i]);
+    support[count] = p[i];
+    count += p[i] != 0;
+    sum += static_cast<double>(p[i]);
+  }
+  const auto zeros = static_cast<std::uint32_t>(n - count);
+  const bool defined = !std::isnan(sum);
+  double entropy = n == 0 ? 0 : std::numeric_limits<double>::quiet_NaN();
+  if (defined && most > 0) {
+    entropic::measure(entropic::Entropy{.normalize = true}, entropic::MatrixView<const T>(support.data(), 1, count),
+                      std::span<double>(&entropy, 1));
+  }
+  all.entropy[at] = entropy;
+  if (row < all.first || row >= all.first + all.rows) return;
+  const std::size_t kept = row - all.first;
+  auto& [scores, probabilities, rest, maximum] = std::get<Overview::Numbers<T>>(all.numbers);
+  std::uint32_t above_zero = 0;
+  for (std::size_t k = 0; k < all.shown; ++k) {
+    const T value = p[all.classes[kept * all.shown + k]];
+    probabilities[(kept * maps + m) * all.shown + k] = value;
+    sum -= static_cast<double>(value);
+    above_zero += value != 0;
+  }
+  // Rounding may leave a little of nothing.
+  rest[kept * maps + m] = static_cast<T>(!defined ? sum : zeros + above_zero == n || sum < 0 ? 0.0 : sum);
+  maximum[kept * maps + m] = defined ? most : std::numeric_limits<T>::quiet_NaN();
+  all.zeros[kept * maps + m] = zeros;
+}
+
+}  // namespace
+
+Overview overview(const Table& table, std::size_t row, const std::vector<entropic::Map>& maps, bool quiet) {
+  Overview all;
+  all.shown = shown_classes(scores_of(table, row)).size();
+  const std::size_t bytes = sizeof_number(table) * (all.shown + maps.size() * (all.shown + 2)) + 4 * (all.shown + maps.size());
+  all.rows = std::min(table.rows, std::max<std::size_t>(Overview::kMostBytes / std::max<std::size_t>(1, bytes), 1));
+  all.first = std::min(row - std::min(row, all.rows / 2), table.rows - all.rows);
+  all.entropy.resize(table.rows * maps.size());
+  all.classes.resize(all.rows * all.shown);
+  all.zeros.resize(all.rows * maps.size());
+  RowProgress progress(table.rows, !quiet);
+  std::atomic<std::size_t> done{0};
+  std::mutex line;
   std::visit(
       [&]<class T>(const std::vector<T>& values) {
-        const std::size_t at_once = std::max<std::size_t>(1, (std::size_t{1} << 20) / std::max<std::size_t>(1, table.cols));
-        std::vector<T> p;
-        std::vector<double> numbers;
-        for (const entropic::Map& map : maps) {
-          Histogram histogram;
-          histogram.top = std::log(static_cast<double>(std::max<std::size_t>(table.cols, 1)));
-          histogram.counts.resize(kBins);
-          for (std::size_t begin = 0; begin < table.rows; begin += at_once) {
-            const std::size_t rows = std::min(at_once, table.rows - begin);
-            p.resize(rows * table.cols);
-            entropic::apply(map, entropic::MatrixView<const T>(values.data() + begin * table.cols, rows, table.cols),
-                            view(p, rows, table.cols));
-            for (std::size_t r = 0; r < rows; ++r) {
-              numbers.resize(table.cols);
-              std::transform(p.begin() + static_cast<std::ptrdiff_t>(r * table.cols),
-                             p.begin() + static_cast<std::ptrdiff_t>((r + 1) * table.cols), numbers.begin(), as_double<T>);
-              const double entropy = entropy_of(numbers);
-              if (std::isnan(entropy)) {
-                ++histogram.undefined;
-              } else {
-                const double place = histogram.top > 0 ? entropy / histogram.top * kBins : 0;
-                ++histogram.counts[static_cast<std::size_t>(std::clamp(place, 0.0, kBins - 1.0))];
+        if constexpr (!entropic::kIsHalf<T>) {
+          Overview::Numbers<T>& numbers = all.numbers.emplace<Overview::Numbers<T>>();
+          numbers.scores.resize(all.rows * all.shown);
+          numbers.p.resize(all.rows * maps.size() * all.shown);
+          numbers.rest.resize(all.rows * maps.size());
+          numbers.maximum.resize(all.rows * maps.size());
+          in_parallel(table.rows, [&](std::size_t begin, std::size_t end) {
+            std::vector<T> p(table.cols), support(table.cols);
+            for (std::size_t r = begin; r < end; ++r) {
+              if (r >= all.first && r < all.first + all.rows) {
+                const std::vector<double> x = scores_of(table, r);
+                const std::vector<std::size_t> shown = shown_classes(x);
+                for (std::size_t k = 0; k < shown.size(); ++k) {
+                  all.classes[(r - all.first) * all.shown + k] = static_cast<std::uint32_t>(shown[k]);
+                  numbers.scores[(r - all.first) * all.shown + k] = static_cast<T>(x[shown[k]]);
+                }
               }
+              const entropic::MatrixView<const T> x(values.data() + r * table.cols, 1, table.cols);
+              for (std::size_t m = 0; m < maps.size(); ++m) summarise<T>(maps[m], x, p, support, r, m, maps.size(), all);
+              ++done;
+              if (const std::unique_lock lock(line, std::try_to_lock); lock) progress.update(done);
             }
-          }
-          histograms.push_back(std::move(histogram));
+          });
         }
       },
       table.values);
-  return histograms;
+
+  constexpr std::size_t kBins = 24;
+  for (std::size_t m = 0; m < maps.size(); ++m) {
+    Histogram histogram;
+    histogram.top = std::log(static_cast<double>(std::max<std::size_t>(table.cols, 1)));
+    histogram.counts.resize(kBins);
+    for (std::size_t r = 0; r < table.rows; ++r) {
+      const double entropy = all.entropy[r * maps.size() + m];
+      if (std::isnan(entropy)) {
+        ++histogram.undefined;
+      } else {
+        const double place = histogram.top > 0 ? entropy / histogram.top * kBins : 0;
+        ++histogram.counts[static_cast<std::size_t>(std::clamp(place, 0.0, kBins - 1.0))];
+      }
+    }
+    all.histograms.push_back(std::move(histogram));
+  }
+  return all;
 }
 
 std::vector<Distances> row_distances(const Table& table, std::size_t row, const std::vector<entropic::Map>& maps) {
   constexpr std::size_t kMostRows = 40;
-  constexpr double kMostWork = 4e8;  // about a second
+  constexpr double kMostWork = 1.5e8;  // about a second
   const std::size_t n = table.cols;
   const double affordable = std::sqrt(kMostWork / static_cast<double>(std::max<std::size_t>(1, maps.size() * n)));
   const std::size_t count = std::min(table.rows, static_cast<std::size_t>(std::clamp<double>(affordable, 2, kMostRows)));
   const std::size_t first = std::min(row - std::min(row, count / 2), table.rows - count);
-  std::vector<double> support(n);
-  std::iota(support.begin(), support.end(), 0.0);
   std::vector<Distances> all;
   for (const entropic::Map& map : maps) {
     std::vector<std::size_t> defined;
@@ -188,22 +296,34 @@ std::vector<Distances> row_distances(const Table& table, std::size_t row, const 
     const std::size_t rows = defined.size();
     const std::vector<double> nothing(count * count, std::numeric_limits<double>::quiet_NaN());
     Distances distances{first, count, nothing, nothing, nothing};
-    std::vector<double> js(rows), wasserstein(rows), repeated(rows * n);
-    const entropic::MatrixView<const double> every(p.data(), rows, n);
-    for (std::size_t r = 0; r < rows; ++r) {
-      const double* const q = p.data() + r * n;
-      for (std::size_t s = 0; s < rows; ++s) std::copy(q, q + n, repeated.begin() + static_cast<std::ptrdiff_t>(s * n));
-      entropic::measure(entropic::JsDistance{.normalize = true}, every, {q, 1, n}, std::span<double>(js));
-      entropic::wasserstein_histogram<double>({.sum_tolerance = 1}, every, {repeated.data(), rows, n}, support, wasserstein);
-      for (std::size_t s = 0; s < rows; ++s) {
-        double apart = 0;
-        for (std::size_t i = 0; i < n; ++i) apart += std::abs(p[s * n + i] - q[i]);
-        const std::size_t at = defined[r] * count + defined[s];
-        distances.js_distance[at] = js[s];
-        distances.total_variation[at] = apart / 2;
-        distances.wasserstein[at] = wasserstein[s];
+    in_parallel(rows, [&](std::size_t begin, std::size_t end) {
+      std::vector<double> p_support(n), q_support(n);
+      for (std::size_t r = begin; r < end; ++r) {
+        const double* const q = p.data() + r * n;
+        for (std::size_t s = r; s < rows; ++s) {  // each pair once: all three are symmetric
+          const double* const other = p.data() + s * n;
+          double apart = 0, ahead = 0, moved = 0, js = 0;
+          std::size_t either = 0;  // classes that one of both has
+          for (std::size_t i = 0; i < n; ++i) {
+            const double difference = other[i] - q[i];
+            apart += std::abs(difference);
+            moved += std::abs(ahead);
+            ahead += difference;
+            p_support[either] = other[i];
+            q_support[either] = q[i];
+            either += other[i] + q[i] != 0;
+          }
+          entropic::measure(entropic::JsDistance{.normalize = true},
+                            entropic::MatrixView<const double>(p_support.data(), 1, either), {q_support.data(), 1, either},
+                            std::span<double>(&js, 1));
+          for (const std::size_t at : {defined[r] * count + defined[s], defined[s] * count + defined[r]}) {
+            distances.js_distance[at] = js;
+            distances.total_variation[at] = apart / 2;
+            distances.wasserstein[at] = moved;
+          }
+        }
       }
-    }
+    });
     all.push_back(std::move(distances));
   }
   return all;
@@ -260,13 +380,15 @@ void add_compare(CLI::App& app, Program& program) {
       const Table table = widened(read_table(files));
       const std::size_t row = row_of(table, files::input_name(files.in), options->row);
       Comparison comparison = compare(table, files::input_name(files.in), row, maps);
+      Overview all;
       if (options->format != "text") {
-        comparison.histograms = entropy_histograms(table, maps);
+        all = overview(table, row, maps, files.quiet);
+        comparison.histograms = all.histograms;
         comparison.distances = row_distances(table, row, maps);
       }
       const std::size_t width = files::is_standard(files.out) ? terminal_width() : 80;
       const std::string report = options->format == "json"   ? comparison_json(comparison)
-                                 : options->format == "html" ? comparison_html(comparison, table, maps)
+                                 : options->format == "html" ? comparison_html(comparison, table, all)
                                                              : comparison_text(comparison, width, locale_is_utf8());
       const bool colored = options->format == "text" && files::is_standard(files.out) && wants_color(STDOUT_FILENO);
       files::write_output(files.out, colored ? with_colored_bars(report) : report);

@@ -3,9 +3,11 @@
 
 #include <entropic/entropic.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "files/table.h"
@@ -15,6 +17,25 @@ struct Histogram {
   double top = 0;
   std::vector<std::size_t> counts;
   std::size_t undefined = 0;  // rows without a distribution
+};
+
+// Every row under every map, map after map for each row, and of the rows around the chosen one what the page shows.
+struct Overview {
+  static constexpr std::size_t kMostBytes = std::size_t{16} << 20;  // of the numbers that the page holds
+
+  // In the precision of the file: of each row that is kept `shown` scores, and for each map as many probabilities, what the
+  // other classes have together, and the largest.
+  template <class T>
+  struct Numbers {
+    std::vector<T> scores, p, rest, maximum;
+  };
+
+  std::vector<double> entropy;  // of all rows
+  std::vector<Histogram> histograms;
+  std::size_t first = 0, rows = 0;  // those that are kept
+  std::size_t shown = 0;            // classes of each
+  std::vector<std::uint32_t> classes, zeros;
+  std::variant<Numbers<float>, Numbers<double>> numbers;
 };
 
 // How far the rows around the chosen one are apart under a map, each from each: count x count numbers, NaN where a row has no
@@ -66,8 +87,8 @@ std::vector<std::size_t> shown_classes(const std::vector<double>& x);
 // What the classes that are not shown have together.
 double rest_of(const Comparison::Column& column, const std::vector<std::size_t>& shown);
 
-// For each map, over all rows.
-std::vector<Histogram> entropy_histograms(const files::Table& table, const std::vector<entropic::Map>& maps);
+// Rows side by side on several threads. The table is of float or double.
+Overview overview(const files::Table& table, std::size_t row, const std::vector<entropic::Map>& maps, bool quiet);
 
 // For each map, over at most 40 rows, fewer of very long ones.
 std::vector<Distances> row_distances(const files::Table& table, std::size_t row, const std::vector<entropic::Map>& maps);
@@ -79,4 +100,4 @@ std::string comparison_text(const Comparison& comparison, std::size_t width, boo
 std::string comparison_json(const Comparison& comparison);
 
 // A page of its own that shows the row and lets the reader step through those around it.
-std::string comparison_html(const Comparison& comparison, const files::Table& table, const std::vector<entropic::Map>& maps);
+std::string comparison_html(const Comparison& comparison, const files::Table& table, const Overview& all);

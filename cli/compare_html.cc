@@ -1,17 +1,18 @@
 // The comparison as a page: one file without a network, for a phone and a desk, light and dark.
 //
-// The page holds the rows around the chosen one, of each row the classes that are shown and of all rows the histograms; its
-// script only draws.
-#include <algorithm>
+// The page holds the rows around the chosen one, all of them unless they are very many, of each row the classes that are shown
+// and of all rows the histograms; its script only draws, and of long lists only what is in sight. Numbers are in the page as
+// bytes, in base64: a third of their text.
+#include <bit>
 #include <cmath>
+#include <cstring>
 #include <map>
+#include <span>
 
 #include "compare.h"
 #include "files/text.h"
 
 namespace {
-
-constexpr std::size_t kMostRows = 400;
 
 constexpr std::string_view kPage = R"html(<!doctype html>
 <html lang="en">
@@ -25,17 +26,18 @@ constexpr std::string_view kPage = R"html(<!doctype html>
 <title>entropic compare</title>
 <style>
 :root {
-  --page: #f6f5f1; --card: #ffffff; --ink: #1f2328; --soft: #636a72; --line: #e3e1da; --track: #efeee9;
-  --bar: #2b6cb0; --score: #8a94a0; --mark: #c2410c; --focus: #2b6cb0;
+  --page: #f6f5f1; --card: #ffffff; --ink: #1f2328; --soft: #5c636b; --line: #e3e1da; --track: #efeee9;
+  --bar: #2b6cb0; --score: #66707c; --edge: #848a91; --focus: #2b6cb0;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --page: #14171b; --card: #1c2026; --ink: #e8e9ea; --soft: #9aa3ad; --line: #2d333b; --track: #262b32;
-    --bar: #63a8e8; --score: #7d8793; --mark: #fb923c; --focus: #63a8e8;
+    --bar: #63a8e8; --score: #8d97a3; --edge: #7d8590; --focus: #63a8e8;
   }
 }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--page); color: var(--ink); font: 15px/1.45 system-ui, sans-serif; }
+html { scroll-padding-top: 110px; }
 main { max-width: 1320px; margin: 0 auto; padding: 0 16px 48px; }
 header { position: sticky; top: 0; z-index: 1; background: var(--page); border-bottom: 1px solid var(--line); }
 header > div { max-width: 1320px; margin: 0 auto; padding: 10px 16px; display: flex; flex-wrap: wrap; gap: 8px 20px;
@@ -44,13 +46,17 @@ h1 { font-size: 17px; margin: 0; flex: 1 1 220px; min-width: 0; overflow-wrap: a
 h1 small { display: block; font-weight: normal; font-size: 13px; color: var(--soft); }
 h2 { font-size: 16px; margin: 28px 0 4px; }
 p { margin: 0 0 12px; color: var(--soft); font-size: 13.5px; }
-nav { display: flex; gap: 8px; align-items: center; flex: 1 1 320px; max-width: 560px; }
-nav input[type=range] { flex: 1; min-width: 60px; accent-color: var(--bar); height: 40px; margin: 0; }
-nav button, nav input[type=number] { font: inherit; color: inherit; background: var(--card); border: 1px solid var(--line);
+.step { display: flex; gap: 8px; align-items: center; flex: 1 1 320px; max-width: 560px; }
+.sections { display: flex; gap: 4px 16px; flex: 1 0 100%; }
+.sections a { color: var(--ink); font-size: 13.5px; }
+#menu { display: none; height: 40px; padding: 0 12px; cursor: pointer; }
+a { color: var(--bar); }
+.step input[type=range] { flex: 1; min-width: 60px; accent-color: var(--bar); height: 40px; margin: 0; }
+.step button, .step input[type=number], #menu { font: inherit; color: inherit; background: var(--card); border: 1px solid var(--edge);
   border-radius: 8px; height: 40px; }
-nav button { width: 44px; font-size: 19px; line-height: 1; cursor: pointer; }
-nav button:disabled { opacity: .35; cursor: default; }
-nav input[type=number] { width: 86px; padding: 0 8px; text-align: right; }
+.step button { width: 44px; font-size: 19px; line-height: 1; cursor: pointer; }
+.step button:disabled { opacity: .35; cursor: default; }
+.step input[type=number] { width: 86px; padding: 0 8px; text-align: right; }
 :focus-visible { outline: 2px solid var(--focus); outline-offset: 2px; }
 .cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 300px), 1fr)); gap: 14px; }
 .card { background: var(--card); border: 1px solid var(--line); border-radius: 12px; padding: 12px 14px; min-width: 0; }
@@ -73,63 +79,124 @@ tbody tr { border-top: 1px solid var(--line); }
 th:first-child { text-align: left; }
 svg { display: block; width: 100%; height: 84px; }
 svg rect { fill: var(--bar); }
-svg line { stroke: var(--mark); stroke-width: 2; vector-effect: non-scaling-stroke; }
+/* A mark lies on bars and beside them: dark, with a light edge, or the other way round. */
+svg line { stroke: var(--ink); stroke-width: 2; vector-effect: non-scaling-stroke; }
+svg line.edge { stroke: var(--card); stroke-width: 6; }
+#rows { max-height: 372px; overflow: auto; position: relative; }
+#rows tr { height: 34px; }
+#rows thead th { position: sticky; top: 0; background: var(--card); }
+#rows td, #rows th { padding: 0 14px; max-width: 220px; overflow: hidden; text-overflow: ellipsis; }
+#rows tbody th { text-align: left; font-weight: normal; }
+#rows [aria-current] { font-weight: 600; box-shadow: inset 4px 0 var(--ink); }
+#rows .gap, #rows .gap td { height: auto; padding: 0; border: 0; }
 .picks { display: flex; flex-wrap: wrap; gap: 8px; margin: 0 0 12px; }
-select { font: inherit; color: inherit; background: var(--card); border: 1px solid var(--line); border-radius: 8px; height: 40px;
+select { font: inherit; color: inherit; background: var(--card); border: 1px solid var(--edge); border-radius: 8px; height: 40px;
   padding: 0 8px; max-width: 100%; }
 .apart { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 320px), 1fr)); gap: 14px; align-items: start; }
-#matrix svg { height: auto; max-width: 560px; margin: 0 auto; }
+#matrix svg { height: auto; max-width: 600px; margin: 0 auto; }
 #matrix rect { cursor: pointer; }
-#matrix .none { fill: var(--track); }
-#matrix .here { fill: none; stroke: var(--mark); stroke-width: 2; vector-effect: non-scaling-stroke; pointer-events: none; }
+#matrix text { fill: var(--soft); }
+#matrix .none { stroke: var(--edge); stroke-width: 1; fill: none; }
+#matrix .here, #matrix .cursor, #matrix .edge { fill: none; stroke: var(--ink); stroke-width: 2; pointer-events: none; }
+#matrix .edge { stroke: var(--card); stroke-width: 5; }
+#matrix .cursor { stroke-dasharray: 3 2; visibility: hidden; }
+#matrix svg:focus-visible .cursor { visibility: visible; }
+#cell { min-height: 20px; margin: 8px 0 0; text-align: center; }
+#range { display: flex; gap: 8px; align-items: center; justify-content: center; font-size: 12px; color: var(--soft); }
+#range i { width: 120px; height: 12px; border: 1px solid var(--edge); background: linear-gradient(90deg, transparent, var(--bar)); }
 .axis { display: flex; justify-content: space-between; color: var(--soft); font-size: 12px; border-top: 1px solid var(--line);
   padding-top: 3px; }
 @media (max-width: 560px) {
   h2 { margin-top: 22px; }
   th, td { padding: 7px 9px; }
   .long { display: none; }
+  #menu { display: block; }
+  h1 { flex-basis: 180px; }
+  .sections { display: none; flex-direction: column; }
+  .sections.open { display: flex; }
+  .sections a { padding: 8px 0; font-size: 15px; }
 }
 @media (min-width: 561px) { .short { display: none; } }
-@media print { header { position: static; } nav { display: none; } .card, .wide { break-inside: avoid; } }
+@media print { header { position: static; } nav, #menu { display: none; } .card, .wide { break-inside: avoid; } }
 </style>
 </head>
 <body>
 <header><div>
 <h1><span id="file"></span><small id="where" aria-live="polite"></small></h1>
-<nav aria-label="Row">
+<button id="menu" aria-expanded="false" aria-controls="sections">Menu</button>
+<nav aria-label="Row" class="step">
 <button id="back" aria-label="Previous row" title="Previous row (left arrow)">&#8249;</button>
 <input id="slider" type="range" aria-label="Row" step="1">
 <button id="forth" aria-label="Next row" title="Next row (right arrow)">&#8250;</button>
 <input id="number" type="number" aria-label="Number of the row" step="1" inputmode="numeric">
 </nav>
+<nav aria-label="Sections" class="sections" id="sections"><a href="#probabilities">Probabilities</a> <a
+href="#in-numbers">In numbers</a> <a href="#distances">Distance between rows</a> <a href="#list">Rows</a> <a
+href="#entropies">Entropy of all rows</a></nav>
 </div></header>
 <main>
-<h2>Probabilities</h2>
-<p id="scale"></p>
+<h2 id="probabilities">Probabilities</h2>
+<p id="scale" aria-live="polite"></p>
+<div class="picks"><select id="bar" aria-label="Scale of the bars"><option value="common">one scale for all maps</option><option
+value="own">each map has its own scale</option><option value="log">logarithmic scale</option></select></div>
 <div class="cards" id="bars"></div>
-<h2>In numbers</h2>
+<h2 id="in-numbers">In numbers</h2>
 <p>Effective support is e to the entropy: so many equal probabilities have the same entropy.</p>
-<div class="wide"><table>
+<div class="wide" tabindex="0" role="region" aria-labelledby="in-numbers"><table>
 <thead><tr><th scope="col">map</th><th scope="col">entropy<span class="long"> (nats)</span></th><th scope="col"><span
 class="long">effective support</span><span class="short">support</span></th><th scope="col">zeros</th><th
 scope="col"><span class="long">maximum</span><span class="short">max.</span></th></tr></thead>
 <tbody id="numbers"></tbody></table></div>
-<h2>Distance between rows</h2>
+<h2 id="distances">Distance between rows</h2>
 <p id="apart"></p>
 <div class="picks"><select id="under" aria-label="Map"></select><select id="by" aria-label="Distance"></select></div>
-<div class="apart"><section class="card" id="matrix"></section><section class="card" id="near"></section></div>
-<h2>Entropy of all rows</h2>
+<div class="apart"><section class="card"><div id="matrix"></div><p id="cell" aria-live="polite"></p><div id="range"
+aria-hidden="true"></div></section><section class="card" id="near"></section></div>
+<h2 id="list">Rows</h2>
+<p id="kept"></p>
+<div class="wide" id="rows" tabindex="0" role="region" aria-labelledby="list"><table><thead><tr id="columns"></tr></thead><tbody
+id="lines"></tbody></table></div>
+<h2 id="entropies">Entropy of all rows</h2>
 <p id="all"></p>
 <div class="cards" id="histograms"></div>
 </main>
 <noscript><main><p>The numbers of this page are drawn by a script, which this browser does not run.</p></main></noscript>
 <script type="application/json" id="data">@DATA@</script>
+<script type="text/plain" id="bytes">@BYTES@</script>
 <script>
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const at = (id) => document.getElementById(id);
-const last = data.first + data.rows.length - 1;
+const last = data.first + data.kept - 1;
+const inLink = () => /^#row=(\d+)$/.exec(location.hash)?.[1];
 let row = data.row;
+
+// The numbers lie one array after the other.
+const bytes = Uint8Array.from(atob(at("bytes").textContent), (c) => c.charCodeAt(0)).buffer;
+let taken = 0;
+function take(type, length) {
+  const array = new type(bytes, taken, length);
+  taken += array.byteLength;
+  return array;
+}
+const wide = data.double ? Float64Array : Float32Array, many = data.kept * data.maps.length;
+const scores = take(wide, data.kept * data.shown), p = take(wide, many * data.shown), rests = take(wide, many);
+const maxima = take(wide, many), entropies = take(Float32Array, many);
+const classes = take(Uint32Array, data.kept * data.shown), zeros = take(Uint32Array, many);
+const known = (x) => Number.isNaN(x) ? null : x;
+function rowData(r) {
+  const k = r - data.first;
+  return {
+    label: data.labels[k] ?? "",
+    classes: [...classes.subarray(k * data.shown, (k + 1) * data.shown)],
+    scores: [...scores.subarray(k * data.shown, (k + 1) * data.shown)],
+    maps: data.maps.map((map, m) => {
+      const i = k * data.maps.length + m, entropy = known(entropies[i]);
+      return {p: Array.from(p.subarray(i * data.shown, (i + 1) * data.shown), known), rest: known(rests[i]), entropy,
+        support: entropy === null ? null : Math.exp(entropy), zeros: zeros[i], maximum: known(maxima[i])};
+    }),
+  };
+}
 
 function make(tag, parts, attributes = {}) {
   const element = document.createElement(tag);
@@ -143,7 +210,8 @@ function probability(p) {
   if (p === 0 || p === 1) return String(p);
   return p < 0.00005 ? p.toExponential(0) : p.toFixed(4);
 }
-const score = (x) => x === null ? "nan" : typeof x === "string" ? x : String(Number(x.toPrecision(4)));
+const score = (x) => Number.isNaN(x) ? "nan" : Number.isFinite(x) ? String(Number(x.toPrecision(4))) :
+  x > 0 ? "inf" : "-inf";
 const fixed = (x, digits) => x === null ? "nan" : x.toFixed(digits);
 
 function line(name, text, begin, end, none) {
@@ -159,27 +227,38 @@ function card(title, note, lines, kind) {
 const name = (i) => data.classes[i] ?? String(i);
 
 function draw() {
-  const shown = data.rows[row - data.first];
+  const shown = rowData(row);
   at("where").textContent = "Row " + count(row) + (shown.label ? " (" + shown.label + ")" : "") + " of " + count(data.total) +
     ", " + count(data.cols) + (data.cols === 1 ? " class" : " classes");
   at("back").disabled = row === data.first;
   at("forth").disabled = row === last;
   at("slider").value = at("number").value = row;
 
-  const full = Math.max(...shown.maps.flatMap((map) => map.p.map((p) => p ?? 0)));
+  const positive = shown.maps.flatMap((map) => map.p.filter((p) => p > 0));
+  const most = shown.maps.map((map) => Math.max(0, ...map.p.map((p) => p ?? 0)));
+  const full = Math.max(0, ...most), least = Math.min(...positive, 1);
   const more = data.cols - shown.classes.length;
-  at("scale").textContent = (full > 0 ? "A full bar is " + probability(full) + ", under every map. " : "") +
+  // One map with few classes must not make the bars of all others vanish.
+  const uneven = Math.min(...most.filter((p) => p > 0)) < 0.05 * full;
+  const scale = chosenScale ?? (uneven ? "own" : "common");
+  at("bar").value = scale;
+  const floor = 10 ** Math.floor(Math.log10(least) - 1e-9);
+  const length = (p, m) => !p ? 0 : scale === "log" ? Math.log(p / floor) / Math.log(full / floor) :
+    p / (scale === "own" ? most[m] : full);
+  at("scale").textContent = (!(full > 0) ? "" : scale === "own" ? "A full bar is the largest probability of its map. " :
+    "A full bar is " + probability(full) + ", under every map" + (scale === "log" ? "; no bar is " + floor.toExponential(0) +
+    " or less. " : ". ")) +
     (more > 0 ? "Shown are the " + shown.classes.length + " classes with the largest scores." : "");
-  const finite = shown.scores.filter((x) => typeof x === "number");
+  const finite = shown.scores.filter(Number.isFinite);
   const low = Math.min(0, ...finite), high = Math.max(0, ...finite), span = high - low || 1;
   const cards = [card("scores", "", shown.classes.map((i, k) => {
-    const x = shown.scores[k], end = x === "inf" ? high : x === "-inf" ? low : x ?? 0;
-    return line(name(i), score(x), (Math.min(0, end) - low) / span, (Math.max(0, end) - low) / span, x === null);
+    const x = shown.scores[k], end = Number.isNaN(x) ? 0 : Math.min(high, Math.max(low, x));
+    return line(name(i), score(x), (Math.min(0, end) - low) / span, (Math.max(0, end) - low) / span, Number.isNaN(x));
   }), "scores")];
   data.maps.forEach((map, m) => {
     const found = shown.maps[m];
     const lines = shown.classes.map((i, k) =>
-      line(name(i), probability(found.p[k]), 0, full > 0 ? (found.p[k] ?? 0) / full : 0, !found.p[k]));
+      line(name(i), probability(found.p[k]), 0, length(found.p[k], m), !found.p[k]));
     if (more > 0) lines.push(line(count(more) + " more", probability(found.rest), 0, 0, true));
     cards.push(card(map.name, map.parameters, lines, "map"));
   });
@@ -193,14 +272,18 @@ function draw() {
   }));
 
   data.maps.forEach((map, m) => {
-    const entropy = shown.maps[m].entropy, mark = document.querySelector("#mark" + m);
+    const entropy = shown.maps[m].entropy;
     const x = entropy === null || data.top === 0 ? -5 : 240 * Math.min(1, Math.max(0, entropy / data.top));
-    mark.setAttribute("x1", x);
-    mark.setAttribute("x2", x);
+    for (const mark of document.querySelectorAll(".mark" + m)) {
+      mark.setAttribute("x1", x);
+      mark.setAttribute("x2", x);
+    }
     at("here" + m).textContent = "this row " + fixed(entropy, 2);
   });
-  if (mark) nearest();
+  if (frame) nearest();
+  lines();
 }
+let chosenScale = null;
 
 const svg = "http://www.w3.org/2000/svg";
 const measures = {
@@ -209,24 +292,36 @@ const measures = {
   wasserstein: ["Wasserstein distance (order 1)",
     "how far the mass has to move, in classes: for classes whose order means something"],
 };
-const label = (r) => "row " + count(r) + (data.rows[r - data.first]?.label ? " (" + data.rows[r - data.first].label + ")" : "");
+const label = (r) => "row " + count(r) + (data.labels[r - data.first] ? " (" + data.labels[r - data.first] + ")" : "");
 const distance = (d) => d === null ? "nan" : d === 0 ? "0" : d < 0.00005 ? d.toExponential(0) : String(Number(d.toPrecision(4)));
-let mark = null;
+let frame = null, cursor = null;
 
+// Labels of rows at two sides, as many as there is room for.
+const cellSize = 14;
+function element(tag, attributes) {
+  const made = document.createElementNS(svg, tag);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  return made;
+}
 function matrix() {
   const near = data.near, found = near.maps[at("under").value][at("by").value], n = near.count;
   const known = found.filter((d) => d !== null), most = Math.max(...known, 0);
   at("apart").textContent = measures[at("by").value][0] + " of each row from each other: " + measures[at("by").value][1] +
-    ". Rows " + count(near.first) + " to " + count(near.first + n - 1) + "; the fuller the colour, the further" +
-    (most > 0 ? ", up to " + distance(most) : "") + ".";
-  const picture = document.createElementNS(svg, "svg");
-  picture.setAttribute("viewBox", "0 0 " + n + " " + n);
-  picture.setAttribute("role", "img");
-  picture.setAttribute("aria-label", measures[at("by").value][0] + " between rows under " + at("under").selectedOptions[0].text);
+    ". Rows " + count(near.first) + " to " + count(near.first + n - 1) + (n < data.total ? ", those around row " +
+    count(data.row) + ", of " + count(data.total) : "") + "; the fuller the colour, the further" +
+    (most > 0 ? ", up to " + distance(most) : "") + ". A frame without colour: a row without a distribution. Arrow keys move " +
+    "through the matrix, Enter goes to the row.";
+  const side = Math.max(n * cellSize, 120), step = side / n;
+  // The picture shrinks with the page, its labels do not.
+  const zoom = Math.max(1, side / Math.max(100, Math.min(600, at("matrix").clientWidth) - 46)), room = 46 * zoom, top = 20 * zoom;
+  const every = Math.ceil(26 * zoom / step);
+  const picture = element("svg", {viewBox: "0 0 " + (side + room) + " " + (side + top), role: "application", tabindex: 0,
+    "aria-roledescription": "matrix", "aria-label": measures[at("by").value][0] + " between rows under " +
+    at("under").selectedOptions[0].text});
   for (let i = 0; i < n; ++i) {
     for (let j = 0; j < n; ++j) {
-      const d = found[i * n + j], cell = document.createElementNS(svg, "rect"), title = document.createElementNS(svg, "title");
-      for (const [key, value] of Object.entries({x: j + 0.04, y: i + 0.04, width: 0.92, height: 0.92})) cell.setAttribute(key, value);
+      const d = found[i * n + j], title = document.createElementNS(svg, "title");
+      const cell = element("rect", {x: room + (j + 0.04) * step, y: top + (i + 0.04) * step, width: 0.92 * step, height: 0.92 * step});
       if (d === null) cell.setAttribute("class", "none");
       else cell.setAttribute("fill-opacity", most > 0 ? 0.06 + 0.94 * d / most : 0.06);
       title.textContent = label(near.first + i) + ", " + label(near.first + j) + ": " + distance(d);
@@ -235,19 +330,71 @@ function matrix() {
       picture.append(cell);
     }
   }
-  mark = document.createElementNS(svg, "rect");
-  mark.setAttribute("class", "here");
-  mark.setAttribute("x", 0);
-  mark.setAttribute("width", n);
-  mark.setAttribute("height", 1);
-  picture.append(mark);
+  for (let i = 0; i < n; i += every) {
+    const left = element("text", {x: room - 4 * zoom, y: top + (i + 0.5) * step + 4 * zoom, "text-anchor": "end", "font-size": 11 * zoom});
+    const above = element("text", {x: room + (i + 0.5) * step, y: 14 * zoom, "text-anchor": "middle", "font-size": 11 * zoom});
+    left.textContent = String(near.first + i);
+    above.textContent = i % (2 * every) ? "" : left.textContent;
+    picture.append(left, above);
+  }
+  frame = ["edge", "here"].map((kind) => element("rect", {class: kind, x: room, width: side, height: step}));
+  const focus = element("rect", {class: "cursor", width: step, height: step});
+  picture.append(...frame, focus);
+  cursor ??= [Math.min(n - 1, Math.max(0, row - near.first)), 0];
+  const place = () => {
+    focus.setAttribute("x", room + cursor[1] * step);
+    focus.setAttribute("y", top + cursor[0] * step);
+    at("cell").textContent = label(near.first + cursor[0]) + " and " + label(near.first + cursor[1]) + ": " +
+      distance(found[cursor[0] * n + cursor[1]]);
+  };
+  // The keyboard comes here by Tab alone: after a click arrow keys step through the rows as before.
+  picture.addEventListener("mousedown", (event) => event.preventDefault());
+  picture.addEventListener("focus", () => {
+    if (row >= near.first && row < near.first + n) cursor[0] = row - near.first;
+    place();
+  });
+  picture.addEventListener("keydown", (event) => {
+    const move = {ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1], Home: [0, -n], End: [0, n]}[event.key];
+    if (event.key === "Enter") go(near.first + cursor[1]);
+    else if (!move) return;
+    else cursor = cursor.map((at, k) => Math.min(n - 1, Math.max(0, at + move[k])));
+    event.preventDefault();
+    event.stopPropagation();
+    place();
+  });
   at("matrix").replaceChildren(picture);
+  at("range").replaceChildren("0", make("i", []), distance(most));
+  Object.assign(frame, {step, top});
   nearest();
+}
+
+// All rows that the page holds, of which only those in sight are elements.
+const lineHeight = 34;
+function lines() {
+  const box = at("rows"), sight = Math.ceil(box.clientHeight / lineHeight) + 20;
+  const from = Math.max(0, Math.min(data.kept - sight, Math.floor(box.scrollTop / lineHeight) - 10));
+  const to = Math.min(data.kept, from + sight), width = data.maps.length + 1;
+  const gap = (height) => {
+    const line = make("tr", [make("td", [], {colspan: width})], {class: "gap", "aria-hidden": "true"});
+    line.style.height = height * lineHeight + "px";
+    return line;
+  };
+  const found = [];
+  for (let k = from; k < to; ++k) {
+    const r = data.first + k;
+    found.push(make("tr", [make("th", [make("a", [label(r)], {href: "#row=" + r})], {scope: "row"}),
+      ...data.maps.map((map, m) => make("td", [fixed(known(entropies[k * data.maps.length + m]), 4)]))],
+      {"aria-rowindex": k + 2, ...(r === row ? {"aria-current": "true"} : {})}));
+  }
+  at("lines").replaceChildren(gap(from), ...found, gap(data.kept - to));
 }
 
 function nearest() {
   const near = data.near, here = row - near.first, inside = here >= 0 && here < near.count;
-  mark.setAttribute("y", inside ? here : -9);
+  for (const part of frame) {
+    part.setAttribute("y", frame.top + here * frame.step);
+    part.setAttribute("visibility", inside ? "visible" : "hidden");
+  }
   if (!inside) {
     at("near").replaceChildren(make("h3", ["From " + label(row)]), make("p", ["This row is not among those of the matrix."]));
     return;
@@ -282,11 +429,7 @@ function histograms() {
       bar.append(title);
       picture.append(bar);
     });
-    const mark = document.createElementNS(svg, "line");
-    mark.setAttribute("id", "mark" + m);
-    mark.setAttribute("y1", 0);
-    mark.setAttribute("y2", 80);
-    picture.append(mark);
+    for (const kind of ["edge ", ""]) picture.append(element("line", {class: kind + "mark" + m, y1: 0, y2: 80}));
     return make("section", [make("h3", [map.name, make("span", [map.undefined ? count(map.undefined) + " undefined" : ""])]),
       picture, make("div", [make("span", ["0"]), make("span", [], {id: "here" + m}), make("span", [data.top.toFixed(2)])],
         {class: "axis"})], {class: "card histogram"});
@@ -297,8 +440,12 @@ function go(to) {
   const next = Math.min(last, Math.max(data.first, Math.round(Number(to))));
   if (Number.isNaN(next)) return;
   row = next;
+  history.replaceState(null, "", "#row=" + row);
   draw();
 }
+addEventListener("hashchange", () => {
+  if (inLink() !== undefined) go(inLink());
+});
 const short = data.file.slice(data.file.lastIndexOf("/") + 1);
 at("file").textContent = short;
 at("file").title = data.file;
@@ -312,7 +459,7 @@ at("number").addEventListener("change", () => go(at("number").value));
 at("back").addEventListener("click", () => go(row - 1));
 at("forth").addEventListener("click", () => go(row + 1));
 document.addEventListener("keydown", (event) => {
-  if (["INPUT", "SELECT"].includes(event.target.tagName) || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (["INPUT", "SELECT"].includes(event.target.tagName) || event.target.id === "rows" || event.ctrlKey || event.metaKey || event.altKey) return;
   const to = {ArrowLeft: row - 1, ArrowRight: row + 1, PageUp: row - 10, PageDown: row + 10, Home: data.first, End: last};
   if (event.key.startsWith("Page") || !(event.key in to)) return;
   event.preventDefault();
@@ -321,6 +468,30 @@ document.addEventListener("keydown", (event) => {
 at("under").replaceChildren(...data.maps.map((map, m) => make("option", [map.name], {value: m})));
 at("by").replaceChildren(...Object.entries(measures).map(([key, [name]]) => make("option", [name], {value: key})));
 for (const pick of ["under", "by"]) at(pick).addEventListener("change", matrix);
+at("bar").addEventListener("change", () => {
+  chosenScale = at("bar").value;
+  draw();
+});
+at("menu").addEventListener("click", () => {
+  at("menu").setAttribute("aria-expanded", at("sections").classList.toggle("open"));
+});
+at("sections").addEventListener("click", () => {
+  at("sections").classList.remove("open");
+  at("menu").setAttribute("aria-expanded", "false");
+});
+at("columns").replaceChildren(make("th", ["row"], {scope: "col"}),
+  ...data.maps.map((map) => make("th", [map.name], {scope: "col"})));
+at("rows").querySelector("table").setAttribute("aria-rowcount", data.kept + 1);
+at("kept").textContent = "The entropy of each row in nats; a row's link shows it above. " + (data.kept === data.total ? "" :
+  "This page holds rows " + count(data.first) + " to " + count(last) + " of " + count(data.total) +
+  ", those around row " + count(data.row) + ": more would make it too large. Another --row shows others; the entropies below are of all.");
+at("rows").addEventListener("scroll", lines);
+addEventListener("resize", () => {
+  lines();
+  matrix();
+});
+if (inLink() !== undefined) row = Math.min(last, Math.max(data.first, Number(inLink())));
+at("rows").scrollTop = (row - data.first - 4) * lineHeight;
 histograms();
 draw();
 matrix();
@@ -329,10 +500,7 @@ matrix();
 </html>
 )html";
 
-std::string number(double value) {
-  if (std::isnan(value)) return "null";
-  return std::isinf(value) ? fmt::format("\"{}\"", value) : fmt::format("{:.6g}", value);
-}
+std::string number(double value) { return std::isfinite(value) ? fmt::format("{:.4g}", value) : "null"; }
 
 // A string of JSON that does not end the script it stands in.
 std::string text(std::string_view value) {
@@ -357,37 +525,57 @@ std::string array(const Range& range, F element) {
   return json + "]";
 }
 
+static_assert(std::endian::native == std::endian::little, "scripts read numbers in this order");
+
+template <class T>
+void append(std::string& bytes, const std::vector<T>& numbers) {
+  const std::size_t size = bytes.size();
+  bytes.resize(size + numbers.size() * sizeof(T));
+  if (!numbers.empty()) std::memcpy(bytes.data() + size, numbers.data(), numbers.size() * sizeof(T));
+}
+
+std::string base64(std::string_view bytes) {
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    std::uint32_t three = 0;
+    for (std::size_t k = i; k < i + 3; ++k) three = three << 8 | (k < bytes.size() ? static_cast<unsigned char>(bytes[k]) : 0);
+    for (std::size_t k = 0; k < 4; ++k) text += i + k > bytes.size() ? '=' : kDigits[three >> (18 - 6 * k) & 63];
+  }
+  return text;
+}
+
 }  // namespace
 
-std::string comparison_html(const Comparison& comparison, const files::Table& table, const std::vector<entropic::Map>& maps) {
-  const std::size_t rows = std::min(table.rows, kMostRows);
-  const std::size_t before = std::min(comparison.row, rows / 2);
-  const std::size_t first = std::min(comparison.row - before, table.rows - rows);
-  std::map<std::size_t, std::string_view> classes;
-  std::string row_data;
-  for (std::size_t row = first; row < first + rows; ++row) {
-    const std::vector<double> x = scores_of(table, row);
-    const std::vector<std::size_t> shown = shown_classes(x);
-    for (const std::size_t i : shown) classes[i] = comparison.classes[i];
-    const auto columns = columns_of(table, row, maps);
-    row_data += fmt::format(
-        "{}{{\"label\":{},\"classes\":[{}],\"scores\":{},\"maps\":{}}}", row == first ? "" : ",",
-        text(table.labels.empty() ? "" : table.labels[row]), fmt::join(shown, ","),
-        array(shown, [&](std::size_t i) { return number(x[i]); }), array(columns, [&](const Comparison::Column& column) {
-          return fmt::format("{{\"p\":{},\"rest\":{},\"entropy\":{},\"support\":{},\"zeros\":{},\"maximum\":{}}}",
-                             array(shown, [&](std::size_t i) { return number(column.p[i]); }), number(rest_of(column, shown)),
-                             number(column.entropy), number(column.effective_support), column.zeros, number(column.maximum));
-        }));
+std::string comparison_html(const Comparison& comparison, const files::Table& table, const Overview& all) {
+  const std::size_t maps = comparison.columns.size();
+  std::string bytes;
+  std::visit(
+      [&](const auto& numbers) {
+        for (const auto* part : {&numbers.scores, &numbers.p, &numbers.rest, &numbers.maximum}) append(bytes, *part);
+      },
+      all.numbers);
+  const auto kept = all.entropy.begin() + static_cast<std::ptrdiff_t>(all.first * maps);
+  append(bytes, std::vector<float>(kept, kept + static_cast<std::ptrdiff_t>(all.rows * maps)));
+  append(bytes, all.classes);
+  append(bytes, all.zeros);
+
+  std::string names;
+  if (!table.header.empty()) {
+    std::map<std::size_t, std::string_view> classes;
+    for (const std::uint32_t i : all.classes) classes[i] = comparison.classes[i];
+    for (const auto& [i, name] : classes) names += fmt::format("{}\"{}\":{}", names.empty() ? "" : ",", i, text(name));
   }
+  std::span<const std::string> labels;
+  if (!table.labels.empty()) labels = std::span(table.labels).subspan(all.first, all.rows);
   std::string map_data;
-  for (std::size_t c = 0; c < comparison.columns.size(); ++c) {
-    const Histogram& histogram = comparison.histograms[c];
-    map_data += fmt::format("{}{{\"name\":{},\"parameters\":{},\"counts\":[{}],\"undefined\":{}}}", c == 0 ? "" : ",",
-                            text(comparison.columns[c].map), text(comparison.columns[c].parameters),
+  for (std::size_t m = 0; m < maps; ++m) {
+    const Histogram& histogram = comparison.histograms[m];
+    map_data += fmt::format("{}{{\"name\":{},\"parameters\":{},\"counts\":[{}],\"undefined\":{}}}", m == 0 ? "" : ",",
+                            text(comparison.columns[m].map), text(comparison.columns[m].parameters),
                             fmt::join(histogram.counts, ","), histogram.undefined);
   }
-  std::string names;
-  for (const auto& [i, name] : classes) names += fmt::format("{}\"{}\":{}", names.empty() ? "" : ",", i, text(name));
   std::string near;
   for (const Distances& distances : comparison.distances) {
     near += fmt::format("{}{{\"js_distance\":{},\"total_variation\":{},\"wasserstein\":{}}}", near.empty() ? "" : ",",
@@ -395,14 +583,17 @@ std::string comparison_html(const Comparison& comparison, const files::Table& ta
                         array(distances.wasserstein, number));
   }
   const Distances none, &any = comparison.distances.empty() ? none : comparison.distances[0];
-  near = fmt::format("{{\"first\":{},\"count\":{},\"maps\":[{}]}}", any.first, any.count, near);
   const std::string data = fmt::format(
-      "{{\"file\":{},\"total\":{},\"cols\":{},\"first\":{},\"row\":{},\"top\":{},\"classes\":{{{}}},\"maps\":[{}],\"rows\":[{}]"
-      ","
-      "\"near\":{}}}",
-      text(comparison.file), table.rows, table.cols, first, comparison.row,
-      number(comparison.histograms.empty() ? 0 : comparison.histograms[0].top), names, map_data, row_data, near);
-  constexpr std::string_view kPlace = "@DATA@";
-  const std::size_t place = kPage.find(kPlace);
-  return fmt::format("{}{}{}", kPage.substr(0, place), data, kPage.substr(place + kPlace.size()));
+      "{{\"file\":{},\"total\":{},\"cols\":{},\"first\":{},\"kept\":{},\"shown\":{},\"double\":{},\"row\":{},\"top\":{:.6g},"
+      "\"classes\":{{{}}},\"labels\":{},\"maps\":[{}],\"near\":{{\"first\":{},\"count\":{},\"maps\":[{}]}}}}",
+      text(comparison.file), table.rows, table.cols, all.first, all.rows, all.shown, all.numbers.index() == 1, comparison.row,
+      comparison.histograms.empty() ? 0 : comparison.histograms[0].top, names, array(labels, text), map_data, any.first,
+      any.count, near);
+  std::string page(kPage);
+  const auto put = [&](std::string_view place, const std::string& content) {
+    page.replace(page.find(place), place.size(), content);
+  };
+  put("@BYTES@", base64(bytes));
+  put("@DATA@", data);  // last: it may hold any text
+  return page;
 }

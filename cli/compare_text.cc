@@ -130,7 +130,8 @@ std::vector<std::size_t> shown_classes(const std::vector<double>& x) {
   std::iota(order.begin(), order.end(), std::size_t{0});
   if (x.size() <= kMostClasses) return order;
   const auto rank = [&](std::size_t i) { return std::isnan(x[i]) ? std::numeric_limits<double>::infinity() : x[i]; };
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return rank(a) > rank(b); });
+  const auto before = [&](std::size_t a, std::size_t b) { return rank(a) != rank(b) ? rank(a) > rank(b) : a < b; };
+  std::partial_sort(order.begin(), order.begin() + kMostClasses, order.end(), before);
   order.resize(kMostClasses);
   return order;
 }

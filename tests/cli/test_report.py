@@ -5,6 +5,7 @@ Needs playwright and Debian's chromium.
 
 import json
 import pathlib
+import re
 import shutil
 
 import numpy as np
@@ -139,7 +140,8 @@ def test_distances_are_those_of_json(page, report):
     page.locator("#matrix rect").nth(20).click()
     assert "Row 20 " in page.locator("#where").inner_text()
     assert page.locator("#near h3").inner_text().startswith("From row 20")
-    assert page.locator("#matrix .here").get_attribute("y") == "20"
+    row20 = float(page.locator("#matrix rect").nth(20 * 40).get_attribute("y"))
+    assert float(page.locator("#matrix .here").get_attribute("y")) == pytest.approx(row20, abs=1)
     page.keyboard.press("End")
     assert "not among those of the matrix" in page.locator("#near").inner_text()
 
@@ -179,7 +181,7 @@ def test_fits_and_can_be_read(browser, report, size, scheme):
     assert (light > 600) == (scheme == "light")
     pairs = page.evaluate(
         """() => [
-          "h1", "p", ".row > :first-child", ".row > :last-child", "td", "thead th", ".axis", "select", "#apart",
+          "h1", "p", ".sections a", ".row > :first-child", ".row > :last-child", "td", "thead th", ".axis", "select", "#apart",
         ].map((selector) => {
           const element = document.querySelector(selector);
           let behind = element;
@@ -195,6 +197,23 @@ def test_fits_and_can_be_read(browser, report, size, scheme):
             for weight, c in zip((0.2126, 0.7152, 0.0722), channels, strict=True)
         )
 
+    bars = page.evaluate(
+        """() => {
+          const style = (selector, name) => getComputedStyle(document.querySelector(selector))[name];
+          const card = style(".card", "backgroundColor");
+          return [
+            [style(".map .track i", "backgroundColor"), style(".map .track", "backgroundColor")],
+            [style(".scores .track i", "backgroundColor"), style(".scores .track", "backgroundColor")],
+            [style("#histograms rect", "fill"), card], [style("#histograms line:not(.edge)", "stroke"), card],
+            [style("#histograms line:not(.edge)", "stroke"), style("#histograms line.edge", "stroke")],
+            [style("#matrix .here", "stroke"), style("#matrix .edge", "stroke")],
+            [style("#bar", "borderTopColor"), style("#bar", "backgroundColor")], [style("#matrix .none", "stroke"), card],
+          ];
+        }"""
+    )
+    for pair in bars:  # and 3 for bars, marks and controls
+        low, high = sorted(map(luminance, pair))
+        assert (high + 0.05) / (low + 0.05) >= 3
     for pair in pairs:  # WCAG 2: at least 4.5 for text
         low, high = sorted(map(luminance, pair))
         assert (high + 0.05) / (low + 0.05) >= 4.5
@@ -206,15 +225,114 @@ def test_fits_and_can_be_read(browser, report, size, scheme):
 def test_many_rows_and_classes(browser, cli):
     cli.save("x.npy", np.random.default_rng(15).normal(size=(3000, 500)))
     cli.output("compare", "x.npy", "--row", 2990, "--maps", "softmax,sparsemax", "--format", "html", "-o", "report.html")
-    assert pathlib.Path(cli.directory / "report.html").stat().st_size < 2_000_000
+    assert pathlib.Path(cli.directory / "report.html").stat().st_size < 3_000_000
     page = browser.new_page()
     page.goto(f"file://{cli.directory}/report.html")
     assert "Row 2,990 of 3,000, 500 classes" in page.locator("#where").inner_text()
     assert page.locator("#bars .card.map").first.locator(".row").count() == 21
     assert "480 more" in page.locator("#bars .card.map").first.inner_text()
     page.keyboard.press("Home")
-    assert "Row 2,600 " in page.locator("#where").inner_text()
+    assert "Row 0 " in page.locator("#where").inner_text()
+    # Of the list of rows only those in sight are elements.
+    assert page.locator("#lines tr").count() < 60 and page.locator("#rows table").get_attribute("aria-rowcount") == "3001"
+    page.locator("#rows").evaluate("box => { box.scrollTop = box.scrollHeight; }")
+    page.locator("#lines a", has_text="row 2,999").click()
+    assert "Row 2,999 " in page.locator("#where").inner_text()
     page.close()
+
+
+def test_rows_that_are_left_out_are_said(browser, cli):
+    cli.save("x.npy", np.random.default_rng(16).normal(size=(120_000, 6)))
+    cli.output("compare", "x.npy", "--row", 70_000, "--maps", "softmax,sparsemax", "-o", "report.html")
+    assert pathlib.Path(cli.directory / "report.html").stat().st_size < 25_000_000
+    page = browser.new_page()
+    page.goto(f"file://{cli.directory}/report.html")
+    said = page.locator("#kept").inner_text()
+    assert re.search(r"holds rows [\d,]+ to [\d,]+ of 120,000, those around row 70,000", said)
+    first = int(re.search(r"rows ([\d,]+) to", said)[1].replace(",", ""))
+    page.keyboard.press("Home")
+    assert f"Row {first:,} of 120,000" in page.locator("#where").inner_text()
+    assert "Rows 69,980 to 70,019, those around row 70,000, of 120,000" in page.locator("#apart").inner_text()
+    page.close()
+
+
+def test_numbers_of_every_row(browser, cli):
+    """Both types, rows that differ in length of support, and probabilities that float32 would round to 0."""
+    x = np.random.default_rng(17).normal(size=(9, 30)) * [[1], [2], [400], [1], [50], [3], [0.1], [1], [7]]
+    for name in "float32", "float64":
+        cli.save("x.npy", x.astype(name))
+        cli.output("compare", "x.npy", "--maps", "softmax,sparsemax", "-o", "report.html")
+        page = browser.new_page()
+        for row in range(9):
+            page.goto(f"file://{cli.directory}/report.html#row={row}")
+            page.reload()
+            expected = json.loads(
+                cli.output("compare", "x.npy", "--row", row, "--maps", "softmax,sparsemax", "--format", "json")
+            )["maps"]
+            order = np.argsort(-x[row].astype(name), kind="stable")[:20]
+            for card, column in zip(page.locator("#bars .card.map").all(), expected, strict=True):
+                p = np.array(column["probabilities"])
+                shown = card.locator(".row > :last-child").all_inner_texts()
+                assert [float(text) for text in shown[:20]] == pytest.approx(p[order], rel=0.5, abs=0)
+                assert float(shown[20]) == pytest.approx(1 - p[order].sum(), abs=6e-5)
+        page.close()
+
+
+def test_scales(browser, cli):
+    """A map with one class must not make the bars of softmax vanish."""
+    x = np.random.default_rng(18).normal(size=(1, 50_000))
+    x[0, 7] = 8
+    cli.save("x.npy", x)
+    cli.output("compare", "x.npy", "--maps", "softmax,sparsemax", "-o", "report.html")
+    page = browser.new_page()
+    page.goto(f"file://{cli.directory}/report.html")
+    card = page.locator("#bars .card.map").first
+
+    def widths():
+        tracks = card.locator(".track").evaluate_all("all => all.map(one => [one.clientWidth, one.firstChild.clientWidth])")
+        return [bar / track for track, bar in tracks[:20]]
+
+    assert page.locator("#bar").input_value() == "own" and "its map" in page.locator("#scale").inner_text()
+    assert widths()[0] == pytest.approx(1, abs=0.02)
+    page.select_option("#bar", "common")
+    assert max(widths()) < 0.1 and "A full bar is 1" in page.locator("#scale").inner_text()
+    page.select_option("#bar", "log")
+    assert min(widths()) > 0.05 and "no bar is" in page.locator("#scale").inner_text()
+    page.close()
+
+
+def test_links_and_keys(page, report):
+    assert page.evaluate("location.hash") == ""
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("location.hash") == "#row=4"
+    page.evaluate("location.hash = '#row=17'")
+    page.wait_for_function("document.querySelector('#where').textContent.startsWith('Row 17 ')")
+    page.evaluate("location.hash = '#row=<b>'")
+    page.locator("#matrix svg").focus()
+    page.keyboard.press("Home")
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+    told = page.locator("#cell").inner_text()
+    assert told.startswith("row 17 (row</script>17) and row 5 (row</script>5): ")
+    distance = page.locator("#matrix title").nth(17 * 40 + 5).text_content().rsplit(": ", 1)[1]
+    assert told.endswith(": " + distance)
+    page.keyboard.press("Enter")
+    assert "Row 5 " in page.locator("#where").inner_text()
+    assert "5" in page.locator("#matrix text").all_text_contents() or page.locator("#matrix text").count() > 10
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe(browser, report, scheme):
+    axe = pytest.importorskip("axe_core_python.sync_playwright")
+    for width in 390, 1280:
+        page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme, bypass_csp=True)
+        page.goto(f"file://{report[0].directory}/report.html")
+        if width == 390:
+            assert not page.locator("#sections").is_visible()
+            page.click("#menu")
+            assert page.locator("#sections a").last.is_visible()
+        assert [(found["id"], found["nodes"]) for found in axe.Axe().run(page)["violations"]] == []
+        page.close()
 
 
 def test_single_rows_and_scores(browser, cli):
