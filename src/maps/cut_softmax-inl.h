@@ -23,7 +23,11 @@ struct KernelsOf<TopKSoftmax, T> {
   static size_t MostInfinite(const TopKSoftmax& op, size_t infinite);
   static size_t Memory(size_t n) { return Arena::room<T>(LargestKScratch(n)); }
   static constexpr NotOffered ParamVjpRow = {};
-  using Short = NotOffered;
+  struct Short {
+    static constexpr size_t kGroups = 1;
+    static bool Takes(const TopKSoftmax& /*op*/) { return true; }
+    static void Map(const TopKSoftmax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group, T* const* p, size_t count);
+  };
   using Several = NotOffered;
 };
 
@@ -35,7 +39,11 @@ struct KernelsOf<TopPSoftmax, T> {
   static size_t MostInfinite(const TopPSoftmax& op, size_t infinite);
   static size_t Memory(size_t n) { return Arena::room<T>(MassCutScratch(n)) + Arena::room<T>(n); }
   static constexpr NotOffered ParamVjpRow = {};
-  using Short = NotOffered;
+  struct Short {
+    static constexpr size_t kGroups = 1;
+    static bool Takes(const TopPSoftmax& op) { return op.p < 1; }
+    static void Map(const TopPSoftmax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group, T* const* p, size_t count);
+  };
   using Several = NotOffered;
 };
 
@@ -49,17 +57,19 @@ struct KernelsOf<MinPSoftmax, T> {
   using Several = NotOffered;
 };
 
-// Softmax over the scores that `cut` keeps. A vector without any costs a comparison instead of an exp, and is written once.
-// One with a NaN does not compare as below: it is looked at, and the NaN makes the sum NaN.
-template <class D, class T = hn::TFromD<D>>
+// Softmax over the scores that `cut` keeps. Where these are few, a vector without any costs a comparison instead of an exp, and
+// is written once; where every other vector has some, a branch that nobody can foresee costs more than an exp. A vector with a
+// NaN does not compare as below: it is looked at, and the NaN makes the sum NaN.
+template <bool kFew, class D, class T = hn::TFromD<D>>
 HWY_INLINE void SoftmaxOfKept(D d, double temperature, Cut<T> cut, const T* x, size_t n, T max, T* p) {
   const ExpScaled<D> exp(d, temperature);
   const auto shift = hn::Set(d, max), least = hn::Set(d, cut.least);
+  const bool ties = cut.end < n;
   const double sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto xi = LoadUpTo(d, x + i, count, -kInfinity<T>);
     auto e = hn::Zero(d);
-    if (!hn::AllTrue(d, hn::Lt(xi, least))) {
-      const auto kept = hn::Or(cut.Keeps(d, xi, i), hn::IsNaN(xi));
+    if (!kFew || !hn::AllTrue(d, hn::Lt(xi, least))) {
+      const auto kept = ties ? hn::Or(cut.Keeps(d, xi, i), hn::IsNaN(xi)) : hn::Not(hn::Lt(xi, least));
       e = hn::IfThenElseZero(kept, exp(d, hn::Sub(xi, shift)));
     }
     StoreUpTo(e, d, count, p + i);
@@ -69,7 +79,7 @@ HWY_INLINE void SoftmaxOfKept(D d, double temperature, Cut<T> cut, const T* x, s
   const auto inverse = hn::Set(d, static_cast<T>(1 / sum));
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto e = LoadUpTo(d, p + i, count, T(0));
-    if (!hn::AllTrue(d, hn::Eq(e, hn::Zero(d)))) StoreUpTo(hn::Mul(e, inverse), d, count, p + i);
+    if (!kFew || !hn::AllTrue(d, hn::Eq(e, hn::Zero(d)))) StoreUpTo(hn::Mul(e, inverse), d, count, p + i);
   });
 }
 
@@ -88,29 +98,11 @@ HWY_INLINE Cut<T> LargestOfEqualMass(D d, const T* x, const T* e, size_t n, Mass
   return {kth, EndOfFirst(d, x, n, kth, found.kept - above)};
 }
 
-template <class T>
-HWY_INLINE void KernelsOf<TopKSoftmax, T>::MapRow(const TopKSoftmax& op, const T* x, size_t n, T max, T* p,
-                                                  Workspace workspace) {
-  const RowTag<T> d;
-  const size_t k = static_cast<size_t>(HWY_MIN(op.k, static_cast<std::int64_t>(n)));
-  const Cut<T> cut = LargestK(d, x, n, k, workspace.memory.take<T>(LargestKScratch(n)));
-  SoftmaxOfKept(d, op.temperature, cut, x, n, max, p);
-}
-
-template <class T>
-HWY_INLINE size_t KernelsOf<TopKSoftmax, T>::MostInfinite(const TopKSoftmax& op, size_t infinite) {
-  return static_cast<size_t>(HWY_MIN(op.k, static_cast<std::int64_t>(infinite)));
-}
-
-// The terms of softmax wait in p, or in memory where p is x; the cut is found among them. Terms of different scores may be
+// The terms of softmax wait in e, which may be p; the cut is found among them. Terms of different scores may be
 // equal: where some of those at the cut stay and some go, the scores decide. The rest of the work is one product.
 template <class T>
-HWY_INLINE void KernelsOf<TopPSoftmax, T>::MapRow(const TopPSoftmax& op, const T* x, size_t n, T max, T* p,
-                                                  Workspace workspace) {
-  if (op.p == 1) return KernelsOf<Softmax, T>::MapRow({.temperature = op.temperature}, x, n, max, p, workspace);
+HWY_INLINE void TopPRow(const TopPSoftmax& op, const T* x, size_t n, T max, T* p, T* e, T* scratch) {
   const RowTag<T> d;
-  T* const scratch = workspace.memory.take<T>(MassCutScratch(n));
-  T* const e = p == x ? workspace.memory.take<T>(n) : p;
   const ExpScaled<RowTag<T>> exp(d, op.temperature);
   const auto shift = hn::Set(d, max);
   const double total = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
@@ -138,6 +130,163 @@ HWY_INLINE void KernelsOf<TopPSoftmax, T>::MapRow(const TopPSoftmax& op, const T
   }
 }
 
+// Short rows side by side: each has its own interval of thresholds and its own step, and they go on until all are done.
+//
+// A threshold is good as soon as it keeps as many as it should: which number between two scores it is does not matter, and so a
+// few halvings do where the exact kth score would take all bits. Where scores tie at the cut no threshold does it; such rows
+// are left to the kernels of one row, and what is left depends on the row alone.
+constexpr int kShortSteps = 24;
+
+// Takes rows of which the search found no cut one by one: map(x, p) writes p of the scores x.
+template <class T, class F>
+HWY_INLINE void MapLeftRows(const ShortRows<T>& scores, hn::Mask<RowTag<T>> done, T* const* p, size_t count, F&& map) {
+  const RowTag<T> d;
+  if (HWY_LIKELY(hn::AllTrue(d, done))) return;
+  HWY_ALIGN T is_done[ShortRows<T>::kLanes], x[ShortRows<T>::kLongest];
+  hn::Store(hn::IfThenElseZero(done, hn::Set(d, T(1))), d, is_done);
+  for (size_t r = 0; r < count; ++r) {
+    if (is_done[r] != T(0)) continue;
+    for (size_t i = 0; i < scores.size(); ++i) x[i] = scores.At(r, i);
+    map(x, p[r]);
+  }
+}
+
+// The terms that wait in `rows`, divided by their sums.
+template <class T>
+HWY_INLINE void StoreQuotients(const ShortRows<T>& rows, const double* sums, T* const* p, size_t count) {
+  HWY_ALIGN T inverse[ShortRows<T>::kRows];
+  for (size_t r = 0; r < ShortRows<T>::kRows; ++r) inverse[r] = static_cast<T>(1 / sums[r]);
+  const auto factor = rows.Spread(inverse);
+  rows.Store(p, count, [&](hn::Vec<RowTag<T>> e) HWY_ATTR { return hn::Mul(e, factor); });
+}
+
+// The interval is between two scores, and halved by value; every other step it is cut where the count would be right if the
+// scores in it were spread evenly.
+template <class T>
+HWY_INLINE void KernelsOf<TopKSoftmax, T>::Short::Map(const TopKSoftmax& op, const hn::Vec<RowTag<T>>* group_max,
+                                                      ShortRows<T>* group, T* const* p, size_t count) {
+  const RowTag<T> d;
+  using V = hn::Vec<RowTag<T>>;
+  ShortRows<T>& rows = *group;
+  const size_t n = rows.size(), k = static_cast<size_t>(HWY_MIN(op.k, static_cast<std::int64_t>(n)));
+  const V max = *group_max, wanted = hn::Set(d, static_cast<T>(k)), one = hn::Set(d, T(1)), half = hn::Set(d, T(0.5));
+  const V absent = hn::Set(d, -kInfinity<T>);
+  // Fewer finite scores than k: all of them.
+  const V lowest = hn::Neg(rows.Largest([&](V x) HWY_ATTR { return hn::Neg(hn::IfThenElse(hn::Eq(x, absent), max, x)); }));
+  V low = lowest, high = max, at = max, cut = lowest, count_low = hn::Set(d, static_cast<T>(n)), count_high = one;
+  auto done = hn::Ne(max, max);
+  for (int step = 0; step < kShortSteps && !hn::AllTrue(d, done); ++step) {
+    V sums[1];
+    rows.FusedSums(sums, [&](V x, V(&acc)[1]) HWY_ATTR { acc[0] = hn::Add(acc[0], hn::IfThenElseZero(hn::Ge(x, at), one)); });
+    const V reached = sums[0];
+    auto right = hn::Eq(reached, wanted);
+    if (step == 1) right = hn::Or(right, hn::Lt(reached, wanted));
+    const auto now = hn::AndNot(done, right);
+    cut = hn::IfThenElse(now, at, cut);
+    done = hn::Or(done, now);
+    const auto enough = hn::Ge(reached, wanted);
+    if (step == 0) {
+      count_high = reached;
+      at = lowest;
+      continue;
+    }
+    low = hn::IfThenElse(enough, at, low), count_low = hn::IfThenElse(enough, reached, count_low);
+    high = hn::IfThenElse(enough, high, at), count_high = hn::IfThenElse(enough, count_high, reached);
+    const V middle = hn::MulAdd(half, low, hn::Mul(half, high));
+    if (step % 2 == 0) {
+      at = middle;
+    } else {
+      const V share = hn::Div(hn::Sub(count_low, hn::Add(wanted, half)), hn::Sub(count_low, count_high));
+      at = hn::MulAdd(share, high, hn::NegMulAdd(share, low, low));
+      at = hn::IfThenElse(hn::And(hn::Gt(at, low), hn::Lt(at, high)), at, middle);
+    }
+  }
+  const ExpScaled<RowTag<T>> exp(d, op.temperature);
+  ShortRows<T> terms(n);
+  double totals[1][16];
+  rows.SumsInto(terms, totals, [&](V x, V(&term)[1]) HWY_ATTR {
+    term[0] = hn::IfThenElseZero(hn::Or(hn::Ge(x, cut), hn::IsNaN(x)), exp(d, hn::Sub(x, max)));
+  });
+  StoreQuotients(terms, totals[0], p, count);
+  MapLeftRows(rows, done, p, count, [&](const T* x, T* out) HWY_ATTR {
+    T scratch[LargestKScratch(ShortRows<T>::kLongest)] = {};
+    SoftmaxOfKept<false>(d, op.temperature, LargestK(d, x, n, k, scratch), x, n, RowMax(d, x, n), out);
+  });
+}
+
+// The interval is one of masses, halved by their bits, in which exponentials of scores are spread as these are. It is found
+// when one score alone is in it. Masses below (1 - p) total / n are less than 1 - p together: the cut is above.
+template <class T>
+HWY_INLINE void KernelsOf<TopPSoftmax, T>::Short::Map(const TopPSoftmax& op, const hn::Vec<RowTag<T>>* group_max,
+                                                      ShortRows<T>* group, T* const* p, size_t count) {
+  const RowTag<T> d;
+  const hn::RebindToUnsigned<RowTag<T>> du;
+  using V = hn::Vec<RowTag<T>>;
+  const ShortRows<T>& rows = *group;
+  const size_t n = rows.size();
+  const V max = *group_max, one = hn::Set(d, T(1));
+  const ExpScaled<RowTag<T>> exp(d, op.temperature);
+  ShortRows<T> terms(n);
+  double totals[1][16];
+  rows.SumsInto(terms, totals, [&](V x, V(&term)[1]) HWY_ATTR { term[0] = exp(d, hn::Sub(x, max)); });
+  HWY_ALIGN T targets[ShortRows<T>::kRows], least[ShortRows<T>::kRows];
+  for (size_t r = 0; r < ShortRows<T>::kRows; ++r) {
+    targets[r] = static_cast<T>(op.p * totals[0][r]);
+    least[r] = static_cast<T>(0.99 * (1 - op.p) * totals[0][r] / static_cast<double>(n));
+  }
+  const V target = rows.Spread(targets);
+  auto low = hn::BitCast(du, rows.Spread(least)), high = hn::Add(hn::BitCast(du, one), hn::Set(du, 1));
+  V count_low = hn::Set(d, kInfinity<T>), count_high = hn::Zero(d);
+  auto done = hn::Ne(one, one);
+  for (int step = 0; step < kShortSteps && !hn::AllTrue(d, done); ++step) {
+    const auto middle = hn::ShiftRight<1>(hn::Add(low, high));
+    const V at = hn::BitCast(d, middle);
+    V sums[2];
+    terms.FusedSums(sums, [&](V e, V(&acc)[2]) HWY_ATTR {
+      const auto in = hn::Ge(e, at);
+      acc[0] = hn::Add(acc[0], hn::IfThenElseZero(in, e));
+      acc[1] = hn::Add(acc[1], hn::IfThenElseZero(in, one));
+    });
+    const auto enough = hn::AndNot(done, hn::Ge(sums[0], target)), few = hn::AndNot(done, hn::Lt(sums[0], target));
+    low = hn::IfThenElse(hn::RebindMask(du, enough), middle, low);
+    high = hn::IfThenElse(hn::RebindMask(du, few), middle, high);
+    count_low = hn::IfThenElse(enough, sums[1], count_low);
+    count_high = hn::IfThenElse(few, sums[1], count_high);
+    done = hn::Or(done, hn::Eq(hn::Sub(count_low, count_high), one));
+  }
+  const V cut = hn::BitCast(d, low);
+  double sums[ShortRows<T>::kRows];
+  terms.TransformAndSum(sums, [&](V e) HWY_ATTR { return hn::IfThenElseZero(hn::Or(hn::Ge(e, cut), hn::IsNaN(e)), e); });
+  StoreQuotients(terms, sums, p, count);
+  MapLeftRows(rows, done, p, count, [&](const T* x, T* out) HWY_ATTR {
+    T e[ShortRows<T>::kLongest], scratch[MassCutScratch(ShortRows<T>::kLongest)];
+    TopPRow(op, x, n, RowMax(d, x, n), out, e, scratch);
+  });
+}
+
+template <class T>
+HWY_INLINE void KernelsOf<TopKSoftmax, T>::MapRow(const TopKSoftmax& op, const T* x, size_t n, T max, T* p,
+                                                  Workspace workspace) {
+  const RowTag<T> d;
+  const size_t k = static_cast<size_t>(HWY_MIN(op.k, static_cast<std::int64_t>(n)));
+  const Cut<T> cut = LargestK(d, x, n, k, workspace.memory.take<T>(LargestKScratch(n)));
+  if (k < n / 64) return SoftmaxOfKept<true>(d, op.temperature, cut, x, n, max, p);
+  SoftmaxOfKept<false>(d, op.temperature, cut, x, n, max, p);
+}
+
+template <class T>
+HWY_INLINE size_t KernelsOf<TopKSoftmax, T>::MostInfinite(const TopKSoftmax& op, size_t infinite) {
+  return static_cast<size_t>(HWY_MIN(op.k, static_cast<std::int64_t>(infinite)));
+}
+
+template <class T>
+HWY_INLINE void KernelsOf<TopPSoftmax, T>::MapRow(const TopPSoftmax& op, const T* x, size_t n, T max, T* p,
+                                                  Workspace workspace) {
+  if (op.p == 1) return KernelsOf<Softmax, T>::MapRow({.temperature = op.temperature}, x, n, max, p, workspace);
+  T* const scratch = workspace.memory.take<T>(MassCutScratch(n));
+  TopPRow(op, x, n, max, p, p == x ? workspace.memory.take<T>(n) : p, scratch);
+}
+
 // ceil(p m), exactly: the sign of an FMA is right. p <= 1 and m fits a double.
 template <class T>
 HWY_INLINE size_t KernelsOf<TopPSoftmax, T>::MostInfinite(const TopPSoftmax& op, size_t infinite) {
@@ -154,7 +303,7 @@ HWY_INLINE void KernelsOf<MinPSoftmax, T>::MapRow(const MinPSoftmax& op, const T
                                                   Workspace /*workspace*/) {
   const RowTag<T> d;
   const double reach = op.temperature * LogNumber(op.p);
-  SoftmaxOfKept(d, op.temperature, Within(max, reach), x, n, max, p);
+  SoftmaxOfKept<true>(d, op.temperature, Within(max, reach), x, n, max, p);
 }
 
 // On the support, softmax's.

@@ -17,6 +17,13 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
+// How many of a row's +inf scores share the mass.
+template <class Op, class T>
+HWY_INLINE size_t MostInfinite(const Op& op, const T* x, size_t n) {
+  if constexpr (MapContract<Op, T>::kHasMostInfinite) return KernelsOf<Op, T>::MostInfinite(op, FindNonFinite(x, n).infinite);
+  return n;
+}
+
 // Rows of at most ShortRows::kLongest, a few groups at a time.
 template <class Op, class T>
 HWY_INLINE void MapShortGroups(const Op& op, MatrixView<const T> x, MatrixView<T> p, Share<T> share) {
@@ -45,7 +52,7 @@ HWY_INLINE void MapShortGroups(const Op& op, MatrixView<const T> x, MatrixView<T
         hn::Store(max[g], d, row_max);
         for (size_t r = 0; r < HWY_MIN(kRows, count - first); ++r) {
           if (IsFinite(row_max[r])) continue;
-          NonFiniteRow(d, in[r], x.cols, x.cols, out[first + r]);
+          NonFiniteRow(d, in[r], x.cols, MostInfinite<Op>(op, in[r], x.cols), out[first + r]);
           out[first + r] = nowhere;  // takes what the kernel makes of it
         }
       }
@@ -100,9 +107,7 @@ HWY_NOINLINE HWY_FLATTEN void MapRowsBy(const Op& op, MatrixView<const T> x, Mat
     if (IsFinite(row.max)) {
       Kernels::MapRow(row.op, row.x, n, row.max, p.row(r), {share.memory, share.stream});
     } else {
-      size_t most = n;
-      if constexpr (Contract::kHasMostInfinite) most = Kernels::MostInfinite(op, FindNonFinite(row.x, n).infinite);
-      NonFiniteRow(d, row.x, n, most, p.row(r));
+      NonFiniteRow(d, row.x, n, MostInfinite<Op>(op, row.x, n), p.row(r));
     }
   }
 }

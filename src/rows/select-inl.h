@@ -54,15 +54,41 @@ HWY_INLINE void RowRange(D d, const T* x, size_t n, T& low, T& high) {
   high = MaxLane(d, most);
 }
 
-// How many scores are at least `least`.
+// How many scores are at least `least`. Counted in lanes, where a 1 is exact, and four vectors at a time: to add is cheaper
+// than to look at every mask, and no sum waits for the one before.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE size_t CountAtLeast(D d, const T* x, size_t n, T least) {
-  const auto limit = hn::Set(d, least);
-  size_t count = 0;
-  ForEachVector(d, n, [&](size_t i, size_t m) HWY_ATTR {
-    count += hn::CountTrue(d, hn::Ge(LoadUpTo(d, x + i, m, -kInfinity<T>), limit));
+  const size_t N = hn::Lanes(d);
+  const auto limit = hn::Set(d, least), one = hn::Set(d, T(1));
+  size_t count = 0, i = 0;
+  while (i + 4 * N <= n) {
+    const size_t end = HWY_MIN(n, i + 65536);
+    auto sum0 = hn::Zero(d), sum1 = sum0, sum2 = sum0, sum3 = sum0;
+    for (; i + 4 * N <= end; i += 4 * N) {
+      sum0 = hn::Add(sum0, hn::IfThenElseZero(hn::Ge(hn::LoadU(d, x + i), limit), one));
+      sum1 = hn::Add(sum1, hn::IfThenElseZero(hn::Ge(hn::LoadU(d, x + i + N), limit), one));
+      sum2 = hn::Add(sum2, hn::IfThenElseZero(hn::Ge(hn::LoadU(d, x + i + 2 * N), limit), one));
+      sum3 = hn::Add(sum3, hn::IfThenElseZero(hn::Ge(hn::LoadU(d, x + i + 3 * N), limit), one));
+    }
+    sum0 = hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3));
+    count += static_cast<size_t>(hn::GetLane(hn::SumOfLanes(d, sum0)));
+  }
+  ForEachVector(d, n - i, [&](size_t j, size_t m) HWY_ATTR {
+    count += hn::CountTrue(d, hn::Ge(LoadUpTo(d, x + i + j, m, -kInfinity<T>), limit));
   });
   return count;
+}
+
+// The lowest of n scores that are not -inf, `max` if there is none.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE T LowestFinite(D d, const T* x, size_t n, T max) {
+  const auto none = hn::Set(d, -kInfinity<T>), most = hn::Set(d, max);
+  auto least = most;
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto xi = LoadUpTo(d, x + i, count, max);
+    least = hn::Min(least, hn::IfThenElse(hn::Eq(xi, none), most, xi));
+  });
+  return MinLane(d, least);
 }
 
 // Floating point numbers in their order as integers: a bisection over all of them ends after 32 or 64 steps.
@@ -113,6 +139,46 @@ HWY_INLINE size_t EndOfFirst(D d, const T* x, size_t n, T value, size_t count) {
   return i;
 }
 
+// The cut that keeps the k largest of a row, all of them among m candidates, of which more than k reach `least`.
+//
+// Any number between the kth score and the next does: the search ends as soon as k scores reach its middle. That is one of
+// values and of bits in turn: halving values is the right thing for scores, bits have an end. After every third step
+// what is left in the interval is packed to `room`.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE Cut<T> CutThrough(D d, const T* candidates, size_t m, size_t k, T least, T max, T* room, const T* row, size_t n) {
+  using O = Ordered<T>;
+  T low = least, high = O::To(O::From(max) + 1);
+  size_t above = 0, packed_away = 0;
+  for (int step = 1; O::From(high) - 1 > O::From(low); ++step) {
+    using Distance = std::make_unsigned_t<typename O::Bits>;
+    T middle = T(0.5) * low + T(0.5) * high;
+    if (step % 2 == 0 || !(middle > low && middle < high)) {
+      const auto from = O::From(low);
+      middle =
+          O::To(from + static_cast<typename O::Bits>((static_cast<Distance>(O::From(high)) - static_cast<Distance>(from)) / 2));
+    }
+    const size_t reached = packed_away + CountAtLeast(d, candidates, m, middle);
+    if (reached == k) return {middle, n};
+    if (reached > k) {
+      low = middle;
+    } else {
+      high = middle, above = reached;
+    }
+    if (step % 3 == 0 && m > 64) {
+      const auto from = hn::Set(d, low), to = hn::Set(d, high);
+      size_t left = 0;
+      ForEachVector(d, m, [&](size_t i, size_t count) HWY_ATTR {
+        const auto xi = LoadUpTo(d, candidates + i, count, -kInfinity<T>);
+        const auto in = hn::And(hn::Ge(xi, from), hn::Lt(xi, to));
+        hn::StoreU(CompressLanes(d, xi, in), d, room + left);
+        left += hn::CountTrue(d, in);
+      });
+      candidates = room, m = left, packed_away = above;
+    }
+  }
+  return {low, EndOfFirst(d, row, n, low, k - above)};  // more than k reach it: they tie
+}
+
 // Numbers of scratch that LargestK wants: maxima of blocks, and scores, packed a vector at a time.
 constexpr size_t LargestKScratch(size_t n) { return n + n / 64 + 32; }
 
@@ -157,22 +223,14 @@ HWY_INLINE Cut<T> LargestK(D d, const T* x, size_t n, size_t k, T* scratch) {
     }
   } else {
     max = RowMax(d, x, n);
+    least = LowestFinite(d, x, n, max);
   }
   // Fewer than k finite scores: all of them.
-  if (CountAtLeast(d, candidates, m, least) < k) return {kLowest, 0};
-  const T kth = KthLargest(d, candidates, m, k, least, max);
-
-  // Of those equal to the kth, the first few.
-  size_t left = k;
-  const auto limit = hn::Set(d, kth);
-  size_t equal = 0;
-  ForEachVector(d, m, [&](size_t i, size_t count) HWY_ATTR {
-    const auto xi = LoadUpTo(d, candidates + i, count, kLowest);
-    left -= hn::CountTrue(d, hn::Gt(xi, limit));
-    equal += hn::CountTrue(d, hn::Eq(xi, limit));
-  });
-  if (equal <= left) return {kth, n};
-  return {kth, EndOfFirst(d, x, n, kth, left)};
+  const size_t there = CountAtLeast(d, candidates, m, least);
+  if (there < k) return {kLowest, 0};
+  if (there == k) return {least, n};
+  T* const room = scratch + blocks;
+  return CutThrough(d, candidates, m, k, least, max, room, x, n);
 }
 
 // Copies those of n scores that are chosen to `packed`, in order, and returns how many: chosen(i, count, scores) tells of the

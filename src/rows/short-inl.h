@@ -83,11 +83,7 @@ class ShortRows {
         hn::Store(v[j], d_, entries_ + column * kRows + j * kLanes);
       }
     }
-#if HWY_TARGET != HWY_SCALAR
-    if constexpr (kLanes / kRows >= 4) max = hn::Max(max, hn::ConcatLowerUpper(d_, max, max));
-    if constexpr (kLanes / kRows >= 2) max = hn::Max(max, hn::SwapAdjacentBlocks(max));
-#endif
-    return max;
+    return SpreadMax(max);
   }
 
   // Writes f(entry) to the first `count` rows.
@@ -183,6 +179,14 @@ class ShortRows {
     for (size_t k = 0; k < K; ++k) Fold(acc[k], sums[k]);
   }
 
+  // The largest f(entry) of each row in all its lanes.
+  template <class F>
+  HWY_INLINE V Largest(F&& f) const {
+    V max = f(hn::Load(d_, entries_));
+    for (size_t v = 1; v < chunks_ * kVectors; ++v) max = hn::Max(f(hn::Load(d_, entries_ + v * kLanes)), max);
+    return SpreadMax(max);
+  }
+
   // Entry i of row r.
   HWY_INLINE T At(size_t r, size_t i) const {
     const size_t in_span = i % kLanes;
@@ -199,6 +203,15 @@ class ShortRows {
   }
 
  private:
+  // The maximum of a row's lanes in all of them.
+  static HWY_INLINE V SpreadMax(V max) {
+#if HWY_TARGET != HWY_SCALAR
+    if constexpr (kLanes / kRows >= 4) max = hn::Max(max, hn::ConcatLowerUpper(D(), max, max));
+    if constexpr (kLanes / kRows >= 2) max = hn::Max(max, hn::SwapAdjacentBlocks(max));
+#endif
+    return max;
+  }
+
   // Folds the 16 columns of a chunk, with the result in every lane of the row: first the vectors of a span, then spans,
   // then blocks, whose halves are swapped rather than dropped. The same pairs meet on every target.
   static HWY_INLINE V FoldSpread(const V* acc) {
