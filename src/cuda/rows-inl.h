@@ -101,6 +101,13 @@ HWY_INLINE bool IsInfiniteRow(const T* x, const T* y, size_t n, T no_mass) {
   return infinite;
 }
 
+// How many of a row's +inf scores share the mass.
+template <class Op, class T>
+HWY_INLINE size_t MostInfinite(const Op& op, const T* x, size_t n) {
+  if constexpr (MapContract<Op, T>::kHasMostInfinite) return KernelsOf<Op, T>::MostInfinite(op, FindNonFinite(x, n).infinite);
+  return n;
+}
+
 // p of one row.
 template <class Op, class T>
 ENTROPIC_CALLED HWY_NOINLINE void MapOneRow(const Op& op, const T* x, size_t n, T* p, Arena memory) {
@@ -111,9 +118,7 @@ ENTROPIC_CALLED HWY_NOINLINE void MapOneRow(const Op& op, const T* x, size_t n, 
   if (IsFinite(row.max)) {
     Kernels::MapRow(row.op, row.x, n, row.max, p, {memory, false});
   } else {
-    size_t most = n;
-    if constexpr (MapContract<Op, T>::kHasMostInfinite) most = Kernels::MostInfinite(op, FindNonFinite(row.x, n).infinite);
-    WriteNonFinite(row.x, n, most, p);
+    WriteNonFinite(row.x, n, MostInfinite<Op>(op, row.x, n), p);
   }
 }
 
@@ -125,7 +130,7 @@ HWY_INLINE void MapShortRow(const Op& op, const T* x, size_t n, T* p, Arena memo
   if (!Short::Takes(op) || NeedsPreparing<T>(kScores, op)) return MapOneRow(op, x, n, p, memory);
   ShortRows<T> row(n);
   const auto max = row.Load(&x, -kInfinity<T>);
-  if (!IsFinite(hn::GetLane(max))) return WriteNonFinite(x, n, n, p);
+  if (!IsFinite(hn::GetLane(max))) return WriteNonFinite(x, n, MostInfinite<Op>(op, x, n), p);
   Short::Map(op, &max, &row, &p, 1);
 }
 

@@ -209,7 +209,7 @@ HWY_INLINE void KernelsOf<TopKSoftmax, T>::Short::Map(const TopKSoftmax& op, con
   });
   StoreQuotients(terms, totals[0], p, count);
   MapLeftRows(rows, done, p, count, [&](const T* x, T* out) HWY_ATTR {
-    T scratch[LargestKScratch(ShortRows<T>::kLongest)] = {};
+    T scratch[LargestKScratch(ShortRows<T>::kLongest) + 1] = {};
     SoftmaxOfKept<false>(d, op.temperature, LargestK(d, x, n, k, scratch), x, n, RowMax(d, x, n), out);
   });
 }
@@ -259,7 +259,7 @@ HWY_INLINE void KernelsOf<TopPSoftmax, T>::Short::Map(const TopPSoftmax& op, con
   terms.TransformAndSum(sums, [&](V e) HWY_ATTR { return hn::IfThenElseZero(hn::Or(hn::Ge(e, cut), hn::IsNaN(e)), e); });
   StoreQuotients(terms, sums, p, count);
   MapLeftRows(rows, done, p, count, [&](const T* x, T* out) HWY_ATTR {
-    T e[ShortRows<T>::kLongest], scratch[MassCutScratch(ShortRows<T>::kLongest)];
+    T e[ShortRows<T>::kLongest], scratch[MassCutScratch(ShortRows<T>::kLongest) + 1];
     TopPRow(op, x, n, RowMax(d, x, n), out, e, scratch);
   });
 }

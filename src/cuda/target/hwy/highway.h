@@ -18,6 +18,7 @@
 #define HWY_ATTR
 #define HWY_RESTRICT __restrict__
 #define HWY_ALIGN alignas(64)
+#define HWY_LIKELY(x) (x)
 #define HWY_UNLIKELY(x) (x)
 #define HWY_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define HWY_MAX(a, b) ((a) > (b) ? (a) : (b))
@@ -159,6 +160,7 @@ HWY_INLINE V1<T> Sqrt(V1<T> a) {
 HWY_INLINE M1 And(M1 a, M1 b) { return M1(a.raw && b.raw); }
 HWY_INLINE M1 Or(M1 a, M1 b) { return M1(a.raw || b.raw); }
 HWY_INLINE M1 Not(M1 a) { return M1(!a.raw); }
+HWY_INLINE M1 AndNot(M1 a, M1 b) { return M1(!a.raw && b.raw); }
 template <class B, class A>
 HWY_INLINE B Bits(A a) {
   B b;

@@ -82,6 +82,13 @@ class ShortRows {
     for (size_t k = 0; k < K; ++k) sums[k][0] = Fold<double>(acc[k]);
   }
 
+  template <class F>
+  HWY_INLINE V Largest(F&& f) const {
+    V max = f(At(0));
+    for (size_t i = 1; i < padded_; ++i) max = hn::Max(f(At(i)), max);
+    return max;
+  }
+
   HWY_INLINE T At(size_t /*r*/, size_t i) const { return entries_[i]; }
   HWY_INLINE V Spread(const T* per_row) const { return hn::Set(D(), per_row[0]); }
 
