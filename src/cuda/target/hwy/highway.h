@@ -101,6 +101,24 @@ template <class D>
 HWY_INLINE constexpr size_t MaxLanes(D) {
   return 1;
 }
+// Integers wrap.
+template <class T>
+HWY_INLINE T Plus(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(static_cast<MakeUnsigned<T>>(a) + static_cast<MakeUnsigned<T>>(b));
+  } else {
+    return a + b;
+  }
+}
+template <class T>
+HWY_INLINE T Minus(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(static_cast<MakeUnsigned<T>>(a) - static_cast<MakeUnsigned<T>>(b));
+  } else {
+    return a - b;
+  }
+}
+
 // Of each of the operands' lanes; behind a semicolon.
 #define ENTROPIC_UNARY(name, expression) \
   template <class T>                     \
@@ -122,8 +140,8 @@ HWY_INLINE constexpr size_t MaxLanes(D) {
   static_assert(true, "")
 
 ENTROPIC_UNARY(Neg, -a.raw);
-ENTROPIC_BINARY(Add, a.raw + b.raw);
-ENTROPIC_BINARY(Sub, a.raw - b.raw);
+ENTROPIC_BINARY(Add, Plus(a.raw, b.raw));
+ENTROPIC_BINARY(Sub, Minus(a.raw, b.raw));
 ENTROPIC_BINARY(Mul, a.raw* b.raw);
 ENTROPIC_BINARY(Div, a.raw / b.raw);
 ENTROPIC_BINARY(Xor, a.raw ^ b.raw);

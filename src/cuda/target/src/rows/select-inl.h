@@ -78,7 +78,8 @@ HWY_INLINE T KthLargest(D d, const T* x, size_t n, size_t k, T least, T max) {
     T bounds[kParts];
     size_t counts[kParts] = {};
     for (size_t part = 0; part < kParts; ++part) {
-      at[part] = low + static_cast<typename O::Bits>(distance / kParts * part + distance % kParts * part / kParts);
+      const Distance beyond = distance / kParts * part + distance % kParts * part / kParts;
+      at[part] = static_cast<typename O::Bits>(static_cast<Distance>(low) + beyond);
       bounds[part] = O::To(at[part]);
     }
     at[kParts] = high;
