@@ -457,3 +457,19 @@ def test_weights_of_rows_and_z_loss_of_modules(reduction, classes):
             module(x, target, wrong)
     with pytest.raises(ValueError, match="SoftmaxLoss: z_loss must be at least 0 and finite, got -1"):
         et.SoftmaxLoss(z_loss=-1)
+
+
+@pytest.mark.parametrize("kind", [et.AMSoftmaxLoss, et.ArcFaceLoss, et.SphereFaceLoss])
+def test_the_scale_of_a_margin_is_learned(kind):
+    scale = torch.nn.Parameter(torch.tensor([7.0], dtype=torch.float64))
+    module = kind(4, 3, scale=scale, dtype=torch.float64)
+    x, target = (
+        torch.randn(5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1)),
+        torch.tensor([0, 2, 1, 1, 0]),
+    )
+    assert dict(module.named_parameters())["scale"] is scale
+    module(x, target).backward()
+    with torch.no_grad():
+        found, step = scale.grad.clone(), 1e-5
+        values = [(scale.add_(by), module(x, target))[1] for by in (step, -2 * step)]
+    torch.testing.assert_close(found, ((values[0] - values[1]) / (2 * step)).reshape(1), rtol=1e-6, atol=1e-8)
