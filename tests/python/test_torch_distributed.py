@@ -300,6 +300,31 @@ def test_compile_fullgraph(ranks):
     assert all(all_of(ranks("compiled", 2)))
 
 
+def sharded(rank, size):
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    mesh = DeviceMesh.from_group(_groups[size], "cpu")
+    x = rows_of(torch.float32)[:, :100].contiguous()
+    x[2] = x[0] + 1
+    results = []
+    for placement in (Shard(1), Shard(0), Replicate()):
+        d = distribute_tensor(x, mesh, [placement]).requires_grad_()
+        for name, params in (("softmax", {}), ("sparsemax", {}), ("entropy_normalize", {"entropy": 2.0}), ("logsumexp", {})):
+            y = getattr(et, name)(d, **params)
+            (dx,) = torch.autograd.grad(y.sum() if name == "logsumexp" else y[:, :50].sum(), d)
+            want = getattr(et, name)(x, **params)
+            close = torch.allclose(y.full_tensor(), want, atol=1e-5)
+            as_placed = name == "logsumexp" or tuple(y.placements) == (placement,)
+            results.append((name, str(placement), close, dx.shape == x.shape, as_placed))
+    return results
+
+
+def test_dtensors(ranks):
+    for answer in all_of(ranks("sharded", 3)):
+        assert all(all(good) for _, _, *good in answer), answer
+
+
 def wrong(rank, size, kind):
     x = part_of(rows_of(torch.float32), rank, size)
     if kind == "rows" and rank == 1:

@@ -92,7 +92,7 @@ def call(name, x, values, dim, axis, numbers=True):
                 return y
             except (IndexError, TypeError):
                 pass  # said again below, of dim and of tensors
-    return _call_operator(name, x, values, dim)
+    return call_operator(name, x, values, dim)
 
 
 _KERNELS = {name: description["forward"] for name, description in _descriptions.MAPS.items()}
@@ -100,12 +100,16 @@ _KERNELS = {name: description["forward"] for name, description in _descriptions.
 
 def call_reduction(name, x, values, dim, axis, keepdim):
     dim = one_dim(name, dim, axis)
-    y = _call_operator(name, x, values, dim)
+    y = call_operator(name, x, values, dim)
     return y if keepdim else y.squeeze(dim)
 
 
-def _call_operator(name, x, values, dim):
+def call_operator(name, x, values, dim):
     """Through torch's dispatcher."""
+    if type(x).__name__ == "DTensor":
+        from entropic.torch.distributed import of_dtensor
+
+        return of_dtensor(name, x, values, -1 if dim is None else dim)
     dim = checked_dim(name, "x", x, dim)
     if x.is_cuda and torch.is_autocast_enabled("cuda") and x.dtype in (torch.float16, torch.bfloat16):
         x = x.float()  # as torch.softmax

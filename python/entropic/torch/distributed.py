@@ -24,6 +24,8 @@ from entropic._entropy_control import GammaResult
 from entropic._sampling import STEPS
 from entropic.torch import _token_statistics
 from entropic.torch._arguments import checked_dim, one_dim
+from entropic.torch._descriptions import MAPS
+from entropic.torch._maps import call_operator as on_rows
 
 # What a rank that has failed tells in place of a maximum: no score's key is as large.
 _FAILED = 0x7FFF << 48
@@ -977,6 +979,39 @@ def sample(
     steps = [("temperature", _number("sample", "temperature", temperature))]
     where = {"dim": dim, "axis": axis, "group": group, "first": first, "n": n}
     return Sampler(steps, seed=seed).sample(x, size=size, stream=stream, position=position, **where)
+
+
+def of_dtensor(name, x, values, dim):
+    """A map of a DTensor: by parts where its mesh shards dim, else of each rank's own rows."""
+    from torch.distributed.tensor import DTensor, Replicate
+
+    dim = dim % x.dim()
+    placements = tuple(Replicate() if one.is_partial() else one for one in x.placements)
+    if placements != tuple(x.placements):
+        x = x.redistribute(x.device_mesh, placements)
+    meshes = [i for i, one in enumerate(placements) if one.is_shard(dim)]
+    if len(meshes) > 1:
+        raise ValueError(f"{name}: dim {dim} must be sharded by one dimension of the mesh, got placements {placements}")
+    if not meshes:
+        y = on_rows(name, x.to_local(), values, dim)
+    else:
+        here = {one.__name__: one for one in PUBLIC}
+        if name not in here:
+            raise ValueError(
+                f"{name}: dim {dim} must not be sharded: there is no such operation of parts, got placements {placements}"
+            )
+        given = {one["name"]: value for one, value in zip(MAPS[name]["params"], values, strict=True)}
+        if given.pop("input", "scores") != "scores":
+            raise ValueError(f"{name}: input must be scores where dim is sharded")
+        keep = {"keepdim": True} if name == "logsumexp" else {}
+        y = here[name](x.to_local(), dim=dim, group=x.device_mesh.get_group(meshes[0]), **given, **keep)
+        if name == "logsumexp":
+            placements = tuple(Replicate() if i in meshes else one for i, one in enumerate(placements))
+    shape = list(x.shape)
+    if name == "logsumexp":
+        shape[dim] = 1
+    stride = tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+    return DTensor.from_local(y, x.device_mesh, placements, run_check=False, shape=torch.Size(shape), stride=stride)
 
 
 PUBLIC = (

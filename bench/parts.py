@@ -1,0 +1,87 @@
+"""Rows split over ranks against gathering them first: bytes, rounds and time on gloo. python bench/parts.py [RANKS ...]"""
+
+import os
+import socket
+import statistics
+import sys
+import time
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as multiprocessing
+
+import entropic.torch as et
+import entropic.torch.distributed as D
+
+ROWS, N = 32, 128256
+
+
+def work(rank, size, port):
+    torch.set_num_threads(1)
+    address = f"tcp://127.0.0.1:{port}"
+    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=size, timeout=timedelta(seconds=300))
+    torch.manual_seed(0)
+    whole = 3 * torch.randn(ROWS, N)
+    target = torch.randint(N, (ROWS,))
+    cuts = [i * N // size for i in range(size + 1)]
+    first = cuts[rank]
+    x = whole[:, first : cuts[rank + 1]].contiguous()
+    where = {"first": first, "n": N}
+
+    def gathered():
+        parts = [torch.empty(ROWS, cuts[i + 1] - cuts[i]) for i in range(size)]
+        dist.all_gather(parts, x)
+        return torch.cat(parts, -1)
+
+    tasks = {
+        "softmax_loss": (lambda: D.softmax_loss(x, target, **where), lambda: et.softmax_loss(gathered(), target)),
+        "sparsemax": (lambda: D.sparsemax(x, **where), lambda: et.sparsemax(gathered())),
+        "entropy_normalize": (
+            lambda: D.entropy_normalize(x, entropy=2.0, **where),
+            lambda: et.entropy_normalize(gathered(), entropy=2.0),
+        ),
+        "top_p_softmax": (lambda: D.top_p_softmax(x, p=0.9, **where), lambda: et.top_p_softmax(gathered(), p=0.9)),
+        "sample": (lambda: D.sample(x, seed=1, **where), lambda: et_sample(gathered())),
+    }
+    for name, pair in tasks.items():
+        times = []
+        for task in pair:
+            task()
+            spent = []
+            for _ in range(7):
+                dist.barrier()
+                start = time.perf_counter()
+                task()
+                spent.append(time.perf_counter() - start)
+            times.append(1e3 * statistics.median(spent))
+            if task is pair[0]:
+                cost = D.traffic()
+        if rank == 0:
+            print(
+                f"| {name} | {size} | {cost.rounds} | {cost.bytes_per_row:.0f} | {4 * N // size} "
+                f"| {times[0]:.1f} | {times[1]:.1f} |",
+                flush=True,
+            )
+    dist.barrier()
+    os._exit(0)
+
+
+def et_sample(x):
+    import entropic
+
+    return entropic.sample(x, seed=1)
+
+
+if __name__ == "__main__":
+    print("| operation | ranks | rounds | bytes per row and rank | bytes of the gather | ms | ms of gather and local |")
+    print("|---|---|---|---|---|---|---|")
+    for size in map(int, sys.argv[1:] or ["1", "2", "4"]):
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            port = one.getsockname()[1]
+        processes = [multiprocessing.get_context("spawn").Process(target=work, args=(r, size, port)) for r in range(size)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
