@@ -70,7 +70,6 @@ class _Group:
         """The words of all parts, as one array of int64."""
         _traffic[0] += 1
         _traffic[1] += words.nbytes
-        _traffic[2] = rows
         if self.alone:
             return words
         told = torch.from_numpy(words).to(self.device)
@@ -207,6 +206,7 @@ class _Call:
         self.none = np.zeros((self.rows, 0))
         self.target = np.zeros(0, np.int64) if target is None else target
         self.first, self.n = self.group.extent(self.rows, x.shape[1], x.dtype.itemsize, first, n)
+        _traffic[2] = self.rows
 
     def map(self, name, *values, x=None):
         x = self.x if x is None else x
