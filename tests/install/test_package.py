@@ -11,8 +11,8 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 BUILD = Path(os.environ["ENTROPIC_BUILD"]).resolve()
 VERSION = re.findall(r"#define ENTROPIC_VERSION_\w+ (\d+)", (ROOT / "include/entropic/version.h").read_text())
-# llama_sampler.h includes llama.cpp's.
-HEADERS = sorted(file.name for file in (ROOT / "include/entropic").glob("*.h") if file.name != "llama_sampler.h")
+# llama_sampler.h includes llama.cpp's; c.h is C.
+HEADERS = sorted(file.name for file in (ROOT / "include/entropic").glob("*.h") if file.name not in {"llama_sampler.h", "c.h"})
 ABI = "v{}_{}".format(*VERSION)
 
 
@@ -87,18 +87,20 @@ def test_shared_library_asks_for_nothing_else(tmp_path):
 
 
 def public_names():
-    """(functions, classes) that the headers mark with ENTROPIC_API."""
+    """(functions, classes) that the headers mark with ENTROPIC_API, and those of c.h."""
     text = "".join(header.read_text() for header in (ROOT / "include/entropic").glob("*.h") if header.name != "export.h")
     functions = re.findall(r"^ENTROPIC_API [^(]*?\b(\w+)\(", text, flags=re.MULTILINE)
+    functions += re.findall(r"^ENTROPIC_C_API [^(]*?\b(\w+)\(", text, flags=re.MULTILINE)
     return set(functions), set(re.findall(r"^(?:class|struct) ENTROPIC_API (\w+)", text, flags=re.MULTILINE))
 
 
 def exported(library):
-    """(name, what it is in entropic's namespace or None) of each symbol. Mangled, as return types are no part of that."""
+    """(name, what it is in C or in entropic's namespace, or None) of each symbol. Mangled, as types are no part of that."""
     for line in run("nm", "-D", "--defined-only", library).splitlines():
         name = line.split()[-1]
         match = re.match(rf"_Z(?:T[ISV])?NK?8entropic{len(ABI)}{ABI}(\d+)", name)
-        yield name, match and name[match.end() : match.end() + int(match[1])]
+        of_c = name if name.startswith("entropic_") else None
+        yield name, name[match.end() : match.end() + int(match[1])] if match else of_c
 
 
 def test_exports_what_is_public_and_nothing_else():

@@ -1,0 +1,122 @@
+#include "src/c/json.h"
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "src/check.h"
+
+namespace entropic::inline ENTROPIC_ABI {
+namespace {
+
+class Parser {
+ public:
+  Parser(std::string_view operation, std::string_view text) : operation_(operation), text_(text) {}
+
+  std::vector<Argument> parse() {
+    std::vector<Argument> all = object();
+    space();
+    if (at_ != text_.size()) refuse("the end");
+    return all;
+  }
+
+ private:
+  [[noreturn]] void refuse(std::string_view wanted) const {
+    fail("{}: parameters must be a JSON object, got '{}': no {} at character {}", operation_, text_, wanted, at_ + 1);
+  }
+  void space() {
+    while (at_ < text_.size() && std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos) ++at_;
+  }
+  bool take(std::string_view token) {
+    space();
+    if (text_.substr(at_, token.size()) != token) return false;
+    at_ += token.size();
+    return true;
+  }
+  void expect(std::string_view token) {
+    if (!take(token)) refuse(token);
+  }
+
+  // No name of ours needs an escape.
+  std::string_view string() {
+    expect("\"");
+    const std::size_t begin = at_;
+    while (at_ < text_.size() && text_[at_] != '"' && text_[at_] != '\\') ++at_;
+    if (at_ == text_.size() || text_[at_] == '\\') refuse("end of a string without escapes");
+    return text_.substr(begin, at_++ - begin);
+  }
+
+  ParamValue number() {
+    const char* const begin = text_.data() + at_;
+    const char* const end = text_.data() + text_.size();
+    // Integers up to 2^64 - 1 are seeds and streams, which count modulo 2^64.
+    std::int64_t integer = 0;
+    std::uint64_t large = 0;
+    double wide = 0;
+    const auto whole = std::from_chars(begin, end, integer);
+    const auto unsigned_whole = std::from_chars(begin, end, large);
+    const auto real = std::from_chars(begin, end, wide);
+    if (real.ptr == begin) refuse("value");
+    at_ += static_cast<std::size_t>(real.ptr - begin);
+    if (whole.ec == std::errc() && whole.ptr == real.ptr) return integer;
+    if (unsigned_whole.ec == std::errc() && unsigned_whole.ptr == real.ptr) return static_cast<std::int64_t>(large);
+    if (real.ec != std::errc()) refuse("number that a double holds");
+    return wide;
+  }
+
+  ParamValue value() {
+    space();
+    if (at_ == text_.size()) refuse("value");
+    if (text_[at_] == '"') return std::string(string());
+    if (text_[at_] == '{') return map();
+    if (take("true")) return true;
+    if (take("false")) return false;
+    if (take("null")) return std::monostate();
+    if (take("Infinity")) return std::numeric_limits<double>::infinity();
+    if (take("-Infinity")) return -std::numeric_limits<double>::infinity();
+    if (take("NaN")) return std::nan("");
+    return number();
+  }
+
+  // {"name": "entmax", "alpha": 1.3}
+  ParamValue map() {
+    std::vector<Argument> members = object();
+    std::string name;
+    std::erase_if(members, [&](const Argument& one) {
+      if (one.name != "name") return false;
+      if (const auto* const text = std::get_if<std::string>(&one.value)) name = *text;
+      return true;
+    });
+    if (name.empty()) fail("{}: a map must have the member \"name\", got '{}'", operation_, text_);
+    return make_map(name, members);
+  }
+
+  std::vector<Argument> object() {
+    std::vector<Argument> members;
+    expect("{");
+    if (take("}")) return members;
+    do {
+      space();
+      const std::string_view name = string();
+      for (const Argument& other : members) {
+        if (other.name == name) fail("{}: parameters has '{}' twice", operation_, name);
+      }
+      expect(":");
+      members.push_back({name, value()});
+    } while (take(","));
+    expect("}");
+    return members;
+  }
+
+  std::string_view operation_, text_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace
+
+std::vector<Argument> parse_parameters(std::string_view operation, std::string_view text) {
+  return Parser(operation, text).parse();
+}
+
+}  // namespace entropic::inline ENTROPIC_ABI
