@@ -1,6 +1,7 @@
 // The command line: finds out which command is asked for, runs it, and says in one sentence what was wrong.
 
 #include <entropic/entropic.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -8,8 +9,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <cstdio>
 #include <exception>
+#include <iostream>
 #include <memory>
 #include <new>
 #include <string>
@@ -178,7 +181,9 @@ int run(int argc, char** argv) {
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
     app.parse(arguments);
   } catch (const CLI::Success& asked) {  // --help, --version
-    return app.exit(asked);
+    const int status = app.exit(asked);
+    if (!std::cout.flush()) throw files::SystemFailure("standard output", errno);
+    return status;
   } catch (const CLI::ParseError& error) {
     explain(app, error);
   }
@@ -191,12 +196,24 @@ int run(int argc, char** argv) {
 
 void complain(std::string_view what) {
   const bool colored = wants_color(STDERR_FILENO);
-  fmt::print(stderr, "{}entropic:{} {}\n", colored ? "\x1b[1;31m" : "", colored ? "\x1b[0m" : "", what);
+  const std::string line = fmt::format("{}entropic:{} {}\n", colored ? "\x1b[1;31m" : "", colored ? "\x1b[0m" : "", what);
+  std::fwrite(line.data(), 1, line.size(), stderr);  // fmt::print throws where standard error is closed or full
+}
+
+// Where standard error is closed, the next file to be opened would take its number, and messages would go there.
+void keep_standard_error() {
+  if (::fcntl(STDERR_FILENO, F_GETFD) != -1) return;
+  const int nowhere = ::open("/dev/null", O_WRONLY);
+  if (nowhere >= 0 && nowhere != STDERR_FILENO) {
+    ::dup2(nowhere, STDERR_FILENO);
+    ::close(nowhere);
+  }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  keep_standard_error();
   try {
     return run(argc, argv);
   } catch (const BadInput& error) {

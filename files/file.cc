@@ -20,7 +20,17 @@ namespace {
 // Where a link leads, so that the rename replaces the file and not the link.
 std::string resolved(const std::string& path) {
   char* real = ::realpath(path.c_str(), nullptr);
-  if (real == nullptr) return path;
+  if (real == nullptr) {  // a link may lead to a file that is yet to be made
+    std::string to = path;
+    char target[PATH_MAX];
+    for (int links = 0; links < 40; ++links) {
+      const ssize_t size = ::readlink(to.c_str(), target, sizeof target);
+      if (size < 0) return to;
+      const std::string_view next(target, static_cast<std::size_t>(size));
+      to = next.starts_with('/') ? std::string(next) : to.substr(0, to.rfind('/') + 1).append(next);
+    }
+    throw SystemFailure(path, ELOOP);
+  }
   std::string result = real;
   std::free(real);
   return result;
@@ -198,6 +208,8 @@ void Output::finish() {
   write_now(held_);
   held_.clear();
   if (!temporary_.empty() && ::fchmod(file_.number(), mode_) != 0) system_failure(name_);
+  // Without this a crash of the machine may leave the new name with none of its bytes.
+  if (!temporary_.empty() && ::fsync(file_.number()) != 0 && errno != EINVAL) system_failure(name_);
   if (!file_.close()) system_failure(name_);
   if (temporary_.empty()) return;
   if (::rename(temporary_.data(), path_.c_str()) != 0) system_failure(name_);
@@ -213,7 +225,7 @@ void write_output(const std::string& path, std::string_view text) {
 
 void clean_up_on_signals() {
   std::signal(SIGXFSZ, SIG_IGN);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
     struct sigaction action = {};
     if (::sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) continue;
     action.sa_handler = remove_unfinished_and_die;

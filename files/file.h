@@ -135,8 +135,9 @@ class Output {
 // All of a file at once.
 void write_output(const std::string& path, std::string_view text);
 
-// Lets SIGINT, SIGTERM and SIGHUP, unless they are ignored, remove the unfinished output before they end the program, and makes
-// a limit on the size of files an error of writing. For programs that have these signals to themselves and one output.
+// Lets SIGINT, SIGTERM, SIGHUP and SIGQUIT, unless they are ignored, remove the unfinished output before they end the program,
+// and makes a limit on the size of files an error of writing. For programs that have these signals to themselves and one
+// output.
 void clean_up_on_signals();
 
 }  // namespace files

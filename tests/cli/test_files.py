@@ -1,6 +1,7 @@
 """Where scores come from and results go: names, pipes, devices, and nothing left behind after a failure."""
 
 import os
+import resource
 import signal
 import stat
 import subprocess
@@ -91,15 +92,56 @@ def start_writing(cli, *command):
     return process
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_signals_leave_nothing(cli, number):
     process = start_writing(cli)
     [temporary] = set(os.listdir(cli.directory)) - {"x.npy"}
     assert temporary.startswith(".p.csv.")
+    resource.prlimit(process.pid, resource.RLIMIT_CORE, (0, 0))  # what SIGQUIT would leave
     process.send_signal(number)
     assert process.communicate(timeout=60)[1] == b""
     assert process.returncode == -number
     assert os.listdir(cli.directory) == ["x.npy"]
+
+
+@pytest.mark.parametrize("error", ["2>&-", "2>/dev/full"])
+def test_no_standard_error(cli, error):
+    cli.write("x.csv", X)
+    for arguments, status in ("softmax no.csv", 2), ("softmax x.csv", 0):
+        done = subprocess.run(["sh", "-c", f"{cli.program} {arguments} {error}"], cwd=cli.directory, capture_output=True)
+        assert (done.returncode, done.stdout.decode(), done.stderr) == (status, P if status == 0 else "", b"")
+
+
+def test_messages_do_not_reach_the_output(cli):
+    cli.save("x.npy", np.zeros((1, 2)))
+    script = f"{cli.program} softmax x.npy -o p.csv 2>&-"
+    assert subprocess.run(["sh", "-c", script], cwd=cli.directory).returncode == 0
+    assert (cli.directory / "p.csv").read_text() == P
+
+
+@pytest.mark.parametrize("asked", ["--help", "--version", "softmax --help", "list", "man"])
+def test_full_disk_for_help(cli, asked):
+    done = subprocess.run(["sh", "-c", f"{cli.program} {asked} >/dev/full"], cwd=cli.directory, capture_output=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"entropic: standard output: ")
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+def test_link_to_a_file_that_is_yet_to_be_made(cli, absolute):
+    cli.write("x.csv", X)
+    (cli.directory / "folder").mkdir()
+    os.symlink("second.csv", cli.directory / "folder" / "first.csv")
+    os.symlink(cli.directory / "folder/first.csv" if absolute else "folder/first.csv", cli.directory / "link.csv")
+    cli.output("softmax", "x.csv", "-o", "link.csv")
+    assert os.path.islink(cli.directory / "link.csv")
+    assert (cli.directory / "folder" / "second.csv").read_text() == P
+
+
+def test_links_in_a_circle(cli):
+    cli.write("x.csv", X)
+    os.symlink("b.csv", cli.directory / "a.csv")
+    os.symlink("a.csv", cli.directory / "b.csv")
+    assert cli.error("softmax", "x.csv", "-o", "a.csv") == "a.csv: Too many levels of symbolic links"
 
 
 def test_signals_keep_the_old_file(cli):
