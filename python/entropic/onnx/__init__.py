@@ -1,0 +1,11 @@
+"""Models with entropic's operations as ONNX files of standard operators, which any runtime takes."""
+
+try:
+    import onnxscript  # noqa: F401, what torch writes ONNX with
+    import torch  # noqa: F401
+except ImportError as error:
+    raise ImportError("entropic.onnx needs PyTorch, onnx and onnxscript: pip install 'entropic[onnx]'") from error
+
+from entropic.onnx._export import OPSET, export
+
+__all__ = ["OPSET", "export"]

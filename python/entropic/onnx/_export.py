@@ -1,0 +1,136 @@
+"""From a module to a file: torch.export, our operators as standard ones, torch.onnx."""
+
+import contextlib
+import logging
+import os
+import tempfile
+import warnings
+
+import torch
+
+from entropic.onnx import _maps, _searches
+from entropic.torch import _descriptions
+from entropic.torch.backends.reference import IMPLEMENTATIONS
+
+# The version of ONNX's operators that a file asks for.
+OPSET = 18
+
+_BY_REFERENCE = (
+    *_descriptions.LOSSES,
+    *(name for name in _descriptions.MEASURES if name != "joint_entropy"),
+    "attention",
+    "linear_attention",
+    "token_statistics",
+)
+_DECOMPOSITIONS = {
+    getattr(torch.ops.entropic, name).default: _maps.decomposition(name)
+    if name in _descriptions.MAPS
+    else IMPLEMENTATIONS[name]
+    for name in (*_descriptions.MAPS, *(name for name in _BY_REFERENCE if name in IMPLEMENTATIONS))
+}
+
+
+class _Function(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args):
+        return self.function(*args)
+
+
+def export(module, args, path, *, dynamic_shapes=None):
+    """Writes a module that uses ``entropic.torch`` as an ONNX file of standard operators, which needs no entropic to run.
+
+    Parameters
+    ----------
+    module : torch.nn.Module or callable
+        What to export, in the mode it is in: ``module.eval()`` first, as a rule. A function of tensors does too.
+    args : tuple
+        Example arguments, which give the types and, but for `dynamic_shapes`, the shapes.
+    path : str or path-like
+        The file to write. Nothing is written unless all of it can be.
+    dynamic_shapes : as of torch.export.export, default None
+        Which axes may have other sizes when the file is run: rows and the length of rows both may.
+
+    Raises
+    ------
+    ValueError
+        Naming each operation that ONNX has no operators for.
+
+    Notes
+    -----
+    Maps, log_softmax, logsumexp, losses, measures, attention and token_statistics are exported, for the forward pass. Maps are
+    computed in float64 inside and have entropic's rules for -inf, +inf, NaN and rows without a score. What entropic refuses of
+    a row's numbers, as a negative probability, a file cannot: see docs/howto/onnx.md.
+
+    Examples
+    --------
+    >>> entropic.onnx.export(et.Entmax(alpha=1.3), (torch.zeros(2, 5),), "entmax.onnx")  # doctest: +SKIP
+    """
+    if isinstance(args, torch.Tensor):
+        args = (args,)
+    if not isinstance(module, torch.nn.Module):
+        module = _Function(module)
+        dynamic_shapes = None if dynamic_shapes is None else (tuple(dynamic_shapes),)
+    with torch.no_grad(), _quiet():
+        exported = torch.export.export(module, tuple(args), dynamic_shapes=dynamic_shapes)
+        _refuse_what_is_left(exported)
+        table = torch.export.default_decompositions()
+        table.update(_DECOMPOSITIONS)
+        exported = exported.run_decompositions(table)
+        program = torch.onnx.export(
+            exported,
+            dynamo=True,
+            opset_version=OPSET,
+            custom_translation_table=_searches.TRANSLATIONS,
+            verbose=False,
+        )
+    _save(program, os.fspath(path))
+
+
+def _refuse_what_is_left(exported):
+    wrong = []
+    for part in exported.graph_module.modules():
+        for node in getattr(part, "graph", torch.fx.Graph()).nodes:
+            if getattr(node.target, "namespace", None) == "entropic":
+                name = node.target._schema.name.split("::")[1]
+                if node.target not in _DECOMPOSITIONS:
+                    wrong.append(name)
+                elif "noise" in (arguments := _arguments(node)) and arguments["noise"] != "gumbel":
+                    wrong.append(f"perturb_max with noise={arguments['noise']!r}")
+    if wrong:
+        raise ValueError(
+            f"onnx.export: {', '.join(dict.fromkeys(wrong))} cannot be exported: ONNX has no operators for it; "
+            "maps, losses, measures, attention and token_statistics can be"
+        )
+
+
+def _arguments(node):
+    found = dict(zip((one.name for one in node.target._schema.arguments), node.args, strict=False)) | dict(node.kwargs)
+    if "row_names" in found:  # a map as arguments of another operator
+        found |= _descriptions.map_params(*(found[key] for key in ("map", "names", "values")), [], None)
+    return found
+
+
+@contextlib.contextmanager
+def _quiet():
+    """torch says of every export which of its own operators it did not need."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def _save(program, path):
+    """Beside the file and then under its name, with the file of weights that a large model has."""
+    folder, name = os.path.split(os.path.abspath(path))
+    with tempfile.TemporaryDirectory(dir=folder, prefix=f".{name}.") as beside:
+        program.save(os.path.join(beside, name))
+        for one in sorted(os.listdir(beside), key=lambda one: one == name):
+            os.replace(os.path.join(beside, one), os.path.join(folder, one))

@@ -1,0 +1,251 @@
+"""Every map as a few operations of torch that become as many operators of ONNX, or one search.
+
+``MAPS[name](z, params)``, along the last axis, of scores z in float64 of which a row has its largest at 0; entries that count
+for nothing are -inf. ``params`` holds numbers, strings, or float64 tensors with size 1 for that axis.
+"""
+
+import math
+
+import numpy as np
+import torch
+
+from entropic.onnx._searches import ABSENT, entmax_of, softmax_of_entropy
+from entropic.torch import _descriptions
+
+INF = math.inf
+
+
+class CannotExport(ValueError):
+    """Of an operation that has no form in ONNX."""
+
+
+def _softmax(z, params):
+    return torch.softmax(z / params["temperature"], -1)
+
+
+def _sorted(z):
+    """(z from the largest down, where from, 1, 2, ...). ONNX has the lower index first among equals."""
+    values, order = torch.sort(z, dim=-1, descending=True)
+    return values, order, torch.arange(z.shape[-1], device=z.device)
+
+
+def _sparsemax(z, params):
+    # Below -1 there is no mass.
+    z = (z / params["temperature"]).clamp(min=-2.0)
+    s, _, k = _sorted(z)
+    inside = s * (k + 1) > s.cumsum(-1) - 1
+    size = inside.sum(-1, keepdim=True)
+    tau = (torch.where(inside, s, 0.0).sum(-1, keepdim=True) - 1) / size
+    return (z - tau).clamp(min=0.0)
+
+
+def _entmax_15(z, params):
+    """p = relu(z/2 - tau)^2; of the k largest, tau = mean - sqrt((1 - k variance) / k)."""
+    z = (z / (2 * params["temperature"])).clamp(min=-2.0)
+    s, _, k = _sorted(z)
+    k = (k + 1).to(z.dtype)
+    mean, square = s.cumsum(-1) / k, (s * s).cumsum(-1) / k
+    tau = mean - ((1 / k - (square - mean * mean)).clamp(min=0.0)).sqrt()
+    size = (s > tau).sum(-1, keepdim=True)
+    p = (z - tau.gather(-1, size - 1)).clamp(min=0.0) ** 2
+    return p / p.sum(-1, keepdim=True)
+
+
+def _entmax(z, params):
+    alpha = params["alpha"]
+    if not isinstance(alpha, torch.Tensor):
+        return _ENTMAX[alpha](z, params)
+    z = z / params["temperature"]
+    b = torch.zeros_like(z[..., :1]) + (alpha - 1.0)
+    p = torch.where(z > -INF, entmax_of(torch.maximum(z, _absent(z)), b), 0.0)
+    return p / p.sum(-1, keepdim=True)
+
+
+_ENTMAX = {1.0: _softmax, 1.5: _entmax_15, 2.0: _sparsemax}  # without a search
+
+
+def _kept(z, kept, params):
+    return torch.softmax(torch.where(kept, z, -INF) / params["temperature"], -1)
+
+
+def _scattered(order, kept):
+    """What the sorted scores have, in their own order."""
+    kept = kept.expand_as(order).to(torch.float32)
+    return torch.zeros_like(kept).scatter(-1, order, kept) > 0
+
+
+def _top_k_softmax(z, params):
+    _, order, k = _sorted(z)
+    return _kept(z, _scattered(order, k < params["k"]), params)
+
+
+def _top_p_softmax(z, params):
+    if not isinstance(params["p"], torch.Tensor):
+        return _softmax(z, params)
+    s, order, k = _sorted(z)
+    mass = torch.softmax(s / params["temperature"], -1).cumsum(-1)
+    cut = (mass < params["p"]).sum(-1, keepdim=True)  # and the one that reaches it
+    return _kept(z, _scattered(order, k <= cut), params)
+
+
+def _min_p_softmax(z, params):
+    return _kept(z, z / params["temperature"] >= params["p"].log(), params)
+
+
+def _absent(z):
+    """ABSENT, of factors that float32 has: torch.onnx rounds plain numbers to that."""
+    return z.new_full((), -(2.0**100)) * 2.0**100 * 2.0**100 * 2.0**100
+
+
+def _target(params):
+    perplexity = params["perplexity"]
+    if perplexity is None:
+        return params["entropy"]
+    return perplexity.log()
+
+
+def _of_entropy(z, target):
+    present = z > -INF
+    reach = torch.where(present, -z, 0.0).amax(-1, keepdim=True)
+    target = torch.zeros_like(reach) + target
+    # One largest score in a row of ties: as much as there is to search for.
+    still = (reach == 0) | (target <= 0)
+    scaled = torch.where(present, z / torch.where(reach > 0, reach, 1.0), _absent(z))
+    top, count = (z == 0).to(z.dtype), present.to(z.dtype)
+    ties, most = top.sum(-1, keepdim=True), count.sum(-1, keepdim=True)
+    low, high = target <= ties.log(), target >= most.log()
+    # A target that cannot be met has no root: in its place half of what can be.
+    inner = torch.where(still | low | high, (ties.log() + most.log()) / 2, target)
+    p = softmax_of_entropy(torch.where(reach > 0, scaled, torch.where(count > 0, -count, _absent(z))), inner)
+    return torch.where(high, count / most, torch.where(low, top / ties, p))
+
+
+def _entropy_normalize(z, params):
+    return _of_entropy(z, _target(params))
+
+
+def _entropy_clip(z, params):
+    p = torch.softmax(z, -1)
+    entropy = -torch.where(p > 0, p * torch.where(p > 0, p, 1.0).log(), 0.0).sum(-1, keepdim=True)
+    low, high = params["min_entropy"], params["max_entropy"]
+    target = entropy if low is None else torch.maximum(entropy, torch.zeros_like(entropy) + low)
+    target = target if high is None else torch.minimum(target, torch.zeros_like(entropy) + high)
+    return torch.where(target == entropy, p, _of_entropy(z, target))
+
+
+def _perturb_max(z, params):
+    if params["noise"] != "gumbel":
+        raise CannotExport(f"perturb_max with noise {params['noise']!r}, of whose integral ONNX knows nothing")
+    return _softmax(z, {"temperature": params["scale"]})
+
+
+# The parameters that are real numbers.
+_REAL = {"temperature", "alpha", "p", "scale", "entropy", "perplexity", "min_entropy", "max_entropy"}
+# Those of them that choose a way of their own.
+_PLAIN = {"alpha": _ENTMAX, "p": (1.0,)}
+
+MAPS = {
+    "softmax": _softmax,
+    "sparsemax": _sparsemax,
+    "entmax": _entmax,
+    "top_k_softmax": _top_k_softmax,
+    "top_p_softmax": _top_p_softmax,
+    "min_p_softmax": _min_p_softmax,
+    "entropy_normalize": _entropy_normalize,
+    "entropy_clip": _entropy_clip,
+    "perturb_max": _perturb_max,
+}
+
+
+# The rules that all share.
+
+
+def _exactly(x, value):
+    """A number as a tensor of float64: the sum of three of float32, since torch.onnx rounds plain numbers to that."""
+    parts, left = [], value
+    for _ in range(3):
+        part = float(np.float32(left))
+        parts.append(part)
+        left -= part
+    return x.new_full((), parts[0], dtype=torch.float64) + parts[1] + parts[2]
+
+
+def _rows(x):
+    """(scores in float64 with the largest at 0, their largest, whether a row has no distribution); rows without one are 0."""
+    x = x.double()
+    nan = x.isnan().any(-1, keepdim=True)
+    x = torch.where(nan, 0.0, x)
+    largest = x.amax(-1, keepdim=True)
+    # Where a row has +inf, these entries alone count, equally.
+    x = torch.where(largest == INF, torch.where(x == INF, 0.0, -INF), x)
+    none = nan | (largest == -INF)
+    return torch.where(none, 0.0, x) - torch.where(largest.abs() == INF, 0.0, largest), largest, none
+
+
+def _map(name, x, params):
+    if params.get("input") == "probs":
+        x = torch.where(x == INF, math.nan, x).double().log()
+    z, _, none = _rows(x)
+    return torch.where(none, math.nan, MAPS[name](z, params))
+
+
+def _sigsoftmax(x, params):
+    x = x.double()
+    return _map("softmax", x + x.clamp(max=0.0) - torch.log(1 + torch.exp(-x.abs())), {"temperature": 1.0})
+
+
+def _taylor_softmax(x, params):
+    """f(x) / sum f, f = sum x^m / m! by Horner's scheme, divided by a power of the largest magnitude lest it overflow."""
+    order, x = params["order"], x.double()
+    infinite, nan = (x == INF).to(x.dtype), x.isnan().any(-1, keepdim=True)
+    present = (x > -INF).to(x.dtype)
+    z = torch.where((x.abs() == INF) | nan, 0.0, x)
+    scale = z.abs().amax(-1, keepdim=True).clamp(min=1.0)
+    y, value, power = z / scale, torch.zeros_like(z), torch.ones_like(scale)
+    for m in range(order, -1, -1):
+        value = value * y + power / math.factorial(m)
+        power = power / scale
+    value = torch.where(infinite.sum(-1, keepdim=True) > 0, infinite, value * present)
+    return torch.where(nan | (present.sum(-1, keepdim=True) == 0), math.nan, value / value.sum(-1, keepdim=True))
+
+
+def _log_softmax(x, params):
+    z, _, none = _rows(x)
+    z = z / params["temperature"]
+    return torch.where(none, math.nan, z - z.exp().sum(-1, keepdim=True).log())
+
+
+def _logsumexp(x, params):
+    z, largest, none = _rows(x)
+    sum_of = params["temperature"] * (z / params["temperature"]).exp().sum(-1, keepdim=True).log()
+    value = torch.where(largest.abs() == INF, largest, largest + sum_of)
+    return torch.where(x.isnan().any(-1, keepdim=True), math.nan, value)
+
+
+_OTHERS = {
+    "sigsoftmax": _sigsoftmax,
+    "taylor_softmax": _taylor_softmax,
+    "log_softmax": _log_softmax,
+    "logsumexp": _logsumexp,
+}
+
+
+def decomposition(name):
+    """What an operator of a map becomes."""
+    description = _descriptions.MAPS[name]
+    count, run = len(_descriptions.rows(description)), _OTHERS.get(name)
+
+    def decomposed(x, *arguments):
+        rows, values, dim = arguments[:count], arguments[count:-1], arguments[-1]
+        params = _descriptions.named(description, rows, values)
+        inner = dim != x.dim() - 1
+        if inner:
+            x = x.movedim(dim, -1)
+            params = {key: value.movedim(dim, -1) if isinstance(value, torch.Tensor) else value for key, value in params.items()}
+        for key in _REAL & params.keys():
+            if isinstance(params[key], float) and params[key] not in _PLAIN.get(key, ()):
+                params[key] = _exactly(x, params[key])
+        p = run(x, params) if run else _map(name, x, params)
+        return (p.movedim(-1, dim) if inner else p).to(x.dtype).contiguous()
+
+    return decomposed

@@ -1,0 +1,123 @@
+"""The maps that search for a number, as functions of ONNX with a Loop: along the last axis, in float64.
+
+Each is a search for the root of a rising function f of a number t for each row: Newton's method inside a bracket, which is
+halved where a step would leave it or falls short of half the one before. What has arrived stays. All that a step hands to the next is one tensor: (low, high, t, step, steps made). Scores z are at most 0, and 0
+for the largest; in their place torch sees operators of the same names, of which it needs no more than the shapes.
+"""
+
+import torch
+from onnxscript import DOUBLE, script
+from onnxscript import opset18 as op
+
+# Scores that are not there are this: far below all others, and its square is a number.
+ABSENT = -(2.0**400)
+
+
+@script(default_opset=op)
+def EntmaxOf(z: DOUBLE[...], b: DOUBLE[...]) -> DOUBLE[...]:
+    """p_i = m (1 + b z_i m^-b)^(1/b), b = alpha - 1, of which the sum is 1; t = log m, m the largest p_i."""
+    last = op.Constant(value_ints=[-1])
+    none = op.CastLike(0.0, z)
+    one = op.CastLike(1.0, z)
+    two = op.CastLike(2.0, z)
+    enough = op.CastLike(1e-14, z)
+    flat = op.Abs(b) < op.CastLike(1e-9, z)
+    divisor = op.Where(flat, one, b)
+    count = op.CastLike(op.Gather(op.Shape(z), last), z)
+    high = op.ReduceMax(z, last) * none
+    low = high - op.Log(count)
+    t = low / two
+    before = op.Log(count) + high
+    steps = none * before
+    state = op.Concat(low, high, t, before, steps, axis=-1)
+    going = op.ReduceMax(before, keepdims=0) > none
+    while going:
+        low_, high_, t_, before_, steps_ = op.Split(state, num_outputs=5, axis=-1)
+        w = z * op.Exp(none - b * t_)
+        v = op.Max(b * w, none - one)
+        u = one + v
+        # log(1 + v), to the last digit of a small v too.
+        log = op.Where(u == one, v, v * op.Log(u) / op.Where(u == one, one, u - one))
+        p = op.Exp(t_ + op.Where(flat, w, log / divisor))
+        total = op.ReduceSum(p, last)
+        f = op.Log(total)
+        slope = op.ReduceSum(op.Where(u > none, p / op.Where(u > none, u, one), none), last) / total
+        low_ = op.Where(f < none, t_, low_)
+        high_ = op.Where(f < none, high_, t_)
+        newton = t_ - f / slope
+        inside = op.And(op.And(newton > low_, newton < high_), op.Abs(two * f) < op.Abs(before_ * slope))
+        there = op.Abs(f) <= enough
+        step = op.Where(inside, newton, (low_ + high_) / two)
+        after = op.Where(there, t_, step)
+        step = op.Abs(after - t_)
+        steps_ = steps_ + one
+        state = op.Concat(low_, high_, after, step, steps_, axis=-1)
+        going = op.And(op.ReduceMax(step, keepdims=0) > enough, op.ReduceMax(steps_, keepdims=0) < op.CastLike(200.0, z))
+    t = op.Gather(state, op.Constant(value_ints=[2]), axis=-1)
+    v = op.Max(b * (z * op.Exp(none - b * t)), none - one)
+    u = one + v
+    log = op.Where(u == one, v, v * op.Log(u) / op.Where(u == one, one, u - one))
+    p = op.Exp(t + op.Where(flat, z, log / divisor))
+    return p / op.ReduceSum(p, last)
+
+
+@script(default_opset=op)
+def SoftmaxOfEntropy(z: DOUBLE[...], target: DOUBLE[...]) -> DOUBLE[...]:
+    """softmax(gamma z) of an entropy that it can have; t = log gamma. The least of the scores that are there is -1."""
+    last = op.Constant(value_ints=[-1])
+    none = op.CastLike(0.0, z)
+    one = op.CastLike(1.0, z)
+    two = op.CastLike(2.0, z)
+    enough = op.CastLike(2e-14, z)
+    # exp(y) is 0 below, and y times it no NaN.
+    least = op.CastLike(-800.0, z)
+    # Uniform to the last digit at the lower end, only the largest scores at the upper.
+    low = target * none - op.CastLike(25.0, z)
+    nearest = op.ReduceMax(op.Where(z < none, z, none - one), last)
+    high = op.Min(op.Log(least / nearest), op.CastLike(700.0, z)) + target * none
+    there_are = z >= none - one
+    count = op.ReduceSum(op.CastLike(there_are, z), last)
+    mean = op.ReduceSum(op.Where(there_are, z, none), last) / count
+    off = op.Where(there_are, z - mean, none)
+    variance = op.ReduceSum(off * off, last) / count
+    # As if the scores were normally distributed.
+    guess = op.Log(op.Max(two * (op.Log(count) - target), op.CastLike(1e-18, z)) / variance) / two
+    t = op.Min(op.Max(guess, low), high)
+    before = high - low
+    steps = none * before
+    state = op.Concat(low, high, t, before, steps, axis=-1)
+    going = op.ReduceMax(before, keepdims=0) > none
+    while going:
+        low_, high_, t_, before_, steps_ = op.Split(state, num_outputs=5, axis=-1)
+        y = op.Max(z * op.Exp(t_), least)
+        e = op.Exp(y)
+        total = op.ReduceSum(e, last)
+        p = e / total
+        mean = op.ReduceSum(p * y, last)
+        f = target - (op.Log(total) - mean)
+        off = y - mean
+        slope = op.ReduceSum(p * (off * off), last)
+        low_ = op.Where(f < none, t_, low_)
+        high_ = op.Where(f < none, high_, t_)
+        newton = t_ - f / slope
+        inside = op.And(op.And(newton > low_, newton < high_), op.Abs(two * f) < op.Abs(before_ * slope))
+        there = op.Abs(f) <= enough
+        step = op.Where(inside, newton, (low_ + high_) / two)
+        after = op.Where(there, t_, step)
+        step = op.Abs(after - t_)
+        steps_ = steps_ + one
+        state = op.Concat(low_, high_, after, step, steps_, axis=-1)
+        going = op.And(op.ReduceMax(step, keepdims=0) > op.CastLike(1e-15, z), op.ReduceMax(steps_, keepdims=0) < op.CastLike(200.0, z))
+    t = op.Gather(state, op.Constant(value_ints=[2]), axis=-1)
+    e = op.Exp(op.Max(z * op.Exp(t), least))
+    return e / op.ReduceSum(e, last)
+
+
+_library = torch.library.Library("entropic_onnx", "DEF")
+for _name in ("entmax_of(Tensor z, Tensor b)", "softmax_of_entropy(Tensor z, Tensor target)"):
+    _library.define(f"{_name} -> Tensor")
+    torch.library.register_fake(f"entropic_onnx::{_name[: _name.index('(')]}", lambda z, _: torch.empty_like(z), lib=_library)
+
+entmax_of = torch.ops.entropic_onnx.entmax_of.default
+softmax_of_entropy = torch.ops.entropic_onnx.softmax_of_entropy.default
+TRANSLATIONS = {entmax_of: EntmaxOf, softmax_of_entropy: SoftmaxOfEntropy}

@@ -1,0 +1,96 @@
+"""entropic.onnx: files that another runtime runs, beside the library. One export costs seconds, so all operations are in few."""
+
+import os
+
+import numpy as np
+import pytest
+
+import entropic
+
+try:
+    import onnx
+    import onnxruntime
+    import torch
+
+    import entropic.onnx
+    import entropic.torch as et
+except ImportError:
+    if os.environ.get("CI"):
+        raise
+    pytest.skip("torch, onnx, onnxscript and onnxruntime are not installed", allow_module_level=True)
+
+INF = np.inf
+MAPS = [
+    ("softmax", {"temperature": 0.7}),
+    ("log_softmax", {}),
+    ("logsumexp", {"temperature": 1.7}),
+    ("sparsemax", {"temperature": 0.7}),
+    *(("entmax", {"alpha": alpha}) for alpha in (0.6, 1.0, 1.3, 1.5, 2.5)),
+    ("top_k_softmax", {"k": 3}),
+    ("top_p_softmax", {"p": 0.9}),
+    ("top_p_softmax", {"p": 1.0}),
+    ("min_p_softmax", {"p": 0.1}),
+    ("taylor_softmax", {"order": 4}),
+    ("sigsoftmax", {}),
+    ("perturb_max", {"scale": 0.6}),
+    ("entropy_normalize", {"entropy": 0.9}),
+    ("entropy_normalize", {"perplexity": 2.5}),
+    ("entropy_clip", {"min_entropy": 0.4, "max_entropy": 1.2}),
+]
+RNG = np.random.default_rng(7)
+ROWS = {
+    "random": RNG.standard_normal((5, 40)) * 3,
+    "wide": RNG.standard_normal((9, 300)) * 30,
+    "ties": np.round(RNG.standard_normal((6, 12)) * 2) / 2,
+    "nearly constant": 1 + RNG.standard_normal((4, 9)) * 1e-6,
+    "of one score": np.zeros((2, 1)),
+    "huge": np.array([[0.0, -1e-3, -1e30, 5.0], [1e30, 0.0, 1.0, -1e30], [3e4, 3e4, 0.0, -3e4]]),
+    "special": np.array(
+        [[0, 1, -INF, 2], [-INF] * 4, [np.nan, 1, 2, 3], [1, 1, 1, 1], [5, 5, 1, -INF], [INF, 1, INF, -INF], [INF, 1, 0, 2]]
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    file = tmp_path_factory.mktemp("onnx") / "maps.onnx"
+
+    def maps(x):
+        return tuple(getattr(et, name)(x, **params) for name, params in MAPS)
+
+    sizes = ({0: torch.export.Dim("rows"), 1: torch.export.Dim("n")},)
+    entropic.onnx.export(maps, (torch.zeros(2, 7, dtype=torch.float64),), file, dynamic_shapes=sizes)
+    onnx.checker.check_model(str(file))
+    session = onnxruntime.InferenceSession(str(file))
+    return lambda x: dict(zip(range(len(MAPS)), session.run(None, {session.get_inputs()[0].name: x}), strict=True))
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_maps(run, rows):
+    x = ROWS[rows]
+    for k, got in run(x).items():
+        name, params = MAPS[k]
+        want = getattr(entropic, name)(x, **params)
+        np.testing.assert_allclose(got, want, rtol=1e-11 if name in ("log_softmax", "logsumexp") else 0, atol=2e-11, err_msg=f"{name} {params}")
+
+
+def test_the_graph_is_small(tmp_path):
+    entropic.onnx.export(lambda x: et.entmax(x, alpha=1.3), (torch.zeros(2, 5),), tmp_path / "m.onnx")
+    model = onnx.load(tmp_path / "m.onnx")
+    assert len(model.graph.node) < 120
+    assert {one.domain for one in model.opset_import} == {""}
+    assert {one.version for one in model.opset_import} == {entropic.onnx.OPSET}
+    x = ROWS["random"].astype(np.float32)[:2, :5]
+    session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"))
+    (got,) = session.run(None, {session.get_inputs()[0].name: x})
+    np.testing.assert_allclose(got, entropic.entmax(x, alpha=1.3), rtol=0, atol=2e-7)
+
+
+def test_what_cannot_be_exported_is_named(tmp_path):
+    for function, name in (
+        (lambda x: et.perturb_max(x, noise="normal"), "perturb_max with noise='normal'"),
+        (lambda x: et.power_transform(x, gamma=2.0), "power_transform"),
+    ):
+        with pytest.raises(ValueError, match=f"onnx.export: {name} cannot be exported"):
+            entropic.onnx.export(function, (torch.ones(2, 3),), tmp_path / "m.onnx")
+    assert not list(tmp_path.iterdir())
