@@ -1,4 +1,4 @@
-"""entropic.onnx: files that another runtime runs, beside the library. One export costs seconds, so all operations are in few."""
+"""entropic.onnx: files that another runtime runs, beside the library. An export costs seconds: all maps share one."""
 
 import os
 
@@ -71,7 +71,9 @@ def test_maps(run, rows):
     for k, got in run(x).items():
         name, params = MAPS[k]
         want = getattr(entropic, name)(x, **params)
-        np.testing.assert_allclose(got, want, rtol=1e-11 if name in ("log_softmax", "logsumexp") else 0, atol=2e-11, err_msg=f"{name} {params}")
+        np.testing.assert_allclose(
+            got, want, rtol=1e-11 if name in ("log_softmax", "logsumexp") else 0, atol=2e-11, err_msg=f"{name} {params}"
+        )
 
 
 def test_the_graph_is_small(tmp_path):

@@ -9,7 +9,7 @@ import math
 import numpy as np
 import torch
 
-from entropic.onnx._searches import ABSENT, entmax_of, softmax_of_entropy
+from entropic.onnx._searches import entmax_of, softmax_of_entropy
 from entropic.torch import _descriptions
 
 INF = math.inf
@@ -216,7 +216,7 @@ def _log_softmax(x, params):
 
 
 def _logsumexp(x, params):
-    z, largest, none = _rows(x)
+    z, largest, _ = _rows(x)
     sum_of = params["temperature"] * (z / params["temperature"]).exp().sum(-1, keepdim=True).log()
     value = torch.where(largest.abs() == INF, largest, largest + sum_of)
     return torch.where(x.isnan().any(-1, keepdim=True), math.nan, value)
@@ -241,7 +241,9 @@ def decomposition(name):
         inner = dim != x.dim() - 1
         if inner:
             x = x.movedim(dim, -1)
-            params = {key: value.movedim(dim, -1) if isinstance(value, torch.Tensor) else value for key, value in params.items()}
+            params = {
+                key: value.movedim(dim, -1) if isinstance(value, torch.Tensor) else value for key, value in params.items()
+            }
         for key in _REAL & params.keys():
             if isinstance(params[key], float) and params[key] not in _PLAIN.get(key, ()):
                 params[key] = _exactly(x, params[key])

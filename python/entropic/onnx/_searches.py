@@ -1,8 +1,9 @@
 """The maps that search for a number, as functions of ONNX with a Loop: along the last axis, in float64.
 
 Each is a search for the root of a rising function f of a number t for each row: Newton's method inside a bracket, which is
-halved where a step would leave it or falls short of half the one before. What has arrived stays. All that a step hands to the next is one tensor: (low, high, t, step, steps made). Scores z are at most 0, and 0
-for the largest; in their place torch sees operators of the same names, of which it needs no more than the shapes.
+halved where a step would leave it or falls short of half the one before. What has arrived stays. All that a step hands to the
+next is one tensor, (low, high, t, step, steps made): onnxscript 0.7 mixes up several, in an order that the hashes of their
+names decide. Scores z are at most 0, and 0 for the largest; in their place torch sees operators, of which it needs the shapes.
 """
 
 import torch
@@ -107,7 +108,9 @@ def SoftmaxOfEntropy(z: DOUBLE[...], target: DOUBLE[...]) -> DOUBLE[...]:
         step = op.Abs(after - t_)
         steps_ = steps_ + one
         state = op.Concat(low_, high_, after, step, steps_, axis=-1)
-        going = op.And(op.ReduceMax(step, keepdims=0) > op.CastLike(1e-15, z), op.ReduceMax(steps_, keepdims=0) < op.CastLike(200.0, z))
+        going = op.And(
+            op.ReduceMax(step, keepdims=0) > op.CastLike(1e-15, z), op.ReduceMax(steps_, keepdims=0) < op.CastLike(200.0, z)
+        )
     t = op.Gather(state, op.Constant(value_ints=[2]), axis=-1)
     e = op.Exp(op.Max(z * op.Exp(t), least))
     return e / op.ReduceSum(e, last)

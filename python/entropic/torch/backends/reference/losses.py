@@ -10,7 +10,7 @@ import torch
 
 from entropic.torch import _descriptions
 from entropic.torch.backends.reference.maps import call_map
-from entropic.torch.backends.reference.rows import canonical, has_none, mean_exp, mean_exp_slope, reduction, working
+from entropic.torch.backends.reference.rows import canonical, has_none, in_float64, mean_exp, mean_exp_slope, reduction, working
 
 INF = math.inf
 
@@ -52,7 +52,7 @@ def _entmax_loss(x, q, params, dim):
     alpha = params["alpha"]
     p = call_map("entmax", x, {"alpha": alpha, "temperature": 1.0}, dim)
     z, mass, target = (x - x.amax(dim, keepdim=True)).double(), p.double(), q.double()
-    b = torch.as_tensor(alpha, dtype=torch.float64, device=x.device) - 1.0
+    b = in_float64(alpha, x) - 1.0
     b = torch.where(b.abs() < 1e-12, 1e-12, b)
     lead = -_log_b(b, mass.amax(dim, keepdim=True))
     above = (1 - b * lead) + b * z
@@ -98,12 +98,12 @@ def _margin(kind, m, c):
     square = (1 - inner) * (1 + inner)
     sine = torch.where(square > 0, torch.sqrt(torch.where(square > 0, square, 1.0)), 0.0)
     if kind == "arc":
-        m = torch.as_tensor(m, dtype=torch.float64, device=c.device)
+        m = in_float64(m, c)
         cosine, of_sum = inner * m.cos() - sine * m.sin(), sine * m.cos() + inner * m.sin()
         sign = torch.where(inner < -m.cos(), -1.0, 1.0)
         return torch.where(sign < 0, -2 - cosine, cosine), sign * of_sum / sine.clamp(min=least), sign * of_sum
     # cos(m theta) and sin(m theta) / sin(theta) by Chebyshev's recurrences, exact at the ends.
-    m = torch.as_tensor(m, dtype=torch.float64, device=c.device)
+    m = in_float64(m, c)
     previous, cosine, before, ratio = torch.ones_like(c), inner, torch.zeros_like(c), torch.ones_like(c)
     for step in range(1, int(m.max())):
         more = step < m

@@ -6,7 +6,7 @@ import math
 import torch
 
 from entropic.torch import _descriptions
-from entropic.torch.backends.reference.rows import mean_exp, mean_exp_slope, reduction, working
+from entropic.torch.backends.reference.rows import in_float64, mean_exp, mean_exp_slope, reduction, working
 
 
 def _where(condition, x, otherwise):
@@ -58,7 +58,7 @@ class _Order:
     """alpha, one number or one for each row, and which of its formulas hold. `usual` is alpha, for inf 2."""
 
     def __init__(self, values, p):
-        self.alpha = torch.as_tensor(values["alpha"], dtype=torch.float64, device=p.p.device)
+        self.alpha = in_float64(values["alpha"], p.p)
         self.infinite, self.none = self.alpha == math.inf, self.alpha == 0
         self.near_1 = (self.alpha - 1).abs() < 2**-10
         self.usual = torch.where(self.infinite, 2.0, self.alpha)

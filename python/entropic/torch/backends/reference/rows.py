@@ -27,6 +27,11 @@ def or_nan(value, valid, *inputs):
     return torch.where(valid, value, sum(x * wrong for x in inputs if x is not None))
 
 
+def in_float64(value, x):
+    """A number or a tensor in float64, made so that torch.export can decompose it."""
+    return value.double() if isinstance(value, torch.Tensor) else x.new_full((), value, dtype=torch.float64)
+
+
 def working(x):
     """x in the type to compute in."""
     return x.to(result_type(x))
