@@ -9,6 +9,7 @@ void bind_attention(nanobind::module_& m);
 void bind_calibration(nanobind::module_& m);
 void bind_entropy_control(nanobind::module_& m);
 void bind_files(nanobind::module_& m);
+void bind_jax(nanobind::module_& m);
 void bind_losses(nanobind::module_& m);
 void bind_maps(nanobind::module_& m);
 void bind_measures(nanobind::module_& m);

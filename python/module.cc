@@ -12,6 +12,7 @@ NB_MODULE(_core, m) {
   entropic::bind_calibration(m);
   entropic::bind_entropy_control(m);
   entropic::bind_files(m);
+  entropic::bind_jax(m);
   entropic::bind_losses(m);
   entropic::bind_maps(m);
   entropic::bind_measures(m);

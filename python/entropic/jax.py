@@ -1,0 +1,405 @@
+"""The functions of entropic for JAX: under ``jit``, ``grad``, ``jvp``, ``hessian`` and ``vmap``, on the CPU.
+
+Maps, log_softmax and logsumexp can be differentiated in both directions and more than once, in scores and in parameters that
+are arrays. Losses and measures can be differentiated once. Values are those of the NumPy functions to the bit.
+"""
+
+import functools
+import json
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from entropic import _core
+
+if tuple(int(part) for part in jax.__version__.split(".")[:3]) < (0, 5, 3):
+    raise ImportError(f"entropic.jax needs jax 0.5.3 or newer, this is {jax.__version__}")
+
+jax.ffi.register_ffi_target("entropic", _core.xla_call(), platform="cpu")
+
+_MAPS = {one["name"]: one for one in _core.operations()}
+_LOSSES = {one["name"]: one for one in _core.losses()}
+_HALVES = (jnp.float16, jnp.bfloat16)
+
+
+def _call(operation, parameters, inputs, outputs, vjp=False):
+    """inputs: name -> array; outputs: name -> ShapeDtypeStruct. All have the rows' axes first and one axis more."""
+    text = json.dumps({key: value for key, value in parameters if value is not None})
+    return jax.ffi.ffi_call("entropic", list(outputs.values()), vmap_method="broadcast_all")(
+        *inputs.values(), operation=operation, parameters=text, arrays=",".join([*inputs, *outputs]), vjp=np.bool_(vjp)
+    )
+
+
+def _like(x, cols=None, dtype=None):
+    return jax.ShapeDtypeStruct(x.shape if cols is None else (*x.shape[:-1], cols), dtype or x.dtype)
+
+
+def _array(operation, name, x):
+    if isinstance(x, (list, tuple, int, float)):
+        x = np.asarray(x)
+    if not hasattr(x, "dtype"):
+        raise TypeError(f"{operation}: {name} must be an array, got {type(x).__name__}")
+    x = jnp.asarray(x)
+    if jnp.issubdtype(x.dtype, jnp.integer) or x.dtype == bool:
+        x = x.astype(jnp.result_type(float))
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        raise TypeError(f"{operation}: {name} must be float16, bfloat16, float32 or float64, got {x.dtype}")
+    if x.ndim == 0:
+        raise ValueError(f"{operation}: {name} must have at least one axis, got a single number")
+    return x
+
+
+def _axis(operation, axis, dims):
+    if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool):
+        raise TypeError(f"{operation}: axis must be an integer, got {axis!r}")
+    if not -dims <= axis < dims:
+        raise ValueError(f"{operation}: axis must be from {-dims} to {dims - 1}, got {axis}")
+    return int(axis) % dims
+
+
+def _wide(x):
+    return x.astype(jnp.float32) if x.dtype in _HALVES else x
+
+
+def _split(info, given, x, axis):
+    """Parameters that are numbers, and those that are arrays as one for each row of x, whose last axis is `axis`."""
+    operation, static, rows = info["name"], [], {}
+    known = {param["name"]: param for param in info["params"]}
+    for name, value in given.items():
+        if name not in known:
+            has = ", ".join(known)
+            raise TypeError(f"{operation}: there is no parameter '{name}'" + (f"; it has {has}" if has else ""))
+        if isinstance(value, np.generic):
+            value = value.item()
+        if not (hasattr(value, "ndim") or isinstance(value, jax.core.Tracer)):
+            if isinstance(value, (tuple, list)) and known[name]["kind"] == "map":
+                value = {"name": value[0], **value[1]}
+            static.append((name, value if not isinstance(value, dict) else _Frozen(value)))
+            continue
+        if not known[name]["per_row"]:
+            raise TypeError(f"{operation}: {name} must be one value, got an array of shape {value.shape}")
+        value = jnp.asarray(value, _wide(x).dtype)
+        if value.ndim == x.ndim:
+            value = jnp.moveaxis(value, axis, -1)
+        shape = (*x.shape[:-1], 1)
+        try:
+            rows[name] = jnp.broadcast_to(value, shape)
+        except ValueError:
+            raise ValueError(f"{operation}: {name} must broadcast to {shape}, got shape {value.shape}") from None
+    names = {name for name, _ in static} | set(rows)
+    for name, param in known.items():
+        if (
+            param["default"] is None
+            and param["kind"] != "optional_number"
+            and name not in names
+            and param.get("required", False)
+        ):
+            raise TypeError(f"{operation}: {name} is required")
+    if not rows:
+        # Ranges are checked at once, by a call that has nothing else to do, not when the program runs.
+        _check(info, static)
+    return tuple(sorted(static)), rows
+
+
+class _Frozen(dict):
+    """A map with its parameters, as part of a key."""
+
+    def __hash__(self):
+        return hash(tuple(self.items()))
+
+
+def _check(info, static):
+    if info["name"] in _MAPS and "forward" in info:
+        values = dict(static)
+        ordered = tuple(values.get(param["name"], param["default"]) for param in info["params"])
+        empty = np.empty((0, 1), np.float32)
+        info["forward"](empty, empty.copy(), -1, ordered)
+
+
+# Maps.
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _map(operation, static, x, rows):
+    return _call(operation, static, {"x": x, **rows}, {"y": _like(x, 1 if operation == "logsumexp" else None)})[0]
+
+
+def _centred(p, w, s):
+    """The Jacobian s (w - <s, w> / sum s), 0 where s is 0."""
+    w = jnp.where(s > 0, w, 0)
+    total = s.sum(-1, keepdims=True)
+    return s * (w - (s * w).sum(-1, keepdims=True) / jnp.where(total > 0, total, 1))
+
+
+def _entmax_alpha(p, alpha):
+    """d entmax / d alpha of Correia, Niculae and Martins, 2019; near 1 its limit."""
+    log = jnp.where(p > 0, jnp.log(jnp.where(p > 0, p, 1)), 0)
+    h, near = -p * log, jnp.abs(alpha - 1) < 1e-3
+    s = jnp.where(p > 0, jnp.where(p > 0, p, 1) ** (2 - alpha), 0)
+    s = s / s.sum(-1, keepdims=True)
+    d = jnp.where(near, 1, alpha - 1)
+    far = (p - s) / d**2 + (h - s * h.sum(-1, keepdims=True)) / d
+    return jnp.where(near, (h * log - p * (h * log).sum(-1, keepdims=True)) / 2, far)
+
+
+def _at_entropy(x, p, v, slope):
+    """softmax(gamma x) at an entropy that moves by `slope`, of which p is the value."""
+    finite = p > 0
+    x, v = jnp.where(finite, x, 0), jnp.where(finite, v, 0)
+    x = x - (p * x).sum(-1, keepdims=True)
+    v = v - (p * v).sum(-1, keepdims=True)
+    variance = (p * x * x).sum(-1, keepdims=True)
+    safe = jnp.where(variance > 0, variance, 1)
+    log = jnp.log(jnp.where(finite, p, 1))
+    gamma = jnp.where(variance > 0, (p * x * log).sum(-1, keepdims=True) / safe, 1)
+    moved = gamma * v - x * (gamma * (p * x * v).sum(-1, keepdims=True) / safe)
+    if slope is not None:
+        moved = moved - x * jnp.where(variance > 0, slope / (jnp.where(gamma > 0, gamma, 1) * safe), 0)
+    return p * (moved - (p * moved).sum(-1, keepdims=True))
+
+
+def _target(values, slopes, entropy, perplexity=None):
+    """How far the target moves in nats, or None."""
+    if entropy in slopes:
+        return slopes[entropy]
+    if perplexity in slopes:
+        return slopes[perplexity] / values[perplexity]
+    return None
+
+
+@_map.defjvp
+def _map_jvp(operation, static, primals, tangents):
+    x, rows = primals
+    y = _map(operation, static, x, rows)
+    dtype, (v, slopes) = x.dtype, tangents
+    x, p, v = _wide(x), _wide(y), _wide(v)
+    values = {param["name"]: param["default"] for param in _MAPS[operation]["params"]}
+    values.update(static)
+    values.update(rows)
+    finite = jnp.isfinite(x)
+    if operation == "perturb_max":
+        scale = values["scale"]
+        if "scale" in slopes:
+            v = v - jnp.where(finite, x, 0) / scale * slopes["scale"]
+
+        # The Jacobian is symmetric, so its product from the left is the kernel's from the right.
+        def product(kept, v):
+            x, y, rows = kept
+            given = {"x": x, "y": y, "grad": v.astype(x.dtype), **rows}
+            return _call(operation, static, given, {"dx": _like(x)}, vjp=True)[0].astype(v.dtype)
+
+        v = jax.custom_derivatives.linear_call(product, product, (primals[0], y, rows), v)
+        return y, v.astype(dtype)
+    if "temperature" in values:
+        temperature = values["temperature"]
+        if operation == "logsumexp":
+            weights = jnp.where(jnp.isfinite(p), jnp.exp((x - jnp.where(jnp.isfinite(p), p, 0)) / temperature), 0)
+            dy = (weights * jnp.where(weights > 0, v, 0)).sum(-1, keepdims=True)
+            if "temperature" in slopes:
+                mean = (weights * jnp.where(finite, x, 0)).sum(-1, keepdims=True)
+                dy = dy + slopes["temperature"] * (p - mean) / temperature
+            return y, dy.astype(dtype)
+        v = v / temperature
+        if "temperature" in slopes:
+            v = v - jnp.where(finite, x, 0) / temperature**2 * slopes["temperature"]
+    if operation == "log_softmax":
+        q = jnp.exp(p)
+        v = jnp.where(q > 0, v, jnp.where(finite, v, 0))
+        dy = jnp.where(finite, v - (q * v).sum(-1, keepdims=True), 0)
+    elif operation == "sparsemax":
+        dy = _centred(p, v, (p > 0).astype(p.dtype))
+    elif operation == "entmax":
+        alpha = values["alpha"]
+        dy = _centred(p, v, jnp.where(p > 0, jnp.where(p > 0, p, 1) ** (2 - alpha), 0))
+        if "alpha" in slopes:
+            dy = dy + _entmax_alpha(p, alpha) * slopes["alpha"]
+    elif operation == "taylor_softmax":
+        terms = [x**k / math.factorial(k) for k in range(values["order"] + 1)]
+        dy = _centred(p, v * (sum(terms[:-1]) / sum(terms)), p)
+    elif operation == "sigsoftmax":
+        dy = _centred(p, v * (2 - jax.nn.sigmoid(x)), p)
+    elif operation in ("entropy_normalize", "entropy_clip"):
+        if values["input"] == "probs":
+            v = jnp.where(x > 0, v / jnp.where(x > 0, x, 1), 0)
+            x = jnp.log(x)
+        if operation == "entropy_normalize":
+            dy = _at_entropy(x, p, v, _target(values, slopes, "entropy", "perplexity"))
+        else:
+            free = jax.nn.softmax(x, -1)
+            entropy = -(free * jnp.where(free > 0, jnp.log(jnp.where(free > 0, free, 1)), 0)).sum(-1, keepdims=True)
+            low, high = values["min_entropy"], values["max_entropy"]
+            below = False if low is None else entropy < low
+            above = False if high is None else entropy > high
+            at_low = _at_entropy(x, p, v, _target(values, slopes, "min_entropy"))
+            at_high = _at_entropy(x, p, v, _target(values, slopes, "max_entropy"))
+            dy = jnp.where(below, at_low, jnp.where(above, at_high, _centred(p, v, p)))
+    else:
+        dy = _centred(p, v, p)
+    return y, dy.astype(dtype)
+
+
+# Losses and measures: one number for each row, and its gradient by the kernel.
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2, 3))
+def _value(operation, static, names, moved, arrays, rows):
+    given = dict(zip(names, arrays, strict=True))
+    x = arrays[0]
+    return _call(operation, static, {**given, **rows}, {"value": _like(x, 1, _wide(x).dtype)})[0]
+
+
+@_value.defjvp
+def _value_jvp(operation, static, names, moved, primals, tangents):
+    arrays, rows = primals
+    given = dict(zip(names, arrays, strict=True))
+    wide = _wide(arrays[0]).dtype
+    outputs = {"value": _like(arrays[0], 1, wide)}
+    outputs |= {slope: _like(arrays[names.index(name)]) for name, slope in moved}
+    outputs |= {f"d_{name}": _like(row) for name, row in rows.items()}
+    value, *slopes = _call(operation, static, {**given, **rows}, outputs)
+    change = jnp.zeros_like(value)
+    for (name, _), slope in zip(moved, slopes, strict=False):
+        v = _wide(tangents[0][names.index(name)])
+        change += jnp.where(slope != 0, _wide(slope) * v, 0).sum(-1, keepdims=True)
+    for name, slope in zip(rows, slopes[len(moved) :], strict=True):
+        change += slope * tangents[1][name]
+    return value, change
+
+
+def _make_map(info):
+    name = info["name"]
+
+    def function(x, /, *, axis=-1, **parameters):
+        keepdims = parameters.pop("keepdims", False) if name == "logsumexp" else True
+        x = _array(name, "x", x)
+        axis = _axis(name, axis, x.ndim)
+        moved = jnp.moveaxis(x, axis, -1)
+        static, rows = _split(info, parameters, moved, axis)
+        y = _map(name, static, moved, rows)
+        return jnp.moveaxis(y, -1, axis) if keepdims else y[..., 0]
+
+    return function
+
+
+def _make_loss(info):
+    name, (first, second) = info["name"], info["arguments"]
+
+    def function(x, target, /, *, axis=-1, ignore_index=None, **parameters):
+        x = _array(name, first, x)
+        axis = _axis(name, axis, x.ndim)
+        moved = jnp.moveaxis(x, axis, -1)
+        static, rows = _split(info, parameters, moved, axis)
+        if ignore_index is not None:
+            static = (*static, ("ignore_index", int(ignore_index)))
+        target = jnp.asarray(target)
+        if jnp.issubdtype(target.dtype, jnp.integer) and info["target"] in ("class", "class or distribution"):
+            if target.shape != moved.shape[:-1]:
+                raise ValueError(
+                    f"{name}: {second} must have shape {moved.shape[:-1]}, one class for each row, got {target.shape}"
+                )
+            target = target[..., None].astype(jnp.int32 if target.dtype.itemsize < 8 else jnp.int64)
+        else:
+            if target.shape != x.shape:
+                raise ValueError(f"{name}: {second} must have the shape {x.shape} of {first}, got {target.shape}")
+            target = jnp.moveaxis(target.astype(x.dtype), axis, -1)
+        target = jax.lax.stop_gradient(target)
+        return _value(name, static, ("x", "target"), (("x", "dx"),), (moved, target), rows)[..., 0]
+
+    return function
+
+
+def _make_measure(info, two):
+    name = info["name"]
+
+    def one(p, /, *, axis=-1, **parameters):
+        p = _array(name, "p", p)
+        axis = _axis(name, axis, p.ndim)
+        moved = jnp.moveaxis(p, axis, -1)
+        static, rows = _split(info, parameters, moved, axis)
+        return _value(name, static, ("p",), (("p", "dp"),), (moved,), rows)[..., 0]
+
+    def both(p, q, /, *, axis=-1, **parameters):
+        p, q = _array(name, "p", p), _array(name, "q", q)
+        if q.shape != p.shape:
+            raise ValueError(f"{name}: q must have the shape {p.shape} of p, got {q.shape}")
+        axis = _axis(name, axis, p.ndim)
+        dtype = jnp.promote_types(p.dtype, q.dtype)
+        arrays = jnp.moveaxis(p.astype(dtype), axis, -1), jnp.moveaxis(q.astype(dtype), axis, -1)
+        static, rows = _split(info, parameters, arrays[0], axis)
+        return _value(name, static, ("p", "q"), (("p", "dp"), ("q", "dq")), arrays, rows)[..., 0]
+
+    return both if two else one
+
+
+class GammaResult(NamedTuple):
+    """What gamma_for_entropy gives, one for each row. status: an index into _core.gamma_status_names, 0 is "ok"."""
+
+    gamma: jax.Array
+    entropy: jax.Array
+    status: jax.Array
+
+
+def gamma_for_entropy(x, /, *, axis=-1, **parameters):
+    """The gamma at which softmax(gamma x) has an entropy; as entropic.gamma_for_entropy. It has no derivative."""
+    name = "gamma_for_entropy"
+    x = _wide(_array(name, "x", x))
+    axis = _axis(name, axis, x.ndim)
+    x = jax.lax.stop_gradient(jnp.moveaxis(x, axis, -1))
+    if "gamma_range" in parameters:
+        parameters["min_gamma"], parameters["max_gamma"] = parameters.pop("gamma_range")
+    static, rows = _split(_CONTROL[name], parameters, x, axis)
+    outputs = {"gamma": _like(x, 1), "reached": _like(x, 1), "status": _like(x, 1, jnp.int32)}
+    return GammaResult(*(one[..., 0] for one in _call(name, static, {"x": x, **rows}, outputs)))
+
+
+def sample(x, /, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1):
+    """Indices drawn from softmax(x/T), the same as entropic.sample draws. seed, stream and position are integers."""
+    x = jax.lax.stop_gradient(_array("sample", "x", x))
+    x = jnp.moveaxis(x, _axis("sample", axis, x.ndim), -1)
+    static = (("temperature", temperature), ("seed", seed), ("position", position))
+    inputs = {"x": x}
+    if isinstance(stream, (int, np.integer)):
+        # By rows, so that vmap, which joins batches, changes no draw of this one.
+        static = (*static, ("stream", int(stream)))
+    else:
+        inputs["stream"] = jnp.broadcast_to(jnp.asarray(stream), x.shape[:-1])[..., None]
+    drawn = _call("sample", static, inputs, {"indices": _like(x, 1 if size is None else size, jnp.int32)})[0]
+    return drawn[..., 0] if size is None else drawn
+
+
+def attention(q, k, v, /, *, map="softmax", scale="sqrt", causal=False, mask=None, return_weights=False, **parameters):
+    """Values weighted by any map of the scores; composed of products and the map. scale: "sqrt" or a number."""
+    scores = q @ jnp.swapaxes(k, -1, -2) * (q.shape[-1] ** -0.5 if scale == "sqrt" else scale)
+    seen = jnp.ones(scores.shape[-2:], bool)
+    if causal:
+        seen = jnp.tril(seen, k=k.shape[-2] - q.shape[-2])
+    if mask is not None:
+        seen = seen & mask
+    name, more = map if isinstance(map, tuple) else (map, {})
+    weights = globals()[name](jnp.where(seen, scores, -jnp.inf), **more, **parameters)
+    return (weights @ v, weights) if return_weights else weights @ v
+
+
+_MEASURES = {one["name"]: one for one in _core.measure_operations()}
+_CONTROL = {one["name"]: one for one in _core.control_operations()}
+__all__ = ["GammaResult", "attention", "gamma_for_entropy", "sample"]
+
+
+def _publish(name, function, info):
+    function.__name__ = function.__qualname__ = name
+    function.__module__ = __name__
+    function.__doc__ = f"{info['summary']}\n\n{info['formula']}\n\nAs entropic.{name}; under jit, grad and vmap too."
+    globals()[name] = function
+    __all__.append(name)
+
+
+for _name, _info in _MAPS.items():
+    _publish(_name, _make_map(_info), _info)
+for _name, _info in _LOSSES.items():
+    _publish(_name, _make_loss(_info), _info)
+for _name, _info in _MEASURES.items():
+    if _info["family"] in ("measure", "divergence"):
+        _publish(_name, _make_measure(_info, _info["family"] == "divergence"), _info)

@@ -1,0 +1,80 @@
+// XLA's calls into the library: one handler for all operations, by way of the C interface. Operation, parameters and names of
+// arrays are attributes. Compiled against the headers of the oldest jaxlib that is supported, which later ones accept.
+
+#include <entropic/c.h>
+#include <nanobind/nanobind.h>
+
+#include <cstddef>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bindings.h"
+#include "xla/ffi/api/ffi.h"
+
+namespace nb = nanobind;
+namespace ffi = xla::ffi;
+
+namespace entropic {
+namespace {
+
+int type_of(ffi::DataType type) {
+  switch (type) {
+    case ffi::DataType::F32:
+      return ENTROPIC_FLOAT32;
+    case ffi::DataType::F64:
+      return ENTROPIC_FLOAT64;
+    case ffi::DataType::F16:
+      return ENTROPIC_FLOAT16;
+    case ffi::DataType::BF16:
+      return ENTROPIC_BFLOAT16;
+    case ffi::DataType::S32:
+      return ENTROPIC_INT32;
+    case ffi::DataType::S64:
+      return ENTROPIC_INT64;
+    default:
+      return 0;
+  }
+}
+
+ffi::Error call(ffi::RemainingArgs args, ffi::RemainingRets results, ffi::Dictionary attrs) {
+  const auto operation = attrs.get<std::string_view>("operation");
+  const auto parameters = attrs.get<std::string_view>("parameters");
+  const auto names = attrs.get<std::string_view>("arrays");
+  const auto vjp = attrs.get<bool>("vjp");
+  if (!operation.has_value() || !parameters.has_value() || !names.has_value() || !vjp.has_value()) {
+    return ffi::Error::InvalidArgument("entropic: an attribute of the call is missing");
+  }
+  std::deque<std::string> kept;  // addresses stay
+  std::vector<entropic_array> arrays;
+  std::string_view rest = *names;
+  const auto add = [&](const ffi::AnyBuffer& buffer) {
+    const std::size_t end = rest.find(',');
+    kept.emplace_back(rest.substr(0, end));
+    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
+    const auto dims = buffer.dimensions();
+    const auto cols = static_cast<std::size_t>(dims.back());
+    std::size_t rows = 1;
+    for (std::size_t i = 0; i + 1 < dims.size(); ++i) rows *= static_cast<std::size_t>(dims[i]);
+    arrays.push_back({sizeof(entropic_array), kept.back().c_str(), buffer.untyped_data(), rows, cols, 0, 0,
+                      type_of(buffer.element_type()), 0});
+  };
+  for (std::size_t i = 0; i < args.size(); ++i) add(*args.get<ffi::AnyBuffer>(i));
+  for (std::size_t i = 0; i < results.size(); ++i) add(**results.get<ffi::AnyBuffer>(i));
+  const auto run = *vjp ? entropic_apply_vjp : entropic_apply;
+  const int code = run(std::string(*operation).c_str(), std::string(*parameters).c_str(), arrays.data(), arrays.size());
+  if (code == ENTROPIC_OK) return ffi::Error::Success();
+  if (code == ENTROPIC_INVALID_ARGUMENT) return ffi::Error::InvalidArgument(entropic_last_error());
+  return ffi::Error::Internal(entropic_last_error());
+}
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(kCall, call, ffi::Ffi::Bind().RemainingArgs().RemainingRets().Attrs<ffi::Dictionary>());
+
+}  // namespace
+
+void bind_jax(nb::module_& m) {
+  m.def("xla_call", [] { return nb::capsule(reinterpret_cast<void*>(kCall)); });
+}
+
+}  // namespace entropic
