@@ -91,12 +91,7 @@ def _split(info, given, x, axis):
             raise ValueError(f"{operation}: {name} must broadcast to {shape}, got shape {value.shape}") from None
     names = {name for name, _ in static} | set(rows)
     for name, param in known.items():
-        if (
-            param["default"] is None
-            and param["kind"] != "optional_number"
-            and name not in names
-            and param.get("required", False)
-        ):
+        if param["default"] is None and "optional" not in param["kind"] and name not in names:
             raise TypeError(f"{operation}: {name} is required")
     if not rows:
         # Ranges are checked at once, by a call that has nothing else to do, not when the program runs.
@@ -356,13 +351,15 @@ def gamma_for_entropy(x, /, *, axis=-1, **parameters):
 
 
 def sample(x, /, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1):
-    """Indices drawn from softmax(x/T), the same as entropic.sample draws. seed, stream and position are integers."""
+    """Indices drawn from softmax(x/T), the same as entropic.sample draws. seed, stream and position are integers.
+
+    Row r draws from stream + r. Under ``vmap`` the rows of the batch are counted through, as those of one array.
+    """
     x = jax.lax.stop_gradient(_array("sample", "x", x))
     x = jnp.moveaxis(x, _axis("sample", axis, x.ndim), -1)
     static = (("temperature", temperature), ("seed", seed), ("position", position))
     inputs = {"x": x}
     if isinstance(stream, (int, np.integer)):
-        # By rows, so that vmap, which joins batches, changes no draw of this one.
         static = (*static, ("stream", int(stream)))
     else:
         inputs["stream"] = jnp.broadcast_to(jnp.asarray(stream), x.shape[:-1])[..., None]

@@ -78,7 +78,8 @@ def test_the_bits_of_numpy(name, params, dtype):
 @pytest.mark.parametrize(("name", "params"), MAPS)
 def test_derivatives_of_maps(name, params):
     function = lambda x: getattr(ej, name)(x, **params)  # noqa: E731
-    x, v, h = scores(4, 6), scores(4, 6, seed=1), 1e-6
+    # perturb_max is a quadrature, right to some 1e-13: that over 2h.
+    x, v, h = scores(4, 6), scores(4, 6, seed=1), 1e-4 if name == "perturb_max" else 1e-6
     differences = (function(x + h * v) - function(x - h * v)) / (2 * h)
     forward = jax.jit(lambda x, v: jax.jvp(function, (x,), (v,))[1])(x, v)
     np.testing.assert_allclose(forward, differences, atol=2e-8)
