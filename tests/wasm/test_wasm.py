@@ -1,0 +1,213 @@
+"""The library in WebAssembly, build/wasm/entropic.wasm (scripts/wasm), in wasmtime and in Chromium.
+
+Needs wasmtime, playwright and the Python package, whose SSE4 kernels, without FMA as these, are what bits are compared with.
+"""
+
+import base64
+import gzip
+import hashlib
+import json
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+
+import entropic
+
+wasmtime = pytest.importorskip("wasmtime")
+ROOT = pathlib.Path(__file__).parents[2]
+FILE = ROOT / "build/wasm/entropic.wasm"
+pytestmark = pytest.mark.skipif(not FILE.exists(), reason="scripts/wasm builds it")
+MAPS = [
+    ("softmax", {}),
+    ("softmax", {"temperature": 0.3}),
+    ("sparsemax", {}),
+    ("entmax", {}),
+    ("entmax", {"alpha": 1.3}),
+    ("taylor_softmax", {}),
+    ("sigsoftmax", {}),
+    ("top_k_softmax", {"k": 3}),
+    ("top_p_softmax", {"p": 0.9}),
+    ("min_p_softmax", {"p": 0.1}),
+    ("perturb_max", {"noise": "normal"}),
+    ("entropy_normalize", {"entropy": 1.0}),
+    ("entropy_clip", {"min_entropy": 0.5, "max_entropy": 1.0}),
+]
+
+
+class Library:
+    """One instance; after a call that traps it is of no use."""
+
+    engine = wasmtime.Engine()
+    module = None
+
+    def __init__(self):
+        Library.module = Library.module or wasmtime.Module.from_file(self.engine, str(FILE))
+        self.store = wasmtime.Store(self.engine)
+        self.store.set_wasi(wasmtime.WasiConfig())
+        linker = wasmtime.Linker(self.engine)
+        linker.define_wasi()
+        self.exports = linker.instantiate(self.store, self.module).exports(self.store)
+        self.exports["_initialize"](self.store)
+        self.memory = self.exports["memory"]
+
+    def call(self, name, *arguments):
+        taken = []
+
+        def pointer(value):
+            if not isinstance(value, (str, np.ndarray)):
+                return value
+            data = value.encode() + b"\0" if isinstance(value, str) else value.tobytes()
+            taken.append((self.exports["er_alloc"](self.store, len(data) + 1), value, len(data)))
+            self.memory.write(self.store, data, taken[-1][0])
+            return taken[-1][0]
+
+        result = self.exports[name](self.store, *[pointer(argument) for argument in arguments])
+        for at, value, size in taken:
+            if isinstance(value, np.ndarray):
+                read = np.frombuffer(self.memory.read(self.store, at, at + size), value.dtype).reshape(value.shape)
+                value[...] = read
+            self.exports["er_free"](self.store, at)
+        return result
+
+    def text(self, at):
+        data = self.memory.read(self.store, at, self.memory.data_len(self.store))
+        return bytes(data[: data.index(0)]).decode()
+
+    def map(self, name, parameters, x):
+        p = np.empty_like(x)
+        self.call("er_map", name, "&".join(f"{k}={v}" for k, v in parameters.items()), x.itemsize, x, p, *x.shape)
+        return p
+
+    def map_vjp(self, name, parameters, x, p, g):
+        dx = np.empty_like(x)
+        text = "&".join(f"{k}={v}" for k, v in parameters.items())
+        self.call("er_map_vjp", name, text, x.itemsize, x, p, g, dx, *x.shape)
+        return dx
+
+
+@pytest.fixture(scope="module")
+def library():
+    return Library()
+
+
+@pytest.fixture
+def sse4():
+    if "SSE4" not in entropic.simd_targets():
+        pytest.skip("this build has no SSE4 kernels to compare with")
+    entropic.force_simd_target("SSE4")
+    yield
+    entropic.force_simd_target("")
+
+
+def rows(dtype, cols):
+    x = (np.random.default_rng(cols).standard_normal((23, cols)) * 3).astype(dtype)
+    x[1] = 0
+    x[2, ::2] = -np.inf
+    return x
+
+
+def bits(numbers):
+    """Bytes, but of any NaN those of one: WebAssembly leaves its sign open."""
+    return np.where(np.isnan(numbers), np.array(np.nan, numbers.dtype), numbers).tobytes()
+
+
+def test_size():
+    assert len(gzip.compress(FILE.read_bytes(), 9)) <= 600_000
+
+
+def test_registry(library):
+    found = json.loads(library.text(library.call("er_registry")))
+    assert {one["name"] for one in found if one["family"] == "map"} == {name for name, _ in MAPS}
+
+
+@pytest.mark.parametrize("cols", [1, 5, 64, 100, 1000])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_bits_of_maps(library, sse4, dtype, cols):
+    x = rows(dtype, cols)
+    g = np.random.default_rng(9).standard_normal(x.shape).astype(dtype)
+    for name, parameters in MAPS:
+        p, dx = getattr(entropic, name)(x, **parameters), None
+        mine = library.map(name, parameters, x)
+        assert bits(mine) == bits(p), name
+        if hasattr(entropic, name + "_vjp"):
+            dx = getattr(entropic, name + "_vjp")(x, p, g, **parameters)
+            assert bits(library.map_vjp(name, parameters, x, p, g)) == bits(dx), name
+
+
+def test_golden(library):
+    """Results of 25 digits, in float64."""
+    given, compared = {}, 0
+    for line in (ROOT / "tests/golden/golden.jsonl").read_text().splitlines():
+        case = json.loads(line)
+        number = lambda text: float.fromhex(text) if isinstance(text, str) and "0x" in text else float(text)  # noqa: E731
+        if "map" not in case:
+            given[case["row"]] = np.array([[number(text) for text in case["x"]]])
+        elif case["map"] in dict(MAPS) and len(case["y"]) == len(case["at"]):
+            p = library.map(case["map"], case["params"], given[case["row"]])[0]
+            assert p[case["at"]] == pytest.approx([number(y) for y in case["y"]], rel=1e-9, abs=1e-15), case["map"]
+            compared += 1
+    assert compared > 50
+
+
+def test_measures_gamma_losses_and_draws(library, sse4):
+    p = entropic.softmax(rows("float64", 50))
+    q = p[::-1].copy()
+    value = np.empty(len(p))
+    for name in "entropy", "perplexity":
+        library.call("er_measure", name, "", 8, p, 0, 0, value, *p.shape)
+        assert value.tobytes() == getattr(entropic, name)(p).tobytes()
+    for name in "kl_divergence", "js_divergence", "js_distance":
+        library.call("er_measure", name, "", 8, p, q, len(q), value, *p.shape)
+        assert value.tobytes() == getattr(entropic, name)(p, q).tobytes()
+    library.call("er_wasserstein", 8, p, q, value, *p.shape)
+    assert value.tobytes() == entropic.wasserstein_histogram(p, q).tobytes()
+    x = rows("float32", 50)
+    gamma, entropy, status = np.empty(len(x)), np.empty(len(x)), np.empty(len(x), np.uint8)
+    library.call("er_gamma", "entropy=1.5", 4, x, gamma, entropy, status, *x.shape)
+    assert entropic.gamma_for_entropy(x, entropy=1.5).gamma.tobytes() == gamma.tobytes()
+    dx, classes = np.empty_like(x), np.arange(len(x), dtype=np.int64)
+    library.call("er_loss", "softmax_loss", "", 4, x, classes, value, dx, *x.shape)
+    assert np.isclose(value[0], entropic.softmax_loss(x[:1], classes[:1])[0], rtol=1e-6)
+    draws = np.empty((len(x), 7), np.int64)
+    library.call("er_sample", "", 5.0, 0.0, 4, x, draws, 0, *x.shape, 7)
+    assert draws.tobytes() == entropic.sample(x, 7, seed=5).tobytes()
+
+
+@pytest.mark.parametrize(("name", "text", "words"), [
+    ("softmax", "temperature=-1", "temperature must be above 0"),
+    ("entmaxx", "", "entmax"),
+    ("softmax", "alpha=1", "alpha"),
+    ("softmax", "temperature=warm", "temperature"),
+])  # fmt: skip
+def test_refused(name, text, words):
+    library = Library()
+    x = np.zeros((1, 3))
+    with pytest.raises(wasmtime.Trap):
+        library.call("er_map", name, text, 8, x, x, 1, 3)
+    assert words in library.text(library.call("er_error"))
+
+
+def test_in_chromium(library):
+    """The same bytes as in wasmtime."""
+    sync_api = pytest.importorskip("playwright.sync_api")
+    x = rows("float32", 300)
+    expected = hashlib.sha256(b"".join(library.map(name, parameters, x).tobytes() for name, parameters in MAPS)).hexdigest()
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page()
+        page.goto("about:blank")
+        page.add_script_tag(content=(ROOT / "docs/explorer/library.js").read_text())
+        results = page.evaluate(
+            """([wasm, numbers, maps]) => {
+              const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+              const library = new Library(new WebAssembly.Module(bytes(wasm)));
+              const x = new Float32Array(bytes(numbers).buffer);
+              return maps.map(([name, parameters]) =>
+                btoa(String.fromCharCode(...new Uint8Array(library.map(name, parameters, x, 23).buffer))));
+            }""",
+            [base64.b64encode(FILE.read_bytes()).decode(), base64.b64encode(x.tobytes()).decode(), MAPS],
+        )
+        browser.close()
+    assert hashlib.sha256(b"".join(map(base64.b64decode, results))).hexdigest() == expected

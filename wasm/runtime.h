@@ -1,0 +1,6 @@
+#pragma once
+
+#include <string>
+
+// Why the last call trapped.
+std::string& last_error();
