@@ -14,7 +14,7 @@ namespace cuda {
 // Threads that have a row. Rows of n alone decide it, and no bit depends on it.
 inline Shape shape_of(std::size_t n, bool side_by_side) {
 #ifndef __CUDACC__
-  if (forced_shape.threads > 0) return forced_shape;
+  if (forced_shape.threads > 0 && !side_by_side) return forced_shape;
 #endif
   if (side_by_side) return {1, 1, 128};
   if (n <= 1024) return {1, 32, 4};

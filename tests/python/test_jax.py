@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 jax = pytest.importorskip("jax", reason="jax is not installed")
-import entropic.jax as ej  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 
 import entropic  # noqa: E402
+import entropic.jax as ej  # noqa: E402
 
 MAPS = [
     ("softmax", {"temperature": 0.7}),
