@@ -32,6 +32,9 @@ _FAILED = 0x7FFF << 48
 _SOLVES = ("entropy_normalize", "entropy_clip")
 _STATUS = ("ok", "clamped_low", "clamped_high", "constant", "invalid")
 
+# The name that torch 2.13 gave it.
+_gather = getattr(functional, "all_gather_single", None) or functional.all_gather_tensor
+
 
 class Traffic(NamedTuple):
     """What the last call on this process cost: its rounds, and the bytes that this rank told in them for each row."""
@@ -75,7 +78,7 @@ class _Group:
         told = torch.from_numpy(words).to(self.device)
         try:
             if join == "gather":
-                joined = functional.all_gather_tensor(told, 0, self.group)
+                joined = _gather(told, 0, self.group)
             else:
                 joined = functional.all_reduce(told, {"maximum": "max", "sum": "sum"}[join], self.group)
             return functional.wait_tensor(joined).cpu().numpy()
