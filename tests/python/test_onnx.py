@@ -96,3 +96,35 @@ def test_what_cannot_be_exported_is_named(tmp_path):
         with pytest.raises(ValueError, match=f"onnx.export: {name} cannot be exported"):
             entropic.onnx.export(function, (torch.ones(2, 3),), tmp_path / "m.onnx")
     assert not list(tmp_path.iterdir())
+
+
+MEASURES = [
+    ("entropy", {}),
+    ("renyi_entropy", {"alpha": 2.0}),
+    ("tsallis_entropy", {"alpha": 1.5}),
+    ("perplexity", {}),
+    ("self_information", {}),
+    ("cross_entropy", {}),
+    ("kl_divergence", {}),
+    ("js_divergence", {}),
+    ("js_distance", {}),
+]
+TWO = {"cross_entropy", "kl_divergence", "js_divergence", "js_distance"}
+
+
+def test_measures_and_losses(tmp_path):
+    """Numbers in losses and measures are float32 where torch makes constants of them."""
+
+    def all_of_them(p, q, target):
+        values = [getattr(et, name)(*(p, q)[: 2 if name in TWO else 1], **params) for name, params in MEASURES]
+        scores = torch.log(q)
+        return *values, et.softmax_loss(scores, target), et.sparsemax_loss(scores, target), et.entmax_loss(scores, target)
+
+    rows = torch.from_numpy(ROWS["random"])
+    p, q = torch.softmax(rows, -1), torch.softmax(-rows / 2, -1)
+    target = torch.arange(len(rows))
+    entropic.onnx.export(all_of_them, (p, q, target), tmp_path / "m.onnx")
+    session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"))
+    given = {one.name: x.numpy() for one, x in zip(session.get_inputs(), (p, q, target), strict=True)}
+    for got, want in zip(session.run(None, given), all_of_them(p, q, target), strict=True):
+        np.testing.assert_allclose(got, want.numpy(), rtol=1e-6)

@@ -164,7 +164,8 @@ def _js_divergence(p, q, values, dim):
     log = torch.log(_where(middle > 0, middle, 1.0))
     value = (p.p * (p.log - log) + q.p * (q.log - log)).sum(dim) / 2
     g = [torch.where(one.present, (one.log - log) / 2, torch.where(middle > 0, -math.inf, 0.0)) for one in (p, q)]
-    return value.clamp(0, math.log(2)), tuple(g)
+    most = math.log(2)
+    return torch.where(value < 0, 0.0, torch.where(value > most, most, value)), tuple(g)
 
 
 def _safe_log(x):
