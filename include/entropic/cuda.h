@@ -3,13 +3,16 @@
 // What a call takes, refuses and gives is what maps.h and entropy_control.h say of the function with the same name, and the
 // results have the bits that CPUs with FMA give, but for what docs/howto/gpu.md lists. Differences:
 //
-// - Views, values of parameters for each row and gradients in them are in device memory, of the device that is current. The
-// host
-//   cannot look there: a row whose own parameter is out of range becomes NaN.
+// - Views, values of parameters for each row and gradients in them are in device memory, of the device that is current. A row
+//   whose own parameter is out of range becomes NaN, since the host cannot look there.
 // - A call puts its kernel on a stream and returns. It allocates nothing and waits for nothing, so that it may be captured in a
 //   graph. Working memory is the caller's: memory_for() says how much, and what another call may not use at the same time.
 // - PerturbMax has no kernel and is refused.
 #pragma once
+
+#include "entropic/version.h"
+
+#if __cplusplus >= 202002L  // else version.h has said it
 
 #include <cstddef>
 #include <span>
@@ -72,3 +75,5 @@ ENTROPIC_API void gamma_for_entropy(const GammaForEntropy& options, MatrixView<c
 
 }  // namespace cuda
 }  // namespace entropic::inline ENTROPIC_ABI
+
+#endif
