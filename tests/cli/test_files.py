@@ -82,7 +82,7 @@ def test_file_too_large_leaves_nothing(cli):
 
 def start_writing(cli, *command):
     """The program, in the midst of writing p.csv."""
-    cli.save("x.npy", np.random.default_rng(6).normal(size=(1500, 1000)))
+    cli.save("x.npy", np.random.default_rng(6).normal(size=(5000, 1000)))
     process = subprocess.Popen(
         [*command, cli.program, "softmax", "x.npy", "-o", "p.csv"], cwd=cli.directory, stderr=subprocess.PIPE
     )
@@ -147,7 +147,7 @@ def test_links_in_a_circle(cli):
 def test_signals_keep_the_old_file(cli):
     cli.write("old.csv", X)
     os.symlink("old.csv", cli.directory / "p.csv")
-    cli.save("x.npy", np.random.default_rng(6).normal(size=(1500, 1000)))
+    cli.save("x.npy", np.random.default_rng(6).normal(size=(5000, 1000)))
     process = subprocess.Popen([cli.program, "softmax", "x.npy", "-o", "p.csv"], cwd=cli.directory)
     while len(os.listdir(cli.directory)) == 3:
         assert process.poll() is None

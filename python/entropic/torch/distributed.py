@@ -45,7 +45,7 @@ class Traffic(NamedTuple):
 
 _traffic = [0, 0, 1]
 # What all ranks have said to agree on: group, rows, n, dtype.
-_agreed = set()
+_agreed: set[tuple[object, ...]] = set()
 
 
 def traffic():
@@ -486,7 +486,8 @@ def _rows_vjp(
     saved = [_array(one) for one in (y, values, gy, gvalues)]
     found = _OPERATIONS[call.spec["kind"]][1](call, *saved)
     dx, dother = found if isinstance(found, tuple) else (found, np.zeros((0, 0)))
-    return tuple(torch.from_numpy(np.ascontiguousarray(d)).to(x) for d in (dx, dother))
+    dx, dother = (torch.from_numpy(np.ascontiguousarray(d)).to(x) for d in (dx, dother))
+    return dx, dother
 
 
 @_rows_vjp.register_fake

@@ -103,9 +103,10 @@ def _margin(kind, m, c):
         sign = torch.where(inner < -m.cos(), -1.0, 1.0)
         return torch.where(sign < 0, -2 - cosine, cosine), sign * of_sum / sine.clamp(min=least), sign * of_sum
     # cos(m theta) and sin(m theta) / sin(theta) by Chebyshev's recurrences, exact at the ends.
+    steps = int(m.max() if isinstance(m, torch.Tensor) else m)
     m = in_float64(m, c)
     previous, cosine, before, ratio = torch.ones_like(c), inner, torch.zeros_like(c), torch.ones_like(c)
-    for step in range(1, int(m.max())):
+    for step in range(1, steps):
         more = step < m
         previous, cosine = cosine, torch.where(more, 2 * inner * cosine - previous, cosine)
         before, ratio = ratio, torch.where(more, 2 * inner * ratio - before, ratio)
