@@ -95,8 +95,7 @@ class ENTROPIC_API Part {
   std::unique_ptr<Work> work_;
 };
 
-// Softmax, TopKSoftmax, TopPSoftmax, MinPSoftmax, Sparsemax, Entmax, EntropyNormalize and EntropyClip; per_row as in apply, of
-// alpha and of entropies.
+// Softmax, TopKSoftmax, TopPSoftmax, MinPSoftmax, Sparsemax, Entmax, EntropyNormalize and EntropyClip.
 template <class T>
 ENTROPIC_API Part<T> part_of(const Map& map, MatrixView<const T> x, Extent extent);
 template <class T>

@@ -101,13 +101,6 @@ HWY_INLINE bool IsInfiniteRow(const T* x, const T* y, size_t n, T no_mass) {
   return infinite;
 }
 
-// How many of a row's +inf scores share the mass.
-template <class Op, class T>
-HWY_INLINE size_t MostInfinite(const Op& op, const T* x, size_t n) {
-  if constexpr (MapContract<Op, T>::kHasMostInfinite) return KernelsOf<Op, T>::MostInfinite(op, FindNonFinite(x, n).infinite);
-  return n;
-}
-
 // p of one row.
 template <class Op, class T>
 ENTROPIC_CALLED HWY_NOINLINE void MapOneRow(const Op& op, const T* x, size_t n, T* p, Arena memory) {

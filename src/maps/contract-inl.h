@@ -99,6 +99,13 @@ struct MapContract {
   static constexpr bool kHasSeveral = OffersSeveral<typename Kernels::Several>();
 };
 
+// How many of a row's +inf scores share the mass.
+template <class Op, class T>
+HWY_INLINE size_t MostInfinite(const Op& op, const T* x, size_t n) {
+  if constexpr (MapContract<Op, T>::kHasMostInfinite) return KernelsOf<Op, T>::MostInfinite(op, FindNonFinite(x, n).infinite);
+  return n;
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();

@@ -151,15 +151,6 @@ HWY_INLINE void MapLeftRows(const ShortRows<T>& scores, hn::Mask<RowTag<T>> done
   }
 }
 
-// The terms that wait in `rows`, divided by their sums.
-template <class T>
-HWY_INLINE void StoreQuotients(const ShortRows<T>& rows, const double* sums, T* const* p, size_t count) {
-  HWY_ALIGN T inverse[ShortRows<T>::kRows];
-  for (size_t r = 0; r < ShortRows<T>::kRows; ++r) inverse[r] = static_cast<T>(1 / sums[r]);
-  const auto factor = rows.Spread(inverse);
-  rows.Store(p, count, [&](hn::Vec<RowTag<T>> e) HWY_ATTR { return hn::Mul(e, factor); });
-}
-
 // The interval is between two scores, and halved by value; every other step it is cut where the count would be right if the
 // scores in it were spread evenly.
 template <class T>

@@ -17,13 +17,6 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// How many of a row's +inf scores share the mass.
-template <class Op, class T>
-HWY_INLINE size_t MostInfinite(const Op& op, const T* x, size_t n) {
-  if constexpr (MapContract<Op, T>::kHasMostInfinite) return KernelsOf<Op, T>::MostInfinite(op, FindNonFinite(x, n).infinite);
-  return n;
-}
-
 // Rows of at most ShortRows::kLongest, a few groups at a time.
 template <class Op, class T>
 HWY_INLINE void MapShortGroups(const Op& op, MatrixView<const T> x, MatrixView<T> p, Share<T> share) {

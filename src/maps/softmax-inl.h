@@ -49,6 +49,15 @@ HWY_INLINE void KernelsOf<Softmax, T>::MapRow(const Softmax& op, const T* x, siz
   });
 }
 
+// The terms that wait in `rows`, divided by their sums.
+template <class T>
+HWY_INLINE void StoreQuotients(const ShortRows<T>& rows, const double* sums, T* const* p, size_t count) {
+  HWY_ALIGN T inverse[ShortRows<T>::kRows];
+  for (size_t r = 0; r < ShortRows<T>::kRows; ++r) inverse[r] = static_cast<T>(1 / sums[r]);
+  const auto factor = rows.Spread(inverse);
+  rows.Store(p, count, [&](hn::Vec<RowTag<T>> e) HWY_ATTR { return hn::Mul(e, factor); });
+}
+
 // The same for a group of rows of at most ShortRows::kLongest. A NaN score makes the sum NaN, and with it every product.
 template <class T>
 HWY_INLINE void KernelsOf<Softmax, T>::Short::Map(const Softmax& op, const hn::Vec<RowTag<T>>* group_max, ShortRows<T>* group,
@@ -59,10 +68,7 @@ HWY_INLINE void KernelsOf<Softmax, T>::Short::Map(const Softmax& op, const hn::V
   const ExpScaled<RowTag<T>> exp(d, op.temperature);
   double sums[ShortRows<T>::kRows];
   rows.TransformAndSum(sums, [&](hn::Vec<RowTag<T>> x) HWY_ATTR { return exp(d, hn::Sub(x, max)); });
-  HWY_ALIGN T inverse[ShortRows<T>::kRows];
-  for (size_t r = 0; r < ShortRows<T>::kRows; ++r) inverse[r] = static_cast<T>(1 / sums[r]);
-  const auto factor = rows.Spread(inverse);
-  rows.Store(p, count, [&](hn::Vec<RowTag<T>> e) HWY_ATTR { return hn::Mul(e, factor); });
+  StoreQuotients(rows, sums, p, count);
 }
 
 // <g, p>. Where p is 0 the product is replaced by 0, so that g may hold anything there.

@@ -24,13 +24,12 @@ from entropic._entropy_control import GammaResult
 from entropic._sampling import STEPS
 from entropic.torch import _token_statistics
 from entropic.torch._arguments import checked_dim, one_dim
-from entropic.torch._descriptions import MAPS
+from entropic.torch._descriptions import MAPS, STATUSES
 from entropic.torch._maps import call_operator as on_rows
 
 # What a rank that has failed tells in place of a maximum: no score's key is as large.
 _FAILED = 0x7FFF << 48
 _SOLVES = ("entropy_normalize", "entropy_clip")
-_STATUS = ("ok", "clamped_low", "clamped_high", "constant", "invalid")
 
 # The name that torch 2.13 gave it.
 _gather = getattr(functional, "all_gather_single", None) or functional.all_gather_tensor
@@ -783,7 +782,7 @@ def gamma_for_entropy(
     part = _part(name, x, dim, axis, group, first, n)
     low, high = map(float, gamma_range)
     _, values = part.run("gamma", name, entropy=goal, low=low, high=high, iterations=int(max_iterations))
-    status = np.array(_STATUS)[values.detach()[:, 2].to(torch.int64).cpu().numpy()].reshape(part.lead)
+    status = np.array(STATUSES)[values.detach()[:, 2].to(torch.int64).cpu().numpy()].reshape(part.lead)
     gamma = values[:, 0].reshape(part.lead)
     return GammaResult(gamma, values.detach()[:, 1].reshape(part.lead), status)
 
