@@ -11,7 +11,7 @@ namespace {
 
 using entropic::Step;
 
-struct Options {
+struct SampleOptions {
   std::vector<Step> steps;
   std::size_t seed = 0, count = 1, stream = 0, position = 0;
   bool probs = false;
@@ -71,7 +71,7 @@ std::vector<Step> to_steps(const std::string& text) {
 }
 
 // A column of indices for each draw. Row r of the file has stream + r, however the file is read.
-Table drawn(const entropic::Sampler& sampler, const Options& options, Table table) {
+Table drawn(const entropic::Sampler& sampler, const SampleOptions& options, Table table) {
   std::vector<std::int64_t> indices;
   if (table.rows > 0 && options.count > indices.max_size() / table.rows) throw std::bad_alloc();
   indices.resize(table.rows * options.count);
@@ -100,7 +100,7 @@ Table drawn(const entropic::Sampler& sampler, const Options& options, Table tabl
 }  // namespace
 
 void add_sample(CLI::App& app, Program& program) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<SampleOptions>();
   CLI::App& command =
       *app.add_subcommand("sample", "Indices drawn from each row's softmax, or what a chain of steps leaves of it.");
   command.group(group_of("sampling"));

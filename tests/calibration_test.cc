@@ -12,6 +12,7 @@
 #include "tests/oracle/maps.h"
 #include "tests/support/cases.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/share.h"
 #include "tests/support/targets.h"
 
 namespace entropic {
@@ -188,7 +189,7 @@ TEST(FitTemperature, Edges) {
 
 template <class Fit>
 void check_doors(const Fit& fit) {
-  const std::size_t rows = 1500, cols = 100, stride = 103;
+  const std::size_t rows = 1500 / support::kShare, cols = 100, stride = 103;
   const Data data = drawn(rows, cols, 3, 2, 4);
   std::vector<float> narrow(rows * stride, 1e9f);
   std::vector<double> wide(rows * cols);
@@ -233,7 +234,7 @@ long double loss_at(const Data& data, long double entropy) {
 TEST(FitTargetEntropy, NoEntropyOfADenseGridIsBetter) {
   std::mt19937 random(5);
   double worst = 0;
-  for (int set = 0; set < 250; ++set) {
+  for (std::size_t set = 0; set < 250 / support::kShare; ++set) {
     const Data data = generated(random, 12, 8);
     const double top = std::log(static_cast<double>(data.cols)), got = data.target();
     ASSERT_TRUE(got >= 0 && got <= top);
@@ -262,7 +263,7 @@ TEST(FitTargetEntropy, IsWhereTheSlopeVanishes) {
 // The minimum is close to where rows become uniform over the classes they have.
 TEST(FitTargetEntropy, MaskedRows) {
   std::mt19937 random(7);
-  for (int set = 0; set < 30; ++set) {
+  for (std::size_t set = 0; set < 30 / support::kShare; ++set) {
     Data data = drawn(40, 50, 1e-3, 8e-3, static_cast<unsigned>(set));
     for (std::size_t r = 0; r < data.rows; ++r) {
       for (std::size_t i = 0, masked = 0; masked < 20; i = random() % 50) {
@@ -295,7 +296,7 @@ TEST(FitTargetEntropy, ManyRows) {
   for (const Data& data : all) {
     const double top = std::log(4), got = data.target(), h = got / 100;
     const long double loss = loss_at(data, got);
-    for (int k = 0; k < 8; ++k) EXPECT_LE(loss, loss_at(data, top * k / 8.0L)) << k;
+    for (std::size_t k = 0; k < 8; k += support::kShare) EXPECT_LE(loss, loss_at(data, top * k / 8.0L)) << k;
     EXPECT_LE(loss, loss_at(data, got - h));
     EXPECT_LE(loss, loss_at(data, got + h));
   }

@@ -11,6 +11,7 @@
 #include "tests/oracle/maps.h"
 #include "tests/support/cases.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/share.h"
 #include "tests/support/targets.h"
 
 namespace entropic {
@@ -184,8 +185,8 @@ void check_generated_rows(unsigned seed, int rows) {
 }
 
 TEST(EntropyNormalize, ReachesTheEntropy) {
-  check_generated_rows<float>(1, 20000);
-  check_generated_rows<double>(2, 20000);
+  check_generated_rows<float>(1, 20000 / support::kShare);
+  check_generated_rows<double>(2, 20000 / support::kShare);
 }
 
 TEST(EntropyNormalize, FewRowsOnEveryTarget) {
