@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+PROGRAMS = ["maps_test", "losses_test", "param_gradients_test"]
 
 GUARDED = """// {first}
 
@@ -170,7 +171,7 @@ def tree(tmp_path_factory, files):
     files["map"], files["loss"] = add_map(tree), add_loss(tree)
     run("cmake", "--preset", "dev", "-DENTROPIC_PYTHON=ON", f"-DPython_EXECUTABLE={sys.executable}", cwd=tree)
     build = tree / "build/dev"
-    run("cmake", "--build", build, cwd=tree)
+    run("cmake", "--build", build, "--target", "entropic_cli", "entropic_stubs", *PROGRAMS, cwd=tree)
     return tree
 
 
@@ -188,7 +189,7 @@ def test_by_exactly_the_files_that_are_listed(tree, files, what, section):
     assert all(any(re.fullmatch(pattern, name) for pattern in patterns) for name in files[what])
 
 
-@pytest.mark.parametrize("program", ["maps_test", "losses_test", "param_gradients_test"])
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_properties(tree, program):
     """Of all maps and losses, and so of the new ones, on every compiled target."""
     print(run(tree / "build/dev/tests" / program, "--gtest_brief=1"))
