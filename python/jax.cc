@@ -1,11 +1,16 @@
-// XLA's calls into the library: one handler for all operations, by way of the C interface. Operation, parameters and names of
-// arrays are attributes. Compiled against the headers of the oldest jaxlib that is supported, which later ones accept.
+// XLA's calls: one handler for all operations, by way of the C interface, and one for functions of NumPy arrays. Operation,
+// parameters and names of arrays are attributes. Compiled against the headers of the oldest jaxlib that is supported, which
+// later ones accept.
 
 #include <entropic/c.h>
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <exception>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -71,10 +76,54 @@ ffi::Error call(ffi::RemainingArgs args, ffi::RemainingRets results, ffi::Dictio
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(kCall, call, ffi::Ffi::Bind().RemainingArgs().RemainingRets().Attrs<ffi::Dictionary>());
 
+nb::object as_numpy(const ffi::AnyBuffer& buffer) {
+  std::vector<std::size_t> shape;
+  for (const std::int64_t size : buffer.dimensions()) shape.push_back(static_cast<std::size_t>(size));
+  const auto view = [&](nb::dlpack::dtype type) {
+    return nb::cast(nb::ndarray<nb::numpy>(buffer.untyped_data(), shape.size(), shape.data(), nb::none(), nullptr, type));
+  };
+  switch (buffer.element_type()) {
+    case ffi::DataType::F32:
+      return view(nb::dtype<float>());
+    case ffi::DataType::F64:
+      return view(nb::dtype<double>());
+    case ffi::DataType::S32:
+      return view(nb::dtype<std::int32_t>());
+    case ffi::DataType::S64:
+      return view(nb::dtype<std::int64_t>());
+    default:
+      throw nb::type_error("an array's type is none of float32, float64, int32, int64");
+  }
+}
+
+// JAX's own callbacks hand over JAX arrays, whose numbers may wait for the very thread that is called here.
+ffi::Error call_python(ffi::RemainingArgs args, ffi::RemainingRets results, ffi::Dictionary attrs) {
+  const auto operation = attrs.get<std::string_view>("operation");
+  const auto parameters = attrs.get<std::string_view>("parameters");
+  if (!operation.has_value() || !parameters.has_value()) {
+    return ffi::Error::InvalidArgument("entropic: an attribute of the call is missing");
+  }
+  const nb::gil_scoped_acquire gil;
+  try {
+    nb::list inputs, outputs;
+    for (std::size_t i = 0; i < args.size(); ++i) inputs.append(as_numpy(*args.get<ffi::AnyBuffer>(i)));
+    for (std::size_t i = 0; i < results.size(); ++i) outputs.append(as_numpy(**results.get<ffi::AnyBuffer>(i)));
+    const nb::object wrong = nb::module_::import_("entropic.jax._call")
+                                 .attr("on_host")(std::string(*operation), std::string(*parameters), inputs, outputs);
+    return wrong.is_none() ? ffi::Error::Success() : ffi::Error::InvalidArgument(nb::cast<std::string>(wrong));
+  } catch (const std::exception& error) {
+    return ffi::Error::Internal(error.what());
+  }
+}
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(kCallPython, call_python,
+                              ffi::Ffi::Bind().RemainingArgs().RemainingRets().Attrs<ffi::Dictionary>());
+
 }  // namespace
 
 void bind_jax(nb::module_& m) {
   m.def("xla_call", [] { return nb::capsule(reinterpret_cast<void*>(kCall)); });
+  m.def("xla_call_python", [] { return nb::capsule(reinterpret_cast<void*>(kCallPython)); });
 }
 
 }  // namespace entropic

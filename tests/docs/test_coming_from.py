@@ -52,7 +52,7 @@ def value(expression, x):
     first = expression.split(".")[0]
     if first == "entmax":
         names[first] = package or pytest.skip("entmax is not installed")
-    elif first in ("jax", "optax"):
+    elif first in ("jax", "optax", "jaxopt", "distrax"):
         names[first] = pytest.importorskip(first)
         importlib.import_module("jax.nn")
     result = eval(expression, names)
@@ -60,8 +60,8 @@ def value(expression, x):
 
 
 def test_the_table_is_found():
-    assert len(PAIRS) == 17
-    assert {theirs.split(".")[0] for theirs, _ in PAIRS} == {"scipy", "torch", "jax", "optax", "entmax"}
+    assert len(PAIRS) == 20
+    assert {theirs.split(".")[0] for theirs, _ in PAIRS} == {"scipy", "torch", "jax", "optax", "jaxopt", "distrax", "entmax"}
 
 
 @pytest.mark.parametrize(("theirs", "ours"), PAIRS)

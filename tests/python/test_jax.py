@@ -1,7 +1,5 @@
 """entropic.jax: the NumPy functions' bits, and derivatives in both directions against differences."""
 
-import sys
-
 import numpy as np
 import pytest
 
@@ -10,6 +8,10 @@ import jax.numpy as jnp  # noqa: E402
 
 import entropic  # noqa: E402
 import entropic.jax as ej  # noqa: E402
+import entropic.jax.distributed as ejd  # noqa: E402
+
+jax.config.update("jax_num_cpu_devices", 4)
+jax.config.update("jax_disable_most_optimizations", True)  # what takes the time here is XLA's compiler
 
 MAPS = [
     ("softmax", {"temperature": 0.7}),
@@ -163,14 +165,240 @@ def test_attention(name):
     np.testing.assert_allclose(ej.attention(q, k, v, map=name), entropic.attention(q, k, v, map=name), atol=1e-12)
 
 
+def split(function, x, over, parts, result=None, mapped=None):
+    """The function under shard_map, the axes of x over parts devices."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices("cpu")[:parts]), ("parts",))
+    spec = jax.sharding.PartitionSpec(*over)
+    shard_map = getattr(jax, "shard_map", None)
+    if shard_map is None:
+        from jax.experimental.shard_map import shard_map
+    # Releases that do not know which values are the same on all devices count replicated results once for each.
+    old = {} if hasattr(jax.lax, "pcast") or hasattr(jax.lax, "pvary") else {"check_rep": False}
+    out = spec if result is None else jax.sharding.PartitionSpec(*result)
+    return jax.jit(shard_map(function, mesh=mesh, in_specs=(spec,), out_specs=out, **old))
+
+
 def test_rows_over_devices_are_not_gathered():
-    mesh = jax.sharding.Mesh(np.array(jax.devices("cpu")), ("rows",))
-    rows = jax.sharding.PartitionSpec("rows")
-    shard_map = getattr(jax, "shard_map", None) or sys.modules["jax"].experimental.shard_map.shard_map
     x = scores(8, 6)
-    split = jax.jit(shard_map(ej.entmax, mesh=mesh, in_specs=rows, out_specs=rows))
-    np.testing.assert_array_equal(split(x), ej.entmax(x))
-    assert "all-gather" not in split.lower(x).compile().as_text()
+    of_rows = split(ej.entmax, x, ("parts",), 4)
+    np.testing.assert_array_equal(of_rows(x), ej.entmax(x))
+    assert "all-gather" not in of_rows.lower(x).compile().as_text()
+    loss = lambda f: lambda x: (f(x) ** 2).sum()  # noqa: E731
+    np.testing.assert_allclose(jax.grad(loss(of_rows))(x), jax.grad(loss(ej.entmax))(x), atol=1e-15)
+
+
+DISTRIBUTED = [
+    ("softmax", {"temperature": 0.7}),
+    ("log_softmax", {}),
+    ("logsumexp", {"temperature": 2.0}),
+    ("entropy", {}),
+    ("softmax_loss", {"ignore_index": 2}),
+    ("sparsemax", {"temperature": 1.3}),
+    ("entmax", {}),
+    ("entmax", {"alpha": 3.0}),
+    ("entmax", {"alpha": 1.0}),
+]
+SINGLE = [("softmax", {}, np.float32), ("softmax_loss", {}, np.float32), ("entmax", {}, np.float32)]
+
+
+@pytest.mark.parametrize(("name", "params", "dtype"), [(*one, np.float64) for one in DISTRIBUTED] + SINGLE)
+def test_rows_in_parts(name, params, dtype):
+    x = 3 * scores(5, 16, dtype=dtype)
+    x[0, 3], x[1, 8:], x[4] = -np.inf, -np.inf, 1
+    targets, ours = np.array([1, 7, 12, 2, 4]), dict(params)
+    arguments = (targets,) if name == "softmax_loss" else ()
+    if name == "entropy":
+        ours["input"] = "scores"
+    result = (None, "parts") if "max" in name and "loss" not in name else ()
+    local = lambda x: getattr(ej, name)(x, *arguments, **ours)  # noqa: E731
+    part = lambda x: getattr(ejd, name)(x, *arguments, axis_name="parts", **params)  # noqa: E731
+    whole = np.asarray(local(x))
+    found = [np.asarray(split(part, x, (None, "parts"), count, result)(x)) for count in (1, 2, 4)]
+    tolerance = 1e-13 if dtype == np.float64 else 3e-6
+    np.testing.assert_allclose(found[0], whole, rtol=tolerance, atol=tolerance / 10)
+    assert np.array_equal(found[0] == 0, whole == 0)
+    if name not in ("sparsemax", "entmax") or params.get("alpha") == 1:
+        assert len({one.tobytes() for one in found}) == 1
+    g = scores(*whole.shape, seed=4).astype(dtype)
+
+    def total(function):
+        def value(x):
+            y = function(x)
+            return (jnp.where(jnp.isfinite(y), y, 0) * g).sum()
+
+        return value
+
+    expected = jax.grad(total(local))(x)
+    gradient = jax.grad(total(split(part, x, (None, "parts"), 4, result)))(x)
+    np.testing.assert_allclose(gradient, expected, atol=tolerance)
+
+
+def test_parts_are_joined_as_integers_of_64_bits():
+    words = np.array([[2**62, -(2**61), 5, -1], [-(2**62) + 1, 2**40, -7, -1]], np.int64)
+    for how, expected in (("sum", words.sum(0)), ("maximum", words.max(0))):
+        pairs = words.view(np.int32).reshape(2, 4, 2)
+        joined = jax.vmap(lambda w: ejd._join(w, how, "parts"), axis_name="parts")(pairs)  # noqa: B023
+        np.testing.assert_array_equal(np.ascontiguousarray(joined[0]).view(np.int64)[:, 0], expected)
+
+
+def test_rows_in_parts_of_no_numbers():
+    x = np.array([[np.nan, 0, 1, 2], [-np.inf] * 4, [np.inf, 0, np.inf, 1]])
+    for name in ("softmax", "sparsemax", "entmax", "log_softmax"):
+        part = lambda x: getattr(ejd, name)(x, axis_name="parts")  # noqa: B023, E731
+        np.testing.assert_allclose(split(part, x, (None, "parts"), 2)(x), getattr(entropic, name)(x), rtol=1e-15)
+
+
+# Transport, tables, noise and calibration.
+
+
+def differentiated(function, *given, atol=1e-8, seed=9):
+    """The gradients of a function of a number, forwards and backwards, against differences."""
+    h, moves = 1e-6, [scores(*x.shape, seed=seed + i) for i, x in enumerate(given)]
+    moved = [function(*(x + sign * h * v for x, v in zip(given, moves, strict=True))) for sign in (1, -1)]
+    expected = (moved[0] - moved[1]) / (2 * h)
+    forward = jax.jvp(function, tuple(map(jnp.asarray, given)), tuple(moves))[1]
+    gradients = jax.jit(jax.grad(function, tuple(range(len(given)))))(*given)
+    backward = sum((g * v).sum() for g, v in zip(gradients, moves, strict=True))
+    np.testing.assert_allclose([forward, backward], [expected] * 2, atol=atol)
+
+
+def masses(*shape, seed=0):
+    return np.asarray(entropic.softmax(scores(*shape, seed=seed)))
+
+
+@pytest.mark.parametrize("order", [1.0, 2.0])
+def test_distances_on_the_line(order):
+    u, v, p, q = scores(3, 5), scores(4, 1, 6, seed=1), masses(3, 5), masses(3, 5, seed=1)
+    weights = masses(4, 1, 6, seed=2)
+    for name, two, more in (
+        ("wasserstein_1d", (u, v), {}),
+        ("wasserstein_1d", (u, v), {"v_weights": weights}),
+        ("wasserstein_histogram", (p, q), {}),
+        ("wasserstein_histogram", (p, q), {"support": scores(5, seed=3)}),
+    ):
+        ours = lambda *two: getattr(ej, name)(*two, order=order, **more)  # noqa: B023, E731
+        expected = getattr(entropic, name)(*two, order=order, **more)
+        assert np.asarray(jax.jit(ours)(*two)).tobytes() == expected.tobytes()
+        slopes = getattr(entropic, name)(*two, order=order, return_grad=True, **more)[1:]
+        for gradient, slope in zip(jax.grad(lambda *two: ours(*two).sum(), (0, 1))(*two), slopes, strict=True):  # noqa: B023
+            np.testing.assert_allclose(gradient, slope, atol=1e-15)
+    vectorised = jax.vmap(lambda u, v: ej.wasserstein_1d(u, v, order=order))(u, v[:3, 0])
+    np.testing.assert_array_equal(vectorised, entropic.wasserstein_1d(u, v[:3, 0], order=order))
+
+
+def test_plans():
+    a, b, cost = masses(2, 4), masses(5, seed=1), np.abs(scores(2, 4, 5, seed=2))
+    ours, theirs = jax.jit(ej.optimal_transport)(a, b, cost), entropic.optimal_transport(a, b, cost)
+    for one, other in zip(ours, theirs[:5], strict=True):
+        assert np.asarray(one).tobytes() == other.tobytes()
+    options = {"epsilon": 0.3, "tolerance": 1e-13}
+    ours, theirs = ej.sinkhorn(a, b, cost, **options), entropic.sinkhorn(a, b, cost, **options)
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(one, other)
+    vectorised = jax.vmap(lambda a, c: ej.optimal_transport(a, b, c).plan)(a, cost)
+    np.testing.assert_array_equal(vectorised, entropic.optimal_transport(a, b, cost).plan)
+    logits = scores(2, 4), scores(5, seed=1)
+    prepared = lambda s, t: (ej.softmax(s), ej.softmax(t))  # noqa: E731
+    differentiated(lambda s, t, c: ej.optimal_transport(*prepared(s, t), c).cost.sum(), *logits, cost)
+    weights = scores(2, 4, 5, seed=7)
+    differentiated(lambda s, t, c: (ej.sinkhorn(*prepared(s, t), c, **options).plan * weights).sum(), *logits, cost)
+    differentiated(lambda s, t, c: ej.sinkhorn(*prepared(s, t), c, **options).cost.sum(), *logits, cost)
+
+
+@pytest.mark.parametrize(("order", "weighted"), [(1.0, True), (3.0, False)])
+def test_points(order, weighted):
+    x, y, a, b = scores(5, 2), scores(4, 2, seed=1), masses(5), masses(4, seed=1)
+    for weights in ({"a": a, "b": b} if weighted else {},):
+        for name, more in (("wasserstein", {}), ("sinkhorn_divergence", {"epsilon": 0.5, "tolerance": 1e-13})):
+            ours = lambda x, y: getattr(ej, name)(x, y, order=order, **more, **weights)  # noqa: B023, E731
+            np.testing.assert_allclose(ours(x, y), getattr(entropic, name)(x, y, order=order, **more, **weights), rtol=1e-12)
+            differentiated(ours, x, y)
+
+
+def test_duals():
+    f, cost, a, b = scores(2, 4), np.abs(scores(2, 4, 5, seed=1)), masses(2, 4), masses(2, 5, seed=1)
+    f[0, 1], cost[0, 0, 2] = -np.inf, np.inf
+    g = ej.c_transform(f, cost)
+    np.testing.assert_array_equal(g, entropic.c_transform(f, cost))
+    f[0, 1], a[0, 1] = np.inf, 0
+    np.testing.assert_allclose(ej.dual_value(f, g, a, b), entropic.dual_value(f, g, a, b), rtol=1e-14)
+    points, distance = scores(5), np.abs(scores(5, 5, seed=3))
+    np.testing.assert_allclose(
+        ej.lipschitz_constant(points, distance), entropic.lipschitz_constant(points, distance), rtol=1e-15
+    )
+    differentiated(ej.lipschitz_constant, points, distance)
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_relaxed_draws(hard):
+    x, options = scores(3, 6), {"seed": 5, "stream": 3, "temperature": 0.7}
+    for dtype in (np.float64, np.float32, np.float16):
+        ours = jax.jit(lambda x: ej.gumbel_softmax(x, hard=hard, **options))(x.astype(dtype))
+        assert np.asarray(ours).tobytes() == entropic.gumbel_softmax(x.astype(dtype), hard=hard, **options).tobytes()
+    g = scores(3, 6, seed=2)
+    soft = lambda x: (ej.gumbel_softmax(x, **options) * g).sum()  # noqa: E731
+    differentiated(soft, x)
+    straight = jax.grad(lambda x: (ej.gumbel_softmax(x, hard=hard, **options) * g).sum())(x)
+    np.testing.assert_array_equal(straight, jax.grad(soft)(x))
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [("joint_entropy", {}), ("conditional_entropy", {"given": "y"}), ("mutual_information", {"base": 2.0})],
+)
+def test_tables(name, params):
+    tables = masses(2, 12).reshape(2, 3, 4)
+    function = lambda pxy: getattr(ej, name)(pxy, **params)  # noqa: E731
+    expected, slope = getattr(entropic, name)(tables[0], return_grad=True, **params)
+    assert jax.jit(function)(tables[0]) == expected
+    np.testing.assert_array_equal(jax.grad(function)(tables[0]), slope)
+    each = [getattr(entropic, name)(table, **params) for table in tables]
+    np.testing.assert_array_equal(jax.vmap(function)(tables), each)
+
+
+def test_powers_and_targets():
+    p, gamma = masses(3, 5), np.full((3, 1), 1.7)
+    assert np.asarray(ej.power_transform(p, gamma=gamma)).tobytes() == entropic.power_transform(p, gamma=gamma).tobytes()
+    g = scores(3, 5, seed=2)
+    differentiated(lambda s, gamma: (ej.power_transform(ej.softmax(s), gamma=gamma) * g).sum(), scores(3, 5), gamma)
+    table = masses(12).reshape(3, 4)
+    np.testing.assert_array_equal(ej.normalize_joint(table, joint=1.5), entropic.normalize_joint(table, joint=1.5))
+    weights = np.full(5, 0.3)
+    density = p / (p * weights).sum(-1, keepdims=True)
+    for one, other in zip(
+        jax.jit(lambda p: ej.normalize_density(p, weights, entropy=0.2))(density),
+        entropic.normalize_density(density, weights, entropy=0.2),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_calibration():
+    x, labels = 2 * scores(40, 5), np.random.default_rng(3).integers(0, 5, 40)
+    p = entropic.softmax(x)
+    for name, given, params in (
+        ("fit_temperature", (x + 3 * np.eye(5)[labels], labels), {}),
+        ("fit_target_entropy", (x, labels), {}),
+        ("match_entropy", (x,), {}),
+        ("expected_calibration_error", (p, labels), {"bins": 7, "strategy": "quantile"}),
+    ):
+        ours = jax.jit(lambda *given: getattr(ej, name)(*given, **params))(*given)  # noqa: B023
+        assert ours.shape == () and ours == getattr(entropic, name)(*given, **params)
+    halves = jax.vmap(ej.expected_calibration_error)(p.reshape(2, 20, 5), labels.reshape(2, 20))
+    assert [*halves] == [entropic.expected_calibration_error(*one) for one in ((p[:20], labels[:20]), (p[20:], labels[20:]))]
+    for more in ({}, {"kappa": 2.0}, {"train_length": 64}):
+        expected = entropic.entropy_invariant_scale(np.array([2.0, 512.0]), 64, **more)
+        np.testing.assert_allclose(ej.entropy_invariant_scale(jnp.array([2, 512]), 64, **more), expected, rtol=1e-15)
+
+
+def test_what_is_refused_when_it_runs():
+    cost = np.full((2, 2), np.inf)
+    with pytest.raises(Exception, match="optimal_transport: infeasible, every plan needs an arc of cost inf"):
+        jax.block_until_ready(ej.optimal_transport(np.ones(2) / 2, np.ones(2) / 2, cost))
+    with pytest.raises(Exception, match="normalize_joint: joint must be in"):
+        jax.block_until_ready(ej.normalize_joint(masses(4).reshape(2, 2), joint=9.0))
+    with pytest.raises(Exception, match="differentia"):
+        jax.grad(lambda x: ej.match_entropy(x))(scores(3, 4))
 
 
 @pytest.mark.parametrize(
@@ -184,6 +412,12 @@ def test_rows_over_devices_are_not_gathered():
         (lambda x: ej.softmax_loss(x, jnp.zeros(2, int)), "softmax_loss: target must have shape"),
         (lambda x: ej.softmax_loss(x, jnp.zeros(3, int) + 9), "softmax_loss: .*target.* 9"),
         (lambda x: ej.kl_divergence(x, x[0]), "kl_divergence: q must have the shape"),
+        (lambda x: ej.joint_entropy(x[0]), "joint_entropy: pxy must have two axes, x and y, got shape"),
+        (lambda x: ej.optimal_transport(x[0], x[0], x), r"optimal_transport: cost must have shape \(\.\.\., 4, 4\), got"),
+        (lambda x: ej.wasserstein_1d(x, x[:2]), "wasserstein_1d: the leading axes of u, v must broadcast"),
+        (lambda x: ej.fit_temperature(x, x[:, 0]), "fit_temperature: labels must be of an integer type"),
+        (lambda x: ejd.entmax(x, axis_name="parts", alpha=0.5), "entmax: alpha must be at least 1, got 0.5"),
+        (lambda x: ejd.softmax(x, axis_name="parts", temperature=0), "softmax: temperature must be a number above 0"),
     ],
 )
 def test_errors_name_the_argument(call, said):

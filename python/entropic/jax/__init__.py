@@ -2,10 +2,10 @@
 
 Maps, log_softmax and logsumexp can be differentiated in both directions and more than once, in scores and in parameters that
 are arrays. Losses and measures can be differentiated once. Values are those of the NumPy functions to the bit.
+``entropic.jax.distributed`` has functions for rows that are split over devices.
 """
 
 import functools
-import json
 import math
 from typing import NamedTuple
 
@@ -14,54 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from entropic import _core
-
-if tuple(int(part) for part in jax.__version__.split(".")[:3]) < (0, 5, 3):
-    raise ImportError(f"entropic.jax needs jax 0.5.3 or newer, this is {jax.__version__}")
-
-jax.ffi.register_ffi_target("entropic", _core.xla_call(), platform="cpu")
+from entropic.jax import _calibration, _transport
+from entropic.jax._call import array, call, like, normalized, wide
 
 _MAPS = {one["name"]: one for one in _core.operations()}
 _LOSSES = {one["name"]: one for one in _core.losses()}
-_HALVES = (jnp.float16, jnp.bfloat16)
-
-
-def _call(operation, parameters, inputs, outputs, vjp=False):
-    """inputs: name -> array; outputs: name -> ShapeDtypeStruct. All have the rows' axes first and one axis more."""
-    text = json.dumps({key: value for key, value in parameters if value is not None})
-    return jax.ffi.ffi_call("entropic", list(outputs.values()), vmap_method="broadcast_all")(
-        *inputs.values(), operation=operation, parameters=text, arrays=",".join([*inputs, *outputs]), vjp=np.bool_(vjp)
-    )
-
-
-def _like(x, cols=None, dtype=None):
-    return jax.ShapeDtypeStruct(x.shape if cols is None else (*x.shape[:-1], cols), dtype or x.dtype)
-
-
-def _array(operation, name, x):
-    if isinstance(x, (list, tuple, int, float)):
-        x = np.asarray(x)
-    if not hasattr(x, "dtype"):
-        raise TypeError(f"{operation}: {name} must be an array, got {type(x).__name__}")
-    x = jnp.asarray(x)
-    if jnp.issubdtype(x.dtype, jnp.integer) or x.dtype == bool:
-        x = x.astype(jnp.result_type(float))
-    if not jnp.issubdtype(x.dtype, jnp.floating):
-        raise TypeError(f"{operation}: {name} must be float16, bfloat16, float32 or float64, got {x.dtype}")
-    if x.ndim == 0:
-        raise ValueError(f"{operation}: {name} must have at least one axis, got a single number")
-    return x
-
-
-def _axis(operation, axis, dims):
-    if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool):
-        raise TypeError(f"{operation}: axis must be an integer, got {axis!r}")
-    if not -dims <= axis < dims:
-        raise ValueError(f"{operation}: axis must be from {-dims} to {dims - 1}, got {axis}")
-    return int(axis) % dims
-
-
-def _wide(x):
-    return x.astype(jnp.float32) if x.dtype in _HALVES else x
 
 
 def _split(info, given, x, axis):
@@ -81,7 +38,7 @@ def _split(info, given, x, axis):
             continue
         if not known[name]["per_row"]:
             raise TypeError(f"{operation}: {name} must be one value, got an array of shape {value.shape}")
-        value = jnp.asarray(value, _wide(x).dtype)
+        value = jnp.asarray(value, wide(x).dtype)
         if value.ndim == x.ndim:
             value = jnp.moveaxis(value, axis, -1)
         shape = (*x.shape[:-1], 1)
@@ -119,7 +76,7 @@ def _check(info, static):
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _map(operation, static, x, rows):
-    return _call(operation, static, {"x": x, **rows}, {"y": _like(x, 1 if operation == "logsumexp" else None)})[0]
+    return call(operation, static, {"x": x, **rows}, {"y": like(x, 1 if operation == "logsumexp" else None)})[0]
 
 
 def _centred(p, w, s):
@@ -170,7 +127,7 @@ def _map_jvp(operation, static, primals, tangents):
     x, rows = primals
     y = _map(operation, static, x, rows)
     dtype, (v, slopes) = x.dtype, tangents
-    x, p, v = _wide(x), _wide(y), _wide(v)
+    x, p, v = wide(x), wide(y), wide(v)
     values = {param["name"]: param["default"] for param in _MAPS[operation]["params"]}
     values.update(static)
     values.update(rows)
@@ -184,7 +141,7 @@ def _map_jvp(operation, static, primals, tangents):
         def product(kept, v):
             x, y, rows = kept
             given = {"x": x, "y": y, "grad": v.astype(x.dtype), **rows}
-            return _call(operation, static, given, {"dx": _like(x)}, vjp=True)[0].astype(v.dtype)
+            return call(operation, static, given, {"dx": like(x)}, vjp=True)[0].astype(v.dtype)
 
         v = jax.custom_derivatives.linear_call(product, product, (primals[0], y, rows), v)
         return y, v.astype(dtype)
@@ -243,22 +200,21 @@ def _map_jvp(operation, static, primals, tangents):
 def _value(operation, static, names, moved, arrays, rows):
     given = dict(zip(names, arrays, strict=True))
     x = arrays[0]
-    return _call(operation, static, {**given, **rows}, {"value": _like(x, 1, _wide(x).dtype)})[0]
+    return call(operation, static, {**given, **rows}, {"value": like(x, 1, wide(x).dtype)})[0]
 
 
 @_value.defjvp
 def _value_jvp(operation, static, names, moved, primals, tangents):
     arrays, rows = primals
     given = dict(zip(names, arrays, strict=True))
-    wide = _wide(arrays[0]).dtype
-    outputs = {"value": _like(arrays[0], 1, wide)}
-    outputs |= {slope: _like(arrays[names.index(name)]) for name, slope in moved}
-    outputs |= {f"d_{name}": _like(row) for name, row in rows.items()}
-    value, *slopes = _call(operation, static, {**given, **rows}, outputs)
+    outputs = {"value": like(arrays[0], 1, wide(arrays[0]).dtype)}
+    outputs |= {slope: like(arrays[names.index(name)]) for name, slope in moved}
+    outputs |= {f"d_{name}": like(row) for name, row in rows.items()}
+    value, *slopes = call(operation, static, {**given, **rows}, outputs)
     change = jnp.zeros_like(value)
     for (name, _), slope in zip(moved, slopes, strict=False):
-        v = _wide(tangents[0][names.index(name)])
-        change += jnp.where(slope != 0, _wide(slope) * v, 0).sum(-1, keepdims=True)
+        v = wide(tangents[0][names.index(name)])
+        change += jnp.where(slope != 0, wide(slope) * v, 0).sum(-1, keepdims=True)
     for name, slope in zip(rows, slopes[len(moved) :], strict=True):
         change += slope * tangents[1][name]
     return value, change
@@ -269,8 +225,8 @@ def _make_map(info):
 
     def function(x, /, *, axis=-1, **parameters):
         keepdims = parameters.pop("keepdims", False) if name == "logsumexp" else True
-        x = _array(name, "x", x)
-        axis = _axis(name, axis, x.ndim)
+        x = array(name, "x", x)
+        axis = normalized(name, axis, x.ndim)
         moved = jnp.moveaxis(x, axis, -1)
         static, rows = _split(info, parameters, moved, axis)
         y = _map(name, static, moved, rows)
@@ -283,8 +239,8 @@ def _make_loss(info):
     name, (first, second) = info["name"], info["arguments"]
 
     def function(x, target, /, *, axis=-1, ignore_index=None, **parameters):
-        x = _array(name, first, x)
-        axis = _axis(name, axis, x.ndim)
+        x = array(name, first, x)
+        axis = normalized(name, axis, x.ndim)
         moved = jnp.moveaxis(x, axis, -1)
         static, rows = _split(info, parameters, moved, axis)
         if ignore_index is not None:
@@ -310,23 +266,50 @@ def _make_measure(info, two):
     name = info["name"]
 
     def one(p, /, *, axis=-1, **parameters):
-        p = _array(name, "p", p)
-        axis = _axis(name, axis, p.ndim)
+        p = array(name, "p", p)
+        axis = normalized(name, axis, p.ndim)
         moved = jnp.moveaxis(p, axis, -1)
         static, rows = _split(info, parameters, moved, axis)
         return _value(name, static, ("p",), (("p", "dp"),), (moved,), rows)[..., 0]
 
     def both(p, q, /, *, axis=-1, **parameters):
-        p, q = _array(name, "p", p), _array(name, "q", q)
+        p, q = array(name, "p", p), array(name, "q", q)
         if q.shape != p.shape:
             raise ValueError(f"{name}: q must have the shape {p.shape} of p, got {q.shape}")
-        axis = _axis(name, axis, p.ndim)
+        axis = normalized(name, axis, p.ndim)
         dtype = jnp.promote_types(p.dtype, q.dtype)
         arrays = jnp.moveaxis(p.astype(dtype), axis, -1), jnp.moveaxis(q.astype(dtype), axis, -1)
         static, rows = _split(info, parameters, arrays[0], axis)
         return _value(name, static, ("p", "q"), (("p", "dp"), ("q", "dq")), arrays, rows)[..., 0]
 
     return both if two else one
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _table(operation, static, pxy):
+    value = jax.ShapeDtypeStruct((1, 1), wide(pxy).dtype)
+    return call(operation, static, {"pxy": pxy}, {"value": value}, vmap_method="sequential")[0]
+
+
+@_table.defjvp
+def _table_jvp(operation, static, primals, tangents):
+    (pxy,) = primals
+    outputs = {"value": jax.ShapeDtypeStruct((1, 1), wide(pxy).dtype), "dp": like(pxy)}
+    value, slope = call(operation, static, {"pxy": pxy}, outputs, vmap_method="sequential")
+    return value, jnp.where(slope != 0, wide(slope) * wide(tangents[0]), 0).sum(keepdims=True)
+
+
+def _make_table(info):
+    name = info["name"]
+
+    def function(pxy, /, **parameters):
+        pxy = array(name, "pxy", pxy)
+        if pxy.ndim != 2:
+            raise ValueError(f"{name}: pxy must have two axes, x and y, got shape {pxy.shape}")
+        static, _ = _split(info, parameters, pxy, 1)
+        return _table(name, static, pxy)[0, 0]
+
+    return function
 
 
 class GammaResult(NamedTuple):
@@ -340,14 +323,22 @@ class GammaResult(NamedTuple):
 def gamma_for_entropy(x, /, *, axis=-1, **parameters):
     """The gamma at which softmax(gamma x) has an entropy; as entropic.gamma_for_entropy. It has no derivative."""
     name = "gamma_for_entropy"
-    x = _wide(_array(name, "x", x))
-    axis = _axis(name, axis, x.ndim)
+    x = wide(array(name, "x", x))
+    axis = normalized(name, axis, x.ndim)
     x = jax.lax.stop_gradient(jnp.moveaxis(x, axis, -1))
     if "gamma_range" in parameters:
         parameters["min_gamma"], parameters["max_gamma"] = parameters.pop("gamma_range")
     static, rows = _split(_CONTROL[name], parameters, x, axis)
-    outputs = {"gamma": _like(x, 1), "reached": _like(x, 1), "status": _like(x, 1, jnp.int32)}
-    return GammaResult(*(one[..., 0] for one in _call(name, static, {"x": x, **rows}, outputs)))
+    outputs = {"gamma": like(x, 1), "reached": like(x, 1), "status": like(x, 1, jnp.int32)}
+    return GammaResult(*(one[..., 0] for one in call(name, static, {"x": x, **rows}, outputs)))
+
+
+def _noise(seed, position, stream, x):
+    """Parameters of the noise, and the array of streams where there is one."""
+    static = (("seed", int(seed)), ("position", int(position)))
+    if isinstance(stream, (int, np.integer)):
+        return (*static, ("stream", int(stream))), {}
+    return static, {"stream": jnp.broadcast_to(jnp.asarray(stream), x.shape[:-1])[..., None]}
 
 
 def sample(x, /, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1):
@@ -355,16 +346,61 @@ def sample(x, /, *, size=None, temperature=1.0, seed, stream=0, position=0, axis
 
     Row r draws from stream + r. Under ``vmap`` the rows of the batch are counted through, as those of one array.
     """
-    x = jax.lax.stop_gradient(_array("sample", "x", x))
-    x = jnp.moveaxis(x, _axis("sample", axis, x.ndim), -1)
-    static = (("temperature", temperature), ("seed", seed), ("position", position))
-    inputs = {"x": x}
-    if isinstance(stream, (int, np.integer)):
-        static = (*static, ("stream", int(stream)))
-    else:
-        inputs["stream"] = jnp.broadcast_to(jnp.asarray(stream), x.shape[:-1])[..., None]
-    drawn = _call("sample", static, inputs, {"indices": _like(x, 1 if size is None else size, jnp.int32)})[0]
+    x = jax.lax.stop_gradient(array("sample", "x", x))
+    x = jnp.moveaxis(x, normalized("sample", axis, x.ndim), -1)
+    static, streams = _noise(seed, position, stream, x)
+    static = (*static, ("temperature", temperature))
+    drawn = call("sample", static, {"x": x, **streams}, {"indices": like(x, 1 if size is None else size, jnp.int32)})[0]
     return drawn[..., 0] if size is None else drawn
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
+def _relaxed(hard, temperature, static, x, streams):
+    given = (*static, ("temperature", temperature), ("hard", hard))
+    return call("gumbel_softmax", given, {"x": x, **streams}, {"y": like(x)})[0]
+
+
+@_relaxed.defjvp
+def _relaxed_jvp(hard, temperature, static, primals, tangents):
+    y = _relaxed(hard, temperature, static, *primals)
+    soft = _relaxed(False, temperature, static, *primals) if hard else y
+    p = wide(soft)
+    return y, _centred(p, wide(tangents[0]) / temperature, p).astype(y.dtype)
+
+
+def gumbel_softmax(x, /, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
+    """A relaxed draw, as entropic.gumbel_softmax; where hard, with the derivative of the soft one (straight through)."""
+    x = array("gumbel_softmax", "x", x)
+    axis = normalized("gumbel_softmax", axis, x.ndim)
+    moved = jnp.moveaxis(x, axis, -1)
+    static, streams = _noise(seed, 0, stream, moved)
+    return jnp.moveaxis(_relaxed(bool(hard), float(temperature), static, moved, streams), -1, axis)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _powered(static, p, rows):
+    return call("power_transform", static, {"p": p, **rows}, {"q": like(p)})[0]
+
+
+@_powered.defjvp
+def _powered_jvp(static, primals, tangents):
+    (p, rows), (v, slopes) = primals, tangents
+    q = _powered(static, p, rows)
+    there = p > 0
+    gamma = rows.get("gamma", dict(static).get("gamma"))
+    change = gamma * jnp.where(there, v / jnp.where(there, p, 1), 0)
+    if "gamma" in slopes:
+        change = change + jnp.where(there, jnp.log(jnp.where(there, p, 1)), 0) * slopes["gamma"]
+    return q, _centred(q, change, q)
+
+
+def power_transform(p, /, *, gamma, axis=-1):
+    """A distribution sharpened or flattened, as entropic.power_transform; differentiable in p and gamma."""
+    given = array("power_transform", "p", p)
+    axis = normalized("power_transform", axis, given.ndim)
+    moved = jnp.moveaxis(wide(given), axis, -1)
+    static, rows = _split(_CONTROL["power_transform"], {"gamma": gamma}, moved, axis)
+    return jnp.moveaxis(_powered(static, moved, rows), -1, axis).astype(given.dtype)
 
 
 def attention(q, k, v, /, *, map="softmax", scale="sqrt", causal=False, mask=None, return_weights=False, **parameters):
@@ -382,7 +418,10 @@ def attention(q, k, v, /, *, map="softmax", scale="sqrt", causal=False, mask=Non
 
 _MEASURES = {one["name"]: one for one in _core.measure_operations()}
 _CONTROL = {one["name"]: one for one in _core.control_operations()}
-__all__ = ["GammaResult", "attention", "gamma_for_entropy", "sample"]
+_OTHERS = (*_transport.PUBLIC, *_calibration.PUBLIC)
+globals().update({one.__name__: one for one in _OTHERS})
+__all__ = ["GammaResult", "attention", "gamma_for_entropy", "gumbel_softmax", "power_transform", "sample"]
+__all__ += [one.__name__ for one in _OTHERS]
 
 
 def _publish(name, function, info):
@@ -400,3 +439,5 @@ for _name, _info in _LOSSES.items():
 for _name, _info in _MEASURES.items():
     if _info["family"] in ("measure", "divergence"):
         _publish(_name, _make_measure(_info, _info["family"] == "divergence"), _info)
+    elif _info["family"] == "table":
+        _publish(_name, _make_table(_info), _info)

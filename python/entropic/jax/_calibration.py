@@ -1,0 +1,116 @@
+"""Choosing a temperature or an entropy, tables and densities with a chosen entropy: by the functions of NumPy arrays."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+
+import entropic
+from entropic.jax._call import array, call_hosted, hosted
+
+
+def _number(name, parameters, *arrays):
+    """A single number of all rows: vectorised, one call after the other."""
+    dtype = jnp.result_type(float)
+    return call_hosted(name, parameters, arrays, [jax.ShapeDtypeStruct((), dtype)], vmap_method="sequential")[0]
+
+
+def _labelled(name, argument, x, labels):
+    x, labels = array(name, argument, x), jnp.asarray(labels)
+    if not jnp.issubdtype(labels.dtype, jnp.integer):
+        raise TypeError(f"{name}: labels must be of an integer type, got dtype {labels.dtype}")
+    if labels.shape != x.shape[:-1]:
+        raise ValueError(
+            f"{name}: labels must have the shape of {argument} without its last axis, {x.shape[:-1]}, got {labels.shape}"
+        )
+    return x, labels if labels.dtype.itemsize >= 4 else labels.astype(jnp.int32)
+
+
+@hosted("fit_temperature")
+def _fit_temperature(x, labels):
+    return (entropic.fit_temperature(x, labels),)
+
+
+def fit_temperature(x, labels, /):
+    """The temperature that fits labels, as entropic.fit_temperature. It has no derivative."""
+    return _number("fit_temperature", {}, *_labelled("fit_temperature", "x", x, labels))
+
+
+@hosted("fit_target_entropy")
+def _fit_target_entropy(x, labels):
+    return (entropic.fit_target_entropy(x, labels),)
+
+
+def fit_target_entropy(x, labels, /):
+    """The entropy that fits labels, as entropic.fit_target_entropy. It has no derivative."""
+    return _number("fit_target_entropy", {}, *_labelled("fit_target_entropy", "x", x, labels))
+
+
+@hosted("match_entropy")
+def _match_entropy(x):
+    return (entropic.match_entropy(x),)
+
+
+def match_entropy(x_reference, /):
+    """The mean entropy of softmax(x_reference), as entropic.match_entropy. It has no derivative."""
+    return _number("match_entropy", {}, array("match_entropy", "x_reference", x_reference))
+
+
+@hosted("expected_calibration_error")
+def _expected_calibration_error(p, labels, *, bins, strategy):
+    return (entropic.expected_calibration_error(p, labels, bins=bins, strategy=strategy),)
+
+
+def expected_calibration_error(p, labels, /, *, bins=15, strategy="uniform"):
+    """How far confidence is from accuracy, as entropic.expected_calibration_error. It has no derivative."""
+    name = "expected_calibration_error"
+    return _number(name, {"bins": bins, "strategy": strategy}, *_labelled(name, "p", p, labels))
+
+
+def entropy_invariant_scale(n, d, /, *, train_length=512, kappa=None):
+    """The factor of scores that keeps attention's entropy as n grows, as entropic.entropy_invariant_scale."""
+    n = jnp.asarray(n, jnp.result_type(float))
+    return kappa * jnp.log(n) / d if kappa is not None else jnp.log(n) / (math.log(train_length) * math.sqrt(d))
+
+
+@hosted("normalize_density")
+def _normalize_density(p, weights, *, entropy):
+    return entropic.normalize_density(p, weights, entropy=entropy)
+
+
+def normalize_density(p, weights, /, *, entropy, axis=-1):
+    """A density raised to the power of a chosen entropy, as entropic.normalize_density. It has no derivative."""
+    name = "normalize_density"
+    p = jnp.moveaxis(array(name, "p", p), axis, -1)
+    weights = jnp.asarray(weights, p.dtype)
+    if weights.shape != p.shape[-1:]:
+        raise ValueError(f"{name}: weights must have shape {p.shape[-1:]}, one for each node, got {weights.shape}")
+    outputs = [jax.ShapeDtypeStruct(p.shape, p.dtype), jax.ShapeDtypeStruct(p.shape[:-1], p.dtype)]
+    density, gamma = call_hosted(name, {"entropy": entropy}, [p, weights], outputs, vmap_method="sequential")
+    return jnp.moveaxis(density, -1, axis), gamma
+
+
+@hosted("normalize_joint")
+def _normalize_joint(pxy, **target):
+    return (entropic.normalize_joint(pxy, **target),)
+
+
+def normalize_joint(pxy, /, *, joint=None, marginal=None, conditional=None):
+    """A joint table with a chosen entropy, as entropic.normalize_joint. It has no derivative."""
+    pxy = array("normalize_joint", "pxy", pxy)
+    target = {"joint": joint, "marginal": marginal, "conditional": conditional}
+    outputs = [jax.ShapeDtypeStruct(pxy.shape, pxy.dtype)]
+    return call_hosted("normalize_joint", target, [pxy], outputs, vmap_method="sequential")[0]
+
+
+PUBLIC = (
+    entropy_invariant_scale,
+    expected_calibration_error,
+    fit_target_entropy,
+    fit_temperature,
+    match_entropy,
+    normalize_density,
+    normalize_joint,
+)
+for _one in PUBLIC:
+    _one.__module__ = "entropic.jax"

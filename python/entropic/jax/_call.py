@@ -1,0 +1,103 @@
+"""What the functions of JAX arrays are made of: calls into the library, and into functions of NumPy arrays."""
+
+import functools
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from entropic import _core
+
+if tuple(int(part) for part in jax.__version__.split(".")[:3]) < (0, 5, 3):
+    raise ImportError(f"entropic.jax needs jax 0.5.3 or newer, this is {jax.__version__}")
+
+jax.ffi.register_ffi_target("entropic", _core.xla_call(), platform="cpu")
+jax.ffi.register_ffi_target("entropic_python", _core.xla_call_python(), platform="cpu")
+
+HALVES = (jnp.float16, jnp.bfloat16)
+
+
+def _varying(x):
+    """The axes of shard_map's mesh along which x differs between devices; later versions of JAX have it in the type."""
+    of = jax.typeof(x)
+    return frozenset(of.mat.varying if hasattr(of, "mat") else getattr(of, "vma", ()))
+
+
+def _bind(target, inputs, outputs, vmap_method, **attributes):
+    """The call: all inputs and outputs differ along the same axes of a mesh."""
+    axes = frozenset().union(*map(_varying, inputs))
+    if axes:
+        cast = functools.partial(jax.lax.pcast, to="varying") if hasattr(jax.lax, "pcast") else jax.lax.pvary
+        inputs = [cast(x, tuple(axes - _varying(x))) if axes - _varying(x) else x for x in inputs]
+        of = jax.typeof(inputs[0])
+        outputs = [of.update(shape=one.shape, dtype=one.dtype, weak_type=False) for one in outputs]
+    found = jax.ffi.ffi_call(target, outputs, vmap_method=vmap_method)(*inputs, **attributes)
+    if not (hasattr(jax.lax, "pcast") or hasattr(jax.lax, "pvary")) and not jax.typeof(inputs[0]).sharding.mesh.empty:
+        # Before JAX 0.6 the results of calls do not know the mesh; those of products do.
+        found = [one * np.ones((), one.dtype) for one in found]
+    return found
+
+
+def call(operation, parameters, inputs, outputs, vjp=False, vmap_method="broadcast_all"):
+    """inputs: name -> array; outputs: name -> ShapeDtypeStruct. All have the rows' axes first and one axis more."""
+    text = json.dumps({key: value for key, value in parameters if value is not None})
+    names = ",".join([*inputs, *outputs])
+    attributes = {"operation": operation, "parameters": text, "arrays": names, "vjp": np.bool_(vjp)}
+    return _bind("entropic", list(inputs.values()), list(outputs.values()), vmap_method, **attributes)
+
+
+def like(x, cols=None, dtype=None):
+    return jax.ShapeDtypeStruct(x.shape if cols is None else (*x.shape[:-1], cols), dtype or x.dtype)
+
+
+def array(operation, name, x):
+    if isinstance(x, (list, tuple, int, float)):
+        x = np.asarray(x)
+    if not hasattr(x, "dtype"):
+        raise TypeError(f"{operation}: {name} must be an array, got {type(x).__name__}")
+    x = jnp.asarray(x)
+    if jnp.issubdtype(x.dtype, jnp.integer) or x.dtype == bool:
+        x = x.astype(jnp.result_type(float))
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        raise TypeError(f"{operation}: {name} must be float16, bfloat16, float32 or float64, got {x.dtype}")
+    if x.ndim == 0:
+        raise ValueError(f"{operation}: {name} must have at least one axis, got a single number")
+    return x
+
+
+def normalized(operation, axis, dims):
+    if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool):
+        raise TypeError(f"{operation}: axis must be an integer, got {axis!r}")
+    if not -dims <= axis < dims:
+        raise ValueError(f"{operation}: axis must be from {-dims} to {dims - 1}, got {axis}")
+    return int(axis) % dims
+
+
+def wide(x):
+    return x.astype(jnp.float32) if x.dtype in HALVES else x
+
+
+# Functions of NumPy arrays by name: what they return fills the outputs of the call.
+HOSTED = {}
+
+
+def hosted(name):
+    return lambda function: HOSTED.setdefault(name, function)
+
+
+def call_hosted(function, parameters, inputs, outputs, vmap_method="broadcast_all"):
+    """function(*inputs, **parameters), one of HOSTED, when the program runs; outputs: ShapeDtypeStructs."""
+    given = [wide(x) for x in inputs]
+    return _bind("entropic_python", given, list(outputs), vmap_method, operation=function, parameters=json.dumps(parameters))
+
+
+def on_host(function, parameters, inputs, outputs):
+    """Called by XLA: None, or what went wrong."""
+    try:
+        results = HOSTED[function](*inputs, **json.loads(parameters))
+        for output, result in zip(outputs, results, strict=True):
+            output[...] = result
+    except Exception as error:
+        return str(error)
+    return None

@@ -1,0 +1,323 @@
+"""Transport: distances on the line, plans with and without entropy, and their duals."""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import entropic
+from entropic.jax._call import array, call_hosted, hosted, normalized
+
+
+class TransportResult(NamedTuple):
+    """What optimal_transport gives; of these only cost has a derivative."""
+
+    cost: jax.Array
+    plan: jax.Array
+    f: jax.Array
+    g: jax.Array
+    gap: jax.Array
+
+
+class SinkhornResult(NamedTuple):
+    """What sinkhorn gives; of these cost and plan have a derivative."""
+
+    cost: jax.Array
+    plan: jax.Array
+    f: jax.Array
+    g: jax.Array
+    marginal_error: jax.Array
+    lower_bound: jax.Array
+    upper_bound: jax.Array
+    iterations: jax.Array
+    converged: jax.Array
+
+
+def _together(operation, own, **arrays):
+    """Arrays of one type to compute in, leading axes broadcast, and that of the results; own: how many axes are not leading."""
+    arrays = {name: array(operation, name, x) for name, x in arrays.items()}
+    dtype = functools.reduce(jnp.promote_types, (x.dtype for x in arrays.values()))
+    shapes = [x.shape[: max(x.ndim - count, 0)] for x, count in zip(arrays.values(), own, strict=True)]
+    for (name, x), count in zip(arrays.items(), own, strict=True):
+        if x.ndim < count:
+            raise ValueError(f"{operation}: {name} must have at least {count} axes, got shape {x.shape}")
+    try:
+        lead = np.broadcast_shapes(*shapes)
+    except ValueError:
+        given = ", ".join(str(x.shape) for x in arrays.values())
+        raise ValueError(f"{operation}: the leading axes of {', '.join(arrays)} must broadcast, got shapes {given}") from None
+    wide = jnp.promote_types(dtype, jnp.float32)
+    spread = [
+        jnp.broadcast_to(x.astype(wide), (*lead, *x.shape[x.ndim - count :]))
+        for x, count in zip(arrays.values(), own, strict=True)
+    ]
+    return spread, dtype
+
+
+def _empty(*shape, like):
+    return jax.ShapeDtypeStruct(shape, like.dtype)
+
+
+# Distances on the line: a number for each row, and its gradient by the function of NumPy arrays.
+
+
+@hosted("wasserstein_1d")
+def _wasserstein_1d(u, v, *weights, order, slopes):
+    u_weights, v_weights = weights or (None, None)
+    found = entropic.wasserstein_1d(u, v, u_weights=u_weights, v_weights=v_weights, order=order, return_grad=slopes)
+    return found if slopes else (found,)
+
+
+@hosted("wasserstein_histogram")
+def _wasserstein_histogram(p, q, *support, order, slopes):
+    # Of one support each problem has a copy where the call was vectorised.
+    support = support[0].reshape(-1, support[0].shape[-1])[0] if support else None
+    found = entropic.wasserstein_histogram(p, q, support=support, order=order, return_grad=slopes)
+    return found if slopes else (found,)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _distance(name, order, two, others):
+    return call_hosted(name, {"order": order, "slopes": False}, [*two, *others], [_empty(*two[0].shape[:-1], like=two[0])])[0]
+
+
+@_distance.defjvp
+def _distance_jvp(name, order, primals, tangents):
+    two, others = primals
+    outputs = [_empty(*two[0].shape[:-1], like=two[0]), *(_empty(*x.shape, like=x) for x in two)]
+    value, *slopes = call_hosted(name, {"order": order, "slopes": True}, [*two, *others], outputs)
+    return value, sum((slope * v).sum(-1) for slope, v in zip(slopes, tangents[0], strict=True))
+
+
+def _line(name, order, axis, two, others):
+    two = {argument: array(name, argument, x) for argument, x in two.items()}
+    moved = {argument: jnp.moveaxis(x, normalized(name, axis, x.ndim), -1) for argument, x in two.items()}
+    spread, dtype = _together(name, (1, 1), **moved)
+    others = tuple(jax.lax.stop_gradient(x).astype(spread[0].dtype) for x in others)
+    return _distance(name, float(order), tuple(spread), others).astype(dtype)
+
+
+def wasserstein_1d(u, v, /, *, u_weights=None, v_weights=None, order=1.0, axis=-1):
+    """The Wasserstein distance of samples along axis, as entropic.wasserstein_1d; differentiable in the samples."""
+    name, weights = "wasserstein_1d", []
+    if u_weights is not None or v_weights is not None:
+        for argument, x, w in (("u_weights", u, u_weights), ("v_weights", v, v_weights)):
+            x = array(name, argument[0], x)
+            w = jnp.broadcast_to(1.0 if w is None else jnp.asarray(w), x.shape)
+            weights.append(jnp.moveaxis(w, normalized(name, axis, x.ndim), -1))
+        lead = np.broadcast_shapes(*(w.shape[:-1] for w in weights))
+        weights = [jnp.broadcast_to(w, (*lead, w.shape[-1])) for w in weights]
+    return _line(name, order, axis, {"u": u, "v": v}, weights)
+
+
+def wasserstein_histogram(p, q, /, *, support=None, order=1.0, axis=-1):
+    """The Wasserstein distance of distributions over one support, as entropic.wasserstein_histogram; differentiable in both."""
+    name = "wasserstein_histogram"
+    support = [] if support is None else [array(name, "support", support)]
+    return _line(name, order, axis, {"p": p, "q": q}, support)
+
+
+# Plans.
+
+
+@hosted("optimal_transport")
+def _optimal_transport(a, b, cost, *, mass_tolerance):
+    return entropic.optimal_transport(a, b, cost, mass_tolerance=mass_tolerance)[:5]
+
+
+@hosted("sinkhorn")
+def _sinkhorn(a, b, cost, *, given):
+    return entropic.sinkhorn(a, b, cost, **dict(given))
+
+
+def _problem(name, a, b, cost):
+    (a, b, cost), dtype = _together(name, (1, 1, 2), a=a, b=b, cost=cost)
+    if cost.shape[-2:] != (a.shape[-1], b.shape[-1]):
+        raise ValueError(f"{name}: cost must have shape (..., {a.shape[-1]}, {b.shape[-1]}), got {cost.shape}")
+    return a, b, cost, dtype
+
+
+def _outputs(a, b, cost, numbers):
+    return [_empty(*shape, like=a) for shape in (a.shape[:-1], cost.shape, a.shape, b.shape, *[a.shape[:-1]] * numbers)]
+
+
+def _cast(found, dtype):
+    return [x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x for x in found]
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _cheapest(mass_tolerance, a, b, cost):
+    return call_hosted("optimal_transport", {"mass_tolerance": mass_tolerance}, [a, b, cost], _outputs(a, b, cost, 1))
+
+
+@_cheapest.defjvp
+def _cheapest_jvp(mass_tolerance, primals, tangents):
+    found = _cheapest(mass_tolerance, *primals)
+    _, plan, f, g, _ = found
+    da, db, dcost = tangents
+    change = (f * da).sum(-1) + (g * db).sum(-1) + (plan * jnp.where(plan > 0, dcost, 0)).sum((-2, -1))
+    return found, [change, *map(jnp.zeros_like, found[1:])]
+
+
+def optimal_transport(a, b, cost, /, *, mass_tolerance=None):
+    """The cheapest plan, as entropic.optimal_transport; its cost is differentiable in a, b and cost.
+
+    The gradient in cost is the plan, those in a and b are the potentials, up to a constant. An infeasible problem is an error.
+    """
+    a, b, cost, dtype = _problem("optimal_transport", a, b, cost)
+    return TransportResult(*_cast(_cheapest(mass_tolerance, a, b, cost), dtype))
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _smooth(given, a, b, cost):
+    more = [jax.ShapeDtypeStruct(a.shape[:-1], jnp.int32)] * 2
+    return call_hosted("sinkhorn", {"given": given}, [a, b, cost], [*_outputs(a, b, cost, 3), *more])
+
+
+@_smooth.defjvp
+def _smooth_jvp(given, primals, tangents):
+    """P_ij = exp((F_i + G_j - C_ij) / epsilon), whose F and G keep the sums of rows and columns: a Laplacian, without G."""
+    found = _smooth(given, *primals)
+    p, (da, db, dcost), epsilon = found[1], tangents, dict(given)["epsilon"]
+    moved = p * jnp.where(p > 0, dcost, 0)
+    columns = p.sum(-2)
+    by_column = p / jnp.where(columns > 0, columns, 1)[..., None, :]
+    right_columns = epsilon * db + moved.sum(-2)
+    right = epsilon * da + moved.sum(-1) - (by_column * right_columns[..., None, :]).sum(-1)
+    between = by_column @ jnp.swapaxes(p, -1, -2)
+    off = between * (1 - jnp.eye(p.shape[-2], dtype=p.dtype))
+    # F and G are defined up to a constant: F is 0 at the largest row.
+    free = (jnp.arange(p.shape[-2]) != p.sum(-1).argmax(-1)[..., None]).astype(p.dtype)
+    degree = jnp.where(p.sum(-1) > 0, off.sum(-1), 1)
+    eye = jnp.eye(p.shape[-2], dtype=p.dtype)
+    system = eye * (degree * free + 1 - free)[..., None] - off * free[..., None] * free[..., None, :]
+    rows = jnp.linalg.solve(system, (right * free)[..., None])[..., 0]
+    cols = (right_columns - (p * rows[..., None]).sum(-2)) / jnp.where(columns > 0, columns, 1)
+    slope = (p * (rows[..., None] + cols[..., None, :]) - moved) / epsilon
+    cost = jnp.where(p > 0, primals[2], 0)
+    change = moved.sum((-2, -1)) + (cost * slope).sum((-2, -1))
+    still = [jnp.zeros_like(x) for x in found[2:7]]
+    return found, [change, slope, *still, *(np.zeros(x.shape, jax.dtypes.float0) for x in found[7:])]
+
+
+def sinkhorn(a, b, cost, /, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_tolerance=None):
+    """The plan with entropy, as entropic.sinkhorn; its cost and plan are differentiable in a, b and cost.
+
+    The derivative is that of the exact plan, by the implicit function theorem, so tolerance should be small.
+    """
+    a, b, cost, dtype = _problem("sinkhorn", a, b, cost)
+    given = {"epsilon": epsilon, "tolerance": tolerance, "max_iterations": max_iterations, "mass_tolerance": mass_tolerance}
+    found = _cast(_smooth(tuple(given.items()), a, b, cost), dtype)
+    return SinkhornResult(*found[:-1], found[-1].astype(bool))
+
+
+# Points, by way of plans.
+
+
+def _points(name, x, y, a, b):
+    found = []
+    for argument, points, weights in (("x", x, a), ("y", y, b)):
+        points = array(name, argument, points)
+        if points.ndim not in (1, 2) or len(points) == 0:
+            raise ValueError(f"{name}: {argument} must have shape (points, coordinates) or (points,), got {points.shape}")
+        points = points[:, None] if points.ndim == 1 else points
+        weights = jnp.ones(len(points), points.dtype) if weights is None else array(name, "ab"[len(found)], weights)
+        if weights.shape != points.shape[:1]:
+            raise ValueError(
+                f"{name}: {'ab'[len(found)]} must have shape ({len(points)},), one weight for each point, got {weights.shape}"
+            )
+        found.append((points, weights / weights.sum()))
+    (x, a), (y, b) = found
+    if x.shape[1] != y.shape[1]:
+        raise ValueError(f"{name}: y must have as many coordinates as x, {x.shape[1]}, got {y.shape[1]}")
+    return x, y, a, b
+
+
+def _powers(x, y, order):
+    """|x_i - y_j|^order, with a gradient of 0 where points coincide."""
+    square = ((x[:, None] - y) ** 2).sum(-1)
+    return square if order == 2 else jnp.where(square > 0, jnp.where(square > 0, square, 1) ** (order / 2), 0 * square)
+
+
+def _order(name, order):
+    if not 1 <= order < float("inf"):
+        raise ValueError(f"{name}: order must be at least 1 and finite, got {order}")
+
+
+def wasserstein(x, y, /, *, order=1.0, a=None, b=None):
+    """The Wasserstein distance of weighted points, as entropic.wasserstein; differentiable in points and weights."""
+    _order("wasserstein", order)
+    x, y, a, b = _points("wasserstein", x, y, a, b)
+    largest = jax.lax.stop_gradient(jnp.abs(x[:, None] - y).max())
+    largest = jnp.where(largest > 0, largest, 1)
+    total = optimal_transport(a, b, _powers(x / largest, y / largest, order)).cost
+    return largest * jnp.where(total > 0, jnp.where(total > 0, total, 1) ** (1 / order), 0 * total)
+
+
+def sinkhorn_divergence(x, y, /, *, epsilon, a=None, b=None, order=2, tolerance=1e-9, max_iterations=10000):
+    """A smooth distance of weighted points, as entropic.sinkhorn_divergence; differentiable in points and weights.
+
+    By the envelope theorem: plans and potentials count as constant.
+    """
+    name = "sinkhorn_divergence"
+    _order(name, order)
+    x, y, a, b = _points(name, x, y, a, b)
+    still = jax.lax.stop_gradient
+
+    def minimum(u, v, from_, to):
+        """Its value and derivative."""
+        cost = _powers(u, v, order)
+        options = {"epsilon": epsilon, "tolerance": tolerance, "max_iterations": max_iterations}
+        found = sinkhorn(still(from_), still(to), still(cost), **options)
+        return dual_value(found.f, found.g, from_, to) + (found.plan * (cost - still(cost))).sum()
+
+    return minimum(x, y, a, b) - 0.5 * (minimum(x, x, a, a) + minimum(y, y, b, b))
+
+
+# Duals.
+
+
+def c_transform(f, cost, /):
+    """The largest g with f_i + g_j <= C_ij, as entropic.c_transform."""
+    (f, cost), dtype = _together("c_transform", (1, 2), f=f, cost=cost)
+    if f.shape[-1] != cost.shape[-2]:
+        raise ValueError(f"c_transform: f must have shape (..., {cost.shape[-2]}) for this cost, got {f.shape}")
+    return (cost - f[..., None]).min(-2).astype(dtype)
+
+
+def dual_value(f, g, a, b, /):
+    """<a, f> + <b, g>, as entropic.dual_value."""
+    (f, g, a, b), dtype = _together("dual_value", (1, 1, 1, 1), f=f, g=g, a=a, b=b)
+    first, second = (
+        (mass * jnp.where((mass == 0) & ~jnp.isfinite(potential), 0, potential)).sum(-1) for potential, mass in ((f, a), (g, b))
+    )
+    return (first + second).astype(dtype)
+
+
+def lipschitz_constant(f, distance, /):
+    """max |f_i - f_j| / D_ij over i != j, as entropic.lipschitz_constant."""
+    f, distance = array("lipschitz_constant", "f", f), array("lipschitz_constant", "distance", distance)
+    if f.ndim != 1 or distance.shape != (len(f), len(f)):
+        raise ValueError(f"lipschitz_constant: f must have shape (n,) and distance (n, n), got {f.shape} and {distance.shape}")
+    rise, apart = jnp.abs(f[:, None] - f), distance > 0
+    slope = jnp.where(apart, rise / jnp.where(apart, distance, 1), jnp.where(rise > 0, jnp.inf, 0 * rise))
+    return jnp.where(jnp.eye(len(f), dtype=bool), 0, slope).max()
+
+
+PUBLIC = (
+    SinkhornResult,
+    TransportResult,
+    c_transform,
+    dual_value,
+    lipschitz_constant,
+    optimal_transport,
+    sinkhorn,
+    sinkhorn_divergence,
+    wasserstein,
+    wasserstein_1d,
+    wasserstein_histogram,
+)
+for _one in PUBLIC:
+    _one.__module__ = "entropic.jax"

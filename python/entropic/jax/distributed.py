@@ -1,0 +1,291 @@
+"""Functions of rows that are split over devices: inside ``shard_map``, on each device's part of ``axis``.
+
+``axis_name`` is the mesh axis over which the rows are split, in order and in equal parts. Exchanged are a few integers for each
+row, by ``pmax`` and ``psum``, never the scores; sums are exact, so that softmax, log_softmax, logsumexp, entropy and
+softmax_loss have the same bits however many devices there are. sparsemax and entmax exchange sums of floating point, of some
+ten rounds. All have derivatives, first and second.
+"""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from entropic import _core
+from entropic.jax._call import array, call_hosted, hosted, like, normalized, wide
+
+# How many numbers of a row RowStatistics has.
+_VALUES = 6
+_LOWEST = np.int32(-(2**31))
+
+
+def _begin(operation, params, classes, x, first, n):
+    if operation == "statistics":
+        return _core.part_of_statistics(*params, classes, x, first, n)
+    return _core.part_of_map(operation, tuple(params), x, first, n)
+
+
+@functools.cache
+def _questions(operation, params, wide_type, n):
+    """What is asked, in order; these operations ask the same whatever the scores are."""
+    part, asked = _begin(operation, params, np.zeros(0, np.int64), np.zeros((1, 1), wide_type), 0, n), []
+    while (question := part.question())[0] != "none":
+        asked.append(question)
+        part.take(np.zeros(question[1], np.int64))
+    return asked
+
+
+def _asked(x, first, classes, joined, operation, params, n):
+    """The part, when it has been told what is joined."""
+    rows = np.ascontiguousarray(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]))
+    part = _begin(operation, params, np.ascontiguousarray(classes.reshape(-1), np.int64), rows, int(first.flat[0]), n)
+    for words in joined:
+        part.take(np.ascontiguousarray(words).view(np.int64).reshape(-1))
+    return part, rows
+
+
+@hosted("part_answers")
+def _part_answers(x, first, classes, *joined, **given):
+    part, rows = _asked(x, first, classes, joined, **given)
+    words = part.question()[1]
+    told = np.zeros(len(rows) * words, np.int64)
+    part.answer(told)
+    return (told.view(np.int32).reshape(*x.shape[:-1], words, 2),)
+
+
+@hosted("part_writes")
+def _part_writes(x, first, classes, *joined, **given):
+    part, rows = _asked(x, first, classes, joined, **given)
+    y = np.empty_like(rows)
+    part.write(y)
+    return (y.reshape(x.shape),)
+
+
+@hosted("part_values")
+def _part_values(x, first, classes, *joined, **given):
+    part, rows = _asked(x, first, classes, joined, **given)
+    values = np.empty((len(rows), part.value_count()))
+    part.values(values)
+    return (values.reshape(*x.shape[:-1], -1),)
+
+
+def _join(words, how, axis_name):
+    """Integers of 64 bits as pairs of 32, the lower first: JAX may have no more than these."""
+    low, high = words[..., 0], words[..., 1]
+    if how == "maximum":
+        top = jax.lax.pmax(high, axis_name)
+        below = jax.lax.pmax(jnp.where(high == top, low ^ _LOWEST, _LOWEST), axis_name) ^ _LOWEST
+        return jnp.stack([below, top], -1)
+    # In quarters, which do not overflow.
+    shifted = jax.lax.shift_right_logical
+    quarters = [low & 0xFFFF, shifted(low, jnp.int32(16)), high & 0xFFFF, shifted(high, jnp.int32(16))]
+    sums = jax.lax.psum(jnp.stack(quarters, -1), axis_name)
+    carried, kept = 0, []
+    for i in range(4):
+        carried = sums[..., i] + carried
+        kept.append(carried & 0xFFFF)
+        carried = shifted(carried, jnp.int32(16))
+    return jnp.stack([kept[0] | (kept[1] << 16), kept[2] | (kept[3] << 16)], -1)
+
+
+def _run(operation, params, axis_name, x, classes, *, values=False):
+    """The part's own result, or the numbers of its rows."""
+    cols = x.shape[-1]
+    n = cols * jax.lax.psum(1, axis_name)
+    first = jax.lax.axis_index(axis_name).astype(jnp.int32) * cols
+    given = {"operation": operation, "params": params, "n": n}
+    joined = []
+    for how, words in _questions(operation, params, x.dtype, n):
+        told = jax.ShapeDtypeStruct((*x.shape[:-1], words, 2), jnp.int32)
+        (mine,) = call_hosted("part_answers", given, [x, first, classes, *joined], [told])
+        joined.append(_join(mine, how, axis_name))
+    if not values:
+        return call_hosted("part_writes", given, [x, first, classes, *joined], [like(x)])[0]
+    # They depend on what was joined alone, so they are the same on all devices: those of a part without entries.
+    none = jnp.zeros((*x.shape[:-1], 0), x.dtype)
+    given_none = [none, jnp.int32(0), classes, *joined]
+    return call_hosted("part_values", given, given_none, [like(x, _VALUES)])[0]
+
+
+def _no_classes(x):
+    return jnp.zeros((*x.shape[:-1], 0), jnp.int32)
+
+
+def _dot(a, b, axis_name):
+    return jax.lax.psum((a * b).sum(-1, keepdims=True), axis_name)
+
+
+# Each rule is for rows along the last axis, in float32 or float64.
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _softmax(temperature, axis_name, x):
+    return _run("softmax", (temperature,), axis_name, x, _no_classes(x))
+
+
+@_softmax.defjvp
+def _softmax_jvp(temperature, axis_name, primals, tangents):
+    p = _softmax(temperature, axis_name, *primals)
+    v = jnp.where(p > 0, tangents[0], 0) / temperature
+    return p, p * (v - _dot(p, v, axis_name))
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
+def _statistic(which, temperature, axis_name, x, classes):
+    """log softmax, or one of RowStatistics' numbers of each row."""
+    entropy = which in ("entropy", "loss")
+    if which == "log_softmax":
+        return _run("statistics", (temperature, entropy), axis_name, x, classes)
+    values = _run("statistics", (temperature, entropy), axis_name, x, classes, values=True)
+    if which == "loss":
+        return jnp.where(classes < 0, 0, -values[..., 3:4])
+    return values[..., 2:3] if which == "logsumexp" else values[..., 4:5]
+
+
+@_statistic.defjvp
+def _statistic_jvp(which, temperature, axis_name, primals, tangents):
+    (x, classes), v = primals, tangents[0]
+    value = _statistic(which, temperature, axis_name, x, classes)
+    if which == "log_softmax":
+        live = jnp.isfinite(value)
+        v = jnp.where(live, v, 0) / temperature
+        return value, jnp.where(live, v - _dot(jnp.where(live, jnp.exp(value), 0), v, axis_name), 0)
+    p = _softmax(temperature, axis_name, x)
+    v = jnp.where(p > 0, v, 0)
+    if which == "logsumexp":
+        return value, _dot(p, v, axis_name)
+    if which == "entropy":
+        log = jnp.where(p > 0, jnp.log(jnp.where(p > 0, p, 1)), 0)
+        return value, -_dot(p * (log + value), v, axis_name)
+    at = jax.lax.axis_index(axis_name) * x.shape[-1] + jnp.arange(x.shape[-1])
+    return value, jnp.where(classes < 0, 0, _dot(p - (at == classes), v, axis_name))
+
+
+def _sums(z, tau, power, axis_name):
+    """Of the part above tau, to the power and to one less: what Newton's method asks for."""
+    above = jnp.where(z > tau, z - tau, 0)
+    slope = jnp.where(above > 0, jnp.where(above > 0, above, 1) ** (power - 1), 0)
+    total = jax.lax.psum(jnp.stack([(above * slope).sum(-1), slope.sum(-1)], -1), axis_name)
+    return total[..., 0:1], total[..., 1:2]
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _entmax(alpha, axis_name, x):
+    power = 1 / (alpha - 1)
+    # pmax may pass over NaN.
+    lacks = jax.lax.pmax(jnp.isnan(x).any(-1, keepdims=True).astype(x.dtype), axis_name) > 0
+    top = jnp.where(lacks, jnp.nan, jax.lax.pmax(x.max(-1, keepdims=True), axis_name))
+    # Of +inf, which has all the mass, and of what is NaN.
+    flat = jnp.isposinf(top)
+    z = jnp.where(flat, jnp.where(x == top, 0, -jnp.inf), jnp.where(jnp.isneginf(x), -jnp.inf, (x - top) * (alpha - 1)))
+    low = jnp.full_like(top, -1)
+    high = jnp.zeros_like(top)
+
+    # The threshold is between: Newton's step where it stays there, else the middle.
+    def step(state):
+        low, high, tau, _, count = state
+        total, slope = _sums(z, tau, power, axis_name)
+        low, high = jnp.where(total >= 1, tau, low), jnp.where(total < 1, tau, high)
+        next_ = tau + (total - 1) / (power * jnp.where(slope > 0, slope, 1))
+        inside = (next_ > low) & (next_ < high) & (slope > 0)
+        next_ = jnp.where(total == 1, tau, jnp.where(inside, next_, (low + high) / 2))
+        return low, high, next_, tau, count + 1
+
+    def goes_on(state):
+        _, _, tau, before, count = state
+        return (count < 100) & jnp.any(tau != before)
+
+    # NaN never settles.
+    z = jnp.where(jnp.isnan(top) | jnp.isneginf(top), 0, z)
+    tau = jax.lax.while_loop(goes_on, step, (low, high, low, high, jnp.int32(0)))[2]
+    p = jnp.where(z > tau, jnp.where(z > tau, z - tau, 0) ** power, 0)
+    p = p / jax.lax.psum(p.sum(-1, keepdims=True), axis_name)
+    return jnp.where(jnp.isnan(top) | jnp.isneginf(top), jnp.nan, p)
+
+
+@_entmax.defjvp
+def _entmax_jvp(alpha, axis_name, primals, tangents):
+    p = _entmax(alpha, axis_name, *primals)
+    on = p > 0
+    s = jnp.where(on, jnp.where(on, p, 1) ** (2 - alpha), 0)
+    v = jnp.where(on, tangents[0], 0)
+    total = jax.lax.psum(s.sum(-1, keepdims=True), axis_name)
+    return p, s * (v - _dot(s, v, axis_name) / jnp.where(total > 0, total, 1))
+
+
+# The functions.
+
+
+def _rows(name, x, axis):
+    x = array(name, "x", x)
+    axis = normalized(name, axis, x.ndim)
+    return x, axis, wide(jnp.moveaxis(x, axis, -1))
+
+
+def _positive(name, argument, value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+        raise ValueError(f"{name}: {argument} must be a number above 0 and finite, got {value!r}")
+    return float(value)
+
+
+def _number(which, name, x, axis, temperature, axis_name, classes=None):
+    _, _, rows = _rows(name, x, axis)
+    classes = _no_classes(rows) if classes is None else classes
+    return _statistic(which, temperature, axis_name, rows, classes)[..., 0]
+
+
+def softmax(x, /, *, axis_name, temperature=1.0, axis=-1):
+    """As entropic.softmax, of this device's part. Two rounds."""
+    x, axis, rows = _rows("softmax", x, axis)
+    p = _softmax(_positive("softmax", "temperature", temperature), axis_name, rows)
+    return jnp.moveaxis(p, -1, axis).astype(x.dtype)
+
+
+def log_softmax(x, /, *, axis_name, temperature=1.0, axis=-1):
+    """As entropic.log_softmax, of this device's part. Two rounds."""
+    x, axis, rows = _rows("log_softmax", x, axis)
+    y = _statistic("log_softmax", _positive("log_softmax", "temperature", temperature), axis_name, rows, _no_classes(rows))
+    return jnp.moveaxis(y, -1, axis).astype(x.dtype)
+
+
+def logsumexp(x, /, *, axis_name, temperature=1.0, axis=-1):
+    """As entropic.logsumexp: the whole row's number, on every device. Two rounds."""
+    return _number("logsumexp", "logsumexp", x, axis, _positive("logsumexp", "temperature", temperature), axis_name)
+
+
+def entropy(x, /, *, axis_name, axis=-1):
+    """The entropy of softmax(x): the whole row's number, on every device. Two rounds."""
+    return _number("entropy", "entropy", x, axis, 1.0, axis_name)
+
+
+def softmax_loss(x, target, /, *, axis_name, ignore_index=None, axis=-1):
+    """As entropic.softmax_loss of classes, which are counted in the whole row and known to every device. Two rounds."""
+    target = jnp.asarray(target)
+    if not jnp.issubdtype(target.dtype, jnp.integer):
+        raise TypeError(f"softmax_loss: target must be of an integer type, one class for each row, got {target.dtype}")
+    target = target.astype(jnp.int32)[..., None]
+    if ignore_index is not None:
+        target = jnp.where(target == ignore_index, -1, target)
+    return _number("loss", "softmax_loss", x, axis, 1.0, axis_name, target)
+
+
+def entmax(x, /, *, axis_name, alpha=1.5, temperature=1.0, axis=-1):
+    """As entropic.entmax, of this device's part, but for rounding; alpha is one number. Some ten rounds."""
+    alpha, temperature = (_positive("entmax", *one) for one in (("alpha", alpha), ("temperature", temperature)))
+    if alpha < 1:
+        raise ValueError(f"entmax: alpha must be at least 1, got {alpha!r}")
+    if alpha == 1:
+        return softmax(x, axis_name=axis_name, temperature=temperature, axis=axis)
+    x, axis, rows = _rows("entmax", x, axis)
+    return jnp.moveaxis(_entmax(alpha, axis_name, rows / temperature), -1, axis).astype(x.dtype)
+
+
+def sparsemax(x, /, *, axis_name, temperature=1.0, axis=-1):
+    """As entropic.sparsemax, of this device's part, but for rounding. Some ten rounds."""
+    temperature = _positive("sparsemax", "temperature", temperature)
+    return entmax(x, axis_name=axis_name, alpha=2.0, temperature=temperature, axis=axis)
+
+
+__all__ = ["entmax", "entropy", "log_softmax", "logsumexp", "softmax", "softmax_loss", "sparsemax"]
