@@ -8,13 +8,13 @@ import os
 
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
 
-import jax  # noqa: E402
-import jax.numpy as jnp  # noqa: E402
-import numpy as np  # noqa: E402
-from timing import median_times  # noqa: E402
+import jax
+import jax.numpy as jnp
+import numpy as np
+from timing import median_times
 
-import entropic  # noqa: E402
-import entropic.jax as ej  # noqa: E402
+import entropic
+import entropic.jax as ej
 
 
 def sorted_sparsemax(x):
