@@ -294,7 +294,7 @@ ATTENTION = [(snippets(row[0])[0], snippets(row[1])[0]) for row in rows_of("Atte
 
 
 def test_the_tables_of_losses_and_attention_are_found():
-    assert len(LOSSES) == 8
+    assert len(LOSSES) == 10
     assert len(ATTENTION) == 5
 
 
@@ -313,7 +313,7 @@ def test_losses_side_by_side_are_equal(theirs, ours):
         names["entmax"] = package or pytest.skip("entmax is not installed")
     if theirs.startswith("optax."):
         names["optax"] = pytest.importorskip("optax")
-        names |= {"x": x.numpy(), "c": names["c"].numpy()}
+        names |= {"x": x.numpy(), "t": t.numpy(), "c": names["c"].numpy(), "softmax": entropic.softmax}
     np.testing.assert_allclose(eval(ours, names), eval(theirs, names), rtol=2e-6)
 
 
