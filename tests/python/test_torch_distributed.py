@@ -1,6 +1,6 @@
 """entropic.torch.distributed in processes of gloo: the same bits for any number of parts, rounds and bytes, errors, gradients.
 
-The ranks are spawned once. Each answers a job, a function of this module by name, with what it returns.
+The ranks are started once. Each answers a job, a function of this module by name, with what it returns.
 """
 
 import hashlib
@@ -25,6 +25,9 @@ pytestmark = pytest.mark.skipif(not dist.is_available(), reason="torch without t
 RANKS, N, ROWS = 4, 8192, 6
 CUTS = {1: [0, N], 2: [0, N // 2, N], 3: [0, 1000, 1003, N], 4: [0, N // 4, N // 2, 3 * N // 4, N]}
 _groups = {}
+# Ranks are forked from a process that has imported what takes them seconds each.
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["entropic.torch.distributed", "torch.distributed.tensor", "pytest"])
 
 
 def free_port():
@@ -58,8 +61,8 @@ def serve(rank, port, pipe):
 def ranks():
     port, pipes = free_port(), []
     for rank in range(RANKS):
-        ours, theirs = multiprocessing.get_context("spawn").Pipe()
-        multiprocessing.get_context("spawn").Process(target=serve, args=(rank, port, theirs), daemon=True).start()
+        ours, theirs = CONTEXT.Pipe()
+        CONTEXT.Process(target=serve, args=(rank, port, theirs), daemon=True).start()
         pipes.append(ours)
 
     def run(job, size, *arguments):
@@ -383,10 +386,10 @@ def left_alone(rank, port, kind, pipe):
 
 @pytest.mark.parametrize("kind", ["dies", "stalls"])
 def test_a_rank_that_is_lost_ends_the_others(kind):
-    context, port, pipes, processes = multiprocessing.get_context("spawn"), free_port(), [], []
+    port, pipes, processes = free_port(), [], []
     for rank in range(3):
-        ours, theirs = context.Pipe()
-        processes.append(context.Process(target=left_alone, args=(rank, port, kind, theirs), daemon=True))
+        ours, theirs = CONTEXT.Pipe()
+        processes.append(CONTEXT.Process(target=left_alone, args=(rank, port, kind, theirs), daemon=True))
         processes[-1].start()
         pipes.append(ours)
     for rank in (0, 2):
