@@ -128,7 +128,8 @@ def families(package):
         "Logarithms": with_vjp(operation for operation in operations if operation["family"] != "map"),
         "Entropy control": [*with_vjp(_core.control_operations()), "GammaResult"],
         "The temperature or the entropy that fits": [
-            *("fit_temperature", "fit_target_entropy", "match_entropy", "expected_calibration_error"),
+            *("fit_temperature", "fit_vector_scaling", "VectorScaling", "fit_target_entropy", "match_entropy"),
+            *("expected_calibration_error", "reliability_bins", "ReliabilityBins", "reliability_diagram", "brier_score"),
             *("entropy_invariant_scale", "TemperatureClampedWarning"),
         ],
         "Losses": [*(loss["name"] for loss in _core.losses()), "ratio_map", "linear_loss", *TOKENS],
@@ -156,7 +157,7 @@ def python():
 
     result = listed(entropic, families(entropic))
     result += "\n## scikit-learn: entropic.calibration\n\n"
-    names = ("TemperatureScaler", "EntropyScaler")
+    names = ("TemperatureScaler", "VectorScaler", "EntropyScaler")
     return result + "\n".join(described(calibration, "entropic.calibration", name) for name in names)
 
 

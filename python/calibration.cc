@@ -18,25 +18,40 @@ using Labels = Vector<const std::int64_t>;
 using Numbers = Vector<const double>;
 using Output = Vector<double>;
 
+// What is asked of p; the library's own tolerance is not that of every type here.
+ExpectedCalibrationError options_of(nb::tuple values) { return to_params<ExpectedCalibrationError>(values).op; }
+
 template <class T>
 void bind(nb::module_& m) {
-  m.def("fit_temperature", [](const Matrix<const T>& x, const Labels& labels) {
+  m.def("fit_temperature", [](const Matrix<const T>& x, const Labels& labels, const Numbers& weights) {
     const nb::gil_scoped_release release;
-    const FittedTemperature fitted = fit_temperature(view(x), span(labels));
+    const FittedTemperature fitted = fit_temperature(view(x), span(labels), span(weights));
     return std::pair(fitted.temperature, fitted.clamped);
   });
-  m.def("fit_target_entropy", [](const Matrix<const T>& x, const Labels& labels) {
+  m.def("fit_target_entropy", [](const Matrix<const T>& x, const Labels& labels, const Numbers& weights) {
     const nb::gil_scoped_release release;
-    return fit_target_entropy(view(x), span(labels));
+    return fit_target_entropy(view(x), span(labels), span(weights));
   });
-  m.def("match_entropy", [](const Matrix<const T>& x) {
+  m.def("match_entropy", [](const Matrix<const T>& x, const Numbers& weights) {
     const nb::gil_scoped_release release;
-    return match_entropy(view(x));
+    return match_entropy(view(x), span(weights));
   });
-  m.def("expected_calibration_error", [](const Matrix<const T>& p, const Labels& labels, nb::tuple values) {
-    const ExpectedCalibrationError options = to_params<ExpectedCalibrationError>(values).op;
+  m.def("expected_calibration_error",
+        [](const Matrix<const T>& p, const Labels& labels, const Numbers& weights, nb::tuple values) {
+          const ExpectedCalibrationError options = options_of(values);
+          const nb::gil_scoped_release release;
+          return expected_calibration_error(options, view(p), span(labels), span(weights));
+        });
+  m.def("reliability_bins", [](const Matrix<const T>& p, const Labels& labels, const Numbers& weights, nb::tuple values) {
+    nb::list found;
+    for (const ReliabilityBin& bin : reliability_bins(options_of(values), view(p), span(labels), span(weights))) {
+      found.append(nb::make_tuple(bin.lower, bin.upper, bin.weight, bin.confidence, bin.accuracy));
+    }
+    return found;
+  });
+  m.def("brier_score", [](const Matrix<const T>& p, const Labels& labels, const Numbers& weights, double sum_tolerance) {
     const nb::gil_scoped_release release;
-    return expected_calibration_error(options, view(p), span(labels));
+    return brier_score(view(p), span(labels), span(weights), sum_tolerance);
   });
 }
 

@@ -486,5 +486,59 @@ TEST(Calibration, RefusesBadArguments) {
   EXPECT_EQ(out, std::vector<double>(3, 7.0));
 }
 
+// Whole weights are how often a row is there, and what a row of weight 0 holds nobody reads.
+TEST(Calibration, weights_repeat_rows) {
+  std::mt19937 random(5);
+  for (int trial = 0; trial < 20; ++trial) {
+    const Data data = drawn(40, 5, 2, 1.5, static_cast<unsigned>(random()));
+    std::vector<double> p(data.x.size());
+    apply(Softmax{}, data.view(), MatrixView<double>(p.data(), data.rows, data.cols));
+    Data weighted = data, repeated{0, data.cols, {}, {}};
+    std::vector<double> weights, weighted_p = p, repeated_p;
+    for (std::size_t r = 0; r < data.rows; ++r) {
+      const std::size_t count = random() % 3;
+      weights.push_back(static_cast<double>(count));
+      repeated.rows += count;
+      for (std::size_t k = 0; k < count; ++k) {
+        for (std::size_t i = 0; i < data.cols; ++i) {
+          repeated.x.push_back(data.x[r * data.cols + i]);
+          repeated_p.push_back(p[r * data.cols + i]);
+        }
+        repeated.labels.push_back(data.labels[r]);
+      }
+      if (count == 0) weighted.labels[r] = -100, weighted.x[r * data.cols] = weighted_p[r * data.cols] = kNaN;
+    }
+    EXPECT_NEAR(fit_temperature(weighted.view(), weighted.labels, weights).temperature, repeated.temperature().temperature,
+                1e-9 * repeated.temperature().temperature);
+    EXPECT_NEAR(fit_target_entropy(weighted.view(), weighted.labels, weights), repeated.target(), 1e-6);
+    EXPECT_NEAR(match_entropy(weighted.view(), weights), match_entropy(repeated.view()), 1e-12);
+    const MatrixView<const double> some(weighted_p.data(), data.rows, data.cols);
+    const MatrixView<const double> all(repeated_p.data(), repeated.rows, data.cols);
+    EXPECT_NEAR(brier_score(some, weighted.labels, weights), brier_score(all, repeated.labels), 1e-13);
+    using enum ExpectedCalibrationError::Strategy;
+    for (const auto strategy : {uniform, quantile}) {
+      const ExpectedCalibrationError options{.bins = 7, .strategy = strategy};
+      const double error = expected_calibration_error(options, some, weighted.labels, weights);
+      EXPECT_NEAR(error, expected_calibration_error(options, all, repeated.labels), 1e-13);
+      double sum = 0, total = 0;
+      for (const ReliabilityBin& bin : reliability_bins(options, some, weighted.labels, weights)) {
+        EXPECT_LE(bin.lower, bin.confidence);
+        EXPECT_GE(bin.upper + 1e-15, bin.confidence);
+        sum += bin.weight * std::abs(bin.accuracy - bin.confidence), total += bin.weight;
+      }
+      EXPECT_NEAR(sum / total, error, 1e-13);
+    }
+  }
+}
+
+TEST(Calibration, weights_are_checked) {
+  const Data data = drawn(3, 4, 1, 1, 0);
+  const auto fit = [&](const std::vector<double>& weights) { fit_temperature(data.view(), data.labels, weights); };
+  const std::string name = "fit_temperature: ";
+  expect_error(name + "sample_weight must be at least 0 and finite, got -1 in row 1", [&] { fit({1, -1, 1}); });
+  expect_error(name + "sample_weight must be at least 0 and finite, got nan in row 2", [&] { fit({1, 1, kNaN}); });
+  expect_error(name + "some row must count: sample_weight is 0 in all 3 that are not ignored", [&] { fit({0, 0, 0}); });
+}
+
 }  // namespace
 }  // namespace entropic

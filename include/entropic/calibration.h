@@ -9,12 +9,17 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "entropic/describe.h"
 #include "entropic/export.h"
 #include "entropic/matrix_view.h"
 
 namespace entropic::inline ENTROPIC_ABI {
+
+// Labels are of std::int64_t, one for each row. sample_weight says how much each row counts, in means and sums over rows; none:
+// all alike. A row of weight 0 is left out, and may hold anything. At least 0, finite and not all 0, else
+// std::invalid_argument.
 
 inline constexpr double kLeastTemperature = 1e-3, kLargestTemperature = 1e3;
 
@@ -32,7 +37,8 @@ struct FittedTemperature {
 // Throws: std::invalid_argument naming the row: NaN or +inf among its scores, a label that is no class or has score -inf.
 // Source: Guo, Pleiss, Sun, Weinberger, ICML 2017.
 template <class T>
-ENTROPIC_API FittedTemperature fit_temperature(MatrixView<const T> x, std::span<const std::int64_t> labels);
+ENTROPIC_API FittedTemperature fit_temperature(MatrixView<const T> x, std::span<const std::int64_t> labels,
+                                               std::span<const double> sample_weight = {});
 
 // The entropy H in [0, log cols] at which p = entropy_normalize(x, entropy = H) gives the labels the least mean negative
 // log-likelihood. Not convex in H: 65 values of H and those at which rows may become uniform, then every interval in which the
@@ -42,14 +48,15 @@ ENTROPIC_API FittedTemperature fit_temperature(MatrixView<const T> x, std::span<
 //
 // Shapes, Throws: as fit_temperature. Units: nats. Error of H: 1e-12 log cols, times what the labels leave open.
 template <class T>
-ENTROPIC_API double fit_target_entropy(MatrixView<const T> x, std::span<const std::int64_t> labels);
+ENTROPIC_API double fit_target_entropy(MatrixView<const T> x, std::span<const std::int64_t> labels,
+                                       std::span<const double> sample_weight = {});
 
 // The mean over rows of the entropy of softmax(x): the target that gives other scores the entropy of these.
 //
 // Shapes: x rows x cols. Units: nats. Error: 1e-14 max(1, log cols).
 // Throws: std::invalid_argument naming a row with NaN or without a score above -inf; no rows.
 template <class T>
-ENTROPIC_API double match_entropy(MatrixView<const T> x_reference);
+ENTROPIC_API double match_entropy(MatrixView<const T> x_reference, std::span<const double> sample_weight = {});
 
 struct ExpectedCalibrationError {
   enum class Strategy { uniform, quantile };
@@ -87,14 +94,36 @@ struct ExpectedCalibrationError {
 // first entry that has it.
 //   uniform   bin b holds confidences in [b/bins, (b+1)/bins), the last one also 1
 //   quantile  a row goes by the number k of rows with a lower confidence into bin floor(k bins / rows): equally many in each,
-//             but equal confidences stay together
+//             but equal confidences stay together; where rows have weights these count in place of rows
 // Empty bins add nothing.
 //
 // Shapes: p rows x cols, labels rows, each in [0, cols).
 // Throws: std::invalid_argument naming row and entry where p is no distribution (negative, NaN, infinite, sum not 1).
 template <class T>
 ENTROPIC_API double expected_calibration_error(const ExpectedCalibrationError& options, MatrixView<const T> p,
-                                               std::span<const std::int64_t> labels);
+                                               std::span<const std::int64_t> labels,
+                                               std::span<const double> sample_weight = {});
+
+// What that is the sum over: the bins of a reliability diagram.
+struct ReliabilityBin {
+  double lower, upper;  // the bin's edges; of quantiles its least and largest confidence
+  double weight;        // of its rows
+  double confidence;    // the mean of them
+  double accuracy;      // the share of rows whose prediction is the label
+};
+
+// In the order of confidence, without those that have no row. Arguments and errors as expected_calibration_error.
+template <class T>
+ENTROPIC_API std::vector<ReliabilityBin> reliability_bins(const ExpectedCalibrationError& options, MatrixView<const T> p,
+                                                          std::span<const std::int64_t> labels,
+                                                          std::span<const double> sample_weight = {});
+
+// mean_r sum_i (p_ri - 1[i = y_r])^2, between 0 and 2: for two classes twice what is sometimes called so.
+//
+// Shapes, Throws: as expected_calibration_error. Source: Brier, Monthly Weather Review 1950.
+template <class T>
+ENTROPIC_API double brier_score(MatrixView<const T> p, std::span<const std::int64_t> labels,
+                                std::span<const double> sample_weight = {}, std::optional<double> sum_tolerance = {});
 
 struct EntropyInvariantScale {
   double train_length = 512;

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,17 +17,21 @@ class TemperatureClampedWarning(UserWarning):
     """
 
 
-def fit_temperature(x, labels):
+def fit_temperature(x, labels, *, sample_weight=None, ignore_index=None):
     """The temperature T at which softmax(x/T) gives the labels the least mean negative log-likelihood.
 
         T = argmin_T mean_r -log softmax(x_r / T)_{y_r}, 1e-3 <= T <= 1e3
 
     Parameters
     ----------
-    x : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
+    x : NumPy array, anything with DLPack (such as a torch CPU tensor of any type) or nested lists
         Scores (logits), of shape (..., n): n classes along the last axis. A -inf score is an absent class.
     labels : array of integers
         The class of each row, in [0, n), of shape x.shape[:-1].
+    sample_weight : array of shape x.shape[:-1], default None
+        How much each row counts, at least 0; None: all alike. What a row of weight 0 holds is not read.
+    ignore_index : int, default None
+        The label of rows that are left out, as -100 in torch.
 
     Returns
     -------
@@ -58,7 +63,7 @@ def fit_temperature(x, labels):
     >>> round(1 / T, 12) == round(math.log(3), 12)  # p = 3/4, as the labels say
     True
     """
-    temperature, clamped = _core.fit_temperature(*_labelled("fit_temperature", "x", x, labels)[:2])
+    temperature, clamped = _core.fit_temperature(*_labelled("fit_temperature", "x", x, labels, sample_weight, ignore_index)[:3])
     if clamped:
         why = (
             "(nearly) every label has the largest score of its row"
@@ -73,17 +78,21 @@ def fit_temperature(x, labels):
     return temperature
 
 
-def fit_target_entropy(x, labels):
+def fit_target_entropy(x, labels, *, sample_weight=None, ignore_index=None):
     """The entropy H at which entropy_normalize(x, entropy=H) gives the labels the least mean negative log-likelihood.
 
         H = argmin_H mean_r -log entropy_normalize(x_r, entropy=H)_{y_r}, 0 <= H <= log n
 
     Parameters
     ----------
-    x : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
+    x : NumPy array, anything with DLPack (such as a torch CPU tensor of any type) or nested lists
         Scores, of shape (..., n): n classes along the last axis. A -inf score is an absent class.
     labels : array of integers
         The class of each row, in [0, n), of shape x.shape[:-1].
+    sample_weight : array of shape x.shape[:-1], default None
+        How much each row counts, at least 0; None: all alike. What a row of weight 0 holds is not read.
+    ignore_index : int, default None
+        The label of rows that are left out, as -100 in torch.
 
     Returns
     -------
@@ -109,18 +118,20 @@ def fit_target_entropy(x, labels):
     >>> round(H, 12) == round(math.log(4) - 0.75 * math.log(3), 12)  # p = 3/4 in every row
     True
     """
-    return _core.fit_target_entropy(*_labelled("fit_target_entropy", "x", x, labels)[:2])
+    return _core.fit_target_entropy(*_labelled("fit_target_entropy", "x", x, labels, sample_weight, ignore_index)[:3])
 
 
-def match_entropy(x_reference):
+def match_entropy(x_reference, *, sample_weight=None):
     """The mean entropy of softmax(x_reference): the target that gives other scores the entropy of these.
 
         H = mean_r -sum_i p_ri log p_ri, p_r = softmax(x_r)
 
     Parameters
     ----------
-    x_reference : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
-        Scores, of shape (..., n); each row along the last axis counts once.
+    x_reference : NumPy array, anything with DLPack (such as a torch CPU tensor of any type) or nested lists
+        Scores, of shape (..., n): rows along the last axis.
+    sample_weight : array of shape x_reference.shape[:-1], default None
+        How much each row counts, at least 0; None: all alike. What a row of weight 0 holds is not read.
 
     Returns
     -------
@@ -140,10 +151,12 @@ def match_entropy(x_reference):
     >>> round(H, 12) == round(math.log(3) / 2, 12)
     True
     """
-    return _core.match_entropy(_matrix("match_entropy", "x_reference", x_reference)[0])
+    name = "match_entropy"
+    values, shape, _ = _matrix(name, "x_reference", x_reference)
+    return _core.match_entropy(values, _weights(name, "x_reference", sample_weight, shape))
 
 
-def expected_calibration_error(p, labels, *, bins=15, strategy="uniform"):
+def expected_calibration_error(p, labels, *, bins=15, strategy="uniform", sample_weight=None, ignore_index=None):
     """How far confidence is from accuracy, over bins of confidence.
 
         sum_b |sum_{r in b} (1[argmax p_r = y_r] - max p_r)| / rows
@@ -153,7 +166,7 @@ def expected_calibration_error(p, labels, *, bins=15, strategy="uniform"):
 
     Parameters
     ----------
-    p : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
+    p : NumPy array, anything with DLPack (such as a torch CPU tensor of any type) or nested lists
         Distributions, of shape (..., n).
     labels : array of integers
         The class of each row, in [0, n), of shape p.shape[:-1].
@@ -162,7 +175,11 @@ def expected_calibration_error(p, labels, *, bins=15, strategy="uniform"):
     strategy : "uniform" or "quantile", default "uniform"
         "uniform": bin b holds confidences in [b/bins, (b+1)/bins), the last one also 1.
         "quantile": a row goes by the number k of rows with a lower confidence into bin floor(k bins / rows): equally many in
-        each, but equal confidences stay together.
+        each, but equal confidences stay together. Where rows have weights these count in place of rows.
+    sample_weight : array of shape p.shape[:-1], default None
+        How much each row counts, at least 0; None: all alike. What a row of weight 0 holds is not read.
+    ignore_index : int, default None
+        The label of rows that are left out, as -100 in torch.
 
     Returns
     -------
@@ -188,10 +205,303 @@ def expected_calibration_error(p, labels, *, bins=15, strategy="uniform"):
     >>> entropic.expected_calibration_error([[0.75, 0.25], [0.75, 0.25]], [0, 1])
     0.25
     """
-    name = "expected_calibration_error"
-    values, labels, dtype = _labelled(name, "p", p, labels)
-    tolerance = _core.sum_tolerance[dtype.itemsize]
-    return _core.expected_calibration_error(values, labels, (bins, strategy, tolerance))
+    *given, tolerance = _labelled("expected_calibration_error", "p", p, labels, sample_weight, ignore_index)
+    return _core.expected_calibration_error(*given, (bins, strategy, tolerance))
+
+
+class ReliabilityBins(NamedTuple):
+    """The bins of a reliability diagram that have rows, in the order of confidence: see reliability_bins."""
+
+    lower: np.ndarray[Any, Any]
+    upper: np.ndarray[Any, Any]
+    weight: np.ndarray[Any, Any]
+    confidence: np.ndarray[Any, Any]
+    accuracy: np.ndarray[Any, Any]
+
+
+def reliability_bins(p, labels, *, bins=15, strategy="uniform", sample_weight=None, ignore_index=None):
+    """Confidence and accuracy in bins of confidence: what expected_calibration_error is the sum over.
+
+        accuracy_b = share of rows in b whose argmax p_r is y_r,   confidence_b = mean of max p_r in b
+
+    Parameters
+    ----------
+    p, labels, bins, strategy, sample_weight, ignore_index
+        As for expected_calibration_error.
+
+    Returns
+    -------
+    ReliabilityBins
+        A named tuple of arrays with a number for each bin that has rows: `lower` and `upper`, its edges (for "quantile" its
+        least and largest confidence), `weight` of its rows (how many they are), their mean `confidence` and their `accuracy`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As expected_calibration_error.
+
+    Examples
+    --------
+    >>> found = entropic.reliability_bins([[0.75, 0.25], [0.75, 0.25], [0.1, 0.9]], [0, 1, 1], bins=10)
+    >>> found.weight, found.confidence, found.accuracy
+    (array([2., 1.]), array([0.75, 0.9 ]), array([0.5, 1. ]))
+    """
+    *given, tolerance = _labelled("reliability_bins", "p", p, labels, sample_weight, ignore_index)
+    found = _core.reliability_bins(*given, (bins, strategy, tolerance))
+    return ReliabilityBins(*np.asarray(found, np.float64).reshape(-1, 5).T.copy())
+
+
+def reliability_diagram(p, labels, *, bins=15, strategy="uniform", sample_weight=None, ignore_index=None, ax=None):
+    """Draw accuracy against confidence: bars below the diagonal are of rows that are surer than they are right.
+
+    It needs matplotlib (pip install matplotlib).
+
+    Parameters
+    ----------
+    p, labels, bins, strategy, sample_weight, ignore_index
+        As for expected_calibration_error, which the title says.
+    ax : matplotlib Axes, default None
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        With a bar of each bin's accuracy over its edges, a point at its confidence, and the share of rows in gray.
+
+    Raises
+    ------
+    ImportError
+        There is no matplotlib.
+    ValueError, TypeError
+        As expected_calibration_error.
+
+    Examples
+    --------
+    >>> p, labels = [[0.75, 0.25], [0.75, 0.25], [0.1, 0.9]], [0, 1, 1]
+    >>> ax = entropic.reliability_diagram(p, labels)  # ax.figure.savefig("reliability.svg") keeps it
+    """
+    found = reliability_bins(p, labels, bins=bins, strategy=strategy, sample_weight=sample_weight, ignore_index=ignore_index)
+    if ax is None:
+        try:
+            from matplotlib.figure import Figure
+        except ImportError as error:
+            raise ImportError("reliability_diagram needs matplotlib: pip install matplotlib") from error
+        ax = Figure(figsize=(4.5, 4.5)).subplots()
+    total = found.weight.sum()
+    distance = (found.weight * np.abs(found.accuracy - found.confidence)).sum() / total
+    width = np.maximum(found.upper - found.lower, 0.004)
+    ax.bar(found.lower, found.weight / total, width, align="edge", color="0.85", label="share of rows")
+    ax.bar(found.lower, found.accuracy, width, align="edge", color="tab:blue", alpha=0.6, edgecolor="white", label="accuracy")
+    ax.plot([0, 1], [0, 1], color="black", linewidth=1, linestyle="dashed", label="as sure as right")
+    ax.plot(found.confidence, found.accuracy, "o", color="tab:orange", markersize=4, label="mean confidence")
+    ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence", ylabel="accuracy", title=f"calibration error {distance:.3f}")
+    ax.legend(loc="upper left", fontsize="small")
+    return ax
+
+
+def brier_score(p, labels, *, sample_weight=None, ignore_index=None):
+    """The mean squared distance of distributions from the labels: calibration and discrimination in one number.
+
+        mean_r sum_i (p_ri - 1[i = y_r])^2
+
+    Parameters
+    ----------
+    p, labels, sample_weight, ignore_index
+        As for expected_calibration_error.
+
+    Returns
+    -------
+    float
+        Between 0 and 2. For two classes it is twice the (p_1 - y)^2 that is sometimes called so.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As expected_calibration_error.
+
+    Notes
+    -----
+    It is a proper score: the expected score is least where p is the law of the labels.
+    Source: Brier, Monthly Weather Review 78, 1950.
+
+    Examples
+    --------
+    >>> entropic.brier_score([[0.75, 0.25], [0.75, 0.25]], [0, 1])
+    0.625
+    """
+    return _core.brier_score(*_labelled("brier_score", "p", p, labels, sample_weight, ignore_index))
+
+
+class VectorScaling(NamedTuple):
+    """What fit_vector_scaling found: scale * x + bias are the calibrated scores."""
+
+    scale: np.ndarray[Any, Any]
+    bias: np.ndarray[Any, Any]
+
+
+def fit_vector_scaling(x, labels, *, ridge=1e-6, sample_weight=None, ignore_index=None):
+    """A scale and a bias for each class at which softmax(scale x + bias) gives the labels the least mean loss.
+
+        argmin_{w, b} mean_r -log softmax(w x_r + b)_{y_r} + ridge/2 (|w - 1|^2 + |b + (w - 1) m|^2),  m = mean_r x_r
+
+    Parameters
+    ----------
+    x : NumPy array, anything with DLPack (such as a torch CPU tensor of any type) or nested lists
+        Scores (logits), of shape (..., n): n classes along the last axis. A -inf score is an absent class.
+    labels : array of integers
+        The class of each row, in [0, n), of shape x.shape[:-1].
+    ridge : float, at least 0 and finite, default 1e-6
+        What a change of the scores costs: of each class's scale, and of what its mean score becomes. Above 0 there is always
+        one minimum; 0 is the likelihood alone.
+    sample_weight : array of shape x.shape[:-1], default None
+        How much each row counts, at least 0; None: all alike. What a row of weight 0 holds is not read.
+    ignore_index : int, default None
+        The label of rows that are left out, as -100 in torch.
+
+    Returns
+    -------
+    VectorScaling
+        A named tuple of two arrays of n numbers, `scale` and `bias`; the biases have mean 0. The gradient of the loss is
+        below 1e-9 of the scores' size there.
+
+    Raises
+    ------
+    ValueError
+        As fit_temperature. There is no minimum, which can only be where ridge is 0: a class is nobody's label, so that its
+        bias would be -inf, or scales and biases exist at which every row of some class is right.
+    TypeError
+        As fit_temperature.
+
+    Notes
+    -----
+    Unlike a temperature it changes which class has the largest score, and has 2n parameters to fit: with few labels per
+    class prefer fit_temperature, or a ridge. The loss is convex; Newton's method, with steps by conjugate gradients, starts
+    from the best temperature. Sums are in float64.
+    Source: Guo, Pleiss, Sun, Weinberger, ICML 2017.
+
+    Examples
+    --------
+    >>> x, labels = [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0]], [0, 1, 1, 1, 0]
+    >>> scale, bias = entropic.fit_vector_scaling(x, labels)
+    >>> p = entropic.softmax(scale * x[4] + bias)  # 1/3, 2/3: as often as the labels of such rows
+    """
+    name = "fit_vector_scaling"
+    ridge = _checks.number(name, "ridge", ridge)
+    if not 0 <= ridge < math.inf:
+        raise ValueError(f"{name}: ridge must be at least 0 and finite, got {ridge:g}")
+    values, classes, weights, _ = _labelled(name, "x", x, labels, sample_weight, ignore_index)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TemperatureClampedWarning)
+        try:
+            temperature, clamped = _core.fit_temperature(values, classes, weights)  # checks x and labels too
+        except ValueError as error:
+            raise ValueError(str(error).replace("fit_temperature", name)) from None
+    rows = slice(None) if len(weights) == 0 else weights > 0
+    weights = np.ones(len(values)) if len(weights) == 0 else weights[rows]
+    values, classes = values[rows].astype(np.float64), classes[rows]
+    missing = np.setdiff1d(np.arange(values.shape[1]), classes)
+    if ridge == 0 and len(missing) > 0:
+        raise ValueError(f"{name}: class {missing[0]} is no row's label, so that its bias would be -inf; give a ridge above 0")
+    if clamped and temperature < 1:  # every label has the largest score, whatever their size
+        finite = values[np.isfinite(values)]
+        temperature = max(finite.max() - finite.min(), np.finfo(float).tiny)
+    change, mean, found = _newton(values, classes, weights / weights.sum(), ridge, temperature)
+    if not found:
+        raise ValueError(
+            f"{name}: the loss falls on for ever, as scales and biases exist at which every row of some class is right; "
+            f"give a ridge above {ridge:g}"
+        )
+    bias = change[1] - change[0] * mean
+    return VectorScaling(1 + change[0], bias - bias.mean())
+
+
+def _newton(x, labels, weights, ridge, temperature):
+    """The least loss of scores x + d (x - mean) + c, from those of a temperature: ((d, c), mean, whether there is one)."""
+    absent = np.isneginf(x)
+    x = np.where(absent, 0, x)
+    mean = weights @ x
+    centred = np.where(absent, 0, x - mean)
+    at = np.arange(len(x)), labels
+    column = weights[:, None]
+    slower = np.full(x.shape[1], 1 / temperature - 1)
+    change = np.stack([slower, slower * (mean - mean.mean())])
+
+    def scores(change):
+        return centred * change[0] + change[1]
+
+    def summed(entries):  # the transpose of scores
+        return np.stack([np.einsum("ri,ri->i", centred, entries), entries.sum(axis=0)])
+
+    def state(change):
+        z = np.where(absent, -np.inf, x + scores(change))
+        top = z.max(axis=1, keepdims=True)
+        p = np.exp(z - top)
+        sums = p.sum(axis=1, keepdims=True)
+        loss = weights @ (np.log(sums) + top)[:, 0] - weights @ z[at] + ridge / 2 * (change**2).sum()
+        return loss, p / sums
+
+    loss, p = state(change)
+    for _ in range(_NEWTON_STEPS):
+        residual = p * column
+        residual[at] -= weights
+        gradient = summed(residual) + ridge * change
+        spread = column * p * (1 - p)
+        diagonal = np.stack([np.einsum("ri,ri->i", centred**2, spread), spread.sum(axis=0)]) + ridge
+
+        def curved(step, p=p, diagonal=diagonal):
+            u = scores(step)
+            u -= np.einsum("ri,ri->r", p, u)[:, None]
+            # Where the loss is flat, as along equal biases, rounding must not take the step to infinity.
+            return summed(column * p * u) + ridge * step + _DAMPING * diagonal * step
+
+        step = -_conjugate_gradients(curved, gradient, diagonal)
+        step[1] -= step[1].mean()
+        moves = np.where(absent, 0, scores(step))
+        moved = np.abs(moves - np.einsum("ri,ri->r", p, moves)[:, None]).max(initial=0)
+        size_of_scores = np.abs(x + scores(change)).max()
+        if moved <= 1e-8 * (1 + size_of_scores):
+            p[at] -= 1
+            return change + step, mean, ridge > 0 or np.abs(p).max(axis=0).min() > 1e-12
+        slope = (gradient * step).sum()
+        size = min(1.0, _LONGEST / max(moved, 1e-300))
+        while True:
+            candidate = change + size * step
+            new, now = state(candidate)
+            if new <= loss + 1e-4 * size * slope + 1e-14 * (loss + size_of_scores):
+                break
+            size /= 2
+            if size < 1e-10:
+                return change, mean, False
+        change, loss, p = candidate, new, now
+    return change, mean, False
+
+
+_DAMPING = 1e-9
+_LONGEST = 10.0  # as far as scores go in one step: where p is 0 or 1 the loss has no curvature to say how far
+_NEWTON_STEPS = 50  # along a direction without a minimum each moves scores by about 1
+
+
+def _conjugate_gradients(curved, gradient, diagonal):
+    """H^-1 gradient, where curved(s) is H s, to the digits that Newton's next step needs."""
+    inverse = np.where(diagonal > 0, 1 / np.where(diagonal > 0, diagonal, 1), 0)
+    solution, residual = np.zeros_like(gradient), gradient.copy()
+    direction = inverse * residual
+    norm = start = (residual * direction).sum()
+    tolerance = min(1e-4, start) * start
+    for _ in range(2 * gradient.size + 10):
+        if norm <= tolerance:
+            break
+        image = curved(direction)
+        curvature = (direction * image).sum()
+        if not curvature > 0:
+            break
+        step = norm / curvature
+        solution += step * direction
+        residual -= step * image
+        scaled = inverse * residual
+        before, norm = norm, (residual * scaled).sum()
+        direction = scaled + norm / before * direction
+    return solution
 
 
 def entropy_invariant_scale(n, d, *, train_length=512, kappa=None):
@@ -242,26 +552,54 @@ def entropy_invariant_scale(n, d, *, train_length=512, kappa=None):
     return _convert.number_or_array(_convert.same_kind(n, _convert.cast(scale.reshape(values.shape), dtype)))
 
 
+def _array(name, argument, x):
+    """Any array as NumPy's, torch's bfloat16 too."""
+    if getattr(x, "requires_grad", False):
+        raise TypeError(
+            f"{name}: {argument} is a {type(x).__name__} that requires grad, and what is fitted or counted has none; "
+            f"pass {argument}.detach()"
+        )
+    return _convert.to_numpy(name, argument, x, bfloat16=True)
+
+
 def _matrix(name, argument, x):
-    """(x as a contiguous matrix of float32 or float64, the shape of its rows, the dtype of x)."""
-    array, dtype = _convert.to_wide_floats(name, argument, _convert.to_numpy(name, argument, x))
+    """(x as a contiguous matrix of float32 or float64, the shape of its rows, how far sums of p of this type may be from 1)."""
+    array, dtype = _convert.to_wide_floats(name, argument, _array(name, argument, x))
     if array.ndim == 0:
         raise ValueError(f"{name}: {argument} must have at least one axis, got a single number")
     shape = array.shape[:-1]
-    return np.require(array, requirements=["C", "A"]).reshape(math.prod(shape), array.shape[-1]), shape, dtype
+    tolerance = _core.sum_tolerance[2 if _convert.is_bfloat16(x) else dtype.itemsize]
+    return np.require(array, requirements=["C", "A"]).reshape(math.prod(shape), array.shape[-1]), shape, tolerance
 
 
-def _labelled(name, argument, x, labels):
-    """(x as such a matrix, the class of each row, the dtype of x)."""
-    matrix, shape, dtype = _matrix(name, argument, x)
-    classes = _convert.to_numpy(name, "labels", labels)
+def _weights(name, argument, sample_weight, shape):
+    """One number for each row in float64, or none."""
+    if sample_weight is None:
+        return np.empty(0)
+    weights = _convert.to_floats(name, "sample_weight", _array(name, "sample_weight", sample_weight))[0]
+    if weights.shape != shape:
+        raise ValueError(
+            f"{name}: sample_weight must have the shape of {argument} without its last axis, {shape}, got {weights.shape}"
+        )
+    return np.require(weights, np.float64, ["C", "A"]).reshape(-1)
+
+
+def _labelled(name, argument, x, labels, sample_weight, ignore_index):
+    """(x as such a matrix, the class of each row, their weights or none, the tolerance of sums)."""
+    matrix, shape, tolerance = _matrix(name, argument, x)
+    classes = _array(name, "labels", labels)
     if classes.dtype.kind not in "iub" and classes.size > 0:
         raise TypeError(f"{name}: labels must be of an integer type, got dtype {classes.dtype}")
     if classes.shape != shape:
         raise ValueError(
             f"{name}: labels must have the shape of {argument} without its last axis, {shape}, got {classes.shape}"
         )
-    return matrix, np.require(classes, np.int64, ["C", "A"]).reshape(-1), dtype
+    classes = np.require(classes, np.int64, ["C", "A"]).reshape(-1)
+    weights = _weights(name, argument, sample_weight, shape)
+    if ignore_index is not None:
+        ignored = classes == _checks.integer(name, "ignore_index", ignore_index)
+        weights = np.where(ignored, 0.0, weights if weights.size else 1.0)
+    return matrix, classes, weights, tolerance
 
 
 for _one in (
@@ -270,6 +608,12 @@ for _one in (
     fit_target_entropy,
     match_entropy,
     expected_calibration_error,
+    ReliabilityBins,
+    reliability_bins,
+    reliability_diagram,
+    brier_score,
+    VectorScaling,
+    fit_vector_scaling,
     entropy_invariant_scale,
 ):
     _one.__module__ = "entropic.calibration"

@@ -1,16 +1,20 @@
-"""TemperatureScaler and EntropyScaler for entropic.calibration: scikit-learn is imported here and nowhere else."""
+"""The estimators of entropic.calibration: scikit-learn is imported here and nowhere else."""
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin  # type: ignore[import-untyped]
 from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped]
-from sklearn.utils.validation import check_is_fitted, validate_data  # type: ignore[import-untyped]
+from sklearn.utils.validation import (  # type: ignore[import-untyped]
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
 
 from entropic import _calibration, _core, _generated
 
 
 class _Scaler(ClassifierMixin, TransformerMixin, BaseEstimator):
-    """What both share: scores in, classes out. One column of scores, as decision_function gives for two classes, stands
-    for the scores (0, s)."""
+    """What both share: scores in, classes out. One column of scores, or one axis as decision_function gives for two
+    classes, stands for the scores (0, s)."""
 
     def __init__(self, *, classes=None):
         self.classes = classes
@@ -20,10 +24,12 @@ class _Scaler(ClassifierMixin, TransformerMixin, BaseEstimator):
         tags.target_tags.required = True
         return tags
 
-    def fit(self, X, y):
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_all_finite=False)
+    def fit(self, X, y, sample_weight=None):
+        X, y = validate_data(self, _as_column(X), y, dtype=[np.float64, np.float32], ensure_all_finite=False)
         check_classification_targets(y)
         self._check(X)
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
         columns = max(2, X.shape[1])
         found, labels = np.unique(y, return_inverse=True)
         if self.classes is not None:
@@ -47,7 +53,7 @@ class _Scaler(ClassifierMixin, TransformerMixin, BaseEstimator):
                 f"y has {len(found)} classes and X scores for {columns}: pass classes=, the class of each column, "
                 "such as classifier.classes_"
             )
-        self._fit(_with_zeros(X), labels)
+        self._fit(_with_zeros(X), labels, sample_weight)
         return self
 
     def predict_proba(self, X):
@@ -61,6 +67,8 @@ class _Scaler(ClassifierMixin, TransformerMixin, BaseEstimator):
 
     def _checked(self, X):
         check_is_fitted(self)
+        if self.n_features_in_ == 1:
+            X = _as_column(X)
         X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_all_finite=False, reset=False)
         self._check(X)
         return X
@@ -75,6 +83,13 @@ class _Scaler(ClassifierMixin, TransformerMixin, BaseEstimator):
             )
         if X.shape[1] > 1 and np.isneginf(X).all(axis=1).any():
             raise ValueError(f"Input X of {type(self).__name__} has a row of nothing but -infinity")
+
+
+def _as_column(X):
+    """One-dimensional scores, as decision_function gives for two classes, as the one column that they are."""
+    if isinstance(X, (list, tuple)) and X and all(np.ndim(one) == 0 for one in X):
+        X = np.asarray(X)
+    return X.reshape(-1, 1) if isinstance(X, np.ndarray) and X.ndim == 1 else X
 
 
 def _with_zeros(X):
@@ -107,15 +122,16 @@ class TemperatureScaler(_Scaler):
     >>> p = scaler.predict_proba([[1, 0]])  # 3/4, 1/4
     """
 
-    def fit(self, X, y):
-        """Find T for scores X of shape (n_samples, n_classes), or (n_samples, 1) for two classes, and classes y.
+    def fit(self, X, y, sample_weight=None):
+        """Find T for scores X of shape (n_samples, n_classes), or (n_samples,) or (n_samples, 1) for two classes, and
+        classes y; sample_weight is how much each row counts.
 
         Warns with entropic.TemperatureClampedWarning where T is an end of [1e-3, 1e3].
         """
-        return super().fit(X, y)
+        return super().fit(X, y, sample_weight)
 
-    def _fit(self, X, labels):
-        self.temperature_ = _calibration.fit_temperature(X, labels)
+    def _fit(self, X, labels, sample_weight):
+        self.temperature_ = _calibration.fit_temperature(X, labels, sample_weight=sample_weight)
 
     def transform(self, X):
         """The scaled scores X / temperature_, in X's shape: softmax of them is predict_proba."""
@@ -124,6 +140,63 @@ class TemperatureScaler(_Scaler):
 
     def _probabilities(self, X):
         return _generated.softmax(X, temperature=self.temperature_)
+
+
+class VectorScaler(_Scaler):
+    """Vector scaling: a scale and a bias for each class that make softmax likeliest to give the labels.
+
+    Unlike a temperature it may change which class is largest, and wants many labels of each class, or a ridge.
+
+    Parameters
+    ----------
+    classes : array of shape (n_classes,), default None
+        As for TemperatureScaler.
+    ridge : float, at least 0, default 1e-6
+        What a change of the scores costs, see entropic.fit_vector_scaling.
+
+    Attributes
+    ----------
+    scale_, bias_ : array of shape (n_classes,)
+        See entropic.fit_vector_scaling.
+    classes_, n_features_in_
+        As for TemperatureScaler.
+
+    Examples
+    --------
+    >>> X, y = [[1, 0], [1, 0], [0, 1], [0, 1], [0, 1]], ["a", "b", "b", "b", "a"]
+    >>> p = VectorScaler().fit(X, y).predict_proba([[0, 1]])  # 1/3, 2/3
+    """
+
+    def __init__(self, *, classes=None, ridge=1e-6):
+        super().__init__(classes=classes)
+        self.ridge = ridge
+
+    def fit(self, X, y, sample_weight=None):
+        """Find scale and bias for scores X of shape (n_samples, n_classes), or (n_samples,) or (n_samples, 1) for two classes,
+        and classes y; sample_weight is how much each row counts."""
+        return super().fit(X, y, sample_weight)
+
+    def _fit(self, X, labels, sample_weight):
+        found = _calibration.fit_vector_scaling(X, labels, ridge=self.ridge, sample_weight=sample_weight)
+        self.scale_, self.bias_ = found
+
+    def transform(self, X):
+        """The scores scale_ X + bias_, of shape (n_samples, n_classes): softmax of them is predict_proba."""
+        return self._scaled(_with_zeros(self._checked(X)))
+
+    def predict(self, X):
+        """The class with the largest scaled score."""
+        largest = self.transform(X).argmax(axis=1)
+        return self.classes_[largest]
+
+    def _scaled(self, X):
+        absent = np.isneginf(X)
+        scaled = np.where(absent, 0, X) * self.scale_.astype(X.dtype) + self.bias_.astype(X.dtype)
+        scaled[absent] = -np.inf
+        return scaled
+
+    def _probabilities(self, X):
+        return _generated.softmax(self._scaled(X))
 
 
 class EntropyScaler(_Scaler):
@@ -150,12 +223,13 @@ class EntropyScaler(_Scaler):
     >>> p = scaler.predict_proba([[1, 0]])  # 3/4, 1/4
     """
 
-    def fit(self, X, y):
-        """Find the entropy for scores X of shape (n_samples, n_classes), or (n_samples, 1) for two classes, and classes y."""
-        return super().fit(X, y)
+    def fit(self, X, y, sample_weight=None):
+        """Find the entropy for scores X of shape (n_samples, n_classes), or (n_samples,) or (n_samples, 1) for two classes, and
+        classes y; sample_weight is how much each row counts."""
+        return super().fit(X, y, sample_weight)
 
-    def _fit(self, X, labels):
-        self.entropy_ = _calibration.fit_target_entropy(X, labels)
+    def _fit(self, X, labels, sample_weight):
+        self.entropy_ = _calibration.fit_target_entropy(X, labels, sample_weight=sample_weight)
 
     def transform(self, X):
         """The scores times each row's gamma, in X's shape: softmax of them is predict_proba.
@@ -176,4 +250,4 @@ class EntropyScaler(_Scaler):
 
 
 # Where users find them, and where pickle does.
-TemperatureScaler.__module__ = EntropyScaler.__module__ = "entropic.calibration"
+TemperatureScaler.__module__ = VectorScaler.__module__ = EntropyScaler.__module__ = "entropic.calibration"

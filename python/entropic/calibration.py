@@ -1,29 +1,42 @@
 """Choosing the temperature or the entropy by labels, by a reference or by length, and what a choice is worth.
 
-``TemperatureScaler`` and ``EntropyScaler`` are these choices as scikit-learn estimators; only they need scikit-learn.
+``TemperatureScaler``, ``VectorScaler`` and ``EntropyScaler`` are these choices as scikit-learn estimators; only they need
+scikit-learn.
 """
 
 import importlib.util
 
 from entropic._calibration import (
+    ReliabilityBins,
     TemperatureClampedWarning,
+    VectorScaling,
+    brier_score,
     entropy_invariant_scale,
     expected_calibration_error,
     fit_target_entropy,
     fit_temperature,
+    fit_vector_scaling,
     match_entropy,
+    reliability_bins,
+    reliability_diagram,
 )
 
 __all__ = [
+    "ReliabilityBins",
     "TemperatureClampedWarning",
+    "VectorScaling",
+    "brier_score",
     "entropy_invariant_scale",
     "expected_calibration_error",
     "fit_target_entropy",
     "fit_temperature",
+    "fit_vector_scaling",
     "match_entropy",
+    "reliability_bins",
+    "reliability_diagram",
 ]
 
-_ESTIMATORS = ("EntropyScaler", "TemperatureScaler")
+_ESTIMATORS = ("EntropyScaler", "TemperatureScaler", "VectorScaler")
 
 
 def __getattr__(name):

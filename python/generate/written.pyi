@@ -19,12 +19,18 @@ from entropic._transport import wasserstein as wasserstein
 from entropic._transport import wasserstein_1d as wasserstein_1d
 from entropic._transport import wasserstein_histogram as wasserstein_histogram
 from entropic.batch import BatchMap as BatchMap
+from entropic.calibration import ReliabilityBins as ReliabilityBins
 from entropic.calibration import TemperatureClampedWarning as TemperatureClampedWarning
+from entropic.calibration import VectorScaling as VectorScaling
+from entropic.calibration import brier_score as brier_score
 from entropic.calibration import entropy_invariant_scale as entropy_invariant_scale
 from entropic.calibration import expected_calibration_error as expected_calibration_error
 from entropic.calibration import fit_target_entropy as fit_target_entropy
 from entropic.calibration import fit_temperature as fit_temperature
+from entropic.calibration import fit_vector_scaling as fit_vector_scaling
 from entropic.calibration import match_entropy as match_entropy
+from entropic.calibration import reliability_bins as reliability_bins
+from entropic.calibration import reliability_diagram as reliability_diagram
 
 __all__: list[str]
 __version__: str

@@ -8,6 +8,8 @@
 #include <limits>
 #include <numbers>
 #include <optional>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "entropic/entropy_control.h"
@@ -86,27 +88,57 @@ std::vector<Top> tops(MatrixView<const T> x) {
   return result;
 }
 
+// The rows' weights, none of which means 1 for each.
+class Weights {
+ public:
+  Weights(std::string_view name, std::string_view matrix, std::size_t rows, std::span<const double> values) : values_(values) {
+    if (rows == 0) fail("{}: {} must have at least one row", name, matrix);
+    if (values.empty()) return;
+    check_size(name, "sample_weight", values.size(), rows);
+    bool any = false;
+    for (std::size_t r = 0; r < rows; ++r) {
+      if (!(values[r] >= 0 && values[r] < kInfinity)) {
+        fail_in_row(name, "sample_weight", r, "sample_weight must be at least 0 and finite, got {}", values[r]);
+      }
+      any |= values[r] > 0;
+    }
+    if (!any) fail("{}: some row must count: sample_weight is 0 in all {} that are not ignored", name, rows);
+  }
+  double operator[](std::size_t r) const { return values_.empty() ? 1 : values_[r]; }
+
+ private:
+  std::span<const double> values_;
+};
+
+// Of rows that count: what a row of weight 0 holds nobody reads.
 template <class T>
-void check_labels(std::string_view name, std::string_view matrix, MatrixView<const T> x, std::span<const std::int64_t> labels) {
+Weights check_labels(std::string_view name, std::string_view matrix, MatrixView<const T> x,
+                     std::span<const std::int64_t> labels, std::span<const double> sample_weight) {
   check_layout(name, matrix, x);
-  if (x.rows == 0) fail("{}: {} must have at least one row", name, matrix);
+  const Weights weights(name, matrix, x.rows, sample_weight);
   check_size(name, "labels", labels.size(), x.rows);
   for (std::size_t r = 0; r < x.rows; ++r) {
+    if (weights[r] == 0) continue;
     if (labels[r] < 0 || static_cast<std::uint64_t>(labels[r]) >= x.cols) {
       fail_in_row(name, "labels", r, "labels must be at least 0 and below the number of classes, {}, got {}", x.cols,
                   labels[r]);
     }
   }
+  return weights;
 }
 
 // Scores and their labels, from which every label can be reached; and blocks of them in float64.
 template <class T>
 class Labelled {
  public:
-  Labelled(std::string_view name, MatrixView<const T> x, std::span<const std::int64_t> labels) : x_(x), labels_(labels) {
-    check_labels(name, "x", x, labels);
+  Labelled(std::string_view name, MatrixView<const T> x, std::span<const std::int64_t> labels,
+           std::span<const double> sample_weight)
+      : x_(x), labels_(labels), weights_(check_labels(name, "x", x, labels, sample_weight)) {
     tops_ = tops(x);
     for (std::size_t r = 0; r < x.rows; ++r) {
+      if (weights_[r] > 0) chosen_.push_back(r);
+    }
+    for (const std::size_t r : chosen_) {
       if (tops_[r].nan) fail_in_row(name, "x", r, "scores must not be NaN, got one");
       if (tops_[r].max == kInfinity) fail_in_row(name, "x", r, "scores must be finite or -inf, got +inf");
       if (x.row(r)[labels[r]] == -std::numeric_limits<T>::infinity()) {
@@ -119,19 +151,20 @@ class Labelled {
 
   // Some of its rows, of all parts alike: multiples of the golden ratio, which fall in step with no period that rows may have.
   Labelled sample(std::size_t count) const {
-    Labelled part(x_, labels_, tops_);
+    Labelled part = *this;
+    part.chosen_.clear();
     for (std::size_t k = 0; k < count; ++k) {
       const double turn = static_cast<double>(k) * std::numbers::phi;
-      part.chosen_.push_back(static_cast<std::size_t>((turn - std::floor(turn)) * static_cast<double>(x_.rows)));
+      part.chosen_.push_back(chosen_[static_cast<std::size_t>((turn - std::floor(turn)) * static_cast<double>(rows()))]);
     }
     part.make_block();
     return part;
   }
 
-  std::size_t rows() const { return chosen_.empty() ? x_.rows : chosen_.size(); }
+  std::size_t rows() const { return chosen_.size(); }
   std::size_t cols() const { return x_.cols; }
   bool constant() const {
-    return std::ranges::all_of(tops_, [](const Top& top) { return top.ties == top.present; });
+    return std::ranges::all_of(chosen_, [&](std::size_t r) { return tops_[r].ties == tops_[r].present; });
   }
   bool all_right() const {
     for (std::size_t r = 0; r < rows(); ++r) {
@@ -145,7 +178,7 @@ class Labelled {
   std::vector<double> kinks() const {
     std::vector<std::size_t> counts;
     for (std::size_t k = 1; k <= std::min<std::size_t>(16, x_.cols); ++k) counts.push_back(k);
-    for (const Top& top : tops_) counts.push_back(top.ties), counts.push_back(top.present);
+    for (const std::size_t r : chosen_) counts.push_back(tops_[r].ties), counts.push_back(tops_[r].present);
     std::ranges::sort(counts);
     counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
     std::vector<double> result;
@@ -162,13 +195,13 @@ class Labelled {
     double operator()(std::size_t i) const { return half * static_cast<double>(x[i]) - max; }
   };
   Row row(std::size_t r) const {
-    const double max = tops_[source(r)].max, half = max > 1e290 ? 0.5 : 1;
-    return {x_.row(source(r)), half, half * max};
+    const double max = tops_[chosen_[r]].max, half = max > 1e290 ? 0.5 : 1;
+    return {x_.row(chosen_[r]), half, half * max};
   }
-  double label_score(std::size_t r) const { return row(r)(static_cast<std::size_t>(labels_[source(r)])); }
+  double label_score(std::size_t r) const { return row(r)(static_cast<std::size_t>(labels_[chosen_[r]])); }
 
-  // The sum over all rows of term(r, p of the row), where prepare(first row, block) has put into each block scores of which p
-  // is the softmax at this temperature. The order of the sum is that of the rows, first within each block.
+  // The sum over all rows of their weights times term(r, p of the row), where prepare(first row, block) has put into each block
+  // scores of which p is the softmax at this temperature. The order of the sum is that of the rows, first within each block.
   template <class Sum, class Prepare, class Term>
   Sum sum(double temperature, const Prepare& prepare, const Term& term) {
     Sum total{};
@@ -184,7 +217,7 @@ class Labelled {
       apply(Softmax{.temperature = temperature}, block, block);
       for_rows(count, [&](std::size_t r) { terms[r] = term(begin + r, block.row(r)); });
       Sum part{};
-      for (std::size_t r = 0; r < count; ++r) part += terms[r];
+      for (std::size_t r = 0; r < count; ++r) part += terms[r].times(weights_[chosen_[begin + r]]);
       total += part;
     }
     return total;
@@ -197,23 +230,25 @@ class Labelled {
     });
   }
 
-  double mean(double sum) const { return sum / static_cast<double>(rows()); }
+  double mean(double sum) const {
+    double total = 0;
+    for (const std::size_t r : chosen_) total += weights_[r];
+    return sum / total;
+  }
 
  private:
   static constexpr std::size_t kBlock = 1 << 17;  // numbers: enough for several threads, little enough for the cache
 
-  Labelled(MatrixView<const T> x, std::span<const std::int64_t> labels, const std::vector<Top>& tops)
-      : x_(x), labels_(labels), tops_(tops) {}
   void make_block() {
     block_rows_ = std::clamp<std::size_t>(kBlock / x_.cols, 1, rows());
     block_.resize(block_rows_ * x_.cols);
   }
-  std::size_t source(std::size_t r) const { return chosen_.empty() ? r : chosen_[r]; }
 
   MatrixView<const T> x_;
   std::span<const std::int64_t> labels_;
+  Weights weights_;
   std::vector<Top> tops_;
-  std::vector<std::size_t> chosen_;  // none: all
+  std::vector<std::size_t> chosen_;  // the rows that count
   std::size_t block_rows_ = 0;
   std::vector<double> block_;
 };
@@ -226,6 +261,7 @@ struct Slopes {
     first += other.first, second += other.second, size += other.size;
     return *this;
   }
+  Slopes times(double weight) const { return {weight * first, weight * second, weight * size}; }
 };
 
 template <class T>
@@ -246,6 +282,7 @@ struct LossOfTarget {
     loss += other.loss, slope += other.slope;
     return *this;
   }
+  LossOfTarget times(double weight) const { return {weight * loss, weight * slope}; }
 };
 
 struct Point {
@@ -324,8 +361,9 @@ Point turning_point(const At& at, const Point& low, const Point& high, double to
 }  // namespace
 
 template <class T>
-FittedTemperature fit_temperature(MatrixView<const T> x, std::span<const std::int64_t> labels) {
-  Labelled<T> data("fit_temperature", x, labels);
+FittedTemperature fit_temperature(MatrixView<const T> x, std::span<const std::int64_t> labels,
+                                  std::span<const double> sample_weight) {
+  Labelled<T> data("fit_temperature", x, labels, sample_weight);
   if (data.constant()) return {1, false};
   // Every label on a largest score: the loss falls in beta for ever, at large beta by less than float64 can tell.
   if (data.all_right()) return {kLeastTemperature, true};
@@ -351,8 +389,8 @@ FittedTemperature fit_temperature(MatrixView<const T> x, std::span<const std::in
 }
 
 template <class T>
-double fit_target_entropy(MatrixView<const T> x, std::span<const std::int64_t> labels) {
-  Labelled<T> data("fit_target_entropy", x, labels);
+double fit_target_entropy(MatrixView<const T> x, std::span<const std::int64_t> labels, std::span<const double> sample_weight) {
+  Labelled<T> data("fit_target_entropy", x, labels, sample_weight);
   const double largest = std::log(static_cast<double>(x.cols));
   if (x.cols == 1) return 0;
   const auto at = [&](double entropy) { return point_at(data, entropy); };
@@ -366,7 +404,7 @@ double fit_target_entropy(MatrixView<const T> x, std::span<const std::int64_t> l
   entropies.erase(std::unique(entropies.begin(), entropies.end()), entropies.end());
 
   // Where there are many rows, some of them say near which entropies to look; the rest is done with all.
-  const bool many = x.rows > 2 * kSurveyRows;
+  const bool many = data.rows() > 2 * kSurveyRows;
   Labelled<T> part = data.sample(many ? kSurveyRows : 1);
   std::vector<Point> survey;
   for (const double entropy : entropies) survey.push_back(point_at(many ? part : data, entropy));
@@ -404,12 +442,13 @@ double fit_target_entropy(MatrixView<const T> x, std::span<const std::int64_t> l
 }
 
 template <class T>
-double match_entropy(MatrixView<const T> x_reference) {
+double match_entropy(MatrixView<const T> x_reference, std::span<const double> sample_weight) {
   const MatrixView<const T>& x = x_reference;
   check_layout("match_entropy", "x_reference", x);
-  if (x.rows == 0) fail("match_entropy: x_reference must have at least one row");
+  const Weights weights("match_entropy", "x_reference", x.rows, sample_weight);
   const std::vector<Top> top = tops(x);
   for (std::size_t r = 0; r < x.rows; ++r) {
+    if (weights[r] == 0) continue;
     if (top[r].nan) fail_in_row("match_entropy", "x_reference", r, "scores must not be NaN, got one");
     if (top[r].max == -kInfinity)
       fail_in_row("match_entropy", "x_reference", r, "scores must not all be -inf, got nothing else");
@@ -419,6 +458,7 @@ double match_entropy(MatrixView<const T> x_reference) {
   parallel_rows(x.rows, 4 * x.cols, [&](std::size_t begin, std::size_t end) {
     std::vector<double> p(x.cols);
     for (std::size_t r = begin; r < end; ++r) {
+      if (weights[r] == 0) continue;
       if (top[r].max == kInfinity) {
         entropies[r] = std::log(static_cast<double>(top[r].ties));
         continue;
@@ -431,61 +471,132 @@ double match_entropy(MatrixView<const T> x_reference) {
       entropies[r] = std::max(0.0, log_sum - moments(p.data(), x.cols, z).mean);
     }
   });
-  return sum_of(x.rows, [&](std::size_t r) { return entropies[r]; }) / static_cast<double>(x.rows);
+  return sum_of(x.rows, [&](std::size_t r) { return weights[r] * entropies[r]; }) /
+         sum_of(x.rows, [&](std::size_t r) { return weights[r]; });
 }
+
+namespace {
+
+// One row of p, checked to be a distribution: its sum.
+template <class T>
+void check_distribution(std::string_view name, MatrixView<const T> p, std::size_t r, std::optional<double> sum_tolerance) {
+  const T* row = p.row(r);
+  const double tolerance = sum_tolerance.value_or(kSumTolerance<T>);
+  for (std::size_t i = 0; i < p.cols; ++i) {
+    if (!(row[i] >= 0 && row[i] <= std::numeric_limits<T>::max())) {
+      fail_in_row(name, "p", r, "p must be at least 0 and finite, got {} at entry {}", row[i], i);
+    }
+  }
+  const double sum = sum_of(p.cols, [&](std::size_t i) { return static_cast<double>(row[i]); });
+  if (!(std::abs(sum - 1) <= tolerance)) fail_in_row(name, "p", r, "p must sum to 1 within {}, got {}", tolerance, sum);
+}
+
+// A row of p whose largest entry is its confidence.
+struct Judged {
+  double confidence, weight;
+  bool right;
+};
+
+// Sums over the rows of a bin.
+struct Bin {
+  double weight = 0, confidence = 0, right = 0;
+  double excess = 0;  // of 1[right] - confidence
+  double least = kInfinity, largest = -kInfinity;
+  void add(const Judged& row) {
+    weight += row.weight, confidence += row.weight * row.confidence, right += row.right ? row.weight : 0;
+    excess += row.weight * ((row.right ? 1 : 0) - row.confidence);
+    least = std::min(least, row.confidence), largest = std::max(largest, row.confidence);
+  }
+};
+
+// The bins, and the weight of all rows.
+template <class T>
+std::pair<std::vector<Bin>, double> bins_of(std::string_view name, const ExpectedCalibrationError& options,
+                                            MatrixView<const T> p, std::span<const std::int64_t> labels,
+                                            std::span<const double> sample_weight) {
+  check_params(options);
+  const Weights weights = check_labels(name, "p", p, labels, sample_weight);
+  std::vector<Judged> rows;
+  rows.reserve(p.rows);
+  double total = 0;
+  for (std::size_t r = 0; r < p.rows; ++r) {
+    if (weights[r] == 0) continue;
+    check_distribution(name, p, r, options.sum_tolerance);
+    const auto prediction = std::max_element(p.row(r), p.row(r) + p.cols) - p.row(r);
+    rows.push_back({static_cast<double>(p.row(r)[prediction]), weights[r], labels[r] == prediction});
+    total += weights[r];
+  }
+
+  const auto count = static_cast<std::size_t>(options.bins);
+  const double width = static_cast<double>(options.bins);
+  std::vector<Bin> bins(count);
+  if (options.strategy == ExpectedCalibrationError::Strategy::uniform) {
+    for (const Judged& row : rows) {
+      auto bin = std::min(count - 1, static_cast<std::size_t>(row.confidence * width));
+      // The product is rounded; the rule is about the quotients b / bins.
+      if (row.confidence < static_cast<double>(bin) / width) --bin;
+      if (bin + 1 < count && row.confidence >= static_cast<double>(bin + 1) / width) ++bin;
+      bins[bin].add(row);
+    }
+  } else {
+    // Rows of one confidence by what they add, so that the sum does not depend on the order of the rows.
+    std::ranges::sort(rows, {}, [](const Judged& row) { return std::tuple(row.confidence, row.right, row.weight); });
+    double before = 0, lower = 0;
+    for (std::size_t k = 0; k < rows.size(); ++k) {
+      if (k > 0 && rows[k].confidence > rows[k - 1].confidence) lower = before;
+      bins[std::min(count - 1, static_cast<std::size_t>(lower * width / total))].add(rows[k]);
+      before += rows[k].weight;
+    }
+  }
+  return {std::move(bins), total};
+}
+
+}  // namespace
 
 template <class T>
 double expected_calibration_error(const ExpectedCalibrationError& options, MatrixView<const T> p,
-                                  std::span<const std::int64_t> labels) {
-  constexpr std::string_view kName = ExpectedCalibrationError::kDescription.name;
-  check_params(options);
-  check_labels(kName, "p", p, labels);
-  const double tolerance = options.sum_tolerance.value_or(kSumTolerance<T>);
-  struct Row {
-    double confidence;
-    double excess;  // 1[right] - confidence
-  };
-  std::vector<Row> rows(p.rows);
-  for (std::size_t r = 0; r < p.rows; ++r) {
-    const T* row = p.row(r);
-    std::size_t prediction = 0;
-    for (std::size_t i = 0; i < p.cols; ++i) {
-      if (!(row[i] >= 0 && row[i] <= std::numeric_limits<T>::max())) {
-        fail_in_row(kName, "p", r, "p must be at least 0 and finite, got {} at entry {}", row[i], i);
-      }
-      if (row[i] > row[prediction]) prediction = i;
-    }
-    const double sum = sum_of(p.cols, [&](std::size_t i) { return static_cast<double>(row[i]); });
-    if (!(std::abs(sum - 1) <= tolerance)) fail_in_row(kName, "p", r, "p must sum to 1 within {}, got {}", tolerance, sum);
-    const double confidence = row[prediction];
-    rows[r] = {confidence, (static_cast<std::size_t>(labels[r]) == prediction ? 1 : 0) - confidence};
-  }
-
-  const auto bins = static_cast<std::size_t>(options.bins);
-  const double width = static_cast<double>(options.bins);
-  std::vector<double> excess(bins);
-  if (options.strategy == ExpectedCalibrationError::Strategy::uniform) {
-    for (const Row& row : rows) {
-      auto bin = std::min(bins - 1, static_cast<std::size_t>(row.confidence * width));
-      // The product is rounded; the rule is about the quotients b / bins.
-      if (row.confidence < static_cast<double>(bin) / width) --bin;
-      if (bin + 1 < bins && row.confidence >= static_cast<double>(bin + 1) / width) ++bin;
-      excess[bin] += row.excess;
-    }
-  } else {
-    // Rows of one confidence by their excess, so that the sum does not depend on the order of the rows.
-    std::ranges::sort(rows, [](const Row& a, const Row& b) {
-      return a.confidence < b.confidence || (a.confidence == b.confidence && a.excess < b.excess);
-    });
-    std::size_t lower = 0;
-    for (std::size_t k = 0; k < rows.size(); ++k) {
-      if (rows[k].confidence > rows[lower].confidence) lower = k;
-      excess[static_cast<std::size_t>(static_cast<unsigned __int128>(lower) * bins / rows.size())] += rows[k].excess;
-    }
-  }
+                                  std::span<const std::int64_t> labels, std::span<const double> sample_weight) {
+  const auto [bins, total] = bins_of(ExpectedCalibrationError::kDescription.name, options, p, labels, sample_weight);
   double sum = 0;
-  for (const double bin : excess) sum += std::abs(bin);
-  return sum / static_cast<double>(rows.size());
+  for (const Bin& bin : bins) sum += std::abs(bin.excess);
+  return sum / total;
+}
+
+template <class T>
+std::vector<ReliabilityBin> reliability_bins(const ExpectedCalibrationError& options, MatrixView<const T> p,
+                                             std::span<const std::int64_t> labels, std::span<const double> sample_weight) {
+  const auto [bins, total] = bins_of("reliability_bins", options, p, labels, sample_weight);
+  const bool uniform = options.strategy == ExpectedCalibrationError::Strategy::uniform;
+  const double width = static_cast<double>(options.bins);
+  std::vector<ReliabilityBin> result;
+  for (std::size_t b = 0; b < bins.size(); ++b) {
+    const Bin& bin = bins[b];
+    if (bin.weight == 0) continue;
+    result.push_back({.lower = uniform ? static_cast<double>(b) / width : bin.least,
+                      .upper = uniform ? static_cast<double>(b + 1) / width : bin.largest,
+                      .weight = bin.weight,
+                      .confidence = bin.confidence / bin.weight,
+                      .accuracy = bin.right / bin.weight});
+  }
+  return result;
+}
+
+template <class T>
+double brier_score(MatrixView<const T> p, std::span<const std::int64_t> labels, std::span<const double> sample_weight,
+                   std::optional<double> sum_tolerance) {
+  const Weights weights = check_labels("brier_score", "p", p, labels, sample_weight);
+  double sum = 0, total = 0;
+  for (std::size_t r = 0; r < p.rows; ++r) {
+    if (weights[r] == 0) continue;
+    check_distribution("brier_score", p, r, sum_tolerance);
+    const auto label = static_cast<std::size_t>(labels[r]);
+    sum += weights[r] * sum_of(p.cols, [&](std::size_t i) {
+             const double d = static_cast<double>(p.row(r)[i]) - (i == label ? 1 : 0);
+             return d * d;
+           });
+    total += weights[r];
+  }
+  return sum / total;
 }
 
 double entropy_invariant_scale(const EntropyInvariantScale& options, double n, double d) {
@@ -509,15 +620,23 @@ void entropy_invariant_scale(const EntropyInvariantScale& options, std::span<con
   for (std::size_t i = 0; i < n.size(); ++i) scale[i] = scale_of_length(n[i], d, options);
 }
 
-template FittedTemperature fit_temperature(MatrixView<const float>, std::span<const std::int64_t>);
-template FittedTemperature fit_temperature(MatrixView<const double>, std::span<const std::int64_t>);
-template double fit_target_entropy(MatrixView<const float>, std::span<const std::int64_t>);
-template double fit_target_entropy(MatrixView<const double>, std::span<const std::int64_t>);
-template double match_entropy(MatrixView<const float>);
-template double match_entropy(MatrixView<const double>);
+template FittedTemperature fit_temperature(MatrixView<const float>, std::span<const std::int64_t>, std::span<const double>);
+template double fit_target_entropy(MatrixView<const float>, std::span<const std::int64_t>, std::span<const double>);
+template double match_entropy(MatrixView<const float>, std::span<const double>);
 template double expected_calibration_error(const ExpectedCalibrationError&, MatrixView<const float>,
-                                           std::span<const std::int64_t>);
+                                           std::span<const std::int64_t>, std::span<const double>);
+template std::vector<ReliabilityBin> reliability_bins(const ExpectedCalibrationError&, MatrixView<const float>,
+                                                      std::span<const std::int64_t>, std::span<const double>);
+template double brier_score(MatrixView<const float>, std::span<const std::int64_t>, std::span<const double>,
+                            std::optional<double>);
+template FittedTemperature fit_temperature(MatrixView<const double>, std::span<const std::int64_t>, std::span<const double>);
+template double fit_target_entropy(MatrixView<const double>, std::span<const std::int64_t>, std::span<const double>);
+template double match_entropy(MatrixView<const double>, std::span<const double>);
 template double expected_calibration_error(const ExpectedCalibrationError&, MatrixView<const double>,
-                                           std::span<const std::int64_t>);
+                                           std::span<const std::int64_t>, std::span<const double>);
+template std::vector<ReliabilityBin> reliability_bins(const ExpectedCalibrationError&, MatrixView<const double>,
+                                                      std::span<const std::int64_t>, std::span<const double>);
+template double brier_score(MatrixView<const double>, std::span<const std::int64_t>, std::span<const double>,
+                            std::optional<double>);
 
 }  // namespace entropic::inline ENTROPIC_ABI
