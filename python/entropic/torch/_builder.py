@@ -12,6 +12,7 @@ from entropic.torch._compat import (
     carries_tangent,
     dispatch_modes,
     function_modes,
+    has_memory,
     in_forward_mode,
     in_reverse_transform,
     in_transform,
@@ -50,7 +51,7 @@ class Operator:
             return
         if spec.derivative == "operator":
             self.vjp = Operator(_vjp_of(spec))
-        by_name = {"operator": self._by_operator, "outputs": self._by_outputs, "reference": self._by_reference}
+        by_name = {"operator": self._by_operator, "outputs": self.by_outputs, "reference": self._by_reference}
         self._pull_back = by_name.get(spec.derivative, spec.derivative)
         self._reference = reference or backends.reference.DIFFERENTIABLE.get(spec.name)
         torch.library.register_autograd(qualified, self._backward, setup_context=self._setup, lib=_library)
@@ -106,7 +107,7 @@ class Operator:
     def _is_enough(self, everything, params):
         """Whether the first output may be kept in place of the first tensor: where memory counts, and numbers may be read."""
         x = everything[0]
-        if self.spec.suffices is None or x.numel() < _LARGE or torch.compiler.is_compiling() or tracing() is not None:
+        if self.spec.suffices is None or x.numel() < LARGE or torch.compiler.is_compiling() or tracing() is not None:
             return False
         if in_transform() or in_forward_mode() or dispatch_modes() or not (_is_plain(x) or x.is_cuda):
             return False
@@ -151,7 +152,7 @@ class Operator:
 
         return pullback(function, call.tensors, self._moving, [grads[k] for k in self._results])
 
-    def _by_outputs(self, call, grads):
+    def by_outputs(self, call, grads):
         grad, *seconds = grads
         slopes = self._slopes(call)
         results = [None] * len(self._moving)
@@ -225,11 +226,22 @@ class Operator:
 
 
 def _is_plain(x):
-    return x is None or (type(x) in _PLAIN and x.is_cpu and x.layout is torch.strided and not x.is_neg())
+    return x is None or (type(x) in _PLAIN and x.is_cpu and x.layout is torch.strided and not x.is_neg() and has_memory(x))
 
 
+def is_alone(x):
+    """Whether it is a plain tensor of this machine's memory that no transform, mode or tangent sees."""
+    return (
+        type(x) is Tensor
+        and x.is_cpu
+        and x.layout is _STRIDED
+        and not (x.is_neg() or in_transform() or in_forward_mode() or dispatch_modes())
+    )
+
+
+_STRIDED = torch.strided
 _PLAIN = (Tensor, torch.nn.Parameter)
-_LARGE = 1 << 20  # numbers
+LARGE = 1 << 20  # numbers
 
 
 def wants_gradient(*tensors):
@@ -271,6 +283,13 @@ def _vjp_of(spec):
         nearby=None,
         suffices=None,
     )
+
+
+def product_with(slopes, grad, dim):
+    """Slopes that nobody else has, each times the gradient in the value."""
+    product = _into if never_again(grad) else _times
+    grad = grad.unsqueeze(dim)
+    return [product(slope, grad, dim) for slope in slopes]
 
 
 def _times(slope, factor, dim):

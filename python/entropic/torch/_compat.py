@@ -39,10 +39,15 @@ def in_reverse_transform():
     return any(one.key() == torch._C._functorch.TransformType.Grad for one in torch._C._functorch.get_interpreter_stack() or ())
 
 
+def has_memory(x):
+    """Whether it has numbers of its own in this machine's memory, and does not stand for other tensors as under vmap."""
+    return torch._C._dispatch_keys(x).has(torch._C.DispatchKey.CPU)
+
+
 def never_again(grad):
     """Whether the saved tensors of the node whose backward runs are freed after it. Not for what stands for other tensors, as
     under vmap."""
-    plain = torch._C._dispatch_keys(grad).has(torch._C.DispatchKey.CPU) and not in_transform() and not in_forward_mode()
+    plain = has_memory(grad) and not in_transform() and not in_forward_mode()
     return plain and not (torch.is_grad_enabled() or torch.compiler.is_compiling() or _graph_is_kept())
 
 

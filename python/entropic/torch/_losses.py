@@ -2,13 +2,17 @@
 
 import math
 
+import numpy as np
 import torch
 
 import entropic
 from entropic import _losses as numpy_losses
 from entropic.torch import _descriptions
 from entropic.torch._arguments import Tensor, checked_dim, no_gradient, numbers_and_rows, one_device, one_dim, readable
-from entropic.torch._reductions import reduced, row_reduction, widened
+from entropic.torch._builder import is_alone
+from entropic.torch._compat import function_modes, tracing
+from entropic.torch._reductions import of_plain, of_rows, reduced, row_reduction, widened
+from entropic.torch.backends.cpu import CODES, DIRECT
 from entropic.torch.backends.reference.losses import MAPPED
 from entropic.torch.backends.reference.rows import working
 
@@ -55,8 +59,73 @@ def checked_target(name, description, x, target, dim):
     return target.to(x.dtype)
 
 
+def _are_plain(name, x, target, values):
+    """Whether these are rows of scores and their classes as the kernel takes them, and parameters that are numbers."""
+    return (
+        name in _OF_CLASSES
+        and not torch.compiler.is_compiling()
+        and is_alone(x)
+        and is_alone(target)
+        and target.dtype is torch.int64
+        and x.dtype in CODES
+        and target.shape == x.shape[:-1]
+        and x.dim() > 0
+        and not any(isinstance(value, _ARRAYS) for value in values)
+        and not function_modes()
+        and tracing() is None
+    )
+
+
+_OF_CLASSES = {
+    name: DIRECT[name] for name, one in DESCRIPTIONS.items() if one["target"].startswith("class") and name in OPERATORS
+}
+_ARRAYS = Tensor, np.ndarray
+
+
+def mean_of_rows(name, x, target, values, dim):
+    """The mean of a loss over the rows that are not ignored, or None where there is no short way to it."""
+    *numbers, ignore_index = values.values()
+    if dim != -1 or not _are_plain(name, x, target, numbers) or (ignore_index is not None and type(ignore_index) is not int):
+        return None
+    numbers = (*DESCRIPTIONS[name]["in_their_types"](tuple(numbers)), ignore_index)
+    count = target.numel()
+    if ignore_index is not None:
+        count -= int((target == ignore_index).sum())
+    if x.requires_grad and torch.is_grad_enabled():
+        return _Mean.apply(OPERATORS[name], _OF_CLASSES[name], numbers, count, x, target)
+    value, _ = _OF_CLASSES[name]((x, target), numbers, x.dim() - 1, False)
+    return _mean(value, count)
+
+
+def _mean(value, count):
+    return value.mean() if count == value.numel() else value.sum() / count
+
+
+class _Mean(torch.autograd.Function):
+    """That with its gradient."""
+
+    @staticmethod
+    def forward(ctx, operator, direct, values, count, x, target):
+        dim = x.dim() - 1
+        value, (slope,) = direct((x, target), values, dim, True)
+        ctx.save_for_backward(x, target, slope)
+        ctx.call = operator, direct, values, dim, count
+        return _mean(value, count)
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, target, slope = ctx.saved_tensors
+        operator, direct, values, dim, count = ctx.call
+        each = (grad / count).expand(target.shape)
+        (result,) = of_rows(operator, direct, (x, target), (slope,), values, dim, each)
+        return None, None, None, None, result, None
+
+
 def call(name, x, target, values, ignore_index, dim, axis, dtype):
     description = DESCRIPTIONS[name]
+    if dtype is None and axis is None and (dim is None or dim == -1) and _are_plain(name, x, target, values):
+        values = (*description["in_their_types"](values), ignore_index)
+        return of_plain(OPERATORS[name], _OF_CLASSES[name], (x, target), values, x.dim() - 1)
     params = {param["name"]: value for param, value in zip(description["params"], values, strict=True)}
     scores = description["arguments"][0]
     dim = checked_dim(name, scores, x, one_dim(name, dim, axis))

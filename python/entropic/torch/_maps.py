@@ -7,8 +7,8 @@ import torch
 from entropic import _threads
 from entropic.torch import _descriptions
 from entropic.torch._arguments import checked_dim, numbers_and_rows, one_dim
-from entropic.torch._builder import Operator
-from entropic.torch._compat import dispatch_modes, function_modes, in_forward_mode, in_transform, tracing
+from entropic.torch._builder import LARGE, Operator, is_alone
+from entropic.torch._compat import function_modes, has_memory, tracing
 from entropic.torch._spec import OpSpec
 from entropic.torch.backends.cpu import CODES, CONTIGUOUS, torch_threads
 from entropic.torch.backends.reference.maps import symmetric
@@ -17,7 +17,6 @@ Tensor = torch.Tensor
 _is_compiling = torch.compiler.is_compiling
 _grad_enabled = torch.is_grad_enabled
 _empty_like = torch.empty_like
-_STRIDED = torch.strided
 _code = CODES.get
 
 
@@ -66,36 +65,78 @@ OPERATORS = {name: Operator(_spec(description)) for name, description in _descri
 def call(name, x, values, dim, axis, numbers=True):
     """A map of x; `numbers` says that no parameter is a tensor of one for each row."""
     dim = one_dim(name, dim, axis)
-    # Straight to the kernel where nobody looks on: no compiler, no transform, no mode, no derivative.
-    if (
-        not _is_compiling()
-        and type(x) is Tensor
-        and numbers
-        and x.is_cpu
-        and not (x.requires_grad and _grad_enabled())
-        and not in_transform()
-        and not in_forward_mode()
-        and not dispatch_modes()
-        and not function_modes()
-        and x.layout is _STRIDED
-        and not x.is_neg()
-        and tracing() is None
-    ):
+    # Straight to the kernel where nobody looks on: no compiler, no transform, no mode, no dual numbers.
+    if not _is_compiling() and is_alone(x) and not function_modes() and tracing() is None:
+        if not numbers:
+            values = tuple(_number(value, x) for value in values)
+            numbers = not any(isinstance(value, Tensor) for value in values)
+    else:
+        numbers = False
+    if numbers:
         code = _code(x.dtype)
         if code is not None:
-            y = _empty_like(x) if x.is_contiguous() else _empty_like(x, memory_format=CONTIGUOUS)
-            shape = x.shape
-            if torch_threads() != _threads.followed:
-                _threads.follow(torch_threads())
             try:
-                _KERNELS[name]((x.data_ptr(), shape, x.stride(), code), (y.data_ptr(), shape, y.stride(), code), dim, values)
-                return y
+                if not (x.requires_grad and _grad_enabled()):
+                    return _mapped(name, x, code, dim, values)
+                if x.numel() < LARGE:
+                    return _tracked(x, name, code, dim, values)
             except (IndexError, TypeError):
                 pass  # said again below, of dim and of tensors
     return call_operator(name, x, values, dim)
 
 
+def _number(value, x):
+    """A tensor of one number that nobody differentiates as that number; anything else as it is."""
+    if not isinstance(value, Tensor) or value.numel() != 1 or value.dim() > x.dim() or not is_alone(value):
+        return value
+    return value if value.is_complex() or (value.requires_grad and _grad_enabled()) else value.item()
+
+
+def _mapped(name, x, code, dim, values):
+    y = _empty_like(x) if x.is_contiguous() else _empty_like(x, memory_format=CONTIGUOUS)
+    shape = x.shape
+    if torch_threads() != _threads.followed:
+        _threads.follow(torch_threads())
+    _KERNELS[name]((x.data_ptr(), shape, x.stride(), code), (y.data_ptr(), shape, y.stride(), code), dim, values)
+    return y
+
+
+class _Tracked(torch.autograd.Function):
+    """The same with its gradient: what _builder.Operator does, without all that is for other tensors."""
+
+    @staticmethod
+    def forward(ctx, x, name, code, dim, values):
+        y = _mapped(name, x, code, dim, values)
+        ctx.save_for_backward(x, y)
+        ctx.call = name, code, dim, values
+        return y
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, y = ctx.saved_tensors
+        name, code, dim, values = ctx.call
+        if _grad_enabled() or not (is_alone(grad) and has_memory(grad)):  # seen by a transform, or differentiated itself
+            numbers, rows = numbers_and_rows(_descriptions.MAPS[name], values, "x", x, dim)
+            results = OPERATORS[name].vjp(x, *rows, y, grad, *numbers, dim % x.dim())
+            return (results[0] if isinstance(results, tuple) else results), None, None, None, None
+        dx = _empty_like(y, memory_format=CONTIGUOUS)
+        if torch_threads() != _threads.followed:
+            _threads.follow(torch_threads())
+        shape = x.shape
+        _VJPS[name](
+            (x.data_ptr(), shape, x.stride(), code),
+            (y.data_ptr(), shape, y.stride(), code),
+            (grad.data_ptr(), shape, grad.stride(), code),
+            (dx.data_ptr(), shape, dx.stride(), code),
+            dim,
+            values,
+        )
+        return dx, None, None, None, None
+
+
+_tracked = _Tracked.apply
 _KERNELS = {name: description["forward"] for name, description in _descriptions.MAPS.items()}
+_VJPS = {name: description["vjp"] for name, description in _descriptions.MAPS.items()}
 
 
 def call_reduction(name, x, values, dim, axis, keepdim):

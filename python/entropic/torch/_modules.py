@@ -7,6 +7,7 @@ import torch
 
 from entropic import _checks
 from entropic.torch._arguments import integer_dim, no_gradient, one_device
+from entropic.torch._losses import mean_of_rows
 
 
 def _public(name):
@@ -46,6 +47,10 @@ def checked_z_loss(name, value):
 @torch.fx.wrap
 def _reduced(module, function, x, target, values, weight, sample_weight, z_loss, reduction, dim, dtype):
     """A loss of rows, reduced."""
+    if reduction == "mean" and dtype is None and weight is None and sample_weight is None and not z_loss:
+        mean = mean_of_rows(function, x, target, values, dim) if "ignore_index" in values else None
+        if mean is not None:
+            return mean
     # In which rows are summed: halves are no place for that.
     wide = None if dtype in (torch.float16, torch.bfloat16) else dtype
     each = _public(function)(x, target, **values, dim=dim, dtype=wide)

@@ -2,9 +2,10 @@
 
 import torch
 
-from entropic.torch._builder import Operator, wants_gradient
-from entropic.torch._spec import OpSpec, absent, result_type
-from entropic.torch.backends.cpu import CODES
+from entropic.torch._builder import Operator, is_alone, product_with, wants_gradient
+from entropic.torch._compat import function_modes, has_memory, tracing
+from entropic.torch._spec import Call, OpSpec, absent, result_type
+from entropic.torch.backends.cpu import CODES, DIRECT
 
 
 def row_reduction(name, tensors, differentiable, params, rows=(), **further):
@@ -52,7 +53,50 @@ def widened(name, dtype, *tensors):
 
 def reduced(operator, tensors, rows, values, dim, dtype=None):
     """The value: one number for each row."""
+    if not torch.compiler.is_compiling() and all(map(is_alone, tensors)) and rows.count(None) == len(rows):
+        direct = DIRECT.get(operator.spec.name)
+        if direct is not None and not function_modes() and tracing() is None:
+            value = of_plain(operator, direct, tensors, values, dim)
+            return value if dtype is None else value.to(dtype)
     given = dict(zip(operator.spec.names, (*tensors, *rows), strict=True))
     wanted = wants_gradient(*(given[name] for name in operator.spec.differentiable))
     value = operator(*tensors, *rows, *values, dim, wanted)[0]
     return value if dtype is None else value.to(dtype)
+
+
+def of_plain(operator, direct, tensors, values, dim):
+    """The value where every tensor is plain and no parameter has a number for each row."""
+    if torch.is_grad_enabled() and (tensors[0].requires_grad or tensors[-1].requires_grad):
+        return _Tracked.apply(operator, direct, values, dim, *tensors)
+    return direct(tensors, values, dim, False)[0]
+
+
+def of_rows(operator, direct, tensors, slopes, values, dim, grad):
+    """The gradients in tensors that are differentiable, of those in the values and of slopes that nobody else has."""
+    if not torch.is_grad_enabled() and is_alone(grad) and has_memory(grad):
+        return product_with(slopes, grad, dim)
+    # The slopes are numbers here: their own derivatives have those that the operator gives again.
+    call = Call((*tensors, *[None] * direct.rows), (*values, dim, False), ())
+    return operator.by_outputs(call, (grad, *[None] * (len(slopes) + direct.rows)))[: len(slopes)]
+
+
+class _Tracked(torch.autograd.Function):
+    """The value with its gradients: what _builder.Operator does, without all that is for other tensors."""
+
+    @staticmethod
+    def forward(ctx, operator, direct, values, dim, *tensors):
+        value, slopes = direct(tensors, values, dim, True)
+        ctx.save_for_backward(*tensors, *slopes)
+        ctx.call = operator, direct, values, dim
+        return value
+
+    @staticmethod
+    def backward(ctx, grad):
+        operator, direct, values, dim = ctx.call
+        count = len(ctx.saved_tensors) - len(direct.differentiable)
+        tensors, slopes = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
+        results = [None] * count
+        found = of_rows(operator, direct, tensors, slopes, values, dim, grad)
+        for k, one in zip(direct.differentiable, found, strict=True):
+            results[k] = one
+        return None, None, None, None, *results

@@ -1,7 +1,7 @@
 """The library's kernels as implementations of operators."""
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -87,6 +87,26 @@ def reduction(kernel, differentiable, tensors=None, rows=0):
     return run
 
 
+class Direct(NamedTuple):
+    """What is to be called of such an operation where every tensor is plain and no parameter has a number for each row."""
+
+    kernel: Any
+    differentiable: tuple[int, ...]
+    rows: int
+
+    def __call__(self, tensors, values, dim, wanted):
+        """(the value, the gradients if wanted)."""
+        if torch_threads() != _threads.followed:
+            _threads.follow(torch_threads())
+        x = tensors[0]
+        shape = x.shape
+        value = torch.empty((*shape[:dim], *shape[dim + 1 :]), dtype=result_type(x))
+        gradients = [torch.empty_like(tensors[k], memory_format=CONTIGUOUS) if wanted else None for k in self.differentiable]
+        none = (None,) * self.rows
+        self.kernel(tensors, value, [*gradients, *none], none, tuple(values), dim)
+        return value, gradients
+
+
 def _place(tensor):
     return None if tensor is None else place(tensor)
 
@@ -96,7 +116,7 @@ def _loss(description, tensors, value, gradients, rows, values, dim):
     params = _values(description, rows, values[: len(description["params"])])
     ignore_index = values[len(description["params"])] if len(values) > len(description["params"]) else None
     dx, *slopes = gradients
-    asked = _asked(description, slopes)
+    asked = _asked(description, slopes) if slopes else ()
     description["run"](x, target, place(value), _place(dx), dim, tuple(params), ignore_index, asked)
 
 
@@ -283,6 +303,19 @@ IMPLEMENTATIONS |= {
     for name, one in _descriptions.LOSSES.items()
 }
 IMPLEMENTATIONS |= {name: _measure_implementation(one) for name, one in _descriptions.MEASURES.items()}
+DIRECT = {
+    name: Direct(functools.partial(_loss, one), (0,), len(_descriptions.per_row(one)))
+    for name, one in _descriptions.LOSSES.items()
+}
+DIRECT |= {
+    name: Direct(
+        functools.partial(_measure, one),
+        (0, 1) if one["family"] == "divergence" else (0,),
+        len(_descriptions.per_row(one)),
+    )
+    for name, one in _descriptions.MEASURES.items()
+    if one["family"] in ("measure", "divergence")
+}
 IMPLEMENTATIONS |= {
     "attention": _attend,
     "attention_vjp": _attention_vjp,

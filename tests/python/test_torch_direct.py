@@ -1,0 +1,113 @@
+"""Where a call goes straight to the kernel, past the operator, everything is as the operator has it."""
+
+import pytest
+import torch
+
+import entropic.torch as et
+from entropic.torch import _losses, _maps, _measures, _reductions
+from entropic.torch.backends import cpu
+
+X = torch.randn(5, 7, generator=torch.Generator().manual_seed(0))
+CLASSES = torch.tensor([0, 3, 6, 2, 2])
+
+
+def maps():
+    for name in ("softmax", "log_softmax", "sparsemax", "entmax", "sigsoftmax"):
+        yield pytest.param(getattr(et, name), (), id=name)
+
+
+def reductions():
+    for name in ("softmax_loss", "sparsemax_loss", "entmax_loss"):
+        yield pytest.param(getattr(et, name), (CLASSES,), id=name)
+    yield pytest.param(et.SoftmaxLoss(), (CLASSES,), id="SoftmaxLoss")
+    yield pytest.param(et.EntmaxLoss(alpha=1.3), (torch.tensor([0, -100, 6, 2, -100]),), id="EntmaxLoss, ignored rows")
+    yield pytest.param(lambda x: et.entropy(x, input="scores"), (), id="entropy")
+    yield pytest.param(lambda x: et.kl_divergence(x, X.roll(1, 0), input="scores"), (), id="kl_divergence")
+
+
+@pytest.fixture
+def by_operator(monkeypatch):
+    """Calls a function by the operator alone."""
+
+    def call(function):
+        with monkeypatch.context() as patch:
+            for module in (_maps, _reductions, _losses):
+                patch.setattr(module, "is_alone", lambda x: False)
+            return function()
+
+    return call
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(("function", "others"), [*maps(), *reductions()])
+def test_values_and_gradients_are_the_operators(function, others, dtype, by_operator):
+
+    def both():
+        x = X.to(dtype, copy=True).requires_grad_()
+        y = function(x, *others)
+        grad = torch.linspace(-1, 2, max(1, y.numel()), dtype=torch.float64).reshape(y.shape).to(y.dtype)
+        first = torch.autograd.grad(y, x, grad, retain_graph=True)[0]
+        again = torch.autograd.grad(y, x, grad, retain_graph=True)[0]
+        batched = torch.autograd.grad(y, x, torch.stack([grad, -grad]), retain_graph=True, is_grads_batched=True)[0]
+        last = torch.autograd.grad(y, x, grad)[0]
+        return y.detach(), function(X.to(dtype), *others), first, again, last, *batched
+
+    for got, want in zip(both(), by_operator(both), strict=True):
+        assert got.dtype == want.dtype
+        torch.testing.assert_close(got, want, rtol=2 * torch.finfo(got.dtype).eps, atol=0)
+
+
+@pytest.mark.parametrize(("function", "others"), [*maps(), *reductions()])
+def test_second_derivatives_are_the_operators(function, others, by_operator):
+    def second():
+        x = X.double().requires_grad_()
+        y = function(x, *others)
+        (first,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+        return torch.autograd.grad((first * X).sum(), x)[0]
+
+    torch.testing.assert_close(second(), by_operator(second), rtol=1e-10, atol=1e-12)
+    x = X[:2].double().requires_grad_()
+    classes = tuple(other[:2] for other in others)
+    if "lambda" not in getattr(function, "__name__", ""):
+        assert torch.autograd.gradgradcheck(lambda x: function(x, *classes), x)
+
+
+def test_hooks_of_saved_tensors_and_strides():
+    saved = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x) or x.clone(), lambda x: x):
+        x = X.t().contiguous().t().requires_grad_()
+        y = et.softmax(x, dim=0)
+        et.softmax_loss(x, CLASSES).sum().backward()
+    assert saved
+    y.backward(torch.ones(7, 5).t())
+    assert torch.isfinite(x.grad).all()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z = et.softmax(x)
+        with torch.no_grad():
+            z.add_(1)
+        z.sum().backward()
+
+
+def test_a_tensor_of_one_number_is_the_number():
+    for alpha in (torch.tensor(1.3, dtype=torch.float64), torch.full((1, 1), 1.3, dtype=torch.float64)):
+        assert torch.equal(et.entmax(X, alpha=alpha), et.entmax(X, alpha=1.3))
+    with pytest.raises(ValueError, match="alpha must be a number or a tensor that broadcasts to"):
+        et.entmax(X, alpha=torch.full((1, 1, 1), 1.3))
+    learned = torch.tensor(1.3, requires_grad=True)
+    et.entmax(X, alpha=learned)[0, 0].backward()
+    assert learned.grad != 0
+
+
+def test_every_loss_of_classes_and_every_measure_of_rows_is_direct():
+    assert set(_losses._OF_CLASSES) <= set(cpu.DIRECT)
+    rows = {name for name, one in _measures.DESCRIPTIONS.items() if one["family"] in ("measure", "divergence")}
+    assert rows <= set(cpu.DIRECT)
+
+
+def test_means_of_no_rows_and_of_ignored_rows():
+    loss = et.SoftmaxLoss()
+    assert loss(X, torch.full((5,), -100)).isnan()
+    assert loss(X[:0], CLASSES[:0]).isnan()
+    assert loss(X, CLASSES).item() == pytest.approx(torch.nn.functional.cross_entropy(X, CLASSES).item(), rel=1e-6)
+    with pytest.raises(ValueError, match="target"):
+        loss(X, CLASSES + 7)
