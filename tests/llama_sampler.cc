@@ -2,6 +2,7 @@
 // llama.cpp's headers and library are at hand. Prints what is wrong and returns 1.
 #include "entropic/llama_sampler.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <random>
 #include <stdexcept>
@@ -77,6 +78,25 @@ int main() {
     expect(std::abs(entropy - 2) < 1e-4, "the entropy is met");
   }
   llama_sampler_free(chain);
+
+  // llama.cpp's values for off and for the largest alone.
+  for (const entropic::Step& greedy :
+       {entropic::Step(step::Temperature{0}), entropic::Step(step::TopP{0}), entropic::Step(step::MinP{1.5})}) {
+    llama_sampler* sampler = entropic::llama_sampler_init_steps({greedy});
+    Candidates candidates(scores);
+    llama_sampler_apply(sampler, &candidates.array);
+    const auto largest = std::max_element(scores.begin(), scores.end()) - scores.begin();
+    expect(candidates.array.size == 1 && candidates.array.data[0].id == largest, "the largest alone");
+    llama_sampler_free(sampler);
+  }
+  for (const entropic::Step& off :
+       {entropic::Step(step::TopK{0}), entropic::Step(step::TopP{1.5}), entropic::Step(step::MinP{0})}) {
+    llama_sampler* sampler = entropic::llama_sampler_init_steps({off});
+    Candidates candidates(scores);
+    llama_sampler_apply(sampler, &candidates.array);
+    expect(candidates.array.size == scores.size(), "a step that is off");
+    llama_sampler_free(sampler);
+  }
 
   // Drawing itself: what Sampler draws, position after position, whatever order the candidates have.
   llama_sampler* draw = entropic::llama_sampler_init_draw(steps, 7, 5);

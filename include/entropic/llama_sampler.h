@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <utility>
+#include <variant>
 #include <vector>
 
 #include "entropic/export.h"
@@ -15,12 +15,28 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
+// Steps as llama.cpp's own samplers read their values: temperature 0 or less, top_p 0 or less and min_p above 1 leave the
+// largest alone, the first of equal ones; top_k 0 or less, top_p above 1 and min_p 0 or less are off.
+inline std::vector<Step> steps_in_llama_values(const std::vector<Step>& steps) {
+  std::vector<Step> found;
+  for (const Step& one : steps) {
+    const auto* temperature = std::get_if<step::Temperature>(&one);
+    const auto* top_k = std::get_if<step::TopK>(&one);
+    const auto* top_p = std::get_if<step::TopP>(&one);
+    const auto* min_p = std::get_if<step::MinP>(&one);
+    const bool greedy = (temperature && temperature->temperature <= 0) || (top_p && top_p->p <= 0) || (min_p && min_p->p > 1);
+    const bool off = (top_k && top_k->k <= 0) || (top_p && top_p->p > 1) || (min_p && min_p->p <= 0);
+    if (!off) found.push_back(greedy ? Step(step::TopK{1}) : one);
+  }
+  return found;
+}
+
 // What a sampler of llama.cpp keeps. Its candidates are a row of scores by token: their order means nothing, and a draw is the
 // same whatever samplers sorted or dropped before.
 class LlamaChain {
  public:
-  LlamaChain(std::vector<Step> steps, std::uint64_t seed, std::uint64_t stream, bool draws)
-      : sampler_(std::move(steps), seed), stream_(stream), draws_(draws) {}
+  LlamaChain(const std::vector<Step>& steps, std::uint64_t seed, std::uint64_t stream, bool draws)
+      : sampler_(steps_in_llama_values(steps), seed), stream_(stream), draws_(draws) {}
 
   void apply(llama_token_data_array* candidates) {
     llama_token most = -1;
@@ -81,14 +97,14 @@ inline llama_sampler* llama_sampler_of(LlamaChain* chain) {
 // draws comes after it, such as llama_sampler_init_dist. Candidates without a distribution, with a NaN, stay as they are.
 //
 // Throws: std::invalid_argument if a parameter is out of its range.
-inline llama_sampler* llama_sampler_init_steps(std::vector<Step> steps) {
-  return llama_sampler_of(new LlamaChain(std::move(steps), 0, 0, false));
+inline llama_sampler* llama_sampler_init_steps(const std::vector<Step>& steps) {
+  return llama_sampler_of(new LlamaChain(steps, 0, 0, false));
 }
 
 // The same, and last in a chain: it selects the token that Sampler::sample draws with this seed and stream, at a position that
 // counts the draws since the last reset. Candidates without a distribution are left with none selected.
-inline llama_sampler* llama_sampler_init_draw(std::vector<Step> steps, std::uint64_t seed, std::uint64_t stream = 0) {
-  return llama_sampler_of(new LlamaChain(std::move(steps), seed, stream, true));
+inline llama_sampler* llama_sampler_init_draw(const std::vector<Step>& steps, std::uint64_t seed, std::uint64_t stream = 0) {
+  return llama_sampler_of(new LlamaChain(steps, seed, stream, true));
 }
 
 }  // namespace entropic::inline ENTROPIC_ABI

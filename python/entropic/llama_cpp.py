@@ -4,6 +4,8 @@ llama.cpp's own samplers run after it; switch them off by ``temperature=1.0, top
 repeat_penalty=1.0``, or give a seed here and ``temperature=0.0``.
 """
 
+import numbers
+
 import numpy as np
 
 from entropic._chain import Chain
@@ -17,7 +19,9 @@ class logits_processor:
     Parameters
     ----------
     steps : list of (name, value)
-        As entropic.Sampler has them, in the order applied.
+        As entropic.Sampler has them, in the order applied, or with llama.cpp's values: temperature 0 or less, top_p 0 or less
+        and min_p above 1 leave the largest alone (the first of equal ones); top_k 0 or less, top_p above 1 and min_p 0 or less
+        are off.
     seed : int in [0, 2**64) or None, default None
         None: logits become the log-probabilities that the chain leaves, and llama.cpp draws. A seed: the token is drawn here,
         and the others get -inf, so that llama.cpp has no choice. Its noise is of (seed, stream, length of the text so far,
@@ -34,8 +38,28 @@ class logits_processor:
     """
 
     def __init__(self, steps, *, seed=None, stream=0):
-        self._chain = Chain(steps, seed, stream)
+        self._chain = Chain(_own_steps(steps), seed, stream)
 
     def __call__(self, input_ids, scores):
         row = np.ascontiguousarray(scores, np.float32).reshape(1, -1)
         return self._chain(row, len(input_ids), [input_ids]).reshape(np.shape(scores))
+
+
+_GREEDY = {"temperature": lambda t: t <= 0, "top_p": lambda p: p <= 0, "min_p": lambda p: p > 1}
+_OFF = {"top_k": lambda k: k <= 0, "top_p": lambda p: p > 1, "min_p": lambda p: p <= 0}
+
+
+def _own_steps(steps):
+    """Steps of llama.cpp's values as Sampler has them; what is no list of pairs as it is, for Sampler to say."""
+    if not isinstance(steps, (list, tuple)):
+        return steps
+    found = []
+    for step in steps:
+        name, value = step if isinstance(step, (list, tuple)) and len(step) == 2 else (None, None)
+        if not isinstance(value, numbers.Real) or isinstance(value, bool):
+            found.append(step)
+        elif name in _GREEDY and _GREEDY[name](value):
+            found.append(("top_k", 1))
+        elif name not in _OFF or not _OFF[name](value):
+            found.append(step)
+    return found

@@ -149,6 +149,33 @@ def test_llama_cpp_processor():
     assert drawn.argmax() == entropic.Sampler(STEPS, seed=4).sample(scores, stream=2, position=3)
 
 
+def test_llama_cpp_processor_reads_llama_cpps_values():
+    scores = np.random.default_rng(1).normal(size=500).astype(np.float32)
+    scores[[7, 30]] = scores.max()  # the first of equal ones
+
+    def log_p(*steps):
+        return entropic.llama_cpp.logits_processor(list(steps))([1], scores)
+
+    for step in (("temperature", 0), ("temperature", -1.0), ("top_p", 0.0), ("top_p", np.float32(-0.5)), ("min_p", 1.5)):
+        for steps in ([step], [("top_k", 40), step, ("temperature", 0.5)]):
+            found = log_p(*steps)
+            assert np.flatnonzero(np.isfinite(found)).tolist() == [7]
+            assert found[7] == 0
+    for step in (("top_k", 0), ("top_k", -1), ("top_p", 1.5), ("min_p", 0), ("min_p", -1.0)):
+        np.testing.assert_array_equal(log_p(("temperature", 0.8), step), log_p(("temperature", 0.8)))
+    np.testing.assert_array_equal(log_p(("top_p", 1.0)), log_p())
+    assert np.isfinite(log_p(("min_p", 1.0))).sum() == 3  # equal ones and the largest that they are equal to
+    drawn = entropic.llama_cpp.logits_processor([("temperature", 0.0)], seed=3)([1], scores)
+    assert np.flatnonzero(np.isfinite(drawn)).tolist() == [7]
+    for wrong, text in (
+        (("temperature", float("nan")), "temperature"),
+        (("top_k", "0"), "k"),
+        (("typical_p", 0.0), "typical_p"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=text):
+            log_p(wrong)
+
+
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory):
     """A random model of one layer, of llama.cpp's own kind."""
