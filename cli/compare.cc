@@ -1,8 +1,6 @@
 // The comparison: what it computes, and its command.
 #include "compare.h"
 
-#include <unistd.h>
-
 #include <oneapi/tbb/blocked_range.h>
 #include <oneapi/tbb/parallel_for.h>
 #include <oneapi/tbb/task_arena.h>
@@ -16,6 +14,7 @@
 #include <mutex>
 
 #include "commands.h"
+#include "files/system.h"
 #include "files/text.h"
 #include "rows.h"
 #include "terminal.h"
@@ -140,7 +139,8 @@ namespace {
 // Where the comparison of many rows takes longer than a second, a line on the terminal says how far it is.
 class RowProgress {
  public:
-  RowProgress(std::size_t rows, bool wanted) : rows_(rows), wanted_(wanted && ::isatty(STDERR_FILENO)) {}
+  RowProgress(std::size_t rows, bool wanted)
+      : rows_(rows), wanted_(wanted && files::sys::is_terminal(files::sys::standard_error)) {}
   RowProgress(const RowProgress&) = delete;
   RowProgress& operator=(const RowProgress&) = delete;
   ~RowProgress() {
@@ -390,7 +390,8 @@ void add_compare(CLI::App& app, Program& program) {
       const std::string report = options->format == "json"   ? comparison_json(comparison)
                                  : options->format == "html" ? comparison_html(comparison, table, all)
                                                              : comparison_text(comparison, width, locale_is_utf8());
-      const bool colored = options->format == "text" && files::is_standard(files.out) && wants_color(STDOUT_FILENO);
+      const bool colored =
+          options->format == "text" && files::is_standard(files.out) && wants_color(files::sys::standard_output);
       files::write_output(files.out, colored ? with_colored_bars(report) : report);
     };
   });

@@ -1,10 +1,8 @@
 // The command line: finds out which command is asked for, runs it, and says in one sentence what was wrong.
 
 #include <entropic/entropic.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -21,6 +19,7 @@
 
 #include "commands.h"
 #include "files/file.h"
+#include "files/system.h"
 #include "terminal.h"
 
 namespace {
@@ -195,25 +194,15 @@ int run(int argc, char** argv) {
 }
 
 void complain(std::string_view what) {
-  const bool colored = wants_color(STDERR_FILENO);
+  const bool colored = wants_color(files::sys::standard_error);
   const std::string line = fmt::format("{}entropic:{} {}\n", colored ? "\x1b[1;31m" : "", colored ? "\x1b[0m" : "", what);
   std::fwrite(line.data(), 1, line.size(), stderr);  // fmt::print throws where standard error is closed or full
-}
-
-// Where standard error is closed, the next file to be opened would take its number, and messages would go there.
-void keep_standard_error() {
-  if (::fcntl(STDERR_FILENO, F_GETFD) != -1) return;
-  const int nowhere = ::open("/dev/null", O_WRONLY);
-  if (nowhere >= 0 && nowhere != STDERR_FILENO) {
-    ::dup2(nowhere, STDERR_FILENO);
-    ::close(nowhere);
-  }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  keep_standard_error();
+  files::sys::keep_standard_error();
   try {
     return run(argc, argv);
   } catch (const BadInput& error) {

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "files/format.h"
+#include "src/from_chars.h"
 
 using files::format_endings;
 using files::format_names;
@@ -22,7 +23,7 @@ void set_number(std::int64_t& value, std::string_view option, const std::string&
 }
 
 void set_number(double& value, std::string_view option, const std::string& text) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const auto [end, error] = entropic::double_from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) bad_input("{} must be a number, got '{}'", option, text);
 }
 

@@ -2,12 +2,12 @@
 #include "progress.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <string>
 
+#include "files/system.h"
 #include "terminal.h"
 
 namespace {
@@ -27,7 +27,8 @@ std::string time_text(double seconds) {
 
 }  // namespace
 
-Progress::Progress(const files::Input& input, bool wanted) : input_(input), wanted_(wanted && ::isatty(STDERR_FILENO)) {}
+Progress::Progress(const files::Input& input, bool wanted)
+    : input_(input), wanted_(wanted && files::sys::is_terminal(files::sys::standard_error)) {}
 
 Progress::~Progress() {
   if (shown_) fmt::print(stderr, "\r\x1b[K");

@@ -1,19 +1,18 @@
 // Reading with the user at the keyboard, and with a bar that shows how far it is.
 #include "rows.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <memory>
 #include <string>
 
 #include "files/stream.h"
+#include "files/system.h"
 #include "progress.h"
 
 namespace {
 
 std::shared_ptr<files::Input> opened(const Files& files) {
-  if (files::is_standard(files.in) && !files.quiet && ::isatty(STDIN_FILENO)) {
+  if (files::is_standard(files.in) && !files.quiet && files::sys::is_terminal(files::sys::standard_input)) {
     fmt::print(stderr, "entropic: reading scores from the keyboard; Ctrl-D ends them\n");
   }
   return std::make_shared<files::Input>(files.in);
@@ -53,7 +52,8 @@ void stream_rows(const Files& files, const std::function<Table(Table)>& result,
   const files::Format& to = files::output_format(files.out);
   const files::Format& from = files::input_format(files.in, files.in_format);
   const std::shared_ptr<files::Input> input = opened(files);
-  Progress progress(*input, !files.quiet && !(files::is_standard(files.out) && ::isatty(STDOUT_FILENO)));
+  Progress progress(*input,
+                    !files.quiet && !(files::is_standard(files.out) && files::sys::is_terminal(files::sys::standard_output)));
   const auto calculate = [&](Table table) {
     const std::size_t first_row = table.first_row;
     try {

@@ -1,29 +1,23 @@
 // Asking the terminal and the locale, and measuring text as they would show it.
 #include "terminal.h"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
-#include <clocale>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <cwchar>
 
-namespace {
+#include "files/system.h"
 
-// Makes mbrtowc and wcwidth understand UTF-8; numbers are never formatted by the locale here.
-void use_utf8() {
-  static const bool done = std::setlocale(LC_CTYPE, "C.UTF-8") != nullptr;
-  static_cast<void>(done);
-}
+namespace sys = files::sys;
+
+namespace {
 
 // Calls f(character, width) for each character of `text`; what cannot be shown is replaced.
 template <class F>
 void for_each_character(std::string_view text, F f) {
-  use_utf8();
+  sys::use_utf8();  // for mbrtowc; numbers are never formatted by the locale here
   std::mbstate_t state{};
   while (!text.empty()) {
     wchar_t wide = 0;
@@ -34,7 +28,7 @@ void for_each_character(std::string_view text, F f) {
       text.remove_prefix(1);
       continue;
     }
-    const int width = wcwidth(wide);
+    const int width = sys::character_width(wide);
     f(width < 0 ? std::string_view("?") : text.substr(0, length), width < 0 ? 1 : width);
     text.remove_prefix(length);
   }
@@ -45,8 +39,7 @@ void for_each_character(std::string_view text, F f) {
 std::size_t terminal_width(std::size_t most) {
   std::size_t width = 0;
   if (const char* columns = std::getenv("COLUMNS")) std::from_chars(columns, columns + std::strlen(columns), width);
-  winsize size{};
-  if (width == 0 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) width = size.ws_col;
+  if (width == 0) width = sys::terminal_columns();
   return width == 0 ? 80 : std::clamp<std::size_t>(width, 40, most);
 }
 
@@ -54,7 +47,7 @@ bool wants_color(int descriptor) {
   const char* refused = std::getenv("NO_COLOR");
   const char* terminal = std::getenv("TERM");
   const bool plain = (refused && *refused) || !terminal || std::strcmp(terminal, "dumb") == 0;
-  return !plain && ::isatty(descriptor);
+  return !plain && sys::is_terminal(descriptor);
 }
 
 std::string with_colored_bars(std::string_view text) {

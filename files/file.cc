@@ -1,49 +1,26 @@
 // Reading and replacing files through the system's own calls, because their errors are what the user has to be told.
 #include "file.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
-#include <climits>
-#include <csignal>
-#include <cstdlib>
 #include <cstring>
+
+#include "system.h"
 
 namespace files {
 namespace {
 
 [[noreturn]] void system_failure(std::string_view name) { throw SystemFailure(std::string(name), errno); }
 
-// Where a link leads, so that the rename replaces the file and not the link.
+// So that the rename replaces the file and not the link.
 std::string resolved(const std::string& path) {
-  char* real = ::realpath(path.c_str(), nullptr);
-  if (real == nullptr) {  // a link may lead to a file that is yet to be made
-    std::string to = path;
-    char target[PATH_MAX];
-    for (int links = 0; links < 40; ++links) {
-      const ssize_t size = ::readlink(to.c_str(), target, sizeof target);
-      if (size < 0) return to;
-      const std::string_view next(target, static_cast<std::size_t>(size));
-      to = next.starts_with('/') ? std::string(next) : to.substr(0, to.rfind('/') + 1).append(next);
-    }
-    throw SystemFailure(path, ELOOP);
-  }
-  std::string result = real;
-  std::free(real);
-  return result;
+  std::optional<std::string> real = sys::resolved(path);
+  if (!real) system_failure(path);
+  return *real;
 }
 
 // The name of the unfinished output, or nothing: a signal handler can read it at any time.
 std::atomic<const char*> unfinished{nullptr};
-
-extern "C" void remove_unfinished_and_die(int signal) {
-  if (const char* path = unfinished) ::unlink(path);
-  // The handler is gone (SA_RESETHAND), so the signal raised again ends the program when this returns.
-  ::raise(signal);
-}
 
 }  // namespace
 
@@ -55,8 +32,9 @@ bool is_standard(const std::string& path) { return path.empty() || path == "-"; 
 std::string input_name(const std::string& path) { return is_standard(path) ? "standard input" : path; }
 
 bool is_stream(const std::string& path) {
-  struct stat status;
-  return is_standard(path) || (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode));
+  if (is_standard(path)) return true;
+  const std::optional<sys::Status> status = sys::status_of(path);
+  return status && !status->regular && !status->folder;
 }
 
 Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
@@ -66,16 +44,17 @@ Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
   return *this;
 }
 
-bool Descriptor::close() { return !std::exchange(owned_, false) || ::close(number_) == 0; }
+bool Descriptor::close() { return !std::exchange(owned_, false) || sys::close(number_); }
 
 Input::Input(const std::string& path) : name_(input_name(path)) {
-  file_ = is_standard(path) ? Descriptor(STDIN_FILENO, false) : Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC), true);
-  struct stat status;
-  if (file_.number() < 0 || ::fstat(file_.number(), &status) != 0) system_failure(name_);
-  if (S_ISDIR(status.st_mode)) throw SystemFailure(name_, EISDIR);
+  file_ = is_standard(path) ? Descriptor(sys::standard_input, false) : Descriptor(sys::open_to_read(path), true);
+  if (file_.number() < 0) system_failure(name_);
+  const std::optional<sys::Status> status = sys::status_of(file_.number());
+  if (!status) system_failure(name_);
+  if (status->folder) throw SystemFailure(name_, EISDIR);
   // Files of /proc say 0; standard input may stand anywhere in its file.
-  if (!is_standard(path) && S_ISREG(status.st_mode) && status.st_size > 0) size_ = status.st_size;
-  ::posix_fadvise(file_.number(), 0, 0, POSIX_FADV_SEQUENTIAL);
+  if (!is_standard(path) && status->regular && status->size > 0) size_ = status->size;
+  sys::expect_sequential(file_.number());
 }
 
 Input::Input(std::string_view bytes, std::string name)
@@ -90,7 +69,7 @@ std::size_t Input::read(char* to, std::size_t count) {
   }
   std::size_t size = 0;
   while (size < count) {
-    const ssize_t got = ::read(file_.number(), to + size, std::min<std::size_t>(count - size, 1 << 30));
+    const std::ptrdiff_t got = sys::read(file_.number(), to + size, count - size);
     if (got == 0) break;
     if (got > 0) {
       size += static_cast<std::size_t>(got);
@@ -103,7 +82,7 @@ std::size_t Input::read(char* to, std::size_t count) {
 }
 
 void Input::seek(std::uint64_t position) {
-  if (!in_memory_ && ::lseek(file_.number(), static_cast<off_t>(position), SEEK_SET) < 0) system_failure(name_);
+  if (!in_memory_ && !sys::seek(file_.number(), position)) system_failure(name_);
   position_ = position;
 }
 
@@ -122,53 +101,46 @@ void Input::bring_to_memory() {
 
 Output::Output(const std::string& path) : name_(is_standard(path) ? "standard output" : path) {
   if (is_standard(path)) {
-    file_ = Descriptor(STDOUT_FILENO, false);
+    file_ = Descriptor(sys::standard_output, false);
     return;
   }
-  struct stat status;
-  const bool exists = ::stat(path.c_str(), &status) == 0;
-  if (exists && S_ISDIR(status.st_mode)) throw SystemFailure(path, EISDIR);
+  const std::optional<sys::Status> status = sys::status_of(path);
+  if (status && status->folder) throw SystemFailure(path, EISDIR);
   if (is_stream(path)) {
-    file_ = Descriptor(::open(path.c_str(), O_WRONLY | O_CLOEXEC), true);
+    file_ = Descriptor(sys::open_to_write(path), true);
     if (file_.number() < 0) system_failure(path);
     return;
   }
-  if (exists && ::access(path.c_str(), W_OK) != 0) system_failure(path);
+  if (status && !sys::may_write(path)) system_failure(path);
 
   path_ = resolved(path);
   const std::size_t slash = path_.rfind('/');
   const std::size_t name_at = slash == path_.npos ? 0 : slash + 1;
   const std::string beside = path_.substr(0, name_at) + "." + path_.substr(name_at, 100) + ".XXXXXX";
   temporary_.assign(beside.c_str(), beside.c_str() + beside.size() + 1);
-  // mkstemp chooses the name in place before it creates the file, so that the handler knows it in time.
+  // The name is chosen in place before there is a file, so that the handler of signals knows it in time.
   unfinished = temporary_.data();
-  file_ = Descriptor(::mkstemp(temporary_.data()), true);
+  file_ = Descriptor(sys::create_temporary(temporary_.data()), true);
   if (file_.number() < 0) {
     unfinished = nullptr;
     temporary_.clear();
     system_failure(path);
   }
-  // mkstemp lets only the owner read; the file gets what it had, or what a new one would get.
-  if (exists) {
-    mode_ = status.st_mode & 07777;
-  } else {
-    const mode_t mask = ::umask(0);
-    ::umask(mask);
-    mode_ = 0666 & ~mask;
-  }
+  // Only the owner reads it so far; the file gets what it had, or what a new one would get.
+  mode_ = status ? status->mode : sys::mode_of_new_files();
 }
 
 Output::Output(std::string* memory) : memory_(memory), hold_(true) {}
 
 Output::~Output() {
   if (temporary_.empty()) return;
-  ::unlink(temporary_.data());
+  sys::remove(temporary_.data());
   unfinished = nullptr;
 }
 
 void Output::write_now(std::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t written = ::write(file_.number(), bytes.data(), std::min<std::size_t>(bytes.size(), 1 << 30));
+    const std::ptrdiff_t written = sys::write(file_.number(), bytes.data(), bytes.size());
     if (written >= 0) {
       bytes.remove_prefix(static_cast<std::size_t>(written));
     } else if (errno != EINTR) {
@@ -195,9 +167,9 @@ void Output::change(std::uint64_t position, std::string_view bytes) {
     held_.replace(position, bytes.size(), bytes);
     return;
   }
-  if (::lseek(file_.number(), static_cast<off_t>(position), SEEK_SET) < 0) system_failure(name_);
+  if (!sys::seek(file_.number(), position)) system_failure(name_);
   write_now(bytes);
-  if (::lseek(file_.number(), 0, SEEK_END) < 0) system_failure(name_);
+  if (!sys::seek_end(file_.number())) system_failure(name_);
 }
 
 void Output::finish() {
@@ -207,12 +179,12 @@ void Output::finish() {
   }
   write_now(held_);
   held_.clear();
-  if (!temporary_.empty() && ::fchmod(file_.number(), mode_) != 0) system_failure(name_);
+  if (!temporary_.empty() && !sys::set_mode(file_.number(), mode_)) system_failure(name_);
   // Without this a crash of the machine may leave the new name with none of its bytes.
-  if (!temporary_.empty() && ::fsync(file_.number()) != 0 && errno != EINVAL) system_failure(name_);
+  if (!temporary_.empty() && !sys::flush(file_.number())) system_failure(name_);
   if (!file_.close()) system_failure(name_);
   if (temporary_.empty()) return;
-  if (::rename(temporary_.data(), path_.c_str()) != 0) system_failure(name_);
+  if (!sys::replace(temporary_.data(), path_)) system_failure(name_);
   unfinished = nullptr;
   temporary_.clear();
 }
@@ -223,15 +195,6 @@ void write_output(const std::string& path, std::string_view text) {
   output.finish();
 }
 
-void clean_up_on_signals() {
-  std::signal(SIGXFSZ, SIG_IGN);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
-    struct sigaction action = {};
-    if (::sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) continue;
-    action.sa_handler = remove_unfinished_and_die;
-    action.sa_flags = SA_RESETHAND;
-    ::sigaction(signal, &action, nullptr);
-  }
-}
+void clean_up_on_signals() { sys::remove_on_signals(unfinished); }
 
 }  // namespace files

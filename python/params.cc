@@ -45,8 +45,7 @@ ParamValue to_value(const OperationInfo& info, const ParamInfo& param, nb::handl
     case ParamKind::integer:
       return to_int(info.name, param.name, value);
     case ParamKind::flag: {
-      const bool is_bool =
-          PyBool_Check(value.ptr()) || std::string_view(Py_TYPE(value.ptr())->tp_name).starts_with("numpy.bool");
+      const bool is_bool = PyBool_Check(value.ptr()) || kind_of(value).starts_with("numpy.bool");
       if (!is_bool) wrong_type(info.name, param.name, "a bool", value);
       return PyObject_IsTrue(value.ptr()) == 1;
     }
@@ -110,7 +109,7 @@ ParamValues::ParamValues(const OperationInfo& info, nb::handle given) {
   values.resize(info.params.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
     const ParamInfo& param = info.params[i];
-    const nb::handle value = PyTuple_GET_ITEM(given.ptr(), static_cast<Py_ssize_t>(i));
+    const nb::handle value = NB_TUPLE_GET_ITEM(given.ptr(), static_cast<Py_ssize_t>(i));
     if (param.per_row && is_array(value)) {
       arrays.emplace_back(info.name, param.name, value);
     } else if (param.kind == ParamKind::map) {

@@ -22,10 +22,17 @@ namespace nb = nanobind;
 
 namespace entropic {
 
+// As messages have it: "str", "numpy.ndarray".
+inline std::string kind_of(nb::handle value) {
+  const nb::handle type = value.type();
+  const auto module = nb::cast<std::string>(type.attr("__module__"));
+  const auto name = nb::cast<std::string>(type.attr("__qualname__"));
+  return module == "builtins" ? name : module + "." + name;
+}
+
 [[noreturn]] inline void wrong_type(std::string_view where, std::string_view what, std::string_view expected, nb::handle got) {
-  throw nb::type_error((std::string(where) + ": " + std::string(what) + " must be " + std::string(expected) + ", got " +
-                        Py_TYPE(got.ptr())->tp_name)
-                           .c_str());
+  throw nb::type_error(
+      (std::string(where) + ": " + std::string(what) + " must be " + std::string(expected) + ", got " + kind_of(got)).c_str());
 }
 
 constexpr std::string_view expected_number(bool per_row) { return per_row ? "a number or an array of numbers" : "a number"; }
@@ -141,15 +148,15 @@ class Buffer {
   }
 
   void read_tuple(PyObject* tuple) {
-    PyObject* const shape = PyTuple_GET_ITEM(tuple, 1);
-    PyObject* const strides = PyTuple_GET_ITEM(tuple, 2);
-    const int ndim = static_cast<int>(PyTuple_GET_SIZE(shape));
+    PyObject* const shape = NB_TUPLE_GET_ITEM(tuple, 1);
+    PyObject* const strides = NB_TUPLE_GET_ITEM(tuple, 2);
+    const int ndim = static_cast<int>(NB_TUPLE_GET_SIZE(shape));
     if (ndim > kMaxDims) throw nb::value_error("an array must have at most 64 axes");
-    array_ = {static_cast<char*>(PyLong_AsVoidPtr(PyTuple_GET_ITEM(tuple, 0))), ndim, shape_, strides_,
-              static_cast<Type>(PyLong_AsLong(PyTuple_GET_ITEM(tuple, 3)))};
+    array_ = {static_cast<char*>(PyLong_AsVoidPtr(NB_TUPLE_GET_ITEM(tuple, 0))), ndim, shape_, strides_,
+              static_cast<Type>(PyLong_AsLong(NB_TUPLE_GET_ITEM(tuple, 3)))};
     for (int d = 0; d < ndim; ++d) {
-      shape_[d] = PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, d));
-      strides_[d] = PyLong_AsSsize_t(PyTuple_GET_ITEM(strides, d)) * array_.item_size();
+      shape_[d] = PyLong_AsSsize_t(NB_TUPLE_GET_ITEM(shape, d));
+      strides_[d] = PyLong_AsSsize_t(NB_TUPLE_GET_ITEM(strides, d)) * array_.item_size();
     }
   }
 

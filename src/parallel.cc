@@ -2,8 +2,6 @@
 
 #include "src/parallel.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <atomic>
 #include <memory>
@@ -11,6 +9,10 @@
 #include <vector>
 
 #include "entropic/threads.h"
+
+#ifndef _WIN32  // which has no fork
+#include <pthread.h>
+#endif
 
 // Debian's TBB is not built for the thread sanitizer, which then reports races that are none; suppressing them would
 // hide real ones. Under it the same pieces run on plain threads.
@@ -40,7 +42,9 @@ std::atomic<std::size_t> requested_threads{0};
 
 // A forked child has the parent's idea of its worker threads but not the threads.
 std::atomic<bool> forked{false};
+#ifndef _WIN32
 [[maybe_unused]] const int fork_handler = pthread_atfork(nullptr, nullptr, [] { forked = true; });
+#endif
 
 std::size_t default_threads() {
 #ifdef ENTROPIC_PLAIN_THREADS

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "src/check.h"
+#include "src/from_chars.h"
 
 namespace entropic::inline ENTROPIC_ABI {
 namespace {
@@ -56,7 +57,7 @@ class Parser {
     double wide = 0;
     const auto whole = std::from_chars(begin, end, integer);
     const auto unsigned_whole = std::from_chars(begin, end, large);
-    const auto real = std::from_chars(begin, end, wide);
+    const auto real = double_from_chars(begin, end, wide);
     if (real.ptr == begin) refuse("value");
     at_ += static_cast<std::size_t>(real.ptr - begin);
     if (whole.ec == std::errc() && whole.ptr == real.ptr) return integer;

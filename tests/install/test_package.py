@@ -65,6 +65,23 @@ def test_versions_that_fit(prefix, tmp_path, wanted, fits):
     assert (done.returncode == 0) == fits, done.stderr
 
 
+@pytest.mark.parametrize(
+    ("components", "found"), [("library", True), ("library program", True), ("program", True), ("server", False)]
+)
+def test_components(prefix, tmp_path, components, found):
+    lines = ["cmake_minimum_required(VERSION 3.25)", "project(p LANGUAGES CXX)"]
+    lines.append(f"find_package(entropic REQUIRED COMPONENTS {components})")
+    if found and "program" in components:
+        lines += [
+            "get_target_property(file entropic::program IMPORTED_LOCATION)",
+            'execute_process(COMMAND "${file}" --version)',
+        ]
+    (tmp_path / "CMakeLists.txt").write_text("\n".join(lines) + "\n")
+    done = run("cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}", check=False)
+    assert (done.returncode == 0) == found, done.stderr
+    assert ("program" not in components) or ".".join(VERSION) in done.stdout
+
+
 def test_part_of_another_project_installs_nothing(tmp_path):
     project = HERE / "part_of_another"
     run("cmake", "-S", project, "-B", tmp_path / "build", "-G", "Ninja", f"-DENTROPIC_SOURCE={ROOT}")
@@ -135,3 +152,16 @@ def test_headers_stand_alone():
     flags = ["-std=c++20", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-fsyntax-only", f"-I{ROOT / 'include'}", "-x", "c++"]
     for header in HEADERS:
         run("g++", *flags, "-include", ROOT / "include/entropic" / header, "/dev/null")
+
+
+@pytest.mark.parametrize(("flags", "said"), [((), "warning: "), (("-DENTROPIC_NO_DEPRECATED",), "error: ")])
+def test_deprecated_names_warn_where_they_are_used(tmp_path, flags, said):
+    source = tmp_path / "old.cc"
+    source.write_text(
+        '#include <entropic/deprecation.h>\nENTROPIC_DEPRECATED("0.3", "use f()") void g();\nint main() { g(); }\n'
+    )
+    done = run("g++", "-std=c++20", "-fsyntax-only", f"-I{ROOT / 'include'}", *flags, source, check=False)
+    found = [line for line in done.stderr.splitlines() if said in line]
+    assert found, done.stderr
+    for line in found:
+        assert "old.cc:3" in line and "deprecated since entropic 0.3: use f()" in line

@@ -1,0 +1,148 @@
+// Linux, macOS and their relatives.
+#ifndef _WIN32
+#include "system.h"
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <wchar.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <clocale>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+namespace files::sys {
+namespace {
+
+constexpr std::size_t kMost = 1 << 30;  // bytes of one call: some systems refuse 2^31
+
+Status to_status(const struct stat& status) {
+  return {S_ISREG(status.st_mode), S_ISDIR(status.st_mode), static_cast<std::uint64_t>(status.st_size),
+          status.st_mode & 07777u};
+}
+
+const std::atomic<const char*>* unfinished_file = nullptr;
+
+extern "C" void remove_unfinished_and_die(int signal) {
+  if (const char* path = *unfinished_file) ::unlink(path);
+  // The handler is gone (SA_RESETHAND), so the signal raised again ends the program when this returns.
+  ::raise(signal);
+}
+
+}  // namespace
+
+std::optional<Status> status_of(const std::string& path) {
+  struct stat status;
+  if (::stat(path.c_str(), &status) != 0) return std::nullopt;
+  return to_status(status);
+}
+
+std::optional<Status> status_of(int descriptor) {
+  struct stat status;
+  if (::fstat(descriptor, &status) != 0) return std::nullopt;
+  return to_status(status);
+}
+
+bool may_write(const std::string& path) { return ::access(path.c_str(), W_OK) == 0; }
+
+int open_to_read(const std::string& path) { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }
+
+int open_to_write(const std::string& path) { return ::open(path.c_str(), O_WRONLY | O_CLOEXEC); }
+
+int create_temporary(char* name) { return ::mkstemp(name); }
+
+bool close(int descriptor) { return ::close(descriptor) == 0; }
+
+std::ptrdiff_t read(int descriptor, char* to, std::size_t count) { return ::read(descriptor, to, std::min(count, kMost)); }
+
+std::ptrdiff_t write(int descriptor, const char* from, std::size_t count) {
+  return ::write(descriptor, from, std::min(count, kMost));
+}
+
+bool seek(int descriptor, std::uint64_t position) { return ::lseek(descriptor, static_cast<off_t>(position), SEEK_SET) >= 0; }
+
+bool seek_end(int descriptor) { return ::lseek(descriptor, 0, SEEK_END) >= 0; }
+
+void expect_sequential([[maybe_unused]] int descriptor) {
+#ifdef POSIX_FADV_SEQUENTIAL  // macOS has none
+  ::posix_fadvise(descriptor, 0, 0, POSIX_FADV_SEQUENTIAL);
+#endif
+}
+
+bool flush(int descriptor) { return ::fsync(descriptor) == 0 || errno == EINVAL; }
+
+unsigned mode_of_new_files() {
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  return 0666 & ~mask;
+}
+
+bool set_mode(int descriptor, unsigned mode) { return ::fchmod(descriptor, static_cast<mode_t>(mode)) == 0; }
+
+bool replace(const char* from, const std::string& to) { return ::rename(from, to.c_str()) == 0; }
+
+void remove(const char* path) { ::unlink(path); }
+
+std::optional<std::string> resolved(const std::string& path) {
+  char* real = ::realpath(path.c_str(), nullptr);
+  if (real == nullptr) {  // a link may lead to a file that is yet to be made
+    std::string to = path;
+    char target[PATH_MAX];
+    for (int links = 0; links < 40; ++links) {
+      const ssize_t size = ::readlink(to.c_str(), target, sizeof target);
+      if (size < 0) return to;
+      const std::string_view next(target, static_cast<std::size_t>(size));
+      to = next.starts_with('/') ? std::string(next) : to.substr(0, to.rfind('/') + 1).append(next);
+    }
+    errno = ELOOP;
+    return std::nullopt;
+  }
+  std::string result = real;
+  std::free(real);
+  return result;
+}
+
+void remove_on_signals(const std::atomic<const char*>& unfinished) {
+  unfinished_file = &unfinished;
+  std::signal(SIGXFSZ, SIG_IGN);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+    struct sigaction action = {};
+    if (::sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) continue;
+    action.sa_handler = remove_unfinished_and_die;
+    action.sa_flags = SA_RESETHAND;
+    ::sigaction(signal, &action, nullptr);
+  }
+}
+
+bool is_terminal(int descriptor) { return ::isatty(descriptor) != 0; }
+
+std::size_t terminal_columns() {
+  winsize size{};
+  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+int character_width(wchar_t character) { return ::wcwidth(character); }
+
+void use_utf8() {
+  // macOS has C.UTF-8 from version 14 on.
+  static const bool done = std::setlocale(LC_CTYPE, "C.UTF-8") != nullptr || std::setlocale(LC_CTYPE, "en_US.UTF-8") != nullptr;
+  static_cast<void>(done);
+}
+
+void keep_standard_error() {
+  if (::fcntl(STDERR_FILENO, F_GETFD) != -1) return;
+  const int nowhere = ::open("/dev/null", O_WRONLY);
+  if (nowhere >= 0 && nowhere != STDERR_FILENO) {
+    ::dup2(nowhere, STDERR_FILENO);
+    ::close(nowhere);
+  }
+}
+
+}  // namespace files::sys
+#endif

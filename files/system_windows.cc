@@ -1,0 +1,161 @@
+// Windows, by the calls of its C library. Names of files are UTF-8.
+#ifdef _WIN32
+#include "system.h"
+
+#ifndef NOMINMAX
+#define NOMINMAX
+#endif
+#define WIN32_LEAN_AND_MEAN
+#include <fcntl.h>
+#include <io.h>
+#include <sys/stat.h>
+#include <windows.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <clocale>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <system_error>
+
+namespace files::sys {
+namespace {
+
+constexpr std::size_t kMost = 1 << 30;  // bytes of one call, an unsigned int
+
+std::filesystem::path to_path(const std::string& name) {
+  return std::filesystem::path(std::u8string(name.begin(), name.end()));
+}
+
+std::string to_name(const std::filesystem::path& path) {
+  const std::u8string name = path.u8string();
+  return std::string(name.begin(), name.end());
+}
+
+Status to_status(const struct _stat64& status) {
+  const bool folder = (status.st_mode & _S_IFMT) == _S_IFDIR;
+  return {(status.st_mode & _S_IFMT) == _S_IFREG, folder, static_cast<std::uint64_t>(status.st_size), status.st_mode & 0777u};
+}
+
+const std::atomic<const char*>* unfinished_file = nullptr;
+
+extern "C" void remove_unfinished_and_die(int signal) {
+  if (const char* path = *unfinished_file) remove(path);
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+}  // namespace
+
+std::optional<Status> status_of(const std::string& path) {
+  struct _stat64 status;
+  if (::_wstat64(to_path(path).c_str(), &status) != 0) return std::nullopt;
+  return to_status(status);
+}
+
+std::optional<Status> status_of(int descriptor) {
+  struct _stat64 status;
+  if (::_fstat64(descriptor, &status) != 0) return std::nullopt;
+  return to_status(status);
+}
+
+bool may_write(const std::string& path) { return ::_waccess(to_path(path).c_str(), 2) == 0; }
+
+int open_to_read(const std::string& path) {
+  return ::_wopen(to_path(path).c_str(), _O_RDONLY | _O_BINARY | _O_NOINHERIT | _O_SEQUENTIAL);
+}
+
+int open_to_write(const std::string& path) { return ::_wopen(to_path(path).c_str(), _O_WRONLY | _O_BINARY | _O_NOINHERIT); }
+
+int create_temporary(char* name) {
+  static constexpr char kLetters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+  char* const letters = name + std::strlen(name) - 6;
+  std::random_device random;
+  for (int tries = 0; tries < 100; ++tries) {
+    for (int i = 0; i < 6; ++i) letters[i] = kLetters[random() % 36];
+    const int descriptor =
+        ::_wopen(to_path(name).c_str(), _O_RDWR | _O_CREAT | _O_EXCL | _O_BINARY | _O_NOINHERIT, _S_IREAD | _S_IWRITE);
+    if (descriptor >= 0 || errno != EEXIST) return descriptor;
+  }
+  return -1;
+}
+
+bool close(int descriptor) { return ::_close(descriptor) == 0; }
+
+std::ptrdiff_t read(int descriptor, char* to, std::size_t count) {
+  return ::_read(descriptor, to, static_cast<unsigned>(std::min(count, kMost)));
+}
+
+std::ptrdiff_t write(int descriptor, const char* from, std::size_t count) {
+  return ::_write(descriptor, from, static_cast<unsigned>(std::min(count, kMost)));
+}
+
+bool seek(int descriptor, std::uint64_t position) {
+  return ::_lseeki64(descriptor, static_cast<std::int64_t>(position), SEEK_SET) >= 0;
+}
+
+bool seek_end(int descriptor) { return ::_lseeki64(descriptor, 0, SEEK_END) >= 0; }
+
+void expect_sequential(int) {}  // said when it was opened
+
+bool flush(int descriptor) { return ::_commit(descriptor) == 0 || errno == EBADF; }
+
+unsigned mode_of_new_files() { return _S_IREAD | _S_IWRITE; }
+
+bool set_mode(int, unsigned) { return true; }  // access is inherited from the folder
+
+bool replace(const char* from, const std::string& to) {
+  const DWORD how = MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH;
+  if (::MoveFileExW(to_path(from).c_str(), to_path(to).c_str(), how)) return true;
+  errno = ::GetLastError() == ERROR_FILE_NOT_FOUND ? ENOENT : EACCES;
+  return false;
+}
+
+void remove(const char* path) { ::_wunlink(to_path(path).c_str()); }
+
+std::optional<std::string> resolved(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path real = std::filesystem::weakly_canonical(to_path(path), error);
+  return error ? path : to_name(real);
+}
+
+void remove_on_signals(const std::atomic<const char*>& unfinished) {
+  unfinished_file = &unfinished;
+  for (const int signal : {SIGINT, SIGTERM, SIGBREAK}) std::signal(signal, remove_unfinished_and_die);
+}
+
+bool is_terminal(int descriptor) { return ::_isatty(descriptor) != 0; }
+
+std::size_t terminal_columns() {
+  CONSOLE_SCREEN_BUFFER_INFO info;
+  if (!::GetConsoleScreenBufferInfo(::GetStdHandle(STD_OUTPUT_HANDLE), &info)) return 0;
+  return static_cast<std::size_t>(info.srWindow.Right - info.srWindow.Left + 1);
+}
+
+// The C library has no table of widths: control characters are not shown, those of East Asia and pictures are wide.
+int character_width(wchar_t character) {
+  const unsigned c = character;
+  if (c < 0x20 || (c >= 0x7f && c < 0xa0)) return -1;
+  const bool wide = (c >= 0x1100 && c <= 0x115f) || (c >= 0x2e80 && c <= 0xa4cf && c != 0x303f) ||
+                    (c >= 0xac00 && c <= 0xd7a3) || (c >= 0xf900 && c <= 0xfaff) || (c >= 0xfe30 && c <= 0xfe6f) ||
+                    (c >= 0xff00 && c <= 0xff60) || (c >= 0xffe0 && c <= 0xffe6);
+  return wide ? 2 : 1;
+}
+
+void use_utf8() {
+  static const bool done = std::setlocale(LC_CTYPE, ".UTF-8") != nullptr;
+  static_cast<void>(done);
+}
+
+// Also makes the standard streams what they are elsewhere: bytes, and UTF-8 on the terminal.
+void keep_standard_error() {
+  for (const int stream : {standard_input, standard_output, standard_error}) ::_setmode(stream, _O_BINARY);
+  ::SetConsoleOutputCP(CP_UTF8);
+}
+
+}  // namespace files::sys
+#endif

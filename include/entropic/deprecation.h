@@ -1,0 +1,12 @@
+// How a public name goes: for one minor version at least it is marked with ENTROPIC_DEPRECATED and still works.
+#pragma once
+
+#include "entropic/version.h"
+
+// ENTROPIC_DEPRECATED("0.3", "use apply()") void old_name();  the compiler warns with these words where it is used.
+// With ENTROPIC_NO_DEPRECATED defined it does not compile there: what will break is seen at once.
+#ifdef ENTROPIC_NO_DEPRECATED
+#define ENTROPIC_DEPRECATED(since, instead) __attribute__((unavailable("deprecated since entropic " since ": " instead)))
+#else
+#define ENTROPIC_DEPRECATED(since, instead) [[deprecated("deprecated since entropic " since ": " instead)]]
+#endif

@@ -1,0 +1,21 @@
+"""How a public name goes: for one minor version at least it works, and warns."""
+
+import functools
+import warnings
+
+
+def deprecated(since, instead):
+    """Decorates a function that a later version will not have: ``@deprecated("0.3", "use entropic.softmax")``."""
+
+    def decorate(function):
+        message = f"entropic.{function.__name__} is deprecated since entropic {since}: {instead}"
+
+        @functools.wraps(function)
+        def warning(*args, **kwargs):
+            warnings.warn(message, DeprecationWarning, stacklevel=2)
+            return function(*args, **kwargs)
+
+        warning.__deprecated__ = message
+        return warning
+
+    return decorate

@@ -1,0 +1,58 @@
+"""What packagers read says what the sources say."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+VERSION = ".".join(re.findall(r"#define ENTROPIC_VERSION_\w+ (\d+)", (ROOT / "include/entropic/version.h").read_text()))
+ABI = VERSION.rpartition(".")[0]
+FETCHED = dict(re.findall(r"entropic_fetch\(\w+ (\S+) ([0-9a-f]{64})\)", (ROOT / "cmake/dependencies.cmake").read_text()))
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ("CITATION.cff", "version: {version}\n"),
+        ("packaging/conda/meta.yaml", 'version = "{version}"'),
+        ("packaging/vcpkg/vcpkg.json", '"version": "{version}"'),
+        ("packaging/debian/changelog", "entropic ({version}-1)"),
+        ("packaging/debian/control", "Package: libentropic{abi}\n"),
+        ("packaging/sbom.cdx.json", '"version": "{version}"'),
+    ],
+)
+def test_versions(file, words):
+    assert words.format(version=VERSION, abi=ABI) in (ROOT / file).read_text()
+
+
+def test_bill_of_materials_lists_what_is_fetched():
+    listed = json.loads((ROOT / "packaging/sbom.cdx.json").read_text())
+    where = "https://deb.debian.org/debian/pool/main/"
+    found = {
+        one["externalReferences"][0]["url"].removeprefix(where): one["hashes"][0]["content"]
+        for one in listed["components"]
+        if "hashes" in one
+    }
+    assert found == FETCHED and len(FETCHED) == 6
+    for one in listed["components"]:
+        if "hashes" in one:
+            assert f"_{one['version']}" in one["externalReferences"][0]["url"]
+            assert one["licenses"]
+
+
+def test_a_wrong_archive_is_refused(tmp_path):
+    """What lies in ENTROPIC_ARCHIVES is believed no more than what is downloaded."""
+    for path in FETCHED:
+        (tmp_path / path.rpartition("/")[2]).write_bytes(b"something else")
+    options = ["-DENTROPIC_FETCH=ALL", f"-DENTROPIC_ARCHIVES={tmp_path}", "-DENTROPIC_TESTS=OFF", "-DENTROPIC_CLI=OFF"]
+    command = ["cmake", "-S", ROOT, "-B", tmp_path / "build", "-G", "Ninja", *options]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode != 0 and "hash" in done.stderr.lower(), done.stderr
+
+
+def test_all_scripts_can_be_run():
+    for file in (ROOT / "scripts").iterdir():
+        assert file.suffix or file.stat().st_mode & 0o111, file
