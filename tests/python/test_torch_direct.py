@@ -111,3 +111,46 @@ def test_means_of_no_rows_and_of_ignored_rows():
     assert loss(X, CLASSES).item() == pytest.approx(torch.nn.functional.cross_entropy(X, CLASSES).item(), rel=1e-6)
     with pytest.raises(ValueError, match="target"):
         loss(X, CLASSES + 7)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "sparsemax", "entmax", "logsumexp", "sigsoftmax"])
+def test_gradients_of_halves_are_of_what_was_not_rounded(name, dtype):
+    """Gradients that are nearly equal leave little of J^T g, and of a y that was rounded nothing that is right."""
+    generator = torch.Generator().manual_seed(1)
+    for shape in ((20, 300), (300, 4096)):
+        x = (3 * torch.randn(shape, generator=generator)).to(dtype)
+        y = getattr(et, name)(x.double())
+        grad = (1 + 0.01 * torch.randn(y.shape, generator=generator)).to(dtype)
+
+        def gradient(x, name=name, grad=grad):
+            x = x.clone().requires_grad_()
+            return torch.autograd.grad(getattr(et, name)(x), x, grad.to(x.dtype))[0]
+
+        got, want = gradient(x).double(), gradient(x.double())
+        eps = torch.finfo(dtype).eps
+        assert ((got - want).abs() <= 0.51 * eps * want.abs() + torch.finfo(dtype).smallest_normal * eps + 1e-6).all()
+
+
+def test_attention_is_as_exact_as_torchs_in_float32():
+    """Of scores up to 80, of which rounding decides: medians over samples, as one is chance."""
+    errors = {"ours": [], "torch's": []}
+    math = torch.nn.attention.SDPBackend.MATH
+    for seed in range(60):
+        generator = torch.Generator().manual_seed(seed)
+        q, k, v, grad = (torch.empty(4, 4, 3, 8).uniform_(-9, 9, generator=generator) for _ in range(4))
+        mask = torch.empty(3, 3).uniform_(-9, 9, generator=generator)
+
+        def results(function, dtype, given=(q, k, v), mask=mask, grad=grad):
+            tensors = [x.to(dtype, copy=True).requires_grad_() for x in given]
+            with torch.nn.attention.sdpa_kernel(math):
+                out = function(*tensors, mask.to(dtype))
+            return [out.detach(), *torch.autograd.grad(out, tensors, grad.to(dtype))]
+
+        theirs = torch.nn.functional.scaled_dot_product_attention
+        exact = results(theirs, torch.float64)
+        for who, function in (("ours", lambda q, k, v, mask: et.attention(q, k, v, mask=mask)), ("torch's", theirs)):
+            found = results(function, torch.float32)
+            errors[who].append([(x - y).abs().max() for x, y in zip(found, exact, strict=True)])
+    ours, theirs = (torch.tensor(errors[who]).median(0).values for who in ("ours", "torch's"))
+    assert (ours <= theirs).all(), (ours, theirs)

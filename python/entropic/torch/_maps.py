@@ -10,7 +10,7 @@ from entropic.torch._arguments import checked_dim, numbers_and_rows, one_dim
 from entropic.torch._builder import LARGE, Operator, is_alone
 from entropic.torch._compat import function_modes, has_memory, tracing
 from entropic.torch._spec import OpSpec
-from entropic.torch.backends.cpu import CODES, CONTIGUOUS, torch_threads
+from entropic.torch.backends.cpu import CODES, CONTIGUOUS, HALVES, torch_threads
 from entropic.torch.backends.reference.maps import symmetric
 
 Tensor = torch.Tensor
@@ -26,6 +26,8 @@ _OF_P = ("softmax", "log_softmax", "sparsemax", "entmax", "top_k_softmax", "top_
 
 def _suffices(logarithm, tensors, params, y):
     (x, *rows), dim = tensors, params[-1]
+    if x.dtype in HALVES:  # of which y was rounded
+        return False
     if any(row is not None for row in rows):  # in whose gradient x is
         return False
     # Of a row of +inf every score that has mass is. log p = -inf might be of a score that is not.
@@ -115,7 +117,9 @@ class _Tracked(torch.autograd.Function):
     def backward(ctx, grad):
         x, y = ctx.saved_tensors
         name, code, dim, values = ctx.call
-        if _grad_enabled() or not (is_alone(grad) and has_memory(grad)):  # seen by a transform, or differentiated itself
+        if (
+            x.dtype in HALVES or _grad_enabled() or not (is_alone(grad) and has_memory(grad))
+        ):  # seen by a transform, or differentiated itself
             numbers, rows = numbers_and_rows(_descriptions.MAPS[name], values, "x", x, dim)
             results = OPERATORS[name].vjp(x, *rows, y, grad, *numbers, dim % x.dim())
             return (results[0] if isinstance(results, tuple) else results), None, None, None, None

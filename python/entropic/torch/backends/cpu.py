@@ -15,6 +15,7 @@ from entropic.torch._spec import absent, result_type
 CODES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
 _ALL_CODES = {**CODES, torch.int64: 4}
 
+HALVES = (torch.float16, torch.bfloat16)
 CONTIGUOUS = torch.contiguous_format
 torch_threads = torch.get_num_threads
 
@@ -26,7 +27,7 @@ def place(tensor):
 
 def _numpy(x):
     """A tensor as an array of a type that the library computes in."""
-    return (x.float() if x.dtype in (torch.float16, torch.bfloat16) else x).detach().numpy()
+    return (x.float() if x.dtype in HALVES else x).detach().numpy()
 
 
 def _values(description, rows, values):
@@ -53,6 +54,11 @@ def _map(description, x, *arguments):
 def _map_vjp(description, x, *arguments):
     per_row = _descriptions.per_row(description)
     rows, (y, grad, *values, dim) = arguments[: len(per_row)], arguments[len(per_row) :]
+    if x.dtype in HALVES:
+        # y was rounded, and no longer sums to 1: where the gradients are nearly equal nothing but that would be left of J^T g.
+        wide = x.float()
+        results = _map_vjp(description, wide, *rows, _map(description, wide, *rows, *values, dim), grad.float(), *values, dim)
+        return (results[0].to(x.dtype), *results[1:]) if per_row else results.to(x.dtype)
     dx = torch.empty_like(x, memory_format=CONTIGUOUS)
     places, values = (place(x), place(y), place(grad), place(dx)), _values(description, rows, tuple(values))
     if not per_row:
