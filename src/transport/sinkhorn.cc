@@ -21,7 +21,13 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Each stage divides epsilon by this and ends when its marginals are about right, or do not get so quickly.
 constexpr double kStageFactor = 4, kStageError = 0.05;
-constexpr int kStageIterations = 20;
+constexpr std::size_t kStageIterations = 20;
+
+// Where that is slow, as it is at an epsilon that leaves few entries of the plan, Newton's method goes on: of so many columns.
+constexpr std::size_t kNewtonColumns = 1024;
+constexpr double kNegligible = 0x1p-70;  // of a row's sum: no entry of the Hessian is that of such a number
+constexpr double kDamping = 1e-15;       // of the columns' masses
+constexpr int kStalled = 50;             // so many steps without a smaller error: rounding is all that is left
 
 template <class T>
 class Solver {
@@ -49,11 +55,22 @@ class Solver {
     for (std::size_t i = 0; i < cost_.rows; ++i) largest = std::max(largest, kernels_.largest_size(cost_.row(i), cost_.cols));
     SinkhornResult result = {};
     double epsilon = std::max(options.epsilon, largest);
-    int in_stage = 0;
+    std::size_t in_stage = 0;
+    double error = 0;
+    bool known = false;  // the error, as a sweep has been made of these potentials
+    // One of Newton's steps costs about m / 64 sweeps more.
+    const std::size_t m = cost_.cols;
+    const std::size_t patience =
+        m > kNewtonColumns ? std::numeric_limits<std::size_t>::max() : kStageIterations * std::max<std::size_t>(1, m / 64);
+    double least_error = kInfinity;
+    int stalled = 0;
     for (;;) {
       epsilon_ = epsilon;
-      const double error = sweep();
-      ++result.iterations;
+      if (!known) {
+        error = sweep();
+        ++result.iterations;
+      }
+      known = false;
       const bool last_stage = epsilon == options.epsilon;
       result.marginal_error = error;
       if (last_stage && error <= options.tolerance) {
@@ -61,14 +78,26 @@ class Solver {
         break;
       }
       if (result.iterations >= options.max_iterations) break;
+      if (++in_stage > patience && (last_stage || error > kStageError) && stalled < kStalled) {
+        const double before = error;
+        newton();
+        error = sweep();
+        ++result.iterations;
+        stalled = error < least_error ? 0 : stalled + 1;
+        least_error = std::min({least_error, before, error});
+        known = true;
+        continue;
+      }
       if (symmetric_) {
         correct_symmetric();
       } else {
         correct_columns();
       }
-      if (!last_stage && (error <= kStageError || ++in_stage >= kStageIterations)) {
+      if (!last_stage && (error <= kStageError || in_stage > kStageIterations)) {
         epsilon = std::max(options.epsilon, epsilon / kStageFactor);
         in_stage = 0;
+        stalled = 0;
+        least_error = kInfinity;
       }
     }
     if (epsilon_ != options.epsilon) {  // stopped on the way: the plan is that of the epsilon asked for
@@ -170,6 +199,74 @@ class Solver {
     return error.value() / mass_;
   }
 
+  // One step of Newton's method for g after a sweep, f being what makes the rows' sums exact. With q_ij the rows of the plan
+  // over their sums, the columns' sums change by (diag(sums) - sum_i a_i q_i q_i^T) dg / epsilon. What is maximised is a sum of
+  // g b and of f, minus a logarithm of a sum of exponentials: the step whose entries range over r, times log(1 + r) / r, makes
+  // it larger wherever one starts (Sun and Tran-Dinh 2019).
+  void newton() {
+    const std::size_t n = cost_.rows, m = cost_.cols;
+    weights_.assign(m * m, 0);
+    std::vector<double> q(m);
+    std::vector<std::size_t> some;
+    for (std::size_t i = 0; i < n; ++i) {
+      if (a_[i] == 0) continue;
+      double sum;
+      kernels_.exponentials(cost_.row(i), p_.data(), m, epsilon_, q.data(), &sum);
+      some.clear();
+      for (std::size_t j = 0; j < m; ++j) {
+        q[j] /= sum;
+        if (q[j] > kNegligible) some.push_back(j);
+      }
+      for (std::size_t k = 0; k < some.size(); ++k) {
+        double* const row = weights_.data() + some[k] * m;
+        for (std::size_t j = 0; j < k; ++j) row[some[j]] += a_[i] * q[some[k]] * q[some[j]];
+      }
+    }
+    std::vector<double> lacks(m);
+    for (std::size_t j = 0; j < m; ++j) lacks[j] = b_[j] > 0 ? b_[j] - column_sums_[j] : 0;
+    const std::vector<double> step = solve_laplacian(weights_, lacks, kDamping);
+    double least = kInfinity, largest = -kInfinity;
+    for (std::size_t j = 0; j < m; ++j) {
+      if (b_[j] > 0) least = std::min(least, step[j]), largest = std::max(largest, step[j]);
+    }
+    const double range = largest - least;
+    const double share = range > 0.5 ? std::log1p(range) / range : 1;
+    for (std::size_t j = 0; j < m; ++j) g_[j] += epsilon_ * share * step[j];
+  }
+
+  // (D - W) x = r, W the weights below the diagonal and D their sums, plus damping times b. Each is eliminated into the others
+  // by sums of numbers that are not negative, so that connections of any weakness keep their digits (Grassmann, Taksar and
+  // Heyman).
+  std::vector<double> solve_laplacian(std::vector<double> w, std::vector<double> r, double damping) const {
+    const std::size_t m = r.size();
+    std::vector<double> degree(m), leak(m);
+    for (std::size_t j = 0; j < m; ++j) leak[j] = damping * b_[j];
+    for (std::size_t k = m; k-- > 1;) {
+      const double* const row = w.data() + k * m;
+      double sum = leak[k];
+      for (std::size_t j = 0; j < k; ++j) sum += row[j];
+      degree[k] = sum;
+      if (sum == 0) continue;
+      for (std::size_t i = 0; i < k; ++i) {
+        if (row[i] == 0) continue;
+        const double share = row[i] / sum;
+        r[i] += share * r[k];
+        leak[i] += share * leak[k];
+        double* const into = w.data() + i * m;
+        for (std::size_t j = 0; j < i; ++j) into[j] += share * row[j];
+      }
+    }
+    degree[0] = leak[0];
+    std::vector<double> x(m);
+    for (std::size_t k = 0; k < m; ++k) {
+      if (degree[k] == 0) continue;
+      double sum = r[k];
+      for (std::size_t j = 0; j < k; ++j) sum += w[k * m + j] * x[j];
+      x[k] = k == 0 ? 0 : sum / degree[k];
+    }
+    return x;
+  }
+
   void correct_columns() {
     for (std::size_t j = 0; j < cost_.cols; ++j) {
       if (b_[j] == 0) continue;
@@ -217,6 +314,7 @@ class Solver {
   std::vector<double> a_, b_;
   double mass_, epsilon_ = 0;
   std::vector<double> f_, g_, p_, column_sums_, partial_, exponentials_;
+  std::vector<double> weights_;  // of the columns' Laplacian, below its diagonal
   std::size_t block_rows_, blocks_;
   bool symmetric_;  // a = b and C is its own transpose, as in the terms of a divergence that compare a thing with itself
 };

@@ -117,9 +117,7 @@ class _Tracked(torch.autograd.Function):
     def backward(ctx, grad):
         x, y = ctx.saved_tensors
         name, code, dim, values = ctx.call
-        if (
-            x.dtype in HALVES or _grad_enabled() or not (is_alone(grad) and has_memory(grad))
-        ):  # seen by a transform, or differentiated itself
+        if x.dtype in HALVES or _grad_enabled() or not (is_alone(grad) and has_memory(grad)):
             numbers, rows = numbers_and_rows(_descriptions.MAPS[name], values, "x", x, dim)
             results = OPERATORS[name].vjp(x, *rows, y, grad, *numbers, dim % x.dim())
             return (results[0] if isinstance(results, tuple) else results), None, None, None, None
