@@ -214,7 +214,7 @@ def sinkhorn_divergence(
     x: Tensor,
     y: Tensor,
     *,
-    epsilon: float,
+    epsilon: float | Tensor,
     a: Tensor | None = None,
     b: Tensor | None = None,
     order: float = 2,

@@ -19,6 +19,29 @@ def tensors(seed, *shapes):
     return [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
 
 
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_epsilon_of_the_divergence_is_learned(shape):
+    x, y = (torch.randn(5, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1))
+    epsilon = torch.full(shape, 0.4, dtype=torch.float64, requires_grad=True)
+
+    def value(epsilon, x=x):
+        return et.sinkhorn_divergence(x, y, epsilon=epsilon, tolerance=1e-13)
+
+    (slope,) = torch.autograd.grad(value(epsilon), epsilon)
+    assert slope.shape == shape
+    want = (value(0.4 + 1e-5) - value(0.4 - 1e-5)) / 2e-5
+    assert slope.item() == pytest.approx(want.item(), rel=1e-6)
+    both = torch.autograd.grad(value(epsilon, x.requires_grad_()), (epsilon, x))
+    assert both[0] == slope and both[1].shape == x.shape
+    parameter = torch.nn.Parameter(torch.tensor(0.4))
+    value(parameter).backward()
+    assert parameter.grad.item() == pytest.approx(slope.item(), rel=1e-5)
+    with pytest.raises(ValueError, match=r"epsilon must be a number or a tensor of one, got shape \(2,\)"):
+        value(torch.ones(2, requires_grad=True))
+    with pytest.raises(ValueError, match="epsilon"):
+        value(torch.tensor(-1.0, requires_grad=True))
+
+
 @pytest.mark.parametrize("order", [1, 1.5, 2, 5, float("inf")])
 def test_line(order):
     u, v, a, b = tensors(0, (3, 7), (3, 5), (3, 7), (3, 5))

@@ -8,7 +8,7 @@ import torch
 import entropic
 from entropic import _checks
 from entropic.torch._arguments import checked_dim, no_gradient, one_device, one_dim, readable
-from entropic.torch._builder import Operator
+from entropic.torch._builder import Operator, wants_gradient
 from entropic.torch._spec import OpSpec, Tensor
 from entropic.torch.backends.cpu import CODES
 from entropic.torch.backends.reference.transport import MOVING, vjp
@@ -35,6 +35,15 @@ def _numbers(name, **given):
     for argument, value in given.items():
         no_gradient(name, argument, value)
     return [_checks.number(name, argument, value) for argument, value in given.items()]
+
+
+def _learned(name, argument, value):
+    """A tensor of one number whose gradient may be asked for; None for anything else."""
+    if not isinstance(value, Tensor) or not wants_gradient(value):
+        return None
+    if value.numel() != 1:
+        raise ValueError(f"{name}: {argument} must be a number or a tensor of one, got shape {tuple(value.shape)}")
+    return value
 
 
 def _mass_tolerance(name, value):
@@ -304,15 +313,19 @@ def wasserstein(x, y, *, order=1.0, a=None, b=None):
 
 
 def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-9, max_iterations=10000):
-    """``entropic.sinkhorn_divergence``, differentiable in the points and, where given, the weights.
+    """``entropic.sinkhorn_divergence``, differentiable in the points and, where given, the weights and an epsilon
+    that is a tensor of one number.
 
-    By the envelope theorem: plans and potentials count as constant.
+    By the envelope theorem: plans and potentials count as constant. In epsilon the derivative of each of the three costs is
+    the divergence KL(plan | product of the masses).
 
     >>> x = torch.zeros(1, 2, requires_grad=True)
     >>> entropic.torch.sinkhorn_divergence(x, torch.tensor([[3.0, 4.0]]), epsilon=0.1).backward()
     >>> x.grad
     tensor([[-6., -8.]])
     """
+    learned = _learned("sinkhorn_divergence", "epsilon", epsilon)
+    epsilon = epsilon if learned is None else learned.detach()
     order, epsilon, tolerance = _numbers("sinkhorn_divergence", order=order, epsilon=epsilon, tolerance=tolerance)
     max_iterations = _checks.integer("sinkhorn_divergence", "max_iterations", max_iterations)
     if not order >= 1:
@@ -327,7 +340,11 @@ def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-
         cost = _powers(u, v, order)
         given = from_.detach(), to.detach(), cost.detach()
         _, plan, f, g, *_ = _solve(_entropic, *given, epsilon, tolerance, max_iterations, None)
-        return _dual_value(f, g, *given[:2]), (plan * cost).sum() + _dual_value(f, g, from_, to)
+        value, slope = _dual_value(f, g, *given[:2]), (plan * cost).sum() + _dual_value(f, g, from_, to)
+        if learned is not None:
+            divergence = (value - (plan * given[2]).sum()) / epsilon
+            slope = slope + learned.to(x.device, torch.float64).reshape(()) * divergence
+        return value, slope
 
     values, slopes = zip(*(entropic_cost(*pair) for pair in ((x, y, a, b), (x, x, a, a), (y, y, b, b))), strict=True)
     value, slope = (one[0] - 0.5 * (one[1] + one[2]) for one in (values, slopes))
