@@ -157,7 +157,7 @@ def python():
 
     result = listed(entropic, families(entropic))
     result += "\n## scikit-learn: entropic.calibration\n\n"
-    names = ("TemperatureScaler", "VectorScaler", "EntropyScaler")
+    names = ("TemperatureScaler", "VectorScaler", "EntropyScaler", "EntropyNormalizer")
     return result + "\n".join(described(calibration, "entropic.calibration", name) for name in names)
 
 

@@ -5,7 +5,7 @@ Each function takes an operation (see _maps.Kernels) and first tries the common 
 
 import numpy as np
 
-from entropic import _checks, _convert, _core, _dask
+from entropic import _checks, _containers, _convert, _core
 from entropic._convert import FLOAT16, FLOAT32, FLOAT64
 
 ndarray = np.ndarray
@@ -29,10 +29,10 @@ def run_map(operation, x, axis, out, params):
                 return out
 
     name = operation.name
-    if _dask.is_lazy(x):
+    if _containers.is_container(x):
         if out is not None:
-            raise TypeError(f"{name}: out cannot be given for a Dask array, whose result is computed later")
-        return _dask.along(lambda x, params: run_map(operation, x, -1, None, params), [(x, True)], [True], axis, params)
+            raise TypeError(f"{name}: out cannot be given for arrays of Dask or xarray, whose results are new")
+        return _containers.along(lambda x, params: run_map(operation, x, -1, None, params), [(x, True)], [True], axis, params)
     array = _convert.to_numpy(name, "x", x, bfloat16=True)
     values, dtype = _convert.to_floats(name, "x", array)
     if out is None:
@@ -56,9 +56,13 @@ def run_map(operation, x, axis, out, params):
 def run_reduction(operation, x, axis, keepdims, params):
     """operation(x), one number per row."""
     name = operation.name
-    if _dask.is_lazy(x):
-        y = _dask.along(lambda x, params: run_reduction(operation, x, -1, False, params), [(x, True)], [False], axis, params)
-        return y.reshape(*(1 if d == axis % x.ndim else size for d, size in enumerate(x.shape))) if keepdims else y
+    if _containers.is_container(x):
+
+        def of_blocks(x, params):
+            return run_reduction(operation, x, -1, False, params)
+
+        y = _containers.along(of_blocks, [(x, True)], [False], axis, params)
+        return _containers.with_axis(y, x, axis) if keepdims else y
     values, dtype = _floats(name, "x", x)
     shape = list(values.shape)
     position = _core.normalize_axis(name, axis, values.ndim)
@@ -79,9 +83,9 @@ def run_vjp(operation, x, y, grad, axis, params):
             dx = empty_like(x)
             operation.vjp(x, y, grad, dx, axis, params)
             return dx
-    if _dask.is_lazy(x):
+    if _containers.is_container(x):
         arrays = [(x, True), *((array, array.ndim == x.ndim) for array in (y, grad))]
-        return _dask.along(lambda x, y, g, params: run_vjp(operation, x, y, g, -1, params), arrays, [True], axis, params)
+        return _containers.along(lambda x, y, g, params: run_vjp(operation, x, y, g, -1, params), arrays, [True], axis, params)
 
     values, others, dtype = _vjp_arrays(operation, x, y, grad)
     dx = empty_like(values)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from entropic import _checks, _convert, _core, _dask, _layout
+from entropic import _checks, _containers, _convert, _core, _layout
 
 STATUS = np.array(_core.gamma_status_names)
 
@@ -19,12 +19,12 @@ class GammaResult(NamedTuple):
 
 
 def gamma_of(x, axis, gamma_range, params):
-    if _dask.is_lazy(x):
+    if _containers.is_container(x):
 
         def of_blocks(x, values):
             return tuple(gamma_of(x, -1, gamma_range, dict(zip(params, values, strict=True))))
 
-        return GammaResult(*_dask.along(of_blocks, [(x, True)], [False] * 3, axis, tuple(params.values())))
+        return GammaResult(*_containers.along(of_blocks, [(x, True)], [False] * 3, axis, tuple(params.values())))
     rows = _layout.Along("gamma_for_entropy", "x", x, axis)
     gamma, entropy, status = gammas_of(rows.values, rows.axis, gamma_range, params)
     return GammaResult(rows.numbers(gamma), rows.numbers(entropy), STATUS[status])
@@ -91,8 +91,8 @@ def power_transform(p, *, gamma, axis=-1):
     >>> entropic.power_transform([0.8, 0.2, 0.0], gamma=0.5)
     array([0.66666667, 0.33333333, 0.        ])
     """
-    if _dask.is_lazy(p):
-        return _dask.along(lambda p, params: power_transform(p, gamma=params[0]), [(p, True)], [True], axis, (gamma,))
+    if _containers.is_container(p):
+        return _containers.along(lambda p, params: power_transform(p, gamma=params[0]), [(p, True)], [True], axis, (gamma,))
     rows = _layout.Along("power_transform", "p", p, axis)
     q = np.empty_like(rows.values)
     _core.power_transform(rows.values, q, rows.axis, (_convert.per_row("power_transform", "gamma", gamma),))
@@ -336,8 +336,8 @@ def mean_field_entropy(x, *, gamma=1.0, axis=-1):
     >>> round(float(entropic.mean_field_entropy([0.0, 0.5, 1.0, 0.5])), 9)  # of 1.325
     0.886294361
     """
-    if _dask.is_lazy(x):
-        return _dask.along(lambda x, params: mean_field_entropy(x, gamma=params[0]), [(x, True)], [False], axis, (gamma,))
+    if _containers.is_container(x):
+        return _containers.along(lambda x, params: mean_field_entropy(x, gamma=params[0]), [(x, True)], [False], axis, (gamma,))
     rows = _layout.Along("mean_field_entropy", "x", x, axis)
     estimate = np.empty(rows.lead)
     _core.mean_field_entropy(rows.values, estimate, rows.axis, (gamma,))

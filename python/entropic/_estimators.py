@@ -1,7 +1,7 @@
 """The estimators of entropic.calibration: scikit-learn is imported here and nowhere else."""
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin  # type: ignore[import-untyped]
+from sklearn.base import BaseEstimator, ClassifierMixin, OneToOneFeatureMixin, TransformerMixin  # type: ignore[import-untyped]
 from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped]
 from sklearn.utils.validation import (  # type: ignore[import-untyped]
     _check_sample_weight,
@@ -249,5 +249,63 @@ class EntropyScaler(_Scaler):
         return _generated.entropy_normalize(X, entropy=self.entropy_)
 
 
+class EntropyNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Makes of every row of scores the distribution softmax(gamma x) with one entropy, gamma each row's own.
+
+    It learns nothing from data: a step of a pipeline that brings rows of different scales to one sharpness.
+
+    Parameters
+    ----------
+    perplexity : float, at least 1, default 2.0
+        How many columns a row is spread over, e to the power of its entropy; not used where entropy is given.
+    entropy : float or None, at least 0, default None
+        The entropy in nats. Beyond the logarithm of the number of columns a row is uniform.
+    input : "scores", "probs" or "log_probs", default "scores"
+        What X holds.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        The number of columns of X.
+
+    Examples
+    --------
+    >>> p = EntropyNormalizer(perplexity=2.0).fit_transform([[0.0, 1.0, 3.0], [0.0, 10.0, 30.0]])  # the rows are equal
+    """
+
+    def __init__(self, *, perplexity=2.0, entropy=None, input="scores"):
+        self.perplexity, self.entropy, self.input = perplexity, entropy, input
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        return tags
+
+    def fit(self, X, y=None):
+        """Only look at the number of columns and at the parameters."""
+        self._normalized(validate_data(self, X, dtype="numeric", ensure_all_finite=False)[:1, ...])
+        return self
+
+    def transform(self, X):
+        """The distributions, in X's shape; of X's kind, on the CPU, where scikit-learn's array_api_dispatch is on."""
+        # Where it was not fitted, any number of columns is right.
+        return self._normalized(
+            validate_data(self, X, dtype="numeric", ensure_all_finite=False, reset=not hasattr(self, "n_features_in_"))
+        )
+
+    def _normalized(self, X):
+        target = {"perplexity": self.perplexity} if self.entropy is None else {"entropy": self.entropy}
+        p = _generated.entropy_normalize(X, input=self.input, **target)
+        wrong = np.isnan(np.asarray(p)).any(axis=1) | np.isposinf(np.asarray(X, np.float64)).any(axis=1)
+        if wrong.any():
+            raise ValueError(
+                f"Input X of EntropyNormalizer contains NaN, infinity or no entry at all in row {wrong.argmax()}; "
+                "-inf among scores, an absent entry, is allowed"
+            )
+        return p
+
+
 # Where users find them, and where pickle does.
-TemperatureScaler.__module__ = VectorScaler.__module__ = EntropyScaler.__module__ = "entropic.calibration"
+for _one in (EntropyNormalizer, EntropyScaler, TemperatureScaler, VectorScaler):
+    _one.__module__ = "entropic.calibration"
+del _one

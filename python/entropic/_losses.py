@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from entropic import _checks, _convert, _core, _dask, _layout
+from entropic import _checks, _containers, _convert, _core, _layout
 from entropic._convert import FLOAT32, FLOAT64
 from entropic._maps import MAPS
 
@@ -42,15 +42,15 @@ def run(operation, x, target, params, ignore_index, axis, return_grad, param_gra
 
     name, (scores, against) = operation.name, operation.arguments
     learned = _learned(operation, params)
-    if _dask.is_lazy(x):
+    if _containers.is_container(x):
         if param_grad or any(np.ndim(value) > 0 for value in learned.values()):
-            raise TypeError(f"{name}: a Dask array takes one value of each parameter and gives no gradient in it")
+            raise TypeError(f"{name}: of Dask and xarray a parameter is one value and has no gradient")
 
         def of_blocks(x, target, _):
             return run(operation, x, target, params, ignore_index, -1, return_grad, False)
 
         arrays = [(x, True), (target, np.ndim(target) == x.ndim)]
-        return _dask.along(of_blocks, arrays, [False, True] if return_grad else [False], axis)
+        return _containers.along(of_blocks, arrays, [False, True] if return_grad else [False], axis)
     rows = _layout.Along(name, scores, x, axis, halves=True)
     prepared = _prepared_target(name, against, operation.target, target, rows)
     value = empty(rows.lead)

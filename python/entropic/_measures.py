@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from entropic import _convert, _core, _dask, _layout
+from entropic import _containers, _convert, _core, _layout
 from entropic._convert import FLOAT32, FLOAT64
 
 ndarray = np.ndarray
@@ -30,11 +30,15 @@ def of_one(operation, p, axis, return_grad, params, param_grad=False):
             value = value if lead else value[()]
             return (value, dp) if return_grad else value
 
-    if _dask.is_lazy(p):
+    if _containers.is_container(p):
         if param_grad or any(name and np.ndim(value) > 0 for name, value in zip(operation.per_row, params, strict=True)):
-            raise TypeError(f"{operation.name}: a Dask array takes one value of each parameter and gives no gradient in it")
+            raise TypeError(f"{operation.name}: of Dask and xarray a parameter is one value and has no gradient")
         results = [False, True] if return_grad else [False]
-        return _dask.along(lambda p, params: of_one(operation, p, -1, return_grad, params), [(p, True)], results, axis, params)
+
+        def of_blocks(p, params):
+            return of_one(operation, p, -1, return_grad, params)
+
+        return _containers.along(of_blocks, [(p, True)], results, axis, params)
     rows = _layout.Along(operation.name, "p", p, axis, halves=True)
     value = empty(rows.lead)
     dp = empty_like(rows.values) if return_grad else None
@@ -61,7 +65,7 @@ def of_two(operation, p, q, axis, return_grad, params):
             return (value, *gradients) if return_grad else value
 
     name = operation.name
-    if _dask.is_lazy(p) or _dask.is_lazy(q):
+    if _containers.is_container(p) or _containers.is_container(q):
         results = [False, True, True] if return_grad else [False]
         arrays = [(p, True), (q, True)] if np.ndim(p) >= np.ndim(q) else [(q, True), (p, True)]
         swap = slice(None, None, 1 if arrays[0][0] is p else -1)
@@ -69,7 +73,7 @@ def of_two(operation, p, q, axis, return_grad, params):
         def of_blocks(a, b, params):
             return of_two(operation, *(a, b)[swap], -1, return_grad, params)
 
-        return _dask.along(of_blocks, arrays, results, axis, params)
+        return _containers.along(of_blocks, arrays, results, axis, params)
     given = [_convert.to_numpy(name, argument, x) for argument, x in (("p", p), ("q", q))]
     (first, p_type), (second, q_type) = (
         _convert.to_floats(name, argument, array) for argument, array in zip("pq", given, strict=True)
@@ -118,9 +122,9 @@ def of_table(operation, pxy, return_grad, params):
 
 
 def of_entries(operation, p, axis, return_grad, params):
-    if _dask.is_lazy(p):
+    if _containers.is_container(p):
         results = [True, True] if return_grad else [True]
-        return _dask.along(
+        return _containers.along(
             lambda p, params: of_entries(operation, p, -1, return_grad, params), [(p, True)], results, axis, params
         )
     array = _convert.to_numpy(operation.name, "p", p)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from entropic import _checks, _convert, _core, _dask, _layout
+from entropic import _checks, _containers, _convert, _core, _layout
 
 STEPS = {description["name"]: description for description in _core.sampling_steps()}
 
@@ -59,12 +59,12 @@ def sample(x, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1
     (2, 4)
     """
     name = "sample"
-    if _dask.is_lazy(x):
+    if _containers.is_container(x):
         if size is not None:
-            raise TypeError("sample: size must be None for a Dask array; give position for further draws")
+            raise TypeError("sample: size must be None for an array of Dask or xarray; give position for further draws")
         streams = _lazy_streams(x, stream, axis)
         options = {"temperature": temperature, "seed": seed, "position": position}
-        return _dask.along(lambda x, s, _: sample(x, stream=s, **options), [(x, True), (streams, False)], [False], axis)
+        return _containers.along(lambda x, s, _: sample(x, stream=s, **options), [(x, True), (streams, False)], [False], axis)
     rows = _layout.Along(name, "x", x, axis)
     indices, count = _indices(name, rows, size)
     _core.sample(
@@ -126,10 +126,14 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
     np.float64(1.0)
     """
     name = "gumbel_softmax"
-    if _dask.is_lazy(x):
+    if _containers.is_container(x):
         streams = _lazy_streams(x, stream, axis)
         options = {"temperature": temperature, "hard": hard, "seed": seed}
-        return _dask.along(lambda x, s, _: gumbel_softmax(x, stream=s, **options), [(x, True), (streams, False)], [True], axis)
+
+        def of_blocks(x, stream, _):
+            return gumbel_softmax(x, stream=stream, **options)
+
+        return _containers.along(of_blocks, [(x, True), (streams, False)], [True], axis)
     rows = _layout.Along(name, "x", x, axis)
     p = np.empty_like(rows.values)
     _core.gumbel_softmax(
@@ -139,8 +143,9 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
 
 
 def _lazy_streams(x, stream, axis):
-    """The stream of each row of a Dask array, counted as for an array of NumPy."""
-    lead = [size for d, size in enumerate(x.shape) if d != axis % x.ndim]
+    """The stream of each row of an array of Dask or xarray, counted as for one of NumPy."""
+    axis = x.get_axis_num(axis) if isinstance(axis, str) else axis % x.ndim
+    lead = [size for d, size in enumerate(x.shape) if d != axis]
     if np.ndim(stream) == 0:
         stream = np.arange(math.prod(lead), dtype=np.uint64) + np.uint64(stream)
     return np.asarray(stream).reshape(lead) if np.size(stream) == math.prod(lead) else np.broadcast_to(stream, lead)

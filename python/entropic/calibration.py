@@ -1,7 +1,7 @@
 """Choosing the temperature or the entropy by labels, by a reference or by length, and what a choice is worth.
 
-``TemperatureScaler``, ``VectorScaler`` and ``EntropyScaler`` are these choices as scikit-learn estimators; only they need
-scikit-learn.
+``TemperatureScaler``, ``VectorScaler`` and ``EntropyScaler`` are these choices as scikit-learn estimators, and
+``EntropyNormalizer`` gives rows a chosen entropy; only they need scikit-learn.
 """
 
 import importlib.util
@@ -36,7 +36,7 @@ __all__ = [
     "reliability_diagram",
 ]
 
-_ESTIMATORS = ("EntropyScaler", "TemperatureScaler", "VectorScaler")
+_ESTIMATORS = ("EntropyNormalizer", "EntropyScaler", "TemperatureScaler", "VectorScaler")
 
 
 def __getattr__(name):

@@ -319,7 +319,9 @@ def test_public_and_documented(function):
 
 def run_examples(documented):
     names = {"entropic": entropic, "math": math, **vars(entropic.calibration)}
-    names.update({name: getattr(entropic.calibration, name) for name in ("TemperatureScaler", "EntropyScaler")})
+    names.update(
+        {name: getattr(entropic.calibration, name) for name in dir(entropic.calibration) if "Ent" in name or "Sc" in name}
+    )
     tests = [test for test in doctest.DocTestFinder(recurse=False).find(documented, documented.__name__, globs=names)]
     assert sum(len(test.examples) for test in tests) > 0
     for test in tests:
@@ -373,6 +375,47 @@ def test_check_estimator(name):
     expected = NOT_APPLICABLE.keys() - ({"check_classifiers_one_label"} if name == "VectorScaler" else set())
     assert {result["check_name"] for result in results if result["status"] == "xfail"} == expected
     assert sum(result["status"] == "passed" for result in results) > 45
+
+
+def test_entropy_normalizer_passes_scikit_learns_checks():
+    """With arrays of other namespaces too, which SciPy has to be told before it is imported."""
+    sklearn_or_skip()
+    code = """if True:
+        import warnings
+        from sklearn.utils.estimator_checks import check_estimator
+        from entropic.calibration import EntropyNormalizer
+        warnings.simplefilter("ignore")
+        results = check_estimator(EntropyNormalizer(), on_fail=None, on_skip=None)
+        print([(one["check_name"], str(one["exception"])) for one in results if one["status"] not in ("passed", "skipped")])
+        print(sum(one["status"] == "passed" for one in results) > 40)
+        import array_api_strict, sklearn
+        with sklearn.config_context(array_api_dispatch=True):
+            p = EntropyNormalizer().fit_transform(array_api_strict.asarray([[0.0, 1.0, 3.0]]))
+        print(p.__array_namespace__().__name__)
+    """
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "SCIPY_ARRAY_API": "1"}, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == "[]\nTrue\narray_api_strict\n"
+
+
+def test_entropy_normalizer():
+    sklearn_or_skip()
+    normalizer = entropic.calibration.EntropyNormalizer
+    run_examples(normalizer)
+    x = np.random.default_rng(8).normal(size=(5, 7))
+    x[x > 1.5] = -np.inf
+    np.testing.assert_array_equal(normalizer().fit_transform(x), entropic.entropy_normalize(x, perplexity=2.0))
+    np.testing.assert_array_equal(normalizer(entropy=1.2).transform(x), entropic.entropy_normalize(x, entropy=1.2))
+    p = entropic.softmax(x)
+    found = normalizer(input="probs").fit(p).transform(p.astype(np.float32))
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, entropic.entropy_normalize(p, perplexity=2.0, input="probs"), atol=1e-6)
+    for wrong, text in (([[0, np.nan]], "in row 0"), ([[0, 1], [0, np.inf]], "in row 1"), ([[-np.inf] * 2], "in row 0")):
+        with pytest.raises(ValueError, match=text):
+            normalizer().fit_transform(wrong)
+    with pytest.raises(ValueError, match="perplexity must be"):
+        normalizer(perplexity=0.5).fit(x)
 
 
 @pytest.fixture(scope="module")

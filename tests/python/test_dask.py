@@ -67,5 +67,5 @@ def test_nothing_is_computed_before_it_is_asked_for():
 
 
 def test_out_is_refused():
-    with pytest.raises(TypeError, match="softmax: out cannot be given for a Dask array"):
+    with pytest.raises(TypeError, match="softmax: out cannot be given for arrays of Dask"):
         entropic.softmax(da.from_array(X), out=np.empty_like(X))

@@ -1,0 +1,125 @@
+"""Dask's and xarray's arrays: the same functions on their blocks, computed when the array is, and with their coordinates."""
+
+import numpy as np
+
+
+def is_container(x):
+    return _is_lazy(x) or _is_labelled(x)
+
+
+def _is_lazy(x):
+    return type(x).__module__.startswith("dask.array")
+
+
+def _is_labelled(x):
+    return type(x).__module__.startswith("xarray") and type(x).__name__ == "DataArray"
+
+
+def along(function, arrays, results, axis, params=()):
+    """function(*arrays, params) of what may be Dask arrays or DataArrays, whose rows lie along axis, and reach it last.
+
+    `arrays` are pairs of an array and whether it has rows ("(i)") or one entry for each row ("()"); `results` says the same of
+    what function returns. Params that are arrays, of x's shape with 1 for axis, go along with their rows.
+    """
+    x = arrays[0][0]
+    if any(_is_labelled(array) for array, _ in arrays):
+        return _labelled(function, arrays, results, axis, params)
+    axis = np.lib.array_utils.normalize_axis_index(axis, x.ndim)
+    run = _lazy if any(_is_lazy(array) for array, _ in arrays) else _at_once
+    return run(function, arrays, results, axis, params)
+
+
+def with_axis(y, x, axis):
+    """Numbers of x's rows with an axis of 1 in place of theirs."""
+    axis = x.get_axis_num(axis) if isinstance(axis, str) else axis % x.ndim
+    if _is_labelled(x):
+        return y.expand_dims(x.dims[axis], axis)
+    return y.reshape(*x.shape[:axis], 1, *x.shape[axis + 1 :])
+
+
+def _labelled(function, arrays, results, axis, params):
+    """DataArrays: dimensions go together by name, and results have names and coordinates; axis may be a dimension's name."""
+    x = next(array for array, _ in arrays if _is_labelled(array))
+    axis = x.get_axis_num(axis) if isinstance(axis, str) else np.lib.array_utils.normalize_axis_index(axis, x.ndim)
+    one = x.isel({x.dims[axis]: 0}, drop=True)
+    spread = x.isel({x.dims[axis]: slice(1)}).drop_vars(x.dims[axis], errors="ignore")
+    given = [
+        (_laid_out(array, x if has_rows else one) if _is_labelled(array) else array, has_rows) for array, has_rows in arrays
+    ]
+    values = tuple(_of_rows(p, one, spread) if _is_labelled(p) else p for p in params)
+    found = along(function, given, results, axis, values)
+    placed = [
+        (x if has_rows else one).copy(data=result)
+        for result, has_rows in zip(found if isinstance(found, tuple) else (found,), results, strict=True)
+    ]
+    return placed[0] if len(placed) == 1 else tuple(placed)
+
+
+def _laid_out(array, like):
+    """A DataArray's numbers in the order of the dimensions of another, at the same coordinates."""
+    import xarray
+
+    unknown = set(array.dims) - set(like.dims)
+    if unknown:
+        raise ValueError(f"an array has the dimension {sorted(map(str, unknown))[0]!r}, which the first has not: {like.dims}")
+    array, _ = xarray.align(array, like, join="exact")
+    return array.broadcast_like(like).transpose(*like.dims).data
+
+
+def _of_rows(param, one, spread):
+    """A parameter of rows, with or without the dimension of the axis."""
+    like = spread if set(spread.dims) == set(param.dims) else one
+    return np.asarray(_laid_out(param, like)).reshape(spread.shape)
+
+
+def _at_once(function, arrays, results, axis, params):
+    dims = np.ndim(arrays[0][0])
+    moved = [
+        np.moveaxis(np.asarray(array), axis, -1) if has_rows and np.ndim(array) == dims else array for array, has_rows in arrays
+    ]
+    values = tuple(np.moveaxis(value, axis, -1) if np.ndim(value) > 1 else value for value in params)
+    found = function(*moved, values)
+    found = found if isinstance(found, tuple) else (found,)
+    placed = [np.moveaxis(array, -1, axis) if has_rows else array for array, has_rows in zip(found, results, strict=True)]
+    return placed[0] if len(placed) == 1 else tuple(placed)
+
+
+def _lazy(function, arrays, results, axis, params):
+    """Dask arrays: of their blocks, which rows come whole in."""
+    import dask.array as da
+
+    x = arrays[0][0]
+    lead = (*x.shape[:axis], *x.shape[axis + 1 :])
+    spread = {i for i, value in enumerate(params) if np.ndim(value) > 0}
+    given, signature = [], []
+    for array, has_rows in arrays:
+        array = da.asarray(array)
+        given.append(da.moveaxis(array, axis, -1) if has_rows else array)
+        signature.append("(i)" if has_rows else "()")
+    for i in sorted(spread):
+        rows = np.broadcast_to(params[i], (*x.shape[:axis], 1, *x.shape[axis + 1 :]))
+        given.append(da.from_array(np.ascontiguousarray(np.moveaxis(rows, axis, -1)).reshape(lead)))
+        signature.append("()")
+
+    def on_blocks(*blocks):
+        rows = iter(blocks[len(arrays) :])
+        filled = tuple(np.asarray(next(rows))[..., np.newaxis] if i in spread else value for i, value in enumerate(params))
+        return function(*blocks[: len(arrays)], filled)
+
+    # The types that come out are those of one row of one entry: of probability 1, of class 0.
+    def one(array, of):
+        return np.full((1, 1) if of == "(i)" else (1,), array.dtype.kind == "f", array.dtype)
+
+    found = on_blocks(*(one(array, of) for array, of in zip(given, signature, strict=True)))
+    found = found if isinstance(found, tuple) else (found,)
+    outputs = ",".join("(i)" if has_rows else "()" for has_rows in results)
+    computed = da.apply_gufunc(
+        on_blocks,
+        f"{','.join(signature)}->{outputs}",
+        *given,
+        output_dtypes=[result.dtype for result in found] if len(found) > 1 else found[0].dtype,
+        allow_rechunk=True,
+    )
+    computed = computed if isinstance(computed, tuple) else (computed,)
+    placed = [da.moveaxis(array, -1, axis) if has_rows else array for array, has_rows in zip(computed, results, strict=True)]
+    return placed[0] if len(placed) == 1 else tuple(placed)

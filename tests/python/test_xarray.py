@@ -1,0 +1,78 @@
+"""Functions given DataArrays of xarray: results keep names, dimensions and coordinates, and have the numbers of NumPy."""
+
+import numpy as np
+import pytest
+
+xarray = pytest.importorskip("xarray", reason="xarray is not installed")
+import entropic  # noqa: E402
+
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=(3, 4, 5))
+COORDS = {"site": ["a", "b", "c"], "species": list("vwxyz"), "area": ("time", [1.0, 2.0, 4.0, 8.0])}
+
+
+def labelled(values, name="scores"):
+    return xarray.DataArray(values, dims=("site", "time", "species"), coords=COORDS, name=name, attrs={"unit": "1"})
+
+
+P = entropic.softmax(X)
+CALLS = {
+    "softmax": lambda x, axis, wrap: entropic.softmax(x, temperature=0.7, axis=axis),
+    "logsumexp": lambda x, axis, wrap: entropic.logsumexp(x, axis=axis),
+    "logsumexp, keepdims": lambda x, axis, wrap: entropic.logsumexp(x, axis=axis, keepdims=True),
+    "entropy": lambda x, axis, wrap: entropic.entropy(x, input="scores", axis=axis),
+    "self_information": lambda x, axis, wrap: entropic.self_information(x, input="scores", axis=axis),
+    "kl_divergence": lambda x, axis, wrap: entropic.kl_divergence(x, wrap(2 * X), input="scores", axis=axis),
+    "gamma": lambda x, axis, wrap: entropic.gamma_for_entropy(x, entropy=1.0, axis=axis).gamma,
+    "status": lambda x, axis, wrap: entropic.gamma_for_entropy(x, entropy=1.0, axis=axis).status,
+    "sample": lambda x, axis, wrap: entropic.sample(x, seed=3, stream=5, axis=axis),
+    "gumbel_softmax": lambda x, axis, wrap: entropic.gumbel_softmax(x, seed=3, axis=axis),
+    "power_transform": lambda x, axis, wrap: entropic.power_transform(x * x, gamma=2.0, axis=axis),
+    "vjp": lambda x, axis, wrap: entropic.sparsemax_vjp(x, wrap(P), wrap(X), axis=axis),
+}
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("dim", ["species", "site"])
+@pytest.mark.parametrize("call", CALLS)
+def test_names_and_coordinates_are_kept(call, dim, chunked):
+    x = labelled(X)
+    axis = x.get_axis_num(dim)
+    if chunked:
+        x = x.chunk({"time": 2})
+    expected = np.asarray(CALLS[call](X, axis, lambda values: values))
+    for given in (dim, axis):
+        found = CALLS[call](x, given, labelled)
+        assert isinstance(found, xarray.DataArray) and (found.chunks is not None) == chunked
+        np.testing.assert_array_equal(found.values, expected)
+        assert found.name == "scores" and found.attrs == x.attrs
+        whole = expected.shape == X.shape
+        assert found.dims == (x.dims if expected.ndim == 3 else tuple(d for d in x.dims if d != dim))
+        for name, coordinate in x.coords.items():
+            if dim not in coordinate.dims or whole:
+                assert found.coords[name].equals(coordinate), name
+            else:
+                assert name not in found.coords
+
+
+def test_dimensions_go_together_by_name():
+    p, q = labelled(P), labelled(P[::-1].copy())
+    expected = entropic.kl_divergence(P, P[::-1])
+    np.testing.assert_array_equal(entropic.kl_divergence(p, q.transpose("species", "site", "time")), expected)
+    one = q.isel(site=0, drop=True)
+    np.testing.assert_array_equal(entropic.kl_divergence(p, one), entropic.kl_divergence(P, np.broadcast_to(P[2], P.shape)))
+    alpha = xarray.DataArray([1.2, 1.5, 2.0], dims="site", coords={"site": COORDS["site"]})
+    expected = entropic.entmax(X, alpha=np.array([1.2, 1.5, 2.0])[:, None, None], axis=2)
+    np.testing.assert_array_equal(entropic.entmax(labelled(X), alpha=alpha, axis="species"), expected)
+
+
+def test_what_does_not_fit_is_refused():
+    p = labelled(P)
+    with pytest.raises(ValueError, match="align"):
+        entropic.kl_divergence(p, p.assign_coords(species=list("abcde")))
+    with pytest.raises(ValueError, match="'year', which the first has not"):
+        entropic.kl_divergence(p, p.rename(site="year"))
+    with pytest.raises(ValueError, match="depth"):
+        entropic.softmax(p, axis="depth")
+    with pytest.raises(TypeError, match="softmax: out cannot be given"):
+        entropic.softmax(p, out=np.empty_like(P))
