@@ -23,7 +23,8 @@ import entropic.torch.distributed as D  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not dist.is_available(), reason="torch without torch.distributed")
 RANKS, N, ROWS = 4, 8192, 6
-CUTS = {1: [0, N], 2: [0, N // 2, N], 3: [0, 1000, 1003, N], 4: [0, N // 4, N // 2, 3 * N // 4, N]}
+CUTS = {0: [0, N], 1: [0, N], 2: [0, N // 2, N], 3: [0, 1000, 1003, N], 4: [0, N // 4, N // 2, 3 * N // 4, N]}
+PARTS = (1, 2, 3, 4)
 _groups = {}
 # Ranks are forked from a process that has imported what takes them seconds each.
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -45,7 +46,7 @@ def join(rank, ranks, port, timeout):
 
 def serve(rank, port, pipe):
     join(rank, RANKS, port, 60)
-    for size in CUTS:
+    for size in PARTS:
         _groups[size] = dist.new_group(list(range(size)))
     while True:
         job, size, arguments = pipe.recv()
@@ -146,6 +147,59 @@ OPERATIONS = {
         lambda x: et.js_divergence(x, x.detach() * 0.9, input="scores"),
     ),
 }
+ROW = {
+    "temperature": [0.5, 1.0, 1.0, 2.0, 0.5, 3.0],
+    "alpha": [1.3, 1.5, 2.0, 1.0, 1.5, 1.1],
+    "entropy": [1.0, 3.0, 3.0, 0.5, 2.0, 4.0],
+}
+ROW = {name: torch.tensor(values, dtype=torch.float64) for name, values in ROW.items()}
+ROW |= {"perplexity": ROW["entropy"].exp(), "min_entropy": ROW["entropy"], "max_entropy": ROW["entropy"] + 1}
+# Maps whose parameters are tensors of one for each row, or of one.
+OF_ROWS = {
+    "softmax": ("temperature",),
+    "log_softmax": ("temperature",),
+    "logsumexp": ("temperature",),
+    "sparsemax": ("temperature",),
+    "entmax": ("alpha", "temperature"),
+    "top_p_softmax": ("temperature",),
+    "entropy_normalize": ("entropy",),
+    "entropy_clip": ("min_entropy", "max_entropy"),
+}
+
+
+def of_rows(rank, size, name, single):
+    x = part_of(rows_of(torch.float64), rank, size).requires_grad_()
+    given = [(ROW[key][1] if single else ROW[key][:, None]).clone().requires_grad_() for key in OF_ROWS[name]]
+    if size == 0:
+        function, where = getattr(et, name), {}
+    else:
+        function, where = getattr(D, name), {"group": _groups[size]}
+    if name == "top_p_softmax":
+        where["p"] = 0.9
+    y = function(x, **dict(zip(OF_ROWS[name], given, strict=True)), **where)
+    g = weights(ROWS) if name == "logsumexp" else part_of(weights((ROWS, N)), rank, size)
+    gradients = torch.autograd.grad(torch.where(y.isfinite(), y, 0), [x, *given], g.to(y.dtype))
+    return y.detach(), gradients, tuple(D.traffic())
+
+
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("name", OF_ROWS)
+def test_parameters_of_rows(ranks, name, single):
+    want, gradients, _ = of_rows(0, 0, name, single)
+    bits = set()
+    for size in (1, 3, 4):
+        answers = all_of(ranks("of_rows", size, name, single))
+        y = answers[0][0] if name == "logsumexp" else torch.cat([answer[0] for answer in answers], -1)
+        dx = torch.cat([answer[1][0] for answer in answers], -1)
+        np.testing.assert_allclose(y, want, atol=1e-9)
+        np.testing.assert_allclose(dx, gradients[0], atol=1e-8)
+        for answer in answers:
+            for found, expected in zip(answer[1][1:], gradients[1:], strict=True):
+                np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
+        bits.add(digest(y, dx, *answers[0][1][1:]))
+    assert len(bits) == 1
+
+
 REDUCES = {"logsumexp", "gamma_for_entropy", "softmax_loss", "sparsemax_loss", "entmax_loss", "entropy", "logprob"}
 REDUCES |= {"kl_divergence", "js_divergence"}
 
@@ -186,7 +240,7 @@ def test_bits_do_not_depend_on_the_parts(ranks, name):
     )
     for dtype in dtypes:
         digests = {
-            size: digest(*whole(name, all_of(ranks("value_and_gradient", size, name, dtype, size % 2 == 0)))) for size in CUTS
+            size: digest(*whole(name, all_of(ranks("value_and_gradient", size, name, dtype, size % 2 == 0)))) for size in PARTS
         }
         assert len(set(digests.values())) == 1, (dtype, digests)
 
@@ -246,7 +300,7 @@ def test_draws_are_those_of_one_machine(ranks, steps):
     plain = entropic.sample(x, size=20, temperature=0.7, seed=3, stream=5, position=2)
     sampler = entropic.Sampler(steps, seed=9)
     chain, probs = sampler.sample(x, size=20), sampler.probs(x)
-    for size in CUTS:
+    for size in PARTS:
         answers = all_of(ranks("draws", size, steps))
         for found, drawn, *_ in answers:
             assert np.array_equal(found, plain)
@@ -263,7 +317,7 @@ def top_indices(rank, size):
 def test_top_indices(ranks):
     want = et.token_statistics(rows_of(torch.float32), TARGET, top=5)
     x = rows_of(torch.float32)
-    for size in CUTS:
+    for size in PARTS:
         for found in all_of(ranks("top_indices", size)):
             assert torch.equal(x.gather(-1, found), x.gather(-1, want.top_indices))
 
@@ -285,12 +339,24 @@ def test_nan_and_infinities(ranks):
         assert drawn[0] == drawn[2] == -1 and drawn[1] in (10, 4000)
 
 
+def of_probabilities(rank, size):
+    p, q = (part_of(torch.softmax(k * rows_of(torch.float64), -1), rank, size) for k in (1, 0.9))
+    return [D.entropy(p, input="probs", group=_groups[size]), D.kl_divergence(p, q, input="probs", group=_groups[size])]
+
+
+def test_probabilities(ranks):
+    p, q = (torch.softmax(k * rows_of(torch.float64), -1) for k in (1, 0.9))
+    for found in all_of(ranks("of_probabilities", 3)):
+        np.testing.assert_allclose(found[0], et.entropy(p), rtol=1e-11)
+        np.testing.assert_allclose(found[1], et.kl_divergence(p, q), rtol=1e-10)
+
+
 def compiled(rank, size):
     x = part_of(rows_of(torch.float32), rank, size).requires_grad_()
-    first, group = CUTS[size][rank], _groups[size].group_name
+    first, group, goal = CUTS[size][rank], _groups[size].group_name, torch.full((ROWS,), 3.0)
 
     def step(x):
-        p = D.entropy_normalize(x * 1.0, entropy=3.0, group=group, first=first, n=N)
+        p = D.entropy_normalize(x * 1.0, entropy=goal, group=group, first=first, n=N)
         return p, D.softmax_loss(x, TARGET, group=group, first=first, n=N)
 
     want = step(x)
@@ -341,6 +407,18 @@ def wrong(rank, size, kind):
         x = x.to(torch.int32)
     if kind == "target":
         return D.softmax_loss(x, TARGET + 9000, group=_groups[size])
+    if kind == "probs":
+        p = part_of(torch.softmax(rows_of(torch.float64), -1), rank, size)
+        p[3] *= 1.01
+        return D.entropy(p, input="probs", group=_groups[size])
+    if kind == "negative":
+        p = part_of(torch.softmax(rows_of(torch.float64), -1), rank, size)
+        q = p.clone()
+        if rank == 2:
+            q[4, 5] = -1e-3
+        return D.kl_divergence(p, q, input="probs", group=_groups[size])
+    if kind == "temperature":
+        return D.softmax(x, temperature=torch.tensor([[1.0], [0.0]]), group=_groups[size])
     if kind == "extent":
         return D.softmax(x, group=_groups[size], first=CUTS[size][rank] + rank, n=N)
     return D.softmax(x, group=_groups[size])
@@ -355,6 +433,9 @@ def wrong(rank, size, kind):
         ("argument", "int32"),
         ("target", "target must be below 8192"),
         ("extent", "first"),
+        ("probs", "entropy: x must have rows that are distributions, row 3 sums to 1.01"),
+        ("negative", "kl_divergence: q must have rows that are distributions, row 4 has an entry that is negative"),
+        ("temperature", "softmax: temperature must be above 0.0 and at most inf, got 0.0"),
     ],
 )
 def test_an_error_on_one_rank_is_the_same_on_all(ranks, kind, text):

@@ -2,6 +2,8 @@
 
 import functools
 import json
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -79,7 +81,7 @@ def wide(x):
 
 
 # Functions of NumPy arrays by name: what they return fills the outputs of the call.
-HOSTED = {}
+HOSTED: dict[str, Callable[..., Any]] = {}
 
 
 def hosted(name):

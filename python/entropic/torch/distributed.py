@@ -135,6 +135,28 @@ class _Group:
             _agreed.add(known)
         return begin, whole
 
+    def run_together(self, parts, rows):
+        """Asks and answers of several parts in the same rounds: of rows with parameters of their own."""
+        while True:
+            asked = [part.question() for part in parts]
+            if all(join == "none" for join, _ in asked):
+                return parts
+            for how in ("maximum", "sum", "gather"):
+                told, those = [], [i for i, (join, _) in enumerate(asked) if join == how]
+                for i in those:
+                    told.append(np.zeros(rows[i] * asked[i][1], np.int64))
+                    parts[i].answer(told[-1])
+                if not told:
+                    continue
+                # A round is one exchange for each way of joining.
+                joined = np.ascontiguousarray(self.join(np.concatenate(told), how, 1)).reshape(-1, sum(map(len, told)))
+                if how != "sum" and (joined >= _FAILED).any():
+                    self.raise_first(None)
+                at = 0
+                for i, words in zip(those, told, strict=True):
+                    parts[i].take(np.ascontiguousarray(joined[:, at : at + len(words)]).reshape(-1))
+                    at += len(words)
+
     def run(self, part, rows, error=None):
         """Asks and answers until the part knows enough."""
         asked = part.question()
@@ -200,8 +222,8 @@ def _masked(condition, values):
 class _Call:
     """One call: the operation's parameters, this rank's part, and the group."""
 
-    def __init__(self, spec, x, other, target, first, n, group_name):
-        self.spec = json.loads(spec)
+    def __init__(self, spec, x, other, target, first, n, group_name, params=None):
+        self.spec, self.params = json.loads(spec), params
         self.group = _Group(self.spec["name"], group_name, self.spec["name"])
         self.x, self.other = x, other
         self.rows = len(x)
@@ -239,9 +261,29 @@ class _Call:
 
 def _map_forward(call):
     name, params = call.spec["map"], call.spec["params"]
+    if call.params is not None:
+        return _map_of_rows(call, name, params)
     part = call.map(name, *params)
     values = _values(part, call.rows) if name in _SOLVES else np.zeros((call.rows, 0))
     return _written(part, call.x), values
+
+
+def _map_of_rows(call, name, params):
+    """Rows that have the same parameters are a part together."""
+    different, which = np.unique(call.params, axis=0, return_inverse=True)
+    rows = [np.flatnonzero(which.reshape(-1) == i) for i in range(len(different))]
+    parts = []
+    for values, those in zip(different.tolist(), rows, strict=True):
+        own = iter(values)
+        given = [next(own) if param == "rows" else param for param in params]
+        parts.append(_core.part_of_map(name, tuple(given), np.ascontiguousarray(call.x[those]), call.first, call.n))
+    call.group.run_together(parts, [len(those) for those in rows])
+    y, numbers = np.empty_like(call.x), np.zeros((call.rows, 5 if name in _SOLVES else 0))
+    for part, those in zip(parts, rows, strict=True):
+        y[those] = _written(part, call.x[those])
+        if name in _SOLVES:
+            numbers[those] = _values(part, len(those))
+    return y, numbers
 
 
 def _softmax_vjp(call, p, g, temperature):
@@ -269,18 +311,80 @@ def _gamma_vjp(call, y, values, gy, ggamma):
     return dx
 
 
+def _param_slopes(call, given, y, values, g, dx):
+    """The gradient in each parameter that rows have of their own, from the gradient in x."""
+    name, slopes = call.spec["map"], []
+    names = [param["name"] for param in MAPS[name]["params"]]
+    for param, of, value in zip(names, call.spec["params"], given, strict=True):
+        if of != "rows":
+            continue
+        if param == "temperature":
+            # y is a function of x / T.
+            (slope,) = call.sums(_masked(dx != 0, -dx * np.where(dx != 0, call.x, 0.0) / value))
+        elif param == "alpha":
+            slope = _alpha_slope(call, y.astype(np.float64), g, value)
+        else:
+            slope = _entropy_slope(call, y, values, g)
+            if name == "entropy_clip":
+                # The bound that is met moves p.
+                gamma, status, reached = values[:, 0:1], values[:, 2:3], values[:, 1:2]
+                met = (gamma != 1) & (status == 0) & (np.abs(reached - value) <= 1e-3 * np.maximum(value, 1e-3))
+                slope = np.where(met, slope, 0.0)
+        slopes.append(slope)
+    return np.concatenate(slopes, 1) if slopes else np.zeros((call.rows, 0))
+
+
+def _alpha_slope(call, p, g, alpha):
+    """d entmax / d alpha of Correia, Niculae and Martins, 2019; near 1 its limit."""
+    on = p > 0
+    log = np.where(on, _log(np.where(on, p, 1.0)), 0.0)
+    h, near, d = -p * log, np.abs(alpha - 1) < 1e-3, np.where(np.abs(alpha - 1) < 1e-3, 1.0, alpha - 1)
+    s = np.where(on, _exp((2 - alpha) * log), 0.0)
+    g = np.where(on, g, 0.0)
+    total, entropy, bent = call.sums(s, h, h * log)
+    with np.errstate(all="ignore"):
+        s = s / total
+        far = (p - s) / d**2 + (h - s * entropy) / d
+        slope = np.where(near, (h * log - p * bent) / 2, far)
+    (result,) = call.sums(_masked(on, g * slope))
+    return result
+
+
+def _entropy_slope(call, y, values, g):
+    """dp / dH = -p (x - mean) / (gamma variance), where p has the entropy."""
+    p, x = y.astype(np.float64), call.x.astype(np.float64)
+    gamma, status, top = values[:, 0:1], values[:, 2:3], values[:, 3:4]
+    live = (p > 0) & np.isfinite(top)
+    p, z, g = np.where(live, p, 0.0), np.where(live, x - np.where(np.isfinite(top), top, 0), 0.0), np.where(live, g, 0.0)
+    total, pz, pzz, pg, pzg = call.sums(p, p * z, p * z * z, p * g, p * z * g)
+    with np.errstate(all="ignore"):
+        mean = pz / total
+        slope = -(pzg / total - mean * pg / total) / (gamma * (pzz / total - mean * mean))
+    return np.where((status == 0) & np.isfinite(gamma) & (gamma > 0) & np.isfinite(slope), slope, 0.0)
+
+
 def _map_vjp(call, y, values, gy, gvalues):
     name, params = call.spec["map"], call.spec["params"]
     g = gy.astype(np.float64)
+    if call.params is not None:
+        columns = iter(np.split(call.params, call.params.shape[1], 1))
+        params = [next(columns) if param == "rows" else param for param in params]
+        dx = _map_dx(call, name, params, y, values, g)
+        return dx, _param_slopes(call, params, y, values, g, dx)
+    return _map_dx(call, name, params, y, values, g)
+
+
+def _map_dx(call, name, params, y, values, g):
     if name in _SOLVES:
         return _gamma_vjp(call, y, values, g, 0.0)
     temperature = params[-1]
-    if name == "sparsemax" or (name == "entmax" and params[0] == 2):
+    of_rows = isinstance(params[0], np.ndarray)
+    if name == "sparsemax" or (name == "entmax" and not of_rows and params[0] == 2):
         on = y > 0
         g = np.where(on, g, 0.0)
         total, count = call.sums(g, on.astype(np.float64))
         return np.where(on, g - total / np.maximum(count, 1), 0.0) / temperature
-    if name == "entmax" and params[0] != 1:
+    if name == "entmax" and (of_rows or params[0] != 1):
         p = y.astype(np.float64)
         on = p > 0
         s = np.where(on, _exp((2 - params[0]) * _log(np.where(on, p, 1.0))), 0.0)
@@ -291,7 +395,25 @@ def _map_vjp(call, y, values, gy, gvalues):
     return _softmax_vjp(call, y, g, temperature)
 
 
+def _refuse_unless_distributions(call, **logs):
+    """Rows of probabilities, given as logarithms: every rank finds the same row, and says the same."""
+    terms = []
+    for log_p in logs.values():
+        p = _exp(log_p.astype(np.float64))
+        wrong = np.isnan(log_p) | ~np.isfinite(p)
+        terms += [np.where(wrong, 0.0, p), wrong.astype(np.float64)]
+    sums = call.sums(*terms, bounded=True)
+    for argument, total, wrong in zip(logs, sums[::2], sums[1::2], strict=True):
+        bad = ((wrong > 0) | (np.abs(total - 1) > call.spec["tolerance"]))[:, 0]
+        if bad.any():
+            row = int(np.argmax(bad))
+            what = "has an entry that is negative, NaN or infinite" if wrong[row, 0] > 0 else f"sums to {total[row, 0]:.9g}"
+            raise ValueError(f"{call.spec['name']}: {argument} must have rows that are distributions, row {row} {what}")
+
+
 def _statistics_forward(call):
+    if "tolerance" in call.spec:
+        _refuse_unless_distributions(call, x=call.x)
     part = call.statistics(call.x, call.spec["temperature"], call.spec["entropy"])
     y = _written(part, call.x) if call.spec["writes"] else call.none.astype(call.x.dtype)
     return y, _values(part, call.rows)
@@ -387,6 +509,8 @@ def _pair(call):
 
 
 def _two_forward(call):
+    if "tolerance" in call.spec:
+        _refuse_unless_distributions(call, p=call.x, q=call.other)
     a, b, values = _pair(call)
     nan = np.isnan(values[: call.rows, 0]) | np.isnan(values[call.rows :, 0])
     nan |= np.isneginf(values[: call.rows, 0]) | np.isneginf(values[call.rows :, 0])
@@ -452,16 +576,16 @@ def _start():
 
 @torch.library.custom_op("entropic::parts", mutates_args=())
 def _rows(
-    x: Tensor, other: Tensor | None, target: Tensor | None, spec: str, first: int, n: int, group: str
+    x: Tensor, other: Tensor | None, target: Tensor | None, params: Tensor | None, spec: str, first: int, n: int, group: str
 ) -> tuple[Tensor, Tensor]:
     _start()
-    call = _Call(spec, _array(x), _array(other), _array(target), first, n, group)
+    call = _Call(spec, _array(x), _array(other), _array(target), first, n, group, _array(params))
     y, values = _OPERATIONS[call.spec["kind"]][0](call)
     return torch.from_numpy(np.ascontiguousarray(y)).to(x.device), torch.from_numpy(np.ascontiguousarray(values)).to(x.device)
 
 
 @_rows.register_fake
-def _(x, other, target, spec, first, n, group):
+def _(x, other, target, params, spec, first, n, group):
     cols, count = _shapes(spec, *x.shape)
     return x.new_empty(x.shape[0], cols), x.new_empty(x.shape[0], count, dtype=torch.float64)
 
@@ -471,6 +595,7 @@ def _rows_vjp(
     x: Tensor,
     other: Tensor | None,
     target: Tensor | None,
+    params: Tensor | None,
     y: Tensor,
     values: Tensor,
     gy: Tensor,
@@ -481,32 +606,34 @@ def _rows_vjp(
     group: str,
 ) -> tuple[Tensor, Tensor]:
     _start()
-    call = _Call(spec, _array(x), _array(other), _array(target), first, n, group)
+    call = _Call(spec, _array(x), _array(other), _array(target), first, n, group, _array(params))
     saved = [_array(one) for one in (y, values, gy, gvalues)]
     found = _OPERATIONS[call.spec["kind"]][1](call, *saved)
-    dx, dother = found if isinstance(found, tuple) else (found, np.zeros((0, 0)))
-    dx, dother = (torch.from_numpy(np.ascontiguousarray(d)).to(x) for d in (dx, dother))
-    return dx, dother
+    dx, more = found if isinstance(found, tuple) else (found, np.zeros((0, 0)))
+    dx, more = (torch.from_numpy(np.ascontiguousarray(d)).to(x.device) for d in (dx, more))
+    return dx.to(x.dtype), more.to(torch.float64 if params is not None else x.dtype)
 
 
 @_rows_vjp.register_fake
-def _(x, other, target, y, values, gy, gvalues, spec, first, n, group):
+def _(x, other, target, params, y, values, gy, gvalues, spec, first, n, group):
+    if params is not None:
+        return torch.empty_like(x), torch.empty_like(params)
     two = json.loads(spec)["kind"] == "two"
     return torch.empty_like(x), torch.empty_like(x) if two else x.new_empty(0, 0)
 
 
 def _setup(ctx, inputs, output):
-    x, other, target, *ctx.rest = inputs
-    ctx.save_for_backward(x, other, target, *output)
+    x, other, target, params, *ctx.rest = inputs
+    ctx.save_for_backward(x, other, target, params, *output)
 
 
 def _backward(ctx, gy, gvalues):
-    x, other, target, y, values = ctx.saved_tensors
+    x, other, target, params, y, values = ctx.saved_tensors
     gy = torch.zeros_like(y) if gy is None else gy
     gvalues = torch.zeros_like(values) if gvalues is None else gvalues
-    dx, dother = _rows_vjp(x, other, target, y, values, gy.contiguous(), gvalues.contiguous(), *ctx.rest)
+    dx, more = _rows_vjp(x, other, target, params, y, values, gy.contiguous(), gvalues.contiguous(), *ctx.rest)
     two = json.loads(ctx.rest[0])["kind"] == "two"
-    return dx, dother if two else None, None, None, None, None, None
+    return dx, more if two else None, None, None if params is None else more, None, None, None, None
 
 
 _rows.register_autograd(_backward, setup_context=_setup)
@@ -660,9 +787,22 @@ class _Part:
     def numbers(self, values):
         return values.reshape(self.lead).to(torch.float64 if self.dtype == torch.float64 else torch.float32)
 
-    def run(self, kind, name, other=None, target=None, **spec):
+    def run(self, kind, name, other=None, target=None, rows=None, **spec):
         spec = _spec_of({"kind": kind, "name": name, **spec})
-        return _rows(self.rows, other, target, spec, *self.given, self.group)
+        return _rows(self.rows, other, target, rows, spec, *self.given, self.group)
+
+    def of_rows(self, name, argument, value):
+        """A parameter that is a tensor, as one for each row: a number, of x's shape with 1 for dim, or without dim."""
+        value = value.to(torch.float64)
+        if value.dim() == len(self.x.shape):
+            value = value.movedim(self.dim, -1)
+            value = value.squeeze(-1) if value.shape[-1] == 1 else value
+        try:
+            return value.expand(self.lead).reshape(-1)
+        except RuntimeError:
+            raise ValueError(
+                f"{name}: {argument} must broadcast to {self.lead}, one for each row, got {tuple(value.shape)}"
+            ) from None
 
 
 def _name_of(group):
@@ -687,11 +827,30 @@ def _part(name, x, dim, axis, group, first, n):
 
 def _map(name, x, params, dim, axis, group, first, n):
     part = _part(name, x, dim, axis, group, first, n)
-    y, _ = part.run("map", name, map=name, params=list(params))
+    names = [param["name"] for param in MAPS[name]["params"]]
+    rows = [part.of_rows(name, *one) for one in zip(names, params, strict=True) if isinstance(one[1], Tensor)]
+    plain = ["rows" if isinstance(value, Tensor) else value for value in params]
+    y, _ = part.run("map", name, rows=torch.stack(rows, 1) if rows else None, map=name, params=plain)
     return part.back(y)
 
 
-def _number(name, argument, value, low=0.0, high=math.inf, *, least=False):
+def _tensor_number(name, argument, value, low, high, least):
+    if not value.is_floating_point():
+        raise TypeError(f"{name}: {argument} must be a number or a tensor of floating point, got {value.dtype}")
+    if not torch.compiler.is_compiling():
+        good = (value >= low) & (value <= high) if least else (value > low) & (value <= high)
+        if not bool((good & value.isfinite()).all()):
+            wrong = value[~(good & value.isfinite())].reshape(-1)[0].item()
+            raise ValueError(
+                f"{name}: {argument} must be {'at least' if least else 'above'} {low} and at most {high}, got {wrong!r}"
+            )
+    return value
+
+
+def _number(name, argument, value, low=0.0, high=math.inf, *, least=False, rows=False):
+    """A parameter; where `rows`, also a tensor of one for each row."""
+    if rows and isinstance(value, Tensor):
+        return _tensor_number(name, argument, value, low, high, least)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name}: {argument} must be a number, got {type(value).__name__}")
     good = low <= value <= high if least else low < value <= high
@@ -704,17 +863,17 @@ def _number(name, argument, value, low=0.0, high=math.inf, *, least=False):
 
 def softmax(x, *, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.softmax, of this rank's part of dim. Two rounds."""
-    return _map("softmax", x, [_number("softmax", "temperature", temperature)], dim, axis, group, first, n)
+    return _map("softmax", x, [_number("softmax", "temperature", temperature, rows=True)], dim, axis, group, first, n)
 
 
 def sparsemax(x, *, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.sparsemax, of this rank's part of dim. Two rounds where no part has more than 64 candidates."""
-    return _map("sparsemax", x, [_number("sparsemax", "temperature", temperature)], dim, axis, group, first, n)
+    return _map("sparsemax", x, [_number("sparsemax", "temperature", temperature, rows=True)], dim, axis, group, first, n)
 
 
 def entmax(x, *, alpha=1.5, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.entmax, of this rank's part of dim; alpha is one number."""
-    params = [_number("entmax", "alpha", alpha), _number("entmax", "temperature", temperature)]
+    params = [_number("entmax", one, value, rows=True) for one, value in (("alpha", alpha), ("temperature", temperature))]
     return _map("entmax", x, params, dim, axis, group, first, n)
 
 
@@ -724,41 +883,48 @@ def top_k_softmax(x, *, k, temperature=1.0, dim=None, axis=None, group=None, fir
         raise TypeError(f"top_k_softmax: k must be an integer, got {type(k).__name__}")
     if k < 1:
         raise ValueError(f"top_k_softmax: k must be above 0, got {k}")
-    params = [k, _number("top_k_softmax", "temperature", temperature)]
+    params = [k, _number("top_k_softmax", "temperature", temperature, rows=True)]
     return _map("top_k_softmax", x, params, dim, axis, group, first, n)
 
 
 def top_p_softmax(x, *, p, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.top_p_softmax, of this rank's part of dim. At most seven rounds, whatever the scores are."""
-    params = [_number("top_p_softmax", "p", p, 0, 1), _number("top_p_softmax", "temperature", temperature)]
+    params = [
+        _number("top_p_softmax", "p", p, 0, 1),
+        _number("top_p_softmax", "temperature", temperature, rows=True),
+    ]
     return _map("top_p_softmax", x, params, dim, axis, group, first, n)
 
 
 def min_p_softmax(x, *, p, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.min_p_softmax, of this rank's part of dim. Two rounds."""
-    params = [_number("min_p_softmax", "p", p, 0, 1), _number("min_p_softmax", "temperature", temperature)]
+    params = [
+        _number("min_p_softmax", "p", p, 0, 1),
+        _number("min_p_softmax", "temperature", temperature, rows=True),
+    ]
     return _map("min_p_softmax", x, params, dim, axis, group, first, n)
 
 
-def _target_entropy(name, entropy, perplexity):
+def _target_entropy(name, entropy, perplexity, rows=False):
     if (entropy is None) == (perplexity is None):
         raise ValueError(f"{name}: give exactly one of entropy and perplexity")
     if entropy is not None:
-        return _number(name, "entropy", entropy, least=True)
-    return math.log(_number(name, "perplexity", perplexity, 1, least=True))
+        return _number(name, "entropy", entropy, least=True, rows=rows)
+    perplexity = _number(name, "perplexity", perplexity, 1, least=True, rows=rows)
+    return perplexity.double().log() if isinstance(perplexity, Tensor) else math.log(perplexity)
 
 
 def entropy_normalize(x, *, entropy=None, perplexity=None, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.entropy_normalize, of this rank's part of dim. Three rounds, as a rule."""
-    goal = _target_entropy("entropy_normalize", entropy, perplexity)
+    goal = _target_entropy("entropy_normalize", entropy, perplexity, rows=True)
     return _map("entropy_normalize", x, [goal, None, "scores"], dim, axis, group, first, n)
 
 
 def entropy_clip(x, *, min_entropy=None, max_entropy=None, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.entropy_clip, of this rank's part of dim."""
-    low = 0.0 if min_entropy is None else _number("entropy_clip", "min_entropy", min_entropy, least=True)
-    high = 1e300 if max_entropy is None else _number("entropy_clip", "max_entropy", max_entropy, least=True)
-    if low > high:
+    low = 0.0 if min_entropy is None else _number("entropy_clip", "min_entropy", min_entropy, least=True, rows=True)
+    high = 1e300 if max_entropy is None else _number("entropy_clip", "max_entropy", max_entropy, least=True, rows=True)
+    if not (isinstance(low, Tensor) or isinstance(high, Tensor)) and low > high:
         raise ValueError(f"entropy_clip: min_entropy must be at most max_entropy, got {low} and {high}")
     return _map("entropy_clip", x, [low, high, "scores"], dim, axis, group, first, n)
 
@@ -787,25 +953,58 @@ def gamma_for_entropy(
     return GammaResult(gamma, values.detach()[:, 1].reshape(part.lead), status)
 
 
+class _Divided(torch.autograd.Function):
+    """Rows of x / T, with the gradient of T summed exactly over all parts."""
+
+    @staticmethod
+    def forward(ctx, x, temperature, name, given, group):
+        ctx.group = _Group(name, group, name)
+        ctx.extent = ctx.group.extent(len(x), x.shape[1], x.element_size(), *given)
+        ctx.save_for_backward(x, temperature)
+        return torch.where(x.isinf(), x, x / temperature[:, None]).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, temperature = ctx.saved_tensors
+        wide, t = grad.double(), temperature.double()[:, None]
+        terms = torch.where(x.isinf(), 0, -wide * torch.where(x.isinf(), 0, x) / t**2)
+        (total,) = ctx.group.sums([terms.cpu().numpy()], *ctx.extent)
+        return (wide / t).to(x.dtype), torch.from_numpy(total[:, 0]).to(temperature), None, None, None
+
+
+def _divided(name, x, temperature, dim, axis, group, first, n):
+    """The part, its rows of x / T, and T of each row, where it is a tensor."""
+    part = _part(name, x, dim, axis, group, first, n)
+    rows = part.of_rows(name, "temperature", temperature)
+    return part, _Divided.apply(part.rows, rows, name, part.given, part.group), rows
+
+
 def log_softmax(x, *, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.log_softmax, of this rank's part of dim. Two rounds."""
-    temperature = _number("log_softmax", "temperature", temperature)
+    temperature = _number("log_softmax", "temperature", temperature, rows=True)
+    if isinstance(temperature, Tensor):
+        part, scaled, _ = _divided("log_softmax", x, temperature, dim, axis, group, first, n)
+        return part.back(log_softmax(scaled, group=group, first=first, n=n))
     part = _part("log_softmax", x, dim, axis, group, first, n)
     y, _ = part.run("statistics", "log_softmax", temperature=temperature, entropy=False, writes=True)
     return part.back(y)
 
 
-def _statistics(name, x, target, temperature, dim, axis, group, first, n):
+def _statistics(name, x, target, temperature, dim, axis, group, first, n, **more):
     temperature = _number(name, "temperature", temperature)
     part = _part(name, x, dim, axis, group, first, n)
     classes = None if target is None else target.reshape(-1).to(torch.int64).contiguous()
-    _, values = part.run("statistics", name, target=classes, temperature=temperature, entropy=True, writes=False)
+    _, values = part.run("statistics", name, target=classes, temperature=temperature, entropy=True, writes=False, **more)
     return part, values
 
 
 def logsumexp(x, *, temperature=1.0, keepdim=False, dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.logsumexp: the whole row's number, on every rank. Two rounds."""
-    temperature = _number("logsumexp", "temperature", temperature)
+    temperature = _number("logsumexp", "temperature", temperature, rows=True)
+    if isinstance(temperature, Tensor):
+        part, scaled, rows = _divided("logsumexp", x, temperature, dim, axis, group, first, n)
+        result = part.numbers(logsumexp(scaled, group=group, first=first, n=n) * rows)
+        return result.unsqueeze(part.dim) if keepdim else result
     part = _part("logsumexp", x, dim, axis, group, first, n)
     _, values = part.run("statistics", "logsumexp", temperature=temperature, entropy=False, writes=False)
     result = part.numbers(values[:, 2])
@@ -878,25 +1077,28 @@ class _Logarithm(torch.autograd.Function):
 
 
 def _scores_of(name, x, given):
-    if given in ("scores", "log_probs"):
-        return x
-    if given != "probs":
+    """What to take softmax of, and how far from 1 a sum may be."""
+    if given == "scores":
+        return x, {}
+    if given not in ("probs", "log_probs"):
         raise ValueError(f"{name}: input must be scores, log_probs or probs, got {given!r}")
-    return _Logarithm.apply(x)
+    more = {"tolerance": _core.sum_tolerance[2 if x.dtype == torch.bfloat16 else x.element_size()]}
+    return (_Logarithm.apply(x) if given == "probs" else x), more
 
 
 def entropy(x, *, input="scores", dim=None, axis=None, group=None, first=None, n=None):
     """As entropic.torch.entropy: the whole row's number, on every rank. Two rounds; input is scores unless said otherwise."""
-    part, values = _statistics("entropy", _scores_of("entropy", x, input), None, 1.0, dim, axis, group, first, n)
+    x, more = _scores_of("entropy", x, input)
+    part, values = _statistics("entropy", x, None, 1.0, dim, axis, group, first, n, **more)
     return part.numbers(values[:, 4])
 
 
 def _divergence(name, p, q, given, dim, axis, group, first, n):
-    p, q = _scores_of(name, p, given), _scores_of(name, q, given)
+    (p, more), (q, _) = _scores_of(name, p, given), _scores_of(name, q, given)
     part = _part(name, p, dim, axis, group, first, n)
     if q.shape != p.shape:
         raise ValueError(f"{name}: q must have the shape of p, {tuple(p.shape)}, got {tuple(q.shape)}")
-    _, values = part.run("two", name, other=part.laid(q.to(part.rows.dtype)))
+    _, values = part.run("two", name, other=part.laid(q.to(part.rows.dtype)), **more)
     return part.numbers(values[:, 0])
 
 
