@@ -4,6 +4,7 @@ import ctypes as c
 import json
 import os
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 
@@ -91,6 +92,25 @@ def test_example_in_c(tmp_path):
 def test_example_in(language, ending):
     assert shutil.which(language), f"scripts/setup test installs {language}"
     assert run(language, EXAMPLES / f"first_steps.{ending}", env={**os.environ, "ENTROPIC_LIBRARY": str(LIBRARY)}) == SAID
+
+
+def test_example_in_rust(tmp_path):
+    assert shutil.which("rustc"), "scripts/setup test installs rustc"
+    link = ["-L", LIBRARY.parent, "-l", "dylib=entropic_shared", "-C", f"link-arg=-Wl,-rpath,{LIBRARY.parent}"]
+    run("rustc", "--edition=2021", "-D", "warnings", *link, EXAMPLES / "first_steps.rs", "-o", tmp_path / "first")
+    assert run(tmp_path / "first") == SAID
+
+
+def test_example_in_r(tmp_path):
+    assert shutil.which("Rscript"), "scripts/setup test installs r-base-core"
+    shutil.copy(EXAMPLES / "first_steps_r.c", tmp_path)
+    flags = {
+        "PKG_CFLAGS": f"-I{ROOT / 'include'}",
+        "PKG_LIBS": f"-L{LIBRARY.parent} -lentropic_shared -Wl,-rpath,{LIBRARY.parent}",
+    }
+    run("R", "CMD", "SHLIB", "first_steps_r.c", cwd=tmp_path, env={**os.environ, **flags})
+    env = {**os.environ, "ENTROPIC_R": str(tmp_path / "first_steps_r.so")}
+    assert run("Rscript", EXAMPLES / "first_steps.R", env=env) == SAID
 
 
 def column(kind, values):
@@ -200,3 +220,60 @@ def test_an_error_is_its_threads_own(library):
         names = [f"none_{i}" for i in range(100)]
         for name, said in zip(names, pool.map(lambda name: call(library, name, arrays), names), strict=True):
             assert name in said
+
+
+def halves(values, brain):
+    """The bits of numbers of 16 bits, and what they stand for."""
+    if brain:
+        bits = [struct.unpack("<I", struct.pack("<f", value))[0] >> 16 for value in values]
+    else:
+        bits = [struct.unpack("<H", struct.pack("<e", value))[0] for value in values]
+    return bits, [of_bits(one, brain) for one in bits]
+
+
+def of_bits(bits, brain):
+    return struct.unpack("<f", struct.pack("<I", bits << 16))[0] if brain else struct.unpack("<e", struct.pack("<H", bits))[0]
+
+
+@pytest.mark.parametrize(("code", "precision"), [(FLOAT16, 2**-11), (BFLOAT16, 2**-8)])
+def test_numbers_of_16_bits(library, code, precision):
+    """Maps and gradients of halves are halves, right to one rounding; losses and measures of them are float32."""
+    brain = code == BFLOAT16
+    bits, exact = halves([0.5, -1.25, 3.0, 0.1, 0.0, -2.0], brain)
+    _, ones = halves([1.0, 2.0, 3.0, -1.0, 0.5, 0.25], brain)
+    ones_bits, _ = halves(ones, brain)
+
+    def narrow(numbers):
+        return (c.c_uint16 * len(numbers))(*numbers), 2, 3, code
+
+    def wide(numbers):
+        return (c.c_double * len(numbers))(*numbers), 2, 3, FLOAT64
+
+    for name, parameters in [
+        ("softmax", {}),
+        ("sparsemax", {}),
+        ("entmax", {"alpha": 1.3}),
+        ("entropy_normalize", {"entropy": 0.7}),
+    ]:
+        x, y, dx = narrow(bits), narrow([9] * 6), narrow([9] * 6)
+        assert call(library, name, {"x": x, "y": y}, parameters) == ""
+        found = [of_bits(one, brain) for one in y[0]]
+        want = wide([0] * 6)
+        assert call(library, name, {"x": wide(exact), "y": want}, parameters) == ""
+        assert list(want[0]) == pytest.approx(found, rel=2 * precision, abs=1e-6)
+        assert call(library, name, {"x": x, "y": y, "grad": narrow(ones_bits), "dx": dx}, parameters, vjp=True) == ""
+        assert 9 not in list(dx[0])
+    value, of_wide = (c.c_float * 2)(), (c.c_double * 2)()
+    target = (*column(c.c_int64, [1, 2]), INT64)
+    assert call(library, "softmax_loss", {"x": narrow(bits), "target": target, "value": (value, 2, 1, FLOAT32)}) == ""
+    assert call(library, "softmax_loss", {"x": wide(exact), "target": target, "value": (of_wide, 2, 1, FLOAT64)}) == ""
+    assert list(value) == pytest.approx(list(of_wide), rel=1e-6)
+    drawn, same = column(c.c_int64, [-9, -9]), column(c.c_int64, [-8, -8])
+    assert call(library, "sample", {"x": narrow(bits), "indices": (*drawn, INT64)}, {"seed": 3}) == ""
+    floats = (c.c_float * 6)(*exact), 2, 3, FLOAT32
+    assert call(library, "sample", {"x": floats, "indices": (*same, INT64)}, {"seed": 3}) == ""
+    assert list(drawn[0]) == list(same[0])
+    refused = call(
+        library, "gamma_for_entropy", {name: narrow(bits) for name in ("x", "gamma", "reached", "status")}, {"entropy": 1.0}
+    )
+    assert refused.startswith("gamma_for_entropy: ")

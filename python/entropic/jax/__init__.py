@@ -7,7 +7,7 @@ are arrays. Losses and measures can be differentiated once. Values are those of 
 
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -418,7 +418,7 @@ def attention(q, k, v, /, *, map="softmax", scale="sqrt", causal=False, mask=Non
 
 _MEASURES = {one["name"]: one for one in _core.measure_operations()}
 _CONTROL = {one["name"]: one for one in _core.control_operations()}
-_OTHERS = (*_transport.PUBLIC, *_calibration.PUBLIC)
+_OTHERS: tuple[Any, ...] = (*_transport.PUBLIC, *_calibration.PUBLIC)
 globals().update({one.__name__: one for one in _OTHERS})
 __all__ = ["GammaResult", "attention", "gamma_for_entropy", "gumbel_softmax", "power_transform", "sample"]
 __all__ += [one.__name__ for one in _OTHERS]

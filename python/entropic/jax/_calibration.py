@@ -1,6 +1,7 @@
 """Choosing a temperature or an entropy, tables and densities with a chosen entropy: by the functions of NumPy arrays."""
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -103,7 +104,7 @@ def normalize_joint(pxy, /, *, joint=None, marginal=None, conditional=None):
     return call_hosted("normalize_joint", target, [pxy], outputs, vmap_method="sequential")[0]
 
 
-PUBLIC = (
+PUBLIC: tuple[Any, ...] = (
     entropy_invariant_scale,
     expected_calibration_error,
     fit_target_entropy,

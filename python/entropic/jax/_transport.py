@@ -1,7 +1,7 @@
 """Transport: distances on the line, plans with and without entropy, and their duals."""
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -306,7 +306,7 @@ def lipschitz_constant(f, distance, /):
     return jnp.where(jnp.eye(len(f), dtype=bool), 0, slope).max()
 
 
-PUBLIC = (
+PUBLIC: tuple[Any, ...] = (
     SinkhornResult,
     TransportResult,
     c_transform,

@@ -27,7 +27,6 @@ def _begin(operation, params, classes, x, first, n):
     return _core.part_of_map(operation, tuple(params), x, first, n)
 
 
-@functools.cache
 def _questions(operation, params, wide_type, n):
     """What is asked, in order; these operations ask the same whatever the scores are."""
     part, asked = _begin(operation, params, np.zeros(0, np.int64), np.zeros((1, 1), wide_type), 0, n), []

@@ -1,0 +1,21 @@
+# The first steps in R. ENTROPIC_R is what `R CMD SHLIB first_steps_r.c -lentropic` makes.
+dyn.load(Sys.getenv("ENTROPIC_R", "first_steps_r.so"))
+
+# arrays: matrices by name; an output's numbers are NA. Columns are what lies together in R's matrices, here it is rows.
+entropic_apply <- function(operation, arrays, parameters = "{}") {
+  rows <- vapply(arrays, nrow, 0L)
+  cols <- vapply(arrays, ncol, 0L)
+  given <- as.double(unlist(lapply(arrays, t)))
+  found <- .C("apply_to_rows", operation, parameters, names(arrays), rows, cols, length(arrays), given, NAOK = TRUE)[[7]]
+  ends <- cumsum(rows * cols)
+  Map(function(end, r, c) matrix(found[seq_len(r * c) + end - r * c], r, c, byrow = TRUE), ends, rows, cols)
+}
+
+x <- rbind(c(2, 1, 0.1, -1))
+p <- entropic_apply("entmax", list(x = x, y = NA * x), '{"alpha": 1.3}')$y
+entropy <- entropic_apply("entropy", list(p = p, value = matrix(NA)))$value
+cat(sprintf("%.4f", p), "entropy", sprintf("%.4f\n", entropy))
+tryCatch(
+  entropic_apply("softmax", list(x = x, y = NA * x), '{"temperature": -1}'),
+  error = function(e) cat(conditionMessage(e), "\n", sep = "")
+)
