@@ -56,7 +56,10 @@ struct Pairs {
 
   void at_end(std::size_t rows) const {
     const Table& q = others->table;
-    if (q.rows == 1 || q.rows == rows) return;
+    // Of a part of P what is behind it is not known.
+    if (q.rows == 1 || q.rows == rows || files.reading.end_row != files::kAllRows) return;
+    rows += files.reading.first_row;
+    if (q.rows == rows) return;
     files::bad_input("{}: {} rows, and {} has {}; one row is compared with all", files::input_name(others->path), q.rows,
                      files::input_name(files.in), rows);
   }

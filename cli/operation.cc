@@ -94,15 +94,20 @@ CLI::App& add_operation(CLI::App& app, Program& program, const entropic::Operati
   CLI::App& command = add_command(app, program, arguments, footnotes.holds, footnotes.remark,
                                   fmt::format("{}.csv{} -o {}", footnotes.input, example_parameters(info), footnotes.output));
   command.callback([arguments, evaluate = std::move(evaluate), &program, whole = footnotes.whole] {
-    program.action = [evaluation = evaluate(*arguments), &files = program.files, whole] {
-      if (!whole) return stream_rows(files, evaluation.result, evaluation.at_end);
+    program.action = [arguments, evaluation = evaluate(*arguments), &files = program.files, whole] {
+      const auto result = [&](Table table) {
+        table = evaluation.result(std::move(table));
+        table.result = arguments->info.name;
+        return table;
+      };
+      if (!whole) return stream_rows(files, result, evaluation.at_end);
       Table table = read_table(files);
       try {
         table = evaluation.result(std::move(table));
       } catch (const entropic::RowError& error) {
         refuse_row(files.in, error, error.row());
       }
-      write_table(files.out, std::move(table));
+      write_table(files, std::move(table));
     };
   });
   return command;

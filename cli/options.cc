@@ -76,7 +76,7 @@ CLI::Option* add_flag(CLI::App& command, const std::string& name, bool& value, c
 
 void add_input_options(CLI::App& command, Files& files, std::string_view holds) {
   add_path(command, "FILE", files.in, "standard input",
-           fmt::format("{}: {}; - or nothing is standard input, as CSV", holds, format_endings()))
+           fmt::format("{}: {}, also with .gz; - or nothing is standard input, as CSV", holds, format_endings()))
       ->option_text(" ");
   add_choice(command, "--format-in", files.in_format, format_names(), "What FILE is, whatever its name");
   command
@@ -130,6 +130,21 @@ void add_input_options(CLI::App& command, Files& files, std::string_view holds) 
           },
           "Between cells (default: , or, in a .tsv, a tab); with ; numbers may have decimal commas")
       ->option_text("CHARACTER");
+  command
+      .add_option_function<std::string>(
+          "--rows",
+          [&reading](const std::string& text) {
+            const std::size_t colon = text.find(':');
+            if (colon == text.npos) bad_input("--rows must be A:B, from row A up to row B, counted from 0, got '{}'", text);
+            const std::string first = text.substr(0, colon), end = text.substr(colon + 1);
+            reading.first_row = 0;
+            reading.end_row = files::kAllRows;
+            if (!first.empty()) set_number(reading.first_row, "A of --rows A:B", first);
+            if (!end.empty()) set_number(reading.end_row, "B of --rows A:B", end);
+            if (reading.first_row >= reading.end_row) bad_input("--rows must be A:B with A below B, got '{}'", text);
+          },
+          "From row A up to row B, counted from 0; draws are those of the whole file")
+      ->option_text("A:B");
   add_choice(command, "--missing", {"error", "nan", "skip"},
              "What an empty cell, NA or null is: an error, NaN, or a reason to leave its row out (default error)",
              [&reading](std::size_t i) { reading.missing = static_cast<files::Missing>(i); });
@@ -138,7 +153,14 @@ void add_input_options(CLI::App& command, Files& files, std::string_view holds) 
 void add_output_option(CLI::App& command, Files& files) {
   add_output_option(
       command, files,
-      fmt::format("File to write: {} (default: standard output, as CSV); arrays drop header and labels", format_endings()));
+      fmt::format("File to write: {}, also with .gz (default: standard output, as CSV); arrays drop header and labels",
+                  format_endings()));
+  add_choice(command, "--format-out", files.out_format, files::output_format_names(), "What is written, whatever OUT's name");
+  add_number<std::size_t>(command, "--precision", "Significant digits of numbers in text (default: all that they need)",
+                          [&files](std::size_t digits) {
+                            if (digits < 1 || digits > 17) bad_input("--precision must be from 1 to 17, got {}", digits);
+                            files.digits = static_cast<int>(digits);
+                          });
 }
 
 CLI::Option* add_output_option(CLI::App& command, Files& files, const std::string& meaning) {

@@ -23,6 +23,8 @@ struct Files {
   std::string in;
   std::string in_format;
   std::string out;
+  std::string out_format;
+  int digits = 0;  // of numbers written as text; 0: as many as they need
   files::ReadOptions reading;
   bool quiet = false;
 };

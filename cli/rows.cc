@@ -33,8 +33,13 @@ Table read_table(const Files& files) {
 }
 
 Table read_other(const Files& files, const std::string& path) {
-  if (path == files.in) return read_table(files);
   Files other;
+  if (path == files.in) {
+    other = files;
+    other.reading.first_row = 0;
+    other.reading.end_row = files::kAllRows;
+    return read_table(other);
+  }
   other.in = path;
   other.quiet = files.quiet;
   const bool alike = &files::input_format(files.in, files.in_format) == &files::input_format(path, "");
@@ -49,7 +54,7 @@ Table read_other(const Files& files, const std::string& path) {
 
 void stream_rows(const Files& files, const std::function<Table(Table)>& result,
                  const std::function<void(std::size_t rows)>& at_end) {
-  const files::Format& to = files::output_format(files.out);
+  const files::Format& to = files::output_format(files.out, files.out_format);
   const files::Format& from = files::input_format(files.in, files.in_format);
   const std::shared_ptr<files::Input> input = opened(files);
   Progress progress(*input,
@@ -57,7 +62,9 @@ void stream_rows(const Files& files, const std::function<Table(Table)>& result,
   const auto calculate = [&](Table table) {
     const std::size_t first_row = table.first_row;
     try {
-      return result(std::move(table));
+      table = result(std::move(table));
+      table.digits = table.whole ? 0 : files.digits;
+      return table;
     } catch (const entropic::RowError& error) {
       refuse_row(files.in, error, first_row + error.row());
     }
@@ -91,7 +98,8 @@ std::vector<double> as_doubles(const Table& table) {
       table.values);
 }
 
-void write_table(const std::string& path, Table table) {
+void write_table(const Files& files, Table table) {
+  table.digits = table.whole ? 0 : files.digits;
   bool read = false;
   files::Reader from;
   from.counted = true;
@@ -100,5 +108,5 @@ void write_table(const std::string& path, Table table) {
     piece.table = std::move(table);
     return read = true;
   };
-  files::stream(std::move(from), files::output_format(path), path, std::identity(), 1, [] {});
+  files::stream(std::move(from), files::output_format(files.out, files.out_format), files.out, std::identity(), 1, [] {});
 }

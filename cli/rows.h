@@ -28,8 +28,8 @@ Table read_other(const Files& files, const std::string& path);
 void stream_rows(const Files& files, const std::function<Table(Table)>& result,
                  const std::function<void(std::size_t rows)>& at_end = {});
 
-// The table as the file or standard output.
-void write_table(const std::string& path, Table table);
+// The table as the output.
+void write_table(const Files& files, Table table);
 
 template <class T>
 entropic::MatrixView<T> view(std::vector<T>& values, std::size_t rows, std::size_t cols) {
@@ -104,6 +104,7 @@ Table one_per_row(Table table, std::string_view name, const auto& calculate) {
   if (sizeof_number(table) == 2) table.values = std::move(results);
   table.cols = 1;
   table.shape.pop_back();
+  table.result = name;
   if (!table.header.empty()) table.header = {std::string(name)};
   return table;
 }

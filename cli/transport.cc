@@ -112,11 +112,13 @@ void transport(const Plan& options, const Files& files) {
     found = one_row({"cost", "gap"}, {result[0].cost, result[0].gap}, "status",
                     entropic::kTransportStatusNames[static_cast<std::size_t>(result[0].status)]);
   }
-  if (files.out.empty()) return write_table("", found);
+  if (files.out.empty()) return write_table(files, found);
   // The plan's file is there only once the result is written too.
   files::Output output(files.out);
-  files::write_all(files::output_format(files.out), output, plan);
-  if (!files::is_standard(files.out)) write_table("", found);
+  files::write_all(files::output_format(files.out, files.out_format), output, plan);
+  Files shown;
+  shown.digits = files.digits;
+  if (!files::is_standard(files.out)) write_table(shown, found);
   output.finish();
 }
 
@@ -237,7 +239,7 @@ void add_distance(CLI::App& app, Program& program, Table (*evaluate)(const Op&, 
   }
   command.callback([arguments, pair, evaluate, &program] {
     program.action = [op = std::get<Op>(made<entropic::Transport>(*arguments)), pair, evaluate, &files = program.files] {
-      write_table(files.out, evaluate(op, *pair, files));
+      write_table(files, evaluate(op, *pair, files));
     };
   });
 }

@@ -206,16 +206,6 @@ std::size_t count_outside_quotes(std::string_view text, char c) {
   return count;
 }
 
-// Whether numbers under this name are rather what rows are called.
-bool names_rows(std::string_view header) {
-  std::string name(header);
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
-  for (const std::string_view known : {"id", "index", "idx", "row", "row_id", "rowid", "unnamed: 0"}) {
-    if (name == known) return true;
-  }
-  return false;
-}
-
 std::string separator_name(char separator) { return separator == '\t' ? "tab" : fmt::format("'{}'", separator); }
 
 class CsvReader {
@@ -642,7 +632,7 @@ void append_line(fmt::memory_buffer& out, const Table& table, const std::string*
       separate();
       append_text(out, *label, separator);
     }
-    if (c == 0) {
+    if (c == 0 && !table.header.empty()) {  // without a name it would pass for a score
       for (const Table::Kept& column : table.kept) {
         separate();
         append_text(out, kept(column), separator);
@@ -670,7 +660,7 @@ std::string_view encode_separated(const Table& table, char separator, fmt::memor
           append_line(
               out, table, labelled ? &table.labels[r] : nullptr, noted ? &table.notes[r] : nullptr, separator,
               [&](const Table::Kept& column) -> std::string_view { return column.cells[r]; },
-              [&](std::size_t c) { append_number(out, values[r * table.cols + c]); });
+              [&](std::size_t c) { append_number(out, values[r * table.cols + c], table.digits); });
         }
       },
       table.values);

@@ -54,6 +54,10 @@ Input::Input(const std::string& path) : name_(input_name(path)) {
   if (status->folder) throw SystemFailure(name_, EISDIR);
   // Files of /proc say 0; standard input may stand anywhere in its file.
   if (!is_standard(path) && status->regular && status->size > 0) size_ = status->size;
+  if (!is_standard(path) && is_gzip(path)) {
+    unpacker_.emplace([this](char* to, std::size_t count) { return read_file(to, count); }, name_);
+    size_.reset();
+  }
   sys::expect_sequential(file_.number());
 }
 
@@ -67,13 +71,18 @@ std::size_t Input::read(char* to, std::size_t count) {
     position_ += got;
     return got;
   }
+  const std::size_t got = unpacker_ ? unpacker_->read(to, count) : read_file(to, count);
+  position_ += got;
+  return got;
+}
+
+std::size_t Input::read_file(char* to, std::size_t count) {
   std::size_t size = 0;
   while (size < count) {
     const std::ptrdiff_t got = sys::read(file_.number(), to + size, count - size);
     if (got == 0) break;
     if (got > 0) {
       size += static_cast<std::size_t>(got);
-      position_ += static_cast<std::uint64_t>(got);
     } else if (errno != EINTR) {
       system_failure(name_);
     }
@@ -104,6 +113,7 @@ Output::Output(const std::string& path) : name_(is_standard(path) ? "standard ou
     file_ = Descriptor(sys::standard_output, false);
     return;
   }
+  if (is_gzip(path)) packer_.emplace([this](std::string_view packed) { write_file(packed); });
   const std::optional<sys::Status> status = sys::status_of(path);
   if (status && status->folder) throw SystemFailure(path, EISDIR);
   if (is_stream(path)) {
@@ -139,6 +149,14 @@ Output::~Output() {
 }
 
 void Output::write_now(std::string_view bytes) {
+  if (packer_) {
+    packer_->write(bytes);
+  } else {
+    write_file(bytes);
+  }
+}
+
+void Output::write_file(std::string_view bytes) {
   while (!bytes.empty()) {
     const std::ptrdiff_t written = sys::write(file_.number(), bytes.data(), bytes.size());
     if (written >= 0) {
@@ -159,7 +177,7 @@ void Output::write(std::string_view bytes) {
 }
 
 void Output::allow_changes() {
-  if (path_.empty()) hold_ = true;
+  if (path_.empty() || packer_) hold_ = true;
 }
 
 void Output::change(std::uint64_t position, std::string_view bytes) {
@@ -179,6 +197,7 @@ void Output::finish() {
   }
   write_now(held_);
   held_.clear();
+  if (packer_) packer_->finish();
   if (!temporary_.empty() && !sys::set_mode(file_.number(), mode_)) system_failure(name_);
   // Without this a crash of the machine may leave the new name with none of its bytes.
   if (!temporary_.empty() && !sys::flush(file_.number())) system_failure(name_);

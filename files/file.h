@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "gzip.h"
+
 namespace files {
 
 // A file, its contents or an argument is not what it should be.
@@ -64,7 +66,7 @@ class Descriptor {
 // The bytes of a file from its first to its last, or of memory. Throws BadInput.
 class Input {
  public:
-  // The file at `path`; "-" or nothing is standard input.
+  // The file at `path`, unpacked if its name ends in .gz; "-" or nothing is standard input.
   explicit Input(const std::string& path);
 
   // `bytes` stay where they are.
@@ -94,10 +96,13 @@ class Input {
   bool in_memory_ = false;
   std::optional<std::uint64_t> size_;
   std::atomic<std::uint64_t> position_{0};
+  std::optional<GzipReader> unpacker_;
+
+  std::size_t read_file(char* to, std::size_t count);
 };
 
 // A file that is written beside its place and put there at the end, so that it is either the old one or complete. Standard
-// output, devices and pipes are written to directly. Throws BadInput.
+// output, devices and pipes are written to directly. What is called .gz is packed. Throws BadInput.
 class Output {
  public:
   explicit Output(const std::string& path);
@@ -120,6 +125,7 @@ class Output {
 
  private:
   void write_now(std::string_view bytes);
+  void write_file(std::string_view bytes);
 
   std::string name_;
   std::string path_;             // its place, or nothing where it is written to directly
@@ -130,6 +136,7 @@ class Output {
   bool hold_ = false;
   std::string held_;
   std::uint64_t position_ = 0;
+  std::optional<GzipWriter> packer_;
 };
 
 // All of a file at once.

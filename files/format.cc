@@ -11,14 +11,30 @@
 namespace files {
 namespace {
 
-// The format that the name of a file ends in, or nullptr.
+// The format that the name of a file ends in, .gz aside, or nullptr.
 const Format* format_by_ending(std::string_view path) {
+  if (is_gzip(path)) path.remove_suffix(3);
   const std::size_t dot = path.rfind('.');
   if (dot == path.npos) return nullptr;
   std::string ending(path.substr(dot + 1));
   std::transform(ending.begin(), ending.end(), ending.begin(), [](unsigned char c) { return std::tolower(c); });
   const auto* found = std::find_if(std::begin(kFormats), std::end(kFormats), [&](const Format& f) { return f.name == ending; });
   return found == std::end(kFormats) ? nullptr : found;
+}
+
+// Refuses formats that others read, and says how.
+void refuse_known(const std::string& path) {
+  for (const std::string_view ending : {".parquet", ".arrow", ".feather", ".orc"}) {
+    if (!path.ends_with(ending)) continue;
+    bad_input(
+        "{}: {} is for Python: what pyarrow and pandas read of it the functions of entropic take as it is, and "
+        "entropic.write makes a .csv or .npy of it",
+        path, ending);
+  }
+  if (path.ends_with(".zst") || path.ends_with(".bz2") || path.ends_with(".xz")) {
+    const std::string_view tool = path.ends_with(".zst") ? "zstd" : path.ends_with(".bz2") ? "bzip2" : "xz";
+    bad_input("{}: of packed files only .gz is read; others come through a pipe: {} -dc {} | entropic ...", path, tool, path);
+  }
 }
 
 }  // namespace
@@ -37,6 +53,14 @@ std::vector<std::string> format_names() {
   return names;
 }
 
+std::vector<std::string> output_format_names() {
+  std::vector<std::string> names;
+  for (const Format& format : kFormats) {
+    if (format.create != nullptr) names.emplace_back(format.name);
+  }
+  return names;
+}
+
 const Format& input_format(const std::string& path, const std::string& name) {
   const Format* format = format_by_ending(name.empty() ? path : "." + name);
   if (format == nullptr && name.empty() && is_stream(path)) return kFormats[0];
@@ -47,15 +71,19 @@ const Format& input_format(const std::string& path, const std::string& name) {
         path, path);
   }
   if (format == nullptr) {
+    refuse_known(path);
     bad_input("{}: the name ends in none of {}; say which it is with --format-in", path, format_endings());
   }
   return *format;
 }
 
-const Format& output_format(const std::string& path) {
-  if (is_stream(path)) return kFormats[0];
-  const Format* format = format_by_ending(path);
-  if (format == nullptr || format->create == nullptr) bad_input("{}: the name must end in one of {}", path, format_endings());
+const Format& output_format(const std::string& path, const std::string& name) {
+  if (is_stream(path) && name.empty()) return kFormats[0];
+  const Format* format = format_by_ending(name.empty() ? path : "." + name);
+  if (format == nullptr || format->create == nullptr) {
+    bad_input("{}: the name must end in one of {}, also with .gz; or say --format-out", path,
+              format_endings());
+  }
   return *format;
 }
 
@@ -100,12 +128,8 @@ void leave_out(const std::vector<std::size_t>& rows, Table& table) {
   }
 }
 
-}  // namespace
-
-Reader open(const Format& format, std::shared_ptr<Input> input, const ReadOptions& options) {
-  Reader all = format.open(std::move(input), options);
-  if (options.missing != Missing::skip) return all;
-  // How many rows are left is known only when they are parsed, and the next ones are counted from there.
+// The rows that lack nothing. How many are left is known only when they are parsed, and the next ones are counted from there.
+Reader without_missing(Reader all) {
   Reader some;
   some.take = [all = std::move(all), rows = std::size_t{0}](Piece& piece, std::size_t numbers) mutable {
     if (!all.next(piece, numbers)) return false;
@@ -115,6 +139,55 @@ Reader open(const Format& format, std::shared_ptr<Input> input, const ReadOption
     return true;
   };
   return some;
+}
+
+// Those rows of a parsed piece that are wanted.
+void cut(Piece& piece) {
+  Table& table = piece.table;
+  if (piece.begin == 0 && piece.end >= table.rows) return;
+  std::vector<std::size_t> others;
+  for (std::size_t r = 0; r < table.rows; ++r) {
+    if (r < piece.begin || r >= piece.end) others.push_back(r);
+  }
+  leave_out(others, table);
+}
+
+// The rows from options.first_row up to options.end_row.
+Reader slice(Reader all, const ReadOptions& options, const std::string& name) {
+  Reader some;
+  some.take = [take = all.take, name, options, next = std::size_t{0}](Piece& piece, std::size_t numbers) mutable {
+    if (next >= options.end_row) return false;
+    do {
+      if (!take(piece, numbers)) {
+        if (next <= options.first_row) {
+          bad_input("{}: --rows begins at {}, but there are only {} rows", name, options.first_row, next);
+        }
+        return false;
+      }
+      piece.begin = std::min(piece.table.rows, options.first_row - std::min(next, options.first_row));
+      piece.end = std::min(piece.table.rows, options.end_row - next);
+      next += piece.table.rows;
+    } while (piece.begin == piece.table.rows);
+    if (next >= options.end_row) piece.mistake.clear();  // it is behind them
+    return true;
+  };
+  some.parse = [parse = all.parse](Piece& piece) {
+    parse(piece);
+    piece.table.first_row += piece.begin;
+    cut(piece);
+    piece.table.shape = {piece.table.rows, piece.table.cols};
+  };
+  return some;
+}
+
+}  // namespace
+
+Reader open(const Format& format, std::shared_ptr<Input> input, const ReadOptions& options) {
+  const std::string name = input->name();
+  Reader reader = format.open(std::move(input), options);
+  if (options.missing == Missing::skip) reader = without_missing(std::move(reader));
+  const bool all_rows = options.first_row == 0 && options.end_row == kAllRows;
+  return all_rows ? reader : slice(std::move(reader), options, name);
 }
 
 Table read_all(const Reader& reader) {

@@ -18,6 +18,8 @@
 
 namespace files {
 
+inline constexpr std::size_t kAllRows = static_cast<std::size_t>(-1);
+
 // What a cell without a value makes of its row.
 enum class Missing { error, nan, skip };
 
@@ -30,6 +32,8 @@ struct ReadOptions {
   std::optional<bool> header = {};         // whether the first line holds names; found by itself
   std::string columns = {}, exclude = {};  // those with scores, those without; found by themselves
   std::string keep = {};                   // those whose text stays beside the rows
+  // The rows to read, from the first up to the second, counted from 0 and where rows are left out without these.
+  std::size_t first_row = 0, end_row = kAllRows;
   char delimiter = 0;  // between cells; 0: what the format's name says. With a semicolon numbers may have decimal commas
   Missing missing = Missing::error;
 };
@@ -40,6 +44,7 @@ struct Piece {
   std::string text;      // of the rows, where the format has one; what becomes of it is still missing in the table
   std::size_t line = 0;  // of the first of them
   std::string mistake;   // what is wrong with the file behind them, or nothing
+  std::size_t begin = 0, end = kAllRows;  // which of them are wanted
 };
 
 // The rows of a file, some at a time. Throws BadInput, never anything else but std::bad_alloc, whatever the bytes.
@@ -107,16 +112,17 @@ inline constexpr Format kFormats[] = {
     {"logprobs", open_logprobs, nullptr, nullptr},  // servers' replies: read only, and by no file's name
 };
 
-// ".csv, .tsv, ..." as they are written, and the names of all without dots.
+// ".csv, .tsv, ..." as they are written, and without dots the names of all that are read, and that are written.
 std::string format_endings();
 std::vector<std::string> format_names();
+std::vector<std::string> output_format_names();
 
-// The format called `name` or, without one, that which the name of a file ends in; standard input, standard output, pipes and
-// devices are CSV. Throw BadInput.
+// The format called `name` or, without one, that which the name of a file ends in, .gz aside; standard input, standard output,
+// pipes and devices are CSV. Throw BadInput.
 const Format& input_format(const std::string& path, const std::string& name);
-const Format& output_format(const std::string& path);
+const Format& output_format(const std::string& path, const std::string& name = {});
 
-// The rows of a file in this format, those with missing cells left out if the options say so.
+// The rows of a file in this format that the options ask for.
 Reader open(const Format& format, std::shared_ptr<Input> input, const ReadOptions& options);
 
 // All rows in one table.

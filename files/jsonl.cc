@@ -2,8 +2,9 @@
 //   [2, 1.5, -1]                          an array of numbers, or
 //   {"id": "a17", "scores": [2, 1.5]}     an object with an array, the array to read (--key where there are several), or
 //   {"cat": 2, "dog": 1.5, "name": "x"}   an object of numbers, whose keys are the names of the columns.
-// The first string in an object is the row's label. null is NaN; NaN, Infinity, "nan", "inf" and "-inf" are read, and the last
-// three written, as JSON has no such numbers.
+// The label of a row is the field that --labels names, or the first string of the object. Beside an array, other strings and
+// numbers are kept. --key a.b is the array "b" of the object "a". null is a missing number; NaN, Infinity, "nan", "inf" and
+// "-inf" are read, and the last three written, as JSON has no such numbers. Lines of blanks are skipped.
 
 #include <simdjson.h>
 
@@ -55,23 +56,44 @@ struct Layout {
   std::optional<std::size_t> width;  // how many numbers, once the line is read
   std::vector<std::string> header;
   std::unordered_map<std::string, std::size_t> places;  // of the header
+  std::vector<std::string> ignored;                     // other fields of the first line, where columns are chosen
+  std::vector<std::string> kept;                        // fields beside the array
   std::string label_key;
   std::optional<std::size_t> label_column;
 };
 
+// Which of some names a list such as "a,c" has. Throws BadInput for others.
+std::vector<bool> chosen_of(std::string_view list, std::string_view option, const std::vector<std::string>& names,
+                            std::string_view file) {
+  std::vector<bool> chosen(names.size());
+  for (std::size_t at = 0; at <= list.size();) {
+    const std::string_view item = list.substr(at, list.find(',', at) - at);
+    at += item.size() + 1;
+    const auto found = std::find(names.begin(), names.end(), item);
+    if (found == names.end()) bad_input("{}: --{}: there is no field called {} with a number", file, option, in_quotes(item));
+    chosen[static_cast<std::size_t>(found - names.begin())] = true;
+  }
+  return chosen;
+}
+
 // Reads one line after the other.
 class Lines {
  public:
-  Lines(std::string_view name, std::size_t first_line) : name_(name), line_(first_line) {}
+  Lines(std::string_view name, std::size_t first_line, const ReadOptions& options)
+      : name_(name), line_(first_line), options_(options) {}
 
-  // The layout of a file with this first line and, of the arrays there, `key`.
-  Layout layout_of(std::string_view line, const std::string& key) {
+  // The layout of a file with this first line.
+  Layout layout_of(std::string_view line) {
     Layout layout;
     on_document(line, [&](json::document document) {
       layout = {};
-      layout.key = key;
+      layout.key = options_.key;
       if (type_of(document) == json::json_type::object) look_at_object(document.get_object(), layout);
     });
+    if (layout.form == Form::array && !options_.label.empty()) wrong("an array has no field that could be a label");
+    ReadOptions others = options_;
+    others.label.clear();
+    if (layout.form != Form::named) refuse_columns(others, name_, "an array");
     next(line, layout);
     layout.width = values.size();
     return layout;
@@ -80,16 +102,31 @@ class Lines {
   // Reads a line, behind which simdjson may read on.
   void next(std::string_view line, const Layout& layout) {
     const std::size_t numbers_before = values.size(), labels_before = labels.size();
+    kept.resize(layout.kept.size());
+    const std::size_t kept_before = kept.empty() ? 0 : kept[0].cells.size();
     on_document(line, [&](json::document document) {
       values.resize(numbers_before);
       labels.resize(labels_before);
+      for (Table::Kept& column : kept) {
+        column.cells.resize(kept_before);
+        column.words.resize(kept_before);
+        column.cells.emplace_back("null");  // a field that a later line lacks
+        column.words.push_back(false);
+      }
+      lacks_ = false;
       read_row(std::move(document), layout);
     });
     ++line_;
+    if (lacks_) missing.push_back(rows_);
+    ++rows_;
   }
+
+  void skip() { ++line_; }
 
   std::vector<double> values;
   std::vector<std::string> labels;
+  std::vector<Table::Kept> kept;
+  std::vector<std::size_t> missing;  // rows that lack a number
 
  private:
   // Calls f(the line as JSON), if that fails once more with NaN and Infinity in quotes.
@@ -153,26 +190,30 @@ class Lines {
 
   // What the first line says about all.
   void look_at_object(json::object object, Layout& layout) const {
-    std::vector<std::string> arrays, names;
+    std::vector<std::string> arrays, names, words, numbers;
     std::optional<std::size_t> label;
-    std::string other_word;  // the second string
     std::size_t cell = 0;
     for (json::field field : object) {
       ++cell;
       std::string name(std::string_view(field.unescaped_key()));
       json::value value = field.value();
       const json::json_type type = value.type();
-      if (type == json::json_type::array) arrays.push_back(name);
       double number = 0;
       const bool word = type == json::json_type::string && !read_special(std::string_view(value.get_string()), number);
-      if (word && !label) {
+      if (options_.label.empty() ? word && !label : name == options_.label) {
+        if (type == json::json_type::array || type == json::json_type::object) {
+          wrong("--labels: {} is neither a string nor a number", in_quotes(name));
+        }
         label = cell - 1;
         layout.label_key = name;
-      } else {
-        if (word && other_word.empty()) other_word = name;
-        names.push_back(name);
+        continue;
       }
+      if (type == json::json_type::array) arrays.push_back(name);
+      if (word) words.push_back(name);
+      if (word || type == json::json_type::number) numbers.push_back(name);
+      names.push_back(name);
     }
+    if (!options_.label.empty() && !label) wrong("--labels: there is no field called {}", in_quotes(options_.label));
     if (!arrays.empty() || !layout.key.empty()) {
       layout.form = Form::keyed;
       if (layout.key.empty() && arrays.size() > 1) {
@@ -181,19 +222,42 @@ class Lines {
       }
       if (layout.key.empty()) layout.key = arrays[0];  // which may be called ""
       if (label) layout.label_column = 0;
+      std::erase(numbers, layout.key);
+      layout.kept = std::move(numbers);
       return;
     }
-    if (!other_word.empty()) {
-      wrong("{} is not a number, nor the label, which is {}; to read an array and nothing else: --key", in_quotes(other_word),
-            in_quotes(layout.label_key));
-    }
+    choose_columns(words, names, layout);
+    if (layout.header.empty()) wrong("there are no numbers");
     layout.form = Form::named;
-    layout.header = std::move(names);
     layout.label_column = label;
     for (std::size_t c = 0; c < layout.header.size(); ++c) {
       if (!layout.places.emplace(layout.header[c], c).second) wrong("{} is there twice", in_quotes(layout.header[c]));
     }
-    if (layout.header.empty()) wrong("there are no numbers");
+  }
+
+  static bool taken_for_rows(const std::string& name, const Layout& layout) {
+    return names_rows(name) && std::find(layout.header.begin(), layout.header.end(), name) != layout.header.end();
+  }
+
+  // The fields with scores, where they are not in an array: those that are chosen, or all.
+  void choose_columns(const std::vector<std::string>& words, const std::vector<std::string>& names, Layout& layout) const {
+    std::vector<bool> taken(names.size(), true), left_out(names.size());
+    if (!options_.columns.empty()) taken = chosen_of(options_.columns, "columns", names, name_);
+    if (!options_.exclude.empty()) left_out = chosen_of(options_.exclude, "exclude", names, name_);
+    for (std::size_t c = 0; c < names.size(); ++c) {
+      (taken[c] && !left_out[c] ? layout.header : layout.ignored).push_back(names[c]);
+    }
+    for (const std::string& name : names) {
+      if (options_.columns.empty() && taken_for_rows(name, layout)) {
+        wrong("{} looks like what rows are called; --labels {} keeps it beside them, --exclude {} drops it, --columns chooses",
+              in_quotes(name), name, name);
+      }
+    }
+    for (const std::string& word : words) {
+      if (std::find(layout.header.begin(), layout.header.end(), word) == layout.header.end()) continue;
+      wrong("{} is not a number, nor the label, which is {}; --columns chooses fields, --key an array", in_quotes(word),
+            in_quotes(layout.label_key));
+    }
   }
 
   void read_array(json::array array, const Layout& layout) {
@@ -208,22 +272,61 @@ class Lines {
 
   void read_keyed(json::object object, const Layout& layout) {
     bool found = false, labelled = false;
+    // "a.b" is the field of this name or, where there is none in the first line, "b" of "a".
+    const std::size_t dot = layout.key.find('.');
+    const std::string_view outer = dot == layout.key.npos ? std::string_view() : std::string_view(layout.key).substr(0, dot);
     for (json::field field : object) {
       const std::string_view name = field.unescaped_key();
       if (name == layout.key) {
-        if (std::exchange(found, true)) wrong("{} is there twice", in_quotes(layout.key));
-        json::value value = field.value();
-        if (value.type() != json::json_type::array) {
-          wrong("{} is not an array of numbers", in_quotes(layout.key));
-        }
-        read_array(value.get_array(), layout);
+        take_array(field.value(), layout, found);
       } else if (layout.label_column && name == layout.label_key && !labelled) {
         read_label(field.value(), layout);
         labelled = true;
+      } else if (dot != layout.key.npos && name == outer) {
+        json::value value = field.value();
+        if (value.type() == json::json_type::object) {
+          read_nested(value.get_object(), std::string_view(layout.key).substr(dot + 1), layout, found);
+        }
+      } else if (const auto place = std::find(layout.kept.begin(), layout.kept.end(), name); place != layout.kept.end()) {
+        Table::Kept& column = kept[static_cast<std::size_t>(place - layout.kept.begin())];
+        json::value value = field.value();
+        const json::json_type type = value.type();
+        if (type == json::json_type::string) {
+          column.cells.back() = std::string(std::string_view(value.get_string()));
+          column.words.back() = true;
+        } else if (type == json::json_type::number) {
+          column.cells.back() = token_of(value);
+        }
       }
     }
     if (!found) wrong("{} is missing", in_quotes(layout.key));
     if (layout.label_column && !labelled) wrong("{} is missing", in_quotes(layout.label_key));
+  }
+
+  // The array at `path`, "b" or "b.c", of an object.
+  void read_nested(json::object object, std::string_view path, const Layout& layout, bool& found) {
+    const std::size_t dot = path.find('.');
+    for (json::field field : object) {
+      const std::string_view name = field.unescaped_key();
+      if (name == path) {
+        take_array(field.value(), layout, found);
+      } else if (dot != path.npos && name == path.substr(0, dot)) {
+        json::value value = field.value();
+        if (value.type() == json::json_type::object) read_nested(value.get_object(), path.substr(dot + 1), layout, found);
+      }
+    }
+  }
+
+  void take_array(json::value value, const Layout& layout, bool& found) {
+    if (std::exchange(found, true)) wrong("{} is there twice", in_quotes(layout.key));
+    if (value.type() != json::json_type::array) wrong("{} is not an array of numbers", in_quotes(layout.key));
+    read_array(value.get_array(), layout);
+  }
+
+  // A number as it is written.
+  static std::string token_of(json::value value) {
+    const std::string_view token = value.raw_json_token();
+    return std::string(token.substr(0, token.find_last_not_of(" \t\r\n") + 1));
   }
 
   void read_named(json::object object, const Layout& layout) {
@@ -244,7 +347,10 @@ class Lines {
       std::size_t place = count;
       if (place >= width || layout.header[place] != name) {
         const auto known = layout.places.find(std::string(name));
-        if (known == layout.places.end()) wrong("{} is not in the first line", in_quotes(name));
+        if (known == layout.places.end()) {
+          if (std::find(layout.ignored.begin(), layout.ignored.end(), name) != layout.ignored.end()) continue;
+          wrong("{} is not in the first line", in_quotes(name));
+        }
         place = known->second;
       }
       if (seen_[place]) wrong("{} is there twice", in_quotes(name));
@@ -253,14 +359,19 @@ class Lines {
       ++count;
     }
     if (count < width) {
-      const auto missing = static_cast<std::size_t>(std::find(seen_.begin(), seen_.end(), false) - seen_.begin());
-      wrong("{} is missing", in_quotes(layout.header[missing]));
+      const auto absent = static_cast<std::size_t>(std::find(seen_.begin(), seen_.end(), false) - seen_.begin());
+      wrong("{} is missing", in_quotes(layout.header[absent]));
     }
     if (layout.label_column && !labelled) wrong("{} is missing", in_quotes(layout.label_key));
   }
 
   void read_label(json::value value, const Layout& layout) {
-    if (value.type() != json::json_type::string) {
+    const json::json_type type = value.type();
+    if (type == json::json_type::number && !options_.label.empty()) {
+      labels.push_back(token_of(value));
+      return;
+    }
+    if (type != json::json_type::string) {
       wrong("{} is a string in the first line and none here", in_quotes(layout.label_key));
     }
     labels.emplace_back(std::string_view(value.get_string()));
@@ -271,7 +382,7 @@ class Lines {
     return read_number(text, number) == Reading::number && !std::isfinite(number);
   }
 
-  double number_of(json::value value, std::size_t cell) const {
+  double number_of(json::value value, std::size_t cell) {
     double number = 0;
     switch (value.type()) {
       case json::json_type::number:
@@ -287,6 +398,8 @@ class Lines {
         }
       case json::json_type::null:
         if (!value.is_null()) wrong_cell(cell, "this is not a number");
+        if (options_.missing == Missing::error) wrong_cell(cell, "null is not a number{}", kOnMissing);
+        lacks_ = true;
         return std::numeric_limits<double>::quiet_NaN();
       case json::json_type::string: {
         const std::string_view text = value.get_string();
@@ -300,24 +413,32 @@ class Lines {
 
   std::string_view name_;
   std::size_t line_;
+  const ReadOptions& options_;
   json::parser parser_;
   std::vector<bool> seen_;
+  std::size_t rows_ = 0;
+  bool lacks_ = false;
 };
+
+bool is_blank_line(std::string_view line) { return line.find_first_not_of(" \t\r") == line.npos; }
 
 class JsonlReader {
  public:
   JsonlReader(std::shared_ptr<Input> input, const ReadOptions& options)
-      : text_(std::move(input), " \t\r", first_line), key_(options.key) {
-    if (options.labels > 0 || !options.label.empty()) {
-      bad_input("{}: the labels of a .jsonl are its strings; --labels is for .csv and .tsv", text_.name());
+      : text_(std::move(input), " \t\r", first_line, true), options_(options) {
+    if (options_.label.empty() && options.labels > 0) {
+      bad_input("{}: the labels of a .jsonl are a field, --labels NAME", text_.name());
     }
-    refuse_columns(options, text_.name(), "a .jsonl file");
-    if (options.missing == Missing::skip) bad_input("{}: --missing skip is for .csv and .tsv; null is nan", text_.name());
+    if (options.header || options.delimiter != 0) refuse_columns(options, text_.name(), "a .jsonl file");
   }
 
   bool take(Piece& piece, std::size_t numbers) {
     if (!text_.next(piece, text_size(numbers))) return false;
-    if (!layout_) layout_ = Lines(text_.name(), piece.line).layout_of(line_at(piece.text, 0), key_);
+    if (!layout_) {
+      std::size_t at = 0, line = piece.line;
+      for (; is_blank_line(line_at(piece.text, at)); ++line) at += line_at(piece.text, at).size() + 1;
+      layout_ = Lines(text_.name(), line, options_).layout_of(line_at(piece.text, at));
+    }
     Table& table = piece.table;
     table.first_row = rows_;
     rows_ += table.rows;
@@ -331,16 +452,23 @@ class JsonlReader {
   }
 
   void parse(Piece& piece) const {
-    Lines lines(text_.name(), piece.line);
+    Lines lines(text_.name(), piece.line, options_);
     lines.values = reused<double>(piece.table);
     lines.values.clear();
     for (std::size_t at = 0; at < piece.text.size();) {
       const std::string_view line = line_at(piece.text, at);
-      lines.next(line, *layout_);
+      if (is_blank_line(line)) {
+        lines.skip();
+      } else {
+        lines.next(line, *layout_);
+      }
       at += line.size() + 1;
     }
     piece.table.values = std::move(lines.values);
     piece.table.labels = std::move(lines.labels);
+    for (std::size_t c = 0; c < lines.kept.size(); ++c) lines.kept[c].name = layout_->kept[c];
+    piece.table.kept = std::move(lines.kept);
+    piece.table.missing = std::move(lines.missing);
     if (!piece.mistake.empty()) throw BadInput(piece.mistake);
   }
 
@@ -352,16 +480,16 @@ class JsonlReader {
   }
 
   RowText text_;
-  std::string key_;
+  ReadOptions options_;
   std::optional<Layout> layout_;
   std::size_t rows_ = 0;
 };
 
 template <class T>
-void append_json_number(fmt::memory_buffer& out, T number) {
+void append_json_number(fmt::memory_buffer& out, T number, int digits) {
   const bool finite = std::isfinite(static_cast<double>(static_cast<std::conditional_t<sizeof(T) == 2, float, T>>(number)));
   if (!finite) out.push_back('"');
-  append_number(out, number);
+  append_number(out, number, digits);
   if (!finite) out.push_back('"');
 }
 
@@ -381,7 +509,10 @@ std::string_view encode_jsonl(const Table& table, fmt::memory_buffer& out) {
   for (const std::string& name : table.header) names.push_back(json_string(name) + ": ");
   const std::string label_name = json_string(table.label_header.empty() ? "label" : table.label_header) + ": ";
   const std::string note_name = json_string(table.note_header) + ": ";
-  const std::string key = json_string(table.key.empty() ? "values" : table.key) + ": [";
+  // One number for each row is no array of one.
+  const bool scalar = !named && table.cols == 1 && table.shape.size() == 1 && !table.result.empty();
+  const std::string& called = table.result.empty() ? table.key : table.result;
+  const std::string key = json_string(called.empty() ? "values" : called) + (scalar ? ": " : ": [");
   std::visit(
       [&](const auto& values) {
         for (std::size_t r = 0; r < table.rows; ++r) {
@@ -412,9 +543,9 @@ std::string_view encode_jsonl(const Table& table, fmt::memory_buffer& out) {
             if (c == table.cols) break;
             separate();
             if (named) out.append(names[c]);
-            append_json_number(out, values[r * table.cols + c]);
+            append_json_number(out, values[r * table.cols + c], table.digits);
           }
-          if (object && !named) out.push_back(']');
+          if (object && !named && !scalar) out.push_back(']');
           if (noted) {
             first = false;
             separate();

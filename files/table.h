@@ -16,6 +16,7 @@ struct Table {
   // rows x cols without gaps, in the precision of the file.
   std::variant<std::vector<float>, std::vector<double>, std::vector<entropic::float16>, std::vector<entropic::bfloat16>> values;
   bool whole = false;  // float64 that are whole numbers: arrays are written as int64
+  int digits = 0;      // significant ones in text, at most; 0: the fewest that give the same number back
   std::size_t rows = 0;
   std::size_t cols = 0;
   std::size_t first_row = 0;  // of these rows, in the file
@@ -25,6 +26,7 @@ struct Table {
   std::vector<std::size_t> shape;
 
   std::string key;                  // what the file calls the array, or nothing
+  std::string result;               // what objects call it where it was calculated, or nothing
   std::vector<std::string> header;  // a name for each column of numbers, or empty: the file has no header
 
   // Text beside each row, where the file has such a column: its place among all columns, its name if there is a header.

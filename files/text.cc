@@ -2,6 +2,7 @@
 #include "text.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -17,8 +18,8 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 }  // namespace
 
-RowText::RowText(std::shared_ptr<Input> input, std::string_view blanks, Row row)
-    : input_(std::move(input)), blanks_(blanks), row_(std::move(row)) {}
+RowText::RowText(std::shared_ptr<Input> input, std::string_view blanks, Row row, bool skip_blank_lines)
+    : input_(std::move(input)), blanks_(blanks), row_(std::move(row)), skip_blank_lines_(skip_blank_lines) {}
 
 bool RowText::next(Piece& piece, std::size_t size) {
   std::string& text = piece.text;
@@ -36,7 +37,7 @@ bool RowText::next(Piece& piece, std::size_t size) {
       std::optional<Extent> row = blank ? Extent{std::min(word, ahead.size() - 1) + 1, 1} : row_(ahead);
       if (!row && !ended_) break;
       if (!row) row = {ahead.size(), 1};  // the last of the file
-      if (blank && blank_line == 0) blank_line = line;
+      if (blank && blank_line == 0 && !skip_blank_lines_) blank_line = line;
       if (!blank && blank_line != 0) {
         piece.mistake = fmt::format("{}:{}: empty line", name(), blank_line);
         break;
@@ -44,7 +45,7 @@ bool RowText::next(Piece& piece, std::size_t size) {
       at += row->bytes;
       line += row->lines;
       if (!blank) ++rows;
-      if (blank && rows > 0) continue;  // they are looked at again when these rows are gone
+      if (blank && rows > 0 && !skip_blank_lines_) continue;  // they are looked at again when these rows are gone
       end = at;
       line_ = line;
     }
@@ -126,6 +127,15 @@ Reading read_number(std::string_view text, double& number) {
 bool is_missing(std::string_view text) {
   for (const std::string_view word : {"", "NA", "N/A", "n/a", "#N/A", "NULL", "null", "None"}) {
     if (text == word) return true;
+  }
+  return false;
+}
+
+bool names_rows(std::string_view header) {
+  std::string name(header);
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  for (const std::string_view known : {"id", "index", "idx", "row", "row_id", "rowid", "unnamed: 0"}) {
+    if (name == known) return true;
   }
   return false;
 }

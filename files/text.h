@@ -18,7 +18,7 @@
 namespace files {
 
 // The text of a file, some whole rows at a time. A row is a line, or several where the format lets it go on; lines of blanks
-// are allowed at the end only.
+// are allowed at the end only, or anywhere where they are skipped.
 class RowText {
  public:
   // How much of a text is its first row, the line end included.
@@ -28,7 +28,7 @@ class RowText {
 
   // `row` is asked for the first row of a text, or nothing if that goes on behind the text.
   using Row = std::function<std::optional<Extent>(std::string_view text)>;
-  RowText(std::shared_ptr<Input> input, std::string_view blanks, Row row);
+  RowText(std::shared_ptr<Input> input, std::string_view blanks, Row row, bool skip_blank_lines = false);
 
   // Puts the next rows, those of about `size` bytes but at least one, into the piece as text, and how many they are; or returns
   // false at the end. Of what the piece held only memory is used again.
@@ -43,6 +43,7 @@ class RowText {
   std::shared_ptr<Input> input_;
   std::string_view blanks_;  // besides the line end
   Row row_;
+  bool skip_blank_lines_;
   std::string rest_;  // was read and not yet given out
   std::size_t line_ = 1;
   bool begun_ = false;
@@ -66,6 +67,9 @@ bool is_missing(std::string_view text);
 // Whether a word is a number to somebody, though not to read_number: 1,000 or 10% or 0x1p3. No such word is taken for a label.
 bool resembles_number(std::string_view text);
 
+// Whether numbers under this name are rather what rows are called: id, index.
+bool names_rows(std::string_view header);
+
 // The advice where a value is missing.
 inline constexpr std::string_view kOnMissing = " (--missing nan reads it as NaN, --missing skip leaves the row out)";
 
@@ -81,13 +85,15 @@ bool is_json_number(std::string_view text);
 // A string of JSON, quotes included; what is not UTF-8 becomes U+FFFD.
 std::string json_string(std::string_view text);
 
-// The fewest digits that give the same number back in its own type.
+// The fewest digits that give the same number back in its own type, or so many significant ones.
 template <class T>
-void append_number(fmt::memory_buffer& out, T number) {
+void append_number(fmt::memory_buffer& out, T number, int digits = 0) {
   if constexpr (sizeof(T) == 2) {
-    append_number(out, static_cast<float>(number));
+    append_number(out, static_cast<float>(number), digits);
   } else if (std::isnan(number)) {
     out.append(std::string_view("nan"));  // whatever its sign
+  } else if (digits > 0) {
+    fmt::format_to(fmt::appender(out), FMT_COMPILE("{:.{}g}"), number, digits);
   } else {
     fmt::format_to(fmt::appender(out), FMT_COMPILE("{}"), number);
   }

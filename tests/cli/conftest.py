@@ -22,7 +22,7 @@ class Cli:
 
     @property
     def sanitized(self):
-        """Whether it has the address sanitizer: then it runs on AVX2 alone and takes memory of its own."""
+        """Whether it has the address sanitizer: then it runs on SSE4 alone and takes memory of its own."""
         return b"__asan_init" in Path(self.program).read_bytes()
 
     def __call__(self, *arguments, stdin=b"", environment=None):

@@ -1,5 +1,7 @@
 """Which cells of a table are scores, names and labels, and who decides."""
 
+import json
+
 import numpy as np
 import pytest
 from conftest import parsed, softmax
@@ -128,14 +130,93 @@ def test_rows_left_out_do_not_count(cli):
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        (["--labels", "a"], "the labels of a .jsonl are its strings; --labels is for .csv and .tsv"),
-        (["--labels", "1"], "the labels of a .jsonl are its strings; --labels is for .csv and .tsv"),
         (["--header"], "a .jsonl file has no header"),
         (["--delimiter", ";"], "a .jsonl file has no --delimiter"),
-        (["--columns", "a"], "--columns is for columns of .csv and .tsv; a .jsonl file has none with names"),
-        (["--missing", "skip"], "--missing skip is for .csv and .tsv; null is nan"),
     ],
 )
 def test_options_of_tables_are_refused_of_json(cli, option, said):
     cli.write("x.jsonl", '{"a": 1, "b": 2}\n')
     assert cli.error("softmax", "x.jsonl", *option) == f"x.jsonl: {said}"
+
+
+OBJECTS = """{"id": 17, "cat": 2, "dog": 1, "who": "x"}
+
+{"id": 18, "cat": 2.5, "dog": 1, "who": "y"}
+"""
+
+
+def test_fields_of_objects(cli):
+    cli.write("x.jsonl", OBJECTS)
+    message = cli.error("softmax", "x.jsonl")
+    assert message.startswith("x.jsonl:1: 'id' looks like what rows are called; --labels id keeps it beside them")
+    want = np.exp([[2, 1], [2.5, 1]])
+    want /= want.sum(axis=1, keepdims=True)
+    labelled = cli.output("softmax", "x.jsonl", "--labels", "id", "--columns", "cat,dog").splitlines()
+    assert labelled[0] == "id,cat,dog" and [line.split(",")[0] for line in labelled[1:]] == ["17", "18"]
+    np.testing.assert_allclose(rows_of("\n".join(labelled[1:]), slice(1, 3)), want)
+    excluded = cli.output("softmax", "x.jsonl", "--exclude", "id", "--format-out", "jsonl").splitlines()
+    assert [json.loads(line)["who"] for line in excluded] == ["x", "y"]
+    np.testing.assert_allclose([[json.loads(line)[name] for name in ("cat", "dog")] for line in excluded], want)
+    assert (
+        cli.error("softmax", "x.jsonl", "--columns", "cow")
+        == "x.jsonl: --columns: there is no field called 'cow' with a number"
+    )
+    assert cli.error("softmax", "x.jsonl", "--labels", "cow") == "x.jsonl:1: --labels: there is no field called 'cow'"
+    assert cli.error("softmax", "x.jsonl", "--labels", "id").startswith("x.jsonl:1: 'who' is not a number, nor the label")
+
+
+NESTED = """{"id": 17, "name": "a", "out": {"all": {"scores": [2, 1, 0]}}, "t": 0.5}
+{"id": 18, "name": "b", "out": {"all": {"scores": [1, null, 0]}}}
+"""
+
+
+def test_arrays_inside_objects(cli):
+    """--key goes inside, what stands beside the array is kept, and results have the name of the operation."""
+    cli.write("x.jsonl", NESTED)
+    assert cli.error("softmax", "x.jsonl", "--key", "out.all.scores") == (
+        "x.jsonl:2:2: null is not a number (--missing nan reads it as NaN, --missing skip leaves the row out)"
+    )
+    found = cli.output("softmax", "x.jsonl", "--key", "out.all.scores", "--missing", "skip", "--format-out", "jsonl")
+    row = json.loads(found)
+    assert list(row) == ["id", "t", "name", "softmax"] and (row["id"], row["t"], row["name"]) == (17, 0.5, "a")
+    np.testing.assert_allclose(row["softmax"], np.exp([2, 1, 0]) / np.exp([2, 1, 0]).sum())
+    options = ["--key", "out.all.scores", "--missing", "nan", "--input", "scores", "--format-out", "jsonl", "--precision", 4]
+    lines = [json.loads(line) for line in cli.output("entropy", "x.jsonl", *options).splitlines()]
+    assert [line["entropy"] for line in lines] == [0.8324, "nan"] and lines[1]["t"] is None
+    assert cli.error("softmax", "x.jsonl", "--key", "out.scores") == "x.jsonl:1: 'out.scores' is missing"
+    # Without a header these would pass for scores.
+    assert cli.output("softmax", "x.jsonl", "--key", "out.all.scores", "--missing", "skip").count(",") == 3
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "npy", "npz", "safetensors"])
+def test_rows(cli, ending):
+    """Parts of a file are what the whole has there, draws included."""
+    x = np.random.default_rng(3).normal(size=(30_000, 5))
+    cli.save("x.npy", x)
+    cli.output("softmax", "x.npy", "-o", f"p.{ending}")
+    draws = cli.output("sample", f"p.{ending}", "--seed", 3).splitlines()
+    measures = cli.output("entropy", f"p.{ending}").splitlines()
+    for first, end in [(0, 1), (0, 10_000), (9_999, 29_999), (29_999, 50_000), (12_345, 12_347)]:
+        rows = ["--rows", f"{first}:{end}", "--threads", 2]
+        assert cli.output("sample", f"p.{ending}", "--seed", 3, *rows).splitlines() == draws[first:end]
+        assert cli.output("entropy", f"p.{ending}", *rows).splitlines() == measures[first:end]
+        assert len(cli.output("kl_divergence", f"p.{ending}", f"p.{ending}", *rows).split()) == len(draws[first:end])
+    assert cli.output("entropy", f"p.{ending}", "--rows", "29990:").splitlines() == measures[29990:]
+    cli.output("entropy", f"p.{ending}", "--rows", "10:20", "-o", "h.npy")
+    np.testing.assert_array_equal(np.load(cli.directory / "h.npy"), [float(one) for one in measures[10:20]])
+    message = cli.error("entropy", f"p.{ending}", "--rows", "30000:")
+    assert message == f"p.{ending}: --rows begins at 30000, but there are only 30000 rows"
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("5", "--rows must be A:B, from row A up to row B, counted from 0, got '5'"),
+        ("5:5", "--rows must be A:B with A below B, got '5:5'"),
+        ("-1:5", "A of --rows A:B must be a whole number of at least 0, got '-1'"),
+        ("1:x", "B of --rows A:B must be a whole number of at least 0, got 'x'"),
+    ],
+)
+def test_rows_that_are_none(cli, rows, said):
+    cli.write("x.csv", "1,2\n")
+    assert cli.error("softmax", "x.csv", "--rows=" + rows) == said

@@ -49,7 +49,7 @@ def test_what_cannot_be_written(cli):
     (cli.directory / "folder.csv").mkdir()
     assert (
         cli.error("softmax", "x.csv", "-o", "y.dat")
-        == "y.dat: the name must end in one of .csv, .tsv, .npy, .npz, .jsonl, .safetensors"
+        == "y.dat: the name must end in one of .csv, .tsv, .npy, .npz, .jsonl, .safetensors, also with .gz; or say --format-out"
     )
     assert cli.error("softmax", "x.csv", "-o", "no/y.csv") == "no/y.csv: No such file or directory"
     assert cli.error("softmax", "x.csv", "-o", "folder.csv") == "folder.csv: Is a directory"

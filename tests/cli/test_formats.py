@@ -1,5 +1,6 @@
 """Formats besides .csv and .npy: files as NumPy, pandas, safetensors, json and jq write them, and broken ones."""
 
+import gzip
 import json
 import struct
 import subprocess
@@ -139,8 +140,8 @@ def test_jsonl_of_jq(cli):
     cli.output("softmax", "x.jsonl", "--key", "scores", "-o", "p.jsonl")
     rows = [json.loads(line) for line in (cli.directory / "p.jsonl").read_text().splitlines()]
     assert [row["id"] for row in rows] == [f"r{i}" for i in range(len(X))]
-    assert np.array_equal([row["scores"] for row in rows], softmax_of(cli, X.astype(np.float64)))
-    assert subprocess.run(["jq", "-c", ".scores|add", cli.directory / "p.jsonl"], capture_output=True).stdout.count(b"\n") == 7
+    assert np.array_equal([row["softmax"] for row in rows], softmax_of(cli, X.astype(np.float64)))
+    assert subprocess.run(["jq", "-c", ".softmax|add", cli.directory / "p.jsonl"], capture_output=True).stdout.count(b"\n") == 7
 
 
 OPENAI = {
@@ -194,9 +195,9 @@ def test_reply_of_a_server(cli, reply):
 
 def test_numbers_that_json_lacks(cli):
     cli.write("x.jsonl", '[1, NaN]\n[1, -Infinity]\n["inf", null]\n["-inf", 1e-400]\n')
-    lines = cli.output("log_softmax", "x.jsonl", "-o", "/dev/stdout").splitlines()
+    lines = cli.output("log_softmax", "x.jsonl", "-o", "/dev/stdout", "--missing", "nan").splitlines()
     assert lines[:2] == ["nan,nan", "0,-inf"]
-    cli.output("log_softmax", "x.jsonl", "-o", "y.jsonl")
+    cli.output("log_softmax", "x.jsonl", "-o", "y.jsonl", "--missing", "nan")
     assert (cli.directory / "y.jsonl").read_text().splitlines()[:2] == ['["nan", "nan"]', '[0, "-inf"]']
     assert (
         cli.output("softmax", cli.write("y.jsonl", '{"a": NaN, "b": "NaN, \\"Infinity"}\n')) == 'a,b\nnan,"NaN, ""Infinity"\n'
@@ -318,7 +319,7 @@ def test_broken_safetensors(cli, content, message):
     [
         ("", "x.jsonl: the file is empty"),
         ("\n", "x.jsonl: the file is empty"),
-        ("[1]\n\n[2]\n", "x.jsonl:2: empty line"),
+        ("[1]\n\n[2, 3]\n", "x.jsonl:3: the line has 2 numbers, the first one has 1"),
         ("[1, 2]\n[1]\n", "x.jsonl:2: the line has 1 number, the first one has 2"),
         ("[1, 2]\n[1, 2\n", "x.jsonl:2: this is not a line of JSON: *"),
         ("[1, 2] [3]\n", "x.jsonl:1: there is text behind the row"),
@@ -354,3 +355,57 @@ def test_no_key(cli, name):
     cli.save("x.npy", X)
     cli.write("x.csv", "1,2\n")
     assert cli.error("softmax", name, "--key", "a") == f"{name}: only .npz, .jsonl and .safetensors files have a key"
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "npy", "npz", "jsonl", "safetensors"])
+def test_packed(cli, ending):
+    """What is called .gz is packed and unpacked; others read it too, and the same numbers give the same bytes."""
+    cli.save("x.npy", X)
+    cli.output("softmax", "x.npy", "-o", f"p.{ending}")
+    cli.output("softmax", "x.npy", "-o", f"p.{ending}.gz")
+    packed, plain = ((cli.directory / name).read_bytes() for name in (f"p.{ending}.gz", f"p.{ending}"))
+    assert gzip.decompress(packed) == plain
+    cli.output("softmax", "x.npy", "-o", f"again.{ending}.gz")
+    assert (cli.directory / f"again.{ending}.gz").read_bytes() == packed
+    assert cli.output("entropy", f"p.{ending}.gz") == cli.output("entropy", f"p.{ending}")
+    cut = cli.write(f"cut.{ending}.gz", packed[: len(packed) // 2])
+    assert cli.error("entropy", cut, "-o", "h.csv") == f"{cut}: the packed file ends too early"
+    damaged = cli.write(f"bad.{ending}.gz", packed[:20] + b"!!!!" + packed[24:])
+    assert cli.error("entropy", damaged, "-o", "h.csv")
+    none = cli.write(f"none.{ending}.gz", plain)
+    assert cli.error("entropy", none).startswith(f"{none}: this is not gzip, or it is damaged: ")
+
+
+def test_packed_twice(cli):
+    cli.write("x.csv.gz", gzip.compress(b"1,2\n") + gzip.compress(b"3,5\n"))
+    assert len(cli.output("softmax", "x.csv.gz").splitlines()) == 2
+    assert cli.error("softmax", cli.write("x.csv.zst", b"")) == (
+        "x.csv.zst: of packed files only .gz is read; others come through a pipe: zstd -dc x.csv.zst | entropic ..."
+    )
+
+
+@pytest.mark.parametrize("name", ["csv", "tsv", "npy", "npz", "jsonl", "safetensors"])
+def test_format_out(cli, name):
+    """The same bytes as by the file's name: on standard output, through a pipe, in a file with another name."""
+    cli.save("x.npy", X)
+    cli.output("softmax", "x.npy", "-o", f"want.{name}")
+    want = (cli.directory / f"want.{name}").read_bytes()
+    assert cli("softmax", "x.npy", "--format-out", name).stdout == want
+    cli.output("softmax", "x.npy", "--format-out", name, "-o", "other.txt")
+    assert (cli.directory / "other.txt").read_bytes() == want
+    message = "softmax: --format-out must be csv, tsv, npy, npz, jsonl or safetensors, got 'logprobs'"
+    assert cli.error("softmax", "x.npy", "--format-out", "logprobs") == message
+
+
+def test_precision(cli):
+    cli.write("x.csv", "a,b\n1,2\n")
+    assert cli.output("softmax", "x.csv", "--precision", 3) == "a,b\n0.269,0.731\n"
+    assert cli.output("softmax", "x.csv", "--precision", 3, "--format-out", "jsonl") == '{"a": 0.269, "b": 0.731}\n'
+    assert cli.output("sample", "x.csv", "--seed", 1, "--precision", 1, "--count", 3).splitlines()[0] == "draw1,draw2,draw3"
+    for wrong in (0, 18):
+        assert cli.error("softmax", "x.csv", "--precision", wrong) == f"--precision must be from 1 to 17, got {wrong}"
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".arrow"])
+def test_what_python_reads(cli, ending):
+    assert cli.error("softmax", cli.write("x" + ending, b"")).startswith(f"x{ending}: {ending} is for Python: ")
