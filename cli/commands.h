@@ -12,5 +12,7 @@ void add_describe(CLI::App& app, Program& program);
 void add_maps(CLI::App& app, Program& program);
 void add_entropy_control(CLI::App& app, Program& program);
 void add_measures(CLI::App& app, Program& program);
+void add_losses(CLI::App& app, Program& program);
+void add_calibration(CLI::App& app, Program& program);
 void add_sample(CLI::App& app, Program& program);
 void add_transport(CLI::App& app, Program& program);

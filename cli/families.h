@@ -15,10 +15,11 @@ inline std::string group_of(std::string_view family) {
 }
 
 inline bool is_command(const entropic::OperationInfo& info) {
-  for (const std::string_view family : {"loss", "step", "calibration", "attention"}) {
+  for (const std::string_view family : {"step", "attention"}) {
     if (info.family == family) return false;
   }
-  for (const std::string_view name : {"normalize_density", "normalize_joint", "mean_field_entropy", "gumbel_softmax"}) {
+  for (const std::string_view name :
+       {"normalize_density", "normalize_joint", "mean_field_entropy", "gumbel_softmax", "entropy_invariant_scale"}) {
     if (info.name == name) return false;
   }
   return true;

@@ -165,6 +165,8 @@ int run(int argc, char** argv) {
   add_maps(app, program);
   add_entropy_control(app, program);
   add_measures(app, program);
+  add_losses(app, program);
+  add_calibration(app, program);
   add_sample(app, program);
   add_transport(app, program);
   add_shell(app, program);

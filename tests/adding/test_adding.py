@@ -47,7 +47,7 @@ MAP = """struct SharpSoftmax {
   };
   static constexpr Laws kLaws = {};
   static constexpr auto kParams = std::tuple{Param<SharpSoftmax>{
-      .name = "sharpness", .meaning = "s", .member = &SharpSoftmax::sharpness, .at_least = 0.1, .up_to = 2}};
+      .name = "sharpness", .meaning = "s", .member = &SharpSoftmax::sharpness, .at_least = 0.1, .up_to = 2, .per_row = true}};
 };
 
 """
@@ -61,7 +61,14 @@ struct KernelsOf<SharpSoftmax, T> {
   static void VjpRow(const SharpSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace) {
     KernelsOf<Softmax, T>::VjpRow({.temperature = 1 / op.sharpness}, x, p, g, n, dx, workspace);
   }
-  static constexpr NotOffered ParamVjpRow = {}, MostInfinite = {}, Memory = {};
+  static ParamValues<SharpSoftmax> ParamVjpRow(const SharpSoftmax& /*op*/, const T* x, const T* p, const T* g, size_t n,
+                                               Workspace /*workspace*/) {
+    double mean = 0, slope = 0;
+    for (size_t i = 0; i < n; ++i) mean += static_cast<double>(g[i]) * p[i];
+    for (size_t i = 0; i < n; ++i) slope += p[i] > 0 ? p[i] * (g[i] - mean) * x[i] : 0;
+    return {slope};
+  }
+  static constexpr NotOffered MostInfinite = {}, Memory = {};
   using Short = NotOffered;
   using Several = NotOffered;
 };

@@ -107,8 +107,14 @@ def test_parameter_out_of_range(cli, name, value):
             ["softmax", "x.csv", "--temperatur", "2"],
             "softmax: unexpected argument '--temperatur'; did you mean --temperature? See entropic softmax --help",
         ),
-        (["top-p", "x.csv"], "there is no command 'top-p'; did you mean top_p_softmax? See entropic --help"),
-        (["topk", "x.csv", "--k", "2"], "there is no command 'topk'; did you mean top_k_softmax? See entropic --help"),
+        (
+            ["top-p", "x.csv"],
+            "there is no command 'top-p'; did you mean top_p_softmax or top_p_softmax_loss? See entropic --help",
+        ),
+        (
+            ["topk", "x.csv", "--k", "2"],
+            "there is no command 'topk'; did you mean top_k_softmax or top_k_softmax_loss? See entropic --help",
+        ),
         (["zebra"], "there is no command 'zebra'; see entropic --help"),
         (["x.csv"], "there is no command 'x.csv'; the command comes before the file, as in entropic softmax x.csv"),
         (

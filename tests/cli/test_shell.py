@@ -21,7 +21,7 @@ def completed(cli, *words):
 
 def test_bash_completion(cli):
     cli.write("scores.csv", "1\n")
-    assert completed(cli, "entropic", "spar") == ["sparsemax"]
+    assert completed(cli, "entropic", "spar") == ["sparsemax", "sparsemax_loss"]
     assert {"softmax", "compare", "list"} <= set(completed(cli, "entropic", ""))
     assert completed(cli, "entropic", "softmax", "--temp") == ["--temperature"]
     assert completed(cli, "entropic", "--quiet", "compare", "--format", "") == ["text", "json", "html"]

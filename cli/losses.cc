@@ -1,0 +1,259 @@
+// Losses and calibration as commands: scores against targets, which the file's labels are or a second file has.
+#include <charconv>
+#include <cmath>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+
+#include "commands.h"
+#include "operation.h"
+
+namespace {
+
+using entropic::MatrixView;
+using entropic::TargetKind;
+
+// What rows are compared with, read when the first of them is.
+struct Targets {
+  std::string path;
+  std::optional<std::int64_t> ignored;  // the class of rows that count nothing
+  std::once_flag once;
+  Table table;
+  std::exception_ptr failure;  // of the one attempt to read them
+};
+
+// The rows of TARGET, all of them.
+const Table& table_of(Targets& targets, const Files& files) {
+  std::call_once(targets.once, [&] {
+    try {
+      targets.table = read_other(files, targets.path);
+      Table& table = targets.table;
+      if (table.shape.size() == 1) {  // an array of one axis has a class for each row
+        table.rows = table.cols;
+        table.cols = 1;
+      }
+    } catch (...) {
+      targets.failure = std::current_exception();
+    }
+  });
+  if (targets.failure) std::rethrow_exception(targets.failure);
+  return targets.table;
+}
+
+// The class that a label is: the name of a column, or its number from 0.
+std::int64_t class_of(const Table& scores, std::size_t row, const Files& files) {
+  const std::string& label = scores.labels[row];
+  const auto named = std::find(scores.header.begin(), scores.header.end(), label);
+  if (named != scores.header.end()) return named - scores.header.begin();
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(label.data(), label.data() + label.size(), number);
+  if (error == std::errc() && end == label.data() + label.size()) return number;
+  bad_input(
+      "{}: row {}: the label '{}' is neither the name of a column nor a class counted from 0; TARGET is a file of targets",
+      files::input_name(files.in), scores.first_row + row, label);
+}
+
+// The classes of these rows: their labels, or what the one column of TARGET says.
+std::vector<std::int64_t> classes_of(Targets& targets, const Table& scores, const Files& files, std::string_view name) {
+  std::vector<std::int64_t> classes(scores.rows);
+  if (targets.path.empty()) {
+    if (!scores.label_column) {
+      bad_input("{}: {} has no labels, and TARGET is missing, the file of targets", name, files::input_name(files.in));
+    }
+    for (std::size_t r = 0; r < scores.rows; ++r) classes[r] = class_of(scores, r, files);
+    return classes;
+  }
+  const Table& table = table_of(targets, files);
+  if (table.rows < scores.first_row + scores.rows) {
+    bad_input("{}: {} rows, fewer than {}", files::input_name(targets.path), table.rows, files::input_name(files.in));
+  }
+  const std::vector<double> numbers = as_doubles(table);
+  for (std::size_t r = 0; r < scores.rows; ++r) {
+    const double number = numbers[scores.first_row + r];
+    if (!(std::abs(number) < 0x1p53) || number != std::floor(number)) {
+      bad_input("{}: row {}: a class must be a whole number, got {}", files::input_name(targets.path), scores.first_row + r,
+                number);
+    }
+    classes[r] = static_cast<std::int64_t>(number);
+  }
+  return classes;
+}
+
+struct Losses {
+  std::shared_ptr<Targets> targets;
+  const Files& files;
+
+  Table evaluated(const entropic::Loss& op, std::string_view name, Table scores) const;
+  void at_end(std::size_t rows) const;
+};
+
+Table Losses::evaluated(const entropic::Loss& op, std::string_view name, Table scores) const {
+  const TargetKind kind = std::visit([](const auto& one) { return one.kTarget; }, op);
+  const bool may_be_classes = kind == TargetKind::classes || kind == TargetKind::classes_or_distributions;
+  const bool given = !targets->path.empty();
+  if (!given && !may_be_classes) {
+    bad_input("{}: TARGET is missing, a file with a row of {} for each row", name,
+              kind == TargetKind::labels ? "0 and 1" : "scores of the teacher");
+  }
+  const bool of_classes = may_be_classes && (!given || table_of(*targets, files).cols == 1 || kind == TargetKind::classes);
+  if (of_classes && given && table_of(*targets, files).cols != 1) {
+    bad_input("{}: {} columns; {} takes one class for each row", files::input_name(targets->path),
+              table_of(*targets, files).cols, name);
+  }
+  std::vector<std::int64_t> classes;
+  std::vector<double> others;
+  if (of_classes) {
+    classes = classes_of(*targets, scores, files, name);
+  } else {
+    const Table& table = table_of(*targets, files);
+    if (table.cols != scores.cols) {
+      bad_input("{}: {} columns, and {} has {}", files::input_name(targets->path), table.cols, files::input_name(files.in),
+                scores.cols);
+    }
+    if (table.rows < scores.first_row + scores.rows) {
+      bad_input("{}: {} rows, fewer than {}", files::input_name(targets->path), table.rows, files::input_name(files.in));
+    }
+    others = as_doubles(table);
+  }
+  const std::size_t first_row = scores.first_row;
+  return one_per_row(widened(std::move(scores)), name, [&]<class T>(MatrixView<const T> x, auto y) {
+    if constexpr (!entropic::kIsHalf<T>) {
+      std::vector<double> value(x.rows);
+      try {
+        if (of_classes) {
+          entropic::loss(op, x, classes, value, {}, {}, {}, targets->ignored);
+        } else {
+          const double* const rows = others.data() + first_row * x.cols;
+          const std::vector<T> target(rows, rows + x.rows * x.cols);
+          entropic::loss(op, x, MatrixView<const T>(target.data(), x.rows, x.cols), std::span<double>(value));
+        }
+      } catch (const entropic::RowError& error) {
+        if (!given || !error.argument().starts_with("target")) throw;
+        refuse_row(targets->path, error, first_row + error.row());
+      }
+      std::copy(value.begin(), value.end(), y.data);
+    }
+  });
+}
+
+void Losses::at_end(std::size_t rows) const {
+  if (targets->path.empty() || files.reading.end_row != files::kAllRows) return;
+  rows += files.reading.first_row;
+  if (targets->table.rows == rows) return;
+  bad_input("{}: {} rows, and {} has {}", files::input_name(targets->path), targets->table.rows, files::input_name(files.in),
+            rows);
+}
+
+void add_target(CLI::App& command, Targets& targets, const std::string& holds) {
+  add_path(command, "TARGET", targets.path, "standard input", holds)->option_text(" ");
+}
+
+// A file of one number: what was calculated of all rows.
+Table one_number(std::string_view name, double value) {
+  Table table;
+  table.values = std::vector<double>{value};
+  table.rows = table.cols = 1;
+  table.shape = {1};
+  table.header = {std::string(name)};
+  return table;
+}
+
+// A command that makes one number of all rows and their labels.
+template <class Evaluate>
+void add_fit(CLI::App& app, Program& program, const std::string& name, const std::string& result, const std::string& meaning,
+             bool labelled, Evaluate evaluate) {
+  CLI::App& command = *app.add_subcommand(name, meaning);
+  command.group(group_of("calibration"));
+  add_input_options(command, program.files);
+  const auto targets = std::make_shared<Targets>();
+  if (labelled) {
+    add_target(command, *targets,
+               "The class of each row, counted from 0 (default: FILE's labels, names of columns or numbers)");
+  }
+  add_output_option(command, program.files);
+  command.footer(
+      fmt::format("Example: entropic {} {}\n{}", name, labelled ? "labelled_scores.csv" : "scores.csv", kEverywhere));
+  command.callback([=, &program] {
+    program.action = [=, &files = program.files] {
+      Table scores = widened(read_table(files));
+      scores.first_row = files.reading.first_row;
+      const std::vector<std::int64_t> classes =
+          labelled ? classes_of(*targets, scores, files, name) : std::vector<std::int64_t>();
+      double value = 0;
+      try {
+        std::visit(
+            [&]<class T>(std::vector<T>& values) {
+              if constexpr (!entropic::kIsHalf<T>) {
+                value = evaluate(MatrixView<const T>(values.data(), scores.rows, scores.cols), classes);
+              }
+            },
+            scores.values);
+      } catch (const entropic::RowError& error) {
+        refuse_row(files.in, error, scores.first_row + error.row());
+      }
+      write_table(files, one_number(result, value));
+    };
+  });
+}
+
+}  // namespace
+
+void add_losses(CLI::App& app, Program& program) {
+  for (const entropic::OperationInfo& info : entropic::family_info<entropic::Loss>().operations) {
+    const auto targets = std::make_shared<Targets>();
+    const auto evaluate = [targets, &program](const Arguments& arguments) -> Evaluation {
+      const Losses losses = {targets, program.files};
+      return {[losses, op = made<entropic::Loss>(arguments), name = arguments.info.name](Table scores) {
+                return losses.evaluated(op, name, std::move(scores));
+              },
+              [losses](std::size_t rows) { losses.at_end(rows); }};
+    };
+    CLI::App& command = add_operation(
+        app, program, info, evaluate,
+        {.input = "labelled_scores",
+         .output = "result.csv",
+         .remark = "Without TARGET the labels of FILE are the classes: names of its columns, or numbers from 0.\n"});
+    add_target(command, *targets,
+               "The class of each row, counted from 0, or a row for each: probabilities, 0 and 1, or a teacher's scores");
+    add_number<std::int64_t>(command, "--ignore_index", "The class of rows that count nothing",
+                             [targets](std::int64_t ignored) { targets->ignored = ignored; });
+  }
+}
+
+void add_calibration(CLI::App& app, Program& program) {
+  using Classes = const std::vector<std::int64_t>&;
+  add_fit(app, program, "fit_temperature", "temperature",
+          "The temperature at which softmax of the scores fits the labels best.", true,
+          [](auto x, Classes labels) { return entropic::fit_temperature(x, labels).temperature; });
+  add_fit(app, program, "fit_target_entropy", "entropy",
+          "The entropy, in nats, at which entropy_normalize fits the labels best.", true,
+          [](auto x, Classes labels) { return entropic::fit_target_entropy(x, labels); });
+  add_fit(app, program, "match_entropy", "entropy", "The mean entropy of softmax of the scores, in nats.", false,
+          [](auto x, Classes) { return entropic::match_entropy(x); });
+
+  const entropic::OperationInfo& info =
+      *find_operation(entropic::family_info<entropic::Calibration>(), "expected_calibration_error");
+  const auto targets = std::make_shared<Targets>();
+  const auto evaluate = [targets, &program](const Arguments& arguments) -> Evaluation {
+    const auto op = std::get<entropic::ExpectedCalibrationError>(made<entropic::Calibration>(arguments));
+    return {[targets, op, &files = program.files, name = arguments.info.name](Table p) {
+      p = widened(std::move(p));
+      p.first_row = files.reading.first_row;
+      const std::vector<std::int64_t> classes = classes_of(*targets, p, files, name);
+      double value = 0;
+      std::visit(
+          [&]<class T>(std::vector<T>& values) {
+            if constexpr (!entropic::kIsHalf<T>) {
+              value = entropic::expected_calibration_error(op, MatrixView<const T>(values.data(), p.rows, p.cols), classes);
+            }
+          },
+          p.values);
+      return one_number(name, value);
+    }};
+  };
+  CLI::App& command =
+      add_operation(app, program, info, evaluate,
+                    {.input = "labelled_probabilities", .holds = "Probabilities", .output = "result.csv", .whole = true});
+  add_target(command, *targets, "The class of each row, counted from 0 (default: FILE's labels, names of columns or numbers)");
+}

@@ -1,0 +1,136 @@
+"""Losses and calibration as commands: what Python gives for the same numbers, targets from labels and from a second file."""
+
+import numpy as np
+import pytest
+
+import entropic
+
+NAMES = ["cat", "dog", "cow", "eel"]
+RNG = np.random.default_rng(5)
+X = RNG.normal(size=(3000, 4)) * 2
+Y = RNG.integers(0, 4, len(X))
+COSINES = np.tanh(X)
+TEACHER = RNG.normal(size=X.shape)
+MEMBERS = (RNG.random(X.shape) < 0.4).astype(float)
+SOFT = entropic.softmax(TEACHER)
+
+CLASSES = [
+    ("softmax_loss", {"label_smoothing": 0.1}),
+    ("sparsemax_loss", {}),
+    ("entmax_loss", {"alpha": 1.3}),
+    ("top_k_softmax_loss", {"k": 2}),
+    ("top_p_softmax_loss", {"p": 0.7}),
+    ("smooth_accuracy_loss", {"map": "sparsemax"}),
+    ("surrogate_loss", {"map": "entmax"}),
+]
+
+
+def written(cli, name, rows, labels=None):
+    lines = [",".join([*(["name"] if labels is not None else []), *NAMES])]
+    for r, row in enumerate(rows.tolist()):
+        lines.append(",".join([*([labels[r]] if labels is not None else []), *map(repr, row)]))
+    return cli.write(name, "\n".join(lines) + "\n")
+
+
+def options_of(params):
+    return [word for name, value in params.items() for word in (f"--{name}", value)]
+
+
+def values_of(text):
+    return [float(line.split(",")[-1]) for line in text.splitlines()[1:]]
+
+
+@pytest.fixture
+def targets(cli):
+    cli.save("y.npy", Y)
+    written(cli, "x.csv", X)
+
+
+@pytest.mark.parametrize(("name", "params"), CLASSES)
+def test_classes(cli, targets, name, params):
+    want = getattr(entropic, name)(X, Y, **params)
+    found = cli.output(name, "x.csv", "y.npy", *options_of(params))
+    assert values_of(found) == want.tolist() and found.startswith(f"{name}\n")
+    # Labels that are names of columns, and such that are numbers.
+    for labels in ([NAMES[y] for y in Y], [f"{y}" for y in Y]):
+        written(cli, "labelled.csv", X, labels)
+        assert values_of(cli.output(name, "labelled.csv", *options_of(params), "--labels", "name")) == want.tolist()
+    part = cli.output(name, "x.csv", "y.npy", *options_of(params), "--rows", "1500:1510", "--threads", 2)
+    assert values_of(part) == want[1500:1510].tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "params"),
+    [
+        ("softmax_loss", SOFT, {}),
+        ("entmax_loss", SOFT, {"alpha": 1.7}),
+        ("multilabel_softmax_loss", MEMBERS, {}),
+        ("distillation_loss", TEACHER, {"temperature": 2.0}),
+        ("jsd_loss", TEACHER, {"beta": 0.3}),
+    ],
+)
+def test_rows_of_targets(cli, targets, name, target, params):
+    cli.save("target.npy", target)
+    want = getattr(entropic, name)(X, target, **params)
+    assert values_of(cli.output(name, "x.csv", "target.npy", *options_of(params))) == want.tolist()
+    cli.save("few.npy", target[:-1])
+    assert cli.error(name, "x.csv", "few.npy", "-o", "l.csv") == "few.npy: 2999 rows, fewer than x.csv"
+    cli.save("many.npy", np.concatenate([target, target[:2]]))
+    assert cli.error(name, "x.csv", "many.npy", "-o", "l.csv") == "many.npy: 3002 rows, and x.csv has 3000"
+
+
+def test_margin(cli):
+    cli.save("y.npy", Y)
+    written(cli, "x.csv", COSINES)
+    found = values_of(cli.output("margin_softmax_loss", "x.csv", "y.npy", "--kind", "arc", "--scale", 10))
+    assert found == entropic.margin_softmax_loss(COSINES, Y, kind="arc", scale=10).tolist()
+
+
+def test_ignored_classes(cli, targets):
+    want = entropic.softmax_loss(X, Y, ignore_index=2)
+    assert values_of(cli.output("softmax_loss", "x.csv", "y.npy", "--ignore_index", 2)) == want.tolist()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["softmax_loss", "x.csv"], "softmax_loss: x.csv has no labels, and TARGET is missing, the file of targets"),
+        (
+            ["distillation_loss", "x.csv"],
+            "distillation_loss: TARGET is missing, a file with a row of scores of the teacher for each row",
+        ),
+        (["softmax_loss", "x.csv", "high.csv"], "high.csv: softmax_loss: target must be a class from 0 to 3, got 9 in row 1"),
+        (["softmax_loss", "x.csv", "half.csv"], "half.csv: row 0: a class must be a whole number, got 0.5"),
+        (["softmax_loss", "x.csv", "wide.csv"], "wide.csv: 2 columns, and x.csv has 4"),
+        (["margin_softmax_loss", "x.csv", "wide.csv"], "wide.csv: 2 columns; margin_softmax_loss takes one class for each row"),
+        (
+            ["fit_temperature", "odd.csv"],
+            "odd.csv: row 0: the label 'ant' is neither the name of a column nor a class counted from 0; TARGET is a file of "
+            "targets",
+        ),
+        (["softmax_loss", "x.csv", "none.csv"], "none.csv: No such file or directory"),
+    ],
+)
+def test_targets_that_are_none(cli, arguments, said):
+    written(cli, "x.csv", X[:2])
+    written(cli, "odd.csv", X[:2], ["ant", "bee"])
+    cli.write("high.csv", "1\n9\n")
+    cli.write("half.csv", "0.5\n1\n")
+    cli.write("wide.csv", "0.5,0.5\n1,0\n")
+    assert cli.error(*arguments) == said
+
+
+def test_calibration(cli):
+    labels = [NAMES[y] for y in (X + RNG.gumbel(size=X.shape)).argmax(axis=1)]
+    y = [NAMES.index(label) for label in labels]
+    written(cli, "x.csv", 3 * X, labels)
+    assert values_of(cli.output("fit_temperature", "x.csv")) == [entropic.fit_temperature(3 * X, y)]
+    assert values_of(cli.output("fit_target_entropy", "x.csv")) == [entropic.fit_target_entropy(3 * X, y)]
+    assert values_of(cli.output("match_entropy", "x.csv")) == [entropic.match_entropy(3 * X)]
+    cli.output("softmax", "x.csv", "-o", "p.csv")
+    found = values_of(cli.output("expected_calibration_error", "p.csv", "--bins", 7, "--strategy", "quantile"))
+    want = entropic.expected_calibration_error(entropic.softmax(3 * X), y, bins=7, strategy="quantile")
+    assert found == pytest.approx([want], rel=1e-12)
+    assert values_of(cli.output("fit_temperature", "x.csv", "--rows", "0:200")) == [
+        entropic.fit_temperature(3 * X[:200], y[:200])
+    ]
