@@ -71,7 +71,7 @@ def test_every_command():
     for operation in ("list", "compare", "softmax", "gamma", "entropy", "sample", "transport"):
         assert f"\n### entropic {operation}\n" in page
     assert page.count("\n### ") == len(
-        re.findall(r"^  \w[\w, ]*  +[A-Z]", run("--help").split("Subcommands:")[1], flags=re.MULTILINE)
+        re.findall(r"^  \w[\w, ]*(?:  +[A-Z]|\n {20})", run("--help").split("Subcommands:")[1], flags=re.MULTILINE)
     )
     assert "- `--temperature NUMBER`: T, divides the scores" in page
     assert "```sh\nentropic softmax scores.csv" in page and "Example" not in page
