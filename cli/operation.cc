@@ -35,8 +35,10 @@ CLI::Option* add_param(CLI::App& command, const ParamInfo& param, ParamValue& va
     case ParamKind::map: {
       std::vector<std::string> names;
       for (const entropic::OperationInfo& map : entropic::family_info<entropic::Map>().operations) names.emplace_back(map.name);
-      const std::string of_names = fmt::format("{}: {} (default {})", param.meaning, fmt::join(names, ", "), default_text(param));
-      return add_choice(command, name, names, of_names, [&value, names](std::size_t i) { value = names[i]; })->option_text("MAP");
+      const std::string of_names =
+          fmt::format("{}: {} (default {})", param.meaning, fmt::join(names, ", "), default_text(param));
+      return add_choice(command, name, names, of_names, [&value, names](std::size_t i) { value = names[i]; })
+          ->option_text("MAP");
     }
     case ParamKind::flag:
       return command

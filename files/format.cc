@@ -81,8 +81,7 @@ const Format& output_format(const std::string& path, const std::string& name) {
   if (is_stream(path) && name.empty()) return kFormats[0];
   const Format* format = format_by_ending(name.empty() ? path : "." + name);
   if (format == nullptr || format->create == nullptr) {
-    bad_input("{}: the name must end in one of {}, also with .gz; or say --format-out", path,
-              format_endings());
+    bad_input("{}: the name must end in one of {}, also with .gz; or say --format-out", path, format_endings());
   }
   return *format;
 }
