@@ -16,6 +16,16 @@ from entropic._entropy_control import (
     power_transform,
 )
 from entropic._files import read, write
+from entropic._further_transport import (
+    BarycenterResult,
+    PartialResult,
+    SlicedResult,
+    UnbalancedResult,
+    partial_transport,
+    sinkhorn_barycenter,
+    sliced_wasserstein,
+    unbalanced_sinkhorn,
+)
 from entropic._generated import *  # noqa: F403
 from entropic._ratio_map import ratio_map
 from entropic._sampling import Sampler, gumbel_softmax, sample
@@ -74,14 +84,18 @@ for _name in _generated.__all__:
     getattr(_generated, _name).__module__ = "entropic"
 
 __all__ = [
+    "BarycenterResult",
     "BatchMap",
     "Counts",
     "GammaResult",
+    "PartialResult",
     "ReliabilityBins",
     "Sampler",
     "SinkhornResult",
+    "SlicedResult",
     "TemperatureClampedWarning",
     "TransportResult",
+    "UnbalancedResult",
     "VectorScaling",
     "__version__",
     "attention",
@@ -105,6 +119,7 @@ __all__ = [
     "normalize_density",
     "normalize_joint",
     "optimal_transport",
+    "partial_transport",
     "power_transform",
     "ratio_map",
     "read",
@@ -115,7 +130,10 @@ __all__ = [
     "simd_target",
     "simd_targets",
     "sinkhorn",
+    "sinkhorn_barycenter",
     "sinkhorn_divergence",
+    "sliced_wasserstein",
+    "unbalanced_sinkhorn",
     "wasserstein",
     "wasserstein_1d",
     "wasserstein_histogram",

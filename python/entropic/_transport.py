@@ -35,7 +35,7 @@ class SinkhornResult(NamedTuple):
     converged: Any
 
 
-class _Together:
+class Together:
     """Several arrays in one type to compute in, leading axes broadcast, and the way back to the kind of the first array."""
 
     def __init__(self, function, optional=None, **arrays):
@@ -90,7 +90,7 @@ class _Together:
         return _convert.number_or_array(values if self.kind is None else _convert.same_kind(self.kind, values))
 
 
-class _Pairs(_Together):
+class _Pairs(Together):
     """Two arrays whose rows run along an axis, the other axes broadcast: what has a distance for each pair of rows."""
 
     def __init__(self, function, axis, optional=None, **two):
@@ -262,7 +262,7 @@ class _ProblemArrays:
     """a, b and cost of a batch of problems, and the arrays for what is found: as _core takes them, in .views."""
 
     def __init__(self, name, a, b, cost):
-        arrays = self.arrays = _Together(name, a=a, b=b, cost=cost)
+        arrays = self.arrays = Together(name, a=a, b=b, cost=cost)
         arrays.check_axes(a=1, b=1, cost=2)
         n, m = self.shape = arrays.given["a"].shape[-1], arrays.given["b"].shape[-1]
         matrix = arrays.given["cost"]
@@ -418,9 +418,9 @@ def wasserstein_histogram(p, q, *, support=None, order=1.0, axis=-1, return_grad
     return arrays.distances(run, return_grad)
 
 
-def _points(name, x, y, a, b):
+def points_of(name, x, y, a, b):
     """Points as matrices; those without an axis of coordinates are on the line."""
-    arrays = _Together(name, {"a": a, "b": b}, x=x, y=y)
+    arrays = Together(name, {"a": a, "b": b}, x=x, y=y)
     for argument in ("x", "y"):
         points = arrays.given[argument]
         if points.ndim not in (1, 2):
@@ -434,6 +434,28 @@ def _points(name, x, y, a, b):
     return arrays, (arrays.rows("x"), arrays.rows("y"), arrays.vector("a"), arrays.vector("b"))
 
 
+def _of_problems(name, x, y, a, b, function):
+    """The function of each problem of several, whose points have leading axes; None where there is one."""
+    arrays = Together(name, {"a": a, "b": b}, x=x, y=y)
+    given = arrays.given
+    if max(given["x"].ndim, given["y"].ndim) <= 2:
+        return None
+    arrays.check_axes(x=2, y=2)
+    own = {argument: count for argument, count in (("x", 2), ("y", 2), ("a", 1), ("b", 1)) if argument in given}
+    lead = arrays.lead(**own)
+    each = {
+        argument: np.broadcast_to(given[argument], (*lead, *given[argument].shape[given[argument].ndim - count :]))
+        for argument, count in own.items()
+    }
+    values = np.empty(lead)
+    for at in np.ndindex(lead):
+        try:
+            values[at] = function(*(each[argument][at] if argument in each else None for argument in "xyab"))
+        except ValueError as error:
+            raise ValueError(f"{error} in problem {at[0] if len(at) == 1 else at}") from None
+    return arrays.back(values, lead)
+
+
 def wasserstein(x, y, *, order=1.0, a=None, b=None):
     """The Wasserstein distance of weighted points in any dimension, exactly: W_p, not its power.
 
@@ -442,16 +464,18 @@ def wasserstein(x, y, *, order=1.0, a=None, b=None):
     Parameters
     ----------
     x, y : NumPy arrays, anything with DLPack (such as torch CPU tensors) or nested lists
-        Points, of shapes (n, d) and (m, d), or (n,) and (m,) on the line. Finite. Never changed.
+        Points, of shapes (..., n, d) and (..., m, d), or (n,) and (m,) on the line. Finite. Never changed. Axes before the
+        points are of problems, and broadcast.
     order : float, at least 1 and finite, default 1.0
         The power of Euclidean distances.
     a, b : array or None, default None
-        Weights of x's and y's points: finite, at least 0, not all 0; scaled to sum 1. None: all weigh the same.
+        Weights of x's and y's points, of shapes (..., n) and (..., m): finite, at least 0, not all 0; scaled to sum 1. None:
+        all weigh the same.
 
     Returns
     -------
-    number
-        Of the kind of array given and the widest of their dtypes.
+    number or array
+        One for each problem, of the kind of array given and the widest of their dtypes.
 
     Raises
     ------
@@ -471,7 +495,10 @@ def wasserstein(x, y, *, order=1.0, a=None, b=None):
     >>> float(entropic.wasserstein([[0.0, 0.0], [1.0, 0.0]], [[0.0, 3.0], [1.0, 3.0]]))
     3.0
     """
-    arrays, given = _points("wasserstein", x, y, a, b)
+    many = _of_problems("wasserstein", x, y, a, b, lambda *one: wasserstein(*one[:2], order=order, a=one[2], b=one[3]))
+    if many is not None:
+        return many
+    arrays, given = points_of("wasserstein", x, y, a, b)
     distance = _core.wasserstein(*given, np.empty((0, 0), arrays.computed), (order,))
     return arrays.back(np.array(distance), ())
 
@@ -484,11 +511,13 @@ def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-
     Parameters
     ----------
     x, y : NumPy arrays, anything with DLPack (such as torch CPU tensors) or nested lists
-        Points, of shapes (n, d) and (m, d), or (n,) and (m,) on the line. Finite. Never changed.
+        Points, of shapes (..., n, d) and (..., m, d), or (n,) and (m,) on the line. Finite. Never changed. Axes before the
+        points are of problems, and broadcast.
     epsilon : float, above 0 and finite, required
         The weight of the entropy, in units of distance to the power order.
     a, b : array or None, default None
-        Weights of x's and y's points: finite, at least 0, not all 0; scaled to sum 1. None: all weigh the same.
+        Weights of x's and y's points, of shapes (..., n) and (..., m): finite, at least 0, not all 0; scaled to sum 1. None:
+        all weigh the same.
     order : float, at least 1 and finite, default 2
         The power of Euclidean distances. No root is taken of the result.
     tolerance : float, at least 0 and finite, default 1e-9
@@ -498,8 +527,9 @@ def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-
 
     Returns
     -------
-    number
-        At least 0, and 0 where x = y and a = b; of the kind of array given and the widest of their dtypes.
+    number or array
+        One for each problem: at least 0, and 0 where x = y and a = b; of the kind of array given and the widest of their
+        dtypes.
 
     Raises
     ------
@@ -517,7 +547,13 @@ def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-
     >>> round(float(entropic.sinkhorn_divergence([0.0, 1.0], [2.0, 3.0], epsilon=0.1)), 6)
     4.0
     """
-    arrays, given = _points("sinkhorn_divergence", x, y, a, b)
+    options = {"epsilon": epsilon, "order": order, "tolerance": tolerance, "max_iterations": max_iterations}
+    many = _of_problems(
+        "sinkhorn_divergence", x, y, a, b, lambda *one: sinkhorn_divergence(*one[:2], a=one[2], b=one[3], **options)
+    )
+    if many is not None:
+        return many
+    arrays, given = points_of("sinkhorn_divergence", x, y, a, b)
     value = _core.sinkhorn_divergence(*given, (epsilon, order, tolerance, max_iterations))
     return arrays.back(np.array(value), ())
 
@@ -557,7 +593,7 @@ def c_transform(f, cost):
     array([ 0. , -0.5])
     """
     name = "c_transform"
-    arrays = _Together(name, f=f, cost=cost)
+    arrays = Together(name, f=f, cost=cost)
     arrays.check_axes(f=1, cost=2)
     n, m = arrays.given["cost"].shape[-2:]
     if arrays.given["f"].shape[-1] != n:
@@ -600,7 +636,7 @@ def dual_value(f, g, a, b):
     1.25
     """
     name = "dual_value"
-    arrays = _Together(name, f=f, g=g, a=a, b=b)
+    arrays = Together(name, f=f, g=g, a=a, b=b)
     arrays.check_axes(f=1, g=1, a=1, b=1)
     for potential, mass in (("f", "a"), ("g", "b")):
         if arrays.given[potential].shape[-1] != arrays.given[mass].shape[-1]:
@@ -648,7 +684,7 @@ def lipschitz_constant(f, distance):
     3.0
     """
     name = "lipschitz_constant"
-    arrays = _Together(name, f=f, distance=distance)
+    arrays = Together(name, f=f, distance=distance)
     n = arrays.given["f"].shape[-1] if arrays.given["f"].ndim else 0
     if arrays.given["f"].ndim != 1 or arrays.given["distance"].shape != (n, n):
         raise ValueError(

@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
-from entropic import GammaResult, SinkhornResult, TransportResult
+from entropic import GammaResult, PartialResult, SinkhornResult, SlicedResult, TransportResult
 
 __all__: list[str]
 
@@ -221,6 +221,17 @@ def sinkhorn_divergence(
     tolerance: float = 1e-9,
     max_iterations: int = 10000,
 ) -> Tensor: ...
+def sliced_wasserstein(
+    x: Tensor,
+    y: Tensor,
+    *,
+    order: float = 2.0,
+    a: Tensor | None = None,
+    b: Tensor | None = None,
+    projections: Any = 100,
+    seed: int = 0,
+) -> SlicedResult: ...
+def partial_transport(a: Tensor, b: Tensor, cost: Tensor, *, mass: float) -> PartialResult: ...
 def c_transform(f: Tensor, cost: Tensor) -> Tensor: ...
 def dual_value(f: Tensor, g: Tensor, a: Tensor, b: Tensor) -> Tensor: ...
 def lipschitz_constant(f: Tensor, distance: Tensor) -> Tensor: ...

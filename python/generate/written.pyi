@@ -7,6 +7,14 @@ from numpy.typing import NDArray
 
 from entropic._files import read as read
 from entropic._files import write as write
+from entropic._further_transport import BarycenterResult as BarycenterResult
+from entropic._further_transport import PartialResult as PartialResult
+from entropic._further_transport import SlicedResult as SlicedResult
+from entropic._further_transport import UnbalancedResult as UnbalancedResult
+from entropic._further_transport import partial_transport as partial_transport
+from entropic._further_transport import sinkhorn_barycenter as sinkhorn_barycenter
+from entropic._further_transport import sliced_wasserstein as sliced_wasserstein
+from entropic._further_transport import unbalanced_sinkhorn as unbalanced_sinkhorn
 from entropic._transport import SinkhornResult as SinkhornResult
 from entropic._transport import TransportResult as TransportResult
 from entropic._transport import c_transform as c_transform

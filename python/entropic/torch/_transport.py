@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 import entropic
-from entropic import _checks
+from entropic import _checks, _further_transport
 from entropic.torch._arguments import checked_dim, no_gradient, one_device, one_dim, readable
 from entropic.torch._builder import Operator, wants_gradient
 from entropic.torch._spec import OpSpec, Tensor
@@ -285,6 +285,70 @@ def _points(name, x, y, a, b):
     return x, y, a, b
 
 
+def _of_problems(name, x, y, a, b, function):
+    """The function of each problem of several, whose points have leading axes; None where there is one."""
+    given = _floats(name, x=x, y=y, a=a, b=b)
+    if max(given["x"].dim(), given["y"].dim()) <= 2:
+        return None
+    own = {"x": 2, "y": 2, "a": 1, "b": 1}
+    for argument, one in given.items():
+        if one.dim() < own[argument]:
+            raise ValueError(f"{name}: {argument} must have at least {own[argument]} axes, got shape {tuple(one.shape)}")
+    shapes = {argument: one.shape[: one.dim() - own[argument]] for argument, one in given.items()}
+    try:
+        lead = torch.broadcast_shapes(*shapes.values())
+    except RuntimeError:
+        got = ", ".join(str(tuple(one.shape)) for one in given.values())
+        raise ValueError(f"{name}: the leading axes of {', '.join(given)} must broadcast, got shapes {got}") from None
+    each = {argument: one.expand(*lead, *one.shape[one.dim() - own[argument] :]) for argument, one in given.items()}
+    values = [function(*(each[argument][at] if argument in each else None for argument in "xyab")) for at in np.ndindex(*lead)]
+    return torch.stack(values).reshape(lead) if values else given["x"].new_zeros(lead)
+
+
+def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed=0):
+    """``entropic.sliced_wasserstein``, its distance differentiable in the points.
+
+    >>> x = torch.zeros(1, 2, requires_grad=True)
+    >>> found = entropic.torch.sliced_wasserstein(x, torch.tensor([[3.0, 4.0]]), projections=[[1.0, 0.0]])
+    >>> found.distance
+    tensor(3., grad_fn=<PowBackward0>)
+    """
+    name = "sliced_wasserstein"
+    (order,) = _numbers(name, order=order)
+    x, y, a, b = _points(name, x, y, a, b)
+    projections = projections.detach().cpu().numpy() if isinstance(projections, Tensor) else projections
+    theta = torch.as_tensor(_further_transport.directions(name, x.shape[1], projections, seed)).to(x)
+    u, v = theta @ x.T, theta @ y.T
+    distances = wasserstein_1d(u, v, u_weights=a.expand_as(u), v_weights=b.expand_as(v), order=order)
+    mean = (distances**order).mean()
+    distance = torch.where(mean > 0, torch.where(mean > 0, mean, 1) ** (1 / order), 0 * mean)
+    with torch.no_grad():
+        spread = (distances**order).std() / len(theta) ** 0.5 if len(theta) > 1 else torch.full_like(mean, float("nan"))
+        error = torch.where(mean > 0, spread * distance / (order * mean), 0 * spread)
+        error = torch.zeros_like(error) if x.shape[1] == 1 else error
+    return entropic.SlicedResult(distance, error)
+
+
+def partial_transport(a, b, cost, *, mass):
+    """``entropic.partial_transport``, whose cost is differentiable in the costs.
+
+    >>> cost = torch.tensor([[0.0, 1.0], [1.0, 9.0]], requires_grad=True)
+    >>> entropic.torch.partial_transport(torch.tensor([0.5, 0.5]), torch.tensor([0.5, 0.5]), cost, mass=0.5).cost.backward()
+    >>> cost.grad
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.0000]])
+    """
+    name = "partial_transport"
+    (mass,) = _numbers(name, mass=mass)
+    given = _floats(name, a=a, b=b, cost=cost)
+    for argument in ("a", "b"):
+        no_gradient(name, argument, given[argument])
+    found = entropic.partial_transport(*(given[one].detach().cpu() for one in ("a", "b", "cost")), mass=mass)
+    found = entropic.PartialResult(*(torch.as_tensor(one).to(given["cost"]) for one in found))
+    carried = torch.where(found.plan > 0, found.plan * torch.where(found.plan > 0, given["cost"], 0), 0)
+    return found._replace(cost=carried.sum((-2, -1)))
+
+
 def _powers(x, y, order):
     """|x_i - y_j|^order, with a gradient of 0 where points coincide."""
     square = ((x[:, None] - y) ** 2).sum(-1)
@@ -301,6 +365,9 @@ def wasserstein(x, y, *, order=1.0, a=None, b=None):
     >>> x.grad
     tensor([[-0.6000, -0.8000]])
     """
+    many = _of_problems("wasserstein", x, y, a, b, lambda *one: wasserstein(*one[:2], order=order, a=one[2], b=one[3]))
+    if many is not None:
+        return many
     (order,) = _numbers("wasserstein", order=order)
     if not 1 <= order < float("inf"):
         raise ValueError(f"wasserstein: order must be at least 1 and finite, got {order}")
@@ -324,6 +391,12 @@ def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-
     >>> x.grad
     tensor([[-6., -8.]])
     """
+    options = {"epsilon": epsilon, "order": order, "tolerance": tolerance, "max_iterations": max_iterations}
+    many = _of_problems(
+        "sinkhorn_divergence", x, y, a, b, lambda *one: sinkhorn_divergence(*one[:2], a=one[2], b=one[3], **options)
+    )
+    if many is not None:
+        return many
     learned = _learned("sinkhorn_divergence", "epsilon", epsilon)
     epsilon = epsilon if learned is None else learned.detach()
     order, epsilon, tolerance = _numbers("sinkhorn_divergence", order=order, epsilon=epsilon, tolerance=tolerance)
@@ -471,7 +544,9 @@ PUBLIC = (
     lipschitz_constant,
     optimal_transport,
     sinkhorn,
+    partial_transport,
     sinkhorn_divergence,
+    sliced_wasserstein,
     wasserstein,
     wasserstein_1d,
     wasserstein_histogram,

@@ -1,0 +1,206 @@
+"""Sliced, partial and unbalanced transport, barycenters, several problems at once: beside POT, scipy and their certificates."""
+
+import numpy as np
+import ot
+import pytest
+from scipy import optimize
+
+import entropic
+from cases import torch_or_skip
+
+
+def problem(seed, n=7, m=9):
+    rng = np.random.default_rng(seed)
+    return rng.random(n) + 0.05, rng.random(m) + 0.05, rng.random((n, m))
+
+
+@pytest.mark.parametrize("order", [1, 2, 3.5])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_sliced_distances_are_pots(order, weighted):
+    rng = np.random.default_rng(1)
+    x, y = rng.standard_normal((30, 3)), rng.standard_normal((40, 3)) + 1
+    a, b = (rng.dirichlet(np.ones(len(points))) if weighted else None for points in (x, y))
+    theta = rng.standard_normal((50, 3))
+    found = entropic.sliced_wasserstein(x, y, order=order, a=a, b=b, projections=theta)
+    unit = theta / np.linalg.norm(theta, axis=1, keepdims=True)
+    want = ot.sliced_wasserstein_distance(x, y, a, b, n_projections=50, p=order, projections=unit.T)
+    assert float(found.distance) == pytest.approx(float(want), rel=1e-9)
+    torch = torch_or_skip()
+    tensors = [torch.from_numpy(points) for points in (x, y)]
+    weights = {key: w if w is None else torch.from_numpy(w) for key, w in (("a", a), ("b", b))}
+    import entropic.torch as et
+
+    same = et.sliced_wasserstein(*tensors, order=order, projections=theta, **weights)
+    assert float(same.distance) == pytest.approx(float(found.distance), rel=1e-9)
+    assert float(same.error) == pytest.approx(float(found.error), rel=1e-6)
+    moved = tensors[0][:4].clone().requires_grad_()
+    torch.autograd.gradcheck(lambda x: et.sliced_wasserstein(x, tensors[1], order=order, projections=theta).distance, [moved])
+
+
+def test_the_error_of_slices_is_that_of_chance():
+    rng = np.random.default_rng(2)
+    x, y = rng.standard_normal((20, 5)), rng.standard_normal((25, 5)) * 2
+    found = [entropic.sliced_wasserstein(x, y, projections=40, seed=seed) for seed in range(200)]
+    distances = np.array([float(one.distance) for one in found])
+    assert np.mean([float(one.error) for one in found]) == pytest.approx(distances.std(ddof=1), rel=0.2)
+    assert found[3] == entropic.sliced_wasserstein(x, y, projections=40, seed=3)
+    assert entropic.sliced_wasserstein(x[:, :1], y[:, :1]).error == 0
+    assert np.isnan(entropic.sliced_wasserstein(x, y, projections=1).error)
+    assert entropic.sliced_wasserstein(x, x).distance == 0
+    line = float(entropic.sliced_wasserstein(x[:, 0], y[:, 0], order=1).distance)
+    assert line == pytest.approx(float(entropic.wasserstein_1d(x[:, 0], y[:, 0])))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 1.0])
+def test_partial_transport_is_the_linear_programme(share):
+    for seed in range(5):
+        a, b, cost = problem(seed)
+        mass = share * min(a.sum(), b.sum())
+        found = entropic.partial_transport(a, b, cost, mass=mass)
+        n, m = cost.shape
+        rows = [*np.kron(np.eye(n), np.ones(m)), *np.kron(np.ones(n), np.eye(m))]
+        bound = np.concatenate([a, b])
+        want = optimize.linprog(cost.ravel(), rows, bound, np.ones((1, n * m)), [mass], method="highs").fun
+        assert float(found.cost) == pytest.approx(want, abs=1e-9)
+        assert 0 <= found.gap <= 1e-9
+        assert (found.plan.sum(axis=1) <= a + 1e-12).all() and (found.plan.sum(axis=0) <= b + 1e-12).all()
+        assert found.plan.sum() == pytest.approx(mass, abs=1e-12)
+        assert (found.f <= 1e-12).all() and (found.g <= 1e-12).all()
+        assert (found.f[:, None] + found.g + found.multiplier <= cost + 1e-9).all()
+        if 0 < share < 1:
+            pots = ot.partial.partial_wasserstein(a, b, cost, m=mass)
+            assert float(found.cost) == pytest.approx((pots * cost).sum(), abs=1e-9)
+
+
+def test_partial_transport_of_several_problems_and_of_tensors():
+    torch = torch_or_skip()
+    import entropic.torch as et
+
+    a, b, cost = problem(3)
+    costs = np.stack([cost, cost.T[:7, :9] if cost.T.shape == cost.shape else 2 * cost])
+    many = entropic.partial_transport(a, b, costs, mass=1.0)
+    for k in range(2):
+        one = entropic.partial_transport(a, b, costs[k], mass=1.0)
+        for got, want in zip(many, one, strict=True):
+            np.testing.assert_allclose(got[k], want, atol=1e-12)
+    tensors = [torch.from_numpy(x) for x in (a, b, cost)]
+    moving = tensors[2].clone().requires_grad_()
+    found = et.partial_transport(*tensors[:2], moving, mass=1.0)
+    found.cost.backward()
+    torch.testing.assert_close(moving.grad, found.plan)
+
+
+@pytest.mark.parametrize(("epsilon", "penalty"), [(0.05, 1.0), (0.5, 0.2), (0.02, 10.0)])
+def test_unbalanced_transport_is_pots_and_certified(epsilon, penalty):
+    a, b, cost = problem(4)
+    found = entropic.unbalanced_sinkhorn(a, b, cost, epsilon=epsilon, penalty=penalty, tolerance=1e-13)
+    assert found.converged and found.gap >= 0
+    options = {"numItermax": 200000, "stopThr": 1e-14}
+    pots = ot.unbalanced.sinkhorn_unbalanced(a, b, cost, epsilon, penalty, reg_type="kl", **options)
+    np.testing.assert_allclose(found.plan, pots, rtol=1e-4, atol=1e-9)
+
+    def value(plan):
+        def divergence(p, q):
+            return (p * np.log(p / q) - p + q).sum()
+
+        marginals = divergence(plan.sum(axis=1), a) + divergence(plan.sum(axis=0), b)
+        return (plan * cost).sum() + epsilon * divergence(plan, np.outer(a, b)) + penalty * marginals
+
+    assert float(found.value) == pytest.approx(value(found.plan), rel=1e-12)
+    assert found.value - found.gap <= value(pots) + 1e-12
+    early = entropic.unbalanced_sinkhorn(a, b, cost, epsilon=epsilon, penalty=penalty, max_iterations=1)
+    assert early.value - early.gap <= found.value + 1e-12 <= early.value + 1e-9
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        assert value(found.plan * np.exp(0.01 * rng.standard_normal(cost.shape))) >= found.value - 1e-12
+
+
+def test_unbalanced_transport_with_zeros_and_forbidden_arcs():
+    a, b, cost = problem(5)
+    a[2], cost[1, 3] = 0, np.inf
+    found = entropic.unbalanced_sinkhorn(a, b, cost, epsilon=0.1, penalty=1.0)
+    assert found.converged and found.plan[2].sum() == 0 and found.plan[1, 3] == 0
+    large = entropic.unbalanced_sinkhorn(a, b * a.sum() / b.sum(), cost, epsilon=0.1, penalty=1e4, max_iterations=10**5)
+    np.testing.assert_allclose(large.plan.sum(axis=1), a, rtol=1e-3)
+
+
+def test_barycenters_are_pots():
+    rng = np.random.default_rng(6)
+    points = np.linspace(0, 1, 30)
+    cost = (points[:, None] - points) ** 2
+    p = rng.dirichlet(np.ones(30), 3)
+    found = entropic.sinkhorn_barycenter(p[[0, 0, 1, 2]], cost, epsilon=0.01, tolerance=1e-12)
+    assert found.converged and found.marginal_error <= 1e-12
+    weighted = entropic.sinkhorn_barycenter(p, cost, epsilon=0.01, weights=[2, 1, 1], tolerance=1e-12)
+    np.testing.assert_allclose(weighted.barycenter, found.barycenter, rtol=1e-9)
+    want = ot.bregman.barycenter(p[[0, 0, 1, 2]].T, cost, 0.01, numItermax=100000, stopThr=1e-13)
+    np.testing.assert_allclose(found.barycenter, want, rtol=1e-5, atol=1e-10)
+    assert found.barycenter.sum() == pytest.approx(1)
+    alone = entropic.sinkhorn_barycenter(p[:1], cost, epsilon=1e-4)
+    np.testing.assert_allclose(alone.barycenter, p[0], atol=0.02)
+
+
+@pytest.mark.parametrize("name", ["wasserstein", "sinkhorn_divergence"])
+def test_several_problems_are_each_alone(name):
+    torch = torch_or_skip()
+    import entropic.torch as et
+
+    rng = np.random.default_rng(7)
+    x, y, a = rng.standard_normal((3, 1, 6, 2)), rng.standard_normal((2, 5, 2)), rng.random((3, 1, 6))
+    options = {"epsilon": 0.5} if name == "sinkhorn_divergence" else {"order": 2}
+    function = getattr(entropic, name)
+    got = function(x, y, a=a, **options)
+    assert got.shape == (3, 2)
+    for i in range(3):
+        for j in range(2):
+            assert got[i, j] == function(x[i, 0], y[j], a=a[i, 0], **options)
+    tensors = [torch.from_numpy(one) for one in (x, y, a)]
+    same = getattr(et, name)(*tensors[:2], a=tensors[2], **options)
+    np.testing.assert_allclose(same, got, rtol=1e-9)
+    moving = tensors[0].clone().requires_grad_()
+    getattr(et, name)(moving, tensors[1], a=tensors[2], **options).sum().backward()
+    assert torch.isfinite(moving.grad).all() and (moving.grad != 0).any()
+    assert function(x[:0], y, **options).shape == (0, 2)
+    with pytest.raises(ValueError, match=rf"{name}: .* in problem \(1, 0\)"):
+        function(np.where(np.arange(3)[:, None, None, None] == 1, np.nan, x), y, **options)
+    for which, wrong in ((entropic, (x, y[0, :, 0])), (et, (tensors[0], tensors[1][0, :, 0]))):
+        with pytest.raises(ValueError, match="y must have at least 2 axes"):
+            getattr(which, name)(*wrong, **options)
+    for which, wrong in ((entropic, (x[:, 0], y)), (et, (tensors[0][:, 0], tensors[1]))):
+        with pytest.raises(ValueError, match="leading axes of x, y must broadcast"):
+            getattr(which, name)(*wrong, **options)
+
+
+ERRORS = [
+    (lambda: entropic.sliced_wasserstein([[0.0]], [[1.0]], order=0.5), "order must be at least 1 and finite, got 0.5"),
+    (lambda: entropic.sliced_wasserstein([[0.0]], [[1.0]], projections=0), "projections must be above 0, got 0"),
+    (lambda: entropic.sliced_wasserstein([[0.0]], [[1.0]], projections=[[0.0]]), "projections must be finite and not 0"),
+    (lambda: entropic.sliced_wasserstein([[0.0]], [[1.0]], projections=[[1.0, 0.0]]), "directions of shape .count, 1."),
+    (lambda: entropic.sliced_wasserstein([[0.0]], [[1.0]], seed=-1), "seed must be at least 0"),
+    (lambda: entropic.sliced_wasserstein([[np.nan]], [[1.0]]), "x must"),
+    (lambda: entropic.sliced_wasserstein([[0.0]], [[1.0]], a=[-1.0]), "a must|weight"),
+    (lambda: entropic.partial_transport([1.0], [2.0], [[1.0]], mass=1.5), "mass must be at most the sum of a and that of b, 1"),
+    (lambda: entropic.partial_transport([1.0], [2.0], [[1.0]], mass=-1), "mass must be at least 0 and finite, got -1"),
+    (lambda: entropic.partial_transport([-1.0], [2.0], [[1.0]], mass=0), "a must be at least 0 and finite"),
+    (
+        lambda: entropic.partial_transport([1.0], [2.0], [[1.0, 2.0]], mass=1),
+        r"cost must have shape \(..., 1, 1\), got \(1, 2\)",
+    ),
+    (lambda: entropic.unbalanced_sinkhorn([1.0], [1.0], [[1.0]], epsilon=0, penalty=1), "epsilon must be above 0 and finite"),
+    (lambda: entropic.unbalanced_sinkhorn([1.0], [1.0], [[1.0]], epsilon=1, penalty=np.inf), "penalty must be above 0"),
+    (
+        lambda: entropic.unbalanced_sinkhorn([0.0], [1.0], [[1.0]], epsilon=1, penalty=1),
+        "a must be finite, at least 0 and not all 0",
+    ),
+    (lambda: entropic.unbalanced_sinkhorn([1.0], [1.0], [[np.nan]], epsilon=1, penalty=1), "cost must not be NaN or -inf"),
+    (lambda: entropic.unbalanced_sinkhorn([1.0], [1.0], [1.0], epsilon=1, penalty=1), "must have shapes"),
+    (lambda: entropic.sinkhorn_barycenter([[0.0]], [[1.0]], epsilon=1), "p must be finite, at least 0 and not all 0"),
+    (lambda: entropic.sinkhorn_barycenter([[1.0]], [[np.inf]], epsilon=1), "cost must be finite"),
+    (lambda: entropic.sinkhorn_barycenter([[1.0]], [[1.0]], epsilon=1, weights=[1.0, 2.0]), r"weights must have shape \(1,\)"),
+]
+
+
+@pytest.mark.parametrize(("call", "text"), ERRORS)
+def test_errors(call, text):
+    with pytest.raises(ValueError, match=text):
+        call()
