@@ -76,6 +76,45 @@ def test_maps(run, rows):
         )
 
 
+def test_noises(tmp_path):
+    """An integral at fixed points between the kinks of the noise."""
+    noises = ("normal", "logistic", "laplace", "exponential", "uniform")
+
+    def maps(x):
+        p = [et.perturb_max(x, noise=noise, scale=0.6) for noise in noises]
+        return *p, et.smooth_accuracy_loss(
+            x, torch.zeros_like(x[..., 0], dtype=torch.int64), map=("perturb_max", {"noise": "normal"})
+        )
+
+    sizes = ({0: torch.export.Dim("rows"), 1: torch.export.Dim("n")},)
+    entropic.onnx.export(maps, (torch.zeros(2, 7, dtype=torch.float64),), tmp_path / "m.onnx", dynamic_shapes=sizes)
+    session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"))
+    for rows in ("random", "ties", "special", "of one score"):
+        x = ROWS[rows]
+        *found, loss = session.run(None, {session.get_inputs()[0].name: x})
+        if rows == "random":
+            given = ("perturb_max", {"noise": "normal"})
+            want = entropic.smooth_accuracy_loss(x, np.zeros(len(x), int), map=given)
+            np.testing.assert_allclose(loss, want, rtol=0, atol=1e-7)
+        for noise, got in zip(noises, found, strict=True):
+            want = entropic.perturb_max(x, noise=noise, scale=0.6)
+            np.testing.assert_allclose(got, want, rtol=0, atol=1e-10, err_msg=f"{noise} {rows}")
+
+
+def test_hard_rows_for_an_entropy(run):
+    """Clusters far apart, ties but for the last bits, targets near the ends: where Newton's method goes astray."""
+    gaps = [1e-12, 1e-6, 1e-3, 1.0, 30.0, 1e3, 1e6]
+    hard = [np.array([0.0, *-np.cumsum(RNG.exponential(gap, 11))]) for gap in gaps]
+    hard += [np.repeat([0.0, -gap], 6) for gap in gaps]
+    hard += [np.array([0.0] + [-gap] * 11) for gap in gaps] + [np.array([0.0] * 11 + [-gap]) for gap in gaps]
+    hard += [np.concatenate([np.zeros(4), -gap + 1e-9 * np.arange(4), -1e3 * gap + np.zeros(4)]) for gap in gaps]
+    x = np.stack([RNG.permutation(row) for row in hard])
+    for k, got in run(x).items():
+        name, params = MAPS[k]
+        if name.startswith("entropy"):
+            np.testing.assert_allclose(got, getattr(entropic, name)(x, **params), rtol=0, atol=2e-11, err_msg=f"{params}")
+
+
 def test_the_graph_is_small(tmp_path):
     entropic.onnx.export(lambda x: et.entmax(x, alpha=1.3), (torch.zeros(2, 5),), tmp_path / "m.onnx")
     model = onnx.load(tmp_path / "m.onnx")
@@ -90,7 +129,7 @@ def test_the_graph_is_small(tmp_path):
 
 def test_what_cannot_be_exported_is_named(tmp_path):
     for function, name in (
-        (lambda x: et.perturb_max(x, noise="normal"), "perturb_max with noise='normal'"),
+        (lambda x: et.gamma_for_entropy(x, entropy=0.5).gamma, "gamma_for_entropy"),
         (lambda x: et.power_transform(x, gamma=2.0), "power_transform"),
     ):
         with pytest.raises(ValueError, match=f"onnx.export: {name} cannot be exported"):

@@ -97,8 +97,8 @@ def _refuse_what_is_left(exported):
                 name = node.target._schema.name.split("::")[1]
                 if node.target not in _DECOMPOSITIONS:
                     wrong.append(name)
-                elif "noise" in (arguments := _arguments(node)) and arguments["noise"] != "gumbel":
-                    wrong.append(f"perturb_max with noise={arguments['noise']!r}")
+                elif name != "perturb_max" and _arguments(node).get("noise", "gumbel") != "gumbel":
+                    wrong.append(f"{name} of perturb_max with noise={_arguments(node)['noise']!r}")
     if wrong:
         raise ValueError(
             f"onnx.export: {', '.join(dict.fromkeys(wrong))} cannot be exported: ONNX has no operators for it; "

@@ -6,17 +6,13 @@ for nothing are -inf. ``params`` holds numbers, strings, or float64 tensors with
 
 import math
 
-import numpy as np
 import torch
 
+from entropic.onnx import _noises
 from entropic.onnx._searches import entmax_of, softmax_of_entropy
 from entropic.torch import _descriptions
 
 INF = math.inf
-
-
-class CannotExport(ValueError):
-    """Of an operation that has no form in ONNX."""
 
 
 def _softmax(z, params):
@@ -135,7 +131,7 @@ def _entropy_clip(z, params):
 
 def _perturb_max(z, params):
     if params["noise"] != "gumbel":
-        raise CannotExport(f"perturb_max with noise {params['noise']!r}, of whose integral ONNX knows nothing")
+        return _noises.perturb_max(z, params)
     return _softmax(z, {"temperature": params["scale"]})
 
 
@@ -158,16 +154,6 @@ MAPS = {
 
 
 # The rules that all share.
-
-
-def _exactly(x, value):
-    """A number as a tensor of float64: the sum of three of float32, since torch.onnx rounds plain numbers to that."""
-    parts, left = [], value
-    for _ in range(3):
-        part = float(np.float32(left))
-        parts.append(part)
-        left -= part
-    return x.new_full((), parts[0], dtype=torch.float64) + parts[1] + parts[2]
 
 
 def _rows(x):
@@ -246,7 +232,7 @@ def decomposition(name):
             }
         for key in _REAL & params.keys():
             if isinstance(params[key], float) and params[key] not in _PLAIN.get(key, ()):
-                params[key] = _exactly(x, params[key])
+                params[key] = _noises.number(x, params[key])
         p = run(x, params) if run else _map(name, x, params)
         return (p.movedim(-1, dim) if inner else p).to(x.dtype).contiguous()
 
