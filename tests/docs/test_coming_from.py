@@ -242,11 +242,13 @@ def transport_names():
     names |= {"u": rng.normal(size=6), "v": rng.normal(size=6), "wu": rng.random(6), "wv": rng.random(6)}
     names |= {"x": rng.normal(size=6), "y": rng.normal(size=6), "M": rng.random((6, 6))}
     names |= {name: part / part.sum() for name, part in (("a", rng.random(6)), ("b", rng.random(6)))}
-    return names
+    theta, points = rng.normal(size=(5, 2)), rng.random(6)
+    names["theta"] = theta / np.linalg.norm(theta, axis=1, keepdims=True)
+    return names | {"C": (points[:, None] - points) ** 2, "H": rng.dirichlet(np.ones(6), 3)}
 
 
 def test_the_table_of_transport_is_found():
-    assert len(MOVED) == 9
+    assert len(MOVED) == 13
     assert {theirs.split(".")[0] for theirs, _ in MOVED} == {"scipy", "ot"}
 
 
@@ -255,7 +257,7 @@ def test_transport_side_by_side_is_equal(theirs, ours):
     names = transport_names()
     if theirs.startswith("ot."):
         names["ot"] = pytest.importorskip("ot", reason="POT is not installed")
-    if "_nd(" in theirs or "empirical" in theirs:
+    if "_nd(" in theirs or "empirical" in theirs or "sliced" in theirs:
         names["x"], names["y"] = (names[name].reshape(3, 2) for name in "xy")
         names["a"], names["b"] = (names[name][:3] / names[name][:3].sum() for name in "ab")
     if "empirical" in theirs:  # the value differs by the entropy, as the table says
