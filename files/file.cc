@@ -55,7 +55,7 @@ Input::Input(const std::string& path) : name_(input_name(path)) {
   // Files of /proc say 0; standard input may stand anywhere in its file.
   if (!is_standard(path) && status->regular && status->size > 0) size_ = status->size;
   if (!is_standard(path) && is_gzip(path)) {
-    unpacker_.emplace([this](char* to, std::size_t count) { return read_file(to, count); }, name_);
+    unpacker_.emplace([this](char* to, std::size_t count) { return read_file(to, count, count); }, name_);
     size_.reset();
   }
   sys::expect_sequential(file_.number());
@@ -64,23 +64,28 @@ Input::Input(const std::string& path) : name_(input_name(path)) {
 Input::Input(std::string_view bytes, std::string name)
     : name_(std::move(name)), memory_(bytes), in_memory_(true), size_(bytes.size()) {}
 
-std::size_t Input::read(char* to, std::size_t count) {
+std::size_t Input::read(char* to, std::size_t count) { return read(to, count, count); }
+
+std::size_t Input::read(char* to, std::size_t count, std::size_t enough) {
   if (in_memory_) {
     const std::size_t got = std::min<std::size_t>(count, memory_.size() - std::min<std::size_t>(memory_.size(), position_));
     if (got > 0) std::memcpy(to, memory_.data() + position_, got);
     position_ += got;
+    at_end_ = got < count;
     return got;
   }
-  const std::size_t got = unpacker_ ? unpacker_->read(to, count) : read_file(to, count);
+  const std::size_t got = unpacker_ ? unpacker_->read(to, count) : read_file(to, count, size_ ? count : enough);
   position_ += got;
+  if (unpacker_) at_end_ = got < count;
   return got;
 }
 
-std::size_t Input::read_file(char* to, std::size_t count) {
+std::size_t Input::read_file(char* to, std::size_t count, std::size_t enough) {
   std::size_t size = 0;
-  while (size < count) {
+  while (size < count && (size < enough || !sys::would_wait(file_.number()))) {
     const std::ptrdiff_t got = sys::read(file_.number(), to + size, count - size);
-    if (got == 0) break;
+    at_end_ = got == 0;
+    if (at_end_) break;
     if (got > 0) {
       size += static_cast<std::size_t>(got);
     } else if (errno != EINTR) {

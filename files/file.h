@@ -75,8 +75,13 @@ class Input {
   // How messages call it.
   const std::string& name() const { return name_; }
 
-  // The next bytes, as many as asked for unless the input ends.
+  // The next bytes, as many as asked for unless the input ends; or, where others write them meanwhile, `enough` if more would
+  // have to be waited for.
   std::size_t read(char* to, std::size_t count);
+  std::size_t read(char* to, std::size_t count, std::size_t enough);
+
+  // Whether the last read found the end.
+  bool at_end() const { return at_end_; }
 
   // How many there are, where that is known beforehand.
   std::optional<std::uint64_t> size() const { return size_; }
@@ -94,11 +99,12 @@ class Input {
   std::vector<char> held_;
   std::string_view memory_;
   bool in_memory_ = false;
+  bool at_end_ = false;
   std::optional<std::uint64_t> size_;
   std::atomic<std::uint64_t> position_{0};
   std::optional<GzipReader> unpacker_;
 
-  std::size_t read_file(char* to, std::size_t count);
+  std::size_t read_file(char* to, std::size_t count, std::size_t enough);
 };
 
 // A file that is written beside its place and put there at the end, so that it is either the old one or complete. Standard

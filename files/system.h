@@ -33,6 +33,9 @@ bool close(int descriptor);
 std::ptrdiff_t read(int descriptor, char* to, std::size_t count);
 std::ptrdiff_t write(int descriptor, const char* from, std::size_t count);
 bool seek(int descriptor, std::uint64_t position);
+
+// Whether reading would wait for somebody to write. Where that cannot be asked: yes.
+bool would_wait(int descriptor);
 bool seek_end(int descriptor);
 
 // The file will be read from its beginning to its end.

@@ -3,6 +3,7 @@
 #include "system.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -58,6 +59,11 @@ int open_to_write(const std::string& path) { return ::open(path.c_str(), O_WRONL
 int create_temporary(char* name) { return ::mkstemp(name); }
 
 bool close(int descriptor) { return ::close(descriptor) == 0; }
+
+bool would_wait(int descriptor) {
+  pollfd asked = {descriptor, POLLIN, 0};
+  return ::poll(&asked, 1, 0) == 0;
+}
 
 std::ptrdiff_t read(int descriptor, char* to, std::size_t count) { return ::read(descriptor, to, std::min(count, kMost)); }
 

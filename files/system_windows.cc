@@ -86,6 +86,8 @@ int create_temporary(char* name) {
 
 bool close(int descriptor) { return ::_close(descriptor) == 0; }
 
+bool would_wait(int /*descriptor*/) { return true; }
+
 std::ptrdiff_t read(int descriptor, char* to, std::size_t count) {
   return ::_read(descriptor, to, static_cast<unsigned>(std::min(count, kMost)));
 }

@@ -83,9 +83,13 @@ bool RowText::read_lines(std::string& text, std::size_t size) {
     const bool first = input_->position() == 0;
     if (first) wanted = std::max(wanted, kLongestMagic);
     text.resize(before + wanted);
-    const std::size_t got = input_->read(text.data() + before, wanted);
+    // Rows that somebody writes while they are read are wanted when they are there, not when there are enough of them.
+    std::size_t got = input_->read(text.data() + before, wanted, 1);
+    // The first bytes of another format, or of UTF-8's mark: as many as that has.
+    const bool unusual = first && got > 0 && (text[0] == 'P' || static_cast<unsigned char>(text[0]) >= 0x80);
+    if (unusual && got < kLongestMagic) got += input_->read(text.data() + got, kLongestMagic - got);
     text.resize(before + got);
-    ended_ = got < wanted;
+    ended_ = input_->at_end();
     if (first) check_magic(text);
     if (text.find('\0', before) != text.npos) bad_input("{}: this is not text", name());
     if (first && text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());

@@ -3,6 +3,7 @@
 import os
 import pty
 import resource
+import select
 import signal
 import subprocess
 import time
@@ -164,3 +165,24 @@ def test_reader_that_leaves(cli, x, source):
     assert done.stdout.count(b"\n") == 1
     assert done.stderr == b"141\n"  # ended by SIGPIPE, as cat is
     assert time.monotonic() - start < 30
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("options", "header", "row"), [([], b"a,b\n", b"1,2\n"), (["--format-in", "jsonl"], b"", b"[1, 2]\n")])
+def test_rows_come_out_as_they_arrive(cli, threads, options, header, row):
+    """From a pipe whose writer waits for the answer to each row."""
+    command = [cli.program, "softmax", "--threads", str(threads), *options]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        os.set_blocking(process.stdout.fileno(), False)
+        process.stdin.write(header)
+        for _ in range(5):
+            process.stdin.write(row)
+            process.stdin.flush()
+            ready, _, _ = select.select([process.stdout], [], [], 20)
+            assert ready, "no row came out while the writer waited"
+            said = (process.stdout.read() or b"").decode()
+            while said.count("\n") < 1 or not said.splitlines()[-1].startswith("0.26"):  # the header, then the row
+                select.select([process.stdout], [], [], 20)
+                said += (process.stdout.read() or b"").decode()
+        process.stdin.close()
+        assert process.wait(20) == 0
