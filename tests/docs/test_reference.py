@@ -75,3 +75,28 @@ def test_every_command():
     )
     assert "- `--temperature NUMBER`: T, divides the scores" in page
     assert "```sh\nentropic softmax scores.csv" in page and "Example" not in page
+
+
+def test_page_of_the_command_line_without_the_site():
+    """On GitHub there is no help below: its tables have every command, by group, and every option that all share."""
+
+    def printed(*arguments):
+        return subprocess.run([os.environ["ENTROPIC_CLI"], *arguments], capture_output=True, text=True, check=True).stdout
+
+    _, commands, options = (ROOT / "docs/reference/command_line.md").read_text().split("\n|---|---|\n")[0:3]
+    said = {}
+    for group, names in re.findall(r"^\| ([a-z ]+) \| (`.*) \|$", commands, flags=re.MULTILINE):
+        said[group] = re.findall(r"`(\w+)`", names)
+    known, group = {}, ""
+    for kind, title in re.findall(r"^\.(S[SH]) (.*)$", printed("man"), flags=re.MULTILINE):
+        if kind == "SH":
+            group = title.lower()
+        else:
+            known.setdefault(group, []).append(title.removeprefix("entropic "))
+    assert said == known
+    cells = re.findall(r"^\| (`-.*?) \|", options, flags=re.MULTILINE)
+    # An operation without parameters.
+    help_text = printed("sigsoftmax", "--help")
+    assert set(re.findall(r"`(--[\w-]+)`", " ".join(cells))) == set(
+        re.findall(r"^  (?:-\w,)?(--[\w-]+)", help_text, flags=re.MULTILINE)
+    )
