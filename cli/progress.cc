@@ -42,13 +42,27 @@ void Progress::update() {
   last_ = now;
   shown_ = true;
   const double elapsed = seconds(now - start_), done = static_cast<double>(input_.position()), rate = done / elapsed;
+  // A line that is wider than the terminal goes on in the next, which \r does not take back.
+  const std::size_t columns = files::sys::terminal_columns(files::sys::standard_error);
+  const std::size_t width = columns == 0 ? 79 : columns - 1;
+  std::string text;
   if (!input_.size()) {
-    fmt::print(stderr, "\r\x1b[K{}  {}/s  {}", size_text(done), size_text(rate), time_text(elapsed));
+    text = fmt::format("{}  {}/s  {}", size_text(done), size_text(rate), time_text(elapsed));
   } else {
     const double part = std::min(1.0, done / static_cast<double>(std::max<std::uint64_t>(1, *input_.size())));
-    constexpr std::size_t kWidth = 24;
-    fmt::print(stderr, "\r\x1b[K{:3.0f} % [{}]  {}/s  {} left", 100 * part, bar_text(part, kWidth, locale_is_utf8()),
-               size_text(rate), time_text(elapsed * (1 - part) / std::max(part, 1e-9)));
+    text = fmt::format("{:3.0f} %", 100 * part);
+    const std::string left = fmt::format("  {} left", time_text(elapsed * (1 - part) / std::max(part, 1e-9)));
+    const std::string speed = fmt::format("  {}/s", size_text(rate));
+    const std::size_t used = text.size() + speed.size() + left.size(), around_bar = 3;
+    if (width >= used + around_bar + 8) {
+      const std::size_t bar_width = std::min<std::size_t>(24, width - used - around_bar);
+      text += fmt::format(" [{}]", bar_text(part, bar_width, locale_is_utf8()));
+    }
+    if (width >= used) text += speed;
+    text += left;
   }
+  // All but the bar is ASCII, and there is none where the text is cut.
+  if (text.size() > width && display_width(text) > width) text.resize(width);
+  fmt::print(stderr, "\r\x1b[K{}", text);
   std::fflush(stderr);
 }

@@ -1,5 +1,5 @@
-// What shells and man want to know of the commands, told by the commands themselves: completion for bash and zsh, a manual
-// page.
+// What shells and man want to know of the commands, told by the commands themselves: completion for bash, zsh and fish, a
+// manual page.
 #include <algorithm>
 #include <cctype>
 #include <memory>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "families.h"
 #include "files/file.h"
 
 namespace {
@@ -29,12 +30,29 @@ std::string name_of(const CLI::Option& option) {
   return option.get_lnames().empty() ? "-" + option.get_snames()[0] : "--" + option.get_lnames()[0];
 }
 
-// The words that an option takes, or none.
-std::string words_of(const CLI::Option& option) {
+// What stands behind an option: nothing, a file, one of some words, some of them between commas, or what no shell can guess.
+enum class Value { none, file, word, list, other };
+
+struct Takes {
+  Value value;
+  std::string words;
+};
+
+Takes value_of(const CLI::Option& option) {
+  if (option.get_items_expected_max() == 0) return {Value::none, ""};
   std::string text = option.get_option_text();
-  if (text.find('|') == text.npos) return "";
+  if (text == "FILE" || text == "OUT") return {Value::file, ""};
+  if (name_of(option) == "--maps") {
+    std::string names;
+    for (const entropic::OperationInfo& map : entropic::family_info<entropic::Map>().operations) {
+      names += (names.empty() ? "" : " ") + std::string(map.name);
+    }
+    return {Value::list, names};
+  }
+  // NAME|N is a name or a number.
+  if (text.find('|') == text.npos || text.find_first_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ") != text.npos) return {Value::other, ""};
   std::replace(text.begin(), text.end(), '|', ' ');
-  return text;
+  return {Value::word, text};
 }
 
 std::string joined(const auto& range, const auto& text) {
@@ -76,14 +94,21 @@ std::string bash_completion(const CLI::App& app) {
     options += fmt::format("    '{}') options='{}' ;;\n", command,
                            joined(of_command, [](const CLI::Option* option) { return name_of(*option); }));
     for (const CLI::Option* option : of_command) {
-      if (words_of(*option).empty()) continue;
-      words += fmt::format("    '{} {}') words='{}' ;;\n", command, name_of(*option), words_of(*option));
+      const Takes takes = value_of(*option);
+      if (takes.value == Value::none || takes.value == Value::file) continue;
+      const char* const kind = takes.value == Value::other ? "other" : takes.value == Value::list ? "list" : "word";
+      words += fmt::format("    '{} {}') kind={} words='{}' ;;\n", command, name_of(*option), kind, takes.words);
     }
   });
   return fmt::format(R"(# bash completion for entropic: source <(entropic completion bash)
 _entropic() {{
   local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}}
-  local commands='{}' command='' options='' words='' word
+  local commands='{}' command='' options='' kind='' words='' word before=''
+  if [[ $current == = ]]; then
+    current=''
+  elif [[ $previous == = ]]; then
+    previous=${{COMP_WORDS[COMP_CWORD-2]}}
+  fi
   for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
     case " $commands " in *" $word "*) command=$word; break ;; esac
   done
@@ -91,18 +116,24 @@ _entropic() {{
 {}  esac
   case "$command" in
 {}  esac
-  if [ -n "$words" ]; then
-    COMPREPLY=($(compgen -W "$words" -- "$current"))
-  elif [[ $current == -* ]]; then
-    COMPREPLY=($(compgen -W "$options" -- "$current"))
-  elif [ -z "$command" ]; then
-    COMPREPLY=($(compgen -W "$commands" -- "$current"))
-  else
-    COMPREPLY=($(compgen -f -- "$current"))
-    compopt -o filenames 2>/dev/null
+  COMPREPLY=()
+  if [[ -z $kind && $current != -* && -n $command ]]; then
+    return  # to files, which readline offers itself: it knows how to quote their names
   fi
+  compopt +o default 2>/dev/null
+  case "$kind" in
+    other) ;;
+    word) COMPREPLY=($(compgen -W "$words" -- "$current")) ;;
+    list)
+      [[ $current == *,* ]] && before=${{current%,*}},
+      COMPREPLY=($(compgen -P "$before" -W "$words" -- "${{current##*,}}"))
+      compopt -o nospace 2>/dev/null ;;
+    *)
+      [[ $current == -* ]] && commands=$options
+      COMPREPLY=($(compgen -W "$commands" -- "$current")) ;;
+  esac
 }}
-complete -F _entropic entropic
+complete -o default -F _entropic entropic
 )",
                      names, words, options);
 }
@@ -116,9 +147,12 @@ std::string zsh_completion(const CLI::App& app) {
     options += fmt::format("    '{}')\n      options=(\n", command);
     for (const CLI::Option* option : of_command) {
       options += fmt::format("        {}\n", in_shell_quotes(name_of(*option) + ":" + option->get_description()));
-      if (!words_of(*option).empty()) {
-        words += fmt::format("    '{} {}') compadd {}; return ;;\n", command, name_of(*option), words_of(*option));
-      }
+      const Takes takes = value_of(*option);
+      if (takes.value == Value::none || takes.value == Value::file) continue;
+      const std::string add = takes.value == Value::other  ? ""
+                              : takes.value == Value::list ? fmt::format("compset -P '*,'; compadd -S '' {}; ", takes.words)
+                                                           : fmt::format("compadd {}; ", takes.words);
+      words += fmt::format("    '{} {}') {}return ;;\n", command, name_of(*option), add);
     }
     options += "      ) ;;\n";
   });
@@ -156,6 +190,40 @@ fi
                      commands, words, options);
 }
 
+std::string in_fish_quotes(std::string_view text) {
+  std::string result = "'";
+  for (const char c : text) {
+    if (c == '\'' || c == '\\') result += '\\';
+    result += c;
+  }
+  return result + "'";
+}
+
+std::string fish_completion(const CLI::App& app) {
+  std::string text =
+      "# fish completion for entropic: entropic completion fish > ~/.config/fish/completions/entropic.fish\n"
+      "complete -c entropic -n __fish_use_subcommand -f\n";
+  for (const CLI::App* command : commands_of(app)) {
+    text += fmt::format("complete -c entropic -n __fish_use_subcommand -a {} -d {}\n", command->get_name(),
+                        in_fish_quotes(command->get_description()));
+  }
+  for_each_command(app, [&](const std::string& command, const Options& of_command) {
+    const std::string where = command.empty() ? "__fish_use_subcommand" : "'__fish_seen_subcommand_from " + command + "'";
+    for (const CLI::Option* option : of_command) {
+      text += "complete -c entropic -n " + where;
+      for (const std::string& name : option->get_snames()) text += " -s " + name;
+      for (const std::string& name : option->get_lnames()) text += " -l " + name;
+      const Takes takes = value_of(*option);
+      if (takes.value == Value::file) text += " -r -F";
+      if (takes.value == Value::other) text += " -x";
+      if (takes.value == Value::word) text += " -x -a " + in_fish_quotes(takes.words);
+      if (takes.value == Value::list) text += " -x -a " + in_fish_quotes("(__fish_append , " + takes.words + ")");
+      text += " -d " + in_fish_quotes(option->get_description()) + "\n";
+    }
+  });
+  return text;
+}
+
 // Text for troff: no hyphen that is none, no line that looks like a request.
 std::string roff(std::string_view text) {
   std::string result;
@@ -174,7 +242,8 @@ std::string roff(std::string_view text) {
 
 std::string roff_option(const CLI::Option& option, bool positional) {
   const std::string text = option.get_option_text();
-  const std::string name = positional ? std::string("[FILE]") : option.get_name(false, true);
+  const std::string alone = option.get_name(positional, !positional);
+  const std::string name = positional && !option.get_required() ? "[" + alone + "]" : alone;
   const bool takes = !positional && text.find_first_not_of(' ') != text.npos;
   return fmt::format(".TP\n.B {}{}\n{}\n", roff(name), takes ? " \\fI" + roff(text) + "\\fR" : "",
                      roff(option.get_description()));
@@ -220,12 +289,16 @@ std::string manual(const CLI::App& app) {
 void add_shell(CLI::App& app, Program& program) {
   CLI::App& completion = *app.add_subcommand("completion", "Completion of commands and options, for a shell to read.");
   const auto shell = std::make_shared<std::string>();
-  add_choice(completion, "SHELL", *shell, {"bash", "zsh"}, "bash or zsh")->required()->option_text(" ");
+  add_choice(completion, "SHELL", *shell, {"bash", "zsh", "fish"}, "bash, zsh or fish")->required()->option_text(" ");
   completion.footer(
       "Example: entropic completion bash > ~/.local/share/bash-completion/completions/entropic\n"
-      "         entropic completion zsh > \"${fpath[1]}/_entropic\"");
+      "         entropic completion zsh > \"${fpath[1]}/_entropic\"\n"
+      "         entropic completion fish > ~/.config/fish/completions/entropic.fish");
   completion.callback([shell, &app, &program] {
-    program.action = [shell, &app] { files::write_output("", *shell == "bash" ? bash_completion(app) : zsh_completion(app)); };
+    program.action = [shell, &app] {
+      const auto text = *shell == "bash" ? bash_completion : *shell == "zsh" ? zsh_completion : fish_completion;
+      files::write_output("", text(app));
+    };
   });
   CLI::App& man = *app.add_subcommand("man", "This help as a manual page.");
   man.footer("Example: entropic man | man -l -");

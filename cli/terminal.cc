@@ -39,7 +39,7 @@ void for_each_character(std::string_view text, F f) {
 std::size_t terminal_width(std::size_t most) {
   std::size_t width = 0;
   if (const char* columns = std::getenv("COLUMNS")) std::from_chars(columns, columns + std::strlen(columns), width);
-  if (width == 0) width = sys::terminal_columns();
+  if (width == 0) width = sys::terminal_columns(sys::standard_output);
   return width == 0 ? 80 : std::clamp<std::size_t>(width, 40, most);
 }
 

@@ -62,7 +62,7 @@ void remove_on_signals(const std::atomic<const char*>& unfinished);
 // The terminal.
 
 bool is_terminal(int descriptor);
-std::size_t terminal_columns();  // of standard output's, or 0
+std::size_t terminal_columns(int descriptor);  // of standard output's or standard error's, or 0
 
 // Columns that a character takes, or -1 for what cannot be shown. UTF-8 must have been chosen.
 int character_width(wchar_t character);

@@ -128,9 +128,9 @@ void remove_on_signals(const std::atomic<const char*>& unfinished) {
 
 bool is_terminal(int descriptor) { return ::isatty(descriptor) != 0; }
 
-std::size_t terminal_columns() {
+std::size_t terminal_columns(int descriptor) {
   winsize size{};
-  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+  return ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
 int character_width(wchar_t character) { return ::wcwidth(character); }

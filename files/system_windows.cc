@@ -132,9 +132,9 @@ void remove_on_signals(const std::atomic<const char*>& unfinished) {
 
 bool is_terminal(int descriptor) { return ::_isatty(descriptor) != 0; }
 
-std::size_t terminal_columns() {
+std::size_t terminal_columns(int descriptor) {
   CONSOLE_SCREEN_BUFFER_INFO info;
-  if (!::GetConsoleScreenBufferInfo(::GetStdHandle(STD_OUTPUT_HANDLE), &info)) return 0;
+  if (!::GetConsoleScreenBufferInfo(::GetStdHandle(descriptor == 1 ? STD_OUTPUT_HANDLE : STD_ERROR_HANDLE), &info)) return 0;
   return static_cast<std::size_t>(info.srWindow.Right - info.srWindow.Left + 1);
 }
 
