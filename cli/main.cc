@@ -20,6 +20,7 @@
 #include "commands.h"
 #include "files/file.h"
 #include "files/system.h"
+#include "files/text.h"
 #include "terminal.h"
 
 namespace {
@@ -197,7 +198,8 @@ int run(int argc, char** argv) {
 
 void complain(std::string_view what) {
   const bool colored = wants_color(files::sys::standard_error);
-  const std::string line = fmt::format("{}entropic:{} {}\n", colored ? "\x1b[1;31m" : "", colored ? "\x1b[0m" : "", what);
+  const std::string line =
+      fmt::format("{}entropic:{} {}\n", colored ? "\x1b[1;31m" : "", colored ? "\x1b[0m" : "", files::printable(what));
   std::fwrite(line.data(), 1, line.size(), stderr);  // fmt::print throws where standard error is closed or full
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "array.h"
+#include "text.h"
 
 namespace files {
 namespace {
@@ -198,6 +199,12 @@ long seek_target(voidpf opaque, voidpf, ZPOS64_T offset, int origin) {
   return 0;
 }
 
+// Whether an array's name may be that of a file in an archive, which somebody may unpack: it leads nowhere else.
+bool is_member_name(std::string_view key) {
+  return !key.empty() && key[0] != '/' && key.find("..") == key.npos && key.find_first_of("\\:") == key.npos &&
+         printable(key) == key;
+}
+
 // One stored member, whose header may change at the end: its checksum is put together from those of header and numbers.
 class Packer {
  public:
@@ -208,7 +215,7 @@ class Packer {
                                   seek_target, nothing,      nothing,      &target_};
     file_ = zipOpen2_64("", APPEND_STATUS_CREATE, nullptr, &functions);
     check(file_ == nullptr);
-    const std::string member = (first.key.empty() ? "arr_0" : first.key.c_str()) + std::string(kEnding);
+    const std::string member = (is_member_name(first.key) ? first.key : "arr_0") + std::string(kEnding);
     zip_fileinfo info = {};
     info.tmz_date = {0, 0, 0, 1, 0, 1980};
     constexpr int kStored = 0, kRaw = 1, kZip64 = 1;

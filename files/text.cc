@@ -180,6 +180,29 @@ std::string in_quotes(std::string_view text) {
   return shown + (end < text.size() ? "...'" : "'");
 }
 
+std::string printable(std::string_view text) {
+  std::string shown;
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    char32_t code = static_cast<unsigned char>(text[0]);
+    if (length > 1) code &= 0x7Fu >> length;
+    for (std::size_t i = 1; i < length; ++i) code = code << 6 | (static_cast<unsigned char>(text[i]) & 0x3F);
+    const bool control = code < 0x20 || (code >= 0x7F && code < 0xA0);
+    const bool direction = code == 0x61C || (code >= 0x200E && code <= 0x200F) || (code >= 0x202A && code <= 0x202E) ||
+                           (code >= 0x2066 && code <= 0x2069);
+    const std::size_t used = std::max<std::size_t>(length, 1);
+    if (length == 0 || control) {
+      shown += fmt::format("\\x{:02x}", static_cast<std::uint32_t>(code));
+    } else if (direction) {
+      shown += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(code));
+    } else {
+      shown += text.substr(0, used);
+    }
+    text.remove_prefix(used);
+  }
+  return shown;
+}
+
 std::size_t utf8_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
   const auto tail = [&](std::size_t i) { return (byte(i) & 0xC0) == 0x80; };

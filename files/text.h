@@ -76,6 +76,10 @@ inline constexpr std::string_view kOnMissing = " (--missing nan reads it as NaN,
 // A word as a message shows it: one line, not too long, not cut inside a UTF-8 character.
 std::string in_quotes(std::string_view text);
 
+// A text as a terminal may be given it: characters that would move the cursor, change colours or turn the direction of reading,
+// and bytes that are not UTF-8, as escapes.
+std::string printable(std::string_view text);
+
 // The length of the UTF-8 character at the start of `text`, 0 if there is none.
 std::size_t utf8_length(std::string_view text);
 

@@ -248,3 +248,14 @@ def test_full_disk(cli, command):
     words = prepared(cli, command, "P.csv")
     words = words[: words.index("-o")] + words[words.index("-o") + 2 :] if "-o" in words else words
     assert cli.error(*words, "-o", "/dev/full") == "/dev/full: No space left on device"
+
+
+def test_messages_do_not_speak_to_the_terminal(cli):
+    for name, shown in [
+        ("a\x1b[31m.csv", "a\\x1b[31m.csv"),
+        ("b\u009b.csv", "b\\x9b.csv"),
+        ("c\u202ed.csv", "c\\u202ed.csv"),
+        ("d\n.csv", "d\\x0a.csv"),
+    ]:
+        assert cli.error("softmax", name) == f"{shown}: No such file or directory"
+    assert cli.error("softmax", "ü 東.csv") == "ü 東.csv: No such file or directory"

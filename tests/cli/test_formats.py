@@ -1,6 +1,7 @@
 """Formats besides .csv and .npy: files as NumPy, pandas, safetensors, json and jq write them, and broken ones."""
 
 import gzip
+import io
 import json
 import struct
 import subprocess
@@ -409,3 +410,13 @@ def test_precision(cli):
 @pytest.mark.parametrize("ending", [".parquet", ".arrow"])
 def test_what_python_reads(cli, ending):
     assert cli.error("softmax", cli.write("x" + ending, b"")).startswith(f"x{ending}: {ending} is for Python: ")
+
+
+@pytest.mark.parametrize("name", ["../../x", "/etc/x", "a\\b", "c:x", "a\x1b[31m"])
+def test_names_of_arrays_that_lead_elsewhere(cli, name):
+    with zipfile.ZipFile(cli.directory / "x.npz", "w") as archive:
+        buffer = io.BytesIO()
+        np.save(buffer, X)
+        archive.writestr(name + ".npy", buffer.getvalue())
+    cli.output("softmax", "x.npz", "-o", "p.npz")
+    assert np.load(cli.directory / "p.npz").files == ["arr_0"]
