@@ -160,7 +160,7 @@ Table described(const Options& options, const std::vector<Column>& columns, Tabl
     table.values = std::vector<float>(result.begin(), result.end());
   }
   table.cols = table.shape.back() = columns.size();
-  if (table.header.empty() && table.label_column) table.label_header = "label";
+  if (table.header.empty() && table.label_column && table.label_header.empty()) table.label_header = "label";
   table.header.clear();
   for (const Column& column : columns) table.header.push_back(column.name);
   // Measures stand behind what is kept.

@@ -1,5 +1,4 @@
 // Losses and calibration as commands: scores against targets, which the file's labels are or a second file has.
-#include <charconv>
 #include <cmath>
 #include <memory>
 #include <mutex>
@@ -7,6 +6,7 @@
 #include <span>
 
 #include "commands.h"
+#include "files/text.h"
 #include "operation.h"
 
 namespace {
@@ -20,7 +20,8 @@ struct Targets {
   std::optional<std::int64_t> ignored;  // the class of rows that count nothing
   std::once_flag once;
   Table table;
-  std::exception_ptr failure;  // of the one attempt to read them
+  std::vector<double> numbers;  // of the table
+  std::exception_ptr failure;   // of the one attempt to read them
 };
 
 // The rows of TARGET, all of them.
@@ -32,6 +33,11 @@ const Table& table_of(Targets& targets, const Files& files) {
       if (table.shape.size() == 1) {  // an array of one axis has a class for each row
         table.rows = table.cols;
         table.cols = 1;
+      }
+      targets.numbers = as_doubles(table);
+      if (files.reading.missing == files::Missing::skip) {
+        bad_input("--missing skip leaves rows of {} out, which then do not stand beside those of TARGET",
+                  files::input_name(files.in));
       }
     } catch (...) {
       targets.failure = std::current_exception();
@@ -46,9 +52,9 @@ std::int64_t class_of(const Table& scores, std::size_t row, const Files& files) 
   const std::string& label = scores.labels[row];
   const auto named = std::find(scores.header.begin(), scores.header.end(), label);
   if (named != scores.header.end()) return named - scores.header.begin();
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(label.data(), label.data() + label.size(), number);
-  if (error == std::errc() && end == label.data() + label.size()) return number;
+  double number = 0;
+  const bool is_number = files::read_number(label, number) == files::Reading::number;
+  if (is_number && std::abs(number) < 0x1p53 && number == std::floor(number)) return static_cast<std::int64_t>(number);
   bad_input(
       "{}: row {}: the label '{}' is neither the name of a column nor a class counted from 0; TARGET is a file of targets",
       files::input_name(files.in), scores.first_row + row, label);
@@ -68,9 +74,8 @@ std::vector<std::int64_t> classes_of(Targets& targets, const Table& scores, cons
   if (table.rows < scores.first_row + scores.rows) {
     bad_input("{}: {} rows, fewer than {}", files::input_name(targets.path), table.rows, files::input_name(files.in));
   }
-  const std::vector<double> numbers = as_doubles(table);
   for (std::size_t r = 0; r < scores.rows; ++r) {
-    const double number = numbers[scores.first_row + r];
+    const double number = targets.numbers[scores.first_row + r];
     if (!(std::abs(number) < 0x1p53) || number != std::floor(number)) {
       bad_input("{}: row {}: a class must be a whole number, got {}", files::input_name(targets.path), scores.first_row + r,
                 number);
@@ -101,8 +106,8 @@ Table Losses::evaluated(const entropic::Loss& op, std::string_view name, Table s
     bad_input("{}: {} columns; {} takes one class for each row", files::input_name(targets->path),
               table_of(*targets, files).cols, name);
   }
+  if (!of_classes && targets->ignored) bad_input("{}: --ignore_index is of classes, and TARGET has a row for each row", name);
   std::vector<std::int64_t> classes;
-  std::vector<double> others;
   if (of_classes) {
     classes = classes_of(*targets, scores, files, name);
   } else {
@@ -114,7 +119,6 @@ Table Losses::evaluated(const entropic::Loss& op, std::string_view name, Table s
     if (table.rows < scores.first_row + scores.rows) {
       bad_input("{}: {} rows, fewer than {}", files::input_name(targets->path), table.rows, files::input_name(files.in));
     }
-    others = as_doubles(table);
   }
   const std::size_t first_row = scores.first_row;
   return one_per_row(widened(std::move(scores)), name, [&]<class T>(MatrixView<const T> x, auto y) {
@@ -124,7 +128,7 @@ Table Losses::evaluated(const entropic::Loss& op, std::string_view name, Table s
         if (of_classes) {
           entropic::loss(op, x, classes, value, {}, {}, {}, targets->ignored);
         } else {
-          const double* const rows = others.data() + first_row * x.cols;
+          const double* const rows = targets->numbers.data() + first_row * x.cols;
           const std::vector<T> target(rows, rows + x.rows * x.cols);
           entropic::loss(op, x, MatrixView<const T>(target.data(), x.rows, x.cols), std::span<double>(value));
         }
@@ -137,12 +141,21 @@ Table Losses::evaluated(const entropic::Loss& op, std::string_view name, Table s
   });
 }
 
-void Losses::at_end(std::size_t rows) const {
-  if (targets->path.empty() || files.reading.end_row != files::kAllRows) return;
+// All rows of FILE are done: has TARGET more?
+void check_end(const Targets& targets, const Files& files, std::size_t rows) {
+  if (targets.path.empty() || files.reading.end_row != files::kAllRows) return;
   rows += files.reading.first_row;
-  if (targets->table.rows == rows) return;
-  bad_input("{}: {} rows, and {} has {}", files::input_name(targets->path), targets->table.rows, files::input_name(files.in),
+  if (targets.table.rows == rows) return;
+  bad_input("{}: {} rows, and {} has {}", files::input_name(targets.path), targets.table.rows, files::input_name(files.in),
             rows);
+}
+
+void Losses::at_end(std::size_t rows) const { check_end(*targets, files, rows); }
+
+// Refuses a row of FILE or, where it is the label's fault, of TARGET.
+[[noreturn]] void refuse_labelled(const Targets& targets, const Files& files, const entropic::RowError& error) {
+  const bool by_target = !targets.path.empty() && error.argument().starts_with("label");
+  refuse_row(by_target ? targets.path : files.in, error, files.reading.first_row + error.row());
 }
 
 void add_target(CLI::App& command, Targets& targets, const std::string& holds) {
@@ -180,6 +193,7 @@ void add_fit(CLI::App& app, Program& program, const std::string& name, const std
       scores.first_row = files.reading.first_row;
       const std::vector<std::int64_t> classes =
           labelled ? classes_of(*targets, scores, files, name) : std::vector<std::int64_t>();
+      check_end(*targets, files, scores.rows);
       double value = 0;
       try {
         std::visit(
@@ -190,7 +204,7 @@ void add_fit(CLI::App& app, Program& program, const std::string& name, const std
             },
             scores.values);
       } catch (const entropic::RowError& error) {
-        refuse_row(files.in, error, scores.first_row + error.row());
+        refuse_labelled(*targets, files, error);
       }
       write_table(files, one_number(result, value));
     };
@@ -241,14 +255,19 @@ void add_calibration(CLI::App& app, Program& program) {
       p = widened(std::move(p));
       p.first_row = files.reading.first_row;
       const std::vector<std::int64_t> classes = classes_of(*targets, p, files, name);
+      check_end(*targets, files, p.rows);
       double value = 0;
-      std::visit(
-          [&]<class T>(std::vector<T>& values) {
-            if constexpr (!entropic::kIsHalf<T>) {
-              value = entropic::expected_calibration_error(op, MatrixView<const T>(values.data(), p.rows, p.cols), classes);
-            }
-          },
-          p.values);
+      try {
+        std::visit(
+            [&]<class T>(std::vector<T>& values) {
+              if constexpr (!entropic::kIsHalf<T>) {
+                value = entropic::expected_calibration_error(op, MatrixView<const T>(values.data(), p.rows, p.cols), classes);
+              }
+            },
+            p.values);
+      } catch (const entropic::RowError& error) {
+        refuse_labelled(*targets, files, error);
+      }
       return one_number(name, value);
     }};
   };

@@ -89,6 +89,10 @@ Table Pairs::compared(const entropic::Divergence& op, Table p) const {
                      files::input_name(files.in));
   }
   if (p.values.index() != q.values.index()) p.values = as_numbers(p);
+  if (q.rows != 1 && files.reading.missing == files::Missing::skip) {
+    files::bad_input("{}: --missing skip leaves rows of {} out, which then do not stand beside those of Q", name,
+                     files::input_name(files.in));
+  }
   const std::size_t first_row = p.first_row;
   return one_per_row(std::move(p), name, [&]<class T>(entropic::MatrixView<const T> x, auto y) {
     const T* const all = std::get<std::vector<T>>(q.values).data();

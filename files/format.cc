@@ -133,6 +133,7 @@ Reader without_missing(Reader all) {
   some.take = [all = std::move(all), rows = std::size_t{0}](Piece& piece, std::size_t numbers) mutable {
     if (!all.next(piece, numbers)) return false;
     if (!piece.table.missing.empty()) leave_out(std::exchange(piece.table.missing, {}), piece.table);
+    piece.table.shape = {piece.table.rows, piece.table.cols};
     piece.table.first_row = rows;
     rows += piece.table.rows;
     return true;
@@ -184,7 +185,8 @@ Reader slice(Reader all, const ReadOptions& options, const std::string& name) {
 Reader open(const Format& format, std::shared_ptr<Input> input, const ReadOptions& options) {
   const std::string name = input->name();
   Reader reader = format.open(std::move(input), options);
-  if (options.missing == Missing::skip) reader = without_missing(std::move(reader));
+  // Arrays of numbers lack none.
+  if (options.missing == Missing::skip && !reader.counted) reader = without_missing(std::move(reader));
   const bool all_rows = options.first_row == 0 && options.end_row == kAllRows;
   return all_rows ? reader : slice(std::move(reader), options, name);
 }

@@ -41,7 +41,12 @@ std::size_t GzipReader::read(char* to, std::size_t count) {
       if (in_member_ || !begun_) bad_input("{}: the packed file ends too early", name_);
       break;
     }
-    if (!in_member_ && begun_) inflateReset(state_.get());
+    if (!in_member_ && begun_) {
+      // Behind the end tapes and archives have zeros.
+      while (state_->avail_in > 0 && *state_->next_in == 0) ++state_->next_in, --state_->avail_in;
+      if (state_->avail_in == 0) continue;
+      inflateReset(state_.get());
+    }
     begun_ = in_member_ = true;
     const std::size_t room = std::min<std::size_t>(count - size, 1 << 30);
     state_->next_out = reinterpret_cast<Bytef*>(to + size);

@@ -53,6 +53,7 @@ enum class Form { array, keyed, named };
 struct Layout {
   Form form = Form::array;
   std::string key;                   // of the array
+  bool literal = false;              // the key, though it has dots
   std::optional<std::size_t> width;  // how many numbers, once the line is read
   std::vector<std::string> header;
   std::unordered_map<std::string, std::size_t> places;  // of the header
@@ -90,6 +91,8 @@ class Lines {
       layout.key = options_.key;
       if (type_of(document) == json::json_type::object) look_at_object(document.get_object(), layout);
     });
+    if (layout.form == Form::array && !layout.key.empty())
+      wrong("an array has no field that could be {}", in_quotes(layout.key));
     if (layout.form == Form::array && !options_.label.empty()) wrong("an array has no field that could be a label");
     ReadOptions others = options_;
     others.label.clear();
@@ -190,7 +193,7 @@ class Lines {
 
   // What the first line says about all.
   void look_at_object(json::object object, Layout& layout) const {
-    std::vector<std::string> arrays, names, words, numbers;
+    std::vector<std::string> arrays, names, words, plains;
     std::optional<std::size_t> label;
     std::size_t cell = 0;
     for (json::field field : object) {
@@ -210,7 +213,9 @@ class Lines {
       }
       if (type == json::json_type::array) arrays.push_back(name);
       if (word) words.push_back(name);
-      if (word || type == json::json_type::number) numbers.push_back(name);
+      const bool plain = type != json::json_type::array && type != json::json_type::object;
+      if (plain && std::find(plains.begin(), plains.end(), name) != plains.end()) wrong("{} is there twice", in_quotes(name));
+      if (plain) plains.push_back(name);
       names.push_back(name);
     }
     if (!options_.label.empty() && !label) wrong("--labels: there is no field called {}", in_quotes(options_.label));
@@ -222,8 +227,9 @@ class Lines {
       }
       if (layout.key.empty()) layout.key = arrays[0];  // which may be called ""
       if (label) layout.label_column = 0;
-      std::erase(numbers, layout.key);
-      layout.kept = std::move(numbers);
+      layout.literal = std::find(names.begin(), names.end(), layout.key) != names.end();
+      std::erase(plains, layout.key);
+      layout.kept = std::move(plains);
       return;
     }
     choose_columns(words, names, layout);
@@ -244,8 +250,10 @@ class Lines {
     std::vector<bool> taken(names.size(), true), left_out(names.size());
     if (!options_.columns.empty()) taken = chosen_of(options_.columns, "columns", names, name_);
     if (!options_.exclude.empty()) left_out = chosen_of(options_.exclude, "exclude", names, name_);
+    std::vector<bool> kept_beside(names.size());
+    if (!options_.keep.empty()) kept_beside = chosen_of(options_.keep, "keep", names, name_);
     for (std::size_t c = 0; c < names.size(); ++c) {
-      (taken[c] && !left_out[c] ? layout.header : layout.ignored).push_back(names[c]);
+      (kept_beside[c] ? layout.kept : taken[c] && !left_out[c] ? layout.header : layout.ignored).push_back(names[c]);
     }
     for (const std::string& name : names) {
       if (options_.columns.empty() && taken_for_rows(name, layout)) {
@@ -273,11 +281,11 @@ class Lines {
   void read_keyed(json::object object, const Layout& layout) {
     bool found = false, labelled = false;
     // "a.b" is the field of this name or, where there is none in the first line, "b" of "a".
-    const std::size_t dot = layout.key.find('.');
+    const std::size_t dot = layout.literal ? layout.key.npos : layout.key.find('.');
     const std::string_view outer = dot == layout.key.npos ? std::string_view() : std::string_view(layout.key).substr(0, dot);
     for (json::field field : object) {
       const std::string_view name = field.unescaped_key();
-      if (name == layout.key) {
+      if (name == layout.key && (layout.literal || dot == layout.key.npos)) {
         take_array(field.value(), layout, found);
       } else if (layout.label_column && name == layout.label_key && !labelled) {
         read_label(field.value(), layout);
@@ -287,20 +295,29 @@ class Lines {
         if (value.type() == json::json_type::object) {
           read_nested(value.get_object(), std::string_view(layout.key).substr(dot + 1), layout, found);
         }
-      } else if (const auto place = std::find(layout.kept.begin(), layout.kept.end(), name); place != layout.kept.end()) {
-        Table::Kept& column = kept[static_cast<std::size_t>(place - layout.kept.begin())];
-        json::value value = field.value();
-        const json::json_type type = value.type();
-        if (type == json::json_type::string) {
-          column.cells.back() = std::string(std::string_view(value.get_string()));
-          column.words.back() = true;
-        } else if (type == json::json_type::number) {
-          column.cells.back() = token_of(value);
-        }
+      } else {
+        keep(name, field.value(), layout);
       }
     }
     if (!found) wrong("{} is missing", in_quotes(layout.key));
     if (layout.label_column && !labelled) wrong("{} is missing", in_quotes(layout.label_key));
+  }
+
+  // Puts a field that is kept beside the row, and says whether it is one.
+  bool keep(std::string_view name, json::value value, const Layout& layout) {
+    const auto place = std::find(layout.kept.begin(), layout.kept.end(), name);
+    if (place == layout.kept.end()) return false;
+    Table::Kept& column = kept[static_cast<std::size_t>(place - layout.kept.begin())];
+    const json::json_type type = value.type();
+    if (type == json::json_type::string) {
+      column.cells.back() = std::string(std::string_view(value.get_string()));
+      column.words.back() = true;
+    } else if (type == json::json_type::number) {
+      column.cells.back() = token_of(value);
+    } else if (type == json::json_type::boolean) {
+      column.cells.back() = value.get_bool() ? "true" : "false";
+    }
+    return true;
   }
 
   // The array at `path`, "b" or "b.c", of an object.
@@ -324,9 +341,11 @@ class Lines {
   }
 
   // A number as it is written.
-  static std::string token_of(json::value value) {
-    const std::string_view token = value.raw_json_token();
-    return std::string(token.substr(0, token.find_last_not_of(" \t\r\n") + 1));
+  std::string token_of(json::value value) const {
+    std::string_view token = value.raw_json_token();
+    token = token.substr(0, token.find_last_not_of(" \t\r\n") + 1);
+    if (!is_json_number(token)) wrong("{} is not a number", in_quotes(token));
+    return std::string(token);
   }
 
   void read_named(json::object object, const Layout& layout) {
@@ -349,6 +368,7 @@ class Lines {
         const auto known = layout.places.find(std::string(name));
         if (known == layout.places.end()) {
           if (std::find(layout.ignored.begin(), layout.ignored.end(), name) != layout.ignored.end()) continue;
+          if (keep(name, field.value(), layout)) continue;
           wrong("{} is not in the first line", in_quotes(name));
         }
         place = known->second;
@@ -527,6 +547,11 @@ std::string_view encode_jsonl(const Table& table, fmt::memory_buffer& out) {
           };
           out.push_back(object ? '{' : '[');
           for (const Table::Kept& column : table.kept) {
+            // The result takes the place of what had its name.
+            if (column.name == called ||
+                std::find(table.header.begin(), table.header.end(), column.name) != table.header.end()) {
+              continue;
+            }
             separate();
             out.append(json_string(column.name));
             out.append(std::string_view(": "));

@@ -63,6 +63,8 @@ void RowText::check_magic(std::string_view start) const {
     bad_input("{}: this is UTF-16 text; save it as UTF-8", name());
   }
   if (start.starts_with("\x93NUMPY")) bad_input("{}: this is a NumPy file; read it with --format-in npy", name());
+  if (start.starts_with("\x1F\x8B"))
+    bad_input("{}: this is packed by gzip; a file's name must say so by .gz, a pipe goes through gzip -dc", name());
   if (start.starts_with("PK\x03\x04")) bad_input("{}: this is a zip file; read an .npz with --format-in npz", name());
 }
 
@@ -86,7 +88,8 @@ bool RowText::read_lines(std::string& text, std::size_t size) {
     // Rows that somebody writes while they are read are wanted when they are there, not when there are enough of them.
     std::size_t got = input_->read(text.data() + before, wanted, 1);
     // The first bytes of another format, or of UTF-8's mark: as many as that has.
-    const bool unusual = first && got > 0 && (text[0] == 'P' || static_cast<unsigned char>(text[0]) >= 0x80);
+    const bool unusual =
+        first && got > 0 && (text[0] == 'P' || text[0] == '\x1F' || static_cast<unsigned char>(text[0]) >= 0x80);
     if (unusual && got < kLongestMagic) got += input_->read(text.data() + got, kLongestMagic - got);
     text.resize(before + got);
     ended_ = input_->at_end();

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from conftest import parsed, softmax
 
+import entropic
+
 X = np.array([[0.5, 1.5, -1.0], [2.0, 0.25, 0.125]])
 P = softmax(X)
 
@@ -220,3 +222,61 @@ def test_rows(cli, ending):
 def test_rows_that_are_none(cli, rows, said):
     cli.write("x.csv", "1,2\n")
     assert cli.error("softmax", "x.csv", "--rows=" + rows) == said
+
+
+def test_what_is_kept_of_objects(cli):
+    """By its own type in each line, whatever the first line has; a field with the result's name gives way to it."""
+    lines = [
+        '{"loss": null, "tok": "inf", "ok": true, "entropy": 5, "s": [1, 1]}',
+        '{"loss": 3, "tok": "x", "ok": null, "s": [1, 1]}',
+    ]
+    cli.write("x.jsonl", "\n".join(lines) + "\n")
+    found = cli.output("entropy", "x.jsonl", "--input", "scores", "--format-out", "jsonl", "--precision", 3, "--key", "s")
+    assert found.splitlines() == [
+        '{"loss": null, "tok": "inf", "ok": true, "entropy": 0.693}',
+        '{"loss": 3, "tok": "x", "ok": null, "entropy": 0.693}',
+    ]
+    cli.write("named.jsonl", '{"name": "q", "x": 1, "y": 1, "z": 3}\n')
+    found = cli.output("describe", "named.jsonl", "--input", "scores", "--keep", "z", "--measures", "perplexity")
+    assert found == "name,z,perplexity\nq,3,2\n" or found == "z,name,perplexity\n3,q,2\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "said"),
+    [
+        ('{"a": 1..5, "s": [1, 2]}', [], "x.jsonl:1: '1..5' is not a number"),
+        ('{"a": 1, "a": 2, "s": [1, 2]}', [], "x.jsonl:1: 'a' is there twice"),
+        ("[1, 2]", ["--key", "a"], "x.jsonl:1: an array has no field that could be 'a'"),
+    ],
+)
+def test_objects_that_are_none(cli, line, options, said):
+    cli.write("x.jsonl", line + "\n")
+    assert cli.error("softmax", "x.jsonl", *options) == said
+
+
+def test_a_key_with_a_dot(cli):
+    cli.write("x.jsonl", '{"a.b": [1, 1], "a": {"b": [3, 4]}}\n')
+    assert cli.output("softmax", "x.jsonl", "--key", "a.b") == "0.5,0.5\n"
+
+
+def test_rows_left_out_of_one_of_two_files(cli):
+    cli.write("x.csv", "a,b\n1,2\nNA,1\n3,4\n")
+    cli.write("y.csv", "0\n1\n1\n")
+    cli.write("q.csv", "a,b\n0.5,0.5\n0.1,0.9\n")
+    for command in ("softmax_loss", "fit_temperature"):
+        message = cli.error(command, "x.csv", "y.csv", "--missing", "skip")
+        assert message == "--missing skip leaves rows of x.csv out, which then do not stand beside those of TARGET"
+    cli.write("p.csv", "a,b\n0.5,0.5\nNA,1\n0.25,0.75\n")
+    message = cli.error("kl_divergence", "p.csv", "q.csv", "--missing", "skip")
+    assert message == "kl_divergence: --missing skip leaves rows of p.csv out, which then do not stand beside those of Q"
+
+
+@pytest.mark.parametrize("shape", [(5,), (4, 3, 2)])
+def test_arrays_lack_nothing(cli, shape):
+    """--missing skip changes nothing, the shape included."""
+    x = np.random.default_rng(6).normal(size=shape)
+    cli.save("x.npy", x)
+    for ending in ("npy", "npz", "safetensors"):
+        cli.output("softmax", "x.npy", "--missing", "skip", "-o", f"p.{ending}")
+        cli.output("entropy", f"p.{ending}", "--missing", "skip", "-o", "h.npy")
+        np.testing.assert_allclose(np.load(cli.directory / "h.npy"), entropic.entropy(entropic.softmax(x)))

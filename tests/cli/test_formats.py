@@ -420,3 +420,10 @@ def test_names_of_arrays_that_lead_elsewhere(cli, name):
         archive.writestr(name + ".npy", buffer.getvalue())
     cli.output("softmax", "x.npz", "-o", "p.npz")
     assert np.load(cli.directory / "p.npz").files == ["arr_0"]
+
+
+def test_gzip_behind_another_name(cli):
+    message = "this is packed by gzip; a file's name must say so by .gz, a pipe goes through gzip -dc"
+    assert cli.error("softmax", cli.write("x.csv", gzip.compress(b"1,2\n"))) == f"x.csv: {message}"
+    cli.write("x.csv.gz", gzip.compress(b"1,1\n") + bytes(600))
+    assert cli.output("softmax", "x.csv.gz") == "0.5,0.5\n"

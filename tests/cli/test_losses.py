@@ -134,3 +134,17 @@ def test_calibration(cli):
     assert values_of(cli.output("fit_temperature", "x.csv", "--rows", "0:200")) == [
         entropic.fit_temperature(3 * X[:200], y[:200])
     ]
+
+
+def test_calibration_of_targets_that_are_none(cli):
+    written(cli, "x.csv", X[:4])
+    cli.output("softmax", "x.csv", "-o", "p.csv")
+    cli.write("bad.csv", "0\n1\n2\n9\n")
+    cli.write("many.csv", "0\n1\n2\n1\n1\n")
+    for command, file in (("fit_temperature", "x.csv"), ("expected_calibration_error", "p.csv")):
+        assert cli.error(command, file, "bad.csv").startswith("bad.csv: ")
+        assert cli.error(command, file, "bad.csv", "--rows", "2:4").endswith(", got 9 in row 3")
+        assert cli.error(command, file, "many.csv") == f"many.csv: 5 rows, and {file} has 4"
+    assert cli.error("softmax_loss", "x.csv", "p.csv", "--ignore_index", 1).startswith(
+        "softmax_loss: --ignore_index is of classes"
+    )
