@@ -3,7 +3,6 @@
 p_i = int f(u - x_i) prod_{j != i} F(u - x_j) du, by Gauss and Legendre between the places where F has kinks.
 """
 
-import functools
 import math
 
 import numpy as np
@@ -30,7 +29,6 @@ def _points(like):
     return torch.cat([-nodes, nodes]), torch.cat([weights, weights])
 
 
-@functools.cache
 def _chebyshev():
     """log erfc(z) + z^2 as a series in 4/(2 + z) - 1, for z from 0."""
 
