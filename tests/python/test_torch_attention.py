@@ -215,7 +215,6 @@ PARAMETER = "torch.nn.Parameter(torch.tensor(2.0))"
         (f"attention(x, x, x, scale='entropy_invariant', kappa={PARAMETER})", "kappa"),
         (f"attention(x, x, x, scale='entropy_invariant', train_length={PARAMETER})", "train_length"),
         (f"top_p_softmax(x, p={PARAMETER})", "p"),
-        (f"sinkhorn_divergence(x, x, epsilon={PARAMETER})", "epsilon"),
         (f"wasserstein(x, x, order={PARAMETER})", "order"),
     ],
 )

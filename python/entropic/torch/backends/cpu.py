@@ -58,7 +58,10 @@ def _map_vjp(description, x, *arguments):
         # y was rounded, and no longer sums to 1: where the gradients are nearly equal nothing but that would be left of J^T g.
         wide = x.float()
         results = _map_vjp(description, wide, *rows, _map(description, wide, *rows, *values, dim), grad.float(), *values, dim)
-        return (results[0].to(x.dtype), *results[1:]) if per_row else results.to(x.dtype)
+        if not per_row:
+            return results.to(x.dtype)
+        dx, *slopes = results
+        return dx.to(x.dtype), *(absent(x) if row is None else slope for row, slope in zip(rows, slopes, strict=True))
     dx = torch.empty_like(x, memory_format=CONTIGUOUS)
     places, values = (place(x), place(y), place(grad), place(dx)), _values(description, rows, tuple(values))
     if not per_row:
