@@ -13,3 +13,5 @@ set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
 set(CMAKE_CXX_FLAGS_INIT "-isystem ${entropic_root}/usr/include")
 set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64;-L;${entropic_root})
+# liblemon has no CMake package, by which it would be found there.
+add_link_options(-L${entropic_root}/usr/lib/aarch64-linux-gnu)

@@ -678,7 +678,7 @@ def digest_modules(digests):
                 digests.add(line, torch.autograd.grad, y.sum(), [x, *module.parameters()], allow_unused=True)
 
 
-def digest_python(digests):
+def digest_python(digests, with_torch):
     import entropic
 
     entropic.set_num_threads(1)
@@ -686,6 +686,8 @@ def digest_python(digests):
         digest_subject(digests, subject, with_numpy(digests), "numpy", FLOATS)
         digest_refusals(digests, subject)
     digest_rest(digests)
+    if not with_torch:
+        return
     try:
         import torch
 
@@ -779,6 +781,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--target", help="the SIMD target to run on")
     parser.add_argument("--cli", action="store_true", help="of the program that $ENTROPIC_CLI names")
+    parser.add_argument("--no-torch", action="store_true", help="nothing of entropic.torch")
     parser.add_argument("--compare", metavar="FILE", type=Path, help="print what differs from these digests")
     options = parser.parse_args()
     digests = Digests()
@@ -790,7 +793,7 @@ def main():
             import entropic
 
             entropic.force_simd_target(options.target)
-        digest_python(digests)
+        digest_python(digests, not options.no_torch)
     lines = digests.lines()
     if options.compare is None:
         for line, digest in lines.items():
