@@ -179,11 +179,13 @@ def test_vjp_against_central_differences(operation, data):
         above, below = (call(operation, x + s * h * direction, **params) for s in (1, -1))
         assume(((above == 0) == (below == 0)).all())  # no kink in between
         slopes.append((grad * (above - below)).sum() / (2 * h))
-    want = (4 * slopes[0] - slopes[1]) / 3  # near the edge of entmax's support the curvature is large
+    # Near the edge of entmax's support the curvature is large, and beyond alpha = 2 without a bound: then these are no derivatives.
+    want = (4 * slopes[0] - slopes[1]) / 3
     dx = call_vjp(operation, x, call(operation, x, **params), grad, **params)
     assert dx.shape == x.shape
     slowest = max([1.0, *(1 / v for v in params.values() if isinstance(v, float))])
     scale = np.abs(grad).sum() * np.abs(direction).max() * slowest
+    assume(abs(slopes[1] - slopes[0]) <= 1e-5 * scale)
     assert abs((dx * direction).sum() - want) <= 1e-7 * scale
 
 
