@@ -179,7 +179,7 @@ def test_vjp_against_central_differences(operation, data):
         above, below = (call(operation, x + s * h * direction, **params) for s in (1, -1))
         assume(((above == 0) == (below == 0)).all())  # no kink in between
         slopes.append((grad * (above - below)).sum() / (2 * h))
-    # Near the edge of entmax's support the curvature is large, and beyond alpha = 2 without a bound: then these are no derivatives.
+    # Near the edge of entmax's support the curvature is large, beyond alpha = 2 without a bound: then these are no derivatives.
     want = (4 * slopes[0] - slopes[1]) / 3
     dx = call_vjp(operation, x, call(operation, x, **params), grad, **params)
     assert dx.shape == x.shape
