@@ -61,10 +61,10 @@ def to_numpy(operation, argument, x, bfloat16=False):
             "under jit, grad and vmap"
         )
     if not hasattr(x, "__dlpack__") or type(x).__module__.startswith("pyarrow"):
-        # Arrow's arrays without a copy, as lists of one length; pandas' frames have both interfaces, and NumPy's knows more.
-        if (hasattr(x, "__arrow_c_array__") or hasattr(x, "__arrow_c_stream__")) and not type(x).__module__.startswith(
-            "pandas"
-        ):
+        # Arrow's arrays without a copy, as lists of one length. pandas' frames and xarray's arrays have both interfaces, and
+        # NumPy's knows more: the other has rows of coordinates beside the numbers.
+        has_arrow = hasattr(x, "__arrow_c_array__") or hasattr(x, "__arrow_c_stream__")
+        if has_arrow and not type(x).__module__.startswith(("pandas", "xarray")):
             return from_arrow(x)
         return np.asarray(x)
 

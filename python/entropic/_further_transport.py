@@ -186,7 +186,9 @@ def partial_transport(a, b, cost, *, mass):
         raise ValueError(f"{name}: cost must have shape (..., {n}, {m}), got {cost.shape}")
     for argument, masses in (("a", a), ("b", b)):
         if not ((masses >= 0) & (masses < math.inf)).all():
-            raise ValueError(f"{name}: {argument} must be at least 0 and finite, got {masses[~(masses >= 0)][:1] or math.inf}")
+            raise ValueError(
+                f"{name}: {argument} must be at least 0 and finite, got {masses[~((masses >= 0) & (masses < math.inf))][0]}"
+            )
     mass = _within(name, "mass", mass, 0)
     sums = [np.broadcast_to(one.sum(axis=-1), lead) for one in (a, b)]
     least = min((one.min(initial=math.inf) for one in sums), default=math.inf)
@@ -275,13 +277,18 @@ def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_ite
         log_a, log_b = np.log(a), np.log(b)
 
     def potential(others, log_weights, along):
-        exponent = (others - along) / epsilon + log_weights
-        top = np.maximum(exponent.max(axis=1), -1e300)
-        return -rho / (rho + epsilon) * epsilon * (np.log(np.exp(exponent - top[:, None]).sum(axis=1)) + top)
+        # What is forbidden, or has no partner's mass, gets none, whatever the other potential is there: it may be inf.
+        with np.errstate(invalid="ignore", divide="ignore"):
+            apart = np.isposinf(along) | np.isneginf(log_weights) | np.isposinf(others)
+            exponent = np.where(apart, -np.inf, (others - along) / epsilon + log_weights)
+            top = np.maximum(exponent.max(axis=1), -1e300)
+            return -rho / (rho + epsilon) * epsilon * (np.log(np.exp(exponent - top[:, None]).sum(axis=1)) + top)
 
     def mean_exponential(potentials, log_masses):
         exponent = log_masses - potentials / rho
         top = exponent.max()
+        if top == -math.inf:  # all mass stays where it is
+            return 0.0
         return top + math.log(np.exp(exponent - top).sum())
 
     f, g = np.zeros(len(a)), np.zeros(len(b))
@@ -292,7 +299,9 @@ def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_ite
         f, g = f + shift, g - shift
         if iterations % 10 and iterations != max_iterations:
             continue
-        plan = np.exp((f[:, None] + g - cost) / epsilon + log_a[:, None] + log_b)
+        with np.errstate(invalid="ignore"):
+            exponent = (f[:, None] + g - cost) / epsilon + log_a[:, None] + log_b
+        plan = np.exp(np.where(np.isposinf(cost) | (a[:, None] == 0) | (b == 0), -np.inf, exponent))
         rows, columns, moved = plan.sum(axis=1), plan.sum(axis=0), plan.sum()
         with np.errstate(invalid="ignore"):
             paid = np.where(plan > 0, plan * (f[:, None] + g), 0).sum()  # <P, C> + epsilon <P, log(P / a b)>

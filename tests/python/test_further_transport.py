@@ -204,3 +204,31 @@ ERRORS = [
 def test_errors(call, text):
     with pytest.raises(ValueError, match=text):
         call()
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "cost"),
+    [
+        ([1.0, 2.0], [1.0, 1.0], [[np.inf, np.inf], [1.0, 0.0]]),
+        ([1.0, 2.0], [1.0, 1.0], [[np.inf, 1.0], [np.inf, 0.0]]),
+        ([1.0, 2.0], [1.0, 1.0], [[np.inf, np.inf], [np.inf, np.inf]]),
+        ([1.0, 2.0], [0.0, 1.0], [[0.0, np.inf], [1.0, 0.0]]),
+    ],
+)
+def test_unbalanced_mass_that_may_go_nowhere(a, b, cost):
+    """It stays, at the price of the penalty; the rest is the problem without it."""
+    found = entropic.unbalanced_sinkhorn(a, b, cost, epsilon=0.1, penalty=0.7)
+    cost, a, b = np.array(cost), np.array(a), np.array(b)
+    assert found.converged and (found.plan[np.isinf(cost)] == 0).all() and np.isfinite(found.value)
+    allowed = np.isfinite(cost) & (a[:, None] > 0) & (b > 0)
+    rows, columns = allowed.any(axis=1), allowed.any(axis=0)
+    if not rows.any():
+        assert (found.plan == 0).all() and found.value == pytest.approx(0.1 * a.sum() * b.sum() + 0.7 * (a.sum() + b.sum()))
+        return
+    rest = entropic.unbalanced_sinkhorn(a[rows], b[columns], cost[np.ix_(rows, columns)], epsilon=0.1, penalty=0.7)
+    np.testing.assert_allclose(found.plan[np.ix_(rows, columns)], rest.plan, rtol=1e-5, atol=1e-9)
+
+
+def test_masses_that_are_not_finite():
+    with pytest.raises(ValueError, match="partial_transport: a must be at least 0 and finite, got inf"):
+        entropic.partial_transport([np.inf, 0.5], [1.0, 1.0], [[0, 1], [1, 0]], mass=0.5)

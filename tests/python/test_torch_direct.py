@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.utils.checkpoint
 
 import entropic.torch as et
 from entropic.torch import _losses, _maps, _measures, _reductions
@@ -154,3 +155,16 @@ def test_attention_is_as_exact_as_torchs_in_float32():
             errors[who].append([(x - y).abs().max() for x, y in zip(found, exact, strict=True)])
     ours, theirs = (torch.tensor(errors[who]).median(0).values for who in ("ours", "torch's"))
     assert (ours <= theirs).all(), (ours, theirs)
+
+
+@pytest.mark.parametrize(
+    "call", ["softmax_loss(x, y)", "entropy(x, input='scores')", "jsd_loss(x, 2 * x.detach())", "entmax(x)"]
+)
+def test_checkpointing(call):
+    """What checkpointing recomputes is asked for once."""
+    x, y = torch.randn(4, 5, dtype=torch.float64, requires_grad=True), torch.tensor([0, 1, 2, 3])
+    function = eval(f"lambda x: et.{call}.square().sum()", {"et": et, "y": y})
+    torch.utils.checkpoint.checkpoint(function, x, use_reentrant=False).backward()
+    again = x.detach().clone().requires_grad_()
+    function(again).backward()
+    assert torch.equal(x.grad, again.grad)

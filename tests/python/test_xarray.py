@@ -76,3 +76,15 @@ def test_what_does_not_fit_is_refused():
         entropic.softmax(p, axis="depth")
     with pytest.raises(TypeError, match="softmax: out cannot be given"):
         entropic.softmax(p, out=np.empty_like(P))
+
+
+def test_functions_that_keep_no_names_read_the_numbers():
+    """By its values: an xarray also offers itself as an Arrow stream, of numbers and coordinates in one row."""
+    rng = np.random.default_rng(1)
+    u, v = rng.random((3, 4)), rng.random((3, 4))
+    one, other = (xarray.DataArray(x, dims=("row", "at"), coords={"row": ["a", "b", "c"]}) for x in (u, v))
+    assert entropic.match_entropy(one) == entropic.match_entropy(u)
+    assert entropic.wasserstein(one, other) == entropic.wasserstein(u, v)
+    np.testing.assert_array_equal(entropic.wasserstein_1d(one, other), entropic.wasserstein_1d(u, v))
+    chain = entropic.Sampler([("top_k", 2)], seed=1)
+    np.testing.assert_array_equal(chain.probs(one), chain.probs(u))

@@ -93,8 +93,9 @@ class _Tracked(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         operator, direct, values, dim = ctx.call
-        count = len(ctx.saved_tensors) - len(direct.differentiable)
-        tensors, slopes = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
+        saved = ctx.saved_tensors  # once: what checkpointing keeps is unpacked by asking
+        count = len(saved) - len(direct.differentiable)
+        tensors, slopes = saved[:count], saved[count:]
         results = [None] * count
         found = of_rows(operator, direct, tensors, slopes, values, dim, grad)
         for k, one in zip(direct.differentiable, found, strict=True):

@@ -314,19 +314,25 @@ def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed
     tensor(3., grad_fn=<PowBackward0>)
     """
     name = "sliced_wasserstein"
-    (order,) = _numbers(name, order=order)
+    order = _further_transport._within(name, "order", *_numbers(name, order=order), 1)
     x, y, a, b = _points(name, x, y, a, b)
+    dtype = x.dtype
+    x, y, a, b = (one.float() if one.dtype in (torch.float16, torch.bfloat16) else one for one in (x, y, a, b))
     projections = projections.detach().cpu().numpy() if isinstance(projections, Tensor) else projections
     theta = torch.as_tensor(_further_transport.directions(name, x.shape[1], projections, seed)).to(x)
     u, v = theta @ x.T, theta @ y.T
     distances = wasserstein_1d(u, v, u_weights=a.expand_as(u), v_weights=b.expand_as(v), order=order)
+    # Powers of the largest would overflow, or vanish.
+    largest = distances.detach().amax()
+    largest = torch.where(largest > 0, largest, 1)
+    distances = distances / largest
     mean = (distances**order).mean()
     distance = torch.where(mean > 0, torch.where(mean > 0, mean, 1) ** (1 / order), 0 * mean)
     with torch.no_grad():
         spread = (distances**order).std() / len(theta) ** 0.5 if len(theta) > 1 else torch.full_like(mean, float("nan"))
         error = torch.where(mean > 0, spread * distance / (order * mean), 0 * spread)
         error = torch.zeros_like(error) if x.shape[1] == 1 else error
-    return entropic.SlicedResult(distance, error)
+    return entropic.SlicedResult((distance * largest).to(dtype), (error * largest).to(dtype))
 
 
 def partial_transport(a, b, cost, *, mass):
