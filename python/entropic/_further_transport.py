@@ -48,7 +48,7 @@ class BarycenterResult(NamedTuple):
     converged: Any
 
 
-def _within(name, argument, value, low, *, open_=False):
+def within(name, argument, value, low, *, open_=False):
     value = _checks.number(name, argument, value)
     if not (low < value < math.inf if open_ else low <= value < math.inf):
         raise ValueError(f"{name}: {argument} must be {'above' if open_ else 'at least'} {low} and finite, got {value:g}")
@@ -123,7 +123,7 @@ def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed
     3.0
     """
     name = "sliced_wasserstein"
-    order = _within(name, "order", order, 1)
+    order = within(name, "order", order, 1)
     arrays, (x, y, a, b) = _transport.points_of(name, x, y, a, b)
     # The library says what is wrong with points and weights, whatever the directions are.
     _core.wasserstein(x[:1], y[:1], x[:0, 0], y[:0, 0], np.empty((0, 0), x.dtype), (1.0,))
@@ -189,7 +189,7 @@ def partial_transport(a, b, cost, *, mass):
             raise ValueError(
                 f"{name}: {argument} must be at least 0 and finite, got {masses[~((masses >= 0) & (masses < math.inf))][0]}"
             )
-    mass = _within(name, "mass", mass, 0)
+    mass = within(name, "mass", mass, 0)
     sums = [np.broadcast_to(one.sum(axis=-1), lead) for one in (a, b)]
     least = min((one.min(initial=math.inf) for one in sums), default=math.inf)
     if mass > least * (1 + 1e-12):
@@ -259,8 +259,8 @@ def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_ite
     True
     """
     name = "unbalanced_sinkhorn"
-    epsilon, rho = (_within(name, k, v, 0, open_=True) for k, v in (("epsilon", epsilon), ("penalty", penalty)))
-    tolerance, max_iterations = _within(name, "tolerance", tolerance, 0), _count(name, "max_iterations", max_iterations)
+    epsilon, rho = (within(name, k, v, 0, open_=True) for k, v in (("epsilon", epsilon), ("penalty", penalty)))
+    tolerance, max_iterations = within(name, "tolerance", tolerance, 0), _count(name, "max_iterations", max_iterations)
     arrays = _transport.Together(name, a=a, b=b, cost=cost)
     a, b, cost = (np.asarray(arrays.given[one], np.float64) for one in ("a", "b", "cost"))
     if a.ndim != 1 or b.ndim != 1 or cost.shape != (len(a), len(b)):
@@ -371,8 +371,8 @@ def sinkhorn_barycenter(p, cost, *, epsilon, weights=None, tolerance=1e-9, max_i
     array([0., 1., 0.])
     """
     name = "sinkhorn_barycenter"
-    epsilon = _within(name, "epsilon", epsilon, 0, open_=True)
-    tolerance, max_iterations = _within(name, "tolerance", tolerance, 0), _count(name, "max_iterations", max_iterations)
+    epsilon = within(name, "epsilon", epsilon, 0, open_=True)
+    tolerance, max_iterations = within(name, "tolerance", tolerance, 0), _count(name, "max_iterations", max_iterations)
     arrays = _transport.Together(name, {"weights": weights}, p=p, cost=cost)
     p, cost = (np.asarray(arrays.given[one], np.float64) for one in ("p", "cost"))
     if p.ndim != 2 or cost.ndim != 2 or len(cost) != p.shape[1] or p.size == 0 or cost.size == 0:

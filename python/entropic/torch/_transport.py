@@ -314,7 +314,7 @@ def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed
     tensor(3., grad_fn=<PowBackward0>)
     """
     name = "sliced_wasserstein"
-    order = _further_transport._within(name, "order", *_numbers(name, order=order), 1)
+    order = _further_transport.within(name, "order", *_numbers(name, order=order), 1)
     x, y, a, b = _points(name, x, y, a, b)
     dtype = x.dtype
     x, y, a, b = (one.float() if one.dtype in (torch.float16, torch.bfloat16) else one for one in (x, y, a, b))
