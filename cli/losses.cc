@@ -1,7 +1,6 @@
 // Losses and calibration as commands: scores against targets, which the file's labels are or a second file has.
 #include <cmath>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 
@@ -14,37 +13,24 @@ namespace {
 using entropic::MatrixView;
 using entropic::TargetKind;
 
-// What rows are compared with, read when the first of them is.
+// What rows are compared with.
 struct Targets {
-  std::string path;
-  std::optional<std::int64_t> ignored;  // the class of rows that count nothing
-  std::once_flag once;
-  Table table;
-  std::vector<double> numbers;  // of the table
-  std::exception_ptr failure;   // of the one attempt to read them
+  SecondFile file{"TARGET"};
+  std::vector<double> numbers = {};          // of the file
+  std::optional<std::int64_t> ignored = {};  // the class of rows that count nothing
 };
 
 // The rows of TARGET, all of them.
 const Table& table_of(Targets& targets, const Files& files) {
-  std::call_once(targets.once, [&] {
-    try {
-      targets.table = read_other(files, targets.path);
-      Table& table = targets.table;
-      if (table.shape.size() == 1) {  // an array of one axis has a class for each row
-        table.rows = table.cols;
-        table.cols = 1;
-      }
-      targets.numbers = as_doubles(table);
-      if (files.reading.missing == files::Missing::skip) {
-        bad_input("--missing skip leaves rows of {} out, which then do not stand beside those of TARGET",
-                  files::input_name(files.in));
-      }
-    } catch (...) {
-      targets.failure = std::current_exception();
+  const Table& all = targets.file.table(files, [&](Table& table) {
+    if (table.shape.size() == 1) {  // an array of one axis has a class for each row
+      table.rows = table.cols;
+      table.cols = 1;
     }
+    targets.numbers = as_doubles(table);
   });
-  if (targets.failure) std::rethrow_exception(targets.failure);
-  return targets.table;
+  targets.file.check_missing(files);
+  return all;
 }
 
 // The class that a label is: the name of a column, or its number from 0.
@@ -63,22 +49,20 @@ std::int64_t class_of(const Table& scores, std::size_t row, const Files& files) 
 // The classes of these rows: their labels, or what the one column of TARGET says.
 std::vector<std::int64_t> classes_of(Targets& targets, const Table& scores, const Files& files, std::string_view name) {
   std::vector<std::int64_t> classes(scores.rows);
-  if (targets.path.empty()) {
+  if (targets.file.path.empty()) {
     if (!scores.label_column) {
       bad_input("{}: {} has no labels, and TARGET is missing, the file of targets", name, files::input_name(files.in));
     }
     for (std::size_t r = 0; r < scores.rows; ++r) classes[r] = class_of(scores, r, files);
     return classes;
   }
-  const Table& table = table_of(targets, files);
-  if (table.rows < scores.first_row + scores.rows) {
-    bad_input("{}: {} rows, fewer than {}", files::input_name(targets.path), table.rows, files::input_name(files.in));
-  }
+  table_of(targets, files);
+  targets.file.check_rows(files, scores);
   for (std::size_t r = 0; r < scores.rows; ++r) {
     const double number = targets.numbers[scores.first_row + r];
     if (!(std::abs(number) < 0x1p53) || number != std::floor(number)) {
-      bad_input("{}: row {}: a class must be a whole number, got {}", files::input_name(targets.path), scores.first_row + r,
-                number);
+      bad_input("{}: row {}: a class must be a whole number, got {}", files::input_name(targets.file.path),
+                scores.first_row + r, number);
     }
     classes[r] = static_cast<std::int64_t>(number);
   }
@@ -90,20 +74,19 @@ struct Losses {
   const Files& files;
 
   Table evaluated(const entropic::Loss& op, std::string_view name, Table scores) const;
-  void at_end(std::size_t rows) const;
 };
 
 Table Losses::evaluated(const entropic::Loss& op, std::string_view name, Table scores) const {
   const TargetKind kind = std::visit([](const auto& one) { return one.kTarget; }, op);
   const bool may_be_classes = kind == TargetKind::classes || kind == TargetKind::classes_or_distributions;
-  const bool given = !targets->path.empty();
+  const bool given = !targets->file.path.empty();
   if (!given && !may_be_classes) {
     bad_input("{}: TARGET is missing, a file with a row of {} for each row", name,
               kind == TargetKind::labels ? "0 and 1" : "scores of the teacher");
   }
   const bool of_classes = may_be_classes && (!given || table_of(*targets, files).cols == 1 || kind == TargetKind::classes);
   if (of_classes && given && table_of(*targets, files).cols != 1) {
-    bad_input("{}: {} columns; {} takes one class for each row", files::input_name(targets->path),
+    bad_input("{}: {} columns; {} takes one class for each row", files::input_name(targets->file.path),
               table_of(*targets, files).cols, name);
   }
   if (!of_classes && targets->ignored) bad_input("{}: --ignore_index is of classes, and TARGET has a row for each row", name);
@@ -111,14 +94,9 @@ Table Losses::evaluated(const entropic::Loss& op, std::string_view name, Table s
   if (of_classes) {
     classes = classes_of(*targets, scores, files, name);
   } else {
-    const Table& table = table_of(*targets, files);
-    if (table.cols != scores.cols) {
-      bad_input("{}: {} columns, and {} has {}", files::input_name(targets->path), table.cols, files::input_name(files.in),
-                scores.cols);
-    }
-    if (table.rows < scores.first_row + scores.rows) {
-      bad_input("{}: {} rows, fewer than {}", files::input_name(targets->path), table.rows, files::input_name(files.in));
-    }
+    table_of(*targets, files);
+    targets->file.check_columns(files, scores);
+    targets->file.check_rows(files, scores);
   }
   const std::size_t first_row = scores.first_row;
   return one_per_row(widened(std::move(scores)), name, [&]<class T>(MatrixView<const T> x, auto y) {
@@ -134,32 +112,21 @@ Table Losses::evaluated(const entropic::Loss& op, std::string_view name, Table s
         }
       } catch (const entropic::RowError& error) {
         if (!given || !error.argument().starts_with("target")) throw;
-        refuse_row(targets->path, error, first_row + error.row());
+        refuse_row(targets->file.path, error, first_row + error.row());
       }
       std::copy(value.begin(), value.end(), y.data);
     }
   });
 }
 
-// All rows of FILE are done: has TARGET more?
-void check_end(const Targets& targets, const Files& files, std::size_t rows) {
-  if (targets.path.empty() || files.reading.end_row != files::kAllRows) return;
-  rows += files.reading.first_row;
-  if (targets.table.rows == rows) return;
-  bad_input("{}: {} rows, and {} has {}", files::input_name(targets.path), targets.table.rows, files::input_name(files.in),
-            rows);
-}
-
-void Losses::at_end(std::size_t rows) const { check_end(*targets, files, rows); }
-
 // Refuses a row of FILE or, where it is the label's fault, of TARGET.
 [[noreturn]] void refuse_labelled(const Targets& targets, const Files& files, const entropic::RowError& error) {
-  const bool by_target = !targets.path.empty() && error.argument().starts_with("label");
-  refuse_row(by_target ? targets.path : files.in, error, files.reading.first_row + error.row());
+  const bool by_target = !targets.file.path.empty() && error.argument().starts_with("label");
+  refuse_row(by_target ? targets.file.path : files.in, error, files.reading.first_row + error.row());
 }
 
 void add_target(CLI::App& command, Targets& targets, const std::string& holds) {
-  add_path(command, "TARGET", targets.path, "standard input", holds)->option_text(" ");
+  add_path(command, "TARGET", targets.file.path, "standard input", holds)->option_text(" ");
 }
 
 // A file of one number: what was calculated of all rows.
@@ -170,6 +137,30 @@ Table one_number(std::string_view name, double value) {
   table.shape = {1};
   table.header = {std::string(name)};
   return table;
+}
+
+// evaluate(all rows, their classes) as a file of one number called `result`.
+template <class Evaluate>
+Table of_all(Targets& targets, const Files& files, std::string_view name, std::string_view result, bool labelled, Table rows,
+             Evaluate evaluate) {
+  rows = widened(std::move(rows));
+  rows.first_row = files.reading.first_row;
+  std::vector<std::int64_t> classes;
+  if (labelled) classes = classes_of(targets, rows, files, name);
+  targets.file.check_end(files, rows.rows);
+  double value = 0;
+  try {
+    std::visit(
+        [&]<class T>(std::vector<T>& values) {
+          if constexpr (!entropic::kIsHalf<T>) {
+            value = evaluate(MatrixView<const T>(values.data(), rows.rows, rows.cols), classes);
+          }
+        },
+        rows.values);
+  } catch (const entropic::RowError& error) {
+    refuse_labelled(targets, files, error);
+  }
+  return one_number(result, value);
 }
 
 // A command that makes one number of all rows and their labels.
@@ -189,24 +180,7 @@ void add_fit(CLI::App& app, Program& program, const std::string& name, const std
       fmt::format("Example: entropic {} {}\n{}", name, labelled ? "labelled_scores.csv" : "scores.csv", kEverywhere));
   command.callback([=, &program] {
     program.action = [=, &files = program.files] {
-      Table scores = widened(read_table(files));
-      scores.first_row = files.reading.first_row;
-      const std::vector<std::int64_t> classes =
-          labelled ? classes_of(*targets, scores, files, name) : std::vector<std::int64_t>();
-      check_end(*targets, files, scores.rows);
-      double value = 0;
-      try {
-        std::visit(
-            [&]<class T>(std::vector<T>& values) {
-              if constexpr (!entropic::kIsHalf<T>) {
-                value = evaluate(MatrixView<const T>(values.data(), scores.rows, scores.cols), classes);
-              }
-            },
-            scores.values);
-      } catch (const entropic::RowError& error) {
-        refuse_labelled(*targets, files, error);
-      }
-      write_table(files, one_number(result, value));
+      write_table(files, of_all(*targets, files, name, result, labelled, read_table(files), evaluate));
     };
   });
 }
@@ -221,7 +195,7 @@ void add_losses(CLI::App& app, Program& program) {
       return {[losses, op = made<entropic::Loss>(arguments), name = arguments.info.name](Table scores) {
                 return losses.evaluated(op, name, std::move(scores));
               },
-              [losses](std::size_t rows) { losses.at_end(rows); }};
+              [losses](std::size_t rows) { losses.targets->file.check_end(losses.files, rows); }};
     };
     CLI::App& command = add_operation(
         app, program, info, evaluate,
@@ -252,23 +226,8 @@ void add_calibration(CLI::App& app, Program& program) {
   const auto evaluate = [targets, &program](const Arguments& arguments) -> Evaluation {
     const auto op = std::get<entropic::ExpectedCalibrationError>(made<entropic::Calibration>(arguments));
     return {[targets, op, &files = program.files, name = arguments.info.name](Table p) {
-      p = widened(std::move(p));
-      p.first_row = files.reading.first_row;
-      const std::vector<std::int64_t> classes = classes_of(*targets, p, files, name);
-      check_end(*targets, files, p.rows);
-      double value = 0;
-      try {
-        std::visit(
-            [&]<class T>(std::vector<T>& values) {
-              if constexpr (!entropic::kIsHalf<T>) {
-                value = entropic::expected_calibration_error(op, MatrixView<const T>(values.data(), p.rows, p.cols), classes);
-              }
-            },
-            p.values);
-      } catch (const entropic::RowError& error) {
-        refuse_labelled(*targets, files, error);
-      }
-      return one_number(name, value);
+      return of_all(*targets, files, name, name, true, std::move(p),
+                    [&](auto rows, Classes classes) { return entropic::expected_calibration_error(op, rows, classes); });
     }};
   };
   CLI::App& command =

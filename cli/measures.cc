@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <memory>
-#include <mutex>
 #include <numeric>
 #include <span>
 
@@ -39,60 +38,26 @@ std::vector<double> as_distributions(const Table& table) {
   return numbers;
 }
 
-// The rows that P is compared with, read when the first of P is.
-struct Others {
-  std::string path;
-  std::once_flag once;
-  Table table;
-  std::exception_ptr failure;  // of the one attempt to read them
-};
-
 // Compares rows of P with those of Q.
 struct Pairs {
-  std::shared_ptr<Others> others;
+  std::shared_ptr<SecondFile> others;
   const Files& files;
 
   Table compared(const entropic::Divergence& op, Table p) const;
-
-  void at_end(std::size_t rows) const {
-    const Table& q = others->table;
-    // Of a part of P what is behind it is not known.
-    if (q.rows == 1 || q.rows == rows || files.reading.end_row != files::kAllRows) return;
-    rows += files.reading.first_row;
-    if (q.rows == rows) return;
-    files::bad_input("{}: {} rows, and {} has {}; one row is compared with all", files::input_name(others->path), q.rows,
-                     files::input_name(files.in), rows);
-  }
 };
 
 Table Pairs::compared(const entropic::Divergence& op, Table p) const {
   const std::string_view name = description_of(op).name;
   const bool of_distributions = std::visit([](const auto& one) { return one.input == entropic::Input::probs; }, op);
   const auto as_numbers = of_distributions ? as_distributions : as_doubles;
-  std::call_once(others->once, [&] {
-    try {
-      if (others->path.empty()) files::bad_input("{}: Q is missing, the file that P is compared with", name);
-      others->table = read_other(files, others->path);
-      if (others->table.values.index() != p.values.index()) others->table.values = as_numbers(others->table);
-    } catch (...) {
-      others->failure = std::current_exception();
-    }
+  if (others->path.empty()) files::bad_input("{}: Q is missing, the file that P is compared with", name);
+  const Table& q = others->table(files, [&](Table& table) {
+    if (table.values.index() != p.values.index()) table.values = as_numbers(table);
   });
-  if (others->failure) std::rethrow_exception(others->failure);
-  const Table& q = others->table;
-  if (q.cols != p.cols) {
-    files::bad_input("{}: {} columns, and {} has {}", files::input_name(others->path), q.cols, files::input_name(files.in),
-                     p.cols);
-  }
-  if (q.rows != 1 && q.rows < p.first_row + p.rows) {
-    files::bad_input("{}: {} rows, fewer than {}; one row is compared with all", files::input_name(others->path), q.rows,
-                     files::input_name(files.in));
-  }
+  others->check_columns(files, p);
+  others->check_rows(files, p);
   if (p.values.index() != q.values.index()) p.values = as_numbers(p);
-  if (q.rows != 1 && files.reading.missing == files::Missing::skip) {
-    files::bad_input("{}: --missing skip leaves rows of {} out, which then do not stand beside those of Q", name,
-                     files::input_name(files.in));
-  }
+  others->check_missing(files, fmt::format("{}: ", name));
   const std::size_t first_row = p.first_row;
   return one_per_row(std::move(p), name, [&]<class T>(entropic::MatrixView<const T> x, auto y) {
     const T* const all = std::get<std::vector<T>>(q.values).data();
@@ -150,11 +115,11 @@ void add_measures(CLI::App& app, Program& program) {
   const Footnotes probabilities = {.input = "probabilities", .holds = "Probabilities", .output = "result.csv"};
   add_family<entropic::Measure>(app, program, each(of_rows), probabilities);
   for (const OperationInfo& info : entropic::family_info<entropic::Divergence>().operations) {
-    const auto others = std::make_shared<Others>();
+    const auto others = std::make_shared<SecondFile>("Q", true);
     const auto evaluate = [others, &program](const Arguments& arguments) -> Evaluation {
       const Pairs pairs = {others, program.files};
       return {[pairs, op = made<entropic::Divergence>(arguments)](Table p) { return pairs.compared(op, std::move(p)); },
-              [pairs](std::size_t rows) { pairs.at_end(rows); }};
+              [pairs](std::size_t rows) { pairs.others->check_end(pairs.files, rows); }};
     };
     CLI::App& command =
         add_operation(app, program, info, evaluate,

@@ -52,6 +52,43 @@ Table read_other(const Files& files, const std::string& path) {
   return read_table(other);
 }
 
+const Table& SecondFile::table(const Files& files, const std::function<void(Table&)>& prepare) {
+  std::call_once(once_, [&] {
+    try {
+      table_ = read_other(files, path);
+      prepare(table_);
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+  });
+  if (failure_) std::rethrow_exception(failure_);
+  return table_;
+}
+
+void SecondFile::check_columns(const Files& files, const Table& rows) const {
+  if (table_.cols == rows.cols) return;
+  bad_input("{}: {} columns, and {} has {}", files::input_name(path), table_.cols, files::input_name(files.in), rows.cols);
+}
+
+void SecondFile::check_rows(const Files& files, const Table& rows) const {
+  if (beside_all() || table_.rows >= rows.first_row + rows.rows) return;
+  bad_input("{}: {} rows, fewer than {}{}", files::input_name(path), table_.rows, files::input_name(files.in), advice());
+}
+
+void SecondFile::check_end(const Files& files, std::size_t rows) const {
+  // Of a part of FILE what is behind it is not known.
+  if (path.empty() || beside_all() || files.reading.end_row != files::kAllRows) return;
+  rows += files.reading.first_row;
+  if (table_.rows == rows) return;
+  bad_input("{}: {} rows, and {} has {}{}", files::input_name(path), table_.rows, files::input_name(files.in), rows, advice());
+}
+
+void SecondFile::check_missing(const Files& files, std::string_view prefix) const {
+  if (beside_all() || files.reading.missing != files::Missing::skip) return;
+  bad_input("{}--missing skip leaves rows of {} out, which then do not stand beside those of {}", prefix,
+            files::input_name(files.in), name_);
+}
+
 void stream_rows(const Files& files, const std::function<Table(Table)>& result,
                  const std::function<void(std::size_t rows)>& at_end) {
   const files::Format& to = files::output_format(files.out, files.out_format);

@@ -3,7 +3,9 @@
 
 #include <entropic/entropic.h>
 
+#include <exception>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -20,6 +22,36 @@ Table read_table(const Files& files);
 // All of another file than FILE, of which --key, --header, --delimiter and --missing hold too if it is of the same format, and
 // nothing else that was said of FILE.
 Table read_other(const Files& files, const std::string& path);
+
+// A second file whose rows stand beside those of FILE: all of it, read when the first row is wanted.
+class SecondFile {
+ public:
+  // What messages call it: Q, TARGET. `one_for_all`: a single row stands beside every row of FILE.
+  explicit SecondFile(std::string_view name, bool one_for_all = false) : name_(name), one_for_all_(one_for_all) {}
+
+  std::string path;
+
+  // Its rows, after prepare(them) has been called once. Several threads may ask.
+  const Table& table(const Files& files, const std::function<void(Table&)>& prepare);
+
+  // Refuse it, once it is read, where it does not fit these rows of FILE, or FILE as a whole, which ends after `rows` rows.
+  void check_columns(const Files& files, const Table& rows) const;
+  void check_rows(const Files& files, const Table& rows) const;
+  void check_end(const Files& files, std::size_t rows) const;
+
+  // Refuses --missing skip, after `prefix`: what is left is counted anew.
+  void check_missing(const Files& files, std::string_view prefix = "") const;
+
+ private:
+  bool beside_all() const { return one_for_all_ && table_.rows == 1; }
+  std::string_view advice() const { return one_for_all_ ? "; one row is compared with all" : ""; }
+
+  std::string_view name_;
+  bool one_for_all_;
+  std::once_flag once_;
+  Table table_;
+  std::exception_ptr failure_;  // of the one attempt to read it
+};
 
 // Reads the input, writes result(its rows) to the output: no file, if anything fails. A file larger than memory comes in parts,
 // and several threads call result at once. So what it makes of a row may depend on nothing but the row and its number, which is
@@ -104,7 +136,6 @@ Table one_per_row(Table table, std::string_view name, const auto& calculate) {
   if (sizeof_number(table) == 2) table.values = std::move(results);
   table.cols = 1;
   table.shape.pop_back();
-  table.result = name;
   if (!table.header.empty()) table.header = {std::string(name)};
   return table;
 }

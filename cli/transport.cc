@@ -115,10 +115,8 @@ void transport(const Plan& options, const Files& files) {
   if (files.out.empty()) return write_table(files, found);
   // The plan's file is there only once the result is written too.
   files::Output output(files.out);
-  files::write_all(files::output_format(files.out, files.out_format), output, plan);
-  Files shown;
-  shown.digits = files.digits;
-  if (!files::is_standard(files.out)) write_table(shown, found);
+  files::write_all(files::output_format(files.out), output, plan);
+  if (!files::is_standard(files.out)) write_table({}, found);
   output.finish();
 }
 

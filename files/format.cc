@@ -39,13 +39,7 @@ void refuse_known(const std::string& path) {
 
 }  // namespace
 
-std::string format_endings() {
-  std::vector<std::string_view> written;
-  for (const Format& format : kFormats) {
-    if (format.create != nullptr) written.push_back(format.name);
-  }
-  return fmt::format(".{}", fmt::join(written, ", ."));
-}
+std::string format_endings() { return fmt::format(".{}", fmt::join(output_format_names(), ", .")); }
 
 std::vector<std::string> format_names() {
   std::vector<std::string> names;
@@ -133,7 +127,6 @@ Reader without_missing(Reader all) {
   some.take = [all = std::move(all), rows = std::size_t{0}](Piece& piece, std::size_t numbers) mutable {
     if (!all.next(piece, numbers)) return false;
     if (!piece.table.missing.empty()) leave_out(std::exchange(piece.table.missing, {}), piece.table);
-    piece.table.shape = {piece.table.rows, piece.table.cols};
     piece.table.first_row = rows;
     rows += piece.table.rows;
     return true;
