@@ -61,7 +61,8 @@ inline void check_round_trip(const Format& format, std::string_view bytes, ReadO
     // A name goes before a number, so that a column cannot be counted where another has its number for a name.
     if (std::find(table.header.begin(), table.header.end(), std::to_string(options.labels)) != table.header.end()) return;
   }
-  if (!columns) options.key = table.key;
+  // The one array of the .npz that is written may have another name: one that is not printable would be no name of a file.
+  if (!columns) options.key = format.name == "npz" ? "" : table.key;
   // What has no name, or the name "", gets one.
   if (format.name == "jsonl" && table.label_column && table.label_header.empty()) table.label_header = "label";
   std::string written;
