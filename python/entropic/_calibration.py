@@ -342,7 +342,9 @@ class VectorScaling(NamedTuple):
 def fit_vector_scaling(x, labels, *, ridge=1e-6, sample_weight=None, ignore_index=None):
     """A scale and a bias for each class at which softmax(scale x + bias) gives the labels the least mean loss.
 
-        argmin_{w, b} mean_r -log softmax(w x_r + b)_{y_r} + ridge/2 (|w - 1|^2 + |b + (w - 1) m|^2),  m = mean_r x_r
+        argmin_{w, b} mean_r -log softmax(w x_r + b)_{y_r} + ridge/2 (s^2 |w - 1/T|^2 + |b + (w - 1/T) m|^2)
+
+    T is the best temperature, m = mean_r x_r, s^2 = mean_ri (x_ri - m_i)^2: scores in other units give the same distributions.
 
     Parameters
     ----------
@@ -351,8 +353,8 @@ def fit_vector_scaling(x, labels, *, ridge=1e-6, sample_weight=None, ignore_inde
     labels : array of integers
         The class of each row, in [0, n), of shape x.shape[:-1].
     ridge : float, at least 0 and finite, default 1e-6
-        What a change of the scores costs: of each class's scale, and of what its mean score becomes. Above 0 there is always
-        one minimum; 0 is the likelihood alone.
+        What a change from the scores x/T costs: of each class's scale, and of what its mean score becomes. Above 0 there is
+        always one minimum; 0 is the likelihood alone.
     sample_weight : array of shape x.shape[:-1], default None
         How much each row counts, at least 0; None: all alike. What a row of weight 0 holds is not read.
     ignore_index : int, default None
@@ -390,6 +392,11 @@ def fit_vector_scaling(x, labels, *, ridge=1e-6, sample_weight=None, ignore_inde
     if not 0 <= ridge < math.inf:
         raise ValueError(f"{name}: ridge must be at least 0 and finite, got {ridge:g}")
     values, classes, weights, _ = _labelled(name, "x", x, labels, sample_weight, ignore_index)
+    values = values.astype(np.float64)
+    # In units in which sums of squares neither overflow nor vanish.
+    largest = np.abs(values, where=np.isfinite(values), out=np.zeros_like(values)).max(initial=0)
+    unit = 2.0 ** np.clip(np.frexp(largest)[1], -1020, 1020) if largest > 0 else 1.0
+    values = values / unit
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TemperatureClampedWarning)
         try:
@@ -397,34 +404,36 @@ def fit_vector_scaling(x, labels, *, ridge=1e-6, sample_weight=None, ignore_inde
         except ValueError as error:
             raise ValueError(str(error).replace("fit_temperature", name)) from None
     rows = slice(None) if len(weights) == 0 else weights > 0
-    weights = np.ones(len(values)) if len(weights) == 0 else weights[rows]
-    values, classes = values[rows].astype(np.float64), classes[rows]
+    weights = np.ones(len(values)) if len(weights) == 0 else weights[rows] / weights.max()
+    values, classes = values[rows], classes[rows]
     missing = np.setdiff1d(np.arange(values.shape[1]), classes)
     if ridge == 0 and len(missing) > 0:
         raise ValueError(f"{name}: class {missing[0]} is no row's label, so that its bias would be -inf; give a ridge above 0")
     if clamped and temperature < 1:  # every label has the largest score, whatever their size
         finite = values[np.isfinite(values)]
         temperature = max(finite.max() - finite.min(), np.finfo(float).tiny)
-    change, mean, found = _newton(values, classes, weights / weights.sum(), ridge, temperature)
+    change, mean, found = _newton(values / temperature, classes, weights / weights.sum(), ridge)
     if not found:
         raise ValueError(
             f"{name}: the loss falls on for ever, as scales and biases exist at which every row of some class is right; "
             f"give a ridge above {ridge:g}"
         )
     bias = change[1] - change[0] * mean
-    return VectorScaling(1 + change[0], bias - bias.mean())
+    return VectorScaling((1 + change[0]) / temperature / unit, bias - bias.mean())
 
 
-def _newton(x, labels, weights, ridge, temperature):
-    """The least loss of scores x + d (x - mean) + c, from those of a temperature: ((d, c), mean, whether there is one)."""
+def _newton(x, labels, weights, ridge):
+    """The least loss of scores x + d (x - mean) + c: ((d, c), mean, whether there is one). A change of d costs in units of
+    the spread of x."""
     absent = np.isneginf(x)
     x = np.where(absent, 0, x)
     mean = weights @ x
     centred = np.where(absent, 0, x - mean)
+    deviation = math.sqrt((weights @ centred**2).mean()) or 1.0
+    centred /= deviation
     at = np.arange(len(x)), labels
     column = weights[:, None]
-    slower = np.full(x.shape[1], 1 / temperature - 1)
-    change = np.stack([slower, slower * (mean - mean.mean())])
+    change = np.zeros((2, x.shape[1]))
 
     def scores(change):
         return centred * change[0] + change[1]
@@ -461,7 +470,8 @@ def _newton(x, labels, weights, ridge, temperature):
         size_of_scores = np.abs(x + scores(change)).max()
         if moved <= 1e-8 * (1 + size_of_scores):
             p[at] -= 1
-            return change + step, mean, ridge > 0 or np.abs(p).max(axis=0).min() > 1e-12
+            change += step
+            return (change[0] / deviation, change[1]), mean, ridge > 0 or np.abs(p).max(axis=0).min() > 1e-12
         slope = (gradient * step).sum()
         size = min(1.0, _LONGEST / max(moved, 1e-300))
         while True:
@@ -598,6 +608,14 @@ def _labelled(name, argument, x, labels, sample_weight, ignore_index):
     weights = _weights(name, argument, sample_weight, shape)
     if ignore_index is not None:
         ignored = classes == _checks.integer(name, "ignore_index", ignore_index)
+        if classes.size > 0 and ignored.all():
+            raise ValueError(
+                f"{name}: some row must count: all {classes.size} labels are {ignore_index}, which ignore_index leaves out"
+            )
+        if weights.size > 0 and not weights[~ignored].any():
+            raise ValueError(
+                f"{name}: some row must count: sample_weight is 0 in all {(~ignored).sum()} rows that ignore_index leaves"
+            )
         weights = np.where(ignored, 0.0, weights if weights.size else 1.0)
     return matrix, classes, weights, tolerance
 

@@ -9,7 +9,7 @@ from sklearn.utils.validation import (  # type: ignore[import-untyped]
     validate_data,
 )
 
-from entropic import _calibration, _core, _generated
+from entropic import _calibration, _convert, _core, _generated
 
 
 class _Scaler(ClassifierMixin, TransformerMixin, BaseEstimator):
@@ -25,7 +25,7 @@ class _Scaler(ClassifierMixin, TransformerMixin, BaseEstimator):
         return tags
 
     def fit(self, X, y, sample_weight=None):
-        X, y = validate_data(self, _as_column(X), y, dtype=[np.float64, np.float32], ensure_all_finite=False)
+        X, y = validate_data(self, _as_column(_readable(self, X)), y, dtype=[np.float64, np.float32], ensure_all_finite=False)
         check_classification_targets(y)
         self._check(X)
         if sample_weight is not None:
@@ -67,6 +67,7 @@ class _Scaler(ClassifierMixin, TransformerMixin, BaseEstimator):
 
     def _checked(self, X):
         check_is_fitted(self)
+        X = _readable(self, X)
         if self.n_features_in_ == 1:
             X = _as_column(X)
         X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_all_finite=False, reset=False)
@@ -83,6 +84,15 @@ class _Scaler(ClassifierMixin, TransformerMixin, BaseEstimator):
             )
         if X.shape[1] > 1 and np.isneginf(X).all(axis=1).any():
             raise ValueError(f"Input X of {type(self).__name__} has a row of nothing but -infinity")
+
+
+def _readable(estimator, X):
+    """torch's tensors that NumPy cannot read: those of bfloat16 as float32, and those with a gradient not at all."""
+    if getattr(X, "requires_grad", False):
+        raise TypeError(
+            f"{type(estimator).__name__}: X is a tensor that requires grad, and there is none here; pass X.detach()"
+        )
+    return X.float() if _convert.is_bfloat16(X) else X
 
 
 def _as_column(X):
@@ -283,15 +293,14 @@ class EntropyNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def fit(self, X, y=None):
         """Only look at the number of columns and at the parameters."""
-        self._normalized(validate_data(self, X, dtype="numeric", ensure_all_finite=False)[:1, ...])
+        self._normalized(validate_data(self, _readable(self, X), dtype="numeric", ensure_all_finite=False)[:1, ...])
         return self
 
     def transform(self, X):
         """The distributions, in X's shape; of X's kind, on the CPU, where scikit-learn's array_api_dispatch is on."""
         # Where it was not fitted, any number of columns is right.
-        return self._normalized(
-            validate_data(self, X, dtype="numeric", ensure_all_finite=False, reset=not hasattr(self, "n_features_in_"))
-        )
+        reset = not hasattr(self, "n_features_in_")
+        return self._normalized(validate_data(self, _readable(self, X), dtype="numeric", ensure_all_finite=False, reset=reset))
 
     def _normalized(self, X):
         target = {"perplexity": self.perplexity} if self.entropy is None else {"entropy": self.entropy}

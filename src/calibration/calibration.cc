@@ -95,19 +95,23 @@ class Weights {
     if (rows == 0) fail("{}: {} must have at least one row", name, matrix);
     if (values.empty()) return;
     check_size(name, "sample_weight", values.size(), rows);
-    bool any = false;
+    double largest = 0;
     for (std::size_t r = 0; r < rows; ++r) {
       if (!(values[r] >= 0 && values[r] < kInfinity)) {
         fail_in_row(name, "sample_weight", r, "sample_weight must be at least 0 and finite, got {}", values[r]);
       }
-      any |= values[r] > 0;
+      largest = std::max(largest, values[r]);
     }
-    if (!any) fail("{}: some row must count: sample_weight is 0 in all {} that are not ignored", name, rows);
+    if (largest == 0) fail("{}: some row must count: sample_weight is 0 in all {}", name, rows);
+    unit_ = std::ldexp(1.0, std::max(std::ilogb(largest), -1000));
   }
-  double operator[](std::size_t r) const { return values_.empty() ? 1 : values_[r]; }
+  // In units of unit(), a power of 2, in which sums do not overflow.
+  double operator[](std::size_t r) const { return values_.empty() ? 1 : values_[r] / unit_; }
+  double unit() const { return unit_; }
 
  private:
   std::span<const double> values_;
+  double unit_ = 1;
 };
 
 // Of rows that count: what a row of weight 0 holds nobody reads.
@@ -509,11 +513,14 @@ struct Bin {
   }
 };
 
-// The bins, and the weight of all rows.
+// Weights are in units of `unit`.
+struct Bins {
+  std::vector<Bin> bins;
+  double total, unit;
+};
 template <class T>
-std::pair<std::vector<Bin>, double> bins_of(std::string_view name, const ExpectedCalibrationError& options,
-                                            MatrixView<const T> p, std::span<const std::int64_t> labels,
-                                            std::span<const double> sample_weight) {
+Bins bins_of(std::string_view name, const ExpectedCalibrationError& options, MatrixView<const T> p,
+             std::span<const std::int64_t> labels, std::span<const double> sample_weight) {
   check_params(options);
   const Weights weights = check_labels(name, "p", p, labels, sample_weight);
   std::vector<Judged> rows;
@@ -548,7 +555,7 @@ std::pair<std::vector<Bin>, double> bins_of(std::string_view name, const Expecte
       before += rows[k].weight;
     }
   }
-  return {std::move(bins), total};
+  return {std::move(bins), total, weights.unit()};
 }
 
 }  // namespace
@@ -556,16 +563,16 @@ std::pair<std::vector<Bin>, double> bins_of(std::string_view name, const Expecte
 template <class T>
 double expected_calibration_error(const ExpectedCalibrationError& options, MatrixView<const T> p,
                                   std::span<const std::int64_t> labels, std::span<const double> sample_weight) {
-  const auto [bins, total] = bins_of(ExpectedCalibrationError::kDescription.name, options, p, labels, sample_weight);
+  const Bins found = bins_of(ExpectedCalibrationError::kDescription.name, options, p, labels, sample_weight);
   double sum = 0;
-  for (const Bin& bin : bins) sum += std::abs(bin.excess);
-  return sum / total;
+  for (const Bin& bin : found.bins) sum += std::abs(bin.excess);
+  return sum / found.total;
 }
 
 template <class T>
 std::vector<ReliabilityBin> reliability_bins(const ExpectedCalibrationError& options, MatrixView<const T> p,
                                              std::span<const std::int64_t> labels, std::span<const double> sample_weight) {
-  const auto [bins, total] = bins_of("reliability_bins", options, p, labels, sample_weight);
+  const auto [bins, total, unit] = bins_of("reliability_bins", options, p, labels, sample_weight);
   const bool uniform = options.strategy == ExpectedCalibrationError::Strategy::uniform;
   const double width = static_cast<double>(options.bins);
   std::vector<ReliabilityBin> result;
@@ -574,7 +581,7 @@ std::vector<ReliabilityBin> reliability_bins(const ExpectedCalibrationError& opt
     if (bin.weight == 0) continue;
     result.push_back({.lower = uniform ? static_cast<double>(b) / width : bin.least,
                       .upper = uniform ? static_cast<double>(b + 1) / width : bin.largest,
-                      .weight = bin.weight,
+                      .weight = bin.weight * unit,
                       .confidence = bin.confidence / bin.weight,
                       .accuracy = bin.right / bin.weight});
   }

@@ -609,7 +609,7 @@ def test_errors_of_weights(function):
         ([1, 1, 1], r"sample_weight must have the shape of [xp] without its last axis, \(4,\), got \(3,\)"),
         ([1, -1, 1, 1], "sample_weight must be at least 0 and finite, got -1 in row 1"),
         ([1, 1, np.nan, 1], "sample_weight must be at least 0 and finite, got nan in row 2"),
-        ([0, 0, 0, 0], "some row must count: sample_weight is 0 in all 4 that are not ignored"),
+        ([0, 0, 0, 0], "some row must count: sample_weight is 0 in all 4"),
     ):
         with pytest.raises(ValueError, match=text):
             function(p, LABELS, sample_weight=weights)
@@ -634,6 +634,33 @@ def test_tensors_of_every_type(function, dtype):
     p = p.detach()
     assert np.isfinite(got).all()
     assert np.isfinite(entropic.match_entropy(p, sample_weight=weights))
+
+
+@SAME
+@pytest.mark.parametrize("size", [2.0**1020, 2.0**-1020])
+def test_weights_of_any_size(function, size):
+    x, labels = drawn(np.random.default_rng(4), (60, 4))
+    p, some = entropic.softmax(x), np.arange(60) % 3 > 0
+    got, want = (function(p, labels, sample_weight=some * one) for one in (size, 1.0))
+    got = np.asarray(got)
+    of_bins = (got > 1e200) | (got < 1e-200) & (got > 0)  # the weights of bins are in this unit too
+    np.testing.assert_array_equal(np.where(of_bins, got / size, got), want)
+
+
+def test_weights_of_bins_are_in_their_own_unit():
+    p, labels = [[0.75, 0.25], [0.75, 0.25], [0.1, 0.9]], [0, 1, 1]
+    for size in (1e-300, 3.0, 1e300):
+        found = entropic.reliability_bins(p, labels, bins=10, sample_weight=np.full(3, size))
+        np.testing.assert_allclose(found.weight, [2 * size, size], rtol=1e-15)
+
+
+@SAME
+def test_what_is_said_where_no_row_counts(function):
+    p, labels = [[0.75, 0.25]] * 3, [0, -100, -100]
+    with pytest.raises(ValueError, match=r"some row must count: all 2 labels are -100, which ignore_index leaves out"):
+        function(p[1:], labels[1:], ignore_index=-100)
+    with pytest.raises(ValueError, match=r"some row must count: sample_weight is 0 in all 1 rows that ignore_index leaves"):
+        function(p, labels, ignore_index=-100, sample_weight=[0, 1, 1])
 
 
 def vector_loss(x, labels, scale, bias):
@@ -678,13 +705,26 @@ def test_vector_scaling_without_a_minimum():
         assert np.isfinite([scale, bias]).all()
         p = special.softmax(apart * scale + bias, axis=1)
         p[np.arange(300), some] -= 1
-        slope = p.mean(axis=0) + 1e-3 * (bias + (scale - 1) * apart.mean(axis=0))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            temperature = entropic.fit_temperature(apart, some)
+        if temperature == 1e-3:  # there is none, as every label has the largest score
+            temperature = np.ptp(apart)
+        slope = p.mean(axis=0) + 1e-3 * (bias + (scale - 1 / temperature) * apart.mean(axis=0))
         np.testing.assert_allclose(slope, slope.mean(), rtol=1e-6)  # all alike: biases count up to a constant
     with pytest.raises(ValueError, match="ridge must be at least 0 and finite, got -1"):
         entropic.fit_vector_scaling(X, LABELS, ridge=-1)
     for value in (np.nan, INF):
         with pytest.raises(ValueError, match=r"^fit_vector_scaling: scores must"):
             entropic.fit_vector_scaling(changed(X, (0, 0), value), LABELS)
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-6, 1e3, 1e6, 1e305])
+def test_vector_scaling_in_any_unit(size):
+    x, labels = drawn(np.random.default_rng(3), (300, 4))
+    want, got = entropic.fit_vector_scaling(x, labels), entropic.fit_vector_scaling(x * size, labels)
+    np.testing.assert_allclose(got.scale * size, want.scale, rtol=1e-6)
+    np.testing.assert_allclose(got.bias, want.bias, atol=1e-6)
 
 
 def test_vector_scaling_leaves_absent_classes_out():
@@ -761,3 +801,20 @@ def test_estimators_take_weights():
         weighted = kind().fit(x, labels, sample_weight=weights)
         repeated = kind().fit(np.repeat(x, weights, axis=0), np.repeat(labels, weights))
         np.testing.assert_allclose(weighted.predict_proba(x), repeated.predict_proba(x), rtol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["TemperatureScaler", "VectorScaler", "EntropyScaler"])
+def test_scalers_take_tensors_of_every_type(name):
+    pytest.importorskip("sklearn")
+    torch = torch_or_skip()
+    x, labels = drawn(np.random.default_rng(3), (60, 4))
+    scaler = getattr(entropic.calibration, name)()
+    for dtype in (torch.bfloat16, torch.float16, torch.float64):
+        given = torch.from_numpy(x).to(dtype)
+        want = scaler.fit(given.double().numpy(), labels).predict_proba(given.double().numpy())
+        got = scaler.fit(given, torch.from_numpy(labels)).predict_proba(given)
+        np.testing.assert_allclose(got, want, rtol=1e-5)
+    with pytest.raises(TypeError, match=f"{name}: X is a tensor that requires grad"):
+        scaler.fit(given.requires_grad_(), labels)
+    p = entropic.calibration.EntropyNormalizer().fit_transform(torch.from_numpy(x).bfloat16())
+    np.testing.assert_allclose(entropic.perplexity(np.asarray(p, np.float64)), 2, rtol=1e-5)

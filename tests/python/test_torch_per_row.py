@@ -50,3 +50,24 @@ def test_through_others():
 
     compiled = torch.compile(total, fullgraph=True, backend="aot_eager")
     assert torch.equal(*(torch.autograd.grad(run(q, temperature), temperature)[0] for run in (compiled, total)))
+
+
+@pytest.mark.parametrize("value", [torch.tensor(1 + 1j), torch.full((3, 1), 1 + 0j, dtype=torch.complex128)])
+@pytest.mark.parametrize(
+    ("name", "param", "arguments"),
+    [
+        *((name, param, ()) for name, _, param, _ in MAPS[:2]),
+        ("entmax", "alpha", ()),
+        ("entropy_normalize", "entropy", ()),
+        ("gamma_for_entropy", "entropy", ()),
+        ("renyi_entropy", "alpha", ()),
+        ("softmax_loss", "label_smoothing", (torch.zeros(3, dtype=torch.int64),)),
+        ("token_statistics", "temperature", (torch.zeros(3, dtype=torch.int64),)),
+        ("attention", "scale", (torch.zeros(3, 5), torch.zeros(3, 5))),
+        ("linear_attention", "scale", (torch.zeros(3, 5), torch.zeros(3, 5))),
+    ],
+)
+def test_complex_numbers_are_refused(name, param, arguments, value):
+    """torch would take their real part."""
+    with pytest.raises(TypeError, match=rf"^{name}: {param} must .*, got dtype torch.complex"):
+        getattr(et, name)(torch.zeros(3, 5), *arguments, **{param: value})

@@ -109,6 +109,8 @@ def from_array(name, param, value):
 
 def spread(name, param, value, argument, x, dim):
     """A value for each row in float64: of x's shape with 1 for dim."""
+    if value.is_complex():
+        raise TypeError(f"{name}: {param} must be a number or a tensor of real numbers, got dtype {value.dtype}")
     shape = list(x.shape)
     shape[dim] = 1
     try:

@@ -133,7 +133,7 @@ def _attended(function, q, k, v, mask, map, map_params, scale, causal, train_len
     _check_mask(function, mask)
     no_gradient(function, "train_length", train_length)
     no_gradient(function, "kappa", kappa)
-    q, scale = _scaled(q, scale)
+    q, scale = _scaled(function, q, scale)
     scale, number, train_length, kappa = scale_values(function, scale, train_length, kappa)
     call = (
         scale,
@@ -169,8 +169,10 @@ def _may_move(mask):
     return wants_gradient(mask) or (not torch.compiler.is_compiling() and (in_transform() or in_forward_mode()))
 
 
-def _scaled(q, scale):
+def _scaled(function, q, scale):
     """(q, scale), where a tensor has gone into q, from which it has its gradient."""
+    if isinstance(scale, Tensor) and scale.is_complex():
+        raise TypeError(f"{function}: scale must be a tensor of real numbers, got dtype {scale.dtype}")
     if not isinstance(scale, Tensor) or (scale.dim() == 0 and not scale.requires_grad):
         return q, scale
     return (q * scale).to(q.dtype), 1.0
@@ -301,7 +303,7 @@ def linear_attention(q, k, v, *, causal=False, scale="sqrt"):
     The backward pass is linear in the length too; a second derivative is that of attention with map="taylor_softmax".
     """
     q, k, v = _check("linear_attention", q=q, k=k, v=v)
-    q, scale = _scaled(q, scale)
+    q, scale = _scaled("linear_attention", q, scale)
     tensors, back = _with_equal_axes(q, k, v)
     (number,), causal = linear_values("linear_attention", scale), _checks.flag("linear_attention", "causal", causal)
     return back(_attend_linearly(*tensors, number, causal))
