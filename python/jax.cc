@@ -6,6 +6,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include <exception>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "bindings.h"
@@ -76,6 +78,33 @@ ffi::Error call(ffi::RemainingArgs args, ffi::RemainingRets results, ffi::Dictio
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(kCall, call, ffi::Ffi::Bind().RemainingArgs().RemainingRets().Attrs<ffi::Dictionary>());
 
+// What is registered for GPUs.
+ffi::Error refuse(ffi::RemainingArgs, ffi::RemainingRets, ffi::Dictionary attrs) {
+  const auto operation = attrs.get<std::string_view>("operation");
+  return ffi::Error(ffi::ErrorCode::kUnimplemented,
+                    "entropic.jax: " + std::string(operation.has_value() ? *operation : "this operation") +
+                        " has no kernel for GPUs; move the arrays to jax.devices('cpu'), or set ENTROPIC_STRICT=0 before the "
+                        "function is traced, which copies them there and back");
+}
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(kRefuse, refuse, ffi::Ffi::Bind().RemainingArgs().RemainingRets().Attrs<ffi::Dictionary>());
+
+// The same call on arrays of the processor's memory: (name, address, rows, cols, type) for each.
+void apply_on_host(const std::string& operation, const std::string& parameters, const nb::list& given, bool vjp) {
+  std::deque<std::string> kept;
+  std::vector<entropic_array> arrays;
+  for (const nb::handle one : given) {
+    const auto [name, data, rows, cols, type] =
+        nb::cast<std::tuple<std::string, std::uintptr_t, std::size_t, std::size_t, int>>(one);
+    kept.push_back(name);
+    arrays.push_back({sizeof(entropic_array), kept.back().c_str(), reinterpret_cast<void*>(data), rows, cols, 0, 0, type, 0});
+  }
+  const auto run = vjp ? entropic_apply_vjp : entropic_apply;
+  if (run(operation.c_str(), parameters.c_str(), arrays.data(), arrays.size()) != ENTROPIC_OK) {
+    throw nb::value_error(entropic_last_error());
+  }
+}
+
 nb::object as_numpy(const ffi::AnyBuffer& buffer) {
   std::vector<std::size_t> shape;
   for (const std::int64_t size : buffer.dimensions()) shape.push_back(static_cast<std::size_t>(size));
@@ -123,6 +152,8 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(kCallPython, call_python,
 
 void bind_jax(nb::module_& m) {
   m.def("xla_call", [] { return nb::capsule(reinterpret_cast<void*>(kCall)); });
+  m.def("xla_refuse", [] { return nb::capsule(reinterpret_cast<void*>(kRefuse)); });
+  m.def("apply_on_host", apply_on_host);
   m.def("xla_call_python", [] { return nb::capsule(reinterpret_cast<void*>(kCallPython)); });
 }
 

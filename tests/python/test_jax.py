@@ -159,6 +159,86 @@ def test_entropy_and_draws():
         np.testing.assert_array_equal(drawn, entropic.sample(x, size=size, seed=7, stream=2))
 
 
+def test_derivatives_of_gamma():
+    x, target = scores(4, 6), np.full((4, 1), 1.1)
+    x[1, 2] = -np.inf
+    finite, g = np.isfinite(x), scores(4, seed=3)
+    weighted = lambda found: (found.gamma * g + found.entropy * g[::-1]).sum()  # noqa: E731
+    placed = lambda x: jnp.where(finite, x, -jnp.inf)  # noqa: E731
+    x = np.where(finite, x, 0.0)
+    differentiated(lambda x, t: weighted(ej.gamma_for_entropy(placed(x), entropy=t)), x, target)
+    differentiated(lambda x, t: weighted(ej.gamma_for_entropy(placed(x), perplexity=t)), x, target + 1)
+    differentiated(lambda x: weighted(ej.gamma_for_entropy(jax.nn.softmax(placed(x)), entropy=1.1, input="probs")), x)
+    gradient = jax.grad(lambda x: weighted(ej.gamma_for_entropy(x, entropy=1.1)))
+    twice = scores(4, 6, seed=5)
+    differentiated(lambda x: (gradient(x) * twice).sum(), scores(4, 6, seed=1), atol=1e-6)
+    # What stays where it is: the entropy moves, gamma does not.
+    bound = lambda x: ej.gamma_for_entropy(x, entropy=0.1, gamma_range=(0.5, 0.7))  # noqa: E731
+    assert not jax.grad(lambda x: bound(x).gamma.sum())(x).any()
+    differentiated(lambda x: bound(x).entropy.sum(), scores(4, 6))
+    lost = jax.grad(lambda x: ej.gamma_for_entropy(x, entropy=0.1).gamma.sum())(np.full((1, 3), np.nan))
+    assert np.isnan(lost).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("alpha", [1.0, 1 + 1e-7, 1.0011, 1.01, 1.2, 1.5, 2.0, 0.7, 3.0])
+def test_the_gradient_in_alpha_near_1(alpha, dtype):
+    x, g = 2 * scores(3, 9, dtype=dtype), scores(3, 9, seed=1, dtype=dtype)
+    given = np.full((3, 1), alpha)
+    y = entropic.entmax(x.astype(np.float64), alpha=given)
+    _, want = entropic.entmax_vjp(x.astype(np.float64), y, g.astype(np.float64), alpha=given, param_grad=True)
+    got = jax.grad(lambda a: (ej.entmax(x, alpha=a) * g).sum())(jnp.asarray(given, dtype))
+    tolerance = 1e-12 if dtype == np.float64 else 2e-5
+    np.testing.assert_allclose(got, want.reshape(3, 1), rtol=tolerance, atol=tolerance)
+
+
+# Where there are no kernels.
+
+
+def test_a_gpu_is_refused_by_name():
+    jax.ffi.register_ffi_target("entropic_refuses", entropic._core.xla_refuse(), platform="cpu")
+    shape = jax.ShapeDtypeStruct((2, 3), np.float32)
+    with pytest.raises(Exception, match=r"entropic.jax: entmax has no kernel for GPUs.*ENTROPIC_STRICT=0"):
+        jax.block_until_ready(jax.ffi.ffi_call("entropic_refuses", shape)(np.ones((2, 3), "f"), operation="entmax"))
+
+
+def test_what_is_copied_to_the_cpu(monkeypatch):
+    """As on a GPU, where the same callbacks run."""
+    x, labels = scores(3, 5), np.array([0, 2, 1])
+    calls = {
+        "entmax": lambda x: ej.entmax(x, alpha=1.3),
+        "perturb_max": lambda x: ej.perturb_max(x, noise="normal"),
+        "softmax_loss": lambda x: ej.softmax_loss(x, labels),
+        "wasserstein_1d": lambda x: ej.wasserstein_1d(x, x[:, ::-1] + 1.0),
+    }
+    wanted = {name: jax.value_and_grad(lambda x, f=f: (f(x) ** 2).sum())(x) for name, f in calls.items()}
+    for name, function in calls.items():
+        lowered = jax.jit(function).trace(x).lower(lowering_platforms=("cuda",)).as_text()
+        assert "@entropic" in lowered and "callback" not in lowered, name
+    monkeypatch.setenv("ENTROPIC_STRICT", "0")
+    jax.clear_caches()
+    for name, function in calls.items():
+        assert "pure_callback" in str(jax.make_jaxpr(function)(x)), name
+        assert "@entropic" in jax.jit(function).lower(x).as_text(), name  # the CPU has kernels
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(jax.lax, "platform_dependent", lambda *given, cpu, default: default(*given))
+    jax.clear_caches()
+    for name, function in calls.items():
+        with pytest.warns(UserWarning, match=rf"entropic.jax: {name} has no kernel for gpu, its arrays are copied to the CPU"):
+            function(x)
+        value, slope = jax.jit(jax.value_and_grad(lambda x, f=function: (f(x) ** 2).sum()))(x)
+        np.testing.assert_allclose(value, wanted[name][0], rtol=1e-15)
+        np.testing.assert_allclose(slope, wanted[name][1], atol=1e-15)
+    each = jax.vmap(lambda x: ej.entmax(x, alpha=1.3))(x)
+    assert np.asarray(each).tobytes() == entropic.entmax(x, alpha=1.3).tobytes()
+    half = ej.entmax(jnp.asarray(x, jnp.bfloat16))
+    with pytest.raises(Exception, match=r"softmax_loss: .*target.* 9"):
+        jax.block_until_ready(ej.softmax_loss(x, labels * 0 + 9))
+    monkeypatch.undo()
+    jax.clear_caches()
+    assert np.asarray(half).tobytes() == np.asarray(ej.entmax(jnp.asarray(x, jnp.bfloat16))).tobytes()
+
+
 @pytest.mark.parametrize("name", ["softmax", "entmax"])
 def test_attention(name):
     q, k, v = scores(2, 5, 4), scores(2, 6, 4, seed=1), scores(2, 6, 3, seed=2)

@@ -86,15 +86,26 @@ def _centred(p, w, s):
     return s * (w - (s * w).sum(-1, keepdims=True) / jnp.where(total > 0, total, 1))
 
 
+def _second_rest(y):
+    """2 (e^y - 1 - y) / y^2, by its series near 0."""
+    near = jnp.abs(y) < 1
+    far, inner = jnp.where(near, 1, y), jnp.where(near, y, 0)
+    series = jnp.zeros_like(y)
+    for m in range(18, -1, -1):
+        series = series * inner + 2 / math.factorial(m + 2)
+    return jnp.where(near, series, 2 * (jnp.expm1(far) - far) / (far * far))
+
+
 def _entmax_alpha(p, alpha):
-    """d entmax / d alpha of Correia, Niculae and Martins, 2019; near 1 its limit."""
-    log = jnp.where(p > 0, jnp.log(jnp.where(p > 0, p, 1)), 0)
-    h, near = -p * log, jnp.abs(alpha - 1) < 1e-3
-    s = jnp.where(p > 0, jnp.where(p > 0, p, 1) ** (2 - alpha), 0)
-    s = s / s.sum(-1, keepdims=True)
-    d = jnp.where(near, 1, alpha - 1)
-    far = (p - s) / d**2 + (h - s * h.sum(-1, keepdims=True)) / d
-    return jnp.where(near, (h * log - p * (h * log).sum(-1, keepdims=True)) / 2, far)
+    """d entmax / d alpha, the formula of Correia, Niculae and Martins, 2019, without differences that cancel near 1."""
+    on, b = p > 0, alpha - 1
+    log = jnp.where(on, jnp.log(jnp.where(on, p, 1)), 0)
+    # Where p^-b is larger, alpha moves nothing that is left.
+    y = jnp.minimum(-b * log, 600.0 if p.dtype == jnp.float64 else 80.0)
+    h = -p * log
+    r = p * log**2 * _second_rest(y)
+    sums = [one.sum(-1, keepdims=True) for one in (p * jnp.exp(y), h, r)]
+    return (p * sums[2] - r + b * (h * sums[2] - r * sums[1])) / (2 * sums[0])
 
 
 def _at_entropy(x, p, v, slope):
@@ -320,17 +331,48 @@ class GammaResult(NamedTuple):
     status: jax.Array
 
 
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _gamma(static, x, rows):
+    outputs = {"gamma": like(x, 1), "reached": like(x, 1), "status": like(x, 1, jnp.int32)}
+    return tuple(call("gamma_for_entropy", static, {"x": x, **rows}, outputs))
+
+
+@_gamma.defjvp
+def _gamma_jvp(static, primals, tangents):
+    (x, rows), (v, slopes) = primals, tangents
+    found = gamma, _, status = _gamma(static, x, rows)
+    values = dict(static) | rows
+    present = x > 0 if values.get("input") == "probs" else jnp.isfinite(x)
+    if values.get("input") == "probs":
+        v, x = jnp.where(present, v / jnp.where(present, x, 1), 0), jnp.log(jnp.where(present, x, 1))
+    still = jnp.where((gamma > 0) & (gamma < jnp.inf), gamma, 0)  # no gamma, and no derivative, elsewhere
+    x, v = jnp.where(present, x, 0), jnp.where(present, v, 0)
+    p = jax.nn.softmax(jnp.where(present, still * x, -jnp.inf), -1)
+    x = x - (p * x).sum(-1, keepdims=True)
+    variance, change = ((p * x * one).sum(-1, keepdims=True) for one in (x, v))
+    moves = (status == 0) & (variance > 0) & (still > 0)
+    target = _target(values, slopes, "entropy", "perplexity")
+    right = 0 if target is None else target / jnp.where(moves, still, 1)
+    d_gamma = jnp.where(moves, -(right + still * change) / jnp.where(moves, variance, 1), 0)
+    d_reached = -still * (still * change + d_gamma * variance)
+    undefined = jnp.where(jnp.isnan(gamma), jnp.nan, 0).astype(gamma.dtype) * tangents[0].sum(-1, keepdims=True)
+    return found, (d_gamma + undefined, d_reached + undefined, np.zeros(status.shape, jax.dtypes.float0))
+
+
 def gamma_for_entropy(x, /, *, axis=-1, **parameters):
-    """The gamma at which softmax(gamma x) has an entropy; as entropic.gamma_for_entropy. It has no derivative."""
+    """The gamma at which softmax(gamma x) has an entropy; as entropic.gamma_for_entropy.
+
+    gamma and the entropy reached are differentiable, twice, in x and in a target that is an array. A gamma whose status is not
+    0 has the derivative 0, or NaN where it is "invalid".
+    """
     name = "gamma_for_entropy"
     x = wide(array(name, "x", x))
     axis = normalized(name, axis, x.ndim)
-    x = jax.lax.stop_gradient(jnp.moveaxis(x, axis, -1))
+    x = jnp.moveaxis(x, axis, -1)
     if "gamma_range" in parameters:
         parameters["min_gamma"], parameters["max_gamma"] = parameters.pop("gamma_range")
     static, rows = _split(_CONTROL[name], parameters, x, axis)
-    outputs = {"gamma": like(x, 1), "reached": like(x, 1), "status": like(x, 1, jnp.int32)}
-    return GammaResult(*(one[..., 0] for one in call(name, static, {"x": x, **rows}, outputs)))
+    return GammaResult(*(one[..., 0] for one in _gamma(static, x, rows)))
 
 
 def _noise(seed, position, stream, x):

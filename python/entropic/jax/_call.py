@@ -2,6 +2,9 @@
 
 import functools
 import json
+import math
+import os
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +19,10 @@ if tuple(int(part) for part in jax.__version__.split(".")[:3]) < (0, 5, 3):
 
 jax.ffi.register_ffi_target("entropic", _core.xla_call(), platform="cpu")
 jax.ffi.register_ffi_target("entropic_python", _core.xla_call_python(), platform="cpu")
+
+for _platform in ("CUDA", "ROCM"):
+    for _target in ("entropic", "entropic_python"):
+        jax.ffi.register_ffi_target(_target, _core.xla_refuse(), platform=_platform)
 
 HALVES = (jnp.float16, jnp.bfloat16)
 
@@ -34,11 +41,56 @@ def _bind(target, inputs, outputs, vmap_method, **attributes):
         inputs = [cast(x, tuple(axes - _varying(x))) if axes - _varying(x) else x for x in inputs]
         of = jax.typeof(inputs[0])
         outputs = [of.update(shape=one.shape, dtype=one.dtype, weak_type=False) for one in outputs]
-    found = jax.ffi.ffi_call(target, outputs, vmap_method=vmap_method)(*inputs, **attributes)
+    kernel = functools.partial(jax.ffi.ffi_call(target, outputs, vmap_method=vmap_method), **attributes)
+    if os.environ.get("ENTROPIC_STRICT") == "0":
+        _say_where(attributes["operation"])
+        copied = functools.partial(_copied, target, outputs, vmap_method, attributes)
+        found = jax.lax.platform_dependent(*inputs, cpu=kernel, default=copied)
+    else:
+        found = kernel(*inputs)
     if not (hasattr(jax.lax, "pcast") or hasattr(jax.lax, "pvary")) and not jax.typeof(inputs[0]).sharding.mesh.empty:
         # Before JAX 0.6 the results of calls do not know the mesh; those of products do.
         found = [one * np.ones((), one.dtype) for one in found]
     return found
+
+
+_said: set[str] = set()
+
+
+def _say_where(operation):
+    if jax.default_backend() != "cpu" and operation not in _said:
+        _said.add(operation)
+        message = f"entropic.jax: {operation} has no kernel for {jax.default_backend()}, its arrays are copied to the CPU"
+        warnings.warn(f"{message} (without ENTROPIC_STRICT=0 this is an error)", stacklevel=2)
+
+
+# The numbers of entropic/c.h.
+_TYPES = {"float32": 1, "float64": 2, "float16": 3, "bfloat16": 4, "int32": 5, "int64": 6}
+
+
+def _copied(target, outputs, vmap_method, attributes, *inputs):
+    """The call where there are no kernels: by way of the host."""
+
+    def run(*inputs):
+        given = [np.ascontiguousarray(x) for x in inputs]
+        # Vectorised, all have more axes.
+        more = max((x.shape[: x.ndim - len(one)] for x, one in zip(given, shapes, strict=True)), key=len, default=())
+        results = [np.empty((*more, *one.shape), one.dtype) for one in outputs]
+        if target == "entropic_python":
+            wrong = on_host(attributes["operation"], attributes["parameters"], given, results)
+            if wrong is not None:
+                raise ValueError(wrong)
+            return results
+        names = attributes["arrays"].split(",")
+        arrays = [
+            (name, x.ctypes.data, math.prod(x.shape[:-1]), x.shape[-1], _TYPES[x.dtype.name])
+            for name, x in zip(names, [*given, *results], strict=True)
+        ]
+        _core.apply_on_host(attributes["operation"], attributes["parameters"], arrays, bool(attributes["vjp"]))
+        return results
+
+    shapes = [x.shape for x in inputs]
+    return jax.pure_callback(run, outputs, *inputs, vmap_method=vmap_method)
 
 
 def call(operation, parameters, inputs, outputs, vjp=False, vmap_method="broadcast_all"):
