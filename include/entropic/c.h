@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 /* Grows by one whenever something is added here; entropic_interface_version() is the library's. */
-#define ENTROPIC_C_VERSION 1
+#define ENTROPIC_C_VERSION 2
 
 /* What functions return. */
 enum {
@@ -71,15 +71,47 @@ typedef struct entropic_array {
 
      gumbel_softmax      x in, y out
 
+     sampler_probs       x in, y out: the distribution that a chain of steps leaves
+
+     sampler_sample      x in, indices out: draws from it
+
+     attention           q, k, v in, mask in or left out; out out, weights, entropy out or left out
+
+     linear_attention    q, k, v in, out out
+
+     wasserstein_1d      u, v in, u_weights, v_weights in or left out; value out, du, dv out or left out
+
+     wasserstein_histogram
+                         p, q in, support in or left out (0, 1, 2 ...); value out, dp, dq out or left out
+
+     wasserstein         x, y in, a point in each row, their weights a, b in or left out; value out, 1 x 1, plan out or left
+                         out
+
+     sinkhorn_divergence the same without plan
+
+     optimal_transport   a, b, cost in, a problem in each row of a and b; cost of all problems, one below the other, or one for
+                         all; value out, plan, as cost of all, f, g, gap, status out or left out: 0 optimal, 1 infeasible,
+                         2 pivot_limit
+
+     sinkhorn            the same; value out, plan, f, g, marginal_error, lower_bound, upper_bound, iterations, converged out or
+                         left out
+
    A value of which there is one for each row may be float32 or float64, integers 32 or 64 bits; other arrays are all of one
    floating-point type, of 32 or 64 bits for gamma_for_entropy, power_transform and mean_field_entropy. Losses and measures give
    the gradient in a parameter that is an array as d_NAME, one for each row. sample and gumbel_softmax have the parameters seed,
-   stream, position beside their own; stream may be an array.
+   stream, position beside their own; stream may be an array. So does sampler_sample. "steps" of both samplers is a list in the
+   order applied, [{"name": "temperature", "temperature": 0.8}, {"name": "top_k", "k": 50}].
+
+   Attention has batch x heads matrices one below the other in q and out, batch x kv_heads in k and v, by the parameters batch,
+   heads and kv_heads; they are 1, 1 and heads where not given. Its mask is added to the scaled scores, and -inf hides a key; it
+   has a row for each query, or for each query of one head. Its map is a name or an object, {"map": {"name": "entmax",
+   "alpha": 1.3}}. Attention and transport take float32 and float64, in rows whose col_stride is 1.
 
    Returns ENTROPIC_OK or what went wrong; then outputs hold nothing of use. Any number of threads may call at once. */
 ENTROPIC_C_API int entropic_apply(const char* operation, const char* parameters, const entropic_array* arrays, size_t count);
 
-/* The gradient of a map or a logarithm: x, y, grad in, dx out. In a parameter given as an array, d_NAME takes it. */
+/* The gradient of a map or a logarithm: x, y, grad in, dx out. In a parameter given as an array, d_NAME takes it.
+   Of attention and linear_attention: q, k, v, grad in, dq, dk, dv out. */
 ENTROPIC_C_API int entropic_apply_vjp(const char* operation, const char* parameters, const entropic_array* arrays,
                                       size_t count);
 
@@ -88,7 +120,7 @@ ENTROPIC_C_API const char* entropic_last_error(void);
 
 /* All operations of these functions as JSON: an array of {"family", "name", "summary", "formula", "arrays": [{"name",
    "output", "optional"}], "vjp": arrays or null, "parameters": [{"name", "meaning", "kind", "required", "per_row",
-   "allowed", "default", "choices"}]}. */
+   "allowed", "default", "choices"}]}. Of kind "steps" a parameter also has "steps", with the parameters of each. */
 ENTROPIC_C_API const char* entropic_registry(void);
 
 /* The library's version, "0.2.0", and the ENTROPIC_C_VERSION that it was built with. */

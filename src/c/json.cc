@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "src/check.h"
 #include "src/from_chars.h"
@@ -13,7 +14,8 @@ namespace {
 
 class Parser {
  public:
-  Parser(std::string_view operation, std::string_view text) : operation_(operation), text_(text) {}
+  Parser(std::string_view operation, std::string_view text, std::optional<std::vector<Step>>* steps)
+      : operation_(operation), text_(text), steps_(steps) {}
 
   std::vector<Argument> parse() {
     std::vector<Argument> all = object();
@@ -82,6 +84,25 @@ class Parser {
 
   // {"name": "entmax", "alpha": 1.3}
   ParamValue map() {
+    const auto [name, members] = named("map");
+    return make_map(name, members);
+  }
+
+  // [{"name": "temperature", "temperature": 0.8}, {"name": "top_k", "k": 50}]
+  std::vector<Step> chain() {
+    std::vector<Step> all;
+    expect("[");
+    if (take("]")) return all;
+    do {
+      space();
+      const auto [name, members] = named("step");
+      all.push_back(make<Step>(name, members));
+    } while (take(","));
+    expect("]");
+    return all;
+  }
+
+  std::pair<std::string, std::vector<Argument>> named(std::string_view what) {
     std::vector<Argument> members = object();
     std::string name;
     std::erase_if(members, [&](const Argument& one) {
@@ -89,14 +110,15 @@ class Parser {
       if (const auto* const text = std::get_if<std::string>(&one.value)) name = *text;
       return true;
     });
-    if (name.empty()) fail("{}: a map must have the member \"name\", got '{}'", operation_, text_);
-    return make_map(name, members);
+    if (name.empty()) fail("{}: a {} must have the member \"name\", got '{}'", operation_, what, text_);
+    return {name, std::move(members)};
   }
 
   std::vector<Argument> object() {
     std::vector<Argument> members;
     expect("{");
     if (take("}")) return members;
+    ++depth_;
     do {
       space();
       const std::string_view name = string();
@@ -104,20 +126,29 @@ class Parser {
         if (other.name == name) fail("{}: parameters has '{}' twice", operation_, name);
       }
       expect(":");
-      members.push_back({name, value()});
+      if (steps_ != nullptr && depth_ == 1 && name == "steps") {
+        if (steps_->has_value()) fail("{}: parameters has 'steps' twice", operation_);
+        *steps_ = chain();
+      } else {
+        members.push_back({name, value()});
+      }
     } while (take(","));
     expect("}");
+    --depth_;
     return members;
   }
 
   std::string_view operation_, text_;
+  std::optional<std::vector<Step>>* steps_;
+  int depth_ = 0;
   std::size_t at_ = 0;
 };
 
 }  // namespace
 
-std::vector<Argument> parse_parameters(std::string_view operation, std::string_view text) {
-  return Parser(operation, text).parse();
+std::vector<Argument> parse_parameters(std::string_view operation, std::string_view text,
+                                       std::optional<std::vector<Step>>* steps) {
+  return Parser(operation, text, steps).parse();
 }
 
 }  // namespace entropic::inline ENTROPIC_ABI

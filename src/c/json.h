@@ -1,6 +1,8 @@
-// As much JSON as parameters are: an object of numbers, strings, true, false and null, and for a map an object with its name.
+// As much JSON as parameters are: an object of numbers, strings, true, false and null, for a map an object with its name, and
+// for a chain a list of such objects.
 #pragma once
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -8,7 +10,9 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
-// The members of an object; names point into `text`. Throws: std::invalid_argument.
-std::vector<Argument> parse_parameters(std::string_view operation, std::string_view text);
+// The members of an object; names point into `text`. Where `steps` is given, it takes the member "steps", a list of objects
+// with a name each. Throws: std::invalid_argument.
+std::vector<Argument> parse_parameters(std::string_view operation, std::string_view text,
+                                       std::optional<std::vector<Step>>* steps = nullptr);
 
 }  // namespace entropic::inline ENTROPIC_ABI

@@ -83,6 +83,24 @@ int main(void) {
   check(entropic_apply("sample", "{\"seed\": 18446744073709551615, \"temperature\": 0.5}", a, 2) == ENTROPIC_OK, "sample");
   for (r = 0; r < 4; ++r) check(indices[r] >= 0 && indices[r] < 3, "an index");
 
+  a[1] = array("y", y, 2, 3, ENTROPIC_FLOAT64);
+  check(entropic_apply("sampler_probs", "{\"steps\": [{\"name\": \"top_k\", \"k\": 1}]}", a, 2) == ENTROPIC_OK, "chain");
+  check(y[0] == 0 && y[2] == 1 && y[3] == 1, "the largest, and of equal ones the first");
+
+  /* Two heads of one query, each with one key. */
+  a[0] = array("q", x, 2, 3, ENTROPIC_FLOAT64);
+  a[1] = array("k", x, 2, 3, ENTROPIC_FLOAT64);
+  a[2] = array("v", x, 2, 3, ENTROPIC_FLOAT64);
+  a[3] = array("out", y, 2, 3, ENTROPIC_FLOAT64);
+  check(entropic_apply("attention", "{\"heads\": 2, \"map\": \"sparsemax\"}", a, 4) == ENTROPIC_OK, "attention");
+  check(memcmp(y, x, sizeof x) == 0, "the only value");
+
+  a[0] = array("u", x, 2, 3, ENTROPIC_FLOAT64);
+  a[1] = array("v", x, 2, 3, ENTROPIC_FLOAT64);
+  a[2] = array("value", value, 2, 1, ENTROPIC_FLOAT64);
+  check(entropic_apply("wasserstein_1d", NULL, a, 3) == ENTROPIC_OK, "transport");
+  check(value[0] == 0 && value[1] == 0, "no distance");
+
   /* Arrays of a later header. */
   memset(larger, 0, sizeof larger);
   larger[0].array = array("x", x, 2, 3, ENTROPIC_FLOAT64);

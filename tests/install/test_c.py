@@ -117,11 +117,25 @@ def column(kind, values):
     return (kind * len(values))(*values), len(values), 1
 
 
+# Arrays that are not rows x 3 of distributions: their shapes, with 2 points, problems or queries and 3 columns.
+SHAPES = {
+    "attention": {"entropy": (2, 1), "weights": (2, 2), "mask": (2, 2)},
+    "wasserstein": {"value": (1, 1), "a": (1, 2), "b": (2, 1), "plan": (2, 2)},
+    "sinkhorn_divergence": {"value": (1, 1), "a": (1, 2), "b": (2, 1)},
+    "wasserstein_histogram": {"support": (1, 3)},
+    "optimal_transport": {"cost": (6, 3), "plan": (6, 3)},
+    "sinkhorn": {"cost": (6, 3), "plan": (6, 3)},
+}
+WHOLE = {"status", "indices", "iterations", "converged"}
+NUMBERS = {"value", "gamma", "reached", "gap", "marginal_error", "lower_bound", "upper_bound"}
+
+
 def test_every_operation_of_the_registry_runs(library):
     """With a value for what is required, every one fills its outputs, for both types."""
-    needed = {"alpha": 1.5, "k": 2, "p": 0.9, "entropy": 0.5, "gamma": 1.5, "order": 2}
+    needed = {"alpha": 1.5, "k": 2, "p": 0.9, "entropy": 0.5, "gamma": 1.5, "order": 2, "epsilon": 0.5}
+    needed["steps"] = [{"name": "temperature", "temperature": 0.8}, {"name": "top_k", "k": 2}]
     operations = json.loads(library.entropic_registry())
-    assert len({one["name"] for one in operations}) == len(operations) > 40
+    assert len({one["name"] for one in operations}) == len(operations) > 50
     for kind, code in [(c.c_float, FLOAT32), (c.c_double, FLOAT64)]:
         for one in operations:
             parameters = {p["name"]: needed[p["name"]] for p in one["parameters"] if p["required"]}
@@ -130,38 +144,185 @@ def test_every_operation_of_the_registry_runs(library):
             if one["name"] == "entropy_clip":
                 parameters["max_entropy"] = 0.8
             arrays = {}
-            for array in one["arrays"]:
-                name, optional = array["name"], array["optional"]
-                if optional and one["name"] == "self_information":
-                    continue
-                per_row = name in {"value", "gamma", "reached"} and one["family"] != "entry"
-                if name == "status":
-                    arrays[name] = (*column(c.c_int32, [-9, -9]), INT32)
-                elif name == "indices":
-                    arrays[name] = (*column(c.c_int64, [-9, -9]), INT64)
-                elif name == "target" and one["name"] not in {"multilabel_softmax_loss", "distillation_loss", "jsd_loss"}:
-                    arrays[name] = (*column(c.c_int64, [1, 2]), INT64)
-                elif per_row or (name == "y" and one["name"] == "logsumexp"):
-                    rows = 1 if one["family"] == "table" else 2
-                    wide = one["family"] != "logarithm"
-                    arrays[name] = (*column(c.c_double if wide else kind, [-9] * rows), FLOAT64 if wide else code)
-                else:
-                    numbers = [-9] * 6 if array["output"] else [0.5, 0.25, 0.25, 0.125, 0.75, 0.125]
-                    if one["family"] == "table" and not array["output"]:
-                        numbers = [number / 2 for number in numbers]
-                    if name == "target":
+
+            def fill(names, one=one, kind=kind, code=code, arrays=arrays):
+                for array in names:
+                    name = array["name"]
+                    if array["optional"] and one["name"] == "self_information":
+                        continue
+                    of_rows = name in NUMBERS and one["family"] != "entry"
+                    rows, cols = SHAPES.get(one["name"], {}).get(name, (2, 1 if of_rows or name in WHOLE else 3))
+                    if one["family"] == "table" and name == "value":
+                        rows = 1
+                    if one["name"] == "logsumexp" and name in {"y", "grad"}:
+                        cols = 1
+                    if name in WHOLE:
+                        arrays[name] = (*column(c.c_int64, [-9, -9]), INT64)
+                        continue
+                    if name == "target" and one["name"] not in {"multilabel_softmax_loss", "distillation_loss", "jsd_loss"}:
+                        arrays[name] = (*column(c.c_int64, [1, 2]), INT64)
+                        continue
+                    if array["output"]:
+                        numbers = [-9] * (rows * cols)
+                    elif name == "target":
                         numbers = [1, 0, 1, 0, 1, 0]
-                    arrays[name] = ((kind * 6)(*numbers), 2, 3, code)
+                    elif cols == 3 and name != "support":
+                        numbers = ([0.5, 0.25, 0.25, 0.125, 0.75, 0.125] * rows)[: 3 * rows]
+                    else:
+                        numbers = [1.0 / (i + 2) for i in range(rows * cols)]
+                        numbers = [number / sum(numbers) for number in numbers]
+                    if one["family"] == "table":
+                        numbers = [number / 2 if number > 0 else number for number in numbers]
+                    wide = of_rows or (name == "entropy" and array["output"])
+                    taken = (c.c_double, FLOAT64) if wide else (kind, code)
+                    arrays[name] = ((taken[0] * len(numbers))(*numbers), rows, cols, taken[1])
+
+            fill(one["arrays"])
             assert call(library, one["name"], arrays, parameters) == "", one["name"]
             for array in one["arrays"]:
                 if array["output"] and array["name"] in arrays:
                     assert -9 not in list(arrays[array["name"]][0]), (one["name"], array["name"])
             if one["vjp"] is not None:
-                width = arrays["y"][0]._length_
-                arrays["grad"] = ((kind * width)(*range(width)), *arrays["y"][1:])
-                arrays["dx"] = ((kind * 6)(*[-9] * 6), 2, 3, code)
-                assert call(library, one["name"], arrays, parameters, vjp=True) == "", one["name"]
-                assert -9 not in list(arrays["dx"][0]), one["name"]
+                given = {array["name"] for array in one["vjp"]}
+                fill(array for array in one["vjp"] if array["name"] not in arrays)
+                asked = {name: array for name, array in arrays.items() if name in given}
+                assert call(library, one["name"], asked, parameters, vjp=True) == "", one["name"]
+                for array in one["vjp"]:
+                    assert not array["output"] or -9 not in list(arrays[array["name"]][0]), one["name"]
+
+
+def numbers(rows, cols, seed=1):
+    """Some numbers without a pattern, as float64."""
+    import random
+
+    draw = random.Random(seed)
+    return (c.c_double * (rows * cols))(*(draw.gauss(0, 1) for _ in range(rows * cols))), rows, cols, FLOAT64
+
+
+def zeros(rows, cols):
+    return (c.c_double * (rows * cols))(), rows, cols, FLOAT64
+
+
+@pytest.mark.parametrize("map", ["softmax", {"name": "entmax", "alpha": 1.3}])
+def test_attention_is_its_definition(library, map):
+    """2 x 4 heads of queries, 2 of keys, made of the map itself; and its gradient by differences."""
+    batch, heads, kv_heads, m, n, d = 2, 4, 2, 3, 5, 2
+    q, k, v = numbers(batch * heads * m, d), numbers(batch * kv_heads * n, d, 2), numbers(batch * kv_heads * n, 3, 3)
+    mask = numbers(m, n, 4)
+    mask[0][1] = float("-inf")
+    arrays = {"q": q, "k": k, "v": v, "mask": mask, "out": zeros(batch * heads * m, 3)}
+    arrays |= {"weights": zeros(batch * heads * m, n), "entropy": zeros(batch * heads * m, 1)}
+    parameters = {"map": map, "batch": batch, "heads": heads, "kv_heads": kv_heads}
+    assert call(library, "attention", arrays, parameters) == ""
+    scores, p, entropy = zeros(batch * heads * m, n), zeros(batch * heads * m, n), zeros(batch * heads * m, 1)
+    for row in range(batch * heads * m):
+        head = row // m // heads * kv_heads + row // m % heads * kv_heads // heads
+        for j in range(n):
+            dot = sum(q[0][row * d + i] * k[0][(head * n + j) * d + i] for i in range(d))
+            scores[0][row * n + j] = dot / d**0.5 + mask[0][row % m * n + j]
+    name, inner = ("softmax", {}) if map == "softmax" else ("entmax", {"alpha": 1.3})
+    assert call(library, name, {"x": scores, "y": p}, inner) == ""
+    assert call(library, "entropy", {"p": p, "value": entropy}) == ""
+    assert list(arrays["weights"][0]) == pytest.approx(list(p[0]), abs=1e-14)
+    assert list(arrays["entropy"][0]) == pytest.approx(list(entropy[0]), abs=1e-13)
+    for row in range(batch * heads * m):
+        head = row // m // heads * kv_heads + row // m % heads * kv_heads // heads
+        for i in range(3):
+            value = sum(p[0][row * n + j] * v[0][(head * n + j) * 3 + i] for j in range(n))
+            assert arrays["out"][0][row * 3 + i] == pytest.approx(value, abs=1e-13)
+    g = numbers(batch * heads * m, 3, 5)
+    back = {name: arrays[name] for name in ("q", "k", "v", "mask")}
+    back |= {"grad": g, "dq": zeros(*q[1:3]), "dk": zeros(*k[1:3]), "dv": zeros(*v[1:3])}
+    assert call(library, "attention", back, parameters, vjp=True) == ""
+    for name in "qkv":
+        sums = []
+        for h in (1e-6, -1e-6):
+            kept = back[name][0][3]
+            back[name][0][3] = kept + h
+            assert call(library, "attention", {**arrays, name: back[name]}, parameters) == ""
+            back[name][0][3] = kept
+            sums.append(sum(a * b for a, b in zip(arrays["out"][0], g[0], strict=True)))
+        assert back["d" + name][0][3] == pytest.approx((sums[0] - sums[1]) / 2e-6, abs=1e-8)
+
+
+def test_linear_attention_is_attention(library):
+    arrays = {"q": numbers(6, 2), "k": numbers(8, 2, 2), "v": numbers(8, 3, 3)}
+    some, same = zeros(6, 3), zeros(6, 3)
+    both = {"heads": 2, "causal": True}
+    assert call(library, "linear_attention", {**arrays, "out": some}, both) == ""
+    assert call(library, "attention", {**arrays, "out": same}, {**both, "map": {"name": "taylor_softmax", "order": 2}}) == ""
+    assert list(some[0]) == pytest.approx(list(same[0]), abs=1e-13)
+
+
+def test_chains(library):
+    x, y, same = numbers(40, 9), zeros(40, 9), zeros(40, 9)
+    steps = [{"name": "top_k", "k": 3}]
+    assert call(library, "sampler_probs", {"x": x, "y": y}, {"steps": steps}) == ""
+    assert call(library, "top_k_softmax", {"x": x, "y": same}, {"k": 3}) == ""
+    assert list(y[0]) == pytest.approx(list(same[0]), abs=1e-15)
+    drawn, others = ((c.c_int32 * 80)(), 40, 2, INT32), ((c.c_int64 * 80)(), 40, 2, INT64)
+    steps = [{"name": "temperature", "temperature": 0.7}]
+    noise = {"seed": 2**64 - 1, "stream": 3, "position": 5}
+    assert call(library, "sampler_sample", {"x": x, "indices": drawn}, {"steps": steps, **noise}) == ""
+    assert call(library, "sample", {"x": x, "indices": others}, {"temperature": 0.7, **noise}) == ""
+    assert list(drawn[0]) == list(others[0])
+    clipped = [{"name": "entropy_clip", "min_entropy": 1.0, "max_entropy": 1.2}, {"name": "min_p", "p": 0.01}]
+    assert call(library, "sampler_probs", {"x": x, "y": y}, {"steps": clipped}) == ""
+    assert call(library, "sampler_probs", {"x": x, "y": y}, {"steps": []}) == ""
+    (about,) = next(one for one in json.loads(library.entropic_registry()) if one["name"] == "sampler_probs")["parameters"]
+    assert about["choices"] == [one["name"] for one in about["steps"]] and "typical_p" in about["choices"]
+    for parameters, said in (
+        ({}, "sampler_probs: steps is required"),
+        ({"steps": [{"k": 3}]}, 'sampler_probs: a step must have the member "name"'),
+        ({"steps": [{"name": "top_k", "k": 0}]}, "top_k: k must be"),
+        ({"steps": [{"name": "top_z"}]}, "step must be one of temperature, top_k,"),
+        ({"steps": 3}, "sampler_probs: parameters must be a JSON object"),
+        ({"steps": [], "seed": 1}, "sampler_probs: there is no parameter 'seed'"),
+    ):
+        assert call(library, "sampler_probs", {"x": x, "y": y}, parameters).startswith(said), parameters
+
+
+def test_transport(library):
+    a, b = ((c.c_double * 4)(0.5, 0.5, 1.0, 0.0), 2, 2, FLOAT64), ((c.c_double * 4)(0.25, 0.75, 0.5, 0.5), 2, 2, FLOAT64)
+    cost = (c.c_double * 4)(0, 1, 2, 0), 2, 2, FLOAT64  # of both problems
+    out = {"value": zeros(2, 1), "plan": zeros(4, 2), "f": zeros(2, 2), "g": zeros(2, 2), "gap": zeros(2, 1)}
+    given = {"a": a, "b": b, "cost": cost}
+    assert call(library, "optimal_transport", {**given, **out}) == ""
+    assert list(out["value"][0]) == [0.25, 0.5]
+    assert list(out["plan"][0]) == [0.25, 0.25, 0, 0.5, 0.5, 0.5, 0, 0]
+    assert list(out["gap"][0]) == pytest.approx([0, 0], abs=1e-15)
+    entropic = {"value": zeros(2, 1), "plan": zeros(4, 2), "converged": (*column(c.c_int32, [9, 9]), INT32)}
+    entropic |= {"lower_bound": zeros(2, 1), "upper_bound": zeros(2, 1)}
+    assert call(library, "sinkhorn", {**given, **entropic}, {"epsilon": 0.05, "tolerance": 1e-12}) == ""
+    assert list(entropic["converged"][0]) == [1, 1]
+    rows = [sum(entropic["plan"][0][2 * i : 2 * i + 2]) for i in range(4)]
+    assert rows == pytest.approx(list(a[0]), abs=1e-12)
+    for low, exact, high in zip(entropic["lower_bound"][0], [0.25, 0.5], entropic["upper_bound"][0], strict=True):
+        assert low <= exact + 1e-12 and exact <= high + 1e-12
+    u, v, value = ((c.c_double * 2)(0, 2), 1, 2, FLOAT64), ((c.c_double * 3)(1, 3, 5), 1, 3, FLOAT64), zeros(1, 1)
+    assert call(library, "wasserstein_1d", {"u": u, "v": v, "value": value}) == ""
+    assert value[0][0] == pytest.approx(2)
+    points = {"x": ((c.c_double * 4)(0, 0, 3, 4), 2, 2, FLOAT64), "y": ((c.c_double * 2)(0, 0), 1, 2, FLOAT64), "value": value}
+    assert call(library, "wasserstein", points) == "" and value[0][0] == pytest.approx(2.5)
+    heavy = {"a": ((c.c_double * 2)(1, 3), 2, 1, FLOAT64)}
+    assert call(library, "wasserstein", {**points, **heavy}) == "" and value[0][0] == pytest.approx(3.75)
+    p, q = ((c.c_double * 2)(1, 0), 1, 2, FLOAT64), ((c.c_double * 2)(0.5, 0.5), 1, 2, FLOAT64)
+    support = {"support": ((c.c_float * 2)(0, 10), 2, 1, FLOAT32)}
+    assert call(library, "wasserstein_histogram", {"p": p, "q": q, "value": value}) == "" and value[0][0] == 0.5
+    assert call(library, "wasserstein_histogram", {"p": p, "q": q, "value": value, **support}) == "" and value[0][0] == 5
+    assert "must have shape" in call(library, "attention", {"q": u, "k": u, "v": u, "out": u, "mask": v})
+    assert call(library, "attention", {"q": u, "k": u, "v": u, "out": u}, {"heads": 2}).startswith(
+        "attention: q must have a multi"
+    )
+    assert (
+        call(library, "attention", {"q": u, "k": u, "v": u, "out": u}, {"heads": 0})
+        == "attention: heads must be above 0, got 0"
+    )
+    short = (c.c_uint16 * 2)(), 1, 2, FLOAT16
+    assert (
+        call(library, "wasserstein_1d", {"u": short, "v": short, "value": value})
+        == "wasserstein_1d: u must be float32 or float64"
+    )
 
 
 BAD = [

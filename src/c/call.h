@@ -1,0 +1,368 @@
+// One call of the C interface: its arrays by name, checked, and its parameters.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "entropic/c.h"
+#include "entropic/entropic.h"
+#include "src/c/json.h"
+#include "src/check.h"
+
+namespace entropic::inline ENTROPIC_ABI::by_name {
+
+struct ArrayRole {
+  std::string_view name;
+  bool output = false;
+  bool optional = false;
+};
+
+// The arrays of an operation beside those for its parameters, or of its gradient; none where the interface does not have it.
+std::vector<ArrayRole> roles_of(const OperationInfo& info, bool vjp);
+
+inline std::size_t size_of(std::int32_t type) {
+  switch (type) {
+    case ENTROPIC_FLOAT32:
+    case ENTROPIC_INT32:
+      return 4;
+    case ENTROPIC_FLOAT64:
+    case ENTROPIC_INT64:
+      return 8;
+    case ENTROPIC_FLOAT16:
+    case ENTROPIC_BFLOAT16:
+      return 2;
+    default:
+      return 0;
+  }
+}
+
+// One array of a call, its strides in bytes.
+struct Given {
+  std::string_view name;
+  char* data;
+  std::ptrdiff_t shape[2];
+  std::ptrdiff_t strides[2];
+  std::int32_t type;
+
+  StridedArray strided() const { return {data, shape, strides, size_of(type)}; }
+  std::size_t rows() const { return static_cast<std::size_t>(shape[0]); }
+  std::size_t cols() const { return static_cast<std::size_t>(shape[1]); }
+  char* at(std::size_t row, std::size_t col = 0) const {
+    return data + static_cast<std::ptrdiff_t>(row) * strides[0] + static_cast<std::ptrdiff_t>(col) * strides[1];
+  }
+};
+
+template <class T>
+T read(const char* from) {
+  T number;
+  std::memcpy(&number, from, sizeof number);
+  return number;
+}
+
+// One number for each row, as the library's functions want it.
+template <class T>
+class Column {
+ public:
+  Column(std::string_view operation, const Given& given, std::size_t rows) : given_(given), numbers_(rows) {
+    constexpr bool kWhole = std::is_integral_v<T>;
+    if (given.rows() != rows || given.cols() != 1) {
+      fail("{}: {} must have shape ({}, 1), one for each row, got {}", operation, given.name, rows, shape_text(given.shape));
+    }
+    const bool good = kWhole ? given.type == ENTROPIC_INT32 || given.type == ENTROPIC_INT64
+                             : given.type == ENTROPIC_FLOAT32 || given.type == ENTROPIC_FLOAT64;
+    if (!good) {
+      fail("{}: {} must be {}", operation, given.name, kWhole ? "integers of 32 or 64 bits" : "float32 or float64");
+    }
+  }
+
+  Column& load() {
+    using Narrow = std::conditional_t<std::is_integral_v<T>, std::int32_t, float>;
+    for (std::size_t r = 0; r < numbers_.size(); ++r) {
+      numbers_[r] = narrow() ? static_cast<T>(read<Narrow>(given_.at(r))) : read<T>(given_.at(r));
+    }
+    return *this;
+  }
+  void store() const {
+    using Narrow = std::conditional_t<std::is_integral_v<T>, std::int32_t, float>;
+    for (std::size_t r = 0; r < numbers_.size(); ++r) {
+      const auto small = static_cast<Narrow>(numbers_[r]);
+      std::memcpy(given_.at(r), narrow() ? static_cast<const void*>(&small) : &numbers_[r],
+                  narrow() ? sizeof small : sizeof(T));
+    }
+  }
+  std::span<T> part(std::size_t first, std::size_t count) { return std::span(numbers_).subspan(first, count); }
+  std::span<T> all() { return numbers_; }
+
+ private:
+  bool narrow() const { return size_of(given_.type) == 4; }
+
+  const Given& given_;
+  std::vector<T> numbers_;
+};
+
+// Everything that one call gave, checked for names and types.
+class Call {
+ public:
+  Call(const OperationInfo& info, const char* parameters, const entropic_array* arrays, std::size_t count, bool vjp)
+      : info_(info), where_(std::string(info.name) + (vjp ? "_vjp" : "")), values_(info.params.size()) {
+    read_arrays(arrays, count);
+    for (const ArrayRole& role : roles_of(info, vjp)) {
+      const Given* const given = find(role.name);
+      if (given == nullptr && !role.optional) fail("{}: the array '{}' is missing", where_, role.name);
+      known_.push_back(role.name);
+    }
+    if (parameters != nullptr) {
+      for (const Argument& one : parse_parameters(where_, parameters, is_chain() ? &steps_ : nullptr)) set(one);
+      if (is_chain() && !steps_) fail("{}: steps is required", where_);
+    }
+    const std::size_t rows = given_.empty() ? 0 : find(roles_of(info, vjp)[0].name)->rows();
+    for (std::size_t i = 0; i < values_.size(); ++i) {
+      const ParamInfo& param = info.params[i];
+      if (!param.per_row) continue;
+      if (const Given* const values = find(param.name); values != nullptr) {
+        if (!std::holds_alternative<std::monostate>(values_[i])) {
+          fail("{}: {} must be a parameter or an array, got both", where_, param.name);
+        }
+        columns_.emplace_back(where_, *values, rows).load();
+        per_row_.push_back({param.name, columns_.back().all()});
+        known_.push_back(param.name);
+        const std::string slope = "d_" + std::string(param.name);
+        if (const Given* const to = find(slope); to != nullptr) {
+          slopes_.emplace_back(where_, *to, rows);
+          gradients_.push_back({param.name, slopes_.back().all()});
+          known_.push_back(to->name);
+        }
+      }
+    }
+    for (std::size_t i = 0; i < values_.size(); ++i) {
+      const ParamInfo& param = info.params[i];
+      bool given = !std::holds_alternative<std::monostate>(values_[i]);
+      for (const PerRow& one : per_row_) given |= one.parameter == param.name;
+      if (param.required && !given) fail("{}: {} is required", where_, param.name);
+    }
+    if (is_drawn()) {
+      if (const Given* const streams = find("stream"); streams != nullptr) {
+        streams_.emplace(where_, *streams, rows).load();
+        known_.emplace_back("stream");
+      }
+    }
+    for (const Given& one : given_) {
+      bool known = false;
+      for (const std::string_view name : known_) known |= name == one.name;
+      if (!known) fail("{}: there is no array '{}'; it has {}", where_, one.name, fmt::join(known_, ", "));
+    }
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  const OperationInfo& info() const { return info_; }
+  std::string_view where() const { return where_; }
+  std::span<const ParamValue> values() const { return values_; }
+  const Given& operator[](std::string_view name) const { return *find(name); }
+  const Given* find(std::string_view name) const {
+    for (const Given& one : given_) {
+      if (one.name == name) return &one;
+    }
+    return nullptr;
+  }
+
+  std::vector<PerRow> per_row(std::size_t first, std::size_t count) const { return part(per_row_, first, count); }
+  std::vector<ParamGradient> gradients(std::size_t first, std::size_t count) const { return part(gradients_, first, count); }
+  void store_gradients() const {
+    for (const Column<double>& one : slopes_) one.store();
+  }
+  // The noise of rows from `first` on.
+  Noise noise(std::size_t first, std::size_t count, std::vector<std::uint64_t>& streams) {
+    Noise noise = {static_cast<std::uint64_t>(seed_),
+                   static_cast<std::uint64_t>(stream_) + first,
+                   static_cast<std::uint64_t>(position_),
+                   {}};
+    if (streams_) {
+      const auto given = streams_->part(first, count);
+      streams.assign(given.begin(), given.end());
+      noise.streams = streams;
+    }
+    return noise;
+  }
+  const std::optional<std::int64_t>& ignored() const { return ignored_; }
+  // The steps of a chain.
+  const std::vector<Step>& steps() const { return *steps_; }
+  std::uint64_t seed() const { return static_cast<std::uint64_t>(seed_); }
+  // How many heads lie one below the other in q, and in k and v.
+  std::size_t batch() const { return static_cast<std::size_t>(batch_); }
+  std::size_t heads() const { return static_cast<std::size_t>(heads_); }
+  std::size_t kv_heads() const { return static_cast<std::size_t>(kv_heads_.value_or(heads_)); }
+
+ private:
+  template <class Entry>
+  static std::vector<Entry> part(const std::vector<Entry>& all, std::size_t first, std::size_t count) {
+    std::vector<Entry> some = all;
+    for (Entry& one : some) one.values = one.values.subspan(first, count);
+    return some;
+  }
+
+  bool is_chain() const { return info_.family == "sampler"; }
+  bool is_drawn() const { return info_.family == "sampling" || info_.name == "sampler_sample"; }
+
+  void read_arrays(const entropic_array* arrays, std::size_t count) {
+    if (count > 0 && arrays == nullptr) fail("{}: arrays must not be null where count is {}", where_, count);
+    // The first field says how far the next array is away, whatever later headers add to the struct.
+    const std::size_t size = count > 0 ? arrays->struct_size : 0;
+    if (count > 0 && size < sizeof(entropic_array)) {
+      fail("{}: struct_size must be sizeof(entropic_array), at least {}, got {}", where_, sizeof(entropic_array), size);
+    }
+    const char* at = reinterpret_cast<const char*>(arrays);
+    for (std::size_t i = 0; i < count; ++i, at += size) {
+      const auto& one = *reinterpret_cast<const entropic_array*>(at);
+      if (one.struct_size != size) fail("{}: struct_size must be the same of all arrays", where_);
+      if (one.name == nullptr) fail("{}: array {} has no name", where_, i);
+      const std::size_t item = size_of(one.type);
+      if (item == 0)
+        fail("{}: type of {} must be ENTROPIC_FLOAT32 to ENTROPIC_INT64, 1 to 6, got {}", where_, one.name, one.type);
+      if (one.data == nullptr && one.rows != 0 && one.cols != 0) fail("{}: data of {} must not be null", where_, one.name);
+      if (find(one.name) != nullptr) fail("{}: the array '{}' is given twice", where_, one.name);
+      constexpr auto kMost = static_cast<std::size_t>(PTRDIFF_MAX);
+      if (one.rows > kMost || one.cols > kMost) fail("{}: {} has too many rows or cols", where_, one.name);
+      const auto cols = static_cast<std::ptrdiff_t>(one.cols);
+      const std::ptrdiff_t step = one.col_stride == 0 ? 1 : one.col_stride;
+      const std::ptrdiff_t row_step = one.row_stride == 0 ? cols * step : one.row_stride;
+      const auto bytes = static_cast<std::ptrdiff_t>(item);
+      given_.push_back({one.name,
+                        static_cast<char*>(one.data),
+                        {static_cast<std::ptrdiff_t>(one.rows), cols},
+                        {row_step * bytes, step * bytes},
+                        one.type});
+    }
+  }
+
+  void set(const Argument& one) {
+    const auto whole = [&](std::int64_t& to) {
+      const auto* const number = std::get_if<std::int64_t>(&one.value);
+      if (number == nullptr) fail("{}: {} must be an integer, got {}", where_, one.name, to_text(one.value));
+      to = *number;
+    };
+    if (is_drawn()) {
+      if (one.name == "seed") return whole(seed_);
+      if (one.name == "stream") return whole(stream_);
+      if (one.name == "position") return whole(position_);
+    }
+    if (info_.family == "attention") {
+      const auto count = [&](std::int64_t& to) {
+        whole(to);
+        if (to < 1) fail("{}: {} must be above 0, got {}", where_, one.name, to);
+      };
+      if (one.name == "batch") return count(batch_);
+      if (one.name == "heads") return count(heads_);
+      if (one.name == "kv_heads") return count(kv_heads_.emplace());
+    }
+    if (info_.family == "loss" && one.name == "ignore_index") return whole(ignored_.emplace());
+    std::string names;
+    for (std::size_t i = 0; i < values_.size(); ++i) {
+      names += (names.empty() ? "" : ", ") + std::string(info_.params[i].name);
+      if (info_.params[i].name != one.name) continue;
+      values_[i] = one.value;
+      return;
+    }
+    fail("{}: there is no parameter '{}'{}{}", where_, one.name, names.empty() ? "" : "; it has ", names);
+  }
+
+  const OperationInfo& info_;
+  std::string where_;
+  std::vector<ParamValue> values_;
+  std::vector<Given> given_;
+  std::vector<std::string_view> known_;
+  std::deque<Column<double>> columns_, slopes_;  // addresses stay
+  std::vector<PerRow> per_row_;
+  std::vector<ParamGradient> gradients_;
+  std::optional<Column<std::int64_t>> streams_;
+  std::int64_t seed_ = 0, stream_ = 0, position_ = 0;
+  std::int64_t batch_ = 1, heads_ = 1;
+  std::optional<std::int64_t> kv_heads_;
+  std::optional<std::int64_t> ignored_;
+  std::optional<std::vector<Step>> steps_;
+};
+
+template <class Run>
+void on_type(const Call& call, const Given& first, const Run& run) {
+  switch (first.type) {
+    case ENTROPIC_FLOAT32:
+      return run(std::type_identity<float>{});
+    case ENTROPIC_FLOAT64:
+      return run(std::type_identity<double>{});
+    case ENTROPIC_FLOAT16:
+      return run(std::type_identity<float16>{});
+    case ENTROPIC_BFLOAT16:
+      return run(std::type_identity<bfloat16>{});
+    default:
+      fail("{}: {} must be float16, bfloat16, float32 or float64", call.where(), first.name);
+  }
+}
+
+// run(type, blocks, first row) with the rows of these arrays, which are all of the first's type; blocks without data stand for
+// those that were left out.
+template <std::size_t N, class Run>
+void on_rows(const Call& call, const ArrayRole (&roles)[N], const Run& run, bool one_per_row = false,
+             bool one_for_all = false) {
+  const Given& first = call[roles[0].name];
+  std::vector<RowArgument> arguments;
+  for (std::size_t k = 0; k < N; ++k) {
+    const Given* const given = call.find(roles[k].name);
+    RowArgument argument = {.name = roles[k].name, .array = {}, .output = roles[k].output, .absent = given == nullptr};
+    if (given != nullptr) {
+      if (given->type != first.type) fail("{}: {} must be of the type of {}", call.where(), given->name, first.name);
+      argument.array = given->strided();
+      argument.one_per_row = one_per_row && roles[k].name != "x" && roles[k].name != "dx";
+      argument.one_for_all = one_for_all && roles[k].name == "q";
+    }
+    arguments.push_back(argument);
+  }
+  const StridedRows rows(call.where(), arguments, 1, RowOrder::by_index);
+  rows.check_apart();
+  on_type(call, first, [&]<class T>(std::type_identity<T> type) {
+    rows.for_blocks([&](const RowBlock* blocks, std::size_t begin) { run(type, blocks, begin); });
+  });
+}
+
+// The same for functions that have no rows of 16 bits.
+inline void refuse_halves(const Call& call, const Given& first) {
+  if (first.type == ENTROPIC_FLOAT16 || first.type == ENTROPIC_BFLOAT16) {
+    fail("{}: {} must be float32 or float64", call.where(), first.name);
+  }
+}
+template <std::size_t N, class Run>
+void on_wide_rows(const Call& call, const ArrayRole (&roles)[N], const Run& run) {
+  refuse_halves(call, call[roles[0].name]);
+  on_rows(call, roles, [&]<class T>(std::type_identity<T> type, const RowBlock* blocks, std::size_t begin) {
+    if constexpr (!kIsHalf<T>) run(type, blocks, begin);
+  });
+}
+
+// An array where it lies, of the type and name of another; of no rows where it was left out.
+template <class T>
+MatrixView<T> matrix_of(const Call& call, std::string_view name, const Given& first) {
+  const Given* const given = call.find(name);
+  if (given == nullptr) return {};
+  if (given->type != first.type) fail("{}: {} must be of the type of {}", call.where(), name, first.name);
+  constexpr auto kItem = static_cast<std::ptrdiff_t>(sizeof(T));
+  if (given->strides[1] != kItem || given->strides[0] < 0) {
+    fail("{}: {} must have a col_stride of 1 and a row_stride that is not negative", call.where(), name);
+  }
+  return {reinterpret_cast<T*>(given->data), given->rows(), given->cols(), static_cast<std::size_t>(given->strides[0] / kItem)};
+}
+
+// What more.cc has.
+void store_integers(const Given& to, std::span<const std::int64_t> from);
+const Given& checked_indices(const Call& call);
+void run_sampler(Call& call);
+void run_attention(Call& call, bool vjp);
+void run_transport(Call& call);
+
+}  // namespace entropic::inline ENTROPIC_ABI::by_name
