@@ -115,6 +115,71 @@ def test_hard_rows_for_an_entropy(run):
             np.testing.assert_allclose(got, getattr(entropic, name)(x, **params), rtol=0, atol=2e-11, err_msg=f"{params}")
 
 
+def generated_row(n):
+    """The rows of tests/entropy_control_test.cc: of every kind that has broken an entropy normalisation somewhere."""
+    kind, scale = RNG.integers(11), 10.0 ** RNG.uniform(-6, 6)
+    if kind == 0:  # normal, perhaps far from 0
+        return scale * RNG.standard_normal(n) + 1e6 * RNG.integers(2)
+    if kind == 1:  # a few large, a long tail
+        return np.where(np.arange(n) < 4, 5 + 4 * RNG.standard_normal(n), -5 + 2 * RNG.standard_normal(n))
+    if kind == 2:  # Zipf
+        return -RNG.uniform(0.5, 2) * np.log1p(np.arange(n))
+    if kind == 3:  # ties everywhere
+        return np.round(RNG.standard_normal(n))
+    if kind == 4:  # masked
+        x = np.where(RNG.integers(3, size=n) == 0, RNG.standard_normal(n), -INF)
+        x[RNG.integers(n)] = 1
+        return x
+    if kind == 5:  # one spike
+        x = 1e-3 * RNG.standard_normal(n)
+        x[RNG.integers(n)] = RNG.uniform(0, 1e4)
+        return x
+    if kind == 6:  # magnitudes of every size
+        return RNG.choice([1, -1], n) * 10.0 ** RNG.uniform(-30, 30, n)
+    if kind == 7:  # two values
+        return np.where(RNG.integers(2, size=n) == 0, 0, -scale)
+    if kind == 8:  # subnormal differences
+        return 5e-324 * RNG.integers(50, size=n)
+    if kind == 9:  # nearly uniform: equal but for the last digits
+        return 1 + 2.0**-52 * RNG.integers(3, size=n)
+    return np.where(RNG.integers(5, size=n) == 0, 3, 3 - 10.0 ** RNG.uniform(-5, 3, n))  # ties at the top
+
+
+def generated_target(x):
+    """Any entropy, and often one near an end of the reach, or beyond."""
+    low, high = np.log((x == x.max()).sum()), np.log(np.isfinite(x).sum())
+    small, kind = (high - low) * 10.0 ** (-14 * RNG.random()), RNG.integers(6)
+    if kind > 2:
+        return low + (high - low) * RNG.random()
+    return (max(0.0, low + small), max(0.0, high - small), 1.2 * high * RNG.random())[kind]
+
+
+def test_an_entropy_is_reached_on_the_hard_rows_of_the_oracle(tmp_path):
+    rows, most = 3000, 300
+    x = np.full((rows, most), -INF)
+    for row in x:
+        n = RNG.integers(1, 65 if RNG.random() < 0.7 else most + 1)
+        row[:n] = generated_row(n)
+    target = np.array([[generated_target(row)] for row in x])
+    top = x.max(-1, keepdims=True)
+    goal = np.clip(target[:, 0], np.log((x == top).sum(-1)), np.log(np.isfinite(x).sum(-1)))
+    dims = ({0: torch.export.Dim("rows"), 1: torch.export.Dim("n")}, {0: torch.export.Dim("rows")})
+    example = torch.zeros(3, 7, dtype=torch.float64), torch.ones(3, 1, dtype=torch.float64)
+
+    def function(x, target):
+        return et.entropy_normalize(x, entropy=target), et.entropy_clip(x, min_entropy=target, max_entropy=target)
+
+    entropic.onnx.export(function, example, tmp_path / "m.onnx", dynamic_shapes=dims)
+    session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"))
+    for p in session.run(None, dict(zip([one.name for one in session.get_inputs()], (x, target), strict=True))):
+        wide = p.astype(np.longdouble)
+        reached = -np.where(p > 0, wide * np.log(np.where(p > 0, wide, 1)), 0).sum(-1)
+        np.testing.assert_allclose(reached, goal, rtol=1e-13, atol=1e-13)
+        assert np.array_equal(np.diff(np.take_along_axis(p, np.argsort(x, -1), -1)) < 0, np.zeros((rows, most - 1), bool))
+        equal = np.diff(np.sort(x, -1)) == 0
+        assert not np.diff(np.take_along_axis(p, np.argsort(x, -1), -1))[equal].any()
+
+
 def test_the_graph_is_small(tmp_path):
     entropic.onnx.export(lambda x: et.entmax(x, alpha=1.3), (torch.zeros(2, 5),), tmp_path / "m.onnx")
     model = onnx.load(tmp_path / "m.onnx")

@@ -6,7 +6,9 @@ import os
 import tempfile
 import warnings
 
+import onnx_ir
 import torch
+from onnx_ir.passes import common as passes
 
 from entropic.onnx import _maps, _searches
 from entropic.torch import _descriptions
@@ -86,7 +88,17 @@ def export(module, args, path, *, dynamic_shapes=None):
             custom_translation_table=_searches.TRANSLATIONS,
             verbose=False,
         )
+    _without_functions(program.model)
     _save(program, os.fspath(path))
+
+
+def _without_functions(model):
+    """What searches share stands where it is called: torch puts the searches themselves there, and not what these call."""
+    function = onnx_ir.from_proto(_searches.Searched.to_function_proto())
+    model.functions[function.identifier()] = function
+    passes.InlinePass()(model)
+    model.functions.pop(function.identifier(), None)
+    model.opset_imports.pop(function.domain, None)
 
 
 def _refuse_what_is_left(exported):

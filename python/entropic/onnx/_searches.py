@@ -15,6 +15,21 @@ ABSENT = -(2.0**400)
 
 
 @script(default_opset=op)
+def Searched(state: DOUBLE[...], f: DOUBLE[...], slope: DOUBLE[...], enough: DOUBLE) -> DOUBLE[...]:
+    """The next state, where f and its slope are those at t: what the searches share."""
+    low, high, t, before, steps = op.Split(state, num_outputs=5, axis=-1)
+    none = op.CastLike(0.0, f)
+    two = op.CastLike(2.0, f)
+    below = op.Where(f < none, t, low)
+    above = op.Where(f < none, high, t)
+    newton = t - f / slope
+    inside = op.And(op.And(newton > below, newton < above), op.Abs(two * f) < op.Abs(before * slope))
+    step = op.Where(inside, newton, (below + above) / two)
+    after = op.Where(op.Abs(f) <= enough, t, step)
+    return op.Concat(below, above, after, op.Abs(after - t), steps + op.CastLike(1.0, f), axis=-1)
+
+
+@script(default_opset=op)
 def EntmaxOf(z: DOUBLE[...], b: DOUBLE[...]) -> DOUBLE[...]:
     """p_i = m (1 + b z_i m^-b)^(1/b), b = alpha - 1, of which the sum is 1; t = log m, m the largest p_i."""
     last = op.Constant(value_ints=[-1])
@@ -33,7 +48,7 @@ def EntmaxOf(z: DOUBLE[...], b: DOUBLE[...]) -> DOUBLE[...]:
     state = op.Concat(low, high, t, before, steps, axis=-1)
     going = op.ReduceMax(before, keepdims=0) > none
     while going:
-        low_, high_, t_, before_, steps_ = op.Split(state, num_outputs=5, axis=-1)
+        t_ = op.Gather(state, op.Constant(value_ints=[2]), axis=-1)
         w = z * op.Exp(none - b * t_)
         v = op.Max(b * w, none - one)
         u = one + v
@@ -43,17 +58,10 @@ def EntmaxOf(z: DOUBLE[...], b: DOUBLE[...]) -> DOUBLE[...]:
         total = op.ReduceSum(p, last)
         f = op.Log(total)
         slope = op.ReduceSum(op.Where(u > none, p / op.Where(u > none, u, one), none), last) / total
-        low_ = op.Where(f < none, t_, low_)
-        high_ = op.Where(f < none, high_, t_)
-        newton = t_ - f / slope
-        inside = op.And(op.And(newton > low_, newton < high_), op.Abs(two * f) < op.Abs(before_ * slope))
-        there = op.Abs(f) <= enough
-        step = op.Where(inside, newton, (low_ + high_) / two)
-        after = op.Where(there, t_, step)
-        step = op.Abs(after - t_)
-        steps_ = steps_ + one
-        state = op.Concat(low_, high_, after, step, steps_, axis=-1)
-        going = op.And(op.ReduceMax(step, keepdims=0) > enough, op.ReduceMax(steps_, keepdims=0) < op.CastLike(200.0, z))
+        state = Searched(state, f, slope, enough)
+        moved = op.ReduceMax(op.Gather(state, op.Constant(value_ints=[3]), axis=-1), keepdims=0)
+        made = op.ReduceMax(op.Gather(state, op.Constant(value_ints=[4]), axis=-1), keepdims=0)
+        going = op.And(moved > enough, made < op.CastLike(200.0, z))
     t = op.Gather(state, op.Constant(value_ints=[2]), axis=-1)
     v = op.Max(b * (z * op.Exp(none - b * t)), none - one)
     u = one + v
@@ -89,7 +97,7 @@ def SoftmaxOfEntropy(z: DOUBLE[...], target: DOUBLE[...]) -> DOUBLE[...]:
     state = op.Concat(low, high, t, before, steps, axis=-1)
     going = op.ReduceMax(before, keepdims=0) > none
     while going:
-        low_, high_, t_, before_, steps_ = op.Split(state, num_outputs=5, axis=-1)
+        t_ = op.Gather(state, op.Constant(value_ints=[2]), axis=-1)
         y = op.Max(z * op.Exp(t_), least)
         e = op.Exp(y)
         total = op.ReduceSum(e, last)
@@ -98,19 +106,10 @@ def SoftmaxOfEntropy(z: DOUBLE[...], target: DOUBLE[...]) -> DOUBLE[...]:
         f = target - (op.Log(total) - mean)
         off = y - mean
         slope = op.ReduceSum(p * (off * off), last)
-        low_ = op.Where(f < none, t_, low_)
-        high_ = op.Where(f < none, high_, t_)
-        newton = t_ - f / slope
-        inside = op.And(op.And(newton > low_, newton < high_), op.Abs(two * f) < op.Abs(before_ * slope))
-        there = op.Abs(f) <= enough
-        step = op.Where(inside, newton, (low_ + high_) / two)
-        after = op.Where(there, t_, step)
-        step = op.Abs(after - t_)
-        steps_ = steps_ + one
-        state = op.Concat(low_, high_, after, step, steps_, axis=-1)
-        going = op.And(
-            op.ReduceMax(step, keepdims=0) > op.CastLike(1e-15, z), op.ReduceMax(steps_, keepdims=0) < op.CastLike(200.0, z)
-        )
+        state = Searched(state, f, slope, enough)
+        moved = op.ReduceMax(op.Gather(state, op.Constant(value_ints=[3]), axis=-1), keepdims=0)
+        made = op.ReduceMax(op.Gather(state, op.Constant(value_ints=[4]), axis=-1), keepdims=0)
+        going = op.And(moved > op.CastLike(1e-15, z), made < op.CastLike(200.0, z))
     t = op.Gather(state, op.Constant(value_ints=[2]), axis=-1)
     e = op.Exp(op.Max(z * op.Exp(t), least))
     return e / op.ReduceSum(e, last)
