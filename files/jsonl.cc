@@ -207,10 +207,12 @@ class Lines {
         if (type == json::json_type::array || type == json::json_type::object) {
           wrong("--labels: {} is neither a string nor a number", in_quotes(name));
         }
+        if (label) wrong("{} is there twice", in_quotes(name));
         label = cell - 1;
         layout.label_key = name;
         continue;
       }
+      if (label && name == layout.label_key) wrong("{} is there twice", in_quotes(name));
       if (type == json::json_type::array) arrays.push_back(name);
       if (word) words.push_back(name);
       const bool plain = type != json::json_type::array && type != json::json_type::object;
@@ -287,9 +289,9 @@ class Lines {
       const std::string_view name = field.unescaped_key();
       if (name == layout.key && (layout.literal || dot == layout.key.npos)) {
         take_array(field.value(), layout, found);
-      } else if (layout.label_column && name == layout.label_key && !labelled) {
+      } else if (layout.label_column && name == layout.label_key) {
+        if (std::exchange(labelled, true)) wrong("{} is there twice", in_quotes(name));
         read_label(field.value(), layout);
-        labelled = true;
       } else if (dot != layout.key.npos && name == outer) {
         json::value value = field.value();
         if (value.type() == json::json_type::object) {
@@ -357,9 +359,9 @@ class Lines {
     for (json::field field : object) {
       ++cell;
       const std::string_view name = field.unescaped_key();
-      if (layout.label_column && name == layout.label_key && !labelled) {
+      if (layout.label_column && name == layout.label_key) {
+        if (std::exchange(labelled, true)) wrong("{} is there twice", in_quotes(name));
         read_label(field.value(), layout);
-        labelled = true;
         continue;
       }
       // Nearly always the order of the first line.
@@ -540,7 +542,9 @@ std::string_view encode_jsonl(const Table& table, fmt::memory_buffer& out) {
           const auto separate = [&] {
             if (!std::exchange(first, false)) out.append(std::string_view(", "));
           };
+          bool to_label = labelled;
           const auto add_label = [&] {
+            if (!std::exchange(to_label, false)) return;
             separate();
             out.append(label_name);
             out.append(json_string(table.labels[r]));
@@ -552,13 +556,14 @@ std::string_view encode_jsonl(const Table& table, fmt::memory_buffer& out) {
                 std::find(table.header.begin(), table.header.end(), column.name) != table.header.end()) {
               continue;
             }
+            if (column.words[r]) add_label();  // the first string of an object is taken for the label
             separate();
             out.append(json_string(column.name));
             out.append(std::string_view(": "));
             out.append(column.words[r] ? json_string(column.cells[r]) : column.cells[r]);
           }
           if (object && !named) {
-            if (labelled) add_label();
+            add_label();
             separate();
             out.append(key);
             first = true;

@@ -246,6 +246,8 @@ def test_what_is_kept_of_objects(cli):
     [
         ('{"a": 1..5, "s": [1, 2]}', [], "x.jsonl:1: '1..5' is not a number"),
         ('{"a": 1, "a": 2, "s": [1, 2]}', [], "x.jsonl:1: 'a' is there twice"),
+        ('{"a": "x", "a": "y", "s": [1, 2]}', [], "x.jsonl:1: 'a' is there twice"),
+        ('{"a": "x", "s": [1, 2]}\n{"a": "x", "s": [1, 2], "a": "y"}', [], "x.jsonl:2: 'a' is there twice"),
         ("[1, 2]", ["--key", "a"], "x.jsonl:1: an array has no field that could be 'a'"),
     ],
 )
