@@ -187,6 +187,7 @@ void add_describe(CLI::App& app, Program& program) {
              "What FILE holds (default probs; with --format-in logprobs log_probs, normalized)");
   add_flag(command, "--normalize", options->normalize, "Divide each row by its sum first");
   add_input_options(command, program.files, "Probabilities");
+  add_more_files(command, program.files);
   add_output_option(command, program.files);
   command.footer(fmt::format(
       "max_probability is the largest, margin what it has more than the next, effective_support e^entropy.\n"

@@ -201,7 +201,8 @@ void add_losses(CLI::App& app, Program& program) {
         app, program, info, evaluate,
         {.input = "labelled_scores",
          .output = "result.csv",
-         .remark = "Without TARGET the labels of FILE are the classes: names of its columns, or numbers from 0.\n"});
+         .remark = "Without TARGET the labels of FILE are the classes: names of its columns, or numbers from 0.\n",
+         .second = true});
     add_target(command, *targets,
                "The class of each row, counted from 0, or a row for each: probabilities, 0 and 1, or a teacher's scores");
     add_number<std::int64_t>(command, "--ignore_index", "The class of rows that count nothing",

@@ -123,6 +123,10 @@ class Formatter : public CLI::Formatter {
         for (const std::string& name : one->get_lnames()) names.push_back("--" + name);
       }
     }
+    const CLI::Option* const file = commands[0]->get_option_no_throw("FILE");
+    if (!is_option(rest[0]) && file != nullptr && file->count() == 0) {
+      bad_input("the command comes before the file: entropic {} {}", commands[0]->get_name(), rest[0]);
+    }
     std::string hint = is_option(rest[0]) ? meant(rest[0], names) : "; see";
     for (const entropic::OperationInfo& step : entropic::family_info<entropic::Step>().operations) {
       if (commands[0]->get_name() == "sample" && rest[0] == fmt::format("--{}", step.name)) {

@@ -121,12 +121,12 @@ void add_measures(CLI::App& app, Program& program) {
       return {[pairs, op = made<entropic::Divergence>(arguments)](Table p) { return pairs.compared(op, std::move(p)); },
               [pairs](std::size_t rows) { pairs.others->check_end(pairs.files, rows); }};
     };
-    CLI::App& command =
-        add_operation(app, program, info, evaluate,
-                      {.input = "p.csv q",
-                       .holds = "P, distributions",
-                       .output = "result.csv",
-                       .remark = "A Q with one row is compared with every row of FILE, otherwise row by row.\n"});
+    CLI::App& command = add_operation(app, program, info, evaluate,
+                                      {.input = "p.csv q",
+                                       .holds = "P, distributions",
+                                       .output = "result.csv",
+                                       .remark = "A Q with one row is compared with every row of FILE, otherwise row by row.\n",
+                                       .second = true});
     add_path(command, "Q", others->path, "standard input", "Q, distributions to compare them with")->option_text(" ");
   }
   add_family<entropic::TableMeasure>(

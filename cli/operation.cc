@@ -75,7 +75,7 @@ void refuse(const entropic::OperationInfo& info, std::string_view what) {
 }
 
 CLI::App& add_command(CLI::App& app, Program& program, const std::shared_ptr<Arguments>& arguments, std::string_view holds,
-                      std::string_view remark, std::string_view example) {
+                      std::string_view remark, std::string_view example, bool more_files) {
   const entropic::OperationInfo& info = arguments->info;
   CLI::App& command = *app.add_subcommand(command_name(info), std::string(info.summary));
   if (command.get_name() != info.name) command.alias(std::string(info.name));
@@ -84,6 +84,7 @@ CLI::App& add_command(CLI::App& app, Program& program, const std::shared_ptr<Arg
     add_param(command, info.params[i], arguments->values[i])->group("Parameters")->required(info.params[i].required);
   }
   add_input_options(command, program.files, holds);
+  if (more_files) add_more_files(command, program.files);
   add_output_option(command, program.files);
   command.footer(
       fmt::format("{}\n{}\nExample: entropic {} {}\n{}", info.formula, remark, command.get_name(), example, kEverywhere));
@@ -94,7 +95,8 @@ CLI::App& add_operation(CLI::App& app, Program& program, const entropic::Operati
                         std::function<Evaluation(const Arguments&)> evaluate, Footnotes footnotes) {
   const auto arguments = std::make_shared<Arguments>(info);
   CLI::App& command = add_command(app, program, arguments, footnotes.holds, footnotes.remark,
-                                  fmt::format("{}.csv{} -o {}", footnotes.input, example_parameters(info), footnotes.output));
+                                  fmt::format("{}.csv{} -o {}", footnotes.input, example_parameters(info), footnotes.output),
+                                  !footnotes.whole && !footnotes.second);
   command.callback([arguments, evaluate = std::move(evaluate), &program, whole = footnotes.whole] {
     program.action = [arguments, evaluation = evaluate(*arguments), &files = program.files, whole] {
       const auto result = [&](Table table) {

@@ -46,11 +46,12 @@ struct Footnotes {
   std::string_view output = "result.npy";
   std::string_view remark = "";  // ends with a new line
   bool whole = false;            // the file at once: its rows belong together
+  bool second = false;           // another file stands beside it
 };
 
-// The command of an operation, with its parameters, FILE and -o. `example` is what may follow its name.
+// The command of an operation, with its parameters, FILE, MORE where asked for, and -o. `example` is what may follow its name.
 CLI::App& add_command(CLI::App& app, Program& program, const std::shared_ptr<Arguments>& arguments, std::string_view holds,
-                      std::string_view remark, std::string_view example);
+                      std::string_view remark, std::string_view example, bool more_files = false);
 
 // What a command makes of rows, and what it says at their end: see stream_rows.
 struct Evaluation {

@@ -76,7 +76,7 @@ CLI::Option* add_flag(CLI::App& command, const std::string& name, bool& value, c
 
 void add_input_options(CLI::App& command, Files& files, std::string_view holds) {
   add_path(command, "FILE", files.in, "standard input",
-           fmt::format("{}: {}, also with .gz; - or nothing is standard input, as CSV", holds, format_endings()))
+           fmt::format("{}: {}, also with .gz or .zst; - or nothing is standard input, as CSV", holds, format_endings()))
       ->option_text(" ");
   add_choice(command, "--format-in", files.in_format, format_names(), "What FILE is, whatever its name");
   command
@@ -150,10 +150,24 @@ void add_input_options(CLI::App& command, Files& files, std::string_view holds) 
              [&reading](std::size_t i) { reading.missing = static_cast<files::Missing>(i); });
 }
 
+void add_more_files(CLI::App& command, Files& files) {
+  command
+      .add_option_function<std::vector<std::string>>(
+          "MORE",
+          [&files, &command](const std::vector<std::string>& paths) {
+            for (const std::string& path : paths) {
+              if (path.empty()) bad_input("{}: MORE must be names of files, got ''", command.get_name());
+            }
+            files.more = paths;
+          },
+          "More files like it: their rows follow, under one header, counted on")
+      ->option_text("...");
+}
+
 void add_output_option(CLI::App& command, Files& files) {
   add_output_option(
       command, files,
-      fmt::format("File to write: {}, also with .gz (default: standard output, as CSV); arrays drop header and labels",
+      fmt::format("File to write: {}, also with .gz or .zst (default: standard output, as CSV); arrays drop header and labels",
                   format_endings()));
   add_choice(command, "--format-out", files.out_format, files::output_format_names(), "What is written, whatever OUT's name");
   add_number<std::size_t>(command, "--precision", "Significant digits of numbers in text (default: all that they need)",

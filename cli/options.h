@@ -21,6 +21,7 @@ using files::Table;
 // Where a command reads and writes.
 struct Files {
   std::string in;
+  std::vector<std::string> more;  // files whose rows follow those of `in`
   std::string in_format;
   std::string out;
   std::string out_format;
@@ -89,6 +90,9 @@ CLI::Option* add_path(CLI::App& command, const std::string& name, std::string& p
 
 // FILE, what it holds, and how to read it.
 void add_input_options(CLI::App& command, Files& files, std::string_view holds = "Scores");
+
+// MORE, for commands that take rows one by one: files whose rows follow.
+void add_more_files(CLI::App& command, Files& files);
 
 // -o, for commands whose result is a table, and for others.
 void add_output_option(CLI::App& command, Files& files);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <string>
+#include <utility>
 
 #include "files/system.h"
 #include "terminal.h"
@@ -27,8 +28,8 @@ std::string time_text(double seconds) {
 
 }  // namespace
 
-Progress::Progress(const files::Input& input, bool wanted)
-    : input_(input), wanted_(wanted && files::sys::is_terminal(files::sys::standard_error)) {}
+Progress::Progress(std::function<std::uint64_t()> position, std::optional<std::uint64_t> size, bool wanted)
+    : position_(std::move(position)), size_(size), wanted_(wanted && files::sys::is_terminal(files::sys::standard_error)) {}
 
 Progress::~Progress() {
   if (shown_) fmt::print(stderr, "\r\x1b[K");
@@ -41,15 +42,15 @@ void Progress::update() {
   if (seconds(now - start_) < 1 || (shown_ && seconds(now - last_) < 0.1)) return;
   last_ = now;
   shown_ = true;
-  const double elapsed = seconds(now - start_), done = static_cast<double>(input_.position()), rate = done / elapsed;
+  const double elapsed = seconds(now - start_), done = static_cast<double>(position_()), rate = done / elapsed;
   // A line that is wider than the terminal goes on in the next, which \r does not take back.
   const std::size_t columns = files::sys::terminal_columns(files::sys::standard_error);
   const std::size_t width = columns == 0 ? 79 : columns - 1;
   std::string text;
-  if (!input_.size()) {
+  if (!size_) {
     text = fmt::format("{}  {}/s  {}", size_text(done), size_text(rate), time_text(elapsed));
   } else {
-    const double part = std::min(1.0, done / static_cast<double>(std::max<std::uint64_t>(1, *input_.size())));
+    const double part = std::min(1.0, done / static_cast<double>(std::max<std::uint64_t>(1, *size_)));
     text = fmt::format("{:3.0f} %", 100 * part);
     const std::string left = fmt::format("  {} left", time_text(elapsed * (1 - part) / std::max(part, 1e-9)));
     const std::string speed = fmt::format("  {}/s", size_text(rate));

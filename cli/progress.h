@@ -2,13 +2,14 @@
 #pragma once
 
 #include <chrono>
-
-#include "files/file.h"
+#include <cstdint>
+#include <functional>
+#include <optional>
 
 class Progress {
  public:
-  // Shows nothing unless `wanted` and standard error is a terminal.
-  Progress(const files::Input& input, bool wanted);
+  // position() bytes of `size` are read, if that is known. Shows nothing unless `wanted` and standard error is a terminal.
+  Progress(std::function<std::uint64_t()> position, std::optional<std::uint64_t> size, bool wanted);
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   ~Progress();
@@ -18,7 +19,8 @@ class Progress {
 
  private:
   using Clock = std::chrono::steady_clock;
-  const files::Input& input_;
+  std::function<std::uint64_t()> position_;
+  std::optional<std::uint64_t> size_;
   bool wanted_;
   bool shown_ = false;
   Clock::time_point start_ = Clock::now();

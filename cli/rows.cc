@@ -5,17 +5,37 @@
 #include <memory>
 #include <string>
 
+#include "files/join.h"
 #include "files/stream.h"
 #include "files/system.h"
 #include "progress.h"
 
 namespace {
 
-std::shared_ptr<files::Input> opened(const Files& files) {
+void greet_keyboard(const Files& files) {
   if (files::is_standard(files.in) && !files.quiet && files::sys::is_terminal(files::sys::standard_input)) {
     fmt::print(stderr, "entropic: reading scores from the keyboard; Ctrl-D ends them\n");
   }
-  return std::make_shared<files::Input>(files.in);
+}
+
+// The rows of FILE and of the files that follow, and how far they are read.
+struct Source {
+  files::Reader reader;
+  std::function<std::uint64_t()> position;
+  std::optional<std::uint64_t> size;
+};
+
+Source source_of(const Files& files) {
+  if (files.more.empty()) {
+    const files::Format& format = files::input_format(files.in, files.in_format);
+    greet_keyboard(files);
+    const auto input = std::make_shared<files::Input>(files.in);
+    return {files::open(format, input, files.reading), [input] { return input->position(); }, input->size()};
+  }
+  std::vector<std::string> paths = {files.in};
+  paths.insert(paths.end(), files.more.begin(), files.more.end());
+  const auto join = std::make_shared<files::Join>(std::move(paths), files.in_format, files.reading);
+  return {join->reader(), [join] { return join->position(); }, join->size()};
 }
 
 }  // namespace
@@ -27,10 +47,7 @@ void refuse_row(const std::string& path, const entropic::RowError& error, std::s
   bad_input("{}: {}", files::input_name(path), error.message(row, advice));
 }
 
-Table read_table(const Files& files) {
-  const files::Format& format = files::input_format(files.in, files.in_format);
-  return files::read_all(files::open(format, opened(files), files.reading));
-}
+Table read_table(const Files& files) { return files::read_all(source_of(files).reader); }
 
 Table read_other(const Files& files, const std::string& path) {
   Files other;
@@ -55,6 +72,9 @@ Table read_other(const Files& files, const std::string& path) {
 const Table& SecondFile::table(const Files& files, const std::function<void(Table&)>& prepare) {
   std::call_once(once_, [&] {
     try {
+      if (files::is_standard(path) && files::is_standard(files.in)) {
+        bad_input("standard input is read once, and is two of the files");
+      }
       table_ = read_other(files, path);
       prepare(table_);
     } catch (...) {
@@ -92,23 +112,22 @@ void SecondFile::check_missing(const Files& files, std::string_view prefix) cons
 void stream_rows(const Files& files, const std::function<Table(Table)>& result,
                  const std::function<void(std::size_t rows)>& at_end) {
   const files::Format& to = files::output_format(files.out, files.out_format);
-  const files::Format& from = files::input_format(files.in, files.in_format);
-  const std::shared_ptr<files::Input> input = opened(files);
-  Progress progress(*input,
+  const Source from = source_of(files);
+  Progress progress(from.position, from.size,
                     !files.quiet && !(files::is_standard(files.out) && files::sys::is_terminal(files::sys::standard_output)));
   const auto calculate = [&](Table table) {
-    const std::size_t first_row = table.first_row;
+    const std::size_t first_row = table.first_row - table.rows_before;
+    const std::string file = table.file;
     try {
       table = result(std::move(table));
       table.digits = table.whole ? 0 : files.digits;
       return table;
     } catch (const entropic::RowError& error) {
-      refuse_row(files.in, error, first_row + error.row());
+      refuse_row(file.empty() ? files.in : file, error, first_row + error.row());
     }
   };
   files::stream(
-      files::open(from, input, files.reading), to, files.out, calculate, entropic::get_num_threads(),
-      [&] { progress.update(); }, at_end);
+      from.reader, to, files.out, calculate, entropic::get_num_threads(), [&] { progress.update(); }, at_end);
 }
 
 Table widened(Table table) {

@@ -118,6 +118,7 @@ void add_sample(CLI::App& app, Program& program) {
   add_number(command, "--position", options->position, "Of the first draw in its stream (default 0)");
   add_flag(command, "--probs", options->probs, "Write the distribution that is drawn from and draw nothing");
   add_input_options(command, program.files);
+  add_more_files(command, program.files);
   add_output_option(command, program.files);
   command.footer(
       fmt::format("Out come indices counted from 0; -1 for a row with NaN or without a score above -inf.\n"

@@ -1,4 +1,4 @@
-# What the library needs of others: hwy::hwy, TBB::tbb and fmt::fmt; for files entropic_simdjson, entropic_minizip and entropic_z;
+# What the library needs of others: hwy::hwy, TBB::tbb and fmt::fmt; for files entropic_simdjson, entropic_minizip, entropic_z and entropic_zstd;
 # for the command line CLI11::CLI11. What is installed is used. What is not is an error that says what to install, or, as
 # ENTROPIC_FETCH has it, built from the sources that Debian keeps of the versions below, and linked into what needs it.
 set(ENTROPIC_FETCH OFF CACHE STRING
@@ -90,6 +90,16 @@ function(entropic_fetch_z)
   add_library(entropic_z STATIC ${files})
   target_include_directories(entropic_z SYSTEM PUBLIC ${sources})
   target_compile_options(entropic_z PRIVATE -w)
+endfunction()
+
+function(entropic_fetch_zstd)
+  entropic_fetch(zstd libz/libzstd/libzstd_1.5.4+dfsg2.orig.tar.xz 8cf4bbb65e77ec348d052c8d6230eba66d435bddf64c8b5be2fcb16880c19953)
+  set(sources ${entropic_zstd_SOURCE_DIR}/lib)
+  file(GLOB files ${sources}/common/*.c ${sources}/compress/*.c ${sources}/decompress/*.c)
+  add_library(entropic_zstd STATIC ${files})
+  target_include_directories(entropic_zstd SYSTEM PUBLIC ${sources})
+  target_compile_definitions(entropic_zstd PRIVATE ZSTD_DISABLE_ASM)  # one of its files is for an assembler
+  target_compile_options(entropic_zstd PRIVATE -w)
 endfunction()
 
 # Part of zlib's sources. What reads it includes <minizip/unzip.h>.

@@ -231,7 +231,7 @@ std::size_t chosen_key(const std::vector<std::string_view>& keys, const std::str
 
 std::vector<std::size_t> final_shape(const Table& table, std::optional<std::size_t> rows) {
   std::vector<std::size_t> shape = table.shape;
-  if (rows) shape[0] = *rows;
+  if (rows) shape[0] = *rows / rows_of_line(table.nested);
   return shape;
 }
 
@@ -240,6 +240,7 @@ Table without_numbers(const Table& table) {
   std::visit([&]<class T>(const std::vector<T>&) { same.values = std::vector<T>(); }, table.values);
   same.whole = table.whole;
   same.shape = table.shape;
+  same.nested = table.nested;
   return same;
 }
 

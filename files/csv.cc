@@ -603,7 +603,7 @@ Reader open_separated(std::shared_ptr<Input> input, char separator, const ReadOp
 void append_text(fmt::memory_buffer& out, std::string_view text, char separator) {
   // At the start of a file some bytes mean another format.
   const bool magic = static_cast<unsigned char>(text.empty() ? 0 : text[0]) >= 0xEF || text.starts_with('\x93') ||
-                     text.starts_with('\x1F') || text.starts_with("PK\x03\x04");
+                     text.starts_with('\x1F') || text.starts_with("\x28\xB5") || text.starts_with("PK\x03\x04");
   const bool plain = !text.empty() && text == trimmed(text) && text.find_first_of("\"\r\n") == text.npos &&
                      text.find(separator) == text.npos && !magic;
   if (plain) {

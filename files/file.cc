@@ -29,6 +29,16 @@ SystemFailure::SystemFailure(std::string name, int error)
 
 bool is_standard(const std::string& path) { return path.empty() || path == "-"; }
 
+const Packing* packing_of(std::string_view path) {
+  for (const Packing& packing : kPackings) {
+    if (path.size() < packing.ending.size()) continue;
+    const std::string_view end = path.substr(path.size() - packing.ending.size());
+    const auto same = [](char a, char b) { return a == std::tolower(static_cast<unsigned char>(b)); };
+    if (std::equal(packing.ending.begin(), packing.ending.end(), end.begin(), same)) return &packing;
+  }
+  return nullptr;
+}
+
 std::string input_name(const std::string& path) { return is_standard(path) ? "standard input" : path; }
 
 bool is_stream(const std::string& path) {
@@ -54,8 +64,8 @@ Input::Input(const std::string& path) : name_(input_name(path)) {
   if (status->folder) throw SystemFailure(name_, EISDIR);
   // Files of /proc say 0; standard input may stand anywhere in its file.
   if (!is_standard(path) && status->regular && status->size > 0) size_ = status->size;
-  if (!is_standard(path) && is_gzip(path)) {
-    unpacker_.emplace([this](char* to, std::size_t count) { return read_file(to, count, count); }, name_);
+  if (const Packing* packing = is_standard(path) ? nullptr : packing_of(path)) {
+    unpacker_ = packing->unpacker([this](char* to, std::size_t count) { return read_file(to, count, count); }, name_);
     size_.reset();
   }
   sys::expect_sequential(file_.number());
@@ -118,7 +128,9 @@ Output::Output(const std::string& path) : name_(is_standard(path) ? "standard ou
     file_ = Descriptor(sys::standard_output, false);
     return;
   }
-  if (is_gzip(path)) packer_.emplace([this](std::string_view packed) { write_file(packed); });
+  if (const Packing* packing = packing_of(path)) {
+    packer_ = packing->packer([this](std::string_view packed) { write_file(packed); });
+  }
   const std::optional<sys::Status> status = sys::status_of(path);
   if (status && status->folder) throw SystemFailure(path, EISDIR);
   if (is_stream(path)) {

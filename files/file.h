@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "gzip.h"
+#include "packed.h"
 
 namespace files {
 
@@ -66,7 +66,7 @@ class Descriptor {
 // The bytes of a file from its first to its last, or of memory. Throws BadInput.
 class Input {
  public:
-  // The file at `path`, unpacked if its name ends in .gz; "-" or nothing is standard input.
+  // The file at `path`, unpacked if its name ends in .gz or .zst; "-" or nothing is standard input.
   explicit Input(const std::string& path);
 
   // `bytes` stay where they are.
@@ -102,13 +102,13 @@ class Input {
   bool at_end_ = false;
   std::optional<std::uint64_t> size_;
   std::atomic<std::uint64_t> position_{0};
-  std::optional<GzipReader> unpacker_;
+  std::unique_ptr<Unpacker> unpacker_;
 
   std::size_t read_file(char* to, std::size_t count, std::size_t enough);
 };
 
 // A file that is written beside its place and put there at the end, so that it is either the old one or complete. Standard
-// output, devices and pipes are written to directly. What is called .gz is packed. Throws BadInput.
+// output, devices and pipes are written to directly. What is called .gz or .zst is packed. Throws BadInput.
 class Output {
  public:
   explicit Output(const std::string& path);
@@ -142,7 +142,7 @@ class Output {
   bool hold_ = false;
   std::string held_;
   std::uint64_t position_ = 0;
-  std::optional<GzipWriter> packer_;
+  std::unique_ptr<Packer> packer_;
 };
 
 // All of a file at once.

@@ -8,12 +8,14 @@
 #include <iterator>
 #include <limits>
 
+#include "system.h"
+
 namespace files {
 namespace {
 
-// The format that the name of a file ends in, .gz aside, or nullptr.
+// The format that the name of a file ends in, packing aside, or nullptr.
 const Format* format_by_ending(std::string_view path) {
-  if (is_gzip(path)) path.remove_suffix(3);
+  if (const Packing* packing = packing_of(path)) path.remove_suffix(packing->ending.size());
   const std::size_t dot = path.rfind('.');
   if (dot == path.npos) return nullptr;
   std::string ending(path.substr(dot + 1));
@@ -31,9 +33,10 @@ void refuse_known(const std::string& path) {
         "entropic.write makes a .csv or .npy of it",
         path, ending);
   }
-  if (path.ends_with(".zst") || path.ends_with(".bz2") || path.ends_with(".xz")) {
-    const std::string_view tool = path.ends_with(".zst") ? "zstd" : path.ends_with(".bz2") ? "bzip2" : "xz";
-    bad_input("{}: of packed files only .gz is read; others come through a pipe: {} -dc {} | entropic ...", path, tool, path);
+  if (path.ends_with(".bz2") || path.ends_with(".xz")) {
+    const std::string_view tool = path.ends_with(".bz2") ? "bzip2" : "xz";
+    bad_input("{}: of packed files .gz and .zst are read; others come through a pipe: {} -dc {} | entropic ...", path, tool,
+              path);
   }
 }
 
@@ -65,6 +68,8 @@ const Format& input_format(const std::string& path, const std::string& name) {
         path, path);
   }
   if (format == nullptr) {
+    const std::optional<sys::Status> status = sys::status_of(path);
+    if (status && status->folder) bad_input("{}: this is a folder, and rows are read from files", path);
     refuse_known(path);
     bad_input("{}: the name ends in none of {}; say which it is with --format-in", path, format_endings());
   }
@@ -75,7 +80,7 @@ const Format& output_format(const std::string& path, const std::string& name) {
   if (is_stream(path) && name.empty()) return kFormats[0];
   const Format* format = format_by_ending(name.empty() ? path : "." + name);
   if (format == nullptr || format->create == nullptr) {
-    bad_input("{}: the name must end in one of {}, also with .gz; or say --format-out", path, format_endings());
+    bad_input("{}: the name must end in one of {}, also with .gz or .zst; or say --format-out", path, format_endings());
   }
   return *format;
 }
@@ -129,6 +134,8 @@ Reader without_missing(Reader all) {
     if (!piece.table.missing.empty()) leave_out(std::exchange(piece.table.missing, {}), piece.table);
     piece.table.first_row = rows;
     rows += piece.table.rows;
+    piece.table.shape = {piece.table.rows, piece.table.cols};
+    piece.table.nested.clear();
     return true;
   };
   return some;
@@ -145,8 +152,10 @@ void cut(Piece& piece) {
   leave_out(others, table);
 }
 
-// The rows from options.first_row up to options.end_row.
+}  // namespace
+
 Reader slice(Reader all, const ReadOptions& options, const std::string& name) {
+  if (options.first_row == 0 && options.end_row == kAllRows) return all;
   Reader some;
   some.take = [take = all.take, name, options, next = std::size_t{0}](Piece& piece, std::size_t numbers) mutable {
     if (next >= options.end_row) return false;
@@ -169,19 +178,17 @@ Reader slice(Reader all, const ReadOptions& options, const std::string& name) {
     piece.table.first_row += piece.begin;
     cut(piece);
     piece.table.shape = {piece.table.rows, piece.table.cols};
+    piece.table.nested.clear();
   };
   return some;
 }
-
-}  // namespace
 
 Reader open(const Format& format, std::shared_ptr<Input> input, const ReadOptions& options) {
   const std::string name = input->name();
   Reader reader = format.open(std::move(input), options);
   // Arrays of numbers lack none.
   if (options.missing == Missing::skip && !reader.counted) reader = without_missing(std::move(reader));
-  const bool all_rows = options.first_row == 0 && options.end_row == kAllRows;
-  return all_rows ? reader : slice(std::move(reader), options, name);
+  return slice(std::move(reader), options, name);
 }
 
 Table read_all(const Reader& reader) {
@@ -203,7 +210,7 @@ Table read_all(const Reader& reader) {
       all.kept[c].words.insert(all.kept[c].words.end(), more.kept[c].words.begin(), more.kept[c].words.end());
     }
     all.rows += more.rows;
-    if (!reader.counted) all.shape[0] = all.rows;
+    if (!reader.counted) all.shape[0] = all.rows / rows_of_line(all.nested);
   }
   return all;
 }

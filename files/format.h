@@ -44,7 +44,8 @@ struct Piece {
   std::string text;      // of the rows, where the format has one; what becomes of it is still missing in the table
   std::size_t line = 0;  // of the first of them
   std::string mistake;   // what is wrong with the file behind them, or nothing
-  std::size_t begin = 0, end = kAllRows;  // which of them are wanted
+  std::size_t begin = 0, end = kAllRows;    // which of them are wanted
+  std::function<void(Piece& piece)> parse;  // of the file that they are from, where several are joined
 };
 
 // The rows of a file, some at a time. Throws BadInput, never anything else but std::bad_alloc, whatever the bytes.
@@ -117,13 +118,16 @@ std::string format_endings();
 std::vector<std::string> format_names();
 std::vector<std::string> output_format_names();
 
-// The format called `name` or, without one, that which the name of a file ends in, .gz aside; standard input, standard output,
-// pipes and devices are CSV. Throw BadInput.
+// The format called `name` or, without one, that which the name of a file ends in, .gz and .zst aside; standard input, standard
+// output, pipes and devices are CSV. Throw BadInput.
 const Format& input_format(const std::string& path, const std::string& name);
 const Format& output_format(const std::string& path, const std::string& name = {});
 
 // The rows of a file in this format that the options ask for.
 Reader open(const Format& format, std::shared_ptr<Input> input, const ReadOptions& options);
+
+// Those rows of `all`, called `name` in messages, that the options ask for.
+Reader slice(Reader all, const ReadOptions& options, const std::string& name);
 
 // All rows in one table.
 Table read_all(const Reader& reader);

@@ -54,7 +54,8 @@ struct Layout {
   Form form = Form::array;
   std::string key;                   // of the array
   bool literal = false;              // the key, though it has dots
-  std::optional<std::size_t> width;  // how many numbers, once the line is read
+  std::optional<std::size_t> width;  // how many numbers in a row, once the line is read
+  std::vector<std::size_t> nested;   // axes between line and row: Table::nested
   std::vector<std::string> header;
   std::unordered_map<std::string, std::size_t> places;  // of the header
   std::vector<std::string> ignored;                     // other fields of the first line, where columns are chosen
@@ -98,7 +99,8 @@ class Lines {
     others.label.clear();
     if (layout.form != Form::named) refuse_columns(others, name_, "an array");
     next(line, layout);
-    layout.width = values.size();
+    layout.width = layout.form == Form::named ? values.size() : shape_.back();
+    if (layout.form != Form::named) layout.nested.assign(shape_.begin(), shape_.end() - 1);
     return layout;
   }
 
@@ -116,12 +118,25 @@ class Lines {
         column.cells.emplace_back("null");  // a field that a later line lacks
         column.words.push_back(false);
       }
-      lacks_ = false;
+      nulls_.clear();
+      begin_ = numbers_before;
       read_row(std::move(document), layout);
     });
     ++line_;
-    if (lacks_) missing.push_back(rows_);
-    ++rows_;
+    // The label of a line, and what is kept of it, are those of each of its rows.
+    const std::size_t rows = rows_of_line(layout.nested);
+    for (std::size_t r = 1; r < rows; ++r) {
+      if (layout.label_column) labels.push_back(labels.back());
+      for (Table::Kept& column : kept) {
+        column.cells.push_back(column.cells.back());
+        column.words.push_back(column.words.back());
+      }
+    }
+    for (const std::size_t at : nulls_) {
+      const std::size_t row = rows_ + (rows > 1 ? at / *layout.width : 0);
+      if (missing.empty() || missing.back() != row) missing.push_back(row);
+    }
+    rows_ += rows;
   }
 
   void skip() { ++line_; }
@@ -151,6 +166,8 @@ class Lines {
 
   [[noreturn]] void not_json(const simdjson::simdjson_error& error) const {
     if (error.error() == simdjson::MEMALLOC) throw std::bad_alloc();
+    if (error.error() == simdjson::TRAILING_CONTENT) wrong("there is text behind the row");
+    if (error.error() == simdjson::INCOMPLETE_ARRAY_OR_OBJECT) wrong("the line is cut short, or there is text behind the row");
     wrong("this is not a line of JSON: {}", error.what());
   }
 
@@ -271,13 +288,42 @@ class Lines {
   }
 
   void read_array(json::array array, const Layout& layout) {
-    const std::size_t before = values.size();
+    shape_.clear();
+    depth_.reset();
     std::size_t cell = 0;
-    for (json::value value : array) values.push_back(number_of(value, ++cell));
-    const std::size_t count = values.size() - before;
-    if (layout.width && count != layout.width) {
+    read_axis(array, 0, cell);
+    if (!layout.width) return;
+    const std::size_t count = shape_.back();
+    if (shape_.size() == 1 && layout.nested.empty()) {
+      if (count == layout.width) return;
       wrong("the line has {} number{}, the first one has {}", count, count == 1 ? "" : "s", *layout.width);
     }
+    std::vector<std::size_t> first = layout.nested;
+    first.push_back(*layout.width);
+    if (shape_ == first) return;
+    wrong("the array has shape ({}), that of the first line ({})", fmt::join(shape_, ", "), fmt::join(first, ", "));
+  }
+
+  // The numbers of an array and of those in it, which are alike as NumPy wants them.
+  void read_axis(json::array array, std::size_t axis, std::size_t& cell) {
+    std::size_t count = 0;
+    for (json::value value : array) {
+      ++count;
+      if (value.type() == json::json_type::array) {
+        read_axis(value.get_array(), axis + 1, cell);
+      } else {
+        if (depth_.value_or(axis) != axis) wrong_cell(cell + 1, "numbers stand beside arrays");
+        depth_ = axis;
+        values.push_back(number_of(value, ++cell));
+      }
+    }
+    constexpr std::size_t kUnknown = static_cast<std::size_t>(-1);
+    if (shape_.size() <= axis) shape_.resize(axis + 1, kUnknown);
+    if (depth_.value_or(axis) < axis) wrong_cell(cell + 1, "numbers stand beside arrays");
+    if (shape_[axis] != kUnknown && shape_[axis] != count) {
+      wrong_cell(cell, "the array has rows of {} and of {}", shape_[axis], count);
+    }
+    shape_[axis] = count;
   }
 
   void read_keyed(json::object object, const Layout& layout) {
@@ -421,7 +467,7 @@ class Lines {
       case json::json_type::null:
         if (!value.is_null()) wrong_cell(cell, "this is not a number");
         if (options_.missing == Missing::error) wrong_cell(cell, "null is not a number{}", kOnMissing);
-        lacks_ = true;
+        nulls_.push_back(values.size() - begin_);
         return std::numeric_limits<double>::quiet_NaN();
       case json::json_type::string: {
         const std::string_view text = value.get_string();
@@ -439,7 +485,10 @@ class Lines {
   json::parser parser_;
   std::vector<bool> seen_;
   std::size_t rows_ = 0;
-  bool lacks_ = false;
+  std::vector<std::size_t> nulls_;  // of the line: how many numbers stand before each
+  std::size_t begin_ = 0;           // of the line's numbers
+  std::vector<std::size_t> shape_;  // of the line's array
+  std::optional<std::size_t> depth_;
 };
 
 bool is_blank_line(std::string_view line) { return line.find_first_not_of(" \t\r") == line.npos; }
@@ -463,9 +512,13 @@ class JsonlReader {
     }
     Table& table = piece.table;
     table.first_row = rows_;
+    table.shape = {table.rows};
+    table.shape.insert(table.shape.end(), layout_->nested.begin(), layout_->nested.end());
+    table.nested = layout_->nested;
+    table.rows *= rows_of_line(table.nested);
     rows_ += table.rows;
     table.cols = *layout_->width;
-    table.shape = {table.rows, table.cols};
+    table.shape.push_back(table.cols);
     table.header = layout_->header;
     table.label_header = layout_->label_key;
     table.label_column = layout_->label_column;
@@ -523,6 +576,35 @@ Reader open_jsonl(std::shared_ptr<Input> input, const ReadOptions& options) {
           .parse = [reader](Piece& piece) { reader->parse(piece); }};
 }
 
+namespace {
+
+// Rows of one line: arrays in arrays as the line had them. `scalar`: a number for each row.
+template <class T>
+void append_rows(fmt::memory_buffer& out, const Table& table, const std::vector<T>& values, std::size_t begin, std::size_t rows,
+                 bool scalar) {
+  for (std::size_t r = 0; r < rows; ++r) {
+    if (r > 0) out.append(std::string_view(", "));
+    const auto brackets = [&](std::size_t row, char bracket) {
+      std::size_t each = rows;
+      for (std::size_t axis = 0; rows > 1 || !table.nested.empty(); ++axis) {
+        if (axis == table.nested.size()) break;
+        if (row % each == 0) out.push_back(bracket);
+        each /= table.nested[axis];
+      }
+    };
+    brackets(r, '[');
+    if (!scalar) out.push_back('[');
+    for (std::size_t c = 0; c < table.cols; ++c) {
+      if (c > 0) out.append(std::string_view(", "));
+      append_json_number(out, values[(begin + r) * table.cols + c], table.digits);
+    }
+    if (!scalar) out.push_back(']');
+    brackets(r + 1, ']');
+  }
+}
+
+}  // namespace
+
 std::string_view encode_jsonl(const Table& table, fmt::memory_buffer& out) {
   out.clear();
   const bool named = !table.header.empty(), labelled = table.label_column.has_value(), noted = !table.note_header.empty();
@@ -532,12 +614,14 @@ std::string_view encode_jsonl(const Table& table, fmt::memory_buffer& out) {
   const std::string label_name = json_string(table.label_header.empty() ? "label" : table.label_header) + ": ";
   const std::string note_name = json_string(table.note_header) + ": ";
   // One number for each row is no array of one.
-  const bool scalar = !named && table.cols == 1 && table.shape.size() == 1 && !table.result.empty();
+  const bool scalar = !named && table.cols == 1 && table.shape.size() == 1 + table.nested.size() && !table.result.empty();
+  const bool nested = !table.nested.empty() && !named && !noted;
+  const std::size_t together = nested ? rows_of_line(table.nested) : 1;
   const std::string& called = table.result.empty() ? table.key : table.result;
-  const std::string key = json_string(called.empty() ? "values" : called) + (scalar ? ": " : ": [");
+  const std::string key = json_string(called.empty() ? "values" : called) + ": ";
   std::visit(
       [&](const auto& values) {
-        for (std::size_t r = 0; r < table.rows; ++r) {
+        for (std::size_t r = 0; r < table.rows; r += together) {
           bool first = true;
           const auto separate = [&] {
             if (!std::exchange(first, false)) out.append(std::string_view(", "));
@@ -549,7 +633,7 @@ std::string_view encode_jsonl(const Table& table, fmt::memory_buffer& out) {
             out.append(label_name);
             out.append(json_string(table.labels[r]));
           };
-          out.push_back(object ? '{' : '[');
+          if (object) out.push_back('{');
           for (const Table::Kept& column : table.kept) {
             // The result takes the place of what had its name.
             if (column.name == called ||
@@ -566,23 +650,22 @@ std::string_view encode_jsonl(const Table& table, fmt::memory_buffer& out) {
             add_label();
             separate();
             out.append(key);
-            first = true;
           }
-          for (std::size_t c = 0; c <= table.cols; ++c) {
-            if (named && labelled && c == std::min(*table.label_column, table.cols)) add_label();
+          if (!named) append_rows(out, table, values, r, together, scalar);
+          for (std::size_t c = 0; named && c <= table.cols; ++c) {
+            if (labelled && c == std::min(*table.label_column, table.cols)) add_label();
             if (c == table.cols) break;
             separate();
-            if (named) out.append(names[c]);
+            out.append(names[c]);
             append_json_number(out, values[r * table.cols + c], table.digits);
           }
-          if (object && !named && !scalar) out.push_back(']');
           if (noted) {
             first = false;
             separate();
             out.append(note_name);
             out.append(json_string(table.notes[r]));
           }
-          out.append(std::string_view(object ? "}\n" : "]\n"));
+          out.append(std::string_view(object ? "}\n" : "\n"));
         }
       },
       table.values);

@@ -206,9 +206,9 @@ bool is_member_name(std::string_view key) {
 }
 
 // One stored member, whose header may change at the end: its checksum is put together from those of header and numbers.
-class Packer {
+class Archiver {
  public:
-  Packer(Output& output, const Table& first, bool counted)
+  Archiver(Output& output, const Table& first, bool counted)
       : target_{&output, 0, nullptr}, counted_(counted), like_(without_numbers(first)) {
     output.allow_changes();
     zlib_filefunc64_def functions{open_target, read_nothing, write_target, tell_target,
@@ -226,9 +226,9 @@ class Packer {
     header_at_ = target_.at;
     write(header_);
   }
-  Packer(const Packer&) = delete;
-  Packer& operator=(const Packer&) = delete;
-  ~Packer() {
+  Archiver(const Archiver&) = delete;
+  Archiver& operator=(const Archiver&) = delete;
+  ~Archiver() {
     if (file_ != nullptr) zipClose(file_, nullptr);
   }
 
@@ -274,9 +274,9 @@ class Packer {
 }  // namespace
 
 Writer create_npz(Output& output, const Table& first, bool counted) {
-  const auto packer = std::make_shared<Packer>(output, first, counted);
-  return {.append = [packer](std::string_view encoded) { packer->append(encoded); },
-          .end = [packer](std::size_t rows) { packer->end(rows); }};
+  const auto archiver = std::make_shared<Archiver>(output, first, counted);
+  return {.append = [archiver](std::string_view encoded) { archiver->append(encoded); },
+          .end = [archiver](std::size_t rows) { archiver->end(rows); }};
 }
 
 }  // namespace files

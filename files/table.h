@@ -4,6 +4,8 @@
 #include <entropic/half.h>
 
 #include <cstddef>
+#include <functional>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,9 +23,17 @@ struct Table {
   std::size_t cols = 0;
   std::size_t first_row = 0;  // of these rows, in the file
 
+  // Where several files are read as one: that which these rows are from, and how many rows the files before it have.
+  std::string file;
+  std::size_t rows_before = 0;
+
   // The array as its file has it: the product of all but the last is the number of rows there. Results of one number per row
   // lack the last. Files that do not say how many rows they have, such as a .csv, have two axes and here the rows so far known.
   std::vector<std::size_t> shape;
+
+  // Of a .jsonl whose lines hold arrays of arrays: the lengths of all axes between line and row. Empty where rows are counted
+  // one by one.
+  std::vector<std::size_t> nested;
 
   std::string key;                  // what the file calls the array, or nothing
   std::string result;               // what objects call it where it was calculated, or nothing
@@ -49,6 +59,11 @@ struct Table {
   std::string note_header;
   std::vector<std::string> notes;
 };
+
+// How many rows stand in a line together.
+inline std::size_t rows_of_line(const std::vector<std::size_t>& nested) {
+  return std::accumulate(nested.begin(), nested.end(), std::size_t{1}, std::multiplies<>());
+}
 
 // The memory of a table's numbers for others of type T, as far as they were of this type.
 template <class T>

@@ -63,8 +63,11 @@ void RowText::check_magic(std::string_view start) const {
     bad_input("{}: this is UTF-16 text; save it as UTF-8", name());
   }
   if (start.starts_with("\x93NUMPY")) bad_input("{}: this is a NumPy file; read it with --format-in npy", name());
-  if (start.starts_with("\x1F\x8B"))
-    bad_input("{}: this is packed by gzip; a file's name must say so by .gz, a pipe goes through gzip -dc", name());
+  for (const Packing& packing : kPackings) {
+    if (!start.starts_with(packing.magic)) continue;
+    bad_input("{}: this is packed by {}; a file's name must say so by {}, a pipe goes through {} -dc", name(), packing.name,
+              packing.ending, packing.tool);
+  }
   if (start.starts_with("PK\x03\x04")) bad_input("{}: this is a zip file; read an .npz with --format-in npz", name());
 }
 

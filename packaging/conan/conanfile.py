@@ -37,6 +37,7 @@ class Entropic(ConanFile):
             self.requires("simdjson/[>=3 <4]")
             self.requires("minizip/[>=1.2 <2]")
             self.requires("zlib/[>=1.2.11 <2]")
+            self.requires("zstd/[>=1.5 <2]")
 
     def validate(self):
         check_min_cppstd(self, 20)

@@ -37,6 +37,10 @@ def test_what_cannot_be_read(cli):
     (cli.directory / "folder.csv").mkdir()
     assert cli.error("softmax", "no.csv") == "no.csv: No such file or directory"
     assert cli.error("softmax", "folder.csv") == "folder.csv: Is a directory"
+    assert cli.error("softmax", ".") == ".: this is a folder, and rows are read from files"
+    twice = "standard input is read once, and is two of the files"
+    assert cli.error("kl_divergence", "-", "-", stdin=b"0.5,0.5\n") == twice
+    assert cli.error("softmax", "-", "-", stdin=b"0.5,0.5\n") == twice
     ending = "x.dat: the name ends in none of .csv, .tsv, .npy, .npz, .jsonl, .safetensors; say which it is with --format-in"
     assert cli.error("softmax", cli.write("x.dat", X)) == ending
     if os.geteuid() != 0:
@@ -49,7 +53,8 @@ def test_what_cannot_be_written(cli):
     (cli.directory / "folder.csv").mkdir()
     assert (
         cli.error("softmax", "x.csv", "-o", "y.dat")
-        == "y.dat: the name must end in one of .csv, .tsv, .npy, .npz, .jsonl, .safetensors, also with .gz; or say --format-out"
+        == "y.dat: the name must end in one of .csv, .tsv, .npy, .npz, .jsonl, .safetensors, "
+        "also with .gz or .zst; or say --format-out"
     )
     assert cli.error("softmax", "x.csv", "-o", "no/y.csv") == "no/y.csv: No such file or directory"
     assert cli.error("softmax", "x.csv", "-o", "folder.csv") == "folder.csv: Is a directory"

@@ -322,11 +322,15 @@ def test_broken_safetensors(cli, content, message):
         ("\n", "x.jsonl: the file is empty"),
         ("[1]\n\n[2, 3]\n", "x.jsonl:3: the line has 2 numbers, the first one has 1"),
         ("[1, 2]\n[1]\n", "x.jsonl:2: the line has 1 number, the first one has 2"),
-        ("[1, 2]\n[1, 2\n", "x.jsonl:2: this is not a line of JSON: *"),
+        ("[1, 2]\n[1, 2\n", "x.jsonl:2: the line is cut short, or there is text behind the row"),
         ("[1, 2] [3]\n", "x.jsonl:1: there is text behind the row"),
         ("[1, true]\n", "x.jsonl:1:2: this is not a number"),
         ('[1, "abc"]\n', "x.jsonl:1:2: 'abc' is not a number"),
-        ("[1, [2]]\n", "x.jsonl:1:2: this is not a number"),
+        ("[1, [2]]\n", "x.jsonl:1:2: numbers stand beside arrays"),
+        ("[[1, 2], 3]\n", "x.jsonl:1:3: numbers stand beside arrays"),
+        ("[[1, 2], [3]]\n", "x.jsonl:1:3: the array has rows of 2 and of 1"),
+        ("[[1, 2]]\n[1, 2]\n", "x.jsonl:2: the array has shape (2), that of the first line (1, 2)"),
+        ('{"x": [1]} y\n', "x.jsonl:1: the line is cut short, or there is text behind the row"),
         ("[1, 1e400]\n", "x.jsonl:1:2: '1e400' is too large for float64"),
         ("7\n", "x.jsonl:1: a line must be an array of numbers or an object"),
         ('[1]\n{"a": 1}\n', "x.jsonl:2: the line is an object, the first one is none"),
@@ -358,30 +362,77 @@ def test_no_key(cli, name):
     assert cli.error("softmax", name, "--key", "a") == f"{name}: only .npz, .jsonl and .safetensors files have a key"
 
 
+def zstd(data, *options):
+    return subprocess.run(["zstd", "-q", "-c", *options], input=data, capture_output=True, check=True).stdout
+
+
+PACKINGS = {
+    "gz": ("gzip", gzip.compress, gzip.decompress),
+    "zst": ("zstd", zstd, lambda packed: zstd(packed, "-d")),
+}
+
+
+@pytest.mark.parametrize("packing", PACKINGS)
 @pytest.mark.parametrize("ending", ["csv", "tsv", "npy", "npz", "jsonl", "safetensors"])
-def test_packed(cli, ending):
-    """What is called .gz is packed and unpacked; others read it too, and the same numbers give the same bytes."""
+def test_packed(cli, ending, packing):
+    """What is called so is packed and unpacked; others read it too, and the same numbers give the same bytes."""
+    tool, pack, unpack = PACKINGS[packing]
     cli.save("x.npy", X)
     cli.output("softmax", "x.npy", "-o", f"p.{ending}")
-    cli.output("softmax", "x.npy", "-o", f"p.{ending}.gz")
-    packed, plain = ((cli.directory / name).read_bytes() for name in (f"p.{ending}.gz", f"p.{ending}"))
-    assert gzip.decompress(packed) == plain
-    cli.output("softmax", "x.npy", "-o", f"again.{ending}.gz")
-    assert (cli.directory / f"again.{ending}.gz").read_bytes() == packed
-    assert cli.output("entropy", f"p.{ending}.gz") == cli.output("entropy", f"p.{ending}")
-    cut = cli.write(f"cut.{ending}.gz", packed[: len(packed) // 2])
+    cli.output("softmax", "x.npy", "-o", f"p.{ending}.{packing}")
+    packed, plain = ((cli.directory / name).read_bytes() for name in (f"p.{ending}.{packing}", f"p.{ending}"))
+    assert unpack(packed) == plain
+    cli.output("softmax", "x.npy", "-o", f"again.{ending}.{packing}")
+    assert (cli.directory / f"again.{ending}.{packing}").read_bytes() == packed
+    assert cli.output("entropy", f"p.{ending}.{packing}") == cli.output("entropy", f"p.{ending}")
+    cli.write(f"theirs.{ending}.{packing}", pack(plain))
+    assert cli.output("entropy", f"theirs.{ending}.{packing}") == cli.output("entropy", f"p.{ending}")
+    cut = cli.write(f"cut.{ending}.{packing}", packed[: len(packed) // 2])
     assert cli.error("entropy", cut, "-o", "h.csv") == f"{cut}: the packed file ends too early"
-    damaged = cli.write(f"bad.{ending}.gz", packed[:20] + b"!!!!" + packed[24:])
+    damaged = cli.write(f"bad.{ending}.{packing}", packed[:20] + b"!!!!" + packed[24:])
     assert cli.error("entropy", damaged, "-o", "h.csv")
-    none = cli.write(f"none.{ending}.gz", plain)
-    assert cli.error("entropy", none).startswith(f"{none}: this is not gzip, or it is damaged: ")
+    none = cli.write(f"none.{ending}.{packing}", plain)
+    assert cli.error("entropy", none).startswith(f"{none}: this is not {tool}, or it is damaged: ")
+    empty = cli.write(f"empty.{ending}.{packing}", b"")
+    assert cli.error("entropy", empty) == f"{empty}: the packed file ends too early"
+    assert f"this is packed by {tool}" in cli.error("entropy", stdin=packed)
 
 
-def test_packed_twice(cli):
-    cli.write("x.csv.gz", gzip.compress(b"1,2\n") + gzip.compress(b"3,5\n"))
-    assert len(cli.output("softmax", "x.csv.gz").splitlines()) == 2
-    assert cli.error("softmax", cli.write("x.csv.zst", b"")) == (
-        "x.csv.zst: of packed files only .gz is read; others come through a pipe: zstd -dc x.csv.zst | entropic ..."
+@pytest.mark.parametrize("packing", PACKINGS)
+def test_packed_twice(cli, packing):
+    pack = PACKINGS[packing][1]
+    cli.write(f"x.csv.{packing}", pack(b"1,2\n") + pack(b"3,5\n"))
+    assert len(cli.output("softmax", f"x.csv.{packing}").splitlines()) == 2
+    assert cli.error("softmax", cli.write("x.csv.xz", b"")) == (
+        "x.csv.xz: of packed files .gz and .zst are read; others come through a pipe: xz -dc x.csv.xz | entropic ..."
+    )
+
+
+def test_arrays_in_arrays(cli):
+    """Rows lie along the last axis, as NumPy has it; what a line holds together stays together."""
+    cube = np.random.default_rng(3).standard_normal((4, 2, 3, 5))
+    cli.write(
+        "x.jsonl", "".join(json.dumps({"id": f"r{i}", "of": i, "x": block.tolist()}) + "\n" for i, block in enumerate(cube))
+    )
+    found = [json.loads(line) for line in cli.output("softmax", "x.jsonl", "--format-out", "jsonl").splitlines()]
+    assert [(row["id"], row["of"]) for row in found] == [(f"r{i}", i) for i in range(4)]
+    want = np.exp(cube) / np.exp(cube).sum(-1, keepdims=True)
+    np.testing.assert_allclose(np.array([row["softmax"] for row in found]), want, rtol=1e-12)
+    found = cli.output("entropy", "x.jsonl", "--input", "scores", "--format-out", "jsonl").splitlines()
+    np.testing.assert_allclose([json.loads(row)["entropy"] for row in found], -(want * np.log(want)).sum(-1), rtol=1e-12)
+    cli.output("softmax", "x.jsonl", "-o", "p.npy")
+    assert np.load(cli.directory / "p.npy").shape == cube.shape
+    # In lines of text each row has its line's label; parts of a file are rows one by one.
+    assert [line.split(",")[0] for line in cli.output("softmax", "x.jsonl").splitlines()] == [f"r{i // 6}" for i in range(24)]
+    assert len(cli.output("softmax", "x.jsonl", "--rows", "5:8", "--format-out", "jsonl").splitlines()) == 3
+
+
+def test_missing_in_arrays(cli):
+    cli.write("x.jsonl", "[[1, 2], [3, null]]\n[[null, 1], [5, 6]]\n")
+    assert cli.error("softmax", "x.jsonl").startswith("x.jsonl:1:4: null is not a number")
+    assert cli.output("sparsemax", "x.jsonl", "--missing", "skip") == "0,1\n0,1\n"
+    assert cli.output("sparsemax", "x.jsonl", "--missing", "nan", "--format-out", "jsonl") == (
+        '[[0, 1], ["nan", "nan"]]\n[["nan", "nan"], [0, 1]]\n'
     )
 
 

@@ -121,7 +121,8 @@ def test_parameter_out_of_range(cli, name, value):
             ["sample", "x.csv", "--seed", "1", "--temperature", "2"],
             "sample: unexpected argument '--temperature'; it is a step, --steps temperature=NUMBER; see entropic sample --help",
         ),
-        (["softmax", "x.csv", "y.csv"], "softmax: unexpected argument 'y.csv'; see entropic softmax --help"),
+        (["x.csv", "softmax"], "the command comes before the file: entropic softmax x.csv"),
+        (["compare", "x.csv", "y.csv"], "compare: unexpected argument 'y.csv'; see entropic compare --help"),
         (["softmax", "x.csv", "--temperature", "warm"], "--temperature must be a number, got 'warm'"),
         (["softmax", "x.csv", "--threads", "-2"], "--threads must be a whole number of at least 0, got '-2'"),
         (["softmax", "x.csv", "--threads", "1.5"], "--threads must be a whole number of at least 0, got '1.5'"),
@@ -196,7 +197,7 @@ def test_help_and_version(cli):
     assert "--temperature" in cli.output("softmax", "--help")
     assert cli.output("help") == cli.output("--help")
     assert cli.output("--quiet", "help", "softmax") == cli.output("softmax", "--help")
-    assert "drop header and labels" in cli.output("softmax", "--help")
+    assert "drop header and labels" in " ".join(cli.output("softmax", "--help").split())
     assert "Points: .csv" in cli.output("wasserstein", "--help") and "Probabilities: .csv" in cli.output("entropy", "--help")
 
 
