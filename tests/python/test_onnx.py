@@ -1,6 +1,8 @@
 """entropic.onnx: files that another runtime runs, beside the library. An export costs seconds: all maps share one."""
 
+import json
 import os
+import pathlib
 
 import numpy as np
 import pytest
@@ -178,6 +180,46 @@ def test_an_entropy_is_reached_on_the_hard_rows_of_the_oracle(tmp_path):
         assert np.array_equal(np.diff(np.take_along_axis(p, np.argsort(x, -1), -1)) < 0, np.zeros((rows, most - 1), bool))
         equal = np.diff(np.sort(x, -1)) == 0
         assert not np.diff(np.take_along_axis(p, np.argsort(x, -1), -1))[equal].any()
+
+
+def test_golden_values(tmp_path):
+    """The definitions by mpmath; temperature and alpha are one for each row."""
+    rows, results = {}, {}
+    for line in (pathlib.Path(__file__).parents[1] / "golden/golden.jsonl").read_text(encoding="ascii").splitlines():
+        record = json.loads(line)
+        if "map" not in record:
+            rows[record["row"]] = [float.fromhex(value) for value in record["x"]]
+        elif record["map"] in ("softmax", "sparsemax", "entmax", "log_softmax", "logsumexp"):
+            params = record["params"]
+            results.setdefault((params.get("temperature", 1.0), params.get("alpha", 1.3)), []).append(record)
+    x = np.full((len(rows), max(map(len, rows.values()))), -INF)
+    for row, given in zip(x, rows.values(), strict=True):
+        row[: len(given)] = given
+
+    def function(x, temperature, alpha):
+        names = ("softmax", "sparsemax", "log_softmax", "logsumexp")
+        return et.entmax(x, alpha=alpha, temperature=temperature), *(
+            getattr(et, name)(x, temperature=temperature) for name in names
+        )
+
+    of_rows = {0: torch.export.Dim("rows")}
+    dims = ({0: torch.export.Dim("rows"), 1: torch.export.Dim("n")}, of_rows, of_rows)
+    example = torch.zeros(3, 7, dtype=torch.float64), *(torch.full((3, 1), 1.3, dtype=torch.float64) for _ in range(2))
+    entropic.onnx.export(function, example, tmp_path / "m.onnx", dynamic_shapes=dims)
+    session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"))
+    inputs, checked = [one.name for one in session.get_inputs()], 0
+    for (temperature, alpha), records in results.items():
+        given = x, np.full((len(x), 1), temperature), np.full((len(x), 1), alpha)
+        maps = ("entmax", "softmax", "sparsemax", "log_softmax", "logsumexp")
+        found = dict(zip(maps, session.run(None, dict(zip(inputs, given, strict=True))), strict=True))
+        for record in records:
+            got, want = found[record["map"]][list(rows).index(record["row"])], np.array(record["y"], np.float64)
+            got = np.atleast_1d(got)[record["at"]] if record["map"] != "logsumexp" else np.atleast_1d(got)
+            relative = 5e-15 if record["map"] in ("log_softmax", "logsumexp") else 0
+            said = f"{record['map']} {record['row']} {record['params']}"
+            np.testing.assert_allclose(got, want[: len(got)], rtol=relative, atol=5e-15, err_msg=said)
+            checked += 1
+    assert checked > 800
 
 
 def test_the_graph_is_small(tmp_path):
