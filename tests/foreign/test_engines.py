@@ -1,6 +1,6 @@
-"""entropic.BatchMap in the engines that people run: the bytes of one machine, however a table is cut.
+"""entropic.BatchMap in the engines that people run: the bytes of one machine, however a table is cut and whoever is killed.
 
-Each engine is tested where it is installed: `pip install polars duckdb datasets "ray[data]" pyspark`.
+Each engine is tested where it is installed: `pip install polars duckdb datasets "ray[data]" pyspark distributed`.
 """
 
 import numpy as np
@@ -12,12 +12,34 @@ pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 import pyarrow.parquet  # noqa: E402
 
 ROWS, N = 700, 20
-NORMALIZE = entropic.BatchMap("entropy_normalize", "scores", out="p", entropy=2.0)
-DRAW = entropic.BatchMap("sample", "scores", out="token", row="row", seed=1)
 
 
-def both(batch):
-    return DRAW(NORMALIZE(batch))
+def mapped(killed=None):
+    """What a batch goes through; where `killed` is a path, the process that has row 350 is killed before it is through, once.
+
+    A function within a function: engines send it whole to workers that have no module of this name.
+    """
+    normalize = entropic.BatchMap("entropy_normalize", "scores", out="p", entropy=2.0)
+    draw = entropic.BatchMap("sample", "scores", out="token", row="row", seed=1)
+
+    def both(batch):
+        import os
+        import signal
+
+        found = normalize(batch)
+        rows = batch["row"]
+        if killed is not None and 350 in (rows.to_pylist() if hasattr(rows, "to_pylist") else list(rows)):
+            try:
+                os.close(os.open(killed, os.O_CREAT | os.O_EXCL))
+                os.kill(os.getpid(), signal.SIGKILL)
+            except FileExistsError:
+                pass
+        return draw(found)
+
+    return both
+
+
+both = mapped()
 
 
 @pytest.fixture(scope="module")
@@ -88,25 +110,45 @@ def test_dask(examples):
         assert bytes_of(np.arange(ROWS), *(one.compute() for one in found)) == expected
 
 
-def test_ray(examples):
+@pytest.mark.parametrize("kills", [False, True])
+def test_ray(examples, kills, tmp_path):
     ray, data = (pytest.importorskip(name, reason="ray is not installed") for name in ("ray", "ray.data"))
     file, expected = examples
+    function = mapped(str(tmp_path / "killed") if kills else None)
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     try:
-        found = data.read_parquet(str(file)).map_batches(both, batch_format="pyarrow", batch_size=53)
+        found = data.read_parquet(str(file)).map_batches(function, batch_format="pyarrow", batch_size=53)
         assert of_table(pa.concat_tables(ray.get(found.to_arrow_refs()), promote_options="default")) == expected
     finally:
         ray.shutdown()
+    assert (tmp_path / "killed").exists() == kills
 
 
-def test_spark(examples):
+@pytest.mark.parametrize("kills", [False, True])
+@pytest.mark.parametrize("way", ["mapInArrow", "mapInPandas"])
+def test_spark(examples, way, kills, tmp_path):
     sql = pytest.importorskip("pyspark.sql", reason="pyspark is not installed")
     file, expected = examples
-    session = sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    function = mapped(str(tmp_path / "killed") if kills else None)
+    # Two workers, and four tries of what fails.
+    session = sql.SparkSession.builder.master("local[2,4]").config("spark.ui.enabled", "false").getOrCreate()
     try:
         frame = session.read.parquet(str(file)).repartition(5)
         schema = "row long, scores array<double>, p array<double>, token long"
-        found = frame.mapInArrow(lambda batches: map(both, batches), schema).toPandas()
+        found = getattr(frame, way)(lambda batches: map(function, batches), schema).toPandas()
         assert bytes_of(found["row"], found["p"], found["token"]) == expected
     finally:
         session.stop()
+    assert (tmp_path / "killed").exists() == kills
+
+
+def test_dask_distributed(examples, tmp_path):
+    """A worker that is killed in the middle: its rows are done again by another."""
+    distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
+    file, expected = examples
+    table, function = pyarrow.parquet.read_table(file), mapped(str(tmp_path / "killed"))
+    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
+    with cluster, distributed.Client(cluster) as client:
+        tasks = [client.submit(function, table.slice(start, 90)) for start in range(0, ROWS, 90)]
+        assert of_table(pa.concat_tables(client.gather(tasks))) == expected
+    assert (tmp_path / "killed").exists()

@@ -340,15 +340,24 @@ def test_nan_and_infinities(ranks):
 
 
 def of_probabilities(rank, size):
-    p, q = (part_of(torch.softmax(k * rows_of(torch.float64), -1), rank, size) for k in (1, 0.9))
-    return [D.entropy(p, input="probs", group=_groups[size]), D.kl_divergence(p, q, input="probs", group=_groups[size])]
+    p, q = (part_of(torch.softmax(k * rows_of(torch.float64), -1), rank, size).requires_grad_() for k in (1, 0.9))
+    where = {"input": "probs", "group": _groups[size]}
+    values = [D.entropy(p, **where), D.kl_divergence(p, q, **where), D.js_divergence(p, q, **where)]
+    return [(y.detach(), *torch.autograd.grad(y.sum(), (p, q)[: 1 + (i > 0)])) for i, y in enumerate(values)]
 
 
 def test_probabilities(ranks):
-    p, q = (torch.softmax(k * rows_of(torch.float64), -1) for k in (1, 0.9))
-    for found in all_of(ranks("of_probabilities", 3)):
-        np.testing.assert_allclose(found[0], et.entropy(p), rtol=1e-11)
-        np.testing.assert_allclose(found[1], et.kl_divergence(p, q), rtol=1e-10)
+    p, q = (torch.softmax(k * rows_of(torch.float64), -1).requires_grad_() for k in (1, 0.9))
+    answers = all_of(ranks("of_probabilities", 3))
+    for i, (want, given) in enumerate(
+        ((et.entropy(p), (p,)), (et.kl_divergence(p, q), (p, q)), (et.js_divergence(p, q), (p, q)))
+    ):
+        for answer in answers:
+            np.testing.assert_allclose(answer[i][0], want.detach(), rtol=1e-10)
+        for k, slope in enumerate(torch.autograd.grad(want.sum(), given)):
+            found = torch.cat([answer[i][1 + k] for answer in answers], -1)
+            live = given[k] > 0
+            np.testing.assert_allclose(found[live], slope[live], rtol=1e-9, atol=1e-12)
 
 
 def compiled(rank, size):
@@ -392,6 +401,77 @@ def sharded(rank, size):
 def test_dtensors(ranks):
     for answer in all_of(ranks("sharded", 3)):
         assert all(all(good) for _, _, *good in answer), answer
+
+
+OF_DTENSORS = {
+    "softmax_loss": ({}, {"ignore_index": 5}, {"soft": True}),
+    "sparsemax_loss": ({},),
+    "entmax_loss": ({"alpha": 1.3},),
+    "entropy": ({}, {"input": "scores", "base": 2.0}),
+    "kl_divergence": ({}, {"input": "scores"}),
+    "js_divergence": ({"base": 2.0},),
+    "top_k_softmax_loss": ({"k": 60},),
+    "renyi_entropy": ({"alpha": 2.0},),
+}
+
+
+def sharded_rows(rank, size):
+    """Losses and measures of rows and columns over the mesh, with gradients; what has no parts is refused by name."""
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    mesh = DeviceMesh.from_group(_groups[size], "cpu")
+    random = torch.Generator().manual_seed(3)
+    x, other = torch.randn(6, 100, generator=random), torch.randn(6, 100, generator=random)
+    p, q = torch.softmax(x, -1), torch.softmax(other, -1)
+    target, g, results = torch.tensor([3, 99, 5, 50, 60, 0]), torch.arange(1.0, 7.0), []
+    for placement in (Shard(1), Shard(0), Replicate()):
+        for name, all_params in OF_DTENSORS.items():
+            for params in all_params:
+                params, given = dict(params), x if "loss" in name or params.get("input") == "scores" else p
+                second = () if "entropy" in name else (target,) if "loss" in name else (other if given is x else q,)
+                if params.pop("soft", False):
+                    second = (q,)
+                function, whole = getattr(et, name), given.clone().requires_grad_()
+                want = function(whole, *second, **params)
+                (dx,) = torch.autograd.grad(want, whole, g)
+                d = distribute_tensor(given, mesh, [placement]).requires_grad_()
+                if placement == Shard(1) and name in ("top_k_softmax_loss", "renyi_entropy"):
+                    with pytest.raises(ValueError, match=f"{name}: dim 1 must not be sharded: there is no such operation of"):
+                        function(d, *second, **params)
+                    continue
+                for others in (second, tuple(distribute_tensor(one, mesh, [Replicate()]) for one in second)):
+                    y = function(d, *others, **params)
+                    rows = [Shard(0)] if placement == Shard(0) else [Replicate()]
+                    (slope,) = torch.autograd.grad(y, d, distribute_tensor(g, mesh, rows))
+                    good = (
+                        torch.allclose(y.full_tensor(), want, atol=1e-5),
+                        torch.allclose(slope.full_tensor(), dx, atol=1e-5),
+                        list(y.placements) == rows and y.shape == want.shape,
+                    )
+                    results.append((name, str(placement), params, *good))
+    d = distribute_tensor(x, mesh, [Shard(1)])
+    for call, text in (
+        (lambda: et.softmax_loss(d, target, label_smoothing=0.1), "label_smoothing must be 0.* where dim is sharded, got 0.1"),
+        (
+            lambda: et.entropy(d, input="scores", normalize=True),
+            "entropy: normalize must be False where dim is sharded, got True",
+        ),
+        (lambda: et.softmax_loss(d, [1, 2]), "softmax_loss: target must be a torch.Tensor, got list"),
+        (lambda: et.entropy(distribute_tensor(2 * p, mesh, [Shard(1)])), "entropy: x must have rows that are distributions"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=text):
+            call()
+    mean = et.SoftmaxLoss()(d, target)
+    results.append(("module", "", {}, torch.allclose(mean.full_tensor(), et.SoftmaxLoss()(x, target))))
+    return results
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_losses_and_measures_of_dtensors(ranks, size):
+    for answer in all_of(ranks("sharded_rows", size)):
+        assert len(answer) > 40
+        assert not [one for one in answer if not all(one[3:])]
 
 
 def wrong(rank, size, kind):
@@ -453,7 +533,7 @@ def left_alone(rank, port, kind, pipe):
     dist.barrier()
     if rank == 1:
         if kind == "dies":
-            os._exit(9)
+            os.kill(os.getpid(), signal.SIGKILL)
         pipe.send("stops")
         os.kill(os.getpid(), signal.SIGSTOP)
     start = time.time()

@@ -39,6 +39,11 @@ def in_reverse_transform():
     return any(one.key() == torch._C._functorch.TransformType.Grad for one in torch._C._functorch.get_interpreter_stack() or ())
 
 
+def is_dtensor(x):
+    """Whether it is a tensor of torch.distributed's meshes, which are imported where there is one."""
+    return type(x).__name__ == "DTensor"
+
+
 def has_memory(x):
     """Whether it has numbers of its own in this machine's memory, and does not stand for other tensors as under vmap."""
     return torch._C._dispatch_keys(x).has(torch._C.DispatchKey.CPU)

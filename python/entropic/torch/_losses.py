@@ -10,7 +10,7 @@ from entropic import _losses as numpy_losses
 from entropic.torch import _descriptions
 from entropic.torch._arguments import Tensor, checked_dim, no_gradient, numbers_and_rows, one_device, one_dim, readable
 from entropic.torch._builder import is_alone
-from entropic.torch._compat import function_modes, tracing
+from entropic.torch._compat import function_modes, is_dtensor, tracing
 from entropic.torch._reductions import of_plain, of_rows, reduced, row_reduction, widened
 from entropic.torch.backends.cpu import CODES, DIRECT
 from entropic.torch.backends.reference.losses import MAPPED
@@ -128,6 +128,8 @@ def call(name, x, target, values, ignore_index, dim, axis, dtype):
         return of_plain(OPERATORS[name], _OF_CLASSES[name], (x, target), values, x.dim() - 1)
     params = {param["name"]: value for param, value in zip(description["params"], values, strict=True)}
     scores = description["arguments"][0]
+    if is_dtensor(x):
+        return _of_dtensors(name, x, target, values, params, ignore_index, one_dim(name, dim, axis), dtype)
     dim = checked_dim(name, scores, x, one_dim(name, dim, axis))
     (x,) = widened(name, dtype, x)
     target = checked_target(name, description, x, target, dim)
@@ -153,6 +155,22 @@ def call(name, x, target, values, ignore_index, dim, axis, dtype):
     if numpy_losses.takes_classes(description):
         values = (*values, ignore_index)
     return reduced(OPERATORS[name], (x, target), rows, values, dim, dtype)
+
+
+def _of_dtensors(name, x, target, values, params, ignore_index, dim, dtype):
+    from entropic.torch.distributed import rows_of_dtensors
+
+    description = DESCRIPTIONS[name]
+    ignored = {"ignore_index": ignore_index} if numpy_losses.takes_classes(description) else {}
+    if not isinstance(target, Tensor):
+        raise TypeError(f"{name}: {description['arguments'][1]} must be a torch.Tensor, got {type(target).__name__}")
+    defaults = {param["name"]: param["default"] for param in description["params"]}
+
+    def on_local(x, target):
+        return call(name, x, target, values, ignore_index, dim, None, dtype)
+
+    value = rows_of_dtensors(name, (x, target), dim, {**params, **ignored}, defaults, on_local)
+    return value if dtype is None else value.to(dtype)
 
 
 def mapped(name, x, target, named_map, ignore_index):

@@ -8,7 +8,7 @@ from entropic import _threads
 from entropic.torch import _descriptions
 from entropic.torch._arguments import checked_dim, numbers_and_rows, one_dim
 from entropic.torch._builder import LARGE, Operator, is_alone
-from entropic.torch._compat import function_modes, has_memory, tracing
+from entropic.torch._compat import function_modes, has_memory, is_dtensor, tracing
 from entropic.torch._spec import OpSpec
 from entropic.torch.backends.cpu import CODES, CONTIGUOUS, HALVES, torch_threads
 from entropic.torch.backends.reference.maps import symmetric
@@ -149,7 +149,7 @@ def call_reduction(name, x, values, dim, axis, keepdim):
 
 def call_operator(name, x, values, dim):
     """Through torch's dispatcher."""
-    if type(x).__name__ == "DTensor":
+    if is_dtensor(x):
         from entropic.torch.distributed import of_dtensor
 
         return of_dtensor(name, x, values, -1 if dim is None else dim)

@@ -7,6 +7,7 @@ import torch
 from entropic.torch import _descriptions
 from entropic.torch._arguments import Tensor, checked_dim, numbers_and_rows, one_device, one_dim
 from entropic.torch._builder import Operator
+from entropic.torch._compat import is_dtensor
 from entropic.torch._reductions import reduced, row_reduction, widened
 from entropic.torch._spec import OpSpec, result_type
 from entropic.torch.backends.reference.measures import entries_vjp
@@ -43,6 +44,8 @@ OPERATORS = {name: _operator(one) for name, one in DESCRIPTIONS.items() if name 
 
 def call(name, tensors, values, dim, axis, dtype):
     dim = one_dim(name, dim, axis)
+    if any(map(is_dtensor, tensors)):
+        return _of_dtensors(name, tensors, values, dim, dtype)
     for argument, x in zip("pq", tensors, strict=False):
         checked_dim(name, argument, x, dim)
     if len(tensors) == 2:
@@ -60,6 +63,20 @@ def call(name, tensors, values, dim, axis, dtype):
     tensors = widened(name, dtype, *tensors)
     values, rows = numbers_and_rows(DESCRIPTIONS[name], values, "p", tensors[0], dim)
     return reduced(OPERATORS[name], tensors, rows, values, dim, dtype)
+
+
+def _of_dtensors(name, tensors, values, dim, dtype):
+    from entropic.torch.distributed import rows_of_dtensors
+
+    params = DESCRIPTIONS[name]["params"]
+    given = {param["name"]: value for param, value in zip(params, values, strict=True)}
+    defaults = {param["name"]: param["default"] for param in params}
+
+    def on_local(*parts):
+        return call(name, parts, values, dim, None, dtype)
+
+    value = rows_of_dtensors(name, tensors, dim, given, defaults, on_local)
+    return value if dtype is None else value.to(dtype)
 
 
 def call_entries(name, p, values, dim, axis, dtype):

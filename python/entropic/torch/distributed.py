@@ -9,6 +9,7 @@ depend neither on how many ranks there are nor on where the row is cut.
 Everything is differentiable where its counterpart in ``entropic.torch`` is. Under ``torch.compile`` a call is one operator.
 """
 
+import inspect
 import json
 import math
 from typing import NamedTuple
@@ -426,7 +427,9 @@ def _statistics_vjp(call, y, values, gy, gvalues):
     dx = p * gvalues[:, 2:3] * temperature
     if call.spec["entropy"]:
         dx += (call.chosen() - p) * np.where(call.target >= 0, gvalues[:, 3], 0.0)[:, None] if len(call.target) else 0.0
-        dx -= _masked(p > 0, p * (np.where(p > 0, log_p, 0.0) + values[:, 4:5])) * gvalues[:, 4:5]
+        # Of probabilities each counts by itself, of scores softmax takes their mean away.
+        mean = 1.0 if "tolerance" in call.spec else values[:, 4:5]
+        dx -= _masked(p > 0, p * (np.where(p > 0, log_p, 0.0) + mean)) * gvalues[:, 4:5]
     if call.spec["writes"]:
         live = p > 0
         g = np.where(np.isfinite(y), gy, 0.0).astype(np.float64)
@@ -535,12 +538,13 @@ def _two_vjp(call, y, values, gy, gvalues):
     top_a, total_a, top_b, total_b = (values[:, i : i + 1] for i in range(values.shape[1] - 4, values.shape[1]))
     a, b = call.log_p(call.x, top_a, total_a, 1.0), call.log_p(call.other, top_b, total_b, 1.0)
     p, q, g = _exp(a), _exp(b), gvalues[:, 0:1]
+    means = np.zeros_like(values) if "tolerance" in call.spec else values  # as in _statistics_vjp
     with np.errstate(invalid="ignore"):
         if call.spec["name"] == "kl_divergence":
-            return _masked(p > 0, p * (a - b - values[:, 0:1])) * g, (q - p) * g
+            return _masked(p > 0, p * (a - b - means[:, 0:1])) * g, (q - p) * g
         middle = _middle(np.where(np.isnan(a), 0.0, a), np.where(np.isnan(b), 0.0, b))
-        da = _masked(p > 0, 0.5 * p * (a - middle - values[:, 1:2]))
-        return da * g, _masked(q > 0, 0.5 * q * (b - middle - values[:, 2:3])) * g
+        da = _masked(p > 0, 0.5 * p * (a - middle - means[:, 1:2]))
+        return da * g, _masked(q > 0, 0.5 * q * (b - middle - means[:, 2:3])) * g
 
 
 # forward, vjp, whether y has x's columns, how many numbers a row has
@@ -1186,37 +1190,96 @@ def sample(
     return Sampler(steps, seed=seed).sample(x, size=size, stream=stream, position=position, **where)
 
 
-def of_dtensor(name, x, values, dim):
-    """A map of a DTensor: by parts where its mesh shards dim, else of each rank's own rows."""
-    from torch.distributed.tensor import DTensor, Replicate
+def _laid_out(name, x, dim):
+    """(x without sums that are yet to be made, its placements, which dimension of the mesh shards dim or None)."""
+    from torch.distributed.tensor import Replicate
 
-    dim = dim % x.dim()
     placements = tuple(Replicate() if one.is_partial() else one for one in x.placements)
     if placements != tuple(x.placements):
         x = x.redistribute(x.device_mesh, placements)
     meshes = [i for i, one in enumerate(placements) if one.is_shard(dim)]
     if len(meshes) > 1:
         raise ValueError(f"{name}: dim {dim} must be sharded by one dimension of the mesh, got placements {placements}")
-    if not meshes:
+    return x, placements, meshes[0] if meshes else None
+
+
+def _operation_of_parts(name, placements, dim):
+    here = {one.__name__: one for one in PUBLIC}
+    if name not in here:
+        raise ValueError(
+            f"{name}: dim {dim} must not be sharded: there is no such operation of parts, got placements {placements}"
+        )
+    return here[name]
+
+
+def _as_dtensor(y, mesh, placements, shape):
+    from torch.distributed.tensor import DTensor
+
+    stride = tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+    return DTensor.from_local(y, mesh, placements, run_check=False, shape=torch.Size(shape), stride=stride)
+
+
+def of_dtensor(name, x, values, dim):
+    """A map of a DTensor: by parts where its mesh shards dim, else of each rank's own rows."""
+    from torch.distributed.tensor import Replicate
+
+    dim = dim % x.dim()
+    x, placements, sharded = _laid_out(name, x, dim)
+    if sharded is None:
         y = on_rows(name, x.to_local(), values, dim)
     else:
-        here = {one.__name__: one for one in PUBLIC}
-        if name not in here:
-            raise ValueError(
-                f"{name}: dim {dim} must not be sharded: there is no such operation of parts, got placements {placements}"
-            )
+        of_parts = _operation_of_parts(name, placements, dim)
         given = {one["name"]: value for one, value in zip(MAPS[name]["params"], values, strict=True)}
         if given.pop("input", "scores") != "scores":
             raise ValueError(f"{name}: input must be scores where dim is sharded")
         keep = {"keepdim": True} if name == "logsumexp" else {}
-        y = here[name](x.to_local(), dim=dim, group=x.device_mesh.get_group(meshes[0]), **given, **keep)
+        y = of_parts(x.to_local(), dim=dim, group=x.device_mesh.get_group(sharded), **given, **keep)
         if name == "logsumexp":
-            placements = tuple(Replicate() if i in meshes else one for i, one in enumerate(placements))
+            placements = tuple(Replicate() if i == sharded else one for i, one in enumerate(placements))
     shape = list(x.shape)
     if name == "logsumexp":
         shape[dim] = 1
-    stride = tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
-    return DTensor.from_local(y, x.device_mesh, placements, run_check=False, shape=torch.Size(shape), stride=stride)
+    return _as_dtensor(y, x.device_mesh, placements, shape)
+
+
+def rows_of_dtensors(name, tensors, dim, given, defaults, on_local):
+    """A number for each row of DTensors: losses and measures, by parts where their mesh shards dim, else of each rank's rows.
+
+    Tensors beside the first DTensor go where it is. on_local(*tensors) is the operation of rows that are whole.
+    """
+    from torch.distributed.tensor import DTensor, Replicate, Shard
+
+    like = next(one for one in tensors if isinstance(one, DTensor))
+    dim = checked_dim(name, "x", like, dim)
+    like, placements, sharded = _laid_out(name, like, dim)
+    mesh = like.device_mesh
+    of_rows = tuple(
+        Shard(one.dim - (one.dim > dim)) if one.is_shard() and i != sharded else Replicate() for i, one in enumerate(placements)
+    )
+
+    def local(tensor):
+        if not isinstance(tensor, DTensor):
+            tensor = DTensor.from_local(tensor, mesh, [Replicate()] * mesh.ndim, run_check=False)
+        return tensor.redistribute(mesh, placements if tensor.dim() == like.dim() else of_rows).to_local()
+
+    parts = [local(one) for one in tensors]
+    if sharded is None:
+        value = on_local(*parts)
+    else:
+        of_parts = _operation_of_parts(name, placements, dim)
+        known = inspect.signature(of_parts).parameters
+        scale = 1.0
+        for param, value in list(given.items()):
+            if param in known:
+                continue
+            del given[param]
+            if param == "base" and value is not None:
+                scale /= math.log(value)
+            elif value != defaults[param] and param != "base":
+                raise ValueError(f"{name}: {param} must be {defaults[param]} where dim is sharded, got {value!r}")
+        value = of_parts(*parts, dim=dim, group=mesh.get_group(sharded), **given)
+        value = (value if scale == 1 else value * scale).to(torch.float64 if like.dtype == torch.float64 else torch.float32)
+    return _as_dtensor(value, mesh, of_rows, [*like.shape[:dim], *like.shape[dim + 1 :]])
 
 
 PUBLIC = (
