@@ -143,6 +143,40 @@ TEST(Entmax, NeighboursEndTheSearch) {
   });
 }
 
+// p^(alpha - 1) is a line in x, of slope (alpha - 1)/T, for any c; its sum is 1 for one. Long rows start from a sample, which
+// may say nothing of how fast the search of the row converges.
+TEST(Entmax, LongRowsNearSoftmax) {
+  support::for_each_target([](const std::string& name) {
+    const auto check = [&]<class T>(T) {
+      std::mt19937 generator(33);
+      std::normal_distribution<double> normal;
+      for (const double alpha : {0.5, 0.7, 0.99, 1.01, 1.05, 1.1, 1.2, 1.24}) {
+        for (const std::size_t n : {2048, 5000}) {
+          for (const double scale : {0.3, 1.0, 3.0, 10.0, 30.0}) {
+            for (int round = 0; round < 12; ++round) {
+              std::vector<T> x(n);
+              for (T& score : x) score = static_cast<T>(scale * normal(generator));
+              const std::vector<T> p = run(Entmax{.alpha = alpha}, x);
+              const auto top = static_cast<std::size_t>(std::max_element(x.begin(), x.end()) - x.begin());
+              const double b = alpha - 1, first = std::pow(static_cast<double>(p[top]), b);
+              double off = 0;
+              for (std::size_t i = 0; i < n; ++i) {
+                if (!(p[i] > p[top] / 1000)) continue;
+                const double rise = b * (static_cast<double>(x[i]) - x[top]);
+                off =
+                    std::max(off, std::abs(std::pow(static_cast<double>(p[i]), b) / first - (1 + rise / first)) / std::abs(b));
+              }
+              ASSERT_LE(off, 2048 * kEpsilon<T>) << name << " alpha " << alpha << " n " << n << " scale " << scale;
+            }
+          }
+        }
+      }
+    };
+    check(float{});
+    check(double{});
+  });
+}
+
 // p^(2 - alpha) is infinite, what it multiplies 0: g is the same wherever there is mass.
 TEST(Entmax, InfiniteSlopesOfNothingAreNothing) {
   support::for_each_target([](const std::string&) {

@@ -561,7 +561,7 @@ TEST(ThresholdSearch, EndsWhereASumIsNaN) {
   ASSERT_EQ(edge.stage(), search::EdgeSearch::Stage::kMet);
   ASSERT_TRUE(std::isnan(edge.p()));
   search::BentSearch bent;
-  bent.Begin(0.1, {}, 1, 0x1p-53);
+  bent.Begin(0.1, 1, 1, 0x1p-53);
   bent.Take(NAN, NAN);
   ASSERT_FALSE(bent.asks());
   ASSERT_TRUE(std::isnan(bent.c()));

@@ -429,9 +429,9 @@ HWY_NOINLINE HWY_FLATTEN void BentSums(D d, double b, double temperature, double
   });
 }
 
-// From start.c to where one more step would not be seen. `weight`: each score counts so often.
+// From a start to where one more step would not be seen. `weight`: each score counts so often.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE BentC FindC(D d, double b, double temperature, BentC start, const T* x, size_t n, T max, double weight) {
+HWY_INLINE double FindC(D d, double b, double temperature, double start, const T* x, size_t n, T max, double weight) {
   BentSearch search;
   search.Begin(b, start, weight, sizeof(T) == 4 ? 0x1p-24 : 0x1p-53);
   while (search.asks()) {
@@ -439,7 +439,7 @@ HWY_INLINE BentC FindC(D d, double b, double temperature, BentC start, const T* 
     BentSums(d, b, temperature, search.c(), x, n, max, sums);
     search.Take(sums[0], sums[1]);
   }
-  return search.found();
+  return search.c();
 }
 
 // Writes exp of n scores to `terms` and returns their sum.
@@ -454,7 +454,7 @@ HWY_NOINLINE HWY_FLATTEN double WriteBentExp(D d, const BentExp<D>& exp, const T
 
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void MapRowNearSoftmax(D d, double b, double temperature, const T* x, size_t n, T max, T* p, Workspace workspace) {
-  BentC at;
+  double start = 1;
   // Where few have mass, they are solved alone.
   if (b >= 0.0625) {
     Arena memory = workspace.memory;
@@ -462,13 +462,13 @@ HWY_INLINE void MapRowNearSoftmax(D d, double b, double temperature, const T* x,
     const T least = LeastThreshold(d, b, relative, x, n);
     const Survivors<T> survivors(memory, n);
     const size_t kept = FilterAbove<true>(d, relative, x, n, least, survivors);
-    at.c = -static_cast<double>(least);
+    start = -static_cast<double>(least);
     if (kept <= n / 4) {
       T* const masses = survivors.z;
       ForEachVector(d, kept, [&](size_t i, size_t count) HWY_ATTR {
         for (size_t k = i; k < i + count; ++k) masses[k] = x[survivors.places[k]];
       });
-      const double c = FindC(d, b, temperature, at, masses, kept, max, 1).c;
+      const double c = FindC(d, b, temperature, start, masses, kept, max, 1);
       if (c != c) return FillRow(d, kNaN<T>, n, p);
       const double sum = WriteBentExp(d, BentExp<D>(d, b, temperature, c, max), masses, kept, masses);
       return Scatter(d, masses, survivors.places, kept, sum, n, p, workspace.stream);
@@ -482,11 +482,11 @@ HWY_INLINE void MapRowNearSoftmax(D d, double b, double temperature, const T* x,
     ForEachVector(d, kSample, [&](size_t i, size_t count) HWY_ATTR {
       for (size_t k = i; k < i + count; ++k) sample[k] = x[k * stride];
     });
-    const BentC start = FindC(d, b, temperature, at, sample, kSample, max, static_cast<double>(n) / kSample);
+    const double c = FindC(d, b, temperature, start, sample, kSample, max, static_cast<double>(n) / kSample);
     // A sample without a score near the maximum says nothing.
-    if (start.c > 0 && IsFinite(start.c)) at = start;
+    if (c > 0 && IsFinite(c)) start = c;
   }
-  const double c = FindC(d, b, temperature, at, x, n, max, 1).c;
+  const double c = FindC(d, b, temperature, start, x, n, max, 1);
   if (c != c) return FillRow(d, kNaN<T>, n, p);
   const double sum = WriteBentExp(d, BentExp<D>(d, b, temperature, c, max), x, n, p);
   ScaleRow(d, static_cast<T>(1 / sum), n, p);

@@ -13,9 +13,11 @@ PACKAGE = pathlib.Path(entropic.__file__).parent
 
 # The reference of attention calls maps by their operators, which are made of references.
 # The loss of a linear layer calls losses by their operators.
-# A map of a DTensor is one of parts, which leaves rows that are whole to the map.
+# A map, a loss or a measure of a DTensor is one of parts, which leaves rows that are whole to it.
 CALLED_BACK = {
+    "entropic.torch._losses": {"entropic.torch.distributed"},
     "entropic.torch._maps": {"entropic.torch.distributed"},
+    "entropic.torch._measures": {"entropic.torch.distributed"},
     "entropic.torch.backends.reference.maps": {"entropic.torch._maps"},
     "entropic.torch.backends.linear_loss": {"entropic.torch._losses"},
 }
