@@ -195,6 +195,42 @@ TEST(Measures, OfTwoDistributions) {
   });
 }
 
+// Rows of float32 scores have kernels of their own: absent scores, wide and narrow rows, and divergences on both sides of
+// where these hand over.
+TEST(Measures, OfFloatScores) {
+  support::for_each_target([&](const std::string&) {
+    std::mt19937 random(5);
+    std::normal_distribution<double> normal;
+    for (const std::size_t n : {1, 2, 10, 64, 1000}) {
+      for (const double scale : {0.01, 0.1, 0.2, 1.0, 10.0, 300.0, 1e30}) {
+        for (const bool masked : {false, true}) {
+          SCOPED_TRACE("n=" + std::to_string(n) + " scale " + std::to_string(scale) + (masked ? " masked" : ""));
+          std::vector<float> x(n), y(n);
+          for (std::size_t i = 0; i < n; ++i) {
+            x[i] = static_cast<float>(scale * normal(random) + 3);
+            y[i] = static_cast<float>(scale * normal(random));
+            if (masked && i % 3 == 1) x[i] = -kInfinity;
+            if (masked && i % 6 == 1) y[i] = -kInfinity;
+          }
+          const Entropy entropy{.input = Input::scores};
+          expect_near(value_of(entropy, x), oracle::value(entropy, wide(x)), 1e-4, 5e-7);
+          const KlDivergence kl{.input = Input::scores};
+          const long double want = oracle::value(kl, wide(x), wide(y));
+          const double value = value_of(kl, x, y);
+          EXPECT_LE(std::abs(value - want), 1e-7 * want + 1e-28L) << value << " " << want;
+          if (n <= 2) continue;
+          y[0] = -kInfinity;
+          EXPECT_EQ(value_of(kl, x, y), kInfinity);
+          y[0] = std::numeric_limits<float>::quiet_NaN();
+          EXPECT_TRUE(std::isnan(value_of(kl, x, y)));
+          x[0] = y[0];
+          EXPECT_TRUE(std::isnan(value_of(entropy, x)));
+        }
+      }
+    }
+  });
+}
+
 TEST(Measures, OfTables) {
   support::for_each_target([&](const std::string&) {
     std::mt19937 random(3);

@@ -6,6 +6,7 @@
 #include "hwy/foreach_target.h"  // before the kernels
 #include "src/dispatch.h"
 #include "src/measures/entries-inl.h"
+#include "src/measures/narrow-inl.h"
 #include "src/measures/tables-inl.h"
 #include "src/measures/values-inl.h"
 #include "src/per_row.h"
@@ -92,14 +93,31 @@ void OneRow(const Op& op, const Distribution& row, double* value, T* dp, double*
   }
 }
 
+// Whether the distribution is the softmax of what is given.
+template <class Op>
+bool IsOfScores(const Op& op) {
+  return op.input == Input::scores || (op.input == Input::log_probs && op.normalize);
+}
+
 // Shannon's entropy of floats from terms in float, or 0 where that does not serve or would lose what is small.
 template <class Op, class T>
 double EntropyInFloat(const Op& op, const T* p, size_t n) {
   if constexpr (std::is_same_v<Op, Entropy> && sizeof(T) == 4) {
+    if (IsOfScores(op)) return EntropyOfScores(p, n);
     const double nats = op.input == Input::probs && !op.normalize ? RowEntropy(RowTag<float>(), p, n) : 0;
     if (nats > 0x1p-60) return nats;
   }
   (void)op, (void)p, (void)n;
+  return 0;
+}
+
+// The divergence of softmax rows of floats, or 0 where that does not serve.
+template <class Op, class T>
+double KlInFloat(const Op& op, const T* p, const T* q, size_t n) {
+  if constexpr (std::is_same_v<Op, KlDivergence> && sizeof(T) == 4) {
+    if (IsOfScores(op)) return KlOfScores(p, q, n);
+  }
+  (void)op, (void)p, (void)q, (void)n;
   return 0;
 }
 
@@ -197,9 +215,16 @@ void TwoRows(const Divergence& divergence, MatrixView<const T> p, MatrixView<con
           return gradients ? Apart(row, to.p) : row;
         };
         Distribution second = {};
+        bool has_second = false;
         for (size_t r = 0; r < p.rows; ++r) {
+          const double nats = gradients ? 0 : KlInFloat(op, p.row(r), q.row(q.rows > 1 ? r : 0), n);
+          if (nats > 0) {
+            value[r] = InUnit(nats, op.base);
+            continue;
+          }
           const Distribution first = distribution(p, of_p, r, p_place);
-          if (r < q.rows) second = distribution(q, of_q, r, q_place);
+          if (r < q.rows || !has_second) second = distribution(q, of_q, q.rows > 1 ? r : 0, q_place);
+          has_second = true;
           Pair rows = {first, second};
           if (!kLogs && IsNearSoftmax(rows, p.row(r), q.row(q.rows > 1 ? r : 0), ratios)) rows.ratios = ratios;
           TwoRow(op, rows, value + r, dp.data == nullptr ? nullptr : dp.row(r), dq.data == nullptr ? nullptr : dq.row(r));
