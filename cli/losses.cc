@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "files/text.h"
 #include "operation.h"
+#include "reliability_html.h"
 
 namespace {
 
@@ -129,6 +130,34 @@ void add_target(CLI::App& command, Targets& targets, const std::string& holds) {
   add_path(command, "TARGET", targets.file.path, "standard input", holds)->option_text(" ");
 }
 
+// Where a page with reliability diagrams goes.
+void add_report(CLI::App& command, std::string& report) {
+  add_path(command, "--report", report, "standard output", "A page with the reliability diagram, report.html")
+      ->option_text("FILE");
+}
+
+Reliability reliability_of(std::string title, const entropic::ExpectedCalibrationError& op, MatrixView<const double> p,
+                           const std::vector<std::int64_t>& classes) {
+  return {std::move(title), entropic::expected_calibration_error<double>(op, p, classes),
+          entropic::reliability_bins<double>(op, p, classes)};
+}
+
+// Those of softmax and of what was fitted.
+template <class T>
+std::vector<Reliability> before_and_after(const entropic::Map& fitted, const std::string& title, MatrixView<const T> x,
+                                          const std::vector<std::int64_t>& classes) {
+  const std::vector<double> scores(x.data, x.data + x.rows * x.cols);
+  std::vector<double> p(scores.size());
+  std::vector<Reliability> diagrams;
+  const auto add = [&](const entropic::Map& map, const std::string& name) {
+    entropic::apply(map, MatrixView<const double>(scores.data(), x.rows, x.cols), view(p, x.rows, x.cols));
+    diagrams.push_back(reliability_of(name, {}, {p.data(), x.rows, x.cols}, classes));
+  };
+  add(entropic::Softmax{}, "softmax");
+  add(fitted, title);
+  return diagrams;
+}
+
 // A file of one number: what was calculated of all rows.
 Table one_number(std::string_view name, double value) {
   Table table;
@@ -163,10 +192,13 @@ Table of_all(Targets& targets, const Files& files, std::string_view name, std::s
   return one_number(result, value);
 }
 
-// A command that makes one number of all rows and their labels.
+// A command that makes one number of all rows and their labels. `fitted` is the map that has it, where labels say how good it
+// is.
 template <class Evaluate>
 void add_fit(CLI::App& app, Program& program, const std::string& name, const std::string& result, const std::string& meaning,
-             bool labelled, Evaluate evaluate) {
+             std::function<entropic::Map(double)> fitted, Evaluate evaluate) {
+  const bool labelled = static_cast<bool>(fitted);
+  const auto report = std::make_shared<std::string>();
   CLI::App& command = *app.add_subcommand(name, meaning);
   command.group(group_of("calibration"));
   add_input_options(command, program.files);
@@ -174,13 +206,25 @@ void add_fit(CLI::App& app, Program& program, const std::string& name, const std
   if (labelled) {
     add_target(command, *targets,
                "The class of each row, counted from 0 (default: FILE's labels, names of columns or numbers)");
+    add_report(command, *report);
   }
   add_output_option(command, program.files);
   command.footer(
       fmt::format("Example: entropic {} {}\n{}", name, labelled ? "labelled_scores.csv" : "scores.csv", kEverywhere));
   command.callback([=, &program] {
     program.action = [=, &files = program.files] {
-      write_table(files, of_all(*targets, files, name, result, labelled, read_table(files), evaluate));
+      std::string page;
+      const auto reported = [&](auto x, const std::vector<std::int64_t>& classes) {
+        const double value = evaluate(x, classes);
+        if (report->empty()) return value;
+        const std::string said = fmt::format("{} {:.4g}", result, value);
+        page = reliability_html(fmt::format("{} of {}", name, files::input_name(files.in)),
+                                fmt::format("{} rows of {} scores; {}", x.rows, x.cols, said),
+                                before_and_after(fitted(value), said, x, classes));
+        return value;
+      };
+      write_table(files, of_all(*targets, files, name, result, labelled, read_table(files), reported));
+      if (!report->empty()) files::write_output(*report, page);
     };
   });
 }
@@ -212,27 +256,42 @@ void add_losses(CLI::App& app, Program& program) {
 
 void add_calibration(CLI::App& app, Program& program) {
   using Classes = const std::vector<std::int64_t>&;
-  add_fit(app, program, "fit_temperature", "temperature",
-          "The temperature at which softmax of the scores fits the labels best.", true,
-          [](auto x, Classes labels) { return entropic::fit_temperature(x, labels).temperature; });
-  add_fit(app, program, "fit_target_entropy", "entropy",
-          "The entropy, in nats, at which entropy_normalize fits the labels best.", true,
-          [](auto x, Classes labels) { return entropic::fit_target_entropy(x, labels); });
-  add_fit(app, program, "match_entropy", "entropy", "The mean entropy of softmax of the scores, in nats.", false,
+  add_fit(
+      app, program, "fit_temperature", "temperature", "The temperature at which softmax of the scores fits the labels best.",
+      [](double temperature) { return entropic::Softmax{.temperature = temperature}; },
+      [](auto x, Classes labels) { return entropic::fit_temperature(x, labels).temperature; });
+  add_fit(
+      app, program, "fit_target_entropy", "entropy", "The entropy, in nats, at which entropy_normalize fits the labels best.",
+      [](double entropy) { return entropic::EntropyNormalize{.entropy = entropy}; },
+      [](auto x, Classes labels) { return entropic::fit_target_entropy(x, labels); });
+  add_fit(app, program, "match_entropy", "entropy", "The mean entropy of softmax of the scores, in nats.", {},
           [](auto x, Classes) { return entropic::match_entropy(x); });
 
   const entropic::OperationInfo& info =
       *find_operation(entropic::family_info<entropic::Calibration>(), "expected_calibration_error");
   const auto targets = std::make_shared<Targets>();
-  const auto evaluate = [targets, &program](const Arguments& arguments) -> Evaluation {
+  const auto report = std::make_shared<std::string>();
+  const auto evaluate = [targets, report, &program](const Arguments& arguments) -> Evaluation {
     const auto op = std::get<entropic::ExpectedCalibrationError>(made<entropic::Calibration>(arguments));
-    return {[targets, op, &files = program.files, name = arguments.info.name](Table p) {
-      return of_all(*targets, files, name, name, true, std::move(p),
-                    [&](auto rows, Classes classes) { return entropic::expected_calibration_error(op, rows, classes); });
+    return {[targets, op, report, &files = program.files, name = arguments.info.name](Table p) {
+      std::string page;
+      const auto reported = [&](auto rows, Classes classes) {
+        if (!report->empty()) {
+          const std::vector<double> given(rows.data, rows.data + rows.rows * rows.cols);
+          page = reliability_html(fmt::format("Calibration of {}", files::input_name(files.in)),
+                                  fmt::format("{} rows of {} probabilities", rows.rows, rows.cols),
+                                  {reliability_of("as given", op, {given.data(), rows.rows, rows.cols}, classes)});
+        }
+        return entropic::expected_calibration_error(op, rows, classes);
+      };
+      Table value = of_all(*targets, files, name, name, true, std::move(p), reported);
+      if (!report->empty()) files::write_output(*report, page);
+      return value;
     }};
   };
   CLI::App& command =
       add_operation(app, program, info, evaluate,
                     {.input = "labelled_probabilities", .holds = "Probabilities", .output = "result.csv", .whole = true});
   add_target(command, *targets, "The class of each row, counted from 0 (default: FILE's labels, names of columns or numbers)");
+  add_report(command, *report);
 }

@@ -136,6 +136,32 @@ def test_calibration(cli):
     ]
 
 
+def test_calibration_reports(cli):
+    """Pages of bins, before and after what was fitted; names that are not harmless are inert, and a failure leaves no page."""
+    labels = [NAMES[y] for y in (X + RNG.gumbel(size=X.shape)).argmax(axis=1)]
+    y = [NAMES.index(label) for label in labels]
+    name = '<img src=x onerror="alert(1)">&.csv'
+    written(cli, name, 3 * X, labels)
+    for command, fitted in (
+        ("fit_temperature", lambda value: entropic.softmax(3 * X, temperature=value)),
+        ("fit_target_entropy", lambda value: entropic.entropy_normalize(3 * X, entropy=value)),
+    ):
+        (value,) = values_of(cli.output(command, name, "--report", "r.html"))
+        page = (cli.directory / "r.html").read_text()
+        assert "<img" not in page and "<script" not in page and "default-src 'none'" in page
+        for p in (entropic.softmax(3 * X), fitted(value)):
+            assert f"calibration error {entropic.expected_calibration_error(p, y):.4f}" in page
+            for confidence, accuracy in zip(*entropic.reliability_bins(p, y)[3:5], strict=True):
+                assert f"<td>{confidence:.4f}</td><td>{accuracy:.4f}</td>" in page
+    cli.output("softmax", name, "-o", "p.csv")
+    cli.output("expected_calibration_error", "p.csv", "--bins", 4, "--report", "e.html")
+    assert (cli.directory / "e.html").read_text().count("<tr><td>") == len(
+        entropic.reliability_bins(entropic.softmax(3 * X), y, bins=4).confidence
+    )
+    cli.error("fit_temperature", "p.csv", "-", "--report", "no.html", stdin=b"0\n")
+    assert not (cli.directory / "no.html").exists()
+
+
 def test_calibration_of_targets_that_are_none(cli):
     written(cli, "x.csv", X[:4])
     cli.output("softmax", "x.csv", "-o", "p.csv")

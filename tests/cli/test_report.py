@@ -335,6 +335,21 @@ def test_axe(browser, report, scheme):
         page.close()
 
 
+def test_axe_of_calibration(browser, cli):
+    axe = pytest.importorskip("axe_core_python.sync_playwright")
+    x = np.random.default_rng(1).standard_normal((300, 4)) * 3
+    cli.write("x.csv", "".join(f"{r % 4}," + ",".join(map(repr, row)) + "\n" for r, row in enumerate(x.tolist())))
+    cli.output("fit_temperature", "x.csv", "--labels", "1", "--report", "r.html")
+    for width, scheme in (390, "dark"), (1280, "light"):
+        page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme, bypass_csp=True)
+        page.goto(f"file://{cli.directory}/r.html")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.locator("summary").first.click()
+        assert page.locator("table").first.is_visible()
+        assert [(found["id"], found["nodes"]) for found in axe.Axe().run(page)["violations"]] == []
+        page.close()
+
+
 def test_single_rows_and_scores(browser, cli):
     for scores in "1\n", "1,2\n", "-inf,-inf\n":
         cli.write("x.csv", scores)
