@@ -1,6 +1,8 @@
 // Losses and calibration as commands: scores against targets, which the file's labels are or a second file has.
 #include <cmath>
+#include <functional>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 
@@ -21,11 +23,13 @@ struct Targets {
   std::optional<std::int64_t> ignored = {};  // the class of rows that count nothing
 };
 
-// The rows of TARGET, all of them.
-const Table& table_of(Targets& targets, const Files& files) {
+// The rows of TARGET, all of them, beside these scores.
+const Table& table_of(Targets& targets, const Files& files, const Table& scores) {
   const Table& all = targets.file.table(files, [&](Table& table) {
-    if (table.shape.size() == 1) {  // an array of one axis has a class for each row
-      table.rows = table.cols;
+    // An array that lacks the last axis of the scores has a class for each row.
+    const std::vector<std::size_t> lead(scores.shape.begin(), scores.shape.end() - 1);
+    if (table.shape.size() == 1 || (lead.size() > 1 && table.shape == lead)) {
+      table.rows = std::accumulate(table.shape.begin(), table.shape.end(), std::size_t{1}, std::multiplies<>());
       table.cols = 1;
     }
     targets.numbers = as_doubles(table);
@@ -57,7 +61,7 @@ std::vector<std::int64_t> classes_of(Targets& targets, const Table& scores, cons
     for (std::size_t r = 0; r < scores.rows; ++r) classes[r] = class_of(scores, r, files);
     return classes;
   }
-  table_of(targets, files);
+  table_of(targets, files, scores);
   targets.file.check_rows(files, scores);
   for (std::size_t r = 0; r < scores.rows; ++r) {
     const double number = targets.numbers[scores.first_row + r];
@@ -85,17 +89,18 @@ Table Losses::evaluated(const entropic::Loss& op, std::string_view name, Table s
     bad_input("{}: TARGET is missing, a file with a row of {} for each row", name,
               kind == TargetKind::labels ? "0 and 1" : "scores of the teacher");
   }
-  const bool of_classes = may_be_classes && (!given || table_of(*targets, files).cols == 1 || kind == TargetKind::classes);
-  if (of_classes && given && table_of(*targets, files).cols != 1) {
+  const bool of_classes =
+      may_be_classes && (!given || table_of(*targets, files, scores).cols == 1 || kind == TargetKind::classes);
+  if (of_classes && given && table_of(*targets, files, scores).cols != 1) {
     bad_input("{}: {} columns; {} takes one class for each row", files::input_name(targets->file.path),
-              table_of(*targets, files).cols, name);
+              table_of(*targets, files, scores).cols, name);
   }
   if (!of_classes && targets->ignored) bad_input("{}: --ignore_index is of classes, and TARGET has a row for each row", name);
   std::vector<std::int64_t> classes;
   if (of_classes) {
     classes = classes_of(*targets, scores, files, name);
   } else {
-    table_of(*targets, files);
+    table_of(*targets, files, scores);
     targets->file.check_columns(files, scores);
     targets->file.check_rows(files, scores);
   }

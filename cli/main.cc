@@ -60,8 +60,9 @@ std::string meant(std::string typed, const std::vector<std::string>& known) {
   return fmt::format("; did you mean {}? See", fmt::join(found, " or "));
 }
 
-[[noreturn]] void no_value(std::string_view of_command, std::string_view help) {
-  bad_input("{}flags such as --quiet take no value; see {}", of_command, help);
+// `what` is CLI11's sentence, which begins with the name.
+[[noreturn]] void no_value(std::string_view of_command, std::string_view what, std::string_view help) {
+  bad_input("{}--{} takes no value; see {}", of_command, what.substr(0, what.find_first_of(" :")), help);
 }
 
 // The first example in a command's help.
@@ -92,11 +93,11 @@ class Formatter : public CLI::Formatter {
     const CLI::Option* found = commands.empty() ? nullptr : commands[0]->get_option_no_throw(option);
     if (found == nullptr) found = app.get_option_no_throw(option);
     const bool repeated = found != nullptr && found->count() > 1;
-    if (what.find("flag override") != what.npos) no_value(of_command, help);
+    if (what.find("flag override") != what.npos) no_value(of_command, what, help);
     bad_input("{}{} {}; see {}", of_command, option, repeated ? "is given more than once" : "needs a value", help);
   }
   if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {
-    no_value(of_command, help);  // all else converts by itself
+    no_value(of_command, what, help);  // all else converts by itself
   }
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && !commands.empty()) {
     bad_input("{}, as in {}", what, example_of(*commands[0]));

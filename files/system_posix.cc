@@ -60,15 +60,37 @@ int create_temporary(char* name) { return ::mkstemp(name); }
 
 bool close(int descriptor) { return ::close(descriptor) == 0; }
 
+namespace {
+
+// Whether a descriptor that does not block, as those of some shells and of Node are, made us wait for others.
+bool waited(int descriptor, short event) {
+  if (errno == EINTR) return true;
+  if (errno != EAGAIN && errno != EWOULDBLOCK) return false;
+  pollfd asked = {descriptor, event, 0};
+  return ::poll(&asked, 1, -1) >= 0 || errno == EINTR;
+}
+
+}  // namespace
+
 bool would_wait(int descriptor) {
   pollfd asked = {descriptor, POLLIN, 0};
   return ::poll(&asked, 1, 0) == 0;
 }
 
-std::ptrdiff_t read(int descriptor, char* to, std::size_t count) { return ::read(descriptor, to, std::min(count, kMost)); }
+std::ptrdiff_t read(int descriptor, char* to, std::size_t count) {
+  std::ptrdiff_t got = 0;
+  do {
+    got = ::read(descriptor, to, std::min(count, kMost));
+  } while (got < 0 && waited(descriptor, POLLIN));
+  return got;
+}
 
 std::ptrdiff_t write(int descriptor, const char* from, std::size_t count) {
-  return ::write(descriptor, from, std::min(count, kMost));
+  std::ptrdiff_t put = 0;
+  do {
+    put = ::write(descriptor, from, std::min(count, kMost));
+  } while (put < 0 && waited(descriptor, POLLOUT));
+  return put;
 }
 
 bool seek(int descriptor, std::uint64_t position) { return ::lseek(descriptor, static_cast<off_t>(position), SEEK_SET) >= 0; }

@@ -120,6 +120,22 @@ def test_targets_that_are_none(cli, arguments, said):
     assert cli.error(*arguments) == said
 
 
+def test_targets_of_arrays_with_more_axes(cli):
+    """Classes in the shape of the scores without their last axis, or distributions in their shape."""
+    x, y = X[:24].reshape(2, 3, 4, 4), Y[:24].reshape(2, 3, 4)
+    (
+        cli.save("x.npy", x),
+        cli.save("y.npy", y),
+        cli.save("q.npy", SOFT[:24].reshape(x.shape)),
+        cli.save("flat.npy", y.reshape(-1)),
+    )
+    for target, want in (("y.npy", y), ("q.npy", SOFT[:24].reshape(x.shape)), ("flat.npy", y)):
+        cli.output("softmax_loss", "x.npy", target, "-o", "l.npy")
+        np.testing.assert_allclose(np.load(cli.directory / "l.npy"), entropic.softmax_loss(x, want), rtol=1e-14)
+    cli.save("z.npy", y[:, :2])
+    assert cli.error("sparsemax_loss", "x.npy", "z.npy", "-o", "m.npy").startswith("z.npy: ")
+
+
 def test_calibration(cli):
     labels = [NAMES[y] for y in (X + RNG.gumbel(size=X.shape)).argmax(axis=1)]
     y = [NAMES.index(label) for label in labels]

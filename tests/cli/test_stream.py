@@ -10,6 +10,7 @@ import signal
 import struct
 import subprocess
 import termios
+import threading
 import time
 
 import numpy as np
@@ -194,3 +195,25 @@ def test_rows_come_out_as_they_arrive(cli, threads, options, header, row):
                 said += (process.stdout.read() or b"").decode()
         process.stdin.close()
         assert process.wait(20) == 0
+
+
+def test_pipes_that_do_not_block(cli):
+    """As Node and some shells hand them on: what is not there yet is waited for, at both ends."""
+    (reading, feeding), (draining, writing) = os.pipe(), os.pipe()
+    for end in (reading, writing):
+        fcntl.fcntl(end, fcntl.F_SETFL, os.O_NONBLOCK)
+    rows = b"1,1\n" * 50_000
+    with subprocess.Popen([cli.program, "softmax"], stdin=reading, stdout=writing, stderr=subprocess.PIPE) as run:
+        os.close(reading), os.close(writing)
+        feeder = threading.Thread(target=lambda: [time.sleep(0.2), os.write(feeding, b"1,1\n"), write_all(feeding, rows)])
+        feeder.start()
+        time.sleep(0.5)  # until its output is full
+        with open(draining, "rb") as out:
+            assert out.read() == b"0.5,0.5\n" * 50_001
+        feeder.join()
+        assert (run.stderr.read(), run.wait()) == (b"", 0)
+
+
+def write_all(descriptor, data):
+    with open(descriptor, "wb") as file:
+        file.write(data)
