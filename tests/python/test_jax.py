@@ -239,10 +239,107 @@ def test_what_is_copied_to_the_cpu(monkeypatch):
     assert np.asarray(half).tobytes() == np.asarray(ej.entmax(jnp.asarray(x, jnp.bfloat16))).tobytes()
 
 
-@pytest.mark.parametrize("name", ["softmax", "entmax"])
-def test_attention(name):
-    q, k, v = scores(2, 5, 4), scores(2, 6, 4, seed=1), scores(2, 6, 3, seed=2)
-    np.testing.assert_allclose(ej.attention(q, k, v, map=name), entropic.attention(q, k, v, map=name), atol=1e-12)
+ATTENTION = [
+    {},
+    {"map": "entmax"},
+    {"map": ("entmax", {"alpha": 1.3}), "causal": True},
+    {"scale": "entropy_invariant", "causal": True, "train_length": 4},
+    {"scale": "entropy_invariant", "kappa": 2.0, "mask": "bool"},
+    {"scale": 0.3, "mask": "float"},
+]
+
+
+@pytest.mark.parametrize("options", ATTENTION, ids=str)
+def test_attention(options):
+    """Four heads of queries share two of keys; one query sees nothing."""
+    q, k, v = scores(2, 4, 5, 4), scores(2, 2, 6, 4, seed=1), scores(2, 2, 6, 3, seed=2)
+    seen = np.random.default_rng(3).random((2, 4, 5, 6)) < 0.7
+    seen[0, 1, 2] = False
+    masks = {"bool": seen, "float": np.where(seen, scores(5, 6, seed=4), -np.inf)}
+    given = {**options, **({"mask": masks[options["mask"]]} if "mask" in options else {})}
+    both = {"return_weights": True, "return_entropy": True, **given}
+    ours = jax.jit(lambda q, k, v: ej.attention(q, k, v, **both))(q, k, v)
+    for one, other in zip(ours, entropic.attention(q, k, v, **both), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-12)
+    if given.get("map") is None and given.get("mask") is None:
+        g = scores(2, 4, 5, 3, seed=5)
+        gradients = jax.grad(lambda q, k, v: (ej.attention(q, k, v, **given) * g).sum(), (0, 1, 2))(q, k, v)
+        for one, other in zip(gradients, entropic.attention_vjp(q, k, v, g, **given), strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-11)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_linear_attention(causal):
+    q, k, v = scores(2, 4, 7, 3), scores(2, 2, 6, 3, seed=1), scores(2, 2, 6, 3, seed=2)
+    ours, theirs = (one.linear_attention(q, k, v, causal=causal, scale=0.4) for one in (ej, entropic))
+    np.testing.assert_allclose(ours, theirs, atol=1e-12)
+
+
+def test_entries_estimates_and_ratios():
+    p = masses(3, 5)
+    for name, params in (("self_information", {"base": 2.0}), ("binary_entropy", {})):
+        function = lambda p: getattr(ej, name)(p, **params)  # noqa: B023, E731
+        expected, slope = getattr(entropic, name)(p, return_grad=True, **params)
+        assert np.asarray(jax.jit(function)(p)).tobytes() == expected.tobytes()
+        np.testing.assert_array_equal(jax.grad(lambda p: function(p).sum())(p), slope)  # noqa: B023
+    x = scores(5, 6)
+    x[0, 1], x[1, 2], x[2], x[3, 3] = -np.inf, np.inf, -np.inf, np.nan
+    np.testing.assert_allclose(ej.mean_field_entropy(x, gamma=0.7), entropic.mean_field_entropy(x, gamma=0.7), rtol=1e-14)
+    differentiated(lambda x, t: ej.mean_field_entropy(x, gamma=t).sum(), scores(4, 6), np.array(0.7))
+    for axis in (-1, 0):
+        np.testing.assert_allclose(
+            ej.ratio_map(x, jnp.square, axis=axis), entropic.ratio_map(x, np.square, axis=axis), rtol=1e-14
+        )
+
+
+STEPS = [("temperature", 0.8), ("top_k", 5), ("top_p", 0.95), ("min_p", 0.02), ("typical_p", 0.9), ("entropy_clip", (0.5, 1))]
+
+
+@pytest.mark.parametrize("steps", [STEPS, [("entropy", 1.2)], [("entropy_clip", (None, 1.1))], []], ids=str)
+def test_chains(steps):
+    x, ours, theirs = scores(20, 9), ej.Sampler(steps, seed=3), entropic.Sampler(steps, seed=3)
+    assert np.asarray(jax.jit(ours.probs)(x)).tobytes() == theirs.probs(x).tobytes()
+    for options in ({}, {"size": 3, "stream": 5, "position": 2}):
+        drawn = jax.jit(lambda x: ours.sample(x, **options))(x)  # noqa: B023
+        np.testing.assert_array_equal(drawn, theirs.sample(x, **options))
+    np.testing.assert_array_equal(jax.vmap(ours.sample)(x.reshape(4, 5, 9)).ravel(), theirs.sample(x))
+    with pytest.raises(ValueError, match="top_k"):
+        ej.Sampler([("top_k", 0)])
+
+
+TWICE = [
+    ("softmax_loss", {"label_smoothing": 0.1}),
+    ("softmax_loss", {"ignore_index": 2}),
+    ("sparsemax_loss", {}),
+    ("entmax_loss", {"alpha": 1.3}),
+    ("entropy", {"base": 2.0}),
+    ("cross_entropy", {}),
+    ("kl_divergence", {}),
+    ("js_divergence", {}),
+]
+
+
+@pytest.mark.parametrize(("name", "params"), TWICE, ids=str)
+def test_second_derivatives_of_losses_and_measures(name, params):
+    if "loss" in name:
+        given = [scores(4, 6)]
+        function = lambda x: getattr(ej, name)(x, np.array([0, 2, 5, 1]), **params)  # noqa: E731
+    else:
+        given = [scores(4, 6, seed=seed) for seed in range(1 if name == "entropy" else 2)]
+        # Differences stay among distributions.
+        function = lambda *given: getattr(ej, name)(*map(ej.softmax, given), **params)  # noqa: E731
+    weights = scores(4, seed=6)
+    gradient = jax.grad(lambda *given: (function(*given) * weights).sum(), tuple(range(len(given))))
+    turned = [scores(4, 6, seed=7 + i) for i in range(len(given))]
+    dot = lambda *given: sum((g * t).sum() for g, t in zip(gradient(*given), turned, strict=True))  # noqa: E731
+    differentiated(dot, *given, atol=1e-7)
+
+
+def test_what_has_no_second_derivative_says_so():
+    with pytest.raises(NotImplementedError, match=r"entropic.jax: margin_softmax_loss has no second derivative"):
+        jax.hessian(lambda x: ej.margin_softmax_loss(x, jnp.zeros(2, int)).sum())(scores(2, 3) / 9)
+    with pytest.raises(NotImplementedError, match=r"softmax_loss has no second derivative where label_smoothing is an array"):
+        jax.hessian(lambda x: ej.softmax_loss(x, jnp.zeros(2, int), label_smoothing=jnp.full((2, 1), 0.1)).sum())(scores(2, 3))
 
 
 def split(function, x, over, parts, result=None, mapped=None):
@@ -461,9 +558,12 @@ def test_calibration():
         ("fit_target_entropy", (x, labels), {}),
         ("match_entropy", (x,), {}),
         ("expected_calibration_error", (p, labels), {"bins": 7, "strategy": "quantile"}),
+        ("brier_score", (p, labels), {}),
     ):
         ours = jax.jit(lambda *given: getattr(ej, name)(*given, **params))(*given)  # noqa: B023
         assert ours.shape == () and ours == getattr(entropic, name)(*given, **params)
+    for one, other in zip(ej.fit_vector_scaling(x, labels), entropic.fit_vector_scaling(x, labels), strict=True):
+        np.testing.assert_array_equal(one, other)
     halves = jax.vmap(ej.expected_calibration_error)(p.reshape(2, 20, 5), labels.reshape(2, 20))
     assert [*halves] == [entropic.expected_calibration_error(*one) for one in ((p[:20], labels[:20]), (p[20:], labels[20:]))]
     for more in ({}, {"kappa": 2.0}, {"train_length": 64}):

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+import entropic
 from entropic import _core
 from entropic.jax import _calibration, _transport
 from entropic.jax._call import array, call, like, normalized, wide
@@ -217,18 +218,77 @@ def _value(operation, static, names, moved, arrays, rows):
 @_value.defjvp
 def _value_jvp(operation, static, names, moved, primals, tangents):
     arrays, rows = primals
-    given = dict(zip(names, arrays, strict=True))
+    value, slopes, of_rows = _graded(operation, static, names, moved, arrays, rows)
+    change = jnp.zeros_like(value)
+    for (name, _), slope in zip(moved, slopes, strict=True):
+        v = wide(tangents[0][names.index(name)])
+        change += jnp.where(slope != 0, wide(slope) * v, 0).sum(-1, keepdims=True)
+    for name, slope in of_rows.items():
+        change += slope * tangents[1][name]
+    return value, change
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2, 3))
+def _graded(operation, static, names, moved, arrays, rows):
+    """(values, their gradients in arrays, in parameters of rows)."""
     outputs = {"value": like(arrays[0], 1, wide(arrays[0]).dtype)}
     outputs |= {slope: like(arrays[names.index(name)]) for name, slope in moved}
     outputs |= {f"d_{name}": like(row) for name, row in rows.items()}
-    value, *slopes = call(operation, static, {**given, **rows}, outputs)
-    change = jnp.zeros_like(value)
-    for (name, _), slope in zip(moved, slopes, strict=False):
-        v = wide(tangents[0][names.index(name)])
-        change += jnp.where(slope != 0, wide(slope) * v, 0).sum(-1, keepdims=True)
-    for name, slope in zip(rows, slopes[len(moved) :], strict=True):
-        change += slope * tangents[1][name]
-    return value, change
+    value, *slopes = call(operation, static, {**dict(zip(names, arrays, strict=True)), **rows}, outputs)
+    return value, slopes[: len(moved)], dict(zip(rows, slopes[len(moved) :], strict=True))
+
+
+@_graded.defjvp
+def _graded_jvp(operation, static, names, moved, primals, tangents):
+    arrays, rows = primals
+    if operation not in _TWICE or rows:
+        of = f" where {next(iter(rows))} is an array" if rows else ""
+        raise NotImplementedError(f"entropic.jax: {operation} has no second derivative{of}")
+    found = value, slopes, _ = _graded(operation, static, names, moved, arrays, rows)
+    vs = [wide(tangents[0][names.index(name)]) for name, _ in moved]
+    change = sum(jnp.where(slope != 0, wide(slope) * v, 0) for slope, v in zip(slopes, vs, strict=True))
+    turned = _TWICE[operation](dict(static), dict(zip(names, arrays, strict=True)), slopes, vs)
+    turned = [one.astype(slope.dtype) for one, slope in zip(turned, slopes, strict=True)]
+    return found, (change.sum(-1, keepdims=True).astype(value.dtype), turned, {})
+
+
+# How gradients move, for second derivatives: of losses that are a map less the target, and of measures of probabilities.
+
+
+def _of_map(name, static, arrays, slopes, vs):
+    x = arrays["x"]
+    params = tuple((key, static[key]) for key in ("alpha",) if key in static)
+    turned = jax.jvp(lambda x: _map(name, params, x, {}), (x,), (vs[0].astype(x.dtype),))[1]
+    return [jnp.where((slopes[0] != 0).any(-1, keepdims=True), turned, 0)]  # ignored rows have no gradient
+
+
+def _of_probabilities(rule):
+    def turned(static, arrays, slopes, vs):
+        if static.get("input", "probs") != "probs" or static.get("normalize"):
+            raise NotImplementedError("entropic.jax: measures have second derivatives in probabilities that are not normalized")
+        given = [wide(arrays[name]) for name in ("p", "q")[: len(vs)]]
+        safe = [jnp.where(x > 0, x, 1) for x in given]
+        unit = math.log(static["base"]) if static.get("base") else 1.0
+        zero = [x == 0 for x in given]
+        return [jnp.where(at, 0, one / unit) for at, one in zip(zero, rule(*safe, *vs), strict=True)]
+
+    return turned
+
+
+def _js_turned(p, q, v, w):
+    m = p + q
+    return 0.5 * (v / p - (v + w) / m), 0.5 * (w / q - (v + w) / m)
+
+
+_TWICE = {
+    "softmax_loss": functools.partial(_of_map, "softmax"),
+    "sparsemax_loss": functools.partial(_of_map, "sparsemax"),
+    "entmax_loss": functools.partial(_of_map, "entmax"),
+    "entropy": _of_probabilities(lambda p, v: (-v / p,)),
+    "cross_entropy": _of_probabilities(lambda p, q, v, w: (-w / q, (p * w / q - v) / q)),
+    "kl_divergence": _of_probabilities(lambda p, q, v, w: (v / p - w / q, (p * w / q - v) / q)),
+    "js_divergence": _of_probabilities(_js_turned),
+}
 
 
 def _make_map(info):
@@ -308,6 +368,31 @@ def _table_jvp(operation, static, primals, tangents):
     outputs = {"value": jax.ShapeDtypeStruct((1, 1), wide(pxy).dtype), "dp": like(pxy)}
     value, slope = call(operation, static, {"pxy": pxy}, outputs, vmap_method="sequential")
     return value, jnp.where(slope != 0, wide(slope) * wide(tangents[0]), 0).sum(keepdims=True)
+
+
+def _make_entry(info):
+    name = info["name"]
+
+    def function(p, /, **parameters):
+        p = array(name, "p", jnp.atleast_1d(p)) if jnp.ndim(p) == 0 else array(name, "p", p)
+        axis = normalized(name, parameters.pop("axis", -1), p.ndim)
+        moved = jnp.moveaxis(p, axis, -1)
+        static, _ = _split(info, parameters, moved, axis)
+        return jnp.moveaxis(_entries(name, static, moved), -1, axis)
+
+    return function
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _entries(operation, static, p):
+    return call(operation, static, {"p": p}, {"value": like(p, None, p.dtype)})[0].astype(wide(p).dtype)
+
+
+@_entries.defjvp
+def _entries_jvp(operation, static, primals, tangents):
+    (p,) = primals
+    value, slope = call(operation, static, {"p": p}, {"value": like(p), "dp": like(p)})
+    return value.astype(wide(p).dtype), wide(slope) * wide(tangents[0])
 
 
 def _make_table(info):
@@ -445,24 +530,152 @@ def power_transform(p, /, *, gamma, axis=-1):
     return jnp.moveaxis(_powered(static, moved, rows), -1, axis).astype(given.dtype)
 
 
-def attention(q, k, v, /, *, map="softmax", scale="sqrt", causal=False, mask=None, return_weights=False, **parameters):
-    """Values weighted by any map of the scores; composed of products and the map. scale: "sqrt" or a number."""
-    scores = q @ jnp.swapaxes(k, -1, -2) * (q.shape[-1] ** -0.5 if scale == "sqrt" else scale)
-    seen = jnp.ones(scores.shape[-2:], bool)
+def _shared(q, k, v):
+    """k and v with as many heads as q: consecutive ones of these share one."""
+    if q.ndim > 2 and k.ndim > 2 and k.shape[-3] not in (1, q.shape[-3]):
+        k, v = (jnp.repeat(one, q.shape[-3] // k.shape[-3], -3) for one in (k, v))
+    return k, v
+
+
+def attention(
+    q,
+    k,
+    v,
+    /,
+    *,
+    map="softmax",
+    scale="sqrt",
+    causal=False,
+    mask=None,
+    train_length=512,
+    kappa=None,
+    return_weights=False,
+    return_entropy=False,
+    **parameters,
+):
+    """Values weighted by any map of the scores, as entropic.attention; composed of products and the map.
+
+    scale: "sqrt", "entropy_invariant" or a number; mask: True where a key is seen, or numbers that are added to the scores.
+    """
+    k, v = _shared(q, k, v)
+    scores = q @ jnp.swapaxes(k, -1, -2)
+    seen = jnp.ones(scores.shape, bool)
     if causal:
-        seen = jnp.tril(seen, k=k.shape[-2] - q.shape[-2])
+        seen &= jnp.tril(seen, k=k.shape[-2] - q.shape[-2])
     if mask is not None:
-        seen = seen & mask
+        mask = jnp.asarray(mask)
+        seen &= mask if mask.dtype == bool else mask > -jnp.inf
+    if isinstance(scale, str):
+        if scale not in ("sqrt", "entropy_invariant"):
+            raise ValueError(f"attention: scale must be 'sqrt', 'entropy_invariant' or a number, got {scale!r}")
+        count = jnp.maximum(seen.sum(-1, keepdims=True), 1)
+        invariant = {"train_length": train_length, "kappa": kappa}
+        of_count = entropy_invariant_scale(count, q.shape[-1], **invariant)  # type: ignore[name-defined]  # noqa: F821
+        scale = q.shape[-1] ** -0.5 if scale == "sqrt" else of_count.astype(scores.dtype)
+    scores = scores * scale
+    if mask is not None and mask.dtype != bool:
+        scores = scores + jnp.where(seen, mask, 0)
     name, more = map if isinstance(map, tuple) else (map, {})
-    weights = globals()[name](jnp.where(seen, scores, -jnp.inf), **more, **parameters)
-    return (weights @ v, weights) if return_weights else weights @ v
+    any_seen = seen.any(-1, keepdims=True)
+    # A query that sees nothing has a row of zeros, and no weights.
+    weights = globals()[name](jnp.where(any_seen, jnp.where(seen, scores, -jnp.inf), 0), **more, **parameters)
+    weights = jnp.where(seen, weights, 0)
+    found = [weights @ v]
+    if return_weights:
+        found.append(weights)
+    if return_entropy:
+        log = jnp.log(jnp.where(weights > 0, weights, 1))
+        found.append(-(weights * log).sum(-1))
+    return tuple(found) if len(found) > 1 else found[0]
+
+
+def linear_attention(q, k, v, /, *, causal=False, scale="sqrt"):
+    """Attention with taylor_softmax of order 2, as entropic.linear_attention, in time linear in the length; causal by sums."""
+    k, v = _shared(q, k, v)
+    d, n, m = q.shape[-1], k.shape[-2], q.shape[-2]
+    q = q * (d**-0.5 if scale == "sqrt" else scale)
+
+    def features(x):
+        squares = (x[..., :, None] * x[..., None, :]).reshape(*x.shape[:-1], d * d) * 0.5**0.5
+        return jnp.concatenate([jnp.ones_like(x[..., :1]), x, squares], -1)
+
+    q, k, v = features(q), features(k), jnp.concatenate([v, jnp.ones_like(v[..., :1])], -1)
+    if causal:
+        sums = jnp.cumsum(k[..., :, None] * v[..., None, :], -3)
+        at = jnp.arange(m) + n - m
+        sums = jnp.where((at >= 0)[:, None, None], jnp.take(sums, jnp.maximum(at, 0), -3), 0)
+        found = jnp.einsum("...mf,...mfv->...mv", q, sums)
+    else:
+        found = q @ (jnp.swapaxes(k, -1, -2) @ v)
+    total = found[..., -1:]
+    return jnp.where(total > 0, found[..., :-1] / jnp.where(total > 0, total, 1), 0)
+
+
+def mean_field_entropy(x, /, *, gamma=1.0, axis=-1):
+    """An estimate of softmax(gamma x)'s entropy, as entropic.mean_field_entropy; differentiable in x and gamma."""
+    x = wide(array("mean_field_entropy", "x", x))
+    x = jnp.moveaxis(x, normalized("mean_field_entropy", axis, x.ndim), -1)
+    finite, ties = jnp.isfinite(x), (x == jnp.inf).sum(-1)
+    count = jnp.maximum(finite.sum(-1), 1).astype(x.dtype)
+    most = jnp.where(finite, x, -jnp.inf).max(-1)
+    spread = jnp.where(finite.any(-1), most, 0) - jnp.where(finite, x, 0).sum(-1) / count
+    value = jnp.where(ties > 0, jnp.log(jnp.maximum(ties, 1).astype(x.dtype)), jnp.log(count) - gamma * spread)
+    return jnp.where(jnp.isnan(x).any(-1) | (x == -jnp.inf).all(-1), jnp.nan, value)
+
+
+def ratio_map(x, f, /, *, axis=-1):
+    """f of each score over the sum of all, as entropic.ratio_map; f is of jax.numpy, and its values are not checked."""
+    x = array("ratio_map", "x", x)
+    axis = normalized("ratio_map", axis, x.ndim)
+    finite, infinite = jnp.isfinite(x), x == jnp.inf
+    weights = jnp.where(finite, f(jnp.where(finite, x, 0)), 0)
+    weights = jnp.where(infinite.any(axis, keepdims=True), infinite.astype(weights.dtype), weights)
+    none = jnp.isnan(x).any(axis, keepdims=True) | (x == -jnp.inf).all(axis, keepdims=True)
+    return jnp.where(none, jnp.nan, weights / weights.sum(axis, keepdims=True)).astype(x.dtype)
+
+
+class Sampler:
+    """A chain of steps, and draws from the distribution that it leaves, as entropic.Sampler: with its bits, on the CPU.
+
+    Under vmap the rows of the batch are counted through, as those of one array.
+    """
+
+    def __init__(self, steps, *, seed=0):
+        checked = entropic.Sampler(steps, seed=seed)
+        self.steps, self.seed = checked.steps, checked.seed
+        names = {"entropy_clip": ("min_entropy", "max_entropy"), "top_k": ("k",)}
+        names |= {name: ("p",) for name in ("top_p", "min_p", "typical_p")}
+        self._parameters = []
+        for name, value in self.steps:
+            values = value if isinstance(value, (tuple, list)) else (value,)
+            given = {key: one for key, one in zip(names.get(name, (name,)), values, strict=True) if one is not None}
+            self._parameters.append(_Frozen({"name": name, **given}))
+
+    def probs(self, x, /, *, axis=-1):
+        """The distribution that sample draws from. It has no derivative."""
+        x = jax.lax.stop_gradient(array("Sampler.probs", "x", x))
+        axis = normalized("Sampler.probs", axis, x.ndim)
+        moved = jnp.moveaxis(x, axis, -1)
+        p = call("sampler_probs", (("steps", self._parameters),), {"x": moved}, {"y": like(moved)})[0]
+        return jnp.moveaxis(p, -1, axis)
+
+    def sample(self, x, /, *, size=None, stream=0, position=0, axis=-1):
+        """Indices drawn from probs(x), as the function sample draws them."""
+        x = jax.lax.stop_gradient(array("Sampler.sample", "x", x))
+        x = jnp.moveaxis(x, normalized("Sampler.sample", axis, x.ndim), -1)
+        static, streams = _noise(self.seed, position, stream, x)
+        static = (*static, ("steps", self._parameters))
+        indices = like(x, 1 if size is None else size, jnp.int32)
+        drawn = call("sampler_sample", static, {"x": x, **streams}, {"indices": indices})[0]
+        return drawn[..., 0] if size is None else drawn
 
 
 _MEASURES = {one["name"]: one for one in _core.measure_operations()}
 _CONTROL = {one["name"]: one for one in _core.control_operations()}
 _OTHERS: tuple[Any, ...] = (*_transport.PUBLIC, *_calibration.PUBLIC)
 globals().update({one.__name__: one for one in _OTHERS})
-__all__ = ["GammaResult", "attention", "gamma_for_entropy", "gumbel_softmax", "power_transform", "sample"]
+__all__ = ["GammaResult", "Sampler", "attention", "gamma_for_entropy", "gumbel_softmax", "linear_attention"]
+__all__ += ["mean_field_entropy", "power_transform", "ratio_map", "sample"]
 __all__ += [one.__name__ for one in _OTHERS]
 
 
@@ -483,3 +696,5 @@ for _name, _info in _MEASURES.items():
         _publish(_name, _make_measure(_info, _info["family"] == "divergence"), _info)
     elif _info["family"] == "table":
         _publish(_name, _make_table(_info), _info)
+    elif _info["family"] == "entry":
+        _publish(_name, _make_entry(_info), _info)

@@ -68,6 +68,29 @@ def expected_calibration_error(p, labels, /, *, bins=15, strategy="uniform"):
     return _number(name, {"bins": bins, "strategy": strategy}, *_labelled(name, "p", p, labels))
 
 
+@hosted("brier_score")
+def _brier_score(p, labels):
+    return (entropic.brier_score(p, labels),)
+
+
+def brier_score(p, labels, /):
+    """The mean squared distance of distributions from the labels, as entropic.brier_score. It has no derivative."""
+    return _number("brier_score", {}, *_labelled("brier_score", "p", p, labels))
+
+
+@hosted("fit_vector_scaling")
+def _fit_vector_scaling(x, labels, *, ridge):
+    return entropic.fit_vector_scaling(x, labels, ridge=ridge)
+
+
+def fit_vector_scaling(x, labels, /, *, ridge=1e-6):
+    """A scale and a bias for each class, as entropic.fit_vector_scaling; a pair of arrays. It has no derivative."""
+    x, labels = _labelled("fit_vector_scaling", "x", x, labels)
+    output = jax.ShapeDtypeStruct(x.shape[-1:], jnp.result_type(float))
+    found = call_hosted("fit_vector_scaling", {"ridge": ridge}, [x, labels], [output, output], vmap_method="sequential")
+    return entropic.VectorScaling(*found)
+
+
 def entropy_invariant_scale(n, d, /, *, train_length=512, kappa=None):
     """The factor of scores that keeps attention's entropy as n grows, as entropic.entropy_invariant_scale."""
     n = jnp.asarray(n, jnp.result_type(float))
@@ -105,10 +128,12 @@ def normalize_joint(pxy, /, *, joint=None, marginal=None, conditional=None):
 
 
 PUBLIC: tuple[Any, ...] = (
+    brier_score,
     entropy_invariant_scale,
     expected_calibration_error,
     fit_target_entropy,
     fit_temperature,
+    fit_vector_scaling,
     match_entropy,
     normalize_density,
     normalize_joint,
