@@ -335,7 +335,10 @@ class CsvReader {
     const std::size_t header_size = lines.at(), second_line = lines.line();
 
     Piece more;
-    if (piece.table.rows == 1 && text_.next(more, 1)) {
+    // A line that says all by itself is not kept waiting for the next, which may be the answer to its result.
+    const bool alone =
+        options_.header != true && without_number(first).empty() && (options_.header == false || counted(first) < 2);
+    if (piece.table.rows == 1 && !alone && text_.next(more, 1)) {
       piece.text += more.text;
       piece.table.rows += more.table.rows;
       piece.mistake = more.mistake;
@@ -486,15 +489,20 @@ class CsvReader {
                  ", though other cells of this first line are (a header holds no numbers; --header and --no-header decide)");
   }
 
-  // Programs number columns that have no names.
-  void check_first_line(const std::vector<Cell>& first) const {
+  // Programs number columns that have no names: how many of them this line counts, from 0, or 0 where it has other cells.
+  std::size_t counted(const std::vector<Cell>& first) const {
     const std::optional<std::size_t> label = counted_label();
     std::size_t count = 0;
     for (std::size_t c = 0; c < first.size(); ++c) {
       if (c == label || (c == 0 && !is_number(first[c].text()))) continue;
-      if (first[c].text() != fmt::format("{}", count)) return;
+      if (first[c].text() != fmt::format("{}", count)) return 0;
       ++count;
     }
+    return count;
+  }
+
+  void check_first_line(const std::vector<Cell>& first) const {
+    const std::size_t count = counted(first);
     if (count < 2) return;
     bad_input("{}:1: the first line, 0 to {}, may be names or scores: --header takes it as names, --no-header as scores", name_,
               count - 1);

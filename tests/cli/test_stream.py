@@ -177,7 +177,15 @@ def test_reader_that_leaves(cli, x, source):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize(("options", "header", "row"), [([], b"a,b\n", b"1,2\n"), (["--format-in", "jsonl"], b"", b"[1, 2]\n")])
+@pytest.mark.parametrize(
+    ("options", "header", "row"),
+    [
+        ([], b"a,b\n", b"1,2\n"),
+        ([], b"", b"1,2\n"),
+        (["--no-header"], b"", b"0,1\n"),
+        (["--format-in", "jsonl"], b"", b"[1, 2]\n"),
+    ],
+)
 def test_rows_come_out_as_they_arrive(cli, threads, options, header, row):
     """From a pipe whose writer waits for the answer to each row."""
     command = [cli.program, "softmax", "--threads", str(threads), *options]
