@@ -273,6 +273,7 @@ def test_rounds_and_bytes(ranks):
     assert cost("top_p_softmax")[0][0] <= 7
     assert cost("sparsemax")[0][0] == 2
     assert cost("sparsemax_many")[0][0] < 9
+    assert cost("entmax_1.2")[0][0] < 9
     assert cost("kl_divergence")[0][0] == 3
     assert cost("js_divergence")[0][0] == 3
 
@@ -450,6 +451,14 @@ def sharded_rows(rank, size):
                         list(y.placements) == rows and y.shape == want.shape,
                     )
                     results.append((name, str(placement), params, *good))
+    for placement in (Shard(1), Shard(0)):
+        d = distribute_tensor(x, mesh, [placement])
+        found, want = et.token_statistics(d, target, top=3), et.token_statistics(x, target, top=3)
+        equal = [torch.allclose(a.full_tensor().double(), b.double(), atol=1e-5) for a, b in zip(found, want, strict=True)]
+        results.append(("token_statistics", str(placement), {}, *equal))
+        found, want = et.gamma_for_entropy(d, entropy=2.0), et.gamma_for_entropy(x, entropy=2.0)
+        equal = [torch.allclose(a.full_tensor(), b, atol=1e-5) for a, b in zip(found[:2], want[:2], strict=True)]
+        results.append(("gamma_for_entropy", str(placement), {}, *equal, set(found.status.tolist()) <= {"ok"}))
     d = distribute_tensor(x, mesh, [Shard(1)])
     for call, text in (
         (lambda: et.softmax_loss(d, target, label_smoothing=0.1), "label_smoothing must be 0.* where dim is sharded, got 0.1"),

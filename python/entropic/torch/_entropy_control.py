@@ -9,6 +9,7 @@ from entropic import _entropy_control as numpy_control
 from entropic.torch import _descriptions
 from entropic.torch._arguments import checked_dim, from_array, has_numbers, misfit, numbers_and_rows, one_device, one_dim
 from entropic.torch._builder import Operator
+from entropic.torch._compat import is_dtensor
 from entropic.torch._spec import OpSpec, Tensor
 from entropic.torch.backends.reference.entropy_control import NEARBY
 
@@ -186,8 +187,8 @@ def gamma_for_entropy(
     entropic.GammaResult
         gamma and entropy are tensors in x's shape without dim and its dtype, differentiable, twice, in x and the target; a
         gamma that is not "ok" has the gradient 0, or NaN where it is "invalid". status is a NumPy array of strings, or one;
-        None under a compiler or a transform, which have no such arrays, and of tensors without numbers (meta, fake). On
-        another device than the CPU gamma is found on the CPU.
+        None under a compiler or a transform, which have no such arrays, and of tensors without numbers (meta, fake); of a
+        DTensor that of this rank's rows. On another device than the CPU gamma is found on the CPU.
 
     Raises
     ------
@@ -206,6 +207,15 @@ def gamma_for_entropy(
     (tensor(0.5653), 'ok')
     """
     name = "gamma_for_entropy"
+    if is_dtensor(x):
+        from entropic.torch.distributed import rows_of_dtensors
+
+        given = {"entropy": entropy, "perplexity": perplexity, "gamma_range": gamma_range, "max_iterations": max_iterations}
+
+        def on_local(x):
+            return gamma_for_entropy(x, **given, input=input, dim=dim, axis=axis)
+
+        return rows_of_dtensors(name, (x,), one_dim(name, dim, axis), {**given, "input": input}, {"input": "scores"}, on_local)
     dim = checked_dim(name, "x", x, one_dim(name, dim, axis))
     low, high = numpy_control.checked_range(name, gamma_range)
     given = (entropy, perplexity, low, high, max_iterations, input)

@@ -6,6 +6,7 @@ import torch
 
 from entropic.torch._arguments import Tensor, checked_dim, from_array, has_numbers, one_dim, spread
 from entropic.torch._builder import Operator
+from entropic.torch._compat import is_dtensor
 from entropic.torch._losses import checked_target
 from entropic.torch._spec import OpSpec, result_type
 
@@ -73,6 +74,14 @@ def token_statistics(logits, target, *, temperature=1.0, top=0, dim=None, axis=N
     >>> found.logprob, found.entropy, found.max_probability
     (tensor([-1.3863]), tensor([1.3863]), tensor([0.2500]))
     """
+    if is_dtensor(logits):
+        from entropic.torch.distributed import rows_of_dtensors
+
+        def on_local(logits, target):
+            return token_statistics(logits, target, temperature=temperature, top=top, dim=dim, axis=axis)
+
+        given = {"temperature": temperature, "top": top}
+        return rows_of_dtensors(_NAME, (logits, target), one_dim(_NAME, dim, axis), given, {}, on_local)
     dim = checked_dim(_NAME, "logits", logits, one_dim(_NAME, dim, axis))
     target = checked_target(_NAME, {"arguments": ("logits", "target"), "target": "class"}, logits, target, dim)
     n = logits.shape[dim]

@@ -1243,7 +1243,7 @@ def of_dtensor(name, x, values, dim):
 
 
 def rows_of_dtensors(name, tensors, dim, given, defaults, on_local):
-    """A number for each row of DTensors: losses and measures, by parts where their mesh shards dim, else of each rank's rows.
+    """Numbers for each row of DTensors: by parts where their mesh shards dim, else of each rank's rows.
 
     Tensors beside the first DTensor go where it is. on_local(*tensors) is the operation of rows that are whole.
     """
@@ -1278,8 +1278,20 @@ def rows_of_dtensors(name, tensors, dim, given, defaults, on_local):
             elif value != defaults[param] and param != "base":
                 raise ValueError(f"{name}: {param} must be {defaults[param]} where dim is sharded, got {value!r}")
         value = of_parts(*parts, dim=dim, group=mesh.get_group(sharded), **given)
-        value = (value if scale == 1 else value * scale).to(torch.float64 if like.dtype == torch.float64 else torch.float32)
-    return _as_dtensor(value, mesh, of_rows, [*like.shape[:dim], *like.shape[dim + 1 :]])
+        value = value * scale if scale != 1 else value
+
+    def whole(value):
+        if not isinstance(value, Tensor):
+            return value
+        if sharded is not None and value.is_floating_point():
+            value = value.to(torch.float64 if like.dtype == torch.float64 else torch.float32)
+        shape = [*like.shape[:dim], *like.shape[dim + 1 :]]
+        if value.dim() == len(shape):
+            return _as_dtensor(value, mesh, of_rows, shape)
+        shape.insert(dim, value.shape[dim])  # several for each row
+        return _as_dtensor(value, mesh, [Replicate() if i == sharded else one for i, one in enumerate(placements)], shape)
+
+    return whole(value) if isinstance(value, Tensor) else type(value)(*map(whole, value))
 
 
 PUBLIC = (
