@@ -149,7 +149,7 @@ OPERATIONS = {
 }
 ROW = {
     "temperature": [0.5, 1.0, 1.0, 2.0, 0.5, 3.0],
-    "alpha": [1.3, 1.5, 2.0, 1.0, 1.5, 1.1],
+    "alpha": [1.3, 1.0009, 2.0, 1.0, 1.5, 1.1],
     "entropy": [1.0, 3.0, 3.0, 0.5, 2.0, 4.0],
 }
 ROW = {name: torch.tensor(values, dtype=torch.float64) for name, values in ROW.items()}

@@ -335,18 +335,25 @@ def _param_slopes(call, given, y, values, g, dx):
     return np.concatenate(slopes, 1) if slopes else np.zeros((call.rows, 0))
 
 
+def _second_rest(y):
+    """2 (e^y - 1 - y) / y^2, by its series near 0."""
+    near = np.abs(y) < 1
+    far, inner, series = np.where(near, 1.0, y), np.where(near, y, 0.0), np.zeros_like(y)
+    for m in range(18, -1, -1):
+        series = series * inner + 2 / math.factorial(m + 2)
+    return np.where(near, series, 2 * (_exp(far) - 1 - far) / (far * far))
+
+
 def _alpha_slope(call, p, g, alpha):
-    """d entmax / d alpha of Correia, Niculae and Martins, 2019; near 1 its limit."""
-    on = p > 0
+    """d entmax / d alpha of Correia, Niculae and Martins, 2019, without differences that cancel near 1."""
+    on, b = p > 0, alpha - 1
     log = np.where(on, _log(np.where(on, p, 1.0)), 0.0)
-    h, near, d = -p * log, np.abs(alpha - 1) < 1e-3, np.where(np.abs(alpha - 1) < 1e-3, 1.0, alpha - 1)
-    s = np.where(on, _exp((2 - alpha) * log), 0.0)
-    g = np.where(on, g, 0.0)
-    total, entropy, bent = call.sums(s, h, h * log)
+    # Where p^-b is larger, alpha moves nothing that is left.
+    y = np.minimum(-b * log, 600.0)
+    g, h, r = np.where(on, g, 0.0), -p * log, p * log * log * _second_rest(y)
+    total, entropy, rest = call.sums(np.where(on, p * _exp(y), 0.0), h, r)
     with np.errstate(all="ignore"):
-        s = s / total
-        far = (p - s) / d**2 + (h - s * entropy) / d
-        slope = np.where(near, (h * log - p * bent) / 2, far)
+        slope = (p * rest - r + b * (h * rest - r * entropy)) / (2 * total)
     (result,) = call.sums(_masked(on, g * slope))
     return result
 
