@@ -603,3 +603,57 @@ def test_what_is_refused_when_it_runs():
 def test_errors_name_the_argument(call, said):
     with pytest.raises(Exception, match=said):
         jax.block_until_ready(call(jnp.ones((3, 4))))
+
+
+def test_second_derivatives_of_a_divergence():
+    """Of points and weights, beside differences of first derivatives: plan and potentials move."""
+    rng = np.random.default_rng(17)
+    x, y = rng.random((4, 2)), rng.random((5, 2))
+    a, b = rng.random(4) + 0.5, rng.random(5) + 0.5
+    for moved, of in (
+        (x, lambda x: ej.sinkhorn_divergence(x, y, epsilon=0.3, a=a, b=b, tolerance=1e-14)),
+        (a, lambda a: ej.sinkhorn_divergence(x, y, epsilon=0.3, a=a, b=b, tolerance=1e-14)),
+    ):
+        slope, step = jax.grad(of), 1e-6
+        steps = step * np.eye(moved.size).reshape(-1, *moved.shape)
+        want = np.array([(slope(moved + one) - slope(moved - one)) / (2 * step) for one in steps])
+        found = jax.hessian(of)(moved).reshape(moved.size, *moved.shape)
+        np.testing.assert_allclose(found, want, rtol=1e-6, atol=1e-8)
+
+
+def test_plans_in_parts():
+    """Where arcs of cost inf leave a plan of two parts potentials are free in each, and the derivative is defined."""
+    rng = np.random.default_rng(17)
+    cost, apart = rng.random((4, 4)), np.kron(np.eye(2), np.ones((2, 2))) == 0
+    mass = np.full(4, 0.25)
+
+    def plan(cost):
+        return ej.sinkhorn(mass, mass, jnp.where(apart, np.inf, cost), epsilon=0.2, tolerance=1e-13).plan
+
+    found, step = jax.jacobian(plan)(cost), 1e-5
+    for i, j in np.ndindex(4, 4):
+        moved = step * (np.arange(16).reshape(4, 4) == 4 * i + j)
+        np.testing.assert_allclose(found[:, :, i, j], (plan(cost + moved) - plan(cost - moved)) / (2 * step), atol=1e-8)
+
+
+def test_transport_says_what_has_no_derivative():
+    rng = np.random.default_rng(17)
+    u, v, weights = rng.random(4), rng.random(5), rng.random(4)
+    p, q, supports = rng.dirichlet(np.ones(4)), rng.dirichlet(np.ones(4)), rng.random((3, 4))
+    with pytest.raises(NotImplementedError, match="wasserstein_1d has no derivative in its weights"):
+        jax.grad(lambda w: ej.wasserstein_1d(u, v, u_weights=w))(weights)
+    with pytest.raises(NotImplementedError, match="wasserstein_histogram has no derivative in support"):
+        jax.grad(lambda s: ej.wasserstein_histogram(p, q, support=s))(u)
+    half = np.array([0.5, 0.5])
+    for of in (
+        lambda e: ej.sinkhorn(half, half, 1 - np.eye(2), epsilon=e).cost,
+        lambda e: ej.sinkhorn_divergence(u, v, epsilon=e),
+    ):
+        with pytest.raises(TypeError, match="epsilon must be a number known outside of jit and grad"):
+            jax.grad(of)(0.3)
+    found = jax.vmap(lambda s: ej.wasserstein_histogram(p, q, support=s))(supports)
+    want = [entropic.wasserstein_histogram(p, q, support=one) for one in supports]
+    np.testing.assert_allclose(found, want, rtol=1e-6)
+    slope = jax.vmap(jax.grad(lambda p, s: ej.wasserstein_histogram(p, q, support=s)), (None, 0))(p, supports)
+    want = [entropic.wasserstein_histogram(p, q, support=one, return_grad=True)[1] for one in supports]
+    np.testing.assert_allclose(slope, want, rtol=1e-6, atol=1e-12)

@@ -250,6 +250,35 @@ def test_operators():
         torch.autograd.functional.hessian(lambda c: et.optimal_transport(a[0], b, c).cost, cost)
 
 
+def test_divergence_has_no_second_derivative():
+    x, y = tensors(13, (4, 2), (5, 2))
+    with pytest.raises(RuntimeError, match="sinkhorn_minimum: there are no second derivatives"):
+        torch.autograd.functional.hessian(lambda x: et.sinkhorn_divergence(x, y, epsilon=0.5), x.detach())
+    torch.library.opcheck(
+        torch.ops.entropic.sinkhorn_minimum.default,
+        (*masses(11, (4,), (5,)), tensors(12, (4, 5))[0].abs(), 0.5, 1e-9, 1000, None),
+    )
+
+
+def test_plans_in_parts():
+    """Where arcs of cost inf leave a plan of two parts potentials are free in each, and the derivative is defined."""
+    (cost,) = tensors(14, (4, 4))
+    cost = cost.detach().abs()
+    apart = torch.kron(torch.eye(2), torch.ones(2, 2)) == 0
+    mass = torch.full((4,), 0.25, dtype=cost.dtype)
+
+    def plan(cost):
+        return et.sinkhorn(mass, mass, cost.masked_fill(apart, torch.inf), epsilon=0.2, tolerance=1e-13).plan
+
+    found, step = torch.autograd.functional.jacobian(plan, cost), 1e-5
+    for i in range(4):
+        for j in range(4):
+            moved = torch.zeros_like(cost)
+            moved[i, j] = step
+            want = (plan(cost + moved) - plan(cost - moved)) / (2 * step)
+            torch.testing.assert_close(found[:, :, i, j], want, rtol=0, atol=1e-8)
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.custom_derivatives import SymbolicZero
 
 import entropic
 from entropic.jax._call import array, call_hosted, hosted, normalized
@@ -60,6 +61,8 @@ def _empty(*shape, like):
     return jax.ShapeDtypeStruct(shape, like.dtype)
 
 
+OTHERS = {"wasserstein_1d": "its weights", "wasserstein_histogram": "support"}
+
 # Distances on the line: a number for each row, and its gradient by the function of NumPy arrays.
 
 
@@ -72,10 +75,16 @@ def _wasserstein_1d(u, v, *weights, order, slopes):
 
 @hosted("wasserstein_histogram")
 def _wasserstein_histogram(p, q, *support, order, slopes):
-    # Of one support each problem has a copy where the call was vectorised.
-    support = support[0].reshape(-1, support[0].shape[-1])[0] if support else None
-    found = entropic.wasserstein_histogram(p, q, support=support, order=order, return_grad=slopes)
-    return found if slopes else (found,)
+    options = {"order": order, "return_grad": slopes}
+    if not support or support[0].ndim == 1:
+        found = entropic.wasserstein_histogram(p, q, support=support[0] if support else None, **options)
+        return found if slopes else (found,)
+    # Where the call was vectorised each problem has its own.
+    lead, n = np.broadcast_shapes(p.shape[:-1], q.shape[:-1], support[0].shape[:-1]), p.shape[-1]
+    problems = (np.broadcast_to(x, (*lead, n)).reshape(-1, n) for x in (p, q, support[0]))
+    each = [entropic.wasserstein_histogram(*two, support=own, **options) for *two, own in zip(*problems, strict=True)]
+    outputs = zip(*each, strict=True) if slopes else (each,)
+    return tuple(np.array(one, p.dtype).reshape(*lead, *np.shape(one[0])) for one in outputs)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
@@ -83,19 +92,24 @@ def _distance(name, order, two, others):
     return call_hosted(name, {"order": order, "slopes": False}, [*two, *others], [_empty(*two[0].shape[:-1], like=two[0])])[0]
 
 
-@_distance.defjvp
+@functools.partial(_distance.defjvp, symbolic_zeros=True)
 def _distance_jvp(name, order, primals, tangents):
     two, others = primals
+    if any(not isinstance(moved, SymbolicZero) for moved in tangents[1]):
+        raise NotImplementedError(
+            f"entropic.jax: {name} has no derivative in {OTHERS[name]}; jax.lax.stop_gradient takes it as constant"
+        )
     outputs = [_empty(*two[0].shape[:-1], like=two[0]), *(_empty(*x.shape, like=x) for x in two)]
     value, *slopes = call_hosted(name, {"order": order, "slopes": True}, [*two, *others], outputs)
-    return value, sum((slope * v).sum(-1) for slope, v in zip(slopes, tangents[0], strict=True))
+    moving = [(slope, v) for slope, v in zip(slopes, tangents[0], strict=True) if not isinstance(v, SymbolicZero)]
+    return value, sum((slope * v).sum(-1) for slope, v in moving)
 
 
 def _line(name, order, axis, two, others):
     two = {argument: array(name, argument, x) for argument, x in two.items()}
     moved = {argument: jnp.moveaxis(x, normalized(name, axis, x.ndim), -1) for argument, x in two.items()}
     spread, dtype = _together(name, (1, 1), **moved)
-    others = tuple(jax.lax.stop_gradient(x).astype(spread[0].dtype) for x in others)
+    others = tuple(x.astype(spread[0].dtype) for x in others)
     return _distance(name, float(order), tuple(spread), others).astype(dtype)
 
 
@@ -190,7 +204,10 @@ def _smooth_jvp(given, primals, tangents):
     off = between * (1 - jnp.eye(p.shape[-2], dtype=p.dtype))
     # F and G are defined up to a constant: F is 0 at the largest row.
     free = (jnp.arange(p.shape[-2]) != p.sum(-1).argmax(-1)[..., None]).astype(p.dtype)
-    degree = jnp.where(p.sum(-1) > 0, off.sum(-1), 1)
+    # Where the plan falls apart they are free in each part: a rounding error more in the diagonal chooses one, and what it adds
+    # to a whole part cancels below.
+    degree = jnp.where(p.sum(-1) > 0, off.sum(-1), 1) * (1 + 16 * jnp.finfo(p.dtype).eps)
+    degree = jnp.where(degree > 0, degree, 1)
     eye = jnp.eye(p.shape[-2], dtype=p.dtype)
     system = eye * (degree * free + 1 - free)[..., None] - off * free[..., None] * free[..., None, :]
     rows = jnp.linalg.solve(system, (right * free)[..., None])[..., 0]
@@ -198,8 +215,20 @@ def _smooth_jvp(given, primals, tangents):
     slope = (p * (rows[..., None] + cols[..., None, :]) - moved) / epsilon
     cost = jnp.where(p > 0, primals[2], 0)
     change = moved.sum((-2, -1)) + (cost * slope).sum((-2, -1))
-    still = [jnp.zeros_like(x) for x in found[2:7]]
-    return found, [change, slope, *still, *(np.zeros(x.shape, jax.dtypes.float0) for x in found[7:])]
+    # P_ij = a_i b_j exp((f_i + g_j - C_ij) / epsilon): the potentials move by what is left of F and G.
+    df = jnp.where(primals[0] > 0, rows - epsilon * da / jnp.where(primals[0] > 0, primals[0], 1), 0)
+    dg = jnp.where(primals[1] > 0, cols - epsilon * db / jnp.where(primals[1] > 0, primals[1], 1), 0)
+    still = [jnp.zeros_like(x) for x in found[4:7]]
+    return found, [change, slope, df, dg, *still, *(np.zeros(x.shape, jax.dtypes.float0) for x in found[7:])]
+
+
+def _numbers(name, **given):
+    for argument, value in given.items():
+        if isinstance(value, jax.core.Tracer):
+            raise TypeError(
+                f"entropic.jax: {name}: {argument} must be a number known outside of jit and grad; it has no derivative"
+            )
+    return tuple(given.items())
 
 
 def sinkhorn(a, b, cost, /, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_tolerance=None):
@@ -208,9 +237,26 @@ def sinkhorn(a, b, cost, /, *, epsilon, tolerance=1e-6, max_iterations=10000, ma
     The derivative is that of the exact plan, by the implicit function theorem, so tolerance should be small.
     """
     a, b, cost, dtype = _problem("sinkhorn", a, b, cost)
-    given = {"epsilon": epsilon, "tolerance": tolerance, "max_iterations": max_iterations, "mass_tolerance": mass_tolerance}
-    found = _cast(_smooth(tuple(given.items()), a, b, cost), dtype)
+    options = {"tolerance": tolerance, "max_iterations": max_iterations, "mass_tolerance": mass_tolerance}
+    found = _cast(_smooth(_numbers("sinkhorn", epsilon=epsilon, **options), a, b, cost), dtype)
+    found[2:7] = map(jax.lax.stop_gradient, found[2:7])
     return SinkhornResult(*found[:-1], found[-1].astype(bool))
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _minimum(given, a, b, cost):
+    found = _smooth(given, a, b, cost)
+    return dual_value(found[2], found[3], a, b)
+
+
+@_minimum.defjvp
+def _minimum_jvp(given, primals, tangents):
+    """By the envelope theorem plan and potentials count as constant; a second derivative is that of plan and potentials."""
+    _, plan, f, g, *_ = _smooth(given, *primals)
+    da, db, dcost = tangents
+    f, g = (jnp.where((mass == 0) & ~jnp.isfinite(one), 0, one) for mass, one in zip(primals[:2], (f, g), strict=True))
+    change = (f * da).sum(-1) + (g * db).sum(-1) + (plan * jnp.where(plan > 0, dcost, 0)).sum((-2, -1))
+    return dual_value(f, g, *primals[:2]), change
 
 
 # Points, by way of plans.
@@ -259,19 +305,16 @@ def wasserstein(x, y, /, *, order=1.0, a=None, b=None):
 def sinkhorn_divergence(x, y, /, *, epsilon, a=None, b=None, order=2, tolerance=1e-9, max_iterations=10000):
     """A smooth distance of weighted points, as entropic.sinkhorn_divergence; differentiable in points and weights.
 
-    By the envelope theorem: plans and potentials count as constant.
+    Second derivatives are those of the exact plan, so tolerance should be small for them. epsilon is a number.
     """
     name = "sinkhorn_divergence"
     _order(name, order)
     x, y, a, b = _points(name, x, y, a, b)
-    still = jax.lax.stop_gradient
+    given = _numbers(name, epsilon=epsilon, tolerance=tolerance, max_iterations=max_iterations, mass_tolerance=None)
 
     def minimum(u, v, from_, to):
-        """Its value and derivative."""
-        cost = _powers(u, v, order)
-        options = {"epsilon": epsilon, "tolerance": tolerance, "max_iterations": max_iterations}
-        found = sinkhorn(still(from_), still(to), still(cost), **options)
-        return dual_value(found.f, found.g, from_, to) + (found.plan * (cost - still(cost))).sum()
+        one, other, cost, dtype = _problem(name, from_, to, _powers(u, v, order))
+        return _minimum(given, one, other, cost).astype(dtype)
 
     return minimum(x, y, a, b) - 0.5 * (minimum(x, x, a, a) + minimum(y, y, b, b))
 

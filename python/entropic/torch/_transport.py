@@ -193,7 +193,7 @@ def _operator(name, params, outputs):
             keeps=(*tensors, "plan", "f", "g"),
             derivative=functools.partial(vjp, name),
             moving=(MOVING[name],),
-            once=name == "optimal_transport",  # the potentials have no derivative here; a plan has one in terms of itself
+            once=name != "sinkhorn",  # the potentials have no derivative here; a plan has one in terms of itself
         )
     )
 
@@ -201,9 +201,11 @@ def _operator(name, params, outputs):
 _FOUND = {"cost": ("", None), "plan": ("nm", None), "f": ("n", None), "g": ("m", None)}
 _BOUNDS = {"marginal_error": ("", None), "lower_bound": ("", None), "upper_bound": ("", None)}
 _optimal = _operator("optimal_transport", {"mass_tolerance": "float?"}, {**_FOUND, "gap": ("", None)})
+_LIMITS = {"epsilon": "float", "tolerance": "float", "max_iterations": "int", "mass_tolerance": "float?"}
+_minimum = _operator("sinkhorn_minimum", _LIMITS, {"minimum": ("", None), **{k: v for k, v in _FOUND.items() if k != "cost"}})
 _entropic = _operator(
     "sinkhorn",
-    {"epsilon": "float", "tolerance": "float", "max_iterations": "int", "mass_tolerance": "float?"},
+    _LIMITS,
     {**_FOUND, **_BOUNDS, "iterations": ("", torch.int64), "converged": ("", torch.bool)},
 )
 
@@ -390,7 +392,7 @@ def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-
     that is a tensor of one number.
 
     By the envelope theorem: plans and potentials count as constant. In epsilon the derivative of each of the three costs is
-    the divergence KL(plan | product of the masses).
+    the divergence KL(plan | product of the masses). There are no second derivatives.
 
     >>> x = torch.zeros(1, 2, requires_grad=True)
     >>> entropic.torch.sinkhorn_divergence(x, torch.tensor([[3.0, 4.0]]), epsilon=0.1).backward()
@@ -415,19 +417,18 @@ def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-
     a, b = (weights / weights.sum() for weights in (a, b))
 
     def entropic_cost(u, v, from_, to):
-        """The minimum, and what has its gradient."""
+        """The minimum, with its gradient."""
         cost = _powers(u, v, order)
-        given = from_.detach(), to.detach(), cost.detach()
-        _, plan, f, g, *_ = _solve(_entropic, *given, epsilon, tolerance, max_iterations, None)
-        value, slope = _dual_value(f, g, *given[:2]), (plan * cost).sum() + _dual_value(f, g, from_, to)
+        value, plan, *_ = _solve(_minimum, from_, to, cost, epsilon, tolerance, max_iterations, None)
         if learned is not None:
-            divergence = (value - (plan * given[2]).sum()) / epsilon
-            slope = slope + learned.to(x.device, torch.float64).reshape(()) * divergence
-        return value, slope
+            divergence = (value - (plan * cost).sum()).detach() / epsilon
+            change = learned.to(x.device, torch.float64).reshape(()) - epsilon
+            value = value + change * divergence  # nothing but a derivative
+        return value
 
-    values, slopes = zip(*(entropic_cost(*pair) for pair in ((x, y, a, b), (x, x, a, a), (y, y, b, b))), strict=True)
-    value, slope = (one[0] - 0.5 * (one[1] + one[2]) for one in (values, slopes))
-    return (value.clamp(min=0).detach() + (slope - slope.detach())).to(dtype)
+    between, within_x, within_y = (entropic_cost(*pair) for pair in ((x, y, a, b), (x, x, a, a), (y, y, b, b)))
+    value = between - 0.5 * (within_x + within_y)
+    return (value + (value.clamp(min=0) - value).detach()).to(dtype)
 
 
 def c_transform(f, cost):

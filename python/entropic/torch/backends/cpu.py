@@ -274,6 +274,11 @@ def _sinkhorn(a, b, cost, epsilon, tolerance, max_iterations, mass_tolerance):
     return entropic.sinkhorn(a, b, cost, epsilon=epsilon, **limits)
 
 
+def _sinkhorn_minimum(a, b, cost, *params):
+    found = _sinkhorn(a, b, cost, *params)
+    return entropic.dual_value(found.f, found.g, a, b), found.plan, found.f, found.g
+
+
 # Noise.
 
 
@@ -338,6 +343,7 @@ IMPLEMENTATIONS |= {
     "normalize_joint": _normalize_joint,
     "optimal_transport": functools.partial(_problems, _optimal_transport, (None,) * 5),
     "power_transform": _power_transform,
+    "sinkhorn_minimum": functools.partial(_problems, _sinkhorn_minimum, (None,) * 4),
     "sinkhorn": functools.partial(_problems, _sinkhorn, (None,) * 7 + (torch.int64, torch.bool)),
 }
 IMPLEMENTATIONS = {name: _with_threads(run) for name, run in IMPLEMENTATIONS.items()}

@@ -30,7 +30,10 @@ def _sinkhorn(a, b, cost, plan, f, g, params, grad):
     right = (apart.tril(-1) + apart.triu(1)).sum(-1)
     # u and v are defined up to a constant: first the one with u = 0 at the largest row.
     free = (torch.arange(rows.shape[-1], device=rows.device) != rows.argmax(-1, keepdim=True)).to(rows.dtype)
-    degree = torch.where(rows > 0, between.sum(-1), 1)
+    # Where the plan falls apart they are free in each part: a rounding error more in the diagonal chooses one, and what it adds
+    # to a whole part cancels below.
+    degree = torch.where(rows > 0, between.sum(-1), 1) * (1 + 16 * torch.finfo(rows.dtype).eps)
+    degree = torch.where(degree > 0, degree, 1)
     system = torch.diag_embed(degree * free + (1 - free)) - between * free[..., None] * free[..., None, :]
     u = torch.linalg.solve(system, (right * free)[..., None])[..., 0]
     u = u - (rows * u).sum(-1, keepdim=True) / rows.sum(-1, keepdim=True)
@@ -38,5 +41,11 @@ def _sinkhorn(a, b, cost, plan, f, g, params, grad):
     return u, v, (p * (u[..., None] + v[..., None, :]) - m) / epsilon
 
 
-PULLBACKS = {"optimal_transport": _optimal_transport, "sinkhorn": _sinkhorn}
-MOVING = {"optimal_transport": 0, "sinkhorn": 1}  # cost, plan
+def _sinkhorn_minimum(a, b, cost, plan, f, g, params, grad):
+    """By the envelope theorem. A mass of 0 counts nothing at whatever its potential is."""
+    f, g = (torch.where((mass == 0) & ~potential.isfinite(), 0, potential) for mass, potential in ((a, f), (b, g)))
+    return _optimal_transport(a, b, cost, plan, f, g, params, grad)
+
+
+PULLBACKS = {"optimal_transport": _optimal_transport, "sinkhorn": _sinkhorn, "sinkhorn_minimum": _sinkhorn_minimum}
+MOVING = {"optimal_transport": 0, "sinkhorn": 1, "sinkhorn_minimum": 0}  # cost, plan, minimum
