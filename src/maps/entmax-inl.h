@@ -155,14 +155,66 @@ struct Edge {
   double edge, p;
 };
 
-// sum_i (u_i - edge + p^b)^(1/b) = 1.
-template <class T>
-HWY_NOINLINE HWY_FLATTEN Edge EdgeThreshold(double b, const T* u, size_t n) {
+// Where the sum of (c + u)^(1/b) is certainly at most 1, and where certainly more.
+struct Bracket {
+  double low, high;
+};
+
+// A narrow one, by sums in T. c/sum^b never falls, since as c rises more terms join: from any c it leads below the root.
+// Between the two, lines through sum^b, which is nearly straight, as in regula falsi; an end that stays twice counts half
+// (Illinois).
+template <template <class> class Root, class T>
+HWY_NOINLINE HWY_FLATTEN Bracket EdgeBracket(double b, const T* u, size_t n) {
+  const RowTag<T> d;
+  // Above what the sum of T may be off: q = c + u is rounded once, its root by 90 eps at most.
+  constexpr double kUnsure = sizeof(T) == 4 ? 0x1p-16 : 0x1p-40;
+  const double narrow = 0.25 / static_cast<double>(n);
+  Bracket bracket = {0, 1};
+  auto lowest = hn::Zero(d);
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR { lowest = hn::Min(LoadUpTo(d, u + i, count, T(0)), lowest); });
+  double c = -static_cast<double>(MinLane(d, lowest)), below = -1, above = 0;
+  bool was_below = true, first = true;
+  if (!(c > 0 && c <= 1)) return bracket;
+  const Root<RowTag<T>> root(d, b);
+  for (int evaluations = 0; evaluations < 12; ++evaluations) {
+    const T rounded = static_cast<T>(c);
+    c = static_cast<double>(rounded);
+    const auto at = hn::Set(d, rounded);
+    const double sum = Sum(d, n, [&](size_t i, size_t) HWY_ATTR { return root(d, hn::Add(hn::LoadU(d, u + i), at)); });
+    if (!(std::abs(sum - 1) > kUnsure)) return bracket;
+    const double norm = Power(sum, b);
+    const bool is_below = sum < 1;
+    if (is_below) {
+      bracket.low = c, below = norm - 1;
+      if (first) return bracket;  // all have mass
+      if (was_below) above /= 2;
+    } else {
+      bracket.high = c, above = norm - 1;
+      const double least = c / norm * (1 - 0x1p-12);
+      if (first || least > bracket.low) {
+        bracket.low = c = least;
+        first = was_below = false;
+        continue;
+      }
+      if (!was_below) below /= 2;
+    }
+    was_below = is_below;
+    const double width = bracket.high - bracket.low;
+    if (width <= narrow * bracket.high) return bracket;
+    c = bracket.low + width * HWY_MAX(0x1p-5, HWY_MIN(below / (below - above), 1 - 0x1p-5));
+  }
+  return bracket;
+}
+
+// sum_i (u_i - edge + p^b)^(1/b) = 1, for the u that may have mass.
+template <template <class> class Root, class T>
+HWY_NOINLINE HWY_FLATTEN Edge EdgeThreshold(double b, Bracket bracket, const T* u, size_t n) {
   using Stage = EdgeSearch::Stage;
   const D64 d;
-  const RootOf<D64> root(d, b);
+  const Root<D64> root(d, b);
   EdgeSearch search;
   search.Begin(b);
+  search.Between(bracket.low, bracket.high);
   while (search.stage() != Stage::kMet) {
     if (search.stage() == Stage::kCandidates) {
       const V64 from = hn::Set(d, search.from()), to = hn::Set(d, search.to());
@@ -185,6 +237,10 @@ HWY_NOINLINE HWY_FLATTEN Edge EdgeThreshold(double b, const T* u, size_t n) {
         lowest = hn::Min(lowest, hn::IfThenElseZero(hn::Ge(ui, bound), ui));
       });
       search.Lowest(MinLane(d, lowest));
+      // The lowest of all masses is at most their mean, and c at most the bracket's end.
+      const bool all = bracket.high == 1 && bracket.low > 0;
+      const double most = all ? 1 / static_cast<double>(n) : Power(bracket.high + search.edge(), 1 / b);
+      if (most > 0 && most < 1) search.StartAt(most);
     } else {
       const V64 at_edge = hn::Set(d, search.edge()), lift = hn::Set(d, search.lift());
       double sums[3];
@@ -351,13 +407,13 @@ HWY_NOINLINE HWY_FLATTEN void MapRowsByThreshold(double b, double temperature, c
 }
 
 // The sum is taken once more: p^b may be so small a number that it has lost digits.
-template <class D, class T = hn::TFromD<D>>
+template <template <class> class Root, class D, class T = hn::TFromD<D>>
 HWY_INLINE void WriteAboveEdge(D d, double b, const RelativeScores<D>& relative, Edge edge, const T* x, size_t n, T max, T* p) {
   if (edge.p != edge.p) return FillRow(d, kNaN<T>, n, p);
   // The edge is one of the u, exact in T.
   const auto at_edge = hn::Set(d, static_cast<T>(edge.edge)), p_edge = hn::Set(d, static_cast<T>(edge.p));
   const auto lift = hn::Set(d, static_cast<T>(edge.p > 0 ? Power(edge.p, b) : 0));
-  const RootOf<D> root(d, b);
+  const Root<D> root(d, b);
   const double sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto u = relative(LoadUpTo(d, x + i, count, max));
     const auto out = hn::Lt(u, at_edge);
@@ -370,6 +426,23 @@ HWY_INLINE void WriteAboveEdge(D d, double b, const RelativeScores<D>& relative,
     return v;
   });
   ScaleRow(d, static_cast<T>(1 / sum), n, p);
+}
+
+template <template <class> class Root, class D, class T = hn::TFromD<D>>
+HWY_NOINLINE HWY_FLATTEN void MapRowByEdge(D d, double b, double temperature, const T* x, size_t n, T max, T* p,
+                                           Workspace workspace) {
+  const RelativeScores<D> relative(hn::Set(d, max), temperature / b);
+  // Only u = b z above -1 can have mass, and above the bound that b = 1 has: no term is less than there.
+  const T least = LeastThreshold(d, 1, relative, x, n);
+  const Survivors<T> survivors(workspace.memory, n);
+  size_t kept = FilterAbove<false>(d, relative, x, n, least, survivors);
+  Bracket bracket = {0, 1};
+  // Of few, the search alone takes less time.
+  if (kept > 24) {
+    bracket = EdgeBracket<Root>(b, survivors.z, kept);
+    if (bracket.high < 1) kept = FilterAbove<false>(d, relative, x, n, static_cast<T>(-bracket.high), survivors);
+  }
+  WriteAboveEdge<Root>(d, b, relative, EdgeThreshold<Root>(b, bracket, survivors.z, kept), x, n, max, p);
 }
 
 // (1 + v)^(1/b), v = b (x - max)/(T c), for b < 1/4: exp bent by b, with its value 1 at the maximum. 0 where v <= -1 and at
@@ -500,12 +573,10 @@ HWY_INLINE void KernelsOf<Entmax, T>::MapRow(const Entmax& op, const T* x, size_
   if (b == 1) return KernelsOf<Sparsemax, T>::MapRow({.temperature = op.temperature}, x, n, max, p, workspace);
   if (b < 0.25) return MapRowNearSoftmax(d, b, op.temperature, x, n, max, p, workspace);
 
-  const RelativeScores<RowTag<T>> relative(hn::Set(d, max), op.temperature / b);
-  if (b > 1) {
-    // Only u = b z above -1 can have mass.
-    const Survivors<T> survivors(workspace.memory, n);
-    const size_t kept = FilterAbove<false>(d, relative, x, n, T(-1), survivors);
-    WriteAboveEdge(d, b, relative, EdgeThreshold(b, survivors.z, kept), x, n, max, p);
+  if (b == 2) {
+    MapRowByEdge<SquareRootOf>(d, b, op.temperature, x, n, max, p, workspace);
+  } else if (b > 1) {
+    MapRowByEdge<RootOf>(d, b, op.temperature, x, n, max, p, workspace);
   } else if (b == 0.5) {
     MapRowsBySquares(op.temperature, &x, n, &max, &p, 1, workspace);
   } else {

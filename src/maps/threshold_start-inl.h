@@ -36,6 +36,14 @@ class RootOf {
   ExpScaled<D> exp_, exp_slope_;
 };
 
+// b = 2.
+template <class D>
+class SquareRootOf {
+ public:
+  HWY_INLINE SquareRootOf(D /*d*/, double /*b*/) {}
+  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> q) const { return hn::Sqrt(MaxKeepNaN(hn::Zero(d), q)); }
+};
+
 template <class D>
 class Square {
  public:
