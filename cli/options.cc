@@ -164,17 +164,21 @@ void add_more_files(CLI::App& command, Files& files) {
       ->option_text("...");
 }
 
-void add_output_option(CLI::App& command, Files& files) {
-  add_output_option(
-      command, files,
-      fmt::format("File to write: {}, also with .gz or .zst (default: standard output, as CSV); arrays drop header and labels",
-                  format_endings()));
+void add_form_options(CLI::App& command, Files& files) {
   add_choice(command, "--format-out", files.out_format, files::output_format_names(), "What is written, whatever OUT's name");
   add_number<std::size_t>(command, "--precision", "Significant digits of numbers in text (default: all that they need)",
                           [&files](std::size_t digits) {
                             if (digits < 1 || digits > 17) bad_input("--precision must be from 1 to 17, got {}", digits);
                             files.digits = static_cast<int>(digits);
                           });
+}
+
+void add_output_option(CLI::App& command, Files& files) {
+  add_output_option(
+      command, files,
+      fmt::format("File to write: {}, also with .gz or .zst (default: standard output, as CSV); arrays drop header and labels",
+                  format_endings()));
+  add_form_options(command, files);
 }
 
 CLI::Option* add_output_option(CLI::App& command, Files& files, const std::string& meaning) {

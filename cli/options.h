@@ -94,7 +94,10 @@ void add_input_options(CLI::App& command, Files& files, std::string_view holds =
 // MORE, for commands that take rows one by one: files whose rows follow.
 void add_more_files(CLI::App& command, Files& files);
 
-// -o, for commands whose result is a table, and for others.
+// What results look like, whatever the file's name: --format-out and --precision.
+void add_form_options(CLI::App& command, Files& files);
+
+// -o, for commands whose result is a table, with these, and for others.
 void add_output_option(CLI::App& command, Files& files);
 CLI::Option* add_output_option(CLI::App& command, Files& files, const std::string& meaning);
 

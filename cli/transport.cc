@@ -115,8 +115,11 @@ void transport(const Plan& options, const Files& files) {
   if (files.out.empty()) return write_table(files, found);
   // The plan's file is there only once the result is written too.
   files::Output output(files.out);
-  files::write_all(files::output_format(files.out), output, plan);
-  if (!files::is_standard(files.out)) write_table({}, found);
+  plan.digits = files.digits;
+  files::write_all(files::output_format(files.out, files.out_format), output, plan);
+  Files row;
+  row.digits = files.digits;
+  if (!files::is_standard(files.out)) write_table(row, found);
   output.finish();
 }
 
@@ -271,6 +274,7 @@ void add_transport(CLI::App& app, Program& program) {
     if (param.name != "mass_tolerance") option->needs(epsilon);
   }
   add_output_option(command, program.files, "File for the plan (default: none); - instead of the result");
+  add_form_options(command, program.files);
   command.footer(fmt::format(
       "Out comes one row of CSV: cost, gap, status (the optimum is at most gap below cost), or with --epsilon cost,\n"
       "lower_bound, upper_bound (of the optimum), marginal_error, iterations, status. Infeasible: exit status 1.\n"

@@ -84,3 +84,12 @@ def test_no_plan_without_its_result(cli):
         arguments = [cli.program, "transport", "--a", "a.csv", "--b", "a.csv", "--cost", "c.csv", "-o", "plan.npy"]
         assert subprocess.run(arguments, cwd=cli.directory, stdout=full, stderr=subprocess.PIPE).returncode == 2
     assert not (cli.directory / "plan.npy").exists()
+
+
+def test_form_of_plan_and_result(cli):
+    cli.write("a.csv", "0.25,0.75\n"), cli.write("b.csv", "0.5,0.5\n"), cli.write("c.csv", "0.5,1\n1,0.123456\n")
+    given = ["transport", "--a", "a.csv", "--b", "b.csv", "--cost", "c.csv", "--precision", 3]
+    assert cli.output(*given).splitlines()[1].startswith("0.437,")
+    assert cli.output(*given, "-o", "-", "--format-out", "jsonl", "--epsilon", 0.1).startswith("[0.25, ")
+    assert cli.output(*given, "-o", "plan.dat", "--format-out", "csv").splitlines()[1].startswith("0.437,")
+    assert cli.files()["plan.dat"] == b"0.25,0\n0.25,0.5\n"
