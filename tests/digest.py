@@ -678,7 +678,7 @@ def digest_modules(digests):
                 digests.add(line, torch.autograd.grad, y.sum(), [x, *module.parameters()], allow_unused=True)
 
 
-def digest_python(digests, with_torch):
+def digest_python(digests, torch_too):
     import entropic
 
     entropic.set_num_threads(1)
@@ -686,7 +686,7 @@ def digest_python(digests, with_torch):
         digest_subject(digests, subject, with_numpy(digests), "numpy", FLOATS)
         digest_refusals(digests, subject)
     digest_rest(digests)
-    if not with_torch:
+    if not torch_too:
         return
     try:
         import torch
