@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from entropic import _checks, _core, _transport
+from entropic import _checks, _transport
 
 
 class SlicedResult(NamedTuple):
@@ -125,8 +125,10 @@ def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed
     name = "sliced_wasserstein"
     order = within(name, "order", order, 1)
     arrays, (x, y, a, b) = _transport.points_of(name, x, y, a, b)
-    # The library says what is wrong with points and weights, whatever the directions are.
-    _core.wasserstein(x[:1], y[:1], x[:0, 0], y[:0, 0], np.empty((0, 0), x.dtype), (1.0,))
+    for argument, points in (("x", x), ("y", y)):
+        for point, coordinate in np.argwhere(~np.isfinite(points))[:1]:
+            got = points[point, coordinate]
+            raise ValueError(f"{name}: {argument} must be finite, got {got:g} at point {point}, coordinate {coordinate}")
     theta = directions(name, x.shape[1], projections, seed)
     weights = {"u_weights": a if a.size else None, "v_weights": b if b.size else None}
     u, v = (theta @ np.asarray(points, np.float64).T for points in (x, y))

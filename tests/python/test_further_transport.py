@@ -90,6 +90,38 @@ def test_partial_transport_of_several_problems_and_of_tensors():
     torch.testing.assert_close(moving.grad, found.plan)
 
 
+def test_partial_transport_is_an_operator_of_torch():
+    """Types promote, vmap and the compiler know it, masses have gradients, second derivatives are refused."""
+    torch = torch_or_skip()
+    import entropic.torch as et
+
+    a, b, cost = (torch.from_numpy(x) for x in problem(3))
+    torch.library.opcheck(torch.ops.entropic.partial_transport.default, (a, b, cost, 0.7))
+    assert et.partial_transport(a, b, cost.float(), mass=0.7).plan.dtype == torch.float64
+    costs = torch.stack([cost, 2 * cost, cost + 1])
+    want = entropic.partial_transport(a, b, costs, mass=0.7).cost
+    found = torch.func.vmap(lambda c: et.partial_transport(a, b, c, mass=0.7).cost)(costs)
+    np.testing.assert_allclose(found, want, rtol=1e-12)
+    compiled = torch.compile(lambda c: et.partial_transport(a, b, c, mass=0.7).plan, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(cost), et.partial_transport(a, b, cost, mass=0.7).plan)
+    less = (0.9 * a).requires_grad_()  # where no mass is all there is, so that the potentials are unique enough for differences
+    et.partial_transport(less, b, cost, mass=0.7).cost.backward()
+    for i, step in enumerate(1e-6 * np.eye(len(a))):
+        up, down = (
+            et.partial_transport(less.detach() + sign * torch.from_numpy(step), b, cost, mass=0.7).cost for sign in (1, -1)
+        )
+        assert float(less.grad[i]) == pytest.approx(float(up - down) / 2e-6, abs=1e-6)
+    with pytest.raises(RuntimeError, match="partial_transport: there are no second derivatives"):
+        torch.autograd.functional.hessian(lambda c: et.partial_transport(a, b, c, mass=0.7).cost, cost)
+
+
+def test_sliced_distances_look_at_every_point():
+    x = np.zeros((4, 2))
+    x[2, 1] = np.inf
+    with pytest.raises(ValueError, match="sliced_wasserstein: y must be finite, got inf at point 2, coordinate 1"):
+        entropic.sliced_wasserstein(np.zeros((3, 2)), x)
+
+
 @pytest.mark.parametrize(("epsilon", "penalty"), [(0.05, 1.0), (0.5, 0.2), (0.02, 10.0)])
 def test_unbalanced_transport_is_pots_and_certified(epsilon, penalty):
     a, b, cost = problem(4)

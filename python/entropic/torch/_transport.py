@@ -201,6 +201,7 @@ def _operator(name, params, outputs):
 _FOUND = {"cost": ("", None), "plan": ("nm", None), "f": ("n", None), "g": ("m", None)}
 _BOUNDS = {"marginal_error": ("", None), "lower_bound": ("", None), "upper_bound": ("", None)}
 _optimal = _operator("optimal_transport", {"mass_tolerance": "float?"}, {**_FOUND, "gap": ("", None)})
+_partial = _operator("partial_transport", {"mass": "float"}, {**_FOUND, "multiplier": ("", None), "gap": ("", None)})
 _LIMITS = {"epsilon": "float", "tolerance": "float", "max_iterations": "int", "mass_tolerance": "float?"}
 _minimum = _operator("sinkhorn_minimum", _LIMITS, {"minimum": ("", None), **{k: v for k, v in _FOUND.items() if k != "cost"}})
 _entropic = _operator(
@@ -338,7 +339,9 @@ def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed
 
 
 def partial_transport(a, b, cost, *, mass):
-    """``entropic.partial_transport``, whose cost is differentiable in the costs.
+    """``entropic.partial_transport``, whose cost is differentiable in a, b and cost.
+
+    The gradient in cost is the plan; those in a and b are the potentials, at most 0: more to choose from costs no more.
 
     >>> cost = torch.tensor([[0.0, 1.0], [1.0, 9.0]], requires_grad=True)
     >>> entropic.torch.partial_transport(torch.tensor([0.5, 0.5]), torch.tensor([0.5, 0.5]), cost, mass=0.5).cost.backward()
@@ -348,13 +351,8 @@ def partial_transport(a, b, cost, *, mass):
     """
     name = "partial_transport"
     (mass,) = _numbers(name, mass=mass)
-    given = _floats(name, a=a, b=b, cost=cost)
-    for argument in ("a", "b"):
-        no_gradient(name, argument, given[argument])
-    found = entropic.partial_transport(*(given[one].detach().cpu() for one in ("a", "b", "cost")), mass=mass)
-    found = entropic.PartialResult(*(torch.as_tensor(one).to(given["cost"]) for one in found))
-    carried = torch.where(found.plan > 0, found.plan * torch.where(found.plan > 0, given["cost"], 0), 0)
-    return found._replace(cost=carried.sum((-2, -1)))
+    cost, *others = _solve(_partial, *_floats(name, a=a, b=b, cost=cost).values(), mass)
+    return entropic.PartialResult(cost, *(x.detach() for x in others))
 
 
 def _powers(x, y, order):

@@ -279,6 +279,10 @@ def _sinkhorn_minimum(a, b, cost, *params):
     return entropic.dual_value(found.f, found.g, a, b), found.plan, found.f, found.g
 
 
+def _partial_transport(a, b, cost, mass):
+    return entropic.partial_transport(a, b, cost, mass=mass)
+
+
 # Noise.
 
 
@@ -343,6 +347,7 @@ IMPLEMENTATIONS |= {
     "normalize_joint": _normalize_joint,
     "optimal_transport": functools.partial(_problems, _optimal_transport, (None,) * 5),
     "power_transform": _power_transform,
+    "partial_transport": functools.partial(_problems, _partial_transport, (None,) * 6),
     "sinkhorn_minimum": functools.partial(_problems, _sinkhorn_minimum, (None,) * 4),
     "sinkhorn": functools.partial(_problems, _sinkhorn, (None,) * 7 + (torch.int64, torch.bool)),
 }

@@ -47,5 +47,10 @@ def _sinkhorn_minimum(a, b, cost, plan, f, g, params, grad):
     return _optimal_transport(a, b, cost, plan, f, g, params, grad)
 
 
-PULLBACKS = {"optimal_transport": _optimal_transport, "sinkhorn": _sinkhorn, "sinkhorn_minimum": _sinkhorn_minimum}
-MOVING = {"optimal_transport": 0, "sinkhorn": 1, "sinkhorn_minimum": 0}  # cost, plan, minimum
+PULLBACKS = {
+    "optimal_transport": _optimal_transport,
+    "partial_transport": _optimal_transport,
+    "sinkhorn": _sinkhorn,
+    "sinkhorn_minimum": _sinkhorn_minimum,
+}
+MOVING = {"optimal_transport": 0, "partial_transport": 0, "sinkhorn": 1, "sinkhorn_minimum": 0}  # cost, plan, minimum
