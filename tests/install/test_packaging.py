@@ -36,7 +36,7 @@ def test_bill_of_materials_lists_what_is_fetched():
         for one in listed["components"]
         if "hashes" in one
     }
-    assert found == FETCHED and len(FETCHED) == 6
+    assert found == FETCHED and len(FETCHED) == 7
     for one in listed["components"]:
         if "hashes" in one:
             assert f"_{one['version']}" in one["externalReferences"][0]["url"]
