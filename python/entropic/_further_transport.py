@@ -129,6 +129,15 @@ def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed
         for point, coordinate in np.argwhere(~np.isfinite(points))[:1]:
             got = points[point, coordinate]
             raise ValueError(f"{name}: {argument} must be finite, got {got:g} at point {point}, coordinate {coordinate}")
+    for argument, weights, points in (("a", a, x), ("b", b, y)):
+        if weights.size and weights.shape != points.shape[:1]:
+            raise ValueError(
+                f"{name}: {argument} must have shape ({len(points)},), one weight for each point, got {weights.shape}"
+            )
+        for bad in weights[~((weights >= 0) & (weights < math.inf))][:1]:
+            raise ValueError(f"{name}: {argument} must be finite and at least 0, got {bad:g}")
+        if weights.size and not weights.any():
+            raise ValueError(f"{name}: {argument} must not be 0 everywhere")
     theta = directions(name, x.shape[1], projections, seed)
     weights = {"u_weights": a if a.size else None, "v_weights": b if b.size else None}
     u, v = (theta @ np.asarray(points, np.float64).T for points in (x, y))

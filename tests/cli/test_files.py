@@ -86,12 +86,13 @@ def test_file_too_large_leaves_nothing(cli):
 
 
 def start_writing(cli, *command):
-    """The program, in the midst of writing p.csv."""
-    cli.save("x.npy", np.random.default_rng(6).normal(size=(5000, 1000)))
+    """The program, in the midst of writing p.csv: it waits for more rows."""
     process = subprocess.Popen(
-        [*command, cli.program, "softmax", "x.npy", "-o", "p.csv"], cwd=cli.directory, stderr=subprocess.PIPE
+        [*command, cli.program, "softmax", "-o", "p.csv"], cwd=cli.directory, stdin=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    while len(os.listdir(cli.directory)) == 1:
+    process.stdin.write(X.encode() * 100)
+    process.stdin.flush()
+    while not os.listdir(cli.directory):
         assert process.poll() is None
         time.sleep(0.001)
     return process
@@ -100,13 +101,13 @@ def start_writing(cli, *command):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_signals_leave_nothing(cli, number):
     process = start_writing(cli)
-    [temporary] = set(os.listdir(cli.directory)) - {"x.npy"}
+    [temporary] = os.listdir(cli.directory)
     assert temporary.startswith(".p.csv.")
     resource.prlimit(process.pid, resource.RLIMIT_CORE, (0, 0))  # what SIGQUIT would leave
     process.send_signal(number)
     assert process.communicate(timeout=60)[1] == b""
     assert process.returncode == -number
-    assert os.listdir(cli.directory) == ["x.npy"]
+    assert os.listdir(cli.directory) == []
 
 
 @pytest.mark.parametrize("error", ["2>&-", "2>/dev/full"])
@@ -168,7 +169,7 @@ def test_ignored_signals_stay_ignored(cli):
     process.send_signal(signal.SIGHUP)
     assert process.communicate(timeout=60)[1] == b""
     assert process.returncode == 0
-    assert sorted(os.listdir(cli.directory)) == ["p.csv", "x.npy"]
+    assert cli.files() == {"p.csv": P.encode() * 100}
 
 
 def test_failure_keeps_the_old_file(cli):

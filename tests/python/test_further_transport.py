@@ -120,6 +120,14 @@ def test_sliced_distances_look_at_every_point():
     x[2, 1] = np.inf
     with pytest.raises(ValueError, match="sliced_wasserstein: y must be finite, got inf at point 2, coordinate 1"):
         entropic.sliced_wasserstein(np.zeros((3, 2)), x)
+    y = np.zeros((3, 2))
+    for weights, said in (
+        ([1.0, 2.0], r"b must have shape \(3,\), one weight for each point, got \(2,\)"),
+        ([1.0, -2.0, 1.0], "b must be finite and at least 0, got -2"),
+        ([0.0, 0.0, 0.0], "b must not be 0 everywhere"),
+    ):
+        with pytest.raises(ValueError, match="sliced_wasserstein: " + said):
+            entropic.sliced_wasserstein(y, y, b=weights)
 
 
 @pytest.mark.parametrize(("epsilon", "penalty"), [(0.05, 1.0), (0.5, 0.2), (0.02, 10.0)])

@@ -614,7 +614,7 @@ def test_second_derivatives_of_a_divergence():
         (x, lambda x: ej.sinkhorn_divergence(x, y, epsilon=0.3, a=a, b=b, tolerance=1e-14)),
         (a, lambda a: ej.sinkhorn_divergence(x, y, epsilon=0.3, a=a, b=b, tolerance=1e-14)),
     ):
-        slope, step = jax.grad(of), 1e-6
+        slope, step = jax.jit(jax.grad(of)), 1e-6
         steps = step * np.eye(moved.size).reshape(-1, *moved.shape)
         want = np.array([(slope(moved + one) - slope(moved - one)) / (2 * step) for one in steps])
         found = jax.hessian(of)(moved).reshape(moved.size, *moved.shape)

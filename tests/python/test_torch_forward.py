@@ -71,12 +71,13 @@ CASES = {
     "linear_attention": (lambda *x: et.linear_attention(*x, causal=True), HEADS),
     "wasserstein_1d": (lambda u, v, w: et.wasserstein_1d(u, v, u_weights=w.exp(), order=2), (X[0], Y[1], X[2])),
     "wasserstein_histogram": (lambda p, q: et.wasserstein_histogram(p.softmax(-1), q.softmax(-1)), (X, Y)),
-    "sinkhorn_divergence": (lambda x, y: et.sinkhorn_divergence(x, y, epsilon=0.5, tolerance=1e-12), (X, Y)),
     "sinkhorn": (lambda a, b, c: et.sinkhorn(a.softmax(-1), b.softmax(-1), c, epsilon=0.3, tolerance=1e-13).plan, MASSES),
     "c_transform": (et.c_transform, (MASSES[0], MASSES[2])),
 }
 ONCE = {
     "optimal_transport": (lambda a, b, c: et.optimal_transport(a.softmax(-1), b.softmax(-1), c).cost, MASSES),
+    "partial_transport": (lambda a, b, c: et.partial_transport(a.softmax(-1), b.softmax(-1), c, mass=0.6).cost, MASSES),
+    "sinkhorn_divergence": (lambda x, y: et.sinkhorn_divergence(x, y, epsilon=0.5, tolerance=1e-12), (X, Y)),
     "wasserstein": (lambda x, y: et.wasserstein(x, y, order=2), (X, Y)),
 }
 twice = pytest.mark.parametrize(("function", "inputs"), CASES.values(), ids=CASES)
