@@ -3,6 +3,7 @@
 #include "join.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <mutex>
 #include <numeric>
 #include <utility>
