@@ -11,6 +11,7 @@ import pytest
 # What a background job is started with would reach the programs: they are to be interrupted.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 class Cli:
