@@ -5,9 +5,6 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
-#include <memory>
-#include <random>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,102 +12,14 @@
 #include <gtest/gtest.h>
 
 #include "entropic/entropic.h"
-#include "src/cuda/emulate.h"
-#include "src/cuda/kernels.h"
 #include "tests/support/cases.h"
+#include "tests/support/device.h"
 #include "tests/support/expect_error.h"
 
 namespace {
 
 using namespace entropic;
-using cuda::Shape;
-
-// Bits are those of targets with FMA.
-bool has_fma() { return simd_target() == "AVX2" || simd_target().substr(0, 4) == "AVX3" || simd_target() == "NEON"; }
-
-// By its length; one thread; warps; blocks; clusters.
-constexpr Shape kByLength = {0, 0, 0};
-constexpr Shape kShapes[] = {kByLength, {1, 1, 3}, {1, 32, 2}, {1, 64, 1}, {2, 64, 1}, {3, 96, 1}};
-
-// Threads that have a row, and the order in which they run, while this lives.
-struct Forced {
-  Forced(Shape shape, bool last_first) {
-    cuda::forced_shape = shape;
-    entropic_emulate::device.last_first = last_first;
-  }
-  ~Forced() {
-    cuda::forced_shape = kByLength;
-    entropic_emulate::device.last_first = false;
-  }
-};
-
-struct Memory {
-  explicit Memory(std::size_t bytes)
-      : data(static_cast<std::byte*>(std::aligned_alloc(128, (bytes + 255) / 128 * 128)), std::free), size(bytes) {
-    std::memset(data.get(), 0xff, bytes);  // NaN
-  }
-  operator std::span<std::byte>() const { return {data.get(), size}; }
-
-  std::unique_ptr<std::byte, void (*)(void*)> data;
-  std::size_t size;
-};
-
-// rows x cols numbers with a gap behind each row.
-template <class T>
-struct Grid {
-  Grid(std::size_t row_count, std::size_t col_count) : rows(row_count), cols(col_count), numbers(rows * (cols + 3), T(-7.0f)) {}
-  operator MatrixView<T>() { return {numbers.data(), rows, cols, cols + 3}; }
-  operator MatrixView<const T>() const { return {numbers.data(), rows, cols, cols + 3}; }
-  T* row(std::size_t r) { return numbers.data() + r * (cols + 3); }
-
-  std::size_t rows, cols;
-  std::vector<T> numbers;
-};
-
-template <class T>
-bool is_nan(T v) {
-  if constexpr (kIsHalf<T>)
-    return std::isnan(static_cast<float>(v));
-  else
-    return std::isnan(v);
-}
-
-std::size_t compared = 0;
-
-// Every bit, of the gaps too; any NaN is as good as another.
-template <class T>
-void expect_same(const std::vector<T>& device, const std::vector<T>& host, const std::string& what) {
-  ASSERT_EQ(device.size(), host.size());
-  for (std::size_t i = 0; i < host.size(); ++i) {
-    const bool same = std::memcmp(&device[i], &host[i], sizeof(T)) == 0 || (is_nan(device[i]) && is_nan(host[i]));
-    ASSERT_TRUE(same) << what << ", number " << i << " of " << host.size() << ": "
-                      << static_cast<double>(static_cast<float>(device[i])) << " on the device, "
-                      << static_cast<double>(static_cast<float>(host[i])) << " on the host";
-  }
-  compared += host.size();
-}
-
-// Rows of every kind: normal, +inf, NaN, all -inf, some -inf, ties, equal, far off, spread wide.
-template <class T>
-Grid<T> scores(std::size_t n, unsigned seed) {
-  constexpr std::size_t kRows = 9;
-  Grid<T> x(kRows, n);
-  std::mt19937 generator(seed);
-  std::normal_distribution<float> normal;
-  const auto set = [&](std::size_t r, std::size_t i, float v) { x.row(r)[i] = T(v); };
-  for (std::size_t i = 0; i < n; ++i) {
-    for (const std::size_t r : {0, 1, 2}) set(r, i, normal(generator));
-    set(3, i, -INFINITY);
-    set(4, i, i % 3 == 1 ? -INFINITY : 2 * normal(generator));
-    set(5, i, std::round(2 * normal(generator)));
-    set(6, i, 2.5f);
-    set(7, i, 3e4f + 30 * normal(generator));
-    set(8, i, 0.01f * normal(generator));
-  }
-  set(1, n / 3, INFINITY), set(1, n - 1, INFINITY);
-  set(2, n / 2, NAN);
-  return x;
-}
+using namespace support::device;
 
 struct Named {
   std::string name;

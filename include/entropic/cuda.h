@@ -1,6 +1,6 @@
-// The maps on rows in a GPU's memory: the library entropic_cuda.
+// Maps and losses on rows in a GPU's memory: the library entropic_cuda.
 //
-// What a call takes, refuses and gives is what maps.h and entropy_control.h say of the function with the same name, and the
+// What a call takes, refuses and gives is what maps.h, losses.h and entropy_control.h say of the function with the same name, and the
 // results have the bits that CPUs with FMA give, but for what docs/howto/gpu.md lists. Differences:
 //
 // - Views, values of parameters for each row and gradients in them are in device memory, of the device that is current. A row
@@ -20,6 +20,7 @@
 
 #include "entropic/entropy_control.h"
 #include "entropic/half.h"
+#include "entropic/losses.h"
 #include "entropic/maps.h"
 
 namespace entropic::inline ENTROPIC_ABI {
@@ -66,6 +67,22 @@ ENTROPIC_API void logsumexp_vjp(const LogSumExp& options, MatrixView<const std::
                                 MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx, std::span<std::byte> memory,
                                 Stream stream = {}, std::span<const PerRow> per_row = {},
                                 std::span<const ParamGradient> gradients = {});
+
+// Bytes that loss() wants, with a gradient or without.
+template <class T>
+ENTROPIC_API std::size_t memory_for(const Loss& loss, std::size_t rows, std::size_t cols);
+
+// The value of each row, and dx, if it has data. Rows have a column at least. A row whose target is none, a class that is out
+// of range, say, becomes NaN; cosines are not checked.
+template <class T>
+ENTROPIC_API void loss(const Loss& loss, MatrixView<const T> x, std::span<const std::int64_t> classes, std::span<double> value,
+                       MatrixView<std::type_identity_t<T>> dx, std::span<std::byte> memory, Stream stream = {},
+                       std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {},
+                       std::optional<std::int64_t> ignored = {});
+template <class T>
+ENTROPIC_API void loss(const Loss& loss, MatrixView<const T> x, MatrixView<const std::type_identity_t<T>> target,
+                       std::span<double> value, MatrixView<std::type_identity_t<T>> dx, std::span<std::byte> memory,
+                       Stream stream = {}, std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {});
 
 // T: float or double; scores only. `status` holds numbers of GammaStatus.
 template <class T>

@@ -41,6 +41,17 @@ struct Call {
   std::size_t memory_of_team = 0;
 };
 
+// A loss. in: x, what it is compared with or nothing, and p of the map that it starts from or nothing; out may be nothing.
+template <class Op>
+struct LossCall : Call<Op> {
+  const std::int64_t* classes = nullptr;
+  std::int64_t ignored = 0;
+  bool ignores = false;
+  double* value = nullptr;
+  double tolerance = 0;    // of a distribution's sum
+  double* of_map[4] = {};  // gradients in the parameters of the map that it starts from
+};
+
 // Which threads have a row: so many blocks of a cluster with so many threads each; rows, where a block has several.
 struct Shape {
   unsigned blocks, threads, rows;

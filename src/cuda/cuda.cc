@@ -7,6 +7,8 @@
 #include "src/check.h"
 #include "src/cuda/kernels.h"
 #include "src/half.h"
+#include "src/losses/check.h"
+#include "src/losses/mapped.h"
 
 namespace entropic::inline ENTROPIC_ABI {
 namespace cuda {
@@ -274,6 +276,180 @@ template void gamma_for_entropy(const GammaForEntropy&, MatrixView<const float>,
                                 std::span<int>, std::span<std::byte>, Stream, std::span<const PerRow>);
 template void gamma_for_entropy(const GammaForEntropy&, MatrixView<const double>, std::span<double>, std::span<double>,
                                 std::span<int>, std::span<std::byte>, Stream, std::span<const PerRow>);
+
+namespace {
+
+// Bytes for a row of each of `rows` in the type that is worked on.
+template <class W>
+std::size_t room_of_rows(std::size_t rows, std::size_t cols) {
+  return (rows * cols * sizeof(W) + 127) / 128 * 128;
+}
+
+// What a loss that starts from a map does with its p.
+template <class Op>
+constexpr FromMap kFromMap = std::is_same_v<Op, SurrogateLoss>        ? FromMap::surrogate
+                             : std::is_same_v<Op, SmoothAccuracyLoss> ? FromMap::smooth_accuracy
+                             : std::is_same_v<Op, TopKSoftmaxLoss> || std::is_same_v<Op, TopPSoftmaxLoss> ? FromMap::cut
+                                                                                                          : FromMap::entmax;
+
+// A loss on its way to the device.
+template <class T>
+struct LossArguments {
+  MatrixView<const T> x, target;
+  std::span<const std::int64_t> classes;
+  std::span<double> value;
+  MatrixView<T> dx;
+  std::span<std::byte> memory;
+  Stream stream;
+  std::span<const PerRow> per_row;
+  std::span<const ParamGradient> gradients;
+  std::optional<std::int64_t> ignored;
+};
+
+template <class Op, class T>
+LossCall<Op> loss_call(const Op& op, const LossArguments<T>& given) {
+  LossCall<Op> call = {{op, given.x.rows, given.x.cols, {}, {}}};
+  call.in[0] = rows_of(given.x), call.in[1] = rows_of(given.target), call.out = rows_of(given.dx);
+  call.classes = given.classes.empty() ? nullptr : given.classes.data();
+  call.ignores = given.ignored.has_value(), call.ignored = given.ignored.value_or(0);
+  call.value = given.value.data();
+  call.tolerance = kSumTolerance<T>;
+  return call;
+}
+
+// Its memory is p of all rows, where p cannot be where the gradient will be, and for smooth accuracy what the gradient of the
+// map is taken with; behind them what kernels want.
+template <class Op, class T>
+void run_from_map(const Op& loss, const LossArguments<T>& given) {
+  using W = Working<T>;
+  const std::size_t rows = given.x.rows, cols = given.x.cols, room = room_of_rows<W>(rows, cols);
+  auto* memory = reinterpret_cast<std::uint8_t*>(given.memory.data());
+  const Rows block = {memory, cols}, other = {memory + room, cols};
+  memory += 2 * room;
+  EntmaxLoss entmax;
+  if constexpr (std::is_same_v<Op, EntmaxLoss>) entmax = loss;
+  if constexpr (std::is_same_v<Op, SparsemaxLoss>) entmax.alpha = 2;
+  LossCall<EntmaxLoss> call = loss_call(entmax, given);
+  const bool gradient = given.dx.data != nullptr || !given.gradients.empty();
+  const bool smooth = kFromMap<Op> == FromMap::smooth_accuracy;
+  const bool in_dx = given.dx.data != nullptr && !kIsHalf<T> && given.dx.data != given.x.data && !smooth;
+  call.in[2] = in_dx ? call.out : block;
+  call.memory = memory;
+  if constexpr (std::is_same_v<Op, EntmaxLoss>) {
+    call.per_row = places_of<EntmaxLoss, const double>(given.per_row, rows);
+    call.slopes = places_of<EntmaxLoss, double>(given.gradients, rows);
+  }
+  with_kernels(map_of(loss), [&]<class M>(const M& map) {
+    Call<M> of_map = {map, rows, cols, {}, {}};
+    of_map.per_row = places_of<M, const double>(given.per_row, rows);
+    of_map.in[0] = call.in[0], of_map.out = call.in[2], of_map.memory = memory;
+    Kernels<M, W>::map(of_map, given.stream);
+    if (smooth) call.out = gradient ? other : Rows{};
+    MappedLossKernels<W>::run(call, kFromMap<Op>, given.stream);
+    if (!smooth || !gradient) return;
+    of_map.slopes = places_of<M, double>(given.gradients, rows);
+    of_map.in[1] = block, of_map.in[2] = other, of_map.out = given.dx.data != nullptr ? rows_of(given.dx) : block;
+    Kernels<M, W>::vjp(of_map, given.stream);
+    call.out = of_map.out;
+    static_assert(ForParams<M, double>::kCount <= std::size(decltype(call.of_map){}));
+    for (std::size_t k = 0; k < ForParams<M, double>::kCount; ++k) call.of_map[k] = of_map.slopes.of[k];
+    MappedLossKernels<W>::run(call, FromMap::settle, given.stream);
+  });
+}
+
+template <class T>
+void run_loss(const Loss& loss, const LossArguments<T>& given) {
+  const std::string_view name = description_of(loss).name;
+  const std::size_t rows = given.x.rows, cols = given.x.cols;
+  check_layout(name, "x", given.x);
+  check_size(name, "value", given.value.size(), rows);
+  if (cols == 0 && rows > 0) fail("{}: x must have a column, got {} x 0", name, rows);
+  if (given.dx.data != nullptr || given.dx.rows != 0 || given.dx.cols != 0) {
+    check_shape(name, "dx", given.dx, "x", rows, cols);
+    check_overlap(name, "dx", given.dx, "x", given.x);
+  }
+  check_memory(name, given.memory, memory_for<T>(loss, rows, cols));
+  std::visit(
+      [&]<class Op>(const Op& op) {
+        check_gradients(op, given.gradients, rows);
+        if constexpr (requires { op.map; }) {
+          std::visit([&](const auto& map) { check_common(map, given.per_row); }, op.map);
+        } else {
+          check_common(op, given.per_row);
+        }
+        if (rows == 0) return;
+        if constexpr (requires { map_of(op); }) {
+          run_from_map(op, given);
+        } else {
+          LossCall<Op> call = loss_call(op, given);
+          call.per_row = places_of<Op, const double>(given.per_row, rows);
+          call.slopes = places_of<Op, double>(given.gradients, rows);
+          call.memory = reinterpret_cast<std::uint8_t*>(given.memory.data());
+          LossKernels<Op, Working<T>>::run(call, given.stream);
+        }
+      },
+      loss);
+}
+
+}  // namespace
+
+template <class T>
+std::size_t memory_for(const Loss& loss, std::size_t rows, std::size_t cols) {
+  using W = Working<T>;
+  std::size_t bytes = 0;
+  std::visit(
+      [&]<class Op>(const Op& op) {
+        if constexpr (requires { map_of(op); }) {
+          bytes = 2 * room_of_rows<W>(rows, cols) +
+                  std::max(MappedLossKernels<W>::memory(rows, cols), memory_for<T>(map_of(op), rows, cols));
+        } else {
+          bytes = LossKernels<Op, W>::memory(rows, cols);
+        }
+      },
+      loss);
+  return bytes;
+}
+
+template <class T>
+void loss(const Loss& loss, MatrixView<const T> x, std::span<const std::int64_t> classes, std::span<double> value,
+          MatrixView<std::type_identity_t<T>> dx, std::span<std::byte> memory, Stream stream, std::span<const PerRow> per_row,
+          std::span<const ParamGradient> gradients, std::optional<std::int64_t> ignored) {
+  const std::string_view name = description_of(loss).name;
+  const TargetKind kind = std::visit([](const auto& op) { return op.kTarget; }, loss);
+  if (kind != TargetKind::classes && kind != TargetKind::classes_or_distributions) {
+    fail("{}: target must be a matrix of x's shape, got a class for each row", name);
+  }
+  if (classes.size() != x.rows) {
+    fail("{}: target must have one class for each of {} rows, got {}", name, x.rows, classes.size());
+  }
+  run_loss<T>(loss, {x, {}, classes, value, dx, memory, stream, per_row, gradients, ignored});
+}
+
+template <class T>
+void loss(const Loss& loss, MatrixView<const T> x, MatrixView<const std::type_identity_t<T>> target, std::span<double> value,
+          MatrixView<std::type_identity_t<T>> dx, std::span<std::byte> memory, Stream stream, std::span<const PerRow> per_row,
+          std::span<const ParamGradient> gradients) {
+  const std::string_view name = description_of(loss).name;
+  check_shape(name, "target", target, "x", x.rows, x.cols);
+  check_apart(name, "dx", dx, "target", target);
+  if (std::visit([](const auto& op) { return op.kTarget; }, loss) == TargetKind::classes) {
+    fail("{}: target must be a class for each row, got a matrix", name);
+  }
+  run_loss<T>(loss, {x, target, {}, value, dx, memory, stream, per_row, gradients, {}});
+}
+
+#define ENTROPIC_CUDA_LOSSES(T)                                                                                         \
+  template std::size_t memory_for<T>(const Loss&, std::size_t, std::size_t);                                            \
+  template void loss(const Loss&, MatrixView<const T>, std::span<const std::int64_t>, std::span<double>, MatrixView<T>, \
+                     std::span<std::byte>, Stream, std::span<const PerRow>, std::span<const ParamGradient>,             \
+                     std::optional<std::int64_t>);                                                                      \
+  template void loss(const Loss&, MatrixView<const T>, MatrixView<const T>, std::span<double>, MatrixView<T>,           \
+                     std::span<std::byte>, Stream, std::span<const PerRow>, std::span<const ParamGradient>)
+ENTROPIC_CUDA_LOSSES(float);
+ENTROPIC_CUDA_LOSSES(double);
+ENTROPIC_CUDA_LOSSES(float16);
+ENTROPIC_CUDA_LOSSES(bfloat16);
+#undef ENTROPIC_CUDA_LOSSES
 
 }  // namespace cuda
 }  // namespace entropic::inline ENTROPIC_ABI

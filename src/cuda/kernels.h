@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "entropic/cuda.h"
+#include "entropic/losses.h"
 #include "src/cuda/calls.h"
 
 namespace entropic::inline ENTROPIC_ABI {
@@ -18,6 +19,19 @@ struct Kernels {
   static std::size_t memory(std::size_t rows, std::size_t n);
   static void map(Call<Op> call, Stream stream);
   static void vjp(Call<Op> call, Stream stream);
+};
+
+// The same of a loss. That with a map's p to start from has one kernel for all: `kind` says how it goes on.
+enum class FromMap : int { entmax, cut, surrogate, smooth_accuracy, settle };
+template <class Op, class T>
+struct LossKernels {
+  static std::size_t memory(std::size_t rows, std::size_t n);
+  static void run(LossCall<Op> call, Stream stream);
+};
+template <class T>
+struct MappedLossKernels {
+  static std::size_t memory(std::size_t rows, std::size_t n);
+  static void run(LossCall<EntmaxLoss> call, FromMap kind, Stream stream);
 };
 
 // A failed launch is a std::runtime_error; the kernels' files report what the runtime says.

@@ -42,8 +42,9 @@ inline std::size_t memory_of_grid(std::size_t rows, std::size_t n, std::size_t o
   return clusters_of(shape, rows) * shape.rows * of_team;
 }
 
-template <class Op>
-void launch(void (*kernel)(Call<Op>), Call<Op> call, bool side_by_side, Stream stream) {
+// `more`: what the kernel takes beside the call.
+template <class AnyCall, class... More>
+void launch(void (*kernel)(AnyCall, More...), const AnyCall& call, bool side_by_side, Stream stream, More... more) {
   if (call.rows == 0 || call.cols == 0) return;
   using Memory = HWY_NAMESPACE::Team::Memory;
   const Shape shape = shape_of(call.cols, side_by_side);
@@ -63,10 +64,10 @@ void launch(void (*kernel)(Call<Op>), Call<Op> call, bool side_by_side, Stream s
   cluster.val.clusterDim.x = shape.blocks, cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
   config.attrs = &cluster;
   config.numAttrs = shape.blocks > 1;
-  check_launch(cudaLaunchKernelEx(&config, kernel, call));
+  check_launch(cudaLaunchKernelEx(&config, kernel, call, more...));
 #else
   (void)stream;
-  entropic_emulate::launch(blocks, {shape.threads, shape.rows}, shape.blocks, shared, [&] { kernel(call); });
+  entropic_emulate::launch(blocks, {shape.threads, shape.rows}, shape.blocks, shared, [&] { kernel(call, more...); });
 #endif
 }
 
@@ -108,9 +109,9 @@ void Kernels<Op, T>::map(Call<Op> call, Stream stream) {
   using namespace HWY_NAMESPACE;
   call.memory_of_team = TeamMemory<Op, T>(call.cols);
   if constexpr (MapContract<Op, T>::kHasShort) {
-    if (SideBySide<Op, T>(call.cols)) return launch<Op>(MapKernel<Op, T, true>, call, true, stream);
+    if (SideBySide<Op, T>(call.cols)) return launch(MapKernel<Op, T, true>, call, true, stream);
   }
-  launch<Op>(MapKernel<Op, T, false>, call, false, stream);
+  launch(MapKernel<Op, T, false>, call, false, stream);
 }
 
 // A p of 16 bits is computed again, by the kernel that wrote it; otherwise a warp or more has a row.
@@ -120,10 +121,10 @@ void Kernels<Op, T>::vjp(Call<Op> call, Stream stream) {
   call.memory_of_team = TeamMemory<Op, T>(call.cols);
   if constexpr (MapContract<Op, T>::kHasShort && sizeof(T) == 4) {
     if (SideBySide<Op, T>(call.cols) && call.in[1].stored != Stored::as_worked_on) {
-      return launch<Op>(VjpKernel<Op, T, true>, call, true, stream);
+      return launch(VjpKernel<Op, T, true>, call, true, stream);
     }
   }
-  launch<Op>(VjpKernel<Op, T, false>, call, false, stream);
+  launch(VjpKernel<Op, T, false>, call, false, stream);
 }
 
 }  // namespace cuda

@@ -143,7 +143,7 @@ namespace cuda {
 template <class T, class Op>
 void run(void (*kernel)(Call<Op>), Call<Op> call, Stream stream) {
   call.memory_of_team = HWY_NAMESPACE::TeamMemoryOfLogs<T>(call.cols);
-  launch<Op>(kernel, call, false, stream);
+  launch(kernel, call, false, stream);
 }
 
 template <>

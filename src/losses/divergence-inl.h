@@ -187,48 +187,59 @@ HWY_INLINE double PairRow(const DistillationLoss& op, const StudentAndTeacher& r
   return DistillationRow(op.temperature, rows, dx);
 }
 HWY_INLINE double PairRow(const JsdLoss& op, const StudentAndTeacher& rows, double* dx) { return JsdRow(op.beta, rows, dx); }
-template <class T>
-void PutPairSlopes(const DistillationLoss& op, const StudentAndTeacher& rows, const LossBatch<T>& batch, size_t r) {
-  PutSlope(batch, r, "temperature", DistillationSlope(op.temperature, rows));
+HWY_INLINE double PairSlope(const DistillationLoss& op, const StudentAndTeacher& rows) {
+  return DistillationSlope(op.temperature, rows);
 }
-template <class T>
-void PutPairSlopes(const JsdLoss& op, const StudentAndTeacher& rows, const LossBatch<T>& batch, size_t r) {
-  PutSlope(batch, r, "beta", JsdSlope(op.beta, rows));
-}
+HWY_INLINE double PairSlope(const JsdLoss& op, const StudentAndTeacher& rows) { return JsdSlope(op.beta, rows); }
 HWY_INLINE double TemperatureOf(const DistillationLoss& op) { return op.temperature; }
 HWY_INLINE double TemperatureOf(const JsdLoss& /*op*/) { return 1; }
 
+// Of one row: its value and its derivative in the loss's parameter; the gradient in x goes to dx, where there is one. `wide`:
+// four rows of working memory.
+struct PairResult {
+  double value, slope;
+};
+
+template <class Op, class T>
+HWY_INLINE PairResult PairRowOf(const Op& op, const T* x, const T* target, size_t n, double* const (&wide)[4], T* dx,
+                                bool slope) {
+  const D64 d;
+  double *const zs = wide[0], *const zt = wide[1];
+  const double log_s = LogTermsRow(TemperatureOf(op), x, n, zs);
+  const double log_t = LogTermsRow(TemperatureOf(op), target, n, zt);
+  if (log_s != log_s || log_t != log_t) {
+    if (dx != nullptr) FillRow(RowTag<T>(), kNaN<T>, n, dx);
+    return {kNaN<double>, kNaN<double>};
+  }
+  const bool infinite = RowMax(RowTag<T>(), x, n) == kInfinity<T>;
+  const V64 shift = hn::Set(d, log_t);
+  const auto teacher = [&](size_t i, size_t count)
+                           HWY_ATTR { return Exp(d, hn::Sub(LoadUpTo(d, zt + i, count, -kInfinity<double>), shift)); };
+  const bool near = !infinite && LogRatiosOfNearSoftmax(TemperatureOf(op), x, target, n, log_s - log_t, teacher, wide[2]);
+  const StudentAndTeacher rows = {zs, zt, log_s, log_t, near ? wide[2] : nullptr, n};
+  PairResult result = {PairRow(op, rows, dx == nullptr ? nullptr : wide[3]), 0};
+  if (slope) result.slope = PairSlope(op, rows);
+  if (dx == nullptr) return result;
+  if (infinite) {
+    FillRow(RowTag<T>(), T(0), n, dx);
+  } else {
+    ForEachVector(
+        d, n, [&](size_t i, size_t count) HWY_ATTR { StoreNarrow(LoadUpTo(d, wide[3] + i, count, 0.0), d, count, dx + i); });
+  }
+  return result;
+}
+
 template <class Op, class T>
 void PairRows(const Op& common, const LossBatch<T>& batch, LossScratch<T> scratch) {
-  const D64 d;
   const size_t n = batch.x.cols;
   Arena& memory = scratch.memory;
-  double *const zs = memory.take<double>(n), *const zt = memory.take<double>(n);
-  double *const ratios = memory.take<double>(n), *const dx = memory.take<double>(n);
+  double* const wide[4] = {memory.template take<double>(n), memory.template take<double>(n), memory.template take<double>(n),
+                           memory.template take<double>(n)};
   for (size_t r = 0; r < batch.x.rows; ++r) {
-    const Op op = at_row(common, batch.per_row, r);
-    const T *const x = batch.x.row(r), *const target = batch.target.row(r);
-    const double log_s = LogTermsRow(TemperatureOf(op), x, n, zs);
-    const double log_t = LogTermsRow(TemperatureOf(op), target, n, zt);
-    if (log_s != log_s || log_t != log_t) {
-      Settle(batch, r, kNaN<double>);
-      continue;
-    }
-    const bool gradient = batch.dx.data != nullptr, infinite = RowMax(RowTag<T>(), x, n) == kInfinity<T>;
-    const V64 shift = hn::Set(d, log_t);
-    const auto teacher = [&](size_t i, size_t count)
-                             HWY_ATTR { return Exp(d, hn::Sub(LoadUpTo(d, zt + i, count, -kInfinity<double>), shift)); };
-    const bool near = !infinite && LogRatiosOfNearSoftmax(TemperatureOf(op), x, target, n, log_s - log_t, teacher, ratios);
-    const StudentAndTeacher rows = {zs, zt, log_s, log_t, near ? ratios : nullptr, n};
-    batch.value[r] = PairRow(op, rows, gradient ? dx : nullptr);
-    if (!batch.gradients.empty()) PutPairSlopes(op, rows, batch, r);
-    if (infinite) {
-      FillGradient(batch, r, T(0));
-    } else if (gradient) {
-      ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-        StoreNarrow(LoadUpTo(d, dx + i, count, 0.0), d, count, batch.dx.row(r) + i);
-      });
-    }
+    const PairResult result = PairRowOf(at_row(common, batch.per_row, r), batch.x.row(r), batch.target.row(r), n, wide,
+                                        batch.dx.data == nullptr ? nullptr : batch.dx.row(r), !batch.gradients.empty());
+    batch.value[r] = result.value;
+    PutSlope(batch, r, std::get<0>(Op::kParams).name, result.slope);
   }
 }
 

@@ -52,7 +52,7 @@ template <class D, class T = hn::TFromD<D>>
 HWY_INLINE double EntmaxClassRow(D d, double alpha, const T* x, size_t n, T max, size_t t, T* p) {
   const double b = alpha - 1, z = static_cast<double>(x[t]) - static_cast<double>(max);
   const T own = p[t];
-  p[t] = T(0);
+  SetEntry(p, t, T(0));
   auto top = hn::Set(d, own);
   double sums[2];
   Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
@@ -62,7 +62,7 @@ HWY_INLINE double EntmaxClassRow(D d, double alpha, const T* x, size_t n, T max,
   });
   const double most = static_cast<double>(MaxLane(d, top));
   const double w = sums[0];
-  p[t] = x[t] == -kInfinity<T> ? T(0) : static_cast<T>(-w);
+  SetEntry(p, t, x[t] == -kInfinity<T> ? T(0) : static_cast<T>(-w));
   if (z == -kInfinity<double>) return kInfinity<double>;  // also where the difference is beyond all numbers
   double target;
   if (w * std::max(1.0, std::abs(b)) < 0.25) {
@@ -164,11 +164,11 @@ HWY_INLINE double HalfMeanBelow(D d, const T* x, size_t n, T max, const T* q) {
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE double CutClassRow(D d, const T* x, size_t n, T max, size_t t, T* p) {
   const T own = p[t];
-  p[t] = T(0);
+  SetEntry(p, t, T(0));
   const double others = SumRow(d, p, n);
   const T most = HWY_MAX(RowMax(d, p, n), own);
   if (x[t] == -kInfinity<T>) return kInfinity<double>;
-  p[t] = own == T(0) ? T(-1) : static_cast<T>(-others);
+  SetEntry(p, t, own == T(0) ? T(-1) : static_cast<T>(-others));
   const double log_sum = own > T(0.5) ? -Log1pNumber(-others) : -LogNumber(static_cast<double>(most));
   return log_sum + (static_cast<double>(max) - static_cast<double>(x[t]));
 }
@@ -200,40 +200,45 @@ HWY_INLINE void SubtractTarget(D d, const T* x, size_t n, const T* q, const T* p
 // The value of one row from its map's p. Against a class p becomes the gradient; against probabilities it stays.
 
 template <class T>
-double MappedRow(const EntmaxLoss& op, const T* x, size_t n, T max, TargetOfRow<T> target, T* p) {
+HWY_INLINE double MappedRow(const EntmaxLoss& op, const T* x, size_t n, T max, TargetOfRow<T> target, T* p) {
   if (target.q != nullptr) return EntmaxDistributionRow(op.alpha, x, n, max, target.q, p);
   return EntmaxClassRow(RowTag<T>(), op.alpha, x, n, max, target.t, p);
 }
 
 template <class T>
-double MappedRow(const SparsemaxLoss& /*op*/, const T* x, size_t n, T max, TargetOfRow<T> target, T* p) {
+HWY_INLINE double MappedRow(const SparsemaxLoss& /*op*/, const T* x, size_t n, T max, TargetOfRow<T> target, T* p) {
   return MappedRow(EntmaxLoss{.alpha = 2}, x, n, max, target, p);
 }
 
 template <class T>
-double CutRow(const T* x, size_t n, T max, TargetOfRow<T> target, T* p) {
+HWY_INLINE double CutRow(const T* x, size_t n, T max, TargetOfRow<T> target, T* p) {
   const RowTag<T> d;
   return target.q != nullptr ? CutDistributionRow(d, x, n, max, target.q, p) : CutClassRow(d, x, n, max, target.t, p);
 }
 
 template <class T>
-double MappedRow(const TopKSoftmaxLoss& /*op*/, const T* x, size_t n, T max, TargetOfRow<T> target, T* p) {
+HWY_INLINE double MappedRow(const TopKSoftmaxLoss& /*op*/, const T* x, size_t n, T max, TargetOfRow<T> target, T* p) {
   return CutRow(x, n, max, target, p);
 }
 
 template <class T>
-double MappedRow(const TopPSoftmaxLoss& /*op*/, const T* x, size_t n, T max, TargetOfRow<T> target, T* p) {
+HWY_INLINE double MappedRow(const TopPSoftmaxLoss& /*op*/, const T* x, size_t n, T max, TargetOfRow<T> target, T* p) {
   return CutRow(x, n, max, target, p);
 }
 
 template <class T>
-double MappedRow(const SurrogateLoss& /*op*/, const T* x, size_t n, T max, TargetOfRow<T> target, T* p) {
+HWY_INLINE double SurrogateRow(const T* x, size_t n, T max, TargetOfRow<T> target, T* p) {
   const RowTag<T> d;
   const double own = HalfMeanBelow(d, x, n, max, p);
   if (target.q != nullptr) return 2 * (HalfMeanBelow(d, x, n, max, target.q) - own);
   const bool is_absent = x[target.t] == -kInfinity<T>;
-  p[target.t] = is_absent ? T(0) : p[target.t] - T(1);
+  SetEntry(p, target.t, is_absent ? T(0) : p[target.t] - T(1));
   return 2 * ((0.5 * static_cast<double>(max) - 0.5 * static_cast<double>(x[target.t])) - own);
+}
+
+template <class T>
+HWY_INLINE double MappedRow(const SurrogateLoss& /*op*/, const T* x, size_t n, T max, TargetOfRow<T> target, T* p) {
+  return SurrogateRow(x, n, max, target, p);
 }
 
 // Rows whose p their map has made, in `p`.

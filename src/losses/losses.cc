@@ -20,6 +20,7 @@ HWY_AFTER_NAMESPACE();
 
 #include "src/check.h"
 #include "src/half.h"
+#include "src/losses/check.h"
 #include "src/parallel.h"
 
 namespace entropic::inline ENTROPIC_ABI {
@@ -28,26 +29,6 @@ namespace {
 template <class T>
 LossKernels<T> loss_kernels();
 ENTROPIC_KERNELS_BY(loss_kernels, MakeLosses);
-
-// What gradients in parameters are asked for: those of the loss, or of its map.
-template <class Op>
-void check_gradients(const Op& op, std::span<const ParamGradient> gradients, std::size_t rows) {
-  constexpr std::string_view kName = Op::kDescription.name;
-  for (const ParamGradient& asked : gradients) {
-    if constexpr (std::is_same_v<Op, SurrogateLoss>) {
-      fail("{}: there is no gradient in {}, since the value means nothing", kName, asked.parameter);
-    } else if constexpr (requires { op.map; }) {
-      std::visit([&]<class M>(const M&) { check_per_row<M>(asked.parameter, asked.values.size(), rows); }, op.map);
-    } else {
-      check_per_row<Op>(asked.parameter, asked.values.size(), rows);
-    }
-    if constexpr (std::is_same_v<Op, MarginSoftmaxLoss>) {
-      if (op.kind == MarginSoftmaxLoss::Kind::sphere && asked.parameter == "margin") {
-        fail("{}: there is no gradient in margin of kind sphere, which is an integer", kName);
-      }
-    }
-  }
-}
 
 template <class Op>
 void check_loss(const Op& op, std::span<const PerRow> per_row, std::span<const ParamGradient> gradients, std::size_t rows) {

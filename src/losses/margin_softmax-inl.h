@@ -23,7 +23,7 @@ struct Psi {
 };
 
 // cos(theta + m) = c cos m - sin(theta) sin m, and likewise the sine; theta > pi - m is c < -cos m.
-inline Psi ArcPsi(double c, double m, double least_sine) {
+HWY_INLINE Psi ArcPsi(double c, double m, double least_sine) {
   const double sine = std::sqrt((1 - c) * (1 + c));
   const double cos_sum = c * std::cos(m) - sine * std::sin(m), sin_sum = sine * std::cos(m) + c * std::sin(m);
   const double slope = sin_sum / std::max(sine, least_sine);
@@ -33,7 +33,7 @@ inline Psi ArcPsi(double c, double m, double least_sine) {
 
 // With phi = pi - theta for c < 0, where theta itself would have lost the digits of small phi: cos(m theta) is
 // (-1)^m cos(m phi), sin(m theta) / sin(theta) is (-1)^(m-1) sin(m phi) / sin(phi). At its ends that ratio is m, the slope m^2.
-inline Psi SpherePsi(double c, double m) {
+HWY_INLINE Psi SpherePsi(double c, double m) {
   const double angle = std::acos(std::abs(c)), sine = std::sqrt((1 - c) * (1 + c));
   const double turns = std::min(std::floor(m * angle / std::numbers::pi), m - 1);
   const double k = c < 0 ? std::max(m - 1 - turns, 0.0) : turns;
@@ -44,9 +44,13 @@ inline Psi SpherePsi(double c, double m) {
 }
 
 template <class T>
-Psi PsiOf(const MarginSoftmaxLoss& op, T cosine) {
+HWY_INLINE Psi PsiOf(const MarginSoftmaxLoss& op, T cosine) {
   const double c = std::clamp(static_cast<double>(cosine), -1.0, 1.0);
-  const double m = op.margin.value_or(MarginSoftmaxLoss::kMargins[static_cast<size_t>(op.kind)]);
+  using Kind = MarginSoftmaxLoss::Kind;
+  // Numbers, since a device cannot look into the table.
+  constexpr double kAm = MarginSoftmaxLoss::kMargins[0], kArc = MarginSoftmaxLoss::kMargins[1],
+                   kSphere = MarginSoftmaxLoss::kMargins[2];
+  const double m = op.margin.value_or(op.kind == Kind::am ? kAm : op.kind == Kind::arc ? kArc : kSphere);
   switch (op.kind) {
     case MarginSoftmaxLoss::Kind::am:
       return {static_cast<double>(cosine) - m, 1, 1};
@@ -69,8 +73,8 @@ template <class D, class T = hn::TFromD<D>>
 HWY_INLINE double MarginRow(D d, const MarginSoftmaxLoss& op, const T* x, size_t n, size_t t, T* row, bool gradient,
                             MarginSlopes* slopes) {
   const T cosine = x[t];
-  if (row != x) std::copy(x, x + n, row);
-  row[t] = -kInfinity<T>;
+  if (row != x) CopyRow(x, n, row);
+  SetEntry(row, t, -kInfinity<T>);
   const T max = RowMax(d, row, n);
   const auto fill = [&](T with, double value) HWY_ATTR {
     FillRow(d, with, n, row);
@@ -110,7 +114,7 @@ HWY_INLINE double MarginRow(D d, const MarginSoftmaxLoss& op, const T* x, size_t
       const auto e = LoadUpTo(d, row + i, count, T(0));
       StoreUpTo(hn::IfThenZeroElse(hn::Eq(e, hn::Zero(d)), hn::Mul(e, factor)), d, count, row + i);
     });
-    row[t] = static_cast<T>(-op.scale * psi.slope * missing);
+    SetEntry(row, t, static_cast<T>(-op.scale * psi.slope * missing));
   }
   if (slopes != nullptr) {
     *slopes = {op.scale * missing * psi.of_margin, missing * ((static_cast<double>(max) - psi.value) - below / sum)};

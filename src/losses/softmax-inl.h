@@ -31,7 +31,7 @@ HWY_INLINE hn::Vec<D> WithoutElement(D d, hn::Vec<D> v, size_t t, size_t i) {
 // How far the scores of a row are below its maximum, on the mean, for label smoothing.
 struct Spread {
   double total, present;
-  double Mean() const { return total / present; }
+  constexpr double Mean() const { return total / present; }
 };
 
 // An absent class among the terms that wait in dx: no term is negative.
@@ -87,7 +87,7 @@ HWY_INLINE double SoftmaxClassRow(D d, double smoothing, const T* x, size_t n, T
     if constexpr (kSmooth) v = hn::IfThenZeroElse(hn::Lt(e, hn::Zero(d)), hn::Sub(v, share));
     StoreUpTo(v, d, count, dx + i);
   });
-  dx[t] = is_absent ? T(0) : static_cast<T>((kSmooth ? smoothing - even : 0) - others / total);
+  SetEntry(dx, t, is_absent ? T(0) : static_cast<T>((kSmooth ? smoothing - even : 0) - others / total));
   return value;
 }
 
@@ -193,11 +193,26 @@ HWY_INLINE double SoftmaxDistributionRow(D d, double smoothing, const T* x, size
 // The value of one row, whose maximum is finite; its gradient goes to dx, where there is one.
 
 template <class T>
-double LossRow(const SoftmaxLoss& op, const T* x, size_t n, T max, TargetOfRow<T> target, T* dx) {
+HWY_INLINE double LossRow(const SoftmaxLoss& op, const T* x, size_t n, T max, TargetOfRow<T> target, T* dx) {
   const RowTag<T> d;
   if (target.q != nullptr) return SoftmaxDistributionRow(d, op.label_smoothing, x, n, max, target.q, dx);
   if (op.label_smoothing == 0) return SoftmaxClassRow<false>(d, 0, x, n, max, target.t, dx);
   return SoftmaxClassRow<true>(d, op.label_smoothing, x, n, max, target.t, dx);
+}
+
+// The same for any maximum. `canonical`: room for n numbers.
+template <class T>
+HWY_INLINE double AnyLossRow(const SoftmaxLoss& op, const T* x, size_t n, T max, TargetOfRow<T> target, T* dx, T* canonical) {
+  if (IsFinite(max)) return LossRow(op, x, n, max, target, dx);
+  const RowTag<T> d;
+  const bool infinite = NonFiniteLogSumExp(x, n) == kInfinity<T>;
+  double value = kNaN<double>;
+  if (infinite) {
+    Canonical(x, n, canonical);
+    value = LossRow<T>(op, canonical, n, T(0), target, nullptr);
+  }
+  if (dx != nullptr) FillRow(d, infinite ? T(0) : kNaN<T>, n, dx);
+  return value;
 }
 
 // One row of any kind, whose maximum was taken.
@@ -209,17 +224,8 @@ void SoftmaxLossRow(const SoftmaxLoss& op, const LossBatch<T>& batch, LossScratc
     Settle(batch, r, 0);
     return;
   }
-  const TargetOfRow<T> target = TargetOf(batch, r);
-  if (IsFinite(max)) {
-    batch.value[r] = LossRow(op, x, n, max, target, batch.dx.data == nullptr ? nullptr : batch.dx.row(r));
-  } else if (NonFiniteLogSumExp(x, n) == kInfinity<T>) {
-    T* const canonical = scratch.memory.template take<T>(n);
-    Canonical(x, n, canonical);
-    batch.value[r] = LossRow<T>(op, canonical, n, T(0), target, nullptr);
-    FillGradient(batch, r, T(0));
-  } else {
-    Settle(batch, r, kNaN<double>);
-  }
+  T* const dx = batch.dx.data == nullptr ? nullptr : batch.dx.row(r);
+  batch.value[r] = AnyLossRow(op, x, n, max, TargetOf(batch, r), dx, scratch.memory.template take<T>(n));
 }
 
 // Short rows against a class, a group at a time. Those that are ignored or have no finite maximum are dealt with first, and

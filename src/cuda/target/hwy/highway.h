@@ -238,6 +238,10 @@ HWY_INLINE M1 IsNaN(V1<T> a) {
   return M1(a.raw != a.raw);
 }
 template <class T>
+HWY_INLINE M1 IsFinite(V1<T> a) {
+  return M1(a.raw - a.raw == T(0));
+}
+template <class T>
 HWY_INLINE V1<T> IfThenElse(M1 m, V1<T> a, V1<T> b) {
   return m.raw ? a : b;
 }

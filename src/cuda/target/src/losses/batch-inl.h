@@ -1,0 +1,54 @@
+// On a device: what losses do with a row of a batch that is no walk along it.
+#pragma once
+
+#include <string_view>
+
+#include "entropic/losses.h"
+#include "src/maps/scores-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic::inline ENTROPIC_ABI {
+
+// The host's batches, of which a device sees one row at a time.
+template <class T>
+struct LossBatch;
+template <class T>
+struct LossScratch;
+
+namespace HWY_NAMESPACE {
+
+template <class T>
+struct TargetOfRow {
+  const T* q;
+  size_t t;
+};
+template <class T>
+TargetOfRow<T> TargetOf(const LossBatch<T>& batch, size_t r);
+template <class T>
+void FillGradient(const LossBatch<T>& batch, size_t r, T value);
+template <class T>
+void Settle(const LossBatch<T>& batch, size_t r, double value);
+template <class T>
+void PutSlope(const LossBatch<T>& batch, size_t r, std::string_view parameter, double slope);
+
+template <class T>
+HWY_INLINE void CopyRow(const T* x, size_t n, T* out) {
+  ForEachVector(RowTag<T>(), n, [&](size_t i, size_t) HWY_ATTR { out[i] = x[i]; });
+}
+
+// After all have read what was there, and before any reads on.
+template <class T>
+HWY_INLINE void SetEntry(T* row, size_t i, T value) {
+  Team::Barrier();
+  if (Team::Rank() == 0) row[i] = value;
+  Team::Barrier();
+}
+
+template <class T>
+HWY_INLINE void Canonical(const T* x, size_t n, T* out) {
+  ForEachVector(RowTag<T>(), n, [&](size_t i, size_t) HWY_ATTR { out[i] = x[i] == kInfinity<T> ? T(0) : -kInfinity<T>; });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic::inline ENTROPIC_ABI
+HWY_AFTER_NAMESPACE();
