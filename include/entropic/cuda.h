@@ -1,7 +1,7 @@
 // Maps and losses on rows in a GPU's memory: the library entropic_cuda.
 //
-// What a call takes, refuses and gives is what maps.h, losses.h and entropy_control.h say of the function with the same name, and the
-// results have the bits that CPUs with FMA give, but for what docs/howto/gpu.md lists. Differences:
+// What a call takes, refuses and gives is what maps.h, losses.h and entropy_control.h say of the function with the same name,
+// and the results have the bits that CPUs with FMA give, but for what docs/howto/gpu.md lists. Differences:
 //
 // - Views, values of parameters for each row and gradients in them are in device memory, of the device that is current. A row
 //   whose own parameter is out of range becomes NaN, since the host cannot look there.
