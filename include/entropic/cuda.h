@@ -1,7 +1,7 @@
-// Maps and losses on rows in a GPU's memory: the library entropic_cuda.
+// Maps, losses and measures of rows in a GPU's memory: the library entropic_cuda.
 //
-// What a call takes, refuses and gives is what maps.h, losses.h and entropy_control.h say of the function with the same name,
-// and the results have the bits that CPUs with FMA give, but for what docs/howto/gpu.md lists. Differences:
+// What a call takes, refuses and gives is what maps.h, losses.h, measures.h and entropy_control.h say of the function with the
+// same name, and the results have the bits that CPUs with FMA give, but for what docs/howto/gpu.md lists. Differences:
 //
 // - Views, values of parameters for each row and gradients in them are in device memory, of the device that is current. A row
 //   whose own parameter is out of range becomes NaN, since the host cannot look there.
@@ -22,6 +22,7 @@
 #include "entropic/half.h"
 #include "entropic/losses.h"
 #include "entropic/maps.h"
+#include "entropic/measures.h"
 
 namespace entropic::inline ENTROPIC_ABI {
 namespace cuda {
@@ -83,6 +84,17 @@ template <class T>
 ENTROPIC_API void loss(const Loss& loss, MatrixView<const T> x, MatrixView<const std::type_identity_t<T>> target,
                        std::span<double> value, MatrixView<std::type_identity_t<T>> dx, std::span<std::byte> memory,
                        Stream stream = {}, std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {});
+
+// The value of each row, and gradients, if they have data. Rows have a column at least. A row that is no distribution becomes
+// NaN.
+template <class T>
+ENTROPIC_API void measure(const Measure& op, MatrixView<const T> p, std::span<double> value,
+                          MatrixView<std::type_identity_t<T>> dp, std::span<std::byte> memory, Stream stream = {},
+                          std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {});
+template <class T>
+ENTROPIC_API void measure(const Divergence& op, MatrixView<const T> p, MatrixView<const std::type_identity_t<T>> q,
+                          std::span<double> value, MatrixView<std::type_identity_t<T>> dp,
+                          MatrixView<std::type_identity_t<T>> dq, std::span<std::byte> memory, Stream stream = {});
 
 // T: float or double; scores only. `status` holds numbers of GammaStatus.
 template <class T>

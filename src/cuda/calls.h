@@ -52,6 +52,16 @@ struct LossCall : Call<Op> {
   double* of_map[4] = {};  // gradients in the parameters of the map that it starts from
 };
 
+// A measure. in: one distribution or two; out, second: gradients in them, or nothing.
+template <class Op>
+struct MeasureCall : Call<Op> {
+  Rows second = {};
+  bool one_for_all = false;  // the second distribution has one row
+  double* value = nullptr;
+  double tolerance = 0;               // of a distribution's sum
+  double bound = 0, below_bound = 0;  // of the value, and the largest number that is stored up to it
+};
+
 // Which threads have a row: so many blocks of a cluster with so many threads each; rows, where a block has several.
 struct Shape {
   unsigned blocks, threads, rows;

@@ -3,6 +3,8 @@
 #include "entropic/cuda.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "src/check.h"
 #include "src/cuda/kernels.h"
@@ -110,7 +112,8 @@ std::size_t memory_for(const Map& map, std::size_t rows, std::size_t cols) {
 
 template <class T>
 std::size_t memory_for(std::size_t rows, std::size_t cols) {
-  return Kernels<LogSoftmax, Working<T>>::memory(rows, cols);
+  using W = Working<T>;
+  return std::max(Kernels<LogSoftmax, W>::memory(rows, cols), MeasureKernels<Entropy, W>::memory(rows, cols));
 }
 
 template <class T>
@@ -450,6 +453,113 @@ ENTROPIC_CUDA_LOSSES(double);
 ENTROPIC_CUDA_LOSSES(float16);
 ENTROPIC_CUDA_LOSSES(bfloat16);
 #undef ENTROPIC_CUDA_LOSSES
+
+namespace {
+
+template <class T>
+void check_measured(std::string_view name, const MatrixView<const T>& p, std::span<double> value, MatrixView<T>& dp,
+                    std::span<std::byte> memory) {
+  check_layout(name, "p", p);
+  check_size(name, "value", value.size(), p.rows);
+  if (p.cols == 0 && p.rows > 0) fail("{}: p must have a column, got {} x 0", name, p.rows);
+  if (dp.data == nullptr) dp = {};
+  if (dp.data != nullptr) check_shape(name, "dp", dp, "p", p.rows, p.cols);
+  check_overlap(name, "dp", dp, "p", p);
+  check_memory(name, memory, memory_for<T>(p.rows, p.cols));
+}
+
+template <class T, class Op>
+MeasureCall<Op> measure_call(const Op& op, const MatrixView<const T>& p, std::span<double> value, const MatrixView<T>& dp,
+                             std::span<std::byte> memory) {
+  MeasureCall<Op> call = {{op, p.rows, p.cols, {}, {}}};
+  call.in[0] = rows_of(p), call.out = rows_of(dp);
+  call.memory = reinterpret_cast<std::uint8_t*>(memory.data());
+  call.value = value.data();
+  call.tolerance = kSumTolerance<T>;
+  return call;
+}
+
+// What the value cannot exceed.
+template <class Op>
+double bound_of(const Op& op) {
+  if constexpr (!std::is_same_v<Op, JsDivergence> && !std::is_same_v<Op, JsDistance>) {
+    return std::numeric_limits<double>::infinity();
+  } else {
+    const double bound = 0x1.62e42fefa39efp-1 / (op.base ? std::log(*op.base) : 1);
+    return std::is_same_v<Op, JsDistance> ? std::sqrt(bound) : bound;
+  }
+}
+
+// The largest T up to a bound.
+template <class T>
+double stored_up_to(double bound) {
+  T rounded = static_cast<T>(bound);
+  if (static_cast<double>(static_cast<Working<T>>(rounded)) > bound) {
+    if constexpr (kIsHalf<T>) {
+      --rounded.bits;
+    } else {
+      rounded = std::nextafter(rounded, T(0));
+    }
+  }
+  return static_cast<double>(static_cast<Working<T>>(rounded));
+}
+
+}  // namespace
+
+template <class T>
+void measure(const Measure& op, MatrixView<const T> p, std::span<double> value, MatrixView<std::type_identity_t<T>> dp,
+             std::span<std::byte> memory, Stream stream, std::span<const PerRow> per_row,
+             std::span<const ParamGradient> gradients) {
+  std::visit(
+      [&]<class Op>(const Op& one) {
+        check_common(one, per_row);
+        check_measured<T>(Op::kDescription.name, p, value, dp, memory);
+        MeasureCall<Op> call = measure_call<T>(one, p, value, dp, memory);
+        call.per_row = places_of<Op, const double>(per_row, p.rows);
+        call.slopes = places_of<Op, double>(gradients, p.rows);
+        MeasureKernels<Op, Working<T>>::run(call, stream);
+      },
+      op);
+}
+
+template <class T>
+void measure(const Divergence& op, MatrixView<const T> p, MatrixView<const std::type_identity_t<T>> q, std::span<double> value,
+             MatrixView<std::type_identity_t<T>> dp, MatrixView<std::type_identity_t<T>> dq, std::span<std::byte> memory,
+             Stream stream) {
+  std::visit(
+      [&]<class Op>(const Op& one) {
+        constexpr std::string_view kName = Op::kDescription.name;
+        check_params(one);
+        check_measured<T>(kName, p, value, dp, memory);
+        check_shape(kName, "q", q, "p, or one row for all", q.rows == 1 ? 1 : p.rows, p.cols);
+        if (dq.data == nullptr) dq = {};
+        if (dq.data != nullptr) check_shape(kName, "dq", dq, "p", p.rows, p.cols);
+        check_apart(kName, "dp", dp, "q", q);
+        check_apart(kName, "dq", dq, "p", p);
+        if (q.rows == p.rows) {
+          check_overlap(kName, "dq", dq, "q", q);
+        } else {
+          check_apart(kName, "dq", dq, "q", q);
+        }
+        check_apart(kName, "dp", dp, "dq", dq);
+        MeasureCall<Op> call = measure_call<T>(one, p, value, dp, memory);
+        call.in[1] = rows_of(q), call.second = rows_of(dq), call.one_for_all = q.rows == 1;
+        call.bound = bound_of(one), call.below_bound = stored_up_to<T>(call.bound);
+        MeasureKernels<Op, Working<T>>::run(call, stream);
+      },
+      op);
+}
+
+#define ENTROPIC_CUDA_MEASURES(T)                                                                                            \
+  template void measure(const Measure&, MatrixView<const T>, std::span<double>, MatrixView<T>, std::span<std::byte>, Stream, \
+                        std::span<const PerRow>, std::span<const ParamGradient>);                                            \
+  template void measure(const Divergence&, MatrixView<const T>, MatrixView<const T>, std::span<double>, MatrixView<T>,       \
+                        MatrixView<T>, std::span<std::byte>, Stream)
+ENTROPIC_CUDA_MEASURES(float);
+ENTROPIC_CUDA_MEASURES(double);
+ENTROPIC_CUDA_MEASURES(float16);
+ENTROPIC_CUDA_MEASURES(bfloat16);
+#undef ENTROPIC_CUDA_MEASURES
 
 }  // namespace cuda
 }  // namespace entropic::inline ENTROPIC_ABI

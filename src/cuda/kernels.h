@@ -5,6 +5,7 @@
 
 #include "entropic/cuda.h"
 #include "entropic/losses.h"
+#include "entropic/measures.h"
 #include "src/cuda/calls.h"
 
 namespace entropic::inline ENTROPIC_ABI {
@@ -32,6 +33,13 @@ template <class T>
 struct MappedLossKernels {
   static std::size_t memory(std::size_t rows, std::size_t n);
   static void run(LossCall<EntmaxLoss> call, FromMap kind, Stream stream);
+};
+
+// The same of a measure, of one distribution or of two.
+template <class Op, class T>
+struct MeasureKernels {
+  static std::size_t memory(std::size_t rows, std::size_t n);
+  static void run(MeasureCall<Op> call, Stream stream);
 };
 
 // A failed launch is a std::runtime_error; the kernels' files report what the runtime says.

@@ -58,9 +58,10 @@ HWY_INLINE bool WantsSlopes(const cuda::Call<Op>& call) {
   return wanted;
 }
 
-// The value of one row. dx is null where no gradient is wanted; it is not x.
+// The value of one row. dx is null where no gradient is wanted; it is not x. kShort: one thread has it, and its sums are taken
+// as those of short rows are.
 
-template <class T>
+template <bool kShort, class T>
 HWY_INLINE double LossOneRow(const SoftmaxLoss& op, const T* x, size_t n, TargetOfRow<T> target, T* dx,
                              ParamValues<SoftmaxLoss>& slopes, bool wants_slopes, Arena memory) {
   const RowTag<T> d;
@@ -71,7 +72,7 @@ HWY_INLINE double LossOneRow(const SoftmaxLoss& op, const T* x, size_t n, Target
     if (infinite) Canonical(x, n, other);
     slopes[0] = SmoothingSlope(d, infinite ? other : x, n, infinite ? T(0) : max, target);
   }
-  if (Team::IsOne() && n <= ShortRows<T>::kLongest && target.q == nullptr && op.label_smoothing == 0) {
+  if (kShort && target.q == nullptr && op.label_smoothing == 0) {
     const T own = x[target.t];
     for (size_t i = 0; i < n; ++i) other[i] = i == target.t ? -kInfinity<T> : x[i];
     ShortRows<T> others(n);
@@ -86,7 +87,7 @@ HWY_INLINE double LossOneRow(const SoftmaxLoss& op, const T* x, size_t n, Target
   return AnyLossRow(op, x, n, RowMax(d, x, n), target, dx, other);
 }
 
-template <class T>
+template <bool kShort, class T>
 HWY_INLINE double LossOneRow(const MarginSoftmaxLoss& op, const T* x, size_t n, TargetOfRow<T> target, T* dx,
                              ParamValues<MarginSoftmaxLoss>& slopes, bool wants_slopes, Arena memory) {
   MarginSlopes found;
@@ -96,13 +97,13 @@ HWY_INLINE double LossOneRow(const MarginSoftmaxLoss& op, const T* x, size_t n, 
   return value;
 }
 
-template <class T>
+template <bool kShort, class T>
 HWY_INLINE double LossOneRow(const MultilabelSoftmaxLoss& /*op*/, const T* x, size_t n, TargetOfRow<T> target, T* dx,
                              ParamValues<MultilabelSoftmaxLoss>& /*slopes*/, bool /*wants_slopes*/, Arena /*memory*/) {
   return MultilabelRow(RowTag<T>(), x, n, target.q, dx);
 }
 
-template <class Op, class T>
+template <bool kShort, class Op, class T>
 HWY_INLINE double LossOneRow(const Op& op, const T* x, size_t n, TargetOfRow<T> target, T* dx, ParamValues<Op>& slopes,
                              bool wants_slopes, Arena memory) {
   double* const wide[4] = {memory.take<double>(n), memory.take<double>(n), memory.take<double>(n), memory.take<double>(n)};
@@ -119,7 +120,7 @@ HWY_INLINE void SettleRow(const cuda::LossCall<Op>& call, size_t r, double value
   Team::Barrier();
 }
 
-template <class Op, class T>
+template <class Op, class T, bool kShort>
 __global__ void __launch_bounds__(256) LossKernel(cuda::LossCall<Op> call) {
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const Op& op, bool good, Arena memory) HWY_ATTR {
@@ -135,7 +136,7 @@ __global__ void __launch_bounds__(256) LossKernel(cuda::LossCall<Op> call) {
       x = copy;
     }
     ParamValues<Op> slopes = {};
-    const double value = LossOneRow(op, x, n, target.of, dx, slopes, WantsSlopes(call), memory);
+    const double value = LossOneRow<kShort>(op, x, n, target.of, dx, slopes, WantsSlopes(call), memory);
     WriteLoss(call, r, value, false, slopes);
     if (dx != nullptr) FinishRow(dx, call.out, r, n);
     Team::Barrier();
@@ -239,8 +240,12 @@ template <class Op, class T>
 void LossKernels<Op, T>::run(LossCall<Op> call, Stream stream) {
   using namespace HWY_NAMESPACE;
   call.memory_of_team = TeamMemoryOfLosses<T>(call.cols);
-  const bool alone = std::is_same_v<Op, SoftmaxLoss> && call.classes != nullptr && call.cols <= ShortRows<T>::kLongest;
-  launch(LossKernel<Op, T>, call, alone, stream);
+  if constexpr (std::is_same_v<Op, SoftmaxLoss>) {
+    if (call.classes != nullptr && call.cols <= ShortRows<T>::kLongest) {
+      return launch(LossKernel<Op, T, true>, call, true, stream);
+    }
+  }
+  launch(LossKernel<Op, T, false>, call, false, stream);
 }
 
 template <class T>

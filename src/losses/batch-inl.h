@@ -7,10 +7,9 @@
 #define ENTROPIC_LOSSES_BATCH_INL_H_
 #endif
 
-#include <algorithm>
-
 #include "src/losses/batch.h"
 #include "src/maps/scores-inl.h"
+#include "src/rows/entry-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
@@ -41,16 +40,6 @@ TargetOfRow<T> TargetOf(const LossBatch<T>& batch, size_t r) {
           batch.classes.empty() ? 0 : static_cast<size_t>(batch.classes[r])};
 }
 
-// What losses do with a row outside of walks along it: devices have these from a file of their own.
-
-template <class T>
-HWY_INLINE void CopyRow(const T* x, size_t n, T* out) {
-  std::copy(x, x + n, out);
-}
-template <class T>
-HWY_INLINE void SetEntry(T* row, size_t i, T value) {
-  row[i] = value;
-}
 // A row of +inf scores as one without: these at 0, all else absent.
 template <class T>
 void Canonical(const T* x, size_t n, T* out) {

@@ -11,6 +11,7 @@
 
 #include "entropic/input.h"
 #include "src/measures/terms-inl.h"
+#include "src/rows/entry-inl.h"
 #include "src/rows/input-inl.h"
 #include "src/rows/reduce-inl.h"
 
@@ -40,7 +41,7 @@ struct Distribution {
 // The sum of the distribution that x holds, as it is given; NaN where an entry is none. Of log_probs that are to be
 // normalised, the largest exp(x).
 template <class T>
-double GivenSum(Input input, bool normalize, const T* x, size_t n) {
+HWY_NOINLINE double GivenSum(Input input, bool normalize, const T* x, size_t n) {
   const D64 d;
   constexpr double kMax = std::numeric_limits<double>::max();
   const V64 nan = hn::Set(d, kNaN<double>), zero = hn::Zero(d), largest = hn::Set(d, kMax);
@@ -62,20 +63,19 @@ double GivenSum(Input input, bool normalize, const T* x, size_t n) {
 // softmax(x): z = x - max, p = exp(z) / sum, shift = log sum. The largest score's own term, 1, is kept apart, so that
 // shift = log(1 + the others) and with it every logarithm is accurate relative to itself.
 template <class T>
-Distribution OfScores(const T* x, size_t n, double* p, double* z) {
+HWY_NOINLINE Distribution OfScores(const T* x, size_t n, double* p, double* z) {
   const D64 d;
   const double max = static_cast<double>(RowMax(RowTag<T>(), x, n));
   Distribution row = {p, z, 0, 1, 1, n};
   if (max == kInfinity<double>) {
-    double ties = 0;
-    bool nan = false;
-    for (size_t i = 0; i < n; ++i) {
-      const bool top = x[i] == kInfinity<T>;
-      nan |= x[i] != x[i];
-      ties += top;
-      z[i] = top ? 0 : -kInfinity<double>;
-    }
-    for (size_t i = 0; i < n; ++i) p[i] = z[i] == 0 ? 1 / ties : 0;
+    const auto [infinite, nan] = FindNonFinite(x, n);
+    const double ties = static_cast<double>(infinite);
+    const V64 share = hn::Set(d, 1 / ties), none = hn::Set(d, -kInfinity<double>), top = hn::Set(d, kInfinity<double>);
+    ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+      const auto is_top = hn::Eq(LoadWide(d, x + i, count, T(0)), top);
+      StoreUpTo(hn::IfThenZeroElse(is_top, none), d, count, z + i);
+      StoreUpTo(hn::IfThenElseZero(is_top, share), d, count, p + i);
+    });
     row.shift = LogNumber(ties);
     row.exists = !nan;
     row.constant = true;
@@ -94,13 +94,11 @@ Distribution OfScores(const T* x, size_t n, double* p, double* z) {
     StoreUpTo(zi, d, count, z + i);
     StoreUpTo(Exp(d, zi), d, count, p + i);
   });
-  size_t first = 0;
-  while (first < n && static_cast<double>(x[first]) != max) ++first;
-  if (first == n) first = 0;  // NaN
+  const size_t first = FindEntry(x, n, static_cast<T>(max));
   const double own = p[first];
-  p[first] = 0;
+  SetEntry(p, first, 0.0);
   const double others = SumRow(d, p, n);
-  p[first] = own;
+  SetEntry(p, first, own);
   if (!(others >= 0 && own == 1)) {
     row.exists = false;
     return row;
@@ -116,7 +114,7 @@ Distribution OfScores(const T* x, size_t n, double* p, double* z) {
 // p / sum. One entry that holds more than half makes the logarithm of its quotient inaccurate: `logs` asks for logarithms
 // there, by the scores log(p / max).
 template <class T>
-Distribution OfWeights(const T* x, size_t n, double sum, bool logs, double* p, double* z) {
+HWY_NOINLINE Distribution OfWeights(const T* x, size_t n, double sum, bool logs, double* p, double* z) {
   const D64 d;
   const double max = static_cast<double>(RowMax(RowTag<T>(), x, n));
   Distribution row = {p, nullptr, 0, 1, sum, n};
@@ -140,7 +138,8 @@ Distribution OfWeights(const T* x, size_t n, double sum, bool logs, double* p, d
 
 // The row as a distribution; `sum` is its GivenSum, p and z are n numbers of working memory each, x may be z.
 template <class T>
-Distribution DistributionOf(Input input, bool normalize, const T* x, size_t n, double sum, bool logs, double* p, double* z) {
+HWY_NOINLINE Distribution DistributionOf(Input input, bool normalize, const T* x, size_t n, double sum, bool logs, double* p,
+                                         double* z) {
   const D64 d;
   if (n == 0) return {p, z, 0, 0, 1, 0, false};
   if (input == Input::scores || (input == Input::log_probs && normalize)) return OfScores(x, n, p, z);

@@ -6,11 +6,9 @@
 #include "hwy/foreach_target.h"  // before the kernels
 #include "src/dispatch.h"
 #include "src/measures/entries-inl.h"
-#include "src/measures/narrow-inl.h"
+#include "src/measures/rows-inl.h"
 #include "src/measures/tables-inl.h"
-#include "src/measures/values-inl.h"
 #include "src/per_row.h"
-#include "src/rows/near_softmax-inl.h"
 #include "src/scratch.h"
 
 #ifndef ENTROPIC_MEASURES_CC_
@@ -62,65 +60,6 @@ double SumOfRow(const Op& op, MatrixView<const T> x, GivenSums given, size_t r) 
   return given.sums[r];
 }
 
-inline double UnitOf(const std::optional<double>& base) { return base ? 1 / LogNumber(*base) : 1; }
-// A division, so that log 2 is 1 in base 2.
-inline double InUnit(double nats, const std::optional<double>& base) { return base ? nats / LogNumber(*base) : nats; }
-
-template <class Op, class T>
-void OneRow(const Op& op, const Distribution& row, double* value, T* dp, double* slope = nullptr) {
-  constexpr bool kPerplexity = std::is_same_v<Op, Perplexity>;
-  constexpr bool kPowers = std::is_same_v<Op, RenyiEntropy>;
-  using Kernel = std::conditional_t<kPerplexity, Entropy, Op>;
-  Kernel kernel;
-  if constexpr (!kPerplexity) kernel = op;
-  double nats = kNaN<double>, factor = UnitOf(op.base);
-  if (row.exists) nats = ValueOf(kernel, row);
-  *value = InUnit(nats, op.base);
-  if constexpr (kPerplexity) *value = factor = ExpNumber(nats);
-  if (slope != nullptr) *slope = row.exists ? InUnit(OrderSlope(kernel, row, nats), op.base) : kNaN<double>;
-  if (dp == nullptr) return;
-  const Through through = ThroughOf(op.input, op.normalize);
-  if constexpr (kPowers) {
-    const Powers powers = row.exists && op.alpha > 0 ? PowersOf(op.alpha, row) : Powers{0, 0};
-    WriteGradient(
-        through, row, factor, 0, [&](size_t i, size_t count) HWY_ATTR { return PartialOf(op, row, nats, powers, i, count); },
-        dp);
-  } else {
-    const double lacking = std::is_same_v<Kernel, Entropy> ? -1 : 0;
-    WriteGradient(
-        through, row, factor, lacking, [&](size_t i, size_t count) HWY_ATTR { return PartialOf(kernel, row, nats, i, count); },
-        dp);
-  }
-}
-
-// Whether the distribution is the softmax of what is given.
-template <class Op>
-bool IsOfScores(const Op& op) {
-  return op.input == Input::scores || (op.input == Input::log_probs && op.normalize);
-}
-
-// Shannon's entropy of floats from terms in float, or 0 where that does not serve or would lose what is small.
-template <class Op, class T>
-double EntropyInFloat(const Op& op, const T* p, size_t n) {
-  if constexpr (std::is_same_v<Op, Entropy> && sizeof(T) == 4) {
-    if (IsOfScores(op)) return EntropyOfScores(p, n);
-    const double nats = op.input == Input::probs && !op.normalize ? RowEntropy(RowTag<float>(), p, n) : 0;
-    if (nats > 0x1p-60) return nats;
-  }
-  (void)op, (void)p, (void)n;
-  return 0;
-}
-
-// The divergence of softmax rows of floats, or 0 where that does not serve.
-template <class Op, class T>
-double KlInFloat(const Op& op, const T* p, const T* q, size_t n) {
-  if constexpr (std::is_same_v<Op, KlDivergence> && sizeof(T) == 4) {
-    if (IsOfScores(op)) return KlOfScores(p, q, n);
-  }
-  (void)op, (void)p, (void)q, (void)n;
-  return 0;
-}
-
 template <class T>
 void OneRows(const Measure& measure, MatrixView<const T> p, GivenSums given, double* value, MatrixView<T> dp,
              std::span<const PerRow> per_row, std::span<const ParamGradient> gradients, Arena memory) {
@@ -142,54 +81,6 @@ void OneRows(const Measure& measure, MatrixView<const T> p, GivenSums given, dou
         }
       },
       measure);
-}
-
-// What a divergence is computed as: the distance by what it is the root of.
-template <class Op>
-using Rooted = std::conditional_t<std::is_same_v<Op, JsDistance>, JsDivergence, Op>;
-
-template <class Op, class T>
-void TwoRow(const Op& op, const Pair& rows, double* value, T* dp, T* dq) {
-  constexpr bool kDistance = std::is_same_v<Op, JsDistance>;
-  const bool exists = rows.p.exists && rows.q.exists;
-  const double nats = exists ? ValueOf(Rooted<Op>{}, rows) : kNaN<double>;
-  *value = InUnit(nats, op.base);
-  double factor = UnitOf(op.base);
-  if constexpr (kDistance) {
-    *value = std::sqrt(*value);
-    factor = *value > 0 ? factor / (2 * *value) : 0;
-  }
-  const Through through = ThroughOf(op.input, op.normalize);
-  Distribution p = rows.p, q = rows.q;
-  p.exists = q.exists = exists;
-  if (dp != nullptr) {
-    WriteGradient(
-        through, p, factor, 0, [&](size_t i, size_t count) HWY_ATTR { return FirstPartialOf(Rooted<Op>{}, rows, i, count); },
-        dp);
-  }
-  if (dq != nullptr) {
-    WriteGradient(
-        through, q, factor, 0, [&](size_t i, size_t count) HWY_ATTR { return SecondPartialOf(Rooted<Op>{}, rows, i, count); },
-        dq);
-  }
-}
-
-// Whether p and q are nearly equal and of the scores x and y: `ratios` is log q - log p then.
-template <class T>
-bool IsNearSoftmax(const Pair& rows, const T* x, const T* y, double* ratios) {
-  const Distribution &p = rows.p, &q = rows.q;
-  // Logarithms that were given have no shift, and differ exactly.
-  const bool of_scores = rows.has_logs() && (p.shift != 0 || q.shift != 0);
-  if (!of_scores || !p.exists || !q.exists || p.constant || q.constant) return false;
-  return LogRatiosOfNearSoftmax(
-      1, y, x, p.n, q.shift - p.shift, [&](size_t i, size_t count) HWY_ATTR { return p.P(D64(), i, count); }, ratios);
-}
-
-// The same in p, away from x, so that a gradient may be written over x.
-inline Distribution Apart(Distribution row, double* p) {
-  if (row.p != p) std::copy(row.p, row.p + row.n, p);
-  row.p = p;
-  return row;
 }
 
 template <class T>
@@ -219,6 +110,8 @@ void TwoRows(const Divergence& divergence, MatrixView<const T> p, MatrixView<con
         for (size_t r = 0; r < p.rows; ++r) {
           const double nats = gradients ? 0 : KlInFloat(op, p.row(r), q.row(q.rows > 1 ? r : 0), n);
           if (nats > 0) {
+            SumOfRow(op, p, of_p, r);
+            SumOfRow(op, q, of_q, q.rows > 1 ? r : 0);
             value[r] = InUnit(nats, op.base);
             continue;
           }

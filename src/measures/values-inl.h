@@ -33,7 +33,7 @@ HWY_INLINE Partial WeightedPartial(D64 d, V64 p, V64 g) { return {g, ZeroWhere(h
 
 // Of one distribution.
 
-inline double ValueOf(const Entropy&, const Distribution& row) {
+inline HWY_NOINLINE double ValueOf(const Entropy&, const Distribution& row) {
   const D64 d;
   if (row.z == nullptr) {
     return Sum(d, row.n, [&](size_t i, size_t count) HWY_ATTR { return Surprise(d, row.P(d, i, count)); });
@@ -45,7 +45,7 @@ inline double ValueOf(const Entropy&, const Distribution& row) {
   });
 }
 
-inline Partial PartialOf(const Entropy&, const Distribution& row, double, size_t i, size_t count) {
+HWY_INLINE Partial PartialOf(const Entropy&, const Distribution& row, double, size_t i, size_t count) {
   const D64 d;
   return WeightedPartial(d, row.P(d, i, count), hn::Sub(hn::Zero(d), row.LogP(d, i, count)));
 }
@@ -55,7 +55,7 @@ inline Partial PartialOf(const Entropy&, const Distribution& row, double, size_t
 // There log(sum p^alpha) / (1 - alpha) would magnify what the sum of p lacks of 1. sum (p^alpha - p), each term by a series,
 // does not know of it, and goes over into -sum p log p.
 constexpr double kVeryNear = 0x1p-10;
-inline bool IsNear(double alpha, double sum) {
+HWY_INLINE bool IsNear(double alpha, double sum) {
   const double distance = std::abs(alpha - 1);
   return distance < kVeryNear || (distance < 0.125 && std::abs(sum - 1) < 1e-12);
 }
@@ -68,14 +68,14 @@ HWY_INLINE V64 PowerDifference(D64 d, double alpha, V64 p, V64 log_p) {
   return ZeroWhere(hn::Eq(p, hn::Zero(d)), hn::IfThenElse(IsNearZero(d, z), near, far));
 }
 
-inline double SumOfPowerDifferences(double alpha, const Distribution& row) {
+inline HWY_NOINLINE double SumOfPowerDifferences(double alpha, const Distribution& row) {
   const D64 d;
   return Sum(d, row.n, [&](size_t i, size_t count) HWY_ATTR {
     return PowerDifference(d, alpha, row.P(d, i, count), row.LogP(d, i, count));
   });
 }
 
-inline double CountSupport(const Distribution& row) {
+inline HWY_NOINLINE double CountSupport(const Distribution& row) {
   const D64 d;
   const double absent = -kInfinity<double>;
   return Sum(d, row.n, [&](size_t i, size_t count) HWY_ATTR {
@@ -89,7 +89,7 @@ struct Powers {
   double log_max, log_sum;
 };
 
-inline double LogMax(const Distribution& row) {
+inline HWY_NOINLINE double LogMax(const Distribution& row) {
   return row.z == nullptr ? LogNumber(RowMax(D64(), row.p, row.n)) : RowMax(D64(), row.z, row.n) - row.shift;
 }
 
@@ -98,7 +98,7 @@ HWY_INLINE V64 ScaledLog(D64 d, double alpha, double log_max, V64 log_p) {
   return hn::Mul(hn::Set(d, alpha), hn::Sub(log_p, hn::Set(d, log_max)));
 }
 
-inline Powers PowersOf(double alpha, const Distribution& row) {
+inline HWY_NOINLINE Powers PowersOf(double alpha, const Distribution& row) {
   const D64 d;
   const double log_max = LogMax(row);
   // An infinite order leaves the maxima: 0 times infinity is 0 there.
@@ -114,7 +114,7 @@ inline Powers PowersOf(double alpha, const Distribution& row) {
   return {log_max, Log1pNumber(sums[0] + (sums[1] - 1))};
 }
 
-inline double ValueOf(const RenyiEntropy& op, const Distribution& row) {
+inline HWY_NOINLINE double ValueOf(const RenyiEntropy& op, const Distribution& row) {
   const double alpha = op.alpha;
   if (alpha == 1) return ValueOf(Entropy{}, row);
   if (alpha == 0) return LogNumber(CountSupport(row));
@@ -124,7 +124,7 @@ inline double ValueOf(const RenyiEntropy& op, const Distribution& row) {
   return alpha / (1 - alpha) * powers.log_max + powers.log_sum / (1 - alpha);
 }
 
-inline double ValueOf(const TsallisEntropy& op, const Distribution& row) {
+inline HWY_NOINLINE double ValueOf(const TsallisEntropy& op, const Distribution& row) {
   const double alpha = op.alpha;
   if (alpha == 1) return ValueOf(Entropy{}, row);
   if (alpha == 0) return CountSupport(row) - 1;
@@ -140,7 +140,7 @@ HWY_INLINE V64 NearPartial(D64 d, double alpha, V64 log_p) {
   return hn::NegMulAdd(hn::Set(d, alpha / (alpha - 1)), Expm1(d, z, Exp(d, z)), hn::Set(d, -1.0));
 }
 
-inline Partial PartialOf(const TsallisEntropy& op, const Distribution& row, double value, size_t i, size_t count) {
+HWY_INLINE Partial PartialOf(const TsallisEntropy& op, const Distribution& row, double value, size_t i, size_t count) {
   const D64 d;
   const double alpha = op.alpha;
   const V64 p = row.P(d, i, count), log_p = row.LogP(d, i, count);
@@ -155,8 +155,8 @@ inline Partial PartialOf(const TsallisEntropy& op, const Distribution& row, doub
           hn::Mul(factor, Exp(d, hn::Mul(hn::Set(d, alpha), log_p)))};
 }
 
-inline Partial PartialOf(const RenyiEntropy& op, const Distribution& row, double value, const Powers& powers, size_t i,
-                         size_t count) {
+HWY_INLINE Partial PartialOf(const RenyiEntropy& op, const Distribution& row, double value, const Powers& powers, size_t i,
+                             size_t count) {
   const D64 d;
   const double alpha = op.alpha;
   const V64 p = row.P(d, i, count), log_p = row.LogP(d, i, count);
@@ -179,14 +179,14 @@ inline Partial PartialOf(const RenyiEntropy& op, const Distribution& row, double
 // Derivatives in the order. Of measures that have none there is nothing to ask for.
 
 template <class Op>
-double OrderSlope(const Op& /*op*/, const Distribution& /*row*/, double /*value*/) {
+inline HWY_NOINLINE double OrderSlope(const Op& /*op*/, const Distribution& /*row*/, double /*value*/) {
   return 0;
 }
 
 // With b = alpha - 1, y = b log p and p^alpha = p e^y it is -sum p (y e^y - e^y + 1) / b^2, and y e^y - e^y + 1, which is
 // y^2 e^y phi_2(-y), cancels nothing; where the value
 // takes 1 - sum p in, so does this.
-inline double OrderSlope(const TsallisEntropy& op, const Distribution& row, double /*value*/) {
+inline HWY_NOINLINE double OrderSlope(const TsallisEntropy& op, const Distribution& row, double /*value*/) {
   const D64 d;
   const double alpha = op.alpha, b = alpha - 1;
   if (alpha == kInfinity<double>) return 0;
@@ -206,7 +206,7 @@ inline double OrderSlope(const TsallisEntropy& op, const Distribution& row, doub
 // With q = p^alpha / sum p^alpha it is -KL(q, p) / b^2 = -sum p (y e^y - e^y + 1) / b^2, y = log q - log p = b (log p + H), of
 // which no term is negative. Where p sums to 1 + e, and the value knows of it, e / b^2 is added; near 1, where the value does
 // not, e (c e^c - e^c + 1) / b^2, c = b H.
-inline double OrderSlope(const RenyiEntropy& op, const Distribution& row, double value) {
+inline HWY_NOINLINE double OrderSlope(const RenyiEntropy& op, const Distribution& row, double value) {
   const D64 d;
   const double alpha = op.alpha, b = alpha - 1;
   if (alpha == kInfinity<double>) return 0;
@@ -258,7 +258,7 @@ struct Pair {
   HWY_INLINE Pair Swapped() const { return {q, p, ratios, -sign}; }
 };
 
-inline double ValueOf(const CrossEntropy&, const Pair& rows) {
+inline HWY_NOINLINE double ValueOf(const CrossEntropy&, const Pair& rows) {
   const D64 d;
   return Sum(d, rows.p.n, [&](size_t i, size_t count) HWY_ATTR {
     const V64 p = rows.p.P(d, i, count);
@@ -268,7 +268,7 @@ inline double ValueOf(const CrossEntropy&, const Pair& rows) {
   });
 }
 
-inline double ValueOf(const KlDivergence&, const Pair& rows) {
+inline HWY_NOINLINE double ValueOf(const KlDivergence&, const Pair& rows) {
   const D64 d;
   if (!rows.has_logs()) {
     return Sum(d, rows.p.n, [&](size_t i, size_t count) HWY_ATTR {
@@ -292,7 +292,7 @@ HWY_INLINE V64 ContrastOf(D64 d, const Pair& rows, size_t i, size_t count) {
   return hn::IfThenElse(IsNearZero(d, z), hn::Div(e, hn::Add(e, hn::Set(d, 2.0))), s);
 }
 
-inline double ValueOf(const JsDivergence&, const Pair& rows) {
+inline HWY_NOINLINE double ValueOf(const JsDivergence&, const Pair& rows) {
   const D64 d;
   const double sum = Sum(d, rows.p.n, [&](size_t i, size_t count) HWY_ATTR {
     const V64 mass = hn::Add(rows.p.P(d, i, count), rows.q.P(d, i, count));
@@ -303,14 +303,14 @@ inline double ValueOf(const JsDivergence&, const Pair& rows) {
 
 // Partial derivatives in the first distribution and in the second. What is 0 in both has none.
 
-inline Partial FirstPartialOf(const CrossEntropy&, const Pair& rows, size_t i, size_t count) {
+HWY_INLINE Partial FirstPartialOf(const CrossEntropy&, const Pair& rows, size_t i, size_t count) {
   const D64 d;
   const V64 p = rows.p.P(d, i, count), q = rows.q.P(d, i, count);
   const auto nothing = hn::And(hn::Eq(p, hn::Zero(d)), hn::Eq(q, hn::Zero(d)));
   return WeightedPartial(d, p, ZeroWhere(nothing, hn::Sub(hn::Zero(d), rows.q.LogP(d, i, count))));
 }
 
-inline Partial SecondPartialOf(const CrossEntropy&, const Pair& rows, size_t i, size_t count) {
+HWY_INLINE Partial SecondPartialOf(const CrossEntropy&, const Pair& rows, size_t i, size_t count) {
   const D64 d;
   const V64 p = rows.p.P(d, i, count), q = rows.q.P(d, i, count);
   const V64 minus = hn::Sub(hn::Zero(d), p);
@@ -325,12 +325,12 @@ HWY_INLINE V64 LogQuotientOf(D64 d, const Pair& rows, size_t i, size_t count) {
   return ZeroWhere(hn::And(hn::Eq(p, zero), hn::Eq(q, zero)), hn::Sub(zero, z));
 }
 
-inline Partial FirstPartialOf(const KlDivergence&, const Pair& rows, size_t i, size_t count) {
+HWY_INLINE Partial FirstPartialOf(const KlDivergence&, const Pair& rows, size_t i, size_t count) {
   const D64 d;
   return WeightedPartial(d, rows.p.P(d, i, count), LogQuotientOf(d, rows, i, count));
 }
 
-inline Partial SecondPartialOf(const KlDivergence&, const Pair& rows, size_t i, size_t count) {
+HWY_INLINE Partial SecondPartialOf(const KlDivergence&, const Pair& rows, size_t i, size_t count) {
   const D64 d;
   const V64 p = rows.p.P(d, i, count), q = rows.q.P(d, i, count), difference = hn::Sub(q, p);
   const auto nothing = hn::And(hn::Eq(p, hn::Zero(d)), hn::Eq(q, hn::Zero(d)));
@@ -338,7 +338,7 @@ inline Partial SecondPartialOf(const KlDivergence&, const Pair& rows, size_t i, 
 }
 
 // log(p/m) / 2, m the mean: log(1 - s) / 2, where 1 - s is 2 p / (p + q).
-inline Partial FirstPartialOf(const JsDivergence&, const Pair& rows, size_t i, size_t count) {
+HWY_INLINE Partial FirstPartialOf(const JsDivergence&, const Pair& rows, size_t i, size_t count) {
   const D64 d;
   const V64 p = rows.p.P(d, i, count), q = rows.q.P(d, i, count), sum = hn::Add(p, q), half = hn::Set(d, 0.5);
   const V64 s = ContrastOf(d, rows, i, count);
@@ -347,14 +347,14 @@ inline Partial FirstPartialOf(const JsDivergence&, const Pair& rows, size_t i, s
   return WeightedPartial(d, p, ZeroWhere(hn::Eq(sum, hn::Zero(d)), g));
 }
 
-inline Partial SecondPartialOf(const JsDivergence& op, const Pair& rows, size_t i, size_t count) {
+HWY_INLINE Partial SecondPartialOf(const JsDivergence& op, const Pair& rows, size_t i, size_t count) {
   return FirstPartialOf(op, rows.Swapped(), i, count);
 }
 
 // What gradients are in, whose chain rule follows from p, g and p g.
 enum class Through { probs, log_probs, softmax, division };
 
-inline Through ThroughOf(Input input, bool normalize) {
+HWY_INLINE Through ThroughOf(Input input, bool normalize) {
   if (input == Input::probs) return normalize ? Through::division : Through::probs;
   return input == Input::log_probs && !normalize ? Through::log_probs : Through::softmax;
 }
@@ -367,10 +367,11 @@ HWY_INLINE V64 WhereScored(D64 d, const Distribution& row, size_t i, size_t coun
 // The gradient of factor f where partial(i, count) is that of f in p but for the constant `lacking`, which adds to it where
 // the sum of p is free and drops out where it is not.
 template <class T, class PartialAt>
-void WriteGradient(Through through, const Distribution& row, double factor, double lacking, PartialAt&& partial, T* out) {
+HWY_NOINLINE void WriteGradient(Through through, const Distribution& row, double factor, double lacking, PartialAt&& partial,
+                                T* out) {
   const D64 d;
   if (!row.exists || row.constant) {
-    std::fill(out, out + row.n, row.exists ? T(0) : kNaN<T>);
+    FillRow(RowTag<T>(), row.exists ? T(0) : kNaN<T>, row.n, out);
     return;
   }
   const bool fixed = through == Through::softmax || through == Through::division;

@@ -5,6 +5,7 @@
 
 #include "entropic/losses.h"
 #include "src/maps/scores-inl.h"
+#include "src/rows/entry-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
@@ -30,19 +31,6 @@ template <class T>
 void Settle(const LossBatch<T>& batch, size_t r, double value);
 template <class T>
 void PutSlope(const LossBatch<T>& batch, size_t r, std::string_view parameter, double slope);
-
-template <class T>
-HWY_INLINE void CopyRow(const T* x, size_t n, T* out) {
-  ForEachVector(RowTag<T>(), n, [&](size_t i, size_t) HWY_ATTR { out[i] = x[i]; });
-}
-
-// After all have read what was there, and before any reads on.
-template <class T>
-HWY_INLINE void SetEntry(T* row, size_t i, T value) {
-  Team::Barrier();
-  if (Team::Rank() == 0) row[i] = value;
-  Team::Barrier();
-}
 
 template <class T>
 HWY_INLINE void Canonical(const T* x, size_t n, T* out) {
