@@ -63,13 +63,74 @@ Table one_row(std::vector<std::string> names, std::vector<double> numbers, std::
 
 struct Plan {
   std::string a, b, cost;
+};
+
+// Masses and costs of files, and what a plan between them is written to.
+struct Problem {
+  Numbers from, to;
+  Table plan;
+  std::vector<double> cost, f, g;
+
+  Problem(std::string_view command, const Plan& options, const Files& files)
+      : from(one_line(command, "masses", files, options.a)),
+        to(one_line(command, "masses", files, options.b)),
+        plan(doubles(files, options.cost).table) {
+    f.resize(from.values().size());
+    g.resize(to.values().size());
+    if (plan.rows != f.size() || plan.cols != g.size()) {
+      bad_input("{}: {} must be {} x {}, the masses of --a by those of --b, got {} x {}", command,
+                files::input_name(options.cost), f.size(), g.size(), plan.rows, plan.cols);
+    }
+    cost = std::get<std::vector<double>>(plan.values);
+  }
+
+  // solve(a, b, cost, plan, f, g)
+  void solve(const auto& by) {
+    const std::size_t n = f.size(), m = g.size();
+    by(entropic::MatrixView<const double>(from.values().data(), 1, n),
+       entropic::MatrixView<const double>(to.values().data(), 1, m), entropic::MatrixView<const double>(cost.data(), n, m),
+       entropic::MatrixView<double>(std::get<std::vector<double>>(plan.values).data(), n, m),
+       entropic::MatrixView<double>(f.data(), 1, n), entropic::MatrixView<double>(g.data(), 1, m));
+  }
+
+  // The row of what was found, and the plan where a file is named for it.
+  void write(const Table& found, const Files& files) {
+    if (files.out.empty()) return write_table(files, found);
+    // The plan's file is there only once the result is written too.
+    files::Output output(files.out);
+    plan.digits = files.digits;
+    files::write_all(files::output_format(files.out, files.out_format), output, plan);
+    Files row;
+    row.digits = files.digits;
+    if (!files::is_standard(files.out)) write_table(row, found);
+    output.finish();
+  }
+};
+
+std::string_view word_of(std::string_view command, entropic::TransportStatus status) {
+  if (status == entropic::TransportStatus::infeasible) {
+    throw std::runtime_error(fmt::format("{}: infeasible, every plan needs an arc of cost inf", command));
+  }
+  return entropic::kTransportStatusNames[static_cast<std::size_t>(status)];
+}
+
+std::string_view word_of(bool converged) { return converged ? "converged" : "not converged"; }
+
+Table between(const entropic::PartialTransport& op, Problem& problem) {
+  std::vector<entropic::PartialTransportResult> result(1);
+  problem.solve([&](auto... views) { entropic::partial_transport<double>(op, views..., result); });
+  const entropic::PartialTransportResult& r = result[0];
+  return one_row({"cost", "multiplier", "gap"}, {r.cost, r.multiplier, r.gap}, "status",
+                 word_of(entropic::PartialTransport::kDescription.name, r.status));
+}
+
+struct BalancedPlan : Plan {
   std::optional<double> epsilon;
   Arguments entropic = Arguments(*find_operation(entropic::family_info<entropic::Transport>(), "sinkhorn"));
 };
 
-void transport(const Plan& options, const Files& files) {
-  Numbers from = one_line("transport", "masses", files, options.a), to = one_line("transport", "masses", files, options.b);
-  const std::vector<double>&a = from.values(), &b = to.values();
+void transport(const BalancedPlan& options, const Files& files) {
+  Problem problem("transport", options, files);
   Arguments arguments = options.entropic;
   const auto argument = [&](std::string_view name) -> entropic::ParamValue& {
     std::size_t i = 0;
@@ -77,50 +138,24 @@ void transport(const Plan& options, const Files& files) {
     return arguments.values[i];
   };
   const auto* const given = std::get_if<double>(&argument("mass_tolerance"));
-  const double mass_tolerance = given != nullptr ? *given : std::max(from.tolerance, to.tolerance);
-  Table plan = doubles(files, options.cost).table;
-  const std::size_t n = a.size(), m = b.size();
-  if (plan.rows != n || plan.cols != m) {
-    bad_input("transport: {} must be {} x {}, the masses of --a by those of --b, got {} x {}", files::input_name(options.cost),
-              n, m, plan.rows, plan.cols);
-  }
-  const auto cost = std::get<std::vector<double>>(plan.values);
-  auto& values = std::get<std::vector<double>>(plan.values);
-  std::vector<double> f(n), g(m);
-  const auto run = [&](auto solve) {
-    solve(entropic::MatrixView<const double>(a.data(), 1, n), entropic::MatrixView<const double>(b.data(), 1, m),
-          entropic::MatrixView<const double>(cost.data(), n, m), entropic::MatrixView<double>(values.data(), n, m),
-          entropic::MatrixView<double>(f.data(), 1, n), entropic::MatrixView<double>(g.data(), 1, m));
-  };
-  Table found;
+  const double mass_tolerance = given != nullptr ? *given : std::max(problem.from.tolerance, problem.to.tolerance);
   if (options.epsilon) {
     std::vector<entropic::SinkhornResult> result(1);
     argument("epsilon") = *options.epsilon;
     argument("mass_tolerance") = mass_tolerance;
     const auto op = std::get<entropic::Sinkhorn>(made<entropic::Transport>(arguments));
-    run([&](auto... views) { entropic::sinkhorn<double>(op, views..., result); });
+    problem.solve([&](auto... views) { entropic::sinkhorn<double>(op, views..., result); });
     const entropic::SinkhornResult& r = result[0];
-    found = one_row({"cost", "lower_bound", "upper_bound", "marginal_error", "iterations"},
-                    {r.cost, r.lower_bound, r.upper_bound, r.marginal_error, static_cast<double>(r.iterations)}, "status",
-                    r.converged ? "converged" : "not converged");
+    problem.write(one_row({"cost", "lower_bound", "upper_bound", "marginal_error", "iterations"},
+                          {r.cost, r.lower_bound, r.upper_bound, r.marginal_error, static_cast<double>(r.iterations)}, "status",
+                          word_of(r.converged)),
+                  files);
   } else {
     std::vector<entropic::TransportResult> result(1);
-    run([&](auto... views) { entropic::optimal_transport<double>({mass_tolerance}, views..., result); });
-    if (result[0].status == entropic::TransportStatus::infeasible) {
-      throw std::runtime_error("transport: infeasible, every plan needs an arc of cost inf");
-    }
-    found = one_row({"cost", "gap"}, {result[0].cost, result[0].gap}, "status",
-                    entropic::kTransportStatusNames[static_cast<std::size_t>(result[0].status)]);
+    problem.solve([&](auto... views) { entropic::optimal_transport<double>({mass_tolerance}, views..., result); });
+    const std::string_view status = word_of("transport", result[0].status);
+    problem.write(one_row({"cost", "gap"}, {result[0].cost, result[0].gap}, "status", status), files);
   }
-  if (files.out.empty()) return write_table(files, found);
-  // The plan's file is there only once the result is written too.
-  files::Output output(files.out);
-  plan.digits = files.digits;
-  files::write_all(files::output_format(files.out, files.out_format), output, plan);
-  Files row;
-  row.digits = files.digits;
-  if (!files::is_standard(files.out)) write_table(row, found);
-  output.finish();
 }
 
 // What the distances have in common: two files, and weights of their samples or points.
@@ -245,21 +280,56 @@ void add_distance(CLI::App& app, Program& program, Table (*evaluate)(const Op&, 
   });
 }
 
+// The three files of a plan; `sums` says what those of the second's masses must be.
+void add_problem(CLI::App& command, Plan& options, std::string_view sums) {
+  add_path(command, "--a", options.a, "standard input", "Masses, one row or column: one for each row of the costs")
+      ->option_text("FILE")
+      ->required();
+  add_path(command, "--b", options.b, "standard input", fmt::format("Masses{}, one for each column of the costs", sums))
+      ->option_text("FILE")
+      ->required();
+  add_path(command, "--cost", options.cost, "standard input", "Costs of a unit from each to each; inf forbids")
+      ->option_text("FILE")
+      ->required();
+}
+
+void add_plan_output(CLI::App& command, Program& program) {
+  add_output_option(command, program.files, "File for the plan (default: none); - instead of the result");
+  add_form_options(command, program.files);
+}
+
+// A command of masses, costs and the operation's own parameters: between(operation, problem) is the row that comes out.
+template <class Op>
+void add_plan(CLI::App& app, Program& program, std::string_view out, std::string_view example) {
+  constexpr std::string_view kName = Op::kDescription.name;
+  const auto arguments = std::make_shared<Arguments>(*find_operation(entropic::family_info<entropic::Transport>(), kName));
+  const auto options = std::make_shared<Plan>();
+  CLI::App& command = *app.add_subcommand(std::string(kName), std::string(Op::kDescription.summary));
+  command.group(group_of("transport"));
+  add_problem(command, *options, "");
+  for (std::size_t i = 0; i < arguments->values.size(); ++i) {
+    const entropic::ParamInfo& param = arguments->info.params[i];
+    add_param(command, param, arguments->values[i])->group("Parameters")->required(param.required);
+  }
+  add_plan_output(command, program);
+  command.footer(fmt::format("{}\n{}Example: entropic {} --a a.csv --b b.csv --cost cost.npy {} -o plan.npy\n{}",
+                             Op::kDescription.formula, out, kName, example, kEverywhere));
+  command.callback([arguments, options, &program] {
+    program.action = [op = std::get<Op>(made<entropic::Transport>(*arguments)), options, &files = program.files] {
+      Problem problem(kName, *options, files);
+      const Table found = between(op, problem);
+      problem.write(found, files);
+    };
+  });
+}
+
 }  // namespace
 
 void add_transport(CLI::App& app, Program& program) {
-  const auto options = std::make_shared<Plan>();
+  const auto options = std::make_shared<BalancedPlan>();
   CLI::App& command = *app.add_subcommand("transport", "The cheapest plan that moves masses a to masses b.");
   command.group(group_of("transport"));
-  add_path(command, "--a", options->a, "standard input", "Masses, one row or column: one for each row of the costs")
-      ->option_text("FILE")
-      ->required();
-  add_path(command, "--b", options->b, "standard input", "Masses of the same sum, one for each column of the costs")
-      ->option_text("FILE")
-      ->required();
-  add_path(command, "--cost", options->cost, "standard input", "Costs of a unit from each to each; inf forbids")
-      ->option_text("FILE")
-      ->required();
+  add_problem(command, *options, " of the same sum");
   CLI::Option* const epsilon =
       command
           .add_option_function<std::string>(
@@ -273,14 +343,19 @@ void add_transport(CLI::App& app, Program& program) {
     CLI::Option* const option = add_param(command, param, options->entropic.values[i]);
     if (param.name != "mass_tolerance") option->needs(epsilon);
   }
-  add_output_option(command, program.files, "File for the plan (default: none); - instead of the result");
-  add_form_options(command, program.files);
+  add_plan_output(command, program);
   command.footer(fmt::format(
       "Out comes one row of CSV: cost, gap, status (the optimum is at most gap below cost), or with --epsilon cost,\n"
       "lower_bound, upper_bound (of the optimum), marginal_error, iterations, status. Infeasible: exit status 1.\n"
       "Example: entropic transport --a a.csv --b b.csv --cost cost.npy -o plan.npy\n{}",
       kEverywhere));
   command.callback([options, &program] { program.action = [options, &files = program.files] { transport(*options, files); }; });
+
+  add_plan<entropic::PartialTransport>(app, program,
+                                       "Out comes one row of CSV: cost, multiplier, gap, status. The optimum is at most\n"
+                                       "gap below cost, and a little more mass costs multiplier for each unit.\n"
+                                       "Infeasible: exit status 1.\n",
+                                       "--mass 0.5");
 
   add_distance<entropic::Wasserstein1d>(app, program, of_samples, "Samples", {"--u_weights", "--v_weights"}, false, "V",
                                         "Samples are a row each; a file with one column is one row. A V with one row is\n"

@@ -26,6 +26,21 @@ void exact(Matrix<const T> a, Matrix<const T> b, Matrix<const T> cost, Matrix<T>
 }
 
 template <class T>
+void of_a_part(Matrix<const T> a, Matrix<const T> b, Matrix<const T> cost, Matrix<T> plan, Matrix<T> f, Matrix<T> g,
+               Matrix<double> numbers, Vector<std::uint8_t> status, nb::tuple values) {
+  const PartialTransport options = to_params<PartialTransport>(values).op;
+  const nb::gil_scoped_release release;
+  std::vector<PartialTransportResult> results(a.shape(0));
+  partial_transport<T>(options, view(a), view(b), view(cost), view(plan), view(f), view(g), results);
+  for (std::size_t k = 0; k < results.size(); ++k) {
+    const PartialTransportResult& r = results[k];
+    double* const row = numbers.data() + 3 * k;
+    row[0] = r.cost, row[1] = r.multiplier, row[2] = r.gap;
+    status.data()[k] = static_cast<std::uint8_t>(r.status);
+  }
+}
+
+template <class T>
 void entropic_plan(Matrix<const T> a, Matrix<const T> b, Matrix<const T> cost, Matrix<T> plan, Matrix<T> f, Matrix<T> g,
                    Matrix<double> numbers, Vector<std::int64_t> iterations, Vector<bool> converged, nb::tuple values) {
   const Sinkhorn options = to_params<Sinkhorn>(values).op;
@@ -73,6 +88,9 @@ double divergence(Matrix<const T> x, Matrix<const T> y, Vector<const T> a, Vecto
 
 template <class T>
 void bind(nb::module_& m) {
+  m.def("partial_transport", &of_a_part<T>, nb::arg("a").noconvert(), nb::arg("b").noconvert(), nb::arg("cost").noconvert(),
+        nb::arg("plan").noconvert(), nb::arg("f").noconvert(), nb::arg("g").noconvert(), nb::arg("numbers").noconvert(),
+        nb::arg("status").noconvert(), nb::arg("params"));
   m.def("sinkhorn", &entropic_plan<T>, nb::arg("a").noconvert(), nb::arg("b").noconvert(), nb::arg("cost").noconvert(),
         nb::arg("plan").noconvert(), nb::arg("f").noconvert(), nb::arg("g").noconvert(), nb::arg("numbers").noconvert(),
         nb::arg("iterations").noconvert(), nb::arg("converged").noconvert(), nb::arg("params"));

@@ -573,6 +573,7 @@ OTHERS = {
     "sinkhorn_divergence": on_points,
     "sinkhorn": on_problems,
     "optimal_transport": on_problems,
+    "partial_transport": on_problems,
     "dual_value": on_potentials,
     "c_transform": on_costs,
     "lipschitz_constant": on_costs,
@@ -738,6 +739,7 @@ def digest_program(digests, target):
         run("--version", "--version")
         for words in ("list", "list --markdown", "man", "completion bash", "completion zsh", "no_such", ""):
             run(words or "nothing", *words.split())
+        problem = ["--a", "a.csv", "--b", "b.csv", "--cost", "cost.csv"]
         by_hand = {
             "compare": [["x.csv"], ["x.csv", "--format", "json"], ["x.csv", "--format", "html"], ["odd.csv", "--row", "3"],
                         ["x.csv", "--maps", "softmax,entmax", "--entropy", "1"]],
@@ -745,7 +747,8 @@ def digest_program(digests, target):
             "power_transform": [["p.csv", "--gamma", "0.5"], ["p.csv", "--gamma", "inf"]],
             "sample": [["x.csv", "--seed", "1", "--count", "3"], ["x.csv", "--steps", "temperature=0.8,top_p=0.9", "--probs"],
                        ["x.csv", "--steps", "entropy_clip=0.5:1,top_k=3", "--seed", "2"], ["x.csv", "--steps", "top_k=0"]],
-            "transport": [["--a", "a.csv", "--b", "b.csv", "--cost", "cost.csv", *more] for more in ([], ["--epsilon", "0.1"])],
+            "transport": [[*problem, *more] for more in ([], ["--epsilon", "0.1"])],
+            "partial_transport": [[*problem, "--mass", mass] for mass in ("0.5", "2")],
             "sinkhorn_divergence": [["x.csv", "p.csv", "--epsilon", "0.5"]],
         }  # fmt: skip
         for command in re.findall(r"^  ([a-z][a-z_0-9]+)(?:,| |$)", help_text.partition("Subcommands:")[2], re.MULTILINE):

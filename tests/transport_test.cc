@@ -454,6 +454,82 @@ TEST(OptimalTransport, RefusesWhatIsNoProblem) {
   EXPECT_EQ(solve(looser, 1, {.mass_tolerance = 0.5}).only().cost, 0.5 * 1 + 0.25 * 0 - 0.2);
 }
 
+// A part: a plan within the masses, potentials of the dual, one value of both. All of the lesser masses is the whole problem.
+TYPED_TEST(OptimalTransportOf, PartsAreProvedOptimal) {
+  using T = TypeParam;
+  std::mt19937 random(31);
+  for (const auto& [n, m] : {std::pair<std::size_t, std::size_t>{1, 1}, {1, 5}, {7, 4}, {30, 45}}) {
+    const auto whole = points_problem<T>(random, n, m, false, 2);
+    const double sum = std::accumulate(whole.a.begin(), whole.a.end(), 0.0);
+    for (const double scale : {1.0, 1e-30, 1e30}) {
+      for (const double share : {0.0, 1e-3, 0.4, 0.9, 1.0}) {
+        auto p = whole;
+        for (T& c : p.cost) c = static_cast<T>(c * scale);
+        for (T& x : p.b) x *= 2;
+        std::vector<T> plan(n * m), f(n), g(m);
+        std::vector<PartialTransportResult> result(1);
+        partial_transport<T>({.mass = share * sum}, {p.a.data(), 1, n}, {p.b.data(), 1, m}, {p.cost.data(), n, m},
+                             {plan.data(), n, m}, {f.data(), 1, n}, {g.data(), 1, m}, result);
+        const PartialTransportResult& r = result[0];
+        ASSERT_EQ(r.status, TransportStatus::optimal);
+        const double eps = 100 * std::numeric_limits<T>::epsilon();
+        double moved = 0, paid = 0, dual = r.multiplier * share * sum;
+        std::vector<double> columns(m);
+        for (std::size_t i = 0; i < n; ++i) {
+          double row = 0;
+          for (std::size_t j = 0; j < m; ++j) {
+            const double x = plan[i * m + j], c = p.cost[i * m + j];
+            ASSERT_GE(x, 0);
+            ASSERT_LE(static_cast<double>(f[i]) + g[j] + r.multiplier, c + eps * 10 * scale);
+            row += x, columns[j] += x, paid += x * c;
+          }
+          ASSERT_LE(row, p.a[i] + eps);
+          ASSERT_LE(f[i], 0);
+          moved += row;
+          dual += static_cast<double>(p.a[i]) * f[i];
+        }
+        for (std::size_t j = 0; j < m; ++j) {
+          ASSERT_LE(columns[j], p.b[j] + eps);
+          ASSERT_LE(g[j], 0);
+          dual += static_cast<double>(p.b[j]) * g[j];
+        }
+        EXPECT_NEAR(moved, share * sum, eps * sum);
+        EXPECT_NEAR(paid, r.cost, eps * 10 * scale * sum);
+        EXPECT_NEAR(dual, r.cost, eps * 100 * scale * sum);
+        EXPECT_GE(r.gap, 0);
+        EXPECT_LE(r.gap, 1e-12 * scale * sum);
+        if (share == 1) {
+          p.b = whole.b;
+          partial_transport<T>({.mass = sum}, {p.a.data(), 1, n}, {p.b.data(), 1, m}, {p.cost.data(), n, m}, {},
+                               {f.data(), 1, n}, {g.data(), 1, m}, result);
+          EXPECT_NEAR(result[0].cost, solve(p).only().cost, 1e-5 * scale * sum);
+        }
+      }
+    }
+  }
+}
+
+TEST(OptimalTransport, PartsThatNoArcsTake) {
+  const std::vector<double> a = {1, 2}, b = {2, 2}, cost = {kInfinity, kInfinity, 1, 3};
+  std::vector<double> plan(4), f(2), g(2);
+  std::vector<PartialTransportResult> result(1);
+  const auto run = [&](double mass) {
+    partial_transport<double>({.mass = mass}, {a.data(), 1, 2}, {b.data(), 1, 2}, {cost.data(), 2, 2}, {plan.data(), 2, 2},
+                              {f.data(), 1, 2}, {g.data(), 1, 2}, result);
+    return result[0];
+  };
+  EXPECT_EQ(run(0).cost, 0);
+  EXPECT_EQ(run(1.5).cost, 1.5);
+  EXPECT_EQ(plan, (std::vector<double>{0, 0, 1.5, 0}));
+  EXPECT_EQ(run(2).cost, 2);
+  EXPECT_EQ(run(2.5).status, TransportStatus::infeasible);
+  EXPECT_TRUE(std::isnan(plan[0]) && std::isnan(f[0]) && std::isnan(g[1]));
+  EXPECT_EQ(run(0).status, TransportStatus::optimal);
+  expect_error("partial_transport: mass must be at most the sum of a and that of b, 3, got 3.1", [&] { run(3.1); });
+  expect_error("partial_transport: mass must be at least 0 and finite, got -1", [&] { run(-1); });
+  expect_error("partial_transport: mass must be at least 0 and finite, got nan", [&] { run(std::nan("")); });
+}
+
 // The other functions, whose values tests/python/test_transport.py compares with definitions: the same on every target.
 
 TYPED_TEST(OptimalTransportOf, EntropicPlansHaveTheSameBitsOnTargetsWithFma) {

@@ -93,6 +93,8 @@ typedef struct entropic_array {
                          all; value out, plan, as cost of all, f, g, gap, status out or left out: 0 optimal, 1 infeasible,
                          2 pivot_limit
 
+     partial_transport   the same, with multiplier
+
      sinkhorn            the same; value out, plan, f, g, marginal_error, lower_bound, upper_bound, iterations, converged out or
                          left out
 

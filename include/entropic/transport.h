@@ -162,6 +162,43 @@ ENTROPIC_API void optimal_transport(const OptimalTransport& options, MatrixView<
                                     MatrixView<std::type_identity_t<T>> plan, MatrixView<T> f, MatrixView<T> g,
                                     std::span<TransportResult> result);
 
+struct PartialTransport {
+  double mass = std::numeric_limits<double>::quiet_NaN();
+
+  static constexpr Description kDescription = {
+      .name = "partial_transport",
+      .summary = "Optimal transport of a part of the masses, exactly: the part that costs least.",
+      .formula = "min <P, C> over P >= 0 with row sums <= a, column sums <= b and sum P = mass",
+      .gradient = "d cost / d C = P, d cost / d a = f, d cost / d b = g and d cost / d mass = multiplier",
+      .source = "Caffarelli, McCann, Annals of Mathematics 2010; Chapel, Alaya, Gasso, NeurIPS 2020",
+  };
+  static constexpr auto kParams = std::tuple{Param<PartialTransport>{.name = "mass",
+                                                                     .meaning = "how much is moved",
+                                                                     .member = &PartialTransport::mass,
+                                                                     .at_least = 0,
+                                                                     .required = true,
+                                                                     .typical = 0.5}};
+};
+
+struct PartialTransportResult {
+  double cost;        // <P, C>; +inf where infeasible
+  double multiplier;  // what a little more mass would cost, for each unit
+  double gap;         // cost - <a, f> - <b, g> - multiplier mass, at least 0: the optimum is at most so far below cost
+  TransportStatus status;
+};
+
+// The same of a part: the sums of a and b may differ, and `mass` is moved, no more than the lesser of the two sums; what is
+// above it by no more than kSumTolerance<T> of it is left out. f and g are at most 0 and f_i + g_j + multiplier <= C_ij, which
+// proves the cost.
+//
+// Shapes, Units, Error: as optimal_transport, with (n + 1) (m + 1) numbers more of memory for each thread.
+// Throws: as optimal_transport; a mass that is more than there is.
+template <class T>
+ENTROPIC_API void partial_transport(const PartialTransport& options, MatrixView<const std::type_identity_t<T>> a,
+                                    MatrixView<const std::type_identity_t<T>> b, MatrixView<const std::type_identity_t<T>> cost,
+                                    MatrixView<std::type_identity_t<T>> plan, MatrixView<T> f, MatrixView<T> g,
+                                    std::span<PartialTransportResult> result);
+
 struct Sinkhorn {
   double epsilon = std::numeric_limits<double>::quiet_NaN();
   double tolerance = 1e-6;

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from entropic import _checks, _transport
+from entropic import _checks, _core, _transport
 
 
 class SlicedResult(NamedTuple):
@@ -154,7 +154,7 @@ def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed
 def partial_transport(a, b, cost, *, mass):
     """Optimal transport of a part of the masses, exactly: the part that costs least.
 
-        min <P, C> over P >= 0 with P 1 <= a, P^T 1 <= b and sum P = mass
+        min <P, C> over P >= 0 with row sums <= a, column sums <= b and sum P = mass
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def partial_transport(a, b, cost, *, mass):
     cost : array
         Of shape (..., n, m); inf forbids an arc. Leading axes broadcast.
     mass : float, at least 0 and at most the sum of a and that of b, required
-        How much is moved.
+        How much is moved. Above the sums by no more than 1e-6 of them, 1e-4 for float32, it counts as the lesser of the two.
 
     Returns
     -------
@@ -174,11 +174,12 @@ def partial_transport(a, b, cost, *, mass):
     Raises
     ------
     ValueError, TypeError
-        As optimal_transport; mass is out of its range.
+        As optimal_transport, but for sums that differ; mass is out of its range.
 
     Notes
     -----
-    By optimal_transport with one more row and one more column, which take at no cost what stays where it is.
+    By the method of optimal_transport with one more row and one more column, which take at no cost what stays where it is.
+    plan is the gradient of cost in C, f and g are those in a and b, multiplier is that in mass.
     Source: Caffarelli, McCann, Annals of Mathematics 2010; Chapel, Alaya, Gasso, NeurIPS 2020.
 
     Examples
@@ -187,41 +188,12 @@ def partial_transport(a, b, cost, *, mass):
     >>> float(found.cost)
     0.0
     """
-    name = "partial_transport"
-    arrays = _transport.Together(name, a=a, b=b, cost=cost)
-    arrays.check_axes(a=1, b=1, cost=2)
-    lead = arrays.lead(a=1, b=1, cost=2)
-    a, b, cost = (np.asarray(arrays.given[one], np.float64) for one in ("a", "b", "cost"))
-    n, m = a.shape[-1], b.shape[-1]
-    if cost.shape[-2:] != (n, m):
-        raise ValueError(f"{name}: cost must have shape (..., {n}, {m}), got {cost.shape}")
-    for argument, masses in (("a", a), ("b", b)):
-        if not ((masses >= 0) & (masses < math.inf)).all():
-            raise ValueError(
-                f"{name}: {argument} must be at least 0 and finite, got {masses[~((masses >= 0) & (masses < math.inf))][0]}"
-            )
-    mass = within(name, "mass", mass, 0)
-    sums = [np.broadcast_to(one.sum(axis=-1), lead) for one in (a, b)]
-    least = min((one.min(initial=math.inf) for one in sums), default=math.inf)
-    if mass > least * (1 + 1e-12):
-        raise ValueError(f"{name}: mass must be at most the sum of a and that of b, {least:g}, got {mass:g}")
-    wide = np.zeros((*lead, n + 1, m + 1))
-    wide[..., :n, :m] = cost
-    # More than the mass is moved where the corner has some, and that only rounding makes worth its cost.
-    wide[..., n, m] = 2 * np.abs(cost[np.isfinite(cost)]).max(initial=0) + 1
-    rows, columns = (
-        np.concatenate([np.broadcast_to(one, (*lead, one.shape[-1])), np.maximum(rest - mass, 0)[..., None]], axis=-1)
-        for one, rest in ((a, sums[1]), (b, sums[0]))
-    )
-    found = _transport.optimal_transport(rows, columns, wide)
-    f, g = found.f, found.g
-    own_f, own_g = f[..., :n] + g[..., m:], g[..., :m] + f[..., n:]
-    multiplier = -(f[..., n] + g[..., m])
-    plan = found.plan[..., :n, :m]
-    dual = (own_f * a).sum(axis=-1) + (own_g * b).sum(axis=-1) + multiplier * mass
-    gap = np.maximum(found.cost - dual, 0)
-    results = (found.cost, lead), (plan, plan.shape), (own_f, (*lead, n)), (own_g, (*lead, m)), (multiplier, lead), (gap, lead)
-    return PartialResult(*(arrays.back(np.ascontiguousarray(value), shape) for value, shape in results))
+    problems = _transport.ProblemArrays("partial_transport", a, b, cost)
+    numbers, status = np.empty((problems.count, 3)), np.empty(problems.count, np.uint8)
+    _core.partial_transport(*problems.views, numbers, status, (mass,))
+    problems.check_feasible(status)
+    value, multiplier, gap = (problems.arrays.back(column, problems.lead) for column in np.ascontiguousarray(numbers.T))
+    return PartialResult(value, *problems.found(), multiplier, gap)
 
 
 def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_iterations=10000):

@@ -186,16 +186,12 @@ def optimal_transport(a, b, cost, *, mass_tolerance=None):
            [0.  , 0.5 ]]))
     """
     name = "optimal_transport"
-    problems = _ProblemArrays(name, a, b, cost)
+    problems = ProblemArrays(name, a, b, cost)
     costs, gaps = np.empty(problems.count), np.empty(problems.count)
     status = np.empty(problems.count, np.uint8)
     mass_tolerance = problems.mass_tolerance(mass_tolerance)
     _core.optimal_transport(*problems.views, costs, gaps, status, (mass_tolerance,))
-    infeasible = np.flatnonzero(status == 1)
-    if len(infeasible):
-        at = tuple(map(int, np.unravel_index(infeasible[0], problems.lead)))
-        where = f" in problem {at[0] if len(at) == 1 else at}" if at else ""
-        raise ValueError(f"{name}: infeasible, every plan needs an arc of cost inf{where}")
+    problems.check_feasible(status)
     back, lead = problems.arrays.back, problems.lead
     return TransportResult(back(costs, lead), *problems.found(), back(gaps, lead), STATUS[status].reshape(lead)[()])
 
@@ -246,7 +242,7 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
     >>> bool(result.converged), bool(result.lower_bound <= 0.25 <= result.upper_bound), round(float(result.cost), 4)
     (True, True, 0.25)
     """
-    problems = _ProblemArrays("sinkhorn", a, b, cost)
+    problems = ProblemArrays("sinkhorn", a, b, cost)
     numbers = np.empty((problems.count, 4))
     iterations, converged = np.empty(problems.count, np.int64), np.empty(problems.count, bool)
     params = (epsilon, tolerance, max_iterations, problems.mass_tolerance(mass_tolerance))
@@ -258,7 +254,7 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
     )
 
 
-class _ProblemArrays:
+class ProblemArrays:
     """a, b and cost of a batch of problems, and the arrays for what is found: as _core takes them, in .views."""
 
     def __init__(self, name, a, b, cost):
@@ -276,6 +272,13 @@ class _ProblemArrays:
 
     def mass_tolerance(self, given):
         return self.arrays.sum_tolerance if given is None else given
+
+    def check_feasible(self, status):
+        infeasible = np.flatnonzero(status == 1)
+        if len(infeasible):
+            at = tuple(map(int, np.unravel_index(infeasible[0], self.lead)))
+            where = f" in problem {at[0] if len(at) == 1 else at}" if at else ""
+            raise ValueError(f"{self.arrays.function}: infeasible, every plan needs an arc of cost inf{where}")
 
     def found(self):
         """plan, f, g."""

@@ -59,10 +59,11 @@ std::vector<ArrayRole> roles_of(const OperationInfo& info, bool vjp) {
     if (info.name == "wasserstein") roles.push_back({"plan", true, true});
     return roles;
   }
-  if (info.name == "optimal_transport" || info.name == "sinkhorn") {
+  if (info.name == "optimal_transport" || info.name == "partial_transport" || info.name == "sinkhorn") {
     std::vector<ArrayRole> roles = {
         {"a"}, {"b"}, {"cost"}, {"value", true}, {"plan", true, true}, {"f", true, true}, {"g", true, true}};
-    if (info.name == "optimal_transport") {
+    if (info.name == "partial_transport") roles.push_back({"multiplier", true, true});
+    if (info.name != "sinkhorn") {
       roles.insert(roles.end(), {{"gap", true, true}, {"status", true, true}});
     } else {
       for (const std::string_view name : {"marginal_error", "lower_bound", "upper_bound", "iterations", "converged"}) {

@@ -185,6 +185,15 @@ void transport(Call& call) {
           column_of<std::int64_t>(call, "status", results.size(), [&](std::size_t i) { return results[i].status; });
         });
   }
+  if (const auto* const part = std::get_if<PartialTransport>(&op)) {
+    return plans<T, PartialTransportResult>(
+        call, *part, [](const auto&... arguments) { partial_transport<T>(arguments...); },
+        [&](std::span<const PartialTransportResult> results) {
+          column_of<double>(call, "multiplier", results.size(), [&](std::size_t i) { return results[i].multiplier; });
+          column_of<double>(call, "gap", results.size(), [&](std::size_t i) { return results[i].gap; });
+          column_of<std::int64_t>(call, "status", results.size(), [&](std::size_t i) { return results[i].status; });
+        });
+  }
   if (const auto* const smooth = std::get_if<Sinkhorn>(&op)) {
     return plans<T, SinkhornResult>(
         call, *smooth, [](const auto&... arguments) { sinkhorn<T>(arguments...); },

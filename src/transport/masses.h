@@ -104,6 +104,23 @@ struct WholeMasses {
     *std::max_element(b.begin(), b.end()) += rest;
   }
 
+  // a and b in one unit, none scaled, and at their ends what remains of the other where `mass` is moved, or all that can be.
+  // Returns how much that is.
+  template <class T>
+  double set_part(std::span<const T> from_a, std::span<const T> from_b, double larger_sum, double mass) {
+    const int top = std::ilogb(larger_sum);
+    shift = 100 - top;
+    const ByPowerOf2 scale(-top);
+    Mass total_a = 0, total_b = 0;
+    a.clear(), b.clear();
+    for (const T x : from_a) total_a += a.emplace_back(whole(scale(x)));
+    for (const T x : from_b) total_b += b.emplace_back(whole(scale(x)));
+    const Mass moved = std::min({whole(scale(mass)), total_a, total_b});
+    a.push_back(total_b - moved);
+    b.push_back(total_a - moved);
+    return number(moved);
+  }
+
  private:
   // Exact products, as long as they are no smaller than a double can be.
   struct ByPowerOf2 {

@@ -47,6 +47,22 @@ def test_with_entropy(cli, problem):
     assert row.endswith(",converged")
 
 
+def test_a_part_of_the_masses(cli, problem):
+    a, b, cost = problem
+    want = entropic.partial_transport(a, b, cost, mass=0.6)
+    header, row = cli.output("partial_transport", *FILES, "--mass", 0.6, "-o", "plan.npy").splitlines()
+    assert header == "cost,multiplier,gap,status" and row.endswith(",optimal")
+    assert [float(cell) for cell in row.split(",")[:3]] == [want.cost, want.multiplier, want.gap]
+    np.testing.assert_array_equal(cli.load("plan.npy"), want.plan)
+    message = cli.error("partial_transport", *FILES, "--mass", 1.5)
+    assert message.startswith("partial_transport: mass must be at most the sum of a and that of b, ")
+    message = cli.error("partial_transport", *FILES, "--mass", -1)
+    assert message == "partial_transport: --mass must be at least 0 and finite, got -1"
+    assert "--mass is required" in cli.error("partial_transport", *FILES)
+    cli.save("cost.npy", np.where(np.eye(5, 4) > 0, cost, np.inf))
+    assert cli.error("partial_transport", *FILES, "--mass", 0.99, status=1).startswith("partial_transport: infeasible")
+
+
 def test_what_is_refused(cli, problem):
     cli.write("a.csv", "0.5,0.5\n")
     cli.write("b.csv", "0.5\n0.5\n")

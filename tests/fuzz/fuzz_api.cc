@@ -424,7 +424,12 @@ void fuzz_transport(Bytes& bytes) {
   const auto span_of = [](MatrixView<T> view) {
     return std::span<const T>(view.data, view.data == nullptr ? 0 : view.cols * (view.rows > 0));
   };
-  switch (bytes.up_to(8)) {
+  switch (bytes.up_to(9)) {
+    case 9: {
+      const auto result = call.some<PartialTransportResult>(k, true);
+      const auto op = random_op<PartialTransport>(bytes);
+      return call.run([&] { partial_transport<T>(op, a, b, cost, plan, f, g, result); });
+    }
     case 0: {
       const auto result = call.some<TransportResult>(k, true);
       const auto op = random_op<OptimalTransport>(bytes);

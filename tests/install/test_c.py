@@ -124,15 +124,16 @@ SHAPES = {
     "sinkhorn_divergence": {"value": (1, 1), "a": (1, 2), "b": (2, 1)},
     "wasserstein_histogram": {"support": (1, 3)},
     "optimal_transport": {"cost": (6, 3), "plan": (6, 3)},
+    "partial_transport": {"cost": (6, 3), "plan": (6, 3)},
     "sinkhorn": {"cost": (6, 3), "plan": (6, 3)},
 }
 WHOLE = {"status", "indices", "iterations", "converged"}
-NUMBERS = {"value", "gamma", "reached", "gap", "marginal_error", "lower_bound", "upper_bound"}
+NUMBERS = {"value", "gamma", "reached", "gap", "multiplier", "marginal_error", "lower_bound", "upper_bound"}
 
 
 def test_every_operation_of_the_registry_runs(library):
     """With a value for what is required, every one fills its outputs, for both types."""
-    needed = {"alpha": 1.5, "k": 2, "p": 0.9, "entropy": 0.5, "gamma": 1.5, "order": 2, "epsilon": 0.5}
+    needed = {"alpha": 1.5, "k": 2, "p": 0.9, "entropy": 0.5, "gamma": 1.5, "order": 2, "epsilon": 0.5, "mass": 0.5}
     needed["steps"] = [{"name": "temperature", "temperature": 0.8}, {"name": "top_k", "k": 2}]
     operations = json.loads(library.entropic_registry())
     assert len({one["name"] for one in operations}) == len(operations) > 50

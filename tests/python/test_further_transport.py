@@ -72,6 +72,32 @@ def test_partial_transport_is_the_linear_programme(share):
             assert float(found.cost) == pytest.approx((pots * cost).sum(), abs=1e-9)
 
 
+def test_partial_transport_of_all_is_the_whole_problem():
+    """In both types, where sums are as near as rounding leaves them."""
+    for dtype, close in ((np.float64, 1e-12), (np.float32, 1e-5)):
+        a, b, cost = (x.astype(dtype) for x in problem(1))
+        a, b = (x / x.sum() for x in (a, b))
+        part, whole = entropic.partial_transport(a, b, cost, mass=1), entropic.optimal_transport(a, b, cost)
+        assert part.plan.dtype == dtype
+        assert float(part.cost) == pytest.approx(float(whole.cost), rel=close)
+
+
+def test_partial_transport_that_no_arcs_take():
+    cost = np.full((2, 2), np.inf)
+    cost[0, 0] = 1.0
+    assert entropic.partial_transport([1.0, 1.0], [1.0, 1.0], cost, mass=1.0).cost == 1
+    with pytest.raises(ValueError, match="partial_transport: infeasible, every plan needs an arc of cost inf in problem 1"):
+        entropic.partial_transport([1.0, 1.0], [[1.0, 1.0], [0.0, 1.0]], cost, mass=0.5)
+
+
+def test_the_multiplier_is_the_price_of_mass():
+    a, b, cost = problem(2)
+    found = [entropic.partial_transport(a, b, cost, mass=mass) for mass in (0.7, 0.7 + 1e-7)]
+    assert float(found[0].multiplier) == pytest.approx(float(found[1].cost - found[0].cost) / 1e-7, rel=1e-6)
+    prices = [float(entropic.partial_transport(a, b, cost, mass=mass).multiplier) for mass in np.linspace(0.1, 2, 9)]
+    assert prices == sorted(prices)
+
+
 def test_partial_transport_of_several_problems_and_of_tensors():
     torch = torch_or_skip()
     import entropic.torch as et
@@ -224,7 +250,7 @@ ERRORS = [
     (lambda: entropic.partial_transport([-1.0], [2.0], [[1.0]], mass=0), "a must be at least 0 and finite"),
     (
         lambda: entropic.partial_transport([1.0], [2.0], [[1.0, 2.0]], mass=1),
-        r"cost must have shape \(..., 1, 1\), got \(1, 2\)",
+        r"cost must have shape \(..., 1, 1\) for these a and b, got \(1, 2\)",
     ),
     (lambda: entropic.unbalanced_sinkhorn([1.0], [1.0], [[1.0]], epsilon=0, penalty=1), "epsilon must be above 0 and finite"),
     (lambda: entropic.unbalanced_sinkhorn([1.0], [1.0], [[1.0]], epsilon=1, penalty=np.inf), "penalty must be above 0"),

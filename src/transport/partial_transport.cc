@@ -1,0 +1,122 @@
+// Exact transport of a part of the masses: a row and a column more take what stays where it is.
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "entropic/transport.h"
+#include "src/check.h"
+#include "src/parallel.h"
+#include "src/transport/masses.h"
+#include "src/transport/network_simplex.h"
+#include "src/transport/problems.h"
+
+namespace entropic::inline ENTROPIC_ABI {
+namespace {
+
+constexpr std::string_view kName = PartialTransport::kDescription.name;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// What one thread uses for one problem after the other.
+struct Worker {
+  NetworkSimplex<double> simplex;
+  WholeMasses masses;
+  std::vector<double> cost;
+};
+
+template <class T>
+PartialTransportResult solve(Worker& worker, double mass, MatrixView<const T> a, MatrixView<const T> b, MassSums sums,
+                             MatrixView<const T> cost, MatrixView<T> plan, T* f, T* g) {
+  using Status = NetworkSimplex<double>::Status;
+  const std::size_t n = cost.rows, m = cost.cols;
+  WholeMasses& masses = worker.masses;
+  const double moved = masses.set_part(std::span(a.data, n), std::span(b.data, m), std::max(sums.a, sums.b), mass);
+  double largest = 0;
+  const TransportKernels<T> kernels = transport_kernels<T>();
+  for (std::size_t i = 0; i < n; ++i) largest = std::max(largest, kernels.largest_size(cost.row(i), m));
+  const int exponent = largest == 0 ? 0 : -std::ilogb(largest);
+  // What stays costs nothing, and may not go from the one to the other.
+  std::vector<double>& wide = worker.cost;
+  wide.assign((n + 1) * (m + 1), 0);
+  wide.back() = kInfinity;
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t j = 0; j < m; ++j) {
+      wide[i * (m + 1) + j] = std::ldexp(static_cast<double>(cost.row(i)[j]), exponent);
+    }
+  }
+  const Status status = worker.simplex.solve(MatrixView<const double>(wide.data(), n + 1, m + 1), masses.a, masses.b);
+  const bool infeasible = status == Status::infeasible;
+  for (std::size_t i = 0; i < plan.rows; ++i) {
+    std::fill(plan.row(i), plan.row(i) + m, infeasible ? std::numeric_limits<T>::quiet_NaN() : T(0));
+  }
+  if (infeasible) {
+    std::fill(f, f + n, std::numeric_limits<T>::quiet_NaN());
+    std::fill(g, g + m, std::numeric_limits<T>::quiet_NaN());
+    return {kInfinity, std::numeric_limits<double>::quiet_NaN(), kInfinity, TransportStatus::infeasible};
+  }
+
+  CompensatedSum paid, gap;
+  worker.simplex.for_each_flow([&](std::size_t i, std::size_t j, Mass flow) {
+    if (i == n || j == m) return;
+    // What rounding of the masses left over is no arc of the plan.
+    if (flow < masses.a[i] >> 70 && flow < masses.b[j] >> 70) return;
+    const double amount = masses.number(flow);
+    paid.add_product(amount, wide[i * (m + 1) + j]);
+    if (plan.rows != 0) plan.row(i)[j] = static_cast<T>(amount);
+  });
+  gap.add(paid.value());
+  // Potentials relative to those of what stays, which rounding may have left above.
+  const double f_stays = worker.simplex.f()[n], g_stays = worker.simplex.g()[m], multiplier = -(f_stays + g_stays);
+  for (std::size_t i = 0; i < n; ++i) {
+    const double own = std::min(0.0, worker.simplex.f()[i] + g_stays);
+    gap.add_product(-masses.number(masses.a[i]), own);
+    f[i] = static_cast<T>(std::ldexp(own, -exponent));
+  }
+  for (std::size_t j = 0; j < m; ++j) {
+    const double own = std::min(0.0, worker.simplex.g()[j] + f_stays);
+    gap.add_product(-masses.number(masses.b[j]), own);
+    g[j] = static_cast<T>(std::ldexp(own, -exponent));
+  }
+  gap.add_product(-moved, multiplier);
+  return {std::ldexp(paid.value(), -exponent), std::ldexp(multiplier, -exponent),
+          std::ldexp(std::max(0.0, gap.value()), -exponent),
+          status == Status::optimal ? TransportStatus::optimal : TransportStatus::pivot_limit};
+}
+
+}  // namespace
+
+template <class T>
+void partial_transport(const PartialTransport& options, MatrixView<const std::type_identity_t<T>> a,
+                       MatrixView<const std::type_identity_t<T>> b, MatrixView<const std::type_identity_t<T>> cost,
+                       MatrixView<std::type_identity_t<T>> plan, MatrixView<T> f, MatrixView<T> g,
+                       std::span<PartialTransportResult> result) {
+  check_params(options);
+  const std::vector<MassSums> sums = check_problems<T>(kName, a, b, cost, plan, f, g, result.size(), kInfinity);
+  const std::size_t problems = a.rows, n = a.cols, m = b.cols;
+  for (std::size_t k = 0; k < problems; ++k) {
+    const double least = std::min(sums[k].a, sums[k].b);
+    if (options.mass > least * (1 + kSumTolerance<T>)) {
+      fail("{}: mass must be at most the sum of a and that of b, {}, got {}{}", kName, least, options.mass,
+           in_problem(k, problems));
+    }
+  }
+  parallel_rows(problems, 64 * n * m, [&](std::size_t begin, std::size_t end) {
+    Worker worker;
+    for (std::size_t k = begin; k < end; ++k) {
+      const MatrixView<T> own_plan = plan.rows == 0 ? plan : MatrixView<T>{plan.row(k * n), n, m, plan.row_stride};
+      result[k] = solve<T>(worker, options.mass, {a.row(k), 1, n}, {b.row(k), 1, m}, sums[k], cost_of(cost, k, n), own_plan,
+                           f.row(k), g.row(k));
+    }
+  });
+}
+
+template void partial_transport(const PartialTransport&, MatrixView<const float>, MatrixView<const float>,
+                                MatrixView<const float>, MatrixView<float>, MatrixView<float>, MatrixView<float>,
+                                std::span<PartialTransportResult>);
+template void partial_transport(const PartialTransport&, MatrixView<const double>, MatrixView<const double>,
+                                MatrixView<const double>, MatrixView<double>, MatrixView<double>, MatrixView<double>,
+                                std::span<PartialTransportResult>);
+
+}  // namespace entropic::inline ENTROPIC_ABI
