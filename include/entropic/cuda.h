@@ -1,4 +1,4 @@
-// Maps, losses and measures of rows in a GPU's memory: the library entropic_cuda.
+// Maps, losses, measures and draws of rows in a GPU's memory: the library entropic_cuda.
 //
 // What a call takes, refuses and gives is what maps.h, losses.h, measures.h and entropy_control.h say of the function with the
 // same name, and the results have the bits that CPUs with FMA give, but for what docs/howto/gpu.md lists. Differences:
@@ -23,6 +23,7 @@
 #include "entropic/losses.h"
 #include "entropic/maps.h"
 #include "entropic/measures.h"
+#include "entropic/sampling.h"
 
 namespace entropic::inline ENTROPIC_ABI {
 namespace cuda {
@@ -95,6 +96,31 @@ template <class T>
 ENTROPIC_API void measure(const Divergence& op, MatrixView<const T> p, MatrixView<const std::type_identity_t<T>> q,
                           std::span<double> value, MatrixView<std::type_identity_t<T>> dp,
                           MatrixView<std::type_identity_t<T>> dq, std::span<std::byte> memory, Stream stream = {});
+
+// Which noise a call sees, as entropic::Noise; `streams` are on the device. A number that `seed_at` or `position_at` points to
+// on the device takes the place of seed or position, so that a graph that is replayed can draw anew.
+struct DeviceNoise : Noise {
+  const std::uint64_t* seed_at = nullptr;
+  const std::uint64_t* position_at = nullptr;
+};
+
+// Draws; the draws of Sampler::sample, whose seed is the sampler's unless seed_at has one. At most 16 steps.
+template <class T>
+ENTROPIC_API void sample(const Sample& options, MatrixView<const T> x, MatrixView<std::int64_t> indices, DeviceNoise noise,
+                         std::span<std::byte> memory, Stream stream = {});
+template <class T>
+ENTROPIC_API void sample(const Sampler& sampler, MatrixView<const T> x, MatrixView<std::int64_t> indices, DeviceNoise noise,
+                         std::span<std::byte> memory, Stream stream = {});
+// The distribution that the steps leave.
+template <class T>
+ENTROPIC_API void probs(const Sampler& sampler, MatrixView<const T> x, MatrixView<std::type_identity_t<T>> p,
+                        std::span<std::byte> memory, Stream stream = {});
+template <class T>
+ENTROPIC_API void gumbel_softmax(const GumbelSoftmax& options, MatrixView<const T> x, MatrixView<std::type_identity_t<T>> p,
+                                 DeviceNoise noise, std::span<std::byte> memory, Stream stream = {});
+// T: float or double.
+template <class T>
+ENTROPIC_API void gumbel_noise(MatrixView<T> g, DeviceNoise noise, std::span<std::byte> memory, Stream stream = {});
 
 // T: float or double; scores only. `status` holds numbers of GammaStatus.
 template <class T>

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "entropic/describe.h"
+#include "entropic/sampling.h"
 
 namespace entropic::inline ENTROPIC_ABI {
 namespace cuda {
@@ -60,6 +61,27 @@ struct MeasureCall : Call<Op> {
   double* value = nullptr;
   double tolerance = 0;               // of a distribution's sum
   double bound = 0, below_bound = 0;  // of the value, and the largest number that is stored up to it
+};
+
+// A step of a chain, as src/cuda/chain-inl.h takes it.
+struct ChainStep {
+  enum Kind : int { temperature, top_k, top_p, min_p, typical_p, entropy, entropy_clip };
+  Kind kind;
+  double first, second;
+  std::int64_t count;
+};
+
+// Draws, or the distribution that steps leave (out), or both. Noise as entropic::Noise says; what is read on the device takes
+// the place of a number.
+struct SampleCall : Call<Sample> {
+  static constexpr int kMostSteps = 16;
+  ChainStep step[kMostSteps] = {};
+  int steps = 0;
+  std::uint64_t seed = 0, stream = 0, position = 0;
+  const std::uint64_t *streams = nullptr, *seed_at = nullptr, *position_at = nullptr;
+  std::int64_t* indices = nullptr;
+  std::size_t indices_stride = 0, draws = 0;
+  bool hard = false;  // out is 1 at what is drawn
 };
 
 // Which threads have a row: so many blocks of a cluster with so many threads each; rows, where a block has several.

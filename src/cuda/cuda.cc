@@ -43,6 +43,12 @@ ForParams<Op, Number> places_of(std::span<const Given> given, std::size_t rows) 
   return places;
 }
 
+// Bytes for a row of each of `rows` in the type that is worked on.
+template <class W>
+std::size_t room_of_rows(std::size_t rows, std::size_t cols) {
+  return (rows * cols * sizeof(W) + 127) / 128 * 128;
+}
+
 // op with the values that its rows have in place of its own taken as typical ones, so that the others can be checked.
 template <class Op>
 void check_common(Op op, std::span<const PerRow> per_row) {
@@ -113,7 +119,10 @@ std::size_t memory_for(const Map& map, std::size_t rows, std::size_t cols) {
 template <class T>
 std::size_t memory_for(std::size_t rows, std::size_t cols) {
   using W = Working<T>;
-  return std::max(Kernels<LogSoftmax, W>::memory(rows, cols), MeasureKernels<Entropy, W>::memory(rows, cols));
+  // The last for gumbel_softmax, which has its noisy scores before it.
+  return std::max({Kernels<LogSoftmax, W>::memory(rows, cols), MeasureKernels<Entropy, W>::memory(rows, cols),
+                   SamplingKernels<W>::memory(rows, cols), Kernels<Softmax, W>::memory(rows, cols)}) +
+         room_of_rows<W>(rows, cols);
 }
 
 template <class T>
@@ -281,12 +290,6 @@ template void gamma_for_entropy(const GammaForEntropy&, MatrixView<const double>
                                 std::span<int>, std::span<std::byte>, Stream, std::span<const PerRow>);
 
 namespace {
-
-// Bytes for a row of each of `rows` in the type that is worked on.
-template <class W>
-std::size_t room_of_rows(std::size_t rows, std::size_t cols) {
-  return (rows * cols * sizeof(W) + 127) / 128 * 128;
-}
 
 // What a loss that starts from a map does with its p.
 template <class Op>
@@ -560,6 +563,127 @@ ENTROPIC_CUDA_MEASURES(double);
 ENTROPIC_CUDA_MEASURES(float16);
 ENTROPIC_CUDA_MEASURES(bfloat16);
 #undef ENTROPIC_CUDA_MEASURES
+
+namespace {
+
+// A step as the kernels take it.
+ChainStep chain_step(const Step& step) {
+  return std::visit(
+      []<class Op>(const Op& op) -> ChainStep {
+        using Kind = ChainStep::Kind;
+        if constexpr (std::is_same_v<Op, step::Temperature>) return {Kind::temperature, op.temperature, 0, 0};
+        if constexpr (std::is_same_v<Op, step::TopK>) return {Kind::top_k, 0, 0, op.k};
+        if constexpr (std::is_same_v<Op, step::TopP>) return {Kind::top_p, op.p, 0, 0};
+        if constexpr (std::is_same_v<Op, step::MinP>) return {Kind::min_p, op.p, 0, 0};
+        if constexpr (std::is_same_v<Op, step::TypicalP>) return {Kind::typical_p, op.p, 0, 0};
+        if constexpr (std::is_same_v<Op, step::Entropy>) return {Kind::entropy, op.entropy, 0, 0};
+        if constexpr (std::is_same_v<Op, step::EntropyClip>) return {Kind::entropy_clip, op.min_entropy, op.max_entropy, 0};
+      },
+      step);
+}
+
+template <class T>
+SampleCall sample_call(std::string_view name, std::span<const Step> steps, const MatrixView<const T>& x,
+                       const DeviceNoise& noise, std::span<std::byte> memory) {
+  check_layout(name, "x", x);
+  if (x.cols > 0xffffffff) fail("{}: x must have fewer than 2^32 columns, got {}", name, x.cols);
+  if (x.cols == 0 && x.rows > 0) fail("{}: x must have a column, got {} x 0", name, x.rows);
+  if (!noise.streams.empty()) check_size(name, "streams", noise.streams.size(), x.rows);
+  if (steps.size() > SampleCall::kMostSteps) {
+    fail("{}: steps must be at most {} on a device, got {}", name, SampleCall::kMostSteps, steps.size());
+  }
+  check_memory(name, memory, memory_for<T>(x.rows, x.cols));
+  SampleCall call = {{Sample{}, x.rows, x.cols, {}, {}}};
+  call.in[0] = rows_of(x);
+  call.memory = reinterpret_cast<std::uint8_t*>(memory.data());
+  for (const Step& step : steps) call.step[call.steps++] = chain_step(step);
+  call.seed = noise.seed, call.stream = noise.stream, call.position = noise.position;
+  call.streams = noise.streams.empty() ? nullptr : noise.streams.data();
+  call.seed_at = noise.seed_at, call.position_at = noise.position_at;
+  return call;
+}
+
+template <class T>
+void draw(std::string_view name, std::span<const Step> steps, const MatrixView<const T>& x, MatrixView<std::int64_t> indices,
+          const DeviceNoise& noise, std::span<std::byte> memory, Stream stream) {
+  check_layout(name, "indices", indices);
+  if (indices.rows != x.rows) fail("{}: indices must have a row for each of {} rows, got {}", name, x.rows, indices.rows);
+  SampleCall call = sample_call<T>(name, steps, x, noise, memory);
+  call.indices = indices.data, call.indices_stride = indices.row_stride, call.draws = indices.cols;
+  if (indices.cols > 0) SamplingKernels<Working<T>>::sample(call, stream);
+}
+
+}  // namespace
+
+template <class T>
+void sample(const Sample& options, MatrixView<const T> x, MatrixView<std::int64_t> indices, DeviceNoise noise,
+            std::span<std::byte> memory, Stream stream) {
+  check_params(options);
+  const Step step = step::Temperature{options.temperature};
+  draw<T>(Sample::kDescription.name, std::span(&step, 1), x, indices, noise, memory, stream);
+}
+
+template <class T>
+void sample(const Sampler& sampler, MatrixView<const T> x, MatrixView<std::int64_t> indices, DeviceNoise noise,
+            std::span<std::byte> memory, Stream stream) {
+  noise.seed = sampler.seed();
+  draw<T>("Sampler::sample", sampler.steps(), x, indices, noise, memory, stream);
+}
+
+template <class T>
+void probs(const Sampler& sampler, MatrixView<const T> x, MatrixView<std::type_identity_t<T>> p, std::span<std::byte> memory,
+           Stream stream) {
+  constexpr std::string_view kName = "Sampler::probs";
+  check_map(kName, x, "p", p);
+  SampleCall call = sample_call<T>(kName, sampler.steps(), x, {}, memory);
+  call.out = rows_of(p);
+  SamplingKernels<Working<T>>::sample(call, stream);
+}
+
+// Noisy scores, in the type that is worked on, wait in memory for softmax.
+template <class T>
+void gumbel_softmax(const GumbelSoftmax& options, MatrixView<const T> x, MatrixView<std::type_identity_t<T>> p,
+                    DeviceNoise noise, std::span<std::byte> memory, Stream stream) {
+  using W = Working<T>;
+  constexpr std::string_view kName = GumbelSoftmax::kDescription.name;
+  check_params(options);
+  check_map(kName, x, "p", p);
+  const Step step = step::Temperature{};
+  SampleCall call = sample_call<T>(kName, std::span(&step, 1), x, noise, memory);
+  if (options.hard) {
+    call.out = rows_of(p), call.hard = true, call.draws = 1;
+    return SamplingKernels<W>::sample(call, stream);
+  }
+  call.out = {call.memory, x.cols};
+  call.memory += room_of_rows<W>(x.rows, x.cols);
+  SamplingKernels<W>::add_noise(call, stream);
+  Call<Softmax> map = {Softmax{.temperature = options.temperature}, x.rows, x.cols, {}, {}};
+  map.in[0] = call.out, map.out = rows_of(p), map.memory = call.memory;
+  Kernels<Softmax, W>::map(map, stream);
+}
+
+template <class T>
+void gumbel_noise(MatrixView<T> g, DeviceNoise noise, std::span<std::byte> memory, Stream stream) {
+  SampleCall call = sample_call<T>("gumbel_noise", {}, g, noise, memory);
+  call.in[0] = {}, call.out = rows_of(g);
+  SamplingKernels<T>::add_noise(call, stream);
+}
+
+#define ENTROPIC_CUDA_SAMPLING(T)                                                                                           \
+  template void sample(const Sample&, MatrixView<const T>, MatrixView<std::int64_t>, DeviceNoise, std::span<std::byte>,     \
+                       Stream);                                                                                             \
+  template void sample(const Sampler&, MatrixView<const T>, MatrixView<std::int64_t>, DeviceNoise, std::span<std::byte>,    \
+                       Stream);                                                                                             \
+  template void probs(const Sampler&, MatrixView<const T>, MatrixView<T>, std::span<std::byte>, Stream);                    \
+  template void gumbel_softmax(const GumbelSoftmax&, MatrixView<const T>, MatrixView<T>, DeviceNoise, std::span<std::byte>, \
+                               Stream)
+ENTROPIC_CUDA_SAMPLING(float);
+ENTROPIC_CUDA_SAMPLING(double);
+ENTROPIC_CUDA_SAMPLING(float16);
+ENTROPIC_CUDA_SAMPLING(bfloat16);
+#undef ENTROPIC_CUDA_SAMPLING
+template void gumbel_noise(MatrixView<float>, DeviceNoise, std::span<std::byte>, Stream);
+template void gumbel_noise(MatrixView<double>, DeviceNoise, std::span<std::byte>, Stream);
 
 }  // namespace cuda
 }  // namespace entropic::inline ENTROPIC_ABI

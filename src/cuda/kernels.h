@@ -42,6 +42,13 @@ struct MeasureKernels {
   static void run(MeasureCall<Op> call, Stream stream);
 };
 
+template <class T>
+struct SamplingKernels {
+  static std::size_t memory(std::size_t rows, std::size_t n);
+  static void sample(SampleCall call, Stream stream);
+  static void add_noise(SampleCall call, Stream stream);
+};
+
 // A failed launch is a std::runtime_error; the kernels' files report what the runtime says.
 void check_launch(int error);
 

@@ -105,15 +105,19 @@ class DrawNoise {
 
 // y = x - max x + G, G = -log E; of a row without a finite maximum as its distribution is. x may be null for G alone.
 template <class T>
-void AddNoiseRow(const T* x, size_t n, NoiseKey key, T* y) {
+HWY_NOINLINE void AddNoiseRow(const T* x, size_t n, NoiseKey key, T* y) {
   const D64 d;
   const DrawNoise noise(key);
   const T max = x == nullptr ? T(0) : RowMax(RowTag<T>(), x, n);
   if (!IsFinite(max)) {
     // Without a distribution all -inf or NaN; else what is +inf is equally likely, and nothing else is.
-    bool nan = false;
-    for (size_t i = 0; i < n; ++i) nan |= x[i] != x[i];
-    for (size_t i = 0; i < n; ++i) y[i] = nan ? kNaN<T> : x[i] == kInfinity<T> ? T(0) : -kInfinity<T>;
+    const bool nan = FindNonFinite(x, n).nan;
+    const RowTag<T> narrow;
+    const auto top = hn::Set(narrow, kInfinity<T>), none = hn::Set(narrow, nan ? kNaN<T> : -kInfinity<T>);
+    ForEachVector(narrow, n, [&](size_t i, size_t count) HWY_ATTR {
+      const auto is_top = hn::Eq(LoadUpTo(narrow, x + i, count, T(0)), top);
+      StoreUpTo(nan ? none : hn::IfThenZeroElse(is_top, none), narrow, count, y + i);
+    });
     if (nan || max < 0) return;
     x = y;
   }

@@ -1,0 +1,401 @@
+// A chain of steps over one row, and draws from what it leaves, by a team of threads: src/sampling/chain-inl.h has the same for
+// the host, whose sums are taken over the survivors where they lie, packed or not. So what is packed there is packed here.
+#pragma once
+
+#include <limits>
+
+#include "src/cuda/calls.h"
+#include "src/maps/cut_softmax-inl.h"
+#include "src/rows/entry-inl.h"
+#include "src/rows/mass_cut-inl.h"
+#include "src/rows/narrow_entropy-inl.h"
+#include "src/sampling/noise-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic::inline ENTROPIC_ABI {
+namespace HWY_NAMESPACE {
+
+template <class T>
+class Chain {
+ public:
+  using D = RowTag<T>;
+  using Index = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+
+  static size_t Memory(size_t n) {
+    return 5 * Arena::room<T>(n) + 2 * (Arena::room<T>(n) + Arena::room<Index>(n)) + Arena::room<T>(MostBlocks(n)) +
+           Arena::room<T>(MassCutScratch(n)) + Arena::room<T>(NarrowRow::Room(n)) + 2 * Arena::room<double>(n) +
+           Arena::room<size_t>(MostBlocks(n) + 1);
+  }
+
+  HWY_INLINE Chain(const T* x, size_t n, Arena memory) : x_(x), n_(n), most_blocks_(MostBlocks(n)) {
+    for (size_t k = 0; k < 2; ++k) packed_[k] = memory.take<T>(n), packed_index_[k] = memory.take<Index>(n);
+    block_max_ = memory.take<T>(most_blocks_);
+    memory_ = memory;
+    Survey();
+  }
+
+  HWY_INLINE bool exist() const { return n_ > 0; }
+
+  HWY_INLINE void Apply(const cuda::ChainStep& step) {
+    switch (step.kind) {
+      case cuda::ChainStep::temperature:
+        return ApplyTemperature(step.first);
+      case cuda::ChainStep::top_k:
+        return TopK(static_cast<size_t>(step.count));
+      case cuda::ChainStep::top_p:
+        return TopP(step.first);
+      case cuda::ChainStep::min_p:
+        return Keep(Within(max_, temperature_ * LogNumber(step.first)));
+      case cuda::ChainStep::typical_p:
+        return TypicalP(step.first);
+      case cuda::ChainStep::entropy:
+        return Normalize(step.first);
+      case cuda::ChainStep::entropy_clip: {
+        const double entropy = CurrentEntropy();
+        if (entropy < step.first) return Normalize(step.first);
+        if (entropy > step.second) return Normalize(step.second);
+      }
+    }
+  }
+
+  HWY_INLINE void ApplyTemperature(double temperature) {
+    temperature_ *= temperature;
+    Rescale();
+  }
+
+  HWY_INLINE void Write(size_t n, T* p) {
+    Arena memory = memory_;
+    double* const e = memory.take<double>(n_);
+    const double inverse = 1 / Terms(D64(), e);
+    if (index_ != nullptr) FillRow(D(), T(0), n, p);
+    ForEachVector(D(), n_,
+                  [&](size_t i, size_t) HWY_ATTR { p[index_ == nullptr ? i : index_[i]] = static_cast<T>(e[i] * inverse); });
+  }
+
+  // Before draws.
+  HWY_INLINE void FindBlocks() {
+    if (index_ == nullptr || n_ <= kFew) return;
+    size_t* const begin = memory_.take<size_t>(most_blocks_ + 1);
+    blocks_ = Team::Pack(
+        n_, [&](size_t i) HWY_ATTR { return i == 0 || index_[i] / kNoiseBlock != index_[i - 1] / kNoiseBlock; },
+        [&](size_t place, size_t i) HWY_ATTR { begin[place] = i; });
+    SetEntry(begin, blocks_, n_);
+    ForEachVector(D(), blocks_, [&](size_t b, size_t) HWY_ATTR {
+      T max = x_[begin[b]];
+      for (size_t i = begin[b] + 1; i < begin[b + 1]; ++i) max = HWY_MAX(max, x_[i]);
+      block_max_[b] = max;
+    });
+    block_begin_ = begin;
+  }
+
+  HWY_INLINE int64_t Draw(NoiseKey key) const {
+    const DrawNoise noise(key);
+    const D64 d;
+    Best best;
+    if (n_ <= kFew) {
+      for (size_t i = Team::Rank(); i < n_; i += Team::Size()) Look(noise, i, best);
+      return OfTeam(best).index;
+    }
+    const size_t blocks = index_ == nullptr ? MostBlocks(n_) : blocks_;
+    Arena memory = memory_;
+    double* const bounds = memory.take<double>(blocks);
+    const hn::RebindToUnsigned<D64> u;
+    ForEachVector(d, blocks, [&](size_t b, size_t) HWY_ATTR {
+      const uint64_t block = index_ == nullptr ? b : index_[block_begin_[b]] / kNoiseBlock;
+      bounds[b] = Relative(block_max_[b]) - hn::GetLane(Log(d, noise.SmallestOf(hn::Set(u, block))));
+    });
+    // The most promising block first, by all threads: it leaves few others, which have one thread each.
+    const double highest = RowMax(d, bounds, blocks);
+    const size_t first = FindEntry(bounds, blocks, highest), end = EndOf(first);
+    for (size_t i = BeginOf(first) + Team::Rank(); i < end; i += Team::Size()) Look(noise, i, best);
+    best = OfTeam(best);
+    const double least = best.key - 1e-12 * (1 + fabs(best.key));
+    for (size_t b = Team::Rank(); b < blocks; b += Team::Size()) {
+      if (b == first || !(bounds[b] >= least)) continue;
+      for (size_t i = BeginOf(b); i < EndOf(b); ++i) Look(noise, i, best);
+    }
+    return OfTeam(best).index;
+  }
+
+ private:
+  static constexpr size_t kFew = 256;
+
+  static HWY_INLINE size_t MostBlocks(size_t n) { return (n + kNoiseBlock - 1) / kNoiseBlock; }
+
+  struct Best {
+    double key = -kInfinity<double>;
+    int64_t index = std::numeric_limits<int64_t>::max();
+  };
+
+  // Of equal ones the lowest index.
+  static HWY_INLINE Best OfTeam(Best best) {
+    const double key = Team::Fold(best.key, -kInfinity<double>, [](double a, double b) { return a > b ? a : b; });
+    const int64_t mine = best.key == key ? best.index : std::numeric_limits<int64_t>::max();
+    return {key, Team::Fold(mine, std::numeric_limits<int64_t>::max(), [](int64_t a, int64_t b) { return a < b ? a : b; })};
+  }
+
+  HWY_INLINE double Relative(T x) const { return (static_cast<double>(x) - static_cast<double>(max_)) * (1 / temperature_); }
+
+  HWY_INLINE void Look(const DrawNoise& noise, size_t i, Best& best) const {
+    const hn::RebindToUnsigned<D64> u;
+    const uint64_t at = index_ == nullptr ? i : index_[i];
+    const double key = Relative(x_[i]) - hn::GetLane(Log(D64(), noise.Of(hn::Set(u, at))));
+    const int64_t index = static_cast<int64_t>(at);
+    if (key > best.key || (key == best.key && index < best.index)) best = {key, index};
+  }
+
+  HWY_INLINE size_t BeginOf(size_t block) const { return index_ == nullptr ? block * kNoiseBlock : block_begin_[block]; }
+  HWY_INLINE size_t EndOf(size_t block) const {
+    return index_ == nullptr ? HWY_MIN((block + 1) * kNoiseBlock, n_) : block_begin_[block + 1];
+  }
+
+  HWY_INLINE void Survey() {
+    const bool nan = BlockMaxima();
+    max_ = RowMax(D(), block_max_, most_blocks_);
+    if (!nan && IsFinite(max_)) return;
+    if (nan || max_ < 0) {
+      n_ = 0;
+    } else {
+      // +inf scores are equally likely: equal scores.
+      max_ = 0;
+      PackAs(T(0), [&](size_t i) HWY_ATTR { return x_[i] == kInfinity<T>; });
+    }
+  }
+
+  // The maximum of each block; whether there is a NaN. A warp has a block.
+  HWY_INLINE bool BlockMaxima() {
+    const size_t blocks = MostBlocks(n_);
+    size_t nan = 0;
+    if (Team::IsOne()) {
+      for (size_t b = 0; b < blocks; ++b) {
+        T max = -kInfinity<T>;
+        for (size_t i = b * kNoiseBlock; i < HWY_MIN((b + 1) * kNoiseBlock, n_); ++i) {
+          nan += x_[i] != x_[i], max = x_[i] > max ? x_[i] : max;
+        }
+        block_max_[b] = max;
+      }
+      return nan > 0;
+    }
+    for (size_t b = Team::Warp(); b < blocks; b += Team::Warps()) {
+      T max = -kInfinity<T>;
+      for (size_t i = b * kNoiseBlock + Team::Lane(); i < HWY_MIN((b + 1) * kNoiseBlock, n_); i += 32) {
+        nan += x_[i] != x_[i], max = x_[i] > max ? x_[i] : max;
+      }
+      for (unsigned mask = 16; mask > 0; mask /= 2) {
+        const T other = Team::FromXor(max, mask);
+        max = other > max ? other : max;
+      }
+      if (Team::Lane() == 0) block_max_[b] = max;
+    }
+    Team::Barrier();
+    return Team::Sum(nan) > 0;
+  }
+
+  // Packs those that are chosen, as scores of one value or as they are.
+  template <class Chosen>
+  HWY_INLINE void PackAs(T value, const Chosen& chosen, bool as_they_are = false) {
+    T* const to = packed_[other_];
+    Index* const to_index = packed_index_[other_];
+    n_ = Team::Pack(n_, chosen, [&](size_t place, size_t i) HWY_ATTR {
+      to[place] = as_they_are ? x_[i] : value;
+      to_index[place] = index_ == nullptr ? static_cast<Index>(i) : index_[i];
+    });
+    x_ = to, index_ = to_index, other_ = 1 - other_;
+  }
+
+  HWY_INLINE void Flatten() {
+    max_ = 0, temperature_ = 1;
+    PackAs(T(0), [&](size_t i) HWY_ATTR { return x_[i] != -kInfinity<T>; });
+  }
+
+  // As on the host: where many of a row's scores survive, they stay in their places and what goes becomes absent.
+  template <class Keeps>
+  HWY_INLINE void Keep(T least, const Keeps& keeps) {
+    const D d;
+    const size_t blocks = MostBlocks(n_);
+    const bool few = index_ != nullptr || n_ <= kFew || CountAtLeast(d, block_max_, blocks, least) <= blocks / 2;
+    if (few || CountAtLeast(d, x_, n_, least) <= n_ / 8) return PackAs(T(0), keeps, true);
+    T* const to = packed_[other_];
+    ForEachVector(d, n_, [&](size_t i, size_t) HWY_ATTR { to[i] = keeps(i) ? x_[i] : -kInfinity<T>; });
+    x_ = to, other_ = 1 - other_;
+    BlockMaxima();
+  }
+
+  HWY_INLINE void Keep(Cut<T> cut) {
+    Keep(cut.least, [&](size_t i) HWY_ATTR { return cut.Keeps(D(), hn::LoadU(D(), x_ + i), i).raw; });
+  }
+
+  HWY_INLINE void Rescale() {
+    if (!IsExtremeTemperature<T>(temperature_)) return;
+    temperature_ =
+        HWY_MAX(std::numeric_limits<double>::denorm_min(), HWY_MIN(temperature_, std::numeric_limits<double>::max()));
+    constexpr auto kScores = KernelsOf<Softmax, T>::kScores;
+    const auto row = PrepareRow(D(), kScores, Softmax{.temperature = temperature_}, x_, n_, packed_[other_]);
+    if (row.x == packed_[other_]) other_ = 1 - other_;
+    x_ = row.x, max_ = row.max, temperature_ = row.op.temperature;
+    if (index_ == nullptr) BlockMaxima();
+  }
+
+  HWY_INLINE void TopK(size_t k) {
+    if (k >= n_) return;
+    Arena memory = memory_;
+    Keep(LargestK(D(), x_, n_, k, memory.take<T>(LargestKScratch(n_))));
+  }
+
+  HWY_INLINE void TopP(double p) {
+    if (p == 1) return;
+    Arena memory = memory_;
+    T *const scratch = memory.take<T>(MassCutScratch(n_)), *const e = memory.take<T>(n_);
+    const double total = Terms(D(), e);
+    const MassCut<T> found = CutRowByMass(D(), e, n_, total, p, scratch);
+    if (found.kept > 0) Keep(LargestOfEqualMass(D(), x_, e, n_, found, scratch));
+  }
+
+  HWY_INLINE void TypicalP(double p) {
+    if (p == 1) return;
+    Arena memory = memory_;
+    T* const all = memory.take<T>(n_);
+    T* const mass[2] = {memory.take<T>(n_), memory.take<T>(n_)};
+    T* const distance[2] = {memory.take<T>(n_), memory.take<T>(n_)};
+    const double total = Terms(D(), mass[0]), mean = MeanScore(mass[0]) / total;
+    const double center = static_cast<double>(max_) + mean;
+    ForEachVector(D(), n_,
+                  [&](size_t i, size_t) HWY_ATTR { all[i] = static_cast<T>(fabs(static_cast<double>(x_[i]) - center)); });
+    CopyRow(all, n_, distance[0]);
+    size_t ties;
+    const T within = WithinMass(mass, distance, p * total, &ties);
+    const size_t end = EndOfFirst(D(), all, n_, within, ties);
+    Keep(-kInfinity<T>,
+         [&](size_t i) HWY_ATTR { return (all[i] < within || (all[i] == within && i < end)) && x_[i] > -kInfinity<T>; });
+    max_ = RowMax(D(), x_, n_);
+  }
+
+  // e = exp((x - max) / temperature), in T or in float64, and the sum.
+  template <class DX>
+  HWY_INLINE double Terms(DX d, hn::TFromD<DX>* e) const {
+    using X = hn::TFromD<DX>;
+    const ExpScaled<DX> exp(d, temperature_);
+    const X max = static_cast<X>(max_);
+    return Sum(d, n_, [&](size_t i, size_t) HWY_ATTR {
+      const auto ei = exp(d, hn::Set(d, static_cast<X>(x_[i]) - max));
+      hn::StoreU(ei, d, e + i);
+      return ei;
+    });
+  }
+
+  // The sum of e (x - max).
+  HWY_INLINE double MeanScore(const T* e) const {
+    const D64 d;
+    return Sum(d, n_, [&](size_t i, size_t) HWY_ATTR {
+      const double ei = static_cast<double>(e[i]);
+      return hn::Set(d, ei == 0 ? 0 : ei * (static_cast<double>(x_[i]) - static_cast<double>(max_)));
+    });
+  }
+
+  HWY_INLINE T WithinMass(T* const (&masses)[2], T* const (&distances)[2], double target, size_t* ties) const {
+    const D d;
+    using O = Ordered<T>;
+    double reached = 0;
+    size_t n = n_, now = 0;
+    const auto pack = [&](T low, T high) HWY_ATTR {
+      const T *const mass = masses[now], *const distance = distances[now];
+      T *const to_mass = masses[1 - now], *const to_distance = distances[1 - now];
+      n = Team::Pack(
+          n, [&](size_t i) HWY_ATTR { return mass[i] > T(0) && distance[i] > low && distance[i] <= high; },
+          [&](size_t place, size_t i) HWY_ATTR { to_mass[place] = mass[i], to_distance[place] = distance[i]; });
+      now = 1 - now;
+    };
+    pack(-1, std::numeric_limits<T>::max());
+    for (;;) {
+      const T *const mass = masses[now], *const distance = distances[now];
+      T low = distance[0], high = distance[0];
+      RowRange(d, distance, n, low, high);
+      if (low == high) {
+        *ties = 0;
+        while (*ties < n && (*ties == 0 || reached < target)) reached += static_cast<double>(mass[(*ties)++]);
+        return low;
+      }
+      auto from = O::From(low) - 1, to = O::From(high);
+      double nearer = 0;
+      for (int step = 0; step < 3 && to - from > 1; ++step) {
+        const auto middle = from + (to - from) / 2;
+        const T limit = O::To(middle);
+        const double inside =
+            Sum(d, n, [&](size_t i, size_t) HWY_ATTR { return hn::Set(d, distance[i] <= limit ? mass[i] : T(0)); });
+        if (reached + inside >= target) {
+          to = middle;
+        } else {
+          nearer = inside;
+          from = middle;
+        }
+      }
+      reached += nearer;
+      pack(O::To(from), O::To(to));
+    }
+  }
+
+  HWY_INLINE double CurrentEntropy() const {
+    const D d;
+    const ExpScaled<D> exp(d, temperature_);
+    const T scale = static_cast<T>(1 / temperature_);
+    double sums[2];
+    Sums(d, n_, sums, [&](size_t i, size_t, hn::Vec<D>* terms) HWY_ATTR {
+      const T z = x_[i] - max_;
+      terms[0] = exp(d, hn::Set(d, z));
+      const T e = hn::GetLane(terms[0]);
+      terms[1] = hn::Set(d, e == T(0) ? T(0) : e * (z * scale));
+    });
+    return LogNumber(sums[0]) - sums[1] / sums[0];
+  }
+
+  HWY_NOINLINE void Normalize(double entropy) {
+    RowSurvey<T> row;
+    Condensed few = {nullptr, 0, nullptr, 0, 0};
+    Arena memory = memory_;
+    if constexpr (sizeof(T) == 4) {
+      if (n_ >= kLongRow) few = Condense(x_, n_, max_, memory.take<float>(NarrowRow::Room(n_)), &row);
+    }
+    if (few.top_count == 0) row = entropic::HWY_NAMESPACE::Survey(D(), x_, n_, max_);
+    if (row.least == max_) return;
+    if (entropy >= LogNumber(row.finite)) return Flatten();
+    if (entropy <= LogNumber(row.ties)) return Keep(Cut<T>{max_, n_});
+    double gamma = 0;
+    if constexpr (sizeof(T) == 4) gamma = NarrowGamma(row, few, x_, n_, entropy);
+    if (gamma == 0) {
+      if (few.top_count != 0) row = entropic::HWY_NAMESPACE::Survey(D(), x_, n_, max_);
+      double sum;
+      double* const e = memory.take<double>(n_);
+      gamma = FindGammaWide(row, x_, n_, {entropy, entropy}, {}, e, &sum).gamma;
+      if (!(gamma > 0x1p-1000 && gamma < 0x1p1000)) {
+        T* const to = packed_[other_];
+        Index* const to_index = packed_index_[other_];
+        ForEachVector(D(), n_, [&](size_t i, size_t) HWY_ATTR {
+          to_index[i] = index_ == nullptr ? static_cast<Index>(i) : index_[i];
+          to[i] = static_cast<T>(LogNumber(e[i]));
+        });
+        x_ = to, index_ = to_index, other_ = 1 - other_;
+        max_ = 0;
+        gamma = 1;
+      }
+    }
+    temperature_ = 1 / gamma;
+    Rescale();
+  }
+
+  const T* x_;
+  const Index* index_ = nullptr;  // null: all of the row
+  size_t n_, most_blocks_;
+  T max_;
+  double temperature_ = 1;
+  T* packed_[2];
+  Index* packed_index_[2];
+  size_t other_ = 0;  // which of the two is free
+  T* block_max_;
+  Arena memory_;  // what is left
+  const size_t* block_begin_ = nullptr;
+  size_t blocks_ = 0;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic::inline ENTROPIC_ABI
+HWY_AFTER_NAMESPACE();

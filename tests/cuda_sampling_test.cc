@@ -1,0 +1,131 @@
+// Tests of draws on devices, emulated: that they are the CPU's, whichever threads have a row.
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "entropic/cuda.h"
+#include "entropic/entropic.h"
+#include "tests/support/device.h"
+#include "tests/support/expect_error.h"
+
+namespace {
+
+using namespace entropic;
+using namespace support::device;
+
+struct Chained {
+  std::string name;
+  std::vector<Step> steps;
+};
+
+std::vector<Chained> chains() {
+  return {{"nothing", {}},
+          {"temperature", {step::Temperature{0.7}}},
+          {"extreme temperature", {step::Temperature{1e-40}}},
+          {"top k", {step::TopK{5}}},
+          {"top k of many", {step::TopK{290}}},
+          {"top p", {step::TopP{0.8}}},
+          {"min p", {step::MinP{0.05}}},
+          {"typical p", {step::TypicalP{0.7}}},
+          {"entropy", {step::Entropy{1.2}}},
+          {"entropy beyond", {step::Entropy{20}}},
+          {"entropy clip", {step::EntropyClip{1, 2}}},
+          {"all", {step::Temperature{1.3}, step::TopK{40}, step::TypicalP{0.95}, step::TopP{0.9}, step::MinP{0.01}}},
+          {"and more", {step::MinP{0.001}, step::TopK{280}, step::Entropy{2}, step::TopP{0.95}, step::Temperature{0.5}}}};
+}
+
+template <class T>
+class CudaSampling : public testing::Test {};
+using Types = testing::Types<float, double, float16, bfloat16>;
+TYPED_TEST_SUITE(CudaSampling, Types);
+
+TYPED_TEST(CudaSampling, DrawsAndDistributionsAreTheCpus) {
+  using T = TypeParam;
+  if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";
+  compared = 0;
+  std::size_t drawn = 0;
+  unsigned turn = 0;
+  for (const std::size_t n : {1, 40, 300, 1100}) {
+    if (kIsHalf<T> && n != 40) continue;  // copies of float rows
+    const Grid<T> x = scores<T>(n, static_cast<unsigned>(n));
+    for (const Chained& chain : chains()) {
+      ++turn;
+      if (n > 1000 && turn % 3 != 0) continue;
+      const Shape shape = turn % 3 == 0 ? kShapes[1 + turn / 3 % 5] : kByLength;
+      const Forced forced(shape, turn % 2 == 0);
+      const Memory memory(cuda::memory_for<T>(x.rows, n));
+      const std::string what = chain.name + ", rows of " + std::to_string(n) + ", " + std::to_string(shape.blocks) + " x " +
+                               std::to_string(shape.threads) + " threads";
+      const Sampler sampler(chain.steps, 7);
+      Grid<T> host(x.rows, n), device(x.rows, n);
+      sampler.probs<T>(x, host);
+      cuda::probs<T>(sampler, x, device, memory);
+      expect_same(device.numbers, host.numbers, what);
+      const Noise noise = {.stream = 11, .position = 5};
+      const std::size_t draws = n > 1000 ? 2 : 6;
+      Grid<std::int64_t> indices(x.rows, draws), indices_device(x.rows, draws);
+      sampler.sample<T>(x, indices, noise);
+      cuda::sample<T>(sampler, x, indices_device, {noise}, memory);
+      ASSERT_EQ(indices_device.numbers, indices.numbers) << what;
+      drawn += x.rows * draws;
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+  std::printf("%zu numbers compared, %zu draws\n", compared, drawn);
+}
+
+TYPED_TEST(CudaSampling, NoiseAndRelaxedDrawsAreTheCpus) {
+  using T = TypeParam;
+  if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";
+  for (const Shape& shape : {kByLength, Shape{2, 64, 1}}) {
+    const Forced forced(shape, false);
+    for (const std::size_t n : {1, 60, 300}) {
+      const Grid<T> x = scores<T>(n, 3);
+      const Memory memory(cuda::memory_for<T>(x.rows, n));
+      const std::vector<std::uint64_t> streams = {9, 8, 7, 6, 5, 4, 3, 2, 1};
+      const Noise noise = {.seed = 3, .position = 1, .streams = streams};
+      for (const bool hard : {false, true}) {
+        const GumbelSoftmax options = {.temperature = 0.7, .hard = hard};
+        Grid<T> host(x.rows, n), device(x.rows, n);
+        gumbel_softmax<T>(options, x, host, noise);
+        cuda::gumbel_softmax<T>(options, x, device, {noise}, memory);
+        expect_same(device.numbers, host.numbers, "gumbel_softmax of " + std::to_string(n));
+      }
+      if constexpr (!kIsHalf<T>) {
+        Grid<T> host(x.rows, n), device(x.rows, n);
+        gumbel_noise<T>(host, noise);
+        cuda::gumbel_noise<T>(device, {noise}, memory);
+        expect_same(device.numbers, host.numbers, "gumbel_noise of " + std::to_string(n));
+      }
+    }
+  }
+}
+
+// As a graph that is replayed reads them.
+TEST(CudaSampling, SeedAndPositionMayBeInDeviceMemory) {
+  const Grid<float> x = scores<float>(50, 4);
+  const Memory memory(cuda::memory_for<float>(x.rows, 50));
+  Grid<std::int64_t> numbers(x.rows, 3), addresses(x.rows, 3);
+  const std::uint64_t seed = 21, position = 40;
+  cuda::sample<float>(Sample{}, x, numbers, {{.seed = seed, .position = position}}, memory);
+  cuda::sample<float>(Sample{}, x, addresses, {{}, &seed, &position}, memory);
+  EXPECT_EQ(addresses.numbers, numbers.numbers);
+}
+
+TEST(CudaSampling, RefusesWhatTheCpuRefuses) {
+  Grid<float> x(2, 8);
+  Grid<std::int64_t> indices(3, 1);
+  const Memory memory(cuda::memory_for<float>(2, 8));
+  support::expect_error("sample: indices must have a row for each of 2 rows, got 3",
+                        [&] { cuda::sample<float>(Sample{}, x, indices, {}, memory); });
+  const Sampler sampler(std::vector<Step>(17, step::TopK{3}));
+  Grid<std::int64_t> two(2, 1);
+  support::expect_error("Sampler::sample: steps must be at most 16 on a device, got 17",
+                        [&] { cuda::sample<float>(sampler, x, two, {}, memory); });
+}
+
+}  // namespace
