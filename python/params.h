@@ -65,8 +65,8 @@ inline std::int64_t to_int(std::string_view where, std::string_view what, nb::ha
 
 constexpr int kMaxDims = 64;  // NumPy's own limit
 
-enum class Type { float32, float64, float16, bfloat16, int64, int32 };
-constexpr std::ptrdiff_t kItemSize[] = {4, 8, 2, 2, 8, 4};
+enum class Type { float32, float64, float16, bfloat16, int64, int32, boolean };
+constexpr std::ptrdiff_t kItemSize[] = {4, 8, 2, 2, 8, 4, 1};
 
 // An array of somebody else's: an object with the buffer protocol or, what a torch tensor has more quickly than that, a tuple
 // (address, shape, strides in items, number of its Type); None, which has neither axes nor data. Strides here are in bytes.
@@ -102,7 +102,8 @@ void on_type(Type type, const Run& run) {
       return run(std::type_identity<bfloat16>{});
     case Type::int64:
     case Type::int32:
-      throw nb::type_error("an array of floating-point numbers is wanted, got integers");
+    case Type::boolean:
+      throw nb::type_error("an array of floating-point numbers is wanted, got integers or bools");
   }
 }
 
@@ -142,6 +143,8 @@ class Buffer {
         return Type::float16;
       case 'f':
         return Type::float32;
+      case '?':
+        return Type::boolean;
       default:
         return item_size == 8 ? Type::int64 : Type::int32;
     }

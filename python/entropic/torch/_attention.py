@@ -7,10 +7,12 @@ from entropic._attention import linear_values, scale_values, shape_of
 from entropic._maps import MAPS, map_and_params
 from entropic.torch import _descriptions
 from entropic.torch._arguments import autocast, from_array, misfit, no_gradient, one_device
-from entropic.torch._builder import Operator, wants_gradient
-from entropic.torch._compat import in_forward_mode, in_transform
+from entropic.torch._builder import Operator, is_alone, wants_gradient
+from entropic.torch._compat import function_modes, has_memory, in_forward_mode, in_transform, tracing
 from entropic.torch._modules import Configured
 from entropic.torch._spec import OpSpec, Tensor
+from entropic.torch.backends import cpu
+from entropic.torch.backends.cpu import CODES
 from entropic.torch.backends.reference.attention import composed
 
 _HALVES = (torch.float16, torch.bfloat16)
@@ -103,8 +105,84 @@ def attention(q, k, v, *, map="softmax", scale="sqrt", causal=False, mask=None, 
     The backward pass computes the scores again, a tile of queries at a time; a second one stores them all, and so does one that
     has a mask's gradient. Under autocast q, k and v are brought to its type, as torch does.
     """
+    out = _of_plain(q, k, v, mask, map, map_params, scale, causal, train_length, kappa)
+    if out is not None:
+        return out
     tensors = _check("attention", q=q, k=k, v=v)
     return _attended("attention", *tensors, mask, map, map_params, scale, causal, train_length, kappa)
+
+
+def _of_plain(q, k, v, mask, map, map_params, scale, causal, train_length, kappa):
+    """Attention straight by its kernel, where tensors lie as that takes them, parameters are numbers and nobody looks on; None
+    elsewhere, and where something is wrong, of which _attended says what."""
+    if torch.compiler.is_compiling() or not (is_alone(q) and is_alone(k) and is_alone(v)):
+        return None
+    if q.dtype not in CODES or k.dtype is not q.dtype or v.dtype is not q.dtype or not 2 <= q.dim() <= 4:
+        return None
+    *batch, queries, size = q.shape
+    *k_batch, keys, k_size = k.shape
+    *v_batch, v_keys, _ = v.shape
+    if k_size != size or v_keys != keys or k_batch != v_batch or not _shares_heads(batch, k_batch):
+        return None
+    if function_modes() or tracing() is not None or torch.is_autocast_enabled("cpu"):
+        return None
+    if type(scale) in _NUMBERS:
+        name, number = "number", scale
+    elif isinstance(scale, str):
+        name, number = scale, 1.0
+    else:
+        return None
+    if type(causal) is not bool or type(train_length) not in _NUMBERS or type(kappa) not in (*_NUMBERS, type(None)):
+        return None
+    try:
+        if mask is not None:
+            if not is_alone(mask) or mask.dtype not in (torch.bool, q.dtype) or mask.requires_grad:
+                return None
+            mask = mask.expand(*batch, queries, keys)
+        map_name, params = map_and_params("attention", map, map_params)
+        values = tuple(params.values())
+        if not all(type(value) in _VALUES for value in values):
+            return None
+        call = map_name, values, (name, number, train_length, kappa, causal)
+        if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+            return _Tracked.apply(call, q, k, v, mask)
+        return cpu.attend(q, k, v, mask, *call)
+    except (RuntimeError, TypeError, ValueError):
+        return None
+
+
+def _shares_heads(batch, kv_batch):
+    if batch == kv_batch:
+        return True
+    if not batch or len(batch) != len(kv_batch) or batch[:-1] != kv_batch[:-1]:
+        return False
+    return kv_batch[-1] > 0 and batch[-1] % kv_batch[-1] == 0
+
+
+_NUMBERS = (float, int)
+_VALUES = (float, int, str, bool, type(None))
+
+
+class _Tracked(torch.autograd.Function):
+    """The same with its gradient: what _builder.Operator does, without all that is for other tensors."""
+
+    @staticmethod
+    def forward(ctx, call, q, k, v, mask):
+        ctx.save_for_backward(q, k, v, mask)
+        ctx.call = call
+        return cpu.attend(q, k, v, mask, *call)
+
+    @staticmethod
+    def backward(ctx, grad):
+        q, k, v, mask = ctx.saved_tensors
+        if not torch.is_grad_enabled() and is_alone(grad) and has_memory(grad):
+            return None, *cpu.attend_vjp(q, k, v, grad, mask, *ctx.call), None
+        name, values, (scale, number, train_length, kappa, causal) = ctx.call
+        params = dict(zip((param["name"] for param in MAPS[name]["params"]), values, strict=True))
+        kappa = kappa if kappa is None else float(kappa)
+        tensors, back = _with_equal_axes(q, k, v, mask, None, grad)
+        further = *_descriptions.map_arguments(name, params), scale, float(number), float(train_length), kappa, causal
+        return None, *(back(one) for one in _attend.vjp(*tensors, *further)[:3]), None
 
 
 def _attended(function, q, k, v, mask, map, map_params, scale, causal, train_length, kappa, **further):
@@ -280,6 +358,10 @@ def scaled_dot_product_attention(
     elif causal and m < n:
         key, value = key[..., :m, :], value[..., :m, :]
     scale = "sqrt" if scale is None else scale
+    if not further:
+        out = _of_plain(query, key, value, attn_mask, map, map_params, scale, causal, train_length, kappa)
+        if out is not None:
+            return out
     return _attended(function, query, key, value, attn_mask, map, map_params, scale, causal, train_length, kappa, **further)
 
 

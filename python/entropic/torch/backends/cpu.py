@@ -11,9 +11,9 @@ from entropic import _core, _entropy_control, _layout, _threads
 from entropic.torch import _descriptions
 from entropic.torch._spec import absent, result_type
 
-# _core's numbers for the types that operators take, and for classes.
+# _core's numbers for the types that operators take, and for classes and masks.
 CODES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
-_ALL_CODES = {**CODES, torch.int64: 4}
+_ALL_CODES = {**CODES, torch.int64: 4, torch.bool: 6}
 
 HALVES = (torch.float16, torch.bfloat16)
 CONTIGUOUS = torch.contiguous_format
@@ -227,6 +227,39 @@ def _attention_keywords(mask, rows, name, names, values, row_names, scale, numbe
         "train_length": train_length,
         "kappa": kappa,
     }
+
+
+def attend(q, k, v, mask, *call):
+    """Attention of tensors of one type and of two to four axes, with a mask of this type or of bools, of all these axes."""
+    if torch_threads() != _threads.followed:
+        _threads.follow(torch_threads())
+    wide, masks = [_rows(x) for x in (q, k, v)], _masks(mask)
+    out = torch.empty((*q.shape[:-1], v.shape[-1]), dtype=result_type(q))
+    _core.attention(*map(_place, (*wide, out)), *call, *map(_place, masks), None, None)
+    return out.to(q.dtype)
+
+
+def attend_vjp(q, k, v, grad, mask, *call):
+    """The gradients in q, k and v."""
+    if torch_threads() != _threads.followed:
+        _threads.follow(torch_threads())
+    wide, masks = [_rows(x) for x in (q, k, v, grad)], _masks(mask)
+    gradients = [torch.empty(x.shape, dtype=x.dtype) for x in wide[:3]]
+    _core.attention_vjp(*map(_place, (*wide, *gradients)), *call, *map(_place, masks), ())
+    return [one.to(q.dtype) for one in gradients]
+
+
+def _rows(x):
+    """A tensor of float32 or float64 without gaps in its last axis."""
+    x = x.float() if x.dtype in HALVES else x
+    return x if x.shape[-1] <= 1 or x.stride(-1) == 1 else x.contiguous()
+
+
+def _masks(mask):
+    """(visible, additive)."""
+    if mask is None or mask.dtype is torch.bool:
+        return mask, None
+    return None, mask.float() if mask.dtype in HALVES else mask
 
 
 def _attend(q, k, v, *arguments):
