@@ -68,9 +68,9 @@ nb::tuple with_map_first(nb::handle name, nb::handle map_values, nb::handle valu
   return nb::tuple(nb::make_tuple(nb::make_tuple(name, map_values)) + nb::borrow<nb::tuple>(values));
 }
 
-void run(nb::handle q_array, nb::handle k_array, nb::handle v_array, nb::handle out_array, nb::str map, nb::tuple map_values,
-         nb::tuple values, nb::handle visible_array, nb::handle additive_array, nb::handle weights_array,
-         nb::handle entropy_array) {
+void run(nb::handle q_array, nb::handle k_array, nb::handle v_array, nb::handle out_array, nb::handle visible_array,
+         nb::handle additive_array, nb::handle weights_array, nb::handle entropy_array, nb::str map, nb::tuple map_values,
+         nb::tuple values) {
   constexpr std::string_view kWhere = "attention";
   const RowParams<Attention> params(with_map_first(map, map_values, values));
   const Buffer q(kWhere, q_array, false), k(kWhere, k_array, false), v(kWhere, v_array, false), out(kWhere, out_array, true),
@@ -85,8 +85,8 @@ void run(nb::handle q_array, nb::handle k_array, nb::handle v_array, nb::handle 
 
 // gradients: (name, array of one number for each query) for each parameter of the map whose gradient is asked for.
 void run_vjp(nb::handle q_array, nb::handle k_array, nb::handle v_array, nb::handle g_array, nb::handle dq_array,
-             nb::handle dk_array, nb::handle dv_array, nb::str map, nb::tuple map_values, nb::tuple values,
-             nb::handle visible_array, nb::handle additive_array, nb::tuple asked) {
+             nb::handle dk_array, nb::handle dv_array, nb::handle visible_array, nb::handle additive_array, nb::str map,
+             nb::tuple map_values, nb::tuple values, nb::handle asked) {
   constexpr std::string_view kWhere = "attention_vjp";
   const RowParams<Attention> params(with_map_first(map, map_values, values));
   const ParamSlopes slopes(kWhere, asked);
@@ -125,12 +125,12 @@ void run_linear_vjp(nb::handle q_array, nb::handle k_array, nb::handle v_array, 
 
 void bind_attention(nb::module_& m) {
   m.def("attention_operations", [] { return describe(family_info<AttentionOperation>()); });
-  m.def("attention", &run, nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("out"), nb::arg("map"), nb::arg("map_params"),
-        nb::arg("params"), nb::arg("visible").none(), nb::arg("additive").none(), nb::arg("weights").none(),
-        nb::arg("entropy").none());
+  m.def("attention", &run, nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("out"), nb::arg("visible").none(),
+        nb::arg("additive").none(), nb::arg("weights").none(), nb::arg("entropy").none(), nb::arg("map"), nb::arg("map_params"),
+        nb::arg("params"));
   m.def("attention_vjp", &run_vjp, nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("grad"), nb::arg("dq"), nb::arg("dk"),
-        nb::arg("dv"), nb::arg("map"), nb::arg("map_params"), nb::arg("params"), nb::arg("visible").none(),
-        nb::arg("additive").none(), nb::arg("gradients"));
+        nb::arg("dv"), nb::arg("visible").none(), nb::arg("additive").none(), nb::arg("map"), nb::arg("map_params"),
+        nb::arg("params"), nb::arg("gradients") = nb::none());
   m.def("linear_attention", &run_linear, nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("out"), nb::arg("params"));
   m.def("linear_attention_vjp", &run_linear_vjp, nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("grad"), nb::arg("dq"),
         nb::arg("dk"), nb::arg("dv"), nb::arg("params"));

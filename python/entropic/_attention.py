@@ -254,13 +254,13 @@ def attention(
     _core.attention(
         *call.arrays,
         out,
-        chosen.name,
-        chosen.values,
-        (*scale_values("attention", scale, train_length, kappa), causal),
         visible,
         additive,
         weights,
         entropy,
+        chosen.name,
+        chosen.values,
+        (*scale_values("attention", scale, train_length, kappa), causal),
     )
     results = [call.back(q, out, *call.out_shape)]
     if return_weights:
@@ -334,11 +334,11 @@ def attention_vjp(
         *call.arrays,
         g,
         *grads,
+        visible,
+        additive,
         chosen.name,
         chosen.values,
         (*scale_values("attention_vjp", scale, train_length, kappa), causal),
-        visible,
-        additive,
         asked,
     )
     results = call.back_gradients(grads)

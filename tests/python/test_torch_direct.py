@@ -4,8 +4,9 @@ import pytest
 import torch
 import torch.utils.checkpoint
 
+import entropic
 import entropic.torch as et
-from entropic.torch import _losses, _maps, _measures, _reductions
+from entropic.torch import _attention, _eager, _losses, _maps, _measures, _reductions
 from entropic.torch.backends import cpu
 
 X = torch.randn(5, 7, generator=torch.Generator().manual_seed(0))
@@ -26,13 +27,45 @@ def reductions():
     yield pytest.param(lambda x: et.kl_divergence(x, X.roll(1, 0), input="scores"), (), id="kl_divergence")
 
 
+def attentions():
+    q, k, v = torch.randn(3, 2, 4, 7, 8, generator=torch.Generator().manual_seed(1)).to(torch.float32).unbind()
+
+    def attention(x, **params):
+        return et.attention(q.to(x.dtype) + x[0, 0], k.to(x.dtype) * x[1, 0], v.to(x.dtype) - x[2, 0], **params)
+
+    seen = torch.ones(7, 7, dtype=torch.bool).tril(1)
+    for what, params in {
+        "softmax": {},
+        "entmax": {"map": "entmax", "alpha": 1.3, "causal": True},
+        "bools": {"mask": seen, "scale": "entropy_invariant"},
+        "floats": {"mask": torch.linspace(-1, 1, 49).reshape(7, 7), "scale": 0.5},
+    }.items():
+
+        def one(x, params=params):
+            mask = params.get("mask")
+            cast = mask if mask is None or mask.dtype is torch.bool else mask.to(x.dtype)
+            return attention(x, **{**params, "mask": cast})
+
+        yield pytest.param(one, (), id=f"attention, {what}")
+
+
+@pytest.fixture(autouse=True, params=["C++", "Python"])
+def way(request, monkeypatch):
+    """Both ways straight to the kernel."""
+    if request.param == "Python":
+        monkeypatch.setattr(_eager, "eager", None)
+    elif _eager.eager is None:
+        pytest.skip(f"the package was not built beside torch {torch.__version__}")
+
+
 @pytest.fixture
 def by_operator(monkeypatch):
     """Calls a function by the operator alone."""
 
     def call(function):
         with monkeypatch.context() as patch:
-            for module in (_maps, _reductions, _losses):
+            patch.setattr(_eager, "eager", None)
+            for module in (_maps, _reductions, _losses, _attention):
                 patch.setattr(module, "is_alone", lambda x: False)
             return function()
 
@@ -40,7 +73,7 @@ def by_operator(monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize(("function", "others"), [*maps(), *reductions()])
+@pytest.mark.parametrize(("function", "others"), [*maps(), *reductions(), *attentions()])
 def test_values_and_gradients_are_the_operators(function, others, dtype, by_operator):
 
     def both():
@@ -58,7 +91,7 @@ def test_values_and_gradients_are_the_operators(function, others, dtype, by_oper
         torch.testing.assert_close(got, want, rtol=2 * torch.finfo(got.dtype).eps, atol=0)
 
 
-@pytest.mark.parametrize(("function", "others"), [*maps(), *reductions()])
+@pytest.mark.parametrize(("function", "others"), [*maps(), *reductions(), *attentions()])
 def test_second_derivatives_are_the_operators(function, others, by_operator):
     def second():
         x = X.double().requires_grad_()
@@ -69,7 +102,7 @@ def test_second_derivatives_are_the_operators(function, others, by_operator):
     torch.testing.assert_close(second(), by_operator(second), rtol=1e-10, atol=1e-12)
     x = X[:2].double().requires_grad_()
     classes = tuple(other[:2] for other in others)
-    if "lambda" not in getattr(function, "__name__", ""):
+    if getattr(function, "__name__", "") not in ("<lambda>", "one"):
         assert torch.autograd.gradgradcheck(lambda x: function(x, *classes), x)
 
 
@@ -99,6 +132,59 @@ def test_a_tensor_of_one_number_is_the_number():
     assert learned.grad != 0
 
 
+def test_a_parameter_with_a_gradient_or_of_a_wrong_type_is_not_a_number():
+    rate = torch.tensor(0.1, requires_grad=True)
+    et.softmax_loss(X, CLASSES, label_smoothing=rate).sum().backward()
+    assert rate.grad != 0
+    order = torch.tensor(1.5, requires_grad=True)
+    et.renyi_entropy(X, alpha=order, input="scores").sum().backward()
+    assert order.grad != 0
+    for call in (
+        lambda: et.softmax(X, temperature="1"),
+        lambda: et.softmax_loss(X, CLASSES, label_smoothing=None),
+        lambda: et.entropy(X, input="scores", base="e"),
+        lambda: et.softmax(X, dim=2),
+        lambda: et.softmax_loss(X, CLASSES, ignore_index=1.5),
+        lambda: et.attention(X, X, X, scale=None),
+        lambda: et.attention(X, X, X[:3]),
+    ):
+        with pytest.raises((TypeError, IndexError, ValueError), match=r"softmax|entropy|attention"):
+            call()
+
+
+def test_modes_and_subclasses_go_by_the_operator():
+    seen = []
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    class Mine(torch.Tensor):
+        pass
+
+    with Watch():
+        et.softmax(X), et.entropy(X, input="scores"), et.softmax_loss(X, CLASSES), et.attention(X, X, X)
+    for name in ("softmax", "entropy", "softmax_loss", "attention"):
+        assert f"entropic.{name}.default" in seen
+    assert type(et.softmax(X.as_subclass(Mine))) is Mine
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(X, torch.ones_like(X))
+        assert torch.autograd.forward_ad.unpack_dual(et.log_softmax(dual)).tangent.abs().max() < 1e-6
+        assert torch.autograd.forward_ad.unpack_dual(et.entropy(dual, input="scores")).tangent is not None
+
+
+def test_as_many_threads_as_torch():
+    before = torch.get_num_threads()
+    try:
+        for n in (1, 2):
+            torch.set_num_threads(n)
+            et.softmax(X)
+            assert entropic.get_num_threads() == n
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_every_loss_of_classes_and_every_measure_of_rows_is_direct():
     assert set(_losses._OF_CLASSES) <= set(cpu.DIRECT)
     rows = {name for name, one in _measures.DESCRIPTIONS.items() if one["family"] in ("measure", "divergence")}
@@ -110,6 +196,11 @@ def test_means_of_no_rows_and_of_ignored_rows():
     assert loss(X, torch.full((5,), -100)).isnan()
     assert loss(X[:0], CLASSES[:0]).isnan()
     assert loss(X, CLASSES).item() == pytest.approx(torch.nn.functional.cross_entropy(X, CLASSES).item(), rel=1e-6)
+    one = X[:1].clone().requires_grad_()
+    value = loss(one, CLASSES[:1])
+    assert value.shape == ()
+    assert value.item() == et.softmax_loss(X[:1], CLASSES[:1]).item()
+    torch.testing.assert_close(torch.autograd.grad(value, one)[0][0], et.softmax(X[0]) - torch.eye(7)[0])
     with pytest.raises(ValueError, match="target"):
         loss(X, CLASSES + 7)
 

@@ -2,13 +2,14 @@
 
 import torch
 
-from entropic import _checks
+from entropic import _checks, _core
 from entropic._attention import linear_values, scale_values, shape_of
 from entropic._maps import MAPS, map_and_params
 from entropic.torch import _descriptions
 from entropic.torch._arguments import autocast, from_array, misfit, no_gradient, one_device
 from entropic.torch._builder import Operator, is_alone, wants_gradient
 from entropic.torch._compat import function_modes, has_memory, in_forward_mode, in_transform, tracing
+from entropic.torch._eager import ready
 from entropic.torch._modules import Configured
 from entropic.torch._spec import OpSpec, Tensor
 from entropic.torch.backends import cpu
@@ -115,16 +116,7 @@ def attention(q, k, v, *, map="softmax", scale="sqrt", causal=False, mask=None, 
 def _of_plain(q, k, v, mask, map, map_params, scale, causal, train_length, kappa):
     """Attention straight by its kernel, where tensors lie as that takes them, parameters are numbers and nobody looks on; None
     elsewhere, and where something is wrong, of which _attended says what."""
-    if torch.compiler.is_compiling() or not (is_alone(q) and is_alone(k) and is_alone(v)):
-        return None
-    if q.dtype not in CODES or k.dtype is not q.dtype or v.dtype is not q.dtype or not 2 <= q.dim() <= 4:
-        return None
-    *batch, queries, size = q.shape
-    *k_batch, keys, k_size = k.shape
-    *v_batch, v_keys, _ = v.shape
-    if k_size != size or v_keys != keys or k_batch != v_batch or not _shares_heads(batch, k_batch):
-        return None
-    if function_modes() or tracing() is not None or torch.is_autocast_enabled("cpu"):
+    if torch.compiler.is_compiling():
         return None
     if type(scale) in _NUMBERS:
         name, number = "number", scale
@@ -135,20 +127,36 @@ def _of_plain(q, k, v, mask, map, map_params, scale, causal, train_length, kappa
     if type(causal) is not bool or type(train_length) not in _NUMBERS or type(kappa) not in (*_NUMBERS, type(None)):
         return None
     try:
-        if mask is not None:
-            if not is_alone(mask) or mask.dtype not in (torch.bool, q.dtype) or mask.requires_grad:
-                return None
-            mask = mask.expand(*batch, queries, keys)
         map_name, params = map_and_params("attention", map, map_params)
-        values = tuple(params.values())
-        if not all(type(value) in _VALUES for value in values):
-            return None
-        call = map_name, values, (name, number, train_length, kappa, causal)
-        if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
-            return _Tracked.apply(call, q, k, v, mask)
-        return cpu.attend(q, k, v, mask, *call)
+        call = map_name, tuple(params.values()), (name, number, train_length, kappa, causal)
+        eager = ready()
+        if eager is not None:
+            return eager.attention(_RULE, q, k, v, mask, call)
+        return _by_kernel(q, k, v, mask, call)
     except (RuntimeError, TypeError, ValueError):
         return None
+
+
+def _by_kernel(q, k, v, mask, call):
+    """The same in Python."""
+    if not (is_alone(q) and is_alone(k) and is_alone(v)) or not all(type(value) in _VALUES for value in call[1]):
+        return None
+    if q.dtype not in CODES or k.dtype is not q.dtype or v.dtype is not q.dtype or not 2 <= q.dim() <= 4:
+        return None
+    *batch, queries, size = q.shape
+    *k_batch, keys, k_size = k.shape
+    *v_batch, v_keys, _ = v.shape
+    if k_size != size or v_keys != keys or k_batch != v_batch or not _shares_heads(batch, k_batch):
+        return None
+    if function_modes() or tracing() is not None or torch.is_autocast_enabled("cpu"):
+        return None
+    if mask is not None:
+        if not is_alone(mask) or mask.dtype not in (torch.bool, q.dtype) or mask.requires_grad:
+            return None
+        mask = mask.expand(*batch, queries, keys)
+    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+        return _Tracked.apply(call, q, k, v, mask)
+    return cpu.attend(q, k, v, mask, *call)
 
 
 def _shares_heads(batch, kv_batch):
@@ -177,12 +185,20 @@ class _Tracked(torch.autograd.Function):
         q, k, v, mask = ctx.saved_tensors
         if not torch.is_grad_enabled() and is_alone(grad) and has_memory(grad):
             return None, *cpu.attend_vjp(q, k, v, grad, mask, *ctx.call), None
-        name, values, (scale, number, train_length, kappa, causal) = ctx.call
-        params = dict(zip((param["name"] for param in MAPS[name]["params"]), values, strict=True))
-        kappa = kappa if kappa is None else float(kappa)
-        tensors, back = _with_equal_axes(q, k, v, mask, None, grad)
-        further = *_descriptions.map_arguments(name, params), scale, float(number), float(train_length), kappa, causal
-        return None, *(back(one) for one in _attend.vjp(*tensors, *further)[:3]), None
+        return None, *_pulled_back(q, k, v, mask, grad, ctx.call), None
+
+
+def _pulled_back(q, k, v, mask, grad, call):
+    """The gradients in q, k and v by attention's operator."""
+    name, values, (scale, number, train_length, kappa, causal) = call
+    params = dict(zip((param["name"] for param in MAPS[name]["params"]), values, strict=True))
+    kappa = kappa if kappa is None else float(kappa)
+    tensors, back = _with_equal_axes(q, k, v, mask, None, grad)
+    further = *_descriptions.map_arguments(name, params), scale, float(number), float(train_length), kappa, causal
+    return tuple(back(one) for one in _attend.vjp(*tensors, *further)[:3])
+
+
+_RULE = _core.attention, _core.attention_vjp, _pulled_back
 
 
 def _attended(function, q, k, v, mask, map, map_params, scale, causal, train_length, kappa, **further):

@@ -11,7 +11,8 @@ from entropic.torch import _descriptions
 from entropic.torch._arguments import Tensor, checked_dim, no_gradient, numbers_and_rows, one_device, one_dim, readable
 from entropic.torch._builder import is_alone
 from entropic.torch._compat import function_modes, is_dtensor, tracing
-from entropic.torch._reductions import of_plain, of_rows, reduced, row_reduction, widened
+from entropic.torch._eager import ready
+from entropic.torch._reductions import of_plain, of_rows, reduced, row_reduction, rule, widened
 from entropic.torch.backends.cpu import CODES, DIRECT
 from entropic.torch.backends.reference.losses import MAPPED
 from entropic.torch.backends.reference.rows import working
@@ -82,9 +83,34 @@ _OF_CLASSES = {
 _ARRAYS = Tensor, np.ndarray
 
 
+def _operator_values(name):
+    in_their_types = DESCRIPTIONS[name]["in_their_types"]
+    return lambda tail: (*in_their_types(tail[1]), tail[2])
+
+
+_RULES = {
+    name: rule(OPERATORS[name], direct, DESCRIPTIONS[name]["run"], _operator_values(name))
+    for name, direct in _OF_CLASSES.items()
+}
+
+
+def _by_eager(name, x, target, values, ignore_index, mean):
+    """A loss of rows of scores and their classes by eager, or None."""
+    if name not in _RULES or not isinstance(target, Tensor) or target.dtype is not torch.int64:
+        return None
+    eager = ready()
+    if eager is None:
+        return None
+    return eager.reduction(_RULES[name], (x, target), (-1, values, ignore_index, None), mean, ignore_index)
+
+
 def mean_of_rows(name, x, target, values, dim):
     """The mean of a loss over the rows that are not ignored, or None where there is no short way to it."""
     *numbers, ignore_index = values.values()
+    if dim == -1 and (ignore_index is None or type(ignore_index) is int):
+        mean = _by_eager(name, x, target, tuple(numbers), ignore_index, True)
+        if mean is not None:
+            return mean
     if dim != -1 or not _are_plain(name, x, target, numbers) or (ignore_index is not None and type(ignore_index) is not int):
         return None
     numbers = (*DESCRIPTIONS[name]["in_their_types"](tuple(numbers)), ignore_index)
@@ -123,6 +149,11 @@ class _Mean(torch.autograd.Function):
 
 def call(name, x, target, values, ignore_index, dim, axis, dtype):
     description = DESCRIPTIONS[name]
+    if dtype is None and axis is None and (dim is None or dim == -1):
+        if ignore_index is None or type(ignore_index) is int:
+            value = _by_eager(name, x, target, values, ignore_index, False)
+            if value is not None:
+                return value
     if dtype is None and axis is None and (dim is None or dim == -1) and _are_plain(name, x, target, values):
         values = (*description["in_their_types"](values), ignore_index)
         return of_plain(OPERATORS[name], _OF_CLASSES[name], (x, target), values, x.dim() - 1)

@@ -9,6 +9,7 @@ from entropic.torch import _descriptions
 from entropic.torch._arguments import checked_dim, numbers_and_rows, one_dim
 from entropic.torch._builder import LARGE, Operator, is_alone
 from entropic.torch._compat import function_modes, has_memory, is_dtensor, tracing
+from entropic.torch._eager import ready
 from entropic.torch._spec import OpSpec
 from entropic.torch.backends.cpu import CODES, CONTIGUOUS, HALVES, torch_threads
 from entropic.torch.backends.reference.maps import symmetric
@@ -66,24 +67,29 @@ OPERATORS = {name: Operator(_spec(description)) for name, description in _descri
 
 def call(name, x, values, dim, axis, numbers=True):
     """A map of x; `numbers` says that no parameter is a tensor of one for each row."""
-    dim = one_dim(name, dim, axis)
+    if axis is not None or dim is None:
+        dim = one_dim(name, dim, axis)
     # Straight to the kernel where nobody looks on: no compiler, no transform, no mode, no dual numbers.
+    eager = ready()
+    if eager is not None:
+        y = eager.map(_RULES[name], x, (dim, values))
+        if y is not None:
+            return y
     if not _is_compiling() and is_alone(x) and not function_modes() and tracing() is None:
         if not numbers:
             values = tuple(_number(value, x) for value in values)
             numbers = not any(isinstance(value, Tensor) for value in values)
     else:
         numbers = False
-    if numbers:
-        code = _code(x.dtype)
-        if code is not None:
-            try:
-                if not (x.requires_grad and _grad_enabled()):
-                    return _mapped(name, x, code, dim, values)
-                if x.numel() < LARGE:
-                    return _tracked(x, name, code, dim, values)
-            except (IndexError, TypeError):
-                pass  # said again below, of dim and of tensors
+    code = _code(x.dtype) if numbers else None
+    if code is not None:
+        try:
+            if not (x.requires_grad and _grad_enabled()):
+                return _mapped(name, x, code, dim, values)
+            if x.numel() < LARGE:
+                return _tracked(x, name, code, dim, values)
+        except (IndexError, TypeError):
+            pass  # said again below, of dim and of tensors
     return call_operator(name, x, values, dim)
 
 
@@ -118,9 +124,7 @@ class _Tracked(torch.autograd.Function):
         x, y = ctx.saved_tensors
         name, code, dim, values = ctx.call
         if x.dtype in HALVES or _grad_enabled() or not (is_alone(grad) and has_memory(grad)):
-            numbers, rows = numbers_and_rows(_descriptions.MAPS[name], values, "x", x, dim)
-            results = OPERATORS[name].vjp(x, *rows, y, grad, *numbers, dim % x.dim())
-            return (results[0] if isinstance(results, tuple) else results), None, None, None, None
+            return *_pulled_back(name, x, y, grad, (dim, values)), None, None, None, None
         dx = _empty_like(y, memory_format=CONTIGUOUS)
         if torch_threads() != _threads.followed:
             _threads.follow(torch_threads())
@@ -136,9 +140,22 @@ class _Tracked(torch.autograd.Function):
         return dx, None, None, None, None
 
 
+def _pulled_back(name, x, y, grad, call):
+    """J^T grad by its operator."""
+    dim, values = call
+    numbers, rows = numbers_and_rows(_descriptions.MAPS[name], values, "x", x, dim)
+    results = OPERATORS[name].vjp(x, *rows, y, grad, *numbers, dim % x.dim())
+    return results[:1] if isinstance(results, tuple) else (results,)
+
+
 _tracked = _Tracked.apply
 _KERNELS = {name: description["forward"] for name, description in _descriptions.MAPS.items()}
 _VJPS = {name: description["vjp"] for name, description in _descriptions.MAPS.items()}
+_RULES = {
+    name: (_KERNELS[name], _VJPS[name], functools.partial(_pulled_back, name))
+    for name, description in _descriptions.MAPS.items()
+    if not description["reduces"]
+}
 
 
 def call_reduction(name, x, values, dim, axis, keepdim):

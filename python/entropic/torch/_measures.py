@@ -8,8 +8,10 @@ from entropic.torch import _descriptions
 from entropic.torch._arguments import Tensor, checked_dim, numbers_and_rows, one_device, one_dim
 from entropic.torch._builder import Operator
 from entropic.torch._compat import is_dtensor
-from entropic.torch._reductions import reduced, row_reduction, widened
+from entropic.torch._eager import ready
+from entropic.torch._reductions import reduced, row_reduction, rule, widened
 from entropic.torch._spec import OpSpec, result_type
+from entropic.torch.backends.cpu import DIRECT
 from entropic.torch.backends.reference.measures import entries_vjp
 
 DESCRIPTIONS = _descriptions.MEASURES
@@ -42,8 +44,26 @@ def _operator(description):
 OPERATORS = {name: _operator(one) for name, one in DESCRIPTIONS.items() if name != "joint_entropy"}
 
 
+def _operator_values(name):
+    in_their_types = DESCRIPTIONS[name]["in_their_types"]
+    return lambda tail: in_their_types(tail[1])
+
+
+_RULES = {
+    name: rule(OPERATORS[name], DIRECT[name], one["run"], _operator_values(name))
+    for name, one in DESCRIPTIONS.items()
+    if one["family"] in ("measure", "divergence")
+}
+
+
 def call(name, tensors, values, dim, axis, dtype):
     dim = one_dim(name, dim, axis)
+    if dtype is None:
+        eager = ready()
+        if eager is not None:
+            value = eager.reduction(_RULES[name], tensors, (dim, values), False, None)
+            if value is not None:
+                return value
     if any(map(is_dtensor, tensors)):
         return _of_dtensors(name, tensors, values, dim, dtype)
     for argument, x in zip("pq", tensors, strict=False):

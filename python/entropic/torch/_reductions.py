@@ -53,7 +53,7 @@ def widened(name, dtype, *tensors):
 
 def reduced(operator, tensors, rows, values, dim, dtype=None):
     """The value: one number for each row."""
-    if not torch.compiler.is_compiling() and all(map(is_alone, tensors)) and rows.count(None) == len(rows):
+    if not torch.compiler.is_compiling() and all(map(is_alone, tensors)) and all(row is None for row in rows):
         direct = DIRECT.get(operator.spec.name)
         if direct is not None and not function_modes() and tracing() is None:
             value = of_plain(operator, direct, tensors, values, dim)
@@ -78,6 +78,21 @@ def of_rows(operator, direct, tensors, slopes, values, dim, grad):
     # The slopes are numbers here: their own derivatives have those that the operator gives again.
     call = Call((*tensors, *[None] * direct.rows), (*values, dim, False), ())
     return operator.by_outputs(call, (grad, *[None] * (len(slopes) + direct.rows)))[: len(slopes)]
+
+
+def rule(operator, direct, kernel, values):
+    """What eager.reduction wants of such an operation: values(tail) are the operator's, but its last two."""
+
+    def again(*arguments):
+        *tensors, grad, tail = arguments
+        call = Call((*tensors, *[None] * direct.rows), (*values(tail), tail[0] % tensors[0].dim(), False), ())
+        found = operator.by_outputs(call, (grad, *[None] * (len(direct.differentiable) + direct.rows)))
+        results = [None] * len(tensors)
+        for k, one in zip(direct.differentiable, found, strict=False):
+            results[k] = one
+        return tuple(results)
+
+    return kernel, len(direct.differentiable), again
 
 
 class _Tracked(torch.autograd.Function):

@@ -31,11 +31,17 @@ def _numpy(x):
 
 
 def _values(description, rows, values):
-    """Parameters as _core takes them: numbers, or where given an array of float64."""
-    if rows.count(None) == len(rows):
+    """Parameters as _core takes them: numbers, or where given an array of float64. One number that was expanded is that number,
+    by which the kernels need not part the rows."""
+    if all(row is None for row in rows):
         return values
-    by_name = _descriptions.named(description, [None if row is None else row.numpy() for row in rows], values)
+    by_name = _descriptions.named(description, [None if row is None else _number_or_array(row) for row in rows], values)
     return tuple(by_name[param["name"]] for param in description["params"])
+
+
+def _number_or_array(row):
+    one = all(size == 1 or stride == 0 for size, stride in zip(row.shape, row.stride(), strict=True))
+    return row[(0,) * row.dim()].item() if one and row.numel() > 0 else row.numpy()
 
 
 # Maps.
@@ -235,7 +241,7 @@ def attend(q, k, v, mask, *call):
         _threads.follow(torch_threads())
     wide, masks = [_rows(x) for x in (q, k, v)], _masks(mask)
     out = torch.empty((*q.shape[:-1], v.shape[-1]), dtype=result_type(q))
-    _core.attention(*map(_place, (*wide, out)), *call, *map(_place, masks), None, None)
+    _core.attention(*map(_place, (*wide, out, *masks)), None, None, *call)
     return out.to(q.dtype)
 
 
@@ -245,7 +251,7 @@ def attend_vjp(q, k, v, grad, mask, *call):
         _threads.follow(torch_threads())
     wide, masks = [_rows(x) for x in (q, k, v, grad)], _masks(mask)
     gradients = [torch.empty(x.shape, dtype=x.dtype) for x in wide[:3]]
-    _core.attention_vjp(*map(_place, (*wide, *gradients)), *call, *map(_place, masks), ())
+    _core.attention_vjp(*map(_place, (*wide, *gradients, *masks)), *call)
     return [one.to(q.dtype) for one in gradients]
 
 

@@ -1,0 +1,26 @@
+"""Calls of plain tensors in C++ (python/torch/eager.cc), where the package was built beside this version of torch: `eager` is
+their module, and None elsewhere, where the package makes these calls in Python."""
+
+import contextlib
+import importlib
+import re
+from typing import Any
+
+import torch
+
+from entropic import _threads
+
+eager: Any = None
+with contextlib.suppress(ImportError):
+    eager = importlib.import_module("entropic.torch._eager_" + re.sub(r"\W", "_", torch.__version__))
+
+_threads_of_torch = torch.get_num_threads
+
+
+def ready():
+    """eager, for calls by as many threads as torch has; None where there is none and while torch compiles."""
+    if eager is None or torch.compiler.is_compiling():
+        return None
+    if _threads_of_torch() != _threads.followed:
+        _threads.follow(_threads_of_torch())
+    return eager
