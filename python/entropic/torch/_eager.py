@@ -1,4 +1,4 @@
-"""Calls of plain tensors in C++ (python/torch/eager.cc), where the package was built beside this version of torch: `eager` is
+"""Calls of plain tensors in C++ (python/torch_eager.cc), where the package was built beside this version of torch: `eager` is
 their module, and None elsewhere, where the package makes these calls in Python."""
 
 import contextlib

@@ -96,6 +96,8 @@ _RULES = {
 
 def _by_eager(name, x, target, values, ignore_index, mean):
     """A loss of rows of scores and their classes by eager, or None."""
+    if not (ignore_index is None or type(ignore_index) is int):
+        return None
     if name not in _RULES or not isinstance(target, Tensor) or target.dtype is not torch.int64:
         return None
     eager = ready()
@@ -107,7 +109,7 @@ def _by_eager(name, x, target, values, ignore_index, mean):
 def mean_of_rows(name, x, target, values, dim):
     """The mean of a loss over the rows that are not ignored, or None where there is no short way to it."""
     *numbers, ignore_index = values.values()
-    if dim == -1 and (ignore_index is None or type(ignore_index) is int):
+    if dim == -1:
         mean = _by_eager(name, x, target, tuple(numbers), ignore_index, True)
         if mean is not None:
             return mean
@@ -150,10 +152,9 @@ class _Mean(torch.autograd.Function):
 def call(name, x, target, values, ignore_index, dim, axis, dtype):
     description = DESCRIPTIONS[name]
     if dtype is None and axis is None and (dim is None or dim == -1):
-        if ignore_index is None or type(ignore_index) is int:
-            value = _by_eager(name, x, target, values, ignore_index, False)
-            if value is not None:
-                return value
+        value = _by_eager(name, x, target, values, ignore_index, False)
+        if value is not None:
+            return value
     if dtype is None and axis is None and (dim is None or dim == -1) and _are_plain(name, x, target, values):
         values = (*description["in_their_types"](values), ignore_index)
         return of_plain(OPERATORS[name], _OF_CLASSES[name], (x, target), values, x.dim() - 1)
