@@ -53,6 +53,8 @@ def test_what_is_installed(prefix):
     assert {f"include/entropic/{header.name}" for header in (ROOT / "include/entropic").glob("*.h")} <= files
     assert (prefix / "share/doc/entropic/LICENSE").read_text() == (ROOT / "LICENSE").read_text()
     assert not [name for name in files if "src/" in name or "-inl.h" in name]
+    shells = {"bash-completion/completions/entropic", "fish/vendor_completions.d/entropic.fish", "zsh/site-functions/_entropic"}
+    assert {f"share/{name}" for name in {*shells, "man/man1/entropic.1"}} <= files
 
 
 @pytest.mark.parametrize(("wanted", "fits"), [("0.1", True), (".".join(VERSION), True), ("0.0", False), ("0.2", False)])

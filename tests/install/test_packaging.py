@@ -43,6 +43,12 @@ def test_bill_of_materials_lists_what_is_fetched():
             assert one["licenses"]
 
 
+def test_what_is_fetched_brings_its_license():
+    names = set(re.findall(r"entropic_fetch\((\w+) \S+ [0-9a-f]{64}\)", (ROOT / "cmake/dependencies.cmake").read_text()))
+    listed = re.search(r"foreach\(archive ([^)]*)\)", (ROOT / "python/CMakeLists.txt").read_text())[1]
+    assert set(listed.split()) == names
+
+
 def test_a_wrong_archive_is_refused(tmp_path):
     """What lies in ENTROPIC_ARCHIVES is believed no more than what is downloaded."""
     for path in FETCHED:
