@@ -246,7 +246,8 @@ def version(folder):
 def cpp(folder):
     order = re.findall(r'#include "entropic/(\w+\.h)"', (folder / "entropic.h").read_text())
     result = []
-    for header in [*order, *sorted({path.name for path in folder.glob("*.h")} - {*order, "entropic.h", "export.h", "c.h"})]:
+    others = {*order, "entropic.h", "export.h", "c.h", "cuda_c.h"}
+    for header in [*order, *sorted({path.name for path in folder.glob("*.h")} - others)]:
         text = without_macros((folder / header).read_text())
         intro = re.sub(r"^// ?", "", text[: text.index("#pragma once")], flags=re.MULTILINE)
         result.append(f"\n## {header}\n\n`#include <entropic/{header}>`\n\n{paragraphs(intro)}")

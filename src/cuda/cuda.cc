@@ -55,7 +55,9 @@ void check_common(Op op, std::span<const PerRow> per_row) {
   for_each_param<Op>([&](const auto& param) {
     if constexpr (requires { op.*param.member = 1.0; }) {
       for (const PerRow& given : per_row) {
-        if (given.parameter == param.name) op.*param.member = param.typical ? *param.typical : 1.0;
+        if (given.parameter != param.name) continue;
+        op.*param.member = Op{}.*param.member;
+        if (param.typical) op.*param.member = *param.typical;
       }
     }
   });

@@ -12,7 +12,9 @@ ROOT = HERE.parents[1]
 BUILD = Path(os.environ["ENTROPIC_BUILD"]).resolve()
 VERSION = re.findall(r"#define ENTROPIC_VERSION_\w+ (\d+)", (ROOT / "include/entropic/version.h").read_text())
 # llama_sampler.h includes llama.cpp's; c.h is C.
-HEADERS = sorted(file.name for file in (ROOT / "include/entropic").glob("*.h") if file.name not in {"llama_sampler.h", "c.h"})
+HEADERS = sorted(
+    file.name for file in (ROOT / "include/entropic").glob("*.h") if file.name not in {"llama_sampler.h", "c.h", "cuda_c.h"}
+)
 ABI = "v{}_{}".format(*VERSION)
 
 
@@ -106,8 +108,8 @@ def test_shared_library_asks_for_nothing_else(tmp_path):
 
 
 def public_names():
-    """(functions, classes) that the headers mark with ENTROPIC_API, and those of c.h. cuda.h is of another library."""
-    others = ("export.h", "cuda.h")
+    """(functions, classes) that the headers mark with ENTROPIC_API, and those of c.h. cuda.h and cuda_c.h are of another library."""
+    others = ("export.h", "cuda.h", "cuda_c.h")
     text = "".join(header.read_text() for header in (ROOT / "include/entropic").glob("*.h") if header.name not in others)
     functions = re.findall(r"^ENTROPIC_API [^(]*?\b(\w+)\(", text, flags=re.MULTILINE)
     functions += re.findall(r"^ENTROPIC_C_API [^(]*?\b(\w+)\(", text, flags=re.MULTILINE)

@@ -109,7 +109,8 @@ class Operator:
         x = everything[0]
         if self.spec.suffices is None or x.numel() < LARGE or torch.compiler.is_compiling() or tracing() is not None:
             return False
-        if in_transform() or in_forward_mode() or dispatch_modes() or not (_is_plain(x) or x.is_cuda):
+        # To read numbers of another device would be to wait for it.
+        if in_transform() or in_forward_mode() or dispatch_modes() or not _is_plain(x):
             return False
         return self.spec.suffices(everything[: self.count], params, everything[self.count])
 

@@ -113,7 +113,7 @@ def _streams(name, stream, x, dim):
         stream = torch.from_numpy(np.array(given, np.int64 if given.dtype.kind == "i" else np.uint64)).to(x.device)
     if not isinstance(stream, Tensor):
         first = _signed(natural(name, "stream", stream))
-        return (first + torch.arange(count)).reshape(lead)  # modulo 2**64
+        return (first + torch.arange(count, device=x.device)).reshape(lead)  # modulo 2**64
     if stream.is_floating_point() or stream.is_complex() or stream.dtype is torch.bool:
         raise TypeError(f"{name}: stream must be of integers, got dtype {stream.dtype}")
     if readable(stream) and stream.dtype.is_signed and bool((stream < 0).any()):

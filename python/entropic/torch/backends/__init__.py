@@ -1,7 +1,7 @@
 """Where an operator may run, and what runs there: for each place a table of implementations by the operator's name.
 
-`cpu` is the library, `reference` the same of torch's operations, for any device. A place without its own implementation takes
-the reference's, or copies to the CPU what has none, and says so once.
+`cpu` is the library, `cuda` the library entropic_cuda where it is found, `reference` the same of torch's operations, for any
+device. A place without its own implementation takes the reference's, or copies to the CPU what has none, and says so once.
 """
 
 import functools
@@ -10,12 +10,14 @@ import warnings
 
 import torch
 
-from entropic.torch.backends import cpu, linear_loss, reference, token_statistics
+from entropic.torch.backends import cpu, cuda, linear_loss, reference, token_statistics
+
+_EMPTY = {**cpu.IMPLEMENTATIONS, **reference.IMPLEMENTATIONS}
 
 # The dispatch keys of torch with their own tables. Kernels of a device are a module beside `cpu` and its table here.
 PLACES = {
     "CPU": {**cpu.IMPLEMENTATIONS, **token_statistics.IMPLEMENTATIONS, **linear_loss.IMPLEMENTATIONS},
-    "CUDA": linear_loss.IMPLEMENTATIONS,
+    "CUDA": {**linear_loss.IMPLEMENTATIONS, **cuda.implementations(_EMPTY)},
 }
 
 

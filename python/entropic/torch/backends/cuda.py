@@ -1,0 +1,234 @@
+"""The kernels of the library entropic_cuda as implementations of operators, where that library is found.
+
+A call goes on torch's current stream and waits for nothing: no number is brought to the host. Memory comes from torch, so that
+a call may be part of a CUDA graph. Along an axis that is not the last, or of a tensor with gaps, rows are copied.
+"""
+
+import ctypes
+import functools
+import json
+import os
+from pathlib import Path
+
+import torch
+
+import entropic
+from entropic.torch import _descriptions
+from entropic.torch._spec import absent, result_type
+
+# The environment's name of the library, in place of the one that lies beside the package's modules.
+VARIABLE = "ENTROPIC_CUDA_LIBRARY"
+_TYPES = {torch.float32: 1, torch.float64: 2, torch.float16: 3, torch.bfloat16: 4, torch.int64: 6}
+_ALIGNMENT = 128
+
+
+class _Array(ctypes.Structure):
+    """entropic_array of entropic/c.h."""
+
+    _fields_ = (
+        ("struct_size", ctypes.c_size_t),
+        ("name", ctypes.c_char_p),
+        ("data", ctypes.c_void_p),
+        ("rows", ctypes.c_size_t),
+        ("cols", ctypes.c_size_t),
+        ("row_stride", ctypes.c_ssize_t),
+        ("col_stride", ctypes.c_ssize_t),
+        ("type", ctypes.c_int32),
+        ("reserved", ctypes.c_int32),
+    )
+
+
+def found():
+    """Where the library is, or None."""
+    given = os.environ.get(VARIABLE)
+    if given:
+        return given
+    beside = Path(entropic.__file__).with_name("libentropic_cuda.so")
+    return str(beside) if beside.exists() else None
+
+
+@functools.cache
+def _library():
+    library = ctypes.CDLL(found())
+    library.entropic_cuda_memory.restype = ctypes.c_size_t
+    size, text = ctypes.c_size_t, ctypes.c_char_p
+    library.entropic_cuda_memory.argtypes = (text, text, size, size, ctypes.c_int32)
+    for run in (library.entropic_cuda_run, library.entropic_cuda_vjp):
+        run.argtypes = (text, text, ctypes.POINTER(_Array), size, ctypes.c_void_p, size, ctypes.c_void_p)
+    library.entropic_cuda_last_error.restype = ctypes.c_char_p
+    return library
+
+
+def _fail(library):
+    message = library.entropic_cuda_last_error().decode()
+    raise (RuntimeError if message.startswith("cuda:") else ValueError)(message)
+
+
+@functools.lru_cache(maxsize=1024)
+def _memory(name, parameters, rows, cols, code):
+    library = _library()
+    return library.entropic_cuda_memory(name, parameters, rows, cols, code) or _fail(library)
+
+
+def call(name, parameters, arrays, vjp=False):
+    """Runs an operation on tensors by name, the first of which says the type and the shape: each is rows x cols or has one
+    number for each row. They have no gaps."""
+    library, x = _library(), next(iter(arrays.values()))
+    name, parameters = name.encode(), parameters.encode()
+    shape = tuple(x.shape)
+    wanted = _memory(name, parameters, *shape, _TYPES[x.dtype])
+    memory = torch.empty(wanted + _ALIGNMENT, dtype=torch.uint8, device=x.device)
+    at = -(-memory.data_ptr() // _ALIGNMENT) * _ALIGNMENT
+    places = (_Array * len(arrays))()
+    for place, (array, tensor) in zip(places, arrays.items(), strict=True):
+        rows, cols = tensor.shape if tensor.dim() == 2 else (tensor.shape[0], 1)
+        size = ctypes.sizeof(_Array)
+        place.struct_size, place.name, place.data = size, array.encode(), tensor.data_ptr()
+        place.rows, place.cols, place.type = rows, cols, _TYPES[tensor.dtype]
+    run = library.entropic_cuda_vjp if vjp else library.entropic_cuda_run
+    if x.is_cuda:
+        with torch.cuda.device(x.device):
+            stream = torch.cuda.current_stream(x.device).cuda_stream
+            code = run(name, parameters, places, len(places), at, wanted, stream)
+    else:  # the library whose device is this machine
+        code = run(name, parameters, places, len(places), at, wanted, None)
+    if code != 0:
+        _fail(library)
+
+
+@functools.lru_cache(maxsize=4096)
+def _json(name, values):
+    """Parameters as the library reads them; those without a value have their default."""
+    kinds = {param["name"]: param["kind"] for param in _described(name)["params"]}
+    given = {key: float(value) if "float" in kinds.get(key, "") else value for key, value in values if value is not None}
+    return json.dumps(given)
+
+
+def _described(name):
+    return _descriptions.MAPS.get(name) or _descriptions.LOSSES.get(name) or _descriptions.MEASURES[name]
+
+
+def _parameters(description, rows, values, **more):
+    """The numbers of those that have none for each row, as JSON; and those that have, by name."""
+    by_name = _descriptions.named(description, rows, values)
+    numbers = {key: value for key, value in by_name.items() if not isinstance(value, torch.Tensor)} | more
+    return _json(description["name"], tuple(numbers.items()))
+
+
+def _flat(x, dim):
+    """Rows along dim, one behind the other."""
+    return x.movedim(dim, -1).reshape(-1, x.shape[dim]).contiguous()
+
+
+def _back(flat, x, dim):
+    """Flat rows in x's shape, with as many entries along dim as they have."""
+    lead = (*x.shape[:dim], *x.shape[dim + 1 :])
+    return flat.reshape(*lead, flat.shape[-1]).movedim(-1, dim)
+
+
+def _columns(description, rows):
+    """Parameters with a number for each row, by name, in the order of rows."""
+    named = zip(_descriptions.per_row(description), rows, strict=True)
+    return {name: row.to(torch.float64).reshape(-1).contiguous() for name, row in named if row is not None}
+
+
+def _slopes(description, rows):
+    """Where their gradients go."""
+    named = zip(_descriptions.per_row(description), rows, strict=True)
+    return {f"d_{name}": row.new_empty(row.numel(), dtype=torch.float64) for name, row in named if row is not None}
+
+
+def _given_back(slopes, description, rows, like):
+    names = _descriptions.per_row(description)
+    return [
+        absent(like) if row is None else slopes[f"d_{name}"].reshape(row.shape) for name, row in zip(names, rows, strict=True)
+    ]
+
+
+def _map(description, instead, x, *arguments):
+    count, dim = len(_descriptions.per_row(description)), arguments[-1]
+    rows, values = arguments[:count], arguments[count:-1]
+    if x.numel() == 0:
+        return instead(x, *arguments)
+    flat = _flat(x, dim)
+    y = flat.new_empty(flat.shape[0], 1) if description["reduces"] else torch.empty_like(flat)
+    parameters = _parameters(description, rows, values)
+    call(description["name"], parameters, {"x": flat, "y": y, **_columns(description, rows)})
+    return _back(y, x, dim).contiguous()
+
+
+def _map_vjp(description, instead, x, *arguments):
+    count = len(_descriptions.per_row(description))
+    rows, (y, grad, *values, dim) = arguments[:count], arguments[count:]
+    if x.numel() == 0:
+        return instead(x, *arguments)
+    flat, slopes = _flat(x, dim), _slopes(description, rows)
+    dx = torch.empty_like(flat)
+    arrays = {"x": flat, "y": _flat(y, dim), "grad": _flat(grad.to(x.dtype), dim), "dx": dx}
+    parameters = _parameters(description, rows, tuple(values))
+    call(description["name"], parameters, arrays | _columns(description, rows) | slopes, vjp=True)
+    dx = _back(dx, x, dim).contiguous()
+    return (dx, *_given_back(slopes, description, rows, x)) if count else dx
+
+
+def _reduction(description, names, gradients, instead):
+    """An operation that makes one number of a row, with its gradients in the same call: its tensors' names, and those of the
+    gradients. `instead` runs where rows are empty."""
+    count = len(_descriptions.per_row(description))
+
+    def run(*arguments):
+        tensors, rows = arguments[: len(names)], arguments[len(names) : len(names) + count]
+        *values, dim, wanted = arguments[len(names) + count :]
+        x = tensors[0]
+        if x.numel() == 0:
+            return instead(*arguments)
+        ignored = {"ignore_index": values.pop()} if len(values) > len(description["params"]) else {}
+        flat = [t.reshape(-1).contiguous() if t.dtype is torch.int64 else _flat(t, dim) for t in tensors]
+        value = torch.empty(flat[0].shape[0], dtype=torch.float64, device=x.device)
+        found = {name: torch.empty_like(flat[0]) for name in gradients if wanted}
+        slopes = _slopes(description, rows) if wanted else {}
+        arrays = dict(zip(names, flat, strict=True)) | {"value": value} | found | _columns(description, rows) | slopes
+        call(description["name"], _parameters(description, rows, tuple(values), **ignored), arrays)
+        value = value.reshape(*x.shape[:dim], *x.shape[dim + 1 :]).to(result_type(x))
+        results = [_back(found[name], x, dim).contiguous() if wanted else absent(x) for name in gradients]
+        return value, *results, *(_given_back(slopes, description, rows, x) if wanted else [absent(x)] * count)
+
+    return run
+
+
+# Noise.
+
+
+def _noise(name, parameters, x, streams, seed, dim):
+    wide = x if x.dtype == torch.float64 else x.float()
+    if x.numel() == 0:
+        return torch.empty_like(wide)
+    wide = _flat(wide, dim)
+    y = torch.empty_like(wide)
+    streams = streams.to(x.device, torch.int64).reshape(-1).contiguous()
+    arrays = {"x": wide} if name == "gumbel_softmax" else {}
+    given = json.dumps({**parameters, "seed": seed})
+    call(name, given, {**arrays, "y": y, "stream": streams})
+    return _back(y, x, dim).contiguous()
+
+
+def implementations(reference):
+    """By the operators' names; none where there is no library. `reference` has what runs where there is nothing to do."""
+    if found() is None:
+        return {}
+    table = {}
+    for name, one in _descriptions.MAPS.items():
+        if name != "perturb_max":
+            table[name] = functools.partial(_map, one, reference[name])
+            table[f"{name}_vjp"] = functools.partial(_map_vjp, one, reference[f"{name}_vjp"])
+    for name, one in _descriptions.LOSSES.items():
+        if not _descriptions.takes_map(one):
+            table[name] = _reduction(one, ("x", "target"), ("dx",), reference[name])
+    for name, one in _descriptions.MEASURES.items():
+        if one["family"] == "measure":
+            table[name] = _reduction(one, ("p",), ("dp",), reference[name])
+        if one["family"] == "divergence":
+            table[name] = _reduction(one, ("p", "q"), ("dp", "dq"), reference[name])
+    table["gumbel_noise"] = functools.partial(_noise, "gumbel_noise", {})
+    table["gumbel_hard"] = functools.partial(_noise, "gumbel_softmax", {"hard": True})
+    return table

@@ -1,0 +1,342 @@
+// The C interface of entropic_cuda: arrays by name and parameters as JSON, over cuda.h.
+
+#include "entropic/cuda_c.h"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "entropic/cuda.h"
+#include "entropic/operation.h"
+#include "src/c/json.h"
+#include "src/check.h"
+
+namespace entropic::inline ENTROPIC_ABI {
+namespace cuda {
+namespace {
+
+// One call: what was given, by name.
+class Arguments {
+ public:
+  Arguments(std::string_view operation, const char* parameters, const entropic_array* arrays, std::size_t count)
+      : operation_(operation), used_(count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      if (arrays[i].struct_size != sizeof(entropic_array)) {
+        fail("{}: struct_size must be {}, got {}", operation_, sizeof(entropic_array), arrays[i].struct_size);
+      }
+      if (arrays[i].name == nullptr) fail("{}: array {} has no name", operation_, i);
+      if (arrays[i].col_stride > 1 || arrays[i].col_stride < 0 || arrays[i].row_stride < 0) {
+        fail("{}: col_stride of {} must be 1 and row_stride at least 0 on a device", operation_, arrays[i].name);
+      }
+    }
+    arrays_ = {arrays, count};
+    if (parameters != nullptr) given_ = parse_parameters(operation_, parameters, &steps_);
+  }
+
+  std::string_view operation() const { return operation_; }
+
+  const entropic_array* find(std::string_view name) {
+    for (std::size_t i = 0; i < arrays_.size(); ++i) {
+      if (name != arrays_[i].name) continue;
+      used_[i] = true;
+      return &arrays_[i];
+    }
+    return nullptr;
+  }
+  const entropic_array& at(std::string_view name) {
+    const entropic_array* const found = find(name);
+    if (found == nullptr) fail("{}: the array '{}' is missing", operation_, name);
+    return *found;
+  }
+
+  // Rows of T; none where the array was left out.
+  template <class T>
+  MatrixView<T> matrix(std::string_view name, bool required = true) {
+    const entropic_array* const found = required ? &at(name) : find(name);
+    if (found == nullptr) return {};
+    check_type(*found, type_);
+    const std::size_t stride = found->row_stride == 0 ? found->cols : static_cast<std::size_t>(found->row_stride);
+    return {static_cast<T*>(found->data), found->rows, found->cols, stride};
+  }
+  template <class Number>
+  std::span<Number> column(const entropic_array& array, std::int32_t type) {
+    check_type(array, type);
+    if (array.cols != 1 || array.row_stride > 1) fail("{}: {} must be one number for each row", operation_, array.name);
+    return {static_cast<Number*>(array.data), array.rows};
+  }
+  std::span<double> value() { return column<double>(at("value"), ENTROPIC_FLOAT64); }
+
+  // What of this family the parameters make. Those that have a value for each row take any number beside them.
+  template <class Family>
+  Family make(const OperationInfo& info) {
+    const std::vector<ParamValue> typical = typical_values(info);
+    for (std::size_t i = 0; i < info.params.size(); ++i) add_per_row(info.params[i], typical[i], true);
+    return entropic::make<Family>(info.name, given_);
+  }
+  // The same of parameters of a map that is one.
+  void add_of_map(const Map& map) {
+    const OperationInfo& info = *find_operation(family_info<Map>(), description_of(map).name);
+    for (const ParamInfo& param : info.params) add_per_row(param, {}, false);
+  }
+  std::span<const PerRow> per_row() const { return per_row_; }
+  std::span<const ParamGradient> gradients() const { return gradients_; }
+
+  // A parameter that is none of the operation's own.
+  std::optional<std::int64_t> whole(std::string_view name) {
+    for (std::size_t i = 0; i < given_.size(); ++i) {
+      if (given_[i].name != name) continue;
+      const auto* const number = std::get_if<std::int64_t>(&given_[i].value);
+      if (number == nullptr) fail("{}: {} must be an integer", operation_, name);
+      const std::int64_t found = *number;
+      given_.erase(given_.begin() + static_cast<std::ptrdiff_t>(i));
+      return found;
+    }
+    return {};
+  }
+  DeviceNoise noise() {
+    DeviceNoise noise;
+    const auto number = [&](std::string_view name) { return static_cast<std::uint64_t>(whole(name).value_or(0)); };
+    noise.seed = number("seed"), noise.stream = number("stream"), noise.position = number("position");
+    const auto address = [&](std::string_view name) -> const std::uint64_t* {
+      const entropic_array* const found = find(name);
+      return found == nullptr ? nullptr : column<const std::uint64_t>(*found, ENTROPIC_INT64).data();
+    };
+    if (const entropic_array* const streams = find("stream")) {
+      noise.streams = column<const std::uint64_t>(*streams, ENTROPIC_INT64);
+    }
+    noise.seed_at = address("seed"), noise.position_at = address("position");
+    return noise;
+  }
+  Sampler sampler(std::uint64_t seed) const {
+    if (!steps_) fail("{}: steps is required", operation_);
+    return Sampler(*steps_, seed);
+  }
+
+  void set_type(std::int32_t type) { type_ = type; }
+  void check_all_used() const {
+    for (std::size_t i = 0; i < arrays_.size(); ++i) {
+      if (!used_[i]) fail("{}: there is no array '{}'", operation_, arrays_[i].name);
+    }
+  }
+
+ private:
+  void check_type(const entropic_array& array, std::int32_t type) const {
+    if (array.type != type) fail("{}: type of {} must be {}, got {}", operation_, array.name, type, array.type);
+  }
+  void add_per_row(const ParamInfo& param, const ParamValue& typical, bool beside) {
+    if (!param.per_row) return;
+    const entropic_array* const found = find(param.name);
+    if (found != nullptr) {
+      per_row_.push_back({param.name, column<const double>(*found, ENTROPIC_FLOAT64)});
+      if (beside) given_.push_back({param.name, typical});
+    }
+    names_.push_back("d_" + std::string(param.name));
+    const entropic_array* const slope = find(names_.back());
+    if (slope != nullptr) gradients_.push_back({param.name, column<double>(*slope, ENTROPIC_FLOAT64)});
+  }
+
+  std::string operation_;
+  std::span<const entropic_array> arrays_;
+  std::vector<bool> used_;
+  std::vector<Argument> given_;
+  std::optional<std::vector<Step>> steps_;
+  std::vector<PerRow> per_row_;
+  std::vector<ParamGradient> gradients_;
+  std::vector<std::string> names_;
+  std::int32_t type_ = 0;
+};
+
+template <class Run>
+void on_type(std::string_view operation, std::int32_t type, const Run& run) {
+  switch (type) {
+    case ENTROPIC_FLOAT32:
+      return run(std::type_identity<float>());
+    case ENTROPIC_FLOAT64:
+      return run(std::type_identity<double>());
+    case ENTROPIC_FLOAT16:
+      return run(std::type_identity<float16>());
+    case ENTROPIC_BFLOAT16:
+      return run(std::type_identity<bfloat16>());
+    default:
+      fail("{}: type must be ENTROPIC_FLOAT32 to ENTROPIC_BFLOAT16, 1 to 4, got {}", operation, type);
+  }
+}
+
+// call(visitor's argument, info) for what `name` is; false where it is of no family that devices have.
+template <class Family>
+const OperationInfo* info_of(std::string_view name) {
+  return find_operation(family_info<Family>(), name);
+}
+
+template <class T>
+void run_typed(Arguments& given, bool vjp, std::span<std::byte> memory, Stream stream) {
+  const std::string_view name = given.operation();
+  if (const OperationInfo* const info = info_of<Map>(name)) {
+    const Map map = given.make<Map>(*info);
+    if (vjp) {
+      const auto x = given.matrix<const T>("x"), y = given.matrix<const T>("y"), g = given.matrix<const T>("grad");
+      return apply_vjp<T>(map, x, y, g, given.matrix<T>("dx"), memory, stream, given.per_row(), given.gradients());
+    }
+    return apply<T>(map, given.matrix<const T>("x"), given.matrix<T>("y"), memory, stream, given.per_row());
+  }
+  if (const OperationInfo* const info = info_of<Logarithm>(name)) {
+    const Logarithm log = given.make<Logarithm>(*info);
+    const auto x = given.matrix<const T>("x");
+    if (const auto* const op = std::get_if<LogSoftmax>(&log)) {
+      if (!vjp) return log_softmax<T>(*op, x, given.matrix<T>("y"), memory, stream, given.per_row());
+      const auto y = given.matrix<const T>("y"), g = given.matrix<const T>("grad");
+      return log_softmax_vjp<T>(*op, x, y, g, given.matrix<T>("dx"), memory, stream, given.per_row(), given.gradients());
+    }
+    const LogSumExp& op = std::get<LogSumExp>(log);
+    if (!vjp) return logsumexp<T>(op, x, given.matrix<T>("y"), memory, stream, given.per_row());
+    given.find("y");
+    const auto g = given.matrix<const T>("grad");
+    return logsumexp_vjp<T>(op, x, g, given.matrix<T>("dx"), memory, stream, given.per_row(), given.gradients());
+  }
+  if (vjp) fail("operation must have a gradient of its own, which {} has not", name);
+  if (const OperationInfo* const info = info_of<Loss>(name)) {
+    const std::optional<std::int64_t> ignored = given.whole("ignore_index");
+    const Loss op = given.make<Loss>(*info);
+    std::visit(
+        [&](const auto& one) {
+          if constexpr (requires { one.map; }) given.add_of_map(one.map);
+        },
+        op);
+    const auto x = given.matrix<const T>("x");
+    const auto dx = given.matrix<T>("dx", false);
+    const entropic_array& target = given.at("target");
+    if (target.type == ENTROPIC_INT64) {
+      const auto classes = given.column<const std::int64_t>(target, ENTROPIC_INT64);
+      return loss<T>(op, x, classes, given.value(), dx, memory, stream, given.per_row(), given.gradients(), ignored);
+    }
+    return loss<T>(op, x, given.matrix<const T>("target"), given.value(), dx, memory, stream, given.per_row(),
+                   given.gradients());
+  }
+  if (const OperationInfo* const info = info_of<Measure>(name)) {
+    const Measure op = given.make<Measure>(*info);
+    return measure<T>(op, given.matrix<const T>("p"), given.value(), given.matrix<T>("dp", false), memory, stream,
+                      given.per_row(), given.gradients());
+  }
+  if (const OperationInfo* const info = info_of<Divergence>(name)) {
+    const Divergence op = given.make<Divergence>(*info);
+    return measure<T>(op, given.matrix<const T>("p"), given.matrix<const T>("q"), given.value(), given.matrix<T>("dp", false),
+                      given.matrix<T>("dq", false), memory, stream);
+  }
+  const DeviceNoise noise = given.noise();
+  if (name == "sampler_probs") {
+    return probs<T>(given.sampler(0), given.matrix<const T>("x"), given.matrix<T>("y"), memory, stream);
+  }
+  if (name == "gumbel_noise") {
+    if constexpr (kIsHalf<T>) {
+      fail("gumbel_noise: type must be float32 or float64");
+    } else {
+      return gumbel_noise<T>(given.matrix<T>("y"), noise, memory, stream);
+    }
+  }
+  if (name == "gumbel_softmax") {
+    const GumbelSoftmax op = std::get<GumbelSoftmax>(given.make<Sampling>(*info_of<Sampling>(name)));
+    return gumbel_softmax<T>(op, given.matrix<const T>("x"), given.matrix<T>("y"), noise, memory, stream);
+  }
+  const bool chain = name == "sampler_sample";
+  if (!chain && name != "sample")
+    fail("operation must be one that devices have, as entropic/cuda_c.h lists them, got '{}'", name);
+  const entropic_array& to = given.at("indices");
+  if (to.type != ENTROPIC_INT64) fail("{}: type of indices must be int64", name);
+  const MatrixView<std::int64_t> indices(static_cast<std::int64_t*>(to.data), to.rows, to.cols,
+                                         to.row_stride == 0 ? to.cols : static_cast<std::size_t>(to.row_stride));
+  const auto x = given.matrix<const T>("x");
+  if (chain) return sample<T>(given.sampler(noise.seed), x, indices, noise, memory, stream);
+  sample<T>(std::get<Sample>(given.make<Sampling>(*info_of<Sampling>(name))), x, indices, noise, memory, stream);
+}
+
+std::string& last_error() {
+  static thread_local std::string text;
+  return text;
+}
+
+template <class Run>
+int guarded(const Run& run) noexcept {
+  int code = ENTROPIC_INTERNAL_ERROR;
+  try {
+    run();
+    return ENTROPIC_OK;
+  } catch (const std::invalid_argument& error) {
+    code = ENTROPIC_INVALID_ARGUMENT;
+    last_error().assign(error.what());
+  } catch (const std::bad_alloc&) {
+    code = ENTROPIC_OUT_OF_MEMORY;
+    last_error().assign("memory");
+  } catch (const std::exception& error) {
+    last_error().assign(error.what());
+  }
+  return code;
+}
+
+int run(const char* operation, const char* parameters, const entropic_array* arrays, std::size_t count, bool vjp, void* memory,
+        std::size_t memory_size, void* stream) {
+  return guarded([&] {
+    if (operation == nullptr) fail("operation must not be null");
+    if (count == 0 || arrays == nullptr) fail("{}: arrays must not be empty", operation);
+    Arguments given(operation, parameters, arrays, count);
+    given.set_type(arrays[0].type);
+    on_type(operation, arrays[0].type, [&]<class T>(std::type_identity<T>) {
+      run_typed<T>(given, vjp, {static_cast<std::byte*>(memory), memory_size}, {stream});
+    });
+    given.check_all_used();
+  });
+}
+
+}  // namespace
+}  // namespace cuda
+}  // namespace entropic::inline ENTROPIC_ABI
+
+extern "C" {
+
+size_t entropic_cuda_memory(const char* operation, const char* parameters, size_t rows, size_t cols, int32_t type) {
+  using namespace entropic;
+  size_t bytes = 0;
+  const int failed = cuda::guarded([&] {
+    if (operation == nullptr) fail("operation must not be null");
+    cuda::on_type(operation, type, [&]<class T>(std::type_identity<T>) {
+      // Losses want memory for the map that they start from, whichever its parameters are.
+      if (const OperationInfo* const info = cuda::info_of<Loss>(operation)) {
+        Loss op = make<Loss>(*info, typical_values(*info));
+        if (parameters != nullptr) {
+          for (const Argument& one : parse_parameters(operation, parameters)) {
+            const Map* const map = std::get_if<Map>(&one.value);
+            std::visit(
+                [&](auto& loss) {
+                  if constexpr (requires { loss.map; }) {
+                    if (map != nullptr) loss.map = *map;
+                  }
+                },
+                op);
+          }
+        }
+        bytes = cuda::memory_for<T>(op, rows, cols);
+      } else if (const OperationInfo* const map = cuda::info_of<Map>(operation)) {
+        bytes = cuda::memory_for<T>(make<Map>(*map, typical_values(*map)), rows, cols);
+      } else {
+        bytes = cuda::memory_for<T>(rows, cols);
+      }
+    });
+  });
+  return failed != 0 ? 0 : bytes;
+}
+
+int entropic_cuda_run(const char* operation, const char* parameters, const entropic_array* arrays, size_t count, void* memory,
+                      size_t memory_size, void* stream) {
+  return entropic::cuda::run(operation, parameters, arrays, count, false, memory, memory_size, stream);
+}
+int entropic_cuda_vjp(const char* operation, const char* parameters, const entropic_array* arrays, size_t count, void* memory,
+                      size_t memory_size, void* stream) {
+  return entropic::cuda::run(operation, parameters, arrays, count, true, memory, memory_size, stream);
+}
+
+const char* entropic_cuda_last_error(void) { return entropic::cuda::last_error().c_str(); }
+
+}  // extern "C"
