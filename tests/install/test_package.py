@@ -108,7 +108,7 @@ def test_shared_library_asks_for_nothing_else(tmp_path):
 
 
 def public_names():
-    """(functions, classes) that the headers mark with ENTROPIC_API, and those of c.h. cuda.h and cuda_c.h are of another library."""
+    """(functions, classes) that the headers mark with ENTROPIC_API, and those of c.h. cuda*.h are of another library."""
     others = ("export.h", "cuda.h", "cuda_c.h")
     text = "".join(header.read_text() for header in (ROOT / "include/entropic").glob("*.h") if header.name not in others)
     functions = re.findall(r"^ENTROPIC_API [^(]*?\b(\w+)\(", text, flags=re.MULTILINE)
