@@ -92,20 +92,20 @@ struct Problem {
        entropic::MatrixView<double>(std::get<std::vector<double>>(plan.values).data(), n, m),
        entropic::MatrixView<double>(f.data(), 1, n), entropic::MatrixView<double>(g.data(), 1, m));
   }
-
-  // The row of what was found, and the plan where a file is named for it.
-  void write(const Table& found, const Files& files) {
-    if (files.out.empty()) return write_table(files, found);
-    // The plan's file is there only once the result is written too.
-    files::Output output(files.out);
-    plan.digits = files.digits;
-    files::write_all(files::output_format(files.out, files.out_format), output, plan);
-    Files row;
-    row.digits = files.digits;
-    if (!files::is_standard(files.out)) write_table(row, found);
-    output.finish();
-  }
 };
+
+// The row of what was found, and the plan where a file is named for it.
+void write_both(const Table& found, Table& plan, const Files& files) {
+  if (files.out.empty()) return write_table(files, found);
+  // The plan's file is there only once the result is written too.
+  files::Output output(files.out);
+  plan.digits = files.digits;
+  files::write_all(files::output_format(files.out, files.out_format), output, plan);
+  Files row;
+  row.digits = files.digits;
+  if (!files::is_standard(files.out)) write_table(row, found);
+  output.finish();
+}
 
 std::string_view word_of(std::string_view command, entropic::TransportStatus status) {
   if (status == entropic::TransportStatus::infeasible) {
@@ -122,6 +122,14 @@ Table between(const entropic::PartialTransport& op, Problem& problem) {
   const entropic::PartialTransportResult& r = result[0];
   return one_row({"cost", "multiplier", "gap"}, {r.cost, r.multiplier, r.gap}, "status",
                  word_of(entropic::PartialTransport::kDescription.name, r.status));
+}
+
+Table between(const entropic::UnbalancedSinkhorn& op, Problem& problem) {
+  std::vector<entropic::UnbalancedSinkhornResult> result(1);
+  problem.solve([&](auto... views) { entropic::unbalanced_sinkhorn<double>(op, views..., result); });
+  const entropic::UnbalancedSinkhornResult& r = result[0];
+  return one_row({"value", "gap", "iterations"}, {r.value, r.gap, static_cast<double>(r.iterations)}, "status",
+                 word_of(r.converged));
 }
 
 struct BalancedPlan : Plan {
@@ -146,15 +154,15 @@ void transport(const BalancedPlan& options, const Files& files) {
     const auto op = std::get<entropic::Sinkhorn>(made<entropic::Transport>(arguments));
     problem.solve([&](auto... views) { entropic::sinkhorn<double>(op, views..., result); });
     const entropic::SinkhornResult& r = result[0];
-    problem.write(one_row({"cost", "lower_bound", "upper_bound", "marginal_error", "iterations"},
-                          {r.cost, r.lower_bound, r.upper_bound, r.marginal_error, static_cast<double>(r.iterations)}, "status",
-                          word_of(r.converged)),
-                  files);
+    const Table found = one_row({"cost", "lower_bound", "upper_bound", "marginal_error", "iterations"},
+                                {r.cost, r.lower_bound, r.upper_bound, r.marginal_error, static_cast<double>(r.iterations)},
+                                "status", word_of(r.converged));
+    write_both(found, problem.plan, files);
   } else {
     std::vector<entropic::TransportResult> result(1);
     problem.solve([&](auto... views) { entropic::optimal_transport<double>({mass_tolerance}, views..., result); });
     const std::string_view status = word_of("transport", result[0].status);
-    problem.write(one_row({"cost", "gap"}, {result[0].cost, result[0].gap}, "status", status), files);
+    write_both(one_row({"cost", "gap"}, {result[0].cost, result[0].gap}, "status", status), problem.plan, files);
   }
 }
 
@@ -301,7 +309,7 @@ void add_plan_output(CLI::App& command, Program& program) {
 // A command of masses, costs and the operation's own parameters: between(operation, problem) is the row that comes out.
 template <class Op>
 void add_plan(CLI::App& app, Program& program, std::string_view out, std::string_view example) {
-  constexpr std::string_view kName = Op::kDescription.name;
+  static constexpr std::string_view kName = Op::kDescription.name;
   const auto arguments = std::make_shared<Arguments>(*find_operation(entropic::family_info<entropic::Transport>(), kName));
   const auto options = std::make_shared<Plan>();
   CLI::App& command = *app.add_subcommand(std::string(kName), std::string(Op::kDescription.summary));
@@ -318,7 +326,104 @@ void add_plan(CLI::App& app, Program& program, std::string_view out, std::string
     program.action = [op = std::get<Op>(made<entropic::Transport>(*arguments)), options, &files = program.files] {
       Problem problem(kName, *options, files);
       const Table found = between(op, problem);
-      problem.write(found, files);
+      write_both(found, problem.plan, files);
+    };
+  });
+}
+
+struct Many {
+  std::string cost, weights;
+};
+
+void add_barycenter(CLI::App& app, Program& program) {
+  static constexpr std::string_view kName = entropic::SinkhornBarycenter::kDescription.name;
+  const auto arguments = std::make_shared<Arguments>(*find_operation(entropic::family_info<entropic::Transport>(), kName));
+  const auto options = std::make_shared<Many>();
+  CLI::App& command = add_command(app, program, arguments, "Distributions",
+                                  "Each row is a distribution, divided by its sum. Out comes one row: marginal_error,\n"
+                                  "iterations, status; the barycenter goes to OUT, - instead of the result.\n",
+                                  "p.csv --cost cost.csv --epsilon 0.05 -o barycenter.csv");
+  add_path(command, "--cost", options->cost, "standard input",
+           "Costs from the columns of FILE, in rows, to those of the result")
+      ->option_text("FILE")
+      ->required();
+  add_path(command, "--weights", options->weights, "standard input", "How much each row counts (default: equal)")
+      ->option_text("FILE");
+  command.callback([arguments, options, &program] {
+    program.action = [op = std::get<entropic::SinkhornBarycenter>(made<entropic::Transport>(*arguments)), options,
+                      &files = program.files] {
+      Numbers p = doubles(files, files.in), cost = doubles(files, options->cost);
+      const std::vector<double> weights = weights_of(kName, files, options->weights);
+      std::vector<double> q(cost.table.cols);
+      entropic::SinkhornBarycenterResult r;
+      try {
+        r = entropic::sinkhorn_barycenter<double>(op, p.rows(), weights, cost.rows(), q);
+      } catch (const entropic::RowError& error) {
+        refuse_row(files.in, error, error.row());
+      }
+      Table barycenter;
+      barycenter.rows = 1;
+      barycenter.cols = q.size();
+      barycenter.shape = {1, q.size()};
+      barycenter.values = std::move(q);
+      write_both(one_row({"marginal_error", "iterations"}, {r.marginal_error, static_cast<double>(r.iterations)}, "status",
+                         word_of(r.converged)),
+                 barycenter, files);
+    };
+  });
+}
+
+struct Slices {
+  std::string second, weights, second_weights, directions;
+  std::int64_t projections = 100;
+  std::size_t seed = 0;
+};
+
+void add_sliced(CLI::App& app, Program& program) {
+  static constexpr std::string_view kName = entropic::SlicedWasserstein::kDescription.name;
+  const auto arguments = std::make_shared<Arguments>(*find_operation(entropic::family_info<entropic::Transport>(), kName));
+  const auto options = std::make_shared<Slices>();
+  CLI::App& command = add_command(app, program, arguments, "Points",
+                                  "Each row is a point. Out comes one row: distance, error, which is the standard error that\n"
+                                  "the choice of directions makes.\n",
+                                  "x.csv y.csv --projections 500");
+  add_path(command, "Y", options->second, "standard input", "What FILE is compared with")->option_text(" ")->required();
+  add_path(command, "--a", options->weights, "standard input", "Weights of what FILE has (default: equal)")
+      ->option_text("FILE");
+  add_path(command, "--b", options->second_weights, "standard input", "Weights of what Y has (default: equal)")
+      ->option_text("FILE");
+  CLI::Option* const projections =
+      add_number(command, "--projections", options->projections, "How many directions are drawn, above 0 (default 100)");
+  CLI::Option* const seed = add_number(command, "--seed", options->seed, "Of the directions (default 0)");
+  add_path(command, "--directions", options->directions, "standard input", "Directions in rows, in place of those drawn")
+      ->option_text("FILE")
+      ->excludes(projections)
+      ->excludes(seed);
+  command.callback([arguments, options, &program] {
+    if (options->projections < 1) bad_input("{}: --projections must be above 0, got {}", kName, options->projections);
+    program.action = [op = std::get<entropic::SlicedWasserstein>(made<entropic::Transport>(*arguments)), options,
+                      &files = program.files] {
+      Numbers x = doubles(files, files.in), y = doubles(files, options->second);
+      const auto a = weights_of(kName, files, options->weights), b = weights_of(kName, files, options->second_weights);
+      std::size_t count = static_cast<std::size_t>(options->projections), dimension = x.table.cols;
+      std::vector<double> directions;
+      if (options->directions.empty()) {
+        directions.resize(count * dimension);
+        entropic::random_directions({directions.data(), count, dimension}, options->seed);
+      } else {
+        Numbers given = doubles(files, options->directions);
+        count = given.table.rows, dimension = given.table.cols;
+        directions = std::move(given.values());
+      }
+      const entropic::SlicedWassersteinResult r = entropic::sliced_wasserstein<double>(
+          op, x.rows(), y.rows(), a, b, entropic::MatrixView<const double>(directions.data(), count, dimension));
+      Table table;
+      table.rows = 1;
+      table.cols = 2;
+      table.shape = {1, 2};
+      table.header = {"distance", "error"};
+      table.values = std::vector<double>{r.distance, r.error};
+      write_table(files, table);
     };
   });
 }
@@ -357,6 +462,12 @@ void add_transport(CLI::App& app, Program& program) {
                                        "Infeasible: exit status 1.\n",
                                        "--mass 0.5");
 
+  add_plan<entropic::UnbalancedSinkhorn>(app, program,
+                                         "Out comes one row of CSV: value, gap, iterations, status. The minimum is at most\n"
+                                         "gap below value.\n",
+                                         "--epsilon 0.1 --penalty 1");
+  add_barycenter(app, program);
+
   add_distance<entropic::Wasserstein1d>(app, program, of_samples, "Samples", {"--u_weights", "--v_weights"}, false, "V",
                                         "Samples are a row each; a file with one column is one row. A V with one row is\n"
                                         "compared with every row of FILE, otherwise row by row. Weights hold for all rows.\n",
@@ -366,6 +477,7 @@ void add_transport(CLI::App& app, Program& program) {
                                                "p.csv q.csv --support ages.csv");
   add_distance<entropic::Wasserstein>(app, program, of_points<entropic::Wasserstein>, "Points", {"--a", "--b"}, false, "Y",
                                       "Each row is a point; out comes one number.\n", "x.csv y.csv --order 2");
+  add_sliced(app, program);
   add_distance<entropic::SinkhornDivergence>(app, program, of_points<entropic::SinkhornDivergence>, "Points", {"--a", "--b"},
                                              false, "Y", "Each row is a point; out comes one number.\n",
                                              "x.csv y.csv --epsilon 0.1");

@@ -57,6 +57,45 @@ void entropic_plan(Matrix<const T> a, Matrix<const T> b, Matrix<const T> cost, M
 }
 
 template <class T>
+void unbalanced_plan(Matrix<const T> a, Matrix<const T> b, Matrix<const T> cost, Matrix<T> plan, Matrix<T> f, Matrix<T> g,
+                     Matrix<double> numbers, Vector<std::int64_t> iterations, Vector<bool> converged, nb::tuple values) {
+  const UnbalancedSinkhorn options = to_params<UnbalancedSinkhorn>(values).op;
+  const nb::gil_scoped_release release;
+  std::vector<UnbalancedSinkhornResult> results(a.shape(0));
+  unbalanced_sinkhorn<T>(options, view(a), view(b), view(cost), view(plan), view(f), view(g), results);
+  for (std::size_t k = 0; k < results.size(); ++k) {
+    numbers.data()[2 * k] = results[k].value;
+    numbers.data()[2 * k + 1] = results[k].gap;
+    iterations.data()[k] = results[k].iterations;
+    converged.data()[k] = results[k].converged;
+  }
+}
+
+template <class T>
+nb::tuple of_many(Matrix<const T> p, Vector<const T> weights, Matrix<const T> cost, Vector<T> barycenter, Matrix<T> f,
+                  Matrix<T> g, nb::tuple values) {
+  const SinkhornBarycenter options = to_params<SinkhornBarycenter>(values).op;
+  SinkhornBarycenterResult result;
+  {
+    const nb::gil_scoped_release release;
+    result = sinkhorn_barycenter<T>(options, view(p), span(weights), view(cost), span(barycenter), view(f), view(g));
+  }
+  return nb::make_tuple(result.marginal_error, result.iterations, result.converged);
+}
+
+template <class T>
+nb::tuple along_directions(Matrix<const T> x, Matrix<const T> y, Vector<const T> a, Vector<const T> b,
+                           Matrix<const double> directions, nb::tuple values) {
+  const SlicedWasserstein options = to_params<SlicedWasserstein>(values).op;
+  SlicedWassersteinResult result;
+  {
+    const nb::gil_scoped_release release;
+    result = sliced_wasserstein<T>(options, view(x), view(y), span(a), span(b), view(directions));
+  }
+  return nb::make_tuple(result.distance, result.error);
+}
+
+template <class T>
 void on_the_line(Matrix<const T> u, Matrix<const T> v, Matrix<const T> u_weights, Matrix<const T> v_weights,
                  Vector<double> distance, Matrix<T> du, Matrix<T> dv, nb::tuple values) {
   const Wasserstein1d options = to_params<Wasserstein1d>(values).op;
@@ -94,6 +133,14 @@ void bind(nb::module_& m) {
   m.def("sinkhorn", &entropic_plan<T>, nb::arg("a").noconvert(), nb::arg("b").noconvert(), nb::arg("cost").noconvert(),
         nb::arg("plan").noconvert(), nb::arg("f").noconvert(), nb::arg("g").noconvert(), nb::arg("numbers").noconvert(),
         nb::arg("iterations").noconvert(), nb::arg("converged").noconvert(), nb::arg("params"));
+  m.def("unbalanced_sinkhorn", &unbalanced_plan<T>, nb::arg("a").noconvert(), nb::arg("b").noconvert(),
+        nb::arg("cost").noconvert(), nb::arg("plan").noconvert(), nb::arg("f").noconvert(), nb::arg("g").noconvert(),
+        nb::arg("numbers").noconvert(), nb::arg("iterations").noconvert(), nb::arg("converged").noconvert(), nb::arg("params"));
+  m.def("sinkhorn_barycenter", &of_many<T>, nb::arg("p").noconvert(), nb::arg("weights").noconvert(),
+        nb::arg("cost").noconvert(), nb::arg("barycenter").noconvert(), nb::arg("f").noconvert(), nb::arg("g").noconvert(),
+        nb::arg("params"));
+  m.def("sliced_wasserstein", &along_directions<T>, nb::arg("x").noconvert(), nb::arg("y").noconvert(),
+        nb::arg("a").noconvert(), nb::arg("b").noconvert(), nb::arg("directions").noconvert(), nb::arg("params"));
   m.def("wasserstein_1d", &on_the_line<T>, nb::arg("u").noconvert(), nb::arg("v").noconvert(), nb::arg("u_weights").noconvert(),
         nb::arg("v_weights").noconvert(), nb::arg("distance").noconvert(), nb::arg("du").noconvert(), nb::arg("dv").noconvert(),
         nb::arg("params"));
@@ -135,6 +182,9 @@ void bind_transport(nb::module_& m) {
   m.def("transport_operations", [] { return describe(family_info<Transport>()); });
   bind<float>(m);
   bind<double>(m);
+  m.def(
+      "random_directions", [](Matrix<double> directions, std::uint64_t seed) { random_directions(view(directions), seed); },
+      nb::arg("directions").noconvert(), nb::arg("seed"));
   nb::list names;
   for (const std::string_view name : kTransportStatusNames) names.append(to_str(name));
   m.attr("transport_status_names") = nb::tuple(names);

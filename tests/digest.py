@@ -546,6 +546,14 @@ def on_problems(dtype):
     return calls, calls
 
 
+def on_barycenters(dtype):
+    calls = []
+    for k, n, m in ((1, 1, 1), (2, 5, 5), (4, 33, 40)):
+        p, cost = as_type(distributions("p", k, n), dtype), as_type(np.abs(numbers("cost", n, m)), dtype)
+        calls += [((p, cost), {}), ((p, cost), {"weights": as_type(distributions("weights", k), dtype)})]
+    return calls, calls
+
+
 def on_potentials(dtype):
     calls = [
         ((as_type(numbers("f", m), dtype), as_type(numbers("g", n), dtype), *arrays[:2]), {})
@@ -574,6 +582,9 @@ OTHERS = {
     "sinkhorn": on_problems,
     "optimal_transport": on_problems,
     "partial_transport": on_problems,
+    "unbalanced_sinkhorn": on_problems,
+    "sinkhorn_barycenter": on_barycenters,
+    "sliced_wasserstein": on_points,
     "dual_value": on_potentials,
     "c_transform": on_costs,
     "lipschitz_constant": on_costs,
@@ -732,6 +743,7 @@ def digest_program(digests, target):
         save("a.csv", [[0.25, 0.5, 0.25]])
         save("b.csv", [[0.5, 0.125, 0.125, 0.25]])
         save("cost.csv", np.abs(numbers("cost", 3, 4)))
+        save("square.csv", np.abs(numbers("square", 5, 5)))
         (place / "named.tsv").write_text("word\tyes\tno\nfirst\t1.5\t-2\nsecond\t0.25\tnan\n")
         np.save(place / "x.npy", numbers("npy", 2, 3, 4).astype(np.float32))
 
@@ -749,6 +761,9 @@ def digest_program(digests, target):
                        ["x.csv", "--steps", "entropy_clip=0.5:1,top_k=3", "--seed", "2"], ["x.csv", "--steps", "top_k=0"]],
             "transport": [[*problem, *more] for more in ([], ["--epsilon", "0.1"])],
             "partial_transport": [[*problem, "--mass", mass] for mass in ("0.5", "2")],
+            "unbalanced_sinkhorn": [[*problem, "--epsilon", "0.1", "--penalty", "1"]],
+            "sinkhorn_barycenter": [["p.csv", "--cost", "square.csv", "--epsilon", "0.1"]],
+            "sliced_wasserstein": [["x.csv", "p.csv", "--seed", "1"]],
             "sinkhorn_divergence": [["x.csv", "p.csv", "--epsilon", "0.5"]],
         }  # fmt: skip
         for command in re.findall(r"^  ([a-z][a-z_0-9]+)(?:,| |$)", help_text.partition("Subcommands:")[2], re.MULTILINE):

@@ -530,6 +530,166 @@ TEST(OptimalTransport, PartsThatNoArcsTake) {
   expect_error("partial_transport: mass must be at least 0 and finite, got nan", [&] { run(std::nan("")); });
 }
 
+// Unequal masses: the value is the plan's, the gap that to the potentials, each by its definition.
+TYPED_TEST(OptimalTransportOf, UnbalancedPlansAreCertified) {
+  using T = TypeParam;
+  std::mt19937 random(41);
+  for (const auto& [n, m] : {std::pair<std::size_t, std::size_t>{1, 1}, {1, 5}, {7, 4}, {130, 45}}) {
+    const auto p = points_problem<T>(random, n, m, false, 2);
+    for (const double epsilon : {1.0, 0.05}) {
+      for (const double penalty : {0.01, 1.0, 1000.0}) {
+        std::vector<T> plan(n * m), f(n), g(m), b = p.b;
+        for (T& x : b) x *= T(1.5);
+        std::vector<UnbalancedSinkhornResult> result(1);
+        const UnbalancedSinkhorn op = {.epsilon = epsilon, .penalty = penalty};
+        unbalanced_sinkhorn<T>(op, {p.a.data(), 1, n}, {b.data(), 1, m}, {p.cost.data(), n, m}, {plan.data(), n, m},
+                               {f.data(), 1, n}, {g.data(), 1, m}, result);
+        ASSERT_TRUE(result[0].converged) << n << " " << m << " " << epsilon << " " << penalty;
+        const auto divergence = [](double x, double y) { return x > 0 ? x * std::log(x / y) - x + y : y; };
+        double value = 0, dual = 0, size = 0;
+        std::vector<double> columns(m);
+        for (std::size_t i = 0; i < n; ++i) {
+          double row = 0;
+          for (std::size_t j = 0; j < m; ++j) {
+            const double x = plan[i * m + j], ab = static_cast<double>(p.a[i]) * b[j];
+            row += x, columns[j] += x;
+            value += x * p.cost[i * m + j] + epsilon * divergence(x, ab);
+            dual += epsilon * (ab - x), size += epsilon * ab;
+          }
+          value += penalty * divergence(row, p.a[i]);
+          dual += penalty * p.a[i] * -std::expm1(-f[i] / penalty);
+          size += penalty * p.a[i];
+        }
+        for (std::size_t j = 0; j < m; ++j) {
+          value += penalty * divergence(columns[j], b[j]);
+          dual += penalty * b[j] * -std::expm1(-g[j] / penalty);
+          size += penalty * b[j];
+        }
+        const double rounding = (sizeof(T) == 4 ? 2e-5 : 1e-12) * size;
+        EXPECT_NEAR(result[0].value, value, rounding);
+        EXPECT_NEAR(result[0].value - result[0].gap, dual, rounding);
+        EXPECT_GE(result[0].gap, 0);
+        EXPECT_LE(result[0].gap, 2e-9 * (size + std::abs(value)));
+      }
+    }
+  }
+}
+
+TYPED_TEST(OptimalTransportOf, FurtherTransportHasTheSameBitsOnTargetsWithFma) {
+  using T = TypeParam;
+  std::mt19937 random(42);
+  const std::size_t n = 70, m = 45;
+  auto p = points_problem<T>(random, n, m, false, 2);
+  const auto run = [&] {
+    std::vector<T> plan(n * m), f(n), g(m), q(m);
+    std::vector<UnbalancedSinkhornResult> unbalanced(1);
+    unbalanced_sinkhorn<T>({.epsilon = 0.1, .penalty = 1}, {p.a.data(), 1, n}, {p.b.data(), 1, m}, {p.cost.data(), n, m},
+                           {plan.data(), n, m}, {f.data(), 1, n}, {g.data(), 1, m}, unbalanced);
+    EXPECT_TRUE(unbalanced[0].converged);
+    const auto barycenter =
+        sinkhorn_barycenter<T>({.epsilon = 0.1}, MatrixView<const T>(p.a.data(), 1, n), {}, {p.cost.data(), n, m}, q);
+    EXPECT_TRUE(barycenter.converged);
+    std::vector<double> theta(8 * 5);
+    random_directions({theta.data(), 8, 5}, 3);
+    const auto sliced =
+        sliced_wasserstein<T>({}, MatrixView<const T>(p.cost.data(), n, 5), MatrixView<const T>(p.cost.data() + 400, m, 5), {},
+                              {}, MatrixView<const double>(theta.data(), 8, 5));
+    plan.insert(plan.end(), q.begin(), q.end());
+    plan.push_back(static_cast<T>(sliced.distance));
+    plan.push_back(static_cast<T>(sliced.error));
+    return plan;
+  };
+  const auto expected = run();
+  for (const std::size_t threads : {1, 2, 5}) {
+    set_num_threads(threads);
+    EXPECT_EQ(run(), expected) << threads;
+  }
+  set_num_threads(0);
+  for (const std::string& target : support::fma_targets()) {
+    force_simd_target(target);
+    EXPECT_EQ(run(), expected) << target;
+  }
+  support::for_each_target([&](const std::string&) {
+    const auto found = run();
+    for (std::size_t k = 0; k < found.size(); ++k) ASSERT_NEAR(found[k], expected[k], 1e-6);
+  });
+}
+
+TEST(RandomDirections, AreUniformUnitVectorsOfTheirRow) {
+  constexpr std::size_t kRows = 20000;
+  for (const std::size_t d : {1, 2, 3, 8}) {
+    std::vector<double> all(kRows * d), first(10 * d);
+    random_directions({all.data(), kRows, d}, 7);
+    random_directions({first.data(), 10, d}, 7);
+    EXPECT_TRUE(std::equal(first.begin(), first.end(), all.begin()));
+    std::vector<double> mean(d), square(d * d);
+    for (std::size_t r = 0; r < kRows; ++r) {
+      double length = 0;
+      for (std::size_t k = 0; k < d; ++k) {
+        const double x = all[r * d + k];
+        length += x * x, mean[k] += x / kRows;
+        for (std::size_t l = 0; l < d; ++l) square[k * d + l] += x * all[r * d + l] / kRows;
+      }
+      ASSERT_NEAR(length, 1, 1e-14);
+    }
+    const double dimension = static_cast<double>(d), five = 5 / std::sqrt(static_cast<double>(kRows));  // deviations
+    for (std::size_t k = 0; k < d; ++k) {
+      EXPECT_NEAR(mean[k], 0, five);
+      for (std::size_t l = 0; l < d; ++l) EXPECT_NEAR(square[k * d + l], k == l ? 1 / dimension : 0, five);
+    }
+    std::vector<double> others(10 * d);
+    random_directions({others.data(), 10, d}, 8);
+    EXPECT_NE(others, first) << d;
+  }
+}
+
+TEST(OptimalTransport, FurtherTransportRefuses) {
+  std::vector<double> one = {1, 1}, cost = {0, 1, 1, 0}, f(2), g(2), q(2), zero = {0, 0}, large = {1e200, 1e200};
+  std::vector<UnbalancedSinkhornResult> result(1);
+  const auto unbalanced = [&](const UnbalancedSinkhorn& op, std::vector<double>& a) {
+    unbalanced_sinkhorn<double>(op, {a.data(), 1, 2}, {a.data(), 1, 2}, {cost.data(), 2, 2}, {}, {f.data(), 1, 2},
+                                {g.data(), 1, 2}, result);
+  };
+  expect_error("unbalanced_sinkhorn: epsilon must be above 0 and finite, got 0",
+               [&] { unbalanced({.epsilon = 0, .penalty = 1}, one); });
+  expect_error("unbalanced_sinkhorn: penalty must be above 0 and finite, got inf",
+               [&] { unbalanced({.epsilon = 1, .penalty = kInfinity}, one); });
+  expect_error("unbalanced_sinkhorn: a must have a finite sum above 0, got 0",
+               [&] { unbalanced({.epsilon = 1, .penalty = 1}, zero); });
+  expect_error("unbalanced_sinkhorn: the product of the sums of a and b must be finite, got 2e+200 and 2e+200",
+               [&] { unbalanced({.epsilon = 1, .penalty = 1}, large); });
+  const auto barycenter = [&](std::vector<double>& p, std::vector<double> weights, std::size_t rows) {
+    sinkhorn_barycenter<double>({.epsilon = 1}, MatrixView<const double>(p.data(), 1, 2), weights, {cost.data(), rows, 2}, q);
+  };
+  expect_error("sinkhorn_barycenter: cost must have a row for each of 2 columns of p and at least one column, got 1 x 2",
+               [&] { barycenter(one, {}, 1); });
+  expect_error("sinkhorn_barycenter: weights must have one weight for each of 1 points, got 2", [&] {
+    barycenter(one, {1, 2}, 2);
+  });
+  cost[1] = kInfinity;
+  expect_error("sinkhorn_barycenter: cost must be finite, got inf at row 0, column 1", [&] { barycenter(one, {}, 2); });
+  const auto sliced = [&](std::vector<double> directions, std::size_t cols) {
+    sliced_wasserstein<double>({}, MatrixView<const double>(one.data(), 1, 2), MatrixView<const double>(one.data(), 1, 2), {},
+                               {}, MatrixView<const double>(directions.data(), directions.size() / cols, cols));
+  };
+  expect_error("sliced_wasserstein: directions must not be 0, got 0 everywhere in row 1", [&] { sliced({1, 1, 0, 0}, 2); });
+  expect_error("sliced_wasserstein: directions must be finite, got nan in row 0", [&] { sliced({1, std::nan("")}, 2); });
+  expect_error("sliced_wasserstein: directions must be at least one row of 2 coordinates, got 1 x 1", [&] { sliced({1}, 1); });
+}
+
+// Masses far above 1: what columns lack, times the cost, times what a row misses, would overflow.
+TEST(OptimalTransport, EntropicUpperBoundOfLargeMasses) {
+  const std::vector<double> a = {1e200, 3e200}, b = {2e200, 2e200}, cost = {1, 2, 4, 3};
+  std::vector<double> f(2), g(2);
+  std::vector<SinkhornResult> result(1);
+  sinkhorn<double>({.epsilon = 0.5}, {a.data(), 1, 2}, {b.data(), 1, 2}, {cost.data(), 2, 2}, {}, {f.data(), 1, 2},
+                   {g.data(), 1, 2}, result);
+  EXPECT_TRUE(result[0].converged);
+  EXPECT_GE(result[0].upper_bound, 1.1e201 * (1 - 1e-12));
+  EXPECT_LE(result[0].upper_bound, 1.3e201);
+  EXPECT_LE(result[0].lower_bound, 1.1e201 * (1 + 1e-12));
+}
+
 // The other functions, whose values tests/python/test_transport.py compares with definitions: the same on every target.
 
 TYPED_TEST(OptimalTransportOf, EntropicPlansHaveTheSameBitsOnTargetsWithFma) {

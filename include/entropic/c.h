@@ -89,14 +89,21 @@ typedef struct entropic_array {
 
      sinkhorn_divergence the same without plan
 
+     sliced_wasserstein  the same with directions in, a row each, and error out or left out
+
      optimal_transport   a, b, cost in, a problem in each row of a and b; cost of all problems, one below the other, or one for
                          all; value out, plan, as cost of all, f, g, gap, status out or left out: 0 optimal, 1 infeasible,
                          2 pivot_limit
 
      partial_transport   the same, with multiplier
 
-     sinkhorn            the same; value out, plan, f, g, marginal_error, lower_bound, upper_bound, iterations, converged out or
-                         left out
+     unbalanced_sinkhorn the same; value out, plan, f, g, gap, iterations, converged out or left out
+
+     sinkhorn_barycenter p, a distribution in each row, and cost in, weights in or left out; q out, 1 x the columns of cost,
+                         marginal_error, iterations, converged out or left out
+
+     sinkhorn            a, b, cost in; value out, plan, f, g, marginal_error, lower_bound, upper_bound, iterations, converged
+   out or left out
 
    A value of which there is one for each row may be float32 or float64, integers 32 or 64 bits; other arrays are all of one
    floating-point type, of 32 or 64 bits for gamma_for_entropy, power_transform and mean_field_entropy. Losses and measures give

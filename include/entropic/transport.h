@@ -113,6 +113,39 @@ ENTROPIC_API double wasserstein(const Wasserstein& options, MatrixView<const T> 
                                 std::span<const std::type_identity_t<T>> a, std::span<const std::type_identity_t<T>> b,
                                 std::type_identity_t<MatrixView<T>> plan = {});
 
+struct SlicedWasserstein {
+  double order = 2;
+
+  static constexpr Description kDescription = {
+      .name = "sliced_wasserstein",
+      .summary = "The Wasserstein distance of weighted points along directions: its mean over the sphere, by some of them.",
+      .formula = "(mean_theta W_order(<theta, x>, <theta, y>)^order)^(1/order)",
+      .gradient = "that of the distances on the line, along their directions",
+      .source = "Bonneel, Rabin, Peyre, Pfister, J. Math. Imaging Vis. 2015",
+  };
+  static constexpr auto kParams = std::tuple{Param<SlicedWasserstein>{
+      .name = "order", .meaning = "the power of distances", .member = &SlicedWasserstein::order, .at_least = 1}};
+};
+
+struct SlicedWassersteinResult {
+  double distance;
+  double error;  // the standard error that the choice of directions makes: 0 in one dimension, NaN for a single direction
+};
+
+// The mean over directions, the rows of a matrix, of any length but 0. A sort of the points for each.
+//
+// Shapes: x n x d, y m x d; a n and b m, or empty for equal weights; directions any number x d, at least one.
+// Units: as wasserstein. Error: as wasserstein_1d, beside what chance leaves, `error`.
+// Throws: as wasserstein; a direction that is 0 or not finite.
+template <class T>
+ENTROPIC_API SlicedWassersteinResult sliced_wasserstein(const SlicedWasserstein& options, MatrixView<const T> x,
+                                                        MatrixView<const T> y, std::span<const std::type_identity_t<T>> a,
+                                                        std::span<const std::type_identity_t<T>> b,
+                                                        MatrixView<const double> directions);
+
+// Unit vectors in the rows of a matrix, uniform on the sphere: row r a function of (seed, r) and the number of columns alone.
+ENTROPIC_API void random_directions(MatrixView<double> directions, std::uint64_t seed);
+
 enum class TransportStatus {
   optimal,
   infeasible,   // every plan needs a forbidden arc
@@ -255,6 +288,110 @@ ENTROPIC_API void sinkhorn(const Sinkhorn& options, MatrixView<const std::type_i
                            MatrixView<const std::type_identity_t<T>> b, MatrixView<const std::type_identity_t<T>> cost,
                            MatrixView<std::type_identity_t<T>> plan, MatrixView<T> f, MatrixView<T> g,
                            std::span<SinkhornResult> result);
+
+struct UnbalancedSinkhorn {
+  double epsilon = std::numeric_limits<double>::quiet_NaN();
+  double penalty = std::numeric_limits<double>::quiet_NaN();
+  double tolerance = 1e-9;
+  std::int64_t max_iterations = 10000;
+
+  static constexpr Description kDescription = {
+      .name = "unbalanced_sinkhorn",
+      .summary = "Entropic transport between masses that need not be equal: what is neither moved nor received has a price.",
+      .formula =
+          "min <P, C> + epsilon KL(P | a b^T) + penalty (KL(P 1 | a) + KL(P^T 1 | b)), KL(p | q) = sum p log(p / q) - p + q",
+      .gradient = "of the minimum: P in C, penalty (1 - s) + epsilon (sum b - s) in a_i, s = exp(-f_i / penalty), and so in b",
+      .source = "Chizat, Peyre, Schmitzer, Vialard, Math. Comp. 2018; Sejourne, Vialard, Peyre, AISTATS 2022, for the shift",
+  };
+  static constexpr auto kParams =
+      std::tuple{Param<UnbalancedSinkhorn>{.name = "epsilon",
+                                           .meaning = "weight of the entropy, in units of the cost",
+                                           .member = &UnbalancedSinkhorn::epsilon,
+                                           .above = 0,
+                                           .required = true,
+                                           .typical = 0.1},
+                 Param<UnbalancedSinkhorn>{.name = "penalty",
+                                           .meaning = "weight of the marginals; the larger, the nearer they are to a and b",
+                                           .member = &UnbalancedSinkhorn::penalty,
+                                           .above = 0,
+                                           .required = true,
+                                           .typical = 1},
+                 Param<UnbalancedSinkhorn>{.name = "tolerance",
+                                           .meaning = "the gap to stop at, relative to the sizes of the terms",
+                                           .member = &UnbalancedSinkhorn::tolerance,
+                                           .at_least = 0},
+                 Param<UnbalancedSinkhorn, std::int64_t>{.name = "max_iterations",
+                                                         .meaning = "passes over the matrix",
+                                                         .member = &UnbalancedSinkhorn::max_iterations,
+                                                         .above = 0}};
+};
+
+struct UnbalancedSinkhornResult {
+  double value;  // of the plan: all terms of the formula
+  double gap;    // value less that of the dual, at least 0: the minimum is at most so far below value
+  std::int64_t iterations;
+  bool converged;
+};
+
+// Sinkhorn's iteration in the log domain, from a larger epsilon down, each step followed by the best shift of f against g.
+// P_ij = a_i b_j exp((f_i + g_j - C_ij) / epsilon). Mass that forbidden arcs leave no way stays, at a potential of +inf.
+//
+// Shapes: as optimal_transport. The gap is a sum of terms that are not negative and is exact down to far below value's
+// rounding. Throws: as optimal_transport, but for sums that differ; sums whose product is not finite.
+template <class T>
+ENTROPIC_API void unbalanced_sinkhorn(const UnbalancedSinkhorn& options, MatrixView<const std::type_identity_t<T>> a,
+                                      MatrixView<const std::type_identity_t<T>> b,
+                                      MatrixView<const std::type_identity_t<T>> cost, MatrixView<std::type_identity_t<T>> plan,
+                                      MatrixView<T> f, MatrixView<T> g, std::span<UnbalancedSinkhornResult> result);
+
+struct SinkhornBarycenter {
+  double epsilon = std::numeric_limits<double>::quiet_NaN();
+  double tolerance = 1e-9;
+  std::int64_t max_iterations = 10000;
+
+  static constexpr Description kDescription = {
+      .name = "sinkhorn_barycenter",
+      .summary = "The distribution on a support that is least far from several: a mean that moves mass in place of mixing it.",
+      .formula = "argmin_q sum_k weights_k min_P <P, C> - epsilon H(P) over plans P from p_k to q",
+      .gradient = "of q by the implicit function theorem",
+      .source = "Benamou, Carlier, Cuturi, Nenna, Peyre, SIAM J. Sci. Comput. 2015",
+  };
+  static constexpr auto kParams = std::tuple{
+      Param<SinkhornBarycenter>{.name = "epsilon",
+                                .meaning = "weight of the entropy, which also blurs the result, in units of the cost",
+                                .member = &SinkhornBarycenter::epsilon,
+                                .above = 0,
+                                .required = true,
+                                .typical = 0.1},
+      Param<SinkhornBarycenter>{.name = "tolerance",
+                                .meaning = "the marginal error to stop at",
+                                .member = &SinkhornBarycenter::tolerance,
+                                .at_least = 0},
+      Param<SinkhornBarycenter, std::int64_t>{.name = "max_iterations",
+                                              .meaning = "passes over the matrices",
+                                              .member = &SinkhornBarycenter::max_iterations,
+                                              .above = 0}};
+};
+
+struct SinkhornBarycenterResult {
+  double marginal_error;  // the largest sum over a p_k of what its plan's rows are off, its columns being the barycenter's
+  std::int64_t iterations;
+  bool converged;
+};
+
+// Iterative Bregman projections in the log domain, from a larger epsilon down. Rows of p and the weights are scaled to sum 1.
+// f and g, where wanted, are the plans' potentials, P_k = exp((f_k + g_k - C) / epsilon), sum_k weights_k g_k = 0.
+//
+// Shapes: p k x n; weights k, or empty for equal ones; cost n x m; barycenter m; f k x n, g k x m, or of no rows.
+// Throws: std::invalid_argument: a mass or a weight that is negative, NaN or infinite, a row without mass, weights that are all
+// 0, a cost that is not finite.
+template <class T>
+ENTROPIC_API SinkhornBarycenterResult sinkhorn_barycenter(const SinkhornBarycenter& options, MatrixView<const T> p,
+                                                          std::span<const std::type_identity_t<T>> weights,
+                                                          std::type_identity_t<MatrixView<const T>> cost,
+                                                          std::span<std::type_identity_t<T>> barycenter,
+                                                          std::type_identity_t<MatrixView<T>> f = {},
+                                                          std::type_identity_t<MatrixView<T>> g = {});
 
 struct SinkhornDivergence {
   double epsilon = std::numeric_limits<double>::quiet_NaN();

@@ -48,36 +48,25 @@ class BarycenterResult(NamedTuple):
     converged: Any
 
 
-def within(name, argument, value, low, *, open_=False):
-    value = _checks.number(name, argument, value)
-    if not (low < value < math.inf if open_ else low <= value < math.inf):
-        raise ValueError(f"{name}: {argument} must be {'above' if open_ else 'at least'} {low} and finite, got {value:g}")
-    return value
-
-
-def _count(name, argument, value):
-    value = _checks.integer(name, argument, value)
-    if value < 1:
-        raise ValueError(f"{name}: {argument} must be above 0, got {value}")
-    return value
-
-
 def directions(name, dimension, projections, seed):
     """Unit vectors in the rows of a matrix: those given, or so many at random."""
     if np.ndim(projections) == 0:
-        count = _count(name, "projections", projections)
+        count = _checks.integer(name, "projections", projections)
+        if count < 1:
+            raise ValueError(f"{name}: projections must be above 0, got {count}")
         seed = _checks.integer(name, "seed", seed)
         if not 0 <= seed < 2**64:
             raise ValueError(f"{name}: seed must be at least 0 and below 2^64, got {seed}")
-        normal = np.random.Generator(np.random.Philox(seed)).standard_normal((count, dimension))
-    else:
-        normal = np.array(projections, np.float64)
-        if normal.ndim != 2 or normal.shape[1] != dimension or len(normal) == 0:
-            raise ValueError(f"{name}: projections must be directions of shape (count, {dimension}), got {normal.shape}")
-    sizes = np.sqrt((normal**2).sum(axis=1, keepdims=True))
+        found = np.empty((count, dimension))
+        _core.random_directions(found, seed)
+        return found
+    found = np.array(projections, np.float64)
+    if found.ndim != 2 or found.shape[1] != dimension or len(found) == 0:
+        raise ValueError(f"{name}: projections must be directions of shape (count, {dimension}), got {found.shape}")
+    sizes = np.sqrt((found**2).sum(axis=1, keepdims=True))
     if not (np.isfinite(sizes) & (sizes > 0)).all():
         raise ValueError(f"{name}: projections must be finite and not 0")
-    return normal / sizes
+    return found / sizes
 
 
 def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed=0):
@@ -123,32 +112,9 @@ def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed
     3.0
     """
     name = "sliced_wasserstein"
-    order = within(name, "order", order, 1)
-    arrays, (x, y, a, b) = _transport.points_of(name, x, y, a, b)
-    for argument, points in (("x", x), ("y", y)):
-        for point, coordinate in np.argwhere(~np.isfinite(points))[:1]:
-            got = points[point, coordinate]
-            raise ValueError(f"{name}: {argument} must be finite, got {got:g} at point {point}, coordinate {coordinate}")
-    for argument, weights, points in (("a", a, x), ("b", b, y)):
-        if weights.size and weights.shape != points.shape[:1]:
-            raise ValueError(
-                f"{name}: {argument} must have shape ({len(points)},), one weight for each point, got {weights.shape}"
-            )
-        for bad in weights[~((weights >= 0) & (weights < math.inf))][:1]:
-            raise ValueError(f"{name}: {argument} must be finite and at least 0, got {bad:g}")
-        if weights.size and not weights.any():
-            raise ValueError(f"{name}: {argument} must not be 0 everywhere")
-    theta = directions(name, x.shape[1], projections, seed)
-    weights = {"u_weights": a if a.size else None, "v_weights": b if b.size else None}
-    u, v = (theta @ np.asarray(points, np.float64).T for points in (x, y))
-    largest = max(np.abs(u).max(), np.abs(v).max(), np.finfo(float).tiny)
-    powers = _transport.wasserstein_1d(u / largest, v / largest, order=order, **weights) ** order
-    mean = powers.mean()
-    distance = mean ** (1 / order)
-    spread = powers.std(ddof=1) / math.sqrt(len(powers)) if len(powers) > 1 else math.nan
-    spread = 0.0 if x.shape[1] == 1 else spread
-    error = spread * distance / (order * mean) if mean > 0 else 0.0 * spread
-    return SlicedResult(*(arrays.back(np.array(one * largest), ()) for one in (distance, error)))
+    arrays, given = _transport.points_of(name, x, y, a, b)
+    theta = directions(name, given[0].shape[1], projections, seed)
+    return SlicedResult(*(arrays.back(np.array(one), ()) for one in _core.sliced_wasserstein(*given, theta, (order,))))
 
 
 def partial_transport(a, b, cost, *, mass):
@@ -204,9 +170,10 @@ def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_ite
     Parameters
     ----------
     a, b : NumPy arrays, anything with DLPack (such as torch CPU tensors) or nested lists
-        Masses, of shapes (n,) and (m,): finite, at least 0, not all 0.
+        Masses, of shapes (..., n) and (..., m): finite, at least 0, not all 0. Never changed, as cost.
     cost : array
-        Of shape (n, m), finite or inf, which forbids an arc.
+        Of shape (..., n, m), finite or inf, which forbids an arc. Leading axes of all three broadcast: each combination is a
+        problem of its own.
     epsilon : float, above 0 and finite, required
         The weight of the entropy.
     penalty : float, above 0 and finite, required
@@ -214,25 +181,26 @@ def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_ite
     tolerance : float, at least 0 and finite, default 1e-9
         Converged when the gap is at most so much of the terms' sizes.
     max_iterations : int, above 0, default 10000
-        Passes over the matrix.
+        Passes over the matrix, of all values of epsilon on the way down.
 
     Returns
     -------
     UnbalancedResult
         A named tuple: `value`, that of the plan; `plan`; the potentials `f` and `g`, P = a b exp((f + g - C) / epsilon); `gap`,
-        the value less that of the dual, which the minimum is above; `iterations` and `converged`.
+        the value less that of the dual, which the minimum is above; `iterations` and `converged`. Mass that forbidden arcs
+        leave no way stays, at a potential of inf.
 
     Raises
     ------
     ValueError
-        A mass is negative, NaN or infinite, or all are 0; a cost is NaN or -inf; a parameter is out of its range, shapes do
-        not fit.
+        A mass is negative, NaN or infinite, or all are 0; the product of the sums is not finite; a cost is NaN or -inf; a
+        parameter is out of its range, shapes do not fit.
     TypeError
         An array is masked, of complex numbers or no numbers at all, on another device or requires grad.
 
     Notes
     -----
-    Sinkhorn's iteration in the log domain, each step followed by the best shift of f against g.
+    Sinkhorn's iteration in the log domain, from a larger epsilon down, each step followed by the best shift of f against g.
     Source: Chizat, Peyre, Schmitzer, Vialard, Math. Comp. 2018; Sejourne, Vialard, Peyre, AISTATS 2022.
 
     Examples
@@ -241,71 +209,13 @@ def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_ite
     >>> bool(found.gap < 1e-8)
     True
     """
-    name = "unbalanced_sinkhorn"
-    epsilon, rho = (within(name, k, v, 0, open_=True) for k, v in (("epsilon", epsilon), ("penalty", penalty)))
-    tolerance, max_iterations = within(name, "tolerance", tolerance, 0), _count(name, "max_iterations", max_iterations)
-    arrays = _transport.Together(name, a=a, b=b, cost=cost)
-    a, b, cost = (np.asarray(arrays.given[one], np.float64) for one in ("a", "b", "cost"))
-    if a.ndim != 1 or b.ndim != 1 or cost.shape != (len(a), len(b)):
-        raise ValueError(
-            f"{name}: a, b and cost must have shapes (n,), (m,) and (n, m), got {a.shape}, {b.shape}, {cost.shape}"
-        )
-    for argument, masses in (("a", a), ("b", b)):
-        if not ((masses >= 0) & (masses < math.inf)).all() or not masses.sum() > 0:
-            raise ValueError(f"{name}: {argument} must be finite, at least 0 and not all 0")
-    if not (cost > -math.inf).all():
-        raise ValueError(f"{name}: cost must not be NaN or -inf")
-
-    with np.errstate(divide="ignore"):
-        log_a, log_b = np.log(a), np.log(b)
-
-    def potential(others, log_weights, along):
-        # What is forbidden, or has no partner's mass, gets none, whatever the other potential is there: it may be inf.
-        with np.errstate(invalid="ignore", divide="ignore"):
-            apart = np.isposinf(along) | np.isneginf(log_weights) | np.isposinf(others)
-            exponent = np.where(apart, -np.inf, (others - along) / epsilon + log_weights)
-            top = np.maximum(exponent.max(axis=1), -1e300)
-            return -rho / (rho + epsilon) * epsilon * (np.log(np.exp(exponent - top[:, None]).sum(axis=1)) + top)
-
-    def mean_exponential(potentials, log_masses):
-        exponent = log_masses - potentials / rho
-        top = exponent.max()
-        if top == -math.inf:  # all mass stays where it is
-            return 0.0
-        return top + math.log(np.exp(exponent - top).sum())
-
-    f, g = np.zeros(len(a)), np.zeros(len(b))
-    for iterations in range(1, max_iterations + 1):
-        f = potential(g, log_b, cost)
-        g = potential(f, log_a, cost.T)
-        shift = rho / 2 * (mean_exponential(f, log_a) - mean_exponential(g, log_b))
-        f, g = f + shift, g - shift
-        if iterations % 10 and iterations != max_iterations:
-            continue
-        with np.errstate(invalid="ignore"):
-            exponent = (f[:, None] + g - cost) / epsilon + log_a[:, None] + log_b
-        plan = np.exp(np.where(np.isposinf(cost) | (a[:, None] == 0) | (b == 0), -np.inf, exponent))
-        rows, columns, moved = plan.sum(axis=1), plan.sum(axis=0), plan.sum()
-        with np.errstate(invalid="ignore"):
-            paid = np.where(plan > 0, plan * (f[:, None] + g), 0).sum()  # <P, C> + epsilon <P, log(P / a b)>
-        total = a.sum() * b.sum()
-        value = paid + epsilon * (total - moved) + rho * (_divergence(rows, a) + _divergence(columns, b))
-        stays = rho * (a.sum() - (a * np.exp(-f / rho)).sum() + b.sum() - (b * np.exp(-g / rho)).sum())
-        gap = value - (stays + epsilon * (total - moved))
-        size = abs(paid) + epsilon * total + rho * (a.sum() + b.sum())
-        converged = gap <= tolerance * size
-        if converged:
-            break
-    results = (value, ()), (plan, plan.shape), (f, f.shape), (g, g.shape), (max(gap, 0.0), ())
-    return UnbalancedResult(
-        *(arrays.back(np.asarray(one), shape) for one, shape in results), np.int64(iterations), np.bool_(converged)
-    )
-
-
-def _divergence(p, q):
-    """sum p log(p / q) - p + q."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(p > 0, p * np.log(np.where(q > 0, p / q, 1)), 0).sum() - p.sum() + q.sum()
+    problems = _transport.ProblemArrays("unbalanced_sinkhorn", a, b, cost)
+    numbers = np.empty((problems.count, 2))
+    iterations, converged = np.empty(problems.count, np.int64), np.empty(problems.count, bool)
+    _core.unbalanced_sinkhorn(*problems.views, numbers, iterations, converged, (epsilon, penalty, tolerance, max_iterations))
+    lead = problems.lead
+    value, gap = (problems.arrays.back(column, lead) for column in np.ascontiguousarray(numbers.T))
+    return UnbalancedResult(value, *problems.found(), gap, iterations.reshape(lead)[()], converged.reshape(lead)[()])
 
 
 def sinkhorn_barycenter(p, cost, *, epsilon, weights=None, tolerance=1e-9, max_iterations=10000):
@@ -316,23 +226,24 @@ def sinkhorn_barycenter(p, cost, *, epsilon, weights=None, tolerance=1e-9, max_i
     Parameters
     ----------
     p : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
-        Distributions in rows, of shape (k, n): at least 0, each scaled to sum 1.
+        Distributions in rows, of shape (..., k, n): at least 0, each scaled to sum 1. Never changed, as cost.
     cost : array
-        Between the points of their support and those of the result's, of shape (n, m), finite.
+        Between the points of their support and those of the result's, of shape (..., n, m), finite. Leading axes are of
+        problems, and broadcast.
     epsilon : float, above 0 and finite, required
         The weight of the entropy, which also blurs the result.
-    weights : array of shape (k,) or None, default None
+    weights : array of shape (..., k) or None, default None
         How much each counts: at least 0, not all 0; scaled to sum 1. None: all alike.
     tolerance : float, at least 0 and finite, default 1e-9
         The marginal error at which it has converged.
     max_iterations : int, above 0, default 10000
-        Passes over the k matrices.
+        Passes over the k matrices, of all values of epsilon on the way down.
 
     Returns
     -------
     BarycenterResult
-        A named tuple: `barycenter`, of shape (m,); `marginal_error`, the largest sum over a p_k of what its plan's rows are off
-        where the columns are those of the barycenter; `iterations` and `converged`.
+        A named tuple: `barycenter`, of shape (..., m); `marginal_error`, the largest sum over a p_k of what its plan's rows are
+        off where the columns are those of the barycenter; `iterations` and `converged`.
 
     Raises
     ------
@@ -343,7 +254,7 @@ def sinkhorn_barycenter(p, cost, *, epsilon, weights=None, tolerance=1e-9, max_i
 
     Notes
     -----
-    Iterative Bregman projections in the log domain.
+    Iterative Bregman projections in the log domain, from a larger epsilon down.
     Source: Benamou, Carlier, Cuturi, Nenna, Peyre, SIAM J. Sci. Comput. 2015.
 
     Examples
@@ -353,48 +264,43 @@ def sinkhorn_barycenter(p, cost, *, epsilon, weights=None, tolerance=1e-9, max_i
     >>> found.barycenter.round(6)
     array([0., 1., 0.])
     """
+    arrays, lead, (q, _, _, *numbers) = barycenters(p, cost, weights, (epsilon, tolerance, max_iterations))
+    error, iterations, converged = (one.reshape(lead) for one in numbers)
+    return BarycenterResult(arrays.back(q, (*lead, q.shape[-1])), arrays.back(error, lead), iterations[()], converged[()])
+
+
+def barycenters(p, cost, weights, params):
+    """Arrays, leading axes, and of each problem q, f, g, marginal_error, iterations and converged."""
     name = "sinkhorn_barycenter"
-    epsilon = within(name, "epsilon", epsilon, 0, open_=True)
-    tolerance, max_iterations = within(name, "tolerance", tolerance, 0), _count(name, "max_iterations", max_iterations)
     arrays = _transport.Together(name, {"weights": weights}, p=p, cost=cost)
-    p, cost = (np.asarray(arrays.given[one], np.float64) for one in ("p", "cost"))
-    if p.ndim != 2 or cost.ndim != 2 or len(cost) != p.shape[1] or p.size == 0 or cost.size == 0:
-        raise ValueError(f"{name}: p and cost must have shapes (k, n) and (n, m), got {p.shape} and {cost.shape}")
-    weights = np.asarray(arrays.given.get("weights", np.ones(len(p))), np.float64)
-    if weights.shape != (len(p),):
-        raise ValueError(f"{name}: weights must have shape ({len(p)},), one for each distribution, got {weights.shape}")
-    for argument, masses in (("p", p), ("weights", weights[None])):
-        sums = masses.sum(axis=1)
-        if not (masses >= 0).all() or not ((sums > 0) & (sums < math.inf)).all():
-            raise ValueError(f"{name}: {argument} must be finite, at least 0 and not all 0")
-    if not np.isfinite(cost).all():
-        raise ValueError(f"{name}: cost must be finite")
-    p, weights = p / p.sum(axis=1, keepdims=True), weights / weights.sum()
-    with np.errstate(divide="ignore"):
-        log_p = np.log(p)
-    kernel = -cost / epsilon
-    v = np.zeros((len(p), cost.shape[1]))  # logarithms of the factors of columns
-    u = np.full(p.shape, math.inf)  # and of rows
-    iterations, converged = 0, False
-    while not converged and iterations < max_iterations:
-        iterations += 1
-        sums = _log_sums(kernel[None] + v[:, None], 2)
-        error = np.abs(np.exp(sums + u) - p).sum(axis=1).max()
-        converged = error <= tolerance
-        if not converged:
-            u = log_p - sums
-            reached = _log_sums(kernel[None] + u[:, :, None], 1)
-            log_q = weights @ reached
-            v = log_q - reached
-    q = np.exp(log_q)
-    return BarycenterResult(
-        arrays.back(q / q.sum(), q.shape), arrays.back(np.asarray(error), ()), np.int64(iterations), np.bool_(converged)
-    )
-
-
-def _log_sums(exponents, axis):
-    top = np.maximum(exponents.max(axis=axis, keepdims=True), -1e300)
-    return (np.log(np.exp(exponents - top).sum(axis=axis, keepdims=True)) + top).squeeze(axis)
+    given = arrays.given
+    own = {argument: count for argument, count in (("p", 2), ("cost", 2), ("weights", 1)) if argument in given}
+    p, cost = (given[one].shape[-2:] for one in ("p", "cost"))
+    if min(len(p), len(cost)) < 2 or cost[0] != p[1] or 0 in p or 0 in cost:
+        got = " and ".join(str(given[one].shape) for one in ("p", "cost"))
+        raise ValueError(f"{name}: p and cost must have shapes (..., k, n) and (..., n, m), got {got}")
+    (k, n), m = p, cost[1]
+    if "weights" in given and given["weights"].shape[-1:] != (k,):
+        got = given["weights"].shape
+        raise ValueError(f"{name}: weights must have shape (..., {k}), one for each distribution, got {got}")
+    lead = arrays.lead(**own)
+    rows = {argument: arrays.rows(argument, lead, count) for argument, count in own.items()}
+    count = math.prod(lead)
+    none = np.empty(0, arrays.computed)
+    q, f, g = (np.empty((count, *shape), arrays.computed) for shape in ((m,), (k, n), (k, m)))
+    error, iterations, converged = np.empty(count), np.empty(count, np.int64), np.empty(count, bool)
+    for i in range(count):
+        own_weights = rows["weights"][i] if "weights" in rows else none
+        own_p, own_cost = rows["p"][i * k : (i + 1) * k], rows["cost"][i * n : (i + 1) * n]
+        try:
+            found = _core.sinkhorn_barycenter(own_p, own_weights, own_cost, q[i], f[i], g[i], params)
+        except ValueError as wrong:
+            if not lead:
+                raise
+            at = tuple(map(int, np.unravel_index(i, lead)))
+            raise ValueError(f"{wrong} in problem {at[0] if len(at) == 1 else at}") from None
+        error[i], iterations[i], converged[i] = found
+    return arrays, lead, (q, f, g, error, iterations, converged)
 
 
 PUBLIC = (

@@ -5,7 +5,15 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
-from entropic import GammaResult, PartialResult, SinkhornResult, SlicedResult, TransportResult
+from entropic import (
+    BarycenterResult,
+    GammaResult,
+    PartialResult,
+    SinkhornResult,
+    SlicedResult,
+    TransportResult,
+    UnbalancedResult,
+)
 
 __all__: list[str]
 
@@ -232,6 +240,25 @@ def sliced_wasserstein(
     seed: int = 0,
 ) -> SlicedResult: ...
 def partial_transport(a: Tensor, b: Tensor, cost: Tensor, *, mass: float) -> PartialResult: ...
+def unbalanced_sinkhorn(
+    a: Tensor,
+    b: Tensor,
+    cost: Tensor,
+    *,
+    epsilon: float,
+    penalty: float,
+    tolerance: float = 1e-9,
+    max_iterations: int = 10000,
+) -> UnbalancedResult: ...
+def sinkhorn_barycenter(
+    p: Tensor,
+    cost: Tensor,
+    *,
+    epsilon: float,
+    weights: Tensor | None = None,
+    tolerance: float = 1e-9,
+    max_iterations: int = 10000,
+) -> BarycenterResult: ...
 def c_transform(f: Tensor, cost: Tensor) -> Tensor: ...
 def dual_value(f: Tensor, g: Tensor, a: Tensor, b: Tensor) -> Tensor: ...
 def lipschitz_constant(f: Tensor, distance: Tensor) -> Tensor: ...

@@ -54,6 +54,30 @@ std::vector<ArrayRole> roles_of(const OperationInfo& info, bool vjp) {
   if (info.name == "wasserstein_histogram") {
     return {{"p"}, {"q"}, {"support", false, true}, {"value", true}, {"dp", true, true}, {"dq", true, true}};
   }
+  if (info.name == "sliced_wasserstein") {
+    return {{"x"}, {"y"}, {"a", false, true}, {"b", false, true}, {"directions"}, {"value", true}, {"error", true, true}};
+  }
+  if (info.name == "sinkhorn_barycenter") {
+    return {{"p"},
+            {"weights", false, true},
+            {"cost"},
+            {"q", true},
+            {"marginal_error", true, true},
+            {"iterations", true, true},
+            {"converged", true, true}};
+  }
+  if (info.name == "unbalanced_sinkhorn") {
+    return {{"a"},
+            {"b"},
+            {"cost"},
+            {"value", true},
+            {"plan", true, true},
+            {"f", true, true},
+            {"g", true, true},
+            {"gap", true, true},
+            {"iterations", true, true},
+            {"converged", true, true}};
+  }
   if (info.name == "wasserstein" || info.name == "sinkhorn_divergence") {
     std::vector<ArrayRole> roles = {{"x"}, {"y"}, {"a", false, true}, {"b", false, true}, {"value", true}};
     if (info.name == "wasserstein") roles.push_back({"plan", true, true});

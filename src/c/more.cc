@@ -170,7 +170,13 @@ void plans(const Call& call, const Options& options, const auto& run, const auto
   or_own(f, kept_f, a), or_own(g, kept_g, b);
   std::vector<Result> results(a.rows);
   run(options, a, b, cost, matrix_of<T>(call, "plan", first), f, g, std::span(results));
-  column_of<double>(call, "value", a.rows, [&](std::size_t i) { return results[i].cost; });
+  column_of<double>(call, "value", a.rows, [&](std::size_t i) {
+    if constexpr (requires { results[i].cost; }) {
+      return results[i].cost;
+    } else {
+      return results[i].value;
+    }
+  });
   store(std::span<const Result>(results));
 }
 
@@ -205,6 +211,15 @@ void transport(Call& call) {
           column_of<std::int64_t>(call, "converged", all.size(), [&](std::size_t i) { return all[i].converged; });
         });
   }
+  if (const auto* const unequal = std::get_if<UnbalancedSinkhorn>(&op)) {
+    return plans<T, UnbalancedSinkhornResult>(
+        call, *unequal, [](const auto&... arguments) { unbalanced_sinkhorn<T>(arguments...); },
+        [&](std::span<const UnbalancedSinkhornResult> all) {
+          column_of<double>(call, "gap", all.size(), [&](std::size_t i) { return all[i].gap; });
+          column_of<std::int64_t>(call, "iterations", all.size(), [&](std::size_t i) { return all[i].iterations; });
+          column_of<std::int64_t>(call, "converged", all.size(), [&](std::size_t i) { return all[i].converged; });
+        });
+  }
   const auto matrix = [&](std::string_view name, const Given& first) { return matrix_of<const T>(call, name, first); };
   const auto slope = [&](std::string_view name, const Given& first) { return matrix_of<T>(call, name, first); };
   if (const auto* const line = std::get_if<Wasserstein1d>(&op)) {
@@ -224,10 +239,35 @@ void transport(Call& call) {
     wasserstein_histogram<T>(*line, matrix("p", p), matrix("q", p), support, value.all(), slope("dp", p), slope("dq", p));
     return value.store();
   }
+  if (const auto* const many = std::get_if<SinkhornBarycenter>(&op)) {
+    const Given& p = call["p"];
+    const auto cost = matrix("cost", p);
+    const MatrixView<T> q = matrix_of<T>(call, "q", p);
+    if (q.rows != 1) fail("{}: q must have one row, got {}", call.where(), q.rows);
+    const std::vector<T> weights = numbers_of<T>(call, "weights");
+    const SinkhornBarycenterResult result =
+        sinkhorn_barycenter<T>(*many, matrix("p", p), weights, cost, std::span(q.row(0), q.cols));
+    column_of<double>(call, "marginal_error", 1, [&](std::size_t) { return result.marginal_error; });
+    column_of<std::int64_t>(call, "iterations", 1, [&](std::size_t) { return result.iterations; });
+    column_of<std::int64_t>(call, "converged", 1, [&](std::size_t) { return result.converged; });
+    return;
+  }
   const Given& x = call["x"];
   Column<double> value(call.where(), call["value"], 1);
   const std::vector<T> a = numbers_of<T>(call, "a"), b = numbers_of<T>(call, "b");
-  if (const auto* const points = std::get_if<Wasserstein>(&op)) {
+  if (const auto* const sliced = std::get_if<SlicedWasserstein>(&op)) {
+    const Given& along = call["directions"];
+    std::vector<double> directions;
+    for (std::size_t r = 0; r < along.rows(); ++r) {
+      for (std::size_t c = 0; c < along.cols(); ++c) {
+        directions.push_back(static_cast<double>(matrix("directions", x).row(r)[c]));
+      }
+    }
+    const SlicedWassersteinResult result = sliced_wasserstein<T>(
+        *sliced, matrix("x", x), matrix("y", x), a, b, MatrixView<const double>(directions.data(), along.rows(), along.cols()));
+    value.all()[0] = result.distance;
+    column_of<double>(call, "error", 1, [&](std::size_t) { return result.error; });
+  } else if (const auto* const points = std::get_if<Wasserstein>(&op)) {
     value.all()[0] = wasserstein<T>(*points, matrix("x", x), matrix("y", x), a, b, slope("plan", x));
   } else {
     value.all()[0] = sinkhorn_divergence<T>(std::get<SinkhornDivergence>(op), matrix("x", x), matrix("y", x), a, b);

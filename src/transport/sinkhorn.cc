@@ -130,13 +130,13 @@ class Solver {
         if (plan.rows != 0) plan.row(i)[j] = static_cast<T>(x);
         amount += x * keep[j];
         if (x > 0) paid += x * c[j], paid_kept += x * keep[j] * c[j];
-        if (lack[j] > 0) spread_cost += lack[j] * c[j];
+        if (lack[j] > 0) spread_cost += lack[j] / lacking.value() * c[j];
       }
       cost.add(paid);
       kept.add(paid_kept);
       const double missing = std::max(0.0, a_[i] - amount);
       // Less than rounding is no reason to use a forbidden arc.
-      if (missing > 0x1p-50 * a_[i] && lacking.value() > 0) spread.add(missing * spread_cost / lacking.value());
+      if (missing > 0x1p-50 * a_[i] && lacking.value() > 0) spread.add(missing * spread_cost);
     }
     result.cost = cost.value();
     result.upper_bound = kept.value() + spread.value();

@@ -63,6 +63,66 @@ def test_a_part_of_the_masses(cli, problem):
     assert cli.error("partial_transport", *FILES, "--mass", 0.99, status=1).startswith("partial_transport: infeasible")
 
 
+def test_masses_that_may_change(cli, problem):
+    a, b, cost = problem
+    cli.save("b.npy", 2 * b[:, None])
+    want = entropic.unbalanced_sinkhorn(a, 2 * b, cost, epsilon=0.1, penalty=0.5)
+    given = (*FILES, "--epsilon", 0.1, "--penalty", 0.5)
+    header, row = cli.output("unbalanced_sinkhorn", *given, "-o", "plan.npy").splitlines()
+    assert header == "value,gap,iterations,status" and row.endswith(",converged")
+    assert [float(cell) for cell in row.split(",")[:3]] == [want.value, want.gap, want.iterations]
+    np.testing.assert_array_equal(cli.load("plan.npy"), want.plan)
+    assert cli.output("unbalanced_sinkhorn", *given, "--max_iterations", 1).strip().endswith(",1,not converged")
+    message = cli.error("unbalanced_sinkhorn", *FILES, "--epsilon", 0.1, "--penalty", 0)
+    assert message == "unbalanced_sinkhorn: --penalty must be above 0 and finite, got 0"
+
+
+def test_barycenter(cli):
+    random = np.random.default_rng(3)
+    p, cost, weights = random.dirichlet(np.ones(4), 3), random.random((4, 5)), np.array([1.0, 2.0, 3.0])
+    for name, array in (("p", p), ("cost", cost), ("w", weights[None])):
+        cli.save(f"{name}.npy", array)
+    want = entropic.sinkhorn_barycenter(p, cost, epsilon=0.1, weights=weights)
+    given = ("p.npy", "--cost", "cost.npy", "--epsilon", 0.1, "--weights", "w.npy")
+    header, row = cli.output("sinkhorn_barycenter", *given, "-o", "q.npy").splitlines()
+    assert header == "marginal_error,iterations,status" and row.endswith(",converged")
+    assert [float(cell) for cell in row.split(",")[:2]] == [want.marginal_error, want.iterations]
+    np.testing.assert_array_equal(cli.load("q.npy"), want.barycenter[None])
+    q = cli.output("sinkhorn_barycenter", *given, "-o", "-")
+    assert [float(cell) for cell in q.split(",")] == want.barycenter.tolist()
+    cli.save("p.npy", np.where(np.arange(3)[:, None] == 1, -p, p))
+    message = cli.error("sinkhorn_barycenter", *given)
+    assert message.startswith("p.npy: sinkhorn_barycenter: p must be at least 0 and finite, got -")
+    assert message.endswith("in row 1")
+    cli.save("cost.npy", cost[:3])
+    assert cli.error("sinkhorn_barycenter", *given).startswith(
+        "sinkhorn_barycenter: cost must have a row for each of 4 columns of p"
+    )
+
+
+def test_distances_along_directions(cli):
+    random = np.random.default_rng(4)
+    x, y, theta = random.standard_normal((6, 3)), random.standard_normal((5, 3)), random.standard_normal((9, 3))
+    a = random.random(6)
+    for name, array in (("x", x), ("y", y), ("theta", theta), ("a", a[None])):
+        cli.save(f"{name}.npy", array)
+
+    def numbers(*options):
+        header, row = cli.output("sliced_wasserstein", "x.npy", "y.npy", *options).splitlines()
+        assert header == "distance,error"
+        return [float(cell) for cell in row.split(",")]
+
+    assert numbers() == list(entropic.sliced_wasserstein(x, y))
+    options = ("--order", 1, "--projections", 7, "--seed", 2**63, "--a", "a.npy")
+    assert numbers(*options) == list(entropic.sliced_wasserstein(x, y, order=1, projections=7, seed=2**63, a=a))
+    assert numbers("--directions", "theta.npy") == pytest.approx(list(entropic.sliced_wasserstein(x, y, projections=theta)))
+    message = cli.error("sliced_wasserstein", "x.npy", "y.npy", "--projections", 0)
+    assert message == "sliced_wasserstein: --projections must be above 0, got 0"
+    assert "excludes" in cli.error("sliced_wasserstein", "x.npy", "y.npy", "--directions", "theta.npy", "--seed", 1)
+    message = cli.error("sliced_wasserstein", "x.npy", "y.npy", "--directions", "x.npy", "--b", "a.npy")
+    assert message == "sliced_wasserstein: b must have one weight for each of 5 points, got 6"
+
+
 def test_what_is_refused(cli, problem):
     cli.write("a.csv", "0.5,0.5\n")
     cli.write("b.csv", "0.5\n0.5\n")

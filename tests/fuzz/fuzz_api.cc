@@ -424,7 +424,30 @@ void fuzz_transport(Bytes& bytes) {
   const auto span_of = [](MatrixView<T> view) {
     return std::span<const T>(view.data, view.data == nullptr ? 0 : view.cols * (view.rows > 0));
   };
-  switch (bytes.up_to(9)) {
+  switch (bytes.up_to(12)) {
+    case 10: {
+      const auto result = call.some<UnbalancedSinkhornResult>(k, true);
+      auto op = random_op<UnbalancedSinkhorn>(bytes);
+      op.max_iterations = std::min<std::int64_t>(op.max_iterations, 50);
+      return call.run([&] { unbalanced_sinkhorn<T>(op, a, b, cost, plan, f, g, result); });
+    }
+    case 11: {
+      auto op = random_op<SinkhornBarycenter>(bytes);
+      op.max_iterations = std::min<std::int64_t>(op.max_iterations, 50);
+      const auto q = call.some<T>(m, true);
+      return call.run([&] {
+        sinkhorn_barycenter<T>(op, MatrixView<const T>(a), span_of(b), cost, q, f, bytes.flag() ? g : MatrixView<T>());
+      });
+    }
+    case 12: {
+      const auto op = random_op<SlicedWasserstein>(bytes);
+      const std::size_t d = bytes.up_to(3);
+      const auto x = call.in<T>(n, d), y = call.in<T>(m, d);
+      const auto directions = call.in<double>(bytes.up_to(5), d);
+      return call.run([&] {
+        sliced_wasserstein<T>(op, MatrixView<const T>(x), MatrixView<const T>(y), span_of(a), span_of(b), directions);
+      });
+    }
     case 9: {
       const auto result = call.some<PartialTransportResult>(k, true);
       const auto op = random_op<PartialTransport>(bytes);

@@ -125,15 +125,31 @@ SHAPES = {
     "wasserstein_histogram": {"support": (1, 3)},
     "optimal_transport": {"cost": (6, 3), "plan": (6, 3)},
     "partial_transport": {"cost": (6, 3), "plan": (6, 3)},
+    "unbalanced_sinkhorn": {"cost": (6, 3), "plan": (6, 3)},
+    "sinkhorn_barycenter": {
+        **dict.fromkeys(("marginal_error", "iterations", "converged"), (1, 1)),
+        **{"cost": (3, 3), "q": (1, 3), "weights": (1, 2)},
+    },
+    "sliced_wasserstein": {"value": (1, 1), "error": (1, 1), "a": (1, 2), "b": (2, 1)},
     "sinkhorn": {"cost": (6, 3), "plan": (6, 3)},
 }
 WHOLE = {"status", "indices", "iterations", "converged"}
-NUMBERS = {"value", "gamma", "reached", "gap", "multiplier", "marginal_error", "lower_bound", "upper_bound"}
+NUMBERS = {"value", "gamma", "reached", "gap", "error", "multiplier", "marginal_error", "lower_bound", "upper_bound"}
 
 
 def test_every_operation_of_the_registry_runs(library):
     """With a value for what is required, every one fills its outputs, for both types."""
-    needed = {"alpha": 1.5, "k": 2, "p": 0.9, "entropy": 0.5, "gamma": 1.5, "order": 2, "epsilon": 0.5, "mass": 0.5}
+    needed = {
+        "alpha": 1.5,
+        "k": 2,
+        "p": 0.9,
+        "entropy": 0.5,
+        "gamma": 1.5,
+        "order": 2,
+        "epsilon": 0.5,
+        "mass": 0.5,
+        "penalty": 0.5,
+    }
     needed["steps"] = [{"name": "temperature", "temperature": 0.8}, {"name": "top_k", "k": 2}]
     operations = json.loads(library.entropic_registry())
     assert len({one["name"] for one in operations}) == len(operations) > 50
@@ -158,7 +174,7 @@ def test_every_operation_of_the_registry_runs(library):
                     if one["name"] == "logsumexp" and name in {"y", "grad"}:
                         cols = 1
                     if name in WHOLE:
-                        arrays[name] = (*column(c.c_int64, [-9, -9]), INT64)
+                        arrays[name] = (*column(c.c_int64, [-9] * rows), INT64)
                         continue
                     if name == "target" and one["name"] not in {"multilabel_softmax_loss", "distillation_loss", "jsd_loss"}:
                         arrays[name] = (*column(c.c_int64, [1, 2]), INT64)

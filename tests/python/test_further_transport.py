@@ -1,5 +1,7 @@
 """Sliced, partial and unbalanced transport, barycenters, several problems at once: beside POT, scipy and their certificates."""
 
+import itertools
+
 import numpy as np
 import ot
 import pytest
@@ -148,9 +150,9 @@ def test_sliced_distances_look_at_every_point():
         entropic.sliced_wasserstein(np.zeros((3, 2)), x)
     y = np.zeros((3, 2))
     for weights, said in (
-        ([1.0, 2.0], r"b must have shape \(3,\), one weight for each point, got \(2,\)"),
-        ([1.0, -2.0, 1.0], "b must be finite and at least 0, got -2"),
-        ([0.0, 0.0, 0.0], "b must not be 0 everywhere"),
+        ([1.0, 2.0], "b must have one weight for each of 3 points, got 2"),
+        ([1.0, -2.0, 1.0], "b must be at least 0 and finite, got -2 at entry 1"),
+        ([0.0, 0.0, 0.0], "b must have a finite sum above 0, got 0"),
     ):
         with pytest.raises(ValueError, match="sliced_wasserstein: " + said):
             entropic.sliced_wasserstein(y, y, b=weights)
@@ -181,6 +183,108 @@ def test_unbalanced_transport_is_pots_and_certified(epsilon, penalty):
         assert value(found.plan * np.exp(0.01 * rng.standard_normal(cost.shape))) >= found.value - 1e-12
 
 
+def test_unbalanced_transport_tends_to_the_balanced():
+    """Of equal masses, as the penalty grows: the plan is that of sinkhorn."""
+    a, b, cost = problem(7)
+    a, b = a / a.sum(), b / b.sum()
+    want = entropic.sinkhorn(a, b, cost, epsilon=0.1, tolerance=1e-13)
+    off = []
+    for penalty in (1e1, 1e2, 1e3, 1e4):
+        found = entropic.unbalanced_sinkhorn(a, b, cost, epsilon=0.1, penalty=penalty, tolerance=1e-15)
+        off.append(np.abs(found.plan - want.plan).max())
+    assert all(later < 0.2 * before for before, later in itertools.pairwise(off)) and off[-1] < 1e-5
+
+
+def test_unbalanced_transport_of_several_problems():
+    a, b, cost = problem(8)
+    many = entropic.unbalanced_sinkhorn([a, 2 * a], b, [[cost], [cost + 1]], epsilon=0.1, penalty=0.5)
+    assert many.value.shape == many.gap.shape == many.iterations.shape == (2, 2) and many.converged.all()
+    for i in range(2):
+        for j in range(2):
+            one = entropic.unbalanced_sinkhorn((1 + j) * a, b, cost + i, epsilon=0.1, penalty=0.5)
+            for got, want in zip(many, one, strict=True):
+                np.testing.assert_array_equal(got[i, j], want)
+    narrow = entropic.unbalanced_sinkhorn(*(x.astype(np.float32) for x in (a, b, cost)), epsilon=0.1, penalty=0.5)
+    assert narrow.plan.dtype == np.float32
+    np.testing.assert_allclose(narrow.plan, many.plan[0, 0], rtol=1e-3)
+
+
+@pytest.mark.parametrize("penalty", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])
+def test_unbalanced_transport_of_any_scale(penalty, scale):
+    """Costs, epsilon and penalty in another unit: the same plan, nothing overflows."""
+    a, b, cost = problem(9)
+    want = entropic.unbalanced_sinkhorn(a, b, cost, epsilon=0.1, penalty=penalty)
+    found = entropic.unbalanced_sinkhorn(a, b, scale * cost, epsilon=0.1 * scale, penalty=penalty * scale)
+    np.testing.assert_allclose(found.plan, want.plan, rtol=1e-5)
+    assert float(found.value) == pytest.approx(scale * float(want.value), rel=1e-9)
+    dear = entropic.unbalanced_sinkhorn(a, b, cost + 1e5, epsilon=1e-3, penalty=1.0)
+    assert dear.converged and dear.plan.sum() == 0 and np.isfinite(dear.value)
+
+
+def test_gradients_of_unbalanced_transport():
+    torch = torch_or_skip()
+    import entropic.torch as et
+
+    tensors = [torch.from_numpy(x).requires_grad_() for x in problem(10, 4, 5)]
+    options = {"epsilon": 0.1, "penalty": 0.5}
+
+    def value(a, b, cost):
+        return et.unbalanced_sinkhorn(a, b, cost, tolerance=1e-15, **options).value
+
+    assert torch.autograd.gradcheck(value, tensors, rtol=1e-4)
+    assert torch.autograd.gradcheck(value, tensors, rtol=1e-4, check_forward_ad=True)
+    batch = torch.stack([tensors[2], 2 * tensors[2]]).detach()
+    np.testing.assert_array_equal(
+        torch.func.vmap(lambda c: et.unbalanced_sinkhorn(tensors[0].detach(), tensors[1].detach(), c, **options).plan)(batch),
+        entropic.unbalanced_sinkhorn(*(x.detach() for x in tensors[:2]), batch, **options).plan,
+    )
+    # Where mass stays, its price is that of the penalty and of the entropy.
+    cost = torch.tensor([[np.inf, np.inf], [1.0, 0.0]], dtype=torch.float64)
+    a = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+    et.unbalanced_sinkhorn(a, torch.ones(2, dtype=torch.float64), cost, **options).value.backward()
+    assert float(a.grad[0]) == pytest.approx(0.5 + 0.1 * 2)
+    found = et.unbalanced_sinkhorn(*tensors, **options)
+    for output in ("plan", "f", "g"):
+        with pytest.raises(RuntimeError, match=f"unbalanced_sinkhorn: there is no derivative of {output}"):
+            getattr(found, output).sum().backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="unbalanced_sinkhorn: there is no derivative of"):
+        torch.autograd.functional.hessian(lambda c: value(*tensors[:2], c), tensors[2])
+    with pytest.raises(TypeError, match="penalty"):
+        et.unbalanced_sinkhorn(*tensors, epsilon=0.1, penalty=torch.tensor(1.0, requires_grad=True))
+
+
+@pytest.mark.parametrize("epsilon", [0.02, 0.5])
+def test_gradients_of_barycenters(epsilon):
+    torch = torch_or_skip()
+    import entropic.torch as et
+
+    rng = np.random.default_rng(11)
+    p, cost = torch.from_numpy(rng.dirichlet(np.ones(5), 3)), torch.from_numpy(rng.random((5, 4)))
+    p[1, 2] = 0
+    weights = torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64)
+
+    def q(p, cost, weights):
+        return et.sinkhorn_barycenter(p, cost, epsilon=epsilon, weights=weights, tolerance=1e-14).barycenter
+
+    np.testing.assert_allclose(
+        q(p, cost, weights), entropic.sinkhorn_barycenter(p, cost, epsilon=epsilon, weights=weights).barycenter, atol=1e-8
+    )
+    for which, moved in enumerate((p, cost, weights)):
+        given = [p, cost, weights]
+
+        def of(x, which=which, given=given):
+            return q(*given[:which], x, *given[which + 1 :])
+
+        positive = (moved if which else moved + 0.01).clone().requires_grad_()
+        assert torch.autograd.gradcheck(of, [positive], rtol=1e-3, atol=1e-5), which
+    moved = weights.clone().requires_grad_()
+    with pytest.raises(RuntimeError, match="sinkhorn_barycenter: there is no derivative of"):
+        torch.autograd.functional.hessian(lambda w: q(p, cost, w).square().sum(), moved)
+    many = torch.func.vmap(lambda w: q(p, cost, w))(torch.stack([weights, weights.flip(0)]))
+    np.testing.assert_allclose(many[1], q(p, cost, weights.flip(0)), rtol=1e-12)
+
+
 def test_unbalanced_transport_with_zeros_and_forbidden_arcs():
     a, b, cost = problem(5)
     a[2], cost[1, 3] = 0, np.inf
@@ -204,6 +308,45 @@ def test_barycenters_are_pots():
     assert found.barycenter.sum() == pytest.approx(1)
     alone = entropic.sinkhorn_barycenter(p[:1], cost, epsilon=1e-4)
     np.testing.assert_allclose(alone.barycenter, p[0], atol=0.02)
+
+
+def test_barycenters_of_equal_and_of_moved():
+    """Of equal distributions, what their plan to itself makes of them; of two translated ones, one between; in any order."""
+    rng = np.random.default_rng(12)
+    points = np.arange(40.0)
+    cost = (points[:, None] - points) ** 2
+    hump = np.exp(-((points - 10) ** 2) / 8)
+    options = {"epsilon": 0.5, "tolerance": 1e-12}
+    q = entropic.sinkhorn_barycenter([hump, np.roll(hump, 16)], cost, **options).barycenter
+    assert q @ points == pytest.approx(18, abs=1e-6)
+    skewed = entropic.sinkhorn_barycenter([hump, np.roll(hump, 16)], cost, weights=[3, 1], **options).barycenter
+    assert skewed @ points == pytest.approx(14, abs=1e-6)
+    p = rng.dirichlet(np.ones(40), 3)
+    alone = entropic.sinkhorn_barycenter(p[:1], cost, **options).barycenter
+    np.testing.assert_allclose(entropic.sinkhorn_barycenter(p[[0, 0, 0]], cost, **options).barycenter, alone, atol=1e-10)
+    np.testing.assert_allclose(entropic.sinkhorn_barycenter(3 * p[:1], cost, **options).barycenter, alone, rtol=1e-12)
+    mixed = [entropic.sinkhorn_barycenter(p[order], cost, **options).barycenter for order in ([0, 1, 2], [2, 0, 1])]
+    np.testing.assert_allclose(*mixed, atol=1e-10)
+    several = entropic.sinkhorn_barycenter([p, p[::-1]], cost, **options)
+    np.testing.assert_allclose(several.barycenter, [mixed[0]] * 2, atol=1e-10)
+    assert several.iterations.shape == several.marginal_error.shape == (2,)
+    with pytest.raises(ValueError, match=r"sinkhorn_barycenter: p must be at least 0 and finite, got -.* in problem 1"):
+        entropic.sinkhorn_barycenter([p, -p], cost, **options)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
+def test_sliced_distances_of_translated_points(scale):
+    """The distance of translated points is the mean length of the way along directions, at any scale."""
+    rng = np.random.default_rng(13)
+    x, way = rng.standard_normal((20, 3)), np.array([1.0, -2.0, 2.0])
+    theta = rng.standard_normal((11, 3))
+    along = np.abs(theta @ way) / np.linalg.norm(theta, axis=1)
+    for order in (1, 2, 3.5):
+        found = entropic.sliced_wasserstein(scale * x, scale * (x + way), order=order, projections=theta)
+        assert float(found.distance) == pytest.approx(scale * (along**order).mean() ** (1 / order), rel=1e-9)
+    many = entropic.sliced_wasserstein(scale * x, scale * (x + way), projections=20000, seed=5)
+    assert abs(float(many.distance) - scale * 3 / np.sqrt(3)) < 5 * float(many.error)
+    assert float(many.error) < 0.01 * float(many.distance)
 
 
 @pytest.mark.parametrize("name", ["wasserstein", "sinkhorn_divergence"])
@@ -256,13 +399,19 @@ ERRORS = [
     (lambda: entropic.unbalanced_sinkhorn([1.0], [1.0], [[1.0]], epsilon=1, penalty=np.inf), "penalty must be above 0"),
     (
         lambda: entropic.unbalanced_sinkhorn([0.0], [1.0], [[1.0]], epsilon=1, penalty=1),
-        "a must be finite, at least 0 and not all 0",
+        "a must have a finite sum above 0, got 0",
     ),
-    (lambda: entropic.unbalanced_sinkhorn([1.0], [1.0], [[np.nan]], epsilon=1, penalty=1), "cost must not be NaN or -inf"),
-    (lambda: entropic.unbalanced_sinkhorn([1.0], [1.0], [1.0], epsilon=1, penalty=1), "must have shapes"),
-    (lambda: entropic.sinkhorn_barycenter([[0.0]], [[1.0]], epsilon=1), "p must be finite, at least 0 and not all 0"),
+    (
+        lambda: entropic.unbalanced_sinkhorn([1.0], [1.0], [[np.nan]], epsilon=1, penalty=1),
+        "cost must be finite or .inf, got nan at row 0",
+    ),
+    (lambda: entropic.unbalanced_sinkhorn([1.0], [1.0], [1.0], epsilon=1, penalty=1), "cost must have at least 2 axes"),
+    (lambda: entropic.sinkhorn_barycenter([[0.0]], [[1.0]], epsilon=1), "p must have a finite sum above 0, got 0"),
     (lambda: entropic.sinkhorn_barycenter([[1.0]], [[np.inf]], epsilon=1), "cost must be finite"),
-    (lambda: entropic.sinkhorn_barycenter([[1.0]], [[1.0]], epsilon=1, weights=[1.0, 2.0]), r"weights must have shape \(1,\)"),
+    (
+        lambda: entropic.sinkhorn_barycenter([[1.0]], [[1.0]], epsilon=1, weights=[1.0, 2.0]),
+        r"weights must have shape \(..., 1\)",
+    ),
 ]
 
 

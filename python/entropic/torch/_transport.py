@@ -11,7 +11,7 @@ from entropic.torch._arguments import checked_dim, no_gradient, one_device, one_
 from entropic.torch._builder import Operator, wants_gradient
 from entropic.torch._spec import OpSpec, Tensor
 from entropic.torch.backends.cpu import CODES
-from entropic.torch.backends.reference.transport import MOVING, vjp
+from entropic.torch.backends.reference.transport import MOVING, barycenter_vjp, vjp
 
 
 def _floats(name, **given):
@@ -193,7 +193,8 @@ def _operator(name, params, outputs):
             keeps=(*tensors, "plan", "f", "g"),
             derivative=functools.partial(vjp, name),
             moving=(MOVING[name],),
-            once=name != "sinkhorn",  # the potentials have no derivative here; a plan has one in terms of itself
+            # The potentials have no derivative here; a plan has one in terms of itself.
+            once=name not in ("sinkhorn", "unbalanced_sinkhorn"),
         )
     )
 
@@ -208,6 +209,34 @@ _entropic = _operator(
     "sinkhorn",
     _LIMITS,
     {**_FOUND, **_BOUNDS, "iterations": ("", torch.int64), "converged": ("", torch.bool)},
+)
+_unbalanced = _operator(
+    "unbalanced_sinkhorn",
+    {"epsilon": "float", "penalty": "float", "tolerance": "float", "max_iterations": "int"},
+    {"value": ("", None), **{k: v for k, v in _FOUND.items() if k != "cost"}, "gap": ("", None)}
+    | {"iterations": ("", torch.int64), "converged": ("", torch.bool)},
+)
+
+
+def _barycenter_shapes(p, cost, weights, *_):
+    lead = torch.broadcast_shapes(p.shape[:-2], cost.shape[:-2], weights.shape[:-1])
+    own = (cost.shape[-1:], (p.shape[-2], cost.shape[-1]), (), (), ())
+    kinds = (None, None, None, torch.int64, torch.bool)
+    return tuple(p.new_empty((*lead, *shape), dtype=kind) for shape, kind in zip(own, kinds, strict=True))
+
+
+_barycenter = Operator(
+    OpSpec(
+        name="sinkhorn_barycenter",
+        tensors=("p", "cost", "weights"),
+        params={"epsilon": "float", "tolerance": "float", "max_iterations": "int"},
+        outputs=("barycenter", "g", "marginal_error", "iterations", "converged"),
+        shapes=_barycenter_shapes,
+        differentiable=("p", "cost", "weights"),
+        keeps=("p", "cost", "weights", "barycenter", "g"),
+        derivative=barycenter_vjp,
+        moving=(0,),
+    )
 )
 
 
@@ -243,6 +272,8 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
 
     The gradient is that of the exact plan, by the implicit function theorem: a linear system of n equations, so tolerance
     should be small. Those in a and b count up to a constant: for masses whose sum is fixed. f, g and the bounds have none.
+    Where costs some 740 epsilon apart leave entries of 0 that alone join two parts of the plan, it is the gradient for changes
+    that leave each part its mass.
 
     >>> cost = torch.tensor([[0.0, 1.0], [2.0, 0.0]], dtype=torch.float64, requires_grad=True)
     >>> half = torch.tensor([0.5, 0.5], dtype=torch.float64)
@@ -317,7 +348,9 @@ def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed
     tensor(3., grad_fn=<PowBackward0>)
     """
     name = "sliced_wasserstein"
-    order = _further_transport.within(name, "order", *_numbers(name, order=order), 1)
+    (order,) = _numbers(name, order=order)
+    if not 1 <= order < float("inf"):
+        raise ValueError(f"{name}: order must be at least 1 and finite, got {order:g}")
     x, y, a, b = _points(name, x, y, a, b)
     dtype = x.dtype
     x, y, a, b = (one.float() if one.dtype in (torch.float16, torch.bfloat16) else one for one in (x, y, a, b))
@@ -353,6 +386,66 @@ def partial_transport(a, b, cost, *, mass):
     (mass,) = _numbers(name, mass=mass)
     cost, *others = _solve(_partial, *_floats(name, a=a, b=b, cost=cost).values(), mass)
     return entropic.PartialResult(cost, *(x.detach() for x in others))
+
+
+def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_iterations=10000):
+    """``entropic.unbalanced_sinkhorn``, whose value is differentiable in a, b and cost.
+
+    By the envelope theorem: the gradient in cost is the plan. To differentiate plan, f or g raises.
+
+    >>> a = torch.tensor([1.0, 2.0], requires_grad=True)
+    >>> cost = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+    >>> found = entropic.torch.unbalanced_sinkhorn(a, torch.tensor([1.0, 1.0]), cost, epsilon=0.1, penalty=1.0)
+    >>> found.value.backward()
+    >>> a.grad.round(decimals=3)
+    tensor([0.176, 0.550])
+    """
+    name = "unbalanced_sinkhorn"
+    a, b, cost = _floats(name, a=a, b=b, cost=cost).values()
+    params = _numbers(name, epsilon=epsilon, penalty=penalty, tolerance=tolerance)
+    max_iterations = _checks.integer(name, "max_iterations", max_iterations)
+    return entropic.UnbalancedResult(*_solve(_unbalanced, a, b, cost, *params, max_iterations))
+
+
+def sinkhorn_barycenter(p, cost, *, epsilon, weights=None, tolerance=1e-9, max_iterations=10000):
+    """``entropic.sinkhorn_barycenter``, differentiable in p, cost and weights.
+
+    The gradient is that of the exact barycenter, by the implicit function theorem: 2 + k eigenvalue problems of m numbers for k
+    distributions, so tolerance should be small. There are no second derivatives.
+
+    >>> p = torch.tensor([[0.9, 0.1, 0.0], [0.1, 0.1, 0.8]])
+    >>> cost = torch.tensor([[0.0, 1.0, 4.0], [1.0, 0.0, 1.0], [4.0, 1.0, 0.0]])
+    >>> weights = torch.tensor([0.5, 0.5], requires_grad=True)
+    >>> found = entropic.torch.sinkhorn_barycenter(p, cost, epsilon=0.5, weights=weights)
+    >>> (found.barycenter @ torch.arange(3.0)).backward()
+    >>> bool(weights.grad[1] > weights.grad[0])
+    True
+    """
+    name = "sinkhorn_barycenter"
+    given = _floats(name, p=p, cost=cost, weights=weights)
+    dtype = functools.reduce(torch.promote_types, (x.dtype for x in given.values()))
+    p, cost, weights = (x if x is None else x.to(torch.float64) for x in map(given.get, ("p", "cost", "weights")))
+    if p.dim() < 2 or cost.dim() < 2 or p.shape[-1] != cost.shape[-2]:
+        raise ValueError(
+            f"{name}: p and cost must have shapes (..., k, n) and (..., n, m), got {tuple(p.shape)} and {tuple(cost.shape)}"
+        )
+    if weights is not None and weights.shape[-1:] != p.shape[-2:-1]:
+        raise ValueError(
+            f"{name}: weights must have shape (..., {p.shape[-2]}), one for each distribution, got {tuple(weights.shape)}"
+        )
+    epsilon, tolerance = _numbers(name, epsilon=epsilon, tolerance=tolerance)
+    max_iterations = _checks.integer(name, "max_iterations", max_iterations)
+    if weights is None:
+        weights = torch.ones_like(p[..., 0])
+    for argument, x in (("p", p), ("weights", weights)):
+        sums = x.sum(-1)
+        if readable(x) and not ((x >= 0).all() and ((sums > 0) & (sums < float("inf"))).all()):
+            raise ValueError(f"{name}: {argument} must be finite, at least 0 and not all 0")
+    p, weights = (x / x.sum(-1, keepdim=True) for x in (p, weights))
+    lead = max(p.dim(), cost.dim(), weights.dim() + 1)
+    p, cost, weights = (x.reshape(*[1] * (lead - own - x.dim()), *x.shape) for x, own in ((p, 0), (cost, 0), (weights, 1)))
+    q, _, error, iterations, converged = _barycenter(p, cost, weights, epsilon, tolerance, max_iterations)
+    return entropic.BarycenterResult(q.to(dtype), error.detach().to(dtype), iterations, converged)
 
 
 def _powers(x, y, order):
@@ -550,7 +643,9 @@ PUBLIC = (
     optimal_transport,
     sinkhorn,
     partial_transport,
+    sinkhorn_barycenter,
     sinkhorn_divergence,
+    unbalanced_sinkhorn,
     sliced_wasserstein,
     wasserstein,
     wasserstein_1d,

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 import entropic
-from entropic import _core, _entropy_control, _layout, _threads
+from entropic import _core, _entropy_control, _further_transport, _layout, _threads
 from entropic.torch import _descriptions
 from entropic.torch._spec import absent, result_type
 
@@ -322,6 +322,17 @@ def _partial_transport(a, b, cost, mass):
     return entropic.partial_transport(a, b, cost, mass=mass)
 
 
+def _unbalanced_sinkhorn(a, b, cost, epsilon, penalty, tolerance, max_iterations):
+    limits = {"tolerance": tolerance, "max_iterations": max_iterations}
+    return entropic.unbalanced_sinkhorn(a, b, cost, epsilon=epsilon, penalty=penalty, **limits)
+
+
+def _sinkhorn_barycenter(p, cost, weights, *params):
+    p, cost, weights = (x.detach().resolve_neg() for x in (p, cost, weights))
+    _, lead, (q, _, g, *numbers) = _further_transport.barycenters(p, cost, weights, params)
+    return tuple(torch.from_numpy(x.reshape((*lead, *x.shape[1:]))) for x in (q, g, *numbers))
+
+
 # Noise.
 
 
@@ -387,6 +398,8 @@ IMPLEMENTATIONS |= {
     "optimal_transport": functools.partial(_problems, _optimal_transport, (None,) * 5),
     "power_transform": _power_transform,
     "partial_transport": functools.partial(_problems, _partial_transport, (None,) * 6),
+    "unbalanced_sinkhorn": functools.partial(_problems, _unbalanced_sinkhorn, (None,) * 5 + (torch.int64, torch.bool)),
+    "sinkhorn_barycenter": _sinkhorn_barycenter,
     "sinkhorn_minimum": functools.partial(_problems, _sinkhorn_minimum, (None,) * 4),
     "sinkhorn": functools.partial(_problems, _sinkhorn, (None,) * 7 + (torch.int64, torch.bool)),
 }

@@ -47,10 +47,51 @@ def _sinkhorn_minimum(a, b, cost, plan, f, g, params, grad):
     return _optimal_transport(a, b, cost, plan, f, g, params, grad)
 
 
+def _unbalanced_sinkhorn(a, b, cost, plan, f, g, params, grad):
+    """By the envelope theorem: P counts as constant. A mass that stays has a potential of inf."""
+    epsilon, penalty = params[:2]
+
+    def slope(potential, others):
+        kept = torch.exp(-potential / penalty)
+        return grad[..., None] * (penalty * (1 - kept) + epsilon * (others.sum(-1, keepdim=True) - kept))
+
+    return slope(f, b), slope(g, a), grad[..., None, None] * plan
+
+
+def barycenter_vjp(call, grads):
+    """In distributions that sum to 1, costs and weights that sum to 1, all in float64.
+
+    With L_k = diag(q) - P_k^T diag(1 / p_k) P_k, of whose columns each sums to 0, what keeps all plans' columns q and
+    sum_k w_k G_k = 0 is L_k dG_k = epsilon dq - h_k and sum_k w_k dG_k = -sum_k dw_k G_k, h_k = epsilon P_k^T (dp_k / p_k) and
+    what C changes. So with mu of (sum_k w_k L_k^+) mu = grad / epsilon and l_k = -w_k L_k^+ mu the derivative is -<l_k, h_k> -
+    <mu, sum_k dw_k G_k>. L_k = diag(s) (1 - Q_k) diag(s), s = sqrt(q), and eigenvalues of 1 - Q_k are in [0, 1]."""
+    p, cost, weights = call.tensors
+    epsilon, grad = call.params[0], grads[0]
+    q, g = call.outputs[:2]
+    going = ((g[..., None, :] - cost[..., None, :, :]) / epsilon).softmax(-1)  # rows of the plans, each of sum 1
+    plans = p[..., None] * going
+    root = torch.where(q > 0, q.sqrt(), 0)
+    inverse = torch.where(q > 0, 1 / torch.where(q > 0, root, 1), 0)
+    half = p.sqrt()[..., None] * going * inverse[..., None, None, :]
+    eye = torch.eye(q.shape[-1], dtype=q.dtype, device=q.device)
+    inverses = torch.linalg.pinv(eye - half.mT @ half, rtol=1e-13, hermitian=True)
+    both = (weights[..., None, None] * inverses).sum(-3)
+    grad = root * (grad - (q * grad).sum(-1, keepdim=True))
+    mu = torch.linalg.pinv(both, rtol=1e-13, hermitian=True) @ grad[..., None] / epsilon
+    moved = -weights[..., None] * inverse[..., None, :] * (inverses @ mu[..., None, :, :])[..., 0]
+    through = (going @ moved[..., None])[..., 0]  # what l_k is on average where a row goes
+    of_cost = -(plans * (through[..., None] - moved[..., None, :])).sum(-3)
+    of_weights = -((root[..., None, :] * mu[..., None, :, 0]) * g).sum(-1)
+    results = -epsilon * through, of_cost, of_weights
+    return [x.sum_to_size(one.shape) for x, one in zip(results, call.tensors, strict=True)]
+
+
 PULLBACKS = {
+    "unbalanced_sinkhorn": _unbalanced_sinkhorn,
     "optimal_transport": _optimal_transport,
     "partial_transport": _optimal_transport,
     "sinkhorn": _sinkhorn,
     "sinkhorn_minimum": _sinkhorn_minimum,
 }
-MOVING = {"optimal_transport": 0, "partial_transport": 0, "sinkhorn": 1, "sinkhorn_minimum": 0}  # cost, plan, minimum
+# The output that has a derivative: cost, plan, minimum.
+MOVING = {"optimal_transport": 0, "partial_transport": 0, "sinkhorn": 1, "sinkhorn_minimum": 0, "unbalanced_sinkhorn": 0}

@@ -1,0 +1,163 @@
+// Barycenters on a fixed support: plans from each distribution whose columns have their geometric mean.
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "entropic/transport.h"
+#include "src/check.h"
+#include "src/parallel.h"
+#include "src/transport/kernels.h"
+#include "src/transport/masses.h"
+
+namespace entropic::inline ENTROPIC_ABI {
+namespace {
+
+constexpr std::string_view kName = SinkhornBarycenter::kDescription.name;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Each stage divides epsilon by this and ends when rows are about right, or do not get so quickly.
+constexpr double kStageFactor = 4, kStageError = 0.05;
+constexpr std::int64_t kStageIterations = 20;
+
+// A plan from one distribution.
+template <class T>
+struct Plan {
+  std::vector<double> p, f, g, sums, exponentials;
+
+  // f from g, so that the sums of rows are right, and those of columns; returns what rows were off with the f of before.
+  double sweep(const TransportKernels<T>& kernels, const MatrixView<const T>& cost, double epsilon) {
+    const std::size_t m = g.size();
+    std::fill(sums.begin(), sums.end(), 0);
+    CompensatedSum error;
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      double sum;
+      const double max = kernels.exponentials(cost.row(i), g.data(), m, epsilon, exponentials.data(), &sum);
+      const double before = f[i];
+      f[i] = -(max + epsilon * std::log(sum));
+      if (p[i] == 0) continue;
+      error.add(p[i] * std::abs(std::expm1((before - f[i]) / epsilon - std::log(p[i]))));
+      f[i] += epsilon * std::log(p[i]);
+      kernels.accumulate(exponentials.data(), p[i] / sum, m, sums.data());
+    }
+    return error.value();
+  }
+
+  // epsilon log sum_i exp((f_i - C_ij) / epsilon).
+  double reached(const MatrixView<const T>& cost, double epsilon, std::size_t j) const {
+    // A column whose sum vanished, as far too low a g makes it, is computed by itself.
+    if (sums[j] > 1e-280) return epsilon * std::log(sums[j]) - g[j];
+    double max = -kInfinity, sum = 0;
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      if (p[i] > 0) max = std::max(max, f[i] - cost.row(i)[j]);
+    }
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      if (p[i] > 0) sum += std::exp((f[i] - cost.row(i)[j] - max) / epsilon);
+    }
+    return max + epsilon * std::log(sum);
+  }
+};
+
+}  // namespace
+
+template <class T>
+SinkhornBarycenterResult sinkhorn_barycenter(const SinkhornBarycenter& options, MatrixView<const T> p,
+                                             std::span<const std::type_identity_t<T>> weights,
+                                             std::type_identity_t<MatrixView<const T>> cost,
+                                             std::span<std::type_identity_t<T>> barycenter,
+                                             std::type_identity_t<MatrixView<T>> f, std::type_identity_t<MatrixView<T>> g) {
+  check_params(options);
+  const std::size_t count = p.rows, n = p.cols, m = cost.cols;
+  check_layout(kName, "p", p);
+  check_layout(kName, "cost", cost);
+  if (count == 0) fail("{}: p must have at least one row", kName);
+  if (cost.rows != n || m == 0) {
+    fail("{}: cost must have a row for each of {} columns of p and at least one column, got {} x {}", kName, n, cost.rows, m);
+  }
+  if (barycenter.size() != m) fail("{}: barycenter must have {} entries, got {}", kName, m, barycenter.size());
+  if (f.rows != 0) check_shape(kName, "f", f, "p", count, n);
+  if (g.rows != 0) check_shape(kName, "g", g, "p by columns of cost", count, m);
+  const TransportKernels<T> kernels = transport_kernels<T>();
+  double epsilon = options.epsilon;
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t j = 0; j < m; ++j) {
+      if (!std::isfinite(cost.row(i)[j])) {
+        fail("{}: cost must be finite, got {} at row {}, column {}", kName, cost.row(i)[j], i, j);
+      }
+    }
+    epsilon = std::max(epsilon, kernels.largest_size(cost.row(i), m));
+  }
+  std::vector<double> share(count, 1 / static_cast<double>(count));
+  if (!weights.empty()) {
+    const double sum = check_weights(kName, "weights", weights, count);
+    for (std::size_t k = 0; k < count; ++k) share[k] = weights[k] / sum;
+  }
+  std::vector<Plan<T>> plans(count);
+  for (std::size_t k = 0; k < count; ++k) {
+    const double sum = check_masses(kName, "p", p, k);
+    Plan<T>& plan = plans[k];
+    plan.p.resize(n);
+    for (std::size_t i = 0; i < n; ++i) plan.p[i] = p.row(k)[i] / sum;
+    plan.f.assign(n, kInfinity);
+    plan.g.assign(m, 0);
+    plan.sums.resize(m);
+    plan.exponentials.resize(m);
+  }
+
+  SinkhornBarycenterResult result = {};
+  std::vector<double> errors(count), reached(count * m), logarithm(m);
+  std::int64_t in_stage = 0;
+  for (;;) {
+    parallel_rows(count, 16 * n * m, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t k = begin; k < end; ++k) {
+        errors[k] = plans[k].sweep(kernels, cost, epsilon);
+        for (std::size_t j = 0; j < m; ++j) reached[k * m + j] = plans[k].reached(cost, epsilon, j);
+      }
+    });
+    result.iterations = std::min(result.iterations + 1, options.max_iterations);
+    const double error = *std::max_element(errors.begin(), errors.end());
+    const bool last = epsilon == options.epsilon, over = result.iterations >= options.max_iterations;
+    if (last) result.marginal_error = error;
+    if (last && error <= options.tolerance) {
+      result.converged = true;
+      break;
+    }
+    // The geometric mean of the columns, and what makes each plan's columns it.
+    for (std::size_t j = 0; j < m; ++j) {
+      double mean = 0;
+      for (std::size_t k = 0; k < count; ++k) mean += share[k] * reached[k * m + j];
+      logarithm[j] = mean;
+      for (std::size_t k = 0; k < count; ++k) plans[k].g[j] = mean - reached[k * m + j];
+    }
+    if (over && last) break;
+    if (!last && (over || error <= kStageError || ++in_stage >= kStageIterations)) {
+      epsilon = over ? options.epsilon : std::max(options.epsilon, epsilon / kStageFactor);
+      in_stage = 0;
+      for (Plan<T>& plan : plans) std::fill(plan.f.begin(), plan.f.end(), kInfinity);
+    }
+  }
+
+  const double top = *std::max_element(logarithm.begin(), logarithm.end());
+  double sum = 0;
+  for (double& one : logarithm) sum += one = std::exp((one - top) / epsilon);
+  for (std::size_t j = 0; j < m; ++j) barycenter[j] = static_cast<T>(logarithm[j] / sum);
+  for (std::size_t k = 0; k < f.rows; ++k) {
+    for (std::size_t i = 0; i < n; ++i)
+      f.row(k)[i] = plans[k].p[i] > 0 ? static_cast<T>(plans[k].f[i]) : -std::numeric_limits<T>::infinity();
+  }
+  for (std::size_t k = 0; k < g.rows; ++k) {
+    for (std::size_t j = 0; j < m; ++j) g.row(k)[j] = static_cast<T>(plans[k].g[j]);
+  }
+  return result;
+}
+
+template SinkhornBarycenterResult sinkhorn_barycenter(const SinkhornBarycenter&, MatrixView<const float>,
+                                                      std::span<const float>, MatrixView<const float>, std::span<float>,
+                                                      MatrixView<float>, MatrixView<float>);
+template SinkhornBarycenterResult sinkhorn_barycenter(const SinkhornBarycenter&, MatrixView<const double>,
+                                                      std::span<const double>, MatrixView<const double>, std::span<double>,
+                                                      MatrixView<double>, MatrixView<double>);
+
+}  // namespace entropic::inline ENTROPIC_ABI

@@ -1,0 +1,268 @@
+// Entropic transport between masses that need not be equal: Sinkhorn's iteration on potentials.
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "entropic/transport.h"
+#include "src/check.h"
+#include "src/parallel.h"
+#include "src/transport/kernels.h"
+#include "src/transport/masses.h"
+#include "src/transport/problems.h"
+
+namespace entropic::inline ENTROPIC_ABI {
+namespace {
+
+constexpr std::string_view kName = UnbalancedSinkhorn::kDescription.name;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Each stage divides epsilon by this and ends when potentials move by less than this share of it, or after so many passes.
+constexpr double kStageFactor = 4, kStageChange = 0.05;
+constexpr std::int64_t kStageIterations = 20;
+
+// p log(p / q) - p + q.
+double divergence(double p, double q) { return p > 0 ? p * std::log(p / q) - p + q : q; }
+
+// With L_i = epsilon log sum_j b_j exp((g_j - C_ij) / epsilon), the f that is best for g is -rho / (rho + epsilon) L_i, and the
+// row's sum is a_i exp(-f_i / rho) = a_i exp(L_i / (rho + epsilon)). So is g found of f; a row or column that no arc of a mass
+// leads to keeps its mass, at a potential of +inf.
+template <class T>
+class Solver {
+ public:
+  Solver(MatrixView<const T> cost, const T* a, const T* b, const UnbalancedSinkhorn& options)
+      : kernels_(transport_kernels<T>()),
+        cost_(cost),
+        a_(a, a + cost.rows),
+        b_(b, b + cost.cols),
+        options_(options),
+        rho_(options.penalty) {
+    const std::size_t n = cost.rows, m = cost.cols;
+    f_.assign(n, kInfinity);
+    g_.assign(m, kInfinity);
+    factor_.assign(n, 0);
+    row_sums_.assign(n, 0);
+    column_sums_.resize(m);
+    p_.resize(m);
+    // Column sums are made in blocks of rows whose number depends on n alone: threads share them, and bits stay the same.
+    block_rows_ = std::max<std::size_t>(64, (n + 15) / 16);
+    blocks_ = (n + block_rows_ - 1) / block_rows_;
+    partial_.resize(blocks_ * m);
+    exponentials_.resize(blocks_ * m);
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t j = 0; a_[i] > 0 && j < m; ++j) {
+        if (b_[j] > 0 && cost.row(i)[j] <= std::numeric_limits<T>::max()) f_[i] = g_[j] = 0;
+      }
+    }
+  }
+
+  UnbalancedSinkhornResult run(double sum_a, double sum_b) {
+    double largest = 0;
+    for (std::size_t i = 0; i < cost_.rows; ++i) largest = std::max(largest, kernels_.largest_size(cost_.row(i), cost_.cols));
+    epsilon_ = std::max(options_.epsilon, largest);
+    std::int64_t in_stage = 0;
+    UnbalancedSinkhornResult result = {};
+    for (;;) {
+      const bool last = epsilon_ == options_.epsilon;
+      sweep();
+      ++result.iterations;
+      measure(result, sum_a, sum_b);
+      if (last && result.gap <= options_.tolerance * size_) {
+        result.converged = true;
+        break;
+      }
+      if (result.iterations >= options_.max_iterations) break;
+      const double change = correct_columns();
+      if (!last && (change <= kStageChange * epsilon_ || ++in_stage >= kStageIterations)) {
+        epsilon_ = std::max(options_.epsilon, epsilon_ / kStageFactor);
+        in_stage = 0;
+      }
+    }
+    if (epsilon_ != options_.epsilon) {  // stopped on the way: the plan is that of the epsilon asked for
+      epsilon_ = options_.epsilon;
+      sweep();
+      measure(result, sum_a, sum_b);
+    }
+    return result;
+  }
+
+  void finish(MatrixView<T> plan, T* f, T* g) {
+    const std::size_t n = cost_.rows, m = cost_.cols;
+    std::vector<double> row(m);
+    for (std::size_t i = 0; i < plan.rows; ++i) {
+      std::fill(plan.row(i), plan.row(i) + m, T(0));
+      if (f_[i] == kInfinity || a_[i] == 0) continue;
+      double sum;
+      kernels_.exponentials(cost_.row(i), p_.data(), m, epsilon_, row.data(), &sum);
+      for (std::size_t j = 0; j < m; ++j) plan.row(i)[j] = static_cast<T>(factor_[i] * row[j]);
+    }
+    // Of what has no mass, what it would be with a little.
+    for (std::size_t i = 0; i < n; ++i) {
+      if (a_[i] == 0) f_[i] = -share() * row_logarithm(i);
+    }
+    for (std::size_t j = 0; j < m; ++j) {
+      if (b_[j] == 0) g_[j] = -share() * column_logarithm(j);
+    }
+    for (std::size_t i = 0; i < n; ++i) f[i] = static_cast<T>(f_[i]);
+    for (std::size_t j = 0; j < m; ++j) g[j] = static_cast<T>(g_[j]);
+  }
+
+ private:
+  double share() const { return rho_ / (rho_ + epsilon_); }
+
+  // f from g, the rows' sums that are right for it, and the columns' sums that result.
+  void sweep() {
+    const std::size_t n = cost_.rows, m = cost_.cols;
+    for (std::size_t j = 0; j < m; ++j) p_[j] = g_[j] < kInfinity ? g_[j] + epsilon_ * std::log(b_[j]) : -kInfinity;
+    parallel_rows(blocks_, 16 * block_rows_ * m, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t block = begin; block < end; ++block) {
+        double* const sums = partial_.data() + block * m;
+        double* const e = exponentials_.data() + block * m;
+        std::fill(sums, sums + m, 0);
+        for (std::size_t i = block * block_rows_; i < std::min(n, (block + 1) * block_rows_); ++i) {
+          if (f_[i] == kInfinity) continue;
+          double sum;
+          const double max = kernels_.exponentials(cost_.row(i), p_.data(), m, epsilon_, e, &sum);
+          const double logarithm = max + epsilon_ * std::log(sum);
+          f_[i] = -share() * logarithm;
+          row_sums_[i] = a_[i] * std::exp(logarithm / (rho_ + epsilon_));
+          factor_[i] = row_sums_[i] / sum;
+          kernels_.accumulate(e, factor_[i], m, sums);
+        }
+      }
+    });
+    for (std::size_t j = 0; j < m; ++j) {
+      double sum = 0;
+      for (std::size_t block = 0; block < blocks_; ++block) sum += partial_[block * m + j];
+      column_sums_[j] = sum;
+    }
+  }
+
+  // The values of the plan and of the potentials. Their difference is rho (KL(rows | a exp(-f / rho)) + KL(columns |
+  // b exp(-g / rho))), of which the rows' is 0.
+  void measure(UnbalancedSinkhornResult& result, double sum_a, double sum_b) {
+    CompensatedSum paid, moved, marginals, gap;
+    for (std::size_t i = 0; i < a_.size(); ++i) {
+      if (row_sums_[i] > 0) paid.add(row_sums_[i] * f_[i]);
+      moved.add(row_sums_[i]);
+      if (a_[i] > 0) marginals.add(divergence(row_sums_[i], a_[i]));
+    }
+    for (std::size_t j = 0; j < b_.size(); ++j) {
+      if (b_[j] == 0) continue;
+      if (column_sums_[j] > 0) paid.add(column_sums_[j] * g_[j]);
+      marginals.add(divergence(column_sums_[j], b_[j]));
+      if (g_[j] == kInfinity) continue;
+      const double right = b_[j] * std::exp(-g_[j] / rho_);
+      if (right < 1e-290) {  // the ratio of the two is nothing to go by
+        const double sum = column_sums_[j];
+        gap.add(sum > 0 ? sum * (std::log(sum) - std::log(b_[j]) + g_[j] / rho_) - sum + right : right);
+        continue;
+      }
+      // t log t - t + 1 of their ratio t, by its logarithm where that is near 0.
+      const double off = column_sums_[j] / right - 1;
+      gap.add(right * (off > -1 ? (1 + off) * std::log1p(off) - off : 1));
+    }
+    const double total = sum_a * sum_b;
+    result.value = paid.value() + options_.epsilon * (total - moved.value()) + rho_ * marginals.value();
+    result.gap = std::max(0.0, rho_ * gap.value());
+    size_ = std::abs(paid.value()) + options_.epsilon * total + rho_ * (sum_a + sum_b);
+  }
+
+  // g from f, then the shift of f against g that is best for both; returns the largest change of g.
+  double correct_columns() {
+    next_ = g_;
+    for (std::size_t j = 0; j < g_.size(); ++j) {
+      if (g_[j] == kInfinity) continue;
+      // A column whose sum vanished, as far too low a g makes it, is computed by itself.
+      const double ratio = column_sums_[j] / b_[j];
+      const double logarithm = ratio > 1e-280 && ratio < kInfinity ? epsilon_ * std::log(ratio) - g_[j] : column_logarithm(j);
+      next_[j] = -share() * logarithm;
+    }
+    const double shift = 0.5 * rho_ * (mean_exponential(f_, a_) - mean_exponential(next_, b_));
+    double change = 0;
+    for (std::size_t j = 0; j < g_.size(); ++j) {
+      if (g_[j] == kInfinity) continue;
+      const double moved = next_[j] - (std::isfinite(shift) ? shift : 0);
+      change = std::max(change, std::abs(moved - g_[j]));
+      g_[j] = moved;
+    }
+    return change;
+  }
+
+  // log sum_i masses_i exp(-potentials_i / rho), of the potentials that are finite.
+  double mean_exponential(const std::vector<double>& potentials, const std::vector<double>& masses) const {
+    const bool rows = &masses == &a_;
+    const auto counts = [&](std::size_t i) { return masses[i] > 0 && (rows ? f_[i] : g_[i]) < kInfinity; };
+    double top = -kInfinity, sum = 0;
+    for (std::size_t i = 0; i < masses.size(); ++i) {
+      if (counts(i)) top = std::max(top, std::log(masses[i]) - potentials[i] / rho_);
+    }
+    for (std::size_t i = 0; i < masses.size(); ++i) {
+      if (counts(i)) sum += std::exp(std::log(masses[i]) - potentials[i] / rho_ - top);
+    }
+    return top + std::log(sum);
+  }
+
+  // epsilon log sum exp of what a row or a column has, -inf where it has nothing.
+  double row_logarithm(std::size_t i) const {
+    return logarithm_of(b_.size(), [&](std::size_t j) {
+      return g_[j] < kInfinity && b_[j] > 0 ? g_[j] + epsilon_ * std::log(b_[j]) - cost_.row(i)[j] : -kInfinity;
+    });
+  }
+  double column_logarithm(std::size_t j) const {
+    return logarithm_of(a_.size(), [&](std::size_t i) {
+      return f_[i] < kInfinity && a_[i] > 0 ? f_[i] + epsilon_ * std::log(a_[i]) - cost_.row(i)[j] : -kInfinity;
+    });
+  }
+  double logarithm_of(std::size_t count, const auto& exponent) const {
+    double max = -kInfinity, sum = 0;
+    for (std::size_t i = 0; i < count; ++i) max = std::max(max, exponent(i));
+    if (max == -kInfinity) return max;
+    for (std::size_t i = 0; i < count; ++i) sum += std::exp((exponent(i) - max) / epsilon_);
+    return max + epsilon_ * std::log(sum);
+  }
+
+  TransportKernels<T> kernels_;
+  MatrixView<const T> cost_;
+  std::vector<double> a_, b_;
+  UnbalancedSinkhorn options_;
+  double rho_, epsilon_ = 0, size_ = 0;
+  std::vector<double> f_, g_, p_, factor_, row_sums_, column_sums_, next_, partial_, exponentials_;
+  std::size_t block_rows_, blocks_;
+};
+
+}  // namespace
+
+template <class T>
+void unbalanced_sinkhorn(const UnbalancedSinkhorn& options, MatrixView<const std::type_identity_t<T>> a,
+                         MatrixView<const std::type_identity_t<T>> b, MatrixView<const std::type_identity_t<T>> cost,
+                         MatrixView<std::type_identity_t<T>> plan, MatrixView<T> f, MatrixView<T> g,
+                         std::span<UnbalancedSinkhornResult> result) {
+  check_params(options);
+  const std::vector<MassSums> sums = check_problems<T>(kName, a, b, cost, plan, f, g, result.size(), kInfinity);
+  const std::size_t problems = a.rows, n = a.cols, m = b.cols;
+  for (std::size_t k = 0; k < problems; ++k) {
+    if (!std::isfinite(sums[k].a * sums[k].b)) {
+      fail("{}: the product of the sums of a and b must be finite, got {} and {}{}", kName, sums[k].a, sums[k].b,
+           in_problem(k, problems));
+    }
+  }
+  parallel_rows(problems, 1000 * n * m, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t k = begin; k < end; ++k) {
+      Solver<T> solver(cost_of(cost, k, n), a.row(k), b.row(k), options);
+      result[k] = solver.run(sums[k].a, sums[k].b);
+      solver.finish(plan.rows == 0 ? plan : MatrixView<T>(plan.row(k * n), n, m, plan.row_stride), f.row(k), g.row(k));
+    }
+  });
+}
+
+template void unbalanced_sinkhorn(const UnbalancedSinkhorn&, MatrixView<const float>, MatrixView<const float>,
+                                  MatrixView<const float>, MatrixView<float>, MatrixView<float>, MatrixView<float>,
+                                  std::span<UnbalancedSinkhornResult>);
+template void unbalanced_sinkhorn(const UnbalancedSinkhorn&, MatrixView<const double>, MatrixView<const double>,
+                                  MatrixView<const double>, MatrixView<double>, MatrixView<double>, MatrixView<double>,
+                                  std::span<UnbalancedSinkhornResult>);
+
+}  // namespace entropic::inline ENTROPIC_ABI
