@@ -118,7 +118,7 @@ template <class T>
 Batch<T> Rows(std::size_t n, unsigned seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<double> normal;
-  Batch<T> batch = {12, n, std::vector<T>(12 * n)};
+  Batch<T> batch = {13, n, std::vector<T>(13 * n)};
   const auto fill = [&](std::size_t r, const std::function<double(std::size_t)>& f) {
     for (std::size_t i = 0; i < n; ++i) batch.x[r * n + i] = static_cast<T>(f(i));
   };
@@ -134,6 +134,7 @@ Batch<T> Rows(std::size_t n, unsigned seed) {
   fill(9, [&](std::size_t i) { return i % 11 == 7 ? kInf : normal(random); });
   fill(10, [&](std::size_t i) { return i == 4 ? 1 : -kInf; });
   fill(11, [&](std::size_t) { return -std::abs(5 * normal(random)) * std::abs(normal(random)); });
+  fill(12, [&](std::size_t) { return 1e-5 * normal(random); });
   return batch;
 }
 
@@ -240,7 +241,7 @@ TYPED_TEST(Parts, OthersHaveTheSameBitsHoweverTheyAreCut) {
   const std::size_t n = 600;
   const Batch<T> batch = Rows<T>(n, 4);
   std::vector<std::int64_t> classes(batch.rows);
-  for (std::size_t r = 0; r < classes.size(); ++r) classes[r] = r == 3 ? -100 : static_cast<std::int64_t>(50 * r);
+  for (std::size_t r = 0; r < classes.size(); ++r) classes[r] = r == 3 ? -100 : static_cast<std::int64_t>(47 * r);
   const std::vector<std::pair<bool, std::function<Part<T>(MatrixView<const T>, Extent)>>> makers = {
       {true, [&](auto x, Extent extent) { return part_of<T>(RowStatistics{.entropy = true}, x, extent, classes); }},
       {true, [&](auto x, Extent extent) { return part_of<T>(GammaForEntropy{.entropy = 2, .max_gamma = 0.5}, x, extent); }},
@@ -350,6 +351,10 @@ TEST(PartQuestions, AreFew) {
   EXPECT_EQ(cost(Entmax{.alpha = 1.5}).rounds, 2u);
   for (float& x : batch.x) x *= 0.01f;
   for (const double alpha : {1.3, 1.5, 2.0}) EXPECT_LT(cost(Entmax{.alpha = alpha}).rounds, 9u) << alpha;
+  for (const float scale : {1e-2f, 1e-4f, 1e-3f}) {
+    for (float& x : batch.x) x *= scale;
+    for (const double alpha : {2.1, 2.5, 3.0, 5.0, 20.0}) EXPECT_LE(cost(Entmax{.alpha = alpha}).rounds, 14u) << alpha;
+  }
   const auto draw = Joined<float>(
       batch, cuts, [&](auto x, Extent extent) { return part_of<float>(Sample{}, x, extent, Noise{.seed = 1}); }, false);
   EXPECT_EQ(draw.rounds, 1u);
