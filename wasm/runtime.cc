@@ -5,8 +5,8 @@
 #include <typeinfo>
 
 #include "entropic/threads.h"
+#include "src/c/call.h"
 #include "src/parallel.h"
-#include "wasm/runtime.h"
 
 namespace entropic::inline ENTROPIC_ABI {
 
@@ -18,18 +18,13 @@ void parallel_rows(std::size_t rows, std::size_t, const std::function<void(std::
 
 }  // namespace entropic::inline ENTROPIC_ABI
 
-std::string& last_error() {
-  static std::string text;
-  return text;
-}
-
 // The compiler calls these for `throw`. What the library throws has std::exception as its first base, so the object's address
 // is that one's. There is nothing to unwind to: the message stays, the call ends in a trap, and the caller makes another
 // instance of the module.
 extern "C" {
 void* __cxa_allocate_exception(std::size_t size) { return std::malloc(size); }
 [[noreturn]] void __cxa_throw(void* thrown, std::type_info*, void (*)(void*)) {
-  last_error() = static_cast<std::exception*>(thrown)->what();
+  entropic::by_name::last_error() = static_cast<std::exception*>(thrown)->what();
   __builtin_trap();
 }
 int __cxa_thread_atexit(void (*)(void*), void*, void*) { return 0; }

@@ -1,5 +1,5 @@
 "use strict";
-// The library in WebAssembly: operations by name on Float32Array or Float64Array, rows one after the other.
+// The library in WebAssembly, by the functions of entropic/c.h.
 class Library {
   constructor(module) {
     this.module = module;
@@ -29,56 +29,66 @@ class Library {
     return new TextDecoder().decode(bytes.subarray(0, bytes.indexOf(0)));
   }
 
-  // Arrays and texts go in by address; arrays in `out` come back.
-  call(name, given, out = []) {
-    const taken = [];
-    const address = (value) => {
-      if (typeof value === "number") return value;
-      const data = typeof value === "string" ? new TextEncoder().encode(value + "\0") :
-        new Uint8Array(value.buffer, value.byteOffset, value.byteLength);
-      const at = this.wasm.er_alloc(data.length + 1);
-      new Uint8Array(this.wasm.memory.buffer, at, data.length).set(data);
-      taken.push([at, value]);
+  // entropic_apply of entropic/c.h, or entropic_apply_vjp: arrays by name, each a typed array of so many rows without gaps, or
+  // {data, rows}. What the registry calls an output is filled.
+  apply(operation, parameters, arrays, rows = 1, vjp = false) {
+    const taken = [], given = Object.entries(arrays);
+    const put = (bytes) => {
+      const at = this.wasm.malloc(bytes.length + 1);
+      new Uint8Array(this.wasm.memory.buffer).set(bytes, at);
+      taken.push(at);
       return at;
     };
-    let result;
+    const text = (value) => put(new TextEncoder().encode(value + "\0"));
+    const bytes = (data) => new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+    let code, places;
     try {
-      result = this.wasm[name](...given.map(address));
+      places = given.map(([name, one]) => {
+        const data = one.data ?? one, count = one.rows ?? rows;
+        return [text(name), put(bytes(data)), count, data.length / count, data];
+      });
+      const list = put(new Uint8Array(36 * places.length)), view = new DataView(this.wasm.memory.buffer, list);
+      places.forEach(([name, at, count, cols, data], i) => [36, name, at, count, cols, 0, 0, Library.types[data.constructor.name], 0]
+        .forEach((field, k) => view.setUint32(36 * i + 4 * k, field, true)));
+      code = this.wasm[vjp ? "entropic_apply_vjp" : "entropic_apply"](text(operation), text(JSON.stringify(parameters)), list,
+        places.length);
     } catch (error) {
-      const reason = this.text(this.wasm.er_error());
+      code = error;
+    }
+    if (code !== 0) {
+      const reason = this.text(this.wasm.entropic_last_error());
       this.start();
-      throw new Error(reason || String(error));
+      throw new Error(reason || String(code));
     }
-    for (const [at, value] of taken) {
-      if (out.includes(value)) value.set(new value.constructor(this.wasm.memory.buffer.slice(at, at + value.byteLength)));
-      this.wasm.er_free(at);
-    }
-    return result;
-  }
-
-  static parameters(given) {
-    return Object.entries(given).map(([name, value]) => name + "=" + value).join("&");
+    const outputs = this.outputs(operation, vjp);
+    places.forEach(([, at, , , data], i) => {
+      if (outputs.has(given[i][0])) bytes(data).set(new Uint8Array(this.wasm.memory.buffer, at, data.byteLength));
+    });
+    taken.forEach((at) => this.wasm.free(at));
+    return arrays;
   }
 
   registry() {
-    return JSON.parse(this.text(this.call("er_registry", [])));
+    return this.known ??= JSON.parse(this.text(this.wasm.entropic_registry()));
+  }
+
+  outputs(operation, vjp) {
+    const found = this.registry().find((one) => one.name === operation);
+    return new Set((vjp ? found.vjp : found.arrays).filter((one) => one.output).map((one) => one.name));
   }
 
   map(name, parameters, x, rows = 1) {
-    const p = new x.constructor(x.length);
-    this.call("er_map", [name, Library.parameters(parameters), x.BYTES_PER_ELEMENT, x, p, rows, x.length / rows], [p]);
-    return p;
+    return this.apply(name, parameters, {x, y: new x.constructor(x.length)}, rows).y;
   }
 
   entropy(p) {
-    const value = new Float64Array(1);
-    this.call("er_measure", ["entropy", "normalize=true", p.BYTES_PER_ELEMENT, p, 0, 0, value, 1, p.length], [value]);
-    return value[0];
+    return this.apply("entropy", {normalize: true}, {p, value: new Float64Array(1)}).value[0];
   }
 
   gamma(x, entropy) {
-    const gamma = new Float64Array(1), found = new Float64Array(1), status = new Uint8Array(1);
-    this.call("er_gamma", ["entropy=" + entropy, x.BYTES_PER_ELEMENT, x, gamma, found, status, 1, x.length], [gamma, found, status]);
-    return {gamma: gamma[0], entropy: found[0], status: status[0]};
+    const found = this.apply("gamma_for_entropy", {entropy},
+      {x, gamma: new Float64Array(1), reached: new Float64Array(1), status: new Int32Array(1)});
+    return {gamma: found.gamma[0], entropy: found.reached[0], status: found.status[0]};
   }
 }
+Library.types = {Float32Array: 1, Float64Array: 2, Int32Array: 5, BigInt64Array: 6};

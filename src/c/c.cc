@@ -16,8 +16,17 @@
 
 namespace entropic::inline ENTROPIC_ABI::by_name {
 
+std::string& last_error() {
+  static thread_local std::string text;
+  return text;
+}
+
 std::vector<ArrayRole> roles_of(const OperationInfo& info, bool vjp) {
   const std::string_view family = info.family;
+  if (kSmall) {
+    if (family == "attention" || family == "table" || family == "entry" || info.name == "power_transform") return {};
+    if (family == "transport" && info.name != "optimal_transport" && !info.name.starts_with("wasserstein_")) return {};
+  }
   if (family == "attention") {
     std::vector<ArrayRole> roles = {{"q"}, {"k"}, {"v"}};
     if (vjp) roles.push_back({"grad"});
@@ -165,10 +174,11 @@ void run_map(Call& call, bool vjp) {
 void run_measure(Call& call) {
   const Measure op = make<Measure>(call.info(), call.values());
   Column<double> value(call.where(), call["value"], call["p"].rows());
-  on_rows(call, {{"p"}, {"dp", true, true}}, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
-    measure<T>(op, b[0].matrix<const T>(), value.part(first, b[0].rows), b[1].matrix<T>(), call.per_row(first, b[0].rows),
-               call.gradients(first, b[0].rows));
-  });
+  on_rows<!kSmall>(call, {{"p"}, {"dp", true, true}},
+                   [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
+                     measure<T>(op, b[0].matrix<const T>(), value.part(first, b[0].rows), b[1].matrix<T>(),
+                                call.per_row(first, b[0].rows), call.gradients(first, b[0].rows));
+                   });
   value.store();
   call.store_gradients();
 }
@@ -176,7 +186,7 @@ void run_measure(Call& call) {
 void run_divergence(Call& call) {
   const Divergence op = make<Divergence>(call.info(), call.values());
   Column<double> value(call.where(), call["value"], call["p"].rows());
-  on_rows(
+  on_rows<!kSmall>(
       call, {{"p"}, {"q"}, {"dp", true, true}, {"dq", true, true}},
       [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
         measure<T>(op, b[0].matrix<const T>(), b[1].matrix<const T>(), value.part(first, b[0].rows), b[2].matrix<T>(),
@@ -188,17 +198,17 @@ void run_divergence(Call& call) {
 
 void run_entry(Call& call) {
   const EntryMeasure op = make<EntryMeasure>(call.info(), call.values());
-  on_rows(call, {{"p"}, {"value", true}, {"dp", true, true}},
-          [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t) {
-            measure<T>(op, b[0].matrix<const T>(), b[1].matrix<T>(), b[2].matrix<T>());
-          });
+  on_rows<!kSmall>(call, {{"p"}, {"value", true}, {"dp", true, true}},
+                   [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t) {
+                     measure<T>(op, b[0].matrix<const T>(), b[1].matrix<T>(), b[2].matrix<T>());
+                   });
 }
 
 void run_table(Call& call) {
   const TableMeasure op = make<TableMeasure>(call.info(), call.values());
   Column<double> value(call.where(), call["value"], 1);
   const Given& pxy = call["pxy"];
-  on_type(call, pxy, [&]<class T>(std::type_identity<T>) {
+  on_type<!kSmall>(call, pxy, [&]<class T>(std::type_identity<T>) {
     value.all()[0] = measure<T>(op, matrix_of<const T>(call, "pxy", pxy), matrix_of<T>(call, "dp", pxy));
   });
   value.store();
@@ -212,18 +222,20 @@ void run_loss(Call& call) {
   if (target.type == ENTROPIC_INT32 || target.type == ENTROPIC_INT64) {
     Column<std::int64_t> classes(call.where(), target, rows);
     classes.load();
-    on_rows(call, {{"x"}, {"dx", true, true}}, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
-      const std::size_t count = b[0].rows;
-      loss<T>(op, b[0].matrix<const T>(), std::span<const std::int64_t>(classes.part(first, count)), value.part(first, count),
-              b[1].matrix<T>(), call.per_row(first, count), call.gradients(first, count), call.ignored());
-    });
+    on_rows<!kSmall>(call, {{"x"}, {"dx", true, true}},
+                     [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
+                       const std::size_t count = b[0].rows;
+                       loss<T>(op, b[0].matrix<const T>(), std::span<const std::int64_t>(classes.part(first, count)),
+                               value.part(first, count), b[1].matrix<T>(), call.per_row(first, count),
+                               call.gradients(first, count), call.ignored());
+                     });
   } else {
-    on_rows(call, {{"x"}, {"target"}, {"dx", true, true}},
-            [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
-              const std::size_t count = b[0].rows;
-              loss<T>(op, b[0].matrix<const T>(), b[1].matrix<const T>(), value.part(first, count), b[2].matrix<T>(),
-                      call.per_row(first, count), call.gradients(first, count));
-            });
+    on_rows<!kSmall>(call, {{"x"}, {"target"}, {"dx", true, true}},
+                     [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
+                       const std::size_t count = b[0].rows;
+                       loss<T>(op, b[0].matrix<const T>(), b[1].matrix<const T>(), value.part(first, count), b[2].matrix<T>(),
+                               call.per_row(first, count), call.gradients(first, count));
+                     });
   }
   value.store();
   call.store_gradients();
@@ -231,10 +243,13 @@ void run_loss(Call& call) {
 
 void run_control(Call& call) {
   const EntropyControl op = make<EntropyControl>(call.info(), call.values());
-  if (const auto* const power = std::get_if<PowerTransform>(&op)) {
-    return on_wide_rows(call, {{"p"}, {"q", true}}, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
-      power_transform<T>(*power, b[0].matrix<const T>(), b[1].matrix<T>(), call.per_row(first, b[0].rows));
-    });
+  if constexpr (!kSmall) {
+    if (const auto* const power = std::get_if<PowerTransform>(&op)) {
+      return on_wide_rows(
+          call, {{"p"}, {"q", true}}, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
+            power_transform<T>(*power, b[0].matrix<const T>(), b[1].matrix<T>(), call.per_row(first, b[0].rows));
+          });
+    }
   }
   const std::size_t rows = call["x"].rows();
   if (const auto* const estimate = std::get_if<MeanFieldEntropy>(&op)) {
@@ -260,13 +275,14 @@ void run_sampling(Call& call) {
   const Sampling op = make<Sampling>(call.info(), call.values());
   std::vector<std::uint64_t> streams;
   if (const auto* const relaxed = std::get_if<GumbelSoftmax>(&op)) {
-    return on_rows(call, {{"x"}, {"y", true}}, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
-      gumbel_softmax<T>(*relaxed, b[0].matrix<const T>(), b[1].matrix<T>(), call.noise(first, b[0].rows, streams));
-    });
+    return on_rows<!kSmall>(
+        call, {{"x"}, {"y", true}}, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
+          gumbel_softmax<T>(*relaxed, b[0].matrix<const T>(), b[1].matrix<T>(), call.noise(first, b[0].rows, streams));
+        });
   }
   const Given& indices = checked_indices(call);
   std::vector<std::int64_t> drawn(indices.rows() * indices.cols());
-  on_rows(call, {{"x"}}, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
+  on_rows<!kSmall>(call, {{"x"}}, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
     sample<T>(std::get<Sample>(op), b[0].matrix<const T>(),
               MatrixView(drawn.data() + first * indices.cols(), b[0].rows, indices.cols()),
               call.noise(first, b[0].rows, streams));
@@ -314,20 +330,15 @@ std::span<const Runner> runners() {
       {family_info<EntropyControl>(), [](Call& call, bool) { run_control(call); }},
       {family_info<Measure>(), [](Call& call, bool) { run_measure(call); }},
       {family_info<Divergence>(), [](Call& call, bool) { run_divergence(call); }},
-      {family_info<TableMeasure>(), [](Call& call, bool) { run_table(call); }},
-      {family_info<EntryMeasure>(), [](Call& call, bool) { run_entry(call); }},
+      {family_info<TableMeasure>(), kSmall ? nullptr : +[](Call& call, bool) { run_table(call); }},
+      {family_info<EntryMeasure>(), kSmall ? nullptr : +[](Call& call, bool) { run_entry(call); }},
       {family_info<Loss>(), [](Call& call, bool) { run_loss(call); }},
       {family_info<Sampling>(), [](Call& call, bool) { run_sampling(call); }},
       {sampler_family(), [](Call& call, bool) { run_sampler(call); }},
-      {family_info<AttentionOperation>(), run_attention},
+      {family_info<AttentionOperation>(), kSmall ? nullptr : run_attention},
       {family_info<Transport>(), [](Call& call, bool) { run_transport(call); }},
   };
   return kAll;
-}
-
-std::string& last_error() {
-  static thread_local std::string text;
-  return text;
 }
 
 // No exception leaves, not even of a message for which there is no memory.

@@ -19,6 +19,14 @@
 
 namespace entropic::inline ENTROPIC_ABI::by_name {
 
+// WebAssembly is loaded with each page. What it has: maps, gamma_for_entropy, draws, in float32 and float64; losses, measures
+// of rows, transport on a line and between histograms in float64.
+#ifdef __wasm__
+constexpr bool kSmall = true;
+#else
+constexpr bool kSmall = false;
+#endif
+
 struct ArrayRole {
   std::string_view name;
   bool output = false;
@@ -290,25 +298,30 @@ class Call {
   std::optional<std::vector<Step>> steps_;
 };
 
-template <class Run>
+template <bool kFloat32 = true, class Run>
 void on_type(const Call& call, const Given& first, const Run& run) {
   switch (first.type) {
     case ENTROPIC_FLOAT32:
-      return run(std::type_identity<float>{});
+      if constexpr (kFloat32) return run(std::type_identity<float>{});
+      break;
     case ENTROPIC_FLOAT64:
       return run(std::type_identity<double>{});
     case ENTROPIC_FLOAT16:
-      return run(std::type_identity<float16>{});
+      if constexpr (!kSmall) return run(std::type_identity<float16>{});
+      break;
     case ENTROPIC_BFLOAT16:
-      return run(std::type_identity<bfloat16>{});
+      if constexpr (!kSmall) return run(std::type_identity<bfloat16>{});
+      break;
     default:
-      fail("{}: {} must be float16, bfloat16, float32 or float64", call.where(), first.name);
+      break;
   }
+  fail("{}: {} must be {}{}float64", call.where(), first.name, kSmall ? "" : "float16, bfloat16, ",
+       kFloat32 ? "float32 or " : "");
 }
 
 // run(type, blocks, first row) with the rows of these arrays, which are all of the first's type; blocks without data stand for
 // those that were left out.
-template <std::size_t N, class Run>
+template <bool kFloat32 = true, std::size_t N, class Run>
 void on_rows(const Call& call, const ArrayRole (&roles)[N], const Run& run, bool one_per_row = false,
              bool one_for_all = false) {
   const Given& first = call[roles[0].name];
@@ -326,7 +339,7 @@ void on_rows(const Call& call, const ArrayRole (&roles)[N], const Run& run, bool
   }
   const StridedRows rows(call.where(), arguments, 1, RowOrder::by_index);
   rows.check_apart();
-  on_type(call, first, [&]<class T>(std::type_identity<T> type) {
+  on_type<kFloat32>(call, first, [&]<class T>(std::type_identity<T> type) {
     rows.for_blocks([&](const RowBlock* blocks, std::size_t begin) { run(type, blocks, begin); });
   });
 }
@@ -357,6 +370,9 @@ MatrixView<T> matrix_of(const Call& call, std::string_view name, const Given& fi
   }
   return {reinterpret_cast<T*>(given->data), given->rows(), given->cols(), static_cast<std::size_t>(given->strides[0] / kItem)};
 }
+
+// Why this thread's last call failed.
+std::string& last_error();
 
 // What more.cc has.
 void store_integers(const Given& to, std::span<const std::int64_t> from);

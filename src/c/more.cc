@@ -34,14 +34,14 @@ const Given& checked_indices(const Call& call) {
 void run_sampler(Call& call) {
   const Sampler sampler(call.steps(), call.seed());
   if (call.info().name == "sampler_probs") {
-    return on_rows(call, {{"x"}, {"y", true}}, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t) {
+    return on_rows<!kSmall>(call, {{"x"}, {"y", true}}, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t) {
       sampler.probs<T>(b[0].matrix<const T>(), b[1].matrix<T>());
     });
   }
   const Given& indices = checked_indices(call);
   std::vector<std::int64_t> drawn(indices.rows() * indices.cols());
   std::vector<std::uint64_t> streams;
-  on_rows(call, {{"x"}}, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
+  on_rows<!kSmall>(call, {{"x"}}, [&]<class T>(std::type_identity<T>, const RowBlock* b, std::size_t first) {
     sampler.sample<T>(b[0].matrix<const T>(), MatrixView(drawn.data() + first * indices.cols(), b[0].rows, indices.cols()),
                       call.noise(first, b[0].rows, streams));
   });
@@ -191,35 +191,6 @@ void transport(Call& call) {
           column_of<std::int64_t>(call, "status", results.size(), [&](std::size_t i) { return results[i].status; });
         });
   }
-  if (const auto* const part = std::get_if<PartialTransport>(&op)) {
-    return plans<T, PartialTransportResult>(
-        call, *part, [](const auto&... arguments) { partial_transport<T>(arguments...); },
-        [&](std::span<const PartialTransportResult> results) {
-          column_of<double>(call, "multiplier", results.size(), [&](std::size_t i) { return results[i].multiplier; });
-          column_of<double>(call, "gap", results.size(), [&](std::size_t i) { return results[i].gap; });
-          column_of<std::int64_t>(call, "status", results.size(), [&](std::size_t i) { return results[i].status; });
-        });
-  }
-  if (const auto* const smooth = std::get_if<Sinkhorn>(&op)) {
-    return plans<T, SinkhornResult>(
-        call, *smooth, [](const auto&... arguments) { sinkhorn<T>(arguments...); },
-        [&](std::span<const SinkhornResult> all) {
-          column_of<double>(call, "marginal_error", all.size(), [&](std::size_t i) { return all[i].marginal_error; });
-          column_of<double>(call, "lower_bound", all.size(), [&](std::size_t i) { return all[i].lower_bound; });
-          column_of<double>(call, "upper_bound", all.size(), [&](std::size_t i) { return all[i].upper_bound; });
-          column_of<std::int64_t>(call, "iterations", all.size(), [&](std::size_t i) { return all[i].iterations; });
-          column_of<std::int64_t>(call, "converged", all.size(), [&](std::size_t i) { return all[i].converged; });
-        });
-  }
-  if (const auto* const unequal = std::get_if<UnbalancedSinkhorn>(&op)) {
-    return plans<T, UnbalancedSinkhornResult>(
-        call, *unequal, [](const auto&... arguments) { unbalanced_sinkhorn<T>(arguments...); },
-        [&](std::span<const UnbalancedSinkhornResult> all) {
-          column_of<double>(call, "gap", all.size(), [&](std::size_t i) { return all[i].gap; });
-          column_of<std::int64_t>(call, "iterations", all.size(), [&](std::size_t i) { return all[i].iterations; });
-          column_of<std::int64_t>(call, "converged", all.size(), [&](std::size_t i) { return all[i].converged; });
-        });
-  }
   const auto matrix = [&](std::string_view name, const Given& first) { return matrix_of<const T>(call, name, first); };
   const auto slope = [&](std::string_view name, const Given& first) { return matrix_of<T>(call, name, first); };
   if (const auto* const line = std::get_if<Wasserstein1d>(&op)) {
@@ -239,40 +210,72 @@ void transport(Call& call) {
     wasserstein_histogram<T>(*line, matrix("p", p), matrix("q", p), support, value.all(), slope("dp", p), slope("dq", p));
     return value.store();
   }
-  if (const auto* const many = std::get_if<SinkhornBarycenter>(&op)) {
-    const Given& p = call["p"];
-    const auto cost = matrix("cost", p);
-    const MatrixView<T> q = matrix_of<T>(call, "q", p);
-    if (q.rows != 1) fail("{}: q must have one row, got {}", call.where(), q.rows);
-    const std::vector<T> weights = numbers_of<T>(call, "weights");
-    const SinkhornBarycenterResult result =
-        sinkhorn_barycenter<T>(*many, matrix("p", p), weights, cost, std::span(q.row(0), q.cols));
-    column_of<double>(call, "marginal_error", 1, [&](std::size_t) { return result.marginal_error; });
-    column_of<std::int64_t>(call, "iterations", 1, [&](std::size_t) { return result.iterations; });
-    column_of<std::int64_t>(call, "converged", 1, [&](std::size_t) { return result.converged; });
-    return;
-  }
-  const Given& x = call["x"];
-  Column<double> value(call.where(), call["value"], 1);
-  const std::vector<T> a = numbers_of<T>(call, "a"), b = numbers_of<T>(call, "b");
-  if (const auto* const sliced = std::get_if<SlicedWasserstein>(&op)) {
-    const Given& along = call["directions"];
-    std::vector<double> directions;
-    for (std::size_t r = 0; r < along.rows(); ++r) {
-      for (std::size_t c = 0; c < along.cols(); ++c) {
-        directions.push_back(static_cast<double>(matrix("directions", x).row(r)[c]));
-      }
+  if constexpr (!kSmall) {
+    if (const auto* const part = std::get_if<PartialTransport>(&op)) {
+      return plans<T, PartialTransportResult>(
+          call, *part, [](const auto&... arguments) { partial_transport<T>(arguments...); },
+          [&](std::span<const PartialTransportResult> results) {
+            column_of<double>(call, "multiplier", results.size(), [&](std::size_t i) { return results[i].multiplier; });
+            column_of<double>(call, "gap", results.size(), [&](std::size_t i) { return results[i].gap; });
+            column_of<std::int64_t>(call, "status", results.size(), [&](std::size_t i) { return results[i].status; });
+          });
     }
-    const SlicedWassersteinResult result = sliced_wasserstein<T>(
-        *sliced, matrix("x", x), matrix("y", x), a, b, MatrixView<const double>(directions.data(), along.rows(), along.cols()));
-    value.all()[0] = result.distance;
-    column_of<double>(call, "error", 1, [&](std::size_t) { return result.error; });
-  } else if (const auto* const points = std::get_if<Wasserstein>(&op)) {
-    value.all()[0] = wasserstein<T>(*points, matrix("x", x), matrix("y", x), a, b, slope("plan", x));
-  } else {
-    value.all()[0] = sinkhorn_divergence<T>(std::get<SinkhornDivergence>(op), matrix("x", x), matrix("y", x), a, b);
+    if (const auto* const smooth = std::get_if<Sinkhorn>(&op)) {
+      return plans<T, SinkhornResult>(
+          call, *smooth, [](const auto&... arguments) { sinkhorn<T>(arguments...); },
+          [&](std::span<const SinkhornResult> all) {
+            column_of<double>(call, "marginal_error", all.size(), [&](std::size_t i) { return all[i].marginal_error; });
+            column_of<double>(call, "lower_bound", all.size(), [&](std::size_t i) { return all[i].lower_bound; });
+            column_of<double>(call, "upper_bound", all.size(), [&](std::size_t i) { return all[i].upper_bound; });
+            column_of<std::int64_t>(call, "iterations", all.size(), [&](std::size_t i) { return all[i].iterations; });
+            column_of<std::int64_t>(call, "converged", all.size(), [&](std::size_t i) { return all[i].converged; });
+          });
+    }
+    if (const auto* const unequal = std::get_if<UnbalancedSinkhorn>(&op)) {
+      return plans<T, UnbalancedSinkhornResult>(
+          call, *unequal, [](const auto&... arguments) { unbalanced_sinkhorn<T>(arguments...); },
+          [&](std::span<const UnbalancedSinkhornResult> all) {
+            column_of<double>(call, "gap", all.size(), [&](std::size_t i) { return all[i].gap; });
+            column_of<std::int64_t>(call, "iterations", all.size(), [&](std::size_t i) { return all[i].iterations; });
+            column_of<std::int64_t>(call, "converged", all.size(), [&](std::size_t i) { return all[i].converged; });
+          });
+    }
+    if (const auto* const many = std::get_if<SinkhornBarycenter>(&op)) {
+      const Given& p = call["p"];
+      const auto cost = matrix("cost", p);
+      const MatrixView<T> q = matrix_of<T>(call, "q", p);
+      if (q.rows != 1) fail("{}: q must have one row, got {}", call.where(), q.rows);
+      const std::vector<T> weights = numbers_of<T>(call, "weights");
+      const SinkhornBarycenterResult result =
+          sinkhorn_barycenter<T>(*many, matrix("p", p), weights, cost, std::span(q.row(0), q.cols));
+      column_of<double>(call, "marginal_error", 1, [&](std::size_t) { return result.marginal_error; });
+      column_of<std::int64_t>(call, "iterations", 1, [&](std::size_t) { return result.iterations; });
+      column_of<std::int64_t>(call, "converged", 1, [&](std::size_t) { return result.converged; });
+      return;
+    }
+    const Given& x = call["x"];
+    Column<double> value(call.where(), call["value"], 1);
+    const std::vector<T> a = numbers_of<T>(call, "a"), b = numbers_of<T>(call, "b");
+    if (const auto* const sliced = std::get_if<SlicedWasserstein>(&op)) {
+      const Given& along = call["directions"];
+      std::vector<double> directions;
+      for (std::size_t r = 0; r < along.rows(); ++r) {
+        for (std::size_t c = 0; c < along.cols(); ++c) {
+          directions.push_back(static_cast<double>(matrix("directions", x).row(r)[c]));
+        }
+      }
+      const SlicedWassersteinResult result =
+          sliced_wasserstein<T>(*sliced, matrix("x", x), matrix("y", x), a, b,
+                                MatrixView<const double>(directions.data(), along.rows(), along.cols()));
+      value.all()[0] = result.distance;
+      column_of<double>(call, "error", 1, [&](std::size_t) { return result.error; });
+    } else if (const auto* const points = std::get_if<Wasserstein>(&op)) {
+      value.all()[0] = wasserstein<T>(*points, matrix("x", x), matrix("y", x), a, b, slope("plan", x));
+    } else {
+      value.all()[0] = sinkhorn_divergence<T>(std::get<SinkhornDivergence>(op), matrix("x", x), matrix("y", x), a, b);
+    }
+    value.store();
   }
-  value.store();
 }
 
 }  // namespace
@@ -283,7 +286,10 @@ void run_attention(Call& call, bool vjp) {
 
 void run_transport(Call& call) {
   const Given& first = call[roles_of(call.info(), false)[0].name];
-  on_wide_type(call, first, [&]<class T>(std::type_identity<T>) { transport<T>(call); });
+  refuse_halves(call, first);
+  on_type<!kSmall>(call, first, [&]<class T>(std::type_identity<T>) {
+    if constexpr (!kIsHalf<T>) transport<T>(call);
+  });
 }
 
 }  // namespace entropic::inline ENTROPIC_ABI::by_name

@@ -9,6 +9,7 @@ import hashlib
 import json
 import pathlib
 import shutil
+import struct
 
 import numpy as np
 import pytest
@@ -52,38 +53,39 @@ class Library:
         self.exports["_initialize"](self.store)
         self.memory = self.exports["memory"]
 
-    def call(self, name, *arguments):
-        taken = []
-
-        def pointer(value):
-            if not isinstance(value, (str, np.ndarray)):
-                return value
-            data = value.encode() + b"\0" if isinstance(value, str) else value.tobytes()
-            taken.append((self.exports["er_alloc"](self.store, len(data) + 1), value, len(data)))
-            self.memory.write(self.store, data, taken[-1][0])
-            return taken[-1][0]
-
-        result = self.exports[name](self.store, *[pointer(argument) for argument in arguments])
-        for at, value, size in taken:
-            if isinstance(value, np.ndarray):
-                read = np.frombuffer(self.memory.read(self.store, at, at + size), value.dtype).reshape(value.shape)
-                value[...] = read
-            self.exports["er_free"](self.store, at)
-        return result
+    def put(self, data):
+        at = self.exports["malloc"](self.store, len(data) + 1)
+        self.memory.write(self.store, data, at)
+        return at
 
     def text(self, at):
         data = self.memory.read(self.store, at, self.memory.data_len(self.store))
         return bytes(data[: data.index(0)]).decode()
 
+    def apply(self, operation, parameters, vjp=False, **arrays):
+        """Fills the arrays, as the interface does where it is in the same memory."""
+        placed = {name: self.put(array.tobytes()) for name, array in arrays.items()}
+        given = b""
+        for name, array in arrays.items():
+            rows, cols = array.shape if array.ndim == 2 else (len(array), 1)
+            kind = {"float32": 1, "float64": 2, "int32": 5, "int64": 6}[array.dtype.name]
+            given += struct.pack("<9I", 36, self.put(name.encode() + b"\0"), placed[name], rows, cols, 0, 0, kind, 0)
+        function = self.exports["entropic_apply_vjp" if vjp else "entropic_apply"]
+        texts = [self.put(text.encode() + b"\0") for text in (operation, json.dumps(parameters))]
+        assert function(self.store, *texts, self.put(given), len(arrays)) == 0
+        for name, array in arrays.items():
+            read = self.memory.read(self.store, placed[name], placed[name] + array.nbytes)
+            array[...] = np.frombuffer(read, array.dtype).reshape(array.shape)
+            self.exports["free"](self.store, placed[name])
+
     def map(self, name, parameters, x):
         p = np.empty_like(x)
-        self.call("er_map", name, "&".join(f"{k}={v}" for k, v in parameters.items()), x.itemsize, x, p, *x.shape)
+        self.apply(name, parameters, x=x, y=p)
         return p
 
     def map_vjp(self, name, parameters, x, p, g):
         dx = np.empty_like(x)
-        text = "&".join(f"{k}={v}" for k, v in parameters.items())
-        self.call("er_map_vjp", name, text, x.itemsize, x, p, g, dx, *x.shape)
+        self.apply(name, parameters, vjp=True, x=x, y=p, grad=g, dx=dx)
         return dx
 
 
@@ -118,7 +120,7 @@ def test_size():
 
 
 def test_registry(library):
-    found = json.loads(library.text(library.call("er_registry")))
+    found = json.loads(library.text(library.exports["entropic_registry"](library.store)))
     assert {one["name"] for one in found if one["family"] == "map"} == {name for name, _ in MAPS}
 
 
@@ -156,37 +158,48 @@ def test_measures_gamma_losses_and_draws(library, sse4):
     q = p[::-1].copy()
     value = np.empty(len(p))
     for name in "entropy", "perplexity":
-        library.call("er_measure", name, "", 8, p, 0, 0, value, *p.shape)
+        library.apply(name, {}, p=p, value=value)
         assert value.tobytes() == getattr(entropic, name)(p).tobytes()
     for name in "kl_divergence", "js_divergence", "js_distance":
-        library.call("er_measure", name, "", 8, p, q, len(q), value, *p.shape)
+        library.apply(name, {}, p=p, q=q, value=value)
         assert value.tobytes() == getattr(entropic, name)(p, q).tobytes()
-    library.call("er_wasserstein", 8, p, q, value, *p.shape)
+    library.apply("wasserstein_histogram", {}, p=p, q=q, value=value)
     assert value.tobytes() == entropic.wasserstein_histogram(p, q).tobytes()
     x = rows("float32", 50)
-    gamma, entropy, status = np.empty(len(x)), np.empty(len(x)), np.empty(len(x), np.uint8)
-    library.call("er_gamma", "entropy=1.5", 4, x, gamma, entropy, status, *x.shape)
+    gamma, reached, status = np.empty(len(x)), np.empty(len(x)), np.empty(len(x), np.int32)
+    library.apply("gamma_for_entropy", {"entropy": 1.5}, x=x, gamma=gamma, reached=reached, status=status)
     assert entropic.gamma_for_entropy(x, entropy=1.5).gamma.tobytes() == gamma.tobytes()
-    dx, classes = np.empty_like(x), np.arange(len(x), dtype=np.int64)
-    library.call("er_loss", "softmax_loss", "", 4, x, classes, value, dx, *x.shape)
-    assert np.isclose(value[0], entropic.softmax_loss(x[:1], classes[:1])[0], rtol=1e-6)
+    scores, classes = rows("float64", 50)[3:], np.arange(20, dtype=np.int64)
+    dx, value = np.empty_like(scores), np.empty(len(scores))
+    library.apply("softmax_loss", {}, x=scores, target=classes, value=value, dx=dx)
+    assert value.tobytes() == entropic.softmax_loss(scores, classes).tobytes()
     draws = np.empty((len(x), 7), np.int64)
-    library.call("er_sample", "", 5.0, 0.0, 4, x, draws, 0, *x.shape, 7)
-    assert draws.tobytes() == entropic.sample(x, 7, seed=5).tobytes()
+    library.apply("sample", {"seed": 5}, x=x.astype("float64"), indices=draws)
+    assert draws.tobytes() == entropic.sample(x.astype("float64"), 7, seed=5).tobytes()
 
 
-@pytest.mark.parametrize(("name", "text", "words"), [
-    ("softmax", "temperature=-1", "temperature must be above 0"),
-    ("entmaxx", "", "entmax"),
-    ("softmax", "alpha=1", "alpha"),
-    ("softmax", "temperature=warm", "temperature"),
+def test_optimal_transport(library, sse4):
+    a, b = entropic.softmax(rows("float64", 9)[3:5])
+    cost = np.abs(np.subtract.outer(np.arange(9.0), np.arange(9.0)))
+    plan, value = np.empty_like(cost), np.empty(1)
+    library.apply("optimal_transport", {}, a=a[None], b=b[None], cost=cost, plan=plan, value=value)
+    assert plan.tobytes() == entropic.optimal_transport(a, b, cost).plan.tobytes()
+    assert value[0] == pytest.approx(entropic.wasserstein_histogram(a, b), rel=1e-12)
+
+
+@pytest.mark.parametrize(("name", "parameters", "words"), [
+    ("softmax", {"temperature": -1}, "temperature must be above 0"),
+    ("entmaxx", {}, "operation must be a name that entropic_registry() has"),
+    ("attention", {}, "operation must be a name that entropic_registry() has"),
+    ("softmax", {"alpha": 1}, "alpha"),
+    ("softmax", {"temperature": "warm"}, "temperature"),
 ])  # fmt: skip
-def test_refused(name, text, words):
+def test_refused(name, parameters, words):
     library = Library()
     x = np.zeros((1, 3))
     with pytest.raises(wasmtime.Trap):
-        library.call("er_map", name, text, 8, x, x, 1, 3)
-    assert words in library.text(library.call("er_error"))
+        library.apply(name, parameters, x=x, y=x.copy())
+    assert words in library.text(library.exports["entropic_last_error"](library.store))
 
 
 def test_in_chromium(library):

@@ -1,0 +1,177 @@
+// A plot of lines: each a list of [x, y] in the box given, from low to high.
+function plot(place, box, lines, marks = [], labels = {}) {
+  const [x0, x1, y0, y1] = box, w = 420, h = 240, left = 44, low = h - 30;
+  const px = (x) => left + (x - x0) / (x1 - x0 || 1) * (w - left - 8), py = (y) => low - (y - y0) / (y1 - y0 || 1) * (low - 26);
+  const parts = [make("title", [labels.title]), make("path", [], {class: "axis", d: `M${left} 26V${low}H${w - 8}`}),
+    make("text", [labels.x], {x: w - 8, y: h - 8, "text-anchor": "end"}), make("text", [labels.y], {x: left, y: 14, "text-anchor": "middle"}),
+    make("text", [labels.x0 ?? number(x0)], {x: left, y: h - 8}), make("text", [number(y1)], {x: left - 4, y: 32, "text-anchor": "end"}),
+    make("text", [number(y0)], {x: left - 4, y: low, "text-anchor": "end"})];
+  lines.forEach(({points, name}, i) => {
+    parts.push(make("polyline", [], {class: "l" + i, points: points.map(([x, y]) => px(x) + "," + py(y)).join(" ")}));
+    if (name) parts.push(make("text", [name], {x: w - 12, y: py(points.at(-1)[1]) + (labels.below?.[i] ? 16 : -6), "text-anchor": "end"}));
+  });
+  marks.forEach(([x, y]) => parts.push(make("circle", [], {class: "f1", r: 5, cx: px(x), cy: py(y)})));
+  at(place).replaceChildren(make("svg", parts, {viewBox: `0 0 ${w} ${h}`, role: "img", "aria-label": labels.title}));
+}
+
+// Entropies of softmax of rows, in one call.
+function entropies(rows, cols) {
+  return library.apply("entropy", {input: "scores"}, {p: rows, value: new Float64Array(rows.length / cols)}, rows.length / cols).value;
+}
+
+function draw_curve() {
+  const x = state.x.filter((one) => one > -Infinity), n = x.length;
+  if (x.some((one) => one === Infinity)) return at("curve").replaceChildren();
+  const found = library.gamma(state.x, Math.max(1e-9, state.target)), count = 81;
+  const there = found.gamma > 0 && found.gamma < 1e100, middle = there ? Math.log(found.gamma) : 0, ends = [middle - 3.5, middle + 3.5];
+  const gammas = Array.from({length: count}, (_, i) => ends[0] + (ends[1] - ends[0]) * i / (count - 1));
+  const rows = new Float64Array(count * n);
+  gammas.forEach((g, i) => rows.set(x.map((one) => one * Math.exp(g)), i * n));
+  const h = entropies(rows, n);
+  plot("curve", [ends[0], ends[1], 0, Math.log(n) || 1], [{points: gammas.map((g, i) => [g, h[i]])}],
+    there ? [[middle, found.entropy]] : [],
+    {title: `entropy ${found.entropy.toFixed(3)} at gamma ${number(found.gamma)}`, x: "gamma, to " + number(Math.exp(ends[1])),
+      y: "entropy", x0: number(Math.exp(ends[0]))});
+  at("curve").dataset.gamma = found.gamma;
+}
+
+const ways = ["softmax", "sparsemax", "entmax", "perturb_max", "top_p_softmax", "min_p_softmax"];
+function draw_simplex() {
+  if (state.order.length < 3) return at("simplex").replaceChildren(make("p", ["It takes three scores."]));
+  const x = Float64Array.from(state.order.slice(0, 3), (i) => state.x[i]), names = state.order.slice(0, 3).map((i) => state.names[i]);
+  const px = (p) => 210 + 150 * (p[2] - p[1]), py = (p) => 270 - 240 * p[0];
+  const target = Math.log(3) * (state.most ? state.target / state.most : 0);
+  const parts = [make("title", ["The three largest scores: " + names.join(", ")]),
+    make("path", [], {class: "axis", d: "M210 30L60 270H360Z"})];
+  [[210, 20, "middle"], [60, 288, "middle"], [360, 288, "middle"]].forEach(([tx, ty, anchor], i) => {
+    parts.push(make("text", [names[i].slice(0, 16)], {x: tx, y: ty, "text-anchor": anchor}));
+  });
+  ways.forEach((name, i) => {
+    const line = [];
+    for (let s = -4; s <= 6; s += 0.125) {
+      const p = library.map(name, knobs[name](s, 3), x);
+      line.push(px(p).toFixed(1) + "," + py(p).toFixed(1));
+    }
+    parts.push(make("polyline", [], {class: "l" + i, points: line.join(" ")}));
+    const found = state.found;
+    state.found = {};
+    const p = library.map(name, reach(name, x, target, Math.log(3)).parameters, x);
+    state.found = found;
+    parts.push(make("circle", [], {class: "f" + i, r: 5, cx: px(p), cy: py(p)}));
+    parts.push(make("rect", [], {class: "f" + i, x: 0, y: 8 + 18 * i, width: 10, height: 10}), make("text", [name], {x: 15, y: 17 + 18 * i}));
+  });
+  at("simplex").replaceChildren(make("svg", parts, {viewBox: "0 0 420 300", role: "img",
+    "aria-label": "Ways of maps on the simplex of " + names.join(", ")}));
+}
+
+// Words drawn from the model: each is the context of the next; where it has no row, the rows take turns.
+const model = (() => {
+  const lines = at("model").textContent.trim().split("\n").map((line) => line.split(","));
+  const words = lines[0].slice(1), rows = new Map(lines.slice(1).map((line) => [line[0], Float64Array.from(line.slice(1), Number)]));
+  return {words, rows, all: [...rows.values()]};
+})();
+function drawn(steps_of, seed, count) {
+  const words = [];
+  for (let position = 0; position < count; ++position) {
+    const x = model.rows.get(words.at(-1)) ?? model.all[position % model.all.length], indices = new Int32Array(1);
+    library.apply("sampler_sample", {steps: steps_of(x), seed, position}, {x, indices});
+    words.push(model.words[indices[0]]);
+  }
+  return words.join(" ");
+}
+function draw_words() {
+  const seed = Math.max(0, Math.floor(Number(at("seed").value) || 0)), count = state.steps ?? 0;
+  const share = state.most ? state.target / state.most : 0, target = share * Math.log(model.words.length);
+  at("drawn_at").textContent = "at " + in_unit(target);
+  at("drawn").textContent = drawn(() => [{name: "entropy", entropy: target}], seed, count) || "–";
+  at("drawn").dataset.entropy = target;
+  at("drawn_one").textContent = drawn(() => [{name: "temperature", temperature: 1}], seed, count) || "–";
+}
+
+function draw_pair() {
+  const n = state.x.length, given = at("second").value.split(/[\s,;]+/).filter(Boolean).map(score);
+  if (given.length !== n) throw new Error("Q must have " + n + " scores, as many as P, got " + given.length);
+  const p = library.map("softmax", {}, state.x), q = library.map("softmax", {}, Float64Array.from(given));
+  const between = (name, p, q) => library.apply(name, {}, {p, q, value: new Float64Array(1)}).value[0];
+  const values = {"KL(P, Q)": between("kl_divergence", p, q), "KL(Q, P)": between("kl_divergence", q, p),
+    JS: between("js_divergence", p, q), "W1, by place": between("wasserstein_histogram", p, q)};
+  at("between").replaceChildren(...Object.entries(values).flatMap(([name, value]) => [make("dt", [name]), make("dd", [number(value)], {
+    "data-value": value, "data-name": name})]));
+  if (n > 40) return at("plan").replaceChildren(make("p", ["The plan is drawn for at most 40 scores."]));
+  const cost = new Float64Array(n * n).map((_, i) => Math.abs(Math.floor(i / n) - i % n)), plan = new Float64Array(n * n);
+  library.apply("optimal_transport", {}, {a: p, b: q, cost: {data: cost, rows: n}, plan: {data: plan, rows: n}, value: new Float64Array(1)});
+  const side = 240 / n, most = Math.max(...plan), parts = [make("title", ["What moves from P, down, to Q, across"])];
+  plan.forEach((mass, i) => {
+    if (mass > 0) {
+      const [r, c] = [Math.floor(i / n), i % n];
+      parts.push(make("rect", [make("title", [`${state.names[r]} to ${state.names[c]}: ${number(mass)}`])], {class: "cell", x: 60 + c * side,
+        y: 20 + r * side, width: side - 1, height: side - 1, "fill-opacity": 0.15 + 0.85 * mass / most}));
+    }
+  });
+  parts.push(make("path", [], {class: "axis", d: "M60 20V260H300V20Z"}), make("text", ["P"], {x: 40, y: 140}), make("text", ["Q"],
+    {x: 176, y: 278}));
+  at("plan").replaceChildren(make("svg", parts, {viewBox: "0 0 420 290", role: "img", "aria-label": "Transport plan between P and Q"}));
+  at("plan").dataset.plan = [...plan].join(" ");
+}
+
+// Normal scores from a counter, so that every visit has the same ones.
+let lengths;
+function draw_lengths() {
+  if (!lengths) {
+    const random = (i) => {
+      let t = (i + 1) * 2654435761 % 4294967296 ^ 0x5bd1e995;
+      t = Math.imul(t ^ t >>> 15, t | 1);
+      t ^= t + Math.imul(t ^ t >>> 7, t | 61);
+      return ((t ^ t >>> 14) >>> 0) / 4294967296;
+    };
+    const all = Float64Array.from({length: 16384}, (_, i) =>
+      Math.sqrt(-2 * Math.log(1 - random(2 * i))) * Math.cos(2 * Math.PI * random(2 * i + 1)));
+    const sizes = Array.from({length: 11}, (_, i) => 16 << i);
+    const share = (f) => sizes.map((n) => [Math.log2(n), entropies(all.slice(0, n).map((one) => one * f(n)), n)[0] / Math.log(n)]);
+    lengths = {all, sizes, plain: share(() => 1), scaled: share((n) => Math.log(n) / Math.log(64))};
+  }
+  const wanted = state.most ? state.target / state.most : 0;
+  const held = lengths.sizes.map((n) => [Math.log2(n), library.gamma(lengths.all.slice(0, n), wanted * Math.log(n)).entropy / Math.log(n)]);
+  plot("lengths", [4, 14, 0, 1], [{points: lengths.plain, name: "softmax(x)"}, {points: lengths.scaled, name: "softmax(x log n / log 64)"},
+    {points: held, name: "entropy_normalize"}], [], {title: "Share of log n that the entropy is, for 16 to 16384 keys",
+    x: "keys, to 16384", y: "H / log n", x0: "16", below: {0: false, 1: true}});
+}
+
+// The same in other languages, from what the page shows; a test runs these.
+function code(language, name) {
+  const parameters = Object.entries(state.found[name]?.parameters ?? {}), x = [...state.x];
+  const scores = (minus, plus, separator = ", ") => x.map((v) => v === -Infinity ? minus : v === Infinity ? plus : String(v)).join(separator);
+  const text = (v) => typeof v === "string" ? '"' + v + '"' : String(v);
+  const named = parameters.map(([key, v]) => `, ${key}=${text(v)}`).join("");
+  if (language === "python") {
+    return `import numpy as np\n\nimport entropic\n\nx = np.array([${scores("-np.inf", "np.inf")}])\n` +
+      `p = entropic.${name}(x${named})\nprint(p, entropic.entropy(p, normalize=True))`;
+  }
+  if (language === "torch") {
+    return `import torch\n\nimport entropic.torch\n\nx = torch.tensor([${scores('-float("inf")', 'float("inf")')}], dtype=torch.float64)\n` +
+      `p = entropic.torch.${name}(x${named})\nprint(p, entropic.torch.entropy(p, normalize=True))`;
+  }
+  if (language === "cpp") {
+    const given = parameters.map(([key, v]) => `{"${key}", ${typeof v === "string" || key === "k" ? text(v) : `double{${v}}`}}`).join(", ");
+    return "#include <entropic/entropic.h>\n\n#include <cmath>\n#include <cstdio>\n\nint main() {\n" +
+      `  const double x[] = {${scores("-INFINITY", "INFINITY")}};\n  double p[${x.length}];\n` +
+      `  entropic::apply<double>(entropic::make_map("${name}", {${given}}), entropic::MatrixView<const double>(x, 1, ${x.length}),\n` +
+      `                          entropic::MatrixView<double>(p, 1, ${x.length}));\n` +
+      '  for (const double one : p) std::printf("%.17g\\n", one);\n}';
+  }
+  const options = parameters.map(([key, v]) => ` --${key.replaceAll("_", "-")}=${v}`).join("");
+  return `printf '%s\\n' '${scores("-inf", "inf", ",")}' | entropic ${name}${options} --no-header`;
+}
+function draw_code() {
+  at("code").textContent = code(at("language").value, at("code_map").value);
+}
+
+function draw_plots() {
+  for (const one of [draw_curve, draw_simplex, draw_words, draw_pair, draw_lengths, draw_code]) {
+    try {
+      one();
+    } catch (error) {
+      at("problem").textContent = error.message;
+    }
+  }
+}

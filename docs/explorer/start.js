@@ -1,0 +1,107 @@
+let library, maps;
+(async () => {
+  const given = JSON.parse(at("rows").textContent);
+  const packed = Uint8Array.from(atob(at("wasm").textContent), (c) => c.charCodeAt(0));
+  const bytes = await new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
+  library = new Library(await WebAssembly.compile(bytes));
+  maps = library.registry().filter((one) => one.family === "map").map((one) => one.name);
+
+  const lines = (names, scores) => scores.map((one, i) => (names?.[i] ?? i) + " " + one).join("\n");
+  const examples = [
+    ["the next word", "the 6.2\na 5.1\nmat 4.4\ndog 3.9\nroof 2.5\nmoon 1.0\nidea 0.2\nquark -1.5"],
+    ["three scores", "one 2\ntwo 1.2\nthree 0.4"],
+    ["two that are nearly equal", "left 3.01\nright 3\nnone 0\nboth -1\nneither -2"],
+    ["one that cannot be", "a 2\nb 1\nc -inf\nd 0"],
+    ...[...model.rows].slice(0, 8).map(([word, x]) => ["after “" + word + "”", lines(model.words, [...x])]),
+    ...["1000", "128000"].map((n) => [n + " scores", lines(null, Array.from({length: n}, (_, i) => (i * 7919 % 4001 / 500 - 4).toFixed(3)))]),
+  ];
+  (given.rows ?? []).toReversed().forEach((row, i) =>
+    examples.unshift([row.label ?? "row " + (given.rows.length - 1 - i), lines(given.names, row.scores)]));
+  at("example").replaceChildren(...examples.map(([name], i) => make("option", [name], {value: i})));
+  at("code_map").replaceChildren(...maps.map((name) => make("option", [name])));
+
+  const second = () => parsed(at("scores").value)[1].toReversed().join(", ");
+  const sliders = () => {
+    const [names, x] = parsed(at("scores").value), finite = [...x].filter(Number.isFinite);
+    const low = Math.floor(Math.min(0, ...finite.slice(0, 1000))) - 3, high = Math.ceil(Math.max(0, ...finite.slice(0, 1000))) + 3;
+    at("sliders").replaceChildren(...[...x].slice(0, shown).map((value, i) => {
+      const said = make("span", [number(value)]);
+      const slider = make("input", [], {type: "range", min: low, max: high, step: 0.05, "aria-label": "Score of " + names[i]});
+      slider.value = value;
+      slider.addEventListener("input", () => {
+        const given = at("scores").value.split("\n").filter((line) => line.trim());
+        given[i] = names[i] + " " + slider.value;
+        said.textContent = number(slider.value);
+        at("scores").value = given.join("\n");
+        soon();
+      });
+      return make("div", [make("span", [names[i]], {title: names[i]}), slider, said], {class: "row"});
+    }));
+  };
+  const changed = () => {
+    state.found = {};
+    try {
+      if (parsed(at("scores").value)[1].length !== at("second").value.split(",").length) at("second").value = second();
+      sliders();
+    } catch {
+      // draw() says what is wrong.
+    }
+    soon();
+  };
+
+  at("scores").value = examples[0][1];
+  const kept = new URLSearchParams(location.hash.slice(1));
+  for (const [key, id] of Object.entries(remembered)) {
+    const options = at(id).options;
+    if (kept.has(key) && (!options || [...options].some((one) => one.value === kept.get(key)))) at(id).value = kept.get(key);
+  }
+  if (kept.has("h") && Number(kept.get("h")) >= 0) state.exact = Number(kept.get("h"));
+  if (Number(kept.get("alpha")) >= 1) state.alpha = Math.min(4, Number(kept.get("alpha")));
+  state.steps = Math.min(200, Math.max(0, Math.floor(Number(kept.get("words")) || 0)));
+  make_cards();
+
+  at("entropy").addEventListener("input", () => {
+    state.exact = undefined;
+    soon();
+  });
+  at("scores").addEventListener("input", changed);
+  at("example").addEventListener("change", () => {
+    at("scores").value = examples[at("example").value][1];
+    at("second").value = "";
+    state.exact = undefined;
+    changed();
+  });
+  for (const id of ["unit", "language", "code_map"]) at(id).addEventListener("change", soon);
+  for (const id of ["second", "seed"]) at(id).addEventListener("input", soon);
+  at("step").addEventListener("click", () => {
+    state.steps = Math.min(200, (state.steps ?? 0) + 1);
+    soon();
+  });
+  at("again").addEventListener("click", () => {
+    state.steps = 0;
+    soon();
+  });
+  at("copy").addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(at("code").textContent);
+      at("copied").textContent = "copied";
+    } catch {
+      getSelection().selectAllChildren(at("code"));
+      at("copied").textContent = "selected: copy it";
+    }
+  });
+  addEventListener("dragover", (event) => event.preventDefault());
+  addEventListener("drop", async (event) => {
+    event.preventDefault();
+    const file = event.dataTransfer.files[0];
+    if (file) at("scores").value = await file.slice(0, 4 << 20).text();
+    changed();
+  });
+  changed();
+  if (state.exact !== undefined) {
+    draw();
+    at("entropy").value = state.most > 0 ? 1000 * state.target / state.most : 0;
+  }
+})().catch((error) => {
+  at("problem").textContent = error.message;
+});

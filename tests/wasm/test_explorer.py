@@ -1,0 +1,248 @@
+"""The explorer (scripts/explorer) in headless Chromium, from file://: its controls, numbers and code.
+
+Needs build/wasm/entropic.wasm (scripts/wasm), playwright and Chromium.
+"""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import entropic
+
+sync_api = pytest.importorskip("playwright.sync_api")
+ROOT = pathlib.Path(__file__).parents[2]
+pytestmark = pytest.mark.skipif(not (ROOT / "build/wasm/entropic.wasm").exists(), reason="scripts/wasm builds it")
+KNOBS = ["softmax", "sparsemax", "entmax", "perturb_max", "top_p_softmax", "min_p_softmax", "entropy_normalize", "entropy_clip"]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("explorer")
+    rows = "name,<img src=x onerror=hit=1>,</script><script>hit=1</script>,third,@WASM@\na,1,2,0.5,-inf\nb,0,0,0,1\n"
+    (folder / "rows.csv").write_text(rows)
+    for out, given in (("page.html", []), ("rows.html", [folder / "rows.csv"])):
+        subprocess.run([sys.executable, ROOT / "scripts/explorer", folder / out, *given], check=True)
+    return folder / "page.html"
+
+
+@pytest.fixture
+def opened(browser, file):
+    contexts = []
+
+    def opened(name="page.html", state="", **options):
+        context = browser.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.problems, page.asked = [], []
+        page.on("pageerror", lambda error: page.problems.append(str(error)))
+        page.on("console", lambda said: page.problems.append(said.text) if said.type in ("error", "warning") else None)
+        page.on("request", lambda request: page.asked.append(request.url))
+        page.goto(file.with_name(name).as_uri() + state)
+        settled(page)
+        return page
+
+    yield opened
+    for context in contexts:
+        for page in context.pages:
+            assert page.problems == []
+            assert [url for url in page.asked if not url.startswith(("file:", "data:", "blob:"))] == []
+        context.close()
+
+
+def until(page, condition):
+    """wait_for_function is refused by the page's policy."""
+    for _ in range(400):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(25)
+    raise AssertionError(f"{condition}: {page.text_content('#problem')}")
+
+
+def settled(page):
+    until(page, "turn > 0 && !waiting && document.documentElement.dataset.done == turn")
+    assert page.text_content("#problem") == ""
+
+
+def move(page, selector, value):
+    page.eval_on_selector(
+        selector,
+        "(one, value) => { one.value = value; one.dispatchEvent(new Event(one.tagName === 'SELECT' ? 'change' : 'input')); }",
+        str(value),
+    )
+    settled(page)
+
+
+def state(page):
+    found = page.evaluate(
+        """() => ({x: [...state.x].map(String), target: state.target, maps: Object.fromEntries(Object.entries(state.found)
+           .map(([name, one]) => [name, {parameters: one.parameters, p: [...one.p], entropy: one.entropy}]))})"""
+    )
+    found["x"] = np.array([float(one) for one in found["x"]])
+    return found
+
+
+def checked(page):
+    """Every map's numbers are the package's; gives what the page holds."""
+    found = state(page)
+    for name, one in found["maps"].items():
+        p = getattr(entropic, name)(found["x"], **one["parameters"])
+        np.testing.assert_allclose(one["p"], p, rtol=1e-9, atol=1e-12, err_msg=name)
+        assert one["entropy"] == pytest.approx(entropic.entropy(p, normalize=True), abs=1e-9)
+    return found
+
+
+def test_one_entropy(opened):
+    page = opened()
+    for share in (500, 50, 950, 0, 1000, 301):
+        move(page, "#entropy", share)
+        found = checked(page)
+        assert found["target"] == pytest.approx(share / 1000 * np.log(8))
+        for name in KNOBS:
+            if 50 <= share <= 950 and name not in ("top_p_softmax", "min_p_softmax"):
+                assert found["maps"][name]["entropy"] == pytest.approx(found["target"], abs=1e-6), (name, share)
+    gamma = entropic.gamma_for_entropy(found["x"], entropy=found["target"]).gamma
+    assert float(page.get_attribute("#curve", "data-gamma")) == pytest.approx(float(gamma), rel=1e-9)
+
+
+def test_units(opened):
+    page = opened()
+    texts = {}
+    for unit in ("nats", "bits", "perplexity"):
+        move(page, "#unit", unit)
+        texts[unit] = float(page.text_content("#value").split()[0])
+    assert texts["bits"] == pytest.approx(texts["nats"] / np.log(2), abs=2e-3)
+    assert texts["perplexity"] == pytest.approx(np.exp(texts["nats"]), rel=5e-3)
+
+
+@pytest.mark.parametrize(
+    "name", ["softmax", "sparsemax", "entmax", "perturb_max", "top_k_softmax", "top_p_softmax", "min_p_softmax"]
+)
+def test_a_knob_brings_the_others_along(opened, name):
+    page = opened()
+    move(page, f"[data-map={name}] input[type=range]", 1)
+    found = checked(page)
+    assert found["maps"][name]["entropy"] == pytest.approx(found["target"], abs=1e-6)
+    assert found["maps"]["entropy_normalize"]["entropy"] == pytest.approx(found["maps"][name]["entropy"], abs=1e-6)
+
+
+def test_scores_and_alpha(opened):
+    page = opened()
+    move(page, "#sliders .row:nth-child(3) input", 6.5)
+    move(page, "#alpha", 2)
+    found = checked(page)
+    assert found["x"][2] == 6.5
+    np.testing.assert_allclose(found["maps"]["entmax"]["p"], found["maps"]["sparsemax"]["p"], atol=1e-6)
+    for example in range(5):
+        move(page, "#example", example)
+        checked(page)
+    page.fill("#scores", "a 1\nb warm")
+    until(page, "at('problem').textContent.includes(\"'warm' is no score\")")
+    page.fill("#scores", "a 1\nb 2")
+    settled(page)
+    assert len(checked(page)["x"]) == 2
+
+
+def test_draws(opened):
+    page = opened()
+    page.fill("#seed", "7")
+    for _ in range(5):
+        page.click("#step")
+        settled(page)
+    lines = (ROOT / "examples/data/language_scores.csv").read_text().splitlines()
+    words, rows = lines[0].split(",")[1:], {line.split(",")[0]: line.split(",")[1:] for line in lines[1:]}
+    for place, steps in (("#drawn", [("entropy", float(page.get_attribute("#drawn", "data-entropy")))]), ("#drawn_one", [])):
+        expected = []
+        for position in range(5):
+            given = rows.get(expected[-1] if expected else "", list(rows.values())[position])
+            x = np.array([float(f"{float(one):.3f}") for one in given])
+            sampler = entropic.Sampler([*steps, ("temperature", 1.0)], seed=7)
+            expected.append(words[int(np.ravel(sampler.sample(x, position=position))[0])])
+        assert page.text_content(place).split() == expected
+
+
+def test_two_rows(opened):
+    page = opened(state="#x=a+1%0Ab+2%0Ac+0.5&q=0,-1,2")
+    p, q = entropic.softmax([[1, 2, 0.5], [0.0, -1, 2]])
+    found = page.eval_on_selector_all("#between dd", "all => all.map((one) => Number(one.dataset.value))")
+    expected = [entropic.kl_divergence(p, q), entropic.kl_divergence(q, p), entropic.js_divergence(p, q)]
+    np.testing.assert_allclose(found, [*expected, entropic.wasserstein_histogram(p, q)], rtol=1e-12)
+    plan = np.reshape([float(one) for one in page.get_attribute("#plan", "data-plan").split()], (3, 3))
+    np.testing.assert_allclose([plan.sum(1), plan.sum(0)], [p, q], atol=1e-12)
+
+
+def test_the_state_is_in_the_address(opened):
+    first = opened()
+    move(first, "#entropy", 230)
+    move(first, "#alpha", 1.25)
+    move(first, "#unit", "bits")
+    first.click("#step")
+    settled(first)
+    second = opened(state="#" + first.url.split("#")[1])
+    assert second.text_content("#drawn") == first.text_content("#drawn") != "–"
+    one, other = state(first), state(second)
+    assert other["target"] == pytest.approx(one["target"], rel=1e-12)
+    for name in KNOBS:
+        np.testing.assert_allclose(other["maps"][name]["p"], one["maps"][name]["p"], atol=1e-7)
+    assert second.input_value("#unit") == "bits"
+
+
+def test_code_is_right(opened, tmp_path):
+    """Python, PyTorch and shell of every map; the declarations that C++ names are examples/first_steps.cc's."""
+    page = opened(state="#h=0.9&x=a+1%0Ab+2.5%0Ac+-inf%0Ad+-0.5")
+    for name in state(page)["maps"]:
+        move(page, "#code_map", name)
+        for language in ("python", "torch", "shell"):
+            move(page, "#language", language)
+            text, one = page.text_content("#code"), state(page)["maps"][name]
+            if language == "shell":
+                command = re.sub(r"\| entropic", "| " + os.environ.get("ENTROPIC_CLI", "entropic"), text)
+                p = [float(cell) for cell in subprocess.check_output(["sh", "-c", command], text=True).split(",")]
+            else:
+                if language == "torch":
+                    pytest.importorskip("torch")
+                names = {}
+                exec(text, names)
+                p = np.asarray(names["p"])
+            np.testing.assert_allclose(p, one["p"], rtol=1e-9, atol=1e-12, err_msg=text)
+
+
+def test_hostile_labels_are_inert(opened):
+    page = opened("rows.html")
+    assert page.evaluate("typeof hit") == "undefined"
+    assert "</script><script>hit=1</script>" in page.text_content("#sliders")
+    assert page.evaluate("document.images.length") == 0
+    assert len(checked(page)["x"]) == 4
+
+
+def test_keyboard(opened):
+    page = opened()
+    page.focus("#entropy")
+    before = state(page)["target"]
+    page.keyboard.press("ArrowRight")
+    settled(page)
+    assert state(page)["target"] > before
+    unnamed = page.evaluate(
+        """() => [...document.querySelectorAll("input, select, textarea, button")].filter((one) =>
+             !one.labels?.length && !one.getAttribute("aria-label") && !one.textContent).length"""
+    )
+    assert unnamed == 0
+
+
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (1600, 900)])
+def test_nothing_is_wider_than_the_page(opened, width, height):
+    page = opened(viewport={"width": width, "height": height})
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
