@@ -54,23 +54,30 @@ std::size_t default_threads() {
 #endif
 }
 
-}  // namespace
+// Whether this thread works on a piece of what some caller shared out.
+thread_local bool has_piece = false;
+struct HasPiece {
+  HasPiece() { has_piece = true; }
+  ~HasPiece() { has_piece = before; }
+  HasPiece(const HasPiece&) = delete;
+  const bool before = has_piece;
+};
 
-void set_num_threads(std::size_t n) { requested_threads = n; }
+using Work = std::function<void(std::size_t, std::size_t)>;
 
-std::size_t get_num_threads() {
-  const std::size_t n = requested_threads;
-  return n == 0 ? default_threads() : n;
-}
-
-void parallel_rows(std::size_t rows, std::size_t cost_per_row, const std::function<void(std::size_t, std::size_t)>& work) {
+void share_out(std::size_t rows, std::size_t cost_per_row, const Work& work_on, bool groups) {
   if (rows == 0) return;
   // Neither the product nor the division by 0 may surprise: both operands can be anything.
   const std::size_t rows_per_thread = std::max<std::size_t>(1, kLeastWork / std::max<std::size_t>(1, cost_per_row));
   // oneTBB may have no more than four for each processor, and says so on standard error.
   const std::size_t most = std::min(get_num_threads(), 4 * default_threads());
   const std::size_t threads = std::min(most, rows / rows_per_thread);
-  if (threads <= 1 || forked) return work(0, rows);
+  if (threads <= 1 || forked) return work_on(0, rows);
+  const bool nested = has_piece;
+  const auto work = [&](std::size_t begin, std::size_t end) {
+    const HasPiece here;
+    work_on(begin, end);
+  };
 
   // A few pieces for each thread, so that one that is interrupted does not keep the others waiting.
   const std::size_t pieces = std::min(rows / rows_per_thread, threads * 8);
@@ -85,7 +92,7 @@ void parallel_rows(std::size_t rows, std::size_t cost_per_row, const std::functi
   run();
   for (auto& thread : others) thread.join();
 #else
-  const auto run = [&] {
+  const auto run_all = [&] {
     tbb::parallel_for(
         tbb::blocked_range<std::size_t>(0, pieces, 1),
         [&](const tbb::blocked_range<std::size_t>& range) {
@@ -93,9 +100,13 @@ void parallel_rows(std::size_t rows, std::size_t cost_per_row, const std::functi
         },
         tbb::simple_partitioner());
   };
+  const auto run = [&] {
+    // Who waits for groups of a row has its thread's memory in use, and must not begin with another row.
+    groups ? tbb::this_task_arena::isolate(run_all) : run_all();
+  };
   // The caller's own arena has as many threads as there are processors, awake if they worked a moment ago; another number
   // takes an arena of its own, whose threads have to be found first.
-  if (get_num_threads() == default_threads()) return run();
+  if (nested || get_num_threads() == default_threads()) return run();
   std::unique_ptr<tbb::global_control> more_than_processors;
   if (threads > default_threads()) {
     // The least of all limits holds, so that calls side by side set the same one: else one asks for more than another allows.
@@ -104,6 +115,21 @@ void parallel_rows(std::size_t rows, std::size_t cost_per_row, const std::functi
   }
   tbb::task_arena(static_cast<int>(threads)).execute(run);
 #endif
+}
+
+}  // namespace
+
+void set_num_threads(std::size_t n) { requested_threads = n; }
+
+std::size_t get_num_threads() {
+  const std::size_t n = requested_threads;
+  return n == 0 ? default_threads() : n;
+}
+
+void parallel_rows(std::size_t rows, std::size_t cost_per_row, const Work& work) { share_out(rows, cost_per_row, work, false); }
+
+void parallel_groups(std::size_t groups, std::size_t cost_per_group, const Work& work) {
+  share_out(groups, cost_per_group, work, true);
 }
 
 }  // namespace entropic::inline ENTROPIC_ABI

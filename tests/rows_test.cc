@@ -581,10 +581,24 @@ TEST(Loop, VisitsEachElementOnce) {
   });
 }
 
+double fold(double (&totals)[16]) {
+  for (std::size_t half = 8; half > 0; half /= 2) {
+    for (std::size_t lane = 0; lane < half; ++lane) totals[lane] += totals[lane + half];
+  }
+  return totals[0];
+}
+
 // The order of sums as reduce-inl.h defines it, one element after the other.
 template <class T>
 double sum_in_order(const T* x, std::size_t n) {
+  constexpr std::size_t kGroup = 16384;
   double totals[16] = {};
+  if (n > kGroup) {
+    for (std::size_t g = 0; g * kGroup < n; ++g) {
+      totals[g % 16] += sum_in_order(x + g * kGroup, std::min(kGroup, n - g * kGroup));
+    }
+    return fold(totals);
+  }
   for (std::size_t base = 0; base < n; base += 256) {
     T accumulators[4][16] = {};
     for (std::size_t i = base; i < std::min(n, base + 256); ++i) accumulators[i / 16 % 4][i % 16] += x[i];
@@ -593,16 +607,16 @@ double sum_in_order(const T* x, std::size_t n) {
       totals[lane] += static_cast<double>(even + odd);
     }
   }
-  for (std::size_t half = 8; half > 0; half /= 2) {
-    for (std::size_t lane = 0; lane < half; ++lane) totals[lane] += totals[lane + half];
-  }
-  return totals[0];
+  return fold(totals);
 }
 
 // No multiplication, so the same bits even where there is no FMA.
 TEST(Sums, AreInTheStatedOrderOnEveryTarget) {
   for_each_target_and_type([]<class T>(const std::string&, T) {
-    for (std::size_t n = 0; n <= 600; ++n) {
+    std::vector<std::size_t> lengths(601);
+    std::iota(lengths.begin(), lengths.end(), std::size_t{0});
+    for (const std::size_t n : {16383, 16384, 16385, 16700, 32768, 49153, 18 * 16384 + 77}) lengths.push_back(n);
+    for (const std::size_t n : lengths) {
       const std::vector<T> values = support::normal_row<T>(n, 100, 3, static_cast<unsigned>(n));
       const support::Guarded<T> x(n);
       std::copy(values.begin(), values.end(), x.data());

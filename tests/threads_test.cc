@@ -84,6 +84,69 @@ TEST(Threads, ConcurrentCalls) {
   set_num_threads(0);
 }
 
+// Long rows are shared out in parts: whatever the threads, and whatever else is in the batch, a row has the same bits.
+template <class T>
+void expect_same_long_rows() {
+  const std::size_t rows = 3, n = (std::size_t{1} << 19) + 777;
+  const std::vector<T> x = support::normal_row<T>(rows * n, 1, 0, 2), g = support::normal_row<T>(rows * n, 2, 0, 1);
+  using In = MatrixView<const T>;
+  using Out = MatrixView<T>;
+  const auto run = [&](std::size_t threads, std::size_t first, std::size_t count) {
+    set_num_threads(threads);
+    std::vector<std::vector<T>> results(6, std::vector<T>(count * n));
+    auto &p = results[0], &dx = results[1], &y = results[2], &dy = results[3], &sums = results[4], &sparse = results[5];
+    const In scores(x.data() + first * n, count, n), slopes(g.data() + first * n, count, n);
+    apply(Softmax{}, scores, Out(p.data(), count, n));
+    apply_vjp(Softmax{.temperature = 0.7}, scores, In(p.data(), count, n), slopes, Out(dx.data(), count, n));
+    log_softmax({.temperature = 1.3}, scores, Out(y.data(), count, n));
+    log_softmax_vjp({.temperature = 1.3}, scores, In(y.data(), count, n), slopes, Out(dy.data(), count, n));
+    sums.resize(count), logsumexp({}, scores, Out(sums.data(), count, 1));
+    apply(Sparsemax{}, scores, Out(sparse.data(), count, n));
+    set_num_threads(0);
+    return results;
+  };
+  const auto want = run(1, 0, rows);
+  for (const std::size_t threads : {2, 3, 5}) {
+    EXPECT_TRUE(run(threads, 0, rows) == want) << threads << " threads";
+    for (std::size_t r = 0; r < rows; ++r) {
+      const auto alone = run(threads, r, 1);
+      for (std::size_t k = 0; k < want.size(); ++k) {
+        const std::size_t size = alone[k].size();
+        EXPECT_TRUE(std::equal(alone[k].begin(), alone[k].end(), want[k].begin() + static_cast<std::ptrdiff_t>(r * size)))
+            << threads << " threads, row " << r << ", result " << k;
+      }
+    }
+  }
+}
+
+TEST(Threads, LongRowsHaveTheSameBits) {
+  expect_same_long_rows<float>();
+  expect_same_long_rows<double>();
+}
+
+// A row's own pieces are waited for, and another row does not begin meanwhile on the same thread.
+TEST(Threads, WhoWaitsForGroupsBeginsNoOtherRow) {
+  for (const std::size_t threads : {2, 3, 8}) {
+    set_num_threads(threads);
+    static thread_local int rows_open = 0;
+    std::atomic<int> groups_done{0}, most_open{0};
+    parallel_rows(16, 1000000, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t r = begin; r < end; ++r) {
+        ++rows_open;
+        if (rows_open > 1) most_open = 2;
+        parallel_groups(20, 20000, [&](std::size_t first, std::size_t last) {
+          std::this_thread::sleep_for(std::chrono::microseconds(50));
+          groups_done += static_cast<int>(last - first);
+        });
+        --rows_open;
+      }
+    });
+    EXPECT_EQ(groups_done, 16 * 20);
+    EXPECT_EQ(most_open, 0);
+  }
+  set_num_threads(0);
+}
+
 // A forked child has no worker threads, and must not wait for them.
 TEST(Threads, WorksAfterFork) {
   const std::size_t rows = 200, n = 700;

@@ -1,4 +1,4 @@
-// How many threads work on a batch. Rows are shared out, a row is never split: results do not depend on the number.
+// How many threads work on a batch. Rows are shared out, and very long ones in parts: results do not depend on the number.
 #pragma once
 
 #include <cstddef>

@@ -234,15 +234,26 @@ struct Team {
   }
 
   // sums[k] of terms in lanes that were summed in blocks, in the order of Totals: of each lane the blocks' terms one after the
-  // other in float64, then lane i and lane i + half. find(block, terms) has a warp find the terms of kPerWarp blocks from
-  // `block` on: thread t those of lane t mod 16, of the first block or, from thread 16 on, the second where there are two.
-  template <size_t kPerWarp, class T, size_t K, class Find>
+  // other in float64, then lane i and lane i + half; of kPerGroup blocks at a time, a multiple of kPerWarp, whose sums are
+  // added in the order of GroupTotals. find(block, terms) has a warp find the terms of kPerWarp blocks from `block` on: thread
+  // t those of lane t mod 16, of the first block or, from thread 16 on, the second where there are two.
+  template <size_t kPerWarp, size_t kPerGroup, class T, size_t K, class Find>
   static HWY_INLINE void SumBlocks(size_t blocks, double (&sums)[K], const Find& find) {
     static_assert(K <= 8 && kMostWarps * kPerWarp * K * 16 * sizeof(T) <= kPartialBytes);
     for (double& sum : sums) sum = 0;
     if (blocks == 0) return;
     const unsigned lane = Lane() % 16;
-    double totals[K] = {};
+    double totals[K] = {}, groups[K] = {};
+    // A group's sum is one lane's. By all threads of a warp.
+    const auto end_group = [&](size_t k, size_t block) HWY_ATTR {
+      const double sum = FoldHalfWarp(totals[k]);
+      if (lane == block / kPerGroup % 16) groups[k] += sum;
+      totals[k] = 0;
+    };
+    const auto fold = [&](size_t k) HWY_ATTR {
+      end_group(k, blocks);
+      return FoldHalfWarp(groups[k]);
+    };
     if (IsWarp()) {
       for (size_t block = 0; block < blocks; block += kPerWarp) {
         T terms[K];
@@ -250,9 +261,10 @@ struct Team {
         for (size_t k = 0; k < K; ++k) {
           totals[k] += static_cast<double>(FromLane(terms[k], lane));
           if (kPerWarp == 2 && block + 1 < blocks) totals[k] += static_cast<double>(FromLane(terms[k], lane + 16));
+          if ((block + kPerWarp) % kPerGroup == 0) end_group(k, block);
         }
       }
-      for (size_t k = 0; k < K; ++k) sums[k] = FoldHalfWarp(totals[k]);
+      for (size_t k = 0; k < K; ++k) sums[k] = fold(k);
       return;
     }
     // The first block of the team adds; each half of a warp has one sum, or more.
@@ -272,15 +284,18 @@ struct Team {
       Barrier();
       if (BlockRank() == 0) {
         const size_t count = HWY_MIN(at_once, blocks - first);
-        for (size_t k = half, turn = 0; k < K; k += halves, ++turn) {
-          for (size_t b = 0; b < count; ++b) totals[turn] += static_cast<double>(partial[(b * K + k) * 16 + lane]);
+        for (size_t k = half, turn = 0; k - half < K; k += halves, ++turn) {
+          for (size_t b = 0; b < count; ++b) {
+            if (k < K) totals[turn] += static_cast<double>(partial[(b * K + k) * 16 + lane]);
+            if ((first + b + 1) % kPerGroup == 0) end_group(turn, first + b);
+          }
         }
       }
       Barrier();
     }
     if (BlockRank() == 0) {
       for (size_t k = half, turn = 0; k - half < K; k += halves, ++turn) {
-        const double total = FoldHalfWarp(totals[turn]);
+        const double total = fold(turn);
         if (k >= K || lane > 0) continue;
         for (unsigned block = 0; block < Blocks(); ++block) In(block, memory.totals)[k] = total;
       }

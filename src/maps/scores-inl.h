@@ -12,7 +12,7 @@
 
 #include "entropic/input.h"
 #include "src/rows/input-inl.h"
-#include "src/rows/reduce-inl.h"
+#include "src/rows/split-inl.h"
 #include "src/scratch.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -103,7 +103,7 @@ struct PreparedRow {
 // Probabilities become scores.
 template <class D, class Op, class T = hn::TFromD<D>>
 HWY_INLINE PreparedRow<Op, T> PrepareRow(D d, const ScoreParams<Op>& params, const Op& op, const T* x, size_t n, T* rescaled) {
-  const T max = RowMax(d, x, n);
+  const T max = SplitRowMax(d, x, n);
   PreparedRow<Op, T> row = {op, x, max, max};
   if (params.divisor != nullptr) {
     const double temperature = op.*params.divisor;

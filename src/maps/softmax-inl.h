@@ -37,16 +37,15 @@ HWY_INLINE void KernelsOf<Softmax, T>::MapRow(const Softmax& op, const T* x, siz
   const RowTag<T> d;
   const ExpScaled<RowTag<T>> exp(d, op.temperature);
   const auto shift = hn::Set(d, max);
-  const double sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+  const double sum = SplitSum(d, n, [=](size_t i, size_t count) HWY_ATTR {
     const auto e = exp(d, hn::Sub(LoadUpTo(d, x + i, count, max), shift));
     StoreUpTo(e, d, count, p + i);
     return e;
   });
   if (sum != sum) return FillRow(d, kNaN<T>, n, p);
   const auto inverse = hn::Set(d, static_cast<T>(1 / sum));
-  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    StoreUpTo(hn::Mul(LoadUpTo(d, p + i, count, T(0)), inverse), d, count, p + i);
-  });
+  SplitWriteRow(d, false, n, p,
+                [=](size_t i, size_t count) HWY_ATTR { return hn::Mul(LoadUpTo(d, p + i, count, T(0)), inverse); });
 }
 
 // The terms that wait in `rows`, divided by their sums.
@@ -74,7 +73,7 @@ HWY_INLINE void KernelsOf<Softmax, T>::Short::Map(const Softmax& op, const hn::V
 // <g, p>. Where p is 0 the product is replaced by 0, so that g may hold anything there.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE double DotWithDistribution(D d, const T* p, const T* g, size_t n) {
-  return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+  return SplitSum(d, n, [=](size_t i, size_t count) HWY_ATTR {
     const auto pi = LoadUpTo(d, p + i, count, T(0));
     return hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d)), hn::Mul(pi, LoadUpTo(d, g + i, count, T(0))));
   });
@@ -87,7 +86,7 @@ HWY_INLINE void KernelsOf<Softmax, T>::VjpRow(const Softmax& op, const T* /*x*/,
   const RowTag<T> d;
   const auto mean = hn::Set(d, static_cast<T>(DotWithDistribution(d, p, g, n)));
   const DividedBy<RowTag<T>> divided(op.temperature);
-  WriteRow(d, workspace.stream, n, dx, [&](size_t i, size_t count) HWY_ATTR {
+  SplitWriteRow(d, workspace.stream, n, dx, [=](size_t i, size_t count) HWY_ATTR {
     const auto pi = LoadUpTo(d, p + i, count, T(0));
     const auto gi = LoadUpTo(d, g + i, count, T(0));
     const auto v = divided(hn::Mul(pi, hn::Sub(gi, mean)));
@@ -102,10 +101,10 @@ HWY_INLINE double LogSum(D d, double temperature, const T* x, size_t n, T max) {
   const ExpScaled<D> exp(d, temperature);
   const auto shift = hn::Set(d, max);
   const double sum =
-      Sum(d, n, [&](size_t i, size_t count) HWY_ATTR { return exp(d, hn::Sub(LoadUpTo(d, x + i, count, max), shift)); });
+      SplitSum(d, n, [=](size_t i, size_t count) HWY_ATTR { return exp(d, hn::Sub(LoadUpTo(d, x + i, count, max), shift)); });
   if (!(sum < 2)) return LogNumber(sum);
   // Below 2 there is one maximum.
-  const double rest = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+  const double rest = SplitSum(d, n, [=](size_t i, size_t count) HWY_ATTR {
     const auto xi = LoadUpTo(d, x + i, count, max);
     return hn::IfThenZeroElse(hn::Eq(xi, shift), exp(d, hn::Sub(xi, shift)));
   });
@@ -123,9 +122,8 @@ HWY_INLINE void LogSoftmaxRow(D d, const LogSoftmax& op, const T* x, size_t n, T
   const double log_sum = LogSum(d, op.temperature, x, n, max);
   if (log_sum != log_sum) return FillRow(d, kNaN<T>, n, y);
   const auto shift = hn::Set(d, static_cast<T>(log_sum));
-  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    StoreUpTo(hn::Sub(relative(LoadUpTo(d, x + i, count, max)), shift), d, count, y + i);
-  });
+  SplitWriteRow(d, false, n, y,
+                [=](size_t i, size_t count) HWY_ATTR { return hn::Sub(relative(LoadUpTo(d, x + i, count, max)), shift); });
 }
 
 // log sum exp((x - max)/T).
@@ -138,18 +136,18 @@ HWY_INLINE double LogSumExpRow(D d, const LogSumExp& op, const T* x, size_t n, T
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void LogSoftmaxVjpRow(D d, const LogSoftmax& op, const T* x, const T* y, const T* g, size_t n, T* dx) {
   const auto absent = hn::Set(d, -kInfinity<T>);
-  const double total = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+  const double total = SplitSum(d, n, [=](size_t i, size_t count) HWY_ATTR {
     return hn::IfThenZeroElse(hn::Eq(LoadUpTo(d, x + i, count, T(0)), absent), LoadUpTo(d, g + i, count, T(0)));
   });
   const ExpScaled<D> exp(d, 1);
   const auto sum = hn::Set(d, static_cast<T>(total));
   const DividedBy<D> divided(op.temperature);
-  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+  SplitWriteRow(d, false, n, dx, [=](size_t i, size_t count) HWY_ATTR {
     const auto yi = LoadUpTo(d, y + i, count, T(0));
     const auto gi = LoadUpTo(d, g + i, count, T(0));
     const auto v = divided(hn::NegMulAdd(exp(d, yi), sum, gi));
     const auto out = hn::Eq(LoadUpTo(d, x + i, count, T(0)), absent);
-    StoreUpTo(hn::IfThenZeroElse(out, v), d, count, dx + i);
+    return hn::IfThenZeroElse(out, v);
   });
 }
 

@@ -5,6 +5,9 @@
 // type, the four are folded as (0 + 2) + (1 + 3), and the 16 lanes are added to 16 float64 totals; these are folded last,
 // lane i with lane i + half. A float32 sum thus rounds five times at most before it is in float64, for any n, and every
 // target with FMA gets the same bits. On AVX-512 the 16 lanes are one register, on AVX2 two, and so on.
+//
+// A row longer than a group, of 16384, is summed in groups, each as if it were a row. The sum of group g is added to total
+// g mod 16 of 16 others, which are folded alike. Groups can be summed in any order, and at the same time (split-inl.h).
 
 #if defined(ENTROPIC_ROWS_REDUCE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_ROWS_REDUCE_INL_H_
@@ -72,7 +75,8 @@ struct Totals {
   static constexpr size_t kVectors = 16 / hn::MaxLanes(D());
   hn::Vec<D> v[kVectors];
 
-  HWY_INLINE Totals() {
+  HWY_INLINE Totals() { Clear(); }
+  HWY_INLINE void Clear() {
     for (auto& lane : v) lane = hn::Zero(D());
   }
 
@@ -93,18 +97,42 @@ struct Totals {
   }
 
   HWY_INLINE double Fold() const {
-    auto folded = *this;
+    hn::Vec<D> folded[kVectors];
+    for (size_t i = 0; i < kVectors; ++i) folded[i] = v[i];
     for (size_t half = kVectors / 2; half > 0; half /= 2) {
-      for (size_t i = 0; i < half; ++i) folded.v[i] = hn::Add(folded.v[i], folded.v[i + half]);
+      for (size_t i = 0; i < half; ++i) folded[i] = hn::Add(folded[i], folded[i + half]);
     }
-    return FoldLanes(D(), folded.v[0], [](auto a, auto b) HWY_ATTR { return hn::Add(a, b); });
+    return FoldLanes(D(), folded[0], [](auto a, auto b) HWY_ATTR { return hn::Add(a, b); });
   }
 };
 
-// sums[k] = sum over the row of term k, in the fixed order. visit(i, count, terms) computes the K terms of the elements
-// i .. i + count - 1; it sees each element once. Lanes beyond count are ignored.
+// Elements that are summed as one row, a multiple of 256.
+inline constexpr size_t kGroup = 16384;
+
+// The sums of a long row's groups, added up. Not there before Clear: to fill it costs a short row a tenth.
+class GroupTotals {
+ public:
+  HWY_INLINE void Clear() {
+    for (double& lane : lanes_) lane = 0;
+  }
+  HWY_INLINE void Add(size_t group, double sum) { lanes_[group % 16] += sum; }
+  // Uses them up.
+  HWY_INLINE double Fold() {
+    for (size_t half = 8; half > 0; half /= 2) {
+      for (size_t i = 0; i < half; ++i) lanes_[i] += lanes_[i + half];
+    }
+    return lanes_[0];
+  }
+
+ private:
+  double lanes_[16];
+};
+
+// sums[k] = sum over the elements [begin, end) of term k, in the fixed order: of a whole row, or of one of its groups.
+// visit(i, count, terms) computes the K terms of the elements i .. i + count - 1; it sees each element once. Lanes beyond count
+// are ignored.
 template <size_t K, class D, class Visit>
-HWY_INLINE void Sums(D d, size_t n, double (&sums)[K], Visit&& visit) {
+HWY_INLINE void SumsWithin(D d, size_t begin, size_t end, double (&sums)[K], Visit&& visit) {
   using V = hn::Vec<D>;
   constexpr size_t N = hn::MaxLanes(D());
   constexpr size_t kGroups = 16 / N;
@@ -142,10 +170,28 @@ HWY_INLINE void Sums(D d, size_t n, double (&sums)[K], Visit&& visit) {
     }
   };
 
-  size_t base = 0;
-  for (; base + 256 <= n; base += 256) block(base, 4, 0);
-  if (base < n) block(base, (n - base) / 64, n % 64);
+  GroupTotals groups[K];
+  const bool grouped = end - begin > kGroup;
+  if (HWY_UNLIKELY(grouped)) {
+    for (GroupTotals& group : groups) group.Clear();
+  }
+  size_t base = begin;
+  for (; base + 256 <= end; base += 256) {
+    block(base, 4, 0);
+    if (HWY_UNLIKELY((base + 256) % kGroup == 0) && grouped) {
+      for (size_t k = 0; k < K; ++k) groups[k].Add(base / kGroup, totals[k].Fold()), totals[k].Clear();
+    }
+  }
+  if (base < end) block(base, (end - base) / 64, end % 64);
   for (size_t k = 0; k < K; ++k) sums[k] = totals[k].Fold();
+  if (HWY_UNLIKELY(grouped)) {
+    for (size_t k = 0; k < K; ++k) groups[k].Add(base / kGroup, sums[k]), sums[k] = groups[k].Fold();
+  }
+}
+
+template <size_t K, class D, class Visit>
+HWY_INLINE void Sums(D d, size_t n, double (&sums)[K], Visit&& visit) {
+  SumsWithin(d, 0, n, sums, visit);
 }
 
 // The same for one sum: term(i, count) returns the terms.

@@ -263,6 +263,8 @@ HWY_INLINE double PackFew(D d, const T* e, size_t n, T low, T high, T* packed, s
   constexpr size_t N = hn::MaxLanes(D()), kVectors = 64 / N, kPart = kVectors / 4;
   const auto above = hn::Set(d, low), limit = hn::Set(d, high);
   Totals total;
+  GroupTotals of_groups;
+  of_groups.Clear();
   size_t packed_count = 0;
   const auto block = [&](const T* at, size_t groups) HWY_ATTR {
     hn::Vec<D> acc[kVectors];
@@ -287,14 +289,18 @@ HWY_INLINE double PackFew(D d, const T* e, size_t n, T low, T high, T* packed, s
     }
   };
   size_t i = 0;
-  for (; i + 256 <= n; i += 256) block(e + i, 4);
+  for (; i + 256 <= n; i += 256) {
+    block(e + i, 4);
+    if ((i + 256) % kGroup == 0) of_groups.Add(i / kGroup, total.Fold()), total.Clear();
+  }
   if (const size_t left = n % 256; left > 0) {
     HWY_ALIGN T rest[256] = {};
     std::memcpy(rest, e + i, left * sizeof(T));
     block(rest, (left + 63) / 64);
   }
   m = packed_count;
-  return total.Fold();
+  of_groups.Add(i / kGroup, total.Fold());
+  return of_groups.Fold();
 }
 
 }  // namespace HWY_NAMESPACE

@@ -31,8 +31,21 @@ template <size_t K, class D, class Visit>
 HWY_INLINE void Sums(D /*d*/, size_t n, double (&sums)[K], Visit&& visit) {
   using T = hn::TFromD<D>;
   using V = hn::Vec<D>;
+  constexpr size_t kGroup = 16384;
   if (Team::IsOne()) {
-    double totals[K][16] = {};
+    double totals[K][16] = {}, groups[K][16] = {};
+    const auto fold = [](double(&lanes)[16]) HWY_ATTR {
+      for (size_t half = 8; half > 0; half /= 2) {
+        for (size_t i = 0; i < half; ++i) lanes[i] = lanes[i] + lanes[i + half];
+      }
+      return lanes[0];
+    };
+    const auto end_group = [&](size_t base) HWY_ATTR {
+      for (size_t k = 0; k < K; ++k) {
+        groups[k][base / kGroup % 16] += fold(totals[k]);
+        for (double& total : totals[k]) total = 0;
+      }
+    };
     for (size_t base = 0; base < n; base += 256) {
       for (size_t lane = 0; lane < HWY_MIN(n - base, size_t{16}); ++lane) {
         T acc[4][K] = {};
@@ -45,16 +58,13 @@ HWY_INLINE void Sums(D /*d*/, size_t n, double (&sums)[K], Visit&& visit) {
           totals[k][lane] += static_cast<double>((acc[0][k] + acc[2][k]) + (acc[1][k] + acc[3][k]));
         }
       }
+      if ((base + 256) % kGroup == 0) end_group(base);
     }
-    for (size_t k = 0; k < K; ++k) {
-      for (size_t half = 8; half > 0; half /= 2) {
-        for (size_t i = 0; i < half; ++i) totals[k][i] = totals[k][i] + totals[k][i + half];
-      }
-      sums[k] = totals[k][0];
-    }
+    end_group(n);
+    for (size_t k = 0; k < K; ++k) sums[k] = fold(groups[k]);
     return;
   }
-  Team::SumBlocks<1, T>((n + 255) / 256, sums, [&](size_t block, T(&found)[K]) HWY_ATTR {
+  Team::SumBlocks<1, kGroup / 256, T>((n + 255) / 256, sums, [&](size_t block, T(&found)[K]) HWY_ATTR {
     T acc[2][K] = {};
     const size_t begin = block * 256 + Team::Lane();
     const auto add = [&](size_t term, size_t a) HWY_ATTR {

@@ -37,7 +37,8 @@ HWY_INLINE void RoughSums(D /*d*/, size_t n, double (&sums)[K], Add&& add) {
   }
   // Of float64 there is room for one block of each warp.
   constexpr size_t kPerWarp = sizeof(T) == 4 ? 2 : 1;
-  Team::SumBlocks<kPerWarp, T>(blocks, sums, [&](size_t block, T(&found)[K]) HWY_ATTR {
+  constexpr size_t kPerGroup = size_t{1} << 60;  // all are one group
+  Team::SumBlocks<kPerWarp, kPerGroup, T>(blocks, sums, [&](size_t block, T(&found)[K]) HWY_ATTR {
     of_lane(kPerWarp == 2 ? block + Team::Lane() / 16 : block, Team::Lane() % 16, found);
   });
   Team::Barrier();

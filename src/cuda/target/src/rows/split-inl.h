@@ -1,0 +1,27 @@
+// On a device a team of threads has the row, whatever its length.
+#pragma once
+
+#include "src/rows/reduce-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic::inline ENTROPIC_ABI {
+namespace HWY_NAMESPACE {
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE T SplitRowMax(D d, const T* x, size_t n) {
+  return RowMax(d, x, n);
+}
+
+template <class D, class Term>
+HWY_INLINE double SplitSum(D d, size_t n, const Term& term) {
+  return Sum(d, n, term);
+}
+
+template <class D, class T = hn::TFromD<D>, class Value>
+HWY_INLINE void SplitWriteRow(D d, bool stream, size_t n, T* p, const Value& value) {
+  WriteRow(d, stream, n, p, value);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic::inline ENTROPIC_ABI
+HWY_AFTER_NAMESPACE();

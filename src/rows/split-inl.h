@@ -1,0 +1,81 @@
+// Walks along a row that threads share where it is long: by groups, whose sums may come in any order (reduce-inl.h), so that
+// the number of threads changes no bit. What is visited must not use the thread's own memory (scratch.h), and should capture by
+// value: a variable that other threads are told of is in memory, for the rows of one thread too.
+
+#if defined(ENTROPIC_ROWS_SPLIT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ENTROPIC_ROWS_SPLIT_INL_H_
+#undef ENTROPIC_ROWS_SPLIT_INL_H_
+#else
+#define ENTROPIC_ROWS_SPLIT_INL_H_
+#endif
+
+#include <vector>
+
+#include "hwy/cache_control.h"
+#include "src/parallel.h"
+#include "src/rows/reduce-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic::inline ENTROPIC_ABI {
+namespace HWY_NAMESPACE {
+
+// Rows of fewer are worth no second thread in each of their walks.
+inline constexpr size_t kLeastSplit = 16 * kGroup;
+
+// visit(group, begin, end) for each group, on any thread.
+template <class Visit>
+HWY_NOINLINE void ForEachGroup(size_t n, const Visit& visit) {
+  parallel_groups((n + kGroup - 1) / kGroup, kGroup, [&](size_t first, size_t last) HWY_ATTR {
+    for (size_t group = first; group < last; ++group) visit(group, group * kGroup, HWY_MIN(n, (group + 1) * kGroup));
+  });
+}
+
+template <class D, class T>
+HWY_NOINLINE T RowMaxByGroups(D d, const T* x, size_t n) {
+  std::vector<T> maxima((n + kGroup - 1) / kGroup);
+  ForEachGroup(n, [&](size_t group, size_t begin, size_t end) HWY_ATTR { maxima[group] = RowMax(d, x + begin, end - begin); });
+  return RowMax(d, maxima.data(), maxima.size());
+}
+
+template <class D, class Term>
+HWY_NOINLINE double SumByGroups(D d, size_t n, Term term) {
+  std::vector<double> sums((n + kGroup - 1) / kGroup);
+  ForEachGroup(n, [&](size_t group, size_t begin, size_t end) HWY_ATTR {
+    double sum[1];
+    SumsWithin(d, begin, end, sum, [&](size_t i, size_t count, hn::Vec<D>* t) HWY_ATTR { t[0] = term(i, count); });
+    sums[group] = sum[0];
+  });
+  GroupTotals totals;
+  totals.Clear();
+  for (size_t group = 0; group < sums.size(); ++group) totals.Add(group, sums[group]);
+  return totals.Fold();
+}
+
+template <class D, class T, class Value>
+HWY_NOINLINE void WriteByGroups(D d, bool stream, size_t n, T* p, Value value) {
+  ForEachGroup(n, [&](size_t /*group*/, size_t begin, size_t end) HWY_ATTR {
+    WriteRow(d, stream, end - begin, p + begin, [&](size_t i, size_t count) HWY_ATTR { return value(begin + i, count); });
+    if (stream) hwy::FlushStream();
+  });
+}
+
+// As RowMax, Sum and WriteRow.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE T SplitRowMax(D d, const T* x, size_t n) {
+  return HWY_LIKELY(n < kLeastSplit) ? RowMax(d, x, n) : RowMaxByGroups(d, x, n);
+}
+template <class D, class Term>
+HWY_INLINE double SplitSum(D d, size_t n, const Term& term) {
+  return HWY_LIKELY(n < kLeastSplit) ? Sum(d, n, term) : SumByGroups(d, n, term);
+}
+template <class D, class T = hn::TFromD<D>, class Value>
+HWY_INLINE void SplitWriteRow(D d, bool stream, size_t n, T* p, const Value& value) {
+  if (HWY_LIKELY(n < kLeastSplit)) return WriteRow(d, stream, n, p, value);
+  WriteByGroups(d, stream, n, p, value);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic::inline ENTROPIC_ABI
+HWY_AFTER_NAMESPACE();
+
+#endif  // ENTROPIC_ROWS_SPLIT_INL_H_
