@@ -63,13 +63,13 @@ TYPED_TEST(CudaSampling, DrawsAndDistributionsAreTheCpus) {
       const Sampler sampler(chain.steps, 7);
       Grid<T> host(x.rows, n), device(x.rows, n);
       sampler.probs<T>(x, host);
-      cuda::probs<T>(sampler, x, device, memory);
+      cuda::probs<T>(chain.steps, x, device, memory);
       expect_same(device.numbers, host.numbers, what);
-      const Noise noise = {.stream = 11, .position = 5};
+      const Noise noise = {.seed = 7, .stream = 11, .position = 5};
       const std::size_t draws = n > 1000 ? 2 : 6;
       Grid<std::int64_t> indices(x.rows, draws), indices_device(x.rows, draws);
       sampler.sample<T>(x, indices, noise);
-      cuda::sample<T>(sampler, x, indices_device, {noise}, memory);
+      cuda::sample<T>(chain.steps, x, indices_device, {noise}, memory);
       ASSERT_EQ(indices_device.numbers, indices.numbers) << what;
       drawn += x.rows * draws;
       if (testing::Test::HasFatalFailure()) return;
@@ -122,10 +122,10 @@ TEST(CudaSampling, RefusesWhatTheCpuRefuses) {
   const Memory memory(cuda::memory_for<float>(2, 8));
   support::expect_error("sample: indices must have a row for each of 2 rows, got 3",
                         [&] { cuda::sample<float>(Sample{}, x, indices, {}, memory); });
-  const Sampler sampler(std::vector<Step>(17, step::TopK{3}));
+  const std::vector<Step> steps(17, step::TopK{3});
   Grid<std::int64_t> two(2, 1);
   support::expect_error("Sampler::sample: steps must be at most 16 on a device, got 17",
-                        [&] { cuda::sample<float>(sampler, x, two, {}, memory); });
+                        [&] { cuda::sample<float>(steps, x, two, {}, memory); });
 }
 
 }  // namespace

@@ -104,16 +104,16 @@ struct DeviceNoise : Noise {
   const std::uint64_t* position_at = nullptr;
 };
 
-// Draws; the draws of Sampler::sample, whose seed is the sampler's unless seed_at has one. At most 16 steps.
+// Draws; those of Sampler::sample with these steps, at most 16.
 template <class T>
 ENTROPIC_API void sample(const Sample& options, MatrixView<const T> x, MatrixView<std::int64_t> indices, DeviceNoise noise,
                          std::span<std::byte> memory, Stream stream = {});
 template <class T>
-ENTROPIC_API void sample(const Sampler& sampler, MatrixView<const T> x, MatrixView<std::int64_t> indices, DeviceNoise noise,
-                         std::span<std::byte> memory, Stream stream = {});
+ENTROPIC_API void sample(std::span<const Step> steps, MatrixView<const T> x, MatrixView<std::int64_t> indices,
+                         DeviceNoise noise, std::span<std::byte> memory, Stream stream = {});
 // The distribution that the steps leave.
 template <class T>
-ENTROPIC_API void probs(const Sampler& sampler, MatrixView<const T> x, MatrixView<std::type_identity_t<T>> p,
+ENTROPIC_API void probs(std::span<const Step> steps, MatrixView<const T> x, MatrixView<std::type_identity_t<T>> p,
                         std::span<std::byte> memory, Stream stream = {});
 template <class T>
 ENTROPIC_API void gumbel_softmax(const GumbelSoftmax& options, MatrixView<const T> x, MatrixView<std::type_identity_t<T>> p,

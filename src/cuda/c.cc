@@ -111,9 +111,9 @@ class Arguments {
     noise.seed_at = address("seed"), noise.position_at = address("position");
     return noise;
   }
-  Sampler sampler(std::uint64_t seed) const {
+  std::span<const Step> steps() const {
     if (!steps_) fail("{}: steps is required", operation_);
-    return Sampler(*steps_, seed);
+    return *steps_;
   }
 
   void set_type(std::int32_t type) { type_ = type; }
@@ -228,7 +228,7 @@ void run_typed(Arguments& given, bool vjp, std::span<std::byte> memory, Stream s
   }
   const DeviceNoise noise = given.noise();
   if (name == "sampler_probs") {
-    return probs<T>(given.sampler(0), given.matrix<const T>("x"), given.matrix<T>("y"), memory, stream);
+    return probs<T>(given.steps(), given.matrix<const T>("x"), given.matrix<T>("y"), memory, stream);
   }
   if (name == "gumbel_noise") {
     if constexpr (kIsHalf<T>) {
@@ -249,7 +249,7 @@ void run_typed(Arguments& given, bool vjp, std::span<std::byte> memory, Stream s
   const MatrixView<std::int64_t> indices(static_cast<std::int64_t*>(to.data), to.rows, to.cols,
                                          to.row_stride == 0 ? to.cols : static_cast<std::size_t>(to.row_stride));
   const auto x = given.matrix<const T>("x");
-  if (chain) return sample<T>(given.sampler(noise.seed), x, indices, noise, memory, stream);
+  if (chain) return sample<T>(given.steps(), x, indices, noise, memory, stream);
   sample<T>(std::get<Sample>(given.make<Sampling>(*info_of<Sampling>(name))), x, indices, noise, memory, stream);
 }
 

@@ -598,7 +598,10 @@ SampleCall sample_call(std::string_view name, std::span<const Step> steps, const
   SampleCall call = {{Sample{}, x.rows, x.cols, {}, {}}};
   call.in[0] = rows_of(x);
   call.memory = reinterpret_cast<std::uint8_t*>(memory.data());
-  for (const Step& step : steps) call.step[call.steps++] = chain_step(step);
+  for (const Step& step : steps) {
+    std::visit([](const auto& op) { check_params(op); }, step);
+    call.step[call.steps++] = chain_step(step);
+  }
   call.seed = noise.seed, call.stream = noise.stream, call.position = noise.position;
   call.streams = noise.streams.empty() ? nullptr : noise.streams.data();
   call.seed_at = noise.seed_at, call.position_at = noise.position_at;
@@ -626,18 +629,17 @@ void sample(const Sample& options, MatrixView<const T> x, MatrixView<std::int64_
 }
 
 template <class T>
-void sample(const Sampler& sampler, MatrixView<const T> x, MatrixView<std::int64_t> indices, DeviceNoise noise,
+void sample(std::span<const Step> steps, MatrixView<const T> x, MatrixView<std::int64_t> indices, DeviceNoise noise,
             std::span<std::byte> memory, Stream stream) {
-  noise.seed = sampler.seed();
-  draw<T>("Sampler::sample", sampler.steps(), x, indices, noise, memory, stream);
+  draw<T>("Sampler::sample", steps, x, indices, noise, memory, stream);
 }
 
 template <class T>
-void probs(const Sampler& sampler, MatrixView<const T> x, MatrixView<std::type_identity_t<T>> p, std::span<std::byte> memory,
-           Stream stream) {
+void probs(std::span<const Step> steps, MatrixView<const T> x, MatrixView<std::type_identity_t<T>> p,
+           std::span<std::byte> memory, Stream stream) {
   constexpr std::string_view kName = "Sampler::probs";
   check_map(kName, x, "p", p);
-  SampleCall call = sample_call<T>(kName, sampler.steps(), x, {}, memory);
+  SampleCall call = sample_call<T>(kName, steps, x, {}, memory);
   call.out = rows_of(p);
   SamplingKernels<Working<T>>::sample(call, stream);
 }
@@ -674,9 +676,9 @@ void gumbel_noise(MatrixView<T> g, DeviceNoise noise, std::span<std::byte> memor
 #define ENTROPIC_CUDA_SAMPLING(T)                                                                                           \
   template void sample(const Sample&, MatrixView<const T>, MatrixView<std::int64_t>, DeviceNoise, std::span<std::byte>,     \
                        Stream);                                                                                             \
-  template void sample(const Sampler&, MatrixView<const T>, MatrixView<std::int64_t>, DeviceNoise, std::span<std::byte>,    \
-                       Stream);                                                                                             \
-  template void probs(const Sampler&, MatrixView<const T>, MatrixView<T>, std::span<std::byte>, Stream);                    \
+  template void sample(std::span<const Step>, MatrixView<const T>, MatrixView<std::int64_t>, DeviceNoise,                   \
+                       std::span<std::byte>, Stream);                                                                       \
+  template void probs(std::span<const Step>, MatrixView<const T>, MatrixView<T>, std::span<std::byte>, Stream);             \
   template void gumbel_softmax(const GumbelSoftmax&, MatrixView<const T>, MatrixView<T>, DeviceNoise, std::span<std::byte>, \
                                Stream)
 ENTROPIC_CUDA_SAMPLING(float);

@@ -86,7 +86,8 @@ def test_maps_have_the_cpus_bits(name, table):
     for k, dtype in enumerate(TYPES):
         for dim in (2, 1):
             x = scores(dtype)
-            for rows in ([None] * len(_descriptions.per_row(one)), rows_of(one, x, dim)):
+            both = [None] * len(_descriptions.per_row(one)), rows_of(one, x, dim)
+            for rows in both[k % 2 :]:
                 arguments = (*rows, *values_of(one), dim)
                 want = cpu.IMPLEMENTATIONS[name](x, *arguments)
                 with NoNumbers():

@@ -1,0 +1,85 @@
+"""scripts/gpu as far as it goes without a GPU: a bundle of the emulated library is made, unpacked and run on the host."""
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
+
+import entropic
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILT = sorted(ROOT.glob("build/*/tests/libentropic_cuda_emulated.so"), key=os.path.getmtime)
+
+pytestmark = [
+    pytest.mark.skipif(not BUILT, reason="the emulated library is not built: cmake --build ... entropic_cuda_emulated"),
+    pytest.mark.skipif(entropic.simd_target() in ("SSE4", "SSE2", "EMU128", "SCALAR"), reason="bits are those of FMA"),
+]
+
+
+def run(*command, check=True):
+    return subprocess.run([sys.executable, *map(str, command)], text=True, capture_output=True, check=check)
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bundle")
+    wheel = folder / "peer-1.0-py3-none-any.whl"
+    wheel.write_bytes(b"a wheel")
+    target = folder / "bundle.tar.gz"
+    done = run(ROOT / "scripts/gpu", "bundle", target, "--small", "--library", BUILT[-1], "--wheel", wheel)
+    assert "python3 entropic-gpu/gpu run" in done.stderr
+    with tarfile.open(target) as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "entropic-gpu"
+
+
+def test_a_bundle_has_what_a_run_needs(bundle):
+    names = {str(path.relative_to(bundle)) for path in bundle.rglob("*") if path.is_file()}
+    wheel = "wheels/peer-1.0-py3-none-any.whl"
+    assert names == {"gpu", "libentropic_cuda.so", "expected.json", "expected.bin", wheel}
+    cases = json.loads((bundle / "expected.json").read_text())
+    assert {"softmax", "entmax", "softmax_loss", "kl_divergence", "sampler_sample"} <= {case["operation"] for case in cases}
+
+
+def test_a_run_compares_every_number(bundle, tmp_path):
+    report = tmp_path / "report.json"
+    done = run(bundle / "gpu", "run", "--host", "--out", report)
+    found = json.loads(report.read_text())
+    assert json.loads(done.stdout) == found
+    checks = found["checks"]
+    assert checks["calls"] > 300 and checks["numbers"] > 50_000
+    assert checks["differ"] == 0 and checks["failures"] == [] and checks["left out"] == 0
+
+
+def test_a_bit_that_differs_is_found(bundle):
+    data = bundle / "expected.bin"
+    cases = [case for case in json.loads((bundle / "expected.json").read_text()) if case["operation"] == "taylor_softmax"]
+    array = next(array for array in cases[1]["arrays"] if array["output"])
+    before = data.read_bytes()
+    changed = bytearray(before)
+    changed[array["at"]] ^= 1
+    data.write_bytes(changed)
+    done = run(bundle / "gpu", "run", "--host", "--only", "taylor_softmax", check=False)
+    data.write_bytes(before)
+    assert done.returncode == 1
+    assert "1 of" in json.loads(done.stdout)["checks"]["failures"][0]
+
+
+def test_without_a_gpu_it_says_so(bundle):
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    done = run(bundle / "gpu", "run", check=False)
+    assert done.returncode == 3 and "there is no GPU" in done.stderr and done.stdout == ""
+
+
+def test_what_is_missing_is_named(tmp_path):
+    done = run(ROOT / "scripts/gpu", "run", tmp_path, check=False)
+    assert done.returncode == 1 and "must be an unpacked bundle, it has no libentropic_cuda.so" in done.stderr
