@@ -44,31 +44,36 @@ function parsed(text) {
 }
 
 // The parameters that bring a map to the entropy, or the nearest that it reaches, and where its knob then is.
-function reach(name, x, target, most) {
+const cuts = ["top_k_softmax", "top_p_softmax", "min_p_softmax"];
+function reach(name, x, target, most, before) {
   if (name === "entropy_normalize") return {parameters: {entropy: target}};
   if (name === "entropy_clip") return {parameters: {min_entropy: target, max_entropy: target}};
   const knob = knobs[name];
   if (!knob) return {parameters: {}};
+  if (name === "softmax") {
+    const s = Math.min(spread, Math.max(-spread, -Math.log(library.gamma(x, target).gamma)));
+    return {parameters: knob(s), s};
+  }
   const of = (s) => library.entropy(library.map(name, knob(s, x.length), x)) - target;
+  const is_cut = cuts.includes(name), near = x.length > 200 ? 1e-5 : 1e-9, width = is_cut ? 1e-6 : 1e-9;
   let low = -spread, high = spread, under = -target, above = most - target;
-  const before = state.found[name]?.s;
   // From one frame to the next little changes.
-  for (let step = 0, width = 0.25; before !== undefined && step < 3; ++step, width *= 4) {
-    const s = before + (under < above === step % 2 ? width : -width);
+  for (let step = 0; before !== undefined && step < 2; ++step) {
+    const s = before + (under < -near && low > -spread ? 0.05 : -0.05);
     if (s <= low || s >= high) break;
     const h = of(s);
     if (h < 0) [low, under] = [s, h];
     else [high, above] = [s, h];
-    if (low > -spread && high < spread) break;
   }
   // Where the entropy is a smooth function of s a chord is soon there; where it is one of steps, halves are.
-  for (let step = 0; step < 60 && high - low > 1e-9 && above > 1e-9; ++step) {
-    let s = step % 3 === 2 ? (low + high) / 2 : low + (high - low) * (under / (under - above));
+  for (let step = 0; step < 60 && high - low > width && above > near; ++step) {
+    if (name === "top_k_softmax" && Math.round(Math.exp(high)) - Math.round(Math.exp(low)) <= 1) break;
+    let s = is_cut || step % 3 === 2 ? (low + high) / 2 : low + (high - low) * (under / (under - above));
     if (!(s > low && s < high)) s = (low + high) / 2;
     const h = of(s);
     if (h < 0) [low, under] = [s, h];
     else [high, above] = [s, h];
-    if (-under < 1e-9) return {parameters: knob(low, x.length), s: low};
+    if (-under < near) return {parameters: knob(low, x.length), s: low};
   }
   return {parameters: knob(high, x.length), s: high};
 }
@@ -76,7 +81,7 @@ function reach(name, x, target, most) {
 const cards = {};
 function make_cards() {
   for (const name of maps) {
-    const card = cards[name] = {h: make("small"), said: make("p"), rows: make("div"), foot: make("small")};
+    const card = cards[name] = {turn: 0, cost: 0, h: make("small"), said: make("p"), rows: make("div"), foot: make("small")};
     const parts = [make("h2", [name, card.h]), card.said];
     if (knobs[name]) {
       card.knob = make("input", [], {type: "range", min: -spread, max: spread, step: 0.01, "aria-label": "Knob of " + name});
@@ -100,7 +105,7 @@ function make_cards() {
 }
 
 function show(name, x, order, most) {
-  const found = reach(name, x, state.target, most), p = library.map(name, found.parameters, x), entropy = library.entropy(p);
+  const found = reach(name, x, state.target, most, state.found[name]?.s), p = library.map(name, found.parameters, x), entropy = library.entropy(p);
   state.found[name] = {...found, p, entropy};
   const card = cards[name], top = order.map((i) => p[i]), sorted = [...top].sort((a, b) => b - a);
   let zeros = 0;
@@ -127,41 +132,55 @@ function show(name, x, order, most) {
   card.section.dataset.p = [...p.slice(0, 50)].join(" ");
 }
 
-// Long rows take more than a frame: what is not there when it ends follows in the next ones.
-let turn = 0;
+// Long rows take more than a frame: maps take turns while a slider moves, and what takes long waits until it rests.
+let turn = 0, resting;
+const frame = 12, rest = 120;
 function draw() {
   const mine = ++turn, started = performance.now();
+  clearTimeout(resting);
   at("problem").textContent = "";
   try {
-    [state.names, state.x] = parsed(at("scores").value);
-    const x = state.x, finite = x.filter((one) => one > -Infinity).length, most = Math.log(Math.max(1, finite));
-    state.most = most;
-    state.target = Math.min(state.exact ?? at("entropy").value / 1000 * most, most);
+    if (state.text !== at("scores").value) {
+      state.text = at("scores").value;
+      [state.names, state.x] = parsed(state.text);
+      const x = state.x, finite = x.filter((one) => one > -Infinity).length;
+      state.most = Math.log(Math.max(1, finite));
+      state.order = [...x.keys()].sort((a, b) => x[b] - x[a]).slice(0, shown);
+      at("told").textContent = maps.length + " maps" + (x.length > shown ? ", the " + shown + " largest of " + x.length + " scores" : "");
+    }
+    state.target = Math.min(state.exact ?? at("entropy").value / 1000 * state.most, state.most);
     at("value").textContent = in_unit(state.target);
     at("entropy").setAttribute("aria-valuetext", in_unit(state.target));
-    state.order = [...x.keys()].sort((a, b) => x[b] - x[a]).slice(0, shown);
-    for (const name of maps) cards[name].section.classList.add("late");
-    const later = [...maps];
-    const some = () => {
-      if (mine !== turn) return;
+    const one = (name) => {
       const begun = performance.now();
+      show(name, state.x, state.order, state.most);
+      Object.assign(cards[name], {turn: mine, cost: performance.now() - begun});
+      cards[name].section.classList.remove("late");
+    };
+    for (const name of maps.toSorted((a, b) => cards[a].turn - cards[b].turn)) {
+      if (performance.now() - started + cards[name].cost < frame || cards[name].turn === 0) one(name);
+      else cards[name].section.classList.add("late");
+    }
+    const plot = plots[mine % plots.length];
+    if (performance.now() - started + (plot.cost ?? frame) < frame) draw_plot(plot);
+    document.documentElement.dataset.time = performance.now() - started;
+    const later = maps.filter((name) => cards[name].turn !== mine).sort((a, b) => cards[a].cost - cards[b].cost);
+    const finish = () => {
+      if (mine !== turn) return;
       try {
-        while (later.length && performance.now() - begun < 60) {
-          const name = later.shift();
-          show(name, x, state.order, most);
-          cards[name].section.classList.remove("late");
+        if (later.length) {
+          one(later.shift());
+          resting = setTimeout(finish);
+          return;
         }
-        if (later.length) return requestAnimationFrame(some);
-        document.documentElement.dataset.time = performance.now() - started;
-        if (x.length <= 5000) draw_plots();
+        if (state.x.length <= 5000) plots.forEach(draw_plot);
+        remember();
         document.documentElement.dataset.done = mine;
       } catch (error) {
         at("problem").textContent = error.message;
       }
     };
-    some();
-    at("told").textContent = maps.length + " maps" + (x.length > shown ? ", the " + shown + " largest of " + x.length + " scores" : "");
-    remember();
+    resting = setTimeout(finish, rest);
   } catch (error) {
     at("problem").textContent = error.message;
   }
@@ -185,6 +204,7 @@ function soon() {
 
 const remembered = {x: "scores", q: "second", unit: "unit", seed: "seed", code: "language", of: "code_map"};
 function remember() {
+  if (at("scores").value.length > 3000) return;
   const all = new URLSearchParams({h: state.target, alpha: state.alpha, words: state.steps ?? 0});
   for (const [key, id] of Object.entries(remembered)) all.set(key, at(id).value);
   if (String(all).length < 4000) history.replaceState(null, "", "#" + all);

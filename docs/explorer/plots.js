@@ -53,10 +53,7 @@ function draw_simplex() {
       line.push(px(p).toFixed(1) + "," + py(p).toFixed(1));
     }
     parts.push(make("polyline", [], {class: "l" + i, points: line.join(" ")}));
-    const found = state.found;
-    state.found = {};
     const p = library.map(name, reach(name, x, target, Math.log(3)).parameters, x);
-    state.found = found;
     parts.push(make("circle", [], {class: "f" + i, r: 5, cx: px(p), cy: py(p)}));
     parts.push(make("rect", [], {class: "f" + i, x: 0, y: 8 + 18 * i, width: 10, height: 10}), make("text", [name], {x: 15, y: 17 + 18 * i}));
   });
@@ -67,7 +64,8 @@ function draw_simplex() {
 // Words drawn from the model: each is the context of the next; where it has no row, the rows take turns.
 const model = (() => {
   const lines = at("model").textContent.trim().split("\n").map((line) => line.split(","));
-  const words = lines[0].slice(1), rows = new Map(lines.slice(1).map((line) => [line[0], Float64Array.from(line.slice(1), Number)]));
+  const words = lines[0].slice(1), rest = words.indexOf("other");  // all other words together
+  const rows = new Map(lines.slice(1).map((line) => [line[0], Float64Array.from(line.slice(1), (one, i) => i === rest ? -Infinity : Number(one))]));
   return {words, rows, all: [...rows.values()]};
 })();
 function drawn(steps_of, seed, count) {
@@ -81,7 +79,7 @@ function drawn(steps_of, seed, count) {
 }
 function draw_words() {
   const seed = Math.max(0, Math.floor(Number(at("seed").value) || 0)), count = state.steps ?? 0;
-  const share = state.most ? state.target / state.most : 0, target = share * Math.log(model.words.length);
+  const share = state.most ? state.target / state.most : 0, target = share * Math.log(model.words.length - 1);
   at("drawn_at").textContent = "at " + in_unit(target);
   at("drawn").textContent = drawn(() => [{name: "entropy", entropy: target}], seed, count) || "–";
   at("drawn").dataset.entropy = target;
@@ -166,12 +164,13 @@ function draw_code() {
   at("code").textContent = code(at("language").value, at("code_map").value);
 }
 
-function draw_plots() {
-  for (const one of [draw_curve, draw_simplex, draw_words, draw_pair, draw_lengths, draw_code]) {
-    try {
-      one();
-    } catch (error) {
-      at("problem").textContent = error.message;
-    }
+const plots = [draw_curve, draw_simplex, draw_words, draw_pair, draw_lengths, draw_code];
+function draw_plot(plot) {
+  const begun = performance.now();
+  try {
+    plot();
+  } catch (error) {
+    at("problem").textContent = error.message;
   }
+  plot.cost = performance.now() - begun;
 }

@@ -12,7 +12,7 @@ let library, maps;
     ["three scores", "one 2\ntwo 1.2\nthree 0.4"],
     ["two that are nearly equal", "left 3.01\nright 3\nnone 0\nboth -1\nneither -2"],
     ["one that cannot be", "a 2\nb 1\nc -inf\nd 0"],
-    ...[...model.rows].slice(0, 8).map(([word, x]) => ["after “" + word + "”", lines(model.words, [...x])]),
+    ...[...model.rows].slice(0, 8).map(([word, x]) => ["after “" + word + "”", lines(model.words.slice(0, -1), [...x].slice(0, -1))]),
     ...["1000", "128000"].map((n) => [n + " scores", lines(null, Array.from({length: n}, (_, i) => (i * 7919 % 4001 / 500 - 4).toFixed(3)))]),
   ];
   (given.rows ?? []).toReversed().forEach((row, i) =>
@@ -40,6 +40,7 @@ let library, maps;
   };
   const changed = () => {
     state.found = {};
+    for (const card of Object.values(cards)) Object.assign(card, {turn: 0, cost: 0});
     try {
       if (parsed(at("scores").value)[1].length !== at("second").value.split(",").length) at("second").value = second();
       sliders();
