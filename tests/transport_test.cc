@@ -583,11 +583,11 @@ TYPED_TEST(OptimalTransportOf, FurtherTransportHasTheSameBitsOnTargetsWithFma) {
   const auto run = [&] {
     std::vector<T> plan(n * m), f(n), g(m), q(m);
     std::vector<UnbalancedSinkhornResult> unbalanced(1);
-    unbalanced_sinkhorn<T>({.epsilon = 0.1, .penalty = 1}, {p.a.data(), 1, n}, {p.b.data(), 1, m}, {p.cost.data(), n, m},
-                           {plan.data(), n, m}, {f.data(), 1, n}, {g.data(), 1, m}, unbalanced);
+    unbalanced_sinkhorn<T>({.epsilon = 0.1, .penalty = 1, .tolerance = 1e-14}, {p.a.data(), 1, n}, {p.b.data(), 1, m},
+                           {p.cost.data(), n, m}, {plan.data(), n, m}, {f.data(), 1, n}, {g.data(), 1, m}, unbalanced);
     EXPECT_TRUE(unbalanced[0].converged);
-    const auto barycenter =
-        sinkhorn_barycenter<T>({.epsilon = 0.1}, MatrixView<const T>(p.a.data(), 1, n), {}, {p.cost.data(), n, m}, q);
+    const auto barycenter = sinkhorn_barycenter<T>({.epsilon = 0.1, .tolerance = 1e-12}, MatrixView<const T>(p.a.data(), 1, n),
+                                                   {}, {p.cost.data(), n, m}, q);
     EXPECT_TRUE(barycenter.converged);
     std::vector<double> theta(8 * 5);
     random_directions({theta.data(), 8, 5}, 3);

@@ -10,6 +10,7 @@
 #include "src/check.h"
 #include "src/parallel.h"
 #include "src/transport/kernels.h"
+#include "src/transport/laplacian.h"
 #include "src/transport/masses.h"
 #include "src/transport/points.h"
 #include "src/transport/problems.h"
@@ -23,11 +24,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kStageFactor = 4, kStageError = 0.05;
 constexpr std::size_t kStageIterations = 20;
 
-// Where that is slow, as it is at an epsilon that leaves few entries of the plan, Newton's method goes on: of so many columns.
-constexpr std::size_t kNewtonColumns = 1024;
-constexpr double kNegligible = 0x1p-70;  // of a row's sum: no entry of the Hessian is that of such a number
-constexpr double kDamping = 1e-15;       // of the columns' masses
-constexpr int kStalled = 50;             // so many steps without a smaller error: rounding is all that is left
+// Where that is slow, as it is at an epsilon that leaves few entries of the plan, Newton's method goes on.
+constexpr double kDamping = 1e-15;  // of the columns' masses
 
 template <class T>
 class Solver {
@@ -212,19 +210,13 @@ class Solver {
       if (a_[i] == 0) continue;
       double sum;
       kernels_.exponentials(cost_.row(i), p_.data(), m, epsilon_, q.data(), &sum);
-      some.clear();
-      for (std::size_t j = 0; j < m; ++j) {
-        q[j] /= sum;
-        if (q[j] > kNegligible) some.push_back(j);
-      }
-      for (std::size_t k = 0; k < some.size(); ++k) {
-        double* const row = weights_.data() + some[k] * m;
-        for (std::size_t j = 0; j < k; ++j) row[some[j]] += a_[i] * q[some[k]] * q[some[j]];
-      }
+      add_products(q, sum, a_[i], some, weights_);
     }
     std::vector<double> lacks(m);
     for (std::size_t j = 0; j < m; ++j) lacks[j] = b_[j] > 0 ? b_[j] - column_sums_[j] : 0;
-    const std::vector<double> step = solve_laplacian(weights_, lacks, kDamping);
+    std::vector<double> leak(m);
+    for (std::size_t j = 0; j < m; ++j) leak[j] = kDamping * b_[j];
+    const std::vector<double> step = solve_laplacian(weights_, std::move(lacks), std::move(leak), true);
     double least = kInfinity, largest = -kInfinity;
     for (std::size_t j = 0; j < m; ++j) {
       if (b_[j] > 0) least = std::min(least, step[j]), largest = std::max(largest, step[j]);
@@ -232,39 +224,6 @@ class Solver {
     const double range = largest - least;
     const double share = range > 0.5 ? std::log1p(range) / range : 1;
     for (std::size_t j = 0; j < m; ++j) g_[j] += epsilon_ * share * step[j];
-  }
-
-  // (D - W) x = r, W the weights below the diagonal and D their sums, plus damping times b. Each is eliminated into the others
-  // by sums of numbers that are not negative, so that connections of any weakness keep their digits (Grassmann, Taksar and
-  // Heyman).
-  std::vector<double> solve_laplacian(std::vector<double> w, std::vector<double> r, double damping) const {
-    const std::size_t m = r.size();
-    std::vector<double> degree(m), leak(m);
-    for (std::size_t j = 0; j < m; ++j) leak[j] = damping * b_[j];
-    for (std::size_t k = m; k-- > 1;) {
-      const double* const row = w.data() + k * m;
-      double sum = leak[k];
-      for (std::size_t j = 0; j < k; ++j) sum += row[j];
-      degree[k] = sum;
-      if (sum == 0) continue;
-      for (std::size_t i = 0; i < k; ++i) {
-        if (row[i] == 0) continue;
-        const double share = row[i] / sum;
-        r[i] += share * r[k];
-        leak[i] += share * leak[k];
-        double* const into = w.data() + i * m;
-        for (std::size_t j = 0; j < i; ++j) into[j] += share * row[j];
-      }
-    }
-    degree[0] = leak[0];
-    std::vector<double> x(m);
-    for (std::size_t k = 0; k < m; ++k) {
-      if (degree[k] == 0) continue;
-      double sum = r[k];
-      for (std::size_t j = 0; j < k; ++j) sum += w[k * m + j] * x[j];
-      x[k] = k == 0 ? 0 : sum / degree[k];
-    }
-    return x;
   }
 
   void correct_columns() {

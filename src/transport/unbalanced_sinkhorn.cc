@@ -10,6 +10,7 @@
 #include "src/check.h"
 #include "src/parallel.h"
 #include "src/transport/kernels.h"
+#include "src/transport/laplacian.h"
 #include "src/transport/masses.h"
 #include "src/transport/problems.h"
 
@@ -63,17 +64,46 @@ class Solver {
     for (std::size_t i = 0; i < cost_.rows; ++i) largest = std::max(largest, kernels_.largest_size(cost_.row(i), cost_.cols));
     epsilon_ = std::max(options_.epsilon, largest);
     std::int64_t in_stage = 0;
+    // One of Newton's steps costs about m / 64 sweeps more.
+    const std::int64_t m = static_cast<std::int64_t>(cost_.cols);
+    const std::int64_t patience = cost_.cols > kNewtonColumns ? std::numeric_limits<std::int64_t>::max()
+                                                              : kStageIterations * std::max<std::int64_t>(1, m / 64);
+    double least = kInfinity;
+    int stalled = 0;
+    bool known = false;  // the result, as a sweep has been made of these potentials
     UnbalancedSinkhornResult result = {};
     for (;;) {
       const bool last = epsilon_ == options_.epsilon;
-      sweep();
-      ++result.iterations;
-      measure(result, sum_a, sum_b);
+      if (!known) {
+        sweep();
+        measure(result, sum_a, sum_b);
+        ++result.iterations;
+      }
+      known = false;
       if (last && result.gap <= options_.tolerance * size_) {
         result.converged = true;
         break;
       }
       if (result.iterations >= options_.max_iterations) break;
+      if (last && ++in_stage > patience && stalled < kStalled && result.iterations + 3 <= options_.max_iterations) {
+        stalled = result.gap < least ? 0 : stalled + 1;
+        least = std::min(least, result.gap);
+        newton();
+        const std::vector<double> before = g_;
+        const double dual = result.value - result.gap;
+        // Whole components may have to go far, and plans change little: what is safe comes last.
+        for (const double part : {1.0, std::sqrt(safe_), safe_}) {
+          for (std::size_t j = 0; j < g_.size(); ++j) {
+            if (g_[j] < kInfinity) g_[j] = before[j] + epsilon_ * part * step_[j];
+          }
+          sweep();
+          measure(result, sum_a, sum_b);
+          ++result.iterations;
+          if (part == safe_ || result.value - result.gap >= dual) break;
+        }
+        known = true;
+        continue;
+      }
       const double change = correct_columns();
       if (!last && (change <= kStageChange * epsilon_ || ++in_stage >= kStageIterations)) {
         epsilon_ = std::max(options_.epsilon, epsilon_ / kStageFactor);
@@ -191,6 +221,37 @@ class Solver {
     return change;
   }
 
+  // One step of Newton's method for g after a sweep, f being the best for g. The dual is then, up to a constant,
+  // -(rho + epsilon) sum_i a_i exp(L_i / (rho + epsilon)) - rho sum_j b_j exp(-g_j / rho). With q_ij the rows of the plan over
+  // their sums r_i, its Hessian times -epsilon is diag(columns) - rho / (rho + epsilon) sum_i r_i q_i q_i^T +
+  // epsilon / rho diag(b exp(-g / rho)): a Laplacian and what leaks. The part of the step
+  // that is sure to be no step back is that for a sum of exponentials (Sun and Tran-Dinh 2019).
+  void newton() {
+    const std::size_t n = cost_.rows, m = cost_.cols;
+    weights_.assign(m * m, 0);
+    std::vector<double> q(m), lacks(m), leak(m);
+    std::vector<std::size_t> some;
+    for (std::size_t i = 0; i < n; ++i) {
+      if (f_[i] == kInfinity || row_sums_[i] == 0) continue;
+      double sum;
+      kernels_.exponentials(cost_.row(i), p_.data(), m, epsilon_, q.data(), &sum);
+      add_products(q, sum, share() * row_sums_[i], some, weights_);
+    }
+    for (std::size_t j = 0; j < m; ++j) {
+      if (g_[j] == kInfinity) continue;
+      const double right = b_[j] * std::exp(-g_[j] / rho_);
+      lacks[j] = right - column_sums_[j];
+      leak[j] = epsilon_ / (rho_ + epsilon_) * column_sums_[j] + epsilon_ / rho_ * right;
+    }
+    step_ = solve_laplacian(weights_, std::move(lacks), std::move(leak), false);
+    double low = kInfinity, high = -kInfinity;
+    for (std::size_t j = 0; j < m; ++j) {
+      if (g_[j] < kInfinity) low = std::min(low, step_[j]), high = std::max(high, step_[j]);
+    }
+    const double size = high - low + epsilon_ / rho_ * std::max(std::abs(low), std::abs(high));
+    safe_ = size > 0.5 ? std::log1p(size) / size : 1;
+  }
+
   // log sum_i masses_i exp(-potentials_i / rho), of the potentials that are finite.
   double mean_exponential(const std::vector<double>& potentials, const std::vector<double>& masses) const {
     const bool rows = &masses == &a_;
@@ -230,6 +291,9 @@ class Solver {
   UnbalancedSinkhorn options_;
   double rho_, epsilon_ = 0, size_ = 0;
   std::vector<double> f_, g_, p_, factor_, row_sums_, column_sums_, next_, partial_, exponentials_;
+  std::vector<double> step_;     // of Newton, in units of epsilon
+  double safe_ = 1;              // how much of it is no step back
+  std::vector<double> weights_;  // of the columns' Laplacian, below its diagonal
   std::size_t block_rows_, blocks_;
 };
 

@@ -195,6 +195,17 @@ def test_unbalanced_transport_tends_to_the_balanced():
     assert all(later < 0.2 * before for before, later in itertools.pairwise(off)) and off[-1] < 1e-5
 
 
+def test_unbalanced_transport_of_parts_that_shift_apart():
+    """Forbidden arcs, or a small epsilon, leave parts of the plan whose potentials hardly know of each other."""
+    a, b, cost = problem(14, 8, 8)
+    apart = np.where((np.arange(8) < 3)[:, None] == (np.arange(8) < 5), cost, np.inf)
+    for one, epsilon in ((apart, 0.01), (cost, 1e-3)):
+        found = entropic.unbalanced_sinkhorn(a, b, one, epsilon=epsilon, penalty=100, tolerance=1e-12)
+        assert found.converged and found.iterations < 300
+    far = np.isfinite(apart)
+    assert (found.plan > 0).any() and (entropic.unbalanced_sinkhorn(a, b, apart, epsilon=0.1, penalty=1).plan[~far] == 0).all()
+
+
 def test_unbalanced_transport_of_several_problems():
     a, b, cost = problem(8)
     many = entropic.unbalanced_sinkhorn([a, 2 * a], b, [[cost], [cost + 1]], epsilon=0.1, penalty=0.5)
