@@ -459,8 +459,30 @@ def sharded_rows(rank, size):
         found, want = et.gamma_for_entropy(d, entropy=2.0), et.gamma_for_entropy(x, entropy=2.0)
         equal = [torch.allclose(a.full_tensor(), b, atol=1e-5) for a, b in zip(found[:2], want[:2], strict=True)]
         results.append(("gamma_for_entropy", str(placement), {}, *equal, set(found.status.tolist()) <= {"ok"}))
+    heads = torch.randn(3, 4, 6, 5, 8, generator=random)
+    whole = {
+        "power_transform": (p, lambda p: et.power_transform(p, gamma=2.0)),
+        "mean_field_entropy": (x, lambda x: et.mean_field_entropy(x, gamma=0.5)),
+        "self_information": (p, lambda p: et.self_information(p, base=2.0)),
+        "attention": (heads[0], lambda x: et.attention(x, 2 * x, -x, map="entmax", alpha=1.3, causal=True)),
+        "scaled_dot_product_attention": (heads[1], lambda x: et.scaled_dot_product_attention(x, 2 * x, -x, is_causal=True)),
+    }
+    for name, (given, function) in whole.items():
+        for axis in (0, 1):
+            d = distribute_tensor(given, mesh, [Shard(axis)]).requires_grad_()
+            if axis == 1 and "attention" not in name:
+                with pytest.raises(ValueError, match=f"{name}: dim 1 must not be sharded"):
+                    function(d)
+                continue
+            alone = given.clone().requires_grad_()
+            want, y = function(alone), function(d)
+            (dx,), (slope,) = torch.autograd.grad(want.square().sum(), alone), torch.autograd.grad(y.square().sum(), d)
+            good = torch.equal(y.full_tensor(), want), torch.allclose(slope.full_tensor(), dx, atol=1e-5)
+            results.append((name, str(axis), {}, *good, y.placements[0] == Shard(axis)))
+    queries = distribute_tensor(heads[2], mesh, [Shard(2)])
     d = distribute_tensor(x, mesh, [Shard(1)])
     for call, text in (
+        (lambda: et.attention(queries, queries, queries), "attention: queries and their entries must not be sharded"),
         (lambda: et.softmax_loss(d, target, label_smoothing=0.1), "label_smoothing must be 0.* where dim is sharded, got 0.1"),
         (
             lambda: et.entropy(d, input="scores", normalize=True),

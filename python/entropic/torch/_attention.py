@@ -8,7 +8,7 @@ from entropic._maps import MAPS, map_and_params
 from entropic.torch import _descriptions
 from entropic.torch._arguments import autocast, from_array, misfit, no_gradient, one_device
 from entropic.torch._builder import Operator, is_alone, wants_gradient
-from entropic.torch._compat import function_modes, has_memory, in_forward_mode, in_transform, tracing
+from entropic.torch._compat import function_modes, has_memory, in_forward_mode, in_transform, is_dtensor, tracing
 from entropic.torch._eager import ready
 from entropic.torch._modules import Configured
 from entropic.torch._spec import OpSpec, Tensor
@@ -109,8 +109,17 @@ def attention(q, k, v, *, map="softmax", scale="sqrt", causal=False, mask=None, 
     out = _of_plain(q, k, v, mask, map, map_params, scale, causal, train_length, kappa)
     if out is not None:
         return out
+    if is_dtensor(q):
+        params = {"map": map, "scale": scale, "causal": causal, "mask": mask, "train_length": train_length, "kappa": kappa}
+        return _of_dtensors("attention", q, k, v, mask, lambda *local: attention(*local, **params, **map_params))
     tensors = _check("attention", q=q, k=k, v=v)
     return _attended("attention", *tensors, mask, map, map_params, scale, causal, train_length, kappa)
+
+
+def _of_dtensors(*arguments):
+    from entropic.torch.distributed import attention_of_dtensors
+
+    return attention_of_dtensors(*arguments)
 
 
 def _of_plain(q, k, v, mask, map, map_params, scale, causal, train_length, kappa):
@@ -345,6 +354,15 @@ def scaled_dot_product_attention(
     >>> out = entropic.torch.scaled_dot_product_attention(q, k, v, is_causal=True, map="entmax", alpha=1.5)
     """
     function = "scaled_dot_product_attention"
+    if is_dtensor(query):
+        params = {"attn_mask": attn_mask, "dropout_p": dropout_p, "is_causal": is_causal, "scale": scale, "map": map}
+        params |= {"enable_gqa": enable_gqa, "window": window, "softcap": softcap, "sinks": sinks}
+        params |= {"train_length": train_length, "kappa": kappa, **map_params}
+        if dropout_p or sinks is not None:
+            raise ValueError(f"{function}: of DTensors there must be neither dropout_p nor sinks")
+        return _of_dtensors(
+            function, query, key, value, attn_mask, lambda *local: scaled_dot_product_attention(*local, **params)
+        )
     query, key, value = _check(function, query=query, key=key, value=value)
     if is_causal and attn_mask is not None:
         raise ValueError(f"{function}: attn_mask must be None where is_causal is True: give one of them")

@@ -103,6 +103,10 @@ def call_entries(name, p, values, dim, axis, dtype):
     single = isinstance(p, Tensor) and p.dim() == 0
     p = p.unsqueeze(0) if single else p
     dim = checked_dim(name, "p", p, one_dim(name, dim, axis))
+    if is_dtensor(p):
+        from entropic.torch.distributed import entries_of_dtensor
+
+        return entries_of_dtensor(name, p, dim, lambda p: call_entries(name, p, values, dim, None, dtype))
     (p,) = widened(name, dtype, p)
     values, _ = numbers_and_rows(DESCRIPTIONS[name], values, "p", p, dim)
     value = OPERATORS[name](p, *values, dim)

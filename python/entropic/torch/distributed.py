@@ -1249,6 +1249,34 @@ def of_dtensor(name, x, values, dim):
     return _as_dtensor(y, x.device_mesh, placements, shape)
 
 
+def entries_of_dtensor(name, x, dim, on_local):
+    """Of x's shape, of each rank's rows; refused where the mesh shards dim."""
+    x, placements, sharded = _laid_out(name, x, dim)
+    if sharded is not None:
+        _operation_of_parts(name, placements, dim)
+    return _as_dtensor(on_local(x.to_local()), x.device_mesh, placements, x.shape)
+
+
+def attention_of_dtensors(name, q, k, v, mask, on_local):
+    """Attention of each rank's batches and heads: q, k and v are sharded alike, and in no other axis."""
+    from torch.distributed.tensor import DTensor
+
+    if not all(isinstance(one, DTensor) for one in (q, k, v)) or isinstance(mask, DTensor):
+        raise TypeError(f"{name}: q, k and v must all be DTensors, and mask none")
+    if len({one.dim() for one in (q, k, v)}) > 1 or (mask is not None and mask.dim() > 2):
+        raise ValueError(f"{name}: of DTensors, q, k and v must have as many axes, and mask at most two")
+    rows = q.dim() - 2
+    (q, placements, _), *others = (_laid_out(name, one, rows) for one in (q, k, v))
+    if any(one.is_shard() and one.dim >= rows for one in placements):
+        raise ValueError(f"{name}: queries and their entries must not be sharded, got placements {placements}")
+    for argument, (_, other, _) in zip("kv", others, strict=True):
+        if other != placements:
+            raise ValueError(f"{name}: {argument} must have the placements of q, {placements}, got {other}")
+    k, v = (other[0] for other in others)
+    out = on_local(q.to_local(), k.to_local(), v.to_local())
+    return _as_dtensor(out, q.device_mesh, placements, (*q.shape[:-1], v.shape[-1]))
+
+
 def rows_of_dtensors(name, tensors, dim, given, defaults, on_local):
     """Numbers for each row of DTensors: by parts where their mesh shards dim, else of each rank's rows.
 
