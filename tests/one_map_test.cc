@@ -67,6 +67,48 @@ TEST(TopPSoftmax, KeepsTheFewestThatReachP) {
   check(double{});
 }
 
+// Of rows of every length, by whatever way the cut is found: what is kept is what sorting keeps, and p has softmax's bits of
+// it.
+TEST(TopKSoftmax, KeepsTheFirstOfTheLargest) {
+  const auto check = [&]<class T>(T) {
+    for (const std::size_t n : {5, 64, 65, 255, 256, 257, 400, 1024, 1500, 5000, 9001, 16383, 20001}) {
+      std::vector<std::vector<T>> rows;
+      rows.push_back(support::normal_row<T>(n, 1, 0, static_cast<unsigned>(n)));
+      rows.push_back(rows[0]), rows.push_back(rows[0]), rows.push_back(rows[0]), rows.push_back(rows[0]);
+      std::sort(rows[1].begin(), rows[1].end());
+      for (std::size_t i = 0; i < n; ++i) {
+        rows[2][i] = std::round(2 * rows[2][i]);
+        if (i % 128 > 40 || i % 3 == 0) rows[3][i] = -kInfinity<T>;
+        if (i % 128 > 40) rows[4][i] -= 100;
+      }
+      for (const auto& x : rows) {
+        std::vector<std::size_t> order(n);
+        std::iota(order.begin(), order.end(), std::size_t{0});
+        std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return x[a] > x[b]; });
+        for (const std::size_t k : {1, 4, 41, 50, 64, 65}) {
+          std::vector<T> kept(n, -kInfinity<T>);
+          for (std::size_t i = 0; i < std::min(k, n); ++i) kept[order[i]] = x[order[i]];
+          for (const std::string& target : support::fma_targets()) {
+            force_simd_target(target);
+            const auto p = run(TopKSoftmax{.k = static_cast<std::int64_t>(k)}, x), want = run(Softmax{}, kept);
+            const std::string name = "n " + std::to_string(n) + " k " + std::to_string(k) + " " + target;
+            if (n > 64) {
+              ASSERT_EQ(p, want) << name;
+            } else {  // side by side, and where scores tie alone: two orders of a sum
+              for (std::size_t i = 0; i < n; ++i) {
+                ASSERT_NEAR(p[i], want[i], 4 * std::numeric_limits<T>::epsilon() * want[i]) << name << " " << i;
+              }
+            }
+          }
+        }
+      }
+    }
+  };
+  check(float{});
+  check(double{});
+  force_simd_target("");
+}
+
 // Of m infinite scores the first ceil(p m) stay: of 10, with a p that is a little more than 1/10 in binary, 2.
 TEST(TopPSoftmax, CutsInfiniteScores) {
   std::vector<double> x(10, kInfinity<double>), want(10, 0.0);

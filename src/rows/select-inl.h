@@ -179,13 +179,63 @@ HWY_INLINE Cut<T> CutThrough(D d, const T* candidates, size_t m, size_t k, T lea
   return {low, EndOfFirst(d, row, n, low, k - above)};  // more than k reach it: they tie
 }
 
+// Columns of a row that is written in lines of so many.
+inline constexpr size_t kColumns = 128;
+
 // Numbers of scratch that LargestK wants: maxima of blocks, and scores, packed a vector at a time.
-constexpr size_t LargestKScratch(size_t n) { return n + n / 64 + 32; }
+constexpr size_t LargestKScratch(size_t n) { return n + HWY_MAX(n / 64, n < 2 * kColumns ? 0 : kColumns) + 32; }
+
+// The cut of LargestK by the maxima of columns, for k <= kColumns / 2: a number that k of them reach, or a few more, leaves few
+// candidates. False where fewer columns have a finite score. Not inlined, for it makes the rest of LargestK slower.
+template <class D, class T = hn::TFromD<D>>
+HWY_NOINLINE bool CutByColumns(D d, const T* x, size_t n, size_t k, T* scratch, Cut<T>& cut) {
+  constexpr T kLowest = -kInfinity<T>;
+  constexpr size_t N = hn::MaxLanes(D()), kAtOnce = HWY_MIN(kColumns / N, size_t{8});
+  auto most = hn::Set(d, kLowest);
+  for (size_t part = 0; part < kColumns; part += kAtOnce * N) {
+    hn::Vec<D> maxima[kAtOnce];
+    for (auto& maximum : maxima) maximum = hn::Set(d, kLowest);
+    size_t i = part;
+    for (; i + kAtOnce * N <= n; i += kColumns) {
+      for (size_t v = 0; v < kAtOnce; ++v) maxima[v] = hn::Max(hn::LoadU(d, x + i + v * N), maxima[v]);
+    }
+    for (size_t v = 0; v < kAtOnce && i + v * N < n; ++v) {
+      maxima[v] = hn::Max(LoadUpTo(d, x + i + v * N, n - i - v * N, kLowest), maxima[v]);
+    }
+    for (size_t v = 0; v < kAtOnce; ++v) {
+      hn::StoreU(maxima[v], d, scratch + part + v * N);
+      most = hn::Max(maxima[v], most);
+    }
+  }
+  const T largest = MaxLane(d, most);
+  T low = LowestFinite(d, scratch, kColumns, largest), high = largest;
+  if (CountAtLeast(d, scratch, kColumns, low) < k) return false;
+  // Not to the kth maximum: a few halvings leave few columns too many.
+  for (int step = 0; step < 5; ++step) {
+    const T middle = T(0.5) * low + T(0.5) * high;
+    const size_t reached = CountAtLeast(d, scratch, kColumns, middle);
+    (reached >= k ? low : high) = middle;
+    if (reached >= k && reached < k + k / 8) break;
+  }
+  const auto limit = hn::Set(d, low);
+  T* const packed = scratch + kColumns;
+  size_t m = 0;
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto xi = LoadUpTo(d, x + i, count, kLowest);
+    const auto in = hn::Ge(xi, limit);
+    if (hn::AllFalse(d, in)) return;
+    hn::StoreU(CompressLanes(d, xi, in), d, packed + m);
+    m += hn::CountTrue(d, in);
+  });
+  cut = m == k ? Cut<T>{low, n} : CutThrough(d, packed, m, k, low, largest, packed, x, n);
+  return true;
+}
 
 // The k largest of n scores, of equal ones those with the lower index, NaN as if it were not there. A finite maximum.
 //
 // Where k is small against n, blocks of 256, or 64, are looked at through their maxima: the kth largest of these is reached by
 // k scores at least, so the blocks whose maximum is below it hold none of the k largest, and the others few that reach it.
+// Where it is not so small, the maxima of columns do the same.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE Cut<T> LargestK(D d, const T* x, size_t n, size_t k, T* scratch) {
   constexpr T kLowest = -kInfinity<T>;
@@ -194,6 +244,9 @@ HWY_INLINE Cut<T> LargestK(D d, const T* x, size_t n, size_t k, T* scratch) {
   const T* candidates = x;
   size_t m = n;
   const size_t blocks = (n + size - 1) / size;
+  if (k <= kColumns / 2 && n >= 2 * kColumns && k > blocks / 4) {
+    if (Cut<T> cut; CutByColumns(d, x, n, k, scratch, cut)) return cut;
+  }
   T max = kLowest, least = std::numeric_limits<T>::lowest();
   if (k <= blocks / 4) {
     for (size_t b = 0; b < blocks; ++b) {
