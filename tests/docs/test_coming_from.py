@@ -60,7 +60,7 @@ def value(expression, x):
 
 
 def test_the_table_is_found():
-    assert len(PAIRS) == 20
+    assert len(PAIRS) == 21
     assert {theirs.split(".")[0] for theirs, _ in PAIRS} == {"scipy", "torch", "jax", "optax", "jaxopt", "distrax", "entmax"}
 
 
