@@ -175,7 +175,7 @@ def test_measures_gamma_losses_and_draws(library, sse4):
     assert value.tobytes() == entropic.softmax_loss(scores, classes).tobytes()
     draws = np.empty((len(x), 7), np.int64)
     library.apply("sample", {"seed": 5}, x=x.astype("float64"), indices=draws)
-    assert draws.tobytes() == entropic.sample(x.astype("float64"), 7, seed=5).tobytes()
+    assert draws.tobytes() == entropic.sample(x.astype("float64"), size=7, seed=5).tobytes()
 
 
 def test_optimal_transport(library, sse4):
