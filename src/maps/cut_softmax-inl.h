@@ -25,7 +25,7 @@ struct KernelsOf<TopKSoftmax, T> {
   static constexpr NotOffered ParamVjpRow = {};
   struct Short {
     static constexpr size_t kGroups = 1;
-    static bool Takes(const TopKSoftmax& /*op*/) { return true; }
+    static HWY_INLINE bool Takes(const TopKSoftmax& /*op*/) { return true; }
     static void Map(const TopKSoftmax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group, T* const* p, size_t count);
   };
   using Several = NotOffered;
@@ -41,7 +41,7 @@ struct KernelsOf<TopPSoftmax, T> {
   static constexpr NotOffered ParamVjpRow = {};
   struct Short {
     static constexpr size_t kGroups = 1;
-    static bool Takes(const TopPSoftmax& op) { return op.p < 1; }
+    static HWY_INLINE bool Takes(const TopPSoftmax& op) { return op.p < 1; }
     static void Map(const TopPSoftmax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group, T* const* p, size_t count);
   };
   using Several = NotOffered;
