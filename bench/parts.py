@@ -1,4 +1,5 @@
-"""Rows split over ranks against gathering them first: bytes, rounds and time on gloo. python bench/parts.py [RANKS ...]"""
+"""Rows split over ranks against gathering them first, and the loss against torch's loss_parallel: bytes, rounds and time on gloo.
+python bench/parts.py [RANKS ...]"""
 
 import os
 import socket
@@ -10,6 +11,9 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as multiprocessing
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.tensor.parallel import loss_parallel
 
 import entropic.torch as et
 import entropic.torch.distributed as D
@@ -34,8 +38,16 @@ def work(rank, size, port):
         dist.all_gather(parts, x)
         return torch.cat(parts, -1)
 
+    mesh = DeviceMesh("cpu", list(range(size)))
+    dtensor = DTensor.from_local(x, mesh, [Shard(1)], run_check=False, shape=torch.Size((ROWS, N)), stride=(N, 1))
+
+    def parallel():
+        with loss_parallel():
+            return torch.nn.functional.cross_entropy(dtensor, target, reduction="none").to_local()
+
     tasks = {
         "softmax_loss": (lambda: D.softmax_loss(x, target, **where), lambda: et.softmax_loss(gathered(), target)),
+        "softmax_loss; loss_parallel": (lambda: D.softmax_loss(x, target, **where), parallel),
         "sparsemax": (lambda: D.sparsemax(x, **where), lambda: et.sparsemax(gathered())),
         "entropy_normalize": (
             lambda: D.entropy_normalize(x, entropy=2.0, **where),
@@ -74,9 +86,9 @@ def et_sample(x):
 
 
 if __name__ == "__main__":
-    print("| operation | ranks | rounds | bytes per row and rank | bytes of the gather | ms | ms of gather and local |")
+    print("| operation | ranks | rounds | bytes per row and rank | bytes of the gather | ms | ms of gather and local, or of loss_parallel |")
     print("|---|---|---|---|---|---|---|")
-    for size in map(int, sys.argv[1:] or ["1", "2", "4"]):
+    for size in map(int, sys.argv[1:] or ["1", "2", "4", "8"]):
         with socket.socket() as one:
             one.bind(("127.0.0.1", 0))
             port = one.getsockname()[1]
