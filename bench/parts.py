@@ -1,5 +1,7 @@
-"""Rows split over ranks against gathering them first, and the loss against torch's loss_parallel: bytes, rounds and time on gloo.
-python bench/parts.py [RANKS ...]"""
+"""Rows split over ranks against gathering them first, the loss also against torch's loss_parallel: bytes, rounds, time on gloo.
+
+python bench/parts.py [RANKS ...]
+"""
 
 import os
 import socket
@@ -86,7 +88,7 @@ def et_sample(x):
 
 
 if __name__ == "__main__":
-    print("| operation | ranks | rounds | bytes per row and rank | bytes of the gather | ms | ms of gather and local, or of loss_parallel |")
+    print("| operation | ranks | rounds | bytes per row and rank | bytes of the gather | ms | ms of the other |")
     print("|---|---|---|---|---|---|---|")
     for size in map(int, sys.argv[1:] or ["1", "2", "4", "8"]):
         with socket.socket() as one:
