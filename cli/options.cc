@@ -74,6 +74,18 @@ CLI::Option* add_flag(CLI::App& command, const std::string& name, bool& value, c
   return command.add_flag(name, value, meaning)->disable_flag_override();
 }
 
+void add_header_options(CLI::App& command, Files& files, std::string_view what) {
+  files::ReadOptions& reading = files.reading;
+  const auto add = [&](const std::string& name, bool value, const std::string& meaning) {
+    return command
+        .add_flag_callback(
+            name, [&reading, value] { reading.header = value; }, meaning)
+        ->disable_flag_override();
+  };
+  CLI::Option* const header = add("--header", true, "The first line holds names, whatever they look like");
+  add("--no-header", false, fmt::format("The first line holds {}", what))->excludes(header);
+}
+
 void add_input_options(CLI::App& command, Files& files, std::string_view holds) {
   add_path(command, "FILE", files.in, "standard input",
            fmt::format("{}: {}, also with .gz or .zst; - or nothing is standard input, as CSV", holds, format_endings()))
@@ -92,14 +104,7 @@ void add_input_options(CLI::App& command, Files& files, std::string_view holds) 
     command.add_option_function<std::string>(name, set, meaning)->option_text(form);
   };
   files::ReadOptions& reading = files.reading;
-  const auto add_header = [&](const std::string& name, bool value, const std::string& meaning) {
-    return command
-        .add_flag_callback(
-            name, [&reading, value] { reading.header = value; }, meaning)
-        ->disable_flag_override();
-  };
-  CLI::Option* const header = add_header("--header", true, "The first line holds names, whatever they look like");
-  add_header("--no-header", false, "The first line holds scores")->excludes(header);
+  add_header_options(command, files, "scores");
   command
       .add_option_function<std::string>(
           "--labels",

@@ -97,6 +97,9 @@ void add_more_files(CLI::App& command, Files& files);
 // What results look like, whatever the file's name: --format-out and --precision.
 void add_form_options(CLI::App& command, Files& files);
 
+// --header and --no-header; `what` a first line that is no header holds.
+void add_header_options(CLI::App& command, Files& files, std::string_view what);
+
 // -o, for commands whose result is a table, with these, and for others.
 void add_output_option(CLI::App& command, Files& files);
 CLI::Option* add_output_option(CLI::App& command, Files& files, const std::string& meaning);

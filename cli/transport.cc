@@ -289,7 +289,7 @@ void add_distance(CLI::App& app, Program& program, Table (*evaluate)(const Op&, 
 }
 
 // The three files of a plan; `sums` says what those of the second's masses must be.
-void add_problem(CLI::App& command, Plan& options, std::string_view sums) {
+void add_problem(CLI::App& command, Program& program, Plan& options, std::string_view sums) {
   add_path(command, "--a", options.a, "standard input", "Masses, one row or column: one for each row of the costs")
       ->option_text("FILE")
       ->required();
@@ -299,6 +299,7 @@ void add_problem(CLI::App& command, Plan& options, std::string_view sums) {
   add_path(command, "--cost", options.cost, "standard input", "Costs of a unit from each to each; inf forbids")
       ->option_text("FILE")
       ->required();
+  add_header_options(command, program.files, "numbers");
 }
 
 void add_plan_output(CLI::App& command, Program& program) {
@@ -314,7 +315,7 @@ void add_plan(CLI::App& app, Program& program, std::string_view out, std::string
   const auto options = std::make_shared<Plan>();
   CLI::App& command = *app.add_subcommand(std::string(kName), std::string(Op::kDescription.summary));
   command.group(group_of("transport"));
-  add_problem(command, *options, "");
+  add_problem(command, program, *options, "");
   for (std::size_t i = 0; i < arguments->values.size(); ++i) {
     const entropic::ParamInfo& param = arguments->info.params[i];
     add_param(command, param, arguments->values[i])->group("Parameters")->required(param.required);
@@ -434,7 +435,7 @@ void add_transport(CLI::App& app, Program& program) {
   const auto options = std::make_shared<BalancedPlan>();
   CLI::App& command = *app.add_subcommand("transport", "The cheapest plan that moves masses a to masses b.");
   command.group(group_of("transport"));
-  add_problem(command, *options, " of the same sum");
+  add_problem(command, program, *options, " of the same sum");
   CLI::Option* const epsilon =
       command
           .add_option_function<std::string>(

@@ -47,6 +47,17 @@ def test_with_entropy(cli, problem):
     assert row.endswith(",converged")
 
 
+@pytest.mark.parametrize("command", [("transport",), ("partial_transport", "--mass", "1"), ("unbalanced_sinkhorn",)])
+def test_costs_that_begin_like_names(cli, problem, command):
+    """0,1,2 is a row of distances as well; what the message advises is there."""
+    cli.write("a.csv", "0.5,0.25,0.25\n")
+    cli.write("cost.csv", "0,1,2\n1,0,1\n2,1,0\n")
+    files = ("--a", "a.csv", "--b", "a.csv", "--cost", "cost.csv")
+    further = ("--epsilon", "1", "--penalty", "1") if command[0] == "unbalanced_sinkhorn" else ()
+    assert "--no-header" in cli.error(*command, *files, *further)
+    assert float(cli.output(*command, *files, *further, "--no-header").splitlines()[1].split(",")[0]) < 1
+
+
 def test_a_part_of_the_masses(cli, problem):
     a, b, cost = problem
     want = entropic.partial_transport(a, b, cost, mass=0.6)
