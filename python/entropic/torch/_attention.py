@@ -142,7 +142,7 @@ def _of_plain(q, k, v, mask, map, map_params, scale, causal, train_length, kappa
         if eager is not None:
             return eager.attention(_RULE, q, k, v, mask, call)
         return _by_kernel(q, k, v, mask, call)
-    except (RuntimeError, TypeError, ValueError):
+    except (TypeError, ValueError):
         return None
 
 
@@ -162,7 +162,10 @@ def _by_kernel(q, k, v, mask, call):
     if mask is not None:
         if not is_alone(mask) or mask.dtype not in (torch.bool, q.dtype) or mask.requires_grad:
             return None
-        mask = mask.expand(*batch, queries, keys)
+        try:
+            mask = mask.expand(*batch, queries, keys)
+        except RuntimeError:  # a shape that does not fit
+            return None
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
         return _Tracked.apply(call, q, k, v, mask)
     return cpu.attend(q, k, v, mask, *call)
