@@ -8,6 +8,7 @@
 void add_list(CLI::App& app, Program& program);
 void add_shell(CLI::App& app, Program& program);
 void add_compare(CLI::App& app, Program& program);
+void add_explore(CLI::App& app, Program& program);
 void add_describe(CLI::App& app, Program& program);
 void add_maps(CLI::App& app, Program& program);
 void add_entropy_control(CLI::App& app, Program& program);

@@ -3,6 +3,9 @@
 // The page holds the rows around the chosen one, all of them unless they are very many, of each row the classes that are shown
 // and of all rows the histograms; its script only draws, and of long lists only what is in sight. Numbers are in the page as
 // bytes, in base64: a third of their text.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -10,7 +13,7 @@
 #include <span>
 
 #include "compare.h"
-#include "files/text.h"
+#include "page.h"
 
 namespace {
 
@@ -502,18 +505,7 @@ matrix();
 
 std::string number(double value) { return std::isfinite(value) ? fmt::format("{:.4g}", value) : "null"; }
 
-// A string of JSON that does not end the script it stands in.
-std::string text(std::string_view value) {
-  std::string escaped;
-  for (const char c : files::json_string(value)) {
-    if (c == '<') {
-      escaped += "\\u003c";
-    } else {
-      escaped += c;
-    }
-  }
-  return escaped;
-}
+std::string text(std::string_view value) { return inert_json(value); }
 
 template <class Range, class F>
 std::string array(const Range& range, F element) {

@@ -167,6 +167,7 @@ int run(int argc, char** argv) {
 
   add_list(app, program);
   add_compare(app, program);
+  add_explore(app, program);
   add_describe(app, program);
   add_maps(app, program);
   add_entropy_control(app, program);

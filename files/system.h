@@ -68,6 +68,27 @@ std::size_t terminal_columns(int descriptor);  // of standard output's or standa
 int character_width(wchar_t character);
 void use_utf8();
 
+// The path of this program's file, or nothing.
+std::string program();
+
+// Programs of this machine that connect to 127.0.0.1.
+
+using Connection = std::intptr_t;
+inline constexpr Connection kNoConnection = -1;
+
+// Takes connections at a port; 0 becomes one that is free.
+Connection listen_here(std::uint16_t& port);
+Connection accept(Connection listener);
+
+// Wait for some seconds at most.
+std::ptrdiff_t receive(Connection connection, char* to, std::size_t count);
+bool send(Connection connection, const char* from, std::size_t count);
+
+void hang_up(Connection connection);
+
+// Whether somebody is there to show it.
+bool open_in_browser(const std::string& address);
+
 // Where standard error is closed, the next file to be opened would take its number, and messages would go there.
 void keep_standard_error();
 

@@ -3,9 +3,13 @@
 #include "system.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
+#include <spawn.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -17,6 +21,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
+
+#ifdef __APPLE__
+#include <crt_externs.h>
+#include <mach-o/dyld.h>
+#define environ (*_NSGetEnviron())
+#else
+extern char** environ;
+#endif
 
 namespace files::sys {
 namespace {
@@ -161,6 +173,112 @@ void use_utf8() {
   // macOS has C.UTF-8 from version 14 on.
   static const bool done = std::setlocale(LC_CTYPE, "C.UTF-8") != nullptr || std::setlocale(LC_CTYPE, "en_US.UTF-8") != nullptr;
   static_cast<void>(done);
+}
+
+std::string program() {
+#ifdef __APPLE__
+  char path[PATH_MAX];
+  std::uint32_t size = sizeof path;
+  return ::_NSGetExecutablePath(path, &size) == 0 ? resolved(path).value_or("") : "";
+#else
+  char path[PATH_MAX];
+  const ssize_t size = ::readlink("/proc/self/exe", path, sizeof path);
+  return std::string(path, static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+#endif
+}
+
+namespace {
+
+int without_heirs(int descriptor) {
+  if (descriptor >= 0) ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+  return descriptor;
+}
+
+}  // namespace
+
+Connection listen_here(std::uint16_t& port) {
+  const int listener = without_heirs(::socket(AF_INET, SOCK_STREAM, 0));
+  if (listener < 0) return kNoConnection;
+  const int on = 1;
+  ::setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);  // what is left of connections of before does not count
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  if (::bind(listener, reinterpret_cast<const sockaddr*>(&address), size) != 0 || ::listen(listener, SOMAXCONN) != 0 ||
+      ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    const int reason = errno;
+    ::close(listener);
+    errno = reason;
+    return kNoConnection;
+  }
+  port = ntohs(address.sin_port);
+  return listener;
+}
+
+Connection accept(Connection listener) {
+  const int connection = without_heirs(::accept(static_cast<int>(listener), nullptr, nullptr));
+  if (connection < 0) return kNoConnection;
+  const timeval seconds = {5, 0};
+  ::setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &seconds, sizeof seconds);
+  ::setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &seconds, sizeof seconds);
+#ifdef SO_NOSIGPIPE  // macOS
+  const int on = 1;
+  ::setsockopt(connection, SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on);
+#endif
+  return connection;
+}
+
+std::ptrdiff_t receive(Connection connection, char* to, std::size_t count) {
+  return ::recv(static_cast<int>(connection), to, count, 0);
+}
+
+bool send(Connection connection, const char* from, std::size_t count) {
+#ifdef MSG_NOSIGNAL
+  constexpr int kFlags = MSG_NOSIGNAL;
+#else
+  constexpr int kFlags = 0;
+#endif
+  while (count > 0) {
+    const ssize_t put = ::send(static_cast<int>(connection), from, count, kFlags);
+    if (put <= 0) return false;
+    from += put;
+    count -= static_cast<std::size_t>(put);
+  }
+  return true;
+}
+
+void hang_up(Connection connection) {
+  // What the other side still says would make it lose the end of what it was told.
+  ::shutdown(static_cast<int>(connection), SHUT_WR);
+  char rest[4096];
+  for (int parts = 0; parts < 16 && ::recv(static_cast<int>(connection), rest, sizeof rest, 0) > 0; ++parts) continue;
+  ::close(static_cast<int>(connection));
+}
+
+bool open_in_browser(const std::string& address) {
+#ifdef __APPLE__
+  const char* const opener = "open";
+#else
+  const char* const opener = "xdg-open";
+  if (std::getenv("DISPLAY") == nullptr && std::getenv("WAYLAND_DISPLAY") == nullptr) return false;
+#endif
+  posix_spawn_file_actions_t silent;
+  posix_spawnattr_t apart;  // Ctrl-C is not for the browser
+  if (::posix_spawn_file_actions_init(&silent) != 0) return false;
+  if (::posix_spawnattr_init(&apart) != 0) return false;
+  for (const int stream : {standard_input, standard_output, standard_error}) {
+    ::posix_spawn_file_actions_addopen(&silent, stream, "/dev/null", O_RDWR, 0);
+  }
+  ::posix_spawnattr_setflags(&apart, POSIX_SPAWN_SETPGROUP);
+  ::posix_spawnattr_setpgroup(&apart, 0);
+  const char* const arguments[] = {opener, address.c_str(), nullptr};
+  pid_t child = 0;
+  const int failed = ::posix_spawnp(&child, opener, &silent, &apart, const_cast<char* const*>(arguments), environ);
+  ::posix_spawnattr_destroy(&apart);
+  ::posix_spawn_file_actions_destroy(&silent);
+  return failed == 0;
 }
 
 void keep_standard_error() {

@@ -9,6 +9,9 @@
 #include <fcntl.h>
 #include <io.h>
 #include <sys/stat.h>
+#include <winsock2.h>
+// After winsock2.h.
+#include <shellapi.h>
 #include <windows.h>
 
 #include <algorithm>
@@ -151,6 +154,74 @@ int character_width(wchar_t character) {
 void use_utf8() {
   static const bool done = std::setlocale(LC_CTYPE, ".UTF-8") != nullptr;
   static_cast<void>(done);
+}
+
+std::string program() {
+  std::wstring path(MAX_PATH, L'\0');
+  for (;;) {
+    const DWORD size = ::GetModuleFileNameW(nullptr, path.data(), static_cast<DWORD>(path.size()));
+    if (size < path.size()) return to_name(path.substr(0, size));
+    path.resize(2 * path.size());
+  }
+}
+
+Connection listen_here(std::uint16_t& port) {
+  WSADATA data;
+  if (::WSAStartup(MAKEWORD(2, 2), &data) != 0) return kNoConnection;
+  const SOCKET listener = ::WSASocketW(AF_INET, SOCK_STREAM, 0, nullptr, 0, WSA_FLAG_OVERLAPPED | WSA_FLAG_NO_HANDLE_INHERIT);
+  if (listener == INVALID_SOCKET) return kNoConnection;
+  const BOOL on = TRUE;
+  ::setsockopt(listener, SOL_SOCKET, SO_EXCLUSIVEADDRUSE, reinterpret_cast<const char*>(&on), sizeof on);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = ::htons(port);
+  address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+  int size = sizeof address;
+  if (::bind(listener, reinterpret_cast<const sockaddr*>(&address), size) != 0 || ::listen(listener, SOMAXCONN) != 0 ||
+      ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    errno = ::WSAGetLastError() == WSAEADDRINUSE ? EADDRINUSE : EACCES;
+    ::closesocket(listener);
+    return kNoConnection;
+  }
+  port = ::ntohs(address.sin_port);
+  return static_cast<Connection>(listener);
+}
+
+Connection accept(Connection listener) {
+  const SOCKET connection = ::accept(static_cast<SOCKET>(listener), nullptr, nullptr);
+  if (connection == INVALID_SOCKET) return kNoConnection;
+  const DWORD milliseconds = 5000;
+  for (const int wait : {SO_RCVTIMEO, SO_SNDTIMEO}) {
+    ::setsockopt(connection, SOL_SOCKET, wait, reinterpret_cast<const char*>(&milliseconds), sizeof milliseconds);
+  }
+  return static_cast<Connection>(connection);
+}
+
+std::ptrdiff_t receive(Connection connection, char* to, std::size_t count) {
+  return ::recv(static_cast<SOCKET>(connection), to, static_cast<int>(std::min(count, kMost)), 0);
+}
+
+bool send(Connection connection, const char* from, std::size_t count) {
+  while (count > 0) {
+    const int put = ::send(static_cast<SOCKET>(connection), from, static_cast<int>(std::min(count, kMost)), 0);
+    if (put <= 0) return false;
+    from += put;
+    count -= static_cast<std::size_t>(put);
+  }
+  return true;
+}
+
+void hang_up(Connection connection) {
+  // What the other side still says would make it lose the end of what it was told.
+  ::shutdown(static_cast<SOCKET>(connection), SD_SEND);
+  char rest[4096];
+  for (int parts = 0; parts < 16 && ::recv(static_cast<SOCKET>(connection), rest, sizeof rest, 0) > 0; ++parts) continue;
+  ::closesocket(static_cast<SOCKET>(connection));
+}
+
+bool open_in_browser(const std::string& address) {
+  const std::filesystem::path wide = to_path(address);
+  return reinterpret_cast<std::intptr_t>(::ShellExecuteW(nullptr, L"open", wide.c_str(), nullptr, nullptr, SW_SHOWNORMAL)) > 32;
 }
 
 // Also makes the standard streams what they are elsewhere: bytes, and UTF-8 on the terminal.

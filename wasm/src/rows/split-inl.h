@@ -1,0 +1,33 @@
+// In place of src/rows/split-inl.h, where there are no threads: the plain walks, which give the same bits.
+
+#if defined(ENTROPIC_ROWS_SPLIT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ENTROPIC_ROWS_SPLIT_INL_H_
+#undef ENTROPIC_ROWS_SPLIT_INL_H_
+#else
+#define ENTROPIC_ROWS_SPLIT_INL_H_
+#endif
+
+#include "src/rows/reduce-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic::inline ENTROPIC_ABI {
+namespace HWY_NAMESPACE {
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE T SplitRowMax(D d, const T* x, size_t n) {
+  return RowMax(d, x, n);
+}
+template <class D, class Term>
+HWY_INLINE double SplitSum(D d, size_t n, const Term& term) {
+  return Sum(d, n, term);
+}
+template <class D, class T = hn::TFromD<D>, class Value>
+HWY_INLINE void SplitWriteRow(D d, bool stream, size_t n, T* p, const Value& value) {
+  WriteRow(d, stream, n, p, value);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic::inline ENTROPIC_ABI
+HWY_AFTER_NAMESPACE();
+
+#endif  // ENTROPIC_ROWS_SPLIT_INL_H_
