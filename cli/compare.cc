@@ -16,6 +16,7 @@
 #include "commands.h"
 #include "files/system.h"
 #include "files/text.h"
+#include "page.h"
 #include "rows.h"
 #include "terminal.h"
 
@@ -34,6 +35,19 @@ std::string chosen_parameters(const entropic::Map& map) {
     text += fmt::format("{}{} = {}", text.empty() ? "" : ", ", info.params[i].name, value);
   }
   return text;
+}
+
+std::string values_json(const entropic::Map& map) {
+  std::string json = "{";
+  const entropic::OperationInfo& info = entropic::family_info<entropic::Map>().operations[map.index()];
+  const std::vector<entropic::ParamValue> values = values_of(map);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (std::holds_alternative<std::monostate>(values[i])) continue;
+    const std::string value = entropic::to_text(values[i]);
+    const bool word = std::holds_alternative<std::string>(values[i]);
+    json += fmt::format("{}\"{}\":{}", json.size() > 1 ? "," : "", info.params[i].name, word ? inert_json(value) : value);
+  }
+  return json + "}";
 }
 
 std::vector<entropic::Map> every_map() {
@@ -56,6 +70,7 @@ double entropy_of(const std::vector<double>& p) {
 
 Comparison::Column measured(const entropic::Map& map, std::vector<double> p) {
   Comparison::Column column{std::string(name_of(map)), chosen_parameters(map), std::move(p), 0, 0, 0, 0};
+  column.values = values_json(map);
   column.entropy = entropy_of(column.p);
   for (const double value : column.p) {
     column.zeros += value == 0;
@@ -358,6 +373,7 @@ void add_compare(CLI::App& app, Program& program) {
     std::string maps;
     std::optional<double> entropy;
     std::string format;
+    bool still = false;
   };
   const auto options = std::make_shared<Options>();
   CLI::App& command = *app.add_subcommand("compare", "One row of scores under the maps side by side, as bars.");
@@ -368,6 +384,7 @@ void add_compare(CLI::App& app, Program& program) {
   add_choice(
       command, "--format", options->format, {"text", "json", "html"},
       "Bars to read, the numbers to process, or a page that steps through the rows (default: by the name of OUT, else text)");
+  add_flag(command, "--static", options->still, "A page without the library in it: 0.9 MB less, and its maps cannot be moved");
   add_output_option(command, program.files, "File to write: .txt, .json, .html (default: standard output)");
   command.footer(
       "Example: entropic compare scores.csv --row 3 --maps softmax,sparsemax\n"
@@ -387,9 +404,10 @@ void add_compare(CLI::App& app, Program& program) {
         comparison.distances = row_distances(table, row, maps);
       }
       const std::size_t width = files::is_standard(files.out) ? terminal_width() : 80;
-      const std::string report = options->format == "json"   ? comparison_json(comparison)
-                                 : options->format == "html" ? comparison_html(comparison, table, all)
-                                                             : comparison_text(comparison, width, locale_is_utf8());
+      const std::string report = options->format == "json" ? comparison_json(comparison)
+                                 : options->format == "html"
+                                     ? comparison_html(comparison, table, all, options->still ? std::nullopt : explorer_page())
+                                     : comparison_text(comparison, width, locale_is_utf8());
       const bool colored =
           options->format == "text" && files::is_standard(files.out) && wants_color(files::sys::standard_output);
       files::write_output(files.out, colored ? with_colored_bars(report) : report);

@@ -56,6 +56,7 @@ struct Comparison {
     double effective_support;  // e^entropy: as many equal probabilities have the same entropy
     std::size_t zeros;
     double maximum;
+    std::string values = "{}";  // of all parameters, as JSON
   };
 
   std::string file;
@@ -99,5 +100,7 @@ std::string comparison_text(const Comparison& comparison, std::size_t width, boo
 // Numbers that JSON cannot write are the strings "nan", "inf" and "-inf".
 std::string comparison_json(const Comparison& comparison);
 
-// A page of its own that shows the row and lets the reader step through those around it.
-std::string comparison_html(const Comparison& comparison, const files::Table& table, const Overview& all);
+// A page of its own that shows the row and lets the reader step through those around it; with the library of the explorer's
+// page, if there is one, also move the maps.
+std::string comparison_html(const Comparison& comparison, const files::Table& table, const Overview& all,
+                            const std::optional<std::string>& explorer);

@@ -14,6 +14,7 @@
 
 #include "compare.h"
 #include "page.h"
+#include "rows.h"
 
 namespace {
 
@@ -24,7 +25,7 @@ constexpr std::string_view kPage = R"html(<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <meta http-equiv="Content-Security-Policy"
-  content="default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
+  content="default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'@EVAL@">
 <link rel="icon" href="data:,">
 <title>entropic compare</title>
 <style>
@@ -109,6 +110,14 @@ select { font: inherit; color: inherit; background: var(--card); border: 1px sol
 #range i { width: 120px; height: 12px; border: 1px solid var(--edge); background: linear-gradient(90deg, transparent, var(--bar)); }
 .axis { display: flex; justify-content: space-between; color: var(--soft); font-size: 12px; border-top: 1px solid var(--line);
   padding-top: 3px; }
+#knobs label { display: grid; grid-template-columns: minmax(90px, 160px) 1fr 84px; gap: 12px; align-items: center; font-size: 14px; }
+#knobs input { width: 100%; min-width: 0; height: 40px; margin: 0; accent-color: var(--bar); }
+#knobs output { text-align: right; font-variant-numeric: tabular-nums; }
+#moved { margin: 0 0 14px; }
+#moved .picks { margin: 0 0 4px; }
+#moved button { font: inherit; color: inherit; background: var(--card); border: 1px solid var(--edge); border-radius: 8px; height: 40px;
+  padding: 0 12px; cursor: pointer; }
+#moved p { margin: 4px 0 0; }
 @media (max-width: 560px) {
   h2 { margin-top: 22px; }
   th, td { padding: 7px 9px; }
@@ -142,6 +151,9 @@ href="#entropies">Entropy of all rows</a></nav>
 <p id="scale" aria-live="polite"></p>
 <div class="picks"><select id="bar" aria-label="Scale of the bars"><option value="common">one scale for all maps</option><option
 value="own">each map has its own scale</option><option value="log">logarithmic scale</option></select></div>
+<section class="card" id="moved" aria-label="Move a map" hidden><div class="picks"><select id="moving"
+aria-label="Map to move"></select><button id="reset">Back to the file's numbers</button></div><div id="knobs"></div><p id="told"
+role="status"></p></section>
 <div class="cards" id="bars"></div>
 <h2 id="in-numbers">In numbers</h2>
 <p>Effective support is e to the entropy: so many equal probabilities have the same entropy.</p>
@@ -166,7 +178,7 @@ id="lines"></tbody></table></div>
 <noscript><main><p>The numbers of this page are drawn by a script, which this browser does not run.</p></main></noscript>
 <script type="application/json" id="data">@DATA@</script>
 <script type="text/plain" id="bytes">@BYTES@</script>
-<script>
+@LIBRARY@<script>
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const at = (id) => document.getElementById(id);
@@ -183,10 +195,25 @@ function take(type, length) {
   return array;
 }
 const wide = data.double ? Float64Array : Float32Array, many = data.kept * data.maps.length;
-const scores = take(wide, data.kept * data.shown), p = take(wide, many * data.shown), rests = take(wide, many);
+const whole = take(wide, data.whole.rows * data.cols), scores = take(wide, data.kept * data.shown), p = take(wide, many * data.shown), rests = take(wide, many);
 const maxima = take(wide, many), entropies = take(Float32Array, many);
 const classes = take(Uint32Array, data.kept * data.shown), zeros = take(Uint32Array, many);
 const known = (x) => Number.isNaN(x) ? null : x;
+
+// Parameters that were moved, of each map; with the library in the page they are those of every row.
+let library = null;
+const moved = data.maps.map(() => ({}));
+const isWhole = (r) => r >= data.whole.first && r < data.whole.first + data.whole.rows;
+function calculated(r, m) {
+  const from = (r - data.whole.first) * data.cols, {name, values} = data.maps[m];
+  const all = library.map(name, {...values, ...moved[m]}, whole.slice(from, from + data.cols));
+  const k = (r - data.first) * data.shown, p = Array.from(classes.subarray(k, k + data.shown), (i) => known(all[i]));
+  if (all.some(Number.isNaN)) return {p, rest: null, entropy: null, support: null, zeros: 0, maximum: null};
+  const entropy = library.entropy(Float64Array.from(all)), zeros = all.reduce((count, one) => count + (one === 0), 0);
+  const rest = zeros + p.filter((one) => one !== 0).length === data.cols ? 0 : all.reduce((sum, one) => sum + one, 0) -
+    p.reduce((sum, one) => sum + one, 0);
+  return {p, rest: Math.max(0, rest), entropy, support: Math.exp(entropy), zeros, maximum: all.reduce((a, b) => Math.max(a, b))};
+}
 function rowData(r) {
   const k = r - data.first;
   return {
@@ -194,6 +221,7 @@ function rowData(r) {
     classes: [...classes.subarray(k * data.shown, (k + 1) * data.shown)],
     scores: [...scores.subarray(k * data.shown, (k + 1) * data.shown)],
     maps: data.maps.map((map, m) => {
+      if (Object.keys(moved[m]).length > 0 && isWhole(r)) return calculated(r, m);
       const i = k * data.maps.length + m, entropy = known(entropies[i]);
       return {p: Array.from(p.subarray(i * data.shown, (i + 1) * data.shown), known), rest: known(rests[i]), entropy,
         support: entropy === null ? null : Math.exp(entropy), zeros: zeros[i], maximum: known(maxima[i])};
@@ -263,7 +291,8 @@ function draw() {
     const lines = shown.classes.map((i, k) =>
       line(name(i), probability(found.p[k]), 0, length(found.p[k], m), !found.p[k]));
     if (more > 0) lines.push(line(count(more) + " more", probability(found.rest), 0, 0, true));
-    cards.push(card(map.name, map.parameters, lines, "map"));
+    const by_hand = Object.entries(moved[m]).map(([key, value]) => key + " = " + score(value)).join(", ");
+    cards.push(card(map.name, by_hand || map.parameters, lines, "map"));
   });
   at("bars").replaceChildren(...cards);
 
@@ -493,6 +522,66 @@ addEventListener("resize", () => {
   lines();
   matrix();
 });
+// A slider for each number that is a parameter: its place s, and what it stands for.
+function range(parameter) {
+  const same = (s) => s, linear = (min, max, step) => ({min, max, step, value: same, place: same});
+  if (["temperature", "scale"].includes(parameter.name)) return {min: -4, max: 4, step: 0.01, value: Math.exp, place: Math.log};
+  if (parameter.name.includes("entropy")) return linear(0, Math.floor(1000 * data.top) / 1000, 0.001);
+  return {alpha: linear(1, 4, 0.01), p: linear(0.001, 1, 0.001), k: linear(1, data.cols, 1), order: linear(2, 20, 2)}[parameter.name];
+}
+function knobs() {
+  const m = Number(at("moving").value), {name, values} = data.maps[m];
+  const parameters = library.registry().find((one) => one.name === name).parameters.filter((one) => range(one));
+  at("knobs").replaceChildren(...parameters.map((parameter) => {
+    const {min, max, step, value, place} = range(parameter), said = make("output", []);
+    const slider = make("input", [], {type: "range", min, max, step, "data-parameter": parameter.name});
+    const tell = (number) => {
+      said.textContent = score(number);
+      slider.setAttribute("aria-valuetext", score(number));
+    };
+    const first = moved[m][parameter.name] ?? values[parameter.name] ?? parameter.default ?? max;
+    slider.value = place(first);
+    tell(first);
+    slider.addEventListener("input", () => {
+      const before = moved[m];
+      moved[m] = {...before, [parameter.name]: value(Number(slider.value))};
+      tell(moved[m][parameter.name]);
+      try {
+        if (isWhole(row)) calculated(row, m);
+        told();
+      } catch (error) {  // two parameters that do not go together
+        moved[m] = before;
+        return void (at("told").textContent = error.message);
+      }
+      draw();
+      if (isWhole(row)) {
+        const entropy = rowData(row).maps[m].entropy;
+        at("told").textContent += " Entropy " + fixed(entropy, 4) + ".";
+      }
+    });
+    return make("label", [make("span", [parameter.name]), slider, said]);
+  }));
+  if (parameters.length === 0) at("knobs").replaceChildren(name + " has no parameter to move.");
+  told();
+}
+function told() {
+  at("told").textContent = isWhole(row) ? "Lists and distances below stay those of the file." : data.whole.rows === 0 ?
+    "The scores are too many for this page to have them all." : "This page has all scores of rows " + count(data.whole.first) + " to " +
+    count(data.whole.first + data.whole.rows - 1) + " alone, so that this one cannot be moved.";
+}
+async function live() {
+  library = await Library.unpacked(at("wasm").textContent);
+  at("moving").replaceChildren(...data.maps.map((map, m) => make("option", [map.name], {value: m})));
+  at("moving").addEventListener("change", knobs);
+  at("reset").addEventListener("click", () => {
+    moved.fill({});
+    knobs();
+    draw();
+  });
+  knobs();
+  at("moved").hidden = false;
+}
+if (at("wasm")) live();
 if (inLink() !== undefined) row = Math.min(last, Math.max(data.first, Number(inLink())));
 at("rows").scrollTop = (row - data.first - 4) * lineHeight;
 histograms();
@@ -540,9 +629,23 @@ std::string base64(std::string_view bytes) {
 
 }  // namespace
 
-std::string comparison_html(const Comparison& comparison, const files::Table& table, const Overview& all) {
+std::string comparison_html(const Comparison& comparison, const files::Table& table, const Overview& all,
+                            const std::optional<std::string>& explorer) {
   const std::size_t maps = comparison.columns.size();
   std::string bytes;
+  // To move a map takes all scores of a row.
+  std::size_t whole = 0, whole_first = all.first;
+  if (explorer) {
+    const std::size_t row_bytes = std::max<std::size_t>(1, table.cols * sizeof_number(table));
+    whole = std::min(all.rows, Overview::kMostBytes / row_bytes);
+    whole_first = std::clamp(comparison.row - std::min(comparison.row, whole / 2), all.first, all.first + all.rows - whole);
+    std::visit(
+        [&](const auto& values) {
+          const auto begin = values.begin() + static_cast<std::ptrdiff_t>(whole_first * table.cols);
+          append(bytes, std::vector(begin, begin + static_cast<std::ptrdiff_t>(whole * table.cols)));
+        },
+        table.values);
+  }
   std::visit(
       [&](const auto& numbers) {
         for (const auto* part : {&numbers.scores, &numbers.p, &numbers.rest, &numbers.maximum}) append(bytes, *part);
@@ -564,9 +667,9 @@ std::string comparison_html(const Comparison& comparison, const files::Table& ta
   std::string map_data;
   for (std::size_t m = 0; m < maps; ++m) {
     const Histogram& histogram = comparison.histograms[m];
-    map_data += fmt::format("{}{{\"name\":{},\"parameters\":{},\"counts\":[{}],\"undefined\":{}}}", m == 0 ? "" : ",",
-                            text(comparison.columns[m].map), text(comparison.columns[m].parameters),
-                            fmt::join(histogram.counts, ","), histogram.undefined);
+    map_data += fmt::format("{}{{\"name\":{},\"parameters\":{},\"values\":{},\"counts\":[{}],\"undefined\":{}}}",
+                            m == 0 ? "" : ",", text(comparison.columns[m].map), text(comparison.columns[m].parameters),
+                            comparison.columns[m].values, fmt::join(histogram.counts, ","), histogram.undefined);
   }
   std::string near;
   for (const Distances& distances : comparison.distances) {
@@ -576,15 +679,20 @@ std::string comparison_html(const Comparison& comparison, const files::Table& ta
   }
   const Distances none, &any = comparison.distances.empty() ? none : comparison.distances[0];
   const std::string data = fmt::format(
-      "{{\"file\":{},\"total\":{},\"cols\":{},\"first\":{},\"kept\":{},\"shown\":{},\"double\":{},\"row\":{},\"top\":{:.6g},"
+      "{{\"file\":{},\"total\":{},\"cols\":{},\"first\":{},\"kept\":{},\"shown\":{},\"double\":{},\"whole\":{{\"first\":{},"
+      "\"rows\":{}}},\"row\":{},\"top\":{:.6g},"
       "\"classes\":{{{}}},\"labels\":{},\"maps\":[{}],\"near\":{{\"first\":{},\"count\":{},\"maps\":[{}]}}}}",
-      text(comparison.file), table.rows, table.cols, all.first, all.rows, all.shown, all.numbers.index() == 1, comparison.row,
-      comparison.histograms.empty() ? 0 : comparison.histograms[0].top, names, array(labels, text), map_data, any.first,
-      any.count, near);
+      text(comparison.file), table.rows, table.cols, all.first, all.rows, all.shown, all.numbers.index() == 1, whole_first,
+      whole, comparison.row, comparison.histograms.empty() ? 0 : comparison.histograms[0].top, names, array(labels, text),
+      map_data, any.first, any.count, near);
   std::string page(kPage);
   const auto put = [&](std::string_view place, const std::string& content) {
     page.replace(page.find(place), place.size(), content);
   };
+  put("@EVAL@", explorer ? " 'wasm-unsafe-eval'" : "");
+  put("@LIBRARY@", !explorer ? ""
+                             : fmt::format("<script type=\"text/plain\" id=\"wasm\">{}</script>\n<script>{}</script>\n",
+                                           script_of(*explorer, "wasm"), script_of(*explorer, "library")));
   put("@BYTES@", base64(bytes));
   put("@DATA@", data);  // last: it may hold any text
   return page;

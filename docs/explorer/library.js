@@ -6,6 +6,13 @@ class Library {
     this.start();
   }
 
+  // From gzip in base64, as pages have it.
+  static async unpacked(text) {
+    const packed = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+    const bytes = await new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
+    return new Library(await WebAssembly.compile(bytes));
+  }
+
   // A refused call ends in a trap, and what it left behind is of no use: another instance takes its place.
   start() {
     const unused = () => 0, memory = () => this.wasm.memory.buffer;

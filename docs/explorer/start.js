@@ -1,9 +1,7 @@
 let library, maps;
 (async () => {
   const given = JSON.parse(at("rows").textContent);
-  const packed = Uint8Array.from(atob(at("wasm").textContent), (c) => c.charCodeAt(0));
-  const bytes = await new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
-  library = new Library(await WebAssembly.compile(bytes));
+  library = await Library.unpacked(at("wasm").textContent);
   maps = library.registry().filter((one) => one.family === "map").map((one) => one.name);
 
   const lines = (names, scores) => scores.map((one, i) => (names?.[i] ?? i) + " " + one).join("\n");

@@ -182,3 +182,19 @@ def test_ends_by_signals(cli, explorer, sent):
     with served(cli, explorer, "--port", str(port)) as (again, _):
         assert again == port
         assert asked(again)[0] == 200
+
+
+def test_report_with_the_library(cli, explorer):
+    """What it is for: tests/wasm."""
+    cli.write("x.csv", "a,b,@DATA@\n1,2,3\n-inf,0.5,inf\n")
+    arguments = ["compare", "x.csv", "--format", "html"]
+    with_it, without = (cli.output(*arguments, *more, environment=explorer) for more in ([], ["--static"]))
+    for part in (
+        '<script type="text/plain" id="wasm">AA==</script>',
+        "<script>class Library {}</script>",
+        "'wasm-unsafe-eval'",
+    ):
+        assert part in with_it
+        assert part not in without
+    assert '"whole":{"first":0,"rows":2}' in with_it
+    assert '"whole":{"first":0,"rows":0}' in without

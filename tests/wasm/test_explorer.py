@@ -1,66 +1,42 @@
-"""The explorer (scripts/explorer) in headless Chromium, from file://: its controls, numbers and code.
-
-Needs build/wasm/entropic.wasm (scripts/wasm), playwright and Chromium.
-"""
+"""The explorer in headless Chromium, from file:// and served: its controls, numbers and code."""
 
 import os
 import pathlib
 import re
-import shutil
+import signal
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 import entropic
 
-sync_api = pytest.importorskip("playwright.sync_api")
 ROOT = pathlib.Path(__file__).parents[2]
-pytestmark = pytest.mark.skipif(not (ROOT / "build/wasm/entropic.wasm").exists(), reason="scripts/wasm builds it")
+CLI = os.path.abspath(os.environ["ENTROPIC_CLI"]) if "ENTROPIC_CLI" in os.environ else "entropic"
+PAGE = ROOT / "build/wasm/explorer.html"
+pytestmark = pytest.mark.skipif(not PAGE.exists(), reason="scripts/wasm builds it")
 KNOBS = ["softmax", "sparsemax", "entmax", "perturb_max", "top_p_softmax", "min_p_softmax", "entropy_normalize", "entropy_clip"]
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def file(tmp_path_factory):
+    """page.html, and rows.html with rows of a file."""
     folder = tmp_path_factory.mktemp("explorer")
     rows = "name,<img src=x onerror=hit=1>,</script><script>hit=1</script>,third,@WASM@\na,1,2,0.5,-inf\nb,0,0,0,1\n"
     (folder / "rows.csv").write_text(rows)
-    for out, given in (("page.html", []), ("rows.html", [folder / "rows.csv"])):
-        subprocess.run([sys.executable, ROOT / "scripts/explorer", folder / out, *given], check=True)
+    for arguments in (["-o", "page.html"], ["rows.csv", "-o", "rows.html"]):
+        subprocess.run([CLI, "explore", *arguments], cwd=folder, env={**os.environ, "ENTROPIC_EXPLORER": str(PAGE)}, check=True)
     return folder / "page.html"
 
 
 @pytest.fixture
-def opened(browser, file):
-    contexts = []
-
+def opened(visited, file):
     def opened(name="page.html", state="", **options):
-        context = browser.new_context(**options)
-        contexts.append(context)
-        page = context.new_page()
-        page.problems, page.asked = [], []
-        page.on("pageerror", lambda error: page.problems.append(str(error)))
-        page.on("console", lambda said: page.problems.append(said.text) if said.type in ("error", "warning") else None)
-        page.on("request", lambda request: page.asked.append(request.url))
-        page.goto(file.with_name(name).as_uri() + state)
+        page = visited(file.with_name(name).as_uri() + state, **options)
         settled(page)
         return page
 
-    yield opened
-    for context in contexts:
-        for page in context.pages:
-            assert page.problems == []
-            assert [url for url in page.asked if not url.startswith(("file:", "data:", "blob:"))] == []
-        context.close()
+    return opened
 
 
 def until(page, condition):
@@ -209,7 +185,7 @@ def test_code_is_right(opened, tmp_path):
             move(page, "#language", language)
             text, one = page.text_content("#code"), state(page)["maps"][name]
             if language == "shell":
-                command = re.sub(r"\| entropic", "| " + os.environ.get("ENTROPIC_CLI", "entropic"), text)
+                command = re.sub(r"\| entropic", "| " + CLI, text)
                 p = [float(cell) for cell in subprocess.check_output(["sh", "-c", command], text=True).split(",")]
             else:
                 if language == "torch":
@@ -246,3 +222,30 @@ def test_keyboard(opened):
 def test_nothing_is_wider_than_the_page(opened, width, height):
     page = opened(viewport={"width": width, "height": height})
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_served(visited, tmp_path):
+    """`entropic explore`: the page as from a file, under the server's policy too."""
+    (tmp_path / "x.csv").write_text("id,red,green,blue\nfirst,1,2,4\nsecond,0.5,-inf,3\n")
+    program = subprocess.Popen(
+        [CLI, "explore", "x.csv", "--quiet"],
+        cwd=tmp_path,
+        env={**os.environ, "ENTROPIC_EXPLORER": str(PAGE)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        page = visited(program.stdout.readline().strip())
+        settled(page)
+        assert page.eval_on_selector_all("#example option", "all => all.slice(0, 2).map((one) => one.textContent)") == [
+            "first",
+            "second",
+        ]
+        assert checked(page)["x"].tolist() == [1, 2, 4]
+        move(page, "#example", 1)
+        assert checked(page)["x"].tolist() == [0.5, -np.inf, 3]
+        move(page, "#entropy", 300)
+        checked(page)
+    finally:
+        program.send_signal(signal.SIGINT)
+        assert program.wait(20) == -signal.SIGINT
