@@ -110,7 +110,7 @@ select { font: inherit; color: inherit; background: var(--card); border: 1px sol
 #range i { width: 120px; height: 12px; border: 1px solid var(--edge); background: linear-gradient(90deg, transparent, var(--bar)); }
 .axis { display: flex; justify-content: space-between; color: var(--soft); font-size: 12px; border-top: 1px solid var(--line);
   padding-top: 3px; }
-#knobs label { display: grid; grid-template-columns: minmax(90px, 160px) 1fr 84px; gap: 12px; align-items: center; font-size: 14px; }
+#knobs label { display: grid; grid-template-columns: minmax(90px, 18%) 1fr 56px; gap: 12px; align-items: center; font-size: 14px; }
 #knobs input { width: 100%; min-width: 0; height: 40px; margin: 0; accent-color: var(--bar); }
 #knobs output { text-align: right; font-variant-numeric: tabular-nums; }
 #moved { margin: 0 0 14px; }
@@ -567,7 +567,7 @@ function knobs() {
 function told() {
   at("told").textContent = isWhole(row) ? "Lists and distances below stay those of the file." : data.whole.rows === 0 ?
     "The scores are too many for this page to have them all." : "This page has all scores of rows " + count(data.whole.first) + " to " +
-    count(data.whole.first + data.whole.rows - 1) + " alone, so that this one cannot be moved.";
+    count(data.whole.first + data.whole.rows - 1) + " alone: this one cannot be moved.";
 }
 async function live() {
   library = await Library.unpacked(at("wasm").textContent);
@@ -633,11 +633,13 @@ std::string comparison_html(const Comparison& comparison, const files::Table& ta
                             const std::optional<std::string>& explorer) {
   const std::size_t maps = comparison.columns.size();
   std::string bytes;
-  // To move a map takes all scores of a row.
+  // To move a map takes all scores of a row: of a few rows, so that the page stays light, but of one if that is possible at
+  // all.
   std::size_t whole = 0, whole_first = all.first;
   if (explorer) {
     const std::size_t row_bytes = std::max<std::size_t>(1, table.cols * sizeof_number(table));
-    whole = std::min(all.rows, Overview::kMostBytes / row_bytes);
+    constexpr std::size_t kLight = std::size_t{512} << 10;
+    whole = std::min(all.rows, std::max(kLight / row_bytes, std::min<std::size_t>(1, Overview::kMostBytes / row_bytes)));
     whole_first = std::clamp(comparison.row - std::min(comparison.row, whole / 2), all.first, all.first + all.rows - whole);
     std::visit(
         [&](const auto& values) {
