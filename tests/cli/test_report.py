@@ -224,7 +224,7 @@ def test_fits_and_can_be_read(browser, report, size, scheme):
 
 def test_many_rows_and_classes(browser, cli):
     cli.save("x.npy", np.random.default_rng(15).normal(size=(3000, 500)))
-    cli.output("compare", "x.npy", "--row", 2990, "--maps", "softmax,sparsemax", "--format", "html", "-o", "report.html")
+    cli.output("compare", "x.npy", "--row", 2990, "--maps", "softmax,sparsemax", "--static", "-o", "report.html")
     assert pathlib.Path(cli.directory / "report.html").stat().st_size < 3_000_000
     page = browser.new_page()
     page.goto(f"file://{cli.directory}/report.html")
