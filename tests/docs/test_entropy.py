@@ -173,7 +173,7 @@ def test_steps(kind):
 
 
 def test_steps_near_the_target():
-    said = re.search(r"off by 1, 10 and 30 per cent .*?([\d.]+), ([\d.]+)\s+and ([\d.]+)", PAGE.read_text(), re.DOTALL)
+    said = re.search(r"by\s+1,\s+10\s+and\s+30\s+per\s+cent.*?([\d.]+), ([\d.]+)\s+and ([\d.]+)", PAGE.read_text(), re.DOTALL)
     assert [float(number) for number in said.groups()] == pytest.approx(steps_near(), abs=0.06)
 
 
