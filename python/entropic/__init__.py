@@ -1,7 +1,8 @@
-"""Scores to distributions: softmax, sparsemax and the other maps, each with its gradient.
+"""Turn scores into distributions: softmax, sparsemax and the other maps, each with its gradient.
 
 Every map is ``entropic.NAME(x, *, parameters, axis=-1, out=None)`` and has its ``entropic.NAME_vjp(x, y, grad, /, *, ...)``.
-NumPy arrays, anything with DLPack (torch CPU tensors) or nested lists in; the same kind, shape and dtype out.
+Functions take NumPy arrays, anything with DLPack (torch CPU tensors) or nested lists, and return the same kind, shape and
+dtype.
 """
 
 from entropic import _core, _generated
@@ -73,7 +74,7 @@ def simd_target():
 def force_simd_target(name):
     """Make every later call run on the SIMD target `name`, one of simd_targets(); "" returns to the best.
 
-    Targets with FMA (AVX2, AVX3, NEON and better) give the same bits, the others differ in the last digits.
+    Targets with FMA (AVX2, AVX3, NEON and better) give the same bits. The others differ in the last digits.
     """
     if not isinstance(name, str):
         raise TypeError(f"force_simd_target: name must be a string, got {type(name).__name__}")

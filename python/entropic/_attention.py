@@ -188,55 +188,55 @@ def attention(
     return_entropy=False,
     **map_params,
 ):
-    """Attention with any map in place of softmax, and a scale that may follow the number of keys a query sees.
+    """Attention with any map in place of softmax, and a scale that may grow with the number of keys that a query sees.
 
         out_i = sum_j p_ij v_j, p_i = map(scale_i <q_i, k_j> + mask_ij over the keys j that query i sees)
 
     Parameters
     ----------
     q, k, v : NumPy arrays, anything with DLPack (such as torch CPU tensors) or nested lists
-        Queries (..., m, d), keys (..., n, d) and values (..., n, dv). Axes before these broadcast, but q may have a multiple
-        of the heads (the third axis from the end) of k and v: consecutive heads then share theirs.
+        Queries (..., m, d), keys (..., n, d) and values (..., n, dv). Axes before these broadcast. q may have a multiple of
+        the heads (the third axis from the end) of k and v: then consecutive heads share keys and values.
     map : str or (str, dict), default "softmax"
-        A map by name, or (name, {parameter: value}) where a parameter has the name of one of attention's.
+        A map by name, or (name, {parameter: value}) if a parameter of the map has the name of a parameter of attention.
     scale : "sqrt", "entropy_invariant" or float, default "sqrt"
-        1/sqrt(d); log n / (log(train_length) sqrt(d)), or kappa log n / d where kappa is given, with n the number of keys that
-        the query sees; or the factor itself.
+        "sqrt" is 1/sqrt(d). "entropy_invariant" is log n / (log(train_length) sqrt(d)), or kappa log n / d if kappa is given,
+        where n is the number of keys that the query sees. A float is the factor itself.
     causal : bool, default False
         Query i sees keys j <= i + n - m: the queries are the last m positions, as in decoding with a cache.
         (PyTorch's is_causal differs where m is not n: there query i sees keys j <= i.)
     mask : array of bools or floats, default None
-        Broadcasts to (..., m, n). True: the key is seen. Floats are added to the scaled scores; -inf hides.
+        Broadcasts to (..., m, n). True: the query sees the key. Floats are added to the scaled scores; -inf hides a key.
     train_length : float, above 1 and finite, default 512
         The n at which the entropy-invariant scale is 1/sqrt(d).
     kappa : float or None, above 0 and finite, default None
-        Factor of log n / d in its place.
+        The entropy-invariant scale is then kappa log n / d.
     return_weights : bool, default False
         Return also p, (..., m, n).
     return_entropy : bool, default False
         Return also -sum_j p_ij log p_ij in nats, (..., m).
     **map_params
-        Parameters of the map. Those that may be per row: an array that broadcasts with (..., m, 1).
+        Parameters of the map. A parameter that may differ per row may be an array that broadcasts with (..., m, 1).
 
     Returns
     -------
     array, or a tuple of arrays
-        out, (..., m, dv), of the kind of q and the common dtype; then the weights and the entropy where asked for.
+        out, (..., m, dv), of the kind of q and the common dtype; then the weights and the entropy if asked for.
 
     Raises
     ------
     ValueError
         Shapes do not fit, the map is unknown, a parameter is out of its range.
     TypeError
-        A parameter is missing, unknown or of the wrong type; an array is masked, of complex numbers or no numbers at all, on
-        another device or requires grad.
+        A parameter is missing, unknown or of the wrong type; an array is masked, complex or not numeric, is on another device,
+        or requires grad.
 
     Notes
     -----
-    A query that sees no key gives zeros (weights and entropy too). What a key that is not seen holds, and its value, does not
-    matter, NaN neither. A query whose scores hold a NaN gives NaN, no other.
-    Only a tile of at most 48 queries has its scores in memory at a time. The same bits for any number of threads, any batch
-    and on every SIMD target with FMA. float16 is computed in float32.
+    A query that sees no key gives zeros (weights and entropy too). Hidden keys and their values have no effect, even if they
+    are NaN. A query with a NaN among its scores gives NaN, and no other query does. Scores are in memory for at most 48
+    queries at a time. The bits are the same for any number of threads, any batch and every SIMD target with FMA. float16 is
+    computed in float32.
     Source: Vaswani et al., NeurIPS 2017; the scale: Su, kexue.fm 8823, 2021.
 
     Examples
@@ -297,13 +297,14 @@ def attention_vjp(
     grad : array
         The gradient with respect to out, (..., m, dv).
     param_grad : bool, str or list of str, default False
-        Return also the gradient in parameters of the map that are given and may be per row: in these, by name; True is all but
-        the temperature, or that where it is alone (as entmax's alpha, softmax's temperature).
+        Return also the gradient in parameters of the map, which must be given and may differ per row. Names select them. True
+        selects all except the temperature, or the temperature if there is no other (alpha of entmax, the temperature of
+        softmax).
 
     Returns
     -------
     dq, dk, dv : arrays
-        In the shapes of q, k and v, of their kinds and the common dtype; with param_grad then one array (..., m) for each of
+        In the shapes of q, k and v, of their kinds and the common dtype. With param_grad, then one array (..., m) for each of
         these parameters.
 
     Raises
@@ -313,8 +314,8 @@ def attention_vjp(
 
     Notes
     -----
-    The scores are computed again, a tile of queries at a time. A query that sees no key, and a key that no query sees, has
-    gradient 0.
+    The scores are computed again, for some queries at a time. A query that sees no key has gradient 0, and so has a key that
+    no query sees.
 
     Examples
     --------
@@ -372,9 +373,9 @@ def linear_attention(q, k, v, *, causal=False, scale="sqrt"):
 
     Notes
     -----
-    f(s) = (1 + <(1, scale q), (1, k)>^2) / 2, so that all keys fit in sums of (d + 1) (d + 2) / 2 products times dv, which
-    carry their rounding errors along: O(n d^2 dv) time. attention with map="taylor_softmax" gives the same to rounding in
-    O(n^2 (d + dv)), which for d = dv = 64 is slower from some thousand keys on.
+    f(s) = (1 + <(1, scale q), (1, k)>^2) / 2. So sums of (d + 1) (d + 2) / 2 products times dv represent all keys. They are
+    compensated for rounding errors. The time is O(n d^2 dv). attention with map="taylor_softmax" gives the same up to rounding
+    in O(n^2 (d + dv)), which for d = dv = 64 is slower from a few thousand keys on.
     Source: Arora et al., ICML 2024; Katharopoulos et al., ICML 2020.
 
     Examples
@@ -414,8 +415,8 @@ def linear_attention_vjp(q, k, v, grad, *, causal=False, scale="sqrt"):
 
     Notes
     -----
-    Sums over keys for the queries and, backwards, over queries for the keys: O(n d^2 dv) time, some 3 times that
-    of linear_attention, and m dv numbers of memory. attention_vjp with map="taylor_softmax" gives the same to rounding.
+    It sums over keys for the queries and, backwards, over queries for the keys. The time is O(n d^2 dv), about 3 times that of
+    linear_attention, and the memory m dv numbers. attention_vjp with map="taylor_softmax" gives the same up to rounding.
 
     Examples
     --------

@@ -10,15 +10,15 @@ from entropic import _checks, _convert, _core
 
 
 class TemperatureClampedWarning(UserWarning):
-    """fit_temperature returned an end of [1e-3, 1e3], beyond which the loss falls on.
+    """fit_temperature returned an end of [1e-3, 1e3], and the loss would fall further beyond it.
 
-    At 1e-3 (nearly) every label has the largest score of its row: more data would show how sure to be. At 1e3 the scores say
-    nothing about the labels, or the opposite.
+    At 1e-3 (nearly) every label has the largest score of its row, so the data do not limit the certainty. At 1e3 the scores do
+    not favour the labels.
     """
 
 
 def fit_temperature(x, labels, *, sample_weight=None, ignore_index=None):
-    """The temperature T at which softmax(x/T) gives the labels the least mean negative log-likelihood.
+    """The temperature T for which the labels have the smallest mean negative log-likelihood under softmax(x/T).
 
         T = argmin_T mean_r -log softmax(x_r / T)_{y_r}, 1e-3 <= T <= 1e3
 
@@ -29,32 +29,32 @@ def fit_temperature(x, labels, *, sample_weight=None, ignore_index=None):
     labels : array of integers
         The class of each row, in [0, n), of shape x.shape[:-1].
     sample_weight : array of shape x.shape[:-1], default None
-        How much each row counts, at least 0; None: all alike. What a row of weight 0 holds is not read.
+        The weight of each row, at least 0; None: all rows have the same. A row of weight 0 is not read.
     ignore_index : int, default None
-        The label of rows that are left out, as -100 in torch.
+        Rows with this label are left out, as with -100 in torch.
 
     Returns
     -------
     float
-        T, to about 1e-14 (relative) times what the labels leave open. 1.0 where no row has two different finite scores.
+        T, with a relative error of about 1e-14, larger if the loss is flat. 1.0 if no row has two different finite scores.
 
     Raises
     ------
     ValueError
-        There is no row, labels has another shape, a label is no class or one with score -inf (the loss is then infinite
-        at every T), a score is NaN or +inf. The row is named, counted as in x.reshape(-1, n).
+        There is no row, labels has another shape, a label is not a class or is one with score -inf (the loss would be infinite
+        at every T), or a score is NaN or +inf. The message names the row, counted as in x.reshape(-1, n).
     TypeError
-        x is no array of numbers, labels is not of integers.
+        x is not an array of numbers, or labels not of integers.
 
     Warns
     -----
     TemperatureClampedWarning
-        The loss falls on beyond an end of [1e-3, 1e3], which is returned.
+        The loss would fall further beyond an end of [1e-3, 1e3]; this end is returned.
 
     Notes
     -----
-    The loss is convex in 1/T, so there is one minimum; Newton's method inside a bracket finds it whatever the scale of the
-    scores, without a learning rate. Sums are in float64 and do not depend on the number of threads.
+    The loss is convex in 1/T, so there is one minimum. Newton's method inside a bracket finds it for any scale of the scores,
+    without a learning rate. Sums are in float64 and do not depend on the number of threads.
     Source: Guo, Pleiss, Sun, Weinberger, ICML 2017.
 
     Examples
@@ -79,7 +79,7 @@ def fit_temperature(x, labels, *, sample_weight=None, ignore_index=None):
 
 
 def fit_target_entropy(x, labels, *, sample_weight=None, ignore_index=None):
-    """The entropy H at which entropy_normalize(x, entropy=H) gives the labels the least mean negative log-likelihood.
+    """The entropy H for which labels have the smallest mean negative log-likelihood under entropy_normalize(x, entropy=H).
 
         H = argmin_H mean_r -log entropy_normalize(x_r, entropy=H)_{y_r}, 0 <= H <= log n
 
@@ -90,14 +90,14 @@ def fit_target_entropy(x, labels, *, sample_weight=None, ignore_index=None):
     labels : array of integers
         The class of each row, in [0, n), of shape x.shape[:-1].
     sample_weight : array of shape x.shape[:-1], default None
-        How much each row counts, at least 0; None: all alike. What a row of weight 0 holds is not read.
+        The weight of each row, at least 0; None: all rows have the same. A row of weight 0 is not read.
     ignore_index : int, default None
-        The label of rows that are left out, as -100 in torch.
+        Rows with this label are left out, as with -100 in torch.
 
     Returns
     -------
     float
-        H in nats, to 1e-12 log n times what the labels leave open; of equally good ones the largest.
+        H in nats, with an error of 1e-12 log n, larger if the loss is flat; of equally good values the largest.
 
     Raises
     ------
@@ -106,11 +106,11 @@ def fit_target_entropy(x, labels, *, sample_weight=None, ignore_index=None):
 
     Notes
     -----
-    The loss is not convex in H. It is evaluated at 65 entropies and at those at which rows may become uniform (the logarithms
-    of 1 to 16, and of how many scores a row has or has at its top); every interval in which the slope turns from falling to
-    rising is narrowed by bracketed root finding (Chandrupatla 1997) on the slope, and the best is taken. A minimum may be
-    missed if the slope turns twice between two of the 65. Of more than 8192 rows, 4096 say in which intervals, at most four,
-    to look with all.
+    The loss is not convex in H. It is evaluated at 65 entropies, and at those where rows may become uniform (the logarithms of
+    1 to 16, of the number of scores and of the number of largest scores). In every interval in which the slope changes from
+    negative to positive, bracketed root finding (Chandrupatla 1997) finds its root, and the best is returned. A minimum may be
+    missed if the slope changes its sign twice between two of the 65. With more than 8192 rows, 4096 of them select at most
+    four intervals, which are searched with all rows.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def fit_target_entropy(x, labels, *, sample_weight=None, ignore_index=None):
 
 
 def match_entropy(x_reference, *, sample_weight=None):
-    """The mean entropy of softmax(x_reference): the target that gives other scores the entropy of these.
+    """The mean entropy of softmax(x_reference), as a target for other scores.
 
         H = mean_r -sum_i p_ri log p_ri, p_r = softmax(x_r)
 
@@ -131,7 +131,7 @@ def match_entropy(x_reference, *, sample_weight=None):
     x_reference : NumPy array, anything with DLPack (such as a torch CPU tensor of any type) or nested lists
         Scores, of shape (..., n): rows along the last axis.
     sample_weight : array of shape x_reference.shape[:-1], default None
-        How much each row counts, at least 0; None: all alike. What a row of weight 0 holds is not read.
+        The weight of each row, at least 0; None: all rows have the same. A row of weight 0 is not read.
 
     Returns
     -------
@@ -141,9 +141,9 @@ def match_entropy(x_reference, *, sample_weight=None):
     Raises
     ------
     ValueError
-        There is no row, or one with NaN or without a score above -inf; it is named.
+        There is no row, or a row has a NaN or no score above -inf. The message names the row.
     TypeError
-        x_reference is no array of numbers.
+        x_reference is not an array of numbers.
 
     Examples
     --------
@@ -157,12 +157,12 @@ def match_entropy(x_reference, *, sample_weight=None):
 
 
 def expected_calibration_error(p, labels, *, bins=15, strategy="uniform", sample_weight=None, ignore_index=None):
-    """How far confidence is from accuracy, over bins of confidence.
+    """The mean distance between confidence and accuracy, over bins of confidence.
 
         sum_b |sum_{r in b} (1[argmax p_r = y_r] - max p_r)| / rows
 
-    The confidence of a row is its largest probability, its prediction the first class that has it; each bin counts with the
-    share of rows in it.
+    The confidence of a row is its largest probability. Its prediction is the first class with this probability. The weight of
+    a bin is the share of rows in it.
 
     Parameters
     ----------
@@ -171,15 +171,15 @@ def expected_calibration_error(p, labels, *, bins=15, strategy="uniform", sample
     labels : array of integers
         The class of each row, in [0, n), of shape p.shape[:-1].
     bins : int, above 0 and at most 1000000, default 15
-        How many there are. Empty ones add nothing.
+        The number of bins. Empty bins add nothing.
     strategy : "uniform" or "quantile", default "uniform"
         "uniform": bin b holds confidences in [b/bins, (b+1)/bins), the last one also 1.
-        "quantile": a row goes by the number k of rows with a lower confidence into bin floor(k bins / rows): equally many in
-        each, but equal confidences stay together. Where rows have weights these count in place of rows.
+        "quantile": a row with k rows of lower confidence is in bin floor(k bins / rows). Bins then have about equally many
+        rows, and rows with equal confidence are in the same bin. With weights, weights are counted in place of rows.
     sample_weight : array of shape p.shape[:-1], default None
-        How much each row counts, at least 0; None: all alike. What a row of weight 0 holds is not read.
+        The weight of each row, at least 0; None: all rows have the same. A row of weight 0 is not read.
     ignore_index : int, default None
-        The label of rows that are left out, as -100 in torch.
+        Rows with this label are left out, as with -100 in torch.
 
     Returns
     -------
@@ -189,15 +189,16 @@ def expected_calibration_error(p, labels, *, bins=15, strategy="uniform", sample
     Raises
     ------
     ValueError
-        A row of p is no distribution: an entry is negative, NaN or infinite, or the sum is not 1 within 1e-6 (float64),
-        1e-4 (float32), 1e-2 (float16). It is named, counted as in p.reshape(-1, n). There is no row, labels has another
-        shape, a label is no class, bins or strategy is out of its range.
+        A row of p is not a distribution: an entry is negative, NaN or infinite, or the sum is not 1 within 1e-6 (float64),
+        1e-4 (float32), 1e-2 (float16). It is named, counted as in p.reshape(-1, n). There is no row, labels has another shape,
+        a label is no class, bins or strategy is out of its range.
     TypeError
-        p is no array of numbers, labels is not of integers, bins is no integer.
+        p is not an array of numbers, labels not of integers, or bins not an integer.
 
     Notes
     -----
-    It is biased upwards for few rows, and depends on the bins: compare errors of the same data and bins only.
+    The error is biased upwards if there are few rows, and depends on the bins. So compare only errors of the same data and
+    bins.
     Source: Naeini, Cooper, Hauskrecht, AAAI 2015; Guo, Pleiss, Sun, Weinberger, ICML 2017.
 
     Examples
@@ -220,7 +221,7 @@ class ReliabilityBins(NamedTuple):
 
 
 def reliability_bins(p, labels, *, bins=15, strategy="uniform", sample_weight=None, ignore_index=None):
-    """Confidence and accuracy in bins of confidence: what expected_calibration_error is the sum over.
+    """Confidence and accuracy in bins of confidence, which expected_calibration_error sums.
 
         accuracy_b = share of rows in b whose argmax p_r is y_r,   confidence_b = mean of max p_r in b
 
@@ -232,8 +233,9 @@ def reliability_bins(p, labels, *, bins=15, strategy="uniform", sample_weight=No
     Returns
     -------
     ReliabilityBins
-        A named tuple of arrays with a number for each bin that has rows: `lower` and `upper`, its edges (for "quantile" its
-        least and largest confidence), `weight` of its rows (how many they are), their mean `confidence` and their `accuracy`.
+        A named tuple of arrays with a number for each bin that has rows: its edges `lower` and `upper` (for "quantile" its
+        smallest and largest confidence), the `weight` of its rows (without sample_weight their number), their mean
+        `confidence` and their `accuracy`.
 
     Raises
     ------
@@ -252,14 +254,14 @@ def reliability_bins(p, labels, *, bins=15, strategy="uniform", sample_weight=No
 
 
 def reliability_diagram(p, labels, *, bins=15, strategy="uniform", sample_weight=None, ignore_index=None, ax=None):
-    """Draw accuracy against confidence: bars below the diagonal are of rows that are surer than they are right.
+    """Draw accuracy against confidence: bars below the diagonal belong to rows with more confidence than accuracy.
 
     It needs matplotlib (pip install matplotlib).
 
     Parameters
     ----------
     p, labels, bins, strategy, sample_weight, ignore_index
-        As for expected_calibration_error, which the title says.
+        As for expected_calibration_error; the title shows this error.
     ax : matplotlib Axes, default None
         Where to draw; None: a new figure.
 
@@ -353,32 +355,32 @@ def fit_vector_scaling(x, labels, *, ridge=1e-6, sample_weight=None, ignore_inde
     labels : array of integers
         The class of each row, in [0, n), of shape x.shape[:-1].
     ridge : float, at least 0 and finite, default 1e-6
-        What a change from the scores x/T costs: of each class's scale, and of what its mean score becomes. Above 0 there is
-        always one minimum; 0 is the likelihood alone.
+        The weight of the penalty for changes from the scores x/T: of the scale of each class, and of its mean score. With a
+        value above 0 there is always one minimum; 0 means the likelihood alone.
     sample_weight : array of shape x.shape[:-1], default None
-        How much each row counts, at least 0; None: all alike. What a row of weight 0 holds is not read.
+        The weight of each row, at least 0; None: all rows have the same. A row of weight 0 is not read.
     ignore_index : int, default None
-        The label of rows that are left out, as -100 in torch.
+        Rows with this label are left out, as with -100 in torch.
 
     Returns
     -------
     VectorScaling
-        A named tuple of two arrays of n numbers, `scale` and `bias`; the biases have mean 0. The gradient of the loss is
-        below 1e-9 of the scores' size there.
+        A named tuple of two arrays of n numbers, `scale` and `bias`; the biases have mean 0. There the gradient of the loss is
+        below 1e-9 times the size of the scores.
 
     Raises
     ------
     ValueError
-        As fit_temperature. There is no minimum, which can only be where ridge is 0: a class is nobody's label, so that its
-        bias would be -inf, or scales and biases exist at which every row of some class is right.
+        As fit_temperature. Also if there is no minimum, which is possible only with ridge 0: if no row has the label of some
+        class, its bias would be -inf; or some scales and biases classify every row of a class correctly.
     TypeError
         As fit_temperature.
 
     Notes
     -----
-    Unlike a temperature it changes which class has the largest score, and has 2n parameters to fit: with few labels per
-    class prefer fit_temperature, or a ridge. The loss is convex; Newton's method, with steps by conjugate gradients, starts
-    from the best temperature. Sums are in float64.
+    Unlike a temperature it can change which class has the largest score. It has 2n parameters to fit, so with few labels per
+    class prefer fit_temperature, or a larger ridge. The loss is convex; Newton's method, with steps by conjugate gradients,
+    starts from the best temperature. Sums are in float64.
     Source: Guo, Pleiss, Sun, Weinberger, ICML 2017.
 
     Examples
@@ -522,18 +524,18 @@ def entropy_invariant_scale(n, d, *, train_length=512, kappa=None):
     Parameters
     ----------
     n : number or array
-        How many keys a query sees, at least 1.
+        The number of keys that a query sees, at least 1.
     d : float, above 0
         The size of q and k.
     train_length : float, above 1 and finite, default 512
-        The n at which the scale is the usual 1/sqrt(d); not used where kappa is given.
+        The n at which the scale is the usual 1/sqrt(d). It is not used if kappa is given.
     kappa : float or None, above 0 and finite, default None
         The factor of log n / d.
 
     Returns
     -------
     float or array
-        Of the kind, shape and dtype of n; float64 where n is of integers or a list.
+        Of the kind, shape and dtype of n; float64 if n is a list or has integers.
 
     Raises
     ------

@@ -69,18 +69,17 @@ def power_transform(p, *, gamma, axis=-1):
     Returns
     -------
     array
-        Of the kind, shape and dtype of p; float64 where p is of integers or bools or a list. A row with a negative entry,
-        NaN, inf or no mass is NaN.
+        Of the kind, shape and dtype of p; float64 if p is a list or has integers or bools. A row with a negative entry, NaN,
+        inf or no mass is NaN.
 
     Raises
     ------
     ValueError
         gamma is out of its range, p has no axis.
     numpy.exceptions.AxisError
-        axis is no axis of p.
+        p has no such axis.
     TypeError
-        An array is masked, of complex numbers or no numbers at all, on another device or requires grad; a parameter is of
-        the wrong type.
+        An array is masked, complex or not numeric, is on another device, or requires grad; a parameter is of the wrong type.
 
     Notes
     -----
@@ -120,21 +119,21 @@ def normalize_density(p, weights, *, entropy, axis=-1):
     Returns
     -------
     density : array
-        With sum(weights * density) = 1, of the kind, shape and dtype of p; float64 where p is of integers or a list.
+        With sum(weights * density) = 1, of the kind, shape and dtype of p; float64 if p is a list or has integers.
     gamma : array
-        The power of each row, in p's shape without the axis: inf or 0 where the entropy is an end of what is reached, 1 for
-        a constant density.
+        The power of each row, in p's shape without the axis: inf or 0 if the entropy is an end of the reachable interval, 1
+        for a constant density.
 
     Raises
     ------
     ValueError
-        The entropy cannot be met: powers of p reach from the log of the weight at the maximum of p to log sum w over p > 0.
-        A row of p is no density, a weight is negative or not finite, shapes do not fit. The message names the row.
+        The entropy cannot be met: powers of p have entropies from the log of the weight at the maximum of p to log sum w over
+        p > 0. Or a row of p is not a density, a weight is negative or not finite, or shapes do not fit. The message names the
+        row.
     numpy.exceptions.AxisError
-        axis is no axis of p.
+        p has no such axis.
     TypeError
-        An array is masked, of complex numbers or no numbers at all, on another device or requires grad; a parameter is of
-        the wrong type.
+        An array is masked, complex or not numeric, is on another device, or requires grad; a parameter is of the wrong type.
 
     Notes
     -----
@@ -210,22 +209,21 @@ def normalize_joint(pxy, *, joint=None, marginal=None, conditional=None):
     conditional : float or array, at least 0 and finite, default None
         H(Y|X) in nats, by one power of all p(y|x); p(x) is kept.
 
-    Exactly one of them is given, as a number or as an array that broadcasts to the axes that count tables.
+    Give exactly one of them, as a number or as an array that broadcasts to the axes that count tables.
 
     Returns
     -------
     array
-        Tables of sum 1, of the kind, shape and dtype of pxy; float64 where pxy is of integers or bools or a list.
+        Tables of sum 1, of the kind, shape and dtype of pxy; float64 if pxy is a list or has integers or bools.
 
     Raises
     ------
     ValueError
-        The target cannot be met: H(X, Y) and H(X) are reached from the log of the number of maxima to the log of the number
-        of entries above 0, of the table or of p(x); H(Y|X) over the mean of both under p(x). A table has a negative entry,
-        NaN, inf or no mass; not exactly one target is given, or it is out of its range. The message names the table.
+        The target cannot be met: H(X, Y) and H(X) lie between the log of the number of maxima and the log of the number of
+        entries above 0, of the table or of p(x); H(Y|X) lies between the means of both under p(x). Or a table has a negative
+        entry, NaN, inf or no mass, not exactly one target is given, or it is out of its range. The message names the table.
     TypeError
-        An array is masked, of complex numbers or no numbers at all, on another device or requires grad; a parameter is of
-        the wrong type.
+        An array is masked, complex or not numeric, is on another device, or requires grad; a parameter is of the wrong type.
 
     Notes
     -----
@@ -296,7 +294,7 @@ def _raise_unless_met(name, argument, target, wanted, values, where, result):
 
 
 def mean_field_entropy(x, *, gamma=1.0, axis=-1):
-    """An estimate from below of the entropy of softmax(gamma x), by the largest score and the mean alone.
+    """A lower bound of the entropy of softmax(gamma x), from the largest score and the mean only.
 
         H = log n - gamma (max x - mean x), over the n finite scores
 
@@ -312,18 +310,17 @@ def mean_field_entropy(x, *, gamma=1.0, axis=-1):
     Returns
     -------
     array
-        In nats, of the kind and dtype of x, in its shape without the axis; a NumPy number where no axis is left. A row with
-        NaN, or without a score above -inf, gives NaN; one with +inf the log of their number.
+        In nats, of the kind and dtype of x, in its shape without the axis; a NumPy number if no axis is left. A row with NaN,
+        or without a score above -inf, gives NaN. A row with scores of +inf gives the log of their number.
 
     Raises
     ------
     ValueError
         gamma is out of its range, x has no axis.
     numpy.exceptions.AxisError
-        axis is no axis of x.
+        x has no such axis.
     TypeError
-        An array is masked, of complex numbers or no numbers at all, on another device or requires grad; a parameter is of
-        the wrong type.
+        An array is masked, complex or not numeric, is on another device, or requires grad; a parameter is of the wrong type.
 
     Notes
     -----

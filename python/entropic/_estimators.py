@@ -107,7 +107,7 @@ def _with_zeros(X):
 
 
 class TemperatureScaler(_Scaler):
-    """Temperature scaling: divides scores by the one number T that makes softmax likeliest to give the labels.
+    """Temperature scaling: divides scores by the number T that makes the labels most probable under softmax.
 
     Fit it on scores (decision_function, logits, or log-probabilities) of data that the classifier was not trained on.
 
@@ -153,16 +153,16 @@ class TemperatureScaler(_Scaler):
 
 
 class VectorScaler(_Scaler):
-    """Vector scaling: a scale and a bias for each class that make softmax likeliest to give the labels.
+    """Vector scaling: a scale and a bias for each class that make the labels most probable under softmax.
 
-    Unlike a temperature it may change which class is largest, and wants many labels of each class, or a ridge.
+    Unlike a temperature it may change which class is the largest. It needs many labels of each class, or a ridge.
 
     Parameters
     ----------
     classes : array of shape (n_classes,), default None
         As for TemperatureScaler.
     ridge : float, at least 0, default 1e-6
-        What a change of the scores costs, see entropic.fit_vector_scaling.
+        The weight of the penalty for changes of the scores, see entropic.fit_vector_scaling.
 
     Attributes
     ----------
@@ -210,10 +210,10 @@ class VectorScaler(_Scaler):
 
 
 class EntropyScaler(_Scaler):
-    """Gives every row of scores the same entropy, the one that makes it likeliest to give the labels.
+    """Gives every row of scores the same entropy, the one that makes the labels most probable.
 
-    Where TemperatureScaler keeps what the size of a row's scores says about how sure it is, this discards it: for scores
-    whose size means nothing, or differs between sources.
+    TemperatureScaler uses the scale of a row's scores as a sign of certainty. This estimator ignores the scale. Use it if the
+    scale has no meaning, or differs between sources.
 
     Parameters
     ----------
@@ -244,7 +244,8 @@ class EntropyScaler(_Scaler):
     def transform(self, X):
         """The scores times each row's gamma, in X's shape: softmax of them is predict_proba.
 
-        Less the row's largest where there are several columns. -inf and 0, where gamma would be infinite, say the same.
+        The largest score of the row is subtracted if there are several columns. If gamma would be infinite, the scores are
+        -inf and 0.
         """
         X = self._checked(X)
         scores = np.ascontiguousarray(_with_zeros(X), np.float64)
@@ -260,14 +261,14 @@ class EntropyScaler(_Scaler):
 
 
 class EntropyNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Makes of every row of scores the distribution softmax(gamma x) with one entropy, gamma each row's own.
+    """Turns every row of scores into the distribution softmax(gamma x) with a given entropy; each row has its own gamma.
 
-    It learns nothing from data: a step of a pipeline that brings rows of different scales to one sharpness.
+    It learns nothing from data. In a pipeline it brings rows of different scales to the same entropy.
 
     Parameters
     ----------
     perplexity : float, at least 1, default 2.0
-        How many columns a row is spread over, e to the power of its entropy; not used where entropy is given.
+        e to the power of the entropy: the number of equally likely columns. It is not used if entropy is given.
     entropy : float or None, at least 0, default None
         The entropy in nats. Beyond the logarithm of the number of columns a row is uniform.
     input : "scores", "probs" or "log_probs", default "scores"

@@ -1,4 +1,4 @@
-"""Files of rows: what the command line reads and writes, for Python, and with pyarrow Parquet and Arrow's own files."""
+"""Files of rows: the formats of the command line, and with pyarrow also Parquet and Arrow files."""
 
 import math
 import os
@@ -25,18 +25,18 @@ class Table(NamedTuple):
 
 
 def read(path, *, key=None, labels=None, format=None, names=False):
-    """The array in a file: what the command line reads there.
+    """Read the array in a file, as the command line reads it.
 
     Parameters
     ----------
     path : str or os.PathLike
         A .csv, .tsv, .npy, .npz, .jsonl or .safetensors; with pyarrow also a .parquet, .arrow or .feather.
     key : str, optional
-        Which array, where a file holds several.
+        Which array, if a file has several.
     labels : int, optional
-        The column that holds labels, counted from 1, of a .csv or .tsv; found by itself unless it looks like numbers.
+        The column of labels in a .csv or .tsv, counted from 1. A column of words is found automatically.
     format : str, optional
-        What the file is, whatever its name: "csv", "npy" and so on.
+        The format of the file, if its name does not say it: "csv", "npy" and so on.
     names : bool
         Return names beside the numbers.
 
@@ -50,7 +50,7 @@ def read(path, *, key=None, labels=None, format=None, names=False):
     OSError
         The file cannot be read.
     ValueError
-        The file is not what it should be: the message names the place, as "scores.csv:17:4: 'abc' is not a number".
+        The content of the file is wrong. The message names the place: "scores.csv:17:4: 'abc' is not a number".
     """
     path = _path("read", path)
     if labels is not None:
@@ -77,21 +77,21 @@ def write(path, array, *, columns=None, labels=None, key=None, format=None):
     path : str or os.PathLike
         As of `read`.
     array : array_like
-        Rows along the last axis; of one axis, a number for each row. float64, float32, float16 and torch's or ml_dtypes'
-        bfloat16 stay what they are, anything else becomes float64.
+        Rows along the last axis; an array of one axis has a number for each row. float64, float32, float16 and bfloat16 (of
+        torch or ml_dtypes) keep their type, and anything else becomes float64.
     columns, labels : sequence of str, optional
-        A name for each column and one for each row; .npy, .npz and .safetensors have no place for them.
+        A name for each column and for each row; .npy, .npz and .safetensors cannot store them.
     key : str, optional
-        What the array is called in an .npz, .jsonl, .safetensors, .parquet or .arrow.
+        The name of the array in an .npz, .jsonl, .safetensors, .parquet or .arrow.
     format : str, optional
-        What the file shall be, whatever its name.
+        The format of the file, if its name does not say it.
 
     Raises
     ------
     OSError
         The file cannot be written.
     ValueError
-        The format has no place for what is given, or there are not as many names as columns or rows.
+        The format cannot store the names, or the number of names is not that of columns or rows.
     """
     path = _path("write", path)
     form = _format("write", path, format)

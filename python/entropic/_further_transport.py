@@ -70,7 +70,7 @@ def directions(name, dimension, projections, seed):
 
 
 def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed=0):
-    """The Wasserstein distance of weighted points along directions: its mean over the sphere, by some of them.
+    """The Wasserstein distance of weighted points after projection on a line, averaged over directions.
 
         (mean_theta W_order(<theta, x>, <theta, y>)^order)^(1/order)
 
@@ -83,26 +83,26 @@ def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed
     a, b : array or None, default None
         Weights of x's and y's points: finite, at least 0, not all 0; scaled to sum 1. None: all weigh the same.
     projections : int above 0, or array of shape (count, d), default 100
-        How many directions are drawn, or these themselves, of any length but 0.
+        The number of random directions, or the directions themselves, of any length but 0.
     seed : int in [0, 2**64), default 0
         Of the directions.
 
     Returns
     -------
     SlicedResult
-        A named tuple of `distance` and `error`, the standard error of it that the choice of directions makes: 0 in one
-        dimension, NaN for a single direction.
+        A named tuple of `distance` and `error`, its standard error due to the choice of directions: 0 in one dimension, NaN
+        for a single direction.
 
     Raises
     ------
     ValueError
         A coordinate is not finite, a weight negative, NaN or infinite, a parameter out of its range, shapes do not fit.
     TypeError
-        An array is masked, of complex numbers or no numbers at all, on another device or requires grad.
+        An array is masked, complex or not numeric, is on another device, or requires grad.
 
     Notes
     -----
-    Each direction costs a sort. Halving the error takes four times as many.
+    Each direction costs a sort. Half the error needs four times as many directions.
     Source: Bonneel, Rabin, Peyre, Pfister, J. Math. Imaging Vis. 2015.
 
     Examples
@@ -118,7 +118,7 @@ def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed
 
 
 def partial_transport(a, b, cost, *, mass):
-    """Optimal transport of a part of the masses, exactly: the part that costs least.
+    """Exact optimal transport of a part of the masses, the part that costs least.
 
         min <P, C> over P >= 0 with row sums <= a, column sums <= b and sum P = mass
 
@@ -129,13 +129,14 @@ def partial_transport(a, b, cost, *, mass):
     cost : array
         Of shape (..., n, m); inf forbids an arc. Leading axes broadcast.
     mass : float, at least 0 and at most the sum of a and that of b, required
-        How much is moved. Above the sums by no more than 1e-6 of them, 1e-4 for float32, it counts as the lesser of the two.
+        The mass to move. If it is above the smaller sum by at most 1e-6 of it (1e-4 for float32), it is taken as this sum.
 
     Returns
     -------
     PartialResult
         A named tuple: `cost`, `plan`, and potentials `f` and `g`, at most 0, with `multiplier`. As f_i + g_j + multiplier is
-        at most C_ij, no plan costs less than <a, f> + <b, g> + multiplier mass. `gap` is how far that is below this one's cost.
+        at most C_ij, no plan costs less than <a, f> + <b, g> + multiplier mass. `gap` is the cost of this plan minus that
+        bound.
 
     Raises
     ------
@@ -144,8 +145,8 @@ def partial_transport(a, b, cost, *, mass):
 
     Notes
     -----
-    By the method of optimal_transport with one more row and one more column, which take at no cost what stays where it is.
-    plan is the gradient of cost in C, f and g are those in a and b, multiplier is that in mass.
+    It uses the method of optimal_transport with an additional row and column, which take the mass that stays, at no cost. plan
+    is the gradient of cost in C, f and g are those in a and b, and multiplier is that in mass.
     Source: Caffarelli, McCann, Annals of Mathematics 2010; Chapel, Alaya, Gasso, NeurIPS 2020.
 
     Examples
@@ -163,7 +164,7 @@ def partial_transport(a, b, cost, *, mass):
 
 
 def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_iterations=10000):
-    """Entropic transport between masses that need not be equal: what is neither moved nor received has a price.
+    """Entropic transport between masses that need not be equal: a penalty replaces the exact marginals.
 
         min <P, C> + epsilon KL(P | a b^T) + penalty (KL(P 1 | a) + KL(P^T 1 | b)), KL(p | q) = sum p log(p / q) - p + q
 
@@ -177,18 +178,18 @@ def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_ite
     epsilon : float, above 0 and finite, required
         The weight of the entropy.
     penalty : float, above 0 and finite, required
-        The weight of the marginals; the larger, the nearer they are to a and b.
+        The weight of the marginals. The larger it is, the nearer the marginals are to a and b.
     tolerance : float, at least 0 and finite, default 1e-9
-        Converged when the gap is at most so much of the terms' sizes.
+        The iteration has converged if the gap is at most this, relative to the size of the terms.
     max_iterations : int, above 0, default 10000
-        Passes over the matrix, of all values of epsilon on the way down.
+        The number of passes over the matrix, for all values of epsilon together.
 
     Returns
     -------
     UnbalancedResult
-        A named tuple: `value`, that of the plan; `plan`; the potentials `f` and `g`, P = a b exp((f + g - C) / epsilon); `gap`,
-        the value less that of the dual, which the minimum is above; `iterations` and `converged`. Mass that forbidden arcs
-        leave no way stays, at a potential of inf.
+        A named tuple: `value`, that of the plan; `plan`; the potentials `f` and `g`, P = a b exp((f + g - C) / epsilon);
+        `gap`, the value minus that of the dual, which is a lower bound of the minimum; `iterations` and `converged`. Mass that
+        only has forbidden arcs stays, with a potential of inf.
 
     Raises
     ------
@@ -196,7 +197,7 @@ def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_ite
         A mass is negative, NaN or infinite, or all are 0; the product of the sums is not finite; a cost is NaN or -inf; a
         parameter is out of its range, shapes do not fit.
     TypeError
-        An array is masked, of complex numbers or no numbers at all, on another device or requires grad.
+        An array is masked, complex or not numeric, is on another device, or requires grad.
 
     Notes
     -----
@@ -219,7 +220,7 @@ def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_ite
 
 
 def sinkhorn_barycenter(p, cost, *, epsilon, weights=None, tolerance=1e-9, max_iterations=10000):
-    """The distribution on a support that is least far from several: a mean that moves mass in place of mixing it.
+    """The distribution that is nearest to several distributions: a mean that moves mass instead of mixing it.
 
         argmin_q sum_k weights_k min_P <P, C> - epsilon H(P) over plans P from p_k to q
 
@@ -233,24 +234,24 @@ def sinkhorn_barycenter(p, cost, *, epsilon, weights=None, tolerance=1e-9, max_i
     epsilon : float, above 0 and finite, required
         The weight of the entropy, which also blurs the result.
     weights : array of shape (..., k) or None, default None
-        How much each counts: at least 0, not all 0; scaled to sum 1. None: all alike.
+        The weight of each distribution: at least 0, not all 0; scaled to sum 1. None: all equal.
     tolerance : float, at least 0 and finite, default 1e-9
-        The marginal error at which it has converged.
+        The iteration has converged at this marginal error.
     max_iterations : int, above 0, default 10000
-        Passes over the k matrices, of all values of epsilon on the way down.
+        The number of passes over the k matrices, for all values of epsilon together.
 
     Returns
     -------
     BarycenterResult
-        A named tuple: `barycenter`, of shape (..., m); `marginal_error`, the largest sum over a p_k of what its plan's rows are
-        off where the columns are those of the barycenter; `iterations` and `converged`.
+        A named tuple: `barycenter`, of shape (..., m); `marginal_error`, the largest error of the row sums of a plan (summed
+        over its rows) whose column sums are the barycenter; `iterations` and `converged`.
 
     Raises
     ------
     ValueError
         A number is negative, NaN or infinite, a row of p has no mass, a parameter is out of its range, shapes do not fit.
     TypeError
-        An array is masked, of complex numbers or no numbers at all, on another device or requires grad.
+        An array is masked, complex or not numeric, is on another device, or requires grad.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""ratio_map: any function that is not negative as a map."""
+"""ratio_map: any non-negative function as a map."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from entropic import _layout
 
 
 def ratio_map(x, f, *, axis=-1):
-    """Any function that is not negative as a map: f of each score over the sum of all.
+    """Any non-negative function as a map: f of each score divided by the sum over the row.
 
         p_i = f(x_i) / sum_j f(x_j)
 
@@ -15,28 +15,28 @@ def ratio_map(x, f, *, axis=-1):
     x : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
         Scores, of any shape with at least one axis. Never changed.
     f : callable
-        Takes a NumPy array of floats, of any shape, and gives as many numbers, at least 0: np.square, or one's own.
+        Takes a NumPy array of floats, of any shape, and returns as many numbers, at least 0: np.square, or your own function.
     axis : int, default -1
         The axis along which scores compete; all others count rows.
 
     Returns
     -------
     array
-        Of the kind, shape and dtype of x; float64 where x is of integers or bools or a list.
+        Of the kind, shape and dtype of x; float64 if x is a list or has integers or bools.
 
     Raises
     ------
     ValueError
-        f gives a negative number, NaN or inf for a finite score, nothing but 0 for a row, or another shape.
+        f returns a negative number, NaN or inf for a finite score, only 0 for a row, or another shape.
     numpy.exceptions.AxisError
-        axis is no axis of x.
+        x has no such axis.
     TypeError
-        An array is masked, of complex numbers or no numbers at all, on another device or requires grad; f is not callable.
+        An array is masked, complex or not numeric, is on another device, or requires grad; f is not callable.
 
     Notes
     -----
-    A row with NaN gives NaN; -inf scores count as absent; +inf scores share the mass; a row of -inf alone gives NaN. Rising f
-    keep the order of the scores; only f = exp makes adding a constant change nothing.
+    A row with NaN gives NaN; -inf scores count as absent; +inf scores share the mass; a row with only -inf gives NaN. A rising
+    f keeps the order of the scores. Only with f = exp does adding a constant change nothing.
 
     Examples
     --------

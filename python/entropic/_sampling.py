@@ -1,4 +1,4 @@
-"""Sampling: indices drawn from distributions over scores, reproducibly, and chains of steps that shape what is drawn from."""
+"""Sampling: reproducible draws from distributions over scores, and chains of steps that change the distribution."""
 
 import math
 
@@ -19,11 +19,12 @@ def sample(x, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1
     x : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
         Scores, of any shape with at least one axis; -inf counts as absent. Never changed.
     size : int or None, default None
-        How many draws from each row: at position, position + 1, and so on, along a new last axis. None: one, and no such axis.
+        The number of draws from each row, at position, position + 1, and so on, along a new last axis. None: one draw, without
+        this axis.
     temperature : float, above 0 and finite, default 1.0
         T, divides the scores.
     seed : int in [0, 2**64), required
-        The same seed, stream and position give the same draw, whatever else is in the batch.
+        The same seed, stream and position give the same draw in any batch.
     stream : int or array of integers, default 0
         Row r, counted as in x.reshape(-1, n) with axis last, has stream + r. An array gives each row its own: one for
         each row, or any that broadcasts to x's shape without axis.
@@ -36,21 +37,20 @@ def sample(x, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1
     -------
     array
         int64 indices along axis, of the kind of x, in its shape without axis, and with size as last axis where given; a NumPy
-        number where no axis is left. -1 for a row that has no distribution: with NaN, or without a score above -inf.
+        number where no axis is left. -1 for a row without a distribution (with NaN, or without a score above -inf).
 
     Raises
     ------
     ValueError
         A parameter is out of its range, x has no axis, stream does not fit.
     numpy.exceptions.AxisError
-        axis is no axis of x.
+        x has no such axis.
     TypeError
-        An array is masked, of complex numbers or no numbers at all, on another device or requires grad; a parameter is of the
-        wrong type.
+        An array is masked, complex or not numeric, is on another device, or requires grad; a parameter is of the wrong type.
 
     Notes
     -----
-    +inf scores are equally likely, and nothing beside them is drawn. Source: Gumbel 1954; Yellott 1977.
+    If there are scores of +inf, only these are drawn, with equal probabilities. Source: Gumbel 1954; Yellott 1977.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def sample(x, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1
 
 
 def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
-    """A relaxed draw from softmax(x): a distribution that tends to a single 1 as the temperature falls.
+    """A relaxed (soft) draw from softmax(x): a distribution that approaches a one-hot draw as the temperature falls.
 
         p = softmax((x + G) / T), G the noise of sample at position 0
 
@@ -102,7 +102,7 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
     Returns
     -------
     array
-        Of the kind, shape and dtype of x; float64 where x is of integers or bools or a list. A row with NaN, or without a score
+        Of the kind, shape and dtype of x; float64 if x is a list or has integers or bools. A row with NaN, or without a score
         above -inf, is NaN.
 
     Raises
@@ -110,14 +110,13 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
     ValueError
         A parameter is out of its range, x has no axis, stream does not fit.
     numpy.exceptions.AxisError
-        axis is no axis of x.
+        x has no such axis.
     TypeError
-        An array is masked, of complex numbers or no numbers at all, on another device or requires grad; a parameter is of the
-        wrong type.
+        An array is masked, complex or not numeric, is on another device, or requires grad; a parameter is of the wrong type.
 
     Notes
     -----
-    entropic.torch.gumbel_softmax has its gradient, straight through where hard. Source: Jang, Gu, Poole, ICLR 2017; Maddison,
+    entropic.torch.gumbel_softmax has its gradient, straight-through if hard. Source: Jang, Gu, Poole, ICLR 2017; Maddison,
     Mnih, Teh, ICLR 2017.
 
     Examples
@@ -154,8 +153,8 @@ def _lazy_streams(x, stream, axis):
 class Sampler:
     """A chain of steps, and draws from the distribution that it leaves.
 
-    Each step acts on the distribution that the steps before it left, renormalised; the first on softmax(x). So
-    ("temperature", 2.0) before ("top_p", 0.9) flattens first and keeps more, and after it spreads what was kept.
+    Each step acts on the normalised result of the steps before it; the first acts on softmax(x). So ("temperature", 2.0)
+    before ("top_p", 0.9) flattens first and keeps more indices. After it, it flattens the kept ones.
 
     Parameters
     ----------
@@ -172,7 +171,7 @@ class Sampler:
 
         Of equal scores at a cut the lower index stays.
     seed : int in [0, 2**64), default 0
-        The same seed, stream and position give the same draw, whatever else is in the batch.
+        The same seed, stream and position give the same draw in any batch.
 
     Examples
     --------
@@ -209,7 +208,7 @@ class Sampler:
         Returns
         -------
         array
-            Of the kind, shape and dtype of x; float64 where x is of integers or bools or a list. A row with NaN, or without a
+            Of the kind, shape and dtype of x; float64 if x is a list or has integers or bools. A row with NaN, or without a
             score above -inf, is NaN.
         """
         rows = _layout.Along("Sampler.probs", "x", x, axis)
@@ -225,7 +224,8 @@ class Sampler:
         x : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
             Scores, of any shape with at least one axis; -inf counts as absent. Never changed.
         size : int or None, default None
-            How many draws from each row: at position, position + 1, and so on, along a new last axis. None: one, no such axis.
+            The number of draws from each row, at position, position + 1, and so on, along a new last axis. None: one draw,
+            without it.
         stream : int or array of integers, default 0
             Row r has stream + r; an array that broadcasts to x's shape without axis gives each row its own.
         position : int, default 0

@@ -1,14 +1,14 @@
 """Steps of a chain over logits that know the text so far, or draw: functions of rows of float32 scores, -inf absent.
 
-    ("epsilon", e)                          what has a probability of at least e
-    ("eta", e)                              of at least min(e, sqrt(e) exp(-entropy))
-    ("top_n_sigma", n)                      scores within n standard deviations of the largest
-    ("xtc", (probability, threshold))       with this probability, of all that reach the threshold the least likely alone stays
-    ("dry", {"multiplier": 0.8, ...})       minus multiplier base^(length - allowed_length) for a token that repeats the text
-    ("mirostat", (surprise, rate))          keeps what surprises less than a bound, which follows the surprise of what was drawn
+    ("epsilon", e)                          keeps tokens with a probability of at least e
+    ("eta", e)                              keeps tokens with at least min(e, sqrt(e) exp(-entropy))
+    ("top_n_sigma", n)                      keeps scores within n standard deviations of the largest
+    ("xtc", (probability, threshold))       with this probability, removes all that reach the threshold but the least likely
+    ("dry", {"multiplier": 0.8, ...})       subtracts multiplier base^(length - allowed_length) for a token that repeats the text
+    ("mirostat", (surprise, rate))          keeps tokens whose surprise -log p is below a bound, adjusted after each draw
 
-The most likely always stays. Sources: Hewitt et al. 2022 (epsilon, eta), Tang et al. 2024 (top_n_sigma), Basu et al. 2021
-(mirostat, in its second version); XTC and DRY as llama.cpp has them.
+All but xtc keep the most likely token. Sources: Hewitt et al. 2022 (epsilon, eta), Tang et al. 2024 (top_n_sigma), Basu et al.
+2021 (mirostat, in its second version); XTC and DRY as llama.cpp has them.
 """
 
 import math

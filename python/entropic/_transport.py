@@ -138,7 +138,7 @@ class _Pairs(Together):
 
 
 def optimal_transport(a, b, cost, *, mass_tolerance=None):
-    """The cheapest plan that moves the masses a to the masses b, exactly, and the potentials that prove it.
+    """The exact cheapest plan that moves the masses a to the masses b, and the potentials that prove it.
 
         min <P, C> over P >= 0 with row sums a and column sums b = max <a, f> + <b, g> over f_i + g_j <= C_ij
 
@@ -147,10 +147,10 @@ def optimal_transport(a, b, cost, *, mass_tolerance=None):
     a : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
         Masses of shape (..., n): finite, at least 0, with a sum above 0 that need not be 1. Never changed, as b and cost.
     b : array
-        Masses of shape (..., m), their sum a's. It is scaled to it.
+        Masses of shape (..., m), with the sum of a; b is scaled to this sum.
     cost : array
         Of shape (..., n, m); inf forbids an arc, negative costs are allowed. Leading axes of all three broadcast: each
-        combination is a problem of its own, and problems are shared out over threads.
+        combination is a problem of its own. Threads share the problems.
     mass_tolerance : float or None, at least 0 and at most 1, default None
         How far the sums of a and b may differ, relative to the larger; 1e-6, for float32 1e-4, for float16 1e-2.
 
@@ -167,16 +167,15 @@ def optimal_transport(a, b, cost, *, mass_tolerance=None):
         A problem is infeasible: every plan needs a forbidden arc. A mass is negative, NaN or infinite, a cost NaN or
         -inf, sums differ, shapes do not fit. The message names problem and entry.
     TypeError
-        An array is masked, of complex numbers or no numbers at all, on another device or requires grad.
+        An array is masked, complex or not numeric, is on another device, or requires grad.
 
     Notes
     -----
     The gap is at most 1e-9 times the largest finite cost that carries mass, times the sum of a, whatever the scale of the
-    costs between 1e-300 and 1e300. Masses enter as whole multiples of about 1e-30 of their sum, so that plans of degenerate
-    problems are exact: uniform masses of equal number give a permutation.
-    plan is the gradient of cost in C, f and g are those in a and b up to a constant.
-    Method: network simplex (Dantzig 1951) with strongly feasible trees (Cunningham 1976). It runs on the matrix itself and
-    needs no further memory that grows with n m.
+    costs between 1e-300 and 1e300. Masses are rounded to whole multiples of about 1e-30 of their sum, so that plans of
+    degenerate problems are exact: equally many uniform masses give a permutation. plan is the gradient of cost in C, f and g
+    are those in a and b up to a constant. Method: network simplex (Dantzig 1951) with strongly feasible trees (Cunningham
+    1976). It runs on the matrix itself and needs no further memory that grows with n m.
 
     Examples
     --------
@@ -197,7 +196,7 @@ def optimal_transport(a, b, cost, *, mass_tolerance=None):
 
 
 def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_tolerance=None):
-    """The plan that is cheap and spread out: optimal transport with entropy, and bounds of the optimum without.
+    """Optimal transport with an entropy term, which gives a smooth plan, and bounds of the exact optimum.
 
         argmin <P, C> + epsilon KL(P, a b^T); P_ij = a_i b_j exp((f_i + g_j - C_ij) / epsilon)
 
@@ -206,21 +205,21 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
     a, b, cost : arrays
         Of shapes (..., n), (..., m), (..., n, m), as in optimal_transport.
     epsilon : float, above 0 and finite, required
-        The weight of the entropy, in units of the cost: 0.01 of the largest cost gives nearly the optimum, and takes longer
-        than the optimum itself by optimal_transport.
+        The weight of the entropy, in units of the cost. 0.01 of the largest cost gives nearly the optimum, but takes longer
+        than optimal_transport takes for the exact optimum.
     tolerance : float, at least 0 and finite, default 1e-6
         The iteration stops at this sum of errors of P's column sums, relative to the mass. The row sums are exact.
     max_iterations : int, above 0, default 10000
-        Passes over the matrix, of all values of epsilon on the way down.
+        The number of passes over the matrix, for all values of epsilon together.
     mass_tolerance : float or None, at least 0 and at most 1, default None
         As in optimal_transport.
 
     Returns
     -------
     SinkhornResult
-        A named tuple. cost, <P, C>, without entropy; plan, P; f and g; marginal_error, the sum of errors of the column
-        sums; lower_bound and upper_bound of the cost of optimal_transport: the value of potentials that no cost is below,
-        and the cost of a plan that has the very masses (inf if it needs forbidden arcs); iterations; converged.
+        A named tuple. cost, <P, C>, without entropy; plan, P; f and g; marginal_error, the sum of errors of the column sums;
+        lower_bound and upper_bound of the cost of optimal_transport: the dual value of the potentials, and the cost of a plan
+        with exact marginals (inf if it needs forbidden arcs); iterations; converged.
 
     Raises
     ------
@@ -232,8 +231,9 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
 
     Notes
     -----
-    On potentials, that is in the log domain: nothing underflows, whatever epsilon. Starts from a larger epsilon and lowers
-    it. One pass over the matrix and one exponential of each entry for an iteration, in float64 for every dtype.
+    The iteration is on the potentials, in the log domain, so nothing underflows at any epsilon. It starts from a larger
+    epsilon and lowers it. Each iteration is one pass over the matrix with one exponential per entry, in float64 for every
+    dtype.
     Sources: Cuturi, NeurIPS 2013; Altschuler, Weed, Rigollet, NeurIPS 2017 (rounding); Schmitzer 2019 (lowering epsilon).
 
     Examples
@@ -288,19 +288,19 @@ class ProblemArrays:
 
 
 def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, axis=-1, return_grad=False):
-    """The Wasserstein distance of samples on the line, by merging their quantile functions: W_p, not its power.
+    """The Wasserstein distance of samples on the line, from their quantile functions: W_p, not its power.
 
         (int_0^1 |F_u^-1(t) - F_v^-1(t)|^order dt)^(1/order)
 
     Parameters
     ----------
     u, v : NumPy arrays, anything with DLPack (such as torch CPU tensors) or nested lists
-        Samples along axis, as many as you like of each; the other axes count pairs and broadcast. Never changed.
+        Samples along axis, of any number each; the other axes count pairs and broadcast. Never changed.
     u_weights, v_weights : array or None, default None
         Weights of u's and v's samples, in a shape that broadcasts to theirs: finite, at least 0, not all 0; scaled to sum 1.
         None: all weigh the same.
     order : float, at least 1, default 1.0
-        The power of distances; inf is their maximum.
+        The power of distances; with inf, the largest distance.
     axis : int, default -1
         The axis of samples, in u and in v.
     return_grad : bool, default False
@@ -311,20 +311,20 @@ def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, axis=-1, 
     distance : array or number
         In the shape of the other axes, of the kind of array given and the widest of their dtypes. NaN where a sample is.
     du, dv : arrays
-        Only with return_grad: the gradient of distance in u and v (of the sum of distances, where they broadcast). Where the
-        distance is 0 or samples coincide, one of the possible.
+        Only with return_grad: the gradient of distance in u and v (of the sum of distances, where they broadcast). If the
+        distance is 0 or samples coincide, it is one of the possible gradients.
 
     Raises
     ------
     ValueError
         order is out of its range, a weight is negative, NaN or infinite, all are 0, there are no samples, shapes do not fit.
     TypeError
-        An array is masked, of complex numbers or no numbers at all, on another device or requires grad.
+        An array is masked, complex or not numeric, is on another device, or requires grad.
 
     Notes
     -----
-    Weights enter as whole multiples of about 1e-30 of their sum: quantiles meet exactly. A sample of inf is infinitely far
-    from all others but its equal.
+    Weights are rounded to whole multiples of about 1e-30 of their sum, so equal quantiles are exactly equal. A sample of inf
+    is infinitely far from all samples but inf.
     Source: Vallender 1974; Santambrogio, Optimal Transport for Applied Mathematicians, 2015, 2.1.
 
     Examples
@@ -369,7 +369,7 @@ def wasserstein_histogram(p, q, *, support=None, order=1.0, axis=-1, return_grad
     support : array or None, default None
         The point of each entry, in any order, of one axis; None: 0, 1, 2, ...
     order : float, at least 1, default 1.0
-        The power of distances; inf is their maximum.
+        The power of distances; with inf, the largest distance.
     axis : int, default -1
         The axis along which p and q are distributions.
     return_grad : bool, default False
@@ -386,10 +386,11 @@ def wasserstein_histogram(p, q, *, support=None, order=1.0, axis=-1, return_grad
     Raises
     ------
     ValueError
-        A row is no distribution: an entry negative, NaN or infinite, or the sum not 1 within 1e-6 (float64), 1e-4 (float32),
-        1e-2 (float16). It is named. A point of the support is not finite, order is out of its range, shapes do not fit.
+        A row is not a distribution: an entry is negative, NaN or infinite, or the sum is not 1 within 1e-6 (float64), 1e-4
+        (float32), 1e-2 (float16). The message names the row. A point of the support is not finite, order is out of its range,
+        shapes do not fit.
     TypeError
-        An array is masked, of complex numbers or no numbers at all, on another device or requires grad.
+        An array is masked, complex or not numeric, is on another device, or requires grad.
 
     Notes
     -----
@@ -467,8 +468,8 @@ def wasserstein(x, y, *, order=1.0, a=None, b=None):
     Parameters
     ----------
     x, y : NumPy arrays, anything with DLPack (such as torch CPU tensors) or nested lists
-        Points, of shapes (..., n, d) and (..., m, d), or (n,) and (m,) on the line. Finite. Never changed. Axes before the
-        points are of problems, and broadcast.
+        Points, of shapes (..., n, d) and (..., m, d), or (n,) and (m,) on the line. Finite. Never changed. The axes before
+        these count problems, and broadcast.
     order : float, at least 1 and finite, default 1.0
         The power of Euclidean distances.
     a, b : array or None, default None
@@ -485,12 +486,12 @@ def wasserstein(x, y, *, order=1.0, a=None, b=None):
     ValueError
         A coordinate is not finite, a weight negative, NaN or infinite, order is out of its range, shapes do not fit.
     TypeError
-        An array is masked, of complex numbers or no numbers at all, on another device or requires grad.
+        An array is masked, complex or not numeric, is on another device, or requires grad.
 
     Notes
     -----
-    By the method of optimal_transport, in one dimension by that of wasserstein_1d. Distances to the power are taken relative
-    to the largest that matters: no order overflows.
+    It uses the method of optimal_transport, in one dimension that of wasserstein_1d. Powers of distances are computed relative
+    to the largest one that matters, so no order overflows.
     Source: Villani, Optimal Transport, 2009.
 
     Examples
@@ -507,15 +508,15 @@ def wasserstein(x, y, *, order=1.0, a=None, b=None):
 
 
 def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-9, max_iterations=10000):
-    """A distance of weighted points that is smooth: entropic transport without its bias.
+    """A smooth distance of weighted points: entropic transport without its bias.
 
         S(x, y) - (S(x, x) + S(y, y)) / 2, S(x, y) = min <P, |x_i - y_j|^order> + epsilon KL(P, a b^T)
 
     Parameters
     ----------
     x, y : NumPy arrays, anything with DLPack (such as torch CPU tensors) or nested lists
-        Points, of shapes (..., n, d) and (..., m, d), or (n,) and (m,) on the line. Finite. Never changed. Axes before the
-        points are of problems, and broadcast.
+        Points, of shapes (..., n, d) and (..., m, d), or (n,) and (m,) on the line. Finite. Never changed. The axes before
+        these count problems, and broadcast.
     epsilon : float, above 0 and finite, required
         The weight of the entropy, in units of distance to the power order.
     a, b : array or None, default None
@@ -539,7 +540,7 @@ def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-
     ValueError
         A coordinate is not finite, a weight negative, NaN or infinite, a parameter out of its range, shapes do not fit.
     TypeError
-        An array is masked, of complex numbers or no numbers at all, on another device or requires grad.
+        An array is masked, complex or not numeric, is on another device, or requires grad.
 
     Notes
     -----
@@ -569,7 +570,7 @@ def c_transform(f, cost):
     Parameters
     ----------
     f : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists
-        A potential of shape (..., n): finite, or -inf for a row that does not count.
+        A potential of shape (..., n): finite, or -inf for a row to ignore.
     cost : array
         Of shape (..., n, m), inf where an arc is forbidden. Leading axes of both broadcast. Its transpose gives f of g.
 
@@ -583,11 +584,11 @@ def c_transform(f, cost):
     ValueError
         f is NaN or inf, a cost NaN or -inf, shapes do not fit.
     TypeError
-        An array is masked, of complex numbers or no numbers at all, on another device or requires grad.
+        An array is masked, complex or not numeric, is on another device, or requires grad.
 
     Notes
     -----
-    Two transforms make of any f the best pair for it: dual_value of the pair is a lower bound of every plan's cost.
+    Two transforms turn any f into the best pair (f, g): its dual_value is a lower bound of every plan's cost.
     Source: Villani, Optimal Transport, 2009, chapter 5.
 
     Examples
@@ -610,7 +611,7 @@ def c_transform(f, cost):
 
 
 def dual_value(f, g, a, b):
-    """What potentials prove: no plan from a to b costs less, if f_i + g_j <= C_ij.
+    """The dual value of potentials: if f_i + g_j <= C_ij, no plan from a to b costs less.
 
         <a, f> + <b, g>
 
@@ -631,7 +632,7 @@ def dual_value(f, g, a, b):
     ValueError
         Shapes do not fit.
     TypeError
-        An array is masked, of complex numbers or no numbers at all, on another device or requires grad.
+        An array is masked, complex or not numeric, is on another device, or requires grad.
 
     Examples
     --------
@@ -653,7 +654,7 @@ def dual_value(f, g, a, b):
 
 
 def lipschitz_constant(f, distance):
-    """How fast a function rises at most, from its values at points and their distances.
+    """The largest slope of a function, from its values at points and the distances of the points.
 
         max |f_i - f_j| / D_ij over i != j
 
@@ -674,12 +675,12 @@ def lipschitz_constant(f, distance):
     ValueError
         f is not finite, a distance is negative or NaN, shapes do not fit.
     TypeError
-        An array is masked, of complex numbers or no numbers at all, on another device or requires grad.
+        An array is masked, complex or not numeric, is on another device, or requires grad.
 
     Notes
     -----
-    By Kantorovich and Rubinstein, W_1(a, b) >= <a - b, f> / lipschitz_constant(f, D), and the best f has equality: what a
-    critic is trained for.
+    By Kantorovich and Rubinstein, W_1(a, b) >= <a - b, f> / lipschitz_constant(f, D), with equality for the best f. A critic
+    is trained to find it.
 
     Examples
     --------

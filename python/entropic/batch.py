@@ -1,4 +1,4 @@
-"""Operations on batches of a table: what Ray Data, Hugging Face datasets, Spark, DuckDB and polars call row blocks with."""
+"""Operations on batches of a table, for Ray Data, Hugging Face datasets, Spark, DuckDB and polars."""
 
 import numpy as np
 
@@ -14,8 +14,8 @@ _OF_PROBABILITIES = ("power_transform",)
 class BatchMap:
     """An operation on a column of rows, as a function from batches to batches.
 
-    It is picklable, keeps no state, and treats every row by itself: results do not depend on how a table is cut into batches
-    or on where they run.
+    It can be pickled, has no state, and computes every row by itself. So results do not depend on how a table is split into
+    batches, or where these run.
 
     Parameters
     ----------
@@ -35,14 +35,14 @@ class BatchMap:
         Parameters of the operation.
 
     Calling it takes and returns a dict of NumPy arrays or lists, a pyarrow Table or RecordBatch, a pandas or a polars
-    DataFrame. Rows may be of unequal length: what is short is completed by absent scores (-inf; of probabilities 0), and
-    results end where their row does. A row that is null has null as its result.
+    DataFrame. Rows may have unequal lengths: shorter ones are filled with absent scores (-inf; for probabilities 0), and
+    results have the length of their row. A row that is null has null as its result.
 
     Raises
     ------
     TypeError, ValueError
-        When it is made: there is no such operation, or it has no such parameter. When it is called: a column is missing, or
-        holds what is no row of numbers; the message names the column and the row.
+        When it is made: there is no such operation, or it has no such parameter. When it is called: a column is missing, or an
+        entry is not a row of numbers; the message names the column and the row.
 
     Examples
     --------

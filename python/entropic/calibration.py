@@ -1,4 +1,4 @@
-"""Choosing the temperature or the entropy by labels, by a reference or by length, and what a choice is worth.
+"""Choosing the temperature or the entropy by labels, by a reference or by length, and measuring calibration.
 
 ``TemperatureScaler``, ``VectorScaler`` and ``EntropyScaler`` are these choices as scikit-learn estimators, and
 ``EntropyNormalizer`` gives rows a chosen entropy; only they need scikit-learn.

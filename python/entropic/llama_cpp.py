@@ -1,4 +1,4 @@
-"""Chains of steps for llama-cpp-python, ``Llama.create_completion(logits_processor=...)``. Needs nothing but NumPy.
+"""Chains of steps for llama-cpp-python, ``Llama.create_completion(logits_processor=...)``. Needs only NumPy.
 
 llama.cpp's own samplers run after it; switch them off by ``temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, typical_p=1.0,
 repeat_penalty=1.0``, or give a seed here and ``temperature=0.0``.
@@ -20,8 +20,8 @@ class logits_processor:
     ----------
     steps : list of (name, value)
         As entropic.Sampler has them, in the order applied, or with llama.cpp's values: temperature 0 or less, top_p 0 or less
-        and min_p above 1 leave the largest alone (the first of equal ones); top_k 0 or less, top_p above 1 and min_p 0 or less
-        are off.
+        and min_p above 1 keep only the largest score (the first of equal ones); top_k 0 or less, top_p above 1 and min_p 0 or
+        less do nothing.
     seed : int in [0, 2**64) or None, default None
         None: logits become the log-probabilities that the chain leaves, and llama.cpp draws. A seed: the token is drawn here,
         and the others get -inf, so that llama.cpp has no choice. Its noise is of (seed, stream, length of the text so far,

@@ -40,9 +40,9 @@ def attention(
 ):
     """Attention with any map in place of softmax, for ``AttentionInterface.register("entropic", attention)``.
 
-    The module's ``config.entropic``, a dict, holds the map, its parameters, and if wanted ``scale``, ``train_length`` and
-    ``kappa``, as entropic.torch.attention has them; softmax without it. The model decides about the rest: its scale where none
-    is given, masks, dropout, a bias of positions, softcap, sinks, and a sliding window, which is in the mask.
+    The module's ``config.entropic`` is a dict with the map, its parameters and, optionally, ``scale``, ``train_length`` and
+    ``kappa``, as in entropic.torch.attention. Without it the map is softmax. The model sets the rest: its scale if none is
+    given, masks, dropout, a bias of positions, softcap, sinks, and a sliding window, which is in the mask.
 
     Returns
     -------
@@ -116,7 +116,8 @@ class SamplerLogitsProcessor(LogitsProcessor):
     stream : int or array of integers, default 0
         Row r of the batch draws from stream + r; an array gives each row its own.
     attention_mask : tensor or array of (prompts, length), optional
-        The prompts' mask, as generate has it: 0 where there is padding, which is then no part of a text. Without it all is.
+        The mask of the prompts, as in generate: 0 for padding, which then does not count as text. Without it, everything
+        counts.
     """
 
     supports_continuous_batching = True
@@ -153,7 +154,7 @@ class SamplerLogitsProcessor(LogitsProcessor):
 
 
 class EntropyLogitsProcessor(SamplerLogitsProcessor):
-    """The temperature, for each step of each text its own, that gives the next token's distribution an entropy.
+    """Gives the distribution of every next token the same entropy, by a temperature for each step of each text.
 
     Parameters
     ----------

@@ -6,9 +6,9 @@ and the steps of a request from its SamplingParams:
 
     SamplingParams(temperature=1.0, extra_args={"entropic": {"steps": [["entropy", 2.0]], "seed": 1, "stream": 0}})
 
-seed and stream may be left out: then vLLM draws from the distribution that the chain leaves. Requests without "entropic" are
-left alone. vLLM applies its temperature, min_p, top_k and top_p afterwards: keep them off for these requests.
-SamplerLogitsProcessorV2 is the same for vLLM's second model runner, whose interface is another.
+seed and stream may be left out: then vLLM draws from the distribution of the chain. Requests without "entropic" do not change.
+vLLM applies its temperature, min_p, top_k and top_p afterwards: keep them off for these requests. SamplerLogitsProcessorV2 is
+the same for vLLM's second model runner, whose interface is another.
 """
 
 import numpy as np

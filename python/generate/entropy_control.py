@@ -60,7 +60,7 @@ Raises
 ValueError
     A parameter is out of its range, not exactly one target is given, x has no axis.
 numpy.exceptions.AxisError
-    axis is no axis of x.
+    x has no such axis.
 TypeError
     {TYPE_ERROR}
 

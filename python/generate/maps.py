@@ -81,7 +81,7 @@ def forward_doc(description):
             "out : array, default None\n"
             "    Where to write: of x's shape and the result's dtype, any strides; may be x itself. It is returned."
         )
-        returns = "Of the kind, shape and dtype of x; float64 where x is of integers or bools or a list."
+        returns = "Of the kind, shape and dtype of x; float64 if x is a list or has integers or bools."
         value_error = "A parameter is out of its range, x has no axis, out is unfit or overlaps x in part."
         special = "A row with NaN gives NaN; -inf scores count as absent; a row without other scores gives NaN."
     if description["family"] == "map":
@@ -109,7 +109,7 @@ Raises
 ValueError
     {value_error}
 numpy.exceptions.AxisError
-    axis is no axis of x.
+    x has no such axis.
 TypeError
     {TYPE_ERROR}
 
@@ -163,14 +163,14 @@ grad : array
 Returns
 -------
 array
-    Of the kind, shape and dtype of x; float64 where x is of integers or bools or a list.{also}
+    Of the kind, shape and dtype of x; float64 if x is a list or has integers or bools.{also}
 
 Raises
 ------
 ValueError
     A parameter is out of its range, x has no axis, y or grad is of another shape.
 numpy.exceptions.AxisError
-    axis is no axis of x.
+    x has no such axis.
 TypeError
     {TYPE_ERROR}
 

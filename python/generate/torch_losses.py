@@ -100,7 +100,7 @@ weight : torch.Tensor, optional
 """
 Z_LOSS_DOC = """\
 z_loss : float, at least 0, default 0.0
-    Adds z_loss times the square of logsumexp of a row's scores, which keeps these from drifting.
+    Adds z_loss times the square of the logsumexp of a row's scores, which keeps the scores from drifting.
 """
 IGNORED = """\
 ignore_index : int, default -100

@@ -77,6 +77,6 @@ def has_per_row(description):
 
 
 TYPE_ERROR = """\
-An array is masked, of complex numbers or no numbers at all, on another device or requires grad; a
-    parameter is of the wrong type.\
+An array is masked, complex or not numeric, is on another device, or requires grad; a parameter is
+    of the wrong type.\
 """

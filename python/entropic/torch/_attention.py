@@ -81,7 +81,7 @@ def attention(q, k, v, *, map="softmax", scale="sqrt", causal=False, mask=None, 
         which are computed in float32. Axes before these broadcast, but q may have a multiple of the heads (the third axis
         from the end) of k and v: consecutive heads then share theirs.
     map : str or (str, dict), default "softmax"
-        A map by name, or (name, {parameter: value}) where a parameter has the name of one of attention's.
+        A map by name, or (name, {parameter: value}) if a parameter of the map has the name of a parameter of attention.
     scale : "sqrt", "entropy_invariant", float or tensor, default "sqrt"
         1/sqrt(d); log n / (log(train_length) sqrt(d)), or kappa log n / d where kappa is given, with n the number of keys that
         the query sees; or the factor itself, of which a tensor broadcasts with (..., m, 1) and has a gradient.

@@ -89,9 +89,9 @@ def linear_loss(
     reduction : str, default "mean"
         "mean" over the rows, "sum" or "none".
     sample_weight : torch.Tensor, optional
-        A factor for each row's loss, of shape (...): the mean divides by their sum. No gradient is taken in it.
+        A factor for each row's loss, of shape (...); the mean divides by their sum. It gets no gradient.
     z_loss : float, at least 0, default 0.0
-        Adds z_loss times the square of logsumexp of a row's scores, which keeps these from drifting.
+        Adds z_loss times the square of the logsumexp of a row's scores, which keeps the scores from drifting.
     **params
         Parameters of the loss, among them ignore_index, by default -100: such rows do not count in the mean. Those that may be
         per row may be tensors that broadcast with (..., 1), and have gradients. map and its parameters are numbers.

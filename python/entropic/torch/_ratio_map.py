@@ -12,7 +12,7 @@ Tensor = torch.Tensor
 
 
 def ratio_map(x, f, *, dim=None, axis=None):
-    """Any function that is not negative as a map: f of each score over the sum of all.
+    """Any non-negative function as a map: f of each score divided by the sum over the row.
 
         p_i = f(x_i) / sum_j f(x_j)
 
@@ -36,7 +36,7 @@ def ratio_map(x, f, *, dim=None, axis=None):
     Raises
     ------
     ValueError
-        f gives a negative number, NaN or inf for a finite score, nothing but 0 for a row, or another shape. Its values are not
+        f returns a negative number, NaN or inf for a finite score, only 0 for a row, or another shape. Its values are not
         looked at on other devices than the CPU, under a compiler or a transform.
     TypeError, IndexError
         Naming the argument.

@@ -35,7 +35,7 @@ class TokenStatistics(NamedTuple):
 
 
 def token_statistics(logits, target, *, temperature=1.0, top=0, dim=None, axis=None):
-    """Log-probability of a token, entropy and largest probability of its distribution, from one reading of the logits.
+    """Log-probability of a token, entropy and largest probability of its distribution, from one pass over the logits.
 
         p = softmax(logits / T): (log p_target, -sum p log p, max p, the `top` indices of largest p)
 
@@ -48,7 +48,7 @@ def token_statistics(logits, target, *, temperature=1.0, top=0, dim=None, axis=N
     temperature : float or tensor, above 0 and finite, default 1.0
         T. A tensor gives each row its own, broadcasts with logits with size 1 along dim, and has a gradient.
     top : int, default 0
-        How many indices to give, those of the largest logits in falling order.
+        The number of indices to return: those of the largest logits, in falling order.
     dim : int, default -1
         The axis of the tokens; axis is another name for it.
 
@@ -65,8 +65,8 @@ def token_statistics(logits, target, *, temperature=1.0, top=0, dim=None, axis=N
 
     Notes
     -----
-    Gradients: (onehot - p) / T of logprob, -p (log p + H) / T of the entropy H. What lies between is made some rows at a
-    time, and no array of the logits' size but the gradient.
+    Gradients: (onehot - p) / T of logprob, -p (log p + H) / T of the entropy H. Intermediate values are computed for some rows
+    at a time; the only array of the logits' size is the gradient.
 
     Examples
     --------

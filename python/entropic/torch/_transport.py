@@ -248,7 +248,7 @@ def _solve(operator, a, b, cost, *params):
 
 
 def optimal_transport(a, b, cost, *, mass_tolerance=None):
-    """The cheapest plan: ``entropic.optimal_transport`` with a cost that is differentiable in a, b and cost.
+    """``entropic.optimal_transport``, the cheapest plan, with a cost that is differentiable in a, b and cost.
 
     The gradient in cost is the plan; those in a and b are the potentials, which count up to a constant: for masses whose sum is
     fixed, as softmax's is. Where several potentials are optimal it is one of them. plan, f and g have no gradient.
@@ -578,10 +578,10 @@ def lipschitz_constant(f, distance):
 
 
 def wgan_critic_loss(critic_real, critic_fake):
-    """What a critic minimises: its mean over generated samples less that over real ones.
+    """The loss of a critic: its mean over generated samples minus its mean over real ones.
 
-    For a critic of Lipschitz constant L, -loss / L is a lower bound of W_1 of the two batches, and of no more than that:
-    ``entropic.wasserstein`` of the batches is the exact value beside it. The generator minimises -mean(critic_fake).
+    For a critic with Lipschitz constant L, -loss / L is a lower bound of W_1 of the two batches. ``entropic.wasserstein``
+    computes the exact value. The generator minimises -mean(critic_fake).
     Source: Arjovsky, Chintala, Bottou, ICML 2017.
 
     >>> entropic.torch.wgan_critic_loss(torch.tensor([1.0, 3.0]), torch.tensor([0.5, 0.5]))
