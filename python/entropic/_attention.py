@@ -188,7 +188,7 @@ def attention(
     return_entropy=False,
     **map_params,
 ):
-    """Attention with any map in place of softmax, and a scale that may grow with the number of keys that a query sees.
+    """Attention with any map in place of softmax, and a scale that may follow the number of keys a query sees.
 
         out_i = sum_j p_ij v_j, p_i = map(scale_i <q_i, k_j> + mask_ij over the keys j that query i sees)
 

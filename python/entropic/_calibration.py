@@ -157,7 +157,7 @@ def match_entropy(x_reference, *, sample_weight=None):
 
 
 def expected_calibration_error(p, labels, *, bins=15, strategy="uniform", sample_weight=None, ignore_index=None):
-    """The mean distance between confidence and accuracy, over bins of confidence.
+    """How far confidence is from accuracy, over bins of confidence.
 
         sum_b |sum_{r in b} (1[argmax p_r = y_r] - max p_r)| / rows
 

@@ -4,7 +4,7 @@
     ("eta", e)                              keeps tokens with at least min(e, sqrt(e) exp(-entropy))
     ("top_n_sigma", n)                      keeps scores within n standard deviations of the largest
     ("xtc", (probability, threshold))       with this probability, removes all that reach the threshold but the least likely
-    ("dry", {"multiplier": 0.8, ...})       subtracts multiplier base^(length - allowed_length) for a token that repeats the text
+    ("dry", {"multiplier": 0.8, ...})       subtracts multiplier base^(length - allowed_length) from tokens that repeat the text
     ("mirostat", (surprise, rate))          keeps tokens whose surprise -log p is below a bound, adjusted after each draw
 
 All but xtc keep the most likely token. Sources: Hewitt et al. 2022 (epsilon, eta), Tang et al. 2024 (top_n_sigma), Basu et al.
