@@ -1,7 +1,7 @@
 """The functions of entropic for JAX: under ``jit``, ``grad``, ``jvp``, ``hessian`` and ``vmap``, on the CPU.
 
-Maps, log_softmax and logsumexp can be differentiated in both directions and more than once, in scores and in parameters that
-are arrays. Losses and measures can be differentiated once. Values are those of the NumPy functions to the bit.
+Maps, log_softmax and logsumexp can be differentiated forward and backward and more than once, in scores and in parameters that
+are arrays. Losses and measures can be differentiated once. Values have the bits of the NumPy functions.
 ``entropic.jax.distributed`` has functions for rows that are split over devices.
 """
 
@@ -471,7 +471,7 @@ def _noise(seed, position, stream, x):
 def sample(x, /, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1):
     """Indices drawn from softmax(x/T), the same as entropic.sample draws. seed, stream and position are integers.
 
-    Row r draws from stream + r. Under ``vmap`` the rows of the batch are counted through, as those of one array.
+    Row r draws from stream + r. Under ``vmap`` the rows of the batch are numbered as those of one array.
     """
     x = jax.lax.stop_gradient(array("sample", "x", x))
     x = jnp.moveaxis(x, normalized("sample", axis, x.ndim), -1)

@@ -1,9 +1,9 @@
 """Functions of rows that are split over devices: inside ``shard_map``, on each device's part of ``axis``.
 
-``axis_name`` is the mesh axis over which the rows are split, in order and in equal parts. Exchanged are a few integers for each
-row, by ``pmax`` and ``psum``, never the scores; sums are exact, so that softmax, log_softmax, logsumexp, entropy and
-softmax_loss have the same bits however many devices there are. sparsemax and entmax exchange sums of floating point, of some
-ten rounds. All have derivatives, first and second.
+``axis_name`` is the mesh axis over which the rows are split, in order and in equal parts. The devices exchange a few integers
+for each row, by ``pmax`` and ``psum``, never the scores. Sums are exact, so softmax, log_softmax, logsumexp, entropy and
+softmax_loss have the same bits for any number of devices. sparsemax and entmax exchange floating point sums, in about ten
+rounds. All have first and second derivatives.
 """
 
 import functools

@@ -47,13 +47,13 @@ def export(module, args, path, *, dynamic_shapes=None):
     Parameters
     ----------
     module : torch.nn.Module or callable
-        What to export, in the mode it is in: ``module.eval()`` first, as a rule. A function of tensors does too.
+        What to export, in its present mode (usually call ``module.eval()`` first). A function of tensors is accepted too.
     args : tuple
-        Example arguments, which give the types and, but for `dynamic_shapes`, the shapes.
+        Example arguments, which give the types and, except for `dynamic_shapes`, the shapes.
     path : str or path-like
-        The file to write. Nothing is written unless all of it can be.
+        The file to write. It is written completely or not at all.
     dynamic_shapes : as of torch.export.export, default None
-        Which axes may have other sizes when the file is run: rows and the length of rows both may.
+        Which axes may have other sizes when the file runs. The number of rows and their length both may.
 
     Raises
     ------
@@ -63,8 +63,8 @@ def export(module, args, path, *, dynamic_shapes=None):
     Notes
     -----
     Maps, log_softmax, logsumexp, losses, measures, attention and token_statistics are exported, for the forward pass. Maps are
-    computed in float64 inside and have entropic's rules for -inf, +inf, NaN and rows without a score. What entropic refuses of
-    a row's numbers, as a negative probability, a file cannot: see docs/howto/onnx.md.
+    computed in float64 inside and have entropic's rules for -inf, +inf, NaN and rows without a score. A file cannot raise
+    errors for wrong numbers, such as a negative probability: see docs/howto/onnx.md.
 
     Examples
     --------

@@ -1,11 +1,11 @@
 """entropic's operations on torch tensors: differentiable functions and modules.
 
 Every function is ``entropic.torch.NAME(x, *, parameters, dim=-1)``, of ``torch.float32``, ``float64``, ``float16`` or
-``bfloat16`` tensors of any strides; ``axis`` may stand for ``dim``. Parameters that ``entropic`` takes per row may be tensors
-that broadcast with x and have size 1 along dim, and have gradients. Works under ``torch.compile`` and ``torch.func`` (``grad``,
+``bfloat16`` tensors of any strides; ``axis`` may stand for ``dim``. Parameters that may differ per row may be tensors that
+broadcast with x and have size 1 along dim; they get gradients. Works under ``torch.compile`` and ``torch.func`` (``grad``,
 ``vmap``, ``jacrev``, ``jvp``, ``hessian``, ``linearize``), with double backward and in forward mode. On the CPU the library's
-kernels run, on other devices an equivalent composition of torch's operations, which a warning says once; ENTROPIC_STRICT=1 in
-the environment makes it an error.
+kernels run. On CUDA those of the library entropic_cuda run, if it is found. Elsewhere an equivalent composition of torch's
+operations runs, with a warning once; ENTROPIC_STRICT=1 in the environment makes it an error.
 """
 
 try:

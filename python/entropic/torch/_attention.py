@@ -78,23 +78,24 @@ def attention(q, k, v, *, map="softmax", scale="sqrt", causal=False, mask=None, 
     ----------
     q, k, v : torch.Tensor
         Queries (..., m, d), keys (..., n, d) and values (..., n, dv) of one dtype: float32, float64, or float16 or bfloat16,
-        which are computed in float32. Axes before these broadcast, but q may have a multiple of the heads (the third axis
-        from the end) of k and v: consecutive heads then share theirs.
+        which are computed in float32. Axes before these broadcast. q may have a multiple of the heads (the third axis from the
+        end) of k and v: then consecutive heads share keys and values.
     map : str or (str, dict), default "softmax"
         A map by name, or (name, {parameter: value}) if a parameter of the map has the name of a parameter of attention.
     scale : "sqrt", "entropy_invariant", float or tensor, default "sqrt"
-        1/sqrt(d); log n / (log(train_length) sqrt(d)), or kappa log n / d where kappa is given, with n the number of keys that
-        the query sees; or the factor itself, of which a tensor broadcasts with (..., m, 1) and has a gradient.
+        "sqrt" is 1/sqrt(d). "entropy_invariant" is log n / (log(train_length) sqrt(d)), or kappa log n / d if kappa is given,
+        where n is the number of keys that the query sees. A number is the factor itself; a tensor broadcasts with (..., m, 1)
+        and gets a gradient.
     causal : bool, default False
         Query i sees keys j <= i + n - m.
     mask : torch.Tensor of bools or floats, default None
-        Broadcasts to (..., m, n). True: the key is seen. Floats are added to the scaled scores; a mask that requires grad has
-        its gradient.
+        Broadcasts to (..., m, n). True: the query sees the key. Floats are added to the scaled scores; a mask that requires
+        grad gets a gradient.
     train_length, kappa
         As in entropic.attention.
     **map_params
-        Parameters of the map; those that may be per row, as entmax's alpha, may be tensors that broadcast with (..., m, 1), and
-        have gradients.
+        Parameters of the map. Those that may differ per row, such as alpha of entmax, may be tensors that broadcast with (...,
+        m, 1); they get gradients.
 
     Returns
     -------
@@ -103,8 +104,8 @@ def attention(q, k, v, *, map="softmax", scale="sqrt", causal=False, mask=None, 
 
     Notes
     -----
-    The backward pass computes the scores again, a tile of queries at a time; a second one stores them all, and so does one that
-    has a mask's gradient. Under autocast q, k and v are brought to its type, as torch does.
+    The backward pass computes the scores again, for some queries at a time. Double backward stores all of them, and so does
+    the gradient of a mask. Under autocast q, k and v are converted to its type, as in torch.
     """
     out = _of_plain(q, k, v, mask, map, map_params, scale, causal, train_length, kappa)
     if out is not None:
@@ -302,7 +303,7 @@ def scaled_dot_product_attention(
     kappa=None,
     **map_params,
 ):
-    """torch.nn.functional.scaled_dot_product_attention with any map in place of softmax: the same arguments mean the same.
+    """torch.nn.functional.scaled_dot_product_attention with any map in place of softmax, and the same arguments.
 
         out_i = sum_j p_ij v_j, p_i = map(scale <q_i, k_j> + attn_mask_ij over the keys j that query i sees)
 
@@ -314,28 +315,28 @@ def scaled_dot_product_attention(
     attn_mask : torch.Tensor of bools or floats, optional
         Broadcasts to (..., m, n). True: the key is seen. Floats are added to the scaled scores, and have a gradient.
     dropout_p : float in [0, 1], default 0.0
-        The probability of losing a weight; the others are divided by 1 - dropout_p. Callers give it in training only.
+        The probability that a weight becomes 0; the others are divided by 1 - dropout_p. Give it in training only.
     is_causal : bool, default False
-        Query i sees keys j <= i, counted from the first of both, also where there are fewer queries than keys. (For
-        entropic.torch.attention the last query sees the last key.) Not beside attn_mask.
+        Query i sees keys j <= i, both counted from the first, also if there are fewer queries than keys. (In
+        entropic.torch.attention the last query sees the last key.) Not together with attn_mask.
     scale : float, tensor, "sqrt" or "entropy_invariant", optional
         None is 1/sqrt(d); otherwise as in entropic.torch.attention.
     enable_gqa : bool, default False
         Whether query may have a multiple of the heads (the third axis from the end) of key and value.
     map : str or (str, dict), default "softmax"
-        A map by name, or (name, {parameter: value}) where a parameter has the name of one of these arguments.
+        A map by name, or (name, {parameter: value}) if a parameter has the name of one of these arguments.
     window : int, at least 1, optional
         Query i sees keys j with abs(i - j) < window only.
     softcap : float, above 0, optional
         Scaled scores s become softcap tanh(s / softcap).
     sinks : torch.Tensor, optional
-        The score of a further key, whose value is 0: one for each head, (heads,), or of a shape that broadcasts to (..., m, 1).
-        Has a gradient.
+        The score of an additional key with value 0: one for each head, (heads,), or of a shape that broadcasts to (..., m, 1).
+        It gets a gradient.
     train_length, kappa
         As in entropic.attention.
     **map_params
-        Parameters of the map; those that may be per row, as entmax's alpha, may be tensors that broadcast with (..., m, 1), and
-        have gradients.
+        Parameters of the map. Those that may differ per row, such as alpha of entmax, may be tensors that broadcast with (...,
+        m, 1); they get gradients.
 
     Returns
     -------
@@ -349,7 +350,7 @@ def scaled_dot_product_attention(
 
     Notes
     -----
-    Scores are never all in memory, but with dropout, softcap, sinks or a gradient in attn_mask.
+    All scores are in memory at once only with dropout, softcap, sinks or a gradient in attn_mask.
 
     Examples
     --------
@@ -429,7 +430,7 @@ def linear_attention(q, k, v, *, causal=False, scale="sqrt"):
 
 
 class Attention(Configured):
-    """entropic.torch.attention with its parameters; a map's parameter that is an nn.Parameter is learned.
+    """entropic.torch.attention as a module. A parameter of the map that is an nn.Parameter is learned.
 
     Example: ``Attention(map="entmax", alpha=nn.Parameter(torch.full((heads, 1, 1), 1.5)), causal=True)``.
     """

@@ -87,8 +87,8 @@ def power_transform(p, *, gamma, dim=None, axis=None):
     p : torch.Tensor
         Non-negative numbers of float32, float64, float16 or bfloat16, of any shape with at least one axis.
     gamma : float or tensor, at least 0, required
-        0 is uniform over p > 0, inf over the maxima of p. A tensor gives each row its own: it broadcasts with p and has size 1
-        along dim.
+        0 gives the uniform distribution over p > 0, inf that over the maxima of p. A tensor with one value for each row
+        broadcasts with p and has size 1 along dim.
     dim : int, default -1
         The axis along which p is a distribution; axis is another name for it.
 
@@ -180,9 +180,9 @@ def gamma_for_entropy(
     entropy : float, tensor or None, at least 0 and finite, default None
         In nats; out of reach, the nearest. A tensor gives each row its own: it broadcasts with x and has size 1 along dim.
     perplexity : float, tensor or None, at least 1 and finite, default None
-        exp(entropy), likewise; exactly one of them is given.
+        exp(entropy), in the same way. Give exactly one of the two.
     gamma_range : pair of floats, default (0.0, inf)
-        The least and the largest gamma allowed.
+        The smallest and the largest gamma allowed.
     max_iterations : int, above 0 and at most 1000, default 100
         Evaluations of the entropy; fewer give a rough gamma.
     input : one of "scores", "probs", "log_probs", default "scores"
@@ -193,10 +193,10 @@ def gamma_for_entropy(
     Returns
     -------
     entropic.GammaResult
-        gamma and entropy are tensors in x's shape without dim and its dtype, differentiable, twice, in x and the target; a
-        gamma that is not "ok" has the gradient 0, or NaN where it is "invalid". status is a NumPy array of strings, or one;
-        None under a compiler or a transform, which have no such arrays, and of tensors without numbers (meta, fake); of a
-        DTensor that of this rank's rows. On another device than the CPU gamma is found on the CPU.
+        gamma and entropy are tensors in x's shape without dim and its dtype. They are twice differentiable in x and the
+        target. If the status is not "ok", the gradient is 0, or NaN if it is "invalid". status is a NumPy array of strings, or
+        one string. It is None under a compiler or a transform, and for tensors without numbers (meta, fake). For a DTensor it
+        is that of this rank's rows. On other devices than the CPU, gamma is computed on the CPU.
 
     Raises
     ------
@@ -246,7 +246,7 @@ def normalize_density(p, weights, *, entropy, dim=None, axis=None):
     p : torch.Tensor
         The density at the nodes, up to a factor, of float32, float64, float16 or bfloat16.
     weights : torch.Tensor
-        Those of the quadrature: one for each node along dim, or in a shape that broadcasts to p's.
+        The weights of the quadrature: one for each node along dim, or in a shape that broadcasts to p's.
     entropy : float or tensor, finite, required
         In nats. A tensor gives each row its own: it broadcasts with p and has size 1 along dim.
     dim : int, default -1
@@ -263,7 +263,7 @@ def normalize_density(p, weights, *, entropy, dim=None, axis=None):
     Raises
     ------
     ValueError, TypeError, IndexError
-        Naming the argument and, where the entropy cannot be met, the row.
+        The message names the argument and, if the entropy cannot be met, the row.
 
     Examples
     --------
@@ -314,7 +314,7 @@ def normalize_joint(pxy, *, joint=None, marginal=None, conditional=None):
     conditional : float, tensor or None, at least 0 and finite, default None
         H(Y|X) in nats, by one power of all p(y|x); p(x) is kept.
 
-    Exactly one of them is given, as a number or as a tensor that broadcasts to the axes that count tables.
+    Give exactly one of them, as a number or as a tensor that broadcasts to the axes that count tables.
 
     Returns
     -------
@@ -325,7 +325,7 @@ def normalize_joint(pxy, *, joint=None, marginal=None, conditional=None):
     Raises
     ------
     ValueError, TypeError, IndexError
-        Naming the argument and, where the target cannot be met, the table.
+        The message names the argument and, if the target cannot be met, the table.
 
     Examples
     --------

@@ -72,7 +72,7 @@ def _run(hidden, weight, target, bias, rows, *rest):
 def linear_loss(
     hidden, weight, target, *, loss="softmax_loss", bias=None, reduction="mean", sample_weight=None, z_loss=0.0, **params
 ):
-    """A loss of scores = hidden @ weight.T + bias that are never all there: some rows at a time, in both directions.
+    """A loss of scores = hidden @ weight.T + bias, computed for some rows at a time, so that never all scores are stored.
 
     Parameters
     ----------
@@ -81,7 +81,8 @@ def linear_loss(
     weight : torch.Tensor
         (classes, features), of the same dtype.
     target : torch.Tensor
-        As the loss takes it beside scores (..., classes): integers of shape (...), or floating-point numbers of (..., classes).
+        As the loss takes it for scores (..., classes): integers of shape (...), or floating-point numbers of shape (...,
+        classes).
     loss : str, default "softmax_loss"
         A loss by its name.
     bias : torch.Tensor, optional
@@ -93,13 +94,14 @@ def linear_loss(
     z_loss : float, at least 0, default 0.0
         Adds z_loss times the square of the logsumexp of a row's scores, which keeps the scores from drifting.
     **params
-        Parameters of the loss, among them ignore_index, by default -100: such rows do not count in the mean. Those that may be
-        per row may be tensors that broadcast with (..., 1), and have gradients. map and its parameters are numbers.
+        Parameters of the loss. One is ignore_index, by default -100: rows with this target do not count in the mean.
+        Parameters that may differ per row may be tensors that broadcast with (..., 1); they get gradients. map and its
+        parameters are numbers.
 
     Returns
     -------
     torch.Tensor
-        A number, or one for each row; float32 of halves. Differentiable, twice, in hidden, weight, bias and parameters.
+        A number, or one for each row; float32 for halves. Twice differentiable in hidden, weight, bias and parameters.
 
     Raises
     ------
@@ -108,10 +110,10 @@ def linear_loss(
 
     Notes
     -----
-    Value and gradients are those of the loss of torch.nn.functional.linear, to the rounding of its product. The scores are made
-    once, and the gradients with them where one may be asked for; with reduction="none", under torch.compile and torch.func
-    backward makes the scores again. A second backward has them all. Gradients of halves are summed in float32. Under autocast
-    the product is of its type.
+    Value and gradients are those of the loss of torch.nn.functional.linear, up to rounding. The scores are computed once,
+    together with the gradients if these may be asked for. With reduction="none", under torch.compile and under torch.func,
+    backward computes the scores again. Double backward stores all scores. Gradients of halves are summed in float32. Under
+    autocast the product has its type.
 
     Examples
     --------

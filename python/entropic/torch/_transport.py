@@ -250,8 +250,8 @@ def _solve(operator, a, b, cost, *params):
 def optimal_transport(a, b, cost, *, mass_tolerance=None):
     """``entropic.optimal_transport``, the cheapest plan, with a cost that is differentiable in a, b and cost.
 
-    The gradient in cost is the plan; those in a and b are the potentials, which count up to a constant: for masses whose sum is
-    fixed, as softmax's is. Where several potentials are optimal it is one of them. plan, f and g have no gradient.
+    The gradient in cost is the plan. Those in a and b are the potentials, up to a constant: they are for masses with a fixed
+    sum, such as the result of softmax. If several potentials are optimal, it is one of them. plan, f and g have no gradient.
 
     >>> cost = torch.tensor([[0.0, 1.0], [2.0, 0.0]], requires_grad=True)
     >>> entropic.torch.optimal_transport(torch.tensor([0.5, 0.5]), torch.tensor([0.25, 0.75]), cost).cost.backward()
@@ -482,8 +482,8 @@ def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-
     """``entropic.sinkhorn_divergence``, differentiable in the points and, where given, the weights and an epsilon
     that is a tensor of one number.
 
-    By the envelope theorem: plans and potentials count as constant. In epsilon the derivative of each of the three costs is
-    the divergence KL(plan | product of the masses). There are no second derivatives.
+    By the envelope theorem, plans and potentials are treated as constant. In epsilon the derivative of each of the three costs
+    is the divergence KL(plan | product of the masses). There are no second derivatives.
 
     >>> x = torch.zeros(1, 2, requires_grad=True)
     >>> entropic.torch.sinkhorn_divergence(x, torch.tensor([[3.0, 4.0]]), epsilon=0.1).backward()

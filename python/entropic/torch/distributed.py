@@ -1,12 +1,13 @@
 """entropic's operations on rows that are split over the processes of ``torch.distributed``.
 
-Every process calls the function with its part of ``dim``; the parts lie in the order of the ranks. A rank gets its part of the
-result, or the whole row's number. Exchanged are a few integers for each row, never the scores. Sums are exact, so that the bits
-depend neither on how many ranks there are nor on where the row is cut.
+Every process calls the function with its part of ``dim``; the parts follow the order of the ranks. A rank gets its part of the
+result, or the number of the whole row. The ranks exchange a few integers for each row, never the scores. Sums are exact, so
+the bits do not depend on the number of ranks or on where the row is split.
 
 ``group`` is the process group, by default all ranks. ``first`` is the index of this rank's first entry in the whole row and
-``n`` the row's length; where one is not given, an exchange of 32 bytes finds both, and checks that ranks have as many rows.
-Everything is differentiable where its counterpart in ``entropic.torch`` is. Under ``torch.compile`` a call is one operator.
+``n`` the row's length. If one is missing, an exchange of 32 bytes finds both, and checks that all ranks have equally many
+rows. Everything is differentiable where its counterpart in ``entropic.torch`` is. Under ``torch.compile`` a call is one
+operator.
 """
 
 import inspect
@@ -1146,10 +1147,10 @@ def _natural(name, argument, value):
 
 
 class Sampler:
-    """As entropic.Sampler, of rows that are split over ranks: the same indices of the whole row on every rank.
+    """entropic.Sampler for rows that are split over ranks: every rank gets the same indices, counted in the whole row.
 
-    The steps are those of entropic.Sampler, each of a few rounds; a draw takes one of 16 bytes. The draws are those of one
-    machine, but where rounding decides a cut.
+    The steps are those of entropic.Sampler. Each takes a few rounds; a draw takes one of 16 bytes. The draws are those of one
+    machine, except if rounding decides a truncation.
     """
 
     def __init__(self, steps, *, seed=0):

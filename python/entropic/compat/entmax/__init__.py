@@ -1,8 +1,8 @@
 """The public interface of the package ``entmax`` 1.3, computed by ``entropic.torch``.
 
 Code written for it runs unchanged after ``sys.modules["entmax"] = entropic.compat.entmax``. ``k``, ``n_iter`` and
-``ensure_sum_one`` are accepted everywhere and have no influence: results are exact to rounding, whatever they are. What
-differs on purpose is in docs/coming_from_entmax.md.
+``ensure_sum_one`` are accepted everywhere and have no effect: results are exact up to rounding. docs/coming_from_entmax.md
+lists the intended differences.
 """
 
 from entropic.compat.entmax.activations import Entmax15, Sparsemax, entmax15, sparsemax

@@ -97,15 +97,15 @@ def sparsemax_loss(X, target, k=None, return_support_size=False):
     target : torch.Tensor
         The right class of each row, integers of X's shape without the last axis.
     k : int, optional
-        Accepted and without influence.
+        Accepted without effect.
     return_support_size : bool, default False
-        Also return how many classes have mass, as int64, with size 1 in the place of classes.
+        Also return the number of classes with mass, as int64, with size 1 in the place of classes.
 
     Returns
     -------
     torch.Tensor
-        One loss for each row, at least 0; 0 where the target leads by 1. Its gradient is p - e_target; differentiable twice.
-        A class of -inf counts as absent, and as target costs inf. A row with NaN, or of -inf alone, is NaN.
+        One loss for each row, at least 0; 0 where the target leads by 1. Its gradient is p - e_target; differentiable twice. A
+        class of -inf counts as absent, and as target costs inf. A row with NaN, or with only -inf, is NaN.
 
     Raises
     ------
@@ -146,7 +146,7 @@ def entmax_bisect_loss(X, target, alpha=1.5, n_iter=50):
     alpha : float or torch.Tensor, default 1.5
         Above 0; 1 is cross-entropy. A tensor holds one number, or one for each row, and has a gradient, also at 1.
     n_iter : int
-        Accepted and without influence.
+        Accepted without effect.
 
     Returns
     -------

@@ -22,7 +22,7 @@ def per_row(value, X, dim):
 
 
 def from_largest(x, dim):
-    """x - max x. Where a row has +inf, these entries are 0 and all others -inf; a row with NaN, or of -inf alone, is NaN.
+    """x - max x. Where a row has +inf, these entries are 0 and all others -inf; a row with NaN, or with only -inf, is NaN.
 
     The maximum counts as a constant: for maps that a shift does not change, that is the derivative.
     """
@@ -48,14 +48,14 @@ def sparsemax(X, dim=-1, k=None, return_support_size=False):
     dim : int, default -1
         The axis along which scores compete.
     k : int, optional
-        Accepted and without influence: nothing is sorted. May be larger than the axis is long.
+        Accepted without effect: nothing is sorted. It may be larger than the length of the axis.
     return_support_size : bool, default False
-        Also return how many entries are positive, as int64, with size 1 along dim.
+        Also return the number of positive entries, as int64, with size 1 along dim.
 
     Returns
     -------
     torch.Tensor
-        Of X's shape. Differentiable, twice. A row with NaN, or of -inf alone, is NaN; an entry of -inf gets 0; entries of
+        Of X's shape. Differentiable, twice. A row with NaN, or with only -inf, is NaN; an entry of -inf gets 0; entries of
         +inf share the mass.
 
     Raises
@@ -104,7 +104,7 @@ def entmax_bisect(X, alpha=1.5, dim=-1, n_iter=50, ensure_sum_one=True):
     dim : int, default -1
         The axis along which scores compete.
     n_iter, ensure_sum_one
-        Accepted and without influence: the solution is exact to rounding, and so is the sum 1.
+        Accepted without effect: the solution is exact up to rounding, and its sum is 1.
 
     Returns
     -------
@@ -141,7 +141,7 @@ def normmax_bisect(X, alpha=2, dim=-1, n_iter=50):
     dim : int, default -1
         The axis along which scores compete.
     n_iter : int
-        Accepted and without influence.
+        Accepted without effect.
 
     Returns
     -------
@@ -197,12 +197,12 @@ def budget_bisect(X, budget=2, dim=-1, n_iter=50):
     dim : int, default -1
         The axis along which scores compete.
     n_iter : int
-        Accepted and without influence: tau is found to rounding, in float64.
+        Accepted without effect: tau is found up to rounding, in float64.
 
     Returns
     -------
     torch.Tensor
-        Of X's shape. Differentiable in X and budget; where p is 0 or 1, the gradient is 0. A row with NaN, or of -inf alone,
+        Of X's shape. Differentiable in X and budget; where p is 0 or 1, the gradient is 0. A row with NaN, or with only -inf,
         is NaN; an entry of -inf gets 0; entries of +inf are served first.
 
     Examples
