@@ -43,51 +43,71 @@ function parsed(text) {
   return [names, Float64Array.from(scores)];
 }
 
-// The parameters that bring a map to the entropy, or the nearest that it reaches, and where its knob then is.
+// The parameters that bring a map to the entropy, or the nearest that it reaches, and where its knob then is. While a slider
+// moves a thousandth of a nat is near enough. `before` is what was found for the last entropy.
 const cuts = ["top_k_softmax", "top_p_softmax", "min_p_softmax"];
-function reach(name, x, target, most, before) {
+function reach(name, row, target, fine, before) {
   if (name === "entropy_normalize") return {parameters: {entropy: target}};
   if (name === "entropy_clip") return {parameters: {min_entropy: target, max_entropy: target}};
-  const knob = knobs[name];
+  const knob = knobs[name], n = row.x.length;
   if (!knob) return {parameters: {}};
   if (name === "softmax") {
-    const s = Math.min(spread, Math.max(-spread, -Math.log(library.gamma(x, target).gamma)));
+    const s = Math.min(spread, Math.max(-spread, -Math.log(library.gamma(row.x, target).gamma)));
     return {parameters: knob(s), s};
   }
-  const of = (s) => library.entropy(library.map(name, knob(s, x.length), x)) - target;
-  const is_cut = cuts.includes(name), near = x.length > 200 ? 1e-5 : 1e-9, width = is_cut ? 1e-6 : 1e-9;
-  let low = -spread, high = spread, under = -target, above = most - target;
-  // From one frame to the next little changes.
-  for (let step = 0; before !== undefined && step < 2; ++step) {
-    const s = before + (under < -near && low > -spread ? 0.05 : -0.05);
-    if (s <= low || s >= high) break;
-    const h = of(s);
-    if (h < 0) [low, under] = [s, h];
-    else [high, above] = [s, h];
+  const of = (s) => row.map(name, knob(s, n)) - target;
+  let low = -spread, high = spread, s = before?.s ?? 0;
+  if (cuts.includes(name)) {
+    // Steps: halves, from a little around the place before.
+    const width = fine ? 1e-6 : n > longest ? 0.02 : 2e-3, least = name === "top_k_softmax";
+    for (let around = 0.05; before && s > low && s < high; around *= 4) {
+      const under = of(s) < 0;
+      if (under) low = s;
+      else high = s;
+      s += under ? around : -around;
+    }
+    while (high - low > width && !(least && Math.round(Math.exp(high)) - Math.round(Math.exp(low)) <= 1)) {
+      s = (low + high) / 2;
+      if (of(s) < 0) low = s;
+      else high = s;
+    }
+    return {parameters: knob(high, n), s: high};
   }
-  // Where the entropy is a smooth function of s a chord is soon there; where it is one of steps, halves are.
-  for (let step = 0; step < 60 && high - low > width && above > near; ++step) {
-    if (name === "top_k_softmax" && Math.round(Math.exp(high)) - Math.round(Math.exp(low)) <= 1) break;
-    let s = is_cut || step % 3 === 2 ? (low + high) / 2 : low + (high - low) * (under / (under - above));
-    if (!(s > low && s < high)) s = (low + high) / 2;
+  // Smooth: by the slope of the two places before, between what is known to be too low and too high.
+  const near = !fine ? 1e-3 : n > 200 ? 1e-5 : 1e-9;
+  let slope = before?.slope, last, stride = 0.5;
+  if (before?.slope) s += Math.min(1, Math.max(-1, (target - before.entropy) / before.slope));
+  for (let step = 0; step < 60; ++step) {
+    s = Math.min(spread, Math.max(-spread, s));
     const h = of(s);
-    if (h < 0) [low, under] = [s, h];
-    else [high, above] = [s, h];
-    if (-under < near) return {parameters: knob(low, x.length), s: low};
+    if (last && last.s !== s && Math.abs(h - last.h) > 1e-14) slope = (h - last.h) / (s - last.s);
+    last = {s, h};
+    if (Math.abs(h) < near || high - low < 1e-12) break;
+    if (h < 0) low = s;
+    else high = s;
+    if (low === spread || high === -spread) break;
+    let next = slope > 0 ? s - h / slope : NaN;
+    const known = low > -spread && high < spread;
+    if (!(next > low && next < high) || (known && step % 4 === 3)) {
+      next = known ? (low + high) / 2 : s + (h < 0 ? stride : -stride);
+      stride *= 2;
+    } else if (!known && Math.abs(next - s) > 2) {
+      next = s + Math.sign(next - s) * 2;
+    }
+    s = next;
   }
-  return {parameters: knob(high, x.length), s: high};
+  return {parameters: knob(s, n), s, slope};
 }
 
 const cards = {};
 function make_cards() {
   for (const name of maps) {
-    const card = cards[name] = {turn: 0, cost: 0, h: make("small"), said: make("p"), rows: make("div"), foot: make("small")};
+    const card = cards[name] = {turn: 0, h: make("small"), said: make("p"), canvas: make("canvas", [], {"aria-hidden": "true"}), list: make("ol", [], {class: "read"}), foot: make("small")};
     const parts = [make("h2", [name, card.h]), card.said];
     if (knobs[name]) {
       card.knob = make("input", [], {type: "range", min: -spread, max: spread, step: 0.01, "aria-label": "Knob of " + name});
       card.knob.addEventListener("input", () => {
-        const p = library.map(name, knobs[name](Number(card.knob.value), state.x.length), state.x);
-        move_to(library.entropy(p));
+        move_to(state.row.map(name, knobs[name](Number(card.knob.value), state.x.length)));
       });
       parts.push(card.knob);
     }
@@ -99,90 +119,160 @@ function make_cards() {
       });
       parts.push(make("label", ["alpha ", alpha], {class: "line"}));
     }
-    card.section = make("section", [...parts, card.rows, card.foot], {"data-map": name});
+    card.section = make("section", [...parts, card.canvas, card.list, card.foot], {"data-map": name});
     at("cards").append(card.section);
+  }
+  const again = () => {
+    read_colors();
+    for (const card of Object.values(cards)) card.width = card.canvas.clientWidth;
+    soon();
+  };
+  again();
+  new ResizeObserver(again).observe(at("cards"));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+}
+
+// Sets what has changed.
+function say(element, text) {
+  if (element.firstChild) {
+    if (element.firstChild.data !== text) element.firstChild.data = text;
+  } else {
+    element.append(text);
   }
 }
 
-function show(name, x, order, most) {
-  const found = reach(name, x, state.target, most, state.found[name]?.s), p = library.map(name, found.parameters, x), entropy = library.entropy(p);
+// Bars are painted: as elements, some hundreds of which change in every frame, they take longer than all calculation.
+const line = 21, colors = {};
+function read_colors() {
+  const style = getComputedStyle(document.documentElement);
+  for (const name of ["ink", "soft", "track", "bar"]) colors[name] = style.getPropertyValue("--" + name);
+}
+function shortened(context, text, room) {
+  if (context.measureText(text).width <= room) return text;
+  let length = Math.min(text.length, 60);
+  while (length > 1 && context.measureText(text.slice(0, length) + "…").width > room) --length;
+  return text.slice(0, length) + "…";
+}
+function draw_bars(card, names, p, most) {
+  const canvas = card.canvas, ratio = devicePixelRatio, width = card.width ?? 250, height = line * p.length;
+  const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)], context = card.context ??= canvas.getContext("2d");
+  if (canvas.width !== w || canvas.height !== h) {
+    Object.assign(canvas, {width: w, height: h});
+    canvas.style.height = height + "px";
+    card.names = undefined;
+  }
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.clearRect(0, 0, width, height);
+  context.font = "13px system-ui, sans-serif";
+  const left = Math.max(36, 0.26 * width), room = width - left - 8 - 66;
+  const key = names.join("\n");
+  if (card.names !== key) Object.assign(card, {names: key, short: names.map((name) => shortened(context, name, left))});
+  context.fillStyle = colors.soft;
+  context.textAlign = "left";
+  card.short.forEach((name, k) => context.fillText(name, 0, line * k + 15));
+  context.fillStyle = colors.track;
+  p.forEach((_, k) => context.fillRect(left + 8, line * k + 4, room, 12));
+  context.fillStyle = colors.bar;
+  p.forEach((one, k) => context.fillRect(left + 8, line * k + 4, room * one / Math.max(most, 1e-300), 12));
+  context.fillStyle = colors.ink;
+  context.textAlign = "right";
+  p.forEach((one, k) => context.fillText(probability(one), width, line * k + 15));
+}
+
+// What is painted, for those who do not see it.
+function read_out(card, lines) {
+  while (card.list.childElementCount > lines.length) card.list.lastChild.remove();
+  while (card.list.childElementCount < lines.length) card.list.append(make("li"));
+  lines.forEach((text, k) => say(card.list.children[k], text));
+}
+
+function show(name, fine) {
+  const {row, order, x} = state, before = state.found[name], found = reach(name, row, state.target, fine, before);
+  const entropy = row.map(name, found.parameters), p = before?.p?.length === x.length ? before.p : new Float64Array(x.length);
+  p.set(row.p());
   state.found[name] = {...found, p, entropy};
-  const card = cards[name], top = order.map((i) => p[i]), sorted = [...top].sort((a, b) => b - a);
   let zeros = 0;
-  for (const value of p) zeros += value === 0;
+  for (let i = 0; i < p.length; ++i) zeros += p[i] === 0;
+  const card = cards[name], sorted = order.map((i) => p[i]).sort((a, b) => b - a);
   const said = Object.entries(found.parameters).map(([key, value]) => key + " " + (Number(value) === value ? number(value) : value));
   if (name === "entropy_normalize" && state.target > 0) said.push("gamma " + number(library.gamma(x, state.target).gamma));
-  card.h.textContent = "H " + entropy.toFixed(3);
-  card.said.textContent = said.join(", ") || "no knob";
+  say(card.h, "H " + entropy.toFixed(3));
+  say(card.said, said.join(", ") || "no knob");
   if (card.knob && document.activeElement !== card.knob) card.knob.value = found.s;
   if (card.knob) card.knob.setAttribute("aria-valuetext", said[0]);
-  while (card.rows.childElementCount > order.length) card.rows.lastChild.remove();
-  while (card.rows.childElementCount < order.length) {
-    card.rows.append(make("div", [make("span"), make("div", [make("i")], {"aria-hidden": "true"}), make("span")], {class: "row"}));
-  }
-  order.forEach((i, k) => {
-    const [label, bar, value] = card.rows.children[k].children;
-    label.textContent = label.title = state.names[i];
-    bar.firstChild.style.width = 100 * p[i] / Math.max(sorted[0], 1e-300) + "%";
-    value.textContent = probability(p[i]);
-  });
-  card.foot.textContent = "support " + number(Math.exp(entropy)) + ", zeros " + zeros + ", margin " +
-    number(sorted.length > 1 ? sorted[0] - sorted[1] : 1);
-  card.section.dataset.entropy = entropy;
-  card.section.dataset.p = [...p.slice(0, 50)].join(" ");
+  draw_bars(card, order.map((i) => state.names[i]), order.map((i) => p[i]), sorted[0]);
+  if (fine) read_out(card, order.map((i) => state.names[i] + ": " + probability(p[i])));
+  say(card.foot, "support " + number(Math.exp(entropy)) + ", zeros " + zeros + ", margin " +
+    number(sorted.length > 1 ? sorted[0] - sorted[1] : 1));
+}
+
+// Scores were given or moved.
+function scores_changed() {
+  const x = state.x, finite = x.filter((one) => one > -Infinity).length;
+  state.row?.free();
+  state.row = new Row(library, x);
+  state.most = Math.log(Math.max(1, finite));
+  state.order = [...x.keys()].sort((a, b) => x[b] - x[a]).slice(0, shown);
 }
 
 // Long rows take more than a frame: maps take turns while a slider moves, and what takes long waits until it rests.
 let turn = 0, resting;
-const frame = 12, rest = 120;
+const rest = 120, longest = 20000;
 function draw() {
-  const mine = ++turn, started = performance.now();
+  const mine = ++turn, started = performance.now(), frame = state.x.length > longest ? 55 : 8;
   clearTimeout(resting);
-  at("problem").textContent = "";
+  say(at("problem"), state.problem ?? "");
+  if (state.problem) return;
   try {
-    if (state.text !== at("scores").value) {
-      state.text = at("scores").value;
-      [state.names, state.x] = parsed(state.text);
-      const x = state.x, finite = x.filter((one) => one > -Infinity).length;
-      state.most = Math.log(Math.max(1, finite));
-      state.order = [...x.keys()].sort((a, b) => x[b] - x[a]).slice(0, shown);
-      at("told").textContent = maps.length + " maps" + (x.length > shown ? ", the " + shown + " largest of " + x.length + " scores" : "");
-    }
     state.target = Math.min(state.exact ?? at("entropy").value / 1000 * state.most, state.most);
-    at("value").textContent = in_unit(state.target);
+    say(at("value"), in_unit(state.target));
     at("entropy").setAttribute("aria-valuetext", in_unit(state.target));
-    const one = (name) => {
+    const one = (name, fine) => {
       const begun = performance.now();
-      show(name, state.x, state.order, state.most);
-      Object.assign(cards[name], {turn: mine, cost: performance.now() - begun});
+      show(name, fine);
+      Object.assign(cards[name], {turn: mine, fine});
+      const cost = performance.now() - begun;
+      if (!fine) cards[name].cost = Math.min(cost, cards[name].last ?? cost);  // one of two may have been held up by others
+      else cards[name].cost ??= cost / 2;
+      if (!fine) cards[name].last = cost;
       cards[name].section.classList.remove("late");
     };
     for (const name of maps.toSorted((a, b) => cards[a].turn - cards[b].turn)) {
-      if (performance.now() - started + cards[name].cost < frame || cards[name].turn === 0) one(name);
-      else cards[name].section.classList.add("late");
+      const cost = cards[name].cost ?? (state.x.length > 1000 ? Infinity : 0);
+      if (performance.now() - started + cost < frame) {
+        one(name, false);
+      } else {
+        cards[name].section.classList.add("late");
+        if (cards[name].last) cards[name].cost = Math.max(0.97 * cards[name].cost, 0.6 * cards[name].last);
+      }
     }
-    const plot = plots[mine % plots.length];
+    const plot = plots[mine % (plots.length - 1)];  // the last is text
     if (performance.now() - started + (plot.cost ?? frame) < frame) draw_plot(plot);
     document.documentElement.dataset.time = performance.now() - started;
-    const later = maps.filter((name) => cards[name].turn !== mine).sort((a, b) => cards[a].cost - cards[b].cost);
-    const finish = () => {
-      if (mine !== turn) return;
-      try {
-        if (later.length) {
-          one(later.shift());
-          resting = setTimeout(finish);
-          return;
-        }
-        if (state.x.length <= 5000) plots.forEach(draw_plot);
+    // At rest: what waited, then all once more to the last digit, then the plots; in pieces that let the next input in.
+    const later = [...maps.toSorted((a, b) => (cards[a].turn === mine) - (cards[b].turn === mine)).map((name) => () => one(name, true)),
+      ...plots.map((plot) => function again() {
+        if (draw_plot(plot)) later.unshift(again);
+      }), () => {
+        at("told").textContent = maps.length + " maps, entropy " + in_unit(state.target) +
+          (state.x.length > shown ? ", the " + shown + " largest of " + state.x.length + " scores" : "");
         remember();
         document.documentElement.dataset.done = mine;
+      }];
+    const finish = () => {
+      const begun = performance.now();
+      try {
+        while (mine === turn && later.length > 0) {
+          later.shift()();
+          if (performance.now() - begun > 8) return void (resting = setTimeout(finish));
+        }
       } catch (error) {
-        at("problem").textContent = error.message;
+        say(at("problem"), error.message);
       }
     };
     resting = setTimeout(finish, rest);
   } catch (error) {
-    at("problem").textContent = error.message;
+    say(at("problem"), error.message);
   }
 }
 
@@ -204,7 +294,7 @@ function soon() {
 
 const remembered = {x: "scores", q: "second", unit: "unit", seed: "seed", code: "language", of: "code_map"};
 function remember() {
-  if (at("scores").value.length > 3000) return;
+  if (at("scores").readOnly || at("scores").value.length > 3000) return;
   const all = new URLSearchParams({h: state.target, alpha: state.alpha, words: state.steps ?? 0});
   for (const [key, id] of Object.entries(remembered)) all.set(key, at(id).value);
   if (String(all).length < 4000) history.replaceState(null, "", "#" + all);

@@ -29,6 +29,7 @@ class Library {
     for (const {module, name} of WebAssembly.Module.imports(this.module)) (imports[module] ??= {})[name] = wasi[name];
     this.wasm = new WebAssembly.Instance(this.module, imports).exports;
     this.wasm._initialize();
+    this.words = new Map();
   }
 
   text(at) {
@@ -75,6 +76,16 @@ class Library {
     return arrays;
   }
 
+  // A text that stays in memory.
+  word(text) {
+    if (!this.words.has(text)) {
+      const bytes = new TextEncoder().encode(text + "\0"), place = this.wasm.malloc(bytes.length);
+      new Uint8Array(this.wasm.memory.buffer).set(bytes, place);
+      this.words.set(text, place);
+    }
+    return this.words.get(text);
+  }
+
   registry() {
     return this.known ??= JSON.parse(this.text(this.wasm.entropic_registry()));
   }
@@ -99,3 +110,53 @@ class Library {
   }
 }
 Library.types = {Float32Array: 1, Float64Array: 2, Int32Array: 5, BigInt64Array: 6};
+
+// A row of scores that stays in the library's memory, with room for what a map makes of it: a call copies nothing.
+class Row {
+  constructor(library, x) {
+    Object.assign(this, {library, x});
+  }
+
+  place() {
+    const {library, x} = this, n = x.length;
+    if (this.wasm === library.wasm) return;
+    this.wasm = library.wasm;
+    const bytes = 8 * n, room = 4096, all = this.all = this.wasm.malloc(2 * bytes + 8 + 4 * 36 + room);
+    [this.scores, this.distribution, this.value] = [all, all + bytes, all + 2 * bytes];
+    [this.of_map, this.of_entropy, this.parameters] = [this.value + 8, this.value + 80, this.value + 152];
+    const arrays = [["x", this.scores, n], ["y", this.distribution, n], ["p", this.distribution, n], ["value", this.value, 1]]
+      .flatMap(([name, data, cols]) => [36, library.word(name), data, 1, cols, 0, 0, Library.types.Float64Array, 0]);
+    const words = ["entropy", '{"normalize":true}'].map((text) => library.word(text));
+    Object.assign(this, {words, room});
+    new Uint32Array(this.wasm.memory.buffer, this.of_map, arrays.length).set(arrays);
+    new Float64Array(this.wasm.memory.buffer, this.scores, n).set(x);
+  }
+
+  // Runs the map; gives the entropy of what it made.
+  map(name, parameters) {
+    this.place();
+    const {wasm, library, words} = this;
+    try {
+      const text = new Uint8Array(wasm.memory.buffer, this.parameters, this.room);
+      new TextEncoder().encodeInto(JSON.stringify(parameters) + "\0", text);
+      if (wasm.entropic_apply(library.word(name), this.parameters, this.of_map, 2) === 0 &&
+          wasm.entropic_apply(words[0], words[1], this.of_entropy, 2) === 0) {
+        return new Float64Array(wasm.memory.buffer, this.value, 1)[0];
+      }
+    } catch (error) {
+      if (!(error instanceof WebAssembly.RuntimeError)) throw error;
+    }
+    const reason = library.text(wasm.entropic_last_error());
+    library.start();
+    throw new Error(reason);
+  }
+
+  // What it made, to be read before the next call.
+  p() {
+    return new Float64Array(this.wasm.memory.buffer, this.distribution, this.x.length);
+  }
+
+  free() {
+    if (this.wasm && this.wasm === this.library.wasm) this.wasm.free(this.all);
+  }
+}

@@ -19,27 +19,53 @@ function entropies(rows, cols) {
   return library.apply("entropy", {input: "scores"}, {p: rows, value: new Float64Array(rows.length / cols)}, rows.length / cols).value;
 }
 
+// The curve is drawn between points that stay where they are, so that each is calculated once for a row: of a long one fewer.
+// True where some are still to be calculated: a call takes no longer than a part of a frame.
+let curve = {};
 function draw_curve() {
-  const x = state.x.filter((one) => one > -Infinity), n = x.length;
-  if (x.some((one) => one === Infinity)) return at("curve").replaceChildren();
-  const found = library.gamma(state.x, Math.max(1e-9, state.target)), count = 81;
-  const there = found.gamma > 0 && found.gamma < 1e100, middle = there ? Math.log(found.gamma) : 0, ends = [middle - 3.5, middle + 3.5];
-  const gammas = Array.from({length: count}, (_, i) => ends[0] + (ends[1] - ends[0]) * i / (count - 1));
-  const rows = new Float64Array(count * n);
-  gammas.forEach((g, i) => rows.set(x.map((one) => one * Math.exp(g)), i * n));
-  const h = entropies(rows, n);
-  plot("curve", [ends[0], ends[1], 0, Math.log(n) || 1], [{points: gammas.map((g, i) => [g, h[i]])}],
-    there ? [[middle, found.entropy]] : [],
-    {title: `entropy ${found.entropy.toFixed(3)} at gamma ${number(found.gamma)}`, x: "gamma, to " + number(Math.exp(ends[1])),
-      y: "entropy", x0: number(Math.exp(ends[0]))});
-  at("curve").dataset.gamma = found.gamma;
+  if (state.x.includes(Infinity)) return void at("curve").replaceChildren();
+  const started = performance.now(), found = library.gamma(state.x, Math.max(1e-9, state.target));
+  if (curve.row !== state.row) curve = {row: state.row, h: new Map()};
+  const there = found.gamma > 0 && found.gamma < 1e100, middle = there ? Math.log(found.gamma) : 0;
+  const count = state.x.length > longest ? 20 : 80, step = 7 / count, first = Math.ceil((middle - 3.5) / step), points = [];
+  let missing = false;
+  for (let i = first; i <= first + count - 1; ++i) {
+    if (!curve.h.has(i)) {
+      missing ||= performance.now() - started > 4;
+      if (missing) continue;
+      curve.h.set(i, state.row.map("softmax", {temperature: Math.exp(-i * step)}));
+    }
+    points.push([i * step, curve.h.get(i)]);
+  }
+  const ends = [first * step, (first + count - 1) * step];
+  if (points.length > 1) {
+    plot("curve", [...ends, 0, state.most || 1], [{points}], there ? [[middle, found.entropy]] : [],
+      {title: `entropy ${found.entropy.toFixed(3)} at gamma ${number(found.gamma)}`, x: "gamma, to " + number(Math.exp(ends[1])),
+        y: "entropy", x0: number(Math.exp(ends[0]))});
+    at("curve").dataset.gamma = found.gamma;
+  }
+  return missing;
 }
 
 const ways = ["softmax", "sparsemax", "entmax", "perturb_max", "top_p_softmax", "min_p_softmax"];
+let triangle = {};
 function draw_simplex() {
   if (state.order.length < 3) return at("simplex").replaceChildren(make("p", ["It takes three scores."]));
   const x = Float64Array.from(state.order.slice(0, 3), (i) => state.x[i]), names = state.order.slice(0, 3).map((i) => state.names[i]);
   const px = (p) => 210 + 150 * (p[2] - p[1]), py = (p) => 270 - 240 * p[0];
+  if (triangle.of !== state.row || triangle.alpha !== state.alpha) {
+    triangle.row?.free();
+    triangle = {of: state.row, alpha: state.alpha, row: new Row(library, x), found: {}};
+    triangle.lines = ways.map((name) => {
+      const line = [];
+      for (let s = -4; s <= 6; s += 0.125) {
+        triangle.row.map(name, knobs[name](s, 3));
+        const p = triangle.row.p();
+        line.push(px(p).toFixed(1) + "," + py(p).toFixed(1));
+      }
+      return line.join(" ");
+    });
+  }
   const target = Math.log(3) * (state.most ? state.target / state.most : 0);
   const parts = [make("title", ["The three largest scores: " + names.join(", ")]),
     make("path", [], {class: "axis", d: "M210 30L60 270H360Z"})];
@@ -47,13 +73,10 @@ function draw_simplex() {
     parts.push(make("text", [names[i].slice(0, 16)], {x: tx, y: ty, "text-anchor": anchor}));
   });
   ways.forEach((name, i) => {
-    const line = [];
-    for (let s = -4; s <= 6; s += 0.125) {
-      const p = library.map(name, knobs[name](s, 3), x);
-      line.push(px(p).toFixed(1) + "," + py(p).toFixed(1));
-    }
-    parts.push(make("polyline", [], {class: "l" + i, points: line.join(" ")}));
-    const p = library.map(name, reach(name, x, target, Math.log(3)).parameters, x);
+    const found = reach(name, triangle.row, target, true, triangle.found[name]), entropy = triangle.row.map(name, found.parameters);
+    const p = triangle.row.p();
+    triangle.found[name] = {...found, entropy};
+    parts.push(make("polyline", [], {class: "l" + i, points: triangle.lines[i]}));
     parts.push(make("circle", [], {class: "f" + i, r: 5, cx: px(p), cy: py(p)}));
     parts.push(make("rect", [], {class: "f" + i, x: 0, y: 8 + 18 * i, width: 10, height: 10}), make("text", [name], {x: 15, y: 17 + 18 * i}));
   });
@@ -86,8 +109,14 @@ function draw_words() {
   at("drawn_one").textContent = drawn(() => [{name: "temperature", temperature: 1}], seed, count) || "–";
 }
 
+const most_pairs = 2000;
 function draw_pair() {
-  const n = state.x.length, given = at("second").value.split(/[\s,;]+/).filter(Boolean).map(score);
+  const n = state.x.length;
+  if (n > most_pairs) {
+    at("between").replaceChildren();
+    return void at("plan").replaceChildren(make("p", ["For rows of at most " + most_pairs + " scores."]));
+  }
+  const given = at("second").value.split(/[\s,;]+/).filter(Boolean).map(score);
   if (given.length !== n) throw new Error("Q must have " + n + " scores, as many as P, got " + given.length);
   const p = library.map("softmax", {}, state.x), q = library.map("softmax", {}, Float64Array.from(given));
   const between = (name, p, q) => library.apply(name, {}, {p, q, value: new Float64Array(1)}).value[0];
@@ -161,16 +190,18 @@ function code(language, name) {
   return `printf '%s\\n' '${scores("-inf", "inf", ",")}' | entropic ${name}${options} --no-header`;
 }
 function draw_code() {
-  at("code").textContent = code(at("language").value, at("code_map").value);
+  say(at("code"), state.x.length > 1000 ? "Written for rows of at most 1000 scores." : code(at("language").value, at("code_map").value));
 }
 
 const plots = [draw_curve, draw_simplex, draw_words, draw_pair, draw_lengths, draw_code];
 function draw_plot(plot) {
   const begun = performance.now();
+  let missing = false;
   try {
-    plot();
+    missing = plot();
   } catch (error) {
-    at("problem").textContent = error.message;
+    say(at("problem"), error.message);
   }
   plot.cost = performance.now() - begun;
+  return missing === true;
 }
