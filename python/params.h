@@ -18,6 +18,8 @@
 #include <string_view>
 #include <vector>
 
+#include "place.h"
+
 namespace nb = nanobind;
 
 namespace entropic {
@@ -69,7 +71,8 @@ enum class Type { float32, float64, float16, bfloat16, int64, int32, boolean };
 constexpr std::ptrdiff_t kItemSize[] = {4, 8, 2, 2, 8, 4, 1};
 
 // An array of somebody else's: an object with the buffer protocol or, what a torch tensor has more quickly than that, a tuple
-// (address, shape, strides in items, number of its Type); None, which has neither axes nor data. Strides here are in bytes.
+// (address, shape, strides in items, number of its Type) or a place (place.h); None, which has neither axes nor data. Strides
+// here are in bytes.
 struct Array {
   char* data;
   int ndim;
@@ -118,6 +121,10 @@ class Buffer {
       read_tuple(array.ptr());
       return;
     }
+    if (PyCapsule_IsValid(array.ptr(), kPlace) != 0) {
+      read_place(*static_cast<const Place*>(PyCapsule_GetPointer(array.ptr(), kPlace)));
+      return;
+    }
     if (PyObject_GetBuffer(array.ptr(), &view_, PyBUF_FORMAT | PyBUF_STRIDES | (writable ? PyBUF_WRITABLE : 0)) != 0) {
       PyErr_Clear();
       throw nb::value_error((std::string(where) + ": out must be writable, got a read-only array").c_str());
@@ -160,6 +167,15 @@ class Buffer {
     for (int d = 0; d < ndim; ++d) {
       shape_[d] = PyLong_AsSsize_t(NB_TUPLE_GET_ITEM(shape, d));
       strides_[d] = PyLong_AsSsize_t(NB_TUPLE_GET_ITEM(strides, d)) * array_.item_size();
+    }
+  }
+
+  void read_place(const Place& place) {
+    if (place.dims > kMaxDims) throw nb::value_error("an array must have at most 64 axes");
+    array_ = {static_cast<char*>(place.data), place.dims, shape_, strides_, static_cast<Type>(place.type)};
+    for (int d = 0; d < place.dims; ++d) {
+      shape_[d] = place.shape[d];
+      strides_[d] = place.strides[d] * array_.item_size();
     }
   }
 

@@ -3,7 +3,7 @@
 // that Python takes for it. Each function returns None where it does not apply, or where the kernel finds a wrong type: then
 // the package goes its way in Python, which says what is wrong.
 //
-// A kernel is a function of _core. It takes arrays as places (address, shape, strides, number of their type), and then `tail`.
+// A kernel is a function of _core. It takes arrays as places (place.h), and then `tail`.
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/PythonTorchFunctionTLS.h>
@@ -25,14 +25,19 @@
 #include <cstdint>
 #include <exception>
 #include <initializer_list>
+#include <list>
 #include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "place.h"
+
 namespace {
 
 using at::Tensor;
+using entropic::kPlace;
+using entropic::Place;
 using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
@@ -116,46 +121,49 @@ bool is_quiet() {
 // Above this many numbers what is kept for the gradient counts for more than the time of a call, and Python sees to it.
 constexpr std::int64_t kLarge = std::int64_t{1} << 20;
 
-Object tuple_of(at::IntArrayRef numbers) {
-  Object tuple = checked(PyTuple_New(static_cast<Py_ssize_t>(numbers.size())));
-  for (std::size_t d = 0; d < numbers.size(); ++d) {
-    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(d), checked(PyLong_FromLongLong(numbers[d])).release());
-  }
-  return tuple;
+// Where x lies; x owns its shape and strides.
+Place place_of(const Tensor& x) {
+  return {const_cast<void*>(x.const_data_ptr()), static_cast<int>(x.dim()), x.sizes().data(), x.strides().data(),
+          code_of(x.scalar_type())};
 }
+Object capsule(Place& place) { return checked(PyCapsule_New(&place, kPlace, nullptr)); }
 
-Object place(const Tensor& x) {
-  if (!x.defined()) return Object::borrowed(Py_None);
-  Object tuple = checked(PyTuple_New(4));
-  PyTuple_SET_ITEM(tuple.get(), 0, checked(PyLong_FromVoidPtr(const_cast<void*>(x.const_data_ptr()))).release());
-  PyTuple_SET_ITEM(tuple.get(), 1, tuple_of(x.sizes()).release());
-  PyTuple_SET_ITEM(tuple.get(), 2, tuple_of(x.strides()).release());
-  PyTuple_SET_ITEM(tuple.get(), 3, checked(PyLong_FromLong(code_of(x.scalar_type()))).release());
-  return tuple;
-}
-
-// kernel(places of the arrays, *tail).
-void run(PyObject* kernel, std::span<const Tensor> arrays, PyObject* tail) {
+// kernel(places of the arrays, *tail, last).
+void run(PyObject* kernel, std::span<const Tensor> arrays, PyObject* tail, PyObject* last = nullptr) {
   const auto further = static_cast<std::size_t>(PyTuple_GET_SIZE(tail));
-  std::array<Object, 16> places;
+  std::array<Place, 16> places;
+  std::array<Object, 16> capsules;
   std::array<PyObject*, 32> arguments;
-  TORCH_CHECK(arrays.size() <= places.size() && arrays.size() + further <= arguments.size(), "entropic: too many arguments");
-  for (std::size_t k = 0; k < arrays.size(); ++k) {
-    places[k] = place(arrays[k]);
-    arguments[k] = places[k].get();
+  TORCH_CHECK(arrays.size() <= places.size() && arrays.size() + further < arguments.size(), "entropic: too many arguments");
+  std::size_t count = 0;
+  for (const Tensor& x : arrays) {
+    if (x.defined()) {
+      places[count] = place_of(x);
+      capsules[count] = capsule(places[count]);
+    }
+    arguments[count] = x.defined() ? capsules[count].get() : Py_None;
+    ++count;
   }
-  for (std::size_t k = 0; k < further; ++k) {
-    arguments[arrays.size() + k] = PyTuple_GET_ITEM(tail, static_cast<Py_ssize_t>(k));
-  }
-  checked(PyObject_Vectorcall(kernel, arguments.data(), arrays.size() + further, nullptr));
+  for (std::size_t k = 0; k < further; ++k) arguments[count++] = PyTuple_GET_ITEM(tail, static_cast<Py_ssize_t>(k));
+  if (last != nullptr) arguments[count++] = last;
+  checked(PyObject_Vectorcall(kernel, arguments.data(), count, nullptr));
 }
+
+// A parameter that is a tensor, with its values for the rows of a kernel where it has several.
+struct Parameter {
+  Py_ssize_t at;  // among all parameters
+  Tensor given, rows;
+  Place place;
+};
 
 // What a gradient is made with. A rule is (kernel, kernel of its gradient or what else it needs, again), where again(*saved,
 // grad, tail) gives the gradients in Python: where they are to be differentiated, of halves, and of tensors that stand for
-// others.
+// others. That of a map goes on with (kernel of its gradient with those in parameters, their names or None where there is
+// none).
 struct Rule : torch::CustomClassHolder {
   Object rule, tail;
   std::int64_t count = 0;  // the rows of a mean
+  std::list<Parameter> parameters;
 
   Rule(PyObject* a_rule, PyObject* a_tail) : rule(Object::borrowed(a_rule)), tail(Object::borrowed(a_tail)) {}
   Rule(const Rule&) = delete;
@@ -172,6 +180,8 @@ struct Rule : torch::CustomClassHolder {
   PyObject* kernel() const { return PyTuple_GET_ITEM(rule.get(), 0); }
   PyObject* vjp() const { return PyTuple_GET_ITEM(rule.get(), 1); }
   PyObject* again() const { return PyTuple_GET_ITEM(rule.get(), 2); }
+  PyObject* param_vjp() const { return PyTuple_GET_ITEM(rule.get(), 3); }
+  PyObject* name(Py_ssize_t at) const { return PyTuple_GET_ITEM(PyTuple_GET_ITEM(rule.get(), 4), at); }
 };
 using RulePtr = c10::intrusive_ptr<Rule>;
 
@@ -195,7 +205,7 @@ class Gil {
 // Whether the gradient may be made here.
 bool is_last(const Tensor& grad) { return !c10::GradMode::is_enabled() && is_plain(grad) && is_quiet(); }
 
-variable_list again(const Rule& rule, const variable_list& saved, const Tensor& grad, std::size_t results) {
+variable_list again(const Rule& rule, std::span<const Tensor> saved, const Tensor& grad, PyObject* tail, std::size_t results) {
   const auto count = static_cast<Py_ssize_t>(saved.size());
   const Object arguments = checked(PyTuple_New(count + 2));
   for (Py_ssize_t k = 0; k < count; ++k) {
@@ -204,7 +214,7 @@ variable_list again(const Rule& rule, const variable_list& saved, const Tensor& 
                      one.defined() ? checked(THPVariable_Wrap(one)).release() : Object::borrowed(Py_None).release());
   }
   PyTuple_SET_ITEM(arguments.get(), count, checked(THPVariable_Wrap(grad)).release());
-  PyTuple_SET_ITEM(arguments.get(), count + 1, Object::borrowed(rule.tail.get()).release());
+  PyTuple_SET_ITEM(arguments.get(), count + 1, Object::borrowed(tail).release());
   const Object found = checked(PyObject_CallObject(rule.again(), arguments.get()));
   TORCH_CHECK(PyTuple_Check(found.get()) && PyTuple_GET_SIZE(found.get()) == static_cast<Py_ssize_t>(results),
               "entropic: one gradient for each tensor is wanted");
@@ -227,21 +237,77 @@ Tensor mapped(const Tensor& x, PyObject* kernel, PyObject* tail) {
   return y;
 }
 
+// (dim, parameters), with `value(parameter)` in place of those that are tensors.
+template <class Value>
+Object tail_with(PyObject* tail, std::list<Parameter>& parameters, const Value& value) {
+  PyObject* const values = PyTuple_GET_ITEM(tail, 1);
+  const Py_ssize_t count = PyTuple_GET_SIZE(values);
+  const Object changed = checked(PyTuple_New(count));
+  auto next = parameters.begin();
+  for (Py_ssize_t k = 0; k < count; ++k) {
+    const bool is_next = next != parameters.end() && next->at == k;
+    PyTuple_SET_ITEM(changed.get(), k, (is_next ? value(*next++) : Object::borrowed(PyTuple_GET_ITEM(values, k))).release());
+  }
+  return checked(PyTuple_Pack(2, PyTuple_GET_ITEM(tail, 0), changed.get()));
+}
+
 struct Map : Function<Map> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& x, const RulePtr& rule) {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, at::TensorList parameters, const RulePtr& rule) {
     Tensor y = mapped(x, rule->kernel(), rule->tail.get());
-    keep(ctx, {x, y}, rule);
+    variable_list saved{x, y};
+    saved.insert(saved.end(), parameters.begin(), parameters.end());
+    keep(ctx, saved, rule);
     return y;
   }
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
-    if (!grads[0].defined()) return variable_list(2);
     const RulePtr rule = rule_of(ctx);
+    const std::size_t count = 1 + rule->parameters.size();
+    variable_list results(count + 1);
+    if (!grads[0].defined()) return results;
     const variable_list saved = ctx->get_saved_variables();
     const Gil gil;
-    if (is_half(saved[0]) || !is_last(grads[0])) return {again(*rule, saved, grads[0], 1)[0], Tensor()};
-    Tensor dx = empty_as(saved[1]);
-    run(rule->vjp(), std::array{saved[0], saved[1], grads[0], dx}, rule->tail.get());
-    return {dx, Tensor()};
+    if (is_half(saved[0]) || !is_last(grads[0])) {
+      auto given = saved.begin() + 2;
+      const Object tail =
+          tail_with(rule->tail.get(), rule->parameters, [&](Parameter&) { return checked(THPVariable_Wrap(*given++)); });
+      const variable_list found = again(*rule, std::span(saved).first(2), grads[0], tail.get(), count);
+      std::copy(found.begin(), found.end(), results.begin());
+      return results;
+    }
+    const Tensor dx = results[0] = empty_as(saved[1]);
+    const std::array arrays{saved[0], saved[1], grads[0], dx};
+    if (count == 1) {
+      run(rule->vjp(), arrays, rule->tail.get());
+    } else {
+      slopes(*rule, arrays, std::span(results).subspan(1, count - 1));
+    }
+    return results;
+  }
+
+ private:
+  // dx, and the gradients in the parameters, each summed over the rows that share a number.
+  static void slopes(const Rule& rule, std::span<const Tensor> arrays, std::span<Tensor> results) {
+    at::DimVector shape(arrays[0].sizes());
+    const long long dim = PyLong_AsLongLong(PyTuple_GET_ITEM(rule.tail.get(), 0));
+    shape[static_cast<std::size_t>(dim < 0 ? dim + arrays[0].dim() : dim)] = 1;
+    const Object asked = checked(PyTuple_New(static_cast<Py_ssize_t>(results.size())));
+    std::list<Place> places;
+    Py_ssize_t k = 0;
+    for (const Parameter& parameter : rule.parameters) {
+      Tensor& of_rows = results[static_cast<std::size_t>(k)] = empty(shape, at::kDouble);
+      places.push_back(place_of(of_rows));
+      const Object place = capsule(places.back());
+      PyTuple_SET_ITEM(asked.get(), k++, checked(PyTuple_Pack(2, rule.name(parameter.at), place.get())).release());
+    }
+    run(rule.param_vjp(), arrays, rule.tail.get(), asked.get());
+    const at::AutoDispatchBelowADInplaceOrView here;
+    std::size_t next = 0;
+    for (const Parameter& parameter : rule.parameters) {
+      Tensor& slope = results[next++];
+      const Tensor sum = slope.numel() == parameter.given.numel() ? slope.view(parameter.given.sizes())
+                                                                  : slope.sum_to_size(parameter.given.sizes());
+      slope = sum.to(parameter.given.scalar_type());
+    }
   }
 };
 
@@ -299,8 +365,7 @@ struct Reduction : Function<Reduction> {
         shape.erase(shape.begin() + dim);
         grad = grad.expand(shape);
       }
-      const variable_list found =
-          again(*rule, {saved.begin(), saved.begin() + static_cast<std::ptrdiff_t>(tensors)}, grad, tensors);
+      const variable_list found = again(*rule, std::span(saved).first(tensors), grad, rule->tail.get(), tensors);
       std::copy(found.begin(), found.end(), results.begin());
       return results;
     }
@@ -351,7 +416,7 @@ struct Attention : Function<Attention> {
     const variable_list saved = ctx->get_saved_variables();
     const Gil gil;
     if (!is_last(grads[0])) {
-      const variable_list found = again(*rule, saved, grads[0], 3);
+      const variable_list found = again(*rule, saved, grads[0], rule->tail.get(), 3);
       std::copy(found.begin(), found.end(), results.begin());
       return results;
     }
@@ -386,33 +451,43 @@ bool are_simple(PyObject* values) {
   return true;
 }
 
-// tail (dim, parameters), where tensors of one number that nobody differentiates are numbers; null where there are others.
-Object with_numbers(PyObject* tail, const Tensor& x) {
+// The parameters of a map of x along `dim` that are tensors, in rule.parameters, and in rule.tail what the kernel takes for
+// them: numbers where there is one, that of a tensor which nobody differentiates for good. False where there are others.
+bool read_parameters(Rule& rule, PyObject* tail, const Tensor& x, std::int64_t dim) {
   PyObject* const values = PyTuple_GET_ITEM(tail, 1);
-  if (are_simple(values)) return Object::borrowed(tail);
-  const Py_ssize_t count = PyTuple_GET_SIZE(values);
-  Object numbers = checked(PyTuple_New(count));
-  for (Py_ssize_t k = 0; k < count; ++k) {
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(values); ++k) {
     PyObject* const value = PyTuple_GET_ITEM(values, k);
-    if (is_simple(value)) {
-      PyTuple_SET_ITEM(numbers.get(), k, Object::borrowed(value).release());
-      continue;
+    if (is_simple(value)) continue;
+    const Tensor* const given = plain(value);
+    if (given == nullptr || !is_float(*given) || given->dim() > x.dim()) return false;
+    const bool learned = given->requires_grad() && c10::GradMode::is_enabled();
+    const bool is_number = given->numel() == 1;
+    if ((learned || !is_number) && rule.name(k) == Py_None) return false;
+    for (std::int64_t d = 1; d <= given->dim(); ++d) {
+      const std::int64_t wanted = x.dim() - d == dim ? 1 : x.size(-d);
+      if (given->size(-d) != 1 && given->size(-d) != wanted) return false;
     }
-    const Tensor* const one = plain(value);
-    if (one == nullptr || !is_float(*one) || one->numel() != 1 || one->dim() > x.dim() ||
-        (one->requires_grad() && c10::GradMode::is_enabled())) {
-      return {};
+    Parameter& parameter = rule.parameters.emplace_back(Parameter{k, *given, Tensor(), Place()});
+    const at::AutoDispatchBelowADInplaceOrView here;
+    if (!is_number) {
+      parameter.rows = given->to(at::kDouble).contiguous();
+      parameter.place = place_of(parameter.rows);
     }
-    PyTuple_SET_ITEM(numbers.get(), k, checked(PyFloat_FromDouble(one->item().toDouble())).release());
   }
-  return checked(PyTuple_Pack(2, PyTuple_GET_ITEM(tail, 0), numbers.get()));
+  const auto value = [](Parameter& one) {
+    return one.rows.defined() ? capsule(one.place) : checked(PyFloat_FromDouble(one.given.item().toDouble()));
+  };
+  if (!rule.parameters.empty()) rule.tail = tail_with(tail, rule.parameters, value);
+  return true;
 }
 
-// body(): a tensor. None where the kernel finds a wrong type or axis.
+// body(): a tensor or none. None also where the kernel finds a wrong type or axis.
 template <class Body>
 PyObject* answer(const Body& body) {
   try {
-    return THPVariable_Wrap(body());
+    const std::optional<Tensor> found = body();
+    if (found) return THPVariable_Wrap(*found);
+    Py_RETURN_NONE;
   } catch (python_error& error) {
     error.restore();
     if (!PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_IndexError)) return nullptr;
@@ -439,13 +514,23 @@ std::int64_t axis_of(PyObject* dim, std::int64_t dims) {
 PyObject* py_map(PyObject*, PyObject* const* arguments, Py_ssize_t) {
   const Tensor* const x = plain(arguments[1]);
   if (x == nullptr || !is_float(*x) || !is_quiet()) Py_RETURN_NONE;
-  if (axis_of(PyTuple_GET_ITEM(arguments[2], 0), x->dim()) < 0) Py_RETURN_NONE;
-  const Object tail = with_numbers(arguments[2], *x);
-  const bool tracked = wants_gradient({x});
-  if (!tail || (tracked && x->numel() >= kLarge)) Py_RETURN_NONE;
-  return answer([&] {
-    if (!tracked) return mapped(*x, PyTuple_GET_ITEM(arguments[0], 0), tail.get());
-    return Map::apply(*x, c10::make_intrusive<Rule>(arguments[0], tail.get()));
+  const std::int64_t dim = axis_of(PyTuple_GET_ITEM(arguments[2], 0), x->dim());
+  if (dim < 0) Py_RETURN_NONE;
+  return answer([&]() -> std::optional<Tensor> {
+    if (are_simple(PyTuple_GET_ITEM(arguments[2], 1)) && !wants_gradient({x})) {
+      return mapped(*x, PyTuple_GET_ITEM(arguments[0], 0), arguments[2]);
+    }
+    const auto rule = c10::make_intrusive<Rule>(arguments[0], arguments[2]);
+    if (!read_parameters(*rule, arguments[2], *x, dim)) return {};
+    variable_list parameters;
+    bool tracked = wants_gradient({x});
+    for (const Parameter& parameter : rule->parameters) {
+      parameters.push_back(parameter.given);
+      tracked = tracked || wants_gradient({&parameter.given});
+    }
+    if (!tracked) return mapped(*x, rule->kernel(), rule->tail.get());
+    if (x->numel() >= kLarge) return {};
+    return Map::apply(*x, at::TensorList(parameters), rule);
   });
 }
 

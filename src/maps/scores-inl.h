@@ -175,9 +175,11 @@ HWY_NOINLINE double SlopeInDivisor(const T* x, T x_max, const T* dx, size_t n) {
 }
 
 // Whether the row has a +inf score and no NaN, told from one entry: the first that has mass is +inf or none is. A NaN row is
-// NaN in y from the first.
+// NaN in y from the first. The scores of +inf share the mass equally: where two entries differ x need not be fetched, which
+// for a gradient would be a fourth array.
 template <class T>
 HWY_INLINE bool HasInfiniteScore(const T* x, const T* y, size_t n, T no_mass) {
+  if (HWY_LIKELY(n > 1 && y[0] != y[1] && y[0] != no_mass && y[1] != no_mass)) return false;
   for (size_t i = 0; i < n; ++i) {
     if (y[i] != no_mass) return x[i] == kInfinity<T> && y[i] == y[i];
   }

@@ -70,13 +70,57 @@ HWY_INLINE void KernelsOf<Softmax, T>::Short::Map(const Softmax& op, const hn::V
   StoreQuotients(rows, sums, p, count);
 }
 
-// <g, p>. Where p is 0 the product is replaced by 0, so that g may hold anything there.
+// <g, p>. Where p is 0 the product counts as 0, so that g may hold anything there: only infinity and NaN show, in the sum.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE double DotWithDistribution(D d, const T* p, const T* g, size_t n) {
+  const double sum = SplitSum(d, n, [=](size_t i, size_t count) HWY_ATTR {
+    return hn::Mul(LoadUpTo(d, p + i, count, T(0)), LoadUpTo(d, g + i, count, T(0)));
+  });
+  if (HWY_LIKELY(IsFinite(sum))) return sum;
   return SplitSum(d, n, [=](size_t i, size_t count) HWY_ATTR {
     const auto pi = LoadUpTo(d, p + i, count, T(0));
     return hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d)), hn::Mul(pi, LoadUpTo(d, g + i, count, T(0))));
   });
+}
+
+// dx = p (g - mean) / T, 0 where p is. The difference may overflow.
+template <class D, class Divide>
+HWY_INLINE hn::Vec<D> SoftmaxSlope(D d, hn::Vec<D> p, hn::Vec<D> g, hn::Vec<D> mean, const Divide& divide) {
+  return hn::IfThenZeroElse(hn::Eq(p, hn::Zero(d)), divide(hn::Mul(p, hn::Sub(g, mean))));
+}
+
+// The gradient for a row of kVectors vectors, the last of which may be partial: in straight lines, where the walks for any n
+// take twice the time. The sum has the bits of DotWithDistribution's; false where it is not finite.
+template <size_t kVectors, class D, class T = hn::TFromD<D>>
+HWY_INLINE bool SoftmaxVjpFewVectors(D d, const T* p, const T* g, size_t n, T inverse_temperature, T* dx) {
+  constexpr size_t N = hn::MaxLanes(D()), kGroups = HWY_MIN(16 / N, kVectors);
+  const size_t rest = n - (kVectors - 1) * N;
+  const auto load = [=](const T* from, size_t v)
+                        HWY_ATTR { return LoadUpTo(d, from + v * N, v + 1 < kVectors ? N : rest, T(0)); };
+  hn::Vec<D> pv[kVectors], gv[kVectors], acc[4][kGroups];
+  for (auto& of_groups : acc) {
+    for (auto& one : of_groups) one = hn::Zero(d);
+  }
+  for (size_t v = 0; v < kVectors; ++v) {
+    pv[v] = load(p, v), gv[v] = load(g, v);
+    acc[v / kGroups][v % kGroups] = hn::Mul(pv[v], gv[v]);
+  }
+  const double sum = FoldFew(d, acc);
+  if (HWY_UNLIKELY(!IsFinite(sum))) return false;
+  const auto mean = hn::Set(d, static_cast<T>(sum)), factor = hn::Set(d, inverse_temperature);
+  for (size_t v = 0; v < kVectors; ++v) {
+    const auto slope = SoftmaxSlope(d, pv[v], gv[v], mean, [=](hn::Vec<D> s) HWY_ATTR { return hn::Mul(s, factor); });
+    StoreUpTo(slope, d, v + 1 < kVectors ? N : rest, dx + v * N);
+  }
+  return true;
+}
+
+// The same for some number of vectors from kVectors to kMost; false also where the row has more.
+template <size_t kVectors, size_t kMost, class D, class T = hn::TFromD<D>>
+HWY_INLINE bool SoftmaxVjpShort(D d, const T* p, const T* g, size_t n, T inverse_temperature, T* dx) {
+  if (n <= kVectors * hn::MaxLanes(d)) return SoftmaxVjpFewVectors<kVectors>(d, p, g, n, inverse_temperature, dx);
+  if constexpr (kVectors < kMost) return SoftmaxVjpShort<kVectors + 1, kMost>(d, p, g, n, inverse_temperature, dx);
+  return false;
 }
 
 // dx = p (g - <g, p>) / T.
@@ -84,14 +128,25 @@ template <class T>
 HWY_INLINE void KernelsOf<Softmax, T>::VjpRow(const Softmax& op, const T* /*x*/, const T* p, const T* g, size_t n, T* dx,
                                               Workspace workspace) {
   const RowTag<T> d;
+  constexpr size_t kMost = HWY_MIN(64 / hn::MaxLanes(d), 8);  // vectors in a row of 64, as far as there are registers
+  const bool is_one = op.temperature == 1;  // the quotient and the product with it are a third of a short row's time
+  if constexpr (hn::MaxLanes(d) > 1) {      // threads of a GPU share a row
+    if (n <= 64 && (is_one || !IsExtremeTemperature<T>(op.temperature))) {
+      const T inverse = is_one ? T(1) : static_cast<T>(1 / op.temperature);
+      if (SoftmaxVjpShort<1, kMost>(d, p, g, n, inverse, dx)) return;
+    }
+  }
   const auto mean = hn::Set(d, static_cast<T>(DotWithDistribution(d, p, g, n)));
-  const DividedBy<RowTag<T>> divided(op.temperature);
-  SplitWriteRow(d, workspace.stream, n, dx, [=](size_t i, size_t count) HWY_ATTR {
-    const auto pi = LoadUpTo(d, p + i, count, T(0));
-    const auto gi = LoadUpTo(d, g + i, count, T(0));
-    const auto v = divided(hn::Mul(pi, hn::Sub(gi, mean)));
-    return hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d)), v);
-  });
+  const auto write = [&](const auto& divide) HWY_ATTR {
+    SplitWriteRow(d, workspace.stream, n, dx, [=](size_t i, size_t count) HWY_ATTR {
+      return SoftmaxSlope(d, LoadUpTo(d, p + i, count, T(0)), LoadUpTo(d, g + i, count, T(0)), mean, divide);
+    });
+  };
+  if (is_one) {
+    write([](hn::Vec<RowTag<T>> slope) HWY_ATTR { return slope; });
+  } else {
+    write(DividedBy<RowTag<T>>(op.temperature));
+  }
 }
 
 // log sum exp(z) for z = (x - max)/T, accurate relative to itself also where the maximum has most of the mass: log(1 + rest),

@@ -106,6 +106,14 @@ struct Totals {
   }
 };
 
+// The sum of a row of at most 64 in the order of all rows: acc[a][g] holds the elements 16 a + N g .., or 0.
+template <size_t kGroups, class D>
+HWY_INLINE double FoldFew(D d, const hn::Vec<D> (&acc)[4][kGroups]) {
+  Totals totals;
+  for (size_t g = 0; g < kGroups; ++g) totals.Add(d, g, hn::Add(hn::Add(acc[0][g], acc[2][g]), hn::Add(acc[1][g], acc[3][g])));
+  return totals.Fold();
+}
+
 // Elements that are summed as one row, a multiple of 256.
 inline constexpr size_t kGroup = 16384;
 

@@ -106,6 +106,60 @@ def test_second_derivatives_are_the_operators(function, others, by_operator):
         assert torch.autograd.gradgradcheck(lambda x: function(x, *classes), x)
 
 
+PARAMETERS = {  # of et.entmax(alpha, temperature); X is of 5 rows
+    "a number": ({"alpha": ()}, -1),
+    "one for each row": ({"alpha": (5, 1)}, -1),
+    "one for each column": ({"alpha": (7,)}, 0),
+    "both": ({"alpha": (1, 1), "temperature": (5, 1)}, -1),
+    "the second": ({"temperature": ()}, 0),
+}
+
+
+@pytest.mark.parametrize("of_params", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("learned", [True, False])
+@pytest.mark.parametrize(("shapes", "dim"), PARAMETERS.values(), ids=PARAMETERS.keys())
+def test_tensors_for_parameters(shapes, dim, learned, dtype, of_params, by_operator):
+    def both():
+        tensors = {
+            name: torch.linspace(1.2, 2.7, max(1, torch.Size(shape).numel()), dtype=of_params)
+            .reshape(shape)
+            .requires_grad_(learned)
+            for name, shape in shapes.items()
+        }
+        x = X.to(dtype, copy=True).requires_grad_()
+        wanted = (x, *tensors.values()) if learned else (x,)
+        y = et.entmax(x, dim=dim, **tensors)
+        grad = torch.linspace(-1, 2, y.numel(), dtype=torch.float64).reshape(y.shape).to(y.dtype)
+        first = torch.autograd.grad(y, wanted, grad, retain_graph=True)
+        last = torch.autograd.grad(y, wanted, grad)
+        alone = torch.autograd.grad(et.entmax(X.to(dtype), dim=dim, **tensors), wanted[1:], grad) if learned else ()
+        return y.detach(), *first, *last, *alone
+
+    for got, want in zip(both(), by_operator(both), strict=True):
+        assert got.dtype == want.dtype and got.shape == want.shape
+        torch.testing.assert_close(got, want, rtol=4 * torch.finfo(got.dtype).eps, atol=1e-12)
+
+
+def test_second_derivatives_in_parameters(by_operator):
+    def second():
+        x, alpha = X.double().requires_grad_(), torch.full((5, 1), 1.4, dtype=torch.float64).requires_grad_()
+        first = torch.autograd.grad(et.entmax(x, alpha=alpha).square().sum(), (x, alpha), create_graph=True)
+        return torch.autograd.grad(first[0].square().sum() + first[1].square().sum(), (x, alpha))
+
+    for got, want in zip(second(), by_operator(second), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-12)
+
+
+def test_a_parameter_that_was_changed_in_place():
+    x, alpha = X.clone().requires_grad_(), torch.tensor(1.4, dtype=torch.float64, requires_grad=True)
+    y = et.entmax(x, alpha=alpha)
+    with torch.no_grad():
+        alpha += 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y[0, 0].backward()
+
+
 def test_hooks_of_saved_tensors_and_strides():
     saved = []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x) or x.clone(), lambda x: x):

@@ -15,11 +15,13 @@ with contextlib.suppress(ImportError):
     eager = importlib.import_module("entropic.torch._eager_" + re.sub(r"\W", "_", torch.__version__))
 
 _threads_of_torch = torch.get_num_threads
+# A shorter call than is_compiling; other tracers pass tensors that are not plain.
+_is_traced = torch.compiler.is_dynamo_compiling
 
 
 def ready():
     """eager, for calls by as many threads as torch has; None where there is none and while torch compiles."""
-    if eager is None or torch.compiler.is_compiling():
+    if eager is None or _is_traced():
         return None
     if _threads_of_torch() != _threads.followed:
         _threads.follow(_threads_of_torch())

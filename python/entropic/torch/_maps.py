@@ -141,18 +141,30 @@ class _Tracked(torch.autograd.Function):
 
 
 def _pulled_back(name, x, y, grad, call):
-    """J^T grad by its operator."""
+    """J^T grad by its operator, and the gradients in those parameters that are tensors."""
     dim, values = call
-    numbers, rows = numbers_and_rows(_descriptions.MAPS[name], values, "x", x, dim)
+    description = _descriptions.MAPS[name]
+    numbers, rows = numbers_and_rows(description, values, "x", x, dim)
     results = OPERATORS[name].vjp(x, *rows, y, grad, *numbers, dim % x.dim())
-    return results[:1] if isinstance(results, tuple) else (results,)
+    if not isinstance(results, tuple):
+        return (results,)
+    of_rows = [value for param, value in zip(description["params"], values, strict=True) if param["per_row"]]
+    dx, *slopes = results
+    given = ((slope, value) for slope, value in zip(slopes, of_rows, strict=True) if isinstance(value, Tensor))
+    return dx, *(slope.sum_to_size(value.shape).to(value.dtype) for slope, value in given)
 
 
 _tracked = _Tracked.apply
 _KERNELS = {name: description["forward"] for name, description in _descriptions.MAPS.items()}
 _VJPS = {name: description["vjp"] for name, description in _descriptions.MAPS.items()}
 _RULES = {
-    name: (_KERNELS[name], _VJPS[name], functools.partial(_pulled_back, name))
+    name: (
+        _KERNELS[name],
+        _VJPS[name],
+        functools.partial(_pulled_back, name),
+        description["param_vjp"],
+        tuple(param["name"] if param["per_row"] else None for param in description["params"]),
+    )
     for name, description in _descriptions.MAPS.items()
     if not description["reduces"]
 }

@@ -1,0 +1,19 @@
+// Where an array lies, for C++ that calls the functions of _core: a capsule of this name holds a pointer to a Place, which
+// lives as long as the call.
+#pragma once
+
+#include <cstdint>
+
+namespace entropic {
+
+inline constexpr char kPlace[] = "entropic.place";
+
+struct Place {
+  void* data = nullptr;
+  int dims = 0;
+  const std::int64_t* shape = nullptr;
+  const std::int64_t* strides = nullptr;  // in items
+  int type = 0;                           // the number of a Type (params.h)
+};
+
+}  // namespace entropic
