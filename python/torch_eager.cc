@@ -311,8 +311,8 @@ struct Map : Function<Map> {
   }
 };
 
-// One number for each row along `dim` of the first tensor, with the gradients in all tensors of floating-point numbers in the
-// same pass; or the mean of these numbers, of `count` rows.
+// One number for each row along `dim` of the first tensor, and in the same pass, where wanted, for each tensor of
+// floating-point numbers its gradient if it requires one.
 std::pair<Tensor, variable_list> reduced(std::span<const Tensor> tensors, const Rule& rule, std::int64_t dim, bool wanted) {
   const Tensor& x = tensors[0];
   at::DimVector shape(x.sizes());
@@ -323,8 +323,8 @@ std::pair<Tensor, variable_list> reduced(std::span<const Tensor> tensors, const 
   variable_list slopes;
   for (const Tensor& one : tensors) {
     if (!one.is_floating_point()) continue;
-    if (wanted) slopes.push_back(empty_as(one));
-    arrays.push_back(wanted ? slopes.back() : Tensor());
+    slopes.push_back(wanted && one.requires_grad() ? empty_as(one) : Tensor());
+    arrays.push_back(slopes.back());
   }
   run(rule.kernel(), arrays, rule.tail.get());
   return {value, slopes};
@@ -373,6 +373,7 @@ struct Reduction : Function<Reduction> {
     for (std::size_t k = 0, next = tensors; k < tensors; ++k) {
       if (!saved[k].is_floating_point()) continue;
       const Tensor& slope = saved[next++];
+      if (!slope.defined()) continue;
       // Where nobody asks again what is kept may be overwritten.
       const bool last = !torch::autograd::get_current_graph_task_keep_graph() && slope.scalar_type() == grad.scalar_type();
       const at::AutoDispatchBelowADInplaceOrView here;

@@ -287,10 +287,10 @@ def _vjp_of(spec):
 
 
 def product_with(slopes, grad, dim):
-    """Slopes that nobody else has, each times the gradient in the value."""
+    """Slopes that nobody else has, each times the gradient in the value; None stays None."""
     product = _into if never_again(grad) else _times
     grad = grad.unsqueeze(dim)
-    return [product(slope, grad, dim) for slope in slopes]
+    return [None if slope is None else product(slope, grad, dim) for slope in slopes]
 
 
 def _times(slope, factor, dim):

@@ -110,13 +110,14 @@ class Direct(NamedTuple):
     rows: int
 
     def __call__(self, tensors, values, dim, wanted):
-        """(the value, the gradients if wanted)."""
+        """(the value, the gradients in tensors that require one, if wanted, and None for others)."""
         if torch_threads() != _threads.followed:
             _threads.follow(torch_threads())
         x = tensors[0]
         shape = x.shape
         value = torch.empty((*shape[:dim], *shape[dim + 1 :]), dtype=result_type(x))
-        gradients = [torch.empty_like(tensors[k], memory_format=CONTIGUOUS) if wanted else None for k in self.differentiable]
+        asked = (tensors[k] if wanted and tensors[k].requires_grad else None for k in self.differentiable)
+        gradients = [None if one is None else torch.empty_like(one, memory_format=CONTIGUOUS) for one in asked]
         none = (None,) * self.rows
         self.kernel(tensors, value, [*gradients, *none], none, tuple(values), dim)
         return value, gradients
