@@ -176,8 +176,8 @@ def test_the_state_is_in_the_address(opened):
     assert second.input_value("#unit") == "bits"
 
 
-def test_code_is_right(opened, tmp_path):
-    """Python, PyTorch and shell of every map; the declarations that C++ names are examples/first_steps.cc's."""
+def test_code_is_right(opened):
+    """Python, PyTorch and shell of every map."""
     page = opened(state="#h=0.9&x=a+1%0Ab+2.5%0Ac+-inf%0Ad+-0.5")
     for name in state(page)["maps"]:
         move(page, "#code_map", name)
@@ -194,6 +194,32 @@ def test_code_is_right(opened, tmp_path):
                 exec(text, names)
                 p = np.asarray(names["p"])
             np.testing.assert_allclose(p, one["p"], rtol=1e-9, atol=1e-12, err_msg=text)
+
+
+@pytest.mark.skipif("ENTROPIC_BUILD" not in os.environ, reason="ENTROPIC_BUILD is no build of the library")
+def test_cpp_is_right(opened, tmp_path):
+    """C++ of every map, all in one program: to compile each alone takes minutes."""
+    page = opened(state="#h=0.9&x=a+1%0Ab+2.5%0Ac+-inf%0Ad+-0.5")
+    names = list(state(page)["maps"])
+    move(page, "#language", "cpp")
+    functions = []
+    for name in names:
+        move(page, "#code_map", name)
+        includes, main, body = page.text_content("#code").partition("int main() {")
+        assert main
+        functions.append(f"void of_{name}() {{{body}")
+    calls = "".join(f"of_{name}();" for name in names)
+    (tmp_path / "all.cc").write_text(includes + "\n".join(functions) + f"\nint main() {{{calls}}}\n")
+    shared = pathlib.Path(os.environ["ENTROPIC_BUILD"]).resolve() / "tests"
+    subprocess.run(
+        ["g++", "-std=c++20", f"-I{ROOT / 'include'}", "all.cc", f"-L{shared}", "-lentropic_shared", f"-Wl,-rpath,{shared}"],
+        cwd=tmp_path,
+        check=True,
+    )
+    lines = subprocess.check_output([tmp_path / "a.out"], text=True).split()
+    for k, name in enumerate(names):
+        p = [float(line) for line in lines[4 * k : 4 * k + 4]]
+        np.testing.assert_allclose(p, state(page)["maps"][name]["p"], rtol=1e-9, atol=1e-12, err_msg=functions[k])
 
 
 def test_hostile_labels_are_inert(opened):
