@@ -130,7 +130,8 @@ HWY_INLINE void KernelsOf<Softmax, T>::VjpRow(const Softmax& op, const T* /*x*/,
   const RowTag<T> d;
   constexpr size_t kMost = HWY_MIN(64 / hn::MaxLanes(d), 8);  // vectors in a row of 64, as far as there are registers
   const bool is_one = op.temperature == 1;  // the quotient and the product with it are a third of a short row's time
-  if constexpr (hn::MaxLanes(d) > 1) {      // threads of a GPU share a row
+  // Of fewer lanes it would take more vectors, and more code than WebAssembly has room for; threads of a GPU share a row.
+  if constexpr (hn::MaxLanes(d) >= 8) {
     if (n <= 64 && (is_one || !IsExtremeTemperature<T>(op.temperature))) {
       const T inverse = is_one ? T(1) : static_cast<T>(1 / op.temperature);
       if (SoftmaxVjpShort<1, kMost>(d, p, g, n, inverse, dx)) return;
