@@ -94,7 +94,8 @@ struct Attention {
 
   static constexpr Description kDescription = {
       .name = "attention",
-      .summary = "Attention with any map in place of softmax, and a scale that may follow the number of keys a query sees.",
+      .summary =
+          "Attention with any map in place of softmax, and a scale that may depend on the number of keys that a query sees.",
       .formula = "out_i = sum_j p_ij v_j, p_i = map(scale_i <q_i, k_j> + mask_ij over the keys j that query i sees)",
       .gradient =
           "dv_j = sum_i p_ij g_i; with ds_i the map's gradient of p_i for <g_i, v_j>: dq_i = scale_i sum_j ds_ij k_j, "
@@ -114,9 +115,9 @@ struct Attention {
                        .member = &Attention::train_length,
                        .above = 1},
       Param<Attention, std::optional<double>>{
-          .name = "kappa", .meaning = "factor of log n / d in its place", .member = &Attention::kappa, .above = 0},
+          .name = "kappa", .meaning = "the scale is kappa log n / d instead", .member = &Attention::kappa, .above = 0},
       Param<Attention, bool>{.name = "causal",
-                             .meaning = "query i of m sees keys j <= i + n - m alone: the queries are the last m positions",
+                             .meaning = "query i of m sees only the keys j <= i + n - m: the queries are the last m positions",
                              .member = &Attention::causal}};
 };
 
@@ -152,7 +153,7 @@ struct LinearAttention {
 
   static constexpr Description kDescription = {
       .name = "linear_attention",
-      .summary = "Attention with taylor_softmax of order 2, in time linear in the length.",
+      .summary = "Attention with taylor_softmax of order 2, in time linear in the number of keys.",
       .formula = "out_i = sum_j f(s_ij) v_j / sum_j f(s_ij), f(s) = 1 + s + s^2/2, s_ij = scale <q_i, k_j>",
       .gradient = "as attention with taylor_softmax",
       .source = "Arora et al., ICML 2024 (Based); Katharopoulos et al., ICML 2020",
@@ -161,7 +162,7 @@ struct LinearAttention {
       Param<LinearAttention, std::optional<double>>{
           .name = "scale", .meaning = "factor of <q, k>; 1/sqrt(d) where it is not given", .member = &LinearAttention::scale},
       Param<LinearAttention, bool>{
-          .name = "causal", .meaning = "query i of m sees keys j <= i + n - m alone", .member = &LinearAttention::causal}};
+          .name = "causal", .meaning = "query i of m sees only the keys j <= i + n - m", .member = &LinearAttention::causal}};
 };
 
 // attention with the map taylor_softmax of order 2, by phi(x) = (1, x, x_a x_b for a < b, x_a^2 / sqrt 2), which has

@@ -68,14 +68,14 @@ struct ExpectedCalibrationError {
 
   static constexpr Description kDescription = {
       .name = "expected_calibration_error",
-      .summary = "How far confidence is from accuracy, over bins of confidence.",
+      .summary = "The mean distance between confidence and accuracy, over bins of confidence.",
       .formula = "sum_b |sum_{r in b} (1[argmax p_r = y_r] - max p_r)| / rows",
       .gradient = "none: a sum over bins",
       .source = "Naeini, Cooper, Hauskrecht, AAAI 2015; Guo, Pleiss, Sun, Weinberger, ICML 2017",
   };
   static constexpr auto kParams =
       std::tuple{Param<ExpectedCalibrationError, std::int64_t>{.name = "bins",
-                                                               .meaning = "how many there are",
+                                                               .meaning = "number of bins",
                                                                .member = &ExpectedCalibrationError::bins,
                                                                .above = 0,
                                                                .up_to = 1'000'000},
@@ -131,7 +131,7 @@ struct EntropyInvariantScale {
 
   static constexpr Description kDescription = {
       .name = "entropy_invariant_scale",
-      .summary = "The factor of scores q.k that keeps attention's entropy from growing with the number n of keys.",
+      .summary = "The scale of the scores q.k that keeps the entropy of attention from growing with the number n of keys.",
       .formula = "log n / (log(train_length) sqrt(d)), or where kappa is given kappa log n / d",
       .gradient = "1 / (n log(train_length) sqrt(d)), or kappa / (n d)",
       .source = "Su, kexue.fm 8823, 2021, and 9034, 2022",

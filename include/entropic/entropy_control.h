@@ -225,7 +225,7 @@ struct MeanFieldEntropy {
 
   static constexpr Description kDescription = {
       .name = "mean_field_entropy",
-      .summary = "An estimate from below of the entropy of softmax(gamma x), by the largest score and the mean alone.",
+      .summary = "A lower bound of the entropy of softmax(gamma x), from the largest score and the mean only.",
       .formula = "H = log n - gamma (max x - mean x), over the n finite scores",
       .gradient = "gamma (1 / n - 1[i = argmax])",
       .source = "Su, kexue.fm 9034, 2022",

@@ -46,25 +46,25 @@ struct SoftmaxLoss {
   static constexpr TargetKind kTarget = TargetKind::classes_or_distributions;
   static constexpr Description kDescription = {
       .name = "softmax_loss",
-      .summary = "Cross-entropy of softmax: how unlikely the target is, in nats.",
+      .summary = "Cross-entropy of softmax and the target, in nats.",
       .formula = "log sum_j exp(x_j) - x_t; of a distribution q: log sum_j exp(x_j) - <q,x>",
       .gradient = "p - q; in label_smoothing: <q,x> less the mean of x",
       .source = "Bridle, NATO ASI F68, 1990; label smoothing: Szegedy et al., CVPR 2016",
   };
-  static constexpr auto kParams =
-      std::tuple{Param<SoftmaxLoss>{.name = "label_smoothing",
-                                    .meaning = "share of the target that is spread evenly over all classes but those of -inf",
-                                    .member = &SoftmaxLoss::label_smoothing,
-                                    .at_least = 0,
-                                    .up_to = 1,
-                                    .per_row = true}};
+  static constexpr auto kParams = std::tuple{
+      Param<SoftmaxLoss>{.name = "label_smoothing",
+                         .meaning = "share of the target that is spread evenly over all classes with a score above -inf",
+                         .member = &SoftmaxLoss::label_smoothing,
+                         .at_least = 0,
+                         .up_to = 1,
+                         .per_row = true}};
 };
 
 struct SparsemaxLoss {
   static constexpr TargetKind kTarget = TargetKind::classes_or_distributions;
   static constexpr Description kDescription = {
       .name = "sparsemax_loss",
-      .summary = "The loss of sparsemax: 0 as soon as the target leads all others by 1.",
+      .summary = "The loss whose gradient is sparsemax minus the target: 0 once the target leads all other classes by 1.",
       .formula = "|q|^2/2 - <q,x> + sum_{p > 0} (x_i^2 - tau^2)/2, p = sparsemax(x); q = e_t for a class",
       .gradient = "p - q",
       .source = "Martins, Astudillo, ICML 2016",
@@ -78,7 +78,8 @@ struct EntmaxLoss {
   static constexpr TargetKind kTarget = TargetKind::classes_or_distributions;
   static constexpr Description kDescription = {
       .name = "entmax_loss",
-      .summary = "The Fenchel-Young loss of entmax: 0 only where p = q; alpha 1 is KL divergence, 2 sparsemax_loss.",
+      .summary =
+          "The Fenchel-Young loss of entmax: 0 only where p = q; alpha = 1 is the KL divergence, alpha = 2 sparsemax_loss.",
       .formula = "max_p (<x,p> + H(p)) - <x,q> - H(q), H(p) = (1 - sum p^alpha) / (alpha (alpha - 1))",
       .gradient = "p - q, p = entmax(x); in alpha: d H(p) / d alpha - d H(q) / d alpha at fixed p and q",
       .source = "Peters, Niculae, Martins, ACL 2019; Blondel, Martins, Niculae, JMLR 2020",
@@ -103,13 +104,13 @@ struct TopKSoftmaxLoss {
       .gradient = "p - q, p = top_k_softmax(x)",
       .source = "Su, kexue.fm 10145, 2024",
   };
-  static constexpr auto kParams =
-      std::tuple{Param<TopKSoftmaxLoss, std::int64_t>{.name = "k",
-                                                      .meaning = "how many scores keep mass; more than there are keeps all",
-                                                      .member = &TopKSoftmaxLoss::k,
-                                                      .above = 0,
-                                                      .required = true,
-                                                      .typical = 3}};
+  static constexpr auto kParams = std::tuple{Param<TopKSoftmaxLoss, std::int64_t>{
+      .name = "k",
+      .meaning = "number of scores that keep mass; a k above the number of scores keeps all",
+      .member = &TopKSoftmaxLoss::k,
+      .above = 0,
+      .required = true,
+      .typical = 3}};
 };
 
 struct TopPSoftmaxLoss {
@@ -119,13 +120,14 @@ struct TopPSoftmaxLoss {
   static constexpr Description kDescription = {
       .name = "top_p_softmax_loss",
       .summary =
-          "Cross-entropy over the fewest largest scores whose probabilities reach p together; else as top_k_softmax_loss.",
+          "Cross-entropy over the fewest largest scores whose probabilities sum to at least p; the target as in "
+          "top_k_softmax_loss.",
       .formula = "log sum_{j in K} exp(x_j) - <q,x>, K the fewest largest with softmax mass >= p; q = e_t for a class",
       .gradient = "p - q, p = top_p_softmax(x)",
       .source = "Su, kexue.fm 10145, 2024",
   };
   static constexpr auto kParams = std::tuple{Param<TopPSoftmaxLoss>{.name = "p",
-                                                                    .meaning = "mass to reach; 1 keeps all",
+                                                                    .meaning = "sum of probabilities to reach; 1 keeps all",
                                                                     .member = &TopPSoftmaxLoss::p,
                                                                     .above = 0,
                                                                     .up_to = 1,
@@ -140,7 +142,7 @@ struct SmoothAccuracyLoss {
   static constexpr TargetKind kTarget = TargetKind::classes_or_distributions;
   static constexpr Description kDescription = {
       .name = "smooth_accuracy_loss",
-      .summary = "Minus the probability that a map gives to the target: what is trained is accuracy itself.",
+      .summary = "Minus the probability that a map gives to the target: a smooth version of accuracy.",
       .formula = "-<q,p>, p = map(x); -p_t for a class",
       .gradient = "-J^T q; of softmax -p_t (1[i = t] - p_i)",
       .source = "Su, kexue.fm 6620, 2019",
@@ -163,7 +165,9 @@ struct MarginSoftmaxLoss {
   static constexpr TargetKind kTarget = TargetKind::classes;
   static constexpr Description kDescription = {
       .name = "margin_softmax_loss",
-      .summary = "Cross-entropy of scaled cosines, the target's lowered by a margin: classes end up apart by at least that.",
+      .summary =
+          "Cross-entropy of scaled cosines where a margin lowers the target's cosine, so that classes end up apart by at least "
+          "it.",
       .formula =
           "-log softmax(scale psi(c))_t, psi of the target: am c - m; arc cos(theta + m), from theta = pi - m on "
           "-2 - cos(theta + m); sphere (-1)^k cos(m theta) - 2k, k = floor(m theta / pi)",
@@ -203,7 +207,7 @@ struct MultilabelSoftmaxLoss {
   static constexpr TargetKind kTarget = TargetKind::labels;
   static constexpr Description kDescription = {
       .name = "multilabel_softmax_loss",
-      .summary = "Every label of the row is pushed above 0 and every other class below, without an imbalance between them.",
+      .summary = "A loss for rows with several labels: it pushes each label's score above 0 and every other score below 0.",
       .formula = "log(1 + sum_{no label} exp(x)) + log(1 + sum_{label} exp(-x))",
       .gradient = "exp(x) / (1 + sum_{no label} exp(x)); of a label -exp(-x) / (1 + sum_{label} exp(-x))",
       .source = "Su, kexue.fm 7359, 2020; Su et al., arXiv 2208.02955, 2022",
@@ -218,7 +222,7 @@ struct SurrogateLoss {
   static constexpr TargetKind kTarget = TargetKind::classes_or_distributions;
   static constexpr Description kDescription = {
       .name = "surrogate_loss",
-      .summary = "A number whose gradient is taken to be p - q for any map; the number itself means nothing.",
+      .summary = "A loss for any map whose gradient is p - q; its value has no meaning of its own.",
       .formula = "<p - q, x> with x held fixed, p = map(x); q = e_t for a class",
       .gradient = "p - q",
       .source = "Su, kexue.fm 10145, 2024",
@@ -233,7 +237,7 @@ struct DistillationLoss {
   static constexpr TargetKind kTarget = TargetKind::scores;
   static constexpr Description kDescription = {
       .name = "distillation_loss",
-      .summary = "Kullback-Leibler divergence of a student's softmax from a teacher's, both at a temperature.",
+      .summary = "Kullback-Leibler divergence of a student's softmax from a teacher's, both at one temperature.",
       .formula = "T^2 KL(softmax(teacher/T), softmax(student/T))",
       .gradient = "T (p_student - p_teacher), in the student; in T: 2 loss/T - <t (log(t/s) - KL), teacher> - <s - t, student>",
       .source = "Hinton, Vinyals, Dean, arXiv 1503.02531, 2015",
@@ -251,7 +255,7 @@ struct JsdLoss {
   static constexpr TargetKind kTarget = TargetKind::scores;
   static constexpr Description kDescription = {
       .name = "jsd_loss",
-      .summary = "Generalised Jensen-Shannon divergence between a student's softmax and a teacher's: bounded.",
+      .summary = "Generalised Jensen-Shannon divergence of a student's softmax and a teacher's; it is bounded.",
       .formula = "beta KL(t, m) + (1 - beta) KL(s, m), m = beta t + (1 - beta) s, t and s the softmax of teacher and student",
       .gradient = "(1 - beta) s (log(s/m) - KL(s, m)), in the student; in beta: KL(t, m) - KL(s, m)",
       .source = "Lin, IEEE TIT 1991; Agarwal et al., ICLR 2024",

@@ -70,7 +70,8 @@ struct Entmax {
   static constexpr Description kDescription = {
       .name = "entmax",
       .summary =
-          "Between softmax (alpha = 1) and sparsemax (2): the distribution that Tsallis' entropy of order alpha chooses.",
+          "A family from softmax (alpha = 1) to sparsemax (alpha = 2) and beyond; low scores get exactly 0 where alpha is "
+          "above 1.",
       .formula =
           "p = argmax_p <p, x/T> + (1 - sum p^alpha) / (alpha (alpha - 1)) = max((alpha - 1) x/T - tau, 0)^(1/(alpha - 1))",
       .gradient = "s (g - <s,g> / sum s) / T, s = p^(2 - alpha) on the support",
@@ -95,7 +96,9 @@ struct TaylorSoftmax {
 
   static constexpr Description kDescription = {
       .name = "taylor_softmax",
-      .summary = "Softmax of exp's Taylor polynomial: a longer tail; below x = -1 (order 2) a lower score gets more mass.",
+      .summary =
+          "Softmax with the Taylor polynomial of exp: the tail is longer, and below x = -1 (order 2) a lower score gets more "
+          "mass.",
       .formula = "p_i = f(x_i) / sum_j f(x_j), f(x) = sum_{m <= order} x^m / m!",
       .gradient = "r p (g - <g,p>), r = f'(x) / f(x)",
       .source = "de Brebisson, Vincent, ICLR 2016",
@@ -112,7 +115,7 @@ struct TaylorSoftmax {
 struct SigSoftmax {
   static constexpr Description kDescription = {
       .name = "sigsoftmax",
-      .summary = "Softmax with every term multiplied by the logistic function s: not limited by the rank of the scores.",
+      .summary = "Softmax with each term multiplied by the logistic function s; the rank of the scores does not limit it.",
       .formula = "p_i = exp(x_i) s(x_i) / sum_j exp(x_j) s(x_j), s(x) = 1 / (1 + exp(-x))",
       .gradient = "(2 - s(x)) p (g - <g,p>)",
       .source = "Kanai, Fujiwara, Yamanaka, Adachi, NeurIPS 2018",
@@ -127,24 +130,24 @@ struct TopKSoftmax {
 
   static constexpr Description kDescription = {
       .name = "top_k_softmax",
-      .summary = "Softmax over the k largest scores, 0 elsewhere; of equal scores at the cut the lower index stays.",
+      .summary = "Softmax over the k largest scores, 0 elsewhere; of equal scores at the cut, the lower index stays.",
       .formula = "p_i = exp(x_i/T) / sum_{j in K} exp(x_j/T) for i in K, K the k largest",
       .gradient = "p (g - <g,p>) / T",
       .source = "Fan, Lewis, Dauphin, ACL 2018",
   };
   static constexpr Laws kLaws = {.ties_by_index = true, .sparse = true};
-  static constexpr auto kParams =
-      std::tuple{Param<TopKSoftmax, std::int64_t>{.name = "k",
-                                                  .meaning = "how many scores keep mass; more than there are keeps all",
-                                                  .member = &TopKSoftmax::k,
-                                                  .above = 0,
-                                                  .required = true,
-                                                  .typical = 3},
-                 Param<TopKSoftmax>{.name = "temperature",
-                                    .meaning = "T, divides the scores",
-                                    .member = &TopKSoftmax::temperature,
-                                    .above = 0,
-                                    .per_row = true}};
+  static constexpr auto kParams = std::tuple{
+      Param<TopKSoftmax, std::int64_t>{.name = "k",
+                                       .meaning = "number of scores that keep mass; a k above the number of scores keeps all",
+                                       .member = &TopKSoftmax::k,
+                                       .above = 0,
+                                       .required = true,
+                                       .typical = 3},
+      Param<TopKSoftmax>{.name = "temperature",
+                         .meaning = "T, divides the scores",
+                         .member = &TopKSoftmax::temperature,
+                         .above = 0,
+                         .per_row = true}};
 };
 
 // Where the mass of the largest scores comes within 2^-20 (float) or 2^-40 (double) of p, rounding decides whether one more
@@ -155,14 +158,16 @@ struct TopPSoftmax {
 
   static constexpr Description kDescription = {
       .name = "top_p_softmax",
-      .summary = "Softmax over the fewest largest scores whose probabilities reach p together; of ties the lower index stays.",
+      .summary =
+          "Softmax over the fewest largest scores whose probabilities sum to at least p; of equal scores the lower index "
+          "stays.",
       .formula = "p_i = exp(x_i/T) / sum_{j in K} exp(x_j/T) for i in K, K the fewest largest with softmax mass >= p",
       .gradient = "p (g - <g,p>) / T",
       .source = "Holtzman et al., ICLR 2020",
   };
   static constexpr Laws kLaws = {.ties_by_index = true, .sparse = true};
   static constexpr auto kParams = std::tuple{Param<TopPSoftmax>{.name = "p",
-                                                                .meaning = "mass to reach; 1 keeps all",
+                                                                .meaning = "sum of probabilities to reach; 1 keeps all",
                                                                 .member = &TopPSoftmax::p,
                                                                 .above = 0,
                                                                 .up_to = 1,
@@ -212,7 +217,9 @@ struct PerturbMax {
 
   static constexpr Description kDescription = {
       .name = "perturb_max",
-      .summary = "How likely each score is the largest once noise is added to all; by quadrature, nothing is drawn.",
+      .summary =
+          "The probability that each score is the largest after noise is added to all; computed by quadrature, without "
+          "sampling.",
       .formula = "p_i = P(argmax_j (x_j + scale e_j) = i), e_j independent; softmax if gumbel",
       .gradient = "(1/scale) int h_j (g_j sum h - <g,h>) prod F du, h = f/F at u - x/scale",
       .source = "McFadden 1974; Papandreou, Yuille, ICCV 2011",
@@ -234,7 +241,8 @@ struct EntropyNormalize {
 
   static constexpr Description kDescription = {
       .name = "entropy_normalize",
-      .summary = "Softmax at the temperature that gives the distribution a chosen entropy; the scale of the scores is lost.",
+      .summary =
+          "Softmax at the temperature that gives the distribution a chosen entropy; the scale of the scores has no effect.",
       .formula = "p = softmax(gamma x), gamma > 0 such that -sum p log p is the entropy, or exp of it the perplexity",
       .gradient = "gamma (p (g - <g,p>) - u <g,u> / <u,x>), u = p (x - <x,p>)",
       .source = "Su, kexue.fm 8829, 2021; the perplexity of Hinton, Roweis, NIPS 2002",
@@ -269,7 +277,7 @@ struct EntropyClip {
 
   static constexpr Description kDescription = {
       .name = "entropy_clip",
-      .summary = "Softmax, or where its entropy is outside an interval entropy_normalize to the nearer end.",
+      .summary = "Softmax where its entropy lies in an interval, else entropy_normalize to the nearer end of the interval.",
       .formula = "p = softmax(gamma x), gamma = 1 where min_entropy <= -sum p log p <= max_entropy for that p",
       .gradient = "softmax's inside the interval, entropy_normalize's outside",
       .source = "see entropy_normalize",

@@ -65,7 +65,7 @@ struct Entropy {
 
   static constexpr Description kDescription = {
       .name = "entropy",
-      .summary = "Shannon's entropy: the surprise to expect.",
+      .summary = "Shannon's entropy: the expected surprise.",
       .formula = "H = -sum p log p",
       .gradient = "-log p - 1; in scores -p (log p + H)",
       .source = "Shannon, 1948",
@@ -82,7 +82,8 @@ struct RenyiEntropy {
   static constexpr Description kDescription = {
       .name = "renyi_entropy",
       .summary =
-          "Renyi's entropy of order alpha: 0 counts the support, 1 is Shannon's, infinity the surprise of the likeliest.",
+          "Renyi's entropy of order alpha: 0 is the log of the support's size, 1 Shannon's entropy, infinity the surprise of "
+          "the mode.",
       .formula = "H = log(sum p^alpha) / (1 - alpha); at 1 -sum p log p, at inf -log max p",
       .gradient =
           "alpha p^(alpha - 1) / ((1 - alpha) sum p^alpha); within 2^-10 of alpha = 1 of (sum p^alpha - sum p + 1)"
@@ -109,7 +110,8 @@ struct TsallisEntropy {
 
   static constexpr Description kDescription = {
       .name = "tsallis_entropy",
-      .summary = "Tsallis' entropy of order alpha, alpha times the one of entmax; at 2 half the L1 norm of softmax's Jacobian.",
+      .summary =
+          "Tsallis' entropy of order alpha, alpha times that of entmax; at 2 it is half the L1 norm of softmax's Jacobian.",
       .formula = "H = (1 - sum p^alpha) / (alpha - 1); at 1 -sum p log p, at inf 0",
       .gradient =
           "-alpha p^(alpha - 1) / (alpha - 1); within 2^-10 of alpha = 1 of (sum p - sum p^alpha) / (alpha - 1)"
@@ -135,7 +137,9 @@ struct Perplexity {
 
   static constexpr Description kDescription = {
       .name = "perplexity",
-      .summary = "The number of equally likely outcomes with the same entropy: the effective support. The same in every base.",
+      .summary =
+          "The number of equally likely outcomes that has the same entropy (the effective support); it does not depend on the "
+          "base.",
       .formula = "exp(-sum p log p)",
       .gradient = "-(log p + 1) perplexity; in scores -p (log p + H) perplexity",
       .source = "Jelinek, Mercer, Bahl, Baker, J. Acoust. Soc. Am. 62, 1977",
@@ -154,7 +158,7 @@ struct CrossEntropy {
 
   static constexpr Description kDescription = {
       .name = "cross_entropy",
-      .summary = "The surprise to expect where outcomes come from p and are judged by q: entropy(p) + kl_divergence(p, q).",
+      .summary = "The expected surprise under q of outcomes drawn from p: entropy(p) + kl_divergence(p, q).",
       .formula = "-sum p log q",
       .gradient = "dp: -log q; dq: -p / q, in scores q - p",
       .source = "Shannon, 1948; Kerridge, J. R. Stat. Soc. B 23, 1961",
@@ -169,7 +173,7 @@ struct KlDivergence {
 
   static constexpr Description kDescription = {
       .name = "kl_divergence",
-      .summary = "What is lost when q stands for p (Kullback and Leibler): not symmetric, infinite where p > 0 = q.",
+      .summary = "The Kullback-Leibler divergence of p from q: not symmetric, infinite where p > 0 and q = 0.",
       .formula = "KL(p, q) = sum (p log(p/q) - p + q), each term at least 0",
       .gradient = "dp: log(p/q), in scores p (log(p/q) - KL); dq: 1 - p/q, in scores q - p",
       .source = "Kullback, Leibler, Ann. Math. Stat. 22, 1951",
@@ -184,7 +188,7 @@ struct JsDivergence {
 
   static constexpr Description kDescription = {
       .name = "js_divergence",
-      .summary = "The divergence of Jensen and Shannon: symmetric, finite, at most log 2 (1 in base 2).",
+      .summary = "The Jensen-Shannon divergence: symmetric, finite, at most log 2 (1 in base 2).",
       .formula = "(KL(p, m) + KL(q, m)) / 2, m = (p + q) / 2",
       .gradient = "dp: log(p/m) / 2; dq: log(q/m) / 2",
       .source = "Lin, IEEE Trans. Inf. Theory 37, 1991",
@@ -221,7 +225,7 @@ struct JointEntropy {
 
   static constexpr Description kDescription = {
       .name = "joint_entropy",
-      .summary = "The entropy of both variables of a table together.",
+      .summary = "The entropy of the two variables of a joint table together.",
       .formula = "H(X, Y) = -sum p(x,y) log p(x,y)",
       .gradient = "-log p(x,y) - 1; in scores -p (log p + H)",
       .source = "Shannon, 1948",
@@ -237,7 +241,7 @@ struct ConditionalEntropy {
 
   static constexpr Description kDescription = {
       .name = "conditional_entropy",
-      .summary = "What is uncertain of one variable once the other, the given one, is known.",
+      .summary = "The expected entropy of one variable once the other, the given one, is known.",
       .formula = "given x: H(Y|X) = -sum p(x,y) log(p(x,y) / p(x)); given y: H(X|Y)",
       .gradient = "-log(p(x,y) / p(x)); in scores p (that - H(Y|X))",
       .source = "Shannon, 1948",
@@ -255,7 +259,7 @@ struct MutualInformation {
 
   static constexpr Description kDescription = {
       .name = "mutual_information",
-      .summary = "What one variable of a table says of the other; also called information gain.",
+      .summary = "How much one variable of a joint table tells about the other; also called information gain.",
       .formula = "I(X; Y) = KL(p(x,y), p(x) p(y)) = H(X) - H(X|Y) = H(Y) - H(Y|X)",
       .gradient = "log(p(x,y) / (p(x) p(y))); in scores p (that - I)",
       .source = "Shannon, 1948",
@@ -275,7 +279,7 @@ struct SelfInformation {
 
   static constexpr Description kDescription = {
       .name = "self_information",
-      .summary = "The surprise at an outcome of probability p; entropy is its mean.",
+      .summary = "The surprise of an outcome of probability p; entropy is its mean.",
       .formula = "-log p",
       .gradient = "-1 / p",
       .source = "Shannon, 1948",
@@ -289,7 +293,7 @@ struct BinaryEntropy {
 
   static constexpr Description kDescription = {
       .name = "binary_entropy",
-      .summary = "The entropy of a coin that shows heads with probability p; of a score x, p = 1 / (1 + exp(-x)).",
+      .summary = "The entropy of a coin that shows heads with probability p; for a score x, p = 1 / (1 + exp(-x)).",
       .formula = "-p log p - (1 - p) log(1 - p)",
       .gradient = "log((1 - p) / p); in a score -x p (1 - p)",
       .source = "Shannon, 1948",

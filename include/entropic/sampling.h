@@ -39,7 +39,7 @@ struct Temperature {
 
   static constexpr Description kDescription = {
       .name = "temperature",
-      .summary = "Flattens (T > 1) or sharpens (T < 1) what is left.",
+      .summary = "Flattens (T > 1) or sharpens (T < 1) the distribution over the tokens that are left.",
       .formula = "q_i = p_i^(1/T) / sum_j p_j^(1/T)",
       .gradient = "none: it is for drawing",
       .source = "Ackley, Hinton, Sejnowski, Cognitive Science 9, 1985",
@@ -57,14 +57,14 @@ struct TopK {
 
   static constexpr Description kDescription = {
       .name = "top_k",
-      .summary = "Keeps the k most likely.",
+      .summary = "Keeps the k most likely tokens.",
       .formula = "q_i = p_i / sum_{j in K} p_j for i in K, K the k largest",
       .gradient = "none: it is for drawing",
       .source = "Fan, Lewis, Dauphin, ACL 2018",
   };
   static constexpr auto kParams =
       std::tuple{Param<TopK, std::int64_t>{.name = "k",
-                                           .meaning = "how many stay; more than there are keeps all",
+                                           .meaning = "number of tokens that stay; a k above their number keeps all",
                                            .member = &TopK::k,
                                            .above = 0,
                                            .required = true,
@@ -77,13 +77,13 @@ struct TopP {
 
   static constexpr Description kDescription = {
       .name = "top_p",
-      .summary = "Keeps the fewest of the most likely that reach the mass p together.",
+      .summary = "Keeps the fewest most likely tokens whose probabilities sum to at least p.",
       .formula = "q_i = p_i / sum_{j in K} p_j for i in K, K the fewest largest with mass >= p",
       .gradient = "none: it is for drawing",
       .source = "Holtzman et al., ICLR 2020",
   };
   static constexpr auto kParams = std::tuple{Param<TopP>{.name = "p",
-                                                         .meaning = "mass to reach; 1 keeps all",
+                                                         .meaning = "sum of probabilities to reach; 1 keeps all",
                                                          .member = &TopP::p,
                                                          .above = 0,
                                                          .up_to = 1,
@@ -96,7 +96,7 @@ struct MinP {
 
   static constexpr Description kDescription = {
       .name = "min_p",
-      .summary = "Keeps what is at least p times as likely as the most likely.",
+      .summary = "Keeps the tokens at least p times as likely as the most likely one.",
       .formula = "q_i = p_i / sum_{j in K} p_j for i in K = {p_i >= p max p}",
       .gradient = "none: it is for drawing",
       .source = "Nguyen et al., ICLR 2025",
@@ -115,13 +115,13 @@ struct TypicalP {
 
   static constexpr Description kDescription = {
       .name = "typical_p",
-      .summary = "Keeps the fewest whose surprise is nearest to the entropy that reach the mass p together.",
+      .summary = "Keeps the tokens whose surprise is nearest to the entropy, the fewest whose probabilities sum to at least p.",
       .formula = "q_i = p_i / sum_{j in K} p_j for i in K, K the fewest by |-log p - H| with mass >= p",
       .gradient = "none: it is for drawing",
       .source = "Meister, Pimentel, Wiher, Cotterell, TACL 2023",
   };
   static constexpr auto kParams = std::tuple{Param<TypicalP>{.name = "p",
-                                                             .meaning = "mass to reach; 1 keeps all",
+                                                             .meaning = "sum of probabilities to reach; 1 keeps all",
                                                              .member = &TypicalP::p,
                                                              .above = 0,
                                                              .up_to = 1,
@@ -134,7 +134,8 @@ struct Entropy {
 
   static constexpr Description kDescription = {
       .name = "entropy",
-      .summary = "Gives what is left an entropy, by the temperature that does it; out of reach, the nearest.",
+      .summary =
+          "Sets the temperature that gives the tokens that are left a chosen entropy; out of reach, the nearest possible.",
       .formula = "q_i = p_i^gamma / sum_j p_j^gamma, gamma > 0 such that -sum q log q is the entropy",
       .gradient = "none: it is for drawing",
       .source = "Su, kexue.fm 8829, 2021",
@@ -149,7 +150,7 @@ struct EntropyClip {
 
   static constexpr Description kDescription = {
       .name = "entropy_clip",
-      .summary = "Leaves a distribution whose entropy is in an interval, and gives another the nearer end.",
+      .summary = "Leaves a distribution whose entropy lies in an interval, and brings any other to the nearer end.",
       .formula = "as entropy where -sum p log p is outside [min_entropy, max_entropy]",
       .gradient = "none: it is for drawing",
       .source = "see entropy",
@@ -255,7 +256,8 @@ struct GumbelSoftmax {
 
   static constexpr Description kDescription = {
       .name = "gumbel_softmax",
-      .summary = "A relaxed draw from softmax(x): a distribution that tends to a single 1 as the temperature falls.",
+      .summary =
+          "A relaxed (soft) draw from softmax(x): a distribution that approaches a one-hot draw as the temperature falls.",
       .formula = "p = softmax((x + G) / T), G the noise of sample",
       .gradient = "softmax's at (x + G) / T; hard: the same, straight through",
       .source = "Jang, Gu, Poole, ICLR 2017; Maddison, Mnih, Teh, ICLR 2017",

@@ -23,7 +23,7 @@ struct Wasserstein1d {
 
   static constexpr Description kDescription = {
       .name = "wasserstein_1d",
-      .summary = "The Wasserstein distance of samples on the line, by merging their quantile functions: W_p, not its power.",
+      .summary = "The Wasserstein distance of samples on the line, from their quantile functions: W_p, not its power.",
       .formula = "(int_0^1 |F_u^-1(t) - F_v^-1(t)|^order dt)^(1/order)",
       .gradient = "in u_i: W^(1-order) times the sum over what sample i is moved of mass |u_i - v_j|^(order-1) sign(u_i - v_j)",
       .source = "Vallender 1974; Santambrogio, Optimal Transport for Applied Mathematicians, 2015, 2.1",
@@ -63,7 +63,7 @@ struct WassersteinHistogram {
 
   static constexpr Description kDescription = {
       .name = "wasserstein_histogram",
-      .summary = "The Wasserstein distance of distributions over a common support on the line.",
+      .summary = "The Wasserstein distance of distributions over one support on the line.",
       .formula = "(int_0^1 |F_p^-1(t) - F_q^-1(t)|^order dt)^(1/order); order 1: int |F_p - F_q|",
       .gradient = "W^(1-order) / order times the Kantorovich potentials, less their mean under p and q",
       .source = "as wasserstein_1d",
@@ -92,7 +92,7 @@ struct Wasserstein {
 
   static constexpr Description kDescription = {
       .name = "wasserstein",
-      .summary = "The Wasserstein distance of weighted points in any dimension, exactly: W_p, not its power.",
+      .summary = "The exact Wasserstein distance of weighted points in any dimension: W_p, not its power.",
       .formula = "(min <P, |x_i - y_j|^order> over plans P from a to b)^(1/order)",
       .gradient = "in x_i: W^(1-order) sum_j P_ij |x_i - y_j|^(order-2) (x_i - y_j)",
       .source = "Villani, Optimal Transport, 2009",
@@ -118,7 +118,7 @@ struct SlicedWasserstein {
 
   static constexpr Description kDescription = {
       .name = "sliced_wasserstein",
-      .summary = "The Wasserstein distance of weighted points along directions: its mean over the sphere, by some of them.",
+      .summary = "The Wasserstein distance of weighted points projected on a line, averaged over directions.",
       .formula = "(mean_theta W_order(<theta, x>, <theta, y>)^order)^(1/order)",
       .gradient = "that of the distances on the line, along their directions",
       .source = "Bonneel, Rabin, Peyre, Pfister, J. Math. Imaging Vis. 2015",
@@ -158,7 +158,7 @@ struct OptimalTransport {
 
   static constexpr Description kDescription = {
       .name = "optimal_transport",
-      .summary = "The cheapest plan that moves the masses a to the masses b, exactly, and the potentials that prove it.",
+      .summary = "The exact plan of least cost that moves the masses a to the masses b, and the potentials that prove it.",
       .formula = "min <P, C> over P >= 0 with row sums a and column sums b = max <a, f> + <b, g> over f_i + g_j <= C_ij",
       .gradient = "d cost / d C = P, d cost / d a = f and d cost / d b = g up to constants",
       .source = "Dantzig 1951; Cunningham, Math. Programming 11, 1976",
@@ -200,7 +200,7 @@ struct PartialTransport {
 
   static constexpr Description kDescription = {
       .name = "partial_transport",
-      .summary = "Optimal transport of a part of the masses, exactly: the part that costs least.",
+      .summary = "Exact optimal transport of a given part of the masses, the part that costs least.",
       .formula = "min <P, C> over P >= 0 with row sums <= a, column sums <= b and sum P = mass",
       .gradient = "d cost / d C = P, d cost / d a = f, d cost / d b = g and d cost / d mass = multiplier",
       .source = "Caffarelli, McCann, Annals of Mathematics 2010; Chapel, Alaya, Gasso, NeurIPS 2020",
@@ -240,7 +240,7 @@ struct Sinkhorn {
 
   static constexpr Description kDescription = {
       .name = "sinkhorn",
-      .summary = "The plan that is cheap and spread out: optimal transport with entropy, and bounds of the optimum without.",
+      .summary = "Optimal transport with an entropy term, which gives a smooth plan, and bounds of the exact optimum.",
       .formula = "argmin <P, C> + epsilon KL(P, a b^T); P_ij = a_i b_j exp((f_i + g_j - C_ij) / epsilon)",
       .gradient = "of the minimum: P in C, f and g in a and b up to constants",
       .source =
@@ -297,7 +297,7 @@ struct UnbalancedSinkhorn {
 
   static constexpr Description kDescription = {
       .name = "unbalanced_sinkhorn",
-      .summary = "Entropic transport between masses that need not be equal: what is neither moved nor received has a price.",
+      .summary = "Entropic transport between masses that need not be equal: a penalty replaces the exact marginals.",
       .formula =
           "min <P, C> + epsilon KL(P | a b^T) + penalty (KL(P 1 | a) + KL(P^T 1 | b)), KL(p | q) = sum p log(p / q) - p + q",
       .gradient = "of the minimum: P in C, penalty (1 - s) + epsilon (sum b - s) in a_i, s = exp(-f_i / penalty), and so in b",
@@ -310,12 +310,13 @@ struct UnbalancedSinkhorn {
                                            .above = 0,
                                            .required = true,
                                            .typical = 0.1},
-                 Param<UnbalancedSinkhorn>{.name = "penalty",
-                                           .meaning = "weight of the marginals; the larger, the nearer they are to a and b",
-                                           .member = &UnbalancedSinkhorn::penalty,
-                                           .above = 0,
-                                           .required = true,
-                                           .typical = 1},
+                 Param<UnbalancedSinkhorn>{
+                     .name = "penalty",
+                     .meaning = "weight of the marginals' error; the larger, the nearer the marginals are to a and b",
+                     .member = &UnbalancedSinkhorn::penalty,
+                     .above = 0,
+                     .required = true,
+                     .typical = 1},
                  Param<UnbalancedSinkhorn>{.name = "tolerance",
                                            .meaning = "the gap to stop at, relative to the sizes of the terms",
                                            .member = &UnbalancedSinkhorn::tolerance,
@@ -351,7 +352,8 @@ struct SinkhornBarycenter {
 
   static constexpr Description kDescription = {
       .name = "sinkhorn_barycenter",
-      .summary = "The distribution on a support that is least far from several: a mean that moves mass in place of mixing it.",
+      .summary =
+          "The distribution nearest to several distributions on one support: a mean that moves mass instead of mixing it.",
       .formula = "argmin_q sum_k weights_k min_P <P, C> - epsilon H(P) over plans P from p_k to q",
       .gradient = "of q by the implicit function theorem",
       .source = "Benamou, Carlier, Cuturi, Nenna, Peyre, SIAM J. Sci. Comput. 2015",
@@ -401,7 +403,7 @@ struct SinkhornDivergence {
 
   static constexpr Description kDescription = {
       .name = "sinkhorn_divergence",
-      .summary = "A distance of weighted points that is smooth: entropic transport without its bias.",
+      .summary = "A smooth distance of weighted points: entropic transport without its bias.",
       .formula = "S(x, y) - (S(x, x) + S(y, y)) / 2, S(x, y) = min <P, |x_i - y_j|^order> + epsilon KL(P, a b^T)",
       .gradient = "by the envelope theorem that of the costs under the three plans",
       .source = "Genevay, Peyre, Cuturi, AISTATS 2018; Feydy et al., AISTATS 2019",

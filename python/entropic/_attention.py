@@ -188,7 +188,7 @@ def attention(
     return_entropy=False,
     **map_params,
 ):
-    """Attention with any map in place of softmax, and a scale that may follow the number of keys a query sees.
+    """Attention with any map in place of softmax, and a scale that may depend on the number of keys that a query sees.
 
         out_i = sum_j p_ij v_j, p_i = map(scale_i <q_i, k_j> + mask_ij over the keys j that query i sees)
 
@@ -348,7 +348,7 @@ def attention_vjp(
 
 
 def linear_attention(q, k, v, *, causal=False, scale="sqrt"):
-    """Attention with taylor_softmax of order 2, in time linear in the length.
+    """Attention with taylor_softmax of order 2, in time linear in the number of keys.
 
         out_i = sum_j f(s_ij) v_j / sum_j f(s_ij), f(s) = 1 + s + s^2/2, s_ij = scale <q_i, k_j>
 

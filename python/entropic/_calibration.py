@@ -157,7 +157,7 @@ def match_entropy(x_reference, *, sample_weight=None):
 
 
 def expected_calibration_error(p, labels, *, bins=15, strategy="uniform", sample_weight=None, ignore_index=None):
-    """How far confidence is from accuracy, over bins of confidence.
+    """The mean distance between confidence and accuracy, over bins of confidence.
 
         sum_b |sum_{r in b} (1[argmax p_r = y_r] - max p_r)| / rows
 
@@ -517,7 +517,7 @@ def _conjugate_gradients(curved, gradient, diagonal):
 
 
 def entropy_invariant_scale(n, d, *, train_length=512, kappa=None):
-    """The factor of scores q.k that keeps attention's entropy from growing with the number n of keys.
+    """The scale of the scores q.k that keeps the entropy of attention from growing with the number n of keys.
 
         log n / (log(train_length) sqrt(d)), or where kappa is given kappa log n / d
 

@@ -294,7 +294,7 @@ def _raise_unless_met(name, argument, target, wanted, values, where, result):
 
 
 def mean_field_entropy(x, *, gamma=1.0, axis=-1):
-    """An estimate from below of the entropy of softmax(gamma x), by the largest score and the mean alone.
+    """A lower bound of the entropy of softmax(gamma x), from the largest score and the mean only.
 
         H = log n - gamma (max x - mean x), over the n finite scores
 

@@ -70,7 +70,7 @@ def directions(name, dimension, projections, seed):
 
 
 def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed=0):
-    """The Wasserstein distance of weighted points along directions: its mean over the sphere, by some of them.
+    """The Wasserstein distance of weighted points projected on a line, averaged over directions.
 
         (mean_theta W_order(<theta, x>, <theta, y>)^order)^(1/order)
 
@@ -118,7 +118,7 @@ def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed
 
 
 def partial_transport(a, b, cost, *, mass):
-    """Optimal transport of a part of the masses, exactly: the part that costs least.
+    """Exact optimal transport of a given part of the masses, the part that costs least.
 
         min <P, C> over P >= 0 with row sums <= a, column sums <= b and sum P = mass
 
@@ -164,7 +164,7 @@ def partial_transport(a, b, cost, *, mass):
 
 
 def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_iterations=10000):
-    """Entropic transport between masses that need not be equal: what is neither moved nor received has a price.
+    """Entropic transport between masses that need not be equal: a penalty replaces the exact marginals.
 
         min <P, C> + epsilon KL(P | a b^T) + penalty (KL(P 1 | a) + KL(P^T 1 | b)), KL(p | q) = sum p log(p / q) - p + q
 
@@ -220,7 +220,7 @@ def unbalanced_sinkhorn(a, b, cost, *, epsilon, penalty, tolerance=1e-9, max_ite
 
 
 def sinkhorn_barycenter(p, cost, *, epsilon, weights=None, tolerance=1e-9, max_iterations=10000):
-    """The distribution on a support that is least far from several: a mean that moves mass in place of mixing it.
+    """The distribution nearest to several distributions on one support: a mean that moves mass instead of mixing it.
 
         argmin_q sum_k weights_k min_P <P, C> - epsilon H(P) over plans P from p_k to q
 

@@ -80,7 +80,7 @@ def sample(x, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1
 
 
 def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
-    """A relaxed draw from softmax(x): a distribution that tends to a single 1 as the temperature falls.
+    """A relaxed (soft) draw from softmax(x): a distribution that approaches a one-hot draw as the temperature falls.
 
         p = softmax((x + G) / T), G the noise of sample at position 0
 

@@ -138,7 +138,7 @@ class _Pairs(Together):
 
 
 def optimal_transport(a, b, cost, *, mass_tolerance=None):
-    """The cheapest plan that moves the masses a to the masses b, exactly, and the potentials that prove it.
+    """The exact plan of least cost that moves the masses a to the masses b, and the potentials that prove it.
 
         min <P, C> over P >= 0 with row sums a and column sums b = max <a, f> + <b, g> over f_i + g_j <= C_ij
 
@@ -196,7 +196,7 @@ def optimal_transport(a, b, cost, *, mass_tolerance=None):
 
 
 def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_tolerance=None):
-    """The plan that is cheap and spread out: optimal transport with entropy, and bounds of the optimum without.
+    """Optimal transport with an entropy term, which gives a smooth plan, and bounds of the exact optimum.
 
         argmin <P, C> + epsilon KL(P, a b^T); P_ij = a_i b_j exp((f_i + g_j - C_ij) / epsilon)
 
@@ -288,7 +288,7 @@ class ProblemArrays:
 
 
 def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, axis=-1, return_grad=False):
-    """The Wasserstein distance of samples on the line, by merging their quantile functions: W_p, not its power.
+    """The Wasserstein distance of samples on the line, from their quantile functions: W_p, not its power.
 
         (int_0^1 |F_u^-1(t) - F_v^-1(t)|^order dt)^(1/order)
 
@@ -358,7 +358,7 @@ def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, axis=-1, 
 
 
 def wasserstein_histogram(p, q, *, support=None, order=1.0, axis=-1, return_grad=False):
-    """The Wasserstein distance of distributions over a common support on the line.
+    """The Wasserstein distance of distributions over one support on the line.
 
         (int_0^1 |F_p^-1(t) - F_q^-1(t)|^order dt)^(1/order); order 1: int |F_p - F_q|
 
@@ -461,7 +461,7 @@ def _of_problems(name, x, y, a, b, function):
 
 
 def wasserstein(x, y, *, order=1.0, a=None, b=None):
-    """The Wasserstein distance of weighted points in any dimension, exactly: W_p, not its power.
+    """The exact Wasserstein distance of weighted points in any dimension: W_p, not its power.
 
         (min <P, |x_i - y_j|^order> over plans P from a to b)^(1/order)
 
@@ -508,7 +508,7 @@ def wasserstein(x, y, *, order=1.0, a=None, b=None):
 
 
 def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-9, max_iterations=10000):
-    """A distance of weighted points that is smooth: entropic transport without its bias.
+    """A smooth distance of weighted points: entropic transport without its bias.
 
         S(x, y) - (S(x, x) + S(y, y)) / 2, S(x, y) = min <P, |x_i - y_j|^order> + epsilon KL(P, a b^T)
 

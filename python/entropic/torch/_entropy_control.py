@@ -123,7 +123,7 @@ def power_transform(p, *, gamma, dim=None, axis=None):
 
 
 def mean_field_entropy(x, *, gamma=1.0, dim=None, axis=None):
-    """An estimate from below of the entropy of softmax(gamma x), by the largest score and the mean alone.
+    """A lower bound of the entropy of softmax(gamma x), from the largest score and the mean only.
 
         H = log n - gamma (max x - mean x), over the n finite scores
 

@@ -49,7 +49,7 @@ def with_gradient_of(value, differentiated):
 
 
 def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, dim=None, axis=None):
-    """A relaxed draw from softmax(x): a distribution that tends to a single 1 as the temperature falls.
+    """A relaxed (soft) draw from softmax(x): a distribution that approaches a one-hot draw as the temperature falls.
 
         p = softmax((x + G) / T), G the noise of entropic.sample at position 0
 
