@@ -24,7 +24,7 @@ namespace {
 
 std::string_view name_of(const entropic::Map& map) { return description_of(map).name; }
 
-// The parameters that differ from their defaults: what they are is nowhere else to be seen.
+// The parameters that differ from their defaults. The comparison shows them nowhere else.
 std::string chosen_parameters(const entropic::Map& map) {
   std::string text;
   const entropic::OperationInfo& info = entropic::family_info<entropic::Map>().operations[map.index()];
@@ -58,7 +58,7 @@ std::vector<entropic::Map> every_map() {
   return maps;
 }
 
-// In nats, of a map's result: NaN where the row is.
+// The entropy in nats of a map's result; NaN if the result is NaN.
 double entropy_of(const std::vector<double>& p) {
   double entropy = std::numeric_limits<double>::quiet_NaN();
   if (p.empty()) return 0;
@@ -151,7 +151,7 @@ std::vector<Comparison::Column> columns_of(const Table& table, std::size_t row, 
 
 namespace {
 
-// Where the comparison of many rows takes longer than a second, a line on the terminal says how far it is.
+// Shows how many rows are done, in a line on the terminal, once the comparison takes longer than a second.
 class RowProgress {
  public:
   RowProgress(std::size_t rows, bool wanted)
@@ -190,7 +190,7 @@ void in_parallel(std::size_t count, F&& run) {
   });
 }
 
-// What the page shows of one row: written by the thread that has the row.
+// Stores what the page shows of one row. The thread that has the row calls it.
 template <class T>
 void summarise(const entropic::Map& map, const entropic::MatrixView<const T>& x, std::vector<T>& p, std::vector<T>& support,
                std::size_t row, std::size_t m, std::size_t maps, Overview& all) {
@@ -223,7 +223,7 @@ void summarise(const entropic::Map& map, const entropic::MatrixView<const T>& x,
     sum -= static_cast<double>(value);
     above_zero += value != 0;
   }
-  // Rounding may leave a little of nothing.
+  // Rounding may leave a little where nothing should be left.
   rest[kept * maps + m] = static_cast<T>(!defined ? sum : zeros + above_zero == n || sum < 0 ? 0.0 : sum);
   maximum[kept * maps + m] = defined ? most : std::numeric_limits<T>::quiet_NaN();
   all.zeros[kept * maps + m] = zeros;
@@ -346,15 +346,16 @@ std::vector<Distances> row_distances(const Table& table, std::size_t row, const 
 
 namespace {
 
-// The format of a report by the name of its file.
+// The format of a report, from the name of its file.
 std::string format_of(const std::string& out) {
   for (const std::string& name : files::format_names()) {
-    if (out.ends_with("." + name)) bad_input("compare: -o must end in .txt, .json or .html, got '{}'; or say --format", out);
+    if (out.ends_with("." + name))
+      bad_input("compare: -o must end in .txt, .json or .html, got '{}'; --format names the format", out);
   }
   return out.ends_with(".html") ? "html" : out.ends_with(".json") ? "json" : "text";
 }
 
-// The row of this number or else of this label.
+// The row with this number or, if `text` is no number, with this label.
 std::size_t row_of(const Table& table, std::string_view file, const std::string& text) {
   const bool number = text.find_first_not_of("+-.0123456789") == text.npos;
   const auto found = std::find(table.labels.begin(), table.labels.end(), text);
@@ -376,15 +377,15 @@ void add_compare(CLI::App& app, Program& program) {
     bool still = false;
   };
   const auto options = std::make_shared<Options>();
-  CLI::App& command = *app.add_subcommand("compare", "One row of scores under the maps side by side, as bars.");
+  CLI::App& command = *app.add_subcommand("compare", "One row of scores under several maps, side by side as bars.");
   add_input_options(command, program.files);
   command.add_option("--row", options->row, "The row, counted from 0, or its label (default 0)")->option_text("ROW");
   command.add_option("--maps", options->maps, "Names of maps, separated by commas (default: all)")->option_text("NAME,...");
   add_number(command, "--entropy", options->entropy, "Show entropy_normalize at this entropy, in nats");
-  add_choice(
-      command, "--format", options->format, {"text", "json", "html"},
-      "Bars to read, the numbers to process, or a page that steps through the rows (default: by the name of OUT, else text)");
-  add_flag(command, "--static", options->still, "A page without the library in it: 0.9 MB less, and its maps cannot be moved");
+  add_choice(command, "--format", options->format, {"text", "json", "html"},
+             "txt: bars to read; json: numbers to process; html: a page for all rows (default: by the name of OUT, else text)");
+  add_flag(command, "--static", options->still,
+           "Leave the library out of the page: it is 0.9 MB smaller, and its maps cannot be changed");
   add_output_option(command, program.files, "File to write: .txt, .json, .html (default: standard output)");
   command.footer(
       "Example: entropic compare scores.csv --row 3 --maps softmax,sparsemax\n"

@@ -1,8 +1,8 @@
-// The comparison as a page: one file without a network, for a phone and a desk, light and dark.
+// The comparison as a page: one file that needs no network, for phones and large screens, light and dark.
 //
-// The page holds the rows around the chosen one, all of them unless they are very many, of each row the classes that are shown
-// and of all rows the histograms; its script only draws, and of long lists only what is in sight. Numbers are in the page as
-// bytes, in base64: a third of their text.
+// The page holds the rows around the chosen one (all rows unless there are very many), the shown classes of each, and the
+// histograms of all rows. Its script only draws; of a long list it draws only the part in sight. The page holds numbers as
+// bytes in base64, which take a third of the space of their text.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -156,7 +156,7 @@ aria-label="Map to move"></select><button id="reset">Back to the file's numbers<
 role="status"></p></section>
 <div class="cards" id="bars"></div>
 <h2 id="in-numbers">In numbers</h2>
-<p>Effective support is e to the entropy: so many equal probabilities have the same entropy.</p>
+<p>Effective support is e to the entropy: this many equal probabilities have the same entropy.</p>
 <div class="wide" tabindex="0" role="region" aria-labelledby="in-numbers"><table>
 <thead><tr><th scope="col">map</th><th scope="col">entropy<span class="long"> (nats)</span></th><th scope="col"><span
 class="long">effective support</span><span class="short">support</span></th><th scope="col">zeros</th><th
@@ -200,7 +200,7 @@ const maxima = take(wide, many), entropies = take(Float32Array, many);
 const classes = take(Uint32Array, data.kept * data.shown), zeros = take(Uint32Array, many);
 const known = (x) => Number.isNaN(x) ? null : x;
 
-// Parameters that were moved, of each map; with the library in the page they are those of every row.
+// The parameters that were moved, for each map. With the library in the page they hold for every row.
 let library = null;
 const moved = data.maps.map(() => ({}));
 const isWhole = (r) => r >= data.whole.first && r < data.whole.first + data.whole.rows;
@@ -328,7 +328,7 @@ const label = (r) => "row " + count(r) + (data.labels[r - data.first] ? " (" + d
 const distance = (d) => d === null ? "nan" : d === 0 ? "0" : d < 0.00005 ? d.toExponential(0) : String(Number(d.toPrecision(4)));
 let frame = null, cursor = null;
 
-// Labels of rows at two sides, as many as there is room for.
+// Labels of rows at two sides, as many as fit.
 const cellSize = 14;
 function element(tag, attributes) {
   const made = document.createElementNS(svg, tag);
@@ -340,8 +340,8 @@ function matrix() {
   const known = found.filter((d) => d !== null), most = Math.max(...known, 0);
   at("apart").textContent = measures[at("by").value][0] + " of each row from each other: " + measures[at("by").value][1] +
     ". Rows " + count(near.first) + " to " + count(near.first + n - 1) + (n < data.total ? ", those around row " +
-    count(data.row) + ", of " + count(data.total) : "") + "; the fuller the colour, the further" +
-    (most > 0 ? ", up to " + distance(most) : "") + ". A frame without colour: a row without a distribution. Arrow keys move " +
+    count(data.row) + ", of " + count(data.total) : "") + ". A fuller colour is a larger distance" +
+    (most > 0 ? ", up to " + distance(most) : "") + ". A frame without colour is a row without a distribution. Arrow keys move " +
     "through the matrix, Enter goes to the row.";
   const side = Math.max(n * cellSize, 120), step = side / n;
   // The picture shrinks with the page, its labels do not.
@@ -379,7 +379,7 @@ function matrix() {
     at("cell").textContent = label(near.first + cursor[0]) + " and " + label(near.first + cursor[1]) + ": " +
       distance(found[cursor[0] * n + cursor[1]]);
   };
-  // The keyboard comes here by Tab alone: after a click arrow keys step through the rows as before.
+  // Only Tab brings the keyboard here: after a click the arrow keys go on stepping through the rows.
   picture.addEventListener("mousedown", (event) => event.preventDefault());
   picture.addEventListener("focus", () => {
     if (row >= near.first && row < near.first + n) cursor[0] = row - near.first;
@@ -400,7 +400,7 @@ function matrix() {
   nearest();
 }
 
-// All rows that the page holds, of which only those in sight are elements.
+// The list stands for all rows that the page holds; only the rows in sight are elements.
 const lineHeight = 34;
 function lines() {
   const box = at("rows"), sight = Math.ceil(box.clientHeight / lineHeight) + 20;
@@ -516,13 +516,13 @@ at("columns").replaceChildren(make("th", ["row"], {scope: "col"}),
 at("rows").querySelector("table").setAttribute("aria-rowcount", data.kept + 1);
 at("kept").textContent = "The entropy of each row in nats; a row's link shows it above. " + (data.kept === data.total ? "" :
   "This page holds rows " + count(data.first) + " to " + count(last) + " of " + count(data.total) +
-  ", those around row " + count(data.row) + ": more would make it too large. Another --row shows others; the entropies below are of all.");
+  ", those around row " + count(data.row) + ". With more rows it would be too large; another --row shows others. The entropies below are of all rows.");
 at("rows").addEventListener("scroll", lines);
 addEventListener("resize", () => {
   lines();
   matrix();
 });
-// A slider for each number that is a parameter: its place s, and what it stands for.
+// A slider for each numeric parameter: its position s, and the value at that position.
 function range(parameter) {
   const same = (s) => s, linear = (min, max, step) => ({min, max, step, value: same, place: same});
   if (["temperature", "scale"].includes(parameter.name)) return {min: -4, max: 4, step: 0.01, value: Math.exp, place: Math.log};
@@ -549,7 +549,7 @@ function knobs() {
       try {
         if (isWhole(row)) calculated(row, m);
         told();
-      } catch (error) {  // two parameters that do not go together
+      } catch (error) {  // two parameters exclude each other
         moved[m] = before;
         return void (at("told").textContent = error.message);
       }
@@ -565,9 +565,9 @@ function knobs() {
   told();
 }
 function told() {
-  at("told").textContent = isWhole(row) ? "Lists and distances below stay those of the file." : data.whole.rows === 0 ?
-    "The scores are too many for this page to have them all." : "This page has all scores of rows " + count(data.whole.first) + " to " +
-    count(data.whole.first + data.whole.rows - 1) + " alone: this one cannot be moved.";
+  at("told").textContent = isWhole(row) ? "The lists and distances below do not change." : data.whole.rows === 0 ?
+    "A row has too many scores for this page to hold them all." : "This page holds all scores only for rows " + count(data.whole.first) + " to " +
+    count(data.whole.first + data.whole.rows - 1) + ": the maps of this row cannot be changed.";
 }
 async function live() {
   library = await Library.unpacked(at("wasm").textContent);
@@ -633,8 +633,8 @@ std::string comparison_html(const Comparison& comparison, const files::Table& ta
                             const std::optional<std::string>& explorer) {
   const std::size_t maps = comparison.columns.size();
   std::string bytes;
-  // To move a map takes all scores of a row: of a few rows, so that the page stays light, but of one if that is possible at
-  // all.
+  // Moving a map takes all scores of a row. The page holds them for a few rows only, so that it stays small, but for at least
+  // one row if that is possible.
   std::size_t whole = 0, whole_first = all.first;
   if (explorer) {
     const std::size_t row_bytes = std::max<std::size_t>(1, table.cols * sizeof_number(table));

@@ -11,7 +11,7 @@
 
 namespace {
 
-constexpr std::size_t kMostClasses = 20;  // shown in a text, the largest scores if there are more
+constexpr std::size_t kMostClasses = 20;  // in a text; of more classes, those with the largest scores
 constexpr std::size_t kMostBar = 24;
 constexpr std::size_t kLeastBar = 8;
 constexpr std::size_t kNumber = 6;  // columns of a probability
@@ -22,7 +22,7 @@ std::string probability_text(double p) {
   return p < 0.00005 ? fmt::format("{:.0e}", p) : fmt::format("{:.4f}", p);
 }
 
-// The lines of the text: at the left the classes and their scores, then one column for each map of a block.
+// The lines of the text: the classes and their scores at the left, then one column for each map of a block.
 class Layout {
  public:
   Layout(const Comparison& comparison, std::size_t width, bool utf8)
@@ -117,7 +117,7 @@ class Layout {
   std::size_t score_width_ = 5;
   std::size_t left_ = 0;
   std::size_t at_once_ = 1;
-  std::size_t column_ = 0;  // the gap before it included
+  std::size_t column_ = 0;  // with the gap before it
   std::size_t bar_ = 0;
   double full_bar_ = 0;
   std::string text_;

@@ -1,4 +1,4 @@
-// entropic describe: several measures of each row in one pass, beside the columns that are there.
+// entropic describe: several measures of each row in one pass, beside the columns of the file.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -16,7 +16,7 @@ namespace {
 using entropic::Input;
 using entropic::Measure;
 
-// What is said of a distribution that is no measure of the registry: of its probabilities, which have a sum.
+// A statistic that is no measure of the registry, calculated from the probabilities, which may have any sum.
 struct Statistic {
   std::string_view name, meaning;
   double (*of)(std::span<const double> p);
@@ -41,12 +41,12 @@ double argmax(std::span<const double> p) { return static_cast<double>(std::max_e
 
 constexpr Statistic kStatistics[] = {
     {"max_probability", "the largest probability", largest},
-    {"margin", "between the two largest", margin},
-    {"support", "how many are above 0", support},
-    {"argmax", "where the largest is, from 0", argmax},
+    {"margin", "the difference of the two largest", margin},
+    {"support", "the number of those above 0", support},
+    {"argmax", "the index of the largest, from 0", argmax},
 };
 
-// What is shown without --measures.
+// The measures without --measures.
 constexpr const char* kUsual[] = {"entropy", "perplexity", "max_probability", "margin", "effective_support"};
 
 struct Options {
@@ -73,10 +73,10 @@ std::string known_names() {
 }
 
 Measure measure_of(const std::string& item, const std::string& name, const Options& options) {
-  // As many equal probabilities have the same entropy: the perplexity, whatever the base.
+  // The number of equal probabilities with the same entropy: the perplexity, in any base.
   const std::string of = name == "effective_support" ? "perplexity" : name;
   const entropic::OperationInfo* const info = find_operation(entropic::family_info<Measure>(), of);
-  if (info == nullptr) bad_input("describe: --measures must be of {}, got '{}'", known_names(), name);
+  if (info == nullptr) bad_input("describe: --measures must be among {}, got '{}'", known_names(), name);
   Arguments arguments(*info);
   for (std::size_t i = 0; i < info->params.size(); ++i) {
     const entropic::ParamInfo& param = info->params[i];
@@ -108,7 +108,7 @@ std::vector<Column> columns_of(const Options& options) {
   return columns;
 }
 
-// The rows as probabilities: checked by the entropy, which refuses what is none.
+// The rows as probabilities. The entropy checks them and refuses a row that is no distribution.
 std::vector<double> probabilities(const Options& options, const Table& table) {
   std::vector<double> p = as_doubles(table);
   const entropic::MatrixView<double> rows = view(p, table.rows, table.cols);
@@ -163,7 +163,7 @@ Table described(const Options& options, const std::vector<Column>& columns, Tabl
   if (table.header.empty() && table.label_column && table.label_header.empty()) table.label_header = "label";
   table.header.clear();
   for (const Column& column : columns) table.header.push_back(column.name);
-  // Measures stand behind what is kept.
+  // The measures follow the kept columns.
   if (table.label_column) table.label_column = 0;
   return table;
 }
@@ -184,13 +184,13 @@ void add_describe(CLI::App& app, Program& program) {
           "Columns of a .csv or .tsv to keep as they are, as in a,c-f; labels are kept anyway")
       ->option_text("COLUMNS");
   add_choice(command, "--input", options->input, {"probs", "log_probs", "scores"},
-             "What FILE holds (default probs; with --format-in logprobs log_probs, normalized)");
+             "What FILE holds (default probs; with --format-in logprobs: log_probs, normalized)");
   add_flag(command, "--normalize", options->normalize, "Divide each row by its sum first");
   add_input_options(command, program.files, "Probabilities");
   add_more_files(command, program.files);
   add_output_option(command, program.files);
   command.footer(fmt::format(
-      "max_probability is the largest, margin what it has more than the next, effective_support e^entropy.\n"
+      "margin is the difference of the two largest probabilities, effective_support is e^entropy.\n"
       "Example: entropic describe reply.json --format-in logprobs\n"
       "Example: entropic describe scores.csv --input scores --measures entropy,margin,renyi_entropy=2 --keep id\n{}",
       kEverywhere));

@@ -4,7 +4,7 @@
 
 namespace {
 
-// gamma, the entropy reached and the status, with a header whether or not the scores have one.
+// gamma, the entropy reached and the status. The result has a header even if the scores have none.
 Table evaluated(const entropic::GammaForEntropy& options, Table table) {
   std::vector<double> gamma(table.rows), entropy(table.rows), columns;
   std::vector<entropic::GammaStatus> status(table.rows);
@@ -47,6 +47,6 @@ void add_entropy_control(CLI::App& app, Program& program) {
   };
   add(std::type_identity<entropic::GammaForEntropy>{},
       {.output = "result.csv",
-       .remark = "Out come gamma, the entropy reached and a status;\nan .npy has no place for the status.\n"});
+       .remark = "The output has gamma, the entropy reached and a status;\nan .npy leaves the status out.\n"});
   add(std::type_identity<entropic::PowerTransform>{}, {.input = "probabilities", .holds = "Probabilities"});
 }

@@ -1,4 +1,4 @@
-// entropic explore: the explorer, a page that calculates with the library itself, with the rows of a file.
+// entropic explore: the explorer with the rows of a file. It is a page that calculates with the library itself.
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -21,8 +21,8 @@ void explore(const Serving& serving, const Files& files) {
   std::optional<std::string> page = explorer_page();
   if (!page) {
     throw std::runtime_error(
-        "explore: this program was installed without share/entropic/explorer.html; scripts/wasm and scripts/explorer of the "
-        "sources make it, and ENTROPIC_EXPLORER names it");
+        "explore: this program was installed without share/entropic/explorer.html; scripts/wasm and scripts/explorer in the "
+        "sources make that page, and ENTROPIC_EXPLORER names its file");
   }
   if (!files.in.empty()) {
     const Table table = read_table(files);
@@ -31,14 +31,14 @@ void explore(const Serving& serving, const Files& files) {
     std::size_t kept = 0;
     page = page_with_rows(std::move(*page), table, kept);
     if (kept < table.rows && !files.quiet) {
-      fmt::print(stderr, "entropic: the page has the first {} rows of {}; --rows A:B chooses others\n", kept, table.rows);
+      fmt::print(stderr, "entropic: the page has the first {} of {} rows; --rows A:B chooses others\n", kept, table.rows);
     }
   }
   if (!files.out.empty()) return files::write_output(files.out, *page);
   serve(*page, static_cast<std::uint16_t>(serving.port), [&](std::uint16_t port) {
     const std::string address = fmt::format("http://127.0.0.1:{}/", port);
     files::write_output("", address + "\n");
-    if (!files.quiet) fmt::print(stderr, "entropic: Ctrl-C ends it\n");
+    if (!files.quiet) fmt::print(stderr, "entropic: Ctrl-C stops the server\n");
     if (!serving.no_browser && files::sys::is_terminal(files::sys::standard_output)) files::sys::open_in_browser(address);
   });
 }
@@ -47,21 +47,21 @@ void explore(const Serving& serving, const Files& files) {
 
 void add_explore(CLI::App& app, Program& program) {
   const auto serving = std::make_shared<Serving>();
-  CLI::App& command = *app.add_subcommand("explore", "Rows of scores under all maps in a browser, with sliders to move them.");
+  CLI::App& command =
+      *app.add_subcommand("explore", "Rows of scores under all maps in a browser, with sliders for their parameters.");
   add_input_options(command, program.files);
   command.get_option("FILE")->description(
       fmt::format("Scores: {}, also with .gz or .zst; - is standard input, as CSV; without it the page has examples",
                   files::format_endings()));
   CLI::Option* const port =
-      add_number(command, "--port", serving->port, "Serve the page at this port of 127.0.0.1 (default 0: one that is free)");
-  CLI::Option* const no_browser =
-      add_flag(command, "--no-browser", serving->no_browser, "Print the address and leave it to the reader to open it");
-  add_output_option(command, program.files, "Write the page to this file, which needs no server, and do not serve it")
+      add_number(command, "--port", serving->port, "Serve the page at this port of 127.0.0.1 (default 0: any free port)");
+  CLI::Option* const no_browser = add_flag(command, "--no-browser", serving->no_browser, "Only print the address");
+  add_output_option(command, program.files, "Write the page to this file, which needs no server, instead of serving it")
       ->excludes(port)
       ->excludes(no_browser);
   command.footer(
-      "The page is served to this machine alone and asks for nothing elsewhere. Its address is printed, and where standard\n"
-      "output is a terminal opened in a browser. Ctrl-C ends it.\n"
+      "Only this machine can read the page, and the page loads nothing from elsewhere. Its address is printed and, if\n"
+      "standard output is a terminal, opened in a browser. Ctrl-C stops the server.\n"
       "Example: entropic explore scores.csv\n"
       "         entropic explore scores.csv -o page.html\n" +
       std::string(kEverywhere));

@@ -1,4 +1,4 @@
-// Which operations are commands of their own, and what those are called.
+// The names of the commands and their groups.
 #pragma once
 
 #include <entropic/operation.h>
@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-// The families' titles as groups of commands.
+// The group of commands of a family: its title.
 inline std::string group_of(std::string_view family) {
   for (const entropic::FamilyInfo& one : entropic::families()) {
     if (one.name == family) return std::string(one.title);
@@ -25,7 +25,7 @@ inline bool is_command(const entropic::OperationInfo& info) {
   return true;
 }
 
-// An operation's own name or a shorter one, which then is its other name.
+// The command of an operation: the operation's name, or a shorter one with the full name as an alias.
 inline std::string command_name(const entropic::OperationInfo& info) {
   if (info.name == "gamma_for_entropy") return "gamma";
   if (info.name == "optimal_transport") return "transport";

@@ -19,20 +19,20 @@ std::string laws_text(const entropic::Laws& held) {
     if (holds) laws += fmt::format("{}{}", laws.empty() ? "" : "; ", law);
   };
   add(held.shift, "shift: adding a constant to all scores changes nothing");
-  add(held.order, "order: a higher score never gets less");
-  add(held.ties_by_index, "equal scores may be cut apart, the lower index first");
+  add(held.order, "order: a higher score never gets a lower probability");
+  add(held.ties_by_index, "of equal scores, truncation keeps those with the lower index");
   add(held.sparse, "sparse: low scores may get exactly 0");
   return laws.empty() ? "none" : laws;
 }
 
-// A cell of a table: | would end it.
+// A cell of a table, in which | is escaped: it would end the cell.
 std::string cell(std::string_view text) {
   std::string escaped;
   for (const char c : text) escaped += c == '|' ? "\\|" : std::string(1, c);
   return escaped;
 }
 
-// For a terminal.
+// The list for a terminal.
 std::string list_text() {
   std::string text;
   const auto add = [&]<class... Args>(fmt::format_string<Args...> line, Args&&... args) {
@@ -55,7 +55,7 @@ std::string list_text() {
   return text;
 }
 
-// docs/operations.md.
+// The text of docs/operations.md.
 std::string list_markdown() {
   std::string text =
       "# Operations\n\n"

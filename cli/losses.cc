@@ -1,4 +1,4 @@
-// Losses and calibration as commands: scores against targets, which the file's labels are or a second file has.
+// Losses and calibration as commands: scores against targets. The targets are the labels in the file or a second file.
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -16,17 +16,17 @@ namespace {
 using entropic::MatrixView;
 using entropic::TargetKind;
 
-// What rows are compared with.
+// The targets of the rows.
 struct Targets {
   SecondFile file{"TARGET"};
-  std::vector<double> numbers = {};          // of the file
-  std::optional<std::int64_t> ignored = {};  // the class of rows that count nothing
+  std::vector<double> numbers = {};          // all numbers of TARGET
+  std::optional<std::int64_t> ignored = {};  // rows with this class are left out
 };
 
-// The rows of TARGET, all of them, beside these scores.
+// All rows of TARGET.
 const Table& table_of(Targets& targets, const Files& files, const Table& scores) {
   const Table& all = targets.file.table(files, [&](Table& table) {
-    // An array that lacks the last axis of the scores has a class for each row.
+    // An array without the last axis of the scores holds one class for each row.
     const std::vector<std::size_t> lead(scores.shape.begin(), scores.shape.end() - 1);
     if (table.shape.size() == 1 || (lead.size() > 1 && table.shape == lead)) {
       table.rows = std::accumulate(table.shape.begin(), table.shape.end(), std::size_t{1}, std::multiplies<>());
@@ -38,7 +38,7 @@ const Table& table_of(Targets& targets, const Files& files, const Table& scores)
   return all;
 }
 
-// The class that a label is: the name of a column, or its number from 0.
+// The class of a label, which is the name of a column or a class number from 0.
 std::int64_t class_of(const Table& scores, std::size_t row, const Files& files) {
   const std::string& label = scores.labels[row];
   const auto named = std::find(scores.header.begin(), scores.header.end(), label);
@@ -47,16 +47,16 @@ std::int64_t class_of(const Table& scores, std::size_t row, const Files& files) 
   const bool is_number = files::read_number(label, number) == files::Reading::number;
   if (is_number && std::abs(number) < 0x1p53 && number == std::floor(number)) return static_cast<std::int64_t>(number);
   bad_input(
-      "{}: row {}: the label '{}' is neither the name of a column nor a class counted from 0; TARGET is a file of targets",
+      "{}: row {}: the label '{}' is neither the name of a column nor a class counted from 0; give a file of targets as TARGET",
       files::input_name(files.in), scores.first_row + row, label);
 }
 
-// The classes of these rows: their labels, or what the one column of TARGET says.
+// The classes of these rows: their labels, or the one column of TARGET.
 std::vector<std::int64_t> classes_of(Targets& targets, const Table& scores, const Files& files, std::string_view name) {
   std::vector<std::int64_t> classes(scores.rows);
   if (targets.file.path.empty()) {
     if (!scores.label_column) {
-      bad_input("{}: {} has no labels, and TARGET is missing, the file of targets", name, files::input_name(files.in));
+      bad_input("{}: {} has no labels; give a file of targets as TARGET", name, files::input_name(files.in));
     }
     for (std::size_t r = 0; r < scores.rows; ++r) classes[r] = class_of(scores, r, files);
     return classes;
@@ -86,16 +86,16 @@ Table Losses::evaluated(const entropic::Loss& op, std::string_view name, Table s
   const bool may_be_classes = kind == TargetKind::classes || kind == TargetKind::classes_or_distributions;
   const bool given = !targets->file.path.empty();
   if (!given && !may_be_classes) {
-    bad_input("{}: TARGET is missing, a file with a row of {} for each row", name,
-              kind == TargetKind::labels ? "0 and 1" : "scores of the teacher");
+    bad_input("{}: TARGET is missing; it is a file with a row of {} for each row", name,
+              kind == TargetKind::labels ? "0 and 1" : "the teacher's scores");
   }
   const bool of_classes =
       may_be_classes && (!given || table_of(*targets, files, scores).cols == 1 || kind == TargetKind::classes);
   if (of_classes && given && table_of(*targets, files, scores).cols != 1) {
-    bad_input("{}: {} columns; {} takes one class for each row", files::input_name(targets->file.path),
+    bad_input("{}: it has {} columns, and {} takes one class for each row", files::input_name(targets->file.path),
               table_of(*targets, files, scores).cols, name);
   }
-  if (!of_classes && targets->ignored) bad_input("{}: --ignore_index is of classes, and TARGET has a row for each row", name);
+  if (!of_classes && targets->ignored) bad_input("{}: --ignore_index needs classes, and TARGET has several columns", name);
   std::vector<std::int64_t> classes;
   if (of_classes) {
     classes = classes_of(*targets, scores, files, name);
@@ -125,7 +125,7 @@ Table Losses::evaluated(const entropic::Loss& op, std::string_view name, Table s
   });
 }
 
-// Refuses a row of FILE or, where it is the label's fault, of TARGET.
+// Refuses a row of FILE or, if its label is wrong, of TARGET.
 [[noreturn]] void refuse_labelled(const Targets& targets, const Files& files, const entropic::RowError& error) {
   const bool by_target = !targets.file.path.empty() && error.argument().starts_with("label");
   refuse_row(by_target ? targets.file.path : files.in, error, files.reading.first_row + error.row());
@@ -135,9 +135,9 @@ void add_target(CLI::App& command, Targets& targets, const std::string& holds) {
   add_path(command, "TARGET", targets.file.path, "standard input", holds)->option_text(" ");
 }
 
-// Where a page with reliability diagrams goes.
+// The option for a page with reliability diagrams.
 void add_report(CLI::App& command, std::string& report) {
-  add_path(command, "--report", report, "standard output", "A page with the reliability diagram, report.html")
+  add_path(command, "--report", report, "standard output", "Write a page with the reliability diagram, as in report.html")
       ->option_text("FILE");
 }
 
@@ -147,7 +147,7 @@ Reliability reliability_of(std::string title, const entropic::ExpectedCalibratio
           entropic::reliability_bins<double>(op, p, classes)};
 }
 
-// Those of softmax and of what was fitted.
+// The reliability diagrams of softmax and of the fitted map.
 template <class T>
 std::vector<Reliability> before_and_after(const entropic::Map& fitted, const std::string& title, MatrixView<const T> x,
                                           const std::vector<std::int64_t>& classes) {
@@ -163,7 +163,7 @@ std::vector<Reliability> before_and_after(const entropic::Map& fitted, const std
   return diagrams;
 }
 
-// A file of one number: what was calculated of all rows.
+// A table of one number, which was calculated from all rows.
 Table one_number(std::string_view name, double value) {
   Table table;
   table.values = std::vector<double>{value};
@@ -173,7 +173,7 @@ Table one_number(std::string_view name, double value) {
   return table;
 }
 
-// evaluate(all rows, their classes) as a file of one number called `result`.
+// evaluate(all rows, their classes) as a table of one number called `result`.
 template <class Evaluate>
 Table of_all(Targets& targets, const Files& files, std::string_view name, std::string_view result, bool labelled, Table rows,
              Evaluate evaluate) {
@@ -197,8 +197,8 @@ Table of_all(Targets& targets, const Files& files, std::string_view name, std::s
   return one_number(result, value);
 }
 
-// A command that makes one number of all rows and their labels. `fitted` is the map that has it, where labels say how good it
-// is.
+// A command that calculates one number from all rows and their labels. `fitted` makes the map with that number; without it the
+// command takes no labels.
 template <class Evaluate>
 void add_fit(CLI::App& app, Program& program, const std::string& name, const std::string& result, const std::string& meaning,
              std::function<entropic::Map(double)> fitted, Evaluate evaluate) {
@@ -246,15 +246,15 @@ void add_losses(CLI::App& app, Program& program) {
               },
               [losses](std::size_t rows) { losses.targets->file.check_end(losses.files, rows); }};
     };
-    CLI::App& command = add_operation(
-        app, program, info, evaluate,
-        {.input = "labelled_scores",
-         .output = "result.csv",
-         .remark = "Without TARGET the labels of FILE are the classes: names of its columns, or numbers from 0.\n",
-         .second = true});
+    CLI::App& command =
+        add_operation(app, program, info, evaluate,
+                      {.input = "labelled_scores",
+                       .output = "result.csv",
+                       .remark = "Without TARGET the labels of FILE are the classes: names of columns, or numbers from 0.\n",
+                       .second = true});
     add_target(command, *targets,
-               "The class of each row, counted from 0, or a row for each: probabilities, 0 and 1, or a teacher's scores");
-    add_number<std::int64_t>(command, "--ignore_index", "The class of rows that count nothing",
+               "The class of each row, counted from 0, or a row for each row: probabilities, 0 and 1, or a teacher's scores");
+    add_number<std::int64_t>(command, "--ignore_index", "Rows with this class are left out",
                              [targets](std::int64_t ignored) { targets->ignored = ignored; });
   }
 }

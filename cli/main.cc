@@ -1,4 +1,4 @@
-// The command line: finds out which command is asked for, runs it, and says in one sentence what was wrong.
+// The command line: finds the command, runs it, and says in one sentence what was wrong.
 
 #include <entropic/entropic.h>
 #include <fmt/format.h>
@@ -25,7 +25,7 @@
 
 namespace {
 
-// How far apart two words are: the fewest letters to insert, remove, replace or swap with the next.
+// The distance of two words: the fewest letters to insert, remove, replace or swap with the next.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
   for (std::size_t i = 0; i <= a.size(); ++i) {
@@ -39,7 +39,7 @@ std::size_t distance(std::string_view a, std::string_view b) {
   return d[a.size()][b.size()];
 }
 
-// "; did you mean softmax? See" for the known words that start with what was typed or are like it, or only "; see".
+// "; did you mean softmax? See" if known words start with the typed one or resemble it, otherwise "; see".
 std::string meant(std::string typed, const std::vector<std::string>& known) {
   const auto plain = [](std::string word) {
     std::erase_if(word, [](char c) { return c == '_' || c == '-'; });
@@ -97,7 +97,7 @@ class Formatter : public CLI::Formatter {
     bad_input("{}{} {}; see {}", of_command, option, repeated ? "is given more than once" : "needs a value", help);
   }
   if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {
-    no_value(of_command, what, help);  // all else converts by itself
+    no_value(of_command, what, help);  // every other option converts its own text
   }
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && !commands.empty()) {
     bad_input("{}, as in {}", what, example_of(*commands[0]));
@@ -131,7 +131,7 @@ class Formatter : public CLI::Formatter {
     std::string hint = is_option(rest[0]) ? meant(rest[0], names) : "; see";
     for (const entropic::OperationInfo& step : entropic::family_info<entropic::Step>().operations) {
       if (commands[0]->get_name() == "sample" && rest[0] == fmt::format("--{}", step.name)) {
-        hint = fmt::format("; it is a step, --steps {}=NUMBER; see", step.name);
+        hint = fmt::format("; {} is a step: --steps {}=NUMBER; see", step.name, step.name);
       }
     }
     bad_input("{}: unexpected argument '{}'{} {}", commands[0]->get_name(), rest[0], hint, help);
@@ -151,19 +151,19 @@ int run(int argc, char** argv) {
       "  entropic softmax scores.csv --temperature 0.5 -o probabilities.csv\n"
       "  entropic compare scores.npy --row 3\n"
       "  cat scores.csv | entropic sparsemax | head\n"
-      "  # what a language model's server replies, asked for top_logprobs\n"
+      "  # the reply of a language model's server to a request with top_logprobs\n"
       "  entropic describe reply.json --format-in logprobs\n\n"
       "A row is a line of a .csv, .tsv or .jsonl, the last axis of an .npy, .npz or .safetensors.\n"
       "Messages name a place as file:line:cell, from 1.\n"
       "Exit status: 0 done, 1 impossible with this data or on this machine, 2 bad input or usage.\n"
-      "NO_COLOR=1 turns colours off; they are only used on a terminal.");
+      "Colours are only used on a terminal; NO_COLOR=1 turns them off.");
 
   Program program;
   std::size_t threads = 0;
   std::string simd;
-  add_number(app, "--threads", threads, "At most so many threads; 0: one per processor. Results do not depend on it");
-  add_choice(app, "--simd", simd, entropic::simd_targets(), "Run on this SIMD target, for comparing");
-  add_flag(app, "--quiet", program.files.quiet, "Nothing but errors on standard error");
+  add_number(app, "--threads", threads, "Use at most this many threads; 0: one per processor. Results do not depend on it");
+  add_choice(app, "--simd", simd, entropic::simd_targets(), "Use this SIMD instruction set, to compare results or speed");
+  add_flag(app, "--quiet", program.files.quiet, "Write only errors to standard error");
 
   add_list(app, program);
   add_compare(app, program);
@@ -179,14 +179,14 @@ int run(int argc, char** argv) {
   add_shell(app, program);
 
   try {
-    // "help softmax" is "softmax --help", and "help" alone --help.
+    // "help softmax" means "softmax --help", and "help" without a command means "--help".
     std::vector<std::string> arguments(argv + 1, argv + argc);
     const auto word = std::ranges::find_if(arguments, [](const std::string& argument) { return argument != "--quiet"; });
     if (word != arguments.end() && *word == "help") {
       arguments.erase(word);
       arguments.push_back("--help");
     }
-    std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
+    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes the last argument first
     app.parse(arguments);
   } catch (const CLI::Success& asked) {  // --help, --version
     const int status = app.exit(asked);

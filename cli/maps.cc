@@ -4,7 +4,7 @@
 
 namespace {
 
-// Results stand where the scores stood, unless they have another shape.
+// Results take the place of the scores, unless they have another shape.
 Evaluation of_map(const entropic::Map& map, const entropic::OperationInfo& /*info*/) {
   return {[map](Table table) { return in_place(std::move(table), [&](auto x, auto p) { entropic::apply(map, x, p); }); }};
 }

@@ -24,8 +24,8 @@ Table of_entries(const entropic::EntryMeasure& op, Table table) {
   });
 }
 
-// The distributions as float64. Rows whose sums are 1 within the tolerance of the type they came in are divided by them, so
-// that they are within that of float64.
+// The distributions as float64. A row whose sum is 1 within the tolerance of its own type is divided by that sum; it then
+// passes the tolerance of float64 too.
 std::vector<double> as_distributions(const Table& table) {
   std::vector<double> numbers = as_doubles(table);
   const double tolerance = std::visit([]<class T>(const std::vector<T>&) { return entropic::kSumTolerance<T>; }, table.values);
@@ -50,7 +50,7 @@ Table Pairs::compared(const entropic::Divergence& op, Table p) const {
   const std::string_view name = description_of(op).name;
   const bool of_distributions = std::visit([](const auto& one) { return one.input == entropic::Input::probs; }, op);
   const auto as_numbers = of_distributions ? as_distributions : as_doubles;
-  if (others->path.empty()) files::bad_input("{}: Q is missing, the file that P is compared with", name);
+  if (others->path.empty()) files::bad_input("{}: Q is missing; it is the file that P is compared with", name);
   const Table& q = others->table(files, [&](Table& table) {
     if (table.values.index() != p.values.index()) table.values = as_numbers(table);
   });
@@ -100,7 +100,7 @@ Table of_table(const entropic::TableMeasure& op, Table table) {
   return table;
 }
 
-// Of a function of an operation of a family and a table.
+// The Evaluation of a function that takes an operation of a family and a table.
 template <class Family>
 auto each(Table (*evaluate)(const Family&, Table)) {
   return [evaluate](const Family& op, const entropic::OperationInfo& /*info*/) -> Evaluation {
@@ -127,14 +127,14 @@ void add_measures(CLI::App& app, Program& program) {
                                        .output = "result.csv",
                                        .remark = "A Q with one row is compared with every row of FILE, otherwise row by row.\n",
                                        .second = true});
-    add_path(command, "Q", others->path, "standard input", "Q, distributions to compare them with")->option_text(" ");
+    add_path(command, "Q", others->path, "standard input", "The distributions that P is compared with")->option_text(" ");
   }
   add_family<entropic::TableMeasure>(
       app, program, each(of_table),
       {.input = "table",
        .holds = "Joint probabilities",
        .output = "result.csv",
-       .remark = "All of the file is one table, x in rows; of an array with more axes the last two are.\n",
+       .remark = "The whole file is one table, x in rows; in an array with more axes, the last two are a table.\n",
        .whole = true});
   add_family<entropic::EntryMeasure>(app, program, each(of_entries), probabilities);
 }

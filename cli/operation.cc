@@ -1,4 +1,4 @@
-// Commands made from the registry's tables: their options, their help, and what they do with rows.
+// Commands made from the registry: their options, their help, and how they treat rows.
 #include "operation.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ using entropic::ParamInfo;
 using entropic::ParamKind;
 using entropic::ParamValue;
 
-// What must be given besides the file, for the example.
+// The parameters without a default, for the example.
 std::string example_parameters(const entropic::OperationInfo& info) {
   std::string text;
   for (const ParamInfo& param : info.params) {

@@ -14,7 +14,7 @@
 #include "options.h"
 #include "rows.h"
 
-// An operation and what the command line gives its parameters, in their order; monostate where nothing was given.
+// An operation and the values that the command line gives its parameters, in their order; monostate for no value.
 struct Arguments {
   const entropic::OperationInfo& info;
   std::vector<entropic::ParamValue> values;
@@ -22,7 +22,7 @@ struct Arguments {
   explicit Arguments(const entropic::OperationInfo& operation) : info(operation), values(operation.params.size()) {}
 };
 
-// Refuses arguments as the library did, with parameters as they are typed: --alpha.
+// Refuses arguments with the library's message, in which parameters are written as they are typed: --alpha.
 [[noreturn]] void refuse(const entropic::OperationInfo& info, std::string_view what);
 
 // The operation of these arguments. Throws BadInput.
@@ -39,27 +39,28 @@ Family made(const Arguments& arguments) {
   }
 }
 
-// What an operation's help says besides its formula and an example.
+// Further texts of an operation's help.
 struct Footnotes {
   std::string_view input = "scores";  // the name of the example's file
-  std::string_view holds = "Scores";  // what FILE is to the help
+  std::string_view holds = "Scores";  // what FILE holds, for the help
   std::string_view output = "result.npy";
   std::string_view remark = "";  // ends with a new line
-  bool whole = false;            // the file at once: its rows belong together
-  bool second = false;           // another file stands beside it
+  bool whole = false;            // read the whole file at once: its rows belong together
+  bool second = false;           // it takes a second file
 };
 
-// The command of an operation, with its parameters, FILE, MORE where asked for, and -o. `example` is what may follow its name.
+// The command of an operation, with its parameters, FILE, MORE if wanted, and -o. `example` shows what may follow its name.
 CLI::App& add_command(CLI::App& app, Program& program, const std::shared_ptr<Arguments>& arguments, std::string_view holds,
                       std::string_view remark, std::string_view example, bool more_files = false);
 
-// What a command makes of rows, and what it says at their end: see stream_rows.
+// How a command treats rows, and what it checks after the last one: see stream_rows.
 struct Evaluation {
   std::function<Table(Table)> result;
   std::function<void(std::size_t rows)> at_end = {};
 };
 
-// A command that writes evaluate(arguments) of the rows of FILE. `evaluate` is called before FILE is opened.
+// A command that applies evaluate(arguments) to the rows of FILE and writes the results. `evaluate` is called before FILE is
+// opened.
 CLI::App& add_operation(CLI::App& app, Program& program, const entropic::OperationInfo& info,
                         std::function<Evaluation(const Arguments&)> evaluate, Footnotes footnotes = {});
 

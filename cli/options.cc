@@ -82,7 +82,7 @@ void add_header_options(CLI::App& command, Files& files, std::string_view what) 
             name, [&reading, value] { reading.header = value; }, meaning)
         ->disable_flag_override();
   };
-  CLI::Option* const header = add("--header", true, "The first line holds names, whatever they look like");
+  CLI::Option* const header = add("--header", true, "The first line holds names, even if they look like numbers");
   add("--no-header", false, fmt::format("The first line holds {}", what))->excludes(header);
 }
 
@@ -90,11 +90,11 @@ void add_input_options(CLI::App& command, Files& files, std::string_view holds) 
   add_path(command, "FILE", files.in, "standard input",
            fmt::format("{}: {}, also with .gz or .zst; - or nothing is standard input, as CSV", holds, format_endings()))
       ->option_text(" ");
-  add_choice(command, "--format-in", files.in_format, format_names(), "What FILE is, whatever its name");
+  add_choice(command, "--format-in", files.in_format, format_names(), "The format of FILE (default: by its name)");
   command
       .add_option_function<std::string>(
           "--key", [&files](const std::string& text) { files.reading.key = text; },
-          "Which array of FILE, where an .npz, .jsonl or .safetensors has several")
+          "Which array of FILE to read, if an .npz, .jsonl or .safetensors has several")
       ->option_text("NAME");
   const auto add_text = [&](const std::string& name, std::string& text, const std::string& meaning, const std::string& form) {
     const auto set = [&text, &command, name](const std::string& given) {
@@ -113,8 +113,8 @@ void add_input_options(CLI::App& command, Files& files, std::string_view holds) 
             if (text.empty()) bad_input("--labels must be a column's name or number, got ''");
             reading.label = text;
           },
-          "Column of labels, by name or counted from 1 (default: the one without a number in the first row of scores); "
-          "in a .jsonl the field")
+          "Column of labels, by name or counted from 1 (default: the one that has no number in the first row of scores); "
+          "of a .jsonl, the field")
       ->option_text("NAME|N");
   add_text("--columns", reading.columns, "Columns of scores, as in a,c-f or 2-5 (default: all but labels)", "LIST");
   add_text("--exclude", reading.exclude, "Columns to leave out", "LIST");
@@ -130,10 +130,10 @@ void add_input_options(CLI::App& command, Files& files, std::string_view holds) 
             }
             const bool taken = std::string_view("0123456789.+-\"\r\n").find(reading.delimiter) != std::string_view::npos;
             if (reading.delimiter == '\0' || taken) {
-              bad_input("--delimiter must be one character that no number has, or tab, got '{}'", text);
+              bad_input("--delimiter must be tab or one character that is in no number, got '{}'", text);
             }
           },
-          "Between cells (default: , or, in a .tsv, a tab); with ; numbers may have decimal commas")
+          "Character between cells (default: , or, in a .tsv, a tab); with ; numbers may have decimal commas")
       ->option_text("CHARACTER");
   command
       .add_option_function<std::string>(
@@ -148,10 +148,10 @@ void add_input_options(CLI::App& command, Files& files, std::string_view holds) 
             if (!end.empty()) set_number(reading.end_row, "B of --rows A:B", end);
             if (reading.first_row >= reading.end_row) bad_input("--rows must be A:B with A below B, got '{}'", text);
           },
-          "From row A up to row B, counted from 0; draws are those of the whole file")
+          "Rows from A up to B without B, counted from 0; a row has the same draws as in the whole file")
       ->option_text("A:B");
   add_choice(command, "--missing", {"error", "nan", "skip"},
-             "What an empty cell, NA or null is: an error, NaN, or a reason to leave its row out (default error)",
+             "How to treat an empty cell, NA or null: as an error, as NaN, or by skipping its row (default error)",
              [&reading](std::size_t i) { reading.missing = static_cast<files::Missing>(i); });
 }
 
@@ -165,13 +165,15 @@ void add_more_files(CLI::App& command, Files& files) {
             }
             files.more = paths;
           },
-          "More files like it: their rows follow, under one header, counted on")
+          "More files of the same kind: their rows follow those of FILE, with one header and one count")
       ->option_text("...");
 }
 
 void add_form_options(CLI::App& command, Files& files) {
-  add_choice(command, "--format-out", files.out_format, files::output_format_names(), "What is written, whatever OUT's name");
-  add_number<std::size_t>(command, "--precision", "Significant digits of numbers in text (default: all that they need)",
+  add_choice(command, "--format-out", files.out_format, files::output_format_names(),
+             "The format of OUT (default: by its name)");
+  add_number<std::size_t>(command, "--precision",
+                          "Significant digits of numbers in text (default: as many as each number needs)",
                           [&files](std::size_t digits) {
                             if (digits < 1 || digits > 17) bad_input("--precision must be from 1 to 17, got {}", digits);
                             files.digits = static_cast<int>(digits);
@@ -181,8 +183,9 @@ void add_form_options(CLI::App& command, Files& files) {
 void add_output_option(CLI::App& command, Files& files) {
   add_output_option(
       command, files,
-      fmt::format("File to write: {}, also with .gz or .zst (default: standard output, as CSV); arrays drop header and labels",
-                  format_endings()));
+      fmt::format(
+          "File to write: {}, also with .gz or .zst (default: standard output, as CSV); arrays leave out the header and labels",
+          format_endings()));
   add_form_options(command, files);
 }
 

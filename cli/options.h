@@ -1,4 +1,4 @@
-// What the commands' options have in common: numbers, words, files, and the parameters of an operation.
+// The options that commands share: numbers, words, files, and the parameters of an operation.
 #pragma once
 
 #include <entropic/entropic.h>
@@ -18,31 +18,31 @@ using files::bad_input;
 using files::BadInput;
 using files::Table;
 
-// Where a command reads and writes.
+// The files that a command reads and writes.
 struct Files {
   std::string in;
   std::vector<std::string> more;  // files whose rows follow those of `in`
   std::string in_format;
   std::string out;
   std::string out_format;
-  int digits = 0;  // of numbers written as text; 0: as many as they need
+  int digits = 0;  // digits of numbers in text; 0: as many as each needs
   files::ReadOptions reading;
   bool quiet = false;
 };
 
-// What the arguments ask for: the options that every command has, and what to do once all are parsed.
+// The program that the arguments describe: the options of every command, and the action to run once all are parsed.
 struct Program {
   Files files;
   std::function<void()> action;
 };
 
-// A whole `text` as a number; `option` is named where it is none. Throw BadInput.
+// Read all of `text` as a number. Throw BadInput, with the name `option`, if it is none.
 void set_number(std::size_t& value, std::string_view option, const std::string& text);
 void set_number(std::int64_t& value, std::string_view option, const std::string& text);
 void set_number(double& value, std::string_view option, const std::string& text);
 void set_number(std::optional<double>& value, std::string_view option, const std::string& text);
 
-// The name of an option and, where it has underscores, the same with dashes.
+// The name of an option and, if it has underscores, its spelling with dashes.
 std::string spellings(const std::string& name);
 
 // An option that takes a number, set(number). CLI11's own conversion lets -2 wrap around and reads 010 as eight.
@@ -61,7 +61,7 @@ CLI::Option* add_number(CLI::App& command, const std::string& name, const std::s
       ->option_text("NUMBER");
 }
 
-// The same where the number has its place.
+// An option that stores its number in `value`.
 template <class Number>
 CLI::Option* add_number(CLI::App& command, const std::string& name, Number& value, const std::string& meaning) {
   return add_number<Number>(command, name, meaning, [&value](Number number) { value = number; });
@@ -71,38 +71,39 @@ CLI::Option* add_number(CLI::App& command, const std::string& name, Number& valu
 CLI::Option* add_choice(CLI::App& command, const std::string& name, const std::vector<std::string>& choices,
                         const std::string& meaning, std::function<void(std::size_t)> choose);
 
-// The same where the word itself is wanted.
+// An option that stores one of some words in `value`.
 CLI::Option* add_choice(CLI::App& command, const std::string& name, std::string& value, const std::vector<std::string>& choices,
                         const std::string& meaning);
 
 // An option without a value. CLI11's own would take --quiet=3.
 CLI::Option* add_flag(CLI::App& command, const std::string& name, bool& value, const std::string& meaning);
 
-// An option for a parameter of an operation: `value` is what it is given.
+// An option for a parameter of an operation; it stores the parameter in `value`.
 CLI::Option* add_param(CLI::App& command, const entropic::ParamInfo& param, entropic::ParamValue& value);
 
 // A parameter's default: "none, required", "none", "0.5".
 std::string default_text(const entropic::ParamInfo& param);
 
-// An option that takes the name of a file, or - for `standard`. An empty name is what a forgotten variable in a script gives.
+// An option that takes the name of a file, or - for `standard`. It refuses an empty name, which a forgotten variable in a
+// script gives.
 CLI::Option* add_path(CLI::App& command, const std::string& name, std::string& path, std::string_view standard,
                       const std::string& meaning);
 
-// FILE, what it holds, and how to read it.
+// The argument FILE, which holds `holds`, and the options for reading it.
 void add_input_options(CLI::App& command, Files& files, std::string_view holds = "Scores");
 
-// MORE, for commands that take rows one by one: files whose rows follow.
+// The argument MORE, for commands that take rows one by one: further files, whose rows follow.
 void add_more_files(CLI::App& command, Files& files);
 
-// What results look like, whatever the file's name: --format-out and --precision.
+// The options for the form of results: --format-out and --precision.
 void add_form_options(CLI::App& command, Files& files);
 
-// --header and --no-header; `what` a first line that is no header holds.
+// The options --header and --no-header. `what` describes a first line that is no header.
 void add_header_options(CLI::App& command, Files& files, std::string_view what);
 
-// -o, for commands whose result is a table, with these, and for others.
+// The option -o: the first with the options for the form of a table, the second for other results.
 void add_output_option(CLI::App& command, Files& files);
 CLI::Option* add_output_option(CLI::App& command, Files& files, const std::string& meaning);
 
-// Ends every command's help.
+// The last line of every command's help.
 inline constexpr std::string_view kEverywhere = "--threads, --simd and --quiet work here too: entropic --help";

@@ -49,7 +49,7 @@ std::optional<std::string> explorer_page() {
   }
   std::string page = contents_of(path);
   if (page.find(kNoRows) == page.npos || script_of(page, "wasm").empty() || script_of(page, "library").empty()) {
-    files::bad_input("{}: this is no page that scripts/explorer wrote", path);
+    files::bad_input("{}: scripts/explorer did not write this page", path);
   }
   return page;
 }

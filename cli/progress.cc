@@ -1,4 +1,4 @@
-// The bar, the rate and the time that is left.
+// The bar, the rate and the remaining time.
 #include "progress.h"
 
 #include <fmt/format.h>
@@ -43,7 +43,7 @@ void Progress::update() {
   last_ = now;
   shown_ = true;
   const double elapsed = seconds(now - start_), done = static_cast<double>(position_()), rate = done / elapsed;
-  // A line that is wider than the terminal goes on in the next, which \r does not take back.
+  // A line that is wider than the terminal continues in the next, and \r does not return to its start.
   const std::size_t columns = files::sys::terminal_columns(files::sys::standard_error);
   const std::size_t width = columns == 0 ? 79 : columns - 1;
   std::string text;
@@ -62,7 +62,7 @@ void Progress::update() {
     if (width >= used) text += speed;
     text += left;
   }
-  // All but the bar is ASCII, and there is none where the text is cut.
+  // Everything but the bar is ASCII, and the bar is never where the text is cut.
   if (text.size() > width && display_width(text) > width) text.resize(width);
   fmt::print(stderr, "\r\x1b[K{}", text);
   std::fflush(stderr);

@@ -8,13 +8,13 @@
 
 class Progress {
  public:
-  // position() bytes of `size` are read, if that is known. Shows nothing unless `wanted` and standard error is a terminal.
+  // position() bytes of `size`, if that is known, are read. Shows nothing unless `wanted` and standard error is a terminal.
   Progress(std::function<std::uint64_t()> position, std::optional<std::uint64_t> size, bool wanted);
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   ~Progress();
 
-  // Shows how far it is now, from the end of the first second on and not too often.
+  // Shows the progress, but not in the first second and not too often.
   void update();
 
  private:

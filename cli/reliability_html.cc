@@ -1,4 +1,4 @@
-// Bars of the accuracy of each bin, hatched where confidence goes beyond it, below the line where both are equal.
+// Bars of the accuracy of each bin, hatched between accuracy and confidence, beside the line where both are equal.
 #include "reliability_html.h"
 
 #include <fmt/format.h>
@@ -40,7 +40,7 @@ tbody tr { border-top: 1px solid var(--line); }
 </style>
 )html";
 
-// Coordinates of the picture: confidence to the right, accuracy up, and below it how many rows a bin has.
+// Coordinates of the picture: confidence to the right, accuracy up, and below it the number of rows of each bin.
 constexpr double kLeft = 42, kTop = 10, kSide = 300, kRowsTop = 352, kRowsHeight = 48;
 
 double across(double confidence) { return kLeft + kSide * confidence; }

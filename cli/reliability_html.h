@@ -1,4 +1,4 @@
-// How well probabilities are calibrated, as a page with a picture.
+// A page with a picture of how well probabilities are calibrated.
 #pragma once
 
 #include <entropic/calibration.h>
@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-// A reliability diagram: what the probabilities are, and the bins of their rows.
+// A reliability diagram: the title of the probabilities, and the bins of their rows.
 struct Reliability {
   std::string title;
   double error;  // the expected calibration error
   std::vector<entropic::ReliabilityBin> bins;
 };
 
-// A whole page without scripts and without a network, light and dark: one diagram beside the other, and their numbers as
-// tables. `heading` and `said`, a line below it, are shown as they are.
+// A whole page, light and dark, that needs no scripts and no network: the diagrams side by side, and their numbers as tables.
+// It shows `heading` and, below it, the line `said`.
 std::string reliability_html(const std::string& heading, const std::string& said, const std::vector<Reliability>& diagrams);

@@ -1,4 +1,4 @@
-// Reading with the user at the keyboard, and with a bar that shows how far it is.
+// Reading and writing rows, with a note to a user at the keyboard and a progress bar.
 #include "rows.h"
 
 #include <algorithm>
@@ -14,11 +14,11 @@ namespace {
 
 void greet_keyboard(const Files& files) {
   if (files::is_standard(files.in) && !files.quiet && files::sys::is_terminal(files::sys::standard_input)) {
-    fmt::print(stderr, "entropic: reading scores from the keyboard; Ctrl-D ends them\n");
+    fmt::print(stderr, "entropic: reading scores from the keyboard; Ctrl-D ends the input\n");
   }
 }
 
-// The rows of FILE and of the files that follow, and how far they are read.
+// The rows of FILE and of the files that follow, and the position of the reader.
 struct Source {
   files::Reader reader;
   std::function<std::uint64_t()> position;
@@ -73,7 +73,7 @@ const Table& SecondFile::table(const Files& files, const std::function<void(Tabl
   std::call_once(once_, [&] {
     try {
       if (files::is_standard(path) && files::is_standard(files.in)) {
-        bad_input("standard input is read once, and is two of the files");
+        bad_input("standard input can be only one of the files");
       }
       table_ = read_other(files, path);
       prepare(table_);
@@ -87,25 +87,27 @@ const Table& SecondFile::table(const Files& files, const std::function<void(Tabl
 
 void SecondFile::check_columns(const Files& files, const Table& rows) const {
   if (table_.cols == rows.cols) return;
-  bad_input("{}: {} columns, and {} has {}", files::input_name(path), table_.cols, files::input_name(files.in), rows.cols);
+  bad_input("{}: it has {} columns, and {} has {}", files::input_name(path), table_.cols, files::input_name(files.in),
+            rows.cols);
 }
 
 void SecondFile::check_rows(const Files& files, const Table& rows) const {
   if (beside_all() || table_.rows >= rows.first_row + rows.rows) return;
-  bad_input("{}: {} rows, fewer than {}{}", files::input_name(path), table_.rows, files::input_name(files.in), advice());
+  bad_input("{}: it has {} rows, fewer than {}{}", files::input_name(path), table_.rows, files::input_name(files.in), advice());
 }
 
 void SecondFile::check_end(const Files& files, std::size_t rows) const {
-  // Of a part of FILE what is behind it is not known.
+  // Behind a part of FILE there may be more rows.
   if (path.empty() || beside_all() || files.reading.end_row != files::kAllRows) return;
   rows += files.reading.first_row;
   if (table_.rows == rows) return;
-  bad_input("{}: {} rows, and {} has {}{}", files::input_name(path), table_.rows, files::input_name(files.in), rows, advice());
+  bad_input("{}: it has {} rows, and {} has {}{}", files::input_name(path), table_.rows, files::input_name(files.in), rows,
+            advice());
 }
 
 void SecondFile::check_missing(const Files& files, std::string_view prefix) const {
   if (beside_all() || files.reading.missing != files::Missing::skip) return;
-  bad_input("{}--missing skip leaves rows of {} out, which then do not stand beside those of {}", prefix,
+  bad_input("{}--missing skip leaves out rows of {}, and the others would no longer match those of {}", prefix,
             files::input_name(files.in), name_);
 }
 

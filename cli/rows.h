@@ -1,4 +1,4 @@
-// From a file of rows to a file of results: what a command does, apart from its own calculation.
+// Reads a file of rows and writes a file of results: the part that all commands share.
 #pragma once
 
 #include <entropic/entropic.h>
@@ -13,20 +13,20 @@
 
 #include "options.h"
 
-// Refuses a row of a file, counted from 0, in the words of the command line.
+// Refuses a row of a file, counted from 0, with the command line's advice.
 [[noreturn]] void refuse_row(const std::string& path, const entropic::RowError& error, std::size_t row);
 
 // All of the input.
 Table read_table(const Files& files);
 
-// All of another file than FILE, of which --key, --header, --delimiter and --missing hold too if it is of the same format, and
-// nothing else that was said of FILE.
+// All of a file other than FILE. The options --key, --header, --delimiter and --missing apply to it if it has the same format
+// as FILE; no other option of FILE does.
 Table read_other(const Files& files, const std::string& path);
 
-// A second file whose rows stand beside those of FILE: all of it, read when the first row is wanted.
+// A second file whose rows are matched with those of FILE. All of it is read when the first row is wanted.
 class SecondFile {
  public:
-  // What messages call it: Q, TARGET. `one_for_all`: a single row stands beside every row of FILE.
+  // `name` is its name in messages: Q, TARGET. `one_for_all`: a single row is matched with every row of FILE.
   explicit SecondFile(std::string_view name, bool one_for_all = false) : name_(name), one_for_all_(one_for_all) {}
 
   std::string path;
@@ -34,17 +34,17 @@ class SecondFile {
   // Its rows, after prepare(them) has been called once. Several threads may ask.
   const Table& table(const Files& files, const std::function<void(Table&)>& prepare);
 
-  // Refuse it, once it is read, where it does not fit these rows of FILE, or FILE as a whole, which ends after `rows` rows.
+  // Refuse the file, once it is read, if it does not fit these rows of FILE, or FILE as a whole, which has `rows` rows.
   void check_columns(const Files& files, const Table& rows) const;
   void check_rows(const Files& files, const Table& rows) const;
   void check_end(const Files& files, std::size_t rows) const;
 
-  // Refuses --missing skip, after `prefix`: what is left is counted anew.
+  // Refuses --missing skip, in a message after `prefix`: the remaining rows would be counted anew.
   void check_missing(const Files& files, std::string_view prefix = "") const;
 
  private:
   bool beside_all() const { return one_for_all_ && table_.rows == 1; }
-  std::string_view advice() const { return one_for_all_ ? "; one row is compared with all" : ""; }
+  std::string_view advice() const { return one_for_all_ ? "; only a single row is compared with all" : ""; }
 
   std::string_view name_;
   bool one_for_all_;
@@ -53,14 +53,14 @@ class SecondFile {
   std::exception_ptr failure_;  // of the one attempt to read it
 };
 
-// Reads the input, writes result(its rows) to the output: no file, if anything fails. A file larger than memory comes in parts,
-// and several threads call result at once. So what it makes of a row may depend on nothing but the row and its number, which is
-// first_row for the first of a table, and all results must have the same names, type and number of columns. at_end may still
+// Reads the input and writes result(its rows) to the output; writes no file if anything fails. A file larger than memory comes
+// in parts, and several threads call result at once. So the result of a row may depend only on the row and its number
+// (first_row for the first of a table), and all results must have the same names, type and number of columns. at_end may still
 // refuse all of them.
 void stream_rows(const Files& files, const std::function<Table(Table)>& result,
                  const std::function<void(std::size_t rows)>& at_end = {});
 
-// The table as the output.
+// Writes the table to the output.
 void write_table(const Files& files, Table table);
 
 template <class T>
@@ -85,10 +85,10 @@ inline std::size_t sizeof_number(const Table& table) {
 // All numbers of a table.
 std::vector<double> as_doubles(const Table& table);
 
-// The table with float16 and bfloat16 as float: measures and sums of such files have more digits than their numbers.
+// The table with float16 and bfloat16 as float: measures and sums of such numbers need more digits than the numbers.
 Table widened(Table table);
 
-// Calls f(values) with float16 and bfloat16 as float: for operations that have no such types.
+// Calls f(values) with float16 and bfloat16 as float, for operations without these types.
 void visit_wide(Table& table, const auto& f) {
   std::visit(
       [&]<class T>(std::vector<T>& values) {
@@ -106,7 +106,7 @@ void visit_wide(Table& table, const auto& f) {
       table.values);
 }
 
-// The table with its rows x replaced by what calculate(x, x) puts there.
+// The table after calculate(x, x) has replaced its rows x.
 Table in_place(Table table, const auto& calculate) {
   std::visit(
       [&](auto& values) {
@@ -117,8 +117,8 @@ Table in_place(Table table, const auto& calculate) {
   return table;
 }
 
-// The table with a number y in place of each row x, calculate(x, y), as a column called `name`; of float16 and bfloat16 y is
-// float.
+// The table with one number for each row, as a column called `name`: calculate(x, y) writes the numbers y of the rows x. For
+// float16 and bfloat16, y is float.
 Table one_per_row(Table table, std::string_view name, const auto& calculate) {
   std::vector<float> results;
   std::visit(

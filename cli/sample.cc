@@ -1,4 +1,4 @@
-// entropic sample: indices drawn from each row through a chain of steps, or the distribution that the chain leaves.
+// entropic sample: draws indices from each row after a chain of steps, or writes the distribution after the chain.
 #include <memory>
 #include <new>
 #include <vector>
@@ -36,7 +36,7 @@ std::string step_names() {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// A step with the values of its parameters, separated by colons; one that is left out keeps its default.
+// The step with these values of its parameters; an empty value keeps the default.
 Step to_step(const entropic::OperationInfo& info, const std::vector<std::string>& given) {
   if (given.size() != info.params.size()) {
     bad_input("sample: --steps: {} takes {} value{}, got {}", info.name, info.params.size(), info.params.size() == 1 ? "" : "s",
@@ -56,21 +56,21 @@ Step to_step(const entropic::OperationInfo& info, const std::vector<std::string>
   return entropic::make<Step>(info, arguments.values);
 }
 
-// "temperature=0.8,top_p=0.95".
+// The steps of a text such as "temperature=0.8,top_p=0.95".
 std::vector<Step> to_steps(const std::string& text) {
   std::vector<Step> steps;
   for (const std::string& part : split(text, ',')) {
     const std::size_t equals = part.find('=');
     const std::string name = part.substr(0, equals);
     const entropic::OperationInfo* const info = find_operation(entropic::family_info<Step>(), name);
-    if (info == nullptr) bad_input("sample: --steps must be of {}, got '{}'", step_names(), name);
+    if (info == nullptr) bad_input("sample: --steps must be among {}, got '{}'", step_names(), name);
     if (equals == part.npos) bad_input("sample: --steps: {} needs a value, as in {}=1", name, name);
     steps.push_back(to_step(*info, split(part.substr(equals + 1), ':')));
   }
   return steps;
 }
 
-// A column of indices for each draw. Row r of the file has stream + r, however the file is read.
+// A column of indices for each draw. Row r of the file has the stream `stream` + r, however the file is split.
 Table drawn(const entropic::Sampler& sampler, const SampleOptions& options, Table table) {
   std::vector<std::int64_t> indices;
   if (table.rows > 0 && options.count > indices.max_size() / table.rows) throw std::bad_alloc();
@@ -101,27 +101,26 @@ Table drawn(const entropic::Sampler& sampler, const SampleOptions& options, Tabl
 
 void add_sample(CLI::App& app, Program& program) {
   const auto options = std::make_shared<SampleOptions>();
-  CLI::App& command =
-      *app.add_subcommand("sample", "Indices drawn from each row's softmax, or what a chain of steps leaves of it.");
+  CLI::App& command = *app.add_subcommand("sample", "Indices drawn from each row's softmax, after a chain of steps.");
   command.group(group_of("sampling"));
   command
       .add_option_function<std::string>(
           "--steps", [options](const std::string& text) { options->steps = to_steps(text); },
-          fmt::format("What acts on the distribution before the draw, in this order: name=value,... of {}; "
+          fmt::format("Steps that change the distribution before the draw, in this order: name=value,... with names {}; "
                       "entropy_clip=LOW:HIGH",
                       step_names()))
       ->option_text("STEPS");
   CLI::Option* const seed =
-      add_number(command, "--seed", options->seed, "The same seed gives the same draws; required but with --probs");
-  add_number(command, "--count", options->count, "How many draws from each row (default 1)");
-  add_number(command, "--stream", options->stream, "Row r, from 0, has stream r + NUMBER (default 0)");
-  add_number(command, "--position", options->position, "Of the first draw in its stream (default 0)");
-  add_flag(command, "--probs", options->probs, "Write the distribution that is drawn from and draw nothing");
+      add_number(command, "--seed", options->seed, "The same seed gives the same draws; required unless --probs is given");
+  add_number(command, "--count", options->count, "Number of draws from each row (default 1)");
+  add_number(command, "--stream", options->stream, "Row r, counted from 0, uses random stream r + NUMBER (default 0)");
+  add_number(command, "--position", options->position, "Position of the first draw in its random stream (default 0)");
+  add_flag(command, "--probs", options->probs, "Write the distribution instead of drawing from it");
   add_input_options(command, program.files);
   add_more_files(command, program.files);
   add_output_option(command, program.files);
   command.footer(
-      fmt::format("Out come indices counted from 0; -1 for a row with NaN or without a score above -inf.\n"
+      fmt::format("The output has indices counted from 0, and -1 for a row with NaN or without a score above -inf.\n"
                   "Example: entropic sample scores.csv --steps temperature=0.8,top_p=0.95 --seed 1\n{}",
                   kEverywhere));
   command.callback([options, seed, &program] {

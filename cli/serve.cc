@@ -1,6 +1,5 @@
-// As much of a web server as one page needs. A browser is asked by many: what is answered is told to no other site (the page
-// may not be framed or fetched by one), nor to one whose name somebody has let point to this machine (the Host must be this
-// address).
+// A web server for one page. Other sites in the same browser must not read the page: they may neither frame nor fetch it, and a
+// request must name this address as Host, so that no foreign name that points to this machine works.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -37,7 +36,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r") + 1 - begin);
 }
 
-// The lines up to the empty one, or nothing if they do not come, soon and few enough, or are none of HTTP/1.
+// The lines up to the empty one, or nothing if they are late, too long or not HTTP/1.
 std::optional<Request> received(files::sys::Connection connection) {
   constexpr std::size_t kMost = 16384;
   const Clock::time_point last = Clock::now() + std::chrono::seconds(10);
@@ -104,15 +103,15 @@ void serve(const std::string& page, std::uint16_t port, const std::function<void
   constexpr int kMostAtOnce = 32;
   const files::sys::Connection listener = files::sys::listen_here(port);
   if (listener == files::sys::kNoConnection) {
-    files::bad_input("explore: --port {} cannot be had: {}", port, std::strerror(errno));
+    files::bad_input("explore: --port {} cannot be used: {}", port, std::strerror(errno));
   }
   ready(port);
-  // A browser may connect beforehand and say nothing, so that each connection has a thread.
+  // A browser may connect early and send nothing, so each connection has a thread.
   static std::atomic<int> open{0};
   for (;;) {
     while (open >= kMostAtOnce) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     const files::sys::Connection connection = files::sys::accept(listener);
-    if (connection == files::sys::kNoConnection) {  // gone again, or there are too many files
+    if (connection == files::sys::kNoConnection) {  // it is closed again, or too many files are open
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
       continue;
     }

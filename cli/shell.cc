@@ -1,5 +1,4 @@
-// What shells and man want to know of the commands, told by the commands themselves: completion for bash, zsh and fish, a
-// manual page.
+// Completion for bash, zsh and fish and a manual page, made from the commands themselves.
 #include <algorithm>
 #include <cctype>
 #include <memory>
@@ -25,12 +24,13 @@ Options options_of(const CLI::App& command, bool positional) {
       [=](const CLI::Option* option) { return !option->get_group().empty() && positional == option->get_positional(); });
 }
 
-// --row, or -o where there is no longer name.
+// --row, or -o if the option has no longer name.
 std::string name_of(const CLI::Option& option) {
   return option.get_lnames().empty() ? "-" + option.get_snames()[0] : "--" + option.get_lnames()[0];
 }
 
-// What stands behind an option: nothing, a file, one of some words, some of them between commas, or what no shell can guess.
+// The value of an option: none, a file, one word of a list, several words with commas between them, or a value that no shell
+// can guess.
 enum class Value { none, file, word, list, other };
 
 struct Takes {
@@ -61,7 +61,7 @@ std::string joined(const auto& range, const auto& text) {
   return result;
 }
 
-// Between single quotes for a shell; zsh's descriptions end names at colons.
+// Text in single quotes for a shell. A colon would end a name in zsh's descriptions.
 std::string in_shell_quotes(std::string_view text) {
   std::string result = "'";
   for (const char c : text) {
@@ -224,7 +224,7 @@ std::string fish_completion(const CLI::App& app) {
   return text;
 }
 
-// Text for troff: no hyphen that is none, no line that looks like a request.
+// Text for troff: a - stays a minus sign, and no line looks like a request.
 std::string roff(std::string_view text) {
   std::string result;
   bool at_start = true;
@@ -277,9 +277,9 @@ std::string manual(const CLI::App& app) {
   }
   page += fmt::format(
       ".SH EXAMPLES AND EXIT STATUS\n.nf\n{}\n.fi\n.SH ENVIRONMENT\n"
-      ".TP\n.B NO_COLOR\nIf set to anything, nothing is coloured; without it, only what goes to a terminal is.\n"
+      ".TP\n.B NO_COLOR\nIf it is set to anything, nothing is coloured; otherwise only output to a terminal is.\n"
       ".TP\n.B COLUMNS\nThe width of the terminal.\n"
-      ".TP\n.B LC_ALL, LC_CTYPE, LANG\nWhether bars are made of block characters (UTF\\-8) or of #.\n",
+      ".TP\n.B LC_ALL, LC_CTYPE, LANG\nThey decide whether bars are made of block characters (UTF\\-8) or of #.\n",
       roff(app.get_footer()));
   return page;
 }
@@ -287,7 +287,7 @@ std::string manual(const CLI::App& app) {
 }  // namespace
 
 void add_shell(CLI::App& app, Program& program) {
-  CLI::App& completion = *app.add_subcommand("completion", "Completion of commands and options, for a shell to read.");
+  CLI::App& completion = *app.add_subcommand("completion", "Completion of commands and options for a shell.");
   const auto shell = std::make_shared<std::string>();
   add_choice(completion, "SHELL", *shell, {"bash", "zsh", "fish"}, "bash, zsh or fish")->required()->option_text(" ");
   completion.footer(

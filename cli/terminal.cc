@@ -1,4 +1,4 @@
-// Asking the terminal and the locale, and measuring text as they would show it.
+// Asks the terminal and the locale, and measures text as they would show it.
 #include "terminal.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace sys = files::sys;
 
 namespace {
 
-// Calls f(character, width) for each character of `text`; what cannot be shown is replaced.
+// Calls f(character, width) for each character of `text`; ? replaces a character that cannot be shown.
 template <class F>
 void for_each_character(std::string_view text, F f) {
   sys::use_utf8();  // for mbrtowc; numbers are never formatted by the locale here
@@ -54,7 +54,7 @@ std::string with_colored_bars(std::string_view text) {
   std::string result;
   bool in_bar = false;
   while (!text.empty()) {
-    // U+2580 to U+259F: E2 96 80 to E2 96 9F.
+    // U+2580 to U+259F are the bytes E2 96 80 to E2 96 9F.
     const bool block = text.size() >= 3 && text.starts_with("\xE2\x96") && static_cast<unsigned char>(text[2]) < 0xA0;
     if (block != in_bar) result += block ? "\x1b[34m" : "\x1b[0m";
     in_bar = block;
@@ -118,7 +118,7 @@ std::string bar_text(double part, std::size_t width, bool utf8) { return fit(bar
 
 std::string folded(std::string_view text) {
   const std::size_t width = terminal_width(text.size() + 40);
-  constexpr std::size_t kFarthest = 30;  // where a meaning may begin
+  constexpr std::size_t kFarthest = 30;  // column where a meaning may begin
   std::string result;
   while (!text.empty()) {
     std::string line(text.substr(0, text.find('\n')));
@@ -128,7 +128,7 @@ std::string folded(std::string_view text) {
     if (const std::size_t gap = line.find("  ", indent); gap < kFarthest) indent = line.find_first_not_of(' ', gap);
     for (std::size_t start = 0; !example && line.size() - start > width;) {
       const std::size_t at = line.rfind(' ', start + width);
-      if (at == line.npos || at <= start + indent) break;  // a long word
+      if (at == line.npos || at <= start + indent) break;  // a word that is too long
       line.replace(at, 1, '\n' + std::string(indent, ' '));
       start = at + 1;
     }

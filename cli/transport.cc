@@ -1,5 +1,5 @@
-// Transport as commands: the cheapest plan from masses to masses, exact or with entropy, and distances of samples, histograms
-// and points.
+// Transport as commands: the cheapest plan between two sets of masses, exact or with entropy, and distances between samples,
+// histograms and points.
 #include <memory>
 #include <numeric>
 #include <stdexcept>
@@ -13,7 +13,7 @@
 
 namespace {
 
-// A file's numbers as float64, in the shape of the file, and how far from equal sums of such numbers may be.
+// A file's numbers as float64 in the shape of the file, and the tolerance for their sums.
 struct Numbers {
   Table table;
   double tolerance;
@@ -43,7 +43,7 @@ void lay_down(Table& table) {
 Numbers one_line(std::string_view command, std::string_view what, const Files& files, const std::string& path) {
   Numbers numbers = doubles(files, path);
   if (numbers.table.rows != 1 && numbers.table.cols != 1) {
-    bad_input("{}: {} must have one row or one column of {}, got {} x {}", command, files::input_name(path), what,
+    bad_input("{}: {} must be one row or one column of {}, got {} x {}", command, files::input_name(path), what,
               numbers.table.rows, numbers.table.cols);
   }
   return numbers;
@@ -65,7 +65,7 @@ struct Plan {
   std::string a, b, cost;
 };
 
-// Masses and costs of files, and what a plan between them is written to.
+// Masses and costs from files, and the plan between the masses.
 struct Problem {
   Numbers from, to;
   Table plan;
@@ -78,7 +78,7 @@ struct Problem {
     f.resize(from.values().size());
     g.resize(to.values().size());
     if (plan.rows != f.size() || plan.cols != g.size()) {
-      bad_input("{}: {} must be {} x {}, the masses of --a by those of --b, got {} x {}", command,
+      bad_input("{}: {} must be {} x {}, one row for each mass of --a and one column for each of --b, got {} x {}", command,
                 files::input_name(options.cost), f.size(), g.size(), plan.rows, plan.cols);
     }
     cost = std::get<std::vector<double>>(plan.values);
@@ -94,10 +94,10 @@ struct Problem {
   }
 };
 
-// The row of what was found, and the plan where a file is named for it.
+// Writes the row of results and, if a file is named for it, the plan.
 void write_both(const Table& found, Table& plan, const Files& files) {
   if (files.out.empty()) return write_table(files, found);
-  // The plan's file is there only once the result is written too.
+  // The plan's file only appears once the result is written too.
   files::Output output(files.out);
   plan.digits = files.digits;
   files::write_all(files::output_format(files.out, files.out_format), output, plan);
@@ -109,7 +109,7 @@ void write_both(const Table& found, Table& plan, const Files& files) {
 
 std::string_view word_of(std::string_view command, entropic::TransportStatus status) {
   if (status == entropic::TransportStatus::infeasible) {
-    throw std::runtime_error(fmt::format("{}: infeasible, every plan needs an arc of cost inf", command));
+    throw std::runtime_error(fmt::format("{}: infeasible: every plan needs an entry of cost inf", command));
   }
   return entropic::kTransportStatusNames[static_cast<std::size_t>(status)];
 }
@@ -166,7 +166,7 @@ void transport(const BalancedPlan& options, const Files& files) {
   }
 }
 
-// What the distances have in common: two files, and weights of their samples or points.
+// The files of a distance: two of samples or points, and their weights.
 struct Pair {
   std::string second, weights, second_weights, support;
 };
@@ -179,12 +179,13 @@ entropic::MatrixView<const double> as_row(const std::vector<double>& weights) {
   return {weights.data(), weights.empty() ? 0u : 1u, weights.size()};
 }
 
-// The rows of the first file against those of the second or its only one: calculate(first, second, distances) for rows as many.
+// The distances of the rows of the first file from those of the second or from its only row: calculate(first, second,
+// distances) gets equally many rows of both.
 template <class Op>
 Table of_rows(Numbers first, Numbers second, const Files& files, const std::string& second_path, const auto& calculate) {
   const Table& others = second.table;
   if (others.rows != 1 && others.rows != first.table.rows) {
-    bad_input("{}: {} has {} rows and {} has {}; one row is compared with all", Op::kDescription.name,
+    bad_input("{}: {} has {} rows and {} has {}; only a single row is compared with all", Op::kDescription.name,
               files::input_name(files.in), first.table.rows, files::input_name(second_path), others.rows);
   }
   const std::size_t rows = first.table.rows;
@@ -258,7 +259,7 @@ Table of_points(const Op& op, const Pair& pair, const Files& files) {
   return table;
 }
 
-// A command of two files. weights and support are named where it has them.
+// A command of two files. `weights` and `support` say which further files it takes.
 template <class Op>
 void add_distance(CLI::App& app, Program& program, Table (*evaluate)(const Op&, const Pair&, const Files&),
                   std::string_view holds, const std::array<std::string, 2>& weights, bool support, std::string_view second,
@@ -267,18 +268,20 @@ void add_distance(CLI::App& app, Program& program, Table (*evaluate)(const Op&, 
       std::make_shared<Arguments>(*find_operation(entropic::family_info<entropic::Transport>(), Op::kDescription.name));
   const auto pair = std::make_shared<Pair>();
   CLI::App& command = add_command(app, program, arguments, holds, rows, example);
-  add_path(command, std::string(second), pair->second, "standard input", "What FILE is compared with")
+  add_path(command, std::string(second), pair->second, "standard input", "The file that FILE is compared with")
       ->option_text(" ")
       ->required();
   if (!weights[0].empty()) {
-    add_path(command, spellings(weights[0]), pair->weights, "standard input", "Weights of what FILE has (default: equal)")
+    add_path(command, spellings(weights[0]), pair->weights, "standard input",
+             "Weights of FILE's samples or points (default: equal)")
         ->option_text("FILE");
     add_path(command, spellings(weights[1]), pair->second_weights, "standard input",
-             fmt::format("Weights of what {} has (default: equal)", second))
+             fmt::format("Weights of {}'s samples or points (default: equal)", second))
         ->option_text("FILE");
   }
   if (support) {
-    add_path(command, "--support", pair->support, "standard input", "Where the masses are (default: 0, 1, 2 ...)")
+    add_path(command, "--support", pair->support, "standard input",
+             "Positions of the masses on the line (default: 0, 1, 2 ...)")
         ->option_text("FILE");
   }
   command.callback([arguments, pair, evaluate, &program] {
@@ -288,26 +291,27 @@ void add_distance(CLI::App& app, Program& program, Table (*evaluate)(const Op&, 
   });
 }
 
-// The three files of a plan; `sums` says what those of the second's masses must be.
+// The three files of a plan. `sums` says which sum the second masses must have.
 void add_problem(CLI::App& command, Program& program, Plan& options, std::string_view sums) {
-  add_path(command, "--a", options.a, "standard input", "Masses, one row or column: one for each row of the costs")
+  add_path(command, "--a", options.a, "standard input", "Masses, in one row or column: one for each row of the costs")
       ->option_text("FILE")
       ->required();
   add_path(command, "--b", options.b, "standard input", fmt::format("Masses{}, one for each column of the costs", sums))
       ->option_text("FILE")
       ->required();
-  add_path(command, "--cost", options.cost, "standard input", "Costs of a unit from each to each; inf forbids")
+  add_path(command, "--cost", options.cost, "standard input",
+           "Cost of moving one unit from each mass of --a to each of --b; inf forbids it")
       ->option_text("FILE")
       ->required();
   add_header_options(command, program.files, "numbers");
 }
 
 void add_plan_output(CLI::App& command, Program& program) {
-  add_output_option(command, program.files, "File for the plan (default: none); - instead of the result");
+  add_output_option(command, program.files, "File for the plan (default: none); - writes the plan instead of the result");
   add_form_options(command, program.files);
 }
 
-// A command of masses, costs and the operation's own parameters: between(operation, problem) is the row that comes out.
+// A command of masses, costs and the operation's own parameters. Its result is the row between(operation, problem).
 template <class Op>
 void add_plan(CLI::App& app, Program& program, std::string_view out, std::string_view example) {
   static constexpr std::string_view kName = Op::kDescription.name;
@@ -340,15 +344,16 @@ void add_barycenter(CLI::App& app, Program& program) {
   static constexpr std::string_view kName = entropic::SinkhornBarycenter::kDescription.name;
   const auto arguments = std::make_shared<Arguments>(*find_operation(entropic::family_info<entropic::Transport>(), kName));
   const auto options = std::make_shared<Many>();
-  CLI::App& command = add_command(app, program, arguments, "Distributions",
-                                  "Each row is a distribution, divided by its sum. Out comes one row: marginal_error,\n"
-                                  "iterations, status; the barycenter goes to OUT, - instead of the result.\n",
-                                  "p.csv --cost cost.csv --epsilon 0.05 -o barycenter.csv");
+  CLI::App& command =
+      add_command(app, program, arguments, "Distributions",
+                  "Each row is a distribution and is divided by its sum. The output is one row: marginal_error,\n"
+                  "iterations, status. The barycenter goes to OUT; -o - writes it instead of the result.\n",
+                  "p.csv --cost cost.csv --epsilon 0.05 -o barycenter.csv");
   add_path(command, "--cost", options->cost, "standard input",
-           "Costs from the columns of FILE, in rows, to those of the result")
+           "Costs: a row for each column of FILE, a column for each column of the result")
       ->option_text("FILE")
       ->required();
-  add_path(command, "--weights", options->weights, "standard input", "How much each row counts (default: equal)")
+  add_path(command, "--weights", options->weights, "standard input", "Weight of each row (default: equal)")
       ->option_text("FILE");
   command.callback([arguments, options, &program] {
     program.action = [op = std::get<entropic::SinkhornBarycenter>(made<entropic::Transport>(*arguments)), options,
@@ -384,19 +389,23 @@ void add_sliced(CLI::App& app, Program& program) {
   static constexpr std::string_view kName = entropic::SlicedWasserstein::kDescription.name;
   const auto arguments = std::make_shared<Arguments>(*find_operation(entropic::family_info<entropic::Transport>(), kName));
   const auto options = std::make_shared<Slices>();
-  CLI::App& command = add_command(app, program, arguments, "Points",
-                                  "Each row is a point. Out comes one row: distance, error, which is the standard error that\n"
-                                  "the choice of directions makes.\n",
-                                  "x.csv y.csv --projections 500");
-  add_path(command, "Y", options->second, "standard input", "What FILE is compared with")->option_text(" ")->required();
-  add_path(command, "--a", options->weights, "standard input", "Weights of what FILE has (default: equal)")
+  CLI::App& command =
+      add_command(app, program, arguments, "Points",
+                  "Each row is a point. The output is one row: distance, error. The error is the standard error\n"
+                  "from the choice of directions.\n",
+                  "x.csv y.csv --projections 500");
+  add_path(command, "Y", options->second, "standard input", "The file that FILE is compared with")
+      ->option_text(" ")
+      ->required();
+  add_path(command, "--a", options->weights, "standard input", "Weights of FILE's points (default: equal)")
       ->option_text("FILE");
-  add_path(command, "--b", options->second_weights, "standard input", "Weights of what Y has (default: equal)")
+  add_path(command, "--b", options->second_weights, "standard input", "Weights of Y's points (default: equal)")
       ->option_text("FILE");
   CLI::Option* const projections =
-      add_number(command, "--projections", options->projections, "How many directions are drawn, above 0 (default 100)");
-  CLI::Option* const seed = add_number(command, "--seed", options->seed, "Of the directions (default 0)");
-  add_path(command, "--directions", options->directions, "standard input", "Directions in rows, in place of those drawn")
+      add_number(command, "--projections", options->projections, "Number of directions to draw, above 0 (default 100)");
+  CLI::Option* const seed = add_number(command, "--seed", options->seed, "Seed of the directions (default 0)");
+  add_path(command, "--directions", options->directions, "standard input",
+           "Directions to use instead of drawn ones, one in each row")
       ->option_text("FILE")
       ->excludes(projections)
       ->excludes(seed);
@@ -440,8 +449,8 @@ void add_transport(CLI::App& app, Program& program) {
       command
           .add_option_function<std::string>(
               "--epsilon", [options](const std::string& text) { set_number(options->epsilon.emplace(), "--epsilon", text); },
-              "Weight of the entropy, in units of the costs, above 0: a spread-out plan by Sinkhorn's iteration; without it "
-              "the optimum")
+              "Weight of the entropy, in units of the costs, above 0: Sinkhorn's iteration finds a spread-out plan; without "
+              "it the plan is the exact optimum")
           ->option_text("NUMBER");
   for (std::size_t i = 0; i < options->entropic.values.size(); ++i) {
     const entropic::ParamInfo& param = options->entropic.info.params[i];
@@ -451,35 +460,36 @@ void add_transport(CLI::App& app, Program& program) {
   }
   add_plan_output(command, program);
   command.footer(fmt::format(
-      "Out comes one row of CSV: cost, gap, status (the optimum is at most gap below cost), or with --epsilon cost,\n"
+      "The output is one row of CSV: cost, gap, status (the optimum is at most gap below cost). With --epsilon it is cost,\n"
       "lower_bound, upper_bound (of the optimum), marginal_error, iterations, status. Infeasible: exit status 1.\n"
       "Example: entropic transport --a a.csv --b b.csv --cost cost.npy -o plan.npy\n{}",
       kEverywhere));
   command.callback([options, &program] { program.action = [options, &files = program.files] { transport(*options, files); }; });
 
   add_plan<entropic::PartialTransport>(app, program,
-                                       "Out comes one row of CSV: cost, multiplier, gap, status. The optimum is at most\n"
-                                       "gap below cost, and a little more mass costs multiplier for each unit.\n"
+                                       "The output is one row of CSV: cost, multiplier, gap, status. The optimum is at most\n"
+                                       "gap below cost; each further unit of mass costs about multiplier.\n"
                                        "Infeasible: exit status 1.\n",
                                        "--mass 0.5");
 
-  add_plan<entropic::UnbalancedSinkhorn>(app, program,
-                                         "Out comes one row of CSV: value, gap, iterations, status. The minimum is at most\n"
-                                         "gap below value.\n",
-                                         "--epsilon 0.1 --penalty 1");
+  add_plan<entropic::UnbalancedSinkhorn>(
+      app, program,
+      "The output is one row of CSV: value, gap, iterations, status. The minimum is at most\n"
+      "gap below value.\n",
+      "--epsilon 0.1 --penalty 1");
   add_barycenter(app, program);
 
   add_distance<entropic::Wasserstein1d>(app, program, of_samples, "Samples", {"--u_weights", "--v_weights"}, false, "V",
-                                        "Samples are a row each; a file with one column is one row. A V with one row is\n"
+                                        "Each row is a sample; a file with one column counts as one row. A V with one row is\n"
                                         "compared with every row of FILE, otherwise row by row. Weights hold for all rows.\n",
                                         "before.csv after.csv --order 2");
   add_distance<entropic::WassersteinHistogram>(app, program, of_histograms, "Distributions", {}, true, "Q",
                                                "A Q with one row is compared with every row of FILE, otherwise row by row.\n",
                                                "p.csv q.csv --support ages.csv");
   add_distance<entropic::Wasserstein>(app, program, of_points<entropic::Wasserstein>, "Points", {"--a", "--b"}, false, "Y",
-                                      "Each row is a point; out comes one number.\n", "x.csv y.csv --order 2");
+                                      "Each row is a point; the output is one number.\n", "x.csv y.csv --order 2");
   add_sliced(app, program);
   add_distance<entropic::SinkhornDivergence>(app, program, of_points<entropic::SinkhornDivergence>, "Points", {"--a", "--b"},
-                                             false, "Y", "Each row is a point; out comes one number.\n",
+                                             false, "Y", "Each row is a point; the output is one number.\n",
                                              "x.csv y.csv --epsilon 0.1");
 }

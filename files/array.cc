@@ -20,8 +20,8 @@ static_assert(std::endian::native == std::endian::little, "little-endian numbers
 
 constexpr std::size_t kPiece = std::size_t{1} << 24;
 
-// Product of the lengths, zeros left out: what has no elements must still have a shape that can be counted, also after it was
-// read, when an element takes item_size bytes.
+// The product of the lengths other than zero. An array without elements must have a countable shape too, also once it is read
+// and an element takes item_size bytes.
 std::size_t checked_product(const std::vector<std::size_t>& shape, std::size_t item_size, std::string_view name) {
   const std::size_t most = std::size_t(std::numeric_limits<std::int64_t>::max()) / item_size;
   std::size_t product = 1;
@@ -33,7 +33,7 @@ std::size_t checked_product(const std::vector<std::size_t>& shape, std::size_t i
   return product;
 }
 
-// Calls f(from, to) for each element: its index in the file and in rows without gaps.
+// Calls f(from, to) for each element: its index in the file and its index in rows without gaps.
 template <class F>
 void for_each_element(const std::vector<std::size_t>& shape, std::size_t count, bool fortran_order, F f) {
   if (!fortran_order) {
@@ -61,7 +61,7 @@ struct Bool {
   explicit operator double() const { return byte != 0; }  // whatever else it is
 };
 
-// Calls f(Stored{}, Number{}): the type of the numbers in the file, and that which the library gets.
+// Calls f(Stored{}, Number{}): the type of the numbers in the file, and the type that the library gets.
 template <class F>
 auto with_types(Stored type, F f) {
   switch (type) {
@@ -95,7 +95,7 @@ auto with_types(Stored type, F f) {
   std::abort();
 }
 
-// Turns the bytes of each number around.
+// Reverses the bytes of each number.
 template <class T>
 void swap_bytes(std::vector<T>& numbers) {
   auto* bytes = reinterpret_cast<char*>(numbers.data());
@@ -121,7 +121,7 @@ class ArrayReader {
   bool take(Table& table, std::size_t numbers) {
     if (std::exchange(begun_, true) && at_ == rows_) return false;
     std::size_t rows = rows_ - at_;
-    // Rows without numbers are many only in number, and columns of a file in Fortran's order are everywhere.
+    // Rows without numbers take no bytes, and in Fortran's order the numbers of a row are spread over the file.
     const bool in_order = !array_.fortran_order || array_.shape.size() == 1;
     if (cols_ > 0 && in_order) rows = std::min(rows, std::max<std::size_t>(1, numbers / cols_));
     table.rows = rows;
@@ -150,7 +150,7 @@ class ArrayReader {
     if (found != bytes_read_) wrong_size(found);
   }
 
-  // `count` numbers; memory grows with what is there, not with what the header says.
+  // Reads `count` numbers. Memory grows with the bytes that are there, not with what the header says.
   template <class In>
   std::vector<In> read_numbers(std::vector<In> numbers, std::size_t count) {
     numbers.resize(known_ ? count : std::min(count, kPiece));
@@ -206,7 +206,7 @@ Reader array_reader(Array array, std::string name, ReadBytes read, std::optional
 void refuse_columns(const ReadOptions& options, std::string_view name, std::string_view what) {
   if (options.labels > 0 || !options.label.empty()) bad_input("{}: {} has no label column", name, what);
   if (options.header) bad_input("{}: {} has no header", name, what);
-  if (options.delimiter != 0) bad_input("{}: {} has no --delimiter", name, what);
+  if (options.delimiter != 0) bad_input("{}: --delimiter is not for {}", name, what);
   const std::string_view option = !options.columns.empty() ? "columns" : !options.exclude.empty() ? "exclude" : "keep";
   if (options.columns.empty() && options.exclude.empty() && options.keep.empty()) return;
   bad_input("{}: --{} is for columns of .csv and .tsv; {} has none with names", name, option, what);

@@ -1,4 +1,4 @@
-// Arrays of numbers as bytes: what .npy, .npz and .safetensors share.
+// Arrays of numbers as bytes: the part that .npy, .npz and .safetensors share.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace files {
 
-// The types of numbers that a file may have. float64, float32, float16 and bfloat16 stay what they are, others become float64.
+// The types of numbers that a file may have. float64, float32, float16 and bfloat16 are kept, others become float64.
 enum class Stored { float64, float32, float16, bfloat16, int8, int16, int32, int64, uint8, uint16, uint32, uint64, boolean };
 
 struct Array {
@@ -27,23 +27,24 @@ struct Array {
 // The next bytes of an array; fewer than asked for only at its end.
 using ReadBytes = std::function<std::size_t(char* to, std::size_t count)>;
 
-// The rows of an array whose numbers `read` gives, `available` bytes if that is known. A shape is not believed until the bytes
-// agree with it.
+// The rows of an array whose bytes `read` gives; there are `available` bytes, if that is known. A shape is only trusted once
+// the bytes agree with it.
 Reader array_reader(Array array, std::string name, ReadBytes read, std::optional<std::uint64_t> available);
 
-// An array of .npy in its own bytes, header first.
+// The rows of a .npy whose bytes, header first, `read` gives.
 Reader npy_reader(std::string key, std::string name, ReadBytes read, std::optional<std::uint64_t> available);
 
-// A table of the same type and shape: all that its header needs.
+// A table of the same type and shape without numbers, from which a header can be written.
 Table without_numbers(const Table& table);
 
-// The header of an .npy for a table's array: always as long, with `rows` in place of the first length where given.
+// The header of an .npy for a table's array, with `rows` in place of the first length if given. Its length does not depend on
+// `rows`.
 std::string npy_header(const Table& table, std::optional<std::size_t> rows);
 
-// Which of the arrays in a file is meant: that called `key` or, without one, the only one.
+// The index of the chosen array: the one called `key` or, without a key, the only one.
 std::size_t chosen_key(const std::vector<std::string_view>& keys, const std::string& key, std::string_view name);
 
-// The table's shape, with `rows` in place of the first length where given.
+// The table's shape, with `rows` in place of the first length if given.
 std::vector<std::size_t> final_shape(const Table& table, std::optional<std::size_t> rows);
 
 }  // namespace files

@@ -1,9 +1,8 @@
-// Comma- and tab-separated values: float64 in, the fewest digits that give the same number back out.
+// Comma- and tab-separated values. Numbers are read as float64 and written with the fewest digits that give the same number.
 //
-// A header is a first line without a number (its cell above the labels aside), or one that begins with an empty cell. A label
-// column is one under an empty corner, one that is not a number in the first data row nor in any other, or the one the caller
-// names. What may be either is an error that says which option decides. Positions in messages are line:cell, both counted
-// from 1.
+// A header is a first line without a number (except in the cell above the labels), or one that begins with an empty cell. A
+// label column is one under an empty corner, one without a number in any data row, or the one that the caller names. If a line
+// or column may be either, the error says which option decides. Positions in messages are line:cell, both counted from 1.
 
 #include <algorithm>
 #include <cctype>
@@ -32,13 +31,13 @@ std::string_view trimmed(std::string_view text) {
 
 struct Cell {
   std::string_view plain;  // without surrounding blanks or quotes
-  std::string unescaped;   // instead of plain where quotes inside had to be undoubled
+  std::string unescaped;   // used instead of plain if quotes inside had to be undoubled
   bool escaped = false;
   std::size_t line = 0;
 
   std::string_view text() const { return escaped ? std::string_view(unescaped) : plain; }
 
-  // Lets the cell outlive the text that it was read from.
+  // Copies the text, so that the cell may outlive it.
   void keep() {
     if (!std::exchange(escaped, true)) unescaped = plain;
   }
@@ -50,7 +49,7 @@ class Lines {
   Lines(std::string_view text, std::size_t first_line, char separator, std::string_view name)
       : bytes_(text), line_(first_line), separator_(separator), name_(name) {}
 
-  // Where the next line begins, and which it is.
+  // Where the next line begins, and its number.
   std::size_t at() const { return at_; }
   std::size_t line() const { return line_; }
 
@@ -68,8 +67,8 @@ class Lines {
     skip_line_end();
   }
 
-  // Reads the next line if it is one of `width` numbers and, where there is a column for it, a label, all without blanks, signs
-  // or quotes before them, as nearly all lines of nearly all files are. Otherwise nothing has happened. The label is valid
+  // Reads the next line if it has `width` numbers and, if there is a column for it, a label, all without blanks, signs or
+  // quotes before them. Nearly all lines of nearly all files have this form. Otherwise it does nothing. The label is valid
   // until the next call. Twice as fast as `next`.
   bool next_plain(std::size_t width, std::optional<std::size_t> label_column, bool label_may_be_number,
                   std::vector<double>& numbers, std::string_view& label) {
@@ -116,7 +115,7 @@ class Lines {
     ++line_;
   }
 
-  // A tab separates in a .tsv.
+  // In a .tsv a tab is a separator, not a blank.
   void skip_blanks() {
     while (at_ < bytes_.size() && is_blank(bytes_[at_]) && bytes_[at_] != separator_) ++at_;
   }
@@ -167,13 +166,13 @@ class Lines {
   std::string_view name_;
 };
 
-// The first row of a text: a line, or more where a cell in quotes goes on behind its end.
+// The first row of a text: a line, or more if a cell in quotes continues in the next line.
 std::optional<RowText::Extent> first_row(std::string_view text, char separator) {
   const std::optional<RowText::Extent> line = first_line(text);
   const std::size_t quote = text.substr(0, line ? line->bytes : text.npos).find('"');
   if (quote == text.npos) return line;
   std::size_t lines = 1;
-  bool at_start = true, quoted = false;  // of a cell; in quotes, which open only there
+  bool at_start = true, quoted = false;  // at the start of a cell, the only place where quotes open; inside quotes
   for (std::size_t at = 0; at < text.size(); ++at) {
     const char c = text[at];
     if (quoted) {
@@ -195,7 +194,7 @@ std::optional<RowText::Extent> first_row(std::string_view text, char separator) 
   return std::nullopt;
 }
 
-// How often `c` is in the text outside quotes.
+// The number of times that `c` is in the text outside quotes.
 std::size_t count_outside_quotes(std::string_view text, char c) {
   bool quoted = false;
   std::size_t count = 0;
@@ -326,7 +325,7 @@ class CsvReader {
     return chosen;
   }
 
-  // The first row or two, and what they say about names and labels. A header is taken from the piece.
+  // Finds names and labels in the first row or two, and removes a header from the piece.
   void begin(Piece& piece) {
     std::vector<Cell> first, second;
     Lines lines(piece.text, piece.line, separator_, name_);
@@ -335,7 +334,7 @@ class CsvReader {
     const std::size_t header_size = lines.at(), second_line = lines.line();
 
     Piece more;
-    // A line that says all by itself is not kept waiting for the next, which may be the answer to its result.
+    // A first line that settles everything is parsed at once: the next line may be the reply to its result.
     const bool alone =
         options_.header != true && without_number(first).empty() && (options_.header == false || counted(first) < 2);
     if (piece.table.rows == 1 && !alone && text_.next(more, 1)) {
@@ -347,7 +346,7 @@ class CsvReader {
     if (has_second) Lines(std::string_view(piece.text).substr(header_size), second_line, separator_, name_).next(second);
     check_separator(std::string_view(piece.text).substr(0, header_size));
 
-    // R leaves the corner out where pandas leaves it empty.
+    // R leaves out the corner; pandas leaves it empty.
     const bool no_corner = has_second && first.size() + 1 == second.size() && options_.header != false &&
                            (options_.header == true || without_number(first).size() == first.size());
     if (no_corner) {
@@ -378,13 +377,13 @@ class CsvReader {
     }
   }
 
-  // Cells that nobody separated would be words, and words labels.
+  // With the wrong separator a whole line would be one word, and a word would be taken for a label.
   void check_separator(std::string_view first_line) const {
     if (options_.delimiter != 0) return;
     for (const char other : {';', '\t', ','}) {
       if (other == separator_ || count_outside_quotes(first_line, other) == 0) continue;
       if (other != ';' && count_outside_quotes(first_line, separator_) > 0) continue;
-      bad_input("{}:1: the cells look separated by {}; if they are: --delimiter {}{}", name_,
+      bad_input("{}:1: the cells look separated by {}; if they are, give --delimiter {}{}", name_,
                 other == ';'   ? "semicolons"
                 : other == ',' ? "commas"
                                : "tabs",
@@ -392,7 +391,7 @@ class CsvReader {
     }
   }
 
-  // What each column is.
+  // Finds the role of each column.
   void choose_columns(const std::vector<std::string>& names, const std::vector<Cell>& first_data, bool corner, bool has_data,
                       bool has_second) {
     const std::size_t width = roles_.size();
@@ -416,7 +415,7 @@ class CsvReader {
         first_label_ = first_data[*label_column_].text();
         label_hint_ = names.empty() ? "; a header holds no numbers" : "";
       }
-      // A number of a row is no score of it.
+      // A column of row numbers holds no scores.
       if (!names.empty() && chosen.empty() && width > 1 && roles_[0] == Role::number && label_column_ != 0 &&
           names_rows(names[0]) && is_number(first_data[0].text())) {
         bad_input(
@@ -451,7 +450,7 @@ class CsvReader {
     return found;
   }
 
-  // The column that --labels counts, if it does.
+  // The column that --labels names by number, if it does.
   std::optional<std::size_t> counted_label() const {
     std::size_t number = 0;
     const std::string& text = options_.label;
@@ -476,7 +475,7 @@ class CsvReader {
     if (words.size() == width) return true;
     if (words.empty()) return false;
     if (options_.label.empty()) {
-      if (words.size() == 1) return false;  // that one is the label
+      if (words.size() == 1) return false;  // the only word is the label
       // The cell above the labels may be a number, such as a year.
       if (words.size() + 1 == width && second != nullptr && second->size() == first.size()) {
         const std::vector<std::size_t> labels = without_number(*second);
@@ -489,7 +488,7 @@ class CsvReader {
                  ", though other cells of this first line are (a header holds no numbers; --header and --no-header decide)");
   }
 
-  // Programs number columns that have no names: how many of them this line counts, from 0, or 0 where it has other cells.
+  // Some programs number columns without names. If this line counts columns from 0, their number; otherwise 0.
   std::size_t counted(const std::vector<Cell>& first) const {
     const std::optional<std::size_t> label = counted_label();
     std::size_t count = 0;
@@ -524,21 +523,21 @@ class CsvReader {
     if (resembles_number(cell.text()) && chosen.empty()) {
       not_a_number(cell, c, fmt::format(" (if it is a label: --labels {})", c + 1));
     }
-    // Nothing else in a file of one line tells a label from a typing error, unless it stands where labels usually do.
+    // In a file of one line a label cannot be told from a typing error, unless it stands where labels usually do.
     if (!has_second && c != 0) {
       not_a_number(cell, c, fmt::format(" (if it is a label: --labels {})", c + 1));
     }
     return c;
   }
 
-  // Whether no number is missing in the row.
+  // Adds the row, and returns whether it lacks no number.
   bool add_row(const std::vector<Cell>& cells, std::vector<double>& values, Table& table) const {
     const std::size_t line = cells.front().line, width = roles_.size();
     if (cells.size() < width) {
       bad_input("{}:{}:{}: the line ends after {} of {} cells", name_, line, cells.size() + 1, cells.size(), width);
     }
     if (cells.size() > width) {
-      bad_input("{}:{}:{}: the line has {} cells, the first one has {}", name_, line, width + 1, cells.size(), width);
+      bad_input("{}:{}:{}: the line has {} cells, and the first one has {}", name_, line, width + 1, cells.size(), width);
     }
     bool complete = true;
     std::size_t kept = 0;
@@ -555,7 +554,7 @@ class CsvReader {
           continue;
         }
         case Role::label:
-          // Neither a typing error in the first row nor a header with numbers may turn a column of scores into labels.
+          // A typing error in the first row or a header with numbers must not turn a column of scores into labels.
           if (found_label_ && is_number(cell.text())) {
             bad_input("{}:{}:{}: {} is not a number, but line {} has one there (if these are labels: --labels {}{})", name_,
                       first_label_line_, c + 1, in_quotes(first_label_), cell.line, c + 1, label_hint_);
@@ -590,12 +589,12 @@ class CsvReader {
   bool begun_ = false;
   bool plain_ = false;  // nothing but numbers and labels
   std::size_t rows_ = 0;
-  std::vector<Role> roles_;                  // of all columns
+  std::vector<Role> roles_;                  // the role of each column
   std::optional<std::size_t> label_column_;  // among all columns
-  std::optional<std::size_t> label_place_;   // among those of numbers
+  std::optional<std::size_t> label_place_;   // among the columns of numbers
   std::string label_header_;
   std::vector<std::string> header_, kept_;
-  bool found_label_ = false;  // by itself, not named
+  bool found_label_ = false;  // found by the reader, not named by the caller
   std::size_t first_label_line_ = 0;
   std::string first_label_;
   std::string_view label_hint_;
@@ -609,7 +608,7 @@ Reader open_separated(std::shared_ptr<Input> input, char separator, const ReadOp
 }
 
 void append_text(fmt::memory_buffer& out, std::string_view text, char separator) {
-  // At the start of a file some bytes mean another format.
+  // Some bytes at the start of a file mean another format.
   const bool magic = static_cast<unsigned char>(text.empty() ? 0 : text[0]) >= 0xEF || text.starts_with('\x93') ||
                      text.starts_with('\x1F') || text.starts_with("\x28\xB5") || text.starts_with("PK\x03\x04");
   const bool plain = !text.empty() && text == trimmed(text) && text.find_first_of("\"\r\n") == text.npos &&
@@ -626,7 +625,7 @@ void append_text(fmt::memory_buffer& out, std::string_view text, char separator)
   out.push_back('"');
 }
 
-// One line: `append_cell(c)` for each column of numbers, the label at its old place among them, and at the end the note.
+// Writes one line: `append_cell(c)` for each column of numbers, the label at its old place among them, and the note at the end.
 template <class AppendCell>
 void append_line(fmt::memory_buffer& out, const Table& table, const std::string* label, const std::string* note, char separator,
                  const auto& kept, AppendCell append_cell) {
@@ -635,12 +634,12 @@ void append_line(fmt::memory_buffer& out, const Table& table, const std::string*
     if (!std::exchange(first, false)) out.push_back(separator);
   };
   for (std::size_t c = 0; c <= table.cols; ++c) {
-    // A result of one number per row may have too few columns for the old place.
+    // A result of one number per row may have fewer columns than the old place needs.
     if (label && c == std::min(*table.label_column, table.cols)) {
       separate();
       append_text(out, *label, separator);
     }
-    if (c == 0 && !table.header.empty()) {  // without a name it would pass for a score
+    if (c == 0 && !table.header.empty()) {  // without a name it would look like a score
       for (const Table::Kept& column : table.kept) {
         separate();
         append_text(out, kept(column), separator);

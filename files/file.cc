@@ -1,4 +1,4 @@
-// Reading and replacing files through the system's own calls, because their errors are what the user has to be told.
+// Reads and replaces files through the system's own calls, because the user needs their errors.
 #include "file.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 [[noreturn]] void system_failure(std::string_view name) { throw SystemFailure(std::string(name), errno); }
 
-// So that the rename replaces the file and not the link.
+// The file behind a link, so that the rename replaces the file and not the link.
 std::string resolved(const std::string& path) {
   std::optional<std::string> real = sys::resolved(path);
   if (!real) system_failure(path);
@@ -62,7 +62,7 @@ Input::Input(const std::string& path) : name_(input_name(path)) {
   const std::optional<sys::Status> status = sys::status_of(file_.number());
   if (!status) system_failure(name_);
   if (status->folder) throw SystemFailure(name_, EISDIR);
-  // Files of /proc say 0; standard input may stand anywhere in its file.
+  // Files of /proc report size 0; standard input may be at any position in its file.
   if (!is_standard(path) && status->regular && status->size > 0) size_ = status->size;
   if (const Packing* packing = is_standard(path) ? nullptr : packing_of(path)) {
     unpacker_ = packing->unpacker([this](char* to, std::size_t count) { return read_file(to, count, count); }, name_);
@@ -145,7 +145,7 @@ Output::Output(const std::string& path) : name_(is_standard(path) ? "standard ou
   const std::size_t name_at = slash == path_.npos ? 0 : slash + 1;
   const std::string beside = path_.substr(0, name_at) + "." + path_.substr(name_at, 100) + ".XXXXXX";
   temporary_.assign(beside.c_str(), beside.c_str() + beside.size() + 1);
-  // The name is chosen in place before there is a file, so that the handler of signals knows it in time.
+  // The name is chosen in place before the file exists, so that the signal handler knows it in time.
   unfinished = temporary_.data();
   file_ = Descriptor(sys::create_temporary(temporary_.data()), true);
   if (file_.number() < 0) {
@@ -153,7 +153,7 @@ Output::Output(const std::string& path) : name_(is_standard(path) ? "standard ou
     temporary_.clear();
     system_failure(path);
   }
-  // Only the owner reads it so far; the file gets what it had, or what a new one would get.
+  // So far only the owner can read it. In the end it gets the mode of the old file, or that of a new one.
   mode_ = status ? status->mode : sys::mode_of_new_files();
 }
 
@@ -216,7 +216,7 @@ void Output::finish() {
   held_.clear();
   if (packer_) packer_->finish();
   if (!temporary_.empty() && !sys::set_mode(file_.number(), mode_)) system_failure(name_);
-  // Without this a crash of the machine may leave the new name with none of its bytes.
+  // Without this, a crash of the machine may leave an empty file under the new name.
   if (!temporary_.empty() && !sys::flush(file_.number())) system_failure(name_);
   if (!file_.close()) system_failure(name_);
   if (temporary_.empty()) return;

@@ -1,4 +1,4 @@
-// Bytes of files, in and out: whole files or nothing.
+// Reads and writes the bytes of files. A file is written whole or not at all.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,12 +19,12 @@
 
 namespace files {
 
-// A file, its contents or an argument is not what it should be.
+// A file, its contents or an argument is wrong.
 struct BadInput : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// What the system says of a file.
+// An error of the system about a file.
 struct SystemFailure : BadInput {
   SystemFailure(std::string name, int error);
   std::string file;
@@ -39,10 +39,10 @@ template <class... Args>
 // Whether `path` is "-" or nothing: standard input, or standard output.
 bool is_standard(const std::string& path);
 
-// How messages call the file that is read from `path`.
+// The name in messages of the file that is read from `path`.
 std::string input_name(const std::string& path);
 
-// Whether `path` is standard input or output, a device or a pipe: its name does not say what it holds.
+// Whether `path` is standard input or output, a device or a pipe, whose name does not say what it holds.
 bool is_stream(const std::string& path);
 
 class Descriptor {
@@ -55,7 +55,7 @@ class Descriptor {
 
   int number() const { return number_; }
 
-  // A full disk may be reported as late as here.
+  // Closes the file. A full disk may only be reported here.
   bool close();
 
  private:
@@ -69,27 +69,27 @@ class Input {
   // The file at `path`, unpacked if its name ends in .gz or .zst; "-" or nothing is standard input.
   explicit Input(const std::string& path);
 
-  // `bytes` stay where they are.
+  // Does not copy `bytes`.
   Input(std::string_view bytes, std::string name);
 
-  // How messages call it.
+  // Its name in messages.
   const std::string& name() const { return name_; }
 
-  // The next bytes, as many as asked for unless the input ends; or, where others write them meanwhile, `enough` if more would
-  // have to be waited for.
+  // The next bytes, as many as asked for unless the input ends. If `enough` of them are read and more would make it wait, it
+  // returns these.
   std::size_t read(char* to, std::size_t count);
   std::size_t read(char* to, std::size_t count, std::size_t enough);
 
   // Whether the last read found the end.
   bool at_end() const { return at_end_; }
 
-  // How many there are, where that is known beforehand.
+  // The number of bytes, if it is known beforehand.
   std::optional<std::uint64_t> size() const { return size_; }
 
-  // How many have been read. May be asked by another thread.
+  // The number of bytes read so far. Another thread may call it.
   std::uint64_t position() const { return position_; }
 
-  // Goes elsewhere. What comes through a pipe is brought to memory for it.
+  // Moves to another position. A pipe is read into memory for this.
   void seek(std::uint64_t position);
   void bring_to_memory();  // unless it has a size
 
@@ -107,8 +107,8 @@ class Input {
   std::size_t read_file(char* to, std::size_t count, std::size_t enough);
 };
 
-// A file that is written beside its place and put there at the end, so that it is either the old one or complete. Standard
-// output, devices and pipes are written to directly. What is called .gz or .zst is packed. Throws BadInput.
+// A file that is written under a temporary name and renamed at the end, so that it is either the old one or complete. Standard
+// output, devices and pipes are written directly. A name that ends in .gz or .zst is packed. Throws BadInput.
 class Output {
  public:
   explicit Output(const std::string& path);
@@ -121,12 +121,12 @@ class Output {
 
   void write(std::string_view bytes);
 
-  // From here on bytes may be changed after they were written; what goes to a pipe waits in memory for it.
+  // Allows bytes to be changed after they were written. Bytes for a pipe then wait in memory.
   void allow_changes();
   void change(std::uint64_t position, std::string_view bytes);
   std::uint64_t position() const { return position_; }
 
-  // Only now the file is there.
+  // Puts the finished file in its place.
   void finish();
 
  private:
@@ -134,8 +134,8 @@ class Output {
   void write_file(std::string_view bytes);
 
   std::string name_;
-  std::string path_;             // its place, or nothing where it is written to directly
-  std::vector<char> temporary_;  // its name until then, ending with 0
+  std::string path_;             // its place, or nothing if it is written directly
+  std::vector<char> temporary_;  // its temporary name, ending with 0
   Descriptor file_;
   unsigned mode_ = 0;
   std::string* memory_ = nullptr;
@@ -145,12 +145,11 @@ class Output {
   std::unique_ptr<Packer> packer_;
 };
 
-// All of a file at once.
+// Writes a whole file at once.
 void write_output(const std::string& path, std::string_view text);
 
-// Lets SIGINT, SIGTERM, SIGHUP and SIGQUIT, unless they are ignored, remove the unfinished output before they end the program,
-// and makes a limit on the size of files an error of writing. For programs that have these signals to themselves and one
-// output.
+// Makes SIGINT, SIGTERM, SIGHUP and SIGQUIT, unless they are ignored, remove the unfinished output before they end the program,
+// and turns a limit on file sizes into a write error. For programs that own these signals and have one output.
 void clean_up_on_signals();
 
 }  // namespace files

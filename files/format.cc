@@ -1,4 +1,4 @@
-// Which format a file has, and whole files.
+// Chooses the format of a file, and reads and writes whole files.
 #include "format.h"
 
 #include <fmt/ranges.h>
@@ -13,7 +13,7 @@
 namespace files {
 namespace {
 
-// The format that the name of a file ends in, packing aside, or nullptr.
+// The format that the ending of a file's name says, ignoring .gz and .zst, or nullptr.
 const Format* format_by_ending(std::string_view path) {
   if (const Packing* packing = packing_of(path)) path.remove_suffix(packing->ending.size());
   const std::size_t dot = path.rfind('.');
@@ -24,19 +24,18 @@ const Format* format_by_ending(std::string_view path) {
   return found == std::end(kFormats) ? nullptr : found;
 }
 
-// Refuses formats that others read, and says how.
+// Refuses formats that other programs read, and names these programs.
 void refuse_known(const std::string& path) {
   for (const std::string_view ending : {".parquet", ".arrow", ".feather", ".orc"}) {
     if (!path.ends_with(ending)) continue;
     bad_input(
-        "{}: {} is for Python: what pyarrow and pandas read of it the functions of entropic take as it is, and "
-        "entropic.write makes a .csv or .npy of it",
+        "{}: {} is read in Python: entropic's functions take what pyarrow and pandas read from it, and entropic.write "
+        "writes that as a .csv or .npy",
         path, ending);
   }
   if (path.ends_with(".bz2") || path.ends_with(".xz")) {
     const std::string_view tool = path.ends_with(".bz2") ? "bzip2" : "xz";
-    bad_input("{}: of packed files .gz and .zst are read; others come through a pipe: {} -dc {} | entropic ...", path, tool,
-              path);
+    bad_input("{}: only .gz and .zst are unpacked; use a pipe for others: {} -dc {} | entropic ...", path, tool, path);
   }
 }
 
@@ -63,15 +62,15 @@ const Format& input_format(const std::string& path, const std::string& name) {
   if (format == nullptr && name.empty() && is_stream(path)) return kFormats[0];
   if (format == nullptr && path.ends_with(".json") && name.empty()) {
     bad_input(
-        "{}: JSON is read in lines, .jsonl (jq -c '.[]' {} makes them of an array of rows), or as what a server of a language "
-        "model replies, --format-in logprobs",
+        "{}: JSON is read as lines, .jsonl (jq -c '.[]' {} makes them from an array of rows), or as the reply of a language "
+        "model's server, with --format-in logprobs",
         path, path);
   }
   if (format == nullptr) {
     const std::optional<sys::Status> status = sys::status_of(path);
-    if (status && status->folder) bad_input("{}: this is a folder, and rows are read from files", path);
+    if (status && status->folder) bad_input("{}: this is a folder, not a file", path);
     refuse_known(path);
-    bad_input("{}: the name ends in none of {}; say which it is with --format-in", path, format_endings());
+    bad_input("{}: the name ends in none of {}; --format-in names the format", path, format_endings());
   }
   return *format;
 }
@@ -80,7 +79,8 @@ const Format& output_format(const std::string& path, const std::string& name) {
   if (is_stream(path) && name.empty()) return kFormats[0];
   const Format* format = format_by_ending(name.empty() ? path : "." + name);
   if (format == nullptr || format->create == nullptr) {
-    bad_input("{}: the name must end in one of {}, also with .gz or .zst; or say --format-out", path, format_endings());
+    bad_input("{}: the name must end in one of {}, also with .gz or .zst; --format-out names the format", path,
+              format_endings());
   }
   return *format;
 }
@@ -126,7 +126,7 @@ void leave_out(const std::vector<std::size_t>& rows, Table& table) {
   }
 }
 
-// The rows that lack nothing. How many are left is known only when they are parsed, and the next ones are counted from there.
+// The rows without missing numbers. Their number is only known once they are parsed, and the next rows are counted from it.
 Reader without_missing(Reader all) {
   Reader some;
   some.take = [all = std::move(all), rows = std::size_t{0}](Piece& piece, std::size_t numbers) mutable {
@@ -141,7 +141,7 @@ Reader without_missing(Reader all) {
   return some;
 }
 
-// Those rows of a parsed piece that are wanted.
+// Keeps the wanted rows of a parsed piece.
 void cut(Piece& piece) {
   Table& table = piece.table;
   if (piece.begin == 0 && piece.end >= table.rows) return;
@@ -170,7 +170,7 @@ Reader slice(Reader all, const ReadOptions& options, const std::string& name) {
       piece.end = std::min(piece.table.rows, options.end_row - next);
       next += piece.table.rows;
     } while (piece.begin == piece.table.rows);
-    if (next >= options.end_row) piece.mistake.clear();  // it is behind them
+    if (next >= options.end_row) piece.mistake.clear();  // it is behind the wanted rows
     return true;
   };
   some.parse = [parse = all.parse](Piece& piece) {
@@ -186,7 +186,7 @@ Reader slice(Reader all, const ReadOptions& options, const std::string& name) {
 Reader open(const Format& format, std::shared_ptr<Input> input, const ReadOptions& options) {
   const std::string name = input->name();
   Reader reader = format.open(std::move(input), options);
-  // Arrays of numbers lack none.
+  // Arrays of numbers have no missing ones.
   if (options.missing == Missing::skip && !reader.counted) reader = without_missing(std::move(reader));
   return slice(std::move(reader), options, name);
 }

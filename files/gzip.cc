@@ -1,4 +1,4 @@
-// A file may be several packed ones, one behind the other, as cat makes them.
+// Gzip. A file may hold several packed files one after the other, as cat makes them.
 #include <zlib.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ class GzipUnpacker : public Unpacker {
         break;
       }
       if (!in_member_ && begun_) {
-        // Behind the end tapes and archives have zeros.
+        // Tapes and archives have zeros behind the end.
         while (state_->avail_in > 0 && *state_->next_in == 0) ++state_->next_in, --state_->avail_in;
         if (state_->avail_in == 0) continue;
         inflateReset(state_.get());
@@ -74,7 +74,7 @@ class GzipPacker : public Packer {
           deflateEnd(state);
           delete state;
         }) {
-    // Without a name and a time in the header: the same numbers give the same file.
+    // The header has no name and no time, so that the same numbers give the same file.
     if (deflateInit2(state_.get(), Z_DEFAULT_COMPRESSION, Z_DEFLATED, kWindow, 8, Z_DEFAULT_STRATEGY) != Z_OK)
       throw std::bad_alloc();
   }

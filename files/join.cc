@@ -1,5 +1,5 @@
-// A reader of readers. The first part of each file is parsed as it is taken, and compared with that of the first file: the
-// others of a file are like it.
+// A reader of readers. The first part of each file is parsed when it is taken, and compared with the first part of the first
+// file; the other parts of a file are like its first.
 #include "join.h"
 
 #include <algorithm>
@@ -20,19 +20,19 @@ std::string columns_of(const Table& table) {
   return text.empty() ? "no header" : text;
 }
 
-// Refuses a file whose rows cannot stand below those of the first.
+// Refuses a file whose rows cannot follow those of the first.
 void check_alike(const Table& first, const std::string& first_name, const Table& table, const std::string& name) {
   if (table.shape.size() > 2) bad_input("{}: an array of {} axes cannot be joined with other files", name, table.shape.size());
-  if (table.cols != first.cols) bad_input("{}: {} columns, and {} has {}", name, table.cols, first_name, first.cols);
+  if (table.cols != first.cols) bad_input("{}: it has {} columns, and {} has {}", name, table.cols, first_name, first.cols);
   if (table.header != first.header) {
     bad_input("{}: its columns are {}, those of {} are {}", name, columns_of(table), first_name, columns_of(first));
   }
   if (table.label_column != first.label_column || table.label_header != first.label_header) {
-    bad_input("{}: labels do not stand where they stand in {}", name, first_name);
+    bad_input("{}: its labels are in another column than those of {}", name, first_name);
   }
   const auto same_name = [](const Table::Kept& a, const Table::Kept& b) { return a.name == b.name; };
   if (!std::equal(table.kept.begin(), table.kept.end(), first.kept.begin(), first.kept.end(), same_name)) {
-    bad_input("{}: the columns that are kept are not those of {}", name, first_name);
+    bad_input("{}: its kept columns are not those of {}", name, first_name);
   }
   if (table.values.index() != first.values.index())
     bad_input("{}: its numbers are of another type than those of {}", name, first_name);
@@ -45,11 +45,11 @@ struct Join::State {
   std::string format;
   ReadOptions options;
   std::vector<Reader> readers;  // one for each path, once it is opened
-  std::vector<bool> taken;      // whether the first part of it was
+  std::vector<bool> taken;      // whether the first part of each was taken
   std::size_t at = 0, rows = 0, rows_before = 0;
   Table first;
   std::optional<std::uint64_t> size;
-  mutable std::mutex mutex;  // of what follows
+  mutable std::mutex mutex;  // for the members below
   std::shared_ptr<Input> input;
   std::uint64_t done = 0;
 
@@ -70,7 +70,7 @@ struct Join::State {
     const std::lock_guard lock(mutex);
     done += input->position();
     input.reset();
-    readers[at].take = nullptr;  // and with it the file; parts of it may still be parsed
+    readers[at].take = nullptr;  // frees the file; parts of it may still be parsed
     ++at;
   }
 
@@ -113,7 +113,7 @@ Join::Join(std::vector<std::string> paths, std::string format, ReadOptions optio
   for (const std::string& path : paths) {
     input_format(path, format);
     if (std::count_if(paths.begin(), paths.end(), is_standard) > 1) {
-      bad_input("standard input is read once, and is two of the files");
+      bad_input("standard input can be only one of the files");
     }
     if (is_standard(path)) {
       known = false;
@@ -136,7 +136,7 @@ Reader Join::reader() {
   all.take = [state = state_](Piece& piece, std::size_t numbers) { return state->take(piece, numbers); };
   all.parse = [](Piece& piece) {
     if (!piece.parse) return;
-    // What counts rows over all files was said when they were taken.
+    // The counts of rows over all files were set when the piece was taken.
     const std::size_t first_row = piece.table.first_row;
     const std::string file = piece.table.file;
     const std::size_t rows_before = piece.table.rows_before;

@@ -13,14 +13,14 @@ namespace files {
 
 class Join {
  public:
-  // Files of one kind: the same columns, names and type of numbers, each of the format that its name says or `format`. Throws
-  // BadInput where one is not there.
+  // Files with the same columns, names and type of numbers. Each has the format `format` or, without it, that of its name.
+  // Throws BadInput if a file is missing.
   Join(std::vector<std::string> paths, std::string format, ReadOptions options);
 
-  // The rows that the options ask for, counted over all files. A table says which file it is from.
+  // The rows that the options ask for, counted over all files. Each table names its file.
   Reader reader();
 
-  // Bytes read, and all there are where that is known. May be asked by another thread.
+  // The number of bytes read, and of all bytes if that is known. Another thread may call these.
   std::uint64_t position() const;
   std::optional<std::uint64_t> size() const;
 

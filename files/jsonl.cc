@@ -2,9 +2,9 @@
 //   [2, 1.5, -1]                          an array of numbers, or
 //   {"id": "a17", "scores": [2, 1.5]}     an object with an array, the array to read (--key where there are several), or
 //   {"cat": 2, "dog": 1.5, "name": "x"}   an object of numbers, whose keys are the names of the columns.
-// The label of a row is the field that --labels names, or the first string of the object. Beside an array, other strings and
-// numbers are kept. --key a.b is the array "b" of the object "a". null is a missing number; NaN, Infinity, "nan", "inf" and
-// "-inf" are read, and the last three written, as JSON has no such numbers. Lines of blanks are skipped.
+// The label of a row is the field that --labels names, or the first string of the object. Strings and numbers beside an array
+// are kept. --key a.b is the array "b" of the object "a". null is a missing number; NaN, Infinity, "nan", "inf" and "-inf" are
+// read, and the last three are written, because JSON has no such numbers. Lines of blanks are skipped.
 
 #include <simdjson.h>
 
@@ -24,7 +24,7 @@ namespace {
 
 namespace json = simdjson::ondemand;
 
-// NaN and Infinity, as Python writes them, in quotes.
+// The line with NaN and Infinity, which Python writes, in quotes.
 std::string with_quoted_numbers(std::string_view line) {
   std::string result;
   bool in_string = false;
@@ -49,22 +49,22 @@ std::string with_quoted_numbers(std::string_view line) {
 
 enum class Form { array, keyed, named };
 
-// What the first line says about all.
+// The form of all lines, which the first line shows.
 struct Layout {
   Form form = Form::array;
   std::string key;                   // of the array
-  bool literal = false;              // the key, though it has dots
-  std::optional<std::size_t> width;  // how many numbers in a row, once the line is read
+  bool literal = false;              // the key is one name, though it has dots
+  std::optional<std::size_t> width;  // numbers in a row, once the first line is read
   std::vector<std::size_t> nested;   // axes between line and row: Table::nested
   std::vector<std::string> header;
-  std::unordered_map<std::string, std::size_t> places;  // of the header
-  std::vector<std::string> ignored;                     // other fields of the first line, where columns are chosen
+  std::unordered_map<std::string, std::size_t> places;  // the place of each name of the header
+  std::vector<std::string> ignored;                     // other fields of the first line, if columns are chosen
   std::vector<std::string> kept;                        // fields beside the array
   std::string label_key;
   std::optional<std::size_t> label_column;
 };
 
-// Which of some names a list such as "a,c" has. Throws BadInput for others.
+// The names that a list such as "a,c" selects. Throws BadInput for unknown ones.
 std::vector<bool> chosen_of(std::string_view list, std::string_view option, const std::vector<std::string>& names,
                             std::string_view file) {
   std::vector<bool> chosen(names.size());
@@ -78,7 +78,7 @@ std::vector<bool> chosen_of(std::string_view list, std::string_view option, cons
   return chosen;
 }
 
-// Reads one line after the other.
+// Reads lines one after the other.
 class Lines {
  public:
   Lines(std::string_view name, std::size_t first_line, const ReadOptions& options)
@@ -104,7 +104,7 @@ class Lines {
     return layout;
   }
 
-  // Reads a line, behind which simdjson may read on.
+  // Reads a line. simdjson may read bytes behind it.
   void next(std::string_view line, const Layout& layout) {
     const std::size_t numbers_before = values.size(), labels_before = labels.size();
     kept.resize(layout.kept.size());
@@ -123,7 +123,7 @@ class Lines {
       read_row(std::move(document), layout);
     });
     ++line_;
-    // The label of a line, and what is kept of it, are those of each of its rows.
+    // Each row of a line has the line's label and kept fields.
     const std::size_t rows = rows_of_line(layout.nested);
     for (std::size_t r = 1; r < rows; ++r) {
       if (layout.label_column) labels.push_back(labels.back());
@@ -147,7 +147,7 @@ class Lines {
   std::vector<std::size_t> missing;  // rows that lack a number
 
  private:
-  // Calls f(the line as JSON), if that fails once more with NaN and Infinity in quotes.
+  // Calls f(the line as JSON). If that fails, calls it once more with NaN and Infinity in quotes.
   template <class F>
   void on_document(std::string_view line, F f) {
     try {
@@ -171,7 +171,7 @@ class Lines {
     wrong("this is not a line of JSON: {}", error.what());
   }
 
-  // Throws with the line, and with the cell.
+  // Throw a message that names the line, or the line and the cell.
   template <class... Args>
   [[noreturn]] void wrong(fmt::format_string<Args...> what, Args&&... args) const {
     bad_input("{}:{}: {}", name_, line_, fmt::format(what, std::forward<Args>(args)...));
@@ -192,7 +192,7 @@ class Lines {
   void read_row(json::document line, const Layout& layout) {
     const bool is_array = type_of(line) == json::json_type::array;
     if ((layout.form == Form::array) != is_array) {
-      wrong("the line is an {}, the first one is none", is_array ? "array" : "object");
+      wrong("the line is an {}, and the first one is not", is_array ? "array" : "object");
     }
     switch (layout.form) {
       case Form::array:
@@ -264,7 +264,7 @@ class Lines {
     return names_rows(name) && std::find(layout.header.begin(), layout.header.end(), name) != layout.header.end();
   }
 
-  // The fields with scores, where they are not in an array: those that are chosen, or all.
+  // Finds the fields with scores if they are not in an array: the chosen ones, or all.
   void choose_columns(const std::vector<std::string>& words, const std::vector<std::string>& names, Layout& layout) const {
     std::vector<bool> taken(names.size(), true), left_out(names.size());
     if (!options_.columns.empty()) taken = chosen_of(options_.columns, "columns", names, name_);
@@ -276,14 +276,14 @@ class Lines {
     }
     for (const std::string& name : names) {
       if (options_.columns.empty() && taken_for_rows(name, layout)) {
-        wrong("{} looks like what rows are called; --labels {} keeps it beside them, --exclude {} drops it, --columns chooses",
+        wrong("{} looks like a name for rows; --labels {} takes it as the label, --exclude {} leaves it out, --columns chooses",
               in_quotes(name), name, name);
       }
     }
     for (const std::string& word : words) {
       if (std::find(layout.header.begin(), layout.header.end(), word) == layout.header.end()) continue;
-      wrong("{} is not a number, nor the label, which is {}; --columns chooses fields, --key an array", in_quotes(word),
-            in_quotes(layout.label_key));
+      wrong("{} is neither a number nor the label, which is {}; --columns chooses fields, --key chooses an array",
+            in_quotes(word), in_quotes(layout.label_key));
     }
   }
 
@@ -296,15 +296,15 @@ class Lines {
     const std::size_t count = shape_.back();
     if (shape_.size() == 1 && layout.nested.empty()) {
       if (count == layout.width) return;
-      wrong("the line has {} number{}, the first one has {}", count, count == 1 ? "" : "s", *layout.width);
+      wrong("the line has {} number{}, and the first one has {}", count, count == 1 ? "" : "s", *layout.width);
     }
     std::vector<std::size_t> first = layout.nested;
     first.push_back(*layout.width);
     if (shape_ == first) return;
-    wrong("the array has shape ({}), that of the first line ({})", fmt::join(shape_, ", "), fmt::join(first, ", "));
+    wrong("the array has shape ({}), and that of the first line has ({})", fmt::join(shape_, ", "), fmt::join(first, ", "));
   }
 
-  // The numbers of an array and of those in it, which are alike as NumPy wants them.
+  // Reads the numbers of an array and of the arrays in it, which must have equal lengths as in NumPy.
   void read_axis(json::array array, std::size_t axis, std::size_t& cell) {
     std::size_t count = 0;
     for (json::value value : array) {
@@ -328,7 +328,7 @@ class Lines {
 
   void read_keyed(json::object object, const Layout& layout) {
     bool found = false, labelled = false;
-    // "a.b" is the field of this name or, where there is none in the first line, "b" of "a".
+    // "a.b" is the field of this name or, if the first line has none, "b" of "a".
     const std::size_t dot = layout.literal ? layout.key.npos : layout.key.find('.');
     const std::string_view outer = dot == layout.key.npos ? std::string_view() : std::string_view(layout.key).substr(0, dot);
     for (json::field field : object) {
@@ -351,7 +351,7 @@ class Lines {
     if (layout.label_column && !labelled) wrong("{} is missing", in_quotes(layout.label_key));
   }
 
-  // Puts a field that is kept beside the row, and says whether it is one.
+  // Stores a kept field beside the row, and returns whether the field is kept.
   bool keep(std::string_view name, json::value value, const Layout& layout) {
     const auto place = std::find(layout.kept.begin(), layout.kept.end(), name);
     if (place == layout.kept.end()) return false;
@@ -388,7 +388,7 @@ class Lines {
     read_array(value.get_array(), layout);
   }
 
-  // A number as it is written.
+  // The text of a number.
   std::string token_of(json::value value) const {
     std::string_view token = value.raw_json_token();
     token = token.substr(0, token.find_last_not_of(" \t\r\n") + 1);
@@ -410,7 +410,7 @@ class Lines {
         read_label(field.value(), layout);
         continue;
       }
-      // Nearly always the order of the first line.
+      // The order is nearly always that of the first line.
       std::size_t place = count;
       if (place >= width || layout.header[place] != name) {
         const auto known = layout.places.find(std::string(name));
@@ -440,12 +440,12 @@ class Lines {
       return;
     }
     if (type != json::json_type::string) {
-      wrong("{} is a string in the first line and none here", in_quotes(layout.label_key));
+      wrong("{} is a string in the first line, but not here", in_quotes(layout.label_key));
     }
     labels.emplace_back(std::string_view(value.get_string()));
   }
 
-  // The words that stand for numbers which JSON cannot write.
+  // Reads the words for numbers that JSON cannot write.
   static bool read_special(std::string_view text, double& number) {
     return read_number(text, number) == Reading::number && !std::isfinite(number);
   }
@@ -456,7 +456,7 @@ class Lines {
       case json::json_type::number:
         if (value.get_double().get(number) == simdjson::SUCCESS) return number;
         {
-          // simdjson refuses what is too large, and what is no number at all.
+          // simdjson refuses a number that is too large, and a word that is no number.
           std::string_view token = value.raw_json_token();
           token = token.substr(0, token.find_last_not_of(" \t\r\n") + 1);
           const Reading reading = read_number(token, number);
@@ -485,9 +485,9 @@ class Lines {
   json::parser parser_;
   std::vector<bool> seen_;
   std::size_t rows_ = 0;
-  std::vector<std::size_t> nulls_;  // of the line: how many numbers stand before each
-  std::size_t begin_ = 0;           // of the line's numbers
-  std::vector<std::size_t> shape_;  // of the line's array
+  std::vector<std::size_t> nulls_;  // for each null of the line, how many numbers come before it
+  std::size_t begin_ = 0;           // where the line's numbers begin
+  std::vector<std::size_t> shape_;  // shape of the line's array
   std::optional<std::size_t> depth_;
 };
 
@@ -498,7 +498,7 @@ class JsonlReader {
   JsonlReader(std::shared_ptr<Input> input, const ReadOptions& options)
       : text_(std::move(input), " \t\r", first_line, true), options_(options) {
     if (options_.label.empty() && options.labels > 0) {
-      bad_input("{}: the labels of a .jsonl are a field, --labels NAME", text_.name());
+      bad_input("{}: the labels of a .jsonl are a field; name it with --labels NAME", text_.name());
     }
     if (options.header || options.delimiter != 0) refuse_columns(options, text_.name(), "a .jsonl file");
   }
@@ -548,7 +548,7 @@ class JsonlReader {
   }
 
  private:
-  // The line that begins at `at`, behind which simdjson may read on.
+  // The line that begins at `at`. simdjson may read bytes behind it.
   static std::string_view line_at(std::string& text, std::size_t at) {
     text.reserve(text.size() + simdjson::SIMDJSON_PADDING);
     return std::string_view(text).substr(at, text.find('\n', at) - at);
@@ -578,7 +578,7 @@ Reader open_jsonl(std::shared_ptr<Input> input, const ReadOptions& options) {
 
 namespace {
 
-// Rows of one line: arrays in arrays as the line had them. `scalar`: a number for each row.
+// Writes the rows of one line, as arrays in arrays if the line had them. `scalar`: each row is one number.
 template <class T>
 void append_rows(fmt::memory_buffer& out, const Table& table, const std::vector<T>& values, std::size_t begin, std::size_t rows,
                  bool scalar) {
@@ -613,7 +613,7 @@ std::string_view encode_jsonl(const Table& table, fmt::memory_buffer& out) {
   for (const std::string& name : table.header) names.push_back(json_string(name) + ": ");
   const std::string label_name = json_string(table.label_header.empty() ? "label" : table.label_header) + ": ";
   const std::string note_name = json_string(table.note_header) + ": ";
-  // One number for each row is no array of one.
+  // One number for each row is written as a number, not as an array of one.
   const bool scalar = !named && table.cols == 1 && table.shape.size() == 1 + table.nested.size() && !table.result.empty();
   const bool nested = !table.nested.empty() && !named && !noted;
   const std::size_t together = nested ? rows_of_line(table.nested) : 1;
@@ -635,12 +635,12 @@ std::string_view encode_jsonl(const Table& table, fmt::memory_buffer& out) {
           };
           if (object) out.push_back('{');
           for (const Table::Kept& column : table.kept) {
-            // The result takes the place of what had its name.
+            // The result replaces a field of the same name.
             if (column.name == called ||
                 std::find(table.header.begin(), table.header.end(), column.name) != table.header.end()) {
               continue;
             }
-            if (column.words[r]) add_label();  // the first string of an object is taken for the label
+            if (column.words[r]) add_label();  // readers take the first string of an object for the label
             separate();
             out.append(json_string(column.name));
             out.append(std::string_view(": "));

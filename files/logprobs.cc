@@ -1,8 +1,8 @@
-// What language model servers reply when they are asked for log-probabilities: OpenAI's chat, completions and responses, vLLM,
-// llama.cpp's server. One row for each generated token, its candidates from the most probable on, the token as the label. Rows
-// with fewer candidates end in -inf, absent scores.
+// Replies of language model servers with log-probabilities: OpenAI's chat, completions and responses, vLLM, llama.cpp's server.
+// Each generated token is a row: its candidates, the most probable first, with the token as the label. Rows with fewer
+// candidates end in -inf for absent scores.
 //
-// A reply is read for what is in it, wherever it stands:
+// The reader finds these objects anywhere in a reply:
 //   {"token": "a", "top_logprobs": [{"token": "a", "logprob": -0.1}, ...]}       a list; llama.cpp has top_probs with prob too
 //   {"tokens": ["a", ...], "top_logprobs": [{"a": -0.1, "b": -2.4}, ...]}        dictionaries; also {"logprob": -0.1} for a
 //   number
@@ -65,7 +65,7 @@ class Replies {
     bad_input("{}: reply {} is not JSON: {}", name_, replies_ + 1, simdjson::error_message(error));
   }
 
-  // A logarithm, from a number or an object with it; null is none.
+  // The log-probability in a number or an object. null means that it is absent.
   double logprob_of(const dom::element& value) const {
     double number = 0;
     dom::object object;
@@ -86,8 +86,8 @@ class Replies {
   [[noreturn]] void no_logprob() const { bad_input("{}: token {}: a candidate has no logprob", name_, rows.size() + 1); }
 
   double checked(double logprob) const {
-    // A server's float may round to a little more than 0.
-    if (logprob > 1e-3) bad_input("{}: token {}: {} is no log-probability", name_, rows.size() + 1, logprob);
+    // The float of a server may be rounded to a little more than 0.
+    if (logprob > 1e-3) bad_input("{}: token {}: {} is not a log-probability", name_, rows.size() + 1, logprob);
     return logprob;
   }
 
@@ -96,7 +96,7 @@ class Replies {
     rows.push_back({std::move(token), std::move(logprobs)});
   }
 
-  // Candidates as a list. The token that was drawn may be none of the most probable.
+  // Adds candidates from a list. The drawn token may not be among the most probable ones.
   void add_list(const dom::object& object, const dom::array& candidates) {
     const std::string token(text_of(object, "token").value_or(text_of(object, "content").value_or("")));
     std::vector<double> logprobs;
@@ -112,7 +112,7 @@ class Replies {
     add(token, std::move(logprobs));
   }
 
-  // A dictionary of candidates for each token; null for a token of the prompt that nothing precedes.
+  // Adds a dictionary of candidates for each token. null stands for the first token of the prompt, which nothing precedes.
   void add_dictionaries(const dom::object& object, const dom::array& positions) {
     dom::array tokens;
     const bool named = object["tokens"].get(tokens) == simdjson::SUCCESS;
@@ -124,7 +124,7 @@ class Replies {
       dom::object candidates;
       if (one.is_null()) continue;
       if (one.get(candidates) != simdjson::SUCCESS)
-        bad_input("{}: token {}: the candidates are no dictionary", name_, position);
+        bad_input("{}: token {}: the candidates are not a dictionary", name_, position);
       std::vector<double> logprobs;
       for (const dom::key_value_pair candidate : candidates) logprobs.push_back(logprob_of(candidate.value));
       add(std::string(token), std::move(logprobs));
@@ -170,7 +170,7 @@ std::string read_text(Input& input) {
 
 Reader open_logprobs(std::shared_ptr<Input> input, const ReadOptions& options) {
   const std::string name = input->name();
-  if (!options.key.empty()) bad_input("{}: replies have no --key", name);
+  if (!options.key.empty()) bad_input("{}: --key is not for replies", name);
   refuse_columns(options, name, "a reply");
   const std::string text = read_text(*input);
   if (text.find_first_not_of(" \t\r\n") == text.npos) bad_input("{}: the file is empty", name);

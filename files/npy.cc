@@ -1,5 +1,5 @@
-// NumPy's .npy, versions 1 to 3: any number of dimensions, rows along the last. bfloat16, which NumPy lacks, is written with
-// the type that the ml_dtypes package gives it there, two bytes of no type: '<V2'.
+// NumPy's .npy, versions 1 to 3: any number of dimensions, with rows along the last. NumPy lacks bfloat16. It is written as
+// '<V2', two bytes without a type, as the ml_dtypes package has it.
 
 #include <fmt/ranges.h>
 
@@ -99,7 +99,7 @@ class Header {
       }
       if (error != std::errc()) broken("has a shape that is not a tuple of numbers");
       rest_.remove_prefix(end - rest_.data());
-      accept('L');  // Python 2 wrote long integers so
+      accept('L');  // Python 2 wrote long integers with an L
       shape.push_back(length);
       if (shape.size() > kMostDimensions) broken("has more than 64 dimensions");
       if (!accept(',') && peek() != ')') broken("has a shape that is not a tuple of numbers");
@@ -144,7 +144,7 @@ Reader npy_reader(std::string key, std::string name, ReadBytes read, std::option
   if (std::string_view(start, got) != kMagic) bad_input("{}: this is not an .npy file", name);
   exactly(start + 6, 2);
   const int version = static_cast<unsigned char>(start[6]);
-  if (version < 1 || version > 3) bad_input("{}: .npy version {} is not known; 1, 2 and 3 are", name, version);
+  if (version < 1 || version > 3) bad_input("{}: .npy version {} is not known; only 1, 2 and 3 are", name, version);
   const std::size_t length_size = version == 1 ? 2 : 4;
   exactly(start + 8, length_size);
   std::uint32_t header_size = 0;
@@ -169,8 +169,8 @@ std::string npy_header(const Table& table, std::optional<std::size_t> rows) {
   std::string header =
       fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}",
                   table.whole ? "<i8" : kTypes[table.values.index()], fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
-  // Room for any first length, which may not be known yet. The numbers start at a multiple of 64 bytes, the header ends with a
-  // new line.
+  // The header has room for any first length, which may not be known yet. It ends with a new line, and the numbers start at a
+  // multiple of 64 bytes.
   constexpr std::size_t kBefore = 10, kLongestLength = 20;
   std::size_t size = kBefore + header.size() + 1;
   if (!shape.empty()) size += kLongestLength - fmt::formatted_size("{}", shape[0]);

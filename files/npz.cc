@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kEnding = ".npy";
 
-// minizip's view of an Input. It knows no exceptions: one that passes through C would end the program.
+// minizip's view of an Input. It throws nothing: an exception that passes through C would end the program.
 struct Source {
   std::shared_ptr<Input> input;
   std::exception_ptr failure;
@@ -84,7 +84,7 @@ class Archive {
     bad_input("{}: the zip archive is broken or cut short", name());
   }
 
-  // The next unpacked bytes of the opened member; at its end its checksum must be right.
+  // The next unpacked bytes of the opened member. At its end the checksum must be right.
   std::size_t read(char* to, std::size_t count) {
     std::size_t size = 0;
     while (size < count) {
@@ -130,7 +130,7 @@ std::vector<Member> members_of(const Archive& archive) {
     member.key.resize(member.key.size() - kEnding.size());
     if (info.flag & 1) bad_input("{}: the zip archive is encrypted", archive.name());
     if (info.compression_method != 0 && info.compression_method != Z_DEFLATED) {
-      bad_input("{}: the zip archive is neither stored nor deflated", archive.name());
+      bad_input("{}: a file in the zip archive is neither stored nor deflated", archive.name());
     }
     member.size = info.uncompressed_size;
     members.push_back(std::move(member));
@@ -147,7 +147,7 @@ Reader open_npz(std::shared_ptr<Input> input, const ReadOptions& options) {
   if (input->size() == std::uint64_t{0}) bad_input("{}: the file is empty", name);
   if (archive->file() == nullptr) {
     archive->check_failure();
-    bad_input("{}: this is not an .npz file, or cut short", name);
+    bad_input("{}: this is not an .npz file, or it is cut short", name);
   }
   std::vector<Member> members = members_of(*archive);
   std::vector<std::string_view> keys;
@@ -156,7 +156,7 @@ Reader open_npz(std::shared_ptr<Input> input, const ReadOptions& options) {
   if (unzGoToFilePos64(archive->file(), &member.place) != UNZ_OK || unzOpenCurrentFile(archive->file()) != UNZ_OK) {
     archive->broken();
   }
-  // The size that the archive says is not to be believed either: it is compared, the bytes are counted.
+  // The size in the archive may be wrong too: it is compared with the number of bytes.
   return npy_reader(
       member.key, name, [archive](char* to, std::size_t count) { return archive->read(to, count); }, std::nullopt);
 }
@@ -166,7 +166,7 @@ namespace {
 // minizip's view of an Output.
 struct Target {
   Output* output;
-  std::uint64_t at = 0;  // where minizip thinks that it is
+  std::uint64_t at = 0;  // the position that minizip assumes
   std::exception_ptr failure;
 };
 
@@ -199,13 +199,14 @@ long seek_target(voidpf opaque, voidpf, ZPOS64_T offset, int origin) {
   return 0;
 }
 
-// Whether an array's name may be that of a file in an archive, which somebody may unpack: it leads nowhere else.
+// Whether an array's name is safe as a file name in an archive: unpacking it must not write to another folder.
 bool is_member_name(std::string_view key) {
   return !key.empty() && key[0] != '/' && key.find("..") == key.npos && key.find_first_of("\\:") == key.npos &&
          printable(key) == key;
 }
 
-// One stored member, whose header may change at the end: its checksum is put together from those of header and numbers.
+// Writes one stored member, whose header may change at the end. Its checksum is combined from those of the header and of the
+// numbers.
 class Archiver {
  public:
   Archiver(Output& output, const Table& first, bool counted)
@@ -222,7 +223,7 @@ class Archiver {
     check(zipOpenNewFileInZip2_64(file_, member.c_str(), &info, nullptr, 0, nullptr, 0, nullptr, kStored, 0, kRaw, kZip64) !=
           ZIP_OK);
     header_ = npy_header(like_, std::nullopt);
-    // minizip writes in pieces of its own: only what is known now can be given to it before the end.
+    // minizip buffers what it writes. So it gets the header that is known now, and end() replaces that in the file.
     header_at_ = target_.at;
     write(header_);
   }

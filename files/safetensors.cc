@@ -1,5 +1,5 @@
-// Hugging Face's .safetensors: a header in JSON that says where each array lies, then the arrays.
-// Source: https://github.com/huggingface/safetensors, README, "Format".
+// Hugging Face's .safetensors: a header in JSON with the place of each array, then the arrays. Source:
+// https://github.com/huggingface/safetensors, README, "Format".
 
 #include <fmt/ranges.h>
 #include <simdjson.h>
@@ -14,7 +14,7 @@
 namespace files {
 namespace {
 
-constexpr std::uint64_t kLongestHeader = 100'000'000;  // as the format's own library has it
+constexpr std::uint64_t kLongestHeader = 100'000'000;  // the limit of the format's own library
 
 struct Entry {
   std::string key;
@@ -23,7 +23,7 @@ struct Entry {
   std::uint64_t begin = 0, end = 0;
 };
 
-// The entries of the header, or throws.
+// The entries of the header. Throws BadInput if it is broken.
 std::vector<Entry> entries_of(std::string& header, std::string_view name) {
   const auto broken = [&](std::string_view how) { bad_input("{}: the header {}", name, how); };
   simdjson::dom::parser parser;
@@ -53,7 +53,8 @@ std::vector<Entry> entries_of(std::string& header, std::string_view name) {
       if (count == 2 || offset.get(*places[count++]) != simdjson::SUCCESS) count = 3;
       if (count == 3) break;
     }
-    if (count != 2 || entry.begin > entry.end) broken(fmt::format("has data_offsets that are no range for {}", in_quotes(key)));
+    if (count != 2 || entry.begin > entry.end)
+      broken(fmt::format("has data_offsets that are not a range for {}", in_quotes(key)));
     entries.push_back(std::move(entry));
   }
   return entries;
@@ -81,7 +82,8 @@ Reader open_safetensors(std::shared_ptr<Input> input, const ReadOptions& options
   const std::size_t got = input->read(reinterpret_cast<char*>(&length), sizeof(length));
   if (got == 0) bad_input("{}: the file is empty", name);
   const bool too_long = length > kLongestHeader || (input->size() && length > *input->size() - got);
-  if (got < sizeof(length) || too_long) bad_input("{}: this is not a .safetensors file, or cut short within its header", name);
+  if (got < sizeof(length) || too_long)
+    bad_input("{}: this is not a .safetensors file, or it is cut short within its header", name);
   std::string header(length, ' ');
   if (input->read(header.data(), length) < length) bad_input("{}: the file is cut short within its header", name);
 
@@ -112,7 +114,7 @@ Reader open_safetensors(std::shared_ptr<Input> input, const ReadOptions& options
     *left -= taken;
     return taken;
   };
-  // What a pipe holds is known only when it has ended.
+  // The size of a pipe is only known at its end.
   return array_reader(std::move(array), name, read,
                       input->size() ? std::optional<std::uint64_t>(entry.end - entry.begin) : std::nullopt);
 }
@@ -129,7 +131,7 @@ Writer create_safetensors(Output& output, const Table& first, bool counted) {
     for (const std::size_t n : lengths) count *= n;
     std::string json = fmt::format("{{{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[0,{}]}}}}", key, type,
                                    fmt::join(lengths, ","), count * item);
-    // Room for two numbers that may not be known yet; blanks may follow the JSON.
+    // The header has room for two numbers that may not be known yet; blanks may follow the JSON.
     const std::size_t length = (key.size() + 20 * (lengths.size() + 1) + 64 + 7) / 8 * 8;
     json.append(length - json.size(), ' ');
     const std::uint64_t size = length;

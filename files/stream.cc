@@ -1,4 +1,4 @@
-// A pipeline of three filters by oneTBB: one thread reads, all parse, calculate and encode, one writes.
+// A pipeline of three filters by oneTBB: one thread reads; all threads parse, calculate and encode; one thread writes.
 #include "stream.h"
 
 #include <oneapi/tbb/global_control.h>
@@ -15,13 +15,13 @@
 namespace files {
 namespace {
 
-// A part is about as large as keeps the caches warm from one filter to the next; a thread has this part and the next.
+// A part is small enough to stay in the caches from one filter to the next. A thread has one part and the next.
 constexpr std::size_t kNumbers = std::size_t{1} << 16;
 
 struct Part {
   Piece piece;
   fmt::memory_buffer memory;
-  std::string_view encoded;  // in the memory or the table
+  std::string_view encoded;  // in `memory` or in the table
   std::exception_ptr failure;
 };
 
@@ -31,7 +31,8 @@ void stream(const Reader& reader, const Format& format, const std::string& path,
             std::size_t threads, const std::function<void()>& written, const std::function<void(std::size_t rows)>& at_end) {
   // More threads than processors would only hold more parts.
   threads = std::clamp<std::size_t>(threads, 1, 4 * std::max(1u, std::thread::hardware_concurrency()));
-  // So many are under way at most, and they end in their order: when one begins, that which had its memory before is written.
+  // This is the largest number of parts in progress. They end in their order: when a part begins, the last one that used its
+  // memory has been written.
   std::vector<Part> parts(threads + 2);
   std::size_t begun = 0;
   bool ended = false;
@@ -52,7 +53,7 @@ void stream(const Reader& reader, const Format& format, const std::string& path,
     }
     return part;
   };
-  // A failure travels on to its turn: which one is reported does not depend on the threads.
+  // A failure waits for its turn in the order of the rows, so that threads do not decide which failure is reported.
   const auto calculate = [&](Part* part) {
     try {
       if (part->failure) return part;
@@ -74,7 +75,7 @@ void stream(const Reader& reader, const Format& format, const std::string& path,
     }
     writer->append(part->encoded);
     rows += table.rows;
-    // Nothing of it but its memory reaches the next part.
+    // The next part gets only the memory of this one.
     Table next;
     next.values = std::move(table.values);
     table = std::move(next);

@@ -8,9 +8,9 @@
 
 namespace files {
 
-// Writes result(rows) for all rows of the reader, some at a time, in their order. `result` is called by several threads at
-// once, `written` after every part by one, and `at_end` before the file is there, with the number of rows. What fails first in
-// the order of the rows is thrown, and no file is left.
+// Writes result(rows) for all rows of the reader, some at a time, in their order. Several threads call `result` at once; one
+// thread calls `written` after every part. `at_end` gets the number of rows before the file is put in its place. The first
+// failure in the order of the rows is thrown, and no file is left.
 void stream(const Reader& reader, const Format& format, const std::string& path, const std::function<Table(Table)>& result,
             std::size_t threads, const std::function<void()>& written,
             const std::function<void(std::size_t rows)>& at_end = {});

@@ -33,7 +33,7 @@ extern char** environ;
 namespace files::sys {
 namespace {
 
-constexpr std::size_t kMost = 1 << 30;  // bytes of one call: some systems refuse 2^31
+constexpr std::size_t kMost = 1 << 30;  // bytes in one call: some systems refuse 2^31
 
 Status to_status(const struct stat& status) {
   return {S_ISREG(status.st_mode), S_ISDIR(status.st_mode), static_cast<std::uint64_t>(status.st_size),
@@ -44,7 +44,7 @@ const std::atomic<const char*>* unfinished_file = nullptr;
 
 extern "C" void remove_unfinished_and_die(int signal) {
   if (const char* path = *unfinished_file) ::unlink(path);
-  // The handler is gone (SA_RESETHAND), so the signal raised again ends the program when this returns.
+  // The handler is no longer set (SA_RESETHAND), so the signal raised again ends the program when this returns.
   ::raise(signal);
 }
 
@@ -74,7 +74,8 @@ bool close(int descriptor) { return ::close(descriptor) == 0; }
 
 namespace {
 
-// Whether a descriptor that does not block, as those of some shells and of Node are, made us wait for others.
+// Whether the call failed because the descriptor does not block, as those of some shells and of Node. If so, waits until it is
+// ready.
 bool waited(int descriptor, short event) {
   if (errno == EINTR) return true;
   if (errno != EAGAIN && errno != EWOULDBLOCK) return false;
@@ -131,7 +132,7 @@ void remove(const char* path) { ::unlink(path); }
 
 std::optional<std::string> resolved(const std::string& path) {
   char* real = ::realpath(path.c_str(), nullptr);
-  if (real == nullptr) {  // a link may lead to a file that is yet to be made
+  if (real == nullptr) {  // a link may lead to a file that does not exist yet
     std::string to = path;
     char target[PATH_MAX];
     for (int links = 0; links < 40; ++links) {
@@ -200,7 +201,7 @@ Connection listen_here(std::uint16_t& port) {
   const int listener = without_heirs(::socket(AF_INET, SOCK_STREAM, 0));
   if (listener < 0) return kNoConnection;
   const int on = 1;
-  ::setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);  // what is left of connections of before does not count
+  ::setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);  // ignore leftovers of earlier connections
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(port);
@@ -250,7 +251,7 @@ bool send(Connection connection, const char* from, std::size_t count) {
 }
 
 void hang_up(Connection connection) {
-  // What the other side still says would make it lose the end of what it was told.
+  // Unread bytes from the other side would make it lose the end of our reply.
   ::shutdown(static_cast<int>(connection), SHUT_WR);
   char rest[4096];
   for (int parts = 0; parts < 16 && ::recv(static_cast<int>(connection), rest, sizeof rest, 0) > 0; ++parts) continue;
@@ -265,7 +266,7 @@ bool open_in_browser(const std::string& address) {
   if (std::getenv("DISPLAY") == nullptr && std::getenv("WAYLAND_DISPLAY") == nullptr) return false;
 #endif
   posix_spawn_file_actions_t silent;
-  posix_spawnattr_t apart;  // Ctrl-C is not for the browser
+  posix_spawnattr_t apart;  // Ctrl-C must not reach the browser
   if (::posix_spawn_file_actions_init(&silent) != 0) return false;
   if (::posix_spawnattr_init(&apart) != 0) return false;
   for (const int stream : {standard_input, standard_output, standard_error}) {

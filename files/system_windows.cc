@@ -1,4 +1,4 @@
-// Windows, by the calls of its C library. Names of files are UTF-8.
+// Windows, with the calls of its C library. File names are UTF-8.
 #ifdef _WIN32
 #include "system.h"
 
@@ -10,7 +10,7 @@
 #include <io.h>
 #include <sys/stat.h>
 #include <winsock2.h>
-// After winsock2.h.
+// Must come after winsock2.h.
 #include <shellapi.h>
 #include <windows.h>
 
@@ -28,7 +28,7 @@
 namespace files::sys {
 namespace {
 
-constexpr std::size_t kMost = 1 << 30;  // bytes of one call, an unsigned int
+constexpr std::size_t kMost = 1 << 30;  // bytes in one call, an unsigned int
 
 std::filesystem::path to_path(const std::string& name) {
   return std::filesystem::path(std::u8string(name.begin(), name.end()));
@@ -105,7 +105,7 @@ bool seek(int descriptor, std::uint64_t position) {
 
 bool seek_end(int descriptor) { return ::_lseeki64(descriptor, 0, SEEK_END) >= 0; }
 
-void expect_sequential(int) {}  // said when it was opened
+void expect_sequential(int) {}  // this was set when the file was opened
 
 bool flush(int descriptor) { return ::_commit(descriptor) == 0 || errno == EBADF; }
 
@@ -141,7 +141,7 @@ std::size_t terminal_columns(int descriptor) {
   return static_cast<std::size_t>(info.srWindow.Right - info.srWindow.Left + 1);
 }
 
-// The C library has no table of widths: control characters are not shown, those of East Asia and pictures are wide.
+// The C library has no table of widths. Control characters cannot be shown; East Asian characters and pictographs are wide.
 int character_width(wchar_t character) {
   const unsigned c = character;
   if (c < 0x20 || (c >= 0x7f && c < 0xa0)) return -1;
@@ -212,7 +212,7 @@ bool send(Connection connection, const char* from, std::size_t count) {
 }
 
 void hang_up(Connection connection) {
-  // What the other side still says would make it lose the end of what it was told.
+  // Unread bytes from the other side would make it lose the end of our reply.
   ::shutdown(static_cast<SOCKET>(connection), SD_SEND);
   char rest[4096];
   for (int parts = 0; parts < 16 && ::recv(static_cast<SOCKET>(connection), rest, sizeof rest, 0) > 0; ++parts) continue;
@@ -224,7 +224,7 @@ bool open_in_browser(const std::string& address) {
   return reinterpret_cast<std::intptr_t>(::ShellExecuteW(nullptr, L"open", wide.c_str(), nullptr, nullptr, SW_SHOWNORMAL)) > 32;
 }
 
-// Also makes the standard streams what they are elsewhere: bytes, and UTF-8 on the terminal.
+// Also makes the standard streams like those of other systems: bytes, and UTF-8 on the terminal.
 void keep_standard_error() {
   for (const int stream : {standard_input, standard_output, standard_error}) ::_setmode(stream, _O_BINARY);
   ::SetConsoleOutputCP(CP_UTF8);

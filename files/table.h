@@ -1,4 +1,4 @@
-// What a file of scores holds once it is in memory, all of it or some of its rows: numbers, and the names that came with them.
+// A file of scores, or some of its rows, in memory: the numbers and their names.
 #pragma once
 
 #include <entropic/half.h>
@@ -17,35 +17,35 @@ namespace files {
 struct Table {
   // rows x cols without gaps, in the precision of the file.
   std::variant<std::vector<float>, std::vector<double>, std::vector<entropic::float16>, std::vector<entropic::bfloat16>> values;
-  bool whole = false;  // float64 that are whole numbers: arrays are written as int64
-  int digits = 0;      // significant ones in text, at most; 0: the fewest that give the same number back
+  bool whole = false;  // the float64 numbers are whole: arrays are written as int64
+  int digits = 0;      // most significant digits in text; 0: the fewest that give the same number
   std::size_t rows = 0;
   std::size_t cols = 0;
-  std::size_t first_row = 0;  // of these rows, in the file
+  std::size_t first_row = 0;  // number of the first row in the file
 
-  // Where several files are read as one: that which these rows are from, and how many rows the files before it have.
+  // If several files are read as one: the file of these rows, and the number of rows in the files before it.
   std::string file;
   std::size_t rows_before = 0;
 
-  // The array as its file has it: the product of all but the last is the number of rows there. Results of one number per row
-  // lack the last. Files that do not say how many rows they have, such as a .csv, have two axes and here the rows so far known.
+  // The shape of the array in the file: the product of all lengths but the last is the number of rows. Results of one number
+  // per row lack the last axis. A file that does not say how many rows it has, such as a .csv, has two axes, and the first is
+  // the number of rows known so far.
   std::vector<std::size_t> shape;
 
-  // Of a .jsonl whose lines hold arrays of arrays: the lengths of all axes between line and row. Empty where rows are counted
-  // one by one.
+  // For a .jsonl whose lines hold arrays of arrays: the lengths of all axes between line and row. Empty if each line is a row.
   std::vector<std::size_t> nested;
 
-  std::string key;                  // what the file calls the array, or nothing
-  std::string result;               // what objects call it where it was calculated, or nothing
+  std::string key;                  // name of the array in the file, or nothing
+  std::string result;               // name of a calculated array in objects, or nothing
   std::vector<std::string> header;  // a name for each column of numbers, or empty: the file has no header
 
-  // Text beside each row, where the file has such a column: its place among all columns, its name if there is a header.
+  // The label of each row, if the file has a column of labels: the place of that column, its name if there is a header.
   std::optional<std::size_t> label_column;
   std::string label_header;
   std::vector<std::string> labels;
 
-  // Other columns that stay beside the rows: text, and whether it is a word rather than a number to formats that tell them
-  // apart.
+  // Other columns that are kept beside the rows: the texts, and which of them formats that distinguish words from numbers write
+  // as words.
   struct Kept {
     std::string name;
     std::vector<std::string> cells;
@@ -53,19 +53,19 @@ struct Table {
   };
   std::vector<Kept> kept;
 
-  std::vector<std::size_t> missing;  // rows of this table, in order, that lack a number
+  std::vector<std::size_t> missing;  // rows of this table that lack a number, in order
 
-  // A word for each row of a result, after its numbers: what a command says about the row.
+  // A word for each row of a result, after its numbers, such as a status.
   std::string note_header;
   std::vector<std::string> notes;
 };
 
-// How many rows stand in a line together.
+// The number of rows in one line.
 inline std::size_t rows_of_line(const std::vector<std::size_t>& nested) {
   return std::accumulate(nested.begin(), nested.end(), std::size_t{1}, std::multiplies<>());
 }
 
-// The memory of a table's numbers for others of type T, as far as they were of this type.
+// Takes the memory of a table's numbers for new numbers of type T, if the old ones have that type.
 template <class T>
 std::vector<T> reused(Table& table) {
   auto* const values = std::get_if<std::vector<T>>(&table.values);

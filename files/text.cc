@@ -29,7 +29,7 @@ bool RowText::next(Piece& piece, std::size_t size) {
   for (; read_lines(text, size); size = std::max(size, 2 * rest_.size())) {
     rows = 0;
     piece.line = line_;
-    std::size_t line = line_, end = 0;  // line_ is that behind the end
+    std::size_t line = line_, end = 0;  // line_ is the line behind the end
     for (std::size_t at = 0; at < text.size();) {
       const std::string_view ahead = std::string_view(text).substr(at);
       const std::size_t word = ahead.find_first_not_of(blanks_);
@@ -45,7 +45,7 @@ bool RowText::next(Piece& piece, std::size_t size) {
       at += row->bytes;
       line += row->lines;
       if (!blank) ++rows;
-      if (blank && rows > 0 && !skip_blank_lines_) continue;  // they are looked at again when these rows are gone
+      if (blank && rows > 0 && !skip_blank_lines_) continue;  // they are read again once these rows are gone
       end = at;
       line_ = line;
     }
@@ -65,7 +65,7 @@ void RowText::check_magic(std::string_view start) const {
   if (start.starts_with("\x93NUMPY")) bad_input("{}: this is a NumPy file; read it with --format-in npy", name());
   for (const Packing& packing : kPackings) {
     if (!start.starts_with(packing.magic)) continue;
-    bad_input("{}: this is packed by {}; a file's name must say so by {}, a pipe goes through {} -dc", name(), packing.name,
+    bad_input("{}: this is packed by {}; a file's name must end in {}, and a pipe needs {} -dc", name(), packing.name,
               packing.ending, packing.tool);
   }
   if (start.starts_with("PK\x03\x04")) bad_input("{}: this is a zip file; read an .npz with --format-in npz", name());
@@ -81,16 +81,16 @@ bool RowText::read_lines(std::string& text, std::size_t size) {
     const std::size_t before = text.size();
     // A long line is read in pieces that double, so that it is searched and moved only a few times.
     std::size_t wanted = std::max(size, 2 * before) - before;
-    // One more than there is says that the input has ended. A file may grow meanwhile.
+    // Asking for one byte more than the file has shows its end. The file may grow meanwhile.
     if (const auto there = input_->size(); there && input_->position() < *there) {
       wanted = std::min<std::uint64_t>(wanted, *there - input_->position() + 1);
     }
     const bool first = input_->position() == 0;
     if (first) wanted = std::max(wanted, kLongestMagic);
     text.resize(before + wanted);
-    // Rows that somebody writes while they are read are wanted when they are there, not when there are enough of them.
+    // If another program writes rows while we read, they are taken as soon as they are there.
     std::size_t got = input_->read(text.data() + before, wanted, 1);
-    // The first bytes of another format, or of UTF-8's mark: as many as that has.
+    // Checks the first bytes for another format or UTF-8's mark, as many bytes as that has.
     const bool unusual =
         first && got > 0 && (text[0] == 'P' || text[0] == '\x1F' || static_cast<unsigned char>(text[0]) >= 0x80);
     if (unusual && got < kLongestMagic) got += input_->read(text.data() + got, kLongestMagic - got);
@@ -161,7 +161,7 @@ bool resembles_number(std::string_view text) {
     text.remove_suffix(1);
     while (text.ends_with(' ')) text.remove_suffix(1);
   }
-  // Digits, with at most one decimal point, and marks between thousands.
+  // Digits with at most one decimal point, and marks between thousands.
   std::size_t points = 0, digits = 0;
   for (const char c : text) {
     if (c == '.') {

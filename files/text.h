@@ -1,4 +1,4 @@
-// What formats of lines share: the text of a file in whole rows, numbers in words, and words in messages.
+// Helpers for formats of lines: the text of a file in whole rows, words as numbers, and words in messages.
 #pragma once
 
 #include <fmt/compile.h>
@@ -17,21 +17,21 @@
 
 namespace files {
 
-// The text of a file, some whole rows at a time. A row is a line, or several where the format lets it go on; lines of blanks
-// are allowed at the end only, or anywhere where they are skipped.
+// The text of a file, some whole rows at a time. A row is a line, or several lines if the format allows it. Blank lines are
+// allowed only at the end, or anywhere if they are skipped.
 class RowText {
  public:
-  // How much of a text is its first row, the line end included.
+  // The size of the first row of a text, with the line end.
   struct Extent {
     std::size_t bytes, lines;
   };
 
-  // `row` is asked for the first row of a text, or nothing if that goes on behind the text.
+  // `row` returns the first row of a text, or nothing if that row continues behind the text.
   using Row = std::function<std::optional<Extent>(std::string_view text)>;
   RowText(std::shared_ptr<Input> input, std::string_view blanks, Row row, bool skip_blank_lines = false);
 
-  // Puts the next rows, those of about `size` bytes but at least one, into the piece as text, and how many they are; or returns
-  // false at the end. Of what the piece held only memory is used again.
+  // Puts the text of the next rows (about `size` bytes, at least one row) and their number into the piece, or returns false at
+  // the end. The piece's memory is used again, its contents are not.
   bool next(Piece& piece, std::size_t size);
 
   const std::string& name() const { return input_->name(); }
@@ -41,10 +41,10 @@ class RowText {
   void check_magic(std::string_view start) const;
 
   std::shared_ptr<Input> input_;
-  std::string_view blanks_;  // besides the line end
+  std::string_view blanks_;  // characters that count as blanks besides the line end
   Row row_;
   bool skip_blank_lines_;
-  std::string rest_;  // was read and not yet given out
+  std::string rest_;  // text that was read but not yet returned
   std::size_t line_ = 1;
   bool begun_ = false;
   bool ended_ = false;
@@ -53,7 +53,7 @@ class RowText {
 // The first line of a text.
 std::optional<RowText::Extent> first_line(std::string_view text);
 
-// How many bytes of text to make so many numbers of: enough for the pipeline's parts, and never all of a large file.
+// The number of bytes of text to read for this many numbers: enough for a part of the pipeline, and never all of a large file.
 std::size_t text_size(std::size_t numbers);
 
 enum class Reading { number, not_number, too_large };
@@ -64,20 +64,21 @@ Reading read_number(std::string_view text, double& number);
 // Whether a cell says that there is no value: it is empty, NA, N/A, #N/A, NULL, None or null.
 bool is_missing(std::string_view text);
 
-// Whether a word is a number to somebody, though not to read_number: 1,000 or 10% or 0x1p3. No such word is taken for a label.
+// Whether people may mean a number by a word that read_number refuses: 1,000 or 10% or 0x1p3. No such word is taken for a
+// label.
 bool resembles_number(std::string_view text);
 
-// Whether numbers under this name are rather what rows are called: id, index.
+// Whether numbers under this name are probably names of rows: id, index.
 bool names_rows(std::string_view header);
 
-// The advice where a value is missing.
-inline constexpr std::string_view kOnMissing = " (--missing nan reads it as NaN, --missing skip leaves the row out)";
+// The advice for a missing value.
+inline constexpr std::string_view kOnMissing = " (--missing nan reads it as NaN, --missing skip leaves out the row)";
 
-// A word as a message shows it: one line, not too long, not cut inside a UTF-8 character.
+// A word for a message: one line, not too long, not cut inside a UTF-8 character.
 std::string in_quotes(std::string_view text);
 
-// A text as a terminal may be given it: characters that would move the cursor, change colours or turn the direction of reading,
-// and bytes that are not UTF-8, as escapes.
+// A text that is safe for a terminal. Characters that would move the cursor, change colours or turn the direction of reading,
+// and bytes that are not UTF-8, become escapes.
 std::string printable(std::string_view text);
 
 // The length of the UTF-8 character at the start of `text`, 0 if there is none.
@@ -86,16 +87,16 @@ std::size_t utf8_length(std::string_view text);
 // Whether a word is a number of JSON.
 bool is_json_number(std::string_view text);
 
-// A string of JSON, quotes included; what is not UTF-8 becomes U+FFFD.
+// The text as a JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD.
 std::string json_string(std::string_view text);
 
-// The fewest digits that give the same number back in its own type, or so many significant ones.
+// Appends the number with the fewest digits that give the same number in its own type, or with `digits` significant ones.
 template <class T>
 void append_number(fmt::memory_buffer& out, T number, int digits = 0) {
   if constexpr (sizeof(T) == 2) {
     append_number(out, static_cast<float>(number), digits);
   } else if (std::isnan(number)) {
-    out.append(std::string_view("nan"));  // whatever its sign
+    out.append(std::string_view("nan"));  // its sign does not matter
   } else if (digits > 0) {
     fmt::format_to(fmt::appender(out), FMT_COMPILE("{:.{}g}"), number, digits);
   } else {

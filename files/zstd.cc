@@ -1,4 +1,4 @@
-// A file may be several packed ones, one behind the other, as cat and pzstd make them.
+// Zstandard. A file may hold several packed files one after the other, as cat and pzstd make them.
 #include <zstd.h>
 
 #include <new>
@@ -33,7 +33,7 @@ class ZstdUnpacker : public Unpacker {
         bad_input("{}: this is not zstd, or it is damaged: {}", name_, ZSTD_getErrorName(result));
       }
       begun_ = true;
-      expected_ = result;  // 0 at the end of each of them
+      expected_ = result;  // 0 at the end of each packed file
       if (ended && out.pos == before) bad_input("{}: the packed file ends too early", name_);
     }
     return out.pos;
@@ -68,7 +68,7 @@ class ZstdPacker : public Packer {
     do {
       ZSTD_outBuffer out = {packed_.data(), packed_.size(), 0};
       left = ZSTD_compressStream2(state_.get(), &out, &in, directive);
-      if (ZSTD_isError(left)) throw std::bad_alloc();  // the one thing that may happen to it
+      if (ZSTD_isError(left)) throw std::bad_alloc();  // the only possible error
       sink_({packed_.data(), out.pos});
     } while (in.pos < in.size || (directive == ZSTD_e_end && left > 0));
   }

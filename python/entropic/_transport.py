@@ -278,7 +278,7 @@ class ProblemArrays:
         if len(infeasible):
             at = tuple(map(int, np.unravel_index(infeasible[0], self.lead)))
             where = f" in problem {at[0] if len(at) == 1 else at}" if at else ""
-            raise ValueError(f"{self.arrays.function}: infeasible, every plan needs an arc of cost inf{where}")
+            raise ValueError(f"{self.arrays.function}: infeasible: every plan needs an entry of cost inf{where}")
 
     def found(self):
         """plan, f, g."""

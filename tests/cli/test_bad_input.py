@@ -92,7 +92,7 @@ CASES = {
         "word": (b'[0.5, 0.5]\n[0.5, "abc"]\n', r":2:2: 'abc' is not a number"),
         "bool": (b"[0.5, 0.5]\n[0.5, true]\n", r":2:2: "),
         "nested": (b"[0.5, 0.5]\n[0.5, [1]]\n", r":2:2: "),
-        "ragged": (b"[0.5, 0.5]\n[1]\n", r":2: the line has 1 number, the first one has 2"),
+        "ragged": (b"[0.5, 0.5]\n[1]\n", r":2: the line has 1 number, and the first one has 2"),
         "truncated": (b"[0.5, 0.5]\n[0.5, 0.", r":2: "),
         "other form": (b'[0.5, 0.5]\n{"a": [0.5, 0.5]}\n', r":2: the line is an object"),
         "binary": (b"[0.5]\0\n", r": this is not text"),
@@ -111,7 +111,7 @@ CASES = {
     },
     "npz": {
         "strings": (npz(a=npy(P.astype(str))), r": the array's type is '<U"),
-        "truncated": (npz(a=npy(P))[:-30], r": this is not an \.npz file, or cut short"),
+        "truncated": (npz(a=npy(P))[:-30], r": this is not an \.npz file, or it is cut short"),
         "lying header": (npz(a=described(shape=(3, 4))), r": the file is cut short"),
         "checksum": (flipped(npz(a=npy(P)), BODY), r": the zip archive is broken: a checksum is wrong"),
         "no array": (npz().replace(b"PK\x05\x06", b"PK\x05\x07"), r": this is not an \.npz file"),

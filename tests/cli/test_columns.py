@@ -81,7 +81,8 @@ def test_delimiters(cli):
     text = table(["a", "b", "c"], separator=";")
     cli.write("x.csv", text)
     assert cli.error("softmax", "x.csv") == (
-        "x.csv:1: the cells look separated by semicolons; if they are: --delimiter ';' (numbers may have decimal commas then)"
+        "x.csv:1: the cells look separated by semicolons; if they are, give --delimiter ';' "
+        "(numbers may have decimal commas then)"
     )
     for content in (text, text.replace(".", ",")):
         cli.write("x.csv", content)
@@ -92,9 +93,9 @@ def test_delimiters(cli):
     cli.write("x.txt", table([], separator="|"))
     np.testing.assert_allclose(parsed(cli.output("softmax", "x.txt", "--format-in", "csv", "--delimiter", "|")), P)
     cli.write("x.csv", table([], separator="\t"))
-    assert cli.error("softmax", "x.csv") == "x.csv:1: the cells look separated by tabs; if they are: --delimiter tab"
+    assert cli.error("softmax", "x.csv") == "x.csv:1: the cells look separated by tabs; if they are, give --delimiter tab"
     np.testing.assert_allclose(parsed(cli.output("softmax", "x.csv", "--delimiter", "tab")), P)
-    assert cli.error("softmax", "x.csv", "--delimiter", "7").startswith("--delimiter must be one character")
+    assert cli.error("softmax", "x.csv", "--delimiter", "7").startswith("--delimiter must be tab or one character")
 
 
 @pytest.mark.parametrize("cell", ['"1,000"', "10%", "0x1p3", "NA", "1 000"])
@@ -108,7 +109,7 @@ def test_what_resembles_a_number_is_no_label(cli, cell):
 @pytest.mark.parametrize("cell", ["", "NA", "null", "#N/A"])
 def test_missing_cells(cli, cell):
     cli.write("x.csv", f"word,a,b,c\none,0.5,1.5,-1\ntwo,{cell},1,2\nthree,2,0.25,0.125\n")
-    assert cli.error("softmax", "x.csv").endswith("(--missing nan reads it as NaN, --missing skip leaves the row out)")
+    assert cli.error("softmax", "x.csv").endswith("(--missing nan reads it as NaN, --missing skip leaves out the row)")
     lines = cli.output("softmax", "x.csv", "--missing", "nan").splitlines()
     assert lines[2] == "two,nan,nan,nan" and len(lines) == 4
     lines = cli.output("softmax", "x.csv", "--missing", "skip").splitlines()
@@ -133,7 +134,7 @@ def test_rows_left_out_do_not_count(cli):
     ("option", "said"),
     [
         (["--header"], "a .jsonl file has no header"),
-        (["--delimiter", ";"], "a .jsonl file has no --delimiter"),
+        (["--delimiter", ";"], "--delimiter is not for a .jsonl file"),
     ],
 )
 def test_options_of_tables_are_refused_of_json(cli, option, said):
@@ -150,7 +151,7 @@ OBJECTS = """{"id": 17, "cat": 2, "dog": 1, "who": "x"}
 def test_fields_of_objects(cli):
     cli.write("x.jsonl", OBJECTS)
     message = cli.error("softmax", "x.jsonl")
-    assert message.startswith("x.jsonl:1: 'id' looks like what rows are called; --labels id keeps it beside them")
+    assert message.startswith("x.jsonl:1: 'id' looks like a name for rows; --labels id takes it as the label")
     want = np.exp([[2, 1], [2.5, 1]])
     want /= want.sum(axis=1, keepdims=True)
     labelled = cli.output("softmax", "x.jsonl", "--labels", "id", "--columns", "cat,dog").splitlines()
@@ -164,7 +165,7 @@ def test_fields_of_objects(cli):
         == "x.jsonl: --columns: there is no field called 'cow' with a number"
     )
     assert cli.error("softmax", "x.jsonl", "--labels", "cow") == "x.jsonl:1: --labels: there is no field called 'cow'"
-    assert cli.error("softmax", "x.jsonl", "--labels", "id").startswith("x.jsonl:1: 'who' is not a number, nor the label")
+    assert cli.error("softmax", "x.jsonl", "--labels", "id").startswith("x.jsonl:1: 'who' is neither a number nor the label")
 
 
 NESTED = """{"id": 17, "name": "a", "out": {"all": {"scores": [2, 1, 0]}}, "t": 0.5}
@@ -176,7 +177,7 @@ def test_arrays_inside_objects(cli):
     """--key goes inside, what stands beside the array is kept, and results have the name of the operation."""
     cli.write("x.jsonl", NESTED)
     assert cli.error("softmax", "x.jsonl", "--key", "out.all.scores") == (
-        "x.jsonl:2:2: null is not a number (--missing nan reads it as NaN, --missing skip leaves the row out)"
+        "x.jsonl:2:2: null is not a number (--missing nan reads it as NaN, --missing skip leaves out the row)"
     )
     found = cli.output("softmax", "x.jsonl", "--key", "out.all.scores", "--missing", "skip", "--format-out", "jsonl")
     row = json.loads(found)
@@ -267,10 +268,10 @@ def test_rows_left_out_of_one_of_two_files(cli):
     cli.write("q.csv", "a,b\n0.5,0.5\n0.1,0.9\n")
     for command in ("softmax_loss", "fit_temperature"):
         message = cli.error(command, "x.csv", "y.csv", "--missing", "skip")
-        assert message == "--missing skip leaves rows of x.csv out, which then do not stand beside those of TARGET"
+        assert message == "--missing skip leaves out rows of x.csv, and the others would no longer match those of TARGET"
     cli.write("p.csv", "a,b\n0.5,0.5\nNA,1\n0.25,0.75\n")
     message = cli.error("kl_divergence", "p.csv", "q.csv", "--missing", "skip")
-    assert message == "kl_divergence: --missing skip leaves rows of p.csv out, which then do not stand beside those of Q"
+    assert message == "kl_divergence: --missing skip leaves out rows of p.csv, and the others would no longer match those of Q"
 
 
 @pytest.mark.parametrize("shape", [(5,), (4, 3, 2)])

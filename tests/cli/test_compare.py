@@ -171,7 +171,7 @@ def test_row_by_its_label(cli):
 
 def test_report_of_another_name(cli):
     file = cli.write("x.csv", "0,1\n")
-    message = "compare: -o must end in .txt, .json or .html, got 'y.csv'; or say --format"
+    message = "compare: -o must end in .txt, .json or .html, got 'y.csv'; --format names the format"
     assert cli.error("compare", file, "-o", "y.csv") == message
     cli.output("compare", file, "-o", "y.csv", "--format", "json")
     cli.output("compare", file, "-o", "y")

@@ -10,7 +10,7 @@ def test_rows_of_numbers(cli):
     np.testing.assert_allclose(parsed(out), softmax(np.array([[1, 2, 3], [-4, 0.5, 6]])), rtol=1e-14)
 
 
-ON_MISSING = " (--missing nan reads it as NaN, --missing skip leaves the row out)"
+ON_MISSING = " (--missing nan reads it as NaN, --missing skip leaves out the row)"
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_every_bit_survives(cli):
         (",1,2\n", "x.csv:1:1: empty cell" + ON_MISSING),
         ("a,,c\n1,2,3\n", "x.csv:1:2: empty cell (a header names every column)"),
         ("1,2\n3\n", "x.csv:2:2: the line ends after 1 of 2 cells"),
-        ("1,2\n3,4,5\n", "x.csv:2:3: the line has 3 cells, the first one has 2"),
+        ("1,2\n3,4,5\n", "x.csv:2:3: the line has 3 cells, and the first one has 2"),
         ("a,b\n1\n", "x.csv:2:2: the line ends after 1 of 2 cells"),
         ("1,2\n\n3,4\n", "x.csv:2: empty line"),
         ("\n1,2\n", "x.csv:1: empty line"),

@@ -114,8 +114,8 @@ def test_the_token_that_was_drawn_counts_though_it_is_none_of_the_most_probable(
         ("{}", "there are no log-probabilities in the reply; ask the server for logprobs and top_logprobs"),
         ('{"token": "a", "top_logprobs": []}', "no token has candidates; ask the server for top_logprobs"),
         ('{"token": "a", "top_logprobs": [{"token": "a"}]}', "token 1: a candidate has no logprob"),
-        ('{"token": "a", "top_logprobs": [{"token": "a", "logprob": 3}]}', "token 1: 3 is no log-probability"),
-        ('{"tokens": ["a"], "top_logprobs": [3]}', "token 1: the candidates are no dictionary"),
+        ('{"token": "a", "top_logprobs": [{"token": "a", "logprob": 3}]}', "token 1: 3 is not a log-probability"),
+        ('{"tokens": ["a"], "top_logprobs": [3]}', "token 1: the candidates are not a dictionary"),
     ],
 )
 def test_replies_without(cli, text, message):
@@ -155,11 +155,11 @@ def test_each_measure_is_that_of_its_command(cli):
 @pytest.mark.parametrize(
     ("measures", "message"),
     [
-        ("entropie", "describe: --measures must be of effective_support, entropy"),
+        ("entropie", "describe: --measures must be among effective_support, entropy"),
         ("renyi_entropy", "describe: --measures: renyi_entropy needs a value, as in renyi_entropy=2"),
         ("renyi_entropy=x", "describe: --measures: alpha of renyi_entropy must be a number, got 'x'"),
         ("margin=2", "describe: --measures: margin takes no value"),
-        ("", "describe: --measures must be of "),
+        ("", "describe: --measures must be among "),
     ],
 )
 def test_bad_measures(cli, measures, message):

@@ -93,7 +93,7 @@ def test_more_rows_than_a_page_takes(cli, explorer):
     cli.save("x.npy", np.zeros((1001, 2)))
     done = cli("explore", "x.npy", "-o", "page.html", environment=explorer)
     assert done.returncode == 0
-    assert done.stderr.decode() == "entropic: the page has the first 1000 rows of 1001; --rows A:B chooses others\n"
+    assert done.stderr.decode() == "entropic: the page has the first 1000 of 1001 rows; --rows A:B chooses others\n"
     assert len(rows_of((cli.directory / "page.html").read_text())["rows"]) == 1000
 
 
@@ -125,7 +125,7 @@ def test_without_a_page(cli, tmp_path_factory):
     page.write_text(PAGE)
     assert cli.output("explore", "-o", "-") == PAGE
     cli.write("page.html", "<title>another</title>")
-    assert "no page that scripts/explorer wrote" in cli.error("explore", environment={"ENTROPIC_EXPLORER": "page.html"})
+    assert "scripts/explorer did not write this page" in cli.error("explore", environment={"ENTROPIC_EXPLORER": "page.html"})
     assert "none.html" in cli.error("explore", environment={"ENTROPIC_EXPLORER": "none.html"})
 
 
@@ -174,7 +174,7 @@ def test_other_connections(cli, explorer):
 def test_ends_by_signals(cli, explorer, sent):
     with served(cli, explorer, "--quiet") as (port, program):
         taken = cli.error("explore", "--port", port, environment=explorer)
-        assert taken == f"explore: --port {port} cannot be had: Address already in use"
+        assert taken == f"explore: --port {port} cannot be used: Address already in use"
         program.send_signal(sent)
         assert program.wait(timeout=20) == -sent
         assert program.stderr.read() == ""

@@ -37,11 +37,11 @@ def test_what_cannot_be_read(cli):
     (cli.directory / "folder.csv").mkdir()
     assert cli.error("softmax", "no.csv") == "no.csv: No such file or directory"
     assert cli.error("softmax", "folder.csv") == "folder.csv: Is a directory"
-    assert cli.error("softmax", ".") == ".: this is a folder, and rows are read from files"
-    twice = "standard input is read once, and is two of the files"
+    assert cli.error("softmax", ".") == ".: this is a folder, not a file"
+    twice = "standard input can be only one of the files"
     assert cli.error("kl_divergence", "-", "-", stdin=b"0.5,0.5\n") == twice
     assert cli.error("softmax", "-", "-", stdin=b"0.5,0.5\n") == twice
-    ending = "x.dat: the name ends in none of .csv, .tsv, .npy, .npz, .jsonl, .safetensors; say which it is with --format-in"
+    ending = "x.dat: the name ends in none of .csv, .tsv, .npy, .npz, .jsonl, .safetensors; --format-in names the format"
     assert cli.error("softmax", cli.write("x.dat", X)) == ending
     if os.geteuid() != 0:
         (cli.directory / cli.write("secret.csv", X)).chmod(0)
@@ -54,7 +54,7 @@ def test_what_cannot_be_written(cli):
     assert (
         cli.error("softmax", "x.csv", "-o", "y.dat")
         == "y.dat: the name must end in one of .csv, .tsv, .npy, .npz, .jsonl, .safetensors, "
-        "also with .gz or .zst; or say --format-out"
+        "also with .gz or .zst; --format-out names the format"
     )
     assert cli.error("softmax", "x.csv", "-o", "no/y.csv") == "no/y.csv: No such file or directory"
     assert cli.error("softmax", "x.csv", "-o", "folder.csv") == "folder.csv: Is a directory"

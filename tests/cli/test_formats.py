@@ -190,7 +190,7 @@ def test_reply_of_a_server(cli, reply):
         assert float(entropy) == pytest.approx(-(p * np.log(p)).sum(), rel=1e-12)
     message = cli.error("softmax", "reply.json")
     assert message.startswith(
-        "reply.json: JSON is read in lines, .jsonl (jq -c '.[]' reply.json makes them of an array of rows)"
+        "reply.json: JSON is read as lines, .jsonl (jq -c '.[]' reply.json makes them from an array of rows)"
     )
 
 
@@ -257,8 +257,8 @@ def cut(length):
     ("content", "message"),
     [
         (lambda cli: b"", "the file is empty"),
-        (lambda cli: b"1,2\n", "this is not an .npz file, or cut short"),
-        (zipped(cut(100)), "this is not an .npz file, or cut short"),
+        (lambda cli: b"1,2\n", "this is not an .npz file, or it is cut short"),
+        (zipped(cut(100)), "this is not an .npz file, or it is cut short"),
         (zipped(flip(250)), "the zip archive is broken: a checksum is wrong"),
         (zipped(flip(1)), "the zip archive is broken or cut short"),
     ],
@@ -282,7 +282,7 @@ def tensor(dtype="F64", shape=(1, 2), offsets=(0, 16)):
     return {"x": {"dtype": dtype, "shape": list(shape), "data_offsets": list(offsets)}}
 
 
-NOT = "this is not a .safetensors file, or cut short within its header"
+NOT = "this is not a .safetensors file, or it is cut short within its header"
 
 
 @pytest.mark.parametrize(
@@ -297,8 +297,8 @@ NOT = "this is not a .safetensors file, or cut short within its header"
         (tensors({}), "there is no array in the file"),
         (tensors({"x": {"dtype": "F64"}}), "the header lacks dtype, shape or data_offsets for 'x'"),
         (tensors(tensor(shape=("a",))), "the header has a shape that is not of numbers for 'x'"),
-        (tensors(tensor(offsets=(8, 0)), b"\0" * 16), "the header has data_offsets that are no range for 'x'"),
-        (tensors(tensor(offsets=(0, 8, 16)), b"\0" * 16), "the header has data_offsets that are no range for 'x'"),
+        (tensors(tensor(offsets=(8, 0)), b"\0" * 16), "the header has data_offsets that are not a range for 'x'"),
+        (tensors(tensor(offsets=(0, 8, 16)), b"\0" * 16), "the header has data_offsets that are not a range for 'x'"),
         (tensors(tensor(), b"\0" * 15), "the file is cut short: 'x' ends at byte 16, the file at 15"),
         (
             tensors(tensor(offsets=(0, 8)), b"\0" * 16),
@@ -320,8 +320,8 @@ def test_broken_safetensors(cli, content, message):
     [
         ("", "x.jsonl: the file is empty"),
         ("\n", "x.jsonl: the file is empty"),
-        ("[1]\n\n[2, 3]\n", "x.jsonl:3: the line has 2 numbers, the first one has 1"),
-        ("[1, 2]\n[1]\n", "x.jsonl:2: the line has 1 number, the first one has 2"),
+        ("[1]\n\n[2, 3]\n", "x.jsonl:3: the line has 2 numbers, and the first one has 1"),
+        ("[1, 2]\n[1]\n", "x.jsonl:2: the line has 1 number, and the first one has 2"),
         ("[1, 2]\n[1, 2\n", "x.jsonl:2: the line is cut short, or there is text behind the row"),
         ("[1, 2] [3]\n", "x.jsonl:1: there is text behind the row"),
         ("[1, true]\n", "x.jsonl:1:2: this is not a number"),
@@ -329,12 +329,12 @@ def test_broken_safetensors(cli, content, message):
         ("[1, [2]]\n", "x.jsonl:1:2: numbers stand beside arrays"),
         ("[[1, 2], 3]\n", "x.jsonl:1:3: numbers stand beside arrays"),
         ("[[1, 2], [3]]\n", "x.jsonl:1:3: the array has rows of 2 and of 1"),
-        ("[[1, 2]]\n[1, 2]\n", "x.jsonl:2: the array has shape (2), that of the first line (1, 2)"),
+        ("[[1, 2]]\n[1, 2]\n", "x.jsonl:2: the array has shape (2), and that of the first line has (1, 2)"),
         ('{"x": [1]} y\n', "x.jsonl:1: the line is cut short, or there is text behind the row"),
         ("[1, 1e400]\n", "x.jsonl:1:2: '1e400' is too large for float64"),
         ("7\n", "x.jsonl:1: a line must be an array of numbers or an object"),
-        ('[1]\n{"a": 1}\n', "x.jsonl:2: the line is an object, the first one is none"),
-        ('{"a": 1}\n[1]\n', "x.jsonl:2: the line is an array, the first one is none"),
+        ('[1]\n{"a": 1}\n', "x.jsonl:2: the line is an object, and the first one is not"),
+        ('{"a": 1}\n[1]\n', "x.jsonl:2: the line is an array, and the first one is not"),
         ('{"a": 1, "b": 2}\n{"a": 1}\n', "x.jsonl:2: 'b' is missing"),
         ('{"a": 1, "b": 2}\n{"b": 1, "c": 2}\n', "x.jsonl:2: 'c' is not in the first line"),
         ('{"a": 1, "a": 2}\n', "x.jsonl:1: 'a' is there twice"),
@@ -404,7 +404,7 @@ def test_packed_twice(cli, packing):
     cli.write(f"x.csv.{packing}", pack(b"1,2\n") + pack(b"3,5\n"))
     assert len(cli.output("softmax", f"x.csv.{packing}").splitlines()) == 2
     assert cli.error("softmax", cli.write("x.csv.xz", b"")) == (
-        "x.csv.xz: of packed files .gz and .zst are read; others come through a pipe: xz -dc x.csv.xz | entropic ..."
+        "x.csv.xz: only .gz and .zst are unpacked; use a pipe for others: xz -dc x.csv.xz | entropic ..."
     )
 
 
@@ -460,7 +460,7 @@ def test_precision(cli):
 
 @pytest.mark.parametrize("ending", [".parquet", ".arrow"])
 def test_what_python_reads(cli, ending):
-    assert cli.error("softmax", cli.write("x" + ending, b"")).startswith(f"x{ending}: {ending} is for Python: ")
+    assert cli.error("softmax", cli.write("x" + ending, b"")).startswith(f"x{ending}: {ending} is read in Python: ")
 
 
 @pytest.mark.parametrize("name", ["../../x", "/etc/x", "a\\b", "c:x", "a\x1b[31m"])
@@ -474,7 +474,7 @@ def test_names_of_arrays_that_lead_elsewhere(cli, name):
 
 
 def test_gzip_behind_another_name(cli):
-    message = "this is packed by gzip; a file's name must say so by .gz, a pipe goes through gzip -dc"
+    message = "this is packed by gzip; a file's name must end in .gz, and a pipe needs gzip -dc"
     assert cli.error("softmax", cli.write("x.csv", gzip.compress(b"1,2\n"))) == f"x.csv: {message}"
     cli.write("x.csv.gz", gzip.compress(b"1,1\n") + bytes(600))
     assert cli.output("softmax", "x.csv.gz") == "0.5,0.5\n"

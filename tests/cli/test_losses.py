@@ -74,9 +74,9 @@ def test_rows_of_targets(cli, targets, name, target, params):
     want = getattr(entropic, name)(X, target, **params)
     assert values_of(cli.output(name, "x.csv", "target.npy", *options_of(params))) == want.tolist()
     cli.save("few.npy", target[:-1])
-    assert cli.error(name, "x.csv", "few.npy", "-o", "l.csv") == "few.npy: 2999 rows, fewer than x.csv"
+    assert cli.error(name, "x.csv", "few.npy", "-o", "l.csv") == "few.npy: it has 2999 rows, fewer than x.csv"
     cli.save("many.npy", np.concatenate([target, target[:2]]))
-    assert cli.error(name, "x.csv", "many.npy", "-o", "l.csv") == "many.npy: 3002 rows, and x.csv has 3000"
+    assert cli.error(name, "x.csv", "many.npy", "-o", "l.csv") == "many.npy: it has 3002 rows, and x.csv has 3000"
 
 
 def test_margin(cli):
@@ -94,19 +94,22 @@ def test_ignored_classes(cli, targets):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["softmax_loss", "x.csv"], "softmax_loss: x.csv has no labels, and TARGET is missing, the file of targets"),
+        (["softmax_loss", "x.csv"], "softmax_loss: x.csv has no labels; give a file of targets as TARGET"),
         (
             ["distillation_loss", "x.csv"],
-            "distillation_loss: TARGET is missing, a file with a row of scores of the teacher for each row",
+            "distillation_loss: TARGET is missing; it is a file with a row of the teacher's scores for each row",
         ),
         (["softmax_loss", "x.csv", "high.csv"], "high.csv: softmax_loss: target must be a class from 0 to 3, got 9 in row 1"),
         (["softmax_loss", "x.csv", "half.csv"], "half.csv: row 0: a class must be a whole number, got 0.5"),
-        (["softmax_loss", "x.csv", "wide.csv"], "wide.csv: 2 columns, and x.csv has 4"),
-        (["margin_softmax_loss", "x.csv", "wide.csv"], "wide.csv: 2 columns; margin_softmax_loss takes one class for each row"),
+        (["softmax_loss", "x.csv", "wide.csv"], "wide.csv: it has 2 columns, and x.csv has 4"),
+        (
+            ["margin_softmax_loss", "x.csv", "wide.csv"],
+            "wide.csv: it has 2 columns, and margin_softmax_loss takes one class for each row",
+        ),
         (
             ["fit_temperature", "odd.csv"],
-            "odd.csv: row 0: the label 'ant' is neither the name of a column nor a class counted from 0; TARGET is a file of "
-            "targets",
+            "odd.csv: row 0: the label 'ant' is neither the name of a column nor a class counted from 0; give a file of "
+            "targets as TARGET",
         ),
         (["softmax_loss", "x.csv", "none.csv"], "none.csv: No such file or directory"),
     ],
@@ -186,7 +189,7 @@ def test_calibration_of_targets_that_are_none(cli):
     for command, file in (("fit_temperature", "x.csv"), ("expected_calibration_error", "p.csv")):
         assert cli.error(command, file, "bad.csv").startswith("bad.csv: ")
         assert cli.error(command, file, "bad.csv", "--rows", "2:4").endswith(", got 9 in row 3")
-        assert cli.error(command, file, "many.csv") == f"many.csv: 5 rows, and {file} has 4"
+        assert cli.error(command, file, "many.csv") == f"many.csv: it has 5 rows, and {file} has 4"
     assert cli.error("softmax_loss", "x.csv", "p.csv", "--ignore_index", 1).startswith(
-        "softmax_loss: --ignore_index is of classes"
+        "softmax_loss: --ignore_index needs classes, and TARGET has several columns"
     )

@@ -78,9 +78,9 @@ def test_refused(cli):
     assert cli.error("mutual_information", "scores.csv") == (
         "scores.csv: mutual_information: pxy must be at least 0 and finite, got -0.7 at column 1 in row 1"
     )
-    assert cli.error("kl_divergence", "q.csv") == "kl_divergence: Q is missing, the file that P is compared with"
+    assert cli.error("kl_divergence", "q.csv") == "kl_divergence: Q is missing; it is the file that P is compared with"
     cli.write("wide.csv", "0.5,0.25,0.25\n")
-    assert cli.error("kl_divergence", "q.csv", "wide.csv") == "wide.csv: 3 columns, and q.csv has 2"
+    assert cli.error("kl_divergence", "q.csv", "wide.csv") == "wide.csv: it has 3 columns, and q.csv has 2"
     assert "base must be above 1" in cli.error("entropy", "q.csv", "--base", 1)
     assert "is required" in cli.error("renyi_entropy", "q.csv")
 
@@ -89,7 +89,7 @@ def test_rows_of_q_that_have_no_p(cli):
     cli.write("p.csv", "0.5,0.5\n0.1,0.9\n")
     cli.write("q.csv", "0.5,0.5\n" * 3)
     assert cli.error("kl_divergence", "p.csv", "q.csv", "-o", "d.csv") == (
-        "q.csv: 3 rows, and p.csv has 2; one row is compared with all"
+        "q.csv: it has 3 rows, and p.csv has 2; only a single row is compared with all"
     )
 
 

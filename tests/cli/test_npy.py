@@ -76,7 +76,7 @@ def described(descr="'<f8'", order="False", shape="(2,)", body=b"\0" * 16):
         (b"\x93NUMPY\x01\x00\x76", "the file is cut short within its header"),
         (b"\x93NUMPY\x01\x00\x76\x00{", "the file is cut short within its header"),
         (b"\x93NUMPY\x02\x00\xff\xff\xff\xff{", "the file is cut short within its header"),
-        (b"\x93NUMPY\x04\x00\x00\x00", ".npy version 4 is not known; 1, 2 and 3 are"),
+        (b"\x93NUMPY\x04\x00\x00\x00", ".npy version 4 is not known; only 1, 2 and 3 are"),
         (described(body=b"\0" * 15), "the file is cut short: shape (2) needs 16 bytes of numbers, there are 15"),
         (described(body=b"\0" * 17), f"{LONGER}: shape (2) needs 16 bytes of numbers, there are 17"),
         (described(shape="(3, 0)"), f"{LONGER}: shape (3, 0) needs 0 bytes of numbers, there are 16"),

@@ -119,7 +119,8 @@ def test_parameter_out_of_range(cli, name, value):
         (["x.csv"], "there is no command 'x.csv'; the command comes before the file, as in entropic softmax x.csv"),
         (
             ["sample", "x.csv", "--seed", "1", "--temperature", "2"],
-            "sample: unexpected argument '--temperature'; it is a step, --steps temperature=NUMBER; see entropic sample --help",
+            "sample: unexpected argument '--temperature'; temperature is a step: --steps temperature=NUMBER; "
+            "see entropic sample --help",
         ),
         (["x.csv", "softmax"], "the command comes before the file: entropic softmax x.csv"),
         (["compare", "x.csv", "y.csv"], "compare: unexpected argument 'y.csv'; see entropic compare --help"),
@@ -197,7 +198,7 @@ def test_help_and_version(cli):
     assert "--temperature" in cli.output("softmax", "--help")
     assert cli.output("help") == cli.output("--help")
     assert cli.output("--quiet", "help", "softmax") == cli.output("softmax", "--help")
-    assert "drop header and labels" in " ".join(cli.output("softmax", "--help").split())
+    assert "leave out the header and labels" in " ".join(cli.output("softmax", "--help").split())
     assert "Points: .csv" in cli.output("wasserstein", "--help") and "Probabilities: .csv" in cli.output("entropy", "--help")
 
 

@@ -74,7 +74,7 @@ def test_threads_and_targets_do_not_matter(cli):
         (["--seed", 1, "--steps", "top_p=0.5:3"], "sample: --steps: top_p takes 1 value, got 2"),
         (
             ["--seed", 1, "--steps", "topk=3"],
-            "sample: --steps must be of temperature, top_k, top_p, min_p, typical_p, entropy, entropy_clip, got 'topk'",
+            "sample: --steps must be among temperature, top_k, top_p, min_p, typical_p, entropy, entropy_clip, got 'topk'",
         ),
         (["--seed", -1], "--seed must be a whole number of at least 0, got '-1'"),
         (["--seed", 1, "--count", 0], "sample: --count must be at least 1, got 0"),

@@ -140,11 +140,13 @@ def test_what_is_refused(cli, problem):
     cli.write("c.csv", "inf,inf\n0,1\n")
     files = ("--a", "a.csv", "--b", "b.csv", "--cost", "c.csv")
     message = cli.error("transport", *files, "-o", "plan.csv", status=1)
-    assert message == "transport: infeasible, every plan needs an arc of cost inf"
+    assert message == "transport: infeasible: every plan needs an entry of cost inf"
     message = cli.error("transport", *files[:4], "--cost", "cost.npy", "-o", "plan.csv")
-    assert message == "transport: cost.npy must be 2 x 2, the masses of --a by those of --b, got 5 x 4"
+    assert (
+        message == "transport: cost.npy must be 2 x 2, one row for each mass of --a and one column for each of --b, got 5 x 4"
+    )
     message = cli.error("transport", "--a", "c.csv", *files[2:])
-    assert message == "transport: c.csv must have one row or one column of masses, got 2 x 2"
+    assert message == "transport: c.csv must be one row or one column of masses, got 2 x 2"
     message = cli.error("transport", *files, "--epsilon", "0")
     assert message == "transport: --epsilon must be above 0 and finite, got 0"
     assert "--cost" in cli.error("transport", *files[:4])

@@ -84,11 +84,11 @@ def test_refused(cli):
     cli.write("p.csv", "0.5,0.5\n")
     end = ("-o", "y.csv")
     message = cli.error("wasserstein_1d", "u.csv", "v.csv", *end)
-    assert message == "wasserstein_1d: u.csv has 3 rows and v.csv has 2; one row is compared with all"
+    assert message == "wasserstein_1d: u.csv has 3 rows and v.csv has 2; only a single row is compared with all"
     message = cli.error("wasserstein_histogram", "p.csv", "u.csv", *end)
     assert message == "wasserstein_histogram: p.csv has 2 columns and u.csv has 3"
     message = cli.error("wasserstein_1d", "u.csv", "p.csv", "--u_weights", "v.csv", *end)
-    assert message == "wasserstein_1d: v.csv must have one row or one column of weights, got 2 x 2"
+    assert message == "wasserstein_1d: v.csv must be one row or one column of weights, got 2 x 2"
     message = cli.error("wasserstein_1d", "u.csv", "p.csv", "--u_weights", "p.csv", *end)
     assert message == "wasserstein_1d: u_weights must have the shape of u, 1 x 3, got 1 x 2"
     message = cli.error("wasserstein_1d", "u.csv", "p.csv", "--order", 0.5, *end)

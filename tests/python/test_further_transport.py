@@ -88,7 +88,7 @@ def test_partial_transport_that_no_arcs_take():
     cost = np.full((2, 2), np.inf)
     cost[0, 0] = 1.0
     assert entropic.partial_transport([1.0, 1.0], [1.0, 1.0], cost, mass=1.0).cost == 1
-    with pytest.raises(ValueError, match="partial_transport: infeasible, every plan needs an arc of cost inf in problem 1"):
+    with pytest.raises(ValueError, match="partial_transport: infeasible: every plan needs an entry of cost inf in problem 1"):
         entropic.partial_transport([1.0, 1.0], [[1.0, 1.0], [0.0, 1.0]], cost, mass=0.5)
 
 

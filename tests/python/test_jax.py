@@ -573,7 +573,7 @@ def test_calibration():
 
 def test_what_is_refused_when_it_runs():
     cost = np.full((2, 2), np.inf)
-    with pytest.raises(Exception, match="optimal_transport: infeasible, every plan needs an arc of cost inf"):
+    with pytest.raises(Exception, match="optimal_transport: infeasible: every plan needs an entry of cost inf"):
         jax.block_until_ready(ej.optimal_transport(np.ones(2) / 2, np.ones(2) / 2, cost))
     with pytest.raises(Exception, match="normalize_joint: joint must be in"):
         jax.block_until_ready(ej.normalize_joint(masses(4).reshape(2, 2), joint=9.0))

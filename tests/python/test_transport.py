@@ -55,7 +55,7 @@ def test_optimum_of_linear_programming(n, m, seed, forbidden, ties):
     cost[random.random((n, m)) < forbidden] = np.inf
     want = optimum(a, b, cost)
     if want is None:
-        with pytest.raises(ValueError, match=r"^optimal_transport: infeasible, every plan needs an arc of cost inf$"):
+        with pytest.raises(ValueError, match=r"^optimal_transport: infeasible: every plan needs an entry of cost inf$"):
             entropic.optimal_transport(a, b, cost)
         return
     result = entropic.optimal_transport(a, b, cost)
@@ -139,7 +139,7 @@ def test_leading_axes_are_problems():
     shared = entropic.optimal_transport(a, b, cost[0, 0])
     assert shared.cost[2, 3] == entropic.optimal_transport(a[2, 0], b[3], cost[0, 0]).cost
     cost[1, 2] = np.inf
-    with pytest.raises(ValueError, match=re.escape("every plan needs an arc of cost inf in problem (1, 2)")):
+    with pytest.raises(ValueError, match=re.escape("every plan needs an entry of cost inf in problem (1, 2)")):
         entropic.optimal_transport(a, b, cost)
 
 
