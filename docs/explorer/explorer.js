@@ -26,18 +26,33 @@ const probability = (p) => p === 0 || p === 1 ? String(p) : p < 0.00005 ? p.toEx
 const in_unit = (h) => at("unit").value === "bits" ? (h / Math.LN2).toFixed(3) + " bits" : at("unit").value === "perplexity" ?
   Math.exp(h).toFixed(2) : h.toFixed(3) + " nats";
 
-function score(text) {
-  if (!/^([-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?inf(inity)?)$/i.test(text)) throw new Error("'" + text.slice(0, 40) + "' is no score");
+const is_score = (text) => /^([-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?inf(inity)?)$/i.test(text);
+function score(text, place) {
+  if (!is_score(text)) throw new Error(place + ": '" + text.slice(0, 40) + "' is no score");
   return /inf/i.test(text) ? (text[0] === "-" ? -Infinity : Infinity) : Number(text);
 }
+const written = (names, x, most = x.length) => Array.from(x.subarray(0, most), (one, i) => names[i] + " " + one).join("\n");
+const listed = (text) => text.split(/[\s,;]+/).filter(Boolean);
 
+// A label and a score on each line, or one list of scores: in brackets, or a line of numbers alone ("3 1.5" has a label).
 function parsed(text) {
-  const names = [], scores = [];
-  for (const line of text.split("\n")) {
-    if (!line.trim()) continue;
-    const parts = /^(?:(.*?)[\s,:;]+)?(\S+)$/.exec(line.trim());
-    scores.push(score(parts[2]));
-    names.push(parts[1] || String(names.length));
+  const names = [], scores = [], whole = text.trim(), inside = /^\[([^[\]]*)\]$/.exec(whole)?.[1];
+  const one_line = inside === undefined && !whole.includes("\n"), words = listed(inside ?? (one_line ? whole : ""));
+  if (inside !== undefined || (words.every(is_score) && (words.length > 2 || /[,;]/.test(words.length > 1 ? whole : "")))) {
+    words.forEach((word, i) => {
+      names.push(String(i));
+      scores.push(score(word, "score " + (i + 1)));
+    });
+  } else {
+    text.split("\n").forEach((line, i) => {
+      if (!line.trim()) return;
+      const place = "line " + (i + 1), parts = /^(?:(.*?)[\s,:;]+)?(\S+)$/.exec(line.trim()), before = listed(parts[1] ?? "");
+      scores.push(score(parts[2], place));
+      if (before.length > 1 && before.every(is_score)) {
+        throw new Error(place + ": " + (before.length + 1) + " numbers, where a label and a score should be");
+      }
+      names.push(parts[1] || String(names.length));
+    });
   }
   if (!scores.length) throw new Error("there are no scores");
   return [names, Float64Array.from(scores)];
@@ -208,11 +223,19 @@ function show(name, fine) {
 
 // Scores were given or moved.
 function scores_changed() {
-  const x = state.x, finite = x.filter((one) => one > -Infinity).length;
+  const x = state.x, order = [];  // the largest; of equal ones the first
+  let present = 0;
+  for (let i = 0; i < x.length; ++i) {
+    if (x[i] > -Infinity) ++present;
+    if (order.length === shown && !(x[i] > x[order[shown - 1]])) continue;
+    let k = Math.min(order.length, shown - 1);
+    for (; k > 0 && x[i] > x[order[k - 1]]; --k) order[k] = order[k - 1];
+    order[k] = i;
+  }
   state.row?.free();
   state.row = new Row(library, x);
-  state.most = Math.log(Math.max(1, finite));
-  state.order = [...x.keys()].sort((a, b) => x[b] - x[a]).slice(0, shown);
+  state.most = Math.log(Math.max(1, present));
+  state.order = order;
 }
 
 // Long rows take more than a frame: maps take turns while a slider moves, and what takes long waits until it rests.
@@ -221,8 +244,7 @@ const rest = 120, longest = 20000;
 function draw() {
   const mine = ++turn, started = performance.now(), frame = state.x.length > longest ? 55 : 8;
   clearTimeout(resting);
-  say(at("problem"), state.problem ?? "");
-  if (state.problem) return;
+  say(at("problem"), state.problem ?? state.refused ?? "");
   try {
     state.target = Math.min(state.exact ?? at("entropy").value / 1000 * state.most, state.most);
     say(at("value"), in_unit(state.target));
@@ -254,8 +276,8 @@ function draw() {
       ...plots.map((plot) => function again() {
         if (draw_plot(plot)) later.unshift(again);
       }), () => {
-        at("told").textContent = maps.length + " maps, entropy " + in_unit(state.target) +
-          (state.x.length > shown ? ", the " + shown + " largest of " + state.x.length + " scores" : "");
+        say(at("told"), maps.length + " maps, entropy " + in_unit(state.target) +
+          (state.x.length > shown ? ", the " + shown + " largest of " + state.x.length + " scores" : ""));
         remember();
         document.documentElement.dataset.done = mine;
       }];
@@ -292,10 +314,16 @@ function soon() {
   });
 }
 
-const remembered = {x: "scores", q: "second", unit: "unit", seed: "seed", code: "language", of: "code_map"};
+// The address has an example by its name, other scores as they are, unless they are too many for an address.
+const remembered = {unit: "unit", seed: "seed", code: "language", of: "code_map"}, longest_address = 30000;
 function remember() {
-  if (at("scores").readOnly || at("scores").value.length > 3000) return;
   const all = new URLSearchParams({h: state.target, alpha: state.alpha, words: state.steps ?? 0});
   for (const [key, id] of Object.entries(remembered)) all.set(key, at(id).value);
-  if (String(all).length < 4000) history.replaceState(null, "", "#" + all);
+  if (state.example !== undefined) all.set("example", state.example);
+  else if (state.x.length <= most_pairs) all.set("x", written(state.names, state.x));
+  if (state.x.length <= most_pairs && at("second").value !== backwards()) all.set("q", at("second").value);
+  if (String(all).length > longest_address) ["x", "q"].forEach((key) => all.delete(key));
+  history.replaceState(null, "", "#" + all);
 }
+// Q, until there is another.
+const backwards = () => state.x.toReversed().join(", ");

@@ -112,11 +112,11 @@ function draw_words() {
 const most_pairs = 2000;
 function draw_pair() {
   const n = state.x.length;
+  for (const place of ["between", "plan"]) at(place).replaceChildren();
   if (n > most_pairs) {
-    at("between").replaceChildren();
     return void at("plan").replaceChildren(make("p", ["For rows of at most " + most_pairs + " scores."]));
   }
-  const given = at("second").value.split(/[\s,;]+/).filter(Boolean).map(score);
+  const given = listed(at("second").value).map((one, i) => score(one, "Q, score " + (i + 1)));
   if (given.length !== n) throw new Error("Q must have " + n + " scores, as many as P, got " + given.length);
   const p = library.map("softmax", {}, state.x), q = library.map("softmax", {}, Float64Array.from(given));
   const between = (name, p, q) => library.apply(name, {}, {p, q, value: new Float64Array(1)}).value[0];
@@ -137,7 +137,10 @@ function draw_pair() {
   });
   parts.push(make("path", [], {class: "axis", d: "M60 20V260H300V20Z"}), make("text", ["P"], {x: 40, y: 140}), make("text", ["Q"],
     {x: 176, y: 278}));
-  at("plan").replaceChildren(make("svg", parts, {viewBox: "0 0 420 290", role: "img", "aria-label": "Transport plan between P and Q"}));
+  const moves = [...plan.keys()].filter((i) => plan[i] > 0).sort((i, k) => plan[k] - plan[i]).slice(0, shown).map((i) =>
+    make("li", [`${number(plan[i])} from ${state.names[Math.floor(i / n)]} to ${state.names[i % n]}`]));
+  at("plan").replaceChildren(make("svg", parts, {viewBox: "0 0 420 290", role: "img", "aria-label": "Transport plan between P and Q"}),
+    make("ol", moves, {class: "read"}));
   at("plan").dataset.plan = [...plan].join(" ");
 }
 

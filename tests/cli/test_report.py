@@ -323,7 +323,7 @@ def test_links_and_keys(page, report):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe(browser, report, scheme):
-    axe = pytest.importorskip("axe_core_python.sync_playwright")
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     for width in 390, 1280:
         page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme, bypass_csp=True)
         page.goto(f"file://{report[0].directory}/report.html")
@@ -331,12 +331,12 @@ def test_axe(browser, report, scheme):
             assert not page.locator("#sections").is_visible()
             page.click("#menu")
             assert page.locator("#sections a").last.is_visible()
-        assert [(found["id"], found["nodes"]) for found in axe.Axe().run(page)["violations"]] == []
+        assert [(found["id"], found["nodes"]) for found in axe.Axe().run(page).response["violations"]] == []
         page.close()
 
 
 def test_axe_of_calibration(browser, cli):
-    axe = pytest.importorskip("axe_core_python.sync_playwright")
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     x = np.random.default_rng(1).standard_normal((300, 4)) * 3
     cli.write("x.csv", "".join(f"{r % 4}," + ",".join(map(repr, row)) + "\n" for r, row in enumerate(x.tolist())))
     cli.output("fit_temperature", "x.csv", "--labels", "1", "--report", "r.html")
@@ -346,7 +346,7 @@ def test_axe_of_calibration(browser, cli):
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         page.locator("summary").first.click()
         assert page.locator("table").first.is_visible()
-        assert [(found["id"], found["nodes"]) for found in axe.Axe().run(page)["violations"]] == []
+        assert [(found["id"], found["nodes"]) for found in axe.Axe().run(page).response["violations"]] == []
         page.close()
 
 

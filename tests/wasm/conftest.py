@@ -1,11 +1,11 @@
 """Pages in headless Chromium. Needs build/wasm (scripts/wasm), playwright and Chromium."""
 
-import pathlib
+import os
 import shutil
+import subprocess
 
 import pytest
-
-ROOT = pathlib.Path(__file__).parents[2]
+from explorer_page import CLI, PAGE, settled
 
 
 @pytest.fixture(scope="session")
@@ -39,3 +39,24 @@ def visited(browser):
             assert page.problems == []
             assert [url for url in page.asked[1:] if not url.startswith(("data:", "blob:"))] == []
         context.close()
+
+
+@pytest.fixture(scope="session")
+def file(tmp_path_factory):
+    """page.html, and rows.html with rows of a file."""
+    folder = tmp_path_factory.mktemp("explorer")
+    rows = "name,<img src=x onerror=hit=1>,</script><script>hit=1</script>,third,@WASM@\na,1,2,0.5,-inf\nb,0,0,0,1\n"
+    (folder / "rows.csv").write_text(rows)
+    for arguments in (["-o", "page.html"], ["rows.csv", "-o", "rows.html"]):
+        subprocess.run([CLI, "explore", *arguments], cwd=folder, env={**os.environ, "ENTROPIC_EXPLORER": str(PAGE)}, check=True)
+    return folder / "page.html"
+
+
+@pytest.fixture
+def opened(visited, file):
+    def opened(name="page.html", state="", **options):
+        page = visited(file.with_name(name).as_uri() + state, **options)
+        settled(page)
+        return page
+
+    return opened

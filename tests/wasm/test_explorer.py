@@ -8,77 +8,12 @@ import subprocess
 
 import numpy as np
 import pytest
+from explorer_page import CLI, PAGE, ROOT, checked, move, settled, state, until
 
 import entropic
 
-ROOT = pathlib.Path(__file__).parents[2]
-CLI = os.path.abspath(os.environ["ENTROPIC_CLI"]) if "ENTROPIC_CLI" in os.environ else "entropic"
-PAGE = ROOT / "build/wasm/explorer.html"
 pytestmark = pytest.mark.skipif(not PAGE.exists(), reason="scripts/wasm builds it")
 KNOBS = ["softmax", "sparsemax", "entmax", "perturb_max", "top_p_softmax", "min_p_softmax", "entropy_normalize", "entropy_clip"]
-
-
-@pytest.fixture(scope="session")
-def file(tmp_path_factory):
-    """page.html, and rows.html with rows of a file."""
-    folder = tmp_path_factory.mktemp("explorer")
-    rows = "name,<img src=x onerror=hit=1>,</script><script>hit=1</script>,third,@WASM@\na,1,2,0.5,-inf\nb,0,0,0,1\n"
-    (folder / "rows.csv").write_text(rows)
-    for arguments in (["-o", "page.html"], ["rows.csv", "-o", "rows.html"]):
-        subprocess.run([CLI, "explore", *arguments], cwd=folder, env={**os.environ, "ENTROPIC_EXPLORER": str(PAGE)}, check=True)
-    return folder / "page.html"
-
-
-@pytest.fixture
-def opened(visited, file):
-    def opened(name="page.html", state="", **options):
-        page = visited(file.with_name(name).as_uri() + state, **options)
-        settled(page)
-        return page
-
-    return opened
-
-
-def until(page, condition):
-    """wait_for_function is refused by the page's policy."""
-    for _ in range(400):
-        if page.evaluate(condition):
-            return
-        page.wait_for_timeout(25)
-    raise AssertionError(f"{condition}: {page.text_content('#problem')}")
-
-
-def settled(page):
-    until(page, "turn > 0 && !waiting && document.documentElement.dataset.done == turn")
-    assert page.text_content("#problem") == ""
-
-
-def move(page, selector, value):
-    page.eval_on_selector(
-        selector,
-        "(one, value) => { one.value = value; one.dispatchEvent(new Event(one.tagName === 'SELECT' ? 'change' : 'input')); }",
-        str(value),
-    )
-    settled(page)
-
-
-def state(page):
-    found = page.evaluate(
-        """() => ({x: [...state.x].map(String), target: state.target, maps: Object.fromEntries(Object.entries(state.found)
-           .map(([name, one]) => [name, {parameters: one.parameters, p: [...one.p], entropy: one.entropy}]))})"""
-    )
-    found["x"] = np.array([float(one) for one in found["x"]])
-    return found
-
-
-def checked(page):
-    """Every map's numbers are the package's; gives what the page holds."""
-    found = state(page)
-    for name, one in found["maps"].items():
-        p = getattr(entropic, name)(found["x"], **one["parameters"])
-        np.testing.assert_allclose(one["p"], p, rtol=1e-9, atol=1e-12, err_msg=name)
-        assert one["entropy"] == pytest.approx(entropic.entropy(p, normalize=True), abs=1e-9)
-    return found
 
 
 def test_one_entropy(opened):
@@ -275,3 +210,188 @@ def test_served(visited, tmp_path):
     finally:
         program.send_signal(signal.SIGINT)
         assert program.wait(20) == -signal.SIGINT
+
+
+LONG = 300
+
+
+@pytest.fixture
+def pasted(opened):
+    """pasted(page, text): by the keys, where the focus is."""
+
+    def pasted(page, text):
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        page.evaluate("(text) => navigator.clipboard.writeText(text)", text)
+        page.focus("#scores")
+        page.keyboard.press("Control+a")
+        page.keyboard.press("Control+v")
+
+    return pasted
+
+
+@pytest.mark.parametrize("before", [8, LONG])
+@pytest.mark.parametrize("after", [3, LONG + 1, 20_000])
+def test_pasted(opened, pasted, before, after):
+    """Over short rows and long ones, which are not typed in."""
+    page = opened()
+    if before == LONG:
+        pasted(page, "\n".join(f"old{i} {i % 7}" for i in range(LONG)))
+        settled(page)
+        assert len(state(page)["x"]) == LONG
+    x = np.random.default_rng(after).standard_normal(after).round(6)
+    pasted(page, "\r\n".join(f"new {i}\t{one}" for i, one in enumerate(x)) + "\r\n")
+    settled(page)
+    found = checked(page)
+    np.testing.assert_array_equal(found["x"], x)
+    assert page.evaluate("state.names") == [f"new {i}" for i in range(after)]
+    assert len(page.input_value("#scores").strip().split("\n")) == min(after, 200)
+    assert page.locator("#scores").is_editable() == (after <= 200)
+    assert page.locator("#long").text_content().startswith("The first 200 of" if after > 200 else "")
+    assert page.input_value("#example") == "own"
+
+
+@pytest.mark.parametrize(
+    ("text", "x"),
+    [
+        ("[1.5, -2, 3e-1]", [1.5, -2, 0.3]),
+        ("[ 1.5 -2.\n  .3 -inf]", [1.5, -2, 0.3, -np.inf]),
+        ("1.5, 2", [1.5, 2]),
+        ("1\t2\t3", [1, 2, 3]),
+        ("7 2", [2]),
+        ("1\n2\n3", [1, 2, 3]),
+        ("a: 1\n\nb b, 2\n", [1, 2]),
+    ],
+)
+def test_forms_of_a_row(opened, pasted, text, x):
+    page = opened()
+    pasted(page, text)
+    settled(page)
+    assert checked(page)["x"].tolist() == x
+    # A bar may be moved then.
+    move(page, "#sliders .row:nth-child(1) input", 2.5)
+    assert checked(page)["x"].tolist() == [2.5, *x[1:]]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a 1\nb warm\nc 3", "line 2: 'warm' is no score"),
+        ("a 1\n\nb 2,5", "line 3: '2,5' is no score"),
+        ("[1, 2, x]", "score 3: 'x' is no score"),
+        ("1 2 3\n4 5 6", "line 1: 3 numbers, where a label and a score should be"),
+        ("\n \n", "there are no scores"),
+        ("\n".join(f"l{i} {i if i != 277 else '0x3'}" for i in range(LONG)), "line 278: '0x3' is no score"),
+        ("<img src=x onerror=hit=1>", "line 1: 'onerror=hit=1>' is no score"),
+    ],
+)
+@pytest.mark.parametrize("before", [8, LONG])
+def test_refused_paste(opened, pasted, before, text, words):
+    page = opened(state="" if before == 8 else "#example=1000+scores")
+    old, shown = state(page), page.input_value("#scores")
+    pasted(page, text)
+    until(page, f"at('problem').textContent === {'What was pasted changes nothing: ' + words!r}")
+    page.wait_for_timeout(200)
+    new = state(page)
+    assert page.input_value("#scores") == shown
+    np.testing.assert_array_equal(new["x"], old["x"])
+    assert new["target"] == old["target"]
+    for name, one in old["maps"].items():
+        np.testing.assert_allclose(new["maps"][name]["p"], one["p"], rtol=1e-6, atol=1e-9, err_msg=name)
+    move(page, "#entropy", 400)  # the message goes with the next input
+    checked(page)
+
+
+def test_pasted_into_the_middle(opened):
+    page = opened()
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    paste = lambda text: page.evaluate("(text) => navigator.clipboard.writeText(text)", text)  # noqa: E731
+    page.focus("#scores")
+    page.keyboard.press("Control+Home")
+    paste("new 7\n")
+    page.keyboard.press("Control+v")
+    settled(page)
+    assert state(page)["x"].tolist() == [7, 6.2, 5.1, 4.4, 3.9, 2.5, 1, 0.2, -1.5]
+    page.keyboard.press("Control+z")
+    settled(page)
+    assert state(page)["x"].tolist() == [6.2, 5.1, 4.4, 3.9, 2.5, 1, 0.2, -1.5]
+    page.keyboard.press("Control+Home")
+    paste("".join(f"l{i} 0\n" for i in range(LONG)))
+    page.keyboard.press("Control+v")
+    settled(page)
+    assert state(page)["x"].tolist() == [0] * LONG + [6.2, 5.1, 4.4, 3.9, 2.5, 1, 0.2, -1.5]
+
+
+def dropped(page, name, text):
+    page.evaluate(
+        """([name, text]) => {
+          const data = new DataTransfer();
+          data.items.add(new File([text], name));
+          document.body.dispatchEvent(new DragEvent("drop", {dataTransfer: data, bubbles: true, cancelable: true}));
+        }""",
+        [name, text],
+    )
+
+
+def test_dropped(opened):
+    page = opened()
+    dropped(page, "x.txt", "".join(f"d{i} {i / 8}\n" for i in range(LONG)))
+    until(page, f"state.x.length === {LONG}")
+    settled(page)
+    np.testing.assert_array_equal(checked(page)["x"], np.arange(LONG) / 8)
+    dropped(page, "y.csv", "label,score\na,1\n")
+    until(page, """at("problem").textContent === "y.csv changes nothing: line 1: 'score' is no score" """)
+    dropped(page, "z.txt", "1\n" * (4 << 20) + "11")
+    until(page, 'at("problem").textContent === "z.txt changes nothing: it is larger than 8 MB"')
+    assert len(state(page)["x"]) == LONG
+
+
+def test_typed_nonsense_leaves_the_row(opened):
+    page = opened(state="#x=a+1%0Ab+2")
+    page.fill("#scores", "a 1\nb 2\nc w")
+    until(page, "at('problem').textContent === \"line 3: 'w' is no score\"")
+    until(page, "!waiting && document.documentElement.dataset.done == turn")
+    assert checked(page)["x"].tolist() == [1, 2]
+    page.fill("#second", "1, x")
+    until(page, "at('problem').textContent === \"line 3: 'w' is no score\" || at('problem').textContent.includes('Q, score 2')")
+    page.fill("#scores", "a 1\nb 2\nc 3")
+    until(page, "state.x.length === 3")
+    settled(page)
+    checked(page)
+    page.fill("#second", "1, x, 2")
+    until(page, "at('problem').textContent === \"Q, score 2: 'x' is no score\"")
+    assert page.locator("#between dd").count() == 0 and page.locator("#plan svg").count() == 0
+
+
+@pytest.mark.parametrize("example", ["two that are nearly equal", "1000 scores", "128000 scores"])
+def test_the_address_of_an_example(opened, example):
+    page = opened()
+    page.select_option("#example", label=example)
+    move(page, "#entropy", 123)
+    assert len(page.url) < 1000
+    again = opened(state="#" + page.url.split("#")[1])
+    one, other = state(page), state(again)
+    np.testing.assert_array_equal(other["x"], one["x"])
+    assert other["target"] == one["target"]
+    assert again.eval_on_selector("#example", "(one) => one.selectedOptions[0].textContent") == example
+    # Moved, it is another row, in the address as long as it may be.
+    move(again, "#sliders .row:nth-child(2) input", 1.5)
+    assert again.input_value("#example") == "own"
+    if len(one["x"]) <= 2000:
+        np.testing.assert_array_equal(state(opened(state="#" + again.url.split("#")[1]))["x"], state(again)["x"])
+
+
+def test_another_address_in_the_same_place(opened):
+    page = opened()
+    page.evaluate("location.hash = '#x=a+1%0Ab+4&h=0.25&alpha=2&q=1,0'")
+    until(page, "state.x.length === 2")
+    settled(page)
+    assert checked(page)["target"] == 0.25
+    assert page.input_value("#alpha") == "2" and page.input_value("#second") == "1,0"
+    assert state(page)["x"].tolist() == [1, 4]
+
+
+@pytest.mark.parametrize("kept", ["x=a+warm", "x=", "example=none", "h=nan&alpha=x&words=-1&q=%00", "unit=%3Cb%3E&of=softmaxx"])
+def test_addresses_that_say_nothing(opened, visited, file, kept):
+    page = visited(file.as_uri() + "#" + kept)
+    until(page, "turn > 0 && !waiting && document.documentElement.dataset.done == turn")
+    assert len(checked(page)["x"]) == 8
