@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(256) DivergenceKernel(cuda::MeasureCall<Op> ca
       WriteValue(call, r, kNaN<double>);
       if (dp != nullptr) FillRow(RowTag<T>(), kNaN<T>, n, dp);
       if (dq != nullptr) FillRow(RowTag<T>(), kNaN<T>, n, dq);
-    } else if (const double nats = gradients ? 0 : KlInFloat(op, p, q, n); nats > 0) {
+    } else if (const double nats = KlInFloat(op, p, q, n, dp, dq, own, logs); nats > 0) {
       WriteValue(call, r, Kept<T>(call, InUnit(nats, op.base)));
     } else {
       Distribution first = DistributionOf(op.input, op.normalize, p, n, p_sum, kLogs, own, logs);

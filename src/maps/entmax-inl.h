@@ -732,6 +732,32 @@ HWY_INLINE void KernelsOf<Entmax, T>::VjpRow(const Entmax& op, const T* x, const
   dx[pivot] = static_cast<T>(others == others ? -others : own);
 }
 
+// The sums of s, h, r, g p, g h and g r, see below.
+template <class D, class T>
+HWY_NOINLINE HWY_FLATTEN void AlphaSums(D d, double b, const T* p, const T* g, size_t n, double (&sums)[6]) {
+  using W = hn::TFromD<D>;
+  using V = hn::Vec<D>;
+  const V minus_b = hn::Set(d, static_cast<W>(-b)), zero = hn::Zero(d);
+  // e^600 and its sums are numbers; where y is larger, alpha moves nothing that is left.
+  const V most = hn::Set(d, W(sizeof(W) == 4 ? 80 : 600));
+  Sums(d, n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
+    V pi, gi;
+    if constexpr (sizeof(W) == sizeof(T)) {
+      pi = LoadUpTo(d, p + i, count, T(0)), gi = LoadUpTo(d, g + i, count, T(0));
+    } else {
+      pi = LoadWide(d, p + i, count, T(0)), gi = LoadWide(d, g + i, count, T(0));
+    }
+    const auto out = hn::Eq(pi, zero);
+    for (size_t k = 0; k < 6; ++k) terms[k] = zero;
+    if (hn::AllTrue(d, out)) return;
+    const V log_p = Log(d, pi), y = hn::Min(hn::Mul(log_p, minus_b), most), exp_y = Exp(d, y);
+    const V h = hn::Neg(hn::Mul(pi, log_p));
+    const V r = hn::Neg(hn::Mul(hn::Add(h, h), hn::Mul(log_p, Phi2(d, y, exp_y))));
+    const V values[6] = {hn::Mul(pi, exp_y), h, r, hn::Mul(gi, pi), hn::Mul(gi, h), hn::Mul(gi, r)};
+    for (size_t k = 0; k < 6; ++k) terms[k] = hn::IfThenZeroElse(out, values[k]);
+  });
+}
+
 // <g, dp/d alpha>. With L = log p, h = -p L, y = -b L and r = 2 p L^2 phi_2(y), phi_2(y) = (e^y - 1 - y)/y^2, the formula of
 // Correia, Niculae and Martins, which divides differences by b and b^2, is without any rest
 //   dp/d alpha = (p R - r + b (h R - r H)) / (2 sum s),   R = sum r, H = sum h, s = p e^y = p^(2 - alpha):
@@ -739,21 +765,15 @@ HWY_INLINE void KernelsOf<Entmax, T>::VjpRow(const Entmax& op, const T* x, const
 template <class T>
 HWY_INLINE ParamValues<Entmax> KernelsOf<Entmax, T>::ParamVjpRow(const Entmax& op, const T* /*x*/, const T* p, const T* g,
                                                                  size_t n, Workspace /*workspace*/) {
-  const D64 d;
   const double b = op.alpha - 1;
   double sums[6];
-  Sums(d, n, sums, [&](size_t i, size_t count, V64* terms) HWY_ATTR {
-    const V64 pi = LoadWide(d, p + i, count, T(0)), gi = LoadWide(d, g + i, count, T(0));
-    const auto out = hn::Eq(pi, hn::Zero(d));
-    const V64 log_p = Log(d, pi);
-    // e^600 and its sums are numbers; where y is larger, alpha moves nothing that is left.
-    const V64 y = hn::Min(hn::Mul(log_p, hn::Set(d, -b)), hn::Set(d, 600.0));
-    const V64 exp_y = Exp(d, y);
-    const V64 h = hn::Neg(hn::Mul(pi, log_p));
-    const V64 r = hn::Neg(hn::Mul(hn::Add(h, h), hn::Mul(log_p, Phi2(d, y, exp_y))));
-    const V64 values[6] = {hn::Mul(pi, exp_y), h, r, hn::Mul(gi, pi), hn::Mul(gi, h), hn::Mul(gi, r)};
-    for (size_t k = 0; k < 6; ++k) terms[k] = hn::IfThenZeroElse(out, values[k]);
-  });
+  // No s or r is far above 1 then, so that terms in float serve; a gradient near the type's end would still be too much.
+  bool done = false;
+  if (sizeof(T) == 4 && b <= 0.75) {
+    AlphaSums(RowTag<T>(), b, p, g, n, sums);
+    done = std::isfinite(sums[3] + sums[4] + sums[5]);
+  }
+  if (!done) AlphaSums(D64(), b, p, g, n, sums);
   const auto [s, h, r, gp, gh, gr] = sums;
   return {(r * (gp + b * gh) - gr * (1 + b * h)) / (2 * s)};
 }

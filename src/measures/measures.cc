@@ -100,27 +100,31 @@ void TwoRows(const Divergence& divergence, MatrixView<const T> p, MatrixView<con
   std::visit(
       [&]<class Op>(const Op& op) {
         constexpr bool kLogs = std::is_same_v<Op, CrossEntropy>;
-        const auto distribution = [&](MatrixView<const T> x, GivenSums given, size_t r, Place to) {
-          const double sum = SumOfRow(op, x, given, r);
+        const auto distribution = [&](MatrixView<const T> x, size_t r, double sum, Place to) {
           const Distribution row = DistributionOf(op.input, op.normalize, x.row(r), n, sum, kLogs, to.p, to.z);
           return gradients ? Apart(row, to.p) : row;
         };
         Distribution second = {};
+        double second_sum = 1;
         bool has_second = false;
         for (size_t r = 0; r < p.rows; ++r) {
-          const double nats = gradients ? 0 : KlInFloat(op, p.row(r), q.row(q.rows > 1 ? r : 0), n);
+          const size_t r_of_q = q.rows > 1 ? r : 0;
+          T *const dp_row = dp.data == nullptr ? nullptr : dp.row(r), *const dq_row = dq.data == nullptr ? nullptr : dq.row(r);
+          const double first_sum = SumOfRow(op, p, of_p, r);
+          if (r_of_q == r) second_sum = SumOfRow(op, q, of_q, r);
+          // A row that all others are compared with is not written over, should dq be q.
+          const bool keeps_q = dq_row == nullptr || q.rows == p.rows || dq.data != q.data;
+          const double nats = keeps_q ? KlInFloat(op, p.row(r), q.row(r_of_q), n, dp_row, dq_row, p_place.p, p_place.z) : 0;
           if (nats > 0) {
-            SumOfRow(op, p, of_p, r);
-            SumOfRow(op, q, of_q, q.rows > 1 ? r : 0);
             value[r] = InUnit(nats, op.base);
             continue;
           }
-          const Distribution first = distribution(p, of_p, r, p_place);
-          if (r < q.rows || !has_second) second = distribution(q, of_q, q.rows > 1 ? r : 0, q_place);
+          const Distribution first = distribution(p, r, first_sum, p_place);
+          if (r_of_q == r || !has_second) second = distribution(q, r_of_q, second_sum, q_place);
           has_second = true;
           Pair rows = {first, second};
-          if (!kLogs && IsNearSoftmax(rows, p.row(r), q.row(q.rows > 1 ? r : 0), ratios)) rows.ratios = ratios;
-          TwoRow(op, rows, value + r, dp.data == nullptr ? nullptr : dp.row(r), dq.data == nullptr ? nullptr : dq.row(r));
+          if (!kLogs && IsNearSoftmax(rows, p.row(r), q.row(r_of_q), ratios)) rows.ratios = ratios;
+          TwoRow(op, rows, value + r, dp_row, dq_row);
         }
       },
       divergence);

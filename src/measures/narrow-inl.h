@@ -66,26 +66,46 @@ HWY_INLINE V64 ExpOfNarrow(D64 d, V64 z) {
 }
 
 // KL(softmax(x), softmax(y)), or 0 where it is less than 1/64, infinite or none: there these exponentials would lose digits
-// that count, or cannot tell.
-inline HWY_NOINLINE double KlOfScores(const float* x, const float* y, size_t n) {
+// that count, or cannot tell, and no gradient is written. dp and dq, where they are not null, get `factor` times the gradients
+// in the scores, p (log(p/q) - KL) and q - p; they may be x and y. p_terms and q_terms are working memory.
+inline HWY_NOINLINE double KlOfScores(const float* x, const float* y, size_t n, double factor, float* dp, float* dq,
+                                      double* p_terms, double* q_terms) {
   const D64 d;
   constexpr double kLeast = 1.0 / 64;
   const float x_max = RowMax(RowTag<float>(), x, n), y_max = RowMax(RowTag<float>(), y, n);
   if (!std::isfinite(x_max) || !std::isfinite(y_max)) return 0;
   const V64 x_top = hn::Set(d, static_cast<double>(x_max)), y_top = hn::Set(d, static_cast<double>(y_max));
   const V64 lowest = hn::Set(d, -700.0);
+  const auto relative = [&](const float* scores, size_t i, size_t count, float max, V64 top)
+                            HWY_ATTR { return hn::Sub(LoadWide(d, scores + i, count, max), top); };
   auto cut = hn::Lt(lowest, lowest);  // where y is too small for its logarithm, and x is not
   double sums[3];
-  Sums(d, n, sums, [&](size_t i, size_t count, V64* terms) HWY_ATTR {
-    const V64 u = hn::Sub(LoadWide(d, x + i, count, x_max), x_top), v = hn::Sub(LoadWide(d, y + i, count, y_max), y_top);
+  Sums(d, n, sums, [&](size_t i, size_t count, V64* parts) HWY_ATTR {
+    const V64 u = relative(x, i, count, x_max, x_top), v = relative(y, i, count, y_max, y_top);
     const V64 u_cut = MaxKeepNaN(lowest, u), v_cut = MaxKeepNaN(lowest, v);
     cut = hn::Or(cut, hn::And(hn::Lt(v, lowest), hn::Gt(u, lowest)));
-    terms[0] = ExpOfNarrow(d, u_cut);
-    terms[1] = ExpOfNarrow(d, v_cut);
-    terms[2] = hn::Mul(terms[0], hn::Sub(u_cut, v_cut));
+    parts[0] = ExpOfNarrow(d, u_cut);
+    parts[1] = ExpOfNarrow(d, v_cut);
+    parts[2] = hn::Mul(parts[0], hn::Sub(u_cut, v_cut));
+    if (dp != nullptr || dq != nullptr) StoreUpTo(parts[0], d, count, p_terms + i);
+    if (dq != nullptr) StoreUpTo(parts[1], d, count, q_terms + i);
   });
-  const double nats = sums[2] / sums[0] + (LogNumber(sums[1]) - LogNumber(sums[0]));
-  return hn::AllFalse(d, cut) && nats >= kLeast ? nats : 0;
+  const double mean = sums[2] / sums[0], shift = LogNumber(sums[1]) - LogNumber(sums[0]), nats = mean + shift;
+  if (!(hn::AllFalse(d, cut) && nats >= kLeast)) return 0;
+  if (dp == nullptr && dq == nullptr) return nats;
+  // What was cut is 0 in float.
+  const V64 p_scale = hn::Set(d, factor / sums[0]), q_scale = hn::Set(d, factor / sums[1]), mean_difference = hn::Set(d, mean);
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const V64 p = hn::Mul(LoadUpTo(d, p_terms + i, count, 0.0), p_scale);
+    const V64 u = MaxKeepNaN(lowest, relative(x, i, count, x_max, x_top));
+    const V64 v = MaxKeepNaN(lowest, relative(y, i, count, y_max, y_top));
+    if (dq != nullptr) {
+      StoreNarrow(hn::MulSub(LoadUpTo(d, q_terms + i, count, 0.0), q_scale, p), d, count, dq + i);
+    }
+    // log(p/q) - KL: the logarithms of both sums are in it twice.
+    if (dp != nullptr) StoreNarrow(hn::Mul(p, hn::Sub(hn::Sub(u, v), mean_difference)), d, count, dp + i);
+  });
+  return nats;
 }
 
 }  // namespace HWY_NAMESPACE

@@ -67,13 +67,14 @@ HWY_INLINE double EntropyInFloat(const Op& op, const T* p, size_t n) {
   return 0;
 }
 
-// The divergence of softmax rows of floats, or 0 where that does not serve.
+// The divergence of softmax rows of floats, and its gradients where they are not null; 0 and no gradient written where that
+// does not serve. p_terms and q_terms are working memory of n numbers each.
 template <class Op, class T>
-HWY_INLINE double KlInFloat(const Op& op, const T* p, const T* q, size_t n) {
+HWY_INLINE double KlInFloat(const Op& op, const T* p, const T* q, size_t n, T* dp, T* dq, double* p_terms, double* q_terms) {
   if constexpr (std::is_same_v<Op, KlDivergence> && sizeof(T) == 4) {
-    if (IsOfScores(op)) return KlOfScores(p, q, n);
+    if (IsOfScores(op)) return KlOfScores(p, q, n, UnitOf(op.base), dp, dq, p_terms, q_terms);
   }
-  (void)op, (void)p, (void)q, (void)n;
+  (void)op, (void)p, (void)q, (void)n, (void)dp, (void)dq, (void)p_terms, (void)q_terms;
   return 0;
 }
 

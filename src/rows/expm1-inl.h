@@ -17,15 +17,19 @@ namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // c[0] + c[1] x + ..., one step after another: the loops over rows have four vectors under way.
-template <class Coefficients>
-HWY_INLINE V64 Polynomial(D64 d, V64 x, const Coefficients& c) {
+template <class D, class Coefficients>
+HWY_INLINE hn::Vec<D> Polynomial(D d, hn::Vec<D> x, const Coefficients& c) {
+  using T = hn::TFromD<D>;
   size_t k = std::size(c) - 1;
-  V64 y = hn::Set(d, c[k]);
-  while (k-- > 0) y = hn::MulAdd(y, x, hn::Set(d, c[k]));
+  auto y = hn::Set(d, static_cast<T>(c[k]));
+  while (k-- > 0) y = hn::MulAdd(y, x, hn::Set(d, static_cast<T>(c[k])));
   return y;
 }
 
-HWY_INLINE hn::Mask<D64> IsNearZero(D64 d, V64 x) { return hn::Le(hn::Abs(x), hn::Set(d, 1.0)); }
+template <class D>
+HWY_INLINE hn::Mask<D> IsNearZero(D d, hn::Vec<D> x) {
+  return hn::Le(hn::Abs(x), hn::Set(d, hn::TFromD<D>(1)));
+}
 
 // 1/2!, 1/3!, ... 1/18!: the factorials are whole doubles.
 inline constexpr auto kInverseFactorials = [] {
@@ -35,9 +39,15 @@ inline constexpr auto kInverseFactorials = [] {
   return inverse;
 }();
 
-// phi_2(x) = (e^x - 1 - x) / x^2 where IsNearZero(x), by Taylor: what is left out is 2^-55 of it.
-HWY_INLINE V64 Phi2NearZero(D64 d, V64 x) {
-  constexpr auto kCoefficients = kInverseFactorials;  // a device has no other constants than a function's own
+// phi_2(x) = (e^x - 1 - x) / x^2 where IsNearZero(x), by Taylor: what is left out is 2^-55 of it, 2^-27 in float.
+template <class D>
+HWY_INLINE hn::Vec<D> Phi2NearZero(D d, hn::Vec<D> x) {
+  // A device has no other constants than a function's own.
+  constexpr auto kCoefficients = [] {
+    std::array<double, sizeof(hn::TFromD<D>) == 4 ? 10 : 17> first = {};
+    for (size_t k = 0; k < first.size(); ++k) first[k] = kInverseFactorials[k];
+    return first;
+  }();
   return Polynomial(d, x, kCoefficients);
 }
 
@@ -53,8 +63,9 @@ HWY_INLINE V64 Phi1(D64 d, V64 x, V64 exp_x) {
   const V64 one = hn::Set(d, 1.0);
   return hn::IfThenElse(IsNearZero(d, x), hn::MulAdd(x, Phi2NearZero(d, x), one), hn::Div(hn::Sub(exp_x, one), x));
 }
-HWY_INLINE V64 Phi2(D64 d, V64 x, V64 exp_x) {
-  const V64 far = hn::Div(hn::Sub(hn::Sub(exp_x, hn::Set(d, 1.0)), x), hn::Mul(x, x));
+template <class D>
+HWY_INLINE hn::Vec<D> Phi2(D d, hn::Vec<D> x, hn::Vec<D> exp_x) {
+  const auto far = hn::Div(hn::Sub(hn::Sub(exp_x, hn::Set(d, hn::TFromD<D>(1))), x), hn::Mul(x, x));
   return hn::IfThenElse(IsNearZero(d, x), Phi2NearZero(d, x), far);
 }
 
