@@ -42,9 +42,10 @@ struct KernelsOf<Entmax, T> {
   static void VjpRow(const Entmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
   static ParamValues<Entmax> ParamVjpRow(const Entmax& op, const T* x, const T* p, const T* g, size_t n, Workspace workspace);
   static constexpr NotOffered MostInfinite = {};
-  // The scores with mass of the rows that go together; of a gradient a row in float64.
+  // The scores with mass of the rows that go together; of a gradient those of one, and a row in float64.
   static size_t Memory(size_t n) {
-    return HWY_MAX((n <= kLongestOfSeveral ? kSearches<T> : 1) * room_of<Survivors<T>>(n), Arena::room<double>(n));
+    return HWY_MAX((n <= kLongestOfSeveral ? kSearches<T> : 1) * room_of<Survivors<T>>(n),
+                   room_of<Survivors<T>>(n) + Arena::room<T>(n) + Arena::room<double>(n));
   }
   struct Short {
     static constexpr size_t kGroups = 1;
@@ -636,6 +637,46 @@ HWY_INLINE void KernelsOf<Entmax, T>::Short::Map(const Entmax& op, const hn::Vec
   });
 }
 
+// What a gradient reads of a row: its entries with mass packed, with their places, where they are at most half of it; else the
+// row itself, and no places. Each takes powers and logarithms, to pack it a fraction of their time.
+template <class T>
+struct Support {
+  const T *p, *g;
+  size_t n;
+  const hwy::MakeSigned<T>* places;
+};
+
+template <class T>
+HWY_NOINLINE Support<T> SupportOf(const T* p, const T* g, size_t n, Arena& memory) {
+  const RowTag<T> d;
+  const auto one = hn::Set(d, T(1));
+  const double zeros = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    return hn::IfThenElseZero(hn::Eq(LoadUpTo(d, p + i, count, T(1)), hn::Zero(d)), one);
+  });
+  if (2 * zeros < static_cast<double>(n)) return {p, g, n, nullptr};
+  const Survivors<T> with_mass(memory, n);
+  const size_t kept = FilterAbove<true>(
+      d, [](auto pi) HWY_ATTR { return pi; }, p, n, T(0), with_mass);
+  T* const packed_g = memory.take<T>(n);
+  ForEachVector(d, kept, [&](size_t i, size_t count) HWY_ATTR {
+    for (size_t k = i; k < i + count; ++k) packed_g[k] = g[with_mass.places[k]];
+  });
+  return {with_mass.z, packed_g, kept, with_mass.places};
+}
+
+// Writes the gradient that write(support, dx, stream) gives for the support to its places, and 0 elsewhere.
+template <class T, class Write>
+HWY_INLINE void WriteOnSupport(const Support<T>& support, size_t n, T* dx, bool stream, const Write& write) {
+  const RowTag<T> d;
+  if (support.places == nullptr) return write(support, dx, stream);
+  T* const packed = const_cast<T*>(support.g);  // packed: memory of its own
+  write(support, packed, false);
+  WriteRow(d, stream, n, dx, [&](size_t /*i*/, size_t /*count*/) HWY_ATTR { return hn::Zero(d); });
+  ForEachVector(d, support.n, [&](size_t i, size_t count) HWY_ATTR {
+    for (size_t k = i; k < i + count; ++k) dx[support.places[k]] = packed[k];
+  });
+}
+
 // s (g - <s,g> / sum s) / T with s = slope(p) in [0, 1]: nothing is lost in the row's own type. 0 where p is.
 template <class D, class Slope, class T = hn::TFromD<D>>
 HWY_INLINE void VjpRowBySlope(D d, double temperature, const T* p, const T* g, size_t n, T* dx, Workspace workspace,
@@ -665,18 +706,12 @@ HWY_INLINE void VjpRowBySlope(D d, double temperature, const T* p, const T* g, s
 // s enters the mean relative to its largest, each entry by the two halves of its own, and g as its difference to g at the
 // largest; what that entry itself gets, where it outweighs the rest, is all that the others lose.
 template <class T>
-HWY_INLINE void KernelsOf<Entmax, T>::VjpRow(const Entmax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
+HWY_NOINLINE HWY_FLATTEN void VjpRowByPowers(double b, double temperature, const T* p, const T* g, size_t n, T* dx,
                                              Workspace workspace) {
   const RowTag<T> d;
-  const double b = EntmaxPower<T>(op);
-  if (b == 0) return KernelsOf<Softmax, T>::VjpRow({.temperature = op.temperature}, x, p, g, n, dx, workspace);
-  if (b == 1) return KernelsOf<Sparsemax, T>::VjpRow({.temperature = op.temperature}, x, p, g, n, dx, workspace);
-  if (b == 0.5) {
-    return VjpRowBySlope(d, op.temperature, p, g, n, dx, workspace, [](auto pi) HWY_ATTR { return hn::Sqrt(pi); });
-  }
   if (b < 1) {
     const auto exponent = hn::Set(d, static_cast<T>(1 - b));
-    return VjpRowBySlope(d, op.temperature, p, g, n, dx, workspace,
+    return VjpRowBySlope(d, temperature, p, g, n, dx, workspace,
                          [&](auto pi) HWY_ATTR { return Exp(d, hn::Mul(exponent, Log(d, pi))); });
   }
   const D64 d64;
@@ -705,7 +740,7 @@ HWY_INLINE void KernelsOf<Entmax, T>::VjpRow(const Entmax& op, const T* x, const
     StoreUpTo(log_p, d64, count, dx64 + i);
   });
   const V64 mean = hn::Set(d64, sums[1] / sums[0]);
-  const DividedBy<D64> divided(op.temperature);
+  const DividedBy<D64> divided(temperature);
   const bool dominates = sums[0] < 2;
   const double others = Sum(d64, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto out = hn::Eq(LoadWide(d64, p + i, count, T(0)), hn::Zero(d64));
@@ -730,6 +765,23 @@ HWY_INLINE void KernelsOf<Entmax, T>::VjpRow(const Entmax& op, const T* x, const
   // Infinite numbers of both signs among the others: less than what the largest s makes of the mean.
   const double own = sums[1] == 0 ? 0 : -sums[1] * kInfinity<double>;
   dx[pivot] = static_cast<T>(others == others ? -others : own);
+}
+
+template <class T>
+HWY_INLINE void KernelsOf<Entmax, T>::VjpRow(const Entmax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
+                                             Workspace workspace) {
+  const RowTag<T> d;
+  const double b = EntmaxPower<T>(op);
+  if (b == 0) return KernelsOf<Softmax, T>::VjpRow({.temperature = op.temperature}, x, p, g, n, dx, workspace);
+  if (b == 1) return KernelsOf<Sparsemax, T>::VjpRow({.temperature = op.temperature}, x, p, g, n, dx, workspace);
+  if (b == 0.5) {
+    return VjpRowBySlope(d, op.temperature, p, g, n, dx, workspace, [](auto pi) HWY_ATTR { return hn::Sqrt(pi); });
+  }
+  Arena memory = workspace.memory;
+  WriteOnSupport(SupportOf(p, g, n, memory), n, dx, workspace.stream,
+                 [&](const Support<T>& support, T* to, bool stream) HWY_ATTR {
+                   VjpRowByPowers(b, op.temperature, support.p, support.g, support.n, to, {memory, stream});
+                 });
 }
 
 // The sums of s, h, r, g p, g h and g r, see below.
@@ -764,16 +816,17 @@ HWY_NOINLINE HWY_FLATTEN void AlphaSums(D d, double b, const T* p, const T* g, s
 // nothing cancels as alpha goes through 1.
 template <class T>
 HWY_INLINE ParamValues<Entmax> KernelsOf<Entmax, T>::ParamVjpRow(const Entmax& op, const T* /*x*/, const T* p, const T* g,
-                                                                 size_t n, Workspace /*workspace*/) {
+                                                                 size_t n, Workspace workspace) {
   const double b = op.alpha - 1;
+  const Support<T> support = SupportOf(p, g, n, workspace.memory);
   double sums[6];
   // No s or r is far above 1 then, so that terms in float serve; a gradient near the type's end would still be too much.
   bool done = false;
   if (sizeof(T) == 4 && b <= 0.75) {
-    AlphaSums(RowTag<T>(), b, p, g, n, sums);
+    AlphaSums(RowTag<T>(), b, support.p, support.g, support.n, sums);
     done = std::isfinite(sums[3] + sums[4] + sums[5]);
   }
-  if (!done) AlphaSums(D64(), b, p, g, n, sums);
+  if (!done) AlphaSums(D64(), b, support.p, support.g, support.n, sums);
   const auto [s, h, r, gp, gh, gr] = sums;
   return {(r * (gp + b * gh) - gr * (1 + b * h)) / (2 * s)};
 }
