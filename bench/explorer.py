@@ -1,6 +1,7 @@
-"""Frames of the explorer in headless Chromium while its slider moves: python bench/explorer.py [N...]
+"""Frames of the explorer in headless Chromium while a slider moves: python bench/explorer.py [N...]
 
-Reads build/wasm/explorer.html. For each length of the row: milliseconds from one frame to the next, of the script by the page's
+Reads build/wasm/explorer.html. For each length of the row, and the sliders of the entropy, of softmax's temperature and of the
+first score: milliseconds from one frame to the next, of the script by the page's
 own clock, and of the processor by Chromium's trace, the page's thread alone: all of it, and what layout, style and paint are of
 that. Medians, and in brackets the 90th of a hundred. It also tells how many maps a frame brings up to date: those that cost too
 much take turns.
@@ -15,8 +16,14 @@ import sys
 from playwright.sync_api import sync_playwright
 
 PAGE = pathlib.Path(__file__).parents[1] / "build/wasm/explorer.html"
-MOVE = """(count) => new Promise((done) => {
-  const slider = at("entropy"), frames = [], scripts = [], fresh = [];
+SLIDERS = {  # and how far they move to each side, as a share of all
+    "entropy": ("#entropy", 0.4),
+    "temperature": ("[data-map=softmax] input", 0.1),
+    "a score": ("#sliders input", 0.4),
+}
+MOVE = """([place, share, count]) => new Promise((done) => {
+  const slider = document.querySelector(place), low = Number(slider.min), high = Number(slider.max);
+  const frames = [], scripts = [], fresh = [];
   let last, i = 0;
   const step = (now) => {
     if (last !== undefined) {
@@ -26,7 +33,7 @@ MOVE = """(count) => new Promise((done) => {
     }
     last = now;
     if (i === count) return done({frames, scripts, fresh});
-    slider.value = 500 + 400 * Math.sin(++i / 15);
+    slider.value = (low + high) / 2 + share * (high - low) * Math.sin(++i / 15);
     performance.mark("frame");
     slider.dispatchEvent(new Event("input"));
     requestAnimationFrame(step);
@@ -57,18 +64,21 @@ def main():
             if n != "8":
                 page.select_option("#example", label=f"{n} scores")
             page.wait_for_timeout(3000 if n != "128000" else 9000)
-            page.evaluate(MOVE, 20)
-            page.wait_for_timeout(1000)
-            count = 100
-            browser.start_tracing(page=page, categories=["toplevel", "devtools.timeline", "blink.user_timing"])
-            found = page.evaluate(MOVE, count)
-            total, drawing = processor(browser.stop_tracing(), count)
-            told = {key: (statistics.median(one), sorted(one)[int(0.9 * len(one))]) for key, one in found.items()}
-            print(
-                f"n = {n}: frame {told['frames'][0]:.1f} ({told['frames'][1]:.1f}), script {told['scripts'][0]:.1f} "
-                f"({told['scripts'][1]:.1f}), processor {total:.1f}, of these layout, style and paint {drawing:.1f}; "
-                f"{told['fresh'][0]:.0f} of {page.evaluate('maps.length')} maps"
-            )
+            for name, moved in SLIDERS.items():
+                page.evaluate(MOVE, [*moved, 20])
+                page.wait_for_timeout(1000)
+                count = 100
+                browser.start_tracing(page=page, categories=["toplevel", "devtools.timeline", "blink.user_timing"])
+                found = page.evaluate(MOVE, [*moved, count])
+                total, drawing = processor(browser.stop_tracing(), count)
+                second = 1000 * count / sum(found["frames"])
+                told = {key: (statistics.median(one), sorted(one)[int(0.9 * len(one))]) for key, one in found.items()}
+                print(
+                    f"{n}, {name}: frame {told['frames'][0]:.1f} ({told['frames'][1]:.1f}), script {told['scripts'][0]:.1f} "
+                    f"({told['scripts'][1]:.1f}), processor {total:.1f}, of these layout, style and paint {drawing:.1f}; "
+                    f"{told['fresh'][0]:.0f} of {page.evaluate('maps.length')} maps; {second:.1f} a second",
+                    flush=True,
+                )
             page.close()
         browser.close()
 

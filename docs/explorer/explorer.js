@@ -211,7 +211,7 @@ function show(name, fine) {
   const card = cards[name], sorted = order.map((i) => p[i]).sort((a, b) => b - a);
   const said = Object.entries(found.parameters).map(([key, value]) => key + " " + (Number(value) === value ? number(value) : value));
   if (name === "entropy_normalize" && state.target > 0) said.push("gamma " + number(library.gamma(x, state.target).gamma));
-  say(card.h, "H " + entropy.toFixed(3));
+  say(card.h, (at("unit").value === "perplexity" ? "perplexity " : "H ") + in_unit(entropy));
   say(card.said, said.join(", ") || "no knob");
   if (card.knob && document.activeElement !== card.knob) card.knob.value = found.s;
   if (card.knob) card.knob.setAttribute("aria-valuetext", said[0]);

@@ -3,14 +3,15 @@ function plot(place, box, lines, marks = [], labels = {}) {
   const [x0, x1, y0, y1] = box, w = 420, h = 240, left = 44, low = h - 30;
   const px = (x) => left + (x - x0) / (x1 - x0 || 1) * (w - left - 8), py = (y) => low - (y - y0) / (y1 - y0 || 1) * (low - 26);
   const parts = [make("title", [labels.title]), make("path", [], {class: "axis", d: `M${left} 26V${low}H${w - 8}`}),
-    make("text", [labels.x], {x: w - 8, y: h - 8, "text-anchor": "end"}), make("text", [labels.y], {x: left, y: 14, "text-anchor": "middle"}),
+    make("text", [labels.x], {x: w - 8, y: h - 8, "text-anchor": "end"}), make("text", [labels.y], {x: 8, y: 14}),
     make("text", [labels.x0 ?? number(x0)], {x: left, y: h - 8}), make("text", [number(y1)], {x: left - 4, y: 32, "text-anchor": "end"}),
     make("text", [number(y0)], {x: left - 4, y: low, "text-anchor": "end"})];
   lines.forEach(({points, name}, i) => {
     parts.push(make("polyline", [], {class: "l" + i, points: points.map(([x, y]) => px(x) + "," + py(y)).join(" ")}));
     if (name) parts.push(make("text", [name], {x: w - 12, y: py(points.at(-1)[1]) + (labels.below?.[i] ? 16 : -6), "text-anchor": "end"}));
   });
-  marks.forEach(([x, y]) => parts.push(make("circle", [], {class: "f1", r: 5, cx: px(x), cy: py(y)})));
+  marks.forEach(([x, y, name]) => parts.push(make("circle", [], {class: "f1", r: 5, cx: px(x), cy: py(y)}),
+    make("text", [name], {x: px(x) + 9, y: py(y) - 5})));
   at(place).replaceChildren(make("svg", parts, {viewBox: `0 0 ${w} ${h}`, role: "img", "aria-label": labels.title}));
 }
 
@@ -23,7 +24,7 @@ function entropies(rows, cols) {
 // True where some are still to be calculated: a call takes no longer than a part of a frame.
 let curve = {};
 function draw_curve() {
-  if (state.x.includes(Infinity)) return void at("curve").replaceChildren();
+  if (state.x.includes(Infinity)) return void at("curve").replaceChildren(make("p", ["An infinite score has all at every gamma."]));
   const started = performance.now(), found = library.gamma(state.x, Math.max(1e-9, state.target));
   if (curve.row !== state.row) curve = {row: state.row, h: new Map()};
   const there = found.gamma > 0 && found.gamma < 1e100, middle = there ? Math.log(found.gamma) : 0;
@@ -39,9 +40,9 @@ function draw_curve() {
   }
   const ends = [first * step, (first + count - 1) * step];
   if (points.length > 1) {
-    plot("curve", [...ends, 0, state.most || 1], [{points}], there ? [[middle, found.entropy]] : [],
+    plot("curve", [...ends, 0, state.most || 1], [{points}], there ? [[middle, found.entropy, "gamma " + number(found.gamma)]] : [],
       {title: `entropy ${found.entropy.toFixed(3)} at gamma ${number(found.gamma)}`, x: "gamma, to " + number(Math.exp(ends[1])),
-        y: "entropy", x0: number(Math.exp(ends[0]))});
+        y: "entropy, nats", x0: number(Math.exp(ends[0]))});
     at("curve").dataset.gamma = found.gamma;
   }
   return missing;
@@ -70,7 +71,7 @@ function draw_simplex() {
   const parts = [make("title", ["The three largest scores: " + names.join(", ")]),
     make("path", [], {class: "axis", d: "M210 30L60 270H360Z"})];
   [[210, 20, "middle"], [60, 288, "middle"], [360, 288, "middle"]].forEach(([tx, ty, anchor], i) => {
-    parts.push(make("text", [names[i].slice(0, 16)], {x: tx, y: ty, "text-anchor": anchor}));
+    parts.push(make("text", [names[i].length > 16 ? names[i].slice(0, 15) + "…" : names[i]], {x: tx, y: ty, "text-anchor": anchor}));
   });
   ways.forEach((name, i) => {
     const found = reach(name, triangle.row, target, true, triangle.found[name]), entropy = triangle.row.map(name, found.parameters);

@@ -4,7 +4,9 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
+import urllib.parse
 
 import numpy as np
 import pytest
@@ -35,6 +37,8 @@ def test_units(opened):
     for unit in ("nats", "bits", "perplexity"):
         move(page, "#unit", unit)
         texts[unit] = float(page.text_content("#value").split()[0])
+        card = page.text_content("[data-map=softmax] small")
+        assert card == {"perplexity": "perplexity "}.get(unit, "H ") + page.text_content("#value")
     assert texts["bits"] == pytest.approx(texts["nats"] / np.log(2), abs=2e-3)
     assert texts["perplexity"] == pytest.approx(np.exp(texts["nats"]), rel=5e-3)
 
@@ -157,12 +161,67 @@ def test_cpp_is_right(opened, tmp_path):
         np.testing.assert_allclose(p, state(page)["maps"][name]["p"], rtol=1e-9, atol=1e-12, err_msg=functions[k])
 
 
+HOSTILE = ["<img src=x onerror=hit=1>", "</script><script>hit=1</script>", "\"'`${hit=1}", "&lt;b&gt;.", "__proto__"]
+
+
 def test_hostile_labels_are_inert(opened):
     page = opened("rows.html")
     assert page.evaluate("typeof hit") == "undefined"
     assert "</script><script>hit=1</script>" in page.text_content("#sliders")
     assert page.evaluate("document.images.length") == 0
     assert len(checked(page)["x"]) == 4
+    # From an address, as somebody may send it.
+    page = opened(state="#" + urllib.parse.urlencode({"x": "".join(f"{one} {i}\n" for i, one in enumerate(HOSTILE))}))
+    assert page.evaluate("state.names") == HOSTILE
+    assert page.locator("#sliders .row > :first-child").all_text_contents() == HOSTILE
+    for language in ("python", "torch", "cpp", "shell"):
+        move(page, "#language", language)
+        assert "hit" not in page.text_content("#code")
+    move(page, "#entropy", 700)
+    assert page.evaluate("typeof hit") == "undefined"
+    assert page.evaluate("document.images.length + document.scripts.length") == page.evaluate(
+        "document.querySelectorAll('script').length"
+    )
+    assert len(checked(page)["x"]) == 5
+
+
+def test_policy_and_offline(opened):
+    """No network is needed, and none may be used, whatever a script would like."""
+    checked(opened(offline=True))
+    page, server = opened(), socket.create_server(("127.0.0.1", 0))
+    refused = page.evaluate(
+        """async (address) => {
+          const refused = [];
+          const attempt = async (name, work) => {
+            try {
+              await work();
+            } catch {
+              refused.push(name);
+            }
+          };
+          const loaded = (element) => new Promise((done, failed) => {
+            Object.assign(element, {onload: done, onerror: failed});
+            document.body.append(element);
+          });
+          await attempt("fetch", () => fetch(address));
+          await attempt("image", () => loaded(Object.assign(new Image(), {src: address + "x.png"})));
+          await attempt("script", () => loaded(Object.assign(document.createElement("script"), {src: address + "x.js"})));
+          await attempt("eval", () => eval("1"));
+          await attempt("function", () => new Function("return 1")());
+          const inline = Object.assign(document.createElement("script"), {textContent: "hit = 1"});
+          document.body.append(inline);
+          if (typeof hit === "undefined") refused.push("inline");
+          return refused;
+        }""",
+        f"http://127.0.0.1:{server.getsockname()[1]}/",
+    )
+    assert refused == ["fetch", "image", "script", "eval", "function", "inline"]
+    server.setblocking(False)
+    with server, pytest.raises(BlockingIOError):
+        server.accept()
+    assert all("Content Security Policy" in one for one in page.problems), page.problems
+    page.problems.clear()
+    page.asked[1:] = []
 
 
 def test_keyboard(opened):
