@@ -127,6 +127,20 @@ def test_nothing_is_wider_than_the_page(visited, tmp_path, width):
     assert "Entropy" in page.text_content("#told")
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1600])
+def test_axe(visited, tmp_path, scheme, width):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    options = {"viewport": {"width": width, "height": 850}, "color_scheme": scheme, "bypass_csp": True}
+    page = visited(report(tmp_path, np.eye(7)), **options)
+    page.wait_for_selector("#moved:not([hidden])")
+    for name, parameter, place in (("softmax", "temperature", -1), ("entmax", "alpha", 3), ("top_k_softmax", "k", 2)):
+        moved(page, name, parameter, place)
+        assert [
+            (one["id"], [node["html"] for node in one["nodes"]]) for one in axe.Axe().run(page).response["violations"]
+        ] == []
+
+
 def test_the_report_stays_light(tmp_path):
     size = {}
     for kind in ([], ["--static"]):
