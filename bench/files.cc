@@ -1,5 +1,5 @@
-// Streams files from the page cache through an operation, beside reading alone, computing alone and writing alone, interleaved
-// in one run: `bench_files [DIRECTORY [ENDING...]]`. What counts is the ratio of the whole to its slowest part.
+// Streams files from the page cache through an operation, beside only reading, only computing and only writing, interleaved in
+// one run: `bench_files [DIRECTORY [ENDING...]]`. The result is the ratio of the whole to its slowest part.
 
 #include <entropic/entropic.h>
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ double seconds(F f) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// What is done to rows: in place, or one number for each.
+// The operation on rows: in place, or one number for each row.
 struct Work {
   std::string name;
   bool one_per_row;
@@ -53,7 +53,7 @@ Work map_work(std::string name, Operation op) {
   return {std::move(name), false, run};
 }
 
-// The entropies stand at the start of the rows afterwards.
+// Afterwards the entropies are at the start of the rows.
 Work entropy_work() {
   const auto of = []<class T>(T* values, std::size_t rows, std::size_t cols) {
     std::vector<double> y(rows);
@@ -87,7 +87,7 @@ Table scores(std::size_t rows, std::size_t cols) {
   std::normal_distribution<float> normal(0, 2);
   std::vector<float> values(rows * cols);
   for (std::size_t i = 0; i < values.size(); ++i) {
-    // Normal numbers take longer to draw than all that is timed here.
+    // Drawing normal numbers takes longer than everything that is timed here.
     values[i] = i < 1 << 20 ? normal(generator) : values[i - (1 << 20)];
   }
   table.values = std::move(values);
@@ -97,7 +97,7 @@ Table scores(std::size_t rows, std::size_t cols) {
   return table;
 }
 
-// The table as a reader that has it in memory.
+// A reader of a table in memory.
 files::Reader in_parts(const Table& all) {
   const auto at = std::make_shared<std::size_t>(0);
   const auto take = [&all, at](files::Piece& piece, std::size_t numbers) {
@@ -153,7 +153,7 @@ void compare(const std::string& in, const std::string& ending, const Work& work,
       files::stream(
           opened(in), format, out, [&](Table table) { return worked(work, std::move(table)); }, threads, [] {});
     });
-    // A benchmark of a wrong result is worth nothing.
+    // A benchmark of a wrong result is worthless.
     const Table found = files::read_all(opened(out));
     if (found.rows != all.rows || found.cols != result.cols) std::abort();
     std::filesystem::remove(out);

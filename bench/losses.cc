@@ -1,6 +1,6 @@
 // Times every loss with its gradient beside softmax, in one run; prints the table itself.
 //
-// Rows of float, one thread, a class as target where a loss takes one. Each result is compared with its definition first.
+// Rows of float, one thread, a class as target if the loss takes one. Each result is compared with its definition first.
 
 #include <time.h>
 
@@ -30,14 +30,14 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Of this thread alone: what waits for a processor takes no time.
+// The processor time of this thread only: waiting for a processor does not count.
 double processor_time() {
   timespec now;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Rounds of all in turn, so that what else the machine does meets each alike.
+// Rounds of all in turn, so that other work on the machine affects all alike.
 void time_all(std::vector<Timed>& all, int rounds) {
   for (int round = -1; round < rounds; ++round) {
     for (Timed& one : all) {
@@ -112,7 +112,7 @@ void bench(std::size_t rows, std::size_t cols) {
 int main(int argc, char** argv) {
   entropic::set_num_threads(1);
   std::printf("| rows x n | operation | ns/entry | of softmax |\n|---|---|---|---|\n");
-  // As the other programs: with this option results are checked, and nothing is timed for long.
+  // As in the other programs: with this option results are checked, and nothing is timed for long.
   const bool only_check = argc > 1 && std::string(argv[1]) == "--benchmark_list_tests";
   bench(64, 1024);
   if (only_check) return 0;

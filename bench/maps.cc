@@ -41,7 +41,7 @@ MatrixView<float> normal_scores(Shape shape, double scale) {
   return x;
 }
 
-// Scores as a language model gives to its vocabulary: few large, a long tail. Softmax of them is about rank^-1.2.
+// Scores like those of a language model for its vocabulary: few large ones and a long tail. Softmax of them is about rank^-1.2.
 MatrixView<float> language_scores(Shape shape) {
   std::mt19937 generator(1);
   std::normal_distribution<float> normal(0, 0.5f);
@@ -55,7 +55,7 @@ MatrixView<float> language_scores(Shape shape) {
   return x;
 }
 
-// A benchmark of a wrong result is worth nothing: compares the first row with the definition.
+// A benchmark of a wrong result is worthless: compares the first row with the definition.
 void check(const std::string& name, const oracle::Row& want, const float* got) {
   for (std::size_t i = 0; i < want.size(); ++i) {
     if (!(std::abs(want[i] - got[i]) <= 1e-5L)) {
@@ -77,7 +77,7 @@ void add(const std::string& name, Shape shape, Run run) {
 }
 
 void add_shape(const std::string& scores, MatrixView<const float> x) {
-  // Shared by all benchmarks of the shape, so that all of them meet the same state of the cache.
+  // All benchmarks of the shape share it, so that all have the same state of the cache.
   const Shape shape = {x.rows, x.cols};
   const MatrixView<const float> g = normal_scores(shape, 1);
   const MatrixView<float> p = allocate(shape), dx = allocate(shape);
@@ -97,14 +97,14 @@ void add_shape(const std::string& scores, MatrixView<const float> x) {
     check(name + where, oracle::map(op, row), p.data);
     add(name + where, shape, [=] { entropic::apply(op, x, p); });
 
-    // The gradient reads p: give every map its own.
+    // The gradient reads p, so every map has its own.
     const MatrixView<float> y = allocate(shape);
     entropic::apply(op, x, y);
     entropic::apply_vjp(op, x, y, g, dx);
     check(name + "_vjp" + where, oracle::vjp(op, row, gradient), dx.data);
     add(name + "_vjp" + where, shape, [=] { entropic::apply_vjp(op, x, y, g, dx); });
   });
-  // Other parameters, by names of their own.
+  // Maps with other parameters, under their own names.
   const auto add_named = [&](const std::string& name, const auto& op) {
     entropic::apply(op, x, p);
     check(name + where, oracle::map(op, row), p.data);
@@ -116,7 +116,7 @@ void add_shape(const std::string& scores, MatrixView<const float> x) {
   add_named("entmax_1.05", entropic::Entmax{.alpha = 1.05});
   add_named("entmax_0.8", entropic::Entmax{.alpha = 0.8});
   add_named("entmax_3", entropic::Entmax{.alpha = 3});
-  // Targets far below softmax's own entropy, near it and above, half of the way to the largest.
+  // Targets far below softmax's own entropy, near it and above, halfway to the largest.
   const double own = static_cast<double>(oracle::entropy(oracle::map(entropic::Softmax{}, row))), most = std::log(shape.cols);
   add_named("entropy_normalize_0.3", entropic::EntropyNormalize{.entropy = 0.3});
   add_named("entropy_normalize_half", entropic::EntropyNormalize{.entropy = 0.5 * own});

@@ -17,7 +17,7 @@
 
 #include "src/attention/product-inl.h"
 
-// As in cblas.h, of which a machine has several.
+// As in cblas.h; a machine may have several of these.
 extern "C" void cblas_sgemm(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha, const float* a,
                             int lda, const float* b, int ldb, float beta, float* c, int ldc);
 extern "C" void openblas_set_num_threads(int n);

@@ -122,7 +122,7 @@ def llama_chain(steps, scores):
     array = lib.llama_token_data_array()
     array.data = data.ctypes.data_as(ctypes.POINTER(lib.llama_token_data))
 
-    # A program that embeds llama.cpp fills the candidates anew for each token, and so does this.
+    # Like a program that embeds llama.cpp, this fills the candidates anew for each token.
     fresh = np.zeros(N, kind)
     fresh["id"], fresh["logit"] = np.arange(N), scores
 
@@ -176,7 +176,7 @@ def main():
             with contextlib.suppress(ImportError):
                 made["llama.cpp"] = (*llama_chain(steps, x), x)
         for who, (probs, draw, scores) in made.items():
-            # float32 sums differ in the last digits: so may a few scores at a cut.
+            # float32 sums differ in the last digits, and so may a few scores at a cut.
             apart = len(ours ^ support(probs(scores)))
             assert apart <= max(2, len(ours) // 100), (name, who, apart, len(ours))
             calls[who] = lambda draw=draw, scores=scores: draw(scores)

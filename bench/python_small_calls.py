@@ -75,7 +75,7 @@ def cases(generator):
     for what, pair in both(lambda x, y: et.kl_divergence(x, y, input="scores"), kl, big, other).items():
         if what == "forward and backward":
             yield f"KL of scores 128 x 32000, {what}", *pair
-    # The same operation with the number in place of the tensor.
+    # The operation with the number instead of the tensor.
     some = randn(64, 1024)
     tracked = row.clone().requires_grad_()
     yield "entmax 1 x 16, alpha a tensor of the number", lambda: et.entmax(row, alpha=rows), lambda: et.entmax(row, alpha=1.3)

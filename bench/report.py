@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 
-# operation, scores, shape, against, must, aim; the factor is what "against" is multiplied by.
+# operation, scores, shape, against, must, aim; "against" is multiplied by the factor.
 TARGETS = [
     ("softmax", "normal", "1024x64", "onednn", 1, 0.60, None),
     ("softmax", "normal", "64x1024", "onednn", 1, 0.60, None),

@@ -1,4 +1,4 @@
-// Times draws through chains of steps beside softmax of the same row, in one run; the ratio to softmax is what counts.
+// Times draws through chains of steps beside softmax of the same row, in one run; the result is the ratio to softmax.
 
 #include <benchmark/benchmark.h>
 
@@ -27,7 +27,7 @@ std::vector<float> normal_scores(double scale) {
   return x;
 }
 
-// Scores as a language model gives to its vocabulary: few large, a long tail. Softmax of them is about rank^-1.2.
+// Scores like those of a language model for its vocabulary: few large ones and a long tail. Softmax of them is about rank^-1.2.
 std::vector<float> language_scores() {
   std::mt19937 generator(1);
   std::normal_distribution<float> normal(0, 0.5f);
@@ -37,7 +37,7 @@ std::vector<float> language_scores() {
   return x;
 }
 
-// A benchmark of a wrong draw is worth nothing: what is drawn has mass, and often what has most.
+// A benchmark of wrong draws is worthless: checks that drawn indices have mass, and often the most.
 void check(const entropic::Sampler& sampler, const std::vector<float>& x) {
   std::vector<float> p(kCols);
   std::vector<std::int64_t> drawn(64);

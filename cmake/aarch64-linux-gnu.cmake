@@ -1,10 +1,10 @@
-# For 64-bit ARM from another machine: Debian's cross compiler, and qemu for what is built. --preset aarch64
+# Cross-compiles for 64-bit ARM: Debian's cross compiler, and qemu to run the programs. --preset aarch64
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
 set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
 set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
-# What scripts/arm unpacks: Python, GoogleTest, LEMON.
+# The folder where scripts/arm unpacks Python, GoogleTest and LEMON.
 get_filename_component(entropic_root ${CMAKE_CURRENT_LIST_DIR}/../build/aarch64-root ABSOLUTE)
 set(CMAKE_FIND_ROOT_PATH ${entropic_root} /usr/aarch64-linux-gnu)
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
@@ -13,5 +13,5 @@ set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
 set(CMAKE_CXX_FLAGS_INIT "-isystem ${entropic_root}/usr/include")
 set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64;-L;${entropic_root})
-# liblemon has no CMake package, by which it would be found there.
+# liblemon has no CMake package that would find it there.
 add_link_options(-L${entropic_root}/usr/lib/aarch64-linux-gnu)

@@ -1,6 +1,6 @@
-# What the library needs of others: hwy::hwy, TBB::tbb and fmt::fmt; for files entropic_simdjson, entropic_minizip, entropic_z and entropic_zstd;
-# for the command line CLI11::CLI11. What is installed is used. What is not is an error that says what to install, or, as
-# ENTROPIC_FETCH has it, built from the sources that Debian keeps of the versions below, and linked into what needs it.
+# The dependencies: hwy::hwy, TBB::tbb and fmt::fmt; for files entropic_simdjson, entropic_minizip, entropic_z and
+# entropic_zstd; for the command line CLI11::CLI11. Installed ones are used. A missing one is an error that says what to
+# install; or, depending on ENTROPIC_FETCH, it is built from Debian's sources of the versions below and linked in.
 set(ENTROPIC_FETCH OFF CACHE STRING
     "Dependencies: OFF asks for installed ones, ON fetches those that are not installed, ALL fetches every one")
 set_property(CACHE ENTROPIC_FETCH PROPERTY STRINGS OFF ON ALL)
@@ -12,7 +12,8 @@ function(entropic_missing who what debian_package)
                       "In a clone, scripts/setup installs all that is missing; -DENTROPIC_FETCH=ON downloads and builds it.")
 endfunction()
 
-# entropic_fetch(NAME PATH SHA256): the sources, entropic_NAME_SOURCE_DIR. Their own CMakeLists.txt is not read: SOURCE_SUBDIR has none.
+# entropic_fetch(NAME PATH SHA256) gets the sources, entropic_NAME_SOURCE_DIR. Their own CMakeLists.txt is not read, because
+# SOURCE_SUBDIR has none.
 if(ENTROPIC_FETCH)
   enable_language(C)
 endif()
@@ -40,8 +41,8 @@ endfunction()
 
 function(entropic_fetch_TBB)
   entropic_fetch(tbb o/onetbb/onetbb_2021.8.0.orig.tar.xz 7e9111b8bb59c8800bf6d0b06afe7b0891937443d2dae1ee1101c8e2ede6a7ef)
-  # Its own build knows every platform. In a wheel it is shared by the library, the module and the command, under a name that no other
-  # package's has, so that each process meets the one that it came with. Elsewhere it is linked in.
+  # oneTBB's own build supports every platform. In a wheel the library, the module and the command share it, under a name that
+  # no other package uses, so that each process loads the right one. Elsewhere it is linked in.
   set(BUILD_SHARED_LIBS OFF)
   if(SKBUILD)
     set(BUILD_SHARED_LIBS ON)
@@ -98,11 +99,11 @@ function(entropic_fetch_zstd)
   file(GLOB files ${sources}/common/*.c ${sources}/compress/*.c ${sources}/decompress/*.c)
   add_library(entropic_zstd STATIC ${files})
   target_include_directories(entropic_zstd SYSTEM PUBLIC ${sources})
-  target_compile_definitions(entropic_zstd PRIVATE ZSTD_DISABLE_ASM)  # one of its files is for an assembler
+  target_compile_definitions(entropic_zstd PRIVATE ZSTD_DISABLE_ASM)  # one of its files needs an assembler
   target_compile_options(entropic_zstd PRIVATE -w)
 endfunction()
 
-# Part of zlib's sources. What reads it includes <minizip/unzip.h>.
+# minizip is part of zlib's sources. Its users include <minizip/unzip.h>.
 function(entropic_fetch_minizip)
   if(NOT entropic_z_SOURCE_DIR)
     entropic_fetch(z z/zlib/zlib_1.2.13.dfsg.orig.tar.bz2 71feb7947e3c00ef125f83b79a4e529bde31171e5babe48b391f06758d1ab0a1)
@@ -120,8 +121,8 @@ function(entropic_fetch_minizip)
   target_link_libraries(entropic_minizip PUBLIC entropic_z)
 endfunction()
 
-# entropic_find(NAME HEADER): the target entropic_NAME for a shared library by its whole name, so that a wheel can take it
-# along. minizip has no CMake package, and simdjson's asks for threads by a trial that fails where flags have quotes.
+# entropic_find(NAME HEADER) makes the target entropic_NAME for a shared library with its full path, so that a wheel can include
+# it. minizip has no CMake package, and simdjson's checks for threads with a test that fails if flags have quotes.
 function(entropic_find name header)
   find_path(ENTROPIC_${name}_INCLUDE ${header})
   find_library(ENTROPIC_${name} ${name})
@@ -136,7 +137,8 @@ function(entropic_find name header)
                         INTERFACE_INCLUDE_DIRECTORIES ${ENTROPIC_${name}_INCLUDE})
 endfunction()
 
-# entropic_depends(WHO NAME TARGET PACKAGE [HEADER]): TARGET is there, or an error. Without a header it is found by CMake's package.
+# entropic_depends(WHO NAME TARGET PACKAGE [HEADER]): makes TARGET available, or stops with an error. Without a header it is
+# found by its CMake package.
 macro(entropic_depends who name target debian_package)
   if(NOT TARGET ${target} AND NOT ENTROPIC_FETCH STREQUAL "ALL")
     if(${ARGC} GREATER 4)

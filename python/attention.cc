@@ -1,6 +1,6 @@
-// Attention for Python: functions on arrays of (batch, heads, rows, columns), of which the first two may be left away and the
-// last is without gaps, that entropic/_attention.py and entropic/torch/_attention.py make. All of a call but masks of bools are
-// of one type, float32 or float64.
+// Attention for Python: functions on arrays of (batch, heads, rows, columns), which entropic/_attention.py and
+// entropic/torch/_attention.py make. The first two axes may be absent, and the last has no gaps. All arrays of a call but masks
+// of bools have one type, float32 or float64.
 
 #include <entropic/entropic.h>
 
@@ -55,7 +55,7 @@ std::span<T> all(const Buffer& a) {
   return {reinterpret_cast<T*>(a->data), a->count()};
 }
 
-// run(std::type_identity<T>{}) for the type of q.
+// Calls run(std::type_identity<T>{}) for the type of q.
 template <class Run>
 void on_float(const Buffer& q, const Run& run) {
   const nb::gil_scoped_release release;
@@ -63,7 +63,7 @@ void on_float(const Buffer& q, const Run& run) {
   run(std::type_identity<float>{});
 }
 
-// Attention's values, of which the map, given apart, is the first.
+// The values of attention's parameters; the first one is the map, which is given separately.
 nb::tuple with_map_first(nb::handle name, nb::handle map_values, nb::handle values) {
   return nb::tuple(nb::make_tuple(nb::make_tuple(name, map_values)) + nb::borrow<nb::tuple>(values));
 }
@@ -83,7 +83,7 @@ void run(nb::handle q_array, nb::handle k_array, nb::handle v_array, nb::handle 
   });
 }
 
-// gradients: (name, array of one number for each query) for each parameter of the map whose gradient is asked for.
+// gradients: (name, array of one number for each query) for each parameter of the map whose gradient is wanted.
 void run_vjp(nb::handle q_array, nb::handle k_array, nb::handle v_array, nb::handle g_array, nb::handle dq_array,
              nb::handle dk_array, nb::handle dv_array, nb::handle visible_array, nb::handle additive_array, nb::str map,
              nb::tuple map_values, nb::tuple values, nb::handle asked) {

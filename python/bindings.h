@@ -1,4 +1,4 @@
-// What the module is made of: each adds its family, in the file of that name.
+// The parts of the module: each function adds its family, in the file of that name.
 #pragma once
 
 #include <nanobind/nanobind.h>

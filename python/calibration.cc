@@ -1,5 +1,5 @@
-// Bindings of calibration.h. Arrays arrive contiguous, scores as float32 or float64 and labels as int64:
-// entropic/calibration.py brings others to that.
+// Bindings of calibration.h. Arrays are contiguous, with scores in float32 or float64 and labels in int64;
+// entropic/calibration.py converts others.
 
 #include <entropic/entropic.h>
 #include <nanobind/stl/pair.h>
@@ -18,7 +18,7 @@ using Labels = Vector<const std::int64_t>;
 using Numbers = Vector<const double>;
 using Output = Vector<double>;
 
-// What is asked of p; the library's own tolerance is not that of every type here.
+// The options, with a tolerance for p's original type, which may differ from the library's own.
 ExpectedCalibrationError options_of(nb::tuple values) { return to_params<ExpectedCalibrationError>(values).op; }
 
 template <class T>

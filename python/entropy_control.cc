@@ -18,7 +18,7 @@ Op to_operation(const ParamValues& params) {
   return std::get<Op>(make<EntropyControl>(Params<Op>::info(), params.values));
 }
 
-// run(blocks, first row, values per row of these rows) of type T, without the GIL, for float32 and float64.
+// Calls run(blocks, first row, values per row of these rows) with type T, without the GIL, for float32 and float64.
 template <std::size_t N, class Run>
 void on_blocks(const GivenRows<N>& given, const ParamValues& params, const Run& run) {
   const nb::gil_scoped_release release;
@@ -33,7 +33,7 @@ void on_blocks(const GivenRows<N>& given, const ParamValues& params, const Run& 
   });
 }
 
-// status: a number of GammaStatus for each row, in int32.
+// status: the number of a GammaStatus for each row, in int32.
 void gamma(nb::handle x, nb::handle gammas, nb::handle entropies, nb::handle status, nb::handle axis, nb::tuple values) {
   static_assert(std::is_same_v<std::underlying_type_t<GammaStatus>, int>);
   constexpr std::string_view kName = GammaForEntropy::kDescription.name;
@@ -79,7 +79,7 @@ nb::tuple to_tuple(const Normalized& result) {
   return nb::make_tuple(result.gamma, result.entropy, result.least, result.most, to_str(status));
 }
 
-// weights, of float64, may repeat along every other axis: one row for all. What is found for each row, by index.
+// weights, in float64, may repeat along every other axis: one row for all. Returns the results for each row, by index.
 nb::list density(nb::handle p, nb::handle weights, nb::handle q, nb::handle axis, nb::tuple values) {
   ParamValues params(Params<NormalizeDensity>::info(), values);
   const auto op = to_operation<NormalizeDensity>(params);

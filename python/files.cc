@@ -1,4 +1,5 @@
-// Files and Arrow arrays for Python: numbers travel as bytes without a copy, entropic/_files.py gives them type and shape.
+// Files and Arrow arrays for Python: numbers are passed as bytes without a copy, and entropic/_files.py gives them type and
+// shape.
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -18,7 +19,7 @@
 #include "bindings.h"
 #include "files/format.h"
 
-// The Arrow C data and stream interfaces, word for word as their specification has them.
+// The Arrow C data and stream interfaces, copied from their specification.
 // Source: https://arrow.apache.org/docs/format/CDataInterface.html
 extern "C" {
 struct ArrowSchema {
@@ -63,7 +64,7 @@ using Bytes = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>>;
 
 constexpr const char* kTypes[] = {"float32", "float64", "float16", "bfloat16"};  // in the order of Table::values
 
-// The bytes of something that lives as long as Python needs them.
+// Bytes whose owner lives as long as Python needs them.
 template <class Owner>
 Bytes bytes_of(const void* data, std::size_t size, std::shared_ptr<Owner> owner) {
   auto* kept = new std::shared_ptr<Owner>(std::move(owner));
@@ -118,7 +119,7 @@ void write_file(const std::string& path, const std::string& format, nb::ndarray<
   output.finish();
 }
 
-// What came from a producer, until nobody needs it.
+// A structure from a producer, which is released at the end.
 template <class T>
 struct Owned {
   T value{};
@@ -151,7 +152,7 @@ bool has_nulls(const ArrowArray& array) {
   return false;
 }
 
-// [(name, bytes, type, shape)] of an array of numbers or of lists of one length, or of each column where there are several.
+// [(name, bytes, type, shape)] of an array of numbers or of lists of one length, or of each of several columns.
 void append_arrow(nb::list& result, const ArrowSchema& schema, const ArrowArray& array, std::int64_t offset,
                   std::int64_t length, const std::shared_ptr<Owned<ArrowArray>>& owner, std::vector<std::size_t> shape) {
   if (has_nulls(array)) refuse("with nulls has no numbers there; fill them first");
@@ -161,7 +162,7 @@ void append_arrow(nb::list& result, const ArrowSchema& schema, const ArrowArray&
     const std::int64_t width = std::stoll(std::string(format.substr(3)));
     const std::int64_t begin = (array.offset + offset) * width;
     const ArrowArray& child = *array.children[0];
-    // Rows and their length: the child's own length stands for both.
+    // The number of rows and their length follow from the child's length.
     std::vector<std::size_t> outer = shape;
     nb::list inner;
     append_arrow(inner, *schema.children[0], child, begin, length * width, owner, {});
@@ -202,7 +203,7 @@ nb::list from_arrow(nb::handle schema_capsule, nb::handle array_capsule) {
   return result;
 }
 
-// The same for each part of a stream.
+// The list for each part of a stream.
 nb::list from_arrow_stream(nb::handle capsule) {
   const auto stream = taken_from<ArrowArrayStream>(capsule, "arrow_array_stream");
   const auto check = [&](int status) {
@@ -230,7 +231,7 @@ void bind_files(nb::module_& m) {
     try {
       std::rethrow_exception(failure);
     } catch (const files::SystemFailure& error) {
-      // OSError chooses FileNotFoundError and its like by the number.
+      // OSError chooses FileNotFoundError and similar classes by the number.
       const nb::object arguments = nb::make_tuple(error.number, std::strerror(error.number), error.file);
       PyErr_SetObject(PyExc_OSError, arguments.ptr());
     } catch (const files::BadInput& error) {

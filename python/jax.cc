@@ -1,6 +1,6 @@
-// XLA's calls: one handler for all operations, by way of the C interface, and one for functions of NumPy arrays. Operation,
-// parameters and names of arrays are attributes. Compiled against the headers of the oldest jaxlib that is supported, which
-// later ones accept.
+// XLA's calls: one handler for all operations, through the C interface, and one for functions of NumPy arrays. Operation,
+// parameters and names of arrays are attributes. It is compiled against the headers of the oldest supported jaxlib, which later
+// ones accept.
 
 #include <entropic/c.h>
 #include <nanobind/nanobind.h>
@@ -53,7 +53,7 @@ ffi::Error call(ffi::RemainingArgs args, ffi::RemainingRets results, ffi::Dictio
   if (!operation.has_value() || !parameters.has_value() || !names.has_value() || !vjp.has_value()) {
     return ffi::Error::InvalidArgument("entropic: an attribute of the call is missing");
   }
-  std::deque<std::string> kept;  // addresses stay
+  std::deque<std::string> kept;  // a deque, because addresses must not change
   std::vector<entropic_array> arrays;
   std::string_view rest = *names;
   const auto add = [&](const ffi::AnyBuffer& buffer) {
@@ -78,7 +78,7 @@ ffi::Error call(ffi::RemainingArgs args, ffi::RemainingRets results, ffi::Dictio
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(kCall, call, ffi::Ffi::Bind().RemainingArgs().RemainingRets().Attrs<ffi::Dictionary>());
 
-// What is registered for GPUs.
+// The handler for GPUs.
 ffi::Error refuse(ffi::RemainingArgs, ffi::RemainingRets, ffi::Dictionary attrs) {
   const auto operation = attrs.get<std::string_view>("operation");
   return ffi::Error(ffi::ErrorCode::kUnimplemented,
@@ -89,7 +89,7 @@ ffi::Error refuse(ffi::RemainingArgs, ffi::RemainingRets, ffi::Dictionary attrs)
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(kRefuse, refuse, ffi::Ffi::Bind().RemainingArgs().RemainingRets().Attrs<ffi::Dictionary>());
 
-// The same call on arrays of the processor's memory: (name, address, rows, cols, type) for each.
+// The call on arrays in the processor's memory: (name, address, rows, cols, type) for each.
 void apply_on_host(const std::string& operation, const std::string& parameters, const nb::list& given, bool vjp) {
   std::deque<std::string> kept;
   std::vector<entropic_array> arrays;
@@ -125,7 +125,7 @@ nb::object as_numpy(const ffi::AnyBuffer& buffer) {
   }
 }
 
-// JAX's own callbacks hand over JAX arrays, whose numbers may wait for the very thread that is called here.
+// JAX's own callbacks pass JAX arrays, whose numbers may wait for the thread that is running this function.
 ffi::Error call_python(ffi::RemainingArgs args, ffi::RemainingRets results, ffi::Dictionary attrs) {
   const auto operation = attrs.get<std::string_view>("operation");
   const auto parameters = attrs.get<std::string_view>("parameters");

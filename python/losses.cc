@@ -14,14 +14,14 @@
 namespace entropic {
 namespace {
 
-// What the two arrays are called.
+// The names of the two arrays.
 std::pair<std::string_view, std::string_view> arguments_of(TargetKind kind) {
   if (kind == TargetKind::scores) return {"student", "teacher"};
   return {kind == TargetKind::classes ? "cosines" : "x", "target"};
 }
 
-// value, of float64 or float32, and where there is room for it the gradient. target: an int64 for each row, or an array of the
-// type of x. slopes: pairs (parameter, array of one float64 for each row), or None.
+// Calculates value, in float64 or float32, and the gradient if there is room for it. target: an int64 for each row, or an array
+// of the type of x. slopes: pairs (parameter, array of one float64 for each row), or None.
 void run(const OperationInfo& info, nb::handle x, nb::handle target, nb::handle value, nb::handle dx, nb::handle axis,
          nb::handle values, nb::handle ignore_index, nb::handle slopes) {
   std::optional<std::int64_t> ignored;

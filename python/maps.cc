@@ -1,5 +1,5 @@
-// Maps for Python: every registered one as a dict with a forward and a vjp function, on rows along any axis of any strides.
-// Arrays arrive all of one type, one that the library has; entropic/_calls.py and torch/ bring others to that.
+// Maps for Python: every registered one as a dict with a forward and a vjp function, on rows along any axis of any strides. All
+// arrays have one type, one that the library has; entropic/_calls.py and torch/ convert others.
 
 #include <entropic/entropic.h>
 
@@ -15,7 +15,7 @@
 namespace entropic {
 namespace {
 
-// The families that are called like maps. Logarithms give no distribution, and logsumexp one number for each row.
+// The families that are called like maps. Logarithms are not distributions, and logsumexp gives one number for each row.
 template <class T>
 void forward(const Map& map, const std::array<MatrixView<T>, 2>& a, std::span<const PerRow> per_row) {
   apply<T>(map, a[0], a[1], per_row);
@@ -40,7 +40,7 @@ void vjp(const Logarithm& op, const std::array<MatrixView<T>, 4>& a, std::span<c
   logsumexp_vjp<T>(std::get<LogSumExp>(op), x, y, g, dx, per_row, gradients);
 }
 
-// Refuses a value of any row, by a call that has nothing to do but to check.
+// Refuses an invalid value of any row, by a call that only checks.
 void check_rows(const Map& map, std::size_t rows, std::span<const PerRow> per_row) {
   apply<float>(map, MatrixView<const float>(nullptr, rows, 0), MatrixView<float>(nullptr, rows, 0), per_row);
 }
@@ -55,7 +55,7 @@ void check_rows(const Logarithm& op, std::size_t rows, std::span<const PerRow> p
 
 bool reduces(const OperationInfo& info) { return info.name == LogSumExp::kDescription.name; }
 
-// run(views, first row), views of the type of x, without the GIL.
+// Calls run(views, first row) with views of the type of x, without the GIL.
 template <class Family, std::size_t N, class Run>
 void on_rows(const GivenRows<N>& given, const ParamValues& params, const Family& op, const Run& run) {
   const StridedRows& rows = given.rows();
@@ -112,7 +112,7 @@ void describe_family(nb::list& all) {
           run_vjp<Family>(info, {x, y, g, dx}, axis, values, {});
         },
         nb::arg("x"), nb::arg("y"), nb::arg("grad"), nb::arg("dx"), nb::arg("axis").none(), nb::arg("params"));
-    // gradients: for each parameter whose gradient is asked for, its name and an array of float64, one number for each row.
+    // gradients: for each parameter whose gradient is wanted, its name and an array of float64, one number for each row.
     d["param_vjp"] = nb::cpp_function(
         [&info](nb::handle x, nb::handle y, nb::handle g, nb::handle dx, nb::handle axis, nb::tuple values, nb::tuple asked) {
           const ParamSlopes gradients(info.name, asked);

@@ -18,7 +18,7 @@ void replace(std::string& text, std::string_view what, std::string_view by) {
   if (const std::size_t at = text.find(what); at != std::string::npos) text.replace(at, what.size(), by);
 }
 
-// call(), whose errors name what helps as it is written in Python.
+// Runs call(); the advice in its errors is written as in Python.
 template <class Call>
 void in_words_of_python(const Call& call) {
   try {
@@ -31,8 +31,7 @@ void in_words_of_python(const Call& call) {
   }
 }
 
-// run(arrays, axis, params): values of a family that are one number for each row are float64 or float32, everything else is of
-// p's type.
+// run(arrays, axis, params): values with one number for each row are float64 or float32, everything else has p's type.
 nb::object runner(const OperationInfo& info, std::type_identity<Measure>) {
   return nb::cpp_function(
       [&info](nb::handle p, nb::handle value, nb::handle dp, nb::handle axis, nb::tuple values, nb::handle slopes) {

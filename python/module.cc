@@ -1,4 +1,4 @@
-// The extension module entropic._core: the families, one by one, and what concerns them all.
+// The extension module entropic._core: the families, one by one, and their common functions.
 
 #include <entropic/entropic.h>
 #include <nanobind/stl/vector.h>
@@ -19,7 +19,7 @@ NB_MODULE(_core, m) {
   entropic::bind_parts(m);
   entropic::bind_sampling(m);
   entropic::bind_transport(m);
-  // How far from 1 the sum of a distribution may be, by the size of its numbers in bytes.
+  // The largest distance from 1 of the sum of a distribution, by the size of its numbers in bytes.
   nb::dict tolerance;
   tolerance[nb::int_(sizeof(entropic::float16))] = entropic::kSumTolerance<entropic::float16>;
   tolerance[nb::int_(sizeof(float))] = entropic::kSumTolerance<float>;

@@ -7,7 +7,7 @@
 namespace entropic {
 namespace {
 
-// An array of float64; a number, also NumPy's, has no axes.
+// Whether this is an array. A number, also one of NumPy's, has no axes.
 inline bool is_array(nb::handle value) {
   if (PyFloat_Check(value.ptr()) || PyLong_Check(value.ptr())) return false;
   if (PyCapsule_IsValid(value.ptr(), kPlace) != 0) return true;
@@ -58,7 +58,7 @@ ParamValue to_value(const OperationInfo& info, const ParamInfo& param, nb::handl
   return {};
 }
 
-// A number as Python knows it; None for a bound that does not bind.
+// A bound as a Python number; None for no bound.
 nb::object bound(const ParamInfo& param, double number) {
   const bool binds = number != std::numeric_limits<double>::lowest() && number != std::numeric_limits<double>::max();
   if (!binds) return nb::none();

@@ -1,5 +1,5 @@
-// Parameters of an operation from Python and back: what Python gives becomes the members of its struct, and what the struct
-// says about them a dict.
+// Parameters of an operation from Python and back: Python's values become members of the operation's struct, and the struct's
+// descriptions become a dict.
 #pragma once
 
 #include <entropic/entropic.h>
@@ -24,7 +24,7 @@ namespace nb = nanobind;
 
 namespace entropic {
 
-// As messages have it: "str", "numpy.ndarray".
+// The name of the type in messages: "str", "numpy.ndarray".
 inline std::string kind_of(nb::handle value) {
   const nb::handle type = value.type();
   const auto module = nb::cast<std::string>(type.attr("__module__"));
@@ -45,12 +45,12 @@ inline double to_double(std::string_view where, std::string_view what, nb::handl
     const bool overflow = PyErr_ExceptionMatches(PyExc_OverflowError);
     PyErr_Clear();
     if (!overflow) wrong_type(where, what, expected, value);
-    return std::numeric_limits<double>::infinity();  // the library says what is allowed
+    return std::numeric_limits<double>::infinity();  // the library's message says what is allowed
   }
   return number;
 }
 
-// Beyond 64 bits: the nearest that there is.
+// An integer beyond 64 bits becomes the nearest one.
 inline std::int64_t to_int(std::string_view where, std::string_view what, nb::handle value,
                            std::string_view expected = "an integer") {
   const nb::object integer = nb::steal(PyNumber_Index(value.ptr()));
@@ -70,9 +70,9 @@ constexpr int kMaxDims = 64;  // NumPy's own limit
 enum class Type { float32, float64, float16, bfloat16, int64, int32, boolean };
 constexpr std::ptrdiff_t kItemSize[] = {4, 8, 2, 2, 8, 4, 1};
 
-// An array of somebody else's: an object with the buffer protocol or, what a torch tensor has more quickly than that, a tuple
-// (address, shape, strides in items, number of its Type) or a place (place.h); None, which has neither axes nor data. Strides
-// here are in bytes.
+// An array from outside: an object with the buffer protocol; or a tuple (address, shape, strides in items, number of its Type)
+// or a place (place.h), which are faster for a torch tensor; or None, which has neither axes nor data. Strides here are in
+// bytes.
 struct Array {
   char* data;
   int ndim;
@@ -91,7 +91,7 @@ struct Array {
 // All numbers of an array of float64 without gaps.
 inline std::span<double> numbers(const Array& a) { return {reinterpret_cast<double*>(a.data), a.count()}; }
 
-// run(std::type_identity<T>{}) for the type of an array of floating-point numbers.
+// Calls run(std::type_identity<T>{}) for the type of an array of floating-point numbers.
 template <class Run>
 void on_type(Type type, const Run& run) {
   switch (type) {
@@ -141,7 +141,7 @@ class Buffer {
   const Array& operator*() const { return array_; }
 
  private:
-  // By the last letter of its format in the buffer protocol.
+  // The type, from the last letter of the format in the buffer protocol.
   static Type type_of(char letter, std::ptrdiff_t item_size) {
     switch (letter) {
       case 'd':
@@ -184,7 +184,7 @@ class Buffer {
   Array array_;
 };
 
-// The parameters of one call, in the order of the operation's. Those given as arrays have no value beside one for each row.
+// The parameters of one call, in the operation's order. Those given as arrays only have values for each row.
 struct ParamValues {
   struct Array {
     Array(std::string_view where, std::string_view name, nb::handle array) : parameter(name), buffer(where, array, false) {}
@@ -198,16 +198,16 @@ struct ParamValues {
   std::vector<PerRow> per_row;
 
   ParamValues() = default;
-  // What Python gives, a value of each parameter. A map is (name, values of its parameters).
+  // `given` has a value of each parameter. A map is (name, values of its parameters).
   ParamValues(const OperationInfo& info, nb::handle given);
 
-  // Arrays that have one number for each row already.
+  // Uses arrays that already have one number for each row.
   void use_arrays_as_rows() {
     for (const Array& array : arrays) per_row.push_back({array.parameter, numbers(*array.buffer)});
   }
 };
 
-// Gradients in parameters that are asked for: pairs of a parameter's name and an array of float64 for them, or None for none.
+// The wanted gradients in parameters: pairs of a parameter's name and an array of float64, or None.
 struct ParamSlopes {
   std::list<Buffer> buffers;
   std::vector<ParamGradient> asked;
@@ -221,7 +221,7 @@ struct ParamSlopes {
   }
 };
 
-// The family that an operation is of.
+// The family of an operation.
 template <class Op, class... Family>
 auto family_of(FamilyList<Family...>) {
   constexpr auto has = []<class... Ops>(std::type_identity<std::variant<Ops...>>) { return (std::is_same_v<Op, Ops> || ...); };
@@ -231,7 +231,7 @@ auto family_of(FamilyList<Family...>) {
 template <class Op>
 using FamilyOf = typename decltype(family_of<Op>(Families{}))::type;
 
-// The same of an operation that is known when this is compiled.
+// The description of an operation that is known at compile time.
 template <class Op>
 struct Params : ParamValues {
   Op op;
@@ -244,7 +244,7 @@ Params<Op> to_params(nb::tuple given) {
   return Params<Op>(given);
 }
 
-// Parameters as Python gives them, where arrays have one number for each row already.
+// Parameters from Python, with arrays that already have one number for each row.
 template <class Op>
 struct RowParams : Params<Op> {
   explicit RowParams(nb::tuple given) : Params<Op>(given) { this->use_arrays_as_rows(); }
@@ -252,9 +252,9 @@ struct RowParams : Params<Op> {
 
 inline nb::str to_str(std::string_view text) { return nb::str(text.data(), text.size()); }
 
-// What an operation says of itself, with its parameters in the order in which calls give their values, and the function
-// in_their_types(values), which gives these values, each a number, a string, a bool or None, in their own types, or raises what
-// a call would. Ranges are checked by the call.
+// The description of an operation, with its parameters in the order of the values in calls, and the function
+// in_their_types(values). This function converts values, each a number, a string, a bool or None, to the parameters' types, or
+// raises the error of a call. The call itself checks ranges.
 nb::dict describe(const OperationInfo& info);
 
 // The operations of a family.

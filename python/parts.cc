@@ -1,4 +1,4 @@
-// Parts of rows for Python: what is asked and told as arrays of int64, which whoever communicates joins.
+// Parts of rows for Python: questions and answers are arrays of int64, which the caller joins.
 
 #include <entropic/entropic.h>
 #include <entropic/parts.h>
@@ -67,7 +67,7 @@ void bind_part(nb::module_& m, const char* name) {
           },
           nb::arg("indices").noconvert());
 
-  // The arrays are read until the result is written: the part keeps them.
+  // The part keeps the arrays, because it reads them until the result is written.
   m.def(
       "part_of_map",
       [](const std::string& map, nb::tuple values, Matrix<const T> x, std::uint64_t first, std::uint64_t n) {

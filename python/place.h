@@ -1,5 +1,5 @@
-// Where an array lies, for C++ that calls the functions of _core: a capsule of this name holds a pointer to a Place, which
-// lives as long as the call.
+// The place of an array, for C++ code that calls the functions of _core: a capsule of this name holds a pointer to a Place,
+// which lives as long as the call.
 #pragma once
 
 #include <cstdint>

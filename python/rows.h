@@ -1,4 +1,4 @@
-// Rows along an axis of arrays from Python, as the library takes them.
+// Rows along an axis of arrays from Python, in the form that the library takes.
 #pragma once
 
 #include <entropic/strided_rows.h>
@@ -22,21 +22,21 @@ inline StridedArray strided(const Array& a) {
   return {a.data, {a.shape, ndim}, {a.strides, ndim}, static_cast<std::size_t>(a.item_size())};
 }
 
-// An axis of the array `name` with `dims` of them, or NumPy's own error.
+// An axis of the array `name`, which has `dims` axes, or NumPy's own error.
 std::size_t to_axis(std::string_view where, nb::handle axis, int dims, std::string_view name = "x");
 
 // One value for each row of x, by index, from an array that broadcasts with x and has size 1 along its axis.
 std::vector<double> spread(std::string_view where, std::string_view name, const Array& a, std::string_view x_name,
                            const Array& x, std::size_t axis);
 
-// An array of a call; None is one that is absent.
+// An array of a call; None means that it is absent.
 struct GivenArray {
   std::string_view name;
   nb::handle array;
   bool output = false;
   bool one_per_row = false;
   bool one_for_all = false;
-  bool own_type = false;  // need not be of the first array's type
+  bool own_type = false;  // may have another type than the first array
 };
 
 // The arrays of a call as rows along an axis. Parameters given as arrays get a value for each of these rows, by index.
@@ -86,7 +86,8 @@ class GivenRows {
   StridedRows rows_;
 };
 
-// run(numbers) of a block with one number for each row, where the library makes float64 of what may be wanted in float32.
+// Calls run(numbers) for a block with one number for each row: the library calculates float64, and the result may be wanted in
+// float32.
 template <class Run>
 void as_double(const RowBlock& block, Type type, const Run& run) {
   if (type == Type::float64) return run(block.numbers<double>());

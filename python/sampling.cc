@@ -15,7 +15,7 @@ namespace {
 
 using Streams = Vector<const std::uint64_t>;
 
-// run(blocks, noise) of type T, without the GIL; streams: one for each row, by index.
+// Calls run(blocks, noise) with type T, without the GIL. streams: one for each row, by index.
 template <class Run>
 void with_noise(std::string_view where, const GivenArray& x, const GivenArray& result, nb::handle axis, std::uint64_t seed,
                 const Streams& streams, std::uint64_t position, const Run& run) {
@@ -35,7 +35,7 @@ void with_noise(std::string_view where, const GivenArray& x, const GivenArray& r
   });
 }
 
-// The rows of indices that belong to a block of rows.
+// The rows of `indices` for a block of rows.
 MatrixView<std::int64_t> indices_of(const Matrix<std::int64_t>& indices, std::size_t first, std::size_t rows) {
   return {indices.data() + first * indices.shape(1), rows, indices.shape(1)};
 }

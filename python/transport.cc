@@ -1,4 +1,5 @@
-// Transport for Python: functions on arrays that entropic/_transport.py has brought to float32 or float64 without gaps.
+// Transport for Python: functions on arrays without gaps in float32 or float64, to which entropic/_transport.py converts
+// others.
 
 #include <entropic/entropic.h>
 

@@ -1,4 +1,4 @@
-// What argument checks share; all of them refuse by fail() and fail_in_row().
+// Argument checks. All of them refuse with fail() or fail_in_row().
 #pragma once
 
 #include <cstdint>
@@ -21,15 +21,15 @@ template <class... Args>
   throw std::invalid_argument(fmt::format(text, std::forward<Args>(args)...));
 }
 
-// The same for what a row of an argument holds; the message names the row at its end.
+// Refuses a row of an argument; the message ends with the row.
 template <class... Args>
 [[noreturn]] void fail_in_row(std::string_view operation, std::string_view argument, std::size_t row,
                               fmt::format_string<Args...> text, Args&&... args) {
   throw RowError(operation, argument, fmt::format(text, std::forward<Args>(args)...), row);
 }
 
-// Every parameter of op inside the range that it declares, and together as op wants them; `row` is named where the values
-// are that row's own.
+// Checks that every parameter of op is in its declared range, and that they satisfy op's own rules. If the values belong to one
+// row, the message names it: `row`.
 template <class Op>
 void check_params(const Op& op, std::optional<std::size_t> row = {}) {
   const std::string where = row ? fmt::format(" of row {}", *row) : "";
@@ -42,7 +42,7 @@ void check_params(const Op& op, std::optional<std::size_t> row = {}) {
         fail("{}: {} must be {}, got number {}", Op::kDescription.name, param.name, allowed_values(param), index);
       }
     } else if constexpr (!std::is_same_v<Value, bool> &&
-                         !std::is_same_v<Value, Map>) {  // a map's own are checked with its rows
+                         !std::is_same_v<Value, Map>) {  // the parameters of a map are checked with its rows
       Bound number = {};
       if constexpr (std::is_same_v<Value, std::optional<double>>) {
         if (!value) return;
@@ -50,7 +50,7 @@ void check_params(const Op& op, std::optional<std::size_t> row = {}) {
       } else {
         number = value;
       }
-      // Written so that NaN fails.
+      // This form refuses NaN.
       bool good = number > param.above && number >= param.at_least && number <= param.up_to;
       if constexpr (std::is_integral_v<Bound>) good &= param.multiple_of == 0 || number % param.multiple_of == 0;
       if (good) return;
@@ -62,7 +62,7 @@ void check_params(const Op& op, std::optional<std::size_t> row = {}) {
   }
 }
 
-// A parameter that is per_row and one number for each row.
+// Checks that the parameter may be per_row and has one number for each row.
 template <class Op>
 void check_per_row(std::string_view parameter, std::size_t count, std::size_t rows) {
   bool found = false;
@@ -79,7 +79,7 @@ void check_params(const Op& op, std::span<const PerRow> per_row, std::size_t row
   for (std::size_t r = 0; r < rows; ++r) check_params(at_row(op, per_row, r), r);
 }
 
-// Of an operation that has a number, or more, for each row: there must be room for as many as there are rows.
+// Checks an array with one entry for each row.
 inline void check_size(std::string_view operation, std::string_view name, std::size_t size, std::size_t rows) {
   if (size != rows) fail("{}: {} must have one entry for each of {} rows, got {}", operation, name, rows, size);
 }
@@ -94,7 +94,7 @@ void check_layout(std::string_view operation, std::string_view name, const Matri
   }
 }
 
-// Same rows and cols as the reference argument.
+// Checks that the view has the rows and cols of the reference argument.
 template <class T>
 void check_shape(std::string_view operation, std::string_view name, const MatrixView<T>& a, std::string_view reference_name,
                  std::size_t rows, std::size_t cols) {
@@ -104,7 +104,7 @@ void check_shape(std::string_view operation, std::string_view name, const Matrix
   }
 }
 
-// Whether two views share a number. Views of one stride whose columns are disjoint do not, although they interleave.
+// Whether two views share a number. Views with equal strides and disjoint columns do not, although they interleave.
 template <class A, class B>
 bool overlap(const MatrixView<A>& a, const MatrixView<B>& b) {
   if (a.rows == 0 || a.cols == 0 || b.rows == 0 || b.cols == 0) return false;
@@ -120,7 +120,7 @@ bool overlap(const MatrixView<A>& a, const MatrixView<B>& b) {
   return offset < a.cols * sizeof(A) || offset + b.cols * sizeof(B) > stride;
 }
 
-// The output may be an input as it stands, and may share no memory with it otherwise.
+// Checks that the output is the input itself or shares no memory with it.
 template <class T>
 void check_overlap(std::string_view operation, std::string_view out_name, const MatrixView<T>& out, std::string_view in_name,
                    const MatrixView<const T>& in) {
@@ -131,7 +131,7 @@ void check_overlap(std::string_view operation, std::string_view out_name, const 
   }
 }
 
-// The output may be no part of this input.
+// Checks that the output shares no memory with this input.
 template <class Out, class In>
 void check_apart(std::string_view operation, std::string_view out_name, const MatrixView<Out>& out, std::string_view in_name,
                  const MatrixView<In>& in) {

@@ -11,7 +11,7 @@
   auto Make##_##T() { return Make<T>(); } \
   static_assert(true)
 
-// choose<T>() gives what the best target made, or the one that is forced.
+// choose<T>() returns the table of the best target, or of the forced one.
 #define ENTROPIC_KERNELS_BY_OF(choose, Make, T)                   \
   HWY_EXPORT(Make##_##T);                                         \
   template <>                                                     \

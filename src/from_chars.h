@@ -1,4 +1,4 @@
-// std::from_chars of a double, which libc++ has only from version 20 on.
+// std::from_chars for double, which libc++ only has from version 20 on.
 #pragma once
 
 #include <cctype>
@@ -22,8 +22,8 @@
 namespace entropic::inline ENTROPIC_ABI {
 
 #ifndef _WIN32
-// The same by strtod in C's locale, which also takes blanks, a plus and hexadecimal numbers: what is not a number to from_chars
-// is cut off beforehand.
+// from_chars by strtod in C's locale. strtod also takes blanks, a plus and hexadecimal numbers, so characters that from_chars
+// refuses are cut off first.
 inline std::from_chars_result from_chars_by_strtod(const char* first, const char* last, double& value) {
   const auto at_word = [&](const char* at, std::string_view word) {
     if (static_cast<std::size_t>(last - at) < word.size()) return false;

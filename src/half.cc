@@ -1,4 +1,4 @@
-// Numbers of 16 bits to float and back, for every SIMD target: the compiler makes vectors of these loops.
+// Conversion of 16-bit numbers to float and back, for every SIMD target: the compiler vectorises these loops.
 
 #include "src/half.h"
 

@@ -1,4 +1,4 @@
-// Numbers of 16 bits to float and back.
+// Conversion of 16-bit numbers to float and back.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
-// What rows of T are computed in.
+// The type in which rows of T are computed.
 template <class T>
 using Working = std::conditional_t<kIsHalf<T>, float, T>;
 
@@ -19,19 +19,20 @@ void widen(const bfloat16* x, std::size_t n, float* y);
 void narrow(const float* x, std::size_t n, float16* y);
 void narrow(const float* x, std::size_t n, bfloat16* y);
 
-// Whole rows that stay in cache together.
+// The number of whole rows that stay in the cache together.
 inline std::size_t rows_in_cache(std::size_t rows, std::size_t numbers_per_row) {
   constexpr std::size_t kNumbers = 32768;
   return std::clamp<std::size_t>(kNumbers / std::max<std::size_t>(numbers_per_row, 1), 1, std::max<std::size_t>(rows, 1));
 }
 
-// Batches are worked on in blocks of rows: of halves as many as stay in cache as float, of others all at once.
+// The rows of a block: for halves as many as stay in the cache as float, for other types all rows.
 template <class T>
 std::size_t rows_at_once(std::size_t rows, std::size_t numbers_per_row) {
   return kIsHalf<T> ? rows_in_cache(rows, numbers_per_row) : rows;
 }
 
-// Rows [first, first + count) of x as they are worked on: themselves, or copies in `memory`, which then begins behind them.
+// Rows [first, first + count) of x for a kernel: the rows themselves or, for halves, copies in `memory`, which then begins
+// behind them.
 template <class T>
 MatrixView<const Working<T>> working_rows(const MatrixView<const T>& x, std::size_t first, std::size_t count, float*& memory) {
   if constexpr (kIsHalf<T>) {
@@ -45,7 +46,8 @@ MatrixView<const Working<T>> working_rows(const MatrixView<const T>& x, std::siz
   }
 }
 
-// Where the results for these rows of `out` go until finish_rows() has them in their place; nowhere where `out` has no data.
+// The memory for the results of these rows of `out`, until finish_rows() puts them in their place; no memory if `out` has no
+// data.
 template <class T>
 MatrixView<Working<T>> result_rows(const MatrixView<T>& out, std::size_t first, std::size_t count, float*& memory) {
   if (out.data == nullptr) return {};

@@ -1,4 +1,4 @@
-// Threads by oneTBB: nested calls and fork are its business, and it lives beside another library's OpenMP.
+// Threads by oneTBB, which handles nested calls and fork and coexists with another library's OpenMP.
 
 #include "src/parallel.h"
 
@@ -10,12 +10,12 @@
 
 #include "entropic/threads.h"
 
-#ifndef _WIN32  // which has no fork
+#ifndef _WIN32  // Windows has no fork
 #include <pthread.h>
 #endif
 
-// Debian's TBB is not built for the thread sanitizer, which then reports races that are none; suppressing them would
-// hide real ones. Under it the same pieces run on plain threads.
+// Debian's TBB is not built for the thread sanitizer, which then reports races that do not exist; suppressing these would hide
+// real ones. Under the sanitizer the same pieces run on plain threads.
 #if defined(__SANITIZE_THREAD__)
 #define ENTROPIC_PLAIN_THREADS 1
 #elif defined(__has_feature)
@@ -40,7 +40,7 @@ constexpr std::size_t kLeastWork = 16384;
 
 std::atomic<std::size_t> requested_threads{0};
 
-// A forked child has the parent's idea of its worker threads but not the threads.
+// A forked child has the parent's record of its worker threads but not the threads.
 std::atomic<bool> forked{false};
 #ifndef _WIN32
 [[maybe_unused]] const int fork_handler = pthread_atfork(nullptr, nullptr, [] { forked = true; });
@@ -54,7 +54,7 @@ std::size_t default_threads() {
 #endif
 }
 
-// Whether this thread works on a piece of what some caller shared out.
+// Whether this thread works on a piece of some caller's rows.
 thread_local bool has_piece = false;
 struct HasPiece {
   HasPiece() { has_piece = true; }
@@ -67,9 +67,9 @@ using Work = std::function<void(std::size_t, std::size_t)>;
 
 void share_out(std::size_t rows, std::size_t cost_per_row, const Work& work_on, bool groups) {
   if (rows == 0) return;
-  // Neither the product nor the division by 0 may surprise: both operands can be anything.
+  // The operands can have any value: the product must not overflow, and the divisor must not be 0.
   const std::size_t rows_per_thread = std::max<std::size_t>(1, kLeastWork / std::max<std::size_t>(1, cost_per_row));
-  // oneTBB may have no more than four for each processor, and says so on standard error.
+  // oneTBB allows at most four threads for each processor, and prints a warning for more.
   const std::size_t most = std::min(get_num_threads(), 4 * default_threads());
   const std::size_t threads = std::min(most, rows / rows_per_thread);
   if (threads <= 1 || forked) return work_on(0, rows);
@@ -79,7 +79,7 @@ void share_out(std::size_t rows, std::size_t cost_per_row, const Work& work_on, 
     work_on(begin, end);
   };
 
-  // A few pieces for each thread, so that one that is interrupted does not keep the others waiting.
+  // Each thread gets a few pieces, so that the others do not have to wait for an interrupted one.
   const std::size_t pieces = std::min(rows / rows_per_thread, threads * 8);
   const auto begin_of = [&](std::size_t piece) { return rows / pieces * piece + std::min(piece, rows % pieces); };
 #ifdef ENTROPIC_PLAIN_THREADS
@@ -101,15 +101,16 @@ void share_out(std::size_t rows, std::size_t cost_per_row, const Work& work_on, 
         tbb::simple_partitioner());
   };
   const auto run = [&] {
-    // Who waits for groups of a row has its thread's memory in use, and must not begin with another row.
+    // A thread that waits for groups of a row still uses its memory, so it must not begin another row.
     groups ? tbb::this_task_arena::isolate(run_all) : run_all();
   };
-  // The caller's own arena has as many threads as there are processors, awake if they worked a moment ago; another number
-  // takes an arena of its own, whose threads have to be found first.
+  // The caller's own arena has as many threads as processors, and they are awake if they worked recently. Any other number
+  // needs a new arena, which must find its threads first.
   if (nested || get_num_threads() == default_threads()) return run();
   std::unique_ptr<tbb::global_control> more_than_processors;
   if (threads > default_threads()) {
-    // The least of all limits holds, so that calls side by side set the same one: else one asks for more than another allows.
+    // The smallest of all limits holds. So simultaneous calls set the same limit; otherwise one would ask for more threads than
+    // another allows.
     more_than_processors =
         std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism, 4 * default_threads());
   }

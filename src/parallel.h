@@ -1,4 +1,4 @@
-// Shares the rows of a batch out over threads.
+// Distributes the rows of a batch over threads.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,13 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
-// Calls work(begin, end) for consecutive pieces of [0, rows), on the calling thread alone where rows * cost_per_row is
-// too little to be worth another. cost_per_row is in touched elements. No result may depend on where pieces begin, so that
-// none depends on the number of threads.
+// Calls work(begin, end) for consecutive pieces of [0, rows), only on the calling thread if rows * cost_per_row is too little
+// for another one. cost_per_row counts touched elements. Results must not depend on where pieces begin, so that they do not
+// depend on the number of threads.
 void parallel_rows(std::size_t rows, std::size_t cost_per_row, const std::function<void(std::size_t, std::size_t)>& work);
 
-// The same for groups of one row, within a piece of parallel_rows too, for the threads that have no piece. The caller's scratch
-// memory stays as it is: waiting for others it does their groups, and no other piece.
+// Calls work for the groups of one row, also within a piece of parallel_rows, where it uses the threads without a piece. The
+// caller's scratch memory does not change: while it waits, the caller works on groups of this row but not on another piece.
 void parallel_groups(std::size_t groups, std::size_t cost_per_group, const std::function<void(std::size_t, std::size_t)>& work);
 
 }  // namespace entropic::inline ENTROPIC_ABI

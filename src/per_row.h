@@ -12,7 +12,7 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
-// op as row r has it.
+// op with the values of row r.
 template <class Op>
 inline Op at_row(Op op, std::span<const PerRow> per_row, std::size_t r) {
   for_each_param<Op>([&](const auto& param) {
@@ -29,7 +29,7 @@ inline Op at_row(Op op, std::span<const PerRow> per_row, std::size_t r) {
 template <class Op>
 using ParamValues = std::array<double, std::tuple_size_v<decltype(Op::kParams)>>;
 
-// That of the parameter with this name.
+// The number of the parameter with this name.
 template <class Op>
 inline double value_of(const ParamValues<Op>& values, std::string_view name) {
   double value = 0;
@@ -41,7 +41,7 @@ inline double value_of(const ParamValues<Op>& values, std::string_view name) {
   return value;
 }
 
-// The name of the parameter that is this member.
+// The name of the parameter with this member.
 template <class Op>
 inline std::string_view name_of(double Op::*member) {
   std::string_view name;

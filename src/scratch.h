@@ -1,4 +1,4 @@
-// Working memory, kept by each thread: kernels never allocate.
+// The workspace of each thread: kernels never allocate.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,12 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
-// Memory from which arrays are taken one behind the other. Who wants some says beforehand how much, by room() or room_of(), and
-// taking more ends the program. Nothing is given back: a function that is given an arena by value takes from its own copy, and
-// what it took is free again when it returns.
+// Memory from which arrays are taken one after the other. Its size is set in advance with room() or room_of(), and taking more
+// ends the program. Nothing is freed: a function gets an arena by value and takes from its own copy, so its arrays are free
+// again when it returns.
 class Arena {
  public:
-  // Bytes that take<T>(n) uses up: vectors begin at whole ones.
+  // Bytes that take<T>(n) uses: arrays begin at multiples of a vector.
   template <class T>
   static constexpr std::size_t room(std::size_t n) {
     return (n * sizeof(T) + HWY_ALIGNMENT - 1) / HWY_ALIGNMENT * HWY_ALIGNMENT;
@@ -31,7 +31,7 @@ class Arena {
   // `begin` is aligned for vectors.
   Arena(void* begin, std::size_t bytes) : begin_(static_cast<std::uint8_t*>(begin)), left_(bytes) {}
 
-  // n numbers, and not one more: the sanitizer sees what is touched beyond them.
+  // Takes exactly n numbers: the sanitizer finds every access beyond them.
   template <class T>
   T* take(std::size_t n) {
     const std::size_t bytes = room<T>(n);
@@ -54,7 +54,7 @@ class Arena {
   std::size_t left_ = 0;
 };
 
-// Bytes that the constructor of Layout takes, given an arena and these arguments. It is called with one without memory.
+// Bytes that the constructor of Layout takes from an arena, with these arguments. It is called with an arena without memory.
 template <class Layout, class... Arguments>
 std::size_t room_of(const Arguments&... arguments) {
   constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();
@@ -63,7 +63,7 @@ std::size_t room_of(const Arguments&... arguments) {
   return kMost - counts.left();
 }
 
-// So many bytes, valid until this thread's next call. Grows and stays; pages that no kernel touches cost nothing.
+// `bytes` bytes, valid until this thread's next call. The memory grows and is kept; pages that no kernel touches cost nothing.
 inline Arena scratch(std::size_t bytes) {
   thread_local hwy::AlignedFreeUniquePtr<std::uint8_t[]> buffer;
   thread_local std::size_t size = 0;

@@ -1,4 +1,4 @@
-// Lists and forces SIMD targets: a thin face of Highway's dispatcher.
+// Lists and forces SIMD targets: a thin interface to Highway's dispatcher.
 
 #include "entropic/simd.h"
 
@@ -11,7 +11,7 @@
 namespace entropic::inline ENTROPIC_ABI {
 namespace {
 
-// Not SupportedAndGeneratedTargets() alone: it follows what force_simd_target disabled.
+// SupportedAndGeneratedTargets() is not enough: it leaves out targets that force_simd_target disabled.
 std::vector<std::int64_t> compiled_targets() {
   static const std::vector<std::int64_t> targets = [] {
     hwy::SetSupportedTargetsForTest(0);

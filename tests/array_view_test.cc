@@ -1,4 +1,4 @@
-// Maps, measures and losses along any axis of arrays of any strides give the bits that they give of the same rows in a matrix.
+// Maps, measures and losses along any axis of arrays with any strides give the same bits as for these rows in a matrix.
 
 #include "entropic/array_view.h"
 
@@ -20,7 +20,7 @@ namespace {
 using support::expect_error;
 using Sizes = std::vector<std::ptrdiff_t>;
 
-// An array with memory of its own, laid out as a test wants it.
+// An array with its own memory and a given layout.
 template <class T>
 struct Owned {
   std::vector<T> memory;
@@ -147,7 +147,7 @@ TYPED_TEST(Arrays, HaveTheBitsOfMatrices) {
   }
 }
 
-// More than one block of rows is copied.
+// So large that more than one block of rows is copied.
 TYPED_TEST(Arrays, MayBeLarge) {
   for (const std::size_t axis : {std::size_t{0}, std::size_t{1}, std::size_t{2}}) {
     compare<TypeParam>(Sparsemax{}, {60, 40, 70}, axis, false);
@@ -278,7 +278,7 @@ TEST(Array, EntriesHaveAMeasureEach) {
   EXPECT_EQ(value, expected);
 }
 
-// One q for all rows of p, whatever the axis.
+// One q for all rows of p, along any axis.
 TEST(Array, OneRowIsComparedWithAll) {
   const std::vector<float> p = {0.5, 0.25, 0.25, 0.125, 0.5, 0.375}, q = {0.25, 0.5, 0.25};
   std::vector<double> expected(2), value(2);
@@ -388,7 +388,7 @@ TEST(Array, RefusesOverlap) {
   refused({memory.data() + 11, {3, 4}, {-4, -1}});  // backwards
   apply(Softmax{}, x, ArrayView<float>(memory.data() + 12, {3, 4}), 0);
   apply(Softmax{}, x, x, 0);
-  expect_error("softmax: p must have a place for each of its numbers, got strides that meet", [&] {
+  expect_error("softmax: p must have a separate place for each of its numbers, got strides that overlap", [&] {
     apply(Softmax{}, x, ArrayView<float>(memory.data() + 20, {3, 4}, {0, 1}), 0);
   });
   expect_error("softmax_vjp: dx must be g itself or share no memory with it, got arrays that overlap in part", [&] {
@@ -397,7 +397,7 @@ TEST(Array, RefusesOverlap) {
   });
 }
 
-// What functions that name rows say, whatever the blocks and the order in which rows were taken.
+// Messages name rows by their index, for any blocks and any order of processing.
 TEST(StridedRows, NameRowsByTheirIndex) {
   std::vector<double> memory(std::size_t{300} * 40 * 50, 1);
   const Sizes shape = {300, 40, 50}, strides = {1, 300, 12000};  // the last axis is the slowest

@@ -1,4 +1,5 @@
-// Attention against its definition: every map, mask, scale and shape; gradients by differences; what does not change the bits.
+// Attention against its definition: every map, mask, scale and shape; gradients by differences; properties that must not change
+// the bits.
 
 #include "entropic/attention.h"
 
@@ -26,7 +27,7 @@ constexpr T kNaN = std::numeric_limits<T>::quiet_NaN();
 template <class T>
 constexpr double kEps = std::numeric_limits<T>::epsilon() / 2;
 
-// Numbers with a gap after each row, so that strides count.
+// Numbers with a gap after each row, to test strides.
 template <class T>
 struct Heads {
   std::size_t batch, heads, rows, cols, gap = 3;
@@ -160,7 +161,7 @@ const Shape kShapes[] = {{1, 1, 1, 1, 1, 1, 1},    {2, 2, 1, 5, 7, 3, 2},     {1
                          {1, 1, 1, 50, 50, 8, 17}, {1, 2, 2, 49, 65, 64, 64}, {1, 1, 1, 100, 131, 33, 70},
                          {1, 2, 1, 7, 3, 4, 4},    {1, 1, 1, 6, 64, 20, 48}};
 
-// How much a map makes of an error of its scores: those whose parameter is solved for make more.
+// The factor by which a map magnifies an error of its scores; it is larger for maps that solve for a parameter.
 template <class Op>
 double sensitivity() {
   return Op::kLaws.entropy_target ? 30 : 2;
@@ -187,7 +188,7 @@ TYPED_TEST(AttentionTest, EveryMapMaskScaleAndShape) {
         if (kind == 4) problem.options.kappa = 0.9;
         if (kind == 2 || kind == 3) problem.add_visible(kind == 3, seed);
         if (kind == 3 || kind == 4) problem.add_additive(seed);
-        // Discontinuous in the scores: what rounding them does to a cut is no error.
+        // Maps that are discontinuous in the scores: a cut that changes by rounding is not an error.
         constexpr bool kCuts =
             std::is_same_v<Op, TopKSoftmax> || std::is_same_v<Op, TopPSoftmax> || std::is_same_v<Op, MinPSoftmax>;
         if (kCuts && sizeof(T) == 4 && shape.n > 60) continue;
@@ -366,7 +367,7 @@ TYPED_TEST(AttentionTest, QueriesThatSeeNothing) {
   Problem<T>(1, 2, 1, 2, 3, 3, 0, 1).attend();
 }
 
-// One key: weight 1 whatever the scale, which is 0 as log 1 is.
+// One key has weight 1 for any scale; the scale is 0 because log 1 is.
 TYPED_TEST(AttentionTest, OneKey) {
   using T = TypeParam;
   for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
@@ -417,7 +418,7 @@ TYPED_TEST(AttentionTest, SameBits) {
       expect_same("threads " + std::to_string(threads));
     }
     set_num_threads(0);
-    // One head of them alone.
+    // Only one of the heads.
     Heads<T> out(1, 1, 150, 50);
     const auto one = [&](const Heads<T>& x, std::size_t h) {
       HeadsView<const T> view = x.view();
@@ -433,7 +434,7 @@ TYPED_TEST(AttentionTest, SameBits) {
   }
 }
 
-// Maps that take some rows at once do it in memory that was given for that.
+// Maps that take several rows at once do so in the memory provided for this.
 TYPED_TEST(AttentionTest, ManyKeysAndQueriesAsOneQuery) {
   using T = TypeParam;
   for (const Map& map : {Map(Entmax{}), Map(Entmax{.alpha = 1.7}), Map(EntropyNormalize{.entropy = 2.0})}) {
@@ -483,7 +484,7 @@ TYPED_TEST(AttentionTest, LinearIsTaylorSoftmax) {
   });
 }
 
-// As attention has it in float64, whose own gradients other tests hold against differences.
+// Against attention's gradient in float64, which other tests compare with differences.
 TYPED_TEST(AttentionTest, LinearGradientIsThatOfTaylorSoftmax) {
   using T = TypeParam;
   support::for_each_target([&](const std::string& target) {

@@ -50,7 +50,7 @@ Data drawn(std::size_t rows, std::size_t cols, double scale, double temperature,
   return data;
 }
 
-// Data of every kind that has broken a fit somewhere.
+// Data of every kind that is known to break fits.
 Data generated(std::mt19937& random, std::size_t most_rows, std::size_t most_cols) {
   const auto uniform = [&](double low, double high) { return std::uniform_real_distribution<double>(low, high)(random); };
   const std::size_t rows = 1 + random() % most_rows, cols = 1 + random() % most_cols;
@@ -173,7 +173,7 @@ TEST(FitTemperature, Edges) {
   check({2, 3, {7, 7, 7, -2, -2, -2}, {0, 2}}, 1, false);           // constant
   check({2, 2, {-kInfinity, 1, 3, -kInfinity}, {1, 0}}, 1, false);  // one class each
   check({3, 1, {1, 2, 3}, {0, 0, 0}}, 1, false);
-  // Of four scores (1, 0) three labels are right: p = 3/4, so 1/T = log 3; and what a constant row says is not heard.
+  // Of four scores (1, 0) three labels are right: p = 3/4, so 1/T = log 3; and a constant row has no influence.
   check({4, 2, {1, 0, 1, 0, 1, 0, 1, 0}, {0, 0, 0, 1}}, 1 / std::log(3), false);
   check({5, 2, {1, 0, 1, 0, 1, 0, 1, 0, 5, 5}, {0, 0, 0, 1, 1}}, 1 / std::log(3), false);
   check({4, 3, {1, 0, -kInfinity, 1, 0, -kInfinity, 1, 0, -kInfinity, 1, 0, -kInfinity}, {0, 0, 0, 1}}, 1 / std::log(3), false);
@@ -238,7 +238,7 @@ TEST(FitTargetEntropy, NoEntropyOfADenseGridIsBetter) {
     const Data data = generated(random, 12, 8);
     const double top = std::log(static_cast<double>(data.cols)), got = data.target();
     ASSERT_TRUE(got >= 0 && got <= top);
-    // log n in double is not log n: near it the loss is as sqrt(log n - H), and the oracle would see the difference.
+    // log n is rounded in double. Near it the loss behaves like sqrt(log n - H), and the oracle would show the difference.
     const auto loss_of = [&](long double h) { return loss_at(data, h >= top ? 2 * top + 1 : h); };
     const long double loss = loss_of(got);
     for (int k = 0; k <= 300; ++k) {
@@ -278,8 +278,7 @@ TEST(FitTargetEntropy, MaskedRows) {
   }
 }
 
-// More rows than are surveyed, and one wrong label among them: one that the survey does not see, and one that it does, and
-// takes for a larger share of all than it is.
+// More rows than the survey takes, with one wrong label: one that the survey does not see, and one that it sees and overrates.
 TEST(FitTargetEntropy, ManyRows) {
   const Data common = drawn(9000, 4, 3, 2, 9);
   std::vector<Data> all = {common, common, common};
@@ -311,7 +310,7 @@ TEST(FitTargetEntropy, Edges) {
   check({2, 3, {7, 7, 7, -2, -2, -2}, {0, 2}}, std::log(3));  // every entropy as good: the largest
   check({3, 1, {1, 2, 3}, {0, 0, 0}}, 0);
   check({2, 2, {-kInfinity, 1, 3, -kInfinity}, {1, 0}}, std::log(2));
-  // p = 3/4 whatever the scale of each row, and its entropy.
+  // p = 3/4 for any scale of each row, and its entropy.
   const double quarter = std::log(4) - 0.75 * std::log(3);
   check({4, 2, {1, 0, 50, 0, 1e-3, 0, 1e300, 0}, {0, 0, 0, 1}}, quarter);
   const double most = std::numeric_limits<double>::max();
@@ -433,7 +432,8 @@ TEST(Calibration, RefusesBadArguments) {
   both("labels must be at least 0 and below the number of classes, 0, got 0 in row 0", good, labels, 3, 0);
   both("scores must not be NaN, got one in row 1", with(2, kNaN), labels);
   both("scores must be finite or -inf, got +inf in row 2", with(5, kInfinity), labels);
-  both("labels must be classes with a score above -inf, or the loss is infinite, got 1 in row 1", with(3, -kInfinity), labels);
+  both("labels must be classes with a score above -inf, otherwise the loss is infinite, got 1 in row 1", with(3, -kInfinity),
+       labels);
   expect_error("fit_temperature: row_stride of x must be at least its cols, 2, got 1",
                [&] { fit_temperature(MatrixView<const double>(good.data(), 3, 2, 1), labels); });
   expect_error("fit_temperature: x must point to 3 x 2 numbers, got a null pointer",
@@ -486,7 +486,7 @@ TEST(Calibration, RefusesBadArguments) {
   EXPECT_EQ(out, std::vector<double>(3, 7.0));
 }
 
-// Whole weights are how often a row is there, and what a row of weight 0 holds nobody reads.
+// A whole weight counts a row that many times, and a row of weight 0 is not read.
 TEST(Calibration, weights_repeat_rows) {
   std::mt19937 random(5);
   for (int trial = 0; trial < 20; ++trial) {
@@ -537,7 +537,7 @@ TEST(Calibration, weights_are_checked) {
   const std::string name = "fit_temperature: ";
   expect_error(name + "sample_weight must be at least 0 and finite, got -1 in row 1", [&] { fit({1, -1, 1}); });
   expect_error(name + "sample_weight must be at least 0 and finite, got nan in row 2", [&] { fit({1, 1, kNaN}); });
-  expect_error(name + "some row must count: sample_weight is 0 in all 3", [&] { fit({0, 0, 0}); });
+  expect_error(name + "sample_weight must be above 0 in some row, got 0 in all 3", [&] { fit({0, 0, 0}); });
 }
 
 }  // namespace

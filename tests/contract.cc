@@ -1,5 +1,5 @@
-// A map's kernels, as MapContract wants them or with the one mistake that is defined: none of those may compile.
-// tests/CMakeLists.txt has the mistakes, and what the compiler says to each.
+// A map's kernels, as MapContract requires them or with the one mistake that is defined; no mistake may compile.
+// tests/CMakeLists.txt has the mistakes and the compiler's messages.
 
 #include "src/maps/contract-inl.h"
 

@@ -69,7 +69,7 @@ Grid<T> matrix_for(TargetKind kind, std::size_t n) {
   return q;
 }
 
-// Which gradients in parameters there are.
+// The parameters with gradients.
 std::vector<std::string> asked_of(const Loss& loss) {
   std::vector<std::string> names;
   const auto add = [&]<class Op>(const Op&) {
@@ -158,7 +158,7 @@ TYPED_TEST(CudaLosses, ValuesAndGradientsHaveTheBitsOfTheCpu) {
   std::printf("%zu numbers compared\n", compared);
 }
 
-// What the host would refuse and only the device sees.
+// Rows that the host would refuse, but only the device sees.
 TEST(CudaLosses, TargetsThatAreNoneAreNaN) {
   const Grid<float> x = scores<float>(20, 5);
   Grid<float> dx(x.rows, 20);

@@ -16,7 +16,7 @@ namespace {
 using namespace entropic;
 using namespace support::device;
 
-// Scores, or what softmax makes of them; without rows that the host refuses.
+// Scores, or their softmax, without rows that the host refuses.
 template <class T>
 Grid<T> rows_for(Input input, bool normalize, std::size_t n, unsigned seed) {
   Grid<T> x = scores<T>(n, seed);
@@ -43,7 +43,7 @@ std::string what_of(std::string_view name, Input input, bool normalize, std::siz
          std::to_string(shape.threads) + " threads";
 }
 
-// With the input, the unit and whether it divides by the sum.
+// Sets the input, the unit and whether it divides by the sum.
 template <class Family>
 Family with(Family family, Input input, bool normalize, bool bits) {
   std::visit(
@@ -158,7 +158,7 @@ TYPED_TEST(CudaMeasures, DivergencesAndTheirGradientsHaveTheBitsOfTheCpu) {
   std::printf("%zu numbers compared\n", compared);
 }
 
-// What the host would refuse and only the device sees.
+// Rows that the host would refuse, but only the device sees.
 TEST(CudaMeasures, RowsThatAreNoDistributionsAreNaN) {
   const std::size_t n = 20;
   Grid<float> p(3, n), dp(3, n), dq(3, n);

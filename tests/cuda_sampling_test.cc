@@ -1,4 +1,4 @@
-// Tests of draws on devices, emulated: that they are the CPU's, whichever threads have a row.
+// Tests of draws on devices, emulated: they are those of the CPU, however threads share a row.
 
 #include <cstdint>
 #include <cstdio>
@@ -105,7 +105,7 @@ TYPED_TEST(CudaSampling, NoiseAndRelaxedDrawsAreTheCpus) {
   }
 }
 
-// As a graph that is replayed reads them.
+// A replayed graph reads them in this way.
 TEST(CudaSampling, SeedAndPositionMayBeInDeviceMemory) {
   const Grid<float> x = scores<float>(50, 4);
   const Memory memory(cuda::memory_for<float>(x.rows, 50));

@@ -1,5 +1,5 @@
-// Tests of the kernels for devices, emulated: that they have the bits of the CPU's, whichever threads have a row and in
-// whichever order these run.
+// Tests of the kernels for devices, emulated: they have the CPU's bits, however threads share a row and in whatever order these
+// run.
 
 #include "entropic/cuda.h"
 
@@ -124,7 +124,7 @@ TYPED_TEST(CudaOf, MapsAndTheirGradientsHaveTheBitsOfTheCpu) {
   std::printf("%zu numbers compared\n", compared);
 }
 
-// A row over several blocks, as the longest have it; condensed and cut by a sample.
+// A row over several blocks, as for the longest rows; condensed, and cut by a sample.
 TEST(Cuda, LongRowsHaveTheBitsOfTheCpu) {
   if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";
   const Map kMaps[] = {Softmax{},
@@ -261,7 +261,7 @@ TEST(Cuda, RefusesWhatTheCpuRefusesAndTooLittleMemory) {
   };
   refused("softmax: temperature must be above 0 and finite, got 0", Softmax{.temperature = 0}, p, memory, {});
   refused("softmax: p must have the shape of x, 2 x 8, got 2 x 7", Softmax{}, narrow, memory, {});
-  refused("perturb_max: must be a map with kernels for devices, which this one has not", PerturbMax{}, p, memory, {});
+  refused("perturb_max: must be a map with kernels for devices; this map has none", PerturbMax{}, p, memory, {});
   const std::span<std::byte> all = memory;
   const std::string wanted = std::to_string(all.size()), given = std::to_string(all.size() - 1);
   refused("softmax: memory must have " + wanted + " bytes, as memory_for() says, got " + given, Softmax{}, p,

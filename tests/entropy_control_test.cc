@@ -1,4 +1,4 @@
-// Entropy control: the entropy that rows reach, whatever the scores, and the gamma that does it.
+// Entropy control: the entropy that rows reach, for any scores, and its gamma.
 
 #include "entropic/entropy_control.h"
 
@@ -29,7 +29,7 @@ long double entropy_of(const std::vector<T>& p) {
   return oracle::entropy(oracle::Row(p.begin(), p.end()));
 }
 
-// Scores of every kind that has broken an entropy normalisation somewhere.
+// Scores of every kind that is known to break an entropy normalisation.
 template <class T>
 std::vector<T> generated_row(std::mt19937& random, std::size_t length = 0) {
   const auto uniform = [&](double low, double high) { return std::uniform_real_distribution<double>(low, high)(random); };
@@ -144,7 +144,7 @@ void check_generated_rows(unsigned seed, int rows) {
       ASSERT_TRUE(x[i] == x[i + 1] ? p[i] == p[i + 1] : (x[i] < x[i + 1]) == (p[i] < p[i + 1]) || p[i] == p[i + 1]) << row;
     }
 
-    // J 1 = 0 and J x = 0, and so for g, J being symmetric.
+    // J 1 = 0 and J x = 0, and so for g, because J is symmetric.
     std::normal_distribution<double> normal;
     for (T& entry : g) entry = static_cast<T>(normal(random));
     apply_vjp(op, view(x), view(p), view(g), MatrixView<T>(dx.data(), 1, n));
@@ -196,7 +196,7 @@ TEST(EntropyNormalize, FewRowsOnEveryTarget) {
   });
 }
 
-// Rows that are searched together are as they are alone, whatever the others are.
+// Rows that are searched together give the same results as alone, whatever the other rows are.
 TEST(EntropyNormalize, HardRowsTogether) {
   std::mt19937 random(8);
   support::for_each_target([&](const std::string&) {
@@ -376,7 +376,7 @@ TEST(GammaForEntropy, Statuses) {
   EXPECT_EQ(Gammas<float>({1, 1, 0}, 3, {.perplexity = 3}).status[0], ok);
 }
 
-// gamma is an exponent of the distribution, also where its entries differ in the last digits only.
+// gamma is an exponent of the distribution, also if its entries differ only in the last digits.
 TEST(GammaForEntropy, OfProbabilities) {
   support::for_each_target([](const std::string&) {
     const auto check = []<class T>(T) {
@@ -423,7 +423,7 @@ TEST(GammaForEntropy, LimitsAndRoughness) {
   EXPECT_NEAR(Gammas<double>(x, 100, {.entropy = 3, .max_iterations = 1}).entropy[0], 3, 0.5);
 }
 
-// Limits times the scale of these scores are beyond all numbers, or below.
+// Limits times the scale of these scores overflow or underflow.
 TEST(GammaForEntropy, LimitsOfExtremeScores) {
   const double most = std::numeric_limits<double>::max();
   for (const std::vector<double>& x : {std::vector<double>{-most, 6e307, most}, std::vector<double>{2e-323, 4e-323, -4e-323}}) {
@@ -500,7 +500,7 @@ TEST(PowerTransform, IsThePower) {
   });
 }
 
-// Differences that the logarithm of a rounded quotient, or of p itself, would lose.
+// Tests differences that the logarithm of a rounded quotient, or of p itself, would lose.
 TEST(PowerTransform, NearlyUniform) {
   support::for_each_target([](const std::string&) {
     for (const double scale : {1.0, 0x1p-900, 0x1p900, 0.7}) {
@@ -696,7 +696,7 @@ TEST(NormalizeDensity, RowsOfBothTypesOnEveryTarget) {
     const std::vector<double> targets = {0.5, -0.5, 1.5};
     std::vector<Normalized> found(3);
     const PerRow per_row = {"entropy", targets};
-    // 35 of 37 columns: what is beside them stays.
+    // 35 of 37 columns: the numbers beside them do not change.
     normalize_density({}, MatrixView<const double>(p.data(), 3, 35, 37), MatrixView<const double>(w.data(), 1, 35),
                       MatrixView<double>(q.data(), 3, 35, 37), found, {&per_row, 1});
     std::vector<float> p32(p.begin(), p.end()), q32 = p32;
@@ -789,7 +789,7 @@ TEST(NormalizeJoint, ReachesTheEntropy) {
   std::printf("tables: largest error of the entropy %.2g\n", worst);
 }
 
-// H(Y|X) by one gamma: what it is at a given gamma is the target.
+// H(Y|X) by one gamma: the target is its value at a given gamma.
 TEST(NormalizeJoint, OneGammaForAllRows) {
   support::for_each_target([](const std::string&) {
     const std::vector<double> p = {0.4, 0.1, 0, 0.02, 0.03, 0.05, 0, 0, 0, 0.1, 0.1, 0.2};
@@ -831,7 +831,7 @@ TEST(NormalizeJoint, OneGammaForAllRows) {
 TEST(NormalizeJoint, MassesFarApart) {
   constexpr double kMost = std::numeric_limits<double>::max();
   for (const NormalizeJoint& to : {NormalizeJoint{.joint = 1.2}, {.marginal = 0.65}, {.conditional = 0.6}}) {
-    // Sums that overflow, and where nothing but ratios counts.
+    // Sums that overflow; only ratios matter.
     const Joint large({kMost, 0.4 * kMost, 0.5 * kMost, 0.1 * kMost}, 2, to), plain({1, 0.4, 0.5, 0.1}, 2, to);
     const Joint tiny({1000 * 0x1p-1074, 400 * 0x1p-1074, 500 * 0x1p-1074, 100 * 0x1p-1074}, 2, to);
     for (std::size_t i = 0; i < 4; ++i) {
@@ -914,7 +914,7 @@ TEST(EntropyControl, RefusesBadDensitiesAndTables) {
     normalize_density({.entropy = 1}, view, {w.data(), 2, 4}, out, found);
   });
   std::fill(w.begin(), w.end(), 0.0);
-  expect_error("normalize_density: weights must not all be 0, as they are", [&] { density(1); });
+  expect_error("normalize_density: weights must not all be 0, got 0 everywhere", [&] { density(1); });
 
   expect_error("normalize_joint: exactly one of joint, marginal and conditional must be given",
                [&] { normalize_joint({.joint = 1, .conditional = 1}, view, out); });

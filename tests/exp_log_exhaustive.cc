@@ -1,9 +1,9 @@
-// Goes through every float32 input, and many float64 ones, of exp and log: the errors that exp_log-inl.h states.
+// Checks exp and log for every float32 input and many float64 ones: the errors that exp_log-inl.h states.
 //
 //   exp_log_exhaustive [TARGET [STRIDE]]
 //
-// TARGET is one of entropic.simd_targets(), the best by default. With STRIDE only every STRIDE-th block of inputs is
-// looked at. Exit status 1: an error is above its bound, a special value is wrong or ExpScaled is not monotone.
+// TARGET is one of entropic.simd_targets(), the best by default. With STRIDE only every STRIDE-th block of inputs is checked.
+// Exit status 1: an error is above its bound, a special value is wrong or ExpScaled is not monotone.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tests/exp_log_exhaustive.cc"
@@ -78,7 +78,7 @@ HWY_EXPORT(FunctionsF64);
 constexpr std::size_t kBlock = 4096;
 constexpr unsigned kThreads = 2;
 
-// What a reference is computed in: double leaves 2^-29 of a float32's last place, long double 2^-11 of a double's.
+// The type of the reference: double leaves 2^-29 of a float32's last place, long double 2^-11 of a double's.
 template <class T>
 using Wide = std::conditional_t<sizeof(T) == 4, double, long double>;
 
@@ -97,7 +97,7 @@ Wide<T> ulp(Wide<T> exact) {
   }
 }
 
-// The worst of what one thread, and then all, have seen.
+// The largest errors that one thread, and then all, have found.
 template <class T>
 struct Worst {
   Wide<T> ulps = 0, relative = 0;      // the relative error in units of eps, where the result is a normal number
@@ -112,7 +112,7 @@ struct Worst {
     }
     if (got == kInfinity && want > std::numeric_limits<T>::max()) return;
     const Wide<T> unit = ulp<T>(want);
-    // Elsewhere infinity counts as the number that would come after the largest.
+    // Otherwise infinity counts as the number after the largest.
     const Wide<T> value = got == kInfinity ? std::ldexp(Wide<T>(1), std::numeric_limits<T>::max_exponent) : Wide<T>(got);
     const Wide<T> error = std::abs(value - want);
     if (error > ulps * unit) ulps = error / unit, at = x;
@@ -153,7 +153,7 @@ void evaluate(const Functions<T>& functions, Function function, const T* x, T* y
   f(x, kBlock, y);
 }
 
-// ExpScaled returns 0 for what is below about 2^-126: such results count by their absolute error alone.
+// ExpScaled returns 0 below about 2^-126: such results only count by their absolute error.
 template <class T>
 void see(Worst<T>& worst, Function function, T x, T y) {
   const Wide<T> want = reference(function, x);
@@ -165,7 +165,7 @@ void see(Worst<T>& worst, Function function, T x, T y) {
   }
 }
 
-// body(thread, worst) on each thread, and the worst of all.
+// Runs body(thread, worst) on each thread, and returns the worst of all.
 template <class T, class Body>
 Worst<T> on_threads(const Body& body) {
   Worst<T> worst[kThreads];

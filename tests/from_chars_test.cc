@@ -1,4 +1,5 @@
-// Doubles where the C++ library cannot read them: the same as std::from_chars, which is there where this is tested.
+// Reading doubles without the C++ library's std::from_chars gives the same as std::from_chars, which exists where this is
+// tested.
 #include "src/from_chars.h"
 
 #include <gtest/gtest.h>

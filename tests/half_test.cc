@@ -1,4 +1,4 @@
-// The 16-bit types: their rounding, and that maps of them are the maps of float between two conversions.
+// The 16-bit types: their rounding; and their maps are the maps of float between two conversions.
 
 #include "entropic/half.h"
 
@@ -26,7 +26,7 @@ H from_bits(unsigned bits) {
   return half;
 }
 
-// What the bits mean by the standard's definition.
+// The number for these bits by the standard's definition.
 template <class H>
 double meaning(unsigned bits) {
   constexpr int kFraction = std::is_same_v<H, float16> ? 10 : 7, kBias = std::is_same_v<H, float16> ? 15 : 127;
@@ -60,7 +60,7 @@ TYPED_TEST(Half, WidensExactlyAndBack) {
 TYPED_TEST(Half, RoundsToTheNearest) {
   for (unsigned bits = 0; !std::isinf(meaning<TypeParam>(bits)); ++bits) {
     const double a = meaning<TypeParam>(bits), next = meaning<TypeParam>(bits + 1);
-    // What infinity stands for is one step beyond the largest number.
+    // Infinity stands for the number one step beyond the largest.
     const double b = std::isinf(next) ? a + (a - meaning<TypeParam>(bits - 1)) : next;
     const auto middle = static_cast<float>((a + b) / 2);
     ASSERT_EQ(middle, (a + b) / 2);

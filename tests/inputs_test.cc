@@ -1,4 +1,4 @@
-// Maps of probabilities and of their logarithms in place of scores.
+// Maps of probabilities and of their logarithms instead of scores.
 
 #include "tests/support/maps.h"
 
@@ -10,8 +10,8 @@
 namespace entropic {
 namespace {
 
-// Distributions of every kind: those of scores, nearly uniform ones, whose gamma is large, entries down to the smallest number
-// there is, and any sum.
+// Distributions of every kind: from scores; nearly uniform, with a large gamma; with entries down to the smallest number; with
+// any sum.
 template <class T>
 std::vector<Case<T>> distribution_cases() {
   std::vector<Case<T>> cases;
@@ -44,7 +44,7 @@ std::vector<Case<T>> distribution_cases() {
   return cases;
 }
 
-// body(op, type tag) for every map that takes distributions, with targets in and out of reach.
+// Runs body(op, type tag) for every map that takes distributions, with targets in and out of reach.
 template <class Body>
 void for_each_input(Body&& body) {
   for_each_variant([&]<class T>(Map op, T type) {
@@ -52,7 +52,7 @@ void for_each_input(Body&& body) {
   });
 }
 
-// The scores of a distribution are its logarithms, whatever rounding would do to these.
+// The scores of a distribution are its logarithms without rounding errors.
 TEST(Inputs, ProbabilitiesAgreeWithTheDefinition) {
   for_each_input([]<class T>(Map op, T) {
     *input_of(op) = Input::probs;
@@ -154,7 +154,7 @@ TEST(Inputs, NoDistribution) {
   });
 }
 
-// The same bits on every target with FMA and at any place; the output may be the input.
+// The bits are equal on every target with FMA and at any place; the output may be the input.
 TEST(Inputs, BitsOfProbabilities) {
   for_each_input([]<class T>(Map op, T) {
     *input_of(op) = Input::probs;

@@ -79,7 +79,7 @@ int main() {
   }
   llama_sampler_free(chain);
 
-  // llama.cpp's values for off and for the largest alone.
+  // llama.cpp's values for off and for only the largest.
   for (const entropic::Step& greedy :
        {entropic::Step(step::Temperature{0}), entropic::Step(step::TopP{0}), entropic::Step(step::MinP{1.5})}) {
     llama_sampler* sampler = entropic::llama_sampler_init_steps({greedy});
@@ -98,7 +98,7 @@ int main() {
     llama_sampler_free(sampler);
   }
 
-  // Drawing itself: what Sampler draws, position after position, whatever order the candidates have.
+  // Draws by itself: the draws of Sampler, position by position, for any order of candidates.
   llama_sampler* draw = entropic::llama_sampler_init_draw(steps, 7, 5);
   llama_sampler* copy = nullptr;
   std::vector<llama_token> first;
@@ -117,7 +117,7 @@ int main() {
   Candidates again(scores);
   expect(drawn(draw, again) == first[0], "reset begins again");
 
-  // Without a distribution nothing is drawn and nothing lost.
+  // Without a distribution nothing is drawn or dropped.
   std::vector<float> broken = scores;
   broken[17] = std::nanf("");
   Candidates candidates(broken);

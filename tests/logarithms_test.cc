@@ -47,7 +47,7 @@ TEST(Logarithms, KeepSmallDigits) {
   const std::vector<std::string> exact = support::fma_targets();
   support::for_each_target([&](const std::string& target) {
     log_softmax(LogSoftmax{}, MatrixView<const double>(x.data(), 1, 300), MatrixView<double>(y.data(), 1, 300));
-    // Without FMA the product of x and 1/log 2 is rounded: exp errs by as much as softmax may, (8 + 3 d) eps.
+    // Without FMA the product of x and 1/log 2 is rounded: exp may have the error of softmax, (8 + 3 d) eps.
     const bool fma = std::find(exact.begin(), exact.end(), target) != exact.end();
     EXPECT_NEAR(y[200] / (299 * std::exp(-60.0)), -1, fma ? 1e-15 : (8 + 3 * 60) * 0x1p-53);
   });

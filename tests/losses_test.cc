@@ -1,5 +1,4 @@
-// Losses: values and gradients of every one against the definitions, on every target; what is the same bits and what is
-// refused.
+// Losses: values and gradients of every loss against the definitions, on every target; equal bits; refused arguments.
 
 #include "entropic/losses.h"
 
@@ -55,7 +54,7 @@ struct Batch {
   std::vector<std::int64_t> classes;
 };
 
-// `soft`: distributions where a loss takes both.
+// `soft`: distributions for losses that take both kinds.
 template <class T>
 Batch<T> random_batch(const Loss& loss, std::size_t rows, std::size_t cols, bool soft, unsigned seed) {
   std::mt19937 random(seed);
@@ -193,7 +192,7 @@ TYPED_TEST(Losses, AgreeOnHardRows) {
 TYPED_TEST(Losses, AreTheSameBitsHoweverCalled) {
   using T = TypeParam;
   for (const Loss& op : variants()) {
-    // Of short rows a group is mapped at once, of long ones a few.
+    // Short rows are mapped in groups, long ones a few at a time.
     struct Case {
       std::size_t rows, cols;
       bool soft;
@@ -262,7 +261,7 @@ TYPED_TEST(Losses, StayInsideTheirMemory) {
   });
 }
 
-// A long row takes the sweeps apart: the sum in blocks, the maps' ways for few survivors.
+// A long row uses separate sweeps: the sum in blocks, and the maps' code for few survivors.
 TYPED_TEST(Losses, AgreeOnLongRows) {
   for (const Loss& op : {Loss(SoftmaxLoss{}), Loss(SparsemaxLoss{}), Loss(EntmaxLoss{}), Loss(EntmaxLoss{.alpha = 1.2}),
                          Loss(TopKSoftmaxLoss{.k = 50}), Loss(MultilabelSoftmaxLoss{}), Loss(JsdLoss{})}) {
@@ -271,7 +270,7 @@ TYPED_TEST(Losses, AgreeOnLongRows) {
   }
 }
 
-// A target that leads: log(1 + rest), and its gradient -rest / (1 + rest), right relative to themselves.
+// A leading target: log(1 + rest) and its gradient -rest / (1 + rest), with small relative errors.
 TYPED_TEST(Losses, OfSoftmaxKeepTheDigitsOfSmallOnes) {
   using T = TypeParam;
   for (const std::size_t cols : {2, 10, 64, 65, 300}) {
@@ -341,7 +340,7 @@ TEST(LossesWithValuesPerRow, HaveTheirOwn) {
     }
     EXPECT_NEAR(slope[r], (ends[1] - ends[0]) / (2 * step), 1e-9);
   }
-  // Against probabilities their entropy has a slope too.
+  // With probabilities as targets, their entropy has a slope too.
   const std::vector<double> q = {0.2, 0.7, 0.1, 0.2, 0.7, 0.1};
   const MatrixView<const double> scores(x.data(), 2, 3), target(q.data(), 2, 3);
   loss<double>(EntmaxLoss{}, scores, target, value, {}, per_row, gradients);
@@ -364,8 +363,8 @@ long double defined_value(const Loss& op, const oracle::Row& x, const oracle::Ro
   return std::visit([&](const auto& one) { return oracle::loss(one, x, q).value; }, op);
 }
 
-// Gradients in all parameters at once, each row with values of its own: against differences of the definition, and to the bit
-// what each gives alone and each row gives by itself.
+// Gradients in all parameters at once, each row with its own values: against differences of the definition, and with the same
+// bits as for each parameter alone and for each row alone.
 template <class T>
 void check_param_gradients(const Loss& common, const Batch<T>& batch, const std::string& what) {
   std::visit(
@@ -447,7 +446,7 @@ void check_param_gradients(const Loss& common, const Batch<T>& batch, const std:
             if (!std::isinf(score)) low = std::min(low, score), high = std::max(high, score);
           }
           for (std::size_t k = 0; k < names.size(); ++k) {
-            // Richardson's two steps: an error of the fourth power of the step.
+            // Richardson's two steps, with an error of the fourth power of the step.
             long double differences[2];
             for (const int half : {0, 1}) {
               const double step = std::ldexp(std::max(1e-3, values[k][r]), -12 - half);
@@ -535,7 +534,7 @@ TEST(GradientsInParameters, OfRowsThatHaveNone) {
 
   const std::vector<ParamGradient> asked = {{"alpha", slopes}}, of_p = {{"p", slopes}}, of_margin = {{"margin", slopes}};
   const MatrixView<const double> view(scores.data(), 2, 3);
-  expect_error("surrogate_loss: there is no gradient in alpha, since the value means nothing",
+  expect_error("surrogate_loss: there is no gradient in alpha, because the value means nothing",
                [&] { loss<double>(SurrogateLoss{.map = Entmax{}}, view, two, values, {}, {}, asked); });
   expect_error("top_p_softmax_loss: there is no parameter 'p' with a value for each row",
                [&] { loss<double>(TopPSoftmaxLoss{.p = 0.5}, view, two, values, {}, {}, of_p); });
@@ -544,7 +543,8 @@ TEST(GradientsInParameters, OfRowsThatHaveNone) {
   });
 }
 
-// Where theta's derivative is infinite: psi is what the definition says, its slope finite, and rounding beyond 1 does nothing.
+// Where theta's derivative is infinite: psi agrees with the definition, its slope is finite, and rounding beyond 1 has no
+// effect.
 template <class T>
 void check_ends_of_margins() {
   using Kind = MarginSoftmaxLoss::Kind;
@@ -582,7 +582,7 @@ TEST(LossesOfMargins, AreExactAtTheEnds) {
   check_ends_of_margins<double>();
 }
 
-// A target where there is no class is infinite where the loss can be, and pulls at nothing there.
+// A target that is an absent class has the value infinity, if the loss can be infinite, and no gradient there.
 TEST(LossesOfAbsentClasses, AreInfiniteWithoutAGradient) {
   const double absent = -kInfinity<double>;
   const std::vector<double> x = {1, absent, 0.5, 1, absent, 0.5}, q = {0.25, 0.75, 0, 0, 1, 0};
@@ -603,7 +603,7 @@ TEST(LossesOfAbsentClasses, AreInfiniteWithoutAGradient) {
       }
     }
   }
-  // However little mass the teacher has there.
+  // Even for a very small probability of the teacher.
   const Batch<double> batch = {2, 3, x, {0, -1e4, 0, 0, absent, 0}, {}};
   const Result<double> got = run(DistillationLoss{}, batch);
   EXPECT_TRUE(std::isinf(got.value[0]));
@@ -667,7 +667,7 @@ TEST(LossesOfMaps, AreThoseOfTheirMap) {
   }
 }
 
-// Odd rows among others, of which some share vectors with them: each is as if alone, also in place.
+// Exceptional rows among others, some of which share vectors with them: each row is as if alone, also in place.
 TYPED_TEST(Losses, OfOddRowsDisturbNoOther) {
   using T = TypeParam;
   const T inf = kInfinity<T>, nan = std::numeric_limits<T>::quiet_NaN();

@@ -89,7 +89,7 @@ TEST(Maps, TemperatureDividesTheScores) {
 
 TEST(Maps, ExtremeTemperatures) {
   for_each_map([]<class T>(Map op, T) {
-    // Where the limit of equal scores is one for any shape of the map.
+    // Only where the limit for equal scores is the same for all maps.
     if (alpha_of(op) > 2) return;
     if (divisor(op)) {
       const T big = std::numeric_limits<T>::max();
@@ -130,7 +130,7 @@ TEST(Maps, NaNStaysInItsRow) {
   });
 }
 
-// +inf scores are as if only they were there, and equal.
+// +inf scores act as if they were the only scores, and equal.
 TEST(Maps, Infinities) {
   for_each_map([]<class T>(const Map& op, T) {
     constexpr T inf = kInfinity<T>;
@@ -177,7 +177,7 @@ TEST(Maps, GradientsAtExtremeTemperatures) {
   });
 }
 
-// A -inf score acts as if its entry were not there: same bits for the rest would need the same sums, so to rounding.
+// A -inf score acts as if its entry were absent. The rest agrees up to rounding, because the sums differ.
 TEST(Maps, MinusInfinityIsAbsent) {
   for_each_map([]<class T>(const Map& op, T) {
     for (const std::size_t n : support::kLengths) {
@@ -233,7 +233,7 @@ TEST(Maps, GradientsAgreeWithTheDefinition) {
   });
 }
 
-// The definition's gradient itself, against central differences of the definition.
+// The gradient of the definition, against central differences of the definition.
 TEST(Maps, OracleGradientsAreDerivatives) {
   for (const OperationInfo& info : maps()) {
     for (const Map& op : variants(info)) {
@@ -253,7 +253,7 @@ TEST(Maps, OracleGradientsAreDerivatives) {
   }
 }
 
-// Padding stays as it was, views may interleave, the output may be the input.
+// Padding does not change, views may interleave, the output may be the input.
 TEST(Maps, Layouts) {
   for_each_map([]<class T>(const Map& op, T) {
     for (const std::size_t n : {1, 5, 16, 64, 67, 300}) {
@@ -289,14 +289,14 @@ TEST(Maps, Layouts) {
   });
 }
 
-// The same bits for any number of threads, any batch, any place in it, and every target with FMA.
+// The bits are equal for any number of threads, any batch, any place in it, and every target with FMA.
 TEST(Maps, BitsDependOnTheRowAlone) {
   const std::vector<std::string> targets = support::fma_targets();
   for (const OperationInfo& info : maps()) {
     for (const Map& op : support::kShare == 1 ? variants(info) : std::vector<Map>{typical(info)}) {
       const auto check = [&]<class T>(T) {
         for (const std::size_t n : {2, 3, 10, 16, 33, 64, 65, 100, 256, 700, 5000}) {
-          // What takes long enough in shorter rows is shared out in them.
+          // Slow maps are distributed over threads in shorter rows.
           if (n * description_of(op).cost > 100000) continue;
           const std::size_t rows = 23;
           const std::vector<T> x = reproducibility_batch<T>(rows, n);
@@ -309,7 +309,7 @@ TEST(Maps, BitsDependOnTheRowAlone) {
             apply(op, row, p);
             apply_vjp(op, row, p, gr, MatrixView<T>(want_dx.data() + r * n, 1, n));
           }
-          // Enough rows that they are shared out: the batch again and again, at another place each time.
+          // Enough rows for several threads: copies of the batch, each at another place.
           const std::size_t copies = 1 + 200000 / description_of(op).cost / (rows * n);
           std::vector<T> many, many_g, p(copies * rows * n), dx(copies * rows * n);
           for (std::size_t c = 0; c < copies; ++c) {
@@ -355,7 +355,7 @@ TEST(Maps, LongRows) {
   }
 }
 
-// Batches that are written around the caches, at every alignment of a row, against the same rows alone.
+// Batches that bypass the caches when written, at every alignment of a row, against the same rows alone.
 TEST(Maps, LargeBatches) {
   for (const OperationInfo& info : maps()) {
     const Map op = typical(info);
@@ -376,7 +376,7 @@ TEST(Maps, LargeBatches) {
   }
 }
 
-// The same with rows of every kind among each other, and columns between them that belong to others.
+// Large batches with rows of every kind, and with columns between them that do not belong to the batch.
 TEST(Maps, LargeBatchesOfSpecialRows) {
   for (const std::size_t n : {65, 250, 256, 258, 263, 513, 4099}) {
     const std::size_t rows = (std::size_t{16} << 20) / (sizeof(float) * n) + 1, stride = n + n % 3;

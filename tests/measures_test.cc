@@ -1,4 +1,4 @@
-// Measures: every one of every input against its definition, what holds exactly, and what is refused.
+// Measures: each with every input against its definition; exact properties; refused arguments.
 
 #include "entropic/measures.h"
 
@@ -79,7 +79,7 @@ void for_each_variant(F&& f) {
   });
 }
 
-// Weights of very different sizes, some 0, that are a distribution, or not quite where `normalize` may be asked for.
+// Weights of very different sizes, some 0. They are a distribution, or not quite if `normalize` may be set.
 template <class T>
 std::vector<T> weights(std::mt19937& random, std::size_t n) {
   std::uniform_real_distribution<double> uniform(0, 1);
@@ -93,7 +93,7 @@ std::vector<T> weights(std::mt19937& random, std::size_t n) {
   return p;
 }
 
-// A row as an input has it.
+// A row in the form of an input.
 template <class Op, class T>
 std::vector<T> given(const Op& op, std::vector<T> p) {
   for (T& pi : p) {
@@ -104,8 +104,7 @@ std::vector<T> given(const Op& op, std::vector<T> p) {
   return p;
 }
 
-// What float32 or a score's rounding makes of the row is the row: the oracle gets the same numbers. Entropies that are nearly
-// 0 and terms nearly 0 in `scale` are compared with it.
+// The oracle gets the rounded numbers of the row. Values near 0 are compared relative to `scale`.
 void expect_near(double got, long double want, double scale = 0, double relative = 2e-14) {
   if (std::isinf(static_cast<double>(want))) {
     EXPECT_EQ(got, static_cast<double>(want));
@@ -119,13 +118,13 @@ void check_one(const Op& op, const std::vector<T>& p, const std::string& what) {
   SCOPED_TRACE(std::string(Op::kDescription.name) + " input " + std::string(kInputs[static_cast<int>(op.input)]) +
                (op.normalize ? " normalized " : " ") + what);
   const std::vector<T> x = given(op, p);
-  // Where the sum of powers is nearly 1, the definition itself loses digits.
+  // If the sum of powers is nearly 1, the definition itself loses digits.
   double scale = 1e-4;
   if constexpr (requires { op.alpha; }) {
     scale = 1;
     // The oracle's own cancellation.
     if (op.alpha != 1) scale = std::max(scale, 1e-4 / std::abs(op.alpha - 1));
-    // Powers of numbers that do not quite sum to 1 (float, logarithms): taken as if they did, near 1.
+    // Near alpha = 1, numbers that do not quite sum to 1 (float, logarithms) are treated as if they did.
     const Numbers given_p = oracle::distribution(op.input, op.normalize, wide(x));
     const long double off = std::abs(std::accumulate(given_p.begin(), given_p.end(), -1.0L));
     if (op.alpha != 1) scale += static_cast<double>(off) * 1e14 / std::abs(op.alpha - 1) * (off < 1e-12L);
@@ -177,7 +176,7 @@ TEST(Measures, OfTwoDistributions) {
             }
             EXPECT_GE(value, 0);
             const long double want = oracle::value(op, wide(x), wide(y));
-            // Near ones by way of rounded scores or a rounded sum.
+            // Near distributions from rounded scores or a rounded sum.
             const double relative = op.input == Input::probs && !op.normalize ? 1e-14 : distance <= 1e-5 ? 1e-8 : 1e-11;
             if (std::isinf(static_cast<double>(want))) {
               EXPECT_EQ(value, kInfinity);
@@ -195,8 +194,8 @@ TEST(Measures, OfTwoDistributions) {
   });
 }
 
-// Rows of float32 scores have kernels of their own: absent scores, wide and narrow rows, and divergences on both sides of
-// where these hand over.
+// Rows of float32 scores have their own kernels. This tests absent scores, wide and narrow rows, and divergences on both sides
+// of the switch between kernels.
 TEST(Measures, OfFloatScores) {
   support::for_each_target([&](const std::string&) {
     std::mt19937 random(5);
@@ -231,7 +230,7 @@ TEST(Measures, OfFloatScores) {
   });
 }
 
-// Rows of float32 have a way of their own, which must not lose what is known of their sums.
+// Rows of float32 have separate code, which must use the known sums.
 TEST(Measures, OfFloatLogarithmsThatAreNormalised) {
   const std::vector<float> p = {-3, -1, -2}, q = {-1, -5, -1};
   double of_scores, of_logs;
@@ -362,8 +361,8 @@ TEST(Measures, Gradients) {
   });
 }
 
-// Finite where the derivative is: at zeros and absent scores, and of a row with one outcome.
-// In the order: against differences of the definition, alone and beside the gradient in p, each row with an order of its own.
+// Finite where the derivative is: at zeros and absent scores, and of a row with one outcome. Gradients in the order: against
+// differences of the definition, alone and together with the gradient in p, each row with its own order.
 template <class Op, class T>
 void check_order_gradients(Op op) {
   std::mt19937 random(3);
@@ -415,7 +414,7 @@ TEST(Measures, GradientsInTheOrder) {
       }
     }
   });
-  // Of rows with infinities and NaN, and what is refused.
+  // Rows with infinities and NaN, and refused arguments.
   std::vector<double> x = {1, kInfinity, kInfinity, 0, kNaN, 1}, value(2), slope(2);
   measure(Measure(TsallisEntropy{.alpha = 2, .input = Input::scores}), MatrixView<const double>(x.data(), 2, 3), value, {}, {},
           std::vector<ParamGradient>{{"alpha", slope}});

@@ -1,4 +1,4 @@
-// What one map alone has: thresholds, cuts and what they are at their ends.
+// Properties of single maps: thresholds, truncation, and limits of their parameters.
 
 #include "tests/support/maps.h"
 
@@ -10,7 +10,7 @@
 namespace entropic {
 namespace {
 
-// Random rows full of ties, and long ones that mislead whoever looks at a part of them.
+// Random rows full of ties, and long ones that mislead a search that samples them.
 TEST(TopPSoftmax, KeepsTheFewestThatReachP) {
   const auto check = [&]<class T>(T) {
     const auto expect = [](const std::vector<T>& x, double temperature, const std::string& name) {
@@ -67,8 +67,7 @@ TEST(TopPSoftmax, KeepsTheFewestThatReachP) {
   check(double{});
 }
 
-// Of rows of every length, by whatever way the cut is found: what is kept is what sorting keeps, and p has softmax's bits of
-// it.
+// Rows of every length, so that every method of truncation is used: it keeps what sorting keeps, and p has softmax's bits.
 TEST(TopKSoftmax, KeepsTheFirstOfTheLargest) {
   const auto check = [&]<class T>(T) {
     for (const std::size_t n : {5, 64, 65, 255, 256, 257, 400, 1024, 1500, 5000, 9001, 16383, 20001}) {
@@ -121,7 +120,7 @@ TEST(TopPSoftmax, CutsInfiniteScores) {
   EXPECT_EQ(run(TopPSoftmax{.p = 1}, x), std::vector<double>(10, 0.1));
 }
 
-// The ends that have names of their own, and no jump on the way through them.
+// The values of alpha with special names, and no jump when alpha passes them.
 TEST(Entmax, IsSoftmaxAtOneAndSparsemaxAtTwo) {
   support::for_each_target([](const std::string&) {
     const auto check = [&]<class T>(T) {
@@ -146,8 +145,9 @@ TEST(Entmax, IsSoftmaxAtOneAndSparsemaxAtTwo) {
   });
 }
 
-// Rows on which published code for alpha = 1.5 finds no threshold, as it compares strictly where scores lie on it: [2, 0],
-// [4, 2, 0] and rows of half-integers. And the same rows far from 0, where it loses its digits by not moving the maximum to 0.
+// Rows on which published code for alpha = 1.5 finds no threshold, as it compares strictly where scores lie on it: [2, 0], [4,
+// 2, 0] and rows of half-integers. And these rows far from 0, where that code loses digits because it does not move the maximum
+// to 0.
 TEST(Entmax, ScoresOnTheThreshold) {
   support::for_each_target([](const std::string&) {
     EXPECT_EQ(run(Entmax{}, std::vector<double>{2, 0}), (std::vector<double>{1, 0}));
@@ -186,7 +186,7 @@ TEST(Entmax, NeighboursEndTheSearch) {
 }
 
 // p^(alpha - 1) is a line in x, of slope (alpha - 1)/T, for any c; its sum is 1 for one. Long rows start from a sample, which
-// may say nothing of how fast the search of the row converges.
+// may say nothing about the convergence of the search.
 TEST(Entmax, LongRowsNearSoftmax) {
   support::for_each_target([](const std::string& name) {
     const auto check = [&]<class T>(T) {
@@ -219,7 +219,7 @@ TEST(Entmax, LongRowsNearSoftmax) {
   });
 }
 
-// p^(2 - alpha) is infinite, what it multiplies 0: g is the same wherever there is mass.
+// p^(2 - alpha) is infinite, its factor is 0: g is equal wherever there is mass.
 TEST(Entmax, InfiniteSlopesOfNothingAreNothing) {
   support::for_each_target([](const std::string&) {
     const auto check = [&]<class T>(T) {
@@ -236,7 +236,7 @@ TEST(Entmax, InfiniteSlopesOfNothingAreNothing) {
   });
 }
 
-// Below x = -1 a lower score gets more mass: what the description says by order = false.
+// Below x = -1 a lower score gets more mass, so the description has order = false.
 TEST(TaylorSoftmax, IsNotMonotone) {
   const std::vector<double> p = run(TaylorSoftmax{}, std::vector<double>{-1, -3});
   EXPECT_LT(p[0], p[1]);

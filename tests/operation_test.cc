@@ -1,4 +1,4 @@
-// Operations known at run time: the tables say what the structs say, and what is made by name is what is written out.
+// Operations at run time: the tables agree with the structs, and operations made by name equal those that are written out.
 
 #include <entropic/entropic.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ void for_each_family(FamilyList<Family...> /*all*/, F&& f) {
   (f(std::type_identity<Family>{}), ...);
 }
 
-// The message of what make() throws.
+// The message of the exception of make().
 template <class Family>
 std::string refusal(std::string_view name, std::vector<Argument> arguments) {
   try {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// Values of a parameter, one for each row; those of a name that is not here are entropies.
+// Values of a parameter, one for each row; names that are not listed get entropies.
 std::vector<double> values_of(std::string_view parameter) {
   if (parameter == "alpha") return {0.3, 1, 1.2, 1.5, 1.5, 2, 2.7, 1 + 1e-9, 1.5};
   if (parameter == "temperature" || parameter == "scale") return {1, 0.1, 0.5, 1.7, 30, 1, 4};
@@ -84,7 +84,7 @@ oracle::Row definition(const Map& op, const oracle::Row& x) { return oracle::map
 oracle::Row definition(const LogSoftmax& op, const oracle::Row& x) { return oracle::log_softmax(op, x); }
 oracle::Row definition(const LogSumExp& op, const oracle::Row& x) { return {oracle::logsumexp(op, x)}; }
 
-// Each row has the bits that its value gives to a batch of its own, and its gradient is the definition's, by differences.
+// Each row has the same bits as in a separate batch with its value, and its gradient agrees with differences of the definition.
 template <class Op, class T>
 void check(const Op& typical_op, std::string_view parameter, double Op::*member, std::optional<double> Op::*optional) {
   const std::vector<double> values = values_of(parameter);
@@ -157,7 +157,7 @@ TEST(ParamGradients, AreTheDefinitions) {
   });
 }
 
-// Every number that goes into a map and is continuous can be learned; what is cut at is none.
+// Every continuous parameter of a map can be learned; parameters of a truncation cannot.
 TEST(ParamGradients, EveryContinuousParameterHasOne) {
   for_each_operation<Map>([]<class Op>(std::type_identity<Op>) {
     for_each_param<Op>([]<class Value>(const Param<Op, Value>& param) {
@@ -186,7 +186,7 @@ TEST(ParamGradients, RowsWithoutAFiniteMaximum) {
   });
 }
 
-// Scores whose differences overflow, and temperatures at both ends: a number, not NaN.
+// Scores whose differences overflow, and temperatures at both ends: the result is not NaN.
 TEST(ParamGradients, ExtremeScoresAndTemperatures) {
   const auto check_type = []<class T>(T) {
     const T most = std::numeric_limits<T>::max(), least = std::numeric_limits<T>::denorm_min();
@@ -213,7 +213,7 @@ TEST(ParamGradients, ExtremeScoresAndTemperatures) {
   check_type(double{});
 }
 
-// dx may stand where an input does.
+// dx may overwrite an input.
 TEST(ParamGradients, InPlace) {
   for (int place = 0; place < 3; ++place) {
     Batch<float> b(2, 40, 40, 5), want = b;

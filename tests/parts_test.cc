@@ -1,5 +1,5 @@
-// Parts of rows: the bits do not depend on how many there are or where they are cut, and are those of a row in one piece within
-// what the operation is allowed.
+// Parts of rows: the bits do not depend on the number of parts or where they are split, and agree with the row in one piece
+// within the operation's error.
 
 #include <entropic/entropic.h>
 #include <entropic/parts.h>
@@ -26,7 +26,7 @@ struct Batch {
   MatrixView<const T> view() const { return {x.data(), rows, n}; }
 };
 
-// What all parts together give, and what it took.
+// The result of all parts together, and its cost.
 template <class T>
 struct Outcome {
   std::vector<T> y;
@@ -61,7 +61,7 @@ Outcome<T> Joined(const Batch<T>& batch, const Cuts& cuts, const std::function<P
       joined = all;
     } else {
       joined.assign(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(each));
-      // From the last, as a backend may.
+      // In reverse order, as a backend may do it.
       for (std::size_t p = parts.size() - 1; p > 0; --p) {
         for (std::size_t i = 0; i < each; ++i) {
           std::int64_t& to = joined[i];
@@ -113,7 +113,7 @@ std::vector<Cuts> CutsOf(std::size_t n) {
           {0, 0, 1, n / 3, n / 3, n / 2 + 1, n - 5, n, n}};
 }
 
-// Rows of every kind that there is: with wholly masked stretches, ties, infinities and NaN.
+// Rows of every kind: with fully masked stretches, ties, infinities and NaN.
 template <class T>
 Batch<T> Rows(std::size_t n, unsigned seed) {
   std::mt19937_64 random(seed);
@@ -321,7 +321,7 @@ TEST(PartSums, DivergencesOfNearRowsKeepTheirDigits) {
   }
 }
 
-// Questions and bytes per row, of float32.
+// Questions and bytes per row for float32.
 TEST(PartQuestions, AreFew) {
   const std::size_t n = 8192;
   std::mt19937_64 random(8);

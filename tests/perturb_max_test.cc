@@ -1,4 +1,4 @@
-// perturb_max beyond what every map's tests ask: long rows, closed forms, noise of the caller's own.
+// perturb_max beyond the tests of every map: long rows, closed forms, the caller's own noise.
 
 #include "entropic/perturb_max.h"
 
@@ -116,7 +116,8 @@ TEST(PerturbMax, LongRowsOfFewDifferentScores) {
       }
     }
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    // No promise, but a row must not take minutes. Sanitizers and scalar code are a hundred times slower than a second.
+    // There is no promise, but a row must not take minutes. Sanitizers and scalar code are a hundred times slower than a
+    // second.
     EXPECT_LT(elapsed.count(), 200);
   });
 }
@@ -141,7 +142,7 @@ TEST(PerturbMax, LongRowsOfManyDifferentScores) {
   }
 }
 
-// Scores closer together than the rounding of what is computed from them.
+// Scores that are closer together than the rounding errors of numbers computed from them.
 TEST(PerturbMax, KeepsTheOrderOfScoresThatAreNearlyEqual) {
   for_each_noise([]<class T>(Noise noise, T) {
     for (const double start : {0.0, -0.1, -0.7, -1.0, -3.0, -8.0}) {
@@ -166,7 +167,7 @@ TEST(PerturbMax, KeepsTheOrderOfScoresThatAreNearlyEqual) {
   });
 }
 
-// The Jacobian's columns sum to 0, and a constant in g does nothing, however large.
+// The Jacobian's columns sum to 0, so even a large constant in g has no effect.
 TEST(PerturbMax, GradientsSumToZero) {
   for_each_noise([]<class T>(Noise noise, T) {
     for (const std::size_t n : {2, 30, 500}) {

@@ -1,4 +1,4 @@
-// The functions that take one row, as containers hold it, give what those of views do.
+// The functions that take one row in a container give the same results as those of views.
 
 #include <entropic/entropic.h>
 #include <gtest/gtest.h>
@@ -61,7 +61,7 @@ TEST(Row, LossesAndMeasures) {
   EXPECT_EQ(loss(SoftmaxLoss{}, kScores, kTarget), value[0]);
   EXPECT_EQ(loss(SoftmaxLoss{}, kScores, kTarget, dx), value[0]);
   EXPECT_EQ(dx, want);
-  // Without the gradient, of a batch.
+  // A batch without the gradient.
   const double with_gradient = value[0];
   loss(SoftmaxLoss{}, view(kScores), view(kTarget), value);
   EXPECT_EQ(value[0], with_gradient);

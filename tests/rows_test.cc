@@ -77,7 +77,7 @@ RowParts<T> RowPartsOf() {
   parts.fill = [](T value, size_t n, T* p) HWY_ATTR { FillRow(D(), value, n, p); };
   parts.sums = [](const T* x, size_t n, double(&sums)[2]) HWY_ATTR {
     Sums(D(), n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
-      // What lies beyond count must not count.
+      // Lanes beyond count must have no effect.
       terms[0] = LoadUpTo(D(), x + i, count, std::numeric_limits<T>::quiet_NaN());
       terms[1] = hn::Set(D(), T(1));
     });
@@ -189,8 +189,8 @@ std::vector<T> transformed(const Function& function, const std::vector<T>& x, Ar
 
 const std::vector<double> kTemperatures = {1, 0.3, 7, 1e-20, 1e20};
 
-// Largest error in units of the last place, as exp_log-inl.h states it; `slope` is what ExpScaled adds for each unit of
-// |x/T|: one rounding of 1/T and, on targets without FMA, one of the product.
+// The largest error in units of the last place that exp_log-inl.h states; `slope` is the additional error of ExpScaled for each
+// unit of |x/T|: one rounding of 1/T and, on targets without FMA, one of the product.
 struct Bounds {
   long double exp, exp_scaled, slope, log;
 };
@@ -383,7 +383,8 @@ TEST(ExpScaled, ErrorIsAsStated) {
   });
 }
 
-// How often ExpScaled falls from one number to the next above it, in runs around `places`; the first such pair is printed.
+// The number of times that ExpScaled falls from one number to the next above it, in runs around `places`; it prints the first
+// such pair.
 template <class T>
 std::size_t falls(double temperature, const std::vector<double>& places, Bits<T> run) {
   std::size_t count = 0;
@@ -402,7 +403,7 @@ std::size_t falls(double temperature, const std::vector<double>& places, Bits<T>
   return count;
 }
 
-// What "x_i > x_j implies p_i >= p_j" rests on. Around every power of two, every place where the exponent of the result
+// "x_i > x_j implies p_i >= p_j" is based on this. Around every power of two, every place where the exponent of the result
 // changes, and elsewhere.
 TEST(ExpScaled, NeverFalls) {
   for_each_target_and_type([]<class T>(const std::string&, T) {
@@ -419,7 +420,7 @@ TEST(ExpScaled, NeverFalls) {
 }
 
 // Where the exponent of the result changes the reduced argument jumps from one end of its interval to the other, and the
-// rounding of whatever stands for 1/T and T log 2 counts twice: many temperatures.
+// rounding of 1/T and T log 2 counts twice. So many temperatures are tested.
 TEST(ExpScaled, NeverFallsWhereTheExponentChanges) {
   for_each_target_and_type([]<class T>(const std::string&, T) {
     std::mt19937_64 random(4);
@@ -452,7 +453,7 @@ TEST(ExpLog, SameBitsOnTargetsWithFma) {
       std::vector<std::vector<T>> results = {transformed(parts<T>().exp, x), transformed(parts<T>().log, x)};
       for (const double temperature : kTemperatures)
         results.push_back(transformed(parts<T>().exp_scaled, non_positive, temperature));
-      // Which NaN it is may differ.
+      // The bits of a NaN may differ.
       for (std::vector<T>& result : results) {
         for (T& y : result) y = std::isnan(y) ? kNaN<T> : y;
       }
@@ -519,7 +520,7 @@ TEST(Normal, EndsOfTheLine) {
   });
 }
 
-// On multiples of 2^-40 no step goes the wrong way: perturb_max keeps the order of scores by that.
+// On multiples of 2^-40 no step goes the wrong way; perturb_max needs this to keep the order of scores.
 TEST(Normal, InverseMillsFallsFromStepToStep) {
   support::for_each_target([](const std::string&) {
     for (double start = -9; start < 38; start += 0.37) {
@@ -711,7 +712,7 @@ TEST(FilterAbove, KeepsOrderAndNaN) {
         }
         const support::Guarded<T> x(n);
         std::copy(row.begin(), row.end(), x.data());
-        // As much as the maps give: a guard page follows.
+        // The room that the maps give; a guard page follows.
         const std::size_t room = parts<T>().filter_room(n);
         const support::Guarded<std::uint8_t> memory(room);
         const T* survivors;
@@ -776,8 +777,8 @@ TEST(Arena, CountsWhatALayoutTakes) {
   ASSERT_EQ(room_of<Layout>(std::size_t{0}), Arena::room<std::uint8_t>(1));
 }
 
-// A kernel whose Memory is too little is stopped where it takes more, in every build; the sanitizer stops one that touches more
-// than it took.
+// In every build, a kernel with too little Memory is stopped when it takes more; the sanitizer stops one that touches more than
+// it took.
 TEST(ArenaDeathTest, EndsTheProgramWhereMoreIsTaken) {
   support::for_each_target([](const std::string&) {
     const std::vector<float> x(100);

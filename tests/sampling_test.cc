@@ -1,4 +1,4 @@
-// Sampling: the law of every chain, draws that have it, and draws that depend on nothing but their noise and their row.
+// Sampling: the law of every chain, draws with that law, and draws that only depend on their noise and their row.
 
 #include "entropic/sampling.h"
 
@@ -41,7 +41,7 @@ std::vector<std::int64_t> draws_of(const std::vector<Step>& steps, const std::ve
   return indices;
 }
 
-// One of each step, with values that bite.
+// One of each step, with values that have an effect.
 std::vector<Step> every_step(std::mt19937& random) {
   std::uniform_real_distribution<double> uniform(0, 1);
   return {step::Temperature{std::exp(2 * uniform(random) - 1)},
@@ -76,7 +76,7 @@ TEST(Noise, IsWhatTheDocumentSays) {
   });
 }
 
-// Exp(1), each alone and neighbours together, and the least of a block.
+// Tests for Exp(1): single numbers, neighbours, and the least of a block.
 TEST(Noise, IsExponentialAndIndependent) {
   const std::size_t rows = 400, n = 640;
   std::vector<double> g(rows * n);
@@ -109,7 +109,7 @@ void check_law(const std::vector<Step>& steps, const std::vector<T>& x) {
   const std::vector<T> p = probs_of(steps, x);
   double sum = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {
-    // A step that sets an entropy meets it, and not the scale, to 1e-6 or 1e-12.
+    // A step that sets an entropy meets the entropy, not the scale, within 1e-6 or 1e-12.
     ASSERT_NEAR(p[i], static_cast<double>(expected[i]), (sizeof(T) == 4 ? 3e-6 : 1e-10)) << i << " of " << x.size();
     const bool certain = expected[i] > (sizeof(T) == 4 ? 1e-37 : 1e-300);
     ASSERT_TRUE(certain ? p[i] > 0 : expected[i] > 0 || p[i] == 0) << i << " of " << x.size();
@@ -153,7 +153,7 @@ void check_laws() {
 TEST(Sampler, LawIsTheDefinitionsFloat) { check_laws<float>(); }
 TEST(Sampler, LawIsTheDefinitionsDouble) { check_laws<double>(); }
 
-// Steps that are maps by another name.
+// Steps that are equal to maps.
 TEST(Sampler, StepsAreMaps) {
   for (const auto& [name, x] : support::finite_cases<double>()) {
     SCOPED_TRACE(name);
@@ -230,7 +230,7 @@ TEST(Sampler, DrawsHaveTheLaw) {
   }
 }
 
-// One draw from each of many streams, seeds or positions: none of them must be like another.
+// One draw from each of many streams, seeds or positions: none may resemble another.
 TEST(Sampler, StreamsAndSeedsAreIndependent) {
   const std::size_t n = 7, count = 20000;
   const std::vector<double> x = support::normal_row<double>(n, 1, 0, 3), p = probs_of<double>({}, x);
@@ -248,7 +248,7 @@ TEST(Sampler, StreamsAndSeedsAreIndependent) {
   EXPECT_NEAR(static_cast<double>(same) / count, likely, 0.02);
 }
 
-// What is passed over would have lost: the draw is the largest of all, and of what a cut leaves.
+// Skipped blocks could not have won: the draw is the largest of all, also after truncation.
 template <class T>
 void check_against_all_noise() {
   for (const std::size_t n : {1, 63, 64, 300, 5000, 70000}) {
@@ -367,7 +367,7 @@ TEST(Sampler, RowsOutOfTheOrdinary) {
   EXPECT_EQ(probs_of<float>({step::TypicalP{0.5}}, {2, 2, 2, 2}), (std::vector<float>{0.5, 0.5, 0, 0}));
   EXPECT_EQ(probs_of<float>({step::TopK{9}, step::TopP{1}, step::TypicalP{1}}, {2, 2, -inf}),
             (std::vector<float>{0.5, 0.5, 0}));
-  // An entropy beyond reach: all alike, and then the lower index at a cut.
+  // An entropy out of reach: all scores become equal, and truncation then keeps the lower index.
   EXPECT_EQ(probs_of<float>({step::Entropy{9}, step::TopK{2}}, {1, 5, 3, -inf}), (std::vector<float>{0.5, 0.5, 0, 0}));
   EXPECT_EQ(probs_of<float>({step::Entropy{0}}, {1, 5, 5, -inf}), (std::vector<float>{0, 0.5, 0.5, 0}));
 }

@@ -1,4 +1,4 @@
-// Tests of the searches, driven from outside: moments and sums are those of long double.
+// Tests of the searches with moments and sums in long double.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tests/search_test.cc"
@@ -17,7 +17,7 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
-// Rows of which somebody else takes the moments at gamma.
+// Rows whose moments at gamma are calculated outside the search.
 struct GammaProblem {
   double low, high;                         // of the target
   double log_ties, log_n, variance, third;  // of the row
@@ -27,7 +27,7 @@ struct GammaFound {
   double gamma, stage;
 };
 
-// Scores u <= 0 with maximum 0, of which so many others have a part each: what they tell is added.
+// Scores u <= 0 with maximum 0, in parts whose sums are added.
 struct ThresholdRow {
   std::vector<long double> u;
   double norm_b, edge_b, bent_b;
@@ -35,7 +35,7 @@ struct ThresholdRow {
 
   using Pair = std::pair<double, double>;
 
-  // The sums of what terms(u) gives, a pair.
+  // The sums of the pair terms(u).
   template <class Terms>
   Pair Add(const Terms& terms) const {
     Pair all = {0, 0};
@@ -82,7 +82,7 @@ struct ThresholdRow {
   }
 };
 
-// What its searches found, as numbers.
+// The results of the searches, as numbers.
 struct ThresholdsFound {
   double tau, tau_low, c, c_low, rough, square, square_low, edge, p, bent;
   auto operator<=>(const ThresholdsFound&) const = default;
@@ -113,7 +113,7 @@ void FindOneByOne(const GammaProblem* problems, size_t count, GammaFound* found)
   }
 }
 
-// Side by side, a row in each lane; all are asked for the same target.
+// Side by side, a row in each lane, all with the same target.
 void FindInLanes(const GammaProblem* problems, size_t count, GammaFound* found) {
   using L = Lanes<D64>;
   constexpr size_t kLanes = hn::MaxLanes(D64());
@@ -230,7 +230,7 @@ bool has_fma(const std::string& target) {
   return std::find(names.begin(), names.end(), target) != names.end();
 }
 
-// A row as its outside evaluator has it: finite scores relative to the maximum, in units of their range.
+// A row for an outside evaluator: finite scores relative to the maximum, in units of their range.
 struct Outside {
   std::string name;
   std::vector<long double> z;
@@ -278,7 +278,7 @@ std::vector<Outside> outside_rows() {
   return rows;
 }
 
-// Between the ends of what a row reaches.
+// A target between the ends of a row's reach.
 double target_at(const GammaReach<double>& reach, double part) {
   return reach.log_ties + part * (reach.log_n - reach.log_ties);
 }
@@ -310,7 +310,7 @@ TEST(GammaSearch, FindsGammaByMomentsFromOutside) {
   EXPECT_LE(static_cast<double>(total) / rows, 8);
 }
 
-// In three parts, each with its own sum, the questions and answers are those of the whole but for rounding.
+// In three parts, each with its own sum, the questions and answers are those of the whole up to rounding.
 TEST(GammaSearch, TakesSumsOfParts) {
   for (const Outside& row : outside_rows()) {
     if (row.z.size() < 3) continue;
@@ -498,7 +498,7 @@ std::vector<ThresholdRow> threshold_rows(std::size_t parts = 1) {
   return rows;
 }
 
-// That the masses sum to 1 where the searches say.
+// Checks that the masses sum to 1 at the results of the searches.
 void check_thresholds(const ThresholdRow& row, const ThresholdsFound& found, long double tolerance) {
   const auto sum = [&](const auto& mass) {
     long double total = 0;
@@ -535,7 +535,7 @@ TEST(ThresholdSearch, FindsThresholdsBySumsFromOutside) {
   EXPECT_GT(rows, 150);
 }
 
-// In three parts, each with its own sums, the questions and answers are those of the whole but for rounding.
+// In three parts, each with its own sums, the questions and answers are those of the whole up to rounding.
 TEST(ThresholdSearch, TakesSumsOfParts) {
   for (const ThresholdRow& row : threshold_rows(3)) {
     SCOPED_TRACE("row of " + std::to_string(row.u.size()));

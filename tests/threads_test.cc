@@ -1,4 +1,4 @@
-// Sharing rows over threads: every row once, on as many threads as asked for. Also run under the thread sanitizer.
+// Distributing rows over threads: every row once, on the wanted number of threads. Also run under the thread sanitizer.
 
 #include "entropic/threads.h"
 
@@ -84,7 +84,7 @@ TEST(Threads, ConcurrentCalls) {
   set_num_threads(0);
 }
 
-// Long rows are shared out in parts: whatever the threads, and whatever else is in the batch, a row has the same bits.
+// Threads share long rows in parts: a row has the same bits for any number of threads and in any batch.
 template <class T>
 void expect_same_long_rows() {
   const std::size_t rows = 3, n = (std::size_t{1} << 19) + 777;

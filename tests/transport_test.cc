@@ -1,4 +1,4 @@
-// Transport: against LEMON in whole numbers, by what proves an optimum, and by what may not change it.
+// Transport: against LEMON in whole numbers, by proofs of the optimum, and by changes that must not affect it.
 
 #include "entropic/transport.h"
 
@@ -48,7 +48,7 @@ Solution<T> solve(const Problem<T>& p, std::size_t problems = 1, const OptimalTr
   return s;
 }
 
-// A plan with the masses, potentials below the costs, and one value of both: that is the optimum.
+// A plan with the masses, potentials below the costs, and equal values of both prove the optimum.
 template <class T>
 void expect_optimal(const Problem<T>& p, const Solution<T>& s) {
   ASSERT_EQ(s.only().status, TransportStatus::optimal);
@@ -274,7 +274,7 @@ TEST(OptimalTransport, ScaleOfMassesChangesNothing) {
   }
 }
 
-// Costs of the size of what others use for forbidden, and one huge entry: as exact as without.
+// Costs of the size that others use for forbidden entries, and one huge cost: the result is as exact as without them.
 TEST(OptimalTransport, MinusZeroIsNoMass) {
   const std::vector<double> u = {0, 1, 2}, v = {0, 1, 5}, weights = {-0.0, 1, 1};
   std::vector<double> distance(1);
@@ -319,7 +319,7 @@ TEST(OptimalTransport, TheDearestArcIsUsedWhereItIsTheOnlyOne) {
       ASSERT_EQ(s.only().cost, static_cast<double>(n - 1) + 7);
       expect_optimal(p, s);
     }
-    // Half of what is not forbidden is the dearest.
+    // Half of the allowed entries have the largest cost.
     std::mt19937 random(12);
     for (int k = 0; k < 40; ++k) {
       const auto p = whole_problem(random, 100, 100 + k % 20, 1, 0, 5 + k % 4);
@@ -371,7 +371,7 @@ TEST(OptimalTransport, OrderOfRowsAndColumnsChangesTheCostNotAtAll) {
   EXPECT_NEAR(solve(transposed).only().cost, cost, 1e-14 * cost);
 }
 
-// The largest distance alone is left, and is not lost by the rounding of its quotient by itself.
+// Only the largest distance is left, and rounding its quotient by itself must not lose it.
 TEST(Wasserstein1d, HighOrdersTendToTheMaximum) {
   std::mt19937 random(9);
   std::normal_distribution<double> normal;
@@ -390,7 +390,7 @@ TEST(Wasserstein1d, HighOrdersTendToTheMaximum) {
   }
 }
 
-// The mean of differences that all round to the largest number is no more than that.
+// The mean of differences that all round to the largest number is at most that number.
 TEST(Wasserstein1d, FarAsNumbersGo) {
   constexpr double kMost = std::numeric_limits<double>::max();
   std::mt19937 random(4);
@@ -454,7 +454,8 @@ TEST(OptimalTransport, RefusesWhatIsNoProblem) {
   EXPECT_EQ(solve(looser, 1, {.mass_tolerance = 0.5}).only().cost, 0.5 * 1 + 0.25 * 0 - 0.2);
 }
 
-// A part: a plan within the masses, potentials of the dual, one value of both. All of the lesser masses is the whole problem.
+// A part: a plan within the masses, potentials of the dual, one value of both. Moving all of the lesser masses is the whole
+// problem.
 TYPED_TEST(OptimalTransportOf, PartsAreProvedOptimal) {
   using T = TypeParam;
   std::mt19937 random(31);
@@ -530,7 +531,7 @@ TEST(OptimalTransport, PartsThatNoArcsTake) {
   expect_error("partial_transport: mass must be at least 0 and finite, got nan", [&] { run(std::nan("")); });
 }
 
-// Unequal masses: the value is the plan's, the gap that to the potentials, each by its definition.
+// Unequal masses: the value is that of the plan, and the gap is the distance to the potentials' value, each by its definition.
 TYPED_TEST(OptimalTransportOf, UnbalancedPlansAreCertified) {
   using T = TypeParam;
   std::mt19937 random(41);
@@ -726,7 +727,7 @@ TYPED_TEST(OptimalTransportOf, EntropicPlansHaveTheSameBitsOnTargetsWithFma) {
   });
 }
 
-// Of a thing with itself: where plans nearly stay at home, turns of rows and columns took 10,000 steps and were not done.
+// A distribution against itself: with nearly diagonal plans, alternating rows and columns did not converge in 10,000 steps.
 TYPED_TEST(OptimalTransportOf, SymmetricProblemsConvergeInAFewSteps) {
   using T = TypeParam;
   std::mt19937 random(12);
@@ -753,7 +754,7 @@ TYPED_TEST(OptimalTransportOf, SymmetricProblemsConvergeInAFewSteps) {
       for (std::size_t j = 0; j < i; ++j) ASSERT_NEAR(plan[i * n + j], plan[j * n + i], 1e-7);
     }
   }
-  // A cost that is symmetric and wants all to move: there the mean would take 87 passes and turns take 65.
+  // A symmetric cost for which everything has to move: the mean would take 87 passes, alternating takes 65.
   const std::vector<T> half = {T(0.45), T(0.55)}, away = {1, 0, 0, 1};
   std::vector<T> plan(4), f(2), g(2);
   std::vector<SinkhornResult> result(1);
@@ -764,7 +765,7 @@ TYPED_TEST(OptimalTransportOf, SymmetricProblemsConvergeInAFewSteps) {
   EXPECT_NEAR(plan[1], plan[2], 1e-7);
 }
 
-// Equal masses alone make no symmetric problem: there f and g differ.
+// Equal masses do not suffice for a symmetric problem: f and g may differ.
 TYPED_TEST(OptimalTransportOf, EqualMassesUnderAnyCost) {
   using T = TypeParam;
   std::mt19937 random(13);

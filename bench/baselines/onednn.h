@@ -5,7 +5,7 @@
 
 namespace baseline {
 
-// Owns oneDNN's engine, stream and primitive for one shape, so that a call costs the computation alone.
+// Owns oneDNN's engine, stream and primitive for one shape, so that a call only costs the computation.
 class OneDnnSoftmax {
  public:
   OneDnnSoftmax(std::size_t rows, std::size_t cols);

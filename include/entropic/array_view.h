@@ -3,7 +3,7 @@
 
 #include "entropic/version.h"
 
-#if __cplusplus >= 202002L  // else version.h has said it
+#if __cplusplus >= 202002L  // otherwise version.h reports the error
 
 #include <cstddef>
 #include <cstdint>
@@ -20,8 +20,8 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
-// Numbers in memory that somebody else owns: that with indices i is data[sum of i[d] * strides[d]]. At most 64 axes. Strides
-// count numbers; they may be negative, and 0 where an input repeats.
+// A view of numbers: the one with indices i is data[sum of i[d] * strides[d]]. At most 64 axes. Strides count numbers; they may
+// be negative, and 0 where an input repeats. The view does not own its memory.
 template <class T>
 struct ArrayView {
   T* data = nullptr;
@@ -37,17 +37,17 @@ struct ArrayView {
     for (std::size_t d = shape.size(); d-- > 0; stride *= shape[d]) strides[d] = stride;
   }
 
-  // A view that may write is also one that may read.
+  // A view that may write converts to one that only reads.
   template <class U, class = std::enable_if_t<std::is_same_v<T, const U>>>
   ArrayView(const ArrayView<U>& other)  // NOLINT(google-explicit-constructor)
       : data(other.data), shape(other.shape), strides(other.strides) {}
 };
 
-// p = map(x) along an axis, counted from the end where it is negative; the other axes count rows. The bits are those of the
-// same rows in a matrix, however the arrays lie.
+// p = map(x) along an axis; a negative axis counts from the end, and the other axes count rows. The result has the same bits as
+// for these rows in a matrix, whatever the strides.
 //
-// Shapes: p as x; p may be x itself, and may otherwise not lie among the numbers of x. Values of per_row: one for each row, the
-// last of the other axes running fastest.
+// Shapes: p as x; p may be x itself, but must otherwise not overlap x. Values of per_row: one for each row, the last of the
+// other axes running fastest.
 // Throws: std::invalid_argument naming the argument, before anything is written.
 template <class T>
 ENTROPIC_API void apply(const Map& map, const ArrayView<const std::type_identity_t<T>>& x, const ArrayView<T>& p,
@@ -60,13 +60,14 @@ ENTROPIC_API void apply_vjp(const Map& map, const ArrayView<const std::type_iden
                             const ArrayView<const std::type_identity_t<T>>& g, const ArrayView<T>& dx, std::ptrdiff_t axis,
                             std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {});
 
-// The functions below make one number of each row, as those of the same name for matrices do: there is what they compute.
+// The functions below calculate one number for each row, like the functions of the same name for matrices, where the details
+// are.
 //
 // Shapes: value in p's (or x's) without the axis, or with 1 for it; everything else as p (or x), classes as value. A gradient
-//         that points nowhere is not wanted. Outputs share no memory with other arrays. A row that all rows are compared with
-//         is an array whose strides are 0 along the other axes.
-// Throws: std::invalid_argument naming the argument, and the row, counted with the last of the other axes running fastest,
-//         that is refused; outputs then hold anything.
+//         without data is not calculated. Outputs share no memory with other arrays. To compare all rows with one row, use
+//         strides of 0 along the other axes.
+// Throws: std::invalid_argument naming the argument and the refused row (rows are counted with the last of the other axes
+//         running fastest); the outputs are then undefined.
 
 template <class T>
 ENTROPIC_API void measure(const Measure& op, const ArrayView<const T>& p, const ArrayView<double>& value, std::ptrdiff_t axis,
@@ -77,7 +78,7 @@ ENTROPIC_API void measure(const Divergence& op, const ArrayView<const T>& p, con
                           const ArrayView<double>& value, std::ptrdiff_t axis,
                           const ArrayView<std::type_identity_t<T>>& dp = {}, const ArrayView<std::type_identity_t<T>>& dq = {});
 
-// The same for each entry: value as p.
+// The measures of entries: value has the shape of p.
 template <class T>
 ENTROPIC_API void measure(const EntryMeasure& op, const ArrayView<const T>& p, const ArrayView<std::type_identity_t<T>>& value,
                           std::ptrdiff_t axis, const ArrayView<std::type_identity_t<T>>& dp = {});

@@ -8,13 +8,13 @@
 //   a NaN among seen scores    that query's out is all NaN
 //   heads                      q has a multiple of the heads of k and v: consecutive ones share theirs
 //   reproducible               the same bits for any number of threads, any batch and heads, any SIMD target with FMA
-//   memory                     for each thread one head of k and v and 48 rows of scores, two or three of each for
+//   memory                     each thread holds one head of k and v and 48 rows of scores, two or three of each for
 //                              gradients, entropy_normalize and entropy_clip, never all scores
 #pragma once
 
 #include "entropic/version.h"
 
-#if __cplusplus >= 202002L  // else version.h has said it
+#if __cplusplus >= 202002L  // otherwise version.h reports the error
 
 #include <cstddef>
 #include <optional>
@@ -27,7 +27,8 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
-// batch x heads x rows x cols numbers that somebody else owns; those of a row are contiguous, strides count elements.
+// A view of batch x heads x rows x cols numbers. The numbers of a row are contiguous; strides count elements. The view does not
+// own its memory.
 template <class T>
 struct HeadsView {
   T* data = nullptr;
@@ -42,7 +43,7 @@ struct HeadsView {
     batch_stride = head_stride * static_cast<std::ptrdiff_t>(heads);
   }
 
-  // A view that may write is also one that may read.
+  // A view that may write converts to one that only reads.
   template <class U, class = std::enable_if_t<std::is_same_v<T, const U>>>
   HeadsView(const HeadsView<U>& other)  // NOLINT(google-explicit-constructor)
       : HeadsView(other.data, other.batch, other.heads, other.rows, other.cols) {
@@ -67,14 +68,14 @@ struct MaskView {
   }
 };
 
-// Beside causal: a key is seen where `visible` is true and `additive`, which is added to its score, is not -inf.
+// Masks besides `causal`: a key is seen if `visible` is true and `additive`, which is added to its score, is not -inf.
 template <class T>
 struct AttentionMask {
   MaskView<bool> visible;
   MaskView<T> additive;
 };
 
-// What else may be asked for.
+// Further results, if wanted.
 template <class T>
 struct AttentionDetails {
   HeadsView<T> weights = {};  // p: batch x heads x queries x keys
@@ -121,14 +122,14 @@ struct Attention {
                              .member = &Attention::causal}};
 };
 
-// out = the sum of values weighted by p, and what `details` asks for. `per_row` gives parameters of the map a value for each
-// query, batch x heads x queries of them.
+// out = the sum of values weighted by p, and the further results in `details`. `per_row` gives parameters of the map a value
+// for each of the batch x heads x queries.
 //
 // Shapes: q batch x heads x m x d; k batch x kv_heads x n x d, v batch x kv_heads x n x dv; out batch x heads x m x dv.
 // Causal: query i sees the keys up to i + n - m; where m > n the first m - n queries see none, and their out is 0.
 // Units: scores have none; entropy is in nats.
-// Error: that of a product of d terms in T for a score, the map's for p, of a product of n terms in T (added in blocks of 128)
-// for out.
+// Error: for a score that of a product of d terms in T, for p that of the map, for out that of a product of n terms in T (added
+// in blocks of 128).
 // Throws: std::invalid_argument naming the argument, before anything is written.
 template <class T>
 ENTROPIC_API void attention(const Attention& options, HeadsView<const std::type_identity_t<T>> q,
@@ -136,7 +137,7 @@ ENTROPIC_API void attention(const Attention& options, HeadsView<const std::type_
                             HeadsView<T> out, const AttentionMask<T>& mask = {}, std::span<const PerRow> per_row = {},
                             const AttentionDetails<T>& details = {});
 
-// The gradient of sum <g, out> with respect to q, k, v; scores are computed again. `gradients` asks for those in the map's
+// The gradient of sum <g, out> in q, k and v; scores are computed again. `gradients` takes the gradients in the map's
 // parameters, batch x heads x queries numbers each.
 //
 // Shapes: g as out; dq, dk, dv as q, k, v. Throws: as attention.
@@ -165,8 +166,8 @@ struct LinearAttention {
           .name = "causal", .meaning = "query i of m sees only the keys j <= i + n - m", .member = &LinearAttention::causal}};
 };
 
-// attention with the map taylor_softmax of order 2, by phi(x) = (1, x, x_a x_b for a < b, x_a^2 / sqrt 2), which has
-// (d + 1) (d + 2) / 2 entries: O(n d^2 dv) time. Sums over keys carry their rounding errors along.
+// attention with the map taylor_softmax of order 2, calculated with phi(x) = (1, x, x_a x_b for a < b, x_a^2 / sqrt 2), which
+// has (d + 1) (d + 2) / 2 entries: O(n d^2 dv) time. Rounding errors add up in the sums over keys.
 //
 // Shapes, Throws: as attention without masks.
 // Error: as attention's, in units of sum_j (1 + t + t^2/2) |v_j| with t = scale sum_c |q_c k_c| in place of s.
@@ -175,7 +176,7 @@ ENTROPIC_API void linear_attention(const LinearAttention& options, HeadsView<con
                                    HeadsView<const std::type_identity_t<T>> k, HeadsView<const std::type_identity_t<T>> v,
                                    HeadsView<T> out);
 
-// The gradient of sum <g, out> with respect to q, k, v, in time linear in the length too.
+// The gradient of sum <g, out> in q, k and v, also in time linear in the length.
 //
 // Shapes: g as out; dq, dk, dv as q, k, v. Throws: as linear_attention.
 template <class T>

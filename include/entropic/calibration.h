@@ -1,9 +1,9 @@
-// Choosing the entropy or the temperature: by labels, by a reference, or by the length of the row.
+// Chooses the entropy or the temperature: by labels, by a reference, or by the length of the row. Measures calibration.
 #pragma once
 
 #include "entropic/version.h"
 
-#if __cplusplus >= 202002L  // else version.h has said it
+#if __cplusplus >= 202002L  // otherwise version.h reports the error
 
 #include <cstdint>
 #include <optional>
@@ -17,22 +17,22 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
-// Labels are of std::int64_t, one for each row. sample_weight says how much each row counts, in means and sums over rows; none:
-// all alike. A row of weight 0 is left out, and may hold anything. At least 0, finite and not all 0, else
-// std::invalid_argument.
+// Labels are std::int64_t, one for each row. sample_weight is the weight of each row in means and sums over rows; without it
+// all rows weigh the same. Weights must be at least 0, finite and not all 0, otherwise std::invalid_argument. A row of weight 0
+// is left out, and may hold anything.
 
 inline constexpr double kLeastTemperature = 1e-3, kLargestTemperature = 1e3;
 
 struct FittedTemperature {
   double temperature;
-  bool clamped;  // the loss falls on beyond the end of [1e-3, 1e3] at which the temperature stands
+  bool clamped;  // the temperature is at an end of [1e-3, 1e3], and the loss still falls beyond it
 };
 
-// The T at which softmax(x / T) gives the labels the least mean negative log-likelihood, mean_r -log softmax(x_r / T)_{y_r}.
-// In beta = 1/T this is convex: safeguarded Newton finds its one minimum. T = 1 where no row has two different finite scores,
-// as then every T is as good. A -inf score is an absent class.
+// The T at which softmax(x / T) has the least mean negative log-likelihood of the labels, mean_r -log softmax(x_r / T)_{y_r}.
+// This is convex in the inverse temperature beta = 1/T: a safeguarded Newton iteration finds its only minimum. If no row has
+// two different finite scores, every T is equally good and T = 1. A -inf score is an absent class.
 //
-// Shapes: x rows x cols, labels rows, each in [0, cols). Error of T: about 1e-14 relative, times what the labels leave open.
+// Shapes: x rows x cols, labels rows, each in [0, cols). Error of T: about 1e-14 relative, times the condition of the problem.
 // The scores are computed in float64; the result does not depend on threads.
 // Throws: std::invalid_argument naming the row: NaN or +inf among its scores, a label that is no class or has score -inf.
 // Source: Guo, Pleiss, Sun, Weinberger, ICML 2017.
@@ -40,18 +40,18 @@ template <class T>
 ENTROPIC_API FittedTemperature fit_temperature(MatrixView<const T> x, std::span<const std::int64_t> labels,
                                                std::span<const double> sample_weight = {});
 
-// The entropy H in [0, log cols] at which p = entropy_normalize(x, entropy = H) gives the labels the least mean negative
-// log-likelihood. Not convex in H: 65 values of H and those at which rows may become uniform, then every interval in which the
-// slope turns from falling to rising is narrowed by bracketed root finding, and the best is taken; of equal ones the largest.
-// Of more than 8192 rows 4096 say in which intervals, at most four, to look with all. A minimum between two values of the 65,
-// at most log(cols) / 40 apart, may be missed if the slope turns twice there.
+// The entropy H in [0, log cols] at which p = entropy_normalize(x, entropy = H) has the least mean negative log-likelihood of
+// the labels. This is not convex in H. The search tries 65 values of H and those at which rows may become uniform. It narrows
+// every interval in which the slope turns from falling to rising by bracketed root finding, and takes the best minimum, of
+// equal ones the largest H. With more than 8192 rows, 4096 of them select at most four intervals, which are searched with all
+// rows. A minimum between two of the 65 values, at most log(cols) / 40 apart, may be missed if the slope turns twice there.
 //
-// Shapes, Throws: as fit_temperature. Units: nats. Error of H: 1e-12 log cols, times what the labels leave open.
+// Shapes, Throws: as fit_temperature. Units: nats. Error of H: 1e-12 log cols, times the condition of the problem.
 template <class T>
 ENTROPIC_API double fit_target_entropy(MatrixView<const T> x, std::span<const std::int64_t> labels,
                                        std::span<const double> sample_weight = {});
 
-// The mean over rows of the entropy of softmax(x): the target that gives other scores the entropy of these.
+// The mean over rows of the entropy of softmax(x). As a target it gives other scores the entropy of these.
 //
 // Shapes: x rows x cols. Units: nats. Error: 1e-14 max(1, log cols).
 // Throws: std::invalid_argument naming a row with NaN or without a score above -inf; no rows.
@@ -90,8 +90,8 @@ struct ExpectedCalibrationError {
                      .at_least = 0}};
 };
 
-// sum_b (n_b / rows) |accuracy in b - mean confidence in b|: the confidence of a row is its largest entry, its prediction the
-// first entry that has it.
+// sum_b (n_b / rows) |accuracy in b - mean confidence in b|. The confidence of a row is its largest entry; its prediction is
+// the first entry with that value.
 //   uniform   bin b holds confidences in [b/bins, (b+1)/bins), the last one also 1
 //   quantile  a row goes by the number k of rows with a lower confidence into bin floor(k bins / rows): equally many in each,
 //             but equal confidences stay together; where rows have weights these count in place of rows
@@ -104,21 +104,21 @@ ENTROPIC_API double expected_calibration_error(const ExpectedCalibrationError& o
                                                std::span<const std::int64_t> labels,
                                                std::span<const double> sample_weight = {});
 
-// What that is the sum over: the bins of a reliability diagram.
+// A bin of this sum and of a reliability diagram.
 struct ReliabilityBin {
-  double lower, upper;  // the bin's edges; of quantiles its least and largest confidence
-  double weight;        // of its rows
-  double confidence;    // the mean of them
+  double lower, upper;  // the edges of the bin; with quantiles its least and largest confidence
+  double weight;        // weight of its rows
+  double confidence;    // mean confidence
   double accuracy;      // the share of rows whose prediction is the label
 };
 
-// In the order of confidence, without those that have no row. Arguments and errors as expected_calibration_error.
+// The bins that have rows, in the order of confidence. Arguments and errors as expected_calibration_error.
 template <class T>
 ENTROPIC_API std::vector<ReliabilityBin> reliability_bins(const ExpectedCalibrationError& options, MatrixView<const T> p,
                                                           std::span<const std::int64_t> labels,
                                                           std::span<const double> sample_weight = {});
 
-// mean_r sum_i (p_ri - 1[i = y_r])^2, between 0 and 2: for two classes twice what is sometimes called so.
+// mean_r sum_i (p_ri - 1[i = y_r])^2, between 0 and 2. For two classes it is twice the score that some define.
 //
 // Shapes, Throws: as expected_calibration_error. Source: Brier, Monthly Weather Review 1950.
 template <class T>
@@ -145,13 +145,13 @@ struct EntropyInvariantScale {
                      .name = "kappa", .meaning = "factor of log n / d", .member = &EntropyInvariantScale::kappa, .above = 0}};
 };
 
-// log n / (log(train_length) sqrt(d)), the usual 1/sqrt(d) at n = train_length; or where kappa is given kappa log n / d.
-// 0 at n = 1, where the one key gets everything at any scale.
+// log n / (log(train_length) sqrt(d)), which is the usual 1/sqrt(d) at n = train_length; if kappa is given, kappa log n / d. It
+// is 0 at n = 1, where the only key gets everything at any scale.
 //
 // Throws: std::invalid_argument unless n >= 1 and d > 0, both finite.
 ENTROPIC_API double entropy_invariant_scale(const EntropyInvariantScale& options, double n, double d);
 
-// The same for many n: n and scale are of one size and may be the same.
+// The scale of each entry of n. n and scale have the same size and may be the same memory.
 ENTROPIC_API void entropy_invariant_scale(const EntropyInvariantScale& options, std::span<const double> n, double d,
                                           std::span<double> scale);
 

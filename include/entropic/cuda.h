@@ -1,7 +1,8 @@
 // Maps, losses, measures and draws of rows in a GPU's memory: the library entropic_cuda.
 //
-// What a call takes, refuses and gives is what maps.h, losses.h, measures.h and entropy_control.h say of the function with the
-// same name, and the results have the bits that CPUs with FMA give, but for what docs/howto/gpu.md lists. Differences:
+// Arguments, errors and results are those of the function with the same name in maps.h, losses.h, measures.h and
+// entropy_control.h. The results have the same bits as on CPUs with FMA, except where docs/howto/gpu.md says otherwise.
+// Differences:
 //
 // - Views, values of parameters for each row and gradients in them are in device memory, of the device that is current. A row
 //   whose own parameter is out of range becomes NaN, since the host cannot look there.
@@ -12,7 +13,7 @@
 
 #include "entropic/version.h"
 
-#if __cplusplus >= 202002L  // else version.h has said it
+#if __cplusplus >= 202002L  // otherwise version.h reports the error
 
 #include <cstddef>
 #include <span>
@@ -36,10 +37,10 @@ struct Stream {
 // Whether a map has kernels for devices.
 ENTROPIC_API bool has_kernels(const Map& map);
 
-// Bytes that apply and apply_vjp want for a batch of rows x cols of T, at most; aligned to 128.
+// The most bytes that apply and apply_vjp need for a batch of rows x cols of T, aligned to 128.
 template <class T>
 ENTROPIC_API std::size_t memory_for(const Map& map, std::size_t rows, std::size_t cols);
-// The same for any other function of this header.
+// The most bytes that any other function of this header needs.
 template <class T>
 ENTROPIC_API std::size_t memory_for(std::size_t rows, std::size_t cols);
 
@@ -70,12 +71,12 @@ ENTROPIC_API void logsumexp_vjp(const LogSumExp& options, MatrixView<const std::
                                 Stream stream = {}, std::span<const PerRow> per_row = {},
                                 std::span<const ParamGradient> gradients = {});
 
-// Bytes that loss() wants, with a gradient or without.
+// Bytes that loss() needs, with or without a gradient.
 template <class T>
 ENTROPIC_API std::size_t memory_for(const Loss& loss, std::size_t rows, std::size_t cols);
 
-// The value of each row, and dx, if it has data. Rows have a column at least. A row whose target is none, a class that is out
-// of range, say, becomes NaN; cosines are not checked.
+// The value of each row, and dx, if it has data. Rows have at least one column. A row with an invalid target, such as a class
+// out of range, becomes NaN; cosines are not checked.
 template <class T>
 ENTROPIC_API void loss(const Loss& loss, MatrixView<const T> x, std::span<const std::int64_t> classes, std::span<double> value,
                        MatrixView<std::type_identity_t<T>> dx, std::span<std::byte> memory, Stream stream = {},
@@ -86,7 +87,7 @@ ENTROPIC_API void loss(const Loss& loss, MatrixView<const T> x, MatrixView<const
                        std::span<double> value, MatrixView<std::type_identity_t<T>> dx, std::span<std::byte> memory,
                        Stream stream = {}, std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {});
 
-// The value of each row, and gradients, if they have data. Rows have a column at least. A row that is no distribution becomes
+// The value of each row, and gradients, if they have data. Rows have at least one column. A row that is no distribution becomes
 // NaN.
 template <class T>
 ENTROPIC_API void measure(const Measure& op, MatrixView<const T> p, std::span<double> value,
@@ -97,21 +98,21 @@ ENTROPIC_API void measure(const Divergence& op, MatrixView<const T> p, MatrixVie
                           std::span<double> value, MatrixView<std::type_identity_t<T>> dp,
                           MatrixView<std::type_identity_t<T>> dq, std::span<std::byte> memory, Stream stream = {});
 
-// Which noise a call sees, as entropic::Noise; `streams` are on the device. A number that `seed_at` or `position_at` points to
-// on the device takes the place of seed or position, so that a graph that is replayed can draw anew.
+// The noise of a call, as entropic::Noise; `streams` are on the device. If `seed_at` or `position_at` points to a number on the
+// device, that number replaces seed or position, so that a replayed graph can draw anew.
 struct DeviceNoise : Noise {
   const std::uint64_t* seed_at = nullptr;
   const std::uint64_t* position_at = nullptr;
 };
 
-// Draws; those of Sampler::sample with these steps, at most 16.
+// The draws of Sampler::sample with these steps, at most 16.
 template <class T>
 ENTROPIC_API void sample(const Sample& options, MatrixView<const T> x, MatrixView<std::int64_t> indices, DeviceNoise noise,
                          std::span<std::byte> memory, Stream stream = {});
 template <class T>
 ENTROPIC_API void sample(std::span<const Step> steps, MatrixView<const T> x, MatrixView<std::int64_t> indices,
                          DeviceNoise noise, std::span<std::byte> memory, Stream stream = {});
-// The distribution that the steps leave.
+// The distribution after the steps.
 template <class T>
 ENTROPIC_API void probs(std::span<const Step> steps, MatrixView<const T> x, MatrixView<std::type_identity_t<T>> p,
                         std::span<std::byte> memory, Stream stream = {});

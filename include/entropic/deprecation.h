@@ -1,10 +1,10 @@
-// How a public name goes: for one minor version at least it is marked with ENTROPIC_DEPRECATED and still works.
+// Before a public name is removed, it is marked with ENTROPIC_DEPRECATED and still works for at least one minor version.
 #pragma once
 
 #include "entropic/version.h"
 
-// ENTROPIC_DEPRECATED("0.3", "use apply()") void old_name();  the compiler warns with these words where it is used.
-// With ENTROPIC_NO_DEPRECATED defined it does not compile there: what will break is seen at once.
+// ENTROPIC_DEPRECATED("0.3", "use apply()") void old_name();  the compiler warns with this text wherever the name is used. With
+// ENTROPIC_NO_DEPRECATED defined it does not compile there: what will break is seen at once.
 #ifdef ENTROPIC_NO_DEPRECATED
 #define ENTROPIC_DEPRECATED(since, instead) __attribute__((unavailable("deprecated since entropic " since ": " instead)))
 #else

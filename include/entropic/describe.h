@@ -1,10 +1,10 @@
-// How an operation describes itself: the one place from which argument checks, the tables of operation.h, and with them the
-// command line, Python, documentation, benchmarks and property tests, are derived.
+// How an operation describes itself. Argument checks and the tables of operation.h are derived from these descriptions, and
+// from those tables the command line, Python, documentation, benchmarks and property tests.
 #pragma once
 
 #include "entropic/version.h"
 
-#if __cplusplus >= 202002L  // else version.h has said it
+#if __cplusplus >= 202002L  // otherwise version.h reports the error
 
 #include <cstddef>
 #include <cstdint>
@@ -24,41 +24,41 @@
 namespace entropic::inline ENTROPIC_ABI {
 
 struct Description {
-  std::string_view name;     // what users type in C++, Python and on the command line
+  std::string_view name;     // the name in C++, in Python and on the command line
   std::string_view summary;  // one sentence
   std::string_view formula;
   std::string_view gradient;  // J^T g
   std::string_view source;    // the paper to read
 
-  std::size_t cost = 1;  // roughly, what an entry takes in units of softmax's: when is another thread worth its while
+  std::size_t cost = 1;  // rough cost of an entry in units of softmax's; it decides when another thread pays
 };
 
-// What holds for a map: its member kLaws.
+// The laws of a map, in its member kLaws.
 struct Laws {
-  // Laws that hold exactly; the property tests assert each that is true.
+  // Laws that hold exactly. The property tests check each law that is true.
   bool shift = true;           // p(x + c) = p(x)
   bool order = true;           // x_i > x_j implies p_i >= p_j
-  bool ties_by_index = false;  // equal scores may be cut apart, the lower index first
+  bool ties_by_index = false;  // of equal scores, truncation keeps those with the lower index
   bool sparse = false;         // p may hold exact zeros for finite scores
 
-  // Largest error of an entry in eps (2^-24 for float, 2^-53 for double): absolute, or where 0 relative to p,
-  // 8 + 3 (d + mean of d under p) with d = log(max p / p).
+  // Largest absolute error of an entry in eps (2^-24 for float, 2^-53 for double). If it is 0, the bound is relative to p: 8 +
+  // 3 (d + mean of d under p) with d = log(max p / p).
   double absolute_error = 0;
 
-  // A target fixes the entropy, met to 1e-6 (float) or 1e-12 (double) of max(1, H); what that leaves open of the scale of
-  // the scores comes on top of the error above.
+  // A target fixes the entropy, within 1e-6 (float) or 1e-12 (double) of max(1, H). The resulting error of the scale of the
+  // scores adds to the error above.
   bool entropy_target = false;
 
-  // Largest absolute error of an entry where it is a method's own, the same whatever the type could hold: of float, and of
-  // double in rows of at most 1000 scores. 0: as above.
+  // Largest absolute error of an entry if the method limits it and not the type: for float, and for double in rows of at most
+  // 1000 scores. 0: the error above holds.
   double float_error = 0;
   double double_error = 0;
 };
 
-// One parameter of the operation Op: a data member with its name and its range, (above, up_to] or [at_least, up_to].
-// Rules across parameters are the operation's member `std::string_view check() const`: what is wrong, empty if nothing is.
-// Value is double, std::int64_t, bool, std::optional<double> (not given unless set), an enum, whose values are named in
-// order, or Map: a map that the operation makes use of.
+// One parameter of the operation Op: a data member with its name and its range, (above, up_to] or [at_least, up_to]. Rules
+// across parameters are in the operation's member `std::string_view check() const`, which says what is wrong or returns an
+// empty text. Value is double, std::int64_t, bool, std::optional<double> (not given unless set), an enum, whose values are
+// named in order, or Map: a map that the operation uses.
 template <class Op, class Value = double>
 struct Param {
   using Bound = std::conditional_t<std::is_arithmetic_v<Value> || std::is_enum_v<Value>, Value, double>;
@@ -69,11 +69,11 @@ struct Param {
   Bound above = std::numeric_limits<Bound>::lowest();  // exclusive
   Bound at_least = std::numeric_limits<Bound>::lowest();
   Bound up_to = std::numeric_limits<Bound>::max();  // inclusive
-  Bound multiple_of = {};                           // of an integer; 0: of anything
-  std::span<const std::string_view> names = {};     // of an enum
-  bool required = false;                            // the member's initial value is no value
-  std::optional<Bound> typical = {};                // to show and to test the operation with, where it has no default
-  bool per_row = false;                             // each row may have its own value, and there is a gradient in it
+  Bound multiple_of = {};                           // for an integer; 0: no restriction
+  std::span<const std::string_view> names = {};     // the values of an enum
+  bool required = false;                            // the initial value of the member is not valid
+  std::optional<Bound> typical = {};                // for examples and tests, if there is no default
+  bool per_row = false;                             // each row may have its own value, and there is a gradient in the parameter
 };
 
 // Values of a parameter that is per_row, one for each row.
@@ -82,18 +82,18 @@ struct PerRow {
   std::span<const double> values;
 };
 
-// Where to put the gradient in a parameter that is per_row, one number for each row.
+// The output for the gradient in a parameter that is per_row, one number for each row.
 struct ParamGradient {
   std::string_view parameter;
   std::span<double> values;
 };
 
-// What a parameter may be, as a reader says it: "one of uniform, quantile", "above 0 and at most 1". Bounds of lowest() and
-// max() do not bind.
+// The allowed values of a parameter in words: "one of uniform, quantile", "above 0 and at most 1". Bounds of lowest() and max()
+// mean no bound.
 ENTROPIC_API std::string allowed_values(std::span<const std::string_view> names);
 ENTROPIC_API std::string allowed_values(double above, double at_least, double up_to, std::int64_t multiple_of, bool is_integer);
 
-// A bound as a double, in which those that do not bind are lowest() and max() too.
+// A bound as a double. No bound is lowest() or max() there too.
 template <class Bound>
 constexpr double wide_bound(Bound bound) {
   if (bound == std::numeric_limits<Bound>::lowest()) return std::numeric_limits<double>::lowest();
@@ -129,7 +129,7 @@ constexpr bool has_per_row() {
   return found;
 }
 
-// Those of `count` rows from `first` on, of PerRow or ParamGradient.
+// The numbers of `count` rows from `first` on, of PerRow or ParamGradient.
 template <class Numbers>
 std::vector<Numbers> of_rows(std::span<const Numbers> all, std::size_t first, std::size_t count) {
   std::vector<Numbers> parts(all.begin(), all.end());
@@ -137,7 +137,7 @@ std::vector<Numbers> of_rows(std::span<const Numbers> all, std::size_t first, st
   return parts;
 }
 
-// The operation with its defaults, and typical values where it has none.
+// The operation with its defaults, and with typical values for parameters without one.
 template <class Op>
 constexpr Op typical() {
   Op op;
@@ -149,7 +149,7 @@ constexpr Op typical() {
   return op;
 }
 
-// Of an operation of a family such as Map.
+// The description of an operation of a family such as Map.
 template <class... Op>
 constexpr const Description& description_of(const std::variant<Op...>& op) {
   return std::visit([](const auto& one) -> const Description& { return one.kDescription; }, op);

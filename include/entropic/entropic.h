@@ -3,7 +3,7 @@
 
 #include "entropic/version.h"
 
-#if __cplusplus >= 202002L  // else version.h has said it, and nothing below could be read
+#if __cplusplus >= 202002L  // otherwise version.h reports the error, and nothing below could be compiled
 #include "entropic/array_view.h"
 #include "entropic/attention.h"
 #include "entropic/calibration.h"

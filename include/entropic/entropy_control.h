@@ -1,9 +1,9 @@
-// The scale of scores that gives softmax a chosen entropy, and what else follows from changing a scale.
+// The scale of scores that gives softmax a chosen entropy, and other operations that change a scale.
 #pragma once
 
 #include "entropic/version.h"
 
-#if __cplusplus >= 202002L  // else version.h has said it
+#if __cplusplus >= 202002L  // otherwise version.h reports the error
 
 #include <array>
 #include <cstdint>
@@ -20,13 +20,13 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
-// How a row met its target.
+// Whether a row meets its target.
 enum class GammaStatus {
   ok,
-  clamped_low,   // the target is below what any gamma reaches, or any that is allowed
-  clamped_high,  // above
+  clamped_low,   // the target is below the reach of every allowed gamma
+  clamped_high,  // the target is above it
   constant,      // equal scores, or +inf present: the same distribution for every gamma
-  invalid,       // NaN in the row, or no finite score; of probs also a negative entry or +inf
+  invalid,       // NaN in the row, or no finite score; for probs also a negative entry or +inf
 };
 inline constexpr std::array<std::string_view, 5> kGammaStatusNames = {"ok", "clamped_low", "clamped_high", "constant",
                                                                       "invalid"};
@@ -80,7 +80,7 @@ struct GammaForEntropy {
 };
 
 // gamma, the entropy that softmax(gamma x) has, and the status, for each row. A target out of reach gives gamma = infinity
-// (clamped_low) or 0 (clamped_high), or the end of the range that is nearest; a constant row 1, an invalid one NaN.
+// (clamped_low) or 0 (clamped_high), or the nearest end of the range. A constant row gives gamma 1, an invalid row NaN.
 //
 // Shapes: x rows x cols; gamma, entropy and status: rows. Units: nats. Error of the entropy: 1e-12 max(1, H).
 // Throws: std::invalid_argument naming the argument, before anything is written.
@@ -89,7 +89,7 @@ ENTROPIC_API void gamma_for_entropy(const GammaForEntropy& options, MatrixView<c
                                     std::span<double> entropy, std::span<GammaStatus> status,
                                     std::span<const PerRow> per_row = {});
 
-// The same of one row.
+// gamma, entropy and status of one row.
 struct FoundGamma {
   double gamma;
   double entropy;
@@ -136,9 +136,9 @@ void power_transform(const PowerTransform& options, const P& p, Q&& q) {
   power_transform(options, row_view(p), row_view(q));
 }
 
-// How a density or a table met its target: by the power `gamma`, which gave it `entropy`. What powers of it reach is
-// [least, most]; clamped_low and clamped_high are the nearer end of that, constant is where the ends are one and gamma 1.
-// NaN throughout for invalid.
+// How a density or a table meets its target: its power `gamma` has the entropy `entropy`. Its powers reach the entropies
+// [least, most]. clamped_low and clamped_high give the nearer end of that range; constant means that both ends are equal, with
+// gamma 1. An invalid row or table has NaN throughout.
 struct Normalized {
   double gamma, entropy;
   double least, most;
@@ -164,12 +164,12 @@ struct NormalizeDensity {
                                                                      .per_row = true}};
 };
 
-// q = p^gamma / sum w p^gamma for each row, of the entropy asked for. p need not be normalised; a row with a negative entry,
-// NaN, +inf or no mass gives NaN and status invalid. The entropies that powers reach: log of the weight at the maximum, or
-// of its sum over equal ones, to log sum w over p > 0. A node of weight 0 is left out: q is 0 there.
+// q = p^gamma / sum w p^gamma for each row, with the target entropy. p need not be normalised; a row with a negative entry,
+// NaN, +inf or no mass gives NaN and status invalid. Powers reach the entropies from the log of the weight at the maximum (its
+// sum over equal maxima) to log sum w over p > 0. A node of weight 0 is left out: q is 0 there.
 //
 // Shapes: p and q rows x cols, q may be p itself; weights rows x cols or 1 x cols; result: rows. Units: nats.
-// Error of the entropy: 1e-12 max(1, |H|), and what rounding q to T adds.
+// Error of the entropy: 1e-12 max(1, |H|), plus the effect of rounding q to T.
 // Throws: std::invalid_argument naming the argument, also for a weight that is negative, infinite or NaN, or a row of
 // nothing but 0, before anything is written.
 template <class T>
@@ -209,12 +209,12 @@ struct NormalizeJoint {
   }
 };
 
-// The table with the entropy asked for; its sum is 1 and zeros stay zeros. pxy need not sum to 1; one with a negative entry,
-// NaN, +inf or no mass gives NaN and status invalid. A target out of reach is met by the nearest table, and the result says so.
-// H(Y|X) reaches from sum p(x) log(number of y at the maximum of p(y|x)) to sum p(x) log(number of y with p(y|x) > 0).
+// The table with the target entropy; its sum is 1 and zeros stay zeros. pxy need not sum to 1; a table with a negative entry,
+// NaN, +inf or no mass gives NaN and status invalid. For a target out of reach the result is the nearest table, and its status
+// says so. H(Y|X) reaches from sum p(x) log(number of y at the maximum of p(y|x)) to sum p(x) log(number of y with p(y|x) > 0).
 //
 // Shapes: pxy and table rows (x) x cols (y); table may be pxy itself, other overlaps are refused. Units: nats.
-// Error of the entropy: 1e-12 max(1, H), and what rounding the table to T adds.
+// Error of the entropy: 1e-12 max(1, H), plus the effect of rounding the table to T.
 // Throws: std::invalid_argument naming the argument, before anything is written.
 template <class T>
 ENTROPIC_API Normalized normalize_joint(const NormalizeJoint& options, MatrixView<const std::type_identity_t<T>> pxy,

@@ -1,4 +1,4 @@
-// What a shared library shows of itself: names with ENTROPIC_API, and nothing else.
+// A shared library exports the names with ENTROPIC_API, and nothing else.
 #pragma once
 
 #include "entropic/version.h"

@@ -1,9 +1,9 @@
-// The two 16-bit floating-point types: rows of them are read and written as such and computed in float.
+// The two 16-bit floating-point types. Rows of them are read and written in these types and computed in float.
 #pragma once
 
 #include "entropic/version.h"
 
-#if __cplusplus >= 202002L  // else version.h has said it
+#if __cplusplus >= 202002L  // otherwise version.h reports the error
 
 #include <bit>
 #include <cstdint>
@@ -18,12 +18,12 @@ struct ENTROPIC_API float16 {
   std::uint16_t bits;
 
   float16() = default;
-  // To the nearest, ties to even; from 65520 on infinity.
+  // Rounds to the nearest, ties to even; infinity from 65520 on.
   constexpr explicit float16(float value) {
     const auto all = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t magnitude = all & 0x7fffffff;
     const std::uint32_t normal = (magnitude - (112u << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13;
-    // Below 2^-14 a unit is 2^-24, as it is of float in [1/2, 1): the sum rounds as is due.
+    // Below 2^-14 a unit is 2^-24, as for float in [1/2, 1), so the sum rounds correctly.
     const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - (126u << 23);
     std::uint32_t half = magnitude < 113u << 23 ? subnormal : normal;
     half = magnitude >= 0x477ff000 ? 0x7c00 : half;
@@ -33,7 +33,7 @@ struct ENTROPIC_API float16 {
   constexpr explicit operator float() const {
     const std::uint32_t magnitude = (bits & 0x7fffu) << 13;
     std::uint32_t wide = magnitude + (112u << 23);
-    // A subnormal: its bits behind those of 2^-14, and that taken away.
+    // A subnormal: its bits follow those of 2^-14, and then 2^-14 is subtracted.
     const auto subnormal = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude + (113u << 23)) - 0x1p-14f);
     wide = magnitude < 1u << 23 ? subnormal : wide;
     wide = magnitude >= 31u << 23 ? magnitude | 0x7f800000 : wide;
@@ -46,7 +46,7 @@ struct ENTROPIC_API bfloat16 {
   std::uint16_t bits;
 
   bfloat16() = default;
-  // To the nearest, ties to even.
+  // Rounds to the nearest, ties to even.
   constexpr explicit bfloat16(float value) {
     const auto all = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t rounded = (all + 0x7fff + (all >> 16 & 1)) >> 16;

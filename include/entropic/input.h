@@ -1,4 +1,4 @@
-// What the numbers of a row are, for operations that take distributions as well as scores.
+// The meaning of a row's numbers, for operations that take distributions as well as scores.
 #pragma once
 
 #include <string_view>
@@ -7,13 +7,13 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
-// Scores x; the logarithms of a distribution, which are scores as they stand; or the distribution itself, whose scores are
-// log p: a zero is a score of -inf. Whether its sum must be 1, and whether an invalid row (an entry that is negative, NaN or
-// +inf) gives NaN or is refused, each operation says.
+// Scores x; a distribution p, whose scores are log p, so that a zero is a score of -inf; or log p, which are scores already.
+// Each operation says whether the sum must be 1, and whether an invalid row (an entry that is negative, NaN or +inf) gives NaN
+// or is refused.
 enum class Input { scores, probs, log_probs };
 inline constexpr std::string_view kInputs[] = {"scores", "probs", "log_probs"};
 
-// How far from 1 the sum of a distribution that is given as T may be.
+// The largest distance from 1 of the sum of a distribution in T.
 template <class T>
 inline constexpr double kSumTolerance = sizeof(T) == 8   ? 1e-6
                                         : sizeof(T) == 4 ? 1e-4

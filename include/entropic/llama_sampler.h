@@ -15,8 +15,8 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
-// Steps as llama.cpp's own samplers read their values: temperature 0 or less, top_p 0 or less and min_p above 1 leave the
-// largest alone, the first of equal ones; top_k 0 or less, top_p above 1 and min_p 0 or less are off.
+// Steps with values in the sense of llama.cpp's own samplers: temperature 0 or less, top_p 0 or less and min_p above 1 keep
+// only the largest score, the first of equal ones; top_k 0 or less, top_p above 1 and min_p 0 or less are off.
 inline std::vector<Step> steps_in_llama_values(const std::vector<Step>& steps) {
   std::vector<Step> found;
   for (const Step& one : steps) {
@@ -31,8 +31,8 @@ inline std::vector<Step> steps_in_llama_values(const std::vector<Step>& steps) {
   return found;
 }
 
-// What a sampler of llama.cpp keeps. Its candidates are a row of scores by token: their order means nothing, and a draw is the
-// same whatever samplers sorted or dropped before.
+// The state of a sampler of llama.cpp. Its candidates are a row of scores by token: their order has no effect, and a draw does
+// not depend on whether earlier samplers sorted or dropped candidates.
 class LlamaChain {
  public:
   LlamaChain(const std::vector<Step>& steps, std::uint64_t seed, std::uint64_t stream, bool draws)
@@ -52,7 +52,7 @@ class LlamaChain {
       sampler_.sample(row, MatrixView<std::int64_t>(&drawn, 1, 1), {.stream = stream_, .position = position_++});
       candidates->selected = -1;
     }
-    if (n == 0 || std::isnan(probs_[0])) return;  // no distribution: nothing to drop by, nothing drawn
+    if (n == 0 || std::isnan(probs_[0])) return;  // no distribution: nothing is dropped or drawn
 
     std::size_t kept = 0;
     for (std::size_t i = 0; i < candidates->size; ++i) {
@@ -76,7 +76,7 @@ class LlamaChain {
 };
 
 inline llama_sampler* llama_sampler_of(LlamaChain* chain) {
-  // Fields by name: later versions of the interface have more, and null pointers say that they are not used.
+  // Fields are set by name: later versions of the interface have more, and null pointers mean that they are not used.
   static llama_sampler_i interface = [] {
     llama_sampler_i calls = {};
     calls.name = [](const llama_sampler*) { return "entropic"; };
@@ -93,16 +93,17 @@ inline llama_sampler* llama_sampler_of(LlamaChain* chain) {
   return llama_sampler_init(&interface, chain);
 }
 
-// A sampler that shapes: tokens that the steps drop are gone, and the logits of the others are their log-probabilities. What
-// draws comes after it, such as llama_sampler_init_dist. Candidates without a distribution, with a NaN, stay as they are.
+// A sampler that applies steps: it removes the tokens that the steps drop, and the logits of the others become their
+// log-probabilities. A sampler that draws must come after it, such as llama_sampler_init_dist. Candidates without a
+// distribution, as with a NaN, stay as they are.
 //
 // Throws: std::invalid_argument if a parameter is out of its range.
 inline llama_sampler* llama_sampler_init_steps(const std::vector<Step>& steps) {
   return llama_sampler_of(new LlamaChain(steps, 0, 0, false));
 }
 
-// The same, and last in a chain: it selects the token that Sampler::sample draws with this seed and stream, at a position that
-// counts the draws since the last reset. Candidates without a distribution are left with none selected.
+// A sampler that applies steps and draws; it is the last of a chain. It selects the token that Sampler::sample draws with this
+// seed and stream, at a position that counts the draws since the last reset. Without a distribution it selects none.
 inline llama_sampler* llama_sampler_init_draw(const std::vector<Step>& steps, std::uint64_t seed, std::uint64_t stream = 0) {
   return llama_sampler_of(new LlamaChain(steps, seed, stream, true));
 }

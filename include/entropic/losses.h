@@ -1,9 +1,9 @@
 // Losses: one number for each row of scores x against a target, and its gradient in x, both in one pass.
 //
-// A target is for each row the index of a class, or a distribution q over the classes; e_t is q of the class t. p is the map
-// of x that belongs to the loss. Rules for every loss:
+// The target of a row is the index of a class or a distribution q over the classes; e_t is q for the class t. p is the map of x
+// that belongs to the loss. Rules for every loss:
 //   a NaN anywhere in a row    value and gradient of that row are NaN
-//   -inf score (no class)      contributes nothing, gradient 0; as the target: value +inf, where the loss is not bounded
+//   -inf score (no class)      contributes nothing, gradient 0; as the target: value +inf, unless the loss is bounded
 //   +inf scores                they share the mass equally, as if all else were -inf; the gradient is 0
 //   all scores -inf            no distribution exists: value and gradient are NaN
 //   ignored rows               value 0, gradient 0, whatever the row holds
@@ -14,7 +14,7 @@
 
 #include "entropic/version.h"
 
-#if __cplusplus >= 202002L  // else version.h has said it
+#if __cplusplus >= 202002L  // otherwise version.h reports the error
 
 #include <cstdint>
 #include <numbers>
@@ -32,7 +32,7 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
-// What a loss compares a row with.
+// The kind of target of a loss.
 enum class TargetKind {
   classes_or_distributions,  // an index for each row, or a row of probabilities
   classes,                   // an index for each row
@@ -92,7 +92,8 @@ struct EntmaxLoss {
                                    .per_row = true}};
 };
 
-// Where the target is not among those kept the value may be negative: it stays finite, and pulls the target's score up.
+// If the target is not among the kept classes, the value may be negative. It stays finite, and its gradient raises the target's
+// score.
 struct TopKSoftmaxLoss {
   std::int64_t k = 0;
 
@@ -135,7 +136,7 @@ struct TopPSoftmaxLoss {
                                                                     .typical = 0.9}};
 };
 
-// Minus the accuracy of drawing from p. Bounded: a target of -inf gives 0.
+// Minus the accuracy of drawing from p. It is bounded: a target of -inf gives 0.
 struct SmoothAccuracyLoss {
   Map map = Softmax{};
 
@@ -151,8 +152,8 @@ struct SmoothAccuracyLoss {
       .name = "map", .meaning = "the map whose probability of the target is the accuracy", .member = &SmoothAccuracyLoss::map}};
 };
 
-// psi is what remains of the target's cosine c once the margin is taken: it falls with c down to -1 without an end, so that
-// there is always a pull. The gradient is exact, but that of arc takes sin(theta) as at least 2^-10 (float), 2^-24 (double).
+// psi is the target's cosine c after the margin. It falls as c falls, down to c = -1, so that the gradient never vanishes. The
+// gradient is exact, except that for arc sin(theta) is at least 2^-10 (float) or 2^-24 (double).
 struct MarginSoftmaxLoss {
   enum class Kind { am, arc, sphere };
   static constexpr std::string_view kKinds[] = {"am", "arc", "sphere"};
@@ -215,7 +216,7 @@ struct MultilabelSoftmaxLoss {
   static constexpr auto kParams = std::tuple{};
 };
 
-// The gradient that the loss of any map would have, where the loss itself is not known.
+// The gradient that the loss of any map would have, for maps whose loss is not known.
 struct SurrogateLoss {
   Map map = Softmax{};
 
@@ -270,21 +271,20 @@ struct JsdLoss {
   constexpr std::string_view check() const { return beta < 1 ? "" : "beta must be below 1, where the loss is 0 always"; }
 };
 
-// Every loss there is.
+// Every loss.
 using Loss = std::variant<SoftmaxLoss, SparsemaxLoss, EntmaxLoss, TopKSoftmaxLoss, TopPSoftmaxLoss, SmoothAccuracyLoss,
                           MarginSoftmaxLoss, MultilabelSoftmaxLoss, SurrogateLoss, DistillationLoss, JsdLoss>;
 
-// value = loss(x, target) and dx its gradient in x, row by row. `per_row` gives parameters that are per_row a value for each
-// row, of the loss or of its map; `gradients` takes those in these parameters, as many as are asked for. They are 0 in rows
-// that are ignored or whose value is +inf, and NaN with the value; surrogate_loss, whose value means nothing, has none.
+// value = loss(x, target) and dx its gradient in x, row by row. `per_row` gives per_row parameters of the loss or of its map a
+// value for each row; `gradients` takes the gradients in the named ones. These are 0 in rows that are ignored or whose value is
+// +inf, and NaN where the value is. surrogate_loss, whose value means nothing, has none.
 //
-// Shapes: x and dx rows x cols; dx may be x itself, or is left out; value: rows.
-//         Classes: one index for each row; rows whose index is `ignored` count nothing.
-//         A matrix of targets, rows x cols, shares no memory with dx: distributions (sums within 1e-6 of 1 for double, 1e-4
-//         for float, 1e-2 for halves), labels, or scores, as the loss says in kTarget.
+// Shapes: x and dx rows x cols; dx may be x itself, or is left out; value: rows. Classes: one index for each row; rows whose
+//         index is `ignored` have value 0 and gradient 0. A matrix of targets, rows x cols, shares no memory with dx:
+//         distributions (sums within 1e-6 of 1 for double, 1e-4 for float, 1e-2 for halves), labels, or scores, as the loss
+//         says in kTarget.
 // Units: nats.
-// Throws: std::invalid_argument naming the argument, and the row and entry of a target that is none, before anything is
-// written.
+// Throws: std::invalid_argument naming the argument, and the row and entry of an invalid target, before anything is written.
 template <class T>
 ENTROPIC_API void loss(const Loss& loss, MatrixView<const T> x, std::span<const std::int64_t> classes, std::span<double> value,
                        MatrixView<std::type_identity_t<T>> dx = {}, std::span<const PerRow> per_row = {},
@@ -294,7 +294,7 @@ ENTROPIC_API void loss(const Loss& loss, MatrixView<const T> x, MatrixView<const
                        std::span<double> value, MatrixView<std::type_identity_t<T>> dx = {},
                        std::span<const PerRow> per_row = {}, std::span<const ParamGradient> gradients = {});
 
-// The loss of one row against the class `target`, or against a row of what the loss is compared with; dx where it is wanted.
+// The loss of one row against the class `target`, or against one row of targets; and dx, if wanted.
 template <RowOfNumbers X>
 double loss(const Loss& op, const X& x, std::int64_t target) {
   double value;

@@ -14,7 +14,7 @@
 
 #include "entropic/version.h"
 
-#if __cplusplus >= 202002L  // else version.h has said it
+#if __cplusplus >= 202002L  // otherwise version.h reports the error
 
 #include <cstdint>
 #include <optional>
@@ -150,8 +150,7 @@ struct TopKSoftmax {
                          .per_row = true}};
 };
 
-// Where the mass of the largest scores comes within 2^-20 (float) or 2^-40 (double) of p, rounding decides whether one more
-// stays.
+// If the mass of the largest scores is within 2^-20 (float) or 2^-40 (double) of p, rounding decides whether one more is kept.
 struct TopPSoftmax {
   double p = 0;
   double temperature = 1;
@@ -207,7 +206,7 @@ struct MinPSoftmax {
                                     .per_row = true}};
 };
 
-// See perturb_max.h for noise of another kind.
+// perturb_max.h takes noise of any other kind.
 struct PerturbMax {
   enum class Noise { gumbel, normal, logistic, laplace, exponential, uniform };
   static constexpr std::string_view kNoises[] = {"gumbel", "normal", "logistic", "laplace", "exponential", "uniform"};
@@ -306,11 +305,11 @@ struct EntropyClip {
   }
 };
 
-// Every map there is.
+// Every map.
 using Map = std::variant<Softmax, Sparsemax, Entmax, TaylorSoftmax, SigSoftmax, TopKSoftmax, TopPSoftmax, MinPSoftmax,
                          PerturbMax, EntropyNormalize, EntropyClip>;
 
-// p = map(x), row by row; `per_row` gives parameters that are per_row a value for each row, in place of the map's own.
+// p = map(x), row by row. `per_row` gives per_row parameters a value for each row, which replaces the map's own.
 //
 // Shapes: x and p rows x cols; p may be x itself, other overlaps are refused. Values of per_row: rows.
 // Throws: std::invalid_argument naming the argument, before anything is written.
@@ -318,9 +317,9 @@ template <class T>
 ENTROPIC_API void apply(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p,
                         std::span<const PerRow> per_row = {});
 
-// dx = J^T g at the scores x, where p = map(x): the gradient of <g, p> in x. `gradients` takes that in parameters.
+// dx = J^T g at the scores x, where p = map(x): the gradient of <g, p> in x. `gradients` takes the gradients in parameters.
 //
-// Shapes: all rows x cols; dx may be x, p or g, other overlaps are refused. Where p is 0 by a -inf score, g is not read.
+// Shapes: all rows x cols; dx may be x, p or g, other overlaps are refused. g is not read at -inf scores.
 // Throws: std::invalid_argument naming the argument, before anything is written.
 template <class T>
 ENTROPIC_API void apply_vjp(const Map& map, MatrixView<const std::type_identity_t<T>> x,
@@ -328,7 +327,7 @@ ENTROPIC_API void apply_vjp(const Map& map, MatrixView<const std::type_identity_
                             MatrixView<T> dx, std::span<const PerRow> per_row = {},
                             std::span<const ParamGradient> gradients = {});
 
-// The same for one row.
+// p = map(x) and dx = J^T g for one row.
 template <RowOfNumbers X, RowOfNumbers P>
 void apply(const Map& map, const X& x, P&& p) {
   apply(map, row_view(x), row_view(p));
@@ -338,7 +337,7 @@ void apply_vjp(const Map& map, const X& x, const P& p, const G& g, Dx&& dx) {
   apply_vjp(map, row_view(x), row_view(p), row_view(g), row_view(dx));
 }
 
-// The two below are not distributions and so not maps, but share softmax's arithmetic.
+// log_softmax and logsumexp are not distributions and so not maps, but share softmax's arithmetic.
 
 struct LogSoftmax {
   double temperature = 1;
@@ -394,7 +393,7 @@ ENTROPIC_API void logsumexp_vjp(const LogSumExp& options, MatrixView<const std::
                                 MatrixView<T> dx, std::span<const PerRow> per_row = {},
                                 std::span<const ParamGradient> gradients = {});
 
-// The same for one row.
+// log_softmax, logsumexp and their gradients for one row.
 template <RowOfNumbers X, RowOfNumbers Y>
 void log_softmax(const LogSoftmax& options, const X& x, Y&& y) {
   log_softmax(options, row_view(x), row_view(y));

@@ -1,4 +1,4 @@
-// A batch of rows in memory that somebody else owns.
+// A view of a batch of rows; it does not own their memory.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
-// rows x cols numbers; row r starts at data + r * row_stride and its entries are contiguous.
-// row_stride counts elements, not bytes, and is at least cols where there is more than one row.
+// rows x cols numbers; row r starts at data + r * row_stride and its entries are contiguous. row_stride counts elements, not
+// bytes, and is at least cols if there is more than one row.
 template <class T>
 struct MatrixView {
   T* data = nullptr;
@@ -22,7 +22,7 @@ struct MatrixView {
       : data(numbers), rows(row_count), cols(col_count), row_stride(stride) {}
   MatrixView(T* numbers, std::size_t row_count, std::size_t col_count) : MatrixView(numbers, row_count, col_count, col_count) {}
 
-  // A view that may write is also one that may read.
+  // A view that may write converts to one that only reads.
   template <class U, class = std::enable_if_t<std::is_same_v<T, const U>>>
   MatrixView(const MatrixView<U>& other)  // NOLINT(google-explicit-constructor)
       : MatrixView(other.data, other.rows, other.cols, other.row_stride) {}

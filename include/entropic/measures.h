@@ -1,4 +1,4 @@
-// Measures of distributions: how uncertain one is, how far two are apart, what two variables know of each other.
+// Measures of distributions: how uncertain one is, how far two are apart, how much two variables tell about each other.
 //
 // Rules for every measure:
 //   0 log 0             is 0
@@ -18,7 +18,7 @@
 
 #include "entropic/version.h"
 
-#if __cplusplus >= 202002L  // else version.h has said it
+#if __cplusplus >= 202002L  // otherwise version.h reports the error
 
 #include <cstddef>
 #include <cstdint>
@@ -56,7 +56,7 @@ constexpr auto measure_params(std::optional<double> Op::*base, Input Op::*input,
                     Param<Op, bool>{.name = "normalize", .meaning = "divide each row by its sum first", .member = normalize}};
 }
 
-// Of one distribution.
+// Measures of one distribution.
 
 struct Entropy {
   std::optional<double> base = {};
@@ -149,7 +149,7 @@ struct Perplexity {
 
 using Measure = std::variant<Entropy, RenyiEntropy, TsallisEntropy, Perplexity>;
 
-// Of two distributions.
+// Measures of two distributions.
 
 struct CrossEntropy {
   std::optional<double> base = {};
@@ -213,7 +213,7 @@ struct JsDistance {
 
 using Divergence = std::variant<CrossEntropy, KlDivergence, JsDivergence, JsDistance>;
 
-// Of a table p(x, y), x in rows, which is one distribution.
+// Measures of a table p(x, y), x in rows, which is one distribution.
 
 enum class Given { x, y };
 inline constexpr std::string_view kGiven[] = {"x", "y"};
@@ -270,7 +270,7 @@ struct MutualInformation {
 
 using TableMeasure = std::variant<JointEntropy, ConditionalEntropy, MutualInformation>;
 
-// Of each entry by itself.
+// Measures of each entry by itself.
 
 struct SelfInformation {
   std::optional<double> base = {};
@@ -303,29 +303,29 @@ struct BinaryEntropy {
 
 using EntryMeasure = std::variant<SelfInformation, BinaryEntropy>;
 
-// value = measure(p) for each row; dp, where it is given, its gradient. `per_row` gives parameters that are per_row a value for
-// each row, and `gradients` takes the gradients in them: at alpha 0 the one from above, at inf the limit, 0.
+// value = measure(p) for each row; dp, if given, takes its gradient. `per_row` gives per_row parameters a value for each row,
+// and `gradients` takes the gradients in them: at alpha 0 the one from above, at inf the limit, 0.
 //
 // Shapes: p and dp rows x cols, value rows; dp may be p itself, other overlaps are refused.
-// Error: a few units in the last place of a double, relative: also for a row that is nearly certain.
+// Error: a few units in the last place of a double, relative, also for a row that is nearly certain.
 // Throws: std::invalid_argument naming the argument, or the row and entry that is no probability, before anything is written.
 template <class T>
 ENTROPIC_API void measure(const Measure& op, MatrixView<const T> p, std::span<double> value,
                           MatrixView<std::type_identity_t<T>> dp = {}, std::span<const PerRow> per_row = {},
                           std::span<const ParamGradient> gradients = {});
 
-// The same for two distributions. kl_divergence, js_divergence and js_distance are sums of terms that are not negative and
-// small where p and q are near: never negative, exactly 0 on equal rows, and accurate relative to themselves on nearly equal
-// ones.
+// value = measure(p, q) for each row, and its gradients. kl_divergence, js_divergence and js_distance are sums of terms that
+// are not negative, and small where p and q are near. So they are never negative, exactly 0 for equal rows, and have a small
+// relative error for nearly equal ones.
 //
-// Shapes: p, dp and dq rows x cols; q the same or 1 x cols, which every row of p is compared with; value rows. dp may be p
-// and dq q itself, where that has as many rows; other overlaps are refused.
+// Shapes: p, dp and dq rows x cols; q the same, or 1 x cols to compare every row of p with; value rows. dp may be p itself, and
+// dq may be q itself if q has as many rows as p; other overlaps are refused.
 template <class T>
 ENTROPIC_API void measure(const Divergence& op, MatrixView<const T> p, MatrixView<const std::type_identity_t<T>> q,
                           std::span<double> value, MatrixView<std::type_identity_t<T>> dp = {},
                           MatrixView<std::type_identity_t<T>> dq = {});
 
-// The same for one row, or two.
+// The measure of one row, or of two rows.
 template <RowOfNumbers P>
 double measure(const Measure& op, const P& p) {
   double value;
@@ -339,36 +339,37 @@ double measure(const Divergence& op, const P& p, const Q& q) {
   return value;
 }
 
-// The same for a table, whose entries together are a distribution (sum 1, softmax over all of them). mutual_information is
-// computed as the divergence that it is: never negative, below 1e-28 where the table is a product to rounding.
+// The measure of a table, all of whose entries together are a distribution (sum 1, softmax over all of them).
+// mutual_information is computed as a divergence: it is never negative, and below 1e-28 for a table that is a product up to
+// rounding.
 //
 // Shapes: pxy and dp rows (x) x cols (y).
 template <class T>
 ENTROPIC_API double measure(const TableMeasure& op, MatrixView<const T> pxy, MatrixView<std::type_identity_t<T>> dp = {});
 
-// The same for each entry. self_information of scores is that of the softmax of the row, and normalize divides by the sum of
-// the row; otherwise entries stand for themselves and need only be in [0, 1].
+// The measure of each entry. self_information of scores is that of the softmax of the row, and normalize divides by the sum of
+// the row. Otherwise each entry is a probability by itself and need only be in [0, 1].
 //
-// Shapes: p, value and dp rows x cols; value and dp may be p itself, other overlaps are refused. dp holds d value_i / d p_i;
-// of scores and with normalize, where further entries of the row count, self_information has no dp.
+// Shapes: p, value and dp rows x cols; value and dp may be p itself, other overlaps are refused. dp holds d value_i / d p_i.
+// self_information has no dp for scores and with normalize, where each value depends on all entries of the row.
 template <class T>
 ENTROPIC_API void measure(const EntryMeasure& op, MatrixView<const T> p, MatrixView<std::type_identity_t<T>> value,
                           MatrixView<std::type_identity_t<T>> dp = {});
 
-// Counts of outcomes that arrive in chunks, of one variable, or of two as a table with x in rows. What was counted in parts
-// is merged. weights() are one row, or the table, for measures with `normalize`: measure(Entropy{.normalize = true}, ...).
+// Counts of outcomes that arrive in chunks, of one variable, or of two as a table with x in rows. Counts of separate parts can
+// be merged. weights() are one row, or the table, for measures with `normalize`: measure(Entropy{.normalize = true}, ...).
 //
-// Throws: std::invalid_argument for outcomes that are none of 0 .. outcomes - 1, before any is counted.
+// Throws: std::invalid_argument for outcomes outside 0 .. outcomes - 1, before any is counted.
 class ENTROPIC_API Counts {
  public:
   explicit Counts(std::size_t outcomes) : Counts(1, outcomes) {}
   Counts(std::size_t x_outcomes, std::size_t y_outcomes);
 
-  void add(std::span<const std::int64_t> outcomes);  // of one variable
+  void add(std::span<const std::int64_t> outcomes);  // outcomes of one variable
   void add(std::span<const std::int64_t> x, std::span<const std::int64_t> y);
   void merge(const Counts& other);
 
-  // Exact up to 2^53 each.
+  // The counts, each exact up to 2^53.
   MatrixView<const double> weights() const { return {weights_.data(), rows_, cols_}; }
 
  private:

@@ -1,9 +1,9 @@
-// Operations known at run time: what each struct says of itself (describe.h) as plain tables, and operations made by name.
+// Operations at run time: the description of each struct (describe.h) as plain tables, and operations made by name.
 #pragma once
 
 #include "entropic/version.h"
 
-#if __cplusplus >= 202002L  // else version.h has said it
+#if __cplusplus >= 202002L  // otherwise version.h reports the error
 
 #include <cstddef>
 #include <cstdint>
@@ -42,12 +42,12 @@ struct FamilyList {};
 using Families = FamilyList<Map, Logarithm, EntropyControl, Measure, Divergence, TableMeasure, EntryMeasure, Transport, Loss,
                             Sampling, Step, Calibration, AttentionOperation>;
 
-// A parameter's value; monostate is no value: the default of a parameter that has one.
+// A parameter's value; monostate means no value, that is the default if there is one.
 using ParamValue = std::variant<std::monostate, double, std::int64_t, bool, std::string, Map>;
 
 enum class ParamKind { number, optional_number, integer, flag, choice, map };
 
-// A Param without its types. Bounds that do not bind are lowest() and max() of double; the values of a choice are strings.
+// A Param without its types. No bound is lowest() or max() of double; the values of a choice are strings.
 struct ParamInfo {
   std::string_view name, meaning;
   ParamKind kind;
@@ -55,12 +55,12 @@ struct ParamInfo {
   double above, at_least, up_to;
   std::int64_t multiple_of;
   std::span<const std::string_view> choices;
-  ParamValue initial;   // the default; monostate where it is required or not given
-  ParamValue typical;   // to show the operation with, where it has no default; else monostate
-  std::string allowed;  // what it may be, in words
+  ParamValue initial;   // the default; monostate for a required parameter, or one that is not set by default
+  ParamValue typical;   // for examples, if it has no default; otherwise monostate
+  std::string allowed;  // the allowed values in words
 };
 
-// "0.5", "gumbel", "softmax"; "none" of no value.
+// The value as text: "0.5", "gumbel", "softmax"; "none" for no value.
 ENTROPIC_API std::string to_text(const ParamValue& value);
 
 struct OperationInfo {
@@ -68,7 +68,7 @@ struct OperationInfo {
   const Laws* laws;          // of a map; otherwise null
   const TargetKind* target;  // of a loss; otherwise null
   std::span<const ParamInfo> params;
-  std::size_t index;  // among its family
+  std::size_t index;  // index in its family
 };
 
 struct FamilyInfo {
@@ -87,18 +87,18 @@ ENTROPIC_API const FamilyInfo& family_info();
 // The operation of this name in a family, or null.
 ENTROPIC_API const OperationInfo* find_operation(const FamilyInfo& family, std::string_view name);
 
-// An operation with a value for each of its parameters, in their order, as `info`, which is one of Family, lists them.
+// The operation of Family that `info` describes, with a value for each of its parameters, in the order of `info`.
 //
-// Throws: std::invalid_argument for a value of another kind. Ranges are not checked: what takes the operation does that, row
-// by row where rows have values of their own.
+// Throws: std::invalid_argument for a value of the wrong kind. Ranges are not checked here: the function that takes the
+// operation checks them, row by row if rows have their own values.
 template <class Family>
 ENTROPIC_API Family make(const OperationInfo& info, std::span<const ParamValue> values);
 
-// The values of an operation's parameters, in their order: what make() takes. monostate where an optional one is not given.
+// The values of an operation's parameters in their order, as make() takes them; monostate for an optional one that is not set.
 template <class Family>
 ENTROPIC_API std::vector<ParamValue> values_of(const Family& operation);
 
-// A value for each parameter that shows the operation: its default, or what is typical where it has none.
+// A value for each parameter, for examples: its default or, without one, a typical value.
 ENTROPIC_API std::vector<ParamValue> typical_values(const OperationInfo& info);
 
 // One argument of an operation by name, as {"alpha", 1.3} or {"map", "sparsemax"}.
@@ -107,10 +107,10 @@ struct Argument {
   ParamValue value;
 };
 
-// An operation by name, checked as every function checks it.
+// An operation by name, with the checks that every function makes.
 //
-// Throws: std::invalid_argument that names the family's operations or the operation's parameters where a name is none of
-// them, and the argument whose value is missing, of another kind or out of its range.
+// Throws: std::invalid_argument that lists the family's operations or the operation's parameters if a name is none of them, or
+// that names the argument whose value is missing, of the wrong kind or out of range.
 template <class Family>
 ENTROPIC_API Family make(std::string_view name, std::span<const Argument> arguments);
 

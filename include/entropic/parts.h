@@ -1,5 +1,6 @@
-// Rows that are split over several parts, such as the processes of a cluster: what each part tells the others, what is asked
-// next, and the part's share of the result. Nothing here communicates: whoever has the parts joins their words.
+// Rows that are split over several parts, such as the processes of a cluster. A part says which question comes next, gives its
+// answer as words, takes the joined words of all parts, and writes its share of the result. Nothing here communicates: the
+// caller joins the words.
 //
 //   Part<float> part = part_of(Map{Softmax{}}, x, {first, n});
 //   for (Question q = part.question(); q.join != Join::none; q = part.question()) {
@@ -9,14 +10,14 @@
 //   }
 //   part.write(y);
 //
-// All that is joined is an integer: sums are of fixed point, and exact in any order. The bits of the result depend neither on
-// how many parts there are nor on where they are cut nor on how they are added. Every part asks the same questions, since what
-// it asks depends on what was joined alone. A part may be empty.
+// All joined words are integers: sums are in fixed point, and exact in any order. The bits of the result do not depend on the
+// number of parts, on where they are split, or on the order of sums. Every part asks the same questions, because its questions
+// depend only on the joined words. A part may be empty.
 #pragma once
 
 #include "entropic/version.h"
 
-#if __cplusplus >= 202002L  // else version.h has said it
+#if __cplusplus >= 202002L  // otherwise version.h reports the error
 
 #include <cstddef>
 #include <cstdint>
@@ -32,22 +33,22 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
-// How the words of all parts become one answer: the largest, the sum, or all of them, those of the first part first. None:
-// nothing is asked any more.
+// How the words of all parts become one answer: the largest, the sum, or all of them, those of the first part first. none:
+// there is no further question.
 enum class Join { none, maximum, sum, gather };
 
-// `words` of each row.
+// `words` is the number of words for each row.
 struct Question {
   Join join;
   std::size_t words;
 };
 
-// Where a part lies: its first entry is number `first` of a row of n.
+// The place of a part: its first entry is number `first` of a row of n.
 struct Extent {
   std::uint64_t first, n;
 };
 
-// log_softmax, logsumexp, and what a class has of a row: nothing but numbers that two questions give together.
+// log_softmax, logsumexp, and the log-probability of a class: numbers that two questions give together.
 struct RowStatistics {
   double temperature = 1;
   bool entropy = false;  // and the logarithm of the class's probability
@@ -56,15 +57,15 @@ struct RowStatistics {
   static constexpr std::size_t kValues = 6;
 };
 
-// The exact sum of each row, rounded once or twice: of terms of any size (two questions), or, if `bounded`, of terms that are
-// at most 2^40 and of which 2^-100 does not matter (one).
+// The exact sum of each row, rounded once or twice. Terms may have any size (two questions) or, if `bounded`, at most 2^40 with
+// an error of 2^-100 allowed (one question).
 struct RowSum {
   bool bounded = false;
   static constexpr std::size_t kValues = 1;
 };
 
-// A part of some rows, which it reads until the result is written. Thrown are std::invalid_argument of part_of, and
-// std::logic_error where the words are not those of the question.
+// A part of some rows, which it reads until the result is written. part_of throws std::invalid_argument; the members throw
+// std::logic_error if the words do not fit the question.
 template <class T>
 class ENTROPIC_API Part {
  public:
@@ -78,45 +79,45 @@ class ENTROPIC_API Part {
   Question question() const;
   // words[r * question().words + w].
   void answer(std::span<std::int64_t> words);
-  // The same of what was joined; of a gathering all words of the first part come first.
+  // Takes the joined words in this layout; for a gathering, all words of the first part come first.
   void take(std::span<const std::int64_t> joined);
 
-  // When nothing is asked: the part's share of the map, log_softmax for RowStatistics.
+  // After the last question: writes the part's share of the map; log_softmax for RowStatistics.
   void write(MatrixView<T> y) const;
-  // The part's entries that a cut keeps: of top_k, top_p, min_p and typical_p.
+  // The part's entries that the truncation of top_k, top_p, min_p or typical_p keeps.
   void keeps(std::span<std::uint8_t> kept) const;
-  // Numbers of each row, values(r, i), the same in every part: of RowStatistics and RowSum those they name; of maps that solve
-  // for an entropy gamma, the entropy and the GammaStatus.
+  // Numbers of each row, values(r, i), the same in every part: for RowStatistics and RowSum their own numbers; for maps that
+  // solve for an entropy gamma, the entropy and the GammaStatus.
   MatrixView<const double> values() const;
-  // Draws: indices of the whole row.
+  // The draws, as indices in the whole row.
   std::span<const std::int64_t> indices() const;
 
  private:
   std::unique_ptr<Work> work_;
 };
 
-// Softmax, TopKSoftmax, TopPSoftmax, MinPSoftmax, Sparsemax, Entmax, EntropyNormalize and EntropyClip.
+// For the maps Softmax, TopKSoftmax, TopPSoftmax, MinPSoftmax, Sparsemax, Entmax, EntropyNormalize and EntropyClip.
 template <class T>
 ENTROPIC_API Part<T> part_of(const Map& map, MatrixView<const T> x, Extent extent);
 template <class T>
 ENTROPIC_API Part<T> part_of(const GammaForEntropy& op, MatrixView<const T> x, Extent extent);
-// The class of each row, in the whole row, or none of them; one that is negative is ignored.
+// `classes`: the class of each row as an index in the whole row, or empty; a negative class is ignored.
 template <class T>
 ENTROPIC_API Part<T> part_of(const RowStatistics& op, MatrixView<const T> x, Extent extent,
                              std::span<const std::int64_t> classes = {});
-// A cut of softmax(x / temperature) as TypicalP makes it.
+// The truncation of softmax(x / temperature) by TypicalP.
 template <class T>
 ENTROPIC_API Part<T> part_of(const step::TypicalP& op, double temperature, MatrixView<const T> x, Extent extent);
-// `draws` from each row, at noise.position and those after it.
+// `draws` draws from each row, at noise.position and the positions after it.
 template <class T>
 ENTROPIC_API Part<T> part_of(const Sample& op, MatrixView<const T> x, Extent extent, const Noise& noise, std::size_t draws = 1);
 ENTROPIC_API Part<double> part_of(const RowSum& op, MatrixView<const double> terms, Extent extent);
 
-// p log(p/q) - p + q of each entry, from its logarithms: what sums up to the Kullback-Leibler divergence.
+// p log(p/q) - p + q of each entry, from its logarithms. The Kullback-Leibler divergence is the sum of these terms.
 ENTROPIC_API void divergence_terms(std::span<const double> log_p, std::span<const double> log_q, std::span<double> terms);
 // -p log p of each entry.
 ENTROPIC_API void entropy_terms(std::span<const double> log_p, std::span<double> terms);
-// The logarithm of each entry, and e to its power.
+// The logarithm of each entry, and the exponential of each entry.
 ENTROPIC_API void logarithms(std::span<const double> p, std::span<double> log_p);
 ENTROPIC_API void exponentials(std::span<const double> log_p, std::span<double> p);
 

@@ -1,9 +1,9 @@
-// perturb_max with a noise of your own: any type that has a log_cdf and a pdf.
+// perturb_max with your own noise: any type with a log_cdf and a pdf.
 #pragma once
 
 #include "entropic/version.h"
 
-#if __cplusplus >= 202002L  // else version.h has said it
+#if __cplusplus >= 202002L  // otherwise version.h reports the error
 
 #include <concepts>
 #include <cstddef>
@@ -15,14 +15,14 @@
 namespace entropic::inline ENTROPIC_ABI {
 
 // A distribution on the line. log_cdf(-infinity) is -infinity. It may also have `kinks`, a range of doubles: the points where
-// the density is not smooth, the ends of its support included.
+// the density is not smooth, with the ends of its support.
 template <class Noise>
 concept NoiseDistribution = requires(const Noise& noise, double t) {
   { noise.log_cdf(t) } -> std::convertible_to<double>;
   { noise.pdf(t) } -> std::convertible_to<double>;
 };
 
-// A noise as the library sees it, whatever its type: functions of n points at a time.
+// A noise of any type for the library: functions of n points at a time.
 struct NoiseFunctions {
   const void* noise;
   void (*log_cdf)(const void* noise, const double* t, std::size_t n, double* y);
@@ -52,12 +52,13 @@ ENTROPIC_API void perturb_max_vjp(const NoiseFunctions& noise, double scale, Mat
                                   MatrixView<const std::type_identity_t<T>> p, MatrixView<const std::type_identity_t<T>> g,
                                   MatrixView<T> dx);
 
-// p_i = P(argmax_j (x_j + scale e_j) = i), the e_j independent draws of `noise`, by quadrature: nothing is drawn.
+// p_i = P(argmax_j (x_j + scale e_j) = i) for independent draws e_j of `noise`, by quadrature, without drawing.
 //
 // Shapes: x and p rows x cols; p may be x itself.
-// Error: intervals are halved until p changes by less than 1e-8 (float), 1e-12 (double), at most 7 times. Kinks end intervals;
-//     where a row has more than 4096, those that follow another within the 4096th part of the line that matters do not.
-// Threads: the noise is called from several at once, and must not throw.
+// Error: intervals are halved until p changes by less than 1e-8 (float), 1e-12 (double), at most 7 times. Intervals end at
+//     kinks. If a row has more than 4096 kinks, one that follows another within a 4096th of the relevant line does not end an
+//     interval.
+// Threads: several threads call the noise at once; it must not throw.
 // Throws: std::invalid_argument naming the argument, before anything is written.
 template <NoiseDistribution Noise, class T>
 void perturb_max(const Noise& noise, double scale, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p) {

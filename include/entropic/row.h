@@ -1,9 +1,9 @@
-// One row that a container holds.
+// One row in a container.
 #pragma once
 
 #include "entropic/version.h"
 
-#if __cplusplus >= 202002L  // else version.h has said it
+#if __cplusplus >= 202002L  // otherwise version.h reports the error
 
 #include <ranges>
 #include <type_traits>
@@ -14,7 +14,7 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
-// std::span, std::vector, std::array and what else keeps float, double, float16 or bfloat16 side by side.
+// std::span, std::vector, std::array and every other contiguous range of float, double, float16 or bfloat16.
 template <class Row>
 concept RowOfNumbers = std::ranges::contiguous_range<Row> && std::ranges::sized_range<Row> &&
     (std::is_same_v<std::ranges::range_value_t<Row>, float> || std::is_same_v<std::ranges::range_value_t<Row>, double> ||

@@ -1,4 +1,4 @@
-// An argument that is refused for what one of its rows holds.
+// The error for an argument with an invalid row.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
-// what() is "OPERATION: REASON in row ROW", and ADVICE. Who reads a file in parts may count rows from its beginning and name
-// it.
+// what() is "OPERATION: REASON in row ROW" and ADVICE. A reader of parts of a file can count rows from the file's beginning and
+// name the file.
 class ENTROPIC_API RowError : public std::invalid_argument {
  public:
   RowError(std::string_view operation, std::string_view argument, std::string_view reason, std::size_t row,

@@ -1,21 +1,21 @@
 // Draws from distributions over scores, through a chain of steps: reproducible, and from exactly the law that `probs` gives.
 //
-// A draw is the largest of x_i/T + G_i with independent Gumbel noise G, which has softmax's law (Gumbel 1954). The noise of a
-// score is a function of (seed, stream, position, index) alone: a draw does not depend on the batch, the order of rows, the
-// number of threads, what the other scores are, or the SIMD target. Rows that are equal draw differently, since each has a
-// stream of its own; successive draws from one row are its positions.
+// A draw is the index of the largest x_i/T + G_i with independent Gumbel noise G, which has softmax's law (Gumbel 1954). The
+// noise of a score depends only on (seed, stream, position, index): not on the batch, the order of rows, the number of threads,
+// the other scores or the SIMD target. Equal rows have different draws, because each row has its own stream; successive draws
+// from one row have successive positions.
 //
 // Rules for every draw:
 //   NaN in a row               index -1; probs: NaN throughout
 //   all scores -inf, cols = 0  index -1; probs: NaN
 //   -inf score                 never drawn
 //   +inf scores                equally likely, everything else is never drawn; steps cut among them
-//   equal scores at a cut      the lower index stays
+//   equal scores at a cut      the lower index is kept
 #pragma once
 
 #include "entropic/version.h"
 
-#if __cplusplus >= 202002L  // else version.h has said it
+#if __cplusplus >= 202002L  // otherwise version.h reports the error
 
 #include <cstdint>
 #include <limits>
@@ -31,7 +31,7 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
-// The steps of a chain. Each acts on the distribution that the steps before it left, renormalised; the first on softmax(x).
+// The steps of a chain. The first acts on softmax(x), each other on the renormalised result of the steps before it.
 namespace step {
 
 struct Temperature {
@@ -71,7 +71,7 @@ struct TopK {
                                            .typical = 50}};
 };
 
-// Where the mass of the largest comes within 2^-20 (float) or 2^-40 (double) of p, rounding decides whether one more stays.
+// If the mass of the largest is within 2^-20 (float) or 2^-40 (double) of p, rounding decides whether one more is kept.
 struct TopP {
   double p = 0;
 
@@ -171,12 +171,12 @@ struct EntropyClip {
 
 }  // namespace step
 
-// Every step there is.
+// Every step.
 using Step =
     std::variant<step::Temperature, step::TopK, step::TopP, step::MinP, step::TypicalP, step::Entropy, step::EntropyClip>;
 
-// Which noise the draws from a batch see: row r that of streams[r] or, where there are none, of stream + r (modulo 2^64);
-// column c of what is drawn that of position + c.
+// The noise of the draws from a batch: row r has the stream streams[r] or, without streams, stream + r (modulo 2^64); column c
+// of the draws has the position `position` + c.
 struct Noise {
   std::uint64_t seed = 0;
   std::uint64_t stream = 0;
@@ -198,7 +198,7 @@ struct Sample {
       Param<Sample>{.name = "temperature", .meaning = "T, divides the scores", .member = &Sample::temperature, .above = 0}};
 };
 
-// Draws from each row: indices(r, c) is the draw at noise.position + c from row r, or -1 where the row has no distribution.
+// Draws from each row: indices(r, c) is the draw at noise.position + c from row r, or -1 if the row has no distribution.
 //
 // Shapes: x rows x cols, fewer than 2^32 columns; indices rows x any number; noise.streams rows, or none.
 // Throws: std::invalid_argument naming the argument, before anything is written.
@@ -213,7 +213,7 @@ std::int64_t sample(const Sample& options, const X& x, const Noise& noise) {
   return index;
 }
 
-// A chain of steps, and draws from the distribution that it leaves.
+// A chain of steps, and draws from the distribution after them.
 class ENTROPIC_API Sampler {
  public:
   // Throws: std::invalid_argument if a parameter is out of its range.
@@ -229,11 +229,11 @@ class ENTROPIC_API Sampler {
   template <class T>
   void probs(MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p) const;
 
-  // As the function sample, which is this with one temperature; noise.seed is not read, the sampler's is.
+  // As the function sample, which has a temperature as its only step. The sampler's seed is used, noise.seed is not.
   template <class T>
   void sample(MatrixView<const T> x, MatrixView<std::int64_t> indices, Noise noise = {}) const;
 
-  // The same of one row.
+  // The distribution of one row, and one draw from it.
   template <RowOfNumbers X, RowOfNumbers P>
   void probs(const X& x, P&& p) const {
     probs(row_view(x), row_view(p));
@@ -269,8 +269,8 @@ struct GumbelSoftmax {
           .name = "hard", .meaning = "the row's largest entry becomes 1 and the others 0", .member = &GumbelSoftmax::hard}};
 };
 
-// p = softmax((x + G) / T) for each row, G the noise at noise.position; hard: 1 at the index that sample draws at temperature 1
-// with the same noise, 0 elsewhere. A row without a distribution is NaN.
+// p = softmax((x + G) / T) for each row, where G is the noise at noise.position. With `hard`, p is 1 at the index that sample
+// draws at temperature 1 with this noise, and 0 elsewhere. A row without a distribution is NaN.
 //
 // Shapes: x and p rows x cols; p may be x itself, other overlaps are refused.
 // Throws: std::invalid_argument naming the argument, before anything is written.

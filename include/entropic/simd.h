@@ -1,4 +1,4 @@
-// Which SIMD target runs: list those this machine can run, name the active one, force one.
+// SIMD targets: list those that this machine can run, name the active one, force one.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace entropic::inline ENTROPIC_ABI {
 // Compiled in and supported by this processor, best first; for example {"AVX3", "AVX2", "SSE4", "SCALAR"}.
 ENTROPIC_API std::vector<std::string> simd_targets();
 
-// The one that the next call runs on.
+// The target of the next call.
 ENTROPIC_API std::string simd_target();
 
 // Makes every later call run on `name`, for reproducing a report or measuring; "" returns to the best.

@@ -1,10 +1,10 @@
-// Rows along any axis of arrays of any strides, for code that hands them on to functions of matrices: each array as it lies
-// where such a function can read it in place, and a copy of some rows after the other where it cannot.
+// Rows along any axis of arrays with any strides, for code that passes them to functions of matrices. Such a function reads an
+// array in place if it can; otherwise it gets copies of some rows at a time.
 #pragma once
 
 #include "entropic/version.h"
 
-#if __cplusplus >= 202002L  // else version.h has said it
+#if __cplusplus >= 202002L  // otherwise version.h reports the error
 
 #include <array>
 #include <cstddef>
@@ -19,8 +19,8 @@ namespace entropic::inline ENTROPIC_ABI {
 
 inline constexpr std::size_t kMaxAxes = 64;
 
-// Numbers of any type in memory that somebody else owns. A stride is how many units of `unit` bytes lie from one index of its
-// axis to the next: any integer, 0 where an input repeats.
+// A view of numbers of any type, which it does not own. A stride is the distance from one index of its axis to the next, in
+// units of `unit` bytes: any integer, 0 where an input repeats.
 struct StridedArray {
   char* data = nullptr;
   std::span<const std::ptrdiff_t> shape;
@@ -29,12 +29,12 @@ struct StridedArray {
   std::ptrdiff_t unit = 1;
 };
 
-// "(2, 3)", as messages have it.
+// The shape as in messages: "(2, 3)".
 ENTROPIC_API std::string shape_text(std::span<const std::ptrdiff_t> shape);
 
-// One array of those whose rows belong together. The first of them says what the rows are; an output that is not wanted is
-// absent. `one_per_row`: one number for each row, in the first's shape without the axis or with 1 for it. `one_for_all`: the
-// function also takes a single row in place of rows that are all the same one.
+// One of several arrays whose rows belong together. The first array defines the rows; an unwanted output is absent.
+// `one_per_row`: one number for each row, in the shape of the first array without the axis or with 1 for it. `one_for_all`: the
+// function also takes a single row instead of rows that are all equal.
 struct RowArgument {
   std::string_view name;
   StridedArray array;
@@ -44,8 +44,8 @@ struct RowArgument {
   bool absent = false;
 };
 
-// Some rows of an argument, its numbers one after the other; without data where it is absent. Those with one number for each
-// row lie without gaps.
+// Some rows of an argument, with the numbers of a row one after the other; without data if it is absent. Arguments with one
+// number for each row have no gaps.
 struct RowBlock {
   void* data = nullptr;
   std::size_t rows = 0;
@@ -62,10 +62,10 @@ struct RowBlock {
   }
 };
 
-// by_index: the last axis runs fastest, as whoever has a number for each row counts them. free: as they lie in memory.
+// by_index: the last axis runs fastest, for callers with a number for each row. free: in the order of memory.
 enum class RowOrder { by_index, free };
 
-// An axis of the array `name`, from its end where it is negative. Throws: std::invalid_argument.
+// An axis of the array `name`; a negative one counts from the end. Throws: std::invalid_argument.
 ENTROPIC_API std::size_t to_axis(std::string_view operation, std::ptrdiff_t axis, std::size_t axes,
                                  std::string_view name = "x");
 
@@ -73,20 +73,19 @@ class ENTROPIC_API StridedRows {
  public:
   static constexpr std::size_t kMaxArguments = 6;
 
-  // `arguments`, and what they point to, must live as long as this.
+  // `arguments`, and the data that they point to, must live as long as this object.
   // Throws: std::invalid_argument naming the operation and the argument whose shape does not fit.
   StridedRows(std::string_view operation, std::span<const RowArgument> arguments, std::size_t axis, RowOrder order);
 
   std::size_t count() const { return rows_; }
 
-  // Throws std::invalid_argument where an output has one place for two numbers, or shares memory with another array, unless it
-  // may be that array and is. Numbers of one array between those of another count as shared, but where both have the same
-  // strides.
+  // Throws std::invalid_argument if an output has one place for two numbers, or shares memory with another array, unless it is
+  // that array and that is allowed. Interleaved arrays count as sharing memory, unless both have the same strides.
   void check_apart(bool output_may_be_input = true) const;
 
-  // Calls run(blocks, first row) until all rows have had their turn: once where every array can be read in place. blocks[k] is
-  // of arguments[k]; what run writes to those of outputs is brought to its place.
-  // A std::invalid_argument of run names rows by their index among all, even where it was called for some of them.
+  // Calls run(blocks, first row) until all rows are done: once if every array can be read in place. blocks[k] belongs to
+  // arguments[k]; results in blocks of outputs are copied to their place. A std::invalid_argument of run names rows by their
+  // index among all rows, even if run was called for some of them.
   template <class Run>
   void for_blocks(const Run& run) const {
     visit([](const void* context, const RowBlock* blocks,
@@ -113,9 +112,9 @@ class ENTROPIC_API StridedRows {
   std::size_t rows_ = 1;
   std::array<std::size_t, kMaxArguments> cols_;
   std::array<std::ptrdiff_t, kMaxArguments> col_stride_;  // in bytes
-  std::array<bool, kMaxArguments> single_;                // one row stands for all
+  std::array<bool, kMaxArguments> single_;                // a single row is used for all rows
   std::array<bool, kMaxArguments> in_place_;
-  std::array<Axis, kMaxAxes> batch_;  // what is left of the other axes when those that continue each other are joined
+  std::array<Axis, kMaxAxes> batch_;  // the other axes, after adjacent ones are merged
   std::size_t batch_axes_ = 0;
 };
 

@@ -1,4 +1,5 @@
-// How many threads work on a batch. Rows are shared out, and very long ones in parts: results do not depend on the number.
+// The number of threads that work on a batch. Threads share the rows, and the parts of very long rows; results do not depend on
+// their number.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +8,7 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
-// At most n threads for every later call; 0 returns to the default, one per processor this process may use.
+// Limits every later call to n threads; 0 restores the default, one per processor that this process may use.
 ENTROPIC_API void set_num_threads(std::size_t n);
 ENTROPIC_API std::size_t get_num_threads();
 

@@ -1,9 +1,9 @@
-// Optimal transport: how far one distribution is from another, and what goes where.
+// Optimal transport: the distance of one distribution from another, and plans that move one to the other.
 #pragma once
 
 #include "entropic/version.h"
 
-#if __cplusplus >= 202002L  // else version.h has said it
+#if __cplusplus >= 202002L  // otherwise version.h reports the error
 
 #include <array>
 #include <cstdint>
@@ -36,10 +36,11 @@ struct Wasserstein1d {
 };
 
 // W_p = (int_0^1 |F_u^-1(t) - F_v^-1(t)|^p dt)^(1/p) for each row of samples, by merging their quantile functions: W_p, not its
-// power. Weights are scaled to sum 1; without any, samples weigh the same. A sample of +-inf is infinitely far from all others
-// and at no distance from its equal; a row with NaN gives NaN, also in du and dv.
+// power. Weights are scaled to sum 1; without weights all samples weigh the same. A sample of +-inf is infinitely far from all
+// others and at distance 0 from its equal; a row with NaN gives NaN, also in du and dv.
 //
-// du and dv, where wanted, get the gradient in the samples: where the distance is 0 or samples coincide, one of the possible.
+// du and dv, if wanted, get the gradient in the samples; where the distance is 0 or samples coincide, one of the possible
+// gradients.
 //
 // Shapes: u k x n, v k x m, n and m above 0; weights of the same shape, of one row for all, or of none; distance k; du as u, dv
 // as v, or of no rows. Units: those of the samples. Error: 4 eps of float64, relative, and masses as in optimal_transport.
@@ -50,13 +51,13 @@ ENTROPIC_API void wasserstein_1d(const Wasserstein1d& options, MatrixView<const 
                                  std::type_identity_t<MatrixView<const T>> v_weights, std::span<double> distance,
                                  std::type_identity_t<MatrixView<T>> du = {}, std::type_identity_t<MatrixView<T>> dv = {});
 
-// The same of distributions over one support, whose points may come in any order: p and q are masses, scaled to sum 1.
-// dp and dq, where wanted, get the gradient of the distance with that scaling, <p, dp> = <q, dq> = 0. Where it has a kink, as
-// at p = q, it is the mean of two sides; 0 where order > 1 and the distance is 0.
+// W_p of distributions over one support, whose points may come in any order: p and q are masses, scaled to sum 1. dp and dq, if
+// wanted, get the gradient of the distance with that scaling, <p, dp> = <q, dq> = 0. At a kink, such as p = q, the gradient is
+// the mean of both sides; it is 0 if order > 1 and the distance is 0.
 //
 // Shapes: p, q k x n; support n; distance k; dp, dq as p, or of no rows.
-// Throws: std::invalid_argument naming row and entry: a mass that is negative, NaN or infinite, a row without, or of a sum that
-// is not 1 within 1e-6 (double), 1e-4 (float) or sum_tolerance; a point of the support that is not finite.
+// Throws: std::invalid_argument naming row and entry: a mass that is negative, NaN or infinite, a row without mass, or a sum
+// that is not 1 within 1e-6 (double), 1e-4 (float) or sum_tolerance; a point of the support that is not finite.
 struct WassersteinHistogram {
   double order = 1;
   std::optional<double> sum_tolerance = {};
@@ -102,8 +103,8 @@ struct Wasserstein {
 };
 
 // W_p between points with weights a and b, which are scaled to sum 1: the root of the optimal cost for Euclidean distances to
-// the power p. In one dimension by wasserstein_1d, else by optimal_transport's method, in n m numbers of memory. Distances to
-// the power are taken relative to those that matter: nothing overflows.
+// the power p. One dimension uses wasserstein_1d; more use optimal_transport's method, with n m numbers of memory. Powers of
+// distances are scaled by the relevant ones, so that nothing overflows.
 //
 // Shapes: x n x d, y m x d; a n and b m, or empty for equal weights; plan n x m, or of no rows.
 // Error: as optimal_transport, of the cost before the root.
@@ -129,13 +130,14 @@ struct SlicedWasserstein {
 
 struct SlicedWassersteinResult {
   double distance;
-  double error;  // the standard error that the choice of directions makes: 0 in one dimension, NaN for a single direction
+  double error;  // the standard error from the choice of directions: 0 in one dimension, NaN for a single direction
 };
 
-// The mean over directions, the rows of a matrix, of any length but 0. A sort of the points for each.
+// The mean over directions, which are the rows of a matrix and may have any length but 0. Each direction takes a sort of the
+// points.
 //
 // Shapes: x n x d, y m x d; a n and b m, or empty for equal weights; directions any number x d, at least one.
-// Units: as wasserstein. Error: as wasserstein_1d, beside what chance leaves, `error`.
+// Units: as wasserstein. Error: as wasserstein_1d, plus the random error, estimated by `error`.
 // Throws: as wasserstein; a direction that is 0 or not finite.
 template <class T>
 ENTROPIC_API SlicedWassersteinResult sliced_wasserstein(const SlicedWasserstein& options, MatrixView<const T> x,
@@ -143,13 +145,13 @@ ENTROPIC_API SlicedWassersteinResult sliced_wasserstein(const SlicedWasserstein&
                                                         std::span<const std::type_identity_t<T>> b,
                                                         MatrixView<const double> directions);
 
-// Unit vectors in the rows of a matrix, uniform on the sphere: row r a function of (seed, r) and the number of columns alone.
+// Unit vectors in the rows of a matrix, uniform on the sphere. Row r depends only on (seed, r) and the number of columns.
 ENTROPIC_API void random_directions(MatrixView<double> directions, std::uint64_t seed);
 
 enum class TransportStatus {
   optimal,
-  infeasible,   // every plan needs a forbidden arc
-  pivot_limit,  // a feasible plan whose gap says how far from the optimum it may be; not seen to happen
+  infeasible,   // every plan needs an entry of cost inf
+  pivot_limit,  // a feasible plan whose gap bounds its distance from the optimum; no case is known
 };
 inline constexpr std::array<std::string_view, 3> kTransportStatusNames = {"optimal", "infeasible", "pivot_limit"};
 
@@ -172,23 +174,23 @@ struct OptimalTransport {
 };
 
 struct TransportResult {
-  double cost;  // <P, C>; +inf where infeasible
+  double cost;  // <P, C>; +inf if infeasible
   double gap;   // cost - <a, f> - <b, g>, at least 0: the optimum is at most so far below cost
   TransportStatus status;
 };
 
-// For each problem the plan P >= 0 with row sums a and column sums b of least cost <P, C>, potentials f and g with f_i + g_j <=
-// C_ij that prove it, centred to <a, f> = <b, g>, and the gap between the two. b is scaled to the sum of a where they differ by
-// no more than the tolerance. C_ij = +inf forbids the arc; masses may be 0, costs negative. Infeasible problems leave their
-// plan and potentials NaN.
+// For each problem the plan P >= 0 with row sums a and column sums b of least cost <P, C>, and potentials f and g with f_i +
+// g_j <= C_ij that prove this up to the gap, centred to <a, f> = <b, g>. b is scaled to the sum of a if the sums differ by at
+// most the tolerance. C_ij = +inf forbids the entry; masses may be 0, costs negative. An infeasible problem has NaN in its plan
+// and potentials.
 //
 // Shapes, for k problems of n x m: a is k x n, b k x m; cost is n x m, the same for all, or (k n) x m, one below the other;
-// plan (k n) x m, or of no rows where it is not wanted; f k x n, g k x m; result k.
-// Units: f, g, gap of the cost, plan of the masses.
+// plan (k n) x m, or of no rows if it is not wanted; f k x n, g k x m; result k.
+// Units: f, g and gap have those of the cost, plan those of the masses.
 // Error: gap at most 1e-9 times the largest finite cost that carries mass, times the sum of a; the cost may be of any scale
-// from 1e-300 to 1e300. Masses below 1e-30 of the sum count as 0. Memory: O(n + m) numbers for each thread beside cost and
-// plan, and 24 arcs for each row or column. Throws: std::invalid_argument naming problem and entry: a mass that is negative,
-// NaN or infinite, no mass, sums that differ, a cost that is NaN or -inf; before anything is written.
+// from 1e-300 to 1e300. Masses below 1e-30 of the sum count as 0. Memory: besides cost and plan, O(n + m) numbers and 24 arcs
+// of the network for each row or column, for each thread. Throws: std::invalid_argument naming problem and entry: a mass that
+// is negative, NaN or infinite, no mass, sums that differ, a cost that is NaN or -inf; before anything is written.
 template <class T>
 ENTROPIC_API void optimal_transport(const OptimalTransport& options, MatrixView<const std::type_identity_t<T>> a,
                                     MatrixView<const std::type_identity_t<T>> b, MatrixView<const std::type_identity_t<T>> cost,
@@ -215,17 +217,17 @@ struct PartialTransport {
 
 struct PartialTransportResult {
   double cost;        // <P, C>; +inf where infeasible
-  double multiplier;  // what a little more mass would cost, for each unit
+  double multiplier;  // cost of a further unit of mass, for a small amount
   double gap;         // cost - <a, f> - <b, g> - multiplier mass, at least 0: the optimum is at most so far below cost
   TransportStatus status;
 };
 
-// The same of a part: the sums of a and b may differ, and `mass` is moved, no more than the lesser of the two sums; what is
-// above it by no more than kSumTolerance<T> of it is left out. f and g are at most 0 and f_i + g_j + multiplier <= C_ij, which
-// proves the cost.
+// The cheapest plan that moves only the mass `mass`, which is at most the lesser sum of a and b; an excess of at most
+// kSumTolerance<T> of that sum is cut off. The sums of a and b may differ. f and g are at most 0 and f_i + g_j + multiplier <=
+// C_ij, which proves the cost.
 //
 // Shapes, Units, Error: as optimal_transport, with (n + 1) (m + 1) numbers more of memory for each thread.
-// Throws: as optimal_transport; a mass that is more than there is.
+// Throws: as optimal_transport, and for a mass above the lesser sum.
 template <class T>
 ENTROPIC_API void partial_transport(const PartialTransport& options, MatrixView<const std::type_identity_t<T>> a,
                                     MatrixView<const std::type_identity_t<T>> b, MatrixView<const std::type_identity_t<T>> cost,
@@ -272,17 +274,18 @@ struct SinkhornResult {
   double cost;            // <P, C>
   double value;           // <a, f> + <b, g>: at convergence the minimum, <P, C> + epsilon KL(P, a b^T)
   double marginal_error;  // sum of |column sum - b| over the sum of a
-  double lower_bound;     // of the optimum without entropy: the value of potentials that no cost is below
-  double upper_bound;     // the cost of a plan with the very masses; +inf if it needs forbidden arcs
+  double lower_bound;     // of the optimum without entropy: the value of potentials with f_i + g_j <= C_ij
+  double upper_bound;     // the cost of a plan with exactly these masses; +inf if it needs forbidden entries
   std::int64_t iterations;
   bool converged;
 };
 
-// Sinkhorn's iteration on potentials, that is in the log domain: nothing underflows, whatever epsilon. It starts from a larger
-// epsilon and lowers it. Each iteration is one pass that makes the row sums exact and then corrects the columns.
+// Sinkhorn's iteration on potentials, that is in the log domain, so that nothing underflows for any epsilon. It starts from a
+// larger epsilon and lowers it. Each iteration is one pass that makes the row sums exact and then corrects the columns.
 //
-// Shapes: as optimal_transport. C_ij = +inf forbids the arc. Rounding of the bounds: some eps times the largest cost used.
-// Throws: as optimal_transport; also where all arcs of a row or column with mass are forbidden.
+// Shapes: as optimal_transport. C_ij = +inf forbids the entry. Rounding error of the bounds: some eps times the largest cost
+//         used.
+// Throws: as optimal_transport; also if all entries of a row or column with mass are forbidden.
 template <class T>
 ENTROPIC_API void sinkhorn(const Sinkhorn& options, MatrixView<const std::type_identity_t<T>> a,
                            MatrixView<const std::type_identity_t<T>> b, MatrixView<const std::type_identity_t<T>> cost,
@@ -328,17 +331,17 @@ struct UnbalancedSinkhorn {
 };
 
 struct UnbalancedSinkhornResult {
-  double value;  // of the plan: all terms of the formula
-  double gap;    // value less that of the dual, at least 0: the minimum is at most so far below value
+  double value;  // value of the plan: all terms of the formula
+  double gap;    // value minus that of the dual, at least 0: the minimum is at most this far below value
   std::int64_t iterations;
   bool converged;
 };
 
-// Sinkhorn's iteration in the log domain, from a larger epsilon down, each step followed by the best shift of f against g.
-// P_ij = a_i b_j exp((f_i + g_j - C_ij) / epsilon). Mass that forbidden arcs leave no way stays, at a potential of +inf.
+// Sinkhorn's iteration in the log domain, from a larger epsilon down; each step is followed by the best shift of f against g.
+// P_ij = a_i b_j exp((f_i + g_j - C_ij) / epsilon). Mass whose entries are all forbidden stays, with a potential of +inf.
 //
-// Shapes: as optimal_transport. The gap is a sum of terms that are not negative and is exact down to far below value's
-// rounding. Throws: as optimal_transport, but for sums that differ; sums whose product is not finite.
+// Shapes: as optimal_transport. The gap is a sum of terms that are not negative and is exact far below the rounding error of
+// value. Throws: as optimal_transport, except that sums may differ but their product must be finite.
 template <class T>
 ENTROPIC_API void unbalanced_sinkhorn(const UnbalancedSinkhorn& options, MatrixView<const std::type_identity_t<T>> a,
                                       MatrixView<const std::type_identity_t<T>> b,
@@ -376,13 +379,13 @@ struct SinkhornBarycenter {
 };
 
 struct SinkhornBarycenterResult {
-  double marginal_error;  // the largest sum over a p_k of what its plan's rows are off, its columns being the barycenter's
+  double marginal_error;  // the largest, over k, sum of errors of plan k's row sums; its column sums are the barycenter
   std::int64_t iterations;
   bool converged;
 };
 
-// Iterative Bregman projections in the log domain, from a larger epsilon down. Rows of p and the weights are scaled to sum 1.
-// f and g, where wanted, are the plans' potentials, P_k = exp((f_k + g_k - C) / epsilon), sum_k weights_k g_k = 0.
+// Iterative Bregman projections in the log domain, from a larger epsilon down. Rows of p and the weights are scaled to sum 1. f
+// and g, if wanted, are the plans' potentials, P_k = exp((f_k + g_k - C) / epsilon), sum_k weights_k g_k = 0.
 //
 // Shapes: p k x n; weights k, or empty for equal ones; cost n x m; barycenter m; f k x n, g k x m, or of no rows.
 // Throws: std::invalid_argument: a mass or a weight that is negative, NaN or infinite, a row without mass, weights that are all
@@ -427,27 +430,28 @@ struct SinkhornDivergence {
                                                          .above = 0}};
 };
 
-// At least 0, and 0 where x = y and a = b. Units: distance to the power `order`; no root is taken.
+// It is at least 0, and 0 if x = y and a = b. Units: distance to the power `order`; no root is taken.
 //
 // Shapes, Throws: as wasserstein.
 template <class T>
 ENTROPIC_API double sinkhorn_divergence(const SinkhornDivergence& options, MatrixView<const T> x, MatrixView<const T> y,
                                         std::span<const std::type_identity_t<T>> a, std::span<const std::type_identity_t<T>> b);
 
-// g_j = min_i (C_ij - f_i): the largest g with f_i + g_j <= C_ij. +inf where all C_ij are, and -inf counts in f as absent.
+// g_j = min_i (C_ij - f_i): the largest g with f_i + g_j <= C_ij. g_j is +inf if all its C_ij are, and f_i = -inf counts as
+// absent.
 //
 // Shapes: f n, cost n x m, g m. Throws: std::invalid_argument on NaN, a cost of -inf, f of +inf.
 template <class T>
 ENTROPIC_API void c_transform(std::span<const std::type_identity_t<T>> f, MatrixView<const T> cost,
                               std::span<std::type_identity_t<T>> g);
 
-// <a, f> + <b, g>: no more than the cost of any plan, if f_i + g_j <= C_ij. A mass of 0 counts for nothing, whatever the
-// potential. Shapes: f and a n, g and b m.
+// <a, f> + <b, g>: no more than the cost of any plan, if f_i + g_j <= C_ij. A mass of 0 adds 0 for any potential. Shapes: f and
+// a n, g and b m.
 template <class T>
 ENTROPIC_API double dual_value(std::span<const T> f, std::span<const T> g, std::span<const T> a, std::span<const T> b);
 
-// max |f_i - f_j| / D_ij over i != j: the Lipschitz constant of f on points at these distances. +inf where two points at
-// distance 0 have different values, 0 for one point. W_1 >= |<a - b, f>| / it.
+// max |f_i - f_j| / D_ij over i != j: the Lipschitz constant of f on points at these distances. +inf if two points at distance
+// 0 have different values; 0 for one point. W_1 >= |<a - b, f>| / it.
 //
 // Shapes: f n, distance n x n. Throws: std::invalid_argument: a distance that is negative or NaN, an f that is not finite.
 template <class T>

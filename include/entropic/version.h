@@ -8,7 +8,7 @@
 #error "entropic needs C++20: compile with -std=c++20 or later"
 #endif
 
-// The one place where it stands: CMake and pyproject.toml read it here.
+// This is the only place of the version: CMake and pyproject.toml read it here.
 #define ENTROPIC_VERSION_MAJOR 0
 #define ENTROPIC_VERSION_MINOR 1
 #define ENTROPIC_VERSION_PATCH 0
@@ -17,9 +17,9 @@
 #define ENTROPIC_VERSION_TEXT(major, minor, patch) ENTROPIC_VERSION_TEXT_OF(major, minor, patch)
 #define ENTROPIC_VERSION_TEXT_OF(major, minor, patch) #major "." #minor "." #patch
 
-// v0_1: the inline namespace of every name, so that two versions whose binaries do not fit together can be in one program and
-// a program built with the headers of one does not link with the other. As long as the major version is 0 that is every minor
-// version, and what find_package and the shared library's name say too.
+// v0_1 is the inline namespace of every name. With it, two versions with incompatible binaries can be in one program, and a
+// program built with the headers of one does not link with the other. As long as the major version is 0, every minor version
+// counts as incompatible; find_package and the shared library's name say this too.
 #define ENTROPIC_ABI ENTROPIC_ABI_NAME(ENTROPIC_VERSION_MAJOR, ENTROPIC_VERSION_MINOR)
 #define ENTROPIC_ABI_NAME(major, minor) ENTROPIC_ABI_NAME_OF(major, minor)
 #define ENTROPIC_ABI_NAME_OF(major, minor) v##major##_##minor

@@ -10,7 +10,7 @@ from entropic._maps import MAPS, map_and_params
 
 
 class MapCall(NamedTuple):
-    """A map and its parameters in the order that _core wants; None where a parameter is the same for all."""
+    """A map and its parameters in _core's order; None if a parameter has one value for all queries."""
 
     name: str
     values: tuple
@@ -18,14 +18,14 @@ class MapCall(NamedTuple):
 
 
 def map_call(function, given, params):
-    """A map by name, or (name, {parameter: value}), with parameters beside it. Arrays stay as they are."""
+    """A map by name, or (name, {parameter: value}), with further parameters. Arrays are not converted."""
     name, values = map_and_params(function, given, params)
     per_row = tuple(param["name"] if param["per_row"] else None for param in MAPS[name]["params"])
     return MapCall(name, tuple(values.values()), per_row)
 
 
 def scale_values(function, scale, train_length, kappa):
-    """(scale, number, train_length, kappa) as _core wants them."""
+    """(scale, number, train_length, kappa) as _core takes them."""
     if isinstance(scale, str):
         if scale not in ("sqrt", "entropy_invariant"):
             raise ValueError(f"{function}: scale must be 'sqrt', 'entropy_invariant' or a number, got {scale!r}")
@@ -41,7 +41,7 @@ def _number(function, scale, words):
 
 
 class Shape(NamedTuple):
-    """What q, k and v are together."""
+    """The common shape of q, k and v."""
 
     batch: tuple  # the axes before the heads
     heads: int
@@ -52,7 +52,7 @@ class Shape(NamedTuple):
 
 
 def _broadcast(*shapes):
-    """The common shape, of sizes that may be torch's symbols."""
+    """The common shape; sizes may be torch's symbols."""
     sizes = [1] * max(map(len, shapes))
     for shape in shapes:
         for at, size in enumerate(shape, len(sizes) - len(shape)):
@@ -90,7 +90,7 @@ def shape_of(function, q, k, v):
 
 
 def _four_axes(x, batch, heads):
-    """x as (batch, heads, rows, columns), the last without gaps, and where it can be without a copy."""
+    """x as (batch, heads, rows, columns), the last axis without gaps; without a copy if possible."""
     whole = np.broadcast_to(x, (*batch, heads, *x.shape[-2:])).reshape(math.prod(batch), heads, *x.shape[-2:])
     if whole.shape[-1] > 1 and whole.strides[-1] != whole.itemsize:
         whole = np.ascontiguousarray(whole)
@@ -98,7 +98,7 @@ def _four_axes(x, batch, heads):
 
 
 def _mask(function, mask, shape, dtype):
-    """(visible, additive), of which at most one is there."""
+    """(visible, additive); at most one is not None."""
     if mask is None:
         return None, None
     mask = _convert.to_numpy(function, "mask", mask)
@@ -156,14 +156,14 @@ class _Call:
         return np.empty(shape, self.work)
 
     def gradients(self):
-        """The gradient in out that was given last, and room for those in q, k and v."""
+        """The gradient in out, and room for those in q, k and v."""
         g = self.others[-1]
         if g.shape != self.out_shape:
             raise ValueError(f"{self.function}: grad must have the shape of out, {self.out_shape}, got {g.shape}")
         return _four_axes(g, self.shape.batch, self.shape.heads), [self.empty(*x.shape) for x in self.arrays]
 
     def back_gradients(self, gradients):
-        """Gradients in q, k and v as their callers have these."""
+        """Gradients in the form of the caller's q, k and v."""
         results = []
         for like, d, wanted in zip(self.kinds, gradients, self.shapes, strict=True):
             results.append(self.back(like, _layout.sum_to(d.reshape(*self.shape.batch, *d.shape[1:]), wanted), *wanted))

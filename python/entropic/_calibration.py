@@ -71,7 +71,7 @@ def fit_temperature(x, labels, *, sample_weight=None, ignore_index=None):
             else "the scores do not favour the labels"
         )
         warnings.warn(
-            f"fit_temperature: T = {temperature:g} is an end of what is allowed, and the loss falls on beyond it: {why}",
+            f"fit_temperature: T = {temperature:g} is an end of the allowed range, and the loss still falls beyond it: {why}",
             TemperatureClampedWarning,
             stacklevel=2,
         )
@@ -395,7 +395,7 @@ def fit_vector_scaling(x, labels, *, ridge=1e-6, sample_weight=None, ignore_inde
         raise ValueError(f"{name}: ridge must be at least 0 and finite, got {ridge:g}")
     values, classes, weights, _ = _labelled(name, "x", x, labels, sample_weight, ignore_index)
     values = values.astype(np.float64)
-    # In units in which sums of squares neither overflow nor vanish.
+    # Scaled so that sums of squares neither overflow nor vanish.
     largest = np.abs(values, where=np.isfinite(values), out=np.zeros_like(values)).max(initial=0)
     unit = 2.0 ** np.clip(np.frexp(largest)[1], -1020, 1020) if largest > 0 else 1.0
     values = values / unit
@@ -410,14 +410,16 @@ def fit_vector_scaling(x, labels, *, ridge=1e-6, sample_weight=None, ignore_inde
     values, classes = values[rows], classes[rows]
     missing = np.setdiff1d(np.arange(values.shape[1]), classes)
     if ridge == 0 and len(missing) > 0:
-        raise ValueError(f"{name}: class {missing[0]} is no row's label, so that its bias would be -inf; give a ridge above 0")
-    if clamped and temperature < 1:  # every label has the largest score, whatever their size
+        raise ValueError(
+            f"{name}: class {missing[0]} is not the label of any row, so its bias would be -inf; give a ridge above 0"
+        )
+    if clamped and temperature < 1:  # every label has the largest score, of any size
         finite = values[np.isfinite(values)]
         temperature = max(finite.max() - finite.min(), np.finfo(float).tiny)
     change, mean, found = _newton(values / temperature, classes, weights / weights.sum(), ridge)
     if not found:
         raise ValueError(
-            f"{name}: the loss falls on for ever, as scales and biases exist at which every row of some class is right; "
+            f"{name}: the loss has no minimum, because scales and biases exist at which every row of some class is right; "
             f"give a ridge above {ridge:g}"
         )
     bias = change[1] - change[0] * mean
@@ -462,7 +464,7 @@ def _newton(x, labels, weights, ridge):
         def curved(step, p=p, diagonal=diagonal):
             u = scores(step)
             u -= np.einsum("ri,ri->r", p, u)[:, None]
-            # Where the loss is flat, as along equal biases, rounding must not take the step to infinity.
+            # Where the loss is flat, as along equal biases, rounding must not make the step infinite.
             return summed(column * p * u) + ridge * step + _DAMPING * diagonal * step
 
         step = -_conjugate_gradients(curved, gradient, diagonal)
@@ -489,12 +491,12 @@ def _newton(x, labels, weights, ridge):
 
 
 _DAMPING = 1e-9
-_LONGEST = 10.0  # as far as scores go in one step: where p is 0 or 1 the loss has no curvature to say how far
+_LONGEST = 10.0  # the most that scores move in one step: where p is 0 or 1 the loss has no curvature to limit it
 _NEWTON_STEPS = 50  # along a direction without a minimum each moves scores by about 1
 
 
 def _conjugate_gradients(curved, gradient, diagonal):
-    """H^-1 gradient, where curved(s) is H s, to the digits that Newton's next step needs."""
+    """H^-1 gradient, where curved(s) is H s, as exactly as Newton's next step needs it."""
     inverse = np.where(diagonal > 0, 1 / np.where(diagonal > 0, diagonal, 1), 0)
     solution, residual = np.zeros_like(gradient), gradient.copy()
     direction = inverse * residual
@@ -565,17 +567,17 @@ def entropy_invariant_scale(n, d, *, train_length=512, kappa=None):
 
 
 def _array(name, argument, x):
-    """Any array as NumPy's, torch's bfloat16 too."""
+    """Any array as a NumPy array, also torch's bfloat16."""
     if getattr(x, "requires_grad", False):
         raise TypeError(
-            f"{name}: {argument} is a {type(x).__name__} that requires grad, and what is fitted or counted has none; "
+            f"{name}: {argument} is a {type(x).__name__} that requires grad, and the result has no gradient; "
             f"pass {argument}.detach()"
         )
     return _convert.to_numpy(name, argument, x, bfloat16=True)
 
 
 def _matrix(name, argument, x):
-    """(x as a contiguous matrix of float32 or float64, the shape of its rows, how far sums of p of this type may be from 1)."""
+    """(x as a contiguous matrix of float32 or float64, the shape of its rows, the tolerance for sums of p in this type)."""
     array, dtype = _convert.to_wide_floats(name, argument, _array(name, argument, x))
     if array.ndim == 0:
         raise ValueError(f"{name}: {argument} must have at least one axis, got a single number")
@@ -585,7 +587,7 @@ def _matrix(name, argument, x):
 
 
 def _weights(name, argument, sample_weight, shape):
-    """One number for each row in float64, or none."""
+    """The weights, one number for each row in float64, or None."""
     if sample_weight is None:
         return np.empty(0)
     weights = _convert.to_floats(name, "sample_weight", _array(name, "sample_weight", sample_weight))[0]
@@ -597,7 +599,7 @@ def _weights(name, argument, sample_weight, shape):
 
 
 def _labelled(name, argument, x, labels, sample_weight, ignore_index):
-    """(x as such a matrix, the class of each row, their weights or none, the tolerance of sums)."""
+    """(x as a matrix like _matrix, the class of each row, their weights or None, the tolerance of sums)."""
     matrix, shape, tolerance = _matrix(name, argument, x)
     classes = _array(name, "labels", labels)
     if classes.dtype.kind not in "iub" and classes.size > 0:
@@ -612,11 +614,11 @@ def _labelled(name, argument, x, labels, sample_weight, ignore_index):
         ignored = classes == _checks.integer(name, "ignore_index", ignore_index)
         if classes.size > 0 and ignored.all():
             raise ValueError(
-                f"{name}: some row must count: all {classes.size} labels are {ignore_index}, which ignore_index leaves out"
+                f"{name}: some label must be other than ignore_index, got {ignore_index} in all {classes.size} rows"
             )
         if weights.size > 0 and not weights[~ignored].any():
             raise ValueError(
-                f"{name}: some row must count: sample_weight is 0 in all {(~ignored).sum()} rows that ignore_index leaves"
+                f"{name}: sample_weight must be above 0 in some row that ignore_index keeps, got 0 in all {(~ignored).sum()}"
             )
         weights = np.where(ignored, 0.0, weights if weights.size else 1.0)
     return matrix, classes, weights, tolerance

@@ -1,4 +1,4 @@
-"""What the functions of maps do: any array in, the same kind out; _core knows floating-point NumPy arrays.
+"""The functions of maps: they take any array and return the same kind; _core takes floating-point NumPy arrays.
 
 Each function takes an operation (see _maps.Kernels) and first tries the common case, a plain array.
 """
@@ -14,7 +14,7 @@ may_share_memory = np.may_share_memory
 
 
 def run_map(operation, x, axis, out, params):
-    """operation(x) in x's shape, into out where given."""
+    """operation(x) in x's shape, written to out if given."""
     if type(x) is ndarray:
         dtype = x.dtype
         if dtype is FLOAT32 or dtype is FLOAT64 or dtype is FLOAT16:
@@ -41,10 +41,10 @@ def run_map(operation, x, axis, out, params):
         return _convert.same_kind(x, _convert.cast(y, dtype))
     target = _convert.writable(name, out, array.shape, dtype)
     if not _convert.same_memory(array, target) and may_share_memory(array, target):
-        # Exact, but not at any price.
+        # The check is exact, within a limit of time.
         if may_share_memory(array, target, max_work=100_000):
             raise ValueError(f"{name}: out must be x itself or share no memory with it, got arrays that overlap in part")
-        values = values.copy()  # interleaved: legal, but no business of the library
+        values = values.copy()  # interleaved arrays are legal, but the library does not take them
     y = target if target.dtype == values.dtype else empty_like(values)
     operation.forward(values, y, axis, params)
     if y is not target:
@@ -94,7 +94,7 @@ def run_vjp(operation, x, y, grad, axis, params):
 
 
 def run_param_vjp(operation, x, y, grad, axis, params, param_grad):
-    """J^T grad, and the gradients in the parameters that param_grad asks for, one number per row."""
+    """J^T grad, and the gradients in the parameters that param_grad names, one number per row."""
     names = _checks.asked_params(operation.name + "_vjp", operation.per_row, params, param_grad)
     values, others, dtype = _vjp_arrays(operation, x, y, grad)
     dx = empty_like(values)
@@ -107,7 +107,7 @@ def run_param_vjp(operation, x, y, grad, axis, params, param_grad):
 
 
 def _vjp_arrays(operation, x, y, grad):
-    """(x, [y, grad], dtype of the result), all in the type to compute in."""
+    """(x, [y, grad], dtype of the result), with arrays in the type of the computation."""
     name = operation.name + "_vjp"
     values, dtype = _floats(name, "x", x)
     others = [_convert.cast(_floats(name, argument, array)[0], values.dtype) for argument, array in (("y", y), ("grad", grad))]

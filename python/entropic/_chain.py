@@ -1,4 +1,4 @@
-"""What the adapters to language models share: a chain's distribution as logits, or one that leaves a single token."""
+"""The part that adapters to language models share: a chain's distribution, or the drawn token, as logits."""
 
 import itertools
 
@@ -9,7 +9,8 @@ from entropic._sampling import Sampler
 
 
 class Chain:
-    """Steps as a function of a batch of logits, one row a sequence: those of Sampler, and those of _text_steps among them."""
+    """Steps as a function of a batch of logits with one row for each sequence: steps of Sampler mixed with those of
+    _text_steps."""
 
     def __init__(self, steps, seed, stream):
         self.draws = seed is not None
@@ -29,10 +30,10 @@ class Chain:
             self.parts.append(Sampler([], seed=seed))
 
     def __call__(self, scores, position, tokens=None):
-        """float32 logits for rows of float32: log p of the chain or, where it draws, 0 for the token and -inf elsewhere.
+        """float32 logits for rows of float32: log p of the chain or, if it draws, 0 for the drawn token and -inf elsewhere.
 
-        position is how many tokens each row's text has, one number or one for each row; tokens are these, a sequence for each
-        row. A row without a distribution stays as it is.
+        position is the number of tokens of each row's text, one number or one for each row; tokens are these tokens, a sequence
+        for each row. A row without a distribution does not change.
         """
         *before, last = self.parts
         positions = np.broadcast_to(np.asarray(position, np.int64), len(scores))
@@ -69,7 +70,7 @@ class Chain:
 
 
 def _listed(steps):
-    """Steps, if they are a list; Sampler says what else is wrong."""
+    """The steps, if they are a list; Sampler reports other errors."""
     return list(steps) if isinstance(steps, (list, tuple)) else Sampler(steps).steps
 
 

@@ -7,21 +7,21 @@ import numpy as np
 
 
 def misfit(function, argument, wanted, which, value, may_be="a number or an array"):
-    """The error of a parameter whose values do not spread over the rows: `which` says what the shape `wanted` is."""
+    """The error for a parameter whose values do not broadcast over the rows; `which` describes the shape `wanted`."""
     return ValueError(
         f"{function}: {argument} must be {may_be} that broadcasts to {tuple(wanted)}, {which}, got shape {tuple(value.shape)}"
     )
 
 
 def flag(operation, argument, value):
-    """A bool, and nothing that Python would take for one: "no" is true."""
+    """A bool. Other values that Python would convert are refused: "no" would be true."""
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{operation}: {argument} must be a bool, got {type(value).__name__}")
     return bool(value)
 
 
 def number(operation, argument, value, expected="a number"):
-    """A float, and nothing that Python would read as one: float("1") is 1. Beyond floats: inf."""
+    """A float. Other values that Python would convert are refused, such as "1". A number beyond floats becomes inf."""
     try:
         if not isinstance(value, (str, bytes)):
             return float(value)
@@ -40,9 +40,9 @@ def integer(operation, argument, value, expected="an integer"):
 
 
 def asked_params(function, names, values, param_grad):
-    """The parameters that `param_grad` asks for, True or names: `names` are those per row, None in the place of others.
+    """The parameters that `param_grad`, True or names, asks for. `names` are those per row, with None for others.
 
-    Where a map has others than the temperature, True is these.
+    If a map has other parameters than the temperature, True means these.
     """
     given = [name for name, value in zip(names, values, strict=True) if name is not None and value is not None]
     if param_grad is True:

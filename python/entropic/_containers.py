@@ -1,4 +1,4 @@
-"""Dask's and xarray's arrays: the same functions on their blocks, computed when the array is, and with their coordinates."""
+"""Arrays of Dask and xarray: the functions work on their blocks, when the array is computed, and keep coordinates."""
 
 import numpy as np
 
@@ -16,10 +16,11 @@ def _is_labelled(x):
 
 
 def along(function, arrays, results, axis, params=()):
-    """function(*arrays, params) of what may be Dask arrays or DataArrays, whose rows lie along axis, and reach it last.
+    """function(*arrays, params) on arrays that may be Dask arrays or DataArrays. Their rows are along axis, which becomes the
+    last one for the function.
 
     `arrays` are pairs of an array and whether it has rows ("(i)") or one entry for each row ("()"); `results` says the same of
-    what function returns. Params that are arrays, of x's shape with 1 for axis, go along with their rows.
+    what function returns. Params that are arrays have x's shape with 1 for axis, and are split with the rows.
     """
     x = arrays[0][0]
     if any(_is_labelled(array) for array, _ in arrays):
@@ -30,7 +31,7 @@ def along(function, arrays, results, axis, params=()):
 
 
 def with_axis(y, x, axis):
-    """Numbers of x's rows with an axis of 1 in place of theirs."""
+    """One number for each row of x, with an axis of size 1 instead of the row's axis."""
     axis = x.get_axis_num(axis) if isinstance(axis, str) else axis % x.ndim
     if _is_labelled(x):
         return y.expand_dims(x.dims[axis], axis)
@@ -38,7 +39,7 @@ def with_axis(y, x, axis):
 
 
 def _labelled(function, arrays, results, axis, params):
-    """DataArrays: dimensions go together by name, and results have names and coordinates; axis may be a dimension's name."""
+    """DataArrays: dimensions are matched by name, and results have names and coordinates; axis may be a dimension's name."""
     x = next(array for array, _ in arrays if _is_labelled(array))
     axis = x.get_axis_num(axis) if isinstance(axis, str) else np.lib.array_utils.normalize_axis_index(axis, x.ndim)
     one = x.isel({x.dims[axis]: 0}, drop=True)
@@ -61,13 +62,13 @@ def _laid_out(array, like):
 
     unknown = set(array.dims) - set(like.dims)
     if unknown:
-        raise ValueError(f"an array has the dimension {sorted(map(str, unknown))[0]!r}, which the first has not: {like.dims}")
+        raise ValueError(f"an array has the dimension {sorted(map(str, unknown))[0]!r}, which the first one lacks: {like.dims}")
     array, _ = xarray.align(array, like, join="exact")
     return array.broadcast_like(like).transpose(*like.dims).data
 
 
 def _of_rows(param, one, spread):
-    """A parameter of rows, with or without the dimension of the axis."""
+    """A parameter with a value for each row, with or without the dimension of the axis."""
     like = spread if set(spread.dims) == set(param.dims) else one
     return np.asarray(_laid_out(param, like)).reshape(spread.shape)
 
@@ -85,7 +86,7 @@ def _at_once(function, arrays, results, axis, params):
 
 
 def _lazy(function, arrays, results, axis, params):
-    """Dask arrays: of their blocks, which rows come whole in."""
+    """Dask arrays: works on blocks that contain whole rows."""
     import dask.array as da
 
     x = arrays[0][0]
@@ -106,7 +107,7 @@ def _lazy(function, arrays, results, axis, params):
         filled = tuple(np.asarray(next(rows))[..., np.newaxis] if i in spread else value for i, value in enumerate(params))
         return function(*blocks[: len(arrays)], filled)
 
-    # The types that come out are those of one row of one entry: of probability 1, of class 0.
+    # The types of the results are those for one row of one entry, with probability 1 and class 0.
     def one(array, of):
         return np.full((1, 1) if of == "(i)" else (1,), array.dtype.kind == "f", array.dtype)
 

@@ -1,4 +1,4 @@
-"""Arrays of any kind as NumPy's, of a type that the library computes in, and results as the kind that was given."""
+"""Arrays of any kind become NumPy arrays of a type that the library has, and results become the kind that was given."""
 
 import sys
 
@@ -17,27 +17,27 @@ ndarray = np.ndarray
 
 
 def per_row(function, argument, value):
-    """A parameter that may have a value for each row: an array as float64, anything else as it is."""
+    """A parameter that may have a value for each row: an array becomes float64, anything else is returned unchanged."""
     if isinstance(value, (ndarray, list, tuple)) or hasattr(value, "__dlpack__"):
         return to_floats(function, argument, to_numpy(function, argument, value))[0].astype(FLOAT64, copy=False)
     return value
 
 
 def number_or_array(result):
-    return result[()] if isinstance(result, ndarray) else result  # a number where no axis is left, as NumPy's sums
+    return result[()] if isinstance(result, ndarray) else result  # a number if no axis is left, as for NumPy's sums
 
 
 def cast(array, dtype):
     if array.dtype == dtype:
         return array
-    with np.errstate(all="ignore"):  # beyond float16's range is inf, without a word
+    with np.errstate(all="ignore"):  # a number beyond float16's range becomes inf, without a warning
         return array.astype(dtype)
 
 
 def to_numpy(operation, argument, x, bfloat16=False):
-    """x as a plain ndarray of whatever dtype, without a copy where it is an array.
+    """x as a plain ndarray of any dtype, without a copy if it is an array.
 
-    `bfloat16`: torch's tensors of that, which NumPy does not have, become float32, which holds all of them.
+    `bfloat16`: torch's tensors of this type, which NumPy lacks, become float32, which holds all their values.
     """
     if type(x) is ndarray:
         return x
@@ -61,8 +61,8 @@ def to_numpy(operation, argument, x, bfloat16=False):
             "under jit, grad and vmap"
         )
     if not hasattr(x, "__dlpack__") or type(x).__module__.startswith("pyarrow"):
-        # Arrow's arrays without a copy, as lists of one length. pandas' frames and xarray's arrays have both interfaces, and
-        # NumPy's knows more: the other has rows of coordinates beside the numbers.
+        # Arrow's arrays without a copy, as lists of one length. pandas' frames and xarray's arrays have both interfaces.
+        # NumPy's is better for them: the other adds rows of coordinates to the numbers.
         has_arrow = hasattr(x, "__arrow_c_array__") or hasattr(x, "__arrow_c_stream__")
         if has_arrow and not type(x).__module__.startswith(("pandas", "xarray")):
             return from_arrow(x)
@@ -94,7 +94,7 @@ def is_bfloat16(x):
 
 
 def to_floats(operation, argument, array):
-    """(array in the type to compute in, dtype of the result)."""
+    """(array in the type of the computation, dtype of the result)."""
     dtype = array.dtype
     if dtype is FLOAT32 or dtype is FLOAT64 or dtype is FLOAT16:
         return array, dtype
@@ -114,7 +114,7 @@ def to_floats(operation, argument, array):
 
 
 def to_wide_floats(operation, argument, array):
-    """The same where float16 is none to compute in."""
+    """Like to_floats, for operations that do not compute in float16."""
     values, dtype = to_floats(operation, argument, array)
     return values.astype(FLOAT32) if values.dtype == FLOAT16 else values, dtype
 
@@ -141,7 +141,7 @@ def same_memory(a, b):
 
 
 def same_kind(x, result):
-    """result as the kind of array that x is, over the same memory where x is not bfloat16."""
+    """result as the same kind of array as x, in the same memory unless x is bfloat16."""
     if isinstance(x, ndarray) or not hasattr(x, "__dlpack__") or type(x).__module__.startswith("pyarrow"):
         return result
     if is_bfloat16(x):

@@ -1,4 +1,4 @@
-"""How a public name goes: for one minor version at least it works, and warns."""
+"""Before a public name is removed, it works and warns for at least one minor version."""
 
 import functools
 import warnings

@@ -1,4 +1,4 @@
-"""Entropy control: what follows from changing the scale of scores, or the power of a distribution."""
+"""Entropy control: functions that change the scale of scores, or take powers of a distribution."""
 
 import math
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ STATUS = np.array(_core.gamma_status_names)
 
 
 class GammaResult(NamedTuple):
-    """What gamma_for_entropy found: one entry for each row."""
+    """The result of gamma_for_entropy: one entry for each row."""
 
     gamma: Any
     entropy: Any
@@ -31,7 +31,7 @@ def gamma_of(x, axis, gamma_range, params):
 
 
 def gammas_of(x, axis, gamma_range, params):
-    """gamma and the entropy in float64, and the number of the status, of each row of float32 or float64 scores."""
+    """gamma and the entropy in float64, and the number of the status, for each row of float32 or float64 scores."""
     name = "gamma_for_entropy"
     params["min_gamma"], params["max_gamma"] = checked_range(name, gamma_range)
     lead = (*x.shape[:axis], *x.shape[axis + 1 :])
@@ -250,7 +250,7 @@ def tables_of(values, targets):
     spread = {target: _spread(name, target, value, tuple(lead)) for target, value in targets.items()}
     tables = np.ascontiguousarray(values).reshape(math.prod(lead), rows, cols)
     result, gamma = np.empty_like(tables), np.ones(len(tables))
-    if tables.size == 0:  # nothing to meet, but parameters are checked
+    if tables.size == 0:  # there is no target to meet, but parameters are checked
         at_first = tuple(value if value is None or np.ndim(value) == 0 else 0.0 for value in spread.values())
         _core.normalize_joint(np.empty((0, 0)), np.empty((0, 0)), at_first)
     else:
@@ -266,7 +266,7 @@ def tables_of(values, targets):
 
 
 def _spread(name, target, value, lead):
-    """A target as it is, or as one number for each table."""
+    """A target unchanged, or as one number for each table."""
     value = _convert.per_row(name, target, value)
     if not isinstance(value, np.ndarray):
         return value

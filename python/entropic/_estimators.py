@@ -13,8 +13,8 @@ from entropic import _calibration, _convert, _core, _generated
 
 
 class _Scaler(ClassifierMixin, TransformerMixin, BaseEstimator):
-    """What both share: scores in, classes out. One column of scores, or one axis as decision_function gives for two
-    classes, stands for the scores (0, s)."""
+    """The base of both scalers: they take scores and predict classes. One column of scores s, or one axis as from
+    decision_function for two classes, stands for the scores (0, s)."""
 
     def __init__(self, *, classes=None):
         self.classes = classes
@@ -75,7 +75,7 @@ class _Scaler(ClassifierMixin, TransformerMixin, BaseEstimator):
         return X
 
     def _check(self, X):
-        # -inf stands for an absent class, and scikit-learn's own check knows no half of infinity.
+        # -inf stands for an absent class, and scikit-learn's own check cannot allow only one infinity.
         wrong = np.isnan(X).any(axis=1) | np.isposinf(X).any(axis=1)
         if wrong.any():
             raise ValueError(
@@ -87,7 +87,7 @@ class _Scaler(ClassifierMixin, TransformerMixin, BaseEstimator):
 
 
 def _readable(estimator, X):
-    """torch's tensors that NumPy cannot read: those of bfloat16 as float32, and those with a gradient not at all."""
+    """Tensors of torch that NumPy cannot read: bfloat16 becomes float32, and tensors with a gradient are refused."""
     if getattr(X, "requires_grad", False):
         raise TypeError(
             f"{type(estimator).__name__}: X is a tensor that requires grad, and there is none here; pass X.detach()"
@@ -96,7 +96,7 @@ def _readable(estimator, X):
 
 
 def _as_column(X):
-    """One-dimensional scores, as decision_function gives for two classes, as the one column that they are."""
+    """One-dimensional scores, as from decision_function for two classes, as one column."""
     if isinstance(X, (list, tuple)) and X and all(np.ndim(one) == 0 for one in X):
         X = np.asarray(X)
     return X.reshape(-1, 1) if isinstance(X, np.ndarray) and X.ndim == 1 else X
@@ -299,7 +299,7 @@ class EntropyNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def transform(self, X):
         """The distributions, in X's shape; of X's kind, on the CPU, where scikit-learn's array_api_dispatch is on."""
-        # Where it was not fitted, any number of columns is right.
+        # If it was not fitted, any number of columns is right.
         reset = not hasattr(self, "n_features_in_")
         return self._normalized(validate_data(self, _readable(self, X), dtype="numeric", ensure_all_finite=False, reset=reset))
 
@@ -315,7 +315,7 @@ class EntropyNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return p
 
 
-# Where users find them, and where pickle does.
+# The module in which users and pickle find them.
 for _one in (EntropyNormalizer, EntropyScaler, TemperatureScaler, VectorScaler):
     _one.__module__ = "entropic.calibration"
 del _one

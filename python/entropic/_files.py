@@ -97,7 +97,7 @@ def write(path, array, *, columns=None, labels=None, key=None, format=None):
     form = _format("write", path, format)
     for argument, given, formats in (("columns", columns, UNNAMED), ("labels", labels, UNNAMED), ("key", key, WITHOUT_KEY)):
         if given is not None and form in formats:
-            raise ValueError(f"write: {argument} must be None for .{form}, which has no place for such names")
+            raise ValueError(f"write: {argument} must be None for .{form}, which cannot store such names")
         if isinstance(given, str) and argument != "key":
             raise TypeError(f"write: {argument} must be a sequence of names, got one string")
     values, kind = _numbers(array)

@@ -10,14 +10,14 @@ from entropic import _checks, _core, _transport
 
 
 class SlicedResult(NamedTuple):
-    """What sliced_wasserstein found, and how far chance may have put it off."""
+    """The result of sliced_wasserstein, with its standard error."""
 
     distance: Any
     error: Any
 
 
 class PartialResult(NamedTuple):
-    """What partial_transport found: the cost and what proves it."""
+    """The result of partial_transport: the cost and its proof."""
 
     cost: Any
     plan: Any
@@ -28,7 +28,7 @@ class PartialResult(NamedTuple):
 
 
 class UnbalancedResult(NamedTuple):
-    """What unbalanced_sinkhorn found, and how far from the minimum it may be."""
+    """The result of unbalanced_sinkhorn, and a bound of its distance from the minimum."""
 
     value: Any
     plan: Any
@@ -40,7 +40,7 @@ class UnbalancedResult(NamedTuple):
 
 
 class BarycenterResult(NamedTuple):
-    """What sinkhorn_barycenter found, and how far its plans are from the distributions."""
+    """The result of sinkhorn_barycenter, and the distance of its plans from the distributions."""
 
     barycenter: Any
     marginal_error: Any
@@ -49,7 +49,7 @@ class BarycenterResult(NamedTuple):
 
 
 def directions(name, dimension, projections, seed):
-    """Unit vectors in the rows of a matrix: those given, or so many at random."""
+    """Unit vectors in the rows of a matrix: the given ones, or this many random ones."""
     if np.ndim(projections) == 0:
         count = _checks.integer(name, "projections", projections)
         if count < 1:
@@ -271,7 +271,7 @@ def sinkhorn_barycenter(p, cost, *, epsilon, weights=None, tolerance=1e-9, max_i
 
 
 def barycenters(p, cost, weights, params):
-    """Arrays, leading axes, and of each problem q, f, g, marginal_error, iterations and converged."""
+    """Arrays, leading axes, and for each problem q, f, g, marginal_error, iterations and converged."""
     name = "sinkhorn_barycenter"
     arrays = _transport.Together(name, {"weights": weights}, p=p, cost=cost)
     given = arrays.given

@@ -1,4 +1,4 @@
-"""Arrays along an axis: what functions that are no maps are built on."""
+"""Arrays along an axis, for functions that are not maps."""
 
 import math
 
@@ -8,11 +8,10 @@ from entropic import _convert, _core
 
 
 class Along:
-    """An array along an axis in .values, of its shape and any strides, and the way back: what functions that are no maps are
-    built on."""
+    """An array along an axis in .values, with its shape and any strides, and conversions of results."""
 
     def __init__(self, function, argument, x, axis, *, halves=False, like=None):
-        """`halves`: float16 stays so. `like`: whose kind results have, if not that of x."""
+        """`halves`: float16 is kept. `like`: the array whose kind results have, if not x."""
         array = _convert.to_numpy(function, argument, x)
         self.values, self._dtype = (_convert.to_floats if halves else _convert.to_wide_floats)(function, argument, array)
         self.shape = self.values.shape
@@ -39,13 +38,13 @@ class Along:
         return _convert.number_or_array(_convert.same_kind(self._x, _convert.cast(numbers.reshape(self.lead), self._dtype)))
 
     def index(self, row, preposition="of"):
-        """Where a row is, for messages: " of row 3", " of row (0, 2)", or nothing where there is no other axis."""
+        """The place of a row for messages: " of row 3", " of row (0, 2)", or nothing if there is no other axis."""
         at = tuple(map(int, np.unravel_index(row, self.lead)))
         return f" {preposition} row {at[0] if len(at) == 1 else at}" if at else ""
 
 
 class Rows(Along):
-    """The same as contiguous rows in .values, for what takes a matrix."""
+    """Like Along, with contiguous rows in .values, for functions that take a matrix."""
 
     def __init__(self, function, argument, x, axis, *, halves=False):
         super().__init__(function, argument, x, axis, halves=halves)

@@ -15,13 +15,13 @@ empty, empty_like = np.empty, np.empty_like
 
 
 class Kernel(NamedTuple):
-    """A loss's function in _core, its name for errors, and what it is told."""
+    """A loss's function in _core, its name for errors, and its properties."""
 
     name: str
     run: object
-    arguments: tuple  # what scores and target are called
-    target: str  # what kind of target it is
-    per_row: tuple  # for each parameter its name, or None where all rows have the same value
+    arguments: tuple  # names of scores and target
+    target: str  # kind of target
+    per_row: tuple  # for each parameter its name, or None if all rows have the same value
     maps: tuple  # for each parameter whether it is a map
 
 
@@ -44,7 +44,7 @@ def run(operation, x, target, params, ignore_index, axis, return_grad, param_gra
     learned = _learned(operation, params)
     if _containers.is_container(x):
         if param_grad or any(np.ndim(value) > 0 for value in learned.values()):
-            raise TypeError(f"{name}: of Dask and xarray a parameter is one value and has no gradient")
+            raise TypeError(f"{name}: for arrays of Dask and xarray a parameter is one value and has no gradient")
 
         def of_blocks(x, target, _):
             return run(operation, x, target, params, ignore_index, -1, return_grad, False)
@@ -79,7 +79,7 @@ def _map_in_order(function, name, values):
 
 
 def _learned(operation, params):
-    """What has a gradient, by name: parameters that may be per row, and those of a map."""
+    """The names of parameters with a gradient: those that may be per row, and those of a map."""
     found = {}
     for value, name, is_map in zip(params, operation.per_row, operation.maps, strict=True):
         if name:

@@ -1,5 +1,5 @@
-"""The maps as other functions know them: their kernels, and a map as an argument: its name, (name, {parameter: value}), or with
-parameters beside it."""
+"""The maps for other functions: their kernels, and a map as an argument: its name, (name, {parameter: value}), or its name with
+further parameters."""
 
 from typing import NamedTuple
 
@@ -7,13 +7,13 @@ from entropic import _core
 
 
 class Kernels(NamedTuple):
-    """The functions in _core of a map or a logarithm, its name for errors, and what has a value for each row."""
+    """The functions in _core of a map or a logarithm, its name for errors, and its parameters per row."""
 
     name: str
     forward: object
     vjp: object
     param_vjp: object
-    per_row: tuple  # for each parameter its name, or None where all rows have the same value
+    per_row: tuple  # for each parameter its name, or None if all rows have the same value
 
 
 def _kernels(description):
@@ -27,7 +27,7 @@ MAPS = {operation["name"]: operation for operation in _core.operations() if oper
 
 
 def map_and_params(function, given, params):
-    """(name, its parameters by name and in their order): what is given, otherwise the default."""
+    """(name, its parameters by name in their order): the given value, otherwise the default."""
     if isinstance(given, (tuple, list)) and len(given) == 2 and isinstance(given[1], dict):
         given, within = given
         twice = [param for param in within if param in params]

@@ -32,7 +32,7 @@ def of_one(operation, p, axis, return_grad, params, param_grad=False):
 
     if _containers.is_container(p):
         if param_grad or any(name and np.ndim(value) > 0 for name, value in zip(operation.per_row, params, strict=True)):
-            raise TypeError(f"{operation.name}: of Dask and xarray a parameter is one value and has no gradient")
+            raise TypeError(f"{operation.name}: for arrays of Dask and xarray a parameter is one value and has no gradient")
         results = [False, True] if return_grad else [False]
 
         def of_blocks(p, params):
@@ -78,7 +78,7 @@ def of_two(operation, p, q, axis, return_grad, params):
     (first, p_type), (second, q_type) = (
         _convert.to_floats(name, argument, array) for argument, array in zip("pq", given, strict=True)
     )
-    # A list or integers go along with the other's type.
+    # A list or integers take the type of the other.
     if isinstance(p, (list, tuple)) or given[0].dtype.kind in "biu":
         p_type = q_type
     elif isinstance(q, (list, tuple)) or given[1].dtype.kind in "biu":

@@ -142,7 +142,7 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
 
 
 def _lazy_streams(x, stream, axis):
-    """The stream of each row of an array of Dask or xarray, counted as for one of NumPy."""
+    """The stream of each row of an array of Dask or xarray, counted as for a NumPy array."""
     axis = x.get_axis_num(axis) if isinstance(axis, str) else axis % x.ndim
     lead = [size for d, size in enumerate(x.shape) if d != axis]
     if np.ndim(stream) == 0:
@@ -270,7 +270,7 @@ def _values(name, value):
     if not (isinstance(value, (tuple, list)) and len(value) == len(params)):
         names = ", ".join(param["name"] for param in params)
         raise TypeError(f"Sampler: {name} must have a pair ({names}), got {value!r}")
-    # No bound is no number that _core would name.
+    # _core's messages must not name a number for an open bound.
     open_end = {"min_entropy": 0.0, "max_entropy": math.inf}
     return tuple(open_end[param["name"]] if v is None else v for param, v in zip(params, value, strict=True))
 
@@ -310,7 +310,7 @@ def _streams(function, rows, stream):
 
 
 def _indices(function, rows, size):
-    """Room for the draws, and how many there are of each row."""
+    """Room for the draws, and their number for each row."""
     count = 1 if size is None else natural(function, "size", size, 1 << 62)
     return np.empty((math.prod(rows.lead), count), np.int64), count
 

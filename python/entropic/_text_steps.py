@@ -49,7 +49,7 @@ def _log_softmax(scores):
 
 
 def _kept(scores, log_p, bound):
-    """Scores whose log_p reaches a bound for each row; the most likely in any case."""
+    """Scores whose log_p reaches a bound for each row; the most likely one is always kept."""
     bound = np.minimum(bound, log_p.max(-1, keepdims=True))
     return np.where(log_p < bound, np.float32(-np.inf), scores)
 
@@ -95,13 +95,13 @@ class Xtc:
         self.bound = math.log(_number("xtc's threshold", threshold, 0, 1, "above 0 and at most 1"))
         if not draws:
             raise ValueError("steps: xtc draws whether it acts: give a seed")
-        self.seed = seed ^ 0x585443  # whether it acts is independent of the token
+        self.seed = seed ^ 0x585443  # whether the step acts is independent of the drawn token
 
     def __call__(self, scores, positions, streams, tokens):
         log_p = _log_softmax(scores)
         top = log_p >= self.bound
         least = np.where(top, log_p, np.inf).min(-1, keepdims=True)
-        first = np.argmax(top & (log_p == least), -1)  # of equal ones the lower index
+        first = np.argmax(top & (log_p == least), -1)  # of equal ones, the one with the lower index
         kept = ~top
         kept[np.arange(len(scores)), first] = True
         act = self._acts(positions, streams) & (top.sum(-1) > 1)
@@ -146,7 +146,7 @@ class Dry:
         return scores
 
     def _repeats(self, text):
-        """For each token that once followed what the text ends with: over how many tokens it did."""
+        """For each token that once followed the text's ending: the length of that ending in tokens."""
         ends = np.flatnonzero(np.isin(text, self.breakers))
         most = len(text) - 1 - ends[-1] if len(ends) else len(text)
         lengths = _common_suffixes(text)
@@ -159,7 +159,7 @@ class Dry:
 
 
 def _common_suffixes(text):
-    """For each place how many tokens before and at it are those that the text ends with: Gusfield's Z, from behind."""
+    """For each place the number of tokens up to it that equal the end of the text: Gusfield's Z, from the end."""
     reverse, n = text[::-1].tolist(), len(text)
     z = [0] * n
     left = right = 0
@@ -174,7 +174,7 @@ def _common_suffixes(text):
 
 
 class Mirostat:
-    """Its bound starts at twice the surprise that is wanted, and anew for each text."""
+    """Its bound starts at twice the wanted surprise, and starts anew for each text."""
 
     def __init__(self, value, seed, draws):
         surprise, rate = _pair("mirostat", value, "(surprise, rate)")

@@ -1,9 +1,9 @@
-"""How many threads: what was asked for, or what another library says that calls this one."""
+"""The number of threads: the one that was set, or that of another library that calls this one."""
 
 from entropic import _core
 
-_asked = False  # by set_num_threads, with a number
-followed = None  # the other library's number that counts now
+_asked = False  # whether set_num_threads was called with a number
+followed = None  # the other library's number that is in use now
 
 
 def set_num_threads(n):
@@ -19,7 +19,7 @@ def get_num_threads():
 
 
 def follow(n):
-    """Use another library's number, unless one was asked for here."""
+    """Use another library's number, unless one was set here."""
     global followed
     if not _asked:
         _core.set_num_threads(n)

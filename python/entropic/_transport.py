@@ -11,7 +11,7 @@ STATUS = np.array(_core.transport_status_names)
 
 
 class TransportResult(NamedTuple):
-    """What optimal_transport found: the cost and what proves it."""
+    """The result of optimal_transport: the cost and its proof."""
 
     cost: Any
     plan: Any
@@ -22,7 +22,7 @@ class TransportResult(NamedTuple):
 
 
 class SinkhornResult(NamedTuple):
-    """What sinkhorn found: the plan, and what is known of the optimum without entropy."""
+    """The result of sinkhorn: the plan, and bounds of the optimum without entropy."""
 
     cost: Any
     plan: Any
@@ -36,7 +36,8 @@ class SinkhornResult(NamedTuple):
 
 
 class Together:
-    """Several arrays in one type to compute in, leading axes broadcast, and the way back to the kind of the first array."""
+    """Several arrays in one type of computation, with leading axes broadcast, and conversion of results to the kind of the
+    first array."""
 
     def __init__(self, function, optional=None, **arrays):
         self.function = function
@@ -48,7 +49,7 @@ class Together:
             dtypes.append(dtype)
         self.kind = next((x for x in arrays.values() if hasattr(x, "__dlpack__") and not isinstance(x, np.ndarray)), None)
         self.dtype = np.result_type(*dtypes)
-        # How far from equal sums may be: where some are of halves, more than what they are computed in allows.
+        # The tolerance for equal sums: if some are halves, it is larger than for the type of the computation.
         self.sum_tolerance = _core.sum_tolerance[2] if _convert.FLOAT16 in dtypes else None
         self.computed = np.result_type(self.dtype, np.float32)
 
@@ -61,7 +62,7 @@ class Together:
                 )
 
     def lead(self, **own):
-        """The leading axes of all arguments, of which the last `own` axes are not."""
+        """The leading axes of all arguments, without their last `own` axes."""
         shapes = {argument: self.given[argument].shape[: self.given[argument].ndim - count] for argument, count in own.items()}
         try:
             return np.broadcast_shapes(*shapes.values())
@@ -80,7 +81,7 @@ class Together:
         return values.reshape(math.prod(values.shape[:-1]), values.shape[-1])
 
     def vector(self, argument):
-        """A one-dimensional argument; empty where it was not given."""
+        """A one-dimensional argument; empty if it was not given."""
         if argument not in self.given:
             return np.empty(0, self.computed)
         return np.require(self.given[argument], self.computed, ["C", "A"])
@@ -91,7 +92,7 @@ class Together:
 
 
 class _Pairs(Together):
-    """Two arrays whose rows run along an axis, the other axes broadcast: what has a distance for each pair of rows."""
+    """Two arrays whose rows run along an axis, with the other axes broadcast, for distances of pairs of rows."""
 
     def __init__(self, function, axis, optional=None, **two):
         super().__init__(function, optional, **two)
@@ -106,7 +107,7 @@ class _Pairs(Together):
             ) from None
 
     def shapes(self):
-        """For messages."""
+        """The shapes for messages."""
         return " and ".join(str(self.given[x].shape) for x in self.two)
 
     def moved(self, argument):
@@ -115,13 +116,14 @@ class _Pairs(Together):
         return np.moveaxis(values, _core.normalize_axis(self.function, self.axis, values.ndim), -1)
 
     def along(self, argument):
-        """The argument as a matrix of a row for each pair."""
+        """The argument as a matrix with one row for each pair."""
         moved = self.moved(argument)
         spread = np.broadcast_to(moved, (*self.others, moved.shape[-1]))
         return np.require(spread, self.computed, ["C", "A"]).reshape(math.prod(self.others), moved.shape[-1])
 
     def distances(self, run, return_grad):
-        """What run(rows, rows, distances, slopes, slopes) writes: the distances, with return_grad the gradients in the two."""
+        """The results of run(rows, rows, distances, slopes, slopes): the distances and, with return_grad, the gradients in
+        both."""
         rows = [self.along(x) for x in self.two]
         distance = np.empty(math.prod(self.others))
         slopes = [np.empty_like(x) if return_grad else np.empty((0, 0), self.computed) for x in rows]
@@ -255,7 +257,7 @@ def sinkhorn(a, b, cost, *, epsilon, tolerance=1e-6, max_iterations=10000, mass_
 
 
 class ProblemArrays:
-    """a, b and cost of a batch of problems, and the arrays for what is found: as _core takes them, in .views."""
+    """a, b and cost of a batch of problems, and arrays for the results: as _core takes them, in .views."""
 
     def __init__(self, name, a, b, cost):
         arrays = self.arrays = Together(name, a=a, b=b, cost=cost)
@@ -439,7 +441,7 @@ def points_of(name, x, y, a, b):
 
 
 def _of_problems(name, x, y, a, b, function):
-    """The function of each problem of several, whose points have leading axes; None where there is one."""
+    """The function applied to each of several problems, whose points have leading axes; None for a single problem."""
     arrays = Together(name, {"a": a, "b": b}, x=x, y=y)
     given = arrays.given
     if max(given["x"].ndim, given["y"].ndim) <= 2:

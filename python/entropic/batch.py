@@ -4,7 +4,7 @@ import numpy as np
 
 from entropic import _core, _entropy_control, _generated, _sampling
 
-# What stands for an absent entry where rows of unequal length are brought to one: no mass.
+# The value of absent entries when rows of unequal length are padded to one length: no mass.
 _ABSENT = {"scores": -np.inf, "log_probs": -np.inf, "probs": 0.0}
 
 # Operations whose rows are distributions unless input says otherwise.
@@ -61,13 +61,13 @@ class BatchMap:
             what = "a tuple of two names" if wanted == 2 else "one name"
             raise TypeError(f"BatchMap: column must be {what} for {operation}, got {column!r}")
         if row is not None and operation not in _DRAWS:
-            raise TypeError(f"BatchMap: row is of sample and gumbel_softmax alone, and operation is {operation!r}")
+            raise TypeError(f"BatchMap: row is only for sample and gumbel_softmax, and operation is {operation!r}")
         self.operation, self.columns, self.out, self.row, self.params = operation, columns, out or operation, row, params
         if "axis" in params or "out" in params:
-            raise TypeError("BatchMap: rows lie along the last axis, axis and out are not given")
+            raise TypeError("BatchMap: rows are along the last axis; axis and out must not be given")
         none = np.zeros((0, 1))
         second = np.zeros(0, np.int64) if operation in _OF_CLASSES else none
-        self._run([none, second][:wanted], np.zeros(0, np.int64))  # a parameter that is none raises here
+        self._run([none, second][:wanted], np.zeros(0, np.int64))  # an invalid parameter raises here
 
     def __call__(self, batch):
         table = _table_of(batch)
@@ -128,7 +128,7 @@ FUNCTIONS |= {
 
 
 class _Column:
-    """A column as an array of rows, with their lengths where these differ and which are there at all."""
+    """A column as an array of rows, with their lengths if these differ, and a mask of the rows that are not null."""
 
     def __init__(self, column, name, absent):
         self.name, self.absent, self.lengths, self.there = name, absent, None, None
@@ -159,7 +159,7 @@ class _Column:
             self.lengths = lengths
 
     def alike(self, first):
-        """The rows of a second column as long as those of the first."""
+        """The rows of a second column, with the lengths of the first column's rows."""
         values = self.values
         if values.ndim == 1 or values.shape[1] >= first.values.shape[1]:
             return values
@@ -173,12 +173,12 @@ class _Column:
             self.there = there if self.there is None else self.there & there
 
     def is_plain(self, result):
-        """Whether each row of a result stands for the row of its number, at its length."""
+        """Whether each row of a result belongs to the row with the same number and length."""
         cut = self.lengths is not None and result.ndim > 1 and result.shape[1:] == self.values.shape[1:]
         return not cut and self.there is None
 
     def listed(self, result):
-        """A result as a list of numbers or of rows, each as long as its row, with None where there is no row."""
+        """A result as a list of numbers or of rows, each as long as its row, with None for null rows."""
         there = np.ones(len(self.values), bool) if self.there is None else self.there
         each = list(result)
         if result.ndim == 1:
@@ -295,10 +295,10 @@ class _Polars:
 
 
 def _from_arrow(pa, column):
-    """An Arrow column as an array where all rows are of one length, otherwise as a list."""
+    """An Arrow column as an array if all rows have one length, otherwise as a list."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
-        if isinstance(column, pa.ChunkedArray):  # of no or several chunks
+        if isinstance(column, pa.ChunkedArray):  # with no or several chunks
             column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
     kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
     if not any(is_kind(column.type) for is_kind in kinds):

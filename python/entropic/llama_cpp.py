@@ -50,7 +50,8 @@ _OFF = {"top_k": lambda k: k <= 0, "top_p": lambda p: p > 1, "min_p": lambda p: 
 
 
 def _own_steps(steps):
-    """Steps of llama.cpp's values as Sampler has them; what is no list of pairs as it is, for Sampler to say."""
+    """Steps with llama.cpp's values, converted for Sampler. Anything but a list of pairs is returned unchanged, so that Sampler
+    reports it."""
     if not isinstance(steps, (list, tuple)):
         return steps
     found = []

@@ -56,7 +56,7 @@ def attention(
     """
     config = module.config
     name = config._attn_implementation
-    if name not in ALL_MASK_ATTENTION_FUNCTIONS._global_mapping:  # itself no compiler looks into
+    if name not in ALL_MASK_ATTENTION_FUNCTIONS._global_mapping:  # the function itself is opaque to a compiler
         raise ValueError(
             f"entropic.transformers.attention: there are no masks for {name!r}: "
             f"transformers.AttentionMaskInterface.register({name!r}, transformers.masking_utils.sdpa_mask)"
@@ -70,7 +70,7 @@ def attention(
     queries = query.shape[2]
     if is_causal is None:
         is_causal = getattr(module, "is_causal", True)
-    # Without a mask a single query is the last, and sees all.
+    # Without a mask, a single query is the last one and sees all keys.
     is_causal = queries > 1 and attention_mask is None and is_causal
     if position_bias is not None:
         if is_causal:

@@ -17,7 +17,7 @@ from entropic._chain import Chain
 
 
 def _chain(sampling_params):
-    """The chain that a request asks for, or None. Raises ValueError, as vLLM wants it."""
+    """The chain of a request, or None. Raises ValueError, which vLLM expects."""
     given = (getattr(sampling_params, "extra_args", None) or {}).get("entropic")
     if given is None:
         return None
@@ -37,7 +37,7 @@ def _replace(logits, row, chain, position, tokens=None):
 
 def _make(base):
     class SamplerLogitsProcessor(base):
-        """Of vLLM's first interface, vllm.v1.sample.logits_processor."""
+        """The processor for vLLM's first interface, vllm.v1.sample.logits_processor."""
 
         @classmethod
         def validate_params(cls, sampling_params):
@@ -47,7 +47,7 @@ def _make(base):
             self._requests = {}  # row: (chain, the prompt, the tokens since, a list that grows)
 
         def is_argmax_invariant(self):
-            return False  # a step may drop the likeliest token, and a seed draws another
+            return False  # a step may drop the likeliest token, and a seed may draw another
 
         def update_state(self, batch_update):
             if batch_update is None:
@@ -77,7 +77,7 @@ def _make(base):
 
 def _make_v2(base):
     class SamplerLogitsProcessorV2(base):
-        """Of the interface of vLLM's second model runner, vllm.v1.worker.gpu.sample.logits_processor."""
+        """The processor for vLLM's second model runner, vllm.v1.worker.gpu.sample.logits_processor."""
 
         @classmethod
         def validate_params(cls, sampling_params):
@@ -109,7 +109,7 @@ def _make_v2(base):
 
 
 def __getattr__(name):
-    """Each class when it is asked for: a version of vLLM may have one interface only."""
+    """Makes each class on first use: a version of vLLM may have only one of the interfaces."""
     if name == "SamplerLogitsProcessor":
         from vllm.v1.sample.logits_processor import LogitsProcessor
 

@@ -1,4 +1,4 @@
-"""gamma_for_entropy, of which the registry has the parameters; the other functions of entropy control are written by hand."""
+"""gamma_for_entropy, whose parameters are in the registry; the other functions of entropy control are written by hand."""
 
 from source import Argument, Signature, define, stub
 from words import TYPE_ERROR, argument, param_doc

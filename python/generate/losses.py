@@ -24,7 +24,7 @@ def has_param_grad(description):
 
 
 def handed(description, value=value):
-    """The arguments of a loss as they are handed on; ``value(function, parameter)`` is what stands for a parameter's."""
+    """The arguments of a loss in the inner call; ``value(function, parameter)`` is the source of a parameter's value."""
     name = description["name"]
     params = "".join(
         f"{f'_map_and_params({name!r}, map, params)' if param['kind'] == 'map' else value(name, param)}, "
@@ -67,7 +67,8 @@ TARGET_DOC = {
 
 
 def common_doc(description, arrays):
-    """What the docstrings here and in entropic.torch share: up to the parameters. `arrays` names the kind of x."""
+    """The beginning, up to the parameters, that the docstrings here and in entropic.torch share. `arrays` names the kind of
+    x."""
     scores, target = description["arguments"]
     what = "Cosines of the angles to the classes, from -1 to 1" if scores == "cosines" else "Scores"
     text = f"""{description["summary"]}
@@ -102,7 +103,7 @@ def doc(description):
         learned = "the parameters of the map" if takes_map(description) else learned
         asking = f"param_grad : bool, default False\n    Return also the gradient in {learned}.\n"
         also = f" and, with param_grad=True, that\n    in {learned}: one number for each row, a tuple where several are given"
-    # Those of a map are minus a probability, or stand for a gradient alone.
+    # Values of losses of a map are minus a probability, or only stand for a gradient.
     nats = "" if takes_map(description) else " in nats"
     head = common_doc(description, "NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists")
     return f"""{head}axis : int, default -1

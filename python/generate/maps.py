@@ -6,7 +6,7 @@ from source import Argument, Signature, define, stub
 from words import TYPE_ERROR, argument, assignments, has_per_row, laws, param_doc, values
 
 AXIS = Argument("axis", "-1", "SupportsIndex")
-# For each kind of x that of the result.
+# The kind of the result for each kind of x.
 KINDS = (("_Integers", "NDArray[np.float64]"), ("_Array", "_Array"), ("_Lists", "NDArray[np.float64]"))
 
 
@@ -25,7 +25,7 @@ def vjp_signature(description):
 
 
 def functions(description):
-    """The source of both."""
+    """The source of both functions."""
     name = description["name"]
     run, last = ("run_reduction", "keepdims") if description["reduces"] else ("run_map", "out")
     forward = f"return _{run}(_{name}, x, axis, {last}, {values(name, description)})"
@@ -56,7 +56,7 @@ def stubs(description):
             lines.append("@overload\n" + stub(f"{name}_vjp", signature.with_types(x=x), result))
             continue
         asked = signature.keywords[-1]
-        # In how many parameters that are optional there is a gradient is seen at run time.
+        # The number of optional parameters with a gradient is only known at run time.
         dparam = "_Array" if counted == 1 and result == "_Array" else "Any"
         for default, kind, returned in (
             ("False", "Literal[False]", result),

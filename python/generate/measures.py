@@ -30,7 +30,7 @@ def function(description):
 
 
 def stubs(description):
-    """With one number for each row: of the kind of p, which is an array or a number."""
+    """Stubs of results with one number for each row: an array of p's kind, or a number."""
     one = signature(description)
     gradients = ", ".join(["Any"] * (3 if description["family"] == "divergence" else 2))
     gradients = "Any, ..." if has_per_row(description) else gradients

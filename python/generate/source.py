@@ -1,4 +1,4 @@
-"""Python source of functions and classes: a signature is written once, and is a definition or a stub as asked for."""
+"""Python source of functions and classes: a signature is written once, and becomes a definition or a stub."""
 
 import textwrap
 from typing import NamedTuple
@@ -7,7 +7,7 @@ WIDTH = 110
 
 
 class Argument(NamedTuple):
-    """As it stands in a signature: its name, its default as source or "" for none, its type as source."""
+    """An argument in a signature: its name, its default as source or "" for none, its type as source."""
 
     name: str
     default: str = ""
@@ -20,7 +20,7 @@ class Argument(NamedTuple):
 
 
 class Signature(NamedTuple):
-    """Arrays first, then keywords; `rest` is the name of what takes all other keywords."""
+    """Arrays first, then keywords; `rest` is the name of the parameter that takes all other keywords."""
 
     arrays: list
     keywords: tuple = ()
@@ -35,7 +35,7 @@ class Signature(NamedTuple):
         return parts
 
     def with_types(self, **types):
-        """The same with other types of arguments."""
+        """The signature with other types of arguments."""
         arrays, keywords = (
             [argument._replace(type=types.get(argument.name, argument.type)) for argument in arguments]
             for arguments in (self.arrays, self.keywords)
@@ -58,7 +58,7 @@ def docstring(doc, indent="    "):
 
 
 def head(name, parts):
-    """def name(...), one argument a line where the line would be long."""
+    """def name(...), with one argument on each line if the line would be long."""
     line = f"def {name}({', '.join(parts)})"
     if len(line) <= WIDTH:
         return line

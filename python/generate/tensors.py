@@ -1,4 +1,4 @@
-"""What functions and modules on tensors share: their arguments, and the words of NumPy's docstrings for tensors."""
+"""The part that functions and modules on tensors share: their arguments, and NumPy's docstrings reworded for tensors."""
 
 import words
 from source import Argument, docstring, head, stub

@@ -1,4 +1,4 @@
-"""The losses on tensors: their functions, and the modules that are a function's parameters and what all modules have."""
+"""The losses on tensors: their functions, and modules with a function's parameters and the options of all modules."""
 
 import losses
 from losses import takes_classes, takes_map

@@ -1,4 +1,4 @@
-"""The maps and softmax's logarithms on tensors: of each the function and the module."""
+"""The maps and softmax's logarithms on tensors: the function and the module of each."""
 
 from source import Argument, Signature, define, stub
 from tensors import DIM, argument, class_name, learned, module, module_stub, param_doc, values
@@ -12,7 +12,7 @@ def signature(description):
 
 
 def init_signature(description):
-    """As torch's: Softmax(-1), Entmax(1.5, -1)."""
+    """A constructor like torch's: Softmax(-1), Entmax(1.5, -1)."""
     params = list(map(argument, description["params"]))
     first = 0 if not params or params[0].name == "temperature" else 1
     keywords = params[first:] + ([Argument("keepdim", "False", "bool")] if description["reduces"] else [])

@@ -1,4 +1,4 @@
-# The types of the functions and classes that are written by hand: the beginning of the stubs of entropic.torch.
+# The types of hand-written functions and classes: the beginning of the stubs of entropic.torch.
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 

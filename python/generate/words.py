@@ -1,10 +1,10 @@
-"""What descriptions say, in the words of docstrings, and their parameters as arguments."""
+"""The descriptions in the words of docstrings, and their parameters as arguments."""
 
 from source import Argument
 
 
 def argument(param, number="SupportsFloat", row="SupportsFloat | _DLPack | _Lists", integer="SupportsIndex"):
-    """The parameter as it stands in a signature; `number`, `row` and `integer` are the types of the door."""
+    """The parameter in a signature; `number`, `row` and `integer` are the types of this interface."""
     if param["kind"] == "name":
         kind = f"Literal[{', '.join(map(repr, param['names']))}]"
     elif param["kind"] == "map":
@@ -16,7 +16,7 @@ def argument(param, number="SupportsFloat", row="SupportsFloat | _DLPack | _List
 
 
 def values(function, description):
-    """The tuple of the parameters' values, as source. A number goes the short way."""
+    """The tuple of the parameters' values, as source. A number takes the short path."""
     return "(" + "".join(f"{value(function, param)}, " for param in description["params"]) + ")"
 
 
@@ -26,7 +26,7 @@ def value(function, param):
 
 
 def kind(param):
-    """What a parameter may be, in words."""
+    """The allowed values of a parameter, in words."""
     if param["kind"] == "name":
         words = "one of " + ", ".join(f'"{name}"' for name in param["names"])
     elif param["kind"] == "bool":
@@ -48,7 +48,7 @@ def assignments(description):
 
 
 def laws(description):
-    """What holds exactly, in words."""
+    """The exact laws, in words."""
     held = description["laws"]
     said = {
         "adding a constant to a row changes nothing": held["shift"],

@@ -1,4 +1,4 @@
-# The types of the functions and classes that are written by hand: the beginning of the package's stubs.
+# The types of hand-written functions and classes: the beginning of the package's stubs.
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, SupportsFloat, SupportsIndex, TypeAlias, TypeVar, overload
 

@@ -37,7 +37,7 @@ RowArgument one_per_row(std::string_view operation, std::string_view name, const
   return one;
 }
 
-// A gradient, absent where it points nowhere.
+// A gradient, absent if it has no data.
 template <class T>
 RowArgument gradient(std::string_view operation, std::string_view name, const ArrayView<T>& a) {
   if (a.data == nullptr) return {.name = name, .array = {}, .output = true, .absent = true};
@@ -48,7 +48,7 @@ void check_gradients(std::string_view operation, const StridedRows& rows, std::s
   for (const ParamGradient& asked : gradients) check_size(operation, asked.parameter, asked.values.size(), rows.count());
 }
 
-// Calls run(blocks, first row, rows) for rows whose outputs are no inputs.
+// Calls run(blocks, first row, rows) for arrays whose outputs are not inputs.
 template <class Run>
 void on_rows(std::string_view operation, std::span<const RowArgument> arguments, std::ptrdiff_t axis, RowOrder order,
              std::span<const ParamGradient> gradients, const Run& run) {

@@ -13,8 +13,8 @@
 namespace entropic::inline ENTROPIC_ABI {
 namespace {
 
-// Copies between rows anywhere, each number col_stride bytes after the last, and a block of rows of their own.
-// Where the rows are columns of memory, a few side by side use what one cache line brings.
+// Copies between rows of an array, in which numbers are col_stride bytes apart, and a block of contiguous rows. If the rows are
+// columns of memory, a few rows at a time use all of a cache line.
 template <bool kGather, class Number>
 void copy_numbers(std::span<const std::ptrdiff_t> offset, char* data, std::size_t cols, std::ptrdiff_t col_stride,
                   const RowBlock& block) {
@@ -59,7 +59,7 @@ bool is_empty(const StridedArray& a) {
   return std::ranges::any_of(a.shape, [](std::ptrdiff_t size) { return size == 0; });
 }
 
-// The first byte of an array and the one behind its last.
+// The addresses of the first byte of an array and of the byte after its last.
 std::pair<std::uintptr_t, std::uintptr_t> extent(const StridedArray& a) {
   const auto data = reinterpret_cast<std::uintptr_t>(a.data);
   std::ptrdiff_t before = 0, behind = static_cast<std::ptrdiff_t>(a.item_size);
@@ -70,7 +70,7 @@ std::pair<std::uintptr_t, std::uintptr_t> extent(const StridedArray& a) {
   return {data + static_cast<std::uintptr_t>(before), data + static_cast<std::uintptr_t>(behind)};
 }
 
-// Axes of more than one index, as (bytes from one to the next, indices), the shortest way first.
+// Axes with more than one index, as (bytes from one index to the next, number of indices), the shortest step first.
 std::vector<std::pair<std::size_t, std::size_t>> steps(const StridedArray& a) {
   std::vector<std::pair<std::size_t, std::size_t>> all;
   for (std::size_t d = 0; d < a.shape.size(); ++d) {
@@ -80,7 +80,7 @@ std::vector<std::pair<std::size_t, std::size_t>> steps(const StridedArray& a) {
   return all;
 }
 
-// Whether every number has a place of its own: each axis steps over all that those of shorter steps reach.
+// Whether every number has its own place: the step of each axis is beyond the reach of all axes with shorter steps.
 bool has_room(const StridedArray& a) {
   std::size_t reached = a.item_size;
   for (const auto& [step, size] : steps(a)) {
@@ -90,7 +90,7 @@ bool has_room(const StridedArray& a) {
   return true;
 }
 
-// Whether two arrays share a number, or may: those of the same strides do not where one lies in the gaps of the other.
+// Whether two arrays may share a number. Arrays with equal strides do not if one lies in the gaps of the other.
 bool may_share(const StridedArray& a, const StridedArray& b) {
   if (is_empty(a) || is_empty(b)) return false;
   const auto [begin_a, end_a] = extent(a);
@@ -98,8 +98,8 @@ bool may_share(const StridedArray& a, const StridedArray& b) {
   if (end_a <= begin_b || end_b <= begin_a) return false;
   const auto of_a = steps(a);
   if (of_a != steps(b) || a.item_size != b.item_size) return true;
-  // Numbers without gaps come in runs; if the steps beyond are multiples of the shortest of them, so is the way from any run to
-  // the first one of its array.
+  // Numbers without gaps form runs. If the longer steps are multiples of the shortest one, so is the distance from any run to
+  // the first run of its array.
   std::size_t run = a.item_size;
   auto beyond = of_a.begin();
   for (; beyond != of_a.end() && beyond->first == run; ++beyond) run *= beyond->second;
@@ -172,7 +172,7 @@ StridedRows::StridedRows(std::string_view operation, std::span<const RowArgument
     if (!removed) col_stride_[k] = a.strides[axis] * a.unit;
   }
 
-  // Where the order of the rows is free: slowest axis of the first array first, then joins are found whatever the layout.
+  // If the order of the rows is free, the slowest axis of the first array comes first; then axes can be merged in any layout.
   const auto end = batch_.begin() + static_cast<std::ptrdiff_t>(batch_axes_);
   if (order == RowOrder::free) {
     std::stable_sort(batch_.begin(), end,
@@ -211,7 +211,7 @@ void StridedRows::check_apart(bool output_may_be_input) const {
   for (const RowArgument& out : arguments_) {
     if (!out.output || out.absent || is_empty(out.array)) continue;
     if (!has_room(out.array))
-      fail("{}: {} must have a place for each of its numbers, got strides that meet", operation_, out.name);
+      fail("{}: {} must have a separate place for each of its numbers, got strides that overlap", operation_, out.name);
     for (const RowArgument& in : arguments_) {
       if (&in == &out || in.absent || !may_share(in.array, out.array)) continue;
       if (!output_may_be_input)
@@ -224,7 +224,7 @@ void StridedRows::check_apart(bool output_may_be_input) const {
 }
 
 void StridedRows::visit(Visitor visitor, const void* context) const {
-  constexpr std::size_t kBlock = 1 << 17;  // numbers: enough for several threads, little enough for the cache
+  constexpr std::size_t kBlock = 1 << 17;  // numbers: enough for several threads, few enough for the cache
   const bool at_once = std::ranges::all_of(in_place_.begin(), in_place_.begin() + arguments_.size(), std::identity());
   const std::size_t of_block =
       at_once ? rows_ : std::clamp<std::size_t>(kBlock / (cols_[0] + 16), 1, std::max<std::size_t>(rows_, 1));
@@ -232,7 +232,7 @@ void StridedRows::visit(Visitor visitor, const void* context) const {
   try {
     visit_blocks(visitor, context, of_block);
   } catch (const std::invalid_argument&) {
-    // Named by its index among all rows, and the first of all.
+    // The error must name the row's index among all rows, and the first bad row.
     const StridedRows all(operation_, arguments_, axis_, RowOrder::by_index);
     all.visit_blocks(visitor, context, rows_);
   }
@@ -256,7 +256,7 @@ void StridedRows::visit_blocks(Visitor visitor, const void* context, std::size_t
   std::array<std::vector<std::ptrdiff_t>, kMaxArguments> offsets;
   for (std::size_t k = 0; k < count; ++k) {
     if (in_place_[k]) continue;
-    // Not a multiple of a power of two: rows side by side would compete for the same cache sets.
+    // Not a multiple of a large power of two: neighbouring rows would compete for the same cache sets.
     const std::size_t stride = arguments_[k].one_per_row ? 1 : cols_[k] + 16;
     const std::size_t rows = single_[k] ? 1 : rows_of_block;
     memory[k] = std::make_unique_for_overwrite<char[]>(rows * stride * arguments_[k].array.item_size);

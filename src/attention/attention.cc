@@ -42,7 +42,8 @@ template <class T>
 AttentionKernels<T> attention_kernels();
 ENTROPIC_KERNELS_BY(attention_kernels, MakeAttention);
 
-// The largest tile: whole blocks of the product's rows. Fewer queries where rows are long, so that scores stay in the cache.
+// The largest tile, in whole blocks of the product's rows. Long rows have fewer queries in a tile, so that scores stay in the
+// cache.
 constexpr std::size_t kTileRows = 48, kTileBytes = std::size_t{768} << 10, kPanelCols = 64;
 
 template <class T>
@@ -61,7 +62,7 @@ void check_heads(std::string_view name, std::string_view argument, const HeadsVi
   }
 }
 
-// Addresses from the first to the last number.
+// The addresses of the first and of the last number.
 template <class T>
 std::pair<std::uintptr_t, std::uintptr_t> extent(const HeadsView<T>& a) {
   if (a.batch * a.heads * a.rows * a.cols == 0) return {0, 0};
@@ -98,7 +99,7 @@ void check_inputs(std::string_view name, const HeadsView<const T>& q, const Head
   }
 }
 
-// Those of inputs that were checked, and g.
+// Checks g and the outputs dq, dk and dv, once the other inputs are checked.
 template <class T>
 void check_gradients(std::string_view name, const HeadsView<const T>& q, const HeadsView<const T>& k,
                      const HeadsView<const T>& v, const HeadsView<const T>& g, const HeadsView<T>& dq, const HeadsView<T>& dk,
@@ -128,21 +129,21 @@ void check_map(const Attention& options, std::span<const PerRow> per_row, std::s
       options.map);
 }
 
-// Whether distributions have a place beside their scores: a map that takes several rows at once wants that. Of keys, causal
-// queries see half as many in the mean.
+// Whether distributions need a place besides that of their scores: a map that takes several rows at once needs it. Causal
+// queries see half of the keys on average.
 template <class T>
 bool wants_two_tiles(const AttentionCall<T>& call) {
   return call.map.takes_several(call.options.map, call.options.causal ? call.k.rows / 2 : call.k.rows);
 }
 
-// The memory of one thread, and what a tile of it is.
+// The memory of one thread, from which tiles are made.
 template <class T>
 class Workplace {
  public:
   Workplace(Arena& arena, const AttentionCall<T>& call, std::size_t tile_rows, bool vjp, bool two_tiles) {
     const std::size_t d = call.q.cols, n = call.k.rows, dv = call.v.cols;
     const std::size_t panels = (n + kPanelCols - 1) / kPanelCols * kPanelCols;
-    stride_ = panels + 16;  // not a multiple of a power of two: rows would compete for the same cache sets
+    stride_ = panels + 16;  // not a multiple of a large power of two: rows would compete for the same cache sets
     const std::size_t scores = tile_rows * stride_;
     keys_ = arena.take<T>(panels * d);
     values_ = arena.take<T>(vjp ? panels * dv : 0);
@@ -157,7 +158,7 @@ class Workplace {
     map_ = {arena.take<std::uint8_t>(of_map), of_map};
   }
 
-  // Queries [first, first + count) of a head whose keys, and values, were packed.
+  // The tile of queries [first, first + count) of a head whose keys and values are packed.
   Tile<T> tile(const AttentionCall<T>& call, std::size_t b, std::size_t h, std::size_t first, std::size_t count) const {
     return {b,      h,    first, count, call.keys_before(first + count), stride_, keys_, values_, q_, out_, s_, p_, g_, seen_,
             scale_, map_, {},    {}};
@@ -222,7 +223,7 @@ void attention(const Attention& options, HeadsView<const std::type_identity_t<T>
   parallel_rows(q.batch * q.heads * tiles, rows * cost_of_query(call), [&](std::size_t begin, std::size_t end) {
     Arena memory = scratch(room);
     const Workplace<T> workplace(memory, call, rows, false, two_tiles);
-    std::size_t packed = q.batch * q.heads;  // which head's keys lie ready: none
+    std::size_t packed = q.batch * q.heads;  // the head whose keys are packed; at first none
     for (std::size_t i = begin; i < end; ++i) {
       const std::size_t b = i / tiles / q.heads, h = i / tiles % q.heads, first = i % tiles * rows;
       const std::size_t count = std::min(rows, q.rows - first), kv = b * k.heads + h / call.group;

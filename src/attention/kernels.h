@@ -1,4 +1,4 @@
-// What a call of attention is to its kernels.
+// A call of attention as its kernels see it.
 #pragma once
 
 #include <cmath>
@@ -21,16 +21,16 @@ struct AttentionCall {
   const AttentionMask<T>& mask;
   const AttentionDetails<T>& details;
   MapKernels<T> map;
-  std::size_t group;  // heads of q that share one of k
+  std::size_t group;  // number of heads of q that share a head of k
 
-  // How many keys the queries below `query` see at most.
+  // The largest number of keys that the queries below `query` see.
   std::size_t keys_before(std::size_t query) const {
     const std::size_t m = q.rows, n = k.rows;
     if (!options.causal) return n;
     return query + n < m ? 0 : query + n - m;
   }
 
-  // The factor of <q, k> for a query that sees so many keys.
+  // The factor of <q, k> for a query that sees `seen` keys.
   double scale_of(std::size_t seen) const {
     const auto d = static_cast<double>(q.cols);
     switch (options.scale) {
@@ -55,15 +55,15 @@ struct VjpCall {
 template <class T>
 struct Tile {
   std::size_t batch, head, first, count;
-  std::size_t cols;        // keys that any of them may see
-  std::size_t stride;      // of rows of scores: whole panels
+  std::size_t cols;        // keys that any of the queries may see
+  std::size_t stride;      // stride of rows of scores: whole panels
   const T *keys, *values;  // of this head, in panels
   T *q, *out;              // count rows of d and of dv
   T *s, *p, *g;            // count rows of scores, of distributions (perhaps the same) and of gradients
   std::size_t* seen;
   double* scale;
-  Arena memory;                     // of the map
-  std::span<const PerRow> per_row;  // of these queries
+  Arena memory;                     // the map's
+  std::span<const PerRow> per_row;  // for these queries
   std::span<const ParamGradient> gradients;
 };
 
@@ -79,7 +79,7 @@ struct LinearHead {
   std::ptrdiff_t out_row = 0;
 };
 
-// Its gradient.
+// The gradient of one head of linear attention.
 template <class T>
 struct LinearVjp {
   const T* g;

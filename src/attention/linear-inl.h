@@ -1,7 +1,7 @@
 // Linear attention of one head.
 //
 // With y = (1, k) and x = (1, scale q): 1 + s + s^2/2 = (1 + <x, y>^2) / 2, and <x, y>^2 = sum_{a <= b} c_ab x_a x_b y_a y_b
-// with c_ab = 1 where a = b, 2 elsewhere. What queries need of all keys is sum_j y_a y_b v_j for a <= b, the Gram matrix
+// with c_ab = 1 if a = b, otherwise 2. Queries need three sums over all keys: sum_j y_a y_b v_j for a <= b, the Gram matrix
 // sum_j y_a y_b, and sum_j v_j.
 
 #if defined(ENTROPIC_ATTENTION_LINEAR_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -19,38 +19,38 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// Keys into a state and queries from it go kLinearBlock at a time: many, as the state passes through the cache once for each
-// block. The quadratic form takes kLinearTile queries at a time.
+// Keys enter a state and queries read it in blocks of kLinearBlock. Blocks are large because each one moves the state through
+// the cache once. The quadratic form takes kLinearTile queries at a time.
 inline constexpr size_t kLinearBlock = 256, kLinearTile = 64;
 
-// Queries of a causal chunk, which with its keys take the quadratic form, in whole panels. For d = 64 that costs less than the
-// state up to some 2000 keys.
+// The number of queries of a causal chunk, in whole panels. A chunk and its own keys use the quadratic form; for d = 64 that
+// costs less than the state up to about 2000 keys.
 HWY_INLINE size_t LinearChunk(size_t queries) {
   return queries <= 2048 ? HWY_MAX((queries + 63) / 64 * 64, kLinearBlock) : 1024;
 }
 
-// At least so many products x_a x_b at a time, for whole a.
+// The least number of products x_a x_b at a time, for whole a.
 inline constexpr size_t kLinearFeatures = 128;
 
-// What rows y with weights and vectors v have added up to: y_a y_b v for a <= b, weight y y^T, and v.
+// The state: sums over rows y with weights and vectors v of y_a y_b v for a <= b, weight y y^T, and v.
 template <class T>
 struct LinearState {
-  T *products, *lost;  // pairs x dv, and what rounding has kept from them
+  T *products, *lost;  // pairs x dv, and their rounding errors
   double *gram, *sum;
 };
 
 // The memory of one head. Rows of x and y have room for one more vector.
 template <class T>
 struct LinearMemory {
-  size_t e, dv, pairs, row;  // e = d + 1; row: from one of x or y to the next
-  size_t chunk, stride;      // queries; from one query's scores to the next's
+  size_t e, dv, pairs, row;  // e = d + 1; row: stride of x and y
+  size_t chunk, stride;      // queries; stride of scores
   LinearState<T> keys;
-  T* gram;        // a state's, rounded to T
+  T* gram;        // the Gram matrix of a state, rounded to T
   T *x, *y;       // chunks of (1, scale q) and (1, k)
-  T* features;    // of a block
-  T* part;        // of a state
+  T* features;    // products of a block
+  T* part;        // the part of a state that a block adds
   T *packed, *s;  // keys of the chunk in panels; scores of a tile
-  double* mass;   // of a chunk of queries
+  double* mass;   // sums of weights for a chunk of queries
 
   LinearMemory(Arena& arena, size_t m, size_t d, size_t dv_) : chunk(LinearChunk(m)), stride(chunk + 16) {
     e = d + 1, dv = dv_, pairs = e * (e + 1) / 2, row = (e + 31) / 16 * 16;
@@ -94,8 +94,8 @@ HWY_INLINE void Augment(const LinearMemory<T>& memory, const T* x, ptrdiff_t x_r
   }
 }
 
-// x_a x_b for a <= b of the next a from *first on, side by side for each row, times c_ab for those that read a state. Returns
-// how many.
+// x_a x_b for a <= b and the next a from *first on, contiguous for each row; times c_ab for rows that read a state. Returns the
+// number of products.
 template <bool kReads, class T>
 HWY_INLINE size_t Features(const LinearMemory<T>& memory, const T* x, size_t rows, size_t* first) {
   const RowTag<T> d;
@@ -106,7 +106,7 @@ HWY_INLINE size_t Features(const LinearMemory<T>& memory, const T* x, size_t row
     T* to = memory.features + r * count;
     for (size_t a = begin; a < *first; to += e - a, ++a) {
       const auto xa = hn::Set(d, kReads ? T(2) * x[a] : x[a]);
-      // Whole vectors: the next a writes over what is too much.
+      // Whole vectors: the next a overwrites the excess.
       for (size_t b = 0; b < e - a; b += N) hn::StoreU(hn::Mul(xa, hn::LoadU(d, x + a + b)), d, to + b);
       if (kReads) to[0] = x[a] * x[a];
     }
@@ -114,7 +114,7 @@ HWY_INLINE size_t Features(const LinearMemory<T>& memory, const T* x, size_t row
   return count;
 }
 
-// to += part, with the rounding errors carried on to the next time (Kahan).
+// to += part; rounding errors are kept for the next addition (Kahan).
 template <class T>
 HWY_INLINE void AddTo(T* HWY_RESTRICT to, T* HWY_RESTRICT lost, const T* HWY_RESTRICT part, size_t n) {
   const RowTag<T> d;
@@ -127,7 +127,7 @@ HWY_INLINE void AddTo(T* HWY_RESTRICT to, T* HWY_RESTRICT lost, const T* HWY_RES
   });
 }
 
-// A block of rows y, weighted_y = weight y, and vectors v into a state.
+// Adds a block of rows y, weighted_y = weight y, and vectors v to a state.
 template <class T>
 HWY_INLINE void AddRows(const LinearMemory<T>& memory, const LinearState<T>& state, const T* y, const T* weighted_y,
                         size_t rows, const T* v, ptrdiff_t v_row) {
@@ -147,7 +147,7 @@ HWY_INLINE void AddRows(const LinearMemory<T>& memory, const LinearState<T>& sta
   }
 }
 
-// For a block of rows x: the sum of (1 + <x, y>^2) v, into out.
+// For a block of rows x: stores the sum of (1 + <x, y>^2) v in out.
 template <class T>
 HWY_INLINE void ReadState(const LinearMemory<T>& memory, const LinearState<T>& state, const T* x, size_t rows, T* out,
                           ptrdiff_t out_row) {
@@ -180,7 +180,7 @@ HWY_INLINE void ReadMass(const LinearMemory<T>& memory, const LinearState<T>& st
   }
 }
 
-// Whether all numbers are finite: 0 times one that is not would reach the queries of its tile that do not see it.
+// Whether all numbers are finite. An infinite one times the weight 0 would reach queries of its tile that do not see it.
 template <class T>
 HWY_INLINE bool AreFinite(const T* x, ptrdiff_t stride, size_t rows, size_t cols) {
   const RowTag<T> d;
@@ -193,8 +193,9 @@ HWY_INLINE bool AreFinite(const T* x, ptrdiff_t stride, size_t rows, size_t cols
   return hn::AllTrue(d, hn::Eq(nothing, hn::Zero(d)));
 }
 
-// Of the queries of a causal chunk and its own keys: tiles of scores <x, y>, in memory.s, for visit(first, count, cols): of
-// queries from `first` on and all keys up to the last of these. finite(first, count): whether a tile may have many queries.
+// Calculates tiles of scores <x, y> of a causal chunk's queries and its own keys, in memory.s, and calls visit(first, count,
+// cols) for each: `count` queries from `first` on, and all keys up to the last of these. finite(first, count): whether a tile
+// may have many queries.
 template <class T, class Finite, class Visit>
 HWY_INLINE void ForEachDiagonalTile(const LinearMemory<T>& memory, size_t rows, Finite&& finite, Visit&& visit) {
   const auto row = static_cast<ptrdiff_t>(memory.row);
@@ -208,7 +209,7 @@ HWY_INLINE void ForEachDiagonalTile(const LinearMemory<T>& memory, size_t rows, 
   }
 }
 
-// Adds what the queries of a chunk see of its own keys: query r those up to r.
+// Adds the part of a chunk's own keys: query r sees those up to r.
 template <class T>
 HWY_INLINE void AddDiagonal(const LinearMemory<T>& memory, size_t rows, const T* v, ptrdiff_t v_row, T* out, ptrdiff_t out_row,
                             double* mass) {
@@ -233,8 +234,8 @@ HWY_INLINE void AddDiagonal(const LinearMemory<T>& memory, size_t rows, const T*
   });
 }
 
-// Which keys the queries of a head see: all of them the first `common`, query `none` + i of a causal head those up to
-// common + i, the first `none` queries none.
+// The keys that the queries of a head see. All queries see the first `common` keys; in a causal head the first `none` queries
+// see none, and query `none` + i those up to common + i.
 struct LinearSight {
   template <class T>
   HWY_INLINE explicit LinearSight(const LinearHead<T>& head)
@@ -246,7 +247,7 @@ struct LinearSight {
   size_t none, common;
 };
 
-// Keys [first, first + count) of a head, at most memory.chunk, into the state.
+// Adds keys [first, first + count) of a head, at most memory.chunk, to the state.
 template <class T>
 HWY_INLINE void AddKeys(const LinearMemory<T>& memory, const LinearHead<T>& head, size_t first, size_t count) {
   Augment(memory, RowAt(head.k, head.k_row, first), head.k_row, count, T(1), memory.y);
@@ -256,8 +257,9 @@ HWY_INLINE void AddKeys(const LinearMemory<T>& memory, const LinearHead<T>& head
   }
 }
 
-// For queries [first, first + count) of a head, at most memory.chunk, before whose chunk `keys` keys went into the state:
-// twice the sum of weighted values, into out, and twice that of weights. Leaves memory.x, and memory.y if causal.
+// For queries [first, first + count) of a head, at most memory.chunk, when the state holds the `keys` keys before their chunk:
+// stores twice the sum of weighted values in out, and twice the sum of weights. Leaves the queries in memory.x and, if causal,
+// the keys in memory.y.
 template <class T>
 HWY_INLINE void QueryChunk(const LinearMemory<T>& memory, const LinearHead<T>& head, size_t first, size_t count, size_t keys,
                            T* out, ptrdiff_t out_row, double* mass) {

@@ -3,9 +3,10 @@
 // With w = 1 + <x, y>^2, Z_i = sum_j w_ij and g the gradient in out: a_i = g_i/Z_i and c_i = -<g_i, out_i>/Z_i give
 //   dv_j = sum_i w_ij a_i,   dw_ij = <a_i, v_j> + c_i,
 //   dx_i = 2 sum_j <x_i, y_j> dw_ij y_j,   dy_j = 2 sum_i <x_i, y_j> dw_ij x_i.
-// So dx_i = 2 M_i x_i, where M_i = sum_j dw_ij y_j y_j^T is a product of a_i and the state of keys; keys need the same of a
-// state of queries, with rows x, vectors a and weights c. Causal queries see the keys before them and keys are seen by the
-// queries after them: once over the chunks forwards with the one state, once backwards with the other.
+// So dx_i = 2 M_i x_i, where M_i = sum_j dw_ij y_j y_j^T is a product of a_i and the state of keys. Keys need the same from a
+// state of queries, with rows x, vectors a and weights c. A causal query sees the keys before it, and a key is seen by the
+// queries after it: one pass over the chunks runs forwards with the state of keys, the other backwards with the state of
+// queries.
 
 #if defined(ENTROPIC_ATTENTION_LINEAR_VJP_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_ATTENTION_LINEAR_VJP_INL_H_
@@ -23,10 +24,10 @@ namespace HWY_NAMESPACE {
 template <class T>
 struct LinearVjpMemory : LinearMemory<T> {
   LinearState<T> queries;
-  T *a, *c;         // of all queries
+  T *a, *c;         // for all queries
   T* weighted;      // a block of c x
-  T *dx, *dy;       // of a chunk
-  T *ut, *xt, *mt;  // of a block, transposed: vectors, rows, and M x
+  T *dx, *dy;       // for a chunk
+  T *ut, *xt, *mt;  // for a block, transposed: vectors, rows, and M x
   T *values, *dw;   // values of the chunk in panels; a tile of dw, then of ds
 
   LinearVjpMemory(Arena& arena, size_t m, size_t d, size_t dv_) : LinearMemory<T>(arena, m, d, dv_) {
@@ -40,7 +41,7 @@ struct LinearVjpMemory : LinearMemory<T> {
   }
 };
 
-// A block of rows, each entry to rows of kLinearBlock.
+// Transposes a block of rows: each entry goes to a row of kLinearBlock.
 template <class T>
 HWY_INLINE void TransposeBlock(const T* x, ptrdiff_t x_row, size_t rows, size_t cols, T* out) {
   for (size_t r = 0; r < rows; ++r) {
@@ -48,8 +49,8 @@ HWY_INLINE void TransposeBlock(const T* x, ptrdiff_t x_row, size_t rows, size_t 
   }
 }
 
-// For a block of rows x with vectors u and weights (1 without): dx = 2 M x, M = sum (<u, v> + weight) y y^T over the state's
-// y and v. The rows lie side by side in the lanes: every sum is in one order, whatever the vectors.
+// For a block of rows x with vectors u and weights (1 without): dx = 2 M x, M = sum (<u, v> + weight) y y^T over the state's y
+// and v. Each lane has one row, so the order of every sum does not depend on the vector width.
 template <class T>
 HWY_INLINE void Slopes(const LinearVjpMemory<T>& memory, const LinearState<T>& state, const T* x, size_t rows, const T* u,
                        ptrdiff_t u_row, const T* weights, T* dx) {
@@ -71,7 +72,7 @@ HWY_INLINE void Slopes(const LinearVjpMemory<T>& memory, const LinearState<T>& s
     for (; a < e && count < kLinearFeatures; ++a) count += e - a;
     Product(false, Factor<T>{products, static_cast<ptrdiff_t>(dv), 1}, count, memory.ut, block, dv, memory.features, block,
             rows);
-    const T* entries = memory.features;  // of M, row for row
+    const T* entries = memory.features;  // entries of M, row by row
     for (size_t i = begin; i < a; ++i) {
       const T* const xi = memory.xt + i * kLinearBlock;
       T* const mi = memory.mt + i * kLinearBlock;
@@ -95,7 +96,7 @@ HWY_INLINE void Slopes(const LinearVjpMemory<T>& memory, const LinearState<T>& s
   }
 }
 
-// Adds to dx, dy and dv what the queries of a causal chunk, in memory.x, and its keys, in memory.y, have from each other.
+// Adds to dx, dy and dv the part from a causal chunk's queries, in memory.x, and its own keys, in memory.y.
 template <class T>
 HWY_INLINE void DiagonalSlopes(const LinearVjpMemory<T>& memory, size_t rows, const T* v, ptrdiff_t v_row, const T* a,
                                const T* c, T* dv, ptrdiff_t dv_row) {
@@ -130,7 +131,7 @@ HWY_INLINE void DiagonalSlopes(const LinearVjpMemory<T>& memory, size_t rows, co
   });
 }
 
-// What a chunk of keys, in memory.y, has from the state of queries.
+// Adds the part of a chunk of keys, in memory.y, from the state of queries.
 template <class T>
 HWY_INLINE void KeyChunk(const LinearVjpMemory<T>& memory, const LinearHead<T>& head, const LinearVjp<T>& vjp, size_t first,
                          size_t count) {
@@ -153,7 +154,7 @@ size_t LinearVjpRoom(size_t m, size_t d, size_t dv) {
   return room_of<LinearVjpMemory<T>>(m, d, dv);
 }
 
-// Sets dq and adds to dk and dv, which heads may share.
+// Sets dq, and adds to dk and dv, which several heads may share.
 template <class T>
 HWY_FLATTEN void LinearVjpRows(const LinearHead<T>& head, const LinearVjp<T>& vjp, Arena arena) {
   const LinearVjpMemory<T> memory(arena, head.m, head.d, head.dv);

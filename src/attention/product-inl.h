@@ -1,4 +1,4 @@
-// Products of small matrices: what attention does between the rows of scores.
+// Products of small matrices, which attention uses before and after the map of each row of scores.
 
 #if defined(ENTROPIC_ATTENTION_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_ATTENTION_PRODUCT_INL_H_
@@ -21,7 +21,7 @@ inline constexpr size_t kBlockVectors = 4;
 #endif
 inline constexpr size_t kBlockRows = 6;
 
-// Terms of a sum that are added one after the other before they are added to C.
+// The number of terms that are summed one after the other before the sum is added to C.
 inline constexpr size_t kTermsAtOnce = 128;
 
 // A matrix whose entry (i, k) is data[i * row + k * col].
@@ -35,8 +35,8 @@ struct Factor {
   }
 };
 
-// One block: C = A B or C += A B, each entry one sum over k in order, by FMA: the same bits whatever the vector width.
-// count: how many lanes of the last vector exist.
+// One block: C = A B or C += A B, each entry one sum over k in order, by FMA: the bits do not depend on the vector width.
+// count: the number of lanes in use of the last vector.
 template <size_t kRows, size_t kVectors, bool kAdd, class D, class T = hn::TFromD<D>>
 HWY_INLINE void ProductBlock(D d, Factor<T> a, const T* HWY_RESTRICT b, ptrdiff_t b_row, size_t terms, T* HWY_RESTRICT c,
                              ptrdiff_t c_row, size_t count) {
@@ -92,7 +92,8 @@ HWY_INLINE void ProductPart(Factor<T> a, size_t rows, const T* b, ptrdiff_t b_ro
   }
 }
 
-// The same in blocks of terms, so that the error grows with their number and B's block stays in the cache.
+// C = A B or C += A B in blocks of terms, so that the error only grows with the number of blocks and B's block stays in the
+// cache.
 template <class T>
 HWY_NOINLINE void Product(bool add, Factor<T> a, size_t rows, const T* b, ptrdiff_t b_row, size_t terms, T* c, ptrdiff_t c_row,
                           size_t cols) {
@@ -110,7 +111,7 @@ HWY_NOINLINE void Product(bool add, Factor<T> a, size_t rows, const T* b, ptrdif
   }
 }
 
-// Columns of a block of B, whatever its vectors.
+// Columns of a block of B, for every vector width.
 inline constexpr size_t kPanel = 64;
 
 // The transpose of x, n x d, in panels of kPanel columns: panel j / kPanel has d rows of kPanel, zeros beyond n.

@@ -1,4 +1,4 @@
-// Attention of a tile of queries: scores, their map, the values' mean, and the way back.
+// Attention of a tile of queries: scores, their map, the mean of the values, and the gradients.
 
 #if defined(ENTROPIC_ATTENTION_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_ATTENTION_ROWS_INL_H_
@@ -20,7 +20,7 @@ namespace HWY_NAMESPACE {
 template <class T>
 inline constexpr T kHidden = -kInfinity<T>;
 
-// How many of the first n keys the masks leave.
+// The number of the first n keys that the masks leave.
 template <class T>
 HWY_INLINE size_t CountSeen(const AttentionMask<T>& mask, size_t b, size_t h, size_t query, size_t n) {
   const bool* visible = mask.visible.data == nullptr ? nullptr : mask.visible.row(b, h, query);
@@ -36,7 +36,7 @@ HWY_INLINE size_t CountSeen(const AttentionMask<T>& mask, size_t b, size_t h, si
   return count;
 }
 
-// Masks on the scores of one query. What is hidden is -inf whatever the score was.
+// Applies masks to the scores of one query. A hidden score becomes -inf, whatever it was.
 template <class T>
 HWY_INLINE void MaskRow(const AttentionMask<T>& mask, size_t b, size_t h, size_t query, size_t n, T* s) {
   if (mask.additive.data != nullptr) {
@@ -60,7 +60,7 @@ HWY_INLINE void MaskRow(const AttentionMask<T>& mask, size_t b, size_t h, size_t
   }
 }
 
-// tile.seen and tile.scale for each query, and the queries times their scale. A query that sees nothing is 0.
+// Sets tile.seen and tile.scale for each query, and multiplies the queries by their scale. A query that sees nothing becomes 0.
 template <class T>
 HWY_INLINE void ScaleQueries(const AttentionCall<T>& call, const Tile<T>& tile) {
   const size_t d = call.q.cols;
@@ -74,7 +74,7 @@ HWY_INLINE void ScaleQueries(const AttentionCall<T>& call, const Tile<T>& tile) 
   }
 }
 
-// The scores of the tile, masked, and the distributions.
+// Calculates the masked scores of the tile and the distributions.
 template <class T>
 HWY_INLINE void MapTile(const AttentionCall<T>& call, const Tile<T>& tile) {
   const size_t d = call.q.cols, stride = tile.stride;
@@ -93,7 +93,7 @@ HWY_INLINE void MapTile(const AttentionCall<T>& call, const Tile<T>& tile) {
   }
 }
 
-// rows of out = weights x. Where that is not finite, again without the products of which a weight is 0: x may hold anything
+// Rows of out = weights x. If a row is not finite, it is calculated again without the products of weight 0: x may hold anything
 // for keys that are not seen.
 template <class T>
 HWY_INLINE void WeightedSums(const T* weights, size_t stride, size_t count, size_t n, const T* x, ptrdiff_t x_row, size_t cols,
@@ -101,7 +101,7 @@ HWY_INLINE void WeightedSums(const T* weights, size_t stride, size_t count, size
   Product(false, Factor<T>{weights, static_cast<ptrdiff_t>(stride), 1}, count, x, x_row, n, out, out_row, cols);
   for (size_t r = 0; r < count; ++r) {
     T* const to = out + static_cast<ptrdiff_t>(r) * out_row;
-    T zero = 0;  // NaN if any is not finite
+    T zero = 0;  // becomes NaN if a number is not finite
     for (size_t c = 0; c < cols; ++c) zero += to[c] * T(0);
     if (zero == 0) continue;
     const T* const w = weights + r * stride;
@@ -142,7 +142,7 @@ HWY_FLATTEN void AttentionTile(const AttentionCall<T>& call, const Tile<T>& tile
   }
 }
 
-// The tile's part of the gradients: dq is written, dk and dv are added to. tile.g: as many rows of scores again.
+// The tile's part of the gradients: it writes dq, and adds to dk and dv. tile.g has as many rows as the scores.
 template <class T>
 HWY_FLATTEN void AttentionVjpTile(const AttentionCall<T>& call, const VjpCall<T>& vjp, const Tile<T>& tile) {
   const size_t d = call.q.cols, dv = call.v.cols, b = tile.batch, h = tile.head, kv = h / call.group, stride = tile.stride;
@@ -161,7 +161,7 @@ HWY_FLATTEN void AttentionVjpTile(const AttentionCall<T>& call, const VjpCall<T>
     if (tile.seen[r] == 0) {
       FillRow(RowTag<T>(), T(0), tile.cols, g);
       for (const ParamGradient& gradient : tile.gradients) gradient.values[r] = 0;
-    } else if (p[0] != p[0]) {  // what a query does not see has nothing of its NaN
+    } else if (p[0] != p[0]) {  // the NaN of a query must not reach keys that it does not see
       for (size_t j = 0; j < tile.cols; ++j) {
         if (tile.s[r * stride + j] == kHidden<T>) p[j] = g[j] = 0;
       }

@@ -114,7 +114,7 @@ bool has_vjp(const OperationInfo& info) {
   return info.family == "map" || info.family == "logarithm" || info.family == "attention";
 }
 
-// Checks the parameters of all rows before any is written, where rows may be copied in blocks.
+// Checks the parameters of all rows before any row is written, because rows may be copied in blocks.
 void check_rows(const Map& map, std::size_t rows, std::span<const PerRow> per_row) {
   apply<float>(map, MatrixView<const float>(nullptr, rows, 0), MatrixView<float>(nullptr, rows, 0), per_row);
 }
@@ -290,7 +290,7 @@ void run_sampling(Call& call) {
   store_integers(indices, drawn);
 }
 
-// A chain of steps is no operation of the registry, as it takes a list of them.
+// A chain of steps is not an operation of the registry, because it takes a list of steps.
 const FamilyInfo& sampler_family() {
   static const OperationInfo kAll[] = {
       {.family = "sampler",
@@ -341,7 +341,7 @@ std::span<const Runner> runners() {
   return kAll;
 }
 
-// No exception leaves, not even of a message for which there is no memory.
+// No exception leaves this function, not even when there is no memory for the message.
 int failed(int code, const char* text) noexcept {
   try {
     last_error() = text;
@@ -376,11 +376,11 @@ int run(const char* operation, const char* parameters, const entropic_array* arr
       Call call(*info, parameters, arrays, count, vjp);
       return runner.run(call, vjp);
     }
-    fail("operation must be a name that entropic_registry() has{}, got '{}'", vjp ? " with a vjp" : "", operation);
+    fail("operation must be a name in entropic_registry(){}, got '{}'", vjp ? " with a vjp" : "", operation);
   });
 }
 
-// JSON, written.
+// Writing JSON.
 std::string quoted(std::string_view text) {
   std::string all = "\"";
   for (const char c : text) {
@@ -419,7 +419,7 @@ std::string json(const std::vector<ArrayRole>& roles) {
                        boolean(role.optional));
   });
 }
-// As a parameter: a list of objects, each a step's name and parameters.
+// The description of the parameter `steps`: a list of objects, each with a step's name and parameters.
 std::string steps_json() {
   const auto step = [](const OperationInfo& info) {
     return fmt::format(R"({{"name": {}, "summary": {}, "parameters": {}}})", quoted(info.name), quoted(info.summary),

@@ -19,8 +19,8 @@
 
 namespace entropic::inline ENTROPIC_ABI::by_name {
 
-// WebAssembly is loaded with each page. What it has: maps, gamma_for_entropy, draws, in float32 and float64; losses, measures
-// of rows, transport on a line and between histograms in float64.
+// Each page loads the WebAssembly, so it is small. It has maps, gamma_for_entropy and draws in float32 and float64; and losses,
+// measures of rows, transport on a line and between histograms in float64.
 #ifdef __wasm__
 constexpr bool kSmall = true;
 #else
@@ -33,7 +33,8 @@ struct ArrayRole {
   bool optional = false;
 };
 
-// The arrays of an operation beside those for its parameters, or of its gradient; none where the interface does not have it.
+// The arrays of an operation, or of its gradient, without those for parameters; none if the interface does not have the
+// operation.
 std::vector<ArrayRole> roles_of(const OperationInfo& info, bool vjp);
 
 inline std::size_t size_of(std::int32_t type) {
@@ -75,7 +76,7 @@ T read(const char* from) {
   return number;
 }
 
-// One number for each row, as the library's functions want it.
+// One number for each row, in the form that the library's functions take.
 template <class T>
 class Column {
  public:
@@ -116,7 +117,7 @@ class Column {
   std::vector<T> numbers_;
 };
 
-// Everything that one call gave, checked for names and types.
+// The arguments of one call, with names and types checked.
 class Call {
  public:
   Call(const OperationInfo& info, const char* parameters, const entropic_array* arrays, std::size_t count, bool vjp)
@@ -204,7 +205,7 @@ class Call {
   // The steps of a chain.
   const std::vector<Step>& steps() const { return *steps_; }
   std::uint64_t seed() const { return static_cast<std::uint64_t>(seed_); }
-  // How many heads lie one below the other in q, and in k and v.
+  // The numbers of heads in the rows of q, and of k and v.
   std::size_t batch() const { return static_cast<std::size_t>(batch_); }
   std::size_t heads() const { return static_cast<std::size_t>(heads_); }
   std::size_t kv_heads() const { return static_cast<std::size_t>(kv_heads_.value_or(heads_)); }
@@ -222,7 +223,7 @@ class Call {
 
   void read_arrays(const entropic_array* arrays, std::size_t count) {
     if (count > 0 && arrays == nullptr) fail("{}: arrays must not be null where count is {}", where_, count);
-    // The first field says how far the next array is away, whatever later headers add to the struct.
+    // The first field is the distance to the next array; later headers may add fields to the struct.
     const std::size_t size = count > 0 ? arrays->struct_size : 0;
     if (count > 0 && size < sizeof(entropic_array)) {
       fail("{}: struct_size must be sizeof(entropic_array), at least {}, got {}", where_, sizeof(entropic_array), size);
@@ -287,7 +288,7 @@ class Call {
   std::vector<ParamValue> values_;
   std::vector<Given> given_;
   std::vector<std::string_view> known_;
-  std::deque<Column<double>> columns_, slopes_;  // addresses stay
+  std::deque<Column<double>> columns_, slopes_;  // a deque, because addresses must not change
   std::vector<PerRow> per_row_;
   std::vector<ParamGradient> gradients_;
   std::optional<Column<std::int64_t>> streams_;
@@ -319,8 +320,8 @@ void on_type(const Call& call, const Given& first, const Run& run) {
        kFloat32 ? "float32 or " : "");
 }
 
-// run(type, blocks, first row) with the rows of these arrays, which are all of the first's type; blocks without data stand for
-// those that were left out.
+// Calls run(type, blocks, first row) with the rows of these arrays, which must all have the type of the first. An array that
+// was left out has blocks without data.
 template <bool kFloat32 = true, std::size_t N, class Run>
 void on_rows(const Call& call, const ArrayRole (&roles)[N], const Run& run, bool one_per_row = false,
              bool one_for_all = false) {
@@ -344,7 +345,7 @@ void on_rows(const Call& call, const ArrayRole (&roles)[N], const Run& run, bool
   });
 }
 
-// The same for functions that have no rows of 16 bits.
+// Refuses 16-bit types, for functions that do not take them.
 inline void refuse_halves(const Call& call, const Given& first) {
   if (first.type == ENTROPIC_FLOAT16 || first.type == ENTROPIC_BFLOAT16) {
     fail("{}: {} must be float32 or float64", call.where(), first.name);
@@ -358,7 +359,7 @@ void on_wide_rows(const Call& call, const ArrayRole (&roles)[N], const Run& run)
   });
 }
 
-// An array where it lies, of the type and name of another; of no rows where it was left out.
+// The array of this name in place; it must have the type of another one. No rows if it was left out.
 template <class T>
 MatrixView<T> matrix_of(const Call& call, std::string_view name, const Given& first) {
   const Given* const given = call.find(name);
@@ -371,10 +372,10 @@ MatrixView<T> matrix_of(const Call& call, std::string_view name, const Given& fi
   return {reinterpret_cast<T*>(given->data), given->rows(), given->cols(), static_cast<std::size_t>(given->strides[0] / kItem)};
 }
 
-// Why this thread's last call failed.
+// The message of this thread's last failed call.
 std::string& last_error();
 
-// What more.cc has.
+// Functions of more.cc.
 void store_integers(const Given& to, std::span<const std::int64_t> from);
 const Given& checked_indices(const Call& call);
 void run_sampler(Call& call);

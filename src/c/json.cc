@@ -41,7 +41,7 @@ class Parser {
     if (!take(token)) refuse(token);
   }
 
-  // No name of ours needs an escape.
+  // The library's names need no escapes.
   std::string_view string() {
     expect("\"");
     const std::size_t begin = at_;

@@ -1,5 +1,5 @@
-// As much JSON as parameters are: an object of numbers, strings, true, false and null, for a map an object with its name, and
-// for a chain a list of such objects.
+// The part of JSON that parameters need: an object of numbers, strings, true, false and null; a map is an object with its name,
+// and a chain a list of such objects.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,8 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
-// The members of an object; names point into `text`. Where `steps` is given, it takes the member "steps", a list of objects
-// with a name each. Throws: std::invalid_argument.
+// The members of an object; names point into `text`. If `steps` is given, it gets the member "steps", a list of objects with
+// names. Throws: std::invalid_argument.
 std::vector<Argument> parse_parameters(std::string_view operation, std::string_view text,
                                        std::optional<std::vector<Step>>* steps = nullptr);
 

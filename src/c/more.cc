@@ -13,7 +13,7 @@
 
 namespace entropic::inline ENTROPIC_ABI::by_name {
 
-// Integers into an array of 32 or 64 bits.
+// Stores integers in an array of 32 or 64 bits.
 void store_integers(const Given& to, std::span<const std::int64_t> from) {
   for (std::size_t i = 0; i < from.size(); ++i) {
     const auto small = static_cast<std::int32_t>(from[i]);
@@ -50,7 +50,7 @@ void run_sampler(Call& call) {
 
 namespace {
 
-// run(type) for float32 and float64.
+// Calls run(type) for float32 and float64.
 template <class Run>
 void on_wide_type(const Call& call, const Given& first, const Run& run) {
   refuse_halves(call, first);
@@ -59,7 +59,7 @@ void on_wide_type(const Call& call, const Given& first, const Run& run) {
   });
 }
 
-// The rows of an array, which are batch x heads x those of a head.
+// The rows of an array as batch x heads x rows of a head.
 template <class T>
 HeadsView<T> heads_of(const Call& call, std::string_view name, const Given& first, std::size_t heads) {
   const MatrixView<T> all = matrix_of<T>(call, name, first);
@@ -124,7 +124,7 @@ void attend(Call& call, bool vjp) {
   entropy.store();
 }
 
-// A number for each problem, where it is wanted: filled by of(i).
+// Stores of(i) for each problem i, if the array is wanted.
 template <class Number, class Of>
 void column_of(const Call& call, std::string_view name, std::size_t count, const Of& of) {
   const Given* const given = call.find(name);
@@ -134,7 +134,7 @@ void column_of(const Call& call, std::string_view name, std::size_t count, const
   column.store();
 }
 
-// Numbers of an array with one column, or one row, as T.
+// The numbers of an array with one column or one row, as T.
 template <class T>
 std::vector<T> numbers_of(const Call& call, std::string_view name) {
   const Given* const given = call.find(name);

@@ -25,7 +25,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 
-// The sum of term(i) over i < n, in lanes that the compiler can put side by side.
+// The sum of term(i) over i < n, in lanes that the compiler can vectorise.
 template <class Term>
 double sum_of(std::size_t n, const Term& term) {
   constexpr std::size_t kLanes = 8;
@@ -41,7 +41,7 @@ double sum_of(std::size_t n, const Term& term) {
   return lanes[0];
 }
 
-// Mean and variance under p of numbers z, of which some with p = 0 may be -inf.
+// Mean and variance under p of numbers z, which may be -inf where p = 0.
 struct Moments {
   double mean, variance;
 };
@@ -56,7 +56,7 @@ Moments moments(const double* p, std::size_t n, const Z& z) {
   return {mean, variance};
 }
 
-// What is known of a row before any temperature.
+// Properties of a row that do not depend on the temperature.
 struct Top {
   double max = -kInfinity;
   bool nan = false;
@@ -88,7 +88,7 @@ std::vector<Top> tops(MatrixView<const T> x) {
   return result;
 }
 
-// The rows' weights, none of which means 1 for each.
+// The weights of the rows; without weights each is 1.
 class Weights {
  public:
   Weights(std::string_view name, std::string_view matrix, std::size_t rows, std::span<const double> values) : values_(values) {
@@ -102,10 +102,10 @@ class Weights {
       }
       largest = std::max(largest, values[r]);
     }
-    if (largest == 0) fail("{}: some row must count: sample_weight is 0 in all {}", name, rows);
+    if (largest == 0) fail("{}: sample_weight must be above 0 in some row, got 0 in all {}", name, rows);
     unit_ = std::ldexp(1.0, std::max(std::ilogb(largest), -1000));
   }
-  // In units of unit(), a power of 2, in which sums do not overflow.
+  // The weight in units of unit(), a power of 2, so that sums do not overflow.
   double operator[](std::size_t r) const { return values_.empty() ? 1 : values_[r] / unit_; }
   double unit() const { return unit_; }
 
@@ -114,7 +114,7 @@ class Weights {
   double unit_ = 1;
 };
 
-// Of rows that count: what a row of weight 0 holds nobody reads.
+// Only checks rows that count: a row of weight 0 is not read.
 template <class T>
 Weights check_labels(std::string_view name, std::string_view matrix, MatrixView<const T> x,
                      std::span<const std::int64_t> labels, std::span<const double> sample_weight) {
@@ -131,7 +131,7 @@ Weights check_labels(std::string_view name, std::string_view matrix, MatrixView<
   return weights;
 }
 
-// Scores and their labels, from which every label can be reached; and blocks of them in float64.
+// Scores and their labels, all with finite loss; and blocks of them in float64.
 template <class T>
 class Labelled {
  public:
@@ -146,14 +146,14 @@ class Labelled {
       if (tops_[r].nan) fail_in_row(name, "x", r, "scores must not be NaN, got one");
       if (tops_[r].max == kInfinity) fail_in_row(name, "x", r, "scores must be finite or -inf, got +inf");
       if (x.row(r)[labels[r]] == -std::numeric_limits<T>::infinity()) {
-        fail_in_row(name, "labels", r, "labels must be classes with a score above -inf, or the loss is infinite, got {}",
+        fail_in_row(name, "labels", r, "labels must be classes with a score above -inf, otherwise the loss is infinite, got {}",
                     labels[r]);
       }
     }
     make_block();
   }
 
-  // Some of its rows, of all parts alike: multiples of the golden ratio, which fall in step with no period that rows may have.
+  // A sample of the rows, evenly spread: it uses multiples of the golden ratio, which match no period of the rows.
   Labelled sample(std::size_t count) const {
     Labelled part = *this;
     part.chosen_.clear();
@@ -178,7 +178,8 @@ class Labelled {
   }
 
   // The entropies at which the loss may have a kink. A row stops following the target where it is uniform over its largest
-  // scores or over all; and where k scores are far above the others, it all but stops at log k. If there are very many, some.
+  // scores or over all. If k scores are far above the others, it almost stops at log k. If there are very many such entropies,
+  // only some are returned.
   std::vector<double> kinks() const {
     std::vector<std::size_t> counts;
     for (std::size_t k = 1; k <= std::min<std::size_t>(16, x_.cols); ++k) counts.push_back(k);
@@ -191,8 +192,8 @@ class Labelled {
     return result;
   }
 
-  // The scores of a row less the largest. Where that could overflow, everything is halved: that changes no entropy, and at
-  // such distances every temperature of the range gives the same.
+  // The scores of a row minus the largest. If that could overflow, everything is halved: this changes no entropy, and at such
+  // distances every temperature of the range gives the same result.
   struct Row {
     const T* x;
     double half, max;
@@ -204,8 +205,8 @@ class Labelled {
   }
   double label_score(std::size_t r) const { return row(r)(static_cast<std::size_t>(labels_[chosen_[r]])); }
 
-  // The sum over all rows of their weights times term(r, p of the row), where prepare(first row, block) has put into each block
-  // scores of which p is the softmax at this temperature. The order of the sum is that of the rows, first within each block.
+  // The sum over all rows of weight times term(r, p of the row), where p is the softmax at this temperature of the scores that
+  // prepare(first row, block) puts into a block. The sum adds rows in their order, within each block first.
   template <class Sum, class Prepare, class Term>
   Sum sum(double temperature, const Prepare& prepare, const Term& term) {
     Sum total{};
@@ -241,7 +242,7 @@ class Labelled {
   }
 
  private:
-  static constexpr std::size_t kBlock = 1 << 17;  // numbers: enough for several threads, little enough for the cache
+  static constexpr std::size_t kBlock = 1 << 17;  // numbers: enough for several threads, few enough for the cache
 
   void make_block() {
     block_rows_ = std::clamp<std::size_t>(kBlock / x_.cols, 1, rows());
@@ -257,8 +258,8 @@ class Labelled {
   std::vector<double> block_;
 };
 
-// The loss as a function of beta = 1/T: sums over rows of its first two derivatives, E z - z_y and Var z, and of the size of
-// what the first is the difference of.
+// The loss as a function of the inverse temperature beta = 1/T: sums over rows of its first two derivatives, E z - z_y and Var
+// z, and of the size of the terms in the first.
 struct Slopes {
   double first = 0, second = 0, size = 0;
   Slopes& operator+=(const Slopes& other) {
@@ -293,8 +294,8 @@ struct Point {
   double entropy, loss, slope;
 };
 
-// With u = gamma z, d log p_y / d gamma = z_y - E z and d gamma / dH = -1 / (gamma Var z) give
-// d loss / dH = (u_y - E u) / Var u, which the scale of the scores has left.
+// With u = gamma z, d log p_y / d gamma = z_y - E z and d gamma / dH = -1 / (gamma Var z) give d loss / dH = (u_y - E u) / Var
+// u, which does not depend on the scale of the scores.
 template <class T>
 Point point_at(Labelled<T>& data, double entropy) {
   std::vector<double> gamma, reached;
@@ -305,7 +306,7 @@ Point point_at(Labelled<T>& data, double entropy) {
     gamma.resize(block.rows), reached.resize(block.rows), status.resize(block.rows);
     gamma_for_entropy({.entropy = entropy}, MatrixView<const double>(block), gamma, reached, status);
     data.for_rows(block.rows, [&](std::size_t r) {
-      // Where gamma is 0 or infinite p is not asked for.
+      // If gamma is 0 or infinite, p is not used.
       const double factor = std::isinf(gamma[r]) || gamma[r] == 0 ? 1 : gamma[r];
       for (std::size_t i = 0; i < data.cols(); ++i) block.row(r)[i] *= factor;
     });
@@ -320,21 +321,21 @@ Point point_at(Labelled<T>& data, double entropy) {
     const double label = scale * data.label_score(r);
     const auto [mean, variance] = moments(p, data.cols(), [scale, z = data.row(r)](std::size_t i) { return scale * z(i); });
     const double largest = *std::max_element(p, p + data.cols());
-    // Var u = 0: what is below the top has underflowed.
+    // Var u = 0: the probabilities below the top have underflowed.
     const double slope = variance > 0 ? (label - mean) / variance : at_top ? 0 : -kInfinity;
     return {-(label + std::log(largest)), slope};
   });
   return {entropy, data.mean(sum.loss), data.mean(sum.slope)};
 }
 
-// Rows whose loss is surveyed at a hundred entropies.
+// Number of rows in the survey of the loss at a hundred entropies.
 constexpr std::size_t kSurveyRows = 4096;
 
-// Of less loss, or of as much and larger.
+// Whether a has the smaller loss or, at equal loss, the larger entropy.
 bool better(const Point& a, const Point& b) { return a.loss < b.loss || (a.loss == b.loss && a.entropy > b.entropy); }
 
-// Where between low and high the slope turns from not positive to positive, to within the tolerance: inverse quadratic
-// interpolation where three points allow it, else bisection (Chandrupatla 1997).
+// The point between low and high where the slope turns from not positive to positive, within the tolerance: by inverse
+// quadratic interpolation if three points allow it, otherwise by bisection (Chandrupatla 1997).
 template <class At>
 Point turning_point(const At& at, const Point& low, const Point& high, double tolerance) {
   Point a = high, b = low, c = low;
@@ -352,7 +353,7 @@ Point turning_point(const At& at, const Point& low, const Point& high, double to
     if (!(limit < 0.5)) break;
     const double xi = (a.entropy - b.entropy) / (c.entropy - b.entropy), phi = (a.slope - b.slope) / (c.slope - b.slope);
     share = 0.5;
-    // A slope that is exactly 0 is flat ground, which has no root to aim at.
+    // A slope of exactly 0 means a flat loss, which has no root to aim at.
     if (a.slope != 0 && b.slope != 0 && phi * phi < xi && (1 - phi) * (1 - phi) < 1 - xi) {
       share = a.slope / (b.slope - a.slope) * c.slope / (b.slope - c.slope) +
               (c.entropy - a.entropy) / (b.entropy - a.entropy) * a.slope / (c.slope - a.slope) * b.slope / (c.slope - b.slope);
@@ -369,7 +370,7 @@ FittedTemperature fit_temperature(MatrixView<const T> x, std::span<const std::in
                                   std::span<const double> sample_weight) {
   Labelled<T> data("fit_temperature", x, labels, sample_weight);
   if (data.constant()) return {1, false};
-  // Every label on a largest score: the loss falls in beta for ever, at large beta by less than float64 can tell.
+  // Every label has a largest score: the loss falls in beta without end, at large beta by less than float64 resolves.
   if (data.all_right()) return {kLeastTemperature, true};
   double low = 1 / kLargestTemperature, high = 1 / kLeastTemperature;
   if (slopes_at(data, low).first >= 0) return {kLargestTemperature, true};
@@ -380,7 +381,8 @@ FittedTemperature fit_temperature(MatrixView<const T> x, std::span<const std::in
     const Slopes slopes = slopes_at(data, beta);
     if (std::abs(slopes.first) <= kEpsilon * slopes.size) break;
     (slopes.first > 0 ? high : low) = beta;
-    // Newton where it stays between the two and at least halves the step of two steps ago, else the geometric middle.
+    // A Newton step if it stays in the interval and is at most half the step before the last one; otherwise the geometric mean
+    // of the ends.
     double next = beta - slopes.first / slopes.second;
     const bool fast = std::abs(next - beta) <= 0.5 * std::abs(last_step);
     if (!(next > low && next < high && fast)) next = std::sqrt(low) * std::sqrt(high);
@@ -398,8 +400,8 @@ double fit_target_entropy(MatrixView<const T> x, std::span<const std::int64_t> l
   const double largest = std::log(static_cast<double>(x.cols));
   if (x.cols == 1) return 0;
   const auto at = [&](double entropy) { return point_at(data, entropy); };
-  // Close together at both ends: near 0 rows go over to their largest score, and near log n gamma is as sqrt(log n - H). The
-  // point just below an entropy at which rows become uniform sees which way the loss goes there.
+  // Points are close together at both ends: near 0 rows move to their largest score, and near log n gamma behaves like sqrt(log
+  // n - H). A point just below each entropy at which rows become uniform shows the slope of the loss there.
   constexpr int kIntervals = 64;
   std::vector<double> entropies = {largest, largest * (1 - 1e-9)};
   for (int k = 0; k < kIntervals; ++k) entropies.push_back(0.5 * largest * (1 - std::cos(std::numbers::pi * k / kIntervals)));
@@ -407,7 +409,7 @@ double fit_target_entropy(MatrixView<const T> x, std::span<const std::int64_t> l
   std::ranges::sort(entropies);
   entropies.erase(std::unique(entropies.begin(), entropies.end()), entropies.end());
 
-  // Where there are many rows, some of them say near which entropies to look; the rest is done with all.
+  // If there are many rows, a sample of them decides near which entropies to search; the search itself uses all rows.
   const bool many = data.rows() > 2 * kSurveyRows;
   Labelled<T> part = data.sample(many ? kSurveyRows : 1);
   std::vector<Point> survey;
@@ -419,7 +421,7 @@ double fit_target_entropy(MatrixView<const T> x, std::span<const std::int64_t> l
     return *known[k];
   };
 
-  // The left ends of intervals with a valley, and the lowest point; of a survey that is only a part, those with least loss.
+  // The left ends of intervals with a valley, and the lowest point. After a survey of a sample, only those with the least loss.
   std::vector<std::size_t> starts = {0};
   for (std::size_t k = 1; k < survey.size(); ++k) starts[0] = better(survey[k], survey[starts[0]]) ? k : starts[0];
   for (std::size_t k = 0; k + 1 < survey.size(); ++k) {
@@ -433,7 +435,7 @@ double fit_target_entropy(MatrixView<const T> x, std::span<const std::int64_t> l
   std::optional<Point> best;
   const auto consider = [&](const Point& point) { best = !best || better(point, *best) ? point : best; };
   for (std::size_t k : starts) {
-    // Downhill, until the slope is falling at k and rising at k + 1.
+    // Go downhill until the loss falls at k and rises at k + 1.
     while (at_grid(k).slope > 0) --k;
     while (k + 1 < survey.size() && !(at_grid(k + 1).slope > 0)) ++k;
     if (k + 1 < survey.size() && !done[k]) consider(turning_point(at, at_grid(k), at_grid(k + 1), 1e-13 * largest));
@@ -457,7 +459,7 @@ double match_entropy(MatrixView<const T> x_reference, std::span<const double> sa
     if (top[r].max == -kInfinity)
       fail_in_row("match_entropy", "x_reference", r, "scores must not all be -inf, got nothing else");
   }
-  // log sum exp(z) - E z, z = x - max x; softmax itself gives the sum as 1 / max p.
+  // H = log sum exp(z) - E z with z = x - max x; the sum is 1 / max p of softmax.
   std::vector<double> entropies(x.rows);
   parallel_rows(x.rows, 4 * x.cols, [&](std::size_t begin, std::size_t end) {
     std::vector<double> p(x.cols);
@@ -481,7 +483,7 @@ double match_entropy(MatrixView<const T> x_reference, std::span<const double> sa
 
 namespace {
 
-// One row of p, checked to be a distribution: its sum.
+// Checks that a row of p is a distribution, and returns its sum.
 template <class T>
 void check_distribution(std::string_view name, MatrixView<const T> p, std::size_t r, std::optional<double> sum_tolerance) {
   const T* row = p.row(r);
@@ -495,7 +497,7 @@ void check_distribution(std::string_view name, MatrixView<const T> p, std::size_
   if (!(std::abs(sum - 1) <= tolerance)) fail_in_row(name, "p", r, "p must sum to 1 within {}, got {}", tolerance, sum);
 }
 
-// A row of p whose largest entry is its confidence.
+// The confidence of a row of p, its largest entry, and whether its prediction is right.
 struct Judged {
   double confidence, weight;
   bool right;
@@ -504,7 +506,7 @@ struct Judged {
 // Sums over the rows of a bin.
 struct Bin {
   double weight = 0, confidence = 0, right = 0;
-  double excess = 0;  // of 1[right] - confidence
+  double excess = 0;  // sum of 1[right] - confidence
   double least = kInfinity, largest = -kInfinity;
   void add(const Judged& row) {
     weight += row.weight, confidence += row.weight * row.confidence, right += row.right ? row.weight : 0;
@@ -513,7 +515,7 @@ struct Bin {
   }
 };
 
-// Weights are in units of `unit`.
+// The bins; weights are in units of `unit`.
 struct Bins {
   std::vector<Bin> bins;
   double total, unit;
@@ -540,13 +542,13 @@ Bins bins_of(std::string_view name, const ExpectedCalibrationError& options, Mat
   if (options.strategy == ExpectedCalibrationError::Strategy::uniform) {
     for (const Judged& row : rows) {
       auto bin = std::min(count - 1, static_cast<std::size_t>(row.confidence * width));
-      // The product is rounded; the rule is about the quotients b / bins.
+      // The product is rounded, but the edges of the bins are the quotients b / bins.
       if (row.confidence < static_cast<double>(bin) / width) --bin;
       if (bin + 1 < count && row.confidence >= static_cast<double>(bin + 1) / width) ++bin;
       bins[bin].add(row);
     }
   } else {
-    // Rows of one confidence by what they add, so that the sum does not depend on the order of the rows.
+    // Rows of equal confidence are sorted by their terms, so that the sum does not depend on the order of the rows.
     std::ranges::sort(rows, {}, [](const Judged& row) { return std::tuple(row.confidence, row.right, row.weight); });
     double before = 0, lower = 0;
     for (std::size_t k = 0; k < rows.size(); ++k) {

@@ -1,4 +1,4 @@
-// The entropy-invariant scale of one number of keys, for callers that have checked their arguments: attention takes it anew
+// The entropy-invariant scale for one number of keys, for callers that have checked their arguments: attention calculates it
 // for each query.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The C interface of entropic_cuda: arrays by name and parameters as JSON, over cuda.h.
+// The C interface of entropic_cuda: arrays by name and parameters as JSON, on top of cuda.h.
 
 #include "entropic/cuda_c.h"
 
@@ -19,7 +19,7 @@ namespace entropic::inline ENTROPIC_ABI {
 namespace cuda {
 namespace {
 
-// One call: what was given, by name.
+// The arguments of one call, by name.
 class Arguments {
  public:
   Arguments(std::string_view operation, const char* parameters, const entropic_array* arrays, std::size_t count)
@@ -53,7 +53,7 @@ class Arguments {
     return *found;
   }
 
-  // Rows of T; none where the array was left out.
+  // Rows of T; none if the array was left out.
   template <class T>
   MatrixView<T> matrix(std::string_view name, bool required = true) {
     const entropic_array* const found = required ? &at(name) : find(name);
@@ -70,14 +70,14 @@ class Arguments {
   }
   std::span<double> value() { return column<double>(at("value"), ENTROPIC_FLOAT64); }
 
-  // What of this family the parameters make. Those that have a value for each row take any number beside them.
+  // The operation of this family with these parameters. A parameter with a value for each row takes any number here.
   template <class Family>
   Family make(const OperationInfo& info) {
     const std::vector<ParamValue> typical = typical_values(info);
     for (std::size_t i = 0; i < info.params.size(); ++i) add_per_row(info.params[i], typical[i], true);
     return entropic::make<Family>(info.name, given_);
   }
-  // The same of parameters of a map that is one.
+  // Adds the parameters of the loss's map, if it has one.
   void add_of_map(const Map& map) {
     const OperationInfo& info = *find_operation(family_info<Map>(), description_of(map).name);
     for (const ParamInfo& param : info.params) add_per_row(param, {}, false);
@@ -85,7 +85,7 @@ class Arguments {
   std::span<const PerRow> per_row() const { return per_row_; }
   std::span<const ParamGradient> gradients() const { return gradients_; }
 
-  // A parameter that is none of the operation's own.
+  // A parameter that does not belong to the operation itself.
   std::optional<std::int64_t> whole(std::string_view name) {
     for (std::size_t i = 0; i < given_.size(); ++i) {
       if (given_[i].name != name) continue;
@@ -166,7 +166,7 @@ void on_type(std::string_view operation, std::int32_t type, const Run& run) {
   }
 }
 
-// call(visitor's argument, info) for what `name` is; false where it is of no family that devices have.
+// Calls call(visitor's argument, info) for the operation `name`; returns false if no family on devices has it.
 template <class Family>
 const OperationInfo* info_of(std::string_view name) {
   return find_operation(family_info<Family>(), name);
@@ -197,7 +197,7 @@ void run_typed(Arguments& given, bool vjp, std::span<std::byte> memory, Stream s
     const auto g = given.matrix<const T>("grad");
     return logsumexp_vjp<T>(op, x, g, given.matrix<T>("dx"), memory, stream, given.per_row(), given.gradients());
   }
-  if (vjp) fail("operation must have a gradient of its own, which {} has not", name);
+  if (vjp) fail("operation must have its own gradient, got {}", name);
   if (const OperationInfo* const info = info_of<Loss>(name)) {
     const std::optional<std::int64_t> ignored = given.whole("ignore_index");
     const Loss op = given.make<Loss>(*info);
@@ -242,8 +242,7 @@ void run_typed(Arguments& given, bool vjp, std::span<std::byte> memory, Stream s
     return gumbel_softmax<T>(op, given.matrix<const T>("x"), given.matrix<T>("y"), noise, memory, stream);
   }
   const bool chain = name == "sampler_sample";
-  if (!chain && name != "sample")
-    fail("operation must be one that devices have, as entropic/cuda_c.h lists them, got '{}'", name);
+  if (!chain && name != "sample") fail("operation must be one of those in entropic/cuda_c.h, got '{}'", name);
   const entropic_array& to = given.at("indices");
   if (to.type != ENTROPIC_INT64) fail("{}: type of indices must be int64", name);
   const MatrixView<std::int64_t> indices(static_cast<std::int64_t*>(to.data), to.rows, to.cols,
@@ -302,7 +301,7 @@ size_t entropic_cuda_memory(const char* operation, const char* parameters, size_
   const int failed = cuda::guarded([&] {
     if (operation == nullptr) fail("operation must not be null");
     cuda::on_type(operation, type, [&]<class T>(std::type_identity<T>) {
-      // Losses want memory for the map that they start from, whichever its parameters are.
+      // Losses need memory for the map that they start from, with any parameters.
       if (const OperationInfo* const info = cuda::info_of<Loss>(operation)) {
         Loss op = make<Loss>(*info, typical_values(*info));
         if (parameters != nullptr) {

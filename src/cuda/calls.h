@@ -1,4 +1,4 @@
-// What a call hands to a kernel: numbers and addresses. Host and device read it.
+// The arguments of a kernel: numbers and addresses. Host and device read them.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 namespace entropic::inline ENTROPIC_ABI {
 namespace cuda {
 
-// What rows hold in memory: numbers as they are worked on, or 16 bits of float.
+// The type of rows in memory: the type of the computation, or a 16-bit one.
 enum class Stored : int { as_worked_on, float16, bfloat16 };
 
 // Rows in device memory.
@@ -21,14 +21,14 @@ struct Rows {
   Stored stored = Stored::as_worked_on;
 };
 
-// One address for each parameter of Op, null where there is nothing.
+// One address for each parameter of Op, or null.
 template <class Op, class T>
 struct ForParams {
   static constexpr std::size_t kCount = std::tuple_size_v<decltype(Op::kParams)>;
   T* of[kCount] = {};
 };
 
-// An operation on rows: inputs, output, what else it gives for each row, and a team's share of working memory.
+// An operation on rows: inputs, output, further results for each row, and a team's share of the workspace.
 template <class Op>
 struct Call {
   Op op;
@@ -42,15 +42,15 @@ struct Call {
   std::size_t memory_of_team = 0;
 };
 
-// A loss. in: x, what it is compared with or nothing, and p of the map that it starts from or nothing; out may be nothing.
+// A loss. in: x, the matrix of targets or nothing, and p of the loss's map or nothing; out may be nothing.
 template <class Op>
 struct LossCall : Call<Op> {
   const std::int64_t* classes = nullptr;
   std::int64_t ignored = 0;
   bool ignores = false;
   double* value = nullptr;
-  double tolerance = 0;    // of a distribution's sum
-  double* of_map[4] = {};  // gradients in the parameters of the map that it starts from
+  double tolerance = 0;    // for the sum of a distribution
+  double* of_map[4] = {};  // gradients in the parameters of the loss's map
 };
 
 // A measure. in: one distribution or two; out, second: gradients in them, or nothing.
@@ -60,10 +60,10 @@ struct MeasureCall : Call<Op> {
   bool one_for_all = false;  // the second distribution has one row
   double* value = nullptr;
   double tolerance = 0;               // of a distribution's sum
-  double bound = 0, below_bound = 0;  // of the value, and the largest number that is stored up to it
+  double bound = 0, below_bound = 0;  // upper bound of the value, and the largest stored number up to it
 };
 
-// A step of a chain, as src/cuda/chain-inl.h takes it.
+// A step of a chain for src/cuda/chain-inl.h.
 struct ChainStep {
   enum Kind : int { temperature, top_k, top_p, min_p, typical_p, entropy, entropy_clip };
   Kind kind;
@@ -71,8 +71,8 @@ struct ChainStep {
   std::int64_t count;
 };
 
-// Draws, or the distribution that steps leave (out), or both. Noise as entropic::Noise says; what is read on the device takes
-// the place of a number.
+// Draws, or the distribution after the steps (out), or both. The noise is that of entropic::Noise; a number on the device, if
+// given, replaces the number here.
 struct SampleCall : Call<Sample> {
   static constexpr int kMostSteps = 16;
   ChainStep step[kMostSteps] = {};
@@ -81,10 +81,11 @@ struct SampleCall : Call<Sample> {
   const std::uint64_t *streams = nullptr, *seed_at = nullptr, *position_at = nullptr;
   std::int64_t* indices = nullptr;
   std::size_t indices_stride = 0, draws = 0;
-  bool hard = false;  // out is 1 at what is drawn
+  bool hard = false;  // out is 1 at the drawn index
 };
 
-// Which threads have a row: so many blocks of a cluster with so many threads each; rows, where a block has several.
+// The threads of a row: the number of blocks in a cluster and of threads in a block; and the number of rows, if a block has
+// several.
 struct Shape {
   unsigned blocks, threads, rows;
   constexpr unsigned teams_per_cluster() const { return rows; }

@@ -1,5 +1,6 @@
-// A chain of steps over one row, and draws from what it leaves, by a team of threads: src/sampling/chain-inl.h has the same for
-// the host, whose sums are taken over the survivors where they lie, packed or not. So what is packed there is packed here.
+// A chain of steps over one row, and draws from the result, by a team of threads. src/sampling/chain-inl.h does this on the
+// host, where the order of sums depends on whether survivors are packed. So survivors are packed here exactly when they are
+// packed there.
 #pragma once
 
 #include <limits>
@@ -72,7 +73,7 @@ class Chain {
                   [&](size_t i, size_t) HWY_ATTR { p[index_ == nullptr ? i : index_[i]] = static_cast<T>(e[i] * inverse); });
   }
 
-  // Before draws.
+  // Called before draws.
   HWY_INLINE void FindBlocks() {
     if (index_ == nullptr || n_ <= kFew) return;
     size_t* const begin = memory_.take<size_t>(most_blocks_ + 1);
@@ -104,7 +105,7 @@ class Chain {
       const uint64_t block = index_ == nullptr ? b : index_[block_begin_[b]] / kNoiseBlock;
       bounds[b] = Relative(block_max_[b]) - hn::GetLane(Log(d, noise.SmallestOf(hn::Set(u, block))));
     });
-    // The most promising block first, by all threads: it leaves few others, which have one thread each.
+    // All threads first search the most promising block. This leaves few others, and each of those gets one thread.
     const double highest = RowMax(d, bounds, blocks);
     const size_t first = FindEntry(bounds, blocks, highest), end = EndOf(first);
     for (size_t i = BeginOf(first) + Team::Rank(); i < end; i += Team::Size()) Look(noise, i, best);
@@ -127,7 +128,7 @@ class Chain {
     int64_t index = std::numeric_limits<int64_t>::max();
   };
 
-  // Of equal ones the lowest index.
+  // The best of all threads; of equal ones, the one with the lowest index.
   static HWY_INLINE Best OfTeam(Best best) {
     const double key = Team::Fold(best.key, -kInfinity<double>, [](double a, double b) { return a > b ? a : b; });
     const int64_t mine = best.key == key ? best.index : std::numeric_limits<int64_t>::max();
@@ -156,13 +157,13 @@ class Chain {
     if (nan || max_ < 0) {
       n_ = 0;
     } else {
-      // +inf scores are equally likely: equal scores.
+      // +inf scores are equally likely, so they become equal scores.
       max_ = 0;
       PackAs(T(0), [&](size_t i) HWY_ATTR { return x_[i] == kInfinity<T>; });
     }
   }
 
-  // The maximum of each block; whether there is a NaN. A warp has a block.
+  // Finds the maximum of each block, and returns whether there is a NaN. A warp has a block.
   HWY_INLINE bool BlockMaxima() {
     const size_t blocks = MostBlocks(n_);
     size_t nan = 0;
@@ -191,7 +192,7 @@ class Chain {
     return Team::Sum(nan) > 0;
   }
 
-  // Packs those that are chosen, as scores of one value or as they are.
+  // Packs the chosen scores, unchanged or all with one value.
   template <class Chosen>
   HWY_INLINE void PackAs(T value, const Chosen& chosen, bool as_they_are = false) {
     T* const to = packed_[other_];
@@ -208,7 +209,7 @@ class Chain {
     PackAs(T(0), [&](size_t i) HWY_ATTR { return x_[i] != -kInfinity<T>; });
   }
 
-  // As on the host: where many of a row's scores survive, they stay in their places and what goes becomes absent.
+  // As on the host: if many scores of a row survive, they stay in their places and the others become absent.
   template <class Keeps>
   HWY_INLINE void Keep(T least, const Keeps& keeps) {
     const D d;
@@ -389,9 +390,9 @@ class Chain {
   double temperature_ = 1;
   T* packed_[2];
   Index* packed_index_[2];
-  size_t other_ = 0;  // which of the two is free
+  size_t other_ = 0;  // the free one of the two buffers
   T* block_max_;
-  Arena memory_;  // what is left
+  Arena memory_;  // the rest of the memory
   const size_t* block_begin_ = nullptr;
   size_t blocks_ = 0;
 };

@@ -1,4 +1,4 @@
-// The maps on rows in device memory: checks, and what a kernel is handed.
+// Operations on rows in device memory: checks, and the arguments of kernels.
 
 #include "entropic/cuda.h"
 
@@ -28,7 +28,7 @@ Rows rows_of(const MatrixView<T>& a) {
   return {const_cast<Number*>(a.data), a.row_stride, stored};
 }
 
-// Where values of parameters are, by the parameters' places; their numbers only the device can check.
+// The addresses of parameters' values, by parameter. Only the device can check the values.
 template <class Op, class Number, class Given>
 ForParams<Op, Number> places_of(std::span<const Given> given, std::size_t rows) {
   ForParams<Op, Number> places;
@@ -43,13 +43,13 @@ ForParams<Op, Number> places_of(std::span<const Given> given, std::size_t rows) 
   return places;
 }
 
-// Bytes for a row of each of `rows` in the type that is worked on.
+// Bytes for a row of each of `rows` in the type of the computation.
 template <class W>
 std::size_t room_of_rows(std::size_t rows, std::size_t cols) {
   return (rows * cols * sizeof(W) + 127) / 128 * 128;
 }
 
-// op with the values that its rows have in place of its own taken as typical ones, so that the others can be checked.
+// op with a typical value for each parameter that has a value for each row, so that the others can be checked.
 template <class Op>
 void check_common(Op op, std::span<const PerRow> per_row) {
   for_each_param<Op>([&](const auto& param) {
@@ -91,7 +91,7 @@ Call<Op> call_of(const Op& op, const In& x, std::span<std::byte> memory, std::sp
   return call;
 }
 
-// call(op) for the map's operation, if it has kernels.
+// Calls call(op) for the map's operation, if it has kernels.
 template <class F>
 void with_kernels(const Map& map, F&& call) {
   std::visit(
@@ -99,7 +99,7 @@ void with_kernels(const Map& map, F&& call) {
         if constexpr (kHasKernels<Op>) {
           call(op);
         } else {
-          fail("{}: must be a map with kernels for devices, which this one has not", Op::kDescription.name);
+          fail("{}: must be a map with kernels for devices; this map has none", Op::kDescription.name);
         }
       },
       map);
@@ -121,7 +121,7 @@ std::size_t memory_for(const Map& map, std::size_t rows, std::size_t cols) {
 template <class T>
 std::size_t memory_for(std::size_t rows, std::size_t cols) {
   using W = Working<T>;
-  // The last for gumbel_softmax, which has its noisy scores before it.
+  // The last one is for gumbel_softmax, whose noisy scores come before it.
   return std::max({Kernels<LogSoftmax, W>::memory(rows, cols), MeasureKernels<Entropy, W>::memory(rows, cols),
                    SamplingKernels<W>::memory(rows, cols), Kernels<Softmax, W>::memory(rows, cols)}) +
          room_of_rows<W>(rows, cols);
@@ -187,7 +187,7 @@ void logsumexp(const LogSumExp& options, MatrixView<const std::type_identity_t<T
   check_layout("logsumexp", "x", x);
   check_shape("logsumexp", "y", y, "a column with x's rows", x.rows, std::size_t{1});
   check_apart("logsumexp", "y", y, "x", x);
-  if (x.cols == 0 && x.rows > 0) fail("logsumexp: x must have a column, got {} x 0", x.rows);
+  if (x.cols == 0 && x.rows > 0) fail("logsumexp: x must have at least one column, got {} x 0", x.rows);
   Call<LogSumExp> call = call_of<T>(options, x, memory, per_row);
   call.out = rows_of(y);
   Kernels<LogSumExp, Working<T>>::map(call, stream);
@@ -216,7 +216,7 @@ void gamma_for_entropy(const GammaForEntropy& options, MatrixView<const T> x, st
   check_size(kName, "entropy", entropy.size(), x.rows);
   check_size(kName, "status", status.size(), x.rows);
   if (options.input == Input::probs) fail("{}: input must be scores or log_probs on a device, got probs", kName);
-  if (x.cols == 0 && x.rows > 0) fail("{}: x must have a column, got {} x 0", kName, x.rows);
+  if (x.cols == 0 && x.rows > 0) fail("{}: x must have at least one column, got {} x 0", kName, x.rows);
   Call<GammaForEntropy> call = call_of<T>(options, x, memory, per_row);
   call.gamma = gamma.data(), call.entropy = entropy.data(), call.status = status.data();
   Kernels<GammaForEntropy, T>::map(call, stream);
@@ -293,14 +293,14 @@ template void gamma_for_entropy(const GammaForEntropy&, MatrixView<const double>
 
 namespace {
 
-// What a loss that starts from a map does with its p.
+// The use of p in a loss that starts from a map.
 template <class Op>
 constexpr FromMap kFromMap = std::is_same_v<Op, SurrogateLoss>        ? FromMap::surrogate
                              : std::is_same_v<Op, SmoothAccuracyLoss> ? FromMap::smooth_accuracy
                              : std::is_same_v<Op, TopKSoftmaxLoss> || std::is_same_v<Op, TopPSoftmaxLoss> ? FromMap::cut
                                                                                                           : FromMap::entmax;
 
-// A loss on its way to the device.
+// The call of a loss on the device.
 template <class T>
 struct LossArguments {
   MatrixView<const T> x, target;
@@ -325,8 +325,8 @@ LossCall<Op> loss_call(const Op& op, const LossArguments<T>& given) {
   return call;
 }
 
-// Its memory is p of all rows, where p cannot be where the gradient will be, and for smooth accuracy what the gradient of the
-// map is taken with; behind them what kernels want.
+// Its memory holds p of all rows, if p cannot be in the place of the gradient; for smooth accuracy the vectors for the map's
+// gradient; and then the kernels' memory.
 template <class Op, class T>
 void run_from_map(const Op& loss, const LossArguments<T>& given) {
   using W = Working<T>;
@@ -371,7 +371,7 @@ void run_loss(const Loss& loss, const LossArguments<T>& given) {
   const std::size_t rows = given.x.rows, cols = given.x.cols;
   check_layout(name, "x", given.x);
   check_size(name, "value", given.value.size(), rows);
-  if (cols == 0 && rows > 0) fail("{}: x must have a column, got {} x 0", name, rows);
+  if (cols == 0 && rows > 0) fail("{}: x must have at least one column, got {} x 0", name, rows);
   if (given.dx.data != nullptr || given.dx.rows != 0 || given.dx.cols != 0) {
     check_shape(name, "dx", given.dx, "x", rows, cols);
     check_overlap(name, "dx", given.dx, "x", given.x);
@@ -466,7 +466,7 @@ void check_measured(std::string_view name, const MatrixView<const T>& p, std::sp
                     std::span<std::byte> memory) {
   check_layout(name, "p", p);
   check_size(name, "value", value.size(), p.rows);
-  if (p.cols == 0 && p.rows > 0) fail("{}: p must have a column, got {} x 0", name, p.rows);
+  if (p.cols == 0 && p.rows > 0) fail("{}: p must have at least one column, got {} x 0", name, p.rows);
   if (dp.data == nullptr) dp = {};
   if (dp.data != nullptr) check_shape(name, "dp", dp, "p", p.rows, p.cols);
   check_overlap(name, "dp", dp, "p", p);
@@ -484,7 +484,7 @@ MeasureCall<Op> measure_call(const Op& op, const MatrixView<const T>& p, std::sp
   return call;
 }
 
-// What the value cannot exceed.
+// The upper bound of the value.
 template <class Op>
 double bound_of(const Op& op) {
   if constexpr (!std::is_same_v<Op, JsDivergence> && !std::is_same_v<Op, JsDistance>) {
@@ -568,7 +568,7 @@ ENTROPIC_CUDA_MEASURES(bfloat16);
 
 namespace {
 
-// A step as the kernels take it.
+// A step for the kernels.
 ChainStep chain_step(const Step& step) {
   return std::visit(
       []<class Op>(const Op& op) -> ChainStep {
@@ -589,7 +589,7 @@ SampleCall sample_call(std::string_view name, std::span<const Step> steps, const
                        const DeviceNoise& noise, std::span<std::byte> memory) {
   check_layout(name, "x", x);
   if (x.cols > 0xffffffff) fail("{}: x must have fewer than 2^32 columns, got {}", name, x.cols);
-  if (x.cols == 0 && x.rows > 0) fail("{}: x must have a column, got {} x 0", name, x.rows);
+  if (x.cols == 0 && x.rows > 0) fail("{}: x must have at least one column, got {} x 0", name, x.rows);
   if (!noise.streams.empty()) check_size(name, "streams", noise.streams.size(), x.rows);
   if (steps.size() > SampleCall::kMostSteps) {
     fail("{}: steps must be at most {} on a device, got {}", name, SampleCall::kMostSteps, steps.size());
@@ -644,7 +644,7 @@ void probs(std::span<const Step> steps, MatrixView<const T> x, MatrixView<std::t
   SamplingKernels<Working<T>>::sample(call, stream);
 }
 
-// Noisy scores, in the type that is worked on, wait in memory for softmax.
+// Noisy scores, in the type of the computation, are kept in memory for softmax.
 template <class T>
 void gumbel_softmax(const GumbelSoftmax& options, MatrixView<const T> x, MatrixView<std::type_identity_t<T>> p,
                     DeviceNoise noise, std::span<std::byte> memory, Stream stream) {

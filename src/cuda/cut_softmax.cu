@@ -1,4 +1,4 @@
-// Kernels of softmax of the scores that a cut leaves.
+// Kernels of softmax after truncation.
 
 #include "src/cuda/launch.h"
 #include "src/maps/cut_softmax-inl.h"

@@ -28,8 +28,8 @@ namespace entropic_emulate {
 
 enum class Wait { none, warp, block, cluster, done };
 
-// Where a fiber, or the scheduler, goes on. A context of the C library enters a fiber; to change between them later by those
-// would ask the kernel for the signal mask each time, which takes longer than all the rest.
+// The place where a fiber, or the scheduler, continues. A context of the C library enters a fiber. Later switches do not use
+// contexts, because each one would ask the kernel for the signal mask, which takes longer than everything else.
 struct Place {
   void* registers[5];
 };
@@ -40,7 +40,7 @@ struct Fiber {
   bool entered;
   std::unique_ptr<char[]> stack;
   Wait wait;
-  uint64_t slot;  // what a shuffle shows of it
+  uint64_t slot;  // the value that a shuffle reads
 };
 
 struct Device {
@@ -51,7 +51,7 @@ struct Device {
   std::vector<std::unique_ptr<char[]>> shared;  // a buffer for each block of the cluster
   std::function<void()> kernel;
   unsigned threads, running, first_block, barriers = 0;
-  bool last_first = false;  // the order in which threads run up to a barrier: no result may depend on it
+  bool last_first = false;  // the order in which threads run up to a barrier; no result may depend on it
 };
 inline Device device;
 
@@ -60,7 +60,7 @@ inline unsigned cluster_size() { return static_cast<unsigned>(device.shared.size
 
 [[noreturn]] __attribute__((noinline)) inline void go_to(Place& place) { __builtin_longjmp(place.registers, 1); }
 
-// Goes on with the scheduler, until it lets this fiber go on.
+// Returns to the scheduler, until it lets this fiber continue.
 __attribute__((noinline)) inline void wait(Wait what) {
   Fiber& me = device.fibers[device.running];
   me.wait = what;
@@ -79,7 +79,7 @@ __attribute__((noinline)) inline void resume(Fiber& fiber) {
   setcontext(&fiber.context);
 }
 
-// Lets those of [first, last) go on if all of them wait for `what` or are done; tells whether any did.
+// Lets the fibers [first, last) continue if all of them wait for `what` or are done; returns whether any did.
 inline bool release(unsigned first, unsigned last, Wait what) {
   bool any = false;
   for (unsigned i = first; i < last; ++i) {
@@ -141,7 +141,7 @@ inline void run_cluster() {
   }
 }
 
-// Runs the kernel on blocks of block.x x block.y threads, `cluster` of them at a time, each with so many bytes of shared
+// Runs the kernel on blocks of block.x x block.y threads, `cluster` of them at a time, each with `bytes` bytes of shared
 // memory.
 inline void launch(unsigned blocks, dim3 block, unsigned cluster, std::size_t shared_bytes, std::function<void()> kernel) {
   device.kernel = std::move(kernel);

@@ -1,4 +1,4 @@
-// What the CUDA runtime reports, as an exception.
+// Turns an error of the CUDA runtime into an exception.
 
 #include <stdexcept>
 #include <string>
@@ -12,7 +12,7 @@ namespace cuda {
 
 void check_launch(int error) {
   if (error == cudaSuccess) return;
-  cudaGetLastError();  // or the next call would report it again
+  cudaGetLastError();  // otherwise the next call would report it again
   throw std::runtime_error(std::string("cuda: ") + cudaGetErrorString(static_cast<cudaError_t>(error)));
 }
 

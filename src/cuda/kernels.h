@@ -1,4 +1,4 @@
-// What the kernels' files offer to the file that checks.
+// The interface between the kernels' files and the file with the checks.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@
 namespace entropic::inline ENTROPIC_ABI {
 namespace cuda {
 
-// Bytes of working memory of a call with `rows` rows of n, `bytes_of_team(n)` for each team.
+// Bytes of workspace for a call with `rows` rows of n, with `bytes_of_team(n)` for each team.
 std::size_t memory_of(std::size_t rows, std::size_t n, std::size_t memory_of_team);
 
-// What an operation has for rows that are worked on as T. call.memory has memory() bytes.
+// The kernels of an operation for rows that are computed in T. call.memory has memory() bytes.
 template <class Op, class T>
 struct Kernels {
   static std::size_t memory(std::size_t rows, std::size_t n);
@@ -22,7 +22,7 @@ struct Kernels {
   static void vjp(Call<Op> call, Stream stream);
 };
 
-// The same of a loss. That with a map's p to start from has one kernel for all: `kind` says how it goes on.
+// The kernels of a loss. All losses that start from a map's p share one kernel; `kind` selects the rest.
 enum class FromMap : int { entmax, cut, surrogate, smooth_accuracy, settle };
 template <class Op, class T>
 struct LossKernels {
@@ -35,7 +35,7 @@ struct MappedLossKernels {
   static void run(LossCall<EntmaxLoss> call, FromMap kind, Stream stream);
 };
 
-// The same of a measure, of one distribution or of two.
+// The kernels of a measure of one distribution or of two.
 template <class Op, class T>
 struct MeasureKernels {
   static std::size_t memory(std::size_t rows, std::size_t n);
@@ -49,10 +49,10 @@ struct SamplingKernels {
   static void add_noise(SampleCall call, Stream stream);
 };
 
-// A failed launch is a std::runtime_error; the kernels' files report what the runtime says.
+// Throws std::runtime_error, with the runtime's message, for a failed launch.
 void check_launch(int error);
 
-// Tests alone set it: which threads have a row, in place of what its length says.
+// Only tests set it: the threads of a row, instead of those for its length.
 #ifndef __CUDACC__
 inline Shape forced_shape = {0, 0, 0};
 #endif

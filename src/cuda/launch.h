@@ -11,7 +11,7 @@
 namespace entropic::inline ENTROPIC_ABI {
 namespace cuda {
 
-// Threads that have a row. Rows of n alone decide it, and no bit depends on it.
+// The threads of a row. They depend only on n, and no bit of a result depends on them.
 inline Shape shape_of(std::size_t n, bool side_by_side) {
 #ifndef __CUDACC__
   if (forced_shape.threads > 0 && !side_by_side) return forced_shape;
@@ -28,8 +28,8 @@ inline Shape shape_of(std::size_t n, bool side_by_side) {
   return {8, 256, 1};
 }
 
-// Clusters, or blocks where a team has no more, of a grid. It has as many teams as a large device runs at once; each goes on
-// to further rows.
+// The number of clusters of a grid, or of blocks if a team has at most a block. A grid has as many teams as a large device runs
+// at once; each team takes further rows.
 inline std::size_t clusters_of(const Shape& shape, std::size_t rows) {
   constexpr std::size_t kThreads = std::size_t{1} << 18;
   const std::size_t most = kThreads / (shape.threads == 1 ? 4 * shape.rows : shape.blocks * shape.threads * shape.rows);
@@ -42,7 +42,7 @@ inline std::size_t memory_of_grid(std::size_t rows, std::size_t n, std::size_t o
   return clusters_of(shape, rows) * shape.rows * of_team;
 }
 
-// `more`: what the kernel takes beside the call.
+// `more`: the kernel's further arguments after the call.
 template <class AnyCall, class... More>
 void launch(void (*kernel)(AnyCall, More...), const AnyCall& call, bool side_by_side, Stream stream, More... more) {
   if (call.rows == 0 || call.cols == 0) return;
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(256) VjpKernel(cuda::Call<Op> call) {
   VjpTeamRows<Op, T, kShort>(call);
 }
 
-// Whether rows of n are one thread's each: where the host's kernels have rows side by side.
+// Whether one thread has a row of n. These are the rows that the host's kernels process side by side.
 template <class Op, class T>
 bool SideBySide(size_t n) {
   if constexpr (MapContract<Op, T>::kHasShort) return n <= ShortRows<T>::kLongest;
@@ -98,7 +98,7 @@ namespace cuda {
 template <class Op, class T>
 std::size_t Kernels<Op, T>::memory(std::size_t rows, std::size_t n) {
   using namespace HWY_NAMESPACE;
-  // A gradient's rows are a warp's also where they are short.
+  // For gradients a warp has a row even if it is short.
   const std::size_t team = TeamMemory<Op, T>(n), alone = memory_of_grid(rows, n, team, false);
   const std::size_t short_rows = SideBySide<Op, T>(n) ? memory_of_grid(rows, n, team, true) : 0;
   return alone > short_rows ? alone : short_rows;
@@ -114,7 +114,7 @@ void Kernels<Op, T>::map(Call<Op> call, Stream stream) {
   launch(MapKernel<Op, T, false>, call, false, stream);
 }
 
-// A p of 16 bits is computed again, by the kernel that wrote it; otherwise a warp or more has a row.
+// A 16-bit p is computed again, by the kernel that wrote it; otherwise a warp or more has a row.
 template <class Op, class T>
 void Kernels<Op, T>::vjp(Call<Op> call, Stream stream) {
   using namespace HWY_NAMESPACE;

@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(256) LogSoftmaxVjpKernel(cuda::Call<LogSoftmax
       FillRow(d, T(0), n, dx);
     } else {
       if (call.slopes.of[0] != nullptr) {
-        // In units of 1/T, which may be no number.
+        // In units of 1/T, which may overflow.
         T* const slopes_in_x = memory.take<T>(n);
         LogSoftmaxVjpRow(d, LogSoftmax{}, x, y, g, n, slopes_in_x);
         const T max = RowMax(d, x, n);
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(256) LogSoftmaxVjpKernel(cuda::Call<LogSoftmax
   });
 }
 
-// Of a row whose maximum is not finite: that maximum, unless a NaN hides behind it.
+// For a row whose maximum is not finite: that maximum, or NaN if the row has a NaN.
 template <class T>
 HWY_INLINE T MaximumOrNaN(const T* x, size_t n) {
   return FindNonFinite(x, n).nan ? kNaN<T> : RowMax(RowTag<T>(), x, n);

@@ -6,7 +6,7 @@
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// What a row is compared with, and whether it is what it must be: the host cannot look.
+// The target of a row, and whether it is valid: the host cannot look at it.
 template <class T>
 struct CheckedTarget {
   TargetOfRow<T> of;
@@ -40,7 +40,7 @@ HWY_INLINE CheckedTarget<T> CheckedTargetOf(const cuda::LossCall<Op>& call, size
   return {{nullptr, good ? static_cast<size_t>(t) : 0}, good, ignored};
 }
 
-// The gradients in parameters of rows that have none, whatever was found.
+// Sets the gradients in parameters of rows that have none.
 template <class Op>
 HWY_INLINE void WriteLoss(const cuda::LossCall<Op>& call, size_t r, double value, bool ignored, ParamValues<Op> slopes) {
   for (double& slope : slopes) {
@@ -58,8 +58,8 @@ HWY_INLINE bool WantsSlopes(const cuda::Call<Op>& call) {
   return wanted;
 }
 
-// The value of one row. dx is null where no gradient is wanted; it is not x. kShort: one thread has it, and its sums are taken
-// as those of short rows are.
+// The value of one row. dx is null if no gradient is wanted; it is not x. kShort: one thread has the row, and its sums have the
+// order of short rows.
 
 template <bool kShort, class T>
 HWY_INLINE double LossOneRow(const SoftmaxLoss& op, const T* x, size_t n, TargetOfRow<T> target, T* dx,
@@ -112,7 +112,7 @@ HWY_INLINE double LossOneRow(const Op& op, const T* x, size_t n, TargetOfRow<T> 
   return result.value;
 }
 
-// Without a distribution or a target, or ignored.
+// A row without a distribution or a target, or an ignored row.
 template <class Op, class T>
 HWY_INLINE void SettleRow(const cuda::LossCall<Op>& call, size_t r, double value, Arena memory) {
   WriteLoss(call, r, value, value == 0, {});
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(256) LossKernel(cuda::LossCall<Op> call) {
   });
 }
 
-// -<q, p>, and what the map's gradient is taken with, to g if that is there.
+// -<q, p>; stores the vector for the map's gradient in g, if g is given.
 template <class T>
 HWY_INLINE double AccuracyOneRow(const T* p, size_t n, TargetOfRow<T> target, T* g) {
   const RowTag<T> d;
@@ -157,8 +157,8 @@ HWY_INLINE double AccuracyOneRow(const T* p, size_t n, TargetOfRow<T> target, T*
   return value;
 }
 
-// From p of the map, which is used up and may be where the gradient goes. Smooth accuracy writes g in the place of a gradient,
-// and what has to be 0 or NaN `settle` makes so when the gradient is there.
+// The loss from p of the map. p is overwritten and may be the place of the gradient. Smooth accuracy writes g instead of a
+// gradient; `settle` later sets entries that must be 0 or NaN.
 template <class T>
 __global__ void __launch_bounds__(256) MappedLossKernel(cuda::LossCall<EntmaxLoss> call, cuda::FromMap kind) {
   const size_t n = call.cols;
@@ -219,7 +219,7 @@ __global__ void __launch_bounds__(256) MappedLossKernel(cuda::LossCall<EntmaxLos
   });
 }
 
-// Rows of 16 bits, a copy, and four of float64.
+// Memory for a 16-bit row: a copy, and four rows of float64.
 template <class T>
 size_t TeamMemoryOfLosses(size_t n) {
   return 5 * Arena::room<T>(n) + 4 * Arena::room<double>(n);
@@ -235,7 +235,7 @@ std::size_t LossKernels<Op, T>::memory(std::size_t rows, std::size_t n) {
   return std::max(memory_of_grid(rows, n, team, false), memory_of_grid(rows, n, team, true));
 }
 
-// Short rows of softmax_loss against classes are one thread's each, as their sums are taken in an order of their own.
+// One thread has each short row of softmax_loss against classes, because these sums have their own order.
 template <class Op, class T>
 void LossKernels<Op, T>::run(LossCall<Op> call, Stream stream) {
   using namespace HWY_NAMESPACE;

@@ -6,7 +6,7 @@
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// Whether a row is what the host would have taken for a distribution.
+// Whether a row is a distribution by the host's rules.
 template <class Op>
 HWY_INLINE bool IsDistribution(const cuda::MeasureCall<Op>& call, double sum) {
   return call.op.normalize ? sum > 0 : fabs(sum - 1) <= call.tolerance;
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(256) MeasureKernel(cuda::MeasureCall<Op> call)
   });
 }
 
-// Not above what the divergence can be, where rounding to what is stored would go beyond.
+// The value, at most the largest possible divergence: rounding to the stored type could exceed it.
 template <class T, class Op>
 HWY_INLINE double Kept(const cuda::MeasureCall<Op>& call, double value) {
   double rounded = static_cast<double>(static_cast<T>(value));
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(256) DivergenceKernel(cuda::MeasureCall<Op> ca
   });
 }
 
-// Five rows of float64; copies of two rows of 16 bits and of two results.
+// Memory: five rows of float64, and copies of two 16-bit rows and of two results.
 template <class T>
 size_t TeamMemoryOfMeasures(size_t n) {
   return 5 * Arena::room<double>(n) + 4 * Arena::room<T>(n);

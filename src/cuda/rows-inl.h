@@ -1,5 +1,5 @@
-// The loops over rows for teams of threads, as src/maps/rows-inl.h has them for the host: the kernels that they call are the
-// same source.
+// The loops over rows for teams of threads, like those of src/maps/rows-inl.h for the host. Both call kernels of the same
+// source.
 #pragma once
 
 #include "src/cuda/calls.h"
@@ -19,7 +19,7 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// op as row r has it; false where a value of the row's own is out of its range, which the host could not look at.
+// Gives op the values of row r; returns false if one of them is out of range, which the host cannot check.
 template <size_t i, class Op>
 HWY_INLINE bool SetParam(Op& op, const double* values, size_t r) {
   if constexpr (std::get<i>(Op::kParams).per_row) {
@@ -39,7 +39,7 @@ HWY_INLINE bool AtRow(Op& op, const cuda::ForParams<Op, const double>& per_row, 
   (std::make_index_sequence<cuda::ForParams<Op, double>::kCount>());
 }
 
-// Row r as it is worked on: where it lies, or a copy.
+// Row r in the type of the computation: in place, or a copy.
 template <class T>
 HWY_INLINE const T* ReadRow(const cuda::Rows& rows, size_t r, size_t n, Arena& memory) {
   if constexpr (sizeof(T) == 4) {
@@ -115,7 +115,7 @@ ENTROPIC_CALLED HWY_NOINLINE void MapOneRow(const Op& op, const T* x, size_t n, 
   }
 }
 
-// The same for one of at most ShortRows::kLongest, by one thread.
+// p of one row of at most ShortRows::kLongest entries, by one thread.
 template <class Op, class T>
 HWY_INLINE void MapShortRow(const Op& op, const T* x, size_t n, T* p, Arena memory) {
   using Short = typename KernelsOf<Op, T>::Short;
@@ -127,7 +127,7 @@ HWY_INLINE void MapShortRow(const Op& op, const T* x, size_t n, T* p, Arena memo
   Short::Map(op, &max, &row, &p, 1);
 }
 
-// The gradients in the parameters: one thread writes.
+// Stores the gradients in the parameters; one thread writes.
 template <class Op>
 HWY_INLINE void WriteSlopes(const cuda::Call<Op>& call, const ParamValues<Op>& slopes, size_t r) {
   if (Team::Rank() != 0) return;
@@ -144,7 +144,7 @@ template <class Op, class Other>
 constexpr bool IsDivisor(double Op::*, Other) {
   return false;
 }
-// Which parameter is T of x/T; none: the number of parameters.
+// The index of the parameter that is T in x/T; the number of parameters if there is none.
 template <class Op>
 constexpr size_t DivisorOf(double Op::*divisor) {
   size_t found = cuda::ForParams<Op, double>::kCount, i = 0;
@@ -172,7 +172,7 @@ ENTROPIC_CALLED HWY_NOINLINE void VjpOneRow(const cuda::Call<Op>& call, const Op
     if constexpr (kScores.divisor != nullptr) {
       constexpr size_t kDivisor = DivisorOf<Op>(kScores.divisor);
       if (call.slopes.of[kDivisor] != nullptr) {
-        // dx may overflow in an extreme T: of the row as it is prepared for the map.
+        // dx may overflow at an extreme T. So it is calculated for the row that is prepared for the map.
         Arena rest = memory;
         T* const prepared = rest.take<T>(n);
         T* const slopes_in_x = rest.take<T>(n);
@@ -186,7 +186,7 @@ ENTROPIC_CALLED HWY_NOINLINE void VjpOneRow(const cuda::Call<Op>& call, const Op
   Kernels::VjpRow(op, x, p, g, n, dx, {memory, false});
 }
 
-// visit(r, op, memory) for each row of this team's.
+// Calls visit(r, op, memory) for each row of this team.
 template <class Op, class Visit>
 HWY_INLINE void ForTeamRows(const cuda::Call<Op>& call, const Visit& visit) {
   const size_t team = Team::Number(), teams = Team::Teams();
@@ -220,7 +220,7 @@ HWY_INLINE void MapTeamRows(const cuda::Call<Op>& call) {
   });
 }
 
-// in: x, p, g. What a p of 16 bits lost when it was rounded is computed again.
+// in: x, p, g. A 16-bit p is computed again, because rounding lost its digits.
 template <class Op, class T, bool kShort>
 HWY_INLINE void VjpTeamRows(const cuda::Call<Op>& call) {
   const size_t n = call.cols;
@@ -247,8 +247,8 @@ HWY_INLINE void VjpTeamRows(const cuda::Call<Op>& call) {
   });
 }
 
-// Bytes of memory that a team wants for rows of n: copies of rows of 16 bits and of their result, a prepared row, the gradient
-// in x by which that in T is found, and the map's kernels.
+// Bytes of memory that a team needs for rows of n: copies of 16-bit rows and of their result, a prepared row, the gradient in x
+// from which the one in T follows, and the memory of the map's kernels.
 template <class Op, class T>
 size_t TeamMemory(size_t n) {
   return 5 * Arena::room<T>(n) + MapContract<Op, T>::Memory(n);

@@ -13,7 +13,7 @@ HWY_INLINE NoiseKey KeyOf(const cuda::SampleCall& call, size_t r, uint64_t draw)
   return NoiseKey::Of(seed, stream, position + draw);
 }
 
-// kSteps: any steps; without, a temperature alone, which wants far fewer registers.
+// kSteps: any steps; without it only a temperature, which needs far fewer registers.
 template <class T, bool kSteps>
 __global__ void __launch_bounds__(256) SampleKernel(cuda::SampleCall call) {
   const size_t n = call.cols;
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(256) SampleKernel(cuda::SampleCall call) {
   });
 }
 
-// y = x - max x + G, or G alone.
+// y = x - max x + G, or only G.
 template <class T>
 __global__ void __launch_bounds__(256) NoiseKernel(cuda::SampleCall call) {
   const size_t n = call.cols;
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(256) NoiseKernel(cuda::SampleCall call) {
   });
 }
 
-// Copies of rows of 16 bits and of their result beside the chain's.
+// Memory: the chain's, and copies of 16-bit rows and of their results.
 template <class T>
 size_t TeamMemoryOfSampling(size_t n) {
   return 2 * Arena::room<T>(n) + Chain<T>::Memory(n);

@@ -1,8 +1,9 @@
-// The threads that have a row together: one, a warp, a block, or the blocks of a cluster. What a row's arithmetic wants of
-// them.
+// A team is the threads of one row: one thread, a warp, a block, or the blocks of a cluster. This file has the operations that
+// a row's arithmetic needs of its team.
 //
-// A block's first dimension goes along the row; where a row has less than a block, the second one counts rows. All threads of a
-// team call what is here together, and all get the same result: what is not said to be shared out they calculate all.
+// A block's first dimension runs along the row; if a row has less than a block, the second one counts rows. All threads of a
+// team call these functions together and get the same result. Unless a function says that it distributes the work, every thread
+// does all of it.
 #pragma once
 
 #include <cstddef>
@@ -24,9 +25,9 @@ struct Team {
   static constexpr unsigned kAll = 0xffffffff;
   static constexpr size_t kMostWarps = 64, kMostBlocks = 16, kPartialBytes = 49152;
 
-  // The shared memory of a block, where a team has a block or more.
+  // The shared memory of a block, if a team has a block or more.
   struct Memory {
-    alignas(16) unsigned char partial[kPartialBytes];  // what warps have found, on its way to the sum
+    alignas(16) unsigned char partial[kPartialBytes];  // results of warps, before they are summed
     double totals[8];
     unsigned long long folds[kMostWarps];
   };
@@ -54,7 +55,7 @@ struct Team {
     extern __shared__ __align__(16) unsigned char entropic_shared[];
     return *reinterpret_cast<Memory*>(entropic_shared);
   }
-  // What `at`, in this block's memory, is in another's.
+  // The address in another block's memory of `at` in this block's.
   template <class T>
   static HWY_INLINE T* In(unsigned block, T* at) {
 #if __CUDA_ARCH__ >= 900
@@ -86,7 +87,7 @@ struct Team {
     if (Blocks() > 1) return entropic_emulate::wait(entropic_emulate::Wait::cluster);
     blockDim.x == 32 ? __syncwarp() : __syncthreads();
   }
-#else  // nvcc's pass over the host's code, which runs nothing of this
+#else  // nvcc's pass over the host's code, which runs none of this
   static HWY_INLINE unsigned Blocks() { return 1; }
   static HWY_INLINE unsigned BlockRank() { return 0; }
   static HWY_INLINE Memory& Shared() { return *static_cast<Memory*>(nullptr); }
@@ -114,7 +115,7 @@ struct Team {
   static HWY_INLINE size_t Teams() { return 1; }
 #else
   static HWY_INLINE unsigned Thread() { return threadIdx.x; }
-  static HWY_INLINE unsigned Threads() { return blockDim.x; }  // in a block, along a row
+  static HWY_INLINE unsigned Threads() { return blockDim.x; }  // threads of a block along a row
   template <class T>
   static HWY_INLINE T FromLane(T value, unsigned lane) {
     return __shfl_sync(kAll, value, lane);
@@ -125,7 +126,7 @@ struct Team {
   }
   static HWY_INLINE unsigned Ballot(bool set) { return __ballot_sync(kAll, set); }
   static HWY_INLINE unsigned Count(unsigned bits) { return static_cast<unsigned>(__popc(bits)); }
-  // Of the grid: which team this is, of how many.
+  // The number of this team in the grid, and how many there are.
   static HWY_INLINE size_t Number() { return size_t{blockIdx.x} / Blocks() * blockDim.y + threadIdx.y; }
   static HWY_INLINE size_t Teams() { return size_t{gridDim.x} / Blocks() * blockDim.y; }
 #endif
@@ -155,7 +156,7 @@ struct Team {
     return Fold(value, size_t{0}, [](size_t a, size_t b) { return a + b; });
   }
 
-  // What the value is in the first thread.
+  // The value of the first thread.
   template <class T>
   static HWY_INLINE T OfFirst(T value) {
     if (IsOne()) return value;
@@ -167,7 +168,8 @@ struct Team {
     return value;
   }
 
-  // A count of each warp, the same in all its threads: the counts of the warps before it, and of all.
+  // Each warp has a count, equal in all its threads. Returns the sum of the counts of the warps before it; `all` gets the sum
+  // of all.
   static HWY_INLINE size_t SumBefore(size_t count, size_t* all) {
     if (IsOne() || IsWarp()) {
       *all = count;
@@ -185,8 +187,8 @@ struct Team {
     return before;
   }
 
-  // Copies those i < n, in order, for which chosen(i) is to where put(place, i) has them; returns how many. What put writes
-  // chosen does not read: each warp has a part of the row.
+  // Calls put(place, i) for each i < n with chosen(i), in order, and returns their number. chosen must not read what put
+  // writes: each warp has a part of the row.
   template <class Chosen, class Put>
   static HWY_INLINE size_t Pack(size_t n, const Chosen& chosen, const Put& put) {
     if (IsOne()) {
@@ -212,7 +214,7 @@ struct Team {
     return all;
   }
 
-  // The same where `packed` may be what is read: of values that all have been read before any is written.
+  // Packs chosen values into `packed`, which may be the array that is read: all values are read before any is written.
   template <class T, class Chosen>
   static HWY_INLINE size_t PackInPlace(const T* x, size_t n, T* packed, const Chosen& chosen) {
     size_t m = 0;
@@ -233,10 +235,11 @@ struct Team {
     return m;
   }
 
-  // sums[k] of terms in lanes that were summed in blocks, in the order of Totals: of each lane the blocks' terms one after the
-  // other in float64, then lane i and lane i + half; of kPerGroup blocks at a time, a multiple of kPerWarp, whose sums are
-  // added in the order of GroupTotals. find(block, terms) has a warp find the terms of kPerWarp blocks from `block` on: thread
-  // t those of lane t mod 16, of the first block or, from thread 16 on, the second where there are two.
+  // sums[k] of terms in lanes that were summed in blocks, in the order of Totals: for each lane the terms of the blocks one
+  // after the other in float64, then lane i and lane i + half. This is done for kPerGroup blocks at a time, a multiple of
+  // kPerWarp, and the groups' sums are added in the order of GroupTotals. In find(block, terms) a warp finds the terms of
+  // kPerWarp blocks from `block` on: thread t finds those of lane t mod 16, in the first block or, from thread 16 on, in the
+  // second if there are two.
   template <size_t kPerWarp, size_t kPerGroup, class T, size_t K, class Find>
   static HWY_INLINE void SumBlocks(size_t blocks, double (&sums)[K], const Find& find) {
     static_assert(K <= 8 && kMostWarps * kPerWarp * K * 16 * sizeof(T) <= kPartialBytes);
@@ -244,7 +247,7 @@ struct Team {
     if (blocks == 0) return;
     const unsigned lane = Lane() % 16;
     double totals[K] = {}, groups[K] = {};
-    // A group's sum is one lane's. By all threads of a warp.
+    // Ends a group; one lane has its sum. All threads of a warp call it.
     const auto end_group = [&](size_t k, size_t block) HWY_ATTR {
       const double sum = FoldHalfWarp(totals[k]);
       if (lane == block / kPerGroup % 16) groups[k] += sum;
@@ -267,7 +270,7 @@ struct Team {
       for (size_t k = 0; k < K; ++k) sums[k] = fold(k);
       return;
     }
-    // The first block of the team adds; each half of a warp has one sum, or more.
+    // The first block of the team adds; each half of a warp has at least one sum.
     Memory& memory = Shared();
     T* const partial = In(0, reinterpret_cast<T*>(memory.partial));
     const size_t at_once = Warps() * kPerWarp, half = Thread() / 16, halves = Threads() / 16;
@@ -310,7 +313,7 @@ struct Team {
   }
 
  private:
-  // A warp's value to all blocks.
+  // Gives a warp's value to all blocks.
   template <class T>
   static HWY_INLINE void Tell(T value) {
     static_assert(sizeof(T) <= sizeof(unsigned long long));

@@ -27,10 +27,10 @@ struct GammaResult {
   std::span<GammaStatus> status;
 };
 
-// What one SIMD target has for one element type.
+// The kernels of one SIMD target for one element type.
 template <class T>
 struct ControlKernels {
-  // Of memory for rows of n: each kernel wants at most two in float64.
+  // Memory for rows of n: each kernel needs at most two of them in float64.
   static constexpr std::size_t room(std::size_t n) { return 2 * Arena::room<double>(n); }
 
   void (*gamma)(const GammaForEntropy&, std::span<const PerRow>, MatrixView<const T> x, GammaResult, ControlShare);
@@ -94,7 +94,7 @@ void MeanFieldRows(const MeanFieldEntropy& op, MatrixView<const T> x, std::span<
 template <class T>
 ControlKernels<T> MakeControl() {
 #ifdef __wasm__
-  return {GammaRows<T>, nullptr, nullptr, MeanFieldRows<T>, nullptr};  // a page loads all that is named here
+  return {GammaRows<T>, nullptr, nullptr, MeanFieldRows<T>, nullptr};  // a page loads every kernel that is named here
 #else
   return {GammaRows<T>, PowerRows<T>, DensityRows<T>, MeanFieldRows<T>, NormalizeTable};
 #endif
@@ -119,7 +119,7 @@ template <class T>
 ControlKernels<T> control_kernels();
 ENTROPIC_KERNELS_BY(control_kernels, MakeControl);
 
-// Finite, not negative, and not all 0.
+// Checks that weights are finite, not negative, and not all 0.
 void check_weights(std::string_view operation, const MatrixView<const double>& weights) {
   for (std::size_t r = 0; r < weights.rows; ++r) {
     const std::string where = weights.rows == 1 ? "" : fmt::format(" in row {}", r);
@@ -131,7 +131,7 @@ void check_weights(std::string_view operation, const MatrixView<const double>& w
       }
       largest = std::max(largest, w);
     }
-    if (largest == 0) fail("{}: weights must not all be 0, as they are{}", operation, where);
+    if (largest == 0) fail("{}: weights must not all be 0, got 0 everywhere{}", operation, where);
   }
 }
 

@@ -1,4 +1,4 @@
-// Of a row of scores: the gamma that reaches an entropy, and an estimate of the entropy that a gamma has.
+// For a row of scores: the gamma that reaches an entropy, and an estimate of the entropy at a gamma.
 
 #if defined(ENTROPIC_ENTROPY_CONTROL_GAMMA_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_ENTROPY_CONTROL_GAMMA_INL_H_
@@ -36,7 +36,7 @@ HWY_INLINE GammaOfRow GammaRow(const GammaForEntropy& op, const T* x, size_t n, 
     const double middle = 0.5 * (log_ties + log_n);
     return FindGammaWide(row, x, n, {middle, middle}, {gamma, gamma, 1}, scratch, &sum).entropy;
   };
-  // The ends of the reach, met to rounding, are no clamps.
+  // A target at an end of the reach, up to rounding, is not clamped.
   constexpr double kRounding = 1e-14;
   if (target >= log_n) {
     const auto status = target > log_n + kRounding ? GammaStatus::clamped_high : GammaStatus::ok;

@@ -1,8 +1,9 @@
 // Powers of densities and tables: the gamma at which they have a given entropy.
 //
-// With u the weight of an entry and z = log(p / top) its logarithm, p^gamma is exp(gamma z) up to a factor, and the entropy
-// of p^gamma / sum u p^gamma under u is log sum u e - mean of a, for e = exp(a) and a = gamma z: what entropy-inl.h has, with
-// weights. log sum u over p > 0 stands for log n there, and that over the ties of the maximum for log_ties.
+// With u the weight of an entry and z = log(p / top) its logarithm, p^gamma is exp(gamma z) up to a factor, and the entropy of
+// p^gamma / sum u p^gamma under u is log sum u e - mean of a, for e = exp(a) and a = gamma z. This is the entropy of
+// entropy-inl.h with weights; log sum u over p > 0 replaces log n there, and the same sum over the ties of the maximum replaces
+// log_ties.
 
 #if defined(ENTROPIC_ENTROPY_CONTROL_POWER_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_ENTROPY_CONTROL_POWER_INL_H_
@@ -24,7 +25,7 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// exp(gamma z) for z <= 0: 0 where z is -inf also for gamma = 0, 1 where z is 0 also for gamma = inf. Never falls as z rises.
+// exp(gamma z) for z <= 0: 0 at z = -inf even for gamma = 0, and 1 at z = 0 even for gamma = inf. It never falls as z rises.
 class ExpOfLogRatio {
  public:
   using D = D64;
@@ -56,7 +57,7 @@ struct LogRow {
   }
 };
 
-// An entropy and how it falls, by the central moments of a: dH / d log gamma = -variance.
+// An entropy and its derivative, from the central moments of a: dH / d log gamma = -variance.
 struct PowerMoments {
   double entropy, variance, third;
 
@@ -65,13 +66,13 @@ struct PowerMoments {
   }
 };
 
-// a = gamma z, but no less than -800, where exp is 0: so absent entries, z = -inf, make no 0 times infinity.
+// a = gamma z, but at least -800, where exp is 0. So absent entries, z = -inf, cause no 0 times infinity.
 HWY_INLINE V64 Scaled(V64 z, double gamma) {
   const D64 d;
   return hn::Max(hn::Mul(z, hn::Set(d, gamma)), hn::Set(d, -800.0));
 }
 
-// Of p^gamma. In two sweeps: where the maximum has little weight the moments of a itself are all mean.
+// The moments of p^gamma, in two sweeps: if the maximum has little weight, raw moments of a would be dominated by its mean.
 HWY_INLINE PowerMoments MomentsOfPower(const LogRow& row, double gamma) {
   const D64 d;
   const ExpScaled<D64> exp(d, 1);
@@ -91,12 +92,12 @@ HWY_INLINE PowerMoments MomentsOfPower(const LogRow& row, double gamma) {
   return {LogNumber(sums[0]) - mean, central[0] * inverse, central[1] * inverse};
 }
 
-// What a row reaches: at gamma = infinity and 0.
+// The reach of a row: its entropies at gamma = infinity and 0.
 struct PowerReach {
   double least = 0, most = 0;          // entropies
-  double farthest = 0, nearest = 800;  // |z| of what is not the maximum
-  PowerMoments at_zero = {0, 0, 0};    // of z in place of a
-  bool equal = true;                   // nothing but the maximum has mass
+  double farthest = 0, nearest = 800;  // largest and least |z| of entries below the maximum
+  PowerMoments at_zero = {0, 0, 0};    // moments of z in place of a
+  bool equal = true;                   // only the maximum has mass
 };
 
 HWY_INLINE PowerReach ReachOfPower(const LogRow& row) {
@@ -131,11 +132,11 @@ HWY_INLINE PowerReach ReachOfPower(const LogRow& row) {
   return reach;
 }
 
-// Meets `target` where it is reached, or the nearer end; moments(gamma) gives PowerMoments.
+// Finds the gamma for `target`, or takes the nearer end of the reach; moments(gamma) returns PowerMoments.
 template <class Moments>
 HWY_INLINE Normalized FindPower(double target, const PowerReach& reach, Moments&& moments) {
   const double least = reach.least, most = reach.most;
-  // What is as near as the contract asks for is met.
+  // A target within the promised error of an end counts as met there.
   const double scale = HWY_MAX(1.0, std::abs(target));
   const double near = 1e-12 * scale;
   const auto status = [&](double entropy) {
@@ -146,8 +147,8 @@ HWY_INLINE Normalized FindPower(double target, const PowerReach& reach, Moments&
   if (reach.equal) return {1, most, most, most, GammaStatus::constant};
   if (target >= most) return {0, most, least, most, status(most)};
   if (target <= least) return {kInfinity<double>, least, least, most, status(least)};
-  // The search takes the sums of a row; these are of one with that variance and third moment, mean 0 and so the entropy
-  // log(sums[0]), which is taken relative to the target: neither cancels.
+  // The search takes the sums of a row. These sums describe a row with that variance and third moment and mean 0. Its entropy
+  // is log(sums[0]), taken relative to the target so that nothing cancels.
   double entropy = 0;
   const auto sums_of_row = [&](double gamma, double(&sums)[4]) HWY_ATTR {
     const PowerMoments at = moments(gamma);
@@ -157,7 +158,7 @@ HWY_INLINE Normalized FindPower(double target, const PowerReach& reach, Moments&
     sums[2] = at.variance * sums[0];
     sums[3] = at.third * sums[0];
   };
-  // Beyond these limits all a are 0 to the last bit, or e.
+  // Beyond these limits all a, or all e, are 0 to the last bit.
   const GammaLimits limits = {0x1p-80 / reach.farthest, 0x1p12 / reach.nearest, 200};
   const double gamma = FindGamma({0, 0}, limits, {2e-15 * scale, 1e-5 * scale, 2e-13 * scale},
                                  {least - target, most - target, reach.at_zero.variance, reach.at_zero.third}, 1, sums_of_row)
@@ -167,7 +168,7 @@ HWY_INLINE Normalized FindPower(double target, const PowerReach& reach, Moments&
 
 inline constexpr Normalized kNotNormalized = {kNaN<double>, kNaN<double>, kNaN<double>, kNaN<double>, GammaStatus::invalid};
 
-// Of memory, two rows.
+// It needs memory for two rows.
 template <class T>
 Normalized DensityRow(double target, const T* p, const double* w, size_t n, T* q, Arena memory) {
   double top = 0, heaviest = 0;
@@ -181,7 +182,7 @@ Normalized DensityRow(double target, const T* p, const double* w, size_t n, T* q
     std::fill(q, q + n, kNaN<T>);
     return kNotNormalized;
   }
-  // Weights in units of a power of two: what is multiplied with them overflows nowhere, and entropies are less by `unit`.
+  // Weights are in units of a power of two, so that products with them do not overflow; entropies are smaller by `unit`.
   const int exponent = std::ilogb(heaviest);
   const double unit = exponent * 0x1.62e42fefa39efp-1;
   double *const z = memory.take<double>(n), *const u = memory.take<double>(n);
@@ -207,7 +208,7 @@ Normalized DensityRow(double target, const T* p, const double* w, size_t n, T* q
   return found;
 }
 
-// z becomes exp(gamma z), scaled to a sum of `mass`.
+// Replaces z by exp(gamma z), scaled to the sum `mass`.
 HWY_INLINE void ExpToMass(double gamma, double mass, size_t n, double* z) {
   const D64 d;
   const ExpOfLogRatio exp(gamma);
@@ -244,7 +245,7 @@ HWY_INLINE Normalized NormalizeWhole(double target, size_t n, double* table) {
   return found;
 }
 
-// marginal holds the masses of the rows; 1 over one of them may be no number.
+// `marginal` holds the masses of the rows; the reciprocal of a mass may overflow.
 HWY_INLINE Normalized NormalizeMarginal(double target, size_t rows, size_t cols, double* table, double* marginal) {
   for (size_t x = 0; x < rows; ++x) {
     if (!(marginal[x] > 0)) continue;
@@ -255,7 +256,7 @@ HWY_INLINE Normalized NormalizeMarginal(double target, size_t rows, size_t cols,
   return found;
 }
 
-// H(Y|X) = sum p(x) H_x falls in gamma as each H_x does, and so do its derivatives add up, weighted by p(x).
+// H(Y|X) = sum p(x) H_x falls in gamma because each H_x does; its derivatives are sums with the same weights p(x).
 HWY_INLINE Normalized NormalizeConditional(double target, size_t rows, size_t cols, double* table, double* marginal) {
   const D64 d;
   ScaleRow(d, 1 / SumRow(d, marginal, rows), rows, marginal);
@@ -291,11 +292,11 @@ HWY_INLINE Normalized NormalizeConditional(double target, size_t rows, size_t co
   return found;
 }
 
-// table: rows x cols without gaps, non-negative, finite and of some mass; it becomes the result. marginal has room for a number
-// for each row.
+// table: rows x cols without gaps, non-negative, finite, with some mass; it becomes the result. marginal has room for one
+// number for each row.
 inline Normalized NormalizeTable(const NormalizeJoint& op, size_t rows, size_t cols, double* table, double* marginal) {
   if (op.joint) return NormalizeWhole(*op.joint, rows * cols, table);
-  // Sums of rows may overflow, or be too small to divide by; by how much a table is multiplied does not matter.
+  // Sums of rows may overflow, or be too small to divide by. A factor of the whole table does not matter.
   const double top = RowMax(D64(), table, rows * cols);
   if (top > 0x1p800) ScaleRow(D64(), 0x1p-200, rows * cols, table);
   if (top < 0x1p-800) ScaleRow(D64(), 0x1p200, rows * cols, table);

@@ -1,4 +1,4 @@
-// What all losses do with the rows of a batch.
+// Functions for the rows of a batch that all losses share.
 
 #if defined(ENTROPIC_LOSSES_BATCH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_LOSSES_BATCH_INL_H_
@@ -15,7 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// What a row is compared with: probabilities q, or where there are none the class t.
+// The target of a row: probabilities q or, without them, the class t.
 template <class T>
 struct TargetOfRow {
   const T* q;
@@ -27,7 +27,7 @@ void FillGradient(const LossBatch<T>& batch, size_t r, T value) {
   if (batch.dx.data != nullptr) FillRow(RowTag<T>(), value, batch.x.cols, batch.dx.row(r));
 }
 
-// A row whose value, 0 or NaN, is its gradient's too: one that is ignored, or has no loss.
+// Sets value and gradient of an ignored row to 0, or of a row without a loss to NaN.
 template <class T>
 void Settle(const LossBatch<T>& batch, size_t r, double value) {
   batch.value[r] = value;
@@ -40,13 +40,13 @@ TargetOfRow<T> TargetOf(const LossBatch<T>& batch, size_t r) {
           batch.classes.empty() ? 0 : static_cast<size_t>(batch.classes[r])};
 }
 
-// A row of +inf scores as one without: these at 0, all else absent.
+// Replaces +inf scores of a row by 0 and all others by absent entries.
 template <class T>
 void Canonical(const T* x, size_t n, T* out) {
   for (size_t i = 0; i < n; ++i) out[i] = x[i] == kInfinity<T> ? T(0) : -kInfinity<T>;
 }
 
-// The derivative of row r's value in a parameter, to where it is asked for. SettleSlopes comes last.
+// Stores the derivative of row r's value in a parameter, if it is wanted. SettleSlopes comes last.
 template <class T>
 void PutSlope(const LossBatch<T>& batch, size_t r, std::string_view parameter, double slope) {
   for (const ParamGradient& gradient : batch.gradients) {
@@ -54,7 +54,7 @@ void PutSlope(const LossBatch<T>& batch, size_t r, std::string_view parameter, d
   }
 }
 
-// Rows that have no derivative in a parameter, whatever was put there.
+// Sets the derivatives of rows that have none in a parameter.
 template <class T>
 void SettleSlopes(const LossBatch<T>& batch) {
   for (const ParamGradient& gradient : batch.gradients) {

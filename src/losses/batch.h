@@ -1,4 +1,4 @@
-// What the targets' part of the losses and the dispatching part hand each other.
+// The interface between the kernels of the losses and the code that dispatches them.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
-// A batch as its kernels get it: classes or a matrix of targets; dx has no data where no gradient is wanted.
+// A batch for the kernels: classes or a matrix of targets; dx has no data if no gradient is wanted.
 template <class T>
 struct LossBatch {
   MatrixView<const T> x;
@@ -43,7 +43,7 @@ struct LossBatch {
   }
 };
 
-// Working memory: what the loss wants for rows of n, and a block of rows for their distributions.
+// Workspace: the loss's memory for rows of n, and a block of rows for distributions.
 template <class T>
 struct LossScratch {
   const MapKernels<T>& maps;
@@ -52,11 +52,11 @@ struct LossScratch {
   std::size_t block_rows;
 };
 
-// What one SIMD target has for one element type.
+// The kernels of one SIMD target for one element type.
 template <class T>
 struct LossKernels {
   void (*rows)(const Loss&, const LossBatch<T>&, LossScratch<T>);
-  // Bytes of memory that it wants for rows of n.
+  // Bytes of memory that the loss needs for rows of n.
   std::size_t (*memory)(const Loss&, const MapKernels<T>&, std::size_t n);
 };
 

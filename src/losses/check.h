@@ -1,4 +1,4 @@
-// Checks of what a loss is asked for, wherever it is computed.
+// Checks of the wanted gradients of a loss, for all devices.
 #pragma once
 
 #include "entropic/losses.h"
@@ -6,13 +6,13 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
-// What gradients in parameters are asked for: those of the loss, or of its map.
+// Checks the wanted gradients in parameters of the loss or of its map.
 template <class Op>
 void check_gradients(const Op& op, std::span<const ParamGradient> gradients, std::size_t rows) {
   constexpr std::string_view kName = Op::kDescription.name;
   for (const ParamGradient& asked : gradients) {
     if constexpr (std::is_same_v<Op, SurrogateLoss>) {
-      fail("{}: there is no gradient in {}, since the value means nothing", kName, asked.parameter);
+      fail("{}: there is no gradient in {}, because the value means nothing", kName, asked.parameter);
     } else if constexpr (requires { op.map; }) {
       std::visit([&]<class M>(const M&) { check_per_row<M>(asked.parameter, asked.values.size(), rows); }, op.map);
     } else {

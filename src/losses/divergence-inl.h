@@ -1,4 +1,4 @@
-// Losses between a student's softmax and a teacher's, in float64: where the two are nearly equal all is in small differences.
+// Losses between a student's softmax and a teacher's, in float64: nearly equal distributions need accurate small differences.
 
 #if defined(ENTROPIC_LOSSES_DIVERGENCE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_LOSSES_DIVERGENCE_INL_H_
@@ -26,8 +26,8 @@ HWY_INLINE V64 LogGap(D64 d, V64 u) {
   return hn::IfThenElse(near, small, hn::Sub(u, Log1p(d, u)));
 }
 
-// z = (x - max)/T of a row with a finite maximum, or of its +inf scores alone, and the log of the sum of e^z, which is NaN
-// where the row has no distribution.
+// z = (x - max)/T of a row with a finite maximum, or only of its +inf scores, and the log of the sum of e^z, which is NaN if
+// the row has no distribution.
 template <class T>
 HWY_INLINE double LogTermsRow(double temperature, const T* x, size_t n, double* z) {
   const D64 d;
@@ -39,7 +39,7 @@ HWY_INLINE double LogTermsRow(double temperature, const T* x, size_t n, double* 
   const V64 lowest = hn::Set(d, std::numeric_limits<double>::lowest());
   const double sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const V64 xi = LoadWide(d, x + i, count, -kInfinity<T>);
-    // A score that is finite stays so, however small T is.
+    // A finite score stays finite for any small T.
     V64 zi = hn::Div(hn::Sub(xi, shift), factor);
     zi = hn::IfThenElse(hn::Eq(xi, absent), absent, MaxKeepNaN(lowest, zi));
     if (infinite) {
@@ -51,8 +51,7 @@ HWY_INLINE double LogTermsRow(double temperature, const T* x, size_t n, double* 
   return LogNumber(sum);
 }
 
-// Two rows of n: what LogTermsRow gives of the student and of the teacher, and where they are nearly equal log s - log t
-// itself.
+// Two rows of n: the results of LogTermsRow for the student and the teacher and, if they are nearly equal, also log s - log t.
 struct StudentAndTeacher {
   const double *zs, *zt;
   double log_s, log_t;
@@ -60,8 +59,8 @@ struct StudentAndTeacher {
   size_t n;
 };
 
-// One pass over both: visit(i, count, log s, log t, y) with y = log s - log t, +inf where only t is 0, any number where both
-// are.
+// One pass over both: visit(i, count, log s, log t, y) with y = log s - log t, which is +inf if only t is 0 and undefined if
+// both are.
 template <class Visit>
 HWY_INLINE double PairSum(const StudentAndTeacher& rows, const Visit& visit) {
   const D64 d;
@@ -79,7 +78,7 @@ HWY_INLINE double PairSum(const StudentAndTeacher& rows, const Visit& visit) {
   });
 }
 
-// T^2 sum t (e^y - 1 - y): of small y by its series, in T y so that no large T loses it, else as s - t - t y.
+// T^2 sum t (e^y - 1 - y): for small y by its series, in T y so that a large T loses no digits; otherwise as s - t - t y.
 HWY_INLINE double DistillationRow(double temperature, const StudentAndTeacher& rows, double* dx) {
   const D64 d;
   const V64 factor = hn::Set(d, temperature);
@@ -98,7 +97,7 @@ HWY_INLINE double DistillationRow(double temperature, const StudentAndTeacher& r
       const V64 far = hn::Mul(factor, hn::Sub(s, t));
       StoreUpTo(hn::IfThenZeroElse(absent, hn::IfThenElse(near, close, far)), d, count, dx + i);
     }
-    // A class that only the teacher has, however little of it: t itself may have underflowed.
+    // A class that only the teacher has, with any small probability: t itself may have underflowed.
     const V64 term = hn::IfThenElse(near, small, hn::Max(large, hn::Zero(d)));
     return hn::IfThenElse(hn::AndNot(hn::Eq(lt, none), absent), infinity, term);
   });
@@ -107,7 +106,7 @@ HWY_INLINE double DistillationRow(double temperature, const StudentAndTeacher& r
 // d loss / dT. With g = e^y - 1 - y, KL is sum t g; with u = z - <t, z>, z of the teacher, and w = u + y, z of the student but
 // for a constant, the derivative is
 //   T sum (2 t g + t y u - (s - t) w) = T sum t (h - g u), h = 2 (e^y - 1) - y (1 + e^y) = sum_{k >= 3} (2 - k) y^k / k!,
-// of which the second form, in which nothing cancels, is for small y.
+// in which the series is used for small y, because nothing cancels in it.
 HWY_INLINE double DistillationSlope(double temperature, const StudentAndTeacher& rows) {
   const D64 d;
   const V64 zero = hn::Zero(d), two = hn::Set(d, 2.0), none = hn::Set(d, -kInfinity<double>);
@@ -136,7 +135,7 @@ HWY_INLINE double DistillationSlope(double temperature, const StudentAndTeacher&
          });
 }
 
-// p (w - log(1 + w)), where p w = mixed - p also for p = 0 or an infinite w.
+// p (w - log(1 + w)), where p w = mixed - p holds also for p = 0 or an infinite w.
 HWY_INLINE V64 JsdHalf(D64 d, V64 p, V64 w, V64 p_w) {
   const auto near = hn::Le(hn::Abs(w), hn::Set(d, 0.5)), none = hn::Eq(p, hn::Zero(d));
   const V64 log = Log1p(d, hn::IfThenZeroElse(none, w));
@@ -144,8 +143,8 @@ HWY_INLINE V64 JsdHalf(D64 d, V64 p, V64 w, V64 p_w) {
                         hn::Max(hn::NegMulAdd(p, log, p_w), hn::Zero(d)));
 }
 
-// beta sum t (u - log(1 + u)) + (1 - beta) sum s (v - log(1 + v)), u = m/t - 1 = (1 - beta)(s/t - 1), v = m/s - 1 =
-// beta (t/s - 1), no term of which is negative. log(s/m) = -log(1 + v) waits in dx for its mean.
+// beta sum t (u - log(1 + u)) + (1 - beta) sum s (v - log(1 + v)), u = m/t - 1 = (1 - beta)(s/t - 1), v = m/s - 1 = beta (t/s -
+// 1), where no term is negative. log(s/m) = -log(1 + v) is kept in dx until its mean is known.
 HWY_INLINE double JsdRow(double beta, const StudentAndTeacher& rows, double* dx) {
   const D64 d;
   const size_t n = rows.n;
@@ -172,7 +171,7 @@ HWY_INLINE double JsdRow(double beta, const StudentAndTeacher& rows, double* dx)
   return value;
 }
 
-// d loss / d beta, KL(t, m) - KL(s, m): what m moves by beta alone changes nothing to first order.
+// d loss / d beta = KL(t, m) - KL(s, m): to first order the change of m with beta has no effect.
 HWY_INLINE double JsdSlope(double beta, const StudentAndTeacher& rows) {
   const D64 d;
   const V64 bt = hn::Set(d, beta), bs = hn::Set(d, 1 - beta);
@@ -194,8 +193,8 @@ HWY_INLINE double PairSlope(const JsdLoss& op, const StudentAndTeacher& rows) { 
 HWY_INLINE double TemperatureOf(const DistillationLoss& op) { return op.temperature; }
 HWY_INLINE double TemperatureOf(const JsdLoss& /*op*/) { return 1; }
 
-// Of one row: its value and its derivative in the loss's parameter; the gradient in x goes to dx, where there is one. `wide`:
-// four rows of working memory.
+// The result of one row: its value and its derivative in the loss's parameter. The gradient in x goes to dx, if there is one.
+// `wide`: a workspace of four rows.
 struct PairResult {
   double value, slope;
 };

@@ -1,4 +1,4 @@
-// Losses by way of a map's result p: those of sparsemax and entmax, of softmax over what a cut keeps, and the surrogate.
+// Losses from a map's result p: those of sparsemax and entmax, of softmax after truncation, and the surrogate.
 //
 // With phi(t) = (t^alpha - t) / (alpha b), b = alpha - 1, and z = x - max, entmax's p has p^b = c + b z where it is not 0, and
 // c = (max p)^b. Its loss is then a sum of terms of which none is negative,
@@ -34,7 +34,7 @@ HWY_INLINE V64 TsallisLog(D64 d, double b, V64 log_t) {
 }
 HWY_INLINE double TsallisLogNumber(double b, double log_t) { return hn::GetLane(TsallisLog(D64(), b, hn::Set(D64(), log_t))); }
 
-// p^alpha, 0 where p is.
+// p^alpha, 0 where p is 0.
 template <class D>
 HWY_INLINE hn::Vec<D> PowerOf(D d, double alpha, hn::Vec<D> p) {
   if (alpha == 1) return p;
@@ -45,9 +45,9 @@ HWY_INLINE hn::Vec<D> PowerOf(D d, double alpha, hn::Vec<D> p) {
   return hn::IfThenZeroElse(out, Exp(d, hn::Mul(hn::Set(d, static_cast<hn::TFromD<D>>(alpha)), Log(d, p))));
 }
 
-// entmax's loss against the class t, from p, of which p[t] becomes the gradient, -(sum of the others).
+// entmax's loss against the class t, from p. p becomes the gradient, with -(sum of the others) at t.
 //
-// The term of the target alone is an integral over w = 1 - p_t: int_0^w s (1 - s)^(b - 1) ds, by its series where w is small.
+// The target's term is an integral over w = 1 - p_t: int_0^w s (1 - s)^(b - 1) ds, by its series if w is small.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE double EntmaxClassRow(D d, double alpha, const T* x, size_t n, T max, size_t t, T* p) {
   const double b = alpha - 1, z = static_cast<double>(x[t]) - static_cast<double>(max);
@@ -63,7 +63,7 @@ HWY_INLINE double EntmaxClassRow(D d, double alpha, const T* x, size_t n, T max,
   const double most = static_cast<double>(MaxLane(d, top));
   const double w = sums[0];
   SetEntry(p, t, x[t] == -kInfinity<T> ? T(0) : static_cast<T>(-w));
-  if (z == -kInfinity<double>) return kInfinity<double>;  // also where the difference is beyond all numbers
+  if (z == -kInfinity<double>) return kInfinity<double>;  // also if the difference overflows
   double target;
   if (w * std::max(1.0, std::abs(b)) < 0.25) {
     double term = 1, sum = 0.5;
@@ -74,7 +74,7 @@ HWY_INLINE double EntmaxClassRow(D d, double alpha, const T* x, size_t n, T max,
     return sums[1] / alpha + w * w * sum;
   }
   const double log_most = LogNumber(most), lead = -TsallisLogNumber(b, log_most);  // (1 - c) / b
-  const double power = (1 - b * lead) + b * z;                                     // p_t^b, or how far below the threshold
+  const double power = (1 - b * lead) + b * z;                                     // p_t^b, or the distance below the threshold
   if (b > 0 && power <= 0) {
     target = 1 / (alpha * b) - power / b;
   } else {
@@ -83,7 +83,7 @@ HWY_INLINE double EntmaxClassRow(D d, double alpha, const T* x, size_t n, T max,
   return sums[1] / alpha + std::max(target, 0.0);
 }
 
-// The same against probabilities q. For q near p, t = (q - p)/p, the term is p^alpha (t^2/2 + ...), by its series.
+// entmax's loss against probabilities q, from p. For q near p, t = (q - p)/p, the term is p^alpha (t^2/2 + ...), by its series.
 template <class T>
 HWY_INLINE double EntmaxDistributionRow(double alpha, const T* x, size_t n, T max, const T* q, const T* p) {
   const D64 d;
@@ -100,7 +100,7 @@ HWY_INLINE double EntmaxDistributionRow(double alpha, const T* x, size_t n, T ma
     if (hn::AllTrue(d, hn::And(no_target, no_mass))) return zero;
     const V64 p_safe = hn::IfThenElse(no_mass, one, pi), q_safe = hn::IfThenElse(no_target, one, qi);
     const V64 below = hn::Sub(xi, shift);
-    const auto absent = hn::Eq(below, hn::Set(d, -kInfinity<double>));  // or farther than there are numbers
+    const auto absent = hn::Eq(below, hn::Set(d, -kInfinity<double>));  // or the difference overflows
     const V64 z = hn::IfThenZeroElse(absent, below);
     const V64 p_power = hn::IfThenZeroElse(no_mass, Exp(d, hn::Mul(va, Log(d, p_safe))));
 
@@ -132,8 +132,8 @@ HWY_INLINE double EntmaxDistributionRow(double alpha, const T* x, size_t n, T ma
   });
 }
 
-// d H(p) / d alpha of Tsallis' entropy at a p that is held: with L = log p it is
-// sum p L (e^y - 1)/(y alpha^2) - p L^2 (y e^y - e^y + 1)/(y^2 alpha), y = b L, in which nothing cancels.
+// d H(p) / d alpha of Tsallis' entropy at a fixed p: with L = log p it is sum p L (e^y - 1)/(y alpha^2) - p L^2 (y e^y - e^y +
+// 1)/(y^2 alpha), y = b L, in which nothing cancels.
 template <class T>
 HWY_INLINE double EntropySlope(double alpha, const T* p, size_t n) {
   const D64 d;
@@ -150,7 +150,7 @@ HWY_INLINE double EntropySlope(double alpha, const T* p, size_t n) {
   });
 }
 
-// Half of sum q (max - x), over q above 0: all of a difference may be beyond the largest number.
+// Half of sum q (max - x), over q above 0: a whole difference may overflow.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE double HalfMeanBelow(D d, const T* x, size_t n, T max, const T* q) {
   const auto half = hn::Set(d, T(0.5)), shift = hn::Set(d, max * T(0.5));
@@ -160,7 +160,7 @@ HWY_INLINE double HalfMeanBelow(D d, const T* x, size_t n, T max, const T* q) {
   });
 }
 
-// Cross-entropy of softmax over some of the scores, from its p: the sum of their e^(x - max) is 1 / max p.
+// Cross-entropy of softmax over some of the scores, from its p; the sum of their e^(x - max) is 1 / max p.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE double CutClassRow(D d, const T* x, size_t n, T max, size_t t, T* p) {
   const T own = p[t];
@@ -187,7 +187,7 @@ HWY_INLINE double CutDistributionRow(D d, const T* x, size_t n, T max, const T* 
   return LogOfTies(sums[1], sums[0] / static_cast<double>(most)) + 2 * HalfMeanBelow(d, x, n, max, q);
 }
 
-// p - q at all classes that are there.
+// p - q at all present classes.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void SubtractTarget(D d, const T* x, size_t n, const T* q, const T* p, T* dx) {
   const auto absent = hn::Set(d, -kInfinity<T>);
@@ -197,7 +197,8 @@ HWY_INLINE void SubtractTarget(D d, const T* x, size_t n, const T* q, const T* p
   });
 }
 
-// The value of one row from its map's p. Against a class p becomes the gradient; against probabilities it stays.
+// The value of one row from its map's p. With a class as the target, p becomes the gradient; with probabilities p does not
+// change.
 
 template <class T>
 HWY_INLINE double MappedRow(const EntmaxLoss& op, const T* x, size_t n, T max, TargetOfRow<T> target, T* p) {
@@ -241,7 +242,7 @@ HWY_INLINE double MappedRow(const SurrogateLoss& /*op*/, const T* x, size_t n, T
   return SurrogateRow(x, n, max, target, p);
 }
 
-// Rows whose p their map has made, in `p`.
+// Rows with p of their map in `p`.
 template <class Op, class T>
 void MappedRows(const Op& common, const LossBatch<T>& batch, MatrixView<T> p, LossScratch<T> scratch) {
   const RowTag<T> d;
@@ -281,7 +282,7 @@ void MappedRows(const Op& common, const LossBatch<T>& batch, MatrixView<T> p, Lo
   }
 }
 
-// -<q, p>, and by the map's vjp the gradient. g waits in scratch.
+// -<q, p>, and the gradient by the map's vjp. g is kept in scratch.
 template <class T>
 void MappedRows(const SmoothAccuracyLoss& op, const LossBatch<T>& batch, MatrixView<T> p, LossScratch<T> scratch) {
   const RowTag<T> d;

@@ -40,7 +40,7 @@ void check_loss(const Op& op, std::span<const PerRow> per_row, std::span<const P
   check_gradients(op, gradients, rows);
 }
 
-// Whether every entry of a row is good, as numbers 0 and 1 and without a branch for each: the compiler makes vectors of it.
+// Whether every entry of a row is good, as a number 0 or 1 without branches, so that the compiler can vectorise it.
 template <class T, class Good>
 bool all_of_row(const T* row, std::size_t n, const Good& good) {
   int all = 1;
@@ -48,7 +48,7 @@ bool all_of_row(const T* row, std::size_t n, const Good& good) {
   return all != 0;
 }
 
-// Refuses the first entry that is not good: `wanted` is what it must be.
+// Refuses the first entry that is not good; `wanted` describes good entries.
 template <class T, class Good>
 void check_row(std::string_view name, std::string_view argument, std::string_view wanted, const MatrixView<const T>& a,
                std::size_t r, const Good& good) {
@@ -64,7 +64,7 @@ void check_target_entries(std::string_view name, std::string_view wanted, const 
   for (std::size_t r = 0; r < target.rows; ++r) check_row(name, "target", wanted, target, r, good);
 }
 
-// Entries of a cosine are at most 1 but for rounding; -inf is an absent class, NaN the row's own affair.
+// Cosines are at most 1, up to rounding. -inf is an absent class, and NaN only affects its row.
 template <class T>
 void check_cosines(std::string_view name, const LossBatch<T>& batch) {
   const auto good = [](auto c) {
@@ -88,7 +88,7 @@ void check_classes(std::string_view name, std::span<const std::int64_t> classes,
   }
 }
 
-// Non-negative, of sum 1. The sum in 8 parts, so that it is no chain of additions.
+// Checks that rows are non-negative with sum 1. The sum has 8 parts, so that additions do not wait for each other.
 template <class T>
 void check_distributions(std::string_view name, const MatrixView<const T>& q) {
   check_target_entries(name, "at least 0 in every entry", q, [](auto value) { return static_cast<int>(value >= 0); });
@@ -113,7 +113,7 @@ void check_labels(std::string_view name, const MatrixView<const T>& labels) {
                        [](auto value) { return static_cast<int>(value == 0) | static_cast<int>(value == 1); });
 }
 
-// Everything but the target.
+// Checks everything but the target.
 template <class T>
 void check_batch(const Loss& loss, const LossBatch<T>& batch) {
   const std::string_view name = description_of(loss).name;
@@ -153,10 +153,10 @@ void run(const Loss& loss, const LossBatch<T>& batch) {
   }
   const LossKernels<W> kernel = loss_kernels<W>();
   const MapKernels<W> maps = map_kernels<W>();
-  // What a map gives a block of rows is in cache when the loss reads it.
+  // A map's result for a block of rows is still in the cache when the loss reads it.
   const std::size_t block_rows = rows_in_cache(rows, n);
   const std::size_t room = Arena::room<W>(block_rows * n) + kernel.memory(loss, maps, n);
-  const std::size_t wide_size = 3 * n;  // of halves: x, target and gradient
+  const std::size_t wide_size = 3 * n;  // for halves: x, target and gradient
   parallel_rows(rows, n * cost_of(loss), [&](std::size_t begin, std::size_t end) {
     const std::size_t at_once = rows_at_once<T>(end - begin, wide_size);
     const std::size_t wide_rows = kIsHalf<T> ? at_once : 0;

@@ -1,4 +1,4 @@
-// Which losses start from a map's result.
+// The losses that start from a map's result.
 #pragma once
 
 #include "entropic/losses.h"

@@ -17,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// psi of a target's cosine, its derivative, and that of -psi in the margin.
+// psi of a target's cosine, its derivative, and the derivative of -psi in the margin.
 struct Psi {
   double value, slope, of_margin;
 };
@@ -31,8 +31,8 @@ HWY_INLINE Psi ArcPsi(double c, double m, double least_sine) {
   return {cos_sum, slope, sin_sum};
 }
 
-// With phi = pi - theta for c < 0, where theta itself would have lost the digits of small phi: cos(m theta) is
-// (-1)^m cos(m phi), sin(m theta) / sin(theta) is (-1)^(m-1) sin(m phi) / sin(phi). At its ends that ratio is m, the slope m^2.
+// For c < 0 it uses phi = pi - theta, because theta loses the digits of a small phi: cos(m theta) is (-1)^m cos(m phi), sin(m
+// theta) / sin(theta) is (-1)^(m-1) sin(m phi) / sin(phi). At its ends that ratio is m, the slope m^2.
 HWY_INLINE Psi SpherePsi(double c, double m) {
   const double angle = std::acos(std::abs(c)), sine = std::sqrt((1 - c) * (1 + c));
   const double turns = std::min(std::floor(m * angle / std::numbers::pi), m - 1);
@@ -47,7 +47,7 @@ template <class T>
 HWY_INLINE Psi PsiOf(const MarginSoftmaxLoss& op, T cosine) {
   const double c = std::clamp(static_cast<double>(cosine), -1.0, 1.0);
   using Kind = MarginSoftmaxLoss::Kind;
-  // Numbers, since a device cannot look into the table.
+  // Constants, because a device cannot read the table.
   constexpr double kAm = MarginSoftmaxLoss::kMargins[0], kArc = MarginSoftmaxLoss::kMargins[1],
                    kSphere = MarginSoftmaxLoss::kMargins[2];
   const double m = op.margin.value_or(op.kind == Kind::am ? kAm : op.kind == Kind::arc ? kArc : kSphere);
@@ -67,8 +67,8 @@ struct MarginSlopes {
   double margin = 0, scale = 0;
 };
 
-// Softmax among the other classes, and then the target against their logsumexp: log(1 + e^(others - target)). `row` is dx, or
-// where none is wanted room for n numbers; `slopes` may be null.
+// Softmax of the other classes, and then the target against their logsumexp: log(1 + e^(others - target)). `row` is dx or, if
+// no gradient is wanted, room for n numbers; `slopes` may be null.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE double MarginRow(D d, const MarginSoftmaxLoss& op, const T* x, size_t n, size_t t, T* row, bool gradient,
                             MarginSlopes* slopes) {
@@ -88,10 +88,10 @@ HWY_INLINE double MarginRow(D d, const MarginSoftmaxLoss& op, const T* x, size_t
     }
     return is_absent ? fill(kNaN<T>, kNaN<double>) : fill(T(0), 0);
   }
-  // Beyond these limits a scale does no more, or nothing.
+  // Beyond these limits a larger scale changes nothing more, and a smaller one has no effect.
   const ExpScaled<D> exp(d, 1 / std::clamp(op.scale, 1e-30, 1e30));
   const auto shift = hn::Set(d, max);
-  double below = 0;  // how far the others are below their maximum, times `sum`
+  double below = 0;  // mean distance of the others below their maximum, times `sum`
   if (slopes != nullptr) {
     below = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
       const auto z = hn::Sub(LoadUpTo(d, row + i, count, -kInfinity<T>), shift), e = exp(d, z);
@@ -105,7 +105,7 @@ HWY_INLINE double MarginRow(D d, const MarginSoftmaxLoss& op, const T* x, size_t
   });
   if (sum != sum) return fill(kNaN<T>, kNaN<double>);
   const Psi psi = is_absent ? Psi{-kInfinity<double>, 0, 0} : PsiOf(op, cosine);
-  const double ahead = op.scale * (static_cast<double>(max) - psi.value) + LogNumber(sum);  // of the others
+  const double ahead = op.scale * (static_cast<double>(max) - psi.value) + LogNumber(sum);  // lead of the others
   const double small = ExpNumber(-std::abs(ahead));
   const double missing = ahead > 0 ? 1 / (1 + small) : small / (1 + small);  // 1 - p_t
   if (gradient) {

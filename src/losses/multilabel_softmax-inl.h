@@ -1,4 +1,4 @@
-// Many labels against the other classes.
+// The loss of several labels against the other classes.
 
 #if defined(ENTROPIC_LOSSES_MULTILABEL_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_LOSSES_MULTILABEL_SOFTMAX_INL_H_
@@ -15,11 +15,11 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// Two logsumexps with a 0 among their terms: of x where there is no label, of -x where there is one.
+// Two logsumexps with an additional term 0: of x for classes without a label, of -x for labels.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE double MultilabelRow(D d, const T* x, size_t n, const T* labels, T* dx) {
   const auto zero = hn::Zero(d), absent = hn::Set(d, -kInfinity<T>), one = hn::Set(d, T(1));
-  auto highest = zero, label_highest = zero, odd = zero;  // odd: 1 for a label that is absent, 2 for a NaN
+  auto highest = zero, label_highest = zero, odd = zero;  // odd: 1 for an absent label, 2 for a NaN
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto xi = LoadUpTo(d, x + i, count, -kInfinity<T>);
     const auto label = hn::Ne(LoadUpTo(d, labels + i, count, T(0)), zero);
@@ -37,7 +37,7 @@ HWY_INLINE double MultilabelRow(D d, const T* x, size_t n, const T* labels, T* d
   }
   const bool masked_label = oddest == T(1);
   const T max[2] = {MaxLane(d, highest), MaxLane(d, label_highest)};
-  // A class of +inf that is no label: the value is +inf and no gradient comes from it or beside it.
+  // A score of +inf that is no label: the value is +inf, and the gradient is 0 for all classes without a label.
   const bool infinite = max[0] == kInfinity<T>;
   const ExpScaled<D> exp(d, 1);
   const auto shift = hn::Set(d, infinite ? T(0) : max[0]), label_shift = hn::Set(d, max[1]);

@@ -14,7 +14,8 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// A row beside what its map wants; four rows of logarithms; one row, and short ones with their largest taken out.
+// The memory of each loss: a row and its map's memory; four rows of logarithms; one row, and short rows without their largest
+// entry.
 template <class T>
 size_t LossMemory(const Loss& loss, const MapKernels<T>& maps, size_t n) {
   return std::visit(
@@ -30,7 +31,7 @@ size_t LossMemory(const Loss& loss, const MapKernels<T>& maps, size_t n) {
 template <class T>
 void LossRows(const Loss& loss, const LossBatch<T>& batch, LossScratch<T> scratch) {
   const size_t rows = batch.x.rows, n = batch.x.cols;
-  // p goes where the gradient will be, unless the scores are there still.
+  // p goes to the place of the gradient, unless the scores are still there.
   const bool in_dx = batch.dx.data != nullptr && batch.dx.data != batch.x.data;
   std::visit(
       [&](const auto& op) {

@@ -20,29 +20,29 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// v with 0 for the element t of the row, where it is one of the `count` from i on.
+// v with 0 for the element t of the row, if that is one of the `count` from i on.
 template <class D>
 HWY_INLINE hn::Vec<D> WithoutElement(D d, hn::Vec<D> v, size_t t, size_t i) {
-  if (HWY_LIKELY(t - i >= hn::Lanes(d))) return v;  // also where t < i
+  if (HWY_LIKELY(t - i >= hn::Lanes(d))) return v;  // also if t < i
   using T = hn::TFromD<D>;
   return hn::IfThenZeroElse(hn::Eq(hn::Iota(d, T(0)), hn::Set(d, static_cast<T>(t - i))), v);
 }
 
-// How far the scores of a row are below its maximum, on the mean, for label smoothing.
+// The mean distance of a row's scores below its maximum, for label smoothing.
 struct Spread {
   double total, present;
   constexpr double Mean() const { return total / present; }
 };
 
-// An absent class among the terms that wait in dx: no term is negative.
+// Marks an absent class among the terms that are kept in dx: no term is negative.
 template <class T>
 inline constexpr T kAbsent = T(-1);
 
-// Cross-entropy against a class. Sweeps: the maximum, which the caller took; the terms e^(x - max), which wait in dx, and their
-// sum; the quotients.
+// Cross-entropy against a class. Sweeps: the maximum, which the caller finds; the terms e^(x - max), which are kept in dx, and
+// their sum; the quotients.
 //
-// The target's own term is kept out of the sum: what the others sum to, R, is 1 - p_t but for its factor, and log1p(R) the
-// loss of a target at the maximum, both right however small they are.
+// The target's own term is left out of the sum. The sum R of the others is 1 - p_t up to a factor, and log1p(R) is the loss of
+// a target at the maximum; both are accurate however small they are.
 template <bool kSmooth, class D, class T = hn::TFromD<D>>
 HWY_INLINE double SoftmaxClassRow(D d, double smoothing, const T* x, size_t n, T max, size_t t, T* dx) {
   const ExpScaled<D> exp(d, 1);
@@ -91,9 +91,9 @@ HWY_INLINE double SoftmaxClassRow(D d, double smoothing, const T* x, size_t n, T
   return value;
 }
 
-// The same for a group of rows of at most ShortRows::kLongest: `others` are their scores with -inf in the place of the class
-// t[r], own[r] is the score that was there, `max` the maxima with it. Writes value[r] of all kRows; to dx where gradients are
-// wanted.
+// Cross-entropy against classes for a group of rows of at most ShortRows::kLongest. `others` are their scores with -inf at the
+// class t[r], own[r] is the score of that class, `max` the maxima with it. Writes value[r] of all kRows, and dx if gradients
+// are wanted.
 template <class T>
 HWY_INLINE void SoftmaxClassShortRows(ShortRows<T>& others, const size_t* t, const T* own, hn::Vec<RowTag<T>> max,
                                       double* value, T* const* dx, size_t count) {
@@ -128,8 +128,8 @@ HWY_INLINE void SoftmaxClassShortRows(ShortRows<T>& others, const size_t* t, con
   }
 }
 
-// What label smoothing does to the loss: it is linear in the share, and this its slope, the mean of max - x over the classes
-// that are there less that over the target.
+// The slope of the loss in the share of label smoothing, in which it is linear: the mean of max - x over the present classes,
+// minus max - x at the target.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE double SmoothingSlope(D d, const T* x, size_t n, T max, TargetOfRow<T> target) {
   const auto shift = hn::Set(d, max), absent = hn::Set(d, -kInfinity<T>), zero = hn::Zero(d);
@@ -147,8 +147,8 @@ HWY_INLINE double SmoothingSlope(D d, const T* x, size_t n, T max, TargetOfRow<T
   return Spread{sums[0], sums[1]}.Mean() - (target.q == nullptr ? behind : sums[2]);
 }
 
-// log of the sum of e^(x - max) over a row, from how many entries are at the maximum and what the rest sums to: right, relative
-// to itself, also where one entry has nearly all.
+// log of the sum of e^(x - max) over a row, from the number of entries at the maximum and the sum of the rest. Its relative
+// error is small, even if one entry has nearly all the mass.
 HWY_INLINE double LogOfTies(double ties, double rest) { return ties == 1 ? Log1pNumber(rest) : LogNumber(ties + rest); }
 
 // Cross-entropy against probabilities q: log sum + sum q (max - x).
@@ -190,7 +190,7 @@ HWY_INLINE double SoftmaxDistributionRow(D d, double smoothing, const T* x, size
   return value;
 }
 
-// The value of one row, whose maximum is finite; its gradient goes to dx, where there is one.
+// The value of one row with a finite maximum; its gradient goes to dx, if there is one.
 
 template <class T>
 HWY_INLINE double LossRow(const SoftmaxLoss& op, const T* x, size_t n, T max, TargetOfRow<T> target, T* dx) {
@@ -200,7 +200,7 @@ HWY_INLINE double LossRow(const SoftmaxLoss& op, const T* x, size_t n, T max, Ta
   return SoftmaxClassRow<true>(d, op.label_smoothing, x, n, max, target.t, dx);
 }
 
-// The same for any maximum. `canonical`: room for n numbers.
+// The value of one row with any maximum. `canonical`: room for n numbers.
 template <class T>
 HWY_INLINE double AnyLossRow(const SoftmaxLoss& op, const T* x, size_t n, T max, TargetOfRow<T> target, T* dx, T* canonical) {
   if (IsFinite(max)) return LossRow(op, x, n, max, target, dx);
@@ -215,7 +215,7 @@ HWY_INLINE double AnyLossRow(const SoftmaxLoss& op, const T* x, size_t n, T max,
   return value;
 }
 
-// One row of any kind, whose maximum was taken.
+// One row of any kind with a known maximum.
 template <class T>
 void SoftmaxLossRow(const SoftmaxLoss& op, const LossBatch<T>& batch, LossScratch<T> scratch, size_t r, T max) {
   const size_t n = batch.x.cols;
@@ -228,8 +228,8 @@ void SoftmaxLossRow(const SoftmaxLoss& op, const LossBatch<T>& batch, LossScratc
   batch.value[r] = AnyLossRow(op, x, n, max, TargetOf(batch, r), dx, scratch.memory.template take<T>(n));
 }
 
-// Short rows against a class, a group at a time. Those that are ignored or have no finite maximum are dealt with first, and
-// take part without a result.
+// Short rows against a class, a group at a time. Ignored rows and rows without a finite maximum are handled first; their
+// results in the group are dropped.
 template <class T>
 void SoftmaxLossShortRows(const SoftmaxLoss& op, const LossBatch<T>& batch, LossScratch<T> scratch) {
   constexpr size_t kRows = ShortRows<T>::kRows;
@@ -281,14 +281,14 @@ void SoftmaxLossRows(const SoftmaxLoss& op, const LossBatch<T>& batch, LossScrat
   }
 }
 
-// Rows of scores with a softmax of their own: no map is called.
+// Rows of scores for losses that contain softmax: no map is called.
 template <class T>
 void FusedRows(const SoftmaxLoss& op, const LossBatch<T>& batch, LossScratch<T> scratch) {
   const RowTag<T> d;
   const size_t n = batch.x.cols;
   Arena memory = scratch.memory;
   T* const canonical = memory.take<T>(n);
-  for (size_t r = 0; !batch.gradients.empty() && r < batch.x.rows; ++r) {  // before dx is written over x
+  for (size_t r = 0; !batch.gradients.empty() && r < batch.x.rows; ++r) {  // before dx overwrites x
     if (batch.is_ignored(r)) continue;
     const T* x = batch.x.row(r);
     T max = RowMax(d, x, n);

@@ -1,4 +1,4 @@
-// What a map costs.
+// The cost of a map.
 #pragma once
 
 #include <cstddef>
@@ -7,9 +7,9 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
-// Of an entry, in units of softmax's.
+// The cost of an entry, in units of softmax's.
 inline std::size_t cost_of(const Map& map) {
-  // The largest of scores with gumbel noise has softmax's law, and softmax's kernels find it.
+  // The largest of scores with Gumbel noise has softmax's law, so softmax's kernels calculate it.
   const auto* const op = std::get_if<PerturbMax>(&map);
   const bool is_softmax = op != nullptr && op->noise == PerturbMax::Noise::gumbel;
   return is_softmax ? Softmax::kDescription.cost : description_of(map).cost;

@@ -1,4 +1,4 @@
-// perturb_max with a noise of the caller's, as the kernels see it.
+// perturb_max with the caller's noise, for the kernels.
 #pragma once
 
 #include "entropic/maps.h"

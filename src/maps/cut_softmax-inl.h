@@ -1,4 +1,4 @@
-// Softmax over the scores that a cut leaves: top_k_softmax, top_p_softmax and min_p_softmax of one row.
+// Softmax after truncation: top_k_softmax, top_p_softmax and min_p_softmax of one row.
 
 #if defined(ENTROPIC_MAPS_CUT_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_MAPS_CUT_SOFTMAX_INL_H_
@@ -57,9 +57,9 @@ struct KernelsOf<MinPSoftmax, T> {
   using Several = NotOffered;
 };
 
-// Softmax over the scores that `cut` keeps. Where these are few, a vector without any costs a comparison instead of an exp, and
-// is written once; where every other vector has some, a branch that nobody can foresee costs more than an exp. A vector with a
-// NaN does not compare as below: it is looked at, and the NaN makes the sum NaN.
+// Softmax over the scores that `cut` keeps. If these are few, a vector without any costs a comparison instead of an exp, and is
+// written once. If every other vector has some, a branch that cannot be predicted costs more than an exp. A vector with a NaN
+// does not compare as below, so it is processed, and the NaN makes the sum NaN.
 template <bool kFew, class D, class T = hn::TFromD<D>>
 HWY_INLINE void SoftmaxOfKept(D d, double temperature, Cut<T> cut, const T* x, size_t n, T max, T* p) {
   const ExpScaled<D> exp(d, temperature);
@@ -83,8 +83,8 @@ HWY_INLINE void SoftmaxOfKept(D d, double temperature, Cut<T> cut, const T* x, s
   });
 }
 
-// The cut in the scores x that agrees with `found` in their terms e: of the scores whose term is `found.least` the largest
-// stay, of equal ones those with the lower index. MassCutScratch(n) of scratch.
+// The cut in the scores x that agrees with the cut `found` in their terms e. Of the scores with the term `found.least` the
+// largest are kept, of equal ones those with the lower index. It needs MassCutScratch(n) of scratch.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE Cut<T> LargestOfEqualMass(D d, const T* x, const T* e, size_t n, MassCut<T> found, T* scratch) {
   const auto least = hn::Set(d, found.least);
@@ -98,8 +98,8 @@ HWY_INLINE Cut<T> LargestOfEqualMass(D d, const T* x, const T* e, size_t n, Mass
   return {kth, EndOfFirst(d, x, n, kth, found.kept - above)};
 }
 
-// The terms of softmax wait in e, which may be p; the cut is found among them. Terms of different scores may be
-// equal: where some of those at the cut stay and some go, the scores decide. The rest of the work is one product.
+// The terms of softmax are kept in e, which may be p, and the cut is found among them. Terms of different scores may be equal:
+// if only some of those at the cut are kept, the scores decide. The rest of the work is one product.
 template <class T>
 HWY_INLINE void TopPRow(const TopPSoftmax& op, const T* x, size_t n, T max, T* p, T* e, T* scratch) {
   const RowTag<T> d;
@@ -130,14 +130,14 @@ HWY_INLINE void TopPRow(const TopPSoftmax& op, const T* x, size_t n, T max, T* p
   }
 }
 
-// Short rows side by side: each has its own interval of thresholds and its own step, and they go on until all are done.
+// Short rows side by side: each has its own interval of thresholds and its own step, and all continue until the last is done.
 //
-// A threshold is good as soon as it keeps as many as it should: which number between two scores it is does not matter, and so a
-// few halvings do where the exact kth score would take all bits. Where scores tie at the cut no threshold does it; such rows
-// are left to the kernels of one row, and what is left depends on the row alone.
+// A threshold is good as soon as it keeps the right number of scores; any number between two scores will do. So a few halvings
+// are enough, while the exact kth score would take all bits. If scores tie at the cut, no threshold is good; such rows go to
+// the kernels of one row. Which rows these are depends only on the row itself.
 constexpr int kShortSteps = 24;
 
-// Takes rows of which the search found no cut one by one: map(x, p) writes p of the scores x.
+// Processes rows for which the search found no cut, one by one: map(x, p) writes p of the scores x.
 template <class T, class F>
 HWY_INLINE void MapLeftRows(const ShortRows<T>& scores, hn::Mask<RowTag<T>> done, T* const* p, size_t count, F&& map) {
   const RowTag<T> d;
@@ -151,8 +151,8 @@ HWY_INLINE void MapLeftRows(const ShortRows<T>& scores, hn::Mask<RowTag<T>> done
   }
 }
 
-// The interval is between two scores, and halved by value; every other step it is cut where the count would be right if the
-// scores in it were spread evenly.
+// The interval is between two scores and halved by value. Every other step splits it where the count would be right if its
+// scores were evenly spread.
 template <class T>
 HWY_INLINE void KernelsOf<TopKSoftmax, T>::Short::Map(const TopKSoftmax& op, const hn::Vec<RowTag<T>>* group_max,
                                                       ShortRows<T>* group, T* const* p, size_t count) {
@@ -205,8 +205,8 @@ HWY_INLINE void KernelsOf<TopKSoftmax, T>::Short::Map(const TopKSoftmax& op, con
   });
 }
 
-// The interval is one of masses, halved by their bits, in which exponentials of scores are spread as these are. It is found
-// when one score alone is in it. Masses below (1 - p) total / n are less than 1 - p together: the cut is above.
+// The interval is one of masses and halved by their bits, because exponentials of scores are spread like these. The search ends
+// when only one score is in it. Masses below (1 - p) total / n are less than 1 - p together, so the cut is above them.
 template <class T>
 HWY_INLINE void KernelsOf<TopPSoftmax, T>::Short::Map(const TopPSoftmax& op, const hn::Vec<RowTag<T>>* group_max,
                                                       ShortRows<T>* group, T* const* p, size_t count) {
@@ -278,7 +278,7 @@ HWY_INLINE void KernelsOf<TopPSoftmax, T>::MapRow(const TopPSoftmax& op, const T
   TopPRow(op, x, n, max, p, p == x ? workspace.memory.take<T>(n) : p, scratch);
 }
 
-// ceil(p m), exactly: the sign of an FMA is right. p <= 1 and m fits a double.
+// ceil(p m), exactly, because the sign of an FMA is exact. p <= 1, and m fits a double.
 template <class T>
 HWY_INLINE size_t KernelsOf<TopPSoftmax, T>::MostInfinite(const TopPSoftmax& op, size_t infinite) {
   const double m = static_cast<double>(infinite);
@@ -297,7 +297,7 @@ HWY_INLINE void KernelsOf<MinPSoftmax, T>::MapRow(const MinPSoftmax& op, const T
   SoftmaxOfKept<true>(d, op.temperature, Within(max, reach), x, n, max, p);
 }
 
-// On the support, softmax's.
+// On the support it is softmax's gradient.
 template <class T>
 HWY_INLINE void KernelsOf<TopKSoftmax, T>::VjpRow(const TopKSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
                                                   Workspace workspace) {

@@ -17,10 +17,10 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// In float32 rows are also searched for together, each in a lane.
+// In float32 several rows are also searched together, each in a lane.
 template <class Op>
 struct ShortEntropyRows {
-  // Side by side, the rows' searches wait for each other's results and not for their own.
+  // Side by side, the search of one row runs while another waits for its results.
   static constexpr size_t kGroups = 4;
   static HWY_INLINE bool Takes(const Op& /*op*/) { return true; }
   static void Map(const Op& op, const hn::Vec<RowTag<float>>* max, ShortRows<float>* rows, float* const* p, size_t count);
@@ -28,13 +28,14 @@ struct ShortEntropyRows {
 template <class Op>
 struct SeveralEntropyRows {
   static constexpr size_t kMost = NarrowRows::kRows;
-  static size_t Count(const Op& /*op*/, size_t n) { return n < kLongRow ? kMost : 1; }  // long rows gain nothing by others
+  // For long rows several at once are not faster.
+  static size_t Count(const Op& /*op*/, size_t n) { return n < kLongRow ? kMost : 1; }
   static void Map(const Op& op, const float* const* x, size_t n, const float* max, float* const* p, size_t count,
                   Workspace workspace);
 };
 
-// In float32 the distribution, where it may not stand yet, and what stands for the row; else a row in float64, of gradients
-// with the scores.
+// In float32: the distribution, if it may not be in its place yet, and the row's replacement. Otherwise a row in float64, and
+// for gradients also the scores.
 template <class T>
 size_t EntropyMemory(size_t n) {
   const size_t wide = Arena::room<double>(n) + Arena::room<T>(n);
@@ -84,7 +85,7 @@ HWY_INLINE void UniformRow(D d, const T* x, size_t n, T least, double count, T* 
   });
 }
 
-// softmax(gamma x) by sums in float64. A target that cannot be met, or only by gamma = 0 or infinity, is met by the limits:
+// softmax(gamma x) with sums in float64. A target that cannot be met, or only by gamma = 0 or infinity, gives the limits:
 // uniform over the finite scores or over those at the maximum.
 template <class D, class T = hn::TFromD<D>>
 HWY_NOINLINE void WideEntropyRow(D d, EntropyTarget target, const T* x, size_t n, T max, T* p, Workspace workspace) {
@@ -103,11 +104,11 @@ HWY_NOINLINE void WideEntropyRow(D d, EntropyTarget target, const T* x, size_t n
   });
 }
 
-// Up to NarrowRows::kRows rows with finite maxima; p[r] may be x[r] where there is one.
+// Up to NarrowRows::kRows rows with finite maxima; p[r] may be x[r] if there is only one.
 HWY_INLINE void NarrowEntropyRows(EntropyTarget target, const float* const* x, size_t n, const float* max, float* const* p,
                                   size_t count, Workspace workspace) {
   const RowTag<float> d;
-  Arena memory = workspace.memory;  // rows that are not done have it again
+  Arena memory = workspace.memory;  // used again for rows that are not done
   const bool in_place = p[0] == x[0];
   float* const apart = in_place ? memory.take<float>(n) : nullptr;
   NarrowRow rows[NarrowRows::kRows];
@@ -118,7 +119,7 @@ HWY_INLINE void NarrowEntropyRows(EntropyTarget target, const float* const* x, s
     row.few = {row.memory, 0, nullptr, 0, 0};
     if (n >= kLongRow) row.few = Condense(x[r], n, max[r], row.memory, &row.survey);
     if (row.few.top_count == 0) row.survey = Survey(d, x[r], n, max[r]);
-    row.survey.variance = row.survey.nan ? -1 : row.survey.variance;  // not for them
+    row.survey.variance = row.survey.nan ? -1 : row.survey.variance;  // rows with NaN are not searched
   }
   NarrowRows(rows, count, n).Map(target);
   for (size_t r = 0; r < count; ++r) {
@@ -158,9 +159,9 @@ HWY_INLINE void SeveralEntropyRows<Op>::Map(const Op& op, const float* const* x,
   NarrowEntropyRows(TargetOf(op), x, n, max, p, count, workspace);
 }
 
-// The same for groups of rows of at most ShortRows::kLongest in float32, in step: first evaluations for the moments, rounded
-// as float32 sums are, until every row is near; then those that confirm the entropy. A row that is there keeps its gamma while
-// the others go on. One that is out of the ordinary is done alone afterwards.
+// The search for groups of rows of at most ShortRows::kLongest in float32, all in step. First it evaluates moments, with
+// float32 rounding, until every row is near its target; then it confirms the entropy. A row at its target keeps its gamma while
+// the others continue. An exceptional row is processed alone afterwards.
 class EntropyShortRows {
  public:
   using D = RowTag<float>;
@@ -204,13 +205,14 @@ class EntropyShortRows {
     hn::StoreU(hn::DemoteTo(hn::Rebind<float, D64>(), x.v), hn::Rebind<float, D64>(), values + s * kLanes);
   }
 
-  // Sums of a group to rough_. Every block of 128 bits has all rows: what is stored beyond them is the next group's to replace.
+  // Stores the sums of a group in rough_. Every block of 128 bits has all rows; the next group overwrites what is stored beyond
+  // them.
   template <size_t K>
   HWY_INLINE void Keep(const V (&sums)[K], size_t g) {
     for (size_t k = 0; k < K; ++k) hn::StoreU(sums[k], D(), rough_[k] + g * kGroup);
   }
 
-  // A row's finite scores, those equal to the maximum, and sums of powers.
+  // Counts a row's finite scores and those equal to the maximum, and sums powers.
   HWY_INLINE void Survey() {
     for (size_t g = 0; g < groups_; ++g) {
       const bool whole = rows_[g].size() % 16 == 0;
@@ -245,7 +247,7 @@ class EntropyShortRows {
   }
 
   HWY_INLINE void Begin(EntropyTarget target) {
-    // Rows that are not there take no part.
+    // Lanes without a row are left out.
     HWY_ALIGN double first[kRows];
     for (size_t r = 0; r < kRows; ++r) first[r] = r < count_ ? Search::kMoments : Search::kMet;
     for (size_t s = 0; s < kSearches; ++s) {
@@ -259,7 +261,7 @@ class EntropyShortRows {
     for (size_t r = count_; r < kRows; ++r) sums_[0][r] = 1, sums_[1][r] = 0;
   }
 
-  // The questions, with gamma log2(e) in two parts, see ExpOfGamma, and what it is by the upper alone.
+  // Sets the questions: gamma log2(e) in two parts (see ExpOfGamma), and its value from the upper part only.
   HWY_INLINE void Ask() {
     for (size_t s = 0; s < kSearches; ++s) {
       const L gamma = search_[s].gamma(), c = gamma * 0x1.71547652b82fep+0;
@@ -299,8 +301,8 @@ class EntropyShortRows {
     return true;
   }
 
-  // The largest |gamma z| of a group. Where none comes near 2^-126, comparisons with that are left out; the results are the
-  // same.
+  // The largest |gamma z| of a group. If no exponential comes near 2^-126, comparisons with that are left out; the results are
+  // the same.
   HWY_INLINE double Reach(size_t g) const {
     double most = 0;
     for (size_t r = 0; r < kGroup; ++r) most = HWY_MAX(most, gamma_[g * kGroup + r]);
@@ -374,7 +376,7 @@ class EntropyShortRows {
   const ShortRows<float>* rows_;
   size_t groups_, count_;
   ShortRows<float> masses_[kGroups];
-  double range_[kGroups];  // of the scores, infinite where one is absent
+  double range_[kGroups];  // range of the scores, infinite if one is absent
   Search search_[kSearches];
   HWY_ALIGN double stage_[kRows], gamma_[kRows], rough_gamma_[kRows], sums_[2][kRows] = {};
   HWY_ALIGN float high_[kRows], low_[kRows], narrow_gamma_[kRows];
@@ -387,18 +389,18 @@ HWY_INLINE void ShortEntropyRows<Op>::Map(const Op& op, const hn::Vec<RowTag<flo
   EntropyShortRows(max, rows, count).Map(TargetOf(op), p);
 }
 
-// What the gradients need of a row, in float64.
+// The numbers of a row that the gradients need, in float64.
 struct EntropyGradient {
   double gamma;           // times 2^exponent of the relative scores
-  double mean_z, mean_g;  // under p, of g less that at the maximum
+  double mean_z, mean_g;  // means under p; g is relative to its value at the maximum
   double top_g;           // g there
   double slope;           // the regression of g on gamma z: -d <g, p> / d H
-  bool fixed;             // p does not change with x: the target is out of reach, or the scores are equal
+  bool fixed;             // p does not change with x: the target is out of reach, or all scores are equal
 };
 
-// gamma is the regression of log p on z under p: a rounding of p changes it by eps / sd(log p), which is as well as p knows
-// it. Means first, then centred products: the scores may lie far from 0 against their spread. Where nearly all mass is at the
-// maximum, z and g relative to it keep the digits of the little that remains. log p waits in scratch.
+// gamma is the regression of log p on z under p. Rounding p changes it by eps / sd(log p), which is the best accuracy that p
+// allows. Means come first, then centred products, because the scores may be far from 0 compared with their spread. If nearly
+// all mass is at the maximum, z and g relative to it keep the digits of the small rest. log p is kept in scratch.
 template <class T>
 HWY_INLINE EntropyGradient GradientOf(const WideScores<T>& relative, const T* x, const T* p, const T* g, size_t n, double top_g,
                                       double* scratch) {
@@ -434,7 +436,7 @@ HWY_INLINE EntropyGradient GradientOf(const WideScores<T>& relative, const T* x,
   return {gamma, mean_z, mean_g, top_g, products[2] / products[0] / gamma, !(products[0] > 0 && gamma > 0)};
 }
 
-// The smallest and largest p > 0, and the smallest score that has one.
+// The smallest and largest p > 0, and the smallest score with p > 0.
 template <class T>
 struct SupportRange {
   T least_p, most_p, least_x;
@@ -460,7 +462,7 @@ HWY_INLINE double GradientAtMax(const T* x, const T* g, size_t n, T max) {
   return x[first] == max ? static_cast<double>(g[first]) : 0;
 }
 
-// The gradients' numbers, 0 where p is. Where x = log q is given as q, they become gradients in q: divided by it.
+// The gradients, 0 where p is 0. If x = log q is given as q, they are divided by q and become gradients in q.
 template <class T>
 HWY_INLINE void StoreGradient(const T* p, const T* q, const double* gradient, size_t n, T* dx) {
   ForEachVector(D64(), n, [&](size_t begin, size_t count) HWY_ATTR {
@@ -471,7 +473,7 @@ HWY_INLINE void StoreGradient(const T* p, const T* q, const double* gradient, si
   });
 }
 
-// dx = gamma p ((g - mean g) - slope gamma (z - mean z)), by q if it is given.
+// dx = gamma p ((g - mean g) - slope gamma (z - mean z)), divided by q if q is given.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void EntropyVjpRow(D d, const T* x, const T* q, const T* p, const T* g, size_t n, T* dx, double* scratch) {
   const D64 d64;
@@ -479,7 +481,7 @@ HWY_INLINE void EntropyVjpRow(D d, const T* x, const T* q, const T* p, const T* 
   const SupportRange<T> range = RangeOfSupport(d, x, p, n);
   const T max = RowMax(d, x, n);
   if (!(range.least_p < range.most_p) || !(range.least_x < max)) return FillRow(d, T(0), n, dx);
-  if (!IsFinite(range.least_x) || !IsFinite(max)) return FillRow(d, kNaN<T>, n, dx);  // a p that is not of this x
+  if (!IsFinite(range.least_x) || !IsFinite(max)) return FillRow(d, kNaN<T>, n, dx);  // p does not belong to this x
   const WideScores<T> relative(max, range.least_x);
   const EntropyGradient row = GradientOf(relative, x, p, g, n, GradientAtMax(x, g, n, max), scratch);
   if (row.fixed) return FillRow(d, T(0), n, dx);
@@ -506,7 +508,7 @@ HWY_INLINE double EntropyTargetVjpRow(D d, const T* x, const T* p, const T* g, s
   return row.fixed ? 0 : -row.slope;
 }
 
-// The scores of a row, which wait in the workspace where x holds probabilities: q is then x, else null.
+// The scores of a row. If x holds probabilities, the scores are in the workspace and q is x; otherwise q is null.
 template <class T>
 struct GradientInput {
   const T *x, *q;
@@ -541,7 +543,7 @@ HWY_INLINE ParamValues<EntropyNormalize> KernelsOf<EntropyNormalize, T>::ParamVj
 
 enum class IntervalEnd { kNone, kMin, kMax };
 
-// Which end of the interval holds the entropy of p, as far as its tolerance tells.
+// The end of the interval that the entropy of p is at, within its tolerance.
 template <class T>
 HWY_INLINE IntervalEnd HoldingEnd(const EntropyClip& op, const T* p, size_t n) {
   const double entropy = RowEntropy(D64(), p, n);

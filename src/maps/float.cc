@@ -1,4 +1,4 @@
-// The maps of float, for every SIMD target. A file of its own, since it takes minutes to compile.
+// The maps of float, for every SIMD target. It is a separate file because it takes minutes to compile.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/maps/float.cc"

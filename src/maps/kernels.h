@@ -1,4 +1,4 @@
-// What the targets' part of the maps offers to the dispatching part.
+// The interface between the kernels of the maps and the code that dispatches them.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,15 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
-// One thread's share of a batch: rows [begin, end), and working memory.
+// One thread's share of a batch: rows [begin, end), and its workspace.
 template <class T>
 struct Share {
   std::size_t begin, end;
-  Arena memory;  // as much as the kernel wants
+  Arena memory;  // of the size that the kernel needs
   bool stream;   // the output is too large for the cache
 };
 
-// What one SIMD target has for one element type.
+// The kernels of one SIMD target for one element type.
 template <class T>
 struct MapKernels {
   using In = MatrixView<const T>;
@@ -33,15 +33,15 @@ struct MapKernels {
   void (*logsumexp)(const LogSumExp&, In x, Out y, std::span<const PerRow>, Share<T>);
   void (*logsumexp_vjp)(const LogSumExp&, In x, In g, Out dx, std::span<const PerRow>, std::span<const ParamGradient>,
                         Share<T>);
-  // Bytes of memory that these want for rows of n.
+  // Bytes of memory that these need for rows of n.
   std::size_t (*memory)(const Map&, std::size_t n);
   std::size_t (*perturb_max_memory)(std::size_t n);
   std::size_t (*logsumexp_memory)(std::size_t n);  // and log_softmax
-  // Whether the map takes several rows of n at once, where p is not x.
+  // Whether the map takes several rows of n at once, if p is not x.
   bool (*takes_several)(const Map&, std::size_t n);
 };
 
-// Those of the best target, or the one that is forced.
+// The kernels of the best target, or of the forced one.
 template <class T>
 MapKernels<T> map_kernels();
 template <>

@@ -18,11 +18,11 @@
 namespace entropic::inline ENTROPIC_ABI {
 namespace {
 
-// A batch of at least this many bytes is written around the caches: more than a core's share of the last level.
+// A batch of at least this many bytes bypasses the caches when written: it is more than a core's share of the last level.
 constexpr std::size_t kStreamedBytes = std::size_t{16} << 20;
 
-// Shares the rows of in[0] out and calls rows(in, out, first, share) for each piece, whose rows count from `first`, as the
-// types to work in. `cost` is the operation's, see Description, `room` what it wants of memory.
+// Distributes the rows of in[0] and calls rows(in, out, first, share) for each piece, in the types of the computation; its rows
+// count from `first`. `cost` is the operation's (see Description), `room` the memory that it needs.
 template <class T, std::size_t N, class Rows>
 void for_shares(const std::array<MatrixView<const T>, N>& in, MatrixView<T> out, std::size_t cost, std::size_t room,
                 const Rows& rows) {
@@ -31,7 +31,7 @@ void for_shares(const std::array<MatrixView<const T>, N>& in, MatrixView<T> out,
   if (x.cols == 0) return;
   std::size_t row_size = out.cols;
   for (const auto& view : in) row_size += view.cols;
-  // Not over the input: its lines are in cache already.
+  // Do not stream over the input, whose lines are already in the cache.
   const bool stream = !kIsHalf<T> && out.data != x.data && x.rows * x.cols * sizeof(T) >= kStreamedBytes;
   parallel_rows(x.rows, x.cols * cost, [&](std::size_t begin, std::size_t end) {
     const std::size_t block = rows_at_once<T>(end - begin, row_size);
@@ -67,7 +67,7 @@ void check_vjp(std::string_view name, const MatrixView<const T>& x, std::string_
   check_overlap(name, "dx", dx, "g", g);
 }
 
-// Parameters of a gradient; rows of nothing have none in them.
+// Checks the parameters of a gradient; rows without entries have a gradient of 0 in them.
 template <class Op, class T>
 void check_slopes(const Op& op, std::span<const PerRow> per_row, std::span<const ParamGradient> gradients,
                   const MatrixView<const T>& x) {
@@ -100,7 +100,7 @@ void apply_vjp(const Map& map, MatrixView<const std::type_identity_t<T>> x, Matr
   const MapKernels kernel = map_kernels<Working<T>>();
   const std::size_t cost = cost_of(map), room = kernel.memory(map, x.cols);
   if constexpr (kIsHalf<T>) {
-    // What p lost when it was rounded, its entropy and its small entries, is computed again.
+    // p is computed again, because rounding lost its entropy and its small entries.
     for_shares<T, 2>({x, g}, dx, 2 * cost, room, [&](const auto& in, auto out, std::size_t first, auto share) {
       const std::vector<PerRow> values = of_rows(per_row, first, share.end);
       kernel.map(map, in[0], out, values, share);
@@ -177,7 +177,7 @@ void logsumexp(const LogSumExp& options, MatrixView<const std::type_identity_t<T
   check_layout("logsumexp", "x", x);
   check_shape("logsumexp", "y", y, "a column with x's rows", x.rows, std::size_t{1});
   check_apart("logsumexp", "y", y, "x", x);
-  // The sum of nothing is 0; there are no rows to share out.
+  // An empty sum is 0; there are no rows to distribute.
   if (x.cols == 0) {
     for (std::size_t r = 0; r < y.rows; ++r) *y.row(r) = T(-std::numeric_limits<Working<T>>::infinity());
   }

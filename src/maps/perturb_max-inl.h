@@ -3,13 +3,14 @@
 //
 //   p_i = int h(u - z_i) e^G(u) du,   vjp_j = (1/scale) int h(u - z_j) (g_j R - S) e^G du,  R = sum_i h_i, S = sum_i g_i h_i.
 //
-// All entries share the points u, so a point costs one sweep over the row for e^G and one for h. What lies left of a and
-// right of b is at most e^G(a) + 1 - e^G(b); there the line is cut. e^G is a plain product: its factors are at most 1 and
-// at any point that counts it is above the cut, so no part of it underflows.
+// All entries share the points u, so a point costs one sweep over the row for e^G and one for h. The mass left of a and right
+// of b is at most e^G(a) + 1 - e^G(b); the line is truncated there. e^G is a plain product: its factors are at most 1 and at
+// any point that counts it is above the cut, so no part of it underflows.
 //
-// The order of the scores is kept to the bit: each entry's mass is a sum, in one order, of positive multiples of h, and every
-// h here is a computed function that never falls as z rises. Where that is not so by construction (each operation rounds
-// monotonely), z is first rounded to multiples of 2^-40: from one to the next h grows by more than its rounding error.
+// The order of the scores is kept to the bit: each entry's mass is a sum, in one order, of positive multiples of h, and every h
+// here is a computed function that never falls as z rises. If the operations do not guarantee this (each one rounds
+// monotonically), z is first rounded to multiples of 2^-40: from one multiple to the next h grows by more than its rounding
+// error.
 
 #if defined(ENTROPIC_MAPS_PERTURB_MAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_MAPS_PERTURB_MAX_INL_H_
@@ -30,7 +31,7 @@ namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 HWY_INLINE size_t PaddedTo16(size_t n) { return (n + 15) / 16 * 16; }
-// Keys and two rows more.
+// The keys and two more rows.
 HWY_INLINE size_t PerturbMemory(size_t n) { return 3 * Arena::room<double>(PaddedTo16(n)); }
 
 template <class T>
@@ -59,7 +60,7 @@ struct KernelsOf<CustomPerturbMax, T> {
   using Several = NotOffered;
 };
 
-// Points of the line with their weights in the integral. What `at` says of u is the noise's own choice.
+// Points of the line with their weights in the integral. Each noise chooses how `at` represents u.
 struct Nodes {
   static constexpr size_t kMost = 16;
   size_t count = 0;  // a multiple of 4
@@ -81,15 +82,15 @@ struct Nodes {
   }
 };
 
-// How exact a row has to be.
+// The accuracy of a row.
 struct Accuracy {
   double cut;      // mass that may be lost at either end of the line
   double log_cut;  // -log(cut)
-  double length;   // of an interval, for laplace noise
-  double few;      // 4 Gauss points do where log e^G falls by less in the interval
+  double length;   // length of an interval, for laplace noise
+  double few;      // 4 Gauss points are enough if log e^G falls by less than this in the interval
   bool gradient;
-  // For uniform noise with m keys inside an interval of width w, what m w^2 may be, for the gradient m w; and with how many
-  // scores in all there may be any.
+  // For uniform noise with m keys inside an interval of width w: the limit of m w^2, for the gradient of m w; and the number of
+  // scores from which keys inside are allowed.
   double merged;
   double merged_from;
 };
@@ -147,7 +148,7 @@ HWY_INLINE void AddHazards(const Noise& noise, const double* keys, size_t n, con
   }
 }
 
-// dx_j += sum over the nodes of weight e^G h_j (g_j R - S). Returns what the nodes add to the sum of p: weight e^G R.
+// dx_j += sum over the nodes of weight e^G h_j (g_j R - S). Returns the nodes' part of the sum of p: weight e^G R.
 template <class Noise>
 HWY_INLINE double AddGradients(const Noise& noise, const double* keys, const double* g, size_t n, const Nodes& nodes,
                                double* dx) {
@@ -177,8 +178,8 @@ HWY_INLINE double AddGradients(const Noise& noise, const double* keys, const dou
   return mass;
 }
 
-// z to the nearest multiple of 2^-40, from -1024 on: adding 6144 leaves 40 bits behind the point. Below -1024 no noise
-// that is rounded here has mass in float64.
+// z to the nearest multiple of 2^-40, from -1024 on: adding 6144 leaves 40 bits behind the point. Below -1024 none of the
+// noises that use this rounding has mass in float64.
 HWY_INLINE V64 OnGrid(V64 z) {
   const D64 d;
   const V64 magic = hn::Set(d, 6144.0);
@@ -186,11 +187,12 @@ HWY_INLINE V64 OnGrid(V64 z) {
 }
 HWY_INLINE double OnGrid(double z) { return (z + 6144.0) - 6144.0; }
 
-// The noises. A key stands for an entry, and is what Key makes of its z; -inf for one that is absent (F = 1, h = 0).
-// ForEachInterval calls visit(nodes) with the nodes' cdf filled in, interval by interval, over all of the line that matters.
+// The noises. The key of an entry is Key(z); it is -inf for an absent entry (F = 1, h = 0). ForEachInterval calls visit(nodes)
+// for each interval of the relevant part of the line, with the nodes' cdf set.
 
-// Equally spaced points converge geometrically where the integrand is analytic in a strip of half-width w and decays: the
-// error is exp(-2 pi w / step). Right to left from the b where sum_j (1 - F(b - z_j)) is the cut, to where e^G is.
+// Equally spaced points converge geometrically where the integrand is analytic in a strip of half-width w and decays: the error
+// is exp(-2 pi w / step). They run from right to left: from the b where sum_j (1 - F(b - z_j)) equals the cut, to the point
+// where e^G does.
 template <class Noise, class Place, class Visit>
 HWY_INLINE void ForEachTrapezoid(const Noise& noise, const double* keys, size_t n, const Accuracy& accuracy, double b,
                                  double step, Place&& place, Visit&& visit) {
@@ -208,7 +210,7 @@ struct NormalNoise {
   HWY_INLINE V64 Cdf(V64 key, V64 u) const {
     const D64 d;
     const V64 t = hn::Sub(u, key);
-    // From here on it rounds to 1.
+    // From here on F rounds to 1.
     if (hn::AllTrue(d, hn::Gt(t, hn::Set(d, 9.0)))) return hn::Set(d, 1.0);
     return NormalCdf(d, t);
   }
@@ -219,9 +221,9 @@ struct NormalNoise {
     return InverseMills(d, t);
   }
 
-  // In the strip |Im u| <= w, log F(t + iy) is about -Q(t) e^(y^2/2) e^(-i t y), Q = 1 - F, whose real part turns positive at
-  // t y = pi/2: scores whose t is above sqrt(2 log n) have n Q(t) < 1 and do no harm, so w = pi / (2 sqrt(2 log n)). The 1
-  // keeps w below that of phi itself where n is small.
+  // In the strip |Im u| <= w, log F(t + iy) is about -Q(t) e^(y^2/2) e^(-i t y), Q = 1 - F, whose real part turns positive at t
+  // y = pi/2: scores with t above sqrt(2 log n) have n Q(t) < 1 and do no harm, so w = pi / (2 sqrt(2 log n)). The 1 keeps w
+  // below that of phi itself for small n.
   template <class Visit>
   HWY_INLINE void ForEachInterval(const double* keys, size_t n, const Accuracy& accuracy, Visit&& visit) const {
     const D64 d;
@@ -258,7 +260,7 @@ struct LogisticNoise {
     return hn::Div(one, hn::MulAdd(key, node, one));
   }
 
-  // Where |Im u| <= pi/2, |1 + e^-t| >= 1, so no product of F is above 1, whatever n and the scores are.
+  // Where |Im u| <= pi/2, |1 + e^-t| >= 1, so no product of F is above 1, for any n and any scores.
   template <class Visit>
   HWY_INLINE void ForEachInterval(const double* keys, size_t n, const Accuracy& accuracy, Visit&& visit) const {
     const D64 d;
@@ -272,7 +274,7 @@ struct LogisticNoise {
 };
 
 // Noise whose right tail is c e^-t: with v = e^-u, a node, and w = e^z, the key, e^G is a polynomial in v there. 16 Gauss
-// points integrate it up to where it is below the cut: it is less than e^(-c v W), W = sum w, and grows no faster than
+// points integrate it to the point where it is below the cut: it is less than e^(-c v W), W = sum w, and grows no faster than
 // e^(c |v| W) in the complex plane, so their error is that for an exponential, 1e-14 over e^-28.
 struct ExponentialTail {
   HWY_INLINE V64 Key(V64 z) const {
@@ -280,7 +282,7 @@ struct ExponentialTail {
     return ExpScaled<D64>(d, 1)(d, z);
   }
 
-  // From u = -log(min(1, .)) to infinity. Returns whether that was all.
+  // Integrates from u = -log(min(1, .)) to infinity. Returns whether this was the whole line.
   template <class Noise, class Visit>
   HWY_INLINE bool VisitTail(const Noise& noise, double c, const double* keys, size_t n, const Accuracy& accuracy,
                             Visit&& visit) const {
@@ -328,8 +330,8 @@ struct LaplaceNoise : ExponentialTail {
     return hn::Div(r, hn::Sub(hn::Set(d, 2.0), r));
   }
 
-  // Right of the largest score there are no kinks. To its left there is one at each score, but few that matter: each score
-  // that u has passed halves e^G at least, so that the cut comes before the 40th. Between kinks the integrand is entire.
+  // Right of the largest score there are no kinks. To its left there is one at each score, but few matter: each score that u
+  // has passed at least halves e^G, so that the cut comes before the 40th. Between kinks the integrand is entire.
   template <class Visit>
   HWY_INLINE void ForEachInterval(const double* keys, size_t n, const Accuracy& accuracy, Visit&& visit) const {
     if (VisitTail(*this, 0.5, keys, n, accuracy, visit)) return;
@@ -340,7 +342,7 @@ struct LaplaceNoise : ExponentialTail {
       while (upper > kink) {
         const double lower = HWY_MAX(kink, upper - accuracy.length);
         Nodes nodes;
-        // u downwards, so that the last node has the smallest e^G, whose logarithm has a slope below 100 here.
+        // u runs downwards, so that the last node has the smallest e^G, whose logarithm has a slope below 100 here.
         nodes.AddGauss(upper - lower < 0.01 ? 4 : 16, upper, lower,
                        [&](double u, double weight) HWY_ATTR { nodes.Add(ExpNumber(-u), -weight); });
         CdfOfMaximum(*this, keys, n, nodes);
@@ -366,9 +368,9 @@ struct LaplaceNoise : ExponentialTail {
 // With s = 1 - u in [0, 1], a node, and the key c = -z: F = 1 - (s - c) and h = 1/F where s >= c, F = 1 and h = 0 elsewhere.
 // The density jumps, so that the integral for an entry starts at s = c.
 //
-// Where many keys lie close together an interval [begin, end] may hold some inside. Such an entry's share of it is
-// int_c^end e^G over int_begin^end e^G, e^G taken as linear: m keys inside bend it by m (end - begin)^2 / 8 at most. The share
-// falls from 1 at begin to 0 at end, so the order is kept, and all uses of h agree on it, so sums are.
+// If many keys are close together, some may be inside an interval [begin, end]. The share of such an entry is int_c^end e^G
+// over int_begin^end e^G, with e^G taken as linear; m keys inside change it by at most m (end - begin)^2 / 8. The share falls
+// from 1 at begin to 0 at end, so the order is kept. All uses of h agree on it, so sums are kept too.
 struct UniformNoise {
   HWY_INLINE V64 Key(V64 z) const {
     const D64 d;
@@ -394,7 +396,7 @@ struct UniformNoise {
     const bool merges = Look(keys, n, 1.0, 1.0).up_to >= accuracy.merged_from;
     for (begin_ = 0; begin_ < 1; begin_ = end_) {
       const Near near = Look(keys, n, begin_, begin_);
-      // e^G falls at least like exp(-active (s - begin)): behind `reach` there is nothing.
+      // e^G falls at least like exp(-active (s - begin)), so nothing is left behind `reach`.
       const double active = near.up_to, reach = HWY_MIN(1.0, begin_ + accuracy.log_cut / active);
       const double slope = active;
       end_ = HWY_MIN(near.next, reach);
@@ -429,7 +431,7 @@ struct UniformNoise {
   }
 
  private:
-  // How many keys are at most `begin`, how many between the two, and the next one after `begin`.
+  // The number of keys up to `begin`, the number between `begin` and `end`, and the next key after `begin`.
   struct Near {
     double up_to, between, next;
   };
@@ -453,7 +455,7 @@ struct UniformNoise {
   double level_ = 0, slope_ = 0;
 };
 
-// A noise of the caller's: its functions are called on a vector at a time. No order of the scores can be promised.
+// The caller's noise: its functions are called with a vector at a time. The order of the scores cannot be guaranteed.
 class CustomNoise {
  public:
   HWY_INLINE explicit CustomNoise(const NoiseFunctions& functions) : functions_(functions) {}
@@ -467,13 +469,13 @@ class CustomNoise {
   HWY_INLINE V64 Hazard(V64 key, V64 u) const {
     const D64 d;
     const V64 t = hn::Sub(u, key), cdf = Exp(d, Values(functions_.log_cdf, t));
-    // Where F is 0, so is e^G.
+    // If F is 0, so is e^G.
     const auto none = hn::Or(hn::Eq(cdf, hn::Zero(d)), Absent(key));
     return hn::IfThenZeroElse(none, hn::Div(Values(functions_.pdf, t), cdf));
   }
 
-  // Finds the part of the line that matters, and into how many pieces it has to be cut, by halving them until p, without
-  // its normalisation, no longer changes. Two rows of working memory.
+  // Finds the relevant part of the line and the number of its pieces: it halves them until p, without its normalisation, no
+  // longer changes. It needs a workspace of two rows.
   void Fit(const double* keys, size_t n, const Accuracy& accuracy, double* mass, double* previous) {
     FindEnds(keys, n, accuracy);
     for (pieces_ = 4; pieces_ <= 512; pieces_ *= 2) {
@@ -488,7 +490,7 @@ class CustomNoise {
     }
   }
 
-  // A kink in u lies at each z + kink. Where they are many, those close behind the last end are no ends.
+  // There is a kink in u at each z + kink. If there are many, those close behind the last end do not end an interval.
   template <class Visit>
   HWY_INLINE void ForEachInterval(const double* keys, size_t n, const Accuracy& /*accuracy*/, Visit&& visit) const {
     const double line = last_ - first_, length = line / pieces_;
@@ -501,7 +503,7 @@ class CustomNoise {
           if (place > begin + least && place < end) end = place;
         }
       }
-      // What is left is no interval of its own.
+      // The small rest does not become a separate interval.
       if (last_ - end < 1e-9 * length) end = last_;
       Nodes nodes;
       nodes.AddGauss(16, begin, end, [&](double u, double weight) HWY_ATTR { nodes.Add(u, weight); });
@@ -523,7 +525,8 @@ class CustomNoise {
     return hn::Load(d, out);
   }
 
-  // first_ and last_ by the values of e^G: outwards by doubling, then each between the last two, four points at a time.
+  // Finds first_ and last_ from the values of e^G: outwards by doubling, then each between the last two points, four points at
+  // a time.
   void FindEnds(const double* keys, size_t n, const Accuracy& accuracy) {
     const auto inside = [&](double cdf, bool right) { return right ? 1 - cdf > accuracy.cut : cdf > accuracy.cut; };
     double in[2], out[2];
@@ -540,7 +543,7 @@ class CustomNoise {
         out[right] = nodes.at[HWY_MIN(k, size_t{3})];
         if (k < 4) break;
       }
-      // The inner end of a bracket that has not been left need not be inside: go back over the line.
+      // If the search never left a bracket, its inner end need not be inside: search back over the line.
       if (out[right] == sign) {
         distance = 1;
         for (size_t round = 0; round < 64; ++round) {
@@ -573,11 +576,10 @@ class CustomNoise {
   double first_ = 0, last_ = 0, pieces_ = 4;
 };
 
-// keys = Key((x - max)/scale), filled up with absent entries to a multiple of 16. Returns whether there is no NaN.
+// keys = Key((x - max)/scale), padded with absent entries to a multiple of 16. Returns whether there is no NaN.
 //
-// The difference in float64 loses nothing that the scores had; above 1 the scale is halved with the scores, so that the
-// difference of the largest and the smallest number does not overflow. Infinite quotients are absent entries, as they should
-// be.
+// The difference in float64 loses no digits of the scores. A scale above 1 is halved together with the scores, so that the
+// difference of the largest and the smallest number does not overflow. Infinite quotients correctly become absent entries.
 template <class Noise, class T>
 HWY_INLINE bool Keys(const Noise& noise, double scale, const T* x, size_t n, T max, double* keys) {
   const D64 d;
@@ -593,7 +595,7 @@ HWY_INLINE bool Keys(const Noise& noise, double scale, const T* x, size_t n, T m
   return !nan;
 }
 
-// Noises that have nothing to find out.
+// For noises that have nothing to fit.
 template <class Noise>
 HWY_INLINE void Fit(Noise& noise, const double* keys, size_t n, const Accuracy& accuracy, double* row, double* other) {
   if constexpr (requires { noise.Fit(keys, n, accuracy, row, other); }) noise.Fit(keys, n, accuracy, row, other);
@@ -615,7 +617,7 @@ HWY_NOINLINE void PerturbRow(Noise noise, double scale, const T* x, size_t n, T 
   for (size_t i = 0; i < n; ++i) p[i] = static_cast<T>(mass[i] / sum);
 }
 
-// g is taken relative to its mean under p: the gradient does not change, and it is not lost in a large common part of g.
+// g is taken relative to its mean under p: this does not change the gradient, and a large common part of g cannot swamp it.
 template <class Noise, class T>
 HWY_NOINLINE void PerturbVjpRow(Noise noise, double scale, const T* x, const T* p, const T* g, size_t n, T* dx, Arena memory) {
   const RowTag<T> d;
@@ -641,8 +643,8 @@ HWY_NOINLINE void PerturbVjpRow(Noise noise, double scale, const T* x, const T* 
   for (size_t i = 0; i < n; ++i) dx[i] = p[i] == 0 ? T(0) : static_cast<T>(gradient[i] / sum / scale);
 }
 
-// Calls visit(noise) with the type that stands for the word. Gumbel noise has none: the largest of scores with it has softmax's
-// law.
+// Calls visit(noise) with the type of the named noise. Gumbel noise has no type, because the largest of scores with it has
+// softmax's law.
 template <class Visit>
 HWY_INLINE void WithNoise(PerturbMax::Noise noise, Visit&& visit) {
   switch (noise) {

@@ -46,7 +46,7 @@ HWY_INLINE void MapShortGroups(const Op& op, MatrixView<const T> x, MatrixView<T
         for (size_t r = 0; r < HWY_MIN(kRows, count - first); ++r) {
           if (IsFinite(row_max[r])) continue;
           NonFiniteRow(d, in[r], x.cols, MostInfinite<Op>(op, in[r], x.cols), out[first + r]);
-          out[first + r] = nowhere;  // takes what the kernel makes of it
+          out[first + r] = nowhere;  // a place for a result that is not used
         }
       }
     }
@@ -54,7 +54,7 @@ HWY_INLINE void MapShortGroups(const Op& op, MatrixView<const T> x, MatrixView<T
   }
 }
 
-// The rows from share.begin on, up to Several::Count, that have finite maxima, where p is not x; returns how many there were.
+// Processes the rows from share.begin on, up to Several::Count, that have finite maxima, if p is not x; returns their number.
 template <class Op, class T>
 HWY_INLINE size_t MapSomeRows(const Op& op, MatrixView<const T> x, MatrixView<T> p, Share<T> share) {
   using Several = typename KernelsOf<Op, T>::Several;
@@ -73,8 +73,8 @@ HWY_INLINE size_t MapSomeRows(const Op& op, MatrixView<const T> x, MatrixView<T>
   return count > 1 ? count : 0;
 }
 
-// Rows [share.begin, share.end) by one op. Flattened, for what the compiler ceases to inline in a large function is half of
-// its time; a function of its own, for to flatten it into both of its callers takes minutes.
+// Rows [share.begin, share.end) by one op. It is flattened, because the calls that the compiler stops inlining in a large
+// function take half of its time. It is a separate function, because flattening it into both callers takes minutes to compile.
 template <class Op, class T>
 HWY_NOINLINE HWY_FLATTEN void MapRowsBy(const Op& op, MatrixView<const T> x, MatrixView<T> p, Share<T> share) {
   using Kernels = KernelsOf<Op, T>;
@@ -105,7 +105,7 @@ HWY_NOINLINE HWY_FLATTEN void MapRowsBy(const Op& op, MatrixView<const T> x, Mat
   }
 }
 
-// All rows by one op, or each by its own.
+// Processes all rows with one op, or each with its own.
 template <class Op, class T>
 void MapRows(const Op& op, MatrixView<const T> x, MatrixView<T> p, std::span<const PerRow> per_row, Share<T> share) {
   if (per_row.empty()) {
@@ -119,7 +119,7 @@ void MapRows(const Op& op, MatrixView<const T> x, MatrixView<T> p, std::span<con
   if (share.stream) hwy::FlushStream();
 }
 
-// The gradients in one row's parameters, by the kernels; that in T of x/T by dx.
+// The gradients in one row's parameters, by the kernels; the one in T of x/T from dx.
 template <class Op, class T>
 void ParamGradientsOfRow(const Op& op, const T* x, const T* p, const T* g, size_t n, std::span<const ParamGradient> gradients,
                          size_t r, Share<T> share) {
@@ -132,7 +132,7 @@ void ParamGradientsOfRow(const Op& op, const T* x, const T* p, const T* g, size_
     double& slope = gradient.values[r] = value_of<Op>(slopes, gradient.parameter);
     if constexpr (Kernels::kScores.divisor != nullptr) {
       if (gradient.parameter == name_of(Kernels::kScores.divisor)) {
-        // dx may overflow in an extreme T: of the row as it is prepared for the map.
+        // dx may overflow at an extreme T. So it is calculated for the row that is prepared for the map.
         Arena memory = share.memory;
         T* const prepared = memory.take<T>(n);
         T* const slopes_in_x = memory.take<T>(n);
@@ -153,7 +153,7 @@ void VjpRows(const Op& common, MatrixView<const T> x, MatrixView<const T> p, Mat
   for (size_t r = share.begin; r < share.end; ++r) {
     const Op op = at_row(common, per_row, r);
     const bool infinite = HasInfiniteScore(x.row(r), p.row(r), n, T(0));
-    // Before dx, which may stand where an input does.
+    // Must come before dx, which may overwrite an input.
     if (infinite) {
       for (const ParamGradient& gradient : gradients) gradient.values[r] = 0;
       FillRow(d, T(0), n, dx.row(r));
@@ -218,8 +218,8 @@ void LogSoftmaxVjpRows(const LogSoftmax& common, MatrixView<const T> x, MatrixVi
       for (const ParamGradient& gradient : gradients) gradient.values[r] = 0;
       FillRow(d, T(0), x.cols, dx.row(r));
     } else {
-      for (const ParamGradient& gradient : gradients) {  // T is all there is
-        // In units of 1/T, which may be no number.
+      for (const ParamGradient& gradient : gradients) {  // T is the only parameter
+        // In units of 1/T, which may overflow.
         Arena memory = share.memory;
         T* const slopes_in_x = memory.take<T>(x.cols);
         LogSoftmaxVjpRow(d, LogSoftmax{}, x.row(r), y.row(r), g.row(r), x.cols, slopes_in_x);
@@ -272,7 +272,7 @@ void LogSumExpVjpRows(const LogSumExp& common, MatrixView<const T> x, MatrixView
   }
 }
 
-// What a prepared row takes, the gradient in x by which that in T is found, and the map's kernels.
+// Memory for a prepared row, for the gradient in x from which the one in T follows, and for the map's kernels.
 template <class Op, class T>
 size_t MemoryOf(size_t n) {
   return 2 * Arena::room<T>(n) + MapContract<Op, T>::Memory(n);

@@ -1,4 +1,4 @@
-// What the maps share: scores relative to their maximum, and rows that have no finite maximum.
+// Functions that the maps share: scores relative to their maximum, and rows without a finite maximum.
 
 #if defined(ENTROPIC_MAPS_SCORES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_MAPS_SCORES_INL_H_
@@ -19,14 +19,14 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// What a kernel is given besides its row.
+// The memory of a kernel, besides its row.
 struct Workspace {
-  Arena memory;  // as much as KernelsOf<Op, T>::Memory says
-  bool stream;   // the output is too large for the cache: write around it
+  Arena memory;  // KernelsOf<Op, T>::Memory bytes
+  bool stream;   // the output is too large for the cache: bypass it
 };
 
-// z = (x - max) / T. Subtracting first loses nothing that the scores still had, whatever their common offset; the product
-// with the rounded 1/T adds two roundings, and none at T = 1. -inf stays -inf.
+// z = (x - max) / T. Subtracting first loses no digits of the scores, for any common offset; the product with the rounded 1/T
+// adds two rounding errors, and none at T = 1. -inf stays -inf.
 template <class D, class T = hn::TFromD<D>>
 class RelativeScores {
  public:
@@ -39,14 +39,14 @@ class RelativeScores {
   hn::Vec<D> max_, inverse_;
 };
 
-// Which parameters of an operation say what its scores are; null: none does.
+// The parameters of an operation that define its scores; null: none.
 template <class Op>
 struct ScoreParams {
   double Op::*divisor = nullptr;  // T of x/T
   Input Op::*input = nullptr;
 };
 
-// Beyond this, and below its inverse, 1/T is no normal number of type T, or nearly so.
+// Above this limit, and below its inverse, 1/T is not a normal number of type T, or nearly not.
 template <class T>
 inline constexpr double kExtremeTemperature = sizeof(T) == 4 ? 0x1p100 : 0x1p900;
 
@@ -55,14 +55,14 @@ HWY_INLINE bool IsExtremeTemperature(double temperature) {
   return temperature > kExtremeTemperature<T> || temperature < 1 / kExtremeTemperature<T>;
 }
 
-// Whether PrepareRow does more than to find the maximum.
+// Whether PrepareRow does more than find the maximum.
 template <class T, class Op>
 HWY_INLINE bool NeedsPreparing(const ScoreParams<Op>& params, const Op& op) {
   if (params.divisor != nullptr && IsExtremeTemperature<T>(op.*params.divisor)) return true;
   return params.input != nullptr && op.*params.input == Input::probs;
 }
 
-// v / T for gradients, as two products: 1/T may be no normal number where the quotient is one.
+// v / T for gradients, as two products: the quotient may be a normal number though 1/T is not.
 template <class D, class T = hn::TFromD<D>>
 class DividedBy {
  public:
@@ -76,7 +76,7 @@ class DividedBy {
   HWY_INLINE hn::Vec<D> operator()(hn::Vec<D> v) const { return hn::Mul(hn::Mul(v, power_), rest_); }
 
  private:
-  // 1/T as a power of two and the rest, each half of the exponent, or as much of it as a normal number has.
+  // Splits 1/T into a power of two and the rest, each with half of the exponent, as far as normal numbers allow.
   static HWY_NOINLINE void Split(double temperature, T* factors) {
     int exponent;
     const double mantissa = std::frexp(temperature, &exponent);
@@ -90,7 +90,7 @@ class DividedBy {
   hn::Vec<D> power_, rest_;
 };
 
-// A row as its kernel wants it: scores, an operation to match whose 1/T is a normal number of type T, their maximum.
+// A row prepared for its kernel: scores, their maximum, and a matching operation whose 1/T is a normal number of type T.
 template <class Op, class T>
 struct PreparedRow {
   Op op;
@@ -98,8 +98,8 @@ struct PreparedRow {
   T max, original_max;
 };
 
-// x/T is (s x)/(s T) for any s. Where 1/T would overflow or lose digits, s is a power of two that prevents it. Temperatures
-// beyond s^-2 and s^2 act like these: already there every score that is not the maximum is infinitely far, or none is.
+// x/T is (s x)/(s T) for any s. If 1/T would overflow or lose digits, s is a power of two that prevents this. Temperatures
+// beyond s^-2 and s^2 act like these limits, at which all scores below the maximum are already infinitely far, or all equal.
 // Probabilities become scores.
 template <class D, class Op, class T = hn::TFromD<D>>
 HWY_INLINE PreparedRow<Op, T> PrepareRow(D d, const ScoreParams<Op>& params, const Op& op, const T* x, size_t n, T* rescaled) {
@@ -139,7 +139,7 @@ HWY_NOINLINE void NonFiniteRow(D d, const T* x, size_t n, size_t most, T* p) {
   }
 }
 
-// logsumexp of a row whose maximum is not finite: that maximum, unless a NaN hides behind it.
+// logsumexp of a row whose maximum is not finite: that maximum, or NaN if the row has a NaN.
 template <class T>
 HWY_NOINLINE T NonFiniteLogSumExp(const T* x, size_t n) {
   T max = -kInfinity<T>;
@@ -150,15 +150,15 @@ HWY_NOINLINE T NonFiniteLogSumExp(const T* x, size_t n) {
   return max;
 }
 
-// d/dT of sum g f(x/T) is -<dx, x> / T, since x and T enter as x/T: this is -<dx, x>. f does not change with a constant in x,
-// so that dx sums to 0 and the maximum may be subtracted: what dx lost in rounding at large scores then counts little. A
-// product with 0 is 0, also where the other factor is infinite.
+// -<dx, x>. d/dT of sum g f(x/T) is -<dx, x> / T, because x and T enter as x/T. f does not change with a constant in x, so dx
+// sums to 0 and the maximum may be subtracted; rounding errors of dx at large scores then have little effect. A product with 0
+// is 0, also if the other factor is infinite.
 template <class T>
 HWY_NOINLINE double SlopeInDivisor(const T* x, T x_max, const T* dx, size_t n) {
   const D64 d;
   const V64 half = hn::Set(d, 0.5), max = hn::Set(d, 0.5 * static_cast<double>(x_max));
   double sum = 0;
-  // Half of each score: differences do not overflow. Where products or their sum do, much less of them.
+  // Halved scores have differences that do not overflow. If products or their sum overflow, a much smaller factor is used.
   for (const double factor : {0.5, 0x1p-600}) {
     const V64 rest = hn::Set(d, 2 * factor);
     sum = Sum(d, n,
@@ -174,9 +174,9 @@ HWY_NOINLINE double SlopeInDivisor(const T* x, T x_max, const T* dx, size_t n) {
   return sum;
 }
 
-// Whether the row has a +inf score and no NaN, told from one entry: the first that has mass is +inf or none is. A NaN row is
-// NaN in y from the first. The scores of +inf share the mass equally: where two entries differ x need not be fetched, which
-// for a gradient would be a fourth array.
+// Whether the row has a +inf score and no NaN. One entry decides: the first with mass is +inf, or none is. A NaN row is NaN in
+// y from its first entry. +inf scores share the mass equally, so if two entries differ, x need not be loaded; for a gradient it
+// would be a fourth array.
 template <class T>
 HWY_INLINE bool HasInfiniteScore(const T* x, const T* y, size_t n, T no_mass) {
   if (HWY_LIKELY(n > 1 && y[0] != y[1] && y[0] != no_mass && y[1] != no_mass)) return false;

@@ -24,9 +24,9 @@ struct KernelsOf<SigSoftmax, T> {
   using Several = NotOffered;
 };
 
-// exp(x) s(x) relative to the largest: exp(x - max) / (exp(b) + exp(b - x)), b = min(max, 0). Neither factor overflows, the
-// largest term is between 1/2 and 1, and since one rounded factor never falls with x and the other divisor never rises, the
-// order of the scores is kept. exp of what may be positive is taken as the reciprocal of exp of its opposite.
+// exp(x) s(x) relative to the largest: exp(x - max) / (exp(b) + exp(b - x)), b = min(max, 0). Neither factor overflows, and the
+// largest term is between 1/2 and 1. The rounded numerator never falls with x and the rounded divisor never rises, so the order
+// of the scores is kept. exp of a number that may be positive is the reciprocal of exp of its negative.
 template <class T>
 HWY_INLINE void KernelsOf<SigSoftmax, T>::MapRow(const SigSoftmax& /*op*/, const T* x, size_t n, T max, T* p,
                                                  Workspace /*workspace*/) {
@@ -45,7 +45,7 @@ HWY_INLINE void KernelsOf<SigSoftmax, T>::MapRow(const SigSoftmax& /*op*/, const
     return e;
   });
   if (sum != sum) return FillRow(d, kNaN<T>, n, p);
-  // The largest term is not 1: one that is all there is would not become 1 by a product with a rounded reciprocal.
+  // The largest term is not 1: if it is the only one, a product with a rounded reciprocal would not make it 1.
   const T total = static_cast<T>(sum);
   if (hn::GetLane(hn::Div(one, hn::Add(exp_base, exp(d, hn::Sub(base, shift))))) == total) {
     return ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {

@@ -30,8 +30,8 @@ struct KernelsOf<Softmax, T> {
 };
 
 // Three sweeps over a row that is in cache after the first: maximum, exp and sum, scale. The terms are at most 1 and the
-// largest is 1, so the sum is in [1, n]: no overflow, no division by 0. A NaN score makes it NaN. The terms wait in p; to
-// keep them elsewhere and stream p out was no faster, since nothing then overlaps with the streaming.
+// largest is 1, so the sum is in [1, n]: no overflow, no division by 0. A NaN score makes it NaN. The terms are kept in p;
+// keeping them elsewhere and streaming p out is not faster, because nothing then overlaps with the streaming.
 template <class T>
 HWY_INLINE void KernelsOf<Softmax, T>::MapRow(const Softmax& op, const T* x, size_t n, T max, T* p, Workspace /*workspace*/) {
   const RowTag<T> d;
@@ -48,7 +48,7 @@ HWY_INLINE void KernelsOf<Softmax, T>::MapRow(const Softmax& op, const T* x, siz
                 [=](size_t i, size_t count) HWY_ATTR { return hn::Mul(LoadUpTo(d, p + i, count, T(0)), inverse); });
 }
 
-// The terms that wait in `rows`, divided by their sums.
+// Divides the terms in `rows` by their sums.
 template <class T>
 HWY_INLINE void StoreQuotients(const ShortRows<T>& rows, const double* sums, T* const* p, size_t count) {
   HWY_ALIGN T inverse[ShortRows<T>::kRows];
@@ -57,7 +57,7 @@ HWY_INLINE void StoreQuotients(const ShortRows<T>& rows, const double* sums, T* 
   rows.Store(p, count, [&](hn::Vec<RowTag<T>> e) HWY_ATTR { return hn::Mul(e, factor); });
 }
 
-// The same for a group of rows of at most ShortRows::kLongest. A NaN score makes the sum NaN, and with it every product.
+// softmax of a group of rows of at most ShortRows::kLongest. A NaN score makes the sum NaN, and with it every product.
 template <class T>
 HWY_INLINE void KernelsOf<Softmax, T>::Short::Map(const Softmax& op, const hn::Vec<RowTag<T>>* group_max, ShortRows<T>* group,
                                                   T* const* p, size_t count) {
@@ -70,7 +70,7 @@ HWY_INLINE void KernelsOf<Softmax, T>::Short::Map(const Softmax& op, const hn::V
   StoreQuotients(rows, sums, p, count);
 }
 
-// <g, p>. Where p is 0 the product counts as 0, so that g may hold anything there: only infinity and NaN show, in the sum.
+// <g, p>. Products with p = 0 count as 0, so g may hold anything there. Only an infinite or NaN sum shows such entries.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE double DotWithDistribution(D d, const T* p, const T* g, size_t n) {
   const double sum = SplitSum(d, n, [=](size_t i, size_t count) HWY_ATTR {
@@ -83,14 +83,14 @@ HWY_INLINE double DotWithDistribution(D d, const T* p, const T* g, size_t n) {
   });
 }
 
-// dx = p (g - mean) / T, 0 where p is. The difference may overflow.
+// dx = p (g - mean) / T, 0 where p is 0. The difference may overflow.
 template <class D, class Divide>
 HWY_INLINE hn::Vec<D> SoftmaxSlope(D d, hn::Vec<D> p, hn::Vec<D> g, hn::Vec<D> mean, const Divide& divide) {
   return hn::IfThenZeroElse(hn::Eq(p, hn::Zero(d)), divide(hn::Mul(p, hn::Sub(g, mean))));
 }
 
-// The gradient for a row of kVectors vectors, the last of which may be partial: in straight lines, where the walks for any n
-// take twice the time. The sum has the bits of DotWithDistribution's; false where it is not finite.
+// The gradient for a row of kVectors vectors, the last of which may be partial. The code has no loops; loops for any n take
+// twice the time. The sum has the same bits as DotWithDistribution; returns false if it is not finite.
 template <size_t kVectors, class D, class T = hn::TFromD<D>>
 HWY_INLINE bool SoftmaxVjpFewVectors(D d, const T* p, const T* g, size_t n, T inverse_temperature, T* dx) {
   constexpr size_t N = hn::MaxLanes(D()), kGroups = HWY_MIN(16 / N, kVectors);
@@ -115,7 +115,7 @@ HWY_INLINE bool SoftmaxVjpFewVectors(D d, const T* p, const T* g, size_t n, T in
   return true;
 }
 
-// The same for some number of vectors from kVectors to kMost; false also where the row has more.
+// The gradient for a row of kVectors to kMost vectors; also false if the row has more.
 template <size_t kVectors, size_t kMost, class D, class T = hn::TFromD<D>>
 HWY_INLINE bool SoftmaxVjpShort(D d, const T* p, const T* g, size_t n, T inverse_temperature, T* dx) {
   if (n <= kVectors * hn::MaxLanes(d)) return SoftmaxVjpFewVectors<kVectors>(d, p, g, n, inverse_temperature, dx);
@@ -128,9 +128,9 @@ template <class T>
 HWY_INLINE void KernelsOf<Softmax, T>::VjpRow(const Softmax& op, const T* /*x*/, const T* p, const T* g, size_t n, T* dx,
                                               Workspace workspace) {
   const RowTag<T> d;
-  constexpr size_t kMost = HWY_MIN(64 / hn::MaxLanes(d), 8);  // vectors in a row of 64, as far as there are registers
-  const bool is_one = op.temperature == 1;  // the quotient and the product with it are a third of a short row's time
-  // Of fewer lanes it would take more vectors, and more code than WebAssembly has room for; threads of a GPU share a row.
+  constexpr size_t kMost = HWY_MIN(64 / hn::MaxLanes(d), 8);  // vectors in a row of 64, limited by the registers
+  const bool is_one = op.temperature == 1;  // the quotient and the product with it take a third of a short row's time
+  // With fewer lanes it takes more vectors, and too much code for WebAssembly. On a GPU, threads share a row.
   if constexpr (hn::MaxLanes(d) >= 8) {
     if (n <= 64 && (is_one || !IsExtremeTemperature<T>(op.temperature))) {
       const T inverse = is_one ? T(1) : static_cast<T>(1 / op.temperature);
@@ -150,8 +150,8 @@ HWY_INLINE void KernelsOf<Softmax, T>::VjpRow(const Softmax& op, const T* /*x*/,
   }
 }
 
-// log sum exp(z) for z = (x - max)/T, accurate relative to itself also where the maximum has most of the mass: log(1 + rest),
-// with the rest summed alone, keeps the digits that 1 + rest would round away.
+// log sum exp(z) for z = (x - max)/T, with a small relative error even if the maximum has most of the mass: log(1 + rest), with
+// a separate sum of the rest, keeps the digits that 1 + rest would round away.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE double LogSum(D d, double temperature, const T* x, size_t n, T max) {
   const ExpScaled<D> exp(d, temperature);
@@ -159,12 +159,12 @@ HWY_INLINE double LogSum(D d, double temperature, const T* x, size_t n, T max) {
   const double sum =
       SplitSum(d, n, [=](size_t i, size_t count) HWY_ATTR { return exp(d, hn::Sub(LoadUpTo(d, x + i, count, max), shift)); });
   if (!(sum < 2)) return LogNumber(sum);
-  // Below 2 there is one maximum.
+  // Below 2 there is only one maximum.
   const double rest = SplitSum(d, n, [=](size_t i, size_t count) HWY_ATTR {
     const auto xi = LoadUpTo(d, x + i, count, max);
     return hn::IfThenZeroElse(hn::Eq(xi, shift), exp(d, hn::Sub(xi, shift)));
   });
-  // log(u) for the rounded u = 1 + rest, and the part of rest that u lost, to first order.
+  // log(u) for the rounded u = 1 + rest, plus the part of rest that u lost, to first order.
   const double u = 1 + rest;
   return LogNumber(u) + (rest - (u - 1)) / u;
 }

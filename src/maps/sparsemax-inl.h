@@ -30,9 +30,9 @@ struct KernelsOf<Sparsemax, T> {
   using Several = NotOffered;
 };
 
-// Only scores within 1 of the maximum can have mass: one sweep packs those few, the threshold is solved on them, one
-// sweep writes. z - tau is taken in two steps, tau's upper part being exact in T: near the threshold the first
-// difference is exact, so p has a relative error of two roundings and the row sums to 1 for any n.
+// Only scores within 1 of the maximum can have mass. One sweep packs these few, the threshold is solved for them, and one sweep
+// writes. z - tau takes two steps, in which tau's upper part is exact in T: near the threshold the first difference is exact,
+// so p has a relative error of two roundings and the row sums to 1 for any n.
 template <class T>
 HWY_INLINE void KernelsOf<Sparsemax, T>::MapRow(const Sparsemax& op, const T* x, size_t n, T max, T* p, Workspace workspace) {
   const RowTag<T> d;
@@ -51,9 +51,9 @@ HWY_INLINE void KernelsOf<Sparsemax, T>::MapRow(const Sparsemax& op, const T* x,
   });
 }
 
-// The same for a group of rows of at most ShortRows::kLongest, all entries taken as survivors, until no row's support
-// shrinks. So few terms can be summed in T: near the root they
-// sum to 1, and the last step, a residual, mends what the rounding of tau left.
+// sparsemax of a group of rows of at most ShortRows::kLongest: all entries start as survivors, and it ends when no row's
+// support shrinks. So few terms can be summed in T: near the root they sum to 1, and the last step, a residual, corrects the
+// rounding of tau.
 template <class T>
 HWY_INLINE void KernelsOf<Sparsemax, T>::Short::Map(const Sparsemax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group,
                                                     T* const* p, size_t count) {

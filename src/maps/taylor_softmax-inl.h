@@ -28,9 +28,9 @@ struct KernelsOf<TaylorSoftmax, T> {
 // f(x) = sum_{m <= order} x^m / m!, and f' the same without the last term, divided by one power of two that keeps every term
 // of the row finite: with |x| <= s = 2^e, f(x) / s^order = sum c_m y^m, y = x/s, c_m = s^(m - order) / m!.
 //
-// For x < 0 the terms alternate and may cancel, all but exp(-|x|) of exp(|x|): Horner's scheme therefore carries the
-// rounding errors of its steps along (Graillat, Langlois, Louvet 2009), which gives the result as if it were computed in
-// twice float64's precision and then rounded.
+// For x < 0 the terms alternate and may cancel, from exp(|x|) down to exp(-|x|). So Horner's scheme also sums the rounding
+// errors of its steps (Graillat, Langlois, Louvet 2009); the result is as if it were computed in twice float64's precision and
+// then rounded.
 class TaylorPolynomial {
  public:
   using D = D64;
@@ -51,7 +51,7 @@ class TaylorPolynomial {
   }
 
   HWY_INLINE V operator()(V x) const { return Evaluate(x, coefficient_[order_], rest_[order_]); }
-  // f'(x) = f without its term of the highest order.
+  // f'(x), which is f without its term of the highest order.
   HWY_INLINE V Derivative(V x) const { return Evaluate(x, 0, 0); }
 
  private:
@@ -64,7 +64,7 @@ class TaylorPolynomial {
       const V product = hn::Mul(sum, y);
       const V product_error = hn::MulSub(sum, y, product);
       const V next = hn::Add(product, c);
-      // What the addition lost, exactly, whichever operand is larger (Knuth).
+      // The exact rounding error of the addition, whichever operand is larger (Knuth).
       const V c_part = hn::Sub(next, product);
       const V sum_error = hn::Add(hn::Sub(product, hn::Sub(next, c_part)), hn::Sub(c, c_part));
       error = hn::MulAdd(error, y, hn::Add(hn::Add(product_error, sum_error), hn::Set(d, rest_[m])));

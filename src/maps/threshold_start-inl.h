@@ -1,4 +1,4 @@
-// The sums that the search for a sparse map's threshold asks for, and a start for it from a part of the row.
+// The sums that the search for a sparse map's threshold needs, and a start value from a part of the row.
 
 #if defined(ENTROPIC_MAPS_THRESHOLD_START_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_MAPS_THRESHOLD_START_INL_H_
@@ -17,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// q^(1/b) for q > 0, 0 below: rising, since Log and ExpScaled are. b = 1/2 and b = 1 need neither.
+// q^(1/b) for q > 0, otherwise 0. It rises because Log and ExpScaled do. b = 1/2 and b = 1 need neither.
 template <class D>
 class RootOf {
  public:
@@ -25,7 +25,7 @@ class RootOf {
   HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> q) const {
     return hn::IfThenZeroElse(hn::Le(q, hn::Zero(d)), exp_(d, Log(d, q)));
   }
-  // The same but for rounding, and q^(1/b - 1), for b < 1.
+  // q^(1/b), equal up to rounding, and q^(1/b - 1), for b < 1.
   HWY_INLINE void WithDerivative(D d, hn::Vec<D> q, hn::Vec<D>* terms) const {
     const auto out = hn::Le(q, hn::Zero(d));
     terms[1] = hn::IfThenZeroElse(out, exp_slope_(d, Log(d, q)));
@@ -95,7 +95,7 @@ HWY_INLINE void PowerSums(D d, double b, double c, size_t n, const Load& load, d
        [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR { root.WithDerivative(d, hn::Add(load(i, count), at), terms); });
 }
 
-// How far c is to fall for 64 numbers.
+// The step by which c falls for 64 numbers.
 template <template <class> class Root, class D, class T = hn::TFromD<D>>
 HWY_INLINE T StepOf64(D d, double b, T c, const T* u) {
   const Root<D> root(d, b);
@@ -106,10 +106,10 @@ HWY_INLINE T StepOf64(D d, double b, T c, const T* u) {
   return BoundNorm::Step(b, sums[0], sums[1]);
 }
 
-// A number that -c is above, at least -1: the sum over a part of the row is less than that over all, and so is the c that
-// makes it 1 more. The part is the maxima of 64 parts, which hold most of the mass where it is in few scores. c is raised by
-// more than the rounding of their sums. For 1/16 <= b <= 1; between powers of 2 the next lower serves, since of terms
-// c + u <= 1 a higher power is less.
+// A lower bound of -c, at least -1. The sum over a part of the row is less than the sum over all, so the c that makes it 1 is
+// larger. The part consists of the maxima of 64 parts, which hold most of the mass if that is in few scores. c is raised by
+// more than the rounding error of their sums. For 1/16 <= b <= 1; between powers of 2 the next lower one is used, because for
+// terms c + u <= 1 a higher power is less.
 template <class D, class Relative, class T = hn::TFromD<D>>
 HWY_INLINE T LeastThreshold(D d, double b, const Relative& relative, const T* x, size_t n) {
   if (n < 256) return T(-1);

@@ -1,4 +1,4 @@
-// Counts of outcomes: the one thing that measures of streams have to remember.
+// Counts of outcomes, the only state that measures of streams need.
 #include <algorithm>
 
 #include "entropic/measures.h"

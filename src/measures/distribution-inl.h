@@ -1,4 +1,4 @@
-// Rows of every kind of input as distributions in double: numbers p, and where the input has them their logarithms.
+// Rows of every kind of input as distributions in double: the probabilities p and, if the input gives them, their logarithms.
 
 #if defined(ENTROPIC_MEASURES_DISTRIBUTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_MEASURES_DISTRIBUTION_INL_H_
@@ -19,13 +19,13 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// log p = z - shift where z is not null, and otherwise the logarithm of p.
+// log p is z - shift if z is not null, otherwise the logarithm of p.
 struct Distribution {
   const double* p;
   const double* z;
   double shift;
-  double sum;      // of p; 1 to rounding unless p was taken as given
-  double divisor;  // what the numbers given were divided by
+  double sum;      // sum of p; 1 up to rounding unless p was taken as given
+  double divisor;  // divisor of the given numbers
   size_t n;
   bool exists = true;     // false: the row is NaN
   bool constant = false;  // +inf scores: no gradient
@@ -38,8 +38,7 @@ struct Distribution {
   }
 };
 
-// The sum of the distribution that x holds, as it is given; NaN where an entry is none. Of log_probs that are to be
-// normalised, the largest exp(x).
+// The sum of the distribution x as given; NaN if an entry is invalid. For log_probs with normalize: the largest exp(x).
 template <class T>
 HWY_NOINLINE double GivenSum(Input input, bool normalize, const T* x, size_t n) {
   const D64 d;
@@ -60,8 +59,8 @@ HWY_NOINLINE double GivenSum(Input input, bool normalize, const T* x, size_t n) 
   return RowMax(RowTag<T>(), x, n) > -kInfinity<T> ? 1 : 0;
 }
 
-// softmax(x): z = x - max, p = exp(z) / sum, shift = log sum. The largest score's own term, 1, is kept apart, so that
-// shift = log(1 + the others) and with it every logarithm is accurate relative to itself.
+// softmax(x): z = x - max, p = exp(z) / sum, shift = log sum. The largest score's own term, 1, is kept apart, so that shift =
+// log(1 + the others), and with it every logarithm, has a small relative error.
 template <class T>
 HWY_NOINLINE Distribution OfScores(const T* x, size_t n, double* p, double* z) {
   const D64 d;
@@ -88,7 +87,7 @@ HWY_NOINLINE Distribution OfScores(const T* x, size_t n, double* p, double* z) {
   const V64 top = hn::Set(d, max), absent = hn::Set(d, -kInfinity<double>),
             lowest = hn::Set(d, std::numeric_limits<double>::lowest());
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    // A score that is finite stays so.
+    // A finite score stays finite.
     const V64 xi = LoadWide(d, x + i, count, T(0));
     const V64 zi = hn::IfThenElse(hn::Eq(xi, absent), absent, MaxKeepNaN(lowest, hn::Sub(xi, top)));
     StoreUpTo(zi, d, count, z + i);
@@ -111,8 +110,8 @@ HWY_NOINLINE Distribution OfScores(const T* x, size_t n, double* p, double* z) {
   return row;
 }
 
-// p / sum. One entry that holds more than half makes the logarithm of its quotient inaccurate: `logs` asks for logarithms
-// there, by the scores log(p / max).
+// p / sum. If one entry holds more than half of the sum, the logarithm of its quotient is inaccurate; with `logs`, logarithms
+// then come from the scores log(p / max).
 template <class T>
 HWY_NOINLINE Distribution OfWeights(const T* x, size_t n, double sum, bool logs, double* p, double* z) {
   const D64 d;
@@ -123,7 +122,7 @@ HWY_NOINLINE Distribution OfWeights(const T* x, size_t n, double sum, bool logs,
     row = OfScores(z, n, p, z);
     row.divisor = sum;
   }
-  // A sum beyond double.
+  // The sum overflows a double.
   const double scale = sum <= std::numeric_limits<double>::max() ? 1 : 0x1p-64;
   const V64 factor = hn::Set(d, scale);
   if (scale != 1) {
@@ -136,7 +135,7 @@ HWY_NOINLINE Distribution OfWeights(const T* x, size_t n, double sum, bool logs,
   return row;
 }
 
-// The row as a distribution; `sum` is its GivenSum, p and z are n numbers of working memory each, x may be z.
+// The row as a distribution. `sum` is its GivenSum; p and z are a workspace of n numbers each; x may be z.
 template <class T>
 HWY_NOINLINE Distribution DistributionOf(Input input, bool normalize, const T* x, size_t n, double sum, bool logs, double* p,
                                          double* z) {

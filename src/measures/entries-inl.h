@@ -39,7 +39,7 @@ void EntryRow(const SelfInformation& op, const T* x, size_t n, double sum, doubl
   });
 }
 
-// log((1 - p) / p): near 1/2 by (1 - 2 p) / p, whose numerator is exact there.
+// log((1 - p) / p). Near 1/2 it uses (1 - 2 p) / p, whose numerator is exact there.
 HWY_INLINE V64 LogOdds(D64 d, V64 p) {
   const V64 one = hn::Set(d, 1.0);
   const V64 near = Log1p(d, hn::Div(hn::Sub(hn::Sub(one, p), p), p));
@@ -65,7 +65,7 @@ void EntryRow(const BinaryEntropy& op, const T* x, size_t n, double, double unit
       const V64 p = logs ? Exp(d, xi) : xi;
       const V64 log_p = logs ? xi : Log(d, p);
       const V64 rest = logs ? hn::Sub(zero, Expm1(d, xi, p)) : hn::Sub(one, p);
-      // log(1 - p): where p is small, by p itself.
+      // log(1 - p). For small p it is calculated from p itself.
       const V64 log_rest =
           hn::IfThenElse(hn::Lt(p, hn::Set(d, 0.5)), Log1p(d, hn::Neg(hn::Min(p, hn::Set(d, 0.5)))), Log(d, rest));
       nats = hn::Sub(

@@ -16,17 +16,17 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
-// What rows hold in all, see GivenSum: nothing of scores; what is known already, or room for it.
+// The sums of rows (see GivenSum): none for scores; otherwise known sums, or room for them.
 struct GivenSums {
   double* sums = nullptr;
   bool known = true;
 };
 
-// What one SIMD target has for rows of one element type. Gradients without data are not wanted. Sums that are not known `one`
-// and `two` find themselves, while they have the rows at hand.
+// The kernels of one SIMD target for rows of one element type. Gradients without data are not wanted. If sums are not known,
+// `one` and `two` find them while they read the rows.
 template <class T>
 struct MeasureKernels {
-  // Of memory for rows of n. Each distribution takes two in float64, a pair one more; a table has its own.
+  // Memory for rows of n. Each distribution takes two rows in float64, a pair one more; a table has its own memory.
   static constexpr std::size_t room(std::size_t n) { return 5 * Arena::room<double>(n); }
 
   void (*sums)(Input, bool normalize, MatrixView<const T> p, double* sums);
@@ -52,7 +52,7 @@ void SumRows(Input input, bool normalize, MatrixView<const T> p, double* sums) {
   for (size_t r = 0; r < p.rows; ++r) sums[r] = GivenSum(input, normalize, p.row(r), p.cols);
 }
 
-// The sum of row r of x as a distribution is made of it.
+// The sum of row r of x.
 template <class Op, class T>
 double SumOfRow(const Op& op, MatrixView<const T> x, GivenSums given, size_t r) {
   if (given.sums == nullptr) return 1;
@@ -77,7 +77,7 @@ void OneRows(const Measure& measure, MatrixView<const T> p, GivenSums given, dou
           double slope = 0;
           OneRow(op, DistributionOf(op.input, op.normalize, p.row(r), n, sum, true, own, logs), value + r,
                  dp.data == nullptr ? nullptr : dp.row(r), gradients.empty() ? nullptr : &slope);
-          for (const ParamGradient& gradient : gradients) gradient.values[r] = slope;  // alpha's: there is no other
+          for (const ParamGradient& gradient : gradients) gradient.values[r] = slope;  // alpha's, the only one
         }
       },
       measure);
@@ -201,8 +201,8 @@ template <class T>
 MeasureKernels<T> measure_kernels();
 ENTROPIC_KERNELS_BY(measure_kernels, MakeMeasures);
 
-// Shares rows of n numbers of T out: calls work(first, count, memory, wide) for some after others, with the kernels' working
-// memory and room for `views` views of these rows as float.
+// Distributes rows of n numbers of T: calls work(first, count, memory, wide) for some rows at a time, with the kernels'
+// workspace and room for `views` views of these rows as float.
 template <class T, class Work>
 void for_blocks(std::size_t rows, std::size_t n, std::size_t views, std::size_t cost, const Work& work) {
   parallel_rows(rows, cost * n, [&](std::size_t begin, std::size_t end) {
@@ -220,7 +220,7 @@ double to_double(T number) {
   return static_cast<Working<T>>(number);
 }
 
-// Not above what the measure can be, where rounding to T would go beyond: the next T below it.
+// The value as T. If rounding exceeds the largest possible value, the next T below that.
 template <class T>
 void keep_bound(const Divergence& op, std::span<double> value) {
   double bound = 0x1.62e42fefa39efp-1;
@@ -242,7 +242,7 @@ void keep_bound(const Divergence& op, std::span<double> value) {
   }
 }
 
-// Refuses the first entry of a row that is no probability, or no logarithm of one; refuse(entry, what is wrong).
+// Refuses the first entry of a row that is no probability, or no logarithm of one, with refuse(entry, what is wrong).
 template <class T, class Refuse>
 void find_wrong_entry(Input input, const T* row, std::size_t n, const Refuse& refuse) {
   for (std::size_t i = 0; i < n; ++i) {
@@ -256,7 +256,7 @@ void find_wrong_entry(Input input, const T* row, std::size_t n, const Refuse& re
   }
 }
 
-// What is wrong with a sum, or nothing.
+// The error message for a sum, or an empty text.
 std::string wrong_sum(Input input, std::string_view name, bool normalize, double sum, double tolerance) {
   if (normalize ? sum > 0 : std::abs(sum - 1) <= tolerance) return {};
   const bool logs = input == Input::log_probs;
@@ -281,13 +281,13 @@ void check_sums(std::string_view operation, std::string_view name, Input input, 
   }
 }
 
-// Room for the sums of rows; none for scores, of which nothing is refused.
+// Room for the sums of rows; none for scores, which are never refused.
 template <class T>
 std::vector<double> room_for_sums(Input input, MatrixView<const T> p) {
   return std::vector<double>(input == Input::scores || p.cols == 0 ? 0 : p.rows);
 }
 
-// The sums of rows, all of them distributions.
+// Checks that all rows are distributions, and returns their sums.
 template <class T>
 std::vector<double> checked_sums(std::string_view operation, std::string_view name, Input input, bool normalize,
                                  MatrixView<const T> p) {
@@ -301,13 +301,12 @@ std::vector<double> checked_sums(std::string_view operation, std::string_view na
   return sums;
 }
 
-// Of rows from `first` on.
+// The sums of rows from `first` on.
 GivenSums given(std::vector<double>& sums, std::size_t first, bool known) {
   return {sums.empty() ? nullptr : sums.data() + first, known};
 }
 
-// The gradient, where it is wanted, in p's shape.
-// One that points nowhere is not wanted, whatever its shape.
+// Checks that the gradient, if wanted, has p's shape. A gradient without data is not wanted, and may have any shape.
 template <class T>
 void check_gradient(std::string_view operation, std::string_view name, MatrixView<T>& dp, std::size_t rows, std::size_t cols) {
   if (dp.data == nullptr) dp = {};
@@ -445,9 +444,9 @@ void measure(const EntryMeasure& op, MatrixView<const T> p, MatrixView<std::type
   check_apart(name, "dp", dp, "value", value);
   const bool binary = std::holds_alternative<BinaryEntropy>(op);
   const bool of_rows = !binary && (normalize || input == Input::scores);
-  if (of_rows && dp.data != nullptr) fail("{}: dp must not be asked for where value depends on the whole row", name);
+  if (of_rows && dp.data != nullptr) fail("{}: dp must be absent if a value depends on the whole row", name);
   if (p.cols == 0) return;
-  // An entry of a distribution whose sum may be a little above 1 may be that too.
+  // The sum of a distribution may be a little above 1, and so may an entry.
   const double most = binary ? 1 : 1 + kSumTolerance<T>;
   for (std::size_t r = 0; !of_rows && input != Input::scores && r < p.rows; ++r) {
     for (std::size_t i = 0; i < p.cols; ++i) {

@@ -1,4 +1,4 @@
-// Measures of tables: what one variable says of the other.
+// Measures of tables: how much one variable tells about the other.
 
 #if defined(ENTROPIC_MEASURES_TABLES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_MEASURES_TABLES_INL_H_
@@ -27,9 +27,9 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// What a table's measure works in.
+// The workspace for a table's measure.
 struct TableMemory {
-  double *x, *y, *lost;  // sums of the rows and of the columns, and what these lost
+  double *x, *y, *lost;  // sums of the rows and of the columns, and the rounding errors of the latter
   double *line, *terms;  // a row or a column
 
   TableMemory(Arena& arena, TableShape shape)
@@ -40,13 +40,14 @@ struct TableMemory {
         terms(arena.take<double>(std::max(shape.rows, shape.cols))) {}
 };
 
-// Sums of the rows and of the columns, and of all.
+// Sums of the rows, of the columns, and of the table.
 struct Marginals {
   double *x = nullptr, *y = nullptr;
   double sum = 0;
 };
 
-// The columns' sums carry what each addition rounds off: of a table that is a product to rounding they must say so.
+// The sums of columns keep the rounding error of each addition. They need it to recognise a table that is a product up to
+// rounding.
 inline Marginals MarginalsOf(const double* p, TableShape shape, const TableMemory& memory) {
   const D64 d;
   const size_t cols = shape.cols;
@@ -70,8 +71,8 @@ inline Marginals MarginalsOf(const double* p, TableShape shape, const TableMemor
   return of;
 }
 
-// sum_y p(x,y) log(p(x) / p(x,y)) of one row or column: p(x) times the entropy of p(y|x), by the scores
-// log(p / max p), so that rows that are nearly certain keep their digits.
+// sum_y p(x,y) log(p(x) / p(x,y)) of one row or column: p(x) times the entropy of p(y|x), from the scores log(p / max p), so
+// that nearly certain rows keep their digits.
 inline double ConditionalRow(const double* p, size_t n, double* scratch) {
   const D64 d;
   const double max = RowMax(d, p, n);
@@ -114,8 +115,8 @@ HWY_INLINE void ForEntries(TableShape shape, size_t i, size_t count, Write&& wri
   }
 }
 
-// p(x) p(y) / sum for the entries i .. i + count - 1 of the table: what p(x,y) would be, were nothing said. The entries of a
-// vector may belong to several rows.
+// p(x) p(y) / sum for the entries i .. i + count - 1 of the table: p(x,y) for independent variables. The entries of a vector
+// may belong to several rows.
 inline V64 ProductOf(const Marginals& m, TableShape shape, size_t i, size_t count) {
   const D64 d;
   HWY_ALIGN double values[16] = {};
@@ -124,7 +125,7 @@ inline V64 ProductOf(const Marginals& m, TableShape shape, size_t i, size_t coun
   return hn::Load(d, values);
 }
 
-// log(p(x,y) sum / (p(x) p(y))) where the product is too small for a double.
+// log(p(x,y) sum / (p(x) p(y))) if the product is too small for a double.
 inline V64 LogInformation(const Distribution& all, const Marginals& m, TableShape shape, size_t i, size_t count) {
   const D64 d;
   HWY_ALIGN double x_values[16] = {}, y_values[16] = {};

@@ -1,4 +1,4 @@
-// The terms that measures sum, each accurate relative to itself.
+// The terms that measures sum, each with a small relative error.
 
 #if defined(ENTROPIC_MEASURES_TERMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_MEASURES_TERMS_INL_H_
@@ -34,7 +34,7 @@ HWY_INLINE Scaled ScaledOf(D64 d, V64 x) {
   return {k, m};
 }
 
-// log(x) for normal x > 0, where Log spends a third of its time on what is not.
+// log(x) for normal x > 0. Log spends a third of its time on other numbers.
 HWY_INLINE V64 LogNormal(D64 d, V64 x) {
   using E = ExpConstants<double>;
   const Scaled of = ScaledOf(d, x);
@@ -59,9 +59,9 @@ struct Quotient {
 
 // With s = (q - p) / (q + p), log(q/p) = 2 artanh s = 2 s + s z Q(z), z = s^2, Q(z) = 2 (1/3 + z/5 + z^2/7 + ...).
 //
-// Where q/p is in [sqrt(1/2), sqrt 2) the term is s (q - p - p z Q): q - p is exact, and s times it about six times the rest,
-// so that nothing cancels and the term, like (q - p)^2, is never negative. Elsewhere q/p = 2^k m is taken apart as in Log,
-// with m's own s, and the term is written as it stands: it is then at least 0.05 p.
+// Where q/p is in [sqrt(1/2), sqrt 2) the term is s (q - p - p z Q): q - p is exact, and s (q - p) is about six times the rest,
+// so that nothing cancels and the term, like (q - p)^2, is never negative. Elsewhere q/p = 2^k m is split as in Log, with s of
+// m, and the formula is evaluated directly: the term is then at least 0.05 p.
 HWY_INLINE Quotient QuotientOf(D64 d, V64 p, V64 q) {
   using E = ExpConstants<double>;
   constexpr double kOdd[] = {2.0 / 3, 2.0 / 5, 2.0 / 7, 2.0 / 9, 2.0 / 11, 2.0 / 13, 2.0 / 15, 2.0 / 17, 2.0 / 19, 2.0 / 21};
@@ -77,7 +77,7 @@ HWY_INLINE Quotient QuotientOf(D64 d, V64 p, V64 q) {
   const V64 tail = hn::Mul(z, Polynomial(d, z, kOdd));
   const V64 low = hn::MulAdd(s, tail, hn::Mul(k, hn::Set(d, E::kLn2Low)));
   V64 log = hn::MulAdd(k, hn::Set(d, E::kLn2High), hn::Add(hn::Add(s, s), low));
-  // Too small or too large for a normal quotient, and q = 0: rare. p = 0 is not, and comes below.
+  // Rare: q = 0, and quotients that are not normal numbers. p = 0 is common, and comes below.
   constexpr double kLogOfScale = 600 * 0x1.62e42fefa39efp-1;
   const auto nothing = hn::Eq(p, hn::Zero(d));
   const auto times = [&](double scale) HWY_ATTR { return Log(d, hn::Div(hn::Mul(q, hn::Set(d, scale)), p)); };
@@ -106,7 +106,7 @@ HWY_INLINE V64 JensenShannon(D64 d, V64 s) {
   const auto near = hn::Le(hn::Abs(s), hn::Set(d, 0.25));
   if (hn::AllTrue(d, near)) return series;
   const V64 more = hn::Add(one, hn::Abs(s)), less = hn::Sub(one, hn::Abs(s));
-  // `less` is 0 or at least 2^-53, and its logarithm then enough if finite.
+  // `less` is 0 or at least 2^-53; at 0 any finite logarithm will do.
   const V64 log_less = LogNormal(d, hn::Max(less, hn::Set(d, 0x1p-60)));
   const V64 sum = hn::MulAdd(more, LogNormal(d, more), hn::Mul(less, log_less));
   return hn::IfThenElse(near, series, hn::Mul(hn::Set(d, 0.5), sum));
@@ -114,7 +114,7 @@ HWY_INLINE V64 JensenShannon(D64 d, V64 s) {
 
 HWY_INLINE V64 JensenShannonTerm(D64 d, V64 s, V64 sum) { return hn::Mul(hn::Mul(hn::Set(d, 0.5), sum), JensenShannon(d, s)); }
 
-// (q - p) / (p + q), 0 where both are 0.
+// (q - p) / (p + q), 0 if both are 0.
 HWY_INLINE V64 Contrast(D64 d, V64 p, V64 q) {
   const V64 sum = hn::Add(p, q);
   return hn::Div(hn::Sub(q, p), hn::IfThenElse(hn::Eq(sum, hn::Zero(d)), hn::Set(d, 1.0), sum));

@@ -1,4 +1,4 @@
-// Each measure of rows that are distributions: its value, and what its gradients are made of.
+// Each measure of distributions: its value, and its partial derivatives.
 
 #if defined(ENTROPIC_MEASURES_VALUES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_MEASURES_VALUES_INL_H_
@@ -24,14 +24,14 @@ HWY_INLINE V64 InfinityWhere(D64 d, hn::Mask<D64> mask, V64 v) {
   return hn::IfThenElse(mask, hn::Set(d, kInfinity<double>), v);
 }
 
-// A partial derivative g in p, and weight = p g, which is 0 where p is.
+// A partial derivative g in p, and weight = p g, which is 0 where p is 0.
 struct Partial {
   V64 g, weight;
 };
 
 HWY_INLINE Partial WeightedPartial(D64 d, V64 p, V64 g) { return {g, ZeroWhere(hn::Eq(p, hn::Zero(d)), hn::Mul(p, g))}; }
 
-// Of one distribution.
+// Measures of one distribution.
 
 inline HWY_NOINLINE double ValueOf(const Entropy&, const Distribution& row) {
   const D64 d;
@@ -50,17 +50,18 @@ HWY_INLINE Partial PartialOf(const Entropy&, const Distribution& row, double, si
   return WeightedPartial(d, row.P(d, i, count), hn::Sub(hn::Zero(d), row.LogP(d, i, count)));
 }
 
-// How near to 1 an order is: where powers of p are taken from p itself, since their sum is nearly that of p.
+// The distance of an order from 1 below which sums of p^alpha - p replace sums of p^alpha, because the two sums are nearly
+// equal.
 //
-// There log(sum p^alpha) / (1 - alpha) would magnify what the sum of p lacks of 1. sum (p^alpha - p), each term by a series,
-// does not know of it, and goes over into -sum p log p.
+// There log(sum p^alpha) / (1 - alpha) would magnify the distance of the sum of p from 1. sum (p^alpha - p), each term by a
+// series, does not depend on it, and tends to -sum p log p.
 constexpr double kVeryNear = 0x1p-10;
 HWY_INLINE bool IsNear(double alpha, double sum) {
   const double distance = std::abs(alpha - 1);
   return distance < kVeryNear || (distance < 0.125 && std::abs(sum - 1) < 1e-12);
 }
 
-// p^alpha - p for 0 < alpha < infinity, accurate relative to itself where alpha or p is near 1.
+// p^alpha - p for 0 < alpha < infinity, with a small relative error if alpha or p is near 1.
 HWY_INLINE V64 PowerDifference(D64 d, double alpha, V64 p, V64 log_p) {
   const V64 z = hn::Mul(hn::Set(d, alpha - 1), log_p);
   const V64 near = hn::Mul(p, Expm1NearZero(d, z));
@@ -84,7 +85,7 @@ inline HWY_NOINLINE double CountSupport(const Distribution& row) {
   });
 }
 
-// log max p, and log sum (p / max p)^alpha for alpha > 0: powers that neither overflow nor vanish.
+// log max p, and log sum (p / max p)^alpha for alpha > 0: these powers do not overflow, and their sum does not vanish.
 struct Powers {
   double log_max, log_sum;
 };
@@ -93,7 +94,7 @@ inline HWY_NOINLINE double LogMax(const Distribution& row) {
   return row.z == nullptr ? LogNumber(RowMax(D64(), row.p, row.n)) : RowMax(D64(), row.z, row.n) - row.shift;
 }
 
-// alpha log(p / max p), -inf where p is 0.
+// alpha log(p / max p), -inf if p is 0.
 HWY_INLINE V64 ScaledLog(D64 d, double alpha, double log_max, V64 log_p) {
   return hn::Mul(hn::Set(d, alpha), hn::Sub(log_p, hn::Set(d, log_max)));
 }
@@ -101,7 +102,7 @@ HWY_INLINE V64 ScaledLog(D64 d, double alpha, double log_max, V64 log_p) {
 inline HWY_NOINLINE Powers PowersOf(double alpha, const Distribution& row) {
   const D64 d;
   const double log_max = LogMax(row);
-  // An infinite order leaves the maxima: 0 times infinity is 0 there.
+  // An infinite order keeps only the maxima: 0 times infinity counts as 0 there.
   const double finite = std::min(alpha, std::numeric_limits<double>::max());
   // The largest one's own term, 1, is kept apart, as in OfScores.
   double sums[2];
@@ -133,8 +134,8 @@ inline HWY_NOINLINE double ValueOf(const TsallisEntropy& op, const Distribution&
   return (lacking - SumOfPowerDifferences(alpha, row)) / (alpha - 1);
 }
 
-// -(p^(alpha - 1) alpha - 1) / (alpha - 1) for alpha near 1, which at 1 is -log p - 1. One term alone grows with the power,
-// which is infinite at p = 0 where alpha < 1.
+// -(p^(alpha - 1) alpha - 1) / (alpha - 1) for alpha near 1; at alpha = 1 it is -log p - 1. Only one term grows with the power,
+// which is infinite at p = 0 if alpha < 1.
 HWY_INLINE V64 NearPartial(D64 d, double alpha, V64 log_p) {
   const V64 z = hn::Mul(hn::Set(d, alpha - 1), log_p);
   return hn::NegMulAdd(hn::Set(d, alpha / (alpha - 1)), Expm1(d, z, Exp(d, z)), hn::Set(d, -1.0));
@@ -170,22 +171,21 @@ HWY_INLINE Partial PartialOf(const RenyiEntropy& op, const Distribution& row, do
   const double finite = std::min(alpha, std::numeric_limits<double>::max());
   const V64 factor = hn::Set(d, 1 / (1 / alpha - 1));
   const V64 power = Exp(d, hn::Sub(ScaledLog(d, finite, powers.log_max, log_p), hn::Set(d, powers.log_sum)));
-  // p^(alpha - 1), which p^alpha / p would lose where p is small.
+  // p^(alpha - 1); p^alpha / p would lose it for small p.
   const V64 less =
       Exp(d, hn::Sub(ScaledLog(d, finite - 1, powers.log_max, log_p), hn::Set(d, powers.log_sum + powers.log_max)));
   return {hn::Mul(factor, less), hn::Mul(factor, power)};
 }
 
-// Derivatives in the order. Of measures that have none there is nothing to ask for.
+// Derivatives in the order; measures without an order have none.
 
 template <class Op>
 inline HWY_NOINLINE double OrderSlope(const Op& /*op*/, const Distribution& /*row*/, double /*value*/) {
   return 0;
 }
 
-// With b = alpha - 1, y = b log p and p^alpha = p e^y it is -sum p (y e^y - e^y + 1) / b^2, and y e^y - e^y + 1, which is
-// y^2 e^y phi_2(-y), cancels nothing; where the value
-// takes 1 - sum p in, so does this.
+// With b = alpha - 1, y = b log p and p^alpha = p e^y it is -sum p (y e^y - e^y + 1) / b^2, and y e^y - e^y + 1, which is y^2
+// e^y phi_2(-y), does not cancel; if the value includes 1 - sum p, so does this.
 inline HWY_NOINLINE double OrderSlope(const TsallisEntropy& op, const Distribution& row, double /*value*/) {
   const D64 d;
   const double alpha = op.alpha, b = alpha - 1;
@@ -203,9 +203,9 @@ inline HWY_NOINLINE double OrderSlope(const TsallisEntropy& op, const Distributi
   return -sum - (near_1 ? 0 : (1 - row.sum) / (b * b));
 }
 
-// With q = p^alpha / sum p^alpha it is -KL(q, p) / b^2 = -sum p (y e^y - e^y + 1) / b^2, y = log q - log p = b (log p + H), of
-// which no term is negative. Where p sums to 1 + e, and the value knows of it, e / b^2 is added; near 1, where the value does
-// not, e (c e^c - e^c + 1) / b^2, c = b H.
+// With q = p^alpha / sum p^alpha it is -KL(q, p) / b^2 = -sum p (y e^y - e^y + 1) / b^2, y = log q - log p = b (log p + H),
+// where no term is negative. If p sums to 1 + e and the value depends on e, e / b^2 is added; near order 1, where the value
+// does not, e (c e^c - e^c + 1) / b^2 with c = b H.
 inline HWY_NOINLINE double OrderSlope(const RenyiEntropy& op, const Distribution& row, double value) {
   const D64 d;
   const double alpha = op.alpha, b = alpha - 1;
@@ -237,20 +237,20 @@ inline HWY_NOINLINE double OrderSlope(const RenyiEntropy& op, const Distribution
   return -sum + excess * value * value * hn::GetLane(hn::Mul(Exp(d, c), Phi2NearZero(d, hn::Neg(c))));
 }
 
-// Of two distributions. Those of scores and logarithms know log q - log p, which the quotient of exponentials would round.
+// Measures of two distributions. For scores and logarithms log q - log p is known; the quotient of exponentials would round it.
 
 struct Pair {
   const Distribution &p, &q;
-  const double* ratios = nullptr;  // log q - log p times `sign`, where they are nearly equal and of scores
+  const double* ratios = nullptr;  // log q - log p times `sign`, for nearly equal rows of scores
   double sign = 1;
 
   HWY_INLINE bool has_logs() const { return p.z != nullptr && q.z != nullptr; }
-  // log q - log p. The difference of the z comes first: where they are near it is exact.
+  // log q - log p. The difference of the z comes first: it is exact if they are near each other.
   HWY_INLINE V64 Difference(D64 d, size_t i, size_t count) const {
     if (ratios != nullptr) return hn::Mul(LoadUpTo(d, ratios + i, count, 0.0), hn::Set(d, sign));
     return hn::Sub(hn::Sub(q.Z(d, i, count), p.Z(d, i, count)), hn::Set(d, q.shift - p.shift));
   }
-  // p > 0 = q, also where p is too small for a double.
+  // p > 0 = q, also if p is too small for a double.
   HWY_INLINE hn::Mask<D64> Missing(D64 d, size_t i, size_t count) const {
     const V64 absent = hn::Set(d, -kInfinity<double>);
     return hn::And(hn::Gt(p.Z(d, i, count), absent), hn::Eq(q.Z(d, i, count), absent));
@@ -301,7 +301,7 @@ inline HWY_NOINLINE double ValueOf(const JsDivergence&, const Pair& rows) {
   return std::min(sum, 0x1.62e42fefa39efp-1);
 }
 
-// Partial derivatives in the first distribution and in the second. What is 0 in both has none.
+// Partial derivatives in the first distribution and in the second. An entry that is 0 in both has none.
 
 HWY_INLINE Partial FirstPartialOf(const CrossEntropy&, const Pair& rows, size_t i, size_t count) {
   const D64 d;
@@ -351,7 +351,7 @@ HWY_INLINE Partial SecondPartialOf(const JsDivergence& op, const Pair& rows, siz
   return FirstPartialOf(op, rows.Swapped(), i, count);
 }
 
-// What gradients are in, whose chain rule follows from p, g and p g.
+// The numbers that gradients refer to; the chain rule follows from p, g and p g.
 enum class Through { probs, log_probs, softmax, division };
 
 HWY_INLINE Through ThroughOf(Input input, bool normalize) {
@@ -364,8 +364,8 @@ HWY_INLINE V64 WhereScored(D64 d, const Distribution& row, size_t i, size_t coun
   return ZeroWhere(hn::Eq(row.Z(d, i, count), hn::Set(d, -kInfinity<double>)), v);
 }
 
-// The gradient of factor f where partial(i, count) is that of f in p but for the constant `lacking`, which adds to it where
-// the sum of p is free and drops out where it is not.
+// The gradient of factor f. partial(i, count) is the derivative of f in p without the constant `lacking`, which is added if the
+// sum of p is free and drops out if it is not.
 template <class T, class PartialAt>
 HWY_NOINLINE void WriteGradient(Through through, const Distribution& row, double factor, double lacking, PartialAt&& partial,
                                 T* out) {

@@ -1,4 +1,4 @@
-// Parts of rows: for every SIMD target what is done to each score; then, once, what is asked, told and written.
+// Parts of rows: for every SIMD target the kernels; then, once, questions, answers and results.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/parts/parts.cc"
@@ -19,14 +19,14 @@ struct DrawnKey {
   std::int64_t index;
 };
 
-// What one SIMD target has for one element type. Each number depends on its own score alone, wherever that is in the part.
+// The kernels of one SIMD target for one element type. Each number depends only on its own score, not on the place in the part.
 template <class T>
 struct PartKernels {
-  // The largest score, -inf of none; NaN if there is one.
+  // The largest score, -inf without scores; NaN if there is a NaN.
   double (*max)(const T* x, std::size_t n);
   // exp((x - max) / temperature).
   void (*exp)(const T* x, std::size_t n, T max, double temperature, T* e);
-  // a = gamma (x - max), at least -700, and exp(a); 0 and 0 of a score that is -inf.
+  // a = gamma (x - max), at least -700, and exp(a); both are 0 for a score of -inf.
   void (*wide)(const T* x, std::size_t n, double max, double gamma, double* a, double* e);
   // The best of x / T - log E, for scores that begin at index `first` of a row; -1 if all are -inf.
   DrawnKey (*draw)(const T* x, std::size_t n, double inverse_temperature, std::uint64_t first, NoiseKey key);
@@ -79,7 +79,7 @@ void PartWide(const T* x, size_t n, double max, double gamma, double* a, double*
   });
 }
 
-// Blocks of noise are those of the whole row, of which the part may have no more than some of the indices.
+// Blocks of noise belong to the whole row; the part may have only some of the indices of a block.
 template <class T>
 DrawnKey PartDraw(const T* x, size_t n, double inverse_temperature, uint64_t first, NoiseKey noise_key) {
   const D64 d;
@@ -125,12 +125,12 @@ DrawnKey PartDraw(const T* x, size_t n, double inverse_temperature, uint64_t fir
       const V64 z = hn::Mul(LoadUpTo(d, bounds + i, count, -kInfinity<double>), scale);
       StoreUpTo(hn::Sub(z, Log(d, noise.SmallestOf(block))), d, count, bounds + i);
     });
-    // The most promising first: it leaves few others.
+    // The most promising block comes first: it leaves few others.
     size_t most = 0;
     for (size_t b = 1; b < several; ++b) {
       if (bounds[b] > bounds[most]) most = b;
     }
-    // Logarithms are rounded: a bound that is a little too low must not decide.
+    // Logarithms are rounded, so a bound that is a little too low must not decide.
     const auto may_win = [&](double bound) {
       return bound > -kInfinity<double> && bound >= best.key - 1e-12 * (1 + std::abs(best.key));
     };
@@ -196,7 +196,7 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
 
-// The rows, what is asked of them, and what is known.
+// The rows, the current question, and the results so far.
 template <class T>
 class Part<T>::Work {
  public:
@@ -225,12 +225,12 @@ class Part<T>::Work {
   std::span<const std::int64_t> indices() const { return indices_; }
 
  protected:
-  // Words of a sum: float64 wants two.
+  // Words of a sum: float64 needs two.
   static constexpr std::size_t kWords = sizeof(T) == 4 ? 1 : 2;
   double* value(std::size_t r) { return values_.data() + r * value_count_; }
   void Done() { question_ = {Join::none, 0}; }
 
-  // A row whose maximum is +inf stands for one of equal scores, where the others are absent.
+  // A row whose maximum is +inf counts as a row of equal scores; its other scores are absent.
   static bool IsFlat(double top) { return top == kInf; }
   static void Flatten(const T* x, std::size_t n, std::vector<T>& y) {
     y.resize(n);
@@ -241,7 +241,7 @@ class Part<T>::Work {
     if (!IsFlat(top)) return kernels_.exp(x, n, static_cast<T>(top), temperature, e);
     for (std::size_t i = 0; i < n; ++i) e[i] = x[i] == std::numeric_limits<T>::infinity() ? T(1) : T(0);
   }
-  static bool Exists(double top) { return top > -kInf; }  // NaN does not
+  static bool Exists(double top) { return top > -kInf; }  // false for NaN
 
   std::string_view name_;
   MatrixView<const T> x_;
@@ -335,7 +335,7 @@ Part<T> part_of(const Map& map, MatrixView<const T> x, Extent extent) {
       [&]<class Op>(const Op& op) -> Part<T> {
         check_params(op);
         if constexpr (requires { op.input; }) {
-          if (op.input != Input::scores) fail("{}: input must be scores where rows have parts", Op::kDescription.name);
+          if (op.input != Input::scores) fail("{}: input must be scores for parts of rows", Op::kDescription.name);
         }
         if constexpr (std::is_same_v<Op, Softmax>) {
           return Part<T>(std::make_unique<SoftmaxWork<T>>("softmax", op.temperature, x, extent));

@@ -1,4 +1,4 @@
-// Numbers as the integers that parts join.
+// Numbers as integers, which the parts join.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
-// An integer that is larger where the number is; of NaN larger than of +inf. There is room above NaN for codes of errors.
+// An integer in the order of the numbers; that of NaN is larger than that of +inf. There is room above NaN for error codes.
 inline std::int64_t KeyOf(double v) {
   if (v != v) return 0x7ff8000000000000;
   const auto bits = std::bit_cast<std::int64_t>(v + 0.0);
@@ -34,14 +34,14 @@ class Fixed {
         scale_(std::ldexp(1.0, bits_)),
         inverse_(std::ldexp(1.0, -bits_)) {}
 
-  // words[0] += the term, or with a second word for what is left.
+  // words[0] += the term; with two words, the second takes the rest of the term.
   template <std::size_t kWords>
   void Add(double term, std::int64_t* words) const {
     const double scaled = term * scale_, whole = (scaled + kMagic) - kMagic;
     words[0] += static_cast<std::int64_t>(whole);
     if constexpr (kWords == 2) words[1] += static_cast<std::int64_t>(((scaled - whole) * scale_ + kMagic) - kMagic);
   }
-  // The same of many, in whatever order the compiler likes.
+  // Adds many terms, in any order, so that the compiler can vectorise.
   template <std::size_t kWords, class T>
   void AddRow(const T* terms, std::size_t n, std::int64_t* words) const {
     std::int64_t high = 0, low = 0;
@@ -60,7 +60,7 @@ class Fixed {
   double Total(const std::int64_t* words) const {
     double total = static_cast<double>(words[0]) * inverse_;
     if constexpr (kWords == 2) {
-      // What the first word has below the 53 bits of a number goes to the second.
+      // The second word gets the bits of the first word below the 53 bits of a number.
       const std::int64_t upper = words[0] & ~std::int64_t{0x3ff};
       const double rest = static_cast<double>(words[0] - upper) * inverse_;
       total = static_cast<double>(upper) * inverse_ + (rest + static_cast<double>(words[1]) * inverse_ * inverse_);

@@ -1,4 +1,4 @@
-// The tables of operations, made once of the structs that describe themselves, and operations by name.
+// The tables of operations, made once from the descriptions in the structs, and operations by name.
 
 #include "entropic/operation.h"
 
@@ -75,7 +75,7 @@ constexpr ParamKind kKindOf = std::is_enum_v<Value>                          ? P
                               : std::is_same_v<Value, std::optional<double>> ? ParamKind::optional_number
                                                                              : ParamKind::number;
 
-// Tables whose addresses stay.
+// A table whose addresses do not change.
 template <class Entry>
 std::span<const Entry> keep(std::vector<Entry> entries) {
   static std::deque<std::vector<Entry>> all;
@@ -159,11 +159,11 @@ std::string_view kind_in_words(ParamKind kind) {
   return "";
 }
 
-// Sets a parameter of op from what was given for it.
+// Sets a parameter of op to the given value.
 template <class Op, class Value>
 void set(Op& op, const Param<Op, Value>& param, const ParamValue& given) {
   Value& member = op.*param.member;
-  if (std::holds_alternative<std::monostate>(given)) return;  // as it was
+  if (std::holds_alternative<std::monostate>(given)) return;  // keep the default
   const auto* const number = std::get_if<double>(&given);
   const auto* const integer = std::get_if<std::int64_t>(&given);
   const auto* const text = std::get_if<std::string>(&given);

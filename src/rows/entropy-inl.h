@@ -1,4 +1,5 @@
-// The entropy of a distribution, and the gamma at which softmax(gamma x) has a given one, in float64 throughout.
+// The entropy of a distribution, and the gamma (inverse temperature) at which softmax(gamma x) has a given entropy, all in
+// float64.
 
 #if defined(ENTROPIC_ROWS_ENTROPY_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_ROWS_ENTROPY_INL_H_
@@ -21,7 +22,7 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// -sum p log p in nats, by terms of d's type, T or double; 0, not -0, where all mass is in one place.
+// -sum p log p in nats, by terms of d's type, T or double; 0, not -0, if all mass is in one place.
 template <class D, class T>
 HWY_INLINE double RowEntropy(D d, const T* p, size_t n) {
   return 0 - Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
@@ -35,18 +36,18 @@ HWY_INLINE double RowEntropy(D d, const T* p, size_t n) {
          });
 }
 
-// z = x - max in float64, times 2^-exponent so that the smallest finite one is in (-2, -1]: neither a difference beyond the
-// largest number nor one below the smallest normal is lost. Never rounds but where T is double. -inf stays.
+// z = x - max in float64, times 2^-exponent so that the smallest finite one is in (-2, -1]: differences above the largest
+// number or below the smallest normal one are not lost. It rounds only if T is double. -inf stays -inf.
 template <class T>
 class WideScores {
  public:
   using D = D64;
   using V = hn::Vec<D>;
 
-  // least < max.
+  // Requires least < max.
   HWY_INLINE WideScores(T max, T least) {
     const D d;
-    // Where the difference overflows, half of each score is taken, exactly.
+    // If the difference overflows, it uses half of each score, which is exact.
     const double range = static_cast<double>(max) - static_cast<double>(least);
     const bool large = range > std::numeric_limits<double>::max();
     const double factor = large ? 0.5 : 1.0;
@@ -54,7 +55,7 @@ class WideScores {
     exponent = rest + large;
     factor_ = hn::Set(d, factor);
     max_ = hn::Set(d, static_cast<double>(max) * factor);
-    // 2^-exponent itself may be no number.
+    // 2^-exponent itself may overflow.
     first_ = hn::Set(d, std::ldexp(1.0, -(rest / 2)));
     second_ = hn::Set(d, std::ldexp(1.0, rest / 2 - rest));
   }
@@ -76,8 +77,8 @@ struct GammaOfRow {
   int evaluations;
 };
 
-// Calls evaluate(gamma, moments) until the entropy is the target's. The last call is at the gamma that is returned, in the
-// units of `one`, the gamma that stands for 1. The target can be reached.
+// Calls evaluate(gamma, moments) until the entropy meets the target, which must be in reach. The last call is at the returned
+// gamma. gamma is in units in which `one` stands for 1.
 template <class Evaluate>
 HWY_INLINE GammaOfRow FindGamma(EntropyTarget target, GammaLimits limits, GammaTolerance tolerance,
                                 const GammaReach<double>& reach, double one, Evaluate&& evaluate) {
@@ -95,12 +96,12 @@ HWY_INLINE GammaOfRow FindGamma(EntropyTarget target, GammaLimits limits, GammaT
   return {search.gamma(), search.entropy(), status, search.evaluations()};
 }
 
-// What a first sweep over a row with a finite maximum finds.
+// The results of a first sweep over a row with a finite maximum.
 template <class T>
 struct RowSurvey {
-  T max, least;            // of the finite scores
-  double finite, ties;     // how many there are, and how many equal the maximum
-  double variance, third;  // central moments of the finite scores; not finite where powers overflow T
+  T max, least;            // largest and smallest finite score
+  double finite, ties;     // the number of finite scores, and of those equal to the maximum
+  double variance, third;  // central moments of the finite scores; not finite if powers overflow T
   bool nan;
 };
 
@@ -127,7 +128,7 @@ HWY_NOINLINE RowSurvey<T> SurveyRow(D d, const T* x, size_t n, T max) {
   const double out = kAbsent ? sums[kAbsent ? 4 : 0] : 0, finite = static_cast<double>(n) - out;
   const double mean = sums[0] / finite, square = sums[1] / finite;
   const T smallest = MinLane(d, least);
-  // The absent ones were counted as the maximum.
+  // Absent scores were counted as the maximum.
   return {max,
           smallest,
           finite,
@@ -161,8 +162,8 @@ HWY_NOINLINE HWY_FLATTEN void MomentsWide(WideScores<T> relative, T max, const T
   });
 }
 
-// gamma of a row of scores with a finite maximum, all in float64: for any scores there are. e has room for n and takes
-// exp(gamma (x - max)), `sum` their sum.
+// gamma of a row with a finite maximum, all in float64, for any scores. e has room for n and gets exp(gamma (x - max)); `sum`
+// gets their sum.
 template <class T>
 HWY_NOINLINE GammaOfRow FindGammaWide(const RowSurvey<T>& row, const T* x, size_t n, EntropyTarget target, GammaLimits limits,
                                       double* e, double* sum) {
@@ -187,7 +188,7 @@ HWY_NOINLINE GammaOfRow FindGammaWide(const RowSurvey<T>& row, const T* x, size_
                               limits.evaluations};
   const GammaReach<double> reach = {LogNumber(row.ties), LogNumber(row.finite), variance, third};
   GammaOfRow found = FindGamma(target, scaled, {2e-15, 1e-5, 2e-13}, reach, one, evaluate);
-  // Bounds that were moved, or lost digits as subnormal numbers, are moved back.
+  // Undo the scaling of bounds, which may have lost digits as subnormal numbers.
   found.gamma = HWY_MAX(limits.low, HWY_MIN(std::ldexp(found.gamma, -relative.exponent), limits.high));
   return found;
 }

@@ -1,4 +1,4 @@
-// What is done to a row outside of walks along it: devices have a file of their own.
+// Operations on single entries of a row; devices have their own file for these.
 
 #if defined(ENTROPIC_ROWS_ENTRY_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_ROWS_ENTRY_INL_H_
@@ -25,7 +25,7 @@ HWY_INLINE void SetEntry(T* row, size_t i, T value) {
   row[i] = value;
 }
 
-// The first i with x[i] == value; any, if there is none.
+// The first i with x[i] == value; undefined if there is none.
 template <class T>
 HWY_INLINE size_t FindEntry(const T* x, size_t n, T value) {
   size_t i = 0;

@@ -1,7 +1,7 @@
-// exp and log of a vector, right for every input: NaN, infinities, overflow, subnormals.
+// exp and log of a vector, correct for every input: NaN, infinities, overflow, subnormals.
 //
-// Written here because Highway's contrib versions return 0 for exp(NaN) and exp(200), and -105 for log(0).
-// Largest error in units of the last place, measured by tests/exp_log_exhaustive.cc over every float32 and 2^28 float64:
+// They are written here because Highway's contrib versions return 0 for exp(NaN) and exp(200), and -105 for log(0). Largest
+// error in units of the last place, measured by tests/exp_log_exhaustive.cc over every float32 and 2^28 float64:
 //   Exp        float32 1.04, float64 1.01
 //   ExpScaled  2 + |x|/T; measured at T = 1: float32 21 (at x = -86.6), float64 92 (at -707)
 //   Log        float32 0.88, float64 0.90
@@ -31,7 +31,7 @@ struct ExpConstants<float> {
   static constexpr int kMantissaBits = 23;
   static constexpr int kBias = 127;
   static constexpr float kLog2e = 0x1.715476p+0f;
-  // ln 2 with so few bits that its product with any exponent is exact, also without FMA, and the rest.
+  // ln 2 with so few bits that its product with any exponent is exact, even without FMA, and the remaining bits.
   static constexpr float kLn2High = 0x1.62e4p-1f;
   static constexpr float kLn2Low = 0x1.7f7d1cp-20f;
   static constexpr float kOverflow = 89.0f;
@@ -50,7 +50,7 @@ struct ExpConstants<double> {
   static constexpr double kUnderflow = -746.0;
 };
 
-// exp(r) for |r| <= ln(2)/2. The last step adds the small part r + r^2 q to 1, so that only its rounding counts.
+// exp(r) for |r| <= ln(2)/2. The last step adds the small part r + r^2 q to 1, so that only the rounding of this step matters.
 HWY_INLINE hn::Vec<RowTag<float>> ExpReduced(RowTag<float> d, hn::Vec<RowTag<float>> r) {
   const auto r2 = hn::Mul(r, r);
   const auto low = hn::MulAdd(hn::Set(d, 0x1.555492p-3f), r, hn::Set(d, 0x1.fffffap-2f));
@@ -99,8 +99,8 @@ HWY_INLINE V64 Exp2Reduced(D64 d, V64 r) {
   return hn::MulAdd(hn::MulAdd(q, r, hn::Set(d, 0x1.62e42fefa39efp-1)), r, hn::Set(d, 1.0));
 }
 
-// exp(x / T) for x <= 0 and a T that is the same for a whole row: what every shifted softmax needs. Results below about
-// 2^-126 (2^-1022 in float64) are 0. Never falls as x rises, and T costs no operation.
+// exp(x / T) for x <= 0 and one T for a whole row, which every shifted softmax needs. Results below about 2^-126 (2^-1022 in
+// float64) are 0. It never falls as x rises, and T costs no operation.
 //
 // exp(x/T) = 2^(c x) with c = log2(e)/T, rounded once; k = round(c x) and the remainder r = c x - k come from two FMAs. The
 // error is (2 + |x|/T) eps: c's rounding, and that of r, of the polynomial and of the result.
@@ -115,7 +115,7 @@ class ExpScaled {
   HWY_INLINE ExpScaled(D d, double temperature) {
     constexpr double kLog2e = 0x1.71547652b82fep+0;
     c_ = hn::Set(d, static_cast<T>(kLog2e / temperature));
-    // c x = -bias: there the exponent field of 2^k is 0, and so is the number.
+    // At c x = -bias the exponent field of 2^k is 0, and so is the number.
     lowest_ = hn::Set(d, static_cast<T>(-ExpConstants<T>::kBias / kLog2e * temperature));
   }
 
@@ -123,7 +123,7 @@ class ExpScaled {
     using C = ExpConstants<T>;
     const hn::RebindToSigned<D> di;
     x = MaxKeepNaN(lowest_, x);
-    // The exponent bias rides on the rounding constant: shifted left, the sum is the number 2^k itself.
+    // The rounding constant contains the exponent bias: shifted left, the sum is the number 2^k itself.
     const auto magic = hn::Set(d, C::kMagic + C::kBias);
     const auto t = hn::MulAdd(x, c_, magic);
     // 1.5 + r lies in [1, 2], where numbers are 2 eps apart.
@@ -172,8 +172,8 @@ HWY_INLINE hn::Vec<RowTag<float>> LogTail(RowTag<float> d, hn::Vec<RowTag<float>
   return hn::MulAdd(hn::Mul(f2, f), q, hn::Mul(hn::Set(d, -0.5f), f2));
 }
 
-// With s = f / (2 + f): log(1 + f) = log((1 + s) / (1 - s)) = 2 s + s^3 Q(s^2), and 2 s = f - s f.
-// Written as f - (f^2/2 - s (f^2/2 + s^2 Q)) the rounding of s counts only through the small second part.
+// With s = f / (2 + f): log(1 + f) = log((1 + s) / (1 - s)) = 2 s + s^3 Q(s^2), and 2 s = f - s f. In the form f - (f^2/2 - s
+// (f^2/2 + s^2 Q)) the rounding of s only affects the small second part.
 HWY_INLINE V64 LogTail(D64 d, V64 f) {
   const auto s = hn::Div(f, hn::Add(f, hn::Set(d, 2.0)));
   const auto z = hn::Mul(s, s);
@@ -221,8 +221,8 @@ HWY_INLINE hn::Vec<D> Log(D d, hn::Vec<D> x) {
 
   const auto subnormal = hn::Lt(x, hn::Set(d, C::kSmallestNormal));
   const auto normal = hn::IfThenElse(subnormal, hn::Mul(x, hn::Set(d, C::kTwoToMantissa)), x);
-  // x = 2^k m with m in [sqrt(1/2), sqrt(2)): move the cut of the exponent field from 1 to sqrt(1/2). The sum is
-  // non-negative where x > 0, so that the shift may be the unsigned one, which exists for 64 bits everywhere.
+  // x = 2^k m with m in [sqrt(1/2), sqrt(2)): the exponent now changes at sqrt(1/2) instead of 1. The sum is non-negative for x
+  // > 0, so the shift may be unsigned, which exists for 64 bits on all targets.
   const auto moved = hn::Add(hn::BitCast(di, normal), hn::Set(di, C::kOneBits - C::kSqrtHalfBits));
   const auto exponent = hn::BitCast(di, hn::ShiftRight<kMantissaBits>(hn::BitCast(du, moved)));
   const auto m = hn::BitCast(d, hn::Add(hn::And(moved, hn::Set(di, C::kMantissaMask)), hn::Set(di, C::kSqrtHalfBits)));
@@ -242,13 +242,13 @@ HWY_INLINE hn::Vec<D> Log(D d, hn::Vec<D> x) {
   return hn::IfThenElse(hn::IsNaN(x), x, y);
 }
 
-// log(1 + v) for v > -1, accurate relative to itself; +inf gives a number above the logarithm of every finite one. Never
-// falls as v rises.
+// log(1 + v) for v > -1, with a small relative error; +inf gives a number above the logarithm of every finite v. It never falls
+// as v rises.
 //
-// As in Log, 1 + v = 2^k (1 + f), and where k = 0 f is v itself, which 1 + v would round. f is a multiple of half the last
-// place of 1 + v, so from one value to the next f grows by at least 2^-25 (in float32), while what is added to it, LogTail of
-// at most 0.07 in size, is rounded to multiples of 2^-27 and less: the sum cannot fall. From one k to the next the roundings
-// are 2^-26 at most on either side, the growth again at least 2^-25.
+// As in Log, 1 + v = 2^k (1 + f). If k = 0, f is v itself, which 1 + v would round. f is a multiple of half the last place of 1
+// + v, so from one value to the next f grows by at least 2^-25 (in float32), while what is added to it, LogTail of at most 0.07
+// in size, is rounded to multiples of 2^-27 and less: the sum cannot fall. From one k to the next the roundings are 2^-26 at
+// most on either side, the growth again at least 2^-25.
 template <class D>
 HWY_INLINE hn::Vec<D> Log1p(D d, hn::Vec<D> v) {
   using T = hn::TFromD<D>;
@@ -269,7 +269,7 @@ HWY_INLINE hn::Vec<D> Log1p(D d, hn::Vec<D> v) {
   return hn::IfThenElse(hn::IsNaN(v), v, y);
 }
 
-// Of one number, by the vector functions: the same bits wherever the kernels give the same.
+// exp of one number, by the vector function: it has the same bits on all targets whose kernels do.
 HWY_INLINE double ExpNumber(double x) { return hn::GetLane(Exp(D64(), hn::Set(D64(), x))); }
 HWY_INLINE double LogNumber(double x) { return hn::GetLane(Log(D64(), hn::Set(D64(), x))); }
 HWY_INLINE double Log1pNumber(double x) { return hn::GetLane(Log1p(D64(), hn::Set(D64(), x))); }

@@ -1,4 +1,4 @@
-// e^x - 1 and the rest of its series, where differences would cancel.
+// e^x - 1 and the rest of its series, for cases in which differences would cancel.
 
 #if defined(ENTROPIC_ROWS_EXPM1_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_ROWS_EXPM1_INL_H_
@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// c[0] + c[1] x + ..., one step after another: the loops over rows have four vectors under way.
+// c[0] + c[1] x + ..., one step after another: the loops over rows process four vectors at once.
 template <class D, class Coefficients>
 HWY_INLINE hn::Vec<D> Polynomial(D d, hn::Vec<D> x, const Coefficients& c) {
   using T = hn::TFromD<D>;
@@ -39,10 +39,10 @@ inline constexpr auto kInverseFactorials = [] {
   return inverse;
 }();
 
-// phi_2(x) = (e^x - 1 - x) / x^2 where IsNearZero(x), by Taylor: what is left out is 2^-55 of it, 2^-27 in float.
+// phi_2(x) = (e^x - 1 - x) / x^2 if IsNearZero(x), by its Taylor series with a relative error of 2^-55, 2^-27 in float.
 template <class D>
 HWY_INLINE hn::Vec<D> Phi2NearZero(D d, hn::Vec<D> x) {
-  // A device has no other constants than a function's own.
+  // A device only has constants inside functions.
   constexpr auto kCoefficients = [] {
     std::array<double, sizeof(hn::TFromD<D>) == 4 ? 10 : 17> first = {};
     for (size_t k = 0; k < first.size(); ++k) first[k] = kInverseFactorials[k];
@@ -51,11 +51,11 @@ HWY_INLINE hn::Vec<D> Phi2NearZero(D d, hn::Vec<D> x) {
   return Polynomial(d, x, kCoefficients);
 }
 
-// e^x - 1 - x and e^x - 1 there.
+// e^x - 1 - x and e^x - 1 near 0.
 HWY_INLINE V64 ExpTailNearZero(D64 d, V64 x) { return hn::Mul(hn::Mul(x, x), Phi2NearZero(d, x)); }
 HWY_INLINE V64 Expm1NearZero(D64 d, V64 x) { return hn::Add(x, ExpTailNearZero(d, x)); }
 
-// For every x, from exp_x = e^x: e^x - 1, phi_1(x) = (e^x - 1) / x, and phi_2(x).
+// e^x - 1, phi_1(x) = (e^x - 1) / x and phi_2(x) for every x, from exp_x = e^x.
 HWY_INLINE V64 Expm1(D64 d, V64 x, V64 exp_x) {
   return hn::IfThenElse(IsNearZero(d, x), Expm1NearZero(d, x), hn::Sub(exp_x, hn::Set(d, 1.0)));
 }

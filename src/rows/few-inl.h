@@ -27,7 +27,7 @@ HWY_INLINE void PowerSumsOf(D d, const Terms& terms_at, N (&sums)[2]) {
   for (size_t k = 0; k < 2; ++k) sums[k] = FoldLanes(d, terms[0][k], [](auto x, auto y) HWY_ATTR { return hn::Add(x, y); });
 }
 
-// The largest of 64 parts of the row: maxima[l] of the scores x[i] with i mod 64 = l, NaN left out.
+// The largest of 64 parts of the row: maxima[l] of the scores x[i] with i mod 64 = l, without NaN.
 template <class T>
 HWY_INLINE void PartMaxima(RowTag<T> d, const T* x, size_t n, T* maxima) {
   constexpr size_t kVectors = 64 / hn::MaxLanes(RowTag<T>());

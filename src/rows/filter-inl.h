@@ -16,10 +16,10 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// Room for what FilterAbove finds in a row of n.
+// Room for the results of FilterAbove in a row of n.
 template <class T>
 struct Survivors {
-  // A byte has the bits of 8 lanes, or of all that there are.
+  // A byte has the bits of 8 lanes, or of all lanes if there are fewer.
   static constexpr size_t kLanes = hn::MaxLanes(RowTag<T>()), kBits = HWY_MIN(kLanes, 8);
 
   T* z;                        // n + 64
@@ -30,16 +30,15 @@ struct Survivors {
   Survivors(Arena& arena, size_t n)
       : z(arena.take<T>(n + 64)), places(arena.take<hwy::MakeSigned<T>>(n)), above(arena.take<uint8_t>(Bytes(n) + 8)) {}
 
-  // With bits of n scores, in whole vectors.
+  // Bytes with the bits of n scores, in whole vectors.
   static constexpr size_t Bytes(size_t n) { return (n + kLanes - 1) / kLanes * (kLanes / kBits); }
 };
 
-// Writes the scores z = relative(x) that are above `bound` to `survivors`, in order, with their places in the row if those are
-// wanted, and -inf 64 times behind them. Returns how many. NaN survives, so that whatever is computed from the survivors is
-// NaN.
+// Writes the scores z = relative(x) that are above `bound` to `survivors`, in order, with their places in the row if wanted,
+// and 64 times -inf behind them. Returns their number. NaN survives, so that whatever is computed from the survivors is NaN.
 //
-// One sweep without a branch notes a bit for each score. Survivors are few: they are taken one by one where the bits are set,
-// which costs less than to pack vectors, until some 10 of 64 survive.
+// One sweep without a branch notes a bit for each score. Survivors are usually few, and each set bit is processed by itself.
+// This costs less than packing vectors, as long as fewer than about 10 of 64 survive.
 template <bool kPlaces, class T, class Relative>
 HWY_INLINE size_t FilterAbove(RowTag<T> d, const Relative& relative, const T* x, size_t n, T bound,
                               const Survivors<T>& survivors) {
@@ -86,8 +85,8 @@ HWY_INLINE size_t FilterAbove(RowTag<T> d, const Relative& relative, const T* x,
   return kept;
 }
 
-// Packs x - shift for the scores x >= least, at most `most` of them and a vector more; returns how many there are, or what
-// made it more than `most`. `lowest` becomes the least of all scores.
+// Packs x - shift for the scores x >= least, at most `most` and one more vector. Returns their number, or the first number
+// above `most`. `lowest` becomes the least of all scores.
 inline HWY_NOINLINE size_t PackAbove(const float* x, size_t n, float least, float shift, size_t most, float* packed,
                                      float* lowest) {
   const RowTag<float> d;

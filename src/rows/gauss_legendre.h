@@ -1,4 +1,4 @@
-// Gauss-Legendre quadrature: nodes and weights on [-1, 1], the positive half of each.
+// Gauss-Legendre quadrature: the positive half of the nodes and weights on [-1, 1].
 #pragma once
 
 #include "entropic/version.h"

@@ -16,11 +16,12 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// log(p / max) for 0 <= p <= max, accurate relative to itself, and never falling as p rises.
+// log(p / max) for 0 <= p <= max, with a small relative error; it never falls as p rises.
 //
-// What a large gamma multiplies is this number and not log p: near the maximum, where it is small, the difference of two
-// logarithms would have lost it. There p - max is exact, and log(1 + (p - max) / max) is good. Further down the quotient's
-// rounding is small beside the logarithm, as long as it is a normal number; below 2^-1000 the difference is, and stays below.
+// A large gamma multiplies this number, not log p. Near the maximum it is small, and the difference of two logarithms would
+// lose it; there p - max is exact, and log(1 + (p - max) / max) is accurate. Further down the quotient's rounding error is
+// small compared with the logarithm, as long as the quotient is a normal number. Below 2^-1000 the difference of logarithms is
+// used, and it stays below.
 HWY_INLINE V64 LogOfRatio(D64 d, V64 p, V64 max) {
   const auto ratio = hn::Div(p, max), tiny = hn::Set(d, 0x1p-1000);
   auto z = Log(d, ratio);
@@ -41,8 +42,8 @@ HWY_INLINE void LogsOfRatios(const T* p, size_t n, double max, Z* z) {
   });
 }
 
-// z = log(p / max p), which are p's scores but for a common shift. Returns their maximum, 0, or where p is no distribution,
-// times any factor, NaN, which z then is throughout. z is float or double; it is not p.
+// z = log(p / max p), which are p's scores up to a common shift. Returns their maximum, 0. If p is not a distribution times a
+// factor, it returns NaN and z is NaN throughout. z is float or double, and not p itself.
 template <class T, class Z>
 HWY_NOINLINE Z ScoresOfProbs(const T* p, size_t n, Z* z) {
   const D64 d;

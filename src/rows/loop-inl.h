@@ -37,7 +37,7 @@ HWY_INLINE bool IsFinite(T value) {
   return value - value == T(0);
 }
 
-// For 8 mask bits the lanes that are set, in order.
+// The lanes that are set in 8 mask bits, in order.
 struct alignas(8) LaneList {
   uint8_t lane[8];
 };
@@ -52,7 +52,7 @@ inline constexpr auto kCompressedLanes = [] {
   return lists;
 }();
 
-// max(low, x), but NaN where x is. On x86 the instruction returns its second operand if either is NaN.
+// max(low, x), but NaN if x is. On x86 the instruction returns its second operand if either is NaN.
 template <class V>
 HWY_INLINE V MaxKeepNaN(V low, V x) {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_SSSE3
@@ -62,8 +62,8 @@ HWY_INLINE V MaxKeepNaN(V low, V x) {
 #endif
 }
 
-// Loads x[0, count) and `fill` beyond; never touches memory beyond x[count - 1].
-// Kernels pass count = Lanes(d) for whole vectors, which the compiler sees through.
+// Loads x[0, count) and `fill` beyond; never touches memory beyond x[count - 1]. Kernels pass count = Lanes(d) for whole
+// vectors, and the compiler uses this.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> LoadUpTo(D d, const T* HWY_RESTRICT x, size_t count, T fill) {
   if (count >= hn::Lanes(d)) return hn::LoadU(d, x);
@@ -92,7 +92,7 @@ HWY_INLINE void StoreUpTo(hn::Vec<D> v, D d, size_t count, T* p) {
 #endif
 }
 
-// The same as float64, whatever the row's type.
+// Loads as float64 from a row of any type.
 template <class T>
 HWY_INLINE V64 LoadWide(D64 d, const T* HWY_RESTRICT x, size_t count, T fill) {
   const hn::Rebind<T, D64> narrow;
@@ -117,7 +117,7 @@ HWY_INLINE void StoreNarrow(V64 v, D64 d, size_t count, T* p) {
     StoreUpTo(v, d, count, p);
   } else {
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
-    // There DemoteTo gives the largest number in place of an infinity.
+    // On this target DemoteTo turns an infinity into the largest number.
     HWY_ALIGN double wide[hn::MaxLanes(D64())];
     hn::Store(v, d, wide);
     for (size_t i = 0; i < HWY_MIN(count, hn::Lanes(d)); ++i) p[i] = static_cast<T>(wide[i]);
@@ -128,11 +128,11 @@ HWY_INLINE void StoreNarrow(V64 v, D64 d, size_t count, T* p) {
   }
 }
 
-// The lanes of v that are in `mask`, moved to the front in order; those behind them hold anything.
+// The lanes of v that are in `mask`, moved to the front in order; the lanes behind them are undefined.
 template <class D>
 HWY_INLINE hn::Vec<D> CompressLanes(D d, hn::Vec<D> v, hn::Mask<D> mask) {
 #if HWY_TARGET == HWY_AVX2
-  // By g++ Highway's own copies its table to the stack in every call, which takes longer than all the rest.
+  // With g++, Highway's own function copies its table to the stack in every call, which takes longer than everything else.
   if constexpr (sizeof(hn::TFromD<D>) == 4 && hn::MaxLanes(D()) == 8) {
     const hn::Rebind<uint8_t, D> d8;
     const hn::Rebind<uint32_t, D> d32;
@@ -145,7 +145,7 @@ HWY_INLINE hn::Vec<D> CompressLanes(D d, hn::Vec<D> v, hn::Mask<D> mask) {
   return hn::Compress(v, mask);
 }
 
-// visit(i, count) for each vector of a row of n: the elements i .. i + count - 1.
+// Calls visit(i, count) for each vector of a row of n, with the elements i .. i + count - 1.
 template <class D, class Visit>
 HWY_INLINE void ForEachVector(D d, size_t n, Visit&& visit) {
   const size_t N = hn::Lanes(d);
@@ -160,10 +160,10 @@ HWY_INLINE void ForEachVector(D d, size_t n, Visit&& visit) {
   if (i < n) visit(i, n - i);
 }
 
-// p[i] = value(i, count) for each vector of a row of n; `stream` writes around the caches.
+// p[i] = value(i, count) for each vector of a row of n; `stream` bypasses the caches.
 //
-// An ordinary store first reads the line that it will overwrite: where the batch is too large for the cache that read is
-// a third of the traffic. Streaming stores want aligned vectors, so the first one is partial.
+// An ordinary store first reads the line that it will overwrite. If the batch is too large for the cache, this read is a third
+// of the traffic. Streaming stores need aligned vectors, so the first vector is partial.
 template <class D, class T = hn::TFromD<D>, class Value>
 HWY_INLINE void WriteRow(D d, bool stream, size_t n, T* p, Value&& value) {
   if (!stream) {
@@ -183,7 +183,7 @@ HWY_INLINE void FillRow(D d, T value, size_t n, T* p) {
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR { StoreUpTo(v, d, count, p + i); });
 }
 
-// p *= factor, but 0 stays 0 whatever the factor is.
+// p *= factor, but 0 stays 0 for any factor.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void ScaleRow(D d, T factor, size_t n, T* p) {
   const auto f = hn::Set(d, factor);

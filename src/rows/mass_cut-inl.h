@@ -26,7 +26,8 @@ HWY_INLINE double MassAbove(D d, const T* e, size_t n, T low) {
   });
 }
 
-// A cut through masses: entries above `least` stay, they have mass `above`; of the `equal` entries equal to it `kept` stay.
+// A cut through masses: it keeps the entries above `least`, whose mass is `above`, and `kept` of the `equal` entries equal to
+// `least`.
 template <class T>
 struct MassCut {
   T least;
@@ -34,12 +35,12 @@ struct MassCut {
   double above;
 };
 
-// The cut that keeps the fewest of the largest masses e such that `above` and theirs reach `target`, or all. Masses are
-// positive; e is overwritten; room for n + 16.
+// The cut that keeps the fewest of the largest masses e such that these and `above` together reach `target`, or keeps all.
+// Masses are positive; e is overwritten, and has room for n + 16.
 //
 // A bisection over the numbers between the smallest and the largest: with masses that are exponentials of scores, whose bits
-// are nearly linear in the score, every step about halves the entries left. A sum is cheap and packing is not, so the entries
-// that have fallen out are dropped after every third step. It ends when all that are left are equal.
+// are nearly linear in the score, every step about halves the entries left. A sum is cheap and packing is not, so entries
+// outside the interval are only dropped after every third step. The bisection ends when all remaining entries are equal.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE MassCut<T> CutByMass(D d, T* e, size_t n, double above, double target) {
   using O = Ordered<T>;
@@ -56,7 +57,8 @@ HWY_INLINE MassCut<T> CutByMass(D d, T* e, size_t n, double above, double target
     for (int step = 0; step < 3 && to - from > 1; ++step) {
       const auto middle = from + (to - from) / 2;
       const double upper = MassAbove(d, e, n, O::To(middle));
-      // A branch, not a choice: to go on by a guess, though every other one is wrong, is faster than to wait for the sum.
+      // A branch instead of a select: continuing with a predicted result, even if half of the predictions are wrong, is faster
+      // than waiting for the sum.
       if (HWY_UNLIKELY(above + upper >= target)) {
         from = middle;
       } else {
@@ -75,11 +77,12 @@ struct MassBracket {
   typename Ordered<T>::Bits low, high;
 };
 
-// Where the cut of CutRowByMass is, by a sample of 16 entries of every 1024 and one sweep: a guess, and (0, 1] without one.
+// A guess of the interval with the cut of CutRowByMass, from a sample of 16 of every 1024 entries and one sweep; (0, 1] without
+// a guess.
 //
-// The masses that are to go are many and none of them is large: so the sample knows well how much of them is below a given
-// mass, also where a few large ones that it missed make most of the total. It says where the cut is to an eighth of what is
-// to go, the sum over the whole row in the middle of that corrects it, and what is left is a few hundred entries.
+// The dropped masses are many, and none of them is large. So the sample knows well how much of them is below a given mass, even
+// if a few large ones that it missed make most of the total. It gives the cut up to an eighth of the dropped mass; a sum over
+// the whole row, in the middle of that interval, corrects it; and a few hundred entries are left.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE MassBracket<T> GuessBracket(D d, const T* e, size_t n, double total, double p, T* scratch) {
   using O = Ordered<T>;
@@ -104,7 +107,7 @@ HWY_INLINE MassBracket<T> GuessBracket(D d, const T* e, size_t n, double total, 
     bracket.high = O::From(CutByMass(d, scratch, m, 0, sampled - tail - margin).least);
     const auto middle = bracket.low + (bracket.high - bracket.low) / 2;
     const double missing = p * total - MassAbove(d, e, n, O::To(middle));
-    // How far from the middle the cut is if the mass between the ends is spread evenly.
+    // The distance of the cut from the middle, if the mass between the ends is evenly spread.
     const double between = 2 * margin * static_cast<double>(kEvery) / static_cast<double>(kSampled);
     const double width = static_cast<double>(bracket.high - bracket.low);
     const double shift = -missing / between * width, doubt = std::abs(shift) / 4 + width / 64;
@@ -116,13 +119,13 @@ HWY_INLINE MassBracket<T> GuessBracket(D d, const T* e, size_t n, double total, 
   return bracket;
 }
 
-// Numbers of scratch that CutRowByMass wants: masses, packed a vector at a time.
+// Numbers of scratch that CutRowByMass needs: masses, packed a vector at a time.
 constexpr size_t MassCutScratch(size_t n) { return n + 16; }
 
-// The cut through the masses e of a row with sum `total` and maximum 1, of which the part p < 1 is to stay. Leaves e as it is.
+// The cut through the masses e of a row with sum `total` and maximum 1 that keeps the part p < 1. It does not change e.
 //
-// A long row is swept for the few masses in a bracket that was guessed. Only these are compared closely. The sweep shows also
-// whether the guess was right, and if not on which side to look, with a wider one.
+// A long row is swept for the few masses in a guessed bracket, and only these are searched closely. The sweep also shows
+// whether the guess is right and, if not, on which side to search with a wider one.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE MassCut<T> CutRowByMass(D d, const T* e, size_t n, double total, double p, T* scratch) {
   using O = Ordered<T>;
@@ -132,7 +135,7 @@ HWY_INLINE MassCut<T> CutRowByMass(D d, const T* e, size_t n, double total, doub
   if (n >= 16384) bracket = GuessBracket(d, e, n, total, p, scratch);
   size_t m = 0;
   double above = 0;
-  int moved = 0;  // a bracket that has moved moves on the same way: rounding must not send it back
+  int moved = 0;  // a bracket only moves one way: rounding must not send it back
   for (auto width = bracket.high - bracket.low; bracket.low > 0 || bracket.high < one;) {
     above = PackFew(d, e, n, O::To(bracket.low), O::To(bracket.high), scratch, m);
     if (moved >= 0 && above >= target) {
@@ -152,7 +155,7 @@ HWY_INLINE MassCut<T> CutRowByMass(D d, const T* e, size_t n, double total, doub
     }
   }
   if (bracket.low == 0 && bracket.high == one) m = Pack(d, e, n, T(0), T(1), scratch);
-  // By rounding, all that there is does not quite reach the target.
+  // Because of rounding, all masses together do not quite reach the target.
   if (m == 0) return {std::numeric_limits<T>::min(), 0, 0, above};
   return CutByMass(d, scratch, m, above, target);
 }

@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// x - y = high + low, without an error but where a step overflows: Knuth 4.2.2.
+// x - y = high + low, exact unless a step overflows: Knuth 4.2.2.
 struct ExactDifference {
   V64 high, low;
 
@@ -27,14 +27,14 @@ struct ExactDifference {
   }
 };
 
-// ratios[i] = log(s_i / t_i) for s = softmax(x / T) and t = softmax(y / T), accurate relative to its size; t(i, count) gives t.
+// ratios[i] = log(s_i / t_i) for s = softmax(x / T) and t = softmax(y / T), with a small relative error; t(i, count) returns t.
 //
-// The difference of the two logarithms is rounded as these are, however near they come. With k the place of the largest y and
+// The difference of the two logarithms has their rounding error, however near they are. With k the place of the largest y and
 // d_i = ((x_i - y_i) - (x_k - y_k)) / T, whose inner differences are exact,
 //   log(s_i / t_i) = d_i - log(sum t e^d) = d_i - log(1 + sum t (e^d - 1)),
-// in which nothing is rounded that is large. False, and no ratios, where the sum is not small or no number: the difference of
-// logarithms loses nothing there. Rows that are not near are told apart, most of them without a pass, by `sums_apart`, the
-// difference of their log sum e^((x - max x) / T). Where a score is absent in both the ratio is any number.
+// in which no large number is rounded. Returns false, without ratios, if the sum is not small or NaN: the difference of
+// logarithms loses nothing then. Most rows that are not near are recognised without a pass by `sums_apart`, the difference of
+// their log sum e^((x - max x) / T). If a score is absent in both rows, its ratio is undefined.
 template <class T, class Weights>
 HWY_INLINE bool LogRatiosOfNearSoftmax(double temperature, const T* x, const T* y, size_t n, double sums_apart,
                                        const Weights& t, double* ratios) {
@@ -54,7 +54,7 @@ HWY_INLINE bool LogRatiosOfNearSoftmax(double temperature, const T* x, const T* 
     const V64 relative = hn::Add(hn::Sub(apart.high, at_top.high), hn::Sub(apart.low, at_top.low));
     const V64 di = hn::IfThenZeroElse(none, hn::Div(relative, factor)), ti = t(i, count);
     StoreUpTo(di, d, count, ratios + i);
-    // t_i e^d where one of the two is no number, or too small for one.
+    // t_i e^d if one of the factors overflows or underflows.
     const V64 far = hn::Mul(t_k, Exp(d, hn::Div(hn::Sub(xi, x_k), factor)));
     const V64 term = hn::IfThenElse(IsNearZero(d, di), hn::Mul(ti, Expm1NearZero(d, di)), hn::Sub(far, ti));
     return hn::IfThenZeroElse(none, term);

@@ -1,7 +1,7 @@
 // The standard normal distribution of a vector, over the whole line: its CDF and density over CDF.
 //
-// Largest relative error, measured by tests/rows_test.cc: NormalCdf 2e-15 down to t = -37 (below its value is subnormal),
-// InverseMills 2e-15 up to t = 37.5, where it ends. Without FMA exp(-t^2/2) loses t^2/2 eps more.
+// Largest relative error, measured by tests/rows_test.cc: NormalCdf 2e-15 down to t = -37 (below that its value is subnormal),
+// InverseMills 2e-15 up to t = 37.5, its end. Without FMA, exp(-t^2/2) has a further error of t^2/2 eps.
 
 #if defined(ENTROPIC_ROWS_NORMAL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_ROWS_NORMAL_INL_H_
@@ -16,9 +16,9 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// Mills' ratio at s >= 0, (1 - Phi(s)) / phi(s), as a numerator and a denominator: P(y) and s + 4 with y = (s - 4)/(s + 4).
-// It falls like 1/s, so the product with s + 4 is smooth on all of y in [-1, 1], infinity included: one polynomial, the
-// truncated Chebyshev series, does for the whole half-line.
+// Mills' ratio at s >= 0, (1 - Phi(s)) / phi(s), as a numerator and a denominator: P(y) and s + 4 with y = (s - 4)/(s + 4). It
+// falls like 1/s, so the product with s + 4 is smooth on all of y in [-1, 1], infinity included: one polynomial, the truncated
+// Chebyshev series, is enough for the whole half-line.
 struct MillsRatio {
   V64 numerator, denominator;
 };
@@ -45,10 +45,10 @@ HWY_INLINE MillsRatio Mills(D64 d, V64 s) {
   return {hn::MulAdd(odd, y, even), denominator};
 }
 
-// phi(s) for s >= 0. The rounding of s^2 would enter as an absolute error of the exponent: its low part is kept.
+// phi(s) for s >= 0. The rounding error of s^2 would be an absolute error of the exponent, so its low part is kept.
 HWY_INLINE V64 NormalDensity(D64 d, V64 s) {
   constexpr double kInverseSqrtTwoPi = 0x1.9884533d43651p-2;
-  // Beyond, exp is 0, and the square of infinity has no low part.
+  // Beyond 40 exp is 0, and the square of infinity has no low part.
   const auto near = hn::Min(s, hn::Set(d, 40.0));
   const auto half = hn::Mul(near, hn::Set(d, -0.5));
   const auto exponent = hn::Mul(half, near);
@@ -65,8 +65,8 @@ HWY_INLINE V64 NormalCdf(D64 d, V64 t) {
   return hn::IfThenElse(hn::Lt(t, hn::Zero(d)), tail, hn::Sub(hn::Set(d, 1.0), tail));
 }
 
-// phi(t) / Phi(t): the inverse of Mills' ratio at -t, about -t for t far below 0. From here on it is 0: subnormal numbers
-// would no longer fall as t rises.
+// phi(t) / Phi(t): the inverse of Mills' ratio at -t, about -t for t far below 0. From this t on it is 0, because subnormal
+// numbers would no longer fall as t rises.
 inline constexpr double kInverseMillsEnd = 37.5;
 HWY_INLINE V64 InverseMills(D64 d, V64 t) {
   const auto s = hn::Abs(t);

@@ -1,10 +1,10 @@
-// Sums and maxima along a row, the sums in an order that depends on n alone.
+// Sums and maxima along a row. The order of sums depends only on n.
 //
-// The order is defined on 16 virtual lanes, whatever the vector width: element i belongs to lane i mod 16 and, inside a
-// block of 256, to one of four accumulators, (i / 16) mod 4. Each accumulator takes at most four terms in the element
-// type, the four are folded as (0 + 2) + (1 + 3), and the 16 lanes are added to 16 float64 totals; these are folded last,
-// lane i with lane i + half. A float32 sum thus rounds five times at most before it is in float64, for any n, and every
-// target with FMA gets the same bits. On AVX-512 the 16 lanes are one register, on AVX2 two, and so on.
+// The order is defined on 16 virtual lanes, for every vector width: element i belongs to lane i mod 16 and, inside a block of
+// 256, to one of four accumulators, (i / 16) mod 4. Each accumulator takes at most four terms in the element type, the four are
+// folded as (0 + 2) + (1 + 3), and the 16 lanes are added to 16 float64 totals; these are folded last, lane i with lane i +
+// half. A float32 sum thus rounds five times at most before it is in float64, for any n, and every target with FMA gets the
+// same bits. On AVX-512 the 16 lanes are one register, on AVX2 two, and so on.
 //
 // A row longer than a group, of 16384, is summed in groups, each as if it were a row. The sum of group g is added to total
 // g mod 16 of 16 others, which are folded alike. Groups can be summed in any order, and at the same time (split-inl.h).
@@ -22,8 +22,8 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// All lanes folded by the fixed tree lane i with lane i + half: the order is defined, which SumOfLanes leaves to the target,
-// and -inf is a number, which MaxOfLanes of the emulated target forgets.
+// Folds all lanes in a fixed tree, lane i with lane i + half. The order is defined, which SumOfLanes leaves to the target, and
+// -inf counts, which MaxOfLanes of the emulated target ignores.
 template <class D, class Fold>
 HWY_INLINE hn::TFromD<D> FoldLanes(D d, hn::Vec<D> v, Fold&& fold) {
 #if HWY_TARGET != HWY_SCALAR
@@ -48,8 +48,8 @@ HWY_INLINE hn::TFromD<D> MinLane(D d, hn::Vec<D> v) {
   return FoldLanes(d, v, [](auto a, auto b) HWY_ATTR { return hn::Min(a, b); });
 }
 
-// The largest entry, or -inf if n = 0. Where the row holds a NaN the result is the maximum of some of the others or NaN:
-// callers find NaN by what follows (exp of it, or a sum).
+// The largest entry, or -inf if n = 0. If the row has a NaN, the result is NaN or the maximum of some other entries; callers
+// find the NaN later (in an exp or a sum).
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE T RowMax(D d, const T* HWY_RESTRICT x, size_t n) {
   constexpr T kLowest = -kInfinity<T>;
@@ -114,17 +114,17 @@ HWY_INLINE double FoldFew(D d, const hn::Vec<D> (&acc)[4][kGroups]) {
   return totals.Fold();
 }
 
-// Elements that are summed as one row, a multiple of 256.
+// The number of elements that are summed as one row, a multiple of 256.
 inline constexpr size_t kGroup = 16384;
 
-// The sums of a long row's groups, added up. Not there before Clear: to fill it costs a short row a tenth.
+// The sum of a long row's groups. It is not initialised before Clear, because that would cost a short row a tenth of its time.
 class GroupTotals {
  public:
   HWY_INLINE void Clear() {
     for (double& lane : lanes_) lane = 0;
   }
   HWY_INLINE void Add(size_t group, double sum) { lanes_[group % 16] += sum; }
-  // Uses them up.
+  // Folds the totals, and overwrites them.
   HWY_INLINE double Fold() {
     for (size_t half = 8; half > 0; half /= 2) {
       for (size_t i = 0; i < half; ++i) lanes_[i] += lanes_[i + half];
@@ -136,9 +136,9 @@ class GroupTotals {
   double lanes_[16];
 };
 
-// sums[k] = sum over the elements [begin, end) of term k, in the fixed order: of a whole row, or of one of its groups.
-// visit(i, count, terms) computes the K terms of the elements i .. i + count - 1; it sees each element once. Lanes beyond count
-// are ignored.
+// sums[k] = sum over the elements [begin, end) of term k, in the fixed order, for a whole row or one of its groups. visit(i,
+// count, terms) computes the K terms of the elements i .. i + count - 1; it sees each element once. Lanes beyond count are
+// ignored.
 template <size_t K, class D, class Visit>
 HWY_INLINE void SumsWithin(D d, size_t begin, size_t end, double (&sums)[K], Visit&& visit) {
   using V = hn::Vec<D>;
@@ -146,7 +146,7 @@ HWY_INLINE void SumsWithin(D d, size_t begin, size_t end, double (&sums)[K], Vis
   constexpr size_t kGroups = 16 / N;
   Totals totals[K];
 
-  // Adds `terms` whole terms to each accumulator of the block at `base`, then what is left of the row, if this is its end.
+  // Adds `terms` whole terms to each accumulator of the block at `base`, then the rest of the row, if this is its end.
   const auto block = [&](size_t base, size_t terms, size_t rest) HWY_ATTR {
     for (size_t g = 0; g < kGroups; ++g) {
       V acc[4][K];
@@ -202,7 +202,7 @@ HWY_INLINE void Sums(D d, size_t n, double (&sums)[K], Visit&& visit) {
   SumsWithin(d, 0, n, sums, visit);
 }
 
-// The same for one sum: term(i, count) returns the terms.
+// A single sum: term(i, count) returns the terms.
 template <class D, class Term>
 HWY_INLINE double Sum(D d, size_t n, Term&& term) {
   double sums[1];
@@ -215,9 +215,9 @@ HWY_INLINE double SumRow(D d, const T* x, size_t n) {
   return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR { return LoadUpTo(d, x + i, count, T(0)); });
 }
 
-// What a row without a finite maximum holds.
+// The contents of a row without a finite maximum.
 struct NonFinite {
-  size_t infinite;  // scores of +inf
+  size_t infinite;  // number of scores of +inf
   bool nan;
 };
 

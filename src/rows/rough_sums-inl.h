@@ -1,4 +1,4 @@
-// Many sums along a row at once, as a search wants them: a little rougher than those of reduce-inl.h, and quicker.
+// Many sums along a row at once, for searches: a little less exact than those of reduce-inl.h, and faster.
 
 #if defined(ENTROPIC_ROWS_ROUGH_SUMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_ROWS_ROUGH_SUMS_INL_H_
@@ -13,10 +13,10 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// sums[k] = a sum over the row, for many k: one accumulator for each sum and lane, as few registers as there are, takes 16
-// terms before it is added in float64, where Sums has four that take four each. The order is that of 16 lanes on every
-// target. add(i, count, acc) adds the terms of the elements i .. i + count - 1 to the K accumulators, by fused operations
-// where a term is a product; lanes beyond count are ignored. What it finds is a start, or is confirmed later.
+// sums[k] = a sum over the row, for many k. Because registers are few, each sum and lane has one accumulator, which takes 16
+// terms before it is added in float64; Sums has four, which take four terms each. The order is that of 16 lanes on every
+// target. add(i, count, acc) adds the terms of the elements i .. i + count - 1 to the K accumulators, by fused operations where
+// a term is a product; lanes beyond count are ignored. Its results are only start values, or are confirmed later.
 template <size_t K, class D, class Add>
 HWY_INLINE void RoughSums(D d, size_t n, double (&sums)[K], Add&& add) {
   using V = hn::Vec<D>;

@@ -1,4 +1,5 @@
-// Which scores a cut keeps: the k largest, or those near the maximum. Nothing is sorted. What a walk along a row picks, packed.
+// The scores that a cut keeps: the k largest, or those near the maximum. Nothing is sorted. Also: packing chosen entries of a
+// row.
 
 #if defined(ENTROPIC_ROWS_SELECT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_ROWS_SELECT_INL_H_
@@ -35,7 +36,7 @@ struct Cut {
 // The scores x with x - max >= reach, reach <= 0.
 template <class T>
 HWY_INLINE Cut<T> Within(T max, double reach) {
-  // The smallest number of T that is not below the exact bound, where T is float; in float64 the bound is rounded.
+  // For float, the smallest number that is not below the exact bound; in float64 the bound is rounded.
   T least = static_cast<T>(static_cast<double>(max) + reach);
   if (static_cast<double>(least) < static_cast<double>(max) + reach) least = std::nextafter(least, max);
   return {least, ~size_t{0}};
@@ -54,8 +55,8 @@ HWY_INLINE void RowRange(D d, const T* x, size_t n, T& low, T& high) {
   high = MaxLane(d, most);
 }
 
-// How many scores are at least `least`. Counted in lanes, where a 1 is exact, and four vectors at a time: to add is cheaper
-// than to look at every mask, and no sum waits for the one before.
+// The number of scores that are at least `least`. It is counted in lanes, which is exact, and in four vectors at a time: adding
+// is cheaper than examining every mask, and no sum waits for the one before.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE size_t CountAtLeast(D d, const T* x, size_t n, T least) {
   const size_t N = hn::Lanes(d);
@@ -79,7 +80,7 @@ HWY_INLINE size_t CountAtLeast(D d, const T* x, size_t n, T least) {
   return count;
 }
 
-// The lowest of n scores that are not -inf, `max` if there is none.
+// The lowest of n scores above -inf, `max` if there is none.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE T LowestFinite(D d, const T* x, size_t n, T max) {
   const auto none = hn::Set(d, -kInfinity<T>), most = hn::Set(d, max);
@@ -91,7 +92,7 @@ HWY_INLINE T LowestFinite(D d, const T* x, size_t n, T max) {
   return MinLane(d, least);
 }
 
-// Floating point numbers in their order as integers: a bisection over all of them ends after 32 or 64 steps.
+// Floating-point numbers as integers in the same order: a bisection over all of them ends after 32 or 64 steps.
 template <class T>
 struct Ordered {
   using Bits = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
@@ -108,8 +109,8 @@ struct Ordered {
   }
 };
 
-// The kth largest of x, k from 1 to n, with a finite maximum: the largest number that k scores reach. NaN counts as none.
-// Each halving of the interval is one sweep that counts.
+// The kth largest of x, k from 1 to n, with a finite maximum: the largest number that k scores reach. NaN does not count. Each
+// halving of the interval is one sweep that counts.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE T KthLargest(D d, const T* x, size_t n, size_t k, T least, T max) {
   using O = Ordered<T>;
@@ -124,7 +125,7 @@ HWY_INLINE T KthLargest(D d, const T* x, size_t n, size_t k, T least, T max) {
   return O::To(low);
 }
 
-// The end of the shortest beginning of x that has `count` entries equal to `value`, n if there are no more.
+// The end of the shortest prefix of x with `count` entries equal to `value`; n if there are not more.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE size_t EndOfFirst(D d, const T* x, size_t n, T value, size_t count) {
   const size_t N = hn::Lanes(d);
@@ -139,11 +140,11 @@ HWY_INLINE size_t EndOfFirst(D d, const T* x, size_t n, T value, size_t count) {
   return i;
 }
 
-// The cut that keeps the k largest of a row, all of them among m candidates, of which more than k reach `least`.
+// The cut that keeps the k largest of a row. All of these are among m candidates, of which more than k reach `least`.
 //
-// Any number between the kth score and the next does: the search ends as soon as k scores reach its middle. That is one of
-// values and of bits in turn: halving values is the right thing for scores, bits have an end. After every third step
-// what is left in the interval is packed to `room`.
+// Any number between the kth score and the next will do, so the search ends as soon as k scores reach the middle of its
+// interval. The middle is that of the values and of the bits in turn: halving values suits scores, and halving bits guarantees
+// an end. After every third step the remaining candidates are packed to `room`.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE Cut<T> CutThrough(D d, const T* candidates, size_t m, size_t k, T least, T max, T* room, const T* row, size_t n) {
   using O = Ordered<T>;
@@ -179,14 +180,15 @@ HWY_INLINE Cut<T> CutThrough(D d, const T* candidates, size_t m, size_t k, T lea
   return {low, EndOfFirst(d, row, n, low, k - above)};  // more than k reach it: they tie
 }
 
-// Columns of a row that is written in lines of so many.
+// The number of columns when a row is split into lines.
 inline constexpr size_t kColumns = 128;
 
-// Numbers of scratch that LargestK wants: maxima of blocks, and scores, packed a vector at a time.
+// Numbers of scratch that LargestK needs: maxima of blocks, and scores, packed a vector at a time.
 constexpr size_t LargestKScratch(size_t n) { return n + HWY_MAX(n / 64, n < 2 * kColumns ? 0 : kColumns) + 32; }
 
-// The cut of LargestK by the maxima of columns, for k <= kColumns / 2: a number that k of them reach, or a few more, leaves few
-// candidates. False where fewer columns have a finite score. Not inlined, for it makes the rest of LargestK slower.
+// The cut of LargestK by the maxima of columns, for k <= kColumns / 2: a number that k or a few more of them reach leaves few
+// candidates. Returns false if fewer columns have a finite score. It is not inlined, because that makes the rest of LargestK
+// slower.
 template <class D, class T = hn::TFromD<D>>
 HWY_NOINLINE bool CutByColumns(D d, const T* x, size_t n, size_t k, T* scratch, Cut<T>& cut) {
   constexpr T kLowest = -kInfinity<T>;
@@ -210,7 +212,7 @@ HWY_NOINLINE bool CutByColumns(D d, const T* x, size_t n, size_t k, T* scratch, 
   const T largest = MaxLane(d, most);
   T low = LowestFinite(d, scratch, kColumns, largest), high = largest;
   if (CountAtLeast(d, scratch, kColumns, low) < k) return false;
-  // Not to the kth maximum: a few halvings leave few columns too many.
+  // The exact kth maximum is not needed: after a few halvings only a few columns are left over.
   for (int step = 0; step < 5; ++step) {
     const T middle = T(0.5) * low + T(0.5) * high;
     const size_t reached = CountAtLeast(d, scratch, kColumns, middle);
@@ -231,11 +233,11 @@ HWY_NOINLINE bool CutByColumns(D d, const T* x, size_t n, size_t k, T* scratch, 
   return true;
 }
 
-// The k largest of n scores, of equal ones those with the lower index, NaN as if it were not there. A finite maximum.
+// The k largest of n scores, of equal ones those with the lower index, ignoring NaN. The maximum must be finite.
 //
-// Where k is small against n, blocks of 256, or 64, are looked at through their maxima: the kth largest of these is reached by
-// k scores at least, so the blocks whose maximum is below it hold none of the k largest, and the others few that reach it.
-// Where it is not so small, the maxima of columns do the same.
+// If k is much smaller than n, the search uses the maxima of blocks of 256 or 64. At least k scores reach the kth largest of
+// these maxima, so blocks whose maximum is below it have none of the k largest, and the other blocks have few candidates. For
+// larger k it uses the maxima of columns.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE Cut<T> LargestK(D d, const T* x, size_t n, size_t k, T* scratch) {
   constexpr T kLowest = -kInfinity<T>;
@@ -286,8 +288,8 @@ HWY_INLINE Cut<T> LargestK(D d, const T* x, size_t n, size_t k, T* scratch) {
   return CutThrough(d, candidates, m, k, least, max, room, x, n);
 }
 
-// Copies those of n scores that are chosen to `packed`, in order, and returns how many: chosen(i, count, scores) tells of the
-// vector at i, whose lanes beyond count are 0 and may not be. `packed` may be x; room for n + 16.
+// Copies the chosen ones of n scores to `packed`, in order, and returns their number. chosen(i, count, scores) is the mask for
+// the vector at i; it must not choose the lanes beyond count, which are 0. `packed` may be x; it has room for n + 16.
 template <class D, class Chosen, class T = hn::TFromD<D>>
 HWY_INLINE size_t PackChosen(D d, const T* x, size_t n, T* packed, Chosen&& chosen) {
   size_t m = 0;
@@ -300,7 +302,7 @@ HWY_INLINE size_t PackChosen(D d, const T* x, size_t n, T* packed, Chosen&& chos
   return m;
 }
 
-// The masses in (low, high], 0 <= low.
+// Packs the masses in (low, high], 0 <= low.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE size_t Pack(D d, const T* e, size_t n, T low, T high, T* packed) {
   const auto above = hn::Set(d, low), limit = hn::Set(d, high);
@@ -309,8 +311,8 @@ HWY_INLINE size_t Pack(D d, const T* e, size_t n, T low, T high, T* packed) {
   });
 }
 
-// The same of a long row with few masses in the interval, and the mass of those above `high`: the same sum as MassAbove. Most
-// groups of 64 have none in the interval, and one branch passes over them.
+// Packs the few masses of a long row in (low, high], and returns the mass above `high`, with the same sum as MassAbove. Most
+// groups of 64 have none in the interval, and one branch skips them.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE double PackFew(D d, const T* e, size_t n, T low, T high, T* packed, size_t& m) {
   constexpr size_t N = hn::MaxLanes(D()), kVectors = 64 / N, kPart = kVectors / 4;

@@ -1,11 +1,11 @@
 // Short rows, several side by side in the lanes.
 //
-// A row of 64 is four vectors: alone, it would spend most of its time in sums across lanes and in waiting for them. Here
-// as many rows as a 128-bit block has lanes (4 of float32, 2 of float64) are transposed inside the blocks, so that every
-// lane belongs to one row and a sum over a row is a sum of vectors; across blocks it is folded once for all rows.
+// A row of 64 is four vectors. By itself it would spend most of its time in sums across lanes and in waiting for them. Here, as
+// many rows as a 128-bit block has lanes (4 of float32, 2 of float64) are transposed inside the blocks, so that every lane
+// belongs to one row and a sum over a row is a sum of vectors; across blocks it is folded once for all rows.
 //
-// Column i of a row is in block (i mod 16) / rows, vector i mod rows; a sum adds the columns of equal i mod 16 in
-// order, then folds these 16. The layout, and so every bit, depends on n alone: a last group is filled with copies.
+// Column i of a row is in block (i mod 16) / rows, vector i mod rows; a sum adds the columns of equal i mod 16 in order, then
+// folds these 16. The layout, and so every bit, depends only on n: the last group is filled with copies.
 
 #if defined(ENTROPIC_ROWS_SHORT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_ROWS_SHORT_INL_H_
@@ -66,8 +66,8 @@ class ShortRows {
   HWY_INLINE size_t size() const { return n_; }
   HWY_INLINE void Resize(size_t n) { n_ = n, chunks_ = (n + 15) / 16; }
 
-  // rows[i] for i < kRows may repeat. Columns beyond n become `fill`, a lower bound. Returns the maximum of each row in all
-  // its lanes; NaN as in RowMax.
+  // rows[i] for i < kRows may repeat. Columns beyond n become `fill`, a lower bound. Returns the maximum of each row in all its
+  // lanes, with NaN as in RowMax.
   HWY_INLINE V Load(const T* const* rows, T fill) {
     V max = hn::Set(d_, fill);
     for (size_t column = 0; column < chunks_ * 16; column += kLanes) {
@@ -112,7 +112,7 @@ class ShortRows {
     }
   }
 
-  // The same, and sums[r] = the sum of the results in row r.
+  // entry = f(entry) for all, and sums[r] = the sum of the results in row r.
   template <class F>
   HWY_INLINE void TransformAndSum(double* sums, F&& f) {
     V acc[kVectors];
@@ -145,8 +145,8 @@ class ShortRows {
     for (size_t k = 0; k < K; ++k) sums[k] = FoldSpread(acc[k]);
   }
 
-  // The same where add(entries, acc) adds the terms to the K accumulators itself, by fused operations where a term is a
-  // product. One vector of a chunk after the other, as few accumulators as there are terms.
+  // The same sums, but add(entries, acc) adds the terms to the K accumulators itself, by fused operations if a term is a
+  // product. It takes one vector of a chunk after the other, with one accumulator for each term.
   template <size_t K, class Add>
   HWY_INLINE void FusedSums(V (&sums)[K], Add&& add) const {
     V acc[K][kVectors];
@@ -160,7 +160,7 @@ class ShortRows {
   }
 
   // sums[k][r] = the sum over row r of term k, added in float64 across columns of different i mod 16; the first terms become
-  // the entries of `first`. One vector of a chunk after the other, as few accumulators as there are terms.
+  // the entries of `first`. It takes one vector of a chunk after the other, with one accumulator for each term.
   template <size_t K, class Visit>
   HWY_INLINE void SumsInto(ShortRows& first, double (&sums)[K][16], Visit&& visit) const {
     V acc[K][kVectors];
@@ -203,7 +203,7 @@ class ShortRows {
   }
 
  private:
-  // The maximum of a row's lanes in all of them.
+  // The maximum of a row's lanes, in all of these lanes.
   static HWY_INLINE V SpreadMax(V max) {
 #if HWY_TARGET != HWY_SCALAR
     if constexpr (kLanes / kRows >= 4) max = hn::Max(max, hn::ConcatLowerUpper(D(), max, max));
@@ -212,8 +212,8 @@ class ShortRows {
     return max;
   }
 
-  // Folds the 16 columns of a chunk, with the result in every lane of the row: first the vectors of a span, then spans,
-  // then blocks, whose halves are swapped rather than dropped. The same pairs meet on every target.
+  // Folds the 16 columns of a chunk, with the result in every lane of the row: first the vectors of a span, then spans, then
+  // blocks, whose halves are swapped rather than dropped. Every target folds the same pairs.
   static HWY_INLINE V FoldSpread(const V* acc) {
     V span[kSpans];
     for (size_t g = 0; g < kSpans; ++g) span[g] = FoldSpan(acc + g * kRows);
@@ -257,7 +257,7 @@ class ShortRows {
     FoldWide(wide, sums);
   }
 
-  // The same fold in float64, where a vector of T is one or two, and the result one number for each row.
+  // The fold in float64, where a vector of T is one or two vectors. The result is one number for each row.
   static HWY_INLINE void FoldWide(const V64* wide, double* sums) {
     constexpr size_t kParts = kWide / kVectors;
     V64 part[kSpans * kParts];

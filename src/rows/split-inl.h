@@ -1,6 +1,6 @@
-// Walks along a row that threads share where it is long: by groups, whose sums may come in any order (reduce-inl.h), so that
-// the number of threads changes no bit. What is visited must not use the thread's own memory (scratch.h), and should capture by
-// value: a variable that other threads are told of is in memory, for the rows of one thread too.
+// Walks along a row. Threads share a long row by groups, whose sums may come in any order (reduce-inl.h), so that the number of
+// threads changes no bit. The visitor must not use the thread's own memory (scratch.h), and should capture by value: a variable
+// that other threads can see stays in memory, even for rows of one thread.
 
 #if defined(ENTROPIC_ROWS_SPLIT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_ROWS_SPLIT_INL_H_
@@ -19,10 +19,10 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// Rows of fewer are worth no second thread in each of their walks.
+// Shorter rows do not use a second thread in a walk.
 inline constexpr size_t kLeastSplit = 16 * kGroup;
 
-// visit(group, begin, end) for each group, on any thread.
+// Calls visit(group, begin, end) for each group, on any thread.
 template <class Visit>
 HWY_NOINLINE void ForEachGroup(size_t n, const Visit& visit) {
   parallel_groups((n + kGroup - 1) / kGroup, kGroup, [&](size_t first, size_t last) HWY_ATTR {

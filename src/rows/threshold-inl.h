@@ -14,13 +14,13 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// tau = high + low, twice the precision of float64: with n entries in the support an error of tau enters the sum n times.
+// tau = high + low, with twice the precision of float64: with n entries in the support, an error of tau enters the sum n times.
 struct Threshold {
   double high, low;
 };
 
-// tau with sum max(z_i - tau, 0) = 1, for z <= 0 with maximum 0, filled up with -inf to a multiple of 16, from a start that is
-// not above it; -1 never is. The order of the sums is that of 16 lanes, on every target.
+// tau with sum max(z_i - tau, 0) = 1, for z <= 0 with maximum 0, padded with -inf to a multiple of 16, from a start that is not
+// above tau; -1 never is. The order of the sums is that of 16 lanes, on every target.
 template <class T>
 HWY_INLINE Threshold SimplexThreshold(const T* z, size_t n, double start = -1) {
   const D64 d;

@@ -1,6 +1,6 @@
-// A chain of steps over one row: what each leaves is softmax(x / temperature) over the scores that survive, and so a step
-// changes the temperature or packs the survivors closer. They stay in the order of their indices: of equal scores the first
-// one has the lowest index, and every step works on them as on a row.
+// A chain of steps over one row. After each step the distribution is softmax(x / temperature) over the surviving scores, so a
+// step changes the temperature or packs the survivors closer. Survivors stay in the order of their indices, so that of equal
+// scores the first has the lowest index, and every step treats them as a row.
 
 #if defined(ENTROPIC_SAMPLING_CHAIN_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_SAMPLING_CHAIN_INL_H_
@@ -30,10 +30,10 @@ template <class T>
 class Chain {
  public:
   using D = RowTag<T>;
-  // Of the width of a score, so that both are packed alike.
+  // An index has the width of a score, so that both are packed in the same way.
   using Index = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
 
-  // Bytes that a row of n takes: what is packed, a vector at a time, and what the steps and draws take in turn.
+  // Bytes for a row of n: the packed scores, a vector at a time, and the memory of the steps and draws, which share it.
   static size_t Memory(size_t n) {
     const size_t blocks = MostBlocks(n);
     const size_t steps[] = {Arena::room<T>(LargestKScratch(n)), Arena::room<T>(MassCutScratch(n)) + Arena::room<T>(n),
@@ -43,7 +43,7 @@ class Chain {
            *std::max_element(std::begin(steps), std::end(steps));
   }
 
-  // All of a row of n scores.
+  // A chain over all n scores of a row.
   HWY_INLINE Chain(const T* x, size_t n, Arena memory) : x_(x), n_(n), most_blocks_(MostBlocks(n)) {
     packed_ = memory.take<T>(n + 16);
     packed_index_ = memory.take<Index>(n + 16);
@@ -77,14 +77,14 @@ class Chain {
 
   HWY_INLINE void Apply(const step::MinP& op) { Keep(Within(max_, temperature_ * LogNumber(op.p))); }
 
-  // |-log p - H| is the distance of a score from the mean score under p, over the temperature. The least distance within which
-  // there is the mass is found by halving an interval of numbers; of the scores at that distance the first few stay.
+  // |-log p - H| is the distance of a score from the mean score under p, divided by the temperature. The least distance within
+  // which the mass lies is found by bisection; of the scores at exactly that distance the first few are kept.
   HWY_NOINLINE void Apply(const step::TypicalP& op) {
     if (op.p == 1) return;
     const D d;
     Arena memory = memory_;
     T *const mass = memory.take<T>(n_ + 16), *const distance = memory.take<T>(n_ + 16);
-    T* const all = memory.take<T>(n_);  // distances, for after the search has packed the others
+    T* const all = memory.take<T>(n_);  // distances, for use after the search has packed the other array
     const double total = Terms(d, mass), mean = MeanScore(mass) / total;
     const D64 d64;
     const V64 center = hn::Set(d64, static_cast<double>(max_) + mean);
@@ -94,7 +94,7 @@ class Chain {
     });
     std::copy(all, all + n_, distance);
     const auto [within, ties] = WithinMass(mass, distance, n_, op.p * total);
-    // The last of the scores at that distance which stays.
+    // The end of the kept scores at that distance.
     const size_t end = EndOfFirst(d, all, n_, within, ties);
     const auto limit = hn::Set(d, within);
     Keep(-kInfinity<T>, [&](hn::Vec<D> x, size_t i, size_t count) HWY_ATTR {
@@ -129,7 +129,7 @@ class Chain {
     for (size_t i = 0; i < n_; ++i) p[index_[i]] = static_cast<T>(e[i] * inverse);
   }
 
-  // Before draws: survivors of a block of noise are looked at through their maximum.
+  // Called before draws: the survivors of a block of noise are represented by their maximum.
   HWY_INLINE void FindBlocks() {
     if (index_ == nullptr || n_ <= kFew) return;
     block_begin_ = memory_.take<size_t>(most_blocks_ + 1);
@@ -145,8 +145,8 @@ class Chain {
     block_begin_[blocks_] = n_;
   }
 
-  // The largest of x / temperature - log E, of equal ones that with the lowest index. -log of the least E of a block and its
-  // largest score bound what it can reach: most blocks are passed over, and the noise in them never found.
+  // The index of the largest x / temperature - log E, of equal ones the lowest index. A block's least E and its largest score
+  // bound its keys, so most blocks are skipped, and their noise is never calculated.
   HWY_INLINE int64_t Draw(NoiseKey key) const {
     const DrawNoise noise(key);
     Best best;
@@ -174,12 +174,12 @@ class Chain {
       const size_t end = index_ == nullptr ? HWY_MIN(begin + kNoiseBlock, n_) : block_begin_[block + 1];
       Look(noise, begin, end, best);
     };
-    // The most promising first: it leaves few others.
+    // The most promising block comes first: it leaves few others.
     const double highest = RowMax(D64(), bounds, blocks);
     const size_t first = static_cast<size_t>(std::find(bounds, bounds + blocks, highest) - bounds);
     look(first);
     for (size_t b = 0; b < blocks; ++b) {
-      // Logarithms are rounded: a bound that is a little too low must not decide.
+      // Logarithms are rounded, so a bound that is a little too low must not decide.
       if (b != first && bounds[b] >= best.key - 1e-12 * (1 + std::abs(best.key))) look(b);
     }
     return best.index;
@@ -195,7 +195,7 @@ class Chain {
     int64_t index = -1;
   };
 
-  // The maximum of the row, and what is extraordinary about it.
+  // Finds the maximum of the row, and its special cases.
   HWY_INLINE void Survey() {
     const bool nan = BlockMaxima();
     max_ = RowMax(D(), block_max_, (n_ + kNoiseBlock - 1) / kNoiseBlock);
@@ -208,7 +208,7 @@ class Chain {
     }
   }
 
-  // The maximum of each block; whether there is a NaN.
+  // Finds the maximum of each block, and returns whether there is a NaN.
   HWY_INLINE bool BlockMaxima() {
     const D d;
     auto nan = hn::Lt(hn::Zero(d), hn::Zero(d));
@@ -224,7 +224,7 @@ class Chain {
     return !hn::AllFalse(d, nan);
   }
 
-  // +inf scores are equally likely: equal scores.
+  // +inf scores are equally likely, so they become equal scores.
   HWY_NOINLINE void KeepInfinite() {
     size_t kept = 0;
     for (size_t i = 0; i < n_; ++i) {
@@ -236,7 +236,7 @@ class Chain {
     Pack(kept);
   }
 
-  // All finite scores, as equal ones.
+  // Makes all finite scores equal.
   HWY_NOINLINE void Flatten() {
     size_t kept = 0;
     for (size_t i = 0; i < n_; ++i) {
@@ -249,16 +249,16 @@ class Chain {
     Pack(kept);
   }
 
-  // From here on they are where they have been packed.
+  // From here on the survivors are packed.
   HWY_INLINE void Pack(size_t kept) {
     x_ = packed_;
     index_ = packed_index_;
     n_ = kept;
   }
 
-  // Packs what `keeps(x, i)` says, a mask of a vector. `least`: what is below it does not stay.
+  // Packs the scores in the mask keeps(x, i) of each vector. Scores below `least` are never kept.
   //
-  // Where many of a row's scores survive, they stay in their places and what goes becomes absent: no index is needed.
+  // If many scores of a row survive, they stay in their places and the others become absent; then no index is needed.
   template <class Keeps>
   HWY_INLINE void Keep(T least, Keeps&& keeps) {
     const D d;
@@ -308,7 +308,7 @@ class Chain {
     Keep(cut.least, [&](hn::Vec<D> x, size_t i, size_t /*count*/) HWY_ATTR { return cut.Keeps(D(), x, i); });
   }
 
-  // Scores that the temperature would take out of T's range are brought into it.
+  // Scales scores that the temperature would take out of T's range.
   HWY_INLINE void Rescale() {
     if (HWY_LIKELY(!IsExtremeTemperature<T>(temperature_))) return;
     temperature_ =
@@ -350,15 +350,16 @@ class Chain {
 
   struct Distance {
     T within;
-    size_t ties;  // how many at that distance are needed, in order
+    size_t ties;  // number of scores needed at that distance, in order
   };
 
-  // The least distance within which masses reach `target`, and how many at it. Both arrays are overwritten; room for n + 16.
+  // The least distance within which masses reach `target`, and the number of scores needed at it. Both arrays are overwritten
+  // and have room for n + 16.
   static HWY_INLINE Distance WithinMass(T* mass, T* distance, size_t n, double target) {
     const D d;
     using O = Ordered<T>;
     double reached = 0;
-    // What has no mass is not needed.
+    // Scores without mass are not needed.
     n = PackPairs(mass, distance, n, -1, std::numeric_limits<T>::max());
     for (;;) {
       T low = distance[0], high = distance[0];
@@ -389,7 +390,7 @@ class Chain {
     }
   }
 
-  // Those with a mass and a distance in (low, high], to the front; how many there are.
+  // Moves those with a mass and a distance in (low, high] to the front, and returns their number.
   static HWY_INLINE size_t PackPairs(T* mass, T* distance, size_t n, T low, T high) {
     const D d;
     const auto above = hn::Set(d, low), limit = hn::Set(d, high);
@@ -418,7 +419,7 @@ class Chain {
     return LogNumber(sums[0]) - sums[1] / sums[0];
   }
 
-  // Sets the temperature that gives the entropy, or takes the nearest there is: equal scores, or the largest alone.
+  // Sets the temperature that gives the entropy, or takes the nearest possible distribution: equal scores, or only the largest.
   HWY_NOINLINE void Normalize(double entropy) {
     RowSurvey<T> row;
     Condensed few = {nullptr, 0, nullptr, 0, 0};
@@ -437,7 +438,7 @@ class Chain {
       double sum;
       double* const e = memory.take<double>(n_);
       gamma = FindGammaWide(row, x_, n_, {entropy, entropy}, {}, e, &sum).gamma;
-      // Only of scores whose differences are no normal numbers, or nearly so: log p in their place.
+      // This only happens if differences of scores are not normal numbers, or nearly not; log p then replaces the scores.
       if (!(gamma > 0x1p-1000 && gamma < 0x1p1000)) {
         for (size_t i = 0; i < n_; ++i) {
           packed_index_[i] = index_ == nullptr ? static_cast<Index>(i) : index_[i];
@@ -462,7 +463,7 @@ class Chain {
     }
   }
 
-  // The best of the survivors [begin, end).
+  // Finds the best of the survivors [begin, end).
   HWY_INLINE void Look(const DrawNoise& noise, size_t begin, size_t end, Best& best) const {
     const D64 d;
     const V64 max = hn::Set(d, static_cast<double>(max_)), scale = hn::Set(d, 1 / temperature_);
@@ -486,7 +487,7 @@ class Chain {
   double temperature_ = 1;
   T *packed_, *block_max_;
   Index* packed_index_;
-  Arena memory_;  // what is left
+  Arena memory_;  // the rest of the memory
   size_t* block_begin_ = nullptr;
   size_t blocks_ = 0;
 };

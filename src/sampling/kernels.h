@@ -1,4 +1,4 @@
-// What the targets' part of sampling offers to the dispatching part, for one row.
+// The interface between the kernels of sampling and the code that dispatches them, for one row.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,9 @@ struct SamplingKernels {
   void (*draw)(std::span<const Step>, const T* x, std::size_t n, std::uint64_t seed, std::uint64_t stream,
                std::uint64_t position, std::int64_t* indices, std::size_t count, Arena memory);
   void (*probs)(std::span<const Step>, const T* x, std::size_t n, T* p, Arena memory);
-  // Bytes of memory that these want for a row of n.
+  // Bytes of memory that these need for a row of n.
   std::size_t (*memory)(std::size_t n);
-  // y = x - max x + G. x may be null for G alone.
+  // y = x - max x + G. x may be null for only G.
   void (*add_noise)(const T* x, std::size_t n, NoiseKey, T* y);
 };
 

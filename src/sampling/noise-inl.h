@@ -1,10 +1,10 @@
-// Exponential noise, a function of (seed, stream, position, index), that is found block by block: of 64 indices first the
-// smallest, and only where that could win the others.
+// Exponential noise, a function of (seed, stream, position, index), which is calculated by blocks of 64 indices: first the
+// smallest, and only if that could win, the others.
 //
-// The minimum of 64 independent Exp(1) is Exp(1)/64, its place is uniform and independent of it, and what the others have
-// beyond it is Exp(1) again, independently, for the exponential forgets. So
+// The minimum of 64 independent Exp(1) is Exp(1)/64, and its place is uniform and independent of it. The others exceed it by
+// independent Exp(1), because the exponential distribution has no memory. So
 //   E_i = M at i = J, M + F_i elsewhere,   M ~ Exp(1)/64, J uniform in the block, F_i ~ Exp(1)
-// are 64 independent Exp(1): the same numbers whichever of them are asked for, and M bounds them all.
+// are 64 independent Exp(1). They do not depend on which of them are calculated, and M bounds them all.
 
 #if defined(ENTROPIC_SAMPLING_NOISE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_SAMPLING_NOISE_INL_H_
@@ -32,14 +32,14 @@ class DrawNoise {
 
   HWY_INLINE explicit DrawNoise(NoiseKey key) : key_(key) {}
 
-  // M of these blocks.
+  // The M of these blocks.
   HWY_INLINE V SmallestOf(VU blocks) const {
     VU bits, place;
     Bits(hn::Or(blocks, hn::Set(U(), kBlocks)), &bits, &place);
     return Smallest(bits);
   }
 
-  // E of these indices.
+  // The E of these indices.
   HWY_INLINE V Of(VU index) const {
     const D d;
     const U u;
@@ -53,12 +53,12 @@ class DrawNoise {
   }
 
  private:
-  // Counters of blocks have this bit, those of pairs of indices have not.
+  // Counters of blocks have this bit; counters of pairs of indices do not.
   static constexpr uint64_t kBlocks = uint64_t{1} << 63;
 
   static HWY_INLINE V Smallest(VU bits) { return hn::Mul(Exponential(bits), hn::Set(D(), 1.0 / kNoiseBlock)); }
 
-  // -log(1 - w) for w = (bits + 1/2) 2^-64 rounded to 53 bits: near 0, where draws are decided, it has all its digits down to
+  // -log(1 - w) for w = (bits + 1/2) 2^-64 rounded to 53 bits. Near 0, where draws are decided, it has all its digits, down to
   // 2^-65.
   static HWY_INLINE V Exponential(VU bits) {
     const D d;
@@ -81,7 +81,7 @@ class DrawNoise {
     *first = hn::Set(u, bits[0] | uint64_t{bits[1]} << 32);
     *second = hn::Set(u, bits[2] | uint64_t{bits[3]} << 32);
 #else
-    // A word in the lower half of each lane; what is in the upper halves takes no part in the products.
+    // A word in the lower half of each lane; the products ignore the upper halves.
     const hn::Repartition<uint32_t, U> half;
     const VU low = hn::Set(u, 0xffffffff);
     VU c0 = counter, c1 = hn::ShiftRight<32>(counter), c2 = hn::Set(u, key_.upper0), c3 = hn::Set(u, key_.upper1);
@@ -103,14 +103,16 @@ class DrawNoise {
   NoiseKey key_;
 };
 
-// y = x - max x + G, G = -log E; of a row without a finite maximum as its distribution is. x may be null for G alone.
+// y = x - max x + G, with G = -log E; a row without a finite maximum gets scores for its distribution. x may be null for only
+// G.
 template <class T>
 HWY_NOINLINE void AddNoiseRow(const T* x, size_t n, NoiseKey key, T* y) {
   const D64 d;
   const DrawNoise noise(key);
   const T max = x == nullptr ? T(0) : RowMax(RowTag<T>(), x, n);
   if (!IsFinite(max)) {
-    // Without a distribution all -inf or NaN; else what is +inf is equally likely, and nothing else is.
+    // A row without a distribution becomes all -inf or NaN; otherwise +inf scores are equally likely, and the others
+    // impossible.
     const bool nan = FindNonFinite(x, n).nan;
     const RowTag<T> narrow;
     const auto top = hn::Set(narrow, kInfinity<T>), none = hn::Set(narrow, nan ? kNaN<T> : -kInfinity<T>);

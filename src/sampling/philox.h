@@ -1,5 +1,5 @@
-// Philox4x32-10, the counter-based generator of Salmon, Moraes, Dror and Shaw, SC 2011: 128 bits as a function of a counter and
-// a key.
+// Philox4x32-10, the counter-based generator of Salmon, Moraes, Dror and Shaw, SC 2011: it makes 128 bits from a counter and a
+// key.
 #pragma once
 
 #include <array>
@@ -27,10 +27,10 @@ struct Philox {
   }
 };
 
-// The noise of one draw: of each index a function, and of each block of 64 indices.
+// The noise of one draw: a function of each index, and of each block of 64 indices.
 //
-// (seed, stream, position) is more than a key and a counter hold beside an index. One call makes of it the key and the upper
-// half of the counters of this draw.
+// A key and a counter have no room for (seed, stream, position) beside an index. So one call of the generator turns them into
+// the key and the upper half of the counters of this draw.
 struct NoiseKey {
   Philox::Key key;
   std::uint32_t upper0, upper1;

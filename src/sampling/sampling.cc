@@ -62,7 +62,7 @@ void check_noise(std::string_view name, const Noise& noise, std::size_t rows) {
   if (!noise.streams.empty()) check_size(name, "streams", noise.streams.size(), rows);
 }
 
-// Indices are packed in the width of a score.
+// Indices are packed with the width of a score.
 template <class T>
 void check_scores(std::string_view name, const MatrixView<const T>& x) {
   check_layout(name, "x", x);
@@ -73,7 +73,7 @@ std::uint64_t stream_of(const Noise& noise, std::size_t r) {
   return noise.streams.empty() ? noise.stream + r : noise.streams[r];
 }
 
-// work(r, x of row r in the type to compute in, memory) for each row.
+// Calls work(r, row r of x in the type of the computation, memory) for each row.
 template <class T, class Work>
 void for_rows(MatrixView<const T> x, std::size_t cost, const Work& work) {
   const std::size_t room = sampling_kernels<Working<T>>().memory(x.cols);

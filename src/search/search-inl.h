@@ -1,4 +1,4 @@
-// The searches for a SIMD target, with the numbers they calculate with: double, float, and vectors with a row in each lane.
+// The searches for a SIMD target, and the arithmetic of their types: double, float, and vectors with a row in each lane.
 
 #if defined(ENTROPIC_SEARCH_SEARCH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_SEARCH_SEARCH_INL_H_
@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// Fused where vectors have it, so that a number's results are those of a lane.
+// Fused if vectors have a fused operation, so that a number gives the same results as a lane.
 HWY_INLINE double MulAdd(double a, double b, double c) {
 #if HWY_NATIVE_FMA
   return __builtin_fma(a, b, c);
@@ -26,7 +26,7 @@ HWY_INLINE double MulAdd(double a, double b, double c) {
 }
 HWY_INLINE double NegMulAdd(double a, double b, double c) { return MulAdd(-a, b, c); }
 HWY_INLINE double MulSub(double a, double b, double c) { return MulAdd(a, b, -c); }
-// The second where either is NaN, as the instructions.
+// Returns the second if either is NaN, like the instructions.
 HWY_INLINE double Min(double a, double b) { return a < b ? a : b; }
 HWY_INLINE double Max(double a, double b) { return a > b ? a : b; }
 HWY_INLINE double Abs(double a) { return std::abs(a); }

@@ -1,5 +1,5 @@
-// The searches as plain code, for the host and, by nvcc, for the device: for moments and sums that somebody else takes, such as
-// processes that have a part of a row each, or a GPU. The results have the bits of SIMD targets with FMA.
+// The searches as plain code, for the host and, with nvcc, for the device. Other code calculates the moments and sums, such as
+// processes with a part of a row each, or a GPU. The results have the bits of SIMD targets with FMA.
 #pragma once
 
 #include <cfloat>
@@ -21,7 +21,7 @@ namespace search {
 ENTROPIC_SEARCH double MulAdd(double a, double b, double c) { return fma(a, b, c); }
 ENTROPIC_SEARCH double NegMulAdd(double a, double b, double c) { return fma(-a, b, c); }
 ENTROPIC_SEARCH double MulSub(double a, double b, double c) { return fma(a, b, -c); }
-// The second where either is NaN, as the instructions.
+// Returns the second if either is NaN, like the instructions.
 ENTROPIC_SEARCH double Min(double a, double b) { return a < b ? a : b; }
 ENTROPIC_SEARCH double Max(double a, double b) { return a > b ? a : b; }
 ENTROPIC_SEARCH double Abs(double a) { return fabs(a); }
@@ -31,7 +31,7 @@ ENTROPIC_SEARCH double Select(bool chosen, double a, double b) { return chosen ?
 ENTROPIC_SEARCH float Select(bool chosen, float a, float b) { return chosen ? a : b; }
 ENTROPIC_SEARCH bool All(bool chosen) { return chosen; }
 
-// Log of src/rows/exp_log-inl.h, where it is explained, of one number.
+// Log of one number, as in src/rows/exp_log-inl.h, which explains it.
 ENTROPIC_SEARCH double Log(double x) {
   if (!(x > 0)) return x == 0 ? -INFINITY : NAN;
   if (!(x <= DBL_MAX)) return x;
@@ -58,7 +58,7 @@ ENTROPIC_SEARCH double Log(double x) {
   return fma(k, 0x1.62e42fefa38p-1, f + fma(k, 0x1.ef35793c7673p-45, tail));
 }
 
-// Exp of src/rows/exp_log-inl.h of one number.
+// Exp of one number, as in src/rows/exp_log-inl.h.
 ENTROPIC_SEARCH double Exp(double x) {
   if (x != x) return x;
   constexpr double kMagic = 0x1.8p52;

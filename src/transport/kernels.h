@@ -1,4 +1,4 @@
-// What every SIMD target has for transport: passes over the rows of a cost matrix.
+// The kernels of every SIMD target for transport: passes over the rows of a cost matrix.
 #pragma once
 
 #include <cstddef>
@@ -8,20 +8,20 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
-// Which arcs may enter the basis of the network simplex, and at what cost.
+// The arcs that may enter the basis of the network simplex, and their costs.
 struct Pricing {
   enum class Kind {
     cost,         // every arc at its cost; +inf never enters
-    feasibility,  // arcs of cost at most `limit`, for nothing
-    masked,       // of these the ones that join nodes of one level, at their cost
+    feasibility,  // arcs of cost at most `limit`, at cost 0
+    masked,       // those of these arcs that join nodes of one level, at their cost
   };
   Kind kind = Kind::cost;
   double limit = 0;
-  const double* levels = nullptr;  // of the columns
-  double level = 0;                // of this row
+  const double* levels = nullptr;  // levels of the columns
+  double level = 0;                // level of this row
 };
 
-// Arcs that are likely to enter, in pieces of kPiece, of which each row has `pieces`.
+// Arcs that are likely to enter, in pieces of kPiece; each row has `pieces` of them.
 struct Shortlists {
   static constexpr std::size_t kPiece = 24;
   const double* cost;
@@ -36,11 +36,11 @@ struct EnteringArc {
 
 template <class T>
 struct TransportKernels {
-  // The least c_j + p_j, +inf where there is none.
+  // The least c_j + p_j, +inf if there is none.
   double (*least)(const Pricing&, const T* c, const double* p, std::size_t m);
   // The first j with c_j + p_j = sum, or m.
   std::size_t (*find)(const Pricing&, const T* c, const double* p, std::size_t m, double sum);
-  // Each j with c_j + p_j <= limit and its sum, in order; returns how many.
+  // Stores each j with c_j + p_j <= limit and its sum, in order; returns their number.
   std::size_t (*below)(const Pricing&, const T* c, const double* p, std::size_t m, double limit, double* sums,
                        std::int32_t* columns);
   // The smallest reduced cost, if below -tolerance, in pieces [begin, end).
@@ -58,7 +58,7 @@ struct TransportKernels {
   std::size_t (*find_invalid)(const T* c, std::size_t m);
 };
 
-// The functions of the best target, or of the one that is forced.
+// The functions of the best target, or of the forced one.
 template <class T>
 TransportKernels<T> transport_kernels();
 

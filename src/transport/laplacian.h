@@ -1,5 +1,5 @@
-// Newton's method for potentials of columns, where turns of rows and columns are slow: what its Hessian is made of, and the
-// equations.
+// Newton's method for potentials of columns, for problems in which alternating rows and columns is slow: the terms of its
+// Hessian, and the linear equations.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
-constexpr std::size_t kNewtonColumns = 1024;  // of no more, as the Hessian is a full matrix
-constexpr double kNegligible = 0x1p-70;       // of a row's sum: no entry of the Hessian is that of such a number
-constexpr int kStalled = 50;                  // so many steps without a smaller error: rounding is all that is left
+constexpr std::size_t kNewtonColumns = 1024;  // at most this many columns, because the Hessian is a full matrix
+constexpr double kNegligible = 0x1p-70;       // of a row's sum: smaller entries do not enter the Hessian
+constexpr int kStalled = 50;                  // steps without a smaller error, after which only rounding is left
 
-// Adds mass q q^T, q the row over its sum, below the diagonal of a matrix; `some` is working memory.
+// Adds mass q q^T, q the row over its sum, below the diagonal of a matrix; `some` is a workspace.
 inline void add_products(std::vector<double>& q, double sum, double mass, std::vector<std::size_t>& some,
                          std::vector<double>& to) {
   const std::size_t m = q.size();
@@ -28,9 +28,9 @@ inline void add_products(std::vector<double>& q, double sum, double mass, std::v
   }
 }
 
-// (D - W + diag(leak)) x = r, W the weights below the diagonal and D their sums. Each is eliminated into the others by sums of
-// numbers that are not negative, so that connections of any weakness keep their digits (Grassmann, Taksar and Heyman).
-// up_to_constant: the first is 0 in place of what the leaks, which are only there to join what falls apart, make of it.
+// Solves (D - W + diag(leak)) x = r, where W has the weights below the diagonal and D their sums. Each unknown is eliminated
+// with sums of non-negative numbers only, so that even weak connections keep their digits (Grassmann, Taksar and Heyman).
+// up_to_constant: the first unknown is 0; the leaks only connect separate components then.
 inline std::vector<double> solve_laplacian(std::vector<double> w, std::vector<double> r, std::vector<double> leak,
                                            bool up_to_constant) {
   const std::size_t m = r.size();

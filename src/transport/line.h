@@ -15,7 +15,7 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
-// A number as an integer of the same order: sorting then needs no comparisons.
+// A number as an integer in the same order: sorting then needs no comparisons.
 inline std::uint32_t to_key(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x + 0.0f);  // -0 is 0
   return bits ^ (bits >> 31 != 0 ? ~0u : 0x80000000u);
@@ -29,7 +29,7 @@ inline double from_key(std::uint64_t key) {
   return std::bit_cast<double>(key ^ (key >> 63 != 0 ? std::uint64_t{1} << 63 : ~std::uint64_t{0}));
 }
 
-// A key and what goes with it.
+// A key and its data.
 template <class Key, class With>
 struct Item {
   Key key;
@@ -45,7 +45,7 @@ Key key_of(const Item<Key, With>& item) {
 }
 
 // Sorts by key and keeps the order of equal ones: by the last 8 bits first (Hollerith 1889, Knuth 5.2.5). 256 places to write
-// to fit the nearest cache; with 11 bits fewer passes take longer.
+// to fit the nearest cache; with 11 bits there are fewer passes, but they take longer.
 template <class Item>
 void sort_items(std::vector<Item>& items, std::vector<Item>& other) {
   using Key = decltype(key_of(items.front()));
@@ -74,14 +74,14 @@ void sort_items(std::vector<Item>& items, std::vector<Item>& other) {
 template <class T>
 using Key = decltype(to_key(T()));
 
-// One thread's working memory.
+// One thread's workspace.
 template <class T>
 struct Line {
   std::vector<Key<T>> keys, more_keys;
   std::vector<Item<Key<T>, std::uint32_t>> indexed, more_indexed;
   std::vector<Item<Key<T>, T>> weighted, more_weighted;
   std::vector<double> x, y;               // sorted
-  std::vector<std::uint32_t> x_at, y_at;  // where they were
+  std::vector<std::uint32_t> x_at, y_at;  // their indices before sorting
   std::vector<T> a, b;                    // weights in the order of x and y
   WholeMasses masses;
   std::vector<double> f, g;
@@ -97,7 +97,7 @@ void sort_samples(Line<T>& line, const T* samples, std::size_t n, std::vector<do
   for (std::size_t i = 0; i < n; ++i) sorted[i] = from_key(line.keys[i]);
 }
 
-// And `carried` in the same order, with_of(i) for sample i.
+// The samples in order, and `carried` in the same order, with_of(i) for sample i.
 template <class T, class With>
 void sort_samples(std::vector<Item<Key<T>, With>>& items, std::vector<Item<Key<T>, With>>& more, const T* samples,
                   std::size_t n, std::vector<double>& sorted, std::vector<With>& carried, const auto& with_of) {
@@ -112,8 +112,8 @@ void sort_samples(std::vector<Item<Key<T>, With>>& items, std::vector<Item<Key<T
   }
 }
 
-// Calls visit(i, j, mass, step) along the monotone plan: step 1 leaves row i next, 2 column j, 3 both, 0 ends. Every row and
-// column is met, also those without mass.
+// Calls visit(i, j, mass, step) along the monotone plan: step 1 then leaves row i, 2 column j, 3 both, and 0 ends. It visits
+// every row and column, also those without mass.
 template <class Visit>
 void walk(std::size_t n, std::size_t m, const auto& mass_a, const auto& mass_b, Visit&& visit) {
   std::size_t i = 0, j = 0;
@@ -132,12 +132,12 @@ void walk(std::size_t n, std::size_t m, const auto& mass_a, const auto& mass_b, 
 
 inline double apart(double x, double y, double scale) { return x == y ? 0 : std::abs(x * scale - y * scale); }
 
-// The distance of sorted x and y. With masses as whole numbers of which `unit` makes fractions of 1. gradient(i, j, d) gets for
-// each pair of the plan the derivative of the distance in x_i.
+// The distance of sorted x and y. Masses are whole numbers; times `unit` they are fractions of 1. For each pair of the plan,
+// gradient(i, j, d) gets the derivative of the distance in x_i.
 template <class Gradient>
 double line_distance(const std::vector<double>& x, const std::vector<double>& y, const auto& mass_a, const auto& mass_b,
                      double unit, double order, bool wanted, Gradient&& gradient) {
-  // Half of what there is: differences do not overflow.
+  // With halves, differences do not overflow.
   const double scale =
       std::max({std::abs(x.front()), std::abs(x.back()), std::abs(y.front()), std::abs(y.back())}) > 0x1p1022 ? 0.25 : 1;
   double largest = 0;
@@ -160,14 +160,14 @@ double line_distance(const std::vector<double>& x, const std::vector<double>& y,
   CompensatedSum sum;
   const double inverse = 1 / largest;
   const bool divide = !(inverse <= std::numeric_limits<double>::max());
-  // The largest is exactly 1, whatever power it is raised to.
+  // The largest is exactly 1, so any power of it is 1.
   const auto ratio = [&](double d) { return d == largest ? 1.0 : divide || largest < 1e-290 ? d / largest : d * inverse; };
   walk(x.size(), y.size(), mass_a, mass_b, [&](std::size_t i, std::size_t j, Mass mass, int) {
     if (mass == 0) return;
     const double d = apart(x[i], y[j], scale);
     sum.add_product(static_cast<double>(mass) * unit, order == 1 && !wanted ? d : power(ratio(d), order));
   });
-  // No mean is more than the largest, also where its rounding would be, beyond all numbers.
+  // A mean is at most the largest, even if rounding would make it overflow.
   if (order == 1 && !wanted) {
     const double reach = std::max(x.back() * scale, y.back() * scale) - std::min(x.front() * scale, y.front() * scale);
     return std::min(sum.value(), reach) / scale;

@@ -37,7 +37,7 @@ class CompensatedSum {
   double sum_ = 0, low_ = 0;
 };
 
-// The sum of masses, each of which is at least 0 and finite, and not all 0; refuse(what is wrong) throws.
+// The sum of masses. Each must be at least 0 and finite, and not all 0; refuse(what is wrong) throws.
 template <class T, class Refuse>
 double sum_of_masses(const T* masses, std::size_t n, const Refuse& refuse) {
   CompensatedSum sum;
@@ -54,7 +54,7 @@ double sum_of_masses(const T* masses, std::size_t n, const Refuse& refuse) {
   return sum.value();
 }
 
-// The same of one row of several, and of weights of all points.
+// The sum of one row of several, and of the weights of all points.
 template <class T>
 double check_masses(std::string_view operation, std::string_view name, const MatrixView<const T>& masses, std::size_t row) {
   return sum_of_masses(masses.row(row), masses.cols,
@@ -75,13 +75,13 @@ struct WholeMasses {
 
   double number(Mass mass) const { return std::ldexp(static_cast<double>(mass), -shift); }
 
-  // What a unit is of the sum of a.
+  // A unit as a fraction of the sum of a.
   double fraction(double sum_a) const { return 0x1p-100 / std::ldexp(sum_a, shift - 100); }
 
   template <class T>
   void set(std::span<const T> from_a, double sum_a, std::span<const T> from_b, double sum_b) {
-    // 2^100 units or a few more in all: a double with 53 bits that is no less than 2^-47 of the sum is whole. Sums that are
-    // nearly equal have one unit, so that equal masses remain equal; others each have their own.
+    // There are 2^100 units or a few more in all, so a double with 53 bits of at least 2^-47 of the sum is a whole number.
+    // Nearly equal sums share one unit, so that equal masses remain equal; otherwise each sum has its own.
     int top_a = std::ilogb(sum_a), top_b = std::ilogb(sum_b);
     if (std::abs(top_a - top_b) <= 1) top_a = top_b = std::max(top_a, top_b);
     shift = 100 - top_a;
@@ -93,7 +93,7 @@ struct WholeMasses {
     for (std::size_t j = 0; j < b.size(); ++j) total_b += b[j] = whole(scale_b(from_b[j]));
     rest -= total_b;
     if (rest == 0) return;
-    // In proportion, what is left after rounding to the largest.
+    // Scaled in proportion; the largest mass gets the rounding rest.
     const bool more = rest > 0;
     const double factor = std::abs(static_cast<double>(rest)) / static_cast<double>(total_b);
     for (std::size_t j = 0; j < b.size(); ++j) {
@@ -104,8 +104,8 @@ struct WholeMasses {
     *std::max_element(b.begin(), b.end()) += rest;
   }
 
-  // a and b in one unit, none scaled, and at their ends what remains of the other where `mass` is moved, or all that can be.
-  // Returns how much that is.
+  // a and b in one unit, neither scaled. If `mass`, or as much as possible, is moved, each gets one more entry for the
+  // remaining mass of the other. Returns the moved mass.
   template <class T>
   double set_part(std::span<const T> from_a, std::span<const T> from_b, double larger_sum, double mass) {
     const int top = std::ilogb(larger_sum);
@@ -122,14 +122,14 @@ struct WholeMasses {
   }
 
  private:
-  // Exact products, as long as they are no smaller than a double can be.
+  // Exact products, unless they underflow a double.
   struct ByPowerOf2 {
     explicit ByPowerOf2(int power) : half(std::ldexp(1.0, power / 2)), other(std::ldexp(1.0, power - power / 2)) {}
     double operator()(double x) const { return x * half * other; }
     double half, other;
   };
 
-  // x 2^100, at least 0 and below 4, without what is behind the point.
+  // The whole part of x 2^100, for x at least 0 and below 4.
   static Mass whole(double x) {
     const auto bits = std::bit_cast<std::uint64_t>(x);
     const int by = static_cast<int>(bits >> 52 & 0x7FF) - 1075 + 100;  // without the sign of -0

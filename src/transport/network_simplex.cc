@@ -1,4 +1,4 @@
-// The network simplex: a start that is close, short lists to price first, and full scans to be sure.
+// The network simplex: a good start, short lists that are priced first, and full scans at the end.
 
 #include "src/transport/network_simplex.h"
 
@@ -12,8 +12,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Pieces of short lists that are looked at together for one arc: with more the arc is better, and dearer. Where pivots move
-// many nodes it may be dearer: this many for each piece.
+// Pieces of short lists that are searched together for one arc: with more pieces the arc is better, but takes longer to find.
+// If pivots move many nodes, the search may take longer: one piece for this many nodes.
 constexpr std::size_t kLeastPieces = 8, kMovedForPiece = 16;
 // Arcs in the short lists, for each row or column.
 constexpr std::size_t kListed = Shortlists::kPiece;
@@ -32,7 +32,7 @@ Pricing NetworkSimplex<T>::pricing(int i) const {
   return rule;
 }
 
-// The cost of an arc of the basis under the rule: there may be arcs that may not enter, without flow.
+// The cost of an arc of the basis under the rule. The basis may have arcs without flow that may not enter.
 template <class T>
 double NetworkSimplex<T>::tree_cost(int i, int j) const {
   const double cost = row(i)[j];
@@ -60,7 +60,7 @@ void NetworkSimplex<T>::choose_shortlist(int i) {
   const auto m = static_cast<std::size_t>(columns_);
   const std::size_t wanted = std::min(list_length_, m);
   const auto below = [&](double limit) { return kernels_.below({}, c, p, m, limit, sums_.data(), columns_found_.data()); };
-  // A sample says below what about twice as many as wanted lie.
+  // A sample gives a limit below which there are about twice as many as wanted.
   std::size_t found = 0;
   if (m > 4 * wanted) {
     const std::size_t step = std::max<std::size_t>(1, m / 256);
@@ -93,7 +93,7 @@ void NetworkSimplex<T>::choose_shortlist(int i) {
   }
 }
 
-// Puts the row's arcs of reduced cost below limit into its short list, in place of the worst.
+// Puts the row's arcs with a reduced cost below the limit into its short list, where they replace the worst.
 template <class T>
 void NetworkSimplex<T>::refresh_shortlist(int i, double limit) {
   const double* const p = potential_.data() + rows_;
@@ -122,7 +122,7 @@ void NetworkSimplex<T>::refresh_shortlist(int i, double limit) {
   }
 }
 
-// Sets the costs in the short lists: those of the arcs, or nothing; +inf for what may not enter.
+// Sets the costs in the short lists: those of the arcs, or 0; +inf for arcs that may not enter.
 template <class T>
 void NetworkSimplex<T>::set_shortlist_costs(bool nothing) {
   for (const int i : row_list_) {
@@ -139,8 +139,8 @@ void NetworkSimplex<T>::set_shortlist_costs(bool nothing) {
   }
 }
 
-// A tree with flows that meet the masses: arcs by rising cost, less the least of its row and column, each with all the flow
-// that it can take.
+// A tree with flows that meet the masses. It takes arcs in the order of their cost minus the least of their row and column, and
+// gives each all the flow that it can take.
 template <class T>
 void NetworkSimplex<T>::start(std::span<const Mass> row_masses, std::span<const Mass> column_masses) {
   const auto n = static_cast<std::size_t>(rows_), m = static_cast<std::size_t>(columns_);
@@ -185,7 +185,7 @@ void NetworkSimplex<T>::start(std::span<const Mass> row_masses, std::span<const 
     while (row_rest_[i] != 0) {
       const double least = kernels_.least({}, row(i), ceiling_.data(), m);
       int j = static_cast<int>(least == kInfinity ? m : kernels_.find({}, row(i), ceiling_.data(), m, least));
-      if (least == kInfinity) {  // only by forbidden arcs
+      if (least == kInfinity) {  // only forbidden arcs are left
         while (column_rest_[open] == 0) ++open;
         j = open;
       }
@@ -196,7 +196,8 @@ void NetworkSimplex<T>::start(std::span<const Mass> row_masses, std::span<const 
   grow_tree();
 }
 
-// Joins what the flows join to one tree, by arcs without flow from a row of the lower part to a column of the upper one.
+// Joins the components of the flows to one tree, by arcs without flow from a row of the lower component to a column of the
+// upper one.
 template <class T>
 void NetworkSimplex<T>::link_components() {
   const auto m = static_cast<std::size_t>(columns_);
@@ -232,7 +233,7 @@ void NetworkSimplex<T>::link_components() {
   }
 }
 
-// From edges_ to the tree, hung up at a column of the part that has none above.
+// Makes the tree from edges_; its root is a column of the component that has none above it.
 template <class T>
 void NetworkSimplex<T>::grow_tree() {
   const auto all = static_cast<std::size_t>(rows_) + static_cast<std::size_t>(columns_);
@@ -282,7 +283,8 @@ void NetworkSimplex<T>::grow_tree() {
   for (std::size_t k = 0; k < count; ++k) last_[order_[k]] = order_[k + size_[order_[k]] - 1];
 }
 
-// From the tree's costs, down from its root: as exact as they can be. What is less than rounding is no reason for a pivot.
+// Calculates potentials from the tree's costs, from its root down, which is the most exact way. Less than the rounding error is
+// no reason for a pivot.
 template <class T>
 void NetworkSimplex<T>::recompute_potentials() {
   potential_[root_] = 0;
@@ -298,12 +300,12 @@ void NetworkSimplex<T>::recompute_potentials() {
   tolerance_ = 0x1p-46 * largest;
 }
 
-// Lets the arc from row i to column j into the tree, and what it empties out of it.
+// Puts the arc from row i to column j into the tree, and removes the arc that it empties.
 template <class T>
 void NetworkSimplex<T>::pivot(int i, int j, double reduced) {
   const int column = rows_ + j;
   int u = i, v = column;
-  while (u != v) {  // a smaller subtree cannot hold the larger one's top
+  while (u != v) {  // a smaller subtree cannot contain the top of the larger one
     if (size_[u] <= size_[v]) {
       u = parent_[u];
     } else {
@@ -312,8 +314,8 @@ void NetworkSimplex<T>::pivot(int i, int j, double reduced) {
   }
   const int top = u;
 
-  // Along the cycle the flow falls on arcs up from rows on i's side and from columns on j's. Of the ones that run empty first
-  // the last leaves, seen from the top along the entering arc: so the tree stays strongly feasible.
+  // Along the cycle the flow falls on arcs up from rows on i's side and from columns on j's side. Of the arcs that become empty
+  // first, the last one in the direction of the entering arc, seen from the top, leaves. So the tree stays strongly feasible.
   Mass change = 0;
   int out = -1;
   bool row_side = true;
@@ -328,7 +330,7 @@ void NetworkSimplex<T>::pivot(int i, int j, double reduced) {
     for (v = column; v != top; v = parent_[v]) flow_[v] += v >= rows_ ? -change : change;
   }
 
-  // The subtree below the leaving arc is turned round to hang from the entering one.
+  // The subtree below the leaving arc is reversed and attached to the entering arc.
   const int in = row_side ? i : column, above = row_side ? column : i;
   const int moved = size_[out];
   for (u = parent_[out]; u != top; u = parent_[u]) size_[u] -= moved;
@@ -338,12 +340,12 @@ void NetworkSimplex<T>::pivot(int i, int j, double reduced) {
     join(before, next_[end]);
     for (u = parent_[out]; u >= 0 && last_[u] == end; u = parent_[u]) last_[u] = before;
   }
-  // From `in` up to `out` each node becomes its parent's parent. In the new order comes first what was below `in`, then of
-  // each further node up to `out` itself and what was below it but not below the one before.
-  int tail = last_[in];      // of the new order so far
+  // From `in` up to `out` each node becomes its parent's parent. The new order has first the subtree of `in`, and then, for
+  // each further node up to `out`, the node itself and the rest of its subtree without that of the node before.
+  int tail = last_[in];      // end of the new order so far
   int lower_end = tail;      // the end of the old subtree of v
-  int behind = next_[tail];  // what followed that end
-  int ahead = prev_[in];     // what v followed
+  int behind = next_[tail];  // the node after that end
+  int ahead = prev_[in];     // the node before v
   int lower_size = size_[in];
   int up = parent_[in];
   Mass lower_flow = flow_[in];
@@ -381,7 +383,7 @@ void NetworkSimplex<T>::pivot(int i, int j, double reduced) {
   join(above, in);
   join(tail, follows);
 
-  // Potentials count only as differences: the smaller part moves.
+  // Only differences of potentials matter, so the smaller part moves.
   double by = row_side ? reduced : -reduced;
   int count = moved;
   v = in;
@@ -397,7 +399,7 @@ void NetworkSimplex<T>::pivot(int i, int j, double reduced) {
   }
 }
 
-// Every row once, each with its best arc; true if there was none.
+// Scans every row once and enters its best arc; returns true if there was none.
 template <class T>
 bool NetworkSimplex<T>::scan_all() {
   const double* const p = potential_.data() + rows_;
@@ -415,7 +417,7 @@ bool NetworkSimplex<T>::scan_all() {
   return optimal;
 }
 
-// Pivots until no arc that may enter has a negative reduced cost; false if that takes too many.
+// Pivots until no arc that may enter has a negative reduced cost; returns false if that takes too many pivots.
 template <class T>
 bool NetworkSimplex<T>::optimize() {
   const double* const p = potential_.data() + rows_;
@@ -445,9 +447,9 @@ bool NetworkSimplex<T>::optimize() {
   return true;
 }
 
-// Costs above which there is nothing for a factor of 16 (rows + columns), rising; then the largest finite cost. If the arcs up
-// to such a cost suffice to carry the masses, no dearer one has flow at the optimum: instead of it a cycle of cheaper ones is
-// cheaper. Potentials that never meet the dearer ones keep their accuracy.
+// Costs, in rising order, above which there is no other cost for a factor of 16 (rows + columns); then the largest finite cost.
+// If the arcs up to such a cost can carry the masses, no more expensive arc has flow at the optimum, because a cycle of cheaper
+// arcs costs less. Potentials that never use expensive arcs keep their accuracy.
 template <class T>
 std::vector<double> NetworkSimplex<T>::cost_gaps() const {
   double largest = 0, in_tree = 0, needed = 0;
@@ -464,7 +466,8 @@ std::vector<double> NetworkSimplex<T>::cost_gaps() const {
   }
   std::vector<double> gaps;
   const int factor = 5 + std::ilogb(static_cast<double>(nodes_));  // as an exponent of 2
-  // Every row pays its least cost: below that no gap helps. And where the start does without the dear arcs, so does the rest.
+  // Every row pays at least its least cost, so a gap below that does not help. If the start needs no expensive arcs, neither
+  // does the rest.
   if (in_tree > std::ldexp(needed, factor)) {
     constexpr int kBias = 1076, kExponents = 2102;
     std::vector<char> positive(kExponents), negative(kExponents);
@@ -485,14 +488,14 @@ std::vector<double> NetworkSimplex<T>::cost_gaps() const {
   return gaps;
 }
 
-// Potentials of all rows and columns, those without mass included, that no cost is below.
+// Potentials with f_i + g_j <= c_ij for all rows and columns, also those without mass.
 template <class T>
 void NetworkSimplex<T>::finish() {
   const auto n = static_cast<std::size_t>(rows_), m = static_cast<std::size_t>(columns_);
   recompute_potentials();
   if (rule_.kind == Pricing::Kind::masked) {
-    // Arcs from a lower level to a higher one were kept out, since they cannot have flow: one multiple of the levels, whose
-    // sum under the masses is 0, takes all potentials below their costs.
+    // Arcs from a lower level to a higher one were kept out because they cannot have flow. Adding one multiple of the levels,
+    // whose sum under the masses is 0, makes the potentials valid for these arcs too.
     double factor = 0;
     for (const int i : row_list_) {
       for (const int j : column_list_) {
@@ -513,7 +516,7 @@ void NetworkSimplex<T>::finish() {
   double largest = std::numeric_limits<double>::lowest();
   for (const int j : column_list_) largest = std::max(largest, -p[j]);
   for (std::size_t j = 0; j < m; ++j) {
-    // Without mass it may be lower: a dear column's own would take the digits from f below.
+    // A column without mass may have a lower potential: that of an expensive column would cost digits of f below.
     g_[j] = p[j] < kInfinity ? -p[j] : std::min(g_[j], largest);
     ceiling_[j] = -g_[j];
   }
@@ -540,13 +543,13 @@ typename NetworkSimplex<T>::Status NetworkSimplex<T>::solve(MatrixView<const T> 
     if (column_masses[j] != 0) column_list_.push_back(j);
   }
   nodes_ = static_cast<int>(row_list_.size() + column_list_.size());
-  // Never seen to come near: about seven for each node.
+  // The limit is far above what is needed in practice, about seven pivots for each node.
   pivots_left_ = std::int64_t{1000} * nodes_ + std::int64_t{rows_} * columns_;
   rule_ = {};
   moved_ = 0;
   start(row_masses, column_masses);
   for (int i = 0; i < rows_; ++i) {
-    if (row_masses[i] == 0) potential_[i] = -kInfinity;  // its arcs have reduced cost +inf, as a column's without mass
+    if (row_masses[i] == 0) potential_[i] = -kInfinity;  // its arcs have reduced cost +inf, like those of a column without mass
   }
 
   const auto dear = [&](double limit) {
@@ -559,7 +562,7 @@ typename NetworkSimplex<T>::Status NetworkSimplex<T>::solve(MatrixView<const T> 
   for (std::size_t k = 0; k < limits.size(); ++k) {
     rule_ = {Pricing::Kind::cost, limits[k], nullptr, 0};
     if (!dear(rule_.limit)) break;
-    // First without the dear arcs, if they can be done without. Running out of pivots here would look like infeasibility.
+    // First without the expensive arcs, if they are not needed. Running out of pivots here would look like infeasibility.
     rule_.kind = Pricing::Kind::feasibility;
     set_shortlist_costs(true);
     optimize();

@@ -11,7 +11,8 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
-// An amount in units so small that every mass is a whole number of them: flows are exact, and an empty arc is known to be.
+// An amount in units so small that every mass is a whole number of them. So flows are exact, and it is certain whether an arc
+// is empty.
 __extension__ typedef __int128 Mass;
 
 // The method: Dantzig 1951; the tree that cannot cycle: Cunningham, Math. Programming 11, 1976; pricing of a short list for
@@ -22,20 +23,20 @@ __extension__ typedef __int128 Mass;
 // optimum. The tree is strongly feasible: an arc without flow always points from a row up to a column, which makes endless
 // sequences of pivots without flow impossible.
 //
-// An object is working memory that many problems in turn may use.
+// An object is a workspace that many problems can use one after the other.
 template <class T>
 class NetworkSimplex {
  public:
   enum class Status { optimal, infeasible, pivot_limit };
 
-  // The masses of rows and of columns have equal sums above 0; costs are finite or +inf.
+  // The masses of rows and of columns must have equal sums above 0; costs must be finite or +inf.
   Status solve(MatrixView<const T> cost, std::span<const Mass> row_masses, std::span<const Mass> column_masses);
 
-  // After optimal and pivot_limit: potentials with f_i + g_j <= c_ij to rounding, also of nodes without mass.
+  // For the statuses optimal and pivot_limit: potentials with f_i + g_j <= c_ij up to rounding, also of nodes without mass.
   std::span<const double> f() const { return f_; }
   std::span<const double> g() const { return g_; }
 
-  // visit(i, j, flow) for each arc that has flow.
+  // Calls visit(i, j, flow) for each arc with flow.
   template <class Visit>
   void for_each_flow(Visit&& visit) const {
     for (std::size_t k = 0; k < order_.size(); ++k) {
@@ -81,18 +82,18 @@ class NetworkSimplex {
 
   TransportKernels<T> kernels_;
   MatrixView<const T> cost_;
-  int rows_ = 0, columns_ = 0, nodes_ = 0;  // nodes_: of the tree, those with mass
+  int rows_ = 0, columns_ = 0, nodes_ = 0;  // nodes_: nodes of the tree, which have mass
   Pricing rule_;
   double tolerance_ = 0;
   std::int64_t pivots_left_ = 0;
-  int moved_ = 0;  // nodes whose potential a pivot changes, on average of late
+  int moved_ = 0;  // recent average of the nodes whose potential a pivot changes
 
   // The tree. Nodes of a subtree follow each other in the circle next_, from v to last_[v].
   int root_ = 0;
   std::vector<int> parent_, next_, prev_, last_, size_;
-  std::vector<Mass> flow_;  // of the arc to the parent
+  std::vector<Mass> flow_;  // flow of the arc to the parent
   std::vector<double> potential_;
-  std::vector<int> order_;  // the nodes, as they were when the tree was made
+  std::vector<int> order_;  // the nodes, in the order at the time when the tree was made
 
   std::vector<double> list_cost_;
   std::vector<int> list_column_;

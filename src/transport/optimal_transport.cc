@@ -18,10 +18,10 @@ namespace {
 
 constexpr std::string_view kName = OptimalTransport::kDescription.name;
 
-// Potentials of exponents beyond these might overflow in sums along the tree, or lose digits as subnormal numbers do.
+// With costs beyond these, potentials might overflow in sums along the tree, or lose digits as subnormal numbers.
 constexpr double kLargestCost = 0x1p+900, kLeastCost = 0x1p-900;
 
-// What one thread uses for one problem after the other.
+// The workspace of one thread, for one problem after the other.
 template <class T>
 struct Worker {
   NetworkSimplex<T> simplex;
@@ -48,7 +48,7 @@ TransportResult solve(Simplex& simplex, const WholeMasses& masses, MatrixView<co
 
   CompensatedSum paid, gap;
   simplex.for_each_flow([&](std::size_t i, std::size_t j, Mass flow) {
-    // What rounding of the masses left over is no arc of the plan.
+    // A rounding rest of the masses is not an entry of the plan.
     if (flow < masses.a[i] >> 70 && flow < masses.b[j] >> 70) return;
     const double amount = masses.number(flow);
     paid.add_product(amount, cost.row(i)[j]);

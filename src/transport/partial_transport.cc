@@ -1,4 +1,4 @@
-// Exact transport of a part of the masses: a row and a column more take what stays where it is.
+// Exact transport of a part of the masses: one more row and column take the mass that stays where it is.
 
 #include <algorithm>
 #include <cmath>
@@ -19,7 +19,7 @@ namespace {
 constexpr std::string_view kName = PartialTransport::kDescription.name;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// What one thread uses for one problem after the other.
+// The workspace of one thread, for one problem after the other.
 struct Worker {
   NetworkSimplex<double> simplex;
   WholeMasses masses;
@@ -37,7 +37,7 @@ PartialTransportResult solve(Worker& worker, double mass, MatrixView<const T> a,
   const TransportKernels<T> kernels = transport_kernels<T>();
   for (std::size_t i = 0; i < n; ++i) largest = std::max(largest, kernels.largest_size(cost.row(i), m));
   const int exponent = largest == 0 ? 0 : -std::ilogb(largest);
-  // What stays costs nothing, and may not go from the one to the other.
+  // Mass that stays costs nothing, and must not go from the additional row to the additional column.
   std::vector<double>& wide = worker.cost;
   wide.assign((n + 1) * (m + 1), 0);
   wide.back() = kInfinity;
@@ -60,14 +60,14 @@ PartialTransportResult solve(Worker& worker, double mass, MatrixView<const T> a,
   CompensatedSum paid, gap;
   worker.simplex.for_each_flow([&](std::size_t i, std::size_t j, Mass flow) {
     if (i == n || j == m) return;
-    // What rounding of the masses left over is no arc of the plan.
+    // A rounding rest of the masses is not an entry of the plan.
     if (flow < masses.a[i] >> 70 && flow < masses.b[j] >> 70) return;
     const double amount = masses.number(flow);
     paid.add_product(amount, wide[i * (m + 1) + j]);
     if (plan.rows != 0) plan.row(i)[j] = static_cast<T>(amount);
   });
   gap.add(paid.value());
-  // Potentials relative to those of what stays, which rounding may have left above.
+  // Potentials are relative to those of the mass that stays; rounding may have left them above these.
   const double f_stays = worker.simplex.f()[n], g_stays = worker.simplex.g()[m], multiplier = -(f_stays + g_stays);
   for (std::size_t i = 0; i < n; ++i) {
     const double own = std::min(0.0, worker.simplex.f()[i] + g_stays);

@@ -11,7 +11,7 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
-// At least one point each, of the same dimension, all coordinates finite.
+// Checks that both have at least one point, of the same dimension, with finite coordinates.
 template <class T>
 void check_points(std::string_view operation, const MatrixView<const T>& x, const MatrixView<const T>& y) {
   check_layout(operation, "x", x);
@@ -33,7 +33,7 @@ void check_points(std::string_view operation, const MatrixView<const T>& x, cons
   finite("y", y);
 }
 
-// A distance to an order.
+// A distance to the power `order`.
 inline double power(double r, double order) { return order == 1 ? r : order == 2 ? r * r : std::pow(r, order); }
 
 // The Euclidean distances of x's points (rows) and y's (columns), in units of the number returned, a power of 2: their squares
@@ -60,7 +60,7 @@ double distances(const MatrixView<const T>& x, const MatrixView<const T>& y, dou
         return sum;
       };
       const double sum = square(-exponent);
-      // Squares that vanish beside others that do not.
+      // Squares that underflow though others do not.
       to[i * y.rows + j] = sum < 0x1p-900 ? std::ldexp(std::sqrt(square(400 - exponent)), -400) : std::sqrt(sum);
     }
   }

@@ -17,12 +17,12 @@
 
 namespace entropic::inline ENTROPIC_ABI {
 
-// "in problem 3", where there are several.
+// "in problem 3", if there are several problems.
 inline std::string in_problem(std::size_t problem, std::size_t problems) {
   return problems == 1 ? "" : fmt::format(" in problem {}", problem);
 }
 
-// The cost of one problem: its own part, or what all have in common.
+// The cost of one problem: its own part, or the common cost of all.
 template <class T>
 MatrixView<const T> cost_of(const MatrixView<const T>& cost, std::size_t problem, std::size_t n) {
   const std::size_t first = cost.rows == n ? 0 : problem * n;
@@ -33,7 +33,7 @@ struct MassSums {
   double a, b;
 };
 
-// The sums of each problem's masses, after all arguments have been found right.
+// Checks all arguments, and returns the sums of each problem's masses.
 template <class T>
 std::vector<MassSums> check_problems(std::string_view name, const MatrixView<const T>& a, const MatrixView<const T>& b,
                                      const MatrixView<const T>& cost, const MatrixView<T>& plan, const MatrixView<T>& f,

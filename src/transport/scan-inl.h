@@ -1,5 +1,5 @@
-// Scans of cost rows: least reduced costs and where they are. The lowest index wins a tie, so that every target with FMA or
-// without makes the same pivots.
+// Scans of cost rows for the least reduced costs and their places. The lowest index wins a tie, so that every target, with or
+// without FMA, makes the same pivots.
 
 #if defined(ENTROPIC_TRANSPORT_SCAN_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_TRANSPORT_SCAN_INL_H_
@@ -18,7 +18,8 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// Calls scan(sum) with what computes c + p, or +inf where the rule leaves an arc out, of the entries j .. j + count - 1.
+// Calls scan(sum), where sum(j, count) computes c + p for the entries j .. j + count - 1, or +inf for arcs that the rule leaves
+// out.
 template <class T, class Scan>
 HWY_INLINE auto WithSums(const Pricing& rule, const T* HWY_RESTRICT c, const double* HWY_RESTRICT p, Scan&& scan) {
   constexpr T kAbsent = kInfinity<T>;
@@ -164,7 +165,7 @@ size_t FindInvalid(const T* c, size_t m) {
   const auto lowest = hn::Set(d, std::numeric_limits<T>::lowest());
   for (size_t j = 0; j < m; j += N) {
     const auto cost = LoadUpTo(d, c + j, HWY_MIN(N, m - j), T(0));
-    const auto invalid = hn::Not(hn::Ge(cost, lowest));  // NaN compares with nothing
+    const auto invalid = hn::Not(hn::Ge(cost, lowest));  // comparisons with NaN are false
     if (!hn::AllFalse(d, invalid)) return j + static_cast<size_t>(hn::FindFirstTrue(d, invalid));
   }
   return m;

@@ -1,4 +1,4 @@
-// One row of Sinkhorn's iteration: one exponential for each entry serves its row's sum and its column's.
+// One row of Sinkhorn's iteration: one exponential for each entry is used in its row's sum and in its column's.
 
 #if defined(ENTROPIC_TRANSPORT_SINKHORN_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_TRANSPORT_SINKHORN_INL_H_

@@ -20,12 +20,12 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Each stage divides epsilon by this and ends when its marginals are about right, or do not get so quickly.
+// Each stage divides epsilon by this factor and ends when its marginals are about right, or improve too slowly.
 constexpr double kStageFactor = 4, kStageError = 0.05;
 constexpr std::size_t kStageIterations = 20;
 
-// Where that is slow, as it is at an epsilon that leaves few entries of the plan, Newton's method goes on.
-constexpr double kDamping = 1e-15;  // of the columns' masses
+// If that is slow, as it is at an epsilon that leaves few entries in the plan, Newton's method takes over.
+constexpr double kDamping = 1e-15;  // relative to the columns' masses
 
 template <class T>
 class Solver {
@@ -37,7 +37,8 @@ class Solver {
     g_.assign(m, 0);
     p_.resize(m);
     column_sums_.resize(m);
-    // Column sums are made in blocks of rows whose number depends on n alone: threads share them, and bits stay the same.
+    // Column sums are made in blocks of rows whose number depends only on n: threads share the blocks, and the bits do not
+    // change.
     block_rows_ = std::max<std::size_t>(64, (n + 15) / 16);
     blocks_ = (n + block_rows_ - 1) / block_rows_;
     partial_.resize(blocks_ * m);
@@ -55,8 +56,8 @@ class Solver {
     double epsilon = std::max(options.epsilon, largest);
     std::size_t in_stage = 0;
     double error = 0;
-    bool known = false;  // the error, as a sweep has been made of these potentials
-    // One of Newton's steps costs about m / 64 sweeps more.
+    bool known = false;  // whether the error is known, after a sweep with these potentials
+    // A Newton step costs about m / 64 further sweeps.
     const std::size_t m = cost_.cols;
     const std::size_t patience =
         m > kNewtonColumns ? std::numeric_limits<std::size_t>::max() : kStageIterations * std::max<std::size_t>(1, m / 64);
@@ -98,17 +99,18 @@ class Solver {
         least_error = kInfinity;
       }
     }
-    if (epsilon_ != options.epsilon) {  // stopped on the way: the plan is that of the epsilon asked for
+    if (epsilon_ != options.epsilon) {  // stopped early: the plan uses the wanted epsilon
       epsilon_ = options.epsilon;
       result.marginal_error = sweep();
     }
     return result;
   }
 
-  // The cost of the plan and what bounds the optimum; writes the plan.
+  // Calculates the cost of the plan and the bounds of the optimum, and writes the plan.
   void finish(SinkhornResult& result, MatrixView<T> plan) {
     const std::size_t n = cost_.rows, m = cost_.cols;
-    // Rounding to a feasible plan: columns that are too full give, and what rows and columns then lack is spread.
+    // Rounding to a feasible plan: columns that are too full are reduced, and the mass that rows and columns then lack is
+    //     spread.
     std::vector<double> keep(m), lack(m), row(m);
     CompensatedSum lacking;
     for (std::size_t j = 0; j < m; ++j) {
@@ -133,7 +135,7 @@ class Solver {
       cost.add(paid);
       kept.add(paid_kept);
       const double missing = std::max(0.0, a_[i] - amount);
-      // Less than rounding is no reason to use a forbidden arc.
+      // Less than the rounding error is no reason to use a forbidden entry.
       if (missing > 0x1p-50 * a_[i] && lacking.value() > 0) spread.add(missing * spread_cost);
     }
     result.cost = cost.value();
@@ -147,7 +149,7 @@ class Solver {
     }
     result.value = value.value();
 
-    // Potentials that no cost is below: g of f, and f of that g.
+    // Potentials with f_i + g_j <= C_ij: g from f, and f from that g.
     std::vector<double> g(m, kInfinity);
     for (std::size_t i = 0; i < n; ++i) {
       if (a_[i] > 0) kernels_.column_minima(cost_.row(i), f_[i], m, g.data());
@@ -159,7 +161,7 @@ class Solver {
     for (std::size_t i = 0; i < n; ++i) {
       if (a_[i] > 0) lower.add_product(a_[i], kernels_.least({}, cost_.row(i), g.data(), m));
     }
-    // The sums of the masses differ by rounding, and by so much times a potential this may be too high where costs are all 0.
+    // The sums of the masses differ by rounding. This times a potential may be too high if all costs are 0.
     result.lower_bound = std::min(lower.value(), result.upper_bound);
     for (std::size_t j = 0; j < m; ++j) {
       if (b_[j] == 0) g_[j] = column_potential(j);
@@ -170,7 +172,7 @@ class Solver {
   const std::vector<double>& g() const { return g_; }
 
  private:
-  // f from g, so that row sums are exact, and the column sums that result; returns how far they are off.
+  // Calculates f from g, so that row sums are exact, and the resulting column sums; returns their error.
   double sweep() {
     const std::size_t n = cost_.rows, m = cost_.cols;
     for (std::size_t j = 0; j < m; ++j) p_[j] = b_[j] > 0 ? g_[j] + epsilon_ * std::log(b_[j]) : -kInfinity;
@@ -197,10 +199,10 @@ class Solver {
     return error.value() / mass_;
   }
 
-  // One step of Newton's method for g after a sweep, f being what makes the rows' sums exact. With q_ij the rows of the plan
-  // over their sums, the columns' sums change by (diag(sums) - sum_i a_i q_i q_i^T) dg / epsilon. What is maximised is a sum of
-  // g b and of f, minus a logarithm of a sum of exponentials: the step whose entries range over r, times log(1 + r) / r, makes
-  // it larger wherever one starts (Sun and Tran-Dinh 2019).
+  // One step of Newton's method for g after a sweep, where f makes the rows' sums exact. With q_ij the rows of the plan over
+  // their sums, the columns' sums change by (diag(sums) - sum_i a_i q_i q_i^T) dg / epsilon. The method maximises the sum of g
+  // b and of f, which is a logarithm of a sum of exponentials with a minus sign: a step whose entries have the range r, times
+  // log(1 + r) / r, increases it from any start (Sun and Tran-Dinh 2019).
   void newton() {
     const std::size_t n = cost_.rows, m = cost_.cols;
     weights_.assign(m * m, 0);
@@ -229,7 +231,7 @@ class Solver {
   void correct_columns() {
     for (std::size_t j = 0; j < cost_.cols; ++j) {
       if (b_[j] == 0) continue;
-      // A column whose sum vanished, as far too low a g makes it, is computed by itself.
+      // A column whose sum has vanished, because its g is far too low, is computed by itself.
       if (column_sums_[j] > 1e-280 * b_[j]) {
         g_[j] -= epsilon_ * std::log(column_sums_[j] / b_[j]);
       } else {
@@ -238,9 +240,9 @@ class Solver {
     }
   }
 
-  // Where f = g at the solution. An error e of g is -lambda e in f and lambda^2 e in the next g, lambda an eigenvalue of the
-  // plan's transitions: the mean of these two is nearer if lambda > 0, as it is for plans that like to stay, and farther if
-  // not. With r = f - g and d the correction of g, d r is (1 - lambda) r^2.
+  // For problems with f = g at the solution. An error e of g becomes -lambda e in f and lambda^2 e in the next g, where lambda
+  // is an eigenvalue of the plan's transitions. The mean of f and this g is nearer if lambda > 0, as for plans with much mass
+  // on the diagonal, and farther otherwise. With r = f - g and d the correction of g, d r is (1 - lambda) r^2.
   void correct_symmetric() {
     const std::vector<double> before = g_;
     correct_columns();
@@ -261,7 +263,7 @@ class Solver {
     for (std::size_t i = 0; i < cost_.rows; ++i) {
       if (a_[i] > 0) max = std::max(max, exponent(i));
     }
-    if (max == -kInfinity) return kInfinity;  // no arc: only where there is no mass
+    if (max == -kInfinity) return kInfinity;  // no allowed entry: only possible without mass
     for (std::size_t i = 0; i < cost_.rows; ++i) {
       if (a_[i] > 0) sum += std::exp((exponent(i) - max) / epsilon_);
     }
@@ -275,10 +277,10 @@ class Solver {
   std::vector<double> f_, g_, p_, column_sums_, partial_, exponentials_;
   std::vector<double> weights_;  // of the columns' Laplacian, below its diagonal
   std::size_t block_rows_, blocks_;
-  bool symmetric_;  // a = b and C is its own transpose, as in the terms of a divergence that compare a thing with itself
+  bool symmetric_;  // a = b and C is its own transpose, as in the terms of a divergence that compare a distribution with itself
 };
 
-// Every row and column with mass has an arc.
+// Checks that every row and column with mass has an allowed entry.
 template <class T>
 void check_arcs(std::string_view name, const MatrixView<const T>& cost, const T* a, const T* b, std::size_t problem,
                 std::size_t problems) {

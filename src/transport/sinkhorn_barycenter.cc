@@ -1,4 +1,4 @@
-// Barycenters on a fixed support: plans from each distribution whose columns have their geometric mean.
+// Barycenters on a fixed support: a plan from each distribution; the column sums of all plans are their geometric mean.
 
 #include <algorithm>
 #include <cmath>
@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kName = SinkhornBarycenter::kDescription.name;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Each stage divides epsilon by this and ends when rows are about right, or do not get so quickly.
+// Each stage divides epsilon by this factor and ends when rows are about right, or improve too slowly.
 constexpr double kStageFactor = 4, kStageError = 0.05;
 constexpr std::int64_t kStageIterations = 20;
 
@@ -27,7 +27,8 @@ template <class T>
 struct Plan {
   std::vector<double> p, f, g, sums, exponentials;
 
-  // f from g, so that the sums of rows are right, and those of columns; returns what rows were off with the f of before.
+  // Calculates f from g, so that the row sums are right, and the column sums; returns the error of the rows with the previous
+  // f.
   double sweep(const TransportKernels<T>& kernels, const MatrixView<const T>& cost, double epsilon) {
     const std::size_t m = g.size();
     std::fill(sums.begin(), sums.end(), 0);
@@ -47,7 +48,7 @@ struct Plan {
 
   // epsilon log sum_i exp((f_i - C_ij) / epsilon).
   double reached(const MatrixView<const T>& cost, double epsilon, std::size_t j) const {
-    // A column whose sum vanished, as far too low a g makes it, is computed by itself.
+    // A column whose sum has vanished, because its g is far too low, is computed by itself.
     if (sums[j] > 1e-280) return epsilon * std::log(sums[j]) - g[j];
     double max = -kInfinity, sum = 0;
     for (std::size_t i = 0; i < p.size(); ++i) {
@@ -124,7 +125,7 @@ SinkhornBarycenterResult sinkhorn_barycenter(const SinkhornBarycenter& options, 
       result.converged = true;
       break;
     }
-    // The geometric mean of the columns, and what makes each plan's columns it.
+    // The geometric mean of the column sums, and the g that gives each plan these column sums.
     for (std::size_t j = 0; j < m; ++j) {
       double mean = 0;
       for (std::size_t k = 0; k < count; ++k) mean += share[k] * reached[k * m + j];

@@ -17,7 +17,7 @@ namespace entropic::inline ENTROPIC_ABI {
 namespace {
 
 constexpr std::string_view kName = SlicedWasserstein::kDescription.name;
-constexpr std::size_t kProjected = std::size_t{1} << 21;  // numbers held at a time
+constexpr std::size_t kProjected = std::size_t{1} << 21;  // numbers in memory at a time
 
 // The directions, each of length 1.
 std::vector<double> units(const MatrixView<const double>& directions) {
@@ -123,7 +123,7 @@ void random_directions(MatrixView<double> directions, std::uint64_t seed) {
     double* const row = directions.row(r);
     const NoiseKey key = NoiseKey::Of(seed, r, 0);
     double sum = 0;
-    // Two normal numbers of each pair of uniform ones: Box and Muller 1958.
+    // Two normal numbers from each pair of uniform ones: Box and Muller 1958.
     for (std::size_t k = 0; k < directions.cols; k += 2) {
       const std::uint64_t pair = k / 2;
       const Philox::Counter bits = Philox::Bits(
@@ -136,7 +136,7 @@ void random_directions(MatrixView<double> directions, std::uint64_t seed) {
       if (k + 1 < directions.cols) row[k + 1] = radius * std::sin(angle);
     }
     for (std::size_t k = 0; k < directions.cols; ++k) sum += row[k] * row[k];
-    // A radius is 0 where its uniform number is 1.
+    // A radius is 0 if its uniform number is 1.
     if (sum == 0 && directions.cols > 0) row[0] = sum = 1;
     for (std::size_t k = 0; k < directions.cols; ++k) row[k] /= std::sqrt(sum);
   }

@@ -20,16 +20,17 @@ namespace {
 constexpr std::string_view kName = UnbalancedSinkhorn::kDescription.name;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Each stage divides epsilon by this and ends when potentials move by less than this share of it, or after so many passes.
+// Each stage divides epsilon by this factor and ends when potentials move by less than this share of epsilon, or after this
+// many passes.
 constexpr double kStageFactor = 4, kStageChange = 0.05;
 constexpr std::int64_t kStageIterations = 20;
 
 // p log(p / q) - p + q.
 double divergence(double p, double q) { return p > 0 ? p * std::log(p / q) - p + q : q; }
 
-// With L_i = epsilon log sum_j b_j exp((g_j - C_ij) / epsilon), the f that is best for g is -rho / (rho + epsilon) L_i, and the
-// row's sum is a_i exp(-f_i / rho) = a_i exp(L_i / (rho + epsilon)). So is g found of f; a row or column that no arc of a mass
-// leads to keeps its mass, at a potential of +inf.
+// With L_i = epsilon log sum_j b_j exp((g_j - C_ij) / epsilon), the best f for g is -rho / (rho + epsilon) L_i, and the row's
+// sum is a_i exp(-f_i / rho) = a_i exp(L_i / (rho + epsilon)). g follows from f in the same way. A row or column without an
+// allowed entry to a mass keeps its mass, with a potential of +inf.
 template <class T>
 class Solver {
  public:
@@ -47,7 +48,8 @@ class Solver {
     row_sums_.assign(n, 0);
     column_sums_.resize(m);
     p_.resize(m);
-    // Column sums are made in blocks of rows whose number depends on n alone: threads share them, and bits stay the same.
+    // Column sums are made in blocks of rows whose number depends only on n: threads share the blocks, and the bits do not
+    // change.
     block_rows_ = std::max<std::size_t>(64, (n + 15) / 16);
     blocks_ = (n + block_rows_ - 1) / block_rows_;
     partial_.resize(blocks_ * m);
@@ -64,13 +66,13 @@ class Solver {
     for (std::size_t i = 0; i < cost_.rows; ++i) largest = std::max(largest, kernels_.largest_size(cost_.row(i), cost_.cols));
     epsilon_ = std::max(options_.epsilon, largest);
     std::int64_t in_stage = 0;
-    // One of Newton's steps costs about m / 64 sweeps more.
+    // A Newton step costs about m / 64 further sweeps.
     const std::int64_t m = static_cast<std::int64_t>(cost_.cols);
     const std::int64_t patience = cost_.cols > kNewtonColumns ? std::numeric_limits<std::int64_t>::max()
                                                               : kStageIterations * std::max<std::int64_t>(1, m / 64);
     double least = kInfinity;
     int stalled = 0;
-    bool known = false;  // the result, as a sweep has been made of these potentials
+    bool known = false;  // whether the result is known, after a sweep with these potentials
     UnbalancedSinkhornResult result = {};
     for (;;) {
       const bool last = epsilon_ == options_.epsilon;
@@ -91,7 +93,7 @@ class Solver {
         newton();
         const std::vector<double> before = g_;
         const double dual = result.value - result.gap;
-        // Whole components may have to go far, and plans change little: what is safe comes last.
+        // Whole components may have to move far while plans change little, so the safe step comes last.
         for (const double part : {1.0, std::sqrt(safe_), safe_}) {
           for (std::size_t j = 0; j < g_.size(); ++j) {
             if (g_[j] < kInfinity) g_[j] = before[j] + epsilon_ * part * step_[j];
@@ -110,7 +112,7 @@ class Solver {
         in_stage = 0;
       }
     }
-    if (epsilon_ != options_.epsilon) {  // stopped on the way: the plan is that of the epsilon asked for
+    if (epsilon_ != options_.epsilon) {  // stopped early: the plan uses the wanted epsilon
       epsilon_ = options_.epsilon;
       sweep();
       measure(result, sum_a, sum_b);
@@ -128,7 +130,7 @@ class Solver {
       kernels_.exponentials(cost_.row(i), p_.data(), m, epsilon_, row.data(), &sum);
       for (std::size_t j = 0; j < m; ++j) plan.row(i)[j] = static_cast<T>(factor_[i] * row[j]);
     }
-    // Of what has no mass, what it would be with a little.
+    // A row or column without mass gets the potential that it would have with a little mass.
     for (std::size_t i = 0; i < n; ++i) {
       if (a_[i] == 0) f_[i] = -share() * row_logarithm(i);
     }
@@ -142,7 +144,7 @@ class Solver {
  private:
   double share() const { return rho_ / (rho_ + epsilon_); }
 
-  // f from g, the rows' sums that are right for it, and the columns' sums that result.
+  // Calculates f from g, the matching row sums, and the resulting column sums.
   void sweep() {
     const std::size_t n = cost_.rows, m = cost_.cols;
     for (std::size_t j = 0; j < m; ++j) p_[j] = g_[j] < kInfinity ? g_[j] + epsilon_ * std::log(b_[j]) : -kInfinity;
@@ -170,8 +172,8 @@ class Solver {
     }
   }
 
-  // The values of the plan and of the potentials. Their difference is rho (KL(rows | a exp(-f / rho)) + KL(columns |
-  // b exp(-g / rho))), of which the rows' is 0.
+  // The values of the plan and of the potentials. Their difference is rho (KL(rows | a exp(-f / rho)) + KL(columns | b exp(-g /
+  // rho))), where the rows' term is 0.
   void measure(UnbalancedSinkhornResult& result, double sum_a, double sum_b) {
     CompensatedSum paid, moved, marginals, gap;
     for (std::size_t i = 0; i < a_.size(); ++i) {
@@ -185,12 +187,12 @@ class Solver {
       marginals.add(divergence(column_sums_[j], b_[j]));
       if (g_[j] == kInfinity) continue;
       const double right = b_[j] * std::exp(-g_[j] / rho_);
-      if (right < 1e-290) {  // the ratio of the two is nothing to go by
+      if (right < 1e-290) {  // the ratio of the two says nothing
         const double sum = column_sums_[j];
         gap.add(sum > 0 ? sum * (std::log(sum) - std::log(b_[j]) + g_[j] / rho_) - sum + right : right);
         continue;
       }
-      // t log t - t + 1 of their ratio t, by its logarithm where that is near 0.
+      // t log t - t + 1 of their ratio t, from the logarithm of t if that is near 0.
       const double off = column_sums_[j] / right - 1;
       gap.add(right * (off > -1 ? (1 + off) * std::log1p(off) - off : 1));
     }
@@ -200,12 +202,12 @@ class Solver {
     size_ = std::abs(paid.value()) + options_.epsilon * total + rho_ * (sum_a + sum_b);
   }
 
-  // g from f, then the shift of f against g that is best for both; returns the largest change of g.
+  // Calculates g from f, then the best shift of f against g; returns the largest change of g.
   double correct_columns() {
     next_ = g_;
     for (std::size_t j = 0; j < g_.size(); ++j) {
       if (g_[j] == kInfinity) continue;
-      // A column whose sum vanished, as far too low a g makes it, is computed by itself.
+      // A column whose sum has vanished, because its g is far too low, is computed by itself.
       const double ratio = column_sums_[j] / b_[j];
       const double logarithm = ratio > 1e-280 && ratio < kInfinity ? epsilon_ * std::log(ratio) - g_[j] : column_logarithm(j);
       next_[j] = -share() * logarithm;
@@ -221,11 +223,11 @@ class Solver {
     return change;
   }
 
-  // One step of Newton's method for g after a sweep, f being the best for g. The dual is then, up to a constant,
-  // -(rho + epsilon) sum_i a_i exp(L_i / (rho + epsilon)) - rho sum_j b_j exp(-g_j / rho). With q_ij the rows of the plan over
-  // their sums r_i, its Hessian times -epsilon is diag(columns) - rho / (rho + epsilon) sum_i r_i q_i q_i^T +
-  // epsilon / rho diag(b exp(-g / rho)): a Laplacian and what leaks. The part of the step
-  // that is sure to be no step back is that for a sum of exponentials (Sun and Tran-Dinh 2019).
+  // One step of Newton's method for g after a sweep, where f is the best for g. The dual is then, up to a constant, -(rho +
+  // epsilon) sum_i a_i exp(L_i / (rho + epsilon)) - rho sum_j b_j exp(-g_j / rho). With q_ij the rows of the plan over their
+  // sums r_i, its Hessian times -epsilon is diag(columns) - rho / (rho + epsilon) sum_i r_i q_i q_i^T + epsilon / rho diag(b
+  // exp(-g / rho)): a Laplacian and leaks. The part of the step that surely does not make it worse is that for a sum of
+  // exponentials (Sun and Tran-Dinh 2019).
   void newton() {
     const std::size_t n = cost_.rows, m = cost_.cols;
     weights_.assign(m * m, 0);
@@ -252,7 +254,7 @@ class Solver {
     safe_ = size > 0.5 ? std::log1p(size) / size : 1;
   }
 
-  // log sum_i masses_i exp(-potentials_i / rho), of the potentials that are finite.
+  // log sum_i masses_i exp(-potentials_i / rho), over the finite potentials.
   double mean_exponential(const std::vector<double>& potentials, const std::vector<double>& masses) const {
     const bool rows = &masses == &a_;
     const auto counts = [&](std::size_t i) { return masses[i] > 0 && (rows ? f_[i] : g_[i]) < kInfinity; };
@@ -266,7 +268,7 @@ class Solver {
     return top + std::log(sum);
   }
 
-  // epsilon log sum exp of what a row or a column has, -inf where it has nothing.
+  // epsilon log sum exp of the entries of a row or column, -inf if there are none.
   double row_logarithm(std::size_t i) const {
     return logarithm_of(b_.size(), [&](std::size_t j) {
       return g_[j] < kInfinity && b_[j] > 0 ? g_[j] + epsilon_ * std::log(b_[j]) - cost_.row(i)[j] : -kInfinity;
@@ -291,8 +293,8 @@ class Solver {
   UnbalancedSinkhorn options_;
   double rho_, epsilon_ = 0, size_ = 0;
   std::vector<double> f_, g_, p_, factor_, row_sums_, column_sums_, next_, partial_, exponentials_;
-  std::vector<double> step_;     // of Newton, in units of epsilon
-  double safe_ = 1;              // how much of it is no step back
+  std::vector<double> step_;     // Newton's step, in units of epsilon
+  double safe_ = 1;              // the part of it that does not make it worse
   std::vector<double> weights_;  // of the columns' Laplacian, below its diagonal
   std::size_t block_rows_, blocks_;
 };

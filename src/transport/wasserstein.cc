@@ -46,8 +46,8 @@ double wasserstein(const Wasserstein& options, MatrixView<const T> x, MatrixView
   double largest = *std::max_element(distance.begin(), distance.end());
   NetworkSimplex<double> simplex;
   double total = 0;
-  // Where all that matters is too near for powers of its distance relative to the largest, relative to the largest that a plan
-  // used; no plan of that cost pays what is beyond 1e250.
+  // Powers of distances are relative to the largest. If the relevant distances are too small for that, they become relative to
+  // the largest that a plan used; a plan of that cost never uses a cost beyond 1e250.
   for (int attempt = 0; attempt < 8 && largest > 0; ++attempt) {
     for (std::size_t k = 0; k < n * m; ++k) cost[k] = std::min(1e250, power(distance[k] / largest, options.order));
     simplex.solve({cost.data(), n, m}, masses.a, masses.b);

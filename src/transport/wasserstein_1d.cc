@@ -20,7 +20,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// The weights of samples, or 1 where there are none.
+// The weights of samples; 1 without weights.
 template <class T>
 class Weights {
  public:
@@ -32,7 +32,7 @@ class Weights {
     for (std::size_t r = 0; r < weights.rows; ++r) sums_.push_back(check_masses(operation, name, weights, r));
   }
 
-  // Those of row r, by sample.
+  // The weights of row r, by sample.
   auto of(std::size_t r) const {
     const T* const row = sums_.empty() ? nullptr : weights_.row(weights_.rows == 1 ? 0 : r);
     return [row](std::size_t i) { return row == nullptr ? T(1) : row[i]; };
@@ -206,8 +206,8 @@ void wasserstein_histogram(const WassersteinHistogram& options, MatrixView<const
       const double w = line_distance(x, x, mass_a, mass_b, unit, options.order, false, [](std::size_t, std::size_t, double) {});
       distance[r] = w;
       if (!wanted) continue;
-      // Potentials of the cost (|x - y| / W)^order along the monotone plan; where it leaves row and column at once, both ways
-      // round give potentials, and their mean does too.
+      // Potentials of the cost (|x - y| / W)^order along the monotone plan; where the plan leaves row and column at once, both
+      // orders give potentials, and so does their mean.
       const double order = options.order;
       const bool flat = (w == 0 && order > 1) || order == kInfinity || n == 0;
       const double scale = w == 0 ? 1 : w;

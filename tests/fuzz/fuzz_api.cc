@@ -1,5 +1,5 @@
-// Any shape, stride, overlap, parameter and number through every public function: it gives results inside its outputs, or
-// throws std::invalid_argument and has written nothing. Sanitizers watch the rest: memory ends where the numbers do.
+// Any shape, stride, overlap, parameter and number through every public function: it writes results only inside its outputs, or
+// throws std::invalid_argument before it writes. Sanitizers watch the rest: memory ends where the numbers do.
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <bit>
@@ -74,7 +74,7 @@ Value random_value(Bytes& bytes, const Param<Op, Value>& param) {
   }
 }
 
-// Some parameters at random, the others as they are.
+// Sets some parameters at random, and leaves the others.
 template <class Op>
 Op random_op(Bytes& bytes) {
   Op op = typical<Op>();
@@ -100,7 +100,7 @@ Family random_of(Bytes& bytes) {
   std::abort();
 }
 
-// The arguments of a call: memory that ends where they do, and what it held before.
+// The arguments of a call: memory that ends where they do, and a copy of its contents before the call.
 class Call {
  public:
   explicit Call(Bytes& bytes) : rows(bytes.up_to(9)), cols(bytes.flag() ? bytes.up_to(9) : bytes.up_to(140)), bytes_(bytes) {}
@@ -122,12 +122,12 @@ class Call {
       }
     }
     if (bytes_.up_to(29) == 0) stride = bytes_.up_to(stride);  // too small for more than one row
-    // Not where there are no columns: that is allowed, and then row r of nothing is an offset to null, which sanitizers mind.
+    // Not without columns: that is allowed, and row r would then be an offset to null, which sanitizers report.
     if (c > 0 && bytes_.up_to(29) == 0) return {nullptr, r, c, stride};
     return {data, r, c, stride};
   }
 
-  // One to write: memory of its own, that of an input as it stands, or a part of it.
+  // A matrix to write: its own memory, that of an input, or a part of an input.
   template <class T>
   MatrixView<T> out(std::size_t r, std::size_t c, MatrixView<T> input = {}) {
     if (input.data == nullptr || bytes_.flag()) {
@@ -199,7 +199,7 @@ class Call {
     return memory.get();
   }
 
-  // Seven numbers over and over: bytes are dear.
+  // Repeats seven numbers: bytes of the fuzzer's input are scarce.
   template <class T>
   void fill(T* data, std::size_t n) {
     double few[7];
@@ -531,7 +531,7 @@ void fuzz_calibration(Bytes& bytes) {
   }
 }
 
-// f of one of the types.
+// Calls f with one of the types.
 template <class... T, class F>
 void with_one_of(Bytes& bytes, F&& f) {
   std::size_t index = bytes.up_to(sizeof...(T) - 1);

@@ -1,4 +1,4 @@
-// Any bytes as what a server replies: only read, as no file is written so.
+// Any bytes as a server's reply; they are only read, because this format is never written.
 #include <cstdint>
 
 #include "same_table.h"

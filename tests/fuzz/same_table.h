@@ -1,5 +1,5 @@
-// What a fuzzer holds a reader and its writer to: numbers, names and labels that were read are written and read again alike,
-// and it makes no difference whether a file is read at once or row by row.
+// A fuzzer's check of a reader and its writer: numbers, names and labels do not change when they are written and read again,
+// and a file gives the same at once and row by row.
 #pragma once
 
 #include <algorithm>
@@ -52,18 +52,18 @@ inline void check_round_trip(const Format& format, std::string_view bytes, ReadO
     return;
   }
   if (!same_table(table, read_table(format, bytes, options, true))) std::abort();
-  // What was found by itself the first time is said the second time: a label may look like a number.
+  // The second time the reader is told what it found the first time: a label may look like a number.
   const bool columns = format.name == "csv" || format.name == "tsv";
   if (columns) {
     options.delimiter = format.name == "csv" ? ',' : '\t';
     options.header = !table.header.empty();
     options.labels = table.label_column ? *table.label_column + 1 : 0;
-    // A name goes before a number, so that a column cannot be counted where another has its number for a name.
+    // Names take precedence over numbers, so a column's number is not usable if another column has it as a name.
     if (std::find(table.header.begin(), table.header.end(), std::to_string(options.labels)) != table.header.end()) return;
   }
   // The one array of the .npz that is written may have another name: one that is not printable would be no name of a file.
   if (!columns) options.key = format.name == "npz" ? "" : table.key;
-  // What has no name, or the name "", gets one.
+  // A label column without a name, or with the name "", gets one.
   if (format.name == "jsonl" && table.label_column && table.label_header.empty()) table.label_header = "label";
   std::string written;
   files::Output output(&written);

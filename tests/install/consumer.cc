@@ -1,4 +1,4 @@
-// Uses the installed library: exits 0 if softmax of three scores is what it should be.
+// Uses the installed library: exits 0 if softmax of three scores is correct.
 
 #include <entropic/entropic.h>
 

@@ -343,7 +343,7 @@ def test_transport(library):
 
 
 BAD = [
-    ("nosuch", {}, "operation must be a name that entropic_registry() has, got 'nosuch'"),
+    ("nosuch", {}, "operation must be a name in entropic_registry(), got 'nosuch'"),
     ("softmax", {"temperature": -1}, "softmax: temperature must be above 0 and finite, got -1"),
     ("softmax", {"temp": 1}, "softmax: there is no parameter 'temp'; it has temperature"),
     ("softmax", "[1]", "softmax: parameters must be a JSON object, got '[1]': no { at character 1"),

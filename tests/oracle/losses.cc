@@ -20,7 +20,7 @@ Row minus(Row p, const Row& q, const Row& x) {
   return p;
 }
 
-// x less its maximum, which changes no loss of a distribution; +inf scores are not here.
+// x minus its maximum, which changes no loss of a distribution. There are no +inf scores.
 Row relative(Row x) {
   const long double max = *std::max_element(x.begin(), x.end());
   for (long double& score : x) score -= max;

@@ -1,4 +1,5 @@
-// The losses from their definitions, in long double. A class is the distribution that has it; rows hold finite scores and -inf.
+// The losses from their definitions, in long double. A class is given as its one-hot distribution; rows hold finite scores and
+// -inf.
 #pragma once
 
 #include "entropic/losses.h"
@@ -11,7 +12,7 @@ struct LossResult {
   Row dx;
 };
 
-// Of a row of scores, and of what it is compared with: a distribution, labels or a teacher's scores.
+// The loss of a row of scores against a target: a distribution, labels or a teacher's scores.
 LossResult loss(const entropic::Loss& op, const Row& x, const Row& target);
 
 }  // namespace oracle

@@ -1,5 +1,5 @@
-// Each map as the overloads `map` and `vjp` in namespace definition. They see one another, and not oracle::map of any map: one
-// that is missing does not compile.
+// Each map as the overloads `map` and `vjp` in namespace definition. The overloads see each other but not oracle::map of any
+// map, so a missing one does not compile.
 
 #include "tests/oracle/maps.h"
 
@@ -43,7 +43,7 @@ EntropyNormalized normalize_entropy(const Row& x, long double target) {
     }
     return result;
   }
-  // Newton's iteration for log gamma where it stays in the bracket and gains on halving it.
+  // Newton's iteration for log gamma, if it stays in the bracket and is faster than halving it.
   long double low = std::log(1e-12L / -least), high = std::log(1e5L / gap), t = (low + high) / 2, last = high - low;
   for (int step = 0; step < 300; ++step) {
     const long double gamma = std::exp(t);
@@ -71,8 +71,8 @@ EntropyNormalized normalize_entropy(const Row& x, long double target) {
 
 namespace {
 
-// The scores of a row, but for a common shift: log(q / max q) where it holds a distribution q. Their digits are those of q,
-// also where all are nearly equal.
+// The scores of a row up to a common shift: log(q / max q) if it holds a distribution q. They keep q's digits even if all are
+// nearly equal.
 Row scores_of(entropic::Input input, const Row& x) {
   if (input != entropic::Input::probs) return x;
   const long double max = *std::max_element(x.begin(), x.end());
@@ -126,7 +126,7 @@ Row map(const entropic::Softmax& op, const Row& x) {
   return p;
 }
 
-// Terms that are to be divided by their sum.
+// Divides terms by their sum.
 Row normalized(Row terms) {
   long double sum = 0;
   for (const long double term : terms) sum += term;
@@ -134,7 +134,7 @@ Row normalized(Row terms) {
   return terms;
 }
 
-// sum_{m <= degree} x^m / m!, in steps that add what the rounding of the last one lost.
+// sum_{m <= degree} x^m / m!, with compensation of the rounding errors.
 long double taylor(long double x, std::int64_t degree) {
   long double term = 1, sum = 1, lost = 0;
   for (std::int64_t m = 1; m <= degree; ++m) {
@@ -157,7 +157,7 @@ Row map(const entropic::SigSoftmax&, const Row& x) {
   const auto log_sigmoid_rest = [](long double score) { return -std::log1p(std::exp(-std::abs(score))); };
   Row terms;
   for (const long double score : x) {
-    // log of exp(x) s(x), less that of the maximum.
+    // log of exp(x) s(x), minus that of the maximum.
     const long double log_term = (score - max) + (std::min(score, 0.0L) - std::min(max, 0.0L)) + log_sigmoid_rest(score);
     terms.push_back(std::exp(log_term));
   }
@@ -171,7 +171,7 @@ Row map(const entropic::TopKSoftmax& op, const Row& x) {
   return map(entropic::Softmax{.temperature = op.temperature}, kept);
 }
 
-// How many of the largest scores it takes to have the part p of the mass.
+// The number of largest scores that have the part p of the mass.
 std::int64_t count_to_reach(long double p, double temperature, const Row& x) {
   const Row mass = map(entropic::Softmax{.temperature = temperature}, x);
   std::int64_t count = 0;
@@ -197,7 +197,7 @@ Row map(const entropic::MinPSoftmax& op, const Row& x) {
   return map(entropic::Softmax{.temperature = op.temperature}, kept);
 }
 
-// In long rows gumbel noise is taken at its closed form, softmax; in short ones by its definition, like the others.
+// In long rows Gumbel noise uses its closed form, softmax; in short ones its definition, like the other noises.
 bool is_softmax(const entropic::PerturbMax& op, const Row& x) {
   return op.noise == entropic::PerturbMax::Noise::gumbel && x.size() > 300;
 }
@@ -225,8 +225,8 @@ Row map(const entropic::Sparsemax& op, const Row& x) {
   return z;
 }
 
-// For b > 1: p = (u - edge + t^b)^(1/b), u = b x/T, with t what the lowest entry that has mass gets. No c in the place of t
-// would do: next to u it could not show the t^b that a t of, say, 0.01 is.
+// For b > 1: p = (u - edge + t^b)^(1/b), u = b x/T, where t is the mass of the lowest entry with mass. A c instead of t would
+// not work: beside u it could not represent the t^b of, say, t = 0.01.
 Row map_beyond_2(const entropic::Entmax& op, const Row& x) {
   const long double b = static_cast<long double>(op.alpha) - 1, max = *std::max_element(x.begin(), x.end());
   Row u, sorted;
@@ -255,7 +255,7 @@ Row map_beyond_2(const entropic::Entmax& op, const Row& x) {
   return u;
 }
 
-// p = (c + b z)^(1/b) with c = p_max^b, by bisection of p_max's logarithm: every alpha > 0 in one formula, (1 + b z/c)^(1/b)
+// p = (c + b z)^(1/b) with c = p_max^b, by bisection of p_max's logarithm: one formula for every alpha > 0, (1 + b z/c)^(1/b)
 // p_max, whose limit at b = 0 is softmax.
 Row map(const entropic::Entmax& op, const Row& x) {
   if (op.alpha > 2) return map_beyond_2(op, x);
@@ -276,7 +276,7 @@ Row map(const entropic::Entmax& op, const Row& x) {
     for (const long double mass : probabilities(s)) total += mass;
     return std::log(total);
   };
-  // False position between s with a sum of at least and at most 1; a bisection where an end has stayed for three steps.
+  // False position between s with a sum of at least and at most 1; a bisection if an end has not moved for three steps.
   long double low = 0, high = std::log(static_cast<long double>(x.size())) + 1;
   long double at_low = log_sum(low), at_high = log_sum(high);
   bool was_low = false;
@@ -344,7 +344,7 @@ Row spread(const entropic::Entmax& op, const Row& x, long double eps) {
   return result;
 }
 
-// p (g - <g, p>) with every entry multiplied by factor(i).
+// p (g - <g, p>), with every entry multiplied by factor(i).
 template <class Factor>
 Row softmax_like_vjp(Row p, const Row& g, const Factor& factor) {
   long double dot = 0;

@@ -1,4 +1,4 @@
-// The maps from their definitions, in long double: no SIMD, no cleverness. Rows hold finite scores and -inf.
+// The maps from their definitions, in long double: without SIMD or optimisations. Rows hold finite scores and -inf.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ using Row = std::vector<long double>;
 
 Row map(const entropic::Map& op, const Row& x);
 
-// J^T g, from the oracle's own p, or from one that is given: beyond alpha = 2 the rounding of p shows.
+// J^T g, from the oracle's own p or from a given one: beyond alpha = 2 the rounding of p matters.
 Row vjp(const entropic::Map& op, const Row& x, const Row& g);
 Row vjp(const entropic::Map& op, const Row& x, const Row& p, const Row& g);
 
@@ -22,19 +22,19 @@ void perturb_max(const entropic::PerturbMax& op, const Row& x, Row g, Row& p, Ro
 // The factor of the scores in an exponential, which gradients are proportional to.
 long double gamma(const entropic::Map& op, const Row& x);
 
-// Every result that agrees with the definition. `ambiguity` is how far a comparison of masses may be off.
+// All results that agree with the definition. `ambiguity` is the allowed error of a comparison of masses.
 std::vector<Row> conforming(const entropic::Map& op, const Row& x, long double ambiguity);
 
-// How far each entry moves where every score is off by 8 eps (1 + its distance from the maximum): what a map may be off by
-// whose definition is too steep for a stated error of its own.
+// The change of each entry if every score has an error of 8 eps (1 + its distance from the maximum): the allowed error of a map
+// whose definition is too steep for its own stated error.
 Row spread(const entropic::Map& op, const Row& x, long double eps);
 
 long double entropy(const Row& p);
 
-// softmax(gamma x) of a given entropy, in reach or at the nearest end of it.
+// softmax(gamma x) with a given entropy, or with the nearest one in reach.
 struct EntropyNormalized {
   Row p;
-  long double gamma;  // 0 where p does not change with x
+  long double gamma;  // 0 if p does not change with x
 };
 EntropyNormalized normalize_entropy(const Row& x, long double target);
 EntropyNormalized solve(const entropic::EntropyNormalize& op, const Row& x);

@@ -44,7 +44,7 @@ long double sum_of_powers(long double alpha, const Numbers& p) {
   for (const long double pi : p) sum += pi == 0 ? 0 : std::pow(pi, alpha);
   return sum;
 }
-// Near 1 as if p summed to 1.
+// Near alpha = 1, as if p summed to 1.
 long double total(long double alpha, const Numbers& p) {
   long double sum = 0;
   for (const long double pi : p) sum += pi;

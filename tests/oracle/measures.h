@@ -10,10 +10,10 @@ namespace oracle {
 
 using Numbers = std::vector<long double>;
 
-// What a row of numbers says, as a distribution.
+// The distribution that a row of numbers stands for.
 Numbers distribution(entropic::Input input, bool normalize, Numbers x);
 
-// The measure of rows that hold what op.input says.
+// The measure of rows of the kind op.input.
 long double value(const entropic::Measure& op, const Numbers& x);
 long double value(const entropic::Divergence& op, const Numbers& x, const Numbers& y);
 long double table_value(const entropic::TableMeasure& op, const Numbers& x, std::size_t cols);

@@ -13,7 +13,7 @@
 namespace oracle {
 namespace {
 
-// The noises by CDF and density. Below kLow the CDF, beyond kHigh what it lacks of 1, is under 1e-20.
+// The noises by CDF and density. Below kLow the CDF, and above kHigh 1 - CDF, is less than 1e-20.
 struct Gumbel {
   static constexpr long double kLow = -4, kHigh = 47;
   static constexpr std::array<long double, 0> kKinks = {};
@@ -98,7 +98,7 @@ template <class Real, class Noise>
 void perturb_max_integrals(Noise noise, double scale, const Row& x, const Row& g, Row& p, Row& dx) {
   const long double max = *std::max_element(x.begin(), x.end());
 
-  // Equal scores have equal integrals: those of a score, and how many there are, from the largest down.
+  // Equal scores have equal integrals. An entry is a score with its integrals and its count, from the largest down.
   struct Entry {
     Real z, count, sum_g, p = 0, per_g = 0, constant = 0, cdf = 0, h = 0;
   };
@@ -139,7 +139,7 @@ void perturb_max_integrals(Noise noise, double scale, const Row& x, const Row& g
     if (prepare(upper, end) == 0) break;
     while (next < ends.size() && ends[next] > upper - Real(1e-13L)) ++next;
     if (next == ends.size()) break;
-    // So wide that the logarithm of the product changes by a few at most.
+    // The width is such that the logarithm of the product changes by at most a few units.
     const auto slope = [&](Real u) {
       if (prepare(u, end) == 0) return Real(HUGE_VAL);
       Real sum = 0;
@@ -192,7 +192,7 @@ void perturb_max_integrals(Noise noise, double scale, const Row& x, const Row& g
 
 }  // namespace
 
-// In float64 where the row is long: rounding then adds 1e-13.
+// Long rows are calculated in float64: rounding then adds 1e-13.
 void perturb_max(const entropic::PerturbMax& op, const Row& x, Row g, Row& p, Row& dx) {
   for (std::size_t i = 0; i < x.size(); ++i) {
     if (std::isinf(x[i])) g[i] = 0;

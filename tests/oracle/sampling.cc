@@ -7,7 +7,7 @@
 namespace oracle {
 namespace {
 
-// What a step leaves of softmax(x), as scores again: -inf where nothing is.
+// The distribution after a step on softmax(x), as scores: -inf for no mass.
 Row after(const entropic::step::Temperature& op, Row x) {
   for (long double& score : x) score /= op.temperature;
   return x;
@@ -21,7 +21,7 @@ Row keep_first(const Row& x, const std::vector<std::size_t>& order, std::size_t 
 
 Row after(const entropic::step::TopK& op, const Row& x) { return keep_first(x, falling(x), static_cast<std::size_t>(op.k)); }
 
-// How many of `order` it takes to have the part p of the mass.
+// The number of entries of `order`, from the first one, that have the part p of the mass.
 std::size_t count_to_mass(const Row& x, const std::vector<std::size_t>& order, long double p) {
   const Row mass = map(entropic::Softmax{}, x);
   long double sum = 0;

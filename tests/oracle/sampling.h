@@ -10,7 +10,7 @@
 
 namespace oracle {
 
-// The distribution that the steps leave of softmax(x).
+// The distribution after the steps on softmax(x).
 Row chain(const std::vector<entropic::Step>& steps, Row x);
 
 // Exp(1) of an index: docs/math/sampling.md.

@@ -7,7 +7,7 @@
 
 namespace oracle {
 
-// The least cost, or nothing where there is no plan; a cost below 0 stands for a forbidden arc.
+// The least cost, or nothing if there is no plan; a cost below 0 means a forbidden entry.
 std::optional<std::int64_t> transport(const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b,
                                       const std::vector<std::int64_t>& cost);
 

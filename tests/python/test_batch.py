@@ -122,7 +122,7 @@ def test_what_is_refused_says_why():
         entropic.BatchMap("entmax", "x", alpha=0.0)
     with pytest.raises(TypeError, match="a tuple of two names for kl_divergence, got 'p'"):
         entropic.BatchMap("kl_divergence", "p")
-    with pytest.raises(TypeError, match="row is of sample and gumbel_softmax alone"):
+    with pytest.raises(TypeError, match="row is only for sample and gumbel_softmax"):
         entropic.BatchMap("softmax", "x", row="id")
     with pytest.raises(ValueError, match="there is no column 'y'; there are 'x'"):
         entropic.BatchMap("softmax", "y")({"x": SCORES})

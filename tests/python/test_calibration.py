@@ -216,7 +216,7 @@ SCORE_ERRORS = [
     ("{name}: scores must not be NaN, got one in row 1", changed(X, (1, 0), np.nan)),
     ("{name}: scores must be finite or -inf, got +inf in row 3", changed(X, (3, 0), INF)),
     (
-        "{name}: labels must be classes with a score above -inf, or the loss is infinite, got 1 in row 2",
+        "{name}: labels must be classes with a score above -inf, otherwise the loss is infinite, got 1 in row 2",
         changed(X, (2, 1), -INF),
     ),
 ]
@@ -609,7 +609,7 @@ def test_errors_of_weights(function):
         ([1, 1, 1], r"sample_weight must have the shape of [xp] without its last axis, \(4,\), got \(3,\)"),
         ([1, -1, 1, 1], "sample_weight must be at least 0 and finite, got -1 in row 1"),
         ([1, 1, np.nan, 1], "sample_weight must be at least 0 and finite, got nan in row 2"),
-        ([0, 0, 0, 0], "some row must count: sample_weight is 0 in all 4"),
+        ([0, 0, 0, 0], "sample_weight must be above 0 in some row, got 0 in all 4"),
     ):
         with pytest.raises(ValueError, match=text):
             function(p, LABELS, sample_weight=weights)
@@ -657,9 +657,9 @@ def test_weights_of_bins_are_in_their_own_unit():
 @SAME
 def test_what_is_said_where_no_row_counts(function):
     p, labels = [[0.75, 0.25]] * 3, [0, -100, -100]
-    with pytest.raises(ValueError, match=r"some row must count: all 2 labels are -100, which ignore_index leaves out"):
+    with pytest.raises(ValueError, match=r"some label must be other than ignore_index, got -100 in all 2 rows"):
         function(p[1:], labels[1:], ignore_index=-100)
-    with pytest.raises(ValueError, match=r"some row must count: sample_weight is 0 in all 1 rows that ignore_index leaves"):
+    with pytest.raises(ValueError, match=r"sample_weight must be above 0 in some row that ignore_index keeps, got 0 in all 1"):
         function(p, labels, ignore_index=-100, sample_weight=[0, 1, 1])
 
 
@@ -692,14 +692,14 @@ def test_vector_scaling_is_the_minimum(rows, n, size):
 
 
 def test_vector_scaling_without_a_minimum():
-    with pytest.raises(ValueError, match="class 2 is no row's label, so that its bias would be -inf"):
+    with pytest.raises(ValueError, match="class 2 is not the label of any row, so its bias would be -inf"):
         entropic.fit_vector_scaling(X, [0, 1, 1, 0], ridge=0)
     x, labels = drawn(np.random.default_rng(0), (300, 3))
     for right in (labels * 0 + x.argmax(axis=1), np.where(x.argmax(axis=1) == 0, 0, np.clip(labels, 1, 2))):
         apart = x * 0
         apart[np.arange(300), right] = 1 + np.abs(x[:, 0])
         some = np.where(right == 0, 0, labels.clip(1, 2))
-        with pytest.raises(ValueError, match="the loss falls on for ever"):
+        with pytest.raises(ValueError, match="the loss has no minimum"):
             entropic.fit_vector_scaling(apart, some, ridge=0)
         scale, bias = entropic.fit_vector_scaling(apart, some, ridge=1e-3)
         assert np.isfinite([scale, bias]).all()

@@ -130,7 +130,7 @@ def test_names_that_a_format_has_no_place_for(tmp_path, ending):
     given = {"columns": list("abcde"), "labels": list("stuvwxy")} if ending in BINARY else {}
     given |= {"key": "a"} if ending in ("csv", "tsv", "npy") else {}
     for argument, names in given.items():
-        with pytest.raises(ValueError, match=f"^write: {argument} must be None for .{ending}, which has no place for such"):
+        with pytest.raises(ValueError, match=f"^write: {argument} must be None for .{ending}, which cannot store such"):
             entropic.write(tmp_path / f"x.{ending}", X, **{argument: names})
     with pytest.raises((TypeError, ValueError), match=r"^write: columns must be"):
         entropic.write(tmp_path / f"x.{ending}", X, columns="abcde")

@@ -438,7 +438,9 @@ def sharded_rows(rank, size):
                 (dx,) = torch.autograd.grad(want, whole, g)
                 d = distribute_tensor(given, mesh, [placement]).requires_grad_()
                 if placement == Shard(1) and name in ("top_k_softmax_loss", "renyi_entropy"):
-                    with pytest.raises(ValueError, match=f"{name}: dim 1 must not be sharded: there is no such operation of"):
+                    with pytest.raises(
+                        ValueError, match=f"{name}: dim 1 must not be sharded, because there is no such operation on"
+                    ):
                         function(d, *second, **params)
                     continue
                 for others in (second, tuple(distribute_tensor(one, mesh, [Replicate()]) for one in second)):
@@ -483,10 +485,10 @@ def sharded_rows(rank, size):
     d = distribute_tensor(x, mesh, [Shard(1)])
     for call, text in (
         (lambda: et.attention(queries, queries, queries), "attention: queries and their entries must not be sharded"),
-        (lambda: et.softmax_loss(d, target, label_smoothing=0.1), "label_smoothing must be 0.* where dim is sharded, got 0.1"),
+        (lambda: et.softmax_loss(d, target, label_smoothing=0.1), "label_smoothing must be 0.* if dim is sharded, got 0.1"),
         (
             lambda: et.entropy(d, input="scores", normalize=True),
-            "entropy: normalize must be False where dim is sharded, got True",
+            "entropy: normalize must be False if dim is sharded, got True",
         ),
         (lambda: et.softmax_loss(d, [1, 2]), "softmax_loss: target must be a torch.Tensor, got list"),
         (lambda: et.entropy(distribute_tensor(2 * p, mesh, [Shard(1)])), "entropy: x must have rows that are distributions"),

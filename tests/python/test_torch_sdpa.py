@@ -249,7 +249,7 @@ def test_vmap():
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        ({"attn_mask": torch.ones(4, 6, dtype=torch.bool), "is_causal": True}, ValueError, "attn_mask must be None where"),
+        ({"attn_mask": torch.ones(4, 6, dtype=torch.bool), "is_causal": True}, ValueError, "attn_mask must be None if"),
         ({"attn_mask": torch.ones(4, 6, dtype=torch.int64)}, TypeError, "attn_mask must be of bools"),
         ({"attn_mask": torch.ones(4, 6, dtype=torch.int64), "window": 2}, TypeError, "attn_mask must be of bools"),
         ({"attn_mask": [[1.0]]}, TypeError, "attn_mask must be a torch.Tensor, got list"),

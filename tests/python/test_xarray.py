@@ -70,7 +70,7 @@ def test_what_does_not_fit_is_refused():
     p = labelled(P)
     with pytest.raises(ValueError, match="align"):
         entropic.kl_divergence(p, p.assign_coords(species=list("abcde")))
-    with pytest.raises(ValueError, match="'year', which the first has not"):
+    with pytest.raises(ValueError, match="'year', which the first one lacks"):
         entropic.kl_divergence(p, p.rename(site="year"))
     with pytest.raises(ValueError, match="depth"):
         entropic.softmax(p, axis="depth")

@@ -1,7 +1,7 @@
-// Rows at random through every operation, with every parameter at random: what must hold for each of them.
+// Random rows through every operation with random parameters, and the properties that must hold for each of them.
 //
 // soak [ROWS [SEED [NAME]]]: ROWS for each operation and element type, of the operations whose name begins with NAME. Prints a
-// line for each and what it found, with the shortest row that shows it; fails if there is any.
+// line for each, and each violation with the shortest row that shows it; fails if there is a violation.
 
 #include <csignal>
 

@@ -246,7 +246,7 @@ void soak_log_softmax(Random& random, Report& report, std::size_t wanted) {
       }
       if (!report.expect(numbers, r, "NaN")) continue;
       report.expect(negative, r, "above 0");
-      // Each is off by its own rounding.
+      // Each has its own rounding error.
       const double size = std::log(static_cast<double>(cols)) + 8;
       report.expect_at_most(static_cast<double>(std::abs(sum - 1)), sum_bound<T>(cols) + 4 * kEps<T> * size, r, "sum is not 1");
       check_order(report, Softmax::kLaws, x.row(r), ys, r);

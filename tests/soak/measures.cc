@@ -5,7 +5,7 @@
 namespace entropic {
 namespace {
 
-// Rows as the measure wants them, and how far the sum of each is from 1.
+// Rows for the measure, and the distance of each sum from 1.
 template <class T, class Op>
 Rows<T> rows_of_input(Random& random, Op& op, std::size_t rows, std::size_t cols, bool one_distribution,
                       std::vector<double>& off) {
@@ -57,7 +57,7 @@ void soak_measure(Random& random, Report& report, std::type_identity<Op>, std::s
         most = (alpha == 1 ? std::log(n) : alpha == kInf ? 0 : -std::expm1((1 - alpha) * std::log(n)) / (alpha - 1)) * unit;
       }
       if constexpr (std::is_same_v<Op, Perplexity>) least = 1, most = n;
-      // Of a sum that is not 1 the powers near alpha = 1 make what they will.
+      // Near alpha = 1 powers magnify the error of a sum that is not 1.
       const double near = alpha == 1 ? 1 : std::max(1.0, 1 / std::abs(alpha - 1));
       const double slack = (sizeof(T) == 8 ? 1e-13 : 1e-6) * std::max(most, 0.0) +
                            off[r] * near * (2 + std::abs(std::log(n))) * (1 + most) * 4 * std::max(unit, 1.0);
@@ -136,7 +136,7 @@ void soak_divergence(Random& random, Report& report, std::type_identity<Op>, std
   }
 }
 
-// Tables: all measures of one, as they hang together.
+// Tables: all measures of one table, and the equations between them.
 template <class T>
 void soak_tables(Random& random, Report& report, std::size_t wanted) {
   while (report.rows() < wanted) {

@@ -30,7 +30,7 @@ void soak_draws(Random& random, Report& report, std::size_t wanted) {
     sampler.sample<T>(MatrixView<const T>(x), chain, noise);
     sample<T>(plain, MatrixView<const T>(x), direct, noise);
     gumbel_softmax<T>(relaxed, x, q, noise);
-    // Of scores that a step has made equal the next cuts by index; one step alone keeps the order.
+    // If a step makes scores equal, the next one truncates by index; only a single step keeps the order.
     const bool ordered = steps.size() < 2 && std::none_of(steps.begin(), steps.end(), [](const Step& step) {
                            return std::holds_alternative<step::TypicalP>(step);
                          });

@@ -1,4 +1,4 @@
-// What the families of soak share: a report of what was found, rows, and what every distribution and gradient must be.
+// The part that all families of soak share: a report, rows, and the properties of every distribution and gradient.
 #pragma once
 
 #include <fmt/format.h>
@@ -49,7 +49,7 @@ constexpr std::string_view kTypeName = kWide<T>                     ? "double"
                                        : std::is_same_v<T, float16> ? "float16"
                                                                     : "bfloat16";
 
-// How far the sum of a distribution of T may be from 1.
+// The largest distance from 1 of the sum of a distribution of T.
 template <class T>
 double sum_bound(std::size_t n) {
   if (kWide<T>) return 1e-14 * std::max(1.0, std::log2(static_cast<double>(n)));
@@ -89,12 +89,12 @@ std::string text_of(std::span<const T> x) {
   return fmt::format("{} numbers: {}{}", x.size(), fmt::join(shown, ", "), x.size() > shown.size() ? " ..." : "");
 }
 
-// What was found of one operation and type.
+// The findings for one operation and type.
 class Report {
  public:
   Report(std::string_view name, std::string_view type) : name_(name), type_(type) {}
 
-  // `describe(row)` says what the next rows, of `cols` numbers, are.
+  // `describe(row)` describes the next rows, of `cols` numbers.
   void next(std::size_t rows, std::size_t cols, std::function<std::string(std::size_t)> describe) {
     rows_ += rows;
     batch_ = rows, cols_ = cols;
@@ -126,7 +126,7 @@ class Report {
     expect_at_most(error, bound, row, "sum is not 1");
   }
 
-  // Whether nothing was found.
+  // Prints the findings, and returns whether there were none.
   bool print() const {
     fmt::print("{} {}: {} rows", name_, type_, rows_);
     if (worst_sum_ >= 0) fmt::print(", sums within {:.1e} of 1", worst_sum_);
@@ -149,7 +149,7 @@ class Report {
   std::map<std::string, Fault> faults_;
 };
 
-// Rows of equal length, perhaps with gaps between them, which nothing may write into.
+// Rows of equal length, perhaps with gaps between them, into which nothing may be written.
 template <class T>
 struct Rows {
   std::size_t rows, cols, stride;
@@ -241,7 +241,7 @@ double entropy_of(std::span<const T> p) {
   return static_cast<double>(h);
 }
 
-// What every map's row, and everything that is a distribution, must be. False: it is none, and needs no further look.
+// Checks the properties of every distribution, such as a map's row. Returns false if it is none, and needs no further checks.
 template <class T>
 bool check_distribution(Report& report, std::span<const T> x, std::span<const T> p, std::size_t r) {
   bool numbers = true, positive = true, masked = true;
@@ -303,10 +303,10 @@ std::pair<std::size_t, std::size_t> shape_of_batch(Random& random) {
   return {std::min<std::size_t>(1 + random.below(std::max<std::size_t>(8192 / cols, 1)), 40), cols};
 }
 
-// Of maps.cc: the size of what a map's gradient is made of, for a g of 1.
+// From maps.cc: the size of the terms of a map's gradient, for a g of 1.
 double unit_of_gradient(const Map& map, std::span<const double> x, std::span<const double> p);
 
-// Calls soak(random, report) of the operation `name` for the types, each with random numbers that depend on no other.
+// Calls soak(random, report) of the operation `name` for each type, with independent random numbers.
 class Soak {
  public:
   Soak(std::size_t rows, std::uint64_t seed, std::string_view only) : rows_(rows), seed_(seed), only_(only) {}

@@ -135,7 +135,7 @@ void soak_wasserstein(Random& random, Report& report, std::size_t wanted) {
       report.expect(w[r] <= most * (1 + 1e-14), r, "above the range of the samples", w[r] / most);
       report.expect(self[r] == 0, r, "to itself not 0", self[r]);
       report.expect(w[r] >= mean[r] * (1 - 1e-9) - 1e-300 || mean[r] == kInf, r, "below that of order 1", w[r] / mean[r]);
-      // The rounding of weights, of which a high order makes much.
+      // The rounding error of weights, which a high order magnifies.
       const double rounding = 1e-12 * w[r] + (weighted ? most * std::pow(1e-17, 1 / op.order) : 0) + 1e-300;
       report.expect(std::abs(back[r] - w[r]) <= rounding || w[r] == kInf, r, "not symmetric", back[r] - w[r]);
       bool numbers = true;
@@ -189,7 +189,7 @@ void soak_transport(Soak& soak) {
   soak.run<float, double>("wasserstein_1d", [&]<class T>(T, Random& random, Report& report) {
     soak_wasserstein<T>(random, report, soak.rows() / 10);
   });
-  // Problems, of which each takes as long as many rows.
+  // Problems; each takes as long as many rows.
   soak.run<float, double>(
       "transport", [&]<class T>(T, Random& random, Report& report) { soak_plans<T>(random, report, soak.rows() / 100); });
   soak.run<float, double>(

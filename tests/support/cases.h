@@ -1,4 +1,4 @@
-// Generated batches for property tests: every shape and kind of score that has broken a softmax somewhere.
+// Generated batches for property tests: every shape and kind of score that is known to break a softmax.
 #pragma once
 
 #include <cmath>
@@ -10,7 +10,7 @@
 
 namespace support {
 
-// One row of scores and what it is, for failure messages.
+// One row of scores and its description for failure messages.
 template <class T>
 struct Case {
   std::string name;

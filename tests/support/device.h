@@ -1,4 +1,4 @@
-// What tests of emulated kernels share: memory that poses as a device's, and rows of every kind.
+// Helpers for tests of emulated kernels: memory that stands for a device's, and rows of every kind.
 #pragma once
 
 #include <cmath>
@@ -25,11 +25,11 @@ using cuda::Shape;
 // Bits are those of targets with FMA.
 inline bool has_fma() { return simd_target() == "AVX2" || simd_target().substr(0, 4) == "AVX3" || simd_target() == "NEON"; }
 
-// By its length; one thread; warps; blocks; clusters.
+// The shape for the row's length; one thread; warps; blocks; clusters.
 constexpr Shape kByLength = {0, 0, 0};
 constexpr Shape kShapes[] = {kByLength, {1, 1, 3}, {1, 32, 2}, {1, 64, 1}, {2, 64, 1}, {3, 96, 1}};
 
-// Threads that have a row, and the order in which they run, while this lives.
+// Forces the threads of a row, and the order in which they run, as long as this object lives.
 struct Forced {
   Forced(Shape shape, bool last_first) {
     cuda::forced_shape = shape;
@@ -74,7 +74,7 @@ bool is_nan(T v) {
 
 inline std::size_t compared = 0;
 
-// Every bit, of the gaps too; any NaN is as good as another.
+// Compares every bit, also in the gaps; all NaN are equal.
 template <class T>
 void expect_same(const std::vector<T>& device, const std::vector<T>& host, const std::string& what) {
   ASSERT_EQ(device.size(), host.size());

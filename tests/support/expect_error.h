@@ -1,4 +1,4 @@
-// What a call says when it refuses its arguments.
+// The message of a call that refuses its arguments.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -19,10 +19,10 @@
 
 namespace support {
 
-// Mappings that are not in use, by their size: the system takes longer to make one than most tests to use it.
+// Mappings that are not in use, by their size: the system takes longer to make one than most tests take to use it.
 inline thread_local std::map<std::size_t, std::vector<char*>> unused_mappings;
 
-// Its numbers are NaN until they are written: what a kernel forgets shows, and is not what another left there.
+// Its numbers are NaN until they are written, so that an entry that a kernel forgets shows.
 template <class T>
 class Guarded {
  public:

@@ -1,4 +1,4 @@
-// What the tests of maps share: variants of every map, how they are run, and the stated error of each entry.
+// Helpers for the tests of maps: variants of every map, running them, and the stated error of each entry.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -38,9 +38,9 @@ inline Map typical(const OperationInfo& info) { return make<Map>(info, typical_v
 
 inline bool is_input(const ParamInfo& param) { return param.name == "input"; }
 
-// Values of every declared parameter: the default and others across its range. A parameter that a kernel ignores, or
-// that only its default tests, would show in the comparison with the oracle. What says that x is no scores is left to the tests
-// of Inputs: the rows here are scores.
+// Values of every declared parameter: the default and others across its range. A parameter that a kernel ignores, or that only
+// its default tests, would show in the comparison with the oracle. The parameter `input` is left to the tests of Inputs: the
+// rows here are scores.
 inline std::vector<Map> variants(const OperationInfo& info) {
   const std::vector<ParamValue> initial = typical_values(info);
   std::vector<Map> ops = {typical(info)};
@@ -55,7 +55,7 @@ inline std::vector<Map> variants(const OperationInfo& info) {
     std::size_t turn = 0;
     for (const double value : {0.25, 0.7, 1.0, 3.0, 6.0, 150.0}) {
       std::vector<ParamValue> values = initial;
-      // Each with another word of the parameters that are words: a number may be ignored after some of them.
+      // Each variant also with the other words of parameters that are words: some words may make a kernel ignore a number.
       for (std::size_t j = 0; j < info.params.size(); ++j) {
         if (words(j) > 0) values[j] = std::string(info.params[j].choices[++turn % words(j)]);
       }
@@ -73,7 +73,7 @@ inline std::vector<Map> variants(const OperationInfo& info) {
   return ops;
 }
 
-// The member of a map that it has by one of these names, or null.
+// The member of a map with one of these names, or null.
 inline double* divisor(Map& map) {  // of the scores
   return std::visit(
       [](auto& op) -> double* {
@@ -110,20 +110,20 @@ inline Map with_input(Map map, Input input) {
 
 inline std::string_view name_of(const Map& map) { return description_of(map).name; }
 
-// The error that the map's method has, beside rounding.
+// The error of the map's method, without rounding.
 template <class T>
 double method_error(const Map& map, std::size_t n) {
   return sizeof(T) == 4 || n > 1000 ? laws_of(map).float_error : laws_of(map).double_error;
 }
 
-// body(op, type tag) for every map, variant and element type.
+// Runs body(op, type tag) for every map, variant and element type.
 template <class Body>
 void for_each_variant(Body&& body) {
   std::size_t turn = 0;
   for (const OperationInfo& info : maps()) {
     SCOPED_TRACE(std::string(info.name));
     for (const Map& op : variants(info)) {
-      // A share of them: of each variant one type.
+      // Only a part of them: one type for each variant.
       const bool odd = ++turn % 2 == 1;
       if (support::kShare == 1 || odd) body(op, float{});
       if (support::kShare == 1 || !odd) body(op, double{});
@@ -131,7 +131,7 @@ void for_each_variant(Body&& body) {
   }
 }
 
-// The same on every target.
+// Runs body on every target.
 template <class Body>
 void for_each_map(Body&& body) {
   support::for_each_target([&](const std::string&) { for_each_variant(body); });
@@ -184,7 +184,7 @@ oracle::Row tolerances(const Map& op, const oracle::Row& p) {
   return bounds;
 }
 
-// The results that agree with the definition, several where rounding may decide, and how far entries may be from each.
+// The results that agree with the definition (several if rounding may decide), and the allowed error of each entry.
 struct Expected {
   std::vector<oracle::Row> rows, bounds;
 };
@@ -200,7 +200,7 @@ Expected expected(const Map& op, const oracle::Row& x) {
   return result;
 }
 
-// Whether every entry of `got` is within the stated error of one of them; if not, where it leaves the first.
+// Whether every entry of `got` is within the stated error of one of them; if not, the entry that differs from the first.
 template <class T>
 testing::AssertionResult is_one_of(const Expected& results, const std::vector<T>& got) {
   testing::AssertionResult result = testing::AssertionSuccess();
@@ -217,7 +217,7 @@ testing::AssertionResult is_one_of(const Expected& results, const std::vector<T>
   return result;
 }
 
-// Calls body(op, case) for every variant and case a definition is asked for. Definitions of long rows take most of the time:
+// Calls body(op, case) for every variant and every case with a definition. Definitions of long rows take most of the time:
 // variants take turns with them, and those that cost much are left to the tests of their map.
 template <class Body>
 void for_each_definition(Body&& body) {

@@ -1,4 +1,4 @@
-// Rows of scores and operations at random: of every kind and value that is allowed.
+// Random rows of scores and random operations, of every allowed kind and value.
 #pragma once
 
 #include <algorithm>
@@ -208,7 +208,7 @@ inline double random_number(Random& random, std::string_view name, double above,
 template <class Op, class Value>
 Value random_value(Random& random, const entropic::Param<Op, Value>& param, std::size_t n) {
   if constexpr (std::is_enum_v<Value>) {
-    // Rows are scores unless somebody makes others.
+    // Rows are scores unless the caller makes others.
     return std::is_same_v<Value, entropic::Input> ? Value{} : static_cast<Value>(random.below(param.names.size()));
   } else if constexpr (std::is_same_v<Value, bool>) {
     return random.chance(0.5);
@@ -219,7 +219,7 @@ Value random_value(Random& random, const entropic::Param<Op, Value>& param, std:
   } else if constexpr (std::is_same_v<Value, double>) {
     return random_number(random, param.name, param.above, param.at_least, param.up_to, n);
   } else if constexpr (std::is_same_v<Value, entropic::Map>) {
-    return {};  // whoever tests the operation chooses it
+    return {};  // the test of the operation chooses it
   } else {
     if (random.chance(0.5)) return {};
     return random_number(random, param.name, param.above, param.at_least, param.up_to, n);

@@ -1,11 +1,12 @@
-// How much of what tests generate is run.
+// The part of the generated cases that is run.
 #pragma once
 
 #include <cstddef>
 
 namespace support {
 
-// Sanitizers look for what every row that takes the same way through the code shows, and take ten times as long: one of five.
+// Under sanitizers only one case of five is run: they take ten times as long, and rows that use the same code show the same
+// errors.
 #ifdef ENTROPIC_SANITIZED
 inline constexpr std::size_t kShare = 5;
 #else

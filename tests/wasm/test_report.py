@@ -109,7 +109,7 @@ def test_rows_that_the_page_has_not_all_scores_of(visited, tmp_path):
     page.evaluate("go(0)")
     before = numbers(page, "softmax")[1]
     moved(page, "softmax", "temperature", 1)
-    assert "cannot be moved" in page.text_content("#told")
+    assert "cannot be changed" in page.text_content("#told")
     assert numbers(page, "softmax")[1] == before
     page.evaluate("go(2)")
     assert numbers(page, "softmax")[1]["entropy"] > before["entropy"]

@@ -176,8 +176,8 @@ def test_optimal_transport(library, sse4):
 
 @pytest.mark.parametrize(("name", "parameters", "words"), [
     ("softmax", {"temperature": -1}, "temperature must be above 0"),
-    ("entmaxx", {}, "operation must be a name that entropic_registry() has"),
-    ("attention", {}, "operation must be a name that entropic_registry() has"),
+    ("entmaxx", {}, "operation must be a name in entropic_registry()"),
+    ("attention", {}, "operation must be a name in entropic_registry()"),
     ("softmax", {"alpha": 1}, "alpha"),
     ("softmax", {"temperature": "warm"}, "temperature"),
 ])  # fmt: skip

@@ -23,7 +23,8 @@ _LOSSES = {one["name"]: one for one in _core.losses()}
 
 
 def _split(info, given, x, axis):
-    """Parameters that are numbers, and those that are arrays as one for each row of x, whose last axis is `axis`."""
+    """Parameters that are numbers, and those that are arrays, with one value for each row of x; `axis` becomes the last
+    axis."""
     operation, static, rows = info["name"], [], {}
     known = {param["name"]: param for param in info["params"]}
     for name, value in given.items():
@@ -52,7 +53,7 @@ def _split(info, given, x, axis):
         if param["default"] is None and "optional" not in param["kind"] and name not in names:
             raise TypeError(f"{operation}: {name} is required")
     if not rows:
-        # Ranges are checked at once, by a call that has nothing else to do, not when the program runs.
+        # Ranges are checked at once, by a call that only checks, and not when the program runs.
         _check(info, static)
     return tuple(sorted(static)), rows
 
@@ -101,7 +102,7 @@ def _entmax_alpha(p, alpha):
     """d entmax / d alpha, the formula of Correia, Niculae and Martins, 2019, without differences that cancel near 1."""
     on, b = p > 0, alpha - 1
     log = jnp.where(on, jnp.log(jnp.where(on, p, 1)), 0)
-    # Where p^-b is larger, alpha moves nothing that is left.
+    # Where p^-b is larger, alpha no longer has an effect.
     y = jnp.minimum(-b * log, 600.0 if p.dtype == jnp.float64 else 80.0)
     h = -p * log
     r = p * log**2 * _second_rest(y)
@@ -110,7 +111,7 @@ def _entmax_alpha(p, alpha):
 
 
 def _at_entropy(x, p, v, slope):
-    """softmax(gamma x) at an entropy that moves by `slope`, of which p is the value."""
+    """softmax(gamma x) at a given entropy: its value is p, and `slope` is the derivative of the entropy."""
     finite = p > 0
     x, v = jnp.where(finite, x, 0), jnp.where(finite, v, 0)
     x = x - (p * x).sum(-1, keepdims=True)
@@ -126,7 +127,7 @@ def _at_entropy(x, p, v, slope):
 
 
 def _target(values, slopes, entropy, perplexity=None):
-    """How far the target moves in nats, or None."""
+    """The derivative of the target in nats, or None."""
     if entropy in slopes:
         return slopes[entropy]
     if perplexity in slopes:
@@ -252,7 +253,8 @@ def _graded_jvp(operation, static, names, moved, primals, tangents):
     return found, (change.sum(-1, keepdims=True).astype(value.dtype), turned, {})
 
 
-# How gradients move, for second derivatives: of losses that are a map less the target, and of measures of probabilities.
+# Derivatives of gradients, for second derivatives: of losses whose gradient is a map minus the target, and of measures of
+# probabilities.
 
 
 def _of_map(name, static, arrays, slopes, vs):
@@ -430,7 +432,7 @@ def _gamma_jvp(static, primals, tangents):
     present = x > 0 if values.get("input") == "probs" else jnp.isfinite(x)
     if values.get("input") == "probs":
         v, x = jnp.where(present, v / jnp.where(present, x, 1), 0), jnp.log(jnp.where(present, x, 1))
-    still = jnp.where((gamma > 0) & (gamma < jnp.inf), gamma, 0)  # no gamma, and no derivative, elsewhere
+    still = jnp.where((gamma > 0) & (gamma < jnp.inf), gamma, 0)  # elsewhere there is no gamma and no derivative
     x, v = jnp.where(present, x, 0), jnp.where(present, v, 0)
     p = jax.nn.softmax(jnp.where(present, still * x, -jnp.inf), -1)
     x = x - (p * x).sum(-1, keepdims=True)
@@ -577,7 +579,7 @@ def attention(
         scores = scores + jnp.where(seen, mask, 0)
     name, more = map if isinstance(map, tuple) else (map, {})
     any_seen = seen.any(-1, keepdims=True)
-    # A query that sees nothing has a row of zeros, and no weights.
+    # A query that sees nothing gets a row of zeros as scores, and weights of 0.
     weights = globals()[name](jnp.where(any_seen, jnp.where(seen, scores, -jnp.inf), 0), **more, **parameters)
     weights = jnp.where(seen, weights, 0)
     found = [weights @ v]

@@ -1,4 +1,5 @@
-"""Choosing a temperature or an entropy, tables and densities with a chosen entropy: by the functions of NumPy arrays."""
+"""Choosing a temperature or an entropy, and tables and densities with a chosen entropy, through the functions of NumPy
+arrays."""
 
 import math
 from typing import Any
@@ -11,7 +12,7 @@ from entropic.jax._call import array, call_hosted, hosted
 
 
 def _number(name, parameters, *arrays):
-    """A single number of all rows: vectorised, one call after the other."""
+    """A single number from all rows. A vectorised call makes one call after the other."""
     dtype = jnp.result_type(float)
     return call_hosted(name, parameters, arrays, [jax.ShapeDtypeStruct((), dtype)], vmap_method="sequential")[0]
 

@@ -1,4 +1,4 @@
-"""What the functions of JAX arrays are made of: calls into the library, and into functions of NumPy arrays."""
+"""Calls from functions of JAX arrays into the library, and into functions of NumPy arrays."""
 
 import functools
 import json
@@ -28,13 +28,13 @@ HALVES = (jnp.float16, jnp.bfloat16)
 
 
 def _varying(x):
-    """The axes of shard_map's mesh along which x differs between devices; later versions of JAX have it in the type."""
+    """The axes of shard_map's mesh along which x differs between devices; later versions of JAX have them in the type."""
     of = jax.typeof(x)
     return frozenset(of.mat.varying if hasattr(of, "mat") else getattr(of, "vma", ()))
 
 
 def _bind(target, inputs, outputs, vmap_method, **attributes):
-    """The call: all inputs and outputs differ along the same axes of a mesh."""
+    """The call; it makes all inputs and outputs differ along the same axes of a mesh."""
     axes = frozenset().union(*map(_varying, inputs))
     if axes:
         cast = functools.partial(jax.lax.pcast, to="varying") if hasattr(jax.lax, "pcast") else jax.lax.pvary
@@ -49,7 +49,7 @@ def _bind(target, inputs, outputs, vmap_method, **attributes):
     else:
         found = kernel(*inputs)
     if not (hasattr(jax.lax, "pcast") or hasattr(jax.lax, "pvary")) and not jax.typeof(inputs[0]).sharding.mesh.empty:
-        # Before JAX 0.6 the results of calls do not know the mesh; those of products do.
+        # Before JAX 0.6 the results of calls lack the mesh; the results of products have it.
         found = [one * np.ones((), one.dtype) for one in found]
     return found
 
@@ -69,11 +69,11 @@ _TYPES = {"float32": 1, "float64": 2, "float16": 3, "bfloat16": 4, "int32": 5, "
 
 
 def _copied(target, outputs, vmap_method, attributes, *inputs):
-    """The call where there are no kernels: by way of the host."""
+    """The call on a device without kernels: through the host."""
 
     def run(*inputs):
         given = [np.ascontiguousarray(x) for x in inputs]
-        # Vectorised, all have more axes.
+        # In a vectorised call all have more axes.
         more = max((x.shape[: x.ndim - len(one)] for x, one in zip(given, shapes, strict=True)), key=len, default=())
         results = [np.empty((*more, *one.shape), one.dtype) for one in outputs]
         if target == "entropic_python":
@@ -132,7 +132,7 @@ def wide(x):
     return x.astype(jnp.float32) if x.dtype in HALVES else x
 
 
-# Functions of NumPy arrays by name: what they return fills the outputs of the call.
+# Functions of NumPy arrays by name; their results fill the outputs of the call.
 HOSTED: dict[str, Callable[..., Any]] = {}
 
 
@@ -147,7 +147,7 @@ def call_hosted(function, parameters, inputs, outputs, vmap_method="broadcast_al
 
 
 def on_host(function, parameters, inputs, outputs):
-    """Called by XLA: None, or what went wrong."""
+    """Called by XLA; returns None or an error message."""
     try:
         results = HOSTED[function](*inputs, **json.loads(parameters))
         for output, result in zip(outputs, results, strict=True):

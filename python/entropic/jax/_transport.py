@@ -37,7 +37,8 @@ class SinkhornResult(NamedTuple):
 
 
 def _together(operation, own, **arrays):
-    """Arrays of one type to compute in, leading axes broadcast, and that of the results; own: how many axes are not leading."""
+    """Arrays in one type of computation, with leading axes broadcast, and the type of the results; own: the number of axes that
+    are not leading."""
     arrays = {name: array(operation, name, x) for name, x in arrays.items()}
     dtype = functools.reduce(jnp.promote_types, (x.dtype for x in arrays.values()))
     shapes = [x.shape[: max(x.ndim - count, 0)] for x, count in zip(arrays.values(), own, strict=True)]
@@ -79,7 +80,7 @@ def _wasserstein_histogram(p, q, *support, order, slopes):
     if not support or support[0].ndim == 1:
         found = entropic.wasserstein_histogram(p, q, support=support[0] if support else None, **options)
         return found if slopes else (found,)
-    # Where the call was vectorised each problem has its own.
+    # In a vectorised call each problem has its own.
     lead, n = np.broadcast_shapes(p.shape[:-1], q.shape[:-1], support[0].shape[:-1]), p.shape[-1]
     problems = (np.broadcast_to(x, (*lead, n)).reshape(-1, n) for x in (p, q, support[0]))
     each = [entropic.wasserstein_histogram(*two, support=own, **options) for *two, own in zip(*problems, strict=True)]
@@ -192,7 +193,8 @@ def _smooth(given, a, b, cost):
 
 @_smooth.defjvp
 def _smooth_jvp(given, primals, tangents):
-    """P_ij = exp((F_i + G_j - C_ij) / epsilon), whose F and G keep the sums of rows and columns: a Laplacian, without G."""
+    """P_ij = exp((F_i + G_j - C_ij) / epsilon), where F and G keep the sums of rows and columns: a Laplacian system, after
+    elimination of G."""
     found = _smooth(given, *primals)
     p, (da, db, dcost), epsilon = found[1], tangents, dict(given)["epsilon"]
     moved = p * jnp.where(p > 0, dcost, 0)
@@ -202,10 +204,10 @@ def _smooth_jvp(given, primals, tangents):
     right = epsilon * da + moved.sum(-1) - (by_column * right_columns[..., None, :]).sum(-1)
     between = by_column @ jnp.swapaxes(p, -1, -2)
     off = between * (1 - jnp.eye(p.shape[-2], dtype=p.dtype))
-    # F and G are defined up to a constant: F is 0 at the largest row.
+    # F and G are only defined up to a constant; here F is 0 at the largest row.
     free = (jnp.arange(p.shape[-2]) != p.sum(-1).argmax(-1)[..., None]).astype(p.dtype)
-    # Where the plan falls apart they are free in each part: a rounding error more in the diagonal chooses one, and what it adds
-    # to a whole part cancels below.
+    # If the plan has separate components, they are free in each. A rounding error added to the diagonal chooses one; what this
+    # adds to a whole component cancels below.
     degree = jnp.where(p.sum(-1) > 0, off.sum(-1), 1) * (1 + 16 * jnp.finfo(p.dtype).eps)
     degree = jnp.where(degree > 0, degree, 1)
     eye = jnp.eye(p.shape[-2], dtype=p.dtype)
@@ -215,7 +217,7 @@ def _smooth_jvp(given, primals, tangents):
     slope = (p * (rows[..., None] + cols[..., None, :]) - moved) / epsilon
     cost = jnp.where(p > 0, primals[2], 0)
     change = moved.sum((-2, -1)) + (cost * slope).sum((-2, -1))
-    # P_ij = a_i b_j exp((f_i + g_j - C_ij) / epsilon): the potentials move by what is left of F and G.
+    # P_ij = a_i b_j exp((f_i + g_j - C_ij) / epsilon): the derivatives of the potentials follow from F and G.
     df = jnp.where(primals[0] > 0, rows - epsilon * da / jnp.where(primals[0] > 0, primals[0], 1), 0)
     dg = jnp.where(primals[1] > 0, cols - epsilon * db / jnp.where(primals[1] > 0, primals[1], 1), 0)
     still = [jnp.zeros_like(x) for x in found[4:7]]
@@ -251,7 +253,8 @@ def _minimum(given, a, b, cost):
 
 @_minimum.defjvp
 def _minimum_jvp(given, primals, tangents):
-    """By the envelope theorem plan and potentials count as constant; a second derivative is that of plan and potentials."""
+    """By the envelope theorem plan and potentials count as constants; second derivatives are those of the plan and the
+    potentials."""
     _, plan, f, g, *_ = _smooth(given, *primals)
     da, db, dcost = tangents
     f, g = (jnp.where((mass == 0) & ~jnp.isfinite(one), 0, one) for mass, one in zip(primals[:2], (f, g), strict=True))
@@ -259,7 +262,7 @@ def _minimum_jvp(given, primals, tangents):
     return dual_value(f, g, *primals[:2]), change
 
 
-# Points, by way of plans.
+# Points, through plans.
 
 
 def _points(name, x, y, a, b):

@@ -16,7 +16,7 @@ import numpy as np
 from entropic import _core
 from entropic.jax._call import array, call_hosted, hosted, like, normalized, wide
 
-# How many numbers of a row RowStatistics has.
+# The number of values that RowStatistics has for a row.
 _VALUES = 6
 _LOWEST = np.int32(-(2**31))
 
@@ -28,7 +28,7 @@ def _begin(operation, params, classes, x, first, n):
 
 
 def _questions(operation, params, wide_type, n):
-    """What is asked, in order; these operations ask the same whatever the scores are."""
+    """The questions in order; these operations have the same questions for all scores."""
     part, asked = _begin(operation, params, np.zeros(0, np.int64), np.zeros((1, 1), wide_type), 0, n), []
     while (question := part.question())[0] != "none":
         asked.append(question)
@@ -37,7 +37,7 @@ def _questions(operation, params, wide_type, n):
 
 
 def _asked(x, first, classes, joined, operation, params, n):
-    """The part, when it has been told what is joined."""
+    """The part, after it has taken the joined words."""
     rows = np.ascontiguousarray(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]))
     part = _begin(operation, params, np.ascontiguousarray(classes.reshape(-1), np.int64), rows, int(first.flat[0]), n)
     for words in joined:
@@ -71,13 +71,13 @@ def _part_values(x, first, classes, *joined, **given):
 
 
 def _join(words, how, axis_name):
-    """Integers of 64 bits as pairs of 32, the lower first: JAX may have no more than these."""
+    """64-bit integers as pairs of 32-bit ones, the lower first: JAX may lack 64-bit integers."""
     low, high = words[..., 0], words[..., 1]
     if how == "maximum":
         top = jax.lax.pmax(high, axis_name)
         below = jax.lax.pmax(jnp.where(high == top, low ^ _LOWEST, _LOWEST), axis_name) ^ _LOWEST
         return jnp.stack([below, top], -1)
-    # In quarters, which do not overflow.
+    # Quarters do not overflow.
     shifted = jax.lax.shift_right_logical
     quarters = [low & 0xFFFF, shifted(low, jnp.int32(16)), high & 0xFFFF, shifted(high, jnp.int32(16))]
     sums = jax.lax.psum(jnp.stack(quarters, -1), axis_name)
@@ -102,7 +102,7 @@ def _run(operation, params, axis_name, x, classes, *, values=False):
         joined.append(_join(mine, how, axis_name))
     if not values:
         return call_hosted("part_writes", given, [x, first, classes, *joined], [like(x)])[0]
-    # They depend on what was joined alone, so they are the same on all devices: those of a part without entries.
+    # They depend only on the joined words, so all devices have the same ones; here they come from a part without entries.
     none = jnp.zeros((*x.shape[:-1], 0), x.dtype)
     given_none = [none, jnp.int32(0), classes, *joined]
     return call_hosted("part_values", given, given_none, [like(x, _VALUES)])[0]
@@ -133,7 +133,7 @@ def _softmax_jvp(temperature, axis_name, primals, tangents):
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
 def _statistic(which, temperature, axis_name, x, classes):
-    """log softmax, or one of RowStatistics' numbers of each row."""
+    """log softmax, or one of RowStatistics' numbers for each row."""
     entropy = which in ("entropy", "loss")
     if which == "log_softmax":
         return _run("statistics", (temperature, entropy), axis_name, x, classes)
@@ -163,7 +163,7 @@ def _statistic_jvp(which, temperature, axis_name, primals, tangents):
 
 
 def _sums(z, tau, power, axis_name):
-    """Of the part above tau, to the power and to one less: what Newton's method asks for."""
+    """Sums over the part above tau, of the power and of one power less, for Newton's method."""
     above = jnp.where(z > tau, z - tau, 0)
     slope = jnp.where(above > 0, jnp.where(above > 0, above, 1) ** (power - 1), 0)
     total = jax.lax.psum(jnp.stack([(above * slope).sum(-1), slope.sum(-1)], -1), axis_name)
@@ -173,16 +173,16 @@ def _sums(z, tau, power, axis_name):
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _entmax(alpha, axis_name, x):
     power = 1 / (alpha - 1)
-    # pmax may pass over NaN.
+    # pmax may ignore NaN.
     lacks = jax.lax.pmax(jnp.isnan(x).any(-1, keepdims=True).astype(x.dtype), axis_name) > 0
     top = jnp.where(lacks, jnp.nan, jax.lax.pmax(x.max(-1, keepdims=True), axis_name))
-    # Of +inf, which has all the mass, and of what is NaN.
+    # For rows with +inf, which has all the mass, and for NaN.
     flat = jnp.isposinf(top)
     z = jnp.where(flat, jnp.where(x == top, 0, -jnp.inf), jnp.where(jnp.isneginf(x), -jnp.inf, (x - top) * (alpha - 1)))
     low = jnp.full_like(top, -1)
     high = jnp.zeros_like(top)
 
-    # The threshold is between: Newton's step where it stays there, else the middle.
+    # The threshold is between the ends: a Newton step if it stays inside, otherwise the middle.
     def step(state):
         low, high, tau, _, count = state
         total, slope = _sums(z, tau, power, axis_name)
@@ -196,7 +196,7 @@ def _entmax(alpha, axis_name, x):
         _, _, tau, before, count = state
         return (count < 100) & jnp.any(tau != before)
 
-    # NaN never settles.
+    # NaN would never converge.
     z = jnp.where(jnp.isnan(top) | jnp.isneginf(top), 0, z)
     tau = jax.lax.while_loop(goes_on, step, (low, high, low, high, jnp.int32(0)))[2]
     p = jnp.where(z > tau, jnp.where(z > tau, z - tau, 0) ** power, 0)

@@ -14,7 +14,7 @@ from entropic.onnx import _maps, _searches
 from entropic.torch import _descriptions
 from entropic.torch.backends.reference import IMPLEMENTATIONS
 
-# The version of ONNX's operators that a file asks for.
+# The version of ONNX's operators that a file requires.
 OPSET = 18
 
 _BY_REFERENCE = (
@@ -93,7 +93,8 @@ def export(module, args, path, *, dynamic_shapes=None):
 
 
 def _without_functions(model):
-    """What searches share stands where it is called: torch puts the searches themselves there, and not what these call."""
+    """Inlines the functions that searches share: torch inlines the searches themselves, but not the functions that they
+    call."""
     function = onnx_ir.from_proto(_searches.Searched.to_function_proto())
     model.functions[function.identifier()] = function
     passes.InlinePass()(model)
@@ -127,7 +128,7 @@ def _arguments(node):
 
 @contextlib.contextmanager
 def _quiet():
-    """torch says of every export which of its own operators it did not need."""
+    """Silences torch, which lists its unused operators in every export."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -140,7 +141,7 @@ def _quiet():
 
 
 def _save(program, path):
-    """Beside the file and then under its name, with the file of weights that a large model has."""
+    """Saves under a temporary name and renames, together with the file of weights of a large model."""
     folder, name = os.path.split(os.path.abspath(path))
     with tempfile.TemporaryDirectory(dir=folder, prefix=f".{name}.") as beside:
         program.save(os.path.join(beside, name))

@@ -1,7 +1,7 @@
 """Every map as a few operations of torch that become as many operators of ONNX, or one search.
 
-``MAPS[name](z, params)``, along the last axis, of scores z in float64 of which a row has its largest at 0; entries that count
-for nothing are -inf. ``params`` holds numbers, strings, or float64 tensors with size 1 for that axis.
+``MAPS[name](z, params)``, along the last axis, for scores z in float64; the largest of a row is 0, and absent entries are -inf.
+``params`` holds numbers, strings, or float64 tensors with size 1 for that axis.
 """
 
 import math
@@ -20,7 +20,7 @@ def _softmax(z, params):
 
 
 def _sorted(z):
-    """(z from the largest down, where from, 1, 2, ...). ONNX has the lower index first among equals."""
+    """(z from the largest down, their indices, 1, 2, ...). Among equal numbers ONNX puts the lower index first."""
     values, order = torch.sort(z, dim=-1, descending=True)
     return values, order, torch.arange(z.shape[-1], device=z.device)
 
@@ -57,7 +57,7 @@ def _entmax(z, params):
     return p / p.sum(-1, keepdim=True)
 
 
-_ENTMAX = {1.0: _softmax, 1.5: _entmax_15, 2.0: _sparsemax}  # without a search
+_ENTMAX = {1.0: _softmax, 1.5: _entmax_15, 2.0: _sparsemax}  # these need no search
 
 
 def _kept(z, kept, params):
@@ -65,7 +65,7 @@ def _kept(z, kept, params):
 
 
 def _scattered(order, kept):
-    """What the sorted scores have, in their own order."""
+    """Values of sorted scores in the order of the original scores."""
     kept = kept.expand_as(order).to(torch.float32)
     return torch.zeros_like(kept).scatter(-1, order, kept) > 0
 
@@ -80,7 +80,7 @@ def _top_p_softmax(z, params):
         return _softmax(z, params)
     s, order, k = _sorted(z)
     mass = torch.softmax(s / params["temperature"], -1).cumsum(-1)
-    cut = (mass < params["p"]).sum(-1, keepdim=True)  # and the one that reaches it
+    cut = (mass < params["p"]).sum(-1, keepdim=True)  # the entries below p, and the one that reaches it
     return _kept(z, _scattered(order, k <= cut), params)
 
 
@@ -89,7 +89,7 @@ def _min_p_softmax(z, params):
 
 
 def _absent(z):
-    """ABSENT, of factors that float32 has: torch.onnx rounds plain numbers to that."""
+    """ABSENT, as a product of factors that float32 can hold: torch.onnx rounds plain numbers to float32."""
     return z.new_full((), -(2.0**100)) * 2.0**100 * 2.0**100 * 2.0**100
 
 
@@ -104,13 +104,13 @@ def _of_entropy(z, target):
     present = z > -INF
     reach = torch.where(present, -z, 0.0).amax(-1, keepdim=True)
     target = torch.zeros_like(reach) + target
-    # One largest score in a row of ties: as much as there is to search for.
+    # Rows with nothing to search for: all scores tie, or the target is 0.
     still = (reach == 0) | (target <= 0)
     scaled = torch.where(present, z / torch.where(reach > 0, reach, 1.0), _absent(z))
     top, count = (z == 0).to(z.dtype), present.to(z.dtype)
     ties, most = top.sum(-1, keepdim=True), count.sum(-1, keepdim=True)
     low, high = target <= ties.log(), target >= most.log()
-    # A target that cannot be met has no root: in its place half of what can be.
+    # A target that cannot be met has no root; it is replaced by the middle of the reach.
     inner = torch.where(still | low | high, (ties.log() + most.log()) / 2, target)
     p = softmax_of_entropy(torch.where(reach > 0, scaled, torch.where(count > 0, -count, _absent(z))), inner)
     return torch.where(high, count / most, torch.where(low, top / ties, p))
@@ -137,7 +137,7 @@ def _perturb_max(z, params):
 
 # The parameters that are real numbers.
 _REAL = {"temperature", "alpha", "p", "scale", "entropy", "perplexity", "min_entropy", "max_entropy"}
-# Those of them that choose a way of their own.
+# Values of them that need a special formula.
 _PLAIN = {"alpha": _ENTMAX, "p": (1.0,)}
 
 MAPS = {
@@ -162,7 +162,7 @@ def _rows(x):
     nan = x.isnan().any(-1, keepdim=True)
     x = torch.where(nan, 0.0, x)
     largest = x.amax(-1, keepdim=True)
-    # Where a row has +inf, these entries alone count, equally.
+    # If a row has +inf, only these entries count, equally.
     x = torch.where(largest == INF, torch.where(x == INF, 0.0, -INF), x)
     none = nan | (largest == -INF)
     return torch.where(none, 0.0, x) - torch.where(largest.abs() == INF, 0.0, largest), largest, none
@@ -181,7 +181,8 @@ def _sigsoftmax(x, params):
 
 
 def _taylor_softmax(x, params):
-    """f(x) / sum f, f = sum x^m / m! by Horner's scheme, divided by a power of the largest magnitude lest it overflow."""
+    """f(x) / sum f, f = sum x^m / m! by Horner's scheme, divided by a power of the largest magnitude so that it does not
+    overflow."""
     order, x = params["order"], x.double()
     infinite, nan = (x == INF).to(x.dtype), x.isnan().any(-1, keepdim=True)
     present = (x > -INF).to(x.dtype)
@@ -217,7 +218,7 @@ _OTHERS = {
 
 
 def decomposition(name):
-    """What an operator of a map becomes."""
+    """The decomposition of a map's operator."""
     description = _descriptions.MAPS[name]
     count, run = len(_descriptions.rows(description)), _OTHERS.get(name)
 

@@ -13,7 +13,7 @@ _TERMS = 28
 
 
 def number(like, value, enough=0.0):
-    """A number as a tensor of float64: the sum of three of float32, since torch.onnx rounds plain numbers to that."""
+    """A number as a tensor of float64: the sum of three float32 numbers, because torch.onnx rounds plain numbers to float32."""
     parts, left = [], value
     for _ in range(3):
         parts.append(float(np.float32(left)))
@@ -42,7 +42,7 @@ def _chebyshev():
             terms += term
         return math.log(terms / (z * math.sqrt(math.pi)))
 
-    # Points of the second kind would ask for z = infinity. What log z has there, a factor takes away.
+    # Points of the second kind would need z = infinity. A factor removes the singularity of log z there.
     def smooth(s):
         return scaled(s) - math.log((s + 1) / 2)
 
@@ -73,7 +73,7 @@ def _laplace(t):
     return torch.where(t < 0, t - number(t, math.log(2)), torch.log(1 - half))
 
 
-# log F, log f, the kinks of F, and the range outside which nothing counts.
+# log F, log f, the kinks of F, and the range outside of which nothing matters.
 NOISES = {
     "normal": (_log_ndtr, lambda t: -t * t / 2 - number(t, 0.5 * math.log(2 * math.pi)), (), -38.0, 9.5),
     "logistic": (_logistic, lambda t: _logistic(t) + _logistic(-t), (), -60.0, 50.0),
@@ -84,7 +84,7 @@ NOISES = {
 
 
 def perturb_max(z, params):
-    """Of scores along the last axis, the largest 0 and the absent -inf."""
+    """perturb_max of scores along the last axis, whose largest is 0; absent ones are -inf."""
     log_cdf, log_density, kinks, low, high = NOISES[params["noise"]]
     z = z / params["scale"]
     present = z > -math.inf

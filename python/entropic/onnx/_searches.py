@@ -1,22 +1,23 @@
 """The maps that search for a number, as functions of ONNX with a Loop: along the last axis, in float64.
 
 Each is a search for the root of a rising function f of a number t for each row: Newton's method inside a bracket, which is
-halved where a step would leave it or falls short of half the one before. What has arrived stays. All that a step hands to the
-next is one tensor, (low, high, t, step, steps made): onnxscript 0.7 mixes up several, in an order that the hashes of their
-names decide. Scores z are at most 0, and 0 for the largest; in their place torch sees operators, of which it needs the shapes.
+halved if a step would leave it or is more than half the one before. A row that has converged does not change. The state of a
+step is one tensor, (low, high, t, step, steps made), because onnxscript 0.7 mixes up several tensors, in an order that depends
+on the hashes of their names. Scores z are at most 0, and 0 for the largest. torch sees operators instead of the searches, and
+only needs their shapes.
 """
 
 import torch
 from onnxscript import DOUBLE, script
 from onnxscript import opset18 as op
 
-# Scores that are not there are this: far below all others, and its square is a number.
+# The value of absent scores: far below all others, and its square does not overflow.
 ABSENT = -(2.0**400)
 
 
 @script(default_opset=op)
 def Searched(state: DOUBLE[...], f: DOUBLE[...], slope: DOUBLE[...], enough: DOUBLE) -> DOUBLE[...]:
-    """The next state, where f and its slope are those at t: what the searches share."""
+    """The next state, from f and its slope at t; the searches share it."""
     low, high, t, before, steps = op.Split(state, num_outputs=5, axis=-1)
     none = op.CastLike(0.0, f)
     two = op.CastLike(2.0, f)
@@ -31,7 +32,7 @@ def Searched(state: DOUBLE[...], f: DOUBLE[...], slope: DOUBLE[...], enough: DOU
 
 @script(default_opset=op)
 def EntmaxOf(z: DOUBLE[...], b: DOUBLE[...]) -> DOUBLE[...]:
-    """p_i = m (1 + b z_i m^-b)^(1/b), b = alpha - 1, of which the sum is 1; t = log m, m the largest p_i."""
+    """p_i = m (1 + b z_i m^-b)^(1/b), b = alpha - 1, with sum 1; t = log m, where m is the largest p_i."""
     last = op.Constant(value_ints=[-1])
     none = op.CastLike(0.0, z)
     one = op.CastLike(1.0, z)
@@ -52,7 +53,7 @@ def EntmaxOf(z: DOUBLE[...], b: DOUBLE[...]) -> DOUBLE[...]:
         w = z * op.Exp(none - b * t_)
         v = op.Max(b * w, none - one)
         u = one + v
-        # log(1 + v), to the last digit of a small v too.
+        # log(1 + v), accurate to the last digit even for a small v.
         log = op.Where(u == one, v, v * op.Log(u) / op.Where(u == one, one, u - one))
         p = op.Exp(t_ + op.Where(flat, w, log / divisor))
         total = op.ReduceSum(p, last)
@@ -72,15 +73,15 @@ def EntmaxOf(z: DOUBLE[...], b: DOUBLE[...]) -> DOUBLE[...]:
 
 @script(default_opset=op)
 def SoftmaxOfEntropy(z: DOUBLE[...], target: DOUBLE[...]) -> DOUBLE[...]:
-    """softmax(gamma z) of an entropy that it can have; t = log gamma. The least of the scores that are there is -1."""
+    """softmax(gamma z) with an entropy in its reach; t = log gamma. The least present score is -1."""
     last = op.Constant(value_ints=[-1])
     none = op.CastLike(0.0, z)
     one = op.CastLike(1.0, z)
     two = op.CastLike(2.0, z)
     enough = op.CastLike(2e-14, z)
-    # exp(y) is 0 below, and y times it no NaN.
+    # Below this exp(y) is 0; the bound keeps y exp(y) from being NaN.
     least = op.CastLike(-800.0, z)
-    # Uniform to the last digit at the lower end, only the largest scores at the upper.
+    # At the lower end p is uniform to the last digit; at the upper end only the largest scores are left.
     low = target * none - op.CastLike(25.0, z)
     nearest = op.ReduceMax(op.Where(z < none, z, none - one), last)
     high = op.Min(op.Log(least / nearest), op.CastLike(700.0, z)) + target * none

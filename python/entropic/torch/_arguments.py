@@ -1,4 +1,4 @@
-"""What the public functions do to their arguments before an operator has them."""
+"""Checks and conversions of the public functions' arguments, before an operator gets them."""
 
 import functools
 import operator
@@ -14,7 +14,7 @@ Tensor = torch.Tensor
 
 
 def one_dim(name, dim, axis):
-    """dim, of which axis is another name."""
+    """dim, which may also be given as axis."""
     if axis is None:
         return -1 if dim is None else dim
     if dim is not None:
@@ -23,7 +23,7 @@ def one_dim(name, dim, axis):
 
 
 def integer_dim(name, dim):
-    """dim, of whatever kind of integer; a bool is none."""
+    """dim, as any kind of integer but not a bool."""
     if isinstance(dim, int) and not isinstance(dim, bool):
         return dim
     try:
@@ -35,7 +35,7 @@ def integer_dim(name, dim):
 
 
 def checked_dim(name, argument, x, dim):
-    """dim counted from 0, of a tensor that these operators take."""
+    """dim counted from 0, after checking that the operators take this tensor."""
     if not isinstance(x, Tensor):
         raise TypeError(
             f"{name}: {argument} must be a torch.Tensor, got {type(x).__name__}; entropic.{name} takes other arrays"
@@ -59,19 +59,20 @@ def checked_dim(name, argument, x, dim):
 
 
 def has_numbers(tensor):
-    """Whether its numbers are there to be read: no compiler and no transform at work, and no tensor that is only a shape."""
+    """Whether its numbers can be read: no compiler or transform is active, and the tensor is not only a shape."""
     if torch.compiler.is_compiling() or in_transform() or get_proxy_mode() is not None:
         return False
     return not (tensor.is_meta or is_fake(tensor))
 
 
 def readable(*tensors):
-    """The same of tensors on the CPU."""
+    """Whether the numbers of tensors can be read on the CPU."""
     return all(tensor.is_cpu and has_numbers(tensor) for tensor in tensors)
 
 
 def one_device(name, tensors):
-    """Refuses tensors, by their arguments' names, on several devices: one kernel would read them all as its own."""
+    """Refuses tensors on several devices, by the arguments' names: a kernel would read all of them as its own device's
+    memory."""
     first, x = next(iter(tensors.items()))
     for argument, tensor in tensors.items():
         if tensor.device != x.device:
@@ -81,7 +82,7 @@ def one_device(name, tensors):
 
 
 def autocast(*tensors):
-    """Tensors in the type of autocast, where that is on: all but those of float64, as torch's own operations have them."""
+    """Tensors in the type of autocast if it is on, except for float64, like torch's own operations."""
     device = tensors[0].device.type
     if device not in ("cpu", "cuda") or not torch.is_autocast_enabled(device):
         return tensors
@@ -90,7 +91,7 @@ def autocast(*tensors):
 
 
 def no_gradient(name, argument, value):
-    """Refuses a tensor that is to be learned, where that would come to nothing."""
+    """Refuses a tensor that requires a gradient if there is none."""
     if isinstance(value, Tensor) and value.requires_grad:
         raise TypeError(f"{name}: {argument} requires grad, and there is no gradient in it; pass {argument}.detach()")
 
@@ -99,7 +100,7 @@ misfit = functools.partial(_checks.misfit, may_be="a number or a tensor")
 
 
 def from_array(name, param, value):
-    """A tensor of float64 of an array for a parameter; anything else as it is."""
+    """An array for a parameter becomes a tensor of float64; anything else is returned unchanged."""
     if not isinstance(value, np.ndarray):
         return value
     if torch.compiler.is_compiling():
@@ -122,8 +123,8 @@ def spread(name, param, value, argument, x, dim):
 def numbers_and_rows(description, values, argument, x, dim):
     """(values of an operation's parameters in their types, for each that may be per row a tensor of one for each row or None).
 
-    A tensor for a parameter that may be per row is rows, beside the default, or 0 where there is none, in its place; any other
-    is its number.
+    A tensor for a parameter that may be per row gives rows, and its value becomes the default, or 0 without one; any other
+    tensor gives its number.
     """
     numbers, rows = [], []
     for param, value in zip(description["params"], values, strict=True):

@@ -45,7 +45,7 @@ _attend_linearly = _operator("linear_attention", [], {"scale": "float?", "causal
 
 
 def _with_equal_axes(*tensors):
-    """Tensors, or None, with as many axes each, at least three, and how to take the heads away again that this has put in."""
+    """Tensors, or None, with equally many axes, at least three, and a function that removes an inserted axis of heads."""
     axes = max(tensor.dim() for tensor in tensors if tensor is not None)
     count = max(axes, 3)
     same = [None if x is None else x.reshape(*[1] * (count - x.dim()), *x.shape) for x in tensors]
@@ -53,7 +53,7 @@ def _with_equal_axes(*tensors):
 
 
 def _check(function, **tensors):
-    """These tensors, under autocast of its type."""
+    """These tensors, in autocast's type if it is on."""
     for name, x in tensors.items():
         if not isinstance(x, Tensor):
             raise TypeError(f"{function}: {name} must be a torch.Tensor, got {type(x).__name__}")
@@ -124,8 +124,8 @@ def _of_dtensors(*arguments):
 
 
 def _of_plain(q, k, v, mask, map, map_params, scale, causal, train_length, kappa):
-    """Attention straight by its kernel, where tensors lie as that takes them, parameters are numbers and nobody looks on; None
-    elsewhere, and where something is wrong, of which _attended says what."""
+    """Attention directly by its kernel, if it can read the tensors in place, parameters are numbers, and no transform is
+    active; otherwise None, also for errors, which _attended reports."""
     if torch.compiler.is_compiling():
         return None
     if type(scale) in _NUMBERS:
@@ -148,7 +148,7 @@ def _of_plain(q, k, v, mask, map, map_params, scale, causal, train_length, kappa
 
 
 def _by_kernel(q, k, v, mask, call):
-    """The same in Python."""
+    """The direct call in Python."""
     if not (is_alone(q) and is_alone(k) and is_alone(v)) or not all(type(value) in _VALUES for value in call[1]):
         return None
     if q.dtype not in CODES or k.dtype is not q.dtype or v.dtype is not q.dtype or not 2 <= q.dim() <= 4:
@@ -185,7 +185,7 @@ _VALUES = (float, int, str, bool, type(None))
 
 
 class _Tracked(torch.autograd.Function):
-    """The same with its gradient: what _builder.Operator does, without all that is for other tensors."""
+    """The direct call with its gradient: the part of _builder.Operator that plain tensors need."""
 
     @staticmethod
     def forward(ctx, call, q, k, v, mask):
@@ -215,7 +215,8 @@ _RULE = _core.attention, _core.attention_vjp, _pulled_back
 
 
 def _attended(function, q, k, v, mask, map, map_params, scale, causal, train_length, kappa, **further):
-    """Attention by its operator; by a composition, which has all scores, with what only that has: see reference.composed."""
+    """Attention by its operator, or by a composition, which has all scores, for options that only that has: see
+    reference.composed."""
     name, params = map_and_params(function, map, map_params)
     shape = shape_of(function, q.shape, k.shape, v.shape)
     rows = []
@@ -270,14 +271,14 @@ def _check_mask(function, mask):
 
 
 def _may_move(mask):
-    """Whether a derivative in the mask may be asked for."""
+    """Whether a derivative in the mask may be needed."""
     if mask is None or not mask.is_floating_point():
         return False
     return wants_gradient(mask) or (not torch.compiler.is_compiling() and (in_transform() or in_forward_mode()))
 
 
 def _scaled(function, q, scale):
-    """(q, scale), where a tensor has gone into q, from which it has its gradient."""
+    """(q, scale); a scale that is a tensor is multiplied into q, so that it gets its gradient."""
     if isinstance(scale, Tensor) and scale.is_complex():
         raise TypeError(f"{function}: scale must be a tensor of real numbers, got dtype {scale.dtype}")
     if not isinstance(scale, Tensor) or (scale.dim() == 0 and not scale.requires_grad):
@@ -363,13 +364,13 @@ def scaled_dot_product_attention(
         params |= {"enable_gqa": enable_gqa, "window": window, "softcap": softcap, "sinks": sinks}
         params |= {"train_length": train_length, "kappa": kappa, **map_params}
         if dropout_p or sinks is not None:
-            raise ValueError(f"{function}: of DTensors there must be neither dropout_p nor sinks")
+            raise ValueError(f"{function}: dropout_p and sinks must not be given for DTensors")
         return _of_dtensors(
             function, query, key, value, attn_mask, lambda *local: scaled_dot_product_attention(*local, **params)
         )
     query, key, value = _check(function, query=query, key=key, value=value)
     if is_causal and attn_mask is not None:
-        raise ValueError(f"{function}: attn_mask must be None where is_causal is True: give one of them")
+        raise ValueError(f"{function}: attn_mask must be None if is_causal is True; give one of them")
     shape = shape_of(function, query.shape, key.shape, value.shape)
     if not enable_gqa and shape.kv_heads not in (1, shape.heads):
         raise ValueError(
@@ -390,7 +391,7 @@ def scaled_dot_product_attention(
             raise TypeError(f"{function}: sinks must be a torch.Tensor, got {type(sinks).__name__}")
         further["sinks"] = sinks[:, None, None] if sinks.dim() == 1 and query.dim() > 2 else sinks
     m, n, causal = shape.queries, shape.keys, bool(is_causal)
-    # Where weights are lost, there are as many as in torch, so that the same are.
+    # With dropout there must be as many weights as in torch, so that the same ones are dropped.
     if window is not None or (causal and (m > n or "dropout_p" in further)):
         attn_mask, causal = _within(function, attn_mask, m, n, window, causal, query.device), False
     elif causal and m < n:
@@ -404,7 +405,7 @@ def scaled_dot_product_attention(
 
 
 def _within(function, mask, m, n, window, causal, device):
-    """The mask, and that a query sees only keys nearer than window and, if causal, none behind its own."""
+    """The mask combined with the window: a query sees only keys nearer than window and, if causal, none after its own."""
     behind = torch.arange(m, device=device)[:, None] - torch.arange(n, device=device)
     seen = behind >= 0 if causal else torch.ones_like(behind, dtype=torch.bool)
     if window is not None:

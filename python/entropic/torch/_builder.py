@@ -56,8 +56,8 @@ class Operator:
         self._reference = reference or backends.reference.DIFFERENTIABLE.get(spec.name)
         torch.library.register_autograd(qualified, self._backward, setup_context=self._setup, lib=_library)
         shared = {"backward": self._backward, "jvp": self._jvp}
-        # For torch.func, below whose transforms torch.library's rules do not work; and for plain calls, of which a Function of
-        # this kind costs half of what torch.library makes of the rules.
+        # For torch.func, under whose transforms the rules of torch.library do not work; and for plain calls, for which such a
+        # Function takes half the time of torch.library's rules.
         vmap = functools.partial(self._batched, self)
         self._function = _function(spec.name, forward=self.op, setup_context=self._setup, vmap=vmap, **shared)
         self._eager = _function(spec.name, forward=self._forward, **shared)
@@ -74,7 +74,7 @@ class Operator:
         return self._run(arguments)
 
     def _run(self, arguments):
-        """The operator where nobody differentiates: past the dispatcher, if there is nothing that it would do."""
+        """The operator without derivatives; it skips the dispatcher if that has nothing to do."""
         if not dispatch_modes() and not function_modes() and all(map(_is_plain, arguments[: self.count])):
             return self._kernel(*arguments)
         return self.op(*arguments)
@@ -82,12 +82,12 @@ class Operator:
     def _tuple(self, output):
         return (output,) if self._single else output
 
-    # What a derivative has of a call.
+    # The part of a call that derivatives need.
 
     def _forward(self, ctx, *inputs):
         output = self._run(inputs)
         self._setup(ctx, inputs, output)
-        ctx.owned = True  # the results of the operator itself its caller has too
+        ctx.owned = True  # the caller also has the results of the operator itself
         return output
 
     def _setup(self, ctx, inputs, output):
@@ -105,11 +105,11 @@ class Operator:
         ctx.results = [(out.shape, out.dtype) for out in everything[self.count :]]
 
     def _is_enough(self, everything, params):
-        """Whether the first output may be kept in place of the first tensor: where memory counts, and numbers may be read."""
+        """Whether the first output may be kept instead of the first tensor: if memory matters and numbers may be read."""
         x = everything[0]
         if self.spec.suffices is None or x.numel() < LARGE or torch.compiler.is_compiling() or tracing() is not None:
             return False
-        # To read numbers of another device would be to wait for it.
+        # Reading numbers of another device would wait for it.
         if in_transform() or in_forward_mode() or dispatch_modes() or not _is_plain(x):
             return False
         return self.spec.suffices(everything[: self.count], params, everything[self.count])
@@ -134,7 +134,7 @@ class Operator:
         return tuple(results)
 
     def _refuse(self, call, grads=()):
-        """What has no derivative: some outputs, and of some operators the derivative."""
+        """Refuses derivatives that do not exist: of some outputs, and second ones of some operators."""
         others = [self.spec.outputs[k] for k, grad in enumerate(grads) if grad is not None and k not in self._results]
         if self.spec.once and (others or any(map(carries_tangent, call.tensors))):
             raise RuntimeError(f"{self.spec.name}: there are no second derivatives")
@@ -175,7 +175,7 @@ class Operator:
         return call.outputs[1:] if call.params[-1] else self(*call.tensors, *call.params[:-1], True)[1:]
 
     def _slopes_of(self, call):
-        """The same as a function of the tensors."""
+        """The gradients of the first output as a function of the tensors."""
         return lambda tensors: self._reference(*tensors, *call.params[:-1], True)[1:]
 
     # J t.
@@ -246,7 +246,7 @@ LARGE = 1 << 20  # numbers
 
 
 def wants_gradient(*tensors):
-    """Whether a gradient in one of them, or None, may be asked for."""
+    """Whether one of them, which may be None, requires a gradient."""
     if not torch.compiler.is_compiling() and in_transform():
         return in_reverse_transform()
     return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)
@@ -287,7 +287,7 @@ def _vjp_of(spec):
 
 
 def product_with(slopes, grad, dim):
-    """Slopes that nobody else has, each times the gradient in the value; None stays None."""
+    """Slopes, which are not shared, each times the gradient in the value; None stays None."""
     product = _into if never_again(grad) else _times
     grad = grad.unsqueeze(dim)
     return [None if slope is None else product(slope, grad, dim) for slope in slopes]
@@ -302,7 +302,7 @@ def _into(slope, factor, dim):
     slope = slope.detach()
     if slope.dtype == factor.dtype or slope.dim() == 1:
         return slope.mul_(factor)
-    # torch makes copies of what is of two types: of parts.
+    # torch copies operands of two types, so this works on parts.
     axis = 1 if dim == 0 else 0
     size = max(1, _PART * slope.shape[axis] // max(1, slope.numel()))
     for part, by in zip(slope.split(size, axis), factor.split(size, axis), strict=True):
@@ -331,9 +331,9 @@ def pullback(function, tensors, moving, cotangents):
 
 
 def transposed(pull_back, tensors, results, tangents, moving):
-    """J tangents, where pull_back(grads) is J^T grads: that is linear, and its own pullback the way forward.
+    """J tangents, where pull_back(grads) is J^T grads: this is linear, so its own pullback is the forward derivative.
 
-    results: shapes and types of the outputs, of which those numbered `moving` have derivatives.
+    results: shapes and types of the outputs; those numbered `moving` have derivatives.
     """
     like = next(x for x in (*tensors, *tangents) if x is not None)
     zeros = [like.new_zeros(shape, dtype=dtype) for shape, dtype in results]

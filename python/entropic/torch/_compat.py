@@ -1,4 +1,4 @@
-"""All that this package uses of torch beyond its public interface, so that another version of torch is met in one file."""
+"""All uses of torch beyond its public interface, so that only this file depends on torch's version."""
 
 import contextlib
 
@@ -7,10 +7,10 @@ from torch._subclasses.fake_tensor import is_fake  # noqa: F401
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import get_proxy_mode  # noqa: F401
 
-in_transform = torch._C._are_functorch_transforms_active  # whether torch.func is at work
+in_transform = torch._C._are_functorch_transforms_active  # whether torch.func is active
 dispatch_modes = torch._C._len_torch_dispatch_stack
 function_modes = torch._C._len_torch_function_stack
-tracing = torch._C._get_tracing_state  # None unless torch.jit.trace is at work
+tracing = torch._C._get_tracing_state  # None unless torch.jit.trace is active
 _graph_is_kept = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
 
 
@@ -25,7 +25,7 @@ def in_forward_mode():
 
 
 def pushing_further():
-    """In the jvp of a Function, which torch calls with forward mode off: on, for the transforms around it."""
+    """Turns forward mode on in the jvp of a Function, for the transforms around it: torch calls it with forward mode off."""
     return forward_ad._set_fwd_grad_enabled(True) if in_transform() else contextlib.nullcontext()
 
 
@@ -40,24 +40,24 @@ def in_reverse_transform():
 
 
 def is_dtensor(x):
-    """Whether it is a tensor of torch.distributed's meshes, which are imported where there is one."""
+    """Whether it is a DTensor; the class exists once torch.distributed's meshes are imported."""
     return type(x).__name__ == "DTensor"
 
 
 def has_memory(x):
-    """Whether it has numbers of its own in this machine's memory, and does not stand for other tensors as under vmap."""
+    """Whether it has its own numbers in this machine's memory, and does not stand for other tensors, as under vmap."""
     return torch._C._dispatch_keys(x).has(torch._C.DispatchKey.CPU)
 
 
 def never_again(grad):
-    """Whether the saved tensors of the node whose backward runs are freed after it. Not for what stands for other tensors, as
+    """Whether the saved tensors of the node whose backward runs are freed after it. False for tensors that stand for others, as
     under vmap."""
     plain = has_memory(grad) and not in_transform() and not in_forward_mode()
     return plain and not (torch.is_grad_enabled() or torch.compiler.is_compiling() or _graph_is_kept())
 
 
 def carries_tangent(x):
-    """Whether somebody pushes forward through it: torch.autograd.forward_ad, or a transform around the innermost one."""
+    """Whether it carries a tangent: of torch.autograd.forward_ad, or of a transform around the innermost one."""
     if not in_transform():
         return in_forward_mode() and forward_ad.unpack_dual(x).tangent is not None
     kinds = {one.level(): one.key() for one in torch._C._functorch.get_interpreter_stack()}

@@ -1,19 +1,19 @@
-"""The library's operations, as _core describes them: the only place here that asks it."""
+"""The library's operations, as _core describes them. Only this file asks _core."""
 
 from torch import Tensor
 
 from entropic import _core
 
-# By name. MAPS holds log_softmax and logsumexp too, which are no distributions.
+# Descriptions by name. MAPS also has log_softmax and logsumexp, which are not distributions.
 MAPS = {one["name"]: one for one in _core.operations()}
 LOSSES = {one["name"]: one for one in _core.losses()}
 MEASURES = {one["name"]: one for one in _core.measure_operations()}
 CONTROL = {one["name"]: one for one in _core.control_operations()}
 
-# What became of the search for gamma, by its number.
+# The names of the statuses of the search for gamma, by number.
 STATUSES = list(_core.gamma_status_names)
 
-# The kinds of parameters as torch's schemas have them.
+# The types of torch's schemas for the kinds of parameters.
 _SCHEMA = {"float": "float", "optional float": "float?", "int": "int", "name": "str", "bool": "bool"}
 
 
@@ -28,12 +28,13 @@ def per_row(description):
 
 
 def rows(description):
-    """The same as tensor arguments of an operator: for each a float64 tensor, of x's shape with 1 for dim, or None."""
+    """The parameters per row as tensor arguments of an operator: each is a float64 tensor of x's shape with 1 for dim, or
+    None."""
     return [f"{name}_rows?" for name in per_row(description)]
 
 
 def named(description, rows, values):
-    """The parameters' values by name: rows where they are given, otherwise numbers."""
+    """The parameters' values by name: rows if given, otherwise numbers."""
     found = dict(zip((param["name"] for param in description["params"]), values, strict=False))
     found.update({name: row for name, row in zip(per_row(description), rows, strict=True) if row is not None})
     return found
@@ -50,7 +51,7 @@ MAP_SCHEMA = {"map": "str", "names": "str[]", "values": "float[]", "row_names": 
 
 
 def map_arguments(name, params):
-    """These arguments, of parameters of which tensors are per row."""
+    """The arguments of MAP_SCHEMA for these parameters; tensors are per row."""
     numbers = {}
     for param in MAPS[name]["params"]:
         value = params[param["name"]]

@@ -1,5 +1,5 @@
-"""Calls of plain tensors in C++ (python/torch_eager.cc), where the package was built beside this version of torch: `eager` is
-their module, and None elsewhere, where the package makes these calls in Python."""
+"""Calls of plain tensors in C++ (python/torch_eager.cc), if the package was built with this version of torch: `eager` is their
+module, otherwise None, and the package makes these calls in Python."""
 
 import contextlib
 import importlib
@@ -15,12 +15,12 @@ with contextlib.suppress(ImportError):
     eager = importlib.import_module("entropic.torch._eager_" + re.sub(r"\W", "_", torch.__version__))
 
 _threads_of_torch = torch.get_num_threads
-# A shorter call than is_compiling; other tracers pass tensors that are not plain.
+# A faster call than is_compiling; other tracers pass tensors that are not plain.
 _is_traced = torch.compiler.is_dynamo_compiling
 
 
 def ready():
-    """eager, for calls by as many threads as torch has; None where there is none and while torch compiles."""
+    """eager, for calls with torch's number of threads; None without it and while torch compiles."""
     if eager is None or _is_traced():
         return None
     if _threads_of_torch() != _threads.followed:

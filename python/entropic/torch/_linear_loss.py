@@ -38,7 +38,7 @@ _OPERATOR = Operator(
 
 
 class _WithGradients(torch.autograd.Function):
-    """The same with the gradients from the forward pass, which has the scores: backward need not make them again."""
+    """The loss with gradients from the forward pass, which has the scores: backward does not calculate them again."""
 
     @staticmethod
     def forward(ctx, of, *arguments):
@@ -50,7 +50,7 @@ class _WithGradients(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         hidden, weight, target, bias, rows, sample_weight, *kept = ctx.saved_tensors
-        if torch.is_grad_enabled():  # somebody differentiates again
+        if torch.is_grad_enabled():  # a second derivative is wanted
             kept = _OPERATOR.vjp(hidden, weight, target, bias, rows, sample_weight, grad, *ctx.params)
         elif not grad.is_cpu or grad != 1:
             product = torch.Tensor.mul_ if never_again(grad) else torch.mul
@@ -149,7 +149,7 @@ def linear_loss(
 
 @torch.compiler.assume_constant_result
 def _as_text(values):
-    """Values that a schema of torch has no type for."""
+    """Values for which torch's schemas have no type, as text."""
     return json.dumps(values)
 
 

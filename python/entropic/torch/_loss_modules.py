@@ -1,5 +1,5 @@
-"""The torch.nn modules of losses that are written by hand: those of any map, and those with a margin, which have classes of
-their own."""
+"""The torch.nn modules of losses that are written by hand: those of any map, and those with a margin, which hold their own
+classes."""
 
 import torch
 
@@ -53,7 +53,7 @@ def _cosines(module, x, classes):
     if not isinstance(x, torch.Tensor) or x.dim() < 1 or x.shape[-1] != classes.shape[1]:
         shape = tuple(x.shape) if isinstance(x, torch.Tensor) else type(x).__name__
         raise ValueError(f"{module}: x must be embeddings of shape (..., {classes.shape[1]}), got {shape}")
-    # Halves lose too much of an angle near 0.
+    # Halves have too few digits for an angle near 0.
     wide = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype
     with torch.autocast(x.device.type, enabled=False):
         unit, classes = (torch.nn.functional.normalize(v.to(wide), dim=-1) for v in (x, classes))
@@ -88,10 +88,10 @@ class _MarginLoss(Loss):
         self.reset_parameters()
 
     def reset_parameters(self):
-        torch.nn.init.normal_(self.classes)  # directions: evenly over the sphere
+        torch.nn.init.normal_(self.classes)  # only directions matter: uniform on the sphere
 
     def cosines(self, x):
-        """Of the angles between embeddings (..., in_features) and the classes, in (..., num_classes)."""
+        """Cosines of the angles between embeddings (..., in_features) and the classes, in (..., num_classes)."""
         return _cosines(type(self).__name__, x, self.classes)
 
     def forward(self, x, target, sample_weight=None):

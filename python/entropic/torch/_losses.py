@@ -1,4 +1,4 @@
-"""Losses on tensors: their operators, and what the functions in _generated.py call."""
+"""Losses on tensors: their operators, and helpers for the functions in _generated.py."""
 
 import math
 
@@ -31,7 +31,7 @@ OPERATORS = {name: _operator(one) for name, one in DESCRIPTIONS.items() if not _
 
 
 def checked_target(name, description, x, target, dim):
-    """target as the operators take it, of x's device."""
+    """target as the operators take it, on x's device."""
     scores, argument = description["arguments"]
     if not isinstance(target, Tensor):
         raise TypeError(f"{name}: {argument} must be a torch.Tensor, got {type(target).__name__}")
@@ -107,7 +107,7 @@ def _by_eager(name, x, target, values, ignore_index, mean):
 
 
 def mean_of_rows(name, x, target, values, dim):
-    """The mean of a loss over the rows that are not ignored, or None where there is no short way to it."""
+    """The mean of a loss over the rows that are not ignored, or None if there is no direct call for it."""
     *numbers, ignore_index = values.values()
     if dim == -1:
         mean = _by_eager(name, x, target, tuple(numbers), ignore_index, True)
@@ -130,7 +130,7 @@ def _mean(value, count):
 
 
 class _Mean(torch.autograd.Function):
-    """That with its gradient."""
+    """The mean with its gradient."""
 
     @staticmethod
     def forward(ctx, operator, direct, values, count, x, target):
@@ -168,15 +168,15 @@ def call(name, x, target, values, ignore_index, dim, axis, dtype):
     if _descriptions.takes_map(description):
         named_map = params["map"]
         if readable(target) and not _is_target(target, x, dim, ignore_index):
-            # The library says what is wrong, whatever the scores are; torch's operations would make something of it.
+            # The library reports what is wrong for any scores; torch's operations would accept it.
             numpy = torch.float16 if x.dtype is torch.bfloat16 else x.dtype
             given = target.to(numpy) if target.is_floating_point() else target
             getattr(entropic, name)(torch.zeros(x.shape, dtype=numpy), given, axis=dim, ignore_index=ignore_index)
-        # p - q of a p that is rounded to a half has no digits left where they are near each other.
+        # p - q has no digits left if p is rounded to a half and near q.
         wide = working(x)
         if target.is_floating_point():
             target = working(target)
-        if x.shape[dim] == 0:  # no distribution; and of classes all are ignored
+        if x.shape[dim] == 0:  # there is no distribution; with classes, all rows are ignored
             value = wide.sum(dim) + (math.nan if target.is_floating_point() else 0.0)
         else:
             value = MAPPED[name](wide, target, named_map, ignore_index, dim)
@@ -212,7 +212,7 @@ def mapped(name, x, target, named_map, ignore_index):
 
 
 def _is_target(target, x, dim, ignore_index):
-    """Whether each row has a class, or a distribution within half of what is allowed of its sum."""
+    """Whether each row has a class, or a distribution whose sum is within half of the tolerance."""
     if not target.is_floating_point():
         known = (target >= 0) & (target < x.shape[dim])
         return bool((known if ignore_index is None else known | (target == ignore_index)).all())

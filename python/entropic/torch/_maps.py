@@ -1,4 +1,4 @@
-"""Maps, log_softmax and logsumexp: their operators, and what the functions in _generated.py call."""
+"""Maps, log_softmax and logsumexp: their operators, and helpers for the functions in _generated.py."""
 
 import functools
 
@@ -21,17 +21,17 @@ _empty_like = torch.empty_like
 _code = CODES.get
 
 
-# The maps whose J^T g is a function of p and g, but where p is of scores of +inf.
+# The maps whose J^T g is a function of p and g, except for scores of +inf.
 _OF_P = ("softmax", "log_softmax", "sparsemax", "entmax", "top_k_softmax", "top_p_softmax", "min_p_softmax")
 
 
 def _suffices(logarithm, tensors, params, y):
     (x, *rows), dim = tensors, params[-1]
-    if x.dtype in HALVES:  # of which y was rounded
+    if x.dtype in HALVES:  # y was rounded to a half
         return False
-    if any(row is not None for row in rows):  # in whose gradient x is
+    if any(row is not None for row in rows):  # their gradient needs x
         return False
-    # Of a row of +inf every score that has mass is. log p = -inf might be of a score that is not.
+    # In a row with +inf every score with mass is +inf. log p = -inf may also belong to a finite score.
     with torch.no_grad():
         if logarithm:
             return not bool((y.amin() == -torch.inf) | (x.select(dim, 0) == torch.inf).any())
@@ -69,7 +69,7 @@ def call(name, x, values, dim, axis, numbers=True):
     """A map of x; `numbers` says that no parameter is a tensor of one for each row."""
     if axis is not None or dim is None:
         dim = one_dim(name, dim, axis)
-    # Straight to the kernel where nobody looks on: no compiler, no transform, no mode, no dual numbers.
+    # Calls the kernel directly if there is no compiler, transform, mode or dual number.
     eager = ready()
     if eager is not None:
         y = eager.map(_RULES[name], x, (dim, values))
@@ -89,12 +89,12 @@ def call(name, x, values, dim, axis, numbers=True):
             if x.numel() < LARGE:
                 return _tracked(x, name, code, dim, values)
         except (IndexError, TypeError):
-            pass  # said again below, of dim and of tensors
+            pass  # the checks below report errors of dim and of tensors
     return call_operator(name, x, values, dim)
 
 
 def _number(value, x):
-    """A tensor of one number that nobody differentiates as that number; anything else as it is."""
+    """A tensor of one number without a gradient becomes that number; anything else is returned unchanged."""
     if not isinstance(value, Tensor) or value.numel() != 1 or value.dim() > x.dim() or not is_alone(value):
         return value
     return value if value.is_complex() or (value.requires_grad and _grad_enabled()) else value.item()
@@ -110,7 +110,7 @@ def _mapped(name, x, code, dim, values):
 
 
 class _Tracked(torch.autograd.Function):
-    """The same with its gradient: what _builder.Operator does, without all that is for other tensors."""
+    """The direct call with its gradient: the part of _builder.Operator that plain tensors need."""
 
     @staticmethod
     def forward(ctx, x, name, code, dim, values):
@@ -177,14 +177,14 @@ def call_reduction(name, x, values, dim, axis, keepdim):
 
 
 def call_operator(name, x, values, dim):
-    """Through torch's dispatcher."""
+    """Calls the operator through torch's dispatcher."""
     if is_dtensor(x):
         from entropic.torch.distributed import of_dtensor
 
         return of_dtensor(name, x, values, -1 if dim is None else dim)
     dim = checked_dim(name, "x", x, dim)
     if x.is_cuda and torch.is_autocast_enabled("cuda") and x.dtype in (torch.float16, torch.bfloat16):
-        x = x.float()  # as torch.softmax
+        x = x.float()  # like torch.softmax
     return _apply(name, x, values, dim)
 
 

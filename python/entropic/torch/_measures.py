@@ -1,4 +1,4 @@
-"""Measures of distributions: their operators, and what the functions in _generated.py call."""
+"""Measures of distributions: their operators, and helpers for the functions in _generated.py."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""What torch.nn modules of the functions are: those in _generated.py, and those written by hand."""
+"""The bases of the functions' torch.nn modules: those in _generated.py, and those written by hand."""
 
 import math
 import sys
@@ -15,7 +15,7 @@ def _public(name):
     return getattr(sys.modules["entropic.torch"], name)
 
 
-# What forward calls torch.fx keeps as one call: it could not follow a tensor that is only a name.
+# torch.fx keeps the calls of forward as single calls, because it cannot follow a tensor that is only a name.
 
 
 @torch.fx.wrap
@@ -51,7 +51,7 @@ def _reduced(module, function, x, target, values, weight, sample_weight, z_loss,
         mean = mean_of_rows(function, x, target, values, dim) if "ignore_index" in values else None
         if mean is not None:
             return mean
-    # In which rows are summed: halves are no place for that.
+    # The type for sums over rows; halves are too coarse for them.
     wide = None if dtype in (torch.float16, torch.bfloat16) else dtype
     each = _public(function)(x, target, **values, dim=dim, dtype=wide)
     classes = "ignore_index" in values and isinstance(target, torch.Tensor) and not target.is_floating_point()
@@ -97,7 +97,7 @@ class Configured(torch.nn.Module):
         self._names = tuple(values)
 
     def _values(self):
-        """What it was made with, as it is now."""
+        """The current values of its parameters."""
         return {name: getattr(self, name) for name in self._names}
 
     def extra_repr(self, *also):
@@ -117,7 +117,7 @@ class Map(Configured):
 
 
 class Loss(Configured):
-    """Calls `_function` with the parameters it was made with, and reduces what it gives."""
+    """Calls `_function` with the parameters it was made with, and reduces the result."""
 
     _takes_classes = True
 

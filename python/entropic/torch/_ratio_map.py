@@ -1,4 +1,4 @@
-"""ratio_map on tensors: of torch's operations, and so differentiable where the function is."""
+"""ratio_map on tensors: it uses torch's operations, and so is differentiable where the function is."""
 
 from math import inf
 
@@ -74,7 +74,7 @@ def ratio_map(x, f, *, dim=None, axis=None):
 
 
 def _refuse_weights(scores, weights):
-    """As entropic.ratio_map refuses what f gives."""
+    """Refuses invalid values of f, like entropic.ratio_map."""
     if bool(((weights >= 0) & (weights < inf)).all()) and bool((weights > 0).any(-1).all()):
         return
     entropic.ratio_map(scores, lambda _: weights.reshape(-1, weights.shape[-1]).numpy(), axis=-1)

@@ -1,4 +1,4 @@
-"""Operations that make one number of each row, with its gradients in the same pass."""
+"""Operations that calculate one number for each row, with its gradients in the same pass."""
 
 import torch
 
@@ -11,9 +11,9 @@ from entropic.torch.backends.cpu import CODES, DIRECT
 def row_reduction(name, tensors, differentiable, params, rows=(), **further):
     """``torch.ops.entropic.NAME(tensors..., rows..., params..., dim, gradients) -> (value, gradients...)``.
 
-    The first tensor decides shape and dtype, and numbers of halves are float32; each other has its shape, or that without
-    dim. rows ("b_rows?") are parameters with a number for each row, of the first tensor's shape with 1 for dim, in float64.
-    Gradients are there where asked for: in the tensors named `differentiable`, and in rows.
+    The first tensor decides shape and dtype, and halves give float32 numbers; each other tensor has this shape, or this shape
+    without dim. rows ("b_rows?") are parameters with a number for each row, of the first tensor's shape with 1 for dim, in
+    float64. Gradients, if wanted, are those in the tensors named `differentiable` and in rows.
     """
 
     def shapes(x, *arguments):
@@ -41,7 +41,7 @@ def row_reduction(name, tensors, differentiable, params, rows=(), **further):
 
 
 def widened(name, dtype, *tensors):
-    """Tensors, of which those of float32 are float64 where dtype, that of the result or None, is."""
+    """Tensors; those of float32 become float64 if dtype, the result's dtype or None, is float64."""
     if dtype is None:
         return tensors
     if dtype not in CODES:
@@ -65,23 +65,23 @@ def reduced(operator, tensors, rows, values, dim, dtype=None):
 
 
 def of_plain(operator, direct, tensors, values, dim):
-    """The value where every tensor is plain and no parameter has a number for each row."""
+    """The value, if every tensor is plain and no parameter has a number for each row."""
     if torch.is_grad_enabled() and (tensors[0].requires_grad or tensors[-1].requires_grad):
         return _Tracked.apply(operator, direct, values, dim, *tensors)
     return direct(tensors, values, dim, False)[0]
 
 
 def of_rows(operator, direct, tensors, slopes, values, dim, grad):
-    """The gradients in tensors that are differentiable, of those in the values and of slopes that nobody else has."""
+    """The gradients in differentiable tensors, from those in the values and from slopes that are not shared."""
     if not torch.is_grad_enabled() and is_alone(grad) and has_memory(grad):
         return product_with(slopes, grad, dim)
-    # The slopes are numbers here: their own derivatives have those that the operator gives again.
+    # The slopes are constants here; their own derivatives come from calling the operator again.
     call = Call((*tensors, *[None] * direct.rows), (*values, dim, False), ())
     return operator.by_outputs(call, (grad, *[None] * (len(slopes) + direct.rows)))[: len(slopes)]
 
 
 def rule(operator, direct, kernel, values):
-    """What eager.reduction wants of such an operation: values(tail) are the operator's, but its last two."""
+    """The rule for eager.reduction: values(tail) are the operator's arguments without the last two."""
 
     def again(*arguments):
         *tensors, grad, tail = arguments
@@ -96,7 +96,7 @@ def rule(operator, direct, kernel, values):
 
 
 class _Tracked(torch.autograd.Function):
-    """The value with its gradients: what _builder.Operator does, without all that is for other tensors."""
+    """The value with its gradients: the part of _builder.Operator that plain tensors need."""
 
     @staticmethod
     def forward(ctx, operator, direct, values, dim, *tensors):
@@ -108,7 +108,7 @@ class _Tracked(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         operator, direct, values, dim = ctx.call
-        saved = ctx.saved_tensors  # once: what checkpointing keeps is unpacked by asking
+        saved = ctx.saved_tensors  # read only once: with checkpointing every access unpacks the tensors
         count = len(saved) - len(direct.differentiable)
         tensors, slopes = saved[:count], saved[count:]
         results = [None] * count

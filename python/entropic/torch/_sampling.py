@@ -1,4 +1,4 @@
-"""gumbel_softmax on tensors: the library's noise, and a gradient through what is made of it."""
+"""gumbel_softmax on tensors: the library's noise, and a gradient through the softmax of it."""
 
 import math
 
@@ -22,7 +22,7 @@ def _operator(name, result):
 
 
 _noise = _operator("gumbel_noise", "noise")  # of x's shape, in float64 or float32
-_one_hot = _operator("gumbel_hard", "hard")  # likewise, 1 at what is drawn
+_one_hot = _operator("gumbel_hard", "hard")  # of x's shape, 1 at the drawn index
 
 
 class _StraightThrough(torch.autograd.Function):
@@ -93,7 +93,7 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, dim=None, 
     key = _streams(name, stream, x, dim), _signed(natural(name, "seed", seed)), dim
     hard = _checks.flag(name, "hard", hard)
 
-    # +inf scores are equally likely, and nothing beside them is.
+    # +inf scores are equally likely, and the others impossible.
     infinite = x == math.inf
     scores = torch.where(infinite.any(dim, keepdim=True), torch.where(infinite, 0.0, -math.inf), x)
     if x.shape[dim] > 0:
@@ -103,7 +103,7 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, dim=None, 
 
 
 def _streams(name, stream, x, dim):
-    """One for each row, in x's shape without dim."""
+    """One stream for each row, in x's shape without dim."""
     lead = (*x.shape[:dim], *x.shape[dim + 1 :])
     count = math.prod(lead)
     if isinstance(stream, (np.ndarray, list, tuple)):

@@ -1,4 +1,4 @@
-"""What an operator is, in one description: _builder makes torch.ops.entropic.NAME of it, with all rules that torch asks for."""
+"""The description of an operator, from which _builder makes torch.ops.entropic.NAME with all rules that torch needs."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ Tensor = torch.Tensor
 class Call(NamedTuple):
     """A call of an operator, as its derivatives see it."""
 
-    tensors: tuple  # its tensors, None where not given or not kept
+    tensors: tuple  # its tensors, None if not given or not kept
     params: tuple
-    outputs: tuple  # its results, None where not kept
-    owned: bool = False  # whether nobody but the derivatives has the results
+    outputs: tuple  # its results, None if not kept
+    owned: bool = False  # whether only the derivatives have the results
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,10 +84,10 @@ class OpSpec:
 
 
 def result_type(x):
-    """The type of numbers made of tensors of x's: float32 at least."""
+    """The type of numbers calculated from tensors of x's type: at least float32."""
     return torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype
 
 
 def absent(x):
-    """In the place of a result that is not there."""
+    """Stands for an absent result."""
     return x.new_empty(0)

@@ -26,7 +26,7 @@ _OPERATOR = Operator(
 
 
 class TokenStatistics(NamedTuple):
-    """What token_statistics gives: one number for each row, and the indices of the largest logits or None."""
+    """The result of token_statistics: one number for each row, and the indices of the largest logits or None."""
 
     logprob: Tensor
     entropy: Tensor

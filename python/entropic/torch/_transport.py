@@ -1,4 +1,4 @@
-"""Transport on torch tensors: distances with gradients, and what a critic of distributions is trained with."""
+"""Transport on torch tensors: distances with gradients, and helpers for training a critic of distributions."""
 
 import functools
 
@@ -38,7 +38,7 @@ def _numbers(name, **given):
 
 
 def _learned(name, argument, value):
-    """A tensor of one number whose gradient may be asked for; None for anything else."""
+    """A tensor of one number that may require a gradient; None for anything else."""
     if not isinstance(value, Tensor) or not wants_gradient(value):
         return None
     if value.numel() != 1:
@@ -51,7 +51,7 @@ def _mass_tolerance(name, value):
 
 
 def _refuse_as_numpy(function, *tensors, **keywords):
-    """Calls the function of arrays, which refuses what is no distribution, no distance or of other lengths."""
+    """Calls the function of arrays, which refuses invalid distributions, distances or lengths."""
     named = {key: x.detach() if isinstance(x, Tensor) else x for key, x in keywords.items()}
     read = [x for x in (*tensors, *keywords.values()) if isinstance(x, Tensor)]
     if readable(*read) and all(x.dtype is not torch.bfloat16 for x in read):
@@ -59,11 +59,11 @@ def _refuse_as_numpy(function, *tensors, **keywords):
 
 
 def _refuse_unless(fits, function, *tensors, **keywords):
-    """The same where fits(), which takes less time, does not say that there is nothing to refuse."""
+    """Calls the function of arrays unless fits(), which takes less time, shows that there is nothing to refuse."""
     if readable(*(x for x in (*tensors, *keywords.values()) if isinstance(x, Tensor))):
         try:
             fit = fits()
-        except (IndexError, RuntimeError, TypeError):  # shapes that do not go together, an order that is no number
+        except (IndexError, RuntimeError, TypeError):  # shapes that do not fit, or an order that is not a number
             fit = False
         if not fit:
             _refuse_as_numpy(function, *tensors, **keywords)
@@ -75,7 +75,7 @@ def _are_masses(x, dim):
 
 
 def _broadcast_beside(x, y, dim):
-    """What the axes of two tensors other than dim broadcast to."""
+    """The shape to which the axes of two tensors other than dim broadcast."""
     return torch.broadcast_shapes(*(one.movedim(dim, -1).shape[:-1] for one in (x, y)))
 
 
@@ -161,7 +161,7 @@ def _line_distance(u, v, u_weights, v_weights, order):
 
 
 def _norm(distance, mass, order):
-    """(sum mass distance^order)^(1/order), with a gradient of 0 where that is 0."""
+    """(sum mass distance^order)^(1/order), with a gradient of 0 if it is 0."""
     if order == 1:
         return (mass * distance).sum(-1)
     largest = torch.where(mass > 0, distance, 0).amax(-1)
@@ -173,7 +173,7 @@ def _norm(distance, mass, order):
 
 
 def _operator(name, params, outputs):
-    """Of problems whose leading axes broadcast, as many of each; outputs by name, with their axes and their own types."""
+    """An operator for problems whose leading axes broadcast; outputs are given by name, with their axes and types."""
 
     def shapes(a, b, cost, *_):
         lead = torch.broadcast_shapes(a.shape[:-1], b.shape[:-1], cost.shape[:-2])
@@ -193,7 +193,7 @@ def _operator(name, params, outputs):
             keeps=(*tensors, "plan", "f", "g"),
             derivative=functools.partial(vjp, name),
             moving=(MOVING[name],),
-            # The potentials have no derivative here; a plan has one in terms of itself.
+            # The potentials have no derivative here; the derivative of a plan follows from the plan itself.
             once=name not in ("sinkhorn", "unbalanced_sinkhorn"),
         )
     )
@@ -261,7 +261,8 @@ def optimal_transport(a, b, cost, *, mass_tolerance=None):
     """
     given = _floats("optimal_transport", a=a, b=b, cost=cost)
     value, plan, f, g, gap = _solve(_optimal, *given.values(), _mass_tolerance("optimal_transport", mass_tolerance))
-    # Anything else has raised. One word for each problem, as from NumPy; a compiler takes no arrays of words.
+    # Every other status has raised an error. There is one word for each problem, as in NumPy, but a compiler takes no arrays of
+    # words.
     one = value.dim() == 0 or torch.compiler.is_compiling()
     status = "optimal" if one else np.full(tuple(value.shape), "optimal")
     return entropic.TransportResult(value, *(x.detach() for x in (plan, f, g, gap)), status)
@@ -320,7 +321,7 @@ def _points(name, x, y, a, b):
 
 
 def _of_problems(name, x, y, a, b, function):
-    """The function of each problem of several, whose points have leading axes; None where there is one."""
+    """The function applied to each of several problems, whose points have leading axes; None for a single problem."""
     given = _floats(name, x=x, y=y, a=a, b=b)
     if max(given["x"].dim(), given["y"].dim()) <= 2:
         return None
@@ -358,7 +359,7 @@ def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed
     theta = torch.as_tensor(_further_transport.directions(name, x.shape[1], projections, seed)).to(x)
     u, v = theta @ x.T, theta @ y.T
     distances = wasserstein_1d(u, v, u_weights=a.expand_as(u), v_weights=b.expand_as(v), order=order)
-    # Powers of the largest would overflow, or vanish.
+    # Powers of unscaled distances could overflow or vanish.
     largest = distances.detach().amax()
     largest = torch.where(largest > 0, largest, 1)
     distances = distances / largest
@@ -514,7 +515,7 @@ def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-
         if learned is not None:
             divergence = (value - (plan * cost).sum()).detach() / epsilon
             change = learned.to(x.device, torch.float64).reshape(()) - epsilon
-            value = value + change * divergence  # nothing but a derivative
+            value = value + change * divergence  # this only adds a derivative
         return value
 
     between, within_x, within_y = (entropic_cost(*pair) for pair in ((x, y, a, b), (x, x, a, a), (y, y, b, b)))

@@ -29,23 +29,23 @@ from entropic.torch._arguments import checked_dim, one_dim
 from entropic.torch._descriptions import MAPS, STATUSES
 from entropic.torch._maps import call_operator as on_rows
 
-# What a rank that has failed tells in place of a maximum: no score's key is as large.
+# The word that a failed rank sends instead of a maximum; the key of every score is smaller.
 _FAILED = 0x7FFF << 48
 _SOLVES = ("entropy_normalize", "entropy_clip")
 
-# The name that torch 2.13 gave it.
+# torch 2.13 renamed the function.
 _gather = getattr(functional, "all_gather_single", None) or functional.all_gather_tensor
 
 
 class Traffic(NamedTuple):
-    """What the last call on this process cost: its rounds, and the bytes that this rank told in them for each row."""
+    """The cost of the last call on this process: its rounds, and the bytes that this rank sent in them for each row."""
 
     rounds: int
     bytes_per_row: float
 
 
 _traffic = [0, 0, 1]
-# What all ranks have said to agree on: group, rows, n, dtype.
+# The shapes on which all ranks have agreed: group, rows, n, dtype.
 _agreed: set[tuple[object, ...]] = set()
 
 
@@ -56,7 +56,7 @@ def traffic():
 
 
 class _Group:
-    """The ranks that have a part each, and what is known of the parts."""
+    """The ranks with one part each, and the extents of the parts."""
 
     def __init__(self, name, group_name, what):
         self.what, self.name = what, group_name
@@ -65,7 +65,7 @@ class _Group:
         self.size = 1 if self.alone else self.group.size()
         self.rank = 0 if self.alone else self.group.rank()
         self.operation = name
-        # NCCL has no words in the memory of the host.
+        # NCCL cannot exchange words in the memory of the host.
         self.device = "cpu"
         if not self.alone and "cpu" not in {device.type for device in self.group._device_types}:
             self.device = next(iter(self.group._device_types)).type
@@ -85,8 +85,8 @@ class _Group:
             return functional.wait_tensor(joined).cpu().numpy()
         except RuntimeError as error:
             raise RuntimeError(
-                f"entropic.torch.distributed.{self.operation}: rank {self.rank} of {self.size} waited for the others in round "
-                f"{_traffic[0]} ({self.what}) in vain; a rank has died, stalls or calls something else: {error}"
+                f"entropic.torch.distributed.{self.operation}: rank {self.rank} of {self.size} waited in vain for others in "
+                f"round {_traffic[0]} ({self.what}); a rank has died, stalls or calls another function: {error}"
             ) from error
 
     def objects(self, one):
@@ -97,17 +97,17 @@ class _Group:
         return everyone
 
     def raise_first(self, error):
-        """The same exception on every rank: that of the first rank that has one."""
+        """Raises the exception of the first rank that has one, on every rank."""
         for rank, told in enumerate(self.objects(None if error is None else (type(error), str(error)))):
             if told is not None:
                 kind, text = told
                 if kind not in (ValueError, TypeError, IndexError, RuntimeError):
                     kind = RuntimeError
                 raise kind(text if self.size == 1 else f"{text} (rank {rank})") from error
-        raise RuntimeError(f"{self.operation}: a rank has failed and does not say why")
+        raise RuntimeError(f"{self.operation}: a rank has failed without a message")
 
     def extent(self, rows, cols, dtype, first, n, error=None):
-        """(first, n), from all ranks where they are not known to agree."""
+        """(first, n), from all ranks unless they are known to agree."""
         known = (self.name, rows, n, dtype)
         given = first >= 0 and n >= 0
         if error is None and given and known in _agreed:
@@ -115,7 +115,7 @@ class _Group:
         mine = np.array([rows, cols, dtype, 0 if error is None else 1], np.int64)
         before = list(_traffic)
         told = self.join(mine, "gather", 1).reshape(-1, 4)
-        if given:  # paid once for all calls of this kind
+        if given:  # done once for all calls of this kind
             _traffic[:] = before
         if told[:, 3].any():
             self.raise_first(error)
@@ -138,7 +138,7 @@ class _Group:
         return begin, whole
 
     def run_together(self, parts, rows):
-        """Asks and answers of several parts in the same rounds: of rows with parameters of their own."""
+        """Questions and answers of several parts in the same rounds, for rows with their own parameters."""
         while True:
             asked = [part.question() for part in parts]
             if all(join == "none" for join, _ in asked):
@@ -160,7 +160,7 @@ class _Group:
                     at += len(words)
 
     def run(self, part, rows, error=None):
-        """Asks and answers until the part knows enough."""
+        """Questions and answers until the part has no further question."""
         asked = part.question()
         begun = False
         while asked[0] != "none":
@@ -271,7 +271,7 @@ def _map_forward(call):
 
 
 def _map_of_rows(call, name, params):
-    """Rows that have the same parameters are a part together."""
+    """Groups the rows: those with equal parameters form one part."""
     different, which = np.unique(call.params, axis=0, return_inverse=True)
     rows = [np.flatnonzero(which.reshape(-1) == i) for i in range(len(different))]
     parts = []
@@ -314,7 +314,7 @@ def _gamma_vjp(call, y, values, gy, ggamma):
 
 
 def _param_slopes(call, given, y, values, g, dx):
-    """The gradient in each parameter that rows have of their own, from the gradient in x."""
+    """The gradient in each parameter per row, from the gradient in x."""
     name, slopes = call.spec["map"], []
     names = [param["name"] for param in MAPS[name]["params"]]
     for param, of, value in zip(names, call.spec["params"], given, strict=True):
@@ -328,7 +328,7 @@ def _param_slopes(call, given, y, values, g, dx):
         else:
             slope = _entropy_slope(call, y, values, g)
             if name == "entropy_clip":
-                # The bound that is met moves p.
+                # p changes with the bound that is met.
                 gamma, status, reached = values[:, 0:1], values[:, 2:3], values[:, 1:2]
                 met = (gamma != 1) & (status == 0) & (np.abs(reached - value) <= 1e-3 * np.maximum(value, 1e-3))
                 slope = np.where(met, slope, 0.0)
@@ -349,7 +349,7 @@ def _alpha_slope(call, p, g, alpha):
     """d entmax / d alpha of Correia, Niculae and Martins, 2019, without differences that cancel near 1."""
     on, b = p > 0, alpha - 1
     log = np.where(on, _log(np.where(on, p, 1.0)), 0.0)
-    # Where p^-b is larger, alpha moves nothing that is left.
+    # Where p^-b is larger, alpha no longer has an effect.
     y = np.minimum(-b * log, 600.0)
     g, h, r = np.where(on, g, 0.0), -p * log, p * log * log * _second_rest(y)
     total, entropy, rest = call.sums(np.where(on, p * _exp(y), 0.0), h, r)
@@ -360,7 +360,7 @@ def _alpha_slope(call, p, g, alpha):
 
 
 def _entropy_slope(call, y, values, g):
-    """dp / dH = -p (x - mean) / (gamma variance), where p has the entropy."""
+    """dp / dH = -p (x - mean) / (gamma variance), if p has the entropy."""
     p, x = y.astype(np.float64), call.x.astype(np.float64)
     gamma, status, top = values[:, 0:1], values[:, 2:3], values[:, 3:4]
     live = (p > 0) & np.isfinite(top)
@@ -405,7 +405,7 @@ def _map_dx(call, name, params, y, values, g):
 
 
 def _refuse_unless_distributions(call, **logs):
-    """Rows of probabilities, given as logarithms: every rank finds the same row, and says the same."""
+    """Checks rows of probabilities, given as logarithms: every rank finds the same invalid row and raises the same error."""
     terms = []
     for log_p in logs.values():
         p = _exp(log_p.astype(np.float64))
@@ -435,7 +435,7 @@ def _statistics_vjp(call, y, values, gy, gvalues):
     dx = p * gvalues[:, 2:3] * temperature
     if call.spec["entropy"]:
         dx += (call.chosen() - p) * np.where(call.target >= 0, gvalues[:, 3], 0.0)[:, None] if len(call.target) else 0.0
-        # Of probabilities each counts by itself, of scores softmax takes their mean away.
+        # Probabilities are independent entries; for scores softmax subtracts the mean.
         mean = 1.0 if "tolerance" in call.spec else values[:, 4:5]
         dx -= _masked(p > 0, p * (np.where(p > 0, log_p, 0.0) + mean)) * gvalues[:, 4:5]
     if call.spec["writes"]:
@@ -475,7 +475,7 @@ def _loss_forward(call):
         power = d * d if alpha == 2 else np.where(d > 0, _exp(alpha * _log(np.where(d > 0, d, 1.0))), 0.0)
         return (power - d) / (alpha * (alpha - 1))
 
-    # Each is small where the whole is: (p - q) z and Omega's difference.
+    # Both terms are small if the sum is: (p - q) z and Omega's difference.
     terms = [(p - q) * z, omega(q) - omega(p)]
     first, second = call.sums(*[np.where(np.isnan(t), 0.0, t) for t in terms])
     (lost,) = call.sums(_masked(~live & (q > 0), q), bounded=True)
@@ -701,7 +701,8 @@ def _(x, k, first, n, group):
 
 
 class _Chain:
-    """A chain of steps: what is left is softmax(x / temperature), and what was cut is -inf. Temperatures are each row's own."""
+    """A chain of steps: the distribution is softmax(x / temperature), and dropped scores are -inf. Each row has its own
+    temperature."""
 
     def __init__(self, call):
         self.call = call
@@ -742,7 +743,7 @@ class _Chain:
 
     def _tempered(self, values, scaled):
         gamma, top = values[:, 0], values[:, 3]
-        # The ends: equal scores, or the largest alone.
+        # The ends: equal scores, or only the largest.
         flat, sharp = gamma == 0, np.isinf(gamma)
         self.x = np.where(flat[:, None] & (self.x > -np.inf), 0.0, self.x).astype(self.x.dtype)
         self.x = np.where(sharp[:, None] & (scaled < top[:, None]), -np.inf, self.x).astype(self.x.dtype)
@@ -804,7 +805,8 @@ class _Part:
         return _rows(self.rows, other, target, rows, spec, *self.given, self.group)
 
     def of_rows(self, name, argument, value):
-        """A parameter that is a tensor, as one for each row: a number, of x's shape with 1 for dim, or without dim."""
+        """A parameter that is a tensor, with one value for each row; it may be one number, or have x's shape with 1 for dim or
+        without dim."""
         value = value.to(torch.float64)
         if value.dim() == len(self.x.shape):
             value = value.movedim(self.dim, -1)
@@ -826,7 +828,7 @@ def _name_of(group):
 
 
 def _part(name, x, dim, axis, group, first, n):
-    """The part; what is wrong with one rank's arguments is an error on all."""
+    """The part; an invalid argument on one rank is an error on all."""
     try:
         return _Part(name, x, dim, axis, group, first, n)
     except Exception as error:
@@ -900,7 +902,7 @@ def top_k_softmax(x, *, k, temperature=1.0, dim=None, axis=None, group=None, fir
 
 
 def top_p_softmax(x, *, p, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
-    """As entropic.torch.top_p_softmax, of this rank's part of dim. At most seven rounds, whatever the scores are."""
+    """As entropic.torch.top_p_softmax, of this rank's part of dim. At most seven rounds, for any scores."""
     params = [
         _number("top_p_softmax", "p", p, 0, 1),
         _number("top_p_softmax", "temperature", temperature, rows=True),
@@ -927,7 +929,7 @@ def _target_entropy(name, entropy, perplexity, rows=False):
 
 
 def entropy_normalize(x, *, entropy=None, perplexity=None, dim=None, axis=None, group=None, first=None, n=None):
-    """As entropic.torch.entropy_normalize, of this rank's part of dim. Three rounds, as a rule."""
+    """As entropic.torch.entropy_normalize, of this rank's part of dim. Usually three rounds."""
     goal = _target_entropy("entropy_normalize", entropy, perplexity, rows=True)
     return _map("entropy_normalize", x, [goal, None, "scores"], dim, axis, group, first, n)
 
@@ -985,7 +987,7 @@ class _Divided(torch.autograd.Function):
 
 
 def _divided(name, x, temperature, dim, axis, group, first, n):
-    """The part, its rows of x / T, and T of each row, where it is a tensor."""
+    """The part, its rows of x / T, and T of each row if it is a tensor."""
     part = _part(name, x, dim, axis, group, first, n)
     rows = part.of_rows(name, "temperature", temperature)
     return part, _Divided.apply(part.rows, rows, name, part.given, part.group), rows
@@ -1075,7 +1077,7 @@ def entmax_loss(x, target, *, alpha=1.5, ignore_index=None, dim=None, axis=None,
 
 
 class _Logarithm(torch.autograd.Function):
-    """log of probabilities in float64, with the same bits wherever an entry lies."""
+    """log of probabilities in float64; the bits do not depend on an entry's place."""
 
     @staticmethod
     def forward(ctx, p):
@@ -1089,7 +1091,7 @@ class _Logarithm(torch.autograd.Function):
 
 
 def _scores_of(name, x, given):
-    """What to take softmax of, and how far from 1 a sum may be."""
+    """The scores for softmax, and the tolerance of sums."""
     if given == "scores":
         return x, {}
     if given not in ("probs", "log_probs"):
@@ -1199,7 +1201,7 @@ def sample(
 
 
 def _laid_out(name, x, dim):
-    """(x without sums that are yet to be made, its placements, which dimension of the mesh shards dim or None)."""
+    """(x without pending sums, its placements, the dimension of the mesh that shards dim or None)."""
     from torch.distributed.tensor import Replicate
 
     placements = tuple(Replicate() if one.is_partial() else one for one in x.placements)
@@ -1215,7 +1217,7 @@ def _operation_of_parts(name, placements, dim):
     here = {one.__name__: one for one in PUBLIC}
     if name not in here:
         raise ValueError(
-            f"{name}: dim {dim} must not be sharded: there is no such operation of parts, got placements {placements}"
+            f"{name}: dim {dim} must not be sharded, because there is no such operation on parts, got placements {placements}"
         )
     return here[name]
 
@@ -1228,7 +1230,7 @@ def _as_dtensor(y, mesh, placements, shape):
 
 
 def of_dtensor(name, x, values, dim):
-    """A map of a DTensor: by parts where its mesh shards dim, else of each rank's own rows."""
+    """A map of a DTensor: by parts if its mesh shards dim, otherwise of each rank's own rows."""
     from torch.distributed.tensor import Replicate
 
     dim = dim % x.dim()
@@ -1239,7 +1241,7 @@ def of_dtensor(name, x, values, dim):
         of_parts = _operation_of_parts(name, placements, dim)
         given = {one["name"]: value for one, value in zip(MAPS[name]["params"], values, strict=True)}
         if given.pop("input", "scores") != "scores":
-            raise ValueError(f"{name}: input must be scores where dim is sharded")
+            raise ValueError(f"{name}: input must be scores if dim is sharded")
         keep = {"keepdim": True} if name == "logsumexp" else {}
         y = of_parts(x.to_local(), dim=dim, group=x.device_mesh.get_group(sharded), **given, **keep)
         if name == "logsumexp":
@@ -1251,7 +1253,7 @@ def of_dtensor(name, x, values, dim):
 
 
 def entries_of_dtensor(name, x, dim, on_local):
-    """Of x's shape, of each rank's rows; refused where the mesh shards dim."""
+    """A result of x's shape from each rank's rows; refused if the mesh shards dim."""
     x, placements, sharded = _laid_out(name, x, dim)
     if sharded is not None:
         _operation_of_parts(name, placements, dim)
@@ -1265,7 +1267,7 @@ def attention_of_dtensors(name, q, k, v, mask, on_local):
     if not all(isinstance(one, DTensor) for one in (q, k, v)) or isinstance(mask, DTensor):
         raise TypeError(f"{name}: q, k and v must all be DTensors, and mask none")
     if len({one.dim() for one in (q, k, v)}) > 1 or (mask is not None and mask.dim() > 2):
-        raise ValueError(f"{name}: of DTensors, q, k and v must have as many axes, and mask at most two")
+        raise ValueError(f"{name}: DTensors q, k and v must have equally many axes, and mask at most two")
     rows = q.dim() - 2
     (q, placements, _), *others = (_laid_out(name, one, rows) for one in (q, k, v))
     if any(one.is_shard() and one.dim >= rows for one in placements):
@@ -1279,9 +1281,9 @@ def attention_of_dtensors(name, q, k, v, mask, on_local):
 
 
 def rows_of_dtensors(name, tensors, dim, given, defaults, on_local):
-    """Numbers for each row of DTensors: by parts where their mesh shards dim, else of each rank's rows.
+    """Numbers for each row of DTensors: by parts if their mesh shards dim, otherwise of each rank's rows.
 
-    Tensors beside the first DTensor go where it is. on_local(*tensors) is the operation of rows that are whole.
+    Other tensors get the placements of the first DTensor. on_local(*tensors) is the operation on whole rows.
     """
     from torch.distributed.tensor import DTensor, Replicate, Shard
 
@@ -1312,7 +1314,7 @@ def rows_of_dtensors(name, tensors, dim, given, defaults, on_local):
             if param == "base" and value is not None:
                 scale /= math.log(value)
             elif value != defaults[param] and param != "base":
-                raise ValueError(f"{name}: {param} must be {defaults[param]} where dim is sharded, got {value!r}")
+                raise ValueError(f"{name}: {param} must be {defaults[param]} if dim is sharded, got {value!r}")
         value = of_parts(*parts, dim=dim, group=mesh.get_group(sharded), **given)
         value = value * scale if scale != 1 else value
 

@@ -29,7 +29,7 @@ from entropic.compat.entmax.root_finding import (
     sparsemax_bisect,
 )
 
-# Of the package that this stands for.
+# The version of the package that this one replaces.
 __version__ = "1.3"
 
 __all__ = [

@@ -1,8 +1,8 @@
 """The losses of ``entmax``: L(x, t) = max_p (<x, p> + H(p)) - x_t, at least 0, with gradient p - e_t, p the map of x.
 
-Those of sparsemax and entmax are entropic's. Normmax's is here, H(p) = 1 - |p|: 0 where one entry has all; p is where the
-maximum is. The derivative in a parameter of H is that of H at p held fixed, since p is a maximum (Danskin). Source: Blondel,
-Martins, Niculae, "Learning with Fenchel-Young Losses", JMLR 2020.
+The losses of sparsemax and entmax are entropic's. That of normmax is here, with H(p) = 1 - |p|, which is 0 if one entry has all
+the mass; p is the maximiser. The derivative in a parameter of H is that of H at a fixed p, because p is a maximum (Danskin).
+Source: Blondel, Martins, Niculae, "Learning with Fenchel-Young Losses", JMLR 2020.
 """
 
 import torch
@@ -12,8 +12,8 @@ from entropic.compat.entmax._maps import entmax15, floating, normmax_bisect, per
 
 
 class _KnownDerivatives(torch.autograd.Function):
-    """value, whose derivative in x is p - e_target and in alpha alpha_slope. As these are tensors with derivatives of their
-    own, so are all further derivatives."""
+    """value, with the derivative p - e_target in x and alpha_slope in alpha. These are tensors with their own derivatives,
+    which give all further derivatives."""
 
     generate_vmap_rule = True
 
@@ -46,8 +46,8 @@ def _checked(X, target):
         raise TypeError(f"target must be of integers, the classes, got dtype {target.dtype}")
 
 
-# x_i - max x = (p_i^b - m^b) / |p|^b where p_i > 0, with b = alpha - 1 and m = max p: put into <x, p> - |p| + 1 - max x, no
-# score remains that could be -inf, only 1 - (m / |p|)^b. Below 1, alpha is held at 1 as the map is.
+# x_i - max x = (p_i^b - m^b) / |p|^b where p_i > 0, with b = alpha - 1 and m = max p: in <x, p> - |p| + 1 - max x, this leaves
+# no score that could be -inf, only 1 - (m / |p|)^b. An alpha below 1 is taken as 1, as in the map.
 
 
 def _held(alpha):
@@ -55,7 +55,7 @@ def _held(alpha):
 
 
 def _log_norm(p, m, alpha):
-    """log (|p| / m), where no power of small numbers is taken."""
+    """log (|p| / m), without powers of small numbers."""
     positive = p > 0
     log_ratio = torch.log(torch.where(positive, p / m.unsqueeze(-1), 1.0)).double()
     return torch.log(torch.where(positive, torch.exp(alpha * log_ratio), 0.0).sum(-1)) / alpha.squeeze(-1)
@@ -74,7 +74,7 @@ def _entropy(p, alpha):
 
 
 def _alphas(alpha, X):
-    """One alpha for each row, with size 1 in the place of classes; rows may be given without that."""
+    """One alpha for each row, with size 1 for the axis of classes, which may be absent in the argument."""
     if isinstance(alpha, torch.Tensor) and X.dim() > 1 and alpha.shape == X.shape[:-1]:
         alpha = alpha.unsqueeze(-1)
     return per_row(alpha, X, -1)
@@ -183,8 +183,8 @@ def normmax_bisect_loss(X, target, alpha=2, n_iter=50):
 
 
 class _GenericLoss(torch.nn.Module):
-    """loss(X, target) reduced: ignored rows give 0 and no gradient, whatever they hold, and the mean is over the rest (NaN
-    where there is none)."""
+    """loss(X, target), reduced. Ignored rows give 0 and no gradient for any content, and the mean is over the other rows (NaN
+    if there are none)."""
 
     def __init__(self, ignore_index=-100, reduction="elementwise_mean", return_support_size=False):
         super().__init__()
@@ -197,7 +197,7 @@ class _GenericLoss(torch.nn.Module):
     def forward(self, X, target):
         _checked(X, target)
         ignored = target == self.ignore_index
-        # Not 0 times their gradient, which may be NaN.
+        # Masked instead of multiplied by 0: their gradient may be NaN.
         loss = self.loss(X.masked_fill(ignored.unsqueeze(-1), 0.0), target.masked_fill(ignored, 0))
         loss, *support = loss if isinstance(loss, tuple) else (loss,)
         loss = loss.masked_fill(ignored, 0.0)
@@ -271,7 +271,7 @@ for _module, _function in (
     _module.__doc__ = f"The module of {_function.__name__}, with its parameters and these:{_REDUCED}"
 
 
-# What code calls that goes below the functions: their `apply`.
+# For code that uses the classes behind the functions: their `apply`.
 
 
 class SparsemaxLossFunction:

@@ -10,7 +10,7 @@ INF = math.inf
 
 
 def floating(X):
-    """X, or where it is of integers, X in torch's default dtype."""
+    """X; if it has integers, X in torch's default dtype."""
     return X if X.is_floating_point() else X.to(torch.get_default_dtype())
 
 
@@ -22,9 +22,9 @@ def per_row(value, X, dim):
 
 
 def from_largest(x, dim):
-    """x - max x. Where a row has +inf, these entries are 0 and all others -inf; a row with NaN, or with only -inf, is NaN.
+    """x - max x. If a row has +inf, these entries are 0 and all others -inf; a row with NaN, or with only -inf, is NaN.
 
-    The maximum counts as a constant: for maps that a shift does not change, that is the derivative.
+    The maximum counts as a constant, which gives the right derivative for maps that a shift does not change.
     """
     most = x.detach().amax(dim, keepdim=True)
     return torch.where(most == INF, torch.where(x == INF, 0.0, -INF).to(x.dtype), x - most)
@@ -218,7 +218,7 @@ def budget_bisect(X, budget=2, dim=-1, n_iter=50):
     wanted = torch.minimum(budget.clamp(min=0.0), present)
     with torch.no_grad():
         # Of c = ceil(wanted) entries that have mass, the last has x = r: r - 1 <= tau <= r, since at r - 1 all c are full.
-        # Scores farther than 1 from r are surely full or empty, and how far they are does not matter.
+        # Scores farther than 1 from r are certainly full or empty, and their distance does not matter.
         sorted_x = X.movedim(dim, -1).contiguous().sort(descending=True).values.double()
         last = (wanted.nan_to_num().ceil().long() - 1).clamp(min=0)
         r = sorted_x.gather(-1, last)
@@ -227,7 +227,7 @@ def budget_bisect(X, budget=2, dim=-1, n_iter=50):
         full = w <= t - 1
         between = (w < t) & ~full
         r = torch.where(r.isinf(), 0.0, r)
-    # tau - r from the sum, as what is between is x - tau.
+    # tau - r follows from the sum, because entries between are x - tau.
     z = torch.where(between, torch.where(x.isinf(), 0.0, x) - r, 0.0)
     tau = (full.sum(-1, keepdim=True) + z.sum(-1, keepdim=True) - wanted) / between.sum(-1, keepdim=True).clamp(min=1)
     p = torch.where(between, (z - tau).clamp(0.0, 1.0), full.double())
@@ -319,7 +319,7 @@ class BudgetBisect(_Map):
         return budget_bisect(X, self.budget, self.dim, self.n_iter)
 
 
-# What code calls that goes below the functions: their `apply`.
+# For code that uses the classes behind the functions: their `apply`.
 
 
 class SparsemaxFunction:

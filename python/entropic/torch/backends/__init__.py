@@ -1,7 +1,7 @@
-"""Where an operator may run, and what runs there: for each place a table of implementations by the operator's name.
+"""The places where operators run: each has a table of implementations by the operator's name.
 
-`cpu` is the library, `cuda` the library entropic_cuda where it is found, `reference` the same of torch's operations, for any
-device. A place without its own implementation takes the reference's, or copies to the CPU what has none, and says so once.
+`cpu` is the library, `cuda` the library entropic_cuda if it is found, `reference` consists of torch's own operations, for any
+device. A place without an implementation uses the reference's, or copies to the CPU if there is none, and warns once.
 """
 
 import functools
@@ -14,7 +14,7 @@ from entropic.torch.backends import cpu, cuda, linear_loss, reference, token_sta
 
 _EMPTY = {**cpu.IMPLEMENTATIONS, **reference.IMPLEMENTATIONS}
 
-# The dispatch keys of torch with their own tables. Kernels of a device are a module beside `cpu` and its table here.
+# The dispatch keys of torch, each with its table. To add a device, add a module beside `cpu` and its table here.
 PLACES = {
     "CPU": {**cpu.IMPLEMENTATIONS, **token_statistics.IMPLEMENTATIONS, **linear_loss.IMPLEMENTATIONS},
     "CUDA": {**linear_loss.IMPLEMENTATIONS, **cuda.implementations(_EMPTY)},
@@ -22,7 +22,7 @@ PLACES = {
 
 
 def implementations(name):
-    """What runs an operator at each place."""
+    """The implementations of an operator at each place."""
     return {place: table.get(name) or _elsewhere(name, place) for place, table in PLACES.items()}
 
 

@@ -31,8 +31,8 @@ def _numpy(x):
 
 
 def _values(description, rows, values):
-    """Parameters as _core takes them: numbers, or where given an array of float64. One number that was expanded is that number,
-    by which the kernels need not part the rows."""
+    """Parameters as _core takes them: numbers or, if given, arrays of float64. An expanded single number becomes that number,
+    so that kernels need not treat rows separately."""
     if all(row is None for row in rows):
         return values
     by_name = _descriptions.named(description, [None if row is None else _number_or_array(row) for row in rows], values)
@@ -61,7 +61,7 @@ def _map_vjp(description, x, *arguments):
     per_row = _descriptions.per_row(description)
     rows, (y, grad, *values, dim) = arguments[: len(per_row)], arguments[len(per_row) :]
     if x.dtype in HALVES:
-        # y was rounded, and no longer sums to 1: where the gradients are nearly equal nothing but that would be left of J^T g.
+        # y was rounded and no longer sums to 1. If the gradients are nearly equal, J^T g would consist only of this error.
         wide = x.float()
         results = _map_vjp(description, wide, *rows, _map(description, wide, *rows, *values, dim), grad.float(), *values, dim)
         if not per_row:
@@ -79,7 +79,7 @@ def _map_vjp(description, x, *arguments):
     return dx, *slopes
 
 
-# Operations that make one number of a row, and its gradients in the same pass.
+# Operations that calculate one number for each row, and its gradients in the same pass.
 
 
 def reduction(kernel, differentiable, tensors=None, rows=0):
@@ -103,7 +103,7 @@ def reduction(kernel, differentiable, tensors=None, rows=0):
 
 
 class Direct(NamedTuple):
-    """What is to be called of such an operation where every tensor is plain and no parameter has a number for each row."""
+    """The direct call of such an operation, if every tensor is plain and no parameter has a number for each row."""
 
     kernel: Any
     differentiable: tuple[int, ...]
@@ -137,7 +137,7 @@ def _loss(description, tensors, value, gradients, rows, values, dim):
 
 
 def _asked(description, slopes):
-    """The gradients in parameters as _core takes them."""
+    """The wanted gradients in parameters, as _core takes them."""
     return tuple(
         (name, slope.numpy())
         for name, slope in zip(_descriptions.per_row(description), slopes, strict=True)
@@ -154,7 +154,7 @@ def _measure(description, tensors, value, gradients, rows, values, dim):
 
 
 def _table(description, tensors, value, gradients, rows, values, dim):
-    """Tables lie flat along dim, which is the last."""
+    """Tables are flat along dim, which is the last axis."""
     *params, cols = values
     tables = value.numel()
 
@@ -237,7 +237,7 @@ def _attention_keywords(mask, rows, name, names, values, row_names, scale, numbe
 
 
 def attend(q, k, v, mask, *call):
-    """Attention of tensors of one type and of two to four axes, with a mask of this type or of bools, of all these axes."""
+    """Attention of tensors of one type with two to four axes, and a mask of this type or of bools, with the same axes."""
     if torch_threads() != _threads.followed:
         _threads.follow(torch_threads())
     wide, masks = [_rows(x) for x in (q, k, v)], _masks(mask)
@@ -296,7 +296,7 @@ def _linear_attention_vjp(q, k, v, grad, *arguments):
     return tuple(_back(d, x) for d, x in zip(results, (q, k, v), strict=True))
 
 
-# Transport, of problems whose leading axes broadcast.
+# Transport, for problems whose leading axes broadcast.
 
 
 def _problems(run, dtypes, a, b, cost, *params):
@@ -341,7 +341,7 @@ def _along(run, x, streams, seed, dim):
     """run(x, result, dim, seed, streams), in float32 or float64."""
     wide = x if x.dtype in (torch.float32, torch.float64) else x.float()
     result = torch.empty(x.shape, dtype=wide.dtype)
-    # Both came as int64.
+    # Both were passed as int64.
     run(place(wide), place(result), dim, seed % (1 << 64), streams.contiguous().numpy().view(np.uint64).reshape(-1))
     return result
 
@@ -355,7 +355,7 @@ def _gumbel_hard(x, result, dim, *key):
 
 
 def _with_threads(run):
-    """run by as many threads as torch has."""
+    """Calls run with torch's number of threads."""
 
     def running(*arguments):
         if torch_threads() != _threads.followed:

@@ -1,6 +1,6 @@
 """The kernels of the library entropic_cuda as implementations of operators, where that library is found.
 
-A call goes on torch's current stream and waits for nothing: no number is brought to the host. Memory comes from torch, so that
+A call is put on torch's current stream and waits for nothing: no number is copied to the host. Memory comes from torch, so that
 a call may be part of a CUDA graph. Along an axis that is not the last, or of a tensor with gaps, rows are copied.
 """
 
@@ -16,7 +16,7 @@ import entropic
 from entropic.torch import _descriptions
 from entropic.torch._spec import absent, result_type
 
-# The environment's name of the library, in place of the one that lies beside the package's modules.
+# The environment variable with the path of the library; it replaces the one beside the package's modules.
 VARIABLE = "ENTROPIC_CUDA_LIBRARY"
 _TYPES = {torch.float32: 1, torch.float64: 2, torch.float16: 3, torch.bfloat16: 4, torch.int64: 6}
 _ALIGNMENT = 128
@@ -39,7 +39,7 @@ class _Array(ctypes.Structure):
 
 
 def found():
-    """Where the library is, or None."""
+    """The path of the library, or None."""
     given = os.environ.get(VARIABLE)
     if given:
         return given
@@ -71,8 +71,8 @@ def _memory(name, parameters, rows, cols, code):
 
 
 def call(name, parameters, arrays, vjp=False):
-    """Runs an operation on tensors by name, the first of which says the type and the shape: each is rows x cols or has one
-    number for each row. They have no gaps."""
+    """Runs an operation on tensors by name. The first one decides the type and the shape; each is rows x cols or has one number
+    for each row, without gaps."""
     library, x = _library(), next(iter(arrays.values()))
     name, parameters = name.encode(), parameters.encode()
     shape = tuple(x.shape)
@@ -90,7 +90,7 @@ def call(name, parameters, arrays, vjp=False):
         with torch.cuda.device(x.device):
             stream = torch.cuda.current_stream(x.device).cuda_stream
             code = run(name, parameters, places, len(places), at, wanted, stream)
-    else:  # the library whose device is this machine
+    else:  # the emulated library, whose device is this machine
         code = run(name, parameters, places, len(places), at, wanted, None)
     if code != 0:
         _fail(library)
@@ -98,7 +98,7 @@ def call(name, parameters, arrays, vjp=False):
 
 @functools.lru_cache(maxsize=4096)
 def _json(name, values):
-    """Parameters as the library reads them; those without a value have their default."""
+    """Parameters as JSON for the library; those without a value have their default."""
     kinds = {param["name"]: param["kind"] for param in _described(name)["params"]}
     given = {key: float(value) if "float" in kinds.get(key, "") else value for key, value in values if value is not None}
     return json.dumps(given)
@@ -109,14 +109,14 @@ def _described(name):
 
 
 def _parameters(description, rows, values, **more):
-    """The numbers of those that have none for each row, as JSON; and those that have, by name."""
+    """The parameters with one number for all rows, as JSON; and those with a number for each row, by name."""
     by_name = _descriptions.named(description, rows, values)
     numbers = {key: value for key, value in by_name.items() if not isinstance(value, torch.Tensor)} | more
     return _json(description["name"], tuple(numbers.items()))
 
 
 def _flat(x, dim):
-    """Rows along dim, one behind the other."""
+    """Rows along dim, one after the other."""
     return x.movedim(dim, -1).reshape(-1, x.shape[dim]).contiguous()
 
 
@@ -133,7 +133,7 @@ def _columns(description, rows):
 
 
 def _slopes(description, rows):
-    """Where their gradients go."""
+    """Memory for their gradients."""
     named = zip(_descriptions.per_row(description), rows, strict=True)
     return {f"d_{name}": row.new_empty(row.numel(), dtype=torch.float64) for name, row in named if row is not None}
 
@@ -172,8 +172,8 @@ def _map_vjp(description, instead, x, *arguments):
 
 
 def _reduction(description, names, gradients, instead):
-    """An operation that makes one number of a row, with its gradients in the same call: its tensors' names, and those of the
-    gradients. `instead` runs where rows are empty."""
+    """An operation that calculates one number for each row, with its gradients in the same call. It takes the names of its
+    tensors and of the gradients; `instead` runs if rows are empty."""
     count = len(_descriptions.per_row(description))
 
     def run(*arguments):
@@ -213,7 +213,7 @@ def _noise(name, parameters, x, streams, seed, dim):
 
 
 def implementations(reference):
-    """By the operators' names; none where there is no library. `reference` has what runs where there is nothing to do."""
+    """Implementations by the operators' names; none without the library. Those of `reference` run if there is nothing to do."""
     if found() is None:
         return {}
     table = {}

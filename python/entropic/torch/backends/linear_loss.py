@@ -1,4 +1,4 @@
-"""linear_loss: a loss of hidden @ weight.T + bias, of whose scores some rows are there at a time."""
+"""linear_loss: a loss of hidden @ weight.T + bias, with the scores of only some rows in memory at a time."""
 
 import functools
 import json
@@ -44,7 +44,7 @@ def _own(loss, values, scores, target, rows, row_names, wanted):
 
 
 def _ignored(loss, values, target):
-    """Which rows do not count."""
+    """The ignored rows."""
     ignored = values[-1] if _descriptions.LOSSES[loss]["target"].startswith("class") else None
     if ignored is None or target.is_floating_point():
         return torch.zeros(len(target), dtype=torch.bool, device=target.device)
@@ -52,7 +52,7 @@ def _ignored(loss, values, target):
 
 
 def _factors(hidden, target, sample_weight, loss, options, reduction):
-    """What each row's loss is multiplied by."""
+    """The factor of each row's loss."""
     factors = hidden.new_ones(len(hidden), dtype=result_type(hidden))
     if sample_weight is not None:
         factors = sample_weight.to(factors.dtype)
@@ -75,7 +75,7 @@ def _scores(hidden, weight, bias):
 
 
 def _each(run):
-    """run, and one after the other for a batch of problems along a new first axis."""
+    """Calls run, one problem after the other if there is a batch along a new first axis."""
 
     def batched(hidden, weight, *arguments):
         if weight.dim() == 2:
@@ -111,7 +111,7 @@ def _reduced(values, factors, reduction):
 def _vjp(
     parts, hidden, weight, target, bias, rows, sample_weight, grad, loss, options, z_loss, row_names, reduction, of=(True, True)
 ):
-    """The gradients, and first the loss itself. `of`: whether those in hidden and in weight are wanted."""
+    """The loss and the gradients. `of`: whether those in hidden and in weight are wanted."""
     shares = _factors(hidden, target, sample_weight, loss, options, reduction)
     factors = (shares * grad).unsqueeze(1)
     values = [hidden.new_empty(0, dtype=shares.dtype)]
@@ -124,8 +124,8 @@ def _vjp(
         value, d, slopes = _loss(loss, options, z_loss, scores, target[part], some, row_names, True)
         del scores
         values.append(value)
-        d = torch.where(factor == 0, 0.0, d) if sample_weight is not None else d  # a row that does not count may be NaN
-        # Rows of hidden are multiplied, of which there are fewer numbers than of d.
+        d = torch.where(factor == 0, 0.0, d) if sample_weight is not None else d  # a row of weight 0 may be NaN
+        # It multiplies rows of hidden, which have fewer numbers than d.
         with torch.autocast(hidden.device.type, enabled=False):
             if of[0]:
                 of_hidden.append(((d @ weight) * factor).to(hidden.dtype))
@@ -147,7 +147,7 @@ def _vjp(
 
 
 def value_and_gradients(hidden, *arguments, of):
-    """Both from the same scores, for a value that is one number."""
+    """The loss and its gradients from the same scores, for a value that is one number."""
     return _vjp(_row_parts, hidden, *arguments[:5], 1.0, *arguments[5:], of=of)
 
 
@@ -155,7 +155,7 @@ def _gradients(parts, *arguments):
     return _vjp(parts, *arguments)[1:]
 
 
-# In parts, and at once: that torch differentiates.
+# The implementation in parts, and the one at once, which torch differentiates.
 IMPLEMENTATIONS = {
     "linear_loss": _each(functools.partial(_value, _row_parts)),
     "linear_loss_vjp": _each(functools.partial(_gradients, _row_parts)),

@@ -1,4 +1,4 @@
-"""token_statistics on the CPU: rows are read once, some at a time, and all that is made of them stays in the cache."""
+"""token_statistics on the CPU: rows are read once, some at a time, and all intermediate results stay in the cache."""
 
 import torch
 
@@ -6,11 +6,11 @@ from entropic.torch._spec import absent, result_type
 from entropic.torch.backends.reference.token_statistics import statistics, statistics_vjp
 
 _PART = 1 << 18  # numbers
-_NOTHING = -1e4  # in place of -inf: its exponential is 0, and products with that are too
+_NOTHING = -1e4  # instead of -inf: its exponential is 0, and so are products with it
 
 
 def _parts(x, target, rows, dim):
-    """(slice, rows of x in the type to compute in, their classes, their temperatures or None), part by part."""
+    """(slice, rows of x in the type of the computation, their classes, their temperatures or None), part by part."""
     n = x.shape[dim]
     flat, classes = x.movedim(dim, -1).reshape(-1, n), target.reshape(-1)
     temperatures = None if rows is None else rows.reshape(-1, 1).to(result_type(x))
@@ -28,7 +28,7 @@ def _divided(wide, temperature, per_row):
 
 
 def _total(e):
-    """Sums of rows that have a 1. Where there is little else, its digits are those of the result."""
+    """Sums of rows that contain a 1. If the rest is small, its digits matter and the sum is in float64."""
     total = e.sum(1, keepdim=True).double()
     sure = (total < 2).squeeze(1).nonzero().squeeze(1)
     if len(sure):

@@ -1,5 +1,5 @@
-"""The operations as mathematics: torch's own operations, on any device. What is composed can be differentiated again, so these
-are also where second derivatives come from; `derived` has these of what is not composed here."""
+"""The operations as mathematics: torch's own operations, on any device. Compositions can be differentiated again, so second
+derivatives come from here too; `derived` has those of operations without a composition."""
 
 from entropic.torch.backends import linear_loss
 from entropic.torch.backends.reference import attention, derived, losses, maps, measures, token_statistics
@@ -13,5 +13,5 @@ IMPLEMENTATIONS = {
     **linear_loss.REFERENCE,
 }
 
-# By what a derivative is differentiated again.
+# The functions by which derivatives are differentiated again.
 DIFFERENTIABLE = {**derived.of_maps(maps.FORWARD), **derived.of_losses(losses.LOSSES), **IMPLEMENTATIONS}

@@ -1,4 +1,4 @@
-"""Attention, whose scores are all there at once, with any map by its operator."""
+"""Attention with all scores in memory, and any map by its operator."""
 
 import contextlib
 import math
@@ -48,7 +48,7 @@ def composed(
             scores = scores + torch.where(mask > -math.inf, mask, 0).to(scores.dtype)
         seen = seen.expand(scores.shape)
         some = seen.any(-1, keepdim=True)
-        # A query that sees nothing gets scores, so that no NaN arises, and no weights.
+        # A query that sees nothing gets finite scores, to avoid NaN, and weights of 0.
         scores = torch.where(seen, scores, -math.inf)
         scores = torch.where(some, scores, 0)
         if sinks is not None:

@@ -2,8 +2,8 @@
 differences.
 
 <g, p(z)> of a map p, or a loss, is a number s(z) of a row, z = (x, parameters), whose gradient G(z) the kernel gives. Second
-derivatives are symmetric, so that J_G^T w = J_G w: what G does along w, (G(z + hw) - G(z - hw)) / 2h, in float64, good to 9
-digits or so but next to a kink. Likewise J_p w for what moves with g. There are no third derivatives.
+derivatives are symmetric, so J_G^T w = J_G w is the derivative of G along w, (G(z + hw) - G(z - hw)) / 2h, in float64, accurate
+to about 9 digits except near a kink. Likewise J_p w is the part that depends on g. There are no third derivatives.
 """
 
 import functools
@@ -14,7 +14,7 @@ from entropic.torch import _descriptions
 from entropic.torch._spec import absent
 from entropic.torch.backends import cpu
 
-_STEP = 6e-6  # of a float64: a third of its digits lost to the difference, a third to the third derivative
+_STEP = 6e-6  # for float64: the difference loses a third of its digits, the third derivative another third
 
 
 class _Gradients(torch.autograd.Function):
@@ -70,10 +70,11 @@ class _Along(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *v):
-        """In w, of which all is linear: the same second derivatives, and of p the gradients with v for g."""
+        """The gradient in w, in which all is linear: the same second derivatives and, for p, the gradients with v instead of
+        g."""
         tensors, (_, _, count, weighted) = ctx.saved_tensors, ctx.given
         if any(ctx.needs_input_grad[4 : 4 + len(tensors)]):
-            raise RuntimeError("there are no third derivatives of what has no reference")
+            raise RuntimeError("an operation without a reference has no third derivatives")
         like = (*tensors[:count], tensors[-1])
         v = [torch.zeros_like(x) if one is None else one for x, one in zip(like, v, strict=False)]
         found = _Along.apply(*ctx.given, *tensors, *v[:count])[:count]
@@ -122,7 +123,7 @@ def map_vjp(description, x, *arguments):
 
 
 def loss(description, x, target, *arguments):
-    """The operator NAME, of whose results the gradients alone are asked for."""
+    """The operator NAME, of which only the gradients are needed."""
     name, per_row = description["name"], _descriptions.per_row(description)
     rows, (*values, _, _), dim = arguments[: len(per_row)], arguments[len(per_row) :], arguments[-2]
     given = [k for k, row in enumerate(rows) if row is not None]
@@ -140,7 +141,7 @@ def loss(description, x, target, *arguments):
 
 
 def of_maps(but):
-    """The derivatives of maps, but of some names."""
+    """The derivatives of maps, without those of some names."""
     missing = {name: one for name, one in _descriptions.MAPS.items() if name not in but}
     return {f"{name}_vjp": functools.partial(map_vjp, one) for name, one in missing.items()}
 
@@ -151,7 +152,7 @@ def of_losses(but):
 
 
 def _put(count, places, values):
-    """A list of `count`, None but for values at places."""
+    """A list of length `count` with values at places, otherwise None."""
     found = [None] * count
     for place, value in zip(places, values, strict=True):
         found[place] = value

@@ -1,7 +1,7 @@
 """Entropy control as torch differentiates it, in float64 along the last axis: functions of a call whose gamma is known.
 
-``NEARBY[name](call)`` gives the outputs that have derivatives, around those that the library found: their derivatives are those
-of the implicit function.
+``NEARBY[name](call)`` gives the outputs that have derivatives, near the library's values; their derivatives are those of the
+implicit function.
 """
 
 from math import inf
@@ -13,7 +13,7 @@ from entropic.torch.backends.reference.rows import or_nan
 
 
 def _log(p):
-    """(log p, which is 0 where p is not above 0; where it is)."""
+    """(log p, with 0 where p is not above 0; the mask of p above 0)."""
     present = (p > 0) & (p < inf)
     return torch.log(torch.where(present, p, 1.0)), present
 
@@ -21,12 +21,12 @@ def _log(p):
 def _powers(log_p, present, gamma, log_weight=None):
     """(log q, entropy, its derivative in gamma) of q = p^gamma / sum w p^gamma, the last two with size 1 for the axis.
 
-    gamma = inf leaves the maxima alone, equally. Rows without an entry are as if all were equal.
+    gamma = inf keeps only the maxima, equally. Rows without an entry count as rows of equal entries.
     """
     some = present.any(-1, keepdim=True)
     present, log_p = present | ~some, torch.where(some, log_p, 0.0)
-    # All else is measured from one largest entry, itself 0: its derivative is then what the others leave, and exact where they
-    # are next to nothing.
+    # All entries are relative to one largest entry, which becomes 0. Its derivative then follows from the others, and is exact
+    # even if they are tiny.
     top = torch.where(present, log_p, -inf).argmax(-1, keepdim=True)
     most = log_p.gather(-1, top)
     others = torch.arange(log_p.shape[-1], device=log_p.device) != top
@@ -45,11 +45,11 @@ def _powers(log_p, present, gamma, log_weight=None):
 
 
 def _solution(gamma, solved, target, entropy_of):
-    """gamma, where solved the solution of entropy_of(gamma) = target, as a function of all that this equation holds.
+    """gamma as a function of all variables of the equation entropy_of(gamma) = target, if it is solved.
 
-    The target is moved to what gamma reaches, so that gamma, however rough, stays where it is, and the derivatives are those
-    there. Two steps of Newton's method: each squares the error, so the first derivative of one step is the solution's, and the
-    first three of two. entropy_of gives an entropy and its derivative.
+    The target is moved to the entropy of gamma, so that even a rough gamma does not change, and the derivatives are those at
+    gamma. It makes two steps of Newton's method: each squares the error, so the first derivative of one step is that of the
+    solution, and so are the first three of two steps. entropy_of gives an entropy and its derivative.
     """
 
     def step(gamma, entropy, slope):
@@ -64,20 +64,20 @@ def _solution(gamma, solved, target, entropy_of):
 
 
 def _can_move(gamma, log_p, present):
-    """Whether gamma is inside what powers of a row reach, and the row has different entries."""
+    """Whether gamma is inside the reach of a row's powers, and the row has different entries."""
     high = torch.where(present, log_p, -inf).amax(-1, keepdim=True)
     low = torch.where(present, log_p, inf).amin(-1, keepdim=True)
     return (gamma > 0) & (gamma < inf) & (high > low)
 
 
 def _unit(x, dims):
-    """A power of two of the size of x, of which sums and squares are neither 0 nor inf."""
+    """A power of two of the size of x: relative to it, sums and squares neither underflow nor overflow."""
     largest = x.detach().abs().amax(dims, keepdim=True)
     return torch.ldexp(torch.ones_like(largest), torch.frexp(largest).exponent - 1)
 
 
 def _power_to(p, target, gamma):
-    """p^gamma / sum p^gamma of an entropy."""
+    """p^gamma / sum p^gamma with a given entropy."""
     log_p, present = _log(p)
     gamma = _solution(gamma, _can_move(gamma, log_p, present), target, lambda gamma: _powers(log_p, present, gamma)[1:])
     return _powers(log_p, present, gamma)[0].exp()
@@ -88,7 +88,7 @@ def _joint(p, rows, target, gamma):
 
 
 def _given_x(p, rows):
-    """p(y|x), 0 where p(x) is."""
+    """p(y|x), 0 where p(x) is 0."""
     return p / torch.where(rows > 0, rows, 1.0).unsqueeze(-1)
 
 
@@ -152,7 +152,7 @@ def gamma_for_entropy(call):
     return tuple(or_nan(one, valid, *inputs).squeeze(-1) for one in found)
 
 
-_CONSTANT = _descriptions.STATUSES.index("constant")  # from here on gamma does not follow from the row
+_CONSTANT = _descriptions.STATUSES.index("constant")  # from this status on gamma does not depend on the row
 _INVALID = _descriptions.STATUSES.index("invalid")
 
 
@@ -176,7 +176,7 @@ def normalize_joint(call):
         (k, t) for k, (n, t) in enumerate(zip(call.params, tables, strict=True)) if n is not None or t is not None
     )
     target = call.params[kind] if table is None else table.unsqueeze(-1)
-    p = torch.where(pxy > 0, pxy, 0.0).double()  # an entry of 0 stays 0, and has no part in a row's sum either
+    p = torch.where(pxy > 0, pxy, 0.0).double()  # an entry of 0 stays 0, also in the sum of its row
     p = p / _unit(p, (-2, -1))
     return ((_joint, _marginal, _conditional)[kind](p, p.sum(-1), target, gamma.unsqueeze(-1)),)
 

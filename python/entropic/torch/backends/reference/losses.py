@@ -1,4 +1,4 @@
-"""Losses: value and gradient in x, both to be differentiated.
+"""Losses: value and gradient in x, both differentiable.
 
 ``LOSSES[name](x, q, params, dim)`` gives them: `q` is the target as a matrix, of classes with a 1 for each; x has no +inf.
 """
@@ -74,7 +74,7 @@ def _entmax_loss_alpha(x, q, params, dim):
 
 
 def _entropy_slope(alpha, p, dim):
-    """d H(p) / d alpha of Tsallis' entropy at a p that is held, as the kernel has it."""
+    """d H(p) / d alpha of Tsallis' entropy at a fixed p, as in the kernel."""
     log_p = torch.log(torch.where(p > 0, p, 1.0))
     y = (alpha - 1.0) * log_p
     return (p * log_p * mean_exp(y) / alpha**2 - p * log_p**2 * mean_exp_slope(y) / alpha).sum(dim, keepdim=True)
@@ -116,7 +116,7 @@ def _margin(kind, m, c):
 
 
 def _with_margin(x, q, params):
-    """(the cosines with the target's lowered, where that is, what _margin says of it)."""
+    """(the cosines with the target's lowered, a mask of the targets, the results of _margin for them)."""
     kind = params["kind"]
     margin = {"am": 0.35, "arc": 0.5, "sphere": 4.0}[kind] if params["margin"] is None else params["margin"]
     own = q > 0
@@ -164,7 +164,7 @@ def _log_pair(x, teacher, temperature, dim):
 
     def log_softmax(z):
         z = canonical(z, dim).double()
-        there = z > -INF  # a temperature does nothing to the others, and has no slope there
+        there = z > -INF  # a temperature does not change the others, and has no slope there
         return torch.log_softmax(torch.where(there, torch.where(there, z, 0.0) / temperature, z), dim)
 
     return log_softmax(x), log_softmax(teacher)
@@ -195,7 +195,7 @@ def _distillation_loss_temperature(x, teacher, params, dim):
 
 
 def _jsd_halves(x, teacher, beta, dim):
-    """(s, log s/m, and of KL(t, m) and KL(s, m) the terms)."""
+    """(s, log s/m, and the terms of KL(t, m) and KL(s, m))."""
     ls, lt = _log_pair(x, teacher, 1.0, dim)
     s, t = ls.exp(), lt.exp()
     m = beta * t + (1 - beta) * s
@@ -215,7 +215,9 @@ def _jsd_loss(x, teacher, params, dim):
 
 
 def _jsd_loss_beta(x, teacher, params, dim):
-    _, _, of_t, of_s = _jsd_halves(x, teacher, params["beta"], dim)  # m moves by beta too: to first order that changes nothing
+    _, _, of_t, of_s = _jsd_halves(
+        x, teacher, params["beta"], dim
+    )  # m also depends on beta, but to first order this has no effect
     return (of_t - of_s).sum(dim, keepdim=True)
 
 
@@ -232,7 +234,7 @@ LOSSES = {
 }
 
 
-# In the parameters that may be per row.
+# Gradients in the parameters that may be per row.
 SLOPES = {
     ("softmax_loss", "label_smoothing"): _softmax_loss_smoothing,
     ("entmax_loss", "alpha"): _entmax_loss_alpha,
@@ -244,8 +246,7 @@ SLOPES = {
 
 
 def _loss(description, tensors, params, dim):
-    """(value, gradient in x, gradients in parameters) with the rules that all share: infinities, ignored rows, classes as a
-    matrix."""
+    """(value, gradient in x, gradients in parameters) with the common rules: infinities, ignored rows, classes as a matrix."""
     name, kind = description["name"], description["target"]
     x, target = tensors
     x = working(x)
@@ -288,11 +289,11 @@ IMPLEMENTATIONS = {
 }
 
 
-# Losses of any map: of the maps' own operators, which decide where they run. They are no operators themselves.
+# Losses of any map. They use the maps' own operators, which decide where they run, and are not operators themselves.
 
 
 def _matrix(x, target, ignore_index, dim):
-    """(x with 0 in ignored rows, target as a matrix, which rows are ignored)."""
+    """(x with 0 in ignored rows, target as a matrix, mask of ignored rows)."""
     if target.is_floating_point():
         return x, target, None
     ignored = None
@@ -314,7 +315,7 @@ def _smooth_accuracy_loss(x, target, named_map, ignore_index, dim):
 
 
 class _Surrogate(torch.autograd.Function):
-    """value, whose gradient in x is taken to be slope, which has its own."""
+    """value, with slope as its gradient in x; slope has its own gradient."""
 
     generate_vmap_rule = True
 

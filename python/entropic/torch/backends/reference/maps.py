@@ -1,10 +1,9 @@
 """Every map and its gradient.
 
-``FORWARD[name](x, dim, params)`` is the map, ``VJP[name](x, y, grad, dim, params)`` is J^T grad: a function of x and y that
-holds where y is the map of x, so that y's own derivative is the map's. A map without one is differentiated itself.
-``SLOPES[name, param](x, y, grad, dx, dim, params)``, dx of VJP, is the gradient in a parameter that may be per row; one that is
-not there is differentiated. ``params`` holds values by name: a number, a string, None, or a float64 tensor of x's shape with 1
-for dim.
+``FORWARD[name](x, dim, params)`` is the map, ``VJP[name](x, y, grad, dim, params)`` is J^T grad as a function of x and y, where
+y is the map of x, so that y's derivative is the map's. A map without an entry is differentiated itself. ``SLOPES[name,
+param](x, y, grad, dx, dim, params)``, dx of VJP, is the gradient in a parameter that may be per row; without an entry the map
+is differentiated. ``params`` holds values by name: a number, a string, None, or a float64 tensor of x's shape with 1 for dim.
 """
 
 import functools
@@ -71,7 +70,7 @@ def taylor_softmax(x, dim, params):
     absent = x == -INF
     infinite = x == INF
     z = torch.where(absent | infinite, 0.0, x).double()
-    # Of the largest magnitude all terms are one sign or follow the highest: divided by it to the order, none overflows.
+    # Divided by the largest magnitude to the power `order`, no term overflows.
     scale = z.abs().amax(dim, keepdim=True).clamp(min=1.0)
     y = z / scale
     value = torch.zeros_like(y)
@@ -93,7 +92,7 @@ def _keep(x, kept, dim, temperature):
 
 
 def _ranks(x, dim):
-    """How many come before each entry: larger ones, and equal ones of lower index."""
+    """The number of entries before each one: larger ones, and equal ones with a lower index."""
     order = torch.sort(x, dim=dim, descending=True, stable=True).indices
     count = torch.arange(x.shape[dim], device=x.device)
     shape = [1] * x.dim()
@@ -110,7 +109,7 @@ def top_p_softmax(x, dim, params):
     x = canonical(x, dim)
     ranks, order = _ranks(x, dim)
     mass = torch.softmax(x.double() / params["temperature"], dim).gather(dim, order).cumsum(dim)
-    kept = (mass < params["p"]).sum(dim, keepdim=True)  # and the one that reaches it
+    kept = (mass < params["p"]).sum(dim, keepdim=True)  # the entries below p, and the one that reaches it
     return _keep(x, (ranks <= kept) | (x > -INF if params["p"] == 1.0 else False), dim, params["temperature"])
 
 
@@ -120,8 +119,8 @@ def min_p_softmax(x, dim, params):
     return _keep(x, z >= math.log(params["p"]), dim, params["temperature"])
 
 
-# The noises of perturb_max: log of the distribution function, of the density, where both have kinks, and the range outside
-# which nothing counts.
+# The noises of perturb_max: log of the distribution function, of the density, their kinks, and the range outside of which
+# nothing matters.
 
 
 def _normal_log_density(t):
@@ -156,7 +155,7 @@ def _integrand(x, dim, params):
     present = z > torch.finfo(torch.float64).min
     z = torch.where(present, z, -1e300)
     most = z.amax(-1, keepdim=True)
-    near = torch.maximum(z, most - 1000)  # out of reach all the same
+    near = torch.maximum(z, most - 1000)  # still out of reach
     top = most + high + (math.log(z.shape[-1]) if high > 10 else 0.0)
     bottom = most + low
     ends = [bottom + (top - bottom) * k / PANELS for k in range(PANELS + 1)]
@@ -191,7 +190,7 @@ def perturb_max(x, dim, params):
 
 
 def _with_entropy(x, dim, target):
-    """softmax(gamma x) of an entropy, by bisection in log gamma."""
+    """softmax(gamma x) with a given entropy, by bisection in log gamma."""
     x = canonical(x, dim)
     z = (x - x.amax(dim, keepdim=True)).double()
     present = z > -INF
@@ -353,7 +352,7 @@ def perturb_max_vjp(x, y, grad, dim, params):
 
 
 def _entropy_parts(x, y, grad, dim):
-    """(gradient in x, gradient in the entropy), zero where the row cannot move."""
+    """(gradient in x, gradient in the entropy), zero if the row cannot change."""
     present = y > 0
     p = torch.where(present, y, 0.0).double()
     log_p = torch.log(torch.where(present, y, 1.0)).double()
@@ -361,7 +360,7 @@ def _entropy_parts(x, y, grad, dim):
     z = torch.where(present & ~x.isinf(), x, 0.0).double()
     u = p * (z - dot(p, z, dim))
     variance = dot(u, z, dim)
-    # Uniform rows: nothing moves.
+    # Uniform rows do not change.
     fixed = (variance <= 1e-300) | (dot(u, log_p, dim) <= 0)
     variance = torch.where(fixed, 1.0, variance)
     gamma = torch.where(fixed, 1.0, dot(u, log_p, dim) / variance)
@@ -405,7 +404,7 @@ def _entropy_clip_end(name, x, y, grad, dx, dim, params):
 
 
 def _in_input(dx, x, params):
-    """A gradient in scores as one in what was given."""
+    """A gradient in scores, converted to one in the given input."""
     if params["input"] == "probs":
         dx = torch.where(x > 0, dx / torch.where(x > 0, x, 1.0), 0.0)
     return dx.to(x.dtype)
@@ -430,13 +429,13 @@ VJP |= dict.fromkeys(("top_k_softmax", "top_p_softmax", "min_p_softmax"), softma
 
 
 def _divisor(name, x, y, grad, dx, dim, params):
-    """In T of f(x/T): -<J^T g, x> / T."""
+    """The gradient in T of f(x/T): -<J^T g, x> / T."""
     x = torch.where(x.isfinite(), x, 0.0).double()
     return -dot(dx.double(), x, dim) / params[name]
 
 
 def logsumexp_temperature(x, y, grad, dx, dim, params):
-    """Of T f(x/T)."""
+    """The gradient in T of T f(x/T)."""
     value = torch.where(y.isfinite(), y, 0.0).double()
     return _divisor("temperature", x, y, grad, dx, dim, params) + grad.double() * value / params["temperature"]
 
@@ -451,7 +450,7 @@ SLOPES = {
     ("perturb_max", "scale"): functools.partial(_divisor, "scale"),
 }
 
-# Whose Jacobian is its own transpose, of scores.
+# Maps of scores whose Jacobian is symmetric.
 SYMMETRIC = {
     *("softmax", "top_k_softmax", "top_p_softmax", "min_p_softmax", "sparsemax", "entmax", "perturb_max"),
     *("entropy_normalize", "entropy_clip"),
@@ -459,7 +458,7 @@ SYMMETRIC = {
 
 
 def symmetric(description, *arguments):
-    """Whether that holds with these parameters of the operator."""
+    """Whether the Jacobian is symmetric with these parameters of the operator."""
     return description["name"] in SYMMETRIC and "probs" not in arguments
 
 
@@ -467,8 +466,8 @@ def symmetric(description, *arguments):
 
 
 def call_map(name, x, params, dim):
-    """A map by its operator: differentiable in x and in parameters that are tensors, and where there is a kernel, of that."""
-    from entropic.torch._maps import apply_map  # which is made of this
+    """A map by its operator, which uses a kernel if there is one; differentiable in x and in parameters that are tensors."""
+    from entropic.torch._maps import apply_map  # which imports this module
 
     return apply_map(name, x, params, dim)
 

@@ -1,4 +1,4 @@
-"""Measures of distributions: value and gradients, to be differentiated again."""
+"""Measures of distributions: value and gradients, which can be differentiated again."""
 
 import functools
 import math
@@ -14,7 +14,7 @@ def _where(condition, x, otherwise):
 
 
 class _Distribution:
-    """p, and log p where p > 0, of what a tensor holds."""
+    """The distribution in a tensor: p, and log p where p > 0."""
 
     def __init__(self, x, values, dim):
         self.dim, self.divisor = dim, None
@@ -35,7 +35,7 @@ class _Distribution:
         self.through = "softmax" if softmax else "logs"
 
     def gradient(self, g):
-        """Of a function whose partial derivatives in p are g, where p > 0."""
+        """The gradient of a function whose partial derivatives in p are g, where p > 0."""
         if self.through == "probs":
             return g
         weighted = _where(self.present, self.p * g, 0.0)
@@ -55,7 +55,7 @@ def _perplexity(p, values, dim):
 
 
 class _Order:
-    """alpha, one number or one for each row, and which of its formulas hold. `usual` is alpha, for inf 2."""
+    """alpha, one number or one for each row, and the formulas to use for it. `usual` is alpha, or 2 instead of inf."""
 
     def __init__(self, values, p):
         self.alpha = in_float64(values["alpha"], p.p)
@@ -63,7 +63,7 @@ class _Order:
         self.near_1 = (self.alpha - 1).abs() < 2**-10
         self.usual = torch.where(self.infinite, 2.0, self.alpha)
         self.minus_1 = torch.where(self.infinite, 1.0, self.alpha - 1)
-        self.apart = torch.where(self.infinite | self.near_1, 1.0, self.alpha - 1)  # by what may be divided
+        self.apart = torch.where(self.infinite | self.near_1, 1.0, self.alpha - 1)  # entries by which one may divide
 
 
 def _excess(p, order, dim):
@@ -78,7 +78,7 @@ def _near(p, order):
 
 
 def _or_at_0(p, order, g):
-    """g, and where p is 0 what a multiple of p^(alpha - 1) is there."""
+    """g, and where p is 0 the limit of a multiple of p^(alpha - 1)."""
     return torch.where(p.present, g, torch.where(order.alpha > 1, 0.0, math.inf).to(g.dtype))
 
 
@@ -110,7 +110,7 @@ def _log1p_over(x):
 
 
 def _renyi_entropy_alpha(p, values, dim):
-    """-KL(q, p) / (alpha - 1)^2, q = p^alpha / sum p^alpha, and what value and slope know of a sum that is not 1."""
+    """-KL(q, p) / (alpha - 1)^2, q = p^alpha / sum p^alpha, plus the terms for a sum that is not 1."""
     order = _Order(values, p)
     w = p.log + _renyi_entropy(p, {"alpha": order.usual}, dim)[0].unsqueeze(dim)
     y = (order.usual - 1) * w
@@ -187,7 +187,7 @@ def _conditional_entropy(p, values, dim):
 
 
 def _infinite_where(marginal, table, x, y):
-    """What -log p is at p = 0: nothing, where its marginal is 0 too."""
+    """-log p at p = 0; it is 0 if its marginal is 0 too."""
     return torch.where(marginal.expand_as(table) > 0, math.inf, 0.0).to(table.dtype).flatten(x, y)
 
 
@@ -212,7 +212,7 @@ MEASURES = {
     "mutual_information": _mutual_information,
 }
 
-# In the parameters that may be per row.
+# Gradients in the parameters that may be per row.
 SLOPES = {("renyi_entropy", "alpha"): _renyi_entropy_alpha, ("tsallis_entropy", "alpha"): _tsallis_entropy_alpha}
 
 
@@ -249,7 +249,7 @@ def _self_information_pullback(x, grad, values, dim):
 
 
 def _times(grad, slope):
-    """Their product, 0 where nobody asks for an infinite slope."""
+    """Their product, 0 if the factor of an infinite slope is 0."""
     return grad * torch.where((grad == 0) & slope.isinf(), 0, slope)
 
 
@@ -276,7 +276,7 @@ def _binary_entropy_pullback(x, grad, values, dim):
 PULLBACKS = {"self_information": _self_information_pullback, "binary_entropy": _binary_entropy_pullback}
 
 
-# A number for each entry, and its derivative, which torch differentiates.
+# Measures of each entry, with a derivative that torch differentiates.
 
 
 def _entries(description, p, *arguments):

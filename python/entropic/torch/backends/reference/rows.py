@@ -1,4 +1,4 @@
-"""What all rows of scores share."""
+"""Functions that all rows of scores share."""
 
 import math
 
@@ -11,7 +11,7 @@ INF = math.inf
 
 
 def canonical(x, dim):
-    """Where a row has +inf, these entries alone count, equally."""
+    """If a row has +inf, only these entries count, equally."""
     infinite = x == INF
     return torch.where(infinite.any(dim, keepdim=True), torch.where(infinite, 0.0, -INF).to(x.dtype), x)
 
@@ -22,7 +22,7 @@ def has_none(x, dim):
 
 
 def or_nan(value, valid, *inputs):
-    """value, and NaN with derivatives NaN in the inputs where not valid."""
+    """value; if not valid, NaN with NaN derivatives in the inputs."""
     wrong = torch.where(valid, 1.0, math.nan)
     return torch.where(valid, value, sum(x * wrong for x in inputs if x is not None))
 
@@ -33,7 +33,7 @@ def in_float64(value, x):
 
 
 def working(x):
-    """x in the type to compute in."""
+    """x in the type of the computation."""
     return x.to(result_type(x))
 
 
@@ -42,7 +42,7 @@ def dot(a, b, dim):
 
 
 def xlogy(p):
-    """p log p, 0 where p is."""
+    """p log p, 0 where p is 0."""
     return torch.special.xlogy(p, p)
 
 
@@ -72,15 +72,15 @@ def _series(y, divisor):
 
 
 def finite(x, y):
-    """x where y has mass, 0 elsewhere; NaN where y is."""
+    """x where y has mass, otherwise 0; NaN where y is NaN."""
     return torch.where(y > 0, x, y * 0)
 
 
 def reduction(composed, tensors, description, further=()):
     """The operator of a row's number and its gradients.
 
-    ``composed(tensors, params, dim) -> (value, gradients in tensors, {parameter given as a tensor: gradient})``. `tensors`: how
-    many; `further`: names of parameters that the description does not have.
+    ``composed(tensors, params, dim) -> (value, gradients in tensors, {parameter given as a tensor: gradient})``. `tensors`:
+    their number; `further`: names of parameters that are not in the description.
     """
     names = [*(param["name"] for param in description["params"]), *further]
     per_row = _descriptions.per_row(description)

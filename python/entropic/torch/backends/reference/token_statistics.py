@@ -1,4 +1,4 @@
-"""What is known of a token once its logits are read: see entropic.torch.token_statistics.
+"""Statistics of a token from its logits: see entropic.torch.token_statistics.
 
 A row of the result has log p_target, the entropy, the largest probability and the largest of z = x / T.
 """
@@ -10,7 +10,7 @@ from entropic.torch.backends.reference.rows import canonical, has_none, working
 
 
 def _log_softmax(x, rows, temperature, dim):
-    """(z, log p), where a temperature does nothing to what is -inf."""
+    """(z, log p); a temperature does not change -inf."""
     x = canonical(working(x), dim)
     there = x > -torch.inf
     z = torch.where(there, torch.where(there, x, 0.0) / (temperature if rows is None else rows), x)

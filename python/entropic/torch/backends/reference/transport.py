@@ -1,10 +1,10 @@
-"""Gradients of plans and costs, from the plans and potentials that were found."""
+"""Gradients of plans and costs, from known plans and potentials."""
 
 import torch
 
 
 def vjp(name, call, grads):
-    """In masses and costs, of the output that has a derivative."""
+    """The gradients in masses and costs, of the output that has a derivative."""
     results = PULLBACKS[name](*call.tensors, *call.outputs[1:4], call.params, grads[MOVING[name]])
     return [x.to(one.dtype).sum_to_size(one.shape) for x, one in zip(results, call.tensors, strict=True)]
 
@@ -28,10 +28,10 @@ def _sinkhorn(a, b, cost, plan, f, g, params, grad):
     between = between + between.mT
     apart = (m / columns[..., None, :]) @ p.mT - by_column @ m.mT
     right = (apart.tril(-1) + apart.triu(1)).sum(-1)
-    # u and v are defined up to a constant: first the one with u = 0 at the largest row.
+    # u and v are only defined up to a constant; first u is 0 at the largest row.
     free = (torch.arange(rows.shape[-1], device=rows.device) != rows.argmax(-1, keepdim=True)).to(rows.dtype)
-    # Where the plan falls apart they are free in each part: a rounding error more in the diagonal chooses one, and what it adds
-    # to a whole part cancels below.
+    # If the plan has separate components, they are free in each. A rounding error added to the diagonal chooses one; what this
+    # adds to a whole component cancels below.
     degree = torch.where(rows > 0, between.sum(-1), 1) * (1 + 16 * torch.finfo(rows.dtype).eps)
     degree = torch.where(degree > 0, degree, 1)
     system = torch.diag_embed(degree * free + (1 - free)) - between * free[..., None] * free[..., None, :]
@@ -42,13 +42,13 @@ def _sinkhorn(a, b, cost, plan, f, g, params, grad):
 
 
 def _sinkhorn_minimum(a, b, cost, plan, f, g, params, grad):
-    """By the envelope theorem. A mass of 0 counts nothing at whatever its potential is."""
+    """The gradients by the envelope theorem. A mass of 0 adds nothing for any potential."""
     f, g = (torch.where((mass == 0) & ~potential.isfinite(), 0, potential) for mass, potential in ((a, f), (b, g)))
     return _optimal_transport(a, b, cost, plan, f, g, params, grad)
 
 
 def _unbalanced_sinkhorn(a, b, cost, plan, f, g, params, grad):
-    """By the envelope theorem: P counts as constant. A mass that stays has a potential of inf."""
+    """The gradients by the envelope theorem: P counts as constant. A mass that stays has a potential of inf."""
     epsilon, penalty = params[:2]
 
     def slope(potential, others):
@@ -79,7 +79,7 @@ def barycenter_vjp(call, grads):
     grad = root * (grad - (q * grad).sum(-1, keepdim=True))
     mu = torch.linalg.pinv(both, rtol=1e-13, hermitian=True) @ grad[..., None] / epsilon
     moved = -weights[..., None] * inverse[..., None, :] * (inverses @ mu[..., None, :, :])[..., 0]
-    through = (going @ moved[..., None])[..., 0]  # what l_k is on average where a row goes
+    through = (going @ moved[..., None])[..., 0]  # the mean of l_k over the columns that a row goes to
     of_cost = -(plans * (through[..., None] - moved[..., None, :])).sum(-3)
     of_weights = -((root[..., None, :] * mu[..., None, :, 0]) * g).sum(-1)
     results = -epsilon * through, of_cost, of_weights
@@ -93,5 +93,5 @@ PULLBACKS = {
     "sinkhorn": _sinkhorn,
     "sinkhorn_minimum": _sinkhorn_minimum,
 }
-# The output that has a derivative: cost, plan, minimum.
+# The index of the output with a derivative: cost, plan, minimum.
 MOVING = {"optimal_transport": 0, "partial_transport": 0, "sinkhorn": 1, "sinkhorn_minimum": 0, "unbalanced_sinkhorn": 0}
