@@ -150,7 +150,7 @@ def probabilities(dtype, which):
 
 @dataclass
 class Subject:
-    """An operation as it is called: `calls` of a type are pairs of arrays and keywords, all of them and a few."""
+    """An operation and its calls: `calls` of a type are pairs of arrays and keywords, all of them and a few."""
 
     name: str
     params: list
@@ -166,7 +166,7 @@ class Subject:
         return [param for param in self.params if param["name"] in taken]
 
     def keywords(self, given):
-        """What is given, and values for what has no default; beside an optional number no other."""
+        """The given keywords, and values for parameters without a default; an optional number excludes the others."""
         optional = {param["name"] for param in self.params if param["kind"] == "optional float"}
         left_out = optional if optional & given.keys() else set()
         typical = {param["name"]: param.get("typical") for param in self.parameters() if param["name"] not in left_out}
@@ -231,7 +231,7 @@ class Digests:
         self._hashes = {}
 
     def add(self, line, run, *args, **kwargs):
-        """Calls run, and adds what it gives, or its error, to the line."""
+        """Calls run, and adds its result or error to the line."""
         try:
             outcome = run(*args, **kwargs)
         except Exception as error:
@@ -622,7 +622,7 @@ def on_attention_vjp(dtype, linear=False):
 
 
 def digest_rest(digests):
-    """What is called in a way of its own: chains of steps, calibration, ratio_map."""
+    """Functions with special calls: chains of steps, calibration, ratio_map."""
     import entropic
     from entropic import _core
 

@@ -1,4 +1,4 @@
-"""Runs the `entropic` that the environment variable ENTROPIC_CLI names, in an empty directory of its own."""
+"""Runs the `entropic` that the environment variable ENTROPIC_CLI names, in a new empty directory."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ class Cli:
 
     @property
     def sanitized(self):
-        """Whether it has the address sanitizer: then it runs on SSE4 alone and takes memory of its own."""
+        """Whether it has the address sanitizer: then it only has the target SSE4, and takes more memory."""
         return b"__asan_init" in Path(self.program).read_bytes()
 
     def __call__(self, *arguments, stdin=b"", environment=None):

@@ -193,7 +193,7 @@ def test_arrays_inside_objects(cli):
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "npy", "npz", "safetensors"])
 def test_rows(cli, ending):
-    """Parts of a file are what the whole has there, draws included."""
+    """Parts of a file give the same results as these rows of the whole file, also for draws."""
     x = np.random.default_rng(3).normal(size=(30_000, 5))
     cli.save("x.npy", x)
     cli.output("softmax", "x.npy", "-o", f"p.{ending}")

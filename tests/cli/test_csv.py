@@ -1,4 +1,4 @@
-"""CSV and TSV: what is read, what is carried through, and the place of everything that is wrong."""
+"""CSV and TSV: input, kept columns, and the place of every error."""
 
 import numpy as np
 import pytest

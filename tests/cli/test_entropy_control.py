@@ -1,4 +1,4 @@
-"""`entropic gamma` and `entropic power_transform`: what they write, carry through and refuse."""
+"""`entropic gamma` and `entropic power_transform`: their results, kept columns and errors."""
 
 import math
 

@@ -114,7 +114,7 @@ def test_refused_before_it_serves(cli, explorer, content, arguments, message):
 
 
 def test_without_a_page(cli, tmp_path_factory):
-    """The program alone, as somebody may copy it."""
+    """Only the program, as after copying it."""
     alone = tmp_path_factory.mktemp("installed") / "bin/entropic"
     alone.parent.mkdir()
     shutil.copy(cli.program, alone)

@@ -178,7 +178,7 @@ LLAMA_CPP = {
 
 @pytest.mark.parametrize("reply", [OPENAI, LLAMA_CPP], ids=["OpenAI", "llama.cpp"])
 def test_reply_of_a_server(cli, reply):
-    """The command of the help, as it stands there."""
+    """The command in the help works unchanged."""
     text = cli.output("--help")
     assert "  entropic describe reply.json --format-in logprobs\n" in text
     cli.write("reply.json", json.dumps(reply, indent=1))
@@ -409,7 +409,7 @@ def test_packed_twice(cli, packing):
 
 
 def test_arrays_in_arrays(cli):
-    """Rows lie along the last axis, as NumPy has it; what a line holds together stays together."""
+    """Rows are along the last axis, as in NumPy; the rows of a line stay together."""
     cube = np.random.default_rng(3).standard_normal((4, 2, 3, 5))
     cli.write(
         "x.jsonl", "".join(json.dumps({"id": f"r{i}", "of": i, "x": block.tolist()}) + "\n" for i, block in enumerate(cube))

@@ -12,7 +12,7 @@ SCORES = rng.normal(scale=0.3, size=(3, 20_000)).astype(np.float32)
 
 
 def bfloat16(x):
-    """The nearest bfloat16s as their bits, and the same as float32."""
+    """The nearest bfloat16 numbers as bits, and as float32."""
     bits = x.astype(np.float32).view(np.uint32)
     bits = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
     return bits, (bits.astype(np.uint32) << 16).view(np.float32)

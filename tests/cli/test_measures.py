@@ -1,4 +1,4 @@
-"""The measures as commands: the numbers of Python, what is carried through and what is refused."""
+"""The measures as commands: Python's numbers, kept columns, and errors."""
 
 import numpy as np
 import pytest
@@ -94,7 +94,7 @@ def test_rows_of_q_that_have_no_p(cli):
 
 
 def test_options_are_those_of_the_first_file(cli):
-    """--labels is said of FILE alone, --key of all files like it."""
+    """--labels only applies to FILE, --key to all files of its format."""
     cli.write("p.csv", "1,0.5,0.5\n2,0.2,0.8\n")
     cli.write("q.csv", "0.5,0.5\n0.1,0.9\n")
     assert parsed(cli.output("wasserstein_1d", "p.csv", "q.csv", "--labels", 1)) == pytest.approx(np.array([[1, 0], [2, 0.1]]))

@@ -1,4 +1,4 @@
-"""The maps and logarithms as commands: parameters, what runs them, what they refuse, and their list."""
+"""The maps and logarithms as commands: parameters, threads and targets, errors, and their list."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""`entropic sample`: what it draws, what it carries through and what it refuses."""
+"""`entropic sample`: draws, kept columns and errors."""
 
 import pathlib
 

@@ -206,7 +206,7 @@ def test_rows_come_out_as_they_arrive(cli, threads, options, header, row):
 
 
 def test_pipes_that_do_not_block(cli):
-    """As Node and some shells hand them on: what is not there yet is waited for, at both ends."""
+    """Descriptors that do not block, as from Node and some shells: the program waits at both ends."""
     (reading, feeding), (draining, writing) = os.pipe(), os.pipe()
     for end in (reading, writing):
         fcntl.fcntl(end, fcntl.F_SETFL, os.O_NONBLOCK)

@@ -49,7 +49,7 @@ def test_with_entropy(cli, problem):
 
 @pytest.mark.parametrize("command", [("transport",), ("partial_transport", "--mass", "1"), ("unbalanced_sinkhorn",)])
 def test_costs_that_begin_like_names(cli, problem, command):
-    """0,1,2 is a row of distances as well; what the message advises is there."""
+    """0,1,2 is a row of distances too; the option that the message advises exists."""
     cli.write("a.csv", "0.5,0.25,0.25\n")
     cli.write("cost.csv", "0,1,2\n1,0,1\n2,1,0\n")
     files = ("--a", "a.csv", "--b", "a.csv", "--cost", "cost.csv")

@@ -1,4 +1,5 @@
-"""What docs/arrays.md says of arrays that a session cannot show everywhere: namespaces, DLPack alone, other devices."""
+"""The statements of docs/arrays.md that a session cannot show everywhere: namespaces, arrays with only DLPack, other
+devices."""
 
 import os
 import sys

@@ -30,7 +30,7 @@ def run(*command, cwd=ROOT):
 
 @pytest.fixture
 def clone(tmp_path, monkeypatch):
-    """An empty directory but for the examples, where sessions may write."""
+    """A directory with only the examples, where sessions may write."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     with np.printoptions():  # a session may set them
@@ -95,7 +95,7 @@ def test_sessions_print_what_they_say(document, clone):
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_commands_print_what_they_say(document, clone):
-    """Three dots stand for any lines, in a line of their own. Blocks that say nothing of what is printed are run too."""
+    """Three dots on their own line stand for any lines. Blocks without output are run too."""
     for session in blocks(document, "console"):
         for command, said in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", session, flags=re.MULTILINE):
             printed = run("bash", "-c", command, cwd=clone)

@@ -1,4 +1,4 @@
-"""The reference of the site has every public name, with what is said of it and nothing that is not for users."""
+"""The reference of the site has every public name with its description, and nothing that is not for users."""
 
 import os
 import re

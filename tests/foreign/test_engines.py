@@ -1,4 +1,4 @@
-"""entropic.BatchMap in the engines that people run: the bytes of one machine, however a table is cut and whoever is killed.
+"""entropic.BatchMap in real engines: the bytes of one machine, however a table is split and whichever worker is killed.
 
 Each engine is tested where it is installed: `pip install polars duckdb datasets "ray[data]" pyspark distributed`.
 """
@@ -44,7 +44,7 @@ both = mapped()
 
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory):
-    """A file of rows, and what one machine makes of them: bytes of the distributions and of the draws."""
+    """A file of rows, and the results of one machine: bytes of the distributions and of the draws."""
     scores = np.random.default_rng(2).normal(size=(ROWS, N))
     file = tmp_path_factory.mktemp("engines") / "examples.parquet"
     table = pa.table({"row": np.arange(ROWS), "scores": pa.FixedSizeListArray.from_arrays(scores.ravel(), N)})

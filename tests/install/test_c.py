@@ -138,7 +138,7 @@ NUMBERS = {"value", "gamma", "reached", "gap", "error", "multiplier", "marginal_
 
 
 def test_every_operation_of_the_registry_runs(library):
-    """With a value for what is required, every one fills its outputs, for both types."""
+    """With values for required parameters, every operation fills its outputs, for both types."""
     needed = {
         "alpha": 1.5,
         "k": 2,
@@ -379,7 +379,7 @@ def test_arrays_that_are_refused(library):
 
 
 def test_a_map_in_a_parameter(library):
-    """By its name, or with parameters of its own."""
+    """The map by its name, or with its own parameters."""
     x = ((c.c_double * 3)(1, 2, 3), 1, 3, FLOAT64)
     values = []
     for inner in ["entmax", {"name": "entmax", "alpha": 1.5}, {"name": "entmax", "alpha": 2}]:
@@ -401,7 +401,7 @@ def test_an_error_is_its_threads_own(library):
 
 
 def halves(values, brain):
-    """The bits of numbers of 16 bits, and what they stand for."""
+    """The bits of 16-bit numbers, and their values."""
     if brain:
         bits = [struct.unpack("<I", struct.pack("<f", value))[0] >> 16 for value in values]
     else:

@@ -1,4 +1,4 @@
-"""What packagers read says what the sources say."""
+"""The files for packagers agree with the sources."""
 
 import json
 import re
@@ -50,7 +50,7 @@ def test_what_is_fetched_brings_its_license():
 
 
 def test_a_wrong_archive_is_refused(tmp_path):
-    """What lies in ENTROPIC_ARCHIVES is believed no more than what is downloaded."""
+    """Archives in ENTROPIC_ARCHIVES are checked like downloaded ones."""
     for path in FETCHED:
         (tmp_path / path.rpartition("/")[2]).write_bytes(b"something else")
     options = ["-DENTROPIC_FETCH=ALL", f"-DENTROPIC_ARCHIVES={tmp_path}", "-DENTROPIC_TESTS=OFF", "-DENTROPIC_CLI=OFF"]

@@ -24,7 +24,7 @@ def each(operations):
 
 
 def typical(operation):
-    """Values for the parameters that have none of their own."""
+    """Values for the parameters that have no default."""
     return {param["name"]: param["typical"] for param in operation["params"] if param["typical"] is not None}
 
 

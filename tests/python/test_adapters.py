@@ -385,7 +385,7 @@ def test_llama_sampler_header(tmp_path):
     ids=["sampler", "xtc", "dry and mirostat"],
 )
 def test_padding_on_the_left_changes_no_text(tiny, steps):
-    """A text of a seed is the same alone, padded among others, and several of one prompt."""
+    """A seed gives the same text alone, padded among others, and among several of one prompt."""
     import torch
 
     from entropic.transformers import SamplerLogitsProcessor

@@ -187,7 +187,7 @@ def test_logsumexp_keeps_or_drops_the_axis():
 
 
 class OnlyDLPack:
-    """An array of a library that knows nothing but DLPack."""
+    """An array of a library that only has DLPack."""
 
     def __init__(self, values, device=(1, 0)):
         self.values, self.where = values, device

@@ -1,4 +1,4 @@
-"""Attention: against its definition in NumPy and PyTorch's own, for arrays of every kind, and what is refused."""
+"""Attention: against its definition in NumPy and PyTorch's own, for arrays of every kind, and its errors."""
 
 import doctest
 import inspect

@@ -1,4 +1,4 @@
-"""BatchMap: a table gives the same results however it is cut and in whatever form it comes."""
+"""BatchMap: a table gives the same results however it is split, and in every format."""
 
 import inspect
 import pickle

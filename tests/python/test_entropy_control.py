@@ -1,4 +1,4 @@
-"""Entropy control: against the definitions, for arrays of every kind, and what is refused."""
+"""Entropy control: against the definitions, for arrays of every kind, and its errors."""
 
 import doctest
 import inspect

@@ -1,4 +1,4 @@
-"""Each error: its type and what it says. Nothing is written before it is raised."""
+"""Each error: its type and its message. Nothing is written before it is raised."""
 
 import numpy as np
 import pytest

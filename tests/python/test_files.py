@@ -1,4 +1,4 @@
-"""entropic.read and entropic.write: what the command line reads, in and out of every format, and Arrow's arrays."""
+"""entropic.read and entropic.write: every format of the command line, in and out, and Arrow's arrays."""
 
 import os
 import threading

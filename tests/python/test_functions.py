@@ -303,7 +303,7 @@ FORKING = """
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork on this system")
 def test_works_in_a_forked_child():
-    """In a process of its own: jax, which other tests import, does not survive a fork."""
+    """In a separate process: jax, which other tests import, does not survive a fork."""
     ran = python("-W", "ignore::DeprecationWarning", "-c", textwrap.dedent(FORKING))
     assert ran.returncode == 0, ran.stdout + ran.stderr
 

@@ -27,7 +27,7 @@ ROWS, RESULTS = load()
 
 
 class Row:
-    """A row in its type, and what the errors of softmax depend on: p, d = (max x - x)/T and the mean of d, in float64."""
+    """A row in its type, and the variables of softmax's error: p, d = (max x - x)/T and the mean of d, in float64."""
 
     def __init__(self, x, g, dtype, params):
         self.x, self.g, self.weight = x.astype(dtype), g.astype(dtype), g[0]

@@ -73,7 +73,7 @@ def cosine_rows(rng):
 
 
 def distributions(rng, x):
-    """Without mass on absent classes; with zeros; softmax's own, but for rounding."""
+    """Without mass on absent classes; with zeros; softmax's own, up to rounding."""
     present = x > -np.inf
     q = np.where(present, rng.exponential(size=len(x)), 0)
     zeros = np.where(np.arange(len(x)) % 3 == 0, q, 0)

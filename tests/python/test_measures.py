@@ -1,4 +1,4 @@
-"""Measures: against their definitions with 50 digits, others' own test values, arrays of every kind, and what is refused."""
+"""Measures: against their definitions with 50 digits, other libraries' test values, arrays of every kind, and errors."""
 
 import inspect
 import math

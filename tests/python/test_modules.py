@@ -35,7 +35,7 @@ MODULES = {*FILES, "entropic._core"}
 
 
 def _imports(tree):
-    """(module, name in it or None, what it is called here) of everything that comes from the package."""
+    """(module, name in it or None, name here) of everything that comes from the package."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute"

@@ -104,7 +104,7 @@ def test_noises(tmp_path):
 
 
 def test_hard_rows_for_an_entropy(run):
-    """Clusters far apart, ties but for the last bits, targets near the ends: where Newton's method goes astray."""
+    """Clusters far apart, ties up to the last bits, targets near the ends: rows on which Newton's method fails."""
     gaps = [1e-12, 1e-6, 1e-3, 1.0, 30.0, 1e3, 1e6]
     hard = [np.array([0.0, *-np.cumsum(RNG.exponential(gap, 11))]) for gap in gaps]
     hard += [np.repeat([0.0, -gap], 6) for gap in gaps]

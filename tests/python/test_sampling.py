@@ -1,4 +1,4 @@
-"""Sampling: arrays of every kind, draws that depend on nothing but their noise and their row, laws, and what is refused."""
+"""Sampling: arrays of every kind, draws that only depend on their noise and their row, laws, and errors."""
 
 import doctest
 import inspect

@@ -48,7 +48,7 @@ def test_epsilon_and_eta_are_transformers(value):
 @pytest.mark.parametrize("n", [0.1, 1.0, 2.5])
 @pytest.mark.parametrize("temperature", [None, 0.5, 3.0])
 def test_top_n_sigma(n, temperature):
-    """Whatever the temperature before it, and after top_k of what that left."""
+    """After any temperature, and after top_k on the scores that it kept."""
     before = [] if temperature is None else [("temperature", temperature)]
     got = Chain([*before, ("top_n_sigma", n)], None, 0)(SCORES, 1)
     for row, scores in zip(got, SCORES, strict=True):
@@ -155,7 +155,7 @@ def test_a_row_without_a_distribution_stays(step):
 
 
 def test_positions_of_each_row():
-    """A row's draw is that of its own position, in any batch."""
+    """A row's draw only depends on its own position, in any batch."""
     for steps in ([("top_k", 8)], [("eta", 0.01)], [("xtc", (0.5, 0.05)), ("top_p", 0.9)]):
         chain = Chain(steps, 3, np.arange(40) * 5)
         got = chain(SCORES, np.arange(40) // 7)

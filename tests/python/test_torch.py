@@ -328,7 +328,7 @@ def test_errors_name_the_argument():
 
 
 class _Elsewhere(torch.Tensor):
-    """A tensor on a device of which this machine has none."""
+    """A tensor on a device that this machine lacks."""
 
     @classmethod
     def __torch_dispatch__(cls, *_, **__):

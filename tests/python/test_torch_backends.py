@@ -62,7 +62,7 @@ def test_every_operator_has_an_implementation():
 
 
 def test_a_map_without_a_gradient_of_its_own_is_differentiated(monkeypatch):
-    """A reference may be the definition alone."""
+    """A reference may consist of only the definition."""
     x = torch.randn(2, 5, dtype=torch.float64)
     y = et.softmax(x)
     grad = torch.randn_like(y)

@@ -42,7 +42,7 @@ def table(monkeypatch):
 
 
 def values_of(description):
-    """The parameters as operators take them: defaults, but what has none."""
+    """The parameters as operators take them: defaults, and values for parameters without one."""
     given = TYPICAL.get(description["name"], {})
     return [given.get(param["name"], param["default"]) for param in description["params"]]
 

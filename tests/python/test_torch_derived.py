@@ -1,4 +1,5 @@
-"""Second derivatives of what has no composition of torch's operations: by differences, they are those of what has one."""
+"""Second derivatives by differences, for operations without a composition of torch's operations, agree with those of
+compositions."""
 
 import pytest
 

@@ -60,7 +60,7 @@ def way(request, monkeypatch):
 
 @pytest.fixture
 def by_operator(monkeypatch):
-    """Calls a function by the operator alone."""
+    """Calls a function only through the operator."""
 
     def call(function):
         with monkeypatch.context() as patch:
@@ -279,7 +279,7 @@ def test_gradients_of_halves_are_of_what_was_not_rounded(name, dtype):
 
 
 def test_attention_is_as_exact_as_torchs_in_float32():
-    """Of scores up to 80, of which rounding decides: medians over samples, as one is chance."""
+    """Scores up to 80, for which rounding decides: medians over samples, because a single one is random."""
     errors = {"ours": [], "torch's": []}
     math = torch.nn.attention.SDPBackend.MATH
     for seed in range(60):

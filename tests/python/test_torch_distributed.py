@@ -417,7 +417,7 @@ OF_DTENSORS = {
 
 
 def sharded_rows(rank, size):
-    """Losses and measures of rows and columns over the mesh, with gradients; what has no parts is refused by name."""
+    """Losses and measures of rows and columns over the mesh, with gradients; operations without parts are refused by name."""
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 

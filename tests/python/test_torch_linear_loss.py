@@ -124,7 +124,7 @@ def test_transforms_and_compilers(small_parts):
 @pytest.mark.parametrize("loss", ["softmax_loss", "entmax_loss", "multilabel_softmax_loss"])
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_weights_of_rows_and_z_loss(loss, reduction, small_parts):
-    """As by hand; a row of weight 0 does not matter, whatever it holds; twice differentiable; under the compiler."""
+    """Equal to the calculation by hand; a row of weight 0 may hold anything; twice differentiable; under the compiler."""
     hidden, weight, bias, target = problem(loss, lead=(7,))
     shares = torch.tensor([1.0, 2.0, 0.0, 0.5, 3.0, 0.0, 1.5], dtype=torch.float64)
     classes = target.dim() == 1
@@ -159,7 +159,7 @@ def test_weights_of_rows_and_z_loss(loss, reduction, small_parts):
 
 @pytest.mark.parametrize("frozen", ["hidden", "weight", None])
 def test_backward_again_and_without_one(frozen, small_parts):
-    """Gradients kept from the forward pass are not used up, and of what is frozen there are none."""
+    """Gradients kept from the forward pass can be used again, and frozen tensors have none."""
     hidden, weight, bias, target = problem("sparsemax_loss")
     moving = [x for name, x in (("hidden", hidden), ("weight", weight), ("bias", bias)) if name != frozen]
     for x in (hidden, weight):

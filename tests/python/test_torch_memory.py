@@ -39,7 +39,7 @@ def scores(kind=None):
 
 
 def kept(function, x):
-    """(result, where what is kept for backward lies)."""
+    """(result, addresses of the memory that is kept for backward)."""
     places = set()
 
     def pack(tensor):

@@ -70,7 +70,7 @@ def test_value_and_gradients(dim):
 
 
 def test_backward_may_be_asked_in_every_way():
-    """The saved gradient becomes the result only where nobody can see it again."""
+    """The saved gradient only becomes the result if it cannot be used again."""
     p, q, b = (one.requires_grad_() for one in (rows(2, 3), rows(2, 3, seed=1), rows(2, 1, seed=2)))
     inputs, weights = (p, q, b), rows(2, seed=3)
     want = torch.autograd.grad((weights * (b * p**3 * q**2).sum(1)).sum(), inputs)

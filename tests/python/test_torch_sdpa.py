@@ -221,7 +221,7 @@ def test_export(strict, alpha):
 @pytest.mark.parametrize("name", ["scaled_dot_product_attention", "attention", "linear_attention"])
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
 def test_autocast(name, kind):
-    """As torch's: all in its type, whatever of it came; float64 stays."""
+    """Like torch's: all tensors get autocast's type, except float64."""
     q, k, v = tensors((2, 3, 6, 8), (2, 3, 6, 8), (2, 3, 6, 8), dtype=torch.float32)
     function = getattr(et, name)
     with torch.autocast("cpu", dtype=kind):

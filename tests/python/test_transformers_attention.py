@@ -104,7 +104,7 @@ def test_softmax_is_what_the_model_had(family):
     ids=["entmax", "top_k"],
 )
 def test_the_map_of_the_configuration(family, chosen, tmp_path):
-    """A model trains and generates by it, reads it again where it was kept, and what it masks does not matter."""
+    """A model trains and generates with it, loads it again after saving, and masked tokens have no effect."""
     model = made(family, "entropic", entropic=chosen)
     plain = made(family, "sdpa")
     assert not torch.allclose(model.eval()(TOKENS).logits, plain.eval()(TOKENS).logits)

@@ -92,7 +92,7 @@ def test_log_softmax_and_logsumexp_against_mpmath(x, temperature):
 @each(OPERATIONS)
 @given(data=st.data())
 def test_every_parameter_acts_and_rows_do_not_see_each_other(operation, data):
-    """One row alone gives the same bits as in a batch, at any values of the parameters."""
+    """A single row gives the same bits as in a batch, for any values of the parameters."""
     params = data.draw(param_values(operation))
     n = data.draw(st.sampled_from([1, 2, 5, 16, 40]))
     x = scores(np.random.default_rng(n), (7, n), data.draw(st.sampled_from([np.float32, np.float64])))
