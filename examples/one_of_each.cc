@@ -23,7 +23,7 @@ int main() {
   entropic::apply(entropic::Entmax{.alpha = 1.3}, x, p);
   print("entmax", numbers);
 
-  // A parameter that each row has for itself.
+  // A parameter with a value for each row.
   const std::vector<double> alphas = {1.0, 2.0};
   const entropic::PerRow each[] = {{"alpha", alphas}};
   entropic::apply(entropic::Entmax{}, x, p, each);
@@ -55,12 +55,12 @@ int main() {
   chain.sample(x, entropic::MatrixView<std::int64_t>(drawn.data(), 2, 3));
   print("drawn", drawn);
 
-  // How far two sets of points are apart: W_2 in the plane, with equal weights.
+  // The distance between two sets of points: W_2 in the plane, with equal weights.
   const std::vector<double> a = {0, 0, 1, 0}, b = {0, 1, 1, 1, 2, 1};
   const entropic::MatrixView<const double> here(a.data(), 2, 2), there(b.data(), 3, 2);
   std::printf("W_2       %.4g\n", entropic::wasserstein({.order = 2}, here, there, {}, {}));
 
-  // What cannot be done is refused before anything is written.
+  // Invalid arguments are refused before anything is written.
   try {
     entropic::apply(entropic::Softmax{.temperature = 0}, x, p);
   } catch (const std::invalid_argument& error) {

@@ -1,4 +1,4 @@
-// perturb_max with a noise of one's own: Student's t with 2 degrees of freedom, whose heavy tails give every score a chance.
+// perturb_max with your own noise: Student's t with 2 degrees of freedom, whose heavy tails give every score a chance.
 #include <entropic/entropic.h>
 
 #include <cmath>

@@ -1,7 +1,7 @@
-# The first steps in R. ENTROPIC_R is what `R CMD SHLIB first_steps_r.c -lentropic` makes.
+# The first steps in R. ENTROPIC_R is the file that `R CMD SHLIB first_steps_r.c -lentropic` makes.
 dyn.load(Sys.getenv("ENTROPIC_R", "first_steps_r.so"))
 
-# arrays: matrices by name; an output's numbers are NA. Columns are what lies together in R's matrices, here it is rows.
+# arrays: matrices by name; an output's numbers are NA. R stores matrices by columns, this interface by rows.
 entropic_apply <- function(operation, arrays, parameters = "{}") {
   rows <- vapply(arrays, nrow, 0L)
   cols <- vapply(arrays, ncol, 0L)

@@ -1,4 +1,4 @@
-# The first steps in Perl, by FFI::Platypus. ENTROPIC_LIBRARY is where the shared library is.
+# The first steps in Perl, by FFI::Platypus. ENTROPIC_LIBRARY is the path of the shared library.
 use strict;
 use warnings;
 use FFI::Platypus 2.00;

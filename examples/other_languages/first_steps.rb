@@ -1,4 +1,4 @@
-# The first steps in Ruby, by its own Fiddle. ENTROPIC_LIBRARY is where the shared library is.
+# The first steps in Ruby, by its own Fiddle. ENTROPIC_LIBRARY is the path of the shared library.
 require "fiddle"
 
 LIBRARY = Fiddle.dlopen(ENV.fetch("ENTROPIC_LIBRARY", "libentropic.so"))

@@ -1,7 +1,7 @@
 /* entropic for every language that calls C: operations by name, parameters as JSON, arrays by name. C99 and C++.
 
-   What there is, which parameters and which arrays each operation takes, entropic_registry() says; so a binding can be
-   generated. These declarations only grow: a program built with an older header runs with a newer library. */
+   entropic_registry() lists all operations with their parameters and arrays, so a binding can be generated. These
+   declarations only grow: a program built with an older header runs with a newer library. */
 #ifndef ENTROPIC_C_H
 #define ENTROPIC_C_H
 
@@ -18,10 +18,10 @@
 extern "C" {
 #endif
 
-/* Grows by one whenever something is added here; entropic_interface_version() is the library's. */
+/* Grows by one with every addition here; entropic_interface_version() returns the library's number. */
 #define ENTROPIC_C_VERSION 2
 
-/* What functions return. */
+/* Results of functions. */
 enum {
   ENTROPIC_OK = 0,
   ENTROPIC_INVALID_ARGUMENT = 1, /* entropic_last_error() names the argument, its value and what is allowed */
@@ -39,12 +39,12 @@ enum {
   ENTROPIC_INT64 = 6
 };
 
-/* rows x cols numbers in memory of the caller's: number (r, c) is at data + (r * row_stride + c * col_stride) * the size of
-   one. Strides count numbers. A row_stride of 0 stands for cols * col_stride, a col_stride of 0 for 1. One number for each
-   row is an array with cols = 1. */
+/* rows x cols numbers in the caller's memory: number (r, c) is at data + (r * row_stride + c * col_stride) * size of a
+   number. Strides count numbers. A row_stride of 0 means cols * col_stride, a col_stride of 0 means 1. An array with one
+   number for each row has cols = 1. */
 typedef struct entropic_array {
-  size_t struct_size; /* sizeof(entropic_array), by which the library knows which fields the caller's header has */
-  const char* name;   /* which of the operation's arrays this is: "x", "y", "grad" */
+  size_t struct_size; /* sizeof(entropic_array); it tells the library which fields the caller's header has */
+  const char* name;   /* the name of the operation's array: "x", "y", "grad" */
   void* data;
   size_t rows, cols;
   ptrdiff_t row_stride, col_stride;
@@ -52,84 +52,67 @@ typedef struct entropic_array {
   int32_t reserved; /* 0 */
 } entropic_array;
 
-/* Does `operation`. `parameters`, such as "{\"alpha\": 1.3}", is a JSON object, or null for none; what it does not name
-   keeps its default. A parameter may be an array of its own name too, with a value for each row.
+/* Runs `operation`. `parameters`, such as "{\"alpha\": 1.3}", is a JSON object, or null for none; parameters that it does
+   not name keep their defaults. A parameter may also be an array of the same name, with a value for each row. "out?" and
+   "in?" are arrays that may be left out.
 
      map, logarithm      x in, y out
-     measure, entry      p in, value out, dp out or left out
-     divergence          p, q in, value out, dp and dq out or left out; q may have one row
-     table               pxy in, value out, 1 x 1, dp out or left out
-     loss                x, target in, value out, dx out or left out; target: integers, one for each row, or rows x cols
-     gamma_for_entropy   x in, gamma, reached, status out: the entropy reached, and 0 ok, 1 clamped_low, 2 clamped_high,
-                         3 constant, 4 invalid
-
+     measure, entry      p in, value out, dp out?
+     divergence          p, q in, value out, dp, dq out?; q may have one row
+     table               pxy in, value out, 1 x 1, dp out?
+     loss                x, target in, value out, dx out?; target: integers, one for each row, or rows x cols
+     gamma_for_entropy   x in, gamma, reached, status out; reached is the entropy reached, status is 0 ok, 1 clamped_low,
+                         2 clamped_high, 3 constant, 4 invalid
      power_transform     p in, q out
-
      mean_field_entropy  x in, value out
-
-     sample              x in, indices out, as many for each row as it has columns
-
+     sample              x in, indices out: a draw for each of its columns
      gumbel_softmax      x in, y out
-
-     sampler_probs       x in, y out: the distribution that a chain of steps leaves
-
-     sampler_sample      x in, indices out: draws from it
-
-     attention           q, k, v in, mask in or left out; out out, weights, entropy out or left out
-
+     sampler_probs       x in, y out: the distribution after a chain of steps
+     sampler_sample      x in, indices out: draws from that distribution
+     attention           q, k, v in, mask in?; out out, weights, entropy out?
      linear_attention    q, k, v in, out out
-
-     wasserstein_1d      u, v in, u_weights, v_weights in or left out; value out, du, dv out or left out
-
+     wasserstein_1d      u, v in, u_weights, v_weights in?; value out, du, dv out?
      wasserstein_histogram
-                         p, q in, support in or left out (0, 1, 2 ...); value out, dp, dq out or left out
+                         p, q in, support in? (default 0, 1, 2 ...); value out, dp, dq out?
+     wasserstein         x, y in, a point in each row, their weights a, b in?; value out, 1 x 1, plan out?
+     sinkhorn_divergence as wasserstein, without plan
+     sliced_wasserstein  as sinkhorn_divergence, with directions in, one in each row, and error out?
+     optimal_transport   a, b, cost in: each row of a and b is a problem; cost has the costs of all problems, one below the
+                         other, or one for all; value out, plan (with a part for each problem), f, g, gap, status out?;
+                         status is 0 optimal, 1 infeasible, 2 pivot_limit
+     partial_transport   as optimal_transport, with multiplier out?
+     unbalanced_sinkhorn a, b, cost in; value out, plan, f, g, gap, iterations, converged out?
+     sinkhorn_barycenter p, a distribution in each row, and cost in, weights in?; q out, 1 x the columns of cost,
+                         marginal_error, iterations, converged out?
+     sinkhorn            a, b, cost in; value out, plan, f, g, marginal_error, lower_bound, upper_bound, iterations,
+                         converged out?
 
-     wasserstein         x, y in, a point in each row, their weights a, b in or left out; value out, 1 x 1, plan out or left
-                         out
+   Arrays with one value for each row may be float32 or float64, integers 32 or 64 bits. All other arrays have one
+   floating-point type; it is float32 or float64 for gamma_for_entropy, power_transform and mean_field_entropy. Losses and
+   measures give the gradient in a parameter that is an array as d_NAME, with one number for each row. sample,
+   gumbel_softmax and sampler_sample also have the parameters seed, stream and position; stream may be an array. "steps" of
+   both samplers is a list in the order of application, [{"name": "temperature", "temperature": 0.8}, {"name": "top_k",
+   "k": 50}].
 
-     sinkhorn_divergence the same without plan
+   Attention has batch x heads matrices one below the other in q and out, and batch x kv_heads in k and v, with the
+   parameters batch, heads and kv_heads (defaults 1, 1 and heads). Its mask is added to the scaled scores, and -inf hides a
+   key; it has a row for each query, or for each query of one head. Its map is a name or an object, {"map": {"name":
+   "entmax", "alpha": 1.3}}. Attention and transport take float32 and float64, in rows with a col_stride of 1.
 
-     sliced_wasserstein  the same with directions in, a row each, and error out or left out
-
-     optimal_transport   a, b, cost in, a problem in each row of a and b; cost of all problems, one below the other, or one for
-                         all; value out, plan, as cost of all, f, g, gap, status out or left out: 0 optimal, 1 infeasible,
-                         2 pivot_limit
-
-     partial_transport   the same, with multiplier
-
-     unbalanced_sinkhorn the same; value out, plan, f, g, gap, iterations, converged out or left out
-
-     sinkhorn_barycenter p, a distribution in each row, and cost in, weights in or left out; q out, 1 x the columns of cost,
-                         marginal_error, iterations, converged out or left out
-
-     sinkhorn            a, b, cost in; value out, plan, f, g, marginal_error, lower_bound, upper_bound, iterations, converged
-   out or left out
-
-   A value of which there is one for each row may be float32 or float64, integers 32 or 64 bits; other arrays are all of one
-   floating-point type, of 32 or 64 bits for gamma_for_entropy, power_transform and mean_field_entropy. Losses and measures give
-   the gradient in a parameter that is an array as d_NAME, one for each row. sample and gumbel_softmax have the parameters seed,
-   stream, position beside their own; stream may be an array. So does sampler_sample. "steps" of both samplers is a list in the
-   order applied, [{"name": "temperature", "temperature": 0.8}, {"name": "top_k", "k": 50}].
-
-   Attention has batch x heads matrices one below the other in q and out, batch x kv_heads in k and v, by the parameters batch,
-   heads and kv_heads; they are 1, 1 and heads where not given. Its mask is added to the scaled scores, and -inf hides a key; it
-   has a row for each query, or for each query of one head. Its map is a name or an object, {"map": {"name": "entmax",
-   "alpha": 1.3}}. Attention and transport take float32 and float64, in rows whose col_stride is 1.
-
-   Returns ENTROPIC_OK or what went wrong; then outputs hold nothing of use. Any number of threads may call at once. */
+   Returns ENTROPIC_OK or an error; after an error the outputs are undefined. Any number of threads may call at once. */
 ENTROPIC_C_API int entropic_apply(const char* operation, const char* parameters, const entropic_array* arrays, size_t count);
 
-/* The gradient of a map or a logarithm: x, y, grad in, dx out. In a parameter given as an array, d_NAME takes it.
-   Of attention and linear_attention: q, k, v, grad in, dq, dk, dv out. */
+/* The gradient of a map or a logarithm: x, y, grad in, dx out; d_NAME takes the gradient in a parameter that is an array.
+   For attention and linear_attention: q, k, v, grad in, dq, dk, dv out. */
 ENTROPIC_C_API int entropic_apply_vjp(const char* operation, const char* parameters, const entropic_array* arrays,
                                       size_t count);
 
-/* Why the last call of this thread that did not return ENTROPIC_OK failed; valid until the thread's next call that fails. */
+/* The message of this thread's last failed call; valid until the thread's next call that fails. */
 ENTROPIC_C_API const char* entropic_last_error(void);
 
-/* All operations of these functions as JSON: an array of {"family", "name", "summary", "formula", "arrays": [{"name",
+/* All operations as JSON: an array of {"family", "name", "summary", "formula", "arrays": [{"name",
    "output", "optional"}], "vjp": arrays or null, "parameters": [{"name", "meaning", "kind", "required", "per_row",
-   "allowed", "default", "choices"}]}. Of kind "steps" a parameter also has "steps", with the parameters of each. */
+   "allowed", "default", "choices"}]}. A parameter of kind "steps" also has "steps", with the parameters of each. */
 ENTROPIC_C_API const char* entropic_registry(void);
 
 /* The library's version, "0.2.0", and the ENTROPIC_C_VERSION that it was built with. */
