@@ -1,5 +1,5 @@
-// The gamma at which softmax(gamma x) has a given entropy, for most rows of float32: terms in float32, their sums in float64.
-// A long row is first solved on a few scores that stand for it.
+// The gamma at which softmax(gamma x) has a given entropy, for most rows of float32: terms in float32, their sums in float64. A
+// long row is first solved on a few scores that represent it.
 
 #if defined(ENTROPIC_ROWS_NARROW_ENTROPY_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_ROWS_NARROW_ENTROPY_INL_H_
@@ -19,12 +19,11 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// exp(gamma z) in float32 for z <= 0 and gamma known to more digits than float32 has.
+// exp(gamma z) in float32 for z <= 0, with more digits of gamma than float32 has.
 //
-// As ExpScaled, with gamma log2(e) in two parts. The upper is rounded towards 0, so that both have one sign: z high + z low,
-// each rounded, then never falls as z rises. r lies a little below -1/2 at times, and in steps of 2^-22: 3 + r is in [2, 4).
-// From one k to the next the result may fall only where r is 6 such steps below, which needs |z gamma| > 8, where two z
-// differ by more.
+// As ExpScaled, with gamma log2(e) in two parts. The upper part is rounded towards 0, so that both have the same sign: z high +
+// z low, each rounded, then never falls as z rises. r may be a little below -1/2, in steps of 2^-22: 3 + r is in [2, 4). From
+// one k to the next the result can only fall if r is 6 such steps below, which needs |z gamma| > 8, where two z differ by more.
 class ExpOfGamma {
  public:
   using D = RowTag<float>;
@@ -36,10 +35,10 @@ class ExpOfGamma {
     high_ = hn::Set(D(), high);
     low_ = hn::Set(D(), low);
   }
-  // A gamma for each lane, as Split has it.
+  // A gamma for each lane, from Split.
   HWY_INLINE ExpOfGamma(V high, V low) : high_(high), low_(low) {}
 
-  // gamma log2(e) = high + low, rounded towards 0: a little less rounds to no more.
+  // gamma log2(e) = high + low, rounded towards 0, so that a smaller gamma never gives more.
   static HWY_INLINE void Split(double gamma, float* high, float* low) {
     const double c = gamma * 0x1.71547652b82fep+0;
     *high = static_cast<float>(c * (1 - 0x1p-24));
@@ -58,7 +57,7 @@ class ExpOfGamma {
     return hn::Mul(Exp2Reduced(d, r), power);
   }
 
-  // The same by the upper part alone, and not in order.
+  // exp(gamma z) from only the upper part; it does not keep the order of z.
   HWY_INLINE V Rough(V z) const {
     using C = ExpConstants<float>;
     const D d;
@@ -70,7 +69,7 @@ class ExpOfGamma {
     return hn::Mul(Exp2Reduced(d, r), power);
   }
 
-  // gamma as Rough has it.
+  // The gamma that Rough uses.
   HWY_INLINE double RoughGamma() const { return static_cast<double>(hn::GetLane(high_)) * 0x1.62e42fefa39efp-1; }
 
  private:
@@ -80,21 +79,21 @@ class ExpOfGamma {
 // 2^-126 = exp(-87.33654...).
 inline constexpr double kSmallestNormal = 87.33654;
 
-// From here on a row is condensed before its first pass.
+// From this length on a row is condensed before its first pass.
 inline constexpr size_t kLongRow = 8192;
 
-// The error of the entropy that will do in float32, of what the contract allows: a fifth, so that large entries keep their
-// last digits; half where another pass would cost much and entries are small. Where `rough` moments are near, their step
-// leaves less than that.
+// The accepted error of the entropy in float32, as a part of the allowed error: a fifth, so that large entries keep their last
+// digits; half if another pass is expensive and entries are small. If `rough` moments are near, their step leaves less than
+// that.
 HWY_INLINE GammaTolerance NarrowTolerance(size_t n, double rough) {
   return {.met = n < kLongRow ? 2e-7 : 5e-7, .rough = rough};
 }
 
-// The largest |gamma z| there may be for MomentsNarrow and WriteNarrow to leave out the comparison with their bounds.
+// The largest |gamma z| for which MomentsNarrow and WriteNarrow leave out the comparison with their bounds.
 inline constexpr double kNearReach = 69;
 
-// Adds e^(gamma z) z^k to acc[k]. kFar: z may be below `lowest`, which is -69 / gamma: there e is taken as 2^-100, nothing
-// beside 1. Smaller ones have subnormal products, which slow the processor down.
+// Adds e^(gamma z) z^k to acc[k]. kFar: z may be below `lowest`, which is -69 / gamma: there e is taken as 2^-100, which is
+// negligible beside 1. Smaller ones have subnormal products, which slow the processor down.
 template <bool kFar, class V>
 HWY_INLINE void AddMoments(const ExpOfGamma& exp, V z, V lowest, V* acc) {
   if constexpr (kFar) z = MaxKeepNaN(lowest, z);
@@ -105,7 +104,7 @@ HWY_INLINE void AddMoments(const ExpOfGamma& exp, V z, V lowest, V* acc) {
   acc[3] = hn::MulAdd(ez, z2, acc[3]);
 }
 
-// sums[k] = sum of e a^k for scores z = x - shift, a = gamma z; gamma is rounded to what they are taken at.
+// sums[k] = sum of e a^k for scores z = x - shift, a = gamma z; gamma becomes the rounded gamma of these sums.
 template <bool kFar>
 HWY_NOINLINE void MomentsNarrow(const float* x, size_t n, float shift, double& gamma, double (&sums)[4]) {
   const RowTag<float> d;
@@ -120,14 +119,14 @@ HWY_NOINLINE void MomentsNarrow(const float* x, size_t n, float shift, double& g
   for (size_t k = 0; k < 4; ++k, power *= gamma) sums[k] *= power;
 }
 
-// p = e / s, for an s and its logarithm, and the sums of e and e a. kFar: gamma z may be below -69: where p would be no normal
-// number it is 0.
+// p = e / s, for an s and its logarithm, and the sums of e and e a. kFar: gamma z may be below -69, and a p that is not a
+// normal number becomes 0.
 template <bool kFar>
 HWY_NOINLINE void WriteNarrow(const float* x, size_t n, float shift, double gamma, double inverse_s, double log_s, float* p,
                               double (&sums)[4]) {
   const RowTag<float> d;
   using V = hn::Vec<RowTag<float>>;
-  // There e / s = 2^-126.
+  // At this distance e / s = 2^-126.
   const double reach = kSmallestNormal - log_s;
   const V top = hn::Set(d, shift), scale = hn::Set(d, static_cast<float>(inverse_s));
   const V lowest = hn::Set(d, static_cast<float>(-reach / gamma));
@@ -148,8 +147,8 @@ HWY_NOINLINE void WriteNarrow(const float* x, size_t n, float shift, double gamm
   sums[0] = found[0], sums[1] = found[1] * gamma;
 }
 
-// A few scores that stand for a row, to find nearly its gamma: all those that matter most, and a sample of the others, each
-// with a weight. Scores relative to the maximum.
+// A few scores that represent a row, to find an approximate gamma: all of the most important ones, and a sample of the others,
+// each with a weight. Scores are relative to the maximum.
 struct Condensed {
   float* top;
   size_t top_count;
@@ -157,7 +156,7 @@ struct Condensed {
   size_t bulk_count;
   double weight;
 
-  // gamma is rounded to what the sums are taken at, the same for both.
+  // gamma becomes the rounded gamma of the sums, which is the same for both parts.
   HWY_INLINE void Moments(double& gamma, double (&sums)[4]) const {
     MomentsNarrow<true>(top, top_count, 0, gamma, sums);
     if (bulk_count == 0) return;
@@ -177,9 +176,9 @@ HWY_INLINE float MiddleOf16(const float* v) {
   return v[0];
 }
 
-// A long row condensed, and its survey. A sample of every 16th score or fewer, in vectors of 16, stands for the bulk. The
-// threshold of the top is the median of the 16 maxima that the sample's columns have: with m scores in a column about
-// 0.7 / m of the row is above. Empty where that is more than a quarter of the row.
+// Condenses a long row, and surveys it. A sample of every 16th score or fewer, in vectors of 16, represents the bulk. The
+// threshold of the top is the median of the maxima of the sample's 16 columns: with m scores in a column about 0.7 / m of the
+// row is above it. The result is empty if that is more than a quarter of the row.
 inline HWY_NOINLINE Condensed Condense(const float* x, size_t n, float max, float* memory, RowSurvey<float>* row) {
   const RowTag<float> d;
   constexpr float kAbsent = -kInfinity<float>;
@@ -198,7 +197,7 @@ inline HWY_NOINLINE Condensed Condense(const float* x, size_t n, float max, floa
   const size_t most = n / 4;
   few.top_count = PackAbove(x, n, HWY_MAX(least, -std::numeric_limits<float>::max()), max, most, few.top, &row->least);
 
-  // What the top holds already is absent from the bulk.
+  // Scores that are in the top are absent from the bulk.
   const auto limit = hn::Set(d, least), top = hn::Set(d, max), absent = hn::Set(d, kAbsent), one = hn::Set(d, 1.0f);
   double sums[4];
   Sums(d, bulk_count, sums, [&](size_t i, size_t count, hn::Vec<RowTag<float>>* terms) HWY_ATTR {
@@ -231,14 +230,14 @@ inline HWY_NOINLINE Condensed Condense(const float* x, size_t n, float max, floa
   return few;
 }
 
-// Whether no difference of scores and no power of one leaves float32.
+// Whether all differences of scores and their powers stay in float32's range.
 HWY_INLINE bool IsNarrow(const RowSurvey<float>& row, size_t n) {
-  const float lowest = row.finite < static_cast<double>(n) ? 0 : row.least;  // the least is -inf where scores are absent
+  const float lowest = row.finite < static_cast<double>(n) ? 0 : row.least;  // the least is -inf if scores are absent
   return row.max - lowest <= std::numeric_limits<float>::max() && row.variance < 0x1p60 && row.variance > 0x1p-60;
 }
 
-// gamma by sums in float, first over the few scores that stand for a long row; 0 where float does not do. The third order
-// step from where the logarithm of what is to go is within 0.01 leaves less than the sums are wrong by, 2e-7 or so.
+// gamma from sums in float, first over the few scores that represent a long row; 0 if float is not enough. If log(rest / goal)
+// is within 0.01, the third order step leaves less than the error of the sums, about 2e-7.
 inline HWY_NOINLINE double NarrowGamma(const RowSurvey<float>& row, const Condensed& few, const float* x, size_t n,
                                        double entropy) {
   using Search = GammaSearch<double>;
@@ -259,36 +258,37 @@ inline HWY_NOINLINE double NarrowGamma(const RowSurvey<float>& row, const Conden
   return search.stage() == Search::kMasses ? search.gamma() : 0;
 }
 
-// One row on its way to its entropy.
+// One row in the search for its entropy.
 struct NarrowRow {
   const float* x;
-  float *p, *memory;  // the distribution, which is not x; Room(n) numbers for what stands for the row: if n > 32, may be p
+  float *p,
+      *memory;  // the distribution, which is not x; Room(n) numbers for scores that represent the row: if n > 32, may be p
   RowSurvey<float> survey;
-  Condensed few;       // what stands for the row, and later its scores that matter
-  double range;        // of the scores, infinite where one is absent
-  bool told, matters;  // of all scores the moments were told; from now on those of the scores that matter will do
+  Condensed few;       // scores that represent the row, and later its relevant scores
+  double range;        // range of the scores, infinite if one is absent
+  bool told, matters;  // told: the search got moments of all scores; matters: from now on those of the relevant scores suffice
   bool done;           // p has the entropy
 
-  // What is condensed, or the scores that matter, at most half of them, packed a vector at a time.
+  // Room for the condensed row, or for the relevant scores, at most half of the row, packed a vector at a time.
   static constexpr size_t Room(size_t n) { return n / 2 + 16; }
 };
 
 // Distributions of a given entropy in float32, with sums in float64, for rows where no difference of scores overflows and
 // gamma stays in float32's range.
 //
-// What costs is a pass over a row, and, where rows are short, the search between two passes: a chain of divisions and
-// logarithms that takes as long as a pass over 300 scores. A few rows therefore wait for it together, each in a lane, and each
-// as if it were alone. gamma is found on a few scores first where the row is long; then comes a pass for the moments, whose
-// third order step leaves the third power of what was wrong, perhaps more of them, over the scores that matter where these are
-// few; and one that writes p and confirms its entropy.
+// The costs are the passes over a row and, for short rows, the search between two passes: a chain of divisions and logarithms
+// that takes as long as a pass over 300 scores. So a few rows wait for it together, each in a lane, with the same results as
+// alone. For a long row gamma is first found on a few scores. Then comes a pass for the moments, whose third order step leaves
+// the third power of the error, or several passes, over only the relevant scores if these are few; and a pass that writes p and
+// confirms its entropy.
 class NarrowRows {
  public:
-  // Where a vector has one lane, rows gain nothing by others.
+  // With one lane in a vector, several rows at once are not faster.
   static constexpr size_t kRows = hn::MaxLanes(D64()) == 1 ? 1 : 8;
 
   HWY_INLINE NarrowRows(NarrowRow* rows, size_t count, size_t n) : rows_(rows), count_(count), n_(n) {}
 
-  // Rows have x, p, memory, survey and few.
+  // The rows must have x, p, memory, survey and few.
   HWY_NOINLINE void Map(EntropyTarget target) {
     Begin(target);
     while (Ask()) Answer();
@@ -327,7 +327,7 @@ class NarrowRows {
     }
   }
 
-  // Whether a row asks for something.
+  // Finds the rows' questions, and returns whether there is one.
   HWY_INLINE bool Ask() {
     bool asks = false;
     for (size_t s = 0; s < kSearches; ++s) {
@@ -338,7 +338,7 @@ class NarrowRows {
     return asks;
   }
 
-  // What each row asks for.
+  // Answers each row's question.
   HWY_INLINE void Answer() {
     bool moments = false, masses = false, restarts = false;
     for (size_t r = 0; r < count_; ++r) {
@@ -362,7 +362,7 @@ class NarrowRows {
       }
       Put(log_s, log_s_, s);
     }
-    // What is written and accepted sums to 1 but for rounding.
+    // An accepted row sums to 1 up to rounding.
     if (masses) {
       HWY_ALIGN double after[kRows];
       for (size_t s = 0; s < kSearches; ++s) Put(search_[s].stage(), after, s);
@@ -380,7 +380,7 @@ class NarrowRows {
     for (size_t k = 0; k < 4; ++k) sums_[k][r] = sums[k];
   }
 
-  // Of all scores, or of those that matter; whether that begins now. gamma_ is rounded to what they are taken at.
+  // Moments of all scores, or of the relevant ones; returns whether that begins now. gamma_ becomes their rounded gamma.
   HWY_INLINE bool Moments(size_t r) {
     NarrowRow& row = rows_[r];
     const bool begins = row.told && !row.matters && PackRest(row, r);
@@ -414,7 +414,7 @@ class NarrowRows {
     });
   }
 
-  // What has less than e^-17 / n of the largest mass can wait for the end, if that is most of the row.
+  // Scores with less than e^-17 / n of the largest mass are left out until the end, if they are most of the row.
   HWY_INLINE bool PackRest(NarrowRow& row, size_t r) const {
     const double reach = (log_n_[r] + 17) / gamma_[r];
     if (!(reach < 0.6 * row.range)) return false;

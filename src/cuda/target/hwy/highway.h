@@ -1,4 +1,4 @@
-// Highway's operations on vectors of one lane, for a device and for the host: as many as the kernels of src/ ask for.
+// Highway's operations on vectors of one lane, for a device and for the host: the operations that the kernels of src/ need.
 #pragma once
 #include <cmath>
 #include <cstddef>
@@ -119,7 +119,7 @@ HWY_INLINE T Minus(T a, T b) {
   }
 }
 
-// Of each of the operands' lanes; behind a semicolon.
+// Operations on each lane of the operands, from an expression; a use ends with a semicolon.
 #define ENTROPIC_UNARY(name, expression) \
   template <class T>                     \
   HWY_INLINE V1<T> name(V1<T> a) {       \
@@ -145,7 +145,7 @@ ENTROPIC_BINARY(Sub, Minus(a.raw, b.raw));
 ENTROPIC_BINARY(Mul, a.raw* b.raw);
 ENTROPIC_BINARY(Div, a.raw / b.raw);
 ENTROPIC_BINARY(Xor, a.raw ^ b.raw);
-// The second where either is NaN, as on x86.
+// Returns the second if either is NaN, as on x86.
 ENTROPIC_BINARY(Min, a.raw < b.raw ? a.raw : b.raw);
 ENTROPIC_BINARY(Max, a.raw > b.raw ? a.raw : b.raw);
 ENTROPIC_COMPARISON(Lt, <);

@@ -1,4 +1,4 @@
-// On a device: working memory, from which arrays are taken as on the host. Every thread of a team takes the same.
+// On a device: the workspace, from which arrays are taken as on the host. Every thread of a team takes the same arrays.
 #pragma once
 
 #include <cstddef>

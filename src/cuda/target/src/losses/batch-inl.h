@@ -1,4 +1,4 @@
-// On a device: what losses do with a row of a batch that is no walk along it.
+// On a device: the losses' operations on a row of a batch that are not walks along it.
 #pragma once
 
 #include <string_view>
@@ -10,7 +10,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 
-// The host's batches, of which a device sees one row at a time.
+// The host's batches; a device sees one row at a time.
 template <class T>
 struct LossBatch;
 template <class T>

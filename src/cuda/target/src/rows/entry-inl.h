@@ -1,4 +1,4 @@
-// On a device: what is done to a row outside of walks along it.
+// On a device: operations on single entries of a row.
 #pragma once
 
 #include "src/rows/loop-inl.h"
@@ -12,7 +12,7 @@ HWY_INLINE void CopyRow(const T* x, size_t n, T* out) {
   ForEachVector(RowTag<T>(), n, [&](size_t i, size_t) HWY_ATTR { out[i] = x[i]; });
 }
 
-// After all have read what was there, and before any reads on.
+// Writes after all threads have read the old number, and before any reads further.
 template <class T>
 HWY_INLINE void SetEntry(T* row, size_t i, T value) {
   Team::Barrier();

@@ -7,7 +7,7 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// Thread t is told the terms of those i that ForEachVector gives it in a row of kCount.
+// Thread t finds the terms of the i that ForEachVector gives it in a row of kCount.
 template <size_t kCount, class D, class Terms, class N = hn::TFromD<D>>
 HWY_INLINE void PowerSumsOf(D d, const Terms& terms_at, N (&sums)[2]) {
   hn::Vec<D> terms[2];

@@ -1,4 +1,4 @@
-// On a device: a walk along a row shares its entries out over the threads of the team.
+// On a device: a walk along a row distributes its entries over the threads of the team.
 #pragma once
 
 #include <array>
@@ -33,7 +33,7 @@ HWY_INLINE bool IsFinite(T value) {
 
 template <class V>
 HWY_INLINE V MaxKeepNaN(V low, V x) {
-  return hn::Max(low, x);  // the second where either is NaN
+  return hn::Max(low, x);  // the second if either is NaN
 }
 
 template <class D, class T = hn::TFromD<D>>
@@ -62,7 +62,7 @@ HWY_INLINE void StoreNarrow(V64 v, D64 /*d*/, size_t /*count*/, T* p) {
   *p = static_cast<T>(hn::GetLane(v));
 }
 
-// visit(i, 1) for each entry of a row of n, by one of the threads.
+// Calls visit(i, 1) for each entry of a row of n, in one of the threads.
 template <class D, class Visit>
 HWY_INLINE void ForEachVector(D /*d*/, size_t n, Visit&& visit) {
   for (size_t i = Team::Rank(); i < n; i += Team::Size()) visit(i, size_t{1});

@@ -1,4 +1,4 @@
-// On a device: maxima of a row, and sums in the order of the host's, which is that of 16 lanes and of blocks of 256.
+// On a device: maxima of a row, and sums in the host's order, which is that of 16 lanes and of blocks of 256.
 #pragma once
 
 #include "src/rows/loop-inl.h"
@@ -7,7 +7,7 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// Of what each thread has.
+// The maximum of the numbers of all threads.
 template <class D>
 HWY_INLINE hn::TFromD<D> MaxLane(D /*d*/, hn::Vec<D> v) {
   using T = hn::TFromD<D>;

@@ -35,9 +35,9 @@ HWY_INLINE void RoughSums(D /*d*/, size_t n, double (&sums)[K], Add&& add) {
     }
     return;
   }
-  // Of float64 there is room for one block of each warp.
+  // In float64 there is room for one block of each warp.
   constexpr size_t kPerWarp = sizeof(T) == 4 ? 2 : 1;
-  constexpr size_t kPerGroup = size_t{1} << 60;  // all are one group
+  constexpr size_t kPerGroup = size_t{1} << 60;  // all blocks form one group
   Team::SumBlocks<kPerWarp, kPerGroup, T>(blocks, sums, [&](size_t block, T(&found)[K]) HWY_ATTR {
     of_lane(kPerWarp == 2 ? block + Team::Lane() / 16 : block, Team::Lane() % 16, found);
   });

@@ -1,4 +1,4 @@
-// On a device: which scores a cut keeps. Counts take the place of sorting.
+// On a device: the scores that a cut keeps, by counting instead of sorting.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// On a device: a short row is one thread's, and its neighbours' rows are side by side with it.
+// On a device: one thread has a short row, and its neighbours have the rows beside it.
 #pragma once
 
 #include "src/rows/loop-inl.h"
@@ -95,7 +95,7 @@ class ShortRows {
  private:
   HWY_INLINE V At(size_t i) const { return hn::Set(D(), entries_[i]); }
 
-  // The 16 columns, in the host's order: first inside the 128-bit blocks of its vectors, then block b with block b + half.
+  // Folds the 16 columns in the host's order: first inside the 128-bit blocks of its vectors, then block b with block b + half.
   template <class N>
   static HWY_INLINE N Fold(const T* acc) {
     constexpr size_t kInBlock = 16 / sizeof(T), kBlocks = 16 / kInBlock;

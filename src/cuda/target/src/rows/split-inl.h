@@ -1,4 +1,4 @@
-// On a device a team of threads has the row, whatever its length.
+// On a device a team of threads has a row of any length.
 #pragma once
 
 #include "src/rows/reduce-inl.h"

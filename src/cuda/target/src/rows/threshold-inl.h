@@ -1,4 +1,4 @@
-// On a device: the threshold of sparsemax, by the sums of half a warp each, in the host's order.
+// On a device: the threshold of sparsemax, from sums that half a warp calculates each, in the host's order.
 #pragma once
 
 #include "src/rows/reduce-inl.h"
@@ -32,7 +32,7 @@ HWY_INLINE Threshold SimplexThreshold(const T* z, size_t n, double start = -1) {
       }
       sum = totals[0];
     } else {
-      // The first warp's; counts are exact in any order.
+      // Only the first warp; counts are exact in any order.
       if (Team::Warp() == 0) {
         for (size_t i = Team::Lane() % 16; i < n; i += 16) add(i, sum, count);
         sum = Team::FoldHalfWarp(sum), count = Team::FoldHalfWarp(count);
