@@ -1,6 +1,7 @@
 // The arguments of a kernel: numbers and addresses. Host and device read them.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <tuple>
@@ -25,7 +26,7 @@ struct Rows {
 template <class Op, class T>
 struct ForParams {
   static constexpr std::size_t kCount = std::tuple_size_v<decltype(Op::kParams)>;
-  T* of[kCount] = {};
+  std::array<T*, kCount> of = {};
 };
 
 // An operation on rows: inputs, output, further results for each row, and a team's share of the workspace.
