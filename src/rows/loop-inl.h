@@ -15,6 +15,16 @@
 #include "entropic/version.h"
 #include "hwy/highway.h"
 
+// Kernels without SIMD are for processors from before 2013. At -O2 they take 40 % less room; at -O3 they would be a third of a
+// library for every target. Other targets are compiled as the command line says.
+#if defined(__GNUC__) && !defined(__clang__)
+#if HWY_TARGET == HWY_SCALAR && HWY_TARGETS != HWY_SCALAR
+#pragma GCC optimize("O2")
+#else
+#pragma GCC reset_options
+#endif
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
