@@ -472,6 +472,12 @@ class BentExp {
     terms[0] = hn::IfThenZeroElse(hn::Eq(terms[1], hn::Zero(d)), hn::Mul(terms[1], base));
   }
 
+  // v/(1 + v).
+  HWY_INLINE hn::Vec<D> Part(D d, hn::Vec<D> x) const {
+    const auto v = V(d, x);
+    return hn::Div(v, hn::Add(v, hn::Set(d, T(1))));
+  }
+
  private:
   HWY_INLINE hn::Vec<D> V(D /*d*/, hn::Vec<D> x) const {
     const auto z = MaxKeepNaN(lowest_, hn::Sub(x, max_));
@@ -505,9 +511,10 @@ HWY_NOINLINE HWY_FLATTEN void BentSums(D d, double b, double temperature, double
 
 // From a start to where one more step would not be seen. `weight`: each score counts so often.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE double FindC(D d, double b, double temperature, double start, const T* x, size_t n, T max, double weight) {
+HWY_INLINE double FindC(D d, double b, double temperature, double start, const T* x, size_t n, T max, double weight,
+                        double enough) {
   BentSearch search;
-  search.Begin(b, start, weight, sizeof(T) == 4 ? 0x1p-24 : 0x1p-53);
+  search.Begin(b, start, weight, enough);
   while (search.asks()) {
     double sums[2];
     BentSums(d, b, temperature, search.c(), x, n, max, sums);
@@ -526,6 +533,87 @@ HWY_NOINLINE HWY_FLATTEN double WriteBentExp(D d, const BentExp<D>& exp, const T
   });
 }
 
+// A change of c by this part is not seen.
+template <class T>
+inline constexpr double kUnseen = sizeof(T) == 4 ? 0x1p-24 : 0x1p-53;
+
+inline constexpr size_t kMostSampled = 2048;
+
+// The largest |y| whose cubic is exact enough: the next term of its series is y^4/24.
+template <class T>
+inline constexpr double kMostOfSeries = sizeof(T) == 4 ? 0x1p-6 : 0x1p-13;
+
+// The sums of s w^k for k = 0 to 3, see BentSeries; `s` gets the s.
+template <class D, class T = hn::TFromD<D>>
+HWY_NOINLINE HWY_FLATTEN void BentMoments(D d, double b, const BentExp<D>& exp, const T* x, size_t n, T* s, double (&sums)[4]) {
+  const auto inverse = hn::Set(d, static_cast<T>(1 / b));
+  Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
+    const auto xi = LoadUpTo(d, x + i, count, -kInfinity<T>);
+    terms[0] = exp(d, xi);
+    StoreUpTo(terms[0], d, count, s + i);
+    const auto w = hn::IfThenZeroElse(hn::Eq(terms[0], hn::Zero(d)), hn::Mul(exp.Part(d, xi), inverse));
+    for (size_t k = 1; k < 4; ++k) terms[k] = hn::Mul(terms[k - 1], w);
+  });
+}
+
+// p = s (1 + b y)^(1/b) / sum with y = tau w, by the first terms of its series where they are enough, and else anew at c.
+template <class D, class T = hn::TFromD<D>>
+HWY_NOINLINE HWY_FLATTEN void WriteBentSeries(D d, double b, const BentExp<D>& before, const BentExp<D>& exp, double tau,
+                                              double sum, const T* x, size_t n, const T* s, T* p, bool stream) {
+  const auto tau_b = hn::Set(d, static_cast<T>(tau / b)), scale = hn::Set(d, static_cast<T>(1 / sum));
+  const auto most = hn::Set(d, static_cast<T>(kMostOfSeries<T>)), one = hn::Set(d, T(1));
+  const auto c2 = hn::Set(d, static_cast<T>((1 - b) / 2)), c3 = hn::Set(d, static_cast<T>((1 - b) * (1 - 2 * b) / 6));
+  WriteRow(d, stream, n, p, [&](size_t i, size_t count) HWY_ATTR {
+    const auto xi = LoadUpTo(d, x + i, count, -kInfinity<T>), si = LoadUpTo(d, s + i, count, T(0));
+    const auto y = hn::Mul(before.Part(d, xi), tau_b);
+    const auto rest = hn::Mul(y, hn::MulAdd(y, hn::MulAdd(y, c3, c2), one));
+    auto q = hn::MulAdd(si, rest, si);
+    const auto far = hn::Gt(hn::Abs(y), most);
+    if (!hn::AllFalse(d, far)) q = hn::IfThenElse(far, exp(d, xi), q);
+    return hn::Mul(q, scale);
+  });
+}
+
+// The row by its c: Newton's steps, each a pass over it, until what one pass says of its surroundings is all that is needed.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void MapBentRow(D d, double b, double temperature, double start, const T* x, size_t n, T max, T* p, Arena memory,
+                           bool stream) {
+  T* const s = x == p ? memory.take<T>(n) : p;
+  BentSeries series;
+  series.Begin(b, static_cast<double>(n), start, sizeof(T) == 4 ? 0x1p-25 : 0x1p-54);
+  while (series.asks()) {
+    double sums[4];
+    BentMoments(d, b, BentExp<D>(d, b, temperature, series.c(), max), x, n, s, sums);
+    series.Take(sums[0], sums[1], sums[2], sums[3]);
+  }
+  if (!(series.sum() > 0)) return FillRow(d, kNaN<T>, n, p);
+  const double c = series.c() / (1 + series.tau());
+  WriteBentSeries(d, b, BentExp<D>(d, b, temperature, series.c(), max), BentExp<D>(d, b, temperature, c, max), series.tau(),
+                  series.sum(), x, n, s, p, stream);
+}
+
+// A first c from the mean m and the variance s^2 of z = (x - max)/T: with q = c + b m the sum of (q + b (z - m))^(1/b) is
+// n q^(1/b) times about exp((1 - b) s^2/(2 q^2)), and it is to be 1. It is good where b < 0.
+template <class D, class T = hn::TFromD<D>>
+HWY_NOINLINE double BentStart(D d, double b, double temperature, const T* x, size_t n, T max) {
+  const RelativeScores<D> relative(hn::Set(d, max), temperature);
+  const auto one = hn::Set(d, T(1)), none = hn::Set(d, -kInfinity<T>);
+  double sums[3];
+  Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
+    const auto z = relative(LoadUpTo(d, x + i, count, -kInfinity<T>));
+    const auto in = hn::Gt(z, none);
+    terms[0] = hn::IfThenElseZero(in, one);
+    terms[1] = hn::IfThenElseZero(in, z);
+    terms[2] = hn::Mul(terms[1], terms[1]);
+  });
+  const double mean = sums[1] / sums[0], variance = HWY_MAX(sums[2] / sums[0] - mean * mean, 0.0);
+  const double flat = Power(sums[0], -b);
+  double q = flat;
+  for (int k = 0; k < 3; ++k) q = flat * ExpNumber(-b * (1 - b) / 2 * variance / (q * q));
+  const double c = q - b * mean;
+  return (b > 0 ? c > 0 && c < 1 : c > 1) && IsFinite(c) ? c : 1;
+}
+
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void MapRowNearSoftmax(D d, double b, double temperature, const T* x, size_t n, T max, T* p, Workspace workspace) {
   double start = 1;
@@ -542,28 +630,34 @@ HWY_INLINE void MapRowNearSoftmax(D d, double b, double temperature, const T* x,
       ForEachVector(d, kept, [&](size_t i, size_t count) HWY_ATTR {
         for (size_t k = i; k < i + count; ++k) masses[k] = x[survivors.places[k]];
       });
-      const double c = FindC(d, b, temperature, start, masses, kept, max, 1);
+      const double c = FindC(d, b, temperature, start, masses, kept, max, 1, kUnseen<T>);
       if (c != c) return FillRow(d, kNaN<T>, n, p);
       const double sum = WriteBentExp(d, BentExp<D>(d, b, temperature, c, max), masses, kept, masses);
       return Scatter(d, masses, survivors.places, kept, sum, n, p, workspace.stream);
     }
   }
-  // Each step on a long row is a sweep over it: start from the c of every so manieth score, which stand for the others.
-  constexpr size_t kSample = 512;
-  if (n >= 4 * kSample) {
-    T* const sample = workspace.memory.take<T>(kSample);
-    const size_t stride = n / kSample;
-    ForEachVector(d, kSample, [&](size_t i, size_t count) HWY_ATTR {
+  if (b > 0 && n < 512) {
+    const double c = FindC(d, b, temperature, start, x, n, max, 1, kUnseen<T>);
+    if (c != c) return FillRow(d, kNaN<T>, n, p);
+    const double sum = WriteBentExp(d, BentExp<D>(d, b, temperature, c, max), x, n, p);
+    return ScaleRow(d, static_cast<T>(1 / sum), n, p);
+  }
+  // Each step is a pass over the row: it starts near the root. For b > 0 a few of the scores stand for the others.
+  Arena memory = workspace.memory;
+  if (b < 0) {
+    start = BentStart(d, b, temperature, x, n, max);
+  } else {
+    const size_t size = HWY_MIN(n / 8, kMostSampled), stride = n / size;
+    T* const sample = memory.take<T>(size);
+    ForEachVector(d, size, [&](size_t i, size_t count) HWY_ATTR {
       for (size_t k = i; k < i + count; ++k) sample[k] = x[k * stride];
     });
-    const double c = FindC(d, b, temperature, start, sample, kSample, max, static_cast<double>(n) / kSample);
+    const double weight = static_cast<double>(n) / static_cast<double>(size);
+    const double c = FindC(d, b, temperature, start, sample, size, max, weight, 0x1p-10);
     // A sample without a score near the maximum says nothing.
     if (c > 0 && IsFinite(c)) start = c;
   }
-  const double c = FindC(d, b, temperature, start, x, n, max, 1);
-  if (c != c) return FillRow(d, kNaN<T>, n, p);
-  const double sum = WriteBentExp(d, BentExp<D>(d, b, temperature, c, max), x, n, p);
-  ScaleRow(d, static_cast<T>(1 / sum), n, p);
+  MapBentRow(d, b, temperature, start, x, n, max, p, memory, workspace.stream);
 }
 
 template <class T>
