@@ -101,7 +101,7 @@ function(entropic_fetch_zstd)
   target_include_directories(entropic_zstd SYSTEM PUBLIC ${sources})
   target_compile_definitions(entropic_zstd PRIVATE ZSTD_DISABLE_ASM)  # one of its files needs an assembler
   target_compile_options(entropic_zstd PRIVATE -w)
-  # Strategies of other levels than the default, which is the one that is written: half as large.
+  # Files are written at the default level. Strategies of other levels are compiled for size, which halves them.
   set_source_files_properties(${sources}/compress/zstd_fast.c ${sources}/compress/zstd_lazy.c ${sources}/compress/zstd_opt.c
                               PROPERTIES COMPILE_OPTIONS -Os)
 endfunction()

@@ -122,8 +122,8 @@ HWY_NOINLINE HWY_FLATTEN Threshold PowerThreshold(double b, const Filtered<T>& r
   return {static_cast<double>(search.c()), -search.step()};
 }
 
-// The same for rows of at most kCount survivors, sums in T too. While others go on, a row whose c is found is summed again: no
-// row's depends on another's.
+// PowerThreshold for rows of at most kCount survivors, with sums in T too. While others go on, a row whose c is found is summed
+// again: no row's depends on another's.
 template <template <class> class Root, size_t kCount, class T>
 HWY_NOINLINE HWY_FLATTEN void FewThresholds(double b, const Filtered<T>* filtered, size_t rows, Threshold* found) {
   const RowTag<T> d;
@@ -438,7 +438,7 @@ HWY_NOINLINE HWY_FLATTEN void MapRowByEdge(D d, double b, double temperature, co
   const Survivors<T> survivors(workspace.memory, n);
   size_t kept = FilterAbove<false>(d, relative, x, n, least, survivors);
   Bracket bracket = {0, 1};
-  // Of few, the search alone takes less time.
+  // If few are kept, the search takes less time without a bracket.
   if (kept > 24) {
     bracket = EdgeBracket<Root>(b, survivors.z, kept);
     if (bracket.high < 1) kept = FilterAbove<false>(d, relative, x, n, static_cast<T>(-bracket.high), survivors);
@@ -464,7 +464,7 @@ class BentExp {
 
   HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> x) const { return Raise(d, x, V(d, x), exp_); }
 
-  // The same and (1 + v)^(1/b - 1).
+  // (1 + v)^(1/b) and (1 + v)^(1/b - 1).
   HWY_INLINE void WithDerivative(D d, hn::Vec<D> x, hn::Vec<D>* terms) const {
     const auto v = V(d, x);
     terms[1] = Raise(d, x, v, exp_slope_);
@@ -731,13 +731,15 @@ HWY_INLINE void KernelsOf<Entmax, T>::Short::Map(const Entmax& op, const hn::Vec
   });
 }
 
-// What a gradient reads of a row: its entries with mass packed, with their places, where they are at most half of it; else the
-// row itself, and no places. Each takes powers and logarithms, to pack it a fraction of their time.
+// The entries of a row that a gradient reads. If at most half of the row has mass, only those with mass are packed, with their
+// places; otherwise it is the row itself. An entry costs powers and logarithms, and to pack it a fraction of their time.
 template <class T>
 struct Support {
   const T *p, *g;
   size_t n;
-  const hwy::MakeSigned<T>* places;
+  // Only of packed entries: their places in the row, and memory for their gradient, which may be g.
+  const hwy::MakeSigned<T>* places = nullptr;
+  T* dx = nullptr;
 };
 
 template <class T>
@@ -747,7 +749,7 @@ HWY_NOINLINE Support<T> SupportOf(const T* p, const T* g, size_t n, Arena& memor
   const double zeros = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
     return hn::IfThenElseZero(hn::Eq(LoadUpTo(d, p + i, count, T(1)), hn::Zero(d)), one);
   });
-  if (2 * zeros < static_cast<double>(n)) return {p, g, n, nullptr};
+  if (2 * zeros < static_cast<double>(n)) return {p, g, n};
   const Survivors<T> with_mass(memory, n);
   const size_t kept = FilterAbove<true>(
       d, [](auto pi) HWY_ATTR { return pi; }, p, n, T(0), with_mass);
@@ -755,7 +757,7 @@ HWY_NOINLINE Support<T> SupportOf(const T* p, const T* g, size_t n, Arena& memor
   ForEachVector(d, kept, [&](size_t i, size_t count) HWY_ATTR {
     for (size_t k = i; k < i + count; ++k) packed_g[k] = g[with_mass.places[k]];
   });
-  return {with_mass.z, packed_g, kept, with_mass.places};
+  return {with_mass.z, packed_g, kept, with_mass.places, packed_g};
 }
 
 // Writes the gradient that write(support, dx, stream) gives for the support to its places, and 0 elsewhere.
@@ -763,11 +765,10 @@ template <class T, class Write>
 HWY_INLINE void WriteOnSupport(const Support<T>& support, size_t n, T* dx, bool stream, const Write& write) {
   const RowTag<T> d;
   if (support.places == nullptr) return write(support, dx, stream);
-  T* const packed = const_cast<T*>(support.g);  // packed: memory of its own
-  write(support, packed, false);
+  write(support, support.dx, false);
   WriteRow(d, stream, n, dx, [&](size_t /*i*/, size_t /*count*/) HWY_ATTR { return hn::Zero(d); });
   ForEachVector(d, support.n, [&](size_t i, size_t count) HWY_ATTR {
-    for (size_t k = i; k < i + count; ++k) dx[support.places[k]] = packed[k];
+    for (size_t k = i; k < i + count; ++k) dx[support.places[k]] = support.dx[k];
   });
 }
 

@@ -119,7 +119,7 @@ HWY_NOINLINE bool IsNearSoftmax(const Pair& rows, const T* x, const T* y, double
       1, y, x, p.n, q.shift - p.shift, [&](size_t i, size_t count) HWY_ATTR { return p.P(D64(), i, count); }, ratios);
 }
 
-// The same in p, away from x, so that a gradient may be written over x.
+// The distribution copied to p, so that a gradient may be written over its scores.
 HWY_INLINE Distribution Apart(Distribution row, double* p) {
   if (row.p != p) CopyRow(row.p, row.n, p);
   row.p = p;
