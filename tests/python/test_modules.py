@@ -15,11 +15,11 @@ PACKAGE = pathlib.Path(entropic.__file__).parent
 # The loss of a linear layer calls losses by their operators.
 # A map, a loss or a measure of a DTensor is one of parts, which leaves rows that are whole to it.
 CALLED_BACK = {
-    "entropic.torch._entropy_control": {"entropic.torch.distributed"},
-    "entropic.torch._losses": {"entropic.torch.distributed"},
-    "entropic.torch._maps": {"entropic.torch.distributed"},
-    "entropic.torch._measures": {"entropic.torch.distributed"},
-    "entropic.torch._token_statistics": {"entropic.torch.distributed"},
+    "entropic.torch._entropy_control": {"entropic.torch.distributed._dtensor"},
+    "entropic.torch._losses": {"entropic.torch.distributed._dtensor"},
+    "entropic.torch._maps": {"entropic.torch.distributed._dtensor"},
+    "entropic.torch._measures": {"entropic.torch.distributed._dtensor"},
+    "entropic.torch._token_statistics": {"entropic.torch.distributed._dtensor"},
     "entropic.torch.backends.reference.maps": {"entropic.torch._maps"},
     "entropic.torch.backends.linear_loss": {"entropic.torch._losses"},
 }

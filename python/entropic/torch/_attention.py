@@ -118,7 +118,7 @@ def attention(q, k, v, *, map="softmax", scale="sqrt", causal=False, mask=None, 
 
 
 def _of_dtensors(*arguments):
-    from entropic.torch.distributed import attention_of_dtensors
+    from entropic.torch.distributed._dtensor import attention_of_dtensors
 
     return attention_of_dtensors(*arguments)
 

@@ -115,7 +115,7 @@ def power_transform(p, *, gamma, dim=None, axis=None):
     name = "power_transform"
     dim = checked_dim(name, "p", p, one_dim(name, dim, axis))
     if is_dtensor(p):
-        from entropic.torch.distributed import entries_of_dtensor
+        from entropic.torch.distributed._dtensor import entries_of_dtensor
 
         return entries_of_dtensor(name, p, dim, lambda p: power_transform(p, gamma=gamma, dim=dim))
     (number,), (row,) = numbers_and_rows(DESCRIPTIONS[name], (gamma,), "p", p, dim)
@@ -157,7 +157,7 @@ def mean_field_entropy(x, *, gamma=1.0, dim=None, axis=None):
     name = "mean_field_entropy"
     dim = checked_dim(name, "x", x, one_dim(name, dim, axis))
     if is_dtensor(x):
-        from entropic.torch.distributed import rows_of_dtensors
+        from entropic.torch.distributed._dtensor import rows_of_dtensors
 
         return rows_of_dtensors(name, (x,), dim, {}, {}, lambda x: mean_field_entropy(x, gamma=gamma, dim=dim))
     (number,), _ = numbers_and_rows(DESCRIPTIONS[name], (gamma,), "x", x, dim)
@@ -216,7 +216,7 @@ def gamma_for_entropy(
     """
     name = "gamma_for_entropy"
     if is_dtensor(x):
-        from entropic.torch.distributed import rows_of_dtensors
+        from entropic.torch.distributed._dtensor import rows_of_dtensors
 
         given = {"entropy": entropy, "perplexity": perplexity, "gamma_range": gamma_range, "max_iterations": max_iterations}
 

@@ -190,7 +190,7 @@ def call(name, x, target, values, ignore_index, dim, axis, dtype):
 
 
 def _of_dtensors(name, x, target, values, params, ignore_index, dim, dtype):
-    from entropic.torch.distributed import rows_of_dtensors
+    from entropic.torch.distributed._dtensor import rows_of_dtensors
 
     description = DESCRIPTIONS[name]
     ignored = {"ignore_index": ignore_index} if numpy_losses.takes_classes(description) else {}

@@ -179,7 +179,7 @@ def call_reduction(name, x, values, dim, axis, keepdim):
 def call_operator(name, x, values, dim):
     """Calls the operator through torch's dispatcher."""
     if is_dtensor(x):
-        from entropic.torch.distributed import of_dtensor
+        from entropic.torch.distributed._dtensor import of_dtensor
 
         return of_dtensor(name, x, values, -1 if dim is None else dim)
     dim = checked_dim(name, "x", x, dim)

@@ -86,7 +86,7 @@ def call(name, tensors, values, dim, axis, dtype):
 
 
 def _of_dtensors(name, tensors, values, dim, dtype):
-    from entropic.torch.distributed import rows_of_dtensors
+    from entropic.torch.distributed._dtensor import rows_of_dtensors
 
     params = DESCRIPTIONS[name]["params"]
     given = {param["name"]: value for param, value in zip(params, values, strict=True)}
@@ -104,7 +104,7 @@ def call_entries(name, p, values, dim, axis, dtype):
     p = p.unsqueeze(0) if single else p
     dim = checked_dim(name, "p", p, one_dim(name, dim, axis))
     if is_dtensor(p):
-        from entropic.torch.distributed import entries_of_dtensor
+        from entropic.torch.distributed._dtensor import entries_of_dtensor
 
         return entries_of_dtensor(name, p, dim, lambda p: call_entries(name, p, values, dim, None, dtype))
     (p,) = widened(name, dtype, p)

@@ -75,7 +75,7 @@ def token_statistics(logits, target, *, temperature=1.0, top=0, dim=None, axis=N
     (tensor([-1.3863]), tensor([1.3863]), tensor([0.2500]))
     """
     if is_dtensor(logits):
-        from entropic.torch.distributed import rows_of_dtensors
+        from entropic.torch.distributed._dtensor import rows_of_dtensors
 
         def on_local(logits, target):
             return token_statistics(logits, target, temperature=temperature, top=top, dim=dim, axis=axis)

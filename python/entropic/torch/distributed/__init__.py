@@ -1,0 +1,60 @@
+"""entropic's operations on rows that are split over the processes of ``torch.distributed``.
+
+Every process calls the function with its part of ``dim``; the parts follow the order of the ranks. A rank gets its part of the
+result, or the number of the whole row. The ranks exchange a few integers for each row, never the scores. Sums are exact, so
+the bits do not depend on the number of ranks or on where the row is split.
+
+``group`` is the process group, by default all ranks. ``first`` is the index of this rank's first entry in the whole row and
+``n`` the row's length. If one is missing, an exchange of 32 bytes finds both, and checks that all ranks have equally many
+rows. Everything is differentiable where its counterpart in ``entropic.torch`` is. Under ``torch.compile`` a call is one
+operator.
+"""
+
+from entropic.torch.distributed._functions import (
+    Sampler,
+    entmax,
+    entmax_loss,
+    entropy,
+    entropy_clip,
+    entropy_normalize,
+    gamma_for_entropy,
+    js_divergence,
+    kl_divergence,
+    log_softmax,
+    logsumexp,
+    min_p_softmax,
+    sample,
+    softmax,
+    softmax_loss,
+    sparsemax,
+    sparsemax_loss,
+    token_statistics,
+    top_k_softmax,
+    top_p_softmax,
+)
+from entropic.torch.distributed._group import Traffic, traffic
+
+__all__ = [
+    "Sampler",
+    "Traffic",
+    "entmax",
+    "entmax_loss",
+    "entropy",
+    "entropy_clip",
+    "entropy_normalize",
+    "gamma_for_entropy",
+    "js_divergence",
+    "kl_divergence",
+    "log_softmax",
+    "logsumexp",
+    "min_p_softmax",
+    "sample",
+    "softmax",
+    "softmax_loss",
+    "sparsemax",
+    "sparsemax_loss",
+    "token_statistics",
+    "top_k_softmax",
+    "top_p_softmax",
+    "traffic",
+]

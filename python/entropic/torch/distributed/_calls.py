@@ -1,0 +1,394 @@
+"""The operations on this rank's part, on NumPy arrays.
+
+Each has two functions. Forward gives y, of x's shape or without columns, and numbers of each row; vjp gives a gradient of x.
+"""
+
+import json
+import math
+
+import numpy as np
+
+from entropic import _core
+from entropic.torch._descriptions import MAPS
+from entropic.torch.distributed._group import Group, cost, values_of
+
+SOLVES = ("entropy_normalize", "entropy_clip")
+
+
+def written(part, x):
+    y = np.empty_like(x)
+    part.write(y)
+    return y
+
+
+def exponential(a):
+    y = np.empty_like(a)
+    _core.exponentials(a.reshape(-1), y.reshape(-1))
+    return y
+
+
+def logarithm(a):
+    y = np.empty_like(a)
+    _core.logarithms(np.ascontiguousarray(a).reshape(-1), y.reshape(-1))
+    return y
+
+
+def terms_of(function, *arrays):
+    y = np.empty_like(arrays[0])
+    function(*(np.ascontiguousarray(a).reshape(-1) for a in arrays), y.reshape(-1))
+    return y
+
+
+def masked(condition, values):
+    return np.where(condition, values, 0.0)
+
+
+class Call:
+    """One call: the operation's parameters, this rank's part, and the group."""
+
+    def __init__(self, spec, x, other, target, first, n, group_name, params=None):
+        self.spec, self.params = json.loads(spec), params
+        self.group = Group(self.spec["name"], group_name, self.spec["name"])
+        self.x, self.other = x, other
+        self.rows = len(x)
+        self.none = np.zeros((self.rows, 0))
+        self.target = np.zeros(0, np.int64) if target is None else target
+        self.first, self.n = self.group.extent(self.rows, x.shape[1], x.dtype.itemsize, first, n)
+        cost[2] = self.rows
+
+    def map(self, name, *values, x=None):
+        x = self.x if x is None else x
+        return self.group.run(_core.part_of_map(name, values, x, self.first, self.n), self.rows)
+
+    def statistics(self, x, temperature, entropy):
+        part = _core.part_of_statistics(temperature, entropy, self.target, x, self.first, self.n)
+        return self.group.run(part, self.rows)
+
+    def sums(self, *terms, bounded=False):
+        return self.group.sums(terms, self.first, self.n, bounded)
+
+    def chosen(self):
+        """1 at the class of each row that is in this part."""
+        at = self.target - self.first
+        hot = np.zeros(self.x.shape)
+        rows = np.flatnonzero((at >= 0) & (at < self.x.shape[1]) & (self.target >= 0))
+        hot[rows, at[rows]] = 1
+        return hot
+
+    def log_p(self, x, top, total, temperature):
+        """log softmax of scores in float64, from a maximum and a sum."""
+        wide = x.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            z = np.where(np.isinf(top), np.where(wide == np.inf, 0.0, -np.inf), (wide - top) / temperature)
+        return np.where(np.isnan(top) | (top == -np.inf), np.nan, z - logarithm(total))
+
+
+def _map_forward(call):
+    name, params = call.spec["map"], call.spec["params"]
+    if call.params is not None:
+        return _map_of_rows(call, name, params)
+    part = call.map(name, *params)
+    values = values_of(part, call.rows) if name in SOLVES else np.zeros((call.rows, 0))
+    return written(part, call.x), values
+
+
+def _map_of_rows(call, name, params):
+    """Groups the rows: those with equal parameters form one part."""
+    different, which = np.unique(call.params, axis=0, return_inverse=True)
+    rows = [np.flatnonzero(which.reshape(-1) == i) for i in range(len(different))]
+    parts = []
+    for values, those in zip(different.tolist(), rows, strict=True):
+        own = iter(values)
+        given = [next(own) if param == "rows" else param for param in params]
+        parts.append(_core.part_of_map(name, tuple(given), np.ascontiguousarray(call.x[those]), call.first, call.n))
+    call.group.run_together(parts, [len(those) for those in rows])
+    y, numbers = np.empty_like(call.x), np.zeros((call.rows, 5 if name in SOLVES else 0))
+    for part, those in zip(parts, rows, strict=True):
+        y[those] = written(part, call.x[those])
+        if name in SOLVES:
+            numbers[those] = values_of(part, len(those))
+    return y, numbers
+
+
+def _softmax_vjp(call, p, g, temperature):
+    p, g = p.astype(np.float64), g.astype(np.float64)
+    weighted = masked(p != 0, p * np.where(p != 0, g, 0.0))
+    (dot,) = call.sums(weighted)
+    return masked(p != 0, p * (np.where(p != 0, g, 0.0) - dot)) / temperature + np.where(np.isnan(p), np.nan, 0.0)
+
+
+def _gamma_vjp(call, y, values, gy, ggamma):
+    p, x = y.astype(np.float64), call.x.astype(np.float64)
+    gamma, status, top = values[:, 0:1], values[:, 2:3], values[:, 3:4]
+    live = (p > 0) & np.isfinite(top)
+    p, z, g = np.where(live, p, 0.0), np.where(live, x - np.where(np.isfinite(top), top, 0), 0.0), np.where(live, gy, 0.0)
+    total, pz, pzz, pg, pzg = call.sums(p, p * z, p * z * z, p * g, p * z * g)
+    with np.errstate(all="ignore"):
+        mean, mean_g = pz / total, pg / total
+        variance = pzz / total - mean * mean
+        u = p * (z - mean)
+        du = (pzg / total - mean * mean_g) / variance
+        dx = gamma * (p * (g - mean_g) - u * du) - ggamma * gamma * u / variance
+    dx = np.where((status == 0) & np.isfinite(gamma) & (gamma > 0), dx, 0.0)
+    if call.spec["name"] == "entropy_clip":
+        dx = np.where((gamma == 1) & (status == 0), p * (g - pg / total), dx)
+    return dx
+
+
+def _param_slopes(call, given, y, values, g, dx):
+    """The gradient in each parameter per row, from the gradient in x."""
+    name, slopes = call.spec["map"], []
+    names = [param["name"] for param in MAPS[name]["params"]]
+    for param, of, value in zip(names, call.spec["params"], given, strict=True):
+        if of != "rows":
+            continue
+        if param == "temperature":
+            # y is a function of x / T.
+            (slope,) = call.sums(masked(dx != 0, -dx * np.where(dx != 0, call.x, 0.0) / value))
+        elif param == "alpha":
+            slope = _alpha_slope(call, y.astype(np.float64), g, value)
+        else:
+            slope = _entropy_slope(call, y, values, g)
+            if name == "entropy_clip":
+                # p changes with the bound that is met.
+                gamma, status, reached = values[:, 0:1], values[:, 2:3], values[:, 1:2]
+                met = (gamma != 1) & (status == 0) & (np.abs(reached - value) <= 1e-3 * np.maximum(value, 1e-3))
+                slope = np.where(met, slope, 0.0)
+        slopes.append(slope)
+    return np.concatenate(slopes, 1) if slopes else np.zeros((call.rows, 0))
+
+
+def _second_rest(y):
+    """2 (e^y - 1 - y) / y^2, by its series near 0."""
+    near = np.abs(y) < 1
+    far, inner, series = np.where(near, 1.0, y), np.where(near, y, 0.0), np.zeros_like(y)
+    for m in range(18, -1, -1):
+        series = series * inner + 2 / math.factorial(m + 2)
+    return np.where(near, series, 2 * (exponential(far) - 1 - far) / (far * far))
+
+
+def _alpha_slope(call, p, g, alpha):
+    """d entmax / d alpha of Correia, Niculae and Martins, 2019, without differences that cancel near 1."""
+    on, b = p > 0, alpha - 1
+    log = np.where(on, logarithm(np.where(on, p, 1.0)), 0.0)
+    # Where p^-b is larger, alpha no longer has an effect.
+    y = np.minimum(-b * log, 600.0)
+    g, h, r = np.where(on, g, 0.0), -p * log, p * log * log * _second_rest(y)
+    total, entropy, rest = call.sums(np.where(on, p * exponential(y), 0.0), h, r)
+    with np.errstate(all="ignore"):
+        slope = (p * rest - r + b * (h * rest - r * entropy)) / (2 * total)
+    (result,) = call.sums(masked(on, g * slope))
+    return result
+
+
+def _entropy_slope(call, y, values, g):
+    """dp / dH = -p (x - mean) / (gamma variance), if p has the entropy."""
+    p, x = y.astype(np.float64), call.x.astype(np.float64)
+    gamma, status, top = values[:, 0:1], values[:, 2:3], values[:, 3:4]
+    live = (p > 0) & np.isfinite(top)
+    p, z, g = np.where(live, p, 0.0), np.where(live, x - np.where(np.isfinite(top), top, 0), 0.0), np.where(live, g, 0.0)
+    total, pz, pzz, pg, pzg = call.sums(p, p * z, p * z * z, p * g, p * z * g)
+    with np.errstate(all="ignore"):
+        mean = pz / total
+        slope = -(pzg / total - mean * pg / total) / (gamma * (pzz / total - mean * mean))
+    return np.where((status == 0) & np.isfinite(gamma) & (gamma > 0) & np.isfinite(slope), slope, 0.0)
+
+
+def _map_vjp(call, y, values, gy, gvalues):
+    name, params = call.spec["map"], call.spec["params"]
+    g = gy.astype(np.float64)
+    if call.params is not None:
+        columns = iter(np.split(call.params, call.params.shape[1], 1))
+        params = [next(columns) if param == "rows" else param for param in params]
+        dx = _map_dx(call, name, params, y, values, g)
+        return dx, _param_slopes(call, params, y, values, g, dx)
+    return _map_dx(call, name, params, y, values, g)
+
+
+def _map_dx(call, name, params, y, values, g):
+    if name in SOLVES:
+        return _gamma_vjp(call, y, values, g, 0.0)
+    temperature = params[-1]
+    of_rows = isinstance(params[0], np.ndarray)
+    if name == "sparsemax" or (name == "entmax" and not of_rows and params[0] == 2):
+        on = y > 0
+        g = np.where(on, g, 0.0)
+        total, count = call.sums(g, on.astype(np.float64))
+        return np.where(on, g - total / np.maximum(count, 1), 0.0) / temperature
+    if name == "entmax" and (of_rows or params[0] != 1):
+        p = y.astype(np.float64)
+        on = p > 0
+        s = np.where(on, exponential((2 - params[0]) * logarithm(np.where(on, p, 1.0))), 0.0)
+        g = np.where(on, g, 0.0)
+        weighted, total = call.sums(s * g, s)
+        with np.errstate(all="ignore"):
+            return np.where(on, s * (g - weighted / total), 0.0) / temperature
+    return _softmax_vjp(call, y, g, temperature)
+
+
+def _refuse_unless_distributions(call, **logs):
+    """Checks rows of probabilities, given as logarithms: every rank finds the same invalid row and raises the same error."""
+    terms = []
+    for log_p in logs.values():
+        p = exponential(log_p.astype(np.float64))
+        wrong = np.isnan(log_p) | ~np.isfinite(p)
+        terms += [np.where(wrong, 0.0, p), wrong.astype(np.float64)]
+    sums = call.sums(*terms, bounded=True)
+    for argument, total, wrong in zip(logs, sums[::2], sums[1::2], strict=True):
+        bad = ((wrong > 0) | (np.abs(total - 1) > call.spec["tolerance"]))[:, 0]
+        if bad.any():
+            row = int(np.argmax(bad))
+            what = "has an entry that is negative, NaN or infinite" if wrong[row, 0] > 0 else f"sums to {total[row, 0]:.9g}"
+            raise ValueError(f"{call.spec['name']}: {argument} must have rows that are distributions, row {row} {what}")
+
+
+def _statistics_forward(call):
+    if "tolerance" in call.spec:
+        _refuse_unless_distributions(call, x=call.x)
+    part = call.statistics(call.x, call.spec["temperature"], call.spec["entropy"])
+    y = written(part, call.x) if call.spec["writes"] else call.none.astype(call.x.dtype)
+    return y, values_of(part, call.rows)
+
+
+def _statistics_vjp(call, y, values, gy, gvalues):
+    temperature = call.spec["temperature"]
+    log_p = call.log_p(call.x, values[:, 0:1], values[:, 1:2], temperature)
+    p = exponential(log_p)
+    dx = p * gvalues[:, 2:3] * temperature
+    if call.spec["entropy"]:
+        dx += (call.chosen() - p) * np.where(call.target >= 0, gvalues[:, 3], 0.0)[:, None] if len(call.target) else 0.0
+        # Probabilities are independent entries; for scores softmax subtracts the mean.
+        mean = 1.0 if "tolerance" in call.spec else values[:, 4:5]
+        dx -= masked(p > 0, p * (np.where(p > 0, log_p, 0.0) + mean)) * gvalues[:, 4:5]
+    if call.spec["writes"]:
+        live = p > 0
+        g = np.where(np.isfinite(y), gy, 0.0).astype(np.float64)
+        (total,) = call.sums(g)
+        dx += np.where(live | (p == 0), g - p * total, 0.0)
+    return np.where(call.x == -np.inf, 0.0, dx / temperature)
+
+
+def _gamma_forward(call):
+    low, high, iterations = call.spec["low"], call.spec["high"], call.spec["iterations"]
+    part = _core.part_of_gamma(call.spec["entropy"], low, high, iterations, call.x, call.first, call.n)
+    call.group.run(part, call.rows)
+    return written(part, call.x), values_of(part, call.rows)
+
+
+def _loss_forward(call):
+    """entmax's loss (and sparsemax's): sum p z + H(p) against a class or a distribution."""
+    alpha, soft = call.spec["alpha"], call.spec["soft"]
+    x = call.x.astype(np.float64)
+    part = call.map("softmax", 1.0, x=x) if alpha == 1 else call.map("entmax", alpha, 1.0, x=x)
+    p, top = written(part, x), values_of(part, call.rows)[:, 0:1]
+    q = call.other.astype(np.float64) if soft else call.chosen()
+    live = np.isfinite(x)
+    z = np.where(live, x - np.where(np.isfinite(top), top, 0.0), 0.0)
+
+    def omega(d):
+        if alpha == 1:
+            return -terms_of(_core.entropy_terms, logarithm(d))
+        power = d * d if alpha == 2 else np.where(d > 0, exponential(alpha * logarithm(np.where(d > 0, d, 1.0))), 0.0)
+        return (power - d) / (alpha * (alpha - 1))
+
+    # Both terms are small if the sum is: (p - q) z and Omega's difference.
+    terms = [(p - q) * z, omega(q) - omega(p)]
+    first, second = call.sums(*[np.where(np.isnan(t), 0.0, t) for t in terms])
+    (lost,) = call.sums(masked(~live & (q > 0), q), bounded=True)
+    loss = np.where(lost > 0, np.inf, np.maximum(first + second, 0.0))
+    loss = np.where(np.isnan(top) | (top == -np.inf), np.nan, loss)
+    ignored = call.target < 0 if len(call.target) else np.zeros(call.rows, bool)
+    return p.astype(call.x.dtype), np.where(ignored[:, None], 0.0, loss)
+
+
+def _loss_vjp(call, y, values, gy, gvalues):
+    q = call.other.astype(np.float64) if call.spec["soft"] else call.chosen()
+    dx = (y.astype(np.float64) - q) * gvalues[:, 0:1]
+    ignored = call.target < 0 if len(call.target) else np.zeros(call.rows, bool)
+    return np.where((call.x == -np.inf) | ignored[:, None], 0.0, dx)
+
+
+def _soft_forward(call):
+    """softmax's loss against a distribution: sum q (log sum e - z)."""
+    part = call.statistics(call.x, 1.0, True)
+    values = values_of(part, call.rows)
+    q = call.other.astype(np.float64)
+    log_p = call.log_p(call.x, values[:, 0:1], values[:, 1:2], 1.0)
+    (loss,) = call.sums(masked(q > 0, q * np.where(q > 0, -log_p, 0.0)), bounded=True)
+    return call.none.astype(call.x.dtype), np.concatenate([loss, values[:, :2]], 1)
+
+
+def _soft_vjp(call, y, values, gy, gvalues):
+    p = exponential(call.log_p(call.x, values[:, 1:2], values[:, 2:3], 1.0))
+    return np.where(call.x == -np.inf, 0.0, (p - call.other) * gvalues[:, 0:1])
+
+
+def _pair(call):
+    """log p of both arrays, of scores: maxima, then sums, in one round each."""
+    both = np.ascontiguousarray(np.concatenate([call.x, call.other]))
+    rows = len(both)
+    part = call.group.run(
+        _core.part_of_statistics(1.0, True, np.zeros(0, np.int64), both.astype(np.float64), call.first, call.n), rows
+    )
+    values = values_of(part, rows)
+    log_p = call.log_p(both, values[:, 0:1], values[:, 1:2], 1.0)
+    return log_p[: call.rows], log_p[call.rows :], values
+
+
+def _two_forward(call):
+    if "tolerance" in call.spec:
+        _refuse_unless_distributions(call, p=call.x, q=call.other)
+    a, b, values = _pair(call)
+    nan = np.isnan(values[: call.rows, 0]) | np.isnan(values[call.rows :, 0])
+    nan |= np.isneginf(values[: call.rows, 0]) | np.isneginf(values[call.rows :, 0])
+    clean = [np.where(np.isnan(v), 0.0, v) for v in (a, b)]
+    if call.spec["name"] == "kl_divergence":
+        (result,) = call.sums(terms_of(_core.divergence_terms, *clean), bounded=True)
+        results = [np.maximum(result, 0.0)]
+    else:
+        middle = _middle(*clean)
+        first, second = call.sums(*(terms_of(_core.divergence_terms, one, middle) for one in clean), bounded=True)
+        results = [np.minimum(0.5 * (first + second), math.log(2)), first, second]
+    state = np.concatenate([values[: call.rows, :2], values[call.rows :, :2]], 1)
+    results = [np.where(nan[:, None], np.nan, one) for one in results]
+    return call.none.astype(call.x.dtype), np.concatenate([*results, state], 1)
+
+
+def _middle(a, b):
+    return logarithm(0.5 * (exponential(a) + exponential(b)))
+
+
+def _two_vjp(call, y, values, gy, gvalues):
+    top_a, total_a, top_b, total_b = (values[:, i : i + 1] for i in range(values.shape[1] - 4, values.shape[1]))
+    a, b = call.log_p(call.x, top_a, total_a, 1.0), call.log_p(call.other, top_b, total_b, 1.0)
+    p, q, g = exponential(a), exponential(b), gvalues[:, 0:1]
+    means = np.zeros_like(values) if "tolerance" in call.spec else values  # as in _statistics_vjp
+    with np.errstate(invalid="ignore"):
+        if call.spec["name"] == "kl_divergence":
+            return masked(p > 0, p * (a - b - means[:, 0:1])) * g, (q - p) * g
+        middle = _middle(np.where(np.isnan(a), 0.0, a), np.where(np.isnan(b), 0.0, b))
+        da = masked(p > 0, 0.5 * p * (a - middle - means[:, 1:2]))
+        return da * g, masked(q > 0, 0.5 * q * (b - middle - means[:, 2:3])) * g
+
+
+# forward, vjp, whether y has x's columns, how many numbers a row has
+OPERATIONS = {
+    "map": (_map_forward, _map_vjp),
+    "statistics": (_statistics_forward, _statistics_vjp),
+    "gamma": (_gamma_forward, lambda call, y, v, gy, gv: _gamma_vjp(call, y, v, np.zeros(y.shape), gv[:, 0:1])),
+    "loss": (_loss_forward, _loss_vjp),
+    "soft": (_soft_forward, _soft_vjp),
+    "two": (_two_forward, _two_vjp),
+}
+
+
+def shapes(spec, rows, cols):
+    spec = json.loads(spec)
+    kind = spec["kind"]
+    if kind == "map":
+        return cols, 5 if spec["map"] in SOLVES else 0
+    if kind == "statistics":
+        return cols if spec["writes"] else 0, 6
+    if kind == "two":
+        return 0, 5 if spec["name"] == "kl_divergence" else 7
+    return {"gamma": (cols, 5), "loss": (cols, 1), "soft": (0, 3)}[kind]

@@ -1,0 +1,467 @@
+"""The functions that users call."""
+
+import json
+import math
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from entropic import _core
+from entropic._entropy_control import GammaResult
+from entropic._sampling import STEPS
+from entropic.torch import _token_statistics
+from entropic.torch._arguments import checked_dim, one_dim
+from entropic.torch._descriptions import MAPS, STATUSES
+from entropic.torch.distributed._calls import logarithm
+from entropic.torch.distributed._group import Group, start_counting
+from entropic.torch.distributed._operators import chain_probs, draw, operate, top_indices
+
+
+@torch.compiler.assume_constant_result
+def _spec_of(values):
+    return json.dumps(values)
+
+
+class _Part:
+    """This rank's part as rows of contiguous numbers, and back."""
+
+    def __init__(self, name, x, dim, axis, group, first, n):
+        self.group = _name_of(group)
+        self.given = (-1 if first is None else int(first), -1 if n is None else int(n))
+        self.dim = checked_dim(name, "x", x, one_dim(name, dim, axis))
+        self.dtype, self.x = x.dtype, x
+        self.rows = self.laid(x)
+        self.lead = (*x.shape[: self.dim], *x.shape[self.dim + 1 :])
+
+    def laid(self, x):
+        wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+        moved = wide.movedim(self.dim, -1)
+        return moved.reshape(math.prod(moved.shape[:-1]), moved.shape[-1]).contiguous()
+
+    def back(self, y):
+        moved = (*self.lead, self.x.shape[self.dim])
+        return y.reshape(moved).movedim(-1, self.dim).to(self.dtype)
+
+    def numbers(self, values):
+        return values.reshape(self.lead).to(torch.float64 if self.dtype == torch.float64 else torch.float32)
+
+    def run(self, kind, name, other=None, target=None, rows=None, **spec):
+        spec = _spec_of({"kind": kind, "name": name, **spec})
+        return operate(self.rows, other, target, rows, spec, *self.given, self.group)
+
+    def of_rows(self, name, argument, value):
+        """A parameter that is a tensor, with one value for each row; it may be one number, or have x's shape with 1 for dim or
+        without dim."""
+        value = value.to(torch.float64)
+        if value.dim() == len(self.x.shape):
+            value = value.movedim(self.dim, -1)
+            value = value.squeeze(-1) if value.shape[-1] == 1 else value
+        try:
+            return value.expand(self.lead).reshape(-1)
+        except RuntimeError:
+            raise ValueError(
+                f"{name}: {argument} must broadcast to {self.lead}, one for each row, got {tuple(value.shape)}"
+            ) from None
+
+
+def _name_of(group):
+    if group is None:
+        if not (dist.is_available() and dist.is_initialized()):
+            return ""
+        group = dist.group.WORLD
+    return group if isinstance(group, str) else group.group_name
+
+
+def _part(name, x, dim, axis, group, first, n):
+    """The part; an invalid argument on one rank is an error on all."""
+    try:
+        return _Part(name, x, dim, axis, group, first, n)
+    except Exception as error:
+        if torch.compiler.is_compiling() or (first is not None and n is not None):
+            raise
+        start_counting()
+        Group(name, _name_of(group), name).extent(0, 0, 0, -1, -1, error)
+        raise
+
+
+def _map(name, x, params, dim, axis, group, first, n):
+    part = _part(name, x, dim, axis, group, first, n)
+    names = [param["name"] for param in MAPS[name]["params"]]
+    rows = [part.of_rows(name, *one) for one in zip(names, params, strict=True) if isinstance(one[1], Tensor)]
+    plain = ["rows" if isinstance(value, Tensor) else value for value in params]
+    y, _ = part.run("map", name, rows=torch.stack(rows, 1) if rows else None, map=name, params=plain)
+    return part.back(y)
+
+
+def _tensor_number(name, argument, value, low, high, least):
+    if not value.is_floating_point():
+        raise TypeError(f"{name}: {argument} must be a number or a tensor of floating point, got {value.dtype}")
+    if not torch.compiler.is_compiling():
+        good = (value >= low) & (value <= high) if least else (value > low) & (value <= high)
+        if not bool((good & value.isfinite()).all()):
+            wrong = value[~(good & value.isfinite())].reshape(-1)[0].item()
+            raise ValueError(
+                f"{name}: {argument} must be {'at least' if least else 'above'} {low} and at most {high}, got {wrong!r}"
+            )
+    return value
+
+
+def _number(name, argument, value, low=0.0, high=math.inf, *, least=False, rows=False):
+    """A parameter; where `rows`, also a tensor of one for each row."""
+    if rows and isinstance(value, Tensor):
+        return _tensor_number(name, argument, value, low, high, least)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name}: {argument} must be a number, got {type(value).__name__}")
+    good = low <= value <= high if least else low < value <= high
+    if not good or value == math.inf:
+        raise ValueError(
+            f"{name}: {argument} must be {'at least' if least else 'above'} {low} and at most {high}, got {value!r}"
+        )
+    return float(value)
+
+
+def softmax(x, *, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
+    """As entropic.torch.softmax, of this rank's part of dim. Two rounds."""
+    return _map("softmax", x, [_number("softmax", "temperature", temperature, rows=True)], dim, axis, group, first, n)
+
+
+def sparsemax(x, *, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
+    """As entropic.torch.sparsemax, of this rank's part of dim. Two rounds where no part has more than 64 candidates."""
+    return _map("sparsemax", x, [_number("sparsemax", "temperature", temperature, rows=True)], dim, axis, group, first, n)
+
+
+def entmax(x, *, alpha=1.5, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
+    """As entropic.torch.entmax, of this rank's part of dim; alpha is one number."""
+    params = [_number("entmax", one, value, rows=True) for one, value in (("alpha", alpha), ("temperature", temperature))]
+    return _map("entmax", x, params, dim, axis, group, first, n)
+
+
+def top_k_softmax(x, *, k, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
+    """As entropic.torch.top_k_softmax, of this rank's part of dim. One round."""
+    if isinstance(k, bool) or not isinstance(k, int):
+        raise TypeError(f"top_k_softmax: k must be an integer, got {type(k).__name__}")
+    if k < 1:
+        raise ValueError(f"top_k_softmax: k must be above 0, got {k}")
+    params = [k, _number("top_k_softmax", "temperature", temperature, rows=True)]
+    return _map("top_k_softmax", x, params, dim, axis, group, first, n)
+
+
+def top_p_softmax(x, *, p, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
+    """As entropic.torch.top_p_softmax, of this rank's part of dim. At most seven rounds, for any scores."""
+    params = [
+        _number("top_p_softmax", "p", p, 0, 1),
+        _number("top_p_softmax", "temperature", temperature, rows=True),
+    ]
+    return _map("top_p_softmax", x, params, dim, axis, group, first, n)
+
+
+def min_p_softmax(x, *, p, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
+    """As entropic.torch.min_p_softmax, of this rank's part of dim. Two rounds."""
+    params = [
+        _number("min_p_softmax", "p", p, 0, 1),
+        _number("min_p_softmax", "temperature", temperature, rows=True),
+    ]
+    return _map("min_p_softmax", x, params, dim, axis, group, first, n)
+
+
+def _target_entropy(name, entropy, perplexity, rows=False):
+    if (entropy is None) == (perplexity is None):
+        raise ValueError(f"{name}: give exactly one of entropy and perplexity")
+    if entropy is not None:
+        return _number(name, "entropy", entropy, least=True, rows=rows)
+    perplexity = _number(name, "perplexity", perplexity, 1, least=True, rows=rows)
+    return perplexity.double().log() if isinstance(perplexity, Tensor) else math.log(perplexity)
+
+
+def entropy_normalize(x, *, entropy=None, perplexity=None, dim=None, axis=None, group=None, first=None, n=None):
+    """As entropic.torch.entropy_normalize, of this rank's part of dim. Usually three rounds."""
+    goal = _target_entropy("entropy_normalize", entropy, perplexity, rows=True)
+    return _map("entropy_normalize", x, [goal, None, "scores"], dim, axis, group, first, n)
+
+
+def entropy_clip(x, *, min_entropy=None, max_entropy=None, dim=None, axis=None, group=None, first=None, n=None):
+    """As entropic.torch.entropy_clip, of this rank's part of dim."""
+    low = 0.0 if min_entropy is None else _number("entropy_clip", "min_entropy", min_entropy, least=True, rows=True)
+    high = 1e300 if max_entropy is None else _number("entropy_clip", "max_entropy", max_entropy, least=True, rows=True)
+    if not (isinstance(low, Tensor) or isinstance(high, Tensor)) and low > high:
+        raise ValueError(f"entropy_clip: min_entropy must be at most max_entropy, got {low} and {high}")
+    return _map("entropy_clip", x, [low, high, "scores"], dim, axis, group, first, n)
+
+
+def gamma_for_entropy(
+    x,
+    *,
+    entropy=None,
+    perplexity=None,
+    gamma_range=(0.0, math.inf),
+    max_iterations=100,
+    dim=None,
+    axis=None,
+    group=None,
+    first=None,
+    n=None,
+):
+    """As entropic.torch.gamma_for_entropy: gamma, the entropy and the status of each row, on every rank."""
+    name = "gamma_for_entropy"
+    goal = _target_entropy(name, entropy, perplexity)
+    part = _part(name, x, dim, axis, group, first, n)
+    low, high = map(float, gamma_range)
+    _, values = part.run("gamma", name, entropy=goal, low=low, high=high, iterations=int(max_iterations))
+    status = np.array(STATUSES)[values.detach()[:, 2].to(torch.int64).cpu().numpy()].reshape(part.lead)
+    gamma = values[:, 0].reshape(part.lead)
+    return GammaResult(gamma, values.detach()[:, 1].reshape(part.lead), status)
+
+
+class _Divided(torch.autograd.Function):
+    """Rows of x / T, with the gradient of T summed exactly over all parts."""
+
+    @staticmethod
+    def forward(ctx, x, temperature, name, given, group):
+        ctx.group = Group(name, group, name)
+        ctx.extent = ctx.group.extent(len(x), x.shape[1], x.element_size(), *given)
+        ctx.save_for_backward(x, temperature)
+        return torch.where(x.isinf(), x, x / temperature[:, None]).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, temperature = ctx.saved_tensors
+        wide, t = grad.double(), temperature.double()[:, None]
+        terms = torch.where(x.isinf(), 0, -wide * torch.where(x.isinf(), 0, x) / t**2)
+        (total,) = ctx.group.sums([terms.cpu().numpy()], *ctx.extent)
+        return (wide / t).to(x.dtype), torch.from_numpy(total[:, 0]).to(temperature), None, None, None
+
+
+def _divided(name, x, temperature, dim, axis, group, first, n):
+    """The part, its rows of x / T, and T of each row if it is a tensor."""
+    part = _part(name, x, dim, axis, group, first, n)
+    rows = part.of_rows(name, "temperature", temperature)
+    return part, _Divided.apply(part.rows, rows, name, part.given, part.group), rows
+
+
+def log_softmax(x, *, temperature=1.0, dim=None, axis=None, group=None, first=None, n=None):
+    """As entropic.torch.log_softmax, of this rank's part of dim. Two rounds."""
+    temperature = _number("log_softmax", "temperature", temperature, rows=True)
+    if isinstance(temperature, Tensor):
+        part, scaled, _ = _divided("log_softmax", x, temperature, dim, axis, group, first, n)
+        return part.back(log_softmax(scaled, group=group, first=first, n=n))
+    part = _part("log_softmax", x, dim, axis, group, first, n)
+    y, _ = part.run("statistics", "log_softmax", temperature=temperature, entropy=False, writes=True)
+    return part.back(y)
+
+
+def _statistics(name, x, target, temperature, dim, axis, group, first, n, **more):
+    temperature = _number(name, "temperature", temperature)
+    part = _part(name, x, dim, axis, group, first, n)
+    classes = None if target is None else target.reshape(-1).to(torch.int64).contiguous()
+    _, values = part.run("statistics", name, target=classes, temperature=temperature, entropy=True, writes=False, **more)
+    return part, values
+
+
+def logsumexp(x, *, temperature=1.0, keepdim=False, dim=None, axis=None, group=None, first=None, n=None):
+    """As entropic.torch.logsumexp: the whole row's number, on every rank. Two rounds."""
+    temperature = _number("logsumexp", "temperature", temperature, rows=True)
+    if isinstance(temperature, Tensor):
+        part, scaled, rows = _divided("logsumexp", x, temperature, dim, axis, group, first, n)
+        result = part.numbers(logsumexp(scaled, group=group, first=first, n=n) * rows)
+        return result.unsqueeze(part.dim) if keepdim else result
+    part = _part("logsumexp", x, dim, axis, group, first, n)
+    _, values = part.run("statistics", "logsumexp", temperature=temperature, entropy=False, writes=False)
+    result = part.numbers(values[:, 2])
+    return result.unsqueeze(part.dim) if keepdim else result
+
+
+def _checked_target(name, x, target):
+    """Classes as integers, or a distribution's part of x's shape."""
+    if not isinstance(target, Tensor):
+        raise TypeError(f"{name}: target must be a torch.Tensor, got {type(target).__name__}")
+    return target.is_floating_point()
+
+
+def _class_loss(name, x, target, alpha, ignore_index, dim, axis, group, first, n):
+    soft = _checked_target(name, x, target)
+    part = _part(name, x, dim, axis, group, first, n)
+    classes = other = None
+    if soft:
+        if target.shape != x.shape:
+            raise ValueError(f"{name}: target must have the shape of x, {tuple(x.shape)}, got {tuple(target.shape)}")
+        other = part.laid(target.detach().to(part.rows.dtype))
+    else:
+        if tuple(target.shape) != part.lead:
+            raise ValueError(
+                f"{name}: target must have one class for each row, of shape {part.lead}, got {tuple(target.shape)}"
+            )
+        classes = target.reshape(-1).to(torch.int64)
+        if ignore_index is not None:
+            classes = torch.where(classes == ignore_index, -1, classes).contiguous()
+    if alpha is not None:
+        _, values = part.run("loss", name, other=other, target=classes, alpha=alpha, soft=soft)
+        loss = values[:, 0]
+    elif soft:
+        _, values = part.run("soft", name, other=other)
+        loss = values[:, 0]
+    else:
+        _, values = part.run("statistics", name, target=classes, temperature=1.0, entropy=True, writes=False)
+        loss = torch.where(classes < 0, 0.0, -values[:, 3])
+    return part.numbers(loss)
+
+
+def softmax_loss(x, target, *, ignore_index=None, dim=None, axis=None, group=None, first=None, n=None):
+    """As entropic.torch.softmax_loss: of a class, counted in the whole row, or of this rank's part of a distribution."""
+    return _class_loss("softmax_loss", x, target, None, ignore_index, dim, axis, group, first, n)
+
+
+def sparsemax_loss(x, target, *, ignore_index=None, dim=None, axis=None, group=None, first=None, n=None):
+    """As entropic.torch.sparsemax_loss, of parts."""
+    return _class_loss("sparsemax_loss", x, target, 2.0, ignore_index, dim, axis, group, first, n)
+
+
+def entmax_loss(x, target, *, alpha=1.5, ignore_index=None, dim=None, axis=None, group=None, first=None, n=None):
+    """As entropic.torch.entmax_loss, of parts; alpha is one number."""
+    alpha = _number("entmax_loss", "alpha", alpha)
+    return _class_loss("entmax_loss", x, target, alpha, ignore_index, dim, axis, group, first, n)
+
+
+class _Logarithm(torch.autograd.Function):
+    """log of probabilities in float64; the bits do not depend on an entry's place."""
+
+    @staticmethod
+    def forward(ctx, p):
+        ctx.save_for_backward(p)
+        return torch.from_numpy(logarithm(np.ascontiguousarray(p.detach().cpu().double().numpy()))).to(p.device)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (p,) = ctx.saved_tensors
+        return torch.where(p > 0, grad / p, 0.0).to(p.dtype)
+
+
+def _scores_of(name, x, given):
+    """The scores for softmax, and the tolerance of sums."""
+    if given == "scores":
+        return x, {}
+    if given not in ("probs", "log_probs"):
+        raise ValueError(f"{name}: input must be scores, log_probs or probs, got {given!r}")
+    more = {"tolerance": _core.sum_tolerance[2 if x.dtype == torch.bfloat16 else x.element_size()]}
+    return (_Logarithm.apply(x) if given == "probs" else x), more
+
+
+def entropy(x, *, input="scores", dim=None, axis=None, group=None, first=None, n=None):
+    """As entropic.torch.entropy: the whole row's number, on every rank. Two rounds; input is scores unless said otherwise."""
+    x, more = _scores_of("entropy", x, input)
+    part, values = _statistics("entropy", x, None, 1.0, dim, axis, group, first, n, **more)
+    return part.numbers(values[:, 4])
+
+
+def _divergence(name, p, q, given, dim, axis, group, first, n):
+    (p, more), (q, _) = _scores_of(name, p, given), _scores_of(name, q, given)
+    part = _part(name, p, dim, axis, group, first, n)
+    if q.shape != p.shape:
+        raise ValueError(f"{name}: q must have the shape of p, {tuple(p.shape)}, got {tuple(q.shape)}")
+    _, values = part.run("two", name, other=part.laid(q.to(part.rows.dtype)), **more)
+    return part.numbers(values[:, 0])
+
+
+def kl_divergence(p, q, *, input="scores", dim=None, axis=None, group=None, first=None, n=None):
+    """As entropic.torch.kl_divergence, of parts of both; input is scores unless said otherwise. Three rounds."""
+    return _divergence("kl_divergence", p, q, input, dim, axis, group, first, n)
+
+
+def js_divergence(p, q, *, input="scores", dim=None, axis=None, group=None, first=None, n=None):
+    """As entropic.torch.js_divergence, of parts of both; input is scores unless said otherwise. Three rounds."""
+    return _divergence("js_divergence", p, q, input, dim, axis, group, first, n)
+
+
+def token_statistics(logits, target, *, temperature=1.0, top=0, dim=None, axis=None, group=None, first=None, n=None):
+    """As entropic.torch.token_statistics; tokens and indices are of the whole row. Two rounds, and one for top."""
+    part, values = _statistics("token_statistics", logits, target, temperature, dim, axis, group, first, n)
+    numbers = [part.numbers(values[:, i]) for i in (3, 4, 5)]
+    indices = None
+    if top:
+        found = top_indices(part.rows.detach(), top, *part.given, part.group)
+        indices = found.reshape(*part.lead, top).movedim(-1, part.dim)
+    return _token_statistics.TokenStatistics(numbers[0], numbers[1], numbers[2].detach(), indices)
+
+
+def _streams(name, part, stream):
+    rows = part.rows.shape[0]
+    if isinstance(stream, Tensor):
+        return stream.expand(part.lead).reshape(-1).to(torch.int64).contiguous()
+    return torch.arange(rows, dtype=torch.int64) + stream
+
+
+class Sampler:
+    """entropic.Sampler for rows that are split over ranks: every rank gets the same indices, counted in the whole row.
+
+    The steps are those of entropic.Sampler. Each takes a few rounds; a draw takes one of 16 bytes. The draws are those of one
+    machine, except if rounding decides a truncation.
+    """
+
+    def __init__(self, steps, *, seed=0):
+        self.steps, self.seed = [], int(seed)
+        for step, value in steps:
+            if step not in STEPS:
+                raise ValueError(f"Sampler: a step must be one of {', '.join(STEPS)}, got {step!r}")
+            values = list(value) if isinstance(value, (tuple, list)) else [value]
+            self.steps.append((step, values))
+
+    def _spec(self, draws=1, position=0):
+        return _spec_of({"name": "Sampler", "steps": self.steps, "seed": self.seed, "position": int(position), "draws": draws})
+
+    def probs(self, x, *, dim=None, axis=None, group=None, first=None, n=None):
+        """This rank's part of the distribution that the steps leave."""
+        part = _part("Sampler", x, dim, axis, group, first, n)
+        return part.back(chain_probs(part.rows.detach(), self._spec(), *part.given, part.group))
+
+    def sample(self, x, *, size=None, stream=0, position=0, dim=None, axis=None, group=None, first=None, n=None):
+        """Indices of the whole row, on every rank."""
+        part = _part("Sampler", x, dim, axis, group, first, n)
+        draws = 1 if size is None else int(size)
+        spec = self._spec(draws, position)
+        found = draw(part.rows.detach(), _streams("Sampler", part, stream), spec, *part.given, part.group)
+        return found.reshape(part.lead if size is None else (*part.lead, draws))
+
+
+def sample(
+    x,
+    *,
+    size=None,
+    temperature=1.0,
+    seed,
+    stream=0,
+    position=0,
+    dim=None,
+    axis=None,
+    group=None,
+    first=None,
+    n=None,
+):
+    """As entropic.sample, of this rank's part: indices of the whole row, on every rank. One round of 16 bytes a draw."""
+    steps = [("temperature", _number("sample", "temperature", temperature))]
+    where = {"dim": dim, "axis": axis, "group": group, "first": first, "n": n}
+    return Sampler(steps, seed=seed).sample(x, size=size, stream=stream, position=position, **where)
+
+
+PUBLIC = (
+    Sampler,
+    entmax,
+    entmax_loss,
+    entropy,
+    entropy_clip,
+    entropy_normalize,
+    gamma_for_entropy,
+    js_divergence,
+    kl_divergence,
+    log_softmax,
+    logsumexp,
+    min_p_softmax,
+    sample,
+    softmax,
+    softmax_loss,
+    sparsemax,
+    sparsemax_loss,
+    token_statistics,
+    top_k_softmax,
+    top_p_softmax,
+)

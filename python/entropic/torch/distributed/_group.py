@@ -1,0 +1,174 @@
+"""The processes that have the parts of rows, and the exchanges between them."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
+
+from entropic import _core
+
+# The word that a failed rank sends instead of a maximum; the key of every score is smaller.
+_FAILED = 0x7FFF << 48
+
+# torch 2.13 renamed the function.
+_gather = getattr(functional, "all_gather_single", None) or functional.all_gather_tensor
+
+
+class Traffic(NamedTuple):
+    """The cost of the last call on this process: its rounds, and the bytes that this rank sent in them for each row."""
+
+    rounds: int
+    bytes_per_row: float
+
+
+# Of the last call on this process: rounds, bytes, rows.
+cost = [0, 0, 1]
+# The shapes on which all ranks have agreed: group, rows, n, dtype.
+_agreed: set[tuple[object, ...]] = set()
+
+
+def traffic():
+    """Rounds and bytes of the last call of a function of this module, or of its backward, on this process."""
+    rounds, told, rows = cost
+    return Traffic(rounds, told / max(rows, 1))
+
+
+class Group:
+    """The ranks with one part each, and the extents of the parts."""
+
+    def __init__(self, name, group_name, what):
+        self.what, self.name = what, group_name
+        self.alone = group_name == ""
+        self.group = None if self.alone else dist.distributed_c10d._resolve_process_group(group_name)
+        self.size = 1 if self.alone else self.group.size()
+        self.rank = 0 if self.alone else self.group.rank()
+        self.operation = name
+        # NCCL cannot exchange words in the memory of the host.
+        self.device = "cpu"
+        if not self.alone and "cpu" not in {device.type for device in self.group._device_types}:
+            self.device = next(iter(self.group._device_types)).type
+
+    def join(self, words, join, rows):
+        """The words of all parts, as one array of int64."""
+        cost[0] += 1
+        cost[1] += words.nbytes
+        if self.alone:
+            return words
+        told = torch.from_numpy(words).to(self.device)
+        try:
+            if join == "gather":
+                joined = _gather(told, 0, self.group)
+            else:
+                joined = functional.all_reduce(told, {"maximum": "max", "sum": "sum"}[join], self.group)
+            return functional.wait_tensor(joined).cpu().numpy()
+        except RuntimeError as error:
+            raise RuntimeError(
+                f"entropic.torch.distributed.{self.operation}: rank {self.rank} of {self.size} waited in vain for others in "
+                f"round {cost[0]} ({self.what}); a rank has died, stalls or calls another function: {error}"
+            ) from error
+
+    def objects(self, one):
+        if self.alone:
+            return [one]
+        everyone = [None] * self.size
+        dist.all_gather_object(everyone, one, self.group)
+        return everyone
+
+    def raise_first(self, error):
+        """Raises the exception of the first rank that has one, on every rank."""
+        for rank, told in enumerate(self.objects(None if error is None else (type(error), str(error)))):
+            if told is not None:
+                kind, text = told
+                if kind not in (ValueError, TypeError, IndexError, RuntimeError):
+                    kind = RuntimeError
+                raise kind(text if self.size == 1 else f"{text} (rank {rank})") from error
+        raise RuntimeError(f"{self.operation}: a rank has failed without a message")
+
+    def extent(self, rows, cols, dtype, first, n, error=None):
+        """(first, n), from all ranks unless they are known to agree."""
+        known = (self.name, rows, n, dtype)
+        given = first >= 0 and n >= 0
+        if error is None and given and known in _agreed:
+            return first, n
+        mine = np.array([rows, cols, dtype, 0 if error is None else 1], np.int64)
+        before = list(cost)
+        told = self.join(mine, "gather", 1).reshape(-1, 4)
+        if given:  # done once for all calls of this kind
+            cost[:] = before
+        if told[:, 3].any():
+            self.raise_first(error)
+        if (told[:, 0] != told[0, 0]).any():
+            counts = ", ".join(str(count) for count in told[:, 0])
+            raise ValueError(f"{self.operation}: all ranks must have as many rows, got {counts}")
+        if (told[:, 2] != told[0, 2]).any():
+            raise TypeError(f"{self.operation}: all ranks must have the same dtype")
+        begin, whole = int(told[: self.rank, 1].sum()), int(told[:, 1].sum())
+        wrong = (n >= 0 and n != whole) or (first >= 0 and first != begin)
+        if self.join(np.array([wrong], np.int64), "maximum", 1)[0] if given else wrong:
+            cost[:] = before if given else cost
+            raise ValueError(
+                f"{self.operation}: the parts of all ranks must make the row, this one has {cols} entries behind {begin} "
+                f"of {whole}, got first = {first}, n = {n}"
+            )
+        if given:
+            cost[:] = before
+            _agreed.add(known)
+        return begin, whole
+
+    def run_together(self, parts, rows):
+        """Questions and answers of several parts in the same rounds, for rows with their own parameters."""
+        while True:
+            asked = [part.question() for part in parts]
+            if all(join == "none" for join, _ in asked):
+                return parts
+            for how in ("maximum", "sum", "gather"):
+                told, those = [], [i for i, (join, _) in enumerate(asked) if join == how]
+                for i in those:
+                    told.append(np.zeros(rows[i] * asked[i][1], np.int64))
+                    parts[i].answer(told[-1])
+                if not told:
+                    continue
+                # A round is one exchange for each way of joining.
+                joined = np.ascontiguousarray(self.join(np.concatenate(told), how, 1)).reshape(-1, sum(map(len, told)))
+                if how != "sum" and (joined >= _FAILED).any():
+                    self.raise_first(None)
+                at = 0
+                for i, words in zip(those, told, strict=True):
+                    parts[i].take(np.ascontiguousarray(joined[:, at : at + len(words)]).reshape(-1))
+                    at += len(words)
+
+    def run(self, part, rows, error=None):
+        """Questions and answers until the part has no further question."""
+        asked = part.question()
+        begun = False
+        while asked[0] != "none":
+            join, words = asked
+            told = np.zeros(rows * words, np.int64)
+            part.answer(told)
+            if error is not None and not begun and rows > 0 and words > 0:
+                told[:] = _FAILED
+            joined = np.ascontiguousarray(self.join(told, join, rows)).reshape(-1)
+            if not begun and join != "sum" and joined.size and (joined >= _FAILED).any():
+                self.raise_first(error)
+            begun = True
+            part.take(joined)
+            asked = part.question()
+        return part
+
+    def sums(self, terms, first, n, bounded=False):
+        """The exact sum of each row of each array of terms."""
+        stacked = np.ascontiguousarray(np.concatenate(terms), np.float64)
+        part = self.run(_core.part_of_sum(bounded, stacked, first, n), len(stacked))
+        return values_of(part, len(stacked)).reshape(len(terms), -1, 1)
+
+
+def values_of(part, rows):
+    values = np.zeros((rows, part.value_count()))
+    part.values(values)
+    return values
+
+
+def start_counting():
+    cost[:] = [0, 0, 1]
