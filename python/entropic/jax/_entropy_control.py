@@ -1,0 +1,102 @@
+"""The gamma that gives an entropy, powers of distributions, an estimate of the entropy."""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from entropic.jax._call import array, call, like, normalized, wide
+from entropic.jax._maps import centred, target_slope
+from entropic.jax._parameters import CONTROL, split
+
+
+class GammaResult(NamedTuple):
+    """What gamma_for_entropy gives, one for each row. status: an index into _core.gamma_status_names, 0 is "ok"."""
+
+    gamma: jax.Array
+    entropy: jax.Array
+    status: jax.Array
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _gamma(static, x, rows):
+    outputs = {"gamma": like(x, 1), "reached": like(x, 1), "status": like(x, 1, jnp.int32)}
+    return tuple(call("gamma_for_entropy", static, {"x": x, **rows}, outputs))
+
+
+@_gamma.defjvp
+def _gamma_jvp(static, primals, tangents):
+    (x, rows), (v, slopes) = primals, tangents
+    found = gamma, _, status = _gamma(static, x, rows)
+    values = dict(static) | rows
+    present = x > 0 if values.get("input") == "probs" else jnp.isfinite(x)
+    if values.get("input") == "probs":
+        v, x = jnp.where(present, v / jnp.where(present, x, 1), 0), jnp.log(jnp.where(present, x, 1))
+    still = jnp.where((gamma > 0) & (gamma < jnp.inf), gamma, 0)  # elsewhere there is no gamma and no derivative
+    x, v = jnp.where(present, x, 0), jnp.where(present, v, 0)
+    p = jax.nn.softmax(jnp.where(present, still * x, -jnp.inf), -1)
+    x = x - (p * x).sum(-1, keepdims=True)
+    variance, change = ((p * x * one).sum(-1, keepdims=True) for one in (x, v))
+    moves = (status == 0) & (variance > 0) & (still > 0)
+    target = target_slope(values, slopes, "entropy", "perplexity")
+    right = 0 if target is None else target / jnp.where(moves, still, 1)
+    d_gamma = jnp.where(moves, -(right + still * change) / jnp.where(moves, variance, 1), 0)
+    d_reached = -still * (still * change + d_gamma * variance)
+    undefined = jnp.where(jnp.isnan(gamma), jnp.nan, 0).astype(gamma.dtype) * tangents[0].sum(-1, keepdims=True)
+    return found, (d_gamma + undefined, d_reached + undefined, np.zeros(status.shape, jax.dtypes.float0))
+
+
+def gamma_for_entropy(x, /, *, axis=-1, **parameters):
+    """The gamma at which softmax(gamma x) has an entropy; as entropic.gamma_for_entropy.
+
+    gamma and the entropy reached are differentiable, twice, in x and in a target that is an array. A gamma whose status is not
+    0 has the derivative 0, or NaN where it is "invalid".
+    """
+    name = "gamma_for_entropy"
+    x = wide(array(name, "x", x))
+    axis = normalized(name, axis, x.ndim)
+    x = jnp.moveaxis(x, axis, -1)
+    if "gamma_range" in parameters:
+        parameters["min_gamma"], parameters["max_gamma"] = parameters.pop("gamma_range")
+    static, rows = split(CONTROL[name], parameters, x, axis)
+    return GammaResult(*(one[..., 0] for one in _gamma(static, x, rows)))
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _powered(static, p, rows):
+    return call("power_transform", static, {"p": p, **rows}, {"q": like(p)})[0]
+
+
+@_powered.defjvp
+def _powered_jvp(static, primals, tangents):
+    (p, rows), (v, slopes) = primals, tangents
+    q = _powered(static, p, rows)
+    there = p > 0
+    gamma = rows.get("gamma", dict(static).get("gamma"))
+    change = gamma * jnp.where(there, v / jnp.where(there, p, 1), 0)
+    if "gamma" in slopes:
+        change = change + jnp.where(there, jnp.log(jnp.where(there, p, 1)), 0) * slopes["gamma"]
+    return q, centred(q, change, q)
+
+
+def power_transform(p, /, *, gamma, axis=-1):
+    """A distribution sharpened or flattened, as entropic.power_transform; differentiable in p and gamma."""
+    given = array("power_transform", "p", p)
+    axis = normalized("power_transform", axis, given.ndim)
+    moved = jnp.moveaxis(wide(given), axis, -1)
+    static, rows = split(CONTROL["power_transform"], {"gamma": gamma}, moved, axis)
+    return jnp.moveaxis(_powered(static, moved, rows), -1, axis).astype(given.dtype)
+
+
+def mean_field_entropy(x, /, *, gamma=1.0, axis=-1):
+    """An estimate of softmax(gamma x)'s entropy, as entropic.mean_field_entropy; differentiable in x and gamma."""
+    x = wide(array("mean_field_entropy", "x", x))
+    x = jnp.moveaxis(x, normalized("mean_field_entropy", axis, x.ndim), -1)
+    finite, ties = jnp.isfinite(x), (x == jnp.inf).sum(-1)
+    count = jnp.maximum(finite.sum(-1), 1).astype(x.dtype)
+    most = jnp.where(finite, x, -jnp.inf).max(-1)
+    spread = jnp.where(finite.any(-1), most, 0) - jnp.where(finite, x, 0).sum(-1) / count
+    value = jnp.where(ties > 0, jnp.log(jnp.maximum(ties, 1).astype(x.dtype)), jnp.log(count) - gamma * spread)
+    return jnp.where(jnp.isnan(x).any(-1) | (x == -jnp.inf).all(-1), jnp.nan, value)

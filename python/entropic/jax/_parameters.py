@@ -1,0 +1,62 @@
+"""Parameters of operations: those that are numbers, and those that are arrays with one value for each row."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from entropic import _core
+from entropic.jax._call import wide
+
+MAPS = {one["name"]: one for one in _core.operations()}
+CONTROL = {one["name"]: one for one in _core.control_operations()}
+
+
+def split(info, given, x, axis):
+    """Parameters that are numbers, and those that are arrays, with one value for each row of x; `axis` becomes the last
+    axis."""
+    operation, static, rows = info["name"], [], {}
+    known = {param["name"]: param for param in info["params"]}
+    for name, value in given.items():
+        if name not in known:
+            has = ", ".join(known)
+            raise TypeError(f"{operation}: there is no parameter '{name}'" + (f"; it has {has}" if has else ""))
+        if isinstance(value, np.generic):
+            value = value.item()
+        if not (hasattr(value, "ndim") or isinstance(value, jax.core.Tracer)):
+            if isinstance(value, (tuple, list)) and known[name]["kind"] == "map":
+                value = {"name": value[0], **value[1]}
+            static.append((name, value if not isinstance(value, dict) else Frozen(value)))
+            continue
+        if not known[name]["per_row"]:
+            raise TypeError(f"{operation}: {name} must be one value, got an array of shape {value.shape}")
+        value = jnp.asarray(value, wide(x).dtype)
+        if value.ndim == x.ndim:
+            value = jnp.moveaxis(value, axis, -1)
+        shape = (*x.shape[:-1], 1)
+        try:
+            rows[name] = jnp.broadcast_to(value, shape)
+        except ValueError:
+            raise ValueError(f"{operation}: {name} must broadcast to {shape}, got shape {value.shape}") from None
+    names = {name for name, _ in static} | set(rows)
+    for name, param in known.items():
+        if param["default"] is None and "optional" not in param["kind"] and name not in names:
+            raise TypeError(f"{operation}: {name} is required")
+    if not rows:
+        # Ranges are checked at once, by a call that only checks, and not when the program runs.
+        _check(info, static)
+    return tuple(sorted(static)), rows
+
+
+class Frozen(dict):
+    """A map with its parameters, as part of a key."""
+
+    def __hash__(self):
+        return hash(tuple(self.items()))
+
+
+def _check(info, static):
+    if info["name"] in MAPS and "forward" in info:
+        values = dict(static)
+        ordered = tuple(values.get(param["name"], param["default"]) for param in info["params"])
+        empty = np.empty((0, 1), np.float32)
+        info["forward"](empty, empty.copy(), -1, ordered)

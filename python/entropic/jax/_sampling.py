@@ -1,0 +1,92 @@
+"""Draws, relaxed draws, and chains of steps."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import entropic
+from entropic.jax._call import array, call, like, normalized, wide
+from entropic.jax._maps import centred
+from entropic.jax._parameters import Frozen
+
+
+def _noise(seed, position, stream, x):
+    """Parameters of the noise, and the array of streams where there is one."""
+    static = (("seed", int(seed)), ("position", int(position)))
+    if isinstance(stream, (int, np.integer)):
+        return (*static, ("stream", int(stream))), {}
+    return static, {"stream": jnp.broadcast_to(jnp.asarray(stream), x.shape[:-1])[..., None]}
+
+
+def sample(x, /, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1):
+    """Indices drawn from softmax(x/T), the same as entropic.sample draws. seed, stream and position are integers.
+
+    Row r draws from stream + r. Under ``vmap`` the rows of the batch are numbered as those of one array.
+    """
+    x = jax.lax.stop_gradient(array("sample", "x", x))
+    x = jnp.moveaxis(x, normalized("sample", axis, x.ndim), -1)
+    static, streams = _noise(seed, position, stream, x)
+    static = (*static, ("temperature", temperature))
+    drawn = call("sample", static, {"x": x, **streams}, {"indices": like(x, 1 if size is None else size, jnp.int32)})[0]
+    return drawn[..., 0] if size is None else drawn
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
+def _relaxed(hard, temperature, static, x, streams):
+    given = (*static, ("temperature", temperature), ("hard", hard))
+    return call("gumbel_softmax", given, {"x": x, **streams}, {"y": like(x)})[0]
+
+
+@_relaxed.defjvp
+def _relaxed_jvp(hard, temperature, static, primals, tangents):
+    y = _relaxed(hard, temperature, static, *primals)
+    soft = _relaxed(False, temperature, static, *primals) if hard else y
+    p = wide(soft)
+    return y, centred(p, wide(tangents[0]) / temperature, p).astype(y.dtype)
+
+
+def gumbel_softmax(x, /, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
+    """A relaxed draw, as entropic.gumbel_softmax; where hard, with the derivative of the soft one (straight through)."""
+    x = array("gumbel_softmax", "x", x)
+    axis = normalized("gumbel_softmax", axis, x.ndim)
+    moved = jnp.moveaxis(x, axis, -1)
+    static, streams = _noise(seed, 0, stream, moved)
+    return jnp.moveaxis(_relaxed(bool(hard), float(temperature), static, moved, streams), -1, axis)
+
+
+class Sampler:
+    """A chain of steps, and draws from the distribution that it leaves, as entropic.Sampler: with its bits, on the CPU.
+
+    Under vmap the rows of the batch are counted through, as those of one array.
+    """
+
+    def __init__(self, steps, *, seed=0):
+        checked = entropic.Sampler(steps, seed=seed)
+        self.steps, self.seed = checked.steps, checked.seed
+        names = {"entropy_clip": ("min_entropy", "max_entropy"), "top_k": ("k",)}
+        names |= {name: ("p",) for name in ("top_p", "min_p", "typical_p")}
+        self._parameters = []
+        for name, value in self.steps:
+            values = value if isinstance(value, (tuple, list)) else (value,)
+            given = {key: one for key, one in zip(names.get(name, (name,)), values, strict=True) if one is not None}
+            self._parameters.append(Frozen({"name": name, **given}))
+
+    def probs(self, x, /, *, axis=-1):
+        """The distribution that sample draws from. It has no derivative."""
+        x = jax.lax.stop_gradient(array("Sampler.probs", "x", x))
+        axis = normalized("Sampler.probs", axis, x.ndim)
+        moved = jnp.moveaxis(x, axis, -1)
+        p = call("sampler_probs", (("steps", self._parameters),), {"x": moved}, {"y": like(moved)})[0]
+        return jnp.moveaxis(p, -1, axis)
+
+    def sample(self, x, /, *, size=None, stream=0, position=0, axis=-1):
+        """Indices drawn from probs(x), as the function sample draws them."""
+        x = jax.lax.stop_gradient(array("Sampler.sample", "x", x))
+        x = jnp.moveaxis(x, normalized("Sampler.sample", axis, x.ndim), -1)
+        static, streams = _noise(self.seed, position, stream, x)
+        static = (*static, ("steps", self._parameters))
+        indices = like(x, 1 if size is None else size, jnp.int32)
+        drawn = call("sampler_sample", static, {"x": x, **streams}, {"indices": indices})[0]
+        return drawn[..., 0] if size is None else drawn

@@ -1,0 +1,197 @@
+"""Losses and measures: one number for each row, each table or each entry, with its gradient by the kernel."""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+
+from entropic.jax._call import array, call, like, normalized, wide
+from entropic.jax._maps import mapped
+from entropic.jax._parameters import split
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2, 3))
+def _value(operation, static, names, moved, arrays, rows):
+    given = dict(zip(names, arrays, strict=True))
+    x = arrays[0]
+    return call(operation, static, {**given, **rows}, {"value": like(x, 1, wide(x).dtype)})[0]
+
+
+@_value.defjvp
+def _value_jvp(operation, static, names, moved, primals, tangents):
+    arrays, rows = primals
+    value, slopes, of_rows = _graded(operation, static, names, moved, arrays, rows)
+    change = jnp.zeros_like(value)
+    for (name, _), slope in zip(moved, slopes, strict=True):
+        v = wide(tangents[0][names.index(name)])
+        change += jnp.where(slope != 0, wide(slope) * v, 0).sum(-1, keepdims=True)
+    for name, slope in of_rows.items():
+        change += slope * tangents[1][name]
+    return value, change
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2, 3))
+def _graded(operation, static, names, moved, arrays, rows):
+    """(values, their gradients in arrays, in parameters of rows)."""
+    outputs = {"value": like(arrays[0], 1, wide(arrays[0]).dtype)}
+    outputs |= {slope: like(arrays[names.index(name)]) for name, slope in moved}
+    outputs |= {f"d_{name}": like(row) for name, row in rows.items()}
+    value, *slopes = call(operation, static, {**dict(zip(names, arrays, strict=True)), **rows}, outputs)
+    return value, slopes[: len(moved)], dict(zip(rows, slopes[len(moved) :], strict=True))
+
+
+@_graded.defjvp
+def _graded_jvp(operation, static, names, moved, primals, tangents):
+    arrays, rows = primals
+    if operation not in _TWICE or rows:
+        of = f" where {next(iter(rows))} is an array" if rows else ""
+        raise NotImplementedError(f"entropic.jax: {operation} has no second derivative{of}")
+    found = value, slopes, _ = _graded(operation, static, names, moved, arrays, rows)
+    vs = [wide(tangents[0][names.index(name)]) for name, _ in moved]
+    change = sum(jnp.where(slope != 0, wide(slope) * v, 0) for slope, v in zip(slopes, vs, strict=True))
+    turned = _TWICE[operation](dict(static), dict(zip(names, arrays, strict=True)), slopes, vs)
+    turned = [one.astype(slope.dtype) for one, slope in zip(turned, slopes, strict=True)]
+    return found, (change.sum(-1, keepdims=True).astype(value.dtype), turned, {})
+
+
+# Derivatives of gradients, for second derivatives: of losses whose gradient is a map minus the target, and of measures of
+# probabilities.
+
+
+def _of_map(name, static, arrays, slopes, vs):
+    x = arrays["x"]
+    params = tuple((key, static[key]) for key in ("alpha",) if key in static)
+    turned = jax.jvp(lambda x: mapped(name, params, x, {}), (x,), (vs[0].astype(x.dtype),))[1]
+    return [jnp.where((slopes[0] != 0).any(-1, keepdims=True), turned, 0)]  # ignored rows have no gradient
+
+
+def _of_probabilities(rule):
+    def turned(static, arrays, slopes, vs):
+        if static.get("input", "probs") != "probs" or static.get("normalize"):
+            raise NotImplementedError("entropic.jax: measures have second derivatives in probabilities that are not normalized")
+        given = [wide(arrays[name]) for name in ("p", "q")[: len(vs)]]
+        safe = [jnp.where(x > 0, x, 1) for x in given]
+        unit = math.log(static["base"]) if static.get("base") else 1.0
+        zero = [x == 0 for x in given]
+        return [jnp.where(at, 0, one / unit) for at, one in zip(zero, rule(*safe, *vs), strict=True)]
+
+    return turned
+
+
+def _js_turned(p, q, v, w):
+    m = p + q
+    return 0.5 * (v / p - (v + w) / m), 0.5 * (w / q - (v + w) / m)
+
+
+_TWICE = {
+    "softmax_loss": functools.partial(_of_map, "softmax"),
+    "sparsemax_loss": functools.partial(_of_map, "sparsemax"),
+    "entmax_loss": functools.partial(_of_map, "entmax"),
+    "entropy": _of_probabilities(lambda p, v: (-v / p,)),
+    "cross_entropy": _of_probabilities(lambda p, q, v, w: (-w / q, (p * w / q - v) / q)),
+    "kl_divergence": _of_probabilities(lambda p, q, v, w: (v / p - w / q, (p * w / q - v) / q)),
+    "js_divergence": _of_probabilities(_js_turned),
+}
+
+
+def make_loss(info):
+    name, (first, second) = info["name"], info["arguments"]
+
+    def function(x, target, /, *, axis=-1, ignore_index=None, **parameters):
+        x = array(name, first, x)
+        axis = normalized(name, axis, x.ndim)
+        moved = jnp.moveaxis(x, axis, -1)
+        static, rows = split(info, parameters, moved, axis)
+        if ignore_index is not None:
+            static = (*static, ("ignore_index", int(ignore_index)))
+        target = jnp.asarray(target)
+        if jnp.issubdtype(target.dtype, jnp.integer) and info["target"] in ("class", "class or distribution"):
+            if target.shape != moved.shape[:-1]:
+                raise ValueError(
+                    f"{name}: {second} must have shape {moved.shape[:-1]}, one class for each row, got {target.shape}"
+                )
+            target = target[..., None].astype(jnp.int32 if target.dtype.itemsize < 8 else jnp.int64)
+        else:
+            if target.shape != x.shape:
+                raise ValueError(f"{name}: {second} must have the shape {x.shape} of {first}, got {target.shape}")
+            target = jnp.moveaxis(target.astype(x.dtype), axis, -1)
+        target = jax.lax.stop_gradient(target)
+        return _value(name, static, ("x", "target"), (("x", "dx"),), (moved, target), rows)[..., 0]
+
+    return function
+
+
+def make_measure(info, two):
+    name = info["name"]
+
+    def one(p, /, *, axis=-1, **parameters):
+        p = array(name, "p", p)
+        axis = normalized(name, axis, p.ndim)
+        moved = jnp.moveaxis(p, axis, -1)
+        static, rows = split(info, parameters, moved, axis)
+        return _value(name, static, ("p",), (("p", "dp"),), (moved,), rows)[..., 0]
+
+    def both(p, q, /, *, axis=-1, **parameters):
+        p, q = array(name, "p", p), array(name, "q", q)
+        if q.shape != p.shape:
+            raise ValueError(f"{name}: q must have the shape {p.shape} of p, got {q.shape}")
+        axis = normalized(name, axis, p.ndim)
+        dtype = jnp.promote_types(p.dtype, q.dtype)
+        arrays = jnp.moveaxis(p.astype(dtype), axis, -1), jnp.moveaxis(q.astype(dtype), axis, -1)
+        static, rows = split(info, parameters, arrays[0], axis)
+        return _value(name, static, ("p", "q"), (("p", "dp"), ("q", "dq")), arrays, rows)[..., 0]
+
+    return both if two else one
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _table(operation, static, pxy):
+    value = jax.ShapeDtypeStruct((1, 1), wide(pxy).dtype)
+    return call(operation, static, {"pxy": pxy}, {"value": value}, vmap_method="sequential")[0]
+
+
+@_table.defjvp
+def _table_jvp(operation, static, primals, tangents):
+    (pxy,) = primals
+    outputs = {"value": jax.ShapeDtypeStruct((1, 1), wide(pxy).dtype), "dp": like(pxy)}
+    value, slope = call(operation, static, {"pxy": pxy}, outputs, vmap_method="sequential")
+    return value, jnp.where(slope != 0, wide(slope) * wide(tangents[0]), 0).sum(keepdims=True)
+
+
+def make_entry(info):
+    name = info["name"]
+
+    def function(p, /, **parameters):
+        p = array(name, "p", jnp.atleast_1d(p)) if jnp.ndim(p) == 0 else array(name, "p", p)
+        axis = normalized(name, parameters.pop("axis", -1), p.ndim)
+        moved = jnp.moveaxis(p, axis, -1)
+        static, _ = split(info, parameters, moved, axis)
+        return jnp.moveaxis(_entries(name, static, moved), -1, axis)
+
+    return function
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _entries(operation, static, p):
+    return call(operation, static, {"p": p}, {"value": like(p, None, p.dtype)})[0].astype(wide(p).dtype)
+
+
+@_entries.defjvp
+def _entries_jvp(operation, static, primals, tangents):
+    (p,) = primals
+    value, slope = call(operation, static, {"p": p}, {"value": like(p), "dp": like(p)})
+    return value.astype(wide(p).dtype), wide(slope) * wide(tangents[0])
+
+
+def make_table(info):
+    name = info["name"]
+
+    def function(pxy, /, **parameters):
+        pxy = array(name, "pxy", pxy)
+        if pxy.ndim != 2:
+            raise ValueError(f"{name}: pxy must have two axes, x and y, got shape {pxy.shape}")
+        static, _ = split(info, parameters, pxy, 1)
+        return _table(name, static, pxy)[0, 0]
+
+    return function
