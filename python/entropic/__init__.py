@@ -39,11 +39,8 @@ from entropic._transport import (
     lipschitz_constant,
     optimal_transport,
     sinkhorn,
-    sinkhorn_divergence,
-    wasserstein,
-    wasserstein_1d,
-    wasserstein_histogram,
 )
+from entropic._wasserstein import sinkhorn_divergence, wasserstein, wasserstein_1d, wasserstein_histogram
 from entropic.batch import BatchMap
 from entropic.calibration import (
     ReliabilityBins,

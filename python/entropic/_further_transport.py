@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from entropic import _checks, _core, _transport
+from entropic import _checks, _core, _transport, _wasserstein
 
 
 class SlicedResult(NamedTuple):
@@ -112,7 +112,7 @@ def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed
     3.0
     """
     name = "sliced_wasserstein"
-    arrays, given = _transport.points_of(name, x, y, a, b)
+    arrays, given = _wasserstein.points_of(name, x, y, a, b)
     theta = directions(name, given[0].shape[1], projections, seed)
     return SlicedResult(*(arrays.back(np.array(one), ()) for one in _core.sliced_wasserstein(*given, theta, (order,))))
 

@@ -22,10 +22,10 @@ from entropic._transport import dual_value as dual_value
 from entropic._transport import lipschitz_constant as lipschitz_constant
 from entropic._transport import optimal_transport as optimal_transport
 from entropic._transport import sinkhorn as sinkhorn
-from entropic._transport import sinkhorn_divergence as sinkhorn_divergence
-from entropic._transport import wasserstein as wasserstein
-from entropic._transport import wasserstein_1d as wasserstein_1d
-from entropic._transport import wasserstein_histogram as wasserstein_histogram
+from entropic._wasserstein import sinkhorn_divergence as sinkhorn_divergence
+from entropic._wasserstein import wasserstein as wasserstein
+from entropic._wasserstein import wasserstein_1d as wasserstein_1d
+from entropic._wasserstein import wasserstein_histogram as wasserstein_histogram
 from entropic.batch import BatchMap as BatchMap
 from entropic.calibration import ReliabilityBins as ReliabilityBins
 from entropic.calibration import TemperatureClampedWarning as TemperatureClampedWarning
