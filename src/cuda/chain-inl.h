@@ -9,8 +9,8 @@
 #include "src/maps/cut_softmax-inl.h"
 #include "src/rows/entry-inl.h"
 #include "src/rows/mass_cut-inl.h"
-#include "src/rows/narrow_entropy-inl.h"
 #include "src/sampling/noise-inl.h"
+#include "src/sampling/steps-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
@@ -24,8 +24,8 @@ class Chain {
 
   static size_t Memory(size_t n) {
     return 5 * Arena::room<T>(n) + 2 * (Arena::room<T>(n) + Arena::room<Index>(n)) + Arena::room<T>(MostBlocks(n)) +
-           Arena::room<T>(MassCutScratch(n)) + Arena::room<T>(NarrowRow::Room(n)) + 2 * Arena::room<double>(n) +
-           Arena::room<size_t>(MostBlocks(n) + 1);
+           Arena::room<T>(MassCutScratch(n)) + Arena::room<T>(LargestKScratch(n)) + Arena::room<T>(NarrowRow::Room(n)) +
+           2 * Arena::room<double>(n) + Arena::room<size_t>(MostBlocks(n) + 1);
   }
 
   HWY_INLINE Chain(const T* x, size_t n, Arena memory) : x_(x), n_(n), most_blocks_(MostBlocks(n)) {
@@ -52,7 +52,7 @@ class Chain {
       case cuda::ChainStep::entropy:
         return Normalize(step.first);
       case cuda::ChainStep::entropy_clip: {
-        const double entropy = CurrentEntropy();
+        const double entropy = EntropyAt(x_, n_, max_, temperature_);
         if (entropy < step.first) return Normalize(step.first);
         if (entropy > step.second) return Normalize(step.second);
       }
@@ -67,7 +67,7 @@ class Chain {
   HWY_INLINE void Write(size_t n, T* p) {
     Arena memory = memory_;
     double* const e = memory.take<double>(n_);
-    const double inverse = 1 / Terms(D64(), e);
+    const double inverse = 1 / TermsOf(D64(), x_, n_, max_, temperature_, e);
     if (index_ != nullptr) FillRow(D(), T(0), n, p);
     ForEachVector(D(), n_,
                   [&](size_t i, size_t) HWY_ATTR { p[index_ == nullptr ? i : index_[i]] = static_cast<T>(e[i] * inverse); });
@@ -247,7 +247,7 @@ class Chain {
     if (p == 1) return;
     Arena memory = memory_;
     T *const scratch = memory.take<T>(MassCutScratch(n_)), *const e = memory.take<T>(n_);
-    const double total = Terms(D(), e);
+    const double total = TermsOf(D(), x_, n_, max_, temperature_, e);
     const MassCut<T> found = CutRowByMass(D(), e, n_, total, p, scratch);
     if (found.kept > 0) Keep(LargestOfEqualMass(D(), x_, e, n_, found, scratch));
   }
@@ -258,7 +258,7 @@ class Chain {
     T* const all = memory.take<T>(n_);
     T* const mass[2] = {memory.take<T>(n_), memory.take<T>(n_)};
     T* const distance[2] = {memory.take<T>(n_), memory.take<T>(n_)};
-    const double total = Terms(D(), mass[0]), mean = MeanScore(mass[0]) / total;
+    const double total = TermsOf(D(), x_, n_, max_, temperature_, mass[0]), mean = MeanScoreOf(x_, n_, max_, mass[0]) / total;
     const double center = static_cast<double>(max_) + mean;
     ForEachVector(D(), n_,
                   [&](size_t i, size_t) HWY_ATTR { all[i] = static_cast<T>(fabs(static_cast<double>(x_[i]) - center)); });
@@ -269,28 +269,6 @@ class Chain {
     Keep(-kInfinity<T>,
          [&](size_t i) HWY_ATTR { return (all[i] < within || (all[i] == within && i < end)) && x_[i] > -kInfinity<T>; });
     max_ = RowMax(D(), x_, n_);
-  }
-
-  // e = exp((x - max) / temperature), in T or in float64, and the sum.
-  template <class DX>
-  HWY_INLINE double Terms(DX d, hn::TFromD<DX>* e) const {
-    using X = hn::TFromD<DX>;
-    const ExpScaled<DX> exp(d, temperature_);
-    const X max = static_cast<X>(max_);
-    return Sum(d, n_, [&](size_t i, size_t) HWY_ATTR {
-      const auto ei = exp(d, hn::Set(d, static_cast<X>(x_[i]) - max));
-      hn::StoreU(ei, d, e + i);
-      return ei;
-    });
-  }
-
-  // The sum of e (x - max).
-  HWY_INLINE double MeanScore(const T* e) const {
-    const D64 d;
-    return Sum(d, n_, [&](size_t i, size_t) HWY_ATTR {
-      const double ei = static_cast<double>(e[i]);
-      return hn::Set(d, ei == 0 ? 0 : ei * (static_cast<double>(x_[i]) - static_cast<double>(max_)));
-    });
   }
 
   HWY_INLINE T WithinMass(T* const (&masses)[2], T* const (&distances)[2], double target, size_t* ties) const {
@@ -335,51 +313,22 @@ class Chain {
     }
   }
 
-  HWY_INLINE double CurrentEntropy() const {
-    const D d;
-    const ExpScaled<D> exp(d, temperature_);
-    const T scale = static_cast<T>(1 / temperature_);
-    double sums[2];
-    Sums(d, n_, sums, [&](size_t i, size_t, hn::Vec<D>* terms) HWY_ATTR {
-      const T z = x_[i] - max_;
-      terms[0] = exp(d, hn::Set(d, z));
-      const T e = hn::GetLane(terms[0]);
-      terms[1] = hn::Set(d, e == T(0) ? T(0) : e * (z * scale));
-    });
-    return LogNumber(sums[0]) - sums[1] / sums[0];
-  }
-
   HWY_NOINLINE void Normalize(double entropy) {
-    RowSurvey<T> row;
-    Condensed few = {nullptr, 0, nullptr, 0, 0};
-    Arena memory = memory_;
-    if constexpr (sizeof(T) == 4) {
-      if (n_ >= kLongRow) few = Condense(x_, n_, max_, memory.take<float>(NarrowRow::Room(n_)), &row);
+    const ChainTarget target = TargetOf(x_, n_, max_, entropy, memory_);
+    if (target.kind == ChainTarget::as_it_is) return;
+    if (target.kind == ChainTarget::equal_scores) return Flatten();
+    if (target.kind == ChainTarget::only_largest) return Keep(Cut<T>{max_, n_});
+    if (target.kind == ChainTarget::replaced) {
+      T* const to = packed_[other_];
+      Index* const to_index = packed_index_[other_];
+      ForEachVector(D(), n_, [&](size_t i, size_t) HWY_ATTR {
+        to_index[i] = index_ == nullptr ? static_cast<Index>(i) : index_[i];
+        to[i] = static_cast<T>(LogNumber(target.e[i]));
+      });
+      x_ = to, index_ = to_index, other_ = 1 - other_;
+      max_ = 0;
     }
-    if (few.top_count == 0) row = entropic::HWY_NAMESPACE::Survey(D(), x_, n_, max_);
-    if (row.least == max_) return;
-    if (entropy >= LogNumber(row.finite)) return Flatten();
-    if (entropy <= LogNumber(row.ties)) return Keep(Cut<T>{max_, n_});
-    double gamma = 0;
-    if constexpr (sizeof(T) == 4) gamma = NarrowGamma(row, few, x_, n_, entropy);
-    if (gamma == 0) {
-      if (few.top_count != 0) row = entropic::HWY_NAMESPACE::Survey(D(), x_, n_, max_);
-      double sum;
-      double* const e = memory.take<double>(n_);
-      gamma = FindGammaWide(row, x_, n_, {entropy, entropy}, {}, e, &sum).gamma;
-      if (!(gamma > 0x1p-1000 && gamma < 0x1p1000)) {
-        T* const to = packed_[other_];
-        Index* const to_index = packed_index_[other_];
-        ForEachVector(D(), n_, [&](size_t i, size_t) HWY_ATTR {
-          to_index[i] = index_ == nullptr ? static_cast<Index>(i) : index_[i];
-          to[i] = static_cast<T>(LogNumber(e[i]));
-        });
-        x_ = to, index_ = to_index, other_ = 1 - other_;
-        max_ = 0;
-        gamma = 1;
-      }
-    }
-    temperature_ = 1 / gamma;
+    temperature_ = 1 / target.gamma;
     Rescale();
   }
 

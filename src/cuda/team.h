@@ -131,6 +131,15 @@ struct Team {
   static HWY_INLINE size_t Teams() { return size_t{gridDim.x} / Blocks() * blockDim.y; }
 #endif
 
+  // Adds 1 to a number of the block's, which many threads may do at once.
+  static HWY_INLINE void Increment(unsigned* number) {
+#if defined(__CUDA_ARCH__)
+    atomicAdd(number, 1u);
+#else
+    ++*number;
+#endif
+  }
+
   static HWY_INLINE size_t Size() { return size_t{Threads()} * Blocks(); }
   static HWY_INLINE size_t Rank() { return size_t{BlockRank()} * Threads() + Thread(); }
   static HWY_INLINE bool IsOne() { return Threads() == 1; }

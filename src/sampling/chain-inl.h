@@ -17,9 +17,9 @@
 #include "src/maps/cut_softmax-inl.h"
 #include "src/maps/scores-inl.h"
 #include "src/rows/mass_cut-inl.h"
-#include "src/rows/narrow_entropy-inl.h"
 #include "src/sampling/kernels.h"
 #include "src/sampling/noise-inl.h"
+#include "src/sampling/steps-inl.h"
 #include "src/scratch.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -70,7 +70,7 @@ class Chain {
     if (op.p == 1) return;
     Arena memory = memory_;
     T *const scratch = memory.take<T>(MassCutScratch(n_)), *const e = memory.take<T>(n_);
-    const double total = Terms(D(), e);
+    const double total = TermsOf(D(), x_, n_, max_, temperature_, e);
     const MassCut<T> found = CutRowByMass(D(), e, n_, total, op.p, scratch);
     if (found.kept > 0) Keep(LargestOfEqualMass(D(), x_, e, n_, found, scratch));
   }
@@ -85,11 +85,11 @@ class Chain {
     Arena memory = memory_;
     T *const mass = memory.take<T>(n_ + 16), *const distance = memory.take<T>(n_ + 16);
     T* const all = memory.take<T>(n_);  // distances, for use after the search has packed the other array
-    const double total = Terms(d, mass), mean = MeanScore(mass) / total;
+    const double total = TermsOf(d, x_, n_, max_, temperature_, mass), mean = MeanScoreOf(x_, n_, max_, mass) / total;
     const D64 d64;
     const V64 center = hn::Set(d64, static_cast<double>(max_) + mean);
     ForEachVector(d64, n_, [&](size_t i, size_t count) HWY_ATTR {
-      const V64 away = hn::Abs(hn::Sub(Load(d64, x_ + i, count, T(0)), center));
+      const V64 away = hn::Abs(hn::Sub(LoadIn(d64, x_ + i, count, T(0)), center));
       StoreNarrow(away, d64, count, all + i);
     });
     std::copy(all, all + n_, distance);
@@ -108,7 +108,7 @@ class Chain {
   HWY_INLINE void Apply(const step::Entropy& op) { Normalize(op.entropy); }
 
   HWY_INLINE void Apply(const step::EntropyClip& op) {
-    const double entropy = CurrentEntropy();
+    const double entropy = EntropyAt(x_, n_, max_, temperature_);
     if (entropy < op.min_entropy) {
       Normalize(op.min_entropy);
     } else if (entropy > op.max_entropy) {
@@ -120,7 +120,7 @@ class Chain {
   HWY_INLINE void Write(size_t n, T* p) {
     Arena memory = memory_;
     double* const e = memory.take<double>(n_);
-    const double inverse = 1 / Terms(D64(), e);
+    const double inverse = 1 / TermsOf(D64(), x_, n_, max_, temperature_, e);
     if (index_ == nullptr) {
       for (size_t i = 0; i < n; ++i) p[i] = static_cast<T>(e[i] * inverse);
       return;
@@ -320,34 +320,6 @@ class Chain {
     if (index_ == nullptr) BlockMaxima();
   }
 
-  static HWY_INLINE hn::Vec<D64> Load(D64 d, const float* x, size_t count, float fill) { return LoadWide(d, x, count, fill); }
-  template <class DX, class X>
-  static HWY_INLINE hn::Vec<DX> Load(DX d, const X* x, size_t count, X fill) {
-    return LoadUpTo(d, x, count, fill);
-  }
-
-  // e = exp((x - max) / temperature), in T or in float64, and the sum.
-  template <class DX>
-  HWY_INLINE double Terms(DX d, hn::TFromD<DX>* e) const {
-    const ExpScaled<DX> exp(d, temperature_);
-    const auto max = hn::Set(d, static_cast<hn::TFromD<DX>>(max_));
-    return Sum(d, n_, [&](size_t i, size_t count) HWY_ATTR {
-      const auto ei = exp(d, hn::Sub(Load(d, x_ + i, count, max_), max));
-      StoreUpTo(ei, d, count, e + i);
-      return ei;
-    });
-  }
-
-  // The sum of e (x - max).
-  HWY_INLINE double MeanScore(const T* e) const {
-    const D64 d;
-    const V64 max = hn::Set(d, static_cast<double>(max_));
-    return Sum(d, n_, [&](size_t i, size_t count) HWY_ATTR {
-      const V64 ei = LoadWide(d, e + i, count, T(0));
-      return hn::IfThenZeroElse(hn::Eq(ei, hn::Zero(d)), hn::Mul(ei, hn::Sub(Load(d, x_ + i, count, max_), max)));
-    });
-  }
-
   struct Distance {
     T within;
     size_t ties;  // number of scores needed at that distance, in order
@@ -406,50 +378,21 @@ class Chain {
     return kept;
   }
 
-  HWY_INLINE double CurrentEntropy() const {
-    const D d;
-    const ExpScaled<D> exp(d, temperature_);
-    const auto max = hn::Set(d, max_), scale = hn::Set(d, static_cast<T>(1 / temperature_));
-    double sums[2];
-    Sums(d, n_, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
-      const auto z = hn::Sub(LoadUpTo(d, x_ + i, count, max_), max);
-      terms[0] = exp(d, z);
-      terms[1] = hn::IfThenZeroElse(hn::Eq(terms[0], hn::Zero(d)), hn::Mul(terms[0], hn::Mul(z, scale)));
-    });
-    return LogNumber(sums[0]) - sums[1] / sums[0];
-  }
-
-  // Sets the temperature that gives the entropy, or takes the nearest possible distribution: equal scores, or only the largest.
+  // Sets the temperature that gives the entropy, or takes the nearest possible distribution.
   HWY_NOINLINE void Normalize(double entropy) {
-    RowSurvey<T> row;
-    Condensed few = {nullptr, 0, nullptr, 0, 0};
-    Arena memory = memory_;
-    if constexpr (sizeof(T) == 4) {
-      if (n_ >= kLongRow) few = Condense(x_, n_, max_, memory.take<float>(NarrowRow::Room(n_)), &row);
-    }
-    if (few.top_count == 0) row = entropic::HWY_NAMESPACE::Survey(D(), x_, n_, max_);
-    if (row.least == max_) return;
-    if (entropy >= LogNumber(row.finite)) return Flatten();
-    if (entropy <= LogNumber(row.ties)) return Keep({max_, n_});
-    double gamma = 0;
-    if constexpr (sizeof(T) == 4) gamma = NarrowGamma(row, few, x_, n_, entropy);
-    if (gamma == 0) {
-      if (few.top_count != 0) row = entropic::HWY_NAMESPACE::Survey(D(), x_, n_, max_);
-      double sum;
-      double* const e = memory.take<double>(n_);
-      gamma = FindGammaWide(row, x_, n_, {entropy, entropy}, {}, e, &sum).gamma;
-      // This only happens if differences of scores are not normal numbers, or nearly not; log p then replaces the scores.
-      if (!(gamma > 0x1p-1000 && gamma < 0x1p1000)) {
-        for (size_t i = 0; i < n_; ++i) {
-          packed_index_[i] = index_ == nullptr ? static_cast<Index>(i) : index_[i];
-          packed_[i] = static_cast<T>(LogNumber(e[i]));
-        }
-        max_ = 0;
-        gamma = 1;
-        Pack(n_);
+    const ChainTarget target = TargetOf(x_, n_, max_, entropy, memory_);
+    if (target.kind == ChainTarget::as_it_is) return;
+    if (target.kind == ChainTarget::equal_scores) return Flatten();
+    if (target.kind == ChainTarget::only_largest) return Keep({max_, n_});
+    if (target.kind == ChainTarget::replaced) {
+      for (size_t i = 0; i < n_; ++i) {
+        packed_index_[i] = index_ == nullptr ? static_cast<Index>(i) : index_[i];
+        packed_[i] = static_cast<T>(LogNumber(target.e[i]));
       }
+      max_ = 0;
+      Pack(n_);
     }
-    temperature_ = 1 / gamma;
+    temperature_ = 1 / target.gamma;
     Rescale();
   }
 

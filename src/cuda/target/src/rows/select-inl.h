@@ -107,20 +107,99 @@ HWY_INLINE size_t EndOfFirst(D /*d*/, const T* x, size_t n, T value, size_t coun
   return Team::Fold(end, n, [](size_t a, size_t b) { return a < b ? a : b; });
 }
 
-constexpr size_t LargestKScratch(size_t /*n*/) { return 0; }
+constexpr size_t LargestKScratch(size_t n) { return n <= 64 ? 0 : n; }  // one thread needs none
 
+// The scores whose leading bits are those of the kth largest, and the number of scores above all of them.
+template <class T>
+struct KthBin {
+  T least, end;  // the scores from `least` on and below `end`
+  size_t above, inside;
+};
+
+// Counts scores by their leading bits, which are 2048 bins in the order of numbers. Returns false if fewer than k are finite.
+// For blocks and clusters, whose shared memory holds the counts.
+template <class T>
+HWY_INLINE bool FindKthBin(const T* x, size_t n, size_t k, KthBin<T>& found) {
+  using O = Ordered<T>;
+  using Unsigned = std::make_unsigned_t<typename O::Bits>;
+  constexpr unsigned kShift = 8 * sizeof(T) - 11, kBins = 2048, kEach = kBins / 32;
+  constexpr Unsigned kSign = Unsigned{1} << (8 * sizeof(T) - 1);
+  constexpr T kLowest = std::numeric_limits<T>::lowest(), kHighest = std::numeric_limits<T>::max();
+  static_assert(2 * kBins * sizeof(unsigned) <= Team::kPartialBytes);
+  const auto key_of = [](T value) HWY_ATTR { return static_cast<Unsigned>(O::From(value)) ^ kSign; };
+  unsigned* const own = reinterpret_cast<unsigned*>(Team::Shared().partial);
+  unsigned* const all = own + kBins;
+  for (unsigned bin = Team::Thread(); bin < kBins; bin += Team::Threads()) own[bin] = 0;
+  Team::Barrier();
+  for (size_t i = Team::Rank(); i < n; i += Team::Size()) {
+    if (x[i] >= kLowest) Team::Increment(&own[key_of(x[i]) >> kShift]);
+  }
+  Team::Barrier();
+  for (unsigned bin = Team::Thread(); bin < kBins; bin += Team::Threads()) {
+    unsigned total = 0;
+    for (unsigned block = 0; block < Team::Blocks(); ++block) total += Team::In(block, own)[bin];
+    all[bin] = total;
+  }
+  Team::Barrier();
+  // Every warp searches: each thread has 64 bins, then two of the 64 where the kth largest is. The highest bins come first.
+  const auto search = [&](size_t mine, size_t wanted, size_t* before) HWY_ATTR {
+    size_t up_to = mine;
+    for (unsigned step = 1; step < 32; step *= 2) {
+      const size_t other = Team::FromLane(up_to, (Team::Lane() - step) % 32);
+      up_to += Team::Lane() >= step ? other : 0;
+    }
+    const unsigned reached = Team::Ballot(up_to >= wanted);
+    unsigned lane = 0;
+    while (lane < 32 && (reached >> lane & 1) == 0) ++lane;
+    *before = Team::FromLane(up_to - mine, lane % 32);
+    return lane;
+  };
+  const unsigned lane = Team::Lane();
+  size_t mine = 0, before, more;
+  for (unsigned j = 0; j < kEach; ++j) mine += all[kBins - 1 - (lane * kEach + (j + lane) % kEach)];
+  const unsigned part = search(mine, k, &before);
+  const bool there = part < 32;
+  const unsigned first = kBins - 1 - (part % 32) * kEach - 2 * lane;
+  const unsigned pair = search(size_t{all[first]} + all[first - 1], k - HWY_MIN(before, k), &more) % 32;
+  unsigned bin = kBins - 1 - (part % 32) * kEach - 2 * pair;
+  size_t above = before + more;
+  if (above + all[bin] < k) above += all[bin--];
+  found.above = above, found.inside = all[bin];
+  const auto from = static_cast<typename O::Bits>((Unsigned{bin} << kShift) ^ kSign);
+  const auto to = static_cast<typename O::Bits>(((Unsigned{bin} << kShift) | ((Unsigned{1} << kShift) - 1)) ^ kSign);
+  found.least = from <= O::From(kLowest) ? kLowest : O::To(from);
+  found.end = to >= O::From(kHighest) ? kInfinity<T> : O::To(to + 1);
+  Team::Barrier();
+  return there;
+}
+
+// The k largest: of all finite scores, or of those above a number, `above` of which are certain, packed in `candidates`.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE Cut<T> LargestK(D d, const T* x, size_t n, size_t k, T* /*scratch*/) {
-  constexpr T kLowest = -kInfinity<T>;
-  if (k >= n) return {kLowest, 0};
-  const T least = std::numeric_limits<T>::lowest();
-  if (CountAtLeast(d, x, n, least) < k) return {kLowest, 0};
-  const T kth = KthLargest(d, x, n, k, least, RowMax(d, x, n));
+HWY_INLINE Cut<T> CutAmong(D d, const T* candidates, size_t m, size_t k, T least, T max, const T* x, size_t n) {
+  const T kth = KthLargest(d, candidates, m, k, least, max);
   size_t above = 0, equal = 0;
-  for (size_t i = Team::Rank(); i < n; i += Team::Size()) above += x[i] > kth, equal += x[i] == kth;
+  for (size_t i = Team::Rank(); i < m; i += Team::Size()) above += candidates[i] > kth, equal += candidates[i] == kth;
   const size_t left = k - Team::Sum(above);
   if (Team::Sum(equal) <= left) return {kth, n};
   return {kth, EndOfFirst(d, x, n, kth, left)};
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE Cut<T> LargestK(D d, const T* x, size_t n, size_t k, T* scratch) {
+  constexpr T kLowest = -kInfinity<T>;
+  if (k >= n) return {kLowest, 0};
+  if (!Team::IsOne() && !Team::IsWarp()) {
+    KthBin<T> bin;
+    if (!FindKthBin(x, n, k, bin)) return {kLowest, 0};
+    if (bin.above + bin.inside == k) return {bin.least, n};
+    const size_t m = Team::Pack(
+        n, [&](size_t i) HWY_ATTR { return x[i] >= bin.least && x[i] < bin.end; },
+        [&](size_t place, size_t i) HWY_ATTR { scratch[place] = x[i]; });
+    return CutAmong(d, scratch, m, k - bin.above, bin.least, RowMax(d, scratch, m), x, n);
+  }
+  const T least = std::numeric_limits<T>::lowest();
+  if (CountAtLeast(d, x, n, least) < k) return {kLowest, 0};
+  return CutAmong(d, x, n, k, least, RowMax(d, x, n), x, n);
 }
 
 template <class D, class Chosen, class T = hn::TFromD<D>>

@@ -1,0 +1,99 @@
+// What the chains of the host and of devices calculate of the scores x that are left, n of them with maximum max, at a
+// temperature.
+
+#if defined(ENTROPIC_SAMPLING_STEPS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ENTROPIC_SAMPLING_STEPS_INL_H_
+#undef ENTROPIC_SAMPLING_STEPS_INL_H_
+#else
+#define ENTROPIC_SAMPLING_STEPS_INL_H_
+#endif
+
+#include "src/rows/entropy-inl.h"
+#include "src/rows/narrow_entropy-inl.h"
+#include "src/scratch.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic::inline ENTROPIC_ABI {
+namespace HWY_NAMESPACE {
+
+HWY_INLINE V64 LoadIn(D64 d, const float* x, size_t count, float fill) { return LoadWide(d, x, count, fill); }
+template <class D, class T>
+HWY_INLINE hn::Vec<D> LoadIn(D d, const T* x, size_t count, T fill) {
+  return LoadUpTo(d, x, count, fill);
+}
+
+// e = exp((x - max) / temperature), in the type of the scores or in float64, and the sum.
+template <class D, class T>
+HWY_INLINE double TermsOf(D d, const T* x, size_t n, T max, double temperature, hn::TFromD<D>* e) {
+  const ExpScaled<D> exp(d, temperature);
+  const auto shift = hn::Set(d, static_cast<hn::TFromD<D>>(max));
+  return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto ei = exp(d, hn::Sub(LoadIn(d, x + i, count, max), shift));
+    StoreUpTo(ei, d, count, e + i);
+    return ei;
+  });
+}
+
+// The sum of e (x - max).
+template <class T>
+HWY_INLINE double MeanScoreOf(const T* x, size_t n, T max, const T* e) {
+  const D64 d;
+  const V64 shift = hn::Set(d, static_cast<double>(max));
+  return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const V64 ei = LoadWide(d, e + i, count, T(0));
+    return hn::IfThenZeroElse(hn::Eq(ei, hn::Zero(d)), hn::Mul(ei, hn::Sub(LoadIn(d, x + i, count, max), shift)));
+  });
+}
+
+template <class T>
+HWY_INLINE double EntropyAt(const T* x, size_t n, T max, double temperature) {
+  const RowTag<T> d;
+  const ExpScaled<RowTag<T>> exp(d, temperature);
+  const auto shift = hn::Set(d, max), scale = hn::Set(d, static_cast<T>(1 / temperature));
+  double sums[2];
+  Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<RowTag<T>>* terms) HWY_ATTR {
+    const auto z = hn::Sub(LoadUpTo(d, x + i, count, max), shift);
+    terms[0] = exp(d, z);
+    terms[1] = hn::IfThenZeroElse(hn::Eq(terms[0], hn::Zero(d)), hn::Mul(terms[0], hn::Mul(z, scale)));
+  });
+  return LogNumber(sums[0]) - sums[1] / sums[0];
+}
+
+// What gives the scores an entropy: a factor gamma; or, if differences of scores are not normal numbers, or nearly not, log e
+// in place of the scores. Or the nearest possible distribution: equal scores, or only the largest.
+struct ChainTarget {
+  enum Kind : int { as_it_is, equal_scores, only_largest, scaled, replaced } kind;
+  double gamma = 1;
+  const double* e = nullptr;
+};
+
+// Memory: a row of float64, and NarrowRow::Room(n) numbers of T.
+template <class T>
+HWY_NOINLINE ChainTarget TargetOf(const T* x, size_t n, T max, double entropy, Arena memory) {
+  const RowTag<T> d;
+  RowSurvey<T> row;
+  Condensed few = {nullptr, 0, nullptr, 0, 0};
+  if constexpr (sizeof(T) == 4) {
+    if (n >= kLongRow) few = Condense(x, n, max, memory.take<float>(NarrowRow::Room(n)), &row);
+  }
+  if (few.top_count == 0) row = Survey(d, x, n, max);
+  if (row.least == max) return {ChainTarget::as_it_is};
+  if (entropy >= LogNumber(row.finite)) return {ChainTarget::equal_scores};
+  if (entropy <= LogNumber(row.ties)) return {ChainTarget::only_largest};
+  double gamma = 0;
+  if constexpr (sizeof(T) == 4) gamma = NarrowGamma(row, few, x, n, entropy);
+  double* const e = memory.take<double>(n);
+  if (gamma == 0) {
+    if (few.top_count != 0) row = Survey(d, x, n, max);
+    double sum;
+    gamma = FindGammaWide(row, x, n, {entropy, entropy}, {}, e, &sum).gamma;
+    if (!(gamma > 0x1p-1000 && gamma < 0x1p1000)) return {ChainTarget::replaced, 1, e};
+  }
+  return {ChainTarget::scaled, gamma};
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic::inline ENTROPIC_ABI
+HWY_AFTER_NAMESPACE();
+
+#endif  // ENTROPIC_SAMPLING_STEPS_INL_H_
