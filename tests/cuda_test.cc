@@ -124,6 +124,25 @@ TYPED_TEST(CudaOf, MapsAndTheirGradientsHaveTheBitsOfTheCpu) {
   std::printf("%zu numbers compared\n", compared);
 }
 
+// Quadrature: each point of the line is a walk along the row. 1040 entries are more than one group of factors.
+TYPED_TEST(CudaOf, PerturbMaxHasTheBitsOfTheCpu) {
+  if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";
+  compared = 0;
+  unsigned turn = 0;
+  for (const std::size_t n : {1, 20, 70, 300, 1040}) {
+    if (kIsHalf<TypeParam> && n != 20) continue;  // copies of float rows
+    for (std::size_t noise = 0; noise < std::size(PerturbMax::kNoises); ++noise) {
+      const PerturbMax op = {.noise = PerturbMax::Noise(noise), .scale = turn % 3 == 0 ? 1 : 0.4};
+      const Named named = {"perturb_max with " + std::string(PerturbMax::kNoises[noise]) + " noise", op};
+      if (n < 1000) check_map<TypeParam>(named, n, kByLength, turn % 2 == 0, turn % 3 == 0);
+      if (n > 1) check_map<TypeParam>(named, n, kShapes[1 + turn % 5], turn % 2 == 1, false);
+      ++turn;
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+  std::printf("%zu numbers compared\n", compared);
+}
+
 // A row over several blocks, as for the longest rows; condensed, and cut by a sample.
 TEST(Cuda, LongRowsHaveTheBitsOfTheCpu) {
   if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";
@@ -261,7 +280,6 @@ TEST(Cuda, RefusesWhatTheCpuRefusesAndTooLittleMemory) {
   };
   refused("softmax: temperature must be above 0 and finite, got 0", Softmax{.temperature = 0}, p, memory, {});
   refused("softmax: p must have the shape of x, 2 x 8, got 2 x 7", Softmax{}, narrow, memory, {});
-  refused("perturb_max: must be a map with kernels for devices; this map has none", PerturbMax{}, p, memory, {});
   const std::span<std::byte> all = memory;
   const std::string wanted = std::to_string(all.size()), given = std::to_string(all.size() - 1);
   refused("softmax: memory must have " + wanted + " bytes, as memory_for() says, got " + given, Softmax{}, p,

@@ -1,4 +1,4 @@
-// Maps, losses, measures and draws of rows in a GPU's memory: the library entropic_cuda.
+// Maps, losses, measures, statistics and draws of rows in a GPU's memory: the library entropic_cuda.
 //
 // Arguments, errors and results are those of the function with the same name in maps.h, losses.h, measures.h and
 // entropy_control.h. The results have the same bits as on CPUs with FMA, except where docs/howto/gpu.md says otherwise.
@@ -8,7 +8,6 @@
 //   whose own parameter is out of range becomes NaN, since the host cannot look there.
 // - A call puts its kernel on a stream and returns. It allocates nothing and waits for nothing, so that it may be captured in a
 //   graph. Working memory is the caller's: memory_for() says how much, and what another call may not use at the same time.
-// - PerturbMax has no kernel and is refused.
 #pragma once
 
 #include "entropic/version.h"
@@ -33,9 +32,6 @@ namespace cuda {
 struct Stream {
   void* handle = nullptr;
 };
-
-// Whether a map has kernels for devices.
-ENTROPIC_API bool has_kernels(const Map& map);
 
 // The most bytes that apply and apply_vjp need for a batch of rows x cols of T, aligned to 128.
 template <class T>
@@ -97,6 +93,67 @@ template <class T>
 ENTROPIC_API void measure(const Divergence& op, MatrixView<const T> p, MatrixView<const std::type_identity_t<T>> q,
                           std::span<double> value, MatrixView<std::type_identity_t<T>> dp,
                           MatrixView<std::type_identity_t<T>> dq, std::span<std::byte> memory, Stream stream = {});
+
+// Statistics of a token from its logits, as entropic.torch.token_statistics calculates them.
+struct TokenStatistics {
+  double temperature = 1;
+
+  static constexpr Description kDescription = {
+      .name = "token_statistics",
+      .summary = "Log-probability of a token, entropy and largest probability of its distribution, from one reading.",
+      .formula = "p = softmax(x/T): log p_target, -sum p log p, max p",
+      .gradient = "of log p_target: (onehot - p)/T; of the entropy H: -p (log p + H)/T",
+      .source = "see entropy",
+  };
+  static constexpr auto kParams = std::tuple{Param<TokenStatistics>{.name = "temperature",
+                                                                    .meaning = "T, divides the scores",
+                                                                    .member = &TokenStatistics::temperature,
+                                                                    .above = 0,
+                                                                    .per_row = true}};
+};
+
+// The type of the statistics of rows of T.
+template <class T>
+using StatisticsOf = std::conditional_t<kIsHalf<T>, float, T>;
+
+// Bytes that token_statistics needs to find `top` indices, and token_statistics_vjp, for which top is 0.
+template <class T>
+ENTROPIC_API std::size_t memory_for(const TokenStatistics& options, std::size_t rows, std::size_t cols, std::size_t top);
+
+// statistics, rows x 4: log p of the target, the entropy in nats, the largest probability, the largest logit. top, rows x k or
+// without data: the indices of the k largest logits in falling order, of equal ones the lowest first; NaN counts as +inf, and
+// the work grows with k^2. A row is NaN if its target is no index, or if it has a NaN or no logit above -inf.
+template <class T>
+ENTROPIC_API void token_statistics(const TokenStatistics& options, MatrixView<const T> x, std::span<const std::int64_t> target,
+                                   MatrixView<StatisticsOf<T>> statistics, MatrixView<std::int64_t> top,
+                                   std::span<std::byte> memory, Stream stream = {}, std::span<const PerRow> per_row = {});
+// g, rows x 4: gradients in the statistics, of which the first two are read.
+template <class T>
+ENTROPIC_API void token_statistics_vjp(const TokenStatistics& options, MatrixView<const T> x,
+                                       std::span<const std::int64_t> target, MatrixView<const StatisticsOf<T>> statistics,
+                                       MatrixView<const StatisticsOf<T>> g, MatrixView<std::type_identity_t<T>> dx,
+                                       std::span<std::byte> memory, Stream stream = {}, std::span<const PerRow> per_row = {},
+                                       std::span<const ParamGradient> gradients = {});
+
+// What the searches of fit_temperature and fit_target_entropy ask of each row of labelled scores. Four numbers of float64 for
+// each row, NaN if its label is no class:
+//   calibration_facts      the largest score, or NaN if there is one; how many scores equal it; how many are above -inf; z of
+//   the
+//                          label, where z are the scores minus the largest
+//   temperature_slopes     at beta = 1/T the first two derivatives of -log softmax(beta x)_label in beta; |E z| + |z of the
+//   label| target_entropy_losses  -log of the label's probability in entropy_normalize(x, entropy), and its slope in the
+//   entropy
+// Scores are at most finite. Sums are in the order of the library's rows, in which the host's search does not add: results
+// differ from its own by rounding errors of float64.
+template <class T>
+ENTROPIC_API void calibration_facts(MatrixView<const T> x, std::span<const std::int64_t> labels, MatrixView<double> found,
+                                    std::span<std::byte> memory, Stream stream = {});
+template <class T>
+ENTROPIC_API void temperature_slopes(double beta, MatrixView<const T> x, std::span<const std::int64_t> labels,
+                                     MatrixView<double> found, std::span<std::byte> memory, Stream stream = {});
+template <class T>
+ENTROPIC_API void target_entropy_losses(double entropy, MatrixView<const T> x, std::span<const std::int64_t> labels,
+                                        MatrixView<double> found, std::span<std::byte> memory, Stream stream = {});
 
 // The noise of a call, as entropic::Noise; `streams` are on the device. If `seed_at` or `position_at` points to a number on the
 // device, that number replaces seed or position, so that a replayed graph can draw anew.

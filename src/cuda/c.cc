@@ -53,12 +53,12 @@ class Arguments {
     return *found;
   }
 
-  // Rows of T; none if the array was left out.
+  // Rows of T; none if the array was left out. Their type is that of the call, if it is not given.
   template <class T>
-  MatrixView<T> matrix(std::string_view name, bool required = true) {
+  MatrixView<T> matrix(std::string_view name, bool required = true, std::int32_t type = 0) {
     const entropic_array* const found = required ? &at(name) : find(name);
     if (found == nullptr) return {};
-    check_type(*found, type_);
+    check_type(*found, type == 0 ? type_ : type);
     const std::size_t stride = found->row_stride == 0 ? found->cols : static_cast<std::size_t>(found->row_stride);
     return {static_cast<T*>(found->data), found->rows, found->cols, stride};
   }
@@ -74,28 +74,38 @@ class Arguments {
   template <class Family>
   Family make(const OperationInfo& info) {
     const std::vector<ParamValue> typical = typical_values(info);
-    for (std::size_t i = 0; i < info.params.size(); ++i) add_per_row(info.params[i], typical[i], true);
+    for (std::size_t i = 0; i < info.params.size(); ++i)
+      add_per_row(info.params[i].name, info.params[i].per_row, typical[i], true);
     return entropic::make<Family>(info.name, given_);
   }
   // Adds the parameters of the loss's map, if it has one.
   void add_of_map(const Map& map) {
     const OperationInfo& info = *find_operation(family_info<Map>(), description_of(map).name);
-    for (const ParamInfo& param : info.params) add_per_row(param, {}, false);
+    for (const ParamInfo& param : info.params) add_per_row(param.name, param.per_row, {}, false);
   }
   std::span<const PerRow> per_row() const { return per_row_; }
   std::span<const ParamGradient> gradients() const { return gradients_; }
 
-  // A parameter that does not belong to the operation itself.
+  // A parameter that does not belong to an operation of the registry.
   std::optional<std::int64_t> whole(std::string_view name) {
-    for (std::size_t i = 0; i < given_.size(); ++i) {
-      if (given_[i].name != name) continue;
-      const auto* const number = std::get_if<std::int64_t>(&given_[i].value);
-      if (number == nullptr) fail("{}: {} must be an integer", operation_, name);
-      const std::int64_t found = *number;
-      given_.erase(given_.begin() + static_cast<std::ptrdiff_t>(i));
-      return found;
-    }
-    return {};
+    const std::optional<ParamValue> value = taken(name);
+    if (!value) return {};
+    if (const auto* const number = std::get_if<std::int64_t>(&*value)) return *number;
+    fail("{}: {} must be an integer", operation_, name);
+  }
+  std::optional<double> number(std::string_view name) {
+    const std::optional<ParamValue> value = taken(name);
+    if (!value) return {};
+    if (const auto* const number = std::get_if<double>(&*value)) return *number;
+    if (const auto* const number = std::get_if<std::int64_t>(&*value)) return static_cast<double>(*number);
+    fail("{}: {} must be a number", operation_, name);
+  }
+  template <class Op>
+  void add_per_row_of() {
+    for_each_param<Op>([&](const auto& param) {
+      if constexpr (requires { Op{}.*param.member + 1.0; }) add_per_row(param.name, param.per_row, {}, false);
+    });
+    if (!given_.empty()) fail("{}: there is no parameter '{}'", operation_, given_[0].name);
   }
   DeviceNoise noise() {
     DeviceNoise noise;
@@ -117,6 +127,7 @@ class Arguments {
   }
 
   void set_type(std::int32_t type) { type_ = type; }
+  std::int32_t type() const { return type_; }
   void check_all_used() const {
     for (std::size_t i = 0; i < arrays_.size(); ++i) {
       if (!used_[i]) fail("{}: there is no array '{}'", operation_, arrays_[i].name);
@@ -127,16 +138,26 @@ class Arguments {
   void check_type(const entropic_array& array, std::int32_t type) const {
     if (array.type != type) fail("{}: type of {} must be {}, got {}", operation_, array.name, type, array.type);
   }
-  void add_per_row(const ParamInfo& param, const ParamValue& typical, bool beside) {
-    if (!param.per_row) return;
-    const entropic_array* const found = find(param.name);
-    if (found != nullptr) {
-      per_row_.push_back({param.name, column<const double>(*found, ENTROPIC_FLOAT64)});
-      if (beside) given_.push_back({param.name, typical});
+  // Removes a parameter from those given.
+  std::optional<ParamValue> taken(std::string_view name) {
+    for (std::size_t i = 0; i < given_.size(); ++i) {
+      if (given_[i].name != name) continue;
+      ParamValue value = std::move(given_[i].value);
+      given_.erase(given_.begin() + static_cast<std::ptrdiff_t>(i));
+      return value;
     }
-    names_.push_back("d_" + std::string(param.name));
+    return {};
+  }
+  void add_per_row(std::string_view name, bool per_row, const ParamValue& typical, bool beside) {
+    if (!per_row) return;
+    const entropic_array* const found = find(name);
+    if (found != nullptr) {
+      per_row_.push_back({name, column<const double>(*found, ENTROPIC_FLOAT64)});
+      if (beside) given_.push_back({name, typical});
+    }
+    names_.push_back("d_" + std::string(name));
     const entropic_array* const slope = find(names_.back());
-    if (slope != nullptr) gradients_.push_back({param.name, column<double>(*slope, ENTROPIC_FLOAT64)});
+    if (slope != nullptr) gradients_.push_back({name, column<double>(*slope, ENTROPIC_FLOAT64)});
   }
 
   std::string operation_;
@@ -173,8 +194,31 @@ const OperationInfo* info_of(std::string_view name) {
 }
 
 template <class T>
+void run_token_statistics(Arguments& given, bool vjp, std::span<std::byte> memory, Stream stream) {
+  using W = StatisticsOf<T>;
+  const std::int32_t type = kIsHalf<T> ? ENTROPIC_FLOAT32 : given.type();
+  TokenStatistics options;
+  options.temperature = given.number("temperature").value_or(1);
+  const std::int64_t wanted = given.whole("top").value_or(0);
+  given.add_per_row_of<TokenStatistics>();
+  const auto x = given.matrix<const T>("x");
+  const auto target = given.column<const std::int64_t>(given.at("target"), ENTROPIC_INT64);
+  if (vjp) {
+    const auto statistics = given.matrix<const W>("statistics", true, type), g = given.matrix<const W>("grad", true, type);
+    return token_statistics_vjp<T>(options, x, target, statistics, g, given.matrix<T>("dx"), memory, stream, given.per_row(),
+                                   given.gradients());
+  }
+  const auto top = given.matrix<std::int64_t>("top", false, ENTROPIC_INT64);
+  if (static_cast<std::int64_t>(top.cols) != wanted) {
+    fail("{}: top must have as many columns as the parameter top says, {}, got {}", given.operation(), wanted, top.cols);
+  }
+  token_statistics<T>(options, x, target, given.matrix<W>("statistics", true, type), top, memory, stream, given.per_row());
+}
+
+template <class T>
 void run_typed(Arguments& given, bool vjp, std::span<std::byte> memory, Stream stream) {
   const std::string_view name = given.operation();
+  if (name == TokenStatistics::kDescription.name) return run_token_statistics<T>(given, vjp, memory, stream);
   if (const OperationInfo* const info = info_of<Map>(name)) {
     const Map map = given.make<Map>(*info);
     if (vjp) {
@@ -225,6 +269,30 @@ void run_typed(Arguments& given, bool vjp, std::span<std::byte> memory, Stream s
     const Divergence op = given.make<Divergence>(*info);
     return measure<T>(op, given.matrix<const T>("p"), given.matrix<const T>("q"), given.value(), given.matrix<T>("dp", false),
                       given.matrix<T>("dq", false), memory, stream);
+  }
+  if (name == GammaForEntropy::kDescription.name) {
+    if constexpr (kIsHalf<T>) {
+      fail("{}: type must be float32 or float64", name);
+    } else {
+      const auto op = std::get<GammaForEntropy>(given.make<EntropyControl>(*info_of<EntropyControl>(name)));
+      const auto status = given.column<std::int32_t>(given.at("status"), ENTROPIC_INT32);
+      return gamma_for_entropy<T>(op, given.matrix<const T>("x"), given.column<double>(given.at("gamma"), ENTROPIC_FLOAT64),
+                                  given.column<double>(given.at("reached"), ENTROPIC_FLOAT64), status, memory, stream,
+                                  given.per_row());
+    }
+  }
+  if (name == "calibration_facts" || name == "temperature_slopes" || name == "target_entropy_losses") {
+    const auto x = given.matrix<const T>("x");
+    const auto labels = given.column<const std::int64_t>(given.at("labels"), ENTROPIC_INT64);
+    const auto found = given.matrix<double>("found", true, ENTROPIC_FLOAT64);
+    const auto at = [&](std::string_view parameter) {
+      const std::optional<double> number = given.number(parameter);
+      if (!number) fail("{}: {} is required", name, parameter);
+      return *number;
+    };
+    if (name == "temperature_slopes") return temperature_slopes<T>(at("beta"), x, labels, found, memory, stream);
+    if (name == "target_entropy_losses") return target_entropy_losses<T>(at("entropy"), x, labels, found, memory, stream);
+    return calibration_facts<T>(x, labels, found, memory, stream);
   }
   const DeviceNoise noise = given.noise();
   if (name == "sampler_probs") {
@@ -319,6 +387,13 @@ size_t entropic_cuda_memory(const char* operation, const char* parameters, size_
         bytes = cuda::memory_for<T>(op, rows, cols);
       } else if (const OperationInfo* const map = cuda::info_of<Map>(operation)) {
         bytes = cuda::memory_for<T>(make<Map>(*map, typical_values(*map)), rows, cols);
+      } else if (operation == cuda::TokenStatistics::kDescription.name) {
+        std::int64_t top = 0;
+        for (const Argument& one : parse_parameters(operation, parameters == nullptr ? "{}" : parameters)) {
+          if (const auto* const number = std::get_if<std::int64_t>(&one.value); number != nullptr && one.name == "top")
+            top = *number;
+        }
+        bytes = cuda::memory_for<T>(cuda::TokenStatistics{}, rows, cols, static_cast<std::size_t>(top));
       } else {
         bytes = cuda::memory_for<T>(rows, cols);
       }

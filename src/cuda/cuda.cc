@@ -16,9 +16,6 @@ namespace entropic::inline ENTROPIC_ABI {
 namespace cuda {
 namespace {
 
-template <class Op>
-inline constexpr bool kHasKernels = !std::is_same_v<Op, PerturbMax>;
-
 template <class T>
 Rows rows_of(const MatrixView<T>& a) {
   using Number = std::remove_const_t<T>;
@@ -91,30 +88,12 @@ Call<Op> call_of(const Op& op, const In& x, std::span<std::byte> memory, std::sp
   return call;
 }
 
-// Calls call(op) for the map's operation, if it has kernels.
-template <class F>
-void with_kernels(const Map& map, F&& call) {
-  std::visit(
-      [&]<class Op>(const Op& op) {
-        if constexpr (kHasKernels<Op>) {
-          call(op);
-        } else {
-          fail("{}: must be a map with kernels for devices; this map has none", Op::kDescription.name);
-        }
-      },
-      map);
-}
-
 }  // namespace
-
-bool has_kernels(const Map& map) {
-  return std::visit([]<class Op>(const Op&) { return kHasKernels<Op>; }, map);
-}
 
 template <class T>
 std::size_t memory_for(const Map& map, std::size_t rows, std::size_t cols) {
   std::size_t bytes = 0;
-  with_kernels(map, [&]<class Op>(const Op&) { bytes = Kernels<Op, Working<T>>::memory(rows, cols); });
+  std::visit([&]<class Op>(const Op&) { bytes = Kernels<Op, Working<T>>::memory(rows, cols); }, map);
   return bytes;
 }
 
@@ -123,7 +102,8 @@ std::size_t memory_for(std::size_t rows, std::size_t cols) {
   using W = Working<T>;
   // The last one is for gumbel_softmax, whose noisy scores come before it.
   return std::max({Kernels<LogSoftmax, W>::memory(rows, cols), MeasureKernels<Entropy, W>::memory(rows, cols),
-                   SamplingKernels<W>::memory(rows, cols), Kernels<Softmax, W>::memory(rows, cols)}) +
+                   SamplingKernels<W>::memory(rows, cols), Kernels<Softmax, W>::memory(rows, cols),
+                   CalibrationKernels<T>::memory(rows, cols)}) +
          room_of_rows<W>(rows, cols);
 }
 
@@ -131,11 +111,13 @@ template <class T>
 void apply(const Map& map, MatrixView<const std::type_identity_t<T>> x, MatrixView<T> p, std::span<std::byte> memory,
            Stream stream, std::span<const PerRow> per_row) {
   check_map(description_of(map).name, x, "p", p);
-  with_kernels(map, [&]<class Op>(const Op& op) {
-    Call<Op> call = call_of<T>(op, x, memory, per_row);
-    call.out = rows_of(p);
-    Kernels<Op, Working<T>>::map(call, stream);
-  });
+  std::visit(
+      [&]<class Op>(const Op& op) {
+        Call<Op> call = call_of<T>(op, x, memory, per_row);
+        call.out = rows_of(p);
+        Kernels<Op, Working<T>>::map(call, stream);
+      },
+      map);
 }
 
 template <class T>
@@ -148,12 +130,14 @@ void apply_vjp(const Map& map, MatrixView<const std::type_identity_t<T>> x, Matr
   check_shape(name, "g", g, "x", x.rows, x.cols);
   check_overlap(name, "dx", dx, "p", p);
   check_overlap(name, "dx", dx, "g", g);
-  with_kernels(map, [&]<class Op>(const Op& op) {
-    Call<Op> call = call_of<T>(op, x, memory, per_row);
-    call.slopes = places_of<Op, double>(gradients, x.rows);
-    call.in[1] = rows_of(p), call.in[2] = rows_of(g), call.out = rows_of(dx);
-    Kernels<Op, Working<T>>::vjp(call, stream);
-  });
+  std::visit(
+      [&]<class Op>(const Op& op) {
+        Call<Op> call = call_of<T>(op, x, memory, per_row);
+        call.slopes = places_of<Op, double>(gradients, x.rows);
+        call.in[1] = rows_of(p), call.in[2] = rows_of(g), call.out = rows_of(dx);
+        Kernels<Op, Working<T>>::vjp(call, stream);
+      },
+      map);
 }
 
 template <class T>
@@ -347,7 +331,7 @@ void run_from_map(const Op& loss, const LossArguments<T>& given) {
     call.per_row = places_of<EntmaxLoss, const double>(given.per_row, rows);
     call.slopes = places_of<EntmaxLoss, double>(given.gradients, rows);
   }
-  with_kernels(map_of(loss), [&]<class M>(const M& map) {
+  const auto run = [&]<class M>(const M& map) {
     Call<M> of_map = {map, rows, cols, {}, {}};
     of_map.per_row = places_of<M, const double>(given.per_row, rows);
     of_map.in[0] = call.in[0], of_map.out = call.in[2], of_map.memory = memory;
@@ -362,7 +346,8 @@ void run_from_map(const Op& loss, const LossArguments<T>& given) {
     static_assert(ForParams<M, double>::kCount <= std::size(decltype(call.of_map){}));
     for (std::size_t k = 0; k < ForParams<M, double>::kCount; ++k) call.of_map[k] = of_map.slopes.of[k];
     MappedLossKernels<W>::run(call, FromMap::settle, given.stream);
-  });
+  };
+  std::visit(run, Map(map_of(loss)));
 }
 
 template <class T>
@@ -688,6 +673,131 @@ ENTROPIC_CUDA_SAMPLING(bfloat16);
 #undef ENTROPIC_CUDA_SAMPLING
 template void gumbel_noise(MatrixView<float>, DeviceNoise, std::span<std::byte>, Stream);
 template void gumbel_noise(MatrixView<double>, DeviceNoise, std::span<std::byte>, Stream);
+
+namespace {
+
+template <class T>
+TokenCall token_call(const TokenStatistics& options, const MatrixView<const T>& x, std::span<const std::int64_t> target,
+                     std::span<std::byte> memory, std::span<const PerRow> per_row, std::size_t top) {
+  constexpr std::string_view kName = TokenStatistics::kDescription.name;
+  check_common(options, per_row);
+  check_layout(kName, "x", x);
+  check_size(kName, "target", target.size(), x.rows);
+  if (x.cols == 0 && x.rows > 0) fail("{}: x must have at least one column, got {} x 0", kName, x.rows);
+  if (x.cols > 0xffffffff) fail("{}: x must have fewer than 2^32 columns, got {}", kName, x.cols);
+  if (top > x.cols) fail("{}: top must have at most one column for each of {} tokens, got {}", kName, x.cols, top);
+  check_memory(kName, memory, memory_for<T>(options, x.rows, x.cols, top));
+  TokenCall call = {{options, x.rows, x.cols, {}, {}}};
+  call.per_row = places_of<TokenStatistics, const double>(per_row, x.rows);
+  call.in[0] = rows_of(x);
+  call.memory = reinterpret_cast<std::uint8_t*>(memory.data());
+  call.target = target.data();
+  return call;
+}
+
+}  // namespace
+
+template <class T>
+std::size_t memory_for(const TokenStatistics& /*options*/, std::size_t rows, std::size_t cols, std::size_t top) {
+  return TokenKernels<T>::memory(rows, cols, top);
+}
+
+template <class T>
+void token_statistics(const TokenStatistics& options, MatrixView<const T> x, std::span<const std::int64_t> target,
+                      MatrixView<StatisticsOf<T>> statistics, MatrixView<std::int64_t> top, std::span<std::byte> memory,
+                      Stream stream, std::span<const PerRow> per_row) {
+  constexpr std::string_view kName = TokenStatistics::kDescription.name;
+  check_shape(kName, "statistics", statistics, "four numbers for each row of x", x.rows, std::size_t{4});
+  if (top.data == nullptr) top = {};
+  if (top.data != nullptr) check_shape(kName, "top", top, "some columns and x's rows", x.rows, top.cols);
+  TokenCall call = token_call<T>(options, x, target, memory, per_row, top.cols);
+  call.out = rows_of(statistics);
+  call.top = top.data, call.top_stride = top.row_stride, call.tops = top.cols;
+  TokenKernels<T>::map(call, stream);
+}
+
+template <class T>
+void token_statistics_vjp(const TokenStatistics& options, MatrixView<const T> x, std::span<const std::int64_t> target,
+                          MatrixView<const StatisticsOf<T>> statistics, MatrixView<const StatisticsOf<T>> g,
+                          MatrixView<std::type_identity_t<T>> dx, std::span<std::byte> memory, Stream stream,
+                          std::span<const PerRow> per_row, std::span<const ParamGradient> gradients) {
+  constexpr std::string_view kName = TokenStatistics::kDescription.name;
+  check_shape(kName, "statistics", statistics, "four numbers for each row of x", x.rows, std::size_t{4});
+  check_shape(kName, "g", g, "four numbers for each row of x", x.rows, std::size_t{4});
+  check_shape(kName, "dx", dx, "x", x.rows, x.cols);
+  check_overlap(kName, "dx", dx, "x", x);
+  TokenCall call = token_call<T>(options, x, target, memory, per_row, 0);
+  call.slopes = places_of<TokenStatistics, double>(gradients, x.rows);
+  call.in[1] = rows_of(statistics), call.in[2] = rows_of(g), call.out = rows_of(dx);
+  TokenKernels<T>::vjp(call, stream);
+}
+
+#define ENTROPIC_CUDA_TOKENS(T)                                                                                           \
+  template std::size_t memory_for<T>(const TokenStatistics&, std::size_t, std::size_t, std::size_t);                      \
+  template void token_statistics(const TokenStatistics&, MatrixView<const T>, std::span<const std::int64_t>,              \
+                                 MatrixView<StatisticsOf<T>>, MatrixView<std::int64_t>, std::span<std::byte>, Stream,     \
+                                 std::span<const PerRow>);                                                                \
+  template void token_statistics_vjp(const TokenStatistics&, MatrixView<const T>, std::span<const std::int64_t>,          \
+                                     MatrixView<const StatisticsOf<T>>, MatrixView<const StatisticsOf<T>>, MatrixView<T>, \
+                                     std::span<std::byte>, Stream, std::span<const PerRow>, std::span<const ParamGradient>)
+ENTROPIC_CUDA_TOKENS(float);
+ENTROPIC_CUDA_TOKENS(double);
+ENTROPIC_CUDA_TOKENS(float16);
+ENTROPIC_CUDA_TOKENS(bfloat16);
+#undef ENTROPIC_CUDA_TOKENS
+
+namespace {
+
+template <class T>
+void ask_rows(std::string_view name, CalibrationCall::Asked asked, double at, MatrixView<const T> x,
+              std::span<const std::int64_t> labels, MatrixView<double> found, std::span<std::byte> memory, Stream stream) {
+  check_layout(name, "x", x);
+  check_size(name, "labels", labels.size(), x.rows);
+  check_shape(name, "found", found, "four numbers for each row of x", x.rows, std::size_t{4});
+  if (found.rows > 1 && found.row_stride != 4) fail("{}: found must have no gaps between rows", name);
+  if (x.cols == 0 && x.rows > 0) fail("{}: x must have at least one column, got {} x 0", name, x.rows);
+  check_memory(name, memory, CalibrationKernels<T>::memory(x.rows, x.cols));
+  CalibrationCall call = {{GammaForEntropy{.entropy = 1}, x.rows, x.cols, {}, {}}};
+  call.in[0] = rows_of(x);
+  call.memory = reinterpret_cast<std::uint8_t*>(memory.data());
+  call.asked = asked, call.at = at, call.labels = labels.data(), call.found = found.data;
+  CalibrationKernels<T>::run(call, stream);
+}
+
+}  // namespace
+
+template <class T>
+void calibration_facts(MatrixView<const T> x, std::span<const std::int64_t> labels, MatrixView<double> found,
+                       std::span<std::byte> memory, Stream stream) {
+  ask_rows("calibration_facts", CalibrationCall::facts, 1, x, labels, found, memory, stream);
+}
+
+template <class T>
+void temperature_slopes(double beta, MatrixView<const T> x, std::span<const std::int64_t> labels, MatrixView<double> found,
+                        std::span<std::byte> memory, Stream stream) {
+  if (!(beta > 0 && std::isfinite(beta))) fail("temperature_slopes: beta must be above 0 and finite, got {}", beta);
+  ask_rows("temperature_slopes", CalibrationCall::slopes, beta, x, labels, found, memory, stream);
+}
+
+template <class T>
+void target_entropy_losses(double entropy, MatrixView<const T> x, std::span<const std::int64_t> labels,
+                           MatrixView<double> found, std::span<std::byte> memory, Stream stream) {
+  check_params(GammaForEntropy{.entropy = entropy});
+  ask_rows("target_entropy_losses", CalibrationCall::loss, entropy, x, labels, found, memory, stream);
+}
+
+#define ENTROPIC_CUDA_CALIBRATION(T)                                                                                  \
+  template void calibration_facts(MatrixView<const T>, std::span<const std::int64_t>, MatrixView<double>,             \
+                                  std::span<std::byte>, Stream);                                                      \
+  template void temperature_slopes(double, MatrixView<const T>, std::span<const std::int64_t>, MatrixView<double>,    \
+                                   std::span<std::byte>, Stream);                                                     \
+  template void target_entropy_losses(double, MatrixView<const T>, std::span<const std::int64_t>, MatrixView<double>, \
+                                      std::span<std::byte>, Stream)
+ENTROPIC_CUDA_CALIBRATION(float);
+ENTROPIC_CUDA_CALIBRATION(double);
+ENTROPIC_CUDA_CALIBRATION(float16);
+ENTROPIC_CUDA_CALIBRATION(bfloat16);
+#undef ENTROPIC_CUDA_CALIBRATION
 
 }  // namespace cuda
 }  // namespace entropic::inline ENTROPIC_ABI

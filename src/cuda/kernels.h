@@ -49,6 +49,32 @@ struct SamplingKernels {
   static void add_noise(SampleCall call, Stream stream);
 };
 
+// token_statistics. in: x; for gradients also the statistics and their gradients, rows of 4 numbers of Working<S>.
+struct TokenCall : Call<TokenStatistics> {
+  const std::int64_t* target = nullptr;
+  std::int64_t* top = nullptr;
+  std::size_t top_stride = 0, tops = 0;
+};
+template <class S>
+struct TokenKernels {
+  static std::size_t memory(std::size_t rows, std::size_t n, std::size_t top);
+  static void map(TokenCall call, Stream stream);
+  static void vjp(TokenCall call, Stream stream);
+};
+
+// What calibration asks of each row, which gets four numbers: see cuda.h.
+struct CalibrationCall : Call<GammaForEntropy> {
+  enum Asked : int { facts, slopes, loss } asked = facts;
+  const std::int64_t* labels = nullptr;
+  double at = 1;
+  double* found = nullptr;
+};
+template <class S>
+struct CalibrationKernels {
+  static std::size_t memory(std::size_t rows, std::size_t n);
+  static void run(CalibrationCall call, Stream stream);
+};
+
 // Throws std::runtime_error, with the runtime's message, for a failed launch.
 void check_launch(int error);
 

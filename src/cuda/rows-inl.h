@@ -39,6 +39,36 @@ HWY_INLINE bool AtRow(Op& op, const cuda::ForParams<Op, const double>& per_row, 
   (std::make_index_sequence<cuda::ForParams<Op, double>::kCount>());
 }
 
+// The entries of a row in the type of the computation, one at a time, without a copy of the row. A device converts float16 by
+// one instruction; except for NaN's payload it has the bits of the host's conversion.
+template <class S>
+class EntriesOf {
+ public:
+  using T = Working<S>;
+  HWY_INLINE EntriesOf(const cuda::Rows& rows, size_t r) : entries_(static_cast<S*>(rows.data) + r * rows.stride) {}
+  HWY_INLINE T operator()(size_t i) const {
+#ifdef __CUDA_ARCH__
+    if constexpr (std::is_same_v<S, float16>) {
+      float wide;
+      asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(entries_[i].bits));
+      return wide;
+    } else
+#endif
+      return static_cast<T>(entries_[i]);
+  }
+  HWY_INLINE void Put(size_t i, T value) const {
+#ifdef __CUDA_ARCH__
+    if constexpr (std::is_same_v<S, float16>) {
+      asm("cvt.rn.f16.f32 %0, %1;" : "=h"(entries_[i].bits) : "f"(value));
+    } else
+#endif
+      entries_[i] = static_cast<S>(value);
+  }
+
+ private:
+  S* entries_;
+};
+
 // Row r in the type of the computation: in place, or a copy.
 template <class T>
 HWY_INLINE const T* ReadRow(const cuda::Rows& rows, size_t r, size_t n, Arena& memory) {

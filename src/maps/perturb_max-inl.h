@@ -25,6 +25,7 @@
 #include "src/maps/softmax-inl.h"
 #include "src/rows/gauss_legendre.h"
 #include "src/rows/normal-inl.h"
+#include "src/rows/products-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
@@ -66,7 +67,7 @@ struct Nodes {
   size_t count = 0;  // a multiple of 4
   double at[kMost], weight[kMost], cdf[kMost];
 
-  void Add(double where, double times) {
+  HWY_INLINE void Add(double where, double times) {
     at[count] = where;
     weight[count++] = times;
   }
@@ -102,33 +103,19 @@ HWY_INLINE Accuracy AccuracyOf(bool gradient) {
   return {1e-12, 27.631021115928547, 2, 0.3, gradient, merged, 1001};
 }
 
-// The products over the row of F at each node, 16 virtual lanes in the order of reduce-inl.h.
+// The products over the row of F at each node.
 template <class Noise>
 HWY_INLINE void CdfOfMaximum(const Noise& noise, const double* keys, size_t n, Nodes& nodes) {
   const D64 d;
-  constexpr size_t N = hn::MaxLanes(D64()), kVectors = 16 / N;
   for (size_t q = 0; q < nodes.count; q += 4) {
-    V64 folded[4][kVectors];
-    const V64 at0 = hn::Set(d, nodes.at[q]), at1 = hn::Set(d, nodes.at[q + 1]), at2 = hn::Set(d, nodes.at[q + 2]),
-              at3 = hn::Set(d, nodes.at[q + 3]);
-    for (size_t v = 0; v < kVectors; ++v) {
-      V64 p0 = hn::Set(d, 1.0), p1 = p0, p2 = p0, p3 = p0;
-      for (size_t i = v * N; i < n; i += 16) {
-        const V64 key = hn::Load(d, keys + i);
-        p0 = hn::Mul(p0, noise.Cdf(key, at0));
-        p1 = hn::Mul(p1, noise.Cdf(key, at1));
-        p2 = hn::Mul(p2, noise.Cdf(key, at2));
-        p3 = hn::Mul(p3, noise.Cdf(key, at3));
-      }
-      folded[0][v] = p0, folded[1][v] = p1, folded[2][v] = p2, folded[3][v] = p3;
-    }
-    const auto times = [](auto a, auto b) HWY_ATTR { return hn::Mul(a, b); };
-    for (size_t k = 0; k < 4; ++k) {
-      for (size_t half = kVectors / 2; half > 0; half /= 2) {
-        for (size_t v = 0; v < half; ++v) folded[k][v] = times(folded[k][v], folded[k][v + half]);
-      }
-      nodes.cdf[q + k] = FoldLanes(d, folded[k][0], times);
-    }
+    const V64 at[4] = {hn::Set(d, nodes.at[q]), hn::Set(d, nodes.at[q + 1]), hn::Set(d, nodes.at[q + 2]),
+                       hn::Set(d, nodes.at[q + 3])};
+    double products[4];
+    FourProducts(n, products, [&](size_t i, V64* factors) HWY_ATTR {
+      const V64 key = hn::Load(d, keys + i);
+      for (size_t k = 0; k < 4; ++k) factors[k] = noise.Cdf(key, at[k]);
+    });
+    for (size_t k = 0; k < 4; ++k) nodes.cdf[q + k] = products[k];
   }
 }
 
@@ -138,14 +125,14 @@ HWY_INLINE void AddHazards(const Noise& noise, const double* keys, size_t n, con
   const D64 d;
   double factor[Nodes::kMost];
   for (size_t q = 0; q < nodes.count; ++q) factor[q] = nodes.weight[q] * nodes.cdf[q];
-  for (size_t i = 0; i < n; i += hn::Lanes(d)) {
+  ForEachVector(d, n, [&](size_t i, size_t /*count*/) HWY_ATTR {
     const V64 key = hn::Load(d, keys + i);
     V64 sum = hn::Load(d, mass + i);
     for (size_t q = 0; q < nodes.count; ++q) {
       sum = hn::MulAdd(noise.Hazard(key, hn::Set(d, nodes.at[q])), hn::Set(d, factor[q]), sum);
     }
     hn::Store(sum, d, mass + i);
-  }
+  });
 }
 
 // dx_j += sum over the nodes of weight e^G h_j (g_j R - S). Returns the nodes' part of the sum of p: weight e^G R.
@@ -166,7 +153,7 @@ HWY_INLINE double AddGradients(const Noise& noise, const double* keys, const dou
     constant[q] = weight * sums[1];
     mass += times_g[q];
   }
-  for (size_t i = 0; i < n; i += hn::Lanes(d)) {
+  ForEachVector(d, n, [&](size_t i, size_t /*count*/) HWY_ATTR {
     const V64 key = hn::Load(d, keys + i), gi = hn::Load(d, g + i);
     V64 sum = hn::Load(d, dx + i);
     for (size_t q = 0; q < nodes.count; ++q) {
@@ -174,7 +161,7 @@ HWY_INLINE double AddGradients(const Noise& noise, const double* keys, const dou
       sum = hn::MulAdd(noise.Hazard(key, hn::Set(d, nodes.at[q])), slope, sum);
     }
     hn::Store(sum, d, dx + i);
-  }
+  });
   return mass;
 }
 
@@ -357,10 +344,10 @@ struct LaplaceNoise : ExponentialTail {
   static HWY_INLINE double LargestBelow(const double* keys, size_t n, double bound) {
     const D64 d;
     V64 best = hn::Zero(d);
-    for (size_t i = 0; i < n; i += hn::Lanes(d)) {
+    ForEachVector(d, n, [&](size_t i, size_t /*count*/) HWY_ATTR {
       const V64 key = hn::Load(d, keys + i);
       best = hn::Max(best, hn::IfThenElseZero(hn::Lt(key, hn::Set(d, bound)), key));
-    }
+    });
     return MaxLane(d, best);
   }
 };
@@ -439,14 +426,15 @@ struct UniformNoise {
     const D64 d;
     size_t up_to = 0, between = 0;
     V64 next = hn::Set(d, 2.0);
-    for (size_t i = 0; i < n; i += hn::Lanes(d)) {
+    ForEachVector(d, n, [&](size_t i, size_t /*count*/) HWY_ATTR {
       const V64 key = hn::Load(d, keys + i);
       const auto reached = hn::Le(key, hn::Set(d, begin));
       up_to += hn::CountTrue(d, reached);
       between += hn::CountTrue(d, hn::Lt(key, hn::Set(d, end)));
       next = hn::Min(next, hn::IfThenElse(reached, next, key));
-    }
+    });
     const double least = MinLane(d, next);
+    up_to = TotalCount(up_to), between = TotalCount(between);
     return {static_cast<double>(up_to), between > up_to ? static_cast<double>(between - up_to) : 0, least};
   }
 
@@ -584,15 +572,18 @@ template <class Noise, class T>
 HWY_INLINE bool Keys(const Noise& noise, double scale, const T* x, size_t n, T max, double* keys) {
   const D64 d;
   const double half = scale > 1 ? 0.5 : 1, divisor = scale * half, shift = static_cast<double>(max) * half;
-  bool nan = false;
-  for (size_t i = 0; i < n; ++i) {
-    nan |= x[i] != x[i];
-    keys[i] = (static_cast<double>(x[i]) * half - shift) / divisor;
-  }
-  size_t padded = n;
-  while (padded % 16 != 0) keys[padded++] = -kInfinity<double>;
-  for (size_t i = 0; i < padded; i += hn::Lanes(d)) hn::Store(noise.Key(hn::Load(d, keys + i)), d, keys + i);
-  return !nan;
+  size_t nan = 0;
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    const V64 xi = LoadWide(d, x + i, count, T(0));
+    nan += hn::CountTrue(d, hn::IsNaN(xi));
+    const V64 z = hn::Div(hn::Sub(hn::Mul(xi, hn::Set(d, half)), hn::Set(d, shift)), hn::Set(d, divisor));
+    StoreUpTo(z, d, count, keys + i);
+  });
+  const size_t padded = PaddedTo16(n);
+  FillRow(d, -kInfinity<double>, padded - n, keys + n);
+  ForEachVector(d, padded,
+                [&](size_t i, size_t /*count*/) HWY_ATTR { hn::Store(noise.Key(hn::Load(d, keys + i)), d, keys + i); });
+  return TotalCount(nan) == 0;
 }
 
 // For noises that have nothing to fit.
@@ -614,33 +605,40 @@ HWY_NOINLINE void PerturbRow(Noise noise, double scale, const T* x, size_t n, T 
                         [&](const Nodes& nodes) HWY_ATTR { AddHazards(noise, keys, padded, nodes, mass); });
   const D64 d;
   const double sum = Sum(d, padded, [&](size_t i, size_t /*count*/) HWY_ATTR { return hn::Load(d, mass + i); });
-  for (size_t i = 0; i < n; ++i) p[i] = static_cast<T>(mass[i] / sum);
+  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    StoreNarrow(hn::Div(LoadUpTo(d, mass + i, count, 0.0), hn::Set(d, sum)), d, count, p + i);
+  });
 }
 
 // g is taken relative to its mean under p: this does not change the gradient, and a large common part of g cannot swamp it.
 template <class Noise, class T>
 HWY_NOINLINE void PerturbVjpRow(Noise noise, double scale, const T* x, const T* p, const T* g, size_t n, T* dx, Arena memory) {
   const RowTag<T> d;
+  const D64 d64;
   const size_t padded = PaddedTo16(n);
   double* const keys = memory.take<double>(padded);
   double* const slopes = memory.take<double>(padded);
   double* const gradient = memory.take<double>(padded);
   const T max = RowMax(d, x, n);
-  bool nan = !IsFinite(max) || !Keys(noise, scale, x, n, max, keys);
-  for (size_t i = 0; i < n; ++i) nan |= p[i] != p[i];
-  if (nan) return FillRow(d, kNaN<T>, n, dx);
+  if (!IsFinite(max) || !Keys(noise, scale, x, n, max, keys) || FindNonFinite(p, n).nan) return FillRow(d, kNaN<T>, n, dx);
   const Accuracy accuracy = AccuracyOf<T>(true);
   Fit(noise, keys, padded, accuracy, slopes, gradient);
   const double mean = DotWithDistribution(d, p, g, n);
-  for (size_t i = 0; i < padded; ++i) {
-    slopes[i] = i < n && p[i] != 0 ? static_cast<double>(g[i]) - mean : 0;
-    gradient[i] = 0;
-  }
+  FillRow(d64, 0.0, padded, gradient);
+  FillRow(d64, 0.0, padded, slopes);
+  ForEachVector(d64, n, [&](size_t i, size_t count) HWY_ATTR {
+    const V64 pi = LoadWide(d64, p + i, count, T(0)), gi = LoadWide(d64, g + i, count, T(0));
+    StoreUpTo(hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d64)), hn::Sub(gi, hn::Set(d64, mean))), d64, count, slopes + i);
+  });
   double sum = 0;
   noise.ForEachInterval(keys, padded, accuracy, [&](const Nodes& nodes) HWY_ATTR {
     sum += AddGradients(noise, keys, slopes, padded, nodes, gradient);
   });
-  for (size_t i = 0; i < n; ++i) dx[i] = p[i] == 0 ? T(0) : static_cast<T>(gradient[i] / sum / scale);
+  ForEachVector(d64, n, [&](size_t i, size_t count) HWY_ATTR {
+    const V64 pi = LoadWide(d64, p + i, count, T(0)), slope = LoadUpTo(d64, gradient + i, count, 0.0);
+    const V64 di = hn::Div(hn::Div(slope, hn::Set(d64, sum)), hn::Set(d64, scale));
+    StoreNarrow(hn::IfThenZeroElse(hn::Eq(pi, hn::Zero(d64)), di), d64, count, dx + i);
+  });
 }
 
 // Calls visit(noise) with the type of the named noise. Gumbel noise has no type, because the largest of scores with it has

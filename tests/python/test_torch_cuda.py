@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 import entropic  # noqa: E402
 import entropic.torch as et  # noqa: E402
 from entropic.torch import _descriptions, _eager, _losses, _maps, _measures  # noqa: E402
+from entropic.torch import backends
 from entropic.torch.backends import cpu, cuda, reference  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -80,7 +81,7 @@ class NoNumbers(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("name", [name for name in _descriptions.MAPS if name != "perturb_max"])
+@pytest.mark.parametrize("name", _descriptions.MAPS)
 def test_maps_have_the_cpus_bits(name, table):
     one = _descriptions.MAPS[name]
     for k, dtype in enumerate(TYPES):
@@ -137,6 +138,50 @@ def test_measures_have_the_cpus_bits(name, table):
                 with NoNumbers():
                     got = table[name](*x, *arguments)
                 expect_same(got, cpu.IMPLEMENTATIONS[name](*x, *arguments))
+
+
+@pytest.mark.parametrize("temperatures", [False, True])
+def test_token_statistics_are_nearly_the_cpus(temperatures, table):
+    """The host adds in torch's order, so that last digits differ."""
+    place = backends.PLACES["CPU"]
+    for dtype in TYPES:
+        for dim in (2, 1):
+            x = scores(dtype)
+            target = torch.arange(12).reshape(3, 4) % 20 if dim == 2 else torch.arange(60).reshape(3, 20) % 4
+            rows = torch.full([*x.shape[:dim], 1, *x.shape[dim + 1 :]], 0.7, dtype=torch.float64) if temperatures else None
+            eps = torch.finfo(torch.float64 if dtype is torch.float64 else torch.float32).eps
+            with NoNumbers():
+                got, top = table["token_statistics"](x, target, rows, 0.8, 3, dim)
+            want, same = place["token_statistics"](x, target, rows, 0.8, 3, dim)
+            torch.testing.assert_close(got, want, rtol=40 * eps, atol=40 * eps)
+            values = x.gather(dim, top.movedim(-1, dim)), x.gather(dim, same.movedim(-1, dim))
+            assert torch.equal(*values)
+            grad = scores(got.dtype, got.shape, seed=3)
+            with NoNumbers():
+                dx, slopes = table["token_statistics_vjp"](x, target, rows, got, grad, 0.8, 3, dim)
+            dx_want, slopes_want = place["token_statistics_vjp"](x, target, rows, want, grad, 0.8, 3, dim)
+            near = torch.finfo(dtype).eps if dtype in (torch.float16, torch.bfloat16) else 40 * eps
+            torch.testing.assert_close(dx, dx_want, rtol=near, atol=200 * eps)
+            torch.testing.assert_close(slopes, slopes_want, rtol=1000 * eps, atol=1000 * eps)
+
+
+@pytest.mark.parametrize("input", ["scores", "log_probs", "probs"])
+def test_gamma_for_entropy_has_the_cpus_bits(input, table):
+    for dtype in TYPES:
+        x = scores(dtype)
+        if input != "scores":
+            x = torch.log_softmax(x.double(), -1).to(dtype)
+        given = x.double().exp().to(dtype) if input == "probs" else x
+        targets = torch.linspace(0, 3.2, 12, dtype=torch.float64).reshape(3, 4, 1)
+        for rows in (None, targets):
+            arguments = (rows, None, None if rows is not None else 1.1, None, (0.0, float("inf")), 100, input)
+            with NoNumbers():
+                got = table["gamma_for_entropy"](given, *arguments)
+            want = cpu.IMPLEMENTATIONS["gamma_for_entropy"](given, *arguments)
+            if input == "probs":  # torch's logarithm is not the library's
+                torch.testing.assert_close(got[:2], want[:2], rtol=1e-4, atol=1e-6)
+            else:
+                expect_same(got, want)
 
 
 @pytest.mark.parametrize("name", ["gumbel_noise", "gumbel_hard"])
@@ -204,8 +249,8 @@ def test_torch_is_given_the_kernels_where_the_library_is_found():
     environment = os.environ | {cuda.VARIABLE: LIBRARY}
     done = subprocess.run([sys.executable, "-c", program], text=True, capture_output=True, env=environment, check=True)
     names = json.loads(done.stdout)
-    assert {"softmax", "entmax_vjp", "entropy_normalize", "softmax_loss", "kl_divergence", "gumbel_noise"} <= set(names)
-    assert not {"perturb_max", "sinkhorn"} & set(names)
+    assert {"softmax", "entmax_vjp", "entropy_normalize", "softmax_loss", "kl_divergence", "token_statistics", "token_statistics_vjp", "gumbel_noise", "perturb_max", "gamma_for_entropy"} <= set(names)
+    assert "sinkhorn" not in names
 
 
 def test_what_is_measured_covers_the_operators():

@@ -66,6 +66,9 @@ def test_infinities():
     assert found.logprob[2].item() == pytest.approx(math.log(0.5)) and found.entropy[2].item() == pytest.approx(math.log(2))
     (dx,) = torch.autograd.grad(found.entropy.nan_to_num().sum(), x)
     assert dx[0].isfinite().all() and dx[0, 1] == 0 and dx[4].isfinite().all() and (dx[2] == 0).all()
+    alone = x[2:3].detach().requires_grad_()  # a part of rows that have no NaN
+    (dx,) = torch.autograd.grad(et.token_statistics(alone, target[2:3]).entropy.sum(), alone)
+    assert (dx == 0).all()
     whole = et.token_statistics(x[4:], target[4:])
     for got, want in zip(found, whole, strict=False):
         torch.testing.assert_close(got[4:] if got is not None else None, want)
@@ -98,9 +101,9 @@ def test_transforms_and_compilers():
     rows = torch.full((4, 1), 0.8, dtype=torch.float64)
     operator = _token_statistics._OPERATOR
     for given in (None, rows.clone().requires_grad_()):
-        torch.library.opcheck(operator.op, (x, target, given, 0.8, 1))
-    composed = reference.IMPLEMENTATIONS["token_statistics"](x.detach(), target, None, 0.8, 1)
-    torch.testing.assert_close(composed, operator.op(x.detach(), target, None, 0.8, 1))
+        torch.library.opcheck(operator.op, (x, target, given, 0.8, 2, 1))
+    composed = reference.IMPLEMENTATIONS["token_statistics"](x.detach(), target, None, 0.8, 2, 1)
+    torch.testing.assert_close(composed, operator.op(x.detach(), target, None, 0.8, 2, 1))
     batched = torch.func.vmap(lambda x, t: et.token_statistics(x, t).entropy)(x, target)
     torch.testing.assert_close(batched, et.token_statistics(x, target).entropy)
     tangent = torch.func.jvp(lambda x: et.token_statistics(x, target).logprob, (x,), (torch.ones_like(x),))[1]

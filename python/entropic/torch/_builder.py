@@ -143,7 +143,8 @@ class Operator:
 
     def _by_operator(self, call, grads):
         everything = (*call.tensors, *call.outputs)
-        return self.vjp._tuple(self.vjp(*(everything[k] for k in self._kept), *grads, *call.params))
+        moving = (grads[k] for k in self._results)
+        return self.vjp._tuple(self.vjp(*(everything[k] for k in self._kept), *moving, *call.params))
 
     def _by_reference(self, call, grads):
         def function(tensors):
@@ -261,7 +262,7 @@ def _vjp_of(spec):
     tensors = [name for name in spec.tensors if name.removesuffix("?") in spec.keeps]
     tensors += [name for name in spec.outputs if name in spec.keeps]
     of = [tensors.index(name) if name in tensors else tensors.index(f"{name}?") for name in spec.differentiable]
-    tensors += [f"d_{name}" for name in spec.outputs]
+    tensors += [f"d_{name}" for k, name in enumerate(spec.outputs) if spec.moving is None or k in spec.moving]
     moving = [
         name for name in (one.removesuffix("?") for one in tensors) if name not in set(spec.names) - set(spec.differentiable)
     ]
@@ -282,6 +283,7 @@ def _vjp_of(spec):
         derivative="reference",
         symmetric=OpSpec.symmetric,
         nearby=None,
+        moving=None,
         suffices=None,
     )
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import torch
 
-from entropic.torch._arguments import Tensor, checked_dim, from_array, has_numbers, one_dim, spread
+from entropic.torch._arguments import Tensor, checked_dim, from_array, one_dim, readable, spread
 from entropic.torch._builder import Operator
 from entropic.torch._compat import is_dtensor
 from entropic.torch._losses import checked_target
@@ -15,9 +15,13 @@ _OPERATOR = Operator(
     OpSpec(
         name=_NAME,
         tensors=("x", "target", "temperature_rows?"),
-        params={"temperature": "float", "dim": "int"},
-        outputs=("statistics",),
-        shapes=lambda x, target, *_: x.new_empty((*target.shape, 4), dtype=result_type(x)),
+        params={"temperature": "float", "top": "int", "dim": "int"},
+        outputs=("statistics", "indices"),
+        shapes=lambda x, target, rows, temperature, top, dim: (
+            x.new_empty((*target.shape, 4), dtype=result_type(x)),
+            x.new_empty((*target.shape, top), dtype=torch.int64),
+        ),
+        moving=(0,),
         differentiable=("x", "temperature_rows"),
         keeps=("x", "target", "temperature_rows", "statistics"),
         derivative="operator",
@@ -91,15 +95,15 @@ def token_statistics(logits, target, *, temperature=1.0, top=0, dim=None, axis=N
     rows, number = None, temperature
     if isinstance(temperature, Tensor):
         rows, number = spread(_NAME, "temperature", temperature, "logits", logits, dim), 1.0
-        if has_numbers(rows) and not bool(((rows > 0) & (rows < torch.inf)).all()):
+        if readable(rows) and not bool(((rows > 0) & (rows < torch.inf)).all()):
             raise ValueError(f"{_NAME}: temperature must be above 0 and finite in every row")
     elif isinstance(temperature, bool) or not isinstance(temperature, (int, float)):
         raise TypeError(f"{_NAME}: temperature must be a number or a tensor, got {type(temperature).__name__}")
     elif not 0 < temperature < float("inf"):
         raise ValueError(f"{_NAME}: temperature must be above 0 and finite, got {temperature!r}")
-    logprob, entropy, largest, _ = _OPERATOR(logits, target, rows, float(number), dim).unbind(-1)
-    indices = logits.detach().topk(top, dim).indices if top else None
-    return TokenStatistics(logprob, entropy, largest.detach(), indices)
+    statistics, indices = _OPERATOR(logits, target, rows, float(number), top, dim)
+    logprob, entropy, largest, _ = statistics.unbind(-1)
+    return TokenStatistics(logprob, entropy, largest.detach(), indices.movedim(-1, dim) if top else None)
 
 
 for _public in (TokenStatistics, token_statistics):

@@ -8,6 +8,7 @@ import ctypes
 import functools
 import json
 import os
+from math import inf
 from pathlib import Path
 
 import torch
@@ -18,7 +19,7 @@ from entropic.torch._spec import absent, result_type
 
 # The environment variable with the path of the library; it replaces the one beside the package's modules.
 VARIABLE = "ENTROPIC_CUDA_LIBRARY"
-_TYPES = {torch.float32: 1, torch.float64: 2, torch.float16: 3, torch.bfloat16: 4, torch.int64: 6}
+_TYPES = {torch.float32: 1, torch.float64: 2, torch.float16: 3, torch.bfloat16: 4, torch.int32: 5, torch.int64: 6}
 _ALIGNMENT = 128
 
 
@@ -196,6 +197,60 @@ def _reduction(description, names, gradients, instead):
     return run
 
 
+# Statistics of tokens.
+
+_MOST_TOP = 1024  # the kernel's work grows with the square
+
+
+def _token_statistics(instead, x, target, rows, temperature, top, dim):
+    if x.numel() == 0:
+        return instead(x, target, rows, temperature, top, dim)
+    flat, within = _flat(x, dim), top if top <= _MOST_TOP else 0
+    statistics = flat.new_empty(flat.shape[0], 4, dtype=result_type(x))
+    indices = torch.empty(flat.shape[0], within, dtype=torch.int64, device=x.device)
+    arrays = {"x": flat, "target": target.reshape(-1).contiguous(), "statistics": statistics}
+    arrays |= {"top": indices} if within else {}
+    arrays |= {} if rows is None else {"temperature": rows.to(torch.float64).reshape(-1).contiguous()}
+    call("token_statistics", json.dumps({"temperature": temperature, "top": within}), arrays)
+    if within < top:
+        indices = flat.topk(top, 1).indices
+    return statistics.view(*target.shape, 4), indices.view(*target.shape, top)
+
+
+def _token_statistics_vjp(instead, x, target, rows, statistics, grad, temperature, top, dim):
+    if x.numel() == 0:
+        return instead(x, target, rows, statistics, grad, temperature, top, dim)
+    flat, more = _flat(x, dim), {}
+    dx = torch.empty_like(flat)
+    if rows is not None:
+        wide = rows.to(torch.float64).reshape(-1).contiguous()
+        more = {"temperature": wide, "d_temperature": torch.empty_like(wide)}
+    of_rows = (t.to(result_type(x)).reshape(-1, 4).contiguous() for t in (statistics, grad))
+    arrays = {"x": flat, "target": target.reshape(-1).contiguous(), **dict(zip(("statistics", "grad"), of_rows, strict=True))}
+    call("token_statistics", json.dumps({"temperature": temperature}), arrays | {"dx": dx} | more, vjp=True)
+    return _back(dx, x, dim).contiguous(), absent(x) if rows is None else more["d_temperature"].view(rows.shape)
+
+
+# Entropy control.
+
+
+def _gamma_for_entropy(instead, x, entropy_rows, perplexity_rows, entropy, perplexity, gamma_range, max_iterations, input):
+    if x.numel() == 0:
+        return instead(x, entropy_rows, perplexity_rows, entropy, perplexity, gamma_range, max_iterations, input)
+    wide = x.to(result_type(x)).log() if input == "probs" else x.to(result_type(x))
+    flat = wide.reshape(-1, x.shape[-1]).contiguous()
+    gamma, reached = (torch.empty(flat.shape[0], dtype=torch.float64, device=x.device) for _ in range(2))
+    status = torch.empty(flat.shape[0], dtype=torch.int32, device=x.device)
+    rows = {"entropy": entropy_rows, "perplexity": perplexity_rows}
+    more = {name: row.to(torch.float64).reshape(-1).contiguous() for name, row in rows.items() if row is not None}
+    numbers = {"entropy": entropy, "perplexity": perplexity, "min_gamma": gamma_range[0], "max_gamma": gamma_range[1]}
+    given = {name: float(value) for name, value in numbers.items() if value is not None and name not in more and value != inf}
+    given |= {"max_iterations": max_iterations, "input": "scores" if input == "probs" else input}
+    call("gamma_for_entropy", json.dumps(given), {"x": flat, "gamma": gamma, "reached": reached, "status": status, **more})
+    lead = x.shape[:-1]
+    return gamma.view(lead), reached.view(lead), status.to(torch.uint8).view(lead)
+
+
 # Noise.
 
 
@@ -218,9 +273,8 @@ def implementations(reference):
         return {}
     table = {}
     for name, one in _descriptions.MAPS.items():
-        if name != "perturb_max":
-            table[name] = functools.partial(_map, one, reference[name])
-            table[f"{name}_vjp"] = functools.partial(_map_vjp, one, reference[f"{name}_vjp"])
+        table[name] = functools.partial(_map, one, reference[name])
+        table[f"{name}_vjp"] = functools.partial(_map_vjp, one, reference[f"{name}_vjp"])
     for name, one in _descriptions.LOSSES.items():
         if not _descriptions.takes_map(one):
             table[name] = _reduction(one, ("x", "target"), ("dx",), reference[name])
@@ -229,6 +283,9 @@ def implementations(reference):
             table[name] = _reduction(one, ("p",), ("dp",), reference[name])
         if one["family"] == "divergence":
             table[name] = _reduction(one, ("p", "q"), ("dp", "dq"), reference[name])
+    table["token_statistics"] = functools.partial(_token_statistics, reference["token_statistics"])
+    table["token_statistics_vjp"] = functools.partial(_token_statistics_vjp, reference["token_statistics_vjp"])
+    table["gamma_for_entropy"] = functools.partial(_gamma_for_entropy, reference["gamma_for_entropy"])
     table["gumbel_noise"] = functools.partial(_noise, "gumbel_noise", {})
     table["gumbel_hard"] = functools.partial(_noise, "gumbel_softmax", {"hard": True})
     return table

@@ -3,7 +3,7 @@
 import torch
 
 from entropic.torch._spec import absent, result_type
-from entropic.torch.backends.reference.token_statistics import statistics, statistics_vjp
+from entropic.torch.backends.reference.token_statistics import statistics, statistics_vjp, top_indices
 
 _PART = 1 << 18  # numbers
 _NOTHING = -1e4  # instead of -inf: its exponential is 0, and so are products with it
@@ -22,9 +22,10 @@ def _parts(x, target, rows, dim):
 
 
 def _divided(wide, temperature, per_row):
+    """wide / T, in its place."""
     if per_row is None and temperature == 1:
         return wide
-    return wide / (temperature if per_row is None else per_row)
+    return wide.div_(temperature if per_row is None else per_row)
 
 
 def _total(e):
@@ -45,27 +46,26 @@ def _check(target, n):
         )
 
 
-def _statistics(x, target, rows, temperature, dim):
+def _statistics(x, target, rows, temperature, top, dim):
     _check(target, x.shape[dim])
     found = torch.empty(target.numel(), 4, dtype=result_type(x))
     for part, wide, classes, per_row in _parts(x, target, rows, dim):
-        z = _divided(wide, temperature, per_row)
-        largest = z.amax(1, keepdim=True)
+        largest = wide.amax(1, keepdim=True)
         if not largest.isfinite().all():
             of_part = None if per_row is None else per_row.double()
-            found[part] = statistics(wide, classes.squeeze(1), of_part, temperature, 1)
+            found[part], _ = statistics(wide, classes.squeeze(1), of_part, temperature, 0, 1)
             continue
-        z = z - largest
+        z = _divided(wide - largest, temperature, per_row)
         own = z.gather(1, classes)
         e = z.clamp_(min=_NOTHING).exp()
         total = _total(e)
         log_total = total.log()
         mean = e.mul_(z).sum(1, keepdim=True) / total
         found[part] = torch.cat([own - log_total, log_total - mean, 1 / total, largest], 1).to(found.dtype)
-    return found.view(*target.shape, 4)
+    return found.view(*target.shape, 4), top_indices(x, top, dim)
 
 
-def _statistics_vjp(x, target, rows, known, grad, temperature, dim):
+def _statistics_vjp(x, target, rows, known, grad, temperature, top, dim):
     dx = torch.empty_like(x, memory_format=torch.contiguous_format)
     along = dx.movedim(dim, -1)
     flat = along.view(-1, x.shape[dim]) if along.is_contiguous() else torch.empty(target.numel(), x.shape[dim], dtype=x.dtype)
@@ -76,10 +76,10 @@ def _statistics_vjp(x, target, rows, known, grad, temperature, dim):
         of_logprob, of_entropy = (grad[part, k, None] for k in (0, 1))
         if not largest.isfinite().all():
             of_part = None if per_row is None else per_row.double()
-            arguments = wide, classes.squeeze(1), of_part, None, grad[part], temperature, 1
+            arguments = wide, classes.squeeze(1), of_part, None, grad[part], temperature, 0, 1
             flat[part], slope = statistics_vjp(*arguments)
         else:
-            z = (_divided(wide, temperature, per_row) - largest).clamp_(min=_NOTHING)
+            z = _divided(wide - largest, temperature, per_row).clamp_(min=_NOTHING)
             d = torch.addcmul(of_logprob + of_entropy * (entropy + largest_p.log()), z, of_entropy)
             d *= z.exp() if rows is not None else z.exp_()
             d *= -largest_p

@@ -37,6 +37,7 @@
 #else
 #define HWY_ASSERT(holds) ((holds) ? (void)0 : abort())
 #endif
+#define HWY_DASSERT(holds) ((void)0)
 namespace hwy {
 template <size_t S>
 struct Types;

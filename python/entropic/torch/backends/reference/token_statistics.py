@@ -1,12 +1,18 @@
 """Statistics of a token from its logits: see entropic.torch.token_statistics.
 
-A row of the result has log p_target, the entropy, the largest probability and the largest of z = x / T.
+A row of the result has log p_target, the entropy, the largest probability and the largest logit; then come the indices of the
+largest logits.
 """
 
 import torch
 
 from entropic.torch._spec import absent, result_type
 from entropic.torch.backends.reference.rows import canonical, has_none, working
+
+
+def top_indices(x, top, dim):
+    """Those of the largest logits in falling order, along the last axis."""
+    return x.topk(top, dim).indices.movedim(dim, -1).contiguous()
 
 
 def _log_softmax(x, rows, temperature, dim):
@@ -22,20 +28,20 @@ def _entropy(log_p, dim):
     return -torch.where(there, log_p.exp() * torch.where(there, log_p, 0.0), 0.0).sum(dim, keepdim=True)
 
 
-def statistics(x, target, rows, temperature, dim):
-    z, log_p = _log_softmax(x, rows, temperature, dim)
+def statistics(x, target, rows, temperature, top, dim):
+    _, log_p = _log_softmax(x, rows, temperature, dim)
     none = has_none(x, dim)
     found = (
         log_p.gather(dim, target.unsqueeze(dim)),
         _entropy(log_p, dim),
         log_p.amax(dim, keepdim=True).exp(),
-        z.amax(dim, True),
+        working(x).amax(dim, keepdim=True),
     )
     found = torch.cat([torch.where(none, torch.nan, one) for one in found], dim)
-    return found.movedim(dim, -1).to(result_type(x)).contiguous()
+    return found.movedim(dim, -1).to(result_type(x)).contiguous(), top_indices(x, top, dim)
 
 
-def statistics_vjp(x, target, rows, _, grad, temperature, dim):
+def statistics_vjp(x, target, rows, _, grad, temperature, top, dim):
     z, log_p = _log_softmax(x, rows, temperature, dim)
     p, there = log_p.exp(), x > -torch.inf
     of_logprob, of_entropy = (grad[..., k].unsqueeze(dim) for k in (0, 1))
