@@ -14,8 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import entropic  # noqa: E402
 import entropic.torch as et  # noqa: E402
-from entropic.torch import _descriptions, _eager, _losses, _maps, _measures  # noqa: E402
-from entropic.torch import backends
+from entropic.torch import _descriptions, _eager, _losses, _maps, _measures, backends  # noqa: E402
 from entropic.torch.backends import cpu, cuda, reference  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -249,7 +248,18 @@ def test_torch_is_given_the_kernels_where_the_library_is_found():
     environment = os.environ | {cuda.VARIABLE: LIBRARY}
     done = subprocess.run([sys.executable, "-c", program], text=True, capture_output=True, env=environment, check=True)
     names = json.loads(done.stdout)
-    assert {"softmax", "entmax_vjp", "entropy_normalize", "softmax_loss", "kl_divergence", "token_statistics", "token_statistics_vjp", "gumbel_noise", "perturb_max", "gamma_for_entropy"} <= set(names)
+    assert {
+        "softmax",
+        "entmax_vjp",
+        "entropy_normalize",
+        "softmax_loss",
+        "kl_divergence",
+        "token_statistics",
+        "token_statistics_vjp",
+        "gumbel_noise",
+        "perturb_max",
+        "gamma_for_entropy",
+    } <= set(names)
     assert "sinkhorn" not in names
 
 
