@@ -609,6 +609,11 @@ TEST(LossesOfAbsentClasses, AreInfiniteWithoutAGradient) {
   EXPECT_TRUE(std::isinf(got.value[0]));
   EXPECT_TRUE(std::isfinite(got.value[1]));
   EXPECT_EQ(got.dx[1], 0);
+  // A label that is absent.
+  const Result<double> labelled = run(MultilabelSoftmaxLoss{}, Batch<double>{1, 3, {1, absent, 0.5}, {1, 1, 0}, {}});
+  EXPECT_EQ(labelled.value[0], kInfinity<double>);
+  EXPECT_EQ(labelled.dx[1], 0);
+  EXPECT_TRUE(labelled.dx[0] < 0 && labelled.dx[2] > 0);
 }
 
 // Differences of scores beyond the largest number: the value may be infinite, nothing is NaN.

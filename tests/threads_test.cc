@@ -130,18 +130,19 @@ TEST(Threads, WhoWaitsForGroupsBeginsNoOtherRow) {
     set_num_threads(threads);
     static thread_local int rows_open = 0;
     std::atomic<int> groups_done{0}, most_open{0};
-    parallel_rows(16, 1000000, [&](std::size_t begin, std::size_t end) {
+    parallel_rows(64, 1000000, [&](std::size_t begin, std::size_t end) {
       for (std::size_t r = begin; r < end; ++r) {
         ++rows_open;
         if (rows_open > 1) most_open = 2;
         parallel_groups(20, 20000, [&](std::size_t first, std::size_t last) {
-          std::this_thread::sleep_for(std::chrono::microseconds(50));
+          // A thread that helps takes longer, so that the row's own thread has to wait for it.
+          std::this_thread::sleep_for(std::chrono::microseconds(rows_open > 0 ? 20 : 500));
           groups_done += static_cast<int>(last - first);
         });
         --rows_open;
       }
     });
-    EXPECT_EQ(groups_done, 16 * 20);
+    EXPECT_EQ(groups_done, 64 * 20);
     EXPECT_EQ(most_open, 0);
   }
   set_num_threads(0);

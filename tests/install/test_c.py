@@ -455,3 +455,48 @@ def test_numbers_of_16_bits(library, code, precision):
         library, "gamma_for_entropy", {name: narrow(bits) for name in ("x", "gamma", "reached", "status")}, {"entropy": 1.0}
     )
     assert refused.startswith("gamma_for_entropy: ")
+
+
+def test_each_row_has_its_own_number(library):
+    """Classes and values of parameters, of 32 and of 64 bits."""
+    scores = [0.0, 1.0, 3.0]
+    x = ((c.c_double * 9)(*scores * 3), 3, 3, FLOAT64)
+    losses = [3.169846, 2.169846, 0.169846]
+    for kind, code in ((c.c_int32, INT32), (c.c_int64, INT64)):
+        value = (c.c_double * 3)()
+        arrays = {"x": x, "target": (*column(kind, [0, 1, 2]), code), "value": (value, 3, 1, FLOAT64)}
+        assert call(library, "softmax_loss", arrays) == ""
+        assert list(value) == pytest.approx(losses, abs=1e-6)
+    temperatures = [0.5, 1.0, 2.0]
+    for kind, code in ((c.c_float, FLOAT32), (c.c_double, FLOAT64)):
+        y = (c.c_double * 9)()
+        arrays = {"x": x, "y": (y, 3, 3, FLOAT64), "temperature": (*column(kind, temperatures), code)}
+        assert call(library, "softmax", arrays) == ""
+        for r, temperature in enumerate(temperatures):
+            one = (c.c_double * 3)()
+            alone = {"x": ((c.c_double * 3)(*scores), 1, 3, FLOAT64), "y": (one, 1, 3, FLOAT64)}
+            assert call(library, "softmax", alone, {"temperature": temperature}) == ""
+            assert list(y[3 * r : 3 * r + 3]) == list(one)
+
+
+def test_a_parameter_is_given_once(library):
+    arrays = {name: ((c.c_double * 3)(0, 1, 3), 1, 3, FLOAT64) for name in ("x", "y")}
+    arrays["temperature"] = (*column(c.c_double, [2.0]), FLOAT64)
+    said = call(library, "softmax", arrays, {"temperature": 1.0})
+    assert said == "softmax: temperature must be a parameter or an array, got both"
+
+
+def test_draws_of_rows_that_are_copied_in_blocks(library):
+    """Scores that lie column by column are copied, some thousand rows at a time: their streams go on."""
+    rows, cols = 20000, 3
+    numbers = [(37 * r + 11 * k) % 23 / 5 for r in range(rows) for k in range(cols)]
+    drawn = []
+    for data, strides in ((numbers, (cols, 1)), ([numbers[cols * r + k] for k in range(cols) for r in range(rows)], (1, rows))):
+        scores, indices = (c.c_double * len(data))(*data), (c.c_int64 * rows)()
+        arrays = (Array * 2)(
+            Array(c.sizeof(Array), b"x", c.addressof(scores), rows, cols, *strides, FLOAT64),
+            Array(c.sizeof(Array), b"indices", c.addressof(indices), rows, 1, 0, 0, INT64),
+        )
+        assert library.entropic_apply(b"sample", b'{"seed": 5}', arrays, c.c_size_t(2)) == 0, library.entropic_last_error()
+        drawn.append(list(indices))
+    assert drawn[0] == drawn[1]

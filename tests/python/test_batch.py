@@ -105,6 +105,13 @@ def test_rows_of_unequal_length_and_none():
                     np.testing.assert_array_equal(one, on_one(row))
 
 
+def test_null_in_one_of_two_columns():
+    p = [np.array([0.5, 0.5]), np.array([0.25, 0.75]), None]
+    q = [None, np.array([0.5, 0.5]), np.array([0.5, 0.5])]
+    found = entropic.BatchMap("kl_divergence", ("p", "q"))({"p": p, "q": q})["kl_divergence"]
+    assert found.tolist() == [None, entropic.kl_divergence(p[1], q[1]), None]
+
+
 def test_draws_follow_the_row_numbers():
     apply = entropic.BatchMap("sample", "scores", out="token", row="id", seed=11, stream=5)
     whole = apply(as_table("dict"))["token"]

@@ -92,6 +92,14 @@ def test_partial_transport_that_no_arcs_take():
         entropic.partial_transport([1.0, 1.0], [[1.0, 1.0], [0.0, 1.0]], cost, mass=0.5)
 
 
+def test_partial_transport_moves_no_more_where_moving_pays():
+    """Costs below 0: without a limit all mass would move."""
+    a, b, cost = problem(2)
+    found = entropic.partial_transport(a, b, cost - 2 * cost.max(), mass=0.3)
+    assert found.plan.sum() == pytest.approx(0.3, rel=1e-12)
+    assert found.cost == pytest.approx((found.plan * (cost - 2 * cost.max())).sum(), rel=1e-12)
+
+
 def test_the_multiplier_is_the_price_of_mass():
     a, b, cost = problem(2)
     found = [entropic.partial_transport(a, b, cost, mass=mass) for mass in (0.7, 0.7 + 1e-7)]

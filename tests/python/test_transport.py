@@ -340,6 +340,8 @@ def test_axes_and_batches():
     u[2, 3, 1] = np.nan
     distance, du, _ = entropic.wasserstein_1d(u, v, axis=1, return_grad=True)
     assert np.isnan(distance).sum() == 1 and np.isnan(du).sum() == 7
+    distance, dv, du = entropic.wasserstein_1d(v, u, axis=1, return_grad=True)
+    assert np.isnan(distance).sum() == 1 and np.isnan(du).sum() == 7 and np.isnan(dv).sum() == v.shape[1]
 
 
 def test_numbers_of_any_size():
