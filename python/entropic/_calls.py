@@ -5,7 +5,7 @@ Each function takes an operation (see _maps.Kernels) and first tries the common 
 
 import numpy as np
 
-from entropic import _checks, _containers, _convert, _core
+from entropic import _checks, _containers, _convert, _core, _device
 from entropic._convert import FLOAT16, FLOAT32, FLOAT64
 
 ndarray = np.ndarray
@@ -33,6 +33,10 @@ def run_map(operation, x, axis, out, params):
         if out is not None:
             raise TypeError(f"{name}: out cannot be given for arrays of Dask or xarray, whose results are new")
         return _containers.along(lambda x, params: run_map(operation, x, -1, None, params), [(x, True)], [True], axis, params)
+    if _device.holds(x):
+        if out is not None:
+            raise TypeError(f"{name}: out cannot be given for arrays of a GPU, whose results are new")
+        return _device.map_of(name, x, axis, params)
     array = _convert.to_numpy(name, "x", x, bfloat16=True)
     values, dtype = _convert.to_floats(name, "x", array)
     if out is None:
@@ -63,6 +67,8 @@ def run_reduction(operation, x, axis, keepdims, params):
 
         y = _containers.along(of_blocks, [(x, True)], [False], axis, params)
         return _containers.with_axis(y, x, axis) if keepdims else y
+    if _device.holds(x):
+        return _device.map_of(name, x, axis, params, keepdims)
     values, dtype = _floats(name, "x", x)
     shape = list(values.shape)
     position = _core.normalize_axis(name, axis, values.ndim)
@@ -86,6 +92,8 @@ def run_vjp(operation, x, y, grad, axis, params):
     if _containers.is_container(x):
         arrays = [(x, True), *((array, array.ndim == x.ndim) for array in (y, grad))]
         return _containers.along(lambda x, y, g, params: run_vjp(operation, x, y, g, -1, params), arrays, [True], axis, params)
+    if _device.holds(x):
+        return _device.vjp_of(operation.name, x, y, grad, axis, params)[0]
 
     values, others, dtype = _vjp_arrays(operation, x, y, grad)
     dx = empty_like(values)
@@ -96,6 +104,9 @@ def run_vjp(operation, x, y, grad, axis, params):
 def run_param_vjp(operation, x, y, grad, axis, params, param_grad):
     """J^T grad, and the gradients in the parameters that param_grad names, one number per row."""
     names = _checks.asked_params(operation.name + "_vjp", operation.per_row, params, param_grad)
+    if _device.holds(x):
+        dx, slopes = _device.vjp_of(operation.name, x, y, grad, axis, params, names)
+        return dx, slopes[0] if len(slopes) == 1 else tuple(slopes)
     values, others, dtype = _vjp_arrays(operation, x, y, grad)
     dx = empty_like(values)
     shape = list(values.shape)

@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 
-from entropic import _core
+from entropic import _core, _device
 
 FLOAT16 = np.dtype(np.float16)
 FLOAT32 = np.dtype(np.float32)
@@ -17,7 +17,10 @@ ndarray = np.ndarray
 
 
 def per_row(function, argument, value):
-    """A parameter that may have a value for each row: an array becomes float64, anything else is returned unchanged."""
+    """A parameter that may have a value for each row: an array becomes float64. Anything else is returned unchanged, and so is
+    an array in a GPU's memory, which belongs to scores there."""
+    if _device.holds(value):
+        return value
     if isinstance(value, (ndarray, list, tuple)) or hasattr(value, "__dlpack__"):
         return to_floats(function, argument, to_numpy(function, argument, value))[0].astype(FLOAT64, copy=False)
     return value

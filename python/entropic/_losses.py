@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from entropic import _checks, _containers, _convert, _core, _layout
+from entropic import _checks, _containers, _convert, _core, _device, _layout
 from entropic._convert import FLOAT32, FLOAT64
 from entropic._maps import MAPS
 
@@ -51,6 +51,13 @@ def run(operation, x, target, params, ignore_index, axis, return_grad, param_gra
 
         arrays = [(x, True), (target, np.ndim(target) == x.ndim)]
         return _containers.along(of_blocks, arrays, [False, True] if return_grad else [False], axis)
+    if _device.holds(x):
+        asked = [param for param, given in learned.items() if param_grad and given is not None]
+        value, gradients, slopes = _device.loss_of(name, x, target, params, ignore_index, axis, asked, return_grad)
+        results = [value, *gradients]
+        if param_grad:
+            results.append(slopes[0] if len(slopes) == 1 else tuple(slopes))
+        return results[0] if len(results) == 1 else tuple(results)
     rows = _layout.Along(name, scores, x, axis, halves=True)
     prepared = _prepared_target(name, against, operation.target, target, rows)
     value = empty(rows.lead)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from entropic import _containers, _convert, _core, _layout
+from entropic import _containers, _convert, _core, _device, _layout
 from entropic._convert import FLOAT32, FLOAT64
 
 ndarray = np.ndarray
@@ -39,6 +39,14 @@ def of_one(operation, p, axis, return_grad, params, param_grad=False):
             return of_one(operation, p, -1, return_grad, params)
 
         return _containers.along(of_blocks, [(p, True)], results, axis, params)
+    if _device.holds(p):
+        named = zip(operation.per_row, params, strict=True)
+        asked = [param for param, given in named if param and given is not None and param_grad]
+        value, gradients, slopes = _device.measure_of(operation.name, (p,), axis, params, asked, return_grad)
+        results = [value, *gradients]
+        if param_grad:
+            results.append(slopes[0] if len(slopes) == 1 else tuple(slopes))
+        return results[0] if len(results) == 1 else tuple(results)
     rows = _layout.Along(operation.name, "p", p, axis, halves=True)
     value = empty(rows.lead)
     dp = empty_like(rows.values) if return_grad else None
@@ -74,6 +82,9 @@ def of_two(operation, p, q, axis, return_grad, params):
             return of_two(operation, *(a, b)[swap], -1, return_grad, params)
 
         return _containers.along(of_blocks, arrays, results, axis, params)
+    if _device.holds(p):
+        value, gradients, _ = _device.measure_of(name, (p, q), axis, params, (), return_grad)
+        return (value, *gradients) if return_grad else value
     given = [_convert.to_numpy(name, argument, x) for argument, x in (("p", p), ("q", q))]
     (first, p_type), (second, q_type) = (
         _convert.to_floats(name, argument, array) for argument, array in zip("pq", given, strict=True)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from entropic import _checks, _containers, _convert, _core, _layout
+from entropic import _checks, _containers, _convert, _core, _device, _layout
 
 STEPS = {description["name"]: description for description in _core.sampling_steps()}
 
@@ -65,6 +65,9 @@ def sample(x, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1
         streams = _lazy_streams(x, stream, axis)
         options = {"temperature": temperature, "seed": seed, "position": position}
         return _containers.along(lambda x, s, _: sample(x, stream=s, **options), [(x, True), (streams, False)], [False], axis)
+    if _device.holds(x):
+        parameters = {"temperature": temperature, **_key(name, seed, position, size)}
+        return _device.draws_of(name, "sample", parameters, x, axis, _device_stream(name, stream), size, "indices")
     rows = _layout.Along(name, "x", x, axis)
     indices, count = _indices(name, rows, size)
     _core.sample(
@@ -133,6 +136,9 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
             return gumbel_softmax(x, stream=stream, **options)
 
         return _containers.along(of_blocks, [(x, True), (streams, False)], [True], axis)
+    if _device.holds(x):
+        parameters = {"temperature": temperature, "hard": _checks.flag(name, "hard", hard), **_key(name, seed)}
+        return _device.draws_of(name, name, parameters, x, axis, _device_stream(name, stream), None, "y")
     rows = _layout.Along(name, "x", x, axis)
     p = np.empty_like(rows.values)
     _core.gumbel_softmax(
@@ -211,6 +217,8 @@ class Sampler:
             Of the kind, shape and dtype of x; float64 if x is a list or has integers or bools. A row with NaN, or without a
             score above -inf, is NaN.
         """
+        if _device.holds(x):
+            return _device.draws_of("Sampler.probs", "sampler_probs", {"steps": self._named()}, x, axis, None, None, "y")
         rows = _layout.Along("Sampler.probs", "x", x, axis)
         p = np.empty_like(rows.values)
         self._core.probs(rows.values, p, rows.axis)
@@ -240,10 +248,21 @@ class Sampler:
             with size as last axis where given; a NumPy number where no axis is left.
         """
         name = "Sampler.sample"
+        if _device.holds(x):
+            parameters = {"steps": self._named(), **_key(name, self.seed, position, size)}
+            return _device.draws_of(name, "sampler_sample", parameters, x, axis, _device_stream(name, stream), size, "indices")
         rows = _layout.Along(name, "x", x, axis)
         indices, count = _indices(name, rows, size)
         self._core.sample(rows.values, indices, rows.axis, _streams(name, rows, stream), _position(name, position, count))
         return _shaped(rows, x, indices, size)
+
+    def _named(self):
+        """The steps as the C interface takes them."""
+        found = []
+        for name, value in self.steps:
+            params = [param["name"] for param in STEPS[name]["params"]]
+            found.append({"name": name, **dict(zip(params, _values(name, value), strict=True))})
+        return found
 
 
 def _sampler(steps, seed):
@@ -285,6 +304,21 @@ def natural(function, name, value, below=1 << 64):
 
 def _position(function, position, count):
     return natural(function, "position", position, (1 << 64) - count + 1 if count else 1 << 64)
+
+
+def _key(function, seed, position=0, size=None):
+    """Seed and position as signed numbers of 64 bits, which parameters of the C interface are."""
+    count = 1 if size is None else natural(function, "size", size, 1 << 62)
+    numbers = {"seed": natural(function, "seed", seed), "position": _position(function, position, count)}
+    return {name: number - (1 << 64) if number >> 63 else number for name, number in numbers.items()}
+
+
+def _device_stream(function, stream):
+    """The first row's stream, a signed number of 64 bits, or an array of one for each row."""
+    if isinstance(stream, (np.ndarray, list, tuple)) or hasattr(stream, "__dlpack__"):
+        return stream
+    number = natural(function, "stream", stream)
+    return number - (1 << 64) if number >> 63 else number
 
 
 def _streams(function, rows, stream):

@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import entropic  # noqa: E402
 import entropic.torch as et  # noqa: E402
+from entropic import _cuda  # noqa: E402
 from entropic.torch import _descriptions, _eager, _losses, _maps, _measures, backends  # noqa: E402
 from entropic.torch.backends import cpu, cuda, reference  # noqa: E402
 
@@ -36,8 +37,8 @@ TYPICAL |= {"renyi_entropy": {"alpha": 2.5}, "tsallis_entropy": {"alpha": 0.5}}
 @pytest.fixture(autouse=True)
 def table(monkeypatch):
     monkeypatch.setenv(cuda.VARIABLE, LIBRARY)
-    cuda._library.cache_clear()
-    cuda._memory.cache_clear()
+    _cuda.library.cache_clear()
+    _cuda.memory.cache_clear()
     return cuda.implementations({**cpu.IMPLEMENTATIONS, **reference.IMPLEMENTATIONS})
 
 
@@ -233,7 +234,7 @@ def test_what_is_wrong_is_named(table):
 
 def test_without_a_library_there_is_no_table(monkeypatch, tmp_path):
     monkeypatch.delenv(cuda.VARIABLE)
-    monkeypatch.setattr(cuda.entropic, "__file__", str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(_cuda, "__file__", str(tmp_path / "_cuda.py"))
     assert cuda.found() is None and cuda.implementations({}) == {}
     (tmp_path / "libentropic_cuda.so").touch()
     assert cuda.found() == str(tmp_path / "libentropic_cuda.so")

@@ -1,5 +1,7 @@
 """Attention with any map: operators, functions and modules."""
 
+import math
+
 import torch
 
 from entropic import _checks, _core
@@ -250,11 +252,81 @@ def _attended(function, q, k, v, mask, map, map_params, scale, causal, train_len
         kappa if kappa is None else _checks.number(function, "kappa", kappa),
         _checks.flag(function, "causal", causal),
     )
+    if _is_torchs(q, name, params, further):
+        tensors, back = _with_equal_axes(q, k, v, mask)
+        return back(_by_torch(*tensors, params["temperature"], *call, **further))
     if further or _may_move(mask):
         tensors, back = _with_equal_axes(q, k, v, mask)
         return back(composed(*tensors, name, params, *call, **further))
     tensors, back = _with_equal_axes(q, k, v, mask, torch.cat(rows, -1) if rows else None)
     return back(_attend(*tensors, *_descriptions.map_arguments(name, params), *call))
+
+
+def _is_torchs(q, name, params, further):
+    """Whether torch's own kernels for GPUs compute this: softmax, in a type that they have."""
+    temperature = params.get("temperature")
+    usual = isinstance(temperature, Tensor) or _LEAST <= temperature <= 1 / _LEAST
+    return name == "softmax" and q.is_cuda and q.dtype is not torch.float64 and usual and not further.keys() - {"dropout_p"}
+
+
+_LEAST = 2.0**-30  # a scale divided by it is a number of float32
+
+
+def _by_torch(q, k, v, mask, temperature, scale, number, train_length, kappa, causal, dropout_p=0.0):
+    """Softmax attention by torch.nn.functional.scaled_dot_product_attention, which a scale for each query reaches through q.
+
+    A scale for all queries is given to torch, so that q is not rounded.
+    """
+    shape = shape_of("attention", q.shape, k.shape, v.shape)
+    m, n, d = shape.queries, shape.keys, q.shape[-1]
+
+    def four_axes(x, heads, rows=m):
+        return x.expand(*shape.batch, heads, rows, x.shape[-1]).reshape(math.prod(shape.batch), heads, rows, x.shape[-1])
+
+    q, k, v = four_axes(q, shape.heads), four_axes(k, shape.kv_heads, n), four_axes(v, shape.kv_heads, n)
+    causal = causal and m > 1  # a single query sees all keys
+    seen = None if mask is None else mask if mask.dtype is torch.bool else mask > -math.inf
+    if causal and (mask is not None or m != n):
+        before = torch.ones(m, n, dtype=torch.bool, device=q.device).tril(n - m)
+        seen = before if seen is None else seen & before
+    if scale == "entropy_invariant":
+        unit = kappa / d if kappa is not None else 1 / (math.log(train_length) * math.sqrt(d))
+        if seen is not None:
+            count = seen.expand(*seen.shape[:-1], n).sum(-1, keepdim=True)
+            factor = count.clamp(min=1).to(torch.float32).log() * unit
+        elif causal:
+            factor = torch.arange(1, m + 1, device=q.device, dtype=torch.float32)[:, None].log() * unit
+        else:
+            factor = math.log(n) * unit if n > 0 else 1.0
+    else:
+        factor = 1 / math.sqrt(d) if scale == "sqrt" else number
+    if isinstance(temperature, Tensor):
+        # One that is not positive and finite makes its query's result NaN.
+        good = (temperature > 0) & (temperature < math.inf)
+        factor = torch.where(good, factor / temperature, math.nan).to(torch.float32)
+    else:
+        factor = factor / temperature
+    if isinstance(factor, Tensor):
+        q, factor = (q * four_axes(factor, shape.heads)).to(q.dtype), 1.0
+    group, some = shape.heads // max(shape.kv_heads, 1), None
+    if seen is not None:
+        # A query that sees no key sees all, and gets zeros afterwards: not all of torch's kernels give a result for it.
+        some = seen.any(-1, keepdim=True)
+        if mask is None or mask.dtype is torch.bool:
+            seen = seen | ~some
+        else:
+            # The map's temperature divides it too.
+            seen = torch.where(seen, torch.where(mask > -math.inf, mask, 0) / temperature, -math.inf)
+            seen = torch.where(some, seen, 0).to(q.dtype)
+        seen, some = four_axes(seen, shape.heads), four_axes(some, shape.heads)
+        # Kernels that take masks do not share heads.
+        k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+        group = 1
+    out = torch.nn.functional.scaled_dot_product_attention(
+        q, k, v, seen, dropout_p, causal and seen is None, scale=factor, enable_gqa=group > 1
+    )
+    out = out if some is None else torch.where(some, out, 0)
+    return out.reshape(*shape.lead, m, v.shape[-1])
 
 
 def _check_mask(function, mask):

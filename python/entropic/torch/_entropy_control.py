@@ -7,7 +7,7 @@ import torch
 import entropic
 from entropic import _entropy_control as numpy_control
 from entropic.torch import _descriptions
-from entropic.torch._arguments import checked_dim, from_array, has_numbers, misfit, numbers_and_rows, one_device, one_dim
+from entropic.torch._arguments import checked_dim, from_array, misfit, numbers_and_rows, one_device, one_dim, readable
 from entropic.torch._builder import Operator
 from entropic.torch._compat import is_dtensor
 from entropic.torch._spec import OpSpec, Tensor
@@ -231,8 +231,11 @@ def gamma_for_entropy(
     (entropy, perplexity, low, high, max_iterations, input), rows = numbers_and_rows(DESCRIPTIONS[name], given, "x", x, dim)
     x, rows = x.movedim(dim, -1), [_last(row, dim) for row in rows]
     gamma, reached, status = _gamma_for_entropy(x, *rows, entropy, perplexity, (low, high), max_iterations, input)
-    words = numpy_control.STATUS[status.cpu().numpy()] if has_numbers(status) else None
-    return entropic.GammaResult(gamma.to(x.dtype), reached.to(x.dtype), words)
+    if readable(status):
+        status = numpy_control.STATUS[status.numpy()]
+    elif not status.is_cuda:  # a compiler does not know the numbers
+        status = None
+    return entropic.GammaResult(gamma.to(x.dtype), reached.to(x.dtype), status)
 
 
 def normalize_density(p, weights, *, entropy, dim=None, axis=None):

@@ -1,7 +1,8 @@
 """The places where operators run: each has a table of implementations by the operator's name.
 
 `cpu` is the library, `cuda` the library entropic_cuda if it is found, `reference` consists of torch's own operations, for any
-device. A place without an implementation uses the reference's, or copies to the CPU if there is none, and warns once.
+device. `tiles`, `linear_attention` and `device_transport` are for a device: its row kernels, and torch's operations between
+them. A place without an implementation uses the reference's, or copies to the CPU if there is none, and warns once.
 """
 
 import functools
@@ -10,7 +11,16 @@ import warnings
 
 import torch
 
-from entropic.torch.backends import cpu, cuda, linear_loss, reference, token_statistics
+from entropic.torch.backends import (
+    cpu,
+    cuda,
+    device_transport,
+    linear_attention,
+    linear_loss,
+    reference,
+    tiles,
+    token_statistics,
+)
 
 _EMPTY = {**cpu.IMPLEMENTATIONS, **reference.IMPLEMENTATIONS}
 
@@ -35,6 +45,33 @@ def _elsewhere(name, place):
         return run
     return functools.partial(_instead, name, place, f"{instead} instead", run)
 
+
+@functools.cache
+def _on_cuda(name):
+    return implementations(name)["CUDA"]
+
+
+_COMPOSED = (
+    tiles.attention,
+    tiles.attention_vjp,
+    linear_attention.linear_attention,
+    linear_attention.linear_attention_vjp,
+    device_transport.sinkhorn,
+    device_transport.sinkhorn_minimum,
+)
+
+
+def _without_autocast(run):
+    """run(implementations of maps, tensors...), whose products have the type of its tensors."""
+
+    def running(*arguments):
+        with torch.autocast(arguments[0].device.type, enabled=False):
+            return run(_on_cuda, *arguments)
+
+    return running
+
+
+PLACES["CUDA"] |= {run.__name__: _without_autocast(run) for run in _COMPOSED}
 
 _said: set[tuple[str, str]] = set()
 

@@ -4,105 +4,43 @@ A call is put on torch's current stream and waits for nothing: no number is copi
 a call may be part of a CUDA graph. Along an axis that is not the last, or of a tensor with gaps, rows are copied.
 """
 
-import ctypes
 import functools
 import json
-import os
 from math import inf
-from pathlib import Path
 
 import torch
 
-import entropic
+from entropic import _cuda
+from entropic._cuda import VARIABLE, found  # noqa: F401
 from entropic.torch import _descriptions
 from entropic.torch._spec import absent, result_type
-
-# The environment variable with the path of the library; it replaces the one beside the package's modules.
-VARIABLE = "ENTROPIC_CUDA_LIBRARY"
-_TYPES = {torch.float32: 1, torch.float64: 2, torch.float16: 3, torch.bfloat16: 4, torch.int32: 5, torch.int64: 6}
-_ALIGNMENT = 128
-
-
-class _Array(ctypes.Structure):
-    """entropic_array of entropic/c.h."""
-
-    _fields_ = (
-        ("struct_size", ctypes.c_size_t),
-        ("name", ctypes.c_char_p),
-        ("data", ctypes.c_void_p),
-        ("rows", ctypes.c_size_t),
-        ("cols", ctypes.c_size_t),
-        ("row_stride", ctypes.c_ssize_t),
-        ("col_stride", ctypes.c_ssize_t),
-        ("type", ctypes.c_int32),
-        ("reserved", ctypes.c_int32),
-    )
-
-
-def found():
-    """The path of the library, or None."""
-    given = os.environ.get(VARIABLE)
-    if given:
-        return given
-    beside = Path(entropic.__file__).with_name("libentropic_cuda.so")
-    return str(beside) if beside.exists() else None
-
-
-@functools.cache
-def _library():
-    library = ctypes.CDLL(found())
-    library.entropic_cuda_memory.restype = ctypes.c_size_t
-    size, text = ctypes.c_size_t, ctypes.c_char_p
-    library.entropic_cuda_memory.argtypes = (text, text, size, size, ctypes.c_int32)
-    for run in (library.entropic_cuda_run, library.entropic_cuda_vjp):
-        run.argtypes = (text, text, ctypes.POINTER(_Array), size, ctypes.c_void_p, size, ctypes.c_void_p)
-    library.entropic_cuda_last_error.restype = ctypes.c_char_p
-    return library
-
-
-def _fail(library):
-    message = library.entropic_cuda_last_error().decode()
-    raise (RuntimeError if message.startswith("cuda:") else ValueError)(message)
-
-
-@functools.lru_cache(maxsize=1024)
-def _memory(name, parameters, rows, cols, code):
-    library = _library()
-    return library.entropic_cuda_memory(name, parameters, rows, cols, code) or _fail(library)
 
 
 def call(name, parameters, arrays, vjp=False):
     """Runs an operation on tensors by name. The first one decides the type and the shape; each is rows x cols or has one number
     for each row, without gaps."""
-    library, x = _library(), next(iter(arrays.values()))
-    name, parameters = name.encode(), parameters.encode()
-    shape = tuple(x.shape)
-    wanted = _memory(name, parameters, *shape, _TYPES[x.dtype])
-    memory = torch.empty(wanted + _ALIGNMENT, dtype=torch.uint8, device=x.device)
-    at = -(-memory.data_ptr() // _ALIGNMENT) * _ALIGNMENT
-    places = (_Array * len(arrays))()
-    for place, (array, tensor) in zip(places, arrays.items(), strict=True):
+    x = next(iter(arrays.values()))
+    wanted = _cuda.memory(name, parameters, *x.shape, _type(x))
+    memory = torch.empty(wanted + _cuda.ALIGNMENT, dtype=torch.uint8, device=x.device)
+    at = -(-memory.data_ptr() // _cuda.ALIGNMENT) * _cuda.ALIGNMENT
+    places = []
+    for array, tensor in arrays.items():
         rows, cols = tensor.shape if tensor.dim() == 2 else (tensor.shape[0], 1)
-        size = ctypes.sizeof(_Array)
-        place.struct_size, place.name, place.data = size, array.encode(), tensor.data_ptr()
-        place.rows, place.cols, place.type = rows, cols, _TYPES[tensor.dtype]
-    run = library.entropic_cuda_vjp if vjp else library.entropic_cuda_run
+        places.append((array, tensor.data_ptr(), rows, cols, _type(tensor)))
     if x.is_cuda:
         with torch.cuda.device(x.device):
-            stream = torch.cuda.current_stream(x.device).cuda_stream
-            code = run(name, parameters, places, len(places), at, wanted, stream)
+            _cuda.run(name, parameters, places, at, wanted, torch.cuda.current_stream(x.device).cuda_stream, vjp)
     else:  # the emulated library, whose device is this machine
-        code = run(name, parameters, places, len(places), at, wanted, None)
-    if code != 0:
-        _fail(library)
+        _cuda.run(name, parameters, places, at, wanted, None, vjp)
+
+
+def _type(tensor):
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 @functools.lru_cache(maxsize=4096)
 def _json(name, values):
-    """Parameters as JSON for the library; those without a value have their default."""
-    kinds = {param["name"]: param["kind"] for param in _described(name)["params"]}
-    given = {key: float(value) if "float" in kinds.get(key, "") else value for key, value in values if value is not None}
-    return json.dumps(given)
+    return _cuda.as_json(_described(name), values)
 
 
 def _described(name):

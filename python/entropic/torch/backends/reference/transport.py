@@ -29,13 +29,14 @@ def _sinkhorn(a, b, cost, plan, f, g, params, grad):
     apart = (m / columns[..., None, :]) @ p.mT - by_column @ m.mT
     right = (apart.tril(-1) + apart.triu(1)).sum(-1)
     # u and v are only defined up to a constant; first u is 0 at the largest row.
-    free = (torch.arange(rows.shape[-1], device=rows.device) != rows.argmax(-1, keepdim=True)).to(rows.dtype)
+    free = torch.ones_like(rows).scatter(-1, rows.argmax(-1, keepdim=True), 0)
     # If the plan has separate components, they are free in each. A rounding error added to the diagonal chooses one; what this
     # adds to a whole component cancels below.
     degree = torch.where(rows > 0, between.sum(-1), 1) * (1 + 16 * torch.finfo(rows.dtype).eps)
     degree = torch.where(degree > 0, degree, 1)
     system = torch.diag_embed(degree * free + (1 - free)) - between * free[..., None] * free[..., None, :]
-    u = torch.linalg.solve(system, (right * free)[..., None])[..., 0]
+    u, _ = torch.linalg.solve_ex(system, (right * free)[..., None])  # solve would wait for a device
+    u = u[..., 0]
     u = u - (rows * u).sum(-1, keepdim=True) / rows.sum(-1, keepdim=True)
     v = (m.sum(-2) - (p * u[..., None]).sum(-2)) / columns
     return u, v, (p * (u[..., None] + v[..., None, :]) - m) / epsilon
@@ -73,7 +74,7 @@ def barycenter_vjp(call, grads):
     root = torch.where(q > 0, q.sqrt(), 0)
     inverse = torch.where(q > 0, 1 / torch.where(q > 0, root, 1), 0)
     half = p.sqrt()[..., None] * going * inverse[..., None, None, :]
-    eye = torch.eye(q.shape[-1], dtype=q.dtype, device=q.device)
+    eye = torch.ones_like(q[..., None, :]).diag_embed()
     inverses = torch.linalg.pinv(eye - half.mT @ half, rtol=1e-13, hermitian=True)
     both = (weights[..., None, None] * inverses).sum(-3)
     grad = root * (grad - (q * grad).sum(-1, keepdim=True))

@@ -1,0 +1,247 @@
+"""The functions of entropic on arrays in a GPU's memory: arrays that say so, over this machine's memory, with the emulated
+library."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import entropic
+from entropic import _cuda
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILT = sorted(ROOT.glob("build/*/tests/libentropic_cuda_emulated.so"), key=os.path.getmtime)
+LIBRARY = os.environ.get(_cuda.VARIABLE) or (str(BUILT[-1]) if BUILT else None)
+
+pytestmark = [
+    pytest.mark.skipif(LIBRARY is None, reason="the emulated library is not built: cmake --build ... entropic_cuda_emulated"),
+    pytest.mark.skipif(entropic.simd_target() in ("SSE4", "SSE2", "EMU128", "SCALAR"), reason="bits are those of FMA"),
+]
+
+
+class Device:
+    """A device that counts how often it is made the current one."""
+
+    entered = 0
+
+    def __enter__(self):
+        Device.entered += 1
+
+    def __exit__(self, *_):
+        pass
+
+
+DEVICE = Device()
+
+
+class Array:
+    """An array as CuPy's: what it does not have would copy it to the host."""
+
+    def __init__(self, numbers):
+        self.numbers = numbers
+
+    device = DEVICE
+    shape = property(lambda self: self.numbers.shape)
+    dtype = property(lambda self: self.numbers.dtype)
+
+    def __dlpack_device__(self):
+        return 2, 0
+
+    def __dlpack__(self, stream=None):
+        return self.numbers.__dlpack__()
+
+    @property
+    def __cuda_array_interface__(self):
+        return dict(self.numbers.__array_interface__) | {"stream": 1}
+
+    def __array_namespace__(self):
+        return Namespace
+
+    def __array__(self, *_, **__):
+        raise TypeError("implicit conversion to a host array")
+
+
+class OnlyDlpack(Array):
+    @property
+    def __cuda_array_interface__(self):
+        raise AttributeError
+
+
+class Namespace:
+    """The functions that the standard for arrays has."""
+
+    uint8, int64, float16, float32, float64 = np.uint8, np.int64, np.float16, np.float32, np.float64
+
+    def empty(shape, *, dtype, device):
+        assert device is DEVICE
+        kind = np.dtype(dtype)
+        return Array(np.full(shape, 77 if kind.kind in "iu" else np.nan, kind))
+
+    def asarray(x, *, copy=None, device=None):
+        return Array(np.array(x.numbers if isinstance(x, Array) else x, order="C", copy=True))
+
+    def astype(x, dtype):
+        return Array(x.numbers.astype(dtype))
+
+    def moveaxis(x, source, target):
+        return Array(np.moveaxis(x.numbers, source, target))
+
+    def reshape(x, shape):
+        return Array(x.numbers.reshape(shape))
+
+    def broadcast_to(x, shape):
+        return Array(np.broadcast_to(x.numbers, shape))
+
+
+@pytest.fixture(autouse=True)
+def library(monkeypatch):
+    monkeypatch.setenv(_cuda.VARIABLE, LIBRARY)
+    _cuda.library.cache_clear()
+    _cuda.memory.cache_clear()
+
+
+def scores(dtype=np.float32, shape=(3, 4, 20), seed=0):
+    x = 2 * np.random.default_rng(seed).standard_normal(shape)
+    x[0, 1, 3] = -np.inf
+    return x.astype(dtype)
+
+
+def expect_same(got, want):
+    got, want = (x if isinstance(x, tuple) else (x,) for x in (got, want))
+    assert len(got) == len(want)
+    for a, b in zip(got, want, strict=True):
+        assert isinstance(a, Array)
+        assert a.numbers.dtype == np.asarray(b).dtype and a.numbers.shape == np.shape(b)
+        np.testing.assert_array_equal(a.numbers, b)
+
+
+NEEDED = {"top_k_softmax": {"k": 3}, "top_p_softmax": {"p": 0.7}, "min_p_softmax": {"p": 0.1}}
+NEEDED |= {"entropy_normalize": {"entropy": 1.1}, "entropy_clip": {"min_entropy": 0.5, "max_entropy": 1.5}}
+MAPS = [one["name"] for one in entropic._core.operations() if one["name"] not in ("perturb_max",) and not one["reduces"]]
+
+
+@pytest.mark.parametrize("kind", [Array, OnlyDlpack])
+@pytest.mark.parametrize("name", MAPS)
+def test_maps_and_gradients_have_the_bits_of_arrays_of_the_host(name, kind):
+    function, vjp = getattr(entropic, name), getattr(entropic, f"{name}_vjp")
+    for dtype in (np.float32, np.float64, np.float16):
+        for axis in (-1, 1):
+            x, params = scores(dtype), NEEDED.get(name, {})
+            y, g = function(x, axis=axis, **params), scores(dtype, seed=5).clip(-9)
+            expect_same(function(kind(x), axis=axis, **params), y)
+            got = vjp(kind(x), kind(y), kind(g), axis=axis, **params)
+            expect_same(got, vjp(x, y, g, axis=axis, **params))
+
+
+def test_logsumexp():
+    x = scores()
+    for keepdims in (True, False):
+        expect_same(entropic.logsumexp(Array(x), axis=1, keepdims=keepdims), entropic.logsumexp(x, axis=1, keepdims=keepdims))
+
+
+def test_parameters_by_row_and_their_gradients():
+    x = scores()
+    alpha = np.linspace(1.1, 2.2, 12).reshape(3, 4, 1)
+    y = entropic.entmax(x, alpha=alpha)
+    expect_same(entropic.entmax(Array(x), alpha=alpha), y)
+    expect_same(entropic.entmax(Array(x), alpha=Array(alpha)), y)
+    want = entropic.entmax_vjp(x, y, y, alpha=alpha, param_grad=True)
+    expect_same(entropic.entmax_vjp(Array(x), Array(y), Array(y), alpha=alpha, param_grad=True), want)
+
+
+@pytest.mark.parametrize("name", [one["name"] for one in entropic._core.losses()])
+def test_losses(name):
+    (description,) = (one for one in entropic._core.losses() if one["name"] == name)
+    function, kind = getattr(entropic, name), description["target"]
+    x = scores() if name != "margin_softmax_loss" else scores().clip(-1, 1)
+    params = {"top_k_softmax_loss": {"k": 3}, "top_p_softmax_loss": {"p": 0.7}}.get(name, {})
+    if kind.startswith("class"):
+        target = np.arange(12).reshape(3, 4) % 20
+        params |= {"ignore_index": 2}
+    else:
+        target = scores(seed=9) if kind == "scores" else (np.arange(240).reshape(3, 4, 20) % 3 == 0).astype(np.float32)
+    want = function(x, target, return_grad=True, **params)
+    expect_same(function(Array(x), Array(target), return_grad=True, **params), want)
+    expect_same(function(Array(x), Array(target), **params), want[0])
+
+
+def test_a_loss_with_a_map():
+    x, target = scores(), np.arange(12).reshape(3, 4)
+    params = {"map": ("entmax", {"alpha": 1.3}), "return_grad": True}
+    expect_same(entropic.surrogate_loss(Array(x), Array(target), **params), entropic.surrogate_loss(x, target, **params))
+
+
+def test_measures():
+    x, y = scores(), scores(seed=4)
+    for name in ("entropy", "renyi_entropy", "kl_divergence", "js_divergence"):
+        function, given = getattr(entropic, name), (x, y)[: 2 if "divergence" in name else 1]
+        params = {"input": "scores", "axis": 1, "return_grad": True} | ({"alpha": 2.5} if "renyi" in name else {})
+        expect_same(function(*map(Array, given), **params), function(*given, **params))
+
+
+STEPS = [("temperature", 0.7), ("top_k", 9), ("top_p", 0.9), ("entropy_clip", (0.5, None))]
+
+
+@pytest.mark.parametrize("stream", [7, list(range(12)), 2**64 - 3])
+def test_draws(stream):
+    x = scores()
+    for size in (None, 5):
+        params = {"seed": 2**64 - 5, "stream": stream, "position": 11, "size": size}
+        expect_same(entropic.sample(Array(x), **params), entropic.sample(x, **params))
+        chain, params = entropic.Sampler(STEPS, seed=3), {"stream": stream, "size": size}
+        expect_same(chain.sample(Array(x), **params), chain.sample(x, **params))
+    expect_same(chain.probs(Array(x), axis=1), chain.probs(x, axis=1))
+    params = {"seed": 5, "stream": stream, "hard": True}
+    expect_same(entropic.gumbel_softmax(Array(x), **params), entropic.gumbel_softmax(x, **params))
+
+
+def test_calls_go_to_the_arrays_device_and_stream(monkeypatch):
+    streams, run = [], _cuda.run
+
+    def watched(*arguments):
+        streams.append(arguments[5])
+        run(*arguments[:5], None, *arguments[6:])
+
+    monkeypatch.setattr(_cuda, "run", watched)
+    entered = Device.entered
+    entropic.softmax(Array(scores()))
+    entropic.softmax(OnlyDlpack(scores()))
+    assert streams == [1, None] and Device.entered == entered + 2
+
+
+def test_tensors_of_torch(monkeypatch):
+    """A tensor that says that it is on a GPU takes the same way, in its own types."""
+    torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
+    from entropic import _device
+
+    monkeypatch.setattr(_device, "holds", lambda x: isinstance(x, torch.Tensor))
+    monkeypatch.setattr(_device._Tensors, "stream", lambda self: None)
+    monkeypatch.setattr(_device._Tensors, "on_device", lambda self: _device.contextlib.nullcontext())
+    x = torch.from_numpy(scores()).to(torch.bfloat16)
+    got = entropic.entmax(x, axis=1)
+    assert got.dtype is torch.bfloat16 and got.shape == x.shape
+    monkeypatch.undo()
+    assert torch.equal(got, entropic.entmax(x, axis=1))
+
+
+def test_what_is_wrong_is_named(monkeypatch):
+    x = Array(scores())
+    with pytest.raises(ValueError, match=r"^entmax: alpha must be above 0 and finite, got -1"):
+        entropic.entmax(x, alpha=-1.0)
+    with pytest.raises(ValueError, match=r"^softmax_vjp: grad must have the shape of x"):
+        entropic.softmax_vjp(x, x, Array(np.zeros((3, 4), np.float32)))
+    with pytest.raises(TypeError, match=r"^kl_divergence: q must be on the device of p, got ndarray"):
+        entropic.kl_divergence(x, scores())
+    with pytest.raises(TypeError, match=r"^softmax: x must be of .* or float64 on a GPU, got dtype int64"):
+        entropic.softmax(Array(np.zeros((3, 4), np.int64)))
+    with pytest.raises(TypeError, match="out cannot be given for arrays of a GPU"):
+        entropic.softmax(x, out=x)
+    monkeypatch.delenv(_cuda.VARIABLE)
+    with pytest.raises(TypeError, match=r"^softmax: x is a Array on device .* entropic_cuda is not installed"):
+        entropic.softmax(x)
+
+
+def test_empty_arrays():
+    x = Array(np.empty((0, 5), np.float32))
+    assert entropic.softmax(x).shape == (0, 5)
