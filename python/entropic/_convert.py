@@ -87,8 +87,8 @@ def to_numpy(operation, argument, x, bfloat16=False):
             f"{'; entropic.torch can' if kind == 'Tensor' else ''}: {error}"
         ) from error
     raise TypeError(
-        f"{operation}: {argument} is a {kind} on device {getattr(x, 'device', None)}, and entropic computes on the CPU; "
-        f"pass {argument}.cpu()"
+        f"{operation}: {argument} is a {kind} on device {getattr(x, 'device', None)}, and entropic computes on the CPU, "
+        f"some functions by the library entropic_cuda on a GPU; pass {argument}.cpu()"
     )
 
 

@@ -19,12 +19,16 @@ _CUDA_DEVICES = (2, 13)  # DLPack's numbers for a GPU's memory, and for memory t
 
 
 def holds(x):
-    """Whether x is an array in a GPU's memory."""
+    """Whether x is an array in a GPU's memory, and the library for it is here."""
     if isinstance(x, np.ndarray) or not hasattr(x, "__dlpack_device__"):
         return False
     if type(x).__module__.startswith(("jax", "pyarrow")):
         return False  # jax has a door of its own, whose arrays cannot be written
-    return x.__dlpack_device__()[0] in _CUDA_DEVICES
+    try:
+        on_device = x.__dlpack_device__()[0] in _CUDA_DEVICES
+    except (BufferError, RuntimeError, TypeError, ValueError):
+        return False
+    return on_device and _cuda.found() is not None
 
 
 class _DLTensor(ctypes.Structure):
@@ -116,11 +120,6 @@ class _Rows:
     """An array along an axis as contiguous rows, further arrays beside it, and a call."""
 
     def __init__(self, function, argument, x, axis):
-        if _cuda.found() is None:
-            raise TypeError(
-                f"{function}: {argument} is a {type(x).__name__} on device {getattr(x, 'device', None)}, and the library "
-                f"entropic_cuda is not installed; set {_cuda.VARIABLE} to its path, or copy {argument} to the CPU"
-            )
         if getattr(x, "requires_grad", False):
             raise TypeError(
                 f"{function}: {argument} is a {type(x).__name__} that requires grad; the functions of entropic.torch are "

@@ -264,9 +264,10 @@ def _attended(function, q, k, v, mask, map, map_params, scale, causal, train_len
 
 def _is_torchs(q, name, params, further):
     """Whether torch's own kernels for GPUs compute this: softmax, in a type that they have."""
-    temperature = params.get("temperature")
-    usual = isinstance(temperature, Tensor) or _LEAST <= temperature <= 1 / _LEAST
-    return name == "softmax" and q.is_cuda and q.dtype is not torch.float64 and usual and not further.keys() - {"dropout_p"}
+    if name != "softmax" or not q.is_cuda or q.dtype is torch.float64 or further.keys() - {"dropout_p"}:
+        return False
+    temperature = params["temperature"]
+    return isinstance(temperature, Tensor) or _LEAST <= temperature <= 1 / _LEAST
 
 
 _LEAST = 2.0**-30  # a scale divided by it is a number of float32
