@@ -355,7 +355,6 @@ ON_HOST = {
     "partial_transport",
     "unbalanced_sinkhorn",
     "wasserstein",
-    "gamma_for_entropy",
     "mean_field_entropy",
     "power_transform",
     "normalize_density",

@@ -196,8 +196,8 @@ def gamma_for_entropy(
         gamma and entropy are tensors in x's shape without dim and its dtype. They are twice differentiable in x and the
         target. If the status is not "ok", the gradient is 0, or NaN if it is "invalid". status is a NumPy array of strings, or
         one string. It is None under a compiler or a transform, and for tensors without numbers (meta, fake). For a DTensor it
-        is that of this rank's rows. On a GPU, gamma is computed by the library entropic_cuda
-        if it is found, otherwise on the CPU.
+        is that of this rank's rows. On a GPU it is a tensor of numbers, 0 for "ok", because words would wait for the device;
+        gamma is computed there by the library entropic_cuda if it is found, otherwise on the CPU.
 
     Raises
     ------
