@@ -345,8 +345,14 @@ TYPED_TEST(AttentionTest, QueriesThatSeeNothing) {
   const Heads<T> got = problem.attend();
   Heads<T> g = normal<T>(1, 1, 3, 2, 3), dq(1, 1, 3, 2), dk(1, 1, 4, 2), dv(1, 1, 4, 2);
   g.at(0, 0, 0, 0) = kInfinity<T>;
+  problem.options.map = Entmax{};
+  const std::vector<double> alpha = {1.3, 1.5, 2};
+  std::vector<double> dalpha(3, 7);
+  const std::vector<PerRow> per_row = {{"alpha", alpha}};
+  const std::vector<ParamGradient> gradients = {{"alpha", dalpha}};
   attention_vjp(problem.options, problem.q.view(), problem.k.view(), problem.v.view(), g.view(), dq.view(), dk.view(),
-                dv.view(), problem.mask);
+                dv.view(), problem.mask, per_row, gradients);
+  EXPECT_EQ(dalpha, std::vector<double>(3, 0));
   for (const auto* x :
        {&got, static_cast<const Heads<T>*>(&dq), static_cast<const Heads<T>*>(&dk), static_cast<const Heads<T>*>(&dv)}) {
     for (std::size_t r = 0; r < x->rows; ++r) {

@@ -275,7 +275,15 @@ TEST(Measures, OfEntries) {
           if (input == Input::scores) xi = std::clamp(std::log(xi / (1 - xi)), -700.0, 700.0);
         }
         measure(op, row(std::as_const(x)), row(value), row(slope));
+        Op in_bits = op;
+        in_bits.base = 2;
+        std::vector<double> bits(p.size()), slope_in_bits(p.size());
+        measure(in_bits, row(std::as_const(x)), row(bits), row(slope_in_bits));
         for (std::size_t i = 0; i < x.size(); ++i) {
+          if (p[i] >= 1e-200) {
+            EXPECT_NEAR(bits[i], value[i] / std::log(2), 1e-15 * value[i]);
+            EXPECT_NEAR(slope_in_bits[i], slope[i] / std::log(2), 1e-15 * std::abs(slope[i]));
+          }
           SCOPED_TRACE(std::string(Op::kDescription.name) + " " + std::to_string(x[i]));
           expect_near(value[i], oracle::value(op, static_cast<long double>(x[i])), 1e-300);
           if (p[i] < 1e-200 || p[i] > 1 - 1e-6) continue;

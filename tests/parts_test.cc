@@ -268,6 +268,12 @@ TYPED_TEST(Parts, DrawsAndChainsAreThoseOfAWholeRow) {
   sample(Sample{0.7}, batch.view(), MatrixView<std::int64_t>(want.data(), batch.rows, 50), noise);
   const auto make = [&](auto x, Extent extent) { return part_of<T>(Sample{0.7}, x, extent, noise, 50); };
   EXPECT_EQ((Joined<T>(batch, {0, 100, 101, 333, n}, make, false).indices), want);
+  std::vector<std::uint64_t> streams;
+  for (std::size_t r = 0; r < batch.rows; ++r) streams.push_back(100 - 7 * r);
+  const Noise chosen = {.seed = 9, .streams = streams};
+  sample(Sample{}, batch.view(), MatrixView<std::int64_t>(want.data(), batch.rows, 50), chosen);
+  const auto by_streams = [&](auto x, Extent extent) { return part_of<T>(Sample{}, x, extent, chosen, 50); };
+  EXPECT_EQ((Joined<T>(batch, {0, 100, 101, 333, n}, by_streams, false).indices), want);
   std::vector<T> p(batch.x.size());
   Sampler({step::TypicalP{0.7}}).probs<T>(batch.view(), MatrixView<T>(p.data(), batch.rows, n));
   const auto typical = [&](auto x, Extent extent) { return part_of<T>(step::TypicalP{0.7}, 1.0, x, extent); };

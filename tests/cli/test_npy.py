@@ -112,6 +112,7 @@ def described(descr="'<f8'", order="False", shape="(2,)", body=b"\0" * 16):
         (raw("{'descr': '<f8', 'descr': '<f8'}"), "the header has an unexpected or repeated key"),
         (raw("{'descr': '<f8', 'extra': 1}"), "the header has an unexpected or repeated key"),
         (raw("[]"), "the header is not a Python dictionary"),
+        (raw("{" + " " * 2**20, version=2), "the header says that it has 1048577 bytes"),
         (raw("{'descr': '<f8'"), "the header is not a Python dictionary"),
         (raw("{'descr"), "the header is not a Python dictionary"),
         (raw("{'descr': '<f8', 'fortran_order': False, 'shape': (2,)} x"), "the header goes on after its end"),
