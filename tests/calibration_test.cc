@@ -390,6 +390,8 @@ TEST(ExpectedCalibrationError, Edges) {
   check({2, 2, {0.5, 0.5, 0.5, 0.5}, {0, 1}}, {}, 0);                     // the first of two equal entries is the prediction
   check({2, 2, {0.5, 0.5, 0.75, 0.25}, {0, 1}}, {.bins = 2}, (1.25 - 1) / 2);
   check({2, 2, {0.5, 0.5, 0.75, 0.25}, {0, 1}}, {.bins = 2, .strategy = quantile}, (0.5 + 0.75) / 2);
+  // 15/22 begins a bin, although its product with 22 is rounded to less than 15.
+  check({2, 2, {15.0 / 22, 7.0 / 22, 0.7, 0.3}, {0, 1}}, {.bins = 22}, (0.7 - (1 - 15.0 / 22)) / 2);
   check({3, 2, {0.75, 0.25, 0.75, 0.25, 0.75, 0.25}, {0, 0, 1}}, {.strategy = quantile}, 0.25 / 3);  // ties in one bin
   // Within a float's tolerance, taken as it is given.
   const std::vector<float> p = {1.00005f, 0};

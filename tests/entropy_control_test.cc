@@ -373,6 +373,7 @@ TEST(GammaForEntropy, Statuses) {
   check(0.5, {clamped_low, constant, constant, invalid, invalid}, inf, std::log(2));
   check(1.2, {clamped_high, constant, constant, invalid, invalid}, 0, std::log(3));
   check(std::log(3), {ok, constant, constant, invalid, invalid}, 0, std::log(3));
+  check(std::log(2), {ok, constant, constant, invalid, invalid}, inf, std::log(2));
   EXPECT_EQ(Gammas<float>({1, 1, 0}, 3, {.perplexity = 3}).status[0], ok);
 }
 

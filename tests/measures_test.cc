@@ -280,13 +280,11 @@ TEST(Measures, OfEntries) {
         std::vector<double> bits(p.size()), slope_in_bits(p.size());
         measure(in_bits, row(std::as_const(x)), row(bits), row(slope_in_bits));
         for (std::size_t i = 0; i < x.size(); ++i) {
-          if (p[i] >= 1e-200) {
-            EXPECT_NEAR(bits[i], value[i] / std::log(2), 1e-15 * value[i]);
-            EXPECT_NEAR(slope_in_bits[i], slope[i] / std::log(2), 1e-15 * std::abs(slope[i]));
-          }
           SCOPED_TRACE(std::string(Op::kDescription.name) + " " + std::to_string(x[i]));
           expect_near(value[i], oracle::value(op, static_cast<long double>(x[i])), 1e-300);
           if (p[i] < 1e-200 || p[i] > 1 - 1e-6) continue;
+          EXPECT_NEAR(bits[i], value[i] / std::log(2), 1e-15 * value[i]);
+          EXPECT_NEAR(slope_in_bits[i], slope[i] / std::log(2), 1e-15 * std::abs(slope[i]));
           const long double h = 1e-4L * (input == Input::scores ? 1 : std::min(std::abs(x[i]), 1 - p[i]));
           const long double difference = (oracle::value(op, x[i] + h) - oracle::value(op, x[i] - h)) / (2 * h);
           EXPECT_NEAR(slope[i], static_cast<double>(difference), 1e-6 * std::abs(slope[i]) + 1e-8);
@@ -667,6 +665,12 @@ TEST(Measures, Refused) {
                [&] { value_of(RenyiEntropy{.alpha = -1}, std::vector<double>{1}); });
   expect_error("kl_divergence: q must be at least 0 and finite, got -1 at entry 0 in row 0 (input scores takes scores)", [&] {
     value_of(KlDivergence{}, std::vector<double>{0.5, 0.5}, std::vector<double>{-1, 2});
+  });
+  expect_error("kl_divergence: dp must share no memory with dq, got views that overlap", [&] {
+    const std::vector<double> p = {0.5, 0.5}, q = {0.25, 0.75};
+    std::vector<double> both(3), value(1);
+    measure(KlDivergence{}, row(p), row(q), value, MatrixView<double>(both.data(), 1, 2),
+            MatrixView<double>(both.data() + 1, 1, 2));
   });
   expect_error("kl_divergence: q must have the shape of p, or one row for all, 1 x 2, got 1 x 1", [&] {
     value_of(KlDivergence{}, std::vector<double>{0.5, 0.5}, std::vector<double>{1});

@@ -155,18 +155,20 @@ TEST(Threads, WorksAfterFork) {
   const auto run = [&](std::vector<float>& out) {
     apply(Softmax{}, MatrixView<const float>(x.data(), rows, n), MatrixView<float>(out.data(), rows, n));
   };
-  set_num_threads(2);
-  run(want);
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(20);
-    run(p);
-    _exit(p == want ? 0 : 1);
+  for (const std::size_t threads : {2, 3, 8}) {  // 3 and 8 have an arena of their own
+    set_num_threads(threads);
+    run(want);
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(20);
+      run(p);
+      _exit(p == want ? 0 : 1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status)) << threads;
+    EXPECT_EQ(WEXITSTATUS(status), 0) << threads;
   }
-  int status = -1;
-  waitpid(child, &status, 0);
-  EXPECT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 0);
   set_num_threads(0);
 }
 
