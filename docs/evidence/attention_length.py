@@ -1,5 +1,6 @@
 """Trains small masked language models at length 64 and tests them at 64 to 1024, with every scale and map of attention:
-`attention_length.py train TEXT OUT MAP SEED` for each, then `attention_length.py table OUT`. Needs torch; one thread.
+`attention_length.py train TEXT OUT MAP SEED [WIDTH LAYERS]` for each, then `attention_length.py table OUT`. Needs torch; one
+thread. Models of different sizes go to different folders OUT.
 
 TEXT is the King James Bible as the Debian packages bible-kjv and bible-kjv-text print it: bible -f "Gen1:1-Rev22:21" > TEXT.
 """
@@ -16,7 +17,7 @@ import torch
 from torch import nn
 
 VOCABULARY, MASK, UNKNOWN = 4096, 0, 1
-WIDTH, HEADS, LAYERS = 128, 4, 3
+WIDTH, HEADS, LAYERS = 128, 4, 3  # heads of 32 numbers, also in wider models
 LENGTH, BATCH, STEPS, RATE, WARMUP = 64, 32, 1600, 2e-3, 100
 MASKED = 0.15
 TEST_LENGTHS = 64, 128, 256, 512, 1024
@@ -57,18 +58,19 @@ def rotate(x):
 
 
 class Attention(nn.Module):
-    def __init__(self, name):
+    def __init__(self, name, width):
         super().__init__()
-        self.projection, self.output = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.heads = width // (WIDTH // HEADS)
+        self.projection, self.output = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.name = name
         self.log_n = False
         self.keep = None  # q and k of the last batch, where asked for
         if name == "entropy_normalize":  # of each head, between 0 and log 64
-            self.shape = nn.Parameter(torch.zeros(HEADS, 1, 1))
+            self.shape = nn.Parameter(torch.zeros(self.heads, 1, 1))
 
     def forward(self, x):
         n, d = x.shape[-2], WIDTH // HEADS
-        q, k, v = self.projection(x).unflatten(-1, (3, HEADS, -1)).permute(2, 0, 3, 1, 4)
+        q, k, v = self.projection(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         q, k = rotate(q), rotate(k)
         if self.keep is not None:
             self.keep = q, k
@@ -90,20 +92,20 @@ class Attention(nn.Module):
 
 
 class Model(nn.Module):
-    def __init__(self, name):
+    def __init__(self, name, width=WIDTH, layers=LAYERS):
         super().__init__()
-        self.embedding = nn.Embedding(VOCABULARY, WIDTH)
+        self.embedding = nn.Embedding(VOCABULARY, width)
         nn.init.normal_(self.embedding.weight, std=0.05)
-        self.attentions = nn.ModuleList(Attention(name) for _ in range(LAYERS))
+        self.attentions = nn.ModuleList(Attention(name, width) for _ in range(layers))
         self.mlps = nn.ModuleList(
-            nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH)) for _ in range(LAYERS)
+            nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)) for _ in range(layers)
         )
-        self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(2 * LAYERS + 1))
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2 * layers + 1))
         self.bias = nn.Parameter(torch.zeros(VOCABULARY))
 
     def forward(self, tokens, where):
         x = self.embedding(tokens)
-        for i in range(LAYERS):
+        for i in range(len(self.attentions)):
             x = x + self.attentions[i](self.norms[2 * i](x))
             x = x + self.mlps[i](self.norms[2 * i + 1](x))
         return self.norms[-1](x[where]) @ self.embedding.weight.T + self.bias
@@ -128,13 +130,13 @@ def accuracies(model, test):
     return result
 
 
-def train(text, out, name, seed):
+def train(text, out, name, seed, *size):
     tokens, test = read(text)
     generator = torch.Generator().manual_seed(seed)
     torch.manual_seed(seed)
-    model = Model(name)
+    model = Model(name, *size)
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.98), weight_decay=0.01)
-    start, losses = time.time(), []
+    start, losses = time.process_time(), []
     for step in range(STEPS):
         warm = min(1, (step + 1) / WARMUP)
         optimizer.param_groups[0]["lr"] = RATE * warm * 0.5 * (1 + math.cos(math.pi * step / STEPS))
@@ -148,8 +150,8 @@ def train(text, out, name, seed):
         optimizer.step()
         losses.append(loss.item())
         if step % 100 == 99:
-            print(name, seed, step + 1, f"{sum(losses[-100:]) / 100:.3f}", f"{time.time() - start:.0f} s", flush=True)
-    result = {"loss": sum(losses[-100:]) / 100, "seconds": time.time() - start}
+            print(name, seed, step + 1, f"{sum(losses[-100:]) / 100:.3f}", f"{time.process_time() - start:.0f} s", flush=True)
+    result = {"loss": sum(losses[-100:]) / 100, "seconds": time.process_time() - start}
     for scale in ("sqrt", "log n"):
         for attention in model.attentions:
             attention.log_n = scale == "log n"
@@ -185,6 +187,6 @@ def table(out):
 if __name__ == "__main__":
     torch.set_num_threads(1)
     if sys.argv[1] == "train":
-        train(*sys.argv[2:5], int(sys.argv[5]))
+        train(*sys.argv[2:5], *map(int, sys.argv[5:]))
     else:
         table(sys.argv[2])
