@@ -11,8 +11,8 @@
 
 namespace {
 
-void expect_the_same(const std::string& text) {
-#ifdef __cpp_lib_to_chars
+void expect_the_same([[maybe_unused]] const std::string& text) {
+#if defined(__cpp_lib_to_chars) && !defined(_WIN32)  // Windows always has std::from_chars
   double expected = 7, number = 7;
   const char* const begin = text.data();
   const auto wanted = std::from_chars(begin, begin + text.size(), expected);
