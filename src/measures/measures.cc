@@ -6,6 +6,7 @@
 #include "hwy/foreach_target.h"  // before the kernels
 #include "src/dispatch.h"
 #include "src/measures/entries-inl.h"
+#include "src/measures/lanes-inl.h"
 #include "src/measures/rows-inl.h"
 #include "src/measures/tables-inl.h"
 #include "src/per_row.h"
@@ -60,6 +61,13 @@ double SumOfRow(const Op& op, MatrixView<const T> x, GivenSums given, size_t r) 
   return given.sums[r];
 }
 
+// Whether these rows are measured side by side: short rows of probabilities. Their sums are not known yet if only values are
+// wanted, and of several rows.
+template <class Op, class T>
+bool InLanes(const Op& op, MatrixView<const T> x, GivenSums given) {
+  return op.input == Input::probs && !op.normalize && x.cols <= RowsInLanes::kLongest && given.sums != nullptr && !given.known;
+}
+
 template <class T>
 void OneRows(const Measure& measure, MatrixView<const T> p, GivenSums given, double* value, MatrixView<T> dp,
              std::span<const PerRow> per_row, std::span<const ParamGradient> gradients, Arena memory) {
@@ -67,6 +75,19 @@ void OneRows(const Measure& measure, MatrixView<const T> p, GivenSums given, dou
   double *const own = memory.take<double>(n), *const logs = memory.take<double>(n);
   std::visit(
       [&]<class Op>(const Op& common) {
+        if constexpr (sizeof(T) == 8 && (std::is_same_v<Op, Entropy> || std::is_same_v<Op, Perplexity>)) {
+          if (InLanes(common, p, given)) {
+            MeasureInLanes(common, p, given.sums, value);
+            for (size_t r = 0; r < p.rows; ++r) {
+              if constexpr (std::is_same_v<Op, Perplexity>) {
+                value[r] = ExpNumber(value[r]);
+              } else {
+                value[r] = InUnit(value[r], common.base);
+              }
+            }
+            return;
+          }
+        }
         for (size_t r = 0; r < p.rows; ++r) {
           const Op op = at_row(common, per_row, r);
           const double sum = SumOfRow(op, p, given, r);
@@ -100,6 +121,11 @@ void TwoRows(const Divergence& divergence, MatrixView<const T> p, MatrixView<con
   std::visit(
       [&]<class Op>(const Op& op) {
         constexpr bool kLogs = std::is_same_v<Op, CrossEntropy>;
+        if (InLanes(op, p, of_p) && InLanes(op, q, of_q)) {
+          MeasureInLanes(Rooted<Op>{}, p, q, of_p.sums, of_q.sums, value);
+          for (size_t r = 0; r < p.rows; ++r) value[r] = OfNats(op, value[r]);
+          return;
+        }
         const auto distribution = [&](MatrixView<const T> x, size_t r, double sum, Place to) {
           const Distribution row = DistributionOf(op.input, op.normalize, x.row(r), n, sum, kLogs, to.p, to.z);
           return gradients ? Apart(row, to.p) : row;

@@ -82,17 +82,22 @@ HWY_INLINE double KlInFloat(const Op& op, const T* p, const T* q, size_t n, T* d
 template <class Op>
 using Rooted = std::conditional_t<std::is_same_v<Op, JsDistance>, JsDivergence, Op>;
 
+// The value in the unit of op's base, from the sum of its terms.
+template <class Op>
+HWY_INLINE double OfNats(const Op& op, double nats) {
+  if constexpr (std::is_same_v<Rooted<Op>, JsDivergence>) nats = std::min(nats, 0x1.62e42fefa39efp-1);  // log 2, or NaN
+  const double value = InUnit(nats, op.base);
+  return std::is_same_v<Op, JsDistance> ? std::sqrt(value) : value;
+}
+
 template <class Op, class T>
 HWY_NOINLINE void TwoRow(const Op& op, const Pair& rows, double* value, T* dp, T* dq) {
   constexpr bool kDistance = std::is_same_v<Op, JsDistance>;
   const bool exists = rows.p.exists && rows.q.exists;
   const double nats = exists ? ValueOf(Rooted<Op>{}, rows) : kNaN<double>;
-  *value = InUnit(nats, op.base);
+  *value = OfNats(op, nats);
   double factor = UnitOf(op.base);
-  if constexpr (kDistance) {
-    *value = std::sqrt(*value);
-    factor = *value > 0 ? factor / (2 * *value) : 0;
-  }
+  if constexpr (kDistance) factor = *value > 0 ? factor / (2 * *value) : 0;
   const Through through = ThroughOf(op.input, op.normalize);
   Distribution p = rows.p, q = rows.q;
   p.exists = q.exists = exists;
