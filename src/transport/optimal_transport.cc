@@ -21,11 +21,70 @@ constexpr std::string_view kName = OptimalTransport::kDescription.name;
 // With costs beyond these, potentials might overflow in sums along the tree, or lose digits as subnormal numbers.
 constexpr double kLargestCost = 0x1p+900, kLeastCost = 0x1p-900;
 
+// The network simplex for matrices of any shape, with its interface. Its short lists are those of rows, so it is slow if these
+// have few columns: a tall problem is transposed. A single row has only one plan.
+template <class T>
+class AnyShape {
+ public:
+  using Status = typename NetworkSimplex<T>::Status;
+
+  Status solve(MatrixView<const T> cost, std::span<const Mass> row_masses, std::span<const Mass> column_masses) {
+    transposed_ = cost.rows > 2 * cost.cols;
+    if (transposed_) {
+      costs_.resize(cost.rows * cost.cols);
+      for (std::size_t i = 0; i < cost.rows; ++i) {
+        for (std::size_t j = 0; j < cost.cols; ++j) costs_[j * cost.rows + i] = cost.row(i)[j];
+      }
+      cost = MatrixView<const T>(costs_.data(), cost.cols, cost.rows);
+      std::swap(row_masses, column_masses);
+    }
+    single_ = cost.rows == 1;
+    return single_ ? solve_single(cost.row(0), column_masses) : simplex_.solve(cost, row_masses, column_masses);
+  }
+
+  std::span<const double> f() const { return transposed_ ? of_columns() : of_rows(); }
+  std::span<const double> g() const { return transposed_ ? of_rows() : of_columns(); }
+
+  template <class Visit>
+  void for_each_flow(Visit&& visit) const {
+    const auto visit_arc = [&](std::size_t i, std::size_t j, Mass flow) {
+      transposed_ ? visit(j, i, flow) : visit(i, j, flow);
+    };
+    if (!single_) return simplex_.for_each_flow(visit_arc);
+    for (std::size_t j = 0; j < single_masses_.size(); ++j) {
+      if (single_masses_[j] != 0) visit_arc(0, j, single_masses_[j]);
+    }
+  }
+
+ private:
+  std::span<const double> of_rows() const { return single_ ? std::span(&single_f_, 1) : simplex_.f(); }
+  std::span<const double> of_columns() const { return single_ ? std::span(single_g_) : simplex_.g(); }
+
+  Status solve_single(const T* cost, std::span<const Mass> column_masses) {
+    single_masses_ = column_masses;
+    single_g_.assign(cost, cost + column_masses.size());
+    double largest = std::numeric_limits<double>::lowest();
+    for (std::size_t j = 0; j < column_masses.size(); ++j) {
+      if (column_masses[j] != 0) largest = std::max(largest, single_g_[j]);
+    }
+    // As in the simplex, an expensive column without mass has a lower potential.
+    for (double& potential : single_g_) potential = std::min(potential, largest);
+    return largest < std::numeric_limits<double>::infinity() ? Status::optimal : Status::infeasible;
+  }
+
+  NetworkSimplex<T> simplex_;
+  bool transposed_ = false, single_ = false;
+  std::vector<T> costs_;
+  std::span<const Mass> single_masses_;
+  double single_f_ = 0;
+  std::vector<double> single_g_;
+};
+
 // The workspace of one thread, for one problem after the other.
 template <class T>
 struct Worker {
-  NetworkSimplex<T> simplex;
-  NetworkSimplex<double> scaled_simplex;
+  AnyShape<T> simplex;
+  AnyShape<double> scaled_simplex;
   WholeMasses masses;
   std::vector<double> scaled;
 };
