@@ -1,6 +1,6 @@
 // Times every map and its gradient beside oneDNN's softmax and memcpy, in one run; bench/report.py makes the table.
 //
-// Names are operation/scores/rows x cols. One thread. The shapes keep a batch in cache but for 256 x 131072.
+// Names are operation/scores/rows x cols. An argument names the SIMD target. One thread. The shapes keep a batch in cache but for 256 x 131072.
 
 #include <benchmark/benchmark.h>
 #include <omp.h>
@@ -144,6 +144,7 @@ void add_threads() {
 int main(int argc, char** argv) {
   omp_set_num_threads(1);  // oneDNN's
   benchmark::Initialize(&argc, argv);
+  if (argc > 1) entropic::force_simd_target(argv[1]);
   entropic::set_num_threads(1);
   for (const Shape shape : kShapes) {
     add_shape("normal", normal_scores(shape, 1));

@@ -47,9 +47,15 @@ TARGETS = [
 ]
 
 
-def medians(program, names=None):
-    """The median time of each benchmark of a program, or of those with these names."""
-    command = [program, "--benchmark_repetitions=7", "--benchmark_min_time=0.1", "--benchmark_enable_random_interleaving=true"]
+def medians(program, names=None, target=None):
+    """The median time of each benchmark of a program, or of those with these names, by a SIMD target or by the best."""
+    command = [
+        program,
+        *([target] if target else []),
+        "--benchmark_repetitions=7",
+        "--benchmark_min_time=0.1",
+        "--benchmark_enable_random_interleaving=true",
+    ]
     if names:
         command.append("--benchmark_filter=^(" + "|".join(map(re.escape, sorted(names))) + ")$")
     out = subprocess.run([*command, "--benchmark_format=json"], stdout=subprocess.PIPE, text=True, check=True).stdout

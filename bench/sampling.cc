@@ -97,5 +97,6 @@ int main(int argc, char** argv) {
     add(name("entropy_clip1-3"), x, {step::EntropyClip{1, 3}});
   }
   benchmark::Initialize(&argc, argv);
+  if (argc > 1) entropic::force_simd_target(argv[1]);
   benchmark::RunSpecifiedBenchmarks();
 }
