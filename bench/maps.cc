@@ -1,6 +1,7 @@
 // Times every map and its gradient beside oneDNN's softmax and memcpy, in one run; bench/report.py makes the table.
 //
-// Names are operation/scores/rows x cols. An argument names the SIMD target. One thread. The shapes keep a batch in cache but for 256 x 131072.
+// Names are operation/scores/rows x cols. An argument names the SIMD target. One thread. The shapes keep a batch in cache but
+// for 256 x 131072.
 
 #include <benchmark/benchmark.h>
 #include <omp.h>
