@@ -34,8 +34,6 @@ struct RowParts {
 struct HighLow {
   double high, low;
 };
-using DoubleFunction = void (*)(const double* x, std::size_t n, double* y);
-using ThresholdFunction = HighLow (*)(const double* z, std::size_t n);
 
 }  // namespace entropic::inline ENTROPIC_ABI
 

@@ -2,8 +2,6 @@
 // ENTROPIC_VERSION as text.
 #pragma once
 
-#include "entropic/export.h"
-
 #if __cplusplus < 202002L
 #error "entropic needs C++20: compile with -std=c++20 or later"
 #endif
