@@ -9,6 +9,7 @@
 #include "entropic/transport.h"
 #include "src/check.h"
 #include "src/parallel.h"
+#include "src/transport/column_sums.h"
 #include "src/transport/kernels.h"
 #include "src/transport/laplacian.h"
 #include "src/transport/masses.h"
@@ -31,18 +32,16 @@ template <class T>
 class Solver {
  public:
   Solver(MatrixView<const T> cost, std::vector<double> a, std::vector<double> b, double mass)
-      : kernels_(transport_kernels<T>()), cost_(cost), a_(std::move(a)), b_(std::move(b)), mass_(mass) {
+      : kernels_(transport_kernels<T>()),
+        cost_(cost),
+        a_(std::move(a)),
+        b_(std::move(b)),
+        mass_(mass),
+        column_sums_(cost.rows, cost.cols) {
     const std::size_t n = cost.rows, m = cost.cols;
     f_.assign(n, 0);
     g_.assign(m, 0);
     p_.resize(m);
-    column_sums_.resize(m);
-    // Column sums are made in blocks of rows whose number depends only on n: threads share the blocks, and the bits do not
-    // change.
-    block_rows_ = std::max<std::size_t>(64, (n + 15) / 16);
-    blocks_ = (n + block_rows_ - 1) / block_rows_;
-    partial_.resize(blocks_ * m);
-    exponentials_.resize(blocks_ * m);
     symmetric_ = a_ == b_;
     for (std::size_t i = 0; symmetric_ && i < n; ++i) {
       for (std::size_t j = 0; symmetric_ && j < i; ++j) symmetric_ = cost.row(i)[j] == cost.row(j)[i];
@@ -174,28 +173,16 @@ class Solver {
  private:
   // Calculates f from g, so that row sums are exact, and the resulting column sums; returns their error.
   double sweep() {
-    const std::size_t n = cost_.rows, m = cost_.cols;
+    const std::size_t m = cost_.cols;
     for (std::size_t j = 0; j < m; ++j) p_[j] = b_[j] > 0 ? g_[j] + epsilon_ * std::log(b_[j]) : -kInfinity;
-    parallel_rows(blocks_, 16 * block_rows_ * m, [&](std::size_t begin, std::size_t end) {
-      for (std::size_t block = begin; block < end; ++block) {
-        double* const sums = partial_.data() + block * m;
-        double* const e = exponentials_.data() + block * m;
-        std::fill(sums, sums + m, 0);
-        for (std::size_t i = block * block_rows_; i < std::min(n, (block + 1) * block_rows_); ++i) {
-          double sum;
-          const double max = kernels_.exponentials(cost_.row(i), p_.data(), m, epsilon_, e, &sum);
-          f_[i] = -(max + epsilon_ * std::log(sum));
-          if (a_[i] > 0) kernels_.accumulate(e, a_[i] / sum, m, sums);
-        }
-      }
+    column_sums_.compute([&](std::size_t i, double* e, double* sums) {
+      double sum;
+      const double max = kernels_.exponentials(cost_.row(i), p_.data(), m, epsilon_, e, &sum);
+      f_[i] = -(max + epsilon_ * std::log(sum));
+      if (a_[i] > 0) kernels_.accumulate(e, a_[i] / sum, m, sums);
     });
     CompensatedSum error;
-    for (std::size_t j = 0; j < m; ++j) {
-      double sum = 0;
-      for (std::size_t block = 0; block < blocks_; ++block) sum += partial_[block * m + j];
-      column_sums_[j] = sum;
-      error.add(std::abs(sum - b_[j]));
-    }
+    for (std::size_t j = 0; j < m; ++j) error.add(std::abs(column_sums_[j] - b_[j]));
     return error.value() / mass_;
   }
 
@@ -274,9 +261,9 @@ class Solver {
   MatrixView<const T> cost_;
   std::vector<double> a_, b_;
   double mass_, epsilon_ = 0;
-  std::vector<double> f_, g_, p_, column_sums_, partial_, exponentials_;
+  ColumnSums column_sums_;
+  std::vector<double> f_, g_, p_;
   std::vector<double> weights_;  // of the columns' Laplacian, below its diagonal
-  std::size_t block_rows_, blocks_;
   bool symmetric_;  // a = b and C is its own transpose, as in the terms of a divergence that compare a distribution with itself
 };
 

@@ -9,6 +9,7 @@
 #include "entropic/transport.h"
 #include "src/check.h"
 #include "src/parallel.h"
+#include "src/transport/column_sums.h"
 #include "src/transport/kernels.h"
 #include "src/transport/laplacian.h"
 #include "src/transport/masses.h"
@@ -40,20 +41,14 @@ class Solver {
         a_(a, a + cost.rows),
         b_(b, b + cost.cols),
         options_(options),
-        rho_(options.penalty) {
+        rho_(options.penalty),
+        column_sums_(cost.rows, cost.cols) {
     const std::size_t n = cost.rows, m = cost.cols;
     f_.assign(n, kInfinity);
     g_.assign(m, kInfinity);
     factor_.assign(n, 0);
     row_sums_.assign(n, 0);
-    column_sums_.resize(m);
     p_.resize(m);
-    // Column sums are made in blocks of rows whose number depends only on n: threads share the blocks, and the bits do not
-    // change.
-    block_rows_ = std::max<std::size_t>(64, (n + 15) / 16);
-    blocks_ = (n + block_rows_ - 1) / block_rows_;
-    partial_.resize(blocks_ * m);
-    exponentials_.resize(blocks_ * m);
     for (std::size_t i = 0; i < n; ++i) {
       for (std::size_t j = 0; a_[i] > 0 && j < m; ++j) {
         if (b_[j] > 0 && cost.row(i)[j] <= std::numeric_limits<T>::max()) f_[i] = g_[j] = 0;
@@ -146,30 +141,18 @@ class Solver {
 
   // Calculates f from g, the matching row sums, and the resulting column sums.
   void sweep() {
-    const std::size_t n = cost_.rows, m = cost_.cols;
+    const std::size_t m = cost_.cols;
     for (std::size_t j = 0; j < m; ++j) p_[j] = g_[j] < kInfinity ? g_[j] + epsilon_ * std::log(b_[j]) : -kInfinity;
-    parallel_rows(blocks_, 16 * block_rows_ * m, [&](std::size_t begin, std::size_t end) {
-      for (std::size_t block = begin; block < end; ++block) {
-        double* const sums = partial_.data() + block * m;
-        double* const e = exponentials_.data() + block * m;
-        std::fill(sums, sums + m, 0);
-        for (std::size_t i = block * block_rows_; i < std::min(n, (block + 1) * block_rows_); ++i) {
-          if (f_[i] == kInfinity) continue;
-          double sum;
-          const double max = kernels_.exponentials(cost_.row(i), p_.data(), m, epsilon_, e, &sum);
-          const double logarithm = max + epsilon_ * std::log(sum);
-          f_[i] = -share() * logarithm;
-          row_sums_[i] = a_[i] * std::exp(logarithm / (rho_ + epsilon_));
-          factor_[i] = row_sums_[i] / sum;
-          kernels_.accumulate(e, factor_[i], m, sums);
-        }
-      }
+    column_sums_.compute([&](std::size_t i, double* e, double* sums) {
+      if (f_[i] == kInfinity) return;
+      double sum;
+      const double max = kernels_.exponentials(cost_.row(i), p_.data(), m, epsilon_, e, &sum);
+      const double logarithm = max + epsilon_ * std::log(sum);
+      f_[i] = -share() * logarithm;
+      row_sums_[i] = a_[i] * std::exp(logarithm / (rho_ + epsilon_));
+      factor_[i] = row_sums_[i] / sum;
+      kernels_.accumulate(e, factor_[i], m, sums);
     });
-    for (std::size_t j = 0; j < m; ++j) {
-      double sum = 0;
-      for (std::size_t block = 0; block < blocks_; ++block) sum += partial_[block * m + j];
-      column_sums_[j] = sum;
-    }
   }
 
   // The values of the plan and of the potentials. Their difference is rho (KL(rows | a exp(-f / rho)) + KL(columns | b exp(-g /
@@ -292,11 +275,11 @@ class Solver {
   std::vector<double> a_, b_;
   UnbalancedSinkhorn options_;
   double rho_, epsilon_ = 0, size_ = 0;
-  std::vector<double> f_, g_, p_, factor_, row_sums_, column_sums_, next_, partial_, exponentials_;
+  ColumnSums column_sums_;
+  std::vector<double> f_, g_, p_, factor_, row_sums_, next_;
   std::vector<double> step_;     // Newton's step, in units of epsilon
   double safe_ = 1;              // the part of it that does not make it worse
   std::vector<double> weights_;  // of the columns' Laplacian, below its diagonal
-  std::size_t block_rows_, blocks_;
 };
 
 }  // namespace
