@@ -77,10 +77,12 @@ namespace HWY_NAMESPACE {
 
 template <class Op, class T, bool kShort>
 __global__ void __launch_bounds__(256) MapKernel(cuda::Call<Op> call) {
+  if constexpr (!kShort) Team::IsManyThreads();
   MapTeamRows<Op, T, kShort>(call);
 }
 template <class Op, class T, bool kShort>
 __global__ void __launch_bounds__(256) VjpKernel(cuda::Call<Op> call) {
+  if constexpr (!kShort) Team::IsManyThreads();
   VjpTeamRows<Op, T, kShort>(call);
 }
 

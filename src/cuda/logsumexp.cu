@@ -23,6 +23,7 @@ HWY_INLINE void LogSoftmaxOneRow(const LogSoftmax& op, const T* x, size_t n, T* 
 
 template <class T>
 __global__ void __launch_bounds__(256) LogSoftmaxKernel(cuda::Call<LogSoftmax> call) {
+  Team::IsManyThreads();
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const LogSoftmax& op, bool good, Arena memory) HWY_ATTR {
     if (!good) return FillResult(call.out, r, n, kNaN<T>, memory);
@@ -36,6 +37,7 @@ __global__ void __launch_bounds__(256) LogSoftmaxKernel(cuda::Call<LogSoftmax> c
 // in: x, y, g.
 template <class T>
 __global__ void __launch_bounds__(256) LogSoftmaxVjpKernel(cuda::Call<LogSoftmax> call) {
+  Team::IsManyThreads();
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const LogSoftmax& op, bool good, Arena memory) HWY_ATTR {
     const RowTag<T> d;
@@ -74,6 +76,7 @@ HWY_INLINE T MaximumOrNaN(const T* x, size_t n) {
 
 template <class T>
 __global__ void __launch_bounds__(256) LogSumExpKernel(cuda::Call<LogSumExp> call) {
+  Team::IsManyThreads();
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const LogSumExp& op, bool good, Arena memory) HWY_ATTR {
     const RowTag<T> d;
@@ -91,6 +94,7 @@ __global__ void __launch_bounds__(256) LogSumExpKernel(cuda::Call<LogSumExp> cal
 // in: x, nothing, g.
 template <class T>
 __global__ void __launch_bounds__(256) LogSumExpVjpKernel(cuda::Call<LogSumExp> call) {
+  Team::IsManyThreads();
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const LogSumExp& op, bool good, Arena memory) HWY_ATTR {
     const RowTag<T> d;
@@ -116,6 +120,7 @@ __global__ void __launch_bounds__(256) LogSumExpVjpKernel(cuda::Call<LogSumExp> 
 
 template <class T>
 __global__ void __launch_bounds__(256) GammaKernel(cuda::Call<GammaForEntropy> call) {
+  Team::IsManyThreads();
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const GammaForEntropy& op, bool good, Arena memory) HWY_ATTR {
     GammaOfRow found = {kNaN<double>, kNaN<double>, GammaStatus::invalid, 0};

@@ -122,6 +122,7 @@ HWY_INLINE void SettleRow(const cuda::LossCall<Op>& call, size_t r, double value
 
 template <class Op, class T, bool kShort>
 __global__ void __launch_bounds__(256) LossKernel(cuda::LossCall<Op> call) {
+  if constexpr (!kShort) Team::IsManyThreads();
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const Op& op, bool good, Arena memory) HWY_ATTR {
     const CheckedTarget<T> target = CheckedTargetOf<Op, T>(call, r, memory);
@@ -161,6 +162,7 @@ HWY_INLINE double AccuracyOneRow(const T* p, size_t n, TargetOfRow<T> target, T*
 // gradient; `settle` later sets entries that must be 0 or NaN.
 template <class T>
 __global__ void __launch_bounds__(256) MappedLossKernel(cuda::LossCall<EntmaxLoss> call, cuda::FromMap kind) {
+  Team::IsManyThreads();
   const size_t n = call.cols;
   const RowTag<T> d;
   ForTeamRows(call, [&](size_t r, const EntmaxLoss& op, bool /*good*/, Arena memory) HWY_ATTR {

@@ -131,9 +131,10 @@ HWY_INLINE bool IsInfiniteRow(const T* x, const T* y, size_t n, T no_mass) {
   return infinite;
 }
 
-// p of one row.
-template <class Op, class T>
+// p of one row; kOne: by one thread.
+template <bool kOne, class Op, class T>
 ENTROPIC_CALLED HWY_NOINLINE void MapOneRow(const Op& op, const T* x, size_t n, T* p, Arena memory) {
+  if constexpr (!kOne) Team::IsManyThreads();
   using Kernels = KernelsOf<Op, T>;
   constexpr auto kScores = Kernels::kScores;
   T* const prepared = memory.take<T>(n);
@@ -150,7 +151,7 @@ template <class Op, class T>
 HWY_INLINE void MapShortRow(const Op& op, const T* x, size_t n, T* p, Arena memory) {
   using Short = typename KernelsOf<Op, T>::Short;
   constexpr auto kScores = KernelsOf<Op, T>::kScores;
-  if (!Short::Takes(op) || NeedsPreparing<T>(kScores, op)) return MapOneRow(op, x, n, p, memory);
+  if (!Short::Takes(op) || NeedsPreparing<T>(kScores, op)) return MapOneRow<true>(op, x, n, p, memory);
   ShortRows<T> row(n);
   const auto max = row.Load(&x, -kInfinity<T>);
   if (!IsFinite(hn::GetLane(max))) return WriteNonFinite(x, n, MostInfinite<Op>(op, x, n), p);
@@ -183,9 +184,10 @@ constexpr size_t DivisorOf(double Op::*divisor) {
 }
 
 // dx of one row, and the gradients in the parameters; p may be dx.
-template <class Op, class T>
+template <bool kOne, class Op, class T>
 ENTROPIC_CALLED HWY_NOINLINE void VjpOneRow(const cuda::Call<Op>& call, const Op& op, size_t r, const T* x, const T* p,
                                             const T* g, T* dx, Arena memory) {
+  if constexpr (!kOne) Team::IsManyThreads();
   using Kernels = KernelsOf<Op, T>;
   constexpr auto kScores = Kernels::kScores;
   const RowTag<T> d;
@@ -244,7 +246,7 @@ HWY_INLINE void MapTeamRows(const cuda::Call<Op>& call) {
     if constexpr (kShort) {
       MapShortRow(op, x, n, p, memory);
     } else {
-      MapOneRow(op, x, n, p, memory);
+      MapOneRow<false>(op, x, n, p, memory);
     }
     FinishRow(p, call.out, r, n);
   });
@@ -270,9 +272,9 @@ HWY_INLINE void VjpTeamRows(const cuda::Call<Op>& call) {
     } else if constexpr (kShort) {
       MapShortRow(op, x, n, dx, memory);
     } else {
-      MapOneRow(op, x, n, dx, memory);
+      MapOneRow<false>(op, x, n, dx, memory);
     }
-    VjpOneRow(call, op, r, x, p, g, dx, memory);
+    VjpOneRow<kShort>(call, op, r, x, p, g, dx, memory);
     FinishRow(dx, call.out, r, n);
   });
 }

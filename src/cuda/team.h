@@ -143,6 +143,13 @@ struct Team {
   static HWY_INLINE size_t Size() { return size_t{Threads()} * Blocks(); }
   static HWY_INLINE size_t Rank() { return size_t{BlockRank()} * Threads() + Thread(); }
   static HWY_INLINE bool IsOne() { return Threads() == 1; }
+  // Tells the compiler that a row has at least a warp: then it leaves out what one thread does alone, whose arrays take
+  // registers and stack.
+  static HWY_INLINE void IsManyThreads() {
+#if defined(__CUDA_ARCH__)
+    __builtin_assume(blockDim.x >= 32);
+#endif
+  }
   static HWY_INLINE bool IsWarp() { return Threads() == 32; }
   static HWY_INLINE unsigned Lane() { return Thread() % 32; }
   static HWY_INLINE size_t Warp() { return Rank() / 32; }
