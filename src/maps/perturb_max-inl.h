@@ -19,6 +19,7 @@
 #define ENTROPIC_MAPS_PERTURB_MAX_INL_H_
 #endif
 
+#include <array>
 #include <cmath>
 
 #include "src/maps/custom_perturb_max.h"
@@ -75,11 +76,16 @@ struct Nodes {
   // The Gauss-Legendre nodes of [begin, end], 2, 4 or 16, from begin to end.
   template <class Place>
   HWY_INLINE void AddGauss(size_t nodes, double begin, double end, Place&& place) {
-    const GaussPoint* const points = nodes == 2 ? kGauss2 : nodes == 4 ? kGauss4 : kGauss16;
-    const size_t half = nodes / 2;
+    // Local copies: a device cannot read the host's tables.
+    constexpr auto k2 = std::to_array(kGauss2);
+    constexpr auto k4 = std::to_array(kGauss4);
+    constexpr auto k16 = std::to_array(kGauss16);
     const double middle = 0.5 * (begin + end), reach = 0.5 * (end - begin);
-    for (size_t i = 0; i < half; ++i) place(middle - reach * points[i].node, reach * points[i].weight);
-    for (size_t i = half; i-- > 0;) place(middle + reach * points[i].node, reach * points[i].weight);
+    const auto add = [&](const auto& points, size_t half) HWY_ATTR {
+      for (size_t i = 0; i < half; ++i) place(middle - reach * points[i].node, reach * points[i].weight);
+      for (size_t i = half; i-- > 0;) place(middle + reach * points[i].node, reach * points[i].weight);
+    };
+    nodes == 2 ? add(k2, 1) : nodes == 4 ? add(k4, 2) : add(k16, 8);
   }
 };
 
