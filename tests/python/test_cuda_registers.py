@@ -44,7 +44,7 @@ def test_the_command_line_reads_reports_and_refuses_other_families(tmp_path):
     done = subprocess.run([sys.executable, SCRIPT, "--report", report], text=True, capture_output=True)
     assert done.returncode == 0 and done.stdout.splitlines()[1].split() == ["foo", "115", "240", "12"]
     done = subprocess.run([sys.executable, SCRIPT, "quantum"], text=True, capture_output=True)
-    assert done.returncode == 2 and "FAMILY must be one of cut_softmax" in done.stderr
+    assert done.returncode == 2 and "FAMILY must be one of calibration" in done.stderr
 
 
 def test_the_table_in_the_repository_is_one():
