@@ -14,6 +14,10 @@
 #include <memory>
 #include <vector>
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/common_interface_defs.h>
+#endif
+
 #define __global__
 #define __device__
 #define __host__
@@ -28,6 +32,23 @@ namespace entropic_emulate {
 
 enum class Wait { none, warp, block, cluster, done };
 
+// What the address sanitizer has to be told: which stack comes next, and that it is there. `fake` keeps what it knows of the
+// stack that is left; null for one that is never entered again.
+inline void leave(void** fake, const void* next, std::size_t bytes) {
+#ifdef __SANITIZE_ADDRESS__
+  __sanitizer_start_switch_fiber(fake, next, bytes);
+#else
+  (void)fake, (void)next, (void)bytes;
+#endif
+}
+inline void arrive(void* fake, const void** before, std::size_t* bytes) {
+#ifdef __SANITIZE_ADDRESS__
+  __sanitizer_finish_switch_fiber(fake, before, bytes);
+#else
+  (void)fake, (void)before, (void)bytes;
+#endif
+}
+
 // The place where a fiber, or the scheduler, continues. A context of the C library enters a fiber. Later switches do not use
 // contexts, because each one would ask the kernel for the signal mask, which takes longer than everything else.
 struct Place {
@@ -37,6 +58,7 @@ struct Place {
 struct Fiber {
   ucontext_t context;
   Place place;
+  void* fake = nullptr;
   bool entered;
   std::unique_ptr<char[]> stack;
   Wait wait;
@@ -44,9 +66,16 @@ struct Fiber {
 };
 
 struct Device {
+#ifdef __SANITIZE_ADDRESS__
+  static constexpr std::size_t kStack = std::size_t{1} << 20;  // variables have room around them
+#else
   static constexpr std::size_t kStack = std::size_t{1} << 18;
+#endif
 
   Place scheduler;
+  void* fake = nullptr;              // the scheduler's
+  const void* host_stack = nullptr;  // where it runs
+  std::size_t host_bytes = 0;
   std::vector<Fiber> fibers;
   std::vector<std::unique_ptr<char[]>> shared;  // a buffer for each block of the cluster
   std::function<void()> kernel;
@@ -64,16 +93,20 @@ inline unsigned cluster_size() { return static_cast<unsigned>(device.shared.size
 __attribute__((noinline)) inline void wait(Wait what) {
   Fiber& me = device.fibers[device.running];
   me.wait = what;
+  leave(what == Wait::done ? nullptr : &me.fake, device.host_stack, device.host_bytes);
   if (__builtin_setjmp(me.place.registers) == 0) go_to(device.scheduler);
+  arrive(device.fibers[device.running].fake, &device.host_stack, &device.host_bytes);
 }
 
 inline void enter() {
+  arrive(nullptr, &device.host_stack, &device.host_bytes);
   device.kernel();
   wait(Wait::done);
 }
 
 __attribute__((noinline)) inline void resume(Fiber& fiber) {
-  if (__builtin_setjmp(device.scheduler.registers) != 0) return;
+  leave(&device.fake, fiber.stack.get(), Device::kStack);
+  if (__builtin_setjmp(device.scheduler.registers) != 0) return arrive(device.fake, nullptr, nullptr);
   if (fiber.entered) go_to(fiber.place);
   fiber.entered = true;
   setcontext(&fiber.context);

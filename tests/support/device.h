@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <random>
 #include <string>
 #include <vector>
@@ -42,9 +43,14 @@ struct Forced {
 };
 
 struct Memory {
-  explicit Memory(std::size_t bytes)
-      : data(static_cast<std::byte*>(std::aligned_alloc(128, (bytes + 255) / 128 * 128)), std::free), size(bytes) {
+  // Not a byte more, so that a sanitizer sees what goes beyond.
+  explicit Memory(std::size_t bytes) : data(aligned(bytes), std::free), size(bytes) {
     std::memset(data.get(), 0xff, bytes);  // NaN
+  }
+  static std::byte* aligned(std::size_t bytes) {
+    void* found = nullptr;
+    if (posix_memalign(&found, 128, bytes) != 0) throw std::bad_alloc();
+    return static_cast<std::byte*>(found);
   }
   operator std::span<std::byte>() const { return {data.get(), size}; }
 

@@ -1,0 +1,58 @@
+// Kernels under sanitizers, for teams of every shape: softmax and its gradient, which are compiled with them. Bits are the
+// host's here too.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "entropic/cuda.h"
+#include "entropic/entropic.h"
+#include "tests/support/device.h"
+
+namespace {
+
+using namespace entropic;
+using namespace support::device;
+
+template <class T>
+void check(const Map& map, std::size_t n, Shape shape) {
+  const Forced forced(shape, n % 2 == 0);
+  const std::string what = std::string(description_of(map).name) + " of " + std::to_string(n);
+  const Grid<T> x = scores<T>(n, 3), g = scores<T>(n, 77);
+  const Memory memory(cuda::memory_for<T>(map, x.rows, n));
+  Grid<T> host(x.rows, n), device(x.rows, n), dx_host(x.rows, n), dx_device(x.rows, n);
+  std::vector<double> slope_host(x.rows), slope_device(x.rows);
+  const ParamGradient asked_host = {"temperature", slope_host}, asked_device = {"temperature", slope_device};
+  apply<T>(map, x, host);
+  cuda::apply<T>(map, x, device, memory);
+  expect_same(device.numbers, host.numbers, what);
+  apply_vjp<T>(map, x, host, g, dx_host, {}, {&asked_host, 1});
+  cuda::apply_vjp<T>(map, x, host, g, dx_device, memory, {}, {}, {&asked_device, 1});
+  expect_same(dx_device.numbers, dx_host.numbers, what + ", gradient");
+  expect_same(slope_device, slope_host, what + ", gradient in temperature");
+}
+
+TEST(CudaSanitized, KernelsTouchOnlyTheirMemory) {
+  if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";
+  for (const Shape& shape : kShapes) {
+    for (const std::size_t n : {1, 17, 64, 65, 257}) {
+      check<float>(Softmax{.temperature = 0.7}, n, shape);
+      if (shape.threads <= 32) check<bfloat16>(Softmax{}, n, shape);
+    }
+  }
+}
+
+// The sanitizer sees what threads do on their own stacks and on the heap, and which kernel it was.
+TEST(CudaSanitizedDeathTest, AWriteBeyondIsSeen) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const std::unique_ptr<float[]> row(new float[64]);
+  const auto kernel = [&] {
+    __syncwarp();
+    row[33 + threadIdx.x] = 1;
+  };
+  EXPECT_DEATH(entropic_emulate::launch(1, {32, 1, 1}, 1, 0, kernel), "heap-buffer-overflow");
+}
+
+}  // namespace
