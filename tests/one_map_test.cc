@@ -185,6 +185,33 @@ TEST(Entmax, NeighboursEndTheSearch) {
   });
 }
 
+// One or two scores lead many equal ones, which together have most of the mass. The threshold's rounding then moves much mass,
+// and no entry may pay for the others: 4 eps each (SPEC 2.2).
+TEST(Entmax, FewLeadManyTies) {
+  support::for_each_target([](const std::string&) {
+    const auto check = []<class T>(T) {
+      const double eps = std::ldexp(1.0, sizeof(T) == 4 ? -24 : -53);
+      for (const double alpha : {1.1, 1.25, 1.3, 4.0 / 3, 1.6, 1.75, 1.9, 1.99, 1.9999}) {
+        for (const std::size_t n : {3, 8, 15, 16, 17, 32, 33, 48, 63, 64, 65, 90, 200}) {
+          for (const double lead : {0.3, 0.5, 0.9}) {
+            std::vector<T> x(n, T(0));
+            x[n / 2] = static_cast<T>(lead);
+            x[n - 1] = static_cast<T>(0.4 * lead);
+            const std::vector<T> p = run(Entmax{.alpha = alpha}, x);
+            const oracle::Row want = oracle::map(Entmax{.alpha = alpha}, wide(x));
+            for (std::size_t i = 0; i < n; ++i) {
+              ASSERT_LE(std::abs(static_cast<long double>(p[i]) - want[i]), 4 * eps)
+                  << "alpha " << alpha << ", n " << n << ", lead " << lead << ", entry " << i;
+            }
+          }
+        }
+      }
+    };
+    check(float{});
+    check(double{});
+  });
+}
+
 // p^(alpha - 1) is a line in x, of slope (alpha - 1)/T, for any c; its sum is 1 for one. Long rows start from a sample, which
 // may say nothing about the convergence of the search.
 TEST(Entmax, LongRowsNearSoftmax) {

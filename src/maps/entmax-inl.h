@@ -317,12 +317,14 @@ HWY_NOINLINE HWY_FLATTEN void MapRowsBySquares(double temperature, const T* cons
 }
 
 // For rows of at most kCount survivors: u becomes (c + u)^(1/b), and their sum, 1 but for rounding, is left in `sums`. As in
-// FewThresholds no row's depends on another's.
+// FewThresholds no row's depends on another's. c is rounded to T, and many masses together may move by more than one of them
+// may be off: so each makes the last step, which is smaller than c's rounding, along its own slope. To divide all by their sum
+// instead would take from the large ones what the many small ones have too much.
 template <size_t kCount, class T>
 HWY_NOINLINE HWY_FLATTEN void PowerMasses(double b, const Filtered<T>* filtered, size_t rows, T* sums) {
   const RowTag<T> d;
   const RootOf<RowTag<T>> root(d, b);
-  HWY_ALIGN T masses[kSearches<T>][kCount];
+  HWY_ALIGN T masses[kSearches<T>][kCount], slopes[kSearches<T>][kCount];
   constexpr T kEnough = T(sizeof(T) == 4 ? 0x1p-22 : 0x1p-51);
   NormSearch<T, BoundNorm, UntilSum<T>> search[kSearches<T>];
   for (size_t r = 0; r < rows; ++r) search[r].Begin(b, -filtered[r].least, {kEnough});
@@ -330,7 +332,7 @@ HWY_NOINLINE HWY_FLATTEN void PowerMasses(double b, const Filtered<T>* filtered,
     far = false;
     for (size_t r = 0; r < rows; ++r) {
       const T* const u = filtered[r].survivors.z;
-      T* const row = masses[r];
+      T *const row = masses[r], *const row_slopes = slopes[r];
       const auto at = hn::Set(d, search[r].c());
       T both[2];
       PowerSumsOf<kCount>(
@@ -340,16 +342,19 @@ HWY_NOINLINE HWY_FLATTEN void PowerMasses(double b, const Filtered<T>* filtered,
             root.WithDerivative(d, q, terms);
             terms[0] = root(d, q);
             hn::Store(terms[0], d, row + i);
+            hn::Store(terms[1], d, row_slopes + i);
           },
           both);
       search[r].Take(both[0], both[1]);
-      sums[r] = both[0];
+      sums[r] = both[0] - search[r].step() / static_cast<T>(b) * both[1];
       far |= search[r].asks();
     }
   }
   for (size_t r = 0; r < rows; ++r) {
+    const auto step = hn::Set(d, search[r].step() / static_cast<T>(b));
     ForEachVector(d, kCount, [&](size_t i, size_t count) HWY_ATTR {
-      StoreUpTo(hn::LoadU(d, masses[r] + i), d, count, filtered[r].survivors.z + i);
+      const auto mass = hn::NegMulAdd(step, hn::LoadU(d, slopes[r] + i), hn::LoadU(d, masses[r] + i));
+      StoreUpTo(MaxKeepNaN(hn::Zero(d), mass), d, count, filtered[r].survivors.z + i);
     });
   }
 }
