@@ -15,16 +15,14 @@ template <class T>
 struct KernelsOf<Toy, T> {
   static constexpr ScoreParams<Toy> kScores = {};
   static void MapRow(const Toy& op, const T* x, size_t n, T max, T* p, Workspace workspace);
-  static void VjpRow(const Toy& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
+  static void VjpRow(const Toy& op, const T* x, const T* p, const T* g, size_t n, T* dx, ParamValues<Toy>* slopes,
+                     Workspace workspace);
 #if defined(WRONG_UNIT)
   static double Memory(size_t n);
+#elif defined(WRONG_NAME)
+  static size_t Memmory(size_t n);
 #else
   static size_t Memory(size_t n);
-#endif
-#if defined(WRONG_NAME)
-  static ParamValues<Toy> ParamsVjpRow(const Toy& op, const T* x, const T* p, const T* g, size_t n, Workspace workspace);
-#else
-  static constexpr NotOffered ParamVjpRow = {};
 #endif
 #if defined(WRONG_RESULT)
   static int MostInfinite(const Toy& op, size_t infinite);
@@ -57,8 +55,7 @@ struct KernelsOf<Toy, T> {
 };
 
 using Contract = MapContract<Toy, float>;
-static_assert(Contract::kHasMemory && !Contract::kHasParamVjp && Contract::kHasMostInfinite && Contract::kHasShort &&
-              !Contract::kHasSeveral);
+static_assert(Contract::kHasMemory && Contract::kHasMostInfinite && Contract::kHasShort && !Contract::kHasSeveral);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace entropic

@@ -197,25 +197,25 @@ ENTROPIC_CALLED HWY_NOINLINE void VjpOneRow(const cuda::Call<Op>& call, const Op
     WriteSlopes(call, slopes, r);
     return FillRow(d, T(0), n, dx);
   }
+  constexpr size_t kDivisor = DivisorOf<Op>(kScores.divisor);
+  double in_divisor = 0;
   bool wanted = false;
-  for (const double* values : call.slopes.of) wanted |= values != nullptr;
-  if (wanted) {
-    if constexpr (MapContract<Op, T>::kHasParamVjp) slopes = Kernels::ParamVjpRow(op, x, p, g, n, {memory, false});
-    if constexpr (kScores.divisor != nullptr) {
-      constexpr size_t kDivisor = DivisorOf<Op>(kScores.divisor);
-      if (call.slopes.of[kDivisor] != nullptr) {
-        // dx may overflow at an extreme T. So it is calculated for the row that is prepared for the map.
-        Arena rest = memory;
-        T* const prepared = rest.take<T>(n);
-        T* const slopes_in_x = rest.take<T>(n);
-        const auto row = PrepareRow(d, kScores, op, x, n, prepared);
-        Kernels::VjpRow(row.op, row.x, p, g, n, slopes_in_x, {rest, false});
-        slopes[kDivisor] = SlopeInDivisor(row.x, row.max, slopes_in_x, n) / (op.*kScores.divisor);
-      }
+  for (size_t k = 0; k < slopes.size(); ++k) wanted |= k != kDivisor && call.slopes.of[k] != nullptr;
+  if constexpr (kScores.divisor != nullptr) {
+    // Before dx, which may overwrite p. dx may overflow at an extreme T. So it is calculated for the row that is prepared for
+    // the map.
+    if (call.slopes.of[kDivisor] != nullptr) {
+      Arena rest = memory;
+      T* const prepared = rest.take<T>(n);
+      T* const slopes_in_x = rest.take<T>(n);
+      const auto row = PrepareRow(d, kScores, op, x, n, prepared);
+      Kernels::VjpRow(row.op, row.x, p, g, n, slopes_in_x, nullptr, {rest, false});
+      in_divisor = SlopeInDivisor(row.x, row.max, slopes_in_x, n) / (op.*kScores.divisor);
     }
-    WriteSlopes(call, slopes, r);
   }
-  Kernels::VjpRow(op, x, p, g, n, dx, {memory, false});
+  Kernels::VjpRow(op, x, p, g, n, dx, wanted ? &slopes : nullptr, {memory, false});
+  if constexpr (kScores.divisor != nullptr) slopes[kDivisor] = in_divisor;
+  WriteSlopes(call, slopes, r);
 }
 
 // Calls visit(r, op, memory) for each row of this team.

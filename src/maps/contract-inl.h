@@ -48,9 +48,10 @@ struct MapContract {
   static_assert(Has<decltype(Kernels::kScores), const ScoreParams<Op>>());
   // p of one row after PrepareRow, with a finite maximum; p may be x. A row with NaN becomes NaN.
   static_assert(Has<decltype(Kernels::MapRow), void(const Op&, const T* x, size_t n, T max, T* p, Workspace)>());
-  // dx = J^T g of any row without +inf; dx may be x, p or g.
-  static_assert(
-      Has<decltype(Kernels::VjpRow), void(const Op&, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace)>());
+  // dx = J^T g of any row without +inf; dx may be x, p or g. If `slopes` is not null, also the gradients in the parameters, in
+  // their order, with 0 before: those that are per_row but for the divisor, whose gradient follows from dx.
+  static_assert(Has<decltype(Kernels::VjpRow), void(const Op&, const T* x, const T* p, const T* g, size_t n, T* dx,
+                                                    ParamValues<Op>* slopes, Workspace)>());
 
   // The most bytes of workspace that any of the kernels takes for rows of n; not offered: none.
   static constexpr bool kHasMemory = Offers<decltype(Kernels::Memory), size_t(size_t n)>();
@@ -59,10 +60,6 @@ struct MapContract {
     return 0;
   }
 
-  // The gradients in the parameters, in their order; 0 for those that are not per_row.
-  static constexpr bool kHasParamVjp =
-      Offers<decltype(Kernels::ParamVjpRow),
-             ParamValues<Op>(const Op&, const T* x, const T* p, const T* g, size_t n, Workspace)>();
   // How many of a row's +inf scores, from the first one on, share the mass; not offered: all.
   static constexpr bool kHasMostInfinite = Offers<decltype(Kernels::MostInfinite), size_t(const Op&, size_t infinite)>();
 

@@ -19,10 +19,10 @@ template <class T>
 struct KernelsOf<TopKSoftmax, T> {
   static constexpr ScoreParams<TopKSoftmax> kScores = {.divisor = &TopKSoftmax::temperature};
   static void MapRow(const TopKSoftmax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
-  static void VjpRow(const TopKSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
+  static void VjpRow(const TopKSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
+                     ParamValues<TopKSoftmax>* slopes, Workspace workspace);
   static size_t MostInfinite(const TopKSoftmax& op, size_t infinite);
   static size_t Memory(size_t n) { return Arena::room<T>(LargestKScratch(n)); }
-  static constexpr NotOffered ParamVjpRow = {};
   struct Short {
     static constexpr size_t kGroups = 1;
     static HWY_INLINE bool Takes(const TopKSoftmax& /*op*/) { return true; }
@@ -35,10 +35,10 @@ template <class T>
 struct KernelsOf<TopPSoftmax, T> {
   static constexpr ScoreParams<TopPSoftmax> kScores = {.divisor = &TopPSoftmax::temperature};
   static void MapRow(const TopPSoftmax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
-  static void VjpRow(const TopPSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
+  static void VjpRow(const TopPSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
+                     ParamValues<TopPSoftmax>* slopes, Workspace workspace);
   static size_t MostInfinite(const TopPSoftmax& op, size_t infinite);
   static size_t Memory(size_t n) { return Arena::room<T>(MassCutScratch(n)) + Arena::room<T>(n); }
-  static constexpr NotOffered ParamVjpRow = {};
   struct Short {
     static constexpr size_t kGroups = 1;
     static HWY_INLINE bool Takes(const TopPSoftmax& op) { return op.p < 1; }
@@ -51,8 +51,9 @@ template <class T>
 struct KernelsOf<MinPSoftmax, T> {
   static constexpr ScoreParams<MinPSoftmax> kScores = {.divisor = &MinPSoftmax::temperature};
   static void MapRow(const MinPSoftmax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
-  static void VjpRow(const MinPSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
-  static constexpr NotOffered ParamVjpRow = {}, MostInfinite = {}, Memory = {};
+  static void VjpRow(const MinPSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
+                     ParamValues<MinPSoftmax>* slopes, Workspace workspace);
+  static constexpr NotOffered MostInfinite = {}, Memory = {};
   using Short = NotOffered;
   using Several = NotOffered;
 };
@@ -300,20 +301,20 @@ HWY_INLINE void KernelsOf<MinPSoftmax, T>::MapRow(const MinPSoftmax& op, const T
 // On the support it is softmax's gradient.
 template <class T>
 HWY_INLINE void KernelsOf<TopKSoftmax, T>::VjpRow(const TopKSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
-                                                  Workspace workspace) {
-  KernelsOf<Softmax, T>::VjpRow({.temperature = op.temperature}, x, p, g, n, dx, workspace);
+                                                  ParamValues<TopKSoftmax>* /*slopes*/, Workspace workspace) {
+  KernelsOf<Softmax, T>::VjpRow({.temperature = op.temperature}, x, p, g, n, dx, nullptr, workspace);
 }
 
 template <class T>
 HWY_INLINE void KernelsOf<TopPSoftmax, T>::VjpRow(const TopPSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
-                                                  Workspace workspace) {
-  KernelsOf<Softmax, T>::VjpRow({.temperature = op.temperature}, x, p, g, n, dx, workspace);
+                                                  ParamValues<TopPSoftmax>* /*slopes*/, Workspace workspace) {
+  KernelsOf<Softmax, T>::VjpRow({.temperature = op.temperature}, x, p, g, n, dx, nullptr, workspace);
 }
 
 template <class T>
 HWY_INLINE void KernelsOf<MinPSoftmax, T>::VjpRow(const MinPSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
-                                                  Workspace workspace) {
-  KernelsOf<Softmax, T>::VjpRow({.temperature = op.temperature}, x, p, g, n, dx, workspace);
+                                                  ParamValues<MinPSoftmax>* /*slopes*/, Workspace workspace) {
+  KernelsOf<Softmax, T>::VjpRow({.temperature = op.temperature}, x, p, g, n, dx, nullptr, workspace);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -39,8 +39,8 @@ template <class T>
 struct KernelsOf<Entmax, T> {
   static constexpr ScoreParams<Entmax> kScores = {.divisor = &Entmax::temperature};
   static void MapRow(const Entmax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
-  static void VjpRow(const Entmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
-  static ParamValues<Entmax> ParamVjpRow(const Entmax& op, const T* x, const T* p, const T* g, size_t n, Workspace workspace);
+  static void VjpRow(const Entmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, ParamValues<Entmax>* slopes,
+                     Workspace workspace);
   static constexpr NotOffered MostInfinite = {};
   // The scores with mass of the rows that go together; of a gradient those of one, and a row in float64.
   static size_t Memory(size_t n) {
@@ -765,15 +765,90 @@ HWY_NOINLINE Support<T> SupportOf(const T* p, const T* g, size_t n, Arena& memor
   return {with_mass.z, packed_g, kept, with_mass.places, packed_g};
 }
 
-// Writes the gradient that write(support, dx, stream) gives for the support to its places, and 0 elsewhere.
+// Writes the gradient that write(dx, stream) gives for the support to its places, and 0 elsewhere.
 template <class T, class Write>
 HWY_INLINE void WriteOnSupport(const Support<T>& support, size_t n, T* dx, bool stream, const Write& write) {
   const RowTag<T> d;
-  if (support.places == nullptr) return write(support, dx, stream);
-  write(support, support.dx, false);
+  if (support.places == nullptr) return write(dx, stream);
+  write(support.dx, false);
   WriteRow(d, stream, n, dx, [&](size_t /*i*/, size_t /*count*/) HWY_ATTR { return hn::Zero(d); });
   ForEachVector(d, support.n, [&](size_t i, size_t count) HWY_ATTR {
     for (size_t k = i; k < i + count; ++k) dx[support.places[k]] = support.dx[k];
+  });
+}
+
+// <g, dp/d alpha>. With L = log p, h = -p L, y = -b L and r = 2 p L^2 phi_2(y), phi_2(y) = (e^y - 1 - y)/y^2, the formula of
+// Correia, Niculae and Martins, which divides differences by b and b^2, is without any rest
+//   dp/d alpha = (p R - r + b (h R - r H)) / (2 sum s),   R = sum r, H = sum h, s = p e^y = p^(2 - alpha):
+// nothing cancels as alpha goes through 1.
+struct AlphaSums {
+  double s, h, r, gp, gh, gr;
+  HWY_INLINE double Slope(double b) const { return (r * (gp + b * gh) - gr * (1 + b * h)) / (2 * s); }
+};
+
+// p e^y, h, r, g p, g h and g r.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE void AlphaTerms(D d, V p, V g, V log_p, V y, V exp_y, V* terms) {
+  terms[0] = hn::Mul(p, exp_y);
+  terms[1] = hn::Neg(hn::Mul(p, log_p));
+  terms[2] = hn::Neg(hn::Mul(hn::Add(terms[1], terms[1]), hn::Mul(log_p, Phi2(d, y, exp_y))));
+  terms[3] = hn::Mul(g, p);
+  terms[4] = hn::Mul(g, terms[1]);
+  terms[5] = hn::Mul(g, terms[2]);
+}
+
+template <class D, class T>
+HWY_NOINLINE HWY_FLATTEN AlphaSums SumForAlpha(D d, double b, const T* p, const T* g, size_t n) {
+  using W = hn::TFromD<D>;
+  using V = hn::Vec<D>;
+  const V minus_b = hn::Set(d, static_cast<W>(-b)), zero = hn::Zero(d);
+  // e^600 and its sums are numbers; where y is larger, alpha moves nothing that is left.
+  const V most = hn::Set(d, W(sizeof(W) == 4 ? 80 : 600));
+  double sums[6];
+  Sums(d, n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
+    V pi, gi;
+    if constexpr (sizeof(W) == sizeof(T)) {
+      pi = LoadUpTo(d, p + i, count, T(0)), gi = LoadUpTo(d, g + i, count, T(0));
+    } else {
+      pi = LoadWide(d, p + i, count, T(0)), gi = LoadWide(d, g + i, count, T(0));
+    }
+    const auto out = hn::Eq(pi, zero);
+    for (size_t k = 0; k < 6; ++k) terms[k] = zero;
+    if (hn::AllTrue(d, out)) return;
+    const V log_p = Log(d, pi), y = hn::Min(hn::Mul(log_p, minus_b), most);
+    V values[6];
+    AlphaTerms(d, pi, gi, log_p, y, Exp(d, y), values);
+    for (size_t k = 0; k < 6; ++k) terms[k] = hn::IfThenZeroElse(out, values[k]);
+  });
+  return {sums[0], sums[1], sums[2], sums[3], sums[4], sums[5]};
+}
+
+// Up to this b no s or r is far above 1, and terms in float serve; a gradient near the type's end would still be too much.
+inline constexpr double kMostInOwnType = 0.75;
+
+// The slope in alpha. `own`: its sums in T, if they were taken.
+template <class T>
+HWY_INLINE double AlphaSlope(double b, const T* p, const T* g, size_t n, const AlphaSums* own = nullptr) {
+  if (own != nullptr && std::isfinite(own->gp + own->gh + own->gr)) return own->Slope(b);
+  return SumForAlpha(D64(), b, p, g, n).Slope(b);
+}
+template <class T>
+HWY_INLINE double SlopeOfSupport(double b, const T* p, const T* g, size_t n, Arena memory) {
+  const Support<T> support = SupportOf(p, g, n, memory);
+  if (b > kMostInOwnType) return AlphaSlope(b, support.p, support.g, support.n);
+  const AlphaSums own = SumForAlpha(RowTag<T>(), b, support.p, support.g, support.n);
+  return AlphaSlope(b, support.p, support.g, support.n, &own);
+}
+
+// dx = s (g - mean) / T; 0 where s is.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void WriteCentred(D d, double temperature, const T* s, const T* g, double mean_g, size_t n, T* dx, bool stream) {
+  const auto mean = hn::Set(d, static_cast<T>(mean_g));
+  const DividedBy<D> divided(temperature);
+  WriteRow(d, stream, n, dx, [&](size_t i, size_t count) HWY_ATTR {
+    const auto si = LoadUpTo(d, s + i, count, T(0));
+    const auto v = divided(hn::Mul(si, hn::Sub(LoadUpTo(d, g + i, count, T(0)), mean)));
+    return hn::IfThenZeroElse(hn::Eq(si, hn::Zero(d)), v);
   });
 }
 
@@ -793,13 +868,49 @@ HWY_INLINE void VjpRowBySlope(D d, double temperature, const T* p, const T* g, s
     }
     StoreUpTo(terms[0], d, count, s + i);
   });
-  const auto mean = hn::Set(d, static_cast<T>(sums[1] / sums[0]));
-  const DividedBy<D> divided(temperature);
-  WriteRow(d, workspace.stream, n, dx, [&](size_t i, size_t count) HWY_ATTR {
-    const auto si = LoadUpTo(d, s + i, count, T(0));
-    const auto v = divided(hn::Mul(si, hn::Sub(LoadUpTo(d, g + i, count, T(0)), mean)));
-    return hn::IfThenZeroElse(hn::Eq(si, hn::Zero(d)), v);
+  WriteCentred(d, temperature, s, g, sums[1] / sums[0], n, dx, workspace.stream);
+}
+
+// For b <= kMostInOwnType, the gradient by s = p e^y, y = -b log p, and with kSlope the slope in alpha, which the same
+// logarithms and exponentials give.
+template <bool kSlope, class T>
+HWY_NOINLINE HWY_FLATTEN double VjpRowByExp(double b, double temperature, const T* p, const T* g, size_t n, T* dx,
+                                            Workspace workspace) {
+  using D = RowTag<T>;
+  using V = hn::Vec<D>;
+  const D d;
+  const V minus_b = hn::Set(d, static_cast<T>(-b)), zero = hn::Zero(d);
+  T* const s = workspace.memory.take<T>(n);
+  // s and g s, or the sums of AlphaTerms: a team of threads has no room for a seventh.
+  constexpr size_t kTerms = kSlope ? 6 : 2;
+  double sums[kTerms];
+  Sums(d, n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
+    const V pi = LoadUpTo(d, p + i, count, T(0));
+    const auto out = hn::Eq(pi, zero);
+    for (size_t k = 0; k < kTerms; ++k) terms[k] = zero;
+    if (!hn::AllTrue(d, out)) {
+      const V gi = LoadUpTo(d, g + i, count, T(0)), log_p = Log(d, pi), y = hn::Mul(log_p, minus_b), exp_y = Exp(d, y);
+      V values[kTerms];
+      if constexpr (kSlope) {
+        AlphaTerms(d, pi, gi, log_p, y, exp_y, values);
+      } else {
+        values[0] = hn::Mul(pi, exp_y), values[1] = hn::Mul(values[0], gi);
+      }
+      for (size_t k = 0; k < kTerms; ++k) terms[k] = hn::IfThenZeroElse(out, values[k]);
+    }
+    StoreUpTo(terms[0], d, count, s + i);
   });
+  double slope = 0, sum_gs = sums[1];
+  if constexpr (kSlope) {
+    const AlphaSums own = {sums[0], sums[1], sums[2], sums[3], sums[4], sums[5]};
+    slope = AlphaSlope(b, p, g, n, &own);  // before dx, which may be p or g
+    sum_gs = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+      const V si = LoadUpTo(d, s + i, count, T(0));
+      return hn::IfThenZeroElse(hn::Eq(LoadUpTo(d, p + i, count, T(0)), zero), hn::Mul(si, LoadUpTo(d, g + i, count, T(0))));
+    });
+  }
+  WriteCentred(d, temperature, s, g, sum_gs / sums[0], n, dx, workspace.stream);
+  return slope;
 }
 
 // s = p^(2 - alpha). For alpha > 2 it may differ by more than all numbers do, and rightly the gradient with it. So, in float64,
@@ -869,66 +980,37 @@ HWY_NOINLINE HWY_FLATTEN void VjpRowByPowers(double b, double temperature, const
 
 template <class T>
 HWY_INLINE void KernelsOf<Entmax, T>::VjpRow(const Entmax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
-                                             Workspace workspace) {
+                                             ParamValues<Entmax>* slopes, Workspace workspace) {
   const RowTag<T> d;
-  const double b = EntmaxPower<T>(op);
-  if (b == 0) return KernelsOf<Softmax, T>::VjpRow({.temperature = op.temperature}, x, p, g, n, dx, workspace);
-  if (b == 1) return KernelsOf<Sparsemax, T>::VjpRow({.temperature = op.temperature}, x, p, g, n, dx, workspace);
+  const double b = EntmaxPower<T>(op), exact_b = op.alpha - 1;
+  const auto slope_of_row = [&]() HWY_ATTR {
+    if (slopes != nullptr) (*slopes)[0] = SlopeOfSupport(exact_b, p, g, n, workspace.memory);
+  };
+  if (b == 0) {
+    slope_of_row();
+    return KernelsOf<Softmax, T>::VjpRow({.temperature = op.temperature}, x, p, g, n, dx, nullptr, workspace);
+  }
+  if (b == 1) {
+    slope_of_row();
+    return KernelsOf<Sparsemax, T>::VjpRow({.temperature = op.temperature}, x, p, g, n, dx, nullptr, workspace);
+  }
   if (b == 0.5) {
+    slope_of_row();
     return VjpRowBySlope(d, op.temperature, p, g, n, dx, workspace, [](auto pi) HWY_ATTR { return hn::Sqrt(pi); });
   }
   Arena memory = workspace.memory;
-  WriteOnSupport(SupportOf(p, g, n, memory), n, dx, workspace.stream,
-                 [&](const Support<T>& support, T* to, bool stream) HWY_ATTR {
-                   VjpRowByPowers(b, op.temperature, support.p, support.g, support.n, to, {memory, stream});
-                 });
-}
-
-// The sums of s, h, r, g p, g h and g r, see below.
-template <class D, class T>
-HWY_NOINLINE HWY_FLATTEN void AlphaSums(D d, double b, const T* p, const T* g, size_t n, double (&sums)[6]) {
-  using W = hn::TFromD<D>;
-  using V = hn::Vec<D>;
-  const V minus_b = hn::Set(d, static_cast<W>(-b)), zero = hn::Zero(d);
-  // e^600 and its sums are numbers; where y is larger, alpha moves nothing that is left.
-  const V most = hn::Set(d, W(sizeof(W) == 4 ? 80 : 600));
-  Sums(d, n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
-    V pi, gi;
-    if constexpr (sizeof(W) == sizeof(T)) {
-      pi = LoadUpTo(d, p + i, count, T(0)), gi = LoadUpTo(d, g + i, count, T(0));
+  const Support<T> support = SupportOf(p, g, n, memory);
+  WriteOnSupport(support, n, dx, workspace.stream, [&](T* to, bool stream) HWY_ATTR {
+    const Workspace rest = {memory, stream};
+    if (b > kMostInOwnType) {
+      if (slopes != nullptr) (*slopes)[0] = AlphaSlope(b, support.p, support.g, support.n);
+      VjpRowByPowers(b, op.temperature, support.p, support.g, support.n, to, rest);
+    } else if (slopes != nullptr) {
+      (*slopes)[0] = VjpRowByExp<true>(b, op.temperature, support.p, support.g, support.n, to, rest);
     } else {
-      pi = LoadWide(d, p + i, count, T(0)), gi = LoadWide(d, g + i, count, T(0));
+      VjpRowByExp<false>(b, op.temperature, support.p, support.g, support.n, to, rest);
     }
-    const auto out = hn::Eq(pi, zero);
-    for (size_t k = 0; k < 6; ++k) terms[k] = zero;
-    if (hn::AllTrue(d, out)) return;
-    const V log_p = Log(d, pi), y = hn::Min(hn::Mul(log_p, minus_b), most), exp_y = Exp(d, y);
-    const V h = hn::Neg(hn::Mul(pi, log_p));
-    const V r = hn::Neg(hn::Mul(hn::Add(h, h), hn::Mul(log_p, Phi2(d, y, exp_y))));
-    const V values[6] = {hn::Mul(pi, exp_y), h, r, hn::Mul(gi, pi), hn::Mul(gi, h), hn::Mul(gi, r)};
-    for (size_t k = 0; k < 6; ++k) terms[k] = hn::IfThenZeroElse(out, values[k]);
   });
-}
-
-// <g, dp/d alpha>. With L = log p, h = -p L, y = -b L and r = 2 p L^2 phi_2(y), phi_2(y) = (e^y - 1 - y)/y^2, the formula of
-// Correia, Niculae and Martins, which divides differences by b and b^2, is without any rest
-//   dp/d alpha = (p R - r + b (h R - r H)) / (2 sum s),   R = sum r, H = sum h, s = p e^y = p^(2 - alpha):
-// nothing cancels as alpha goes through 1.
-template <class T>
-HWY_INLINE ParamValues<Entmax> KernelsOf<Entmax, T>::ParamVjpRow(const Entmax& op, const T* /*x*/, const T* p, const T* g,
-                                                                 size_t n, Workspace workspace) {
-  const double b = op.alpha - 1;
-  const Support<T> support = SupportOf(p, g, n, workspace.memory);
-  double sums[6];
-  // No s or r is far above 1 then, so that terms in float serve; a gradient near the type's end would still be too much.
-  bool done = false;
-  if (sizeof(T) == 4 && b <= 0.75) {
-    AlphaSums(RowTag<T>(), b, support.p, support.g, support.n, sums);
-    done = std::isfinite(sums[3] + sums[4] + sums[5]);
-  }
-  if (!done) AlphaSums(D64(), b, support.p, support.g, support.n, sums);
-  const auto [s, h, r, gp, gh, gr] = sums;
-  return {(r * (gp + b * gh) - gr * (1 + b * h)) / (2 * s)};
 }
 
 }  // namespace HWY_NAMESPACE

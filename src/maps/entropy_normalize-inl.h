@@ -47,9 +47,8 @@ struct KernelsOf<EntropyNormalize, T> {
   static constexpr ScoreParams<EntropyNormalize> kScores = {.input = &EntropyNormalize::input};
   static size_t Memory(size_t n) { return EntropyMemory<T>(n); }
   static void MapRow(const EntropyNormalize& op, const T* x, size_t n, T max, T* p, Workspace workspace);
-  static void VjpRow(const EntropyNormalize& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
-  static ParamValues<EntropyNormalize> ParamVjpRow(const EntropyNormalize& op, const T* x, const T* p, const T* g, size_t n,
-                                                   Workspace workspace);
+  static void VjpRow(const EntropyNormalize& op, const T* x, const T* p, const T* g, size_t n, T* dx,
+                     ParamValues<EntropyNormalize>* slopes, Workspace workspace);
   static constexpr NotOffered MostInfinite = {};
   using Short = std::conditional_t<sizeof(T) == 4, ShortEntropyRows<EntropyNormalize>, NotOffered>;
   using Several = std::conditional_t<sizeof(T) == 4, SeveralEntropyRows<EntropyNormalize>, NotOffered>;
@@ -60,9 +59,8 @@ struct KernelsOf<EntropyClip, T> {
   static constexpr ScoreParams<EntropyClip> kScores = {.input = &EntropyClip::input};
   static size_t Memory(size_t n) { return EntropyMemory<T>(n); }
   static void MapRow(const EntropyClip& op, const T* x, size_t n, T max, T* p, Workspace workspace);
-  static void VjpRow(const EntropyClip& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
-  static ParamValues<EntropyClip> ParamVjpRow(const EntropyClip& op, const T* x, const T* p, const T* g, size_t n,
-                                              Workspace workspace);
+  static void VjpRow(const EntropyClip& op, const T* x, const T* p, const T* g, size_t n, T* dx,
+                     ParamValues<EntropyClip>* slopes, Workspace workspace);
   static constexpr NotOffered MostInfinite = {};
   using Short = std::conditional_t<sizeof(T) == 4, ShortEntropyRows<EntropyClip>, NotOffered>;
   using Several = std::conditional_t<sizeof(T) == 4, SeveralEntropyRows<EntropyClip>, NotOffered>;
@@ -473,18 +471,23 @@ HWY_INLINE void StoreGradient(const T* p, const T* q, const double* gradient, si
   });
 }
 
-// dx = gamma p ((g - mean g) - slope gamma (z - mean z)), divided by q if q is given.
+// dx = gamma p ((g - mean g) - slope gamma (z - mean z)), divided by q if q is given. Returns d <g, p> / dH, from dp / dH = -u
+// / (gamma Var x).
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void EntropyVjpRow(D d, const T* x, const T* q, const T* p, const T* g, size_t n, T* dx, double* scratch) {
+HWY_INLINE double EntropyVjpRow(D d, const T* x, const T* q, const T* p, const T* g, size_t n, T* dx, double* scratch) {
   const D64 d64;
-  if (p[0] != p[0]) return FillRow(d, kNaN<T>, n, dx);
+  const auto fill = [&](T value) HWY_ATTR {
+    FillRow(d, value, n, dx);
+    return static_cast<double>(value);
+  };
+  if (p[0] != p[0]) return fill(kNaN<T>);
   const SupportRange<T> range = RangeOfSupport(d, x, p, n);
   const T max = RowMax(d, x, n);
-  if (!(range.least_p < range.most_p) || !(range.least_x < max)) return FillRow(d, T(0), n, dx);
-  if (!IsFinite(range.least_x) || !IsFinite(max)) return FillRow(d, kNaN<T>, n, dx);  // p does not belong to this x
+  if (!(range.least_p < range.most_p) || !(range.least_x < max)) return fill(T(0));
+  if (!IsFinite(range.least_x) || !IsFinite(max)) return fill(kNaN<T>);  // p does not belong to this x
   const WideScores<T> relative(max, range.least_x);
   const EntropyGradient row = GradientOf(relative, x, p, g, n, GradientAtMax(x, g, n, max), scratch);
-  if (row.fixed) return FillRow(d, T(0), n, dx);
+  if (row.fixed) return fill(T(0));
   const V64 gamma = hn::Set(d64, row.gamma), slope = hn::Set(d64, row.slope * row.gamma);
   const V64 mean_z = hn::Set(d64, row.mean_z), mean_g = hn::Set(d64, row.mean_g), top_g = hn::Set(d64, row.top_g);
   ForEachVector(d64, n, [&](size_t i, size_t count) HWY_ATTR {
@@ -494,18 +497,7 @@ HWY_INLINE void EntropyVjpRow(D d, const T* x, const T* q, const T* p, const T* 
     StoreUpTo(relative.Scale(hn::Mul(gamma, hn::Mul(pi, rest))), d64, count, scratch + i);
   });
   StoreGradient(p, q, scratch, n, dx);
-}
-
-// d <g, p> / dH; dp / dH = -u / (gamma Var x).
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE double EntropyTargetVjpRow(D d, const T* x, const T* p, const T* g, size_t n, double* scratch) {
-  if (p[0] != p[0]) return kNaN<double>;
-  const SupportRange<T> range = RangeOfSupport(d, x, p, n);
-  const T max = RowMax(d, x, n);
-  if (!(range.least_p < range.most_p) || !(range.least_x < max)) return 0;
-  if (!IsFinite(range.least_x) || !IsFinite(max)) return kNaN<double>;
-  const EntropyGradient row = GradientOf(WideScores<T>(max, range.least_x), x, p, g, n, GradientAtMax(x, g, n, max), scratch);
-  return row.fixed ? 0 : -row.slope;
+  return -row.slope;
 }
 
 // The scores of a row. If x holds probabilities, the scores are in the workspace and q is x; otherwise q is null.
@@ -524,21 +516,15 @@ struct GradientInput {
 
 template <class T>
 HWY_INLINE void KernelsOf<EntropyNormalize, T>::VjpRow(const EntropyNormalize& op, const T* x, const T* p, const T* g, size_t n,
-                                                       T* dx, Workspace workspace) {
+                                                       T* dx, ParamValues<EntropyNormalize>* slopes, Workspace workspace) {
   const GradientInput<T> in(op, x, n, workspace);
-  EntropyVjpRow(RowTag<T>(), in.x, in.q, p, g, n, dx, workspace.memory.take<double>(n));
-}
-
-// dH / d perplexity = 1 / perplexity.
-template <class T>
-HWY_INLINE ParamValues<EntropyNormalize> KernelsOf<EntropyNormalize, T>::ParamVjpRow(const EntropyNormalize& op, const T* x,
-                                                                                     const T* p, const T* g, size_t n,
-                                                                                     Workspace workspace) {
-  const RowTag<T> d;
-  const GradientInput<T> in(op, x, n, workspace);
-  const double by_entropy = EntropyTargetVjpRow(d, in.x, p, g, n, workspace.memory.take<double>(n));
-  if (op.perplexity) return {0, by_entropy / *op.perplexity};
-  return {by_entropy, 0};
+  const double by_entropy = EntropyVjpRow(RowTag<T>(), in.x, in.q, p, g, n, dx, workspace.memory.take<double>(n));
+  if (slopes == nullptr) return;
+  if (op.perplexity) {
+    *slopes = {0, by_entropy / *op.perplexity};  // dH / d perplexity = 1 / perplexity
+  } else {
+    *slopes = {by_entropy, 0};
+  }
 }
 
 enum class IntervalEnd { kNone, kMin, kMax };
@@ -555,30 +541,23 @@ HWY_INLINE IntervalEnd HoldingEnd(const EntropyClip& op, const T* p, size_t n) {
 
 template <class T>
 HWY_INLINE void KernelsOf<EntropyClip, T>::VjpRow(const EntropyClip& op, const T* x, const T* p, const T* g, size_t n, T* dx,
-                                                  Workspace workspace) {
+                                                  ParamValues<EntropyClip>* slopes, Workspace workspace) {
   const RowTag<T> d;
-  const bool free = HoldingEnd(op, p, n) == IntervalEnd::kNone;
-  if (free && op.input != Input::probs) return KernelsOf<Softmax, T>::VjpRow({}, x, p, g, n, dx, workspace);
+  const IntervalEnd end = HoldingEnd(op, p, n);
+  const bool free = end == IntervalEnd::kNone;
+  if (free && op.input != Input::probs) return KernelsOf<Softmax, T>::VjpRow({}, x, p, g, n, dx, nullptr, workspace);
   const GradientInput<T> in(op, x, n, workspace);
   double* const row = workspace.memory.take<double>(n);
-  if (!free) return EntropyVjpRow(d, in.x, in.q, p, g, n, dx, row);
+  if (!free) {
+    const double by_entropy = EntropyVjpRow(d, in.x, in.q, p, g, n, dx, row);
+    if (slopes != nullptr) (*slopes)[end == IntervalEnd::kMin ? 0 : 1] = by_entropy;
+    return;
+  }
   const double mean = DotWithDistribution(d, p, g, n);
   ForEachVector(D64(), n, [&](size_t begin, size_t count) HWY_ATTR {
     for (size_t i = begin; i < begin + count; ++i) row[i] = static_cast<double>(p[i]) * (static_cast<double>(g[i]) - mean);
   });
   StoreGradient(p, in.q, row, n, dx);
-}
-
-template <class T>
-HWY_INLINE ParamValues<EntropyClip> KernelsOf<EntropyClip, T>::ParamVjpRow(const EntropyClip& op, const T* x, const T* p,
-                                                                           const T* g, size_t n, Workspace workspace) {
-  const RowTag<T> d;
-  const IntervalEnd end = HoldingEnd(op, p, n);
-  if (end == IntervalEnd::kNone) return {};
-  const GradientInput<T> in(op, x, n, workspace);
-  const double by_entropy = EntropyTargetVjpRow(d, in.x, p, g, n, workspace.memory.take<double>(n));
-  if (end == IntervalEnd::kMin) return {by_entropy, 0};
-  return {0, by_entropy};
 }
 
 }  // namespace HWY_NAMESPACE

@@ -40,8 +40,9 @@ template <class T>
 struct KernelsOf<PerturbMax, T> {
   static constexpr ScoreParams<PerturbMax> kScores = {.divisor = &PerturbMax::scale};
   static void MapRow(const PerturbMax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
-  static void VjpRow(const PerturbMax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
-  static constexpr NotOffered ParamVjpRow = {}, MostInfinite = {};
+  static void VjpRow(const PerturbMax& op, const T* x, const T* p, const T* g, size_t n, T* dx, ParamValues<PerturbMax>* slopes,
+                     Workspace workspace);
+  static constexpr NotOffered MostInfinite = {};
   static size_t Memory(size_t n) { return PerturbMemory(n); }
   struct Short {
     static constexpr size_t kGroups = KernelsOf<Softmax, T>::Short::kGroups;
@@ -55,8 +56,9 @@ template <class T>
 struct KernelsOf<CustomPerturbMax, T> {
   static constexpr ScoreParams<CustomPerturbMax> kScores = {.divisor = &CustomPerturbMax::scale};
   static void MapRow(const CustomPerturbMax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
-  static void VjpRow(const CustomPerturbMax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
-  static constexpr NotOffered ParamVjpRow = {}, MostInfinite = {};
+  static void VjpRow(const CustomPerturbMax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
+                     ParamValues<CustomPerturbMax>* slopes, Workspace workspace);
+  static constexpr NotOffered MostInfinite = {};
   static size_t Memory(size_t n) { return PerturbMemory(n); }
   using Short = NotOffered;
   using Several = NotOffered;
@@ -683,9 +685,9 @@ HWY_INLINE void KernelsOf<PerturbMax, T>::Short::Map(const PerturbMax& op, const
 
 template <class T>
 HWY_INLINE void KernelsOf<PerturbMax, T>::VjpRow(const PerturbMax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
-                                                 Workspace workspace) {
+                                                 ParamValues<PerturbMax>* /*slopes*/, Workspace workspace) {
   if (op.noise == PerturbMax::Noise::gumbel) {
-    return KernelsOf<Softmax, T>::VjpRow({.temperature = op.scale}, x, p, g, n, dx, workspace);
+    return KernelsOf<Softmax, T>::VjpRow({.temperature = op.scale}, x, p, g, n, dx, nullptr, workspace);
   }
   WithNoise(op.noise, [&](auto noise) HWY_ATTR { PerturbVjpRow(noise, op.scale, x, p, g, n, dx, workspace.memory); });
 }
@@ -698,7 +700,7 @@ HWY_INLINE void KernelsOf<CustomPerturbMax, T>::MapRow(const CustomPerturbMax& o
 
 template <class T>
 HWY_INLINE void KernelsOf<CustomPerturbMax, T>::VjpRow(const CustomPerturbMax& op, const T* x, const T* p, const T* g, size_t n,
-                                                       T* dx, Workspace workspace) {
+                                                       T* dx, ParamValues<CustomPerturbMax>* /*slopes*/, Workspace workspace) {
   PerturbVjpRow(CustomNoise(op.noise), op.scale, x, p, g, n, dx, workspace.memory);
 }
 

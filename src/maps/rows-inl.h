@@ -119,47 +119,62 @@ void MapRows(const Op& op, MatrixView<const T> x, MatrixView<T> p, std::span<con
   if (share.stream) hwy::FlushStream();
 }
 
-// The gradients in one row's parameters, by the kernels; the one in T of x/T from dx.
+// Whether the parameter is T in x/T.
 template <class Op, class T>
-void ParamGradientsOfRow(const Op& op, const T* x, const T* p, const T* g, size_t n, std::span<const ParamGradient> gradients,
-                         size_t r, Share<T> share) {
+HWY_INLINE bool IsDivisor(std::string_view parameter) {
+  constexpr auto kDivisor = KernelsOf<Op, T>::kScores.divisor;
+  if constexpr (kDivisor != nullptr) return parameter == name_of(kDivisor);
+  return false;
+}
+
+// The gradient in T of x/T for one row.
+template <class Op, class T>
+double DivisorGradientOfRow(const Op& op, const T* x, const T* p, const T* g, size_t n, Arena memory) {
   using Kernels = KernelsOf<Op, T>;
-  ParamValues<Op> slopes = {};
-  if constexpr (MapContract<Op, T>::kHasParamVjp) {
-    slopes = Kernels::ParamVjpRow(op, x, p, g, n, {share.memory, share.stream});
+  if constexpr (Kernels::kScores.divisor != nullptr) {
+    // dx may overflow at an extreme T. So it is calculated for the row that is prepared for the map.
+    T* const prepared = memory.take<T>(n);
+    T* const slopes_in_x = memory.take<T>(n);
+    const auto row = PrepareRow(RowTag<T>(), Kernels::kScores, op, x, n, prepared);
+    Kernels::VjpRow(row.op, row.x, p, g, n, slopes_in_x, nullptr, {memory, false});
+    return SlopeInDivisor(row.x, row.max, slopes_in_x, n) / (op.*Kernels::kScores.divisor);
   }
+  return 0;
+}
+
+// dx of one row, and the gradients in its parameters.
+template <class Op, class T>
+void VjpRowWith(const Op& op, const T* x, const T* p, const T* g, size_t n, T* dx, std::span<const ParamGradient> gradients,
+                size_t r, Share<T> share) {
+  ParamValues<Op> slopes = {};
+  bool wanted = false;
+  // dx may overwrite what this reads.
   for (const ParamGradient& gradient : gradients) {
-    double& slope = gradient.values[r] = value_of<Op>(slopes, gradient.parameter);
-    if constexpr (Kernels::kScores.divisor != nullptr) {
-      if (gradient.parameter == name_of(Kernels::kScores.divisor)) {
-        // dx may overflow at an extreme T. So it is calculated for the row that is prepared for the map.
-        Arena memory = share.memory;
-        T* const prepared = memory.take<T>(n);
-        T* const slopes_in_x = memory.take<T>(n);
-        const auto row = PrepareRow(RowTag<T>(), Kernels::kScores, op, x, n, prepared);
-        Kernels::VjpRow(row.op, row.x, p, g, n, slopes_in_x, {memory, false});
-        slope = SlopeInDivisor(row.x, row.max, slopes_in_x, n) / (op.*Kernels::kScores.divisor);
-      }
+    if (IsDivisor<Op, T>(gradient.parameter)) {
+      gradient.values[r] = DivisorGradientOfRow(op, x, p, g, n, share.memory);
+    } else {
+      wanted = true;
     }
+  }
+  KernelsOf<Op, T>::VjpRow(op, x, p, g, n, dx, wanted ? &slopes : nullptr, {share.memory, share.stream});
+  for (const ParamGradient& gradient : gradients) {
+    if (!IsDivisor<Op, T>(gradient.parameter)) gradient.values[r] = value_of<Op>(slopes, gradient.parameter);
   }
 }
 
 template <class Op, class T>
 void VjpRows(const Op& common, MatrixView<const T> x, MatrixView<const T> p, MatrixView<const T> g, MatrixView<T> dx,
              std::span<const PerRow> per_row, std::span<const ParamGradient> gradients, Share<T> share) {
-  using Kernels = KernelsOf<Op, T>;
   const RowTag<T> d;
   const size_t n = x.cols;
   for (size_t r = share.begin; r < share.end; ++r) {
     const Op op = at_row(common, per_row, r);
     const bool infinite = HasInfiniteScore(x.row(r), p.row(r), n, T(0));
-    // Must come before dx, which may overwrite an input.
     if (infinite) {
       for (const ParamGradient& gradient : gradients) gradient.values[r] = 0;
       FillRow(d, T(0), n, dx.row(r));
     } else {
-      if (!gradients.empty()) ParamGradientsOfRow(op, x.row(r), p.row(r), g.row(r), n, gradients, r, share);
-      Kernels::VjpRow(op, x.row(r), p.row(r), g.row(r), n, dx.row(r), {share.memory, share.stream});
+      VjpRowWith(op, x.row(r), p.row(r), g.row(r), n, dx.row(r), gradients, r, share);
     }
   }
   if (share.stream) hwy::FlushStream();

@@ -18,8 +18,9 @@ template <class T>
 struct KernelsOf<SigSoftmax, T> {
   static constexpr ScoreParams<SigSoftmax> kScores = {};
   static void MapRow(const SigSoftmax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
-  static void VjpRow(const SigSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
-  static constexpr NotOffered ParamVjpRow = {}, MostInfinite = {}, Memory = {};
+  static void VjpRow(const SigSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, ParamValues<SigSoftmax>* slopes,
+                     Workspace workspace);
+  static constexpr NotOffered MostInfinite = {}, Memory = {};
   using Short = NotOffered;
   using Several = NotOffered;
 };
@@ -58,7 +59,7 @@ HWY_INLINE void KernelsOf<SigSoftmax, T>::MapRow(const SigSoftmax& /*op*/, const
 // dx = (2 - s(x)) p (g - <g, p>), and 2 - s(x) = 1 + s(-x).
 template <class T>
 HWY_INLINE void KernelsOf<SigSoftmax, T>::VjpRow(const SigSoftmax& /*op*/, const T* x, const T* p, const T* g, size_t n, T* dx,
-                                                 Workspace workspace) {
+                                                 ParamValues<SigSoftmax>* /*slopes*/, Workspace workspace) {
   const RowTag<T> d;
   const ExpScaled<RowTag<T>> exp(d, 1);
   const auto one = hn::Set(d, T(1));

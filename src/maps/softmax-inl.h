@@ -19,8 +19,9 @@ template <class T>
 struct KernelsOf<Softmax, T> {
   static constexpr ScoreParams<Softmax> kScores = {.divisor = &Softmax::temperature};
   static void MapRow(const Softmax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
-  static void VjpRow(const Softmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
-  static constexpr NotOffered ParamVjpRow = {}, MostInfinite = {}, Memory = {};
+  static void VjpRow(const Softmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, ParamValues<Softmax>* slopes,
+                     Workspace workspace);
+  static constexpr NotOffered MostInfinite = {}, Memory = {};
   struct Short {
     static constexpr size_t kGroups = 1;
     static HWY_INLINE bool Takes(const Softmax& /*op*/) { return true; }
@@ -126,7 +127,7 @@ HWY_INLINE bool SoftmaxVjpShort(D d, const T* p, const T* g, size_t n, T inverse
 // dx = p (g - <g, p>) / T.
 template <class T>
 HWY_INLINE void KernelsOf<Softmax, T>::VjpRow(const Softmax& op, const T* /*x*/, const T* p, const T* g, size_t n, T* dx,
-                                              Workspace workspace) {
+                                              ParamValues<Softmax>* /*slopes*/, Workspace workspace) {
   const RowTag<T> d;
   constexpr size_t kMost = HWY_MIN(64 / hn::MaxLanes(d), 8);  // vectors in a row of 64, limited by the registers
   const bool is_one = op.temperature == 1;  // the quotient and the product with it take a third of a short row's time

@@ -19,8 +19,9 @@ template <class T>
 struct KernelsOf<Sparsemax, T> {
   static constexpr ScoreParams<Sparsemax> kScores = {.divisor = &Sparsemax::temperature};
   static void MapRow(const Sparsemax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
-  static void VjpRow(const Sparsemax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
-  static constexpr NotOffered ParamVjpRow = {}, MostInfinite = {};
+  static void VjpRow(const Sparsemax& op, const T* x, const T* p, const T* g, size_t n, T* dx, ParamValues<Sparsemax>* slopes,
+                     Workspace workspace);
+  static constexpr NotOffered MostInfinite = {};
   static size_t Memory(size_t n) { return room_of<Survivors<T>>(n); }
   struct Short {
     static constexpr size_t kGroups = 1;
@@ -87,7 +88,7 @@ HWY_INLINE void KernelsOf<Sparsemax, T>::Short::Map(const Sparsemax& op, const h
 // On the support dx = (g - mean of g there) / T, elsewhere 0: the Jacobian projects onto vectors of sum 0.
 template <class T>
 HWY_INLINE void KernelsOf<Sparsemax, T>::VjpRow(const Sparsemax& op, const T* /*x*/, const T* p, const T* g, size_t n, T* dx,
-                                                Workspace workspace) {
+                                                ParamValues<Sparsemax>* /*slopes*/, Workspace workspace) {
   const RowTag<T> d;
   double sums[2];
   Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<RowTag<T>>* terms) HWY_ATTR {

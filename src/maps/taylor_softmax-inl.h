@@ -18,8 +18,9 @@ template <class T>
 struct KernelsOf<TaylorSoftmax, T> {
   static constexpr ScoreParams<TaylorSoftmax> kScores = {};
   static void MapRow(const TaylorSoftmax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
-  static void VjpRow(const TaylorSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace);
-  static constexpr NotOffered ParamVjpRow = {}, MostInfinite = {};
+  static void VjpRow(const TaylorSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
+                     ParamValues<TaylorSoftmax>* slopes, Workspace workspace);
+  static constexpr NotOffered MostInfinite = {};
   static size_t Memory(size_t n) { return Arena::room<double>(n); }
   using Short = NotOffered;
   using Several = NotOffered;
@@ -111,7 +112,7 @@ HWY_INLINE void KernelsOf<TaylorSoftmax, T>::MapRow(const TaylorSoftmax& op, con
 
 template <class T>
 HWY_INLINE void KernelsOf<TaylorSoftmax, T>::VjpRow(const TaylorSoftmax& op, const T* x, const T* p, const T* g, size_t n,
-                                                    T* dx, Workspace workspace) {
+                                                    T* dx, ParamValues<TaylorSoftmax>* /*slopes*/, Workspace workspace) {
   const RowTag<T> d;
   const D64 d64;
   const TaylorPolynomial f(static_cast<int>(op.order), LargestMagnitude(d, x, n));

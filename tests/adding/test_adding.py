@@ -58,15 +58,15 @@ struct KernelsOf<SharpSoftmax, T> {
   static void MapRow(const SharpSoftmax& op, const T* x, size_t n, T max, T* p, Workspace workspace) {
     KernelsOf<Softmax, T>::MapRow({.temperature = 1 / op.sharpness}, x, n, max, p, workspace);
   }
-  static void VjpRow(const SharpSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, Workspace workspace) {
-    KernelsOf<Softmax, T>::VjpRow({.temperature = 1 / op.sharpness}, x, p, g, n, dx, workspace);
-  }
-  static ParamValues<SharpSoftmax> ParamVjpRow(const SharpSoftmax& /*op*/, const T* x, const T* p, const T* g, size_t n,
-                                               Workspace /*workspace*/) {
-    double mean = 0, slope = 0;
-    for (size_t i = 0; i < n; ++i) mean += static_cast<double>(g[i]) * p[i];
-    for (size_t i = 0; i < n; ++i) slope += p[i] > 0 ? p[i] * (g[i] - mean) * x[i] : 0;
-    return {slope};
+  static void VjpRow(const SharpSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
+                     ParamValues<SharpSoftmax>* slopes, Workspace workspace) {
+    if (slopes != nullptr) {
+      double mean = 0, slope = 0;
+      for (size_t i = 0; i < n; ++i) mean += static_cast<double>(g[i]) * p[i];
+      for (size_t i = 0; i < n; ++i) slope += p[i] > 0 ? p[i] * (g[i] - mean) * x[i] : 0;
+      *slopes = {slope};
+    }
+    KernelsOf<Softmax, T>::VjpRow({.temperature = 1 / op.sharpness}, x, p, g, n, dx, nullptr, workspace);
   }
   static constexpr NotOffered MostInfinite = {}, Memory = {};
   using Short = NotOffered;
