@@ -73,12 +73,14 @@ TEST(TopKSoftmax, KeepsTheFirstOfTheLargest) {
     for (const std::size_t n : {5, 64, 65, 255, 256, 257, 400, 1024, 1500, 5000, 9001, 16383, 20001}) {
       std::vector<std::vector<T>> rows;
       rows.push_back(support::normal_row<T>(n, 1, 0, static_cast<unsigned>(n)));
-      rows.push_back(rows[0]), rows.push_back(rows[0]), rows.push_back(rows[0]), rows.push_back(rows[0]);
+      for (int copy = 1; copy < 7; ++copy) rows.push_back(rows[0]);
       std::sort(rows[1].begin(), rows[1].end());
       for (std::size_t i = 0; i < n; ++i) {
         rows[2][i] = std::round(2 * rows[2][i]);
         if (i % 128 > 40 || i % 3 == 0) rows[3][i] = -kInfinity<T>;
         if (i % 128 > 40) rows[4][i] -= 100;
+        // One that is far above the others, and nearly all that differ in their last digits.
+        if (i == n / 2) rows[5][i] += 300, rows[6][i] += T(3e4);
       }
       for (const auto& x : rows) {
         std::vector<std::size_t> order(n);

@@ -9,7 +9,9 @@
 
 #include "entropic/maps.h"
 #include "src/maps/softmax-inl.h"
+#include "src/rows/filter-inl.h"
 #include "src/rows/mass_cut-inl.h"
+#include "src/rows/short_keys-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
@@ -22,9 +24,11 @@ struct KernelsOf<TopKSoftmax, T> {
   static void VjpRow(const TopKSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
                      ParamValues<TopKSoftmax>* slopes, Workspace workspace);
   static size_t MostInfinite(const TopKSoftmax& op, size_t infinite);
-  static size_t Memory(size_t n) { return Arena::room<T>(LargestKScratch(n)); }
+  static size_t Memory(size_t n) {
+    return Arena::room<T>(LargestKScratch(n)) + (hn::MaxLanes(RowTag<T>()) > 1 ? room_of<Survivors<T>>(n) : 0);
+  }
   struct Short {
-    static constexpr size_t kGroups = 1;
+    static constexpr size_t kGroups = hn::MaxLanes(RowTag<T>()) > 1 ? 4 : 1;
     static HWY_INLINE bool Takes(const TopKSoftmax& /*op*/) { return true; }
     static void Map(const TopKSoftmax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group, T* const* p, size_t count);
   };
@@ -40,7 +44,7 @@ struct KernelsOf<TopPSoftmax, T> {
   static size_t MostInfinite(const TopPSoftmax& op, size_t infinite);
   static size_t Memory(size_t n) { return Arena::room<T>(MassCutScratch(n)) + Arena::room<T>(n); }
   struct Short {
-    static constexpr size_t kGroups = 1;
+    static constexpr size_t kGroups = hn::MaxLanes(RowTag<T>()) > 1 ? 4 : 1;
     static HWY_INLINE bool Takes(const TopPSoftmax& op) { return op.p < 1; }
     static void Map(const TopPSoftmax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group, T* const* p, size_t count);
   };
@@ -82,6 +86,34 @@ HWY_INLINE void SoftmaxOfKept(D d, double temperature, Cut<T> cut, const T* x, s
     const auto e = LoadUpTo(d, p + i, count, T(0));
     if (!kFew || !hn::AllTrue(d, hn::Eq(e, hn::Zero(d)))) StoreUpTo(hn::Mul(e, inverse), d, count, p + i);
   });
+}
+
+// SoftmaxOfKept, with the same bits, for fewer than one score in eight: only these have an exponential and a product. The
+// sum is that of the row, whose other terms are 0.
+template <class T>
+HWY_NOINLINE void SoftmaxOfFew(double temperature, Cut<T> cut, const T* x, size_t n, T max, T* p, Arena memory) {
+  const RowTag<T> d;
+  const Survivors<T> kept(memory, n);
+  const T below = cut.least > -kInfinity<T> ? Ordered<T>::To(Ordered<T>::From(cut.least) - 1) : cut.least;
+  size_t m = FilterAbove<true>(
+      d, [](hn::Vec<RowTag<T>> score) HWY_ATTR { return score; }, x, n, below, kept);
+  if (cut.end < n) {
+    size_t first = 0;
+    for (size_t j = 0; j < m; ++j) {
+      if (kept.z[j] == cut.least && static_cast<size_t>(kept.places[j]) >= cut.end) continue;
+      kept.z[first] = kept.z[j], kept.places[first++] = kept.places[j];
+    }
+    m = first;
+  }
+  FillRow(d, T(0), n, p);  // p may be x
+  const ExpScaled<RowTag<T>> exp(d, temperature);
+  const auto shift = hn::Set(d, max);
+  for (size_t j = 0; j < m; j += hn::Lanes(d)) hn::StoreU(exp(d, hn::Sub(hn::LoadU(d, kept.z + j), shift)), d, kept.z + j);
+  for (size_t j = 0; j < m; ++j) p[kept.places[j]] = kept.z[j];
+  const double sum = SumRow(d, p, n);
+  if (sum != sum) return FillRow(d, kNaN<T>, n, p);
+  const T inverse = static_cast<T>(1 / sum);
+  for (size_t j = 0; j < m; ++j) p[kept.places[j]] = kept.z[j] * inverse;
 }
 
 // The cut in the scores x that agrees with the cut `found` in their terms e. Of the scores with the term `found.least` the
@@ -152,11 +184,19 @@ HWY_INLINE void MapLeftRows(const ShortRows<T>& scores, hn::Mask<RowTag<T>> done
   }
 }
 
+// A short row by itself.
+template <class T>
+HWY_NOINLINE void TopKRow(const TopKSoftmax& op, const T* x, size_t n, size_t k, T* p) {
+  const RowTag<T> d;
+  T scratch[LargestKScratch(ShortRows<T>::kLongest) + 1] = {};
+  SoftmaxOfKept<false>(d, op.temperature, LargestK(d, x, n, k, scratch), x, n, RowMax(d, x, n), p);
+}
+
 // The interval is between two scores and halved by value. Every other step splits it where the count would be right if its
 // scores were evenly spread.
 template <class T>
-HWY_INLINE void KernelsOf<TopKSoftmax, T>::Short::Map(const TopKSoftmax& op, const hn::Vec<RowTag<T>>* group_max,
-                                                      ShortRows<T>* group, T* const* p, size_t count) {
+HWY_INLINE void TopKGroup(const TopKSoftmax& op, const hn::Vec<RowTag<T>>* group_max, ShortRows<T>* group, T* const* p,
+                          size_t count) {
   const RowTag<T> d;
   using V = hn::Vec<RowTag<T>>;
   ShortRows<T>& rows = *group;
@@ -200,60 +240,144 @@ HWY_INLINE void KernelsOf<TopKSoftmax, T>::Short::Map(const TopKSoftmax& op, con
     term[0] = hn::IfThenElseZero(hn::Or(hn::Ge(x, cut), hn::IsNaN(x)), exp(d, hn::Sub(x, max)));
   });
   StoreQuotients(terms, totals[0], p, count);
-  MapLeftRows(rows, done, p, count, [&](const T* x, T* out) HWY_ATTR {
-    T scratch[LargestKScratch(ShortRows<T>::kLongest) + 1] = {};
-    SoftmaxOfKept<false>(d, op.temperature, LargestK(d, x, n, k, scratch), x, n, RowMax(d, x, n), out);
-  });
+  MapLeftRows(rows, done, p, count, [&](const T* x, T* out) HWY_ATTR { TopKRow(op, x, n, k, out); });
+}
+
+template <class T>
+HWY_INLINE void KernelsOf<TopKSoftmax, T>::Short::Map(const TopKSoftmax& op, const hn::Vec<RowTag<T>>* group_max,
+                                                      ShortRows<T>* group, T* const* p, size_t count) {
+  const RowTag<T> d;
+  using V = hn::Vec<RowTag<T>>;
+  constexpr size_t kRows = ShortRows<T>::kRows;
+  const size_t n = group->size(), groups = (count + kRows - 1) / kRows;
+  const auto for_each_group = [&](auto&& map) HWY_ATTR {
+    for (size_t g = 0; g < groups; ++g) map(g, p + g * kRows, HWY_MIN(kRows, count - g * kRows));
+  };
+  if (op.k >= static_cast<std::int64_t>(n)) {
+    return for_each_group([&](size_t g, T* const* out, size_t rows) HWY_ATTR {
+      KernelsOf<Softmax, T>::Short::Map({.temperature = op.temperature}, group_max + g, group + g, out, rows);
+    });
+  }
+  const size_t k = static_cast<size_t>(op.k);
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (sizeof(T) == 4) {
+    ShortKeys keys;
+    keys.Find(group, group_max, groups, k);
+    const ExpScaled<RowTag<T>> exp(d, op.temperature);
+    return for_each_group([&](size_t g, T* const* out, size_t rows) HWY_ATTR {
+      const ShortKeys::Keeper keeper = keys.KeeperOf(g);
+      const V max = group_max[g];
+      const auto done = keys.Done(g);
+      ShortRows<T> scores;
+      const bool left = HWY_UNLIKELY(!hn::AllTrue(d, done));
+      if (left) scores = group[g];
+      double sums[kRows];
+      // A NaN is not dropped, and makes the sum NaN.
+      group[g].TransformAndSum(sums,
+                               [&](V x) HWY_ATTR { return hn::IfThenZeroElse(keeper.Drops(x), exp(d, hn::Sub(x, max))); });
+      StoreQuotients(group[g], sums, out, rows);
+      if (left) MapLeftRows(scores, done, out, rows, [&](const T* x, T* to) HWY_ATTR { TopKRow(op, x, n, k, to); });
+    });
+  }
+#endif
+  for_each_group([&](size_t g, T* const* out, size_t rows) HWY_ATTR { TopKGroup(op, group_max + g, group + g, out, rows); });
 }
 
 // The interval is one of masses and halved by their bits, because exponentials of scores are spread like these. The search ends
-// when only one score is in it. Masses below (1 - p) total / n are less than 1 - p together, so the cut is above them.
+// when only one score is in it; the first steps, which are seldom enough, do not count. Masses below (1 - p) total / n are less
+// than 1 - p together, so the cut is above them, and above the smallest. A step waits for its own sums, so some groups take it
+// together.
 template <class T>
 HWY_INLINE void KernelsOf<TopPSoftmax, T>::Short::Map(const TopPSoftmax& op, const hn::Vec<RowTag<T>>* group_max,
                                                       ShortRows<T>* group, T* const* p, size_t count) {
   const RowTag<T> d;
   const hn::RebindToUnsigned<RowTag<T>> du;
   using V = hn::Vec<RowTag<T>>;
-  const ShortRows<T>& rows = *group;
-  const size_t n = rows.size();
-  const V max = *group_max, one = hn::Set(d, T(1));
+  constexpr size_t kRows = ShortRows<T>::kRows;
+  constexpr int kMassSteps = 7;
+  const size_t n = group->size(), groups = (count + kRows - 1) / kRows;
+  const V one = hn::Set(d, T(1));
   const ExpScaled<RowTag<T>> exp(d, op.temperature);
-  ShortRows<T> terms(n);
-  double totals[1][16];
-  rows.SumsInto(terms, totals, [&](V x, V(&term)[1]) HWY_ATTR { term[0] = exp(d, hn::Sub(x, max)); });
-  HWY_ALIGN T targets[ShortRows<T>::kRows], least[ShortRows<T>::kRows];
-  for (size_t r = 0; r < ShortRows<T>::kRows; ++r) {
-    targets[r] = static_cast<T>(op.p * totals[0][r]);
-    least[r] = static_cast<T>(0.99 * (1 - op.p) * totals[0][r] / static_cast<double>(n));
-  }
-  const V target = rows.Spread(targets);
-  auto low = hn::BitCast(du, rows.Spread(least)), high = hn::Add(hn::BitCast(du, one), hn::Set(du, 1));
-  V count_low = hn::Set(d, kInfinity<T>), count_high = hn::Zero(d);
-  auto done = hn::Ne(one, one);
-  for (int step = 0; step < kShortSteps && !hn::AllTrue(d, done); ++step) {
-    const auto middle = hn::ShiftRight<1>(hn::Add(low, high));
-    const V at = hn::BitCast(d, middle);
-    V sums[2];
-    terms.FusedSums(sums, [&](V e, V(&acc)[2]) HWY_ATTR {
-      const auto in = hn::Ge(e, at);
-      acc[0] = hn::Add(acc[0], hn::IfThenElseZero(in, e));
-      acc[1] = hn::Add(acc[1], hn::IfThenElseZero(in, one));
+  ShortRows<T> terms[kGroups];
+  V target[kGroups], count_low[kGroups], count_high[kGroups];
+  hn::Vec<decltype(du)> low[kGroups], high[kGroups];
+  hn::Mask<RowTag<T>> done[kGroups];
+  for (size_t g = 0; g < groups; ++g) {
+    const V max = group_max[g];
+    terms[g].Resize(n);
+    double totals[1][16];
+    V smallest = one;
+    group[g].SumsInto(terms[g], totals, [&](V x, V(&term)[1]) HWY_ATTR {
+      term[0] = exp(d, hn::Sub(x, max));
+      smallest = hn::Min(hn::IfThenElse(hn::Gt(term[0], hn::Zero(d)), term[0], one), smallest);
     });
-    const auto enough = hn::AndNot(done, hn::Ge(sums[0], target)), few = hn::AndNot(done, hn::Lt(sums[0], target));
-    low = hn::IfThenElse(hn::RebindMask(du, enough), middle, low);
-    high = hn::IfThenElse(hn::RebindMask(du, few), middle, high);
-    count_low = hn::IfThenElse(enough, sums[1], count_low);
-    count_high = hn::IfThenElse(few, sums[1], count_high);
-    done = hn::Or(done, hn::Eq(hn::Sub(count_low, count_high), one));
+    HWY_ALIGN T targets[kRows], least[kRows];
+    for (size_t r = 0; r < kRows; ++r) {
+      targets[r] = static_cast<T>(op.p * totals[0][r]);
+      least[r] = static_cast<T>(0.99 * (1 - op.p) * totals[0][r] / static_cast<double>(n));
+    }
+    target[g] = group[g].Spread(targets);
+    const V above = hn::Max(ShortRows<T>::SpreadMin(smallest), group[g].Spread(least));
+    low[g] = hn::BitCast(du, above), high[g] = hn::Add(hn::BitCast(du, one), hn::Set(du, 1));
+    done[g] = hn::Ne(one, one);
   }
-  const V cut = hn::BitCast(d, low);
-  double sums[ShortRows<T>::kRows];
-  terms.TransformAndSum(sums, [&](V e) HWY_ATTR { return hn::IfThenElseZero(hn::Or(hn::Ge(e, cut), hn::IsNaN(e)), e); });
-  StoreQuotients(terms, sums, p, count);
-  MapLeftRows(rows, done, p, count, [&](const T* x, T* out) HWY_ATTR {
-    T e[ShortRows<T>::kLongest], scratch[MassCutScratch(ShortRows<T>::kLongest) + 1];
-    TopPRow(op, x, n, RowMax(d, x, n), out, e, scratch);
-  });
+  const auto count_from = [&](const ShortRows<T>& of, V from) HWY_ATTR {
+    V sums[1];
+    of.FusedSums(sums, [&](V e, V(&acc)[1]) HWY_ATTR { acc[0] = hn::Add(acc[0], hn::IfThenElseZero(hn::Ge(e, from), one)); });
+    return sums[0];
+  };
+  for (int step = 0; step < kMassSteps; ++step) {
+    for (size_t g = 0; g < groups; ++g) {
+      const auto middle = hn::ShiftRight<1>(hn::Add(low[g], high[g]));
+      const V at = hn::BitCast(d, middle);
+      V sums[1];
+      terms[g].FusedSums(sums,
+                         [&](V e, V(&acc)[1]) HWY_ATTR { acc[0] = hn::Add(acc[0], hn::IfThenElseZero(hn::Ge(e, at), e)); });
+      const auto enough = hn::RebindMask(du, hn::Ge(sums[0], target[g]));
+      low[g] = hn::IfThenElse(enough, middle, low[g]);
+      high[g] = hn::IfThenElse(enough, high[g], middle);
+    }
+  }
+  for (size_t g = 0; g < groups; ++g) {
+    count_low[g] = count_from(terms[g], hn::BitCast(d, low[g]));
+    count_high[g] = count_from(terms[g], hn::BitCast(d, high[g]));
+    done[g] = hn::Eq(hn::Sub(count_low[g], count_high[g]), one);
+  }
+  for (int step = kMassSteps; step < kShortSteps; ++step) {
+    bool all = true;
+    for (size_t g = 0; g < groups; ++g) {
+      if (hn::AllTrue(d, done[g])) continue;
+      all = false;
+      const auto middle = hn::ShiftRight<1>(hn::Add(low[g], high[g]));
+      const V at = hn::BitCast(d, middle);
+      V sums[2];
+      terms[g].FusedSums(sums, [&](V e, V(&acc)[2]) HWY_ATTR {
+        const auto in = hn::Ge(e, at);
+        acc[0] = hn::Add(acc[0], hn::IfThenElseZero(in, e));
+        acc[1] = hn::Add(acc[1], hn::IfThenElseZero(in, one));
+      });
+      const auto enough = hn::AndNot(done[g], hn::Ge(sums[0], target[g]));
+      const auto few = hn::AndNot(done[g], hn::Lt(sums[0], target[g]));
+      low[g] = hn::IfThenElse(hn::RebindMask(du, enough), middle, low[g]);
+      high[g] = hn::IfThenElse(hn::RebindMask(du, few), middle, high[g]);
+      count_low[g] = hn::IfThenElse(enough, sums[1], count_low[g]);
+      count_high[g] = hn::IfThenElse(few, sums[1], count_high[g]);
+      done[g] = hn::Or(done[g], hn::Eq(hn::Sub(count_low[g], count_high[g]), one));
+    }
+    if (all) break;
+  }
+  for (size_t g = 0; g < groups; ++g) {
+    T* const* const out = p + g * kRows;
+    const size_t rows = HWY_MIN(kRows, count - g * kRows);
+    const V cut = hn::BitCast(d, low[g]);
+    double sums[kRows];
+    terms[g].TransformAndSum(sums, [&](V e) HWY_ATTR { return hn::IfThenElseZero(hn::Or(hn::Ge(e, cut), hn::IsNaN(e)), e); });
+    StoreQuotients(terms[g], sums, out, rows);
+    MapLeftRows(group[g], done[g], out, rows, [&](const T* x, T* to) HWY_ATTR {
+      T e[ShortRows<T>::kLongest], scratch[MassCutScratch(ShortRows<T>::kLongest) + 1];
+      TopPRow(op, x, n, RowMax(d, x, n), to, e, scratch);
+    });
+  }
 }
 
 template <class T>
@@ -262,6 +386,10 @@ HWY_INLINE void KernelsOf<TopKSoftmax, T>::MapRow(const TopKSoftmax& op, const T
   const RowTag<T> d;
   const size_t k = static_cast<size_t>(HWY_MIN(op.k, static_cast<std::int64_t>(n)));
   const Cut<T> cut = LargestK(d, x, n, k, workspace.memory.take<T>(LargestKScratch(n)));
+  // On a GPU, threads share a row.
+  if constexpr (hn::MaxLanes(RowTag<T>()) > 1) {
+    if (k < n / 8 && k >= n / 128) return SoftmaxOfFew(op.temperature, cut, x, n, max, p, workspace.memory);
+  }
   if (k < n / 64) return SoftmaxOfKept<true>(d, op.temperature, cut, x, n, max, p);
   SoftmaxOfKept<false>(d, op.temperature, cut, x, n, max, p);
 }

@@ -222,10 +222,12 @@ HWY_NOINLINE bool CutByColumns(D d, const T* x, size_t n, size_t k, T* scratch, 
   const auto limit = hn::Set(d, low);
   T* const packed = scratch + kColumns;
   size_t m = 0;
+  // A branch that cannot be predicted costs more than packing a vector without any, if this is a few instructions.
+  const bool few = sizeof(T) == 8 || k < n / 32;
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
     const auto xi = LoadUpTo(d, x + i, count, kLowest);
     const auto in = hn::Ge(xi, limit);
-    if (hn::AllFalse(d, in)) return;
+    if (few && hn::AllFalse(d, in)) return;
     hn::StoreU(CompressLanes(d, xi, in), d, packed + m);
     m += hn::CountTrue(d, in);
   });

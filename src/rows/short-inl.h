@@ -187,11 +187,18 @@ class ShortRows {
     return SpreadMax(max);
   }
 
+  // The vectors of entries; kRows of them have kLanes columns.
+  HWY_INLINE size_t vectors() const { return chunks_ * kVectors; }
+  HWY_INLINE V Vector(size_t v) const { return hn::Load(d_, entries_ + v * kLanes); }
+
   // Entry i of row r.
   HWY_INLINE T At(size_t r, size_t i) const {
     const size_t in_span = i % kLanes;
     return entries_[i / kLanes * kLanes * kRows + in_span % kRows * kLanes + in_span / kRows * kRows + r];
   }
+
+  // The smallest of a row's lanes, in all of these lanes.
+  static HWY_INLINE V SpreadMin(V min) { return hn::Neg(SpreadMax(hn::Neg(min))); }
 
   // One number for each row, in the lanes of that row.
   HWY_INLINE V Spread(const T* per_row) const {

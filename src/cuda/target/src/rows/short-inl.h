@@ -29,6 +29,8 @@ class ShortRows {
     return hn::Set(D(), max);
   }
 
+  static HWY_INLINE V SpreadMin(V min) { return min; }
+
   template <class F>
   HWY_INLINE void Store(T* const* rows, size_t /*count*/, F&& f) const {
     for (size_t i = 0; i < n_; ++i) rows[0][i] = hn::GetLane(f(At(i)));
