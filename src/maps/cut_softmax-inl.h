@@ -246,8 +246,6 @@ HWY_INLINE void TopKGroup(const TopKSoftmax& op, const hn::Vec<RowTag<T>>* group
 template <class T>
 HWY_INLINE void KernelsOf<TopKSoftmax, T>::Short::Map(const TopKSoftmax& op, const hn::Vec<RowTag<T>>* group_max,
                                                       ShortRows<T>* group, T* const* p, size_t count) {
-  const RowTag<T> d;
-  using V = hn::Vec<RowTag<T>>;
   constexpr size_t kRows = ShortRows<T>::kRows;
   const size_t n = group->size(), groups = (count + kRows - 1) / kRows;
   const auto for_each_group = [&](auto&& map) HWY_ATTR {
@@ -261,6 +259,8 @@ HWY_INLINE void KernelsOf<TopKSoftmax, T>::Short::Map(const TopKSoftmax& op, con
   const size_t k = static_cast<size_t>(op.k);
 #if HWY_TARGET != HWY_SCALAR
   if constexpr (sizeof(T) == 4) {
+    using V = hn::Vec<RowTag<T>>;
+    const RowTag<T> d;
     ShortKeys keys;
     keys.Find(group, group_max, groups, k);
     const ExpScaled<RowTag<T>> exp(d, op.temperature);
