@@ -240,6 +240,27 @@ TYPED_TEST(Losses, AreTheSameBitsHoweverCalled) {
   }
 }
 
+// Which zero is the maximum of zeros of both signs depends on the processor. The loss does not.
+TYPED_TEST(Losses, OfZerosHaveTheSignOfThoseOfPositiveZeros) {
+  using T = TypeParam;
+  for (const Loss& op : variants()) {
+    for (const std::size_t cols : {3, 50, 300}) {
+      for (const bool soft : {false, true}) {
+        Batch<T> batch = random_batch<T>(op, 8, cols, soft, 5);
+        std::fill(batch.x.begin(), batch.x.end(), T(0));
+        const Result<T> want = run(op, batch);
+        for (std::size_t i = 0; i < batch.x.size(); ++i) {
+          if (i * 2654435761u >> 7 & 1) batch.x[i] = -T(0);
+        }
+        const Result<T> got = run(op, batch);
+        for (std::size_t r = 0; r < batch.rows; ++r) {
+          EXPECT_EQ(std::signbit(got.value[r]), std::signbit(want.value[r])) << name_of(op) << ", " << cols;
+        }
+      }
+    }
+  }
+}
+
 TYPED_TEST(Losses, StayInsideTheirMemory) {
   using T = TypeParam;
   support::for_each_target([&](const std::string&) {

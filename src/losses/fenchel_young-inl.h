@@ -258,7 +258,8 @@ void MappedRows(const Op& common, const LossBatch<T>& batch, MatrixView<T> p, Lo
     } else if (pr[0] != pr[0]) {
       Settle(batch, r, kNaN<double>);
     } else {
-      const T max = RowMax(d, x, n);
+      // Never -0: which zero is the maximum of both depends on the processor, and a loss of 0 would have its sign.
+      const T max = RowMax(d, x, n) + T(0);
       const bool infinite = !IsFinite(max);
       if (infinite) Canonical(x, n, canonical);
       if constexpr (std::is_same_v<Op, EntmaxLoss>) {
