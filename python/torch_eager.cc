@@ -276,38 +276,50 @@ struct Map : Function<Map> {
     }
     const Tensor dx = results[0] = empty_as(saved[1]);
     const std::array arrays{saved[0], saved[1], grads[0], dx};
-    if (count == 1) {
-      run(rule->vjp(), arrays, rule->tail.get());
-    } else {
-      slopes(*rule, arrays, std::span(results).subspan(1, count - 1));
-    }
+    slopes(*ctx, *rule, arrays, std::span(results).subspan(1, count - 1));
     return results;
   }
 
  private:
-  // dx, and the gradients in the parameters, each summed over the rows that share a number.
-  static void slopes(const Rule& rule, std::span<const Tensor> arrays, std::span<Tensor> results) {
+  // dx, and the gradients in those parameters where one is wanted, each summed over the rows that share a number.
+  static void slopes(AutogradContext& ctx, const Rule& rule, std::span<const Tensor> arrays, std::span<Tensor> results) {
+    const auto wanted = [&](std::size_t k) { return ctx.needs_input_grad(1 + k); };
+    Py_ssize_t count = 0;
+    for (std::size_t k = 0; k < results.size(); ++k) count += wanted(k);
+    if (count == 0) return run(rule.vjp(), arrays, rule.tail.get());
     at::DimVector shape(arrays[0].sizes());
     const long long dim = PyLong_AsLongLong(PyTuple_GET_ITEM(rule.tail.get(), 0));
     shape[static_cast<std::size_t>(dim < 0 ? dim + arrays[0].dim() : dim)] = 1;
-    const Object asked = checked(PyTuple_New(static_cast<Py_ssize_t>(results.size())));
+    const Object asked = checked(PyTuple_New(count));
     std::list<Place> places;
-    Py_ssize_t k = 0;
+    std::size_t k = 0;
     for (const Parameter& parameter : rule.parameters) {
-      Tensor& of_rows = results[static_cast<std::size_t>(k)] = empty(shape, at::kDouble);
+      Tensor& of_rows = results[k];
+      if (!wanted(k++)) continue;
+      of_rows = empty(shape, at::kDouble);
+      const auto at = static_cast<Py_ssize_t>(places.size());
       places.push_back(place_of(of_rows));
       const Object place = capsule(places.back());
-      PyTuple_SET_ITEM(asked.get(), k++, checked(PyTuple_Pack(2, rule.name(parameter.at), place.get())).release());
+      PyTuple_SET_ITEM(asked.get(), at, checked(PyTuple_Pack(2, rule.name(parameter.at), place.get())).release());
     }
     run(rule.param_vjp(), arrays, rule.tail.get(), asked.get());
     const at::AutoDispatchBelowADInplaceOrView here;
-    std::size_t next = 0;
+    k = 0;
     for (const Parameter& parameter : rule.parameters) {
-      Tensor& slope = results[next++];
-      const Tensor sum = slope.numel() == parameter.given.numel() ? slope.view(parameter.given.sizes())
-                                                                  : slope.sum_to_size(parameter.given.sizes());
-      slope = sum.to(parameter.given.scalar_type());
+      Tensor& slope = results[k++];
+      if (slope.defined()) slope = as_given(slope, parameter.given);
     }
+  }
+
+  // A double for each row, as the gradient of the given tensor. torch's operators would take longer than a row of 16 numbers.
+  static Tensor as_given(const Tensor& of_rows, const Tensor& given) {
+    if (of_rows.numel() == given.numel() && given.scalar_type() == at::kFloat) {
+      Tensor slope = empty_as(given);
+      std::copy_n(of_rows.const_data_ptr<double>(), of_rows.numel(), slope.mutable_data_ptr<float>());
+      return slope;
+    }
+    const Tensor sum = of_rows.numel() == given.numel() ? of_rows.view(given.sizes()) : of_rows.sum_to_size(given.sizes());
+    return sum.to(given.scalar_type());
   }
 };
 
