@@ -34,8 +34,9 @@ std::filesystem::path to_path(const std::string& name) {
   return std::filesystem::path(std::u8string(name.begin(), name.end()));
 }
 
+// With slashes: names are taken apart at these.
 std::string to_name(const std::filesystem::path& path) {
-  const std::u8string name = path.u8string();
+  const std::u8string name = path.generic_u8string();
   return std::string(name.begin(), name.end());
 }
 
@@ -125,7 +126,7 @@ void remove(const char* path) { ::_wunlink(to_path(path).c_str()); }
 std::optional<std::string> resolved(const std::string& path) {
   std::error_code error;
   const std::filesystem::path real = std::filesystem::weakly_canonical(to_path(path), error);
-  return error ? path : to_name(real);
+  return to_name(error ? to_path(path) : real);
 }
 
 void remove_on_signals(const std::atomic<const char*>& unfinished) {

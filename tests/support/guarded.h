@@ -5,6 +5,8 @@
 #define NOMINMAX
 #define WIN32_LEAN_AND_MEAN
 #include <windows.h>
+#undef near  // windows.h defines these as nothing
+#undef far
 #else
 #include <sys/mman.h>
 #include <unistd.h>
