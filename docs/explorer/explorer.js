@@ -120,7 +120,7 @@ function make_cards() {
     const card = cards[name] = {turn: 0, h: make("small"), said: make("p"), canvas: make("canvas", [], {"aria-hidden": "true"}), list: make("ol", [], {class: "read"}), foot: make("small")};
     const parts = [make("h2", [name, card.h]), card.said];
     if (knobs[name]) {
-      card.knob = make("input", [], {type: "range", min: -spread, max: spread, step: 0.01, "aria-label": "Knob of " + name});
+      card.knob = make("input", [], {type: "range", min: -spread, max: spread, step: 0.01, "aria-label": "Parameter of " + name});
       card.knob.addEventListener("input", () => {
         move_to(state.row.map(name, knobs[name](Number(card.knob.value), state.x.length)));
       });
@@ -212,7 +212,7 @@ function show(name, fine) {
   const said = Object.entries(found.parameters).map(([key, value]) => key + " " + (Number(value) === value ? number(value) : value));
   if (name === "entropy_normalize" && state.target > 0) said.push("gamma " + number(library.gamma(x, state.target).gamma));
   say(card.h, (at("unit").value === "perplexity" ? "perplexity " : "H ") + in_unit(entropy));
-  say(card.said, said.join(", ") || "no knob");
+  say(card.said, said.join(", ") || "no parameter");
   if (card.knob && document.activeElement !== card.knob) card.knob.value = found.s;
   if (card.knob) card.knob.setAttribute("aria-valuetext", said[0]);
   draw_bars(card, order.map((i) => state.names[i]), order.map((i) => p[i]), sorted[0]);

@@ -24,7 +24,7 @@ function entropies(rows, cols) {
 // True where some are still to be calculated: a call takes no longer than a part of a frame.
 let curve = {};
 function draw_curve() {
-  if (state.x.includes(Infinity)) return void at("curve").replaceChildren(make("p", ["An infinite score has all at every gamma."]));
+  if (state.x.includes(Infinity)) return void at("curve").replaceChildren(make("p", ["A score of infinity has the whole probability at every gamma."]));
   const started = performance.now(), found = library.gamma(state.x, Math.max(1e-9, state.target));
   if (curve.row !== state.row) curve = {row: state.row, h: new Map()};
   const there = found.gamma > 0 && found.gamma < 1e100, middle = there ? Math.log(found.gamma) : 0;
@@ -51,7 +51,7 @@ function draw_curve() {
 const ways = ["softmax", "sparsemax", "entmax", "perturb_max", "top_p_softmax", "min_p_softmax"];
 let triangle = {};
 function draw_simplex() {
-  if (state.order.length < 3) return at("simplex").replaceChildren(make("p", ["It takes three scores."]));
+  if (state.order.length < 3) return at("simplex").replaceChildren(make("p", ["This needs three scores."]));
   const x = Float64Array.from(state.order.slice(0, 3), (i) => state.x[i]), names = state.order.slice(0, 3).map((i) => state.names[i]);
   const px = (p) => 210 + 150 * (p[2] - p[1]), py = (p) => 270 - 240 * p[0];
   if (triangle.of !== state.row || triangle.alpha !== state.alpha) {
@@ -82,7 +82,7 @@ function draw_simplex() {
     parts.push(make("rect", [], {class: "f" + i, x: 0, y: 8 + 18 * i, width: 10, height: 10}), make("text", [name], {x: 15, y: 17 + 18 * i}));
   });
   at("simplex").replaceChildren(make("svg", parts, {viewBox: "0 0 420 300", role: "img",
-    "aria-label": "Ways of maps on the simplex of " + names.join(", ")}));
+    "aria-label": "Paths of maps on the simplex of " + names.join(", ")}));
 }
 
 // Words drawn from the model: each is the context of the next; where it has no row, the rows take turns.
@@ -128,7 +128,7 @@ function draw_pair() {
   if (n > 40) return at("plan").replaceChildren(make("p", ["The plan is drawn for at most 40 scores."]));
   const cost = new Float64Array(n * n).map((_, i) => Math.abs(Math.floor(i / n) - i % n)), plan = new Float64Array(n * n);
   library.apply("optimal_transport", {}, {a: p, b: q, cost: {data: cost, rows: n}, plan: {data: plan, rows: n}, value: new Float64Array(1)});
-  const side = 240 / n, most = Math.max(...plan), parts = [make("title", ["What moves from P, down, to Q, across"])];
+  const side = 240 / n, most = Math.max(...plan), parts = [make("title", ["Mass that moves from P (rows) to Q (columns)"])];
   plan.forEach((mass, i) => {
     if (mass > 0) {
       const [r, c] = [Math.floor(i / n), i % n];
@@ -164,7 +164,7 @@ function draw_lengths() {
   const wanted = state.most ? state.target / state.most : 0;
   const held = lengths.sizes.map((n) => [Math.log2(n), library.gamma(lengths.all.slice(0, n), wanted * Math.log(n)).entropy / Math.log(n)]);
   plot("lengths", [4, 14, 0, 1], [{points: lengths.plain, name: "softmax(x)"}, {points: lengths.scaled, name: "softmax(x log n / log 64)"},
-    {points: held, name: "entropy_normalize"}], [], {title: "Share of log n that the entropy is, for 16 to 16384 keys",
+    {points: held, name: "entropy_normalize"}], [], {title: "The entropy as a share of log n, for 16 to 16384 keys",
     x: "keys, to 16384", y: "H / log n", x0: "16", below: {0: false, 1: true}});
 }
 

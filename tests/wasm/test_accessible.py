@@ -129,7 +129,7 @@ def test_every_control_by_keys(opened):
         assert changed(f'[aria-label="{name}"]', "PageDown"), name
     for name in ("softmax", "sparsemax", "entmax", "perturb_max", "top_k_softmax", "top_p_softmax", "min_p_softmax"):
         move(page, "#entropy", 500)
-        assert changed(f'[aria-label="Knob of {name}"]', "PageDown"), name
+        assert changed(f'[aria-label="Parameter of {name}"]', "PageDown"), name
     assert changed("#alpha", "ArrowRight", of=text("[data-map=entmax] p"))
     assert changed("#unit", "ArrowDown", of=text("#value"))
     assert changed("#step", "Enter", of=text("#drawn_one")) and changed("#step", " ", of=text("#drawn_one"))
