@@ -385,7 +385,7 @@ void add_compare(CLI::App& app, Program& program) {
   add_choice(command, "--format", options->format, {"text", "json", "html"},
              "txt: bars to read; json: numbers to process; html: a page for all rows (default: by the name of OUT, else text)");
   add_flag(command, "--static", options->still,
-           "Leave the library out of the page: it is 0.9 MB smaller, and its maps cannot be changed");
+           "Leave the library out of the page: it is 0.7 MB smaller, and its maps cannot be changed");
   add_output_option(command, program.files, "File to write: .txt, .json, .html (default: standard output)");
   command.footer(
       "Example: entropic compare scores.csv --row 3 --maps softmax,sparsemax\n"

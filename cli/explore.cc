@@ -21,8 +21,8 @@ void explore(const Serving& serving, const Files& files) {
   std::optional<std::string> page = explorer_page();
   if (!page) {
     throw std::runtime_error(
-        "explore: this program was installed without share/entropic/explorer.html; scripts/wasm and scripts/explorer in the "
-        "sources make that page, and ENTROPIC_EXPLORER names its file");
+        "explore: this program has no page to show, share/entropic/explorer.html. In the sources, scripts/wasm makes it as "
+        "build/wasm/explorer.html; ENTROPIC_EXPLORER=FILE names it");
   }
   if (!files.in.empty()) {
     const Table table = read_table(files);

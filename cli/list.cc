@@ -60,7 +60,13 @@ std::string list_markdown() {
   std::string text =
       "# Operations\n\n"
       "Every operation with its definition, as `entropic list --markdown` prints it from the library's own descriptions.\n"
-      "x are scores, p probabilities, y other results, g the gradient that comes back; T is the temperature.\n";
+      "The symbols are:\n\n"
+      "- x: scores; T: the temperature that divides them; p and q: probabilities; H: the entropy; y: other results\n"
+      "- g: the gradient in the result of a map, from which the line \"Gradient\" computes the gradient in the scores\n"
+      "- `<a,b>`: the sum of a_i b_i; `1[...]`: 1 if the condition holds, otherwise 0; J: the matrix of derivatives\n"
+      "- tau: a threshold; support: the entries above 0; t: the true class; e_t: the distribution with 1 at t\n"
+      "- in transport, P: the plan, C: its costs, a and b: the masses, f and g: the potentials\n\n"
+      "The [glossary](glossary.md) explains these terms.\n";
   const auto add = [&]<class... Args>(fmt::format_string<Args...> line, Args&&... args) {
     fmt::format_to(std::back_inserter(text), line, std::forward<Args>(args)...);
   };

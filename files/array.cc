@@ -225,7 +225,7 @@ std::size_t chosen_key(const std::vector<std::string_view>& keys, const std::str
   }
   if (key.empty()) bad_input("{}: there are several arrays: {}; choose one with --key", name, shown);
   const auto found = std::find(keys.begin(), keys.end(), key);
-  if (found == keys.end()) bad_input("{}: there is no array {}, but {}", name, in_quotes(key), shown);
+  if (found == keys.end()) bad_input("{}: there is no array {}; the file has {}", name, in_quotes(key), shown);
   return static_cast<std::size_t>(found - keys.begin());
 }
 

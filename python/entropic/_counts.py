@@ -47,7 +47,7 @@ class Counts:
             if array.size > 0 and array.dtype.kind not in "biu":
                 raise TypeError(f"Counts.add: outcomes must be integers, got dtype {array.dtype}")
             if array.shape != flat.shape:
-                raise ValueError(f"Counts.add: as many of y as of x, got shapes {flat.shape} and {array.shape}")
+                raise ValueError(f"Counts.add: y must have as many outcomes as x, got shapes {flat.shape} and {array.shape}")
             wrong = array[(array < 0) | (array >= size)]
             if wrong.size > 0:
                 raise ValueError(f"Counts.add: outcomes must be at least 0 and below {size}, got {wrong[0]}")

@@ -289,7 +289,7 @@ def _raise_unless_met(name, argument, target, wanted, values, where, result):
         )
     if status != "ok" and not abs(entropy - wanted) <= 1e-12 * max(1.0, abs(wanted)):
         raise ValueError(
-            f"{name}: {target}{where} must be in [{least:.9g}, {most:.9g}], what powers of {argument} reach, got {wanted:.9g}"
+            f"{name}: {target}{where} must be in [{least:.9g}, {most:.9g}], which powers of {argument} reach, got {wanted:.9g}"
         )
 
 

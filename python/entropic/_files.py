@@ -190,7 +190,7 @@ def _read_arrow(path, form, key):
             raise ValueError(f"{path}: there are several arrays: {', '.join(map(repr, lists))}; choose one with key=")
         name = lists[0] if key is None else key
         if name not in table.column_names:
-            raise ValueError(f"{path}: there is no array {name!r}, but {', '.join(map(repr, table.column_names))}")
+            raise ValueError(f"{path}: there is no array {name!r}; the file has {', '.join(map(repr, table.column_names))}")
         return Table(_list_column(path, name, table[name].combine_chunks()), [], labels)
     columns = [name for name in table.column_names if name not in words[:1]]
     for name in columns:

@@ -157,10 +157,10 @@ def _lazy_streams(x, stream, axis):
 
 
 class Sampler:
-    """A chain of steps, and draws from the distribution that it leaves.
+    """A chain of steps that change a distribution, and draws from the result.
 
     Each step acts on the normalised result of the steps before it; the first acts on softmax(x). So ("temperature", 2.0)
-    before ("top_p", 0.9) flattens first and keeps more indices. After it, it flattens the kept ones.
+    before ("top_p", 0.9) flattens first, and more indices are kept. After ("top_p", 0.9) it flattens the kept ones.
 
     Parameters
     ----------
@@ -171,9 +171,9 @@ class Sampler:
         ("top_k", k)                    the k most likely, k >= 1
         ("top_p", p)                    the fewest of the most likely that reach the mass p, 0 < p <= 1
         ("min_p", p)                    what is at least p times as likely as the most likely, 0 < p <= 1
-        ("typical_p", p)                the fewest whose surprise is nearest to the entropy that reach the mass p, 0 < p <= 1
-        ("entropy", H)                  the temperature that gives an entropy of H nats; out of reach, the nearest
-        ("entropy_clip", (low, high))   the nearer end where the entropy is outside; None leaves an end open
+        ("typical_p", p)                those of surprise nearest to the entropy, the fewest that reach the mass p, 0 < p <= 1
+        ("entropy", H)                  the temperature that gives an entropy of H nats, or the nearest that can be reached
+        ("entropy_clip", (low, high))   if the entropy is outside, the nearer end; None leaves an end open
 
         Of equal scores at a cut the lower index stays.
     seed : int in [0, 2**64), default 0

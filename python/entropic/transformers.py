@@ -159,7 +159,7 @@ class EntropyLogitsProcessor(SamplerLogitsProcessor):
     Parameters
     ----------
     entropy : float or None
-        In nats; where it is out of reach, the nearest. Exactly one of entropy and perplexity is given.
+        In nats; if it cannot be reached, the nearest is taken. Give exactly one of entropy and perplexity.
     perplexity : float or None
         exp(entropy).
     seed, stream, attention_mask

@@ -49,11 +49,15 @@ x : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lis
 Returns
 -------
 GammaResult
-    A named tuple of arrays in x's shape without the axis, or of single values where no axis is left.
-    gamma and entropy, the entropy in nats that softmax(gamma x) has, are of the kind and dtype of x.
-    status is a NumPy array of strings: "ok"; "clamped_low", the target is below what any gamma reaches (gamma
-    inf), or any in gamma_range (its end); "clamped_high", above (gamma 0, or the other end); "constant", equal
-    scores or +inf present (gamma 1); "invalid", NaN in the row or no score above -inf (gamma NaN).
+    A named tuple (gamma, entropy, status) of arrays in x's shape without the axis, or of single values if no axis
+    is left. entropy is that of softmax(gamma x), in nats. gamma and entropy are of the kind and dtype of x.
+    status is a NumPy array of strings:
+
+    "ok"             the target was met
+    "clamped_low"    the target is below every entropy that can be reached; gamma is inf, or the end of gamma_range
+    "clamped_high"   the target is above every entropy that can be reached; gamma is 0, or the end of gamma_range
+    "constant"       all scores are equal, or one is +inf, so that gamma changes nothing; gamma is 1
+    "invalid"        the row has a NaN or no score above -inf; gamma is NaN
 
 Raises
 ------

@@ -78,11 +78,11 @@ def common_doc(description, arrays):
 Parameters
 ----------
 {scores} : {arrays}
-    {what}, of any shape with at least one axis; a class of -inf counts as absent. Never changed.
+    {what}, of any shape with at least one axis. -inf: the class counts as absent. Never changed.
 {TARGET_DOC[description["target"]].format(scores=scores, target=target)}{param_doc(description)}"""
     if takes_classes(description):
         text += """ignore_index : int or None, default None
-    Rows of this class give 0 and have no gradient, whatever they hold.
+    Rows with this target give 0 and have no gradient, whatever their scores are.
 """
     return text
 
@@ -102,7 +102,7 @@ def doc(description):
         learned = " and ".join(param["name"] for param in description["params"] if param["per_row"])
         learned = "the parameters of the map" if takes_map(description) else learned
         asking = f"param_grad : bool, default False\n    Return also the gradient in {learned}.\n"
-        also = f" and, with param_grad=True, that\n    in {learned}: one number for each row, a tuple where several are given"
+        also = f"\n    With param_grad=True also the gradient in {learned}: one number per row, for several a tuple."
     # Values of losses of a map are minus a probability, or only stand for a gradient.
     nats = "" if takes_map(description) else " in nats"
     head = common_doc(description, "NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists")
@@ -114,8 +114,8 @@ return_grad : bool, default False
 Returns
 -------
 array, or a tuple of arrays
-    One number for each row{nats}, of the kind and dtype of {scores}, in its shape without the axis (a NumPy number where no
-    axis is left). With return_grad=True also the gradient, in {scores}'s shape{also}.
+    One number for each row{nats}, of the kind and dtype of {scores}, in its shape without the axis (a NumPy number if no
+    axis is left). With return_grad=True also the gradient in {scores}, of its shape.{also}
 
 Raises
 ------
@@ -128,7 +128,7 @@ TypeError
 
 Notes
 -----
-A row with NaN, or of -inf alone, gives NaN; a target of -inf gives inf where the loss is not bounded.
+A row with NaN, or with only -inf, gives NaN. If the score of the target is -inf, a loss without a bound is inf.
 Gradient: {description["gradient"]}.
 Source: {description["source"]}.
 

@@ -75,15 +75,16 @@ def forward_doc(description):
         last = "keepdims : bool, default False\n    Keep the axis, with size 1."
         returns = "Of the kind and dtype of x, in its shape without the axis; a NumPy number where no axis is left."
         value_error = "A parameter is out of its range, or x has no axis."
-        special = "A row with NaN gives NaN; -inf scores count as absent; a row without other scores gives -inf."
+        special = "A row with NaN gives NaN. A score of -inf counts as absent. A row with only -inf gives -inf."
     else:
         last = (
             "out : array, default None\n"
-            "    Where to write: of x's shape and the result's dtype, any strides; may be x itself. It is returned."
+            "    The array to write to, which is also returned. It has the shape of x, the dtype of the result and\n"
+            "    any strides. It may be x itself."
         )
         returns = "Of the kind, shape and dtype of x; float64 if x is a list or has integers or bools."
-        value_error = "A parameter is out of its range, x has no axis, out is unfit or overlaps x in part."
-        special = "A row with NaN gives NaN; -inf scores count as absent; a row without other scores gives NaN."
+        value_error = "A parameter is out of its range, x has no axis, or out does not fit or overlaps x in part."
+        special = "A row with NaN gives NaN. A score of -inf counts as absent. A row with only -inf gives NaN."
     if description["family"] == "map":
         special += "\n" + textwrap.fill(f"Laws: {laws(description)}.", 100)
     return f"""{description["summary"]}
@@ -116,7 +117,9 @@ TypeError
 Notes
 -----
 {special}
-Gradient, J^T g: {description["gradient"]}; computed by {name}_vjp.
+Gradient in x, where g is the gradient in the result:
+    {description["gradient"]}
+{name}_vjp computes it.
 Source: {description["source"]}.
 
 Examples
@@ -133,20 +136,20 @@ def vjp_doc(description):
     if has_per_row(description):
         names = " and ".join(param["name"] for param in description["params"] if param["per_row"])
         others = [param["name"] for param in description["params"] if param["per_row"] and param["name"] != "temperature"]
-        true = f"\n    True is {' and '.join(others)}." if others and "temperature" in names else ""
+        true = f"\n    True stands for {' and '.join(others)}." if others and "temperature" in names else ""
         asking = (
             f"param_grad : bool, str or list of str, default False\n"
-            f"    Return also the gradient with respect to {names}: to these, by name, or True.{true}\n"
+            f"    Return also the gradient with respect to {names}: a name, a list of names, or True.{true}\n"
         )
         also = """
-array, or a tuple of arrays where several parameters are asked for
+array, or a tuple of arrays for several parameters
     With param_grad: the gradient with respect to them, of the kind and dtype of dx.
-    It is one number per row, in x's shape without the axis (a NumPy number where no axis is left), also where
-    rows share a value: the gradient in that is the sum of theirs."""
-    return f"""The gradient of <grad, {name}(x)> with respect to x: J^T grad.
+    It is one number per row, in x's shape without the axis (a NumPy number if no axis is left). If rows share a
+    value of the parameter, the gradient in that value is the sum of their numbers."""
+    return f"""The gradient in x, from grad, the gradient in y = {name}(x): a vector-Jacobian product.
 
     {description["formula"]}
-    J^T g = {description["gradient"]}
+    dx = {description["gradient"]}
 
 Parameters
 ----------
@@ -155,8 +158,8 @@ x : NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lis
 y : array
     {name}(x) with the same parameters, in {shape}.
 grad : array
-    The gradient with respect to y, in {shape}.
-    Like y it is read in x's dtype.
+    The gradient with respect to y, g in the formula, in {shape}.
+    y and grad are converted to the dtype of x.
 {param_doc(description)}axis : int, default -1
     As given to {name}.
 {asking}
@@ -176,7 +179,7 @@ TypeError
 
 Notes
 -----
-The gradient at a -inf score is 0, and what grad holds there is not read.
+At a score of -inf the gradient is 0, and grad is not read.
 Source: {description["source"]}.
 
 Examples

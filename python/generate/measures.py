@@ -43,12 +43,13 @@ def stubs(description):
 
 INPUT = "NumPy array, anything with DLPack (such as a torch CPU tensor) or nested lists"
 ARRAY_DOC = {
-    "measure": f"p : {INPUT}\n    Distributions along axis, or what input says. Never changed.",
-    "divergence": f"p, q : {INPUT}\n    Distributions along axis, or what input says, in shapes that broadcast: one q is\n"
-    "    compared with every p. Never changed.",
+    "measure": f"p : {INPUT}\n    Distributions along axis, or scores or log-probabilities if input says so. Never changed.",
+    "divergence": f"p, q : {INPUT}\n    Distributions along axis, or scores or log-probabilities if input says so.\n"
+    "    The shapes broadcast: one q is compared with every p. Never changed.",
     "table": f"pxy : {INPUT}\n    Tables p(x, y), x along the last axis but one and y along the last; further axes in front\n"
-    "    count tables. All entries of a table together are one distribution, or what input says. Never changed.",
-    "entry": f"p : {INPUT}\n    Probabilities, or what input says; a single number too. Never changed.",
+    "    count tables. All entries of a table together are one distribution, of the kind that input says. Never changed.",
+    "entry": f"p : {INPUT}\n    Probabilities, or scores or log-probabilities if input says so. A single number is allowed.\n"
+    "    Never changed.",
 }
 RETURNS = {
     "measure": "One number for each row, of the kind and dtype of p; float64 where p is of integers or a list.",
@@ -79,13 +80,13 @@ def doc(description):
     axis = f"numpy.exceptions.AxisError\n    axis is no axis of {array}.\n" if has_axis(description) else ""
     held = {"divergence": ", of both arrays", "table": ", of the whole table"}.get(family, "")
     scores = "x of p = 1 / (1 + exp(-x))" if name == "binary_entropy" else "x of p = softmax(x)"
-    division = ", and with normalize through the division" if "normalize" in names else ""
+    division = ". With normalize it includes the division" if "normalize" in names else ""
     if family == "entry":
         refused = "An entry is not in [0, 1] (log_probs: above 0); the message names its row and entry."
     else:
         refused = (
             "An entry is negative, NaN or infinite, or a sum is further from 1 than 1e-6 (float64), 1e-4 (float32) or\n"
-            "    1e-2 (float16) and normalize is not asked for; the message names the row and entry."
+            "    1e-2 (float16) and normalize is False; the message names the row and entry."
         )
     return f"""{description["summary"]}
 
@@ -112,10 +113,12 @@ ValueError
 
 Notes
 -----
-input, what is given{held}: "probs" as they are, "log_probs" their logarithms, "scores" the {scores}; there NaN gives NaN and
--inf is an absent entry. 0 log 0 is 0. Computed in float64.
-Gradient: {description["gradient"]}. It is that of the formula in the numbers given: in p, in log p, through the
-function of scores{division}. Source: {description["source"]}.
+input says what the numbers are{held}:
+"probs" are probabilities, "log_probs" their logarithms, "scores" the {scores}.
+Of scores, NaN gives NaN and -inf is an absent entry. 0 log 0 counts as 0. Everything is computed in float64.
+Gradient: {description["gradient"]}.
+It is with respect to the numbers given: to p, to log p or to the scores{division}.
+Source: {description["source"]}.
 
 Examples
 --------

@@ -8,7 +8,7 @@ DIM = [Argument("dim", "None", "int | None"), Argument("axis", "None", "int | No
 DTYPE = Argument("dtype", "None", "torch.dtype | None")
 DTYPE_DOC = """\
 dtype : torch.dtype, optional
-    That of the result: by default that of the input, and float32 where that is float16 or bfloat16.
+    The type of the result: by default that of the input, or float32 for float16 and bfloat16.
 """
 
 

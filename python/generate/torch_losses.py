@@ -75,7 +75,7 @@ torch.Tensor
 Raises
 ------
 ValueError, TypeError, IndexError
-    Naming the argument; {target} must not require grad.
+    The message names the argument. {target} must not require grad.
 
 Notes
 -----
@@ -100,7 +100,7 @@ weight : torch.Tensor, optional
 """
 Z_LOSS_DOC = """\
 z_loss : float, at least 0, default 0.0
-    Adds z_loss times the square of the logsumexp of a row's scores, which keeps the scores from drifting.
+    Adds z_loss times the square of the logsumexp of a row's scores, which keeps the scores from growing.
 """
 IGNORED = """\
 ignore_index : int, default -100
@@ -119,5 +119,6 @@ The module of entropic.torch.{description["name"]}.
 Parameters
 ----------
 {first}{param_doc(description)}{last}{COMMON}{DTYPE_DOC}{further}
-Call it with (x, target) or (x, target, sample_weight): a factor for each row's loss, by whose sum the mean divides.
+Call it with (x, target) or (x, target, sample_weight). sample_weight is a factor for the loss of each row, and the mean
+divides by the sum of these factors.
 {learned(description)}"""

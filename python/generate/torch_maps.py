@@ -72,11 +72,12 @@ torch.Tensor
 Raises
 ------
 ValueError, TypeError, IndexError
-    Naming the argument.
+    The message names the argument.
 
 Notes
 -----
-Gradient, J^T g: {description["gradient"]}. See entropic.{name} for the rules on NaN and infinities.
+Gradient in x, where g is the gradient in the result: {description["gradient"]}.
+See entropic.{name} for the rules on NaN and infinities.
 Source: {description["source"]}.
 
 Examples

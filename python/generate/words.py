@@ -52,8 +52,8 @@ def laws(description):
     held = description["laws"]
     said = {
         "adding a constant to a row changes nothing": held["shift"],
-        "a higher score never gets less": held["order"],
-        "of equal scores at a cut the lower index stays": held["ties_by_index"],
+        "a higher score never gets a lower probability": held["order"],
+        "of equal scores at a cut, those with the lower index stay": held["ties_by_index"],
         "finite scores may get exactly 0": held["sparse"],
     }
     return "; ".join(law for law, holds in said.items() if holds)
@@ -68,7 +68,7 @@ def meaning(param):
         return "    The map by its name, its parameters as further keywords or in the dict.\n"
     text = f"    {param['meaning']}.\n"
     if param["per_row"]:
-        text += "    An array gives each row its own: it broadcasts with x and has size 1 along axis.\n"
+        text += "    An array gives each row a value of its own. It broadcasts with x and has size 1 along axis.\n"
     return text
 
 

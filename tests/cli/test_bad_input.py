@@ -191,7 +191,7 @@ def test_without_permission(cli, command):
 def test_keys(cli, ending):
     contents = {"npz": npz(a=npy(P)), "safetensors": safetensors(), "jsonl": b'{"a": [0.5, 0.25, 0.25]}\n', "npy": npy(P)}
     file = cli.write(f"x.{ending}", contents.get(ending, b"0.5\n"))
-    expected = {"npz": "there is no array 'b', but 'a'", "safetensors": "there is no array 'b', but 'a'"}
+    expected = {"npz": "there is no array 'b'; the file has 'a'", "safetensors": "there is no array 'b'; the file has 'a'"}
     expected["jsonl"] = "'b' is missing"
     place = ":1" if ending == "jsonl" else ""
     for command in COMMANDS:

@@ -46,7 +46,9 @@ def test_npz(cli, save):
     cli.output("softmax", "x.npz", "--key", "logits", "-o", "p.npy")
     assert np.array_equal(cli.load("p.npy"), softmax_of(cli, X))
     assert cli.error("softmax", "x.npz") == "x.npz: there are several arrays: 'logits', 'other', 'text'; choose one with --key"
-    assert cli.error("softmax", "x.npz", "--key", "no") == "x.npz: there is no array 'no', but 'logits', 'other', 'text'"
+    assert (
+        cli.error("softmax", "x.npz", "--key", "no") == "x.npz: there is no array 'no'; the file has 'logits', 'other', 'text'"
+    )
     assert "the array's type is '<U1'" in cli.error("softmax", "x.npz", "--key", "text")
     save(cli.directory / "one.npz", X)
     assert np.array_equal(parsed(cli.output("softmax", "one.npz")).astype(np.float32), softmax_of(cli, X))

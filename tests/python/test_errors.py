@@ -228,7 +228,7 @@ TOLD = {
     "entropy(P, normalize='yes')": "entropy: normalize must be a bool, got str",
     "binary_entropy(1.5)": "binary_entropy: p must be in [0, 1], got 1.5 at entry 0 in row 0",
     "kl_divergence(P, P[:, :2])": "kl_divergence: q must have a shape that broadcasts with that of p, (2, 3), got (2, 2)",
-    "normalize_joint(P, joint=9)": "normalize_joint: joint must be in [0, 1.79175947], what powers of pxy reach, got 9",
+    "normalize_joint(P, joint=9)": "normalize_joint: joint must be in [0, 1.79175947], which powers of pxy reach, got 9",
     "wasserstein_histogram(P, X)": "wasserstein_histogram: q must sum to 1 within 1e-06, got 3 in row 0",
     "expected_calibration_error(X, [0, 1])": "expected_calibration_error: p must sum to 1 within 1e-06, got 3 in row 0",
     # Targets and labels.

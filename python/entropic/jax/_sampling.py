@@ -57,7 +57,7 @@ def gumbel_softmax(x, /, *, temperature=1.0, hard=False, seed, stream=0, axis=-1
 
 
 class Sampler:
-    """A chain of steps, and draws from the distribution that it leaves, as entropic.Sampler: with its bits, on the CPU.
+    """A chain of steps that change a distribution, and draws from the result, as entropic.Sampler: with its bits, on the CPU.
 
     Under vmap the rows of the batch are counted through, as those of one array.
     """

@@ -4,7 +4,7 @@ try:
     import onnxscript  # noqa: F401, what torch writes ONNX with
     import torch  # noqa: F401
 except ImportError as error:
-    raise ImportError("entropic.onnx needs PyTorch, onnx and onnxscript: pip install 'entropic[onnx]'") from error
+    raise ImportError("entropic.onnx needs PyTorch, onnx and onnxscript: pip install torch onnx onnxscript") from error
 
 from entropic.onnx._export import OPSET, export
 

@@ -11,7 +11,7 @@ operations runs, with a warning once; ENTROPIC_STRICT=1 in the environment makes
 try:
     import torch
 except ImportError as error:
-    raise ImportError("entropic.torch needs PyTorch: pip install entropic[torch]") from error
+    raise ImportError("entropic.torch needs PyTorch: pip install torch") from error
 
 from entropic.torch import _entropy_control, _generated, _loss_modules, _transport
 from entropic.torch._attention import Attention, LinearAttention, attention, linear_attention, scaled_dot_product_attention

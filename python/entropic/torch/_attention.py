@@ -420,7 +420,7 @@ def scaled_dot_product_attention(
     Raises
     ------
     ValueError, TypeError
-        Naming the argument.
+        The message names the argument.
 
     Notes
     -----

@@ -101,7 +101,7 @@ def power_transform(p, *, gamma, dim=None, axis=None):
     Raises
     ------
     ValueError, TypeError, IndexError
-        Naming the argument.
+        The message names the argument.
 
     Notes
     -----
@@ -147,7 +147,7 @@ def mean_field_entropy(x, *, gamma=1.0, dim=None, axis=None):
     Raises
     ------
     ValueError, TypeError, IndexError
-        Naming the argument.
+        The message names the argument.
 
     Examples
     --------
@@ -178,13 +178,14 @@ def gamma_for_entropy(
     x : torch.Tensor
         Scores of float32, float64, float16 or bfloat16, of any shape with at least one axis.
     entropy : float, tensor or None, at least 0 and finite, default None
-        In nats; out of reach, the nearest. A tensor gives each row its own: it broadcasts with x and has size 1 along dim.
+        In nats; if it cannot be reached, the nearest is taken. A tensor gives each row its own: it broadcasts with x and has
+        size 1 along dim.
     perplexity : float, tensor or None, at least 1 and finite, default None
         exp(entropy), in the same way. Give exactly one of the two.
     gamma_range : pair of floats, default (0.0, inf)
         The smallest and the largest gamma allowed.
     max_iterations : int, above 0 and at most 1000, default 100
-        Evaluations of the entropy; fewer give a rough gamma.
+        The most evaluations of the entropy; few give a rough gamma.
     input : one of "scores", "probs", "log_probs", default "scores"
         What x is; the scores of probs q are log q.
     dim : int, default -1
@@ -202,7 +203,7 @@ def gamma_for_entropy(
     Raises
     ------
     ValueError, TypeError, IndexError
-        Naming the argument.
+        The message names the argument.
 
     Notes
     -----

@@ -106,7 +106,7 @@ def linear_loss(
     Raises
     ------
     ValueError, TypeError
-        Naming the argument.
+        The message names the argument.
 
     Notes
     -----

@@ -39,7 +39,7 @@ def ratio_map(x, f, *, dim=None, axis=None):
         f returns a negative number, NaN or inf for a finite score, only 0 for a row, or another shape. Its values are not
         looked at on other devices than the CPU, under a compiler or a transform.
     TypeError, IndexError
-        Naming the argument.
+        The message names the argument.
 
     Examples
     --------

@@ -78,7 +78,7 @@ def gumbel_softmax(x, *, temperature=1.0, hard=False, seed, stream=0, dim=None, 
     Raises
     ------
     ValueError, TypeError, IndexError
-        Naming the argument.
+        The message names the argument.
 
     Notes
     -----

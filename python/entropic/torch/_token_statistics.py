@@ -65,7 +65,7 @@ def token_statistics(logits, target, *, temperature=1.0, top=0, dim=None, axis=N
     Raises
     ------
     ValueError, TypeError, IndexError
-        Naming the argument.
+        The message names the argument.
 
     Notes
     -----

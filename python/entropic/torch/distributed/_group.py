@@ -65,7 +65,7 @@ class Group:
             return functional.wait_tensor(joined).cpu().numpy()
         except RuntimeError as error:
             raise RuntimeError(
-                f"entropic.torch.distributed.{self.operation}: rank {self.rank} of {self.size} waited in vain for others in "
+                f"entropic.torch.distributed.{self.operation}: rank {self.rank} of {self.size} got no answer of others in "
                 f"round {cost[0]} ({self.what}); a rank has died, stalls or calls another function: {error}"
             ) from error
 
@@ -109,8 +109,8 @@ class Group:
         if self.join(np.array([wrong], np.int64), "maximum", 1)[0] if given else wrong:
             cost[:] = before if given else cost
             raise ValueError(
-                f"{self.operation}: the parts of all ranks must make the row, this one has {cols} entries behind {begin} "
-                f"of {whole}, got first = {first}, n = {n}"
+                f"{self.operation}: first and n must agree with the parts of all ranks: this part has {cols} entries from "
+                f"entry {begin} of {whole}, got first = {first}, n = {n}"
             )
         if given:
             cost[:] = before
