@@ -5,6 +5,9 @@ set(ENTROPIC_FETCH OFF CACHE STRING
     "Dependencies: OFF asks for installed ones, ON fetches those that are not installed, ALL fetches every one")
 set_property(CACHE ENTROPIC_FETCH PROPERTY STRINGS OFF ON ALL)
 set(ENTROPIC_ARCHIVES "" CACHE PATH "A folder with the archives that ENTROPIC_FETCH would download: what is there is taken")
+if(NOT ENTROPIC_ARCHIVES)
+  set(ENTROPIC_ARCHIVES ${PROJECT_SOURCE_DIR}/archives)  # a source distribution has them: scripts/archives
+endif()
 
 # entropic_missing(WHO WHAT PACKAGE): the error that says what to install.
 function(entropic_missing who what debian_package)
@@ -21,7 +24,7 @@ include(FetchContent)
 macro(entropic_fetch name path sha256)
   get_filename_component(entropic_archive ${path} NAME)
   set(entropic_url https://deb.debian.org/debian/pool/main/${path})
-  if(ENTROPIC_ARCHIVES AND EXISTS ${ENTROPIC_ARCHIVES}/${entropic_archive})
+  if(EXISTS ${ENTROPIC_ARCHIVES}/${entropic_archive})
     set(entropic_url ${ENTROPIC_ARCHIVES}/${entropic_archive})
   endif()
   FetchContent_Declare(entropic_${name} URL ${entropic_url} URL_HASH SHA256=${sha256} DOWNLOAD_EXTRACT_TIMESTAMP OFF
