@@ -15,6 +15,7 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "commands.h"
@@ -204,9 +205,10 @@ int run(int argc, char** argv) {
 
 void complain(std::string_view what) {
   const bool colored = wants_color(files::sys::standard_error);
-  const std::string line =
-      fmt::format("{}entropic:{} {}\n", colored ? "\x1b[1;31m" : "", colored ? "\x1b[0m" : "", files::printable(what));
-  std::fwrite(line.data(), 1, line.size(), stderr);  // fmt::print throws where standard error is closed or full
+  try {
+    fmt::print(stderr, "{}entropic:{} {}\n", colored ? "\x1b[1;31m" : "", colored ? "\x1b[0m" : "", files::printable(what));
+  } catch (const std::system_error&) {  // standard error is closed or full
+  }
 }
 
 }  // namespace

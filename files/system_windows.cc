@@ -19,6 +19,7 @@
 #include <climits>
 #include <clocale>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -225,10 +226,15 @@ bool open_in_browser(const std::string& address) {
   return reinterpret_cast<std::intptr_t>(::ShellExecuteW(nullptr, L"open", wide.c_str(), nullptr, nullptr, SW_SHOWNORMAL)) > 32;
 }
 
-// Also makes the standard streams like those of other systems: bytes, and UTF-8 on the terminal.
+// Also makes the standard streams like those of other systems: bytes, and UTF-8 on the terminal until the program ends. The
+// terminal decodes the bytes of each call by themselves: a buffer keeps C's stream from writing them one by one.
 void keep_standard_error() {
   for (const int stream : {standard_input, standard_output, standard_error}) ::_setmode(stream, _O_BINARY);
+  static const UINT before = ::GetConsoleOutputCP();
+  if (before == 0) return;  // no terminal
+  std::setvbuf(stdout, nullptr, _IOFBF, 4096);
   ::SetConsoleOutputCP(CP_UTF8);
+  std::atexit([] { ::SetConsoleOutputCP(before); });
 }
 
 }  // namespace files::sys
