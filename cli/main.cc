@@ -181,7 +181,7 @@ int run(int argc, char** argv) {
 
   try {
     // "help softmax" means "softmax --help", and "help" without a command means "--help".
-    std::vector<std::string> arguments(argv + 1, argv + argc);
+    std::vector<std::string> arguments = files::sys::arguments(argc, argv);
     const auto word = std::ranges::find_if(arguments, [](const std::string& argument) { return argument != "--quiet"; });
     if (word != arguments.end() && *word == "help") {
       arguments.erase(word);

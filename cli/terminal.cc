@@ -6,31 +6,32 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <cwchar>
 
 #include "files/system.h"
+#include "files/text.h"
 
 namespace sys = files::sys;
 
 namespace {
 
+// The number of a character in UTF-8: all bits of the bytes, without the first bits of each, which say how many bytes there
+// are.
+char32_t code_point(std::string_view character) {
+  char32_t code = static_cast<unsigned char>(character[0]);
+  if (character.size() > 1) code &= 0x7Fu >> character.size();
+  for (const char next : character.substr(1)) code = code << 6 | (next & 0x3F);
+  return code;
+}
+
 // Calls f(character, width) for each character of `text`; ? replaces a character that cannot be shown.
 template <class F>
 void for_each_character(std::string_view text, F f) {
-  sys::use_utf8();  // for mbrtowc; numbers are never formatted by the locale here
-  std::mbstate_t state{};
   while (!text.empty()) {
-    wchar_t wide = 0;
-    const std::size_t length = std::mbrtowc(&wide, text.data(), text.size(), &state);
-    if (length == 0 || length > text.size()) {  // NUL or not UTF-8
-      state = {};
-      f(std::string_view("?"), 1);
-      text.remove_prefix(1);
-      continue;
-    }
-    const int width = sys::character_width(wide);
+    const std::size_t length = files::utf8_length(text);
+    const char32_t code = length > 0 ? code_point(text.substr(0, length)) : 0;
+    const int width = code != 0 ? sys::character_width(code) : -1;
     f(width < 0 ? std::string_view("?") : text.substr(0, length), width < 0 ? 1 : width);
-    text.remove_prefix(length);
+    text.remove_prefix(std::max<std::size_t>(length, 1));
   }
 }
 
@@ -72,7 +73,7 @@ bool locale_is_utf8() {
     std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
     return name.find("utf-8") != name.npos || name.find("utf8") != name.npos;
   }
-  return false;
+  return sys::kTerminalIsUtf8;
 }
 
 std::size_t display_width(std::string_view text) {

@@ -8,7 +8,8 @@
 // Columns of the terminal on standard output (COLUMNS, if set), at most `most`; 80 without a terminal.
 std::size_t terminal_width(std::size_t most = 160);
 
-// Whether LC_ALL, LC_CTYPE or LANG names a UTF-8 locale, even one that this machine has not installed.
+// Whether LC_ALL, LC_CTYPE or LANG names a UTF-8 locale, even one that this machine has not installed. Windows seldom has any
+// of these, and its terminal shows UTF-8.
 bool locale_is_utf8();
 
 // Whether output to the file descriptor may be coloured: it is a terminal, and NO_COLOR is not set (https://no-color.org).

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace files::sys {
 
@@ -61,12 +62,18 @@ void remove_on_signals(const std::atomic<const char*>& unfinished);
 
 // The terminal.
 
+#ifdef _WIN32
+inline constexpr bool kTerminalIsUtf8 = true;  // without a variable that names a locale
+#else
+inline constexpr bool kTerminalIsUtf8 = false;
+#endif
 bool is_terminal(int descriptor);
 std::size_t terminal_columns(int descriptor);  // for standard output or standard error; 0 without a terminal
 
-// Columns that a character takes, or -1 if it cannot be shown. Call use_utf8 first.
-int character_width(wchar_t character);
-void use_utf8();
+int character_width(char32_t character);  // columns that it takes, or -1 if it cannot be shown
+
+// The words of the command line after the program's name, in UTF-8.
+std::vector<std::string> arguments(int argc, const char* const* argv);
 
 // The path of this program's file, or nothing.
 std::string program();

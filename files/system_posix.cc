@@ -168,13 +168,14 @@ std::size_t terminal_columns(int descriptor) {
   return ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
-int character_width(wchar_t character) { return ::wcwidth(character); }
-
-void use_utf8() {
-  // macOS has C.UTF-8 from version 14 on.
+int character_width(char32_t character) {
+  // The C library's table belongs to a locale of UTF-8. macOS has C.UTF-8 from version 14 on.
   static const bool done = std::setlocale(LC_CTYPE, "C.UTF-8") != nullptr || std::setlocale(LC_CTYPE, "en_US.UTF-8") != nullptr;
   static_cast<void>(done);
+  return ::wcwidth(static_cast<wchar_t>(character));
 }
+
+std::vector<std::string> arguments(int argc, const char* const* argv) { return {argv + 1, argv + argc}; }
 
 std::string program() {
 #ifdef __APPLE__

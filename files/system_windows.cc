@@ -17,12 +17,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <clocale>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <random>
 #include <system_error>
 
@@ -144,18 +144,25 @@ std::size_t terminal_columns(int descriptor) {
 }
 
 // The C library has no table of widths. Control characters cannot be shown; East Asian characters and pictographs are wide.
-int character_width(wchar_t character) {
-  const unsigned c = character;
+int character_width(char32_t c) {
   if (c < 0x20 || (c >= 0x7f && c < 0xa0)) return -1;
   const bool wide = (c >= 0x1100 && c <= 0x115f) || (c >= 0x2e80 && c <= 0xa4cf && c != 0x303f) ||
                     (c >= 0xac00 && c <= 0xd7a3) || (c >= 0xf900 && c <= 0xfaff) || (c >= 0xfe30 && c <= 0xfe6f) ||
-                    (c >= 0xff00 && c <= 0xff60) || (c >= 0xffe0 && c <= 0xffe6);
+                    (c >= 0xff00 && c <= 0xff60) || (c >= 0xffe0 && c <= 0xffe6) || (c >= 0x1f300 && c <= 0x1faff) ||
+                    (c >= 0x20000 && c <= 0x3fffd);
   return wide ? 2 : 1;
 }
 
-void use_utf8() {
-  static const bool done = std::setlocale(LC_CTYPE, ".UTF-8") != nullptr;
-  static_cast<void>(done);
+// The words that main gets are in the system's code page, which lacks most characters.
+std::vector<std::string> arguments(int, const char* const*) {
+  int count = 0;
+  const std::unique_ptr<LPWSTR, decltype(&::LocalFree)> words(::CommandLineToArgvW(::GetCommandLineW(), &count), ::LocalFree);
+  std::vector<std::string> arguments;
+  for (int i = 1; i < count; ++i) {
+    const std::u8string word = std::filesystem::path(words.get()[i]).u8string();
+    arguments.emplace_back(word.begin(), word.end());
+  }
+  return arguments;
 }
 
 std::string program() {
