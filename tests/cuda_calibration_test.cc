@@ -76,18 +76,18 @@ TYPED_TEST(CudaCalibration, RowsAreThoseOfTheDefinition) {
   for (const std::size_t n : {1, 5, 70, 300, 1100}) {
     if (kIsHalf<T> && n > 100) continue;
     Labelled<T> data(n);
-    const Memory memory(cuda::memory_for<T>(data.x.rows, n));
     const auto asked = [&](auto&& ask) {
       std::vector<double> found(4 * data.x.rows), other(4 * data.x.rows);
-      ask(MatrixView<double>(found.data(), data.x.rows, 4));
+      ask(MatrixView<double>(found.data(), data.x.rows, 4), Memory(cuda::memory_for_calibration<T>(data.x.rows, n)));
       for (const Shape& shape : kTeams) {
         const Forced forced(shape, shape.threads == 64);
-        ask(MatrixView<double>(other.data(), data.x.rows, 4));
+        ask(MatrixView<double>(other.data(), data.x.rows, 4), Memory(cuda::memory_for_calibration<T>(data.x.rows, n)));
         expect_same(other, found, "rows of " + std::to_string(n));
       }
       return found;
     };
-    const auto facts = asked([&](auto to) { cuda::calibration_facts<T>(data.x, data.labels, to, memory); });
+    const auto facts =
+        asked([&](auto to, const Memory& memory) { cuda::calibration_facts<T>(data.x, data.labels, to, memory); });
     for (std::size_t r = 0; r < data.x.rows; ++r) {
       const Row row(data.x.row(r), n, data.labels[r]);
       double ties = 0, present = 0;
@@ -97,7 +97,8 @@ TYPED_TEST(CudaCalibration, RowsAreThoseOfTheDefinition) {
       EXPECT_EQ(facts[4 * r + 3], static_cast<double>(row.label));
     }
     for (const double beta : {0.001, 0.6, 1.0, 30.0}) {
-      const auto found = asked([&](auto to) { cuda::temperature_slopes<T>(beta, data.x, data.labels, to, memory); });
+      const auto found =
+          asked([&](auto to, const Memory& memory) { cuda::temperature_slopes<T>(beta, data.x, data.labels, to, memory); });
       for (std::size_t r = 0; r < data.x.rows; ++r) {
         const Row row(data.x.row(r), n, data.labels[r]);
         const Row::At want = row.at(beta);
@@ -108,7 +109,8 @@ TYPED_TEST(CudaCalibration, RowsAreThoseOfTheDefinition) {
       }
     }
     for (const double entropy : {0.05, 0.7, 1.5, 3.0}) {
-      const auto found = asked([&](auto to) { cuda::target_entropy_losses<T>(entropy, data.x, data.labels, to, memory); });
+      const auto found = asked(
+          [&](auto to, const Memory& memory) { cuda::target_entropy_losses<T>(entropy, data.x, data.labels, to, memory); });
       for (std::size_t r = 0; r < data.x.rows; ++r) {
         const Row row(data.x.row(r), n, data.labels[r]);
         std::vector<double> x(row.z.begin(), row.z.end()), gamma(1), reached(1);
@@ -139,7 +141,7 @@ TEST(CudaCalibration, TheFittedTemperatureIsWhereTheSlopesVanish) {
   }
   const FittedTemperature fitted = fit_temperature<float>(data.x, data.labels);
   ASSERT_FALSE(fitted.clamped);
-  const Memory memory(cuda::memory_for<float>(data.x.rows, 40));
+  const Memory memory(cuda::memory_for_calibration<float>(data.x.rows, 40));
   std::vector<double> found(4 * data.x.rows);
   cuda::temperature_slopes<float>(1 / fitted.temperature, data.x, data.labels, {found.data(), data.x.rows, 4}, memory);
   double slope = 0, size = 0;
@@ -151,7 +153,7 @@ TEST(CudaCalibration, RefusesWhatIsWrong) {
   Labelled<float> data(8);
   std::vector<double> found(4 * data.x.rows);
   const MatrixView<double> to(found.data(), data.x.rows, 4);
-  const Memory memory(cuda::memory_for<float>(data.x.rows, 8));
+  const Memory memory(cuda::memory_for_calibration<float>(data.x.rows, 8));
   support::expect_error("temperature_slopes: beta must be above 0 and finite, got 0",
                         [&] { cuda::temperature_slopes<float>(0, data.x, data.labels, to, memory); });
   const std::vector<std::int64_t> few(2);

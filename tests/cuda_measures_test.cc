@@ -1,5 +1,6 @@
 // Tests of the measures' kernels for devices, emulated: that they have the bits of the CPU's.
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -93,7 +94,7 @@ TYPED_TEST(CudaMeasures, ValuesAndGradientsHaveTheBitsOfTheCpu) {
         const Shape shape = turn % 5 == 0 ? kShapes[1 + turn / 5 % 5] : kByLength;
         const std::string what = what_of(description_of(op).name, input, normalize, n, shape);
         const Forced forced(shape, turn % 2 == 0);
-        const Memory memory(cuda::memory_for<T>(p.rows, n));
+        const Memory memory(cuda::memory_for<T>(op, p.rows, n));
         std::vector<double> host(p.rows), device(p.rows), slope_host(p.rows), slope_device(p.rows);
         Grid<T> dp_host(p.rows, n), dp_device(p.rows, n);
         std::vector<ParamGradient> asked_host, asked_device;
@@ -141,7 +142,7 @@ TYPED_TEST(CudaMeasures, DivergencesAndTheirGradientsHaveTheBitsOfTheCpu) {
         const Shape shape = turn % 3 == 0 ? kShapes[1 + turn / 3 % 5] : kByLength;
         const std::string what = what_of(description_of(op).name, input, normalize, n, shape);
         const Forced forced(shape, turn % 2 == 0);
-        const Memory memory(cuda::memory_for<T>(p.rows, n));
+        const Memory memory(cuda::memory_for<T>(op, p.rows, n));
         const MatrixView<const T> second = one_for_all ? MatrixView<const T>(one) : MatrixView<const T>(q);
         std::vector<double> host(p.rows), device(p.rows);
         Grid<T> dp_host(p.rows, n), dp_device(p.rows, n), dq_host(p.rows, n), dq_device(p.rows, n);
@@ -164,7 +165,8 @@ TEST(CudaMeasures, RowsThatAreNoDistributionsAreNaN) {
   Grid<float> p(3, n), dp(3, n), dq(3, n);
   for (std::size_t i = 0; i < 3 * (n + 3); ++i) p.numbers[i] = 0.05f;
   p.row(1)[4] = -0.05f, p.row(1)[5] = 0.15f, p.row(2)[0] = 0.5f;
-  const Memory memory(cuda::memory_for<float>(3, n));
+  const Memory memory(
+      std::max(cuda::memory_for<float>(Measure(Entropy{}), 3, n), cuda::memory_for<float>(Divergence(KlDivergence{}), 3, n)));
   std::vector<double> value(3);
   cuda::measure<float>(Entropy{}, p, value, dp, memory);
   for (std::size_t r = 0; r < 3; ++r) {
@@ -183,7 +185,7 @@ TEST(CudaMeasures, OrdersMayHaveAValueForEachRow) {
   const Grid<float> p = rows_for<float>(Input::probs, false, 40, 3);
   const std::vector<double> alpha = {0, 0.5, 1, 1.0001, 1.5, 2, 3, 10, INFINITY};
   const PerRow per_row = {"alpha", alpha};
-  const Memory memory(cuda::memory_for<float>(p.rows, 40));
+  const Memory memory(cuda::memory_for<float>(Measure(RenyiEntropy{}), p.rows, 40));
   for (const Measure& op : {Measure(RenyiEntropy{}), Measure(TsallisEntropy{})}) {
     std::vector<double> host(p.rows), device(p.rows);
     measure<float>(op, p, host, {}, {&per_row, 1});
@@ -195,7 +197,8 @@ TEST(CudaMeasures, OrdersMayHaveAValueForEachRow) {
 TEST(CudaMeasures, RefuseWhatTheCpuRefuses) {
   Grid<float> p(2, 8), narrow(2, 7);
   std::vector<double> value(2), short_value(1);
-  const Memory memory(cuda::memory_for<float>(2, 8));
+  const Memory memory(
+      std::max(cuda::memory_for<float>(Measure(Entropy{}), 2, 8), cuda::memory_for<float>(Divergence(KlDivergence{}), 2, 8)));
   support::expect_error("entropy: value must have one entry for each of 2 rows, got 1",
                         [&] { cuda::measure<float>(Entropy{}, p, short_value, {}, memory); });
   support::expect_error("kl_divergence: q must have the shape of p, or one row for all, 2 x 8, got 2 x 7",

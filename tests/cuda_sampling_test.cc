@@ -57,7 +57,7 @@ TYPED_TEST(CudaSampling, DrawsAndDistributionsAreTheCpus) {
       if (n > 1000 && turn % 3 != 0) continue;
       const Shape shape = turn % 3 == 0 ? kShapes[1 + turn / 3 % 5] : kByLength;
       const Forced forced(shape, turn % 2 == 0);
-      const Memory memory(cuda::memory_for<T>(x.rows, n));
+      const Memory memory(cuda::memory_for<T>(chain.steps, x.rows, n));
       const std::string what = chain.name + ", rows of " + std::to_string(n) + ", " + std::to_string(shape.blocks) + " x " +
                                std::to_string(shape.threads) + " threads";
       const Sampler sampler(chain.steps, 7);
@@ -85,7 +85,7 @@ TYPED_TEST(CudaSampling, NoiseAndRelaxedDrawsAreTheCpus) {
     const Forced forced(shape, false);
     for (const std::size_t n : {1, 60, 300}) {
       const Grid<T> x = scores<T>(n, 3);
-      const Memory memory(cuda::memory_for<T>(x.rows, n));
+      const Memory memory(cuda::memory_for<T>(GumbelSoftmax{}, x.rows, n));
       const std::vector<std::uint64_t> streams = {9, 8, 7, 6, 5, 4, 3, 2, 1};
       const Noise noise = {.seed = 3, .position = 1, .streams = streams};
       for (const bool hard : {false, true}) {
@@ -108,7 +108,7 @@ TYPED_TEST(CudaSampling, NoiseAndRelaxedDrawsAreTheCpus) {
 // A replayed graph reads them in this way.
 TEST(CudaSampling, SeedAndPositionMayBeInDeviceMemory) {
   const Grid<float> x = scores<float>(50, 4);
-  const Memory memory(cuda::memory_for<float>(x.rows, 50));
+  const Memory memory(cuda::memory_for<float>(Sample{}, x.rows, 50));
   Grid<std::int64_t> numbers(x.rows, 3), addresses(x.rows, 3);
   const std::uint64_t seed = 21, position = 40;
   cuda::sample<float>(Sample{}, x, numbers, {{.seed = seed, .position = position}}, memory);
@@ -116,10 +116,39 @@ TEST(CudaSampling, SeedAndPositionMayBeInDeviceMemory) {
   EXPECT_EQ(addresses.numbers, numbers.numbers);
 }
 
+TEST(CudaSampling, EachRowMayHaveItsPosition) {
+  const Grid<float> x = scores<float>(50, 4);
+  const Memory memory(cuda::memory_for<float>(Sample{}, x.rows, 50));
+  std::vector<std::uint64_t> positions(x.rows);
+  for (std::size_t r = 0; r < x.rows; ++r) positions[r] = 7 * r;
+  Grid<std::int64_t> each(x.rows, 2), all(x.rows, 2);
+  cuda::sample<float>(Sample{}, x, each, {{.seed = 21, .stream = 3}, nullptr, nullptr, positions}, memory);
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    cuda::sample<float>(Sample{}, x, all, {{.seed = 21, .stream = 3, .position = positions[r]}}, memory);
+    EXPECT_EQ(each.row(r)[0], all.row(r)[0]) << r;
+    EXPECT_EQ(each.row(r)[1], all.row(r)[1]) << r;
+  }
+  const std::vector<std::uint64_t> few(2);
+  support::expect_error("sample: positions must have one entry for each of " + std::to_string(x.rows) + " rows, got 2", [&] {
+    cuda::sample<float>(Sample{}, x, all, {{}, nullptr, nullptr, few}, memory);
+  });
+}
+
+// A plain draw needs the survivors' places only; each step what it sorts or searches.
+TEST(CudaSampling, MemoryIsThatOfTheSteps) {
+  const std::size_t rows = 256, n = 131072;
+  const auto of = [&](const std::vector<Step>& steps) { return cuda::memory_for<float>(steps, rows, n); };
+  const std::size_t plain = cuda::memory_for<float>(Sample{}, rows, n);
+  EXPECT_LT(plain, of({step::Temperature{0.7}}));
+  EXPECT_EQ(of({step::TopK{5}}), of({step::Temperature{0.7}}));
+  EXPECT_LT(of({step::TopK{5}}), of({step::TopK{5}, step::TypicalP{0.8}}));
+  EXPECT_LT(plain, std::size_t{300} << 20);
+}
+
 TEST(CudaSampling, RefusesWhatTheCpuRefuses) {
   Grid<float> x(2, 8);
   Grid<std::int64_t> indices(3, 1);
-  const Memory memory(cuda::memory_for<float>(2, 8));
+  const Memory memory(cuda::memory_for<float>(Sample{}, 2, 8));
   support::expect_error("sample: indices must have a row for each of 2 rows, got 3",
                         [&] { cuda::sample<float>(Sample{}, x, indices, {}, memory); });
   const std::vector<Step> steps(17, step::TopK{3});

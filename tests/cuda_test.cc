@@ -3,6 +3,7 @@
 
 #include "entropic/cuda.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -170,7 +171,7 @@ template <class T>
 void check_logs(std::size_t n, double temperature) {
   const std::string what = "rows of " + std::to_string(n);
   const Grid<T> x = scores<T>(n, 3), g = scores<T>(n, 78);
-  const Memory memory(cuda::memory_for<T>(x.rows, n));
+  const Memory memory(std::max(cuda::memory_for<T>(LogSoftmax{}, x.rows, n), cuda::memory_for<T>(LogSumExp{}, x.rows, n)));
   Grid<T> host(x.rows, n), device(x.rows, n), dx_host(x.rows, n), dx_device(x.rows, n);
   std::vector<double> slope_host(x.rows), slope_device(x.rows);
   const ParamGradient asked_host = {"temperature", slope_host}, asked_device = {"temperature", slope_device};
@@ -220,7 +221,7 @@ TEST(Cuda, GammaForEntropyHasTheBitsOfTheCpu) {
       std::vector<GammaStatus> status(x.rows);
       std::vector<int> status_device(x.rows), expected;
       gamma_for_entropy<float>(options, x, gamma, entropy, status, {&per_row, 1});
-      const Memory memory(cuda::memory_for<float>(x.rows, n));
+      const Memory memory(cuda::memory_for<float>(options, x.rows, n));
       cuda::gamma_for_entropy<float>(options, x, gamma_device, entropy_device, status_device, memory, {}, {&per_row, 1});
       expect_same(gamma_device, gamma, "gamma");
       expect_same(entropy_device, entropy, "entropy");

@@ -33,12 +33,33 @@ struct Stream {
   void* handle = nullptr;
 };
 
-// The most bytes that apply and apply_vjp need for a batch of rows x cols of T, aligned to 128.
+// The most bytes, aligned to 128, that a function with this operation needs for a batch of rows x cols of T, with or without
+// gradients. Of an operation's parameters only a loss's map counts, and steps.
 template <class T>
 ENTROPIC_API std::size_t memory_for(const Map& map, std::size_t rows, std::size_t cols);
-// The most bytes that any other function of this header needs.
 template <class T>
-ENTROPIC_API std::size_t memory_for(std::size_t rows, std::size_t cols);
+ENTROPIC_API std::size_t memory_for(const LogSoftmax& options, std::size_t rows, std::size_t cols);
+template <class T>
+ENTROPIC_API std::size_t memory_for(const LogSumExp& options, std::size_t rows, std::size_t cols);
+template <class T>
+ENTROPIC_API std::size_t memory_for(const Loss& loss, std::size_t rows, std::size_t cols);
+template <class T>
+ENTROPIC_API std::size_t memory_for(const Measure& measure, std::size_t rows, std::size_t cols);
+template <class T>
+ENTROPIC_API std::size_t memory_for(const Divergence& divergence, std::size_t rows, std::size_t cols);
+template <class T>
+ENTROPIC_API std::size_t memory_for(const GammaForEntropy& options, std::size_t rows, std::size_t cols);
+template <class T>
+ENTROPIC_API std::size_t memory_for(const Sample& options, std::size_t rows, std::size_t cols);
+// For sample and probs.
+template <class T>
+ENTROPIC_API std::size_t memory_for(std::span<const Step> steps, std::size_t rows, std::size_t cols);
+// For gumbel_softmax and gumbel_noise.
+template <class T>
+ENTROPIC_API std::size_t memory_for(const GumbelSoftmax& options, std::size_t rows, std::size_t cols);
+// For calibration_facts, temperature_slopes and target_entropy_losses.
+template <class T>
+ENTROPIC_API std::size_t memory_for_calibration(std::size_t rows, std::size_t cols);
 
 // T: float, double, float16, bfloat16.
 template <class T>
@@ -66,10 +87,6 @@ ENTROPIC_API void logsumexp_vjp(const LogSumExp& options, MatrixView<const std::
                                 MatrixView<const std::type_identity_t<T>> g, MatrixView<T> dx, std::span<std::byte> memory,
                                 Stream stream = {}, std::span<const PerRow> per_row = {},
                                 std::span<const ParamGradient> gradients = {});
-
-// Bytes that loss() needs, with or without a gradient.
-template <class T>
-ENTROPIC_API std::size_t memory_for(const Loss& loss, std::size_t rows, std::size_t cols);
 
 // The value of each row, and dx, if it has data. Rows have at least one column. A row with an invalid target, such as a class
 // out of range, becomes NaN; cosines are not checked.
@@ -138,11 +155,10 @@ ENTROPIC_API void token_statistics_vjp(const TokenStatistics& options, MatrixVie
 // What the searches of fit_temperature and fit_target_entropy ask of each row of labelled scores. Four numbers of float64 for
 // each row, NaN if its label is no class:
 //   calibration_facts      the largest score, or NaN if there is one; how many scores equal it; how many are above -inf; z of
-//   the
-//                          label, where z are the scores minus the largest
+//                          the label, where z are the scores minus the largest
 //   temperature_slopes     at beta = 1/T the first two derivatives of -log softmax(beta x)_label in beta; |E z| + |z of the
-//   label| target_entropy_losses  -log of the label's probability in entropy_normalize(x, entropy), and its slope in the
-//   entropy
+//                          label|
+//   target_entropy_losses  -log of the label's probability in entropy_normalize(x, entropy), and its slope in the entropy
 // Scores are at most finite. Sums are in the order of the library's rows, in which the host's search does not add: results
 // differ from its own by rounding errors of float64.
 template <class T>
@@ -156,10 +172,12 @@ ENTROPIC_API void target_entropy_losses(double entropy, MatrixView<const T> x, s
                                         MatrixView<double> found, std::span<std::byte> memory, Stream stream = {});
 
 // The noise of a call, as entropic::Noise; `streams` are on the device. If `seed_at` or `position_at` points to a number on the
-// device, that number replaces seed or position, so that a replayed graph can draw anew.
+// device, that number replaces seed or position, so that a replayed graph can draw anew. `positions` are one for each row, on
+// the device too: rows of texts of different lengths.
 struct DeviceNoise : Noise {
   const std::uint64_t* seed_at = nullptr;
   const std::uint64_t* position_at = nullptr;
+  std::span<const std::uint64_t> positions = {};
 };
 
 // The draws of Sampler::sample with these steps, at most 16.

@@ -5,7 +5,7 @@
    for each row have no gaps. value, parameters with a value for each row and their gradients "d_NAME" are float64; classes and
    indices are int64. Operations: maps, log_softmax and logsumexp with their gradients, losses, measures of one and of two
    distributions, sample, gumbel_softmax, gumbel_noise (y out) and the chains sampler_probs and sampler_sample. Operations that
-   draw may have the arrays "stream", with a number for each row, and "seed" and "position", with one number each.
+   draw may have the arrays "stream", with a number for each row, "seed", with one number, and "position", with either.
 
    token_statistics    x, target in; statistics, top out. The parameter "top" says how many columns top has; without it there is
                        no such array. Its gradient takes statistics and grad. statistics and grad have x's type, or float32 if

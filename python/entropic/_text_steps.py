@@ -138,12 +138,17 @@ class Dry:
             raise ValueError("steps: dry needs the tokens so far")
         scores = scores.copy()
         for row, text, length in zip(scores, tokens, positions, strict=True):
-            text = np.asarray(text, np.int64)[-int(length) :] if length else np.empty(0, np.int64)
-            text = text if self.last is None else text[-self.last :]
-            for token, repeated in self._repeats(text).items():
-                if repeated >= self.allowed and 0 <= token < len(row):
-                    row[token] -= min(self.multiplier * self.base ** min(repeated - self.allowed, 700), 1e30)
+            for token, amount in self.penalties(text[-int(length) :] if length else (), len(row)):
+                row[token] -= amount
         return scores
+
+    def penalties(self, text, count):
+        """(token, what is subtracted from its score) for tokens below `count` after this text."""
+        text = np.asarray(text, np.int64)
+        text = text if self.last is None else text[-self.last :]
+        for token, repeated in self._repeats(text).items():
+            if repeated >= self.allowed and 0 <= token < count:
+                yield token, min(self.multiplier * self.base ** min(repeated - self.allowed, 700), 1e30)
 
     def _repeats(self, text):
         """For each token that once followed the text's ending: the length of that ending in tokens."""

@@ -18,8 +18,8 @@ try:
 except ImportError as error:
     raise ImportError("entropic.transformers needs transformers and PyTorch: pip install transformers torch") from error
 
-from entropic._chain import Chain
 from entropic.torch import scaled_dot_product_attention
+from entropic.torch._chain import TensorChain
 
 __all__ = ["EntropyLogitsProcessor", "SamplerLogitsProcessor", "attention"]
 
@@ -112,7 +112,8 @@ class SamplerLogitsProcessor(LogitsProcessor):
     seed : int in [0, 2**64) or None, default None
         None: logits become the log-probabilities that the chain leaves, and generate draws. A seed: the token is drawn here,
         and the others get -inf, so that generate has no choice, also with do_sample=False. Its noise is of (seed, stream,
-        length of the text so far, token): a text is continued the same way in any batch.
+        length of the text so far, token): a text is continued the same way in any batch. On a GPU it is drawn there, without
+        waiting for it; dry alone reads the texts on the host.
     stream : int or array of integers, default 0
         Row r of the batch draws from stream + r; an array gives each row its own.
     attention_mask : tensor or array of (prompts, length), optional
@@ -123,34 +124,39 @@ class SamplerLogitsProcessor(LogitsProcessor):
     supports_continuous_batching = True
 
     def __init__(self, steps, *, seed=None, stream=0, attention_mask=None):
-        self._chain = Chain(steps, seed, stream)
-        self._seen = None if attention_mask is None else torch.as_tensor(attention_mask).cpu() != 0
+        self._chain = TensorChain(steps, seed, stream)
+        self._seen = None if attention_mask is None else torch.as_tensor(attention_mask) != 0
         if self._seen is not None and self._seen.dim() != 2:
             raise ValueError(
                 f"{type(self).__name__}: attention_mask must be of shape (prompts, length), got {tuple(self._seen.shape)}"
             )
 
     def __call__(self, input_ids, scores):
-        rows = scores.detach().to(device="cpu", dtype=torch.float32).contiguous()
-        lengths, texts = self._texts(input_ids)
-        logits = torch.from_numpy(self._chain(rows.numpy(), lengths, texts))
-        return logits.to(device=scores.device, dtype=scores.dtype)
+        lengths, seen = self._seen_of(input_ids)
+        logits = self._chain(scores.detach().float(), lengths, self._texts(input_ids, seen) if self._chain.reads_text else None)
+        return logits.to(scores.dtype)
 
-    def _texts(self, input_ids):
-        """(the texts' lengths, their tokens)."""
+    def _seen_of(self, input_ids):
+        """(the texts' lengths, which tokens count or None)."""
         count, length = input_ids.shape
         if self._seen is None:
-            return length, input_ids.detach().cpu().numpy()
+            return length, None
         prompts, prompt = self._seen.shape
         if prompts == 0 or count % prompts or length < prompt:
             raise ValueError(
                 f"{type(self).__name__}: attention_mask must be that of the prompts, got shape {(prompts, prompt)} for texts "
                 f"of shape {(count, length)}"
             )
+        self._seen = self._seen.to(input_ids.device)
         seen = self._seen.repeat_interleave(count // prompts, 0)  # several texts of one prompt
-        seen = torch.cat([seen, torch.ones(count, length - prompt, dtype=torch.bool)], 1)
-        texts = [row[keep].numpy() for row, keep in zip(input_ids.detach().cpu(), seen, strict=True)]
-        return seen.sum(1).numpy(), texts
+        seen = torch.cat([seen, seen.new_ones(count, length - prompt)], 1)
+        return seen.sum(1), seen
+
+    @staticmethod
+    def _texts(input_ids, seen):
+        """The texts on the host: dry compares them there."""
+        tokens = input_ids.detach().cpu().numpy()
+        return tokens if seen is None else [row[keep] for row, keep in zip(tokens, seen.cpu().numpy(), strict=True)]
 
 
 class EntropyLogitsProcessor(SamplerLogitsProcessor):

@@ -11,9 +11,7 @@ vLLM applies its temperature, min_p, top_k and top_p afterwards: keep them off f
 the same for vLLM's second model runner, whose interface is another.
 """
 
-import numpy as np
-
-from entropic._chain import Chain
+from entropic.torch._chain import TensorChain
 
 
 def _chain(sampling_params):
@@ -25,14 +23,13 @@ def _chain(sampling_params):
         raise ValueError(f"entropic: must be a dict of steps and, if wanted, seed and stream, got {given!r}")
     steps = given["steps"]
     try:
-        return Chain(steps, given.get("seed"), given.get("stream", 0))
+        return TensorChain(steps, given.get("seed"), given.get("stream", 0))
     except TypeError as error:
         raise ValueError(str(error)) from None
 
 
 def _replace(logits, row, chain, position, tokens=None):
-    values = np.ascontiguousarray(logits[row].detach().float().cpu().numpy()).reshape(1, -1)
-    logits[row] = logits.new_tensor(chain(values, position, tokens)[0])
+    logits[row] = chain(logits[row : row + 1].detach().float(), position, tokens)[0].to(logits.dtype)
 
 
 def _make(base):
@@ -99,10 +96,12 @@ def _make_v2(base):
         def apply(self, logits, ctx):
             if not self._requests:
                 return logits
-            slots, positions = ctx.expanded_idx_mapping.tolist(), ctx.pos.tolist()
-            for row, (slot, position) in enumerate(zip(slots, positions, strict=True)):
+            slots = ctx.idx_mapping_np
+            if len(slots) < len(logits):  # drafts: only the device knows whose they are
+                slots = ctx.expanded_idx_mapping.cpu().numpy()
+            for row, slot in enumerate(slots.tolist()):
                 if slot in self._requests:
-                    _replace(logits, row, self._requests[slot], position + 1)
+                    _replace(logits, row, self._requests[slot], ctx.pos[row : row + 1].long() + 1)
             return logits
 
     return SamplerLogitsProcessorV2

@@ -111,14 +111,19 @@ class Arguments {
     DeviceNoise noise;
     const auto number = [&](std::string_view name) { return static_cast<std::uint64_t>(whole(name).value_or(0)); };
     noise.seed = number("seed"), noise.stream = number("stream"), noise.position = number("position");
-    const auto address = [&](std::string_view name) -> const std::uint64_t* {
+    const auto numbers = [&](std::string_view name) -> std::span<const std::uint64_t> {
       const entropic_array* const found = find(name);
-      return found == nullptr ? nullptr : column<const std::uint64_t>(*found, ENTROPIC_INT64).data();
+      if (found == nullptr) return {};
+      return column<const std::uint64_t>(*found, ENTROPIC_INT64);
     };
-    if (const entropic_array* const streams = find("stream")) {
-      noise.streams = column<const std::uint64_t>(*streams, ENTROPIC_INT64);
+    noise.streams = numbers("stream");
+    const std::span<const std::uint64_t> seed = numbers("seed"), positions = numbers("position");
+    if (!seed.empty()) noise.seed_at = seed.data();
+    if (positions.size() == 1) {
+      noise.position_at = positions.data();
+    } else {
+      noise.positions = positions;
     }
-    noise.seed_at = address("seed"), noise.position_at = address("position");
     return noise;
   }
   std::span<const Step> steps() const {
@@ -191,6 +196,10 @@ void on_type(std::string_view operation, std::int32_t type, const Run& run) {
 template <class Family>
 const OperationInfo* info_of(std::string_view name) {
   return find_operation(family_info<Family>(), name);
+}
+
+bool is_of_calibration(std::string_view name) {
+  return name == "calibration_facts" || name == "temperature_slopes" || name == "target_entropy_losses";
 }
 
 template <class T>
@@ -281,7 +290,7 @@ void run_typed(Arguments& given, bool vjp, std::span<std::byte> memory, Stream s
                                   given.per_row());
     }
   }
-  if (name == "calibration_facts" || name == "temperature_slopes" || name == "target_entropy_losses") {
+  if (is_of_calibration(name)) {
     const auto x = given.matrix<const T>("x");
     const auto labels = given.column<const std::int64_t>(given.at("labels"), ENTROPIC_INT64);
     const auto found = given.matrix<double>("found", true, ENTROPIC_FLOAT64);
@@ -343,6 +352,56 @@ int guarded(const Run& run) noexcept {
   return code;
 }
 
+// The operation of this family with typical parameters, which do not change how much memory it needs.
+template <class Family>
+std::optional<Family> typical(std::string_view name) {
+  const OperationInfo* const info = info_of<Family>(name);
+  if (info == nullptr) return {};
+  return make<Family>(*info, typical_values(*info));
+}
+
+template <class T>
+std::size_t memory_of(std::string_view name, const char* parameters, std::size_t rows, std::size_t cols) {
+  if (const auto map = typical<Map>(name)) return memory_for<T>(*map, rows, cols);
+  if (const auto measure = typical<Measure>(name)) return memory_for<T>(*measure, rows, cols);
+  if (const auto divergence = typical<Divergence>(name)) return memory_for<T>(*divergence, rows, cols);
+  if (const auto logarithm = typical<Logarithm>(name)) {
+    return std::visit([&](const auto& op) { return memory_for<T>(op, rows, cols); }, *logarithm);
+  }
+  if (name == GammaForEntropy::kDescription.name) return memory_for<T>(GammaForEntropy{}, rows, cols);
+  if (name == Sample::kDescription.name) return memory_for<T>(Sample{}, rows, cols);
+  if (name == GumbelSoftmax::kDescription.name || name == "gumbel_noise") return memory_for<T>(GumbelSoftmax{}, rows, cols);
+  if (is_of_calibration(name)) return memory_for_calibration<T>(rows, cols);
+  std::optional<std::vector<Step>> steps;
+  const std::vector<Argument> given = parse_parameters(name, parameters, &steps);
+  if (name == "sampler_probs" || name == "sampler_sample") {
+    if (!steps) fail("{}: steps is required", name);
+    return memory_for<T>(*steps, rows, cols);
+  }
+  if (name == TokenStatistics::kDescription.name) {
+    std::int64_t top = 0;
+    for (const Argument& one : given) {
+      if (const auto* const number = std::get_if<std::int64_t>(&one.value); number != nullptr && one.name == "top")
+        top = *number;
+    }
+    return memory_for<T>(TokenStatistics{}, rows, cols, static_cast<std::size_t>(top));
+  }
+  // Losses need memory for the map that they start from, with any parameters.
+  std::optional<Loss> loss = typical<Loss>(name);
+  if (!loss) fail("operation must be one of those in entropic/cuda_c.h, got '{}'", name);
+  for (const Argument& one : given) {
+    const Map* const map = std::get_if<Map>(&one.value);
+    std::visit(
+        [&](auto& op) {
+          if constexpr (requires { op.map; }) {
+            if (map != nullptr) op.map = *map;
+          }
+        },
+        *loss);
+  }
+  return memory_for<T>(*loss, rows, cols);
+}
+
 int run(const char* operation, const char* parameters, const entropic_array* arrays, std::size_t count, bool vjp, void* memory,
         std::size_t memory_size, void* stream) {
   return guarded([&] {
@@ -369,34 +428,7 @@ size_t entropic_cuda_memory(const char* operation, const char* parameters, size_
   const int failed = cuda::guarded([&] {
     if (operation == nullptr) fail("operation must not be null");
     cuda::on_type(operation, type, [&]<class T>(std::type_identity<T>) {
-      // Losses need memory for the map that they start from, with any parameters.
-      if (const OperationInfo* const info = cuda::info_of<Loss>(operation)) {
-        Loss op = make<Loss>(*info, typical_values(*info));
-        if (parameters != nullptr) {
-          for (const Argument& one : parse_parameters(operation, parameters)) {
-            const Map* const map = std::get_if<Map>(&one.value);
-            std::visit(
-                [&](auto& loss) {
-                  if constexpr (requires { loss.map; }) {
-                    if (map != nullptr) loss.map = *map;
-                  }
-                },
-                op);
-          }
-        }
-        bytes = cuda::memory_for<T>(op, rows, cols);
-      } else if (const OperationInfo* const map = cuda::info_of<Map>(operation)) {
-        bytes = cuda::memory_for<T>(make<Map>(*map, typical_values(*map)), rows, cols);
-      } else if (operation == cuda::TokenStatistics::kDescription.name) {
-        std::int64_t top = 0;
-        for (const Argument& one : parse_parameters(operation, parameters == nullptr ? "{}" : parameters)) {
-          if (const auto* const number = std::get_if<std::int64_t>(&one.value); number != nullptr && one.name == "top")
-            top = *number;
-        }
-        bytes = cuda::memory_for<T>(cuda::TokenStatistics{}, rows, cols, static_cast<std::size_t>(top));
-      } else {
-        bytes = cuda::memory_for<T>(rows, cols);
-      }
+      bytes = cuda::memory_of<T>(operation, parameters == nullptr ? "{}" : parameters, rows, cols);
     });
   });
   return failed != 0 ? 0 : bytes;

@@ -79,7 +79,7 @@ struct SampleCall : Call<Sample> {
   ChainStep step[kMostSteps] = {};
   int steps = 0;
   std::uint64_t seed = 0, stream = 0, position = 0;
-  const std::uint64_t *streams = nullptr, *seed_at = nullptr, *position_at = nullptr;
+  const std::uint64_t *streams = nullptr, *positions = nullptr, *seed_at = nullptr, *position_at = nullptr;
   std::int64_t* indices = nullptr;
   std::size_t indices_stride = 0, draws = 0;
   bool hard = false;  // out is 1 at the drawn index

@@ -22,10 +22,14 @@ class Chain {
   using D = RowTag<T>;
   using Index = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
 
-  static size_t Memory(size_t n) {
-    return 5 * Arena::room<T>(n) + 2 * (Arena::room<T>(n) + Arena::room<Index>(n)) + Arena::room<T>(MostBlocks(n)) +
-           Arena::room<T>(MassCutScratch(n)) + Arena::room<T>(LargestKScratch(n)) + Arena::room<T>(NarrowRow::Room(n)) +
-           2 * Arena::room<double>(n) + Arena::room<size_t>(MostBlocks(n) + 1);
+  // Bytes for a row: the survivors, twice, and what the steps, the distribution after them and the draws need one after the
+  // other.
+  static size_t Memory(const cuda::SampleCall& call) {
+    const size_t n = call.cols, blocks = MostBlocks(n), row = Arena::room<T>(n), wide = Arena::room<double>(n);
+    size_t most = call.out.data == nullptr || call.hard ? 0 : wide;
+    most = HWY_MAX(most, Arena::room<size_t>(blocks + 1) + Arena::room<double>(blocks));
+    for (int s = 0; s < call.steps; ++s) most = HWY_MAX(most, MemoryOf(call.step[s].kind, n, row, wide));
+    return 2 * (row + Arena::room<Index>(n)) + Arena::room<T>(blocks) + most;
   }
 
   HWY_INLINE Chain(const T* x, size_t n, Arena memory) : x_(x), n_(n), most_blocks_(MostBlocks(n)) {
@@ -122,6 +126,22 @@ class Chain {
   static constexpr size_t kFew = 256;
 
   static HWY_INLINE size_t MostBlocks(size_t n) { return (n + kNoiseBlock - 1) / kNoiseBlock; }
+
+  static size_t MemoryOf(cuda::ChainStep::Kind kind, size_t n, size_t row, size_t wide) {
+    switch (kind) {
+      case cuda::ChainStep::top_k:
+        return Arena::room<T>(LargestKScratch(n));
+      case cuda::ChainStep::top_p:
+        return Arena::room<T>(MassCutScratch(n)) + row;
+      case cuda::ChainStep::typical_p:
+        return 5 * row;
+      case cuda::ChainStep::entropy:
+      case cuda::ChainStep::entropy_clip:
+        return Arena::room<T>(NarrowRow::Room(n)) + wide;
+      default:
+        return 0;
+    }
+  }
 
   struct Best {
     double key = -kInfinity<double>;

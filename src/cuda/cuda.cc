@@ -92,19 +92,37 @@ Call<Op> call_of(const Op& op, const In& x, std::span<std::byte> memory, std::sp
 
 template <class T>
 std::size_t memory_for(const Map& map, std::size_t rows, std::size_t cols) {
-  std::size_t bytes = 0;
-  std::visit([&]<class Op>(const Op&) { bytes = Kernels<Op, Working<T>>::memory(rows, cols); }, map);
-  return bytes;
+  return std::visit([&]<class Op>(const Op&) { return Kernels<Op, Working<T>>::memory(rows, cols); }, map);
 }
 
 template <class T>
-std::size_t memory_for(std::size_t rows, std::size_t cols) {
-  using W = Working<T>;
-  // The last one is for gumbel_softmax, whose noisy scores come before it.
-  return std::max({Kernels<LogSoftmax, W>::memory(rows, cols), MeasureKernels<Entropy, W>::memory(rows, cols),
-                   SamplingKernels<W>::memory(rows, cols), Kernels<Softmax, W>::memory(rows, cols),
-                   CalibrationKernels<T>::memory(rows, cols)}) +
-         room_of_rows<W>(rows, cols);
+std::size_t memory_for(const LogSoftmax& /*options*/, std::size_t rows, std::size_t cols) {
+  return Kernels<LogSoftmax, Working<T>>::memory(rows, cols);
+}
+
+template <class T>
+std::size_t memory_for(const LogSumExp& /*options*/, std::size_t rows, std::size_t cols) {
+  return Kernels<LogSumExp, Working<T>>::memory(rows, cols);
+}
+
+template <class T>
+std::size_t memory_for(const Measure& measure, std::size_t rows, std::size_t cols) {
+  return std::visit([&]<class Op>(const Op&) { return MeasureKernels<Op, Working<T>>::memory(rows, cols); }, measure);
+}
+
+template <class T>
+std::size_t memory_for(const Divergence& divergence, std::size_t rows, std::size_t cols) {
+  return std::visit([&]<class Op>(const Op&) { return MeasureKernels<Op, Working<T>>::memory(rows, cols); }, divergence);
+}
+
+template <class T>
+std::size_t memory_for(const GammaForEntropy& /*options*/, std::size_t rows, std::size_t cols) {
+  return Kernels<GammaForEntropy, Working<T>>::memory(rows, cols);
+}
+
+template <class T>
+std::size_t memory_for_calibration(std::size_t rows, std::size_t cols) {
+  return CalibrationKernels<T>::memory(rows, cols);
 }
 
 template <class T>
@@ -206,8 +224,6 @@ void gamma_for_entropy(const GammaForEntropy& options, MatrixView<const T> x, st
   Kernels<GammaForEntropy, T>::map(call, stream);
 }
 
-template std::size_t memory_for<float>(const Map&, std::size_t, std::size_t);
-template std::size_t memory_for<float>(std::size_t, std::size_t);
 template void apply(const Map&, MatrixView<const float>, MatrixView<float>, std::span<std::byte>, Stream,
                     std::span<const PerRow>);
 template void apply_vjp(const Map&, MatrixView<const float>, MatrixView<const float>, MatrixView<const float>,
@@ -222,8 +238,6 @@ template void logsumexp(const LogSumExp&, MatrixView<const float>, MatrixView<fl
                         std::span<const PerRow>);
 template void logsumexp_vjp(const LogSumExp&, MatrixView<const float>, MatrixView<const float>, MatrixView<float>,
                             std::span<std::byte>, Stream, std::span<const PerRow>, std::span<const ParamGradient>);
-template std::size_t memory_for<double>(const Map&, std::size_t, std::size_t);
-template std::size_t memory_for<double>(std::size_t, std::size_t);
 template void apply(const Map&, MatrixView<const double>, MatrixView<double>, std::span<std::byte>, Stream,
                     std::span<const PerRow>);
 template void apply_vjp(const Map&, MatrixView<const double>, MatrixView<const double>, MatrixView<const double>,
@@ -238,8 +252,6 @@ template void logsumexp(const LogSumExp&, MatrixView<const double>, MatrixView<d
                         std::span<const PerRow>);
 template void logsumexp_vjp(const LogSumExp&, MatrixView<const double>, MatrixView<const double>, MatrixView<double>,
                             std::span<std::byte>, Stream, std::span<const PerRow>, std::span<const ParamGradient>);
-template std::size_t memory_for<float16>(const Map&, std::size_t, std::size_t);
-template std::size_t memory_for<float16>(std::size_t, std::size_t);
 template void apply(const Map&, MatrixView<const float16>, MatrixView<float16>, std::span<std::byte>, Stream,
                     std::span<const PerRow>);
 template void apply_vjp(const Map&, MatrixView<const float16>, MatrixView<const float16>, MatrixView<const float16>,
@@ -254,8 +266,6 @@ template void logsumexp(const LogSumExp&, MatrixView<const float16>, MatrixView<
                         std::span<const PerRow>);
 template void logsumexp_vjp(const LogSumExp&, MatrixView<const float16>, MatrixView<const float16>, MatrixView<float16>,
                             std::span<std::byte>, Stream, std::span<const PerRow>, std::span<const ParamGradient>);
-template std::size_t memory_for<bfloat16>(const Map&, std::size_t, std::size_t);
-template std::size_t memory_for<bfloat16>(std::size_t, std::size_t);
 template void apply(const Map&, MatrixView<const bfloat16>, MatrixView<bfloat16>, std::span<std::byte>, Stream,
                     std::span<const PerRow>);
 template void apply_vjp(const Map&, MatrixView<const bfloat16>, MatrixView<const bfloat16>, MatrixView<const bfloat16>,
@@ -270,6 +280,19 @@ template void logsumexp(const LogSumExp&, MatrixView<const bfloat16>, MatrixView
                         std::span<const PerRow>);
 template void logsumexp_vjp(const LogSumExp&, MatrixView<const bfloat16>, MatrixView<const bfloat16>, MatrixView<bfloat16>,
                             std::span<std::byte>, Stream, std::span<const PerRow>, std::span<const ParamGradient>);
+#define ENTROPIC_CUDA_MEMORY(T)                                                         \
+  template std::size_t memory_for<T>(const Map&, std::size_t, std::size_t);             \
+  template std::size_t memory_for<T>(const LogSoftmax&, std::size_t, std::size_t);      \
+  template std::size_t memory_for<T>(const LogSumExp&, std::size_t, std::size_t);       \
+  template std::size_t memory_for<T>(const Measure&, std::size_t, std::size_t);         \
+  template std::size_t memory_for<T>(const Divergence&, std::size_t, std::size_t);      \
+  template std::size_t memory_for<T>(const GammaForEntropy&, std::size_t, std::size_t); \
+  template std::size_t memory_for_calibration<T>(std::size_t, std::size_t)
+ENTROPIC_CUDA_MEMORY(float);
+ENTROPIC_CUDA_MEMORY(double);
+ENTROPIC_CUDA_MEMORY(float16);
+ENTROPIC_CUDA_MEMORY(bfloat16);
+#undef ENTROPIC_CUDA_MEMORY
 template void gamma_for_entropy(const GammaForEntropy&, MatrixView<const float>, std::span<double>, std::span<double>,
                                 std::span<int>, std::span<std::byte>, Stream, std::span<const PerRow>);
 template void gamma_for_entropy(const GammaForEntropy&, MatrixView<const double>, std::span<double>, std::span<double>,
@@ -448,14 +471,14 @@ namespace {
 
 template <class T>
 void check_measured(std::string_view name, const MatrixView<const T>& p, std::span<double> value, MatrixView<T>& dp,
-                    std::span<std::byte> memory) {
+                    std::span<std::byte> memory, std::size_t wanted) {
   check_layout(name, "p", p);
   check_size(name, "value", value.size(), p.rows);
   if (p.cols == 0 && p.rows > 0) fail("{}: p must have at least one column, got {} x 0", name, p.rows);
   if (dp.data == nullptr) dp = {};
   if (dp.data != nullptr) check_shape(name, "dp", dp, "p", p.rows, p.cols);
   check_overlap(name, "dp", dp, "p", p);
-  check_memory(name, memory, memory_for<T>(p.rows, p.cols));
+  check_memory(name, memory, wanted);
 }
 
 template <class T, class Op>
@@ -503,7 +526,7 @@ void measure(const Measure& op, MatrixView<const T> p, std::span<double> value, 
   std::visit(
       [&]<class Op>(const Op& one) {
         check_common(one, per_row);
-        check_measured<T>(Op::kDescription.name, p, value, dp, memory);
+        check_measured<T>(Op::kDescription.name, p, value, dp, memory, MeasureKernels<Op, Working<T>>::memory(p.rows, p.cols));
         MeasureCall<Op> call = measure_call<T>(one, p, value, dp, memory);
         call.per_row = places_of<Op, const double>(per_row, p.rows);
         call.slopes = places_of<Op, double>(gradients, p.rows);
@@ -520,7 +543,7 @@ void measure(const Divergence& op, MatrixView<const T> p, MatrixView<const std::
       [&]<class Op>(const Op& one) {
         constexpr std::string_view kName = Op::kDescription.name;
         check_params(one);
-        check_measured<T>(kName, p, value, dp, memory);
+        check_measured<T>(kName, p, value, dp, memory, MeasureKernels<Op, Working<T>>::memory(p.rows, p.cols));
         check_shape(kName, "q", q, "p, or one row for all", q.rows == 1 ? 1 : p.rows, p.cols);
         if (dq.data == nullptr) dq = {};
         if (dq.data != nullptr) check_shape(kName, "dq", dq, "p", p.rows, p.cols);
@@ -569,36 +592,46 @@ ChainStep chain_step(const Step& step) {
       step);
 }
 
+// A call without addresses: its rows and steps.
+template <class T>
+SampleCall shape_of_sampling(std::span<const Step> steps, std::size_t rows, std::size_t cols) {
+  SampleCall call = {{Sample{}, rows, cols, {}, {}}};
+  call.in[0] = rows_of(MatrixView<const T>());
+  for (const Step& step : steps.first(std::min<std::size_t>(steps.size(), SampleCall::kMostSteps))) {
+    call.step[call.steps++] = chain_step(step);
+  }
+  return call;
+}
+
 template <class T>
 SampleCall sample_call(std::string_view name, std::span<const Step> steps, const MatrixView<const T>& x,
-                       const DeviceNoise& noise, std::span<std::byte> memory) {
+                       const DeviceNoise& noise, std::span<std::byte> memory, std::size_t wanted) {
   check_layout(name, "x", x);
   if (x.cols > 0xffffffff) fail("{}: x must have fewer than 2^32 columns, got {}", name, x.cols);
   if (x.cols == 0 && x.rows > 0) fail("{}: x must have at least one column, got {} x 0", name, x.rows);
   if (!noise.streams.empty()) check_size(name, "streams", noise.streams.size(), x.rows);
+  if (!noise.positions.empty()) check_size(name, "positions", noise.positions.size(), x.rows);
   if (steps.size() > SampleCall::kMostSteps) {
     fail("{}: steps must be at most {} on a device, got {}", name, SampleCall::kMostSteps, steps.size());
   }
-  check_memory(name, memory, memory_for<T>(x.rows, x.cols));
-  SampleCall call = {{Sample{}, x.rows, x.cols, {}, {}}};
+  for (const Step& step : steps) std::visit([](const auto& op) { check_params(op); }, step);
+  check_memory(name, memory, wanted);
+  SampleCall call = shape_of_sampling<T>(steps, x.rows, x.cols);
   call.in[0] = rows_of(x);
   call.memory = reinterpret_cast<std::uint8_t*>(memory.data());
-  for (const Step& step : steps) {
-    std::visit([](const auto& op) { check_params(op); }, step);
-    call.step[call.steps++] = chain_step(step);
-  }
   call.seed = noise.seed, call.stream = noise.stream, call.position = noise.position;
   call.streams = noise.streams.empty() ? nullptr : noise.streams.data();
+  call.positions = noise.positions.empty() ? nullptr : noise.positions.data();
   call.seed_at = noise.seed_at, call.position_at = noise.position_at;
   return call;
 }
 
 template <class T>
 void draw(std::string_view name, std::span<const Step> steps, const MatrixView<const T>& x, MatrixView<std::int64_t> indices,
-          const DeviceNoise& noise, std::span<std::byte> memory, Stream stream) {
+          const DeviceNoise& noise, std::span<std::byte> memory, std::size_t wanted, Stream stream) {
   check_layout(name, "indices", indices);
   if (indices.rows != x.rows) fail("{}: indices must have a row for each of {} rows, got {}", name, x.rows, indices.rows);
-  SampleCall call = sample_call<T>(name, steps, x, noise, memory);
+  SampleCall call = sample_call<T>(name, steps, x, noise, memory, wanted);
   call.indices = indices.data, call.indices_stride = indices.row_stride, call.draws = indices.cols;
   if (indices.cols > 0) SamplingKernels<Working<T>>::sample(call, stream);
 }
@@ -606,17 +639,38 @@ void draw(std::string_view name, std::span<const Step> steps, const MatrixView<c
 }  // namespace
 
 template <class T>
+std::size_t memory_for(const Sample& options, std::size_t rows, std::size_t cols) {
+  const Step step = step::Temperature{options.temperature};
+  return SamplingKernels<Working<T>>::memory(shape_of_sampling<T>(std::span(&step, 1), rows, cols));
+}
+
+template <class T>
+std::size_t memory_for(std::span<const Step> steps, std::size_t rows, std::size_t cols) {
+  SampleCall call = shape_of_sampling<T>(steps, rows, cols);
+  call.out.data = &call;  // a distribution is wanted
+  return SamplingKernels<Working<T>>::memory(call);
+}
+
+// Noisy scores of the whole batch, and what a draw or the map needs.
+template <class T>
+std::size_t memory_for(const GumbelSoftmax& /*options*/, std::size_t rows, std::size_t cols) {
+  using W = Working<T>;
+  return room_of_rows<W>(rows, cols) + std::max(memory_for<T>(Sample{}, rows, cols), Kernels<Softmax, W>::memory(rows, cols));
+}
+
+template <class T>
 void sample(const Sample& options, MatrixView<const T> x, MatrixView<std::int64_t> indices, DeviceNoise noise,
             std::span<std::byte> memory, Stream stream) {
   check_params(options);
   const Step step = step::Temperature{options.temperature};
-  draw<T>(Sample::kDescription.name, std::span(&step, 1), x, indices, noise, memory, stream);
+  draw<T>(Sample::kDescription.name, std::span(&step, 1), x, indices, noise, memory, memory_for<T>(options, x.rows, x.cols),
+          stream);
 }
 
 template <class T>
 void sample(std::span<const Step> steps, MatrixView<const T> x, MatrixView<std::int64_t> indices, DeviceNoise noise,
             std::span<std::byte> memory, Stream stream) {
-  draw<T>("Sampler::sample", steps, x, indices, noise, memory, stream);
+  draw<T>("Sampler::sample", steps, x, indices, noise, memory, memory_for<T>(steps, x.rows, x.cols), stream);
 }
 
 template <class T>
@@ -624,7 +678,7 @@ void probs(std::span<const Step> steps, MatrixView<const T> x, MatrixView<std::t
            std::span<std::byte> memory, Stream stream) {
   constexpr std::string_view kName = "Sampler::probs";
   check_map(kName, x, "p", p);
-  SampleCall call = sample_call<T>(kName, steps, x, {}, memory);
+  SampleCall call = sample_call<T>(kName, steps, x, {}, memory, memory_for<T>(steps, x.rows, x.cols));
   call.out = rows_of(p);
   SamplingKernels<Working<T>>::sample(call, stream);
 }
@@ -638,7 +692,7 @@ void gumbel_softmax(const GumbelSoftmax& options, MatrixView<const T> x, MatrixV
   check_params(options);
   check_map(kName, x, "p", p);
   const Step step = step::Temperature{};
-  SampleCall call = sample_call<T>(kName, std::span(&step, 1), x, noise, memory);
+  SampleCall call = sample_call<T>(kName, std::span(&step, 1), x, noise, memory, memory_for<T>(options, x.rows, x.cols));
   if (options.hard) {
     call.out = rows_of(p), call.hard = true, call.draws = 1;
     return SamplingKernels<W>::sample(call, stream);
@@ -653,12 +707,15 @@ void gumbel_softmax(const GumbelSoftmax& options, MatrixView<const T> x, MatrixV
 
 template <class T>
 void gumbel_noise(MatrixView<T> g, DeviceNoise noise, std::span<std::byte> memory, Stream stream) {
-  SampleCall call = sample_call<T>("gumbel_noise", {}, g, noise, memory);
+  SampleCall call = sample_call<T>("gumbel_noise", {}, g, noise, memory, memory_for<T>(GumbelSoftmax{}, g.rows, g.cols));
   call.in[0] = {}, call.out = rows_of(g);
   SamplingKernels<T>::add_noise(call, stream);
 }
 
 #define ENTROPIC_CUDA_SAMPLING(T)                                                                                           \
+  template std::size_t memory_for<T>(const Sample&, std::size_t, std::size_t);                                              \
+  template std::size_t memory_for<T>(std::span<const Step>, std::size_t, std::size_t);                                      \
+  template std::size_t memory_for<T>(const GumbelSoftmax&, std::size_t, std::size_t);                                       \
   template void sample(const Sample&, MatrixView<const T>, MatrixView<std::int64_t>, DeviceNoise, std::span<std::byte>,     \
                        Stream);                                                                                             \
   template void sample(std::span<const Step>, MatrixView<const T>, MatrixView<std::int64_t>, DeviceNoise,                   \

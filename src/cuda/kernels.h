@@ -22,11 +22,22 @@ struct Kernels {
   static void vjp(Call<Op> call, Stream stream);
 };
 
+// The same for short rows, with one thread for each: those that the host's kernels process side by side.
+template <class Op, class T>
+struct ShortKernels {
+  static void map(Call<Op> call, Stream stream);
+  static void vjp(Call<Op> call, Stream stream);
+};
+
 // The kernels of a loss. All losses that start from a map's p share one kernel; `kind` selects the rest.
 enum class FromMap : int { entmax, cut, surrogate, smooth_accuracy, settle };
 template <class Op, class T>
 struct LossKernels {
   static std::size_t memory(std::size_t rows, std::size_t n);
+  static void run(LossCall<Op> call, Stream stream);
+};
+template <class Op, class T>
+struct ShortLossKernels {
   static void run(LossCall<Op> call, Stream stream);
 };
 template <class T>
@@ -44,7 +55,7 @@ struct MeasureKernels {
 
 template <class T>
 struct SamplingKernels {
-  static std::size_t memory(std::size_t rows, std::size_t n);
+  static std::size_t memory(const SampleCall& call);
   static void sample(SampleCall call, Stream stream);
   static void add_noise(SampleCall call, Stream stream);
 };

@@ -77,12 +77,10 @@ namespace HWY_NAMESPACE {
 
 template <class Op, class T, bool kShort>
 __global__ void __launch_bounds__(256) MapKernel(cuda::Call<Op> call) {
-  if constexpr (!kShort) Team::IsManyThreads();
   MapTeamRows<Op, T, kShort>(call);
 }
 template <class Op, class T, bool kShort>
 __global__ void __launch_bounds__(256) VjpKernel(cuda::Call<Op> call) {
-  if constexpr (!kShort) Team::IsManyThreads();
   VjpTeamRows<Op, T, kShort>(call);
 }
 
@@ -111,7 +109,7 @@ void Kernels<Op, T>::map(Call<Op> call, Stream stream) {
   using namespace HWY_NAMESPACE;
   call.memory_of_team = TeamMemory<Op, T>(call.cols);
   if constexpr (MapContract<Op, T>::kHasShort) {
-    if (SideBySide<Op, T>(call.cols)) return launch(MapKernel<Op, T, true>, call, true, stream);
+    if (SideBySide<Op, T>(call.cols)) return ShortKernels<Op, T>::map(call, stream);
   }
   launch(MapKernel<Op, T, false>, call, false, stream);
 }
@@ -123,7 +121,7 @@ void Kernels<Op, T>::vjp(Call<Op> call, Stream stream) {
   call.memory_of_team = TeamMemory<Op, T>(call.cols);
   if constexpr (MapContract<Op, T>::kHasShort && sizeof(T) == 4) {
     if (SideBySide<Op, T>(call.cols) && call.in[1].stored != Stored::as_worked_on) {
-      return launch(VjpKernel<Op, T, true>, call, true, stream);
+      return ShortKernels<Op, T>::vjp(call, stream);
     }
   }
   launch(VjpKernel<Op, T, false>, call, false, stream);

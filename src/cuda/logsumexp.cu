@@ -23,7 +23,6 @@ HWY_INLINE void LogSoftmaxOneRow(const LogSoftmax& op, const T* x, size_t n, T* 
 
 template <class T>
 __global__ void __launch_bounds__(256) LogSoftmaxKernel(cuda::Call<LogSoftmax> call) {
-  Team::IsManyThreads();
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const LogSoftmax& op, bool good, Arena memory) HWY_ATTR {
     if (!good) return FillResult(call.out, r, n, kNaN<T>, memory);
@@ -37,7 +36,6 @@ __global__ void __launch_bounds__(256) LogSoftmaxKernel(cuda::Call<LogSoftmax> c
 // in: x, y, g.
 template <class T>
 __global__ void __launch_bounds__(256) LogSoftmaxVjpKernel(cuda::Call<LogSoftmax> call) {
-  Team::IsManyThreads();
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const LogSoftmax& op, bool good, Arena memory) HWY_ATTR {
     const RowTag<T> d;
@@ -76,7 +74,6 @@ HWY_INLINE T MaximumOrNaN(const T* x, size_t n) {
 
 template <class T>
 __global__ void __launch_bounds__(256) LogSumExpKernel(cuda::Call<LogSumExp> call) {
-  Team::IsManyThreads();
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const LogSumExp& op, bool good, Arena memory) HWY_ATTR {
     const RowTag<T> d;
@@ -94,7 +91,6 @@ __global__ void __launch_bounds__(256) LogSumExpKernel(cuda::Call<LogSumExp> cal
 // in: x, nothing, g.
 template <class T>
 __global__ void __launch_bounds__(256) LogSumExpVjpKernel(cuda::Call<LogSumExp> call) {
-  Team::IsManyThreads();
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const LogSumExp& op, bool good, Arena memory) HWY_ATTR {
     const RowTag<T> d;
@@ -120,7 +116,6 @@ __global__ void __launch_bounds__(256) LogSumExpVjpKernel(cuda::Call<LogSumExp> 
 
 template <class T>
 __global__ void __launch_bounds__(256) GammaKernel(cuda::Call<GammaForEntropy> call) {
-  Team::IsManyThreads();
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const GammaForEntropy& op, bool good, Arena memory) HWY_ATTR {
     GammaOfRow found = {kNaN<double>, kNaN<double>, GammaStatus::invalid, 0};

@@ -9,12 +9,6 @@
 #include "src/rows/entropy-inl.h"
 #include "src/rows/select-inl.h"
 
-#ifdef __CUDACC__
-#define ENTROPIC_CALLED __noinline__
-#else
-#define ENTROPIC_CALLED
-#endif
-
 HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
@@ -131,10 +125,9 @@ HWY_INLINE bool IsInfiniteRow(const T* x, const T* y, size_t n, T no_mass) {
   return infinite;
 }
 
-// p of one row; kOne: by one thread.
-template <bool kOne, class Op, class T>
-ENTROPIC_CALLED HWY_NOINLINE void MapOneRow(const Op& op, const T* x, size_t n, T* p, Arena memory) {
-  if constexpr (!kOne) Team::IsManyThreads();
+// p of one row.
+template <class Op, class T>
+HWY_NOINLINE void MapOneRow(const Op& op, const T* x, size_t n, T* p, Arena memory) {
   using Kernels = KernelsOf<Op, T>;
   constexpr auto kScores = Kernels::kScores;
   T* const prepared = memory.take<T>(n);
@@ -151,7 +144,7 @@ template <class Op, class T>
 HWY_INLINE void MapShortRow(const Op& op, const T* x, size_t n, T* p, Arena memory) {
   using Short = typename KernelsOf<Op, T>::Short;
   constexpr auto kScores = KernelsOf<Op, T>::kScores;
-  if (!Short::Takes(op) || NeedsPreparing<T>(kScores, op)) return MapOneRow<true>(op, x, n, p, memory);
+  if (!Short::Takes(op) || NeedsPreparing<T>(kScores, op)) return MapOneRow(op, x, n, p, memory);
   ShortRows<T> row(n);
   const auto max = row.Load(&x, -kInfinity<T>);
   if (!IsFinite(hn::GetLane(max))) return WriteNonFinite(x, n, MostInfinite<Op>(op, x, n), p);
@@ -183,13 +176,18 @@ constexpr size_t DivisorOf(double Op::*divisor) {
   return found;
 }
 
+// As the map's VjpRow.
+template <class Op, class T>
+HWY_NOINLINE void CalledVjpRow(const Op& op, const T* x, const T* p, const T* g, size_t n, T* dx, ParamValues<Op>* slopes,
+                               Workspace workspace) {
+  KernelsOf<Op, T>::VjpRow(op, x, p, g, n, dx, slopes, workspace);
+}
+
 // dx of one row, and the gradients in the parameters; p may be dx.
-template <bool kOne, class Op, class T>
-ENTROPIC_CALLED HWY_NOINLINE void VjpOneRow(const cuda::Call<Op>& call, const Op& op, size_t r, const T* x, const T* p,
-                                            const T* g, T* dx, Arena memory) {
-  if constexpr (!kOne) Team::IsManyThreads();
-  using Kernels = KernelsOf<Op, T>;
-  constexpr auto kScores = Kernels::kScores;
+template <class Op, class T>
+HWY_INLINE void VjpOneRow(const cuda::Call<Op>& call, const Op& op, size_t r, const T* x, const T* p, const T* g, T* dx,
+                          Arena memory) {
+  constexpr auto kScores = KernelsOf<Op, T>::kScores;
   const RowTag<T> d;
   const size_t n = call.cols;
   ParamValues<Op> slopes = {};
@@ -209,11 +207,11 @@ ENTROPIC_CALLED HWY_NOINLINE void VjpOneRow(const cuda::Call<Op>& call, const Op
       T* const prepared = rest.take<T>(n);
       T* const slopes_in_x = rest.take<T>(n);
       const auto row = PrepareRow(d, kScores, op, x, n, prepared);
-      Kernels::VjpRow(row.op, row.x, p, g, n, slopes_in_x, nullptr, {rest, false});
+      CalledVjpRow<Op>(row.op, row.x, p, g, n, slopes_in_x, nullptr, {rest, false});
       in_divisor = SlopeInDivisor(row.x, row.max, slopes_in_x, n) / (op.*kScores.divisor);
     }
   }
-  Kernels::VjpRow(op, x, p, g, n, dx, wanted ? &slopes : nullptr, {memory, false});
+  CalledVjpRow<Op>(op, x, p, g, n, dx, wanted ? &slopes : nullptr, {memory, false});
   if constexpr (kScores.divisor != nullptr) slopes[kDivisor] = in_divisor;
   WriteSlopes(call, slopes, r);
 }
@@ -246,7 +244,7 @@ HWY_INLINE void MapTeamRows(const cuda::Call<Op>& call) {
     if constexpr (kShort) {
       MapShortRow(op, x, n, p, memory);
     } else {
-      MapOneRow<false>(op, x, n, p, memory);
+      MapOneRow(op, x, n, p, memory);
     }
     FinishRow(p, call.out, r, n);
   });
@@ -267,14 +265,14 @@ HWY_INLINE void VjpTeamRows(const cuda::Call<Op>& call) {
     const T* const g = ReadRow<T>(call.in[2], r, n, memory);
     T* const dx = ResultRow<T>(call.out, r, n, memory);
     const T* p = dx;
-    if (call.in[1].stored == cuda::Stored::as_worked_on) {
+    if (sizeof(T) == 8 || call.in[1].stored == cuda::Stored::as_worked_on) {
       p = static_cast<const T*>(call.in[1].data) + r * call.in[1].stride;
     } else if constexpr (kShort) {
       MapShortRow(op, x, n, dx, memory);
-    } else {
-      MapOneRow<false>(op, x, n, dx, memory);
+    } else if constexpr (sizeof(T) == 4) {
+      MapOneRow(op, x, n, dx, memory);
     }
-    VjpOneRow<kShort>(call, op, r, x, p, g, dx, memory);
+    VjpOneRow(call, op, r, x, p, g, dx, memory);
     FinishRow(dx, call.out, r, n);
   });
 }

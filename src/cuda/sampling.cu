@@ -8,7 +8,8 @@ namespace HWY_NAMESPACE {
 
 HWY_INLINE NoiseKey KeyOf(const cuda::SampleCall& call, size_t r, uint64_t draw) {
   const uint64_t seed = call.seed_at == nullptr ? call.seed : *call.seed_at;
-  const uint64_t position = call.position_at == nullptr ? call.position : *call.position_at;
+  const uint64_t of_all = call.position_at == nullptr ? call.position : *call.position_at;
+  const uint64_t position = call.positions == nullptr ? of_all : call.positions[r];
   const uint64_t stream = call.streams == nullptr ? call.stream + r : call.streams[r];
   return NoiseKey::Of(seed, stream, position + draw);
 }
@@ -16,7 +17,6 @@ HWY_INLINE NoiseKey KeyOf(const cuda::SampleCall& call, size_t r, uint64_t draw)
 // kSteps: any steps; without it only a temperature, which needs far fewer registers.
 template <class T, bool kSteps>
 __global__ void __launch_bounds__(256) SampleKernel(cuda::SampleCall call) {
-  Team::IsManyThreads();
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const Sample&, bool, Arena memory) HWY_ATTR {
     const T* const x = ReadRow<T>(call.in[0], r, n, memory);
@@ -52,7 +52,6 @@ __global__ void __launch_bounds__(256) SampleKernel(cuda::SampleCall call) {
 // y = x - max x + G, or only G.
 template <class T>
 __global__ void __launch_bounds__(256) NoiseKernel(cuda::SampleCall call) {
-  Team::IsManyThreads();
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const Sample&, bool, Arena memory) HWY_ATTR {
     const T* const x = call.in[0].data == nullptr ? nullptr : ReadRow<T>(call.in[0], r, n, memory);
@@ -65,8 +64,9 @@ __global__ void __launch_bounds__(256) NoiseKernel(cuda::SampleCall call) {
 
 // Memory: the chain's, and copies of 16-bit rows and of their results.
 template <class T>
-size_t TeamMemoryOfSampling(size_t n) {
-  return 2 * Arena::room<T>(n) + Chain<T>::Memory(n);
+size_t TeamMemoryOfSampling(const cuda::SampleCall& call) {
+  const bool copies = call.in[0].stored != cuda::Stored::as_worked_on;
+  return (copies ? 2 * Arena::room<T>(call.cols) : 0) + Chain<T>::Memory(call);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -74,21 +74,21 @@ size_t TeamMemoryOfSampling(size_t n) {
 namespace cuda {
 
 template <class T>
-std::size_t SamplingKernels<T>::memory(std::size_t rows, std::size_t n) {
-  return memory_of_grid(rows, n, HWY_NAMESPACE::TeamMemoryOfSampling<T>(n), false);
+std::size_t SamplingKernels<T>::memory(const SampleCall& call) {
+  return memory_of_grid(call.rows, call.cols, HWY_NAMESPACE::TeamMemoryOfSampling<T>(call), false);
 }
 
 template <class T>
 void SamplingKernels<T>::sample(SampleCall call, Stream stream) {
   using namespace HWY_NAMESPACE;
-  call.memory_of_team = TeamMemoryOfSampling<T>(call.cols);
+  call.memory_of_team = TeamMemoryOfSampling<T>(call);
   const bool scaled = call.steps == 1 && call.step[0].kind == ChainStep::temperature;
   launch(scaled ? SampleKernel<T, false> : SampleKernel<T, true>, call, false, stream);
 }
 
 template <class T>
 void SamplingKernels<T>::add_noise(SampleCall call, Stream stream) {
-  call.memory_of_team = HWY_NAMESPACE::TeamMemoryOfSampling<T>(call.cols);
+  call.memory_of_team = 2 * HWY_NAMESPACE::Arena::room<T>(call.cols);  // less than a draw's
   launch(HWY_NAMESPACE::NoiseKernel<T>, call, false, stream);
 }
 

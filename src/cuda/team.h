@@ -64,7 +64,7 @@ struct Team {
     return at;
   }
   static HWY_INLINE void Barrier() {
-    if (blockDim.x == 1) return;
+    if (IsOne()) return;
     if (blockDim.x == 32) return __syncwarp();
 #if __CUDA_ARCH__ >= 900
     if (Blocks() > 1) return cooperative_groups::this_cluster().sync();
@@ -142,12 +142,16 @@ struct Team {
 
   static HWY_INLINE size_t Size() { return size_t{Threads()} * Blocks(); }
   static HWY_INLINE size_t Rank() { return size_t{BlockRank()} * Threads() + Thread(); }
-  static HWY_INLINE bool IsOne() { return Threads() == 1; }
-  // Tells the compiler that a row has at least a warp: then it leaves out what one thread does alone, whose arrays take
-  // registers and stack.
-  static HWY_INLINE void IsManyThreads() {
-#if defined(__CUDA_ARCH__)
-    __builtin_assume(blockDim.x >= 32);
+  // Whether one thread has a row. nvcc knows it when it compiles a file: kernels for short rows are in files of their own,
+  // which define ENTROPIC_ONE_THREAD. So what the other kind of team needs takes neither registers nor stack, nor the
+  // compiler's time.
+  static HWY_INLINE bool IsOne() {
+#if !defined(__CUDACC__)
+    return Threads() == 1;
+#elif defined(ENTROPIC_ONE_THREAD)
+    return true;
+#else
+    return false;
 #endif
   }
   static HWY_INLINE bool IsWarp() { return Threads() == 32; }

@@ -98,9 +98,8 @@ HWY_INLINE void FindStatistics(const Row& row, size_t n, double temperature, siz
 
 // For a temperature whose inverse is no normal number of type T.
 template <class T>
-ENTROPIC_CALLED HWY_NOINLINE void FindExtremeStatistics(const cuda::TokenCall& call, size_t r, double temperature,
-                                                        size_t target, double (&found)[3], Arena memory) {
-  Team::IsManyThreads();
+HWY_NOINLINE void FindExtremeStatistics(const cuda::TokenCall& call, size_t r, double temperature, size_t target,
+                                        double (&found)[3], Arena memory) {
   const size_t n = call.cols;
   const T* const x = ReadRow<T>(call.in[0], r, n, memory);
   T* const scaled = memory.take<T>(n);
@@ -113,9 +112,8 @@ ENTROPIC_CALLED HWY_NOINLINE void FindExtremeStatistics(const cuda::TokenCall& c
 // The indices of the `top` largest logits in falling order, of equal ones the lowest index first; NaN is as large as +inf. Only
 // parts with a large maximum are read again.
 template <class S, class T>
-ENTROPIC_CALLED HWY_NOINLINE void FindTop(const EntriesOf<S>& row, size_t n, size_t top, const Parts<T>& parts,
-                                          int64_t* indices, Arena memory) {
-  Team::IsManyThreads();
+HWY_NOINLINE void FindTop(const EntriesOf<S>& row, size_t n, size_t top, const Parts<T>& parts, int64_t* indices,
+                          Arena memory) {
   const RowTag<T> d;
   T* const packed = memory.take<T>(n);
   uint32_t *const index = memory.take<uint32_t>(n), *const chosen = memory.take<uint32_t>(top);
@@ -154,7 +152,6 @@ ENTROPIC_CALLED HWY_NOINLINE void FindTop(const EntriesOf<S>& row, size_t n, siz
 template <class S>
 __global__ void __launch_bounds__(256, 2) TokenStatisticsKernel(cuda::TokenCall call) {
   using T = Working<S>;
-  Team::IsManyThreads();
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const cuda::TokenStatistics& op, bool good, Arena memory) HWY_ATTR {
     const Parts<T> parts(memory, n);
@@ -202,7 +199,6 @@ HWY_INLINE double WriteGradient(const Row& row, size_t n, double temperature, co
 template <class S>
 __global__ void __launch_bounds__(256, 2) TokenStatisticsVjpKernel(cuda::TokenCall call) {
   using T = Working<S>;
-  Team::IsManyThreads();
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const cuda::TokenStatistics& op, bool good, Arena memory) HWY_ATTR {
     const EntriesOf<S> row(call.in[0], r), dx(call.out, r);

@@ -1,6 +1,7 @@
 """The library's kernels as implementations of operators."""
 
 import functools
+import json
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -354,6 +355,19 @@ def _gumbel_hard(x, result, dim, *key):
     _core.gumbel_softmax(x, result, dim, (1.0, True), *key)
 
 
+def _sampler_probs(x, steps):
+    return entropic.Sampler(json.loads(steps)).probs(x.detach())
+
+
+def _sampler_sample(x, streams, positions, steps, seed):
+    sampler = entropic.Sampler(json.loads(steps), seed=seed % (1 << 64))
+    streams, index = streams.contiguous().numpy().view(np.uint64), torch.empty(x.shape[:-1], dtype=torch.int64)
+    for position in positions.unique().tolist():
+        rows = positions == position
+        index[rows] = sampler.sample(x.detach()[rows], stream=streams[rows.numpy()], position=position)
+    return index
+
+
 def _with_threads(run):
     """Calls run with torch's number of threads."""
 
@@ -398,6 +412,8 @@ IMPLEMENTATIONS |= {
     "normalize_joint": _normalize_joint,
     "optimal_transport": functools.partial(_problems, _optimal_transport, (None,) * 5),
     "power_transform": _power_transform,
+    "sampler_probs": _sampler_probs,
+    "sampler_sample": _sampler_sample,
     "partial_transport": functools.partial(_problems, _partial_transport, (None,) * 6),
     "unbalanced_sinkhorn": functools.partial(_problems, _unbalanced_sinkhorn, (None,) * 5 + (torch.int64, torch.bool)),
     "sinkhorn_barycenter": _sinkhorn_barycenter,

@@ -12,6 +12,7 @@ import torch
 
 from entropic import _cuda
 from entropic._cuda import VARIABLE, found  # noqa: F401
+from entropic._sampling import Sampler
 from entropic.torch import _descriptions
 from entropic.torch._spec import absent, result_type
 
@@ -205,6 +206,30 @@ def _noise(name, parameters, x, streams, seed, dim):
     return _back(y, x, dim).contiguous()
 
 
+# Chains of steps, with rows along the last axis.
+
+
+@functools.lru_cache(maxsize=1024)
+def _chain(steps, **more):
+    return json.dumps({"steps": Sampler(json.loads(steps))._named(), **more})
+
+
+def _sampler_probs(x, steps):
+    y = torch.empty_like(x, memory_format=torch.contiguous_format)
+    if x.numel() > 0:
+        call("sampler_probs", _chain(steps), {"x": _flat(x, x.dim() - 1), "y": y.view(-1, x.shape[-1])})
+    return y
+
+
+def _sampler_sample(x, streams, positions, steps, seed):
+    index = torch.full(x.shape[:-1], -1, dtype=torch.int64, device=x.device)
+    if x.numel() > 0:
+        of_rows = {"stream": streams.reshape(-1).contiguous(), "position": positions.reshape(-1).contiguous()}
+        arrays = {"x": _flat(x, x.dim() - 1), "indices": index.view(-1, 1), **of_rows}
+        call("sampler_sample", _chain(steps, seed=seed), arrays)
+    return index
+
+
 def implementations(reference):
     """Implementations by the operators' names; none without the library. Those of `reference` run if there is nothing to do."""
     if found() is None:
@@ -224,6 +249,7 @@ def implementations(reference):
     table["token_statistics"] = functools.partial(_token_statistics, reference["token_statistics"])
     table["token_statistics_vjp"] = functools.partial(_token_statistics_vjp, reference["token_statistics_vjp"])
     table["gamma_for_entropy"] = functools.partial(_gamma_for_entropy, reference["gamma_for_entropy"])
+    table["sampler_probs"], table["sampler_sample"] = _sampler_probs, _sampler_sample
     table["gumbel_noise"] = functools.partial(_noise, "gumbel_noise", {})
     table["gumbel_hard"] = functools.partial(_noise, "gumbel_softmax", {"hard": True})
     return table

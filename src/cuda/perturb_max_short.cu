@@ -1,0 +1,13 @@
+// Kernels of perturb_max for short rows.
+
+#include "src/cuda/short_rows.h"
+#include "src/maps/perturb_max-inl.h"
+
+namespace entropic::inline ENTROPIC_ABI {
+namespace cuda {
+
+template struct ShortKernels<PerturbMax, float>;
+template struct ShortKernels<PerturbMax, double>;
+
+}  // namespace cuda
+}  // namespace entropic::inline ENTROPIC_ABI
