@@ -319,7 +319,9 @@ def test_vllm_second_interface(vllm):
 
     processor = vllm.SamplerLogitsProcessorV2(None, None)
     logits = torch.randn(3, 100, generator=torch.Generator().manual_seed(1))
-    context = types.SimpleNamespace(expanded_idx_mapping=torch.tensor([4, 4, 1]), pos=torch.tensor([10, 11, 5]))
+    # Two rows of one request: the second is for a draft.
+    slots = {"expanded_idx_mapping": torch.tensor([4, 4, 1]), "idx_mapping_np": np.array([4, 1])}
+    context = types.SimpleNamespace(**slots, pos=torch.tensor([10, 11, 5]))
     assert torch.equal(processor.apply(logits.clone(), context), logits)
     assert processor.add_request(4, asks(seed=2)) and not processor.add_request(1, Params())
     got = processor.apply(logits.clone(), context)
