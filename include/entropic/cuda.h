@@ -7,7 +7,11 @@
 // - Views, values of parameters for each row and gradients in them are in device memory, of the device that is current. A row
 //   whose own parameter is out of range becomes NaN, since the host cannot look there.
 // - A call puts its kernel on a stream and returns. It allocates nothing and waits for nothing, so that it may be captured in a
-//   graph. Working memory is the caller's: memory_for() says how much, and what another call may not use at the same time.
+//   graph. Working memory is the caller's: memory_for() says how much. Another call may not use it at the same time.
+//
+// Attention, linear attention, Sinkhorn and transport on the line are not here. They consist mostly of products of matrices and
+// of sorting. A caller has a library for these: entropic.torch composes torch's products and sorts with the row kernels of this
+// header, as docs/howto/gpu.md says.
 #pragma once
 
 #include "entropic/version.h"

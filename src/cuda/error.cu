@@ -13,7 +13,10 @@ namespace cuda {
 void check_launch(int error) {
   if (error == cudaSuccess) return;
   cudaGetLastError();  // otherwise the next call would report it again
-  throw std::runtime_error(std::string("cuda: ") + cudaGetErrorString(static_cast<cudaError_t>(error)));
+  std::string message = "cuda: ";
+  // Without a driver the runtime says that the driver is too old.
+  if (error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver) message += "there is no CUDA device that can be used: ";
+  throw std::runtime_error(message + cudaGetErrorString(static_cast<cudaError_t>(error)));
 }
 
 }  // namespace cuda

@@ -118,7 +118,9 @@ def test_transformers_on_the_device(mask, seed):
     want = SamplerLogitsProcessor([("min_p", 0.02), ("eta", 0.01)], attention_mask=seen, **given)(ids, x)
     with device():
         there = None if seen is None else to_device(seen)
-        got = SamplerLogitsProcessor([("min_p", 0.02), ("eta", 0.01)], attention_mask=there, **given)(to_device(ids), to_device(x))
+        got = SamplerLogitsProcessor([("min_p", 0.02), ("eta", 0.01)], attention_mask=there, **given)(
+            to_device(ids), to_device(x)
+        )
     assert isinstance(got, OnDevice) and got.dtype == x.dtype
     torch.testing.assert_close(to_host(got), want, rtol=2e-6, atol=2e-6, equal_nan=True)
 
@@ -131,9 +133,7 @@ def test_vllm_on_the_device(monkeypatch):
     asked = [{"steps": [["top_k", 5]], "seed": 2}, None, {"steps": [["entropy", 1.0]]}]
     params = [types.SimpleNamespace(extra_args=None if one is None else {"entropic": one}) for one in asked]
     x = torch.from_numpy(scores()[:2].repeat(2, 0)[:3])
-    first.update_state(
-        types.SimpleNamespace(removed=[], moved=[], added=[(r, params[r], [1] * (r + 2), []) for r in range(3)])
-    )
+    first.update_state(types.SimpleNamespace(removed=[], moved=[], added=[(r, params[r], [1] * (r + 2), []) for r in range(3)]))
     for slot, one in zip((7, 4, 6), params, strict=True):
         second.add_request(slot, one)
     found = []

@@ -361,11 +361,12 @@ def _sampler_probs(x, steps):
 
 def _sampler_sample(x, streams, positions, steps, seed):
     sampler = entropic.Sampler(json.loads(steps), seed=seed % (1 << 64))
-    streams, index = streams.contiguous().numpy().view(np.uint64), torch.empty(x.shape[:-1], dtype=torch.int64)
-    for position in positions.unique().tolist():
+    x, streams, positions = x.detach().numpy(), streams.contiguous().numpy().view(np.uint64), positions.numpy()
+    index = np.empty(x.shape[:-1], np.int64)
+    for position in np.unique(positions):
         rows = positions == position
-        index[rows] = sampler.sample(x.detach()[rows], stream=streams[rows.numpy()], position=position)
-    return index
+        index[rows] = sampler.sample(x[rows], stream=streams[rows], position=int(position))
+    return torch.from_numpy(index)
 
 
 def _with_threads(run):

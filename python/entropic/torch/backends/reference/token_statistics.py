@@ -16,9 +16,10 @@ def top_indices(x, top, dim):
 
 
 def _log_softmax(x, rows, temperature, dim):
-    """(z, log p); a temperature does not change -inf."""
+    """(z, log p), where z are logits minus the largest, divided; a temperature does not change -inf."""
     x = canonical(working(x), dim)
-    there = x > -torch.inf
+    there, largest = x > -torch.inf, x.amax(dim, keepdim=True).detach()
+    x = x - torch.where(largest > -torch.inf, largest, 0.0)  # before the division, whose rounding grows with the logits
     z = torch.where(there, torch.where(there, x, 0.0) / (temperature if rows is None else rows), x)
     return z, torch.log_softmax(z, dim)
 
