@@ -42,12 +42,16 @@ class TaylorPolynomial {
     int e = 0;
     if (largest > 256) std::frexp(largest, &e);
     scale_ = std::ldexp(1.0, -e);
-    double factorial = 1;
+    // 1/m! as the sum of two numbers, each quotient with its remainder: m! itself is no float64 from m = 23 on.
+    double inverse = 1, rest = 0;
     for (int m = 0; m <= order; ++m) {
-      if (m > 1) factorial *= m;
-      coefficient_[m] = std::ldexp(1 / factorial, e * (m - order));
-      // The part of 1/m! that float64 does not hold.
-      rest_[m] = std::ldexp(std::fma(-1 / factorial, factorial, 1.0) / factorial, e * (m - order));
+      if (m > 1) {
+        const double quotient = inverse / m, part = (std::fma(-quotient, m, inverse) + rest) / m;
+        inverse = quotient + part;
+        rest = part - (inverse - quotient);
+      }
+      coefficient_[m] = std::ldexp(inverse, e * (m - order));
+      rest_[m] = std::ldexp(rest, e * (m - order));
     }
   }
 

@@ -89,6 +89,27 @@ def test_log_softmax_and_logsumexp_against_mpmath(x, temperature):
     assert abs(float(got) - lse * temperature) <= 8 * eps * (abs(top) + 1) * temperature
 
 
+@pytest.mark.parametrize("order", [2, 4, 8, 22, 24, 32, 48, 64])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_taylor_softmax_of_any_order_against_mpmath(order, dtype):
+    """Terms of x < 0 cancel by many digits, most near the minimum of the polynomial."""
+    x = np.stack([-np.arange(0.25, 40, 0.75), np.zeros(53)], axis=1).astype(dtype)
+    y = entropic.taylor_softmax(x, order=order)
+    dx = entropic.taylor_softmax_vjp(x, y, np.broadcast_to(np.array([1, -1], dtype), x.shape), order=order)
+    with mpmath.workdps(100):
+        for row, got, slopes in zip(x, y, dx, strict=True):
+            terms = [[mpmath.mpf(float(v)) ** m / mpmath.factorial(m) for m in range(order + 1)] for v in row]
+            f, less = [mpmath.fsum(t) for t in terms], [mpmath.fsum(t[:-1]) for t in terms]
+            p = [v / mpmath.fsum(f) for v in f]
+            d = [mpmath.log(max(p) / v) for v in p]
+            relative = [(8 + 3 * (di + mpmath.fdot(p, d))) * EPS[dtype] for di in d]
+            assert all(abs(g - v) <= e * v for g, v, e in zip(got.tolist(), p, relative, strict=True)), row
+            inner = p[0] - p[1]
+            for k, g in enumerate([1, -1]):
+                want = less[k] / f[k] * p[k] * (g - inner)
+                assert abs(float(slopes[k]) - want) <= 4 * max(relative) * (1 + abs(less[k] / f[k])) * p[k], row
+
+
 @each(OPERATIONS)
 @given(data=st.data())
 def test_every_parameter_acts_and_rows_do_not_see_each_other(operation, data):
