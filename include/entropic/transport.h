@@ -280,8 +280,8 @@ struct SinkhornResult {
   bool converged;
 };
 
-// Sinkhorn's iteration on potentials, that is in the log domain, so that nothing underflows for any epsilon. It starts from a
-// larger epsilon and lowers it. Each iteration is one pass that makes the row sums exact and then corrects the columns.
+// Sinkhorn's iteration on potentials, in the log domain, so that nothing underflows for any epsilon. It lowers epsilon from a
+// larger one. Each pass makes the row sums exact and then corrects the columns. Here KL(P, Q) is sum P log(P / Q).
 //
 // Shapes: as optimal_transport. C_ij = +inf forbids the entry. Rounding error of the bounds: some eps times the largest cost
 //         used.
@@ -430,8 +430,8 @@ struct SinkhornDivergence {
                                                          .above = 0}};
 };
 
-// It is at least 0, and 0 if x = y and a = b. Units: distance to the power `order`; no root is taken.
-//
+// It is 0 if x = y and a = b, and at least 0 for an order up to 2, where exp(-|x - y|^order / epsilon) is positive definite
+// (Feydy et al. 2019). For a larger order it may be negative. Units: distance to the power `order`; no root is taken.
 // Shapes, Throws: as wasserstein.
 template <class T>
 ENTROPIC_API double sinkhorn_divergence(const SinkhornDivergence& options, MatrixView<const T> x, MatrixView<const T> y,

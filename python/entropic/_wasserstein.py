@@ -301,8 +301,8 @@ def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-
     Returns
     -------
     number or array
-        One for each problem: at least 0, and 0 where x = y and a = b; of the kind of array given and the widest of their
-        dtypes.
+        One for each problem: 0 where x = y and a = b, and at least 0 for an order of at most 2; of the kind of array given and
+        the widest of their dtypes.
 
     Raises
     ------
@@ -313,6 +313,8 @@ def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-
 
     Notes
     -----
+    For an order above 2 the result may be negative, because exp(-|x - y|^order / epsilon) is not positive definite there.
+
     Sources: Genevay, Peyre, Cuturi, AISTATS 2018; Feydy et al., AISTATS 2019.
 
     Examples

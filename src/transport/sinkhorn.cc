@@ -344,7 +344,9 @@ double sinkhorn_divergence(const SinkhornDivergence& options, MatrixView<const T
     return result.value;
   };
   const double between = value(x, y, weights_x, weights_y);
-  return std::max(0.0, between - 0.5 * (value(x, x, weights_x, weights_x) + value(y, y, weights_y, weights_y)));
+  const double found = between - 0.5 * (value(x, x, weights_x, weights_x) + value(y, y, weights_y, weights_y));
+  // Up to order 2 only rounding can make it negative; beyond, exp(-|x - y|^order / epsilon) is not positive definite.
+  return options.order <= 2 ? std::max(0.0, found) : found;
 }
 
 template void sinkhorn(const Sinkhorn&, MatrixView<const float>, MatrixView<const float>, MatrixView<const float>,

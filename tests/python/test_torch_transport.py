@@ -81,6 +81,9 @@ def test_points(order):
     torch.autograd.gradcheck(
         lambda x: et.sinkhorn_divergence(x, y, epsilon=0.5, order=order, tolerance=1e-12), [x], rtol=1e-3, atol=1e-6
     )
+    two, one = torch.tensor([-1.0, 1.0], dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+    far = et.sinkhorn_divergence(two, one, epsilon=10, order=order + 3)  # negative
+    assert float(far) == pytest.approx(float(entropic.sinkhorn_divergence(two, one, epsilon=10, order=order + 3))) and far < 0
     same = x.detach().clone().requires_grad_()
     et.wasserstein(same, x.detach(), order=order).backward()
     assert torch.isfinite(same.grad).all()

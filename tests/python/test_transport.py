@@ -455,6 +455,9 @@ def test_sinkhorn_divergence():
         value = entropic.sinkhorn_divergence(x, y, epsilon=epsilon, a=a, b=b)
         assert value == pytest.approx(entropic.sinkhorn_divergence(y, x, epsilon=epsilon, a=b, b=a), rel=1e-6)
         assert value > 0
+    # At orders above 2 it may be negative: 1 + epsilon / 2 log((1 + exp(-16 / epsilon)) / 2) for two points against one.
+    value = entropic.sinkhorn_divergence([-1.0, 1.0], [0.0, 0.0], epsilon=10, order=4, tolerance=1e-13)
+    assert value == pytest.approx(1 + 5 * np.log((1 + np.exp(-1.6)) / 2), rel=1e-12)
     # A Newton iteration on the dual in 50 digits; that of x with itself is what turns of rows and columns do not reach.
     random = rng(3)
     x, y = random.normal(size=(6, 2)) * 1.5, random.normal(size=(5, 2)) * 1.5

@@ -520,7 +520,9 @@ def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-
 
     between, within_x, within_y = (entropic_cost(*pair) for pair in ((x, y, a, b), (x, x, a, a), (y, y, b, b)))
     value = between - 0.5 * (within_x + within_y)
-    return (value + (value.clamp(min=0) - value).detach()).to(dtype)
+    if order <= 2:  # only rounding can make it negative
+        value = value + (value.clamp(min=0) - value).detach()
+    return value.to(dtype)
 
 
 def c_transform(f, cost):
