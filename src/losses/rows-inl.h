@@ -14,8 +14,8 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// The memory of each loss: a row and its map's memory; four rows of logarithms; one row, and short rows without their largest
-// entry.
+// The memory of each loss. A map's loss: a row and the map's memory. Teacher and student: four rows of logarithms. Softmax: two
+// rows, and short rows without their class.
 template <class T>
 size_t LossMemory(const Loss& loss, const MapKernels<T>& maps, size_t n) {
   return std::visit(

@@ -88,8 +88,8 @@ HWY_INLINE void SoftmaxOfKept(D d, double temperature, Cut<T> cut, const T* x, s
   });
 }
 
-// SoftmaxOfKept, with the same bits, for fewer than one score in eight: only these have an exponential and a product. The
-// sum is that of the row, whose other terms are 0.
+// SoftmaxOfKept if fewer than one score in eight is kept, with equal bits: only kept scores get an exponential and a product.
+// The sum is that of the row, whose other terms are 0.
 template <class T>
 HWY_NOINLINE void SoftmaxOfFew(double temperature, Cut<T> cut, const T* x, size_t n, T max, T* p, Arena memory) {
   const RowTag<T> d;

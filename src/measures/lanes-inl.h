@@ -102,7 +102,7 @@ HWY_NOINLINE void MeasureInLanes(const Op& op, MatrixView<const T> p, double* p_
   }
 }
 
-// The same for pairs of rows.
+// For each pair of rows, the sums of both and the divergence in nats.
 template <class Op, class T>
 HWY_NOINLINE void MeasureInLanes(const Op& op, MatrixView<const T> p, MatrixView<const T> q, double* p_sums, double* q_sums,
                                  double* nats) {

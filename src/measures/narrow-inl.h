@@ -15,7 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// The entropy of softmax(x) by exponentials in float32, or 0 where there is none or it is less than 2^-60.
+// The entropy of softmax(x) by exponentials in float32. It is 0 if it is below 2^-60, or if the row has no entropy.
 //
 // With z = x - max it is log sum e^z - (sum z e^z) / sum e^z: two parts of one sign, so that it is as accurate as they are.
 inline HWY_NOINLINE double EntropyOfScores(const float* x, size_t n) {
@@ -65,9 +65,9 @@ HWY_INLINE V64 ExpOfNarrow(D64 d, V64 z) {
   return hn::Mul(hn::MulAdd(q, r, hn::Set(d, 1.0)), power);
 }
 
-// KL(softmax(x), softmax(y)), or 0 where it is less than 1/64, infinite or none: there these exponentials would lose digits
-// that count, or cannot tell, and no gradient is written. dp and dq, where they are not null, get `factor` times the gradients
-// in the scores, p (log(p/q) - KL) and q - p; they may be x and y. p_terms and q_terms are working memory.
+// KL(softmax(x), softmax(y)), if it is finite and at least 1/64: below, these exponentials would lose its digits. Otherwise the
+// result is 0, and no gradient is written. dp and dq, if they are not null, get `factor` times the gradients in the scores, p
+// (log(p/q) - KL) and q - p; they may be x and y. p_terms and q_terms are a workspace.
 inline HWY_NOINLINE double KlOfScores(const float* x, const float* y, size_t n, double factor, float* dp, float* dq,
                                       double* p_terms, double* q_terms) {
   const D64 d;
@@ -102,7 +102,7 @@ inline HWY_NOINLINE double KlOfScores(const float* x, const float* y, size_t n, 
     if (dq != nullptr) {
       StoreNarrow(hn::MulSub(LoadUpTo(d, q_terms + i, count, 0.0), q_scale, p), d, count, dq + i);
     }
-    // log(p/q) - KL: the logarithms of both sums are in it twice.
+    // log(p/q) - KL. The logarithms of the two sums are in both terms, and cancel.
     if (dp != nullptr) StoreNarrow(hn::Mul(p, hn::Sub(hn::Sub(u, v), mean_difference)), d, count, dp + i);
   });
   return nats;

@@ -49,13 +49,13 @@ HWY_NOINLINE void OneRow(const Op& op, const Distribution& row, double* value, T
   }
 }
 
-// Whether the distribution is the softmax of what is given.
+// Whether the distribution is the softmax of the given numbers.
 template <class Op>
 HWY_INLINE bool IsOfScores(const Op& op) {
   return op.input == Input::scores || (op.input == Input::log_probs && op.normalize);
 }
 
-// Shannon's entropy of floats from terms in float, or 0 where that does not serve or would lose what is small.
+// Shannon's entropy of a row of float from terms in float. It is 0 if such terms would lose digits, or for other operations.
 template <class Op, class T>
 HWY_INLINE double EntropyInFloat(const Op& op, const T* p, size_t n) {
   if constexpr (std::is_same_v<Op, Entropy> && sizeof(T) == 4) {
@@ -67,8 +67,8 @@ HWY_INLINE double EntropyInFloat(const Op& op, const T* p, size_t n) {
   return 0;
 }
 
-// The divergence of softmax rows of floats, and its gradients where they are not null; 0 and no gradient written where that
-// does not serve. p_terms and q_terms are working memory of n numbers each.
+// The divergence of softmax rows of float, and its gradients if they are not null. It is 0, without gradients, if KlOfScores
+// gives none, or for other operations. p_terms and q_terms are a workspace of n numbers each.
 template <class Op, class T>
 HWY_INLINE double KlInFloat(const Op& op, const T* p, const T* q, size_t n, T* dp, T* dq, double* p_terms, double* q_terms) {
   if constexpr (std::is_same_v<Op, KlDivergence> && sizeof(T) == 4) {
@@ -78,7 +78,7 @@ HWY_INLINE double KlInFloat(const Op& op, const T* p, const T* q, size_t n, T* d
   return 0;
 }
 
-// What a divergence is computed as: the distance by what it is the root of.
+// The divergence that is computed: for a distance, the one of which it is the root.
 template <class Op>
 using Rooted = std::conditional_t<std::is_same_v<Op, JsDistance>, JsDivergence, Op>;
 
@@ -113,7 +113,7 @@ HWY_NOINLINE void TwoRow(const Op& op, const Pair& rows, double* value, T* dp, T
   }
 }
 
-// Whether p and q are nearly equal and of the scores x and y: `ratios` is log q - log p then.
+// Whether p and q are nearly equal and given by the scores x and y; `ratios` then becomes log q - log p.
 template <class T>
 HWY_NOINLINE bool IsNearSoftmax(const Pair& rows, const T* x, const T* y, double* ratios) {
   const Distribution &p = rows.p, &q = rows.q;

@@ -261,8 +261,8 @@ inline HWY_NOINLINE double NarrowGamma(const RowSurvey<float>& row, const Conden
 // One row in the search for its entropy.
 struct NarrowRow {
   const float* x;
-  float *p,
-      *memory;  // the distribution, which is not x; Room(n) numbers for scores that represent the row: if n > 32, may be p
+  float* p;       // the distribution; it must not be x
+  float* memory;  // Room(n) numbers, for scores that represent the row; it may be p if n > 32
   RowSurvey<float> survey;
   Condensed few;       // scores that represent the row, and later its relevant scores
   double range;        // range of the scores, infinite if one is absent

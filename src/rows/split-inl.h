@@ -59,7 +59,7 @@ HWY_NOINLINE void WriteByGroups(D d, bool stream, size_t n, T* p, Value value) {
   });
 }
 
-// As RowMax, Sum and WriteRow.
+// RowMax, Sum and WriteRow, of a row that threads may share.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE T SplitRowMax(D d, const T* x, size_t n) {
   return HWY_LIKELY(n < kLeastSplit) ? RowMax(d, x, n) : RowMaxByGroups(d, x, n);

@@ -108,8 +108,8 @@ class Solver {
   // Calculates the cost of the plan and the bounds of the optimum, and writes the plan.
   void finish(SinkhornResult& result, MatrixView<T> plan) {
     const std::size_t n = cost_.rows, m = cost_.cols;
-    // Rounding to a feasible plan: columns that are too full are reduced, and the mass that rows and columns then lack is
-    //     spread.
+    // This rounds to a feasible plan: columns that are too full are reduced, then the mass that rows and columns lack is spread
+    // over both.
     std::vector<double> keep(m), lack(m), row(m);
     CompensatedSum lacking;
     for (std::size_t j = 0; j < m; ++j) {
