@@ -46,7 +46,8 @@ class TaylorPolynomial {
     double inverse = 1, rest = 0;
     for (int m = 0; m <= order; ++m) {
       if (m > 1) {
-        const double quotient = inverse / m, part = (std::fma(-quotient, m, inverse) + rest) / m;
+        const double divisor = m, quotient = inverse / divisor;
+        const double part = (std::fma(-quotient, divisor, inverse) + rest) / divisor;
         inverse = quotient + part;
         rest = part - (inverse - quotient);
       }
