@@ -266,3 +266,55 @@ def test_torch_is_given_the_kernels_where_the_library_is_found():
 
 def test_what_is_measured_covers_the_operators():
     assert {*_measures.OPERATORS} >= {name for name, one in _descriptions.MEASURES.items() if one["family"] == "divergence"}
+
+
+COMPILED = """
+import torch
+
+import entropic.torch as et
+from entropic.torch import backends
+
+called = set()
+library = torch.library.Library("entropic", "IMPL")
+
+
+def watched(name, run):
+    def running(*arguments):
+        called.add(name)
+        return run(*arguments)
+
+    return running
+
+
+def step(x, target, temperature, alpha):
+    p = et.entmax(et.entropy_clip(3 * x, max_entropy=2.0), alpha=alpha)
+    q = et.softmax(x, temperature=temperature)
+    return p.square().sum() + et.softmax_loss(x, target).sum() + et.kl_divergence(q, p + 0.1, normalize=True).sum()
+
+
+def gradients(run):
+    torch.manual_seed(3)
+    x = torch.randn(5, 40).requires_grad_()
+    temperature, alpha = torch.tensor(0.7, requires_grad=True), torch.linspace(1.2, 1.9, 5).view(5, 1).requires_grad_()
+    value = run(x, torch.arange(5), temperature, alpha)
+    value.backward()
+    return [value.detach(), x.grad, temperature.grad, alpha.grad]
+
+
+want = gradients(step)
+for name, run in backends.PLACES["CUDA"].items():
+    library.impl(name, watched(name, run), "CPU", allow_override=True)
+assert not called
+got = gradients(torch.compile(step, fullgraph=True, backend="aot_eager"))
+assert {"entmax", "entmax_vjp", "entropy_clip_vjp", "softmax_loss", "kl_divergence", "softmax_vjp"} <= called, called
+for a, b in zip(got, want, strict=True):
+    torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
+print("compiled")
+"""
+
+
+def test_a_compiled_step_runs_on_the_kernels():
+    """torch.compile with the operators of the CPU replaced by those for CUDA: values and gradients of the whole step."""
+    environment = os.environ | {cuda.VARIABLE: LIBRARY}
+    done = subprocess.run([sys.executable, "-c", COMPILED], text=True, capture_output=True, env=environment)
+    assert done.stdout == "compiled\n", done.stderr
