@@ -384,6 +384,16 @@ def test_no_function_waits_and_results_are_those_of_the_cpu(name, monkeypatch):
         expect_near(to_host(x.grad), y.grad, 10 * bound)
 
 
+def test_the_status_of_gamma_stays_on_the_device():
+    x = torch.tensor([[0.0, 1.0, 2.0], [1.0, 1.0, 1.0], [math.nan, 0.0, 1.0]])
+    with device():
+        found = et.gamma_for_entropy(to_device(x), entropy=1.0)
+    assert isinstance(found.status, OnDevice) and found.status.device == CUDA
+    want = et.gamma_for_entropy(x, entropy=1.0)
+    words = entropic._entropy_control.STATUS
+    assert [str(words[number]) for number in to_host(found.status).tolist()] == [str(word) for word in want.status]
+
+
 def test_every_function_is_tried():
     public = {name for name in dir(et) if name.islower() and inspect.isfunction(getattr(et, name)) and name[0] != "_"}
     assert public == CALLS.keys() | OTHERS.keys()
