@@ -6,15 +6,40 @@ run by their implementations for CUDA.
 """
 
 import contextlib
+import os
+from pathlib import Path
 
+import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
+import entropic
+from entropic import _cuda
 from entropic.torch import backends
+from entropic.torch.backends import cpu, cuda
 
 CUDA = torch.device("cuda", 0)
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILT = sorted(ROOT.glob("build/*/tests/libentropic_cuda_emulated.so"), key=os.path.getmtime)
+LIBRARY = os.environ.get(_cuda.VARIABLE) or (str(BUILT[-1]) if BUILT else None)
+NEEDS = [
+    pytest.mark.skipif(LIBRARY is None, reason="the emulated library is not built: cmake --build ... entropic_cuda_emulated"),
+    pytest.mark.skipif(entropic.simd_target() in ("SSE4", "SSE2", "EMU128", "SCALAR"), reason="bits are those of FMA"),
+]
+
+
+def use_kernels(monkeypatch):
+    """The implementations for CUDA with the kernels of the emulated library."""
+    monkeypatch.setenv(_cuda.VARIABLE, LIBRARY)
+    _cuda.library.cache_clear()
+    _cuda.memory.cache_clear()
+    kernels = cuda.implementations({**cpu.IMPLEMENTATIONS, **backends.reference.IMPLEMENTATIONS})
+    monkeypatch.setitem(backends.PLACES, "CUDA", backends.PLACES["CUDA"] | kernels)
+    monkeypatch.setattr(backends, "_said", set())
+
 
 # Operations whose result the host waits for, or whose result has a shape that depends on numbers.
 WAITING = (

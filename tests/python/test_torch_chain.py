@@ -1,40 +1,23 @@
 """Chains of steps on tensors that say that they are on a GPU: the tokens of the CPU, and nothing waits for the device."""
 
-import os
 import types
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
 
-import entropic  # noqa: E402
-from entropic import _cuda  # noqa: E402
 from entropic._chain import Chain  # noqa: E402
 from entropic.torch import backends  # noqa: E402
 from entropic.torch._chain import TensorChain  # noqa: E402
-from entropic.torch.backends import cpu, cuda  # noqa: E402
-from on_device import OnDevice, device, to_device, to_host  # noqa: E402
+from on_device import NEEDS, OnDevice, device, to_device, to_host, use_kernels  # noqa: E402
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILT = sorted(ROOT.glob("build/*/tests/libentropic_cuda_emulated.so"), key=os.path.getmtime)
-LIBRARY = os.environ.get(_cuda.VARIABLE) or (str(BUILT[-1]) if BUILT else None)
-
-pytestmark = [
-    pytest.mark.skipif(LIBRARY is None, reason="the emulated library is not built: cmake --build ... entropic_cuda_emulated"),
-    pytest.mark.skipif(entropic.simd_target() in ("SSE4", "SSE2", "EMU128", "SCALAR"), reason="bits are those of FMA"),
-]
+pytestmark = NEEDS
 
 
 @pytest.fixture(autouse=True)
-def table(monkeypatch):
-    """The implementations for CUDA with the kernels of the emulated library."""
-    monkeypatch.setenv(_cuda.VARIABLE, LIBRARY)
-    _cuda.library.cache_clear()
-    _cuda.memory.cache_clear()
-    kernels = cuda.implementations({**cpu.IMPLEMENTATIONS, **backends.reference.IMPLEMENTATIONS})
-    monkeypatch.setitem(backends.PLACES, "CUDA", backends.PLACES["CUDA"] | kernels)
+def kernels(monkeypatch):
+    use_kernels(monkeypatch)
 
 
 def scores(rows=12, n=40, seed=3):
@@ -97,7 +80,6 @@ def test_tokens_are_those_of_the_cpu(name, positions, streams):
 def test_without_kernels_it_runs_on_the_cpu_with_a_warning(monkeypatch):
     for name in ("sampler_probs", "sampler_sample"):
         monkeypatch.delitem(backends.PLACES["CUDA"], name)
-    monkeypatch.setattr(backends, "_said", set())
     with device(), pytest.warns(UserWarning, match="sampler_sample has no kernel for CUDA, it runs on the CPU"):
         got = TensorChain([("top_k", 3)], 7, 2)(to_device(torch.from_numpy(scores())), 5)
     np.testing.assert_array_equal(to_host(got).numpy(), Chain([("top_k", 3)], 7, 2)(scores(), 5))

@@ -3,9 +3,7 @@ nothing waits for the device, and a softmax attention is torch's own."""
 
 import inspect
 import math
-import os
 import warnings
-from pathlib import Path
 
 import pytest
 
@@ -16,30 +14,17 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 import entropic  # noqa: E402
 import entropic.torch as et  # noqa: E402
-from entropic import _cuda  # noqa: E402
 from entropic.torch import _attention, _descriptions, backends  # noqa: E402
-from entropic.torch.backends import cpu, cuda, device_transport, linear_attention, tiles  # noqa: E402
-from on_device import CUDA, OnDevice, device, to_device, to_host  # noqa: E402
+from entropic.torch.backends import cpu, device_transport, linear_attention, tiles  # noqa: E402
+from on_device import CUDA, NEEDS, OnDevice, device, to_device, to_host, use_kernels  # noqa: E402
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILT = sorted(ROOT.glob("build/*/tests/libentropic_cuda_emulated.so"), key=os.path.getmtime)
-LIBRARY = os.environ.get(_cuda.VARIABLE) or (str(BUILT[-1]) if BUILT else None)
-
-pytestmark = [
-    pytest.mark.skipif(LIBRARY is None, reason="the emulated library is not built: cmake --build ... entropic_cuda_emulated"),
-    pytest.mark.skipif(entropic.simd_target() in ("SSE4", "SSE2", "EMU128", "SCALAR"), reason="bits are those of FMA"),
-]
+pytestmark = NEEDS
 
 
 @pytest.fixture(autouse=True)
 def table(monkeypatch):
-    """The implementations for CUDA with the kernels of the emulated library."""
-    monkeypatch.setenv(_cuda.VARIABLE, LIBRARY)
-    _cuda.library.cache_clear()
-    _cuda.memory.cache_clear()
-    kernels = cuda.implementations({**cpu.IMPLEMENTATIONS, **backends.reference.IMPLEMENTATIONS})
-    monkeypatch.setitem(backends.PLACES, "CUDA", backends.PLACES["CUDA"] | kernels)
-    monkeypatch.setattr(backends, "_said", set())
+    """The table of implementations for CUDA."""
+    use_kernels(monkeypatch)
     backends._on_cuda.cache_clear()
     yield backends.PLACES["CUDA"]
     backends._on_cuda.cache_clear()
