@@ -335,6 +335,52 @@ TYPED_TEST(AttentionTest, HiddenKeysAndNaN) {
   });
 }
 
+// A key that a mask hides from every query may hold anything: it changes nothing and gets no gradient.
+TYPED_TEST(AttentionTest, KeysThatAMaskHides) {
+  using T = TypeParam;
+  constexpr std::size_t m = 7, n = 70, d = 5, dv = 6;
+  const auto is_hidden = [](std::size_t j) { return j % 6 == 2; };
+  bool visible[n];
+  T additive[n];
+  for (std::size_t j = 0; j < n; ++j) visible[j] = !is_hidden(j), additive[j] = is_hidden(j) ? -kInfinity<T> : T(0.5);
+  for_each_operation<Map>([&]<class Op>(std::type_identity<Op>) {
+    for (const bool by_number : {false, true}) {
+      Problem<T> problem(1, 1, 1, m, n, d, dv, 9);
+      problem.options.map = typical<Op>();
+      if (by_number) {
+        problem.mask.additive = {additive, 0, 0, 0, 1};
+      } else {
+        problem.mask.visible = {visible, 0, 0, 0, 1};
+      }
+      const Heads<T> g = normal<T>(1, 1, m, dv, 10);
+      const auto results = [&](T hidden) {
+        for (std::size_t j = 0; j < n; ++j) {
+          for (std::size_t c = 0; is_hidden(j) && c < d; ++c) problem.k.at(0, 0, j, c) = hidden;
+          for (std::size_t c = 0; is_hidden(j) && c < dv; ++c) problem.v.at(0, 0, j, c) = hidden;
+        }
+        std::vector<Heads<T>> all = {{1, 1, m, d}, {1, 1, n, d}, {1, 1, n, dv}, problem.attend()};
+        attention_vjp(problem.options, problem.q.view(), problem.k.view(), problem.v.view(), g.view(), all[0].view(),
+                      all[1].view(), all[2].view(), problem.mask);
+        return all;
+      };
+      auto want = results(0);
+      for (const T hidden : {kNaN<T>, kInfinity<T>, -kInfinity<T>, std::numeric_limits<T>::max()}) {
+        auto got = results(hidden);
+        for (std::size_t k = 0; k < got.size(); ++k) {
+          got[k].for_each([&](auto, auto, auto r, auto c) {
+            const T found = got[k].at(0, 0, r, c), expected = want[k].at(0, 0, r, c);
+            if ((k == 1 || k == 2) && is_hidden(r)) {
+              EXPECT_EQ(found, 0) << Op::kDescription.name << " " << k << " key " << r;
+            } else {
+              EXPECT_NEAR(found, expected, 1e3 * kEps<T>) << Op::kDescription.name << " " << k << " row " << r << " " << hidden;
+            }
+          });
+        }
+      }
+    }
+  });
+}
+
 TYPED_TEST(AttentionTest, QueriesThatSeeNothing) {
   using T = TypeParam;
   Problem<T> problem(1, 1, 1, 3, 4, 2, 2, 1);

@@ -259,6 +259,43 @@ TYPED_TEST(Parts, OthersHaveTheSameBitsHoweverTheyAreCut) {
   }
 }
 
+// The numbers of a row at any temperature are those of the functions of whole rows, in float64.
+TYPED_TEST(Parts, StatisticsAreThoseOfAWholeRow) {
+  using T = TypeParam;
+  const std::size_t n = 600;
+  const Batch<T> batch = Rows<T>(n, 9);
+  std::vector<std::int64_t> classes(batch.rows);
+  for (std::size_t r = 0; r < classes.size(); ++r) classes[r] = static_cast<std::int64_t>(41 * r);
+  for (const double temperature : {0.3, 1.0, 4.0}) {
+    const auto make = [&](auto x, Extent extent) {
+      return part_of<T>(RowStatistics{.temperature = temperature, .entropy = true}, x, extent, classes);
+    };
+    const Outcome<T> found = Joined<T>(batch, {0, n / 3, n / 2, n}, make, true);
+    for (std::size_t r = 0; r < batch.rows; ++r) {
+      const auto near = [&](double got, double want, const char* what) {
+        const double error = 8 * std::numeric_limits<T>::epsilon() * std::max(1.0, std::abs(want));
+        const bool same = std::isnan(want) ? std::isnan(got) : got == want || std::abs(got - want) <= error;
+        EXPECT_TRUE(same) << what << " row " << r << " T " << temperature << ": " << got << ", not " << want;
+      };
+      const std::vector<double> x(batch.x.data() + r * n, batch.x.data() + (r + 1) * n);
+      std::vector<double> log_p(n);
+      log_softmax(LogSoftmax{temperature}, x, log_p);
+      long double entropy = 0;
+      double largest = -kInf;
+      for (std::size_t i = 0; i < n; ++i) {
+        near(static_cast<double>(found.y[r * n + i]), log_p[i], "log_softmax");
+        if (log_p[i] != -kInf) entropy -= std::exp(log_p[i]) * static_cast<long double>(log_p[i]);
+        largest = std::isnan(log_p[i]) ? log_p[i] : std::max(largest, log_p[i]);
+      }
+      const double* const values = found.values.data() + RowStatistics::kValues * r;
+      near(values[2], logsumexp(LogSumExp{temperature}, x), "logsumexp");
+      near(values[3], log_p[static_cast<std::size_t>(classes[r])], "log p");
+      near(values[4], static_cast<double>(entropy), "entropy");
+      near(values[5], std::exp(largest), "max p");
+    }
+  }
+}
+
 TYPED_TEST(Parts, DrawsAndChainsAreThoseOfAWholeRow) {
   using T = TypeParam;
   const std::size_t n = 600;

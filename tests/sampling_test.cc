@@ -435,6 +435,44 @@ TEST(GumbelSoftmax, IsSoftmaxOfNoisyScores) {
   EXPECT_NEAR(out[7] + out[8], 1, 1e-6);
 }
 
+// One entry of 1 where sample draws it, for rows of any kind; NaN everywhere where it draws nothing.
+template <class T>
+void check_hard() {
+  const T inf(kInfinity<float>), none(-kInfinity<float>), nan(kNaN<float>), zero(0.0f);
+  const std::size_t n = 6;
+  const std::vector<std::vector<T>> kinds = {{zero, zero, zero, zero, zero, zero}, {none, none, zero, none, zero, none},
+                                             {zero, inf, zero, none, inf, zero},   {none, none, none, none, none, none},
+                                             {zero, zero, zero, zero, zero, nan},  {none, none, none, none, nan, inf}};
+  std::vector<T> x;
+  for (const auto& row : kinds) x.insert(x.end(), row.begin(), row.end());
+  const std::size_t rows = kinds.size();
+  std::vector<T> p(rows * n);
+  std::vector<std::int64_t> drawn(rows);
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const Noise noise = {.seed = seed};
+    sample(Sample{}, MatrixView<const T>(x.data(), rows, n), MatrixView<std::int64_t>(drawn.data(), rows, 1), noise);
+    gumbel_softmax({.hard = true}, MatrixView<const T>(x.data(), rows, n), MatrixView<T>(p.data(), rows, n), noise);
+    for (std::size_t r = 0; r < rows; ++r) {
+      EXPECT_EQ(drawn[r] < 0, r >= 3) << r;
+      for (std::size_t i = 0; i < n; ++i) {
+        const auto got = static_cast<float>(p[r * n + i]);
+        if (drawn[r] < 0) {
+          EXPECT_TRUE(std::isnan(got)) << r << " at " << i << ": " << got;
+        } else {
+          EXPECT_EQ(got, static_cast<std::int64_t>(i) == drawn[r]) << r << " at " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(GumbelSoftmax, HardIsTheDraw) {
+  check_hard<float>();
+  check_hard<double>();
+  check_hard<float16>();
+  check_hard<bfloat16>();
+}
+
 template <class T>
 void check_half() {
   const std::size_t rows = 3, n = 200;

@@ -314,6 +314,37 @@ def test_vllm_first_interface(vllm):
     assert torch.equal(processor.apply(logits.clone()), logits)
 
 
+def test_vllm_requests_go_where_vllm_moves_them(vllm):
+    """Random additions, ends, moves and swaps, beside a list of what each row of the batch has."""
+    import torch
+
+    random = np.random.default_rng(3)
+    for _ in range(30):
+        processor = vllm.SamplerLogitsProcessor(None, torch.device("cpu"), False)
+        batch = [None] * 6  # the token that a row's chain leaves; None: the row is as it was
+        for _ in range(40):
+            one, other = (int(row) for row in random.choice(len(batch), 2, replace=False))
+            update = Update(len(batch))
+            match random.integers(4):
+                case 0:
+                    token = int(random.integers(20)) if random.integers(3) else None
+                    update.added.append((one, Params() if token is None else asks([("top_k", 1 + token)]), [1], []))
+                    batch[one] = token
+                case 1:
+                    update.removed.append(one)
+                    batch[one] = None
+                case 2:
+                    update.moved.append((one, other, Move.UNIDIRECTIONAL))
+                    batch[other], batch[one] = batch[one], None
+                case 3:
+                    update.moved.append((one, other, Move.SWAP))
+                    batch[one], batch[other] = batch[other], batch[one]
+            processor.update_state(update)
+            got = processor.apply(torch.arange(20.0).expand(len(batch), 20).clone())
+            want = [20 if token is None else 1 + token for token in batch]
+            assert got.isfinite().sum(1).tolist() == want
+
+
 def test_vllm_second_interface(vllm):
     import torch
 

@@ -4,6 +4,7 @@ The ranks are started once. Each answers a job, a function of this module by nam
 """
 
 import hashlib
+import inspect
 import os
 import signal
 import socket
@@ -198,6 +199,36 @@ def test_parameters_of_rows(ranks, name, single):
                 np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
         bits.add(digest(y, dx, *answers[0][1][1:]))
     assert len(bits) == 1
+
+
+HOT = [
+    name
+    for name, function in sorted(vars(D).items())
+    if callable(function) and "temperature" in inspect.signature(function).parameters and name != "sample"
+]
+
+
+def hot(rank, size, name):
+    """A function that takes a temperature, with values and gradient."""
+    x = part_of(rows_of(torch.float64), rank, size).requires_grad_()
+    given = {"token_statistics": (TARGET,)}.get(name, ())
+    more = {"top_k_softmax": {"k": 50}, "top_p_softmax": {"p": 0.9}, "min_p_softmax": {"p": 0.05}}.get(name, {})
+    where = {"group": _groups[size]} if size else {}
+    found = getattr(D if size else et, name)(x, *given, temperature=0.6, **more, **where)
+    values = found[:3] if isinstance(found, tuple) else (found,)
+    total = sum(torch.where(y.isfinite(), y, 0).sin().sum() for y in values if y.requires_grad)
+    return [y.detach() for y in values], torch.autograd.grad(total, x)[0]
+
+
+@pytest.mark.parametrize("name", HOT)
+def test_temperatures_that_are_numbers(ranks, name):
+    want, gradient = hot(0, 0, name)
+    answers = all_of(ranks("hot", 3, name))
+    for k, expected in enumerate(want):
+        values = [answer[0][k] for answer in answers]
+        found = torch.cat(values, -1) if expected.shape[-1] == N else values[0]
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(torch.cat([answer[1] for answer in answers], -1), gradient, rtol=1e-8, atol=1e-9)
 
 
 REDUCES = {"logsumexp", "gamma_for_entropy", "softmax_loss", "sparsemax_loss", "entmax_loss", "entropy", "logprob"}

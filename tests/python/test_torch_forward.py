@@ -1,5 +1,7 @@
 """Forward mode of every differentiable function: torch.func.jvp, linearize, forward_ad, and over and under reverse mode."""
 
+import functools
+import inspect
 import warnings
 
 import pytest
@@ -9,6 +11,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 import torch.autograd.forward_ad as fw  # noqa: E402
 
 import entropic.torch as et  # noqa: E402
+from entropic.torch import _descriptions  # noqa: E402
 
 
 def random(*shape, seed=0):
@@ -108,6 +111,43 @@ def test_every_door_to_the_tangent(function, inputs):
     mapped = torch.func.vmap(lambda t: torch.func.jvp(lambda x: function(x, *inputs[1:]), inputs[:1], (t,))[1])(batch)
     close(mapped[1], 2 * mapped[0])
     assert not mapped[2].any()
+
+
+def along_dims():
+    """Every operation of the registry that works along a dim, with its tensors of numbers: f(*tensors, dim)."""
+    cube, other = random(4, 4, 4, seed=5), random(4, 4, 4, seed=6)
+    targets = {"labels": (other > 0).double(), "scores": other, "class": other.argmax(-1)}
+    for name, one in {**_descriptions.MAPS, **_descriptions.LOSSES, **_descriptions.MEASURES}.items():
+        if "dim" not in inspect.signature(getattr(et, name)).parameters or name == "surrogate_loss":  # it has only a gradient
+            continue
+        given = {param["name"]: param["typical"] for param in one["params"] if param["typical"] is not None}
+        if any(param["name"] == "input" for param in one["params"]):
+            given["input"] = "scores"
+        inputs = (0.9 * cube.tanh(),)
+        if name in _descriptions.LOSSES:
+            inputs += (targets.get(one["target"], (2 * other).softmax(-1)),)
+        elif one.get("family") == "divergence":
+            inputs += (other,)
+        yield name, functools.partial(getattr(et, name), **given), inputs
+
+
+ALONG = {name: (function, inputs) for name, function, inputs in along_dims()}
+
+
+@pytest.mark.parametrize("name", ALONG)
+def test_tangents_along_any_dim(name):
+    """Those along another dim are those along the last, moved; a cube hides no wrong axis behind its shape."""
+    function, inputs = ALONG[name]
+    tangent = random(4, 4, 4, seed=7)
+    want = torch.func.jvp(lambda x: function(x, *inputs[1:], dim=-1), inputs[:1], (tangent,))
+    for dim in (0, 1):
+        x, t, *rest = (one.movedim(-1, dim) if one.dim() == 3 else one for one in (inputs[0], tangent, *inputs[1:]))
+        got = torch.func.jvp(lambda x, dim=dim, rest=rest: function(x, *rest, dim=dim), (x,), (t,))
+        for found, expected in zip(got, want, strict=True):
+            torch.testing.assert_close(found, expected if expected.dim() < 3 else expected.movedim(-1, dim))
+        with fw.dual_level():
+            dual = fw.unpack_dual(function(fw.make_dual(x, t), *rest, dim=dim)).tangent
+        torch.testing.assert_close(dual, got[1])
 
 
 @twice

@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 import entropic.torch as et  # noqa: E402
 from entropic.torch import _token_statistics  # noqa: E402
 from entropic.torch.backends import reference  # noqa: E402
+from entropic.torch.backends.token_statistics import IMPLEMENTATIONS as KERNEL  # noqa: E402
 
 
 def cases(*shape, dtype=torch.float64, dim=-1, scale=3.0):
@@ -52,6 +53,52 @@ def test_small_entropies_keep_their_digits():
     want = plain(x, torch.tensor([0]))
     assert found.entropy.item() == pytest.approx(want[1].item(), rel=1e-6)
     assert found.logprob.item() == pytest.approx(-(math.exp(-30) + math.exp(-31)), rel=1e-6)
+
+
+def rows_of_many_kinds(dtype):
+    """Rows with absent tokens, of nearly all mass on one token, nearly equal, large, and with +inf or no distribution."""
+    x, _ = cases(14, 9, dtype=dtype)
+    inf = math.inf
+    x[0, ::2] = -inf
+    x[1, 1:] = -inf
+    x[2], x[2, 4] = x[2] / 100, 20
+    x[3], x[3, 0] = x[3] / 100 - 12, 0
+    x[4] = x[4] / 1000
+    x[5] = 20 * x[5]
+    x[6, 3], x[6, 5] = inf, -inf
+    x[7, 2] = x[7, 8] = inf
+    x[8] = -inf
+    x[9, 1] = math.nan
+    return x
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("finite", [True, False], ids=["finite maxima", "all rows"])
+def test_the_kernel_is_the_definition(dtype, finite):
+    """Each token of each row: values to relative accuracy, also of small entropies, and gradients in logits and in T."""
+    x = rows_of_many_kinds(dtype)
+    if finite:
+        x = x[(x.amax(1) < math.inf) & (x.amax(1) > -math.inf)]
+    rows = torch.linspace(0.6, 1.4, len(x), dtype=torch.float64)[:, None]
+    kernel, definition = KERNEL, reference.IMPLEMENTATIONS
+    eps = max(torch.finfo(dtype).eps, 1e-14) if dtype is not torch.bfloat16 else torch.finfo(torch.float32).eps
+    for token in range(x.shape[1]):
+        target = torch.full((len(x),), token)
+        for temperatures in (None, rows):
+            got, _ = kernel["token_statistics"](x, target, temperatures, 1.0, 0, 1)
+            want, _ = definition["token_statistics"](x.double(), target, temperatures, 1.0, 0, 1)
+            torch.testing.assert_close(got.double(), want, rtol=40 * eps, atol=1e-15, equal_nan=True)
+            for column in (0, 1):
+                grad = torch.zeros(len(x), 4, dtype=got.dtype)
+                grad[:, column] = torch.linspace(0.5, 2, len(x))
+                arguments = (x, target, temperatures, got, grad, 1.0, 0, 1)
+                found = kernel["token_statistics_vjp"](*arguments)
+                exact = (x.double(), target, temperatures, want, grad.double(), 1.0, 0, 1)
+                expected = definition["token_statistics_vjp"](*exact)
+                near = {"rtol": max(eps, torch.finfo(dtype).eps) * 40, "atol": 40 * eps, "equal_nan": True}
+                torch.testing.assert_close(found[0].double(), expected[0], **near)
+                if temperatures is not None:
+                    torch.testing.assert_close(found[1], expected[1], rtol=100 * eps, atol=100 * eps, equal_nan=True)
 
 
 def test_infinities():

@@ -144,6 +144,19 @@ def test_it_is_the_function_of_torch():
     torch.testing.assert_close(block.attn(hidden)[0], block.attn.c_proj(want))
 
 
+@pytest.mark.parametrize("chosen", [{"map": "entmax"}, {"scale": "entropy_invariant"}], ids=["entmax", "entropy-invariant"])
+@pytest.mark.parametrize("mask", [None, "numbers"])
+def test_a_single_query_is_the_last(chosen, mask):
+    """Decoding with a cache, without a mask or with one: any one query sees all keys, as the last of several does."""
+    model = made(llama, "entropic", entropic=chosen).eval()
+    module = model.model.layers[0].self_attn
+    q, k, v = (torch.randn(2, heads, 6, 8, generator=torch.Generator().manual_seed(heads)) for heads in (4, 2, 2))
+    bias = None if mask is None else torch.zeros(2, 1, 6, 6).masked_fill(torch.ones(6, 6).triu(1) > 0, -torch.inf)
+    every, _ = entropic.transformers.attention(module, q, k, v, bias)
+    last, _ = entropic.transformers.attention(module, q[:, :, -1:], k, v, None if bias is None else bias[:, :, -1:])
+    torch.testing.assert_close(last, every[:, -1:])
+
+
 def test_dropout():
     config, kind = gpt2(entropic={"map": "sparsemax"})
     config.attn_pdrop = 0.5

@@ -37,6 +37,12 @@ def _total(e):
     return total
 
 
+def _odd(largest):
+    """The rows whose largest logit is not finite: a few by the definition, in float64."""
+    finite = largest.isfinite().squeeze(1)
+    return (~finite).nonzero().squeeze(1)
+
+
 def _check(target, n):
     wrong = (target < 0) | (target >= n)
     if wrong.any():
@@ -51,10 +57,6 @@ def _statistics(x, target, rows, temperature, top, dim):
     found = torch.empty(target.numel(), 4, dtype=result_type(x))
     for part, wide, classes, per_row in _parts(x, target, rows, dim):
         largest = wide.amax(1, keepdim=True)
-        if not largest.isfinite().all():
-            of_part = None if per_row is None else per_row.double()
-            found[part], _ = statistics(wide, classes.squeeze(1), of_part, temperature, 0, 1)
-            continue
         z = _divided(wide - largest, temperature, per_row)
         own = z.gather(1, classes)
         e = z.clamp_(min=_NOTHING).exp()
@@ -62,6 +64,10 @@ def _statistics(x, target, rows, temperature, top, dim):
         log_total = total.log()
         mean = e.mul_(z).sum(1, keepdim=True) / total
         found[part] = torch.cat([own - log_total, log_total - mean, 1 / total, largest], 1).to(found.dtype)
+        odd = _odd(largest)
+        if len(odd):
+            given = wide[odd].double(), classes[odd, 0], None if per_row is None else per_row[odd].double()
+            found[part][odd] = statistics(*given, temperature, 0, 1)[0].to(found.dtype)
     return found.view(*target.shape, 4), top_indices(x, top, dim)
 
 
@@ -74,21 +80,24 @@ def _statistics_vjp(x, target, rows, known, grad, temperature, top, dim):
     for part, wide, classes, per_row in _parts(x, target, rows, dim):
         _, entropy, largest_p, largest = known[part].unsqueeze(2).unbind(1)
         of_logprob, of_entropy = (grad[part, k, None] for k in (0, 1))
-        if not largest.isfinite().all():
-            of_part = None if per_row is None else per_row.double()
-            arguments = wide, classes.squeeze(1), of_part, None, grad[part], temperature, 0, 1
-            flat[part], slope = statistics_vjp(*arguments)
-        else:
-            z = _divided(wide - largest, temperature, per_row).clamp_(min=_NOTHING)
-            d = torch.addcmul(of_logprob + of_entropy * (entropy + largest_p.log()), z, of_entropy)
-            d *= z.exp() if rows is not None else z.exp_()
-            d *= -largest_p
-            there = wide.gather(1, classes) > -torch.inf
-            d.scatter_add_(1, classes, torch.where(there, of_logprob, 0.0))
-            slope = None if rows is None else -d.mul(z).sum(1, keepdim=True, dtype=torch.float64) / per_row
-            flat[part] = d if per_row is None and temperature == 1 else d.div_(temperature if per_row is None else per_row)
+        odd = _odd(largest)
+        given = wide[odd].double()
+        z = _divided(wide - largest, temperature, per_row).clamp_(min=_NOTHING)
+        d = torch.addcmul(of_logprob + of_entropy * (entropy + largest_p.log()), z, of_entropy)
+        d *= z.exp() if rows is not None else z.exp_()
+        d *= -largest_p
+        there = wide.gather(1, classes) > -torch.inf
+        d.scatter_add_(1, classes, torch.where(there, of_logprob, 0.0))
         if rows is not None:
-            slopes[part] = slope
+            slopes[part] = -d.mul(z).sum(1, keepdim=True, dtype=torch.float64) / per_row
+        flat[part] = d if per_row is None and temperature == 1 else d.div_(temperature if per_row is None else per_row)
+        if len(odd):
+            of_odd = None if per_row is None else per_row[odd].double()
+            arguments = given, classes[odd, 0], of_odd, None, grad[part][odd].double(), temperature, 0, 1
+            d, slope = statistics_vjp(*arguments)
+            flat[part][odd] = d.to(x.dtype)
+            if rows is not None:
+                slopes[part][odd] = slope
     if not along.is_contiguous():
         along.copy_(flat.view(along.shape))
     return dx, absent(x) if rows is None else slopes.view(rows.shape)

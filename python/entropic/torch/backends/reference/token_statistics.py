@@ -53,7 +53,9 @@ def statistics_vjp(x, target, rows, _, grad, temperature, top, dim):
     dx = (dz / (temperature if rows is None else rows)).to(x.dtype).contiguous()
     if rows is None:
         return dx, absent(x)
-    return dx, -((dz * torch.where(there, z, 0.0)).sum(dim, keepdim=True) / rows).to(torch.float64).contiguous()
+    # From the largest score: dz sums to 0 except where the token is absent, and no slope may depend on what all scores share.
+    below = torch.where(there, z - z.amax(dim, keepdim=True), 0.0)
+    return dx, -((dz * below).sum(dim, keepdim=True) / rows).to(torch.float64).contiguous()
 
 
 IMPLEMENTATIONS = {"token_statistics": statistics, "token_statistics_vjp": statistics_vjp}
