@@ -13,7 +13,7 @@ try:
 except ImportError as error:
     raise ImportError("entropic.torch needs PyTorch: pip install torch") from error
 
-from entropic.torch import _entropy_control, _generated, _loss_modules, _transport
+from entropic.torch import _duality, _entropy_control, _generated, _loss_modules, _transport, _wasserstein
 from entropic.torch._attention import Attention, LinearAttention, attention, linear_attention, scaled_dot_product_attention
 from entropic.torch._generated import *  # noqa: F403
 from entropic.torch._linear_loss import linear_loss
@@ -24,7 +24,8 @@ from entropic.torch._token_statistics import TokenStatistics, token_statistics
 for _name in _generated.__all__:
     getattr(_generated, _name).__module__ = "entropic.torch"
 
-_written = {one.__name__: one for one in (*_entropy_control.PUBLIC, *_loss_modules.PUBLIC, *_transport.PUBLIC)}
+_modules = (_entropy_control, _loss_modules, _transport, _wasserstein, _duality)
+_written = {one.__name__: one for module in _modules for one in module.PUBLIC}
 globals().update(_written)
 
 __all__ = [

@@ -10,51 +10,9 @@ rows. Everything is differentiable where its counterpart in ``entropic.torch`` i
 operator.
 """
 
-from entropic.torch.distributed._functions import (
-    Sampler,
-    entmax,
-    entmax_loss,
-    entropy,
-    entropy_clip,
-    entropy_normalize,
-    gamma_for_entropy,
-    js_divergence,
-    kl_divergence,
-    log_softmax,
-    logsumexp,
-    min_p_softmax,
-    sample,
-    softmax,
-    softmax_loss,
-    sparsemax,
-    sparsemax_loss,
-    token_statistics,
-    top_k_softmax,
-    top_p_softmax,
-)
+from entropic.torch.distributed import _functions
+from entropic.torch.distributed._functions import *  # noqa: F403
 from entropic.torch.distributed._group import Traffic, traffic
 
-__all__ = [
-    "Sampler",
-    "Traffic",
-    "entmax",
-    "entmax_loss",
-    "entropy",
-    "entropy_clip",
-    "entropy_normalize",
-    "gamma_for_entropy",
-    "js_divergence",
-    "kl_divergence",
-    "log_softmax",
-    "logsumexp",
-    "min_p_softmax",
-    "sample",
-    "softmax",
-    "softmax_loss",
-    "sparsemax",
-    "sparsemax_loss",
-    "token_statistics",
-    "top_k_softmax",
-    "top_p_softmax",
-    "traffic",
-]
+__all__ = ["Traffic", "traffic"]
+__all__ += _functions.__all__

@@ -117,21 +117,30 @@ def _softmax_vjp(call, p, g, temperature):
     return masked(p != 0, p * (np.where(p != 0, g, 0.0) - dot)) / temperature + np.where(np.isnan(p), np.nan, 0.0)
 
 
-def _gamma_vjp(call, y, values, gy, ggamma):
+def _at_entropy(call, y, values, g):
+    """What derivatives of softmax(gamma x) at an entropy are made of: where they exist, p, g, the means of z and g under p, z
+    being scores below the maximum, and the variance and the covariance of z with g."""
     p, x = y.astype(np.float64), call.x.astype(np.float64)
     gamma, status, top = values[:, 0:1], values[:, 2:3], values[:, 3:4]
     live = (p > 0) & np.isfinite(top)
-    p, z, g = np.where(live, p, 0.0), np.where(live, x - np.where(np.isfinite(top), top, 0), 0.0), np.where(live, gy, 0.0)
+    p, z, g = np.where(live, p, 0.0), np.where(live, x - np.where(np.isfinite(top), top, 0), 0.0), np.where(live, g, 0.0)
     total, pz, pzz, pg, pzg = call.sums(p, p * z, p * z * z, p * g, p * z * g)
     with np.errstate(all="ignore"):
         mean, mean_g = pz / total, pg / total
-        variance = pzz / total - mean * mean
-        u = p * (z - mean)
-        du = (pzg / total - mean * mean_g) / variance
-        dx = gamma * (p * (g - mean_g) - u * du) - ggamma * gamma * u / variance
-    dx = np.where((status == 0) & np.isfinite(gamma) & (gamma > 0), dx, 0.0)
+        variance, covariance = pzz / total - mean * mean, pzg / total - mean * mean_g
+    exists = (status == 0) & np.isfinite(gamma) & (gamma > 0)
+    return exists, p, g, z - mean, mean_g, variance, covariance
+
+
+def _gamma_vjp(call, y, values, gy, ggamma):
+    exists, p, g, z, mean_g, variance, covariance = _at_entropy(call, y, values, gy)
+    gamma, status = values[:, 0:1], values[:, 2:3]
+    with np.errstate(all="ignore"):
+        u = p * z
+        dx = gamma * (p * (g - mean_g) - u * (covariance / variance)) - ggamma * gamma * u / variance
+    dx = np.where(exists, dx, 0.0)
     if call.spec["name"] == "entropy_clip":
-        dx = np.where((gamma == 1) & (status == 0), p * (g - pg / total), dx)
+        dx = np.where((gamma == 1) & (status == 0), p * (g - mean_g), dx)
     return dx
 
 
@@ -183,15 +192,10 @@ def _alpha_slope(call, p, g, alpha):
 
 def _entropy_slope(call, y, values, g):
     """dp / dH = -p (x - mean) / (gamma variance), if p has the entropy."""
-    p, x = y.astype(np.float64), call.x.astype(np.float64)
-    gamma, status, top = values[:, 0:1], values[:, 2:3], values[:, 3:4]
-    live = (p > 0) & np.isfinite(top)
-    p, z, g = np.where(live, p, 0.0), np.where(live, x - np.where(np.isfinite(top), top, 0), 0.0), np.where(live, g, 0.0)
-    total, pz, pzz, pg, pzg = call.sums(p, p * z, p * z * z, p * g, p * z * g)
+    exists, *_, variance, covariance = _at_entropy(call, y, values, g)
     with np.errstate(all="ignore"):
-        mean = pz / total
-        slope = -(pzg / total - mean * pg / total) / (gamma * (pzz / total - mean * mean))
-    return np.where((status == 0) & np.isfinite(gamma) & (gamma > 0) & np.isfinite(slope), slope, 0.0)
+        slope = -covariance / (values[:, 0:1] * variance)
+    return np.where(exists & np.isfinite(slope), slope, 0.0)
 
 
 def _map_vjp(call, y, values, gy, gvalues):

@@ -9,7 +9,7 @@ from torch import Tensor
 from entropic.torch._arguments import checked_dim
 from entropic.torch._descriptions import MAPS
 from entropic.torch._maps import call_operator as on_rows
-from entropic.torch.distributed._functions import PUBLIC
+from entropic.torch.distributed import _functions
 
 
 def _laid_out(name, x, dim):
@@ -26,12 +26,11 @@ def _laid_out(name, x, dim):
 
 
 def _operation_of_parts(name, placements, dim):
-    here = {one.__name__: one for one in PUBLIC}
-    if name not in here:
+    if name not in _functions.__all__:
         raise ValueError(
             f"{name}: dim {dim} must not be sharded, because there is no such operation on parts, got placements {placements}"
         )
-    return here[name]
+    return getattr(_functions, name)
 
 
 def _as_dtensor(y, mesh, placements, shape):

@@ -18,6 +18,29 @@ from entropic.torch.distributed._calls import logarithm
 from entropic.torch.distributed._group import Group, start_counting
 from entropic.torch.distributed._operators import chain_probs, draw, operate, top_indices
 
+__all__ = [
+    "Sampler",
+    "entmax",
+    "entmax_loss",
+    "entropy",
+    "entropy_clip",
+    "entropy_normalize",
+    "gamma_for_entropy",
+    "js_divergence",
+    "kl_divergence",
+    "log_softmax",
+    "logsumexp",
+    "min_p_softmax",
+    "sample",
+    "softmax",
+    "softmax_loss",
+    "sparsemax",
+    "sparsemax_loss",
+    "token_statistics",
+    "top_k_softmax",
+    "top_p_softmax",
+]
+
 
 @torch.compiler.assume_constant_result
 def _spec_of(values):
@@ -441,27 +464,3 @@ def sample(
     steps = [("temperature", _number("sample", "temperature", temperature))]
     where = {"dim": dim, "axis": axis, "group": group, "first": first, "n": n}
     return Sampler(steps, seed=seed).sample(x, size=size, stream=stream, position=position, **where)
-
-
-PUBLIC = (
-    Sampler,
-    entmax,
-    entmax_loss,
-    entropy,
-    entropy_clip,
-    entropy_normalize,
-    gamma_for_entropy,
-    js_divergence,
-    kl_divergence,
-    log_softmax,
-    logsumexp,
-    min_p_softmax,
-    sample,
-    softmax,
-    softmax_loss,
-    sparsemax,
-    sparsemax_loss,
-    token_statistics,
-    top_k_softmax,
-    top_p_softmax,
-)

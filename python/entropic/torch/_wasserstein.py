@@ -1,0 +1,294 @@
+"""Distances of samples on the line and of points in space, differentiable in both."""
+
+import numpy as np
+import torch
+
+import entropic
+from entropic import _checks, _further_transport
+from entropic.torch._arguments import checked_dim, one_dim, readable
+from entropic.torch._builder import wants_gradient
+from entropic.torch._spec import Tensor
+from entropic.torch._transport import floats, minimum, numbers, optimal_transport, refuse_as_numpy, solve
+
+
+def _learned(name, argument, value):
+    """A tensor of one number that may require a gradient; None for anything else."""
+    if not isinstance(value, Tensor) or not wants_gradient(value):
+        return None
+    if value.numel() != 1:
+        raise ValueError(f"{name}: {argument} must be a number or a tensor of one, got shape {tuple(value.shape)}")
+    return value
+
+
+def _refuse_unless(fits, function, *tensors, **keywords):
+    """Calls the function of arrays unless fits(), which takes less time, shows that there is nothing to refuse."""
+    if readable(*(x for x in (*tensors, *keywords.values()) if isinstance(x, Tensor))):
+        try:
+            fit = fits()
+        except (IndexError, RuntimeError, TypeError):  # shapes that do not fit, or an order that is not a number
+            fit = False
+        if not fit:
+            refuse_as_numpy(function, *tensors, **keywords)
+
+
+def _are_masses(x, dim):
+    sums = x.sum(dim)
+    return bool((x >= 0).all()) and bool(((sums > 0) & (sums < float("inf"))).all())
+
+
+def _broadcast_beside(x, y, dim):
+    """The shape to which the axes of two tensors other than dim broadcast."""
+    return torch.broadcast_shapes(*(one.movedim(dim, -1).shape[:-1] for one in (x, y)))
+
+
+def wasserstein_1d(u, v, *, u_weights=None, v_weights=None, order=1.0, dim=None, axis=None):
+    """The Wasserstein distance of samples along dim, differentiable in the samples and, where given, in the weights.
+
+    The other axes broadcast. See ``entropic.wasserstein_1d``; where the distance is 0 the gradient is 0.
+
+    >>> u = torch.tensor([0.0, 2.0], requires_grad=True)
+    >>> entropic.torch.wasserstein_1d(u, torch.tensor([1.0, 5.0])).backward()
+    >>> u.grad
+    tensor([-0.5000, -0.5000])
+    """
+    name = "wasserstein_1d"
+    dim = one_dim(name, dim, axis)
+    given = floats(name, u=u, v=v, u_weights=u_weights, v_weights=v_weights)
+    u, v, u_weights, v_weights = map(given.get, ("u", "v", "u_weights", "v_weights"))
+    checked_dim(name, "u", u, dim)
+    checked_dim(name, "v", v, dim)
+
+    def fits():
+        _broadcast_beside(u, v, dim)
+        some = order >= 1 and u.shape[dim] > 0 and v.shape[dim] > 0
+        return some and all(w is None or _are_masses(w.expand(x.shape), dim) for w, x in ((u_weights, u), (v_weights, v)))
+
+    _refuse_unless(fits, entropic.wasserstein_1d, u, v, u_weights=u_weights, v_weights=v_weights, order=order, axis=dim)
+    lead = _broadcast_beside(u, v, dim)
+    rows = (u, v, *(w if w is None else w.expand(x.shape) for w, x in ((u_weights, u), (v_weights, v))))
+    rows = (x if x is None else x.movedim(dim, -1) for x in rows)
+    return _line_distance(*(x if x is None else x.expand(*lead, x.shape[-1]) for x in rows), order)
+
+
+def wasserstein_histogram(p, q, *, support=None, order=1.0, dim=None, axis=None):
+    """The Wasserstein distance of distributions over one support, differentiable in p, q and the support.
+
+    See ``entropic.wasserstein_histogram``. p and q are divided by their sums.
+
+    >>> p = torch.tensor([1.0, 0.0, 0.0])
+    >>> entropic.torch.wasserstein_histogram(p, p.flip(0))
+    tensor(2.)
+    """
+    name = "wasserstein_histogram"
+    dim = one_dim(name, dim, axis)
+    given = floats(name, p=p, q=q, support=support)
+    p, q, support = map(given.get, ("p", "q", "support"))
+    checked_dim(name, "p", p, dim)
+    checked_dim(name, "q", q, dim)
+
+    def fits():
+        _broadcast_beside(p, q, dim)
+        placed = support is None or (support.shape == (p.shape[dim],) and bool(support.isfinite().all()))
+        return order >= 1 and p.shape[dim] == q.shape[dim] and placed and all(_are_masses(x, dim) for x in (p, q))
+
+    divided = (x / x.sum(dim, keepdim=True) for x in (p, q))
+    _refuse_unless(fits, entropic.wasserstein_histogram, *divided, support=support, order=order, axis=dim)
+    p, q = torch.broadcast_tensors(p.movedim(dim, -1), q.movedim(dim, -1))
+    x = torch.arange(p.shape[-1], dtype=p.dtype, device=p.device) if support is None else support.to(p.dtype)
+    if order == 1:
+        x, index = x.sort()
+        apart = (p / p.sum(-1, keepdim=True) - q / q.sum(-1, keepdim=True))[..., index].cumsum(-1)[..., :-1]
+        return (apart.abs() * x.diff()).sum(-1)
+    return _line_distance(x.expand(p.shape), x.expand(q.shape), p, q, order)
+
+
+def _line_distance(u, v, u_weights, v_weights, order):
+    u, u_order = u.sort(dim=-1)
+    v, v_order = v.sort(dim=-1)
+    if u_weights is None and v_weights is None and u.shape == v.shape:
+        return _norm((u - v).abs(), u.new_tensor(1 / u.shape[-1]), order)
+    levels = []
+    for x, index, weights in ((u, u_order, u_weights), (v, v_order, v_weights)):
+        mass = torch.ones_like(x) if weights is None else weights.gather(-1, index)
+        level = mass.to(torch.float64).cumsum(-1)
+        levels.append(level / level[..., -1:])
+    ends = torch.cat(levels, -1).sort(dim=-1).values
+    mass = ends.diff(dim=-1, prepend=torch.zeros_like(ends[..., :1]))
+    ends = ends.detach()
+    at = [
+        torch.searchsorted(level.detach().contiguous(), ends).clamp(max=x.shape[-1] - 1)
+        for level, x in zip(levels, (u, v), strict=True)
+    ]
+    return _norm((u.gather(-1, at[0]) - v.gather(-1, at[1])).abs(), mass.to(u.dtype), order)
+
+
+def _norm(distance, mass, order):
+    """(sum mass distance^order)^(1/order), with a gradient of 0 if it is 0."""
+    if order == 1:
+        return (mass * distance).sum(-1)
+    largest = torch.where(mass > 0, distance, 0).amax(-1)
+    if order == float("inf"):
+        return largest
+    unit = torch.where(largest > 0, largest, 1).detach()
+    total = (mass * (distance / unit[..., None]) ** order).sum(-1)
+    return torch.where(total > 0, unit * torch.where(total > 0, total, 1) ** (1 / order), 0 * total)
+
+
+def _arguments(name, order, x, y, a, b):
+    """The power of distances, points as matrices, and their weights, scaled to sum 1."""
+    (order,) = numbers(name, order=order)
+    if not 1 <= order < float("inf"):
+        raise ValueError(f"{name}: order must be at least 1 and finite, got {order:g}")
+    given = floats(name, x=x, y=y, a=a, b=b)
+    found = []
+    for argument, weights in (("x", "a"), ("y", "b")):
+        points, w = given[argument], given.get(weights)
+        if points.ndim not in (1, 2) or len(points) == 0:
+            raise ValueError(
+                f"{name}: {argument} must have shape (points, coordinates) or (points,), got {tuple(points.shape)}"
+            )
+        points = points[:, None] if points.ndim == 1 else points
+        if found and points.shape[1] != found[0][0].shape[1]:
+            raise ValueError(f"{name}: y must have as many coordinates as x, {found[0][0].shape[1]}, got {points.shape[1]}")
+        if w is None:
+            w = torch.ones_like(points[:, 0])
+        elif w.shape != points.shape[:1]:
+            raise ValueError(
+                f"{name}: {weights} must have shape ({len(points)},), one weight for each point, got {tuple(w.shape)}"
+            )
+        elif readable(w) and not (bool((w >= 0).all()) and 0 < w.sum() < float("inf")):
+            raise ValueError(f"{name}: {weights} must be finite, at least 0 and not all 0")
+        found.append((points, w / w.sum()))
+    (x, a), (y, b) = found
+    return order, x, y, a, b
+
+
+def _of_problems(name, x, y, a, b, function):
+    """The function applied to each of several problems, whose points have leading axes; None for a single problem."""
+    given = floats(name, x=x, y=y, a=a, b=b)
+    if max(given["x"].dim(), given["y"].dim()) <= 2:
+        return None
+    own = {"x": 2, "y": 2, "a": 1, "b": 1}
+    for argument, one in given.items():
+        if one.dim() < own[argument]:
+            raise ValueError(f"{name}: {argument} must have at least {own[argument]} axes, got shape {tuple(one.shape)}")
+    shapes = {argument: one.shape[: one.dim() - own[argument]] for argument, one in given.items()}
+    try:
+        lead = torch.broadcast_shapes(*shapes.values())
+    except RuntimeError:
+        got = ", ".join(str(tuple(one.shape)) for one in given.values())
+        raise ValueError(f"{name}: the leading axes of {', '.join(given)} must broadcast, got shapes {got}") from None
+    each = {argument: one.expand(*lead, *one.shape[one.dim() - own[argument] :]) for argument, one in given.items()}
+    values = [function(*(each[argument][at] if argument in each else None for argument in "xyab")) for at in np.ndindex(*lead)]
+    return torch.stack(values).reshape(lead) if values else given["x"].new_zeros(lead)
+
+
+def sliced_wasserstein(x, y, *, order=2.0, a=None, b=None, projections=100, seed=0):
+    """``entropic.sliced_wasserstein``, its distance differentiable in the points.
+
+    >>> x = torch.zeros(1, 2, requires_grad=True)
+    >>> found = entropic.torch.sliced_wasserstein(x, torch.tensor([[3.0, 4.0]]), projections=[[1.0, 0.0]])
+    >>> found.distance
+    tensor(3., grad_fn=<PowBackward0>)
+    """
+    name = "sliced_wasserstein"
+    order, x, y, a, b = _arguments(name, order, x, y, a, b)
+    dtype = x.dtype
+    x, y, a, b = (one.float() if one.dtype in (torch.float16, torch.bfloat16) else one for one in (x, y, a, b))
+    projections = projections.detach().cpu().numpy() if isinstance(projections, Tensor) else projections
+    theta = torch.as_tensor(_further_transport.directions(name, x.shape[1], projections, seed)).to(x)
+    u, v = theta @ x.T, theta @ y.T
+    distances = wasserstein_1d(u, v, u_weights=a.expand_as(u), v_weights=b.expand_as(v), order=order)
+    # Powers of unscaled distances could overflow or vanish.
+    largest = distances.detach().amax()
+    largest = torch.where(largest > 0, largest, 1)
+    distances = distances / largest
+    mean = (distances**order).mean()
+    distance = torch.where(mean > 0, torch.where(mean > 0, mean, 1) ** (1 / order), 0 * mean)
+    with torch.no_grad():
+        spread = (distances**order).std() / len(theta) ** 0.5 if len(theta) > 1 else torch.full_like(mean, float("nan"))
+        error = torch.where(mean > 0, spread * distance / (order * mean), 0 * spread)
+        error = torch.zeros_like(error) if x.shape[1] == 1 else error
+    return entropic.SlicedResult((distance * largest).to(dtype), (error * largest).to(dtype))
+
+
+def _powers(x, y, order):
+    """|x_i - y_j|^order, with a gradient of 0 where points coincide."""
+    square = ((x[:, None] - y) ** 2).sum(-1)
+    if order == 2:
+        return square
+    return torch.where(square > 0, torch.where(square > 0, square, 1) ** (order / 2), 0 * square)
+
+
+def wasserstein(x, y, *, order=1.0, a=None, b=None):
+    """The Wasserstein distance of weighted points, differentiable in the points: see ``entropic.wasserstein``.
+
+    >>> x = torch.zeros(1, 2, requires_grad=True)
+    >>> entropic.torch.wasserstein(x, torch.tensor([[3.0, 4.0]])).backward()
+    >>> x.grad
+    tensor([[-0.6000, -0.8000]])
+    """
+    many = _of_problems("wasserstein", x, y, a, b, lambda *one: wasserstein(*one[:2], order=order, a=one[2], b=one[3]))
+    if many is not None:
+        return many
+    order, x, y, a, b = _arguments("wasserstein", order, x, y, a, b)
+    largest = (x.detach()[:, None] - y.detach()).abs().amax()
+    largest = torch.where(largest > 0, largest, 1)
+    cost = _powers(x / largest, y / largest, order)
+    total = optimal_transport(a, b, cost).cost
+    return largest * torch.where(total > 0, torch.where(total > 0, total, 1) ** (1 / order), 0 * total)
+
+
+def sinkhorn_divergence(x, y, *, epsilon, a=None, b=None, order=2, tolerance=1e-9, max_iterations=10000):
+    """``entropic.sinkhorn_divergence``, differentiable in the points and, where given, the weights and an epsilon
+    that is a tensor of one number.
+
+    By the envelope theorem, plans and potentials are treated as constant. In epsilon the derivative of each of the three costs
+    is the divergence KL(plan | product of the masses). There are no second derivatives.
+
+    >>> x = torch.zeros(1, 2, requires_grad=True)
+    >>> entropic.torch.sinkhorn_divergence(x, torch.tensor([[3.0, 4.0]]), epsilon=0.1).backward()
+    >>> x.grad
+    tensor([[-6., -8.]])
+    """
+    options = {"epsilon": epsilon, "order": order, "tolerance": tolerance, "max_iterations": max_iterations}
+    many = _of_problems(
+        "sinkhorn_divergence", x, y, a, b, lambda *one: sinkhorn_divergence(*one[:2], a=one[2], b=one[3], **options)
+    )
+    if many is not None:
+        return many
+    learned = _learned("sinkhorn_divergence", "epsilon", epsilon)
+    epsilon = epsilon if learned is None else learned.detach()
+    epsilon, tolerance = numbers("sinkhorn_divergence", epsilon=epsilon, tolerance=tolerance)
+    max_iterations = _checks.integer("sinkhorn_divergence", "max_iterations", max_iterations)
+    order, x, y, a, b = _arguments("sinkhorn_divergence", order, x, y, a, b)
+    dtype = x.dtype
+    x, y, a, b = (one.to(torch.float64) for one in (x, y, a, b))
+    a, b = (weights / weights.sum() for weights in (a, b))
+
+    def entropic_cost(u, v, from_, to):
+        """The minimum, with its gradient."""
+        cost = _powers(u, v, order)
+        value, plan, *_ = solve(minimum, from_, to, cost, epsilon, tolerance, max_iterations, None)
+        if learned is not None:
+            divergence = (value - (plan * cost).sum()).detach() / epsilon
+            change = learned.to(x.device, torch.float64).reshape(()) - epsilon
+            value = value + change * divergence  # this only adds a derivative
+        return value
+
+    between, within_x, within_y = (entropic_cost(*pair) for pair in ((x, y, a, b), (x, x, a, a), (y, y, b, b)))
+    value = between - 0.5 * (within_x + within_y)
+    if order <= 2:  # only rounding can make it negative
+        value = value + (value.clamp(min=0) - value).detach()
+    return value.to(dtype)
+
+
+PUBLIC = (
+    sinkhorn_divergence,
+    sliced_wasserstein,
+    wasserstein,
+    wasserstein_1d,
+    wasserstein_histogram,
+)
+for _one in PUBLIC:
+    _one.__module__ = "entropic.torch"
