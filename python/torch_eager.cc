@@ -157,9 +157,8 @@ struct Parameter {
 };
 
 // What a gradient is made with. A rule is (kernel, kernel of its gradient or what else it needs, again), where again(*saved,
-// grad, tail) gives the gradients in Python: where they are to be differentiated, of halves, and of tensors that stand for
-// others. That of a map goes on with (kernel of its gradient with those in parameters, their names or None where there is
-// none).
+// grad, tail) gives the gradients in Python: where they are to be differentiated, and of tensors that stand for others. That of
+// a map goes on with (kernel of its gradient with those in parameters, their names or None where there is none).
 struct Rule : torch::CustomClassHolder {
   Object rule, tail;
   std::int64_t count = 0;  // the rows of a mean
@@ -266,7 +265,7 @@ struct Map : Function<Map> {
     if (!grads[0].defined()) return results;
     const variable_list saved = ctx->get_saved_variables();
     const Gil gil;
-    if (is_half(saved[0]) || !is_last(grads[0])) {
+    if (!is_last(grads[0])) {
       auto given = saved.begin() + 2;
       const Object tail =
           tail_with(rule->tail.get(), rule->parameters, [&](Parameter&) { return checked(THPVariable_Wrap(*given++)); });

@@ -1,20 +1,18 @@
-// Calibration: one-dimensional minimisation over blocks of rows, with softmax and gamma from the library's own maps.
+// Fits to labels, a reference or a length: one-dimensional minimisation over blocks of rows, with softmax and gamma from the
+// library's own maps.
 
 #include "entropic/calibration.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <numbers>
 #include <optional>
-#include <tuple>
-#include <utility>
 #include <vector>
 
 #include "entropic/entropy_control.h"
-#include "entropic/input.h"
 #include "entropic/maps.h"
+#include "src/calibration/labels.h"
 #include "src/calibration/scale.h"
 #include "src/check.h"
 #include "src/parallel.h"
@@ -24,22 +22,6 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
-
-// The sum of term(i) over i < n, in lanes that the compiler can vectorise.
-template <class Term>
-double sum_of(std::size_t n, const Term& term) {
-  constexpr std::size_t kLanes = 8;
-  std::array<double, kLanes> lanes{};
-  std::size_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (std::size_t k = 0; k < kLanes; ++k) lanes[k] += term(i + k);
-  }
-  for (std::size_t k = 0; i + k < n; ++k) lanes[k] += term(i + k);
-  for (std::size_t half = kLanes / 2; half > 0; half /= 2) {
-    for (std::size_t k = 0; k < half; ++k) lanes[k] += lanes[k + half];
-  }
-  return lanes[0];
-}
 
 // Mean and variance under p of numbers z, which may be -inf where p = 0.
 struct Moments {
@@ -86,49 +68,6 @@ std::vector<Top> tops(MatrixView<const T> x) {
     }
   });
   return result;
-}
-
-// The weights of the rows; without weights each is 1.
-class Weights {
- public:
-  Weights(std::string_view name, std::string_view matrix, std::size_t rows, std::span<const double> values) : values_(values) {
-    if (rows == 0) fail("{}: {} must have at least one row", name, matrix);
-    if (values.empty()) return;
-    check_size(name, "sample_weight", values.size(), rows);
-    double largest = 0;
-    for (std::size_t r = 0; r < rows; ++r) {
-      if (!(values[r] >= 0 && values[r] < kInfinity)) {
-        fail_in_row(name, "sample_weight", r, "sample_weight must be at least 0 and finite, got {}", values[r]);
-      }
-      largest = std::max(largest, values[r]);
-    }
-    if (largest == 0) fail("{}: sample_weight must be above 0 in some row, got 0 in all {}", name, rows);
-    unit_ = std::ldexp(1.0, std::max(std::ilogb(largest), -1000));
-  }
-  // The weight in units of unit(), a power of 2, so that sums do not overflow.
-  double operator[](std::size_t r) const { return values_.empty() ? 1 : values_[r] / unit_; }
-  double unit() const { return unit_; }
-
- private:
-  std::span<const double> values_;
-  double unit_ = 1;
-};
-
-// Only checks rows that count: a row of weight 0 is not read.
-template <class T>
-Weights check_labels(std::string_view name, std::string_view matrix, MatrixView<const T> x,
-                     std::span<const std::int64_t> labels, std::span<const double> sample_weight) {
-  check_layout(name, matrix, x);
-  const Weights weights(name, matrix, x.rows, sample_weight);
-  check_size(name, "labels", labels.size(), x.rows);
-  for (std::size_t r = 0; r < x.rows; ++r) {
-    if (weights[r] == 0) continue;
-    if (labels[r] < 0 || static_cast<std::uint64_t>(labels[r]) >= x.cols) {
-      fail_in_row(name, "labels", r, "labels must be at least 0 and below the number of classes, {}, got {}", x.cols,
-                  labels[r]);
-    }
-  }
-  return weights;
 }
 
 // Scores and their labels, all with finite loss; and blocks of them in float64.
@@ -251,7 +190,7 @@ class Labelled {
 
   MatrixView<const T> x_;
   std::span<const std::int64_t> labels_;
-  Weights weights_;
+  SampleWeights weights_;
   std::vector<Top> tops_;
   std::vector<std::size_t> chosen_;  // the rows that count
   std::size_t block_rows_ = 0;
@@ -451,7 +390,7 @@ template <class T>
 double match_entropy(MatrixView<const T> x_reference, std::span<const double> sample_weight) {
   const MatrixView<const T>& x = x_reference;
   check_layout("match_entropy", "x_reference", x);
-  const Weights weights("match_entropy", "x_reference", x.rows, sample_weight);
+  const SampleWeights weights("match_entropy", "x_reference", x.rows, sample_weight);
   const std::vector<Top> top = tops(x);
   for (std::size_t r = 0; r < x.rows; ++r) {
     if (weights[r] == 0) continue;
@@ -481,133 +420,6 @@ double match_entropy(MatrixView<const T> x_reference, std::span<const double> sa
          sum_of(x.rows, [&](std::size_t r) { return weights[r]; });
 }
 
-namespace {
-
-// Checks that a row of p is a distribution, and returns its sum.
-template <class T>
-void check_distribution(std::string_view name, MatrixView<const T> p, std::size_t r, std::optional<double> sum_tolerance) {
-  const T* row = p.row(r);
-  const double tolerance = sum_tolerance.value_or(kSumTolerance<T>);
-  for (std::size_t i = 0; i < p.cols; ++i) {
-    if (!(row[i] >= 0 && row[i] <= std::numeric_limits<T>::max())) {
-      fail_in_row(name, "p", r, "p must be at least 0 and finite, got {} at entry {}", row[i], i);
-    }
-  }
-  const double sum = sum_of(p.cols, [&](std::size_t i) { return static_cast<double>(row[i]); });
-  if (!(std::abs(sum - 1) <= tolerance)) fail_in_row(name, "p", r, "p must sum to 1 within {}, got {}", tolerance, sum);
-}
-
-// The confidence of a row of p, its largest entry, and whether its prediction is right.
-struct Judged {
-  double confidence, weight;
-  bool right;
-};
-
-// Sums over the rows of a bin.
-struct Bin {
-  double weight = 0, confidence = 0, right = 0;
-  double excess = 0;  // sum of 1[right] - confidence
-  double least = kInfinity, largest = -kInfinity;
-  void add(const Judged& row) {
-    weight += row.weight, confidence += row.weight * row.confidence, right += row.right ? row.weight : 0;
-    excess += row.weight * ((row.right ? 1 : 0) - row.confidence);
-    least = std::min(least, row.confidence), largest = std::max(largest, row.confidence);
-  }
-};
-
-// The bins; weights are in units of `unit`.
-struct Bins {
-  std::vector<Bin> bins;
-  double total, unit;
-};
-template <class T>
-Bins bins_of(std::string_view name, const ExpectedCalibrationError& options, MatrixView<const T> p,
-             std::span<const std::int64_t> labels, std::span<const double> sample_weight) {
-  check_params(options);
-  const Weights weights = check_labels(name, "p", p, labels, sample_weight);
-  std::vector<Judged> rows;
-  rows.reserve(p.rows);
-  double total = 0;
-  for (std::size_t r = 0; r < p.rows; ++r) {
-    if (weights[r] == 0) continue;
-    check_distribution(name, p, r, options.sum_tolerance);
-    const auto prediction = std::max_element(p.row(r), p.row(r) + p.cols) - p.row(r);
-    rows.push_back({static_cast<double>(p.row(r)[prediction]), weights[r], labels[r] == prediction});
-    total += weights[r];
-  }
-
-  const auto count = static_cast<std::size_t>(options.bins);
-  const double width = static_cast<double>(options.bins);
-  std::vector<Bin> bins(count);
-  if (options.strategy == ExpectedCalibrationError::Strategy::uniform) {
-    for (const Judged& row : rows) {
-      auto bin = std::min(count - 1, static_cast<std::size_t>(row.confidence * width));
-      // The product is rounded, but the edges of the bins are the quotients b / bins.
-      if (row.confidence < static_cast<double>(bin) / width) --bin;
-      if (bin + 1 < count && row.confidence >= static_cast<double>(bin + 1) / width) ++bin;
-      bins[bin].add(row);
-    }
-  } else {
-    // Rows of equal confidence are sorted by their terms, so that the sum does not depend on the order of the rows.
-    std::ranges::sort(rows, {}, [](const Judged& row) { return std::tuple(row.confidence, row.right, row.weight); });
-    double before = 0, lower = 0;
-    for (std::size_t k = 0; k < rows.size(); ++k) {
-      if (k > 0 && rows[k].confidence > rows[k - 1].confidence) lower = before;
-      bins[std::min(count - 1, static_cast<std::size_t>(lower * width / total))].add(rows[k]);
-      before += rows[k].weight;
-    }
-  }
-  return {std::move(bins), total, weights.unit()};
-}
-
-}  // namespace
-
-template <class T>
-double expected_calibration_error(const ExpectedCalibrationError& options, MatrixView<const T> p,
-                                  std::span<const std::int64_t> labels, std::span<const double> sample_weight) {
-  const Bins found = bins_of(ExpectedCalibrationError::kDescription.name, options, p, labels, sample_weight);
-  double sum = 0;
-  for (const Bin& bin : found.bins) sum += std::abs(bin.excess);
-  return sum / found.total;
-}
-
-template <class T>
-std::vector<ReliabilityBin> reliability_bins(const ExpectedCalibrationError& options, MatrixView<const T> p,
-                                             std::span<const std::int64_t> labels, std::span<const double> sample_weight) {
-  const auto [bins, total, unit] = bins_of("reliability_bins", options, p, labels, sample_weight);
-  const bool uniform = options.strategy == ExpectedCalibrationError::Strategy::uniform;
-  const double width = static_cast<double>(options.bins);
-  std::vector<ReliabilityBin> result;
-  for (std::size_t b = 0; b < bins.size(); ++b) {
-    const Bin& bin = bins[b];
-    if (bin.weight == 0) continue;
-    result.push_back({.lower = uniform ? static_cast<double>(b) / width : bin.least,
-                      .upper = uniform ? static_cast<double>(b + 1) / width : bin.largest,
-                      .weight = bin.weight * unit,
-                      .confidence = bin.confidence / bin.weight,
-                      .accuracy = bin.right / bin.weight});
-  }
-  return result;
-}
-
-template <class T>
-double brier_score(MatrixView<const T> p, std::span<const std::int64_t> labels, std::span<const double> sample_weight,
-                   std::optional<double> sum_tolerance) {
-  const Weights weights = check_labels("brier_score", "p", p, labels, sample_weight);
-  double sum = 0, total = 0;
-  for (std::size_t r = 0; r < p.rows; ++r) {
-    if (weights[r] == 0) continue;
-    check_distribution("brier_score", p, r, sum_tolerance);
-    const auto label = static_cast<std::size_t>(labels[r]);
-    sum += weights[r] * sum_of(p.cols, [&](std::size_t i) {
-             const double d = static_cast<double>(p.row(r)[i]) - (i == label ? 1 : 0);
-             return d * d;
-           });
-    total += weights[r];
-  }
-  return sum / total;
-}
-
 double entropy_invariant_scale(const EntropyInvariantScale& options, double n, double d) {
   double scale = 0;
   entropy_invariant_scale(options, {&n, 1}, d, {&scale, 1});
@@ -632,20 +444,8 @@ void entropy_invariant_scale(const EntropyInvariantScale& options, std::span<con
 template FittedTemperature fit_temperature(MatrixView<const float>, std::span<const std::int64_t>, std::span<const double>);
 template double fit_target_entropy(MatrixView<const float>, std::span<const std::int64_t>, std::span<const double>);
 template double match_entropy(MatrixView<const float>, std::span<const double>);
-template double expected_calibration_error(const ExpectedCalibrationError&, MatrixView<const float>,
-                                           std::span<const std::int64_t>, std::span<const double>);
-template std::vector<ReliabilityBin> reliability_bins(const ExpectedCalibrationError&, MatrixView<const float>,
-                                                      std::span<const std::int64_t>, std::span<const double>);
-template double brier_score(MatrixView<const float>, std::span<const std::int64_t>, std::span<const double>,
-                            std::optional<double>);
 template FittedTemperature fit_temperature(MatrixView<const double>, std::span<const std::int64_t>, std::span<const double>);
 template double fit_target_entropy(MatrixView<const double>, std::span<const std::int64_t>, std::span<const double>);
 template double match_entropy(MatrixView<const double>, std::span<const double>);
-template double expected_calibration_error(const ExpectedCalibrationError&, MatrixView<const double>,
-                                           std::span<const std::int64_t>, std::span<const double>);
-template std::vector<ReliabilityBin> reliability_bins(const ExpectedCalibrationError&, MatrixView<const double>,
-                                                      std::span<const std::int64_t>, std::span<const double>);
-template double brier_score(MatrixView<const double>, std::span<const std::int64_t>, std::span<const double>,
-                            std::optional<double>);
 
 }  // namespace entropic::inline ENTROPIC_ABI

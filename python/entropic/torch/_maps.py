@@ -123,7 +123,7 @@ class _Tracked(torch.autograd.Function):
     def backward(ctx, grad):
         x, y = ctx.saved_tensors
         name, code, dim, values = ctx.call
-        if x.dtype in HALVES or _grad_enabled() or not (is_alone(grad) and has_memory(grad)):
+        if _grad_enabled() or not (is_alone(grad) and has_memory(grad)):
             return *_pulled_back(name, x, y, grad, (dim, values)), None, None, None, None
         dx = _empty_like(y, memory_format=CONTIGUOUS)
         if torch_threads() != _threads.followed:

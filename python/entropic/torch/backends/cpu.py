@@ -61,14 +61,6 @@ def _map(description, x, *arguments):
 def _map_vjp(description, x, *arguments):
     per_row = _descriptions.per_row(description)
     rows, (y, grad, *values, dim) = arguments[: len(per_row)], arguments[len(per_row) :]
-    if x.dtype in HALVES:
-        # y was rounded and no longer sums to 1. If the gradients are nearly equal, J^T g would consist only of this error.
-        wide = x.float()
-        results = _map_vjp(description, wide, *rows, _map(description, wide, *rows, *values, dim), grad.float(), *values, dim)
-        if not per_row:
-            return results.to(x.dtype)
-        dx, *slopes = results
-        return dx.to(x.dtype), *(absent(x) if row is None else slope for row, slope in zip(rows, slopes, strict=True))
     dx = torch.empty_like(x, memory_format=CONTIGUOUS)
     places, values = (place(x), place(y), place(grad), place(dx)), _values(description, rows, tuple(values))
     if not per_row:
