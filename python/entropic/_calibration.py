@@ -63,7 +63,7 @@ def fit_temperature(x, labels, *, sample_weight=None, ignore_index=None):
     >>> round(1 / T, 12) == round(math.log(3), 12)  # p = 3/4, as the labels say
     True
     """
-    temperature, clamped = _core.fit_temperature(*_labelled("fit_temperature", "x", x, labels, sample_weight, ignore_index)[:3])
+    temperature, clamped = _core.fit_temperature(*labelled("fit_temperature", "x", x, labels, sample_weight, ignore_index)[:3])
     if clamped:
         why = (
             "(nearly) every label has the largest score of its row"
@@ -118,7 +118,7 @@ def fit_target_entropy(x, labels, *, sample_weight=None, ignore_index=None):
     >>> round(H, 12) == round(math.log(4) - 0.75 * math.log(3), 12)  # p = 3/4 in every row
     True
     """
-    return _core.fit_target_entropy(*_labelled("fit_target_entropy", "x", x, labels, sample_weight, ignore_index)[:3])
+    return _core.fit_target_entropy(*labelled("fit_target_entropy", "x", x, labels, sample_weight, ignore_index)[:3])
 
 
 def match_entropy(x_reference, *, sample_weight=None):
@@ -154,184 +154,6 @@ def match_entropy(x_reference, *, sample_weight=None):
     name = "match_entropy"
     values, shape, _ = _matrix(name, "x_reference", x_reference)
     return _core.match_entropy(values, _weights(name, "x_reference", sample_weight, shape))
-
-
-def expected_calibration_error(p, labels, *, bins=15, strategy="uniform", sample_weight=None, ignore_index=None):
-    """The mean distance between confidence and accuracy, over bins of confidence.
-
-        sum_b |sum_{r in b} (1[argmax p_r = y_r] - max p_r)| / rows
-
-    The confidence of a row is its largest probability. Its prediction is the first class with this probability. The weight of
-    a bin is the share of rows in it.
-
-    Parameters
-    ----------
-    p : NumPy array, anything with DLPack (such as a torch CPU tensor of any type) or nested lists
-        Distributions, of shape (..., n).
-    labels : array of integers
-        The class of each row, in [0, n), of shape p.shape[:-1].
-    bins : int, above 0 and at most 1000000, default 15
-        The number of bins. Empty bins add nothing.
-    strategy : "uniform" or "quantile", default "uniform"
-        "uniform": bin b holds confidences in [b/bins, (b+1)/bins), the last one also 1.
-        "quantile": a row with k rows of lower confidence is in bin floor(k bins / rows). Bins then have about equally many
-        rows, and rows with equal confidence are in the same bin. With weights, weights are counted in place of rows.
-    sample_weight : array of shape p.shape[:-1], default None
-        The weight of each row, at least 0; None: all rows have the same. A row of weight 0 is not read.
-    ignore_index : int, default None
-        Rows with this label are left out, as with -100 in torch.
-
-    Returns
-    -------
-    float
-        Between 0 and 1.
-
-    Raises
-    ------
-    ValueError
-        A row of p is not a distribution: an entry is negative, NaN or infinite, or the sum is not 1 within 1e-6 (float64),
-        1e-4 (float32), 1e-2 (float16). It is named, counted as in p.reshape(-1, n). There is no row, labels has another shape,
-        a label is no class, bins or strategy is out of its range.
-    TypeError
-        p is not an array of numbers, labels not of integers, or bins not an integer.
-
-    Notes
-    -----
-    The error is biased upwards if there are few rows, and depends on the bins. So compare only errors of the same data and
-    bins.
-    Source: Naeini, Cooper, Hauskrecht, AAAI 2015; Guo, Pleiss, Sun, Weinberger, ICML 2017.
-
-    Examples
-    --------
-    >>> entropic.expected_calibration_error([[0.75, 0.25], [0.75, 0.25]], [0, 1])
-    0.25
-    """
-    *given, tolerance = _labelled("expected_calibration_error", "p", p, labels, sample_weight, ignore_index)
-    return _core.expected_calibration_error(*given, (bins, strategy, tolerance))
-
-
-class ReliabilityBins(NamedTuple):
-    """The bins of a reliability diagram that have rows, in the order of confidence: see reliability_bins."""
-
-    lower: np.ndarray[Any, Any]
-    upper: np.ndarray[Any, Any]
-    weight: np.ndarray[Any, Any]
-    confidence: np.ndarray[Any, Any]
-    accuracy: np.ndarray[Any, Any]
-
-
-def reliability_bins(p, labels, *, bins=15, strategy="uniform", sample_weight=None, ignore_index=None):
-    """Confidence and accuracy in bins of confidence, which expected_calibration_error sums.
-
-        accuracy_b = share of rows in b whose argmax p_r is y_r,   confidence_b = mean of max p_r in b
-
-    Parameters
-    ----------
-    p, labels, bins, strategy, sample_weight, ignore_index
-        As for expected_calibration_error.
-
-    Returns
-    -------
-    ReliabilityBins
-        A named tuple of arrays with a number for each bin that has rows: its edges `lower` and `upper` (for "quantile" its
-        smallest and largest confidence), the `weight` of its rows (without sample_weight their number), their mean
-        `confidence` and their `accuracy`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As expected_calibration_error.
-
-    Examples
-    --------
-    >>> found = entropic.reliability_bins([[0.75, 0.25], [0.75, 0.25], [0.1, 0.9]], [0, 1, 1], bins=10)
-    >>> found.weight, found.confidence, found.accuracy
-    (array([2., 1.]), array([0.75, 0.9 ]), array([0.5, 1. ]))
-    """
-    *given, tolerance = _labelled("reliability_bins", "p", p, labels, sample_weight, ignore_index)
-    found = _core.reliability_bins(*given, (bins, strategy, tolerance))
-    return ReliabilityBins(*np.asarray(found, np.float64).reshape(-1, 5).T.copy())
-
-
-def reliability_diagram(p, labels, *, bins=15, strategy="uniform", sample_weight=None, ignore_index=None, ax=None):
-    """Draw accuracy against confidence: bars below the diagonal belong to rows with more confidence than accuracy.
-
-    It needs matplotlib (pip install matplotlib).
-
-    Parameters
-    ----------
-    p, labels, bins, strategy, sample_weight, ignore_index
-        As for expected_calibration_error; the title shows this error.
-    ax : matplotlib Axes, default None
-        Where to draw; None: a new figure.
-
-    Returns
-    -------
-    matplotlib Axes
-        With a bar of each bin's accuracy over its edges, a point at its confidence, and the share of rows in gray.
-
-    Raises
-    ------
-    ImportError
-        There is no matplotlib.
-    ValueError, TypeError
-        As expected_calibration_error.
-
-    Examples
-    --------
-    >>> p, labels = [[0.75, 0.25], [0.75, 0.25], [0.1, 0.9]], [0, 1, 1]
-    >>> ax = entropic.reliability_diagram(p, labels)  # ax.figure.savefig("reliability.svg") keeps it
-    """
-    found = reliability_bins(p, labels, bins=bins, strategy=strategy, sample_weight=sample_weight, ignore_index=ignore_index)
-    if ax is None:
-        try:
-            from matplotlib.figure import Figure
-        except ImportError as error:
-            raise ImportError("reliability_diagram needs matplotlib: pip install matplotlib") from error
-        ax = Figure(figsize=(4.5, 4.5)).subplots()
-    total = found.weight.sum()
-    distance = (found.weight * np.abs(found.accuracy - found.confidence)).sum() / total
-    width = np.maximum(found.upper - found.lower, 0.004)
-    ax.bar(found.lower, found.weight / total, width, align="edge", color="0.85", label="share of rows")
-    ax.bar(found.lower, found.accuracy, width, align="edge", color="tab:blue", alpha=0.6, edgecolor="white", label="accuracy")
-    ax.plot([0, 1], [0, 1], color="black", linewidth=1, linestyle="dashed", label="as sure as right")
-    ax.plot(found.confidence, found.accuracy, "o", color="tab:orange", markersize=4, label="mean confidence")
-    ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence", ylabel="accuracy", title=f"calibration error {distance:.3f}")
-    ax.legend(loc="upper left", fontsize="small")
-    return ax
-
-
-def brier_score(p, labels, *, sample_weight=None, ignore_index=None):
-    """The mean squared distance of distributions from the labels: calibration and discrimination in one number.
-
-        mean_r sum_i (p_ri - 1[i = y_r])^2
-
-    Parameters
-    ----------
-    p, labels, sample_weight, ignore_index
-        As for expected_calibration_error.
-
-    Returns
-    -------
-    float
-        Between 0 and 2. For two classes it is twice the (p_1 - y)^2 that is sometimes called so.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As expected_calibration_error.
-
-    Notes
-    -----
-    It is a proper score: the expected score is least where p is the law of the labels.
-    Source: Brier, Monthly Weather Review 78, 1950.
-
-    Examples
-    --------
-    >>> entropic.brier_score([[0.75, 0.25], [0.75, 0.25]], [0, 1])
-    0.625
-    """
-    return _core.brier_score(*_labelled("brier_score", "p", p, labels, sample_weight, ignore_index))
 
 
 class VectorScaling(NamedTuple):
@@ -393,7 +215,7 @@ def fit_vector_scaling(x, labels, *, ridge=1e-6, sample_weight=None, ignore_inde
     ridge = _checks.number(name, "ridge", ridge)
     if not 0 <= ridge < math.inf:
         raise ValueError(f"{name}: ridge must be at least 0 and finite, got {ridge:g}")
-    values, classes, weights, _ = _labelled(name, "x", x, labels, sample_weight, ignore_index)
+    values, classes, weights, _ = labelled(name, "x", x, labels, sample_weight, ignore_index)
     values = values.astype(np.float64)
     # Scaled so that sums of squares neither overflow nor vanish.
     largest = np.abs(values, where=np.isfinite(values), out=np.zeros_like(values)).max(initial=0)
@@ -598,7 +420,7 @@ def _weights(name, argument, sample_weight, shape):
     return np.require(weights, np.float64, ["C", "A"]).reshape(-1)
 
 
-def _labelled(name, argument, x, labels, sample_weight, ignore_index):
+def labelled(name, argument, x, labels, sample_weight, ignore_index):
     """(x as a matrix like _matrix, the class of each row, their weights or None, the tolerance of sums)."""
     matrix, shape, tolerance = _matrix(name, argument, x)
     classes = _array(name, "labels", labels)
@@ -629,11 +451,6 @@ for _one in (
     fit_temperature,
     fit_target_entropy,
     match_entropy,
-    expected_calibration_error,
-    ReliabilityBins,
-    reliability_bins,
-    reliability_diagram,
-    brier_score,
     VectorScaling,
     fit_vector_scaling,
     entropy_invariant_scale,

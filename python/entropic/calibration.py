@@ -7,16 +7,18 @@
 import importlib.util
 
 from entropic._calibration import (
-    ReliabilityBins,
     TemperatureClampedWarning,
     VectorScaling,
-    brier_score,
     entropy_invariant_scale,
-    expected_calibration_error,
     fit_target_entropy,
     fit_temperature,
     fit_vector_scaling,
     match_entropy,
+)
+from entropic._calibration_scores import (
+    ReliabilityBins,
+    brier_score,
+    expected_calibration_error,
     reliability_bins,
     reliability_diagram,
 )

@@ -1,0 +1,490 @@
+// The lines of a .jsonl as rows of numbers, by simdjson.
+#pragma once
+
+#include <simdjson.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "format.h"
+#include "text.h"
+
+namespace files::jsonl {
+
+namespace json = simdjson::ondemand;
+
+// The line with NaN and Infinity, which Python writes, in quotes.
+inline std::string with_quoted_numbers(std::string_view line) {
+  std::string result;
+  bool in_string = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (in_string && line[i] == '\\') {
+      result += line.substr(i++, 2);
+      continue;
+    }
+    if (line[i] == '"') in_string = !in_string;
+    bool found = false;
+    for (const std::string_view word : {"NaN", "Infinity", "-Infinity"}) {
+      if (in_string || line.substr(i, word.size()) != word) continue;
+      result.append("\"").append(word).append("\"");
+      i += word.size() - 1;
+      found = true;
+      break;
+    }
+    if (!found) result += line[i];
+  }
+  return result;
+}
+
+enum class Form { array, keyed, named };
+
+// The form of all lines, which the first line shows.
+struct Layout {
+  Form form = Form::array;
+  std::string key;                   // of the array
+  bool literal = false;              // the key is one name, though it has dots
+  std::optional<std::size_t> width;  // numbers in a row, once the first line is read
+  std::vector<std::size_t> nested;   // axes between line and row: Table::nested
+  std::vector<std::string> header;
+  std::unordered_map<std::string, std::size_t> places;  // the place of each name of the header
+  std::vector<std::string> ignored;                     // other fields of the first line, if columns are chosen
+  std::vector<std::string> kept;                        // fields beside the array
+  std::string label_key;
+  std::optional<std::size_t> label_column;
+};
+
+// The names that a list such as "a,c" selects. Throws BadInput for unknown ones.
+inline std::vector<bool> chosen_of(std::string_view list, std::string_view option, const std::vector<std::string>& names,
+                                   std::string_view file) {
+  std::vector<bool> chosen(names.size());
+  for (std::size_t at = 0; at <= list.size();) {
+    const std::string_view item = list.substr(at, list.find(',', at) - at);
+    at += item.size() + 1;
+    const auto found = std::find(names.begin(), names.end(), item);
+    if (found == names.end()) bad_input("{}: --{}: there is no field called {} with a number", file, option, in_quotes(item));
+    chosen[static_cast<std::size_t>(found - names.begin())] = true;
+  }
+  return chosen;
+}
+
+// Reads lines one after the other.
+class Lines {
+ public:
+  Lines(std::string_view name, std::size_t first_line, const ReadOptions& options)
+      : name_(name), line_(first_line), options_(options) {}
+
+  // The layout of a file with this first line.
+  Layout layout_of(std::string_view line) {
+    Layout layout;
+    on_document(line, [&](json::document document) {
+      layout = {};
+      layout.key = options_.key;
+      if (type_of(document) == json::json_type::object) look_at_object(document.get_object(), layout);
+    });
+    if (layout.form == Form::array && !layout.key.empty())
+      wrong("an array has no field that could be {}", in_quotes(layout.key));
+    if (layout.form == Form::array && !options_.label.empty()) wrong("an array has no field that could be a label");
+    ReadOptions others = options_;
+    others.label.clear();
+    if (layout.form != Form::named) refuse_columns(others, name_, "an array");
+    next(line, layout);
+    layout.width = layout.form == Form::named ? values.size() : shape_.back();
+    if (layout.form != Form::named) layout.nested.assign(shape_.begin(), shape_.end() - 1);
+    return layout;
+  }
+
+  // Reads a line. simdjson may read bytes behind it.
+  void next(std::string_view line, const Layout& layout) {
+    const std::size_t numbers_before = values.size(), labels_before = labels.size();
+    kept.resize(layout.kept.size());
+    const std::size_t kept_before = kept.empty() ? 0 : kept[0].cells.size();
+    on_document(line, [&](json::document document) {
+      values.resize(numbers_before);
+      labels.resize(labels_before);
+      for (Table::Kept& column : kept) {
+        column.cells.resize(kept_before);
+        column.words.resize(kept_before);
+        column.cells.emplace_back("null");  // a field that a later line lacks
+        column.words.push_back(false);
+      }
+      nulls_.clear();
+      begin_ = numbers_before;
+      read_row(std::move(document), layout);
+    });
+    ++line_;
+    // Each row of a line has the line's label and kept fields.
+    const std::size_t rows = rows_of_line(layout.nested);
+    for (std::size_t r = 1; r < rows; ++r) {
+      if (layout.label_column) labels.push_back(labels.back());
+      for (Table::Kept& column : kept) {
+        column.cells.push_back(column.cells.back());
+        column.words.push_back(column.words.back());
+      }
+    }
+    for (const std::size_t at : nulls_) {
+      const std::size_t row = rows_ + (rows > 1 ? at / *layout.width : 0);
+      if (missing.empty() || missing.back() != row) missing.push_back(row);
+    }
+    rows_ += rows;
+  }
+
+  void skip() { ++line_; }
+
+  std::vector<double> values;
+  std::vector<std::string> labels;
+  std::vector<Table::Kept> kept;
+  std::vector<std::size_t> missing;  // rows that lack a number
+
+ private:
+  // Calls f(the line as JSON). If that fails, calls it once more with NaN and Infinity in quotes.
+  template <class F>
+  void on_document(std::string_view line, F f) {
+    try {
+      f(parser_.iterate(line.data(), line.size(), line.size() + simdjson::SIMDJSON_PADDING));
+    } catch (const simdjson::simdjson_error& error) {
+      const std::string changed = with_quoted_numbers(line);
+      if (changed == line) not_json(error);
+      try {
+        const simdjson::padded_string padded(changed);
+        f(parser_.iterate(padded));
+      } catch (const simdjson::simdjson_error& again) {
+        not_json(again);
+      }
+    }
+  }
+
+  [[noreturn]] void not_json(const simdjson::simdjson_error& error) const {
+    if (error.error() == simdjson::MEMALLOC) throw std::bad_alloc();
+    if (error.error() == simdjson::TRAILING_CONTENT) wrong("there is text behind the row");
+    if (error.error() == simdjson::INCOMPLETE_ARRAY_OR_OBJECT) wrong("the line is cut short, or there is text behind the row");
+    wrong("this is not a line of JSON: {}", error.what());
+  }
+
+  // Throw a message that names the line, or the line and the cell.
+  template <class... Args>
+  [[noreturn]] void wrong(fmt::format_string<Args...> what, Args&&... args) const {
+    bad_input("{}:{}: {}", name_, line_, fmt::format(what, std::forward<Args>(args)...));
+  }
+  template <class... Args>
+  [[noreturn]] void wrong_cell(std::size_t cell, fmt::format_string<Args...> what, Args&&... args) const {
+    bad_input("{}:{}:{}: {}", name_, line_, cell, fmt::format(what, std::forward<Args>(args)...));
+  }
+
+  json::json_type type_of(json::document& line) const {
+    const json::json_type type = line.type();
+    if (type != json::json_type::array && type != json::json_type::object) {
+      wrong("a line must be an array of numbers or an object");
+    }
+    return type;
+  }
+
+  void read_row(json::document line, const Layout& layout) {
+    const bool is_array = type_of(line) == json::json_type::array;
+    if ((layout.form == Form::array) != is_array) {
+      wrong("the line is an {}, and the first one is not", is_array ? "array" : "object");
+    }
+    switch (layout.form) {
+      case Form::array:
+        read_array(line.get_array(), layout);
+        break;
+      case Form::keyed:
+        read_keyed(line.get_object(), layout);
+        break;
+      case Form::named:
+        read_named(line.get_object(), layout);
+    }
+    const char* rest = nullptr;
+    if (line.current_location().get(rest) == simdjson::SUCCESS) wrong("there is text behind the row");
+  }
+
+  // What the first line says about all.
+  void look_at_object(json::object object, Layout& layout) const {
+    std::vector<std::string> arrays, names, words, plains;
+    std::optional<std::size_t> label;
+    std::size_t cell = 0;
+    for (json::field field : object) {
+      ++cell;
+      std::string name(std::string_view(field.unescaped_key()));
+      json::value value = field.value();
+      const json::json_type type = value.type();
+      double number = 0;
+      const bool word = type == json::json_type::string && !read_special(std::string_view(value.get_string()), number);
+      if (options_.label.empty() ? word && !label : name == options_.label) {
+        if (type == json::json_type::array || type == json::json_type::object) {
+          wrong("--labels: {} is neither a string nor a number", in_quotes(name));
+        }
+        if (label) wrong("{} is there twice", in_quotes(name));
+        label = cell - 1;
+        layout.label_key = name;
+        continue;
+      }
+      if (label && name == layout.label_key) wrong("{} is there twice", in_quotes(name));
+      if (type == json::json_type::array) arrays.push_back(name);
+      if (word) words.push_back(name);
+      const bool plain = type != json::json_type::array && type != json::json_type::object;
+      if (plain && std::find(plains.begin(), plains.end(), name) != plains.end()) wrong("{} is there twice", in_quotes(name));
+      if (plain) plains.push_back(name);
+      names.push_back(name);
+    }
+    if (!options_.label.empty() && !label) wrong("--labels: there is no field called {}", in_quotes(options_.label));
+    if (!arrays.empty() || !layout.key.empty()) {
+      layout.form = Form::keyed;
+      if (layout.key.empty() && arrays.size() > 1) {
+        wrong("there are several arrays: {}, {}{}; choose one with --key", in_quotes(arrays[0]), in_quotes(arrays[1]),
+              arrays.size() > 2 ? ", ..." : "");
+      }
+      if (layout.key.empty()) layout.key = arrays[0];  // which may be called ""
+      if (label) layout.label_column = 0;
+      layout.literal = std::find(names.begin(), names.end(), layout.key) != names.end();
+      std::erase(plains, layout.key);
+      layout.kept = std::move(plains);
+      return;
+    }
+    choose_columns(words, names, layout);
+    if (layout.header.empty()) wrong("there are no numbers");
+    layout.form = Form::named;
+    layout.label_column = label;
+    for (std::size_t c = 0; c < layout.header.size(); ++c) {
+      if (!layout.places.emplace(layout.header[c], c).second) wrong("{} is there twice", in_quotes(layout.header[c]));
+    }
+  }
+
+  static bool taken_for_rows(const std::string& name, const Layout& layout) {
+    return names_rows(name) && std::find(layout.header.begin(), layout.header.end(), name) != layout.header.end();
+  }
+
+  // Finds the fields with scores if they are not in an array: the chosen ones, or all.
+  void choose_columns(const std::vector<std::string>& words, const std::vector<std::string>& names, Layout& layout) const {
+    std::vector<bool> taken(names.size(), true), left_out(names.size());
+    if (!options_.columns.empty()) taken = chosen_of(options_.columns, "columns", names, name_);
+    if (!options_.exclude.empty()) left_out = chosen_of(options_.exclude, "exclude", names, name_);
+    std::vector<bool> kept_beside(names.size());
+    if (!options_.keep.empty()) kept_beside = chosen_of(options_.keep, "keep", names, name_);
+    for (std::size_t c = 0; c < names.size(); ++c) {
+      (kept_beside[c] ? layout.kept : taken[c] && !left_out[c] ? layout.header : layout.ignored).push_back(names[c]);
+    }
+    for (const std::string& name : names) {
+      if (options_.columns.empty() && taken_for_rows(name, layout)) {
+        wrong("{} looks like a name for rows; --labels {} takes it as the label, --exclude {} leaves it out, --columns chooses",
+              in_quotes(name), name, name);
+      }
+    }
+    for (const std::string& word : words) {
+      if (std::find(layout.header.begin(), layout.header.end(), word) == layout.header.end()) continue;
+      wrong("{} is neither a number nor the label, which is {}; --columns chooses fields, --key chooses an array",
+            in_quotes(word), in_quotes(layout.label_key));
+    }
+  }
+
+  void read_array(json::array array, const Layout& layout) {
+    shape_.clear();
+    depth_.reset();
+    std::size_t cell = 0;
+    read_axis(array, 0, cell);
+    if (!layout.width) return;
+    const std::size_t count = shape_.back();
+    if (shape_.size() == 1 && layout.nested.empty()) {
+      if (count == layout.width) return;
+      wrong("the line has {} number{}, and the first one has {}", count, count == 1 ? "" : "s", *layout.width);
+    }
+    std::vector<std::size_t> first = layout.nested;
+    first.push_back(*layout.width);
+    if (shape_ == first) return;
+    wrong("the array has shape ({}), and that of the first line has ({})", fmt::join(shape_, ", "), fmt::join(first, ", "));
+  }
+
+  // Reads the numbers of an array and of the arrays in it, which must have equal lengths as in NumPy.
+  void read_axis(json::array array, std::size_t axis, std::size_t& cell) {
+    std::size_t count = 0;
+    for (json::value value : array) {
+      ++count;
+      if (value.type() == json::json_type::array) {
+        read_axis(value.get_array(), axis + 1, cell);
+      } else {
+        if (depth_.value_or(axis) != axis) wrong_cell(cell + 1, "numbers stand beside arrays");
+        depth_ = axis;
+        values.push_back(number_of(value, ++cell));
+      }
+    }
+    constexpr std::size_t kUnknown = static_cast<std::size_t>(-1);
+    if (shape_.size() <= axis) shape_.resize(axis + 1, kUnknown);
+    if (depth_.value_or(axis) < axis) wrong_cell(cell + 1, "numbers stand beside arrays");
+    if (shape_[axis] != kUnknown && shape_[axis] != count) {
+      wrong_cell(cell, "the array has rows of {} and of {}", shape_[axis], count);
+    }
+    shape_[axis] = count;
+  }
+
+  void read_keyed(json::object object, const Layout& layout) {
+    bool found = false, labelled = false;
+    // "a.b" is the field of this name or, if the first line has none, "b" of "a".
+    const std::size_t dot = layout.literal ? layout.key.npos : layout.key.find('.');
+    const std::string_view outer = dot == layout.key.npos ? std::string_view() : std::string_view(layout.key).substr(0, dot);
+    for (json::field field : object) {
+      const std::string_view name = field.unescaped_key();
+      if (name == layout.key && (layout.literal || dot == layout.key.npos)) {
+        take_array(field.value(), layout, found);
+      } else if (layout.label_column && name == layout.label_key) {
+        if (std::exchange(labelled, true)) wrong("{} is there twice", in_quotes(name));
+        read_label(field.value(), layout);
+      } else if (dot != layout.key.npos && name == outer) {
+        json::value value = field.value();
+        if (value.type() == json::json_type::object) {
+          read_nested(value.get_object(), std::string_view(layout.key).substr(dot + 1), layout, found);
+        }
+      } else {
+        keep(name, field.value(), layout);
+      }
+    }
+    if (!found) wrong("{} is missing", in_quotes(layout.key));
+    if (layout.label_column && !labelled) wrong("{} is missing", in_quotes(layout.label_key));
+  }
+
+  // Stores a kept field beside the row, and returns whether the field is kept.
+  bool keep(std::string_view name, json::value value, const Layout& layout) {
+    const auto place = std::find(layout.kept.begin(), layout.kept.end(), name);
+    if (place == layout.kept.end()) return false;
+    Table::Kept& column = kept[static_cast<std::size_t>(place - layout.kept.begin())];
+    const json::json_type type = value.type();
+    if (type == json::json_type::string) {
+      column.cells.back() = std::string(std::string_view(value.get_string()));
+      column.words.back() = true;
+    } else if (type == json::json_type::number) {
+      column.cells.back() = token_of(value);
+    } else if (type == json::json_type::boolean) {
+      column.cells.back() = value.get_bool() ? "true" : "false";
+    }
+    return true;
+  }
+
+  // The array at `path`, "b" or "b.c", of an object.
+  void read_nested(json::object object, std::string_view path, const Layout& layout, bool& found) {
+    const std::size_t dot = path.find('.');
+    for (json::field field : object) {
+      const std::string_view name = field.unescaped_key();
+      if (name == path) {
+        take_array(field.value(), layout, found);
+      } else if (dot != path.npos && name == path.substr(0, dot)) {
+        json::value value = field.value();
+        if (value.type() == json::json_type::object) read_nested(value.get_object(), path.substr(dot + 1), layout, found);
+      }
+    }
+  }
+
+  void take_array(json::value value, const Layout& layout, bool& found) {
+    if (std::exchange(found, true)) wrong("{} is there twice", in_quotes(layout.key));
+    if (value.type() != json::json_type::array) wrong("{} is not an array of numbers", in_quotes(layout.key));
+    read_array(value.get_array(), layout);
+  }
+
+  // The text of a number.
+  std::string token_of(json::value value) const {
+    std::string_view token = value.raw_json_token();
+    token = token.substr(0, token.find_last_not_of(" \t\r\n") + 1);
+    if (!is_json_number(token)) wrong("{} is not a number", in_quotes(token));
+    return std::string(token);
+  }
+
+  void read_named(json::object object, const Layout& layout) {
+    const std::size_t before = values.size(), width = layout.header.size();
+    values.resize(before + width);
+    seen_.assign(width, false);
+    bool labelled = false;
+    std::size_t cell = 0, count = 0;
+    for (json::field field : object) {
+      ++cell;
+      const std::string_view name = field.unescaped_key();
+      if (layout.label_column && name == layout.label_key) {
+        if (std::exchange(labelled, true)) wrong("{} is there twice", in_quotes(name));
+        read_label(field.value(), layout);
+        continue;
+      }
+      // The order is nearly always that of the first line.
+      std::size_t place = count;
+      if (place >= width || layout.header[place] != name) {
+        const auto known = layout.places.find(std::string(name));
+        if (known == layout.places.end()) {
+          if (std::find(layout.ignored.begin(), layout.ignored.end(), name) != layout.ignored.end()) continue;
+          if (keep(name, field.value(), layout)) continue;
+          wrong("{} is not in the first line", in_quotes(name));
+        }
+        place = known->second;
+      }
+      if (seen_[place]) wrong("{} is there twice", in_quotes(name));
+      seen_[place] = true;
+      values[before + place] = number_of(field.value(), cell);
+      ++count;
+    }
+    if (count < width) {
+      const auto absent = static_cast<std::size_t>(std::find(seen_.begin(), seen_.end(), false) - seen_.begin());
+      wrong("{} is missing", in_quotes(layout.header[absent]));
+    }
+    if (layout.label_column && !labelled) wrong("{} is missing", in_quotes(layout.label_key));
+  }
+
+  void read_label(json::value value, const Layout& layout) {
+    const json::json_type type = value.type();
+    if (type == json::json_type::number && !options_.label.empty()) {
+      labels.push_back(token_of(value));
+      return;
+    }
+    if (type != json::json_type::string) {
+      wrong("{} is a string in the first line, but not here", in_quotes(layout.label_key));
+    }
+    labels.emplace_back(std::string_view(value.get_string()));
+  }
+
+  // Reads the words for numbers that JSON cannot write.
+  static bool read_special(std::string_view text, double& number) {
+    return read_number(text, number) == Reading::number && !std::isfinite(number);
+  }
+
+  double number_of(json::value value, std::size_t cell) {
+    double number = 0;
+    switch (value.type()) {
+      case json::json_type::number:
+        if (value.get_double().get(number) == simdjson::SUCCESS) return number;
+        {
+          // simdjson refuses a number that is too large, and a word that is no number.
+          std::string_view token = value.raw_json_token();
+          token = token.substr(0, token.find_last_not_of(" \t\r\n") + 1);
+          const Reading reading = read_number(token, number);
+          if (reading == Reading::number) return number;  // such as -Infinity
+          wrong_cell(cell, "{} is {}", in_quotes(token),
+                     reading == Reading::too_large ? "too large for float64" : "not a number");
+        }
+      case json::json_type::null:
+        if (!value.is_null()) wrong_cell(cell, "this is not a number");
+        if (options_.missing == Missing::error) wrong_cell(cell, "null is not a number{}", kOnMissing);
+        nulls_.push_back(values.size() - begin_);
+        return std::numeric_limits<double>::quiet_NaN();
+      case json::json_type::string: {
+        const std::string_view text = value.get_string();
+        if (!read_special(text, number)) wrong_cell(cell, "{} is not a number", in_quotes(text));
+        return number;
+      }
+      default:
+        wrong_cell(cell, "this is not a number");
+    }
+  }
+
+  std::string_view name_;
+  std::size_t line_;
+  const ReadOptions& options_;
+  json::parser parser_;
+  std::vector<bool> seen_;
+  std::size_t rows_ = 0;
+  std::vector<std::size_t> nulls_;  // for each null of the line, how many numbers come before it
+  std::size_t begin_ = 0;           // where the line's numbers begin
+  std::vector<std::size_t> shape_;  // shape of the line's array
+  std::optional<std::size_t> depth_;
+};
+
+}  // namespace files::jsonl
