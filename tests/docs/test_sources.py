@@ -1,0 +1,99 @@
+"""The sources as one thing: what includes what, which files are long, and the changes of tests/mutations."""
+
+import graphlib
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TRACKED = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split("\0")
+pytestmark = pytest.mark.skipif(TRACKED == [""], reason="this is no git checkout")
+SOURCES = [name for name in TRACKED if re.search(r"\.(h|cc|cu|inc)$", name) and not name.startswith("python/xla/")]
+# What stands before src/ for kernels for devices, and in WebAssembly, includes what it stands for.
+INSTEAD = ("src/cuda/target/", "wasm/src/")
+
+
+def included(name):
+    """The files of this tree that a file includes by name in quotes or as <entropic/...>."""
+    file = ROOT / name
+    found = set()
+    for words in re.findall(r'^[ \t]*#[ \t]*include [<"]([^">]+)[">]', file.read_text(), flags=re.MULTILINE):
+        places = (file.parent / words, ROOT / words, ROOT / "include" / words)
+        for place in places:
+            if place.is_file():
+                found.add(str(place.resolve().relative_to(ROOT)))
+                break
+    return found
+
+
+INCLUDES = {name: included(name) for name in SOURCES if not name.startswith(INSTEAD)}
+
+
+def family(name):
+    """The folder of a file of the library, by which src/rows and src/search, which use each other, are one."""
+    parts = name.split("/")
+    if parts[0] != "src" or len(parts) == 2:
+        return parts[0]
+    return "rows" if parts[1] == "search" else parts[1]
+
+
+def test_no_circle_of_includes():
+    # A file of kernels includes itself, once for each SIMD target.
+    tuple(graphlib.TopologicalSorter({name: found - {name} for name, found in INCLUDES.items()}).static_order())
+
+
+def test_no_circle_of_families():
+    graph = {}
+    for name, found in INCLUDES.items():
+        if name.startswith("src/"):
+            graph.setdefault(family(name), set()).update(map(family, found))
+    tuple(graphlib.TopologicalSorter({one: others - {one} for one, others in graph.items()}).static_order())
+
+
+def test_doors_include_what_is_public():
+    """cli, files and python include the library's public headers, files, and from_chars.h, which a C++ library may lack."""
+    for name, found in INCLUDES.items():
+        door = name.split("/")[0]
+        if door in ("cli", "files", "python"):
+            allowed = ("include/", "files/", f"{door}/", "src/from_chars.h")
+            assert all(one.startswith(allowed) for one in found), f"{name}: {sorted(found)}"
+        if name.startswith("include/"):
+            assert all(one.startswith("include/") for one in found), f"{name}: {sorted(found)}"
+
+
+def test_long_files_are_listed_with_their_reason():
+    page = (ROOT / "docs/architecture.md").read_text()
+    table = page[page.index("These files have more than 500 lines") :].split("\n## ")[0]
+    listed = set(re.findall(r"^\| `([^`]+)`", table, flags=re.MULTILINE))
+    others = ("tests/", "bench/", "docs/", "python/xla/", "include/")
+    kinds = re.compile(r"\.(h|cc|cu|inc|py|js)$|^scripts/[\w-]+$")
+    long = {
+        name
+        for name in TRACKED
+        if kinds.search(name) and not name.startswith(others) and len((ROOT / name).read_text().splitlines()) > 500
+    }
+    assert listed == long
+
+
+def mutations():
+    return tomllib.loads((ROOT / "tests/mutations/mutations.toml").read_text())["mutation"]
+
+
+def test_every_change_of_the_mutations_can_be_made():
+    all_of_them = mutations()
+    assert len({one["name"] for one in all_of_them}) == len(all_of_them) >= 40
+    for one in all_of_them:
+        assert set(one) == {"name", "what", "file", "original", "changed", "tests"}, one["name"]
+        assert one["file"] in TRACKED, one["name"]
+        count = (ROOT / one["file"]).read_text().count(one["original"])
+        assert count == 1, f"{one['name']}: what it changes is {count} times in {one['file']}"
+        assert one["changed"] != one["original"], one["name"]
+        program, *words = one["tests"].split()
+        if program == "pytest":
+            files = [word for word in words if word.startswith("tests/")]
+            assert files and all((ROOT / name).is_file() for name in files), one["name"]
+        else:
+            assert (ROOT / f"tests/{program}.cc").is_file(), one["name"]
