@@ -714,6 +714,8 @@ TEST(Counts, ChunksAddUp) {
   expect_error("Counts: y must be at least 0 and below 2, got 2", [&] { table.add(zeros, beyond); });
   expect_error("Counts: y must have as many outcomes as x, 4, got 3", [&] { table.add(x, first); });
   expect_error("Counts: other must have the same outcomes, 1 x 3, got 2 x 2", [&] { a.merge(table); });
+  Counts wide(2, 3), high(3, 2);
+  expect_error("Counts: other must have the same outcomes, 2 x 3, got 3 x 2", [&] { wide.merge(high); });
   EXPECT_TRUE(std::equal(a.weights().data, a.weights().data + 3, all.weights().data));
 }
 

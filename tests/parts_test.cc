@@ -321,6 +321,30 @@ TYPED_TEST(Parts, DrawsAndChainsAreThoseOfAWholeRow) {
   }
 }
 
+// x / T may be so large that it swallows the noise, or infinite: equal scores are drawn equally often all the same.
+TYPED_TEST(Parts, DrawsOfAnySize) {
+  using T = TypeParam;
+  const std::size_t n = 90, draws = 200;
+  const T most = std::numeric_limits<T>::max();
+  const auto inf = static_cast<T>(kInf);
+  const Noise noise = {.seed = 2};
+  for (const double temperature : {1.0, 1e-9, 1e-300, 5e-324}) {
+    Batch<T> batch = {6, n, std::vector<T>(6 * n)};
+    for (std::size_t i = 0; i < n; ++i) {
+      batch.x[i] = i % 3 == 1 ? T(1e30) : -most;
+      batch.x[n + i] = i % 4 == 0 ? -most : -inf;
+      batch.x[2 * n + i] = i % 5 == 2 ? T(0) : T(-1);
+      batch.x[3 * n + i] = i % 2 == 0 ? T(1e9) : T(1e9) - T(128);
+      batch.x[4 * n + i] = i % 7 == 3 ? most : T(0);
+      batch.x[5 * n + i] = static_cast<T>(i % 3);
+    }
+    std::vector<std::int64_t> want(batch.rows * draws);
+    sample(Sample{temperature}, batch.view(), MatrixView<std::int64_t>(want.data(), batch.rows, draws), noise);
+    const auto make = [&](auto x, Extent extent) { return part_of<T>(Sample{temperature}, x, extent, noise, draws); };
+    for (const Cuts& cuts : CutsOf(n)) EXPECT_EQ((Joined<T>(batch, cuts, make, false).indices), want) << temperature;
+  }
+}
+
 TEST(PartSums, AreExact) {
   const std::size_t n = 500;
   std::mt19937_64 random(6);
@@ -335,6 +359,26 @@ TEST(PartSums, AreExact) {
       long double sum = 0;
       for (std::size_t i = 0; i < n; ++i) sum += batch.x[r * n + i];
       EXPECT_NEAR(whole.values[r], static_cast<double>(sum), 1e-15 * size);
+    }
+  }
+}
+
+TEST(PartSums, OfWhatIsTooLargeOrNoNumber) {
+  const std::size_t n = 40;
+  for (const double odd : {kInf, 0x1p41, std::nan("")}) {
+    Batch<double> batch = {2, n, std::vector<double>(2 * n, 0.5)};
+    batch.x[17] = odd;
+    for (const bool bounded : {false, true}) {
+      const auto make = [&](auto x, Extent extent) { return part_of(RowSum{.bounded = bounded}, x, extent); };
+      const std::vector<double> sums = Joined<double>(batch, {0, 10, 20, n}, make, false).values;
+      if (bounded) {
+        EXPECT_EQ(sums[0], kInf) << odd;
+      } else if (std::isfinite(odd)) {
+        EXPECT_EQ(sums[0], odd + 0.5 * (n - 1));
+      } else {
+        EXPECT_TRUE(std::isnan(sums[0])) << odd << " gives " << sums[0];
+      }
+      EXPECT_EQ(sums[1], 0.5 * n);
     }
   }
 }

@@ -28,8 +28,8 @@ struct PartKernels {
   void (*exp)(const T* x, std::size_t n, T max, double temperature, T* e);
   // a = gamma (x - max), at least -700, and exp(a); both are 0 for a score of -inf.
   void (*wide)(const T* x, std::size_t n, double max, double gamma, double* a, double* e);
-  // The best of x / T - log E, for scores that begin at index `first` of a row; -1 if all are -inf.
-  DrawnKey (*draw)(const T* x, std::size_t n, double inverse_temperature, std::uint64_t first, NoiseKey key);
+  // The best of (x - top) / T - log E, for scores that begin at index `first` of a row; -1 if all are -inf.
+  DrawnKey (*draw)(const T* x, std::size_t n, double top, double inverse_temperature, std::uint64_t first, NoiseKey key);
   void (*log)(const T* x, std::size_t n, T* y);
   void (*plain_exp)(const T* x, std::size_t n, T* y);
 };
@@ -81,17 +81,19 @@ void PartWide(const T* x, size_t n, double max, double gamma, double* a, double*
 
 // Blocks of noise belong to the whole row; the part may have only some of the indices of a block.
 template <class T>
-DrawnKey PartDraw(const T* x, size_t n, double inverse_temperature, uint64_t first, NoiseKey noise_key) {
+DrawnKey PartDraw(const T* x, size_t n, double top, double inverse_temperature, uint64_t first, NoiseKey noise_key) {
   const D64 d;
   const RowTag<T> dx;
   const DrawNoise noise(noise_key);
   const hn::RebindToUnsigned<D64> u;
-  const V64 scale = hn::Set(d, inverse_temperature);
+  const V64 scale = hn::Set(d, inverse_temperature), shift = hn::Set(d, top);
+  // 0 for the top at any T, also one whose inverse is infinite.
+  const auto scaled = [=](V64 x) HWY_ATTR { return hn::IfThenZeroElse(hn::Eq(x, shift), hn::Mul(hn::Sub(x, shift), scale)); };
   DrawnKey best = {-kInfinity<double>, -1};
   const auto look = [&](size_t begin, size_t end) HWY_ATTR {
     ForEachVector(d, end - begin, [&](size_t offset, size_t count) HWY_ATTR {
       const size_t i = begin + offset;
-      const V64 z = hn::Mul(LoadWide(d, x + i, count, -kInfinity<T>), scale);
+      const V64 z = scaled(LoadWide(d, x + i, count, -kInfinity<T>));
       HWY_ALIGN double keys[hn::MaxLanes(D64())];
       hn::Store(hn::Sub(z, Log(d, noise.Of(hn::Add(hn::Iota(u, 0), hn::Set(u, first + i))))), d, keys);
       for (size_t k = 0; k < count; ++k) {
@@ -122,7 +124,7 @@ DrawnKey PartDraw(const T* x, size_t n, double inverse_temperature, uint64_t fir
     }
     ForEachVector(d, several, [&](size_t i, size_t count) HWY_ATTR {
       const auto block = hn::Add(hn::Iota(u, 0), hn::Set(u, first_block + b0 + i));
-      const V64 z = hn::Mul(LoadUpTo(d, bounds + i, count, -kInfinity<double>), scale);
+      const V64 z = scaled(LoadUpTo(d, bounds + i, count, -kInfinity<double>));
       StoreUpTo(hn::Sub(z, Log(d, noise.SmallestOf(block))), d, count, bounds + i);
     });
     // The most promising block comes first: it leaves few others.

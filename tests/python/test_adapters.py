@@ -363,6 +363,18 @@ def test_vllm_second_interface(vllm):
     assert torch.equal(processor.apply(logits.clone(), context), logits)
 
 
+@pytest.mark.parametrize(
+    ("name", "lacks"),
+    [
+        ("SamplerLogitsProcessor", "vllm.v1.worker.gpu.sample.logits_processor"),
+        ("SamplerLogitsProcessorV2", "vllm.v1.sample.logits_processor"),
+    ],
+)
+def test_vllm_may_have_one_interface(vllm, monkeypatch, name, lacks):
+    monkeypatch.setitem(sys.modules, lacks, None)
+    assert getattr(vllm, name).__name__ == name
+
+
 def test_vllm_refuses_at_admission(vllm):
     validate = vllm.SamplerLogitsProcessor.validate_params
     validate(Params())

@@ -115,6 +115,17 @@ def test_gradcheck_and_gradgradcheck():
         assert torch.autograd.gradgradcheck(function, inputs)
 
 
+def test_the_value_and_its_gradients_together():
+    """The operator itself gives both; what depends on both has the sum of two derivatives."""
+    p, q, b = rows(2, 3).requires_grad_(), rows(2, 3, seed=1).requires_grad_(), rows(2, 1, seed=2).requires_grad_()
+    of_value, of_slope = rows(2, seed=3), rows(2, 3, seed=4)
+    value, dp, *_ = CUBE.op(p, q, b, 2.0, 1, True)
+    got = torch.autograd.grad((of_value * value).sum() + (of_slope * dp).sum(), (p, q, b))
+    plain = (of_value * (b * p**3 * q**2).sum(1)).sum() + (of_slope * 3 * b * p**2 * q**2).sum()
+    for a, w in zip(got, torch.autograd.grad(plain, (p, q, b)), strict=True):
+        assert torch.allclose(a, w)
+
+
 def test_opcheck():
     p, q, b = rows(2, 3), rows(2, 3, seed=1), rows(2, 1, seed=2)
     for row in (None, b):
