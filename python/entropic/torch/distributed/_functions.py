@@ -460,7 +460,8 @@ def sample(
     first=None,
     n=None,
 ):
-    """As entropic.sample, of this rank's part: indices of the whole row, on every rank. One round of 16 bytes a draw."""
+    """As entropic.sample, of this rank's part: indices of the whole row, on every rank. One round of 16 bytes a draw; where the
+    largest score over the temperature is above 5e8 in size, two more."""
     steps = [("temperature", _number("sample", "temperature", temperature))]
     where = {"dim": dim, "axis": axis, "group": group, "first": first, "n": n}
     return Sampler(steps, seed=seed).sample(x, size=size, stream=stream, position=position, **where)
