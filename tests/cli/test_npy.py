@@ -110,6 +110,8 @@ def described(descr="'<f8'", order="False", shape="(2,)", body=b"\0" * 16):
         (described(order="0"), "the header has a fortran_order other than True or False"),
         (raw("{'descr': '<f8', 'shape': (2,)}"), "the header lacks descr, fortran_order or shape"),
         (raw("{'descr': '<f8', 'descr': '<f8'}"), "the header has an unexpected or repeated key"),
+        (raw("{'fortran_order': False, 'fortran_order': False}"), "the header has an unexpected or repeated key"),
+        (raw("{'shape': (2,), 'shape': (2,)}"), "the header has an unexpected or repeated key"),
         (raw("{'descr': '<f8', 'extra': 1}"), "the header has an unexpected or repeated key"),
         (raw("[]"), "the header is not a Python dictionary"),
         (raw("{" + " " * 2**20, version=2), "the header says that it has 1048577 bytes"),

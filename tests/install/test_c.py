@@ -486,6 +486,13 @@ def test_a_parameter_is_given_once(library):
     assert said == "softmax: temperature must be a parameter or an array, got both"
 
 
+def test_an_array_is_given_once(library):
+    numbers = (c.c_double * 3)(0, 1, 3)
+    of = [Array(c.sizeof(Array), name, c.addressof(numbers), 1, 3, 0, 0, FLOAT64) for name in (b"x", b"y", b"x")]
+    assert library.entropic_apply(b"softmax", None, (Array * 3)(*of), c.c_size_t(3)) != 0
+    assert library.entropic_last_error() == b"softmax: the array 'x' is given twice"
+
+
 def test_draws_of_rows_that_are_copied_in_blocks(library):
     """Scores that lie column by column are copied, some thousand rows at a time: their streams go on."""
     rows, cols = 20000, 3
