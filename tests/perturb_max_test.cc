@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <numbers>
 #include <vector>
 
 #include "entropic/maps.h"
@@ -229,6 +230,14 @@ struct MyUniform {
   double pdf(double t) const { return t < begin || t > begin + length ? 0 : 1 / length; }
 };
 
+// Its tails are long: the largest of two lies below 10^12 times its scale in all but 10^-12 of draws.
+struct MyCauchy {
+  double log_cdf(double t) const {
+    return t < 0 ? std::log(std::atan(-1 / t) / std::numbers::pi) : std::log1p(-std::atan2(1, t) / std::numbers::pi);
+  }
+  double pdf(double t) const { return 1 / (std::numbers::pi * (1 + t * t)); }
+};
+
 template <class T>
 void expect_same(const auto& mine, double scale, const PerturbMax& op, std::size_t n, double spread) {
   std::vector<T> x = support::normal_row<T>(n, spread, 3, 7);
@@ -268,6 +277,25 @@ TEST(PerturbMax, WithTheCallersNoise) {
     };
     check(float{});
     check(double{});
+  });
+}
+
+// The difference of two is Cauchy's distribution of twice the scale.
+TEST(PerturbMax, WithNoiseOfLongTails) {
+  support::for_each_target([](const std::string&) {
+    for (const double difference : {0.0, 0.01, 1.0, 30.0, 1e4, 1e7}) {
+      const auto check = [&]<class T>(T) {
+        const std::vector<T> x = {T(0), static_cast<T>(-difference)};
+        std::vector<T> p(2), dx(2);
+        perturb_max(MyCauchy(), 1, view(std::as_const(x)), view(p));
+        EXPECT_NEAR(p[1], std::atan2(2, difference) / std::numbers::pi, sizeof(T) == 4 ? 1e-6 : 1e-10) << difference;
+        perturb_max_vjp(MyCauchy(), 1, view(std::as_const(x)), view(std::as_const(p)), view(std::vector<T>{1, 0}), view(dx));
+        const double density = 2 / (std::numbers::pi * (4 + difference * difference));
+        EXPECT_NEAR(dx[0], density, sizeof(T) == 4 ? 1e-6 : 1e-9) << difference;
+      };
+      check(float{});
+      check(double{});
+    }
   });
 }
 

@@ -470,46 +470,55 @@ class CustomNoise {
     return hn::IfThenZeroElse(none, hn::Div(Values(functions_.pdf, t), cdf));
   }
 
-  // Finds the relevant part of the line and the number of its pieces: it halves them until p, without its normalisation, no
-  // longer changes. It needs a workspace of two rows.
-  void Fit(const double* keys, size_t n, const Accuracy& accuracy, double* mass, double* previous) {
+  // Finds the relevant part of the line.
+  void Fit(const double* keys, size_t n, const Accuracy& accuracy, double* /*row*/, double* /*other*/) {
     FindEnds(keys, n, accuracy);
-    for (pieces_ = 4; pieces_ <= 512; pieces_ *= 2) {
-      for (size_t i = 0; i < n; ++i) mass[i] = 0;
-      ForEachInterval(keys, n, accuracy, [&](const Nodes& nodes) HWY_ATTR { AddHazards(*this, keys, n, nodes, mass); });
-      double change = pieces_ == 4 ? 1 : 0;
-      for (size_t i = 0; i < n; ++i) {
-        if (pieces_ > 4) change = HWY_MAX(change, std::abs(mass[i] - previous[i]));
-        previous[i] = mass[i];
-      }
-      if (change <= accuracy.cut) return;
-    }
   }
 
-  // There is a kink in u at each z + kink. If there are many, those close behind the last end do not end an interval.
+  // Intervals end at kinks: there is one in u at each z + kink. If there are many, those close behind the last end do not
+  // count. The integrals of all entries together are the change of e^G, which is known at the ends. So an interval is halved
+  // until its points give that change, which finds peaks and tails of any width. The tolerance grows slowly with the number of
+  // intervals, because the rounding errors of the caller's functions are not known.
   template <class Visit>
-  HWY_INLINE void ForEachInterval(const double* keys, size_t n, const Accuracy& /*accuracy*/, Visit&& visit) const {
-    const double line = last_ - first_, length = line / pieces_;
-    const double least = line / (n * functions_.kinks.size() <= kMostKinks ? 0x1p40 : static_cast<double>(kMostKinks));
-    for (double begin = first_, end; begin < last_; begin = end) {
-      end = HWY_MIN(begin + length, last_);
+  HWY_INLINE void ForEachInterval(const double* keys, size_t n, const Accuracy& accuracy, Visit&& visit) const {
+    const bool many = n * functions_.kinks.size() > kMostKinks;
+    const double apart = many ? (last_ - first_) / static_cast<double>(kMostKinks) : 0;
+    // The ends of the intervals to the right, the next one last, with e^G there.
+    double ends[kDeepest], cdfs[kDeepest];
+    size_t open = 0;
+    const auto push = [&](double end) HWY_ATTR {
+      ends[open] = end, cdfs[open] = CdfAt(keys, n, end);
+      ++open;
+    };
+    push(last_);
+    double tolerance = accuracy.cut / 16 + static_cast<double>(n) * 0x1p-52;
+    for (double begin = first_, cdf = CdfAt(keys, n, first_); open > 0;) {
+      double kink_end = ends[open - 1];
       for (const double kink : functions_.kinks) {
         for (size_t i = 0; i < n; ++i) {
           const double place = keys[i] + kink;
-          if (place > begin + least && place < end) end = place;
+          if (place > begin + HWY_MAX(apart, 0x1p-48 * std::abs(place)) && place < kink_end) kink_end = place;
         }
       }
-      // The small rest does not become a separate interval.
-      if (last_ - end < 1e-9 * length) end = last_;
+      if (kink_end < ends[open - 1] && open < kDeepest) push(kink_end);
+      const double end = ends[open - 1], change = cdfs[open - 1] - cdf;
       Nodes nodes;
       nodes.AddGauss(16, begin, end, [&](double u, double weight) HWY_ATTR { nodes.Add(u, weight); });
       CdfOfMaximum(*this, keys, n, nodes);
+      if (std::abs(MassOf(keys, n, nodes) - change) > tolerance && open < kDeepest) {
+        push(0.5 * (begin + end));
+        tolerance *= kSlower;
+        continue;
+      }
       visit(nodes);
+      begin = end, cdf = cdfs[open - 1];
+      --open;
     }
   }
 
  private:
-  static constexpr size_t kMostKinks = 4096;
+  static constexpr size_t kMostKinks = 4096, kDeepest = 128;
+  static constexpr double kSlower = 1.003;  // 10 times the tolerance after 770 intervals
 
   static HWY_INLINE hn::Mask<D64> Absent(V64 key) { return hn::Eq(key, hn::Set(D64(), -kInfinity<double>)); }
 
@@ -519,6 +528,25 @@ class CustomNoise {
     hn::Store(t, d, in);
     function(functions_.noise, in, hn::Lanes(d), out);
     return hn::Load(d, out);
+  }
+
+  HWY_INLINE double CdfAt(const double* keys, size_t n, double u) const {
+    Nodes nodes;
+    for (int k = 0; k < 4; ++k) nodes.Add(u, 0);
+    CdfOfMaximum(*this, keys, n, nodes);
+    return nodes.cdf[0];
+  }
+
+  // The sum over entries of the integrals.
+  HWY_INLINE double MassOf(const double* keys, size_t n, const Nodes& nodes) const {
+    const D64 d;
+    double mass = 0;
+    for (size_t q = 0; q < nodes.count; ++q) {
+      const V64 at = hn::Set(d, nodes.at[q]);
+      const double hazards = Sum(d, n, [&](size_t i, size_t /*count*/) HWY_ATTR { return Hazard(hn::Load(d, keys + i), at); });
+      mass += nodes.weight[q] * nodes.cdf[q] * hazards;
+    }
+    return mass;
   }
 
   // Finds first_ and last_ from the values of e^G: outwards by doubling, then each between the last two points, four points at
@@ -569,7 +597,7 @@ class CustomNoise {
   }
 
   const NoiseFunctions& functions_;
-  double first_ = 0, last_ = 0, pieces_ = 4;
+  double first_ = 0, last_ = 0;
 };
 
 // keys = Key((x - max)/scale), padded with absent entries to a multiple of 16. Returns whether there is no NaN.
