@@ -47,6 +47,6 @@ void add_entropy_control(CLI::App& app, Program& program) {
   };
   add(std::type_identity<entropic::GammaForEntropy>{},
       {.output = "result.csv",
-       .remark = "The output has gamma, the entropy reached and a status;\nan .npy leaves the status out.\n"});
+       .remark = "The output has gamma, the entropy reached and a status.\nAn .npy leaves the status out.\n"});
   add(std::type_identity<entropic::PowerTransform>{}, {.input = "probabilities", .holds = "Probabilities"});
 }

@@ -60,8 +60,9 @@ void add_explore(CLI::App& app, Program& program) {
       ->excludes(port)
       ->excludes(no_browser);
   command.footer(
-      "Only this machine can read the page, and the page loads nothing from elsewhere. Its address is printed and, if\n"
-      "standard output is a terminal, opened in a browser. Ctrl-C stops the server.\n"
+      "Only this machine can read the page, and the page loads nothing from elsewhere.\n"
+      "Its address is printed and, if standard output is a terminal, opened in a browser.\n"
+      "Ctrl-C stops the server.\n"
       "Example: entropic explore scores.csv\n"
       "         entropic explore scores.csv -o page.html\n" +
       std::string(kEverywhere));

@@ -344,11 +344,11 @@ void add_barycenter(CLI::App& app, Program& program) {
   static constexpr std::string_view kName = entropic::SinkhornBarycenter::kDescription.name;
   const auto arguments = std::make_shared<Arguments>(*find_operation(entropic::family_info<entropic::Transport>(), kName));
   const auto options = std::make_shared<Many>();
-  CLI::App& command =
-      add_command(app, program, arguments, "Distributions",
-                  "Each row is a distribution and is divided by its sum. The output is one row: marginal_error,\n"
-                  "iterations, status. The barycenter goes to OUT; -o - writes it instead of the result.\n",
-                  "p.csv --cost cost.csv --epsilon 0.05 -o barycenter.csv");
+  CLI::App& command = add_command(app, program, arguments, "Distributions",
+                                  "Each row is a distribution and is divided by its sum.\n"
+                                  "The output is one row: marginal_error, iterations, status.\n"
+                                  "The barycenter goes to OUT; -o - writes it instead of the result.\n",
+                                  "p.csv --cost cost.csv --epsilon 0.05 -o barycenter.csv");
   add_path(command, "--cost", options->cost, "standard input",
            "Costs: a row for each column of FILE, a column for each column of the result")
       ->option_text("FILE")
@@ -389,11 +389,10 @@ void add_sliced(CLI::App& app, Program& program) {
   static constexpr std::string_view kName = entropic::SlicedWasserstein::kDescription.name;
   const auto arguments = std::make_shared<Arguments>(*find_operation(entropic::family_info<entropic::Transport>(), kName));
   const auto options = std::make_shared<Slices>();
-  CLI::App& command =
-      add_command(app, program, arguments, "Points",
-                  "Each row is a point. The output is one row: distance, error. The error is the standard error\n"
-                  "from the choice of directions.\n",
-                  "x.csv y.csv --projections 500");
+  CLI::App& command = add_command(app, program, arguments, "Points",
+                                  "Each row is a point. The output is one row: distance, error.\n"
+                                  "The error is the standard error from the choice of directions.\n",
+                                  "x.csv y.csv --projections 500");
   add_path(command, "Y", options->second, "standard input", "The file that FILE is compared with")
       ->option_text(" ")
       ->required();
@@ -460,23 +459,24 @@ void add_transport(CLI::App& app, Program& program) {
   }
   add_plan_output(command, program);
   command.footer(fmt::format(
-      "The output is one row of CSV: cost, gap, status (the optimum is at most gap below cost). With --epsilon it is cost,\n"
-      "lower_bound, upper_bound (of the optimum), marginal_error, iterations, status. Infeasible: exit status 1.\n"
+      "The output is one row of CSV: cost, gap, status. The optimum is at most gap below cost.\n"
+      "With --epsilon the row is: cost, lower_bound, upper_bound (of the optimum), marginal_error, iterations, status.\n"
+      "If no plan exists (infeasible), the exit status is 1.\n"
       "Example: entropic transport --a a.csv --b b.csv --cost cost.npy -o plan.npy\n{}",
       kEverywhere));
   command.callback([options, &program] { program.action = [options, &files = program.files] { transport(*options, files); }; });
 
-  add_plan<entropic::PartialTransport>(app, program,
-                                       "The output is one row of CSV: cost, multiplier, gap, status. The optimum is at most\n"
-                                       "gap below cost; each further unit of mass costs about multiplier.\n"
-                                       "Infeasible: exit status 1.\n",
-                                       "--mass 0.5");
-
-  add_plan<entropic::UnbalancedSinkhorn>(
+  add_plan<entropic::PartialTransport>(
       app, program,
-      "The output is one row of CSV: value, gap, iterations, status. The minimum is at most\n"
-      "gap below value.\n",
-      "--epsilon 0.1 --penalty 1");
+      "The output is one row of CSV: cost, multiplier, gap, status.\n"
+      "The optimum is at most gap below cost; each further unit of mass costs about multiplier.\n"
+      "If no plan exists (infeasible), the exit status is 1.\n",
+      "--mass 0.5");
+
+  add_plan<entropic::UnbalancedSinkhorn>(app, program,
+                                         "The output is one row of CSV: value, gap, iterations, status.\n"
+                                         "The minimum is at most gap below value.\n",
+                                         "--epsilon 0.1 --penalty 1");
   add_barycenter(app, program);
 
   add_distance<entropic::Wasserstein1d>(app, program, of_samples, "Samples", {"--u_weights", "--v_weights"}, false, "V",

@@ -47,7 +47,7 @@ struct GammaForEntropy {
   };
   static constexpr auto kParams = std::tuple{
       Param<GammaForEntropy, std::optional<double>>{.name = "entropy",
-                                                    .meaning = "in nats; out of reach, the nearest",
+                                                    .meaning = "in nats; if it cannot be reached, the nearest",
                                                     .member = &GammaForEntropy::entropy,
                                                     .at_least = 0,
                                                     .typical = 1,
@@ -65,14 +65,15 @@ struct GammaForEntropy {
                              .above = 0,
                              .up_to = std::numeric_limits<double>::infinity()},
       Param<GammaForEntropy, std::int64_t>{.name = "max_iterations",
-                                           .meaning = "evaluations of the entropy; fewer give a rough gamma",
+                                           .meaning = "most evaluations of the entropy; few give a rough gamma",
                                            .member = &GammaForEntropy::max_iterations,
                                            .above = 0,
                                            .up_to = 1000},
-      Param<GammaForEntropy, Input>{.name = "input",
-                                    .meaning = "what x is; the scores of probs q are log q, so that gamma is an exponent of q",
-                                    .member = &GammaForEntropy::input,
-                                    .names = kInputs}};
+      Param<GammaForEntropy, Input>{
+          .name = "input",
+          .meaning = "what x holds; probabilities q stand for scores log q, so that gamma is an exponent of q",
+          .member = &GammaForEntropy::input,
+          .names = kInputs}};
   constexpr std::string_view check() const {
     if (entropy.has_value() == perplexity.has_value()) return "exactly one of entropy and perplexity must be given";
     return min_gamma <= max_gamma ? "" : "min_gamma must be at most max_gamma";

@@ -35,7 +35,7 @@ struct Softmax {
 
   static constexpr Description kDescription = {
       .name = "softmax",
-      .summary = "The distribution of largest entropy for a given mean score.",
+      .summary = "Exponentials of the scores, divided by their sum: the distribution of largest entropy for its mean score.",
       .formula = "p_i = exp(x_i/T) / sum_j exp(x_j/T)",
       .gradient = "p (g - <g,p>) / T",
       .source = "Boltzmann 1868; Bridle, NATO ASI F68, 1990",
@@ -115,7 +115,8 @@ struct TaylorSoftmax {
 struct SigSoftmax {
   static constexpr Description kDescription = {
       .name = "sigsoftmax",
-      .summary = "Softmax with each term multiplied by the logistic function s; the rank of the scores does not limit it.",
+      .summary =
+          "Softmax with each term multiplied by the logistic function s; it avoids the softmax bottleneck of low-rank scores.",
       .formula = "p_i = exp(x_i) s(x_i) / sum_j exp(x_j) s(x_j), s(x) = 1 / (1 + exp(-x))",
       .gradient = "(2 - s(x)) p (g - <g,p>)",
       .source = "Kanai, Fujiwara, Yamanaka, Adachi, NeurIPS 2018",
@@ -250,7 +251,7 @@ struct EntropyNormalize {
   static constexpr auto kParams = std::tuple{
       Param<EntropyNormalize, std::optional<double>>{
           .name = "entropy",
-          .meaning = "in nats; out of reach, the nearest: uniform over the largest scores, or over all",
+          .meaning = "in nats; if it cannot be reached, the nearest: uniform over the largest scores, or over all",
           .member = &EntropyNormalize::entropy,
           .at_least = 0,
           .typical = 1,
@@ -262,7 +263,7 @@ struct EntropyNormalize {
                                                      .per_row = true},
       Param<EntropyNormalize, Input>{
           .name = "input",
-          .meaning = "what x is; the scores of probs q are log q, and gradients in q those in log q over q",
+          .meaning = "what x holds; probabilities q stand for scores log q, and a gradient in q is that in log q divided by q",
           .member = &EntropyNormalize::input,
           .names = kInputs}};
   constexpr std::string_view check() const {
@@ -282,24 +283,24 @@ struct EntropyClip {
       .source = "see entropy_normalize",
   };
   static constexpr Laws kLaws = {.entropy_target = true};
-  static constexpr auto kParams =
-      std::tuple{Param<EntropyClip, std::optional<double>>{.name = "min_entropy",
-                                                           .meaning = "in nats",
-                                                           .member = &EntropyClip::min_entropy,
-                                                           .at_least = 0,
-                                                           .typical = 1,
-                                                           .per_row = true},
-                 Param<EntropyClip, std::optional<double>>{.name = "max_entropy",
-                                                           .meaning = "in nats",
-                                                           .member = &EntropyClip::max_entropy,
-                                                           .at_least = 0,
-                                                           .typical = 2,
-                                                           .per_row = true},
-                 Param<EntropyClip, Input>{
-                     .name = "input",
-                     .meaning = "what x is; the scores of probs q are log q, and gradients in q those in log q over q",
-                     .member = &EntropyClip::input,
-                     .names = kInputs}};
+  static constexpr auto kParams = std::tuple{
+      Param<EntropyClip, std::optional<double>>{.name = "min_entropy",
+                                                .meaning = "in nats",
+                                                .member = &EntropyClip::min_entropy,
+                                                .at_least = 0,
+                                                .typical = 1,
+                                                .per_row = true},
+      Param<EntropyClip, std::optional<double>>{.name = "max_entropy",
+                                                .meaning = "in nats",
+                                                .member = &EntropyClip::max_entropy,
+                                                .at_least = 0,
+                                                .typical = 2,
+                                                .per_row = true},
+      Param<EntropyClip, Input>{
+          .name = "input",
+          .meaning = "what x holds; probabilities q stand for scores log q, and a gradient in q is that in log q divided by q",
+          .member = &EntropyClip::input,
+          .names = kInputs}};
   constexpr std::string_view check() const {
     return min_entropy && max_entropy && !(*min_entropy <= *max_entropy) ? "min_entropy must be at most max_entropy" : "";
   }

@@ -44,7 +44,7 @@ namespace entropic::inline ENTROPIC_ABI {
 template <class Op>
 constexpr auto base_param(std::optional<double> Op::*base) {
   return Param<Op, std::optional<double>>{
-      .name = "base", .meaning = "unit: 2 for bits, none for nats", .member = base, .above = 1};
+      .name = "base", .meaning = "base of the logarithm: 2 gives bits; not given, nats", .member = base, .above = 1};
 }
 template <class Op>
 constexpr auto input_param(Input Op::*input) {
@@ -92,7 +92,7 @@ struct RenyiEntropy {
   };
   static constexpr auto kParams =
       std::tuple_cat(std::tuple{Param<RenyiEntropy>{.name = "alpha",
-                                                    .meaning = "order; inf too",
+                                                    .meaning = "order; inf is allowed",
                                                     .member = &RenyiEntropy::alpha,
                                                     .at_least = 0,
                                                     .up_to = std::numeric_limits<double>::infinity(),
@@ -120,7 +120,7 @@ struct TsallisEntropy {
   };
   static constexpr auto kParams =
       std::tuple_cat(std::tuple{Param<TsallisEntropy>{.name = "alpha",
-                                                      .meaning = "order; inf too",
+                                                      .meaning = "order; inf is allowed",
                                                       .member = &TsallisEntropy::alpha,
                                                       .at_least = 0,
                                                       .up_to = std::numeric_limits<double>::infinity(),

@@ -135,7 +135,7 @@ struct Entropy {
   static constexpr Description kDescription = {
       .name = "entropy",
       .summary =
-          "Sets the temperature that gives the tokens that are left a chosen entropy; out of reach, the nearest possible.",
+          "Sets the temperature at which the tokens that are left have a chosen entropy, or the nearest that can be reached.",
       .formula = "q_i = p_i^gamma / sum_j p_j^gamma, gamma > 0 such that -sum q log q is the entropy",
       .gradient = "none: it is for drawing",
       .source = "Su, kexue.fm 8829, 2021",

@@ -257,7 +257,8 @@ struct Sinkhorn {
                       .typical = 0.1},
       Param<Sinkhorn>{
           .name = "tolerance",
-          .meaning = "sum of the errors of P's column sums to stop at, relative to the mass; its row sums are exact",
+          .meaning =
+              "it stops if the errors of P's column sums add up to at most this, relative to the mass; row sums are exact",
           .member = &Sinkhorn::tolerance,
           .at_least = 0},
       Param<Sinkhorn, std::int64_t>{
@@ -321,7 +322,7 @@ struct UnbalancedSinkhorn {
                      .required = true,
                      .typical = 1},
                  Param<UnbalancedSinkhorn>{.name = "tolerance",
-                                           .meaning = "the gap to stop at, relative to the sizes of the terms",
+                                           .meaning = "it stops at a gap of at most this, relative to the sizes of the terms",
                                            .member = &UnbalancedSinkhorn::tolerance,
                                            .at_least = 0},
                  Param<UnbalancedSinkhorn, std::int64_t>{.name = "max_iterations",
@@ -369,7 +370,7 @@ struct SinkhornBarycenter {
                                 .required = true,
                                 .typical = 0.1},
       Param<SinkhornBarycenter>{.name = "tolerance",
-                                .meaning = "the marginal error to stop at",
+                                .meaning = "it stops at a marginal error of at most this",
                                 .member = &SinkhornBarycenter::tolerance,
                                 .at_least = 0},
       Param<SinkhornBarycenter, std::int64_t>{.name = "max_iterations",
@@ -421,7 +422,7 @@ struct SinkhornDivergence {
                  Param<SinkhornDivergence>{
                      .name = "order", .meaning = "the power of distances", .member = &SinkhornDivergence::order, .at_least = 1},
                  Param<SinkhornDivergence>{.name = "tolerance",
-                                           .meaning = "sum of the errors of column sums to stop at",
+                                           .meaning = "it stops if the errors of column sums add up to at most this",
                                            .member = &SinkhornDivergence::tolerance,
                                            .at_least = 0},
                  Param<SinkhornDivergence, std::int64_t>{.name = "max_iterations",

@@ -51,7 +51,7 @@ def test_npy_has_the_numbers(cli):
     y = cli.load("y.npy")
     assert y.shape == (4, 5, 2) and y.dtype == np.float64
     np.testing.assert_array_equal(y.reshape(-1, 2), table(cli.output("gamma", "x.npy", "--entropy", 2))[1])
-    assert "an .npy leaves the status out" in cli.output("gamma", "--help")
+    assert "An .npy leaves the status out" in cli.output("gamma", "--help")
 
 
 def test_options(cli):
