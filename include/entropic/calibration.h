@@ -131,7 +131,7 @@ struct EntropyInvariantScale {
 
   static constexpr Description kDescription = {
       .name = "entropy_invariant_scale",
-      .summary = "The scale of the scores q.k that keeps the entropy of attention from growing with the number n of keys.",
+      .summary = "The scale of the scores q.k at which the entropy of attention grows less with the number n of keys.",
       .formula = "log n / (log(train_length) sqrt(d)), or where kappa is given kappa log n / d",
       .gradient = "1 / (n log(train_length) sqrt(d)), or kappa / (n d)",
       .source = "Su, kexue.fm 8823, 2021, and 9034, 2022",

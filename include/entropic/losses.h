@@ -167,8 +167,8 @@ struct MarginSoftmaxLoss {
   static constexpr Description kDescription = {
       .name = "margin_softmax_loss",
       .summary =
-          "Cross-entropy of scaled cosines where a margin lowers the target's cosine, so that classes end up apart by at least "
-          "it.",
+          "Cross-entropy of scaled cosines, where a margin lowers the target's cosine, so that the target has to lead by more "
+          "to have a small loss.",
       .formula =
           "-log softmax(scale psi(c))_t, psi of the target: am c - m; arc cos(theta + m), from theta = pi - m on "
           "-2 - cos(theta + m); sphere (-1)^k cos(m theta) - 2k, k = floor(m theta / pi)",

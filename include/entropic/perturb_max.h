@@ -55,9 +55,9 @@ ENTROPIC_API void perturb_max_vjp(const NoiseFunctions& noise, double scale, Mat
 // p_i = P(argmax_j (x_j + scale e_j) = i) for independent draws e_j of `noise`, by quadrature, without drawing.
 //
 // Shapes: x and p rows x cols; p may be x itself.
-// Error: intervals are halved until p changes by less than 1e-8 (float), 1e-12 (double), at most 7 times. Intervals end at
-//     kinks. If a row has more than 4096 kinks, one that follows another within a 4096th of the relevant line does not end an
-//     interval.
+// Error: 1e-6 (float), 1e-10 (double), if log_cdf and pdf have as many digits. Intervals are halved until they contain all of
+//     the mass, so tails may be long. They end at kinks, which costs less than finding these. If a row has more than 4096
+//     kinks, one that follows another within a 4096th of the relevant line does not count.
 // Threads: several threads call the noise at once; it must not throw.
 // Throws: std::invalid_argument naming the argument, before anything is written.
 template <NoiseDistribution Noise, class T>

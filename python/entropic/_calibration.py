@@ -341,7 +341,7 @@ def _conjugate_gradients(curved, gradient, diagonal):
 
 
 def entropy_invariant_scale(n, d, *, train_length=512, kappa=None):
-    """The scale of the scores q.k that keeps the entropy of attention from growing with the number n of keys.
+    """The scale of the scores q.k at which the entropy of attention grows less with the number n of keys.
 
         log n / (log(train_length) sqrt(d)), or where kappa is given kappa log n / d
 
