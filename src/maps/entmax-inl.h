@@ -18,6 +18,7 @@
 #endif
 
 #include "entropic/maps.h"
+#include "src/maps/short_entmax-inl.h"
 #include "src/maps/softmax-inl.h"
 #include "src/maps/sparsemax-inl.h"
 #include "src/maps/threshold_start-inl.h"
@@ -48,8 +49,11 @@ struct KernelsOf<Entmax, T> {
                    room_of<Survivors<T>>(n) + Arena::room<T>(n) + Arena::room<double>(n));
   }
   struct Short {
-    static constexpr size_t kGroups = 1;
-    static HWY_INLINE bool Takes(const Entmax& op) { return op.alpha == 1 || op.alpha == 1.5 || op.alpha == 2; }
+    // Groups share what is computed of alpha.
+    static constexpr size_t kGroups = sizeof(T) == 4 && hn::MaxLanes(RowTag<T>()) > 1 ? 4 : 1;
+    static HWY_INLINE bool Takes(const Entmax& op) {
+      return op.alpha == 1 || op.alpha == 1.5 || op.alpha == 2 || (sizeof(T) == 4 && op.alpha >= 1.2 && op.alpha < 2);
+    }
     static void Map(const Entmax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group, T* const* p, size_t count);
   };
   struct Several {
@@ -701,14 +705,11 @@ HWY_INLINE void KernelsOf<Entmax, T>::Several::Map(const Entmax& op, const T* co
 
 // alpha = 1.5 for a group of rows of at most ShortRows::kLongest, all entries taken as survivors.
 template <class T>
-HWY_INLINE void KernelsOf<Entmax, T>::Short::Map(const Entmax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group,
-                                                 T* const* p, size_t count) {
+HWY_INLINE void MapShortBySquares(double temperature, hn::Vec<RowTag<T>> max, ShortRows<T>* group, T* const* p, size_t count) {
   using V = hn::Vec<RowTag<T>>;
-  if (op.alpha == 1) return KernelsOf<Softmax, T>::Short::Map({.temperature = op.temperature}, max, group, p, count);
-  if (op.alpha == 2) return KernelsOf<Sparsemax, T>::Short::Map({.temperature = op.temperature}, max, group, p, count);
   const RowTag<T> d;
   ShortRows<T>& rows = *group;
-  const RelativeScores<RowTag<T>> relative(*max, op.temperature * 2);
+  const RelativeScores<RowTag<T>> relative(max, temperature * 2);
   rows.Transform([&](V x) HWY_ATTR { return relative(x); });
 
   const V zero = hn::Zero(d);
@@ -734,6 +735,28 @@ HWY_INLINE void KernelsOf<Entmax, T>::Short::Map(const Entmax& op, const hn::Vec
     const V q = MaxKeepNaN(hn::Zero(d), hn::Sub(hn::Add(u, c_high), c_low));
     return hn::Mul(q, q);
   });
+}
+
+template <class T>
+HWY_INLINE void KernelsOf<Entmax, T>::Short::Map(const Entmax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group,
+                                                 T* const* p, size_t count) {
+  if constexpr (sizeof(T) == 4) {
+    if (op.alpha != 1 && op.alpha != 1.5 && op.alpha != 2) {
+      return ShortEntmax(RowTag<T>(), op.alpha - 1, op.temperature, max, group, p, count);
+    }
+  }
+  constexpr size_t kRows = ShortRows<T>::kRows;
+  for (size_t g = 0; g * kRows < count; ++g) {
+    T* const* const out = p + g * kRows;
+    const size_t rows = HWY_MIN(kRows, count - g * kRows);
+    if (op.alpha == 1) {
+      KernelsOf<Softmax, T>::Short::Map({.temperature = op.temperature}, max + g, group + g, out, rows);
+    } else if (op.alpha == 2) {
+      KernelsOf<Sparsemax, T>::Short::Map({.temperature = op.temperature}, max + g, group + g, out, rows);
+    } else {
+      MapShortBySquares(op.temperature, max[g], group + g, out, rows);
+    }
+  }
 }
 
 // The entries of a row that a gradient reads. If at most half of the row has mass, only those with mass are packed, with their

@@ -101,6 +101,17 @@ class ShortRows {
     }
   }
 
+  // Writes f(entry, the entry of `other` at its place) to the first `count` rows.
+  template <class F>
+  HWY_INLINE void Store(T* const* rows, size_t count, const ShortRows& other, F&& f) const {
+    size_t at = 0;
+    Store(rows, count, [&](V entry) HWY_ATTR {
+      const V result = f(entry, hn::Load(d_, other.entries_ + at));
+      at += kLanes;
+      return result;
+    });
+  }
+
   // entry = f(entry) for all.
   template <class F>
   HWY_INLINE void Transform(F&& f) {
@@ -177,6 +188,22 @@ class ShortRows {
       for (size_t k = 0; k < K; ++k) acc[k][v] = sum[k];
     }
     for (size_t k = 0; k < K; ++k) Fold(acc[k], sums[k]);
+  }
+
+  // FusedSums in which add(entries, acc) returns what becomes the entries of `first`.
+  template <size_t K, class Add>
+  HWY_INLINE void SumsInto(ShortRows& first, V (&sums)[K], Add&& add) const {
+    V acc[K][kVectors];
+    for (size_t v = 0; v < kVectors; ++v) {
+      V sum[K];
+      for (size_t k = 0; k < K; ++k) sum[k] = hn::Zero(d_);
+      for (size_t chunk = 0; chunk < chunks_; ++chunk) {
+        const size_t at = (chunk * kVectors + v) * kLanes;
+        hn::Store(add(hn::Load(d_, entries_ + at), sum), d_, first.entries_ + at);
+      }
+      for (size_t k = 0; k < K; ++k) acc[k][v] = sum[k];
+    }
+    for (size_t k = 0; k < K; ++k) sums[k] = FoldSpread(acc[k]);
   }
 
   // The largest f(entry) of each row in all its lanes.

@@ -37,6 +37,11 @@ class ShortRows {
   }
 
   template <class F>
+  HWY_INLINE void Store(T* const* rows, size_t /*count*/, const ShortRows& other, F&& f) const {
+    for (size_t i = 0; i < n_; ++i) rows[0][i] = hn::GetLane(f(At(i), other.At(i)));
+  }
+
+  template <class F>
   HWY_INLINE void Transform(F&& f) {
     for (size_t i = 0; i < padded_; ++i) entries_[i] = hn::GetLane(f(At(i)));
   }
@@ -82,6 +87,18 @@ class ShortRows {
       for (size_t k = 0; k < K; ++k) acc[k][i % 16] = acc[k][i % 16] + hn::GetLane(terms[k]);
     }
     for (size_t k = 0; k < K; ++k) sums[k][0] = Fold<double>(acc[k]);
+  }
+
+  template <size_t K, class Add>
+  HWY_INLINE void SumsInto(ShortRows& first, V (&sums)[K], Add&& add) const {
+    T acc[K][16];
+    for (size_t column = 0; column < 16; ++column) {
+      V sum[K];
+      for (size_t k = 0; k < K; ++k) sum[k] = hn::Zero(D());
+      for (size_t i = column; i < padded_; i += 16) first.entries_[i] = hn::GetLane(add(At(i), sum));
+      for (size_t k = 0; k < K; ++k) acc[k][column] = hn::GetLane(sum[k]);
+    }
+    for (size_t k = 0; k < K; ++k) sums[k] = hn::Set(D(), Fold<T>(acc[k]));
   }
 
   template <class F>
