@@ -22,6 +22,7 @@
 #include "src/maps/softmax-inl.h"
 #include "src/maps/sparsemax-inl.h"
 #include "src/maps/threshold_start-inl.h"
+#include "src/maps/whole_powers-inl.h"
 #include "src/rows/expm1-inl.h"
 #include "src/rows/select-inl.h"
 
@@ -35,6 +36,10 @@ inline constexpr size_t kSearches = 16 / sizeof(T);
 
 // The longest rows of which several go: longer ones gain nothing by others.
 inline constexpr size_t kLongestOfSeveral = 4096;
+
+// Below, b is so small that the rounding of c + u matters. For float32 UnitPower sets the limit.
+template <class T>
+inline constexpr double kLeastAlpha = sizeof(T) == 4 ? 1.2 : 1.25;
 
 template <class T>
 struct KernelsOf<Entmax, T> {
@@ -52,7 +57,7 @@ struct KernelsOf<Entmax, T> {
     // Groups share what is computed of alpha.
     static constexpr size_t kGroups = sizeof(T) == 4 && hn::MaxLanes(RowTag<T>()) > 1 ? 4 : 1;
     static HWY_INLINE bool Takes(const Entmax& op) {
-      return op.alpha == 1 || op.alpha == 1.5 || op.alpha == 2 || (sizeof(T) == 4 && op.alpha >= 1.2 && op.alpha < 2);
+      return op.alpha == 1 || op.alpha == 1.5 || op.alpha == 2 || (sizeof(T) == 4 && op.alpha >= kLeastAlpha<T> && op.alpha < 2);
     }
     static void Map(const Entmax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group, T* const* p, size_t count);
   };
@@ -109,24 +114,46 @@ HWY_INLINE size_t MostKept(const Filtered<T>* filtered, size_t rows) {
 template <class T>
 inline constexpr double kSumError = sizeof(T) == 4 ? 0x1p-24 : 0x1p-52;
 
-// c as high + low, from one that is not below it, with -inf 64 times behind u; 1/4 <= b <= 1. The steps are taken in T, sums in
-// float64.
-template <template <class> class Root, class Norm, class T>
-HWY_NOINLINE HWY_FLATTEN Threshold PowerThreshold(double b, const Filtered<T>& row) {
+// c near the root for n of the u, from one that is not below it.
+template <class T>
+HWY_INLINE T StartByWholePowers(double b, T c, const T* u, size_t n) {
   const RowTag<T> d;
-  NormSearch<double, Norm, UntilStep, T> search;
-  search.Begin(b, -row.least, {SmallStep(b, static_cast<double>(row.kept), kSumError<T>)});
+  const WholePowers whole_powers(1 / b);
+  for (int steps = 0; steps < 5; ++steps) {
+    const auto zero = hn::Zero(d), at = hn::Set(d, c);
+    double sums[WholePowers::kPowers];
+    Sums(d, n, sums, [&](size_t i, size_t /*count*/, hn::Vec<RowTag<T>>* terms) HWY_ATTR {
+      whole_powers.Terms(MaxKeepNaN(zero, hn::Add(hn::LoadU(d, u + i), at)), terms);
+    });
+    const RowTag<float> df;
+    hn::Vec<RowTag<float>> rounded[WholePowers::kPowers];
+    for (size_t k = 0; k < WholePowers::kPowers; ++k) rounded[k] = hn::Set(df, static_cast<float>(sums[k]));
+    const T last = c;
+    c = static_cast<T>(hn::GetLane(whole_powers.Next(hn::Set(df, static_cast<float>(c)), rounded)));
+    // A step is followed by an error of about its square.
+    if (!(std::abs(c - last) > last / 32)) break;
+  }
+  return c;
+}
+
+// alpha = 1.5: c as high + low, from one that is not below it, with -inf 64 times behind u. The steps are taken in T, sums in
+// float64.
+template <class T>
+HWY_NOINLINE HWY_FLATTEN Threshold SquareThreshold(const Filtered<T>& row) {
+  const RowTag<T> d;
+  NormSearch<double, SquareNorm, UntilStep, T> search;
+  search.Begin(0.5, -row.least, {SmallStep(0.5, static_cast<double>(row.kept), kSumError<T>)});
   while (search.asks()) {
     double sums[2];
-    PowerSums<Root>(
-        d, b, search.c(), row.kept, [&](size_t i, size_t /*count*/) HWY_ATTR { return hn::LoadU(d, row.survivors.z + i); },
+    PowerSums<Square>(
+        d, 0.5, search.c(), row.kept, [&](size_t i, size_t /*count*/) HWY_ATTR { return hn::LoadU(d, row.survivors.z + i); },
         sums);
     search.Take(sums[0], sums[1]);
   }
   return {static_cast<double>(search.c()), -search.step()};
 }
 
-// PowerThreshold for rows of at most kCount survivors, with sums in T too. While others go on, a row whose c is found is summed
+// SquareThreshold for rows of at most kCount survivors, with sums in T too. While others go on, a row whose c is found is summed
 // again: no row's depends on another's.
 template <template <class> class Root, size_t kCount, class T>
 HWY_NOINLINE HWY_FLATTEN void FewThresholds(double b, const Filtered<T>* filtered, size_t rows, Threshold* found) {
@@ -304,7 +331,7 @@ HWY_NOINLINE HWY_FLATTEN void MapRowsBySquares(double temperature, const T* cons
       if (filtered[r].kept <= 64) {
         FewThresholds<Square, 64>(0.5, filtered + r, 1, c + r);
       } else {
-        c[r] = PowerThreshold<Square, SquareNorm>(0.5, filtered[r]);
+        c[r] = SquareThreshold(filtered[r]);
       }
     }
   }
@@ -327,7 +354,7 @@ HWY_NOINLINE HWY_FLATTEN void MapRowsBySquares(double temperature, const T* cons
 template <size_t kCount, class T>
 HWY_NOINLINE HWY_FLATTEN void PowerMasses(double b, const Filtered<T>* filtered, size_t rows, T* sums) {
   const RowTag<T> d;
-  const RootOf<RowTag<T>> root(d, b);
+  const UnitRootOf<RowTag<T>> root(d, b);
   HWY_ALIGN T masses[kSearches<T>][kCount], slopes[kSearches<T>][kCount];
   constexpr T kEnough = T(sizeof(T) == 4 ? 0x1p-22 : 0x1p-51);
   NormSearch<T, BoundNorm, UntilSum<T>> search[kSearches<T>];
@@ -344,7 +371,6 @@ HWY_NOINLINE HWY_FLATTEN void PowerMasses(double b, const Filtered<T>* filtered,
           [&](size_t i, hn::Vec<RowTag<T>>* terms) HWY_ATTR {
             const auto q = hn::Add(hn::LoadU(d, u + i), at);
             root.WithDerivative(d, q, terms);
-            terms[0] = root(d, q);
             hn::Store(terms[0], d, row + i);
             hn::Store(terms[1], d, row_slopes + i);
           },
@@ -371,9 +397,51 @@ HWY_INLINE void WriteFew(const Filtered<T>& row, T sum, size_t n, T* p, bool str
   Scatter(d, row.survivors.z, row.survivors.places, row.kept, static_cast<double>(sum), n, p, stream);
 }
 
+// The end of a search: c - step is the root but for the square of the step, and `sum` that of the masses there.
+struct LastStep {
+  double c, step, sum;
+};
+
+// From a start near the root, which may be below it, for n scores of which `most` can have mass; load(i, count) gives u, -inf
+// beyond. Leaves (c + u)^(1/b - 1) in `slopes`. The steps are taken in T, sums in float64.
+template <class T, class Load>
+HWY_NOINLINE HWY_FLATTEN LastStep ThresholdAndSlopes(double b, T start, size_t n, size_t most, const Load& load, T* slopes) {
+  const RowTag<T> d;
+  const UnitRootOf<RowTag<T>> root(d, b);
+  NormSearch<double, PowerNorm, UntilStep, T> search;
+  search.Begin(b, start, {SmallStep(b, static_cast<double>(most), kSumError<T>)});
+  double sums[2] = {};
+  while (search.asks()) {
+    const auto c = hn::Set(d, search.c());
+    Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<RowTag<T>>* terms) HWY_ATTR {
+      root.WithDerivative(d, hn::Add(load(i, count), c), terms);
+      StoreUpTo(terms[1], d, count, slopes + i);
+    });
+    search.Take(sums[0], sums[1]);
+  }
+  return {static_cast<double>(search.c()), search.step(), sums[0] - search.step() / b * sums[1]};
+}
+
+// (q - step)^(1/b) but for the square of the step, from the slope q^(1/b - 1) at q = c + u.
+template <class D, class T = hn::TFromD<D>>
+class MassAfterStep {
+ public:
+  HWY_INLINE MassAfterStep(D d, double b, const LastStep& last)
+      : c_(hn::Set(d, static_cast<T>(last.c))), step_(hn::Set(d, static_cast<T>(last.step / b))) {}
+  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> u, hn::Vec<D> slope) const {
+    const auto zero = hn::Zero(d);
+    const auto q = MaxKeepNaN(zero, hn::Add(u, c_));
+    return hn::Mul(slope, MaxKeepNaN(zero, hn::Sub(q, step_)));
+  }
+
+ private:
+  hn::Vec<D> c_, step_;
+};
+
 template <class T>
 HWY_INLINE void MapFilteredRow(double b, double temperature, const Filtered<T>& row, const T* x, size_t n, T max, T* p,
                                Workspace workspace) {
+  using V = hn::Vec<RowTag<T>>;
   const RowTag<T> d;
   T* const u = row.survivors.z;
   if (row.kept <= 64) {
@@ -381,20 +449,28 @@ HWY_INLINE void MapFilteredRow(double b, double temperature, const Filtered<T>& 
     PowerMasses<64>(b, &row, 1, &sum);
     return WriteFew(row, sum, n, p, workspace.stream);
   }
-  const Threshold c = PowerThreshold<RootOf, PowerNorm>(b, row);
-  if (c.low != c.low) return FillRow(d, kNaN<T>, n, p);
-  const RootAbove<RootOf, RowTag<T>> mass(d, b, c);
+  const T start = StartByWholePowers(b, -row.least, u, row.kept);
   if (row.kept > n / 2) {
+    // The packed scores are not needed any more, and their memory gets the slopes.
     const auto relative = Bent(b, temperature, max);
-    return WriteRow(d, workspace.stream, n, p,
-                    [&](size_t i, size_t count) HWY_ATTR { return mass(d, relative(LoadUpTo(d, x + i, count, max))); });
+    const auto load = [&](size_t i, size_t count) HWY_ATTR { return relative(LoadUpTo(d, x + i, count, -kInfinity<T>)); };
+    const LastStep last = ThresholdAndSlopes(b, start, n, row.kept, load, u);
+    if (last.sum != last.sum) return FillRow(d, kNaN<T>, n, p);
+    const MassAfterStep<RowTag<T>> mass(d, b, last);
+    return WriteRow(d, workspace.stream, n, p, [&](size_t i, size_t count) HWY_ATTR {
+      return mass(d, load(i, count), LoadUpTo(d, u + i, count, T(0)));
+    });
   }
-  const double sum = Sum(d, row.kept, [&](size_t i, size_t) HWY_ATTR {
-    const auto v = mass(d, hn::LoadU(d, u + i));
-    hn::StoreU(v, d, u + i);
-    return v;
+  // So many of p are free until it is written.
+  const auto load = [&](size_t i, size_t /*count*/) HWY_ATTR { return hn::LoadU(d, u + i); };
+  const LastStep last = ThresholdAndSlopes(b, start, row.kept, row.kept, load, p);
+  if (last.sum != last.sum) return FillRow(d, kNaN<T>, n, p);
+  const MassAfterStep<RowTag<T>> mass(d, b, last);
+  ForEachVector(d, row.kept, [&](size_t i, size_t count) HWY_ATTR {
+    const V v = mass(d, load(i, count), LoadUpTo(d, p + i, count, T(0)));
+    StoreUpTo(v, d, count, u + i);
   });
-  Scatter(d, u, row.survivors.places, row.kept, sum, n, p, workspace.stream);
+  Scatter(d, u, row.survivors.places, row.kept, last.sum, n, p, workspace.stream);
 }
 
 template <class T>
@@ -675,7 +751,7 @@ HWY_INLINE void KernelsOf<Entmax, T>::MapRow(const Entmax& op, const T* x, size_
   const double b = EntmaxPower<T>(op);
   if (b == 0) return KernelsOf<Softmax, T>::MapRow({.temperature = op.temperature}, x, n, max, p, workspace);
   if (b == 1) return KernelsOf<Sparsemax, T>::MapRow({.temperature = op.temperature}, x, n, max, p, workspace);
-  if (b < 0.25) return MapRowNearSoftmax(d, b, op.temperature, x, n, max, p, workspace);
+  if (op.alpha < kLeastAlpha<T>) return MapRowNearSoftmax(d, b, op.temperature, x, n, max, p, workspace);
 
   if (b == 2) {
     MapRowByEdge<SquareRootOf>(d, b, op.temperature, x, n, max, p, workspace);
@@ -690,7 +766,7 @@ HWY_INLINE void KernelsOf<Entmax, T>::MapRow(const Entmax& op, const T* x, size_
 
 template <class T>
 HWY_INLINE size_t KernelsOf<Entmax, T>::Several::Count(const Entmax& op, size_t n) {
-  return op.alpha >= 1.25 && op.alpha < 2 && n >= 256 && n <= kLongestOfSeveral ? kMost : 1;
+  return op.alpha >= kLeastAlpha<T> && op.alpha < 2 && n >= 256 && n <= kLongestOfSeveral ? kMost : 1;
 }
 
 template <class T>

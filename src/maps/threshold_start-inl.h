@@ -12,6 +12,7 @@
 #include "src/rows/few-inl.h"
 #include "src/rows/filter-inl.h"
 #include "src/rows/threshold-inl.h"
+#include "src/rows/unit_power-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
@@ -34,6 +35,30 @@ class RootOf {
 
  private:
   ExpScaled<D> exp_, exp_slope_;
+};
+
+// RootOf for q in [0, 1] and 1/5 <= b < 1, in float32 with less than half of its operations. One more than 0 is below 2^-55.
+template <class D>
+class UnitRootOf {
+ public:
+  HWY_INLINE UnitRootOf(D /*d*/, double b) : power_(1 / b - 1) {}
+  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> q) const {
+    q = MaxKeepNaN(hn::Zero(d), q);
+    return hn::Mul(power_(q), q);
+  }
+  HWY_INLINE void WithDerivative(D d, hn::Vec<D> q, hn::Vec<D>* terms) const {
+    q = MaxKeepNaN(hn::Zero(d), q);
+    terms[1] = power_(q);
+    terms[0] = hn::Mul(terms[1], q);
+  }
+
+ private:
+  UnitPower power_;
+};
+template <>
+class UnitRootOf<D64> : public RootOf<D64> {
+ public:
+  using RootOf<D64>::RootOf;
 };
 
 // b = 2.

@@ -30,6 +30,7 @@ HWY_INLINE double MulSub(double a, double b, double c) { return MulAdd(a, b, -c)
 HWY_INLINE double Min(double a, double b) { return a < b ? a : b; }
 HWY_INLINE double Max(double a, double b) { return a > b ? a : b; }
 HWY_INLINE double Abs(double a) { return std::abs(a); }
+HWY_INLINE float Abs(float a) { return std::abs(a); }
 HWY_INLINE double Sqrt(double a) { return std::sqrt(a); }
 HWY_INLINE double Log(double a) { return LogNumber(a); }
 HWY_INLINE float Sqrt(float a) { return std::sqrt(a); }

@@ -25,6 +25,7 @@ ENTROPIC_SEARCH double MulSub(double a, double b, double c) { return fma(a, b, -
 ENTROPIC_SEARCH double Min(double a, double b) { return a < b ? a : b; }
 ENTROPIC_SEARCH double Max(double a, double b) { return a > b ? a : b; }
 ENTROPIC_SEARCH double Abs(double a) { return fabs(a); }
+ENTROPIC_SEARCH float Abs(float a) { return fabsf(a); }
 ENTROPIC_SEARCH double Sqrt(double a) { return sqrt(a); }
 ENTROPIC_SEARCH float Sqrt(float a) { return sqrtf(a); }
 ENTROPIC_SEARCH double Select(bool chosen, double a, double b) { return chosen ? a : b; }
