@@ -8,6 +8,7 @@
 #include "src/rows/filter-inl.h"
 #include "src/rows/normal-inl.h"
 #include "src/rows/threshold-inl.h"
+#include "src/rows/unit_power-inl.h"
 
 #ifndef ENTROPIC_TESTS_ROWS_TEST_CC_
 #define ENTROPIC_TESTS_ROWS_TEST_CC_
@@ -103,6 +104,13 @@ void InverseMillsOf(const double* x, size_t n, double* y) {
   TransformArray(x, n, y, [](RowTag<double> d, hn::Vec<RowTag<double>> t) HWY_ATTR { return InverseMills(d, t); });
 }
 
+void UnitPowerOf(double exponent, const float* x, size_t n, float* y) {
+  const UnitPower power(exponent);
+  TransformArray(x, n, y, [&](RowTag<float> d, hn::Vec<RowTag<float>> q) HWY_ATTR {
+    return power(hn::Max(q, hn::Set(d, UnitPower::kLeast)));
+  });
+}
+
 HighLow ThresholdOf(const double* z, size_t n) {
   const Threshold tau = SimplexThreshold(z, n);
   return {tau.high, tau.low};
@@ -133,6 +141,7 @@ HWY_EXPORT(RowPartsF64);
 HWY_EXPORT(ThresholdOf);
 HWY_EXPORT(NormalCdfOf);
 HWY_EXPORT(InverseMillsOf);
+HWY_EXPORT(UnitPowerOf);
 
 template <class T>
 constexpr T kInfinity = std::numeric_limits<T>::infinity();
@@ -259,6 +268,57 @@ void expect_values(const char* name, const std::vector<std::pair<T, T>>& table,
     EXPECT_TRUE(std::isnan(want[i]) || std::signbit(got[i]) == std::signbit(want[i]))
         << name << "(" << x[i] << ") is " << got[i];
   }
+}
+
+const std::vector<double> kUnitExponents = {0, 1e-9, 1e-3, 0.1, 0.25, 3.0 / 7, 0.7, 0.99, 1, 1.3, 2, 7.0 / 3, 2.9, 3.4, 4};
+
+std::vector<float> unit_powers(double exponent, const std::vector<float>& q) {
+  std::vector<float> y(q.size());
+  HWY_DYNAMIC_DISPATCH(UnitPowerOf)(exponent, q.data(), q.size(), y.data());
+  return y;
+}
+
+TEST(UnitPower, IsNearThePower) {
+  support::for_each_target([](const std::string& target) {
+    std::mt19937_64 random(1);
+    std::uniform_real_distribution<float> octaves(-48.4f, 0);
+    std::vector<float> q = {1, 0x1.fffffep-1f, 0.5f, 0x1.fffffep-2f, 0x1p-48f};
+    for (int i = 0; i < 100000; ++i) q.push_back(std::exp2(octaves(random)));
+    for (const double exponent : kUnitExponents) {
+      const std::vector<float> y = unit_powers(exponent, q);
+      for (std::size_t i = 0; i < q.size(); ++i) {
+        const long double want = std::pow(static_cast<long double>(q[i]), static_cast<long double>(exponent));
+        ASSERT_LE(std::abs(static_cast<long double>(y[i]) - want), 4 * 0x1p-23L * want)
+            << target << ", " << q[i] << "^" << exponent;
+      }
+      ASSERT_EQ(y[0], 1) << exponent;
+      ASSERT_EQ(unit_powers(exponent, {0, -1, 0x1p-50f}), std::vector<float>(3, 0)) << exponent;
+    }
+  });
+}
+
+// From one q to the next: at the ends of octaves, and in two whole octaves.
+TEST(UnitPower, NeverFalls) {
+  support::for_each_target([](const std::string& target) {
+    std::vector<std::vector<float>> runs;
+    for (int octave = 0; octave < 50; ++octave) {
+      std::vector<float>& run = runs.emplace_back();
+      const std::uint32_t end = std::bit_cast<std::uint32_t>(std::ldexp(0.75f, -octave));
+      for (std::uint32_t bits = end - 500; bits < end + 500; ++bits) run.push_back(std::bit_cast<float>(bits));
+    }
+    std::vector<float>& whole = runs.emplace_back();
+    for (std::uint32_t bits = std::bit_cast<std::uint32_t>(0.25f); bits <= std::bit_cast<std::uint32_t>(1.0f); ++bits) {
+      whole.push_back(std::bit_cast<float>(bits));
+    }
+    for (const double exponent : kUnitExponents) {
+      for (const std::vector<float>& q : runs) {
+        const std::vector<float> y = unit_powers(exponent, q);
+        for (std::size_t i = 1; i < q.size(); ++i) {
+          ASSERT_LE(y[i - 1], y[i]) << target << ", " << q[i] << "^" << exponent;
+        }
+      }
+    }
+  });
 }
 
 TEST(ExpLog, SpecialValues) {

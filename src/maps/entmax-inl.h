@@ -57,7 +57,8 @@ struct KernelsOf<Entmax, T> {
     // Groups share what is computed of alpha.
     static constexpr size_t kGroups = sizeof(T) == 4 && hn::MaxLanes(RowTag<T>()) > 1 ? 4 : 1;
     static HWY_INLINE bool Takes(const Entmax& op) {
-      return op.alpha == 1 || op.alpha == 1.5 || op.alpha == 2 || (sizeof(T) == 4 && op.alpha >= kLeastAlpha<T> && op.alpha < 2);
+      return op.alpha == 1 || op.alpha == 1.5 || op.alpha == 2 ||
+             (sizeof(T) == 4 && op.alpha >= kLeastAlpha<T> && op.alpha < 2);
     }
     static void Map(const Entmax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group, T* const* p, size_t count);
   };
@@ -114,12 +115,11 @@ HWY_INLINE size_t MostKept(const Filtered<T>* filtered, size_t rows) {
 template <class T>
 inline constexpr double kSumError = sizeof(T) == 4 ? 0x1p-24 : 0x1p-52;
 
-// c near the root for n of the u, from one that is not below it.
+// Steps by whole powers towards the root for n of the u, if each counts `weight` times.
 template <class T>
-HWY_INLINE T StartByWholePowers(double b, T c, const T* u, size_t n) {
+HWY_INLINE T WholePowerSteps(const WholePowers& whole_powers, T c, const T* u, size_t n, double weight) {
   const RowTag<T> d;
-  const WholePowers whole_powers(1 / b);
-  for (int steps = 0; steps < 5; ++steps) {
+  for (int steps = 0; steps < 6; ++steps) {
     const auto zero = hn::Zero(d), at = hn::Set(d, c);
     double sums[WholePowers::kPowers];
     Sums(d, n, sums, [&](size_t i, size_t /*count*/, hn::Vec<RowTag<T>>* terms) HWY_ATTR {
@@ -127,13 +127,27 @@ HWY_INLINE T StartByWholePowers(double b, T c, const T* u, size_t n) {
     });
     const RowTag<float> df;
     hn::Vec<RowTag<float>> rounded[WholePowers::kPowers];
-    for (size_t k = 0; k < WholePowers::kPowers; ++k) rounded[k] = hn::Set(df, static_cast<float>(sums[k]));
+    for (size_t k = 0; k < WholePowers::kPowers; ++k) rounded[k] = hn::Set(df, static_cast<float>(weight * sums[k]));
+    if (sums[WholePowers::kPowers - 1] == 0) return c;  // a sample without mass
     const T last = c;
     c = static_cast<T>(hn::GetLane(whole_powers.Next(hn::Set(df, static_cast<float>(c)), rounded)));
     // A step is followed by an error of about its square.
     if (!(std::abs(c - last) > last / 32)) break;
   }
   return c;
+}
+
+// c near the root for n of the u, with -inf 64 times behind them. Where there are many, a few of them say first where that is.
+template <class T>
+HWY_NOINLINE HWY_FLATTEN T StartByWholePowers(double b, T c, const T* u, size_t n) {
+  const WholePowers whole_powers(1 / b);
+  constexpr size_t kSample = 512;
+  if (n >= 4 * kSample) {
+    HWY_ALIGN T sample[kSample];
+    for (size_t k = 0; k < kSample; ++k) sample[k] = u[k * (n / kSample)];
+    c = WholePowerSteps(whole_powers, c, sample, kSample, static_cast<double>(n) / static_cast<double>(kSample));
+  }
+  return WholePowerSteps(whole_powers, c, u, n, 1);
 }
 
 // alpha = 1.5: c as high + low, from one that is not below it, with -inf 64 times behind u. The steps are taken in T, sums in
@@ -153,8 +167,8 @@ HWY_NOINLINE HWY_FLATTEN Threshold SquareThreshold(const Filtered<T>& row) {
   return {static_cast<double>(search.c()), -search.step()};
 }
 
-// SquareThreshold for rows of at most kCount survivors, with sums in T too. While others go on, a row whose c is found is summed
-// again: no row's depends on another's.
+// SquareThreshold for rows of at most kCount survivors, with sums in T too. While others go on, a row whose c is found is
+// summed again: no row's depends on another's.
 template <template <class> class Root, size_t kCount, class T>
 HWY_NOINLINE HWY_FLATTEN void FewThresholds(double b, const Filtered<T>* filtered, size_t rows, Threshold* found) {
   const RowTag<T> d;
@@ -457,9 +471,8 @@ HWY_INLINE void MapFilteredRow(double b, double temperature, const Filtered<T>& 
     const LastStep last = ThresholdAndSlopes(b, start, n, row.kept, load, u);
     if (last.sum != last.sum) return FillRow(d, kNaN<T>, n, p);
     const MassAfterStep<RowTag<T>> mass(d, b, last);
-    return WriteRow(d, workspace.stream, n, p, [&](size_t i, size_t count) HWY_ATTR {
-      return mass(d, load(i, count), LoadUpTo(d, u + i, count, T(0)));
-    });
+    return WriteRow(d, workspace.stream, n, p,
+                    [&](size_t i, size_t count) HWY_ATTR { return mass(d, load(i, count), LoadUpTo(d, u + i, count, T(0))); });
   }
   // So many of p are free until it is written.
   const auto load = [&](size_t i, size_t /*count*/) HWY_ATTR { return hn::LoadU(d, u + i); };

@@ -28,7 +28,7 @@ HWY_NOINLINE HWY_FLATTEN void ShortEntmax(D d, double b, double temperature, con
   using V = hn::Vec<D>;
   using L = Lanes<D>;
   constexpr size_t kRows = ShortRows<float>::kRows;
-  const V zero = hn::Zero(d);
+  const V zero = hn::Zero(d), least = hn::Set(d, UnitPower::kLeast);
   const UnitPower power(1 / b - 1);
   const WholePowers whole_powers(1 / b);
   const UntilStep enough = {SmallStep(b, static_cast<double>(group->size()), 0x1p-24)};
@@ -55,7 +55,7 @@ HWY_NOINLINE HWY_FLATTEN void ShortEntmax(D d, double b, double temperature, con
       V sums[2];
       const V c = search.c().v;
       u.SumsInto(slopes, sums, [&](V ui, V* acc) HWY_ATTR {
-        const V q = MaxKeepNaN(zero, hn::Add(ui, c));
+        const V q = MaxKeepNaN(least, hn::Add(ui, c));
         const V slope = power(q);
         acc[0] = hn::MulAdd(q, slope, acc[0]);
         acc[1] = hn::Add(acc[1], slope);

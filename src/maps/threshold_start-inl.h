@@ -37,23 +37,20 @@ class RootOf {
   ExpScaled<D> exp_, exp_slope_;
 };
 
-// RootOf for q in [0, 1] and 1/5 <= b < 1, in float32 with less than half of its operations. One more than 0 is below 2^-55.
+// RootOf for q up to 1 and 1/5 <= b < 1, in float32 with less than half of its operations. Powers of q < 2^-49 are 0.
 template <class D>
 class UnitRootOf {
  public:
-  HWY_INLINE UnitRootOf(D /*d*/, double b) : power_(1 / b - 1) {}
-  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> q) const {
-    q = MaxKeepNaN(hn::Zero(d), q);
-    return hn::Mul(power_(q), q);
-  }
-  HWY_INLINE void WithDerivative(D d, hn::Vec<D> q, hn::Vec<D>* terms) const {
-    q = MaxKeepNaN(hn::Zero(d), q);
+  HWY_INLINE UnitRootOf(D d, double b) : power_(1 / b - 1), least_(hn::Set(d, UnitPower::kLeast)) {}
+  HWY_INLINE void WithDerivative(D /*d*/, hn::Vec<D> q, hn::Vec<D>* terms) const {
+    q = MaxKeepNaN(least_, q);
     terms[1] = power_(q);
     terms[0] = hn::Mul(terms[1], q);
   }
 
  private:
   UnitPower power_;
+  hn::Vec<D> least_;
 };
 template <>
 class UnitRootOf<D64> : public RootOf<D64> {

@@ -1,8 +1,9 @@
 // A start for the search of entmax' threshold, by whole powers.
 //
-// The search needs the sum of q^e for e = 1/b, and a power costs as much as the rest of a softmax. Whole powers are a multiplication
-// each. As a function of e the logarithm of the sum is smooth (the cumulants of log q are its derivatives), and the cubic through its
-// values at four whole e is off by less than a hundredth for 1 < e <= 5, in most rows by a thousandth. At a whole e it is exact.
+// The search needs the sum of q^e for e = 1/b, and a power costs as much as the rest of a softmax. Whole powers are a
+// multiplication each. As a function of e the logarithm of the sum is smooth (the cumulants of log q are its derivatives), and
+// the cubic through its values at four whole e is off by less than a hundredth for 1 < e <= 5, in most rows by a thousandth. At
+// a whole e it is exact.
 
 #if defined(ENTROPIC_MAPS_WHOLE_POWERS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_MAPS_WHOLE_POWERS_INL_H_

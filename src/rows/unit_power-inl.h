@@ -1,13 +1,15 @@
-// q^e for numbers q of [0, 1] in float32, with one exponent e of [0, 4] for all of them: less than half of the work of exp(e log q).
+// q^e for numbers q of [0, 1] in float32, with one exponent e of [0, 4] for all of them: half of the work of exp(e log q).
 //
-// q = 2^-k (1 + f) with 0 <= f < 1, so q^e = (2^-e)^k (1 + f)^e.
-// - The second factor is 1 + f s(f), where s is a polynomial of degree 6 that UnitPower makes for its e: the interpolation at the
-//   Chebyshev nodes of [0, 1]. Its error is below 2^-23.4 of the power for every e, by an experiment over e and f.
-// - The first factor is a product of two numbers from tables of eight, those of k mod 8 and of k / 8.
+// q = 2^k (1 + f) with -1/4 <= f < 1/2, so q^e = (2^e)^k (1 + f)^e.
+// - The second factor is 1 + f s(f), where s is a polynomial of degree 6 that UnitPower makes for its e: the interpolation at
+// the
+//   Chebyshev nodes. It adds an error below 2^-24.2 of the power, for every e.
+// - The first factor is a product of two numbers from tables of eight, those of k mod 8 and of floor(k / 8).
 //
-// The result never falls as q rises, if it is multiplied by q. Inside an octave the last rounding is that of 1 + f s(f): from one
-// q to the next f s grows by more than the rounding of s. From the end of an octave to the next the tables' roundings may be
-// against the order, by 2^-22.4 at most together. So s is that of (1 + f)^e (1 - f kTilt), which ends lower by more than this.
+// The result never falls as q rises. Inside an octave only the rounding of s could be against the order, by less than 2.6
+// halves of its last place, and |f| of this is less than what f s grows by from one q to the next. At the end of an octave the
+// roundings of the tables, of their product and of 1 + f s may be against it, 2^-21 in all. So s is that of (1 + f)^e (1 - f
+// kTilt), which rises by more than this from the end of an octave to the beginning of the next.
 
 #if defined(ENTROPIC_ROWS_UNIT_POWER_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_ROWS_UNIT_POWER_INL_H_
@@ -41,8 +43,10 @@ class TableOf8 {
     return parts_[static_cast<size_t>(hn::GetLane(index)) % 8];
 #else
     const hn::RebindToSigned<D> di;
-    constexpr int kLanes = static_cast<int>(HWY_MIN(hn::MaxLanes(D()), 8));
-    const auto at = hn::IndicesFromVec(d, hn::And(index, hn::Set(di, kLanes - 1)));
+    // x86 takes an index mod the number of lanes, but Highway asserts that it is below.
+    constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
+    constexpr bool kWraps = HWY_ARCH_X86 && kLanes >= 8 && !HWY_IS_DEBUG_BUILD;
+    const auto at = hn::IndicesFromVec(d, kWraps ? index : hn::And(index, hn::Set(di, HWY_MIN(kLanes, 8) - 1)));
     const auto first = hn::TableLookupLanes(parts_[0], at);
     if constexpr (kParts == 1) return first;
     const auto later = hn::RebindMask(d, hn::TestBit(index, hn::Set(di, 4)));
@@ -62,16 +66,18 @@ class UnitPower {
 
   HWY_INLINE explicit UnitPower(double e) : UnitPower(Numbers(e)) {}
 
-  // Of any q in [0, 1], and of numbers below 0 as of 0: below 2^-55 it is 0. NaN gives some number.
+  // What stands for every q below, with the power 0. Numbers up to 2^-48.4 have it too.
+  static constexpr float kLeast = 0x1p-56f;
+
+  // Of q in [kLeast, 1]. NaN gives some number.
   HWY_INLINE V operator()(V q) const {
     const D d;
     const hn::RebindToSigned<D> di;
-    const auto bits = hn::BitCast(di, hn::Max(q, hn::Set(d, 0x1p-63f)));
-    // 127 - k: the tables are turned round.
-    const auto exponent = hn::ShiftRight<23>(bits);
+    const auto bits = hn::BitCast(di, q);
+    const auto k = hn::ShiftRight<23>(hn::Sub(bits, hn::Set(di, 0x3f400000)));  // from 0.75 on
     const auto one = hn::Set(d, 1.0f);
-    const auto f = hn::Sub(hn::BitCast(d, hn::Or(hn::And(bits, hn::Set(di, 0x7fffff)), hn::BitCast(di, one))), one);
-    const V scale = hn::Mul(low_(exponent), high_(hn::ShiftRight<3>(exponent)));
+    const auto f = hn::Sub(hn::BitCast(d, hn::Sub(bits, hn::ShiftLeft<23>(k))), one);
+    const V scale = hn::Mul(low_(k), high_(hn::ShiftRight<3>(k)));
     V s = coefficients_[kDegree];
     for (size_t k = kDegree; k-- > 0;) s = hn::MulAdd(s, f, coefficients_[k]);
     return hn::Mul(hn::MulAdd(s, f, one), scale);
@@ -79,40 +85,42 @@ class UnitPower {
 
  private:
   static constexpr size_t kDegree = 6;
-  static constexpr double kTilt = 0x1p-22;
+  static constexpr double kTilt = 0x1.7p-21;
 
   // What a power needs of its exponent, as numbers.
   struct Numbers {
     HWY_INLINE explicit Numbers(double e) {
       constexpr double kLn2 = 0x1.62e42fefa39efp-1;
-      // log(1 + f) and 1/f at the nodes f = 1/2 + cos(pi (j + 1/2)/7)/2, and the inverse of the matrix of their powers: column j
-      // is the polynomial that is 1 at node j and 0 at the others. Computed at 60 digits.
-      HWY_ALIGN static constexpr double kLogs[8] = {0.68685943208173317, 0.63706123090147504, 0.54054472552321853,
-                                                    0.40546510810816438, 0.24924639282318559, 0.10353468272825948,
-                                                    0.01245811828748679, 0};
-      HWY_ALIGN static constexpr double kInverses[8] = {1.0126951913857341, 1.1224406009651278, 1.3948132233027775, 2,
-                                                        3.5328432306156885, 9.1672255127595204, 79.769982240971146, 0};
+      // log(1 + f) and 1/f at the nodes f = 1/8 + 3 cos(pi (j + 1/2)/7)/8, and the inverse of the matrix of their powers:
+      // column j is the polynomial that is 1 at node j and 0 at the others. Computed at 60 digits.
+      HWY_ALIGN static constexpr double kLogs[8] = {
+          0.39917735962995227,   0.34937915844969408,  0.25286265307143757,  0.11778303565638346,
+          -0.038435679628595329, -0.18414738972352146, -0.27522395416429413, 0};
+      HWY_ALIGN static constexpr double kInverses[8] = {2.0383288703294178,  2.391275826569534,   3.4757655459203254,  8,
+                                                        -26.520695226125444, -5.9457696131222884, -4.1563110951665134, 0};
       HWY_ALIGN static constexpr double kColumns[7][8] = {
-          {0.016096134271444434, -1.5611206808249638, 23.65779913098061, -127.47429180703558, 303.57148687813964,
-           -327.148612514116, 130.20653506929483, 0},
-          {-0.04998787627813895, 4.8427034533670126, -72.945343029628702, 388.40912535694741, -907.70794227038334,
-           951.87378616656144, -364.8306040590532, 0},
-          {0.089763092195316252, -8.6715802871824188, 128.65329371076214, -665.04385608430823, 1485.2199536674384,
-           -1467.2157158196662, 527.19549756118693, 0},
-          {-0.14285714285714285, 13.714285714285714, -196.57142857142858, 950.85714285714289, -1938.2857142857142,
-           1755.4285714285713, -585.14285714285711, 0},
-          {0.22735584042603871, -21.477659819961723, 280.61675268361034, -1147.5887516125224, 2057.0738379869117,
-           -1695.9572695474556, 527.19549756118693, 0},
-          {-0.40826225846748293, 36.26706913809339, -307.68681980126996, 1020.2968632400356, -1620.7980723233743,
-           1237.1098381877578, -364.8306040590532, 0},
-          {1.2678922107099653, -23.113697517777016, 144.27574587697413, -419.45623195025962, 620.92645034698216,
-           -454.09059790165298, 130.20653506929483, 0}};
+          {-0.016787809748849351, -0.3820189425209024, 2.685630403841516, 24.269078719164437, -77.954556407242194,
+           -281.22302630674466, 731.58568949771143, 0},
+          {0.055183334164961753, 1.2752140943285475, -8.3381726195190691, -81.719662729695642, 223.43857380228877,
+           936.40197498608211, -2049.8575503784391, 0},
+          {-0.11590686717475325, -2.8041546851627461, 14.171806520982495, 179.02201980885295, -257.51833314510594,
+           -1739.639975284063, 2962.1299835536652, 0},
+          {0.29610033313737016, 8.5032333921222811, 6.9229864785420343, -276.11679404271996, 38.527924750146973,
+           2465.7871840094062, -3287.716245345875, 0},
+          {0.88438954191391195, -5.1323685730372057, -46.387495966079818, 240.10567802827211, 344.92855733137617,
+           -2703.5550000464345, 2962.1299835536652, 0},
+          {-0.1372101820221624, -2.0268188750923777, 40.365513258156156, -86.389660945632244, -527.80041094489513,
+           2138.3843505815762, -2049.8575503784391, 0},
+          {0.034231649729521134, 0.5669135893624041, -9.4202680759233086, 0.82934116175836747, 256.37824461343138,
+           -816.15550793982243, 731.58568949771143, 0}};
+      // Of a smaller e all of 1 + f s is 1 but for a few places, and a tilt would make it fall.
+      const double tilt = e < 0x1p-18 ? 0 : kTilt;
       const D64 d;
       HWY_ALIGN double s[8], polynomial[8], powers[16];
       for (size_t j = 0; j < 8; j += hn::Lanes(d)) {
         const auto grown = hn::Sub(Exp(d, hn::Mul(hn::Load(d, kLogs + j), hn::Set(d, e))), hn::Set(d, 1.0));
-        const auto tilted = hn::MulAdd(grown, hn::Load(d, kInverses + j), hn::Set(d, -kTilt));
-        hn::Store(hn::NegMulAdd(grown, hn::Set(d, kTilt), tilted), d, s + j);
+        const auto tilted = hn::MulAdd(grown, hn::Load(d, kInverses + j), hn::Set(d, -tilt));
+        hn::Store(hn::NegMulAdd(grown, hn::Set(d, tilt), tilted), d, s + j);
       }
       for (size_t k = 0; k < 8; k += hn::Lanes(d)) {
         auto sum = hn::Zero(d);
@@ -120,13 +128,16 @@ class UnitPower {
         hn::Store(sum, d, polynomial + k);
       }
       for (size_t k = 0; k <= kDegree; ++k) coefficients[k] = static_cast<float>(polynomial[k]);
-      // 127 - k = i + 8 j: 2^-e (7 - i) and 2^-8 e (15 - j), where j mod 8 = 7 is 15 and 0 is 8.
-      HWY_ALIGN static constexpr double kOctaves[16] = {7, 6, 5, 4, 3, 2, 1, 0, 56, 48, 40, 32, 24, 16, 8, 0};
+      // 2^(e i) for i = k mod 8, and 2^(8 e a) for a = floor(k/8) = 0, -7, -6, ... -1. The last octaves are 0, and so is what
+      // would be near the end of the range of float32, where digits are lost.
+      HWY_ALIGN static constexpr double kOctaves[16] = {0, 1, 2, 3, 4, 5, 6, 7, 0, -56, -48, -40, -32, -24, -16, -8};
       for (size_t i = 0; i < 16; i += hn::Lanes(d)) {
-        hn::Store(Exp(d, hn::Mul(hn::Load(d, kOctaves + i), hn::Set(d, -kLn2 * e))), d, powers + i);
+        hn::Store(Exp(d, hn::Mul(hn::Load(d, kOctaves + i), hn::Set(d, kLn2 * e))), d, powers + i);
       }
-      for (size_t i = 0; i < 8; ++i) low[i] = static_cast<float>(powers[i]), high[i] = static_cast<float>(powers[8 + i]);
-      high[0] = 0;
+      for (size_t i = 0; i < 8; ++i) {
+        low[i] = static_cast<float>(powers[i]);
+        high[i] = i == 1 || powers[8 + i] < 0x1p-96 ? 0.0f : static_cast<float>(powers[8 + i]);
+      }
     }
     float coefficients[kDegree + 1], low[8], high[8];
   };
