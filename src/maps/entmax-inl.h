@@ -58,7 +58,7 @@ struct KernelsOf<Entmax, T> {
     static constexpr size_t kGroups = sizeof(T) == 4 && hn::MaxLanes(RowTag<T>()) > 1 ? 4 : 1;
     static HWY_INLINE bool Takes(const Entmax& op) {
       return op.alpha == 1 || op.alpha == 1.5 || op.alpha == 2 ||
-             (sizeof(T) == 4 && op.alpha >= kLeastAlpha<T> && op.alpha < 2);
+             (sizeof(T) == 4 && ((op.alpha >= kLeastAlpha<T> && op.alpha < 2) || op.alpha <= 0.8));
     }
     static void Map(const Entmax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group, T* const* p, size_t count);
   };
@@ -140,7 +140,7 @@ HWY_INLINE T WholePowerSteps(const WholePowers& whole_powers, T c, const T* u, s
 // c near the root for n of the u, with -inf 64 times behind them. Where there are many, a few of them say first where that is.
 template <class T>
 HWY_NOINLINE HWY_FLATTEN T StartByWholePowers(double b, T c, const T* u, size_t n) {
-  const WholePowers whole_powers(1 / b);
+  const WholePowers whole_powers(b);
   constexpr size_t kSample = 512;
   if (n >= 4 * kSample) {
     HWY_ALIGN T sample[kSample];
@@ -831,7 +831,9 @@ HWY_INLINE void KernelsOf<Entmax, T>::Short::Map(const Entmax& op, const hn::Vec
                                                  T* const* p, size_t count) {
   if constexpr (sizeof(T) == 4) {
     if (op.alpha != 1 && op.alpha != 1.5 && op.alpha != 2) {
-      return ShortEntmax(RowTag<T>(), op.alpha - 1, op.temperature, max, group, p, count);
+      const double b = op.alpha - 1;
+      return b > 0 ? ShortEntmax<true>(RowTag<T>(), b, op.temperature, max, group, p, count)
+                   : ShortEntmax<false>(RowTag<T>(), b, op.temperature, max, group, p, count);
     }
   }
   constexpr size_t kRows = ShortRows<T>::kRows;

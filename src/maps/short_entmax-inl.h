@@ -1,4 +1,4 @@
-// entmax of float32 rows of at most ShortRows::kLongest entries for 1.2 <= alpha < 2, rows side by side.
+// entmax of float32 rows of at most ShortRows::kLongest entries for 1.2 <= alpha < 2 and 0 < alpha <= 0.8, rows side by side.
 //
 // A power costs as much as the rest of a softmax, and Newton's iteration needs one of every entry in each step. So the search
 // starts near the root, by whole powers, which are a few multiplications; then two evaluations by UnitPower are enough for most
@@ -21,30 +21,41 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// b = alpha - 1 in [1/5, 1). The entries of the groups are the scores.
-template <class D>
+// What is raised to a power: q = c + u for b > 0, and 1/q for b < 0, where q >= 1 and so y <= 1 as well. `least` stands for all
+// below it.
+template <bool kRising, class V>
+HWY_INLINE V Base(V u, V c, float least) {
+  const RowTag<float> d;
+  const V q = hn::Add(u, c);
+  return MaxKeepNaN(hn::Set(d, least), kRising ? q : hn::Div(hn::Set(d, 1.0f), q));
+}
+
+// b = alpha - 1 in [1/5, 1), or in [-1, -1/5] if not kRising. The entries of the groups are the scores.
+template <bool kRising, class D>
 HWY_NOINLINE HWY_FLATTEN void ShortEntmax(D d, double b, double temperature, const hn::Vec<D>* max, ShortRows<float>* group,
                                           float* const* p, size_t count) {
   using V = hn::Vec<D>;
   using L = Lanes<D>;
   constexpr size_t kRows = ShortRows<float>::kRows;
-  const V zero = hn::Zero(d), least = hn::Set(d, UnitPower::kLeast);
-  const UnitPower power(1 / b - 1);
-  const WholePowers whole_powers(1 / b);
-  const UntilStep enough = {SmallStep(b, static_cast<double>(group->size()), 0x1p-24)};
-  const V inverse_b = hn::Set(d, static_cast<float>(1 / b));
-  ShortRows<float> slopes(group->size());
+  const double e = 1 / std::abs(b);
+  const UnitPower power(e - 1);
+  const WholePowers whole_powers(b);
+  // For b < 0 a mass changes by less than the part e (e + 1)/2 of the square of a step.
+  const UntilStep enough = {kRising ? SmallStep(b, static_cast<double>(group->size()), 0x1p-24)
+                                    : std::sqrt(0x1p-23 / (e * (e + 1)))};
+  const int starts = kRising && b <= 0.5 ? 2 : 3;
+  ShortRows<float> powers(group->size());
   for (size_t g = 0; g * kRows < count; ++g) {
     ShortRows<float>& u = group[g];
     const RelativeScores<D> relative(max[g], temperature / b);
     u.Transform([&](V x) HWY_ATTR { return relative(x); });
 
     V start = hn::Set(d, 1.0f);
-    for (int steps = b > 0.5 ? 3 : 2; steps > 0; --steps) {
+    for (int i = 0; i < starts; ++i) {
       V sums[WholePowers::kPowers];
       u.FusedSums(sums, [&](V ui, V* acc) HWY_ATTR {
         V terms[WholePowers::kPowers];
-        whole_powers.Terms(MaxKeepNaN(zero, hn::Add(ui, start)), terms);
+        whole_powers.Terms(Base<kRising>(ui, start, 0), terms);
         for (size_t k = 0; k < WholePowers::kPowers; ++k) acc[k] = hn::Add(acc[k], terms[k]);
       });
       start = whole_powers.Next(start, sums);
@@ -54,20 +65,30 @@ HWY_NOINLINE HWY_FLATTEN void ShortEntmax(D d, double b, double temperature, con
     while (!AllFalse(search.asks())) {
       V sums[2];
       const V c = search.c().v;
-      u.SumsInto(slopes, sums, [&](V ui, V* acc) HWY_ATTR {
-        const V q = MaxKeepNaN(least, hn::Add(ui, c));
-        const V slope = power(q);
-        acc[0] = hn::MulAdd(q, slope, acc[0]);
-        acc[1] = hn::Add(acc[1], slope);
-        return slope;
+      u.SumsInto(powers, sums, [&](V ui, V* acc) HWY_ATTR {
+        const V y = Base<kRising>(ui, c, UnitPower::kLeast), at_y = power(y);
+        if constexpr (kRising) {
+          acc[0] = hn::MulAdd(at_y, y, acc[0]);
+          acc[1] = hn::Add(at_y, acc[1]);
+        } else {
+          const V mass = hn::Mul(at_y, y);
+          acc[0] = hn::Add(mass, acc[0]);
+          acc[1] = hn::MulAdd(mass, y, acc[1]);
+        }
+        return at_y;
       });
       search.Take(sums[0], sums[1]);
     }
-    // The last step along each mass's slope: (q - step)^(1/b) is q^(1/b - 1) (q - step/b) but for the square of the step.
-    const V c = search.c().v, rest = hn::Mul(search.step().v, inverse_b);
-    u.Store(p + g * kRows, HWY_MIN(kRows, count - g * kRows), slopes, [&](V ui, V slope) HWY_ATTR {
-      const V q = MaxKeepNaN(zero, hn::Add(ui, c));
-      return hn::Mul(slope, MaxKeepNaN(zero, hn::Sub(q, rest)));
+    // The last step along each mass's slope: (q - step)^(1/b) is q^(1/b - 1) (q - step/b) but for the square of the step. As
+    // y rises, so does the product, also after rounding.
+    const V c = search.c().v, rest = hn::Mul(search.step().v, hn::Set(d, static_cast<float>(1 / b)));
+    u.Store(p + g * kRows, HWY_MIN(kRows, count - g * kRows), powers, [&](V ui, V at_y) HWY_ATTR {
+      const V y = Base<kRising>(ui, c, 0);
+      if constexpr (kRising) {
+        return hn::Mul(at_y, MaxKeepNaN(hn::Zero(d), hn::Sub(y, rest)));
+      } else {
+        return hn::Mul(at_y, hn::NegMulAdd(hn::Mul(rest, y), y, y));
+      }
     });
   }
 }

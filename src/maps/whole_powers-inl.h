@@ -25,31 +25,35 @@ class WholePowers {
   using V = hn::Vec<D>;
   static constexpr size_t kPowers = 4;
 
-  // For q^e with 1 < e <= 5.
-  HWY_INLINE explicit WholePowers(double e) : first_(e > 3 ? 2 : 1), e_(e) {
-    Interpolate(e, at_e_);
-    Interpolate(e - 1, below_e_);
+  // 1/5 <= |b| < 1.
+  HWY_INLINE explicit WholePowers(double b) : b_(b) {
+    const double e = 1 / std::abs(b);
+    first_ = e <= 3 ? 1 : e <= 4 || b > 0 ? 2 : 3;
+    Interpolate(e, masses_);
+    Interpolate(b > 0 ? e - 1 : e + 1, slopes_);
   }
 
-  // The terms whose sums over a row Next() takes, of q >= 0.
+  // The terms whose sums over a row Next() takes, of q >= 0 or 1/q.
   template <class W>
   HWY_INLINE void Terms(W q, W* terms) const {
-    terms[0] = first_ == 2 ? hn::Mul(q, q) : q;
+    terms[0] = first_ == 1 ? q : hn::Mul(q, q);
+    if (first_ == 3) terms[0] = hn::Mul(terms[0], q);
     for (size_t k = 1; k < kPowers; ++k) terms[k] = hn::Mul(terms[k - 1], q);
   }
 
-  // The next c. It stays above 0, whatever the cubic says, and is at most 1, as the root is.
+  // The next c. Whatever the cubic says, it is on the root's side of 1, and not at its end.
   HWY_INLINE V Next(V c, const V (&sums)[kPowers]) const {
     const D d;
     V sum = hn::Zero(d), slope = hn::Zero(d);  // logarithms
     for (size_t k = 0; k < kPowers; ++k) {
       const V log = RoughLog2(sums[k]);
-      sum = hn::MulAdd(log, at_e_[k], sum);
-      slope = hn::MulAdd(log, below_e_[k], slope);
+      sum = hn::MulAdd(log, masses_[k], sum);
+      slope = hn::MulAdd(log, slopes_[k], slope);
     }
-    const V one = hn::Set(d, 1.0f), inverse_norm = Exp2(hn::Mul(sum, hn::Set(d, static_cast<float>(-1 / e_))));
+    const V one = hn::Set(d, 1.0f), inverse_norm = Exp2(hn::Mul(sum, hn::Set(d, static_cast<float>(-b_))));
     const V next = hn::NegMulAdd(hn::Sub(one, inverse_norm), Exp2(hn::Sub(sum, slope)), c);
-    return hn::IfThenElse(hn::Gt(next, one), one, MaxKeepNaN(hn::Mul(c, hn::Set(d, 0.125f)), next));
+    const V far = hn::Mul(c, hn::Set(d, b_ > 0 ? 0.125f : 8.0f)), low = b_ > 0 ? far : one, high = b_ > 0 ? one : far;
+    return hn::IfThenElse(hn::Gt(next, high), high, MaxKeepNaN(low, next));
   }
 
  private:
@@ -94,8 +98,8 @@ class WholePowers {
   }
 
   size_t first_;
-  double e_;
-  V at_e_[kPowers], below_e_[kPowers];
+  double b_;
+  V masses_[kPowers], slopes_[kPowers];
 };
 
 }  // namespace HWY_NAMESPACE
