@@ -2,7 +2,8 @@
 //
 // With b = alpha - 1, z = (x - max)/T <= 0 and c = p_max^b, all cases are p = (c + b z)^(1/b), 0 where the base is negative;
 // c is the root of sum p = 1. Three ways to it:
-//   alpha >= 1.25  the terms u = b z above a bound of -c are packed and c solved on those few; where they are few indeed each
+//   alpha >= 1.25  (float32: 1.2) the terms u = b z above a bound of -c are packed and c solved on those few; where they are
+//   few indeed each
 //                  power is taken once, and the masses put in their places in a row of zeros.
 //   alpha > 2      the same, but (c + u)^(1/b) is infinitely steep at the edge of the support: solved in p at the edge.
 //   alpha < 1.25   where b is small, c is near 1 and the rounding of c + u would be magnified by 1/b. Hence

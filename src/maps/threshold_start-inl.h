@@ -55,7 +55,7 @@ class UnitRootOf {
 template <>
 class UnitRootOf<D64> : public RootOf<D64> {
  public:
-  using RootOf<D64>::RootOf;
+  HWY_INLINE UnitRootOf(D64 d, double b) : RootOf<D64>(d, b) {}
 };
 
 // b = 2.

@@ -79,7 +79,7 @@ class UnitPower {
     const auto f = hn::Sub(hn::BitCast(d, hn::Sub(bits, hn::ShiftLeft<23>(k))), one);
     const V scale = hn::Mul(low_(k), high_(hn::ShiftRight<3>(k)));
     V s = coefficients_[kDegree];
-    for (size_t k = kDegree; k-- > 0;) s = hn::MulAdd(s, f, coefficients_[k]);
+    for (size_t j = kDegree; j-- > 0;) s = hn::MulAdd(s, f, coefficients_[j]);
     return hn::Mul(hn::MulAdd(s, f, one), scale);
   }
 
@@ -98,7 +98,7 @@ class UnitPower {
           -0.038435679628595329, -0.18414738972352146, -0.27522395416429413, 0};
       HWY_ALIGN static constexpr double kInverses[8] = {2.0383288703294178,  2.391275826569534,   3.4757655459203254,  8,
                                                         -26.520695226125444, -5.9457696131222884, -4.1563110951665134, 0};
-      HWY_ALIGN static constexpr double kColumns[7][8] = {
+      HWY_ALIGN static constexpr double kInterpolation[7][8] = {
           {-0.016787809748849351, -0.3820189425209024, 2.685630403841516, 24.269078719164437, -77.954556407242194,
            -281.22302630674466, 731.58568949771143, 0},
           {0.055183334164961753, 1.2752140943285475, -8.3381726195190691, -81.719662729695642, 223.43857380228877,
@@ -125,7 +125,7 @@ class UnitPower {
       }
       for (size_t k = 0; k < 8; k += hn::Lanes(d)) {
         auto sum = hn::Zero(d);
-        for (size_t j = 0; j <= kDegree; ++j) sum = hn::MulAdd(hn::Load(d, kColumns[j] + k), hn::Set(d, s[j]), sum);
+        for (size_t j = 0; j <= kDegree; ++j) sum = hn::MulAdd(hn::Load(d, kInterpolation[j] + k), hn::Set(d, s[j]), sum);
         hn::Store(sum, d, polynomial + k);
       }
       for (size_t k = 0; k <= kDegree; ++k) coefficients[k] = static_cast<float>(polynomial[k]);
