@@ -79,6 +79,20 @@ HWY_INLINE V64 InverseMills(D64 d, V64 t) {
   return hn::IfThenElse(hn::Gt(t, hn::Set(d, kInverseMillsEnd)), hn::Zero(d), hn::Div(numerator, denominator));
 }
 
+// log Phi(t) and phi(t) / Phi(t) together, for t above -38, where Phi is a normal number.
+struct NormalLogCdf {
+  V64 log_cdf, inverse_mills;
+};
+
+HWY_INLINE NormalLogCdf NormalLogCdfOf(D64 d, V64 t) {
+  const auto s = hn::Abs(t);
+  const MillsRatio mills = Mills(d, s);
+  const auto density = NormalDensity(d, s);
+  const auto tail = hn::Div(hn::Mul(density, mills.numerator), mills.denominator);
+  const auto cdf = hn::IfThenElse(hn::Lt(t, hn::Zero(d)), tail, hn::Sub(hn::Set(d, 1.0), tail));
+  return {Log(d, cdf), hn::Div(density, cdf)};
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();
