@@ -93,6 +93,26 @@ void expect_same(const std::vector<T>& device, const std::vector<T>& host, const
   compared += host.size();
 }
 
+// Within two units of the last place of float32 (and of the 16-bit types), in float64 within 2^-40 of the number.
+template <class T>
+void expect_near(const std::vector<T>& device, const std::vector<T>& host, const std::string& what) {
+  constexpr double kPart = sizeof(T) == 8 ? 0x1p-40 : sizeof(T) == 4 ? 0x1p-22 : std::is_same_v<T, float16> ? 0x1p-9 : 0x1p-6;
+  ASSERT_EQ(device.size(), host.size());
+  for (std::size_t i = 0; i < host.size(); ++i) {
+    if (is_nan(device[i]) && is_nan(host[i])) continue;
+    const auto number = [](T v) {
+      if constexpr (kIsHalf<T>)
+        return static_cast<double>(static_cast<float>(v));
+      else
+        return static_cast<double>(v);
+    };
+    const double got = number(device[i]), want = number(host[i]);
+    ASSERT_LE(std::abs(got - want), kPart * std::abs(want) + 0x1p-140)
+        << what << ", number " << i << " of " << host.size() << ": " << got << " on the device, " << want << " on the host";
+  }
+  compared += host.size();
+}
+
 // Rows of every kind: normal, +inf, NaN, all -inf, some -inf, ties, equal, far off, spread wide.
 template <class T>
 Grid<T> scores(std::size_t n, unsigned seed) {
