@@ -109,7 +109,7 @@ struct NormalPanels {
         points[a * kNodes + m] = -(static_cast<double>(panel[a]) + 0.5 * (kAt.at[1][m] + 1));
       }
     }
-    padded = PaddedTo16(panels * kNodes);
+    padded = (panels * kNodes + 15) / 16 * 16;
     for (size_t i = panels * kNodes; i < padded; ++i) points[i] = -1024, weights[i] = 0;
     for (size_t i = 0; i < padded; ++i) mass[i] = 0;
     return true;
