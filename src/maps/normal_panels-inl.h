@@ -99,10 +99,13 @@ struct NormalPanels {
         last = s, s = next;
       }
     }
+    double scores = 0;
     for (size_t a = 0; a < kPanels; ++a) {
       if (series[a * kNodes] > 0) panel[panels++] = a;  // the sum of T_0 is the number of scores
+      scores += series[a * kNodes];
     }
-    if (2 * panels * kNodes + 24 > n) return false;
+    // Only scores that can have mass count: -inf changes nothing.
+    if (static_cast<double>(2 * panels * kNodes + 24) > scores) return false;
     for (size_t a = 0; a < panels; ++a) {
       Transform(series + panel[a] * kNodes, weights + a * kNodes);
       for (size_t m = 0; m < kNodes; ++m) {
