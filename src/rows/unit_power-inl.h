@@ -38,10 +38,10 @@ class TableOf8 {
 
   // The number at index mod 8, in each lane.
   HWY_INLINE hn::Vec<D> operator()(Index index) const {
-    const D d;
 #if HWY_TARGET == HWY_SCALAR
     return parts_[static_cast<size_t>(hn::GetLane(index)) % 8];
 #else
+    const D d;
     const hn::RebindToSigned<D> di;
     // x86 takes an index mod the number of lanes, but Highway asserts that it is below.
     constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
