@@ -93,8 +93,8 @@ void expect_same(const std::vector<T>& device, const std::vector<T>& host, const
   compared += host.size();
 }
 
-// Within two units of the last place of float32 (and of the 16-bit types), in float64 within 2^-40 of the number; of one below
-// 1e-12 within this part of 1e-9.
+// Within two units of the last place of float32 (and of the 16-bit types), in float64 within 2^-40 of the number; numbers below
+// 1e-9 within this part of 1e-9.
 template <class T>
 void expect_near(const std::vector<T>& device, const std::vector<T>& host, const std::string& what) {
   constexpr double kPart = sizeof(T) == 8 ? 0x1p-40 : sizeof(T) == 4 ? 0x1p-22 : std::is_same_v<T, float16> ? 0x1p-9 : 0x1p-6;
