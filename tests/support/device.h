@@ -94,7 +94,7 @@ void expect_same(const std::vector<T>& device, const std::vector<T>& host, const
 }
 
 // Within two units of the last place of float32 (and of the 16-bit types), in float64 within 2^-40 of the number; numbers below
-// 1e-9 within this part of 1e-9.
+// 1e-7 within this part of 1e-7.
 template <class T>
 void expect_near(const std::vector<T>& device, const std::vector<T>& host, const std::string& what) {
   constexpr double kPart = sizeof(T) == 8 ? 0x1p-40 : sizeof(T) == 4 ? 0x1p-22 : std::is_same_v<T, float16> ? 0x1p-9 : 0x1p-6;
@@ -108,7 +108,7 @@ void expect_near(const std::vector<T>& device, const std::vector<T>& host, const
         return static_cast<double>(v);
     };
     const double got = number(device[i]), want = number(host[i]);
-    ASSERT_LE(std::abs(got - want), kPart * std::max(std::abs(want), 1e-9))
+    ASSERT_LE(std::abs(got - want), kPart * std::max(std::abs(want), 1e-7))
         << what << ", number " << i << " of " << host.size() << ": " << got << " on the device, " << want << " on the host";
   }
   compared += host.size();
