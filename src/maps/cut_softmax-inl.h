@@ -256,11 +256,11 @@ HWY_INLINE void KernelsOf<TopKSoftmax, T>::Short::Map(const TopKSoftmax& op, con
       KernelsOf<Softmax, T>::Short::Map({.temperature = op.temperature}, group_max + g, group + g, out, rows);
     });
   }
-  const size_t k = static_cast<size_t>(op.k);
 #if HWY_TARGET != HWY_SCALAR
   if constexpr (sizeof(T) == 4) {
     using V = hn::Vec<RowTag<T>>;
     const RowTag<T> d;
+    const size_t k = static_cast<size_t>(op.k);
     ShortKeys keys;
     keys.Find(group, group_max, groups, k);
     const ExpScaled<RowTag<T>> exp(d, op.temperature);

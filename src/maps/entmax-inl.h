@@ -2,14 +2,13 @@
 //
 // With b = alpha - 1, z = (x - max)/T <= 0 and c = p_max^b, all cases are p = (c + b z)^(1/b), 0 where the base is negative;
 // c is the root of sum p = 1. Three ways to it:
-//   alpha >= 1.25  (float32: 1.2) the terms u = b z above a bound of -c are packed and c solved on those few; where they are
-//   few indeed each
-//                  power is taken once, and the masses put in their places in a row of zeros.
+//   alpha >= 1.25  the terms u = b z above a bound of -c are packed and c solved on those few; where they are few indeed each
+//                  power is taken once, and the masses put in their places in a row of zeros. In float32 from alpha = 1.2 on.
 //   alpha > 2      the same, but (c + u)^(1/b) is infinitely steep at the edge of the support: solved in p at the edge.
 //   alpha < 1.25   where b is small, c is near 1 and the rounding of c + u would be magnified by 1/b. Hence
 //                  p = p_max (1 + v)^(1/b), v = b z/c, by log(1 + v) of a small v, divided by its sum as softmax is:
 //                  a softmax at inverse temperature 1/c whose exp is bent by b. Also for alpha < 1, where all have mass.
-// alpha = 1 and alpha = 2 are softmax and sparsemax themselves.
+// alpha = 1 and alpha = 2 are softmax and sparsemax themselves. Short rows of float32 are in short_entmax-inl.h.
 
 #if defined(ENTROPIC_MAPS_ENTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_MAPS_ENTMAX_INL_H_
@@ -170,10 +169,11 @@ HWY_NOINLINE HWY_FLATTEN Threshold SquareThreshold(const Filtered<T>& row) {
 
 // SquareThreshold for rows of at most kCount survivors, with sums in T too. While others go on, a row whose c is found is
 // summed again: no row's depends on another's.
-template <template <class> class Root, size_t kCount, class T>
-HWY_NOINLINE HWY_FLATTEN void FewThresholds(double b, const Filtered<T>* filtered, size_t rows, Threshold* found) {
+template <size_t kCount, class T>
+HWY_NOINLINE HWY_FLATTEN void FewThresholds(const Filtered<T>* filtered, size_t rows, Threshold* found) {
   const RowTag<T> d;
-  const Root<RowTag<T>> root(d, b);
+  constexpr double b = 0.5;
+  const Square<RowTag<T>> square(d, b);
   NormSearch<T, BoundNorm, UntilStep> search[kSearches<T>];
   for (size_t r = 0; r < rows; ++r) {
     search[r].Begin(b, -filtered[r].least, {SmallStep(b, static_cast<double>(filtered[r].kept), kSumError<T>)});
@@ -187,7 +187,7 @@ HWY_NOINLINE HWY_FLATTEN void FewThresholds(double b, const Filtered<T>* filtere
       PowerSumsOf<kCount>(
           d,
           [&](size_t i, hn::Vec<RowTag<T>>* terms)
-              HWY_ATTR { root.WithDerivative(d, hn::Add(hn::LoadU(d, u + i), at), terms); },
+              HWY_ATTR { square.WithDerivative(d, hn::Add(hn::LoadU(d, u + i), at), terms); },
           sums);
       search[r].Take(sums[0], sums[1]);
       far |= search[r].asks();
@@ -305,18 +305,18 @@ HWY_NOINLINE HWY_FLATTEN Edge EdgeThreshold(double b, Bracket bracket, const T* 
   return {search.edge(), search.p()};
 }
 
-// (c + u)^(1/b) from c's upper part, exact in T, and the rest: near the edge the first sum is exact.
-template <template <class> class Root, class D, class T = hn::TFromD<D>>
-class RootAbove {
+// (c + u)^2 from c's upper part, exact in T, and the rest: near the edge the first sum is exact.
+template <class D, class T = hn::TFromD<D>>
+class SquareAbove {
  public:
-  HWY_INLINE RootAbove(D d, double b, Threshold c) : root_(d, b), high_(hn::Set(d, static_cast<T>(c.high))) {
+  HWY_INLINE SquareAbove(D d, Threshold c) : square_(d, 0.5), high_(hn::Set(d, static_cast<T>(c.high))) {
     const double high = static_cast<double>(static_cast<T>(c.high));
     low_ = hn::Set(d, static_cast<T>((c.high - high) + c.low));
   }
-  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> u) const { return root_(d, hn::Add(hn::Add(u, high_), low_)); }
+  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> u) const { return square_(d, hn::Add(hn::Add(u, high_), low_)); }
 
  private:
-  Root<D> root_;
+  Square<D> square_;
   hn::Vec<D> high_, low_;
 };
 
@@ -340,11 +340,11 @@ HWY_NOINLINE HWY_FLATTEN void MapRowsBySquares(double temperature, const T* cons
   FilterRows<false>(0.5, temperature, x, n, max, rows, workspace.memory, filtered);
   Threshold c[kSearches<T>];
   if (MostKept(filtered, rows) <= 32) {
-    FewThresholds<Square, 32>(0.5, filtered, rows, c);
+    FewThresholds<32>(filtered, rows, c);
   } else {
     for (size_t r = 0; r < rows; ++r) {
       if (filtered[r].kept <= 64) {
-        FewThresholds<Square, 64>(0.5, filtered + r, 1, c + r);
+        FewThresholds<64>(filtered + r, 1, c + r);
       } else {
         c[r] = SquareThreshold(filtered[r]);
       }
@@ -356,7 +356,7 @@ HWY_NOINLINE HWY_FLATTEN void MapRowsBySquares(double temperature, const T* cons
       continue;
     }
     const auto relative = Bent(0.5, temperature, max[r]);
-    const RootAbove<Square, RowTag<T>> mass(d, 0.5, c[r]);
+    const SquareAbove<RowTag<T>> mass(d, c[r]);
     WriteRow(d, workspace.stream, n, p[r],
              [&](size_t i, size_t count) HWY_ATTR { return mass(d, relative(LoadUpTo(d, x[r] + i, count, max[r]))); });
   }

@@ -9,8 +9,9 @@
 // the sums of the Chebyshev polynomials T_k(s) over the scores in the panel, s in [-1, 1]. For P its logarithm is interpolated,
 // because P falls by many orders of magnitude: log P is nearly quadratic.
 //
-// The order of the scores is kept, as above: from one multiple of 2^-40 to the next log P rises by more than 1e-13, while it is
-// computed to some 1e-14. Neighbouring panels share the point between them and agree there to this error.
+// The order of the scores is kept, because z are multiples of 2^-40: from one multiple of 2^-40 to the next log P rises by more
+// than 1e-13, while it is computed to some 1e-14. Neighbouring panels share the point between them and agree there to this
+// error.
 
 #if defined(ENTROPIC_MAPS_NORMAL_PANELS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_MAPS_NORMAL_PANELS_INL_H_

@@ -88,7 +88,7 @@ DrawnKey PartDraw(const T* x, size_t n, double top, double inverse_temperature, 
   const hn::RebindToUnsigned<D64> u;
   const V64 scale = hn::Set(d, inverse_temperature), shift = hn::Set(d, top);
   // 0 for the top at any T, also one whose inverse is infinite.
-  const auto scaled = [=](V64 x) HWY_ATTR { return hn::IfThenZeroElse(hn::Eq(x, shift), hn::Mul(hn::Sub(x, shift), scale)); };
+  const auto scaled = [=](V64 v) HWY_ATTR { return hn::IfThenZeroElse(hn::Eq(v, shift), hn::Mul(hn::Sub(v, shift), scale)); };
   DrawnKey best = {-kInfinity<double>, -1};
   const auto look = [&](size_t begin, size_t end) HWY_ATTR {
     ForEachVector(d, end - begin, [&](size_t offset, size_t count) HWY_ATTR {

@@ -157,53 +157,35 @@ class ShortRows {
   }
 
   // The same sums, but add(entries, acc) adds the terms to the K accumulators itself, by fused operations if a term is a
-  // product. It takes one vector of a chunk after the other, with one accumulator for each term.
+  // product.
   template <size_t K, class Add>
   HWY_INLINE void FusedSums(V (&sums)[K], Add&& add) const {
     V acc[K][kVectors];
-    for (size_t v = 0; v < kVectors; ++v) {
-      V sum[K];
-      for (size_t k = 0; k < K; ++k) sum[k] = hn::Zero(d_);
-      for (size_t chunk = 0; chunk < chunks_; ++chunk) add(hn::Load(d_, entries_ + (chunk * kVectors + v) * kLanes), sum);
-      for (size_t k = 0; k < K; ++k) acc[k][v] = sum[k];
-    }
+    AddColumns(acc, [&](size_t at, V(&sum)[K]) HWY_ATTR { add(hn::Load(d_, entries_ + at), sum); });
     for (size_t k = 0; k < K; ++k) sums[k] = FoldSpread(acc[k]);
-  }
-
-  // sums[k][r] = the sum over row r of term k, added in float64 across columns of different i mod 16; the first terms become
-  // the entries of `first`. It takes one vector of a chunk after the other, with one accumulator for each term.
-  template <size_t K, class Visit>
-  HWY_INLINE void SumsInto(ShortRows& first, double (&sums)[K][16], Visit&& visit) const {
-    V acc[K][kVectors];
-    for (size_t v = 0; v < kVectors; ++v) {
-      V sum[K];
-      for (size_t k = 0; k < K; ++k) sum[k] = hn::Zero(d_);
-      for (size_t chunk = 0; chunk < chunks_; ++chunk) {
-        const size_t at = (chunk * kVectors + v) * kLanes;
-        V terms[K];
-        visit(hn::Load(d_, entries_ + at), terms);
-        hn::Store(terms[0], d_, first.entries_ + at);
-        for (size_t k = 0; k < K; ++k) sum[k] = hn::Add(sum[k], terms[k]);
-      }
-      for (size_t k = 0; k < K; ++k) acc[k][v] = sum[k];
-    }
-    for (size_t k = 0; k < K; ++k) Fold(acc[k], sums[k]);
   }
 
   // FusedSums in which add(entries, acc) returns what becomes the entries of `first`.
   template <size_t K, class Add>
   HWY_INLINE void SumsInto(ShortRows& first, V (&sums)[K], Add&& add) const {
     V acc[K][kVectors];
-    for (size_t v = 0; v < kVectors; ++v) {
-      V sum[K];
-      for (size_t k = 0; k < K; ++k) sum[k] = hn::Zero(d_);
-      for (size_t chunk = 0; chunk < chunks_; ++chunk) {
-        const size_t at = (chunk * kVectors + v) * kLanes;
-        hn::Store(add(hn::Load(d_, entries_ + at), sum), d_, first.entries_ + at);
-      }
-      for (size_t k = 0; k < K; ++k) acc[k][v] = sum[k];
-    }
+    AddColumns(acc, [&](size_t at, V(&sum)[K])
+                        HWY_ATTR { hn::Store(add(hn::Load(d_, entries_ + at), sum), d_, first.entries_ + at); });
     for (size_t k = 0; k < K; ++k) sums[k] = FoldSpread(acc[k]);
+  }
+
+  // sums[k][r] = the sum over row r of term k, added in float64 across columns of different i mod 16; the first terms become
+  // the entries of `first`.
+  template <size_t K, class Visit>
+  HWY_INLINE void SumsInto(ShortRows& first, double (&sums)[K][16], Visit&& visit) const {
+    V acc[K][kVectors];
+    AddColumns(acc, [&](size_t at, V(&sum)[K]) HWY_ATTR {
+      V terms[K];
+      visit(hn::Load(d_, entries_ + at), terms);
+      hn::Store(terms[0], d_, first.entries_ + at);
+      for (size_t k = 0; k < K; ++k) sum[k] = hn::Add(sum[k], terms[k]);
+    });
+    for (size_t k = 0; k < K; ++k) Fold(acc[k], sums[k]);
   }
 
   // The largest f(entry) of each row in all its lanes.
@@ -237,6 +219,18 @@ class ShortRows {
   }
 
  private:
+  // add(at, sum) adds the terms of the entries at `at` to the K sums. It takes one vector of a chunk after the other, with one
+  // accumulator for each term.
+  template <size_t K, class Add>
+  HWY_INLINE void AddColumns(V (&acc)[K][kVectors], Add&& add) const {
+    for (size_t v = 0; v < kVectors; ++v) {
+      V sum[K];
+      for (size_t k = 0; k < K; ++k) sum[k] = hn::Zero(d_);
+      for (size_t chunk = 0; chunk < chunks_; ++chunk) add((chunk * kVectors + v) * kLanes, sum);
+      for (size_t k = 0; k < K; ++k) acc[k][v] = sum[k];
+    }
+  }
+
   // The maximum of a row's lanes, in all of these lanes.
   static HWY_INLINE V SpreadMax(V max) {
 #if HWY_TARGET != HWY_SCALAR
