@@ -98,7 +98,7 @@ namespace cuda {
 template <class Op, class T>
 std::size_t Kernels<Op, T>::memory(std::size_t rows, std::size_t n) {
   using namespace HWY_NAMESPACE;
-  // For gradients a warp has a row even if it is short.
+  // For some gradients a warp has a row even if it is short.
   const std::size_t team = TeamMemory<Op, T>(n), alone = memory_of_grid(rows, n, team, false);
   const std::size_t short_rows = SideBySide<Op, T>(n) ? memory_of_grid(rows, n, team, true) : 0;
   return alone > short_rows ? alone : short_rows;
@@ -114,7 +114,8 @@ void Kernels<Op, T>::map(Call<Op> call, Stream stream) {
   launch(MapKernel<Op, T, false>, call, false, stream);
 }
 
-// A 16-bit p is computed again, by the kernel that wrote it; otherwise a warp or more has a row.
+// Rows that the host takes side by side have a thread each, and so have those whose 16-bit p is computed again, by the kernel
+// that wrote it; otherwise a warp or more has a row.
 template <class Op, class T>
 void Kernels<Op, T>::vjp(Call<Op> call, Stream stream) {
   using namespace HWY_NAMESPACE;
@@ -123,6 +124,9 @@ void Kernels<Op, T>::vjp(Call<Op> call, Stream stream) {
     if (SideBySide<Op, T>(call.cols) && call.in[1].stored != Stored::as_worked_on) {
       return ShortKernels<Op, T>::vjp(call, stream);
     }
+  }
+  if constexpr (MapContract<Op, T>::kHasShortVjp) {
+    if (SideBySide<Op, T>(call.cols)) return ShortKernels<Op, T>::vjp(call, stream);
   }
   launch(VjpKernel<Op, T, false>, call, false, stream);
 }

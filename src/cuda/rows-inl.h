@@ -183,8 +183,8 @@ HWY_NOINLINE void CalledVjpRow(const Op& op, const T* x, const T* p, const T* g,
   KernelsOf<Op, T>::VjpRow(op, x, p, g, n, dx, slopes, workspace);
 }
 
-// dx of one row, and the gradients in the parameters; p may be dx.
-template <class Op, class T>
+// dx of one row, and the gradients in the parameters; p may be dx. kShort: one thread has the row.
+template <class Op, class T, bool kShort>
 HWY_INLINE void VjpOneRow(const cuda::Call<Op>& call, const Op& op, size_t r, const T* x, const T* p, const T* g, T* dx,
                           Arena memory) {
   constexpr auto kScores = KernelsOf<Op, T>::kScores;
@@ -211,7 +211,19 @@ HWY_INLINE void VjpOneRow(const cuda::Call<Op>& call, const Op& op, size_t r, co
       in_divisor = SlopeInDivisor(row.x, row.max, slopes_in_x, n) / (op.*kScores.divisor);
     }
   }
-  CalledVjpRow<Op>(op, x, p, g, n, dx, wanted ? &slopes : nullptr, {memory, false});
+  bool short_vjp = false;
+  if constexpr (kShort && MapContract<Op, T>::kHasShortVjp) short_vjp = KernelsOf<Op, T>::Short::TakesVjp(op);
+  if (!short_vjp) {
+    CalledVjpRow<Op>(op, x, p, g, n, dx, wanted ? &slopes : nullptr, {memory, false});
+  } else if constexpr (kShort && MapContract<Op, T>::kHasShortVjp) {
+    if (wanted) {
+      Arena rest = memory;
+      CalledVjpRow<Op>(op, x, p, g, n, rest.take<T>(n), &slopes, {rest, false});
+    }
+    ShortRows<T> p_row(n), g_row(n);
+    p_row.Load(&p, T(0)), g_row.Load(&g, T(0));
+    KernelsOf<Op, T>::Short::Vjp(op, &p_row, &g_row, &dx, 1);
+  }
   if constexpr (kScores.divisor != nullptr) slopes[kDivisor] = in_divisor;
   WriteSlopes(call, slopes, r);
 }
@@ -272,7 +284,7 @@ HWY_INLINE void VjpTeamRows(const cuda::Call<Op>& call) {
     } else if constexpr (sizeof(T) == 4) {
       MapOneRow(op, x, n, dx, memory);
     }
-    VjpOneRow(call, op, r, x, p, g, dx, memory);
+    VjpOneRow<Op, T, kShort>(call, op, r, x, p, g, dx, memory);
     FinishRow(dx, call.out, r, n);
   });
 }

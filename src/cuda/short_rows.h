@@ -15,7 +15,8 @@ void ShortKernels<Op, T>::map(Call<Op> call, Stream stream) {
 
 template <class Op, class T>
 void ShortKernels<Op, T>::vjp(Call<Op> call, Stream stream) {
-  if constexpr (sizeof(T) == 4) launch(HWY_NAMESPACE::VjpKernel<Op, T, true>, call, true, stream);
+  if constexpr (sizeof(T) == 4 || HWY_NAMESPACE::MapContract<Op, T>::kHasShortVjp)
+    launch(HWY_NAMESPACE::VjpKernel<Op, T, true>, call, true, stream);
 }
 
 }  // namespace cuda

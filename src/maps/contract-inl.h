@@ -80,6 +80,17 @@ struct MapContract {
   }
   static constexpr bool kHasShort = OffersShort<typename Kernels::Short>();
 
+  // Short::Vjp: dx of `count` rows without +inf, given p and g, which it may overwrite. Not offered: VjpRow serves them.
+  template <class Short>
+  static constexpr bool OffersShortVjp() {
+    if constexpr (!std::is_same_v<Short, NotOffered>) {
+      using Vjp = void(const Op&, ShortRows<T>* p, ShortRows<T>* g, T* const* dx, size_t count);
+      if constexpr (Offers<decltype(Short::Vjp), Vjp>()) return Has<decltype(Short::TakesVjp), bool(const Op&)>();
+    }
+    return false;
+  }
+  static constexpr bool kHasShortVjp = OffersShortVjp<typename Kernels::Short>();
+
   // Kernels for several longer rows at once, if x is not p.
   template <class Several>
   static constexpr bool OffersSeveral() {

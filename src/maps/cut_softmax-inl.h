@@ -31,6 +31,7 @@ struct KernelsOf<TopKSoftmax, T> {
     static constexpr size_t kGroups = hn::MaxLanes(RowTag<T>()) > 1 ? 4 : 1;
     static HWY_INLINE bool Takes(const TopKSoftmax& /*op*/) { return true; }
     static void Map(const TopKSoftmax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group, T* const* p, size_t count);
+    static constexpr NotOffered Vjp = {};
   };
   using Several = NotOffered;
 };
@@ -47,6 +48,7 @@ struct KernelsOf<TopPSoftmax, T> {
     static constexpr size_t kGroups = hn::MaxLanes(RowTag<T>()) > 1 ? 4 : 1;
     static HWY_INLINE bool Takes(const TopPSoftmax& op) { return op.p < 1; }
     static void Map(const TopPSoftmax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group, T* const* p, size_t count);
+    static constexpr NotOffered Vjp = {};
   };
   using Several = NotOffered;
 };

@@ -61,6 +61,8 @@ struct KernelsOf<Entmax, T> {
              (sizeof(T) == 4 && ((op.alpha >= kLeastAlpha<T> && op.alpha < 2) || op.alpha <= 0.8));
     }
     static void Map(const Entmax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group, T* const* p, size_t count);
+    static HWY_INLINE bool TakesVjp(const Entmax& op);
+    static void Vjp(const Entmax& op, ShortRows<T>* p, ShortRows<T>* g, T* const* dx, size_t count);
   };
   struct Several {
     static constexpr size_t kMost = kSearches<T>;
@@ -849,6 +851,23 @@ HWY_INLINE void KernelsOf<Entmax, T>::Short::Map(const Entmax& op, const hn::Vec
       MapShortBySquares(op.temperature, max[g], group + g, out, rows);
     }
   }
+}
+
+template <class T>
+HWY_INLINE bool KernelsOf<Entmax, T>::Short::TakesVjp(const Entmax& op) {
+  const double b = EntmaxPower<T>(op);
+  return b == 0.5 || b == 1 || (sizeof(T) == 4 && b < 1 && b != 0);
+}
+
+template <class T>
+HWY_INLINE void KernelsOf<Entmax, T>::Short::Vjp(const Entmax& op, ShortRows<T>* p, ShortRows<T>* g, T* const* dx,
+                                                 size_t count) {
+  const double b = EntmaxPower<T>(op);
+  if (b == 1) return KernelsOf<Sparsemax, T>::Short::Vjp({.temperature = op.temperature}, p, g, dx, count);
+  if (b == 0.5) {
+    return ShortVjpBySlope(op.temperature, p, g, dx, count, [](auto pi) HWY_ATTR { return hn::Sqrt(pi); });
+  }
+  if constexpr (sizeof(T) == 4) ShortEntmaxVjp(b, op.temperature, p, g, dx, count);
 }
 
 // The entries of a row that a gradient reads. If at most half of the row has mass, only those with mass are packed, with their

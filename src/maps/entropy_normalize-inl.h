@@ -24,6 +24,7 @@ struct ShortEntropyRows {
   static constexpr size_t kGroups = 4;
   static HWY_INLINE bool Takes(const Op& /*op*/) { return true; }
   static void Map(const Op& op, const hn::Vec<RowTag<float>>* max, ShortRows<float>* rows, float* const* p, size_t count);
+  static constexpr NotOffered Vjp = {};
 };
 template <class Op>
 struct SeveralEntropyRows {

@@ -52,6 +52,7 @@ struct KernelsOf<PerturbMax, T> {
     static constexpr size_t kGroups = KernelsOf<Softmax, T>::Short::kGroups;
     static HWY_INLINE bool Takes(const PerturbMax& op) { return op.noise == PerturbMax::Noise::gumbel; }
     static void Map(const PerturbMax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group, T* const* p, size_t count);
+    static constexpr NotOffered Vjp = {};
   };
   using Several = NotOffered;
 };

@@ -162,13 +162,62 @@ void VjpRowWith(const Op& op, const T* x, const T* p, const T* g, size_t n, T* d
   }
 }
 
+// dx of rows of at most ShortRows::kLongest, a few groups at a time.
+template <class Op, class T>
+HWY_NOINLINE HWY_FLATTEN void VjpShortGroups(const Op& op, MatrixView<const T> x, MatrixView<const T> p, MatrixView<const T> g,
+                                             MatrixView<T> dx, std::span<const ParamGradient> gradients, Share<T> share) {
+  using Short = typename KernelsOf<Op, T>::Short;
+  constexpr size_t kGroups = Short::kGroups, kRows = ShortRows<T>::kRows;
+  const RowTag<T> d;
+  const size_t n = x.cols, most = kGroups * kRows;
+  T* const nowhere = share.memory.template take<T>(n);
+  for (size_t begin = share.begin; begin < share.end; begin += most) {
+    const size_t count = HWY_MIN(most, share.end - begin);
+    T* out[kGroups * kRows];
+    ShortRows<T> p_rows[kGroups], g_rows[kGroups];
+    for (size_t first = 0; first < count; first += kRows) {
+      const T *p_in[kRows], *g_in[kRows];
+      for (size_t r = 0; r < kRows; ++r) {
+        const size_t row = begin + HWY_MIN(first + r, count - 1);
+        p_in[r] = p.row(row), g_in[r] = g.row(row), out[first + r] = dx.row(row);
+      }
+      p_rows[first / kRows].Resize(n), g_rows[first / kRows].Resize(n);
+      p_rows[first / kRows].Load(p_in, T(0)), g_rows[first / kRows].Load(g_in, T(0));
+    }
+    for (size_t i = 0; i < count; ++i) {
+      const size_t r = begin + i;
+      if (HWY_UNLIKELY(HasInfiniteScore(x.row(r), p.row(r), n, T(0)))) {
+        for (const ParamGradient& gradient : gradients) gradient.values[r] = 0;
+        FillRow(d, T(0), n, dx.row(r));
+        out[i] = nowhere;
+      } else if (!gradients.empty()) {
+        VjpRowWith(op, x.row(r), p.row(r), g.row(r), n, nowhere, gradients, r, share);
+      }
+    }
+    Short::Vjp(op, p_rows, g_rows, out, count);
+  }
+}
+
 template <class Op, class T>
 void VjpRows(const Op& common, MatrixView<const T> x, MatrixView<const T> p, MatrixView<const T> g, MatrixView<T> dx,
              std::span<const PerRow> per_row, std::span<const ParamGradient> gradients, Share<T> share) {
   const RowTag<T> d;
   const size_t n = x.cols;
+  if constexpr (MapContract<Op, T>::kHasShortVjp) {
+    if (n <= ShortRows<T>::kLongest && per_row.empty() && KernelsOf<Op, T>::Short::TakesVjp(common)) {
+      return VjpShortGroups(common, x, p, g, dx, gradients, share);
+    }
+  }
   for (size_t r = share.begin; r < share.end; ++r) {
     const Op op = at_row(common, per_row, r);
+    if constexpr (MapContract<Op, T>::kHasShortVjp) {
+      if (n <= ShortRows<T>::kLongest && KernelsOf<Op, T>::Short::TakesVjp(op)) {
+        Share<T> row = share;
+        row.begin = r, row.end = r + 1;
+        VjpShortGroups(op, x, p, g, dx, gradients, row);
+        continue;
+      }
+    }
     const bool infinite = HasInfiniteScore(x.row(r), p.row(r), n, T(0));
     if (infinite) {
       for (const ParamGradient& gradient : gradients) gradient.values[r] = 0;

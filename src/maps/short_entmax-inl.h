@@ -12,6 +12,7 @@
 #endif
 
 #include "src/maps/scores-inl.h"
+#include "src/maps/short_vjp-inl.h"
 #include "src/maps/whole_powers-inl.h"
 #include "src/rows/short-inl.h"
 #include "src/rows/unit_power-inl.h"
@@ -91,6 +92,19 @@ HWY_NOINLINE HWY_FLATTEN void ShortEntmax(D d, double b, double temperature, con
       }
     });
   }
+}
+
+// dx with s = p^(1 - b), b < 1.
+HWY_NOINLINE HWY_FLATTEN inline void ShortEntmaxVjp(double b, double temperature, ShortRows<float>* p, ShortRows<float>* g,
+                                                    float* const* dx, size_t count) {
+  const RowTag<float> d;
+  const UnitPower power(1 - b, UnitPower::Order::any);
+  const auto exponent = hn::Set(d, static_cast<float>(1 - b)), least = hn::Set(d, UnitPower::kLeastExact);
+  ShortVjpBySlope(temperature, p, g, dx, count, [&](auto pi) HWY_ATTR {
+    const auto s = power(hn::Max(pi, least)), small = hn::Lt(pi, least);
+    const auto smallest = hn::And(small, hn::Gt(pi, hn::Zero(d)));
+    return HWY_LIKELY(hn::AllFalse(d, smallest)) ? s : hn::IfThenElse(small, Exp(d, hn::Mul(exponent, Log(d, pi))), s);
+  });
 }
 
 }  // namespace HWY_NAMESPACE

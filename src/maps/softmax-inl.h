@@ -26,6 +26,7 @@ struct KernelsOf<Softmax, T> {
     static constexpr size_t kGroups = 1;
     static HWY_INLINE bool Takes(const Softmax& /*op*/) { return true; }
     static void Map(const Softmax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group, T* const* p, size_t count);
+    static constexpr NotOffered Vjp = {};
   };
   using Several = NotOffered;
 };

@@ -9,6 +9,7 @@
 
 #include "entropic/maps.h"
 #include "src/maps/contract-inl.h"
+#include "src/maps/short_vjp-inl.h"
 #include "src/maps/threshold_start-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -27,6 +28,8 @@ struct KernelsOf<Sparsemax, T> {
     static constexpr size_t kGroups = 1;
     static HWY_INLINE bool Takes(const Sparsemax& /*op*/) { return true; }
     static void Map(const Sparsemax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group, T* const* p, size_t count);
+    static HWY_INLINE bool TakesVjp(const Sparsemax& /*op*/) { return true; }
+    static void Vjp(const Sparsemax& op, ShortRows<T>* p, ShortRows<T>* g, T* const* dx, size_t count);
   };
   using Several = NotOffered;
 };
@@ -105,6 +108,13 @@ HWY_INLINE void KernelsOf<Sparsemax, T>::VjpRow(const Sparsemax& op, const T* /*
     const auto v = divided(hn::Sub(LoadUpTo(d, g + i, count, T(0)), mean));
     return hn::IfThenZeroElse(out, v);
   });
+}
+
+template <class T>
+HWY_INLINE void KernelsOf<Sparsemax, T>::Short::Vjp(const Sparsemax& op, ShortRows<T>* p, ShortRows<T>* g, T* const* dx,
+                                                    size_t count) {
+  const auto one = hn::Set(RowTag<T>(), T(1));
+  ShortVjpBySlope(op.temperature, p, g, dx, count, [=](auto /*p*/) HWY_ATTR { return one; });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -188,6 +188,19 @@ class ShortRows {
     for (size_t k = 0; k < K; ++k) Fold(acc[k], sums[k]);
   }
 
+  // SumsInto in which visit gets the entry of `other` as well; `first` may be this.
+  template <size_t K, class Visit>
+  HWY_INLINE void SumsInto(const ShortRows& other, ShortRows& first, double (&sums)[K][16], Visit&& visit) const {
+    V acc[K][kVectors];
+    AddColumns(acc, [&](size_t at, V(&sum)[K]) HWY_ATTR {
+      V terms[K];
+      visit(hn::Load(d_, entries_ + at), hn::Load(d_, other.entries_ + at), terms);
+      hn::Store(terms[0], d_, first.entries_ + at);
+      for (size_t k = 0; k < K; ++k) sum[k] = hn::Add(sum[k], terms[k]);
+    });
+    for (size_t k = 0; k < K; ++k) Fold(acc[k], sums[k]);
+  }
+
   // The largest f(entry) of each row in all its lanes.
   template <class F>
   HWY_INLINE V Largest(F&& f) const {

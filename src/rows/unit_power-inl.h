@@ -64,10 +64,14 @@ class UnitPower {
   using D = RowTag<float>;
   using V = hn::Vec<D>;
 
-  HWY_INLINE explicit UnitPower(double e) : UnitPower(Numbers(e)) {}
+  // Whether the power may not fall as q rises. That costs 3 eps of the power.
+  enum class Order { rising, any };
+  HWY_INLINE explicit UnitPower(double e, Order order = Order::rising) : UnitPower(Numbers(e, order)) {}
 
   // What stands for every q below, with the power 0. Numbers up to 2^-48.4 have it too.
   static constexpr float kLeast = 0x1p-56f;
+  // From here on the error is relative.
+  static constexpr float kLeastExact = 0x1p-48f;
 
   // Of q in [kLeast, 1]. NaN gives some number.
   HWY_INLINE V operator()(V q) const {
@@ -89,7 +93,7 @@ class UnitPower {
 
   // What a power needs of its exponent, as numbers.
   struct Numbers {
-    HWY_INLINE explicit Numbers(double e) {
+    HWY_INLINE Numbers(double e, Order order) {
       constexpr double kLn2 = 0x1.62e42fefa39efp-1;
       // log(1 + f) and 1/f at the nodes f = 1/8 + 3 cos(pi (j + 1/2)/7)/8, and the inverse of the matrix of their powers:
       // column j is the polynomial that is 1 at node j and 0 at the others. Computed at 60 digits.
@@ -114,8 +118,8 @@ class UnitPower {
           {0.034231649729521134, 0.5669135893624041, -9.4202680759233086, 0.82934116175836747, 256.37824461343138,
            -816.15550793982243, 731.58568949771143, 0}};
       // With a smaller e the tilt would make the power fall. q^e q differs from q by less than 0.37 e, 4 eps.
-      const double tilt = e < 2 * kTilt ? 0 : kTilt;
-      if (tilt == 0) e = 0;
+      const double tilt = order == Order::any || e < 2 * kTilt ? 0 : kTilt;
+      if (order == Order::rising && tilt == 0) e = 0;
       const D64 d;
       HWY_ALIGN double s[8], polynomial[8], powers[16];
       for (size_t j = 0; j < 8; j += hn::Lanes(d)) {

@@ -89,6 +89,18 @@ class ShortRows {
     for (size_t k = 0; k < K; ++k) sums[k][0] = Fold<double>(acc[k]);
   }
 
+  template <size_t K, class Visit>
+  HWY_INLINE void SumsInto(const ShortRows& other, ShortRows& first, double (&sums)[K][16], Visit&& visit) const {
+    T acc[K][16] = {};
+    for (size_t i = 0; i < padded_; ++i) {
+      V terms[K];
+      visit(At(i), other.At(i), terms);
+      first.entries_[i] = hn::GetLane(terms[0]);
+      for (size_t k = 0; k < K; ++k) acc[k][i % 16] = acc[k][i % 16] + hn::GetLane(terms[k]);
+    }
+    for (size_t k = 0; k < K; ++k) sums[k][0] = Fold<double>(acc[k]);
+  }
+
   template <size_t K, class Add>
   HWY_INLINE void SumsInto(ShortRows& first, V (&sums)[K], Add&& add) const {
     T acc[K][16];
