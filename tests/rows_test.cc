@@ -104,8 +104,8 @@ void InverseMillsOf(const double* x, size_t n, double* y) {
   TransformArray(x, n, y, [](RowTag<double> d, hn::Vec<RowTag<double>> t) HWY_ATTR { return InverseMills(d, t); });
 }
 
-void UnitPowerOf(double exponent, const float* x, size_t n, float* y) {
-  const UnitPower power(exponent);
+void UnitPowerOf(double exponent, bool rising, const float* x, size_t n, float* y) {
+  const UnitPower power(exponent, rising ? UnitPower::Order::rising : UnitPower::Order::any);
   TransformArray(x, n, y, [&](RowTag<float> d, hn::Vec<RowTag<float>> q) HWY_ATTR {
     return power(hn::Max(q, hn::Set(d, UnitPower::kLeast)));
   });
@@ -273,9 +273,9 @@ void expect_values(const char* name, const std::vector<std::pair<T, T>>& table,
 const std::vector<double> kUnitExponents = {0,    1.4e-6, 3e-6, 1e-3, 0.1,     0.25, 3.0 / 7, 0.7,
                                             0.99, 1,      1.3,  2,    7.0 / 3, 2.9,  3.4,     4};
 
-std::vector<float> unit_powers(double exponent, const std::vector<float>& q) {
+std::vector<float> unit_powers(double exponent, const std::vector<float>& q, bool rising = true) {
   std::vector<float> y(q.size());
-  HWY_DYNAMIC_DISPATCH(UnitPowerOf)(exponent, q.data(), q.size(), y.data());
+  HWY_DYNAMIC_DISPATCH(UnitPowerOf)(exponent, rising, q.data(), q.size(), y.data());
   return y;
 }
 
@@ -296,6 +296,24 @@ TEST(UnitPower, IsNearThePower) {
       }
       ASSERT_EQ(y[0], 1) << exponent;
       ASSERT_EQ(unit_powers(exponent, {0, -1, 0x1p-50f}), std::vector<float>(3, 0)) << exponent;
+    }
+  });
+}
+
+// In any order, also with exponents near 0, where every octave counts.
+TEST(UnitPower, IsNearerInAnyOrder) {
+  support::for_each_target([](const std::string& target) {
+    std::mt19937_64 random(2);
+    std::uniform_real_distribution<float> octaves(-48, 0);
+    std::vector<float> q = {1, 0x1.fffffep-1f, 0.75f, 0x1.7ffffep-1f, 0x1p-48f};
+    for (int i = 0; i < 100000; ++i) q.push_back(std::exp2(octaves(random)));
+    for (const double exponent : {1e-9, 1e-6, 1e-3, 0.05, 0.3, 0.7, 0.95, 1.0, 1.2, 1.7, 1.99}) {
+      const std::vector<float> y = unit_powers(exponent, q, false);
+      for (std::size_t i = 0; i < q.size(); ++i) {
+        const long double want = std::pow(static_cast<long double>(q[i]), static_cast<long double>(exponent));
+        ASSERT_LE(std::abs(static_cast<long double>(y[i]) - want), 2.5 * 0x1p-23L * want)
+            << target << ", " << q[i] << "^" << exponent;
+      }
     }
   });
 }
