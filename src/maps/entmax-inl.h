@@ -18,6 +18,7 @@
 #endif
 
 #include "entropic/maps.h"
+#include "src/maps/short_edge-inl.h"
 #include "src/maps/short_entmax-inl.h"
 #include "src/maps/softmax-inl.h"
 #include "src/maps/sparsemax-inl.h"
@@ -58,7 +59,7 @@ struct KernelsOf<Entmax, T> {
     static constexpr size_t kGroups = sizeof(T) == 4 && hn::MaxLanes(RowTag<T>()) > 1 ? 4 : 1;
     static HWY_INLINE bool Takes(const Entmax& op) {
       return op.alpha == 1 || op.alpha == 1.5 || op.alpha == 2 ||
-             (sizeof(T) == 4 && ((op.alpha >= kLeastAlpha<T> && op.alpha < 2) || op.alpha <= 0.8));
+             (sizeof(T) == 4 && (op.alpha >= kLeastAlpha<T> || op.alpha <= 0.8));
     }
     static void Map(const Entmax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group, T* const* p, size_t count);
     static HWY_INLINE bool TakesVjp(const Entmax& op);
@@ -829,10 +830,36 @@ HWY_INLINE void MapShortBySquares(double temperature, hn::Vec<RowTag<T>> max, Sh
   });
 }
 
+// alpha > 2 for groups of rows of at most ShortRows::kLongest.
+HWY_INLINE void MapShortByEdge(const Entmax& op, const hn::Vec<RowTag<float>>* max, ShortRows<float>* group, float* const* p,
+                               size_t count) {
+  constexpr size_t kRows = ShortRows<float>::kRows, kLongest = ShortRows<float>::kLongest;
+  const double b = EntmaxPower<float>(op);
+  for (size_t g = 0; g * kRows < count; ++g) {
+    const RelativeScores<RowTag<float>> relative(max[g], op.temperature / b);
+    group[g].Transform([&](hn::Vec<RowTag<float>> x) HWY_ATTR { return relative(x); });
+  }
+  // The scores u at the temperature b are u again.
+  const auto alone = [&](size_t g, size_t r) HWY_ATTR {
+    HWY_ALIGN float u[kLongest];
+    HWY_ALIGN uint8_t memory[16 * kLongest + 1024];
+    const size_t n = group[g].size();
+    for (size_t i = 0; i < n; ++i) u[i] = group[g].At(r, i);
+    KernelsOf<Entmax, float>::MapRow({.alpha = op.alpha, .temperature = b}, u, n, 0, p[g * kRows + r],
+                                     {Arena(memory, sizeof(memory)), false});
+  };
+  if (b == 2) {
+    ShortByEdge<SquareRootOf>(b, group, p, count, alone);
+  } else {
+    ShortByEdge<RootOf>(b, group, p, count, alone);
+  }
+}
+
 template <class T>
 HWY_INLINE void KernelsOf<Entmax, T>::Short::Map(const Entmax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group,
                                                  T* const* p, size_t count) {
   if constexpr (sizeof(T) == 4) {
+    if (op.alpha > 2) return MapShortByEdge(op, max, group, p, count);
     if (op.alpha != 1 && op.alpha != 1.5 && op.alpha != 2) {
       const double b = op.alpha - 1;
       return b > 0 ? ShortEntmax<true>(RowTag<T>(), b, op.temperature, max, group, p, count)

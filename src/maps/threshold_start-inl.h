@@ -22,9 +22,15 @@ namespace HWY_NAMESPACE {
 template <class D>
 class RootOf {
  public:
-  HWY_INLINE RootOf(D d, double b) : exp_(d, b), exp_slope_(d, b < 1 ? b / (1 - b) : 1) {}
+  static constexpr bool kIsSlow = true;
+  HWY_INLINE RootOf(D d, double b)
+      : exp_(d, b), exp_slope_(d, b < 1 ? b / (1 - b) : 1), b_(hn::Set(d, static_cast<hn::TFromD<D>>(b))) {}
   HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> q) const {
     return hn::IfThenZeroElse(hn::Le(q, hn::Zero(d)), exp_(d, Log(d, q)));
+  }
+  // The q of a root.
+  HWY_INLINE hn::Vec<D> Inverse(D d, hn::Vec<D> root) const {
+    return hn::IfThenZeroElse(hn::Le(root, hn::Zero(d)), Exp(d, hn::Mul(b_, Log(d, root))));
   }
   // q^(1/b), equal up to rounding, and q^(1/b - 1), for b < 1.
   HWY_INLINE void WithDerivative(D d, hn::Vec<D> q, hn::Vec<D>* terms) const {
@@ -35,6 +41,7 @@ class RootOf {
 
  private:
   ExpScaled<D> exp_, exp_slope_;
+  hn::Vec<D> b_;
 };
 
 // RootOf for q up to 1 and 1/5 <= b < 1, in float32 with less than half of its operations. Powers of q < 2^-49 are 0.
@@ -62,8 +69,10 @@ class UnitRootOf<D64> : public RootOf<D64> {
 template <class D>
 class SquareRootOf {
  public:
+  static constexpr bool kIsSlow = false;
   HWY_INLINE SquareRootOf(D /*d*/, double /*b*/) {}
   HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> q) const { return hn::Sqrt(MaxKeepNaN(hn::Zero(d), q)); }
+  HWY_INLINE hn::Vec<D> Inverse(D /*d*/, hn::Vec<D> root) const { return hn::Mul(root, root); }
 };
 
 template <class D>
