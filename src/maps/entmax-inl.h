@@ -18,6 +18,7 @@
 #endif
 
 #include "entropic/maps.h"
+#include "src/maps/heavy_entmax-inl.h"
 #include "src/maps/short_edge-inl.h"
 #include "src/maps/short_entmax-inl.h"
 #include "src/maps/softmax-inl.h"
@@ -42,6 +43,8 @@ inline constexpr size_t kLongestOfSeveral = 4096;
 template <class T>
 inline constexpr double kLeastAlpha = sizeof(T) == 4 ? 1.2 : 1.25;
 
+inline constexpr double kMostHeavyAlpha = 0.8;
+
 template <class T>
 struct KernelsOf<Entmax, T> {
   static constexpr ScoreParams<Entmax> kScores = {.divisor = &Entmax::temperature};
@@ -59,7 +62,7 @@ struct KernelsOf<Entmax, T> {
     static constexpr size_t kGroups = sizeof(T) == 4 && hn::MaxLanes(RowTag<T>()) > 1 ? 4 : 1;
     static HWY_INLINE bool Takes(const Entmax& op) {
       return op.alpha == 1 || op.alpha == 1.5 || op.alpha == 2 ||
-             (sizeof(T) == 4 && (op.alpha >= kLeastAlpha<T> || op.alpha <= 0.8));
+             (sizeof(T) == 4 && (op.alpha >= kLeastAlpha<T> || op.alpha <= kMostHeavyAlpha));
     }
     static void Map(const Entmax& op, const hn::Vec<RowTag<T>>* max, ShortRows<T>* group, T* const* p, size_t count);
     static HWY_INLINE bool TakesVjp(const Entmax& op);
@@ -144,7 +147,7 @@ HWY_INLINE T WholePowerSteps(const WholePowers& whole_powers, T c, const T* u, s
 template <class T>
 HWY_NOINLINE HWY_FLATTEN T StartByWholePowers(double b, T c, const T* u, size_t n) {
   const WholePowers whole_powers(b);
-  constexpr size_t kSample = 512;
+  constexpr size_t kSample = 128;
   if (n >= 4 * kSample) {
     HWY_ALIGN T sample[kSample];
     for (size_t k = 0; k < kSample; ++k) sample[k] = u[k * (n / kSample)];
@@ -768,6 +771,9 @@ HWY_INLINE void KernelsOf<Entmax, T>::MapRow(const Entmax& op, const T* x, size_
   const double b = EntmaxPower<T>(op);
   if (b == 0) return KernelsOf<Softmax, T>::MapRow({.temperature = op.temperature}, x, n, max, p, workspace);
   if (b == 1) return KernelsOf<Sparsemax, T>::MapRow({.temperature = op.temperature}, x, n, max, p, workspace);
+  if constexpr (sizeof(T) == 4) {
+    if (op.alpha <= kMostHeavyAlpha) return MapHeavyRow(b, op.temperature, x, n, max, p, workspace);
+  }
   if (op.alpha < kLeastAlpha<T>) return MapRowNearSoftmax(d, b, op.temperature, x, n, max, p, workspace);
 
   if (b == 2) {
