@@ -86,17 +86,17 @@ void run(nb::handle q_array, nb::handle k_array, nb::handle v_array, nb::handle 
 // gradients: (name, array of one number for each query) for each parameter of the map whose gradient is wanted.
 void run_vjp(nb::handle q_array, nb::handle k_array, nb::handle v_array, nb::handle g_array, nb::handle dq_array,
              nb::handle dk_array, nb::handle dv_array, nb::handle visible_array, nb::handle additive_array, nb::str map,
-             nb::tuple map_values, nb::tuple values, nb::handle asked) {
+             nb::tuple map_values, nb::tuple values, nb::handle asked, nb::handle g_entropy_array) {
   constexpr std::string_view kWhere = "attention_vjp";
   const RowParams<Attention> params(with_map_first(map, map_values, values));
   const ParamSlopes slopes(kWhere, asked);
   const Buffer q(kWhere, q_array, false), k(kWhere, k_array, false), v(kWhere, v_array, false), g(kWhere, g_array, false),
       dq(kWhere, dq_array, true), dk(kWhere, dk_array, true), dv(kWhere, dv_array, true), visible(kWhere, visible_array, false),
-      additive(kWhere, additive_array, false);
+      additive(kWhere, additive_array, false), g_entropy(kWhere, g_entropy_array, false);
   on_float(q, [&]<class T>(std::type_identity<T>) {
     const AttentionMask<T> mask = {mask_view<bool>(visible), mask_view<T>(additive)};
     attention_vjp<T>(params.op, heads<const T>(q), heads<const T>(k), heads<const T>(v), heads<const T>(g), heads<T>(dq),
-                     heads<T>(dk), heads<T>(dv), mask, params.per_row, slopes.asked);
+                     heads<T>(dk), heads<T>(dv), mask, params.per_row, slopes.asked, all<const T>(g_entropy));
   });
 }
 
@@ -130,7 +130,7 @@ void bind_attention(nb::module_& m) {
         nb::arg("params"));
   m.def("attention_vjp", &run_vjp, nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("grad"), nb::arg("dq"), nb::arg("dk"),
         nb::arg("dv"), nb::arg("visible").none(), nb::arg("additive").none(), nb::arg("map"), nb::arg("map_params"),
-        nb::arg("params"), nb::arg("gradients") = nb::none());
+        nb::arg("params"), nb::arg("gradients") = nb::none(), nb::arg("entropy_grad") = nb::none());
   m.def("linear_attention", &run_linear, nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("out"), nb::arg("params"));
   m.def("linear_attention_vjp", &run_linear_vjp, nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("grad"), nb::arg("dq"),
         nb::arg("dk"), nb::arg("dv"), nb::arg("params"));

@@ -219,7 +219,7 @@ TYPED_TEST(AttentionTest, EveryMapMaskScaleAndShape) {
   }
 }
 
-// <g, out> by central differences in long double, against the gradient.
+// <g, out> + <g_entropy, entropy> by central differences in long double, against the gradient.
 TYPED_TEST(AttentionTest, GradientsByDifferences) {
   using T = TypeParam;
   unsigned seed = 1000;
@@ -235,8 +235,13 @@ TYPED_TEST(AttentionTest, GradientsByDifferences) {
         const Heads<T> g = normal<T>(shape.batch, shape.heads, shape.m, shape.dv, seed + 3);
         Heads<T> dq(shape.batch, shape.heads, shape.m, shape.d), dk(shape.batch, shape.kv_heads, shape.n, shape.d),
             dv(shape.batch, shape.kv_heads, shape.n, shape.dv);
+        const Heads<T> of_entropy = normal<T>(shape.batch, shape.heads, shape.m, 1, seed + 4);
+        std::vector<T> g_entropy;
+        for (std::size_t i = 0; i < shape.batch * shape.heads * shape.m; ++i) {
+          g_entropy.push_back(of_entropy.at(i / shape.m / shape.heads, i / shape.m % shape.heads, i % shape.m, 0));
+        }
         attention_vjp(problem.options, problem.q.view(), problem.k.view(), problem.v.view(), g.view(), dq.view(), dk.view(),
-                      dv.view(), problem.mask);
+                      dv.view(), problem.mask, {}, {}, g_entropy);
         oracle::Heads q = problem.q.exact(), k = problem.k.exact(), v = problem.v.exact();
         const oracle::Heads weight = g.exact();
         const auto value = [&] {
@@ -244,6 +249,9 @@ TYPED_TEST(AttentionTest, GradientsByDifferences) {
           const oracle::Heads out = oracle::attention(scores, v);
           long double sum = 0;
           for (std::size_t i = 0; i < out.values.size(); ++i) sum += out.values[i] * weight.values[i];
+          for (std::size_t i = 0; i < g_entropy.size(); ++i) {
+            sum += scores.entropy.values[i] * static_cast<long double>(g_entropy[i]);
+          }
           return sum;
         };
         const auto check = [&](oracle::Heads& x, Heads<T>& dx, const char* name) {
@@ -652,6 +660,12 @@ TEST(Attention, RefusesBadArguments) {
                }));
   expect_error("attention: out must point to 1 x 4 x 3 x 2 numbers, got a null pointer",
                call([](auto&, auto& view, auto&) { view.data = nullptr; }));
+  expect_error("attention_vjp: g_entropy must have one entry for each of 12 queries, got 3", [&] {
+    const Heads<float> g = out;
+    Heads<float> dq = problem.q, dk = problem.k, dv = problem.v;
+    attention_vjp(Attention{}, problem.q.view(), problem.k.view(), problem.v.view(), g.view(), dq.view(), dk.view(), dv.view(),
+                  {}, {}, {}, entropy);
+  });
   expect_error("linear_attention: scale must be finite, got inf", [&] {
     linear_attention({.scale = INFINITY}, problem.q.view(), problem.k.view(), problem.v.view(), out.view());
   });

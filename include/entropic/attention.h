@@ -137,16 +137,17 @@ ENTROPIC_API void attention(const Attention& options, HeadsView<const std::type_
                             HeadsView<T> out, const AttentionMask<T>& mask = {}, std::span<const PerRow> per_row = {},
                             const AttentionDetails<T>& details = {});
 
-// The gradient of sum <g, out> in q, k and v; scores are computed again. `gradients` takes the gradients in the map's
-// parameters, batch x heads x queries numbers each.
+// The gradient of sum <g, out> in q, k and v, and of <g_entropy, entropy> too if that is not empty; scores are computed again.
+// `gradients` takes the gradients in the map's parameters, batch x heads x queries numbers each.
 //
-// Shapes: g as out; dq, dk, dv as q, k, v. Throws: as attention.
+// Shapes: g as out; g_entropy one number for each query; dq, dk, dv as q, k, v. Throws: as attention.
 template <class T>
 ENTROPIC_API void attention_vjp(const Attention& options, HeadsView<const std::type_identity_t<T>> q,
                                 HeadsView<const std::type_identity_t<T>> k, HeadsView<const std::type_identity_t<T>> v,
                                 HeadsView<const std::type_identity_t<T>> g, HeadsView<T> dq, HeadsView<T> dk, HeadsView<T> dv,
                                 const AttentionMask<T>& mask = {}, std::span<const PerRow> per_row = {},
-                                std::span<const ParamGradient> gradients = {});
+                                std::span<const ParamGradient> gradients = {},
+                                std::span<const std::type_identity_t<T>> g_entropy = {});
 
 struct LinearAttention {
   std::optional<double> scale = {};

@@ -103,7 +103,7 @@ typedef struct entropic_array {
 ENTROPIC_C_API int entropic_apply(const char* operation, const char* parameters, const entropic_array* arrays, size_t count);
 
 /* The gradient of a map or a logarithm: x, y, grad in, dx out; d_NAME takes the gradient in a parameter that is an array.
-   For attention and linear_attention: q, k, v, grad in, dq, dk, dv out. */
+   For attention and linear_attention: q, k, v, grad in, dq, dk, dv out; for attention also mask, entropy_grad in?. */
 ENTROPIC_C_API int entropic_apply_vjp(const char* operation, const char* parameters, const entropic_array* arrays,
                                       size_t count);
 

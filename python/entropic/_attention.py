@@ -157,10 +157,18 @@ class _Call:
 
     def gradients(self):
         """The gradient in out, and room for those in q, k and v."""
-        g = self.others[-1]
+        g = self.others[0]
         if g.shape != self.out_shape:
             raise ValueError(f"{self.function}: grad must have the shape of out, {self.out_shape}, got {g.shape}")
         return _four_axes(g, self.shape.batch, self.shape.heads), [self.empty(*x.shape) for x in self.arrays]
+
+    def entropy_gradient(self):
+        wanted = self.out_shape[:-1]
+        if self.others[1].shape != wanted:
+            raise ValueError(
+                f"{self.function}: entropy_grad must have the shape of the entropy, {wanted}, got {self.others[1].shape}"
+            )
+        return np.ascontiguousarray(self.others[1]).reshape(-1)
 
     def back_gradients(self, gradients):
         """Gradients in the form of the caller's q, k and v."""
@@ -283,6 +291,7 @@ def attention_vjp(
     train_length=512,
     kappa=None,
     param_grad=False,
+    entropy_grad=None,
     **map_params,
 ):
     """The gradient of <grad, attention(q, k, v)> with respect to q, k and v.
@@ -300,6 +309,8 @@ def attention_vjp(
         Return also the gradient in parameters of the map, which must be given and may differ per row. Names select them. True
         selects all except the temperature, or the temperature if there is no other (alpha of entmax, the temperature of
         softmax).
+    entropy_grad : array, default None
+        The gradient with respect to the entropy, (..., m), which is then added.
 
     Returns
     -------
@@ -322,7 +333,8 @@ def attention_vjp(
     >>> q = k = v = np.eye(3)
     >>> dq, dk, dv = entropic.attention_vjp(q, k, v, np.ones((3, 3)), causal=True)
     """
-    call = _Call("attention_vjp", q, k, v, ("grad", grad))
+    further = () if entropy_grad is None else (("entropy_grad", entropy_grad),)
+    call = _Call("attention_vjp", q, k, v, ("grad", grad), *further)
     shape, chosen = call.shape, call.map(map, map_params)
     visible, additive = _mask("attention_vjp", mask, shape, call.work)
     g, grads = call.gradients()
@@ -341,6 +353,7 @@ def attention_vjp(
         chosen.values,
         (*scale_values("attention_vjp", scale, train_length, kappa), causal),
         asked,
+        call.entropy_gradient() if further else None,
     )
     results = call.back_gradients(grads)
     results += [call.back(q, numbers, *shape.lead, shape.queries) for _, numbers in asked]

@@ -87,6 +87,7 @@ def attention_vjp(
     train_length: SupportsFloat = 512,
     kappa: SupportsFloat | None = None,
     param_grad: bool = False,
+    entropy_grad: Any = None,
     **map_params: Any,
 ) -> tuple[Any, ...]: ...
 def linear_attention(

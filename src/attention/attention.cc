@@ -241,16 +241,21 @@ template <class T>
 void attention_vjp(const Attention& options, HeadsView<const std::type_identity_t<T>> q,
                    HeadsView<const std::type_identity_t<T>> k, HeadsView<const std::type_identity_t<T>> v,
                    HeadsView<const std::type_identity_t<T>> g, HeadsView<T> dq, HeadsView<T> dk, HeadsView<T> dv,
-                   const AttentionMask<T>& mask, std::span<const PerRow> per_row, std::span<const ParamGradient> gradients) {
+                   const AttentionMask<T>& mask, std::span<const PerRow> per_row, std::span<const ParamGradient> gradients,
+                   std::span<const std::type_identity_t<T>> g_entropy) {
   constexpr std::string_view kName = "attention_vjp";
-  check_map(options, per_row, gradients, q.batch * q.heads * q.rows);
+  const std::size_t queries = q.batch * q.heads * q.rows;
+  check_map(options, per_row, gradients, queries);
   check_inputs(kName, q, k, v);
   check_gradients(kName, q, k, v, g, dq, dk, dv);
+  if (!g_entropy.empty() && g_entropy.size() != queries) {
+    fail("{}: g_entropy must have one entry for each of {} queries, got {}", kName, queries, g_entropy.size());
+  }
 
   const auto kernel = attention_kernels<T>();
   const AttentionDetails<T> none;
   const AttentionCall<T> call = {q, k, v, {}, options, mask, none, map_kernels<T>(), k.heads == 0 ? 1 : q.heads / k.heads};
-  const VjpCall<T> vjp = {g, dq, dk, dv};
+  const VjpCall<T> vjp = {g, dq, dk, dv, g_entropy};
   const std::size_t rows = tile_rows_for(call, 3);
   const std::size_t room = room_of<Workplace<T>>(call, rows, true, true);
   // Queries of one head add to the same dk and dv: a head is one thread's.
@@ -356,10 +361,12 @@ template void attention(const Attention&, HeadsView<const double>, HeadsView<con
                         const AttentionDetails<double>&);
 template void attention_vjp(const Attention&, HeadsView<const float>, HeadsView<const float>, HeadsView<const float>,
                             HeadsView<const float>, HeadsView<float>, HeadsView<float>, HeadsView<float>,
-                            const AttentionMask<float>&, std::span<const PerRow>, std::span<const ParamGradient>);
+                            const AttentionMask<float>&, std::span<const PerRow>, std::span<const ParamGradient>,
+                            std::span<const float>);
 template void attention_vjp(const Attention&, HeadsView<const double>, HeadsView<const double>, HeadsView<const double>,
                             HeadsView<const double>, HeadsView<double>, HeadsView<double>, HeadsView<double>,
-                            const AttentionMask<double>&, std::span<const PerRow>, std::span<const ParamGradient>);
+                            const AttentionMask<double>&, std::span<const PerRow>, std::span<const ParamGradient>,
+                            std::span<const double>);
 template void linear_attention(const LinearAttention&, HeadsView<const float>, HeadsView<const float>, HeadsView<const float>,
                                HeadsView<float>);
 template void linear_attention(const LinearAttention&, HeadsView<const double>, HeadsView<const double>,

@@ -49,6 +49,7 @@ template <class T>
 struct VjpCall {
   HeadsView<const T> g;
   HeadsView<T> dq, dk, dv;
+  std::span<const T> g_entropy;  // empty, or a number for each query
 };
 
 // Consecutive queries of one head, and memory to compute them in.

@@ -142,6 +142,26 @@ HWY_FLATTEN void AttentionTile(const AttentionCall<T>& call, const Tile<T>& tile
   }
 }
 
+// Adds the gradient of <g_entropy, entropy> in the distributions of the tile, -g_entropy (log p + 1), to that in tile.g.
+//
+// The 1 is left out: every distribution sums to 1, so a map's gradient of a constant is 0. Where p is 0 it is left out as well:
+// no map's gradient reads it there.
+template <class T>
+HWY_INLINE void AddEntropySlopes(const Tile<T>& tile, const T* g_entropy) {
+  const RowTag<T> d;
+  for (size_t r = 0; r < tile.count; ++r) {
+    const T* const p = tile.p + r * tile.stride;
+    T* const g = tile.g + r * tile.stride;
+    const auto weight = hn::Set(d, g_entropy[r]);
+    if (g_entropy[r] == 0) continue;
+    ForEachVector(d, tile.cols, [&](size_t j, size_t lanes) HWY_ATTR {
+      const auto pj = LoadUpTo(d, p + j, lanes, T(0));
+      const auto log = hn::IfThenZeroElse(hn::Eq(pj, hn::Zero(d)), Log(d, pj));
+      StoreUpTo(hn::NegMulAdd(weight, log, LoadUpTo(d, g + j, lanes, T(0))), d, lanes, g + j);
+    });
+  }
+}
+
 // The tile's part of the gradients: it writes dq, and adds to dk and dv. tile.g has as many rows as the scores.
 template <class T>
 HWY_FLATTEN void AttentionVjpTile(const AttentionCall<T>& call, const VjpCall<T>& vjp, const Tile<T>& tile) {
@@ -153,6 +173,7 @@ HWY_FLATTEN void AttentionVjpTile(const AttentionCall<T>& call, const VjpCall<T>
     for (size_t c = 0; c < dv; ++c) tile.out[r * dv + c] = tile.seen[r] == 0 ? T(0) : g[c];
   }
   ProductWithPanels(Factor<T>{tile.out, static_cast<ptrdiff_t>(dv), 1}, tile.count, tile.values, dv, tile.cols, tile.g, step);
+  if (!vjp.g_entropy.empty()) AddEntropySlopes(tile, vjp.g_entropy.data() + (b * call.q.heads + h) * call.q.rows + tile.first);
   const MatrixView<T> ds(tile.g, tile.count, tile.cols, stride);
   call.map.vjp(call.options.map, {tile.s, tile.count, tile.cols, stride}, {tile.p, tile.count, tile.cols, stride}, ds, ds,
                tile.per_row, tile.gradients, {0, tile.count, tile.memory, false});

@@ -31,6 +31,7 @@ std::vector<ArrayRole> roles_of(const OperationInfo& info, bool vjp) {
     std::vector<ArrayRole> roles = {{"q"}, {"k"}, {"v"}};
     if (vjp) roles.push_back({"grad"});
     if (info.name == "attention") roles.push_back({"mask", false, true});
+    if (info.name == "attention" && vjp) roles.push_back({"entropy_grad", false, true});
     if (vjp) {
       for (const std::string_view name : {"dq", "dk", "dv"}) roles.push_back({name, true});
     } else {

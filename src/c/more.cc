@@ -95,6 +95,27 @@ AttentionMask<T> mask_of(const Call& call, const Given& first, HeadsView<const T
   return {.visible = {}, .additive = view};
 }
 
+// The numbers of an array with one column or one row, as T.
+template <class T>
+std::vector<T> numbers_of(const Call& call, std::string_view name) {
+  const Given* const given = call.find(name);
+  if (given == nullptr) return {};
+  if (given->cols() != 1 && given->rows() != 1) {
+    fail("{}: {} must have one row or one column, got shape {}", call.where(), name, shape_text(given->shape));
+  }
+  if (given->type != ENTROPIC_FLOAT32 && given->type != ENTROPIC_FLOAT64) {
+    fail("{}: {} must be float32 or float64", call.where(), name);
+  }
+  std::vector<T> numbers;
+  for (std::size_t r = 0; r < given->rows(); ++r) {
+    for (std::size_t c = 0; c < given->cols(); ++c) {
+      const char* const at = given->at(r, c);
+      numbers.push_back(given->type == ENTROPIC_FLOAT32 ? static_cast<T>(read<float>(at)) : static_cast<T>(read<double>(at)));
+    }
+  }
+  return numbers;
+}
+
 template <class T>
 void attend(Call& call, bool vjp) {
   const Given& first = call["q"];
@@ -109,7 +130,8 @@ void attend(Call& call, bool vjp) {
     const auto dq = heads_of<T>(call, "dq", first, heads);
     const auto dk = heads_of<T>(call, "dk", first, kv_heads), dv = heads_of<T>(call, "dv", first, kv_heads);
     if (linear != nullptr) return linear_attention_vjp<T>(*linear, q, k, v, g, dq, dk, dv);
-    return attention_vjp<T>(std::get<Attention>(op), q, k, v, g, dq, dk, dv, mask);
+    const std::vector<T> g_entropy = numbers_of<T>(call, "entropy_grad");
+    return attention_vjp<T>(std::get<Attention>(op), q, k, v, g, dq, dk, dv, mask, {}, {}, g_entropy);
   }
   const auto out = heads_of<T>(call, "out", first, heads);
   if (linear != nullptr) return linear_attention<T>(*linear, q, k, v, out);
@@ -132,27 +154,6 @@ void column_of(const Call& call, std::string_view name, std::size_t count, const
   Column<Number> column(call.where(), *given, count);
   for (std::size_t i = 0; i < count; ++i) column.all()[i] = static_cast<Number>(of(i));
   column.store();
-}
-
-// The numbers of an array with one column or one row, as T.
-template <class T>
-std::vector<T> numbers_of(const Call& call, std::string_view name) {
-  const Given* const given = call.find(name);
-  if (given == nullptr) return {};
-  if (given->cols() != 1 && given->rows() != 1) {
-    fail("{}: {} must have one row or one column, got shape {}", call.where(), name, shape_text(given->shape));
-  }
-  if (given->type != ENTROPIC_FLOAT32 && given->type != ENTROPIC_FLOAT64) {
-    fail("{}: {} must be float32 or float64", call.where(), name);
-  }
-  std::vector<T> numbers;
-  for (std::size_t r = 0; r < given->rows(); ++r) {
-    for (std::size_t c = 0; c < given->cols(); ++c) {
-      const char* const at = given->at(r, c);
-      numbers.push_back(given->type == ENTROPIC_FLOAT32 ? static_cast<T>(read<float>(at)) : static_cast<T>(read<double>(at)));
-    }
-  }
-  return numbers;
 }
 
 template <class T, class Result, class Options>

@@ -119,7 +119,7 @@ def column(kind, values):
 
 # Arrays that are not rows x 3 of distributions: their shapes, with 2 points, problems or queries and 3 columns.
 SHAPES = {
-    "attention": {"entropy": (2, 1), "weights": (2, 2), "mask": (2, 2)},
+    "attention": {"entropy": (2, 1), "entropy_grad": (2, 1), "weights": (2, 2), "mask": (2, 2)},
     "wasserstein": {"value": (1, 1), "a": (1, 2), "b": (2, 1), "plan": (2, 2)},
     "sinkhorn_divergence": {"value": (1, 1), "a": (1, 2), "b": (2, 1)},
     "wasserstein_histogram": {"support": (1, 3)},
@@ -247,9 +247,9 @@ def test_attention_is_its_definition(library, map):
         for i in range(3):
             value = sum(p[0][row * n + j] * v[0][(head * n + j) * 3 + i] for j in range(n))
             assert arrays["out"][0][row * 3 + i] == pytest.approx(value, abs=1e-13)
-    g = numbers(batch * heads * m, 3, 5)
+    g, of_entropy = numbers(batch * heads * m, 3, 5), numbers(batch * heads * m, 1, 6)
     back = {name: arrays[name] for name in ("q", "k", "v", "mask")}
-    back |= {"grad": g, "dq": zeros(*q[1:3]), "dk": zeros(*k[1:3]), "dv": zeros(*v[1:3])}
+    back |= {"grad": g, "entropy_grad": of_entropy, "dq": zeros(*q[1:3]), "dk": zeros(*k[1:3]), "dv": zeros(*v[1:3])}
     assert call(library, "attention", back, parameters, vjp=True) == ""
     for name in "qkv":
         sums = []
@@ -258,7 +258,8 @@ def test_attention_is_its_definition(library, map):
             back[name][0][3] = kept + h
             assert call(library, "attention", {**arrays, name: back[name]}, parameters) == ""
             back[name][0][3] = kept
-            sums.append(sum(a * b for a, b in zip(arrays["out"][0], g[0], strict=True)))
+            pairs = ((arrays["out"], g), (arrays["entropy"], of_entropy))
+            sums.append(sum(a * b for found, by in pairs for a, b in zip(found[0], by[0], strict=True)))
         assert back["d" + name][0][3] == pytest.approx((sums[0] - sums[1]) / 2e-6, abs=1e-8)
 
 

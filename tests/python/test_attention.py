@@ -99,15 +99,18 @@ def test_gradient_by_differences(name, kind):
     else:
         generator = np.random.default_rng(6)
     q, k, v = (generator.standard_normal(shape) for shape in ((2, 5, 3), (1, 6, 3), (1, 6, 2)))
-    g = generator.standard_normal((2, 5, 2))
+    g, of_entropy = generator.standard_normal((2, 5, 2)), generator.standard_normal((2, 5))
     options = {"map": (name, MAPS[name]), "mask": masks((2, 5, 6))[kind], "scale": "entropy_invariant", "train_length": 4}
-    gradients = entropic.attention_vjp(q, k, v, g, **options)
+    gradients = entropic.attention_vjp(q, k, v, g, entropy_grad=of_entropy, **options)
     direction = [generator.standard_normal(x.shape) for x in (q, k, v)]
     step = 1e-6
-    above, below = (
-        (g * entropic.attention(*(x + sign * step * d for x, d in zip((q, k, v), direction, strict=True)), **options)).sum()
-        for sign in (1, -1)
-    )
+
+    def value(sign):
+        moved = (x + sign * step * d for x, d in zip((q, k, v), direction, strict=True))
+        out, entropy = entropic.attention(*moved, return_entropy=True, **options)
+        return (g * out).sum() + (of_entropy * entropy).sum()
+
+    above, below = value(1), value(-1)
     slope = sum((x * d).sum() for x, d in zip(gradients, direction, strict=True))
     assert slope == pytest.approx((above - below) / (2 * step), rel=1e-5, abs=1e-5)
     for x, d in zip((q, k, v), gradients, strict=True):

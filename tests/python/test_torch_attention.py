@@ -76,6 +76,55 @@ def test_learned_alpha():
     torch.autograd.gradcheck(clip, least)
 
 
+RETURNED = [("return_entropy",), ("return_weights",), ("return_weights", "return_entropy")]
+
+
+@pytest.mark.parametrize("name", MAPS)
+@pytest.mark.parametrize("returned", RETURNED, ids=str)
+def test_weights_and_entropy(name, returned):
+    q, k, v = tensors((2, 2, 4, 3), (2, 1, 5, 3), (1, 5, 2))
+    mask = torch.tensor([[True, False, True, True, True]]).repeat(4, 1)
+    mask[1] = False
+    options = {"map": (name, MAPS[name]), "causal": True, **dict.fromkeys(returned, True)}
+    for given in (mask, torch.where(mask, 0.25, -torch.inf).double()):
+        got = et.attention(q, k, v, mask=given, **options)
+        want = entropic.attention(*(x.detach().numpy() for x in (q, k, v)), mask=given.numpy(), **options)
+        for a, b in zip(got, want, strict=True):
+            torch.testing.assert_close(a.detach(), torch.from_numpy(b), atol=1e-8, rtol=1e-8)
+    torch.autograd.gradcheck(lambda *x: et.attention(*x, mask=mask, **options), (q, k, v), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["softmax", "entmax", "entropy_normalize"])
+def test_second_gradient_of_entropy(name):
+    q, k, v = tensors((2, 3, 3), (2, 4, 3), (2, 4, 2))
+    options = {"map": (name, MAPS[name]), "causal": True, "return_entropy": True}
+    torch.autograd.gradgradcheck(lambda *x: et.attention(*x, **options), (q, k, v), atol=1e-5)
+    # An additive mask that requires grad.
+    added = torch.zeros(4, dtype=torch.float64, requires_grad=True)
+    torch.autograd.gradcheck(lambda *x: et.attention(*x[:3], mask=x[3], **options), (q, k, v, added), atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_entropy_without_scores_in_memory(dtype):
+    """The bits of entropic; a gradient of one result alone; a parameter for each query."""
+    q, k, v = (x.detach().requires_grad_() for x in tensors((4, 60, 8), (2, 70, 8), (2, 70, 6), dtype=dtype))
+    alpha = torch.full((4, 1, 1), 1.4, dtype=torch.float64, requires_grad=True)
+    out, entropy = et.attention(q, k, v, map="entmax", alpha=alpha, causal=True, return_entropy=True)
+    arrays = [(x if dtype in (torch.float32, torch.float64) else x.float()).detach().numpy() for x in (q, k, v)]
+    want = entropic.attention(*arrays, map="entmax", alpha=1.4, causal=True, return_entropy=True)
+    for got, exact in zip((out, entropy), want, strict=True):
+        assert got.dtype == dtype
+        torch.testing.assert_close(got.detach(), torch.from_numpy(np.asarray(exact)).to(dtype), atol=0, rtol=0)
+    assert torch.equal(et.attention(q, k, v, map="entmax", alpha=alpha, causal=True), out)
+    both = torch.autograd.grad(out.sum() + entropy.sum(), (q, k, v, alpha), retain_graph=True)
+    of_out = torch.autograd.grad(out.sum(), (q, k, v, alpha), retain_graph=True)
+    of_entropy = torch.autograd.grad(entropy.sum(), (q, k, v, alpha))
+    assert not of_entropy[2].any() and all(x.any() for x in (of_entropy[0], of_entropy[1], of_entropy[3]))
+    near = {torch.float32: 1e-4, torch.float64: 1e-11}.get(dtype, 3e-2)
+    for a, b, c in zip(both, of_out, of_entropy, strict=True):
+        torch.testing.assert_close(a, b + c, atol=near * float(a.abs().max()), rtol=near)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
 def test_same_as_entropic(dtype):
     q, k, v = (x.detach() for x in tensors((2, 4, 60, 8), (2, 2, 70, 8), (2, 2, 70, 6), dtype=dtype))
@@ -98,7 +147,13 @@ def test_composition_is_the_same(name):
     params = {param["name"]: param["default"] for param in _descriptions.MAPS[name]["params"]} | MAPS[name]
     for causal, scale in ((False, "sqrt"), (True, "entropy_invariant")):
         rest = *_descriptions.map_arguments(name, params), scale, 1.0, 9.0, None, causal
-        for operator, given in (("attention", (q, k, v, mask, None)), ("attention_vjp", (q, k, v, mask, None, g))):
+        for operator, given in (
+            ("attention", (q, k, v, mask, None)),
+            ("attention_vjp", (q, k, v, mask, None, g)),
+            ("attention_entropy", (q, k, v, mask, None)),
+            ("attention_entropy_vjp", (q, k, v, mask, None, g, g[..., 0])),
+            ("attention_entropy_vjp", (q, k, v, mask, None, None, g[..., 0])),
+        ):
             theirs, ours = (
                 reference.IMPLEMENTATIONS[operator](*given, *rest),
                 getattr(torch.ops.entropic, operator)(*given, *rest),
@@ -113,7 +168,8 @@ def test_compile(name):
     module = et.Attention(map=name, causal=True, scale="entropy_invariant")
 
     def loss(q, k, v):
-        return (module(q, k, v) ** 2).sum() + (et.linear_attention(q, k, v) ** 2).sum()
+        entropy = module(q, k, v, return_entropy=True)[1]
+        return (module(q, k, v) ** 2).sum() + (et.linear_attention(q, k, v) ** 2).sum() + (entropy**2).sum()
 
     want = torch.autograd.grad(loss(q, k, v), (q, k, v))
     got = torch.autograd.grad(torch.compile(loss, fullgraph=True, backend="aot_eager")(q, k, v), (q, k, v))
@@ -126,6 +182,7 @@ def test_opcheck():
     given = ["alpha", "temperature"], [1.5, 1.0], []
     arguments = (torch.rand(6, 7) < 0.9, None, "entmax", *given, "sqrt", 1.0, 512.0, None, False)
     torch.library.opcheck(torch.ops.entropic.attention.default, (q, k, v, *arguments))
+    torch.library.opcheck(torch.ops.entropic.attention_entropy.default, (q, k, v, *arguments))
     torch.library.opcheck(torch.ops.entropic.linear_attention.default, (q, k, v, None, True))
     grad = torch.ones(2, 4, 6, 8, dtype=torch.float64, requires_grad=True)
     torch.library.opcheck(torch.ops.entropic.linear_attention_vjp.default, (q, k, v, grad, None, True))
@@ -138,7 +195,8 @@ def test_torch_func(axes):
     alpha = torch.full((5, *([1] * axes)), 1.4, dtype=torch.float64) + torch.arange(5).reshape(5, *([1] * axes)) / 10
 
     def attend(q, k, v, alpha):
-        return et.attention(q, k, v, map="entmax", alpha=alpha, causal=True)
+        out, entropy = et.attention(q, k, v, map="entmax", alpha=alpha, causal=True, return_entropy=True)
+        return out + entropy[..., None]
 
     got = torch.func.vmap(attend, (0, None, 0, 0))(q, k, v, alpha)
     want = torch.stack([attend(q[i], k, v[i], alpha[i]) for i in range(5)])
@@ -191,6 +249,8 @@ def test_refused():
         ValueError, match=r"alpha must be a number or a tensor that broadcasts to \(2, 4, 1\), .* got shape \(3, 1, 1\)"
     ):
         et.attention(q, k, v, map="entmax", alpha=torch.ones(3, 1, 1))
+    with pytest.raises(TypeError, match="attention: return_entropy must be a bool, got str"):
+        et.attention(q, k, v, return_entropy="no")
     with pytest.raises(TypeError, match="map 'softmax' has no parameter 'alpha'"):
         et.Attention(alpha=1.5)
 

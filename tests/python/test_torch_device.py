@@ -97,13 +97,18 @@ def test_attention_by_tiles_is_that_of_the_cpu(name, params, scores, table, monk
                 q, k, v = tensors(dtype, m, n)
                 call = (*named, *SCALES[turn % 3], causal)
                 given = q, k, v, mask_of(kind, m, n, dtype), None
-                with Largest() as seen:
-                    out = table["attention"](*given, *call)
-                assert seen.most <= max(scores, 2 * 6 * 8 * 8)
-                expect_near(out, cpu.IMPLEMENTATIONS["attention"](*given, *call), bound)
                 g = tensors(dtype, m, n, seed=1)[0][..., :5]
-                got = table["attention_vjp"](*given, g, *call)
-                expect_near(got, cpu.IMPLEMENTATIONS["attention_vjp"](*given, g, *call), 20 * bound)
+                grads = [(g, g[..., 0]), (None, g[..., 0]), (g, None)][turn % 3]
+                for operator, more, factor in (
+                    ("attention", (), 1),
+                    ("attention_entropy", (), 1),
+                    ("attention_vjp", (g,), 20),
+                    ("attention_entropy_vjp", grads, 20),
+                ):
+                    with Largest() as seen:
+                        got = table[operator](*given, *more, *call)
+                    assert seen.most <= max(scores, 2 * 6 * 8 * 8)
+                    expect_near(got, cpu.IMPLEMENTATIONS[operator](*given, *more, *call), factor * bound)
 
 
 def test_attention_gives_gradients_in_parameters(table, monkeypatch):
@@ -113,8 +118,9 @@ def test_attention_gives_gradients_in_parameters(table, monkeypatch):
     call = ("entmax", ["alpha", "temperature"], [1.5, 0.8], ["alpha"], *SCALES[0], True)
     given = q, k, v, mask_of("bool", 7, 9, torch.float64), rows
     expect_near(table["attention"](*given, *call), cpu.IMPLEMENTATIONS["attention"](*given, *call), 1e-12)
-    got = table["attention_vjp"](*given, q[..., :5], *call)
-    expect_near(got, cpu.IMPLEMENTATIONS["attention_vjp"](*given, q[..., :5], *call), 1e-9)
+    grads = q[..., :5], q[..., 5]
+    got = table["attention_entropy_vjp"](*given, *grads, *call)
+    expect_near(got, cpu.IMPLEMENTATIONS["attention_entropy_vjp"](*given, *grads, *call), 1e-9)
 
 
 def test_products_have_the_tensors_type_under_autocast(table):
@@ -300,7 +306,7 @@ CALLS = {
     "conditional_entropy": lambda a: et.conditional_entropy(a.distribution(2, 12).reshape(2, 3, 4)),
     "gumbel_softmax": lambda a: et.gumbel_softmax(scores(a), seed=1, hard=True, stream=a.given(torch.arange(3))),
     "token_statistics": lambda a: et.token_statistics(scores(a), a.classes(), temperature=a.full(1.3, 3, 1)),
-    "attention": lambda a: et.attention(*a.heads(5), causal=True, map="entmax", alpha=a.full(1.4, 4, 1, 1)),
+    "attention": lambda a: attention_with_details(a),
     "scaled_dot_product_attention": lambda a: et.scaled_dot_product_attention(
         *a.heads(), is_causal=True, window=3, enable_gqa=True, sinks=a.normal(4), softcap=5.0
     ),
@@ -326,6 +332,15 @@ CALLS = {
     "power_transform": lambda a: et.power_transform(a.distribution(3, 8), gamma=0.5),
     "normalize_density": lambda a: et.normalize_density(a.distribution(3, 8), a.given(torch.ones(8), grad=False), entropy=1.0),
 }
+
+
+def attention_with_details(a):
+    heads = a.heads(5)
+    out, entropy = et.attention(*heads, causal=True, map="entmax", alpha=a.full(1.4, 4, 1, 1), return_entropy=True)
+    found, weights = et.attention(*heads, causal=True, map="sparsemax", return_weights=True)
+    return et.attention(*heads, map="sparsemax") + out + entropy.unsqueeze(-1) + found + weights.square().sum(-1, keepdim=True)
+
+
 # Tested elsewhere, or not about tensors of this kind.
 OTHERS = {
     "normalize_joint": "the CPU's search, one warning",

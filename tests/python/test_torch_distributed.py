@@ -498,6 +498,7 @@ def sharded_rows(rank, size):
         "mean_field_entropy": (x, lambda x: et.mean_field_entropy(x, gamma=0.5)),
         "self_information": (p, lambda p: et.self_information(p, base=2.0)),
         "attention": (heads[0], lambda x: et.attention(x, 2 * x, -x, map="entmax", alpha=1.3, causal=True)),
+        "attention's entropy": (heads[0], lambda x: et.attention(x, 2 * x, -x, return_entropy=True)[1]),
         "scaled_dot_product_attention": (heads[1], lambda x: et.scaled_dot_product_attention(x, 2 * x, -x, is_causal=True)),
     }
     for name, (given, function) in whole.items():

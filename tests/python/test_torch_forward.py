@@ -71,6 +71,7 @@ CASES = {
     "ratio_map": (lambda x: et.ratio_map(x, torch.square), (X,)),
     "gumbel_softmax": (lambda x: et.gumbel_softmax(x, seed=3), (X,)),
     "attention": (lambda *x: et.attention(*x, causal=True, map="entmax"), HEADS),
+    "attention's entropy": (lambda *x: et.attention(*x, map="entmax", return_entropy=True)[1], HEADS),
     "linear_attention": (lambda *x: et.linear_attention(*x, causal=True), HEADS),
     "wasserstein_1d": (lambda u, v, w: et.wasserstein_1d(u, v, u_weights=w.exp(), order=2), (X[0], Y[1], X[2])),
     "wasserstein_histogram": (lambda p, q: et.wasserstein_histogram(p.softmax(-1), q.softmax(-1)), (X, Y)),

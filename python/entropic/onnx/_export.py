@@ -21,6 +21,7 @@ _BY_REFERENCE = (
     *_descriptions.LOSSES,
     *(name for name in _descriptions.MEASURES if name != "joint_entropy"),
     "attention",
+    "attention_entropy",
     "linear_attention",
     "token_statistics",
 )

@@ -26,14 +26,19 @@ def _shapes(q, k, v, *_):
     return q.new_empty((*shape.lead, shape.queries, v.shape[-1]))
 
 
-def _operator(name, tensors, params, moving):
+def _shapes_with_entropy(q, k, v, *_):
+    out = _shapes(q, k, v)
+    return out, out.new_empty(out.shape[:-1])
+
+
+def _operator(name, tensors, params, moving, outputs=("out",), shapes=_shapes):
     return Operator(
         OpSpec(
             name=name,
             tensors=("q", "k", "v", *tensors),
             params=params,
-            outputs=("out",),
-            shapes=_shapes,
+            outputs=outputs,
+            shapes=shapes,
             differentiable=("q", "k", "v", *moving),
             keeps=("q", "k", "v", *(tensor.removesuffix("?") for tensor in tensors)),
             derivative="operator",
@@ -42,7 +47,9 @@ def _operator(name, tensors, params, moving):
 
 
 _SCALE = {"scale": "str", "number": "float", "train_length": "float", "kappa": "float?", "causal": "bool"}
-_attend = _operator("attention", ["mask?", "rows?"], {**_descriptions.MAP_SCHEMA, **_SCALE}, ["rows"])
+_OF_MAP = ["mask?", "rows?"], {**_descriptions.MAP_SCHEMA, **_SCALE}, ["rows"]
+_attend = _operator("attention", *_OF_MAP)
+_attend_with_entropy = _operator("attention_entropy", *_OF_MAP, ("out", "entropy"), _shapes_with_entropy)
 _attend_linearly = _operator("linear_attention", [], {"scale": "float?", "causal": "bool"}, [])
 
 
@@ -71,7 +78,21 @@ def _check(function, **tensors):
     return found
 
 
-def attention(q, k, v, *, map="softmax", scale="sqrt", causal=False, mask=None, train_length=512, kappa=None, **map_params):
+def attention(
+    q,
+    k,
+    v,
+    *,
+    map="softmax",
+    scale="sqrt",
+    causal=False,
+    mask=None,
+    train_length=512,
+    kappa=None,
+    return_weights=False,
+    return_entropy=False,
+    **map_params,
+):
     """Attention with any map in place of softmax, differentiable in q, k, v and in parameters that may be per row.
 
         out_i = sum_j p_ij v_j, p_i = map(scale_i <q_i, k_j> + mask_ij over the keys j that query i sees)
@@ -95,28 +116,37 @@ def attention(q, k, v, *, map="softmax", scale="sqrt", causal=False, mask=None, 
         grad gets a gradient.
     train_length, kappa
         As in entropic.attention.
+    return_weights : bool, default False
+        Return also p, (..., m, n).
+    return_entropy : bool, default False
+        Return also -sum_j p_ij log p_ij in nats, (..., m).
     **map_params
         Parameters of the map. Those that may differ per row, such as alpha of entmax, may be tensors that broadcast with (...,
         m, 1); they get gradients.
 
     Returns
     -------
-    torch.Tensor
-        out, (..., m, dv), of the dtype of q.
+    torch.Tensor, or a tuple of tensors
+        out, (..., m, dv), of the dtype of q; then the weights and the entropy if asked for. All have gradients.
 
     Notes
     -----
-    The backward pass computes the scores again, for some queries at a time. Double backward stores all of them, and so does
-    the gradient of a mask. Under autocast q, k and v are converted to its type, as in torch.
+    The backward pass computes the scores again, for some queries at a time. Double backward stores all of them, and so do
+    the gradient of a mask and return_weights. Under autocast q, k and v are converted to its type, as in torch.
     """
-    out = _of_plain(q, k, v, mask, map, map_params, scale, causal, train_length, kappa)
-    if out is not None:
-        return out
+    if return_weights is False and return_entropy is False:
+        further = {}
+        out = _of_plain(q, k, v, mask, map, map_params, scale, causal, train_length, kappa)
+        if out is not None:
+            return out
+    else:
+        asked = {"return_weights": return_weights, "return_entropy": return_entropy}
+        further = {name: True for name, value in asked.items() if _checks.flag("attention", name, value)}
     if is_dtensor(q):
         params = {"map": map, "scale": scale, "causal": causal, "mask": mask, "train_length": train_length, "kappa": kappa}
-        return _of_dtensors("attention", q, k, v, mask, lambda *local: attention(*local, **params, **map_params))
+        return _of_dtensors("attention", q, k, v, mask, lambda *local: attention(*local, **params, **further, **map_params))
     tensors = _check("attention", q=q, k=k, v=v)
-    return _attended("attention", *tensors, mask, map, map_params, scale, causal, train_length, kappa)
+    return _attended("attention", *tensors, mask, map, map_params, scale, causal, train_length, kappa, **further)
 
 
 def _of_dtensors(*arguments):
@@ -255,11 +285,14 @@ def _attended(function, q, k, v, mask, map, map_params, scale, causal, train_len
     if _is_torchs(q, name, params, further):
         tensors, back = _with_equal_axes(q, k, v, mask)
         return back(_by_torch(*tensors, params["temperature"], *call, **further))
-    if further or _may_move(mask):
+    if further.keys() - {"return_entropy"} or _may_move(mask):
         tensors, back = _with_equal_axes(q, k, v, mask)
-        return back(composed(*tensors, name, params, *call, **further))
-    tensors, back = _with_equal_axes(q, k, v, mask, torch.cat(rows, -1) if rows else None)
-    return back(_attend(*tensors, *_descriptions.map_arguments(name, params), *call))
+        found = composed(*tensors, name, params, *call, **further)
+    else:
+        tensors, back = _with_equal_axes(q, k, v, mask, torch.cat(rows, -1) if rows else None)
+        operator = _attend_with_entropy if further else _attend
+        found = operator(*tensors, *_descriptions.map_arguments(name, params), *call)
+    return tuple(back(one) for one in found) if isinstance(found, tuple) else back(found)
 
 
 def _is_torchs(q, name, params, further):
@@ -514,10 +547,11 @@ class Attention(Configured):
         own = {"map": map, "scale": scale, "causal": causal, "train_length": train_length, "kappa": kappa}
         super().__init__(own | {f"map_{name}": value for name, value in params.items()})
 
-    def forward(self, q, k, v, mask=None):
+    def forward(self, q, k, v, mask=None, **returned):
+        """returned: return_weights and return_entropy of attention."""
         values = self._values()
         params = {name: values.pop(f"map_{name}") for name in (param["name"] for param in MAPS[self.map]["params"])}
-        return attention(q, k, v, mask=mask, **values | {"map": (self.map, params)})
+        return attention(q, k, v, mask=mask, **values | {"map": (self.map, params)}, **returned)
 
 
 class LinearAttention(Configured):

@@ -262,7 +262,9 @@ def _vjp_of(spec):
     tensors = [name for name in spec.tensors if name.removesuffix("?") in spec.keeps]
     tensors += [name for name in spec.outputs if name in spec.keeps]
     of = [tensors.index(name) if name in tensors else tensors.index(f"{name}?") for name in spec.differentiable]
-    tensors += [f"d_{name}" for k, name in enumerate(spec.outputs) if spec.moving is None or k in spec.moving]
+    results = [name for k, name in enumerate(spec.outputs) if spec.moving is None or k in spec.moving]
+    # Where there are several, some may not be used.
+    tensors += [f"d_{name}{'?' * (len(results) > 1)}" for name in results]
     moving = [
         name for name in (one.removesuffix("?") for one in tensors) if name not in set(spec.names) - set(spec.differentiable)
     ]

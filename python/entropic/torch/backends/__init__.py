@@ -54,6 +54,8 @@ def _on_cuda(name):
 _COMPOSED = (
     tiles.attention,
     tiles.attention_vjp,
+    tiles.attention_entropy,
+    tiles.attention_entropy_vjp,
     linear_attention.linear_attention,
     linear_attention.linear_attention_vjp,
     device_transport.sinkhorn,

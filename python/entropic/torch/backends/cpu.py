@@ -9,6 +9,7 @@ import torch
 
 import entropic
 from entropic import _core, _entropy_control, _further_transport, _layout, _threads
+from entropic._attention import shape_of
 from entropic.torch import _descriptions
 from entropic.torch._spec import absent, result_type
 
@@ -266,8 +267,21 @@ def _attend(q, k, v, *arguments):
     return _back(entropic.attention(*map(_numpy, (q, k, v)), **_attention_keywords(*arguments)), q)
 
 
+def _attend_with_entropy(q, k, v, *arguments):
+    found = entropic.attention(*map(_numpy, (q, k, v)), **_attention_keywords(*arguments), return_entropy=True)
+    return tuple(_back(one, q) for one in found)
+
+
 def _attention_vjp(q, k, v, mask, rows, grad, *arguments):
+    return _attention_entropy_vjp(q, k, v, mask, rows, grad, None, *arguments)
+
+
+def _attention_entropy_vjp(q, k, v, mask, rows, grad, entropy_grad, *arguments):
     keywords = _attention_keywords(mask, rows, *arguments)
+    if grad is None:
+        grad = q.new_zeros(*shape_of("attention_vjp", q.shape, k.shape, v.shape).lead, q.shape[-2], v.shape[-1])
+    if entropy_grad is not None:
+        keywords["entropy_grad"] = _numpy(entropy_grad)
     results = entropic.attention_vjp(*map(_numpy, (q, k, v, grad)), **keywords, param_grad=rows is not None and arguments[3])
     gradients = [_back(d, x) for d, x in zip(results, (q, k, v), strict=False)]
     if rows is None:
@@ -395,6 +409,8 @@ DIRECT |= {
 IMPLEMENTATIONS |= {
     "attention": _attend,
     "attention_vjp": _attention_vjp,
+    "attention_entropy": _attend_with_entropy,
+    "attention_entropy_vjp": _attention_entropy_vjp,
     "gamma_for_entropy": _gamma_for_entropy,
     "gumbel_hard": functools.partial(_along, _gumbel_hard),
     "gumbel_noise": functools.partial(_along, _gumbel_noise),

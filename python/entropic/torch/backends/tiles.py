@@ -151,6 +151,12 @@ class _Problem:
             p = p.masked_fill(~some, 0)
         return scores, factor, some, p, (per_row, numbers)
 
+    def entropy(self, p, some):
+        """-sum p log p of each query."""
+        values = [param["default"] for param in _descriptions.MEASURES["entropy"]["params"]]
+        found = self.implementation("entropy")(p, *values, 4, False)[0]
+        return found if some is None else found.masked_fill(~some[..., 0], 0)
+
     def pulled_back(self, scores, some, p, dp, per_row, numbers):
         """(the gradient in scores, the gradients in parameters by query)."""
         found = self.implementation(f"{self.name}_vjp")(scores, *per_row, p, dp, *numbers, 4)
@@ -163,21 +169,40 @@ class _Problem:
 
 def attention(implementation, q, k, v, *arguments):
     """The operator of this name."""
+    return _attended(_Problem(implementation, q, k, v, *arguments), None)
+
+
+def attention_entropy(implementation, q, k, v, *arguments):
+    """The operator of this name: out, and the entropy of each query."""
     problem = _Problem(implementation, q, k, v, *arguments)
-    out = q.new_zeros(*problem.q.shape[:-1], problem.dv)
+    entropy = q.new_zeros(problem.q.shape[:-1])
+    return _attended(problem, entropy), entropy.reshape(*problem.shape.lead, problem.m)
+
+
+def _attended(problem, entropy):
+    out = problem.q.new_zeros(*problem.q.shape[:-1], problem.dv)
     for tile in problem.tiles():
         if tile.keys == 0:
             continue
-        p = problem.weights(tile)[3]
+        _, _, some, p, _ = problem.weights(tile)
         here = out[tile.batch, tile.heads, :, tile.queries]
         here.copy_(torch.bmm(p.flatten(0, 1).flatten(1, 2), problem.keys(problem.v, tile)).view(here.shape))
+        if entropy is not None:
+            entropy[tile.batch, tile.heads, :, tile.queries] = problem.entropy(p, some)
     return out.reshape(*problem.shape.lead, problem.m, problem.dv)
 
 
 def attention_vjp(implementation, q, k, v, mask, rows, grad, *arguments):
     """The operator of this name: scores are computed again."""
+    return attention_entropy_vjp(implementation, q, k, v, mask, rows, grad, None, *arguments)
+
+
+def attention_entropy_vjp(implementation, q, k, v, mask, rows, grad, entropy_grad, *arguments):
+    """The operator of this name, where one of the gradients may be None."""
     problem = _Problem(implementation, q, k, v, mask, rows, *arguments)
-    g = grad.reshape(*problem.q.shape[:-1], problem.dv)
+    lead = problem.q.shape[:-1]
+    g = q.new_zeros(*lead, problem.dv) if grad is None else grad.reshape(*lead, problem.dv)
+    of_entropy = None if entropy_grad is None else entropy_grad.to(problem.type).reshape(*lead, 1)
     dq = torch.zeros_like(problem.q, memory_format=torch.contiguous_format)
     dk, dv = (torch.zeros(x.shape, dtype=problem.type, device=x.device) for x in (problem.k, problem.v))
     drows = None if rows is None else torch.zeros_like(problem.rows)
@@ -187,6 +212,9 @@ def attention_vjp(implementation, q, k, v, mask, rows, grad, *arguments):
         scores, factor, some, p, given = problem.weights(tile)
         here = problem.queries(g, tile)
         dp = torch.bmm(here, problem.keys(problem.v, tile).mT).view(scores.shape)
+        if of_entropy is not None:
+            # A constant would not matter, since p sums to 1, nor what is added where p is 0.
+            dp.addcmul_(of_entropy[tile.batch, tile.heads, :, tile.queries], torch.where(p > 0, p, 1).log_(), value=-1)
         ds, slopes = problem.pulled_back(scores, some, p, dp, *given)
         ds = (ds * factor).flatten(0, 1).flatten(1, 2)
         to = dq[tile.batch, tile.heads, :, tile.queries]

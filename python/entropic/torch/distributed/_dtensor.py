@@ -87,8 +87,12 @@ def attention_of_dtensors(name, q, k, v, mask, on_local):
         if other != placements:
             raise ValueError(f"{name}: {argument} must have the placements of q, {placements}, got {other}")
     k, v = (other[0] for other in others)
-    out = on_local(q.to_local(), k.to_local(), v.to_local())
-    return _as_dtensor(out, q.device_mesh, placements, (*q.shape[:-1], v.shape[-1]))
+    found = on_local(q.to_local(), k.to_local(), v.to_local())
+
+    def whole(one):
+        return _as_dtensor(one, q.device_mesh, placements, (*q.shape[:rows], *one.shape[rows:]))
+
+    return tuple(whole(one) for one in found) if isinstance(found, tuple) else whole(found)
 
 
 def rows_of_dtensors(name, tensors, dim, given, defaults, on_local):

@@ -13,12 +13,28 @@ from entropic.torch.backends.reference.rows import working
 
 
 def composed(
-    q, k, v, mask, name, params, scale, number, train_length, kappa, causal, *, softcap=None, sinks=None, dropout_p=0.0
+    q,
+    k,
+    v,
+    mask,
+    name,
+    params,
+    scale,
+    number,
+    train_length,
+    kappa,
+    causal,
+    *,
+    softcap=None,
+    sinks=None,
+    dropout_p=0.0,
+    return_weights=False,
+    return_entropy=False,
 ):
     """Attention by the map called `name`, whose params are by name; differentiable in the mask and in sinks too.
 
     softcap c makes c tanh(s/c) of scaled scores s; sinks, (..., m, 1), are the score of a key whose value is 0; dropout_p is
-    the probability of losing a weight, as in torch.
+    the probability of losing a weight, as in torch. The weights and their entropy follow the result if asked for.
     """
     with torch.autocast(q.device.type, enabled=False) if q.device.type in ("cpu", "cuda") else contextlib.nullcontext():
         dtype = q.dtype
@@ -54,23 +70,47 @@ def composed(
         if sinks is not None:
             scores = torch.cat([scores, sinks.to(scores.dtype).expand(*scores.shape[:-1], 1)], -1)
         p = call_map(name, scores, params, scores.dim() - 1)
-        p = torch.where(some, p[..., :n], 0)
+        p = torch.where(some, p if sinks is None else p[..., :n], 0)
         if dropout_p > 0:
             p = torch.dropout(p, dropout_p, True)
-        out = p @ v
-        return (out if len(shape.lead) else out.reshape(m, -1)).to(dtype)
+        found = [p @ v]
+        if return_weights:
+            found.append(p)
+        if return_entropy:
+            # The logarithm of 0 would make the gradient NaN.
+            found.append(-(p * torch.where(p > 0, p, 1).log()).sum(-1))
+        if not shape.lead:
+            found = [x.squeeze(0) for x in found]
+        found = [x.to(dtype) for x in found]
+        return found[0] if len(found) == 1 else tuple(found)
 
 
 def attention(q, k, v, mask, rows, map, names, values, row_names, *call):
     return composed(q, k, v, mask, map, _descriptions.map_params(map, names, values, row_names, rows), *call)
 
 
-def attention_vjp(q, k, v, mask, rows, grad, *arguments):
-    def out(q, k, v, rows=None):
-        return attention(q, k, v, mask, rows, *arguments)
+def attention_entropy(q, k, v, mask, rows, map, names, values, row_names, *call):
+    params = _descriptions.map_params(map, names, values, row_names, rows)
+    return composed(q, k, v, mask, map, params, *call, return_entropy=True)
 
-    found = torch.func.vjp(out, q, k, v, *([] if rows is None else [rows]))[1](grad)
+
+def _pulled_back(run, q, k, v, mask, rows, grads, arguments):
+    def outputs(q, k, v, rows=None):
+        found = run(q, k, v, mask, rows, *arguments)
+        return found if isinstance(found, tuple) else (found,)
+
+    outs, back = torch.func.vjp(outputs, q, k, v, *([] if rows is None else [rows]))
+    grads = (torch.zeros_like(out) if grad is None else grad for out, grad in zip(outs, grads, strict=True))
+    found = back(tuple(grads))
     return found if rows is not None else (*found, absent(q))
+
+
+def attention_vjp(q, k, v, mask, rows, grad, *arguments):
+    return _pulled_back(attention, q, k, v, mask, rows, (grad,), arguments)
+
+
+def attention_entropy_vjp(q, k, v, mask, rows, grad, entropy_grad, *arguments):
+    return _pulled_back(attention_entropy, q, k, v, mask, rows, (grad, entropy_grad), arguments)
 
 
 def linear_attention(q, k, v, scale, causal):
@@ -83,4 +123,14 @@ def linear_attention_vjp(q, k, v, grad, scale, causal):
     return torch.func.vjp(lambda *tensors: linear_attention(*tensors, scale, causal), q, k, v)[1](grad)
 
 
-IMPLEMENTATIONS = {one.__name__: one for one in (attention, attention_vjp, linear_attention, linear_attention_vjp)}
+IMPLEMENTATIONS = {
+    one.__name__: one
+    for one in (
+        attention,
+        attention_vjp,
+        attention_entropy,
+        attention_entropy_vjp,
+        linear_attention,
+        linear_attention_vjp,
+    )
+}
