@@ -172,12 +172,18 @@ def test_a_loss_with_a_map():
     expect_same(entropic.surrogate_loss(Array(x), Array(target), **params), entropic.surrogate_loss(x, target, **params))
 
 
-def test_measures():
-    x, y = scores(), scores(seed=4)
-    for name in ("entropy", "renyi_entropy", "kl_divergence", "js_divergence"):
-        function, given = getattr(entropic, name), (x, y)[: 2 if "divergence" in name else 1]
-        params = {"input": "scores", "axis": 1, "return_grad": True} | ({"alpha": 2.5} if "renyi" in name else {})
-        expect_same(function(*map(Array, given), **params), function(*given, **params))
+MEASURES = {one["name"]: one for one in entropic._core.measure_operations() if one["family"] in ("measure", "divergence")}
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_measures(name):
+    function, given = (
+        getattr(entropic, name),
+        (scores(), scores(seed=4))[: 2 if MEASURES[name]["family"] == "divergence" else 1],
+    )
+    params = {param["name"]: param["typical"] for param in MEASURES[name]["params"] if param["required"]}
+    params |= {"input": "scores", "axis": 1, "return_grad": True}
+    expect_same(function(*map(Array, given), **params), function(*given, **params))
 
 
 STEPS = [("temperature", 0.7), ("top_k", 9), ("top_p", 0.9), ("entropy_clip", (0.5, None))]

@@ -1,6 +1,7 @@
 """entropic.torch on tensors of a GPU: see on_device.py. What composes row kernels and torch's operations has the CPU's results,
 nothing waits for the device, and a softmax attention is torch's own."""
 
+import contextlib
 import inspect
 import math
 import warnings
@@ -14,7 +15,8 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 import entropic  # noqa: E402
 import entropic.torch as et  # noqa: E402
-from entropic.torch import _attention, _descriptions, backends  # noqa: E402
+from entropic.torch import _attention, _descriptions, _loss_modules, backends  # noqa: E402
+from entropic.torch._modules import Loss  # noqa: E402
 from entropic.torch.backends import cpu, device_transport, linear_attention, tiles  # noqa: E402
 from on_device import CUDA, NEEDS, OnDevice, device, to_device, to_host, use_kernels  # noqa: E402
 
@@ -392,6 +394,36 @@ def test_the_status_of_gamma_stays_on_the_device():
     want = et.gamma_for_entropy(x, entropy=1.0)
     words = entropic._entropy_control.STATUS
     assert [str(words[number]) for number in to_host(found.status).tolist()] == [str(word) for word in want.status]
+
+
+MODULES = {name: one for name in dir(et) if isinstance(one := getattr(et, name), type) and issubclass(one, torch.nn.Module)}
+OF_LOSSES = [name for name, one in MODULES.items() if issubclass(one, Loss)]
+NEEDED = {"TopKSoftmaxLoss": {"k": 3}, "TopPSoftmaxLoss": {"p": 0.8}}
+
+
+@pytest.mark.parametrize("name", OF_LOSSES)
+def test_no_module_of_a_loss_waits(name):
+    """Its mean over rows that have weights, class weights and ignored classes."""
+    results = []
+    for wrap in (to_device, lambda x: x):
+        a, kind = Made(wrap), MODULES[name]
+        directed = issubclass(kind, _loss_modules._MarginLoss)
+        with device() if wrap is to_device else contextlib.nullcontext():
+            x, sample_weight = a.normal(3, 8), a.uniform(3, grad=False)
+            params = {"weight": a.uniform(8, grad=False), "ignore_index": 2} if kind._takes_classes else {}
+            loss = kind(*(8, 8) if directed else (), **params, **NEEDED.get(name, {}))
+            if directed:
+                loss.classes = torch.nn.Parameter(a.normal(8, 8))
+            if kind._takes_classes:
+                target = a.classes()
+            elif name in ("JsdLoss", "DistillationLoss"):
+                target = a.normal(3, 8, grad=False)
+            else:
+                target = a.given(torch.eye(3, 8), grad=False)
+            found = loss(x, target, sample_weight)
+            found.backward()
+        results.append((to_host(found).detach(), to_host(x.grad)))
+    expect_near(*results, 3e-5)
 
 
 def test_every_function_is_tried():
