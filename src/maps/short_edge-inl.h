@@ -28,24 +28,38 @@ class LargestOfShort {
   static constexpr size_t kCount = 16;
 
   HWY_INLINE void Take(const ShortRows<float>& rows) {
-    const V none = hn::Set(D(), -kInfinity<float>);
-    for (size_t v = 0; v < kCount; ++v) largest_[v] = v < rows.vectors() ? rows.Vector(v) : none;
-    Sort(largest_);
-    for (size_t first = kCount; first < rows.vectors(); first += kCount) {
+    const D d;
+    nan_ = hn::Zero(d);
+    for (size_t first = 0; first < rows.vectors(); first += kCount) {
       V next[kCount];
-      for (size_t v = 0; v < kCount; ++v) next[v] = first + v < rows.vectors() ? rows.Vector(first + v) : none;
+      for (size_t v = 0; v < kCount; ++v) {
+        next[v] = first + v < rows.vectors() ? rows.Vector(first + v) : hn::Set(d, -kInfinity<float>);
+        nan_ = hn::IfThenElse(hn::IsNaN(next[v]), next[v], nan_);
+      }
       Sort(next);
-      Merge([&](size_t i) HWY_ATTR { return next[i]; });
+      if (first == 0) {
+        for (size_t v = 0; v < kCount; ++v) largest_[v] = next[v];
+      } else {
+        Merge([&](size_t i) HWY_ATTR { return next[i]; });
+      }
     }
     // The lanes of a row, of which each has some columns.
 #if HWY_TARGET != HWY_SCALAR
     constexpr size_t kBlocks = ShortRows<float>::kLanes / ShortRows<float>::kRows;
-    if constexpr (kBlocks >= 4) Merge([&](size_t i) HWY_ATTR { return hn::ConcatLowerUpper(D(), largest_[i], largest_[i]); });
-    if constexpr (kBlocks >= 2) Merge([&](size_t i) HWY_ATTR { return hn::SwapAdjacentBlocks(largest_[i]); });
+    if constexpr (kBlocks >= 4) {
+      Merge([&](size_t i) HWY_ATTR { return hn::ConcatLowerUpper(d, largest_[i], largest_[i]); });
+      nan_ = hn::Add(nan_, hn::ConcatLowerUpper(d, nan_, nan_));
+    }
+    if constexpr (kBlocks >= 2) {
+      Merge([&](size_t i) HWY_ATTR { return hn::SwapAdjacentBlocks(largest_[i]); });
+      nan_ = hn::Add(nan_, hn::SwapAdjacentBlocks(nan_));
+    }
 #endif
   }
 
   HWY_INLINE V operator[](size_t i) const { return largest_[i]; }
+  // NaN for a row with one, whose order means nothing; otherwise 0.
+  HWY_INLINE V nan() const { return nan_; }
 
  private:
   static HWY_INLINE void Order(V& a, V& b) {
@@ -91,7 +105,7 @@ class LargestOfShort {
     for (size_t i = 0; i < kCount; ++i) largest_[i] = both[i];
   }
 
-  V largest_[kCount];
+  V largest_[kCount], nan_;
 };
 
 // For b > 1, rows in the lanes of `largest`: where the support ends and what is there.
@@ -171,7 +185,7 @@ HWY_NOINLINE HWY_FLATTEN void ShortByEdge(double b, const ShortRows<float>* u, f
   // Each block of a vector has the rows of another group.
   for (size_t first = 0; first * kRows < count; first += kBlocks) {
     const size_t groups = HWY_MIN(kBlocks, (count + kRows - 1) / kRows - first);
-    V largest[kCount];
+    V largest[kCount], nan;
 #if HWY_TARGET != HWY_SCALAR
     if constexpr (kBlocks > 1) {
       LargestOfShort of[kBlocks];
@@ -180,12 +194,15 @@ HWY_NOINLINE HWY_FLATTEN void ShortByEdge(double b, const ShortRows<float>* u, f
         largest[i] = hn::OddEvenBlocks(of[1][i], of[0][i]);
         if constexpr (kBlocks == 4) largest[i] = hn::ConcatUpperLower(d, hn::OddEvenBlocks(of[3][i], of[2][i]), largest[i]);
       }
+      nan = hn::OddEvenBlocks(of[1].nan(), of[0].nan());
+      if constexpr (kBlocks == 4) nan = hn::ConcatUpperLower(d, hn::OddEvenBlocks(of[3].nan(), of[2].nan()), nan);
     } else
 #endif
     {
       LargestOfShort of;
       of.Take(u[first]);
       for (size_t i = 0; i < kCount; ++i) largest[i] = of[i];
+      nan = of.nan();
     }
     const ShortEdgeSearch<Root> found(root, largest);
     HWY_ALIGN float edges[kBlocks * kRows], lifts[kBlocks * kRows], leasts[kBlocks * kRows], scales[kBlocks * kRows],
@@ -193,7 +210,7 @@ HWY_NOINLINE HWY_FLATTEN void ShortByEdge(double b, const ShortRows<float>* u, f
     hn::Store(found.edge, d, edges);
     hn::Store(found.lift, d, lifts);
     hn::Store(found.least, d, leasts);
-    hn::Store(found.scale, d, scales);
+    hn::Store(hn::Add(found.scale, nan), d, scales);
     hn::Store(largest[kCount - 1], d, last);
     for (size_t g = 0; g < groups; ++g) {
       const ShortRows<float>& rows = u[first + g];
@@ -202,8 +219,10 @@ HWY_NOINLINE HWY_FLATTEN void ShortByEdge(double b, const ShortRows<float>* u, f
       const V least = rows.Spread(leasts + g * kRows), scale = rows.Spread(scales + g * kRows);
       rows.Store(p + begin, in_group, [&](V ui) HWY_ATTR {
         const auto in = hn::Ge(ui, edge);
-        if (Root<D>::kIsSlow && hn::AllFalse(d, in)) return hn::Zero(d);
-        return hn::IfThenElseZero(in, hn::Mul(hn::Max(root(d, hn::Add(hn::Sub(ui, edge), lift)), least), scale));
+        if (Root<D>::kIsSlow && hn::AllFalse(d, in)) return hn::Mul(hn::Zero(d), scale);
+        // 0 times the scale carries a NaN to all entries.
+        const V mass = hn::IfThenElseZero(in, hn::Max(root(d, hn::Add(hn::Sub(ui, edge), lift)), least));
+        return hn::Mul(mass, scale);
       });
       if (rows.size() <= kCount) continue;
       for (size_t r = 0; r < in_group; ++r) {

@@ -120,6 +120,9 @@ class ShortRows {
     return max;
   }
 
+  HWY_INLINE size_t vectors() const { return padded_; }
+  HWY_INLINE V Vector(size_t v) const { return At(v); }
+
   HWY_INLINE T At(size_t /*r*/, size_t i) const { return entries_[i]; }
   HWY_INLINE V Spread(const T* per_row) const { return hn::Set(D(), per_row[0]); }
 
