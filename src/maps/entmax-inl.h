@@ -993,18 +993,13 @@ HWY_NOINLINE HWY_FLATTEN AlphaSums SumForAlpha(D d, double b, const T* p, const 
 // Up to this b no s or r is far above 1, and terms in float serve; a gradient near the type's end would still be too much.
 inline constexpr double kMostInOwnType = 0.75;
 
-// The slope in alpha. `own`: its sums in T, if they were taken.
 template <class T>
-HWY_INLINE double AlphaSlope(double b, const T* p, const T* g, size_t n, const AlphaSums* own = nullptr) {
-  if (own != nullptr && std::isfinite(own->gp + own->gh + own->gr)) return own->Slope(b);
+HWY_INLINE double AlphaSlope(double b, const T* p, const T* g, size_t n) {
+  if (b <= kMostInOwnType) {
+    const AlphaSums own = SumForAlpha(RowTag<T>(), b, p, g, n);
+    if (std::isfinite(own.gp + own.gh + own.gr)) return own.Slope(b);
+  }
   return SumForAlpha(D64(), b, p, g, n).Slope(b);
-}
-template <class T>
-HWY_INLINE double SlopeOfSupport(double b, const T* p, const T* g, size_t n, Arena memory) {
-  const Support<T> support = SupportOf(p, g, n, memory);
-  if (b > kMostInOwnType) return AlphaSlope(b, support.p, support.g, support.n);
-  const AlphaSums own = SumForAlpha(RowTag<T>(), b, support.p, support.g, support.n);
-  return AlphaSlope(b, support.p, support.g, support.n, &own);
 }
 
 // dx = s (g - mean) / T; 0 where s is.
@@ -1038,60 +1033,29 @@ HWY_INLINE void VjpRowBySlope(D d, double temperature, const T* p, const T* g, s
   WriteCentred(d, temperature, s, g, sums[1] / sums[0], n, dx, workspace.stream);
 }
 
-// For b <= kMostInOwnType, the gradient by s = p e^y, y = -b log p, and with kSlope the slope in alpha, which the same
-// logarithms and exponentials give.
-template <bool kSlope, class T>
-HWY_NOINLINE HWY_FLATTEN double VjpRowByExp(double b, double temperature, const T* p, const T* g, size_t n, T* dx,
-                                            Workspace workspace) {
-  using D = RowTag<T>;
-  using V = hn::Vec<D>;
-  const D d;
-  const V minus_b = hn::Set(d, static_cast<T>(-b)), zero = hn::Zero(d);
-  T* const s = workspace.memory.take<T>(n);
-  // s and g s, or the sums of AlphaTerms: a team of threads has no room for a seventh.
-  constexpr size_t kTerms = kSlope ? 6 : 2;
-  double sums[kTerms];
-  Sums(d, n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
-    const V pi = LoadUpTo(d, p + i, count, T(0));
-    const auto out = hn::Eq(pi, zero);
-    for (size_t k = 0; k < kTerms; ++k) terms[k] = zero;
-    if (!hn::AllTrue(d, out)) {
-      const V gi = LoadUpTo(d, g + i, count, T(0)), log_p = Log(d, pi), y = hn::Mul(log_p, minus_b), exp_y = Exp(d, y);
-      V values[kTerms];
-      if constexpr (kSlope) {
-        AlphaTerms(d, pi, gi, log_p, y, exp_y, values);
-      } else {
-        values[0] = hn::Mul(pi, exp_y), values[1] = hn::Mul(values[0], gi);
-      }
-      for (size_t k = 0; k < kTerms; ++k) terms[k] = hn::IfThenZeroElse(out, values[k]);
-    }
-    StoreUpTo(terms[0], d, count, s + i);
-  });
-  double slope = 0, sum_gs = sums[1];
-  if constexpr (kSlope) {
-    const AlphaSums own = {sums[0], sums[1], sums[2], sums[3], sums[4], sums[5]};
-    slope = AlphaSlope(b, p, g, n, &own);  // before dx, which may be p or g
-    sum_gs = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
-      const V si = LoadUpTo(d, s + i, count, T(0));
-      return hn::IfThenZeroElse(hn::Eq(LoadUpTo(d, p + i, count, T(0)), zero), hn::Mul(si, LoadUpTo(d, g + i, count, T(0))));
-    });
+// SlopePower in float64.
+template <class T>
+class SlopePowerByExp {
+ public:
+  HWY_INLINE explicit SlopePowerByExp(double b) : exponent_(hn::Set(RowTag<T>(), static_cast<T>(1 - b))) {}
+  HWY_INLINE hn::Vec<RowTag<T>> operator()(hn::Vec<RowTag<T>> p) const {
+    const RowTag<T> d;
+    return Exp(d, hn::Mul(exponent_, Log(d, p)));
   }
-  WriteCentred(d, temperature, s, g, sum_gs / sums[0], n, dx, workspace.stream);
-  return slope;
-}
 
-// s = p^(2 - alpha). For alpha > 2 it may differ by more than all numbers do, and rightly the gradient with it. So, in float64,
+ private:
+  hn::Vec<RowTag<T>> exponent_;
+};
+template <class T>
+using SlopeOfMass = std::conditional_t<sizeof(T) == 4, SlopePower, SlopePowerByExp<T>>;
+
+// s = p^(2 - alpha) for alpha > 2. It may differ by more than all numbers do, and rightly the gradient with it. So, in float64,
 // s enters the mean relative to its largest, each entry by the two halves of its own, and g as its difference to g at the
 // largest; what that entry itself gets, where it outweighs the rest, is all that the others lose.
 template <class T>
 HWY_NOINLINE HWY_FLATTEN void VjpRowByPowers(double b, double temperature, const T* p, const T* g, size_t n, T* dx,
                                              Workspace workspace) {
   const RowTag<T> d;
-  if (b < 1) {
-    const auto exponent = hn::Set(d, static_cast<T>(1 - b));
-    return VjpRowBySlope(d, temperature, p, g, n, dx, workspace,
-                         [&](auto pi) HWY_ATTR { return Exp(d, hn::Mul(exponent, Log(d, pi))); });
-  }
   const D64 d64;
   auto least = hn::Set(d, kInfinity<T>);
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
@@ -1150,8 +1114,12 @@ HWY_INLINE void KernelsOf<Entmax, T>::VjpRow(const Entmax& op, const T* x, const
                                              ParamValues<Entmax>* slopes, Workspace workspace) {
   const RowTag<T> d;
   const double b = EntmaxPower<T>(op), exact_b = op.alpha - 1;
+  Arena memory = workspace.memory;
   const auto slope_of_row = [&]() HWY_ATTR {
-    if (slopes != nullptr) (*slopes)[0] = SlopeOfSupport(exact_b, p, g, n, workspace.memory);
+    if (slopes == nullptr) return;
+    Arena own = memory;
+    const Support<T> support = SupportOf(p, g, n, own);
+    (*slopes)[0] = AlphaSlope(exact_b, support.p, support.g, support.n);
   };
   if (b == 0) {
     slope_of_row();
@@ -1165,18 +1133,15 @@ HWY_INLINE void KernelsOf<Entmax, T>::VjpRow(const Entmax& op, const T* x, const
     slope_of_row();
     return VjpRowBySlope(d, op.temperature, p, g, n, dx, workspace, [](auto pi) HWY_ATTR { return hn::Sqrt(pi); });
   }
-  Arena memory = workspace.memory;
   const Support<T> support = SupportOf(p, g, n, memory);
+  if (slopes != nullptr) (*slopes)[0] = AlphaSlope(b, support.p, support.g, support.n);
   WriteOnSupport(support, n, dx, workspace.stream, [&](T* to, bool stream) HWY_ATTR {
     const Workspace rest = {memory, stream};
-    if (b > kMostInOwnType) {
-      if (slopes != nullptr) (*slopes)[0] = AlphaSlope(b, support.p, support.g, support.n);
-      VjpRowByPowers(b, op.temperature, support.p, support.g, support.n, to, rest);
-    } else if (slopes != nullptr) {
-      (*slopes)[0] = VjpRowByExp<true>(b, op.temperature, support.p, support.g, support.n, to, rest);
-    } else {
-      VjpRowByExp<false>(b, op.temperature, support.p, support.g, support.n, to, rest);
-    }
+    if (b > 1) return VjpRowByPowers(b, op.temperature, support.p, support.g, support.n, to, rest);
+    const SlopeOfMass<T> slope(b);
+    // 0 p carries a NaN row into the slope.
+    VjpRowBySlope(d, op.temperature, support.p, support.g, support.n, to, rest,
+                  [&](auto pi) HWY_ATTR { return hn::MulAdd(pi, hn::Zero(d), slope(pi)); });
   });
 }
 

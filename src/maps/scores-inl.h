@@ -180,7 +180,10 @@ HWY_NOINLINE double SlopeInDivisor(const T* x, T x_max, const T* dx, size_t n) {
 template <class T>
 HWY_INLINE bool HasInfiniteScore(const T* x, const T* y, size_t n, T no_mass) {
   if (HWY_LIKELY(n > 1 && y[0] != y[1] && y[0] != no_mass && y[1] != no_mass)) return false;
-  for (size_t i = 0; i < n; ++i) {
+  const RowTag<T> d;
+  size_t i = 0;
+  while (i + hn::Lanes(d) <= n && hn::AllTrue(d, hn::Eq(hn::LoadU(d, y + i), hn::Set(d, no_mass)))) i += hn::Lanes(d);
+  for (; i < n; ++i) {
     if (y[i] != no_mass) return x[i] == kInfinity<T> && y[i] == y[i];
   }
   return false;

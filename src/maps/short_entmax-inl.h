@@ -94,17 +94,30 @@ HWY_NOINLINE HWY_FLATTEN void ShortEntmax(D d, double b, double temperature, con
   }
 }
 
-// dx with s = p^(1 - b), b < 1.
+// s = p^(1 - b) of masses p, for b < 1; of 0 it is some number.
+class SlopePower {
+ public:
+  using V = hn::Vec<RowTag<float>>;
+  HWY_INLINE explicit SlopePower(double b)
+      : power_(1 - b, UnitPower::Order::any), exponent_(hn::Set(RowTag<float>(), static_cast<float>(1 - b))) {}
+  HWY_INLINE V operator()(V p) const {
+    const RowTag<float> d;
+    const V least = hn::Set(d, UnitPower::kLeastExact), s = power_(hn::Max(p, least));
+    const auto small = hn::Lt(p, least);
+    if (HWY_LIKELY(hn::AllFalse(d, hn::And(small, hn::Gt(p, hn::Zero(d)))))) return s;
+    return hn::IfThenElse(small, Exp(d, hn::Mul(exponent_, Log(d, p))), s);
+  }
+
+ private:
+  UnitPower power_;
+  V exponent_;
+};
+
+// dx for b < 1.
 HWY_NOINLINE HWY_FLATTEN inline void ShortEntmaxVjp(double b, double temperature, ShortRows<float>* p, ShortRows<float>* g,
                                                     float* const* dx, size_t count) {
-  const RowTag<float> d;
-  const UnitPower power(1 - b, UnitPower::Order::any);
-  const auto exponent = hn::Set(d, static_cast<float>(1 - b)), least = hn::Set(d, UnitPower::kLeastExact);
-  ShortVjpBySlope(temperature, p, g, dx, count, [&](auto pi) HWY_ATTR {
-    const auto s = power(hn::Max(pi, least)), small = hn::Lt(pi, least);
-    const auto smallest = hn::And(small, hn::Gt(pi, hn::Zero(d)));
-    return HWY_LIKELY(hn::AllFalse(d, smallest)) ? s : hn::IfThenElse(small, Exp(d, hn::Mul(exponent, Log(d, pi))), s);
-  });
+  const SlopePower power(b);
+  ShortVjpBySlope(temperature, p, g, dx, count, [&](auto pi) HWY_ATTR { return power(pi); });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -97,6 +97,8 @@ HWY_INLINE void KernelsOf<Sparsemax, T>::VjpRow(const Sparsemax& op, const T* /*
   Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<RowTag<T>>* terms) HWY_ATTR {
     const auto pi = LoadUpTo(d, p + i, count, T(0));
     const auto out = hn::Eq(pi, hn::Zero(d));
+    terms[0] = terms[1] = hn::Zero(d);
+    if (hn::AllTrue(d, out)) return;
     // 0 p carries a NaN row into the mean.
     terms[0] = hn::IfThenZeroElse(out, hn::MulAdd(pi, hn::Zero(d), LoadUpTo(d, g + i, count, T(0))));
     terms[1] = hn::IfThenZeroElse(out, hn::Set(d, T(1)));
@@ -105,6 +107,7 @@ HWY_INLINE void KernelsOf<Sparsemax, T>::VjpRow(const Sparsemax& op, const T* /*
   const DividedBy<RowTag<T>> divided(op.temperature);
   WriteRow(d, workspace.stream, n, dx, [&](size_t i, size_t count) HWY_ATTR {
     const auto out = hn::Eq(LoadUpTo(d, p + i, count, T(0)), hn::Zero(d));
+    if (hn::AllTrue(d, out)) return hn::Zero(d);
     const auto v = divided(hn::Sub(LoadUpTo(d, g + i, count, T(0)), mean));
     return hn::IfThenZeroElse(out, v);
   });
