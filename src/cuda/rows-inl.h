@@ -216,10 +216,7 @@ HWY_INLINE void VjpOneRow(const cuda::Call<Op>& call, const Op& op, size_t r, co
   if (!short_vjp) {
     CalledVjpRow<Op>(op, x, p, g, n, dx, wanted ? &slopes : nullptr, {memory, false});
   } else if constexpr (kShort && MapContract<Op, T>::kHasShortVjp) {
-    if (wanted) {
-      Arena rest = memory;
-      CalledVjpRow<Op>(op, x, p, g, n, rest.take<T>(n), &slopes, {rest, false});
-    }
+    if (wanted) CalledVjpRow<Op>(op, x, p, g, n, static_cast<T*>(nullptr), &slopes, {memory, false});
     ShortRows<T> p_row(n), g_row(n);
     p_row.Load(&p, T(0)), g_row.Load(&g, T(0));
     KernelsOf<Op, T>::Short::Vjp(op, &p_row, &g_row, &dx, 1);

@@ -80,7 +80,8 @@ struct MapContract {
   }
   static constexpr bool kHasShort = OffersShort<typename Kernels::Short>();
 
-  // Short::Vjp: dx of `count` rows without +inf, given p and g, which it may overwrite. Not offered: VjpRow serves them.
+  // Short::Vjp: dx of `count` rows without +inf, given p and g, which it may overwrite. VjpRow of its map takes null for dx,
+  // if only slopes are wanted. Not offered: VjpRow serves short rows.
   template <class Short>
   static constexpr bool OffersShortVjp() {
     if constexpr (!std::is_same_v<Short, NotOffered>) {

@@ -1113,28 +1113,17 @@ template <class T>
 HWY_INLINE void KernelsOf<Entmax, T>::VjpRow(const Entmax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
                                              ParamValues<Entmax>* slopes, Workspace workspace) {
   const RowTag<T> d;
-  const double b = EntmaxPower<T>(op), exact_b = op.alpha - 1;
+  const double b = EntmaxPower<T>(op);
+  const bool is_quick = b == 0 || b == 0.5 || b == 1;
   Arena memory = workspace.memory;
-  const auto slope_of_row = [&]() HWY_ATTR {
-    if (slopes == nullptr) return;
-    Arena own = memory;
-    const Support<T> support = SupportOf(p, g, n, own);
-    (*slopes)[0] = AlphaSlope(exact_b, support.p, support.g, support.n);
-  };
-  if (b == 0) {
-    slope_of_row();
-    return KernelsOf<Softmax, T>::VjpRow({.temperature = op.temperature}, x, p, g, n, dx, nullptr, workspace);
-  }
-  if (b == 1) {
-    slope_of_row();
-    return KernelsOf<Sparsemax, T>::VjpRow({.temperature = op.temperature}, x, p, g, n, dx, nullptr, workspace);
-  }
+  const Support<T> support = is_quick && slopes == nullptr ? Support<T>{p, g, n} : SupportOf(p, g, n, memory);
+  if (slopes != nullptr) (*slopes)[0] = AlphaSlope(op.alpha - 1, support.p, support.g, support.n);
+  if (dx == nullptr) return;
+  if (b == 0) return KernelsOf<Softmax, T>::VjpRow({.temperature = op.temperature}, x, p, g, n, dx, nullptr, workspace);
+  if (b == 1) return KernelsOf<Sparsemax, T>::VjpRow({.temperature = op.temperature}, x, p, g, n, dx, nullptr, workspace);
   if (b == 0.5) {
-    slope_of_row();
     return VjpRowBySlope(d, op.temperature, p, g, n, dx, workspace, [](auto pi) HWY_ATTR { return hn::Sqrt(pi); });
   }
-  const Support<T> support = SupportOf(p, g, n, memory);
-  if (slopes != nullptr) (*slopes)[0] = AlphaSlope(b, support.p, support.g, support.n);
   WriteOnSupport(support, n, dx, workspace.stream, [&](T* to, bool stream) HWY_ATTR {
     const Workspace rest = {memory, stream};
     if (b > 1) return VjpRowByPowers(b, op.temperature, support.p, support.g, support.n, to, rest);

@@ -142,7 +142,7 @@ double DivisorGradientOfRow(const Op& op, const T* x, const T* p, const T* g, si
   return 0;
 }
 
-// dx of one row, and the gradients in its parameters.
+// dx of one row, if it is not null, and the gradients in its parameters.
 template <class Op, class T>
 void VjpRowWith(const Op& op, const T* x, const T* p, const T* g, size_t n, T* dx, std::span<const ParamGradient> gradients,
                 size_t r, Share<T> share) {
@@ -156,7 +156,9 @@ void VjpRowWith(const Op& op, const T* x, const T* p, const T* g, size_t n, T* d
       wanted = true;
     }
   }
-  KernelsOf<Op, T>::VjpRow(op, x, p, g, n, dx, wanted ? &slopes : nullptr, {share.memory, share.stream});
+  if (dx != nullptr || wanted) {
+    KernelsOf<Op, T>::VjpRow(op, x, p, g, n, dx, wanted ? &slopes : nullptr, {share.memory, share.stream});
+  }
   for (const ParamGradient& gradient : gradients) {
     if (!IsDivisor<Op, T>(gradient.parameter)) gradient.values[r] = value_of<Op>(slopes, gradient.parameter);
   }
@@ -191,7 +193,7 @@ HWY_NOINLINE HWY_FLATTEN void VjpShortGroups(const Op& op, MatrixView<const T> x
         FillRow(d, T(0), n, dx.row(r));
         out[i] = nowhere;
       } else if (!gradients.empty()) {
-        VjpRowWith(op, x.row(r), p.row(r), g.row(r), n, nowhere, gradients, r, share);
+        VjpRowWith<Op, T>(op, x.row(r), p.row(r), g.row(r), n, nullptr, gradients, r, share);
       }
     }
     Short::Vjp(op, p_rows, g_rows, out, count);
