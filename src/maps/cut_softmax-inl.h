@@ -12,6 +12,7 @@
 #include "src/rows/filter-inl.h"
 #include "src/rows/mass_cut-inl.h"
 #include "src/rows/short_keys-inl.h"
+#include "src/rows/short_largest-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
@@ -245,6 +246,27 @@ HWY_INLINE void TopKGroup(const TopKSoftmax& op, const hn::Vec<RowTag<T>>* group
   MapLeftRows(rows, done, p, count, [&](const T* x, T* out) HWY_ATTR { TopKRow(op, x, n, k, out); });
 }
 
+// The softmax of a group whose kth largest scores, and the next ones, are known.
+template <class T>
+HWY_INLINE void SoftmaxOfSorted(const TopKSoftmax& op, ShortRows<T>& group, hn::Vec<RowTag<T>> max, hn::Vec<RowTag<T>> least,
+                                hn::Vec<RowTag<T>> next, T* const* p, size_t count) {
+  using V = hn::Vec<RowTag<T>>;
+  const RowTag<T> d;
+  const ExpScaled<RowTag<T>> exp(d, op.temperature);
+  // Of ties at the cut some are dropped, by their places. Those of -inf have no mass either way; a NaN is in no order.
+  const auto done = hn::Or(hn::Or(hn::Lt(next, least), hn::Eq(least, hn::Set(d, -kInfinity<T>))), hn::Ne(max, max));
+  ShortRows<T> scores;
+  const bool left = HWY_UNLIKELY(!hn::AllTrue(d, done));
+  if (left) scores = group;
+  double sums[ShortRows<T>::kRows];
+  // A NaN is not dropped, and makes the sum NaN.
+  group.TransformAndSum(sums, [&](V x) HWY_ATTR { return hn::IfThenZeroElse(hn::Lt(x, least), exp(d, hn::Sub(x, max))); });
+  StoreQuotients(group, sums, p, count);
+  if (!left) return;
+  const size_t n = scores.size(), k = static_cast<size_t>(op.k);
+  MapLeftRows(scores, done, p, count, [&](const T* x, T* to) HWY_ATTR { TopKRow(op, x, n, k, to); });
+}
+
 template <class T>
 HWY_INLINE void KernelsOf<TopKSoftmax, T>::Short::Map(const TopKSoftmax& op, const hn::Vec<RowTag<T>>* group_max,
                                                       ShortRows<T>* group, T* const* p, size_t count) {
@@ -263,6 +285,22 @@ HWY_INLINE void KernelsOf<TopKSoftmax, T>::Short::Map(const TopKSoftmax& op, con
     using V = hn::Vec<RowTag<T>>;
     const RowTag<T> d;
     const size_t k = static_cast<size_t>(op.k);
+    constexpr size_t kSorted = LargestOfShort<>::kCount;
+    const size_t dropped = (n + 15) / 16 * 16 - k;  // or absent
+    if (k < kSorted) {
+      return for_each_group([&](size_t g, T* const* out, size_t rows) HWY_ATTR {
+        LargestOfShort<> largest;
+        largest.Take(group[g]);
+        SoftmaxOfSorted(op, group[g], group_max[g], largest[k - 1], largest[k], out, rows);
+      });
+    }
+    if (dropped < kSorted) {
+      return for_each_group([&](size_t g, T* const* out, size_t rows) HWY_ATTR {
+        LargestOfShort<true> smallest;
+        smallest.Take(group[g]);
+        SoftmaxOfSorted(op, group[g], group_max[g], hn::Neg(smallest[dropped]), hn::Neg(smallest[dropped - 1]), out, rows);
+      });
+    }
     ShortKeys keys;
     keys.Find(group, group_max, groups, k);
     const ExpScaled<RowTag<T>> exp(d, op.temperature);

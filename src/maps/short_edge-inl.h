@@ -11,102 +11,12 @@
 #define ENTROPIC_MAPS_SHORT_EDGE_INL_H_
 #endif
 
-#include <utility>
-
 #include "src/maps/scores-inl.h"
-#include "src/rows/short-inl.h"
+#include "src/rows/short_largest-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
-
-// The 16 largest entries of each row, in order.
-class LargestOfShort {
- public:
-  using D = RowTag<float>;
-  using V = hn::Vec<D>;
-  static constexpr size_t kCount = 16;
-
-  HWY_INLINE void Take(const ShortRows<float>& rows) {
-    const D d;
-    nan_ = hn::Zero(d);
-    for (size_t first = 0; first < rows.vectors(); first += kCount) {
-      V next[kCount];
-      for (size_t v = 0; v < kCount; ++v) {
-        next[v] = first + v < rows.vectors() ? rows.Vector(first + v) : hn::Set(d, -kInfinity<float>);
-        nan_ = hn::IfThenElse(hn::IsNaN(next[v]), next[v], nan_);
-      }
-      Sort(next);
-      if (first == 0) {
-        for (size_t v = 0; v < kCount; ++v) largest_[v] = next[v];
-      } else {
-        Merge([&](size_t i) HWY_ATTR { return next[i]; });
-      }
-    }
-    // The lanes of a row, of which each has some columns.
-#if HWY_TARGET != HWY_SCALAR
-    constexpr size_t kBlocks = ShortRows<float>::kLanes / ShortRows<float>::kRows;
-    if constexpr (kBlocks >= 4) {
-      Merge([&](size_t i) HWY_ATTR { return hn::ConcatLowerUpper(d, largest_[i], largest_[i]); });
-      nan_ = hn::Add(nan_, hn::ConcatLowerUpper(d, nan_, nan_));
-    }
-    if constexpr (kBlocks >= 2) {
-      Merge([&](size_t i) HWY_ATTR { return hn::SwapAdjacentBlocks(largest_[i]); });
-      nan_ = hn::Add(nan_, hn::SwapAdjacentBlocks(nan_));
-    }
-#endif
-  }
-
-  HWY_INLINE V operator[](size_t i) const { return largest_[i]; }
-  // NaN for a row with one, whose order means nothing; otherwise 0.
-  HWY_INLINE V nan() const { return nan_; }
-
- private:
-  static HWY_INLINE void Order(V& a, V& b) {
-    const V larger = hn::Max(a, b);
-    b = hn::Min(a, b);
-    a = larger;
-  }
-
-  // Batcher's odd-even merge sort: the pairs that it orders.
-  struct Pairs {
-    uint8_t first[63], second[63];
-  };
-  static constexpr Pairs kPairs = [] {
-    Pairs pairs = {};
-    size_t count = 0;
-    for (size_t sorted = 1; sorted < kCount; sorted *= 2) {
-      for (size_t apart = sorted; apart > 0; apart /= 2) {
-        for (size_t i = apart % sorted; i + apart < kCount; ++i) {
-          if ((i - apart % sorted) / apart % 2 == 0 && i / (2 * sorted) == (i + apart) / (2 * sorted)) {
-            pairs.first[count] = static_cast<uint8_t>(i), pairs.second[count++] = static_cast<uint8_t>(i + apart);
-          }
-        }
-      }
-    }
-    return pairs;
-  }();
-  template <size_t... kPair>
-  static HWY_INLINE void Sort(V* v, std::index_sequence<kPair...>) {
-    (Order(v[kPairs.first[kPair]], v[kPairs.second[kPair]]), ...);
-  }
-  static HWY_INLINE void Sort(V* v) { Sort(v, std::make_index_sequence<63>()); }
-
-  // The largest of these and of `other`, which is in order as well: bitonic.
-  template <class Other>
-  HWY_INLINE void Merge(const Other& other) {
-    V both[kCount];
-    for (size_t i = 0; i < kCount; ++i) both[i] = hn::Max(largest_[i], other(kCount - 1 - i));
-    for (size_t apart = kCount / 2; apart > 0; apart /= 2) {
-      for (size_t i = 0; i < kCount; ++i) {
-        if (i / apart % 2 == 0) Order(both[i], both[i + apart]);
-      }
-    }
-    for (size_t i = 0; i < kCount; ++i) largest_[i] = both[i];
-  }
-
-  V largest_[kCount], nan_;
-};
 
 // For b > 1, rows in the lanes of `largest`: where the support ends and what is there.
 template <template <class> class Root>
@@ -114,7 +24,7 @@ class ShortEdgeSearch {
  public:
   using D = RowTag<float>;
   using V = hn::Vec<D>;
-  static constexpr size_t kCount = LargestOfShort::kCount;
+  static constexpr size_t kCount = LargestOfShort<>::kCount;
 
   HWY_INLINE ShortEdgeSearch(const Root<D>& root, const V (&largest)[kCount]) {
     const D d;
@@ -178,7 +88,7 @@ HWY_NOINLINE HWY_FLATTEN void ShortByEdge(double b, const ShortRows<float>* u, f
                                           const Alone& alone) {
   using D = RowTag<float>;
   using V = hn::Vec<D>;
-  constexpr size_t kCount = LargestOfShort::kCount, kRows = ShortRows<float>::kRows;
+  constexpr size_t kCount = LargestOfShort<>::kCount, kRows = ShortRows<float>::kRows;
   constexpr size_t kBlocks = ShortRows<float>::kLanes / kRows;
   const D d;
   const Root<D> root(d, b);
@@ -188,7 +98,7 @@ HWY_NOINLINE HWY_FLATTEN void ShortByEdge(double b, const ShortRows<float>* u, f
     V largest[kCount], nan;
 #if HWY_TARGET != HWY_SCALAR
     if constexpr (kBlocks > 1) {
-      LargestOfShort of[kBlocks];
+      LargestOfShort<> of[kBlocks];
       for (size_t g = 0; g < kBlocks; ++g) of[g].Take(u[first + (g < groups ? g : 0)]);
       for (size_t i = 0; i < kCount; ++i) {
         largest[i] = hn::OddEvenBlocks(of[1][i], of[0][i]);
@@ -199,7 +109,7 @@ HWY_NOINLINE HWY_FLATTEN void ShortByEdge(double b, const ShortRows<float>* u, f
     } else
 #endif
     {
-      LargestOfShort of;
+      LargestOfShort<> of;
       of.Take(u[first]);
       for (size_t i = 0; i < kCount; ++i) largest[i] = of[i];
       nan = of.nan();

@@ -1,0 +1,126 @@
+// The largest entries of short rows, side by side, by a sorting network: the order costs half of a softmax.
+
+#if defined(ENTROPIC_ROWS_SHORT_LARGEST_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ENTROPIC_ROWS_SHORT_LARGEST_INL_H_
+#undef ENTROPIC_ROWS_SHORT_LARGEST_INL_H_
+#else
+#define ENTROPIC_ROWS_SHORT_LARGEST_INL_H_
+#endif
+
+#include <utility>
+
+#include "src/rows/short-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace entropic::inline ENTROPIC_ABI {
+namespace HWY_NAMESPACE {
+
+// The 16 largest entries of each row, in order, or with kNegated the 16 smallest, negated.
+template <bool kNegated = false>
+class LargestOfShort {
+ public:
+  using D = RowTag<float>;
+  using V = hn::Vec<D>;
+  static constexpr size_t kCount = 16;
+
+  HWY_INLINE void Take(const ShortRows<float>& rows) {
+    const D d;
+    nan_ = hn::Zero(d);
+    const size_t vectors = rows.vectors();
+    ReadAndSort(rows, 0, largest_, kAll);
+    for (size_t first = kCount; first < vectors; first += kCount) {
+      V next[kCount];
+      ReadAndSort(rows, first, next, kAll);
+      Merge([&](size_t i) HWY_ATTR { return next[i]; }, kAll);
+    }
+    // The lanes of a row, of which each has some columns.
+#if HWY_TARGET != HWY_SCALAR
+    constexpr size_t kBlocks = ShortRows<float>::kLanes / ShortRows<float>::kRows;
+    if constexpr (kBlocks >= 4) {
+      Merge([&](size_t i) HWY_ATTR { return hn::ConcatLowerUpper(d, largest_[i], largest_[i]); }, kAll);
+      nan_ = hn::Add(nan_, hn::ConcatLowerUpper(d, nan_, nan_));
+    }
+    if constexpr (kBlocks >= 2) {
+      Merge([&](size_t i) HWY_ATTR { return hn::SwapAdjacentBlocks(largest_[i]); }, kAll);
+      nan_ = hn::Add(nan_, hn::SwapAdjacentBlocks(nan_));
+    }
+#endif
+  }
+
+  HWY_INLINE V operator[](size_t i) const { return largest_[i]; }
+  // NaN for a row with one, whose order means nothing; otherwise 0.
+  HWY_INLINE V nan() const { return nan_; }
+
+ private:
+  static HWY_INLINE void Order(V& a, V& b) {
+    const V larger = hn::Max(a, b);
+    b = hn::Min(a, b);
+    a = larger;
+  }
+
+  // Batcher's odd-even merge sort: the pairs that it orders.
+  struct Pairs {
+    uint8_t first[63], second[63];
+  };
+  static constexpr Pairs kPairs = [] {
+    Pairs pairs = {};
+    size_t count = 0;
+    for (size_t sorted = 1; sorted < kCount; sorted *= 2) {
+      for (size_t apart = sorted; apart > 0; apart /= 2) {
+        for (size_t i = apart % sorted; i + apart < kCount; ++i) {
+          if ((i - apart % sorted) / apart % 2 == 0 && i / (2 * sorted) == (i + apart) / (2 * sorted)) {
+            pairs.first[count] = static_cast<uint8_t>(i), pairs.second[count++] = static_cast<uint8_t>(i + apart);
+          }
+        }
+      }
+    }
+    return pairs;
+  }();
+  template <size_t... kPair>
+  static HWY_INLINE void Sort(V* v, std::index_sequence<kPair...>) {
+    (Order(v[kPairs.first[kPair]], v[kPairs.second[kPair]]), ...);
+  }
+
+  // Without loops, so that the entries stay in registers.
+  template <size_t... kIndex>
+  HWY_INLINE void ReadAndSort(const ShortRows<float>& rows, size_t first, V* v, std::index_sequence<kIndex...>) {
+    const size_t count = rows.vectors() - first;
+    if (HWY_LIKELY(count >= kCount)) {
+      ((v[kIndex] = Read(rows, first + kIndex)), ...);
+    } else {
+      ((v[kIndex] = kIndex < count ? Read(rows, first + kIndex) : hn::Set(D(), -kInfinity<float>)), ...);
+    }
+    Sort(v, std::make_index_sequence<63>());
+  }
+  HWY_INLINE V Read(const ShortRows<float>& rows, size_t v) {
+    const V entries = kNegated ? hn::Neg(rows.Vector(v)) : rows.Vector(v);
+    nan_ = hn::IfThenElse(hn::IsNaN(entries), entries, nan_);
+    return entries;
+  }
+
+  // The largest of these and of `other`, which is in order as well: bitonic.
+  template <class Other, size_t... kIndex>
+  HWY_INLINE void Merge(const Other& other, std::index_sequence<kIndex...>) {
+    V both[kCount];
+    ((both[kIndex] = hn::Max(largest_[kIndex], other(kCount - 1 - kIndex))), ...);
+    (OrderApart<8, kIndex>(both), ...);
+    (OrderApart<4, kIndex>(both), ...);
+    (OrderApart<2, kIndex>(both), ...);
+    (OrderApart<1, kIndex>(both), ...);
+    ((largest_[kIndex] = both[kIndex]), ...);
+  }
+  template <size_t kApart, size_t kIndex>
+  static HWY_INLINE void OrderApart(V* v) {
+    if constexpr (kIndex / kApart % 2 == 0) Order(v[kIndex], v[kIndex + kApart]);
+  }
+
+  static constexpr std::make_index_sequence<kCount> kAll = {};
+
+  V largest_[kCount], nan_;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace entropic::inline ENTROPIC_ABI
+HWY_AFTER_NAMESPACE();
+
+#endif  // ENTROPIC_ROWS_SHORT_LARGEST_INL_H_
