@@ -886,23 +886,6 @@ HWY_INLINE void KernelsOf<Entmax, T>::Short::Map(const Entmax& op, const hn::Vec
   }
 }
 
-template <class T>
-HWY_INLINE bool KernelsOf<Entmax, T>::Short::TakesVjp(const Entmax& op) {
-  const double b = EntmaxPower<T>(op);
-  return b == 0.5 || b == 1 || (sizeof(T) == 4 && b < 1 && b != 0);
-}
-
-template <class T>
-HWY_INLINE void KernelsOf<Entmax, T>::Short::Vjp(const Entmax& op, ShortRows<T>* p, ShortRows<T>* g, T* const* dx,
-                                                 size_t count) {
-  const double b = EntmaxPower<T>(op);
-  if (b == 1) return KernelsOf<Sparsemax, T>::Short::Vjp({.temperature = op.temperature}, p, g, dx, count);
-  if (b == 0.5) {
-    return ShortVjpBySlope(op.temperature, p, g, dx, count, [](auto pi) HWY_ATTR { return hn::Sqrt(pi); });
-  }
-  if constexpr (sizeof(T) == 4) ShortEntmaxVjp(b, op.temperature, p, g, dx, count);
-}
-
 // The entries of a row that a gradient reads. If at most half of the row has mass, only those with mass are packed, with their
 // places; otherwise it is the row itself. An entry costs powers and logarithms, and to pack it a fraction of their time.
 template <class T>
@@ -1107,6 +1090,52 @@ HWY_NOINLINE HWY_FLATTEN void VjpRowByPowers(double b, double temperature, const
   // Infinite numbers of both signs among the others: less than what the largest s makes of the mean.
   const double own = sums[1] == 0 ? 0 : -sums[1] * kInfinity<double>;
   dx[pivot] = static_cast<T>(others == others ? -others : own);
+}
+
+// The gradient for alpha > 2 of groups of rows of at most ShortRows::kLongest.
+template <class T>
+HWY_NOINLINE HWY_FLATTEN void ShortVjpAboveTwo(const Entmax& op, ShortRows<T>* p, ShortRows<T>* g, T* const* dx, size_t count) {
+  if constexpr (sizeof(T) == 4) {
+    using V = hn::Vec<RowTag<T>>;
+    const RowTag<T> d;
+    const double b = EntmaxPower<T>(op);
+    const auto alone = [&](size_t group, size_t r) HWY_ATTR {
+      HWY_ALIGN float p_row[ShortRows<float>::kLongest], g_row[ShortRows<float>::kLongest];
+      HWY_ALIGN uint8_t memory[8 * ShortRows<float>::kLongest];
+      const size_t n = p[group].size();
+      for (size_t i = 0; i < n; ++i) p_row[i] = p[group].At(r, i), g_row[i] = g[group].At(r, i);
+      VjpRowByPowers(b, op.temperature, p_row, g_row, n, dx[group * ShortRows<float>::kRows + r],
+                     {Arena(memory, sizeof(memory)), false});
+    };
+    if (b == 2) {
+      const auto relative = [](V pi, V lowest) HWY_ATTR { return hn::Div(lowest, pi); };
+      return ShortVjpByPivot(b, op.temperature, p, g, dx, count, relative, alone);
+    }
+    const V power = hn::Set(d, static_cast<T>(b - 1));
+    const auto relative = [&](V pi, V lowest) HWY_ATTR {
+      if (hn::AllTrue(d, hn::Eq(pi, hn::Zero(d)))) return pi;
+      return Exp(d, hn::Mul(power, Log(d, hn::Div(lowest, pi))));
+    };
+    ShortVjpByPivot(b, op.temperature, p, g, dx, count, relative, alone);
+  }
+}
+
+template <class T>
+HWY_INLINE bool KernelsOf<Entmax, T>::Short::TakesVjp(const Entmax& op) {
+  const double b = EntmaxPower<T>(op);
+  return b == 0.5 || b == 1 || (sizeof(T) == 4 && b != 0);
+}
+
+template <class T>
+HWY_INLINE void KernelsOf<Entmax, T>::Short::Vjp(const Entmax& op, ShortRows<T>* p, ShortRows<T>* g, T* const* dx,
+                                                 size_t count) {
+  const double b = EntmaxPower<T>(op);
+  if (b == 1) return KernelsOf<Sparsemax, T>::Short::Vjp({.temperature = op.temperature}, p, g, dx, count);
+  if (b == 0.5) {
+    return ShortVjpBySlope(op.temperature, p, g, dx, count, [](auto pi) HWY_ATTR { return hn::Sqrt(pi); });
+  }
+  if (b > 1) return ShortVjpAboveTwo(op, p, g, dx, count);
+  if constexpr (sizeof(T) == 4) ShortEntmaxVjp(b, op.temperature, p, g, dx, count);
 }
 
 template <class T>

@@ -41,6 +41,50 @@ HWY_INLINE void ShortVjpBySlope(double temperature, ShortRows<T>* p, ShortRows<T
   }
 }
 
+// dx with s = p^(1 - b) for b > 1, in which the lowest mass, the pivot, has the largest s and may outweigh all others. So s and
+// g are taken relative to the pivot's: relative(p, lowest) is (lowest/p)^(b - 1). Where the relative s of a mass 1 would lose
+// digits, alone(g, r) is called for row r of group g, and dx is not written.
+template <class Relative, class Alone>
+HWY_INLINE void ShortVjpByPivot(double b, double temperature, ShortRows<float>* p, ShortRows<float>* g, float* const* dx,
+                                size_t count, const Relative& relative, const Alone& alone) {
+  using V = hn::Vec<RowTag<float>>;
+  constexpr size_t kRows = ShortRows<float>::kRows;
+  const RowTag<float> d;
+  const V zero = hn::Zero(d), none = hn::Set(d, -kInfinity<float>);
+  const DividedBy<RowTag<float>> divided(temperature);
+  const double least = ExpNumber(-60 * 0x1.62e42fefa39efp-1 / (b - 1));  // its power is 2^-60
+  for (size_t group = 0; group * kRows < count; ++group) {
+    const size_t in_group = HWY_MIN(kRows, count - group * kRows);
+    const V lowest =
+        hn::Neg(p[group].Largest([&](V pi) HWY_ATTR { return hn::IfThenElse(hn::Gt(pi, zero), hn::Neg(pi), none); }));
+    HWY_ALIGN float lowest_of[ShortRows<float>::kLanes], scales[kRows], means[kRows];
+    hn::Store(lowest, d, lowest_of);
+    float* out[kRows];
+    float nowhere[ShortRows<float>::kLongest];
+    for (size_t r = 0; r < kRows; ++r) {
+      out[r] = dx[group * kRows + HWY_MIN(r, in_group - 1)];
+      if (r < in_group && static_cast<double>(lowest_of[r]) < least) alone(group, r), out[r] = nowhere;
+    }
+    const V pivot =
+        p[group].Largest(g[group], [&](V pi, V gi) HWY_ATTR { return hn::IfThenElse(hn::Eq(pi, lowest), gi, none); });
+    double sums[2][16];
+    p[group].SumsInto(g[group], p[group], sums, [&](V pi, V gi, V* terms) HWY_ATTR {
+      const auto absent = hn::Eq(pi, zero);
+      terms[0] = hn::IfThenZeroElse(absent, relative(pi, lowest));
+      terms[1] = hn::IfThenZeroElse(absent, hn::Mul(terms[0], hn::Sub(gi, pivot)));
+    });
+    for (size_t r = 0; r < kRows; ++r) {
+      means[r] = static_cast<float>(sums[1][r] / sums[0][r]);
+      scales[r] = static_cast<float>(Power(static_cast<double>(lowest_of[r]), 1 - b));
+    }
+    const V mean = p[group].Spread(means), scale = p[group].Spread(scales);
+    p[group].Store(out, in_group, g[group], [&](V s, V gi) HWY_ATTR {
+      const V v = hn::Mul(divided(hn::Mul(s, hn::Sub(hn::Sub(gi, pivot), mean))), scale);
+      return hn::IfThenZeroElse(hn::Eq(s, zero), v);
+    });
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace entropic::inline ENTROPIC_ABI
 HWY_AFTER_NAMESPACE();

@@ -209,6 +209,17 @@ class ShortRows {
     return SpreadMax(max);
   }
 
+  // The largest f(entry, the entry of `other` at its place) of each row in all its lanes.
+  template <class F>
+  HWY_INLINE V Largest(const ShortRows& other, F&& f) const {
+    size_t at = 0;
+    return Largest([&](V entry) HWY_ATTR {
+      const V value = f(entry, hn::Load(d_, other.entries_ + at));
+      at += kLanes;
+      return value;
+    });
+  }
+
   // The vectors of entries; kRows of them have kLanes columns.
   HWY_INLINE size_t vectors() const { return chunks_ * kVectors; }
   HWY_INLINE V Vector(size_t v) const { return hn::Load(d_, entries_ + v * kLanes); }

@@ -120,6 +120,13 @@ class ShortRows {
     return max;
   }
 
+  template <class F>
+  HWY_INLINE V Largest(const ShortRows& other, F&& f) const {
+    V max = f(At(0), other.At(0));
+    for (size_t i = 1; i < padded_; ++i) max = hn::Max(f(At(i), other.At(i)), max);
+    return max;
+  }
+
   HWY_INLINE size_t vectors() const { return padded_; }
   HWY_INLINE V Vector(size_t v) const { return At(v); }
 
