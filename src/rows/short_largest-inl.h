@@ -23,6 +23,7 @@ class LargestOfShort {
   using V = hn::Vec<D>;
   static constexpr size_t kCount = 16;
 
+  HWY_INLINE LargestOfShort() {}  // NEON's vectors have constructors, for which the compiler needs to know the target
   HWY_INLINE void Take(const ShortRows<float>& rows) {
     const D d;
     nan_ = hn::Zero(d);
