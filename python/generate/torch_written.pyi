@@ -1,6 +1,6 @@
 # The types of hand-written functions and classes: the beginning of the stubs of entropic.torch.
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import torch
 from torch import Generator, Tensor, nn
@@ -97,6 +97,7 @@ class _Loss(nn.Module):
 
 _MapName = str | tuple[str, dict[str, Any]]
 
+@overload
 def attention(
     q: Tensor,
     k: Tensor,
@@ -108,8 +109,42 @@ def attention(
     mask: Tensor | None = None,
     train_length: float = 512,
     kappa: float | None = None,
+    return_weights: Literal[False] = False,
+    return_entropy: Literal[False] = False,
     **map_params: Any,
 ) -> Tensor: ...
+@overload
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    map: _MapName = "softmax",
+    scale: Literal["sqrt", "entropy_invariant"] | float | Tensor = "sqrt",
+    causal: bool = False,
+    mask: Tensor | None = None,
+    train_length: float = 512,
+    kappa: float | None = None,
+    return_weights: Literal[True],
+    return_entropy: bool = False,
+    **map_params: Any,
+) -> tuple[Tensor, ...]: ...
+@overload
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    map: _MapName = "softmax",
+    scale: Literal["sqrt", "entropy_invariant"] | float | Tensor = "sqrt",
+    causal: bool = False,
+    mask: Tensor | None = None,
+    train_length: float = 512,
+    kappa: float | None = None,
+    return_weights: Literal[False] = False,
+    return_entropy: Literal[True],
+    **map_params: Any,
+) -> tuple[Tensor, Tensor]: ...
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,
@@ -142,7 +177,15 @@ class Attention(nn.Module):
         kappa: float | None = None,
         **map_params: Any,
     ) -> None: ...
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor: ...
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None = None,
+        return_weights: bool = False,
+        return_entropy: bool = False,
+    ) -> Any: ...
 
 class LinearAttention(nn.Module):
     def __init__(self, causal: bool = False, scale: Literal["sqrt"] | float | Tensor = "sqrt") -> None: ...

@@ -547,11 +547,11 @@ class Attention(Configured):
         own = {"map": map, "scale": scale, "causal": causal, "train_length": train_length, "kappa": kappa}
         super().__init__(own | {f"map_{name}": value for name, value in params.items()})
 
-    def forward(self, q, k, v, mask=None, **returned):
-        """returned: return_weights and return_entropy of attention."""
+    def forward(self, q, k, v, mask=None, return_weights=False, return_entropy=False):
         values = self._values()
         params = {name: values.pop(f"map_{name}") for name in (param["name"] for param in MAPS[self.map]["params"])}
-        return attention(q, k, v, mask=mask, **values | {"map": (self.map, params)}, **returned)
+        returned = {"return_weights": return_weights, "return_entropy": return_entropy}
+        return attention(q, k, v, mask=mask, **values | returned | {"map": (self.map, params)})
 
 
 class LinearAttention(Configured):
