@@ -79,7 +79,9 @@ class LargestOfShort {
   }();
   template <size_t... kPair>
   static HWY_INLINE void Sort(V* v, std::index_sequence<kPair...>) {
-    (Order(v[kPairs.first[kPair]], v[kPairs.second[kPair]]), ...);
+    (Order(v[std::integral_constant<size_t, kPairs.first[kPair]>::value],
+           v[std::integral_constant<size_t, kPairs.second[kPair]>::value]),
+     ...);
   }
 
   // Without loops, so that the entries stay in registers.
