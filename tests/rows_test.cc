@@ -279,12 +279,17 @@ std::vector<float> unit_powers(double exponent, const std::vector<float>& q, boo
   return y;
 }
 
+// q and 100,000 random numbers from 2^lowest to 1.
+std::vector<float> with_random_powers(std::vector<float> q, float lowest, unsigned seed) {
+  std::mt19937_64 random(seed);
+  std::uniform_real_distribution<float> octaves(lowest, 0);
+  for (int i = 0; i < 100000; ++i) q.push_back(std::exp2(octaves(random)));
+  return q;
+}
+
 TEST(UnitPower, IsNearThePower) {
   support::for_each_target([](const std::string& target) {
-    std::mt19937_64 random(1);
-    std::uniform_real_distribution<float> octaves(-48.4f, 0);
-    std::vector<float> q = {1, 0x1.fffffep-1f, 0.5f, 0x1.fffffep-2f, 0x1p-48f};
-    for (int i = 0; i < 100000; ++i) q.push_back(std::exp2(octaves(random)));
+    const std::vector<float> q = with_random_powers({1, 0x1.fffffep-1f, 0.5f, 0x1.fffffep-2f, 0x1p-48f}, -48.4f, 1);
     for (const double exponent : kUnitExponents) {
       const std::vector<float> y = unit_powers(exponent, q);
       for (std::size_t i = 0; i < q.size(); ++i) {
@@ -303,10 +308,7 @@ TEST(UnitPower, IsNearThePower) {
 // In any order, also with exponents near 0, where every octave counts.
 TEST(UnitPower, IsNearerInAnyOrder) {
   support::for_each_target([](const std::string& target) {
-    std::mt19937_64 random(2);
-    std::uniform_real_distribution<float> octaves(-48, 0);
-    std::vector<float> q = {1, 0x1.fffffep-1f, 0.75f, 0x1.7ffffep-1f, 0x1p-48f};
-    for (int i = 0; i < 100000; ++i) q.push_back(std::exp2(octaves(random)));
+    const std::vector<float> q = with_random_powers({1, 0x1.fffffep-1f, 0.75f, 0x1.7ffffep-1f, 0x1p-48f}, -48, 2);
     for (const double exponent : {1e-9, 1e-6, 1e-3, 0.05, 0.3, 0.7, 0.95, 1.0, 1.2, 1.7, 1.99}) {
       const std::vector<float> y = unit_powers(exponent, q, false);
       for (std::size_t i = 0; i < q.size(); ++i) {

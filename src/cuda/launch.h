@@ -120,13 +120,11 @@ template <class Op, class T>
 void Kernels<Op, T>::vjp(Call<Op> call, Stream stream) {
   using namespace HWY_NAMESPACE;
   call.memory_of_team = TeamMemory<Op, T>(call.cols);
-  if constexpr (MapContract<Op, T>::kHasShort && sizeof(T) == 4) {
-    if (SideBySide<Op, T>(call.cols) && call.in[1].stored != Stored::as_worked_on) {
+  constexpr bool kBeside = MapContract<Op, T>::kHasShortVjp;
+  if constexpr (kBeside || (MapContract<Op, T>::kHasShort && sizeof(T) == 4)) {
+    if (SideBySide<Op, T>(call.cols) && (kBeside || call.in[1].stored != Stored::as_worked_on)) {
       return ShortKernels<Op, T>::vjp(call, stream);
     }
-  }
-  if constexpr (MapContract<Op, T>::kHasShortVjp) {
-    if (SideBySide<Op, T>(call.cols)) return ShortKernels<Op, T>::vjp(call, stream);
   }
   launch(VjpKernel<Op, T, false>, call, false, stream);
 }

@@ -183,6 +183,21 @@ HWY_NOINLINE void CalledVjpRow(const Op& op, const T* x, const T* p, const T* g,
   KernelsOf<Op, T>::VjpRow(op, x, p, g, n, dx, slopes, workspace);
 }
 
+// CalledVjpRow, or if kShort the kernels of short rows where they take op.
+template <bool kShort, class Op, class T>
+HWY_INLINE void VjpByKernels(const Op& op, const T* x, const T* p, const T* g, size_t n, T* dx, ParamValues<Op>* slopes,
+                             Arena memory) {
+  if constexpr (kShort && MapContract<Op, T>::kHasShortVjp) {
+    if (KernelsOf<Op, T>::Short::TakesVjp(op)) {
+      if (slopes != nullptr) CalledVjpRow<Op>(op, x, p, g, n, static_cast<T*>(nullptr), slopes, {memory, false});
+      ShortRows<T> p_row(n), g_row(n);
+      p_row.Load(&p, T(0)), g_row.Load(&g, T(0));
+      return KernelsOf<Op, T>::Short::Vjp(op, &p_row, &g_row, &dx, 1);
+    }
+  }
+  CalledVjpRow<Op>(op, x, p, g, n, dx, slopes, {memory, false});
+}
+
 // dx of one row, and the gradients in the parameters; p may be dx. kShort: one thread has the row.
 template <class Op, class T, bool kShort>
 HWY_INLINE void VjpOneRow(const cuda::Call<Op>& call, const Op& op, size_t r, const T* x, const T* p, const T* g, T* dx,
@@ -211,16 +226,7 @@ HWY_INLINE void VjpOneRow(const cuda::Call<Op>& call, const Op& op, size_t r, co
       in_divisor = SlopeInDivisor(row.x, row.max, slopes_in_x, n) / (op.*kScores.divisor);
     }
   }
-  bool short_vjp = false;
-  if constexpr (kShort && MapContract<Op, T>::kHasShortVjp) short_vjp = KernelsOf<Op, T>::Short::TakesVjp(op);
-  if (!short_vjp) {
-    CalledVjpRow<Op>(op, x, p, g, n, dx, wanted ? &slopes : nullptr, {memory, false});
-  } else if constexpr (kShort && MapContract<Op, T>::kHasShortVjp) {
-    if (wanted) CalledVjpRow<Op>(op, x, p, g, n, static_cast<T*>(nullptr), &slopes, {memory, false});
-    ShortRows<T> p_row(n), g_row(n);
-    p_row.Load(&p, T(0)), g_row.Load(&g, T(0));
-    KernelsOf<Op, T>::Short::Vjp(op, &p_row, &g_row, &dx, 1);
-  }
+  VjpByKernels<kShort>(op, x, p, g, n, dx, wanted ? &slopes : nullptr, memory);
   if constexpr (kScores.divisor != nullptr) slopes[kDivisor] = in_divisor;
   WriteSlopes(call, slopes, r);
 }

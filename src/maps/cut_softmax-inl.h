@@ -246,25 +246,34 @@ HWY_INLINE void TopKGroup(const TopKSoftmax& op, const hn::Vec<RowTag<T>>* group
   MapLeftRows(rows, done, p, count, [&](const T* x, T* out) HWY_ATTR { TopKRow(op, x, n, k, out); });
 }
 
-// The softmax of a group whose kth largest scores, and the next ones, are known.
-template <class T>
-HWY_INLINE void SoftmaxOfSorted(const TopKSoftmax& op, ShortRows<T>& group, hn::Vec<RowTag<T>> max, hn::Vec<RowTag<T>> least,
-                                hn::Vec<RowTag<T>> next, T* const* p, size_t count) {
-  using V = hn::Vec<RowTag<T>>;
+// The softmax of a group without the scores that `drops`. Rows that are not `done` go one by one.
+template <class T, class Drops>
+HWY_INLINE void SoftmaxOfGroup(const TopKSoftmax& op, ShortRows<T>& group, hn::Vec<RowTag<T>> max, hn::Mask<RowTag<T>> done,
+                               const Drops& drops, T* const* p, size_t count) {
   const RowTag<T> d;
   const ExpScaled<RowTag<T>> exp(d, op.temperature);
-  // Of ties at the cut some are dropped, by their places. Those of -inf have no mass either way; a NaN is in no order.
-  const auto done = hn::Or(hn::Or(hn::Lt(next, least), hn::Eq(least, hn::Set(d, -kInfinity<T>))), hn::Ne(max, max));
   ShortRows<T> scores;
   const bool left = HWY_UNLIKELY(!hn::AllTrue(d, done));
   if (left) scores = group;
   double sums[ShortRows<T>::kRows];
   // A NaN is not dropped, and makes the sum NaN.
-  group.TransformAndSum(sums, [&](V x) HWY_ATTR { return hn::IfThenZeroElse(hn::Lt(x, least), exp(d, hn::Sub(x, max))); });
+  group.TransformAndSum(sums,
+                        [&](hn::Vec<RowTag<T>> x) HWY_ATTR { return hn::IfThenZeroElse(drops(x), exp(d, hn::Sub(x, max))); });
   StoreQuotients(group, sums, p, count);
   if (!left) return;
   const size_t n = scores.size(), k = static_cast<size_t>(op.k);
   MapLeftRows(scores, done, p, count, [&](const T* x, T* to) HWY_ATTR { TopKRow(op, x, n, k, to); });
+}
+
+// SoftmaxOfGroup where the kth largest scores, and the next ones, are known.
+template <class T>
+HWY_INLINE void SoftmaxOfSorted(const TopKSoftmax& op, ShortRows<T>& group, hn::Vec<RowTag<T>> max, hn::Vec<RowTag<T>> least,
+                                hn::Vec<RowTag<T>> next, T* const* p, size_t count) {
+  const RowTag<T> d;
+  // Of ties at the cut some are dropped, by their places. Those of -inf have no mass either way; a NaN is in no order.
+  const auto done = hn::Or(hn::Or(hn::Lt(next, least), hn::Eq(least, hn::Set(d, -kInfinity<T>))), hn::Ne(max, max));
+  SoftmaxOfGroup(
+      op, group, max, done, [&](hn::Vec<RowTag<T>> x) HWY_ATTR { return hn::Lt(x, least); }, p, count);
 }
 
 template <class T>
@@ -282,8 +291,6 @@ HWY_INLINE void KernelsOf<TopKSoftmax, T>::Short::Map(const TopKSoftmax& op, con
   }
 #if HWY_TARGET != HWY_SCALAR
   if constexpr (sizeof(T) == 4) {
-    using V = hn::Vec<RowTag<T>>;
-    const RowTag<T> d;
     const size_t k = static_cast<size_t>(op.k);
     constexpr size_t kSorted = LargestOfShort<>::kCount;
     const size_t dropped = (n + 15) / 16 * 16 - k;  // or absent
@@ -303,20 +310,10 @@ HWY_INLINE void KernelsOf<TopKSoftmax, T>::Short::Map(const TopKSoftmax& op, con
     }
     ShortKeys keys;
     keys.Find(group, group_max, groups, k);
-    const ExpScaled<RowTag<T>> exp(d, op.temperature);
     return for_each_group([&](size_t g, T* const* out, size_t rows) HWY_ATTR {
       const ShortKeys::Keeper keeper = keys.KeeperOf(g);
-      const V max = group_max[g];
-      const auto done = keys.Done(g);
-      ShortRows<T> scores;
-      const bool left = HWY_UNLIKELY(!hn::AllTrue(d, done));
-      if (left) scores = group[g];
-      double sums[kRows];
-      // A NaN is not dropped, and makes the sum NaN.
-      group[g].TransformAndSum(sums,
-                               [&](V x) HWY_ATTR { return hn::IfThenZeroElse(keeper.Drops(x), exp(d, hn::Sub(x, max))); });
-      StoreQuotients(group[g], sums, out, rows);
-      if (left) MapLeftRows(scores, done, out, rows, [&](const T* x, T* to) HWY_ATTR { TopKRow(op, x, n, k, to); });
+      const auto drops = [&](hn::Vec<RowTag<T>> x) HWY_ATTR { return keeper.Drops(x); };
+      SoftmaxOfGroup(op, group[g], group_max[g], keys.Done(g), drops, out, rows);
     });
   }
 #endif

@@ -8,7 +8,8 @@
 //   alpha < 1.25   where b is small, c is near 1 and the rounding of c + u would be magnified by 1/b. Hence
 //                  p = p_max (1 + v)^(1/b), v = b z/c, by log(1 + v) of a small v, divided by its sum as softmax is:
 //                  a softmax at inverse temperature 1/c whose exp is bent by b. Also for alpha < 1, where all have mass.
-// alpha = 1 and alpha = 2 are softmax and sparsemax themselves. Short rows of float32 are in short_entmax-inl.h.
+// alpha = 1 and alpha = 2 are softmax and sparsemax themselves. For float32, alpha <= 0.8 is in heavy_entmax-inl.h, and short
+// rows are in short_entmax-inl.h and short_edge-inl.h.
 
 #if defined(ENTROPIC_MAPS_ENTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ENTROPIC_MAPS_ENTMAX_INL_H_
@@ -43,6 +44,7 @@ inline constexpr size_t kLongestOfSeveral = 4096;
 template <class T>
 inline constexpr double kLeastAlpha = sizeof(T) == 4 ? 1.2 : 1.25;
 
+// Above, 1/b is too large for WholePowers and UnitPower, which float32 uses for alpha < 1.
 inline constexpr double kMostHeavyAlpha = 0.8;
 
 template <class T>
@@ -121,39 +123,22 @@ HWY_INLINE size_t MostKept(const Filtered<T>* filtered, size_t rows) {
 template <class T>
 inline constexpr double kSumError = sizeof(T) == 4 ? 0x1p-24 : 0x1p-52;
 
-// Steps by whole powers towards the root for n of the u, if each counts `weight` times.
-template <class T>
-HWY_INLINE T WholePowerSteps(const WholePowers& whole_powers, T c, const T* u, size_t n, double weight) {
-  const RowTag<T> d;
-  for (int steps = 0; steps < 6; ++steps) {
-    const auto zero = hn::Zero(d), at = hn::Set(d, c);
-    double sums[WholePowers::kPowers];
-    Sums(d, n, sums, [&](size_t i, size_t /*count*/, hn::Vec<RowTag<T>>* terms) HWY_ATTR {
-      whole_powers.Terms(MaxKeepNaN(zero, hn::Add(hn::LoadU(d, u + i), at)), terms);
-    });
-    const RowTag<float> df;
-    hn::Vec<RowTag<float>> rounded[WholePowers::kPowers];
-    for (size_t k = 0; k < WholePowers::kPowers; ++k) rounded[k] = hn::Set(df, static_cast<float>(weight * sums[k]));
-    if (sums[WholePowers::kPowers - 1] == 0) return c;  // a sample without mass
-    const T last = c;
-    c = static_cast<T>(hn::GetLane(whole_powers.Next(hn::Set(df, static_cast<float>(c)), rounded)));
-    // A step is followed by an error of about its square.
-    if (!(std::abs(c - last) > last / 32)) break;
-  }
-  return c;
-}
-
 // c near the root for n of the u, with -inf 64 times behind them. Where there are many, a few of them say first where that is.
 template <class T>
 HWY_NOINLINE HWY_FLATTEN T StartByWholePowers(double b, T c, const T* u, size_t n) {
   const WholePowers whole_powers(b);
+  const auto take_steps = [&](const T* of, size_t count, double weight) HWY_ATTR {
+    const auto load = [&](size_t i, size_t) HWY_ATTR { return hn::LoadU(RowTag<T>(), of + i); };
+    c = WholePowerSteps<true>(whole_powers, c, count, weight, load);
+  };
   constexpr size_t kSample = 128;
   if (n >= 4 * kSample) {
     HWY_ALIGN T sample[kSample];
     for (size_t k = 0; k < kSample; ++k) sample[k] = u[k * (n / kSample)];
-    c = WholePowerSteps(whole_powers, c, sample, kSample, static_cast<double>(n) / static_cast<double>(kSample));
+    take_steps(sample, kSample, static_cast<double>(n) / static_cast<double>(kSample));
   }
-  return WholePowerSteps(whole_powers, c, u, n, 1);
+  take_steps(u, n, 1);
+  return c;
 }
 
 // alpha = 1.5: c as high + low, from one that is not below it, with -inf 64 times behind u. The steps are taken in T, sums in
@@ -976,6 +961,7 @@ HWY_NOINLINE HWY_FLATTEN AlphaSums SumForAlpha(D d, double b, const T* p, const 
 // Up to this b no s or r is far above 1, and terms in float serve; a gradient near the type's end would still be too much.
 inline constexpr double kMostInOwnType = 0.75;
 
+// The slope in alpha.
 template <class T>
 HWY_INLINE double AlphaSlope(double b, const T* p, const T* g, size_t n) {
   if (b <= kMostInOwnType) {
@@ -1093,31 +1079,28 @@ HWY_NOINLINE HWY_FLATTEN void VjpRowByPowers(double b, double temperature, const
 }
 
 // The gradient for alpha > 2 of groups of rows of at most ShortRows::kLongest.
-template <class T>
-HWY_NOINLINE HWY_FLATTEN void ShortVjpAboveTwo(const Entmax& op, ShortRows<T>* p, ShortRows<T>* g, T* const* dx, size_t count) {
-  if constexpr (sizeof(T) == 4) {
-    using V = hn::Vec<RowTag<T>>;
-    const RowTag<T> d;
-    const double b = EntmaxPower<T>(op);
-    const auto alone = [&](size_t group, size_t r) HWY_ATTR {
-      HWY_ALIGN float p_row[ShortRows<float>::kLongest], g_row[ShortRows<float>::kLongest];
-      HWY_ALIGN uint8_t memory[8 * ShortRows<float>::kLongest];
-      const size_t n = p[group].size();
-      for (size_t i = 0; i < n; ++i) p_row[i] = p[group].At(r, i), g_row[i] = g[group].At(r, i);
-      VjpRowByPowers(b, op.temperature, p_row, g_row, n, dx[group * ShortRows<float>::kRows + r],
-                     {Arena(memory, sizeof(memory)), false});
-    };
-    if (b == 2) {
-      const auto relative = [](V pi, V lowest) HWY_ATTR { return hn::Div(lowest, pi); };
-      return ShortVjpByPivot(b, op.temperature, p, g, dx, count, relative, alone);
-    }
-    const V power = hn::Set(d, static_cast<T>(b - 1));
-    const auto relative = [&](V pi, V lowest) HWY_ATTR {
-      if (hn::AllTrue(d, hn::Eq(pi, hn::Zero(d)))) return pi;
-      return Exp(d, hn::Mul(power, Log(d, hn::Div(lowest, pi))));
-    };
-    ShortVjpByPivot(b, op.temperature, p, g, dx, count, relative, alone);
+HWY_NOINLINE HWY_FLATTEN inline void ShortVjpAboveTwo(double b, double temperature, ShortRows<float>* p, ShortRows<float>* g,
+                                                      float* const* dx, size_t count) {
+  using V = hn::Vec<RowTag<float>>;
+  const RowTag<float> d;
+  const auto alone = [&](size_t group, size_t r) HWY_ATTR {
+    HWY_ALIGN float p_row[ShortRows<float>::kLongest], g_row[ShortRows<float>::kLongest];
+    HWY_ALIGN uint8_t memory[8 * ShortRows<float>::kLongest];
+    const size_t n = p[group].size();
+    for (size_t i = 0; i < n; ++i) p_row[i] = p[group].At(r, i), g_row[i] = g[group].At(r, i);
+    VjpRowByPowers(b, temperature, p_row, g_row, n, dx[group * ShortRows<float>::kRows + r],
+                   {Arena(memory, sizeof(memory)), false});
+  };
+  if (b == 2) {
+    const auto relative = [](V pi, V lowest) HWY_ATTR { return hn::Div(lowest, pi); };
+    return ShortVjpByPivot(b, temperature, p, g, dx, count, relative, alone);
   }
+  const V power = hn::Set(d, static_cast<float>(b - 1));
+  const auto relative = [&](V pi, V lowest) HWY_ATTR {
+    if (hn::AllTrue(d, hn::Eq(pi, hn::Zero(d)))) return pi;
+    return Exp(d, hn::Mul(power, Log(d, hn::Div(lowest, pi))));
+  };
+  ShortVjpByPivot(b, temperature, p, g, dx, count, relative, alone);
 }
 
 template <class T>
@@ -1134,8 +1117,9 @@ HWY_INLINE void KernelsOf<Entmax, T>::Short::Vjp(const Entmax& op, ShortRows<T>*
   if (b == 0.5) {
     return ShortVjpBySlope(op.temperature, p, g, dx, count, [](auto pi) HWY_ATTR { return hn::Sqrt(pi); });
   }
-  if (b > 1) return ShortVjpAboveTwo(op, p, g, dx, count);
-  if constexpr (sizeof(T) == 4) ShortEntmaxVjp(b, op.temperature, p, g, dx, count);
+  if constexpr (sizeof(T) == 4) {
+    return b > 1 ? ShortVjpAboveTwo(b, op.temperature, p, g, dx, count) : ShortEntmaxVjp(b, op.temperature, p, g, dx, count);
+  }
 }
 
 template <class T>

@@ -10,34 +10,12 @@
 
 #include "src/maps/scores-inl.h"
 #include "src/maps/whole_powers-inl.h"
-#include "src/rows/loop-inl.h"
 #include "src/rows/unit_power-inl.h"
 #include "src/search/search-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
-
-// c near the root, by whole powers of n numbers that count `weight` times each; load(i, count) gives u, inf beyond.
-template <class Load>
-HWY_INLINE float HeavyStart(const WholePowers& whole_powers, float c, size_t n, double weight, const Load& load) {
-  const RowTag<float> d;
-  for (int steps = 0; steps < 6; ++steps) {
-    const auto at = hn::Set(d, c), one = hn::Set(d, 1.0f);
-    double sums[WholePowers::kPowers];
-    Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<RowTag<float>>* terms) HWY_ATTR {
-      whole_powers.Terms(hn::Div(one, hn::Add(load(i, count), at)), terms);
-    });
-    hn::Vec<RowTag<float>> rounded[WholePowers::kPowers];
-    for (size_t k = 0; k < WholePowers::kPowers; ++k) rounded[k] = hn::Set(d, static_cast<float>(weight * sums[k]));
-    if (!(sums[WholePowers::kPowers - 1] > 0)) return 1;
-    const float last = c;
-    c = hn::GetLane(whole_powers.Next(at, rounded));
-    // A step is followed by an error of about its square.
-    if (!(std::abs(c - last) > last / 32)) break;
-  }
-  return c;
-}
 
 // b = alpha - 1. p may be x.
 HWY_NOINLINE HWY_FLATTEN inline void MapHeavyRow(double b, double temperature, const float* x, size_t n, float max, float* p,
@@ -47,7 +25,6 @@ HWY_NOINLINE HWY_FLATTEN inline void MapHeavyRow(double b, double temperature, c
   const double e = -1 / b;
   const RelativeScores<RowTag<float>> relative(hn::Set(d, max), temperature / b);
   const auto load = [&](size_t i, size_t count) HWY_ATTR { return relative(LoadUpTo(d, x + i, count, -kInfinity<float>)); };
-  const auto base = [&](V u, V c) HWY_ATTR { return hn::Div(hn::Set(d, 1.0f), hn::Add(u, c)); };
 
   // Where there are many, a few of them say first where the root is.
   const WholePowers whole_powers(b);
@@ -56,13 +33,12 @@ HWY_NOINLINE HWY_FLATTEN inline void MapHeavyRow(double b, double temperature, c
   if (n >= 2 * kSample) {
     HWY_ALIGN float sample[kSample];
     for (size_t k = 0; k < kSample; ++k) sample[k] = x[k * (n / kSample)];
-    start = HeavyStart(whole_powers, start, kSample, static_cast<double>(n) / static_cast<double>(kSample),
-                       [&](size_t i, size_t) HWY_ATTR { return relative(hn::Load(d, sample + i)); });
+    start = WholePowerSteps<false>(whole_powers, start, kSample, static_cast<double>(n) / static_cast<double>(kSample),
+                                   [&](size_t i, size_t) HWY_ATTR { return relative(hn::Load(d, sample + i)); });
   }
-  start = HeavyStart(whole_powers, start, n, 1, load);
+  start = WholePowerSteps<false>(whole_powers, start, n, 1, load);
 
   const UnitPower power(e - 1);
-  const V least = hn::Set(d, UnitPower::kLeast);
   float* const slopes = x == p ? workspace.memory.take<float>(n) : p;
   NormSearch<double, PowerNorm, UntilPart<double>, float> search;
   // A mass changes by less than the part e (e + 1)/2 of the square of a step's part of c.
@@ -71,7 +47,7 @@ HWY_NOINLINE HWY_FLATTEN inline void MapHeavyRow(double b, double temperature, c
   while (search.asks()) {
     const auto c = hn::Set(d, search.c());
     Sums(d, n, sums, [&](size_t i, size_t count, V* terms) HWY_ATTR {
-      const V y = MaxKeepNaN(least, base(load(i, count), c)), at_y = power(y);
+      const V y = EntmaxBase<false>(d, load(i, count), c, UnitPower::kLeast), at_y = power(y);
       StoreUpTo(at_y, d, count, slopes + i);
       terms[0] = hn::Mul(at_y, y);
       terms[1] = hn::Mul(terms[0], y);
@@ -82,7 +58,7 @@ HWY_NOINLINE HWY_FLATTEN inline void MapHeavyRow(double b, double temperature, c
   // The last step along each mass's slope, as in ShortEntmax.
   const auto c = hn::Set(d, search.c()), rest = hn::Set(d, static_cast<float>(search.step() / -b));
   WriteRow(d, workspace.stream, n, p, [&](size_t i, size_t count) HWY_ATTR {
-    const V y = base(load(i, count), c);
+    const V y = EntmaxBase<false>(d, load(i, count), c, 0);
     return hn::Mul(LoadUpTo(d, slopes + i, count, 0.0f), hn::MulAdd(hn::Mul(rest, y), y, y));
   });
 }

@@ -164,13 +164,22 @@ void VjpRowWith(const Op& op, const T* x, const T* p, const T* g, size_t n, T* d
   }
 }
 
+// Whether the row has +inf. Then its distribution moves with no score: all its gradients are set to 0.
+template <class T>
+bool VjpOfInfiniteRow(MatrixView<const T> x, MatrixView<const T> p, size_t r, MatrixView<T> dx,
+                      std::span<const ParamGradient> gradients) {
+  if (HWY_LIKELY(!HasInfiniteScore(x.row(r), p.row(r), x.cols, T(0)))) return false;
+  for (const ParamGradient& gradient : gradients) gradient.values[r] = 0;
+  FillRow(RowTag<T>(), T(0), x.cols, dx.row(r));
+  return true;
+}
+
 // dx of rows of at most ShortRows::kLongest, a few groups at a time.
 template <class Op, class T>
 HWY_NOINLINE HWY_FLATTEN void VjpShortGroups(const Op& op, MatrixView<const T> x, MatrixView<const T> p, MatrixView<const T> g,
                                              MatrixView<T> dx, std::span<const ParamGradient> gradients, Share<T> share) {
   using Short = typename KernelsOf<Op, T>::Short;
   constexpr size_t kGroups = Short::kGroups, kRows = ShortRows<T>::kRows;
-  const RowTag<T> d;
   const size_t n = x.cols, most = kGroups * kRows;
   T* const nowhere = share.memory.template take<T>(n);
   for (size_t begin = share.begin; begin < share.end; begin += most) {
@@ -188,9 +197,7 @@ HWY_NOINLINE HWY_FLATTEN void VjpShortGroups(const Op& op, MatrixView<const T> x
     }
     for (size_t i = 0; i < count; ++i) {
       const size_t r = begin + i;
-      if (HWY_UNLIKELY(HasInfiniteScore(x.row(r), p.row(r), n, T(0)))) {
-        for (const ParamGradient& gradient : gradients) gradient.values[r] = 0;
-        FillRow(d, T(0), n, dx.row(r));
+      if (VjpOfInfiniteRow(x, p, r, dx, gradients)) {
         out[i] = nowhere;
       } else if (!gradients.empty()) {
         VjpRowWith<Op, T>(op, x.row(r), p.row(r), g.row(r), n, nullptr, gradients, r, share);
@@ -200,32 +207,32 @@ HWY_NOINLINE HWY_FLATTEN void VjpShortGroups(const Op& op, MatrixView<const T> x
   }
 }
 
+// The gradients of rows [share.begin, share.end) by one op.
 template <class Op, class T>
-void VjpRows(const Op& common, MatrixView<const T> x, MatrixView<const T> p, MatrixView<const T> g, MatrixView<T> dx,
-             std::span<const PerRow> per_row, std::span<const ParamGradient> gradients, Share<T> share) {
-  const RowTag<T> d;
+void VjpRowsBy(const Op& op, MatrixView<const T> x, MatrixView<const T> p, MatrixView<const T> g, MatrixView<T> dx,
+               std::span<const ParamGradient> gradients, Share<T> share) {
   const size_t n = x.cols;
   if constexpr (MapContract<Op, T>::kHasShortVjp) {
-    if (n <= ShortRows<T>::kLongest && per_row.empty() && KernelsOf<Op, T>::Short::TakesVjp(common)) {
-      return VjpShortGroups(common, x, p, g, dx, gradients, share);
+    if (n <= ShortRows<T>::kLongest && KernelsOf<Op, T>::Short::TakesVjp(op)) {
+      return VjpShortGroups(op, x, p, g, dx, gradients, share);
     }
   }
   for (size_t r = share.begin; r < share.end; ++r) {
-    const Op op = at_row(common, per_row, r);
-    if constexpr (MapContract<Op, T>::kHasShortVjp) {
-      if (n <= ShortRows<T>::kLongest && KernelsOf<Op, T>::Short::TakesVjp(op)) {
-        Share<T> row = share;
-        row.begin = r, row.end = r + 1;
-        VjpShortGroups(op, x, p, g, dx, gradients, row);
-        continue;
-      }
-    }
-    const bool infinite = HasInfiniteScore(x.row(r), p.row(r), n, T(0));
-    if (infinite) {
-      for (const ParamGradient& gradient : gradients) gradient.values[r] = 0;
-      FillRow(d, T(0), n, dx.row(r));
-    } else {
-      VjpRowWith(op, x.row(r), p.row(r), g.row(r), n, dx.row(r), gradients, r, share);
+    if (VjpOfInfiniteRow(x, p, r, dx, gradients)) continue;
+    VjpRowWith(op, x.row(r), p.row(r), g.row(r), n, dx.row(r), gradients, r, share);
+  }
+}
+
+// Of all rows with one op, or each with its own.
+template <class Op, class T>
+void VjpRows(const Op& common, MatrixView<const T> x, MatrixView<const T> p, MatrixView<const T> g, MatrixView<T> dx,
+             std::span<const PerRow> per_row, std::span<const ParamGradient> gradients, Share<T> share) {
+  if (per_row.empty()) {
+    VjpRowsBy(common, x, p, g, dx, gradients, share);
+  } else {
+    for (Share<T> row = share; row.begin < share.end; ++row.begin) {
+      row.end = row.begin + 1;
+      VjpRowsBy(at_row(common, per_row, row.begin), x, p, g, dx, gradients, row);
     }
   }
   if (share.stream) hwy::FlushStream();

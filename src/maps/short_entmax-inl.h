@@ -22,15 +22,6 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
-// What is raised to a power: q = c + u for b > 0, and 1/q for b < 0, where q >= 1 and so y <= 1 as well. `least` stands for all
-// below it.
-template <bool kRising, class V>
-HWY_INLINE V Base(V u, V c, float least) {
-  const RowTag<float> d;
-  const V q = hn::Add(u, c);
-  return MaxKeepNaN(hn::Set(d, least), kRising ? q : hn::Div(hn::Set(d, 1.0f), q));
-}
-
 // b = alpha - 1 in [1/5, 1), or in [-1, -1/5] if not kRising. The entries of the groups are the scores.
 template <bool kRising, class D>
 HWY_NOINLINE HWY_FLATTEN void ShortEntmax(D d, double b, double temperature, const hn::Vec<D>* max, ShortRows<float>* group,
@@ -56,7 +47,7 @@ HWY_NOINLINE HWY_FLATTEN void ShortEntmax(D d, double b, double temperature, con
       V sums[WholePowers::kPowers];
       u.FusedSums(sums, [&](V ui, V* acc) HWY_ATTR {
         V terms[WholePowers::kPowers];
-        whole_powers.Terms(Base<kRising>(ui, start, 0), terms);
+        whole_powers.Terms(EntmaxBase<kRising>(d, ui, start, 0), terms);
         for (size_t k = 0; k < WholePowers::kPowers; ++k) acc[k] = hn::Add(acc[k], terms[k]);
       });
       start = whole_powers.Next(start, sums);
@@ -67,7 +58,7 @@ HWY_NOINLINE HWY_FLATTEN void ShortEntmax(D d, double b, double temperature, con
       V sums[2];
       const V c = search.c().v;
       u.SumsInto(powers, sums, [&](V ui, V* acc) HWY_ATTR {
-        const V y = Base<kRising>(ui, c, UnitPower::kLeast), at_y = power(y);
+        const V y = EntmaxBase<kRising>(d, ui, c, UnitPower::kLeast), at_y = power(y);
         if constexpr (kRising) {
           acc[0] = hn::MulAdd(at_y, y, acc[0]);
           acc[1] = hn::Add(at_y, acc[1]);
@@ -84,7 +75,7 @@ HWY_NOINLINE HWY_FLATTEN void ShortEntmax(D d, double b, double temperature, con
     // y rises, so does the product, also after rounding.
     const V c = search.c().v, rest = hn::Mul(search.step().v, hn::Set(d, static_cast<float>(1 / b)));
     u.Store(p + g * kRows, HWY_MIN(kRows, count - g * kRows), powers, [&](V ui, V at_y) HWY_ATTR {
-      const V y = Base<kRising>(ui, c, 0);
+      const V y = EntmaxBase<kRising>(d, ui, c, 0);
       if constexpr (kRising) {
         return hn::Mul(at_y, MaxKeepNaN(hn::Zero(d), hn::Sub(y, rest)));
       } else {

@@ -61,9 +61,9 @@ HWY_INLINE void ShortVjpByPivot(double b, double temperature, ShortRows<float>* 
     hn::Store(lowest, d, lowest_of);
     float* out[kRows];
     float nowhere[ShortRows<float>::kLongest];
-    for (size_t r = 0; r < kRows; ++r) {
-      out[r] = dx[group * kRows + HWY_MIN(r, in_group - 1)];
-      if (r < in_group && static_cast<double>(lowest_of[r]) < least) alone(group, r), out[r] = nowhere;
+    for (size_t r = 0; r < in_group; ++r) {
+      out[r] = dx[group * kRows + r];
+      if (static_cast<double>(lowest_of[r]) < least) alone(group, r), out[r] = nowhere;
     }
     const V pivot =
         p[group].Largest(g[group], [&](V pi, V gi) HWY_ATTR { return hn::IfThenElse(hn::Eq(pi, lowest), gi, none); });

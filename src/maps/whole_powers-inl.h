@@ -13,10 +13,19 @@
 #endif
 
 #include "src/rows/exp_log-inl.h"
+#include "src/rows/loop-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
+
+// What is raised to a power: q = c + u for b > 0, and 1/q for b < 0, where q >= 1 and so 1/q <= 1 as well. `least` stands for
+// all below it.
+template <bool kRising, class D, class V = hn::Vec<D>>
+HWY_INLINE V EntmaxBase(D d, V u, V c, hn::TFromD<D> least) {
+  const V q = hn::Add(u, c);
+  return MaxKeepNaN(hn::Set(d, least), kRising ? q : hn::Div(hn::Set(d, hn::TFromD<D>(1)), q));
+}
 
 // Newton's iteration on the norm of NormSearch, near enough for a start.
 class WholePowers {
@@ -101,6 +110,29 @@ class WholePowers {
   double b_;
   V masses_[kPowers], slopes_[kPowers];
 };
+
+// Steps by whole powers from c towards the root, for n numbers that count `weight` times each; load(i, count) gives u, and
+// beyond the end what has no mass. kRising: b > 0.
+template <bool kRising, class T, class Load>
+HWY_INLINE T WholePowerSteps(const WholePowers& whole_powers, T c, size_t n, double weight, const Load& load) {
+  const RowTag<T> d;
+  for (int steps = 0; steps < 6; ++steps) {
+    const auto at = hn::Set(d, c);
+    double sums[WholePowers::kPowers];
+    Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<RowTag<T>>* terms) HWY_ATTR {
+      whole_powers.Terms(EntmaxBase<kRising>(d, load(i, count), at, 0), terms);
+    });
+    const RowTag<float> df;
+    hn::Vec<RowTag<float>> rounded[WholePowers::kPowers];
+    for (size_t k = 0; k < WholePowers::kPowers; ++k) rounded[k] = hn::Set(df, static_cast<float>(weight * sums[k]));
+    if (sums[WholePowers::kPowers - 1] == 0) return c;  // a sample without mass
+    const T last = c;
+    c = static_cast<T>(hn::GetLane(whole_powers.Next(hn::Set(df, static_cast<float>(c)), rounded)));
+    // A step is followed by an error of about its square.
+    if (!(std::abs(c - last) > last / 32)) break;
+  }
+  return c;
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace entropic::inline ENTROPIC_ABI

@@ -175,20 +175,13 @@ class ShortRows {
   }
 
   // sums[k][r] = the sum over row r of term k, added in float64 across columns of different i mod 16; the first terms become
-  // the entries of `first`.
+  // the entries of `first`, which may be this.
   template <size_t K, class Visit>
   HWY_INLINE void SumsInto(ShortRows& first, double (&sums)[K][16], Visit&& visit) const {
-    V acc[K][kVectors];
-    AddColumns(acc, [&](size_t at, V(&sum)[K]) HWY_ATTR {
-      V terms[K];
-      visit(hn::Load(d_, entries_ + at), terms);
-      hn::Store(terms[0], d_, first.entries_ + at);
-      for (size_t k = 0; k < K; ++k) sum[k] = hn::Add(sum[k], terms[k]);
-    });
-    for (size_t k = 0; k < K; ++k) Fold(acc[k], sums[k]);
+    SumsInto(*this, first, sums, [&](V entry, V /*other*/, V(&terms)[K]) HWY_ATTR { visit(entry, terms); });
   }
 
-  // SumsInto in which visit gets the entry of `other` as well; `first` may be this.
+  // SumsInto in which visit gets the entry of `other` as well.
   template <size_t K, class Visit>
   HWY_INLINE void SumsInto(const ShortRows& other, ShortRows& first, double (&sums)[K][16], Visit&& visit) const {
     V acc[K][kVectors];

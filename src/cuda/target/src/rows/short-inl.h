@@ -79,14 +79,7 @@ class ShortRows {
 
   template <size_t K, class Visit>
   HWY_INLINE void SumsInto(ShortRows& first, double (&sums)[K][16], Visit&& visit) const {
-    T acc[K][16] = {};
-    for (size_t i = 0; i < padded_; ++i) {
-      V terms[K];
-      visit(At(i), terms);
-      first.entries_[i] = hn::GetLane(terms[0]);
-      for (size_t k = 0; k < K; ++k) acc[k][i % 16] = acc[k][i % 16] + hn::GetLane(terms[k]);
-    }
-    for (size_t k = 0; k < K; ++k) sums[k][0] = Fold<double>(acc[k]);
+    SumsInto(*this, first, sums, [&](V entry, V /*other*/, V(&terms)[K]) HWY_ATTR { visit(entry, terms); });
   }
 
   template <size_t K, class Visit>
@@ -115,9 +108,7 @@ class ShortRows {
 
   template <class F>
   HWY_INLINE V Largest(F&& f) const {
-    V max = f(At(0));
-    for (size_t i = 1; i < padded_; ++i) max = hn::Max(f(At(i)), max);
-    return max;
+    return Largest(*this, [&](V entry, V /*other*/) HWY_ATTR { return f(entry); });
   }
 
   template <class F>
