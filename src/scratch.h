@@ -9,6 +9,7 @@
 #include "entropic/version.h"
 #include "hwy/aligned_allocator.h"
 #include "hwy/base.h"
+#include "src/per_thread.h"
 
 #if HWY_IS_ASAN
 #include <sanitizer/asan_interface.h>
@@ -63,10 +64,14 @@ std::size_t room_of(const Arguments&... arguments) {
   return kMost - counts.left();
 }
 
+struct ScratchMemory {
+  hwy::AlignedFreeUniquePtr<std::uint8_t[]> buffer;
+  std::size_t size = 0;
+};
+
 // `bytes` bytes, valid until this thread's next call. The memory grows and is kept; pages that no kernel touches cost nothing.
 inline Arena scratch(std::size_t bytes) {
-  thread_local hwy::AlignedFreeUniquePtr<std::uint8_t[]> buffer;
-  thread_local std::size_t size = 0;
+  auto& [buffer, size] = per_thread<ScratchMemory>();
   if (size < bytes) {
     buffer = hwy::AllocateAligned<std::uint8_t>(bytes);
     size = buffer ? bytes : 0;

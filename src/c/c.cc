@@ -13,12 +13,15 @@
 
 #include "entropic/entropic.h"
 #include "src/c/call.h"
+#include "src/per_thread.h"
 
 namespace entropic::inline ENTROPIC_ABI::by_name {
 
 std::string& last_error() {
-  static thread_local std::string text;
-  return text;
+  struct LastError {
+    std::string text;
+  };
+  return per_thread<LastError>().text;
 }
 
 std::vector<ArrayRole> roles_of(const OperationInfo& info, bool vjp) {

@@ -14,6 +14,7 @@
 #include "entropic/operation.h"
 #include "src/c/json.h"
 #include "src/check.h"
+#include "src/per_thread.h"
 
 namespace entropic::inline ENTROPIC_ABI {
 namespace cuda {
@@ -330,8 +331,10 @@ void run_typed(Arguments& given, bool vjp, std::span<std::byte> memory, Stream s
 }
 
 std::string& last_error() {
-  static thread_local std::string text;
-  return text;
+  struct LastError {
+    std::string text;
+  };
+  return per_thread<LastError>().text;
 }
 
 template <class Run>
