@@ -29,6 +29,7 @@ struct KernelsOf<Toy, T> {
 #else
   static size_t MostInfinite(const Toy& op, size_t infinite);
 #endif
+  static constexpr NotOffered VjpFour = {};
 #if defined(MISSING)
 #elif defined(WRONG_NAME_IN_SHORT)
   struct Short {

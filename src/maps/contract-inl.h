@@ -53,6 +53,11 @@ struct MapContract {
   static_assert(Has<decltype(Kernels::VjpRow), void(const Op&, const T* x, const T* p, const T* g, size_t n, T* dx,
                                                     ParamValues<Op>* slopes, Workspace)>());
 
+  // dx of four rows without +inf, of a map whose gradient takes no memory: false, and nothing is written, if VjpRow must take
+  // them. Not offered: VjpRow takes all.
+  using VjpFour = bool(const Op&, const T* const (&p)[4], const T* const (&g)[4], size_t n, T* const (&dx)[4]);
+  static constexpr bool kHasVjpFour = Offers<decltype(Kernels::VjpFour), VjpFour>();
+
   // The most bytes of workspace that any of the kernels takes for rows of n; not offered: none.
   static constexpr bool kHasMemory = Offers<decltype(Kernels::Memory), size_t(size_t n)>();
   static size_t Memory(size_t n) {

@@ -25,6 +25,7 @@ struct KernelsOf<TopKSoftmax, T> {
   static void VjpRow(const TopKSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
                      ParamValues<TopKSoftmax>* slopes, Workspace workspace);
   static size_t MostInfinite(const TopKSoftmax& op, size_t infinite);
+  static bool VjpFour(const TopKSoftmax& op, const T* const (&p)[4], const T* const (&g)[4], size_t n, T* const (&dx)[4]);
   static size_t Memory(size_t n) {
     return Arena::room<T>(LargestKScratch(n)) + (hn::MaxLanes(RowTag<T>()) > 1 ? room_of<Survivors<T>>(n) : 0);
   }
@@ -44,6 +45,7 @@ struct KernelsOf<TopPSoftmax, T> {
   static void VjpRow(const TopPSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
                      ParamValues<TopPSoftmax>* slopes, Workspace workspace);
   static size_t MostInfinite(const TopPSoftmax& op, size_t infinite);
+  static bool VjpFour(const TopPSoftmax& op, const T* const (&p)[4], const T* const (&g)[4], size_t n, T* const (&dx)[4]);
   static size_t Memory(size_t n) { return Arena::room<T>(MassCutScratch(n)) + Arena::room<T>(n); }
   struct Short {
     static constexpr size_t kGroups = hn::MaxLanes(RowTag<T>()) > 1 ? 4 : 1;
@@ -60,6 +62,7 @@ struct KernelsOf<MinPSoftmax, T> {
   static void MapRow(const MinPSoftmax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
   static void VjpRow(const MinPSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
                      ParamValues<MinPSoftmax>* slopes, Workspace workspace);
+  static bool VjpFour(const MinPSoftmax& op, const T* const (&p)[4], const T* const (&g)[4], size_t n, T* const (&dx)[4]);
   static constexpr NotOffered MostInfinite = {}, Memory = {};
   using Short = NotOffered;
   using Several = NotOffered;
@@ -471,15 +474,33 @@ HWY_INLINE void KernelsOf<TopKSoftmax, T>::VjpRow(const TopKSoftmax& op, const T
 }
 
 template <class T>
+HWY_INLINE bool KernelsOf<TopKSoftmax, T>::VjpFour(const TopKSoftmax& op, const T* const (&p)[4], const T* const (&g)[4],
+                                                   size_t n, T* const (&dx)[4]) {
+  return KernelsOf<Softmax, T>::VjpFour({.temperature = op.temperature}, p, g, n, dx);
+}
+
+template <class T>
 HWY_INLINE void KernelsOf<TopPSoftmax, T>::VjpRow(const TopPSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
                                                   ParamValues<TopPSoftmax>* /*slopes*/, Workspace workspace) {
   KernelsOf<Softmax, T>::VjpRow({.temperature = op.temperature}, x, p, g, n, dx, nullptr, workspace);
 }
 
 template <class T>
+HWY_INLINE bool KernelsOf<TopPSoftmax, T>::VjpFour(const TopPSoftmax& op, const T* const (&p)[4], const T* const (&g)[4],
+                                                   size_t n, T* const (&dx)[4]) {
+  return KernelsOf<Softmax, T>::VjpFour({.temperature = op.temperature}, p, g, n, dx);
+}
+
+template <class T>
 HWY_INLINE void KernelsOf<MinPSoftmax, T>::VjpRow(const MinPSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
                                                   ParamValues<MinPSoftmax>* /*slopes*/, Workspace workspace) {
   KernelsOf<Softmax, T>::VjpRow({.temperature = op.temperature}, x, p, g, n, dx, nullptr, workspace);
+}
+
+template <class T>
+HWY_INLINE bool KernelsOf<MinPSoftmax, T>::VjpFour(const MinPSoftmax& op, const T* const (&p)[4], const T* const (&g)[4],
+                                                   size_t n, T* const (&dx)[4]) {
+  return KernelsOf<Softmax, T>::VjpFour({.temperature = op.temperature}, p, g, n, dx);
 }
 
 }  // namespace HWY_NAMESPACE

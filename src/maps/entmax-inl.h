@@ -53,7 +53,7 @@ struct KernelsOf<Entmax, T> {
   static void MapRow(const Entmax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
   static void VjpRow(const Entmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, ParamValues<Entmax>* slopes,
                      Workspace workspace);
-  static constexpr NotOffered MostInfinite = {};
+  static constexpr NotOffered VjpFour = {}, MostInfinite = {};
   // The scores with mass of the rows that go together; of a gradient those of one, and a row in float64.
   static size_t Memory(size_t n) {
     return HWY_MAX((n <= kLongestOfSeveral ? kSearches<T> : 1) * room_of<Survivors<T>>(n),

@@ -50,7 +50,7 @@ struct KernelsOf<EntropyNormalize, T> {
   static void MapRow(const EntropyNormalize& op, const T* x, size_t n, T max, T* p, Workspace workspace);
   static void VjpRow(const EntropyNormalize& op, const T* x, const T* p, const T* g, size_t n, T* dx,
                      ParamValues<EntropyNormalize>* slopes, Workspace workspace);
-  static constexpr NotOffered MostInfinite = {};
+  static constexpr NotOffered VjpFour = {}, MostInfinite = {};
   using Short = std::conditional_t<sizeof(T) == 4, ShortEntropyRows<EntropyNormalize>, NotOffered>;
   using Several = std::conditional_t<sizeof(T) == 4, SeveralEntropyRows<EntropyNormalize>, NotOffered>;
 };
@@ -62,7 +62,7 @@ struct KernelsOf<EntropyClip, T> {
   static void MapRow(const EntropyClip& op, const T* x, size_t n, T max, T* p, Workspace workspace);
   static void VjpRow(const EntropyClip& op, const T* x, const T* p, const T* g, size_t n, T* dx,
                      ParamValues<EntropyClip>* slopes, Workspace workspace);
-  static constexpr NotOffered MostInfinite = {};
+  static constexpr NotOffered VjpFour = {}, MostInfinite = {};
   using Short = std::conditional_t<sizeof(T) == 4, ShortEntropyRows<EntropyClip>, NotOffered>;
   using Several = std::conditional_t<sizeof(T) == 4, SeveralEntropyRows<EntropyClip>, NotOffered>;
 };

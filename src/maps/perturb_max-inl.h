@@ -46,7 +46,7 @@ struct KernelsOf<PerturbMax, T> {
   static void MapRow(const PerturbMax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
   static void VjpRow(const PerturbMax& op, const T* x, const T* p, const T* g, size_t n, T* dx, ParamValues<PerturbMax>* slopes,
                      Workspace workspace);
-  static constexpr NotOffered MostInfinite = {};
+  static constexpr NotOffered VjpFour = {}, MostInfinite = {};
   static size_t Memory(size_t n) { return PerturbMemory<T>(n); }
   struct Short {
     static constexpr size_t kGroups = KernelsOf<Softmax, T>::Short::kGroups;
@@ -63,7 +63,7 @@ struct KernelsOf<CustomPerturbMax, T> {
   static void MapRow(const CustomPerturbMax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
   static void VjpRow(const CustomPerturbMax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
                      ParamValues<CustomPerturbMax>* slopes, Workspace workspace);
-  static constexpr NotOffered MostInfinite = {};
+  static constexpr NotOffered VjpFour = {}, MostInfinite = {};
   static size_t Memory(size_t n) { return PerturbMemory<T>(n); }
   using Short = NotOffered;
   using Several = NotOffered;

@@ -207,6 +207,20 @@ HWY_NOINLINE HWY_FLATTEN void VjpShortGroups(const Op& op, MatrixView<const T> x
   }
 }
 
+// dx of rows [begin, begin + 4), unless the share ends before, a row has +inf, or the kernel does not take them.
+template <class Op, class T>
+HWY_INLINE bool VjpOfFourRows(const Op& op, MatrixView<const T> x, MatrixView<const T> p, MatrixView<const T> g, size_t begin,
+                              MatrixView<T> dx, const Share<T>& share) {
+  if (share.end - begin < 4) return false;
+  const T *p_rows[4], *g_rows[4];
+  T* dx_rows[4];
+  for (size_t r = 0; r < 4; ++r) {
+    p_rows[r] = p.row(begin + r), g_rows[r] = g.row(begin + r), dx_rows[r] = dx.row(begin + r);
+    if (HWY_UNLIKELY(HasInfiniteScore(x.row(begin + r), p_rows[r], x.cols, T(0)))) return false;
+  }
+  return KernelsOf<Op, T>::VjpFour(op, p_rows, g_rows, x.cols, dx_rows);
+}
+
 // The gradients of rows [share.begin, share.end) by one op.
 template <class Op, class T>
 void VjpRowsBy(const Op& op, MatrixView<const T> x, MatrixView<const T> p, MatrixView<const T> g, MatrixView<T> dx,
@@ -218,6 +232,12 @@ void VjpRowsBy(const Op& op, MatrixView<const T> x, MatrixView<const T> p, Matri
     }
   }
   for (size_t r = share.begin; r < share.end; ++r) {
+    if constexpr (MapContract<Op, T>::kHasVjpFour) {
+      if (n <= 64 && gradients.empty() && VjpOfFourRows(op, x, p, g, r, dx, share)) {
+        r += 3;
+        continue;
+      }
+    }
     if (VjpOfInfiniteRow(x, p, r, dx, gradients)) continue;
     VjpRowWith(op, x.row(r), p.row(r), g.row(r), n, dx.row(r), gradients, r, share);
   }

@@ -20,7 +20,7 @@ struct KernelsOf<SigSoftmax, T> {
   static void MapRow(const SigSoftmax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
   static void VjpRow(const SigSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, ParamValues<SigSoftmax>* slopes,
                      Workspace workspace);
-  static constexpr NotOffered MostInfinite = {}, Memory = {};
+  static constexpr NotOffered VjpFour = {}, MostInfinite = {}, Memory = {};
   using Short = NotOffered;
   using Several = NotOffered;
 };

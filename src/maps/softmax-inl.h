@@ -21,6 +21,7 @@ struct KernelsOf<Softmax, T> {
   static void MapRow(const Softmax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
   static void VjpRow(const Softmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, ParamValues<Softmax>* slopes,
                      Workspace workspace);
+  static bool VjpFour(const Softmax& op, const T* const (&p)[4], const T* const (&g)[4], size_t n, T* const (&dx)[4]);
   static constexpr NotOffered MostInfinite = {}, Memory = {};
   struct Short {
     static constexpr size_t kGroups = 1;
@@ -91,61 +92,80 @@ HWY_INLINE hn::Vec<D> SoftmaxSlope(D d, hn::Vec<D> p, hn::Vec<D> g, hn::Vec<D> m
   return hn::IfThenZeroElse(hn::Eq(p, hn::Zero(d)), divide(hn::Mul(p, hn::Sub(g, mean))));
 }
 
-// The gradient for a row of kVectors vectors, the last of which may be partial. The code has no loops; loops for any n take
-// twice the time. The sum has the same bits as DotWithDistribution; returns false if it is not finite.
-template <size_t kVectors, class D, class T = hn::TFromD<D>>
-HWY_INLINE bool SoftmaxVjpFewVectors(D d, const T* p, const T* g, size_t n, T inverse_temperature, T* dx) {
-  constexpr size_t N = hn::MaxLanes(D()), kGroups = HWY_MIN(16 / N, kVectors);
+// The gradients of kCount rows of kVectors vectors, the last of which may be partial. The sums have the bits of
+// DotWithDistribution. False, and nothing is written, if one is not finite.
+template <size_t kVectors, size_t kCount, class D, class T = hn::TFromD<D>>
+HWY_INLINE bool SoftmaxVjpFewVectors(D d, const T* const (&p)[kCount], const T* const (&g)[kCount], size_t n,
+                                     T inverse_temperature, T* const (&dx)[kCount]) {
+  constexpr size_t N = hn::MaxLanes(D());
   const size_t rest = n - (kVectors - 1) * N;
-  const auto load = [=](const T* from, size_t v)
-                        HWY_ATTR { return LoadUpTo(d, from + v * N, v + 1 < kVectors ? N : rest, T(0)); };
-  hn::Vec<D> pv[kVectors], gv[kVectors], acc[4][kGroups];
-  for (auto& of_groups : acc) {
-    for (auto& one : of_groups) one = hn::Zero(d);
-  }
-  for (size_t v = 0; v < kVectors; ++v) {
-    pv[v] = load(p, v), gv[v] = load(g, v);
-    acc[v / kGroups][v % kGroups] = hn::Mul(pv[v], gv[v]);
-  }
-  const double sum = FoldFew(d, acc);
-  if (HWY_UNLIKELY(!IsFinite(sum))) return false;
-  const auto mean = hn::Set(d, static_cast<T>(sum)), factor = hn::Set(d, inverse_temperature);
-  for (size_t v = 0; v < kVectors; ++v) {
-    const auto slope = SoftmaxSlope(d, pv[v], gv[v], mean, [=](hn::Vec<D> s) HWY_ATTR { return hn::Mul(s, factor); });
-    StoreUpTo(slope, d, v + 1 < kVectors ? N : rest, dx + v * N);
+  double dots[kCount];
+  SumsOfFewVectors<kVectors>(d, n, dots, [&](size_t r, size_t i, size_t count) HWY_ATTR {
+    return hn::Mul(LoadUpTo(d, p[r] + i, count, T(0)), LoadUpTo(d, g[r] + i, count, T(0)));
+  });
+  double all = 0;
+  for (const double dot : dots) all += 0 * dot;
+  if (HWY_UNLIKELY(all != 0)) return false;  // 0 times infinity is NaN
+  const auto factor = hn::Set(d, inverse_temperature);
+  for (size_t r = 0; r < kCount; ++r) {
+    const auto mean = hn::Set(d, static_cast<T>(dots[r]));
+    const T *const p_row = p[r], *const g_row = g[r];
+    T* const to = dx[r];
+    for (size_t v = 0; v < kVectors; ++v) {
+      const size_t count = v + 1 < kVectors ? N : rest;
+      const auto slope = SoftmaxSlope(d, LoadUpTo(d, p_row + v * N, count, T(0)), LoadUpTo(d, g_row + v * N, count, T(0)), mean,
+                                      [=](hn::Vec<D> s) HWY_ATTR { return hn::Mul(s, factor); });
+      StoreUpTo(slope, d, count, to + v * N);
+    }
   }
   return true;
 }
 
-// The gradient for a row of kVectors to kMost vectors; also false if the row has more.
-template <size_t kVectors, size_t kMost, class D, class T = hn::TFromD<D>>
-HWY_INLINE bool SoftmaxVjpShort(D d, const T* p, const T* g, size_t n, T inverse_temperature, T* dx) {
+// The gradients of kCount rows of kVectors to kMost vectors; also false if they have more.
+template <size_t kVectors, size_t kMost, size_t kCount, class D, class T = hn::TFromD<D>>
+HWY_INLINE bool SoftmaxVjpShort(D d, const T* const (&p)[kCount], const T* const (&g)[kCount], size_t n, T inverse_temperature,
+                                T* const (&dx)[kCount]) {
   if (n <= kVectors * hn::MaxLanes(d)) return SoftmaxVjpFewVectors<kVectors>(d, p, g, n, inverse_temperature, dx);
   if constexpr (kVectors < kMost) return SoftmaxVjpShort<kVectors + 1, kMost>(d, p, g, n, inverse_temperature, dx);
   return false;
+}
+
+// The gradients of kCount short rows. False, and nothing is written, if they are for the loops of any row.
+template <size_t kCount, class T>
+HWY_INLINE bool SoftmaxVjpOfShortRows(const Softmax& op, const T* const (&p)[kCount], const T* const (&g)[kCount], size_t n,
+                                      T* const (&dx)[kCount]) {
+  const RowTag<T> d;
+  constexpr size_t kMost = HWY_MIN(64 / hn::MaxLanes(d), 8);  // vectors in a row of 64, limited by the registers
+  // With fewer lanes it takes more vectors, and too much code for WebAssembly. On a GPU, threads share a row.
+  if constexpr (hn::MaxLanes(d) >= 8) {
+    const bool is_one = op.temperature == 1;  // the quotient takes a third of a short row's time
+    if (n <= 64 && (is_one || !IsExtremeTemperature<T>(op.temperature))) {
+      return SoftmaxVjpShort<1, kMost>(d, p, g, n, is_one ? T(1) : static_cast<T>(1 / op.temperature), dx);
+    }
+  }
+  return false;
+}
+
+// A short row alone waits for each step of its sum. Four side by side take half of the time; the bits are the same.
+template <class T>
+HWY_NOINLINE HWY_FLATTEN bool KernelsOf<Softmax, T>::VjpFour(const Softmax& op, const T* const (&p)[4], const T* const (&g)[4],
+                                                             size_t n, T* const (&dx)[4]) {
+  return SoftmaxVjpOfShortRows(op, p, g, n, dx);
 }
 
 // dx = p (g - <g, p>) / T.
 template <class T>
 HWY_INLINE void KernelsOf<Softmax, T>::VjpRow(const Softmax& op, const T* /*x*/, const T* p, const T* g, size_t n, T* dx,
                                               ParamValues<Softmax>* /*slopes*/, Workspace workspace) {
+  if (SoftmaxVjpOfShortRows<1, T>(op, {p}, {g}, n, {dx})) return;
   const RowTag<T> d;
-  constexpr size_t kMost = HWY_MIN(64 / hn::MaxLanes(d), 8);  // vectors in a row of 64, limited by the registers
-  const bool is_one = op.temperature == 1;  // the quotient and the product with it take a third of a short row's time
-  // With fewer lanes it takes more vectors, and too much code for WebAssembly. On a GPU, threads share a row.
-  if constexpr (hn::MaxLanes(d) >= 8) {
-    if (n <= 64 && (is_one || !IsExtremeTemperature<T>(op.temperature))) {
-      const T inverse = is_one ? T(1) : static_cast<T>(1 / op.temperature);
-      if (SoftmaxVjpShort<1, kMost>(d, p, g, n, inverse, dx)) return;
-    }
-  }
   const auto mean = hn::Set(d, static_cast<T>(DotWithDistribution(d, p, g, n)));
   const auto write = [&](const auto& divide) HWY_ATTR {
     SplitWriteRow(d, workspace.stream, n, dx, [=](size_t i, size_t count) HWY_ATTR {
       return SoftmaxSlope(d, LoadUpTo(d, p + i, count, T(0)), LoadUpTo(d, g + i, count, T(0)), mean, divide);
     });
   };
-  if (is_one) {
+  if (op.temperature == 1) {
     write([](hn::Vec<RowTag<T>> slope) HWY_ATTR { return slope; });
   } else {
     write(DividedBy<RowTag<T>>(op.temperature));

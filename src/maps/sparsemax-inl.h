@@ -22,7 +22,7 @@ struct KernelsOf<Sparsemax, T> {
   static void MapRow(const Sparsemax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
   static void VjpRow(const Sparsemax& op, const T* x, const T* p, const T* g, size_t n, T* dx, ParamValues<Sparsemax>* slopes,
                      Workspace workspace);
-  static constexpr NotOffered MostInfinite = {};
+  static constexpr NotOffered VjpFour = {}, MostInfinite = {};
   static size_t Memory(size_t n) { return room_of<Survivors<T>>(n); }
   struct Short {
     static constexpr size_t kGroups = 1;

@@ -20,7 +20,7 @@ struct KernelsOf<TaylorSoftmax, T> {
   static void MapRow(const TaylorSoftmax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
   static void VjpRow(const TaylorSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
                      ParamValues<TaylorSoftmax>* slopes, Workspace workspace);
-  static constexpr NotOffered MostInfinite = {};
+  static constexpr NotOffered VjpFour = {}, MostInfinite = {};
   static size_t Memory(size_t n) { return Arena::room<double>(n); }
   using Short = NotOffered;
   using Several = NotOffered;

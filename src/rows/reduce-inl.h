@@ -96,22 +96,65 @@ struct Totals {
 #endif
   }
 
-  HWY_INLINE double Fold() const {
+  HWY_INLINE hn::Vec<D> FoldVectors() const {
     hn::Vec<D> folded[kVectors];
     for (size_t i = 0; i < kVectors; ++i) folded[i] = v[i];
     for (size_t half = kVectors / 2; half > 0; half /= 2) {
       for (size_t i = 0; i < half; ++i) folded[i] = hn::Add(folded[i], folded[i + half]);
     }
-    return FoldLanes(D(), folded[0], [](auto a, auto b) HWY_ATTR { return hn::Add(a, b); });
+    return folded[0];
   }
+  HWY_INLINE double Fold() const {
+    return FoldLanes(D(), FoldVectors(), [](auto a, auto b) HWY_ATTR { return hn::Add(a, b); });
+  }
+#if HWY_MAX_BYTES >= 32
+  HWY_INLINE hn::Vec<hn::FixedTag<double, 4>> FoldToFour() const {
+    const auto folded = FoldVectors();
+#if HWY_MAX_BYTES >= 64
+    const hn::Half<D> half;
+    return hn::Add(hn::LowerHalf(half, folded), hn::UpperHalf(half, folded));
+#else
+    return folded;
+#endif
+  }
+#endif
 };
 
-// The sum of a row of at most 64 in the order of all rows: acc[a][g] holds the elements 16 a + N g .., or 0.
-template <size_t kGroups, class D>
-HWY_INLINE double FoldFew(D d, const hn::Vec<D> (&acc)[4][kGroups]) {
-  Totals totals;
-  for (size_t g = 0; g < kGroups; ++g) totals.Add(d, g, hn::Add(hn::Add(acc[0][g], acc[2][g]), hn::Add(acc[1][g], acc[3][g])));
-  return totals.Fold();
+// The sums of one row or of four. The last two steps of four rows are done at once.
+HWY_INLINE void FoldTotals(const Totals (&totals)[1], double (&sums)[1]) { sums[0] = totals[0].Fold(); }
+HWY_INLINE void FoldTotals(const Totals (&totals)[4], double (&sums)[4]) {
+#if HWY_MAX_BYTES >= 32
+  const hn::FixedTag<double, 4> d;
+  const auto t0 = totals[0].FoldToFour(), t1 = totals[1].FoldToFour(), t2 = totals[2].FoldToFour(), t3 = totals[3].FoldToFour();
+  const auto t01 = hn::Add(hn::ConcatLowerLower(d, t1, t0), hn::ConcatUpperUpper(d, t1, t0));
+  const auto t23 = hn::Add(hn::ConcatLowerLower(d, t3, t2), hn::ConcatUpperUpper(d, t3, t2));
+  HWY_ALIGN double folded[4];  // of rows 0, 2, 1, 3
+  hn::Store(hn::Add(hn::InterleaveLower(d, t01, t23), hn::InterleaveUpper(d, t01, t23)), d, folded);
+  for (size_t r = 0; r < 4; ++r) sums[r] = folded[r % 2 * 2 + r / 2];
+#else
+  for (size_t r = 0; r < 4; ++r) sums[r] = totals[r].Fold();
+#endif
+}
+
+// The sums of kCount rows of kVectors vectors, at most 64 elements, in the order of all rows; term(r, i, count) returns the
+// terms of row r, which are 0 beyond count. The code has no loops; loops for any n take twice the time.
+template <size_t kVectors, size_t kCount, class D, class Term>
+HWY_INLINE void SumsOfFewVectors(D d, size_t n, double (&sums)[kCount], const Term& term) {
+  constexpr size_t N = hn::MaxLanes(D()), kGroups = HWY_MIN(16 / N, kVectors);
+  Totals totals[kCount];
+  for (size_t r = 0; r < kCount; ++r) {
+    hn::Vec<D> acc[4][kGroups];
+    for (auto& of_groups : acc) {
+      for (auto& one : of_groups) one = hn::Zero(d);
+    }
+    for (size_t v = 0; v < kVectors; ++v) {
+      acc[v / kGroups][v % kGroups] = term(r, v * N, v + 1 < kVectors ? N : n - (kVectors - 1) * N);
+    }
+    for (size_t g = 0; g < kGroups; ++g) {
+      totals[r].Add(d, g, hn::Add(hn::Add(acc[0][g], acc[2][g]), hn::Add(acc[1][g], acc[3][g])));
+    }
+  }
+  FoldTotals(totals, sums);
 }
 
 // The number of elements that are summed as one row, a multiple of 256.

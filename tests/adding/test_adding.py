@@ -68,7 +68,7 @@ struct KernelsOf<SharpSoftmax, T> {
     }
     KernelsOf<Softmax, T>::VjpRow({.temperature = 1 / op.sharpness}, x, p, g, n, dx, nullptr, workspace);
   }
-  static constexpr NotOffered MostInfinite = {}, Memory = {};
+  static constexpr NotOffered VjpFour = {}, MostInfinite = {}, Memory = {};
   using Short = NotOffered;
   using Several = NotOffered;
 };
