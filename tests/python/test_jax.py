@@ -335,6 +335,23 @@ def test_second_derivatives_of_losses_and_measures(name, params):
     differentiated(dot, *given, atol=1e-7)
 
 
+@pytest.mark.parametrize("p", [[0.2, 0.3, 0.5], [0, 0.5, 0.5]], ids=str)
+def test_second_derivatives_where_a_slope_or_a_mass_is_zero(p):
+    """The slopes of a divergence are 0 where p = q; their derivatives are not. Infinite ones count as 0."""
+    p, q = np.array(p), np.array([0.2, 0.3, 0.5])
+    over_p = np.divide(1, p, out=np.zeros(3), where=p > 0)
+    js = [over_p * q / (p + q) / 2, -1 / (p + q) / 2, p / q / (p + q) / 2]
+    for name, want in (
+        ("cross_entropy", [0 * p, -1 / q, p / q**2]),
+        ("kl_divergence", [over_p, -1 / q, p / q**2]),
+        ("js_divergence", js),
+    ):
+        for hessian in (jax.hessian, lambda f: jax.jacrev(jax.grad(f))):
+            found = np.asarray(hessian(lambda both: getattr(ej, name)(*both))(np.stack([p, q])))  # noqa: B023
+            for i, j in np.ndindex(2, 2):
+                np.testing.assert_allclose(found[i, :, j], np.diag(want[i + j]), atol=1e-9, err_msg=f"{name} {i} {j}")
+
+
 def test_what_has_no_second_derivative_says_so():
     with pytest.raises(NotImplementedError, match=r"entropic.jax: margin_softmax_loss has no second derivative"):
         jax.hessian(lambda x: ej.margin_softmax_loss(x, jnp.zeros(2, int)).sum())(scores(2, 3) / 9)

@@ -18,14 +18,24 @@ def _value(operation, static, names, moved, arrays, rows):
     return call(operation, static, {**given, **rows}, {"value": like(x, 1, wide(x).dtype)})[0]
 
 
+def _live(operation, array, slope):
+    """Where a slope of 0 may change. Elsewhere 0 times a tangent that is not finite counts as 0."""
+    if operation in _OF_MAPS:
+        return (slope != 0).any(-1, keepdims=True) & jnp.isfinite(array)  # ignored rows have no gradient at all
+    if operation in _TWICE:
+        return (slope != 0) | (array > 0) & jnp.isfinite(array)  # such as the slopes of a divergence where p = q
+    return slope != 0
+
+
 @_value.defjvp
 def _value_jvp(operation, static, names, moved, primals, tangents):
     arrays, rows = primals
     value, slopes, of_rows = _graded(operation, static, names, moved, arrays, rows)
     change = jnp.zeros_like(value)
     for (name, _), slope in zip(moved, slopes, strict=True):
-        v = wide(tangents[0][names.index(name)])
-        change += jnp.where(slope != 0, wide(slope) * v, 0).sum(-1, keepdims=True)
+        at = names.index(name)
+        live = _live(operation, arrays[at], slope)
+        change += jnp.where(live, wide(slope) * wide(tangents[0][at]), 0).sum(-1, keepdims=True)
     for name, slope in of_rows.items():
         change += slope * tangents[1][name]
     return value, change
@@ -48,9 +58,11 @@ def _graded_jvp(operation, static, names, moved, primals, tangents):
         of = f" where {next(iter(rows))} is an array" if rows else ""
         raise NotImplementedError(f"entropic.jax: {operation} has no second derivative{of}")
     found = value, slopes, _ = _graded(operation, static, names, moved, arrays, rows)
-    vs = [wide(tangents[0][names.index(name)]) for name, _ in moved]
-    change = sum(jnp.where(slope != 0, wide(slope) * v, 0) for slope, v in zip(slopes, vs, strict=True))
-    turned = _TWICE[operation](dict(static), dict(zip(names, arrays, strict=True)), slopes, vs)
+    places = [names.index(name) for name, _ in moved]
+    vs = [wide(tangents[0][at]) for at in places]
+    live = [_live(operation, arrays[at], slope) for at, slope in zip(places, slopes, strict=True)]
+    change = sum(jnp.where(there, wide(slope) * v, 0) for there, slope, v in zip(live, slopes, vs, strict=True))
+    turned = _TWICE[operation](dict(static), dict(zip(names, arrays, strict=True)), vs)
     turned = [one.astype(slope.dtype) for one, slope in zip(turned, slopes, strict=True)]
     return found, (change.sum(-1, keepdims=True).astype(value.dtype), turned, {})
 
@@ -59,38 +71,39 @@ def _graded_jvp(operation, static, names, moved, primals, tangents):
 # probabilities.
 
 
-def _of_map(name, static, arrays, slopes, vs):
+def _of_map(name, static, arrays, vs):
     x = arrays["x"]
     params = tuple((key, static[key]) for key in ("alpha",) if key in static)
-    turned = jax.jvp(lambda x: mapped(name, params, x, {}), (x,), (vs[0].astype(x.dtype),))[1]
-    return [jnp.where((slopes[0] != 0).any(-1, keepdims=True), turned, 0)]  # ignored rows have no gradient
+    return [jax.jvp(lambda x: mapped(name, params, x, {}), (x,), (vs[0].astype(x.dtype),))[1]]
 
 
 def _of_probabilities(rule):
-    def turned(static, arrays, slopes, vs):
+    def turned(static, arrays, vs):
         if static.get("input", "probs") != "probs" or static.get("normalize"):
             raise NotImplementedError("entropic.jax: measures have second derivatives in probabilities that are not normalized")
         given = [wide(arrays[name]) for name in ("p", "q")[: len(vs)]]
-        safe = [jnp.where(x > 0, x, 1) for x in given]
         unit = math.log(static["base"]) if static.get("base") else 1.0
-        zero = [x == 0 for x in given]
-        return [jnp.where(at, 0, one / unit) for at, one in zip(zero, rule(*safe, *vs), strict=True)]
+        return [one / unit for one in rule(*given, *vs)]
 
     return turned
 
 
+def _over(v, p):
+    """v / p, and 0 where p is 0: a slope that is infinite there has no derivative."""
+    return jnp.where(p > 0, v / jnp.where(p > 0, p, 1), 0)
+
+
 def _js_turned(p, q, v, w):
     m = p + q
-    return 0.5 * (v / p - (v + w) / m), 0.5 * (w / q - (v + w) / m)
+    return 0.5 * (_over(v, p) * _over(q, m) - _over(w, m)), 0.5 * (_over(w, q) * _over(p, m) - _over(v, m))
 
 
+_OF_MAPS = {f"{name}_loss": functools.partial(_of_map, name) for name in ("softmax", "sparsemax", "entmax")}
 _TWICE = {
-    "softmax_loss": functools.partial(_of_map, "softmax"),
-    "sparsemax_loss": functools.partial(_of_map, "sparsemax"),
-    "entmax_loss": functools.partial(_of_map, "entmax"),
-    "entropy": _of_probabilities(lambda p, v: (-v / p,)),
-    "cross_entropy": _of_probabilities(lambda p, q, v, w: (-w / q, (p * w / q - v) / q)),
-    "kl_divergence": _of_probabilities(lambda p, q, v, w: (v / p - w / q, (p * w / q - v) / q)),
+    **_OF_MAPS,
+    "entropy": _of_probabilities(lambda p, v: (-_over(v, p),)),
+    "cross_entropy": _of_probabilities(lambda p, q, v, w: (-_over(w, q), _over(p * _over(w, q) - v, q))),
+    "kl_divergence": _of_probabilities(lambda p, q, v, w: (_over(v, p) - _over(w, q), _over(p * _over(w, q) - v, q))),
     "js_divergence": _of_probabilities(_js_turned),
 }
 
