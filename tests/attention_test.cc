@@ -324,6 +324,21 @@ TYPED_TEST(AttentionTest, HiddenKeysAndNaN) {
     };
     Heads<T> clean = problem.attend();
     const auto clean_gradients = gradients();
+    // A query that is NaN reaches the gradients of the keys that it sees, and no others.
+    const T kept = problem.q.at(0, 0, 20, 3);
+    problem.q.at(0, 0, 20, 3) = kNaN<T>;
+    const auto of_a_nan_query = gradients();
+    problem.q.at(0, 0, 20, 3) = kept;
+    for (std::size_t r = 0; r < 60; ++r) {
+      for (const std::size_t input : {1, 2}) {
+        const T found = of_a_nan_query[input].at(0, 0, r, 1), want = clean_gradients[input].at(0, 0, r, 1);
+        if (r <= 20) {
+          EXPECT_TRUE(std::isnan(found)) << Op::kDescription.name << r;
+        } else {
+          EXPECT_NEAR(found, want, 1e3 * kEps<T>) << Op::kDescription.name << r;
+        }
+      }
+    }
     for (std::size_t c = 0; c < 5; ++c) problem.k.at(0, 0, 40, c) = kNaN<T>;
     for (std::size_t c = 0; c < 6; ++c) problem.v.at(0, 0, 40, c) = c % 2 == 0 ? kNaN<T> : kInfinity<T>;
     Heads<T> got = problem.attend();

@@ -18,14 +18,23 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
+// On the support the gradient is softmax's.
+template <class Op, class T>
+struct SoftmaxGradient {
+  static HWY_INLINE void VjpRow(const Op& op, const T* x, const T* p, const T* g, size_t n, T* dx, ParamValues<Op>* /*slopes*/,
+                                Workspace workspace) {
+    KernelsOf<Softmax, T>::VjpRow({.temperature = op.temperature}, x, p, g, n, dx, nullptr, workspace);
+  }
+  static HWY_INLINE bool VjpFour(const Op& op, const T* const (&p)[4], const T* const (&g)[4], size_t n, T* const (&dx)[4]) {
+    return KernelsOf<Softmax, T>::VjpFour({.temperature = op.temperature}, p, g, n, dx);
+  }
+};
+
 template <class T>
-struct KernelsOf<TopKSoftmax, T> {
+struct KernelsOf<TopKSoftmax, T> : SoftmaxGradient<TopKSoftmax, T> {
   static constexpr ScoreParams<TopKSoftmax> kScores = {.divisor = &TopKSoftmax::temperature};
   static void MapRow(const TopKSoftmax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
-  static void VjpRow(const TopKSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
-                     ParamValues<TopKSoftmax>* slopes, Workspace workspace);
   static size_t MostInfinite(const TopKSoftmax& op, size_t infinite);
-  static bool VjpFour(const TopKSoftmax& op, const T* const (&p)[4], const T* const (&g)[4], size_t n, T* const (&dx)[4]);
   static size_t Memory(size_t n) {
     return Arena::room<T>(LargestKScratch(n)) + (hn::MaxLanes(RowTag<T>()) > 1 ? room_of<Survivors<T>>(n) : 0);
   }
@@ -39,13 +48,10 @@ struct KernelsOf<TopKSoftmax, T> {
 };
 
 template <class T>
-struct KernelsOf<TopPSoftmax, T> {
+struct KernelsOf<TopPSoftmax, T> : SoftmaxGradient<TopPSoftmax, T> {
   static constexpr ScoreParams<TopPSoftmax> kScores = {.divisor = &TopPSoftmax::temperature};
   static void MapRow(const TopPSoftmax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
-  static void VjpRow(const TopPSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
-                     ParamValues<TopPSoftmax>* slopes, Workspace workspace);
   static size_t MostInfinite(const TopPSoftmax& op, size_t infinite);
-  static bool VjpFour(const TopPSoftmax& op, const T* const (&p)[4], const T* const (&g)[4], size_t n, T* const (&dx)[4]);
   static size_t Memory(size_t n) { return Arena::room<T>(MassCutScratch(n)) + Arena::room<T>(n); }
   struct Short {
     static constexpr size_t kGroups = hn::MaxLanes(RowTag<T>()) > 1 ? 4 : 1;
@@ -57,12 +63,9 @@ struct KernelsOf<TopPSoftmax, T> {
 };
 
 template <class T>
-struct KernelsOf<MinPSoftmax, T> {
+struct KernelsOf<MinPSoftmax, T> : SoftmaxGradient<MinPSoftmax, T> {
   static constexpr ScoreParams<MinPSoftmax> kScores = {.divisor = &MinPSoftmax::temperature};
   static void MapRow(const MinPSoftmax& op, const T* x, size_t n, T max, T* p, Workspace workspace);
-  static void VjpRow(const MinPSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
-                     ParamValues<MinPSoftmax>* slopes, Workspace workspace);
-  static bool VjpFour(const MinPSoftmax& op, const T* const (&p)[4], const T* const (&g)[4], size_t n, T* const (&dx)[4]);
   static constexpr NotOffered MostInfinite = {}, Memory = {};
   using Short = NotOffered;
   using Several = NotOffered;
@@ -464,43 +467,6 @@ HWY_INLINE void KernelsOf<MinPSoftmax, T>::MapRow(const MinPSoftmax& op, const T
   const RowTag<T> d;
   const double reach = op.temperature * LogNumber(op.p);
   SoftmaxOfKept<true>(d, op.temperature, Within(max, reach), x, n, max, p);
-}
-
-// On the support it is softmax's gradient.
-template <class T>
-HWY_INLINE void KernelsOf<TopKSoftmax, T>::VjpRow(const TopKSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
-                                                  ParamValues<TopKSoftmax>* /*slopes*/, Workspace workspace) {
-  KernelsOf<Softmax, T>::VjpRow({.temperature = op.temperature}, x, p, g, n, dx, nullptr, workspace);
-}
-
-template <class T>
-HWY_INLINE bool KernelsOf<TopKSoftmax, T>::VjpFour(const TopKSoftmax& op, const T* const (&p)[4], const T* const (&g)[4],
-                                                   size_t n, T* const (&dx)[4]) {
-  return KernelsOf<Softmax, T>::VjpFour({.temperature = op.temperature}, p, g, n, dx);
-}
-
-template <class T>
-HWY_INLINE void KernelsOf<TopPSoftmax, T>::VjpRow(const TopPSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
-                                                  ParamValues<TopPSoftmax>* /*slopes*/, Workspace workspace) {
-  KernelsOf<Softmax, T>::VjpRow({.temperature = op.temperature}, x, p, g, n, dx, nullptr, workspace);
-}
-
-template <class T>
-HWY_INLINE bool KernelsOf<TopPSoftmax, T>::VjpFour(const TopPSoftmax& op, const T* const (&p)[4], const T* const (&g)[4],
-                                                   size_t n, T* const (&dx)[4]) {
-  return KernelsOf<Softmax, T>::VjpFour({.temperature = op.temperature}, p, g, n, dx);
-}
-
-template <class T>
-HWY_INLINE void KernelsOf<MinPSoftmax, T>::VjpRow(const MinPSoftmax& op, const T* x, const T* p, const T* g, size_t n, T* dx,
-                                                  ParamValues<MinPSoftmax>* /*slopes*/, Workspace workspace) {
-  KernelsOf<Softmax, T>::VjpRow({.temperature = op.temperature}, x, p, g, n, dx, nullptr, workspace);
-}
-
-template <class T>
-HWY_INLINE bool KernelsOf<MinPSoftmax, T>::VjpFour(const MinPSoftmax& op, const T* const (&p)[4], const T* const (&g)[4],
-                                                   size_t n, T* const (&dx)[4]) {
-  return KernelsOf<Softmax, T>::VjpFour({.temperature = op.temperature}, p, g, n, dx);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -207,11 +207,10 @@ HWY_NOINLINE HWY_FLATTEN void VjpShortGroups(const Op& op, MatrixView<const T> x
   }
 }
 
-// dx of rows [begin, begin + 4), unless the share ends before, a row has +inf, or the kernel does not take them.
+// dx of the four rows from `begin` on. False, and nothing is written, if a row has +inf or the kernel does not take them.
 template <class Op, class T>
 HWY_INLINE bool VjpOfFourRows(const Op& op, MatrixView<const T> x, MatrixView<const T> p, MatrixView<const T> g, size_t begin,
-                              MatrixView<T> dx, const Share<T>& share) {
-  if (share.end - begin < 4) return false;
+                              MatrixView<T> dx) {
   const T *p_rows[4], *g_rows[4];
   T* dx_rows[4];
   for (size_t r = 0; r < 4; ++r) {
@@ -231,15 +230,16 @@ void VjpRowsBy(const Op& op, MatrixView<const T> x, MatrixView<const T> p, Matri
       return VjpShortGroups(op, x, p, g, dx, gradients, share);
     }
   }
-  for (size_t r = share.begin; r < share.end; ++r) {
+  for (size_t begin = share.begin; begin < share.end; begin += 4) {
+    const size_t end = HWY_MIN(begin + 4, share.end);
     if constexpr (MapContract<Op, T>::kHasVjpFour) {
-      if (n <= 64 && gradients.empty() && VjpOfFourRows(op, x, p, g, r, dx, share)) {
-        r += 3;
+      if (n <= ShortRows<T>::kLongest && end - begin == 4 && gradients.empty() && VjpOfFourRows(op, x, p, g, begin, dx))
         continue;
-      }
     }
-    if (VjpOfInfiniteRow(x, p, r, dx, gradients)) continue;
-    VjpRowWith(op, x.row(r), p.row(r), g.row(r), n, dx.row(r), gradients, r, share);
+    for (size_t r = begin; r < end; ++r) {
+      if (VjpOfInfiniteRow(x, p, r, dx, gradients)) continue;
+      VjpRowWith(op, x.row(r), p.row(r), g.row(r), n, dx.row(r), gradients, r, share);
+    }
   }
 }
 

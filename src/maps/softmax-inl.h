@@ -103,9 +103,9 @@ HWY_INLINE bool SoftmaxVjpFewVectors(D d, const T* const (&p)[kCount], const T* 
   SumsOfFewVectors<kVectors>(d, n, dots, [&](size_t r, size_t i, size_t count) HWY_ATTR {
     return hn::Mul(LoadUpTo(d, p[r] + i, count, T(0)), LoadUpTo(d, g[r] + i, count, T(0)));
   });
-  double all = 0;
-  for (const double dot : dots) all += 0 * dot;
-  if (HWY_UNLIKELY(all != 0)) return false;  // 0 times infinity is NaN
+  bool finite = true;
+  for (const double dot : dots) finite &= IsFinite(dot);
+  if (HWY_UNLIKELY(!finite)) return false;
   const auto factor = hn::Set(d, inverse_temperature);
   for (size_t r = 0; r < kCount; ++r) {
     const auto mean = hn::Set(d, static_cast<T>(dots[r]));
