@@ -103,6 +103,15 @@ void check_map(const Named& named, std::size_t n, Shape shape, bool last_first, 
   for (std::size_t k = 0; k < names.size(); ++k) {
     expect_same(slopes_device[k], slopes_host[k], what + ", gradient in " + names[k]);
   }
+  if (!in_place) return;
+  for (const std::string over : {"x", "p", "g"}) {
+    dx_device = over == "x" ? x : over == "p" ? p : g;
+    const auto or_dx = [&](const std::string& name, const Grid<T>& values) -> MatrixView<const T> {
+      return name == over ? dx_device : values;
+    };
+    cuda::apply_vjp<T>(map, or_dx("x", x), or_dx("p", p), or_dx("g", g), dx_device, memory);
+    expect_same(dx_device.numbers, dx_host.numbers, what + ", gradient over " + over);
+  }
 }
 
 template <class T>
@@ -169,6 +178,23 @@ TEST(Cuda, LongRowsHaveTheBitsOfTheCpu) {
       apply<float>(map, x, on_host);
       cuda::apply<float>(map, x, on_device, memory);
       expect_same(on_device.numbers, on_host.numbers, name + " of " + std::to_string(n));
+    }
+  }
+}
+
+// Five groups: their sums are added as the CPU adds them. float64 shows the last bit of the sum.
+TEST(Cuda, GroupsAreAddedInTheOrderOfTheCpu) {
+  if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";
+  constexpr std::size_t kCols = 5 * 16384 - 300;
+  const Memory memory(cuda::memory_for<double>(Softmax{}, 1, kCols));
+  for (const Shape& shape : {Shape{1, 32, 1}, Shape{2, 64, 1}}) {
+    const Forced forced(shape, false);
+    for (const unsigned seed : {1, 2, 3, 4}) {
+      Grid<double> x(1, kCols), on_host(1, kCols), on_device(1, kCols);
+      x.numbers = support::normal_row<double>(kCols, 2, 0, seed);
+      apply<double>(Softmax{}, x, on_host);
+      cuda::apply<double>(Softmax{}, x, on_device, memory);
+      expect_same(on_device.numbers, on_host.numbers, "softmax of " + std::to_string(shape.blocks) + " blocks");
     }
   }
 }
