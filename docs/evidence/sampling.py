@@ -1,6 +1,6 @@
 """A small language model of the King James Bible, and what eight ways of sampling make of it at equal mean entropy:
 `sampling.py TEXT [--seed S]` prints the tables of sampling.md and keeps the numbers of its figure, which scripts/figures
-draws; `--slice` writes examples/data/language_scores.csv instead.
+draws; `--slice` writes examples/data/language_scores.csv instead. It needs scikit-learn.
 
 TEXT is what the Debian packages bible-kjv and bible-kjv-text print: bible -f "Gen1:1-Rev22:21" > TEXT. The model: trigrams of
 words with interpolated Kneser-Ney smoothing (Kneser, Ney 1995; Chen, Goodman 1999, absolute discounts).
@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from sklearn.cluster import KMeans
 
 import entropic
 
@@ -24,6 +25,9 @@ VOCABULARY = 8192
 UNKNOWN = 0
 CONTEXTS = 3000  # of the test text, to compare distributions on
 TEXTS, LENGTH = 200, 200  # that are written by each
+WRITINGS = 5  # seeds whose texts are compared with human text
+WINDOW, CLUSTERS, CLUSTERINGS = 25, 100, 5  # words of a piece of text, the kinds of pieces, how often they are formed
+FREQUENT = 256  # words that a piece is described by one by one; the others by how rare they are
 TARGETS = 2.0, 3.0  # mean entropies, in nats
 METHODS = {  # name: (step of x, from, to) where the mean entropy rises from one end to the other
     "temperature": (lambda v: [("temperature", float(np.exp(v)))], -4, 3),
@@ -106,7 +110,7 @@ def calibrated(make, low, high, scores, target):
     return make(high)
 
 
-def write(model, steps, seed, starts):
+def write(model, steps, seed, starts, with_entropy=False):
     """Texts from beginnings of two words: tokens, and for each its log p by the model and the entropy it was drawn with."""
     sampler = entropic.Sampler(steps, seed=seed)
     texts, likelihood, entropy = [starts[:, 0], starts[:, 1]], [], []
@@ -116,7 +120,8 @@ def write(model, steps, seed, starts):
         drawn = sampler.sample(scores, position=position)
         texts.append(drawn)
         likelihood.append(scores[rows, drawn])
-        entropy.append(entropies(sampler.probs(scores)))
+        if with_entropy:
+            entropy.append(entropies(sampler.probs(scores)))
     return np.array(texts).T[:, 2:], np.array(likelihood).T, np.array(entropy).T
 
 
@@ -137,11 +142,63 @@ def repetition(texts, n=4):
     return again / total
 
 
+def described(texts):
+    """A row for each window: roots of how often it has each frequent word, words of each octave of ranks, and words again."""
+    windows = texts[:, : texts.shape[1] // WINDOW * WINDOW].reshape(-1, WINDOW)
+    octaves = round(np.log2(VOCABULARY / FREQUENT))
+    # A word is its rank. Unknown words are the rarest, so they count with the last octave.
+    rank = np.where(windows == UNKNOWN, VOCABULARY - 1, windows)
+    kind = np.where(rank < FREQUENT, rank, FREQUENT + np.log2(np.maximum(rank, FREQUENT) / FREQUENT).astype(int))
+    counts = np.stack([(kind == k).sum(axis=1) for k in range(1, FREQUENT + octaves)], axis=1)
+    again = WINDOW - (np.diff(np.sort(windows, axis=1), axis=1) > 0).sum(axis=1) - 1
+    return np.sqrt(np.column_stack([counts, again]))
+
+
+def mauve(texts, human, seed):
+    """The area under the divergence curve of Pillutla et al. 2021, of windows in clusters: 1 if both have the same kinds.
+
+    The mean over clusterings, because k-means depends on where it begins.
+    """
+    parts = described(texts), described(human)
+    both = np.concatenate(parts)
+    both -= both.mean(axis=0)
+    _, size, axes = np.linalg.svd(both, full_matrices=False)
+    kept = 1 + np.searchsorted(np.cumsum(size**2), 0.9 * (size**2).sum())  # nine tenths of the variance
+    areas = []
+    for clustering in range(CLUSTERINGS):
+        means = KMeans(CLUSTERS, n_init=1, random_state=seed * CLUSTERINGS + clustering)
+        cluster = means.fit_predict(both @ axes[:kept].T)
+        counts = (np.bincount(part, minlength=CLUSTERS) for part in np.split(cluster, [len(parts[0])]))
+        p, q = (count / count.sum() for count in counts)
+        weight = np.linspace(1e-6, 1 - 1e-6, 25)[:, np.newaxis]
+        mixed = weight * p + (1 - weight) * q
+        x, y = (np.exp(-5 * entropic.kl_divergence(part, mixed, normalize=True)) for part in (p, q))
+        x, y = np.concatenate([[0], x, [1]]), np.concatenate([[1], y, [0]])
+        areas.append((np.diff(x) * (y[1:] + y[:-1]) / 2).sum())
+    return np.mean(areas)
+
+
+def mean_and_sd(values):
+    return f"{np.mean(values):.3f} ± {np.std(values, ddof=1):.3f}"
+
+
 def shown(steps):
     words = []
     for name, value in steps:
         words.append(f"{name} at most {value[1]:.4g}" if isinstance(value, tuple) else f"{name} {value:.4g}")
     return ", ".join(words)
+
+
+def yardstick(model, train, test, seed):
+    """What mauve says of other human text, and of the model's own distribution."""
+    stretches, human = train.reshape(-1, 1024), test.reshape(-1, 1024)
+    enough = TEXTS * LENGTH // 1024 + 1  # as much text as each method writes
+    pieces = [stretches[i::19][:enough] for i in range(2, 2 + 3 * WRITINGS, 3)]  # from the whole book, none twice
+    starts = np.random.default_rng(seed).choice(len(test) - 1, TEXTS, replace=False)
+    starts = np.stack([test[starts], test[starts + 1]], axis=1)
+    own = [write(model, [], seed + i, starts)[0] for i in range(WRITINGS)]
+    for name, texts in ("human text", pieces), ("the model itself", own):
+        print(f"{name}: {mean_and_sd([mauve(part, human, seed + i) for i, part in enumerate(texts)])}", flush=True)
 
 
 def compare(model, test, target, seed):
@@ -157,7 +214,9 @@ def compare(model, test, target, seed):
         h = entropies(p)
         found[name] = h
         kept = p[np.arange(CONTEXTS), truth]
-        texts, likelihood, entropy = write(model, steps, seed, starts)
+        texts, likelihood, entropy = write(model, steps, seed, starts, with_entropy=True)
+        more = [write(model, steps, seed + i, starts)[0] for i in range(1, WRITINGS)]
+        near = [mauve(part, test.reshape(-1, 1024), seed + i) for i, part in enumerate([texts, *more])]
         floor = np.maximum(kept, 1e-6)
         rows.append(
             [
@@ -172,6 +231,7 @@ def compare(model, test, target, seed):
                 f"{100 * (likelihood < np.log(1e-5)).mean():.2f}",
                 f"{100 * repetition(texts):.1f}",
                 f"{distinct(texts, 1):.3f}, {distinct(texts, 2):.3f}, {distinct(texts, 3):.3f}",
+                mean_and_sd(near),
             ]
         )
         print(f"<!-- {name}: {' '.join(NAMES[i] for i in texts[0][:30])} -->", flush=True)
@@ -190,6 +250,7 @@ HEADER = [
     "words below 1e-5, %",
     "4-grams again, %",
     "distinct 1-, 2-, 3-grams",
+    "MAUVE of windows",
 ]
 
 
@@ -238,6 +299,7 @@ scores = model(test[known], test[known + 1])
 loss = -scores[np.arange(len(known)), test[known + 2]].mean()
 h = entropies(np.exp(scores))
 print(f"{len(train)} words to train on, {len(test)} to test on, perplexity there {np.exp(loss):.1f}, entropy {h.mean():.2f}")
+yardstick(model, train, test, arguments.seed)
 for target in TARGETS:
     rows, found = compare(model, test, target, arguments.seed)
     print(f"\nMean entropy {target:g}\n\n{table(rows)}\n", flush=True)
