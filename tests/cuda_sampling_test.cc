@@ -1,7 +1,11 @@
 // Tests of draws on devices, emulated: they are those of the CPU, however threads share a row.
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <limits>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -76,6 +80,43 @@ TYPED_TEST(CudaSampling, DrawsAndDistributionsAreTheCpus) {
     }
   }
   std::printf("%zu numbers compared, %zu draws\n", compared, drawn);
+}
+
+// Of long rows, only the blocks that can have one of the k largest scores are read again. In float64, because the order of sums
+// shows in its last digits.
+TEST(CudaSampling, TheLargestOfLongRowsAreTheCpus) {
+  if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";
+  constexpr std::size_t n = 3000, blocks = (n + 63) / 64;
+  Grid<double> x(6, n);
+  std::mt19937 random(3);
+  std::normal_distribution<double> normal;
+  for (std::size_t i = 0; i < n; ++i) {
+    x.row(0)[i] = normal(random);
+    x.row(1)[i] = std::round(3 * normal(random));                                              // ties
+    x.row(2)[i] = i % 700 == 5 ? normal(random) : -std::numeric_limits<double>::infinity();    // fewer scores than k
+    x.row(3)[i] = i / 64 == 7 ? 9 + normal(random) : normal(random);                           // the largest in one block
+    x.row(4)[i] = i % 150 == 3 ? 1 + std::abs(normal(random)) : i / 64 % 2 == 0 ? 1.0 : -5.0;  // ties in half of the blocks
+    x.row(5)[i] = i % 64 == 9 ? 5 + normal(random) : normal(random) - 5;                       // one large score in each block
+  }
+  std::size_t turn = 0;
+  for (const std::int64_t k :
+       {std::size_t{1}, std::size_t{20}, blocks / 2, blocks / 2 + 1, blocks - 1, blocks, std::size_t{400}}) {
+    for (const std::vector<Step>& steps : std::vector<std::vector<Step>>{
+             {step::TopK{k}}, {step::TopK{k}, step::TopP{0.9}}, {step::MinP{0.02}}, {step::MinP{0.5}, step::TopK{k}}}) {
+      const Forced forced(kShapes[1 + turn % 5], turn % 2 == 0);
+      ++turn;
+      const Memory memory(cuda::memory_for<double>(steps, x.rows, n));
+      const Sampler sampler(steps, 7);
+      Grid<double> host(x.rows, n), device(x.rows, n);
+      sampler.probs<double>(x, host);
+      cuda::probs<double>(steps, x, device, memory);
+      expect_same(device.numbers, host.numbers, "k = " + std::to_string(k));
+      Grid<std::int64_t> indices(x.rows, 3), indices_device(x.rows, 3);
+      sampler.sample<double>(x, indices, {.seed = 7});
+      cuda::sample<double>(steps, x, indices_device, {{.seed = 7}}, memory);
+      ASSERT_EQ(indices_device.numbers, indices.numbers) << k;
+    }
+  }
 }
 
 TYPED_TEST(CudaSampling, NoiseAndRelaxedDrawsAreTheCpus) {

@@ -234,8 +234,13 @@ class Chain {
   HWY_INLINE void Keep(T least, const Keeps& keeps) {
     const D d;
     const size_t blocks = MostBlocks(n_);
-    const bool few = index_ != nullptr || n_ <= kFew || CountAtLeast(d, block_max_, blocks, least) <= blocks / 2;
-    if (few || CountAtLeast(d, x_, n_, least) <= n_ / 8) return PackAs(T(0), keeps, true);
+    if (index_ != nullptr) return PackAs(T(0), keeps, true);
+    const bool few = n_ <= kFew || CountAtLeast(d, block_max_, blocks, least) <= blocks / 2;
+    if (few || CountAtLeast(d, x_, n_, least) <= n_ / 8) {
+      // Only blocks with survivors are read.
+      return PackAs(
+          T(0), [&](size_t i) HWY_ATTR { return block_max_[i / kNoiseBlock] >= least && keeps(i); }, true);
+    }
     T* const to = packed_[other_];
     ForEachVector(d, n_, [&](size_t i, size_t) HWY_ATTR { to[i] = keeps(i) ? x_[i] : -kInfinity<T>; });
     x_ = to, other_ = 1 - other_;
@@ -257,7 +262,20 @@ class Chain {
     if (index_ == nullptr) BlockMaxima();
   }
 
+  // Each of the k blocks with the largest maxima has a score that reaches the least of these maxima. So the k largest scores
+  // reach it too, and a few blocks have all that do: the rest of the row is not read again.
+  HWY_INLINE void PackCandidates(size_t k) {
+    const size_t blocks = MostBlocks(n_);
+    if (index_ != nullptr || n_ <= kFew || k >= blocks) return;
+    Arena memory = memory_;
+    const T least = LargestK(D(), block_max_, blocks, k, memory.take<T>(LargestKScratch(blocks))).least;
+    if (CountAtLeast(D(), block_max_, blocks, least) > blocks / 2) return;  // the host may leave the survivors in their places
+    PackAs(
+        T(0), [&](size_t i) HWY_ATTR { return block_max_[i / kNoiseBlock] >= least && x_[i] >= least; }, true);
+  }
+
   HWY_INLINE void TopK(size_t k) {
+    PackCandidates(k);
     if (k >= n_) return;
     Arena memory = memory_;
     Keep(LargestK(D(), x_, n_, k, memory.take<T>(LargestKScratch(n_))));
