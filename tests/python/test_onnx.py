@@ -274,3 +274,16 @@ def test_measures_and_losses(tmp_path):
     given = {one.name: x.numpy() for one, x in zip(session.get_inputs(), (p, q, target), strict=True)}
     for got, want in zip(session.run(None, given), all_of_them(p, q, target), strict=True):
         np.testing.assert_allclose(got, want.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["softmax", "sparsemax"])
+def test_attention_with_its_entropy(tmp_path, name):
+    def attend(q, k, v):
+        return et.attention(q, k, v, map=name, causal=True, return_entropy=True)
+
+    q, k, v = (torch.randn(2, 3, 9, 8, generator=torch.Generator().manual_seed(seed)) for seed in range(3))
+    entropic.onnx.export(attend, (q, k, v), tmp_path / "a.onnx")
+    session = onnxruntime.InferenceSession(str(tmp_path / "a.onnx"))
+    given = {one.name: x.numpy() for one, x in zip(session.get_inputs(), (q, k, v), strict=True)}
+    for got, want in zip(session.run(None, given), attend(q, k, v), strict=True):
+        np.testing.assert_allclose(got, want.numpy(), atol=2e-6)
