@@ -189,6 +189,29 @@ TEST(Entmax, NeighboursEndTheSearch) {
 
 // One or two scores lead many equal ones, which together have most of the mass. The threshold's rounding then moves much mass,
 // and no entry may pay for the others: 4 eps each (SPEC 2.2).
+// (c + u)^(1/b) of a large b jumps from 0 to nearly 1, and the b-th power of a mass is subnormal or 0.
+TEST(Entmax, LargeAlpha) {
+  support::for_each_target([&](const std::string& target) {
+    std::mt19937 generator(31);
+    std::normal_distribution<float> normal;
+    for (const double alpha : {20.0, 44.5, 94.5, 95.5, 150.0, 500.0, 1e6, 1e18, 1e24}) {
+      for (int round = 0; round < 60; ++round) {
+        const std::size_t n = 2 + generator() % 70;
+        const float apart = std::pow(10.0f, -static_cast<float>(round % 12));
+        std::vector<float> x(n);
+        for (float& score : x)
+          score = round % 3 == 0 ? 0 : round % 3 == 1 ? apart * normal(generator) : std::round(normal(generator));
+        const double temperature = round % 4 == 0 ? 0.01 : round % 4 == 1 ? 40 : 1;
+        const std::vector<float> p = run(Entmax{alpha, temperature}, x);
+        const std::vector<double> want = run(Entmax{alpha, temperature}, std::vector<double>(x.begin(), x.end()));
+        for (std::size_t i = 0; i < n; ++i) {
+          ASSERT_NEAR(p[i], want[i], 1e-6) << target << " alpha " << alpha << " n " << n << " round " << round;
+        }
+      }
+    }
+  });
+}
+
 TEST(Entmax, FewLeadManyTies) {
   support::for_each_target([](const std::string&) {
     const auto check = []<class T>(T) {

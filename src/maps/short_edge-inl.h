@@ -46,7 +46,8 @@ class ShortEdgeSearch {
       const V candidate = options[0];
       V sum = zero;
       for (size_t i = 0; i < reach; ++i) sum = hn::Add(sum, root(d, hn::Max(hn::Sub(largest[i], candidate), zero)));
-      bit[known] = hn::Le(sum, one);
+      // Below -1 the largest entry has more than all the mass, which rounds to all of it if b is large.
+      bit[known] = hn::And(hn::Le(sum, one), hn::Gt(candidate, end));
       edge = hn::IfThenElse(bit[known], candidate, edge);
     }
 
@@ -78,7 +79,7 @@ class ShortEdgeSearch {
     scale = hn::Div(one, sum);
   }
 
-  // p = scale max(root(u - edge + lift), least) for the u from edge on.
+  // p = scale least at the edge, scale max(root(u - edge + lift), least) above it.
   V edge, lift, least, scale;
 };
 
@@ -131,7 +132,9 @@ HWY_NOINLINE HWY_FLATTEN void ShortByEdge(double b, const ShortRows<float>* u, f
         const auto in = hn::Ge(ui, edge);
         if (Root<D>::kIsSlow && hn::AllFalse(d, in)) return hn::Mul(hn::Zero(d), scale);
         // 0 times the scale carries a NaN to all entries.
-        const V mass = hn::IfThenElseZero(in, hn::Max(root(d, hn::Add(hn::Sub(ui, edge), lift)), least));
+        // The root of the lift is not quite `least`, and if the lift is subnormal far from it.
+        const V above = hn::Max(root(d, hn::Add(hn::Sub(ui, edge), lift)), least);
+        const V mass = hn::IfThenElseZero(in, hn::IfThenElse(hn::Eq(ui, edge), least, above));
         return hn::Mul(mass, scale);
       });
       if (rows.size() <= kCount) continue;
