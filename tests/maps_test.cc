@@ -386,7 +386,7 @@ TEST(Maps, LongRows) {
 TEST(Maps, LargeBatches) {
   for (const OperationInfo& info : maps()) {
     const Map op = typical(info);
-    const std::size_t rows = 1100, n = 4099;
+    const std::size_t rows = 2100, n = 4099;  // 34 MB
     const std::vector<float> x = support::normal_row<float>(rows * n, 1, 0, 22),
                              g = support::normal_row<float>(rows * n, 1, 0, 23);
     std::vector<float> p(rows * n), dx(rows * n), row(n);
@@ -406,7 +406,7 @@ TEST(Maps, LargeBatches) {
 // Large batches with rows of every kind, and with columns between them that do not belong to the batch.
 TEST(Maps, LargeBatchesOfSpecialRows) {
   for (const std::size_t n : {65, 250, 256, 258, 263, 513, 4099}) {
-    const std::size_t rows = (std::size_t{16} << 20) / (sizeof(float) * n) + 1, stride = n + n % 3;
+    const std::size_t rows = (std::size_t{32} << 20) / (sizeof(float) * n) + 1, stride = n + n % 3;
     std::vector<float> x = support::normal_row<float>(rows * stride, 1, 0, 28);
     std::mt19937 generator(29);
     for (std::size_t r = 0; r < rows; ++r) {

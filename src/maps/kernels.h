@@ -14,8 +14,9 @@ namespace entropic::inline ENTROPIC_ABI {
 template <class T>
 struct Share {
   std::size_t begin, end;
-  Arena memory;  // of the size that the kernel needs
-  bool stream;   // the output is too large for the cache
+  Arena memory;        // of the size that the kernel needs
+  bool stream;         // the output is too large for the cache
+  bool fetch = false;  // the rows are not in the core's own cache, which can hold three of them
 };
 
 // The kernels of one SIMD target for one element type.

@@ -6,6 +6,10 @@
 #include <array>
 #include <vector>
 
+#if __has_include(<unistd.h>)
+#include <unistd.h>
+#endif
+
 #include "entropic/perturb_max.h"
 #include "src/check.h"
 #include "src/half.h"
@@ -18,8 +22,25 @@
 namespace entropic::inline ENTROPIC_ABI {
 namespace {
 
+struct Caches {
+  std::size_t own, last;  // bytes of the second level, which belongs to a core, and of the last, which the cores share
+};
+
+// A guess where the system does not say.
+const Caches& caches() {
+  static const Caches found = [] {
+    Caches sizes = {std::size_t{512} << 10, std::size_t{32} << 20};
+#ifdef _SC_LEVEL2_CACHE_SIZE
+    if (const long own = sysconf(_SC_LEVEL2_CACHE_SIZE); own > 0) sizes.own = static_cast<std::size_t>(own);
+    if (const long last = sysconf(_SC_LEVEL3_CACHE_SIZE); last > 0) sizes.last = static_cast<std::size_t>(last);
+#endif
+    return sizes;
+  }();
+  return found;
+}
+
 // A batch of at least this many bytes bypasses the caches when written: it is more than a core's share of the last level.
-constexpr std::size_t kStreamedBytes = std::size_t{16} << 20;
+std::size_t streamed_bytes() { return std::clamp(caches().last / 8, std::size_t{16} << 20, std::size_t{32} << 20); }
 
 // Distributes the rows of in[0] and calls rows(in, out, first, share) for each piece, in the types of the computation; its rows
 // count from `first`. `cost` is the operation's (see Description), `room` the memory that it needs.
@@ -32,7 +53,9 @@ void for_shares(const std::array<MatrixView<const T>, N>& in, MatrixView<T> out,
   std::size_t row_size = out.cols;
   for (const auto& view : in) row_size += view.cols;
   // Do not stream over the input, whose lines are already in the cache.
-  const bool stream = !kIsHalf<T> && out.data != x.data && x.rows * x.cols * sizeof(T) >= kStreamedBytes;
+  const std::size_t row = x.cols * sizeof(T), batch = x.rows * row;
+  const bool stream = !kIsHalf<T> && out.data != x.data && batch >= streamed_bytes();
+  const bool fetch = !kIsHalf<T> && batch >= caches().own && 3 * row <= caches().own;
   parallel_rows(x.rows, x.cols * cost, [&](std::size_t begin, std::size_t end) {
     const std::size_t block = rows_at_once<T>(end - begin, row_size);
     const std::size_t wide_size = kIsHalf<T> ? block * row_size : 0;
@@ -44,7 +67,7 @@ void for_shares(const std::array<MatrixView<const T>, N>& in, MatrixView<T> out,
       std::array<MatrixView<const W>, N> views;
       for (std::size_t k = 0; k < N; ++k) views[k] = working_rows(in[k], first, count, wide);
       const MatrixView<W> result = result_rows(out, first, count, wide);
-      rows(views, result, first, Share<W>{0, count, memory, stream});
+      rows(views, result, first, Share<W>{0, count, memory, stream, fetch});
       finish_rows(result, out, first);
     }
   });

@@ -98,7 +98,8 @@ HWY_NOINLINE HWY_FLATTEN void MapRowsBy(const Op& op, MatrixView<const T> x, Mat
     }
     const auto row = PrepareRow(d, Kernels::kScores, op, x.row(r), n, prepared);
     if (IsFinite(row.max)) {
-      Kernels::MapRow(row.op, row.x, n, row.max, p.row(r), {share.memory, share.stream});
+      const T* const next = share.fetch && r + 1 < share.end ? x.row(r + 1) : nullptr;
+      Kernels::MapRow(row.op, row.x, n, row.max, p.row(r), {share.memory, share.stream, next});
     } else {
       NonFiniteRow(d, row.x, n, MostInfinite<Op>(op, row.x, n), p.row(r));
     }

@@ -21,8 +21,9 @@ namespace HWY_NAMESPACE {
 
 // The memory of a kernel, besides its row.
 struct Workspace {
-  Arena memory;  // KernelsOf<Op, T>::Memory bytes
-  bool stream;   // the output is too large for the cache: bypass it
+  Arena memory;                // KernelsOf<Op, T>::Memory bytes
+  bool stream;                 // the output is too large for the cache: bypass it
+  const void* next = nullptr;  // the row to come if it is worth fetching it into the cache meanwhile
 };
 
 // z = (x - max) / T. Subtracting first loses no digits of the scores, for any common offset; the product with the rounded 1/T

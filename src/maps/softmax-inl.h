@@ -22,7 +22,8 @@ struct KernelsOf<Softmax, T> {
   static void VjpRow(const Softmax& op, const T* x, const T* p, const T* g, size_t n, T* dx, ParamValues<Softmax>* slopes,
                      Workspace workspace);
   static bool VjpFour(const Softmax& op, const T* const (&p)[4], const T* const (&g)[4], size_t n, T* const (&dx)[4]);
-  static constexpr NotOffered MostInfinite = {}, Memory = {};
+  static size_t Memory(size_t n) { return Arena::room<T>(n); }
+  static constexpr NotOffered MostInfinite = {};
   struct Short {
     static constexpr size_t kGroups = 1;
     static HWY_INLINE bool Takes(const Softmax& /*op*/) { return true; }
@@ -32,23 +33,36 @@ struct KernelsOf<Softmax, T> {
   using Several = NotOffered;
 };
 
+// The terms e^(x - max) in e, and their sum.
+template <bool kFetch, class Exp, class T>
+HWY_INLINE double SoftmaxTerms(const Exp& exp, const T* x, size_t n, T max, T* e, const T* next) {
+  const RowTag<T> d;
+  const auto shift = hn::Set(d, max);
+  return SplitSum(d, n, [=](size_t i, size_t count) HWY_ATTR {
+    if constexpr (kFetch) FetchLine(next, i);
+    const auto term = exp(d, hn::Sub(LoadUpTo(d, x + i, count, max), shift));
+    StoreUpTo(term, d, count, e + i);
+    return term;
+  });
+}
+
 // Three sweeps over a row that is in cache after the first: maximum, exp and sum, scale. The terms are at most 1 and the
-// largest is 1, so the sum is in [1, n]: no overflow, no division by 0. A NaN score makes it NaN. The terms are kept in p;
-// keeping them elsewhere and streaming p out is not faster, because nothing then overlaps with the streaming.
+// largest is 1, so the sum is in [1, n]: no overflow, no division by 0. A NaN score makes it NaN. The memory has little to do
+// during the second sweep, so it reads the next row. A result that is streamed has its terms elsewhere, because storing them in
+// p would read p's lines first; without the fetching this would gain nothing, because each sweep would wait for the memory.
 template <class T>
-HWY_INLINE void KernelsOf<Softmax, T>::MapRow(const Softmax& op, const T* x, size_t n, T max, T* p, Workspace /*workspace*/) {
+HWY_INLINE void KernelsOf<Softmax, T>::MapRow(const Softmax& op, const T* x, size_t n, T max, T* p, Workspace workspace) {
   const RowTag<T> d;
   const ExpScaled<RowTag<T>> exp(d, op.temperature);
-  const auto shift = hn::Set(d, max);
-  const double sum = SplitSum(d, n, [=](size_t i, size_t count) HWY_ATTR {
-    const auto e = exp(d, hn::Sub(LoadUpTo(d, x + i, count, max), shift));
-    StoreUpTo(e, d, count, p + i);
-    return e;
-  });
+  const T* const next = static_cast<const T*>(workspace.next);
+  const bool stream = next != nullptr && workspace.stream;
+  T* const e = stream ? workspace.memory.take<T>(n) : p;
+  const double sum =
+      next != nullptr ? SoftmaxTerms<true>(exp, x, n, max, e, next) : SoftmaxTerms<false>(exp, x, n, max, e, next);
   if (sum != sum) return FillRow(d, kNaN<T>, n, p);
   const auto inverse = hn::Set(d, static_cast<T>(1 / sum));
-  SplitWriteRow(d, false, n, p,
-                [=](size_t i, size_t count) HWY_ATTR { return hn::Mul(LoadUpTo(d, p + i, count, T(0)), inverse); });
+  SplitWriteRow(d, stream, n, p,
+                [=](size_t i, size_t count) HWY_ATTR { return hn::Mul(LoadUpTo(d, e + i, count, T(0)), inverse); });
 }
 
 // Divides the terms in `rows` by their sums.

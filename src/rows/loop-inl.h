@@ -187,6 +187,13 @@ HWY_INLINE void WriteRow(D d, bool stream, size_t n, T* p, Value&& value) {
   if (i < n) StoreUpTo(value(i, n - i), d, n - i, p + i);
 }
 
+// Begins to read the cache line of x[i], if x[i] is about the first of its line. The visitor of a walk along one row does this
+// for the row to come, which the processor does not foresee.
+template <class T>
+HWY_INLINE void FetchLine(const T* x, size_t i) {
+  if (i % (64 / sizeof(T)) == 0) __builtin_prefetch(x + i, 0, 2);
+}
+
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void FillRow(D d, T value, size_t n, T* p) {
   const auto v = hn::Set(d, value);

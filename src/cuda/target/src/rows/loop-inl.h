@@ -36,6 +36,9 @@ HWY_INLINE V MaxKeepNaN(V low, V x) {
   return hn::Max(low, x);  // the second if either is NaN
 }
 
+template <class T>
+HWY_INLINE void FetchLine(const T* /*x*/, size_t /*i*/) {}
+
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> LoadUpTo(D d, const T* x, size_t /*count*/, T /*fill*/) {
   return hn::LoadU(d, x);
