@@ -16,7 +16,7 @@ HWY_INLINE void LogSoftmaxOneRow(const LogSoftmax& op, const T* x, size_t n, T* 
   const RowTag<T> d;
   constexpr auto kScores = kLogSoftmaxScores;
   const auto row = PrepareRow(d, kScores, op, x, n, memory.take<T>(n));
-  if (IsFinite(row.max)) return LogSoftmaxRow(d, row.op, row.x, n, row.max, y);
+  if (IsFinite(row.max)) return LogSoftmaxRow(d, row.op, row.x, n, row.max, y, false, static_cast<const T*>(nullptr));
   WriteNonFinite(x, n, n, y);
   ForEachVector(d, n, [&](size_t i, size_t) HWY_ATTR { y[i] = hn::GetLane(Log(d, hn::Set(d, y[i]))); });
 }
@@ -56,11 +56,11 @@ __global__ void __launch_bounds__(256) LogSoftmaxVjpKernel(cuda::Call<LogSoftmax
       if (call.slopes.of[0] != nullptr) {
         // In units of 1/T, which may overflow.
         T* const slopes_in_x = memory.take<T>(n);
-        LogSoftmaxVjpRow(d, LogSoftmax{}, x, y, g, n, slopes_in_x);
+        LogSoftmaxVjpRow(d, LogSoftmax{}, x, y, g, n, slopes_in_x, false);
         const T max = RowMax(d, x, n);
         WriteSlope(call, r, SlopeInDivisor(x, max, slopes_in_x, n) / op.temperature / op.temperature);
       }
-      LogSoftmaxVjpRow(d, op, x, y, g, n, dx);
+      LogSoftmaxVjpRow(d, op, x, y, g, n, dx, false);
     }
     FinishRow(dx, call.out, r, n);
   });
@@ -81,9 +81,11 @@ __global__ void __launch_bounds__(256) LogSumExpKernel(cuda::Call<LogSumExp> cal
     const T* const x = ReadRow<T>(call.in[0], r, n, memory);
     constexpr auto kScores = kLogSumExpScores;
     const auto row = PrepareRow(d, kScores, op, x, n, memory.take<T>(n));
-    const T value = IsFinite(row.max) ? static_cast<T>(static_cast<double>(row.original_max) +
-                                                       op.temperature * LogSumExpRow(d, row.op, row.x, n, row.max))
-                                      : MaximumOrNaN(x, n);
+    const T value =
+        IsFinite(row.max)
+            ? static_cast<T>(static_cast<double>(row.original_max) +
+                             op.temperature * LogSumExpRow(d, row.op, row.x, n, row.max, static_cast<const T*>(nullptr)))
+            : MaximumOrNaN(x, n);
     FillResult(call.out, r, 1, value, memory);
   });
 }

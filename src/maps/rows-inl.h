@@ -17,6 +17,12 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
+// The row after r, if it is worth fetching it into the cache while r is computed, otherwise null.
+template <class T>
+HWY_INLINE const T* RowToFetch(MatrixView<const T> x, size_t r, const Share<T>& share) {
+  return share.fetch && r + 1 < share.end ? x.row(r + 1) : nullptr;
+}
+
 // Rows of at most ShortRows::kLongest, a few groups at a time.
 template <class Op, class T>
 HWY_INLINE void MapShortGroups(const Op& op, MatrixView<const T> x, MatrixView<T> p, Share<T> share) {
@@ -98,8 +104,7 @@ HWY_NOINLINE HWY_FLATTEN void MapRowsBy(const Op& op, MatrixView<const T> x, Mat
     }
     const auto row = PrepareRow(d, Kernels::kScores, op, x.row(r), n, prepared);
     if (IsFinite(row.max)) {
-      const T* const next = share.fetch && r + 1 < share.end ? x.row(r + 1) : nullptr;
-      Kernels::MapRow(row.op, row.x, n, row.max, p.row(r), {share.memory, share.stream, next});
+      Kernels::MapRow(row.op, row.x, n, row.max, p.row(r), {share.memory, share.stream, RowToFetch(x, r, share)});
     } else {
       NonFiniteRow(d, row.x, n, MostInfinite<Op>(op, row.x, n), p.row(r));
     }
@@ -291,7 +296,7 @@ void LogSoftmaxRows(const LogSoftmax& common, MatrixView<const T> x, MatrixView<
     const LogSoftmax op = at_row(common, per_row, r);
     const auto row = PrepareRow(d, kLogSoftmaxScores, op, x.row(r), n, prepared);
     if (IsFinite(row.max)) {
-      LogSoftmaxRow(d, row.op, row.x, n, row.max, y.row(r));
+      LogSoftmaxRow(d, row.op, row.x, n, row.max, y.row(r), share.stream, RowToFetch(x, r, share));
     } else {
       NonFiniteRow(d, x.row(r), n, n, y.row(r));
       ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
@@ -299,6 +304,7 @@ void LogSoftmaxRows(const LogSoftmax& common, MatrixView<const T> x, MatrixView<
       });
     }
   }
+  if (share.stream) hwy::FlushStream();
 }
 
 template <class T>
@@ -316,13 +322,14 @@ void LogSoftmaxVjpRows(const LogSoftmax& common, MatrixView<const T> x, MatrixVi
         // In units of 1/T, which may overflow.
         Arena memory = share.memory;
         T* const slopes_in_x = memory.take<T>(x.cols);
-        LogSoftmaxVjpRow(d, LogSoftmax{}, x.row(r), y.row(r), g.row(r), x.cols, slopes_in_x);
+        LogSoftmaxVjpRow(d, LogSoftmax{}, x.row(r), y.row(r), g.row(r), x.cols, slopes_in_x, false);
         const T max = RowMax(d, x.row(r), x.cols);
         gradient.values[r] = SlopeInDivisor(x.row(r), max, slopes_in_x, x.cols) / op.temperature / op.temperature;
       }
-      LogSoftmaxVjpRow(d, op, x.row(r), y.row(r), g.row(r), x.cols, dx.row(r));
+      LogSoftmaxVjpRow(d, op, x.row(r), y.row(r), g.row(r), x.cols, dx.row(r), share.stream);
     }
   }
+  if (share.stream) hwy::FlushStream();
 }
 
 template <class T>
@@ -334,9 +341,10 @@ void LogSumExpRows(const LogSumExp& common, MatrixView<const T> x, MatrixView<T>
   for (size_t r = share.begin; r < share.end; ++r) {
     const LogSumExp op = at_row(common, per_row, r);
     const auto row = PrepareRow(d, kLogSumExpScores, op, x.row(r), n, prepared);
-    *y.row(r) = IsFinite(row.max) ? static_cast<T>(static_cast<double>(row.original_max) +
-                                                   op.temperature * LogSumExpRow(d, row.op, row.x, n, row.max))
-                                  : NonFiniteLogSumExp(x.row(r), n);
+    *y.row(r) = IsFinite(row.max)
+                    ? static_cast<T>(static_cast<double>(row.original_max) +
+                                     op.temperature * LogSumExpRow(d, row.op, row.x, n, row.max, RowToFetch(x, r, share)))
+                    : NonFiniteLogSumExp(x.row(r), n);
   }
 }
 

@@ -187,13 +187,17 @@ HWY_INLINE void KernelsOf<Softmax, T>::VjpRow(const Softmax& op, const T* /*x*/,
 }
 
 // log sum exp(z) for z = (x - max)/T, with a small relative error even if the maximum has most of the mass: log(1 + rest), with
-// a separate sum of the rest, keeps the digits that 1 + rest would round away.
+// a separate sum of the rest, keeps the digits that 1 + rest would round away. Meanwhile the row `next` is fetched, if not
+// null.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE double LogSum(D d, double temperature, const T* x, size_t n, T max) {
+HWY_INLINE double LogSum(D d, double temperature, const T* x, size_t n, T max, const T* next) {
   const ExpScaled<D> exp(d, temperature);
   const auto shift = hn::Set(d, max);
-  const double sum =
-      SplitSum(d, n, [=](size_t i, size_t count) HWY_ATTR { return exp(d, hn::Sub(LoadUpTo(d, x + i, count, max), shift)); });
+  const auto term = [=](size_t i, size_t count) HWY_ATTR { return exp(d, hn::Sub(LoadUpTo(d, x + i, count, max), shift)); };
+  const double sum = next == nullptr ? SplitSum(d, n, term) : SplitSum(d, n, [=](size_t i, size_t count) HWY_ATTR {
+    FetchLine(next, i);
+    return term(i, count);
+  });
   if (!(sum < 2)) return LogNumber(sum);
   // Below 2 there is only one maximum.
   const double rest = SplitSum(d, n, [=](size_t i, size_t count) HWY_ATTR {
@@ -209,24 +213,24 @@ inline constexpr ScoreParams<LogSoftmax> kLogSoftmaxScores = {.divisor = &LogSof
 inline constexpr ScoreParams<LogSumExp> kLogSumExpScores = {.divisor = &LogSumExp::temperature};
 
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void LogSoftmaxRow(D d, const LogSoftmax& op, const T* x, size_t n, T max, T* y) {
+HWY_INLINE void LogSoftmaxRow(D d, const LogSoftmax& op, const T* x, size_t n, T max, T* y, bool stream, const T* next) {
   const RelativeScores<D> relative(hn::Set(d, max), op.temperature);
-  const double log_sum = LogSum(d, op.temperature, x, n, max);
+  const double log_sum = LogSum(d, op.temperature, x, n, max, next);
   if (log_sum != log_sum) return FillRow(d, kNaN<T>, n, y);
   const auto shift = hn::Set(d, static_cast<T>(log_sum));
-  SplitWriteRow(d, false, n, y,
+  SplitWriteRow(d, stream, n, y,
                 [=](size_t i, size_t count) HWY_ATTR { return hn::Sub(relative(LoadUpTo(d, x + i, count, max)), shift); });
 }
 
 // log sum exp((x - max)/T).
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE double LogSumExpRow(D d, const LogSumExp& op, const T* x, size_t n, T max) {
-  return LogSum(d, op.temperature, x, n, max);
+HWY_INLINE double LogSumExpRow(D d, const LogSumExp& op, const T* x, size_t n, T max, const T* next) {
+  return LogSum(d, op.temperature, x, n, max, next);
 }
 
 // dx = (g - p sum g) / T with p = exp(y), g left out of the sum and dx = 0 where x = -inf.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void LogSoftmaxVjpRow(D d, const LogSoftmax& op, const T* x, const T* y, const T* g, size_t n, T* dx) {
+HWY_INLINE void LogSoftmaxVjpRow(D d, const LogSoftmax& op, const T* x, const T* y, const T* g, size_t n, T* dx, bool stream) {
   const auto absent = hn::Set(d, -kInfinity<T>);
   const double total = SplitSum(d, n, [=](size_t i, size_t count) HWY_ATTR {
     return hn::IfThenZeroElse(hn::Eq(LoadUpTo(d, x + i, count, T(0)), absent), LoadUpTo(d, g + i, count, T(0)));
@@ -234,7 +238,7 @@ HWY_INLINE void LogSoftmaxVjpRow(D d, const LogSoftmax& op, const T* x, const T*
   const ExpScaled<D> exp(d, 1);
   const auto sum = hn::Set(d, static_cast<T>(total));
   const DividedBy<D> divided(op.temperature);
-  SplitWriteRow(d, false, n, dx, [=](size_t i, size_t count) HWY_ATTR {
+  SplitWriteRow(d, stream, n, dx, [=](size_t i, size_t count) HWY_ATTR {
     const auto yi = LoadUpTo(d, y + i, count, T(0));
     const auto gi = LoadUpTo(d, g + i, count, T(0));
     const auto v = divided(hn::NegMulAdd(exp(d, yi), sum, gi));
