@@ -70,7 +70,7 @@ TEST(TopPSoftmax, KeepsTheFewestThatReachP) {
 // Rows of every length, so that every method of truncation is used: it keeps what sorting keeps, and p has softmax's bits.
 TEST(TopKSoftmax, KeepsTheFirstOfTheLargest) {
   const auto check = [&]<class T>(T) {
-    for (const std::size_t n : {5, 64, 65, 255, 256, 257, 400, 1024, 1500, 5000, 9001, 16383, 20001}) {
+    for (const std::size_t n : {5, 64, 65, 255, 256, 257, 400, 1024, 1500, 5000, 9001, 16383, 20001, 40001}) {
       std::vector<std::vector<T>> rows;
       rows.push_back(support::normal_row<T>(n, 1, 0, static_cast<unsigned>(n)));
       for (int copy = 1; copy < 7; ++copy) rows.push_back(rows[0]);

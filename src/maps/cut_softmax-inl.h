@@ -97,32 +97,94 @@ HWY_INLINE void SoftmaxOfKept(D d, double temperature, Cut<T> cut, const T* x, s
   });
 }
 
-// SoftmaxOfKept if fewer than one score in eight is kept, with equal bits: only kept scores get an exponential and a product.
-// The sum is that of the row, whose other terms are 0.
+// Packs the scores that may be among the k largest, with their places, for k much smaller than n: all that reach a number that
+// the maxima of k blocks reach. So the other blocks are not read again. Returns how many they are, or 0 if they are many or
+// fewer blocks have a finite score. In a row with NaN it is only a NaN.
 template <class T>
-HWY_NOINLINE void SoftmaxOfFew(double temperature, Cut<T> cut, const T* x, size_t n, T max, T* p, Arena memory) {
+HWY_NOINLINE size_t CandidatesForLargest(const T* x, size_t n, size_t k, T* scratch, const Survivors<T>& kept) {
+  using TI = hwy::MakeSigned<T>;
   const RowTag<T> d;
-  const Survivors<T> kept(memory, n);
-  const T below = cut.least > -kInfinity<T> ? Ordered<T>::To(Ordered<T>::From(cut.least) - 1) : cut.least;
-  size_t m = FilterAbove<true>(
-      d, [](hn::Vec<RowTag<T>> score) HWY_ATTR { return score; }, x, n, below, kept);
-  if (cut.end < n) {
-    size_t first = 0;
-    for (size_t j = 0; j < m; ++j) {
-      if (kept.z[j] == cut.least && static_cast<size_t>(kept.places[j]) >= cut.end) continue;
-      kept.z[first] = kept.z[j], kept.places[first++] = kept.places[j];
+  const hn::RebindToSigned<RowTag<T>> di;
+  constexpr T kLowest = -kInfinity<T>;
+  const size_t N = hn::Lanes(d), size = k <= n / 256 / 4 ? 256 : 64, blocks = (n + size - 1) / size;
+  if (k > blocks / 4) return 0;
+  auto most = hn::Set(d, kLowest);
+  auto nan = hn::IsNaN(most);
+  for (size_t b = 0; b < blocks; ++b) {
+    hn::Vec<RowTag<T>> max[4];
+    for (auto& one : max) one = hn::Set(d, kLowest);
+    const auto take = [&](size_t a, hn::Vec<RowTag<T>> scores) HWY_ATTR {
+      max[a] = hn::Max(scores, max[a]);
+      nan = hn::Or(nan, hn::IsNaN(scores));
+    };
+    size_t i = b * size;
+    const size_t end = HWY_MIN(n, i + size);
+    for (; i + 4 * N <= end; i += 4 * N) {
+      for (size_t a = 0; a < 4; ++a) take(a, hn::LoadU(d, x + i + a * N));
     }
-    m = first;
+    for (; i < end; i += N) take(0, LoadUpTo(d, x + i, HWY_MIN(N, end - i), kLowest));
+    const auto of_block = hn::Max(hn::Max(max[0], max[1]), hn::Max(max[2], max[3]));
+    scratch[b] = MaxLane(d, of_block);
+    most = hn::Max(most, of_block);
   }
-  FillRow(d, T(0), n, p);  // p may be x
+  if (HWY_UNLIKELY(!hn::AllFalse(d, nan))) {
+    kept.z[0] = kNaN<T>, kept.places[0] = 0;
+    return 1;
+  }
+  const T bound = KthLargest(d, scratch, blocks, k, kLowest, MaxLane(d, most));
+  if (bound == kLowest) return 0;
+  const auto limit = hn::Set(d, bound);
+  const auto lane = hn::Iota(di, 0);
+  size_t m = 0;
+  for (size_t b = 0; b < blocks; ++b) {
+    if (scratch[b] < bound) continue;
+    for (size_t i = b * size; i < HWY_MIN(n, (b + 1) * size); i += N) {
+      const auto scores = LoadUpTo(d, x + i, HWY_MIN(N, n - i), kLowest);
+      const auto in = hn::Ge(scores, limit);
+      if (hn::AllFalse(d, in)) continue;
+      const auto places = hn::BitCast(d, hn::Add(lane, hn::Set(di, static_cast<TI>(i))));
+      hn::StoreU(CompressLanes(d, scores, in), d, kept.z + m);
+      StoreUpTo(CompressLanes(d, places, in), d, HWY_MIN(N, n - m), reinterpret_cast<T*>(kept.places) + m);
+      m += hn::CountTrue(d, in);
+    }
+  }
+  for (size_t i = 0; i < 64; i += N) hn::StoreU(hn::Set(d, kLowest), d, kept.z + m + i);
+  return m <= n / 8 ? m : 0;
+}
+
+// p is the softmax of the m scores in `kept` at their places, and 0 elsewhere. The bits are those of SoftmaxOfKept: the sum is
+// that of the row, whose other terms are 0.
+template <class T>
+HWY_NOINLINE void WriteFew(double temperature, const Survivors<T>& kept, size_t m, size_t n, T max, T* p, bool stream) {
+  const RowTag<T> d;
   const ExpScaled<RowTag<T>> exp(d, temperature);
   const auto shift = hn::Set(d, max);
   for (size_t j = 0; j < m; j += hn::Lanes(d)) hn::StoreU(exp(d, hn::Sub(hn::LoadU(d, kept.z + j), shift)), d, kept.z + j);
-  for (size_t j = 0; j < m; ++j) p[kept.places[j]] = kept.z[j];
-  const double sum = SumRow(d, p, n);
+  double sum;
+  if (m < n / 64) {
+    WriteRow(d, stream, n, p, [&](size_t /*i*/, size_t /*count*/) HWY_ATTR { return hn::Zero(d); });
+    sum = SumOfFew(d, kept.z, kept.places, m, n);
+  } else {
+    FillRow(d, T(0), n, p);
+    for (size_t j = 0; j < m; ++j) p[kept.places[j]] = kept.z[j];
+    sum = SumRow(d, p, n);
+  }
   if (sum != sum) return FillRow(d, kNaN<T>, n, p);
   const T inverse = static_cast<T>(1 / sum);
   for (size_t j = 0; j < m; ++j) p[kept.places[j]] = kept.z[j] * inverse;
+}
+
+// Leaves of the m packed scores those that `cut` keeps, and NaN; returns their number.
+template <class T>
+HWY_INLINE size_t DropBelow(Cut<T> cut, const Survivors<T>& kept, size_t m) {
+  size_t left = 0;
+  for (size_t j = 0; j < m; ++j) {  // without a branch, which could not be predicted
+    const T z = kept.z[j];
+    const auto place = kept.places[j];
+    kept.z[left] = z, kept.places[left] = place;
+    left += !(z < cut.least) & !((z == cut.least) & (static_cast<size_t>(place) >= cut.end));
+  }
+  return left;
 }
 
 // The cut in the scores x that agrees with the cut `found` in their terms e. Of the scores with the term `found.least` the
@@ -428,11 +490,27 @@ HWY_INLINE void KernelsOf<TopKSoftmax, T>::MapRow(const TopKSoftmax& op, const T
                                                   Workspace workspace) {
   const RowTag<T> d;
   const size_t k = static_cast<size_t>(HWY_MIN(op.k, static_cast<std::int64_t>(n)));
-  const Cut<T> cut = LargestK(d, x, n, k, workspace.memory.take<T>(LargestKScratch(n)));
+  T* const scratch = workspace.memory.take<T>(LargestKScratch(n));
   // On a GPU, threads share a row.
   if constexpr (hn::MaxLanes(RowTag<T>()) > 1) {
-    if (k < n / 8 && k >= n / 128) return SoftmaxOfFew(op.temperature, cut, x, n, max, p, workspace.memory);
+    if (k < n / 8) {
+      const Survivors<T> kept(workspace.memory, n);
+      size_t m = CandidatesForLargest(x, n, k, scratch, kept);
+      if (m > k) {
+        Cut<T> cut = CutThrough(d, kept.z, m, k, LowestFinite(d, kept.z, m, max), max, scratch, kept.z, m);
+        cut.end = cut.end < m ? static_cast<size_t>(kept.places[cut.end]) : n;
+        m = DropBelow(cut, kept, m);
+      } else if (m == 0 && k >= n / 128) {
+        const Cut<T> cut = LargestK(d, x, n, k, scratch);
+        const T below = cut.least > -kInfinity<T> ? Ordered<T>::To(Ordered<T>::From(cut.least) - 1) : cut.least;
+        m = FilterAbove<true>(
+            d, [](hn::Vec<RowTag<T>> score) HWY_ATTR { return score; }, x, n, below, kept);
+        if (cut.end < n) m = DropBelow(cut, kept, m);
+      }
+      if (m > 0) return WriteFew(op.temperature, kept, m, n, max, p, workspace.stream);
+    }
   }
+  const Cut<T> cut = LargestK(d, x, n, k, scratch);
   if (k < n / 64) return SoftmaxOfKept<true>(d, op.temperature, cut, x, n, max, p);
   SoftmaxOfKept<false>(d, op.temperature, cut, x, n, max, p);
 }

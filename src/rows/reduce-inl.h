@@ -258,6 +258,31 @@ HWY_INLINE double SumRow(D d, const T* x, size_t n) {
   return Sum(d, n, [&](size_t i, size_t count) HWY_ATTR { return LoadUpTo(d, x + i, count, T(0)); });
 }
 
+// The sum of a row of zeros and of m terms, not negative, at increasing places. Zeros change no sum.
+template <class D, class Place, class T = hn::TFromD<D>>
+HWY_INLINE double SumOfFew(D d, const T* terms, const Place* places, size_t m, size_t n) {
+  constexpr size_t N = hn::MaxLanes(D());
+  HWY_ALIGN T acc[64];
+  Totals totals;
+  GroupTotals groups;
+  groups.Clear();
+  for (size_t j = 0; j < m;) {
+    const size_t base = static_cast<size_t>(places[j]) / 256 * 256;
+    for (size_t i = 0; i < 64; i += N) hn::Store(hn::Zero(d), d, acc + i);
+    for (; j < m && static_cast<size_t>(places[j]) < base + 256; ++j) acc[places[j] % 64] += terms[j];
+    for (size_t g = 0; g < 16 / N; ++g) {
+      const T* const at = acc + g * N;
+      totals.Add(d, g,
+                 hn::Add(hn::Add(hn::Load(d, at), hn::Load(d, at + 32)), hn::Add(hn::Load(d, at + 16), hn::Load(d, at + 48))));
+    }
+    if (n > kGroup && (j == m || static_cast<size_t>(places[j]) / kGroup != base / kGroup)) {
+      groups.Add(base / kGroup, totals.Fold());
+      totals.Clear();
+    }
+  }
+  return n > kGroup ? groups.Fold() : totals.Fold();
+}
+
 // The contents of a row without a finite maximum.
 struct NonFinite {
   size_t infinite;  // number of scores of +inf
