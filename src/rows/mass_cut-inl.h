@@ -35,6 +35,27 @@ struct MassCut {
   double above;
 };
 
+// Three halvings of the interval (from, to] with the cut, by the masses above its middle. Returns the mass above the last `to`
+// that was lowered, or 0.
+template <class D, class T = hn::TFromD<D>, class Bits = typename Ordered<T>::Bits>
+HWY_INLINE double HalveByMass(D d, const T* e, size_t n, double above, double target, Bits& from, Bits& to) {
+  using O = Ordered<T>;
+  double dropped = 0;
+  for (int step = 0; step < 3 && to - from > 1; ++step) {
+    const auto middle = from + (to - from) / 2;
+    const double upper = MassAbove(d, e, n, O::To(middle));
+    // A branch instead of a select: continuing with a predicted result, even if half of the predictions are wrong, is faster
+    // than waiting for the sum.
+    if (HWY_UNLIKELY(above + upper >= target)) {
+      from = middle;
+    } else {
+      dropped = upper;
+      to = middle;
+    }
+  }
+  return dropped;
+}
+
 // The cut that keeps the fewest of the largest masses e such that these and `above` together reach `target`, or keeps all.
 // Masses are positive; e is overwritten, and has room for n + 16.
 //
@@ -53,20 +74,7 @@ HWY_INLINE MassCut<T> CutByMass(D d, T* e, size_t n, double above, double target
       return {low, n, kept, above};
     }
     auto from = O::From(low) - 1, to = O::From(high);
-    double dropped = 0;
-    for (int step = 0; step < 3 && to - from > 1; ++step) {
-      const auto middle = from + (to - from) / 2;
-      const double upper = MassAbove(d, e, n, O::To(middle));
-      // A branch instead of a select: continuing with a predicted result, even if half of the predictions are wrong, is faster
-      // than waiting for the sum.
-      if (HWY_UNLIKELY(above + upper >= target)) {
-        from = middle;
-      } else {
-        dropped = upper;
-        to = middle;
-      }
-    }
-    above += dropped;
+    above += HalveByMass(d, e, n, above, target, from, to);
     n = Pack(d, e, n, O::To(from), O::To(to), e);
   }
 }
@@ -154,7 +162,14 @@ HWY_INLINE MassCut<T> CutRowByMass(D d, const T* e, size_t n, double total, doub
       bracket.low = bracket.high > width ? bracket.high - width : 0;
     }
   }
-  if (bracket.low == 0 && bracket.high == one) m = Pack(d, e, n, T(0), T(1), scratch);
+  if (bracket.low == 0 && bracket.high == one) {
+    // The dropped masses are at most 1 - p of all; with the cut they are more, and none is larger than the cut. So n times the
+    // cut is more than that part, up to the sum's rounding.
+    auto from = bracket.low, to = bracket.high;
+    if (p < 1 - 0x1p-12) from = HWY_MAX(from, O::From(static_cast<T>(0.9 * (1 - p) * total / static_cast<double>(n))));
+    above = HalveByMass(d, e, n, 0, target, from, to);
+    m = Pack(d, e, n, O::To(from), O::To(to), scratch);
+  }
   // Because of rounding, all masses together do not quite reach the target.
   if (m == 0) return {std::numeric_limits<T>::min(), 0, 0, above};
   return CutByMass(d, scratch, m, above, target);
