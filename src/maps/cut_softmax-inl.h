@@ -202,14 +202,17 @@ HWY_INLINE Cut<T> LargestOfEqualMass(D d, const T* x, const T* e, size_t n, Mass
   return {kth, EndOfFirst(d, x, n, kth, found.kept - above)};
 }
 
-// The terms of softmax are kept in e, which may be p, and the cut is found among them. Terms of different scores may be equal:
-// if only some of those at the cut are kept, the scores decide. The rest of the work is one product.
+// The terms of softmax are kept in e, which may be p unless that is streamed, and the cut is found among them. Terms of
+// different scores may be equal: if only some of those at the cut are kept, the scores decide. The rest of the work is one
+// product.
 template <class T>
-HWY_INLINE void TopPRow(const TopPSoftmax& op, const T* x, size_t n, T max, T* p, T* e, T* scratch) {
+HWY_INLINE void TopPRow(const TopPSoftmax& op, const T* x, size_t n, T max, T* p, T* e, T* scratch, bool stream,
+                        const T* next) {
   const RowTag<T> d;
   const ExpScaled<RowTag<T>> exp(d, op.temperature);
   const auto shift = hn::Set(d, max);
   const double total = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    if (next != nullptr) FetchLine(next, i);
     const auto ei = exp(d, hn::Sub(LoadUpTo(d, x + i, count, max), shift));
     StoreUpTo(ei, d, count, e + i);
     return ei;
@@ -221,15 +224,15 @@ HWY_INLINE void TopPRow(const TopPSoftmax& op, const T* x, size_t n, T max, T* p
   const auto inverse = hn::Set(d, static_cast<T>(1 / sum));
   if (found.kept == found.equal) {
     const auto least = hn::Set(d, found.least);
-    ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    WriteRow(d, stream, n, p, [&](size_t i, size_t count) HWY_ATTR {
       const auto ei = LoadUpTo(d, e + i, count, T(0));
-      StoreUpTo(hn::IfThenElseZero(hn::Ge(ei, least), hn::Mul(ei, inverse)), d, count, p + i);
+      return hn::IfThenElseZero(hn::Ge(ei, least), hn::Mul(ei, inverse));
     });
   } else {
     const Cut<T> cut = LargestOfEqualMass(d, x, e, n, found, scratch);
-    ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
+    WriteRow(d, stream, n, p, [&](size_t i, size_t count) HWY_ATTR {
       const auto kept = cut.Keeps(d, LoadUpTo(d, x + i, count, -kInfinity<T>), i);
-      StoreUpTo(hn::IfThenElseZero(kept, hn::Mul(LoadUpTo(d, e + i, count, T(0)), inverse)), d, count, p + i);
+      return hn::IfThenElseZero(kept, hn::Mul(LoadUpTo(d, e + i, count, T(0)), inverse));
     });
   }
 }
@@ -480,7 +483,7 @@ HWY_INLINE void KernelsOf<TopPSoftmax, T>::Short::Map(const TopPSoftmax& op, con
     StoreQuotients(terms[g], sums, out, rows);
     MapLeftRows(group[g], done[g], out, rows, [&](const T* x, T* to) HWY_ATTR {
       T e[ShortRows<T>::kLongest], scratch[MassCutScratch(ShortRows<T>::kLongest) + 1];
-      TopPRow(op, x, n, RowMax(d, x, n), to, e, scratch);
+      TopPRow(op, x, n, RowMax(d, x, n), to, e, scratch, false, static_cast<const T*>(nullptr));
     });
   }
 }
@@ -525,7 +528,9 @@ HWY_INLINE void KernelsOf<TopPSoftmax, T>::MapRow(const TopPSoftmax& op, const T
                                                   Workspace workspace) {
   if (op.p == 1) return KernelsOf<Softmax, T>::MapRow({.temperature = op.temperature}, x, n, max, p, workspace);
   T* const scratch = workspace.memory.take<T>(MassCutScratch(n));
-  TopPRow(op, x, n, max, p, p == x ? workspace.memory.take<T>(n) : p, scratch);
+  const T* const next = static_cast<const T*>(workspace.next);
+  const bool stream = next != nullptr && workspace.stream;
+  TopPRow(op, x, n, max, p, p == x || stream ? workspace.memory.take<T>(n) : p, scratch, stream, next);
 }
 
 // ceil(p m), exactly, because the sign of an FMA is exact. p <= 1, and m fits a double.
