@@ -9,6 +9,7 @@
 
 #include "entropic/maps.h"
 #include "src/maps/softmax-inl.h"
+#include "src/rows/candidates-inl.h"
 #include "src/rows/filter-inl.h"
 #include "src/rows/mass_cut-inl.h"
 #include "src/rows/short_keys-inl.h"
@@ -97,61 +98,6 @@ HWY_INLINE void SoftmaxOfKept(D d, double temperature, Cut<T> cut, const T* x, s
   });
 }
 
-// Packs the scores that may be among the k largest, with their places, for k much smaller than n: all that reach a number that
-// the maxima of k blocks reach. So the other blocks are not read again. Returns how many they are, or 0 if they are many or
-// fewer blocks have a finite score. In a row with NaN it is only a NaN.
-template <class T>
-HWY_NOINLINE size_t CandidatesForLargest(const T* x, size_t n, size_t k, T* scratch, const Survivors<T>& kept) {
-  using TI = hwy::MakeSigned<T>;
-  const RowTag<T> d;
-  const hn::RebindToSigned<RowTag<T>> di;
-  constexpr T kLowest = -kInfinity<T>;
-  const size_t N = hn::Lanes(d), size = k <= n / 256 / 4 ? 256 : 64, blocks = (n + size - 1) / size;
-  if (k > blocks / 4) return 0;
-  auto most = hn::Set(d, kLowest);
-  auto nan = hn::IsNaN(most);
-  for (size_t b = 0; b < blocks; ++b) {
-    hn::Vec<RowTag<T>> max[4];
-    for (auto& one : max) one = hn::Set(d, kLowest);
-    const auto take = [&](size_t a, hn::Vec<RowTag<T>> scores) HWY_ATTR {
-      max[a] = hn::Max(scores, max[a]);
-      nan = hn::Or(nan, hn::IsNaN(scores));
-    };
-    size_t i = b * size;
-    const size_t end = HWY_MIN(n, i + size);
-    for (; i + 4 * N <= end; i += 4 * N) {
-      for (size_t a = 0; a < 4; ++a) take(a, hn::LoadU(d, x + i + a * N));
-    }
-    for (; i < end; i += N) take(0, LoadUpTo(d, x + i, HWY_MIN(N, end - i), kLowest));
-    const auto of_block = hn::Max(hn::Max(max[0], max[1]), hn::Max(max[2], max[3]));
-    scratch[b] = MaxLane(d, of_block);
-    most = hn::Max(most, of_block);
-  }
-  if (HWY_UNLIKELY(!hn::AllFalse(d, nan))) {
-    kept.z[0] = kNaN<T>, kept.places[0] = 0;
-    return 1;
-  }
-  const T bound = KthLargest(d, scratch, blocks, k, kLowest, MaxLane(d, most));
-  if (bound == kLowest) return 0;
-  const auto limit = hn::Set(d, bound);
-  const auto lane = hn::Iota(di, 0);
-  size_t m = 0;
-  for (size_t b = 0; b < blocks; ++b) {
-    if (scratch[b] < bound) continue;
-    for (size_t i = b * size; i < HWY_MIN(n, (b + 1) * size); i += N) {
-      const auto scores = LoadUpTo(d, x + i, HWY_MIN(N, n - i), kLowest);
-      const auto in = hn::Ge(scores, limit);
-      if (hn::AllFalse(d, in)) continue;
-      const auto places = hn::BitCast(d, hn::Add(lane, hn::Set(di, static_cast<TI>(i))));
-      hn::StoreU(CompressLanes(d, scores, in), d, kept.z + m);
-      StoreUpTo(CompressLanes(d, places, in), d, HWY_MIN(N, n - m), reinterpret_cast<T*>(kept.places) + m);
-      m += hn::CountTrue(d, in);
-    }
-  }
-  for (size_t i = 0; i < 64; i += N) hn::StoreU(hn::Set(d, kLowest), d, kept.z + m + i);
-  return m <= n / 8 ? m : 0;
-}
-
 // p is the softmax of the m scores in `kept` at their places, and 0 elsewhere. The bits are those of SoftmaxOfKept: the sum is
 // that of the row, whose other terms are 0.
 template <class T>
@@ -172,19 +118,6 @@ HWY_NOINLINE void WriteFew(double temperature, const Survivors<T>& kept, size_t 
   if (sum != sum) return FillRow(d, kNaN<T>, n, p);
   const T inverse = static_cast<T>(1 / sum);
   for (size_t j = 0; j < m; ++j) p[kept.places[j]] = kept.z[j] * inverse;
-}
-
-// Leaves of the m packed scores those that `cut` keeps, and NaN; returns their number.
-template <class T>
-HWY_INLINE size_t DropBelow(Cut<T> cut, const Survivors<T>& kept, size_t m) {
-  size_t left = 0;
-  for (size_t j = 0; j < m; ++j) {  // without a branch, which could not be predicted
-    const T z = kept.z[j];
-    const auto place = kept.places[j];
-    kept.z[left] = z, kept.places[left] = place;
-    left += !(z < cut.least) & !((z == cut.least) & (static_cast<size_t>(place) >= cut.end));
-  }
-  return left;
 }
 
 // The cut in the scores x that agrees with the cut `found` in their terms e. Of the scores with the term `found.least` the
