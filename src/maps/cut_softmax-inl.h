@@ -428,25 +428,29 @@ HWY_INLINE void KernelsOf<TopKSoftmax, T>::MapRow(const TopKSoftmax& op, const T
   const size_t k = static_cast<size_t>(HWY_MIN(op.k, static_cast<std::int64_t>(n)));
   T* const scratch = workspace.memory.take<T>(LargestKScratch(n));
   // On a GPU, threads share a row.
-  if constexpr (hn::MaxLanes(RowTag<T>()) > 1) {
-    if (k < n / 8) {
-      const Survivors<T> kept(workspace.memory, n);
-      size_t m = CandidatesForLargest(x, n, k, scratch, kept);
+  constexpr bool kOneThread = hn::MaxLanes(RowTag<T>()) > 1;
+  Survivors<T> kept;
+  if constexpr (kOneThread) {
+    kept = Survivors<T>(workspace.memory, n);
+    if (size_t m = CandidatesForLargest(x, n, k, scratch, kept); m > 0) {
       if (m > k) {
         Cut<T> cut = CutThrough(d, kept.z, m, k, LowestFinite(d, kept.z, m, max), max, scratch, kept.z, m);
         cut.end = cut.end < m ? static_cast<size_t>(kept.places[cut.end]) : n;
         m = DropBelow(cut, kept, m);
-      } else if (m == 0 && k >= n / 128) {
-        const Cut<T> cut = LargestK(d, x, n, k, scratch);
-        const T below = cut.least > -kInfinity<T> ? Ordered<T>::To(Ordered<T>::From(cut.least) - 1) : cut.least;
-        m = FilterAbove<true>(
-            d, [](hn::Vec<RowTag<T>> score) HWY_ATTR { return score; }, x, n, below, kept);
-        if (cut.end < n) m = DropBelow(cut, kept, m);
       }
-      if (m > 0) return WriteFew(op.temperature, kept, m, n, max, p, workspace.stream);
+      return WriteFew(op.temperature, kept, m, n, max, p, workspace.stream);
     }
   }
   const Cut<T> cut = LargestK(d, x, n, k, scratch);
+  if constexpr (kOneThread) {
+    if (k < n / 8 && k >= n / 128) {
+      const T below = cut.least > -kInfinity<T> ? Ordered<T>::To(Ordered<T>::From(cut.least) - 1) : cut.least;
+      size_t m = FilterAbove<true>(
+          d, [](hn::Vec<RowTag<T>> score) HWY_ATTR { return score; }, x, n, below, kept);
+      if (cut.end < n) m = DropBelow(cut, kept, m);
+      return WriteFew(op.temperature, kept, m, n, max, p, workspace.stream);
+    }
+  }
   if (k < n / 64) return SoftmaxOfKept<true>(d, op.temperature, cut, x, n, max, p);
   SoftmaxOfKept<false>(d, op.temperature, cut, x, n, max, p);
 }
