@@ -244,5 +244,20 @@ TEST(ParamGradients, RefusedByName) {
   EXPECT_THROW(forward(TaylorSoftmax{}, b, unknown), std::invalid_argument);
 }
 
+// Rows without entries have gradients of 0, which are not written either if something else is wrong.
+TEST(ParamGradients, RefusedRowsWithoutEntriesAreNotWritten) {
+  float number = 0;
+  const MatrixView<const float> none(&number, 2, 0), g(&number, 2, 0);
+  const MatrixView<float> dx(&number, 2, 0), wrong(&number, 3, 0);
+  std::vector<double> slopes(2, 7.0);
+  const std::vector<ParamGradient> gradients = {{"temperature", slopes}};
+  EXPECT_THROW(apply_vjp<float>(Softmax{}, none, none, g, wrong, {}, gradients), std::invalid_argument);
+  EXPECT_THROW(log_softmax_vjp<float>({}, none, none, g, wrong, {}, gradients), std::invalid_argument);
+  EXPECT_THROW(logsumexp_vjp<float>({}, none, none, g, dx, {}, gradients), std::invalid_argument);
+  EXPECT_EQ(slopes, (std::vector<double>{7, 7}));
+  apply_vjp<float>(Softmax{}, none, none, g, dx, {}, gradients);
+  EXPECT_EQ(slopes, (std::vector<double>{0, 0}));
+}
+
 }  // namespace
 }  // namespace entropic

@@ -90,15 +90,19 @@ void check_vjp(std::string_view name, const MatrixView<const T>& x, std::string_
   check_overlap(name, "dx", dx, "g", g);
 }
 
-// Checks the parameters of a gradient; rows without entries have a gradient of 0 in them.
+// Checks the parameters of a gradient.
 template <class Op, class T>
 void check_slopes(const Op& op, std::span<const PerRow> per_row, std::span<const ParamGradient> gradients,
                   const MatrixView<const T>& x) {
   check_params(op, per_row, x.rows);
-  for (const ParamGradient& asked : gradients) {
-    check_per_row<Op>(asked.parameter, asked.values.size(), x.rows);
-    if (x.cols == 0) std::fill(asked.values.begin(), asked.values.end(), 0.0);
-  }
+  for (const ParamGradient& asked : gradients) check_per_row<Op>(asked.parameter, asked.values.size(), x.rows);
+}
+
+// Rows without entries have a gradient of 0 in the parameters. Called after all checks.
+template <class T>
+void settle_empty_rows(const MatrixView<const T>& x, std::span<const ParamGradient> gradients) {
+  if (x.cols > 0) return;
+  for (const ParamGradient& asked : gradients) std::fill(asked.values.begin(), asked.values.end(), 0.0);
 }
 
 }  // namespace
@@ -120,6 +124,7 @@ void apply_vjp(const Map& map, MatrixView<const std::type_identity_t<T>> x, Matr
                std::span<const ParamGradient> gradients) {
   std::visit([&](const auto& op) { check_slopes(op, per_row, gradients, x); }, map);
   check_vjp(description_of(map).name, x, "p", p, g, dx);
+  settle_empty_rows(x, gradients);
   const MapKernels kernel = map_kernels<Working<T>>();
   const std::size_t cost = cost_of(map), room = kernel.memory(map, x.cols);
   if constexpr (kIsHalf<T>) {
@@ -177,6 +182,7 @@ void log_softmax_vjp(const LogSoftmax& options, MatrixView<const std::type_ident
                      std::span<const PerRow> per_row, std::span<const ParamGradient> gradients) {
   check_slopes(options, per_row, gradients, x);
   check_vjp("log_softmax", x, "y", y, g, dx);
+  settle_empty_rows(x, gradients);
   const MapKernels kernel = map_kernels<Working<T>>();
   const std::size_t room = kernel.logsumexp_memory(x.cols);
   if constexpr (kIsHalf<T>) {
@@ -220,6 +226,7 @@ void logsumexp_vjp(const LogSumExp& options, MatrixView<const std::type_identity
   check_shape("logsumexp", "g", g, "a column with x's rows", x.rows, std::size_t{1});
   check_apart("logsumexp", "dx", dx, "g", g);
   check_apart("logsumexp", "dx", dx, "y", y);
+  settle_empty_rows(x, gradients);
   const MapKernels kernel = map_kernels<Working<T>>();
   for_shares<T, 2>({x, g}, dx, 1, kernel.logsumexp_memory(x.cols),
                    [&](const auto& in, auto out, std::size_t first, auto share) {
