@@ -187,8 +187,6 @@ TEST(Entmax, NeighboursEndTheSearch) {
   });
 }
 
-// One or two scores lead many equal ones, which together have most of the mass. The threshold's rounding then moves much mass,
-// and no entry may pay for the others: 4 eps each (SPEC 2.2).
 // (c + u)^(1/b) of a large b jumps from 0 to nearly 1, and the b-th power of a mass is subnormal or 0.
 TEST(Entmax, LargeAlpha) {
   support::for_each_target([&](const std::string& target) {
@@ -212,6 +210,8 @@ TEST(Entmax, LargeAlpha) {
   });
 }
 
+// One or two scores lead many equal ones, which together have most of the mass. The threshold's rounding then moves much mass,
+// and no entry may pay for the others: 4 eps each (SPEC 2.2).
 TEST(Entmax, FewLeadManyTies) {
   support::for_each_target([](const std::string&) {
     const auto check = []<class T>(T) {

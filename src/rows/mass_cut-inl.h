@@ -163,11 +163,11 @@ HWY_INLINE MassCut<T> CutRowByMass(D d, const T* e, size_t n, double total, doub
     }
   }
   if (bracket.low == 0 && bracket.high == one) {
-    // The dropped masses are at most 1 - p of all; with the cut they are more, and none is larger than the cut. So n times the
-    // cut is more than that part, up to the sum's rounding.
     T low = e[0], high = e[0];
     RowRange(d, e, n, low, high);
     auto from = low > T(0) ? O::From(low) - 1 : bracket.low, to = bracket.high;
+    // The dropped masses are at most 1 - p of all; with the cut they are more, and none is larger than the cut. So n times the
+    // cut is more than that part, up to the sum's rounding.
     if (p < 1 - 0x1p-12) from = HWY_MAX(from, O::From(static_cast<T>(0.9 * (1 - p) * total / static_cast<double>(n))));
     above = HalveByMass(d, e, n, 0, target, from, to);
     m = Pack(d, e, n, O::To(from), O::To(to), scratch);
