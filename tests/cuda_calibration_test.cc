@@ -149,6 +149,83 @@ TEST(CudaCalibration, TheFittedTemperatureIsWhereTheSlopesVanish) {
   EXPECT_NEAR(slope, 0, 1e-12 * size);
 }
 
+// The fits on a device are those of the host, up to the rounding of sums: for every type, with weights, and without the rows of
+// a label.
+TYPED_TEST(CudaCalibration, FitsAreThoseOfTheHost) {
+  using T = TypeParam;
+  for (const std::size_t n : {3, 40}) {
+    Labelled<T> data(n);
+    for (std::size_t r = 0; r < data.x.rows; r += 2) {  // right in every second row
+      for (std::size_t i = 0; i < n; ++i) {
+        if (static_cast<float>(data.x.row(r)[i]) > static_cast<float>(data.x.row(r)[data.labels[r]])) data.labels[r] = i;
+      }
+    }
+    std::vector<double> wide, weights(data.x.rows, 1);
+    for (std::size_t r = 0; r < data.x.rows; ++r) {
+      weights[r] = r == 4 ? 0 : 0.25 * static_cast<double>(r + 1);
+      for (std::size_t i = 0; i < n; ++i) wide.push_back(static_cast<double>(static_cast<Row::Working<T>>(data.x.row(r)[i])));
+    }
+    const MatrixView<const double> x(wide.data(), data.x.rows, n);
+    const Memory memory(cuda::memory_for_calibration<T>(data.x.rows, n));
+    for (const bool weighted : {false, true}) {
+      const std::span<const double> given = weighted ? std::span<const double>(weights) : std::span<const double>();
+      const FittedTemperature want = fit_temperature<double>(x, data.labels, given);
+      const FittedTemperature got = cuda::fit_temperature<T>(data.x, data.labels, memory, {}, given);
+      EXPECT_EQ(got.clamped, want.clamped);
+      EXPECT_NEAR(got.temperature, want.temperature, 1e-11 * want.temperature);
+      EXPECT_NEAR(cuda::fit_target_entropy<T>(data.x, data.labels, memory, {}, given),
+                  fit_target_entropy<double>(x, data.labels, given), 1e-8);
+      EXPECT_NEAR(cuda::match_entropy<T>(data.x, memory, {}, given), match_entropy<double>(x, given),
+                  kIsHalf<T> || sizeof(T) == 4 ? 1e-6 : 1e-13);
+    }
+    std::vector<double> without(data.x.rows, 1);
+    std::vector<std::int64_t> labels = data.labels;
+    for (const std::size_t r : {1, 6}) without[r] = 0, labels[r] = -100;
+    EXPECT_NEAR(cuda::fit_temperature<T>(data.x, labels, memory, {}, {}, -100).temperature,
+                fit_temperature<double>(x, data.labels, without).temperature, 1e-9);
+  }
+}
+
+TEST(CudaCalibration, FitsRefuseWhatTheHostRefuses) {
+  Labelled<float> data(8);
+  const Memory memory(cuda::memory_for_calibration<float>(data.x.rows, 8));
+  const std::string name = "fit_temperature: ";
+  const auto refused = [&](const std::string& why, std::span<const double> weights = {},
+                           std::optional<std::int64_t> ignored = {}) {
+    std::string host;
+    try {
+      fit_temperature<float>(data.x, data.labels, weights);
+    } catch (const std::invalid_argument& error) {
+      host = error.what();
+    }
+    if (!ignored) EXPECT_EQ(host, name + why);
+    support::expect_error(name + why, [&] { cuda::fit_temperature<float>(data.x, data.labels, memory, {}, weights, ignored); });
+  };
+  const std::vector<double> nothing(data.x.rows, 0.0), few(2, 1.0);
+  refused("sample_weight must be above 0 in some row, got 0 in all 9", nothing);
+  refused("sample_weight must have one entry for each of 9 rows, got 2", few);
+  const std::vector<std::int64_t> labels = data.labels;
+  data.labels[4] = 8;
+  refused("labels must be at least 0 and below the number of classes, 8, got 8 in row 4");
+  data.labels.assign(data.x.rows, -1);
+  refused("some label must be other than ignore_index, got -1 in all 9 rows", {}, -1);
+  data.labels = labels;
+  data.x.row(5)[2] = NAN;
+  refused("scores must not be NaN, got one in row 5");
+  support::expect_error("match_entropy: scores must not be NaN, and not all be -inf in row 5",
+                        [&] { cuda::match_entropy<float>(data.x, memory); });
+  data.x.row(5)[2] = INFINITY;
+  refused("scores must be finite or -inf, got +inf in row 5");
+  EXPECT_NEAR(cuda::match_entropy<float>(data.x, memory), match_entropy<float>(data.x), 1e-6);  // all mass on that score
+  data.x.row(5)[2] = 0, data.x.row(6)[data.labels[6]] = -INFINITY;
+  refused("labels must be classes with a score above -inf, otherwise the loss is infinite, got " +
+          std::to_string(data.labels[6]) + " in row 6");
+  const Memory small(128);
+  const std::string bytes = std::to_string(cuda::memory_for_calibration<float>(data.x.rows, 8));
+  support::expect_error("fit_temperature: memory must have " + bytes + " bytes, as memory_for_calibration() says, got 128",
+                        [&] { cuda::fit_temperature<float>(data.x, data.labels, small); });
+}
+
 TEST(CudaCalibration, RefusesWhatIsWrong) {
   Labelled<float> data(8);
   std::vector<double> found(4 * data.x.rows);

@@ -7,7 +7,8 @@
 // - Views, values of parameters for each row and gradients in them are in device memory, of the device that is current. A row
 //   whose own parameter is out of range becomes NaN, since the host cannot look there.
 // - A call puts its kernel on a stream and returns. It allocates nothing and waits for nothing, so that it may be captured in a
-//   graph. Working memory is the caller's: memory_for() says how much. Another call may not use it at the same time.
+//   graph; only the fits of calibration wait. Working memory is the caller's: memory_for() says how much. Another call may not
+//   use it at the same time.
 //
 // Attention, linear attention, Sinkhorn and transport on the line are not here. They consist mostly of products of matrices and
 // of sorting. A caller has a library for these: entropic.torch composes torch's products and sorts with the row kernels of this
@@ -19,9 +20,12 @@
 #if __cplusplus >= 202002L  // otherwise version.h reports the error
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <type_traits>
 
+#include "entropic/calibration.h"
 #include "entropic/entropy_control.h"
 #include "entropic/half.h"
 #include "entropic/losses.h"
@@ -61,7 +65,7 @@ ENTROPIC_API std::size_t memory_for(std::span<const Step> steps, std::size_t row
 // For gumbel_softmax and gumbel_noise.
 template <class T>
 ENTROPIC_API std::size_t memory_for(const GumbelSoftmax& options, std::size_t rows, std::size_t cols);
-// For calibration_facts, temperature_slopes and target_entropy_losses.
+// For fit_temperature, fit_target_entropy, match_entropy, and what the first two ask of the rows.
 template <class T>
 ENTROPIC_API std::size_t memory_for_calibration(std::size_t rows, std::size_t cols);
 
@@ -174,6 +178,23 @@ ENTROPIC_API void temperature_slopes(double beta, MatrixView<const T> x, std::sp
 template <class T>
 ENTROPIC_API void target_entropy_losses(double entropy, MatrixView<const T> x, std::span<const std::int64_t> labels,
                                         MatrixView<double> found, std::span<std::byte> memory, Stream stream = {});
+
+// The functions of calibration.h for scores, labels and weights on the device. They wait for the device at every step of the
+// search, so they cannot be part of a graph. Of each row only the four numbers above are copied to the host, and labels and
+// weights once. Rows with the label ignore_index are left out. fit_target_entropy uses all rows in its survey. Results differ
+// from the host's by the rounding errors of the sums; errors of arguments are the same.
+template <class T>
+ENTROPIC_API FittedTemperature fit_temperature(MatrixView<const T> x, std::span<const std::int64_t> labels,
+                                               std::span<std::byte> memory, Stream stream = {},
+                                               std::span<const double> sample_weight = {},
+                                               std::optional<std::int64_t> ignore_index = {});
+template <class T>
+ENTROPIC_API double fit_target_entropy(MatrixView<const T> x, std::span<const std::int64_t> labels, std::span<std::byte> memory,
+                                       Stream stream = {}, std::span<const double> sample_weight = {},
+                                       std::optional<std::int64_t> ignore_index = {});
+template <class T>
+ENTROPIC_API double match_entropy(MatrixView<const T> x_reference, std::span<std::byte> memory, Stream stream = {},
+                                  std::span<const double> sample_weight = {});
 
 // The noise of a call, as entropic::Noise; `streams` are on the device. If `seed_at` or `position_at` points to a number on the
 // device, that number replaces seed or position, so that a replayed graph can draw anew. `positions` are one for each row, on

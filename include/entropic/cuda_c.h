@@ -12,7 +12,12 @@
                        that is a 16-bit one.
    gamma_for_entropy   x in; gamma, reached, status out, status as int32 with the numbers of entropic/c.h. float32 or float64.
    calibration_facts, temperature_slopes, target_entropy_losses
-                       x, labels in; found out, float64. The parameters are "beta" and "entropy". */
+                       x, labels in; found out, float64. The parameters are "beta" and "entropy".
+   fit_temperature, fit_target_entropy
+                       x, labels, and if wanted sample_weight, float64, in; value out. The parameter "ignore_index" is a label
+                       whose rows are left out. fit_temperature also has clamped out, int32, if it is given.
+   match_entropy       x_reference, and if wanted sample_weight in; value out.
+                       The value and clamped of these three are one number each, in the host's memory: the call waits. */
 #ifndef ENTROPIC_CUDA_C_H
 #define ENTROPIC_CUDA_C_H
 

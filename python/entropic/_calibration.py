@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from entropic import _checks, _convert, _core
+from entropic import _checks, _convert, _core, _device
 
 
 class TemperatureClampedWarning(UserWarning):
@@ -63,7 +63,11 @@ def fit_temperature(x, labels, *, sample_weight=None, ignore_index=None):
     >>> round(1 / T, 12) == round(math.log(3), 12)  # p = 3/4, as the labels say
     True
     """
-    temperature, clamped = _core.fit_temperature(*labelled("fit_temperature", "x", x, labels, sample_weight, ignore_index)[:3])
+    name = "fit_temperature"
+    if _device.holds(x):
+        temperature, clamped = _fit_on_device(name, "x", x, labels, sample_weight, ignore_index)
+    else:
+        temperature, clamped = _core.fit_temperature(*labelled(name, "x", x, labels, sample_weight, ignore_index)[:3])
     if clamped:
         why = (
             "(nearly) every label has the largest score of its row"
@@ -71,7 +75,7 @@ def fit_temperature(x, labels, *, sample_weight=None, ignore_index=None):
             else "the scores do not favour the labels"
         )
         warnings.warn(
-            f"fit_temperature: T = {temperature:g} is an end of the allowed range, and the loss still falls beyond it: {why}",
+            f"{name}: T = {temperature:g} is an end of the allowed range, and the loss still falls beyond it: {why}",
             TemperatureClampedWarning,
             stacklevel=2,
         )
@@ -118,7 +122,10 @@ def fit_target_entropy(x, labels, *, sample_weight=None, ignore_index=None):
     >>> round(H, 12) == round(math.log(4) - 0.75 * math.log(3), 12)  # p = 3/4 in every row
     True
     """
-    return _core.fit_target_entropy(*labelled("fit_target_entropy", "x", x, labels, sample_weight, ignore_index)[:3])
+    name = "fit_target_entropy"
+    if _device.holds(x):
+        return _fit_on_device(name, "x", x, labels, sample_weight, ignore_index)[0]
+    return _core.fit_target_entropy(*labelled(name, "x", x, labels, sample_weight, ignore_index)[:3])
 
 
 def match_entropy(x_reference, *, sample_weight=None):
@@ -152,6 +159,8 @@ def match_entropy(x_reference, *, sample_weight=None):
     True
     """
     name = "match_entropy"
+    if _device.holds(x_reference):
+        return _fit_on_device(name, "x_reference", x_reference, None, sample_weight, None)[0]
     values, shape, _ = _matrix(name, "x_reference", x_reference)
     return _core.match_entropy(values, _weights(name, "x_reference", sample_weight, shape))
 
@@ -418,6 +427,29 @@ def _weights(name, argument, sample_weight, shape):
             f"{name}: sample_weight must have the shape of {argument} without its last axis, {shape}, got {weights.shape}"
         )
     return np.require(weights, np.float64, ["C", "A"]).reshape(-1)
+
+
+def _fit_on_device(name, argument, x, labels, sample_weight, ignore_index):
+    """(what the fit finds, whether it is an end of its range), for x in a GPU's memory. labels and weights may be there or on
+    this machine."""
+    shape = tuple(x.shape)[:-1]
+    given = [("labels", labels, "int64", "of an integer type"), ("sample_weight", sample_weight, "float64", "of numbers")]
+    of_rows = []
+    for own, numbers, dtype, wanted in given:
+        if numbers is None and (own != "labels" or argument != "x"):
+            continue
+        if not _device.holds(numbers):
+            numbers = _array(name, own, numbers)
+        kind = str(numbers.dtype).rpartition(".")[2]
+        if not kind.startswith(("int", "uint", "bool") if own == "labels" else ("int", "uint", "bool", "float", "bfloat")):
+            raise TypeError(f"{name}: {own} must be {wanted}, got dtype {numbers.dtype}")
+        if tuple(numbers.shape) != shape:
+            raise ValueError(
+                f"{name}: {own} must have the shape of {argument} without its last axis, {shape}, got {tuple(numbers.shape)}"
+            )
+        of_rows.append((own, numbers, dtype))
+    parameters = {} if ignore_index is None else {"ignore_index": _checks.integer(name, "ignore_index", ignore_index)}
+    return _device.fit_of(name, argument, x, of_rows, parameters)
 
 
 def labelled(name, argument, x, labels, sample_weight, ignore_index):

@@ -170,7 +170,8 @@ class _Rows:
         shape = (self.count,) if cols is None else (self.count, cols)
         self.given[name] = self.arrays.empty(shape, dtype or self.type)
 
-    def run(self, operation, parameters, vjp=False):
+    def run(self, operation, parameters, vjp=False, on_host=()):
+        """Calls the library. on_host: (name, NumPy array) of results that it writes to this machine's memory."""
         arrays = self.arrays
         with arrays.on_device():
             size = _cuda.memory(operation, parameters, self.count, self.n, self.type) if self.count * self.n else 0
@@ -180,6 +181,7 @@ class _Rows:
             for name, array in self.given.items():
                 rows, cols = (*array.shape, 1)[:2]
                 places.append((name, arrays.address(array), rows, cols, _type(array)))
+            places += [(name, array.ctypes.data, 1, 1, _type(array)) for name, array in on_host]
             _cuda.run(operation, parameters, places, at, size, arrays.stream(), vjp)
 
     def back(self, name):
@@ -275,6 +277,17 @@ def _reduced(rows, name, text, wanted, asked):
         rows.out(f"d_{param}", dtype="float64")
     rows.run(name, text)
     return rows.values("value"), [rows.back(one) for one in wanted], [rows.values(f"d_{param}") for param in asked]
+
+
+def fit_of(name, argument, x, of_rows, parameters):
+    """(the number that a fit of calibration finds, whether it is an end of its range). of_rows: (name, numbers, type)."""
+    rows = _Rows(name, argument, x, -1)
+    for one, numbers, dtype in of_rows:
+        rows.numbers(one, numbers, dtype)
+    value, clamped = np.zeros(1), np.zeros(1, np.int32)
+    results = [("value", value), ("clamped", clamped)]
+    rows.run(name, json.dumps(parameters), on_host=results if name == "fit_temperature" else results[:1])
+    return float(value[0]), bool(clamped[0])
 
 
 def draws_of(name, operation, parameters, x, axis, stream, size, result):

@@ -106,6 +106,9 @@ class Arguments {
     for_each_param<Op>([&](const auto& param) {
       if constexpr (requires { Op{}.*param.member + 1.0; }) add_per_row(param.name, param.per_row, {}, false);
     });
+    check_no_more_parameters();
+  }
+  void check_no_more_parameters() const {
     if (!given_.empty()) fail("{}: there is no parameter '{}'", operation_, given_[0].name);
   }
   DeviceNoise noise() {
@@ -202,6 +205,9 @@ const OperationInfo* info_of(std::string_view name) {
 bool is_of_calibration(std::string_view name) {
   return name == "calibration_facts" || name == "temperature_slopes" || name == "target_entropy_losses";
 }
+bool is_fit(std::string_view name) {
+  return name == "fit_temperature" || name == "fit_target_entropy" || name == "match_entropy";
+}
 
 template <class T>
 void run_token_statistics(Arguments& given, bool vjp, std::span<std::byte> memory, Stream stream) {
@@ -223,6 +229,56 @@ void run_token_statistics(Arguments& given, bool vjp, std::span<std::byte> memor
     fail("{}: top must have as many columns as the parameter top says, {}, got {}", given.operation(), wanted, top.cols);
   }
   token_statistics<T>(options, x, target, given.matrix<W>("statistics", true, type), top, memory, stream, given.per_row());
+}
+
+template <class T>
+void run_of_calibration(Arguments& given, std::span<std::byte> memory, Stream stream) {
+  const std::string_view name = given.operation();
+  const auto x = given.matrix<const T>("x");
+  const auto labels = given.column<const std::int64_t>(given.at("labels"), ENTROPIC_INT64);
+  const auto found = given.matrix<double>("found", true, ENTROPIC_FLOAT64);
+  const std::optional<double> beta = given.number("beta"), entropy = given.number("entropy");
+  given.check_no_more_parameters();
+  if (name == "calibration_facts") return calibration_facts<T>(x, labels, found, memory, stream);
+  const bool slopes = name == "temperature_slopes";
+  const std::optional<double> at = slopes ? beta : entropy;
+  if (!at) fail("{}: {} is required", name, slopes ? "beta" : "entropy");
+  if (slopes) return temperature_slopes<T>(*at, x, labels, found, memory, stream);
+  target_entropy_losses<T>(*at, x, labels, found, memory, stream);
+}
+
+// value and clamped are in the host's memory.
+template <class T>
+void run_fit(Arguments& given, std::span<std::byte> memory, Stream stream) {
+  const std::string_view name = given.operation();
+  const auto one_of = [&]<class Number>(const entropic_array* array, std::int32_t type, Number& none) -> Number& {
+    if (array == nullptr) return none;
+    const std::span<Number> numbers = given.column<Number>(*array, type);
+    if (numbers.size() != 1) fail("{}: {} must be one number, got {}", name, array->name, numbers.size());
+    return numbers[0];
+  };
+  const entropic_array* const weights = given.find("sample_weight");
+  std::span<const double> weight;
+  if (weights != nullptr) weight = given.column<const double>(*weights, ENTROPIC_FLOAT64);
+  double no_value = 0;
+  double& value = one_of(&given.at("value"), ENTROPIC_FLOAT64, no_value);
+  if (name == "match_entropy") {
+    given.check_no_more_parameters();
+    value = match_entropy<T>(given.matrix<const T>("x_reference"), memory, stream, weight);
+    return;
+  }
+  const auto x = given.matrix<const T>("x");
+  const auto labels = given.column<const std::int64_t>(given.at("labels"), ENTROPIC_INT64);
+  const std::optional<std::int64_t> ignored = given.whole("ignore_index");
+  given.check_no_more_parameters();
+  if (name == "fit_target_entropy") {
+    value = fit_target_entropy<T>(x, labels, memory, stream, weight, ignored);
+    return;
+  }
+  std::int32_t no_end = 0;
+  std::int32_t& clamped = one_of(given.find("clamped"), ENTROPIC_INT32, no_end);
+  const FittedTemperature fitted = fit_temperature<T>(x, labels, memory, stream, weight, ignored);
+  value = fitted.temperature, clamped = fitted.clamped ? 1 : 0;
 }
 
 template <class T>
@@ -291,19 +347,8 @@ void run_typed(Arguments& given, bool vjp, std::span<std::byte> memory, Stream s
                                   given.per_row());
     }
   }
-  if (is_of_calibration(name)) {
-    const auto x = given.matrix<const T>("x");
-    const auto labels = given.column<const std::int64_t>(given.at("labels"), ENTROPIC_INT64);
-    const auto found = given.matrix<double>("found", true, ENTROPIC_FLOAT64);
-    const auto at = [&](std::string_view parameter) {
-      const std::optional<double> number = given.number(parameter);
-      if (!number) fail("{}: {} is required", name, parameter);
-      return *number;
-    };
-    if (name == "temperature_slopes") return temperature_slopes<T>(at("beta"), x, labels, found, memory, stream);
-    if (name == "target_entropy_losses") return target_entropy_losses<T>(at("entropy"), x, labels, found, memory, stream);
-    return calibration_facts<T>(x, labels, found, memory, stream);
-  }
+  if (is_of_calibration(name)) return run_of_calibration<T>(given, memory, stream);
+  if (is_fit(name)) return run_fit<T>(given, memory, stream);
   const DeviceNoise noise = given.noise();
   if (name == "sampler_probs") {
     return probs<T>(given.steps(), given.matrix<const T>("x"), given.matrix<T>("y"), memory, stream);
@@ -374,7 +419,7 @@ std::size_t memory_of(std::string_view name, const char* parameters, std::size_t
   if (name == GammaForEntropy::kDescription.name) return memory_for<T>(GammaForEntropy{}, rows, cols);
   if (name == Sample::kDescription.name) return memory_for<T>(Sample{}, rows, cols);
   if (name == GumbelSoftmax::kDescription.name || name == "gumbel_noise") return memory_for<T>(GumbelSoftmax{}, rows, cols);
-  if (is_of_calibration(name)) return memory_for_calibration<T>(rows, cols);
+  if (is_of_calibration(name) || is_fit(name)) return memory_for_calibration<T>(rows, cols);
   std::optional<std::vector<Step>> steps;
   const std::vector<Argument> given = parse_parameters(name, parameters, &steps);
   if (name == "sampler_probs" || name == "sampler_sample") {

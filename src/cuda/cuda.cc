@@ -122,7 +122,9 @@ std::size_t memory_for(const GammaForEntropy& /*options*/, std::size_t rows, std
 
 template <class T>
 std::size_t memory_for_calibration(std::size_t rows, std::size_t cols) {
-  return CalibrationKernels<T>::memory(rows, cols);
+  constexpr std::size_t kFound = 4 * sizeof(double), kAligned = 128;  // the numbers of a row, which only fits need
+  const std::size_t asked = CalibrationKernels<T>::memory(rows, cols), entropy = memory_for<T>(Measure(Entropy{}), rows, cols);
+  return std::max(asked, entropy) / kAligned * kAligned + rows * kFound + 2 * kAligned;
 }
 
 template <class T>

@@ -88,6 +88,8 @@ struct CalibrationKernels {
 
 // Throws std::runtime_error, with the runtime's message, for a failed launch.
 void check_launch(int error);
+// Waits for what the stream has to do, and then for the bytes.
+void copy_to_host(void* to, const void* from, std::size_t bytes, Stream stream);
 
 // Only tests set it: the threads of a row, instead of those for its length.
 #ifndef __CUDACC__

@@ -251,3 +251,61 @@ def test_what_is_wrong_is_named(monkeypatch):
 def test_empty_arrays():
     x = Array(np.empty((0, 5), np.float32))
     assert entropic.softmax(x).shape == (0, 5)
+
+
+def labelled(dtype, n=20):
+    """Scores, and labels that are right in every second row."""
+    x = scores(dtype, (3, 4, n))
+    labels = np.arange(12).reshape(3, 4) % 2
+    labels[:, ::2] = x.argmax(-1)[:, ::2]
+    return x, labels
+
+
+@pytest.mark.parametrize("kind", [Array, OnlyDlpack])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_fits_are_those_of_arrays_of_the_host(dtype, kind):
+    x, labels = labelled(dtype)
+    weights = np.arange(12.0).reshape(3, 4)
+    ignored = labels.copy()
+    ignored[1, 2] = ignored[2, 0] = -100
+    for function, own in ((entropic.fit_temperature, x), (entropic.fit_target_entropy, x)):
+        for how in ({}, {"sample_weight": weights}, {"ignore_index": -100}):
+            y = ignored if "ignore_index" in how else labels
+            want = function(own, y, **how)
+            placed = {k: kind(v) if isinstance(v, np.ndarray) else v for k, v in how.items()}
+            got = [function(kind(own), kind(y), **placed), function(kind(own), y.tolist(), **how)]
+            assert [type(one) for one in got] == [float, float]
+            np.testing.assert_allclose(got, want, rtol=1e-8)
+    for how in ({}, {"sample_weight": weights}):
+        got = entropic.match_entropy(kind(x), **{k: kind(v) for k, v in how.items()})
+        assert got == pytest.approx(entropic.match_entropy(x, **how), rel=1e-6)
+
+
+def test_fits_refuse_what_they_refuse_of_the_host():
+    x, labels = labelled(np.float32)
+    right = x.argmax(-1)
+    with pytest.warns(entropic.calibration.TemperatureClampedWarning, match="T = 0.001"):
+        assert entropic.fit_temperature(Array(x), Array(right)) == 1e-3
+    nan, outside = x.copy(), labels.copy()
+    nan[1, 2, 5], outside[2, 1] = np.nan, 20
+    for args, error in (
+        ((x, labels[0]), ValueError),
+        ((x, labels.astype(np.float32)), TypeError),
+        ((x, outside), ValueError),
+        ((nan, labels), ValueError),
+        ((x[:0], labels[:0]), ValueError),
+        ((x, np.full_like(labels, 7), {"ignore_index": 7}), ValueError),
+        ((x, labels, {"ignore_index": 1.5}), TypeError),
+        ((x, labels, {"sample_weight": -np.ones((3, 4))}), ValueError),
+        ((x, labels, {"sample_weight": np.ones(3)}), ValueError),
+    ):
+        how = args[2] if len(args) > 2 else {}
+        for function in (entropic.fit_temperature, entropic.fit_target_entropy):
+            with pytest.raises(error) as host:
+                function(*args[:2], **how)
+            placed = {k: Array(v) if isinstance(v, np.ndarray) else v for k, v in how.items()}
+            with pytest.raises(error) as device:
+                function(Array(args[0]), Array(args[1]), **placed)
+            assert str(device.value) == str(host.value)
+    with pytest.raises(ValueError, match="match_entropy: scores must not be NaN, and not all be -inf in row 6"):
+        entropic.match_entropy(Array(nan))
