@@ -4,7 +4,7 @@
 // c is the root of sum p = 1. Three ways to it:
 //   alpha >= 1.25  the terms u = b z above a bound of -c are packed and c solved on those few; where they are few indeed each
 //                  power is taken once, and the masses put in their places in a row of zeros. In float32 from alpha = 1.2 on.
-//   alpha > 2      the same, but (c + u)^(1/b) is infinitely steep at the edge of the support: solved in p at the edge.
+//   alpha > 2      the same, but (c + u)^(1/b) is infinitely steep at the edge of the support: edge_entmax-inl.h.
 //   alpha < 1.25   where b is small, c is near 1 and the rounding of c + u would be magnified by 1/b. Hence
 //                  p = p_max (1 + v)^(1/b), v = b z/c, by log(1 + v) of a small v, divided by its sum as softmax is:
 //                  a softmax at inverse temperature 1/c whose exp is bent by b. Also for alpha < 1, where all have mass.
@@ -19,12 +19,12 @@
 #endif
 
 #include "entropic/maps.h"
+#include "src/maps/edge_entmax-inl.h"
 #include "src/maps/heavy_entmax-inl.h"
 #include "src/maps/short_edge-inl.h"
 #include "src/maps/short_entmax-inl.h"
 #include "src/maps/softmax-inl.h"
 #include "src/maps/sparsemax-inl.h"
-#include "src/maps/threshold_start-inl.h"
 #include "src/maps/whole_powers-inl.h"
 #include "src/rows/expm1-inl.h"
 #include "src/rows/select-inl.h"
@@ -32,10 +32,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
-
-// Rows that go side by side: the search of one alone waits for its own results.
-template <class T>
-inline constexpr size_t kSearches = 16 / sizeof(T);
 
 // The longest rows of which several go: longer ones gain nothing by others.
 inline constexpr size_t kLongestOfSeveral = 4096;
@@ -85,38 +81,6 @@ HWY_INLINE double EntmaxPower(const Entmax& op) {
   const double b = op.alpha - 1;
   if (std::abs(b) <= (sizeof(T) == 4 ? 0x1p-26 : 0x1p-55)) return 0;
   return HWY_MIN(b, sizeof(T) == 4 ? 0x1p26 : 0x1p60);
-}
-
-// A row of which only the scores above a bound are left, as u = b (x - max)/T.
-template <class T>
-struct Filtered {
-  T least;  // the bound: -c is not below it
-  Survivors<T> survivors;
-  size_t kept;
-};
-
-// The relative scores u of a row.
-template <class T>
-HWY_INLINE RelativeScores<RowTag<T>> Bent(double b, double temperature, T max) {
-  return RelativeScores<RowTag<T>>(hn::Set(RowTag<T>(), max), temperature / b);
-}
-
-template <bool kPlaces, class T>
-HWY_INLINE void FilterRows(double b, double temperature, const T* const* x, size_t n, const T* max, size_t rows, Arena memory,
-                           Filtered<T>* filtered) {
-  const RowTag<T> d;
-  for (size_t r = 0; r < rows; ++r) filtered[r].least = LeastThreshold(d, b, Bent(b, temperature, max[r]), x[r], n);
-  for (size_t r = 0; r < rows; ++r) {
-    filtered[r].survivors = Survivors<T>(memory, n);
-    filtered[r].kept = FilterAbove<kPlaces>(d, Bent(b, temperature, max[r]), x[r], n, filtered[r].least, filtered[r].survivors);
-  }
-}
-
-template <class T>
-HWY_INLINE size_t MostKept(const Filtered<T>* filtered, size_t rows) {
-  size_t most = 0;
-  for (size_t r = 0; r < rows; ++r) most = HWY_MAX(most, filtered[r].kept);
-  return most;
 }
 
 // What SmallStep has of sums that are rounded to T.
@@ -187,115 +151,6 @@ HWY_NOINLINE HWY_FLATTEN void FewThresholds(const Filtered<T>* filtered, size_t 
   for (size_t r = 0; r < rows; ++r) found[r] = {static_cast<double>(search[r].c()), -static_cast<double>(search[r].step())};
 }
 
-// For b > 1: the root as p at the edge of the support. Entries equal to `edge`, the lowest that have mass, get `p`; those
-// above it (u - edge + p^b)^(1/b).
-struct Edge {
-  double edge, p;
-};
-
-// Where the sum of (c + u)^(1/b) is certainly at most 1, and where certainly more.
-struct Bracket {
-  double low, high;
-};
-
-// A narrow one, by sums in T. c/sum^b never falls, since as c rises more terms join: from any c it leads below the root.
-// Between the two, lines through sum^b, which is nearly straight, as in regula falsi; an end that stays twice counts half
-// (Illinois).
-template <template <class> class Root, class T>
-HWY_NOINLINE HWY_FLATTEN Bracket EdgeBracket(double b, const T* u, size_t n) {
-  const RowTag<T> d;
-  // Above what the sum of T may be off: q = c + u is rounded once, its root by 90 eps at most.
-  constexpr double kUnsure = sizeof(T) == 4 ? 0x1p-16 : 0x1p-40;
-  const double narrow = 0.25 / static_cast<double>(n);
-  Bracket bracket = {0, 1};
-  auto lowest = hn::Zero(d);
-  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR { lowest = hn::Min(LoadUpTo(d, u + i, count, T(0)), lowest); });
-  double c = -static_cast<double>(MinLane(d, lowest)), below = -1, above = 0;
-  bool was_below = true, first = true;
-  if (!(c > 0 && c <= 1)) return bracket;
-  const Root<RowTag<T>> root(d, b);
-  for (int evaluations = 0; evaluations < 12; ++evaluations) {
-    const T rounded = static_cast<T>(c);
-    c = static_cast<double>(rounded);
-    const auto at = hn::Set(d, rounded);
-    const double sum = Sum(d, n, [&](size_t i, size_t) HWY_ATTR { return root(d, hn::Add(hn::LoadU(d, u + i), at)); });
-    if (!(std::abs(sum - 1) > kUnsure)) return bracket;
-    const double norm = Power(sum, b);
-    const bool is_below = sum < 1;
-    if (is_below) {
-      bracket.low = c, below = norm - 1;
-      if (first) return bracket;  // all have mass
-      if (was_below) above /= 2;
-    } else {
-      bracket.high = c, above = norm - 1;
-      const double least = c / norm * (1 - 0x1p-12);
-      if (first || least > bracket.low) {
-        bracket.low = c = least;
-        first = was_below = false;
-        continue;
-      }
-      if (!was_below) below /= 2;
-    }
-    was_below = is_below;
-    const double width = bracket.high - bracket.low;
-    if (width <= narrow * bracket.high) return bracket;
-    c = bracket.low + width * HWY_MAX(0x1p-5, HWY_MIN(below / (below - above), 1 - 0x1p-5));
-  }
-  return bracket;
-}
-
-// sum_i (u_i - edge + p^b)^(1/b) = 1, for the u that may have mass.
-template <template <class> class Root, class T>
-HWY_NOINLINE HWY_FLATTEN Edge EdgeThreshold(double b, Bracket bracket, const T* u, size_t n) {
-  using Stage = EdgeSearch::Stage;
-  const D64 d;
-  const Root<D64> root(d, b);
-  EdgeSearch search;
-  search.Begin(b);
-  search.Between(bracket.low, bracket.high);
-  while (search.stage() != Stage::kMet) {
-    if (search.stage() == Stage::kCandidates) {
-      const V64 from = hn::Set(d, search.from()), to = hn::Set(d, search.to());
-      double sums[2];
-      Sums(d, n, sums, [&](size_t i, size_t, V64* terms) HWY_ATTR {
-        const V64 ui = LoadAs(d, u + i);
-        const auto inside = hn::And(hn::Gt(ui, from), hn::Lt(ui, to));
-        terms[0] = hn::IfThenElseZero(inside, ui);
-        terms[1] = hn::IfThenElseZero(inside, hn::Set(d, 1.0));
-      });
-      search.Candidates(sums[0], sums[1]);
-    } else if (search.stage() == Stage::kSum) {
-      const V64 at = hn::Set(d, search.c());
-      search.Sum(Sum(d, n, [&](size_t i, size_t) HWY_ATTR { return root(d, hn::Add(LoadAs(d, u + i), at)); }));
-    } else if (search.stage() == Stage::kLowest) {
-      const V64 bound = hn::Set(d, search.from());
-      V64 lowest = hn::Zero(d);
-      ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-        const V64 ui = LoadWide(d, u + i, count, T(0));
-        lowest = hn::Min(lowest, hn::IfThenElseZero(hn::Ge(ui, bound), ui));
-      });
-      search.Lowest(MinLane(d, lowest));
-      // The lowest of all masses is at most their mean, and c at most the bracket's end.
-      const bool all = bracket.high == 1 && bracket.low > 0;
-      const double most = all ? 1 / static_cast<double>(n) : Power(bracket.high + search.edge(), 1 / b);
-      if (most > 0 && most < 1) search.StartAt(most);
-    } else {
-      const V64 at_edge = hn::Set(d, search.edge()), lift = hn::Set(d, search.lift());
-      double sums[3];
-      Sums(d, n, sums, [&](size_t i, size_t, V64* terms) HWY_ATTR {
-        const V64 ui = LoadAs(d, u + i);
-        const auto above = hn::Not(hn::Le(ui, at_edge));  // or NaN
-        const V64 q = hn::Add(hn::Sub(ui, at_edge), lift);
-        terms[0] = hn::IfThenElseZero(above, root(d, q));
-        terms[1] = hn::IfThenElseZero(above, hn::Div(terms[0], q));
-        terms[2] = hn::IfThenElseZero(hn::Eq(ui, at_edge), hn::Set(d, 1.0));
-      });
-      search.Masses(sums[0], sums[1], sums[2]);
-    }
-  }
-  return {search.edge(), search.p()};
-}
-
 // (c + u)^2 from c's upper part, exact in T, and the rest: near the edge the first sum is exact.
 template <class D, class T = hn::TFromD<D>>
 class SquareAbove {
@@ -310,17 +165,6 @@ class SquareAbove {
   Square<D> square_;
   hn::Vec<D> high_, low_;
 };
-
-// p = the masses of the survivors at their places, divided by `sum`, and 0 elsewhere.
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void Scatter(D d, const T* masses, const hwy::MakeSigned<T>* places, size_t kept, double sum, size_t n, T* p,
-                        bool stream) {
-  WriteRow(d, stream, n, p, [&](size_t /*i*/, size_t /*count*/) HWY_ATTR { return hn::Zero(d); });
-  const T factor = static_cast<T>(1 / sum);
-  ForEachVector(d, kept, [&](size_t i, size_t count) HWY_ATTR {
-    for (size_t k = i; k < i + count; ++k) p[places[k]] = masses[k] * factor;
-  });
-}
 
 // alpha = 1.5: a mass is a few operations, so a row is written as if all scores had some.
 template <class T>
@@ -393,14 +237,6 @@ HWY_NOINLINE HWY_FLATTEN void PowerMasses(double b, const Filtered<T>* filtered,
       StoreUpTo(MaxKeepNaN(hn::Zero(d), mass), d, count, filtered[r].survivors.z + i);
     });
   }
-}
-
-// Any other alpha: a power costs some 20 operations, so the few survivors' are taken once each and put in their places.
-template <class T>
-HWY_INLINE void WriteFew(const Filtered<T>& row, T sum, size_t n, T* p, bool stream) {
-  const RowTag<T> d;
-  if (sum != sum) return FillRow(d, kNaN<T>, n, p);
-  Scatter(d, row.survivors.z, row.survivors.places, row.kept, static_cast<double>(sum), n, p, stream);
 }
 
 // The end of a search: c - step is the root but for the square of the step, and `sum` that of the masses there.
@@ -495,45 +331,6 @@ HWY_NOINLINE HWY_FLATTEN void MapRowsByThreshold(double b, double temperature, c
   } else {
     for (size_t r = 0; r < rows; ++r) MapFilteredRow(b, temperature, filtered[r], x[r], n, max[r], p[r], workspace);
   }
-}
-
-// The sum is taken once more: p^b may be so small a number that it has lost digits.
-template <template <class> class Root, class D, class T = hn::TFromD<D>>
-HWY_INLINE void WriteAboveEdge(D d, double b, const RelativeScores<D>& relative, Edge edge, const T* x, size_t n, T max, T* p) {
-  if (edge.p != edge.p) return FillRow(d, kNaN<T>, n, p);
-  // The edge is one of the u, exact in T.
-  const auto at_edge = hn::Set(d, static_cast<T>(edge.edge)), p_edge = hn::Set(d, static_cast<T>(edge.p));
-  const auto lift = hn::Set(d, static_cast<T>(edge.p > 0 ? Power(edge.p, b) : 0));
-  const Root<D> root(d, b);
-  const double sum = Sum(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const auto u = relative(LoadUpTo(d, x + i, count, max));
-    const auto out = hn::Lt(u, at_edge);
-    auto v = hn::Zero(d);
-    if (!hn::AllTrue(d, out)) {
-      const auto above = hn::Max(root(d, hn::Add(hn::Sub(u, at_edge), lift)), p_edge);
-      v = hn::IfThenZeroElse(out, hn::IfThenElse(hn::Eq(u, at_edge), p_edge, above));
-    }
-    StoreUpTo(v, d, count, p + i);
-    return v;
-  });
-  ScaleRow(d, static_cast<T>(1 / sum), n, p);
-}
-
-template <template <class> class Root, class D, class T = hn::TFromD<D>>
-HWY_NOINLINE HWY_FLATTEN void MapRowByEdge(D d, double b, double temperature, const T* x, size_t n, T max, T* p,
-                                           Workspace workspace) {
-  const RelativeScores<D> relative(hn::Set(d, max), temperature / b);
-  // Only u = b z above -1 can have mass, and above the bound that b = 1 has: no term is less than there.
-  const T least = LeastThreshold(d, 1, relative, x, n);
-  const Survivors<T> survivors(workspace.memory, n);
-  size_t kept = FilterAbove<false>(d, relative, x, n, least, survivors);
-  Bracket bracket = {0, 1};
-  // If few are kept, the search takes less time without a bracket.
-  if (kept > 24) {
-    bracket = EdgeBracket<Root>(b, survivors.z, kept);
-    if (bracket.high < 1) kept = FilterAbove<false>(d, relative, x, n, static_cast<T>(-bracket.high), survivors);
-  }
-  WriteAboveEdge<Root>(d, b, relative, EdgeThreshold<Root>(b, bracket, survivors.z, kept), x, n, max, p);
 }
 
 // (1 + v)^(1/b), v = b (x - max)/(T c), for b < 1/4: exp bent by b, with its value 1 at the maximum. 0 where v <= -1 and at
@@ -761,10 +558,8 @@ HWY_INLINE void KernelsOf<Entmax, T>::MapRow(const Entmax& op, const T* x, size_
   }
   if (op.alpha < kLeastAlpha<T>) return MapRowNearSoftmax(d, b, op.temperature, x, n, max, p, workspace);
 
-  if (b == 2) {
-    MapRowByEdge<SquareRootOf>(d, b, op.temperature, x, n, max, p, workspace);
-  } else if (b > 1) {
-    MapRowByEdge<RootOf>(d, b, op.temperature, x, n, max, p, workspace);
+  if (b > 1) {
+    MapRowsByEdge(b, op.temperature, &x, n, &max, &p, 1, workspace);
   } else if (b == 0.5) {
     MapRowsBySquares(op.temperature, &x, n, &max, &p, 1, workspace);
   } else {
@@ -774,7 +569,8 @@ HWY_INLINE void KernelsOf<Entmax, T>::MapRow(const Entmax& op, const T* x, size_
 
 template <class T>
 HWY_INLINE size_t KernelsOf<Entmax, T>::Several::Count(const Entmax& op, size_t n) {
-  return op.alpha >= kLeastAlpha<T> && op.alpha < 2 && n >= 256 && n <= kLongestOfSeveral ? kMost : 1;
+  const bool quick = op.alpha < kLeastAlpha<T> || op.alpha == 2 || (op.alpha > 2 && sizeof(T) == 8);
+  return !quick && n >= 256 && n <= kLongestOfSeveral ? kMost : 1;
 }
 
 template <class T>
@@ -782,6 +578,8 @@ HWY_INLINE void KernelsOf<Entmax, T>::Several::Map(const Entmax& op, const T* co
                                                    size_t count, Workspace workspace) {
   if (op.alpha == 1.5) {
     MapRowsBySquares(op.temperature, x, n, max, p, count, workspace);
+  } else if (op.alpha > 2) {
+    MapRowsByEdge(EntmaxPower<T>(op), op.temperature, x, n, max, p, count, workspace);
   } else {
     MapRowsByThreshold(op.alpha - 1, op.temperature, x, n, max, p, count, workspace);
   }

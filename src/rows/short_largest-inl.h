@@ -15,6 +15,47 @@ HWY_BEFORE_NAMESPACE();
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
+// The larger in each lane goes to a.
+template <class V>
+HWY_INLINE void OrderLanes(V& a, V& b) {
+  const V larger = hn::Max(a, b);
+  b = hn::Min(a, b);
+  a = larger;
+}
+
+// Batcher's odd-even merge sort of kCount, a power of 2: the pairs that it orders.
+template <size_t kCount>
+struct SortingNetwork {
+  uint8_t first[kCount * kCount / 2] = {}, second[kCount * kCount / 2] = {};
+  size_t count = 0;
+
+  constexpr SortingNetwork() {
+    for (size_t sorted = 1; sorted < kCount; sorted *= 2) {
+      for (size_t apart = sorted; apart > 0; apart /= 2) {
+        for (size_t i = apart % sorted; i + apart < kCount; ++i) {
+          if ((i - apart % sorted) / apart % 2 == 0 && i / (2 * sorted) == (i + apart) / (2 * sorted)) {
+            first[count] = static_cast<uint8_t>(i), second[count++] = static_cast<uint8_t>(i + apart);
+          }
+        }
+      }
+    }
+  }
+};
+template <size_t kCount>
+inline constexpr SortingNetwork<kCount> kSortingNetwork = {};
+
+template <size_t kCount, class V, size_t... kPair>
+HWY_INLINE void SortByPairs(V* v, std::index_sequence<kPair...>) {
+  (OrderLanes(v[std::integral_constant<size_t, kSortingNetwork<kCount>.first[kPair]>::value],
+              v[std::integral_constant<size_t, kSortingNetwork<kCount>.second[kPair]>::value]),
+   ...);
+}
+// Each lane of kCount vectors in falling order. Without loops, so that the entries stay in registers.
+template <size_t kCount, class V>
+HWY_INLINE void SortLanes(V* v) {
+  SortByPairs<kCount>(v, std::make_index_sequence<kSortingNetwork<kCount>.count>());
+}
+
 // The 16 largest entries of each row, in order, or with kNegated the 16 smallest, negated.
 template <bool kNegated = false>
 class LargestOfShort {
@@ -53,37 +94,6 @@ class LargestOfShort {
   HWY_INLINE V nan() const { return nan_; }
 
  private:
-  static HWY_INLINE void Order(V& a, V& b) {
-    const V larger = hn::Max(a, b);
-    b = hn::Min(a, b);
-    a = larger;
-  }
-
-  // Batcher's odd-even merge sort: the pairs that it orders.
-  struct Pairs {
-    uint8_t first[63], second[63];
-  };
-  static constexpr Pairs kPairs = [] {
-    Pairs pairs = {};
-    size_t count = 0;
-    for (size_t sorted = 1; sorted < kCount; sorted *= 2) {
-      for (size_t apart = sorted; apart > 0; apart /= 2) {
-        for (size_t i = apart % sorted; i + apart < kCount; ++i) {
-          if ((i - apart % sorted) / apart % 2 == 0 && i / (2 * sorted) == (i + apart) / (2 * sorted)) {
-            pairs.first[count] = static_cast<uint8_t>(i), pairs.second[count++] = static_cast<uint8_t>(i + apart);
-          }
-        }
-      }
-    }
-    return pairs;
-  }();
-  template <size_t... kPair>
-  static HWY_INLINE void Sort(V* v, std::index_sequence<kPair...>) {
-    (Order(v[std::integral_constant<size_t, kPairs.first[kPair]>::value],
-           v[std::integral_constant<size_t, kPairs.second[kPair]>::value]),
-     ...);
-  }
-
   // Without loops, so that the entries stay in registers.
   template <size_t... kIndex>
   HWY_INLINE void ReadAndSort(const ShortRows<float>& rows, size_t first, V* v, std::index_sequence<kIndex...>) {
@@ -93,7 +103,7 @@ class LargestOfShort {
     } else {
       ((v[kIndex] = kIndex < count ? Read(rows, first + kIndex) : hn::Set(D(), -kInfinity<float>)), ...);
     }
-    Sort(v, std::make_index_sequence<63>());
+    SortLanes<kCount>(v);
   }
   HWY_INLINE V Read(const ShortRows<float>& rows, size_t v) {
     const V entries = kNegated ? hn::Neg(rows.Vector(v)) : rows.Vector(v);
@@ -114,7 +124,7 @@ class LargestOfShort {
   }
   template <size_t kApart, size_t kIndex>
   static HWY_INLINE void OrderApart(V* v) {
-    if constexpr (kIndex / kApart % 2 == 0) Order(v[kIndex], v[kIndex + kApart]);
+    if constexpr (kIndex / kApart % 2 == 0) OrderLanes(v[kIndex], v[kIndex + kApart]);
   }
 
   static constexpr std::make_index_sequence<kCount> kAll = {};

@@ -309,3 +309,56 @@ def test_fits_refuse_what_they_refuse_of_the_host():
             assert str(device.value) == str(host.value)
     with pytest.raises(ValueError, match="match_entropy: scores must not be NaN, and not all be -inf in row 6"):
         entropic.match_entropy(Array(nan))
+
+
+UNKNOWN = {
+    "softmax": ("x", "y"),
+    "log_softmax": ("x", "y"),
+    "logsumexp": ("x", "y of rows"),
+    "softmax_loss": ("x", "target", "value"),
+    "entropy": ("p", "value"),
+    "kl_divergence": ("p", "q", "value"),
+    "gamma_for_entropy": ("x", "gamma", "reached", "status"),
+    "token_statistics": ("x", "target", "statistics"),
+    "calibration_facts": ("x", "labels", "found"),
+    "fit_temperature": ("x", "labels", "value"),
+    "match_entropy": ("x_reference", "value"),
+    "sampler_probs": ("x", "y"),
+    "sampler_sample": ("x", "indices"),
+    "sample": ("x", "indices"),
+    "gumbel_softmax": ("x", "y"),
+    "gumbel_noise": ("y",),
+}
+INPUTS = ("x", "p", "q", "x_reference", "target", "labels")
+
+
+@pytest.mark.parametrize("operation", UNKNOWN)
+def test_arrays_of_unknown_names_are_refused_before_anything_is_written(operation):
+    given = {}
+    for name in (*UNKNOWN[operation], "no_such"):
+        if name in ("target", "labels", "indices"):
+            given[name] = np.zeros((3, 1), np.int64)
+        elif name == "status":
+            given[name] = np.full((3, 1), 9, np.int32)
+        elif name in ("value", "gamma", "reached"):
+            given[name] = np.full((1 if operation in ("fit_temperature", "match_entropy") else 3, 1), 9.0)
+        else:
+            cols = {"y of rows": 1, "statistics": 4, "found": 4}.get(name, 5)
+            given[name] = np.full((3, cols), 9.0, np.float64 if name == "found" else np.float32)
+        if name in ("p", "q"):
+            given[name][:] = 0.2
+    parameters = {"gamma_for_entropy": '{"entropy": 1.0}', "sampler_probs": '{"steps": []}', "sampler_sample": '{"steps": []}'}
+    text = parameters.get(operation, "{}")
+    first = next(iter(given.values()))
+    size = _cuda.memory(operation, text, *first.shape, str(first.dtype))
+    memory = np.zeros(size + _cuda.ALIGNMENT, np.uint8)
+    at = memory.ctypes.data + -memory.ctypes.data % _cuda.ALIGNMENT
+    before = {name: array.copy() for name, array in given.items()}
+    places = [(name.split()[0], array.ctypes.data, *array.shape, str(array.dtype)) for name, array in given.items()]
+    with pytest.raises(ValueError, match=f"^{operation}: there is no array 'no_such'"):
+        _cuda.run(operation, text, places, at, size, None)
+    for name, array in given.items():
+        np.testing.assert_array_equal(array, before[name])
+    _cuda.run(operation, text, places[:-1], at, size, None)
+    written = {name for name, array in given.items() if not np.array_equal(array, before[name])}
+    assert written and not written & set(INPUTS)
