@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "entropic/cuda.h"
@@ -186,6 +188,27 @@ TYPED_TEST(CudaCalibration, FitsAreThoseOfTheHost) {
   }
 }
 
+// The sums over rows go in blocks of 1,024. A row of weight 0 is not read.
+TEST(CudaCalibration, FitsOfManyRows) {
+  const std::size_t rows = 2500, n = 3;
+  std::vector<float> scores(rows * n);
+  std::vector<std::int64_t> labels(rows);
+  std::vector<double> weights(rows);
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t i = 0; i < n; ++i) scores[r * n + i] = static_cast<float>(std::sin(3.0 * static_cast<double>(r * n + i)));
+    labels[r] = static_cast<std::int64_t>(r * r % 7 % n), weights[r] = static_cast<double>(r % 5);
+    if (r % 5 == 0) scores[r * n] = NAN, labels[r] = 9;
+    if (r % 2 == 0 && r % 5 != 0) labels[r] = std::max_element(&scores[r * n], &scores[r * n] + n) - &scores[r * n];
+  }
+  const MatrixView<const float> x(scores.data(), rows, n);
+  const Memory memory(cuda::memory_for_calibration<float>(rows, n));
+  const FittedTemperature want = fit_temperature<float>(x, labels, weights);
+  EXPECT_FALSE(want.clamped);
+  EXPECT_NEAR(cuda::fit_temperature<float>(x, labels, memory, {}, weights).temperature, want.temperature,
+              1e-11 * want.temperature);
+  EXPECT_NEAR(cuda::match_entropy<float>(x, memory, {}, weights), match_entropy<float>(x, weights), 1e-6);
+}
+
 TEST(CudaCalibration, FitsRefuseWhatTheHostRefuses) {
   Labelled<float> data(8);
   const Memory memory(cuda::memory_for_calibration<float>(data.x.rows, 8));
@@ -212,7 +235,7 @@ TEST(CudaCalibration, FitsRefuseWhatTheHostRefuses) {
   data.labels = labels;
   data.x.row(5)[2] = NAN;
   refused("scores must not be NaN, got one in row 5");
-  support::expect_error("match_entropy: scores must not be NaN, and not all be -inf in row 5",
+  support::expect_error("match_entropy: scores must not be NaN, got one in row 5",
                         [&] { cuda::match_entropy<float>(data.x, memory); });
   data.x.row(5)[2] = INFINITY;
   refused("scores must be finite or -inf, got +inf in row 5");
@@ -220,6 +243,22 @@ TEST(CudaCalibration, FitsRefuseWhatTheHostRefuses) {
   data.x.row(5)[2] = 0, data.x.row(6)[data.labels[6]] = -INFINITY;
   refused("labels must be classes with a score above -inf, otherwise the loss is infinite, got " +
           std::to_string(data.labels[6]) + " in row 6");
+  std::fill(data.x.row(7), data.x.row(7) + 8, -INFINITY);
+  support::expect_error("match_entropy: scores must not all be -inf, got nothing else in row 7",
+                        [&] { cuda::match_entropy<float>(data.x, memory); });
+  const MatrixView<const float> no_classes(data.x.row(0), 3, 0);
+  support::expect_error("match_entropy: scores must not all be -inf, got nothing else in row 0",
+                        [&] { cuda::match_entropy<float>(no_classes, {}); });
+  std::vector<double> of_ignored(data.x.rows, 0.0);
+  of_ignored[2] = 1;
+  data.labels.assign(data.x.rows, 1), data.labels[2] = 3;
+  refused("sample_weight must be above 0 in some row that ignore_index keeps, got 0 in all 8", of_ignored, 3);
+  const std::span<std::byte> all = memory;
+  std::vector<std::byte> odd(all.size() + 256);
+  const auto at = reinterpret_cast<std::uintptr_t>(odd.data());
+  const std::span<std::byte> unaligned = std::span(odd).subspan((128 - at % 128) % 128 + 8, all.size());
+  support::expect_error(fmt::format("fit_temperature: memory must be aligned to 128 bytes, got {}", fmt::ptr(unaligned.data())),
+                        [&] { cuda::fit_temperature<float>(data.x, data.labels, unaligned); });
   const Memory small(128);
   const std::string bytes = std::to_string(cuda::memory_for_calibration<float>(data.x.rows, 8));
   support::expect_error("fit_temperature: memory must have " + bytes + " bytes, as memory_for_calibration() says, got 128",

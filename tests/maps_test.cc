@@ -442,6 +442,42 @@ TEST(Maps, LargeBatchesOfSpecialRows) {
   }
 }
 
+// Rows that may be searched side by side have the bits of each alone, whatever is beside it: few scores with mass or many,
+// ties, a NaN, infinities.
+TEST(Maps, EntmaxOfRowsSideBySide) {
+  std::mt19937 generator(30);
+  std::normal_distribution<float> normal;
+  for (const std::size_t n : {63, 65, 250, 1024, 4099}) {
+    const std::size_t rows = 120;
+    std::vector<float> x(rows * n);
+    for (std::size_t r = 0; r < rows; ++r) {
+      float* const row = x.data() + r * n;
+      const std::size_t many[] = {1, 2, 15, 16, 17, 31, 32, 33, 60};
+      for (std::size_t i = 0; i < n; ++i) row[i] = normal(generator) - 9;
+      for (std::size_t k = many[generator() % 9]; k-- > 0;) {
+        row[generator() % n] = generator() % 3 == 0 ? 0.25f : 0.01f * normal(generator);
+      }
+      if (generator() % 8 == 0) row[generator() % n] = kNaN<float>;
+      if (generator() % 8 == 0) row[generator() % n] = kInfinity<float>;
+      if (generator() % 8 == 0) row[generator() % n] = -kInfinity<float>;
+    }
+    for (const double alpha : {0.7, 1.3, 1.5, 2.0001, 2.5, 3.0, 5.0, 30.0}) {
+      support::for_each_target([&](const std::string& target) {
+        std::vector<float> p(rows * n), row(n);
+        const Entmax op{.alpha = alpha};
+        apply(op, MatrixView<const float>(x.data(), rows, n), MatrixView<float>(p.data(), rows, n));
+        for (std::size_t r = 0; r < rows; ++r) {
+          apply(op, MatrixView<const float>(x.data() + r * n, 1, n), MatrixView<float>(row.data(), 1, n));
+          for (std::size_t i = 0; i < n; ++i) {
+            const bool same = row[i] == p[r * n + i] || (std::isnan(row[i]) && std::isnan(p[r * n + i]));
+            ASSERT_TRUE(same) << target << ", alpha " << alpha << ", n " << n << ", row " << r << ", entry " << i;
+          }
+        }
+      });
+    }
+  }
+}
+
 TEST(PerRow, RefusesBadValues) {
   std::vector<double> x(6, 1), p(6, 7), alphas = {1, -1, 2}, few = {1, 2};
   const auto message = [&](const Map& map, PerRow given) {

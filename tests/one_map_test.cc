@@ -237,6 +237,31 @@ TEST(Entmax, FewLeadManyTies) {
   });
 }
 
+// Beyond alpha = 2 an error of the mass at the edge comes back from each score there.
+TEST(Entmax, OneLeadsManyTiesBeyondTwo) {
+  for (const double alpha : {2.0001, 2.2, 2.5, 3.0, 5.0}) {
+    for (const std::size_t n : {17, 60, 64, 300, 1100}) {
+      for (const std::size_t ties : {1, 2, 5, 14, 15, 16, 20, 31, 32, 40}) {
+        if (n / 3 + ties >= n) continue;
+        for (const double share : {0.3, 0.7, 0.9, 0.98, 0.999}) {
+          std::vector<float> x(n, -9);
+          std::fill_n(x.begin() + n / 3, ties + 1, 0.0f);
+          x[n / 3] = static_cast<float>(share / (alpha - 1));  // all mass from 1/(alpha - 1) on
+          const Entmax op{.alpha = alpha};
+          const oracle::Row want = oracle::map(op, wide(x)), allowed = oracle::spread(op, wide(x), 0x1p-24L);
+          support::for_each_target([&](const std::string& name) {
+            const std::vector<float> p = run(op, x);
+            for (std::size_t i = 0; i < n; ++i) {
+              ASSERT_LE(std::abs(static_cast<long double>(p[i]) - want[i]), allowed[i])
+                  << name << ": alpha " << alpha << ", n " << n << ", ties " << ties << ", share " << share << ", entry " << i;
+            }
+          });
+        }
+      }
+    }
+  }
+}
+
 // p^(alpha - 1) is a line in x, of slope (alpha - 1)/T, for any c; its sum is 1 for one. Long rows start from a sample, which
 // may say nothing about the convergence of the search.
 TEST(Entmax, LongRowsNearSoftmax) {

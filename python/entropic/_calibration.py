@@ -399,11 +399,7 @@ def entropy_invariant_scale(n, d, *, train_length=512, kappa=None):
 
 def _array(name, argument, x):
     """Any array as a NumPy array, also torch's bfloat16."""
-    if getattr(x, "requires_grad", False):
-        raise TypeError(
-            f"{name}: {argument} is a {type(x).__name__} that requires grad, and the result has no gradient; "
-            f"pass {argument}.detach()"
-        )
+    _checks.no_gradient(name, argument, x)
     return _convert.to_numpy(name, argument, x, bfloat16=True)
 
 
@@ -417,52 +413,60 @@ def _matrix(name, argument, x):
     return np.require(array, requirements=["C", "A"]).reshape(math.prod(shape), array.shape[-1]), shape, tolerance
 
 
+def _check_shape(name, argument, own, given, shape):
+    if tuple(given) != shape:
+        raise ValueError(f"{name}: {own} must have the shape of {argument} without its last axis, {shape}, got {tuple(given)}")
+
+
 def _weights(name, argument, sample_weight, shape):
-    """The weights, one number for each row in float64, or None."""
+    """The weights, one number for each row in float64, or none."""
     if sample_weight is None:
         return np.empty(0)
     weights = _convert.to_floats(name, "sample_weight", _array(name, "sample_weight", sample_weight))[0]
-    if weights.shape != shape:
-        raise ValueError(
-            f"{name}: sample_weight must have the shape of {argument} without its last axis, {shape}, got {weights.shape}"
-        )
+    _check_shape(name, argument, "sample_weight", weights.shape, shape)
     return np.require(weights, np.float64, ["C", "A"]).reshape(-1)
+
+
+def _classes(name, argument, labels, shape):
+    """The class of each row."""
+    classes = _array(name, "labels", labels)
+    if classes.dtype.kind not in "iub" and classes.size > 0:
+        raise TypeError(f"{name}: labels must be of an integer type, got dtype {classes.dtype}")
+    _check_shape(name, argument, "labels", classes.shape, shape)
+    return np.require(classes, np.int64, ["C", "A"]).reshape(-1)
 
 
 def _fit_on_device(name, argument, x, labels, sample_weight, ignore_index):
     """(what the fit finds, whether it is an end of its range), for x in a GPU's memory. labels and weights may be there or on
     this machine."""
+    _checks.no_gradient(name, argument, x)
     shape = tuple(x.shape)[:-1]
-    given = [("labels", labels, "int64", "of an integer type"), ("sample_weight", sample_weight, "float64", "of numbers")]
+    given = [("labels", labels, _classes, "int64", ("int", "uint", "bool"))] if argument == "x" else []
+    if sample_weight is not None:
+        given.append(("sample_weight", sample_weight, _weights, "float64", ("int", "uint", "bool", "float", "bfloat")))
     of_rows = []
-    for own, numbers, dtype, wanted in given:
-        if numbers is None and (own != "labels" or argument != "x"):
-            continue
-        if not _device.holds(numbers):
-            numbers = _array(name, own, numbers)
-        kind = str(numbers.dtype).rpartition(".")[2]
-        if not kind.startswith(("int", "uint", "bool") if own == "labels" else ("int", "uint", "bool", "float", "bfloat")):
-            raise TypeError(f"{name}: {own} must be {wanted}, got dtype {numbers.dtype}")
-        if tuple(numbers.shape) != shape:
-            raise ValueError(
-                f"{name}: {own} must have the shape of {argument} without its last axis, {shape}, got {tuple(numbers.shape)}"
-            )
+    for own, numbers, on_host, dtype, kinds in given:
+        if _device.holds(numbers):
+            _checks.no_gradient(name, own, numbers)
+            if 0 not in tuple(numbers.shape) and not str(numbers.dtype).rpartition(".")[2].startswith(kinds):
+                wanted = "of an integer type" if own == "labels" else "of numbers"
+                raise TypeError(f"{name}: {own} must be {wanted}, got dtype {numbers.dtype}")
+            _check_shape(name, argument, own, numbers.shape, shape)
+        else:
+            numbers = on_host(name, argument, numbers, shape).reshape(shape)
         of_rows.append((own, numbers, dtype))
-    parameters = {} if ignore_index is None else {"ignore_index": _checks.integer(name, "ignore_index", ignore_index)}
+    parameters = {}
+    if ignore_index is not None:
+        ignored = _checks.integer(name, "ignore_index", ignore_index)
+        if -(2**63) <= ignored < 2**63:  # no label is another number
+            parameters["ignore_index"] = ignored
     return _device.fit_of(name, argument, x, of_rows, parameters)
 
 
 def labelled(name, argument, x, labels, sample_weight, ignore_index):
-    """(x as a matrix like _matrix, the class of each row, their weights or None, the tolerance of sums)."""
+    """(x as a matrix like _matrix, the class of each row, their weights or none, the tolerance of sums)."""
     matrix, shape, tolerance = _matrix(name, argument, x)
-    classes = _array(name, "labels", labels)
-    if classes.dtype.kind not in "iub" and classes.size > 0:
-        raise TypeError(f"{name}: labels must be of an integer type, got dtype {classes.dtype}")
-    if classes.shape != shape:
-        raise ValueError(
-            f"{name}: labels must have the shape of {argument} without its last axis, {shape}, got {classes.shape}"
-        )
-    classes = np.require(classes, np.int64, ["C", "A"]).reshape(-1)
+    classes = _classes(name, argument, labels, shape)
     weights = _weights(name, argument, sample_weight, shape)
     if ignore_index is not None:
         ignored = classes == _checks.integer(name, "ignore_index", ignore_index)

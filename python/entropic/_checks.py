@@ -54,3 +54,12 @@ def asked_params(function, names, values, param_grad):
             f"{function}: param_grad must be True, False or names of given parameters, {allowed}, got {param_grad!r}"
         )
     return list(asked)
+
+
+def no_gradient(operation, name, x):
+    """Refuses a tensor that requires grad, for results that have no gradient."""
+    if getattr(x, "requires_grad", False):
+        raise TypeError(
+            f"{operation}: {name} is a {type(x).__name__} that requires grad, and the result has no gradient; "
+            f"pass {name}.detach()"
+        )

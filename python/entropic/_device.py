@@ -1,8 +1,9 @@
 """Maps, losses, measures and draws of arrays in a GPU's memory, by the library entropic_cuda: CuPy's, torch's, and others that
 export DLPack or __cuda_array_interface__.
 
-Results and memory are made by the array's own library. A call goes on the stream that the array names, and waits for nothing.
-Arrays are copied only along an axis that is not the last, or if they have gaps.
+Results and memory are made by the array's own library. A call goes on the stream that the array names, and waits for nothing;
+only the fits of calibration wait for their numbers. Arrays are copied only along an axis that is not the last, or if they have
+gaps.
 """
 
 import contextlib

@@ -96,17 +96,15 @@ void run_of_calibration(Arguments& given, std::span<std::byte> memory, Stream st
 template <class T>
 void run_fit(Arguments& given, std::span<std::byte> memory, Stream stream) {
   const std::string_view name = given.operation();
-  const auto one_of = [&]<class Number>(const entropic_array* array, std::int32_t type, Number& none) -> Number& {
-    if (array == nullptr) return none;
-    const std::span<Number> numbers = given.column<Number>(*array, type);
-    if (numbers.size() != 1) fail("{}: {} must be one number, got {}", name, array->name, numbers.size());
-    return numbers[0];
+  const auto check_one = [&](const entropic_array& array, std::size_t numbers) {
+    if (numbers != 1) fail("{}: {} must be one number, got {}", name, array.name, numbers);
   };
   const entropic_array* const weights = given.find("sample_weight");
   std::span<const double> weight;
   if (weights != nullptr) weight = given.column<const double>(*weights, ENTROPIC_FLOAT64);
-  double no_value = 0;
-  double& value = one_of(&given.at("value"), ENTROPIC_FLOAT64, no_value);
+  const std::span<double> values = given.value();
+  check_one(given.at("value"), values.size());
+  double& value = values[0];
   if (name == "match_entropy") {
     const auto x = given.matrix<const T>("x_reference");
     given.check_no_more_parameters();
@@ -123,11 +121,15 @@ void run_fit(Arguments& given, std::span<std::byte> memory, Stream stream) {
     value = fit_target_entropy<T>(x, labels, memory, stream, weight, ignored);
     return;
   }
-  std::int32_t no_end = 0;
-  std::int32_t& clamped = one_of(given.find("clamped"), ENTROPIC_INT32, no_end);
+  std::span<std::int32_t> clamped;
+  if (const entropic_array* const array = given.find("clamped"); array != nullptr) {
+    clamped = given.column<std::int32_t>(*array, ENTROPIC_INT32);
+    check_one(*array, clamped.size());
+  }
   given.check_all_used();
   const FittedTemperature fitted = fit_temperature<T>(x, labels, memory, stream, weight, ignored);
-  value = fitted.temperature, clamped = fitted.clamped ? 1 : 0;
+  value = fitted.temperature;
+  if (!clamped.empty()) clamped[0] = fitted.clamped ? 1 : 0;
 }
 
 template <class T>

@@ -1,5 +1,6 @@
 // Fits of calibration to rows in device memory: the host's searches, which ask the kernels for numbers of each row.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -30,25 +31,39 @@ std::vector<double> weights_of(std::string_view name, std::span<const std::int64
                                std::optional<std::int64_t> ignore_index) {
   if (!ignore_index || labels.empty()) return weights;
   if (weights.empty()) weights.assign(labels.size(), 1);
-  bool any = false;
+  std::size_t kept = 0, counted = 0;
   for (std::size_t r = 0; r < labels.size(); ++r) {
-    const bool ignored = labels[r] == *ignore_index;
-    any |= !ignored;
-    if (ignored) weights[r] = 0;
+    if (labels[r] == *ignore_index) weights[r] = 0;
+    kept += labels[r] != *ignore_index;
+    counted += weights[r] != 0;
   }
-  if (!any) {
+  if (kept == 0) {
     fail("{}: some label must be other than ignore_index, got {} in all {} rows", name, *ignore_index, labels.size());
+  }
+  if (counted == 0) {
+    fail("{}: sample_weight must be above 0 in some row that ignore_index keeps, got 0 in all {}", name, kept);
   }
   return weights;
 }
 
-template <class T>
-void check_memory(std::string_view name, const MatrixView<const T>& x, std::span<std::byte> memory) {
-  const std::size_t wanted = memory_for_calibration<T>(x.rows, x.cols);
-  if (memory.size() < wanted) {
-    fail("{}: memory must have {} bytes, as memory_for_calibration() says, got {}", name, wanted, memory.size());
+// The memory of the kernels, and behind it that of some numbers for each row.
+struct Memory {
+  std::span<std::byte> of_kernels;
+  double* of_rows;
+
+  template <class T>
+  Memory(std::string_view name, const MatrixView<const T>& x, std::size_t numbers, std::span<std::byte> memory) {
+    const std::size_t wanted = memory_for_calibration<T>(x.rows, x.cols);
+    if (memory.size() < wanted) {
+      fail("{}: memory must have {} bytes, as memory_for_calibration() says, got {}", name, wanted, memory.size());
+    }
+    if (reinterpret_cast<std::uintptr_t>(memory.data()) % 128 != 0) {
+      fail("{}: memory must be aligned to 128 bytes, got {}", name, static_cast<const void*>(memory.data()));
+    }
+    of_kernels = memory.first((memory.size() - x.rows * numbers * sizeof(double)) / 128 * 128);
+    of_rows = reinterpret_cast<double*>(memory.data() + of_kernels.size());
   }
-}
+};
 
 // Labelled rows in the memory of a device, as the searches ask for them.
 template <class T>
@@ -64,11 +79,8 @@ class LabelledOnDevice {
     const std::vector<std::int64_t> classes = on_host(labels.data(), labels.size(), stream);
     weights_ = weights_of(name, classes, on_host(sample_weight.data(), sample_weight.size(), stream), ignore_index);
     const SampleWeights weights = check_labels<T>(name, "x", x, classes, weights_);
-    check_memory<T>(name, x, memory);
-    // The rows' numbers lie behind the kernels' memory.
-    const std::size_t room = x.rows * 4 * sizeof(double);
-    found_ = reinterpret_cast<double*>(memory.data() + (memory.size() - room) / 128 * 128);
-    memory_ = memory.first(static_cast<std::size_t>(reinterpret_cast<std::byte*>(found_) - memory.data()));
+    const Memory parts(name, x, 4, memory);
+    memory_ = parts.of_kernels, found_ = parts.of_rows;
     std::vector<RowFacts> facts(x.rows);
     calibration_facts<T>(x, labels, to(), memory_, stream);
     const std::vector<double> found = on_host(found_, 4 * x.rows, stream);
@@ -146,15 +158,19 @@ double match_entropy(MatrixView<const T> x_reference, std::span<std::byte> memor
   check_layout(kName, "x_reference", x);
   const std::vector<double> given = on_host(sample_weight.data(), sample_weight.size(), stream);
   const SampleWeights weights(kName, "x_reference", x.rows, given);
-  check_memory<T>(kName, x, memory);
-  const std::size_t place = (memory.size() - x.rows * sizeof(double)) / 128 * 128;
-  auto* const value = reinterpret_cast<double*>(memory.data() + place);
-  measure<T>(Entropy{.input = Input::scores}, x, {value, x.rows}, {}, memory.first(place), stream);
-  const std::vector<double> entropies = on_host(value, x.rows, stream);
+  std::vector<double> entropies(x.rows, std::numeric_limits<double>::quiet_NaN());
+  if (x.cols > 0) {
+    const Memory parts(kName, x, 1, memory);
+    measure<T>(Entropy{.input = Input::scores}, x, {parts.of_rows, x.rows}, {}, parts.of_kernels, stream);
+    entropies = on_host(parts.of_rows, x.rows, stream);
+  }
   for (std::size_t r = 0; r < x.rows; ++r) {
-    if (weights[r] > 0 && std::isnan(entropies[r])) {
-      fail_in_row(kName, "x_reference", r, "scores must not be NaN, and not all be -inf");
+    if (weights[r] == 0 || !std::isnan(entropies[r])) continue;
+    const std::vector<T> row = on_host(x.row(r), x.cols, stream);
+    if (std::any_of(row.begin(), row.end(), [](T score) { return std::isnan(static_cast<float>(score)); })) {
+      fail_in_row(kName, "x_reference", r, "scores must not be NaN, got one");
     }
+    fail_in_row(kName, "x_reference", r, "scores must not all be -inf, got nothing else");
   }
   return sum_of(x.rows, [&](std::size_t r) { return weights[r] > 0 ? weights[r] * entropies[r] : 0; }) /
          sum_of(x.rows, [&](std::size_t r) { return weights[r]; });

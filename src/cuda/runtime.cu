@@ -1,12 +1,12 @@
 // What the host asks of the CUDA runtime beside launches: errors as exceptions, and numbers from the device.
 
-#include <cstring>
-
 #ifdef __CUDACC__
 #include <stdexcept>
 #include <string>
 
 #include <cuda_runtime.h>
+#else
+#include <cstring>
 #endif
 
 #include "src/cuda/kernels.h"

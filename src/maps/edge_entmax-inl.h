@@ -169,6 +169,7 @@ class EdgeOfSorted {
     const size_t most = static_cast<size_t>(MaxLane(d, with_mass));
     // The lowest mass is at most the mean.
     least = hn::Div(one, with_mass);
+    auto far = hn::Eq(with_mass, with_mass);
     for (int evaluations = 0;; ++evaluations) {
       lift = root.Inverse(d, least);
       V slope = zero;
@@ -179,11 +180,12 @@ class EdgeOfSorted {
         sum = hn::Add(sum, mass);
         slope = hn::Add(slope, hn::IfThenElseZero(above, hn::Div(mass, q)));
       }
-      if (evaluations == 20) break;
+      far = hn::And(far, hn::Gt(least, zero));
+      if (evaluations == 20 || hn::AllFalse(d, far)) break;
       const V step = hn::Div(hn::Sub(sum, one), hn::MulAdd(slope, hn::Div(lift, least), at_edge));
-      const auto far = hn::And(hn::Gt(step, hn::Set(d, 0x1p-22f)), hn::Gt(least, zero));
-      if (hn::AllFalse(d, far)) break;
+      // A small step is the last, and is taken: it is the error of each of the equal masses at the edge.
       least = hn::IfThenElse(far, hn::Max(hn::Sub(least, step), zero), least);
+      far = hn::And(far, hn::Gt(hn::Abs(step), hn::Set(d, 0x1p-22f)));
     }
     scale = hn::Div(one, sum);
   }

@@ -60,8 +60,8 @@ HWY_INLINE void Scatter(D d, const T* masses, const hwy::MakeSigned<T>* places, 
   });
 }
 
-// Any other alpha than 1.5: a power costs some 20 operations, so the few survivors' are taken once each and put in their
-// places.
+// For masses that cost some 20 operations, which those of alpha = 1.5 do not: the few survivors' are taken once each and put in
+// their places.
 template <class T>
 HWY_INLINE void WriteFew(const Filtered<T>& row, T sum, size_t n, T* p, bool stream) {
   const RowTag<T> d;

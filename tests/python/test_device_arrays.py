@@ -298,6 +298,8 @@ def test_fits_refuse_what_they_refuse_of_the_host():
         ((x, labels, {"ignore_index": 1.5}), TypeError),
         ((x, labels, {"sample_weight": -np.ones((3, 4))}), ValueError),
         ((x, labels, {"sample_weight": np.ones(3)}), ValueError),
+        ((x, np.where(labels == 0, 7, labels), {"ignore_index": 7, "sample_weight": 1.0 * (labels == 0)}), ValueError),
+        ((np.zeros((0, 3), np.float32), np.array([])), ValueError),
     ):
         how = args[2] if len(args) > 2 else {}
         for function in (entropic.fit_temperature, entropic.fit_target_entropy):
@@ -307,8 +309,54 @@ def test_fits_refuse_what_they_refuse_of_the_host():
             with pytest.raises(error) as device:
                 function(Array(args[0]), Array(args[1]), **placed)
             assert str(device.value) == str(host.value)
-    with pytest.raises(ValueError, match="match_entropy: scores must not be NaN, and not all be -inf in row 6"):
-        entropic.match_entropy(Array(nan))
+    empty = np.where(np.arange(4)[None, :, None] == 2, -np.inf, x).astype(x.dtype)
+    for bad in (nan, empty, np.zeros((7, 0), np.float32)):
+        with pytest.raises(ValueError, match=r"^match_entropy: scores must not") as host:
+            entropic.match_entropy(bad)
+        with pytest.raises(ValueError, match=r"^match_entropy: scores must not") as device:
+            entropic.match_entropy(Array(bad))
+        assert str(device.value) == str(host.value)
+    assert entropic.fit_temperature(Array(x), labels, ignore_index=2**70) == entropic.fit_temperature(Array(x), Array(labels))
+
+
+def test_fits_refuse_gradients_and_other_numbers(monkeypatch):
+    torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
+    from entropic import _device
+
+    monkeypatch.setattr(_device, "holds", lambda x: isinstance(x, torch.Tensor))
+    x, labels = torch.zeros(4, 3), torch.zeros(4, dtype=torch.int64)
+    for given in (
+        (x.requires_grad_(), labels, None),
+        (x.detach(), labels, torch.ones(4, requires_grad=True)),
+    ):
+        with pytest.raises(TypeError, match=r"requires grad, and the result has no gradient; pass \w+.detach\(\)"):
+            entropic.fit_temperature(*given[:2], sample_weight=given[2])
+    for how in ({"sample_weight": np.ones(4) * 1j}, {"sample_weight": ["a"] * 4}, {"ignore_index": 0.5}):
+        with pytest.raises(TypeError) as device:
+            entropic.fit_temperature(x.detach(), labels, **how)
+        with pytest.raises(TypeError) as host:
+            entropic.fit_temperature(np.zeros((4, 3)), np.zeros(4, int), **how)
+        assert str(device.value) == str(host.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "changed", "said"),
+    [
+        ("fit_temperature", "{}", {"value": np.zeros((2, 1))}, "value must be one number, got 2"),
+        ("fit_temperature", "{}", {"value": np.zeros((1, 1), np.float32)}, "type of value must be 2, got 1"),
+        ("fit_temperature", "{}", {"clamped": np.zeros((1, 1), np.int64)}, "type of clamped must be 5, got 6"),
+        ("fit_temperature", "{}", {"clamped": np.zeros((2, 1), np.int32)}, "clamped must be one number, got 2"),
+        ("fit_temperature", '{"ignore_index": 1.5}', {}, "ignore_index must be an integer"),
+        ("fit_temperature", '{"temperature": 1.5}', {}, "there is no parameter 'temperature'"),
+        ("fit_target_entropy", "{}", {"clamped": np.zeros((1, 1), np.int32)}, "there is no array 'clamped'"),
+    ],
+)
+def test_fits_by_name_refuse(name, parameters, changed, said):
+    arrays = {"x": np.zeros((3, 5), np.float32), "labels": np.zeros((3, 1), np.int64), "value": np.full((1, 1), 9.0)} | changed
+    places = [(key, array.ctypes.data, *array.shape, str(array.dtype)) for key, array in arrays.items()]
+    with pytest.raises(ValueError, match=f"^{name}: {said}"):
+        _cuda.run(name, parameters, places, None, 0, None)
+    assert arrays["value"].ravel()[0] == (9 if "value" not in changed else 0)
 
 
 UNKNOWN = {
