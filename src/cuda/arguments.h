@@ -19,7 +19,8 @@
 
 namespace entropic::inline ENTROPIC_ABI::cuda {
 
-// Whoever asks for all arrays of an operation then calls check_all_used(), before anything is written.
+// The arguments of one call, by name. After all arrays of the operation were asked for, check_all_used() refuses the others:
+// call it before anything is written.
 class Arguments {
  public:
   Arguments(std::string_view operation, const char* parameters, const entropic_array* arrays, std::size_t count)
