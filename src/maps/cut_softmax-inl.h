@@ -415,6 +415,7 @@ HWY_INLINE void KernelsOf<TopPSoftmax, T>::Short::Map(const TopPSoftmax& op, con
     terms[g].TransformAndSum(sums, [&](V e) HWY_ATTR { return hn::IfThenElseZero(hn::Or(hn::Ge(e, cut), hn::IsNaN(e)), e); });
     StoreQuotients(terms[g], sums, out, rows);
     MapLeftRows(group[g], done[g], out, rows, [&](const T* x, T* to) HWY_ATTR {
+      HWY_ASSUME(n <= ShortRows<T>::kLongest);
       T e[ShortRows<T>::kLongest], scratch[MassCutScratch(ShortRows<T>::kLongest) + 1];
       TopPRow(op, x, n, RowMax(d, x, n), to, e, scratch, false, static_cast<const T*>(nullptr));
     });
@@ -432,11 +433,13 @@ HWY_INLINE void KernelsOf<TopKSoftmax, T>::MapRow(const TopKSoftmax& op, const T
   Survivors<T> kept;
   if constexpr (kOneThread) {
     kept = Survivors<T>(workspace.memory, n);
-    if (size_t m = CandidatesForLargest(x, n, k, scratch, kept); m > 0) {
+    size_t m = CandidatesForLargest(x, n, k, scratch, kept);
+    if (m == 0) m = CandidatesByColumns(x, n, k, scratch, kept);
+    if (m > 0) {
       if (m > k) {
         Cut<T> cut = CutThrough(d, kept.z, m, k, LowestFinite(d, kept.z, m, max), max, scratch, kept.z, m);
         cut.end = cut.end < m ? static_cast<size_t>(kept.places[cut.end]) : n;
-        m = DropBelow(cut, kept, m);
+        m = DropBelow(cut, kept, m, n);
       }
       return WriteFew(op.temperature, kept, m, n, max, p, workspace.stream);
     }
@@ -447,7 +450,7 @@ HWY_INLINE void KernelsOf<TopKSoftmax, T>::MapRow(const TopKSoftmax& op, const T
       const T below = cut.least > -kInfinity<T> ? Ordered<T>::To(Ordered<T>::From(cut.least) - 1) : cut.least;
       size_t m = FilterAbove<true>(
           d, [](hn::Vec<RowTag<T>> score) HWY_ATTR { return score; }, x, n, below, kept);
-      if (cut.end < n) m = DropBelow(cut, kept, m);
+      if (cut.end < n) m = DropBelow(cut, kept, m, n);
       return WriteFew(op.temperature, kept, m, n, max, p, workspace.stream);
     }
   }

@@ -154,10 +154,10 @@ class EdgeOfSorted {
         for (size_t i = 0; i < count / 2; ++i) options[i] = hn::IfThenElse(bit[k], options[2 * i + 1], options[2 * i]);
       }
       const V candidate = options[0];
-      V sum = zero;
-      for (size_t i = 0; i < reach; ++i) sum = hn::Add(sum, root(d, hn::Max(hn::Sub(largest[i], candidate), zero)));
+      V above = zero;
+      for (size_t i = 0; i < reach; ++i) above = hn::Add(above, root(d, hn::Max(hn::Sub(largest[i], candidate), zero)));
       // Below -1 the largest entry has more than all the mass, which rounds to all of it if b is large.
-      bit[known] = hn::And(hn::Le(sum, one), hn::Gt(candidate, end));
+      bit[known] = hn::And(hn::Le(above, one), hn::Gt(candidate, end));
       edge = hn::IfThenElse(bit[known], candidate, edge);
     }
 
@@ -322,12 +322,9 @@ HWY_INLINE void MapRowsByEdge(double b, double temperature, const T* const* x, s
                               Workspace workspace) {
   const RowTag<T> d;
   Filtered<T> filtered[kSearches<T>] = {};
-  for (size_t r = 0; r < rows; ++r) {
-    const auto relative = Bent(b, temperature, max[r]);
-    filtered[r].least = LeastThresholdOfEdge(d, b, relative, x[r], n);
-    filtered[r].survivors = Survivors<T>(workspace.memory, n);
-    filtered[r].kept = FilterAbove<sizeof(T) == 4>(d, relative, x[r], n, filtered[r].least, filtered[r].survivors);
-  }
+  FilterRows<sizeof(T) == 4>(b, temperature, x, n, max, rows, workspace.memory, filtered,
+                             [&](const auto& relative, const T* row)
+                                 HWY_ATTR { return LeastThresholdOfEdge(d, b, relative, row, n); });
   if constexpr (sizeof(T) == 4) {
     const size_t most = MostKept(filtered, rows);
     float sums[kSearches<T>];

@@ -31,15 +31,24 @@ HWY_INLINE RelativeScores<RowTag<T>> Bent(double b, double temperature, T max) {
   return RelativeScores<RowTag<T>>(hn::Set(RowTag<T>(), max), temperature / b);
 }
 
-template <bool kPlaces, class T>
+// Filters rows by the bounds bound(relative, x) of each, all bounds first: one does not wait for another.
+template <bool kPlaces, class T, class Bound>
 HWY_INLINE void FilterRows(double b, double temperature, const T* const* x, size_t n, const T* max, size_t rows, Arena memory,
-                           Filtered<T>* filtered) {
+                           Filtered<T>* filtered, Bound&& bound) {
   const RowTag<T> d;
-  for (size_t r = 0; r < rows; ++r) filtered[r].least = LeastThreshold(d, b, Bent(b, temperature, max[r]), x[r], n);
+  for (size_t r = 0; r < rows; ++r) filtered[r].least = bound(Bent(b, temperature, max[r]), x[r]);
   for (size_t r = 0; r < rows; ++r) {
     filtered[r].survivors = Survivors<T>(memory, n);
     filtered[r].kept = FilterAbove<kPlaces>(d, Bent(b, temperature, max[r]), x[r], n, filtered[r].least, filtered[r].survivors);
   }
+}
+
+template <bool kPlaces, class T>
+HWY_INLINE void FilterRows(double b, double temperature, const T* const* x, size_t n, const T* max, size_t rows, Arena memory,
+                           Filtered<T>* filtered) {
+  FilterRows<kPlaces>(b, temperature, x, n, max, rows, memory, filtered, [&](const auto& relative, const T* row) HWY_ATTR {
+    return LeastThreshold(RowTag<T>(), b, relative, row, n);
+  });
 }
 
 template <class T>

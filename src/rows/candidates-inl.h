@@ -69,16 +69,40 @@ HWY_NOINLINE size_t CandidatesForLargest(const T* x, size_t n, size_t k, T* scra
   return m <= n / 8 ? m : 0;
 }
 
-// Leaves of the m packed scores those that `cut` keeps, and NaN; returns their number.
+#if HWY_TARGET != HWY_SCALAR  // on a device threads share a row, and there are no columns
+// The same by the maxima of columns, for k that is not so small: all scores that reach a number that k columns reach. Returns 0
+// if fewer columns have a finite score, or if packing that many would take longer than the exponentials that it saves.
 template <class T>
-HWY_INLINE size_t DropBelow(Cut<T> cut, const Survivors<T>& kept, size_t m) {
+HWY_INLINE size_t CandidatesByColumns(const T* x, size_t n, size_t k, T* scratch, const Survivors<T>& kept) {
+  const RowTag<T> d;
+  if (k > kColumns / 2 || k >= n / 8 || n < 2 * kColumns) return 0;
+  const ScoreRange<T> range = RangeByColumns(d, x, n, k, scratch);
+  if (range.least == -kInfinity<T>) return 0;
+  const T below = Ordered<T>::To(Ordered<T>::From(range.least) - 1);
+  return FilterAbove<true>(
+      d, [](hn::Vec<RowTag<T>> score) HWY_ATTR { return score; }, x, n, below, kept);
+}
+#endif
+
+// Leaves of the m packed scores of a row of n those that `cut` keeps, and NaN; returns their number.
+template <class T>
+HWY_INLINE size_t DropBelow(Cut<T> cut, const Survivors<T>& kept, size_t m, size_t n) {
+  using TI = hwy::MakeSigned<T>;
+  const RowTag<T> d;
+  const hn::RebindToSigned<RowTag<T>> di;
+  const auto least = hn::Set(d, cut.least);
+  const auto last = hn::Set(di, static_cast<TI>(HWY_MIN(cut.end, n)) - 1);
+  T* const places = reinterpret_cast<T*>(kept.places);
   size_t left = 0;
-  for (size_t j = 0; j < m; ++j) {  // without a branch, which could not be predicted
-    const T z = kept.z[j];
-    const auto place = kept.places[j];
-    kept.z[left] = z, kept.places[left] = place;
-    left += !(z < cut.least) & !((z == cut.least) & (static_cast<size_t>(place) >= cut.end));
-  }
+  ForEachVector(d, m, [&](size_t j, size_t count) HWY_ATTR {
+    const auto z = LoadUpTo(d, kept.z + j, count, -kInfinity<T>), place = LoadUpTo(d, places + j, count, T(0));
+    const auto late = hn::RebindMask(d, hn::Gt(hn::BitCast(di, place), last));
+    const auto dropped = hn::Or(hn::Lt(z, least), hn::And(hn::Eq(z, least), late));
+    const auto in = hn::AndNot(dropped, hn::FirstN(d, count));
+    hn::StoreU(CompressLanes(d, z, in), d, kept.z + left);
+    StoreUpTo(CompressLanes(d, place, in), d, HWY_MIN(hn::Lanes(d), n - left), places + left);
+    left += hn::CountTrue(d, in);
+  });
   return left;
 }
 

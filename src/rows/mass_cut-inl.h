@@ -57,15 +57,16 @@ HWY_INLINE double HalveByMass(D d, const T* e, size_t n, double above, double ta
 }
 
 // The cut that keeps the fewest of the largest masses e such that these and `above` together reach `target`, or keeps all.
-// Masses are positive; e is overwritten, and has room for n + 16.
+// Those at most `least` are not looked at. It leaves e as it is unless that is also `room`, which has room for n + 16.
 //
 // A bisection over the numbers between the smallest and the largest: with masses that are exponentials of scores, whose bits
 // are nearly linear in the score, every step about halves the entries left. A sum is cheap and packing is not, so entries
 // outside the interval are only dropped after every third step. The bisection ends when all remaining entries are equal.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE MassCut<T> CutByMass(D d, T* e, size_t n, double above, double target) {
+HWY_INLINE MassCut<T> CutByMass(D d, const T* e, size_t n, T* room, double above, double target, T least = T(0)) {
   using O = Ordered<T>;
-  for (;;) {
+  const auto lowest = O::From(least);
+  for (; n > 0; e = room) {
     T low = e[0], high = e[0];
     RowRange(d, e, n, low, high);
     if (low == high) {
@@ -73,10 +74,12 @@ HWY_INLINE MassCut<T> CutByMass(D d, T* e, size_t n, double above, double target
       const size_t kept = needed < 1 ? 1 : needed < static_cast<double>(n) ? static_cast<size_t>(needed) : n;
       return {low, n, kept, above};
     }
-    auto from = O::From(low) - 1, to = O::From(high);
+    auto from = HWY_MAX(O::From(low) - 1, lowest), to = O::From(high);
     above += HalveByMass(d, e, n, above, target, from, to);
-    n = Pack(d, e, n, O::To(from), O::To(to), e);
+    n = Pack(d, e, n, O::To(from), O::To(to), room);
   }
+  // Because of rounding, all masses together do not quite reach the target.
+  return {std::numeric_limits<T>::min(), 0, 0, above};
 }
 
 // An interval of masses (low, high], as ordered integers.
@@ -109,10 +112,10 @@ HWY_INLINE MassBracket<T> GuessBracket(D d, const T* e, size_t n, double total, 
   if (sampled > tail - margin) {
     ForEachVector(
         d, m, [&](size_t i, size_t count) HWY_ATTR { StoreUpTo(LoadUpTo(d, scratch + i, count, T(0)), d, count, copy + i); });
-    bracket.low = O::From(CutByMass(d, copy, m, 0, sampled - tail + margin).least) - 1;
+    bracket.low = O::From(CutByMass(d, copy, m, copy, 0, sampled - tail + margin).least) - 1;
   }
   if (sampled > tail + margin) {
-    bracket.high = O::From(CutByMass(d, scratch, m, 0, sampled - tail - margin).least);
+    bracket.high = O::From(CutByMass(d, scratch, m, scratch, 0, sampled - tail - margin).least);
     const auto middle = bracket.low + (bracket.high - bracket.low) / 2;
     const double missing = p * total - MassAbove(d, e, n, O::To(middle));
     // The distance of the cut from the middle, if the mass between the ends is evenly spread.
@@ -162,19 +165,11 @@ HWY_INLINE MassCut<T> CutRowByMass(D d, const T* e, size_t n, double total, doub
       bracket.low = bracket.high > width ? bracket.high - width : 0;
     }
   }
-  if (bracket.low == 0 && bracket.high == one) {
-    T low = e[0], high = e[0];
-    RowRange(d, e, n, low, high);
-    auto from = low > T(0) ? O::From(low) - 1 : bracket.low, to = bracket.high;
-    // The dropped masses are at most 1 - p of all; with the cut they are more, and none is larger than the cut. So n times the
-    // cut is more than that part, up to the sum's rounding.
-    if (p < 1 - 0x1p-12) from = HWY_MAX(from, O::From(static_cast<T>(0.9 * (1 - p) * total / static_cast<double>(n))));
-    above = HalveByMass(d, e, n, 0, target, from, to);
-    m = Pack(d, e, n, O::To(from), O::To(to), scratch);
-  }
-  // Because of rounding, all masses together do not quite reach the target.
-  if (m == 0) return {std::numeric_limits<T>::min(), 0, 0, above};
-  return CutByMass(d, scratch, m, above, target);
+  if (bracket.low > 0 || bracket.high < one) return CutByMass(d, scratch, m, scratch, above, target);
+  // The dropped masses are at most 1 - p of all; with the cut they are more, and none is larger than the cut. So n times the
+  // cut is more than that part, up to the sum's rounding.
+  const double least = p < 1 - 0x1p-12 ? 0.9 * (1 - p) * total / static_cast<double>(n) : 0;
+  return CutByMass(d, e, n, scratch, 0, target, static_cast<T>(least));
 }
 
 }  // namespace HWY_NAMESPACE

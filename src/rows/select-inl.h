@@ -186,11 +186,16 @@ inline constexpr size_t kColumns = 128;
 // Numbers of scratch that LargestK needs: maxima of blocks, and scores, packed a vector at a time.
 constexpr size_t LargestKScratch(size_t n) { return n + HWY_MAX(n / 64, n < 2 * kColumns ? 0 : kColumns) + 32; }
 
-// The cut of LargestK by the maxima of columns, for k <= kColumns / 2: a number that k or a few more of them reach leaves few
-// candidates. Returns false if fewer columns have a finite score. It is not inlined, because that makes the rest of LargestK
-// slower.
+// Scores of at least `least`, of which `largest` is the largest.
+template <class T>
+struct ScoreRange {
+  T least, largest;
+};
+
+// For k <= kColumns / 2: a range that k of the maxima of columns reach, and few more, so that few scores of the row do. It
+// begins at -inf if fewer columns have a finite score. It is not inlined, because that makes the rest of LargestK slower.
 template <class D, class T = hn::TFromD<D>>
-HWY_NOINLINE bool CutByColumns(D d, const T* x, size_t n, size_t k, T* scratch, Cut<T>& cut) {
+HWY_NOINLINE ScoreRange<T> RangeByColumns(D d, const T* x, size_t n, size_t k, T* scratch) {
   constexpr T kLowest = -kInfinity<T>;
   constexpr size_t N = hn::MaxLanes(D()), kAtOnce = HWY_MIN(kColumns / N, size_t{8});
   auto most = hn::Set(d, kLowest);
@@ -211,27 +216,41 @@ HWY_NOINLINE bool CutByColumns(D d, const T* x, size_t n, size_t k, T* scratch, 
   }
   const T largest = MaxLane(d, most);
   T low = LowestFinite(d, scratch, kColumns, largest), high = largest;
-  if (CountAtLeast(d, scratch, kColumns, low) < k) return false;
-  // The exact kth maximum is not needed: after a few halvings only a few columns are left over.
-  for (int step = 0; step < 5; ++step) {
+  if (CountAtLeast(d, scratch, kColumns, low) < k) return {kLowest, largest};
+  // The exact kth maximum is not needed: after a few halvings only a few columns are left over, after some more also beside a
+  // score that is far above all others.
+  size_t left = kColumns;
+  for (int step = 0; step < 5 || (step < 12 && left > k + k / 2); ++step) {
     const T middle = T(0.5) * low + T(0.5) * high;
     const size_t reached = CountAtLeast(d, scratch, kColumns, middle);
-    (reached >= k ? low : high) = middle;
-    if (reached >= k && reached < k + k / 8) break;
+    if (reached >= k) {
+      low = middle, left = reached;
+      if (left < k + k / 8) break;
+    } else {
+      high = middle;
+    }
   }
-  const auto limit = hn::Set(d, low);
+  return {low, largest};
+}
+
+// The cut of LargestK by the maxima of columns, if RangeByColumns finds a range.
+template <class D, class T = hn::TFromD<D>>
+HWY_NOINLINE bool CutByColumns(D d, const T* x, size_t n, size_t k, T* scratch, Cut<T>& cut) {
+  const ScoreRange<T> range = RangeByColumns(d, x, n, k, scratch);
+  if (range.least == -kInfinity<T>) return false;
+  const auto limit = hn::Set(d, range.least);
   T* const packed = scratch + kColumns;
   size_t m = 0;
   // A branch that cannot be predicted costs more than packing a vector without any, if this is a few instructions.
   const bool few = sizeof(T) == 8 || k < n / 32;
   ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR {
-    const auto xi = LoadUpTo(d, x + i, count, kLowest);
+    const auto xi = LoadUpTo(d, x + i, count, -kInfinity<T>);
     const auto in = hn::Ge(xi, limit);
     if (few && hn::AllFalse(d, in)) return;
     hn::StoreU(CompressLanes(d, xi, in), d, packed + m);
     m += hn::CountTrue(d, in);
   });
-  cut = m == k ? Cut<T>{low, n} : CutThrough(d, packed, m, k, low, largest, packed, x, n);
+  cut = m == k ? Cut<T>{range.least, n} : CutThrough(d, packed, m, k, range.least, range.largest, packed, x, n);
   return true;
 }
 
