@@ -221,7 +221,9 @@ TEST(CudaCalibration, FitsRefuseWhatTheHostRefuses) {
     } catch (const std::invalid_argument& error) {
       host = error.what();
     }
-    if (!ignored) EXPECT_EQ(host, name + why);
+    if (!ignored) {
+      EXPECT_EQ(host, name + why);
+    }
     support::expect_error(name + why, [&] { cuda::fit_temperature<float>(data.x, data.labels, memory, {}, weights, ignored); });
   };
   const std::vector<double> nothing(data.x.rows, 0.0), few(2, 1.0);
