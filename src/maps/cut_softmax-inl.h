@@ -415,7 +415,7 @@ HWY_INLINE void KernelsOf<TopPSoftmax, T>::Short::Map(const TopPSoftmax& op, con
     terms[g].TransformAndSum(sums, [&](V e) HWY_ATTR { return hn::IfThenElseZero(hn::Or(hn::Ge(e, cut), hn::IsNaN(e)), e); });
     StoreQuotients(terms[g], sums, out, rows);
     MapLeftRows(group[g], done[g], out, rows, [&](const T* x, T* to) HWY_ATTR {
-      HWY_ASSUME(n <= ShortRows<T>::kLongest);
+      HWY_ASSUME(n <= ShortRows<T>::kLongest);  // g++ would see loops over blocks of 256 run beyond the arrays
       T e[ShortRows<T>::kLongest], scratch[MassCutScratch(ShortRows<T>::kLongest) + 1];
       TopPRow(op, x, n, RowMax(d, x, n), to, e, scratch, false, static_cast<const T*>(nullptr));
     });
