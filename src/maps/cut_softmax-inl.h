@@ -447,9 +447,7 @@ HWY_INLINE void KernelsOf<TopKSoftmax, T>::MapRow(const TopKSoftmax& op, const T
   const Cut<T> cut = LargestK(d, x, n, k, scratch);
   if constexpr (kOneThread) {
     if (k < n / 8 && k >= n / 128) {
-      const T below = cut.least > -kInfinity<T> ? Ordered<T>::To(Ordered<T>::From(cut.least) - 1) : cut.least;
-      size_t m = FilterAbove<true>(
-          d, [](hn::Vec<RowTag<T>> score) HWY_ATTR { return score; }, x, n, below, kept);
+      size_t m = PackFrom(x, n, cut.least, kept);
       if (cut.end < n) m = DropBelow(cut, kept, m, n);
       return WriteFew(op.temperature, kept, m, n, max, p, workspace.stream);
     }

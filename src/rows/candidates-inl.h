@@ -69,18 +69,23 @@ HWY_NOINLINE size_t CandidatesForLargest(const T* x, size_t n, size_t k, T* scra
   return m <= n / 8 ? m : 0;
 }
 
+// Packs the finite scores of at least `least`, with their places, and NaN; returns their number.
+template <class T>
+HWY_INLINE size_t PackFrom(const T* x, size_t n, T least, const Survivors<T>& kept) {
+  const T below = least > -kInfinity<T> ? Ordered<T>::To(Ordered<T>::From(least) - 1) : least;
+  return FilterAbove<true>(
+      RowTag<T>(), [](hn::Vec<RowTag<T>> score) HWY_ATTR { return score; }, x, n, below, kept);
+}
+
 #if HWY_TARGET != HWY_SCALAR  // on a device threads share a row, and there are no columns
-// The same by the maxima of columns, for k that is not so small: all scores that reach a number that k columns reach. Returns 0
-// if fewer columns have a finite score, or if packing that many would take longer than the exponentials that it saves.
+// As CandidatesForLargest, by the maxima of columns, for k that is not so small: all scores that reach a number that k columns
+// reach. Returns 0 if fewer columns have a finite score, or if packing that many would take longer than the exponentials that
+// it saves.
 template <class T>
 HWY_INLINE size_t CandidatesByColumns(const T* x, size_t n, size_t k, T* scratch, const Survivors<T>& kept) {
-  const RowTag<T> d;
   if (k > kColumns / 2 || k >= n / 8 || n < 2 * kColumns) return 0;
-  const ScoreRange<T> range = RangeByColumns(d, x, n, k, scratch);
-  if (range.least == -kInfinity<T>) return 0;
-  const T below = Ordered<T>::To(Ordered<T>::From(range.least) - 1);
-  return FilterAbove<true>(
-      d, [](hn::Vec<RowTag<T>> score) HWY_ATTR { return score; }, x, n, below, kept);
+  const ScoreRange<T> range = RangeByColumns(RowTag<T>(), x, n, k, scratch);
+  return range.least > -kInfinity<T> ? PackFrom(x, n, range.least, kept) : 0;
 }
 #endif
 
