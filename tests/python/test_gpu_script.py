@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -55,6 +56,12 @@ def test_a_run_compares_every_number(bundle, tmp_path):
     checks = found["checks"]
     assert checks["calls"] > 300 and checks["numbers"] > 50_000
     assert checks["differ"] == 0 and checks["failures"] == [] and checks["left out"] == 0
+    assert [sum(column) for column in zip(*checks["operations"].values(), strict=True)] == [
+        checks["calls"],
+        checks["numbers"],
+        0,
+    ]
+    assert f"calls: {checks['calls']}, numbers: {checks['numbers']}, differ: 0" in done.stderr
 
 
 def test_a_bit_that_differs_is_found(bundle):
@@ -69,6 +76,66 @@ def test_a_bit_that_differs_is_found(bundle):
     data.write_bytes(before)
     assert done.returncode == 1
     assert "1 of" in json.loads(done.stdout)["checks"]["failures"][0]
+
+
+# A library whose sparsemax does not return, or ends the process; all else is the real one's.
+FAULTY = """
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static void* real(const char* name) { return dlsym(dlopen(REAL, RTLD_NOW), name); }
+size_t entropic_cuda_memory(const char* name, const char* parameters, size_t rows, size_t cols, int32_t type) {
+  return ((size_t(*)(const char*, const char*, size_t, size_t, int32_t))real(__func__))(name, parameters, rows, cols, type);
+}
+typedef int32_t Run(const char*, const char*, void*, size_t, void*, size_t, void*);
+#define RUN(function) \\
+  int32_t function(const char* name, const char* text, void* arrays, size_t count, void* at, size_t size, void* stream) { \\
+    if (strcmp(name, "sparsemax") == 0) FAULT; \\
+    return ((Run*)real(#function))(name, text, arrays, count, at, size, stream); \\
+  }
+RUN(entropic_cuda_run)
+RUN(entropic_cuda_vjp)
+const char* entropic_cuda_last_error(void) { return ((const char* (*)(void))real(__func__))(); }
+"""
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+@pytest.mark.parametrize(
+    "fault, said",
+    [
+        ("sleep(1000)", "did not end within 4 s"),
+        ('fputs("first\\nthe end\\n", stderr), abort()', "ended the process with signal 6: the end"),
+        ("_exit(7)", "ended the process with code 7: nothing on standard error"),
+    ],
+)
+def test_a_call_that_does_not_return_ends_no_other(bundle, tmp_path, fault, said):
+    folder = shutil.copytree(bundle, tmp_path / "bundle")
+    (folder / "libentropic_cuda.so").rename(folder / "real.so")
+    source = tmp_path / "faulty.c"
+    source.write_text(FAULTY)
+    defined = [f'-DREAL="{folder / "real.so"}"', f"-DFAULT={fault}"]
+    subprocess.run(["gcc", "-shared", "-fPIC", *defined, source, "-o", folder / "libentropic_cuda.so", "-ldl"], check=True)
+    done = run(folder / "gpu", "run", "--host", "--only", "softmax,sparsemax,entmax", "--patience", "0.2", check=False)
+    checks = json.loads(done.stdout)["checks"]
+    cases = [case["operation"] for case in json.loads((folder / "expected.json").read_text())]
+    expected = {name: cases.count(name) // 2 for name in ("softmax", "sparsemax", "entmax")}
+    assert done.returncode == 1
+    assert len(checks["failures"]) == 4 and all(said in failure for failure in checks["failures"]), checks["failures"]
+    assert sorted(failure.split()[0] for failure in checks["failures"]) == 2 * ["sparsemax"] + 2 * ["sparsemax_vjp"]
+    assert checks["left out"] == 2 * expected["sparsemax"] - 4
+    for name in ("softmax", "entmax", "softmax_vjp", "entmax_vjp"):
+        calls, numbers, differ = checks["operations"][name]
+        assert calls == expected[name.removesuffix("_vjp")] and numbers > 0 and differ == 0
+    assert checks["operations"]["sparsemax"] == [2, 0, 0]
+    assert said in done.stderr
+
+
+def test_checks_can_be_left_out(bundle):
+    checks = json.loads(run(bundle / "gpu", "run", "--host", "--no-checks").stdout)["checks"]
+    assert checks["calls"] == 0 and checks["left out"] == 0
 
 
 def test_without_a_gpu_it_says_so(bundle):
