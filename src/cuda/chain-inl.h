@@ -29,12 +29,13 @@ class Chain {
     size_t most = call.out.data == nullptr || call.hard ? 0 : wide;
     most = HWY_MAX(most, Arena::room<size_t>(blocks + 1) + Arena::room<double>(blocks));
     for (int s = 0; s < call.steps; ++s) most = HWY_MAX(most, MemoryOf(call.step[s].kind, n, row, wide));
-    return 2 * (row + Arena::room<Index>(n)) + Arena::room<T>(blocks) + most;
+    return 2 * (row + Arena::room<Index>(n)) + Arena::room<T>(blocks) + Arena::room<Index>(blocks) + most;
   }
 
   HWY_INLINE Chain(const T* x, size_t n, Arena memory) : x_(x), n_(n), most_blocks_(MostBlocks(n)) {
     for (size_t k = 0; k < 2; ++k) packed_[k] = memory.take<T>(n), packed_index_[k] = memory.take<Index>(n);
     block_max_ = memory.take<T>(most_blocks_);
+    left_blocks_ = memory.take<Index>(most_blocks_);
     memory_ = memory;
     Survey();
   }
@@ -197,16 +198,36 @@ class Chain {
       }
       return nan > 0;
     }
-    for (size_t b = Team::Warp(); b < blocks; b += Team::Warps()) {
-      T max = -kInfinity<T>;
-      for (size_t i = b * kNoiseBlock + Team::Lane(); i < HWY_MIN((b + 1) * kNoiseBlock, n_); i += 32) {
-        nan += x_[i] != x_[i], max = x_[i] > max ? x_[i] : max;
+    // Several blocks at once, so that a warp does not wait for each of its reads.
+    constexpr size_t kAtOnce = 4, kEach = kNoiseBlock / 32;
+    for (size_t first = Team::Warp(); first < blocks; first += kAtOnce * Team::Warps()) {
+      T scores[kAtOnce][kEach], max[kAtOnce];
+      ENTROPIC_UNROLL
+      for (size_t k = 0; k < kAtOnce; ++k) {
+        ENTROPIC_UNROLL
+        for (size_t h = 0; h < kEach; ++h) {
+          const size_t i = (first + k * Team::Warps()) * kNoiseBlock + 32 * h + Team::Lane();
+          scores[k][h] = i < n_ ? x_[i] : -kInfinity<T>;
+        }
+      }
+      ENTROPIC_UNROLL
+      for (size_t k = 0; k < kAtOnce; ++k) {
+        max[k] = -kInfinity<T>;
+        ENTROPIC_UNROLL
+        for (const T score : scores[k]) nan += score != score, max[k] = score > max[k] ? score : max[k];
       }
       for (unsigned mask = 16; mask > 0; mask /= 2) {
-        const T other = Team::FromXor(max, mask);
-        max = other > max ? other : max;
+        ENTROPIC_UNROLL
+        for (size_t k = 0; k < kAtOnce; ++k) {
+          const T other = Team::FromXor(max[k], mask);
+          max[k] = other > max[k] ? other : max[k];
+        }
       }
-      if (Team::Lane() == 0) block_max_[b] = max;
+      ENTROPIC_UNROLL
+      for (size_t k = 0; k < kAtOnce; ++k) {
+        const size_t b = first + k * Team::Warps();
+        if (Team::Lane() == 0 && b < blocks) block_max_[b] = max[k];
+      }
     }
     Team::Barrier();
     return Team::Sum(nan) > 0;
@@ -224,6 +245,28 @@ class Chain {
     x_ = to, index_ = to_index, other_ = 1 - other_;
   }
 
+  // Packs the scores that `keeps` chooses, all of which are at least `least`. Only blocks with such scores are read.
+  template <class Keeps>
+  HWY_INLINE void PackOfBlocks(T least, const Keeps& keeps) {
+    const size_t blocks = Team::Pack(
+        most_blocks_, [&](size_t b) HWY_ATTR { return block_max_[b] >= least; },
+        [&](size_t place, size_t b) HWY_ATTR { left_blocks_[place] = static_cast<Index>(b); });
+    T* const to = packed_[other_];
+    Index* const to_index = packed_index_[other_];
+    const auto index_of = [&](size_t j) HWY_ATTR { return left_blocks_[j / kNoiseBlock] * kNoiseBlock + j % kNoiseBlock; };
+    n_ = Team::Pack(
+        blocks * kNoiseBlock,
+        [&](size_t j) HWY_ATTR {
+          const size_t i = index_of(j);
+          return i < n_ && keeps(i);
+        },
+        [&](size_t place, size_t j) HWY_ATTR {
+          const size_t i = index_of(j);
+          to[place] = x_[i], to_index[place] = static_cast<Index>(i);
+        });
+    x_ = to, index_ = to_index, other_ = 1 - other_;
+  }
+
   HWY_INLINE void Flatten() {
     max_ = 0, temperature_ = 1;
     PackAs(T(0), [&](size_t i) HWY_ATTR { return x_[i] != -kInfinity<T>; });
@@ -236,11 +279,7 @@ class Chain {
     const size_t blocks = MostBlocks(n_);
     if (index_ != nullptr) return PackAs(T(0), keeps, true);
     const bool few = n_ <= kFew || CountAtLeast(d, block_max_, blocks, least) <= blocks / 2;
-    if (few || CountAtLeast(d, x_, n_, least) <= n_ / 8) {
-      // Only blocks with survivors are read.
-      return PackAs(
-          T(0), [&](size_t i) HWY_ATTR { return block_max_[i / kNoiseBlock] >= least && keeps(i); }, true);
-    }
+    if (few || CountAtLeast(d, x_, n_, least) <= n_ / 8) return PackOfBlocks(least, keeps);
     T* const to = packed_[other_];
     ForEachVector(d, n_, [&](size_t i, size_t) HWY_ATTR { to[i] = keeps(i) ? x_[i] : -kInfinity<T>; });
     x_ = to, other_ = 1 - other_;
@@ -270,8 +309,7 @@ class Chain {
     Arena memory = memory_;
     const T least = LargestK(D(), block_max_, blocks, k, memory.take<T>(LargestKScratch(blocks))).least;
     if (CountAtLeast(D(), block_max_, blocks, least) > blocks / 2) return;  // the host may leave the survivors in their places
-    PackAs(
-        T(0), [&](size_t i) HWY_ATTR { return block_max_[i / kNoiseBlock] >= least && x_[i] >= least; }, true);
+    PackOfBlocks(least, [&](size_t i) HWY_ATTR { return x_[i] >= least; });
   }
 
   HWY_INLINE void TopK(size_t k) {
@@ -379,6 +417,7 @@ class Chain {
   Index* packed_index_[2];
   size_t other_ = 0;  // the free one of the two buffers
   T* block_max_;
+  Index* left_blocks_;
   Arena memory_;  // the rest of the memory
   const size_t* block_begin_ = nullptr;
   size_t blocks_ = 0;

@@ -78,6 +78,7 @@ struct Device {
   std::size_t host_bytes = 0;
   std::vector<Fiber> fibers;
   std::vector<std::unique_ptr<char[]>> shared;  // a buffer for each block of the cluster
+  std::size_t shared_bytes = 0;
   std::function<void()> kernel;
   unsigned threads, running, first_block, barriers = 0;
   bool last_first = false;  // the order in which threads run up to a barrier; no result may depend on it
@@ -179,6 +180,7 @@ inline void run_cluster() {
 inline void launch(unsigned blocks, dim3 block, unsigned cluster, std::size_t shared_bytes, std::function<void()> kernel) {
   device.kernel = std::move(kernel);
   device.threads = block.x * block.y;
+  device.shared_bytes = shared_bytes;
   gridDim = {blocks}, blockDim = block;
   device.fibers.resize(cluster * device.threads);
   for (Fiber& fiber : device.fibers) {

@@ -11,6 +11,28 @@
 namespace entropic::inline ENTROPIC_ABI {
 namespace cuda {
 
+#ifdef __CUDACC__
+inline int attribute_of_device(cudaDeviceAttr attribute) {
+  int device = 0, value = 0;
+  check_launch(cudaGetDevice(&device));
+  check_launch(cudaDeviceGetAttribute(&value, attribute, device));
+  return value;
+}
+// From Hopper on.
+inline bool has_clusters() { return attribute_of_device(cudaDevAttrComputeCapabilityMajor) >= 9; }
+// The shared memory that a block of `threads` can have, so that a multiprocessor has 512 threads.
+inline std::size_t shared_memory_of(unsigned threads) {
+  const int most = attribute_of_device(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  if (threads > 256) return static_cast<std::size_t>(most);
+  constexpr int kReserved = 1024;
+  const int half = attribute_of_device(cudaDevAttrMaxSharedMemoryPerMultiprocessor) / 2 - kReserved;
+  return static_cast<std::size_t>(half < most ? half : most);
+}
+#else
+inline bool has_clusters() { return true; }
+inline std::size_t shared_memory_of(unsigned threads) { return threads > 256 ? 232448 : 115712; }
+#endif
+
 // The threads of a row. They depend only on n, and no bit of a result depends on them.
 inline Shape shape_of(std::size_t n, bool side_by_side) {
 #ifndef __CUDACC__
@@ -19,12 +41,7 @@ inline Shape shape_of(std::size_t n, bool side_by_side) {
   if (side_by_side) return {1, 1, 128};
   if (n <= 1024) return {1, 32, 4};
   if (n <= 16384) return {1, 256, 1};
-#ifdef __CUDACC__
-  int device = 0, major = 0;
-  check_launch(cudaGetDevice(&device));
-  check_launch(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-  if (major < 9) return {1, 256, 1};  // without clusters
-#endif
+  if (n <= 49152 || !has_clusters()) return {1, 512, 1};
   return {8, 256, 1};
 }
 
@@ -42,14 +59,23 @@ inline std::size_t memory_of_grid(std::size_t rows, std::size_t n, std::size_t o
   return clusters_of(shape, rows) * shape.rows * of_team;
 }
 
+// The bytes of shared memory of a block of a team of at least a block. If the team is a block, it has room for arrays of a row.
+inline std::size_t shared_bytes_of(const Shape& shape, std::size_t memory_of_team) {
+  using HWY_NAMESPACE::Team;
+  if (shape.threads <= 32) return 0;
+  const std::size_t own = offsetof(Team::Memory, partial) + Team::PartialBytes(shape.blocks * shape.threads / 32);
+  if (shape.blocks > 1) return own;
+  // Most operations use less than half of their memory at once; what has no room is elsewhere.
+  const std::size_t room = shared_memory_of(shape.threads) - own, wanted = (memory_of_team / 2 + 127) / 128 * 128;
+  return own + (wanted < room ? wanted : room);
+}
+
 // `more`: the kernel's further arguments after the call.
 template <class AnyCall, class... More>
-void launch(void (*kernel)(AnyCall, More...), const AnyCall& call, bool side_by_side, Stream stream, More... more) {
+void launch_as(const Shape& shape, std::size_t shared, void (*kernel)(AnyCall, More...), const AnyCall& call, Stream stream,
+               More... more) {
   if (call.rows == 0 || call.cols == 0) return;
-  using Memory = HWY_NAMESPACE::Team::Memory;
-  const Shape shape = shape_of(call.cols, side_by_side);
   const unsigned blocks = static_cast<unsigned>(clusters_of(shape, call.rows)) * shape.blocks;
-  const std::size_t shared = shape.threads > 32 ? sizeof(Memory) : 0;
 #ifdef __CUDACC__
   if (shared > 0) {
     check_launch(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)));
@@ -71,16 +97,22 @@ void launch(void (*kernel)(AnyCall, More...), const AnyCall& call, bool side_by_
 #endif
 }
 
+template <class AnyCall, class... More>
+void launch(void (*kernel)(AnyCall, More...), const AnyCall& call, bool side_by_side, Stream stream, More... more) {
+  const Shape shape = shape_of(call.cols, side_by_side);
+  launch_as(shape, shared_bytes_of(shape, call.memory_of_team), kernel, call, stream, more...);
+}
+
 }  // namespace cuda
 
 namespace HWY_NAMESPACE {
 
 template <class Op, class T, bool kShort>
-__global__ void __launch_bounds__(256) MapKernel(cuda::Call<Op> call) {
+__global__ void __launch_bounds__(kShort ? 128 : 512) MapKernel(cuda::Call<Op> call) {
   MapTeamRows<Op, T, kShort>(call);
 }
 template <class Op, class T, bool kShort>
-__global__ void __launch_bounds__(256) VjpKernel(cuda::Call<Op> call) {
+__global__ void __launch_bounds__(kShort ? 128 : 512) VjpKernel(cuda::Call<Op> call) {
   VjpTeamRows<Op, T, kShort>(call);
 }
 
@@ -105,13 +137,18 @@ std::size_t Kernels<Op, T>::memory(std::size_t rows, std::size_t n) {
 }
 
 template <class Op, class T>
-void Kernels<Op, T>::map(Call<Op> call, Stream stream) {
+void launch_map(Call<Op> call, Stream stream) {
   using namespace HWY_NAMESPACE;
   call.memory_of_team = TeamMemory<Op, T>(call.cols);
   if constexpr (MapContract<Op, T>::kHasShort) {
     if (SideBySide<Op, T>(call.cols)) return ShortKernels<Op, T>::map(call, stream);
   }
   launch(MapKernel<Op, T, false>, call, false, stream);
+}
+
+template <class Op, class T>
+void Kernels<Op, T>::map(Call<Op> call, Stream stream) {
+  launch_map<Op, T>(call, stream);
 }
 
 // Rows that the host takes side by side have a thread each, and so have those whose 16-bit p is computed again, by the kernel

@@ -1,6 +1,7 @@
 // Kernels of the losses, each with its gradient in the same pass.
 
 #include "src/cuda/losses-inl.h"
+#include "src/cuda/resident-inl.h"
 
 namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
@@ -22,7 +23,7 @@ HWY_INLINE double AccuracyOneRow(const T* p, size_t n, TargetOfRow<T> target, T*
 // The loss from p of the map. p is overwritten and may be the place of the gradient. Smooth accuracy writes g instead of a
 // gradient; `settle` later sets entries that must be 0 or NaN.
 template <class T>
-__global__ void __launch_bounds__(256) MappedLossKernel(cuda::LossCall<EntmaxLoss> call, cuda::FromMap kind) {
+__global__ void __launch_bounds__(512) MappedLossKernel(cuda::LossCall<EntmaxLoss> call, cuda::FromMap kind) {
   const size_t n = call.cols;
   const RowTag<T> d;
   ForTeamRows(call, [&](size_t r, const EntmaxLoss& op, bool /*good*/, Arena memory) HWY_ATTR {
@@ -81,6 +82,56 @@ __global__ void __launch_bounds__(256) MappedLossKernel(cuda::LossCall<EntmaxLos
   });
 }
 
+// softmax_loss against classes without smoothing, as SoftmaxClassRow, for rows that are not short.
+template <class S, unsigned kEach>
+__global__ void __launch_bounds__(256, kBlocksAtOnce<kEach>) ResidentSoftmaxLossKernel(cuda::LossCall<SoftmaxLoss> call) {
+  const RowTag<float> d;
+  const ExpScaled<RowTag<float>> exp(d, 1);
+  const auto term = [&](float below) HWY_ATTR { return hn::GetLane(exp(d, hn::Set(d, below))); };
+  for (size_t r = Team::Number(); r < call.rows; r += Team::Teams()) {
+    ResidentRow<S, kEach> row(static_cast<unsigned>(call.cols));
+    const auto finish = [&](double value, const auto& slope) HWY_ATTR {
+      if (Team::Rank() == 0) call.value[r] = value;
+      if (call.out.data != nullptr) row.Write({call.out, r}, slope);
+    };
+    const auto settle = [&](double value, float slope) HWY_ATTR { finish(value, [=](float, unsigned) { return slope; }); };
+    const int64_t given = call.classes[r];
+    const bool ignored = call.ignores && given == call.ignored, good = given >= 0 && static_cast<uint64_t>(given) < call.cols;
+    if (ignored || !good) {
+      settle(ignored ? 0 : kNaN<double>, ignored ? 0 : kNaN<float>);
+      continue;
+    }
+    const unsigned t = static_cast<unsigned>(given);
+    const EntriesOf<S> x(call.in[0], r);
+    const float own = x(t);  // before dx is written, which may be x
+    row.Load(x);
+    const float max = row.Max();
+    if (!IsFinite(max)) {
+      const size_t infinite = row.Count([](float v) { return v == kInfinity<float>; });
+      const size_t nan = row.Count([](float v) { return v != v; });
+      const bool shared = nan == 0 && infinite > 0;
+      const double others = static_cast<double>(infinite) - 1;
+      const double value = own == kInfinity<float> ? Log1pNumber(others) : kInfinity<double>;
+      settle(shared ? value : kNaN<double>, shared ? 0 : kNaN<float>);
+      continue;
+    }
+    row.Replace([&](float v) HWY_ATTR { return term(v - max); });
+    const double others = row.Sum([=](float v, unsigned i) { return i == t ? 0.0f : v; });
+    const double total = others + static_cast<double>(term(own - max));
+    if (total != total) {
+      settle(kNaN<double>, kNaN<float>);
+      continue;
+    }
+    double value = 0;
+    if (Team::Rank() == 0) {
+      value = static_cast<double>(max) - static_cast<double>(own) + (own == max ? Log1pNumber(others) : LogNumber(total));
+    }
+    const float inverse = static_cast<float>(1 / total);
+    const float of_own = own == -kInfinity<float> ? 0.0f : static_cast<float>(0 - others / total);
+    finish(value, [=](float v, unsigned i) { return i == t ? of_own : v * inverse; });
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 
 namespace cuda {
@@ -99,6 +150,15 @@ void LossKernels<Op, T>::run(LossCall<Op> call, Stream stream) {
   if constexpr (std::is_same_v<Op, SoftmaxLoss>) {
     if (call.classes != nullptr && call.cols <= ShortRows<T>::kLongest) {
       return ShortLossKernels<Op, T>::run(call, stream);
+    }
+    if constexpr (sizeof(T) == 4) {
+      const bool plain = call.classes != nullptr && call.op.label_smoothing == 0 && call.slopes.of[0] == nullptr &&
+                         call.per_row.of[0] == nullptr;
+      if (plain && use_resident(call, [&](auto s, auto each) {
+            launch_resident(ResidentSoftmaxLossKernel<decltype(s), each()>, call, stream);
+          })) {
+        return;
+      }
     }
   }
   launch(LossKernel<Op, T, false>, call, false, stream);

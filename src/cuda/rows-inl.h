@@ -33,6 +33,11 @@ HWY_INLINE bool AtRow(Op& op, const cuda::ForParams<Op, const double>& per_row, 
   (std::make_index_sequence<cuda::ForParams<Op, double>::kCount>());
 }
 
+// 16 bytes, which a thread reads at once.
+struct alignas(16) Quad {
+  uint32_t of[4];
+} __attribute__((may_alias));
+
 // The entries of a row in the type of the computation, one at a time, without a copy of the row. A device converts float16 by
 // one instruction; except for NaN's payload it has the bits of the host's conversion.
 template <class S>
@@ -40,32 +45,79 @@ class EntriesOf {
  public:
   using T = Working<S>;
   HWY_INLINE EntriesOf(const cuda::Rows& rows, size_t r) : entries_(static_cast<S*>(rows.data) + r * rows.stride) {}
-  HWY_INLINE T operator()(size_t i) const {
+  HWY_INLINE T operator()(size_t i) const { return Widened(entries_[i]); }
+  static HWY_INLINE T Widened(S entry) {
 #ifdef __CUDA_ARCH__
     if constexpr (std::is_same_v<S, float16>) {
       float wide;
-      asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(entries_[i].bits));
+      asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(entry.bits));
       return wide;
     } else
 #endif
-      return static_cast<T>(entries_[i]);
+      return static_cast<T>(entry);
   }
   HWY_INLINE void Put(size_t i, T value) const {
 #ifdef __CUDA_ARCH__
     if constexpr (std::is_same_v<S, float16>) {
       asm("cvt.rn.f16.f32 %0, %1;" : "=h"(entries_[i].bits) : "f"(value));
+    } else if constexpr (std::is_same_v<S, bfloat16>) {
+      asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(entries_[i].bits) : "f"(value));
     } else
 #endif
       entries_[i] = static_cast<S>(value);
+  }
+  // The row as pieces of 16 bytes; null if it does not begin at a multiple of 16.
+  HWY_INLINE const Quad* Quads() const {
+    return reinterpret_cast<uintptr_t>(entries_) % 16 == 0 ? reinterpret_cast<const Quad*>(entries_) : nullptr;
   }
 
  private:
   S* entries_;
 };
 
-// Row r in the type of the computation: in place, or a copy.
+// Copies a row into the block's shared memory. Each thread reads much before it writes, so that the memory has much to do.
+template <class S, class T>
+HWY_INLINE void Stage(const EntriesOf<S>& row, size_t n, T* to) {
+  constexpr size_t kAtOnce = 4, kEach = 16 / sizeof(S);
+  const size_t quads = row.Quads() == nullptr ? 0 : n / kEach;
+  for (size_t first = Team::Rank(); first < quads; first += kAtOnce * Team::Size()) {
+    Quad read[kAtOnce];
+    ENTROPIC_UNROLL
+    for (size_t k = 0; k < kAtOnce; ++k) {
+      const size_t q = first + k * Team::Size();
+      if (q < quads) read[k] = row.Quads()[q];
+    }
+    ENTROPIC_UNROLL
+    for (size_t k = 0; k < kAtOnce; ++k) {
+      const size_t q = first + k * Team::Size();
+      if (q >= quads) continue;
+      S entries[kEach];
+      memcpy(entries, &read[k], 16);
+      alignas(16) T wide[kEach];
+      ENTROPIC_UNROLL
+      for (size_t e = 0; e < kEach; ++e) wide[e] = EntriesOf<S>::Widened(entries[e]);
+      ENTROPIC_UNROLL
+      for (size_t e = 0; e < kEach; e += 16 / sizeof(T)) {
+        memcpy(&read[k], wide + e, 16);
+        reinterpret_cast<Quad*>(to + q * kEach)[e / (16 / sizeof(T))] = read[k];
+      }
+    }
+  }
+  for (size_t i = quads * kEach + Team::Rank(); i < n; i += Team::Size()) to[i] = row(i);
+  Team::Barrier();
+}
+
+// Row r in the type of the computation: in place, or a copy. A block copies it into its shared memory if that has room.
 template <class T>
 HWY_INLINE const T* ReadRow(const cuda::Rows& rows, size_t r, size_t n, Arena& memory) {
+  if (T* const near = memory.take_near<T>(n)) {
+    Team::Barrier();  // a thread may still read the row before
+    if constexpr (sizeof(T) == 4) {
+      if (rows.stored == cuda::Stored::float16) return Stage(EntriesOf<float16>(rows, r), n, near), near;
+      if (rows.stored == cuda::Stored::bfloat16) return Stage(EntriesOf<bfloat16>(rows, r), n, near), near;
+    }
+    return Stage(EntriesOf<T>(rows, r), n, near), near;
+  }
   if constexpr (sizeof(T) == 4) {
     if (rows.stored != cuda::Stored::as_worked_on) {
       T* const copy = memory.take<T>(n);
@@ -235,10 +287,11 @@ HWY_INLINE void VjpOneRow(const cuda::Call<Op>& call, const Op& op, size_t r, co
 template <class Op, class Visit>
 HWY_INLINE void ForTeamRows(const cuda::Call<Op>& call, const Visit& visit) {
   const size_t team = Team::Number(), teams = Team::Teams();
+  const Team::Bytes near = Team::Near();
   for (size_t r = team; r < call.rows; r += teams) {
     Op op = call.op;
     const bool good = AtRow(op, call.per_row, r);
-    visit(r, op, good, Arena(call.memory + team * call.memory_of_team, call.memory_of_team));
+    visit(r, op, good, Arena(call.memory + team * call.memory_of_team, call.memory_of_team, near.begin, near.count));
   }
 }
 

@@ -1,12 +1,54 @@
 // Kernels of softmax, sigsoftmax and taylor_softmax.
 
 #include "src/cuda/launch.h"
+#include "src/cuda/resident-inl.h"
 #include "src/maps/sigsoftmax-inl.h"
 #include "src/maps/softmax-inl.h"
 #include "src/maps/taylor_softmax-inl.h"
 
 namespace entropic::inline ENTROPIC_ABI {
+namespace HWY_NAMESPACE {
+
+// As MapKernel, for one temperature that needs no preparing.
+template <class S, unsigned kEach>
+__global__ void __launch_bounds__(256, kBlocksAtOnce<kEach>) ResidentSoftmaxKernel(cuda::Call<Softmax> call) {
+  const RowTag<float> d;
+  const ExpScaled<RowTag<float>> exp(d, call.op.temperature);
+  for (size_t r = Team::Number(); r < call.rows; r += Team::Teams()) {
+    ResidentRow<S, kEach> row(static_cast<unsigned>(call.cols));
+    row.Load({call.in[0], r});
+    const EntriesOf<S> out(call.out, r);
+    const float max = row.Max();
+    if (!IsFinite(max)) {
+      const size_t infinite = row.Count([](float v) { return v == kInfinity<float>; });
+      const size_t nan = row.Count([](float v) { return v != v; });
+      const bool shared = nan == 0 && infinite > 0;
+      const float share = shared ? static_cast<float>(1.0 / static_cast<double>(infinite)) : kNaN<float>;
+      row.Write(out, [&](float v, unsigned) HWY_ATTR { return shared && v != kInfinity<float> ? 0.0f : share; });
+      continue;
+    }
+    row.Replace([&](float v) HWY_ATTR { return hn::GetLane(exp(d, hn::Set(d, v - max))); });
+    // NaN if a score is NaN, and with it every product.
+    const double sum = row.Sum([](float v, unsigned) { return v; });
+    const float inverse = static_cast<float>(1 / sum);
+    row.Write(out, [&](float v, unsigned) HWY_ATTR { return v * inverse; });
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+
 namespace cuda {
+
+template <>
+void Kernels<Softmax, float>::map(Call<Softmax> call, Stream stream) {
+  using namespace HWY_NAMESPACE;
+  const bool plain = !SideBySide<Softmax, float>(call.cols) && call.per_row.of[0] == nullptr &&
+                     !IsExtremeTemperature<float>(call.op.temperature);
+  const bool resident = plain && use_resident(call, [&](auto s, auto each) {
+                          launch_resident(ResidentSoftmaxKernel<decltype(s), each()>, call, stream);
+                        });
+  if (!resident) launch_map<Softmax, float>(call, stream);
+}
 
 template struct Kernels<Softmax, float>;
 template struct Kernels<Softmax, double>;

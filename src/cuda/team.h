@@ -9,9 +9,12 @@
 #include <cstddef>
 #include <cstdint>
 
+// Before a loop whose arrays must be in registers.
 #ifdef __CUDACC__
+#define ENTROPIC_UNROLL _Pragma("unroll")
 #include <cooperative_groups.h>
 #else
+#define ENTROPIC_UNROLL
 #include "src/cuda/emulate.h"
 #endif
 
@@ -23,14 +26,20 @@ namespace HWY_NAMESPACE {
 
 struct Team {
   static constexpr unsigned kAll = 0xffffffff;
-  static constexpr size_t kMostWarps = 64, kMostBlocks = 16, kPartialBytes = 49152;
+  static constexpr size_t kMostWarps = 64, kMostBlocks = 16, kPartialBytes = 49152, kLeastPartialBytes = 16384;
 
-  // The shared memory of a block, if a team has a block or more.
+  // The shared memory of a block, if a team has a block or more. A block gets PartialBytes of `partial`; if the team is a
+  // block, the arrays of Near follow.
   struct Memory {
-    alignas(16) unsigned char partial[kPartialBytes];  // results of warps, before they are summed
     double totals[8];
+    double groups[kMostBlocks];
     unsigned long long folds[kMostWarps];
+    alignas(16) unsigned char partial[kPartialBytes];  // results of warps, before they are summed
   };
+  static constexpr HWY_INLINE size_t PartialBytes(size_t warps) {
+    const size_t bytes = warps * (kPartialBytes / kMostWarps);
+    return bytes < kLeastPartialBytes ? kLeastPartialBytes : bytes;
+  }
 
 #if defined(__CUDA_ARCH__)
   static HWY_INLINE unsigned Blocks() {
@@ -55,6 +64,12 @@ struct Team {
     extern __shared__ __align__(16) unsigned char entropic_shared[];
     return *reinterpret_cast<Memory*>(entropic_shared);
   }
+  static HWY_INLINE unsigned SharedBytes() {
+    unsigned bytes;
+    asm("mov.u32 %0, %%dynamic_smem_size;" : "=r"(bytes));
+    return bytes;
+  }
+  static HWY_INLINE void BlockBarrier() { __syncthreads(); }
   // The address in another block's memory of `at` in this block's.
   template <class T>
   static HWY_INLINE T* In(unsigned block, T* at) {
@@ -77,6 +92,8 @@ struct Team {
   static Memory& Shared() {
     return *reinterpret_cast<Memory*>(entropic_emulate::device.shared[entropic_emulate::block_rank()].get());
   }
+  static size_t SharedBytes() { return entropic_emulate::device.shared_bytes; }
+  static void BlockBarrier() { __syncthreads(); }
   template <class T>
   static T* In(unsigned block, T* at) {
     const auto& shared = entropic_emulate::device.shared;
@@ -91,6 +108,8 @@ struct Team {
   static HWY_INLINE unsigned Blocks() { return 1; }
   static HWY_INLINE unsigned BlockRank() { return 0; }
   static HWY_INLINE Memory& Shared() { return *static_cast<Memory*>(nullptr); }
+  static HWY_INLINE size_t SharedBytes() { return 0; }
+  static HWY_INLINE void BlockBarrier() {}
   template <class T>
   static HWY_INLINE T* In(unsigned, T* at) {
     return at;
@@ -155,9 +174,22 @@ struct Team {
 #endif
   }
   static HWY_INLINE bool IsWarp() { return Threads() == 32; }
+  static HWY_INLINE bool IsBlock() { return !IsOne() && Threads() > 32 && Blocks() == 1; }
   static HWY_INLINE unsigned Lane() { return Thread() % 32; }
   static HWY_INLINE size_t Warp() { return Rank() / 32; }
   static HWY_INLINE size_t Warps() { return Size() / 32; }
+
+  // The rest of a block's shared memory, for arrays of a row: none if several blocks have a row, because they would not see
+  // them.
+  struct Bytes {
+    void* begin;
+    size_t count;
+  };
+  static HWY_INLINE Bytes Near() {
+    if (!IsBlock()) return {nullptr, 0};
+    const size_t before = offsetof(Memory, partial) + PartialBytes(Threads() / 32);
+    return {reinterpret_cast<unsigned char*>(&Shared()) + before, SharedBytes() - before};
+  }
 
   // fold of all threads' values; `neutral` changes nothing. T has at most 8 bytes.
   template <class T, class F>

@@ -72,9 +72,21 @@ HWY_INLINE void ForEachVector(D /*d*/, size_t n, Visit&& visit) {
   Team::Barrier();
 }
 
+// A thread finds several values before it stores them: its reads do not wait for one another.
 template <class D, class T = hn::TFromD<D>, class Value>
 HWY_INLINE void WriteRow(D d, bool /*stream*/, size_t n, T* p, Value&& value) {
-  ForEachVector(d, n, [&](size_t i, size_t count) HWY_ATTR { hn::StoreU(value(i, count), d, p + i); });
+  constexpr size_t kAtOnce = 4;
+  const size_t step = Team::Size();
+  size_t i = Team::Rank();
+  for (; i + (kAtOnce - 1) * step < n; i += kAtOnce * step) {
+    hn::Vec<D> values[kAtOnce];
+    ENTROPIC_UNROLL
+    for (size_t k = 0; k < kAtOnce; ++k) values[k] = value(i + k * step, size_t{1});
+    ENTROPIC_UNROLL
+    for (size_t k = 0; k < kAtOnce; ++k) hn::StoreU(values[k], d, p + i + k * step);
+  }
+  for (; i < n; i += step) hn::StoreU(value(i, size_t{1}), d, p + i);
+  Team::Barrier();
 }
 
 template <class D, class T = hn::TFromD<D>>

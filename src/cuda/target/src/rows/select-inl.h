@@ -107,7 +107,7 @@ HWY_INLINE size_t EndOfFirst(D /*d*/, const T* x, size_t n, T value, size_t coun
   return Team::Fold(end, n, [](size_t a, size_t b) { return a < b ? a : b; });
 }
 
-constexpr size_t LargestKScratch(size_t n) { return n <= 64 ? 0 : n; }  // one thread needs none
+constexpr size_t LargestKScratch(size_t n) { return n; }  // for a block or more; it also selects among few numbers
 
 // The scores whose leading bits are those of the kth largest, and the number of scores above all of them.
 template <class T>
