@@ -108,18 +108,36 @@ class Chain {
     const hn::RebindToUnsigned<D64> u;
     ForEachVector(d, blocks, [&](size_t b, size_t) HWY_ATTR {
       const uint64_t block = index_ == nullptr ? b : index_[block_begin_[b]] / kNoiseBlock;
-      bounds[b] = Relative(block_max_[b]) - hn::GetLane(Log(d, noise.SmallestOf(hn::Set(u, block))));
+      hn::Vec<hn::RebindToUnsigned<D64>> place;
+      const double smallest = hn::GetLane(Log(d, noise.SmallestOf(hn::Set(u, block), &place)));
+      bounds[b] = Relative(block_max_[b]) - smallest;
+      // What wins has nearly always the smallest noise of its block.
+      const size_t i = block * kNoiseBlock + hn::GetLane(place);
+      if (index_ == nullptr && i < n_) Consider(Relative(x_[i]) - smallest, i, best);
     });
-    // All threads first search the most promising block. This leaves few others, and each of those gets one thread.
-    const double highest = RowMax(d, bounds, blocks);
-    const size_t first = FindEntry(bounds, blocks, highest), end = EndOf(first);
-    for (size_t i = BeginOf(first) + Team::Rank(); i < end; i += Team::Size()) Look(noise, i, best);
+    size_t first = blocks;
+    if (index_ != nullptr) {
+      // The scores with the smallest noise may be gone. The most promising block shows what can win.
+      first = FindEntry(bounds, blocks, RowMax(d, bounds, blocks));
+      const size_t end = EndOf(first);
+      for (size_t i = BeginOf(first) + Team::Rank(); i < end; i += Team::Size()) Look(noise, i, best);
+    }
     best = OfTeam(best);
     const double least = best.key - 1e-12 * (1 + fabs(best.key));
-    for (size_t b = Team::Rank(); b < blocks; b += Team::Size()) {
-      if (b == first || !(bounds[b] >= least)) continue;
-      for (size_t i = BeginOf(b); i < EndOf(b); ++i) Look(noise, i, best);
-    }
+    const size_t others = Team::Pack(
+        blocks, [&](size_t b) HWY_ATTR { return b != first && bounds[b] >= least; },
+        [&](size_t place, size_t b) HWY_ATTR { left_blocks_[place] = static_cast<Index>(b); });
+    // A score's noise is at most the largest of its block.
+    const auto index_of = [&](size_t j) HWY_ATTR { return BeginOf(left_blocks_[j / kNoiseBlock]) + j % kNoiseBlock; };
+    Index* const looked_at = packed_index_[other_];
+    const size_t scores = Team::Pack(
+        others * kNoiseBlock,
+        [&](size_t j) HWY_ATTR {
+          const size_t b = left_blocks_[j / kNoiseBlock], i = index_of(j);
+          return i < EndOf(b) && Relative(x_[i]) + (bounds[b] - Relative(block_max_[b])) >= least;
+        },
+        [&](size_t place, size_t j) HWY_ATTR { looked_at[place] = static_cast<Index>(index_of(j)); });
+    for (size_t j = Team::Rank(); j < scores; j += Team::Size()) Look(noise, looked_at[j], best);
     return OfTeam(best).index;
   }
 
@@ -161,7 +179,9 @@ class Chain {
   HWY_INLINE void Look(const DrawNoise& noise, size_t i, Best& best) const {
     const hn::RebindToUnsigned<D64> u;
     const uint64_t at = index_ == nullptr ? i : index_[i];
-    const double key = Relative(x_[i]) - hn::GetLane(Log(D64(), noise.Of(hn::Set(u, at))));
+    Consider(Relative(x_[i]) - hn::GetLane(Log(D64(), noise.Of(hn::Set(u, at)))), at, best);
+  }
+  static HWY_INLINE void Consider(double key, uint64_t at, Best& best) {
     const int64_t index = static_cast<int64_t>(at);
     if (key > best.key || (key == best.key && index < best.index)) best = {key, index};
   }
@@ -199,7 +219,7 @@ class Chain {
       return nan > 0;
     }
     // Several blocks at once, so that a warp does not wait for each of its reads.
-    constexpr size_t kAtOnce = 4, kEach = kNoiseBlock / 32;
+    constexpr size_t kAtOnce = 8, kEach = kNoiseBlock / 32;
     for (size_t first = Team::Warp(); first < blocks; first += kAtOnce * Team::Warps()) {
       T scores[kAtOnce][kEach], max[kAtOnce];
       ENTROPIC_UNROLL

@@ -79,6 +79,7 @@ struct Device {
   std::vector<Fiber> fibers;
   std::vector<std::unique_ptr<char[]>> shared;  // a buffer for each block of the cluster
   std::size_t shared_bytes = 0;
+  bool all_begun = false;  // all blocks of the cluster have met at a barrier
   std::function<void()> kernel;
   unsigned threads, running, first_block, barriers = 0;
   bool last_first = false;  // the order in which threads run up to a barrier; no result may depend on it
@@ -139,7 +140,15 @@ inline bool release(unsigned first, unsigned last, Wait what) {
   std::abort();
 }
 
+// On a device, the memory of a block that has not begun must not be touched.
+inline void require_all_begun() {
+  if (device.all_begun) return;
+  std::fprintf(stderr, "a block uses another's memory before all blocks of the cluster have met at a barrier\n");
+  std::abort();
+}
+
 inline void run_cluster() {
+  device.all_begun = false;
   for (Fiber& fiber : device.fibers) {
     getcontext(&fiber.context);
     fiber.context.uc_stack.ss_sp = fiber.stack.get();
@@ -168,7 +177,8 @@ inline void run_cluster() {
       }
       progress |= release(block, block + threads, Wait::block);
     }
-    progress |= release(0, count, Wait::cluster);
+    const bool met = release(0, count, Wait::cluster);
+    device.all_begun |= met, progress |= met;
   }
   for (const Fiber& fiber : device.fibers) {
     if (fiber.wait != Wait::done) report_deadlock();

@@ -46,17 +46,19 @@ inline Shape shape_of(std::size_t n, bool side_by_side) {
 }
 
 // The number of clusters of a grid, or of blocks if a team has at most a block. A grid has as many teams as a large device runs
-// at once; each team takes further rows.
+// at once; each team takes further rows. A block of 512 threads has a multiprocessor alone.
 inline std::size_t clusters_of(const Shape& shape, std::size_t rows) {
-  constexpr std::size_t kThreads = std::size_t{1} << 18;
-  const std::size_t most = kThreads / (shape.threads == 1 ? 4 * shape.rows : shape.blocks * shape.threads * shape.rows);
+  const std::size_t threads = std::size_t{1} << (shape.threads > 256 ? 16 : 17);
+  const std::size_t most = shape.threads == 1 ? 512 : threads / (shape.blocks * shape.threads * shape.rows);
   const std::size_t wanted = (rows + shape.rows - 1) / shape.rows;
   return wanted < most ? wanted : most;
 }
 
-inline std::size_t memory_of_grid(std::size_t rows, std::size_t n, std::size_t of_team, bool side_by_side) {
-  const Shape shape = shape_of(n, side_by_side);
+inline std::size_t memory_of_grid(const Shape& shape, std::size_t rows, std::size_t of_team) {
   return clusters_of(shape, rows) * shape.rows * of_team;
+}
+inline std::size_t memory_of_grid(std::size_t rows, std::size_t n, std::size_t of_team, bool side_by_side) {
+  return memory_of_grid(shape_of(n, side_by_side), rows, of_team);
 }
 
 // The bytes of shared memory of a block of a team of at least a block. If the team is a block, it has room for arrays of a row.
@@ -72,10 +74,10 @@ inline std::size_t shared_bytes_of(const Shape& shape, std::size_t memory_of_tea
 
 // `more`: the kernel's further arguments after the call.
 template <class AnyCall, class... More>
-void launch_as(const Shape& shape, std::size_t shared, void (*kernel)(AnyCall, More...), const AnyCall& call, Stream stream,
-               More... more) {
+void launch_as(const Shape& shape, std::size_t clusters, std::size_t shared, void (*kernel)(AnyCall, More...),
+               const AnyCall& call, Stream stream, More... more) {
   if (call.rows == 0 || call.cols == 0) return;
-  const unsigned blocks = static_cast<unsigned>(clusters_of(shape, call.rows)) * shape.blocks;
+  const unsigned blocks = static_cast<unsigned>(clusters) * shape.blocks;
 #ifdef __CUDACC__
   if (shared > 0) {
     check_launch(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)));
@@ -97,10 +99,20 @@ void launch_as(const Shape& shape, std::size_t shared, void (*kernel)(AnyCall, M
 #endif
 }
 
+// The threads of a row for draws: a block reads a row once, then looks at a few scores, again and again. It would wait for
+// other blocks most of the time.
+inline Shape draw_shape(std::size_t n) {
+  const Shape shape = shape_of(n, false);
+#ifndef __CUDACC__
+  if (forced_shape.threads > 0) return shape;
+#endif
+  return shape.blocks > 1 ? Shape{1, 512, 1} : shape;
+}
+
 template <class AnyCall, class... More>
 void launch(void (*kernel)(AnyCall, More...), const AnyCall& call, bool side_by_side, Stream stream, More... more) {
   const Shape shape = shape_of(call.cols, side_by_side);
-  launch_as(shape, shared_bytes_of(shape, call.memory_of_team), kernel, call, stream, more...);
+  launch_as(shape, clusters_of(shape, call.rows), shared_bytes_of(shape, call.memory_of_team), kernel, call, stream, more...);
 }
 
 }  // namespace cuda

@@ -84,10 +84,11 @@ __global__ void __launch_bounds__(512) MappedLossKernel(cuda::LossCall<EntmaxLos
 
 // softmax_loss against classes without smoothing, as SoftmaxClassRow, for rows that are not short.
 template <class S, unsigned kEach>
-__global__ void __launch_bounds__(256, kBlocksAtOnce<kEach>) ResidentSoftmaxLossKernel(cuda::LossCall<SoftmaxLoss> call) {
+__global__ void __launch_bounds__(512, 2) ResidentSoftmaxLossKernel(cuda::LossCall<SoftmaxLoss> call) {
   const RowTag<float> d;
   const ExpScaled<RowTag<float>> exp(d, 1);
   const auto term = [&](float below) HWY_ATTR { return hn::GetLane(exp(d, hn::Set(d, below))); };
+  Team::Begin();
   for (size_t r = Team::Number(); r < call.rows; r += Team::Teams()) {
     ResidentRow<S, kEach> row(static_cast<unsigned>(call.cols));
     const auto finish = [&](double value, const auto& slope) HWY_ATTR {

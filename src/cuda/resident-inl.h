@@ -14,9 +14,11 @@ namespace cuda {
 
 inline constexpr std::size_t kGroup = 16384, kMostGroups = 8;
 
+// A warp has 1024 numbers, 32 in each thread: what a row costs beside its numbers is the same for each warp.
 inline Shape resident_shape(std::size_t n) {
   if (n <= 1024) return {1, 32, 4};
-  return {static_cast<unsigned>((n + kGroup - 1) / kGroup), 256, 1};
+  const std::size_t warps = ((n < kGroup ? n : kGroup) + 1023) / 1024;
+  return {static_cast<unsigned>((n + kGroup - 1) / kGroup), static_cast<unsigned>(32 * warps), 1};
 }
 
 // Calls use(s, kEach) with an entry of the type of the rows in memory, and a constant for the number of blocks of 256 that each
@@ -40,8 +42,7 @@ bool use_resident(const AnyCall& call, const Use& use) {
   const std::size_t each = ((of_block + 255) / 256 + warps - 1) / warps;
   if (each <= 1) return with_each(std::integral_constant<unsigned, 1>());
   if (each <= 2) return with_each(std::integral_constant<unsigned, 2>());
-  if (each <= 4) return with_each(std::integral_constant<unsigned, 4>());
-  return with_each(std::integral_constant<unsigned, 8>());
+  return with_each(std::integral_constant<unsigned, 4>());
 }
 
 }  // namespace cuda
@@ -65,12 +66,13 @@ class ResidentRow {
     ENTROPIC_UNROLL
     for (unsigned j = 0; j < kEach; ++j) {
       const unsigned at = begin_ + j * step_;
+      const auto block = entries.From(at);  // what is added to its address is known to the compiler
       if (IsFull(at)) {
         ENTROPIC_UNROLL
-        for (unsigned m = 0; m < 8; ++m) values_[j][m] = entries(at + 32 * m);
+        for (unsigned m = 0; m < 8; ++m) values_[j][m] = block(32 * m);
       } else {
         ENTROPIC_UNROLL
-        for (unsigned m = 0; m < 8; ++m) values_[j][m] = at + 32 * m < n_ ? entries(at + 32 * m) : -kInfinity<T>;
+        for (unsigned m = 0; m < 8; ++m) values_[j][m] = at + 32 * m < n_ ? block(32 * m) : -kInfinity<T>;
       }
     }
   }
@@ -78,7 +80,7 @@ class ResidentRow {
   // The largest number; NaN is left out.
   HWY_INLINE T Max() const {
     T max = -kInfinity<T>;
-    ForAll([&](unsigned j, unsigned m) HWY_ATTR { max = values_[j][m] > max ? values_[j][m] : max; });
+    ForAll([&](unsigned j, unsigned m) HWY_ATTR { max = fmaxf(values_[j][m], max); });
     return Team::Fold(max, -kInfinity<T>, [](T a, T b) { return a > b ? a : b; });
   }
 
@@ -125,12 +127,14 @@ class ResidentRow {
       if (Team::Lane() < 16) partial[(Team::Thread() / 32 + j * (Team::Threads() / 32)) * 16 + lane] = found[j];
     }
     Team::BlockBarrier();
-    // Every warp adds, so that none waits for another's sum.
-    for (unsigned b = 0; b < blocks; ++b) total += static_cast<double>(partial[b * 16 + lane]);
-    total = Team::FoldHalfWarp(total);
-    if (Team::Blocks() == 1) return total;
-    if (Team::Thread() < Team::Blocks()) Team::In(Team::Thread(), memory.groups)[Team::BlockRank()] = total;
+    // One warp adds, because the others' instructions would take the time of other rows.
+    if (Team::Thread() < 32) {
+      for (unsigned b = 0; b < blocks; ++b) total += static_cast<double>(partial[b * 16 + lane]);
+      total = Team::FoldHalfWarp(total);
+      if (Team::Lane() < Team::Blocks()) Team::In(Team::Lane(), memory.groups)[Team::BlockRank()] = total;
+    }
     Team::Barrier();
+    if (Team::Blocks() == 1) return memory.groups[0];
     return Team::FoldHalfWarp(lane < Team::Blocks() ? memory.groups[lane] : 0.0);
   }
 
@@ -140,13 +144,14 @@ class ResidentRow {
     ENTROPIC_UNROLL
     for (unsigned j = 0; j < kEach; ++j) {
       const unsigned at = begin_ + j * step_;
+      const auto block = entries.From(at);
       if (IsFull(at)) {
         ENTROPIC_UNROLL
-        for (unsigned m = 0; m < 8; ++m) entries.Put(at + 32 * m, of(values_[j][m], at + 32 * m));
+        for (unsigned m = 0; m < 8; ++m) block.Put(32 * m, of(values_[j][m], at + 32 * m));
       } else {
         ENTROPIC_UNROLL
         for (unsigned m = 0; m < 8; ++m) {
-          if (at + 32 * m < n_) entries.Put(at + 32 * m, of(values_[j][m], at + 32 * m));
+          if (at + 32 * m < n_) block.Put(32 * m, of(values_[j][m], at + 32 * m));
         }
       }
     }
@@ -185,7 +190,10 @@ template <class AnyCall>
 void launch_resident(void (*kernel)(AnyCall), const AnyCall& call, Stream stream) {
   const Shape shape = resident_shape(call.cols);
   const std::size_t shared = offsetof(HWY_NAMESPACE::Team::Memory, partial) + 64 * 16 * sizeof(float);
-  launch_as(shape, shape.threads > 32 ? shared : 0, kernel, call, stream);
+  const std::size_t wanted = (call.rows + shape.rows - 1) / shape.rows;
+  const std::size_t most =
+      (std::size_t{1} << 18) / (shape.blocks * shape.threads * shape.rows);  // what a large device runs at once
+  launch_as(shape, wanted < most ? wanted : most, shape.threads > 32 ? shared : 0, kernel, call, stream);
 }
 
 }  // namespace cuda

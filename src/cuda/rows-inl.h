@@ -45,6 +45,12 @@ class EntriesOf {
  public:
   using T = Working<S>;
   HWY_INLINE EntriesOf(const cuda::Rows& rows, size_t r) : entries_(static_cast<S*>(rows.data) + r * rows.stride) {}
+  // The entries from i on.
+  HWY_INLINE EntriesOf From(size_t i) const {
+    EntriesOf rest = *this;
+    rest.entries_ += i;
+    return rest;
+  }
   HWY_INLINE T operator()(size_t i) const { return Widened(entries_[i]); }
   static HWY_INLINE T Widened(S entry) {
 #ifdef __CUDA_ARCH__
@@ -288,6 +294,7 @@ template <class Op, class Visit>
 HWY_INLINE void ForTeamRows(const cuda::Call<Op>& call, const Visit& visit) {
   const size_t team = Team::Number(), teams = Team::Teams();
   const Team::Bytes near = Team::Near();
+  Team::Begin();
   for (size_t r = team; r < call.rows; r += teams) {
     Op op = call.op;
     const bool good = AtRow(op, call.per_row, r);

@@ -11,9 +11,10 @@ namespace HWY_NAMESPACE {
 
 // As MapKernel, for one temperature that needs no preparing.
 template <class S, unsigned kEach>
-__global__ void __launch_bounds__(256, kBlocksAtOnce<kEach>) ResidentSoftmaxKernel(cuda::Call<Softmax> call) {
+__global__ void __launch_bounds__(512, 2) ResidentSoftmaxKernel(cuda::Call<Softmax> call) {
   const RowTag<float> d;
   const ExpScaled<RowTag<float>> exp(d, call.op.temperature);
+  Team::Begin();
   for (size_t r = Team::Number(); r < call.rows; r += Team::Teams()) {
     ResidentRow<S, kEach> row(static_cast<unsigned>(call.cols));
     row.Load({call.in[0], r});

@@ -26,13 +26,12 @@ namespace HWY_NAMESPACE {
 
 struct Team {
   static constexpr unsigned kAll = 0xffffffff;
-  static constexpr size_t kMostWarps = 64, kMostBlocks = 16, kPartialBytes = 49152, kLeastPartialBytes = 16384;
+  static constexpr size_t kMostWarps = 64, kMostBlocks = 16, kMostSums = 8, kPartialBytes = 49152, kLeastPartialBytes = 16384;
 
   // The shared memory of a block, if a team has a block or more. A block gets PartialBytes of `partial`; if the team is a
   // block, the arrays of Near follow.
   struct Memory {
-    double totals[8];
-    double groups[kMostBlocks];
+    double groups[kMostSums * kMostBlocks];
     unsigned long long folds[kMostWarps];
     alignas(16) unsigned char partial[kPartialBytes];  // results of warps, before they are summed
   };
@@ -96,6 +95,7 @@ struct Team {
   static void BlockBarrier() { __syncthreads(); }
   template <class T>
   static T* In(unsigned block, T* at) {
+    if (block != BlockRank()) entropic_emulate::require_all_begun();
     const auto& shared = entropic_emulate::device.shared;
     return reinterpret_cast<T*>(shared[block].get() + (reinterpret_cast<char*>(at) - shared[BlockRank()].get()));
   }
@@ -149,6 +149,11 @@ struct Team {
   static HWY_INLINE size_t Number() { return size_t{blockIdx.x} / Blocks() * blockDim.y + threadIdx.y; }
   static HWY_INLINE size_t Teams() { return size_t{gridDim.x} / Blocks() * blockDim.y; }
 #endif
+
+  // Every kernel calls it first: another block's memory is there only when that block has begun.
+  static HWY_INLINE void Begin() {
+    if (Blocks() > 1) Barrier();
+  }
 
   // Adds 1 to a number of the block's, which many threads may do at once.
   static HWY_INLINE void Increment(unsigned* number) {
@@ -254,13 +259,28 @@ struct Team {
     const size_t part = (n + 32 * Warps() - 1) / (32 * Warps()) * 32;
     const size_t begin = HWY_MIN(Warp() * part, n), end = HWY_MIN(begin + part, n);
     size_t count = 0, all;
-    for (size_t i = begin; i < end; i += 32) count += Count(Ballot(i + Lane() < end && chosen(i + Lane())));
+    // Calls visit(i, in) for the 32 kAtOnce entries from `first` on, after it has asked for all of them: they do not wait for
+    // one another's reads.
+    constexpr size_t kAtOnce = 4;
+    const auto walk = [&](const auto& visit) HWY_ATTR {
+      for (size_t first = begin; first < end; first += 32 * kAtOnce) {
+        bool in[kAtOnce];
+        ENTROPIC_UNROLL
+        for (size_t k = 0; k < kAtOnce; ++k) {
+          const size_t i = first + 32 * k + Lane();
+          in[k] = i < end && chosen(i);
+        }
+        ENTROPIC_UNROLL
+        for (size_t k = 0; k < kAtOnce; ++k) visit(first + 32 * k + Lane(), in[k], Ballot(in[k]));
+      }
+    };
+    walk([&](size_t, bool, unsigned bits) HWY_ATTR { count += Count(bits); });
     size_t place = SumBefore(count, &all);
-    for (size_t i = begin; i < end; i += 32) {
-      const bool in = i + Lane() < end && chosen(i + Lane());
-      const unsigned bits = Ballot(in);
-      if (in) put(place + Count(bits & ((1u << Lane()) - 1)), i + Lane());
-      place += Count(bits);
+    if (count > 0) {
+      walk([&](size_t i, bool in, unsigned bits) HWY_ATTR {
+        if (in) put(place + Count(bits & ((1u << Lane()) - 1)), i);
+        place += Count(bits);
+      });
     }
     Barrier();
     return all;
@@ -292,71 +312,76 @@ struct Team {
   // kPerWarp, and the groups' sums are added in the order of GroupTotals. In find(block, terms) a warp finds the terms of
   // kPerWarp blocks from `block` on: thread t finds those of lane t mod 16, in the first block or, from thread 16 on, in the
   // second if there are two.
+  //
+  // A block of threads has a group alone, so that a cluster waits for all its blocks only once: for the groups' sums. It ends
+  // with a barrier, after which all threads may read what find has written.
   template <size_t kPerWarp, size_t kPerGroup, class T, size_t K, class Find>
   static HWY_INLINE void SumBlocks(size_t blocks, double (&sums)[K], const Find& find) {
-    static_assert(K <= 8 && kMostWarps * kPerWarp * K * 16 * sizeof(T) <= kPartialBytes);
+    static_assert(K <= kMostSums && kMostWarps * kPerWarp * K * 16 * sizeof(T) <= kPartialBytes);
     for (double& sum : sums) sum = 0;
     if (blocks == 0) return;
     const unsigned lane = Lane() % 16;
-    double totals[K] = {}, groups[K] = {};
-    // Ends a group; one lane has its sum. All threads of a warp call it.
-    const auto end_group = [&](size_t k, size_t block) HWY_ATTR {
-      const double sum = FoldHalfWarp(totals[k]);
-      if (lane == block / kPerGroup % 16) groups[k] += sum;
-      totals[k] = 0;
-    };
-    const auto fold = [&](size_t k) HWY_ATTR {
-      end_group(k, blocks);
-      return FoldHalfWarp(groups[k]);
-    };
+    double groups[K] = {};
     if (IsWarp()) {
+      double totals[K] = {};
       for (size_t block = 0; block < blocks; block += kPerWarp) {
         T terms[K];
         find(block, terms);
         for (size_t k = 0; k < K; ++k) {
           totals[k] += static_cast<double>(FromLane(terms[k], lane));
           if (kPerWarp == 2 && block + 1 < blocks) totals[k] += static_cast<double>(FromLane(terms[k], lane + 16));
-          if ((block + kPerWarp) % kPerGroup == 0) end_group(k, block);
+        }
+        if ((block + kPerWarp) % kPerGroup != 0 && block + kPerWarp < blocks) continue;
+        for (size_t k = 0; k < K; ++k) {
+          const double sum = FoldHalfWarp(totals[k]);
+          if (lane == block / kPerGroup % 16) groups[k] += sum;
+          totals[k] = 0;
         }
       }
-      for (size_t k = 0; k < K; ++k) sums[k] = fold(k);
-      return;
+      for (size_t k = 0; k < K; ++k) sums[k] = FoldHalfWarp(groups[k]);
+      return Barrier();
     }
-    // The first block of the team adds; each half of a warp has at least one sum.
     Memory& memory = Shared();
-    T* const partial = In(0, reinterpret_cast<T*>(memory.partial));
-    const size_t at_once = Warps() * kPerWarp, half = Thread() / 16, halves = Threads() / 16;
-    for (size_t first = 0; first < blocks; first += at_once) {
-      const size_t block = first + Warp() * kPerWarp;
-      if (block < blocks) {
-        T terms[K];
-        find(block, terms);
-        const size_t mine = block + Lane() / 16;
-        if (mine < HWY_MIN(block + kPerWarp, blocks)) {
-          for (size_t k = 0; k < K; ++k) partial[((mine - first) * K + k) * 16 + lane] = terms[k];
-        }
-      }
-      Barrier();
-      if (BlockRank() == 0) {
-        const size_t count = HWY_MIN(at_once, blocks - first);
-        for (size_t k = half, turn = 0; k - half < K; k += halves, ++turn) {
-          for (size_t b = 0; b < count; ++b) {
-            if (k < K) totals[turn] += static_cast<double>(partial[(b * K + k) * 16 + lane]);
-            if ((first + b + 1) % kPerGroup == 0) end_group(turn, first + b);
+    T* const partial = reinterpret_cast<T*>(memory.partial);
+    const size_t warps = Threads() / 32, warp = Thread() / 32, half = Thread() / 16, halves = Threads() / 16;
+    const size_t all_groups = (blocks - 1) / kPerGroup + 1;
+    for (size_t first_group = 0; first_group < all_groups; first_group += Blocks()) {
+      const size_t group = first_group + BlockRank();
+      if (group < all_groups) {
+        const size_t begin = group * kPerGroup, end = HWY_MIN(begin + kPerGroup, blocks);
+        const size_t at_once = warps * kPerWarp * (PartialBytes(warps) / (warps * kPerWarp * K * 16 * sizeof(T)));
+        double totals[K] = {};
+        for (size_t first = begin; first < end; first += at_once) {
+          const size_t last = HWY_MIN(first + at_once, end);
+          for (size_t block = first + warp * kPerWarp; block < last; block += warps * kPerWarp) {
+            T terms[K];
+            find(block, terms);
+            const size_t mine = block + Lane() / 16;
+            if (mine < HWY_MIN(block + kPerWarp, last)) {
+              for (size_t k = 0; k < K; ++k) partial[((mine - first) * K + k) * 16 + lane] = terms[k];
+            }
           }
+          BlockBarrier();
+          for (size_t k = half, turn = 0; k - half < K; k += halves, ++turn) {
+            if (k >= K) continue;
+            for (size_t b = 0; b < last - first; ++b) totals[turn] += static_cast<double>(partial[(b * K + k) * 16 + lane]);
+          }
+          if (last < end) BlockBarrier();
+        }
+        for (size_t k = half, turn = 0; k - half < K; k += halves, ++turn) {
+          const double sum = FoldHalfWarp(totals[turn]);
+          if (k < K && lane < Blocks()) In(lane, memory.groups)[k * kMostBlocks + BlockRank()] = sum;
         }
       }
       Barrier();
-    }
-    if (BlockRank() == 0) {
-      for (size_t k = half, turn = 0; k - half < K; k += halves, ++turn) {
-        const double total = fold(turn);
-        if (k >= K || lane > 0) continue;
-        for (unsigned block = 0; block < Blocks(); ++block) In(block, memory.totals)[k] = total;
+      // Every warp adds the sums of these groups, lane by lane.
+      const size_t of_lane = (lane - first_group) % 16;
+      if (of_lane < Blocks() && first_group + of_lane < all_groups) {
+        for (size_t k = 0; k < K; ++k) groups[k] += memory.groups[k * kMostBlocks + of_lane];
       }
+      Barrier();
     }
-    Barrier();
-    for (size_t k = 0; k < K; ++k) sums[k] = memory.totals[k];
+    for (size_t k = 0; k < K; ++k) sums[k] = FoldHalfWarp(groups[k]);
   }
 
   static HWY_INLINE double FoldHalfWarp(double total) {

@@ -881,13 +881,12 @@ HWY_NOINLINE HWY_FLATTEN inline void ShortVjpAboveTwo(double b, double temperatu
                                                       float* const* dx, size_t count) {
   using V = hn::Vec<RowTag<float>>;
   const RowTag<float> d;
-  const auto alone = [&](size_t group, size_t r) HWY_ATTR {
+  const auto alone = [&](size_t group, size_t r, float* to) HWY_ATTR {
     HWY_ALIGN float p_row[ShortRows<float>::kLongest], g_row[ShortRows<float>::kLongest];
     HWY_ALIGN uint8_t memory[8 * ShortRows<float>::kLongest];
     const size_t n = p[group].size();
     for (size_t i = 0; i < n; ++i) p_row[i] = p[group].At(r, i), g_row[i] = g[group].At(r, i);
-    VjpRowByPowers(b, temperature, p_row, g_row, n, dx[group * ShortRows<float>::kRows + r],
-                   {Arena(memory, sizeof(memory)), false});
+    VjpRowByPowers(b, temperature, p_row, g_row, n, to, {Arena(memory, sizeof(memory)), false});
   };
   if (b == 2) {
     const auto relative = [](V pi, V lowest) HWY_ATTR { return hn::Div(lowest, pi); };

@@ -43,7 +43,7 @@ HWY_INLINE void ShortVjpBySlope(double temperature, ShortRows<T>* p, ShortRows<T
 
 // dx with s = p^(1 - b) for b > 1, in which the lowest mass, the pivot, has the largest s and may outweigh all others. So s and
 // g are taken relative to the pivot's: relative(p, lowest) is (lowest/p)^(b - 1). Where the relative s of a mass 1 would lose
-// digits, alone(g, r) is called for row r of group g, and dx is not written.
+// digits, alone(g, r, dx) finds dx of row r of group g.
 template <class Relative, class Alone>
 HWY_INLINE void ShortVjpByPivot(double b, double temperature, ShortRows<float>* p, ShortRows<float>* g, float* const* dx,
                                 size_t count, const Relative& relative, const Alone& alone) {
@@ -59,11 +59,12 @@ HWY_INLINE void ShortVjpByPivot(double b, double temperature, ShortRows<float>* 
         hn::Neg(p[group].Largest([&](V pi) HWY_ATTR { return hn::IfThenElse(hn::Gt(pi, zero), hn::Neg(pi), none); }));
     HWY_ALIGN float lowest_of[ShortRows<float>::kLanes], scales[kRows], means[kRows];
     hn::Store(lowest, d, lowest_of);
-    float* out[kRows];
-    float nowhere[ShortRows<float>::kLongest];
+    // Copied after the others are stored. (nvcc 13.0 drops a store through a pointer that is either dx or a local array.)
+    float found[kRows][ShortRows<float>::kLongest];
+    bool is_alone[kRows] = {};
     for (size_t r = 0; r < in_group; ++r) {
-      out[r] = dx[group * kRows + r];
-      if (static_cast<double>(lowest_of[r]) < least) alone(group, r), out[r] = nowhere;
+      is_alone[r] = static_cast<double>(lowest_of[r]) < least;
+      if (is_alone[r]) alone(group, r, found[r]);
     }
     const V pivot =
         p[group].Largest(g[group], [&](V pi, V gi) HWY_ATTR { return hn::IfThenElse(hn::Eq(pi, lowest), gi, none); });
@@ -78,10 +79,15 @@ HWY_INLINE void ShortVjpByPivot(double b, double temperature, ShortRows<float>* 
       scales[r] = static_cast<float>(Power(static_cast<double>(lowest_of[r]), 1 - b));
     }
     const V mean = p[group].Spread(means), scale = p[group].Spread(scales);
+    float* const* const out = dx + group * kRows;
+    const size_t n = p[group].size();
     p[group].Store(out, in_group, g[group], [&](V s, V gi) HWY_ATTR {
       const V v = hn::Mul(divided(hn::Mul(s, hn::Sub(hn::Sub(gi, pivot), mean))), scale);
       return hn::IfThenZeroElse(hn::Eq(s, zero), v);
     });
+    for (size_t r = 0; r < in_group; ++r) {
+      for (size_t i = 0; is_alone[r] && i < n; ++i) out[r][i] = found[r][i];
+    }
   }
 }
 

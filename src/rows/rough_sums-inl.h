@@ -14,14 +14,20 @@ namespace entropic::inline ENTROPIC_ABI {
 namespace HWY_NAMESPACE {
 
 // sums[k] = a sum over the row, for many k. Because registers are few, each sum and lane has one accumulator, which takes 16
-// terms before it is added in float64; Sums has four, which take four terms each. The order is that of 16 lanes on every
-// target. add(i, count, acc) adds the terms of the elements i .. i + count - 1 to the K accumulators, by fused operations where
-// a term is a product; lanes beyond count are ignored. Its results are only start values, or are confirmed later.
+// terms before it is added in float64; Sums has four, which take four terms each. The order is that of 16 lanes, and of groups
+// of a long row, on every target. add(i, count, acc) adds the terms of the elements i .. i + count - 1 to the K accumulators,
+// by fused operations where a term is a product; lanes beyond count are ignored. Its results are only start values, or are
+// confirmed later.
 template <size_t K, class D, class Add>
 HWY_INLINE void RoughSums(D d, size_t n, double (&sums)[K], Add&& add) {
   using V = hn::Vec<D>;
   constexpr size_t N = hn::MaxLanes(D());
   Totals totals[K];
+  GroupTotals groups[K];
+  const bool grouped = n > kGroup;
+  if (HWY_UNLIKELY(grouped)) {
+    for (GroupTotals& group : groups) group.Clear();
+  }
   for (size_t base = 0; base < n; base += 256) {
     const size_t rest = HWY_MIN(n - base, size_t{256});
     for (size_t g = 0; g < 16 / N; ++g) {
@@ -38,8 +44,11 @@ HWY_INLINE void RoughSums(D d, size_t n, double (&sums)[K], Add&& add) {
       }
       for (size_t k = 0; k < K; ++k) totals[k].Add(d, g, acc[k]);
     }
+    if (HWY_UNLIKELY(grouped && ((base + 256) % kGroup == 0 || base + 256 >= n))) {
+      for (size_t k = 0; k < K; ++k) groups[k].Add(base / kGroup, totals[k].Fold()), totals[k].Clear();
+    }
   }
-  for (size_t k = 0; k < K; ++k) sums[k] = totals[k].Fold();
+  for (size_t k = 0; k < K; ++k) sums[k] = grouped ? groups[k].Fold() : totals[k].Fold();
 }
 
 }  // namespace HWY_NAMESPACE

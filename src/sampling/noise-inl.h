@@ -32,11 +32,17 @@ class DrawNoise {
 
   HWY_INLINE explicit DrawNoise(NoiseKey key) : key_(key) {}
 
-  // The M of these blocks.
-  HWY_INLINE V SmallestOf(VU blocks) const {
-    VU bits, place;
-    Bits(hn::Or(blocks, hn::Set(U(), kBlocks)), &bits, &place);
+  // The M of these blocks, and where in its block each is.
+  HWY_INLINE V SmallestOf(VU blocks, VU* place) const {
+    VU bits;
+    Bits(hn::Or(blocks, hn::Set(U(), kBlocks)), &bits, place);
+    *place = hn::ShiftRight<58>(*place);
     return Smallest(bits);
+  }
+
+  HWY_INLINE V SmallestOf(VU blocks) const {
+    VU place;
+    return SmallestOf(blocks, &place);
   }
 
   // The E of these indices.

@@ -34,7 +34,7 @@ HWY_INLINE size_t FilterAbove(RowTag<T> d, const Relative& relative, const T* x,
 HWY_INLINE size_t PackAbove(const float* x, size_t n, float least, float shift, size_t most, float* packed, float* lowest) {
   const RowTag<float> d;
   float min = shift;
-  for (size_t i = Team::Rank(); i < n; i += Team::Size()) min = x[i] < min ? x[i] : min;
+  ForOwn(x, n, [&](float xi) HWY_ATTR { min = xi < min ? xi : min; });
   *lowest = MinLane(d, hn::Set(d, min));
   return Team::Pack(
       n, [&](size_t i) HWY_ATTR { return x[i] >= least; },

@@ -31,8 +31,16 @@ HWY_INLINE bool IsFinite(T value) {
   return value - value == T(0);
 }
 
+// `low` is not NaN.
 template <class V>
 HWY_INLINE V MaxKeepNaN(V low, V x) {
+#ifdef __CUDA_ARCH__
+  if constexpr (sizeof(V) == 4) {
+    float max;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(max) : "f"(low.raw), "f"(x.raw));
+    return {max};
+  }
+#endif
   return hn::Max(low, x);  // the second if either is NaN
 }
 
@@ -70,6 +78,23 @@ template <class D, class Visit>
 HWY_INLINE void ForEachVector(D /*d*/, size_t n, Visit&& visit) {
   for (size_t i = Team::Rank(); i < n; i += Team::Size()) visit(i, size_t{1});
   Team::Barrier();
+}
+
+// Calls take(x_i) for the numbers of this thread. It reads several before it takes the first, because a read takes as long as a
+// hundred operations.
+template <class T, class Take>
+HWY_INLINE void ForOwn(const T* x, size_t n, const Take& take) {
+  constexpr size_t kAtOnce = 8;
+  const size_t step = Team::Size();
+  size_t i = Team::Rank();
+  for (; i + (kAtOnce - 1) * step < n; i += kAtOnce * step) {
+    T read[kAtOnce];
+    ENTROPIC_UNROLL
+    for (size_t k = 0; k < kAtOnce; ++k) read[k] = x[i + k * step];
+    ENTROPIC_UNROLL
+    for (size_t k = 0; k < kAtOnce; ++k) take(read[k]);
+  }
+  for (; i < n; i += step) take(x[i]);
 }
 
 // A thread finds several values before it stores them: its reads do not wait for one another.

@@ -22,7 +22,7 @@ HWY_INLINE hn::TFromD<D> MinLane(D /*d*/, hn::Vec<D> v) {
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE T RowMax(D d, const T* x, size_t n) {
   T max = -kInfinity<T>;
-  for (size_t i = Team::Rank(); i < n; i += Team::Size()) max = x[i] > max ? x[i] : max;
+  ForOwn(x, n, [&](T xi) HWY_ATTR { max = xi > max ? xi : max; });
   return MaxLane(d, hn::Set(d, max));
 }
 
@@ -86,7 +86,6 @@ HWY_INLINE void Sums(D /*d*/, size_t n, double (&sums)[K], Visit&& visit) {
       found[k] = sum + Team::FromXor(sum, 16);
     }
   });
-  Team::Barrier();
 }
 
 template <class D, class Term>
@@ -109,7 +108,7 @@ struct NonFinite {
 template <class T>
 HWY_INLINE NonFinite FindNonFinite(const T* x, size_t n) {
   size_t infinite = 0, nan = 0;
-  for (size_t i = Team::Rank(); i < n; i += Team::Size()) infinite += x[i] == kInfinity<T>, nan += x[i] != x[i];
+  ForOwn(x, n, [&](T xi) HWY_ATTR { infinite += xi == kInfinity<T>, nan += xi != xi; });
   return {Team::Sum(infinite), Team::Sum(nan) > 0};
 }
 

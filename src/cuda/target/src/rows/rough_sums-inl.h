@@ -14,34 +14,45 @@ HWY_INLINE void RoughSums(D /*d*/, size_t n, double (&sums)[K], Add&& add) {
   const auto of_lane = [&](size_t block, size_t lane, T(&found)[K]) HWY_ATTR {
     V acc[K];
     for (size_t k = 0; k < K; ++k) acc[k].raw = 0;
-    for (size_t i = block * 256 + lane; i < HWY_MIN(n, block * 256 + 256); i += 16) add(i, size_t{1}, acc);
+    const size_t begin = block * 256 + lane;
+    if (block * 256 + 256 <= n) {
+      ENTROPIC_UNROLL
+      for (size_t t = 0; t < 16; ++t) add(begin + 16 * t, size_t{1}, acc);
+    } else {
+      for (size_t i = begin; i < n; i += 16) add(i, size_t{1}, acc);
+    }
     for (size_t k = 0; k < K; ++k) found[k] = hn::GetLane(acc[k]);
   };
+  constexpr size_t kPerGroup = 64;
   const size_t blocks = (n + 255) / 256;
   if (Team::IsOne()) {
-    double totals[K][16] = {};
+    double totals[K][16] = {}, groups[K][16] = {};
+    const auto fold = [](double(&lanes)[16]) HWY_ATTR {
+      for (size_t half = 8; half > 0; half /= 2) {
+        for (size_t i = 0; i < half; ++i) lanes[i] = lanes[i] + lanes[i + half];
+      }
+      return lanes[0];
+    };
     for (size_t block = 0; block < blocks; ++block) {
       for (size_t lane = 0; lane < 16; ++lane) {
         T found[K];
         of_lane(block, lane, found);
         for (size_t k = 0; k < K; ++k) totals[k][lane] += static_cast<double>(found[k]);
       }
-    }
-    for (size_t k = 0; k < K; ++k) {
-      for (size_t half = 8; half > 0; half /= 2) {
-        for (size_t i = 0; i < half; ++i) totals[k][i] = totals[k][i] + totals[k][i + half];
+      if ((block + 1) % kPerGroup != 0 && block + 1 < blocks) continue;
+      for (size_t k = 0; k < K; ++k) {
+        groups[k][block / kPerGroup % 16] += fold(totals[k]);
+        for (double& total : totals[k]) total = 0;
       }
-      sums[k] = totals[k][0];
     }
+    for (size_t k = 0; k < K; ++k) sums[k] = fold(groups[k]);
     return;
   }
   // In float64 there is room for one block of each warp.
   constexpr size_t kPerWarp = sizeof(T) == 4 ? 2 : 1;
-  constexpr size_t kPerGroup = size_t{1} << 60;  // all blocks form one group
   Team::SumBlocks<kPerWarp, kPerGroup, T>(blocks, sums, [&](size_t block, T(&found)[K]) HWY_ATTR {
     of_lane(kPerWarp == 2 ? block + Team::Lane() / 16 : block, Team::Lane() % 16, found);
   });
-  Team::Barrier();
 }
 
 }  // namespace HWY_NAMESPACE

@@ -33,10 +33,7 @@ HWY_INLINE Cut<T> Within(T max, double reach) {
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void RowRange(D d, const T* x, size_t n, T& low, T& high) {
   T least = low, most = high;
-  for (size_t i = Team::Rank(); i < n; i += Team::Size()) {
-    least = x[i] < least ? x[i] : least;
-    most = x[i] > most ? x[i] : most;
-  }
+  ForOwn(x, n, [&](T xi) HWY_ATTR { least = xi < least ? xi : least, most = xi > most ? xi : most; });
   low = MinLane(d, hn::Set(d, least));
   high = MaxLane(d, hn::Set(d, most));
 }
@@ -44,7 +41,7 @@ HWY_INLINE void RowRange(D d, const T* x, size_t n, T& low, T& high) {
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE size_t CountAtLeast(D /*d*/, const T* x, size_t n, T least) {
   size_t count = 0;
-  for (size_t i = Team::Rank(); i < n; i += Team::Size()) count += x[i] >= least;
+  ForOwn(x, n, [&](T xi) HWY_ATTR { count += xi >= least; });
   return Team::Sum(count);
 }
 
@@ -70,6 +67,16 @@ HWY_INLINE T KthLargest(D d, const T* x, size_t n, size_t k, T least, T max) {
   using O = Ordered<T>;
   using Distance = std::make_unsigned_t<typename O::Bits>;
   auto low = O::From(least), high = O::From(max);
+  if (!Team::IsOne() && n * ((n - 1) / Team::Size() + 1) <= 2048) {
+    // Each thread ranks its numbers: no thread waits for another until the end.
+    T found = -kInfinity<T>;
+    for (size_t i = Team::Rank(); i < n; i += Team::Size()) {
+      size_t above = 0, equal = 0;
+      for (size_t j = 0; j < n; ++j) above += x[j] > x[i], equal += x[j] == x[i];
+      if (above < k && k <= above + equal) found = x[i];
+    }
+    return MaxLane(d, hn::Set(d, found));
+  }
   if (CountAtLeast(d, x, n, max) >= k) return max;
   while (high - 1 > low) {
     constexpr size_t kParts = 8;
@@ -83,9 +90,10 @@ HWY_INLINE T KthLargest(D d, const T* x, size_t n, size_t k, T least, T max) {
       bounds[part] = O::To(at[part]);
     }
     at[kParts] = high;
-    for (size_t i = Team::Rank(); i < n; i += Team::Size()) {
-      for (size_t part = 1; part < kParts; ++part) counts[part] += x[i] >= bounds[part];
-    }
+    ForOwn(x, n, [&](T xi) HWY_ATTR {
+      ENTROPIC_UNROLL
+      for (size_t part = 1; part < kParts; ++part) counts[part] += xi >= bounds[part];
+    });
     size_t reached = 0;
     for (size_t part = 1; part < kParts; ++part) {
       if (Team::Sum(counts[part]) >= k) reached = part;
@@ -131,9 +139,9 @@ HWY_INLINE bool FindKthBin(const T* x, size_t n, size_t k, KthBin<T>& found) {
   unsigned* const all = own + kBins;
   for (unsigned bin = Team::Thread(); bin < kBins; bin += Team::Threads()) own[bin] = 0;
   Team::Barrier();
-  for (size_t i = Team::Rank(); i < n; i += Team::Size()) {
-    if (x[i] >= kLowest) Team::Increment(&own[key_of(x[i]) >> kShift]);
-  }
+  ForOwn(x, n, [&](T xi) HWY_ATTR {
+    if (xi >= kLowest) Team::Increment(&own[key_of(xi) >> kShift]);
+  });
   Team::Barrier();
   for (unsigned bin = Team::Thread(); bin < kBins; bin += Team::Threads()) {
     unsigned total = 0;
