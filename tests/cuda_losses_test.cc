@@ -158,6 +158,35 @@ TYPED_TEST(CudaLosses, ValuesAndGradientsHaveTheBitsOfTheCpu) {
   std::printf("%zu numbers compared\n", compared);
 }
 
+// Cross-entropy against classes, without a gradient in its parameter: rows that stay in registers.
+TYPED_TEST(CudaLosses, RowsInRegistersHaveTheBitsOfTheCpu) {
+  using T = TypeParam;
+  if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";
+  if constexpr (sizeof(T) < 8) {
+    for (const std::size_t n : {65, 257, 700, 1025, 2300, 5000, 16384, 16385, 40000}) {
+      const Forced forced(kByLength, n % 2 == 0);
+      const Grid<T> x = scores<T>(n, static_cast<unsigned>(n));
+      std::vector<std::int64_t> t(x.rows);
+      for (std::size_t r = 0; r < x.rows; ++r) t[r] = static_cast<std::int64_t>((r + 1) * n * 7 / 64 % n);
+      t[5] = -100, t[6] = -1;
+      for (std::size_t r = 0; r < 2; ++r) t[r] = static_cast<std::int64_t>(n / 3);  // +inf in row 1
+      const Memory memory(cuda::memory_for<T>(SoftmaxLoss{}, x.rows, n));
+      std::vector<double> value_host(x.rows), value_device(x.rows), alone(x.rows);
+      Grid<T> host(x.rows, n), device = x;
+      cuda::loss<T>(SoftmaxLoss{}, device, t, alone, {}, memory, {}, {}, {}, -100);
+      cuda::loss<T>(SoftmaxLoss{}, device, t, value_device, device, memory, {}, {}, {}, -100);
+      EXPECT_TRUE(std::isnan(value_device[6]) && std::isnan(static_cast<float>(device.row(6)[0])));  // the host refuses it
+      t[6] = -100, value_device[6] = alone[6] = 0;
+      for (std::size_t i = 0; i < n; ++i) device.row(6)[i] = T(0.0f);
+      loss<T>(SoftmaxLoss{}, x, t, value_host, host, {}, {}, -100);
+      expect_same(value_device, value_host, "softmax_loss of " + std::to_string(n));
+      expect_same(alone, value_host, "softmax_loss without a gradient, of " + std::to_string(n));
+      expect_same(device.numbers, host.numbers, "its gradient, of " + std::to_string(n));
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
 // Rows that the host would refuse, but only the device sees.
 TEST(CudaLosses, TargetsThatAreNoneAreNaN) {
   const Grid<float> x = scores<float>(20, 5);

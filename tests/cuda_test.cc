@@ -182,6 +182,25 @@ TEST(Cuda, LongRowsHaveTheBitsOfTheCpu) {
   }
 }
 
+// Rows that a warp, a block of any number of warps, or a cluster keeps in registers.
+TYPED_TEST(CudaOf, RowsInRegistersHaveTheBitsOfTheCpu) {
+  using T = TypeParam;
+  if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";
+  if constexpr (sizeof(T) < 8) {
+    for (const std::size_t n : {257, 700, 1025, 2300, 5000, 16384, 16385, 40000}) {
+      const Forced forced(kByLength, n % 2 == 0);
+      const Softmax op = {.temperature = n % 3 == 0 ? 1 : 0.7};
+      const Grid<T> x = scores<T>(n, static_cast<unsigned>(n));
+      const Memory memory(cuda::memory_for<T>(op, x.rows, n));
+      Grid<T> host(x.rows, n), device = x;
+      apply<T>(op, x, host);
+      cuda::apply<T>(op, device, device, memory);
+      expect_same(device.numbers, host.numbers, "softmax of " + std::to_string(n));
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
 // Five groups: their sums are added as the CPU adds them. float64 shows the last bit of the sum.
 TEST(Cuda, GroupsAreAddedInTheOrderOfTheCpu) {
   if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";
