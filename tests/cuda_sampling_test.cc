@@ -119,6 +119,25 @@ TEST(CudaSampling, TheLargestOfLongRowsAreTheCpus) {
   }
 }
 
+// Many survivors are packed; a temperature that is no normal number's inverse then moves their scores.
+TEST(CudaSampling, AnExtremeTemperatureAfterTopKKeepsTheIndices) {
+  if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";
+  constexpr std::size_t n = 3000;
+  Grid<float> x(8, n);
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal;
+  for (float& score : x.numbers) score = normal(random);
+  const std::vector<Step> steps = {step::TopK{300}, step::Temperature{1e33}};
+  for (const Shape& shape : {kByLength, Shape{1, 64, 1}, Shape{2, 64, 1}}) {
+    const Forced forced(shape, shape.blocks == 2);
+    const Memory memory(cuda::memory_for<float>(steps, x.rows, n));
+    Grid<std::int64_t> indices(x.rows, 4), indices_device(x.rows, 4);
+    Sampler(steps, 7).sample<float>(x, indices, {.seed = 7});
+    cuda::sample<float>(steps, x, indices_device, {{.seed = 7}}, memory);
+    ASSERT_EQ(indices_device.numbers, indices.numbers) << shape.threads << " threads";
+  }
+}
+
 TYPED_TEST(CudaSampling, NoiseAndRelaxedDrawsAreTheCpus) {
   using T = TypeParam;
   if (!has_fma()) GTEST_SKIP() << "the target " << simd_target() << " has no FMA";

@@ -316,7 +316,11 @@ class Chain {
         HWY_MAX(std::numeric_limits<double>::denorm_min(), HWY_MIN(temperature_, std::numeric_limits<double>::max()));
     constexpr auto kScores = KernelsOf<Softmax, T>::kScores;
     const auto row = PrepareRow(D(), kScores, Softmax{.temperature = temperature_}, x_, n_, packed_[other_]);
-    if (row.x == packed_[other_]) other_ = 1 - other_;
+    if (row.x == packed_[other_]) {
+      // The scores move to the free buffer, their indices stay where they are.
+      T* const free = packed_[1 - other_];
+      packed_[1 - other_] = packed_[other_], packed_[other_] = free;
+    }
     x_ = row.x, max_ = row.max, temperature_ = row.op.temperature;
     if (index_ == nullptr) BlockMaxima();
   }

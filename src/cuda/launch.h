@@ -80,7 +80,9 @@ void launch_as(const Shape& shape, std::size_t clusters, std::size_t shared, voi
   const unsigned blocks = static_cast<unsigned>(clusters) * shape.blocks;
 #ifdef __CUDACC__
   if (shared > 0) {
-    check_launch(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)));
+    // The same limit in every call, since another thread of the host may set it before this one launches.
+    const int most = attribute_of_device(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+    check_launch(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most));
   }
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(blocks);

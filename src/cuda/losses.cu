@@ -104,7 +104,8 @@ __global__ void __launch_bounds__(512, 2) ResidentSoftmaxLossKernel(cuda::LossCa
     }
     const unsigned t = static_cast<unsigned>(given);
     const EntriesOf<S> x(call.in[0], r);
-    const float own = x(t);  // before dx is written, which may be x
+    const float own = x(t);
+    if (Team::IsWarp()) Team::Barrier();  // dx may be x; for more than a warp the maximum has a barrier
     row.Load(x);
     const float max = row.Max();
     if (!IsFinite(max)) {

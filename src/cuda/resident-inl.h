@@ -175,12 +175,6 @@ class ResidentRow {
   T values_[kEach][8];
 };
 
-// The registers of a thread, by the number of blocks of threads that a multiprocessor shall have.
-template <unsigned kEach>
-inline constexpr int kBlocksAtOnce = kEach == 8   ? 2
-                                     : kEach == 4 ? 3
-                                                  : 4;
-
 }  // namespace HWY_NAMESPACE
 
 namespace cuda {

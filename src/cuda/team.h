@@ -32,7 +32,7 @@ struct Team {
   // block, the arrays of Near follow.
   struct Memory {
     double groups[kMostSums * kMostBlocks];
-    unsigned long long folds[kMostWarps];
+    unsigned long long folds[2 * kMostWarps];          // rows in registers have twice as many
     alignas(16) unsigned char partial[kPartialBytes];  // results of warps, before they are summed
   };
   static constexpr HWY_INLINE size_t PartialBytes(size_t warps) {
