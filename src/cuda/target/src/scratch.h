@@ -1,5 +1,5 @@
-// On a device: the workspace, from which arrays are taken as on the host. Every thread of a team takes the same arrays. They are
-// in the block's shared memory as far as it has room, because reading them there takes a tenth of the time.
+// On a device: the workspace, from which arrays are taken as on the host. Every thread of a team takes the same arrays. They
+// are in the block's shared memory as far as it has room, because reading them there takes a tenth of the time.
 #pragma once
 
 #include <cstddef>
