@@ -109,9 +109,8 @@ __global__ void __launch_bounds__(512, 2) ResidentSoftmaxLossKernel(cuda::LossCa
     row.Load(x);
     const float max = row.Max();
     if (!IsFinite(max)) {
-      const size_t infinite = row.Count([](float v) { return v == kInfinity<float>; });
-      const size_t nan = row.Count([](float v) { return v != v; });
-      const bool shared = nan == 0 && infinite > 0;
+      const auto [infinite, nan] = row.FindNonFinite();
+      const bool shared = !nan && infinite > 0;
       const double others = static_cast<double>(infinite) - 1;
       const double value = own == kInfinity<float> ? Log1pNumber(others) : kInfinity<double>;
       settle(shared ? value : kNaN<double>, shared ? 0 : kNaN<float>);

@@ -54,7 +54,6 @@ template <class S, unsigned kEach>
 class ResidentRow {
  public:
   using T = Working<S>;
-  using V = hn::Vec<RowTag<T>>;
   static_assert(sizeof(T) == 4);
 
   HWY_INLINE explicit ResidentRow(unsigned n)
@@ -84,11 +83,12 @@ class ResidentRow {
     return Team::Fold(max, -kInfinity<T>, [](T a, T b) { return a > b ? a : b; });
   }
 
-  template <class Chosen>
-  HWY_INLINE size_t Count(const Chosen& chosen) const {
-    size_t count = 0;
-    ForAll([&](unsigned j, unsigned m) HWY_ATTR { count += chosen(values_[j][m]); });
-    return Team::Sum(count);
+  // As FindNonFinite of a row in memory.
+  HWY_INLINE NonFinite FindNonFinite() const {
+    size_t infinite = 0, nan = 0;
+    ForAll([&](unsigned j, unsigned m)
+               HWY_ATTR { infinite += values_[j][m] == kInfinity<T>, nan += values_[j][m] != values_[j][m]; });
+    return {Team::Sum(infinite), Team::Sum(nan) > 0};
   }
 
   // Replaces each number v of the row by of(v).

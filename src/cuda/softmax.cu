@@ -21,9 +21,8 @@ __global__ void __launch_bounds__(512, 2) ResidentSoftmaxKernel(cuda::Call<Softm
     const EntriesOf<S> out(call.out, r);
     const float max = row.Max();
     if (!IsFinite(max)) {
-      const size_t infinite = row.Count([](float v) { return v == kInfinity<float>; });
-      const size_t nan = row.Count([](float v) { return v != v; });
-      const bool shared = nan == 0 && infinite > 0;
+      const auto [infinite, nan] = row.FindNonFinite();
+      const bool shared = !nan && infinite > 0;
       const float share = shared ? static_cast<float>(1.0 / static_cast<double>(infinite)) : kNaN<float>;
       row.Write(out, [&](float v, unsigned) HWY_ATTR { return shared && v != kInfinity<float> ? 0.0f : share; });
       continue;
