@@ -170,8 +170,8 @@ TEST(Cuda, LongRowsHaveTheBitsOfTheCpu) {
                        EntropyNormalize{.entropy = 3}};
   for (const Map& map : kMaps) {
     const std::string name(description_of(map).name);
-    for (const std::size_t n : {std::size_t{9001}, std::size_t{16640}}) {
-      const Forced forced(n > 10000 ? Shape{2, 64, 1} : Shape{1, 64, 1}, false);
+    for (const std::size_t n : {std::size_t{9001}, std::size_t{16640}, std::size_t{40001}}) {
+      const Forced forced(n == 16640 ? Shape{2, 64, 1} : Shape{1, 64, 1}, false);
       Grid<float> x(1, n), on_host(1, n), on_device(1, n);
       x.numbers = support::normal_row<float>(n + 3, 2, 0, 5);
       const Memory memory(cuda::memory_for<float>(map, 1, n));

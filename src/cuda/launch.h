@@ -33,15 +33,17 @@ inline bool has_clusters() { return true; }
 inline std::size_t shared_memory_of(unsigned threads) { return threads > 256 ? 232448 : 115712; }
 #endif
 
-// The threads of a row. They depend only on n, and no bit of a result depends on them.
-inline Shape shape_of(std::size_t n, bool side_by_side) {
+// The threads of a row; no bit of a result depends on them. A cluster has a long row only if there are too few rows for all of a
+// large device: its threads wait longer for each other, and have no shared memory for arrays.
+inline Shape shape_of(std::size_t rows, std::size_t n, bool side_by_side) {
 #ifndef __CUDACC__
   if (forced_shape.threads > 0 && !side_by_side) return forced_shape;
 #endif
+  constexpr std::size_t kManyRows = 96;
   if (side_by_side) return {1, 1, 128};
   if (n <= 1024) return {1, 32, 4};
   if (n <= 16384) return {1, 256, 1};
-  if (n <= 49152 || !has_clusters()) return {1, 512, 1};
+  if (n <= 49152 || rows >= kManyRows || !has_clusters()) return {1, 512, 1};
   return {8, 256, 1};
 }
 
@@ -58,7 +60,7 @@ inline std::size_t memory_of_grid(const Shape& shape, std::size_t rows, std::siz
   return clusters_of(shape, rows) * shape.rows * of_team;
 }
 inline std::size_t memory_of_grid(std::size_t rows, std::size_t n, std::size_t of_team, bool side_by_side) {
-  return memory_of_grid(shape_of(n, side_by_side), rows, of_team);
+  return memory_of_grid(shape_of(rows, n, side_by_side), rows, of_team);
 }
 
 // The bytes of shared memory of a block of a team of at least a block. If the team is a block, it has room for arrays of a row.
@@ -103,8 +105,8 @@ void launch_as(const Shape& shape, std::size_t clusters, std::size_t shared, voi
 
 // The threads of a row for draws: a block reads a row once, then looks at a few scores, again and again. It would wait for
 // other blocks most of the time.
-inline Shape draw_shape(std::size_t n) {
-  const Shape shape = shape_of(n, false);
+inline Shape draw_shape(std::size_t rows, std::size_t n) {
+  const Shape shape = shape_of(rows, n, false);
 #ifndef __CUDACC__
   if (forced_shape.threads > 0) return shape;
 #endif
@@ -113,7 +115,7 @@ inline Shape draw_shape(std::size_t n) {
 
 template <class AnyCall, class... More>
 void launch(void (*kernel)(AnyCall, More...), const AnyCall& call, bool side_by_side, Stream stream, More... more) {
-  const Shape shape = shape_of(call.cols, side_by_side);
+  const Shape shape = shape_of(call.rows, call.cols, side_by_side);
   launch_as(shape, clusters_of(shape, call.rows), shared_bytes_of(shape, call.memory_of_team), kernel, call, stream, more...);
 }
 

@@ -75,7 +75,7 @@ namespace cuda {
 
 template <class T>
 std::size_t SamplingKernels<T>::memory(const SampleCall& call) {
-  return memory_of_grid(draw_shape(call.cols), call.rows, HWY_NAMESPACE::TeamMemoryOfSampling<T>(call));
+  return memory_of_grid(draw_shape(call.rows, call.cols), call.rows, HWY_NAMESPACE::TeamMemoryOfSampling<T>(call));
 }
 
 template <class T>
@@ -83,7 +83,7 @@ void SamplingKernels<T>::sample(SampleCall call, Stream stream) {
   using namespace HWY_NAMESPACE;
   call.memory_of_team = TeamMemoryOfSampling<T>(call);
   const bool scaled = call.steps == 1 && call.step[0].kind == ChainStep::temperature;
-  const Shape shape = draw_shape(call.cols);
+  const Shape shape = draw_shape(call.rows, call.cols);
   launch_as(shape, clusters_of(shape, call.rows), shared_bytes_of(shape, call.memory_of_team),
             scaled ? SampleKernel<T, false> : SampleKernel<T, true>, call, stream);
 }

@@ -260,10 +260,13 @@ struct Team {
     const size_t begin = HWY_MIN(Warp() * part, n), end = HWY_MIN(begin + part, n);
     size_t count = 0, all;
     // Calls visit(i, in) for the 32 kAtOnce entries from `first` on, after it has asked for all of them: they do not wait for
-    // one another's reads.
-    constexpr size_t kAtOnce = 4;
-    const auto walk = [&](const auto& visit) HWY_ATTR {
-      for (size_t first = begin; first < end; first += 32 * kAtOnce) {
+    // one another's reads. Each bit of `which` stands for a 64th of the part or less.
+    constexpr size_t kAtOnce = 8;
+    const size_t of_bit = part / (64 * 32 * kAtOnce) + 1;
+    const auto walk = [&](uint64_t which, const auto& visit) HWY_ATTR {
+      for (size_t first = begin, step = 0; first < end; first += 32 * kAtOnce, ++step) {
+        const uint64_t bit = uint64_t{1} << step / of_bit;
+        if ((which & bit) == 0) continue;
         bool in[kAtOnce];
         ENTROPIC_UNROLL
         for (size_t k = 0; k < kAtOnce; ++k) {
@@ -271,17 +274,19 @@ struct Team {
           in[k] = i < end && chosen(i);
         }
         ENTROPIC_UNROLL
-        for (size_t k = 0; k < kAtOnce; ++k) visit(first + 32 * k + Lane(), in[k], Ballot(in[k]));
+        for (size_t k = 0; k < kAtOnce; ++k) visit(first + 32 * k + Lane(), in[k], Ballot(in[k]), bit);
       }
     };
-    walk([&](size_t, bool, unsigned bits) HWY_ATTR { count += Count(bits); });
+    uint64_t with_chosen = 0;  // where the second walk goes
+    walk(~uint64_t{0}, [&](size_t, bool, unsigned bits, uint64_t bit) HWY_ATTR {
+      count += Count(bits);
+      if (bits != 0) with_chosen |= bit;
+    });
     size_t place = SumBefore(count, &all);
-    if (count > 0) {
-      walk([&](size_t i, bool in, unsigned bits) HWY_ATTR {
-        if (in) put(place + Count(bits & ((1u << Lane()) - 1)), i);
-        place += Count(bits);
-      });
-    }
+    walk(with_chosen, [&](size_t i, bool in, unsigned bits, uint64_t) HWY_ATTR {
+      if (in) put(place + Count(bits & ((1u << Lane()) - 1)), i);
+      place += Count(bits);
+    });
     Barrier();
     return all;
   }

@@ -132,8 +132,8 @@ HWY_NOINLINE void WriteNarrow(const float* x, size_t n, float shift, double gamm
   const V lowest = hn::Set(d, static_cast<float>(-reach / gamma));
   const ExpOfGamma exp(gamma);
   double found[2];
-  Sums(d, n, found, [&](size_t i, size_t count, V* terms) HWY_ATTR {
-    V z = hn::Sub(LoadUpTo(d, x + i, count, shift), top);
+  SumsOfRow(d, x, n, shift, found, [&](size_t i, size_t count, V xi, V* terms) HWY_ATTR {
+    V z = hn::Sub(xi, top);
     if constexpr (kFar) {
       const auto out = hn::Lt(z, lowest);
       z = MaxKeepNaN(lowest, z);

@@ -34,13 +34,17 @@ HWY_INLINE size_t FilterAbove(RowTag<T> d, const Relative& relative, const T* x,
 HWY_INLINE size_t PackAbove(const float* x, size_t n, float least, float shift, size_t most, float* packed, float* lowest) {
   const RowTag<float> d;
   float min = shift;
-  ForOwn(x, n, [&](float xi) HWY_ATTR { min = xi < min ? xi : min; });
-  *lowest = MinLane(d, hn::Set(d, min));
-  return Team::Pack(
-      n, [&](size_t i) HWY_ATTR { return x[i] >= least; },
+  const size_t kept = Team::Pack(
+      n,
+      [&](size_t i) HWY_ATTR {
+        min = x[i] < min ? x[i] : min;
+        return x[i] >= least;
+      },
       [&](size_t place, size_t i) HWY_ATTR {
         if (place < most) packed[place] = x[i] - shift;
       });
+  *lowest = MinLane(d, hn::Set(d, min));
+  return kept;
 }
 
 }  // namespace HWY_NAMESPACE

@@ -26,9 +26,12 @@ HWY_INLINE T RowMax(D d, const T* x, size_t n) {
   return MaxLane(d, hn::Set(d, max));
 }
 
+// Sums of the terms that visit(i, load(i), terms) finds. A thread loads its numbers of a block before it visits the first: it
+// waits for the memory once, even if a visit stores something, since the compiler cannot know where.
+//
 // A warp has a block of 256: thread t the lane t mod 16 of accumulators 0 and 2, or from thread 16 on of 1 and 3.
-template <size_t K, class D, class Visit>
-HWY_INLINE void Sums(D /*d*/, size_t n, double (&sums)[K], Visit&& visit) {
+template <size_t K, class D, class Load, class Visit>
+HWY_INLINE void SumsOfLoaded(D /*d*/, size_t n, double (&sums)[K], const Load& load, const Visit& visit) {
   using T = hn::TFromD<D>;
   using V = hn::Vec<D>;
   constexpr size_t kGroup = 16384;
@@ -51,7 +54,7 @@ HWY_INLINE void Sums(D /*d*/, size_t n, double (&sums)[K], Visit&& visit) {
         T acc[4][K] = {};
         for (size_t i = base + lane, at = 0; i < HWY_MIN(n, base + 256); i += 16, ++at) {
           V terms[K];
-          visit(i, size_t{1}, terms);
+          visit(i, load(i), terms);
           for (size_t k = 0; k < K; ++k) acc[at % 4][k] = acc[at % 4][k] + hn::GetLane(terms[k]);
         }
         for (size_t k = 0; k < K; ++k) {
@@ -65,20 +68,24 @@ HWY_INLINE void Sums(D /*d*/, size_t n, double (&sums)[K], Visit&& visit) {
     return;
   }
   Team::SumBlocks<1, kGroup / 256, T>((n + 255) / 256, sums, [&](size_t block, T(&found)[K]) HWY_ATTR {
+    constexpr size_t kOwn = 8;
     T acc[2][K] = {};
     const size_t begin = block * 256 + Team::Lane();
-    const auto add = [&](size_t term, size_t a) HWY_ATTR {
+    const auto add = [&](size_t j, const auto& loaded) HWY_ATTR {
       V terms[K];
-      visit(begin + 64 * term + 32 * a, size_t{1}, terms);
-      for (size_t k = 0; k < K; ++k) acc[a][k] = acc[a][k] + hn::GetLane(terms[k]);
+      visit(begin + 32 * j, loaded, terms);
+      for (size_t k = 0; k < K; ++k) acc[j % 2][k] = acc[j % 2][k] + hn::GetLane(terms[k]);
     };
     if (block * 256 + 256 <= n) {
-      for (size_t term = 0; term < 4; ++term) add(term, 0), add(term, 1);
+      decltype(load(begin)) own[kOwn];
+      ENTROPIC_UNROLL
+      for (size_t j = 0; j < kOwn; ++j) own[j] = load(begin + 32 * j);
+      ENTROPIC_UNROLL
+      for (size_t j = 0; j < kOwn; ++j) add(j, own[j]);
     } else {
-      for (size_t term = 0; term < 4; ++term) {
-        for (size_t a = 0; a < 2; ++a) {
-          if (begin + 64 * term + 32 * a < n) add(term, a);
-        }
+      ENTROPIC_UNROLL
+      for (size_t j = 0; j < kOwn; ++j) {
+        if (begin + 32 * j < n) add(j, load(begin + 32 * j));
       }
     }
     for (size_t k = 0; k < K; ++k) {
@@ -86,6 +93,21 @@ HWY_INLINE void Sums(D /*d*/, size_t n, double (&sums)[K], Visit&& visit) {
       found[k] = sum + Team::FromXor(sum, 16);
     }
   });
+}
+
+template <size_t K, class D, class Visit>
+HWY_INLINE void Sums(D d, size_t n, double (&sums)[K], Visit&& visit) {
+  struct Nothing {};
+  SumsOfLoaded(
+      d, n, sums, [](size_t) { return Nothing(); },
+      [&](size_t i, Nothing, hn::Vec<D>* terms) HWY_ATTR { visit(i, size_t{1}, terms); });
+}
+
+template <size_t K, class D, class Visit, class T = hn::TFromD<D>>
+HWY_INLINE void SumsOfRow(D d, const T* x, size_t n, T /*fill*/, double (&sums)[K], Visit&& visit) {
+  SumsOfLoaded(
+      d, n, sums, [&](size_t i) HWY_ATTR { return hn::LoadU(d, x + i); },
+      [&](size_t i, hn::Vec<D> xi, hn::Vec<D>* terms) HWY_ATTR { visit(i, size_t{1}, xi, terms); });
 }
 
 template <class D, class Term>
