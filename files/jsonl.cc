@@ -149,8 +149,8 @@ std::string_view encode_jsonl(const Table& table, fmt::memory_buffer& out) {
   const bool scalar = !named && table.cols == 1 && table.shape.size() == 1 + table.nested.size() && !table.result.empty();
   const bool nested = !table.nested.empty() && !named && !noted;
   const std::size_t together = nested ? rows_of_line(table.nested) : 1;
-  const std::string& called = table.result.empty() ? table.key : table.result;
-  const std::string key = json_string(called.empty() ? "values" : called) + ": ";
+  const std::string& wanted = table.result.empty() ? table.key : table.result;
+  const std::string called = wanted.empty() ? "values" : wanted, key = json_string(called) + ": ";
   std::visit(
       [&](const auto& values) {
         for (std::size_t r = 0; r < table.rows; r += together) {
