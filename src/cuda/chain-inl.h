@@ -94,7 +94,7 @@ class Chain {
     block_begin_ = begin;
   }
 
-  HWY_INLINE int64_t Draw(NoiseKey key) const {
+  HWY_NOINLINE int64_t Draw(NoiseKey key) const {
     const DrawNoise noise(key);
     const D64 d;
     Best best;
@@ -177,9 +177,11 @@ class Chain {
   HWY_INLINE double Relative(T x) const { return (static_cast<double>(x) - static_cast<double>(max_)) * (1 / temperature_); }
 
   HWY_INLINE void Look(const DrawNoise& noise, size_t i, Best& best) const {
-    const hn::RebindToUnsigned<D64> u;
     const uint64_t at = index_ == nullptr ? i : index_[i];
-    Consider(Relative(x_[i]) - hn::GetLane(Log(D64(), noise.Of(hn::Set(u, at)))), at, best);
+    Consider(Relative(x_[i]) - LogOf(noise, at), at, best);
+  }
+  static HWY_NOINLINE double LogOf(const DrawNoise& noise, uint64_t at) {
+    return hn::GetLane(Log(D64(), noise.Of(hn::Set(hn::RebindToUnsigned<D64>(), at))));
   }
   static HWY_INLINE void Consider(double key, uint64_t at, Best& best) {
     const int64_t index = static_cast<int64_t>(at);
@@ -205,16 +207,17 @@ class Chain {
   }
 
   // Finds the maximum of each block, and returns whether there is a NaN. A warp has a block.
-  HWY_INLINE bool BlockMaxima() {
-    const size_t blocks = MostBlocks(n_);
+  HWY_NOINLINE bool BlockMaxima() { return BlockMaxima(x_, n_, block_max_); }
+  static HWY_INLINE bool BlockMaxima(const T* x, size_t n, T* maxima) {
+    const size_t blocks = MostBlocks(n);
     size_t nan = 0;
     if (Team::IsOne()) {
       for (size_t b = 0; b < blocks; ++b) {
         T max = -kInfinity<T>;
-        for (size_t i = b * kNoiseBlock; i < HWY_MIN((b + 1) * kNoiseBlock, n_); ++i) {
-          nan += x_[i] != x_[i], max = x_[i] > max ? x_[i] : max;
+        for (size_t i = b * kNoiseBlock; i < HWY_MIN((b + 1) * kNoiseBlock, n); ++i) {
+          nan += x[i] != x[i], max = x[i] > max ? x[i] : max;
         }
-        block_max_[b] = max;
+        maxima[b] = max;
       }
       return nan > 0;
     }
@@ -227,7 +230,7 @@ class Chain {
         ENTROPIC_UNROLL
         for (size_t h = 0; h < kEach; ++h) {
           const size_t i = (first + k * Team::Warps()) * kNoiseBlock + 32 * h + Team::Lane();
-          scores[k][h] = i < n_ ? x_[i] : -kInfinity<T>;
+          scores[k][h] = i < n ? x[i] : -kInfinity<T>;
         }
       }
       ENTROPIC_UNROLL
@@ -246,7 +249,7 @@ class Chain {
       ENTROPIC_UNROLL
       for (size_t k = 0; k < kAtOnce; ++k) {
         const size_t b = first + k * Team::Warps();
-        if (Team::Lane() == 0 && b < blocks) block_max_[b] = max[k];
+        if (Team::Lane() == 0 && b < blocks) maxima[b] = max[k];
       }
     }
     Team::Barrier();
@@ -287,7 +290,7 @@ class Chain {
     x_ = to, index_ = to_index, other_ = 1 - other_;
   }
 
-  HWY_INLINE void Flatten() {
+  HWY_NOINLINE void Flatten() {
     max_ = 0, temperature_ = 1;
     PackAs(T(0), [&](size_t i) HWY_ATTR { return x_[i] != -kInfinity<T>; });
   }
@@ -306,12 +309,14 @@ class Chain {
     BlockMaxima();
   }
 
-  HWY_INLINE void Keep(Cut<T> cut) {
+  HWY_NOINLINE void Keep(Cut<T> cut) {
     Keep(cut.least, [&](size_t i) HWY_ATTR { return cut.Keeps(D(), hn::LoadU(D(), x_ + i), i).raw; });
   }
 
   HWY_INLINE void Rescale() {
-    if (!IsExtremeTemperature<T>(temperature_)) return;
+    if (IsExtremeTemperature<T>(temperature_)) RescaleExtreme();
+  }
+  HWY_NOINLINE void RescaleExtreme() {
     temperature_ =
         HWY_MAX(std::numeric_limits<double>::denorm_min(), HWY_MIN(temperature_, std::numeric_limits<double>::max()));
     constexpr auto kScores = KernelsOf<Softmax, T>::kScores;
@@ -352,7 +357,7 @@ class Chain {
     if (found.kept > 0) Keep(LargestOfEqualMass(D(), x_, e, n_, found, scratch));
   }
 
-  HWY_INLINE void TypicalP(double p) {
+  HWY_NOINLINE void TypicalP(double p) {
     if (p == 1) return;
     Arena memory = memory_;
     T* const all = memory.take<T>(n_);

@@ -33,8 +33,8 @@ inline bool has_clusters() { return true; }
 inline std::size_t shared_memory_of(unsigned threads) { return threads > 256 ? 232448 : 115712; }
 #endif
 
-// The threads of a row; no bit of a result depends on them. A cluster has a long row only if there are too few rows for all of a
-// large device: its threads wait longer for each other, and have no shared memory for arrays.
+// The threads of a row; no bit of a result depends on them. A cluster has a long row only if there are too few rows for all of
+// a large device: its threads wait longer for each other, and have no shared memory for arrays.
 inline Shape shape_of(std::size_t rows, std::size_t n, bool side_by_side) {
 #ifndef __CUDACC__
   if (forced_shape.threads > 0 && !side_by_side) return forced_shape;

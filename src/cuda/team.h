@@ -9,12 +9,15 @@
 #include <cstddef>
 #include <cstdint>
 
-// Before a loop whose arrays must be in registers.
+// Before a loop whose arrays must be in registers, and before one of which there should be one copy: kernels are so long that
+// they wait for their instructions.
 #ifdef __CUDACC__
 #define ENTROPIC_UNROLL _Pragma("unroll")
+#define ENTROPIC_ROLLED _Pragma("unroll 1")
 #include <cooperative_groups.h>
 #else
 #define ENTROPIC_UNROLL
+#define ENTROPIC_ROLLED
 #include "src/cuda/emulate.h"
 #endif
 
@@ -209,13 +212,13 @@ struct Team {
     Barrier();
     return all;
   }
-  static HWY_INLINE size_t Sum(size_t value) {
+  static HWY_NOINLINE size_t Sum(size_t value) {
     return Fold(value, size_t{0}, [](size_t a, size_t b) { return a + b; });
   }
 
   // The value of the first thread.
   template <class T>
-  static HWY_INLINE T OfFirst(T value) {
+  static HWY_NOINLINE T OfFirst(T value) {
     if (IsOne()) return value;
     value = FromLane(value, 0);
     if (IsWarp()) return value;
@@ -225,9 +228,18 @@ struct Team {
     return value;
   }
 
+  static HWY_NOINLINE size_t SumOfWarp(size_t value) {
+    for (unsigned mask = 16; mask > 0; mask /= 2) value += FromXor(value, mask);
+    return value;
+  }
+  static HWY_NOINLINE uint64_t OrOfWarp(uint64_t value) {
+    for (unsigned mask = 16; mask > 0; mask /= 2) value |= FromXor(value, mask);
+    return value;
+  }
+
   // Each warp has a count, equal in all its threads. Returns the sum of the counts of the warps before it; `all` gets the sum
   // of all.
-  static HWY_INLINE size_t SumBefore(size_t count, size_t* all) {
+  static HWY_NOINLINE size_t SumBefore(size_t count, size_t* all) {
     if (IsOne() || IsWarp()) {
       *all = count;
       return 0;
@@ -258,34 +270,41 @@ struct Team {
     Barrier();
     const size_t part = (n + 32 * Warps() - 1) / (32 * Warps()) * 32;
     const size_t begin = HWY_MIN(Warp() * part, n), end = HWY_MIN(begin + part, n);
-    size_t count = 0, all;
-    // Calls visit(i, in) for the 32 kAtOnce entries from `first` on, after it has asked for all of them: they do not wait for
-    // one another's reads. Each bit of `which` stands for a 64th of the part or less.
+    // A thread asks for kAtOnce entries before it looks at the first: they do not wait for one another's reads. Each bit of
+    // `which` stands for a 64th of the warp's part, or less.
     constexpr size_t kAtOnce = 8;
     const size_t of_bit = part / (64 * 32 * kAtOnce) + 1;
-    const auto walk = [&](uint64_t which, const auto& visit) HWY_ATTR {
-      for (size_t first = begin, step = 0; first < end; first += 32 * kAtOnce, ++step) {
+    uint64_t which = ~uint64_t{0};
+    // Calls visit(first, in, bit): bit k of `in` says whether the thread's entry at first + 32 k is chosen.
+    const auto walk = [&](const auto& visit) HWY_ATTR {
+      for (size_t first = begin + Lane(), step = 0; first < end + Lane(); first += 32 * kAtOnce, ++step) {
         const uint64_t bit = uint64_t{1} << step / of_bit;
         if ((which & bit) == 0) continue;
-        bool in[kAtOnce];
+        unsigned in = 0;
         ENTROPIC_UNROLL
-        for (size_t k = 0; k < kAtOnce; ++k) {
-          const size_t i = first + 32 * k + Lane();
-          in[k] = i < end && chosen(i);
+        for (unsigned k = 0; k < kAtOnce; ++k) {
+          const size_t i = first + 32 * k;
+          in |= unsigned{i < end && chosen(i)} << k;
         }
-        ENTROPIC_UNROLL
-        for (size_t k = 0; k < kAtOnce; ++k) visit(first + 32 * k + Lane(), in[k], Ballot(in[k]), bit);
+        visit(first, in, bit);
       }
     };
-    uint64_t with_chosen = 0;  // where the second walk goes
-    walk(~uint64_t{0}, [&](size_t, bool, unsigned bits, uint64_t bit) HWY_ATTR {
-      count += Count(bits);
-      if (bits != 0) with_chosen |= bit;
+    size_t mine = 0, all;
+    uint64_t with_chosen = 0;
+    walk([&](size_t, unsigned in, uint64_t bit) HWY_ATTR {
+      mine += Count(in);
+      if (in != 0) with_chosen |= bit;
     });
-    size_t place = SumBefore(count, &all);
-    walk(with_chosen, [&](size_t i, bool in, unsigned bits, uint64_t) HWY_ATTR {
-      if (in) put(place + Count(bits & ((1u << Lane()) - 1)), i);
-      place += Count(bits);
+    which = OrOfWarp(with_chosen);  // where the second walk goes
+    size_t place = SumBefore(SumOfWarp(mine), &all);
+    walk([&](size_t first, unsigned in, uint64_t) HWY_ATTR {
+      ENTROPIC_ROLLED
+      for (unsigned k = 0; k < kAtOnce; ++k) {
+        const bool chosen_here = (in >> k & 1) != 0;
+        const unsigned bits = Ballot(chosen_here);
+        if (chosen_here) put(place + Count(bits & ((1u << Lane()) - 1)), first + 32 * k);
+        place += Count(bits);
+      }
     });
     Barrier();
     return all;
@@ -326,65 +345,41 @@ struct Team {
     for (double& sum : sums) sum = 0;
     if (blocks == 0) return;
     const unsigned lane = Lane() % 16;
+    const bool one_warp = IsWarp();
+    T* const partial = reinterpret_cast<T*>(Shared().partial);
+    const size_t warps = Threads() / 32, warp = Thread() / 32, all_groups = (blocks - 1) / kPerGroup + 1;
     double groups[K] = {};
-    if (IsWarp()) {
-      double totals[K] = {};
-      for (size_t block = 0; block < blocks; block += kPerWarp) {
-        T terms[K];
-        find(block, terms);
-        for (size_t k = 0; k < K; ++k) {
-          totals[k] += static_cast<double>(FromLane(terms[k], lane));
-          if (kPerWarp == 2 && block + 1 < blocks) totals[k] += static_cast<double>(FromLane(terms[k], lane + 16));
-        }
-        if ((block + kPerWarp) % kPerGroup != 0 && block + kPerWarp < blocks) continue;
-        for (size_t k = 0; k < K; ++k) {
-          const double sum = FoldHalfWarp(totals[k]);
-          if (lane == block / kPerGroup % 16) groups[k] += sum;
-          totals[k] = 0;
-        }
-      }
-      for (size_t k = 0; k < K; ++k) sums[k] = FoldHalfWarp(groups[k]);
-      return Barrier();
-    }
-    Memory& memory = Shared();
-    T* const partial = reinterpret_cast<T*>(memory.partial);
-    const size_t warps = Threads() / 32, warp = Thread() / 32, half = Thread() / 16, halves = Threads() / 16;
-    const size_t all_groups = (blocks - 1) / kPerGroup + 1;
     for (size_t first_group = 0; first_group < all_groups; first_group += Blocks()) {
       const size_t group = first_group + BlockRank();
+      double totals[K] = {};
       if (group < all_groups) {
         const size_t begin = group * kPerGroup, end = HWY_MIN(begin + kPerGroup, blocks);
-        const size_t at_once = warps * kPerWarp * (PartialBytes(warps) / (warps * kPerWarp * K * 16 * sizeof(T)));
-        double totals[K] = {};
+        const size_t room = PartialBytes(warps) / (warps * kPerWarp * K * 16 * sizeof(T));
+        const size_t at_once = one_warp ? kPerGroup : warps * kPerWarp * room;
         for (size_t first = begin; first < end; first += at_once) {
           const size_t last = HWY_MIN(first + at_once, end);
           for (size_t block = first + warp * kPerWarp; block < last; block += warps * kPerWarp) {
             T terms[K];
             find(block, terms);
+            if (one_warp) {
+              for (size_t k = 0; k < K; ++k) {
+                totals[k] += static_cast<double>(FromLane(terms[k], lane));
+                if (kPerWarp == 2 && block + 1 < last) totals[k] += static_cast<double>(FromLane(terms[k], lane + 16));
+              }
+              continue;
+            }
             const size_t mine = block + Lane() / 16;
             if (mine < HWY_MIN(block + kPerWarp, last)) {
               for (size_t k = 0; k < K; ++k) partial[((mine - first) * K + k) * 16 + lane] = terms[k];
             }
           }
+          if (one_warp) break;
           BlockBarrier();
-          for (size_t k = half, turn = 0; k - half < K; k += halves, ++turn) {
-            if (k >= K) continue;
-            for (size_t b = 0; b < last - first; ++b) totals[turn] += static_cast<double>(partial[(b * K + k) * 16 + lane]);
-          }
+          AddPartial(partial, last - first, totals);
           if (last < end) BlockBarrier();
         }
-        for (size_t k = half, turn = 0; k - half < K; k += halves, ++turn) {
-          const double sum = FoldHalfWarp(totals[turn]);
-          if (k < K && lane < Blocks()) In(lane, memory.groups)[k * kMostBlocks + BlockRank()] = sum;
-        }
       }
-      Barrier();
-      // Every warp adds the sums of these groups, lane by lane.
-      const size_t of_lane = (lane - first_group) % 16;
-      if (of_lane < Blocks() && first_group + of_lane < all_groups) {
-        for (size_t k = 0; k < K; ++k) groups[k] += memory.groups[k * kMostBlocks + of_lane];
-      }
-      Barrier();
+      AddGroups(first_group, all_groups, totals, groups);
     }
     for (size_t k = 0; k < K; ++k) sums[k] = FoldHalfWarp(groups[k]);
   }
@@ -395,6 +390,46 @@ struct Team {
   }
 
  private:
+  // Two steps of SumBlocks that are the same whatever is summed. They are called, not inlined: there are hundreds of sums in a
+  // kernel, and a kernel that is too long for the cache of instructions waits for them.
+  //
+  // Adds the sums of `blocks` blocks to totals: half a warp has every sum k = half, half + halves, ...
+  template <class T, size_t K>
+  static HWY_NOINLINE void AddPartial(const T* partial, size_t blocks, double (&totals)[K]) {
+    const size_t half = Thread() / 16, halves = Threads() / 16;
+    const unsigned lane = Lane() % 16;
+    for (size_t k = half, turn = 0; k < K; k += halves, ++turn) {
+      for (size_t b = 0; b < blocks; ++b) totals[turn] += static_cast<double>(partial[(b * K + k) * 16 + lane]);
+    }
+  }
+  // The groups from first_group on, one of each block: adds the sums of their totals to those of all groups, in lane
+  // `group % 16` of every warp.
+  template <size_t K>
+  static HWY_NOINLINE void AddGroups(size_t first_group, size_t all_groups, const double (&totals)[K], double (&groups)[K]) {
+    const unsigned lane = Lane() % 16;
+    if (IsWarp()) {
+      for (size_t k = 0; k < K; ++k) {
+        const double sum = FoldHalfWarp(totals[k]);
+        if (lane == first_group % 16) groups[k] += sum;
+      }
+      return Barrier();
+    }
+    Memory& memory = Shared();
+    const size_t half = Thread() / 16, halves = Threads() / 16;
+    for (size_t k = half, turn = 0; k - half < K; k += halves, ++turn) {
+      const double sum = FoldHalfWarp(totals[turn]);
+      if (k < K && lane < Blocks() && first_group + BlockRank() < all_groups) {
+        In(lane, memory.groups)[k * kMostBlocks + BlockRank()] = sum;
+      }
+    }
+    Barrier();
+    const size_t of_lane = (lane - first_group) % 16;
+    if (of_lane < Blocks() && first_group + of_lane < all_groups) {
+      for (size_t k = 0; k < K; ++k) groups[k] += memory.groups[k * kMostBlocks + of_lane];
+    }
+    Barrier();
+  }
+
   // Gives a warp's value to all blocks.
   template <class T>
   static HWY_INLINE void Tell(T value) {

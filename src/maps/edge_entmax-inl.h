@@ -212,8 +212,7 @@ HWY_INLINE T LeastThresholdOfEdge(D d, double b, const Relative& relative, const
   const T least = LeastThreshold(d, 1, relative, x, n);
   if (b < 2 || n < 256) return least;
   HWY_ALIGN T u[64];
-  PartMaxima(d, x, n, u);
-  for (size_t i = 0; i < 64; i += hn::Lanes(d)) hn::Store(relative(hn::Load(d, u + i)), d, u + i);
+  PartMaxima(d, x, n, relative, u);
   // The sum of square roots at c, and how many there are.
   T sums[2];
   const auto sum_at = [&](T c) HWY_ATTR {

@@ -145,8 +145,7 @@ template <class D, class Relative, class T = hn::TFromD<D>>
 HWY_INLINE T LeastThreshold(D d, double b, const Relative& relative, const T* x, size_t n) {
   if (n < 256) return T(-1);
   HWY_ALIGN T u[64];
-  PartMaxima(d, x, n, u);
-  for (size_t i = 0; i < 64; i += hn::Lanes(d)) hn::Store(relative(hn::Load(d, u + i)), d, u + i);
+  PartMaxima(d, x, n, relative, u);
   T c = 1;
   for (int i = 0; i < 2; ++i) {
     if (b == 1) {

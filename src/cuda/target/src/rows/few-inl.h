@@ -41,20 +41,26 @@ HWY_INLINE void PowerSumsOf(D d, const Terms& terms_at, N (&sums)[2]) {
 }
 
 // Every thread gets all 64.
-template <class T>
-HWY_INLINE void PartMaxima(RowTag<T> /*d*/, const T* x, size_t n, T* maxima) {
+template <class T, class Map>
+HWY_INLINE void PartMaxima(RowTag<T> d, const T* x, size_t n, const Map& map, T* of) {
   if (Team::IsOne()) {
-    for (size_t l = 0; l < 64; ++l) maxima[l] = -kInfinity<T>;
-    for (size_t i = 0; i < n; ++i) maxima[i % 64] = x[i] > maxima[i % 64] ? x[i] : maxima[i % 64];
+    for (size_t l = 0; l < 64; ++l) of[l] = -kInfinity<T>;
+    for (size_t i = 0; i < n; ++i) of[i % 64] = x[i] > of[i % 64] ? x[i] : of[i % 64];
+    for (size_t l = 0; l < 64; ++l) of[l] = hn::GetLane(map(hn::Set(d, of[l])));
     return;
   }
   const unsigned lane = Team::Lane();
+  constexpr size_t kAtOnce = 8;  // reads that do not wait for one another
   T max[2] = {-kInfinity<T>, -kInfinity<T>};
-  for (size_t base = Team::Warp() * 64; base < n; base += Team::Warps() * 64) {
-    for (size_t h = 0; h < 2; ++h) {
-      const size_t i = base + lane + 32 * h;
-      if (i < n && x[i] > max[h]) max[h] = x[i];
+  for (size_t base = Team::Warp() * 64 + lane; base < n; base += kAtOnce / 2 * Team::Warps() * 64) {
+    T read[kAtOnce];
+    ENTROPIC_UNROLL
+    for (size_t k = 0; k < kAtOnce; ++k) {
+      const size_t i = base + k / 2 * Team::Warps() * 64 + 32 * (k % 2);
+      read[k] = i < n ? x[i] : -kInfinity<T>;
     }
+    ENTROPIC_UNROLL
+    for (size_t k = 0; k < kAtOnce; ++k) max[k % 2] = read[k] > max[k % 2] ? read[k] : max[k % 2];
   }
   if (!Team::IsWarp()) {
     T* const all = reinterpret_cast<T*>(Team::Shared().partial);
@@ -70,7 +76,8 @@ HWY_INLINE void PartMaxima(RowTag<T> /*d*/, const T* x, size_t n, T* maxima) {
     }
     Team::Barrier();
   }
-  for (unsigned l = 0; l < 32; ++l) maxima[l] = Team::FromLane(max[0], l), maxima[l + 32] = Team::FromLane(max[1], l);
+  for (T& part : max) part = hn::GetLane(map(hn::Set(d, part)));
+  for (unsigned l = 0; l < 32; ++l) of[l] = Team::FromLane(max[0], l), of[l + 32] = Team::FromLane(max[1], l);
 }
 
 }  // namespace HWY_NAMESPACE

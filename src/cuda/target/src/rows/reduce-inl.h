@@ -9,12 +9,12 @@ namespace HWY_NAMESPACE {
 
 // The maximum of the numbers of all threads.
 template <class D>
-HWY_INLINE hn::TFromD<D> MaxLane(D /*d*/, hn::Vec<D> v) {
+HWY_NOINLINE hn::TFromD<D> MaxLane(D /*d*/, hn::Vec<D> v) {
   using T = hn::TFromD<D>;
   return Team::Fold(hn::GetLane(v), -kInfinity<T>, [](T a, T b) { return a > b ? a : b; });
 }
 template <class D>
-HWY_INLINE hn::TFromD<D> MinLane(D /*d*/, hn::Vec<D> v) {
+HWY_NOINLINE hn::TFromD<D> MinLane(D /*d*/, hn::Vec<D> v) {
   using T = hn::TFromD<D>;
   return Team::Fold(hn::GetLane(v), kInfinity<T>, [](T a, T b) { return a < b ? a : b; });
 }
@@ -71,21 +71,22 @@ HWY_INLINE void SumsOfLoaded(D /*d*/, size_t n, double (&sums)[K], const Load& l
     constexpr size_t kOwn = 8;
     T acc[2][K] = {};
     const size_t begin = block * 256 + Team::Lane();
-    const auto add = [&](size_t j, const auto& loaded) HWY_ATTR {
+    const auto add = [&](size_t a, size_t i, const auto& loaded) HWY_ATTR {
       V terms[K];
-      visit(begin + 32 * j, loaded, terms);
-      for (size_t k = 0; k < K; ++k) acc[j % 2][k] = acc[j % 2][k] + hn::GetLane(terms[k]);
+      visit(i, loaded, terms);
+      for (size_t k = 0; k < K; ++k) acc[a][k] = acc[a][k] + hn::GetLane(terms[k]);
     };
     if (block * 256 + 256 <= n) {
       decltype(load(begin)) own[kOwn];
       ENTROPIC_UNROLL
       for (size_t j = 0; j < kOwn; ++j) own[j] = load(begin + 32 * j);
       ENTROPIC_UNROLL
-      for (size_t j = 0; j < kOwn; ++j) add(j, own[j]);
+      for (size_t j = 0; j < kOwn; ++j) add(j % 2, begin + 32 * j, own[j]);
     } else {
-      ENTROPIC_UNROLL
-      for (size_t j = 0; j < kOwn; ++j) {
-        if (begin + 32 * j < n) add(j, load(begin + 32 * j));
+      ENTROPIC_ROLLED
+      for (size_t j = 0; j < kOwn; j += 2) {
+        if (begin + 32 * j < n) add(0, begin + 32 * j, load(begin + 32 * j));
+        if (begin + 32 * j + 32 < n) add(1, begin + 32 * j + 32, load(begin + 32 * j + 32));
       }
     }
     for (size_t k = 0; k < K; ++k) {

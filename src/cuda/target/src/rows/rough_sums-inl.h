@@ -19,6 +19,7 @@ HWY_INLINE void RoughSums(D /*d*/, size_t n, double (&sums)[K], Add&& add) {
       ENTROPIC_UNROLL
       for (size_t t = 0; t < 16; ++t) add(begin + 16 * t, size_t{1}, acc);
     } else {
+      ENTROPIC_ROLLED
       for (size_t i = begin; i < n; i += 16) add(i, size_t{1}, acc);
     }
     for (size_t k = 0; k < K; ++k) found[k] = hn::GetLane(acc[k]);

@@ -193,7 +193,7 @@ HWY_INLINE Cut<T> CutAmong(D d, const T* candidates, size_t m, size_t k, T least
 }
 
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE Cut<T> LargestK(D d, const T* x, size_t n, size_t k, T* scratch) {
+HWY_NOINLINE Cut<T> LargestK(D d, const T* x, size_t n, size_t k, T* scratch) {
   constexpr T kLowest = -kInfinity<T>;
   if (k >= n) return {kLowest, 0};
   if (!Team::IsOne() && !Team::IsWarp()) {
