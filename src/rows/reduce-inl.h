@@ -248,9 +248,8 @@ HWY_INLINE void Sums(D d, size_t n, double (&sums)[K], Visit&& visit) {
 // As Sums, for terms of the numbers of x, which visit gets; those beyond the end are `fill`.
 template <size_t K, class D, class Visit, class T = hn::TFromD<D>>
 HWY_INLINE void SumsOfRow(D d, const T* x, size_t n, T fill, double (&sums)[K], Visit&& visit) {
-  Sums(d, n, sums, [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR {
-    visit(i, count, LoadUpTo(d, x + i, count, fill), terms);
-  });
+  Sums(d, n, sums,
+       [&](size_t i, size_t count, hn::Vec<D>* terms) HWY_ATTR { visit(i, count, LoadUpTo(d, x + i, count, fill), terms); });
 }
 
 // A single sum: term(i, count) returns the terms.
