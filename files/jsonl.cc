@@ -168,7 +168,7 @@ std::string_view encode_jsonl(const Table& table, fmt::memory_buffer& out) {
           if (object) out.push_back('{');
           for (const Table::Kept& column : table.kept) {
             // The result replaces a field of the same name.
-            if (column.name == called ||
+            if ((!named && column.name == called) ||
                 std::find(table.header.begin(), table.header.end(), column.name) != table.header.end()) {
               continue;
             }

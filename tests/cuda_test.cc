@@ -316,6 +316,18 @@ TEST(Cuda, ATeamTakesManyRows) {
   expect_same(device.numbers, host.numbers, "softmax");
 }
 
+// Many rows are shared otherwise than few: what suffices for them suffices for fewer.
+TEST(Cuda, MoreRowsNeedNoLessMemory) {
+  for (const std::size_t n : {30, 1000, 20000, 100000}) {
+    std::size_t before = 0;
+    for (const std::size_t rows : {1, 63, 64, 65, 95, 96, 127, 128, 129, 1000}) {
+      const std::size_t memory = cuda::memory_for<float>(EntropyNormalize{.entropy = 3}, rows, n);
+      EXPECT_GE(memory, before) << rows << " x " << n;
+      before = memory;
+    }
+  }
+}
+
 TEST(Cuda, EmptyBatchesAreNoError) {
   const Memory memory(0);
   MatrixView<float> none;

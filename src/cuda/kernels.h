@@ -11,9 +11,6 @@
 namespace entropic::inline ENTROPIC_ABI {
 namespace cuda {
 
-// Bytes of workspace for a call with `rows` rows of n, with `bytes_of_team(n)` for each team.
-std::size_t memory_of(std::size_t rows, std::size_t n, std::size_t memory_of_team);
-
 // The kernels of an operation for rows that are computed in T. call.memory has memory() bytes.
 template <class Op, class T>
 struct Kernels {

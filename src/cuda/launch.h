@@ -33,13 +33,13 @@ inline bool has_clusters() { return true; }
 inline std::size_t shared_memory_of(unsigned threads) { return threads > 256 ? 232448 : 115712; }
 #endif
 
-// The threads of a row; no bit of a result depends on them. A cluster has a long row only if there are too few rows for all of
-// a large device: its threads wait longer for each other, and have no shared memory for arrays.
+// The threads of a row; no bit of a result depends on them. A cluster's threads wait longer for each other than a block's, and
+// have no shared memory for arrays. So a cluster has long rows only where they are few.
 inline Shape shape_of(std::size_t rows, std::size_t n, bool side_by_side) {
 #ifndef __CUDACC__
   if (forced_shape.threads > 0 && !side_by_side) return forced_shape;
 #endif
-  constexpr std::size_t kManyRows = 96;
+  constexpr std::size_t kManyRows = 96;  // their blocks keep most of the 132 multiprocessors of a large device busy
   if (side_by_side) return {1, 1, 128};
   if (n <= 1024) return {1, 32, 4};
   if (n <= 16384) return {1, 256, 1};

@@ -88,7 +88,8 @@ class ResidentRow {
     size_t infinite = 0, nan = 0;
     ForAll([&](unsigned j, unsigned m)
                HWY_ATTR { infinite += values_[j][m] == kInfinity<T>, nan += values_[j][m] != values_[j][m]; });
-    return {Team::Sum(infinite), Team::Sum(nan) > 0};
+    const auto sum = [](size_t a, size_t b) { return a + b; };  // a call would cost all rows registers
+    return {Team::Fold(infinite, size_t{0}, sum), Team::Fold(nan, size_t{0}, sum) > 0};
   }
 
   // Replaces each number v of the row by of(v).

@@ -9,8 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 
-// Before a loop whose arrays must be in registers, and before one of which there should be one copy: kernels are so long that
-// they wait for their instructions.
+// UNROLL stands before a loop whose arrays must be in registers. ROLLED stands before one that is rarely run: a single copy of
+// its body keeps the kernel short, and a long kernel waits for its instructions.
 #ifdef __CUDACC__
 #define ENTROPIC_UNROLL _Pragma("unroll")
 #define ENTROPIC_ROLLED _Pragma("unroll 1")
@@ -257,7 +257,7 @@ struct Team {
   }
 
   // Calls put(place, i) for each i < n with chosen(i), in order, and returns their number. chosen must not read what put
-  // writes: each warp has a part of the row.
+  // writes, because each warp has a part of the row. It is called at least once for each i, and may be called again.
   template <class Chosen, class Put>
   static HWY_INLINE size_t Pack(size_t n, const Chosen& chosen, const Put& put) {
     if (IsOne()) {
@@ -270,22 +270,25 @@ struct Team {
     Barrier();
     const size_t part = (n + 32 * Warps() - 1) / (32 * Warps()) * 32;
     const size_t begin = HWY_MIN(Warp() * part, n), end = HWY_MIN(begin + part, n);
-    // A thread asks for kAtOnce entries before it looks at the first: they do not wait for one another's reads. Each bit of
-    // `which` stands for a 64th of the warp's part, or less.
+    // A thread asks for kAtOnce entries before it looks at the first: they do not wait for one another's reads. So none is
+    // behind a branch, and beyond the end the last one is asked for again. A bit of `which` stands for 2^shift entries of the
+    // part.
     constexpr size_t kAtOnce = 8;
-    const size_t of_bit = part / (64 * 32 * kAtOnce) + 1;
+    unsigned shift = 8;
+    while (part >> shift >= 64) ++shift;
     uint64_t which = ~uint64_t{0};
     // Calls visit(first, in, bit): bit k of `in` says whether the thread's entry at first + 32 k is chosen.
     const auto walk = [&](const auto& visit) HWY_ATTR {
-      for (size_t first = begin + Lane(), step = 0; first < end + Lane(); first += 32 * kAtOnce, ++step) {
-        const uint64_t bit = uint64_t{1} << step / of_bit;
+      for (size_t base = begin; base < end; base += 32 * kAtOnce) {
+        const uint64_t bit = uint64_t{1} << (base - begin >> shift);
         if ((which & bit) == 0) continue;
+        const size_t first = base + Lane();
+        bool is[kAtOnce];
+        ENTROPIC_UNROLL
+        for (unsigned k = 0; k < kAtOnce; ++k) is[k] = chosen(HWY_MIN(first + 32 * k, end - 1));
         unsigned in = 0;
         ENTROPIC_UNROLL
-        for (unsigned k = 0; k < kAtOnce; ++k) {
-          const size_t i = first + 32 * k;
-          in |= unsigned{i < end && chosen(i)} << k;
-        }
+        for (unsigned k = 0; k < kAtOnce; ++k) in |= unsigned{is[k] && first + 32 * k < end} << k;
         visit(first, in, bit);
       }
     };
@@ -354,11 +357,11 @@ struct Team {
       double totals[K] = {};
       if (group < all_groups) {
         const size_t begin = group * kPerGroup, end = HWY_MIN(begin + kPerGroup, blocks);
-        const size_t room = PartialBytes(warps) / (warps * kPerWarp * K * 16 * sizeof(T));
-        const size_t at_once = one_warp ? kPerGroup : warps * kPerWarp * room;
+        const size_t round = warps * kPerWarp;
+        const size_t at_once = one_warp ? kPerGroup : round * (PartialBytes(warps) / (round * K * 16 * sizeof(T)));
         for (size_t first = begin; first < end; first += at_once) {
           const size_t last = HWY_MIN(first + at_once, end);
-          for (size_t block = first + warp * kPerWarp; block < last; block += warps * kPerWarp) {
+          for (size_t block = first + warp * kPerWarp; block < last; block += round) {
             T terms[K];
             find(block, terms);
             if (one_warp) {
@@ -393,13 +396,15 @@ struct Team {
   // Two steps of SumBlocks that are the same whatever is summed. They are called, not inlined: there are hundreds of sums in a
   // kernel, and a kernel that is too long for the cache of instructions waits for them.
   //
-  // Adds the sums of `blocks` blocks to totals: half a warp has every sum k = half, half + halves, ...
+  // Adds the sums of `blocks` blocks to totals. Half a warp has the sums k = half + turn halves, in totals[turn].
   template <class T, size_t K>
   static HWY_NOINLINE void AddPartial(const T* partial, size_t blocks, double (&totals)[K]) {
     const size_t half = Thread() / 16, halves = Threads() / 16;
     const unsigned lane = Lane() % 16;
     for (size_t k = half, turn = 0; k < K; k += halves, ++turn) {
-      for (size_t b = 0; b < blocks; ++b) totals[turn] += static_cast<double>(partial[(b * K + k) * 16 + lane]);
+      double total = totals[turn];
+      for (size_t b = 0; b < blocks; ++b) total += static_cast<double>(partial[(b * K + k) * 16 + lane]);
+      totals[turn] = total;
     }
   }
   // The groups from first_group on, one of each block: adds the sums of their totals to those of all groups, in lane

@@ -27,9 +27,9 @@ HWY_INLINE void PowerSumsOf(D d, const Terms& terms_at, N (&sums)[2]) {
   for (size_t k = 0; k < 2; ++k) sums[k] = FoldLanes(d, terms[0][k], [](auto x, auto y) HWY_ATTR { return hn::Add(x, y); });
 }
 
-// The largest of 64 parts of the row: of[l] = map(max) for the scores x[i] with i mod 64 = l, without NaN.
+// The largest of 64 parts of the row: mapped[l] = map(max) for the scores x[i] with i mod 64 = l, without NaN.
 template <class T, class Map>
-HWY_INLINE void PartMaxima(RowTag<T> d, const T* x, size_t n, const Map& map, T* of) {
+HWY_INLINE void PartMaxima(RowTag<T> d, const T* x, size_t n, const Map& map, T* mapped) {
   constexpr size_t kVectors = 64 / hn::MaxLanes(RowTag<T>());
   constexpr T kLowest = -kInfinity<T>;
   const size_t N = hn::Lanes(d);
@@ -40,7 +40,7 @@ HWY_INLINE void PartMaxima(RowTag<T> d, const T* x, size_t n, const Map& map, T*
     for (size_t v = 0; v < kVectors; ++v) max[v] = hn::Max(hn::LoadU(d, x + i + v * N), max[v]);
   }
   for (size_t v = 0; i + v * N < n; ++v) max[v] = hn::Max(LoadUpTo(d, x + i + v * N, n - i - v * N, kLowest), max[v]);
-  for (size_t v = 0; v < kVectors; ++v) hn::StoreU(map(max[v]), d, of + v * N);
+  for (size_t v = 0; v < kVectors; ++v) hn::StoreU(map(max[v]), d, mapped + v * N);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -189,7 +189,7 @@ inline HWY_NOINLINE Condensed Condense(const float* x, size_t n, float max, floa
   });
   HWY_ALIGN float column_max[64];
   PartMaxima(
-      d, bulk, bulk_count, [](auto max) HWY_ATTR { return max; }, column_max);
+      d, bulk, bulk_count, [](auto part) HWY_ATTR { return part; }, column_max);
   for (size_t i = 0; i < 16; ++i) {
     for (size_t k = i + 16; k < 64; k += 16) column_max[i] = HWY_MAX(column_max[i], column_max[k]);
   }

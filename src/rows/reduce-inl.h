@@ -245,7 +245,7 @@ HWY_INLINE void Sums(D d, size_t n, double (&sums)[K], Visit&& visit) {
   SumsWithin(d, 0, n, sums, visit);
 }
 
-// As Sums, for terms of the numbers of x, which visit gets; those beyond the end are `fill`.
+// As Sums, for terms of the numbers of x: visit(i, count, x_i, terms). Those beyond the end are `fill`.
 template <size_t K, class D, class Visit, class T = hn::TFromD<D>>
 HWY_INLINE void SumsOfRow(D d, const T* x, size_t n, T fill, double (&sums)[K], Visit&& visit) {
   Sums(d, n, sums,

@@ -141,6 +141,9 @@ def test_measures_stand_beside_what_is_kept(cli):
     cli.output("describe", "p.csv", "--measures", "support", "--keep", "step", "-o", "d.jsonl")
     found = [json.loads(line) for line in (cli.directory / "d.jsonl").read_text().splitlines()]
     assert found == [{"step": 7, "name": "cat", "support": 3}, {"step": 8, "name": "dog", "support": 1}]
+    cli.write("q.csv", "values,a,b\n7,0.5,0.5\n")
+    cli.output("describe", "q.csv", "--measures", "support", "--keep", "values", "-o", "d.jsonl")
+    assert json.loads((cli.directory / "d.jsonl").read_text()) == {"values": 7, "support": 2}
 
 
 def test_each_measure_is_that_of_its_command(cli):

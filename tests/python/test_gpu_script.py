@@ -6,6 +6,8 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import types
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import pytest
@@ -62,6 +64,26 @@ def test_a_run_compares_every_number(bundle, tmp_path):
         0,
     ]
     assert f"calls: {checks['calls']}, numbers: {checks['numbers']}, differ: 0" in done.stderr
+
+
+def test_many_rows_are_compared_with_few():
+    import torch
+
+    script = types.ModuleType("gpu_script")
+    SourceFileLoader("gpu_script", str(ROOT / "scripts/gpu")).exec_module(script)
+    library, x = script.Library(BUILT[-1], torch.device("cpu")), torch.randn(130, 70)
+    indices, value = torch.empty(130, 1, dtype=torch.int64), torch.empty(130, dtype=torch.float64)
+    loss = {"target": torch.zeros(130, dtype=torch.int64), "value": value, "dx": torch.empty(130, 70)}
+    for operation, parameters, more, result in (
+        ("entmax", {}, {"y": torch.empty(130, 70)}, "y"),
+        ("sample", {"seed": 1}, {"indices": indices}, "indices"),
+        ("softmax_loss", {}, loss, "dx"),
+    ):
+        tensors = {"x": x} | more
+        library.prepared(operation, parameters, tensors)()
+        assert script.differ_from_few(library, operation, parameters, tensors, result) == 0
+        tensors[result][1 if operation == "sample" else -1, 0] += 1
+        assert script.differ_from_few(library, operation, parameters, tensors, result) == 1
 
 
 def test_a_bit_that_differs_is_found(bundle):

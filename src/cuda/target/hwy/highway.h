@@ -15,8 +15,8 @@
 #define ENTROPIC_CALLED
 #endif
 #define HWY_INLINE inline ENTROPIC_BOTH __attribute__((always_inline))
-// A function that the host does not inline is called on a device too: ptxas takes far longer than in proportion for one large
-// function, and the calls are few beside the entries of a row.
+// A function that the host does not inline is called on a device too, and so are those of team.h that all sums share: ptxas
+// takes far longer than in proportion for one large function, and the calls are few beside the entries of a row.
 #define HWY_NOINLINE ENTROPIC_BOTH ENTROPIC_CALLED
 #define HWY_FLATTEN
 #define HWY_ATTR

@@ -42,11 +42,11 @@ HWY_INLINE void PowerSumsOf(D d, const Terms& terms_at, N (&sums)[2]) {
 
 // Every thread gets all 64.
 template <class T, class Map>
-HWY_INLINE void PartMaxima(RowTag<T> d, const T* x, size_t n, const Map& map, T* of) {
+HWY_INLINE void PartMaxima(RowTag<T> d, const T* x, size_t n, const Map& map, T* mapped) {
   if (Team::IsOne()) {
-    for (size_t l = 0; l < 64; ++l) of[l] = -kInfinity<T>;
-    for (size_t i = 0; i < n; ++i) of[i % 64] = x[i] > of[i % 64] ? x[i] : of[i % 64];
-    for (size_t l = 0; l < 64; ++l) of[l] = hn::GetLane(map(hn::Set(d, of[l])));
+    for (size_t l = 0; l < 64; ++l) mapped[l] = -kInfinity<T>;
+    for (size_t i = 0; i < n; ++i) mapped[i % 64] = x[i] > mapped[i % 64] ? x[i] : mapped[i % 64];
+    for (size_t l = 0; l < 64; ++l) mapped[l] = hn::GetLane(map(hn::Set(d, mapped[l])));
     return;
   }
   const unsigned lane = Team::Lane();
@@ -77,7 +77,7 @@ HWY_INLINE void PartMaxima(RowTag<T> d, const T* x, size_t n, const Map& map, T*
     Team::Barrier();
   }
   for (T& part : max) part = hn::GetLane(map(hn::Set(d, part)));
-  for (unsigned l = 0; l < 32; ++l) of[l] = Team::FromLane(max[0], l), of[l + 32] = Team::FromLane(max[1], l);
+  for (unsigned l = 0; l < 32; ++l) mapped[l] = Team::FromLane(max[0], l), mapped[l + 32] = Team::FromLane(max[1], l);
 }
 
 }  // namespace HWY_NAMESPACE
