@@ -6,8 +6,8 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import types
 from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 
 import pytest
@@ -69,8 +69,9 @@ def test_a_run_compares_every_number(bundle, tmp_path):
 def test_many_rows_are_compared_with_few():
     import torch
 
-    script = types.ModuleType("gpu_script")
-    SourceFileLoader("gpu_script", str(ROOT / "scripts/gpu")).exec_module(script)
+    loader = SourceFileLoader("gpu_script", str(ROOT / "scripts/gpu"))
+    script = module_from_spec(spec_from_loader("gpu_script", loader))
+    loader.exec_module(script)
     library, x = script.Library(BUILT[-1], torch.device("cpu")), torch.randn(130, 70)
     indices, value = torch.empty(130, 1, dtype=torch.int64), torch.empty(130, dtype=torch.float64)
     loss = {"target": torch.zeros(130, dtype=torch.int64), "value": value, "dx": torch.empty(130, 70)}
