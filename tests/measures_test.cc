@@ -15,6 +15,9 @@
 #include "tests/support/expect_error.h"
 #include "tests/support/guarded.h"
 #include "tests/support/targets.h"
+#ifdef __x86_64__
+#include <xmmintrin.h>
+#endif
 
 namespace entropic {
 namespace {
@@ -147,6 +150,32 @@ TEST(Measures, OfOneDistribution) {
     }
   });
 }
+
+#ifdef __x86_64__
+// The threads of JAX take subnormal numbers for 0, as others do after torch.set_flush_denormal.
+TEST(Measures, ZerosCountForNothingWhereSubnormalNumbersAreFlushed) {
+  constexpr unsigned kFlush = 0x8040;
+  const unsigned before = _mm_getcsr();
+  support::for_each_target([&](const std::string&) {
+    const auto check = [&]<class T>(const std::vector<T>& p) {
+      for_each_variant<Measure>([&](const auto& op) {
+        if (op.input != Input::probs) return;
+        const double want = value_of(op, p);
+        _mm_setcsr(before | kFlush);
+        const double got = value_of(op, p);
+        _mm_setcsr(before);
+        EXPECT_EQ(got, want) << op.kDescription.name << " of " << p.size();
+      });
+    };
+    check(std::vector<double>{0.5, 0.5, 0, 0});
+    check(std::vector<float>{0, 1});
+    std::vector<double> many(300);
+    for (std::size_t i = 0; i < 300; i += 3) many[i] = 0.01;
+    check(many);
+    check(std::vector<float>(many.begin(), many.end()));
+  });
+}
+#endif
 
 TEST(Measures, OfTwoDistributions) {
   support::for_each_target([&](const std::string&) {

@@ -280,7 +280,7 @@ struct Team {
     // Calls visit(first, in, bit): bit k of `in` says whether the thread's entry at first + 32 k is chosen.
     const auto walk = [&](const auto& visit) HWY_ATTR {
       for (size_t base = begin; base < end; base += 32 * kAtOnce) {
-        const uint64_t bit = uint64_t{1} << (base - begin >> shift);
+        const uint64_t bit = uint64_t{1} << ((base - begin) >> shift);
         if ((which & bit) == 0) continue;
         const size_t first = base + Lane();
         bool is[kAtOnce];

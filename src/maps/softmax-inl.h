@@ -218,6 +218,14 @@ HWY_INLINE void LogSoftmaxRow(D d, const LogSoftmax& op, const T* x, size_t n, T
   const double log_sum = LogSum(d, op.temperature, x, n, max, next);
   if (log_sum != log_sum) return FillRow(d, kNaN<T>, n, y);
   const auto shift = hn::Set(d, static_cast<T>(log_sum));
+  // From here on x - max may overflow, and with T > 1 the quotient by T may not. The halves of such numbers are exact.
+  constexpr T kHuge = T(sizeof(T) == 4 ? 0x1p103 : 0x1p970);
+  if (HWY_UNLIKELY(max >= kHuge && op.temperature > 1)) {
+    const RelativeScores<D> relative_half(hn::Set(d, max / 2), op.temperature / 2);
+    return SplitWriteRow(d, stream, n, y, [=](size_t i, size_t count) HWY_ATTR {
+      return hn::Sub(relative_half(hn::Mul(LoadUpTo(d, x + i, count, max), hn::Set(d, T(0.5)))), shift);
+    });
+  }
   SplitWriteRow(d, stream, n, y,
                 [=](size_t i, size_t count) HWY_ATTR { return hn::Sub(relative(LoadUpTo(d, x + i, count, max)), shift); });
 }

@@ -43,12 +43,14 @@ HWY_INLINE V64 LogNormal(D64 d, V64 x) {
   return hn::MulAdd(of.k, hn::Set(d, E::kLn2High), hn::Add(f, tail));
 }
 
-// -p log p for 0 <= p.
+// -p log p for 0 <= p. A p that the processor takes for 0 counts as 0: the threads of JAX flush subnormal numbers.
 HWY_INLINE V64 Surprise(D64 d, V64 p) {
   const V64 least = hn::Set(d, std::numeric_limits<double>::min());
   const auto small = hn::Lt(p, least);
   V64 log = LogNormal(d, hn::Max(p, least));
-  if (HWY_UNLIKELY(!hn::AllFalse(d, small))) log = hn::IfThenElse(small, Log(d, hn::Max(p, hn::Set(d, 5e-324))), log);
+  if (HWY_UNLIKELY(!hn::AllFalse(d, small))) {
+    log = hn::IfThenElse(small, hn::IfThenZeroElse(hn::Eq(p, hn::Zero(d)), Log(d, p)), log);
+  }
   return hn::Mul(p, hn::Sub(hn::Zero(d), log));
 }
 
