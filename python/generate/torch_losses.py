@@ -97,6 +97,7 @@ dim : int, default -1
 OF_CLASSES = """\
 weight : torch.Tensor, optional
     One factor for each class, on the loss of the rows that have it; the mean divides by these. For targets that are classes.
+    SoftmaxLoss also takes distributions, and gives each term, those of smoothing too, its class's factor, as torch does.
 """
 Z_LOSS_DOC = """\
 z_loss : float, at least 0, default 0.0

@@ -23,6 +23,7 @@ MAPS = [
     ("top_k_softmax", {"k": 3}),
     ("top_p_softmax", {"p": 0.8}),
     ("min_p_softmax", {"p": 0.1}),
+    ("perturb_max", {"scale": 1.5}),
     ("perturb_max", {"noise": "normal", "scale": 1.5}),
     ("entropy_normalize", {"entropy": 1.2}),
     ("entropy_normalize", {"perplexity": 3.0}),
@@ -36,6 +37,8 @@ LOSSES = [
     ("entmax_loss", {"alpha": 1.3}),
     ("top_k_softmax_loss", {"k": 5}),
     ("smooth_accuracy_loss", {"map": "entmax"}),
+    ("smooth_accuracy_loss", {"map": "entmax", "alpha": 1.2}),
+    ("surrogate_loss", {"map": ("top_k_softmax", {"k": 2})}),
     ("margin_softmax_loss", {"kind": "arc"}),
     ("distillation_loss", {"temperature": 2.0}),
     ("jsd_loss", {"beta": 0.3}),
@@ -88,7 +91,7 @@ def test_derivatives_of_maps(name, params):
     y, backward = jax.vjp(function, jnp.asarray(x))
     g = scores(*y.shape, seed=2)
     np.testing.assert_allclose((backward(jnp.asarray(g))[0] * v).sum(), (forward * g).sum(), rtol=1e-10, atol=1e-12)
-    if name != "perturb_max":  # its derivative is a kernel
+    if params.get("noise") != "normal":  # its derivative is a kernel
         gradient = jax.grad(lambda x: (function(x) ** 2).sum())
         twice = jax.jvp(gradient, (x,), (v,))[1]
         np.testing.assert_allclose(twice, (gradient(x + h * v) - gradient(x - h * v)) / (2 * h), atol=2e-7)
@@ -142,6 +145,72 @@ def test_vmap_is_one_call(name, params):
     function = lambda x: getattr(ej, name)(x, **params)  # noqa: E731
     np.testing.assert_array_equal(jax.vmap(function)(x), function(x))
     assert "while" not in jax.jit(jax.vmap(function)).lower(x).as_text()
+
+
+@pytest.mark.parametrize(("name", "params"), MAPS, ids=str)
+def test_gradients_without_a_distribution_and_with_infinite_scores(name, params):
+    """A NaN row's are NaN, those of infinite scores 0; as NumPy's, and in both directions."""
+    x = np.array([[0.3, np.nan, -np.inf, 1], [-np.inf] * 4, [np.inf, 1, 2, -np.inf], [0.5, -np.inf, 1, 0.2]])
+    function = lambda x: getattr(ej, name)(x, axis=-1, **params)  # noqa: E731
+    y = getattr(entropic, name)(x, axis=-1, **params)
+    g = scores(*y.shape, seed=2)
+    want = getattr(entropic, f"{name}_vjp")(x, y, g, axis=-1, **params)
+    want[0] = np.nan  # NumPy's log_softmax has 0 at -inf
+    gradient = jax.vjp(function, jnp.asarray(x))[1](jnp.asarray(g))[0]
+    np.testing.assert_allclose(gradient, want, atol=1e-13)
+    forward = jax.jvp(function, (x,), (np.ones_like(x),))[1]
+    assert np.isnan(forward[0]).all() and not np.any(forward[2]) and np.isfinite(forward[3]).all()
+    if params.get("noise") != "normal":
+        second = jax.hessian(lambda x: (function(x[None]) ** 2)[np.isfinite(y[3:])].sum())(x[3])
+        assert np.isfinite(second).all() and not second[1].any() and not second[:, 1].any()
+
+
+@pytest.mark.parametrize(("name", "params"), PER_ROW, ids=str)
+def test_gradients_in_parameters_of_rows_without_a_distribution(name, params):
+    ((key, value),) = params.items()
+    x = np.array([[0.3, np.nan, 1], [np.inf, 1, 2], [0.5, 0.2, 1]])
+    function = lambda t: getattr(ej, name)(x, **{key: t}, axis=-1).reshape(3, -1)[:, 0].sum()  # noqa: E731
+    if name == "log_softmax":
+        function = lambda t: ej.log_softmax(x, temperature=t)[:, 0].sum()  # noqa: E731
+    slope = jax.grad(function)(jnp.full((3, 1), value))[:, 0]
+    assert np.isnan(slope[0]) and slope[1] == 0 and np.isfinite(slope[2])
+
+
+def test_gradients_of_nan_rows_elsewhere():
+    x, g = jnp.array([[0.3, np.nan, 1], [0.5, 0.2, 0.3]]), np.array([1.0, 2, 4])
+    for function in (
+        lambda x: ej.mean_field_entropy(x).sum(),
+        lambda x: (ej.ratio_map(x, jnp.square) * g).sum(),
+        lambda x: (ej.gumbel_softmax(x, seed=1) * g).sum(),
+        lambda x: (ej.power_transform(x, gamma=2.0) * g).sum(),
+    ):
+        gradient = jax.grad(function)(x)
+        assert np.isnan(gradient[0]).all() and np.isfinite(gradient[1]).all()
+
+
+def test_perturb_max_is_vectorised_with_its_derivatives():
+    x, g = scores(3, 5), scores(5, seed=1)
+    for noise in ("gumbel", "normal"):
+        function = lambda x: ej.perturb_max(x, noise=noise)  # noqa: B023, E731
+        value = lambda x: (function(x) * g).sum()  # noqa: B023, E731
+        want = jnp.stack([jax.grad(value)(one) for one in x])
+        np.testing.assert_allclose(jax.vmap(jax.grad(value))(x), want, atol=1e-15)
+        assert "while" not in jax.jit(jax.vmap(jax.grad(value))).lower(x).as_text()
+        forward = jax.jacfwd(function)(x[0])
+        np.testing.assert_allclose(forward, jax.jacrev(function)(x[0]), atol=1e-13)
+        np.testing.assert_allclose(g @ forward, want[0], atol=1e-13)
+    for hessian in (jax.hessian, lambda f: jax.jacrev(jax.grad(f))):
+        with pytest.raises(NotImplementedError, match=r"entropic.jax: perturb_max has no second derivative"):
+            hessian(value)(x[0])
+
+
+def test_vectorised_draws_are_those_of_separate_calls():
+    x, sampler = np.zeros((4, 3)), ej.Sampler([("top_p", 0.9)], seed=1)
+    for draw in (lambda x: ej.sample(x, seed=1), lambda x: ej.gumbel_softmax(x, seed=1), lambda x: sampler.sample(x, size=3)):
+        np.testing.assert_array_equal(jax.vmap(draw)(x), [draw(one) for one in x])
+    of_rows = jax.vmap(lambda x, stream: ej.sample(x, seed=1, stream=stream))
+    np.testing.assert_array_equal(of_rows(x, jnp.arange(4)), entropic.sample(x, seed=1))
+    assert "while" not in jax.jit(of_rows).lower(x, jnp.arange(4)).as_text()
 
 
 def test_bfloat16():
@@ -302,7 +371,8 @@ def test_chains(steps):
     for options in ({}, {"size": 3, "stream": 5, "position": 2}):
         drawn = jax.jit(lambda x: ours.sample(x, **options))(x)  # noqa: B023
         np.testing.assert_array_equal(drawn, theirs.sample(x, **options))
-    np.testing.assert_array_equal(jax.vmap(ours.sample)(x.reshape(4, 5, 9)).ravel(), theirs.sample(x))
+    each = [theirs.sample(one) for one in x.reshape(4, 5, 9)]
+    np.testing.assert_array_equal(jax.vmap(ours.sample)(x.reshape(4, 5, 9)), each)
     with pytest.raises(ValueError, match="top_k"):
         ej.Sampler([("top_k", 0)])
 
@@ -437,6 +507,13 @@ def test_parts_are_joined_as_integers_of_64_bits():
 
 def test_rows_in_parts_of_no_numbers():
     x = np.array([[np.nan, 0, 1, 2], [-np.inf] * 4, [np.inf, 0, np.inf, 1]])
+    for name in ("softmax", "sparsemax", "entmax", "log_softmax", "logsumexp", "entropy"):
+        function, params = getattr(ej, name), {"input": "scores"} if name == "entropy" else {}
+        y, pullback = jax.vjp(lambda x: function(x, **params), x)  # noqa: B023
+        result = (None, "parts") if y.ndim == 2 else ()
+        part = split(lambda x: getattr(ejd, name)(x, axis_name="parts"), x, (None, "parts"), 2, result)  # noqa: B023
+        g = scores(*y.shape, seed=2)
+        np.testing.assert_allclose(jax.vjp(part, x)[1](g)[0], pullback(g)[0], atol=1e-15, err_msg=name)
     for name in ("softmax", "sparsemax", "entmax", "log_softmax"):
         part = lambda x: getattr(ejd, name)(x, axis_name="parts")  # noqa: B023, E731
         np.testing.assert_allclose(split(part, x, (None, "parts"), 2)(x), getattr(entropic, name)(x), rtol=1e-15)
@@ -606,6 +683,11 @@ def test_what_is_refused_when_it_runs():
         (lambda x: ej.softmax(x, axis=2), "softmax: axis must be from -2 to 1, got 2"),
         (lambda x: ej.entmax(x, alpha=jnp.ones(5)), r"entmax: alpha must broadcast to \(3, 1\), got shape \(5,\)"),
         (lambda x: ej.top_k_softmax(x), "top_k_softmax: k is required"),
+        (lambda x: ej.surrogate_loss(x, jnp.zeros(3, int), k=2), "surrogate_loss: map 'softmax' has no parameter 'k'"),
+        (
+            lambda x: ej.surrogate_loss(x, jnp.zeros(3, int), map="entmax", alpha=jnp.ones((3, 1))),
+            "surrogate_loss: alpha of the map must be one number",
+        ),
         (lambda x: ej.softmax_loss(x, jnp.zeros(2, int)), "softmax_loss: target must have shape"),
         (lambda x: ej.softmax_loss(x, jnp.zeros(3, int) + 9), "softmax_loss: .*target.* 9"),
         (lambda x: ej.kl_divergence(x, x[0]), "kl_divergence: q must have the shape"),
@@ -659,6 +741,8 @@ def test_transport_says_what_has_no_derivative():
     p, q, supports = rng.dirichlet(np.ones(4)), rng.dirichlet(np.ones(4)), rng.random((3, 4))
     with pytest.raises(NotImplementedError, match="wasserstein_1d has no derivative in its weights"):
         jax.grad(lambda w: ej.wasserstein_1d(u, v, u_weights=w))(weights)
+    with pytest.raises(NotImplementedError, match=r"entropic.jax: wasserstein_1d has no second derivative"):
+        jax.hessian(lambda u: ej.wasserstein_1d(u, v, order=2))(u)
     with pytest.raises(NotImplementedError, match="wasserstein_histogram has no derivative in support"):
         jax.grad(lambda s: ej.wasserstein_histogram(p, q, support=s))(u)
     half = np.array([0.5, 0.5])

@@ -371,6 +371,66 @@ def test_nan_and_infinities(ranks):
         assert drawn[0] == drawn[2] == -1 and drawn[1] in (10, 4000)
 
 
+def special_rows(rank, size, name):
+    """Value and gradients, also in parameters of rows, of rows without a distribution or with +inf, each in one part only; of
+    entropic.torch if size is 0."""
+    x = rows_of(torch.float64)
+    x[0, 3], x[1, 10], x[1, 4000], x[2], x[4, 8000] = float("nan"), float("inf"), float("inf"), -float("inf"), float("nan")
+    library, where = (D, {"group": _groups[size]}) if size else (et, {})
+    x = part_of(x, rank, size).requires_grad_()
+    given = []
+    if name.endswith("of_rows"):
+        name = name.removesuffix(" of_rows")
+        given = [ROW[key][:, None].clone().requires_grad_() for key in OF_ROWS[name]]
+        if name == "top_p_softmax":
+            where["p"] = 0.9
+        y = getattr(library, name)(x, **dict(zip(OF_ROWS[name], given, strict=True)), **where)
+    elif name.endswith("soft"):
+        q = part_of(torch.softmax(rows_of(torch.float64, 1), -1), rank, size)
+        y = getattr(library, name.removesuffix(" soft"))(x, q, **where)
+    elif name.endswith("ignored"):
+        y = getattr(library, name.removesuffix(" ignored"))(x, torch.full((ROWS,), 5), ignore_index=5, **where)
+    else:
+        y = OPERATIONS[name][0 if size else 1](x, **where)
+    g = weights(ROWS) if y.dim() == 1 else part_of(weights((ROWS, N)), rank, size)
+    return y.detach(), *torch.autograd.grad(y, [x, *given], g.to(y.dtype))
+
+
+LOSSES = "softmax_loss", "sparsemax_loss", "entmax_loss"
+SPECIAL = [
+    *OPERATIONS,
+    *(f"{name} {how}" for name in LOSSES for how in ("soft", "ignored")),
+    *(f"{name} of_rows" for name in OF_ROWS),
+]
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+def test_special_rows_are_those_of_whole_rows(ranks, name):
+    """NaN in a row, +inf and a row of -inf: values and gradients as entropic.torch has them."""
+    want, *gradients = special_rows(0, 0, name)
+    answers = all_of(ranks("special_rows", 3, name))
+    found = [torch.cat([answer[1] for answer in answers], -1), *answers[0][2:]]
+    value = answers[0][0] if want.dim() == 1 else torch.cat([answer[0] for answer in answers], -1)
+    for a, b in zip((value, *found), (want, *gradients), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-8)
+
+
+def test_rows_with_their_own_temperature_after_many_rounds():
+    """A word that is as large as the one that a failed rank sends."""
+    x = torch.tensor([[1.0, 1.0, 0.0, 0.0]], dtype=torch.float64)
+    temperature = torch.tensor([[2.0]])
+    found = D.top_p_softmax(x, p=0.8, temperature=temperature)
+    np.testing.assert_allclose(found, et.top_p_softmax(x, p=0.8, temperature=temperature), rtol=1e-12)
+
+
+def test_divergence_of_masked_scores():
+    """A score of -inf has no gradient, also in the second distribution."""
+    p, q = torch.tensor([[0.3, 1.0, 0.2]]), torch.tensor([[0.3, 1.0, -float("inf")]], requires_grad=True)
+    slopes = [torch.autograd.grad(of, q)[0] for of in (D.kl_divergence(p, q), et.kl_divergence(p, q, input="scores"))]
+    np.testing.assert_allclose(*slopes, rtol=1e-6)
+    assert slopes[0][0, 2] == 0
+
+
 def of_probabilities(rank, size):
     p, q = (part_of(torch.softmax(k * rows_of(torch.float64), -1), rank, size).requires_grad_() for k in (1, 0.9))
     where = {"input": "probs", "group": _groups[size]}

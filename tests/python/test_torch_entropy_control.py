@@ -162,6 +162,42 @@ def test_zeros_and_ties_of_powers(gamma):
     assert (grad[:2] != 0).any() == (0 < gamma < math.inf)
 
 
+def test_gradient_of_mean_field_entropy_in_gamma():
+    x, gammas = random(3, 5).requires_grad_(), column(0.0, 0.5, 2.0).requires_grad_()
+    value = et.mean_field_entropy(x, gamma=gammas)
+    want = torch.stack([et.mean_field_entropy(row, gamma=gamma.item()) for row, gamma in zip(x, gammas, strict=True)])
+    torch.testing.assert_close(value, want)
+    slopes = [torch.autograd.grad(y.sum(), x, retain_graph=True)[0] for y in (value, want)]
+    torch.testing.assert_close(*slopes)
+    (slope,) = torch.autograd.grad(value.sum(), gammas)
+    torch.testing.assert_close(slope, x.mean(-1, keepdim=True) - x.amax(-1, keepdim=True))
+    inside = x, (gammas + 0.1).detach().requires_grad_()
+    for check in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
+        assert check(lambda x, gamma: et.mean_field_entropy(x, gamma=gamma), inside)
+    one = torch.tensor(0.7, requires_grad=True)  # for all rows, of another type
+    value = et.mean_field_entropy(x.detach().float().T, gamma=one, dim=0)
+    assert value.dtype is torch.float32
+    torch.testing.assert_close(value, et.mean_field_entropy(x.detach().float(), gamma=0.7))
+    torch.testing.assert_close(torch.autograd.grad(value.sum(), one)[0], slope.sum().float())
+    torch.testing.assert_close(
+        torch.func.grad(lambda gamma: et.mean_field_entropy(x, gamma=gamma).sum())(one), slope.sum().float()
+    )
+    inf = math.inf
+    special = torch.tensor([[inf, inf, 1.0], [1.0, math.nan, 0.0], [0.0, 0.5, -inf]], dtype=torch.float64)
+    value = et.mean_field_entropy(special, gamma=gammas)
+    torch.testing.assert_close(value, torch.tensor([math.log(2), math.nan, math.log(2) - 0.5]).double(), equal_nan=True)
+    found = torch.autograd.grad(value.sum(), gammas)[0]
+    torch.testing.assert_close(found, column(0.0, math.nan, -0.25), equal_nan=True)
+    for gamma, text in (
+        (column(1.0, -1.0, 2.0), "gamma of row 1 must be at least 0 and finite, got -1"),
+        (one.detach() - 1, "got -0.3"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            et.mean_field_entropy(x, gamma=gamma)
+    with pytest.raises(ValueError, match="gamma must be a number or a tensor that broadcasts to"):
+        et.mean_field_entropy(x, gamma=torch.ones(5))
+
+
 def test_other_axes():
     x = random(4, 5, 3).transpose(0, 1)
     for dim in range(3):

@@ -321,6 +321,77 @@ def test_modules_are_like_cross_entropy():
     assert torch.allclose(et.SoftmaxLoss(dim=1)(images, labels), torch.nn.CrossEntropyLoss()(images, labels))
 
 
+WEIGHTS = torch.tensor([1.0, 2.0, 0.5, 0.0, 3.0], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("weight", [None, WEIGHTS], ids=["equal", "weights"])
+@pytest.mark.parametrize("target", ["classes", "ignored", "soft", "images"])
+def test_weights_and_smoothing_are_those_of_cross_entropy(reduction, smoothing, weight, target):
+    settings = {"weight": weight, "label_smoothing": smoothing, "reduction": reduction}
+    x, targets = scores("", 6, 5), torch.tensor([0, 1, 2, 3, 4, 4])
+    if target == "ignored":
+        settings["ignore_index"] = 4
+        x[5] = float("nan")  # which is not read
+    elif target == "soft":
+        targets = torch.softmax(scores("", 6, 5, seed=1), -1)
+    elif target == "images":
+        x, targets = scores("", 2, 5, 3, 2), torch.arange(12).reshape(2, 3, 2) % 5
+    ours, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
+    module = et.SoftmaxLoss(**settings, dim=1)
+    value = module(ours, targets)
+    if target == "ignored":
+        theirs = x.nan_to_num(0).requires_grad_()
+    want = torch.nn.CrossEntropyLoss(**settings)(theirs, targets)
+    torch.testing.assert_close(value, want, rtol=1e-12, atol=1e-12)
+    slopes = [torch.autograd.grad(y.square().sum(), v, create_graph=True)[0] for y, v in ((value, ours), (want, theirs))]
+    torch.testing.assert_close(*slopes, rtol=1e-10, atol=1e-12)
+    second = [torch.autograd.grad(d[:3].sin().sum(), v)[0] for d, v in zip(slopes, (ours, theirs), strict=True)]
+    torch.testing.assert_close(*(d[:3] for d in second), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_weights_with_learned_smoothing(soft):
+    """Also with masks, a factor for each row and z_loss, under a compiler."""
+    x, target = scores("", 3, 5), torch.tensor([4, 1, 0])
+    x[1, 2] = -float("inf")
+    hot = torch.nn.functional.one_hot(target, 5).double()
+    if soft:
+        target = hot = 0.5 * hot + 0.5 * torch.tensor([0.5, 0.5, 0.0, 0.0, 0.0], dtype=torch.float64)
+    smoothing = torch.tensor([[0.0], [0.2], [0.5]], dtype=torch.float64)
+    shares = torch.tensor([1.0, 0.5, 2.0], dtype=torch.float64)
+
+    def expected(x, smoothing):
+        present = x > -float("inf")
+        q = (1 - smoothing) * hot + smoothing * present / present.sum(-1, keepdim=True)
+        of_row = (hot * WEIGHTS).sum(-1)
+        terms = torch.where(present, WEIGHTS * q * torch.where(present, x.log_softmax(-1), 0.0), 0.0)
+        each = (0.3 * of_row * x.logsumexp(-1).square() - terms.sum(-1)) * shares
+        return each.sum() / (shares if soft else shares * of_row).sum()
+
+    module = et.SoftmaxLoss(WEIGHTS, label_smoothing=torch.nn.Parameter(smoothing), z_loss=0.3)
+    found, want = x.clone().requires_grad_(), [x.clone().requires_grad_(), smoothing.clone().requires_grad_()]
+    gradients = torch.autograd.grad(expected(*want), want)
+    torch._dynamo.reset()
+    for run in (module, torch.compile(module, fullgraph=True, backend="aot_eager")):
+        value = run(found, target, shares)
+        torch.testing.assert_close(value, expected(*want))
+        torch.testing.assert_close(torch.autograd.grad(value, [found, module.label_smoothing]), gradients)
+    with pytest.raises(ValueError, match="label_smoothing must be at least 0 and at most 1, got"):
+        et.SoftmaxLoss(WEIGHTS, label_smoothing=1.5)(x, target)
+
+
+def test_weights_and_smoothing_of_infinite_losses():
+    inf = float("inf")
+    x = torch.tensor([[0.0, -inf, 1.0], [inf, 0.0, 1.0], [-inf, -inf, -inf]], dtype=torch.float64)
+    weight, target = torch.tensor([1.0, 2.0, 0.0]), torch.tensor([1, 0, 0])
+    for smoothing, want in ((0.1, [inf, inf, float("nan")]), (torch.zeros(()), [inf, 0.0, float("nan")])):
+        module = et.SoftmaxLoss(weight, label_smoothing=smoothing, reduction="none")
+        np.testing.assert_allclose(module(x, target), want)
+    assert et.SoftmaxLoss(weight, label_smoothing=1.0, reduction="none")(x, target)[0].isfinite()
+
+
 MODULES = [name for name in et.__all__ if name.endswith("Loss")]
 NEEDED = {
     "TopKSoftmaxLoss": {"k": 2},

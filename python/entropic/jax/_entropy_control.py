@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from entropic.jax._call import array, call, like, normalized, wide
-from entropic.jax._maps import centred, target_slope
+from entropic.jax._maps import centred, target_slope, undefined
 from entropic.jax._parameters import CONTROL, split
 
 
@@ -73,12 +73,13 @@ def _powered(static, p, rows):
 def _powered_jvp(static, primals, tangents):
     (p, rows), (v, slopes) = primals, tangents
     q = _powered(static, p, rows)
-    there = p > 0
+    there, lost = p > 0, undefined(q)
+    v, slopes = v * lost, {name: slope * lost for name, slope in slopes.items()}
     gamma = rows.get("gamma", dict(static).get("gamma"))
     change = gamma * jnp.where(there, v / jnp.where(there, p, 1), 0)
     if "gamma" in slopes:
         change = change + jnp.where(there, jnp.log(jnp.where(there, p, 1)), 0) * slopes["gamma"]
-    return q, centred(q, change, q)
+    return q, centred(change, q) * lost
 
 
 def power_transform(p, /, *, gamma, axis=-1):
@@ -94,9 +95,11 @@ def mean_field_entropy(x, /, *, gamma=1.0, axis=-1):
     """An estimate of softmax(gamma x)'s entropy, as entropic.mean_field_entropy; differentiable in x and gamma."""
     x = wide(array("mean_field_entropy", "x", x))
     x = jnp.moveaxis(x, normalized("mean_field_entropy", axis, x.ndim), -1)
+    none = jnp.isnan(x).any(-1, keepdims=True) | (x == -jnp.inf).all(-1, keepdims=True)
+    x = x * jnp.where(none, jnp.nan, 1).astype(x.dtype)  # so that the gradient is NaN too
     finite, ties = jnp.isfinite(x), (x == jnp.inf).sum(-1)
     count = jnp.maximum(finite.sum(-1), 1).astype(x.dtype)
     most = jnp.where(finite, x, -jnp.inf).max(-1)
     spread = jnp.where(finite.any(-1), most, 0) - jnp.where(finite, x, 0).sum(-1) / count
     value = jnp.where(ties > 0, jnp.log(jnp.maximum(ties, 1).astype(x.dtype)), jnp.log(count) - gamma * spread)
-    return jnp.where(jnp.isnan(x).any(-1) | (x == -jnp.inf).all(-1), jnp.nan, value)
+    return jnp.where(none[..., 0], x.sum(-1), value)

@@ -5,6 +5,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
 
 from entropic.jax._call import array, call, like, normalized, wide
 from entropic.jax._parameters import MAPS, split
@@ -15,7 +16,13 @@ def mapped(operation, static, x, rows):
     return call(operation, static, {"x": x, **rows}, {"y": like(x, 1 if operation == "logsumexp" else None)})[0]
 
 
-def centred(p, w, s):
+def undefined(x):
+    """NaN for rows with a NaN, otherwise 1. Rules take NaN as outside of the support, where they give 0; so tangents are
+    multiplied by this first and results last, which makes both directions of differentiation NaN in these rows."""
+    return jnp.where(jnp.isnan(x).any(-1, keepdims=True), jnp.nan, 1).astype(x.dtype)
+
+
+def centred(w, s):
     """The Jacobian s (w - <s, w> / sum s), 0 where s is 0."""
     w = jnp.where(s > 0, w, 0)
     total = s.sum(-1, keepdims=True)
@@ -69,75 +76,99 @@ def target_slope(values, slopes, entropy, perplexity=None):
     return None
 
 
+@jax.custom_jvp
+def _differentiated_once(kept):
+    return kept
+
+
+@functools.partial(_differentiated_once.defjvp, symbolic_zeros=True)
+def _no_second_derivative(primals, tangents):
+    if any(not isinstance(moved, SymbolicZero) for moved in jax.tree.leaves(tangents)):
+        raise NotImplementedError("entropic.jax: perturb_max has no second derivative, except with Gumbel noise")
+    return primals[0], jax.tree.map(jnp.zeros_like, primals[0])
+
+
+def _perturbed(static, x, y, rows, v):
+    """The Jacobian of perturb_max times v, by the kernel. The Jacobian is symmetric."""
+    kept = _differentiated_once({"x": x, "y": y, **rows})
+
+    def product(_, v):
+        return call("perturb_max", static, {**kept, "grad": v.astype(x.dtype)}, {"dx": like(x)}, vjp=True)[0].astype(v.dtype)
+
+    # This is a linear function with a given transpose that can also be vectorised, which linear_call cannot. Its equation, here
+    # the identity, is never evaluated.
+    return jax.lax.custom_linear_solve(lambda v: v, v, product, symmetric=True)
+
+
 @mapped.defjvp
 def _map_jvp(operation, static, primals, tangents):
     x, rows = primals
     y = mapped(operation, static, x, rows)
-    dtype, (v, slopes) = x.dtype, tangents
-    x, p, v = wide(x), wide(y), wide(v)
+    dtype = x.dtype
+    x, p = wide(x), wide(y)
     values = {param["name"]: param["default"] for param in MAPS[operation]["params"]}
     values.update(static)
     values.update(rows)
+    # Infinite scores, and rows with +inf, do not change anything. Rows without a distribution have no derivative; logarithms
+    # have one, 0, where all scores are -inf.
+    lost = undefined(x if operation in ("log_softmax", "logsumexp") else p)
     finite = jnp.isfinite(x)
-    if operation == "perturb_max":
-        scale = values["scale"]
-        if "scale" in slopes:
-            v = v - jnp.where(finite, x, 0) / scale * slopes["scale"]
-
-        # The Jacobian is symmetric, so its product from the left is the kernel's from the right.
-        def product(kept, v):
-            x, y, rows = kept
-            given = {"x": x, "y": y, "grad": v.astype(x.dtype), **rows}
-            return call(operation, static, given, {"dx": like(x)}, vjp=True)[0].astype(v.dtype)
-
-        v = jax.custom_derivatives.linear_call(product, product, (primals[0], y, rows), v)
-        return y, v.astype(dtype)
-    if "temperature" in values:
+    free = ~(x == jnp.inf).any(-1, keepdims=True)
+    v = jnp.where(finite & free, wide(tangents[0]) * lost, 0)
+    slopes = {name: jnp.where(free, slope * lost, 0) for name, slope in tangents[1].items()}
+    x = jnp.where(finite, x, 0)
+    if "temperature" in values and operation != "logsumexp":
         temperature = values["temperature"]
-        if operation == "logsumexp":
-            weights = jnp.where(jnp.isfinite(p), jnp.exp((x - jnp.where(jnp.isfinite(p), p, 0)) / temperature), 0)
-            dy = (weights * jnp.where(weights > 0, v, 0)).sum(-1, keepdims=True)
-            if "temperature" in slopes:
-                mean = (weights * jnp.where(finite, x, 0)).sum(-1, keepdims=True)
-                dy = dy + slopes["temperature"] * (p - mean) / temperature
-            return y, dy.astype(dtype)
         v = v / temperature
         if "temperature" in slopes:
-            v = v - jnp.where(finite, x, 0) / temperature**2 * slopes["temperature"]
-    if operation == "log_softmax":
-        q = jnp.exp(p)
-        v = jnp.where(q > 0, v, jnp.where(finite, v, 0))
+            v = v - x / temperature**2 * slopes["temperature"]
+    if operation == "logsumexp":
+        temperature = values["temperature"]
+        p = jnp.where(jnp.isfinite(p), p, 0)
+        there = finite & jnp.isfinite(wide(y))
+        weights = jnp.where(there, jnp.exp(jnp.where(there, x - p, 0) / temperature), 0)
+        dy = (weights * jnp.where(weights > 0, v, 0)).sum(-1, keepdims=True)
+        if "temperature" in slopes:
+            dy = dy + slopes["temperature"] * (p - (weights * x).sum(-1, keepdims=True)) / temperature
+    elif operation == "log_softmax":
+        q = jnp.where(finite, jnp.exp(p), 0)
         dy = jnp.where(finite, v - (q * v).sum(-1, keepdims=True), 0)
+    elif operation == "perturb_max":
+        scale = values["scale"]
+        if "scale" in slopes:
+            v = v - x / scale * slopes["scale"]
+        dy = centred(v / scale, p) if values["noise"] == "gumbel" else _perturbed(static, primals[0], y, rows, v)
     elif operation == "sparsemax":
-        dy = centred(p, v, (p > 0).astype(p.dtype))
+        dy = centred(v, (p > 0).astype(p.dtype))
     elif operation == "entmax":
         alpha = values["alpha"]
-        dy = centred(p, v, jnp.where(p > 0, jnp.where(p > 0, p, 1) ** (2 - alpha), 0))
+        dy = centred(v, jnp.where(p > 0, jnp.where(p > 0, p, 1) ** (2 - alpha), 0))
         if "alpha" in slopes:
             dy = dy + _entmax_alpha(p, alpha) * slopes["alpha"]
     elif operation == "taylor_softmax":
         terms = [x**k / math.factorial(k) for k in range(values["order"] + 1)]
-        dy = centred(p, v * (sum(terms[:-1]) / sum(terms)), p)
+        dy = centred(v * (sum(terms[:-1]) / sum(terms)), p)
     elif operation == "sigsoftmax":
-        dy = centred(p, v * (2 - jax.nn.sigmoid(x)), p)
+        dy = centred(v * (2 - jax.nn.sigmoid(x)), p)
     elif operation in ("entropy_normalize", "entropy_clip"):
         if values["input"] == "probs":
-            v = jnp.where(x > 0, v / jnp.where(x > 0, x, 1), 0)
-            x = jnp.log(x)
+            finite = x > 0
+            v = jnp.where(finite, v / jnp.where(finite, x, 1), 0)
+            x = jnp.log(jnp.where(finite, x, 1))
         if operation == "entropy_normalize":
             dy = _at_entropy(x, p, v, target_slope(values, slopes, "entropy", "perplexity"))
         else:
-            free = jax.nn.softmax(x, -1)
-            entropy = -(free * jnp.where(free > 0, jnp.log(jnp.where(free > 0, free, 1)), 0)).sum(-1, keepdims=True)
+            whole = jax.nn.softmax(jnp.where(finite, x, -jnp.inf), -1)
+            entropy = -(whole * jnp.log(jnp.where(whole > 0, whole, 1))).sum(-1, keepdims=True)
             low, high = values["min_entropy"], values["max_entropy"]
             below = False if low is None else entropy < low
             above = False if high is None else entropy > high
             at_low = _at_entropy(x, p, v, target_slope(values, slopes, "min_entropy"))
             at_high = _at_entropy(x, p, v, target_slope(values, slopes, "max_entropy"))
-            dy = jnp.where(below, at_low, jnp.where(above, at_high, centred(p, v, p)))
+            dy = jnp.where(below, at_low, jnp.where(above, at_high, centred(v, p)))
     else:
-        dy = centred(p, v, p)
-    return y, dy.astype(dtype)
+        dy = centred(v, p)
+    return y, (dy * lost).astype(dtype)
 
 
 def make_map(info):
@@ -160,7 +191,8 @@ def ratio_map(x, f, /, *, axis=-1):
     x = array("ratio_map", "x", x)
     axis = normalized("ratio_map", axis, x.ndim)
     finite, infinite = jnp.isfinite(x), x == jnp.inf
+    none = jnp.isnan(x).any(axis, keepdims=True) | (x == -jnp.inf).all(axis, keepdims=True)
+    x = x * jnp.where(none, jnp.nan, 1).astype(x.dtype)  # so that the gradient is NaN too
     weights = jnp.where(finite, f(jnp.where(finite, x, 0)), 0)
     weights = jnp.where(infinite.any(axis, keepdims=True), infinite.astype(weights.dtype), weights)
-    none = jnp.isnan(x).any(axis, keepdims=True) | (x == -jnp.inf).all(axis, keepdims=True)
-    return jnp.where(none, jnp.nan, weights / weights.sum(axis, keepdims=True)).astype(x.dtype)
+    return jnp.where(none, x, weights / weights.sum(axis, keepdims=True)).astype(x.dtype)

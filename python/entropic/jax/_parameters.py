@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from entropic import _core
+from entropic._maps import map_and_params
 from entropic.jax._call import wide
 
 MAPS = {one["name"]: one for one in _core.operations()}
@@ -23,8 +24,6 @@ def split(info, given, x, axis):
         if isinstance(value, np.generic):
             value = value.item()
         if not (hasattr(value, "ndim") or isinstance(value, jax.core.Tracer)):
-            if isinstance(value, (tuple, list)) and known[name]["kind"] == "map":
-                value = {"name": value[0], **value[1]}
             static.append((name, value if not isinstance(value, dict) else Frozen(value)))
             continue
         if not known[name]["per_row"]:
@@ -45,6 +44,19 @@ def split(info, given, x, axis):
         # Ranges are checked at once, by a call that only checks, and not when the program runs.
         _check(info, static)
     return tuple(sorted(static)), rows
+
+
+def with_map(info, given):
+    """The parameters, those of a map, given in it or beside it, as part of it."""
+    if all(param["kind"] != "map" for param in info["params"]):
+        return given
+    operation, given = info["name"], dict(given)
+    name, values = map_and_params(operation, given.pop("map", "softmax"), given)
+    for key, value in values.items():
+        if getattr(value, "ndim", 0) or isinstance(value, jax.core.Tracer):
+            raise TypeError(f"{operation}: {key} of the map must be one number known outside of jit and grad")
+    numbers = {key: value.item() if hasattr(value, "item") else value for key, value in values.items()}
+    return {"map": {"name": name, **{key: value for key, value in numbers.items() if value is not None}}}
 
 
 class Frozen(dict):

@@ -8,7 +8,7 @@ import numpy as np
 
 import entropic
 from entropic.jax._call import array, call, like, normalized, wide
-from entropic.jax._maps import centred
+from entropic.jax._maps import centred, undefined
 from entropic.jax._parameters import Frozen
 
 
@@ -20,23 +20,30 @@ def _noise(seed, position, stream, x):
     return static, {"stream": jnp.broadcast_to(jnp.asarray(stream), x.shape[:-1])[..., None]}
 
 
+def _draw(operation, static, x, streams, output):
+    """The call. If the rows are numbered from one stream, a vectorised call makes one call after the other, since the rows of
+    one call are counted through. (An array of their streams would need 64 bits, which JAX by default does not have.)"""
+    return call(operation, static, {"x": x, **streams}, output, vmap_method="broadcast_all" if streams else "sequential")[0]
+
+
 def sample(x, /, *, size=None, temperature=1.0, seed, stream=0, position=0, axis=-1):
     """Indices drawn from softmax(x/T), the same as entropic.sample draws. seed, stream and position are integers.
 
-    Row r draws from stream + r. Under ``vmap`` the rows of the batch are numbered as those of one array.
+    Row r draws from stream + r. Under ``vmap`` each entry of the batch draws what it would draw alone, so entries need streams
+    of their own for different noise: ``vmap(lambda x, s: sample(x, seed=1, stream=s))``.
     """
     x = jax.lax.stop_gradient(array("sample", "x", x))
     x = jnp.moveaxis(x, normalized("sample", axis, x.ndim), -1)
     static, streams = _noise(seed, position, stream, x)
     static = (*static, ("temperature", temperature))
-    drawn = call("sample", static, {"x": x, **streams}, {"indices": like(x, 1 if size is None else size, jnp.int32)})[0]
+    drawn = _draw("sample", static, x, streams, {"indices": like(x, 1 if size is None else size, jnp.int32)})
     return drawn[..., 0] if size is None else drawn
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
 def _relaxed(hard, temperature, static, x, streams):
     given = (*static, ("temperature", temperature), ("hard", hard))
-    return call("gumbel_softmax", given, {"x": x, **streams}, {"y": like(x)})[0]
+    return _draw("gumbel_softmax", given, x, streams, {"y": like(x)})
 
 
 @_relaxed.defjvp
@@ -44,7 +51,8 @@ def _relaxed_jvp(hard, temperature, static, primals, tangents):
     y = _relaxed(hard, temperature, static, *primals)
     soft = _relaxed(False, temperature, static, *primals) if hard else y
     p = wide(soft)
-    return y, centred(p, wide(tangents[0]) / temperature, p).astype(y.dtype)
+    lost = undefined(p)
+    return y, (centred(wide(tangents[0]) * lost / temperature, p) * lost).astype(y.dtype)
 
 
 def gumbel_softmax(x, /, *, temperature=1.0, hard=False, seed, stream=0, axis=-1):
@@ -59,7 +67,7 @@ def gumbel_softmax(x, /, *, temperature=1.0, hard=False, seed, stream=0, axis=-1
 class Sampler:
     """A chain of steps that change a distribution, and draws from the result, as entropic.Sampler: with its bits, on the CPU.
 
-    Under vmap the rows of the batch are counted through, as those of one array.
+    Under vmap each entry of the batch draws what it would draw alone, as with the function sample.
     """
 
     def __init__(self, steps, *, seed=0):
@@ -88,5 +96,5 @@ class Sampler:
         static, streams = _noise(self.seed, position, stream, x)
         static = (*static, ("steps", self._parameters))
         indices = like(x, 1 if size is None else size, jnp.int32)
-        drawn = call("sampler_sample", static, {"x": x, **streams}, {"indices": indices})[0]
+        drawn = _draw("sampler_sample", static, x, streams, {"indices": indices})
         return drawn[..., 0] if size is None else drawn

@@ -100,10 +100,20 @@ def _distance_jvp(name, order, primals, tangents):
         raise NotImplementedError(
             f"entropic.jax: {name} has no derivative in {OTHERS[name]}; jax.lax.stop_gradient takes it as constant"
         )
-    outputs = [_empty(*two[0].shape[:-1], like=two[0]), *(_empty(*x.shape, like=x) for x in two)]
-    value, *slopes = call_hosted(name, {"order": order, "slopes": True}, [*two, *others], outputs)
+    value, *slopes = _distance_and_slopes(name, order, two, others)
     moving = [(slope, v) for slope, v in zip(slopes, tangents[0], strict=True) if not isinstance(v, SymbolicZero)]
     return value, sum((slope * v).sum(-1) for slope, v in moving)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _distance_and_slopes(name, order, two, others):
+    outputs = [_empty(*two[0].shape[:-1], like=two[0]), *(_empty(*x.shape, like=x) for x in two)]
+    return call_hosted(name, {"order": order, "slopes": True}, [*two, *others], outputs)
+
+
+@_distance_and_slopes.defjvp
+def _distance_and_slopes_jvp(name, order, primals, tangents):
+    raise NotImplementedError(f"entropic.jax: {name} has no second derivative")
 
 
 def _line(name, order, axis, two, others):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from entropic.jax._call import array, call, like, normalized, wide
 from entropic.jax._maps import mapped
-from entropic.jax._parameters import split
+from entropic.jax._parameters import split, with_map
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2, 3))
@@ -115,7 +115,7 @@ def make_loss(info):
         x = array(name, first, x)
         axis = normalized(name, axis, x.ndim)
         moved = jnp.moveaxis(x, axis, -1)
-        static, rows = split(info, parameters, moved, axis)
+        static, rows = split(info, with_map(info, parameters), moved, axis)
         if ignore_index is not None:
             static = (*static, ("ignore_index", int(ignore_index)))
         target = jnp.asarray(target)

@@ -15,6 +15,7 @@ import numpy as np
 
 from entropic import _core
 from entropic.jax._call import array, call_hosted, hosted, like, normalized, wide
+from entropic.jax._maps import undefined
 
 # The number of values that RowStatistics has for a row.
 _VALUES = 6
@@ -127,7 +128,7 @@ def _softmax(temperature, axis_name, x):
 @_softmax.defjvp
 def _softmax_jvp(temperature, axis_name, primals, tangents):
     p = _softmax(temperature, axis_name, *primals)
-    v = jnp.where(p > 0, tangents[0], 0) / temperature
+    v = jnp.where((p > 0) & jnp.isfinite(primals[0]), tangents[0] * undefined(p), 0) / temperature
     return p, p * (v - _dot(p, v, axis_name))
 
 
@@ -148,18 +149,19 @@ def _statistic_jvp(which, temperature, axis_name, primals, tangents):
     (x, classes), v = primals, tangents[0]
     value = _statistic(which, temperature, axis_name, x, classes)
     if which == "log_softmax":
-        live = jnp.isfinite(value)
-        v = jnp.where(live, v, 0) / temperature
-        return value, jnp.where(live, v - _dot(jnp.where(live, jnp.exp(value), 0), v, axis_name), 0)
-    p = _softmax(temperature, axis_name, x)
-    v = jnp.where(p > 0, v, 0)
+        lost = jnp.where(jax.lax.psum(jnp.isnan(x).any(-1, keepdims=True).astype(x.dtype), axis_name) > 0, jnp.nan, 1)
+        live, lost = jnp.isfinite(value) & jnp.isfinite(x), lost.astype(x.dtype)
+        v = jnp.where(live, v * lost, 0) / temperature
+        return value, jnp.where(live, v - _dot(jnp.where(live, jnp.exp(value), 0), v, axis_name), 0) * lost
+    p, lost = _softmax(temperature, axis_name, x), undefined(value)
+    v = jnp.where((p > 0) & jnp.isfinite(x), v * lost, 0)
     if which == "logsumexp":
-        return value, _dot(p, v, axis_name)
+        return value, _dot(p, v, axis_name) * lost
     if which == "entropy":
         log = jnp.where(p > 0, jnp.log(jnp.where(p > 0, p, 1)), 0)
-        return value, -_dot(p * (log + value), v, axis_name)
+        return value, -_dot(p * (log + value), v, axis_name) * lost
     at = jax.lax.axis_index(axis_name) * x.shape[-1] + jnp.arange(x.shape[-1])
-    return value, jnp.where(classes < 0, 0, _dot(p - (at == classes), v, axis_name))
+    return value, jnp.where(classes < 0, 0, _dot(p - (at == classes), v, axis_name)) * lost
 
 
 def _sums(z, tau, power, axis_name):
@@ -207,11 +209,11 @@ def _entmax(alpha, axis_name, x):
 @_entmax.defjvp
 def _entmax_jvp(alpha, axis_name, primals, tangents):
     p = _entmax(alpha, axis_name, *primals)
-    on = p > 0
+    on, lost = p > 0, undefined(p)
     s = jnp.where(on, jnp.where(on, p, 1) ** (2 - alpha), 0)
-    v = jnp.where(on, tangents[0], 0)
+    v = jnp.where(on & jnp.isfinite(primals[0]), tangents[0] * lost, 0)
     total = jax.lax.psum(s.sum(-1, keepdims=True), axis_name)
-    return p, s * (v - _dot(s, v, axis_name) / jnp.where(total > 0, total, 1))
+    return p, s * (v - _dot(s, v, axis_name) / jnp.where(total > 0, total, 1)) * lost
 
 
 # The functions.

@@ -7,7 +7,17 @@ import torch
 import entropic
 from entropic import _entropy_control as numpy_control
 from entropic.torch import _descriptions
-from entropic.torch._arguments import checked_dim, from_array, misfit, numbers_and_rows, one_device, one_dim, readable
+from entropic.torch._arguments import (
+    checked_dim,
+    from_array,
+    has_numbers,
+    misfit,
+    numbers_and_rows,
+    one_device,
+    one_dim,
+    readable,
+    spread,
+)
 from entropic.torch._builder import Operator
 from entropic.torch._compat import is_dtensor
 from entropic.torch._spec import OpSpec, Tensor
@@ -133,16 +143,16 @@ def mean_field_entropy(x, *, gamma=1.0, dim=None, axis=None):
     ----------
     x : torch.Tensor
         Scores of float32, float64, float16 or bfloat16, of any shape with at least one axis.
-    gamma : float, at least 0 and finite, default 1.0
-        Scale of the scores, 1/T.
+    gamma : float or tensor, at least 0 and finite, default 1.0
+        Scale of the scores, 1/T. A tensor with one value for each row broadcasts with x and has size 1 along dim.
     dim : int, default -1
         The axis along which scores compete; axis is another name for it.
 
     Returns
     -------
     torch.Tensor
-        In nats, in x's shape without dim and its dtype. Differentiable, twice, in x; equal maxima share theirs; in a
-        row that is NaN the gradient is NaN.
+        In nats, in x's shape without dim and its dtype. Differentiable, twice, in x and gamma; equal maxima share theirs; in
+        a row that is NaN the gradient is NaN.
 
     Raises
     ------
@@ -160,8 +170,26 @@ def mean_field_entropy(x, *, gamma=1.0, dim=None, axis=None):
         from entropic.torch.distributed._dtensor import rows_of_dtensors
 
         return rows_of_dtensors(name, (x,), dim, {}, {}, lambda x: mean_field_entropy(x, gamma=gamma, dim=dim))
+    gamma = from_array(name, "gamma", gamma)
+    if isinstance(gamma, Tensor) and (gamma.numel() != 1 or gamma.requires_grad or not has_numbers(gamma)):
+        rows = _checked_gamma(spread(name, "gamma", gamma, "x", x, dim).squeeze(dim))
+        # It is linear in gamma, so that two values give all.
+        wide = x.movedim(dim, -1).double()
+        log_n = _mean_field_entropy(wide.detach(), 0.0)
+        return (log_n - rows * (log_n - _mean_field_entropy(wide, 1.0))).to(x.dtype)
     (number,), _ = numbers_and_rows(DESCRIPTIONS[name], (gamma,), "x", x, dim)
     return _mean_field_entropy(x.movedim(dim, -1), number)
+
+
+def _checked_gamma(rows):
+    if readable(rows):
+        wrong = ~((rows >= 0) & rows.isfinite()).reshape(-1)
+        if wrong.any():
+            row = int(wrong.nonzero()[0])
+            raise ValueError(
+                f"mean_field_entropy: gamma of row {row} must be at least 0 and finite, got {rows.reshape(-1)[row].item():g}"
+            )
+    return rows
 
 
 def gamma_for_entropy(

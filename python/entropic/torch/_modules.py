@@ -6,7 +6,7 @@ import sys
 import torch
 
 from entropic import _checks
-from entropic.torch._arguments import integer_dim, no_gradient, one_device
+from entropic.torch._arguments import from_array, integer_dim, no_gradient, one_device, spread
 from entropic.torch._losses import mean_of_rows
 
 
@@ -44,6 +44,40 @@ def checked_z_loss(name, value):
     return value
 
 
+def _part_of(share, value):
+    """share * value; of an infinite value no share is 0."""
+    return share * torch.where((share == 0) & value.isinf(), 0.0, value)
+
+
+def _weighted_cross_entropy(x, target, weight, smoothing, ignored, dim):
+    """torch's cross-entropy with weights of classes: every term has its class's weight, those of smoothing too. Also gives the
+    weight of each row's target."""
+    if ignored is not None:
+        x = torch.where(ignored.unsqueeze(dim), 0.0, x)  # first, so that no NaN meets their gradient
+    along = [1] * x.dim()
+    along[dim] = -1
+    weight = weight.to(x.dtype)
+    of_class, present = weight.reshape(along), x != -math.inf
+    log_p = _public("log_softmax")(x, dim=dim)
+
+    def loss(terms):
+        return -torch.where(terms == 0, 0.0, terms * log_p).sum(dim)
+
+    if ignored is None:
+        terms = of_class * target.to(x.dtype)
+        of_row, value = terms.sum(dim), loss(terms)
+    else:
+        target = torch.where(ignored, 0, target)
+        of_row = torch.where(ignored, 0.0, weight[target])
+        value = _part_of(of_row, -log_p.gather(dim, target.unsqueeze(dim)).squeeze(dim))
+    smoothing = from_array("softmax_loss", "label_smoothing", smoothing)
+    if isinstance(smoothing, torch.Tensor):
+        smoothing = spread("softmax_loss", "label_smoothing", smoothing, "x", x, dim).squeeze(dim).to(x.dtype)
+    smooth = loss(present * of_class / present.sum(dim, keepdim=True).clamp(min=1))
+    value = _part_of(1 - smoothing, value) + _part_of(smoothing, smooth)
+    return (value if ignored is None else torch.where(ignored, 0.0, value)), of_row
+
+
 @torch.fx.wrap
 def _reduced(module, function, x, target, values, weight, sample_weight, z_loss, reduction, dim, dtype):
     """A loss of rows, reduced."""
@@ -53,31 +87,45 @@ def _reduced(module, function, x, target, values, weight, sample_weight, z_loss,
             return mean
     # The type for sums over rows; halves are too coarse for them.
     wide = None if dtype in (torch.float16, torch.bfloat16) else dtype
-    each = _public(function)(x, target, **values, dim=dim, dtype=wide)
     classes = "ignore_index" in values and isinstance(target, torch.Tensor) and not target.is_floating_point()
+    # There smoothing gives rows mass at other classes, and distributions at several, each with its own weight.
+    by_terms = weight is not None and function == "softmax_loss"
+    if by_terms and classes:
+        by_terms = not isinstance(values["label_smoothing"], (int, float)) or values["label_smoothing"] != 0
+    # If by_terms, this only checks the arguments.
+    each = _public(function)(x.detach() if by_terms else x, target, **values, dim=dim, dtype=wide)
     ignored = target == values["ignore_index"] if classes else None
-    if z_loss:
-        log_z = _public("logsumexp")(x.to(each.dtype), dim=dim)
-        each = each + z_loss * (log_z if ignored is None else torch.where(ignored, 0.0, log_z)).square()
-    factors = None
     if weight is not None:
-        if not classes:
+        if not (classes or by_terms):
             raise ValueError(f"{module}: weight is for targets that are classes, got {target.dtype}")
         if len(weight) != x.shape[dim]:
             raise ValueError(f"{module}: weight must have one factor for each of {x.shape[dim]} classes, got {len(weight)}")
-        factors = torch.where(ignored, 0.0, weight[torch.where(ignored, 0, target)]).to(each.dtype)
+    penalty = factors = divisors = None
+    if z_loss:
+        log_z = _public("logsumexp")(x.to(each.dtype), dim=dim)
+        penalty = z_loss * (log_z if ignored is None else torch.where(ignored, 0.0, log_z)).square()
+    if by_terms:
+        given = x.to(each.dtype), target, weight, values["label_smoothing"], ignored, dim
+        each, of_row = _weighted_cross_entropy(*given)
+        each = each if penalty is None else each + of_row * penalty
+        divisors = of_row if classes else None
+    else:
+        each = each if penalty is None else each + penalty
+        if weight is not None:
+            divisors = factors = torch.where(ignored, 0.0, weight[torch.where(ignored, 0, target)]).to(each.dtype)
     if sample_weight is not None:
         own = checked_sample_weight(module, sample_weight, "x", x, each.shape).to(each.dtype)
         own = own if ignored is None else torch.where(ignored, 0.0, own)
         factors = own if factors is None else factors * own
+        divisors = own if divisors is None else divisors * own
     if factors is not None:
         each = torch.where(factors == 0, 0.0, each * factors)
     if reduction == "none":
         result = each
     elif reduction == "sum":
         result = each.sum()
-    elif factors is not None:
-        result = each.sum() / factors.sum()
+    elif divisors is not None:
+        result = each.sum() / divisors.sum()
     else:
         result = each.sum() / (each.numel() if ignored is None else (~ignored).sum())
     return result if dtype is None else result.to(dtype)

@@ -9,10 +9,11 @@ import math
 import numpy as np
 
 from entropic import _core
-from entropic.torch._descriptions import MAPS
+from entropic.torch._descriptions import MAPS, STATUSES
 from entropic.torch.distributed._group import Group, cost, values_of
 
 SOLVES = ("entropy_normalize", "entropy_clip")
+INVALID = STATUSES.index("invalid")
 
 
 def written(part, x):
@@ -41,6 +42,12 @@ def terms_of(function, *arrays):
 
 def masked(condition, values):
     return np.where(condition, values, 0.0)
+
+
+def by_largest(top, dx):
+    """The gradient of whole rows by their largest scores: 0 where that is +inf, NaN where there is no distribution."""
+    dx = np.where(top == np.inf, 0.0, dx)
+    return np.where(np.isnan(top) | (top == -np.inf), np.nan, dx)
 
 
 class Call:
@@ -141,7 +148,7 @@ def _gamma_vjp(call, y, values, gy, ggamma):
     dx = np.where(exists, dx, 0.0)
     if call.spec["name"] == "entropy_clip":
         dx = np.where((gamma == 1) & (status == 0), p * (g - mean_g), dx)
-    return dx
+    return np.where(status == INVALID, np.nan, dx)
 
 
 def _param_slopes(call, given, y, values, g, dx):
@@ -186,7 +193,7 @@ def _alpha_slope(call, p, g, alpha):
     total, entropy, rest = call.sums(np.where(on, p * exponential(y), 0.0), h, r)
     with np.errstate(all="ignore"):
         slope = (p * rest - r + b * (h * rest - r * entropy)) / (2 * total)
-    (result,) = call.sums(masked(on, g * slope))
+    (result,) = call.sums(np.where(np.isnan(p), np.nan, masked(on, g * slope)))
     return result
 
 
@@ -195,7 +202,8 @@ def _entropy_slope(call, y, values, g):
     exists, *_, variance, covariance = _at_entropy(call, y, values, g)
     with np.errstate(all="ignore"):
         slope = -covariance / (values[:, 0:1] * variance)
-    return np.where(exists & np.isfinite(slope), slope, 0.0)
+    slope = np.where(exists & np.isfinite(slope), slope, 0.0)
+    return np.where(values[:, 2:3] == INVALID, np.nan, slope)
 
 
 def _map_vjp(call, y, values, gy, gvalues):
@@ -212,6 +220,12 @@ def _map_vjp(call, y, values, gy, gvalues):
 def _map_dx(call, name, params, y, values, g):
     if name in SOLVES:
         return _gamma_vjp(call, y, values, g, 0.0)
+    dx = _map_slopes(call, name, params, y, g)
+    # Beside a score of +inf all others have no mass, and so already 0.
+    return np.where(np.isnan(y), np.nan, np.where(call.x == np.inf, 0.0, dx))
+
+
+def _map_slopes(call, name, params, y, g):
     temperature = params[-1]
     of_rows = isinstance(params[0], np.ndarray)
     if name == "sparsemax" or (name == "entmax" and not of_rows and params[0] == 2):
@@ -269,7 +283,15 @@ def _statistics_vjp(call, y, values, gy, gvalues):
         g = np.where(np.isfinite(y), gy, 0.0).astype(np.float64)
         (total,) = call.sums(g)
         dx += np.where(live | (p == 0), g - p * total, 0.0)
-    return np.where(call.x == -np.inf, 0.0, dx / temperature)
+    top = values[:, 0:1]
+    dx = np.where(call.x == -np.inf, 0.0, np.where(top == np.inf, 0.0, dx / temperature))
+    if call.spec["writes"]:  # NaN is there already, and log_softmax has 0 at -inf in every row
+        return dx
+    if call.spec["name"] == "logsumexp":  # of nothing it is -inf, a constant
+        return np.where(np.isnan(top), np.nan, dx)
+    dx = by_largest(top, dx)
+    # A loss's row without a class is ignored.
+    return np.where(call.target[:, None] < 0, 0.0, dx) if call.spec["name"] == "softmax_loss" else dx
 
 
 def _gamma_forward(call):
@@ -286,6 +308,8 @@ def _loss_forward(call):
     part = call.map("softmax", 1.0, x=x) if alpha == 1 else call.map("entmax", alpha, 1.0, x=x)
     p, top = written(part, x), values_of(part, call.rows)[:, 0:1]
     q = call.other.astype(np.float64) if soft else call.chosen()
+    # Beside +inf all finite scores are as -inf.
+    x = np.where(top == np.inf, np.where(x == np.inf, 0.0, -np.inf), x)
     live = np.isfinite(x)
     z = np.where(live, x - np.where(np.isfinite(top), top, 0.0), 0.0)
 
@@ -302,14 +326,15 @@ def _loss_forward(call):
     loss = np.where(lost > 0, np.inf, np.maximum(first + second, 0.0))
     loss = np.where(np.isnan(top) | (top == -np.inf), np.nan, loss)
     ignored = call.target < 0 if len(call.target) else np.zeros(call.rows, bool)
-    return p.astype(call.x.dtype), np.where(ignored[:, None], 0.0, loss)
+    return p.astype(call.x.dtype), np.concatenate([np.where(ignored[:, None], 0.0, loss), top], 1)
 
 
 def _loss_vjp(call, y, values, gy, gvalues):
     q = call.other.astype(np.float64) if call.spec["soft"] else call.chosen()
     dx = (y.astype(np.float64) - q) * gvalues[:, 0:1]
     ignored = call.target < 0 if len(call.target) else np.zeros(call.rows, bool)
-    return np.where((call.x == -np.inf) | ignored[:, None], 0.0, dx)
+    dx = by_largest(values[:, 1:2], np.where(call.x == -np.inf, 0.0, dx))
+    return np.where(ignored[:, None], 0.0, dx)
 
 
 def _soft_forward(call):
@@ -319,12 +344,14 @@ def _soft_forward(call):
     q = call.other.astype(np.float64)
     log_p = call.log_p(call.x, values[:, 0:1], values[:, 1:2], 1.0)
     (loss,) = call.sums(masked(q > 0, q * np.where(q > 0, -log_p, 0.0)), bounded=True)
+    top = values[:, 0:1]
+    loss = np.where(np.isnan(top) | (top == -np.inf), np.nan, loss)
     return call.none.astype(call.x.dtype), np.concatenate([loss, values[:, :2]], 1)
 
 
 def _soft_vjp(call, y, values, gy, gvalues):
     p = exponential(call.log_p(call.x, values[:, 1:2], values[:, 2:3], 1.0))
-    return np.where(call.x == -np.inf, 0.0, (p - call.other) * gvalues[:, 0:1])
+    return by_largest(values[:, 1:2], np.where(call.x == -np.inf, 0.0, (p - call.other) * gvalues[:, 0:1]))
 
 
 def _pair(call):
@@ -369,10 +396,20 @@ def _two_vjp(call, y, values, gy, gvalues):
     means = np.zeros_like(values) if "tolerance" in call.spec else values  # as in _statistics_vjp
     with np.errstate(invalid="ignore"):
         if call.spec["name"] == "kl_divergence":
-            return masked(p > 0, p * (a - b - means[:, 0:1])) * g, (q - p) * g
-        middle = _middle(np.where(np.isnan(a), 0.0, a), np.where(np.isnan(b), 0.0, b))
-        da = masked(p > 0, 0.5 * p * (a - middle - means[:, 1:2]))
-        return da * g, masked(q > 0, 0.5 * q * (b - middle - means[:, 2:3])) * g
+            da, db = masked(p > 0, p * (a - b - means[:, 0:1])), q - p
+        else:
+            middle = _middle(np.where(np.isnan(a), 0.0, a), np.where(np.isnan(b), 0.0, b))
+            da = masked(p > 0, 0.5 * p * (a - middle - means[:, 1:2]))
+            db = masked(q > 0, 0.5 * q * (b - middle - means[:, 2:3]))
+        da, db = da * g, db * g
+    if "tolerance" in call.spec:
+        return da, db
+    # Without one of the distributions there is no number, and no gradient in either.
+    nan = np.isnan(values[:, 0:1])
+    return tuple(
+        np.where(nan, np.nan, np.where((top == np.inf) | (x == -np.inf), 0.0, d))
+        for top, x, d in ((top_a, call.x, da), (top_b, call.other, db))
+    )
 
 
 # forward, vjp, whether y has x's columns, how many numbers a row has
@@ -395,4 +432,4 @@ def shapes(spec, rows, cols):
         return cols if spec["writes"] else 0, 6
     if kind == "two":
         return 0, 5 if spec["name"] == "kl_divergence" else 7
-    return {"gamma": (cols, 5), "loss": (cols, 1), "soft": (0, 3)}[kind]
+    return {"gamma": (cols, 5), "loss": (cols, 2), "soft": (0, 3)}[kind]

@@ -287,7 +287,9 @@ def logsumexp(x, *, temperature=1.0, keepdim=False, dim=None, axis=None, group=N
     temperature = _number("logsumexp", "temperature", temperature, rows=True)
     if isinstance(temperature, Tensor):
         part, scaled, rows = _divided("logsumexp", x, temperature, dim, axis, group, first, n)
-        result = part.numbers(logsumexp(scaled, group=group, first=first, n=n) * rows)
+        value = logsumexp(scaled, group=group, first=first, n=n)
+        # An infinite value does not depend on T.
+        result = part.numbers(value * torch.where(value.isinf(), 1.0, rows))
         return result.unsqueeze(part.dim) if keepdim else result
     part = _part("logsumexp", x, dim, axis, group, first, n)
     _, values = part.run("statistics", "logsumexp", temperature=temperature, entropy=False, writes=False)

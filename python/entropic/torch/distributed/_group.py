@@ -119,6 +119,7 @@ class Group:
 
     def run_together(self, parts, rows):
         """Questions and answers of several parts in the same rounds, for rows with their own parameters."""
+        begun = False
         while True:
             asked = [part.question() for part in parts]
             if all(join == "none" for join, _ in asked):
@@ -132,12 +133,13 @@ class Group:
                     continue
                 # A round is one exchange for each way of joining.
                 joined = np.ascontiguousarray(self.join(np.concatenate(told), how, 1)).reshape(-1, sum(map(len, told)))
-                if how != "sum" and (joined >= _FAILED).any():
+                if not begun and how != "sum" and (joined >= _FAILED).any():
                     self.raise_first(None)
                 at = 0
                 for i, words in zip(those, told, strict=True):
                     parts[i].take(np.ascontiguousarray(joined[:, at : at + len(words)]).reshape(-1))
                     at += len(words)
+            begun = True  # words of later rounds may be as large
 
     def run(self, part, rows, error=None):
         """Questions and answers until the part has no further question."""
