@@ -123,7 +123,7 @@ HWY_INLINE void SettleRow(const cuda::LossCall<Op>& call, size_t r, double value
 }
 
 template <class Op, class T, bool kShort>
-__global__ void __launch_bounds__(kShort ? 128 : 512) LossKernel(cuda::LossCall<Op> call) {
+__global__ void __launch_bounds__(kShort ? 128 : 512, 1) LossKernel(cuda::LossCall<Op> call) {
   const size_t n = call.cols;
   ForTeamRows(call, [&](size_t r, const Op& op, bool good, Arena memory) HWY_ATTR {
     const CheckedTarget<T> target = CheckedTargetOf<Op, T>(call, r, memory);

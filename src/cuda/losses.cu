@@ -23,7 +23,7 @@ HWY_INLINE double AccuracyOneRow(const T* p, size_t n, TargetOfRow<T> target, T*
 // The loss from p of the map. p is overwritten and may be the place of the gradient. Smooth accuracy writes g instead of a
 // gradient; `settle` later sets entries that must be 0 or NaN.
 template <class T>
-__global__ void __launch_bounds__(512) MappedLossKernel(cuda::LossCall<EntmaxLoss> call, cuda::FromMap kind) {
+__global__ void __launch_bounds__(512, 1) MappedLossKernel(cuda::LossCall<EntmaxLoss> call, cuda::FromMap kind) {
   const size_t n = call.cols;
   const RowTag<T> d;
   ForTeamRows(call, [&](size_t r, const EntmaxLoss& op, bool /*good*/, Arena memory) HWY_ATTR {
